@@ -1,0 +1,9 @@
+package fi
+
+import "syscall"
+
+const (
+	ENODATA      = Errno(syscall.ENODATA)
+	EREMOTEIO    = Errno(syscall.EREMOTEIO)
+	EKEYREJECTED = Errno(syscall.EKEYREJECTED)
+)

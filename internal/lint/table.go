@@ -1,0 +1,150 @@
+package lint
+
+// A Table says who may import whom.
+type Table struct {
+	// Anywhere are packages that every other may import.
+	Anywhere []string
+	// Tests are packages that the tests of every package may import, and
+	// TestModules the modules of others that they may.
+	Tests       []string
+	TestModules []string
+	Rows        []Row
+}
+
+// A Row is one package, or a pattern of them. The first that matches counts.
+type Row struct {
+	Dir string
+	// May are the packages of this module it may import; Foreign the modules of
+	// others. The standard library is free but for Core.
+	May, Foreign []string
+	// TestsMay are further packages that its tests may import.
+	TestsMay []string
+	// Core packages are state machines: no clock, goroutine, socket, lock or
+	// global randomness (see core.go).
+	Core bool
+	// Std are packages of the standard library that a Core package may import
+	// beyond coreStd.
+	Std []string
+	// Why each arrow that is more than the layering needs.
+	Why string
+}
+
+func (t *Table) row(dir string) *Row {
+	for i := range t.Rows {
+		if matchAny([]string{t.Rows[i].Dir}, dir) {
+			return &t.Rows[i]
+		}
+	}
+	return nil
+}
+
+// House is the table of this module.
+var House = Table{
+	Anywhere: []string{"internal/invariant", "internal/window", "internal/pcap"},
+	Tests:    []string{"transport/sim", "transport/sim/simtest"},
+	TestModules: []string{
+		"pgregory.net/rapid",
+		"go.uber.org/goleak",
+		"github.com/google/go-cmp",
+		"github.com/rogpeppe/go-internal",
+		"github.com/anishathalye/porcupine",
+		"golang.org/x/net",
+		"golang.org/x/sys",
+		"go.uber.org/zap",
+	},
+	Rows: []Row{
+		// Leaves.
+		{Dir: "fi"},
+		{Dir: "transport/wire", Core: true},
+		{Dir: "transport/dgram", Core: true},
+		{Dir: "internal/invariant"},
+		{
+			Dir: "internal/wait", May: []string{"fi"}, Foreign: []string{"golang.org/x/sys"},
+			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
+		},
+		{
+			Dir: "internal/*",
+			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
+		},
+
+		// The core. The sublayers never import each other: where one needs
+		// another's advice it declares the interface, and transport joins them.
+		{Dir: "transport/pds", May: []string{"transport/wire"}, Core: true},
+		{Dir: "transport/ses", May: []string{"transport/wire"}, Core: true},
+		{Dir: "transport/cms", May: []string{"transport/wire"}, Core: true},
+		{Dir: "transport/tss", May: []string{"transport/wire"}, Core: true},
+		{
+			Dir:  "transport",
+			May:  []string{"transport/pds", "transport/ses", "transport/cms", "transport/tss", "transport/wire", "transport/dgram"},
+			Core: true,
+		},
+
+		// Substrates, blind to the protocol.
+		{
+			Dir: "transport/udp", May: []string{"transport/dgram"},
+			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
+		},
+		{Dir: "transport/sim", May: []string{"transport/dgram"}, TestsMay: []string{"transport/..."}, Core: true},
+		{
+			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/wire", "transport/dgram"}, Core: true,
+			Std: []string{"testing", "runtime/debug"},
+			Why: "the harness puts FEPs on the simulator and checks what they promise; only tests import it, " +
+				"so it may report to one, with the stack of a panic",
+		},
+		{
+			Dir: "transport/cm", May: []string{"fi", "transport/wire"},
+			Foreign: []string{"github.com/quic-go/quic-go"},
+		},
+
+		// The API.
+		{Dir: "poll", May: []string{"fi", "internal/wait"}, TestsMay: []string{"cq", "eq"}},
+		{
+			Dir: "cq", May: []string{"fi", "poll", "internal/wait"},
+			Why: "poll for the wait set that fi_cq_attr.wait_set names",
+		},
+		{Dir: "eq", May: []string{"fi", "poll", "internal/wait"}, Why: "as cq"},
+		{Dir: "av", May: []string{"fi", "transport/wire"}},
+		{
+			Dir: "uet/driver", May: []string{"transport", "transport/dgram"}, TestsMay: []string{"transport/..."},
+			Foreign: []string{"golang.org/x/sys", "go.uber.org/zap"},
+			Why:     "golang.org/x/sys for sched_yield between empty polls",
+		},
+		{
+			Dir: "uet",
+			May: []string{
+				"uet/driver", "transport", "transport/udp", "transport/dgram", "transport/wire", "transport/cm",
+				"transport/ses", "cq", "eq", "av", "fi",
+			},
+			Foreign: []string{"go.uber.org/zap"},
+			Why: "transport/ses for its Cause alone, which transport passes on in an Event: uet/errmap.go turns it into an Errno, " +
+				"and a second enumeration in transport would have to be kept equal to it",
+		},
+		{Dir: "uet/*", May: []string{"uet", "fi"}, Foreign: []string{"github.com/prometheus/client_golang"}},
+		{Dir: "mp", May: []string{"uet", "cq", "eq", "av", "fi"}},
+
+		// Programs.
+		{
+			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/pcap"},
+			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
+		},
+		{
+			Dir: "cmd/uetperf/internal/relay", May: []string{"transport/udp", "transport/dgram", "transport/wire", "cmd/uetperf/internal/units"},
+			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
+		},
+		{
+			Dir: "cmd/...", May: []string{"uet", "mp", "cq", "eq", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
+			Why: "transport for the counters of uet.Stats, transport/udp for the settings of a socket that uet.Config takes, " +
+				"transport/wire for the UDP port",
+			Foreign: []string{
+				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/HdrHistogram/hdrhistogram-go", "github.com/jedib0t/go-pretty/v6",
+				"github.com/guptarohit/asciigraph", "gonum.org/v1/plot", "charm.land", "github.com/BurntSushi/toml",
+				"golang.org/x/sys", "go.uber.org/zap",
+			},
+		},
+		{Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/..."}, Foreign: []string{"github.com", "golang.org/x"}},
+	},
+}
+
+// UetReach are the modules of others that importing uet may pull in. A program
+// that sends messages builds no command line, plot or table library.
+var UetReach = []string{"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys", "github.com/quic-go/quic-go"}

@@ -1,0 +1,76 @@
+package wait
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+// readable asks the system whether a descriptor is.
+func readable(t *testing.T, fd int) bool {
+	t.Helper()
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
+}
+
+func TestDescriptorIsLevel(t *testing.T) {
+	// R-CQ-22: ready while something is there, whoever took the rest.
+	p := newPile(t, Attr{Kind: fi.WaitFD})
+	p.put(1)
+	fd, err := p.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantReady := func(want bool) {
+		t.Helper()
+		if readable(t, fd) != want {
+			t.Fatalf("readable %v, want %v", !want, want)
+		}
+	}
+	wantReady(true) // what was there before it was asked for
+	p.put(2)
+	p.take(1)
+	p.Lower()
+	wantReady(true) // something is left
+	p.take(2)
+	p.Lower() // a read that found nothing
+	wantReady(false)
+	p.put(1)
+	wantReady(true)
+	p.take(1)
+	if err := p.TryWait(); err != nil {
+		t.Fatal(err)
+	}
+	wantReady(false)
+	// A signal is taken by TryWait, not by reads.
+	p.Signal()
+	p.Lower()
+	wantReady(true)
+	if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
+		t.Error(err)
+	}
+	if err := p.TryWait(); err != nil {
+		t.Error(err)
+	}
+	wantReady(false)
+	p.end()
+	if _, err := p.FD(); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
+}
+
+func TestDescriptorCostsNothingUnlessAskedFor(t *testing.T) {
+	p := newPile(t, Attr{Kind: fi.WaitFD})
+	p.put(1)
+	if readable(t, p.native.fd.number()) {
+		t.Error("written to although nobody waits on it")
+	}
+	p.end()
+}

@@ -1,0 +1,257 @@
+// Package wait is what completion queues, event queues, counters and wait sets
+// have in common: sleeping until something is there, being woken by a signal,
+// and showing it to those who wait by other means than a call of ours.
+//
+// An Object holds its owner's lock, so that the owner's queue and those who wait
+// for it cannot disagree. The owner says by Publish how much there is; the
+// Object decides who wakes up. It starts no goroutine.
+package wait
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+// Always is what Publish says when no waiter should sleep: an error is queued,
+// the queue has overrun or is closed.
+const Always = math.MaxInt64
+
+// DefaultSpin is how long a blocking call polls before it sleeps. Waking a
+// thread on another core takes 45 to 80 µs; polling about as long costs no more
+// than twice the best choice.
+const DefaultSpin = 50 * time.Microsecond
+
+// Progress is an endpoint as waiters drive it. See cq.Progress.
+type Progress interface {
+	Poll() (worked bool)
+	Yield()
+	Arm()
+	Disarm()
+}
+
+// A Set is a wait set that an Object belongs to. It is called with the Object's
+// lock held and takes no lock of an Object of its own members.
+type Set interface {
+	Notify()  // something is there
+	Changed() // what the Object drives has changed
+}
+
+// Attr describes an Object.
+type Attr struct {
+	Kind fi.WaitObj
+	Spin time.Duration // 0: DefaultSpin; negative: sleep at once
+	Set  Set           // with fi.WaitSet
+}
+
+// An Object is one wait object. Fields and methods that say so need Mu.
+type Object struct {
+	// Mu guards the owner's queue as well as the Object.
+	Mu sync.Mutex
+
+	kind fi.WaitObj
+	spin time.Duration
+	set  Set
+
+	have    atomic.Int64 // as published
+	signals atomic.Int32 // not yet taken by a blocking call; changed under Mu
+	waiting atomic.Int32 // blocking calls under way
+
+	list   atomic.Pointer[[]Progress] // each bound Progress once
+	bound  []Progress                 // each as often as it was bound
+	held   *[]Progress                // armed by TryWait
+	isHeld atomic.Bool                // held != nil
+
+	sleepers sleepers
+	native   native
+	closed   bool
+}
+
+// Init prepares o. fi.EINVAL: a kind of wait object that is not supported here
+// (R-CQ-21, -25, -26, R-EQ-15). The system's error if it has no descriptor left.
+func (o *Object) Init(attr Attr) error {
+	switch attr.Kind {
+	case fi.WaitNone, fi.WaitUnspec, fi.WaitMutexCond, fi.WaitYield:
+	case fi.WaitFD:
+		if err := o.native.openFD(); err != nil {
+			return err
+		}
+	case fi.WaitSet:
+		if attr.Set == nil {
+			return fmt.Errorf("no wait set is named: %w", fi.EINVAL)
+		}
+		o.set = attr.Set
+	default:
+		return fmt.Errorf("wait object %v: %w", attr.Kind, fi.EINVAL)
+	}
+	o.kind, o.spin = attr.Kind, attr.Spin
+	if o.spin == 0 {
+		o.spin = DefaultSpin
+	}
+	if o.kind == fi.WaitMutexCond {
+		o.native.ch = make(chan struct{}, 1)
+	}
+	o.list.Store(new([]Progress))
+	return nil
+}
+
+// Kind is the kind of wait object.
+func (o *Object) Kind() fi.WaitObj { return o.kind }
+
+// Have is what was published last. It needs no lock.
+func (o *Object) Have() int64 { return o.have.Load() }
+
+// Publish says, under Mu, that have things are there: those put and those left
+// when some were taken. It wakes one sleeper who finds enough; that one
+// publishes what it leaves, so the next is woken then. With Always it wakes all.
+func (o *Object) Publish(have int64) {
+	o.have.Store(have)
+	if have > 0 && (o.native.shown || o.set != nil) {
+		o.raise()
+	}
+	if o.sleepers.head != nil {
+		o.sleepers.wake(have, have == Always)
+	}
+}
+
+// Level is Publish of something that reading does not take away, like the value
+// of a counter: it wakes every sleeper who finds enough.
+func (o *Object) Level(have int64) {
+	o.have.Store(have)
+	if o.native.shown || o.set != nil {
+		o.raise()
+	}
+	o.sleepers.wake(have, true)
+}
+
+func (o *Object) raise() {
+	if o.set != nil {
+		o.set.Notify()
+		return
+	}
+	o.native.raise()
+}
+
+// Bind makes waiters drive p, and counts.
+func (o *Object) Bind(p Progress) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.setBound(append(slices.Clip(o.bound), p))
+}
+
+// Unbind undoes one Bind of p. Waiters may call p for a moment longer.
+func (o *Object) Unbind(p Progress) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	if i := slices.Index(o.bound, p); i >= 0 {
+		o.setBound(slices.Concat(o.bound[:i], o.bound[i+1:]))
+	}
+}
+
+// Bound is how often Bind was called without Unbind. It needs Mu.
+func (o *Object) Bound() int { return len(o.bound) }
+
+// setBound changes what waiters drive. Those who have armed the old ones are
+// woken to arm the new: this is called with locks of endpoints held, so it cannot
+// arm them itself.
+func (o *Object) setBound(bound []Progress) {
+	o.bound = bound
+	var once []Progress
+	for _, p := range bound {
+		if !slices.Contains(once, p) {
+			once = append(once, p)
+		}
+	}
+	o.list.Store(&once)
+	o.sleepers.wake(Always, true)
+	if o.held != nil {
+		o.native.raise()
+	}
+	if o.set != nil {
+		o.set.Changed()
+	}
+}
+
+// Driven is what waiters drive.
+func (o *Object) Driven() []Progress { return *o.list.Load() }
+
+// Drive replaces what waiters drive, for a wait set: its members' endpoints.
+func (o *Object) Drive(ps []Progress) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.setBound(ps)
+}
+
+// Poll drives every bound endpoint once. Whoever polls needs no progress made
+// for it: what TryWait armed is disarmed.
+func (o *Object) Poll() (worked bool) {
+	if o.isHeld.Load() {
+		o.Release()
+	}
+	return o.poll()
+}
+
+func (o *Object) poll() (worked bool) {
+	for _, p := range *o.list.Load() {
+		if p.Poll() {
+			worked = true
+		}
+	}
+	return worked
+}
+
+func (o *Object) yield() {
+	ps := *o.list.Load()
+	for _, p := range ps {
+		p.Yield()
+	}
+	if len(ps) == 0 {
+		runtime.Gosched()
+	}
+}
+
+// Signal ends one blocking call, now or the next (R-CQ-92, R-CQ-94). fi.EINVAL
+// without a wait object (R-CQ-93), fi.EBADF when closed.
+func (o *Object) Signal() error {
+	if o.kind == fi.WaitNone {
+		return fmt.Errorf("signal without a wait object: %w", fi.EINVAL)
+	}
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	if o.closed {
+		return fi.EBADF
+	}
+	if n := o.signals.Load(); n == 0 || n < o.waiting.Load() {
+		o.signals.Add(1)
+	}
+	o.sleepers.wake(Always, false)
+	if o.native.shown || o.set != nil {
+		o.raise()
+	}
+	return nil
+}
+
+// Close ends every blocking call. The owner has found nothing bound, holds Mu,
+// and calls Release without it afterwards. It reports whether o was open.
+func (o *Object) Close() bool {
+	if o.closed {
+		return false
+	}
+	o.closed = true
+	o.have.Store(Always)
+	o.sleepers.wake(Always, true)
+	if o.set != nil {
+		o.set.Notify()
+	}
+	o.native.close()
+	return true
+}
+
+// Closed reports, under Mu, whether Close was called.
+func (o *Object) Closed() bool { return o.closed }

@@ -1,0 +1,511 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A pile is the simplest owner of an Object: a number of things.
+type pile struct {
+	Object
+	n int64
+}
+
+func newPile(t testing.TB, attr Attr) *pile {
+	t.Helper()
+	p := new(pile)
+	if err := p.Init(attr); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *pile) put(n int64) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	p.n += n
+	p.Publish(p.n)
+}
+
+// take takes up to n things and reports how many.
+func (p *pile) take(n int64) int64 {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	n = min(n, p.n)
+	p.n -= n
+	p.Publish(p.n)
+	return n
+}
+
+func (p *pile) end() {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	p.Close()
+}
+
+// get is a blocking read of one thing.
+func (p *pile) get(ctx context.Context, need int64, deadline time.Time) (bool, Reason) {
+	for {
+		why := p.Wait(ctx, need, deadline)
+		if p.take(1) == 1 {
+			return true, why
+		}
+		if why != Ready {
+			return false, why
+		}
+	}
+}
+
+const asleep = -1 * time.Nanosecond // Attr.Spin: sleep at once
+
+func TestWaitEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(*pile, context.CancelFunc)
+		want Reason
+		took bool
+	}{
+		{"by a thing", func(p *pile, _ context.CancelFunc) { p.put(1) }, Ready, true},
+		{"by a signal", func(p *pile, _ context.CancelFunc) { p.Signal() }, Signalled, false},
+		{"by its context", func(_ *pile, cancel context.CancelFunc) { cancel() }, Cancelled, false},
+		{"by its deadline", func(*pile, context.CancelFunc) { time.Sleep(time.Second) }, TimedOut, false},
+		{"by close", func(p *pile, _ context.CancelFunc) { p.end() }, Closed, false},
+	} {
+		for _, spin := range []time.Duration{asleep, time.Minute} {
+			t.Run(c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: spin})
+					if spin > 0 {
+						p.Bind(&endpoint{poll: func() bool { time.Sleep(time.Microsecond); return false }})
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						took, why := p.get(ctx, 1, time.Now().Add(time.Second))
+						if spin > 0 && c.want == Closed {
+							// A spinner finds that there is no use in waiting; its owner knows why.
+							why = Closed
+						}
+						if took != c.took || why != c.want {
+							t.Errorf("took %v, %d, want %d", took, why, c.want)
+						}
+					}()
+					time.Sleep(time.Millisecond)
+					start := time.Now()
+					c.end(p, cancel)
+					<-done
+					if c.want == TimedOut && time.Since(start) > time.Second {
+						t.Errorf("ended after %v", time.Since(start))
+					}
+				})
+			})
+		}
+	}
+}
+
+// An endpoint is a Progress that does what a test says and counts its arms.
+type endpoint struct {
+	poll      func() bool
+	arm       func()
+	mu        sync.Mutex
+	armed     int
+	arms, yld int
+}
+
+func (e *endpoint) Poll() bool {
+	if e.poll == nil {
+		return false
+	}
+	return e.poll()
+}
+
+func (e *endpoint) Yield() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.yld++
+}
+
+func (e *endpoint) Arm() {
+	e.mu.Lock()
+	e.armed++
+	e.arms++
+	e.mu.Unlock()
+	if e.arm != nil {
+		e.arm()
+	}
+}
+
+func (e *endpoint) Disarm() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.armed--
+}
+
+func (e *endpoint) wantArmed(t *testing.T, want int) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.armed != want {
+		t.Errorf("armed %d times, want %d", e.armed, want)
+	}
+}
+
+func TestWaitPollsThenArms(t *testing.T) {
+	// Pollers never wake the progress goroutine: an endpoint is armed only when
+	// nothing came for as long as Spin.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: 50 * time.Microsecond})
+		polls := 0
+		e := &endpoint{}
+		e.poll = func() bool {
+			time.Sleep(time.Microsecond)
+			if polls++; polls == 20 {
+				p.put(1)
+				return true
+			}
+			return false
+		}
+		p.Bind(e)
+		if took, why := p.get(context.Background(), 1, time.Time{}); !took || why != Ready {
+			t.Fatal(took, why)
+		}
+		if e.arms != 0 || e.yld != 19 {
+			t.Errorf("%d arms and %d yields while polling, want 0 and 19", e.arms, e.yld)
+		}
+		// Work that completes nothing keeps it polling; then it arms, and the
+		// endpoint delivers.
+		polls = 100
+		worked := 200
+		e.poll = func() bool {
+			time.Sleep(time.Microsecond)
+			if polls++; polls <= worked {
+				return true
+			}
+			return false
+		}
+		e.arm = func() { p.put(1) }
+		start := time.Now()
+		if took, why := p.get(context.Background(), 1, time.Time{}); !took || why != Ready {
+			t.Fatal(took, why)
+		}
+		if d := time.Since(start); d != 150*time.Microsecond || e.arms != 1 {
+			t.Errorf("armed %d times after %v, want once after 150µs", e.arms, d)
+		}
+		e.wantArmed(t, 0)
+	})
+}
+
+func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
+	// An endpoint that always has something to do must not make a blocking call
+	// outlast its timeout.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec})
+		p.Bind(&endpoint{poll: func() bool { time.Sleep(time.Microsecond); return true }})
+		start := time.Now()
+		if _, why := p.get(context.Background(), 1, start.Add(time.Millisecond)); why != TimedOut || time.Since(start) != time.Millisecond {
+			t.Errorf("%d after %v", why, time.Since(start))
+		}
+	})
+}
+
+func TestWaitSeesWhatComesWhileItArms(t *testing.T) {
+	// The race of the last look: something is put at each point between the look
+	// that found nothing and the sleep.
+	p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+	e := &endpoint{}
+	p.Bind(e)
+	for _, put := range []func(){
+		func() { p.put(1) },
+		func() { go p.put(1) },
+		func() { p.Signal() },
+		func() { go p.Signal() },
+	} {
+		for range 1000 {
+			e.arm = put
+			p.get(context.Background(), 1, time.Time{})
+		}
+	}
+	e.wantArmed(t, 0)
+}
+
+func TestBindWhileAsleep(t *testing.T) {
+	// An endpoint that is bound, or unbound, while somebody sleeps is armed, or
+	// disarmed, by the sleeper.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		first, second := new(endpoint), new(endpoint)
+		p.Bind(first)
+		p.Bind(first) // both directions of one endpoint: driven once
+		go p.get(context.Background(), 1, time.Time{})
+		synctest.Wait()
+		first.wantArmed(t, 1)
+		p.Bind(second)
+		synctest.Wait()
+		first.wantArmed(t, 1)
+		second.wantArmed(t, 1)
+		p.Unbind(first)
+		synctest.Wait()
+		first.wantArmed(t, 1)
+		p.Unbind(first)
+		synctest.Wait()
+		first.wantArmed(t, 0)
+		p.put(1)
+		synctest.Wait()
+		second.wantArmed(t, 0)
+		if p.Bound() != 1 {
+			t.Errorf("%d bound, want 1", p.Bound())
+		}
+	})
+}
+
+func TestSignalIsRemembered(t *testing.T) {
+	// R-CQ-94: a signal with nobody waiting is for one blocking call, however many
+	// there were.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec})
+		p.Signal()
+		p.Signal()
+		soon := func() time.Time { return time.Now().Add(time.Second) }
+		if _, why := p.get(context.Background(), 1, soon()); why != Signalled {
+			t.Error(why)
+		}
+		if _, why := p.get(context.Background(), 1, soon()); why != TimedOut {
+			t.Error(why)
+		}
+	})
+}
+
+func TestSignalEndsOneEach(t *testing.T) {
+	// R-CQ-92: as many signals as sleepers end all of them.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		var ended atomic.Int32
+		for range 3 {
+			go func() {
+				p.get(context.Background(), 1, time.Time{})
+				ended.Add(1)
+			}()
+		}
+		synctest.Wait()
+		for want := int32(1); want <= 3; want++ {
+			p.Signal()
+			synctest.Wait()
+			if got := ended.Load(); got != want {
+				t.Fatalf("%d ended, want %d", got, want)
+			}
+		}
+		// Signals given at once, before any sleeper has run.
+		for range 2 {
+			go func() {
+				p.get(context.Background(), 1, time.Time{})
+				ended.Add(1)
+			}()
+		}
+		synctest.Wait()
+		p.Signal()
+		p.Signal()
+		synctest.Wait()
+		if got := ended.Load(); got != 5 {
+			t.Errorf("%d ended, want 5", got)
+		}
+	})
+}
+
+func TestInit(t *testing.T) {
+	for kind, ok := range map[fi.WaitObj]bool{
+		fi.WaitNone: true, fi.WaitUnspec: true, fi.WaitMutexCond: true, fi.WaitYield: true,
+		fi.WaitSet: false, fi.WaitPollFD: false, 99: false,
+	} {
+		var o Object
+		if err := o.Init(Attr{Kind: kind}); (err == nil) != ok || err != nil && !errors.Is(err, fi.EINVAL) {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+	p := newPile(t, Attr{Kind: fi.WaitNone})
+	if err := p.Signal(); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+}
+
+// TestNobodySleepsOverThings is the invariant of the package: at rest no sleeper
+// is left who would find what it needs, or whom a signal is for; and what is
+// taken is what was put.
+func TestNobodySleepsOverThings(t *testing.T) {
+	type step struct {
+		op string
+		n  int64
+		// hurry: the next step comes before anybody has run.
+		hurry bool
+	}
+	steps := rapid.SliceOf(rapid.Custom(func(t *rapid.T) step {
+		return step{
+			op:    rapid.SampledFrom([]string{"read", "read", "put", "steal", "signal", "cancel"}).Draw(t, "op"),
+			n:     rapid.Int64Range(1, 4).Draw(t, "n"),
+			hurry: rapid.Bool().Draw(t, "hurry"),
+		}
+	}))
+	rapid.Check(t, func(rt *rapid.T) {
+		var failure string
+		script := steps.Draw(rt, "steps")
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancelAll := context.WithCancel(t.Context())
+			r := readers{pile: newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep}), asleep: map[*reader]bool{}}
+			for _, s := range script {
+				switch s.op {
+				case "read":
+					r.read(ctx, s.n)
+				case "put":
+					r.put += s.n
+					r.pile.put(s.n)
+				case "steal":
+					n := r.pile.take(s.n)
+					r.mu.Lock()
+					r.taken += n
+					r.mu.Unlock()
+				case "signal":
+					r.Signal()
+				case "cancel":
+					r.cancelOne()
+				}
+				if s.hurry {
+					continue
+				}
+				synctest.Wait()
+				if failure = r.check(); failure != "" {
+					break
+				}
+			}
+			cancelAll()
+			synctest.Wait()
+			if failure == "" && len(r.asleep) > 0 {
+				failure = "readers outlive their contexts"
+			}
+		})
+		if failure != "" {
+			rt.Fatal(failure)
+		}
+	})
+}
+
+// readers are blocking readers of a pile and what became of it.
+type readers struct {
+	*pile
+	put int64
+
+	mu     sync.Mutex
+	taken  int64
+	asleep map[*reader]bool
+}
+
+type reader struct {
+	need   int64
+	cancel context.CancelFunc
+}
+
+func (r *readers) read(ctx context.Context, need int64) {
+	ctx, cancel := context.WithCancel(ctx)
+	one := &reader{need, cancel}
+	r.mu.Lock()
+	r.asleep[one] = true
+	r.mu.Unlock()
+	go func() {
+		took, _ := r.get(ctx, need, time.Time{})
+		cancel()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.asleep, one)
+		if took {
+			r.taken++
+		}
+	}()
+}
+
+func (r *readers) cancelOne() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.asleep {
+		one.cancel()
+		return
+	}
+}
+
+func (r *readers) check() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.asleep {
+		if one.need <= r.n {
+			return fmt.Sprintf("one who needs %d sleeps over %d", one.need, r.n)
+		}
+	}
+	if n := r.signals.Load(); n > 0 && len(r.asleep) > 0 {
+		return fmt.Sprintf("%d signals and %d sleepers", n, len(r.asleep))
+	}
+	if r.put != r.taken+r.n {
+		return fmt.Sprintf("put %d, taken %d, left %d", r.put, r.taken, r.n)
+	}
+	return ""
+}
+
+func TestManySleepers(t *testing.T) {
+	// The same on real threads: nothing lost, nobody left.
+	const readers, each = 16, 500
+	p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+	var wg sync.WaitGroup
+	for i := range readers {
+		wg.Go(func() {
+			for range each {
+				if took, why := p.get(context.Background(), 1, time.Time{}); !took {
+					t.Errorf("reader %d ended: %d", i, why)
+				}
+			}
+		})
+	}
+	for range readers * each / 4 {
+		p.put(4)
+	}
+	wg.Wait()
+	if p.n != 0 {
+		t.Errorf("%d left", p.n)
+	}
+}
+
+func TestWaitAllocatesNothing(t *testing.T) {
+	for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		e := &endpoint{arm: func() { p.put(1) }}
+		p.Bind(e)
+		back := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		e.arm = nil
+		go func() {
+			for {
+				if took, _ := p.get(context.Background(), 1, deadline); !took {
+					return
+				}
+				back.put(1)
+			}
+		}()
+		n := testing.AllocsPerRun(200, func() {
+			p.put(1)
+			back.get(context.Background(), 1, deadline)
+		})
+		p.end()
+		if n != 0 {
+			t.Errorf("%v allocations for a wake-up, deadline %v", n, !deadline.IsZero())
+		}
+	}
+}

@@ -1,0 +1,203 @@
+// Package window is a bitmap that slides over serial numbers: which of the next
+// Size numbers from Base on have arrived. It serves the receive window of a PDC
+// and the set of acknowledged packets of a sender alike, and knows nothing of
+// either.
+//
+// Numbers are uint32 in serial order: n is before m when int32(n-m) < 0, so the
+// window may lie across 2³². A Bitmap has no lock; its owner has.
+package window
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+)
+
+const (
+	// MinSize and MaxSize bound the size of a Bitmap, in bits. 32,768 is the
+	// largest MP_RANGE (255 · 128, UE §3.5.11) rounded up to a power of two.
+	MinSize = 64
+	MaxSize = 32768
+)
+
+// A Bitmap remembers one bit for each of the Size numbers Base … Base+Size−1.
+// What lies before Base counts as set (Base moved over it), what lies beyond
+// the window as not set. Init makes it ready; the zero Bitmap has Size 0 and
+// takes nothing.
+//
+// The bit of n lives at n mod Size in a ring of words. Bits outside the window
+// do not exist: a bit that Base passes is cleared, which leaves its place ready
+// for the number Size further on.
+type Bitmap struct {
+	ring  []uint64
+	mask  uint32 // of word indexes: len(ring)−1
+	size  uint32 // bits
+	base  uint32
+	max   uint32 // highest number set; meaningless while count is 0
+	count uint32 // bits set
+}
+
+// Init makes w empty with the given base. size is the number of bits, a power
+// of two from MinSize to MaxSize; another size is our bug and panics. Memory of
+// an earlier Init is used again when it is large enough.
+func (w *Bitmap) Init(base uint32, size int) {
+	if size < MinSize || size > MaxSize || size&(size-1) != 0 {
+		panic(fmt.Sprintf("BUG: window: size %d is not a power of two from %d to %d", size, MinSize, MaxSize))
+	}
+	n := size / 64
+	if cap(w.ring) >= n {
+		w.ring = w.ring[:n]
+		clear(w.ring)
+	} else {
+		w.ring = make([]uint64, n)
+	}
+	w.mask = uint32(n - 1)
+	w.size = uint32(size)
+	w.base, w.max, w.count = base, base, 0
+}
+
+// Base is the first number of the window: the one expected next.
+func (w *Bitmap) Base() uint32 { return w.base }
+
+// Size is the length of the window in bits.
+func (w *Bitmap) Size() int { return int(w.size) }
+
+// Count is how many numbers at or after Base are set. When Base is the next
+// number expected, these arrived out of order (ooo_count).
+func (w *Bitmap) Count() int { return int(w.count) }
+
+// Max is the highest number set at or after Base; false if there is none.
+func (w *Bitmap) Max() (uint32, bool) { return w.max, w.count != 0 }
+
+// Set marks n. It reports false, and changes nothing, if n was marked already,
+// lies before Base or beyond the window.
+func (w *Bitmap) Set(n uint32) bool {
+	if n-w.base >= w.size {
+		return false
+	}
+	p, bit := &w.ring[n>>6&w.mask], uint64(1)<<(n&63)
+	if *p&bit != 0 {
+		return false
+	}
+	*p |= bit
+	if w.count == 0 || int32(n-w.max) > 0 {
+		w.max = n
+	}
+	w.count++
+	return true
+}
+
+// Test reports whether n is marked: true before Base, false beyond the window.
+func (w *Bitmap) Test(n uint32) bool {
+	off := n - w.base
+	if off >= w.size {
+		return int32(off) < 0
+	}
+	return w.ring[n>>6&w.mask]>>(n&63)&1 != 0
+}
+
+// Advance moves Base over the run of marked numbers that it points at, and
+// reports by how many.
+func (w *Bitmap) Advance() int {
+	if w.count == 0 {
+		return 0
+	}
+	return w.advance(w.count)
+}
+
+// AdvanceTo is Advance that stops at limit: Base ends at most there. A limit at
+// or before Base moves nothing.
+func (w *Bitmap) AdvanceTo(limit uint32) int {
+	room := limit - w.base
+	if int32(room) <= 0 {
+		return 0
+	}
+	return w.advance(min(room, w.count))
+}
+
+// advance moves base over at most room marked numbers, a word at a time. No run
+// is longer than count, so room never reaches around the ring.
+func (w *Bitmap) advance(room uint32) int {
+	start := w.base
+	for room > 0 {
+		p, shift := &w.ring[w.base>>6&w.mask], w.base&63
+		run := min(uint32(bits.TrailingZeros64(^(*p >> shift))), room)
+		if run == 0 {
+			break
+		}
+		// run is at most 64−shift, and 1<<64 is 0 in Go: all ones when run is 64.
+		*p &^= (uint64(1)<<run - 1) << shift
+		w.base += run
+		room -= run
+		if w.base&63 != 0 {
+			break // the run ended inside the word, or at the limit
+		}
+	}
+	moved := w.base - start
+	if invariant.On {
+		invariant.Check(moved <= w.count, "window: base moved by %d over %d set bits", moved, w.count)
+	}
+	w.count -= moved
+	return int(moved)
+}
+
+// Word is the bits of n … n+63, n's own in bit 0: a SACK bitmap with base n.
+// Bits before Base are ones, bits beyond the window zeros, as with Test.
+func (w *Bitmap) Word(n uint32) uint64 {
+	off := n - w.base
+	if off >= w.size {
+		if int32(off) >= 0 {
+			return 0
+		}
+		before := w.base - n // 1 …
+		if before >= 64 {
+			return ^uint64(0)
+		}
+		return w.Word(w.base)<<before | (uint64(1)<<before - 1)
+	}
+	i, shift := n>>6, n&63
+	// Go shifts by 64 to zero, which is right for shift 0.
+	v := w.ring[i&w.mask]>>shift | w.ring[(i+1)&w.mask]<<(64-shift)
+	if left := w.size - off; left < 64 {
+		v &= uint64(1)<<left - 1 // the ring goes on with the window's front
+	}
+	return v
+}
+
+// Next0 is the first number at or after from (and Base) in the window that is
+// not marked; false if there is none up to its end.
+func (w *Bitmap) Next0(from uint32) (uint32, bool) {
+	return w.next(from, ^uint64(0), w.base+w.size)
+}
+
+// Next1 is the first number at or after from (and Base) in the window that is
+// marked; false if there is none.
+func (w *Bitmap) Next1(from uint32) (uint32, bool) {
+	if w.count == 0 {
+		return 0, false
+	}
+	return w.next(from, 0, w.max+1)
+}
+
+// next finds the first bit in [from, end) that is one after an exclusive or
+// with flip.
+func (w *Bitmap) next(from uint32, flip uint64, end uint32) (uint32, bool) {
+	if int32(from-w.base) < 0 {
+		from = w.base
+	}
+	for left := int32(end - from); left > 0; {
+		shift := from & 63
+		v := (w.ring[from>>6&w.mask] ^ flip) >> shift
+		if v != 0 {
+			k := uint32(bits.TrailingZeros64(v))
+			if int32(k) >= left {
+				return 0, false
+			}
+			return from + k, true
+		}
+		from += 64 - shift
+		left -= int32(64 - shift)
+	}
+	return 0, false
+}
