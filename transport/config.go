@@ -1,0 +1,204 @@
+package transport
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Config describes one FEP. Zero fields take the defaults of DefaultConfig;
+// New fills them in and refuses contradictions.
+type Config struct {
+	// Local is the address of the FEP: the IP address that packets leave from
+	// (never unspecified) and the main port (path 0). It enters the CRC.
+	Local netip.AddrPort
+	// Paths are the local UDP ports, main port first; nil: just the main port.
+	// An entropy value is an index into it.
+	Paths []uint16
+
+	// JobID (24 bit, default 1), PIDonFEP (12 bit), RI (12 bit, default 15) and
+	// Initiator (default 16) are this endpoint's identity (UE §2, R-ADDR-05).
+	JobID     uint32
+	PIDonFEP  uint16
+	RI        uint16
+	Initiator uint32
+
+	// PayloadMTU is the SES payload per packet this FEP sends: 1024, 2048, 4096
+	// or 8192 (default 1024). What it receives may be of any size.
+	PayloadMTU int
+	// NoCRC sends and expects no CRC-32C trailer.
+	NoCRC bool
+	// KnownPeersOnly refuses packets of addresses that were never interned by
+	// Peer (design D9).
+	KnownPeersOnly bool
+	// NoSymmetric addresses every packet to the well-known port 4793 of the
+	// peer instead of the port the peer used (design D5).
+	NoSymmetric bool
+
+	// MaxSends and MaxRecvs bound the posted operations (default 4096, 8192):
+	// a post beyond is refused with ErrFull.
+	MaxSends int
+	MaxRecvs int
+	// UnexpectedBytes bounds the payload held for messages that no receive
+	// matched yet (default 64 MiB), UnexpectedMsgs their number (default
+	// 65,536), UnexpectedShare the part one peer may take (default 1/4).
+	// Beyond, packets are refused with NACK 09 and come again later.
+	UnexpectedBytes int64
+	UnexpectedMsgs  int
+	UnexpectedShare float64
+	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
+	OpenPerPeer int
+
+	// MPRange is the PSN window this FEP offers per PDC, a multiple of 128
+	// (default 2048). It also bounds how far it sends ahead.
+	MPRange int
+	// Lanes is how many RUD PDCs to one peer carry long messages besides the
+	// one for short messages (default 1). ShortMessage is the largest message,
+	// in bytes, that counts as short (default 16 KiB).
+	Lanes        int
+	ShortMessage int
+
+	// AckDelay is how long an ACK that is due may wait for data to ride with
+	// (default 20 µs). AckTrigger is ACK_Gen_Trigger (default 16 KiB),
+	// AckMinAdd is ACK_Gen_Min_Pkt_Add (default 1 KiB).
+	AckDelay   time.Duration
+	AckTrigger int
+	AckMinAdd  int
+
+	// Timers of faults.md §1, same names and defaults.
+	RTOInit        time.Duration // 5 ms
+	RTOMax         time.Duration // 500 ms
+	PeerTimeout    time.Duration // 40 s
+	SuspectTimeout time.Duration // 3 s
+	NewPDCTime     time.Duration // 1 s
+	CloseReqTime   time.Duration // 1 s
+	Quarantine     time.Duration // 4 s
+	IdleClose      time.Duration // 30 s
+	// RNRTimeout ends a send whose target answers but is not ready; 0: never.
+	RNRTimeout time.Duration
+	// SpecRetries switches the retry profile from time to the five
+	// retransmissions of the specification (RTO count).
+	SpecRetries bool
+
+	// MaxPDCs, MaxPDCsPerSource, MaxPDCsUnknown, MaxPending,
+	// MaxPendingPerSource and MaxQuarantine bound the PDC tables (60,000;
+	// 4,096; 4,096; 4,096; 256; 65,536).
+	MaxPDCs             int
+	MaxPDCsPerSource    int
+	MaxPDCsUnknown      int
+	MaxPending          int
+	MaxPendingPerSource int
+	MaxQuarantine       int
+
+	// NewCCC makes the congestion control context for a peer; nil: cms.New.
+	NewCCC func(linkWindow int) pds.CCC
+	// Window is the congestion window to start with and its ceiling, in bytes
+	// (default 1 MiB).
+	Window int
+	// RecvWindow is what the receive path can hold, in bytes (the socket
+	// buffer's usable size). It limits the PSN window offered to peers; 0: no
+	// limit.
+	RecvWindow int
+
+	// StartPSN, if not nil, chooses the first PSN of the PDCs this FEP opens: for
+	// tests of wrap-around. nil: random.
+	StartPSN func() wire.PSN
+}
+
+// fill replaces zero fields by their defaults.
+func (c *Config) fill() {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	dur := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if c.Paths == nil {
+		c.Paths = []uint16{c.Local.Port()}
+	}
+	if c.JobID == 0 {
+		c.JobID = 1
+	}
+	if c.RI == 0 {
+		c.RI = 15
+	}
+	if c.Initiator == 0 {
+		c.Initiator = 16
+	}
+	def(&c.PayloadMTU, 1024)
+	def(&c.MaxSends, 4096)
+	def(&c.MaxRecvs, 8192)
+	if c.UnexpectedBytes == 0 {
+		c.UnexpectedBytes = 64 << 20
+	}
+	def(&c.UnexpectedMsgs, 65536)
+	if c.UnexpectedShare == 0 {
+		c.UnexpectedShare = 0.25
+	}
+	def(&c.OpenPerPeer, 64)
+	def(&c.MPRange, 2048)
+	def(&c.Lanes, 1)
+	def(&c.ShortMessage, 16<<10)
+	dur(&c.AckDelay, 20*time.Microsecond)
+	def(&c.AckTrigger, 16<<10)
+	def(&c.AckMinAdd, 1<<10)
+	dur(&c.RTOInit, 5*time.Millisecond)
+	dur(&c.RTOMax, 500*time.Millisecond)
+	dur(&c.PeerTimeout, 40*time.Second)
+	dur(&c.SuspectTimeout, 3*time.Second)
+	dur(&c.NewPDCTime, time.Second)
+	dur(&c.CloseReqTime, time.Second)
+	dur(&c.Quarantine, 4*time.Second)
+	dur(&c.IdleClose, 30*time.Second)
+	def(&c.MaxPDCs, 60000)
+	def(&c.MaxPDCsPerSource, 4096)
+	def(&c.MaxPDCsUnknown, 4096)
+	def(&c.MaxPending, 4096)
+	def(&c.MaxPendingPerSource, 256)
+	def(&c.MaxQuarantine, 65536)
+	def(&c.Window, 1<<20)
+}
+
+// check names the first contradiction.
+func (c *Config) check() error {
+	bad := func(what string, v any) error { return fmt.Errorf("transport: config: %s: %v", what, v) }
+	pow2 := func(n int) bool { return n > 0 && n&(n-1) == 0 }
+	switch {
+	case !c.Local.Addr().IsValid() || c.Local.Addr().IsUnspecified() || c.Local.Port() == 0:
+		return bad("Local must be one address and port", c.Local)
+	case c.Paths[0] != c.Local.Port():
+		return bad("Paths must begin with the main port", c.Paths)
+	case len(c.Paths) > 255:
+		return bad("more than 255 Paths", len(c.Paths))
+	case c.JobID > 0xffffff || c.PIDonFEP > 0xfff || c.RI > 0xfff:
+		return bad("JobID, PIDonFEP or RI out of range", []uint32{c.JobID, uint32(c.PIDonFEP), uint32(c.RI)})
+	case c.PayloadMTU != 1024 && c.PayloadMTU != 2048 && c.PayloadMTU != 4096 && c.PayloadMTU != 8192:
+		return bad("PayloadMTU must be 1024, 2048, 4096 or 8192", c.PayloadMTU)
+	case !pow2(c.MPRange) || c.MPRange < 128 || c.MPRange > 16384:
+		return bad("MPRange must be a power of two from 128 to 16384", c.MPRange)
+	case c.RTOInit > c.RTOMax:
+		return bad("RTOInit above RTOMax", c.RTOInit)
+	case c.Lanes < 0 || c.Lanes > 16:
+		return bad("Lanes must be 1 to 16", c.Lanes)
+	}
+	return nil
+}
+
+// offered is the PSN window this FEP offers per PDC: what the receive path can
+// hold, in packets.
+func (c *Config) offered() int {
+	n := c.MPRange
+	if c.RecvWindow > 0 {
+		for n > 128 && n*c.PayloadMTU > c.RecvWindow {
+			n /= 2
+		}
+	}
+	return n
+}

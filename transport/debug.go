@@ -1,0 +1,24 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/uetkit/uetkit/transport/pds"
+)
+
+// Diagnose says in words what the FEP holds and waits for, a line a PDC: for
+// people and failing simulations.
+func (f *FEP) Diagnose() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d sends, %d queued, next timeout %v, ready %d, acks %d\n", f.ses.Sends(), f.queued, f.NextTimeout(), f.ready.len(), f.acks.len())
+	f.pds.Each(func(p *pds.PDC) {
+		fmt.Fprintf(&b, "  %v", p)
+		if p.Peer != 0 && int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
+			ln := &f.lanes[p.Slot]
+			fmt.Fprintf(&b, ", lane: %d messages, begun %v, listed %v", ln.q.len(), ln.started, ln.data)
+		}
+		b.WriteByte('\n')
+	})
+	return b.String()
+}

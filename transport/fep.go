@@ -1,0 +1,335 @@
+// Package transport joins the sublayers of Ultra Ethernet Transport into one
+// state machine, the FEP: packet delivery (pds), semantics (ses), congestion
+// management (cms) over the wire formats (wire).
+//
+// A FEP does no I/O, starts no goroutine, reads no clock and no global
+// randomness: the same calls give the same results. One caller at a time; the
+// driver holds the lock. Everywhere in the core now is monotonic time since an
+// arbitrary epoch of the caller's; 0 means never, so the epoch lies before the
+// first call.
+package transport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/cms"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A FEP is the protocol state of one fabric endpoint.
+type FEP struct {
+	cfg Config
+	rng *rand.Rand
+	ses *ses.SES
+	pds *pds.Table
+
+	peers    []peer // index is PeerID; 0 is nobody
+	byAddr   map[netip.AddrPort]PeerID
+	freePeer fifo[PeerID] // unknown peers without a PDC, oldest first
+
+	lingering fifo[PeerID] // the same, with messages that wait for a receive
+
+	lanes []lane // index is pds.PDC.Slot
+	ready fifo[PeerID]
+	acks  fifo[PeerID] // peers with nothing but ACKs to send
+	ackAt time.Duration
+	flush bool // what waits in acks may leave
+
+	queued   int // messages with pieces not yet taken
+	closed   bool
+	trailer  int
+	overhead int // nominal bytes per packet beyond the UDP payload
+	now      time.Duration
+	// moveLater are messages of a PDC that ended, nothing of which was sent.
+	moveLater []ses.Handle
+
+	out   train
+	ack   pds.AckOut
+	ackRx wire.Ack
+	rspRx wire.Rsp
+	rxCRC crcCache
+	rxOut crcCache // for packets outside any PDC's queue
+	ev    Event
+	stats Stats
+}
+
+// New makes a FEP. rng is the only source of randomness; cfg is copied.
+func New(cfg Config, rng *rand.Rand) (*FEP, error) {
+	cfg.fill()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	f := &FEP{cfg: cfg, rng: rng, byAddr: make(map[netip.AddrPort]PeerID), peers: make([]peer, 1, 8)}
+	if !cfg.NoCRC {
+		f.trailer = wire.CRCLen
+	}
+	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
+	f.ses = ses.New(ses.Config{
+		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
+		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
+		UnexpectedBytes: cfg.UnexpectedBytes, UnexpectedMsgs: cfg.UnexpectedMsgs, UnexpectedShare: cfg.UnexpectedShare,
+		OpenPerPeer: cfg.OpenPerPeer, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
+	})
+	f.pds = pds.New(pds.Config{
+		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Nominal: f.overhead + f.trailer,
+		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
+		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
+		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,
+		RNRTimeout: cfg.RNRTimeout, SpecRetries: cfg.SpecRetries,
+		MaxPDCs: cfg.MaxPDCs, MaxPDCsPerSource: cfg.MaxPDCsPerSource, MaxPDCsUnknown: cfg.MaxPDCsUnknown,
+		MaxPending: cfg.MaxPending, MaxPendingPerSource: cfg.MaxPendingPerSource, MaxQuarantine: cfg.MaxQuarantine,
+		StartPSN: cfg.StartPSN,
+	}, rng, (*upper)(f))
+	return f, nil
+}
+
+// Config returns the configuration in force, defaults filled in.
+func (f *FEP) Config() Config { return f.cfg }
+
+// Post accepts an operation or refuses it with one of the errors of this
+// package. Nothing is sent before Transmit.
+func (f *FEP) Post(now time.Duration, op *Op) error {
+	if f.closed {
+		return ErrClosed
+	}
+	f.now = now
+	switch op.Kind {
+	case OpRecv, OpTRecv:
+		return f.postRecv(op)
+	case OpSend, OpTSend:
+		return f.postSend(now, op)
+	}
+	panic("BUG: transport: unknown operation kind")
+}
+
+func (f *FEP) postRecv(op *Op) error {
+	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
+		return ErrNoPeer
+	}
+	r := ses.Recv{
+		Tagged: op.Kind == OpTRecv, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Ignore: op.Ignore,
+		HasSource: op.Peer != NoPeer, SourcePeer: uint32(op.Peer), SourceInitiator: op.SrcInitiator,
+		Context: op.Context, Flags: op.Flags,
+	}
+	return mapErr(f.ses.Recv(&r))
+}
+
+func (f *FEP) postSend(now time.Duration, op *Op) error {
+	if op.Peer == NoPeer || int(op.Peer) >= len(f.peers) {
+		return ErrNoPeer
+	}
+	job := op.JobID
+	if job == 0 {
+		job = f.cfg.JobID
+	}
+	n := len(op.Buf)
+	for _, v := range op.Iov {
+		n += len(v)
+	}
+	ln := f.lane(now, op.Peer, n, op.Ordered)
+	if ln == nil {
+		return ErrFull // no PDC can be opened now
+	}
+	s := ses.Send{
+		Tagged: op.Kind == OpTSend, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Data: op.Data, HasData: op.HasData,
+		DeliveryComplete: op.Level >= LevelDelivery, Copy: op.Inject, Early: op.Level == LevelInject, Silent: op.Silent,
+		Target:  ses.Target{JobID: job, PIDonFEP: op.PIDonFEP, RI: op.RI, Relative: !op.Absolute},
+		Ordered: op.Ordered, Peer: uint32(op.Peer), Context: op.Context, Flags: op.Flags,
+	}
+	h, err := f.ses.Send(&s)
+	if err != nil {
+		return mapErr(err)
+	}
+	f.enqueue(ln, h, n)
+	return nil
+}
+
+func mapErr(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case ses.ErrFull:
+		return ErrFull
+	case ses.ErrTooLong:
+		return ErrTooLong
+	}
+	return fmt.Errorf("transport: %w", err)
+}
+
+// Cancel ends one operation with that context that is still pending: a receive
+// that nothing matched, or a send of which nothing left. It reports whether it
+// found one; the Event follows.
+func (f *FEP) Cancel(now time.Duration, context any) bool {
+	f.now = now
+	if f.ses.CancelRecv(context) {
+		return true
+	}
+	h, ok := f.ses.CancelSend(context)
+	if ok {
+		f.unqueue(h)
+	}
+	return ok
+}
+
+// Receive processes a received train; d is borrowed.
+func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
+	f.now = now
+	f.stats.RxTrains++
+	f.receive(now, d)
+}
+
+// Advance does what is due at or before now.
+func (f *FEP) Advance(now time.Duration) {
+	f.now = now
+	if f.ackAt != 0 && now >= f.ackAt {
+		f.Flush(now)
+	}
+	f.pds.Advance(now)
+	f.ses.Advance(now)
+	for {
+		h, ok := f.ses.Resend()
+		if !ok {
+			break
+		}
+		f.requeue(now, h)
+	}
+	f.move(now)
+	f.sweepPeers()
+}
+
+// move finds a new PDC for messages whose PDC ended before they began.
+func (f *FEP) move(now time.Duration) {
+	for len(f.moveLater) > 0 {
+		h := f.moveLater[0]
+		f.moveLater = append(f.moveLater[:0], f.moveLater[1:]...)
+		f.requeue(now, h)
+	}
+}
+
+// Flush makes every waiting ACK due: the caller's turn is over.
+func (f *FEP) Flush(now time.Duration) {
+	f.now = now
+	f.ackAt = 0
+	f.flush = f.acks.len() > 0
+}
+
+// NextTimeout is the time Advance must be called at the latest, 0: no timer.
+func (f *FEP) NextTimeout() time.Duration {
+	t := f.pds.NextTimeout()
+	for _, u := range [...]time.Duration{f.ackAt, f.ses.NextTimeout()} {
+		if u != 0 && (t == 0 || u < t) {
+			t = u
+		}
+	}
+	return t
+}
+
+// Busy reports whether sends are outstanding.
+func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
+
+// Queued is how many messages wait for Transmit to take their packets.
+func (f *FEP) Queued() int { return f.queued }
+
+// Unreachable gives evidence (ICMP) that remote does not answer. It starts
+// SuspectTimeout and never kills at once (F11).
+func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
+	f.now = now
+	id, ok := f.byAddr[remote]
+	if !ok {
+		return // T34: not an address of ours
+	}
+	f.pds.Each(func(p *pds.PDC) {
+		if p.Peer == uint32(id) {
+			f.pds.Suspect(now, p)
+		}
+	})
+}
+
+// Close ends every operation with a Cancelled event and leaves farewell packets
+// for Transmit. Later Posts fail with ErrClosed.
+func (f *FEP) Close(now time.Duration) {
+	if f.closed {
+		return
+	}
+	f.now = now
+	f.closed = true
+	f.ses.CancelAll()
+	f.pds.Abort(now)
+	f.queued = 0
+}
+
+// Idle reports that nothing is left at rest: no message, no packet in flight
+// and no waiting ACK. Open PDCs may be left.
+func (f *FEP) Idle() bool {
+	idle := f.ses.Idle() && f.queued == 0 && f.ses.Sends() == 0 && f.acks.len() == 0 && f.ready.len() == 0 && f.pds.PeekLoose() == nil
+	if idle {
+		f.pds.Each(func(p *pds.PDC) {
+			if !p.AtRest() {
+				idle = false
+			}
+		})
+	}
+	return idle
+}
+
+// PDCs is the number of packet delivery contexts that exist.
+func (f *FEP) PDCs() int { return f.pds.Len() }
+
+// NextEvent returns the next Event, or nil. It is valid until the next call.
+func (f *FEP) NextEvent() *Event {
+	e := f.ses.Event()
+	if e == nil {
+		return nil
+	}
+	v := &f.ev
+	*v = Event{
+		Context: e.Context, Flags: e.Flags, Buf: e.Buf, Len: int(e.Len), OverLen: int(e.OverLen), Tag: e.Tag, Data: e.Data,
+		HasData: e.HasData, Peer: PeerID(e.Peer), Initiator: e.Initiator, Cause: e.Cause, RC: e.RC, Nack: e.Nack, Unknown: e.Unknown,
+	}
+	switch {
+	case e.Kind == ses.EvSend && e.Tagged:
+		v.Kind = OpTSend
+	case e.Kind == ses.EvSend:
+		v.Kind = OpSend
+	case e.Tagged:
+		v.Kind = OpTRecv
+	default:
+		v.Kind = OpRecv
+	}
+	return v
+}
+
+// Stats returns a copy of the counters.
+func (f *FEP) Stats() Stats {
+	s, p := f.stats, &f.pds.Stats
+	s.RtxRTO, s.RtxSACK, s.RtxNack, s.RtxProbe, s.RtxSpurious = p.RtxRTO, p.RtxSACK, p.RtxNack, p.RtxProbe, p.RtxSpurious
+	s.RxDup, s.RxOOO, s.RxCE = p.RxDup, p.RxOOO, p.RxCE
+	s.NacksTx, s.NacksRx, s.CPTx, s.CPRx = p.NacksTx, p.NacksRx, p.CPTx, p.CPRx
+	s.PDCOpened, s.PDCAccepted, s.PDCClosed, s.PDCErrors, s.Quarantined = p.Opened, p.Accepted, p.Closed, p.Errors, p.Quarantined
+	s.Drops[DropNoPDC] += p.DropNoPDC
+	s.Drops[DropSource] += p.DropSource
+	s.Drops[DropUnsent] += p.DropUnsent
+	s.Drops[DropStale] += p.DropStale
+	s.Drops[DropLimit] += p.DropLimit
+	s.Drops[DropRate] += p.DropRate
+	s.Drops[DropHeader] += p.DropHeader
+	s.Drops[DropType] += p.DropType
+	return s
+}
+
+// newCCC makes the congestion control context of one peer or ROD PDC.
+func (f *FEP) newCCC() pds.CCC {
+	if f.cfg.NewCCC != nil {
+		return f.cfg.NewCCC(f.cfg.Window)
+	}
+	return cms.New(cms.Config{
+		MTU: f.cfg.PayloadMTU + 12 + 44 + f.trailer + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
+		AckTrigger: f.cfg.AckTrigger,
+	})
+}

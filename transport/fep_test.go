@@ -1,0 +1,247 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestFEPMessageSizes(t *testing.T) {
+	// S-SEG-01, -02: from nothing over one packet to many trains.
+	for _, n := range []int{0, 1, 8, 1023, 1024, 1025, 2048, 65536, 1 << 20} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			p := newPipe(t, nil)
+			src, dst := pattern(n, 1), make([]byte, n)
+			p.post(p.b, Op{Kind: OpTRecv, Buf: dst, Tag: 7, Context: "r"})
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: src, Tag: 7, Context: "s"})
+			p.settle()
+			p.want(p.b, fmt.Sprintf("r ok len=%d", n))
+			p.want(p.a, "s ok")
+			if !bytes.Equal(src, dst) {
+				t.Error("bytes differ")
+			}
+			p.checkIdle()
+		})
+	}
+}
+
+func TestFEPReplyTakesTheAckAlong(t *testing.T) {
+	// design §3: if the application answers in the same turn, reply and ACK
+	// leave in one train, the shorter ACK last.
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 64), Context: "ping"})
+	p.post(p.a, Op{Kind: OpTRecv, Buf: make([]byte, 64), Context: "pong"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 64), Context: "s"})
+	if !p.move(p.a, p.b) {
+		t.Fatal("nothing left")
+	}
+	p.want(p.b, "ping ok len=64")
+	if p.b.Transmit(p.now, &p.d) {
+		t.Fatal("the ACK did not wait for the reply")
+	}
+	p.post(p.b, Op{Kind: OpTSend, Peer: p.toA, RI: 15, Buf: make([]byte, 64), Context: "s"})
+	if !p.b.Transmit(p.now, &p.d) {
+		t.Fatal("the reply did not leave")
+	}
+	if p.d.Segments() != 2 || p.d.Seg != 124 || len(p.d.Data) != 124+48 {
+		t.Errorf("train of %d datagrams, %d bytes each, %d in all", p.d.Segments(), p.d.Seg, len(p.d.Data))
+	}
+}
+
+func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
+	// design §3: an ACK that is due waits at most 20 µs.
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
+	p.move(p.a, p.b)
+	if at := p.b.NextTimeout(); at != p.now+20*time.Microsecond {
+		t.Errorf("next timeout in %v", at-p.now)
+	}
+	p.now += 20 * time.Microsecond
+	p.b.Advance(p.now)
+	if !p.move(p.b, p.a) {
+		t.Fatal("the ACK did not leave")
+	}
+	p.want(p.a, "s ok")
+}
+
+func TestFEPLongDoesNotBlockShort(t *testing.T) {
+	// design D8: a short message overtakes a long one on a PDC of its own.
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8<<20), Tag: 1, Context: "long"})
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8), Tag: 2, Context: "short"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8<<20), Tag: 1, Context: "long"})
+	p.move(p.a, p.b)
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Tag: 2, Context: "short"})
+	p.move(p.a, p.b)
+	p.move(p.a, p.b)
+	p.want(p.b, "short ok len=8")
+	p.settle()
+	p.want(p.b, "long ok len=8388608")
+}
+
+func TestFEPOrderedKeepsOrder(t *testing.T) {
+	// R-ORD-02: ordered messages share one ROD PDC, whatever their size.
+	p := newPipe(t, nil)
+	for i, n := range []int{100000, 8, 50000, 0} {
+		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 100000), Context: i})
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Ordered: true, Context: i})
+	}
+	p.settle()
+	p.want(p.b, "0 ok len=100000", "1 ok len=8", "2 ok len=50000", "3 ok len=0")
+	if n := p.a.PDCs(); n != 1 {
+		t.Errorf("%d PDCs", n)
+	}
+}
+
+func TestFEPUnexpectedThenReceive(t *testing.T) {
+	// S-MAT-07, S 17.1: an unexpected message is kept and answered OVERFLOW with
+	// a guaranteed response, which is cleared.
+	p := newPipe(t, nil)
+	for _, n := range []int{8, 5000} {
+		src := pattern(n, 3)
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: src, Tag: 9, Data: 5, HasData: true, Context: "s"})
+		p.settle()
+		p.want(p.a, "s ok")
+		p.want(p.b)
+		dst := make([]byte, n)
+		p.post(p.b, Op{Kind: OpTRecv, Buf: dst, Tag: 9, Context: "r"})
+		p.want(p.b, fmt.Sprintf("r ok len=%d data=0x5", n))
+		if !bytes.Equal(src, dst) {
+			t.Error("bytes differ")
+		}
+		p.checkIdle()
+	}
+}
+
+func TestFEPTruncation(t *testing.T) {
+	// F19, R-MSG-11: the receive reports what was placed and what was lost; the
+	// sender's message succeeds.
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 1500), Context: "r"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 4000), Context: "s"})
+	p.settle()
+	p.want(p.b, "r truncated len=1500 over=2500")
+	p.want(p.a, "s ok")
+	p.checkIdle()
+}
+
+func TestFEPEveryPacketLostOnce(t *testing.T) {
+	// UE §3.5.15, twice for each packet as golang.org/x/net's lostFrameTest:
+	// whatever datagram is lost once, the message arrives once and completes.
+	for lost := range 12 {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/ordered=%v", lost, ordered), func(t *testing.T) {
+				p := newPipe(t, nil)
+				n := 0
+				p.drop = func(*FEP, []byte) bool { n++; return n == lost+1 }
+				src, dst := pattern(7000, 5), make([]byte, 7000)
+				p.post(p.b, Op{Kind: OpRecv, Buf: dst, Context: "r"})
+				p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: src, Ordered: ordered, Context: "s"})
+				p.settle()
+				for i := 0; i < 100 && !(p.a.Idle() && p.b.Idle()); i++ {
+					p.now += time.Millisecond
+					p.a.Advance(p.now)
+					p.b.Advance(p.now)
+					p.settle()
+				}
+				p.want(p.b, "r ok len=7000")
+				p.want(p.a, "s ok")
+				if !bytes.Equal(src, dst) {
+					t.Error("bytes differ")
+				}
+				p.checkIdle()
+			})
+		}
+	}
+}
+
+func TestFEPCloseTellsThePeer(t *testing.T) {
+	// F27: local operations are cancelled before Close returns, the peer learns
+	// it in one round trip.
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r1"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s1"})
+	p.settle()
+	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r2"})
+	p.want(p.b, "r1 ok len=8")
+	p.want(p.a, "s1 ok")
+	p.b.Close(p.now)
+	p.want(p.b, "r2 cancelled len=0")
+	if err := p.b.Post(p.now, &Op{Kind: OpRecv}); err != ErrClosed {
+		t.Errorf("Post after Close: %v", err)
+	}
+	p.settle()
+}
+
+func TestFEPDropsAreCounted(t *testing.T) {
+	// T30, F5, F6: every malformed datagram is a counted drop by typed reason.
+	p := newPipe(t, nil)
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
+	p.a.Transmit(p.now, &p.d)
+	good := append([]byte(nil), p.d.Data...)
+	give := func(b []byte) { // as sent by a
+		p.d.Data, p.d.Seg, p.d.Remote = b, 0, p.a.cfg.Local
+		p.b.Receive(p.now, &p.d)
+	}
+	for n := range good {
+		give(good[:n])
+	}
+	for i := range good {
+		bad := append([]byte(nil), good...)
+		bad[i] ^= 0x10
+		give(bad)
+	}
+	s := p.b.Stats()
+	if s.Drops[DropShort] != wire.ReqLen+wire.CRCLen || s.Drops[DropCRC] != uint64(2*len(good)-wire.ReqLen-wire.CRCLen) {
+		t.Errorf("short %d, crc %d", s.Drops[DropShort], s.Drops[DropCRC])
+	}
+	if p.b.PDCs() != 0 {
+		t.Error("a bad packet opened a PDC")
+	}
+	give(good)
+	if p.b.PDCs() != 1 {
+		t.Error("the good packet did not")
+	}
+}
+
+func TestFEPNoAllocs(t *testing.T) {
+	// F9: the hot paths allocate nothing in steady state.
+	p := newPipe(t, nil)
+	buf, dst := make([]byte, 8), make([]byte, 8)
+	var ctx any = "x"
+	send := Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: buf, Tag: 1, Context: ctx}
+	recv := Op{Kind: OpTRecv, Buf: dst, Tag: 1, Context: ctx}
+	round := func() {
+		for range 64 {
+			p.b.Post(p.now, &recv)
+			p.a.Post(p.now, &send)
+		}
+		p.settle()
+		n := 0
+		for p.a.NextEvent() != nil {
+			n++
+		}
+		for p.b.NextEvent() != nil {
+			n++
+		}
+		if n != 128 {
+			t.Fatalf("%d events", n)
+		}
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n != 0 {
+		t.Errorf("64 messages allocate %v times", n)
+	}
+}
+
+var _ pds.CCC

@@ -1,0 +1,76 @@
+package transport
+
+import "errors"
+
+// OpKind is the kind of a posted operation.
+type OpKind uint8
+
+// The operations that exist so far.
+const (
+	OpSend  OpKind = iota + 1 // untagged message
+	OpTSend                   // tagged message
+	OpRecv                    // untagged receive
+	OpTRecv                   // tagged receive
+)
+
+// Level is a completion level (fi_cq(3)): the stage that must have been reached
+// before the completion is reported.
+type Level uint8
+
+// The completion levels, weakest first.
+const (
+	LevelInject   Level = iota + 1 // the user's bytes are no longer needed
+	LevelTransmit                  // every packet acknowledged, semantic result known
+	LevelDelivery                  // the same with DC set: the target answered after visibility
+)
+
+// A PeerID names a peer address inside one FEP. It comes from FEP.Peer.
+type PeerID uint32
+
+// NoPeer is the PeerID of nobody: "any source" in a receive.
+const NoPeer PeerID = 0
+
+// An Op is one operation to post. Post borrows the Op itself; the bytes of Buf
+// and Iov belong to the FEP until the operation's Event (with Inject: until
+// Post returns).
+type Op struct {
+	Kind OpKind
+	// Peer is the destination of a send, or the only source a receive accepts.
+	Peer PeerID
+	// PIDonFEP and RI name the target endpoint of a send; JobID 0 takes the
+	// FEP's own. Absolute clears the REL bit.
+	PIDonFEP uint16
+	RI       uint16
+	JobID    uint32
+	Absolute bool
+	// SrcInitiator, if not 0, is the only initiator a receive accepts.
+	SrcInitiator uint32
+	// Buf or Iov hold the message or take it. Both nil is an empty message.
+	Buf []byte
+	Iov [][]byte
+	// Tag and Ignore: R-TAG-02. Data travels as header data if HasData.
+	Tag, Ignore, Data uint64
+	HasData           bool
+	// Inject copies the bytes at once: the caller may reuse them when Post
+	// returns.
+	Inject bool
+	// Ordered sends the message by ROD, in order with all other ordered
+	// messages to the peer.
+	Ordered bool
+	// Silent: success makes no Event.
+	Silent bool
+	// Level of a send; 0 is LevelTransmit.
+	Level Level
+	// Context and Flags come back in the Event.
+	Context any
+	Flags   uint64
+}
+
+// Errors of Post. They say that the operation was not accepted and makes no
+// Event.
+var (
+	ErrFull    = errors.New("transport: no room for another operation now")
+	ErrTooLong = errors.New("transport: message longer than the protocol carries")
+	ErrNoPeer  = errors.New("transport: unknown peer")
+	ErrClosed  = errors.New("transport: endpoint is closed")
+)

@@ -1,0 +1,261 @@
+package pds
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Closing (UE §3.5.8): only the initiator closes a PDC; a target asks for it.
+
+// Close begins the orderly end of a PDC this side opened: no new message may
+// start. The owner says by Drained that no message is open any more.
+func (t *Table) Close(now time.Duration, p *PDC) {
+	if p.state == Creating || p.state == Established {
+		p.state = Quiesce
+		t.arm(p, now+1)
+	}
+}
+
+// Drained tells that no message of the owner is open on a quiescing PDC.
+func (t *Table) Drained(now time.Duration, p *PDC) {
+	if p.state == Quiesce {
+		p.state = AckWait
+		p.settle(now)
+	}
+}
+
+// settle moves a closing PDC on when its last packet was answered.
+func (p *PDC) settle(now time.Duration) {
+	tx := &p.tx
+	for tx.una != tx.nxt && tx.at(tx.una).state == pktDone {
+		tx.una++
+	}
+	if tx.lostHint.Before(tx.una) {
+		tx.lostHint = tx.una
+	}
+	if tx.una != tx.nxt {
+		return
+	}
+	p.becomeIdle(now)
+	if p.state != AckWait {
+		return
+	}
+	if p.remoteID == 0 {
+		p.t.closeDone(now, p) // nothing of it ever reached a target
+		return
+	}
+	p.state = CloseAckWait
+	p.closeBy = now + max(p.t.cfg.CloseReqTime, 20*p.rto())
+	p.pushCtl(now, wire.CtlClose)
+	p.t.arm(p, p.closeBy)
+}
+
+// closeRequested: the target wants its resources back.
+func (p *PDC) closeRequested(now time.Duration) {
+	if p.initiator {
+		p.t.Close(now, p)
+		p.t.up.Wake(p)
+	}
+}
+
+// ctlAnswered: a control packet of ours that consumed a PSN was acknowledged.
+func (p *PDC) ctlAnswered(c wire.CtlType) {
+	if c == wire.CtlClose && p.state == CloseAckWait {
+		p.t.closeDone(p.lastHeard, p)
+	}
+}
+
+func (t *Table) closeDone(now time.Duration, p *PDC) {
+	t.settleAll(p, Reason{Why: WhyClosed})
+	t.remove(now, p, Reason{Why: WhyClosed})
+}
+
+// closeTimers closes what is idle and ends what waits too long for an answer.
+func (p *PDC) closeTimers(now time.Duration) time.Duration {
+	cfg := &p.t.cfg
+	switch p.state {
+	case Creating, Established:
+		if p.tx.una != p.tx.nxt {
+			return 0
+		}
+		if p.initiator {
+			at := p.idleAt + cfg.IdleClose
+			if now < at {
+				return at
+			}
+			if p.t.up.Pending(p) {
+				return now + cfg.IdleClose
+			}
+			p.t.Close(now, p)
+			p.t.up.Wake(p) // the owner answers with Drained
+			return now + cfg.RTOInit
+		}
+		// An initiator closes after IdleClose; one that does not is dead or
+		// lost its state. Ask once and let the retry budget decide.
+		at := max(p.lastHeard, p.idleAt) + 2*cfg.IdleClose
+		if now < at {
+			return at
+		}
+		p.RequestClose(now)
+		return now + cfg.RTOInit
+	case Quiesce:
+		p.t.up.Wake(p)
+		return now + cfg.RTOInit
+	case AckWait:
+		p.settle(now)
+		return 0
+	case CloseAckWait:
+		if now >= p.closeBy {
+			p.t.closeDone(now, p)
+			return 0
+		}
+		return p.closeBy
+	case CloseRequested:
+		// An initiator that is heard is finishing its messages.
+		if by := p.lastHeard + max(cfg.CloseReqTime, cfg.SuspectTimeout); by > p.closeBy {
+			p.closeBy = by
+		}
+		if now >= p.closeBy {
+			p.t.fail(now, p, Reason{Why: WhyClosed})
+			return 0
+		}
+		return p.closeBy
+	}
+	return 0
+}
+
+// RequestClose asks the initiator of a target PDC to close it: by the REQ flag
+// of ACKs and, as nothing may be on its way, by a CLOSE_REQ of its own.
+func (p *PDC) RequestClose(now time.Duration) {
+	if p.initiator || p.state != Established {
+		return
+	}
+	p.state = CloseRequested
+	p.closeBy = now + max(p.t.cfg.CloseReqTime, p.t.cfg.SuspectTimeout)
+	p.pushCtl(now, wire.CtlCloseReq)
+	p.t.arm(p, p.closeBy)
+}
+
+// ReceiveCP processes a control packet. It reports the PDC when a message layer
+// event may follow, else nil.
+func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c *wire.CP) {
+	t.Stats.CPRx[c.Ctl&15]++
+	if c.Flags&wire.FlagSYN != 0 {
+		// Only NOOP and NEGOTIATION may carry SYN; neither is needed to open a
+		// PDC here. T28: refused once per packet.
+		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID})
+		return
+	}
+	p := t.Lookup(c.DPDCID)
+	if p == nil || from.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
+		t.Stats.DropNoPDC++
+		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
+			// UE §3.5.8: after freeing, a late CLOSE gets NACK 0E, which its
+			// sender reads as success.
+			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
+		}
+		return
+	}
+	if p.remoteID == 0 {
+		t.Stats.DropStale++
+		return
+	}
+	switch c.Ctl {
+	case wire.CtlCredit, wire.CtlCreditReq, wire.CtlNegotiation:
+		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return
+	case wire.CtlClearReq:
+		clear := wire.PSN(c.Payload)
+		if clear.Before(p.tx.una) && p.initiator {
+			p.tx.clearOwed = true
+			t.up.WakeAck(p)
+		} else if p.initiator {
+			// Not acknowledged here yet: ask what became of it.
+			p.tx.askOwed = p.tx.una != p.tx.nxt
+			t.up.WakeAck(p)
+		}
+		p.heard(now)
+		return
+	}
+	rx := p.rx
+	if rx == nil {
+		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop {
+			t.Stats.DropStale++
+			return
+		}
+		rx = t.getRx(p)
+	}
+	switch c.Ctl {
+	case wire.CtlAckReq:
+		p.heard(now)
+		t.answerAckReq(now, p, path, c.PSN)
+	case wire.CtlProbe:
+		p.heard(now)
+		rx.probe, rx.probeID, rx.probeBase = true, c.ProbeOpaque, wire.PSN(c.Payload)
+		rx.note(from, path)
+		t.up.WakeAck(p)
+	case wire.CtlClear:
+		p.proven = true
+		clear := wire.PSN(c.Payload)
+		if clear.After(rx.max) {
+			t.unsent(now, p)
+			return
+		}
+		p.heard(now)
+		p.cleared(now, clear)
+	case wire.CtlNoop, wire.CtlClose, wire.CtlCloseReq:
+		t.receivePSNCtl(now, p, from, path, c)
+	}
+}
+
+// receivePSNCtl handles the control packets that consume a PSN.
+func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, path uint8, c *wire.CP) {
+	rx := p.rx
+	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
+	if d >= int32(rx.win.Size()) || d < -int32(rx.win.Size()) {
+		t.Stats.DropStale++
+		return
+	}
+	p.heard(now)
+	p.markProven()
+	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, SPDCID: p.id, DPDCID: p.remoteID}
+	if c.Ctl == wire.CtlClose {
+		if p.initiator {
+			t.Stats.DropStale++ // only an initiator sends CLOSE
+			return
+		}
+		if p.tx.una != p.tx.nxt && p.state != CloseRequested || t.up.InboundOpen(p) {
+			t.fail(now, p, Reason{Why: WhyProtocol})
+			return
+		}
+		// UE §3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
+		// below the CLOSE's PSN, as the reference sends it.
+		ack.CACK, ack.AckPSNOff = c.PSN-1, 1
+		var a [64]byte
+		t.pushLoose(from, path, ack.Append(a[:0]))
+		if c.PSN.After(rx.max) {
+			rx.max = c.PSN
+		}
+		t.closeDone(now, p)
+		return
+	}
+	if d >= 0 && rx.win.Set(uint32(c.PSN)) {
+		rx.noteMax(c.PSN)
+		p.advance()
+	} else {
+		t.Stats.RxDup++
+	}
+	if p.mode == wire.ROD && c.PSN == rx.rodNext {
+		rx.rodNext++
+		rx.held.stall = rx.held.n() > 0
+	}
+	ack.CACK = wire.PSN(rx.win.Base()) - 1
+	ack.AckPSNOff = int16(c.PSN.Sub(ack.CACK))
+	var a [64]byte
+	t.pushLoose(from, path, ack.Append(a[:0]))
+	if c.Ctl == wire.CtlCloseReq && p.initiator {
+		p.closeRequested(now)
+	}
+}

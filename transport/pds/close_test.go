@@ -1,0 +1,124 @@
+package pds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestInitiatorCloses(t *testing.T) {
+	// UE §3.5.8: quiesce, wait for every ACK, CLOSE with a PSN of its own, free
+	// on its ACK.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(-1, -1)
+	x.tab.Close(x.now, x.p)
+	if x.p.Usable() {
+		t.Error("new messages may start on a quiescing PDC")
+	}
+	x.tab.Drained(x.now, x.p)
+	if x.p.State() != AckWait {
+		t.Fatalf("state %v with a packet outstanding", x.p.State())
+	}
+	x.ack(0, 0)
+	x.advance(6 * time.Millisecond)
+	if x.p.State() != CloseAckWait {
+		t.Fatalf("state %v", x.p.State())
+	}
+	x.wantResend(1) // the CLOSE
+	x.told = nil
+	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, CACK: x.psn(0), AckPSNOff: 1, SPDCID: 77, DPDCID: x.p.id}
+	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	x.wantTold("gone 8")
+	if x.tab.Len() != 0 || x.ccc.inFlight != 0 {
+		t.Errorf("%d PDCs, %d bytes in flight", x.tab.Len(), x.ccc.inFlight)
+	}
+	// Own PDCID reuse: not within Quarantine (faults.md §2).
+	if !x.tab.quar.holdsID(x.now+3*time.Second, x.p.id) || x.tab.quar.holdsID(x.now+5*time.Second, x.p.id) {
+		t.Error("the PDCID is not in quarantine for 4 s")
+	}
+}
+
+func TestLostClosingAckResolves(t *testing.T) {
+	// UE §3.5.8: the CLOSE is sent again; NACK 0E means the peer freed it.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.tab.Close(x.now, x.p)
+	x.tab.Drained(x.now, x.p)
+	x.wantResend(1)
+	x.advance(20 * time.Millisecond)
+	x.wantResend(1)
+	x.told = nil
+	x.nack(wire.NackInvDPDCID, 1, 0)
+	x.wantTold("gone 8")
+}
+
+func TestCloseWithoutAnswerEnds(t *testing.T) {
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.tab.Close(x.now, x.p)
+	x.tab.Drained(x.now, x.p)
+	start := x.now
+	for x.p.state != Closed {
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	if x.now-start > 2*time.Second {
+		t.Errorf("freed after %v", x.now-start)
+	}
+}
+
+func TestTargetAsksForClose(t *testing.T) {
+	// UE §3.5.8: a target wants its resources back: CLOSE_REQ with a PSN of the
+	// return direction, REQ=CLOSE in ACKs; the initiator then closes.
+	x := newTarget(t)
+	x.p.RequestClose(x.now)
+	a := x.p.Resend2(x.now)
+	if !a.IsCP || a.CP.Ctl != wire.CtlCloseReq || a.CP.PSN != testStart || a.CP.Flags&wire.FlagAR == 0 {
+		t.Fatalf("want CLOSE_REQ with the first return PSN, got %v", a.CP)
+	}
+	y := newInitiator(t, wire.RUD)
+	y.push(1)
+	y.ack(0, 0)
+	y.told = nil
+	c := a.CP
+	c.SPDCID, c.DPDCID = 77, y.p.id
+	y.tab.ReceiveCP(y.now, peerAddr, 0, &c)
+	y.wantLoose("ACK cack=0 psn=0")
+	if y.p.State() != Quiesce {
+		t.Errorf("initiator is %v", y.p.State())
+	}
+	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, CACK: testStart, SPDCID: 9, DPDCID: x.p.id}
+	x.tab.ReceiveAck(x.now, peerAddr, &ack, nil)
+	x.wantTold()
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: x.p.id})
+	x.wantTold("gone 8")
+}
+
+// Resend2 is CanResend and Resend.
+func (p *PDC) Resend2(now time.Duration) Again {
+	if !p.CanResend() {
+		panic("nothing to send")
+	}
+	return p.Resend(now, 0)
+}
+
+func TestIdlePDCCloses(t *testing.T) {
+	// faults.md §1: IdleClose 30 s.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	for x.p.state == Established {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	if x.now < 31*time.Second || x.now > 32*time.Second || x.p.state != Quiesce {
+		t.Errorf("%v at %v", x.p.state, x.now)
+	}
+}

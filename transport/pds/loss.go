@@ -1,0 +1,228 @@
+package pds
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// rto is the retransmission timeout with back-off (faults.md §1: doubling to
+// RTOMax, ±10 % so that many senders do not fall into step).
+func (p *PDC) rto() time.Duration {
+	cfg := &p.t.cfg
+	d := cfg.RTOInit
+	if p.ccc != nil {
+		d = max(d, p.ccc.RTO())
+	}
+	for range p.tx.backoff {
+		if d >= cfg.RTOMax {
+			break
+		}
+		d *= 2
+	}
+	d = min(d, cfg.RTOMax)
+	// The jitter is a function of the PDC, not of a draw per timer: arming must
+	// not change the course of the random source.
+	return d + d/10*time.Duration(int(p.id&0xff)-128)/128
+}
+
+// tailTime is how long the last packet may stay unanswered before it is probed
+// (UE §3.5.16, Tail_Loss_Time): two round trips and the peer's ACK delay. A
+// path without a sample waits for the RTO.
+func (p *PDC) tailTime() time.Duration {
+	if p.ccc == nil || p.ccc.SRTT() == 0 {
+		return p.rto()
+	}
+	srtt := p.ccc.SRTT()
+	// 100 µs is what a scheduler on a busy machine costs; arbitrary otherwise.
+	d := max(2*srtt+2*p.t.cfg.AckDelay, 100*time.Microsecond) << p.tx.probes
+	return min(d, p.rto())
+}
+
+// reorderTime is how long a hole that few packets overtook may stay open.
+func (p *PDC) reorderTime() time.Duration {
+	if p.ccc == nil {
+		return p.t.cfg.RTOInit
+	}
+	return max(p.ccc.SRTT()/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
+}
+
+// markLost takes a packet in flight for lost.
+func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
+	tx := &p.tx
+	k.state = pktLost
+	tx.flight--
+	if tx.lost == 0 || psn.Before(tx.lostHint) {
+		tx.lostHint = psn
+	}
+	tx.lost++
+	if p.ccc != nil {
+		p.ccc.OnLoss(now, int(k.size), rto)
+	}
+}
+
+// txTimers does what is due on the sending side and returns when to look again.
+func (p *PDC) txTimers(now time.Duration) time.Duration {
+	tx := &p.tx
+	if tx.una == tx.nxt {
+		return 0
+	}
+	next := p.giveUpAt()
+	if tx.held > 0 {
+		if now >= tx.heldUntil {
+			p.releaseHeld(now)
+		} else {
+			next = min(next, tx.heldUntil)
+		}
+	}
+	if tx.holeAt != 0 {
+		if at := tx.holeAt + p.reorderTime(); now >= at {
+			tx.holeAt = 0
+			p.declareHoles(now)
+		} else {
+			next = min(next, at)
+		}
+	}
+	rtoAt := tx.progress + p.rto()
+	if tx.flight == 0 && tx.lost > 0 {
+		// The window or the driver keeps them; they are not overdue.
+		p.t.up.Wake(p)
+		return min(next, now+p.rto())
+	}
+	if tx.flight == 0 && tx.held > 0 && tx.arrived == 0 {
+		return next
+	}
+	if now >= rtoAt {
+		p.onRTO(now)
+		if p.state == Closed {
+			return 0
+		}
+		return min(next, tx.progress+p.rto())
+	}
+	if tx.probes < tailProbes && tx.flight > 0 && p.state != Creating && (p.initiator || p.proven) {
+		at := max(tx.progress, tx.lastSend) + p.tailTime()
+		if now >= at {
+			p.probeTail(now)
+			at = now + p.tailTime()
+		}
+		if tx.probes < tailProbes {
+			next = min(next, at)
+		}
+	}
+	return min(next, rtoAt)
+}
+
+// probeTail breaks the silence after the last packet, in turn by sending the
+// lowest and the highest packet in flight again, which the target answers at
+// once, and by a PROBE, which is small (UE §3.5.16).
+func (p *PDC) probeTail(now time.Duration) {
+	tx := &p.tx
+	tx.probes++
+	if tx.probes%2 == 0 {
+		tx.probeOwed = true
+		p.t.up.WakeAck(p)
+		return
+	}
+	for psn := tx.nxt - 1; !psn.Before(tx.una); psn-- {
+		if k := tx.at(psn); k.state == pktFlight {
+			p.again(psn, k)
+			break
+		}
+	}
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		k := tx.at(psn)
+		if k.state == pktFlight {
+			p.again(psn, k)
+		}
+		if k.state != pktDone && k.state != pktArrived {
+			break
+		}
+	}
+	p.t.up.Wake(p)
+}
+
+// again sends a packet in flight once more without judging it lost.
+func (p *PDC) again(psn wire.PSN, k *txPkt) {
+	tx := &p.tx
+	k.state = pktLost
+	tx.flight--
+	if p.ccc != nil {
+		p.ccc.OnGone(int(k.size)) // counted again when it leaves
+	}
+	if tx.lost == 0 || psn.Before(tx.lostHint) {
+		tx.lostHint = psn
+	}
+	tx.lost++
+	p.t.Stats.RtxProbe++
+}
+
+// onRTO takes everything in flight for lost. What a SACK reported as arrived is
+// asked about instead (UE §3.5.15).
+func (p *PDC) onRTO(now time.Duration) {
+	tx := &p.tx
+	if tx.rtos < 255 {
+		tx.rtos++
+	}
+	if tx.backoff < 16 {
+		tx.backoff++
+	}
+	tx.probes = 0
+	tx.progress = now
+	tx.holeAt = 0
+	if !p.initiator && !p.proven {
+		return // T27: nothing is repeated to a source that may be forged
+	}
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); k.state == pktFlight {
+			p.markLost(now, psn, k, true)
+			p.t.Stats.RtxRTO++
+		}
+	}
+	if p.state != Creating {
+		if tx.at(tx.una).state == pktArrived {
+			tx.askOwed = true
+			p.t.up.WakeAck(p)
+		} else if tx.rtos >= 2 {
+			// A small packet tells a dead peer from a path that does not carry
+			// full-size packets (F7).
+			tx.probeOwed = true
+			p.t.up.WakeAck(p)
+			if tx.rtos >= bigRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
+				p.t.fail(now, p, Reason{Why: WhyTooBig})
+				return
+			}
+		}
+	}
+	p.t.up.Wake(p)
+}
+
+// declareHoles takes every packet for lost that a SACK showed missing while a
+// later one had arrived, and that stayed missing for the reordering time.
+func (p *PDC) declareHoles(now time.Duration) {
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); k.state == pktFlight && k.hole {
+			p.markLost(now, psn, k, false)
+			p.t.Stats.RtxSACK++
+		}
+	}
+	if tx.lost > 0 {
+		p.t.up.Wake(p)
+	}
+}
+
+// releaseHeld lets refused packets go again.
+func (p *PDC) releaseHeld(now time.Duration) {
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt && tx.held > 0; psn++ {
+		if k := tx.at(psn); k.state == pktHeld {
+			k.state = pktLost
+			tx.held--
+			if tx.lost == 0 || psn.Before(tx.lostHint) {
+				tx.lostHint = psn
+			}
+			tx.lost++
+		}
+	}
+	p.t.up.Wake(p)
+}

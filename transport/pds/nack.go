@@ -1,0 +1,270 @@
+package pds
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// ReceiveNack processes a RUD/ROD NACK (UE §3.5.14): it never moves CACK, and one
+// for a PSN that is not outstanding is ignored.
+func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack) {
+	t.Stats.NacksRx[n.Code]++
+	p := t.Lookup(n.DPDCID)
+	if p == nil {
+		t.Stats.DropNoPDC++
+		return
+	}
+	if from.Addr() != p.remote.Addr() || (n.SPDCID != 0 && p.remoteID != 0 && n.SPDCID != p.remoteID) {
+		t.Stats.DropSource++
+		return
+	}
+	tx := &p.tx
+	if n.Code == wire.NackClosingInErr && p.proves(n) && (tx.una == tx.nxt || !p.initiator) {
+		// The peer tears down a PDC on which nothing is outstanding.
+		if p.confirmFatal(now, n.Code) {
+			t.fail(now, p, Reason{WhyNack, n.Code})
+		}
+		return
+	}
+	psn := n.PSN
+	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
+		t.Stats.DropStale++
+		return
+	}
+	k := tx.at(psn)
+	if k.state == pktDone {
+		t.Stats.DropStale++
+		return
+	}
+	switch n.Code {
+	case wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck:
+		p.nackLost(now, psn, k, true)
+	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
+		wire.NackNoGtdDelAvail, wire.NackNoResource:
+		if tx.shortSince == 0 {
+			tx.shortSince, tx.shortCode = now, n.Code
+		}
+		if n.Code == wire.NackNoGtdDelAvail {
+			tx.clearOwed = p.remoteID != 0
+			t.up.WakeAck(p)
+		}
+		p.hold(now, psn, k)
+	case wire.NackNoSESMsgAvail:
+		if tx.rnrSince == 0 {
+			tx.rnrSince = now
+		}
+		p.hold(now, psn, k)
+	case wire.NackPSNOORWindow:
+		// Beyond the peer's window: wait for it to move.
+		p.hold(now, psn, k)
+	case wire.NackRODOOO:
+		// UE §3.5.14: go back to Expected_PSN.
+		from := wire.PSN(n.Payload)
+		if from.Before(tx.una) || !from.Before(tx.nxt) {
+			from = psn
+		}
+		for q := from; q != tx.nxt; q++ {
+			if kq := tx.at(q); kq.state == pktFlight && int32(k.seq-kq.seq) >= 0 {
+				p.nackLost(now, q, kq, false)
+			}
+		}
+	case wire.NackPktNotRcvd, wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError:
+		if k.state == pktArrived {
+			// The target took the packet back (ROD) or lost the response.
+			k.state = pktFlight
+			tx.arrived--
+			tx.flight++
+			if p.ccc != nil {
+				p.ccc.OnSend(now, int(k.size))
+			}
+		}
+		p.nackLost(now, psn, k, false)
+	case wire.NackRcvdSESProcg:
+		// Received, response not ready: ask again after the RTO.
+	case wire.NackNewStartPSN:
+		// T7: only with a security domain; this PDC has none.
+		t.Stats.DropStale++
+		return
+	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
+		if p.state == Creating {
+			// The target has a PDC of another life under our PDCID: no packet of
+			// this one was taken. Start again under another PDCID.
+			p.rebirth(now)
+			return
+		}
+		p.fatalNack(now, n)
+		return
+	case wire.NackInvDPDCID:
+		if p.state == CloseAckWait || p.state == CloseRequested {
+			// UE §3.5.8: the peer freed it already.
+			t.closeDone(now, p)
+			return
+		}
+		p.fatalNack(now, n)
+		return
+	case wire.NackClosing, wire.NackClosingInErr, wire.NackGtdRespUnavail, wire.NackPDCModeMismatch, wire.NackExpFatal:
+		p.fatalNack(now, n)
+		return
+	case wire.NackUnexpEvent:
+		if k.ctl != 0 {
+			// "Unsupported": the control packet was ours (pds.md §0.5).
+			p.gone(p.finish(k, nil))
+			p.settle(now)
+			return
+		}
+		p.fatalNack(now, n)
+		return
+	default:
+		t.Stats.DropStale++
+		return
+	}
+	p.heard(now)
+	if tx.shortSince != 0 || tx.rnrSince != 0 {
+		tx.rtos = 0 // the path works
+		tx.progress = now
+	}
+	if why := p.givenUp(now); why.Why != WhyNone {
+		t.fail(now, p, why)
+		return
+	}
+	if n.Code == wire.NackNoSESMsgAvail && t.cfg.RNRTimeout > 0 && now-k.first >= t.cfg.RNRTimeout && k.state == pktHeld && k.ctl == 0 {
+		p.giveUpNotReady(now, k)
+	}
+	t.up.Wake(p)
+}
+
+// proves reports whether a NACK shows knowledge of the PDC beyond its PDCID.
+func (p *PDC) proves(n *wire.Nack) bool { return n.SPDCID != 0 && n.SPDCID == p.remoteID }
+
+// nackLost sends a refused packet again as soon as the window allows.
+func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, trimmed bool) {
+	if k.state != pktFlight {
+		return
+	}
+	tx := &p.tx
+	k.state = pktLost
+	tx.flight--
+	if tx.lost == 0 || psn.Before(tx.lostHint) {
+		tx.lostHint = psn
+	}
+	tx.lost++
+	p.t.Stats.RtxNack++
+	if p.ccc != nil {
+		p.ccc.OnNack(now, int(k.size), trimmed)
+	}
+}
+
+// hold keeps a refused packet until the back-off passed: 1 ms doubling to
+// RTOMax (F32).
+func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt) {
+	if k.state != pktFlight {
+		return
+	}
+	tx := &p.tx
+	k.state, k.nacked = pktHeld, true
+	tx.flight--
+	tx.held++
+	p.t.Stats.RtxNack++
+	if p.ccc != nil {
+		p.ccc.OnNack(now, int(k.size), false)
+	}
+	// Several packets refused in one flight are one event.
+	if now >= tx.heldUntil {
+		if tx.heldFor == 0 {
+			tx.heldFor = time.Millisecond
+		} else {
+			tx.heldFor = min(2*tx.heldFor, p.t.cfg.RTOMax)
+		}
+		tx.heldUntil = now + tx.heldFor
+	}
+	p.t.arm(p, tx.heldUntil)
+}
+
+// confirmFatal applies T6: on a PDC without security a fatal NACK counts only
+// when a second one comes at least one RTO later.
+func (p *PDC) confirmFatal(now time.Duration, code wire.NackCode) bool {
+	gap := p.t.cfg.RTOInit
+	if p.fatal.at != 0 && p.fatal.code == code && now-p.fatal.at >= gap {
+		return true
+	}
+	if p.fatal.at == 0 || p.fatal.code != code {
+		p.fatal = fatalMark{code, now}
+	}
+	return false
+}
+
+// fatalNack ends the PDC when confirmed; the first one makes the packet go out
+// again so that an honest peer repeats it.
+func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
+	if p.confirmFatal(now, n.Code) {
+		p.t.fail(now, p, Reason{WhyNack, n.Code})
+		return
+	}
+	tx := &p.tx
+	if k := tx.at(n.PSN); k.state == pktFlight {
+		tx.heldUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
+		k.state = pktHeld
+		tx.flight--
+		tx.held++
+		if p.ccc != nil {
+			p.ccc.OnNack(now, int(k.size), false)
+		}
+		p.t.arm(p, tx.heldUntil)
+	}
+}
+
+// rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
+// (faults.md: renumberings ≤ 8) and sends everything again.
+func (p *PDC) rebirth(now time.Duration) {
+	t, tx := p.t, &p.tx
+	p.rebirths++
+	id := t.newID(now)
+	if p.rebirths > 8 || id == 0 {
+		t.fail(now, p, Reason{WhyNack, wire.NackInvalidSyn})
+		return
+	}
+	t.setID(p.id, nil)
+	p.id = id
+	t.setID(id, p)
+	start := p.start.Add(1<<17 + int(t.rng.Uint32N(1<<30)))
+	delta := int(start.Sub(p.start))
+	n := tx.nxt.Sub(tx.una)
+	old := tx.ring
+	if n > 0 {
+		tx.ring = t.getRing(len(old))
+	}
+	una := tx.una
+	p.start = start
+	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
+	tx.cleared = start - 1
+	for i := range int(n) {
+		q := una.Add(i)
+		k := old[uint32(q)&uint32(len(old)-1)]
+		k.tries, k.nacked, k.fresh = 0, false, true // no target ever took it
+		*tx.at(q.Add(delta)) = k
+		if k.state == pktFlight {
+			p.nackLost(now, q.Add(delta), tx.at(q.Add(delta)), false)
+		}
+	}
+	tx.lostHint = tx.una
+	if n > 0 {
+		keep := tx.ring
+		tx.ring = old
+		t.putRing(p)
+		tx.ring = keep
+	}
+	t.up.Wake(p)
+}
+
+// giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
+// The target never took its PSN, so a NOOP fills the gap.
+func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
+	ref := k.ref
+	k.ctl = 1 + uint8(wire.CtlNoop)
+	k.size = uint16(p.t.ctlNominal())
+	k.ref = Ref{}
+	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail}, true)
+	p.releaseHeld(now)
+}

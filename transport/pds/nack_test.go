@@ -1,0 +1,161 @@
+package pds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestNackReactions(t *testing.T) {
+	// UE §3.5.14, table of codes: what a first NACK of each code does to a
+	// packet in flight on an established PDC.
+	type want uint8
+	const (
+		nothing want = iota
+		again        // sent again at once
+		later        // sent again after the back-off
+	)
+	for code, w := range map[wire.NackCode]want{
+		wire.NackTrimmed: again, wire.NackTrimmedLastHop: again, wire.NackTrimmedAck: again,
+		wire.NackNoPDCAvail: later, wire.NackNoCCCAvail: later, wire.NackNoBitmap: later, wire.NackNoPktBuffer: later,
+		wire.NackNoGtdDelAvail: later, wire.NackNoSESMsgAvail: later, wire.NackNoResource: later, wire.NackPSNOORWindow: later,
+		wire.NackPktNotRcvd: again, wire.NackAckWithData: again, wire.NackRcvrInferLoss: again,
+		wire.NackExpNormal: again, wire.NackExpError: again,
+		wire.NackRcvdSESProcg: nothing, wire.NackNewStartPSN: nothing, 0x0c: nothing, 0x1b: nothing, 0xfc: nothing,
+		// Fatal ones count only when repeated (T6): the packet goes again so
+		// that an honest peer repeats them.
+		wire.NackInvDPDCID: later, wire.NackPDCHdrMismatch: later, wire.NackClosing: later, wire.NackClosingInErr: later,
+		wire.NackGtdRespUnavail: later, wire.NackInvalidSyn: later, wire.NackPDCModeMismatch: later, wire.NackUnexpEvent: later,
+		wire.NackExpFatal: later,
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			x := newInitiator(t, wire.RUD)
+			x.push(3)
+			x.ack(0, 0)
+			x.told = nil
+			x.nack(code, 1, 0)
+			if w == again {
+				x.wantResend(1)
+			} else {
+				x.wantResend()
+			}
+			x.now += 7 * time.Millisecond
+			x.p.releaseIfDue(x.now)
+			if w == later {
+				x.wantResend(1)
+			} else {
+				x.wantResend()
+			}
+			x.wantTold()
+			if x.tab.Stats.NacksRx[code] != 1 {
+				t.Error("not counted")
+			}
+		})
+	}
+}
+
+// releaseIfDue is the part of the timers that concerns refused packets.
+func (p *PDC) releaseIfDue(now time.Duration) {
+	if p.tx.held > 0 && now >= p.tx.heldUntil {
+		p.releaseHeld(now)
+	}
+}
+
+func TestFatalNackNeedsASecond(t *testing.T) {
+	// T6: a fatal NACK on an unsecured PDC counts when a second one comes at
+	// least one RTO later; two in one breath are one.
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	x.told = nil
+	x.nack(wire.NackInvDPDCID, 1, 0)
+	x.nack(wire.NackInvDPDCID, 1, 0)
+	x.wantTold()
+	x.advance(7 * time.Millisecond)
+	x.wantResend(1)
+	x.nack(wire.NackInvDPDCID, 1, 0)
+	x.wantTold("failed 1 3 INV_DPDCID", "gone 3")
+}
+
+func TestNackOutsideWindowIsIgnored(t *testing.T) {
+	// UE §3.5.14: one whose PSN is not outstanding is ignored; CACK never moves.
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	x.told = nil
+	for range 3 {
+		x.nack(wire.NackInvDPDCID, 0, 0)
+		x.nack(wire.NackInvDPDCID, 2, 0)
+		x.advance(6 * time.Millisecond)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+	x.wantTold()
+	if x.tab.Stats.DropStale != 6 {
+		t.Errorf("%d dropped as stale, want 6", x.tab.Stats.DropStale)
+	}
+}
+
+func TestInvalidSynStartsAgain(t *testing.T) {
+	// faults.md §2: NACK 15 while creating means another life holds our PDCID:
+	// new PDCID, new Start_PSN, everything again.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	id := x.p.ID()
+	x.nack(wire.NackInvalidSyn, 1, 0)
+	if x.p.ID() == id || x.p.StartPSN() == testStart {
+		t.Fatal("the PDC kept its identity")
+	}
+	for i := range 3 {
+		if !x.p.CanResend() {
+			t.Fatalf("only %d packets go again", i)
+		}
+		a := x.p.Resend(x.now, 0)
+		if a.Ref.Msg != uint32(i) || int(a.Req.PSNOffset) != i || a.Req.PSN != x.p.StartPSN().Add(i) || a.Req.Flags&wire.FlagSYN == 0 {
+			t.Errorf("packet %d: %v carries %d", i, a.Req, a.Ref.Msg)
+		}
+	}
+	x.wantTold()
+}
+
+func TestRODGoesBack(t *testing.T) {
+	// UE §3.5.14: NACK ROD_OOO names Expected_PSN in its payload; everything
+	// from there is sent again.
+	x := newInitiator(t, wire.ROD)
+	x.push(5)
+	x.ack(0, 0)
+	x.nack(wire.NackRODOOO, 4, uint32(x.psn(2)))
+	x.wantResend(2, 3, 4)
+}
+
+func TestShortTargetEndsAfterPeerTimeout(t *testing.T) {
+	// F32: back-off 1 ms doubling to RTOMax; after PeerTimeout the operation
+	// fails with the code, although the target answers.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	start := x.now
+	var gaps []time.Duration
+	for x.p.State() != Closed {
+		x.nack(wire.NackNoPDCAvail, 0, 0)
+		last := x.now
+		for x.p.State() != Closed && !x.p.CanResend() {
+			x.now = x.tab.NextTimeout()
+			x.tab.Advance(x.now)
+		}
+		if x.p.State() != Closed {
+			x.p.Resend(x.now, 0)
+			gaps = append(gaps, x.now-last)
+		}
+	}
+	for i, want := 0, time.Millisecond; i < 9; i, want = i+1, 2*want {
+		if gaps[i] < want || gaps[i] > want*3/2 {
+			t.Errorf("gap %d is %v, want %v", i, gaps[i], want)
+		}
+	}
+	if d := x.now - start; d < 40*time.Second || d > 41*time.Second {
+		t.Errorf("gave up after %v", d)
+	}
+	x.wantTold("failed 0 4 NO_PDC_AVAIL", "gone 4")
+}

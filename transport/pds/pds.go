@@ -1,0 +1,462 @@
+// Package pds is the packet delivery sublayer of Ultra Ethernet Transport (UE
+// §3.5): packet delivery contexts (PDCs), packet sequence numbers, selective
+// acknowledgement, loss recovery, the life of a PDC from its first SYN to its
+// quarantine.
+//
+// A Table holds the PDCs of one FEP. It knows no message: what a packet carries
+// is an opaque Ref, and a packet that must be sent again is asked for again by
+// its Ref. It does no I/O and reads no clock; one caller at a time. What
+// happened to a packet is told to an Upper, from inside the call that found out.
+package pds
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Ref names what a packet carries. PDS keeps it and hands it back.
+type Ref struct {
+	Msg  uint32
+	Off  uint32
+	Len  uint32
+	Kind uint8
+	Last bool
+}
+
+// Why says why a packet or a PDC failed.
+type Why uint8
+
+// The reasons of failure.
+const (
+	WhyNone        Why = iota
+	WhyTimeout         // PeerTimeout passed or the retries ran out
+	WhyUnreachable     // SuspectTimeout passed with evidence (ICMP, NACK 0E)
+	WhyNack            // the peer refused with a fatal NACK, see Reason.Nack
+	WhyNoResource      // the peer was short of something for PeerTimeout, see Reason.Nack
+	WhyNotReady        // the target answered but was not ready for RNRTimeout
+	WhyTooBig          // full-size packets do not pass while small ones do
+	WhyProtocol        // the peer broke the protocol (T9)
+	WhyClosed          // closed by this side
+)
+
+// A Reason is a Why with the NACK code behind it, if any.
+type Reason struct {
+	Why  Why
+	Nack wire.NackCode
+}
+
+// Upper is what PDS tells. Calls come from inside the Table's methods and must
+// not call back into the Table except for CanPush-like questions.
+type Upper interface {
+	// Answered says that the packet with ref was executed by the target. rsp is
+	// its response, borrowed; nil when only a CACK covered it: the default
+	// response.
+	Answered(p *PDC, ref Ref, rsp *wire.Rsp)
+	// Failed says that the packet with ref will never be answered. It may have
+	// been executed unless certain is true.
+	Failed(p *PDC, ref Ref, why Reason, certain bool)
+	// Gone says that the PDC no longer exists, after all its Failed calls.
+	Gone(p *PDC, why Reason)
+	// Wake says that the PDC may have something to send.
+	Wake(p *PDC)
+	// WakeAck says that the PDC has an ACK or CLEAR to send; urgent ones may
+	// not wait for data to ride with beyond the end of the turn anyway.
+	WakeAck(p *PDC)
+	// InboundOpen reports whether messages from this PDC are incomplete.
+	InboundOpen(p *PDC) bool
+	// Known reports whether the application inserted the address.
+	Known(addr netip.AddrPort) bool
+	// Pending reports whether the owner has something queued for the PDC.
+	Pending(p *PDC) bool
+}
+
+// Config holds the constants of a Table. All must be set.
+type Config struct {
+	MPRange   int // PSN window offered, multiple of 128, power of two
+	TxWindow  int // packets this side keeps outstanding per PDC, power of two
+	HoldBytes int // bytes of ROD packets that wait for an earlier one
+	Nominal   int // bytes added to headers and payload for accounting: trailer + 8 + 40
+
+	AckTrigger int
+	AckMinAdd  int
+	AckDelay   time.Duration
+
+	RTOInit        time.Duration
+	RTOMax         time.Duration
+	PeerTimeout    time.Duration
+	SuspectTimeout time.Duration
+	NewPDCTime     time.Duration
+	CloseReqTime   time.Duration
+	Quarantine     time.Duration
+	IdleClose      time.Duration
+	RNRTimeout     time.Duration
+	SpecRetries    bool
+
+	MaxPDCs             int
+	MaxPDCsPerSource    int
+	MaxPDCsUnknown      int
+	MaxPending          int
+	MaxPendingPerSource int
+	MaxQuarantine       int
+
+	// StartPSN, if not nil, chooses the first PSN of PDCs this side opens (for
+	// tests of wrap-around); nil: random.
+	StartPSN func() wire.PSN
+}
+
+// State is the state of a PDC (UE §3.5.8).
+type State uint8
+
+// The states. An initiator goes Creating → Established → Quiesce → AckWait →
+// CloseAckWait → Closed; a target Established → CloseRequested → Closed.
+const (
+	Closed State = iota
+	Creating
+	Established
+	Quiesce
+	AckWait
+	CloseAckWait
+	CloseRequested
+)
+
+var stateNames = [...]string{"closed", "creating", "established", "quiesce", "ack-wait", "close-ack-wait", "close-requested"}
+
+func (s State) String() string { return stateNames[s] }
+
+// A PDC is a packet delivery context. Its exported methods are for the owner of
+// the Table.
+type PDC struct {
+	t *Table
+
+	// Slot is the PDC's number in the Table: dense, reused after Gone.
+	Slot uint32
+	// Peer is the owner's number of the peer.
+	Peer uint32
+
+	id, remoteID uint16
+	mode         wire.Mode
+	initiator    bool
+	known        bool // the peer's address is one the application named
+	proven       bool // target: the initiator used our PDCID, so it is not a spoofed source
+	state        State
+	start        wire.PSN
+	remote       netip.AddrPort // where to send; for a target where the SYN came from
+	path         uint8          // target: the path the SYN came by
+
+	tx  txDir
+	rx  *rxDir
+	ccc CCC
+
+	lastHeard time.Duration // last valid packet from the peer
+	idleAt    time.Duration // since when nothing is outstanding
+	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
+	fatal     fatalMark
+	strikes   uint8 // T9: consecutive packets that acknowledge what was never sent
+	rebirths  uint8
+
+	heapAt  time.Duration // when the timer heap looks at the PDC, 0: never
+	heapPos int32
+	opened  time.Duration
+	closeBy time.Duration // CloseRequested, CloseAckWait: give up then
+}
+
+// fatalMark remembers a fatal NACK until a second one confirms it (T6).
+type fatalMark struct {
+	code wire.NackCode
+	at   time.Duration
+}
+
+// ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.
+func (p *PDC) ID() uint16         { return p.id }
+func (p *PDC) RemoteID() uint16   { return p.remoteID }
+func (p *PDC) Mode() wire.Mode    { return p.mode }
+func (p *PDC) State() State       { return p.state }
+func (p *PDC) Initiator() bool    { return p.initiator }
+func (p *PDC) StartPSN() wire.PSN { return p.start }
+
+// Remote is the address packets of this PDC go to.
+func (p *PDC) Remote() netip.AddrPort { return p.remote }
+
+// Outstanding is the number of PSNs that are sent and not finished.
+func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
+
+// CCC is the congestion control context the PDC was opened with.
+func (p *PDC) CCC() CCC { return p.ccc }
+
+// idPage is one part of the PDCID table; pages are made when first used.
+type idPage [256]*PDC
+
+// A Table holds the PDCs of one FEP.
+type Table struct {
+	cfg Config
+	rng *rand.Rand
+	up  Upper
+
+	ids   [256]*idPage
+	slots []*PDC
+	free  []uint32
+	live  int
+
+	bySyn     map[synKey]*PDC
+	lastSyn   *PDC // the PDC the last SYN packet found
+	sources   map[netip.Addr]*sourceCount
+	unknown   int // target PDCs of addresses the application never named
+	pending   int // target PDCs that are not proven
+	pendQueue []pendRef
+
+	quar quarantine
+	heap []*PDC
+
+	loose     []Loose // ring of answers that no PDC carries
+	looseHead int
+	looseLen  int
+	nackAt    time.Duration // rate limit of NACKs to unknown PDCs
+	nackLeft  int
+
+	rings    [16][][]txPkt // free transmit rings by log2 of their length
+	rxFree   []*rxDir
+	holdUsed int
+
+	Stats Stats
+}
+
+// Stats counts what the Table did; the owner copies them.
+type Stats struct {
+	RtxRTO, RtxSACK, RtxNack, RtxProbe, RtxSpurious uint64
+	RxDup, RxOOO, RxCE                              uint64
+	NacksTx, NacksRx                                [256]uint64
+	CPTx, CPRx                                      [16]uint64
+	Opened, Accepted, Closed, Errors, Quarantined   uint64
+	DropNoPDC, DropSource, DropUnsent, DropStale    uint64
+	DropLimit, DropRate, DropHeader, DropType       uint64
+}
+
+// A Loose is a packet that leaves outside any PDC's queue: a NACK, or the ACK
+// of a control packet. B[:N] is the PDS header; nothing follows but the trailer.
+type Loose struct {
+	Remote netip.AddrPort
+	Path   uint8
+	N      uint8
+	B      [16]byte
+}
+
+const maxLoose = 1024
+
+// New makes an empty Table.
+func New(cfg Config, rng *rand.Rand, up Upper) *Table {
+	t := &Table{cfg: cfg, rng: rng, up: up,
+		bySyn:   make(map[synKey]*PDC),
+		sources: make(map[netip.Addr]*sourceCount),
+	}
+	t.quar.init(cfg.MaxQuarantine)
+	return t
+}
+
+// Len is the number of PDCs that exist.
+func (t *Table) Len() int { return t.live }
+
+// Each calls fn for every PDC.
+func (t *Table) Each(fn func(*PDC)) {
+	for _, p := range t.slots {
+		if p != nil {
+			fn(p)
+		}
+	}
+}
+
+// Slots is one more than the highest Slot in use so far.
+func (t *Table) Slots() int { return len(t.slots) }
+
+// Lookup finds a PDC by its own PDCID, or nil.
+func (t *Table) Lookup(id uint16) *PDC {
+	if pg := t.ids[id>>8]; pg != nil {
+		return pg[id&0xff]
+	}
+	return nil
+}
+
+func (t *Table) setID(id uint16, p *PDC) {
+	pg := t.ids[id>>8]
+	if pg == nil {
+		pg = new(idPage)
+		t.ids[id>>8] = pg
+	}
+	pg[id&0xff] = p
+}
+
+// newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
+// UE §3.5.8: PDCID 0 is never valid. T3: never sequential.
+func (t *Table) newID(now time.Duration) uint16 {
+	id := uint16(t.rng.Uint32())
+	for range 65536 {
+		if id != 0 && t.Lookup(id) == nil && !t.quar.holdsID(now, id) {
+			return id
+		}
+		id = id*5 + 12345 // full period: every id is tried once
+	}
+	return 0
+}
+
+func (t *Table) add(now time.Duration, p *PDC) {
+	if n := len(t.free); n > 0 {
+		p.Slot = t.free[n-1]
+		t.free = t.free[:n-1]
+		t.slots[p.Slot] = p
+	} else {
+		p.Slot = uint32(len(t.slots))
+		t.slots = append(t.slots, p)
+	}
+	p.heapPos = -1
+	p.opened, p.lastHeard, p.idleAt = now, now, now
+	t.live++
+	t.setID(p.id, p)
+}
+
+// remove frees the PDC's place. Its packets are settled already.
+func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
+	if p.state == Closed {
+		return
+	}
+	t.quar.add(now, t.cfg.Quarantine, p)
+	t.Stats.Quarantined++
+	p.state = Closed
+	t.setID(p.id, nil)
+	if !p.initiator {
+		t.uncount(p)
+	}
+	if t.lastSyn == p {
+		t.lastSyn = nil
+	}
+	t.heapRemove(p)
+	t.putRing(p)
+	if p.rx != nil {
+		t.putRx(p.rx)
+		p.rx = nil
+	}
+	t.slots[p.Slot] = nil
+	t.live--
+	t.Stats.Closed++
+	if why.Why != WhyNone && why.Why != WhyClosed {
+		t.Stats.Errors++
+	}
+	t.up.Gone(p, why)
+	t.free = append(t.free, p.Slot)
+}
+
+// fail ends the PDC in error: every packet that is not finished fails.
+func (t *Table) fail(now time.Duration, p *PDC, why Reason) {
+	if p.state == Closed {
+		return
+	}
+	// UE §3.5.8: tell the peer, unless it said so itself or does not answer.
+	if why.Why == WhyProtocol || why.Why == WhyTooBig || why.Why == WhyNotReady || why.Why == WhyClosed {
+		if p.remoteID != 0 {
+			psn := p.tx.una
+			if !p.initiator && p.rx != nil {
+				psn = p.rx.max
+			}
+			t.sendNack(now, p.remote, p.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+		}
+	}
+	t.settleAll(p, why)
+	t.remove(now, p, why)
+}
+
+// settleAll fails every packet that is not finished and takes it out of flight.
+func (t *Table) settleAll(p *PDC, why Reason) {
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		k := tx.at(psn)
+		if k.state == pktFlight && p.ccc != nil {
+			p.ccc.OnGone(int(k.size))
+		}
+		if k.state != pktDone {
+			// A packet that never left this life unanswered by anything may
+			// have been executed, whatever the reason.
+			k.state = pktDone
+			if k.ctl == 0 {
+				t.up.Failed(p, k.ref, why, false)
+			}
+		}
+	}
+	tx.una = tx.nxt
+	tx.flight, tx.lost, tx.held, tx.arrived = 0, 0, 0, 0
+}
+
+// Abort ends every PDC at once without waiting for the peers: each gets one
+// farewell. The owner is closing.
+func (t *Table) Abort(now time.Duration) {
+	for i := range t.slots {
+		p := t.slots[i]
+		if p == nil {
+			continue
+		}
+		if p.initiator && p.Outstanding() == 0 && p.remoteID != 0 && p.tx.nxt.Sub(p.tx.cack) <= p.tx.window {
+			// UE §3.5.8: an initiator with nothing outstanding closes in order.
+			t.sendCP(p, wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: p.tx.nxt, SPDCID: p.id, DPDCID: p.remoteID})
+			t.remove(now, p, Reason{Why: WhyClosed})
+			continue
+		}
+		t.fail(now, p, Reason{Why: WhyClosed})
+	}
+}
+
+// NextLoose takes the next loose packet, or reports false.
+func (t *Table) NextLoose() (Loose, bool) {
+	if t.looseLen == 0 {
+		return Loose{}, false
+	}
+	l := t.loose[t.looseHead]
+	t.looseHead = (t.looseHead + 1) % maxLoose
+	t.looseLen--
+	return l, true
+}
+
+// PeekLoose is NextLoose without taking it.
+func (t *Table) PeekLoose() *Loose {
+	if t.looseLen == 0 {
+		return nil
+	}
+	return &t.loose[t.looseHead]
+}
+
+func (t *Table) pushLoose(remote netip.AddrPort, path uint8, b []byte) {
+	if t.loose == nil {
+		t.loose = make([]Loose, maxLoose)
+	}
+	if t.looseLen == maxLoose {
+		t.Stats.DropRate++ // the answer is dropped; the peer asks again
+		return
+	}
+	l := &t.loose[(t.looseHead+t.looseLen)%maxLoose]
+	t.looseLen++
+	l.Remote, l.Path, l.N = remote, path, uint8(len(b))
+	copy(l.B[:], b)
+}
+
+func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint8, n wire.Nack) {
+	// T27, T28: answers to what names no PDC are limited to 10,000 a second, in
+	// lots per 10 ms; arbitrary, far above what honest peers cause.
+	if n.SPDCID == 0 {
+		if now-t.nackAt >= 10*time.Millisecond {
+			t.nackAt, t.nackLeft = now, 100
+		}
+		if t.nackLeft == 0 {
+			t.Stats.DropRate++
+			return
+		}
+		t.nackLeft--
+	}
+	t.Stats.NacksTx[n.Code]++
+	var a [32]byte
+	t.pushLoose(remote, path, n.Append(a[:0]))
+}
+
+func (t *Table) sendCP(p *PDC, c wire.CP) {
+	t.Stats.CPTx[c.Ctl]++
+	var a [32]byte
+	t.pushLoose(p.remote, p.path, c.Append(a[:0]))
+}

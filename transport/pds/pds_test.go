@@ -1,0 +1,222 @@
+package pds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A pdcTest is one Table with one PDC, driven by a script: what goes in, and
+// what must come out in which order.
+type pdcTest struct {
+	t    *testing.T
+	tab  *Table
+	p    *PDC
+	now  time.Duration
+	told []string // what the Upper was told
+	ccc  *fixedCCC
+	open map[uint32]bool // slots with incomplete inbound messages
+}
+
+const testStart wire.PSN = 0xffff_fff0 // so that every script crosses 2^32
+
+var (
+	peerAddr  = netip.MustParseAddrPort("198.18.0.2:4793")
+	otherAddr = netip.MustParseAddrPort("198.18.0.3:4793")
+)
+
+// fixedCCC is a window without an opinion.
+type fixedCCC struct {
+	window, inFlight int
+	srtt             time.Duration
+	lost, nacked     int
+	acked            int
+}
+
+func (c *fixedCCC) CanSend(n int) bool            { return c.inFlight+n <= c.window }
+func (c *fixedCCC) OnSend(_ time.Duration, n int) { c.inFlight += n }
+func (c *fixedCCC) WantAR() bool                  { return false }
+func (c *fixedCCC) OnAck(_ time.Duration, n int, rtt time.Duration, _ bool, _ uint8, _ bool) {
+	c.inFlight -= n
+	c.acked += n
+	if rtt > 0 {
+		c.srtt = rtt
+	}
+}
+func (c *fixedCCC) OnLoss(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.lost += n }
+func (c *fixedCCC) OnNack(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.nacked += n }
+func (c *fixedCCC) OnGone(n int)                          { c.inFlight -= n }
+func (c *fixedCCC) SRTT() time.Duration                   { return c.srtt }
+func (c *fixedCCC) RTO() time.Duration                    { return 5 * time.Millisecond }
+func (c *fixedCCC) Window() int                           { return c.window }
+func (c *fixedCCC) InFlight() int                         { return c.inFlight }
+
+func testConfig() Config {
+	return Config{
+		MPRange: 256, TxWindow: 256, HoldBytes: 4096, Nominal: 48,
+		AckTrigger: 16 << 10, AckMinAdd: 1 << 10, AckDelay: 20 * time.Microsecond,
+		RTOInit: 5 * time.Millisecond, RTOMax: 500 * time.Millisecond, PeerTimeout: 40 * time.Second,
+		SuspectTimeout: 3 * time.Second, NewPDCTime: time.Second, CloseReqTime: time.Second, Quarantine: 4 * time.Second,
+		IdleClose: 30 * time.Second, MaxPDCs: 100, MaxPDCsPerSource: 50, MaxPDCsUnknown: 50, MaxPending: 20,
+		MaxPendingPerSource: 10, MaxQuarantine: 100,
+		StartPSN: func() wire.PSN { return testStart },
+	}
+}
+
+func newTable(t *testing.T, change func(*Config)) *pdcTest {
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	x := &pdcTest{t: t, now: time.Second, ccc: &fixedCCC{window: 1 << 20}, open: map[uint32]bool{}}
+	x.tab = New(cfg, rand.New(rand.NewPCG(1, 2)), x)
+	return x
+}
+
+// newInitiator opens a PDC; newTarget lets a first SYN packet make one.
+func newInitiator(t *testing.T, mode wire.Mode) *pdcTest {
+	x := newTable(t, nil)
+	x.p = x.tab.Open(x.now, 1, peerAddr, mode, x.ccc)
+	return x
+}
+
+func (x *pdcTest) say(f string, a ...any) { x.told = append(x.told, fmt.Sprintf(f, a...)) }
+
+func (x *pdcTest) Answered(p *PDC, r Ref, rsp *wire.Rsp) {
+	if rsp == nil {
+		x.say("answered %d default", r.Msg)
+	} else {
+		x.say("answered %d %v", r.Msg, rsp.RC)
+	}
+}
+func (x *pdcTest) Failed(p *PDC, r Ref, why Reason, certain bool) {
+	x.say("failed %d %d %v", r.Msg, why.Why, why.Nack)
+}
+func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }
+func (x *pdcTest) Wake(p *PDC)               {}
+func (x *pdcTest) WakeAck(p *PDC)            {}
+func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
+func (x *pdcTest) Known(netip.AddrPort) bool { return false }
+func (x *pdcTest) Pending(p *PDC) bool       { return false }
+func (x *pdcTest) psn(i int) wire.PSN        { return testStart.Add(i) }
+func (x *pdcTest) advance(d time.Duration)   { x.now += d; x.tab.Advance(x.now) }
+
+// wantTold checks and forgets what the Upper was told.
+func (x *pdcTest) wantTold(want ...string) {
+	x.t.Helper()
+	if got, w := strings.Join(x.told, "; "), strings.Join(want, "; "); got != w {
+		x.t.Fatalf("told %q, want %q", got, w)
+	}
+	x.told = nil
+}
+
+// push sends n packets of 1,000 nominal bytes; packet i carries Ref.Msg i.
+func (x *pdcTest) push(n int) {
+	x.t.Helper()
+	for range n {
+		if !x.p.CanPush(1000) {
+			x.t.Fatalf("CanPush says no at %d outstanding", x.p.Outstanding())
+		}
+		i := x.p.tx.nxt.Sub(testStart)
+		h := x.p.Push(x.now, Ref{Msg: uint32(i)}, 1000, 0)
+		if h.PSN != x.psn(int(i)) {
+			x.t.Fatalf("pushed %#x, want %#x", h.PSN, x.psn(int(i)))
+		}
+	}
+}
+
+// wantResend takes every packet that wants to go again.
+func (x *pdcTest) wantResend(want ...int) {
+	x.t.Helper()
+	var got []int
+	for x.p.CanResend() {
+		a := x.p.Resend(x.now, 0)
+		if a.IsCP {
+			got = append(got, int(a.CP.PSN.Sub(testStart)))
+			continue
+		}
+		if a.Req.Flags&wire.FlagRETX == 0 || a.Req.Flags&wire.FlagAR == 0 {
+			x.t.Errorf("retransmission of %d without RETX and AR: %v", a.Req.PSN.Sub(testStart), a.Req)
+		}
+		got = append(got, int(a.Req.PSN.Sub(testStart)))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Fatalf("sent again %v, want %v", got, want)
+	}
+}
+
+type ackOpt func(*wire.Ack)
+
+func sack(base int, bits ...int) ackOpt {
+	return func(a *wire.Ack) {
+		b := testStart.Add(base)
+		a.SACKOff = int16(b.Sub(a.CACK))
+		for _, i := range bits {
+			a.SACK |= 1 << uint(i-base)
+		}
+	}
+}
+func mpr(n uint8) ackOpt       { return func(a *wire.Ack) { a.MPR = n } }
+func req(r wire.AckReq) ackOpt { return func(a *wire.Ack) { a.Req = r } }
+func flag(f wire.Flags) ackOpt { return func(a *wire.Ack) { a.Flags |= f } }
+
+// ack delivers an ACK_CC: cumulative up to packet cack (-1: none), naming
+// packet named with RC OK.
+func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
+	x.t.Helper()
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: x.psn(cack), AckPSNOff: int16(named - cack), SPDCID: 77, DPDCID: x.p.id, MPR: 2, SACKOff: 1}
+	for _, o := range opts {
+		o(&a)
+	}
+	x.tab.ReceiveAck(x.now, peerAddr, &a, &wire.Rsp{RC: wire.RCOK})
+}
+
+func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {
+	x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(i), DPDCID: x.p.id, Payload: payload})
+}
+
+// loose takes all loose packets as strings.
+func (x *pdcTest) loose() []string {
+	var out []string
+	for {
+		l, ok := x.tab.NextLoose()
+		if !ok {
+			return out
+		}
+		b := l.B[:l.N]
+		switch wire.Type(b[0] >> 3) {
+		case wire.TypeNack:
+			n, _, _ := wire.ParseNack(b)
+			out = append(out, "NACK "+n.Code.String())
+		case wire.TypeCP:
+			c, _, _ := wire.ParseCP(b)
+			out = append(out, "CP "+c.Ctl.String())
+		case wire.TypeAck:
+			a, _, _ := wire.ParseAck(b)
+			out = append(out, fmt.Sprintf("ACK cack=%d psn=%d", a.CACK.Sub(testStart), a.AckPSN().Sub(testStart)))
+		}
+	}
+}
+
+func (x *pdcTest) wantLoose(want ...string) {
+	x.t.Helper()
+	if got := x.loose(); fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Fatalf("loose packets %q, want %q", got, want)
+	}
+}
+
+func (x *pdcTest) checkAtRest() {
+	x.p.NextCtl(x.now) // the CLEAR that greets
+	x.t.Helper()
+	if !x.p.AtRest() {
+		x.t.Errorf("not at rest: %+v", x.p.tx)
+	}
+	if x.ccc.inFlight != 0 {
+		x.t.Errorf("%d bytes in flight at rest", x.ccc.inFlight)
+	}
+}

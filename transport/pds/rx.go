@@ -1,0 +1,713 @@
+package pds
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/window"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// rxDir is one direction's receiving side (UE §3.5.12).
+type rxDir struct {
+	win      window.Bitmap // received PSNs from base = CACK+1 on
+	clear    wire.PSN      // highest CLEAR_PSN received
+	max      wire.PSN      // highest PSN received
+	rodNext  wire.PSN      // ROD: next PSN for the message layer
+	held     holdList      // ROD: packets that wait for an earlier one
+	stored   []stored      // guaranteed responses not yet cleared, by PSN
+	head     int           // first of stored that counts
+	due      int           // stored responses to be sent (again)
+	once     []stored      // plain responses that a held CACK would hide: sent once
+	onceHead int
+
+	ackBytes  int    // since the last ACK
+	rcvdBytes uint64 // new nominal bytes, all
+	ackDue    bool
+	waitPSN   wire.PSN // highest executed PSN without an ACK of its own that CACK had not reached
+	waits     bool
+	trig      trigger
+	sackCur   wire.PSN // where the next bitmap begins when there is more than one
+	clearAsk  time.Duration
+	asked     bool
+	clearWait time.Duration
+
+	probe     bool
+	probeID   uint16
+	probeBase wire.PSN
+
+	remote netip.AddrPort // where the last packet came from: ACKs go there
+	path   uint8
+}
+
+// A trigger is the packet that an ACK will name.
+type trigger struct {
+	psn    wire.PSN
+	rsp    wire.Rsp
+	at     time.Duration
+	has    bool
+	hasRsp bool
+	retx   bool
+	ce     bool
+	late   bool // received before: no RTT may be measured by the answer
+}
+
+// A stored response is guaranteed: kept and sent again until its PSN is cleared
+// (UE §3.5.13).
+type stored struct {
+	psn  wire.PSN
+	rsp  wire.Rsp
+	due  bool
+	late bool // sent before: no RTT may be measured by it
+	retx bool
+	ce   bool
+}
+
+// A heldPkt is a ROD packet that arrived before an earlier one.
+type heldPkt struct {
+	psn  wire.PSN
+	b    []byte // owned copy: SES header and payload
+	next wire.NextHdr
+	ar   bool
+	ce   bool
+	size int
+}
+
+type holdList struct {
+	q     []heldPkt // by PSN
+	stall bool      // the first may be delivered now
+	retry time.Duration
+	wait  time.Duration
+}
+
+func (h *holdList) n() int { return len(h.q) }
+
+func (rx *rxDir) note(from netip.AddrPort, path uint8) {
+	rx.remote, rx.path = from, path
+}
+
+func (rx *rxDir) noteMax(psn wire.PSN) {
+	if psn.After(rx.max) {
+		rx.max = psn
+	}
+}
+
+func (t *Table) getRx(p *PDC) *rxDir {
+	var rx *rxDir
+	if n := len(t.rxFree); n > 0 {
+		rx = t.rxFree[n-1]
+		t.rxFree = t.rxFree[:n-1]
+	} else {
+		rx = new(rxDir)
+	}
+	win, st, hq, once := rx.win, rx.stored[:0], rx.held.q[:0], rx.once[:0]
+	*rx = rxDir{win: win, stored: st, once: once}
+	rx.held.q = hq
+	rx.win.Init(uint32(p.start), t.cfg.MPRange)
+	rx.clear, rx.max = p.start-1, p.start-1
+	rx.rodNext, rx.sackCur = p.start, p.start
+	rx.remote, rx.path = p.remote, p.path
+	p.rx = rx
+	return rx
+}
+
+func (t *Table) putRx(rx *rxDir) {
+	for i := range rx.held.q {
+		t.holdUsed -= len(rx.held.q[i].b)
+		rx.held.q[i] = heldPkt{}
+	}
+	rx.held.q = rx.held.q[:0]
+	if cap(rx.stored) > 256 {
+		rx.stored = nil
+	}
+	if cap(rx.once) > 256 {
+		rx.once = nil
+	}
+	if len(t.rxFree) < 1024 {
+		t.rxFree = append(t.rxFree, rx)
+	}
+}
+
+// A Verdict says what the owner has to do with a received request.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Drop    Verdict = iota // nothing: answered, refused or dropped, and counted
+	Deliver                // hand it to the message layer, then Accept or Refuse
+	Hold                   // ROD, early: hand it to PDC.Hold
+)
+
+// ReceiveReq judges a RUD or ROD request. size is its nominal size. On Deliver
+// the owner executes the packet and calls Accept or Refuse at once.
+func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, ce bool) (*PDC, Verdict) {
+	var p *PDC
+	if h.Flags&wire.FlagSYN != 0 {
+		if p = t.findSyn(now, from, path, h); p == nil {
+			return nil, Drop
+		}
+	} else {
+		p = t.Lookup(h.DPDCID)
+		if p == nil {
+			t.Stats.DropNoPDC++
+			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: h.PSN, DPDCID: h.SPDCID})
+			return nil, Drop
+		}
+		if from.Addr() != p.remote.Addr() {
+			t.Stats.DropSource++
+			return nil, Drop
+		}
+		if p.remoteID != h.SPDCID || p.initiator {
+			// The return direction carries read data, which this side never
+			// asked for.
+			t.Stats.DropHeader++
+			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
+			return nil, Drop
+		}
+		if !p.proven {
+			p.markProven()
+		}
+	}
+	if p.mode != h.Mode() {
+		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return nil, Drop
+	}
+	rx := p.rx
+	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
+	n := int32(rx.win.Size())
+	if d >= n || d < -n {
+		code := wire.NackPSNOORWindow
+		if h.Flags&wire.FlagSYN != 0 {
+			code = wire.NackInvalidSyn
+		}
+		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return nil, Drop
+	}
+	// T9: a sender clears only what this side acknowledged. The packet itself
+	// counts as received for the check, its own PSN never as cleared.
+	clear := h.PSN.Add(int(h.ClearOff))
+	if clear.After(rx.max) || h.ClearOff >= 0 {
+		t.unsent(now, p)
+		return nil, Drop
+	}
+	p.strikes = 0
+	p.heard(now)
+	rx.note(from, path)
+	if clear.After(rx.clear) {
+		rx.clear = clear
+		if len(rx.stored) != 0 {
+			p.cleared(now, clear)
+			d = h.PSN.Sub(wire.PSN(rx.win.Base()))
+		}
+	}
+	if d < 0 || rx.win.Test(uint32(h.PSN)) {
+		p.duplicate(now, h.PSN, h.Flags, ce)
+		return p, Drop
+	}
+	if p.mode == wire.ROD && h.PSN != rx.rodNext {
+		return p, Hold
+	}
+	return p, Deliver
+}
+
+// Meta is what Accept has to know of a delivered packet.
+type Meta struct {
+	PSN  wire.PSN
+	Size int  // nominal bytes
+	Len  int  // payload bytes
+	AR   bool // or SYN: answer at the end of the turn
+	Retx bool
+	CE   bool
+}
+
+// Accept records a delivered packet with its response. gtd keeps the response
+// until the initiator clears it.
+func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
+	rx := p.rx
+	if !rx.win.Set(uint32(m.PSN)) {
+		panic("BUG: pds: Accept of a PSN that was received")
+	}
+	if m.PSN.After(rx.max) {
+		if m.PSN != rx.max+1 {
+			p.t.Stats.RxOOO++
+		}
+		rx.max = m.PSN
+	} else {
+		p.t.Stats.RxOOO++
+	}
+	if p.mode == wire.ROD {
+		rx.rodNext = m.PSN + 1
+		rx.held.stall = len(rx.held.q) > 0
+	}
+	rx.rcvdBytes += uint64(m.Size)
+	if at := now + p.t.cfg.PeerTimeout; at < p.heapAt {
+		p.t.arm(p, at) // the message may stop here (F9)
+	}
+	if m.CE {
+		p.t.Stats.RxCE++
+	}
+	if gtd {
+		rx.store(m.PSN, rsp, m.Retx, m.CE)
+		p.t.up.WakeAck(p)
+		p.t.arm(p, now+4*p.t.cfg.RTOInit)
+	} else if len(rx.stored) == 0 {
+		rx.win.Advance()
+	}
+	if gtd || len(rx.stored) != 0 {
+		p.advance()
+	}
+	rx.trig = trigger{psn: m.PSN, rsp: *rsp, at: now, has: true, hasRsp: true, retx: m.Retx, ce: m.CE || (rx.trig.ce && rx.ackDue)}
+	rx.ackBytes += max(m.Len, p.t.cfg.AckMinAdd)
+	if gtd {
+		rx.trig.has = false // its own ACK names it
+	} else if len(rx.stored) != 0 && !m.PSN.Before(wire.PSN(rx.win.Base())) {
+		// CACK is held back in front of this packet: unless an ACK names it,
+		// its sender cannot complete it and cannot clear what holds CACK.
+		rx.once = append(rx.once, stored{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE})
+		rx.trig.has = false
+		p.t.up.WakeAck(p)
+		return
+	}
+	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
+	// enough bytes. What is left is covered by the next one.
+	if !gtd && !m.PSN.Before(wire.PSN(rx.win.Base())) && (!rx.waits || m.PSN.After(rx.waitPSN)) {
+		rx.waitPSN, rx.waits = m.PSN, true
+	}
+	if rx.waits {
+		p.caughtUp(now)
+	}
+	if !gtd && (m.AR || m.Retx || m.CE || rx.ackBytes >= p.t.cfg.AckTrigger) {
+		rx.ackBytes = 0
+		if !rx.ackDue {
+			rx.ackDue = true
+			p.t.up.WakeAck(p)
+		}
+	}
+}
+
+// Refuse answers a delivered packet with a NACK; it counts as not received.
+func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
+	rx := p.rx
+	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+}
+
+// duplicate answers what was received before (UE §3.5.12): the stored response
+// again, or the default response.
+func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) {
+	rx := p.rx
+	p.t.Stats.RxDup++
+	if s := rx.find(psn); s != nil {
+		if !s.due {
+			s.due, s.late = true, true
+			rx.due++
+		}
+		s.retx = f&wire.FlagRETX != 0
+		p.t.up.WakeAck(p)
+		return
+	}
+	if p.mode == wire.ROD && !psn.Before(rx.rodNext) {
+		// Held, not executed yet: no response exists, the SACK shows it.
+		rx.ackDue = true
+		rx.trig.has = false
+		p.t.up.WakeAck(p)
+		return
+	}
+	rx.trig = trigger{psn: psn, at: now, has: true, hasRsp: true, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}
+	if !rx.ackDue {
+		rx.ackDue = true
+		p.t.up.WakeAck(p)
+	}
+}
+
+// answerAckReq answers "what became of this PSN?".
+func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN) {
+	rx := p.rx
+	d := psn.Sub(wire.PSN(rx.win.Base()))
+	switch {
+	case d >= int32(rx.win.Size()) || d < -int32(rx.win.Size()):
+		t.Stats.DropStale++
+	case d >= 0 && !rx.win.Test(uint32(psn)):
+		code := wire.NackPktNotRcvd
+		if rx.isHeld(psn) {
+			code = wire.NackRcvdSESProcg
+		}
+		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+	case p.mode == wire.ROD && !psn.Before(rx.rodNext):
+		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRcvdSESProcg, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+	default:
+		p.duplicate(now, psn, 0, false)
+	}
+}
+
+// store keeps a guaranteed response, in PSN order.
+func (rx *rxDir) store(psn wire.PSN, rsp *wire.Rsp, retx, ce bool) {
+	s := stored{psn: psn, rsp: *rsp, due: true, retx: retx, ce: ce}
+	rx.due++
+	i := len(rx.stored)
+	rx.stored = append(rx.stored, s)
+	for i > rx.head && psn.Before(rx.stored[i-1].psn) {
+		rx.stored[i] = rx.stored[i-1]
+		i--
+	}
+	rx.stored[i] = s
+}
+
+func (rx *rxDir) find(psn wire.PSN) *stored {
+	lo, hi := rx.head, len(rx.stored)
+	for lo < hi {
+		m := (lo + hi) / 2
+		if rx.stored[m].psn.Before(psn) {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	if lo < len(rx.stored) && rx.stored[lo].psn == psn {
+		return &rx.stored[lo]
+	}
+	return nil
+}
+
+// clearTo frees the stored responses up to and including clear.
+func (rx *rxDir) clearTo(clear wire.PSN) {
+	if clear.After(rx.clear) {
+		rx.clear = clear
+	}
+	for rx.head < len(rx.stored) && !rx.stored[rx.head].psn.After(rx.clear) {
+		if rx.stored[rx.head].due {
+			rx.due--
+		}
+		rx.head++
+	}
+	switch {
+	case rx.head == len(rx.stored):
+		rx.stored, rx.head = rx.stored[:0], 0
+		rx.clearAsk, rx.clearWait = 0, 0
+	case rx.head > 64 && rx.head*2 > len(rx.stored):
+		n := copy(rx.stored, rx.stored[rx.head:])
+		rx.stored, rx.head = rx.stored[:n], 0
+	}
+}
+
+// advance moves base over what is received and not held back by a guaranteed
+// response (UE §3.5.12).
+func (p *PDC) advance() {
+	rx := p.rx
+	if len(rx.stored) == 0 {
+		rx.win.Advance()
+		return
+	}
+	rx.win.AdvanceTo(uint32(rx.stored[rx.head].psn))
+}
+
+// cleared takes a CLEAR_PSN. When CACK moves over more than the responses that
+// were cleared, an ACK has to say so.
+func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
+	rx := p.rx
+	base, head, n := rx.win.Base(), rx.head, len(rx.stored)
+	rx.clearTo(clear)
+	gone := n - head
+	if len(rx.stored) != 0 {
+		gone = n - head - (len(rx.stored) - rx.head)
+	}
+	p.advance()
+	if gone > 0 && len(rx.stored) != 0 {
+		// The initiator clears: what is left may be asked for soon again.
+		rx.clearWait = 4 * p.t.cfg.RTOInit
+		rx.clearAsk = now + rx.clearWait
+		p.t.arm(p, rx.clearAsk)
+	}
+	if int(rx.win.Base()-base) > gone && !rx.ackDue {
+		rx.ackDue = true
+		p.t.up.WakeAck(p)
+	}
+}
+
+// caughtUp: an ACK is due when CACK passes packets that came behind a hole or a
+// guaranteed response: nothing else tells that they are complete (UE §3.5.12,
+// rule 7).
+func (p *PDC) caughtUp(now time.Duration) {
+	rx := p.rx
+	if !rx.waits || !rx.waitPSN.Before(wire.PSN(rx.win.Base())) {
+		return
+	}
+	rx.waits = false
+	if !rx.ackDue {
+		rx.ackDue = true
+		p.t.up.WakeAck(p)
+	}
+}
+
+// Hold keeps a copy of an early ROD packet until the ones before it came. It
+// refuses with NACK ROD_OOO when there is no room (UE §3.5.14).
+func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
+	t, rx := p.t, p.rx
+	if t.holdUsed+len(b) > t.cfg.HoldBytes {
+		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRODOOO, PSN: m.PSN, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.rodNext)})
+		return
+	}
+	if rx.isHeld(m.PSN) {
+		t.Stats.RxDup++
+		return
+	}
+	t.holdUsed += len(b)
+	t.Stats.RxOOO++
+	k := heldPkt{psn: m.PSN, b: append([]byte(nil), b...), next: next, ar: m.AR, ce: m.CE, size: m.Size}
+	q := append(rx.held.q, k)
+	i := len(q) - 1
+	for i > 0 && m.PSN.Before(q[i-1].psn) {
+		q[i] = q[i-1]
+		i--
+	}
+	q[i] = k
+	rx.held.q = q
+	t.arm(p, now+t.cfg.PeerTimeout)
+	rx.noteMax(m.PSN)
+	// The sender learns of the gap at once.
+	if !rx.ackDue {
+		rx.ackDue = true
+		rx.trig.has = false
+		t.up.WakeAck(p)
+	}
+}
+
+func (rx *rxDir) isHeld(psn wire.PSN) bool {
+	for i := range rx.held.q {
+		if rx.held.q[i].psn == psn {
+			return true
+		}
+	}
+	return false
+}
+
+// NextHeld returns the held packet whose turn it is: its Meta, next header and
+// bytes, which stay valid until HeldDone or HeldLater.
+func (p *PDC) NextHeld() (m Meta, next wire.NextHdr, b []byte, ok bool) {
+	rx := p.rx
+	if rx == nil || len(rx.held.q) == 0 || rx.held.q[0].psn != rx.rodNext {
+		return Meta{}, 0, nil, false
+	}
+	k := &rx.held.q[0]
+	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce}, k.next, k.b, true
+}
+
+// HeldDone drops the packet that NextHeld returned; Accept was called for it.
+func (p *PDC) HeldDone() {
+	rx := p.rx
+	p.t.holdUsed -= len(rx.held.q[0].b)
+	n := copy(rx.held.q, rx.held.q[1:])
+	rx.held.q[n] = heldPkt{}
+	rx.held.q = rx.held.q[:n]
+	rx.held.retry, rx.held.wait = 0, 0
+}
+
+// HeldLater drops the packet that NextHeld returned because the message layer
+// refused it with code: its sender has to send it again.
+func (p *PDC) HeldLater(now time.Duration, code wire.NackCode) {
+	rx := p.rx
+	psn := rx.held.q[0].psn
+	p.HeldDone()
+	p.Refuse(now, psn, code)
+}
+
+// findSyn finds or makes the PDC of a SYN packet (UE §3.5.8, faults.md §2).
+func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req) *PDC {
+	start := h.PSN.Add(-int(h.PSNOffset))
+	p := t.lastSyn
+	key := synKey{from, h.SPDCID}
+	if p == nil || p.remoteID != h.SPDCID || p.remote != from {
+		p = t.bySyn[key]
+	}
+	refuse := func(code wire.NackCode) *PDC {
+		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
+		return nil
+	}
+	if p != nil {
+		if p.start != start {
+			return refuse(wire.NackInvalidSyn) // another life under the same PDCID
+		}
+		t.lastSyn = p
+		return p
+	}
+	if h.SPDCID == 0 {
+		t.Stats.DropHeader++
+		return nil
+	}
+	if l, ok := t.quar.find(now, key); ok && l.start == start {
+		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
+	}
+	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
+		return refuse(wire.NackPDCHdrMismatch)
+	}
+	src := t.sources[from.Addr()]
+	if src == nil {
+		src = &sourceCount{}
+	}
+	known := t.up.Known(from)
+	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(now) ||
+		!known && (t.pending >= t.cfg.MaxPending || src.pending >= t.cfg.MaxPendingPerSource || t.unknown >= t.cfg.MaxPDCsUnknown) && !t.evictPending(now) {
+		t.Stats.DropLimit++
+		return refuse(wire.NackNoPDCAvail)
+	}
+	id := t.newID(now)
+	if id == 0 {
+		t.Stats.DropLimit++
+		return refuse(wire.NackNoPDCAvail)
+	}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: from, path: path}
+	p.tx.init(start) // UE §3.5.8: the return direction starts at the same PSN
+	t.add(now, p)
+	rx := t.getRx(p)
+	// The first packet to arrive need not be the first that was sent.
+	rx.note(from, path)
+	t.bySyn[key] = p
+	t.lastSyn = p
+	t.sources[from.Addr()] = src
+	src.pdcs++
+	src.pending++
+	t.pending++
+	t.unknown++
+	t.pendQueue = append(t.pendQueue, pendRef{p, now})
+	t.Stats.Accepted++
+	t.arm(p, now+t.cfg.NewPDCTime)
+	return p
+}
+
+// sourceCount is what one source address holds (faults.md §1).
+type sourceCount struct {
+	pdcs    int
+	pending int
+}
+
+type pendRef struct {
+	p  *PDC
+	at time.Duration
+}
+
+// SetPeer tells the Table which peer a target PDC belongs to and whether the
+// application named that peer.
+func (p *PDC) SetPeer(peer uint32, known bool) {
+	p.Peer = peer
+	if known && !p.known && !p.initiator {
+		p.known = true
+		p.t.unknown--
+	}
+}
+
+// markProven: the source used our PDCID, so it receives what we send.
+func (p *PDC) markProven() {
+	if p.proven || p.initiator {
+		return
+	}
+	p.proven = true
+	p.t.pending--
+	if s := p.t.sources[p.remote.Addr()]; s != nil {
+		s.pending--
+	}
+	if t := p.t; len(t.pendQueue) > 64 && len(t.pendQueue) > 2*t.pending {
+		q := t.pendQueue[:0]
+		for _, r := range t.pendQueue {
+			if r.p.state != Closed && !r.p.proven {
+				q = append(q, r)
+			}
+		}
+		clear(t.pendQueue[len(q):])
+		t.pendQueue = q
+	}
+}
+
+// uncount takes a target PDC out of the tables of its source.
+func (t *Table) uncount(p *PDC) {
+	delete(t.bySyn, synKey{p.remote, p.remoteID})
+	if !p.known {
+		t.unknown--
+	}
+	s := t.sources[p.remote.Addr()]
+	if s == nil {
+		return
+	}
+	if !p.proven {
+		s.pending--
+		t.pending--
+	}
+	s.pdcs--
+	if s.pdcs == 0 {
+		delete(t.sources, p.remote.Addr())
+	}
+}
+
+// evictPending frees the oldest PDC whose source never proved itself and that
+// holds no incomplete message (T1). An honest initiator proves itself by a PROBE
+// one round trip after its SYN (becomeEstablished), so none younger than
+// NewPDCTime is taken: newcomers that nobody named wait that long in a flood.
+func (t *Table) evictPending(now time.Duration) bool {
+	for i, r := range t.pendQueue {
+		if r.p.state == Closed || r.p.proven {
+			continue
+		}
+		if now-r.at < t.cfg.NewPDCTime {
+			break
+		}
+		if r.p.known || t.up.InboundOpen(r.p) {
+			continue
+		}
+		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)
+		t.remove(now, r.p, Reason{Why: WhyClosed})
+		return true
+	}
+	return false
+}
+
+// rxTimers does what is due on the receiving side.
+func (p *PDC) rxTimers(now time.Duration) time.Duration {
+	t, rx := p.t, p.rx
+	var next time.Duration
+	// PENDING (UE §3.5.8): a PDC of which no packet was ever accepted.
+	if rx.max == p.start-1 && len(rx.held.q) == 0 {
+		if at := p.lastHeard + t.cfg.NewPDCTime; now >= at {
+			t.remove(now, p, Reason{Why: WhyClosed})
+			return 0
+		} else {
+			next = earlier(next, at)
+		}
+	}
+	if t.up.InboundOpen(p) || len(rx.held.q) > 0 {
+		// F9, F25: a message stopped in the middle.
+		if at := p.lastHeard + t.cfg.PeerTimeout; now >= at {
+			t.fail(now, p, Reason{Why: WhyTimeout})
+			return 0
+		} else {
+			next = earlier(next, at)
+		}
+	}
+	if len(rx.stored) != 0 {
+		// T12, and a lost CLEAR: ask for it, then give the PDC up.
+		switch {
+		case now-p.lastHeard >= t.cfg.PeerTimeout:
+			t.fail(now, p, Reason{Why: WhyTimeout})
+			return 0
+		case rx.clearAsk == 0:
+			rx.clearWait = 4 * t.cfg.RTOInit
+			rx.clearAsk = now + rx.clearWait
+		case now >= rx.clearAsk && !p.proven && rx.asked:
+			// T27: a source that never used our PDCID may be forged; it is not
+			// asked again, and given up with the peer.
+			rx.clearAsk = p.lastHeard + t.cfg.PeerTimeout
+		case now >= rx.clearAsk:
+			rx.asked = true
+			rx.clearWait = min(2*rx.clearWait, t.cfg.RTOMax)
+			rx.clearAsk = now + rx.clearWait
+			t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.max)})
+			// The response itself may be what was lost.
+			for i := rx.head; i < len(rx.stored) && i < rx.head+16; i++ {
+				if !rx.stored[i].due {
+					rx.stored[i].due, rx.stored[i].late = true, true
+					rx.due++
+				}
+			}
+			t.up.WakeAck(p)
+		}
+		next = earlier(next, rx.clearAsk)
+	}
+	return next
+}

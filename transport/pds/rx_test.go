@@ -1,0 +1,397 @@
+package pds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// recv delivers request i as the peer's PDC 9 sends it and executes it when the
+// Table says so. It reports the verdict.
+func (x *pdcTest) recv(i int, opts ...func(*wire.Req)) Verdict {
+	x.t.Helper()
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(i), ClearOff: int16(-1 - i), SPDCID: 9}
+	if x.p == nil || !x.p.proven {
+		h.Flags |= wire.FlagSYN
+		h.PSNOffset = uint16(i)
+	} else {
+		h.DPDCID = x.p.id
+	}
+	gtd := false
+	for _, o := range opts {
+		o(&h)
+	}
+	if h.PDCInfo == 1 { // the script's mark for "guaranteed response"
+		gtd, h.PDCInfo = true, 0
+	}
+	p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false)
+	if p != nil {
+		x.p = p
+		if p.Peer == 0 {
+			p.SetPeer(1, true)
+		}
+	}
+	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0}
+	switch v {
+	case Deliver:
+		x.say("deliver %d", i)
+		p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK, MsgID: uint16(i)}, gtd)
+	case Hold:
+		p.Hold(x.now, &m, h.Next, []byte{byte(i)})
+	}
+	for p != nil {
+		m, _, b, ok := p.NextHeld()
+		if !ok {
+			break
+		}
+		x.say("deliver %d", b[0])
+		p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK, MsgID: uint16(b[0])}, false)
+		p.HeldDone()
+	}
+	return v
+}
+
+func ar(h *wire.Req)  { h.Flags |= wire.FlagAR }
+func rod(h *wire.Req) { h.Type = wire.TypeRODReq }
+func retx(h *wire.Req) {
+	h.Flags |= wire.FlagRETX | wire.FlagAR
+}
+func gtd(h *wire.Req) { h.PDCInfo = 1 }
+func noSyn(h *wire.Req) {
+	h.Flags &^= wire.FlagSYN
+	h.PSNOffset = 0
+}
+func clearTo(i int) func(*wire.Req) {
+	return func(h *wire.Req) { h.ClearOff = int16(testStart.Add(i).Sub(h.PSN)) }
+}
+
+// newTarget makes the target PDC with packet 0 and lets the initiator prove
+// itself, so that later packets come without SYN.
+func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
+	x := newTable(t, nil)
+	x.recv(0, opts...)
+	x.p.markProven()
+	x.acks()
+	x.told = nil
+	return x
+}
+
+// acks takes all ACKs as strings.
+func (x *pdcTest) acks() []string {
+	var out []string
+	var a AckOut
+	for x.p.AckOwed() && x.p.NextAck(x.now, &a) {
+		s := fmt.Sprintf("cack=%d", a.Ack.CACK.Sub(testStart))
+		if a.Ack.Flags&wire.AckFlagP != 0 {
+			s += fmt.Sprintf(" probe=%d", a.Ack.ProbeOpaque)
+		} else {
+			s += fmt.Sprintf(" psn=%d", a.Ack.AckPSN().Sub(testStart))
+		}
+		if a.Ack.Req == wire.ReqClear {
+			s += " clear"
+		}
+		if a.Ack.SACK != 0 {
+			s += fmt.Sprintf(" sack=%d:%b", a.Ack.CACK.Add(int(a.Ack.SACKOff)).Sub(testStart), a.Ack.SACK)
+		}
+		if a.Ack.Flags&wire.AckFlagRETX != 0 {
+			s += " retx"
+		}
+		if a.HasRsp && a.Rsp.RC != wire.RCNull {
+			s += " " + a.Rsp.RC.String()
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (x *pdcTest) wantAcks(want ...string) {
+	x.t.Helper()
+	if got := x.acks(); fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Fatalf("ACKs %q, want %q", got, want)
+	}
+}
+
+func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
+	// UE §3.5.8: each SYN packet carries enough to compute Start_PSN; the PDC
+	// appears with whichever arrives first.
+	x := newTable(t, nil)
+	x.recv(2)
+	x.recv(0)
+	x.recv(1)
+	x.wantTold("deliver 2", "deliver 0", "deliver 1")
+	if x.tab.Len() != 1 || x.p.StartPSN() != testStart {
+		t.Errorf("%d PDCs, start %#x", x.tab.Len(), x.p.StartPSN())
+	}
+	x.wantAcks("cack=2 psn=1 OK")
+}
+
+func TestSynOfAnotherLifeIsRefused(t *testing.T) {
+	// faults.md §2: a SYN for a known {source, SPDCID} with another Start_PSN is
+	// another life: NACK 15, never an ACK.
+	x := newTarget(t)
+	x.recv(1, func(h *wire.Req) { h.Flags |= wire.FlagSYN; h.DPDCID = 0; h.PSNOffset = 0 })
+	x.wantTold()
+	x.wantLoose("NACK INVALID_SYN")
+	x.wantAcks()
+}
+
+func TestClosedLifeIsQuarantined(t *testing.T) {
+	// faults.md §2: late packets of a closed PDC get NACK 0E, never a new PDC,
+	// until the quarantine ends; another Start_PSN may come.
+	x := newTarget(t)
+	id := x.p.ID()
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.wantTold("gone 8")
+	x.wantLoose("ACK cack=0 psn=1") // as the reference closes: CACK one below
+	x.p = nil
+	x.recv(0)
+	x.wantLoose("NACK INV_DPDCID")
+	// A late CLOSE is answered so that its sender knows it is done.
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.wantLoose("NACK INV_DPDCID")
+	x.recv(5, func(h *wire.Req) { h.PSN += 1 << 20 })
+	x.wantTold("deliver 5")
+}
+
+func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
+	// UE §3.5.12: what was received before is answered, never executed again;
+	// RETX is echoed.
+	x := newTarget(t)
+	x.recv(1, ar)
+	x.wantAcks("cack=1 psn=1 OK")
+	x.told = nil
+	x.recv(1, retx)
+	x.recv(0, retx)
+	x.wantTold()
+	x.wantAcks("cack=1 psn=0 retx")
+	if x.tab.Stats.RxDup != 2 {
+		t.Errorf("%d duplicates counted", x.tab.Stats.RxDup)
+	}
+}
+
+func TestOutOfWindowIsRefused(t *testing.T) {
+	// UE §3.5.12: outside [base − MP_RANGE, base + MP_RANGE).
+	x := newTarget(t)
+	x.recv(300)
+	x.wantLoose("NACK PSN_OOR_WINDOW")
+	x.recv(-300)
+	x.wantLoose("NACK PSN_OOR_WINDOW")
+	x.wantTold()
+}
+
+func TestAckTriggers(t *testing.T) {
+	// UE §3.5.12: AR, a retransmission, or 16 KiB since the last ACK, where a
+	// packet counts at least 1 KiB; else the ACK is coalesced.
+	x := newTarget(t)
+	for i := 1; i <= 15; i++ {
+		x.recv(i)
+	}
+	x.wantAcks()
+	x.recv(16)
+	x.wantAcks("cack=16 psn=16 OK")
+	x.recv(17, ar)
+	x.wantAcks("cack=17 psn=17 OK")
+	x.recv(18, retx)
+	x.wantAcks("cack=18 psn=18 retx OK")
+}
+
+func TestSackShowsWhatIsAboveTheHole(t *testing.T) {
+	// UE §3.5.12: bit i of the bitmap is base + i, least significant bit first.
+	x := newTarget(t)
+	x.recv(2)
+	x.recv(4, ar)
+	x.wantAcks("cack=0 psn=4 sack=1:1010 OK")
+}
+
+func TestSackSweepsTheWindow(t *testing.T) {
+	// pds.md 4.6: successive ACKs move the bitmap by 64 until it covered
+	// everything up to the highest PSN, then begin at CACK again.
+	x := newTarget(t)
+	x.recv(2)
+	x.recv(150, ar)
+	x.wantAcks("cack=0 psn=150 sack=1:10 OK")
+	x.recv(151, ar)
+	x.wantAcks("cack=0 psn=151 OK") // 65…128: nothing
+	x.recv(152, ar)
+	x.wantAcks("cack=0 psn=152 sack=129:111000000000000000000000 OK")
+	x.recv(153, ar)
+	x.wantAcks("cack=0 psn=153 sack=1:10 OK")
+}
+
+func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
+	// UE §3.5.13: a guaranteed response has its own ACK with REQ=CLEAR, is sent
+	// again for a duplicate, and holds CACK back until it is cleared.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.recv(2, gtd)
+	x.recv(3, ar)
+	x.wantAcks("cack=0 psn=1 clear sack=1:111 OK", "cack=0 psn=2 clear sack=1:111 OK", "cack=0 psn=3 sack=1:111 OK")
+	x.recv(2, retx)
+	x.wantAcks("cack=0 psn=2 clear sack=1:111 retx OK")
+	x.recv(4, ar, clearTo(1))
+	x.wantAcks("cack=1 psn=4 sack=2:111 OK")
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClear, Payload: uint32(x.psn(2)), SPDCID: 9, DPDCID: x.p.id})
+	x.recv(5, ar, clearTo(2))
+	x.wantAcks("cack=5 psn=5 OK")
+	if len(x.p.rx.stored) != 0 {
+		t.Error("responses are still stored")
+	}
+}
+
+func TestLostClearIsAskedFor(t *testing.T) {
+	// T12: what is not cleared is asked for, and given up with the peer.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.acks()
+	for len(x.tab.heap) > 0 && x.tab.Stats.CPTx[wire.CtlClearReq] == 0 {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	x.wantLoose("CP CLEAR_REQ")
+	x.wantAcks("cack=0 psn=1 clear sack=1:1 OK")
+	for x.p.state != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		x.loose()
+	}
+	if x.now > 45*time.Second {
+		t.Errorf("gave up at %v", x.now)
+	}
+}
+
+func TestClearOfUnsentIsDropped(t *testing.T) {
+	// T9: a sender cannot clear what this side never received.
+	x := newTarget(t)
+	x.recv(1, clearTo(1))
+	x.recv(2, clearTo(5))
+	x.wantTold()
+	if x.tab.Stats.DropUnsent != 2 {
+		t.Errorf("%d dropped", x.tab.Stats.DropUnsent)
+	}
+}
+
+func TestRODReleasesInOrder(t *testing.T) {
+	// UE §3.5.2, pds.md 5.2: ROD packets reach the message layer in PSN order;
+	// early ones wait, and the SACK shows them.
+	x := newTarget(t, rod)
+	x.recv(2, rod)
+	x.recv(3, rod)
+	x.wantTold()
+	x.wantAcks("cack=0 psn=0 sack=1:110")
+	x.recv(1, rod)
+	x.wantTold("deliver 1", "deliver 2", "deliver 3")
+	x.wantAcks("cack=3 psn=3 OK")
+}
+
+func TestRODWithoutRoomGoesBack(t *testing.T) {
+	// UE §3.5.14: a packet that cannot wait is refused with ROD_OOO.
+	x := newTable(t, func(c *Config) { c.HoldBytes = 1 })
+	x.recv(0, rod)
+	x.p.markProven()
+	x.acks()
+	x.told = nil
+	x.recv(2, rod)
+	x.recv(3, rod)
+	x.wantLoose("NACK ROD_OOO")
+	x.recv(1, rod)
+	x.wantTold("deliver 1", "deliver 2")
+}
+
+func TestModeMismatchIsRefused(t *testing.T) {
+	// F31: a RUD packet on a ROD PDC.
+	x := newTarget(t, rod)
+	x.recv(1)
+	x.wantTold()
+	x.wantLoose("NACK PDC_MODE_MISMATCH")
+}
+
+func TestUnknownPDCIsAnswered(t *testing.T) {
+	// UE §3.5.8: a request without SYN for no PDC gets NACK 0E with spdcid 0; an
+	// ACK for no PDC gets nothing (T28).
+	x := newTable(t, nil)
+	x.recv(0, noSyn, func(h *wire.Req) { h.DPDCID = 5 })
+	x.wantLoose("NACK INV_DPDCID")
+	x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAck, DPDCID: 5}, nil)
+	x.wantLoose()
+}
+
+func TestAckReqAnswers(t *testing.T) {
+	// UE §3.5.16: received: its response; never received: NACK 12.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.acks()
+	ask := func(i int) {
+		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlAckReq, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
+	}
+	ask(1)
+	x.wantAcks("cack=0 psn=1 clear sack=1:1 OK")
+	ask(0)
+	x.wantAcks("cack=0 psn=0 sack=1:1")
+	ask(2)
+	x.wantLoose("NACK PKT_NOT_RCVD")
+}
+
+func TestProbeIsAnswered(t *testing.T) {
+	// UE §3.5.16: a PROBE is answered by an ACK_CC with P, its opaque value and
+	// the bitmap from the PSN it names.
+	x := newTarget(t)
+	x.recv(2)
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 42, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	x.wantAcks("cack=0 probe=42 sack=1:10")
+}
+
+func TestPendingIsReaped(t *testing.T) {
+	// UE §3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
+	x := newTable(t, nil)
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 9}
+	p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false)
+	if v != Deliver {
+		t.Fatalf("verdict %v", v)
+	}
+	p.SetPeer(1, true)
+	p.Refuse(x.now, testStart, wire.NackNoSESMsgAvail)
+	x.wantLoose("NACK NO_SES_MSG_AVAIL")
+	x.advance(2 * time.Second)
+	x.wantTold("gone 8")
+	if x.tab.Len() != 0 || x.tab.pending != 0 || len(x.tab.sources) != 0 {
+		t.Errorf("left: %d PDCs, %d pending, %d sources", x.tab.Len(), x.tab.pending, len(x.tab.sources))
+	}
+}
+
+func TestSynFloodIsBounded(t *testing.T) {
+	// T1, faults.md §1: 10 pending PDCs per source here; honest PDCs stay.
+	x := newTarget(t)
+	honest := x.p
+	for i := range 200 {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 20), ClearOff: -1, SPDCID: uint16(100 + i)}
+		p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false)
+		if v == Deliver {
+			p.SetPeer(2, false)
+			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
+		}
+	}
+	if x.tab.Len() != 11 || honest.State() != Established {
+		t.Errorf("%d PDCs, the honest one is %v", x.tab.Len(), honest.State())
+	}
+	if x.tab.Stats.DropLimit != 190 {
+		t.Errorf("%d refused", x.tab.Stats.DropLimit)
+	}
+}
+
+func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
+	// F9, F25: a message that stopped in the middle.
+	x := newTarget(t)
+	x.open[x.p.Slot] = true
+	x.recv(1, ar)
+	x.told = nil
+	for x.p.state != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	if x.now < 41*time.Second || x.now > 42*time.Second {
+		t.Errorf("ended at %v", x.now)
+	}
+	x.wantTold("gone 1")
+}

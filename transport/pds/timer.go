@@ -1,0 +1,177 @@
+package pds
+
+import "time"
+
+// Timers are fields; the heap holds for each PDC the earliest time at which one
+// of them can be due. It is lazy: a deadline that moves later leaves the heap
+// alone, and the PDC is put back when it is looked at too early.
+
+// arm makes the heap look at p no later than at.
+func (t *Table) arm(p *PDC, at time.Duration) {
+	if p.heapPos >= 0 {
+		if at < p.heapAt {
+			p.heapAt = at
+			t.up0(int(p.heapPos))
+		}
+		return
+	}
+	p.heapAt = at
+	p.heapPos = int32(len(t.heap))
+	t.heap = append(t.heap, p)
+	t.up0(int(p.heapPos))
+}
+
+func (t *Table) heapRemove(p *PDC) {
+	i := int(p.heapPos)
+	if i < 0 {
+		return
+	}
+	n := len(t.heap) - 1
+	p.heapPos = -1
+	last := t.heap[n]
+	t.heap[n] = nil
+	t.heap = t.heap[:n]
+	if i == n {
+		return
+	}
+	t.heap[i] = last
+	last.heapPos = int32(i)
+	t.up0(i)
+	t.down0(int(last.heapPos))
+}
+
+func (t *Table) up0(i int) {
+	p := t.heap[i]
+	for i > 0 {
+		j := (i - 1) / 2
+		if t.heap[j].heapAt <= p.heapAt {
+			break
+		}
+		t.heap[i] = t.heap[j]
+		t.heap[i].heapPos = int32(i)
+		i = j
+	}
+	t.heap[i] = p
+	p.heapPos = int32(i)
+}
+
+func (t *Table) down0(i int) {
+	p := t.heap[i]
+	for {
+		j := 2*i + 1
+		if j >= len(t.heap) {
+			break
+		}
+		if j+1 < len(t.heap) && t.heap[j+1].heapAt < t.heap[j].heapAt {
+			j++
+		}
+		if p.heapAt <= t.heap[j].heapAt {
+			break
+		}
+		t.heap[i] = t.heap[j]
+		t.heap[i].heapPos = int32(i)
+		i = j
+	}
+	t.heap[i] = p
+	p.heapPos = int32(i)
+}
+
+// NextTimeout is when Advance has something to look at, 0: never.
+func (t *Table) NextTimeout() time.Duration {
+	if len(t.heap) == 0 {
+		return 0
+	}
+	return t.heap[0].heapAt
+}
+
+// Advance runs every timer that is due at or before now.
+func (t *Table) Advance(now time.Duration) {
+	for len(t.heap) > 0 && t.heap[0].heapAt <= now {
+		p := t.heap[0]
+		t.heapRemove(p)
+		if at := p.runTimers(now); at != 0 && p.state != Closed {
+			t.arm(p, max(at, now+1))
+		}
+	}
+}
+
+// runTimers does what is due and returns the next time to look, 0: none.
+func (p *PDC) runTimers(now time.Duration) time.Duration {
+	t := p.t
+	if p.Outstanding() > 0 {
+		if why := p.givenUp(now); why.Why != WhyNone {
+			t.fail(now, p, why)
+			return 0
+		}
+	}
+	next := p.txTimers(now)
+	if p.state == Closed {
+		return 0
+	}
+	if p.rx != nil {
+		next = earlier(next, p.rxTimers(now))
+		if p.state == Closed {
+			return 0
+		}
+	}
+	return earlier(next, p.closeTimers(now))
+}
+
+// earlier is the smaller of two times where 0 means never.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// givenUp judges a PDC that has something outstanding (faults.md §1:
+// PeerTimeout, SuspectTimeout).
+func (p *PDC) givenUp(now time.Duration) Reason {
+	cfg := &p.t.cfg
+	since := max(p.lastHeard, p.tx.owedSince)
+	switch {
+	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= cfg.SuspectTimeout:
+		return Reason{Why: WhyUnreachable}
+	case now-since >= cfg.PeerTimeout:
+		return Reason{Why: WhyTimeout}
+	case cfg.SpecRetries && p.tx.rtos > 5:
+		return Reason{Why: WhyTimeout}
+	case p.tx.shortSince != 0 && now-p.tx.shortSince >= cfg.PeerTimeout:
+		// F32: the target answers, but is short of something.
+		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
+	}
+	return Reason{}
+}
+
+// giveUpAt is when givenUp may say so at the earliest.
+func (p *PDC) giveUpAt() time.Duration {
+	cfg := &p.t.cfg
+	since := max(p.lastHeard, p.tx.owedSince)
+	at := since + cfg.PeerTimeout
+	if p.evidence != 0 {
+		at = min(at, max(since, p.evidence-cfg.RTOMax)+cfg.SuspectTimeout)
+	}
+	if p.tx.shortSince != 0 {
+		at = min(at, p.tx.shortSince+cfg.PeerTimeout)
+	}
+	return at
+}
+
+// Suspect notes evidence that the address does not answer (F11): PDCs with
+// something outstanding to it give up after SuspectTimeout unless they hear
+// from the peer.
+func (t *Table) Suspect(now time.Duration, p *PDC) {
+	if p.evidence == 0 {
+		p.evidence = now
+	}
+	if p.Outstanding() > 0 {
+		t.arm(p, p.giveUpAt())
+	}
+}
+
+// heard notes a valid packet from the peer.
+func (p *PDC) heard(now time.Duration) {
+	p.lastHeard = now
+	p.evidence = 0
+}

@@ -1,0 +1,407 @@
+package pds
+
+import (
+	"math/bits"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// The states of a sent packet.
+const (
+	pktFlight  uint8 = iota + 1 // sent, nothing known
+	pktLost                     // to be sent again as soon as the window allows
+	pktHeld                     // refused; to be sent again at tx.heldUntil
+	pktArrived                  // a SACK said it arrived; its response is not known
+	pktDone                     // answered
+)
+
+// A txPkt is a PSN that was sent. The encoded bytes are not kept: a resend is
+// encoded anew from ref.
+type txPkt struct {
+	ref    Ref
+	first  time.Duration // first transmission
+	sentAt time.Duration // last transmission
+	seq    uint32        // number of the last transmission, counts all of the PDC
+	size   uint16        // nominal bytes
+	state  uint8
+	tries  uint8 // retransmissions, saturating
+	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, else 0
+	path   uint8
+	hole   bool // a SACK showed it missing since its last transmission
+	nacked bool // refused at least once: which transmission was taken is not known
+	fresh  bool // in the lost list, but never sent: a control packet
+}
+
+// txDir is one direction's sending side.
+type txDir struct {
+	ring []txPkt // from una on; nil when nothing is outstanding
+	una  wire.PSN
+	nxt  wire.PSN
+	cack wire.PSN // highest CACK received
+
+	window  int32 // PSNs the peer takes beyond cack
+	mprAt   wire.PSN
+	mprSeen bool
+
+	seq      uint32 // transmissions so far
+	topSeq   uint32 // highest transmission number known to have arrived
+	flight   int32
+	lost     int32
+	held     int32
+	arrived  int32
+	lostHint wire.PSN // no lost packet is below it
+	reorder  uint32   // transmissions that may overtake a packet before it is taken for lost
+
+	owedSince  time.Duration // when outstanding became non-zero
+	progress   time.Duration // last send after idle or last ACK that told something new
+	lastSend   time.Duration
+	holeAt     time.Duration // since when a hole waits for the reordering time
+	heldUntil  time.Duration
+	heldFor    time.Duration // current back-off of refused packets
+	rnrSince   time.Duration // since when the target is not ready (NACK 09)
+	shortSince time.Duration // since when the target is short of something else
+	shortCode  wire.NackCode
+	backoff    uint8 // RTO doublings
+	rtos       uint8 // RTOs since the last progress, saturating
+	probes     uint8 // tail-loss probes since the last progress
+	probeID    uint16
+	probeSeq   uint32
+	probeHeard time.Duration
+	probeOwed  bool
+	greet      bool     // the first packet that names the target's PDCID is due
+	patience   uint8    // how many times the path was found to reorder more than assumed
+	askOwed    bool     // ACK_REQ for una
+	clearOwed  bool     // the peer waits for a CLEAR
+	cleared    wire.PSN // the highest CLEAR_PSN sent
+}
+
+func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
+
+func (tx *txDir) init(start wire.PSN) {
+	tx.una, tx.nxt = start, start
+	tx.cack, tx.cleared = start-1, start-1
+	tx.lostHint = start
+	tx.window = 128 // until an ACK_CC says otherwise (pds.md §0.7)
+	tx.reorder = minReorder
+}
+
+const (
+	// minReorder is how many later transmissions must have arrived before an
+	// earlier one is taken for lost: TCP's three. It grows with what the path
+	// shows (see ack.go) up to maxReorder.
+	minReorder = 3
+	maxReorder = 1024
+	// maxPatience bounds the reordering time: (1 + 15)/4 round trips.
+	maxPatience = 15
+	// maxRange is how many PSNs a PDC uses before another takes its place:
+	// below half of the space, so that every comparison with Start_PSN holds
+	// (UE §3.5.8, Limit_PSN_Range).
+	maxRange = 1 << 30
+	// minRing is the length of the smallest transmit ring.
+	minRing = 16
+	// tailProbes is how often a silent tail is probed before the RTO.
+	tailProbes = 4
+	// bigRTOs is how many RTOs full-size packets may see while probes are
+	// answered before the path is taken not to carry them (F7): with 30 % loss
+	// each way sixteen in a row happen by chance once in 50,000.
+	bigRTOs = 16
+)
+
+func (t *Table) getRing(n int) []txPkt {
+	c := bits.Len(uint(n - 1))
+	if l := t.rings[c]; len(l) > 0 {
+		r := l[len(l)-1]
+		t.rings[c] = l[:len(l)-1]
+		return r
+	}
+	return make([]txPkt, 1<<c)
+}
+
+func (t *Table) putRing(p *PDC) {
+	if p.tx.ring != nil {
+		c := bits.Len(uint(len(p.tx.ring) - 1))
+		t.rings[c] = append(t.rings[c], p.tx.ring)
+		p.tx.ring = nil
+	}
+}
+
+// grow makes room in the ring for one more packet.
+func (p *PDC) grow() {
+	tx := &p.tx
+	if tx.ring == nil {
+		tx.ring = p.t.getRing(minRing)
+		return
+	}
+	old := tx.ring
+	nw := p.t.getRing(2 * len(old))
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		nw[uint32(psn)&uint32(len(nw)-1)] = old[uint32(psn)&uint32(len(old)-1)]
+	}
+	p.t.putRing(p)
+	tx.ring = nw
+}
+
+// Open makes a PDC to a peer as its initiator (UE §3.5.8, 0-RTT). Nothing is
+// sent before the first Push. known marks an address the application named.
+// It returns nil when no PDC or PDCID is free.
+func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode wire.Mode, ccc CCC) *PDC {
+	if t.live >= t.cfg.MaxPDCs {
+		return nil
+	}
+	id := t.newID(now)
+	if id == 0 {
+		return nil
+	}
+	p := &PDC{t: t, Peer: peer, id: id, mode: mode, initiator: true, known: true, state: Creating, remote: remote, ccc: ccc}
+	p.start = t.newStart()
+	p.tx.init(p.start)
+	t.add(now, p)
+	t.arm(p, now+t.cfg.IdleClose) // it may never be used
+	t.Stats.Opened++
+	return p
+}
+
+func (t *Table) newStart() wire.PSN {
+	if t.cfg.StartPSN != nil {
+		return t.cfg.StartPSN()
+	}
+	return wire.PSN(t.rng.Uint32())
+}
+
+// Usable reports whether new messages may start on the PDC.
+func (p *PDC) Usable() bool { return p.state == Creating || p.state == Established }
+
+// CanPush reports whether a new packet of n nominal bytes may leave now: the
+// PSN window of the peer, the own window, the SYN range and the CCC permit it.
+func (p *PDC) CanPush(n int) bool {
+	tx := &p.tx
+	if tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || tx.nxt.Sub(tx.cack) > tx.window {
+		return false
+	}
+	switch p.state {
+	case Established, Quiesce:
+	case Creating:
+		// UE §3.5.8: psn_offset has 12 bits.
+		if tx.nxt.Sub(p.start) > 4000 {
+			return false
+		}
+	default:
+		return false
+	}
+	return p.ccc.CanSend(n)
+}
+
+// Nearly reports that the window is about to close: the packet just pushed
+// should ask for an ACK.
+func (p *PDC) Nearly() bool {
+	tx := &p.tx
+	return tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || p.ccc.WantAR()
+}
+
+// Push gives a new packet the next PSN and returns its header. CanPush must
+// have said yes. n is the nominal size, path the index of the local port.
+func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) wire.Req {
+	k := p.push(now, ref, n, path)
+	return p.header(p.tx.nxt-1, k)
+}
+
+func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
+	tx := &p.tx
+	if tx.nxt == tx.una {
+		tx.owedSince, tx.progress = now, now
+	}
+	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
+		p.grow()
+	}
+	k := tx.at(tx.nxt)
+	tx.nxt++
+	if tx.nxt.Sub(p.start) == maxRange {
+		p.t.Close(now, p)
+	}
+	tx.seq++
+	*k = txPkt{ref: ref, first: now, sentAt: now, seq: tx.seq, size: uint16(n), state: pktFlight, path: path}
+	tx.flight++
+	tx.lastSend = now
+	if p.ccc != nil {
+		p.ccc.OnSend(now, n)
+	}
+	if p.heapPos < 0 {
+		p.t.arm(p, now+p.tailTime())
+	} else if at := now + p.tailTime(); at < p.heapAt {
+		p.t.arm(p, at)
+	}
+	return k
+}
+
+// header builds the PDS header of a PSN as it must look now.
+func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
+	tx := &p.tx
+	h := wire.Req{Next: wire.NextReqStd, PSN: psn, SPDCID: p.id}
+	if p.mode == wire.ROD {
+		h.Type = wire.TypeRODReq
+	} else {
+		h.Type = wire.TypeRUDReq
+	}
+	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged, minus
+	// one.
+	clear := tx.una - 1
+	h.ClearOff = int16(clear.Sub(psn))
+	if clear.After(tx.cleared) {
+		tx.cleared = clear
+	}
+	tx.clearOwed = false
+	if p.state == Creating {
+		h.Flags |= wire.FlagSYN
+		h.PSNOffset = uint16(psn.Sub(p.start))
+	} else {
+		h.DPDCID = p.remoteID
+		tx.greet = false
+	}
+	if k.tries > 0 {
+		h.Flags |= wire.FlagRETX | wire.FlagAR
+	}
+	return h
+}
+
+// An Again is a packet to be sent again: a request with its Ref, or a control
+// packet that consumes a PSN.
+type Again struct {
+	Req  wire.Req
+	Ref  Ref
+	CP   wire.CP
+	IsCP bool
+}
+
+// NextLost reports the nominal size of the packet that Resend would give.
+func (p *PDC) NextLost() (n int, isCP, ok bool) {
+	tx := &p.tx
+	if tx.lost == 0 {
+		return 0, false, false
+	}
+	for psn := tx.lostHint; psn != tx.nxt; psn++ {
+		if k := tx.at(psn); k.state == pktLost {
+			tx.lostHint = psn
+			// UE §3.5.12: MP_RANGE holds for retransmissions too.
+			if psn.Sub(tx.cack) > tx.window {
+				return 0, false, false
+			}
+			return int(k.size), k.ctl != 0, true
+		}
+	}
+	panic("BUG: pds: a lost packet is counted but not found")
+}
+
+// Lost reports whether packets wait to be sent again.
+func (p *PDC) Lost() bool { return p.tx.lost > 0 }
+
+// NextLostRef is the Ref of the packet that Resend would give.
+func (p *PDC) NextLostRef() Ref { return p.tx.at(p.tx.lostHint).ref }
+
+// CanResend reports whether a lost packet may leave now. The first lost packet
+// of a PDC with nothing in flight always may: at least one packet per RTT.
+func (p *PDC) CanResend() bool {
+	n, _, ok := p.NextLost()
+	if !ok {
+		return false
+	}
+	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n)
+}
+
+// Resend takes the oldest lost packet. CanResend must have said yes.
+func (p *PDC) Resend(now time.Duration, path uint8) Again {
+	tx := &p.tx
+	psn := tx.lostHint
+	k := tx.at(psn)
+	if k.state != pktLost {
+		panic("BUG: pds: Resend without CanResend")
+	}
+	tx.lost--
+	tx.flight++
+	tx.seq++
+	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, false
+	if k.fresh {
+		k.fresh, k.first = false, now
+	} else if k.tries < 255 {
+		k.tries++
+	}
+	tx.lastSend = now
+	if p.ccc != nil {
+		p.ccc.OnSend(now, int(k.size))
+	}
+	p.t.arm(p, now+p.tailTime())
+	if k.ctl != 0 {
+		return Again{IsCP: true, CP: p.ctlHeader(psn, k)}
+	}
+	return Again{Req: p.header(psn, k), Ref: k.ref}
+}
+
+func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {
+	c := wire.CP{Ctl: wire.CtlType(k.ctl - 1), Flags: wire.FlagAR, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID}
+	if k.tries > 0 {
+		c.Flags |= wire.FlagRETX
+	}
+	p.t.Stats.CPTx[c.Ctl]++
+	return c
+}
+
+// ctlNominal is the nominal size of a control packet.
+func (t *Table) ctlNominal() int { return 16 + t.cfg.Nominal }
+
+// pushCtl sends a control packet that consumes a PSN. It goes out through the
+// lost list so that one place encodes it.
+func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
+	psn := p.tx.nxt
+	k := p.push(now, Ref{}, p.t.ctlNominal(), p.path)
+	k.ctl = 1 + uint8(c)
+	p.tx.flight--
+	if p.ccc != nil {
+		p.ccc.OnGone(int(k.size))
+	}
+	k.state = pktLost
+	if p.tx.lost == 0 || psn.Before(p.tx.lostHint) {
+		p.tx.lostHint = psn
+	}
+	p.tx.lost++
+	k.fresh = true
+	p.t.up.Wake(p)
+}
+
+// CtlOwed reports whether NextCtl has something.
+func (p *PDC) CtlOwed() bool {
+	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
+}
+
+// NextCtl takes the next control packet that consumes no PSN: CLEAR, PROBE or
+// ACK_REQ.
+func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
+	tx := &p.tx
+	if p.remoteID == 0 {
+		// The peer's PDCID is unknown: none of them can be addressed.
+		tx.clearOwed, tx.probeOwed, tx.askOwed, tx.greet = false, false, false, false
+		return wire.CP{}, false
+	}
+	c := wire.CP{SPDCID: p.id, DPDCID: p.remoteID}
+	switch {
+	case tx.clearOwed || tx.greet && tx.una == tx.nxt:
+		// A CLEAR greets as well and asks for no answer.
+		tx.clearOwed, tx.greet = false, false
+		tx.cleared = tx.una - 1
+		c.Ctl, c.Payload = wire.CtlClear, uint32(tx.una-1)
+	case tx.askOwed && tx.una != tx.nxt:
+		tx.askOwed = false
+		c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, tx.una
+	case tx.probeOwed || tx.greet && tx.una != tx.nxt:
+		tx.probeOwed, tx.greet = false, false
+		tx.probeID++
+		tx.seq++
+		tx.probeSeq = tx.seq
+		c.Ctl, c.ProbeOpaque, c.Payload = wire.CtlProbe, tx.probeID, uint32(tx.una)
+	default:
+		tx.askOwed = false
+		return wire.CP{}, false
+	}
+	p.t.Stats.CPTx[c.Ctl]++
+	return c, true
+}

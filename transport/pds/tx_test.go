@@ -1,0 +1,357 @@
+package pds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestSynUntilFirstAck(t *testing.T) {
+	// UE §3.5.8: every request carries SYN and its offset from Start_PSN until
+	// the initiator has learned TPDCID, which is spdcid of the first ACK.
+	x := newInitiator(t, wire.RUD)
+	for i := range 3 {
+		h := x.p.Push(x.now, Ref{Msg: uint32(i)}, 1000, 0)
+		if h.Flags&wire.FlagSYN == 0 || int(h.PSNOffset) != i {
+			t.Errorf("packet %d: %v", i, h)
+		}
+	}
+	x.ack(0, 0)
+	h := x.p.Push(x.now, Ref{Msg: 3}, 1000, 0)
+	if h.Flags&wire.FlagSYN != 0 || h.DPDCID != 77 {
+		t.Errorf("after the first ACK: %v", h)
+	}
+	if x.p.State() != Established {
+		t.Errorf("state %v", x.p.State())
+	}
+}
+
+func TestClearOffsetFollowsLeftEdge(t *testing.T) {
+	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged minus
+	// one, relative to the packet's PSN.
+	x := newInitiator(t, wire.RUD)
+	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
+		t.Errorf("first packet clears %d", h.ClearOff)
+	}
+	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -2 {
+		t.Errorf("second packet clears %d", h.ClearOff)
+	}
+	x.ack(1, 1)
+	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
+		t.Errorf("after the ACK the next packet clears %d", h.ClearOff)
+	}
+}
+
+func TestAckNamesOneAndCoversMany(t *testing.T) {
+	// UE §3.5.12, design D7: the named packet has the response the ACK carries,
+	// what the CACK passed has the default response.
+	x := newInitiator(t, wire.RUD)
+	x.push(4)
+	x.ack(2, 2)
+	x.wantTold("answered 2 OK", "answered 0 default", "answered 1 default")
+	x.ack(3, 3)
+	x.wantTold("answered 3 OK")
+	x.checkAtRest()
+}
+
+func TestSackedIsNotComplete(t *testing.T) {
+	// UE §3.5.12: a SACKed PSN has arrived and is not sent again, but it is
+	// complete only when an ACK names it or CACK covers it.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	x.ack(-1, 2, sack(0, 1, 2))
+	x.wantTold("answered 2 OK")
+	x.advance(6 * time.Millisecond)
+	x.wantResend(0)
+	x.ack(2, 0, flag(wire.AckFlagRETX))
+	x.wantTold("answered 0 OK", "answered 1 default")
+	x.checkAtRest()
+}
+
+func TestResendsOnRTOOnlyWhatIsOpen(t *testing.T) {
+	// UE §3.5.15: an unacknowledged request is resent when its RTO expires.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	x.ack(0, 0)
+	x.told = nil
+	x.advance(20 * time.Millisecond)
+	x.wantResend(1, 2)
+	x.advance(time.Millisecond)
+	x.wantResend()
+}
+
+func TestRTOBacksOff(t *testing.T) {
+	// faults.md §1: doubling from RTOInit to RTOMax, ±10 %.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	last := x.now
+	want := 5 * time.Millisecond
+	for range 10 {
+		for !x.p.CanResend() {
+			x.now = x.tab.NextTimeout()
+			x.tab.Advance(x.now)
+		}
+		if d := x.now - last; d < want*9/10 || d > want*11/10+time.Millisecond {
+			t.Errorf("resent after %v, want %v ± 10 %%", d, want)
+		}
+		last = x.now
+		want = min(2*want, 500*time.Millisecond)
+		x.p.Resend(x.now, 0)
+	}
+}
+
+func TestLossBySackGap(t *testing.T) {
+	// UE §3.5.15 (fast detection): three later arrivals make a hole lost at once,
+	// without a timer.
+	x := newInitiator(t, wire.RUD)
+	x.push(5)
+	x.ack(0, 3, sack(1, 2, 3))
+	x.wantResend() // two have overtaken
+	x.ack(0, 4, sack(1, 2, 3, 4))
+	x.wantResend(1)
+	if x.ccc.lost != 1000 {
+		t.Errorf("the CCC was told of %d lost bytes", x.ccc.lost)
+	}
+}
+
+func TestLossOfRetransmissionBySackGap(t *testing.T) {
+	// The order of transmissions counts, not of PSNs: a retransmission that was
+	// lost again is found by what was sent after it.
+	x := newInitiator(t, wire.RUD)
+	x.push(5)
+	x.ack(0, 4, sack(1, 2, 3, 4))
+	x.wantResend(1)
+	x.push(2)
+	x.ack(0, 6, sack(1, 2, 3, 4, 5, 6))
+	x.wantResend() // 5 and 6 left after it, two are not enough
+	x.push(1)
+	x.ack(0, 7, sack(1, 2, 3, 4, 5, 6, 7))
+	x.wantResend(1)
+}
+
+func TestYoungHoleWaitsForReorderingTime(t *testing.T) {
+	// F3: few later arrivals may be reordering; after a quarter of the RTT the
+	// hole counts as lost.
+	x := newInitiator(t, wire.RUD)
+	x.ccc.srtt = 400 * time.Microsecond
+	x.push(2)
+	x.ack(-1, 1, sack(0, 1))
+	x.wantResend()
+	x.advance(99 * time.Microsecond)
+	x.wantResend()
+	x.advance(2 * time.Microsecond)
+	x.wantResend(0)
+}
+
+func TestHoleOutsideBitmapIsNotLost(t *testing.T) {
+	// A bitmap says nothing of PSNs it does not cover.
+	x := newInitiator(t, wire.RUD)
+	x.push(100)
+	x.ack(0, 99, sack(90, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99))
+	x.wantResend()
+	x.advance(50 * time.Microsecond)
+	x.wantResend()
+}
+
+func TestTailIsProbedBeforeRTO(t *testing.T) {
+	// UE §3.5.16: a silent tail is probed after Tail_Loss_Time: first the lowest
+	// and the highest packet again, then a PROBE.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.push(4)
+	x.advance(241 * time.Microsecond) // 2 × 100 µs + 2 × 20 µs
+	x.wantResend(1, 4)
+	x.advance(500 * time.Microsecond)
+	x.wantResend()
+	c, ok := x.p.NextCtl(x.now)
+	if !ok || c.Ctl != wire.CtlProbe || wire.PSN(c.Payload) != x.psn(1) {
+		t.Fatalf("want a PROBE for packet 1, got %v %v", c, ok)
+	}
+	// Its answer shows that 1 and 4 are missing.
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, ProbeOpaque: c.ProbeOpaque, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id, SACKOff: 1, SACK: 0b0110}
+	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	x.advance(100 * time.Microsecond)
+	x.wantResend(1, 4)
+}
+
+func TestSpuriousRetransmissionWidensReordering(t *testing.T) {
+	// F3: a resend that was answered by the first transmission (RETX not
+	// echoed, too soon) shows that the path reorders more than assumed.
+	x := newInitiator(t, wire.RUD)
+	x.ccc.srtt = time.Millisecond
+	x.push(5)
+	x.ack(0, 4, sack(1, 2, 3, 4))
+	x.wantResend(1)
+	x.advance(10 * time.Microsecond)
+	x.ack(4, 1)
+	if x.p.tx.reorder != 2*minReorder || x.tab.Stats.RtxSpurious != 1 {
+		t.Errorf("reorder %d, spurious %d", x.p.tx.reorder, x.tab.Stats.RtxSpurious)
+	}
+}
+
+func TestRTTSampleNeedsCertainty(t *testing.T) {
+	// UE §3.5.15: a sample counts for a first transmission with RETX 0 or the
+	// first retransmission with RETX 1; service time is taken off.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 50 * time.Microsecond
+	x.ack(0, 0, func(a *wire.Ack) { a.CCState = wire.NSCCState{ServiceTime: 100}.Encode() })
+	if want := 50*time.Microsecond - 12800; x.ccc.srtt != want {
+		t.Errorf("sample %v, want %v", x.ccc.srtt, want)
+	}
+	// RETX not echoed on a packet that was sent again: the first transmission
+	// was answered.
+	x.ccc.srtt = 0
+	x.push(1)
+	x.advance(30 * time.Millisecond)
+	x.wantResend(1)
+	x.ack(1, 1)
+	if x.ccc.srtt != 30*time.Millisecond {
+		t.Errorf("sample %v", x.ccc.srtt)
+	}
+	// Sent again twice, RETX echoed: which one?
+	x.ccc.srtt = 0
+	x.push(1)
+	for range 2 {
+		x.advance(600 * time.Millisecond)
+		x.wantResend(2)
+	}
+	x.ack(2, 2, flag(wire.AckFlagRETX))
+	if x.ccc.srtt != 0 {
+		t.Errorf("an ambiguous ACK gave a sample of %v", x.ccc.srtt)
+	}
+}
+
+func TestPeerWindow(t *testing.T) {
+	// pds.md §0.7: 128 PSNs until an ACK_CC says otherwise; then CACK + 128 × mpr.
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	if x.p.CanPush(1000) {
+		t.Fatal("a 129th packet may go without any ACK")
+	}
+	x.ack(0, 0, mpr(2))
+	x.push(129)
+	if x.p.CanPush(1000) {
+		t.Fatal("more than CACK + 256 may go")
+	}
+	// T11: MPR counts only from an ACK whose CACK is newer.
+	x.ack(0, 0, mpr(1))
+	if x.p.tx.window != 256 {
+		t.Errorf("an ACK of the same CACK changed the window to %d", x.p.tx.window)
+	}
+}
+
+func TestMPRZeroIsNoLimit(t *testing.T) {
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0, mpr(0))
+	x.push(256) // the own window is the limit
+	if x.p.CanPush(1000) {
+		t.Error("beyond the own window")
+	}
+}
+
+func TestAckOfUnsentIsDropped(t *testing.T) {
+	// T9: CACK, ACK_PSN or SACK of what was never sent: the whole packet is
+	// dropped; 16 in a row end the PDC.
+	for _, c := range []struct {
+		name string
+		bad  func(x *pdcTest)
+	}{
+		{"cack", func(x *pdcTest) { x.ack(5, 5) }},
+		{"ack_psn", func(x *pdcTest) { x.ack(0, 9) }},
+		{"sack", func(x *pdcTest) { x.ack(0, 0, sack(1, 8)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newInitiator(t, wire.RUD)
+			x.push(3)
+			for i := range 16 {
+				if x.wantTold(); x.p.State() == Closed {
+					t.Fatalf("closed after %d", i)
+				}
+				c.bad(x)
+			}
+			if x.p.State() != Closed {
+				t.Error("sixteen such packets in a row did not end the PDC")
+			}
+		})
+	}
+}
+
+func TestAckFromElsewhereIsDropped(t *testing.T) {
+	// T6: another address, another spdcid.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id}
+	x.tab.ReceiveAck(x.now, otherAddr, &a, &wire.Rsp{})
+	x.wantTold()
+	x.ack(0, 0)
+	x.push(1)
+	x.told = nil
+	a.SPDCID, a.CACK = 78, x.psn(1)
+	x.tab.ReceiveAck(x.now, peerAddr, &a, &wire.Rsp{})
+	x.wantTold()
+}
+
+func TestGivesUpAfterPeerTimeout(t *testing.T) {
+	// F9: silence longer than PeerTimeout fails everything to the peer.
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	start := x.now
+	for x.p.State() != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+	if d := x.now - start; d < 40*time.Second || d > 41*time.Second {
+		t.Errorf("gave up after %v", d)
+	}
+	x.wantTold("failed 0 1 nack 0x0", "failed 1 1 nack 0x0", "gone 1")
+	if x.ccc.inFlight != 0 {
+		t.Errorf("%d bytes left in flight", x.ccc.inFlight)
+	}
+}
+
+func TestGivesUpSoonerWithEvidence(t *testing.T) {
+	// F11: evidence starts SuspectTimeout, never kills at once; hearing from the
+	// peer ends the suspicion.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.tab.Suspect(x.now, x.p)
+	start := x.now
+	x.advance(2 * time.Second)
+	x.wantTold()
+	for x.p.State() != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+	if d := x.now - start; d < 3*time.Second || d > 4*time.Second {
+		t.Errorf("gave up after %v", d)
+	}
+	x.wantTold("failed 0 2 nack 0x0", "gone 2")
+}
+
+func TestClearIsDeliveredPromptly(t *testing.T) {
+	// UE §3.5.13: after an ACK with REQ=CLEAR the CLEAR goes with the next
+	// request, or as a CLEAR command if there is none.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(-1, 0, req(wire.ReqClear))
+	c, ok := x.p.NextCtl(x.now)
+	if !ok || c.Ctl != wire.CtlClear || wire.PSN(c.Payload) != x.psn(0) || c.PSN != 0 {
+		t.Fatalf("want CLEAR of packet 0, got %v %v", c, ok)
+	}
+	x.push(1)
+	x.ack(0, 1, req(wire.ReqClear))
+	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 || x.p.CtlOwed() {
+		t.Errorf("the next request clears %d; a CLEAR command is still owed: %v", h.ClearOff, x.p.CtlOwed())
+	}
+}

@@ -1,0 +1,264 @@
+package transport
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A peer is one remote address. PDCs to and from it share its place in the
+// order of sending, so that data and ACKs to it leave in one train.
+type peer struct {
+	addr    netip.AddrPort
+	known   bool // the application inserted it
+	named   bool // the application has its number
+	used    bool
+	lingers bool // in FEP.lingering
+	ready   bool // in FEP.ready
+	acks    bool // in FEP.acks
+	// blocked: a lane stopped because a window was closed.
+	blocked bool
+	pdcs    int
+	mtu     int // payload bytes per packet
+
+	ccc   pds.CCC // shared by the RUD PDCs
+	out   []*pds.PDC
+	rod   *pds.PDC
+	data  fifo[uint32] // slots of lanes with data
+	owing fifo[uint32] // slots of PDCs with ACKs or control packets
+	path  int
+	crc   crcCache
+}
+
+// A lane is the queue in front of a PDC (design D8: one active message per PDC).
+type lane struct {
+	pdc     *pds.PDC
+	q       fifo[ses.Handle]
+	started bool // pieces of the first message were taken
+	data    bool // in peer.data
+	owing   bool // in peer.owing
+	bytes   int  // posted and not taken, for the choice of a lane
+}
+
+// Peer interns an address and returns its PeerID, the same for the same
+// address. known marks it as one the application inserted into its address
+// vector (KnownPeersOnly). The peer stays until Forget.
+func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
+	id, err := f.intern(addr)
+	if err == nil {
+		p := &f.peers[id]
+		p.named = true
+		p.known = p.known || known
+	}
+	return id, err
+}
+
+// intern is Peer for addresses that only the network named: such a peer's place
+// is free again when its last PDC is gone.
+func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
+	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() || addr.Port() == 0 || addr.Addr().Is4() != f.cfg.Local.Addr().Is4() {
+		return NoPeer, ErrNoPeer
+	}
+	if id, ok := f.byAddr[addr]; ok {
+		return id, nil
+	}
+	var id PeerID
+	// An unknown peer's number is used again only after many others, so that
+	// an event that names it is read before.
+	if f.freePeer.len() > 4096 {
+		id = f.freePeer.pop()
+	} else {
+		id = PeerID(len(f.peers))
+		f.peers = append(f.peers, peer{})
+	}
+	p := &f.peers[id]
+	data, owing, out := p.data, p.owing, p.out[:0]
+	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, owing: owing, out: out}
+	f.byAddr[addr] = id
+	return id, nil
+}
+
+// PeerAddr is the inverse of Peer.
+func (f *FEP) PeerAddr(id PeerID) netip.AddrPort {
+	if int(id) >= len(f.peers) {
+		return netip.AddrPort{}
+	}
+	return f.peers[id].addr
+}
+
+// Forget says that the application no longer names the peer.
+func (f *FEP) Forget(id PeerID) {
+	if int(id) < len(f.peers) && id != NoPeer {
+		f.peers[id].known, f.peers[id].named = false, false
+		f.maybeFree(id)
+	}
+}
+
+func (f *FEP) maybeFree(id PeerID) {
+	p := &f.peers[id]
+	if !p.used || p.named || p.pdcs != 0 {
+		return
+	}
+	if f.ses.Holds(uint32(id)) {
+		// A message of it waits for a receive, which may name it as its source.
+		if !p.lingers {
+			p.lingers = true
+			f.lingering.push(id)
+		}
+		return
+	}
+	p.used = false
+	p.ccc = nil
+	delete(f.byAddr, p.addr)
+	f.freePeer.push(id)
+}
+
+// sweepPeers looks whether one of the peers that could not be freed can be now.
+func (f *FEP) sweepPeers() {
+	if f.lingering.len() > 0 {
+		id := f.lingering.pop()
+		f.peers[id].lingers = false
+		f.maybeFree(id)
+	}
+}
+
+// lane returns the queue a message of n bytes to the peer goes to, opening a
+// PDC if need be: messages up to ShortMessage share one PDC, longer ones use
+// others, so that a long message never blocks a short one; ordered messages
+// share one ROD PDC. nil: no PDC can be had now.
+func (f *FEP) lane(now time.Duration, id PeerID, n int, ordered bool) *lane {
+	p := &f.peers[id]
+	if ordered {
+		// One that closes keeps the messages until it is gone; they move to the
+		// next one then, or they would overtake those it still carries.
+		if p.rod == nil {
+			// UE §3.6: a ROD PDC has a CCC of its own.
+			p.rod = f.open(now, id, wire.ROD, f.newCCC())
+		}
+		if p.rod == nil {
+			return nil
+		}
+		return &f.lanes[p.rod.Slot]
+	}
+	if p.ccc == nil {
+		p.ccc = f.newCCC()
+	}
+	i := 0
+	if n > f.cfg.ShortMessage {
+		i = 1
+		for j := 2; j <= f.cfg.Lanes && j < len(p.out); j++ {
+			if a, b := p.out[i], p.out[j]; a != nil && (b == nil || f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes) {
+				i = j
+			}
+		}
+	}
+	for len(p.out) <= max(i, f.cfg.Lanes) {
+		p.out = append(p.out, nil)
+	}
+	if p.out[i] == nil || !p.out[i].Usable() {
+		p.out[i] = f.open(now, id, wire.RUD, p.ccc)
+	}
+	if p.out[i] == nil {
+		return nil
+	}
+	return &f.lanes[p.out[i].Slot]
+}
+
+func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *pds.PDC {
+	pdc := f.pds.Open(now, uint32(id), f.peers[id].addr, mode, ccc)
+	if pdc != nil {
+		f.adopt(pdc)
+		f.peers[id].pdcs++
+	}
+	return pdc
+}
+
+// adopt gives a PDC its lane.
+func (f *FEP) adopt(pdc *pds.PDC) *lane {
+	for int(pdc.Slot) >= len(f.lanes) {
+		f.lanes = append(f.lanes, lane{})
+	}
+	ln := &f.lanes[pdc.Slot]
+	q := ln.q
+	*ln = lane{pdc: pdc, q: q}
+	return ln
+}
+
+func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
+	ln.q.push(h)
+	ln.bytes += n
+	f.queued++
+	f.wakeData(ln)
+}
+
+// wakeData puts a lane into its peer's order of sending.
+func (f *FEP) wakeData(ln *lane) {
+	id := PeerID(ln.pdc.Peer)
+	p := &f.peers[id]
+	if !ln.data {
+		ln.data = true
+		p.data.push(ln.pdc.Slot)
+	}
+	if !p.ready {
+		p.ready = true
+		f.ready.push(id)
+	}
+}
+
+// wakeAck puts a PDC into its peer's list of ACKs and control packets. They
+// leave with data to the peer, or when their time has come.
+func (f *FEP) wakeAck(pdc *pds.PDC) {
+	id := PeerID(pdc.Peer)
+	ln := &f.lanes[pdc.Slot]
+	p := &f.peers[id]
+	if !ln.owing {
+		ln.owing = true
+		p.owing.push(pdc.Slot)
+	}
+	if !p.acks {
+		p.acks = true
+		f.acks.push(id)
+		if f.ackAt == 0 {
+			f.ackAt = f.now + f.cfg.AckDelay
+		}
+	}
+}
+
+// unqueue takes a cancelled message out of its lane.
+func (f *FEP) unqueue(h ses.Handle) {
+	for i, m := range f.moveLater {
+		if m == h {
+			f.moveLater = append(f.moveLater[:i], f.moveLater[i+1:]...)
+			return
+		}
+	}
+	for i := range f.lanes {
+		ln := &f.lanes[i]
+		for j := range ln.q.len() {
+			if ln.q.at(j) == h {
+				ln.q.drop(j)
+				f.queued--
+				return
+			}
+		}
+	}
+}
+
+// requeue sends a message again from its start: its target refused it and may
+// take it now.
+func (f *FEP) requeue(now time.Duration, h ses.Handle) {
+	id, n, ordered := f.ses.Info(h)
+	ln := f.lane(now, PeerID(id), n, ordered)
+	if ln == nil {
+		f.ses.Abandon(h, ses.NoResource)
+		return
+	}
+	ln.q.push(h)
+	ln.bytes += n
+	f.queued++
+	f.wakeData(ln)
+}

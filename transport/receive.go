@@ -1,0 +1,227 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// One packet's life, wire to match: CRC, prologue, PDC, SES, response.
+
+func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
+	f.stats.RxBytes += uint64(len(d.Data))
+	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
+		f.drop(DropSource)
+		return
+	}
+	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
+		d.Path = 0
+	}
+	ce := d.ECN() == dgram.CE
+	if len(d.Data) == 0 {
+		f.stats.RxPackets++
+		f.drop(DropShort) // T30
+		return
+	}
+	var b []byte
+	for rest := d.Data; len(rest) > 0; {
+		b, rest = d.Next(rest)
+		f.packet(now, d, b, ce)
+	}
+}
+
+func (f *FEP) drop(r DropReason) { f.stats.Drops[r]++ }
+
+// packet processes one datagram.
+func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+	f.stats.RxPackets++
+	size := len(b) + f.overhead
+	if len(b) < wire.ReqLen+f.trailer {
+		f.drop(DropShort)
+		return
+	}
+	if f.trailer != 0 {
+		c := &f.rxCRC
+		if c.n != len(b) || c.path != d.Path || c.remote != d.Remote {
+			*c = crcCache{d.Remote, d.Path, len(b), wire.CRCPrefix(d.Remote.Addr(), f.cfg.Local.Addr(), d.Remote.Port(), f.cfg.Paths[d.Path], uint16(8+len(b)))}
+		}
+		if !wire.VerifyCRC(b, c.state) {
+			f.drop(DropCRC)
+			return
+		}
+		b = b[:len(b)-wire.CRCLen]
+	}
+	switch wire.Type(b[0] >> 3) {
+	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
+		f.request(now, d, b, size, ce)
+	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
+		f.ackIn(now, d, b)
+	case wire.TypeNack, wire.TypeNackCCX:
+		n, _, err := wire.ParseNack(b)
+		if err != nil {
+			f.drop(DropShort)
+			return
+		}
+		if n.Flags&wire.NackFlagNT != 0 || n.Next != wire.NextNone {
+			f.drop(DropHeader)
+			return
+		}
+		f.pds.ReceiveNack(now, d.Remote, &n)
+	case wire.TypeCP:
+		c, _, err := wire.ParseCP(b)
+		if err != nil {
+			f.drop(DropShort)
+			return
+		}
+		f.pds.ReceiveCP(now, d.Remote, uint8(d.Path), &c)
+	default:
+		f.drop(DropType)
+	}
+}
+
+func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
+	// The two headers live in the FEP: PDS hands them on through an interface,
+	// and the stack would not hold them.
+	a, rsp := &f.ackRx, &f.rspRx
+	var n int
+	var err error
+	if *a, n, err = wire.ParseAck(b); err != nil {
+		f.drop(DropShort)
+		return
+	}
+	f.stats.AcksRx++
+	switch a.Next {
+	case wire.NextNone:
+		f.pds.ReceiveAck(now, d.Remote, a, nil)
+		return
+	case wire.NextRsp:
+		if *rsp, _, err = wire.ParseRsp(b[n:]); err != nil {
+			f.drop(DropShort)
+			return
+		}
+	default:
+		f.drop(DropNextHdr) // read data that nobody asked for
+		return
+	}
+	f.pds.ReceiveAck(now, d.Remote, a, rsp)
+}
+
+func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {
+	h, n, err := wire.ParseReq(b)
+	if err != nil {
+		f.drop(DropShort)
+		return
+	}
+	body := b[n:]
+	if len(body) < minSES(h.Next) {
+		f.drop(DropShort)
+		return
+	}
+	if h.Flags&wire.FlagSYN != 0 {
+		if d.Remote == f.cfg.Local {
+			// T28: sending to oneself is legal, but only what this side sent.
+			if !f.peers[f.byAddr[d.Remote]].used {
+				f.drop(DropSelf)
+				return
+			}
+		}
+		if f.cfg.KnownPeersOnly {
+			if id, ok := f.byAddr[d.Remote]; !ok || !f.peers[id].known {
+				f.drop(DropUnknown)
+				return
+			}
+		}
+	}
+	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), &h, ce)
+	f.stats.RxData++
+	if p == nil {
+		return
+	}
+	if p.Peer == 0 {
+		if !f.newSource(p) {
+			return
+		}
+	}
+	if v == pds.Drop {
+		return
+	}
+	m := pds.Meta{PSN: h.PSN, Size: size, Len: len(body), AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
+	if v == pds.Hold {
+		p.Hold(now, &m, h.Next, body)
+		return
+	}
+	if !f.execute(now, p, &m, h.Next, body) || p.Mode() != wire.ROD {
+		return
+	}
+	f.release(now, p)
+}
+
+// release executes the ROD packets that waited for the one before them.
+func (f *FEP) release(now time.Duration, p *pds.PDC) {
+	for {
+		m, next, body, ok := p.NextHeld()
+		if !ok {
+			return
+		}
+		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot}, next, body)
+		switch {
+		case res.Bad:
+			f.drop(DropHeader)
+			p.HeldDone()
+			return
+		case res.Nack != 0:
+			p.HeldLater(now, res.Nack)
+			return
+		}
+		p.Accept(now, &m, &res.Rsp, res.Gtd)
+		p.HeldDone()
+	}
+}
+
+// execute hands a new packet to the message layer and records its response.
+func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot}, next, body)
+	if res.Nack != 0 {
+		p.Refuse(now, m.PSN, res.Nack)
+		return false
+	}
+	if res.Bad {
+		f.drop(DropHeader)
+		return false
+	}
+	p.Accept(now, m, &res.Rsp, res.Gtd)
+	return true
+}
+
+// newSource gives a PDC that a source opened its place.
+func (f *FEP) newSource(p *pds.PDC) bool {
+	id, err := f.intern(p.Remote())
+	if err != nil {
+		f.drop(DropSource)
+		return false
+	}
+	p.SetPeer(uint32(id), f.peers[id].known)
+	f.peers[id].pdcs++
+	f.adopt(p)
+	return true
+}
+
+// minSES is the shortest SES header of each kind of request.
+func minSES(n wire.NextHdr) int {
+	switch n {
+	case wire.NextReqSmall:
+		return wire.ReqSmallLen
+	case wire.NextReqMedium:
+		return wire.ReqMediumLen
+	case wire.NextReqStd:
+		return wire.ReqStdLen
+	case wire.NextRspData:
+		return wire.RspDataLen
+	case wire.NextRspDataSmall:
+		return wire.RspDataSmallLen
+	}
+	return 0
+}

@@ -1,0 +1,118 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// Kind is the kind of operation that ended.
+type Kind uint8
+
+// The kinds.
+const (
+	EvSend Kind = iota + 1
+	EvRecv
+)
+
+// Cause says how an operation ended.
+type Cause uint8
+
+// The causes.
+const (
+	OK          Cause = iota
+	Refused           // the target refused the message, see RC
+	Truncated         // the message was longer than the receive
+	Cancelled         // cancelled on this side
+	TimedOut          // the peer went silent, or the message stopped
+	Unreachable       // the network says the peer is not there
+	Aborted           // the PDC was closed in error, see Nack
+	PeerError         // the sender gave the message up or broke the protocol, see RC
+	NoResource        // the peer, or this side, was short of something for too long
+	NotReady          // the target answered but was not ready for RNRTimeout, see RC
+	TooBig            // packets of this size do not pass
+	Closed            // the PDC was closed on this side
+	numCauses
+)
+
+var causeNames = [numCauses]string{"ok", "refused", "truncated", "cancelled", "timed out", "unreachable", "aborted", "peer error",
+	"no resource", "not ready", "too big", "closed"}
+
+func (c Cause) String() string {
+	if c < numCauses {
+		return causeNames[c]
+	}
+	return "unknown cause"
+}
+
+// An Event is the end of one operation. Every accepted operation makes exactly
+// one, except a Silent send that succeeds.
+type Event struct {
+	Kind   Kind
+	Tagged bool
+	// HasData says that Data is valid.
+	HasData bool
+	// Cause is OK for success. RC and Nack are the wire codes behind a failure,
+	// 0 if none.
+	Cause Cause
+	RC    wire.RC
+	Nack  wire.NackCode
+	// Unknown, for a failed send: the target may have the whole message.
+	Unknown bool
+	Context any
+	Flags   uint64
+	// Buf is the Buf of the operation. Of a receive, Len is the bytes placed and
+	// OverLen the bytes of the message that found no room; of a send, Len is the
+	// bytes of the message.
+	Buf          []byte
+	Len, OverLen int
+	// Tag, Data, Peer and Initiator describe the message; Peer and Initiator of
+	// a receive that nothing matched are 0.
+	Tag, Data uint64
+	Peer      uint32
+	Initiator uint32
+}
+
+// ring is a queue of events. It grows to the largest number ever waiting and
+// keeps that.
+type ring struct {
+	buf     []Event // length a power of two
+	head, n int
+	out     *Event // handed out by the last Event call
+}
+
+// add returns a zero Event at the end of the queue.
+func (r *ring) add() *Event {
+	r.drop()
+	if r.n == len(r.buf) {
+		r.grow()
+	}
+	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
+	r.n++
+	return e
+}
+
+// drop forgets what the event handed out last refers to.
+func (r *ring) drop() {
+	if r.out != nil {
+		*r.out = Event{}
+		r.out = nil
+	}
+}
+
+func (r *ring) grow() {
+	buf := make([]Event, max(16, 2*len(r.buf)))
+	n := copy(buf, r.buf[r.head:])
+	copy(buf[n:], r.buf[:r.head])
+	r.buf, r.head = buf, 0
+}
+
+// Event returns the next event, or nil. It is valid until the next call of any
+// method.
+func (s *SES) Event() *Event {
+	r := &s.events
+	r.drop()
+	if r.n == 0 {
+		return nil
+	}
+	r.out = &r.buf[r.head]
+	r.head = (r.head + 1) & (len(r.buf) - 1)
+	r.n--
+	return r.out
+}

@@ -1,0 +1,332 @@
+package ses
+
+import "math/bits"
+
+// A Recv is one receive to post. Recv borrows the struct and the slice Iov; the
+// bytes of Buf, or of the elements of Iov, belong to the SES until the Event.
+// Bytes beyond what the Event says was placed may have been written too.
+type Recv struct {
+	Tagged bool
+	// Buf or Iov takes the message; Iov counts if it is not empty. Both empty
+	// takes messages of 0 bytes.
+	Buf []byte
+	Iov [][]byte
+	// Tag and Ignore: a message matches if its tag equals Tag in all bits that
+	// Ignore has not set (S-MAT-02). Without meaning if not Tagged.
+	Tag, Ignore uint64
+	// HasSource accepts messages of SourcePeer only; SourceInitiator, if not 0,
+	// only those that carry it (S-MAT-03).
+	HasSource       bool
+	SourcePeer      uint32
+	SourceInitiator uint32
+	Context         any
+	Flags           uint64 // echoed in the Event
+}
+
+// A recv is one posted receive: in its space until it matches, then bound to an
+// inbound message.
+type recv struct {
+	tag        uint64 // without the ignored bits
+	seq        uint64
+	peer, init uint32 // 0 if the class does not look at them
+	class      int8   // of its space, wildClass, or boundClass
+	live       bool
+	tagged     bool
+	hasSource  bool
+	ignore     uint64
+
+	size    uint64 // bytes it takes
+	buf     []byte
+	iov     [][]byte
+	context any
+	flags   uint64
+}
+
+const (
+	numClassesMax = 16 // different masks looked up by hash
+	wildClass     = -1 // in the list of those beyond
+	boundClass    = -2 // matched
+)
+
+// A class is the receives of a space that look at the same bits of a message:
+// they are found by hash. Untagged receives ignore all bits of the tag. Most
+// programs have one to four classes; the receives of more than 16 at a time are
+// searched one by one.
+type class struct {
+	mask           uint64 // bits of the tag that count
+	n              int32
+	byPeer, byInit bool
+}
+
+// A space is one of the two spaces of messages that never match each other
+// (R-TAG-04): posted receives and unexpected messages.
+type space struct {
+	classes [numClassesMax]class
+	active  uint32 // classes with n > 0
+	exact   index  // receives with a class
+	wild    index  // the others, in post order: one bucket
+	wilds   int
+
+	order    index // unexpected messages in arrival order: one bucket
+	byTag    index // by tag; not of untagged ones
+	bySource index // by tag and peer
+	n        int   // unexpected messages
+}
+
+func (sp *space) init(tagged bool, recvs, msgs int) {
+	sp.exact.init(recvs)
+	sp.wild.init(1)
+	sp.order.init(1)
+	sp.bySource.init(msgs)
+	if tagged {
+		sp.byTag.init(msgs)
+	}
+}
+
+func (s *SES) space(tagged bool) *space {
+	if tagged {
+		return &s.spaces[1]
+	}
+	return &s.spaces[0]
+}
+
+// Recv posts a receive. It takes the oldest unexpected message that matches, if
+// there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
+func (s *SES) Recv(op *Recv) error {
+	if s.closed {
+		return ErrClosed
+	}
+	if s.recvs.live >= s.cfg.MaxRecvs {
+		return ErrFull
+	}
+	i := s.recvs.get()
+	r := s.recvs.at(i)
+	s.seq++
+	// Field by field: the place is recycled, and a literal is built twice.
+	r.tag, r.ignore, r.seq = op.Tag, op.Ignore, s.seq
+	r.peer, r.init, r.hasSource = op.SourcePeer, op.SourceInitiator, op.HasSource
+	r.live, r.tagged, r.class = true, op.Tagged, boundClass
+	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
+	if !op.Tagged {
+		r.tag, r.ignore = 0, ^uint64(0)
+	}
+	if !op.HasSource {
+		r.peer = 0
+	}
+	if len(op.Iov) == 1 {
+		r.buf, r.size = op.Iov[0], uint64(len(op.Iov[0]))
+	} else if len(op.Iov) > 1 {
+		r.buf, r.size = nil, 0
+		r.iov = append(s.iov(), op.Iov...)
+		for _, v := range op.Iov {
+			r.size += uint64(len(v))
+		}
+	}
+	sp := s.space(op.Tagged)
+	if sp.n > 0 {
+		if k := s.findUnexpected(sp, r); k != none {
+			s.take(i, r, k)
+			return nil
+		}
+	}
+	s.post(sp, i, r)
+	return nil
+}
+
+// post puts a receive where messages find it.
+func (s *SES) post(sp *space, i int32, r *recv) {
+	c := sp.classFor(^r.ignore, r.hasSource, r.init != 0)
+	r.class = int8(c)
+	if c == wildClass {
+		sp.wild.add(i, 0)
+		sp.wilds++
+		return
+	}
+	r.tag &= sp.classes[c].mask
+	sp.exact.add(i, s.recvHash(c, r.tag, r.peer, r.init))
+}
+
+func (s *SES) recvHash(c int, tag uint64, peer, init uint32) uint32 {
+	return s.hash(tag+uint64(c)<<59, uint64(peer)<<32|uint64(init))
+}
+
+// classFor counts a receive into its class, or wildClass.
+func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
+	free := wildClass
+	for c := range sp.classes {
+		k := &sp.classes[c]
+		if k.n == 0 {
+			if free == wildClass {
+				free = c
+			}
+			if sp.active>>c == 0 {
+				break // none behind
+			}
+		} else if k.mask == mask && k.byPeer == byPeer && k.byInit == byInit {
+			k.n++
+			return c
+		}
+	}
+	if free != wildClass {
+		sp.classes[free] = class{mask, 1, byPeer, byInit}
+		sp.active |= 1 << free
+	}
+	return free
+}
+
+// unpost takes a receive away from where messages find it.
+func (s *SES) unpost(sp *space, i int32, r *recv) {
+	if r.class == wildClass {
+		sp.wild.remove(i)
+		sp.wilds--
+	} else {
+		sp.exact.remove(i)
+		k := &sp.classes[r.class]
+		if k.n--; k.n == 0 {
+			sp.active &^= 1 << r.class
+		}
+	}
+	r.class = boundClass
+}
+
+// match finds the first posted receive for a message and takes it out of its
+// space (S-MAT-01, -02, -04).
+func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
+	best := none
+	var seq uint64
+	for a := sp.active; a != 0; a &= a - 1 {
+		c := bits.TrailingZeros32(a)
+		k := &sp.classes[c]
+		t, p, in := tag&k.mask, uint32(0), uint32(0)
+		if k.byPeer {
+			p = peer
+		}
+		if k.byInit {
+			in = init
+		}
+		for i := sp.exact.first(s.recvHash(c, t, p, in)); i != none; i = sp.exact.next(i) {
+			r := s.recvs.at(i)
+			if r.tag == t && int(r.class) == c && r.peer == p && r.init == in {
+				if best == none || r.seq < seq {
+					best, seq = i, r.seq
+				}
+				break
+			}
+		}
+	}
+	if sp.wilds > 0 {
+		for i := sp.wild.first(0); i != none; i = sp.wild.next(i) {
+			r := s.recvs.at(i)
+			if best != none && r.seq > seq {
+				break
+			}
+			if r.accepts(tag, peer, init) {
+				best = i
+				break
+			}
+		}
+	}
+	if best != none {
+		s.unpost(sp, best, s.recvs.at(best))
+	}
+	return best
+}
+
+// accepts reports whether a message of the receive's space matches it.
+func (r *recv) accepts(tag uint64, peer, init uint32) bool {
+	return (tag^r.tag)&^r.ignore == 0 && (!r.hasSource || r.peer == peer) && (r.init == 0 || r.init == init)
+}
+
+// findUnexpected finds the oldest unexpected message that r accepts. Receives
+// with an ignore mask search all of the space, others only messages with their
+// tag (and, with a source, from their peer).
+func (s *SES) findUnexpected(sp *space, r *recv) int32 {
+	x, h := &sp.order, uint32(0)
+	switch {
+	case r.tagged && r.ignore != 0:
+	case r.hasSource:
+		x, h = &sp.bySource, s.hash(r.tag, uint64(r.peer))
+	case r.tagged:
+		x, h = &sp.byTag, s.hash(r.tag, 0)
+	}
+	for k := x.first(h); k != none; k = x.next(k) {
+		m := s.in.at(k)
+		if r.accepts(m.tag, m.peer, m.init) {
+			return k
+		}
+	}
+	return none
+}
+
+// freeRecv ends a receive; its event was made.
+func (s *SES) freeRecv(i int32, r *recv) {
+	s.putIov(r.iov)
+	r.buf, r.iov, r.context = nil, nil, nil
+	r.live = false
+	s.recvs.put(i)
+}
+
+// recvEvent starts the event of a receive.
+func (s *SES) recvEvent(r *recv) *Event {
+	e := s.events.add()
+	e.Kind, e.Tagged, e.Context, e.Flags, e.Buf = EvRecv, r.tagged, r.context, r.flags, r.buf
+	return e
+}
+
+// CancelRecv ends one receive with that context that nothing matched yet, with
+// a Cancelled event; the oldest if there are several. ctx is compared with ==;
+// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+func (s *SES) CancelRecv(ctx any) bool {
+	best := none
+	var seq uint64
+	for i := range s.recvs.used {
+		r := s.recvs.at(i)
+		if r.live && r.class != boundClass && (best == none || r.seq < seq) && same(r.context, ctx) {
+			best, seq = i, r.seq
+		}
+	}
+	if best == none {
+		return false
+	}
+	s.cancelRecv(best)
+	return true
+}
+
+func (s *SES) cancelRecv(i int32) {
+	r := s.recvs.at(i)
+	s.unpost(s.space(r.tagged), i, r)
+	s.Stats.RecvErrors++
+	e := s.recvEvent(r)
+	e.Cause = Cancelled
+	s.freeRecv(i, r)
+}
+
+func (s *SES) cancelRecvs() {
+	for i := range s.recvs.used {
+		if s.recvs.at(i).live {
+			s.cancelRecv(i)
+		}
+	}
+}
+
+// place copies data to offset off of a receive's memory, as far as it fits.
+func (r *recv) place(off uint64, data []byte) {
+	if off >= r.size {
+		return
+	}
+	if r.iov == nil {
+		copy(r.buf[off:], data)
+		return
+	}
+	for _, v := range r.iov {
+		if off >= uint64(len(v)) {
+			off -= uint64(len(v))
+			continue
+		}
+		n := copy(v[off:], data)
+		off, data = 0, data[n:]
+		if len(data) == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// A Reason says why a request could not even be answered.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNone    Reason = iota
+	ReasonShort          // shorter than its header (S-HDR-08)
+	ReasonNextHdr        // next_hdr is not a request's
+)
+
+// A Result is what became of a request packet.
+type Result struct {
+	// Rsp is the response to give; Gtd says that it must not be lost (S-RSP-02).
+	Rsp wire.Rsp
+	Gtd bool
+	// Nack, if not 0, refuses the packet: nothing happened, it is to be sent
+	// again later.
+	Nack wire.NackCode
+	// Bad: the packet cannot be answered; count it under Reason and drop it.
+	Bad    bool
+	Reason Reason
+}
+
+// Request executes one request packet: b is the SES header and the payload, and
+// is borrowed. The caller removed duplicates (S-RSM-03); packets of a message
+// may come in any order. Each answer but a plain success is guaranteed.
+//
+// What the packets of one message are answered: while nothing is special, all
+// get DEFAULT_RESPONSE OK. When the message met no receive or does not fit the
+// one it met, the packet that was executed first carries that in a guaranteed
+// RESPONSE, and the others get DEFAULT_RESPONSE NULL, which says nothing new: the
+// initiator needs the news once, and one stored response per message is what it
+// costs (S-RSP-03, ses.md 17.1). After an error every packet gets that error
+// (S-RSM-07).
+func (s *SES) Request(src Source, next wire.NextHdr, b []byte) (res Result) {
+	var v verdict
+	r, n, err := wire.ParseReqStd(b)
+	if next == wire.NextReqStd && err == nil {
+		v = s.request(src, &r, b[n:])
+	} else {
+		v = s.requestOther(src, next, b, &r)
+	}
+	if v.nack != 0 || v.bad != ReasonNone {
+		res.Nack, res.Bad, res.Reason = v.nack, v.bad != ReasonNone, v.bad
+		return
+	}
+	// S-RSP-04: no generation, because it is 0; a guaranteed one is a RESPONSE.
+	s.Stats.Answers[v.rc&63]++
+	res.Rsp.List, res.Rsp.Opcode, res.Rsp.RC, res.Rsp.ModLen = v.list, v.op, v.rc, v.modified
+	res.Rsp.MsgID, res.Rsp.JobID = r.MsgID, r.JobID
+	res.Gtd = v.op == wire.RspResponse
+	return
+}
+
+// A verdict is a Result that fits registers.
+type verdict struct {
+	modified uint32
+	op       wire.RspOpcode
+	rc       wire.RC
+	list     wire.List
+	nack     wire.NackCode
+	bad      Reason
+}
+
+// The answer to what went as usual, and to an error (ses.md 17.1).
+func done(modified uint32) verdict {
+	return verdict{op: wire.RspDefault, rc: wire.RCOK, modified: modified}
+}
+func refusal(rc wire.RC) verdict { return verdict{op: wire.RspResponse, rc: rc} }
+
+// requestOther executes the optimized request forms: one packet, no message id.
+// The decoded header is left in r.
+func (s *SES) requestOther(src Source, next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
+	switch next {
+	case wire.NextReqStd:
+		return s.malformed(next, b, r)
+	case wire.NextReqMedium:
+		h, n, err := wire.ParseReqMedium(b)
+		if err != nil {
+			return s.malformed(next, b, r)
+		}
+		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+			Initiator: h.Initiator, BufOff: h.BufOff, Match: h.Match, HeaderData: h.HeaderData, ReqLen: uint32(h.ReqLen)}
+		b = b[n:]
+	case wire.NextReqSmall:
+		h, n, err := wire.ParseReqSmall(b)
+		if err != nil {
+			return s.malformed(next, b, r)
+		}
+		if h.Opcode == wire.OpSend || h.Opcode == wire.OpTaggedSend || h.Opcode == wire.OpNoOp || h.Opcode == wire.OpMsgError {
+			h.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
+		}
+		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
+		b = b[n:]
+	default:
+		s.Stats.Bad++
+		return verdict{bad: ReasonNextHdr}
+	}
+	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
+		return refusal(wire.RCUnsupportedOp) // ses.md 2.13: STD only
+	}
+	return s.request(src, r, b)
+}
+
+// malformed answers a request whose header does not parse: of another version
+// (S-HDR-06), or of a one-packet form that claims to be part of something
+// (S-HDR-07). It echoes what those fields would say.
+func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
+	var h [wire.ReqStdLen]byte
+	n := copy(h[:], b)
+	rc := wire.RCOpViolation
+	if n > 1 {
+		if h[1]&0xc0 != 0 {
+			rc = wire.RCUncor
+		}
+		h[1] = h[1]&0x3f | byte(single)
+	}
+	var err error
+	switch next {
+	case wire.NextReqStd:
+		*r, _, err = wire.ParseReqStd(h[:n])
+	case wire.NextReqMedium:
+		var m wire.ReqMedium
+		m, _, err = wire.ParseReqMedium(h[:n])
+		*r = wire.ReqStd{JobID: m.JobID}
+	default:
+		var m wire.ReqSmall
+		m, _, err = wire.ParseReqSmall(h[:n])
+		*r = wire.ReqStd{JobID: m.JobID}
+	}
+	if err != nil {
+		s.Stats.Bad++
+		return verdict{bad: ReasonShort}
+	}
+	return refusal(rc)
+}
+
+const single = wire.SESSOM | wire.SESEOM
+
+// request executes a decoded request. data is what follows the header.
+func (s *SES) request(src Source, r *wire.ReqStd, data []byte) verdict {
+	// The order of the checks: ses.md 18.1.
+	if rc := s.check(r); rc != wire.RCNull {
+		return s.refuse(src, r, rc, uint32(r.PayloadLen))
+	}
+	if r.Opcode != wire.OpSend && r.Opcode != wire.OpTaggedSend {
+		if r.Opcode == wire.OpMsgError {
+			return s.msgError(src, r)
+		}
+		return done(0) // S-MSC-01: NO_OP
+	}
+	var off uint64
+	n := uint64(r.ReqLen) // payload bytes
+	if r.Flags&wire.SESSOM != 0 {
+		if uint64(len(data)) < n {
+			n = uint64(len(data)) // ses.md 6.12
+		}
+	} else {
+		off, n = uint64(r.MsgOff), uint64(r.PayloadLen)
+	}
+	end := off + n
+	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
+		return s.refuse(src, r, wire.RCOpViolation, 0) // S-RSM-04
+	}
+	if r.ReqLen > s.cfg.MaxMessage {
+		return s.refuse(src, r, wire.RCUnsupportedSize, uint32(n))
+	}
+	if r.Gen != 0 {
+		return s.refuse(src, r, wire.RCBadGeneration, uint32(n)) // our RIs never disable themselves
+	}
+	if r.Flags&wire.SESIE != 0 {
+		return s.refuse(src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
+	}
+	data = data[:n]
+	if r.Flags&single == single {
+		return s.whole(src, r, data)
+	}
+	return s.part(src, r, uint32(off), data)
+}
+
+// check looks whether the request is for this endpoint and can be executed. A
+// foreign JobID gets the same answer whether or not the rest of the name exists
+// (T17).
+func (s *SES) check(r *wire.ReqStd) wire.RC {
+	switch {
+	case r.JobID != s.cfg.JobID:
+		if r.Flags&wire.SESREL != 0 {
+			return wire.RCBadJobID // U-20
+		}
+		return wire.RCPermViolation
+	case s.closed:
+		return wire.RCBadIndex // F27
+	case r.PIDonFEP != s.cfg.PIDonFEP:
+		return wire.RCBadPID // U-21
+	case r.RI != s.cfg.RI:
+		return wire.RCBadIndex
+	}
+	switch r.Opcode {
+	case wire.OpSend, wire.OpTaggedSend, wire.OpNoOp, wire.OpMsgError:
+		return wire.RCNull
+	}
+	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02
+}
+
+// refuse answers an error. It ends the message, if it is known; if it is not,
+// its other packets must not begin it, and their MSG_ERROR must find it
+// (S-RSM-07). n is the payload bytes of the packet, 0 if they cannot be told.
+func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) verdict {
+	if r.Flags&single == single {
+		return refusal(rc)
+	}
+	i, m := s.findIn(src.PDC, r.MsgID)
+	switch {
+	case m != nil && m.state == inDead && m.same(r):
+		rc = m.rc
+		s.count(i, m, r, n)
+	case m != nil && m.state != inDead:
+		s.fail(i, m, PeerError, rc)
+		s.count(i, m, r, n)
+	case rc == wire.RCBadJobID || rc == wire.RCPermViolation || rc == wire.RCBadPID || rc == wire.RCBadIndex:
+		// Not for this endpoint, and neither is the rest of it.
+	default:
+		s.entomb(src, r, rc, uint64(r.ReqLen), n)
+	}
+	return refusal(rc)
+}
+
+func (s *SES) nack() verdict {
+	s.Stats.Refused++
+	return verdict{nack: wire.NackNoSESMsgAvail} // S-RSM-09
+}
+
+// whole executes a message of one packet: no state besides the receive.
+func (s *SES) whole(src Source, r *wire.ReqStd, data []byte) verdict {
+	tagged := r.Opcode == wire.OpTaggedSend
+	tag := r.Match
+	if !tagged {
+		tag = 0 // ses.md 6.10
+	}
+	i := s.match(s.space(tagged), tag, src.Peer, r.Initiator)
+	if i == none {
+		return s.keep(src, r, tag, data)
+	}
+	rv := s.recvs.at(i)
+	e := s.recvEvent(rv)
+	e.Tag, e.Peer, e.Initiator = tag, src.Peer, r.Initiator
+	if r.Flags&wire.SESHD != 0 {
+		e.HasData, e.Data = true, r.HeaderData
+	}
+	placed := len(data)
+	v := done(r.ReqLen)
+	switch {
+	case uint64(placed) <= rv.size:
+	case s.cfg.RefuseTooLong:
+		placed = 0
+		v = refusal(wire.RCTooLong)
+		e.RC = wire.RCTooLong
+	default:
+		placed = int(rv.size) // S-MAT-08
+		v.op, v.modified = wire.RspResponse, uint32(placed)
+	}
+	if rv.iov == nil {
+		copy(rv.buf, data[:placed])
+	} else {
+		rv.place(0, data[:placed])
+	}
+	s.arrived(e, placed, len(data)-placed)
+	s.freeRecv(i, rv)
+	return v
+}
+
+// arrived completes the event of a receive whose message is all there.
+func (s *SES) arrived(e *Event, placed, over int) {
+	e.Len, e.OverLen = placed, over
+	s.Stats.Received++
+	s.Stats.ReceivedBytes += uint64(placed)
+	if over > 0 {
+		e.Cause = Truncated
+		s.Stats.Truncated++
+	}
+}

@@ -1,0 +1,410 @@
+package ses
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Handle names one outbound message until its Event, and as long as a piece of
+// it is neither Answered nor Failed. 0 is none.
+type Handle uint32
+
+// A Target names the endpoint a message goes to (ses.md 1).
+type Target struct {
+	JobID    uint32
+	PIDonFEP uint16
+	RI       uint16
+	Relative bool // JobID is part of the name (REL bit)
+}
+
+// A Send is one message to send. Send borrows the struct and the slice Iov; the
+// bytes of Buf, or of the elements of Iov, belong to the SES until the Event
+// (with Copy: until Send returns).
+type Send struct {
+	Tagged bool
+	// Buf or Iov is the message; Iov counts if it is not empty.
+	Buf []byte
+	Iov [][]byte
+	Tag uint64
+	// Data travels as header data if HasData (FI_REMOTE_CQ_DATA).
+	Data    uint64
+	HasData bool
+	// DeliveryComplete sets DC: the target answers after the data is visible.
+	DeliveryComplete bool
+	// Copy takes a private copy now.
+	Copy bool
+	// Early makes the Event as soon as the bytes are no longer needed from the
+	// user: at once with Copy, else when every piece is answered. A failure found
+	// later makes none (R-CMPL-02, R-CMPL-17). Silent wins over Early.
+	Early bool
+	// Silent: success makes no Event, failure does (R-MSG-05).
+	Silent bool
+	// Ordered comes back from Info.
+	Ordered bool
+	Target  Target
+	Peer    uint32 // the caller's number of the peer
+	Context any
+	Flags   uint64 // echoed in the Event
+}
+
+// Kinds of Pieces.
+const (
+	PieceData     uint8 = 0
+	PieceMsgError uint8 = 1
+)
+
+// A Piece is what one packet carries: Len bytes at Off of a message. Last marks
+// the last one there will be.
+type Piece struct {
+	Off, Len uint32
+	Kind     uint8
+	Last     bool
+}
+
+// phase is how far the sending of a message is. It goes
+//
+//	phaseData → phaseSent                         all pieces taken
+//	phaseData → phaseError → phaseSent            refused with pieces left (S-CPL-03)
+//	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
+//	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
+type phase uint8
+
+const (
+	phaseFree phase = iota
+	phaseData
+	phaseError // a MSG_ERROR is to be sent instead of the rest
+	phaseSent  // no piece is left to take
+	phaseWait
+	phaseReady
+	phaseResult
+)
+
+// A send is one outbound message.
+type send struct {
+	context any
+	buf     []byte
+	iov     [][]byte
+
+	tag, data, flags uint64
+	seq              uint64
+	length, next     uint32 // bytes; next is the first that no piece took
+	open             int32  // pieces taken and neither answered nor failed
+	peer, job        uint32
+	pid, ri          uint16
+	msgID            uint16
+	life             uint16 // tells handles of one place apart
+	gen              uint8
+	phase            phase
+	wireFlags        wire.SESFlags // DC, REL, HD
+	piece            uint32        // of the copies arena, or noPiece
+
+	tagged, ordered, early, silent bool
+	copied                         bool // the bytes are ours
+	told                           bool // success was reported early
+	noResponse                     bool // a piece was answered NO_RESPONSE
+	response                       bool // a RESPONSE came
+	unexecuted                     bool // the target cannot have the whole message
+	cause                          Cause
+	rc                             wire.RC
+	nack                           wire.NackCode
+
+	tries    uint16
+	retryAt  time.Duration // phaseWait, 0: not yet set
+	notReady time.Duration // since when the target is not ready
+	epoch    uint32
+}
+
+// lookup returns the message of h, or nil if it ended.
+func (s *SES) lookup(h Handle) (int32, *send) {
+	i := int32(h & 0xffff)
+	if i < s.sends.used {
+		if m := s.sends.at(i); m.life == uint16(h>>16) && m.phase != phaseFree {
+			return i, m
+		}
+	}
+	return none, nil
+}
+
+func handleOf(i int32, m *send) Handle { return Handle(uint32(m.life)<<16 | uint32(i)) }
+
+// Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
+func (s *SES) Send(op *Send) (Handle, error) {
+	if s.closed {
+		return 0, ErrClosed
+	}
+	n := len(op.Buf)
+	if len(op.Iov) != 0 {
+		n = 0
+		for _, v := range op.Iov {
+			n += len(v)
+		}
+	}
+	if uint64(n) > uint64(s.cfg.MaxMessage) {
+		return 0, ErrTooLong
+	}
+	if s.sends.live >= s.cfg.MaxSends {
+		return 0, ErrFull
+	}
+	i := s.sends.get()
+	m := s.sends.at(i)
+	life := m.life + 1
+	if life == 0 {
+		life = 1
+	}
+	s.seq++
+	*m = send{} // then field by field: a literal is built twice
+	m.context, m.buf, m.tag, m.data, m.flags = op.Context, op.Buf, op.Tag, op.Data, op.Flags
+	m.seq, m.length, m.peer = s.seq, uint32(n), op.Peer
+	m.job, m.pid, m.ri = op.Target.JobID&0xffffff, op.Target.PIDonFEP&0xfff, op.Target.RI&0xfff
+	m.msgID, m.life, m.phase, m.piece = s.newID(), life, phaseData, noPiece
+	m.tagged, m.ordered, m.early, m.silent = op.Tagged, op.Ordered, op.Early && !op.Silent, op.Silent
+	if op.Target.Relative {
+		m.wireFlags |= wire.SESREL
+	}
+	if op.DeliveryComplete {
+		m.wireFlags |= wire.SESDC
+	}
+	if op.HasData {
+		m.wireFlags |= wire.SESHD
+	}
+	switch {
+	case op.Copy:
+		s.copyIn(m, op)
+	case len(op.Iov) == 1:
+		m.buf = op.Iov[0]
+	case len(op.Iov) > 1:
+		m.buf = nil
+		m.iov = append(s.iov(), op.Iov...)
+	}
+	if m.early && m.copied {
+		s.succeed(m)
+		m.told = true
+	}
+	return handleOf(i, m), nil
+}
+
+// copyIn takes the private copy of a message. Copies above 16 KiB are ordinary
+// garbage; smaller ones are recycled.
+func (s *SES) copyIn(m *send, op *Send) {
+	m.copied = true
+	n := int(m.length)
+	if n == 0 {
+		m.buf = nil
+		return
+	}
+	var b []byte
+	if n <= 1<<maxPiece {
+		m.piece = s.copies.piece(classOf(n))
+		b = s.copies.mem(m.piece)[:0:n]
+	} else {
+		b = make([]byte, 0, n)
+	}
+	if len(op.Iov) == 0 {
+		b = append(b, op.Buf...)
+	}
+	for _, v := range op.Iov {
+		b = append(b, v...)
+	}
+	m.buf = b
+}
+
+// iov returns an empty slice for a copy of the caller's Iov.
+func (s *SES) iov() [][]byte {
+	if n := len(s.iovs); n > 0 {
+		v := s.iovs[n-1]
+		s.iovs = s.iovs[:n-1]
+		return v
+	}
+	return make([][]byte, 0, 8)
+}
+
+func (s *SES) putIov(v [][]byte) {
+	if v != nil {
+		clear(v)
+		s.iovs = append(s.iovs, v[:0])
+	}
+}
+
+// newID takes the next message id that is not in use: 1 to 65535 in turn (ses.md
+// 6.5). Unique per endpoint, it is unique on each PDC.
+func (s *SES) newID() uint16 {
+	for {
+		s.lastID++
+		if s.lastID == 0 {
+			continue
+		}
+		w := &s.ids[s.lastID>>6]
+		bit := uint64(1) << (s.lastID & 63)
+		if *w&bit == 0 {
+			*w |= bit
+			return s.lastID
+		}
+		// Jump over what is in use, to before the next free one of the word.
+		if skip := bits.TrailingZeros64(^(*w >> (s.lastID & 63))); skip > 1 {
+			s.lastID += uint16(skip - 1)
+		}
+	}
+}
+
+func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
+
+// PieceLen is the payload bytes of the piece that Next would take, -1 if none.
+func (s *SES) PieceLen(h Handle, mtu int) int {
+	_, m := s.lookup(h)
+	switch {
+	case m == nil:
+		return -1
+	case m.phase == phaseData:
+		return int(min(m.length-m.next, uint32(mtu)))
+	case m.phase == phaseError:
+		return 0
+	}
+	return -1
+}
+
+// Next takes the next piece of at most mtu payload bytes; false: nothing is left
+// (all taken, cancelled or failed). mtu is the same for all pieces of a message
+// and at most 16,383 (S-SEG-01).
+func (s *SES) Next(h Handle, mtu int) (Piece, bool) {
+	_, m := s.lookup(h)
+	if m == nil {
+		return Piece{}, false
+	}
+	switch m.phase {
+	case phaseData:
+		if m.next == 0 && len(s.gens) != 0 {
+			m.gen = s.gens[m.genKey()] // S-GEN-03: the newest known
+		}
+		p := Piece{Off: m.next, Len: min(m.length-m.next, uint32(mtu))}
+		m.next += p.Len
+		m.open++
+		if m.next == m.length { // S-SEG-02: an empty message has one piece
+			p.Last = true
+			m.phase = phaseSent
+		}
+		return p, true
+	case phaseError:
+		m.open++
+		m.phase = phaseSent
+		s.Stats.MsgErrorsTx++
+		return Piece{Off: m.next, Kind: PieceMsgError, Last: true}, true
+	}
+	return Piece{}, false
+}
+
+// Append appends the standard header and the payload of a piece that Next took
+// (S-HDR-05). It may be called again until the piece is answered or failed:
+// retransmissions are encoded anew.
+func (s *SES) Append(b []byte, h Handle, p Piece) []byte {
+	_, m := s.lookup(h)
+	if m == nil {
+		panic("BUG: ses: Append to a message that ended")
+	}
+	r := wire.ReqStd{
+		Opcode: wire.OpSend, Flags: m.wireFlags &^ wire.SESHD, Gen: m.gen, MsgID: m.msgID, PIDonFEP: m.pid, RI: m.ri,
+		JobID: m.job, Initiator: s.cfg.Initiator, ReqLen: m.length,
+	}
+	if m.tagged {
+		r.Opcode, r.Match = wire.OpTaggedSend, m.tag
+	}
+	if p.Last {
+		r.Flags |= wire.SESEOM
+	}
+	switch {
+	case p.Kind == PieceMsgError: // S-MSC-02
+		r.Opcode = wire.OpMsgError
+		r.Flags |= wire.SESIE
+		r.MsgOff = p.Off
+		return r.Append(b)
+	case p.Off == 0:
+		r.Flags |= wire.SESSOM | m.wireFlags&wire.SESHD // ses.md 6.4
+		if m.wireFlags&wire.SESHD != 0 {
+			r.HeaderData = m.data
+		}
+	default:
+		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
+	}
+	b = r.Append(b)
+	if m.iov == nil {
+		return append(b, m.buf[p.Off:p.Off+p.Len]...)
+	}
+	return gather(b, m.iov, int(p.Off), int(p.Len))
+}
+
+// gather appends n bytes from offset off of the concatenation of iov.
+func gather(b []byte, iov [][]byte, off, n int) []byte {
+	for _, v := range iov {
+		if n == 0 {
+			break
+		}
+		if off >= len(v) {
+			off -= len(v)
+			continue
+		}
+		k := min(n, len(v)-off)
+		b = append(b, v[off:off+k]...)
+		off, n = 0, n-k
+	}
+	return b
+}
+
+// Info tells of a message: the peer it goes to, its length in bytes and whether
+// it was marked Ordered. All zero if it ended.
+func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
+	if _, m := s.lookup(h); m != nil {
+		return m.peer, int(m.length), m.ordered
+	}
+	return 0, 0, false
+}
+
+// CancelSend ends one send with that context of which no piece was taken, or
+// that waits to be sent again, with a Cancelled event. ctx is compared with ==;
+// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+func (s *SES) CancelSend(ctx any) (Handle, bool) {
+	best := none
+	var seq uint64
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		idle := m.phase == phaseData && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
+		if idle && !m.told && (best == none || m.seq < seq) && same(m.context, ctx) {
+			best, seq = i, m.seq
+		}
+	}
+	if best == none {
+		return 0, false
+	}
+	m := s.sends.at(best)
+	h := handleOf(best, m)
+	s.unwait(best, m)
+	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
+	s.finish(best, m)
+	return h, true
+}
+
+// same compares two contexts.
+func same(a, b any) (eq bool) {
+	if b == nil {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			eq = false // uncomparable
+		}
+	}()
+	return a == b
+}
+
+func (s *SES) cancelSends() {
+	s.waiting, s.ready, s.nextRetry, s.unstamped = nil, nil, 0, false
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.phase == phaseFree {
+			continue
+		}
+		m.unexecuted = m.unexecuted || m.phase != phaseSent
+		m.cause, m.rc, m.nack = Cancelled, 0, 0
+		s.finish(i, m)
+	}
+}

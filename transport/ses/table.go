@@ -1,0 +1,98 @@
+package ses
+
+// A table holds structs in pages that never move and recycles their places, so
+// that a steady state allocates nothing and a growing one never copies.
+type table[T any] struct {
+	pages []*[pageLen]T
+	free  []int32
+	used  int32 // places ever given out
+	live  int
+}
+
+const (
+	pageBits = 7
+	pageLen  = 1 << pageBits
+)
+
+func (t *table[T]) at(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
+
+// get gives out a place. What it holds is what put left there.
+func (t *table[T]) get() int32 {
+	t.live++
+	if n := len(t.free); n > 0 {
+		i := t.free[n-1]
+		t.free = t.free[:n-1]
+		return i
+	}
+	i := t.used
+	t.used++
+	if int(i>>pageBits) == len(t.pages) {
+		t.pages = append(t.pages, new([pageLen]T))
+	}
+	return i
+}
+
+func (t *table[T]) put(i int32) {
+	t.live--
+	t.free = append(t.free, i)
+}
+
+// An index is a hash table of places of a table, in order of insertion within
+// equal hashes. Its size is fixed.
+type index struct {
+	buckets []bucket // length a power of two
+	links   []*[linkPage]link
+}
+
+// A bucket holds places plus 1: fresh memory is empty buckets, and a large
+// table costs only what is touched.
+type bucket struct{ head, tail int32 }
+
+type link struct {
+	next, prev int32
+	bucket     uint32
+}
+
+const (
+	linkBits = 9
+	linkPage = 1 << linkBits
+)
+
+func (x *index) init(n int) { x.buckets = make([]bucket, n) }
+
+func (x *index) link(i int32) *link { return &x.links[i>>linkBits][i&(linkPage-1)] }
+
+func (x *index) first(h uint32) int32 { return x.buckets[h&uint32(len(x.buckets)-1)].head - 1 }
+func (x *index) next(i int32) int32   { return x.link(i).next }
+
+// add puts place i at the end of the chain of h.
+func (x *index) add(i int32, h uint32) {
+	for int(i>>linkBits) >= len(x.links) {
+		x.links = append(x.links, new([linkPage]link))
+	}
+	h &= uint32(len(x.buckets) - 1)
+	b := &x.buckets[h]
+	*x.link(i) = link{next: none, prev: b.tail - 1, bucket: h}
+	if b.tail == 0 {
+		b.head = i + 1
+	} else {
+		x.link(b.tail - 1).next = i
+	}
+	b.tail = i + 1
+}
+
+// remove takes place i out.
+func (x *index) remove(i int32) {
+	l := x.link(i)
+	b := &x.buckets[l.bucket]
+	if l.prev == none {
+		b.head = l.next + 1
+	} else {
+		x.link(l.prev).next = l.next
+	}
+	if l.next == none {
+		b.tail = l.prev + 1
+	} else {
+		x.link(l.next).prev = l.prev
+	}
+}

@@ -1,0 +1,197 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// Unexpected messages. Room for the whole message is promised with its first
+// packet or the packet is refused (NACK 09): what was accepted can always be
+// completed, and nothing accepted is ever dropped. Pieces and chunks that hold
+// several packets are zeroed, so that what a late receive copies from a message
+// still in progress is never another message's.
+
+// chargeOf is the memory a message of n bytes takes.
+func chargeOf(n int64) int64 {
+	if n <= 1<<maxPiece {
+		return 1 << (classOf(int(n)) + minPiece)
+	}
+	return (n + chunkLen - 1) &^ (chunkLen - 1)
+}
+
+// reserve reports whether a message of n bytes may be kept for a peer; what
+// charge will then take is there.
+func (s *SES) reserve(pu *peerUse, n int64) bool {
+	c := chargeOf(n)
+	share := s.cfg.UnexpectedShare
+	if s.held >= s.cfg.UnexpectedMsgs || s.bytes+c > s.cfg.UnexpectedBytes {
+		return false
+	}
+	if float64(pu.held)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || float64(pu.bytes+c) > share*float64(s.cfg.UnexpectedBytes) {
+		return false
+	}
+	switch {
+	case n == 0:
+		return true
+	case n <= 1<<maxPiece:
+		return s.store.fits(classOf(int(n)))
+	}
+	return s.store.room(int(c >> chunkBits))
+}
+
+// charge takes the room of a message that reserve granted and lists it. zero:
+// packets will fill it in any order.
+func (s *SES) charge(i int32, m *inmsg, zero bool) {
+	n := int(m.length)
+	c := chargeOf(int64(n))
+	s.held++
+	s.bytes += c
+	s.Stats.Unexpected++
+	pu := s.peers.at(m.user)
+	pu.held++
+	pu.bytes += c
+	switch {
+	case n == 0:
+	case n <= 1<<maxPiece:
+		m.piece = s.store.piece(classOf(n))
+		if zero {
+			clear(s.store.mem(m.piece)[:n])
+		}
+	default:
+		k := int(c >> chunkBits)
+		s.store.reserved += k
+		m.tab = s.takeTab(k)
+	}
+	sp := s.space(m.tagged)
+	sp.n++
+	sp.order.add(i, 0)
+	sp.bySource.add(i, s.hash(m.tag, uint64(m.peer)))
+	if m.tagged {
+		sp.byTag.add(i, s.hash(m.tag, 0))
+	}
+}
+
+// uncharge takes a message off the lists and gives its room back.
+func (s *SES) uncharge(i int32, m *inmsg) {
+	c := chargeOf(int64(m.length))
+	s.held--
+	s.bytes -= c
+	if m.piece != noPiece {
+		s.store.put(m.piece)
+		m.piece = noPiece
+	}
+	if m.tab != none {
+		s.putTab(m.tab)
+		m.tab = none
+	}
+	sp := s.space(m.tagged)
+	sp.n--
+	sp.order.remove(i)
+	sp.bySource.remove(i)
+	if m.tagged {
+		sp.byTag.remove(i)
+	}
+	pu := s.peers.at(m.user)
+	pu.held--
+	pu.bytes -= c
+	s.putUser(m.user, pu)
+}
+
+func (s *SES) takeTab(k int) int32 {
+	var t int32
+	if n := len(s.tabs0); n > 0 {
+		t = s.tabs0[n-1]
+		s.tabs0 = s.tabs0[:n-1]
+	} else {
+		s.tabs = append(s.tabs, chunkTab{})
+		t = int32(len(s.tabs) - 1)
+	}
+	ids := s.tabs[t].ids
+	if cap(ids) < k {
+		ids = make([]int32, k)
+	}
+	ids = ids[:k]
+	for j := range ids {
+		ids[j] = none
+	}
+	s.tabs[t].ids = ids
+	return t
+}
+
+func (s *SES) putTab(t int32) {
+	for _, c := range s.tabs[t].ids {
+		if c == none {
+			s.store.reserved--
+		} else {
+			s.store.putChunk(c)
+		}
+	}
+	s.tabs0 = append(s.tabs0, t)
+}
+
+// keepBytes stores bytes of an unexpected message.
+func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
+	if m.piece != noPiece {
+		copy(s.store.mem(m.piece)[off:], data)
+		return
+	}
+	if m.tab == none {
+		return // empty message
+	}
+	ids := s.tabs[m.tab].ids
+	for len(data) > 0 {
+		k := off >> chunkBits
+		if ids[k] == none {
+			s.store.reserved--
+			ids[k] = s.store.chunk()
+			clear(s.store.chunks[ids[k]].mem)
+		}
+		n := copy(s.store.chunks[ids[k]].mem[off&(chunkLen-1):], data)
+		off += uint32(n)
+		data = data[n:]
+	}
+}
+
+// keep holds a message of one packet that no receive matched.
+func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict {
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	if s.in.live >= s.maxState() || !s.reserve(pu, int64(len(data))) {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	i := s.in.get()
+	m := s.in.at(i)
+	*m = inmsg{
+		tag: tag, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, recv: none, user: u, tab: none, piece: noPiece,
+		state: inHeld, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true,
+	}
+	if r.Flags&wire.SESHD != 0 {
+		m.hasData, m.data = true, r.HeaderData
+	}
+	s.charge(i, m, false)
+	s.keepBytes(m, 0, data)
+	return verdict{op: wire.RspResponse, rc: wire.RCOK, list: wire.ListOverflow, modified: r.ReqLen}
+}
+
+// take gives an unexpected message to a receive: what is there is copied; if
+// parts are missing, they will go straight to the receive.
+func (s *SES) take(rv int32, r *recv, i int32) {
+	m := s.in.at(i)
+	if m.piece != noPiece {
+		r.place(0, s.store.mem(m.piece)[:m.length])
+	}
+	if m.tab != none {
+		for k, c := range s.tabs[m.tab].ids {
+			if c != none {
+				off := uint64(k) << chunkBits
+				r.place(off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
+			}
+		}
+	}
+	if m.state == inHeld {
+		s.deliver(rv, r, m)
+		s.uncharge(i, m)
+		s.freeIn(i, m)
+		return
+	}
+	s.uncharge(i, m)
+	m.state, m.recv = inBound, rv
+}

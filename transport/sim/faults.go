@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Faults is everything a Link may do to the datagrams that pass it. The zero
+// Faults is a perfect wire: no delay, no limit, no loss. Probabilities are per
+// datagram, 0 to 1.
+type Faults struct {
+	// Delay is the time a datagram takes; Jitter is added to it, uniform in
+	// [0, Jitter). Jitter overtakes unless InOrder.
+	Delay   time.Duration
+	Jitter  time.Duration
+	InOrder bool
+	// A Spike is a rare delay of up to SpikeDelay more; it never holds up others.
+	Spike      float64
+	SpikeDelay time.Duration
+
+	// Rate in bytes per second, IP and UDP headers counted; 0: no limit. Queue
+	// is how many bytes may wait for it, more is dropped; 0: any number. An ECT
+	// datagram that finds more than Mark bytes waiting leaves with CE; 0: never.
+	Rate  int64
+	Queue int
+	Mark  int
+	// CE marks ECT datagrams at random.
+	CE float64
+	// MTU is the largest IP packet in bytes; larger ones vanish without a word
+	// (a black hole); 0: any.
+	MTU int
+
+	// Loss is independent loss, Burst clustered loss, Drop the exact datagrams
+	// by their number on this link (the first is 0), Blackouts the times when
+	// nothing passes.
+	Loss      float64
+	Burst     Burst
+	Drop      []uint64
+	Blackouts []Window
+
+	// Reorder makes a datagram late until ReorderBy later ones have passed it
+	// (1: a swap) or ReorderHold is over (default 20 ms).
+	Reorder     float64
+	ReorderBy   int
+	ReorderHold time.Duration
+	// Reverse starts to hold datagrams: when ReverseLen are held or ReorderHold
+	// is over, they leave in the opposite order.
+	Reverse    float64
+	ReverseLen int
+
+	// Duplicate makes 1 to DuplicateMax copies (default 1), each late by up to
+	// DuplicateLate.
+	Duplicate     float64
+	DuplicateMax  int
+	DuplicateLate time.Duration
+
+	// Corrupt flips 1 to CorruptBits bits (default 1). Truncate cuts the end
+	// off at any length, Pad adds up to 64 bytes.
+	Corrupt     float64
+	CorruptBits int
+	Truncate    float64
+	Pad         float64
+
+	// Paths adds to the above for datagrams by the local port they leave from;
+	// a path beyond the end of the slice has nothing added.
+	Paths []PathFaults
+
+	// Filter, if not nil, judges each datagram before everything else. It
+	// borrows p and may read the protocol that this package does not know.
+	Filter func(now time.Duration, p *Packet) Verdict
+}
+
+// PathFaults are the Faults of one path (one entropy value).
+type PathFaults struct {
+	Delay time.Duration
+	Loss  float64 // 1: dead
+	CE    float64
+}
+
+// Burst is a Gilbert-Elliott loss process: in the bad state datagrams are lost
+// with probability Loss, in the good state none are.
+type Burst struct {
+	Enter float64 // good to bad, per datagram
+	Leave float64 // bad to good, per datagram: 1/mean length
+	Loss  float64 // in the bad state
+	// Max is the longest time in the bad state, 0: any. A process that counts
+	// datagrams is hard on a sender that has slowed down to one per RTO.
+	Max time.Duration
+}
+
+// A Window is the time from From until before To.
+type Window struct{ From, To time.Duration }
+
+// A Verdict is what a Filter wants done to a datagram.
+type Verdict struct {
+	Drop   bool
+	Delay  time.Duration // in addition
+	Copies int           // in addition
+}
+
+// check panics on values that cannot be meant: a test's bug.
+func (f *Faults) check() {
+	for _, p := range []struct {
+		name string
+		v    float64
+	}{
+		{"Spike", f.Spike}, {"CE", f.CE}, {"Loss", f.Loss}, {"Burst.Enter", f.Burst.Enter}, {"Burst.Leave", f.Burst.Leave},
+		{"Burst.Loss", f.Burst.Loss}, {"Reorder", f.Reorder}, {"Reverse", f.Reverse}, {"Duplicate", f.Duplicate},
+		{"Corrupt", f.Corrupt}, {"Truncate", f.Truncate}, {"Pad", f.Pad},
+	} {
+		if !(p.v >= 0 && p.v <= 1) {
+			panic(fmt.Sprintf("sim: Faults.%s = %v is no probability", p.name, p.v))
+		}
+	}
+	if f.Delay < 0 || f.Jitter < 0 || f.SpikeDelay < 0 || f.ReorderHold < 0 || f.DuplicateLate < 0 {
+		panic("sim: Faults with a negative time")
+	}
+	if f.Burst.Enter > 0 && f.Burst.Leave == 0 {
+		panic("sim: Faults.Burst never ends")
+	}
+}
+
+// Healed is f without what loses, changes, repeats or reorders datagrams: delay,
+// jitter, rate, queue and MTU stay.
+func (f Faults) Healed() Faults {
+	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU}
+}

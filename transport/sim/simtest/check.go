@@ -1,0 +1,632 @@
+package simtest
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
+)
+
+// everDied reports whether a life of the host has ended.
+func (h *Host) everDied() bool {
+	return h.FEP == nil || h.Closed || len(h.died) > 1
+}
+
+// mayFail says whether a send may end in error: rule "success only" of most
+// faults.
+func (w *World) mayFail(o *Op) bool {
+	return w.spec.MayFail || o.WrongRI || w.Hosts[o.Peer].everDied()
+}
+
+// sendEnded checks the end of a send.
+func (w *World) sendEnded(o *Op) {
+	h, e := o.Host, &o.Event
+	switch {
+	case e.Cause == ses.OK:
+		switch {
+		case o.Silent:
+			w.Failf("%s: success event for a silent %v", h.Name(), o)
+		case o.WrongRI && !o.early():
+			w.Failf("%s: success of %v", h.Name(), o)
+		case o.gaveUp:
+			w.Failf("%s: success of %v, of which a packet was given up", h.Name(), o)
+		case o.cancel:
+			w.Failf("%s: success of a cancelled %v", h.Name(), o)
+		case e.Unknown:
+			w.Failf("%s: success with unknown outcome of %v", h.Name(), o)
+		case !o.early() && !w.spec.Forged:
+			w.stage(o)
+		}
+	case e.Cause == ses.Truncated:
+		// S-CPL-07: a truncated receive is the receiver's affair.
+		w.Failf("%s: truncation at the sender of %v", h.Name(), o)
+	case e.Cause == ses.Cancelled:
+		if !o.cancel && !h.closing {
+			w.Failf("%s: %v ends cancelled without a cancel", h.Name(), o)
+		}
+		if o.cancel && (o.txPieces > 0 || e.Unknown) {
+			w.Failf("%s: cancelled after packets left: %v", h.Name(), o)
+		}
+		w.certain(o)
+	default:
+		if !w.mayFail(o) {
+			w.Failf("%s: %v fails: %v%s", h.Name(), o, e.Cause, unknown(*e))
+		}
+		w.certain(o)
+	}
+	if !o.Inject {
+		set(o.buf, spent)
+	}
+}
+
+// stage: no success before every packet was given to the target and every
+// answer was given to the sender (faults.md §1 rule 2, R-CMPL-01, S-CPL-01).
+func (w *World) stage(o *Op) {
+	h := o.Host
+	there := false
+	for _, d := range o.lives {
+		there = there || d.allAt != 0
+	}
+	switch {
+	case !there:
+		w.Failf("%s: %v completes before all of it was given to the target (%d of %d bytes left)", h.Name(), o, o.txBytes, o.Len)
+	case o.ansBytes < o.Len || len(o.answered) == 0:
+		w.Failf("%s: %v completes with %d of %d bytes answered", h.Name(), o, o.ansBytes, o.Len)
+	}
+}
+
+// certain: a failure without Unknown says that the target does not have the
+// message (faults.md §1 rule 3).
+func (w *World) certain(o *Op) {
+	if o.Event.Unknown {
+		return
+	}
+	for _, d := range o.lives {
+		switch {
+		case o.Event.Cause == ses.Refused && len(w.Hosts[o.Peer].born) > 1:
+			// One life refused it; a copy that was under way may come to another.
+			// Nothing unsecured can tell (faults.md T22).
+		case d.receive != nil:
+			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
+		case d.allAt != 0 && o.Event.Cause != ses.Refused && o.Event.Cause != ses.NotReady && o.Event.Cause != ses.NoResource:
+			w.Failf("%s: %v fails for certain (%v), but all of it was given to the target", o.Host.Name(), o, o.Event.Cause)
+		}
+	}
+}
+
+// recvEnded checks the end of a receive.
+func (w *World) recvEnded(o *Op) {
+	h, e := o.Host, &o.Event
+	switch e.Cause {
+	case ses.OK, ses.Truncated:
+		if !w.spec.Forged {
+			w.received(o)
+		}
+	case ses.Cancelled:
+		if !o.cancel && !h.closing {
+			w.Failf("%s: %v ends cancelled without a cancel", h.Name(), o)
+		}
+		if i := untouched(o.buf, soil); i >= 0 && o.cancel {
+			w.Failf("%s: byte %d of a receive that nothing matched was written: %v", h.Name(), i, o)
+		}
+	default:
+		// F9: matched, and the rest of the message will never come.
+		if e.Len != 0 {
+			w.Failf("%s: %v ends in error with length %d", h.Name(), o, e.Len)
+		}
+		h.errRecv++
+	}
+	if e.Unknown {
+		w.Failf("%s: a receive with unknown outcome: %v", h.Name(), o)
+	}
+	if !guardsIntact(o.whole) {
+		w.Failf("%s: bytes around the buffer of %v were written", h.Name(), o)
+	}
+	set(o.buf, spent)
+}
+
+// received checks a received message against the send it must be.
+func (w *World) received(o *Op) {
+	h, e := o.Host, &o.Event
+	copy(o.head[:], o.buf[:min(e.Len, len(o.buf))])
+	s, sure := w.identify(o)
+	if !sure {
+		// It looks like several: any that is free will do, and one that another
+		// such receive was given if that can have another.
+		if s = w.place(o, map[*Op]bool{}); s == nil {
+			w.Failf("%s: %v receives a message that nobody sent here: %+v", h.Name(), o, *e)
+		}
+	}
+	if s == nil || !s.send() || w.Hosts[s.Peer] != h {
+		w.Failf("%s: %v receives a message that nobody sent here: %+v", h.Name(), o, *e)
+	}
+	if d := s.delivery(h.Life()); sure && d.receive != nil && d.twin && w.place(d.receive, map[*Op]bool{s: true}) != nil {
+		d.receive, d.twin = nil, false
+	}
+	o.match = s
+	n := min(s.Len, o.Len)
+	d := s.delivery(h.Life())
+	switch {
+	case !o.accepts(s):
+		w.Failf("%s: %v receives %v, which it does not accept", h.Name(), o, s)
+	case d.receive != nil && d.receive != o:
+		w.Failf("%s: %v is received twice, by %v and %v", h.Name(), s, d.receive, o)
+	case d.allAt == 0:
+		w.Failf("%s: %v completes when %d of %d bytes of %v have arrived", h.Name(), o, d.bytes, s.Len, s)
+	case e.Len != n || e.OverLen != s.Len-n:
+		w.Failf("%s: %v receives %d bytes and %d over from %v", h.Name(), o, e.Len, e.OverLen, s)
+	case (e.Cause == ses.Truncated) != (e.OverLen > 0):
+		w.Failf("%s: %v ends as %v with %d bytes over", h.Name(), o, e.Cause, e.OverLen)
+	case h.FEP.PeerAddr(e.Peer) != s.Host.Addr():
+		w.Failf("%s: %v names %v as source of %v", h.Name(), o, h.FEP.PeerAddr(e.Peer), s)
+	case e.Initiator != s.Host.Config.Initiator:
+		w.Failf("%s: %v names initiator %d for %v", h.Name(), o, e.Initiator, s)
+	case s.tagged() && e.Tag != s.tag:
+		w.Failf("%s: %v reports tag %#x of %v", h.Name(), o, e.Tag, s)
+	case e.HasData != s.HasData || s.HasData && e.Data != s.data:
+		w.Failf("%s: %v reports data %v %#x of %v", h.Name(), o, e.HasData, e.Data, s)
+	}
+	if err := checkPattern(o.buf[:n], s.ID, 0); err != nil {
+		w.Failf("%s: %v receives %v with wrong bytes: %v", h.Name(), o, s, err)
+	}
+	if i := untouched(o.buf[n:], soil); i >= 0 {
+		w.Failf("%s: %v receives %v and byte %d behind it was written", h.Name(), o, s, n+i)
+	}
+	d.receive = o
+	d.twin = !sure
+	if s.Failed() {
+		w.certain(s)
+	}
+}
+
+// identify finds the send that a receive got. Unless sure, what was received
+// is too short to say.
+func (w *World) identify(o *Op) (s *Op, sure bool) {
+	e := &o.Event
+	switch {
+	case o.tagged():
+		return w.op(uint32(e.Tag >> 8)), true
+	case e.HasData:
+		return w.op(uint32(e.Data)), true
+	case e.Len >= 8:
+		id, _ := readPattern(o.buf)
+		return w.op(id), true
+	}
+	n := 0
+	for _, p := range w.ops {
+		if w.looksLike(o, p) {
+			s = p
+			n++
+		}
+	}
+	return s, n == 1
+}
+
+// looksLike reports whether a receive of few bytes may have got a message.
+func (w *World) looksLike(o, s *Op) bool {
+	e := &o.Event
+	if s.Kind != transport.OpSend || s.postSeq == 0 || s.HasData || w.Hosts[s.Peer] != o.Host || s.Len != e.Len+e.OverLen || s.WrongRI ||
+		s.Host.Addr() != o.Host.FEP.PeerAddr(e.Peer) || s.Failed() && !s.Event.Unknown || !o.accepts(s) {
+		return false
+	}
+	if checkPattern(o.head[:e.Len], s.ID, 0) != nil {
+		return false
+	}
+	d := s.delivery(o.Host.Life())
+	return d.allAt != 0 && (d.receive == nil || d.twin)
+}
+
+// place gives a receive one of the messages it looks like, in post order, and
+// moves others like it out of the way (bipartite matching by augmenting paths).
+func (w *World) place(o *Op, seen map[*Op]bool) *Op {
+	for _, s := range w.ops {
+		if seen[s] || !w.looksLike(o, s) {
+			continue
+		}
+		seen[s] = true
+		d := s.delivery(o.Host.Life())
+		if d.receive == nil || d.twin && w.place(d.receive, seen) != nil {
+			d.receive, d.twin = o, true
+			o.match = s
+			return s
+		}
+	}
+	return nil
+}
+
+// owed reports whether a message must still be delivered, or a send still end:
+// what Settle waits for.
+func (w *World) owed(o *Op) bool {
+	if o.waiting {
+		return o.Host.Up()
+	}
+	if o.postSeq == 0 || !o.send() {
+		return false
+	}
+	t := w.Hosts[o.Peer]
+	if o.Open() && o.Host.Up() && o.Life == o.Host.Life() {
+		if !o.Silent {
+			return true
+		}
+		// A silent success makes no event: it is done when it is delivered.
+		if !o.Delivered() && !t.everDied() && !o.WrongRI && !w.spec.Forged {
+			return true
+		}
+		return false
+	}
+	return w.mustArrive(o) && !o.Delivered()
+}
+
+// mustArrive reports whether a message that ended in success has to be
+// delivered: to a target that never died, or to the life that answered for it.
+func (w *World) mustArrive(o *Op) bool {
+	t := w.Hosts[o.Peer]
+	if o.Failed() || o.Open() || o.Lost || o.WrongRI || w.spec.Forged {
+		return false
+	}
+	if !t.everDied() {
+		// Early success is no promise if the sender died afterwards.
+		return !o.early() || o.Life == o.Host.Life() && o.Host.Up()
+	}
+	if o.early() || !t.Up() {
+		return false
+	}
+	for _, d := range o.lives {
+		if d.allAt != 0 && d.allAt <= o.EndedAt {
+			return d.life == t.Life() // else that life is over, and what it knew with it
+		}
+	}
+	return false
+}
+
+// Drain posts receives that take everything, tagged and not, k of each per
+// host, again and again, so that whatever arrives is received.
+func (w *World) Drain(k int) {
+	n := 0
+	for _, o := range w.ops {
+		if o.send() {
+			n = max(n, o.Len)
+		}
+	}
+	for _, h := range w.Hosts {
+		if h.Up() && h.drainLeft == nil {
+			h.drain(k, n)
+		}
+	}
+}
+
+func (h *Host) drain(k, n int) {
+	old := h.onEvent
+	post := func(kind transport.OpKind, old *Op) bool {
+		o := h.w.newOp(h, OpSpec{Kind: kind, Peer: Any, AnyClass: true})
+		o.Len, o.drainer = n, true
+		if old != nil {
+			// The buffer goes on to the next receive: what is written late shows
+			// there.
+			o.whole, o.buf = old.whole, old.buf
+			old.whole, old.buf = nil, nil
+			set(o.buf, soil)
+		} else {
+			o.whole, o.buf = newBuffer(n)
+		}
+		return h.post(o)
+	}
+	h.onEvent = func(o *Op) {
+		if old != nil {
+			old(o)
+		}
+		if o.drainer && !h.closing && h.Up() && o.Event.Cause != ses.Cancelled {
+			post(o.Kind, o)
+		}
+	}
+	for range k {
+		post(transport.OpRecv, nil)
+		post(transport.OpTRecv, nil)
+	}
+	h.drainLeft = func() {
+		h.onEvent = old
+		for _, o := range h.recvs {
+			if o.drainer && o.Open() {
+				h.Cancel(o)
+			}
+		}
+	}
+}
+
+// patience is how long the network may keep a datagram after it healed.
+func (w *World) patience() time.Duration {
+	var d time.Duration
+	for _, l := range w.Net.Links() {
+		f := l.Faults()
+		d = max(d, f.Delay+f.Jitter)
+	}
+	return 8 * d
+}
+
+// Settle drains everything, waits for the end of all operations, for rest, and
+// for the end of all PDCs, and audits. Everything must be healed. bound is for
+// the operations between hosts that never died.
+func (w *World) Settle(bound time.Duration) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	w.Drain(4)
+	w.note("settling")
+	var slow time.Duration // what the death of a host allows
+	for _, h := range w.Hosts {
+		if h.everDied() || w.spec.MayFail {
+			for _, g := range w.Hosts {
+				slow = max(slow, g.Config.PeerTimeout+2*time.Second)
+			}
+		}
+	}
+	// Liveness: faults.md §1 rule 5, progress within 1 s. While an operation
+	// between living hosts is open something must go on.
+	from := w.Net.Now()
+	i, live := 0, 0
+	stuck := func() *Op {
+		for ; live < len(w.ops); live++ {
+			o := w.ops[live]
+			if !o.send() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || o.waiting && slow > 0 {
+				continue // or it waits for room that operations to the dead take
+			}
+			return o
+		}
+		return nil
+	}
+	for {
+		done := w.Net.RunUntil(w.Net.Now()+time.Second/4, func() bool {
+			for i < len(w.ops) && !w.owed(w.ops[i]) {
+				i++
+			}
+			return i == len(w.ops)
+		})
+		if done {
+			break
+		}
+		now := w.Net.Now()
+		o := stuck()
+		switch {
+		case o != nil && now-from > bound+w.patience():
+			w.Failf("%v is still open %v after the faults have ended", o, now-from)
+		case o != nil && now-max(from, w.progress) > time.Second+w.patience():
+			w.Failf("nothing went on for %v after the faults have ended; open: %v\n%s", now-max(from, w.progress), o, o.Host.FEP.Diagnose())
+		default:
+			o := w.ops[min(i, len(w.ops)-1)]
+			since := max(from, o.PostedAt)
+			if o.waiting {
+				since = max(from, w.progress) // for room, which takes a dead peer's time
+			}
+			if now-since > bound+slow+w.patience() {
+				w.Failf("%v is still open %v after the faults have ended", o, now-from)
+			}
+		}
+	}
+	// A silent send to a host that died shows its end in nothing else.
+	w.RunUntil(bound+slow+w.patience(), "the end of all sends", func() bool {
+		for _, h := range w.Hosts {
+			if h.Up() && h.FEP.Busy() {
+				return false
+			}
+		}
+		return true
+	})
+	// A late copy may be news to a host that was restarted meanwhile.
+	w.RunUntil(10*time.Second, "the arrival of the last late copy", func() bool { return w.Net.UnderWay() == 0 })
+	// Nothing is left to match: the receives that remain are cancelled, those
+	// that wait for the rest of a message end with their peer.
+	for _, h := range w.Hosts {
+		if h.drainLeft != nil && h.Up() {
+			h.drainLeft()
+		}
+		h.drainLeft = nil
+		if h.Up() {
+			for _, o := range h.recvs {
+				if o.Open() {
+					h.Cancel(o)
+				}
+			}
+		}
+	}
+	var left *Op
+	if !w.Net.RunUntil(w.Net.Now()+time.Second+slow+w.patience(), func() bool {
+		for _, h := range w.Hosts {
+			for len(h.recvs) > 0 && !h.recvs[0].Open() {
+				h.recvs = h.recvs[1:]
+			}
+			if h.Up() && len(h.recvs) > 0 {
+				left = h.recvs[0]
+				return false
+			}
+		}
+		return true
+	}) {
+		w.Failf("%v can neither be cancelled nor ends", left)
+	}
+	w.Rest(slow)
+	w.Audit()
+}
+
+// Rest waits until nothing is left: no message, no packet under way, then no
+// PDC, then no timer; and no packet moves any more.
+func (w *World) Rest(slow time.Duration) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	var idle, quarantine time.Duration
+	for _, h := range w.Hosts {
+		c := &h.Config
+		// An initiator closes after IdleClose, a target asks after two.
+		idle = max(idle, 2*c.IdleClose+c.CloseReqTime+c.SuspectTimeout)
+		quarantine = max(quarantine, c.Quarantine)
+		slow = max(slow, c.CloseReqTime)
+	}
+	all := func(cond func(h *Host) bool) func() bool {
+		return func() bool {
+			for _, h := range w.Hosts {
+				if h.FEP != nil && !cond(h) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	// A stored response whose CLEAR was lost waits for the initiator's CLOSE if
+	// its source never proved itself (T27).
+	w.RunUntil(idle+2*time.Second+slow+w.patience(), "rest", all(func(h *Host) bool { return h.FEP.Idle() && !h.FEP.Busy() }))
+	w.RunUntil(idle+2*time.Second+slow+w.patience(), "the end of all PDCs", all(func(h *Host) bool { return h.FEP.PDCs() == 0 }))
+	w.RunUntil(quarantine+2*time.Second, "the end of all timers", all(func(h *Host) bool { return h.FEP.NextTimeout() == 0 }))
+	w.RunUntil(10*time.Second, "the arrival of the last datagram", func() bool { return w.Net.UnderWay() == 0 })
+	packets := w.packets
+	w.Run(10 * time.Second)
+	if w.packets != packets {
+		w.Failf("%d datagrams were sent at rest", w.packets-packets)
+	}
+	if n := w.Net.UnderWay(); n != 0 {
+		w.Failf("BUG: simtest: %d datagrams under way at rest", n)
+	}
+	for _, h := range w.Hosts {
+		if h.pool.Out() != 0 {
+			w.Failf("%s: %d buffers out of the pool at rest", h.Name(), h.pool.Out())
+		}
+		if h.FEP == nil {
+			continue
+		}
+		if !h.FEP.Idle() || h.FEP.Busy() || h.FEP.Queued() != 0 {
+			w.Failf("%s: not idle at rest: busy %v, %d queued", h.Name(), h.FEP.Busy(), h.FEP.Queued())
+		}
+	}
+}
+
+// Audit checks what can be judged only when all is over.
+func (w *World) Audit() {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	for _, o := range w.ops {
+		if o.postSeq == 0 {
+			continue
+		}
+		if o.Open() && o.Host.Up() && o.Life == o.Host.Life() && !(o.send() && o.Silent) {
+			w.Failf("%s: %v never ended", o.Host.Name(), o)
+		}
+		// Nothing was written where nothing may be.
+		if o.buf != nil && o.Ended {
+			if i := untouched(o.buf, spent); i >= 0 {
+				w.Failf("%s: byte %d of the buffer of %v was written after its end", o.Host.Name(), i, o)
+			}
+		}
+		if o.whole != nil && !guardsIntact(o.whole) {
+			w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
+		}
+		if !o.send() {
+			continue
+		}
+		if w.mustArrive(o) && !o.Delivered() {
+			w.Failf("%s: %v ended in success and was never received", o.Host.Name(), o)
+		}
+		if o.Failed() {
+			w.certain(o)
+		}
+		w.deliveryStage(o)
+	}
+	if !w.spec.Light {
+		w.auditOrder()
+	}
+	for _, h := range w.Hosts {
+		w.auditHost(h)
+	}
+}
+
+// deliveryStage: at LevelDelivery the result is available at the target when
+// the success is (R-CMPL-07): a receive that was posted before the message was
+// complete has ended by then.
+func (w *World) deliveryStage(o *Op) {
+	if !o.OK() || o.Level != transport.LevelDelivery {
+		return
+	}
+	for _, d := range o.lives {
+		if r := d.receive; r != nil && !d.twin && d.allAt != 0 && d.allAt <= o.EndedAt && r.PostedAt < d.allAt && r.EndedAt > o.EndedAt {
+			w.Failf("%s: %v completes at delivery before %v has the message", o.Host.Name(), o, r)
+		}
+	}
+}
+
+// auditOrder checks matching: ordered messages are matched in post order, and
+// receives in theirs (S-MAT-04, R-MSG-08, R-ORD-05).
+func (w *World) auditOrder() {
+	type flow struct {
+		from, to     *Host
+		life, toLife int
+		tagged       bool
+	}
+	ordered := map[flow][]*Op{}
+	var flows []flow
+	for _, s := range w.ops {
+		for _, d := range s.lives {
+			if d.receive == nil || d.twin {
+				continue
+			}
+			for _, r := range w.ops {
+				// A receive that stayed pending the whole time would have had it.
+				if !r.send() && r.postSeq != 0 && r.Host == d.receive.Host && r.Life == d.receive.Life && r.postSeq < d.receive.postSeq &&
+					r.cancel && r.endSeq > d.receive.endSeq && r.accepts(s) {
+					w.Failf("%s: %v got %v, though %v was posted before and matches", r.Host.Name(), d.receive, s, r)
+				}
+			}
+			// Packets sent to a former life may come late to this one.
+			if s.Ordered && s.PostedAt >= d.receive.Host.born[d.life-1] {
+				f := flow{s.Host, d.receive.Host, s.Life, d.life, s.tagged()}
+				if ordered[f] == nil {
+					flows = append(flows, f)
+				}
+				ordered[f] = append(ordered[f], s)
+			}
+		}
+	}
+	for _, f := range flows {
+		for _, b := range ordered[f] {
+			rb := b.delivery(f.toLife).receive
+			for _, a := range ordered[f] {
+				ra := a.delivery(f.toLife).receive
+				if a.postSeq < b.postSeq && rb.accepts(a) && ra.postSeq > rb.postSeq {
+					w.Failf("%s: ordered messages matched out of order: %v by %v, then %v by %v", f.to.Name(), b, rb, a, ra)
+				}
+			}
+		}
+	}
+}
+
+// auditHost compares the counters with the truth.
+func (w *World) auditHost(h *Host) {
+	if h.FEP == nil {
+		return
+	}
+	st := h.FEP.Stats()
+	if !w.spec.Hostile && !w.spec.NoCRC {
+		// F5, F6: every damaged datagram is a counted drop, and only they are.
+		if n := st.Drops[transport.DropCRC] + st.Drops[transport.DropShort] + st.Drops[transport.DropLength]; n != uint64(h.damaged) {
+			w.Failf("%s: %d datagrams came damaged, %d are counted as such", h.Name(), h.damaged, n)
+		}
+	}
+	died := false
+	for _, g := range w.Hosts {
+		died = died || g.everDied()
+	}
+	if !w.spec.Hostile && !died { // packets for a former life may be odd
+		for _, r := range []transport.DropReason{transport.DropType, transport.DropNextHdr, transport.DropHeader, transport.DropUnsent, transport.DropSelf} {
+			if st.Drops[r] != 0 {
+				w.Failf("%s: %d drops for reason %d among honest peers", h.Name(), st.Drops[r], r)
+			}
+		}
+	}
+	// A host in its second life may get late copies of half a message.
+	if h.errRecv > 0 && !w.spec.MayFail && h.Life() == 1 {
+		for _, s := range w.ops {
+			if s.send() && s.postSeq != 0 && w.Hosts[s.Peer] == h && (s.Lost || s.Failed() || s.Host.everDied()) {
+				return
+			}
+		}
+		w.Failf("%s: %d receives ended in error, though nothing happened to any sender", h.Name(), h.errRecv)
+	}
+}

@@ -1,0 +1,172 @@
+package simtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
+)
+
+// An OpSpec is an operation that a scripted application posts.
+type OpSpec struct {
+	Kind transport.OpKind
+	// Peer is the other host; Any of a receive that takes from everybody.
+	Peer int
+	// Len is the length of the message, or of the receive's buffer.
+	Len int
+	// Class is the low byte of a tag; the rest of a send's tag is the message's
+	// number. A tagged receive takes its Class, or any with AnyClass.
+	Class    uint8
+	AnyClass bool
+	// Exact, of a tagged receive, is the send whose tag it takes to the bit.
+	Exact *Op
+
+	HasData, Inject, Ordered, Silent, Absolute bool
+	Level                                      transport.Level
+	// Pieces is how many parts the buffer is given in: 0 as Buf, else as Iov.
+	Pieces int
+	// BySource makes a directed receive also name the initiator.
+	BySource bool
+	// WrongRI addresses an endpoint that is not there.
+	WrongRI bool
+}
+
+// Any is the peer of a receive that takes from everybody.
+const Any = -1
+
+func (s *OpSpec) send() bool { return s.Kind == transport.OpSend || s.Kind == transport.OpTSend }
+func (s *OpSpec) tagged() bool {
+	return s.Kind == transport.OpTSend || s.Kind == transport.OpTRecv
+}
+
+// Op is one posted operation and the truth about it, as far as the harness
+// knows it from the packets.
+type Op struct {
+	OpSpec
+	ID   uint32
+	Host *Host
+	Life int // of the host
+
+	PostedAt time.Duration
+	Ended    bool
+	EndedAt  time.Duration
+	Event    transport.Event // if Ended by one
+	Lost     bool            // its host crashed: no event will come
+
+	postSeq  uint64
+	endSeq   uint64
+	whole    []byte
+	buf      []byte
+	tag      uint64
+	ignore   uint64
+	data     uint64
+	init     uint32 // a receive's SrcInitiator
+	cancel   bool   // Cancel said that it found it
+	tx       bitset // pieces that left, by offset / 1024
+	txBytes  int
+	txPieces int
+	answered bitset // pieces whose answer came
+	ansBytes int
+	lives    []*delivery
+	match    *Op     // receive: the send it got
+	head     [8]byte // receive: the first bytes it got
+	drainer  bool
+	gaveUp   bool // a NOOP took the place of a packet
+	waiting  bool // in its host's backlog
+}
+
+// A delivery is what of a message came to one life of its target.
+type delivery struct {
+	life    int
+	pieces  bitset // by offset / 1024
+	bytes   int
+	allAt   time.Duration // when the last of it arrived, 0: not yet
+	receive *Op           // the receive that got it
+	twin    bool          // or that of another message that looks the same
+}
+
+func (s *OpSpec) String() string {
+	t := fmt.Sprintf("%s %d bytes", [...]string{"?", "send", "tsend", "recv", "trecv"}[s.Kind], s.Len)
+	switch {
+	case s.Peer == Any:
+		t += " from any"
+	case s.send():
+		t += " to " + hostName(s.Peer)
+	default:
+		t += " from " + hostName(s.Peer)
+	}
+	for _, f := range []struct {
+		on bool
+		n  string
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"},
+		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
+		if f.on {
+			t += " " + f.n
+		}
+	}
+	return t + [...]string{"", " at-inject", " at-transmit", " at-delivery"}[s.Level]
+}
+
+func (o *Op) String() string {
+	s := fmt.Sprintf("%s#%d %v", o.Host.Name(), o.ID, &o.OpSpec)
+	if o.tagged() {
+		s += fmt.Sprintf(" tag %#x", o.tag)
+		if o.ignore != 0 {
+			s += fmt.Sprintf("/%#x", o.ignore)
+		}
+	}
+	return s
+}
+
+// OK reports whether the operation has ended in success.
+func (o *Op) OK() bool { return o.Ended && o.Event.Cause == ses.OK }
+
+// Cause is how it ended.
+func (o *Op) Cause() ses.Cause { return o.Event.Cause }
+
+// Failed reports whether it has ended in anything but success or truncation.
+func (o *Op) Failed() bool {
+	return o.Ended && o.Event.Cause != ses.OK && o.Event.Cause != ses.Truncated
+}
+
+// Delivered reports whether a receive of any life of the target got the
+// message.
+func (o *Op) Delivered() bool {
+	for _, d := range o.lives {
+		if d.receive != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Open reports whether an event is still owed (or, of a silent send, whether it
+// has neither failed nor been delivered).
+func (o *Op) Open() bool { return !o.Ended && !o.Lost }
+
+// early reports whether the success event may come before the target has the
+// message.
+func (o *Op) early() bool { return o.Level == transport.LevelInject }
+
+func (o *Op) delivery(life int) *delivery {
+	for _, d := range o.lives {
+		if d.life == life {
+			return d
+		}
+	}
+	d := &delivery{life: life}
+	o.lives = append(o.lives, d)
+	return d
+}
+
+// accepts says whether a receive may take a message (S-MAT-01 … 03, R-TAG-02).
+func (o *Op) accepts(s *Op) bool {
+	if o.tagged() != s.tagged() || o.tagged() && (o.tag^s.tag)&^o.ignore != 0 {
+		return false
+	}
+	if o.Peer != Any && o.Peer != s.Host.Index {
+		return false
+	}
+	return o.init == 0 || o.init == s.Host.Config.Initiator
+}

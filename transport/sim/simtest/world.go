@@ -1,0 +1,412 @@
+// Package simtest runs FEPs on the simulated network: a driver and a scripted
+// application around each, and checkers that know from the packets what is true
+// and hold every completion, every acknowledgement and every byte against it.
+//
+// One World is one run and belongs to one goroutine. The same Spec, seed and
+// calls give the same run, which Hash shows.
+package simtest
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/sim"
+)
+
+// A Spec describes a World.
+type Spec struct {
+	Seed  uint64
+	Hosts []HostSpec
+	// Link is what every link does; SetFaults changes single ones.
+	Link sim.Faults
+	IPv6 bool
+	ICMP bool
+	// NoCRC runs without trailer: damage would be believed, so have none.
+	NoCRC bool
+	// MayFail lets operations end in error at any time: for tests that look at
+	// the errors themselves. Otherwise a send may fail only if its target or its
+	// host died, closed, or is not there.
+	MayFail bool
+	// Hostile says that forged packets are about, so that drop counters and
+	// answers to them are no fault.
+	Hostile bool
+	// StartPSNFixed says that Config.StartPSN chooses.
+	StartPSNFixed bool
+	// SameRandom gives every life of a host the same random numbers: the same
+	// PDCIDs again.
+	SameRandom bool
+	// Forged says that forged packets with a right CRC are about, from which
+	// follow messages nobody sent: the ledger and what hangs on it is off.
+	Forged bool
+	// Light leaves out the audit of matching order, whose cost is the square of
+	// the number of operations.
+	Light bool
+	// MaxPackets ends a packet storm (default 2 million datagrams).
+	MaxPackets int
+	// Trace, if not nil, gets a line for everything that happens.
+	Trace io.Writer
+}
+
+// A World is a network with endpoints on it and the truth about them.
+type World struct {
+	Net   *sim.Net
+	Hosts []*Host
+
+	tb       testing.TB
+	spec     Spec
+	links    [][]*sim.Link // [from][to]
+	ledger   ledger
+	ops      []*Op
+	byNode   map[*sim.Node]*Host
+	byAddr   map[netip.AddrPort]*Host
+	seq      uint64 // order of posts and ends
+	packets  int
+	progress time.Duration // latest end, arrival or answer of something new
+	sentBy   []int         // datagrams per host
+	forger   *sim.Node
+	log      []traceEntry // ring
+	logged   int
+}
+
+// NewWorld builds the network and starts all hosts. A violated check fails tb;
+// with a nil tb it panics with a *Violation.
+func NewWorld(tb testing.TB, spec Spec) *World {
+	if spec.MaxPackets == 0 {
+		spec.MaxPackets = 2_000_000
+	}
+	w := &World{Net: sim.New(spec.Seed), tb: tb, spec: spec,
+		byNode: map[*sim.Node]*Host{}, byAddr: map[netip.AddrPort]*Host{}, sentBy: make([]int, len(spec.Hosts))}
+	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}}
+	w.Net.ICMP = spec.ICMP
+	for i, hs := range spec.Hosts {
+		nc := hs.Node
+		if !nc.Addr.IsValid() {
+			nc.Addr = netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i + 1)})
+			if spec.IPv6 {
+				nc.Addr = netip.AddrFrom16([16]byte{0xfd, 14: byte(i >> 8), 15: byte(i + 1)})
+			}
+		}
+		for len(nc.Ports) < max(hs.Paths, 1) {
+			nc.Ports = append(nc.Ports, uint16(4793+len(nc.Ports)+100*i))
+		}
+		if hs.Budget == 0 {
+			hs.Budget = 64
+		}
+		if hs.LazyDelay == 0 {
+			hs.LazyDelay = 20 * time.Microsecond
+		}
+		if hs.FlushDelay == 0 {
+			hs.FlushDelay = 20 * time.Microsecond
+		}
+		h := &Host{Index: i, w: w, spec: hs, rng: rand.New(rand.NewPCG(spec.Seed^0x686f7374, uint64(i)))}
+		h.Node = w.Net.AddNode(hostName(i), nc)
+		w.Hosts = append(w.Hosts, h)
+		w.byNode[h.Node] = h
+		for _, p := range nc.Ports {
+			w.byAddr[netip.AddrPortFrom(nc.Addr, p)] = h
+		}
+	}
+	for i, a := range w.Hosts {
+		w.links = append(w.links, make([]*sim.Link, len(w.Hosts)))
+		for j, b := range w.Hosts {
+			if i != j {
+				w.links[i][j] = w.Net.NewLink(a.Name()+">"+b.Name(), spec.Link)
+				w.Net.Route(a.Node, b.Node, w.links[i][j])
+			}
+		}
+	}
+	w.Net.Tap(w.ledger.tap)
+	for _, h := range w.Hosts {
+		h.start()
+	}
+	return w
+}
+
+// hostName is A to Z, then A1 and so on.
+func hostName(i int) string {
+	s := string(rune('A' + i%26))
+	if i >= 26 {
+		s += fmt.Sprint(i / 26)
+	}
+	return s
+}
+
+// Link is the link from one host to another.
+func (w *World) Link(from, to int) *sim.Link { return w.links[from][to] }
+
+// SetFaults changes all links, for all hosts both ways.
+func (w *World) SetFaults(f sim.Faults) {
+	for i := range w.links {
+		for j, l := range w.links[i] {
+			if i != j {
+				l.SetFaults(f)
+			}
+		}
+	}
+}
+
+// Heal takes all faults away; delay, rate and MTU stay.
+func (w *World) Heal() {
+	w.note("the network heals")
+	for _, l := range w.Net.Links() {
+		l.SetFaults(l.Faults().Healed())
+	}
+}
+
+// Progress is when an operation ended, or something new arrived or was answered,
+// for the last time.
+func (w *World) Progress() time.Duration { return w.progress }
+
+// Packets is how many datagrams were sent, forged ones too; PacketsFrom those a
+// host's endpoint sent.
+func (w *World) Packets() int { return w.packets }
+
+// PacketsFrom is how many datagrams a host's endpoint sent.
+func (w *World) PacketsFrom(i int) int { return w.sentBy[i] }
+
+// ForgetPackets drops the records of past datagrams, for tests that measure
+// memory. Nothing may be under way.
+func (w *World) ForgetPackets() {
+	l := &w.ledger
+	l.first += uint64(len(l.records))
+	l.records = nil
+}
+
+// Now is the virtual time.
+func (w *World) Now() time.Duration { return w.Net.Now() }
+
+// Run lets d pass.
+func (w *World) Run(d time.Duration) { w.Net.Run(w.Net.Now() + d) }
+
+// RunUntil lets time pass until cond holds, and fails if that takes longer than
+// d.
+func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	from := w.Net.Now()
+	if !w.Net.RunUntil(from+d, cond) {
+		w.Failf("%s does not happen within %v", what, d)
+	}
+}
+
+// RunOps runs until all these operations have ended.
+func (w *World) RunOps(d time.Duration, ops ...*Op) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	i, from := 0, w.Net.Now()
+	if !w.Net.RunUntil(from+d, func() bool {
+		for i < len(ops) && !ops[i].Open() {
+			i++
+		}
+		return i == len(ops)
+	}) {
+		w.Failf("%v does not end within %v", ops[i], d)
+	}
+}
+
+// Forge sends a datagram to a host as if it came from src, over a link of its
+// own without faults. With addCRC it gets a right trailer.
+func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
+	if w.forger == nil {
+		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
+		for _, h := range w.Hosts {
+			w.Net.Route(w.forger, h.Node, w.Net.NewLink("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
+		}
+	}
+	dst := w.Hosts[to].Addr()
+	if addCRC {
+		c := crcOf(src, dst, b)
+		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
+	}
+	w.forger.Inject(src, dst, b, dgram.ECT0)
+}
+
+// Forged sets Spec.Forged and Spec.MayFail from now on.
+func (w *World) Forged() {
+	w.spec.Hostile, w.spec.Forged, w.spec.MayFail = true, true, true
+}
+
+func (w *World) op(id uint32) *Op {
+	if id == 0 || int(id) > len(w.ops) {
+		return nil
+	}
+	return w.ops[id-1]
+}
+
+// newOp makes an operation and its buffer.
+func (w *World) newOp(h *Host, s OpSpec) *Op {
+	o := &Op{OpSpec: s, Host: h, Life: h.Life(), ID: uint32(len(w.ops) + 1)}
+	w.ops = append(w.ops, o)
+	o.whole, o.buf = newBuffer(s.Len)
+	if s.send() {
+		fillPattern(o.buf, o.ID, 0)
+		if w.looksLikeAnother(o) {
+			o.HasData = true // two that cannot be told apart prove nothing
+		}
+		if o.HasData {
+			o.data = uint64(o.ID)*0x9e3779b97f4a7c15&^0xffffffff | uint64(o.ID)
+		}
+		if s.tagged() {
+			o.tag = uint64(o.ID)<<8 | uint64(s.Class)
+		}
+		return o
+	}
+	if s.tagged() {
+		switch {
+		case s.Exact != nil:
+			o.tag = s.Exact.tag
+		case s.AnyClass:
+			o.tag, o.ignore = uint64(o.ID)<<20, ^uint64(0)
+		default:
+			o.tag, o.ignore = uint64(o.ID)<<12|uint64(s.Class), ^uint64(0xff)
+		}
+	}
+	if s.BySource && s.Peer != Any {
+		o.init = w.Hosts[s.Peer].Config.Initiator
+	}
+	return o
+}
+
+// looksLikeAnother reports whether a message bears nothing to tell it from one
+// that may still be under way.
+func (w *World) looksLikeAnother(o *Op) bool {
+	if o.Kind != transport.OpSend || o.HasData || o.Len >= 8 {
+		return false
+	}
+	for _, p := range w.ops {
+		if p != o && p.Kind == o.Kind && !p.HasData && p.Host == o.Host && p.Peer == o.Peer && p.Len == o.Len &&
+			(p.Open() || !p.Delivered() && (!p.Failed() || p.Event.Unknown)) {
+			return true
+		}
+	}
+	return false
+}
+
+// accepted notes a post that the FEP took.
+func (w *World) accepted(o *Op) {
+	h := o.Host
+	if !o.drainer {
+		w.note("%s posts %v", h.Name(), o)
+	}
+	if o.send() {
+		h.sends = append(h.sends, o)
+		if o.Inject {
+			set(o.buf, spent) // the bytes may be reused at once
+		}
+	} else {
+		h.recvs = append(h.recvs, o)
+	}
+}
+
+// A Violation is a broken rule.
+type Violation struct {
+	What string
+	At   time.Duration
+	Tail string // the last lines of the trace, and what each endpoint has
+}
+
+func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s", v.At-sim.Start, v.What) }
+
+// Failf reports a broken rule and ends the run.
+func (w *World) Failf(format string, args ...any) {
+	v := &Violation{What: fmt.Sprintf(format, args...), At: w.Net.Now(), Tail: w.Tail(40)}
+	for _, h := range w.Hosts {
+		if h.FEP != nil {
+			v.Tail += h.Name() + " has " + h.FEP.Diagnose()
+		}
+	}
+	if w.tb == nil {
+		panic(v)
+	}
+	w.tb.Helper()
+	w.tb.Fatalf("%v\n%s", v, v.Tail)
+}
+
+// A traceEntry is one line of the trace, put into words only if somebody
+// reads it.
+type traceEntry struct {
+	at    time.Duration
+	text  string // a note; else a packet
+	what  sim.What
+	why   sim.Why
+	marks sim.Marks
+	rec   uint64
+	from  *sim.Node
+	dst   netip.AddrPort
+}
+
+const logLen = 512
+
+func (w *World) trace(e traceEntry) {
+	if len(w.log) < logLen {
+		w.log = append(w.log, e)
+	} else {
+		w.log[w.logged%logLen] = e
+	}
+	w.logged++
+	if w.spec.Trace != nil {
+		fmt.Fprintln(w.spec.Trace, w.line(&e))
+	}
+}
+
+func (w *World) note(format string, args ...any) {
+	if w.spec.Trace == nil && w.tb == nil {
+		return // a run of the swarm: failing seeds are run again with a Trace
+	}
+	w.trace(traceEntry{at: w.Net.Now(), text: fmt.Sprintf(format, args...)})
+}
+
+func (w *World) line(e *traceEntry) string {
+	at := fmt.Sprintf("%13.6fms ", float64(e.at-sim.Start)/1e6)
+	if e.text != "" {
+		return at + e.text
+	}
+	var r *record
+	if r = w.ledger.record(e.rec); r == nil {
+		return at + "?"
+	}
+	to := e.dst.String()
+	if h := w.byAddr[e.dst]; h != nil {
+		to = h.Name()
+	}
+	from := "forger"
+	if r.from != nil {
+		from = r.from.Name()
+	}
+	s := fmt.Sprintf("%s%-4v #%d %s>%s %s", at, e.what, e.rec, from, to, r.line())
+	if e.what == sim.Lost {
+		s += fmt.Sprintf(" (%v)", e.why)
+	}
+	if e.marks != 0 {
+		s += " [" + e.marks.String()[1:] + "]"
+	}
+	return s
+}
+
+func (r *record) line() string {
+	s := r.reading.String()
+	if r.op != nil {
+		s += fmt.Sprintf(" = #%d", r.op.ID)
+	}
+	return s
+}
+
+// Tail is the last n lines of the trace.
+func (w *World) Tail(n int) string {
+	s := ""
+	for i := max(0, w.logged-n, w.logged-logLen); i < w.logged; i++ {
+		s += w.line(&w.log[i%logLen]) + "\n"
+	}
+	return s
+}
+
+// Hash digests the run.
+func (w *World) Hash() uint64 { return w.Net.Hash() }

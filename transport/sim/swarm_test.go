@@ -1,0 +1,140 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/sim/simtest"
+)
+
+var (
+	seeds   = flag.Int("seeds", 0, "TestSwarm: run this many seeds (default 200, 40 with -short or -race)")
+	first   = flag.Uint64("first", 1, "TestSwarm: the first seed of -seeds")
+	seed    = flag.Uint64("seed", 0, "TestSwarm: run only this seed; with -v print its trace")
+	without = flag.String("without", "", "TestSwarm with -seed: leave these kinds of things out")
+	keep    = flag.String("keep", "", "TestSwarm with -seed: keep only these steps")
+)
+
+// TestSwarm runs whole systems under every fault at once, a different one for
+// each seed, with all checkers of simtest on. A failing seed is made smaller
+// and printed with the command that repeats it. One seed in twenty is run twice:
+// the runs must be equal to the bit.
+func TestSwarm(t *testing.T) {
+	if *seed != 0 {
+		one(t)
+		return
+	}
+	n := *seeds
+	if n == 0 {
+		n = 200
+		if testing.Short() || raceEnabled {
+			n = 40
+		}
+	}
+	start := time.Now()
+	var next atomic.Int64
+	var bad, packets, ops, bytes atomic.Int64
+	var slowest atomic.Int64
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(n) || bad.Load() >= 3 {
+					return
+				}
+				v := simtest.Variant{Seed: *first + uint64(i)}
+				// A run that hangs must say which it is.
+				hang := time.AfterFunc(time.Minute, func() {
+					panic(fmt.Sprintf("seed %d hangs: go test ./transport/sim -run Swarm %s -v", v.Seed, v.Args()))
+				})
+				began := time.Now()
+				res := simtest.Run(v.Scenario(), nil)
+				took := time.Since(began).Milliseconds()
+				for old := slowest.Load(); took > old && !slowest.CompareAndSwap(old, took); old = slowest.Load() {
+				}
+				packets.Add(int64(res.Packets))
+				ops.Add(int64(res.Ops))
+				bytes.Add(int64(res.Bytes))
+				if res.Err == nil && v.Seed%20 == 0 {
+					if again := simtest.Run(v.Scenario(), nil); again.Hash != res.Hash {
+						res.Err = fmt.Errorf("two runs of the seed differ: %x and %x after %d and %d datagrams", res.Hash, again.Hash, res.Packets, again.Packets)
+					}
+				}
+				hang.Stop()
+				if res.Err != nil {
+					bad.Add(1)
+					mu.Lock()
+					failed(t, v, res)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d seeds in %.1f s: %d datagrams, %d operations, %d MiB received; the slowest took %d ms",
+		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), ops.Load(), bytes.Load()>>20, slowest.Load())
+}
+
+const command = "go test ./transport/sim -run Swarm"
+
+// failed reports a failing seed and its smallest failing variant.
+func failed(t *testing.T, v simtest.Variant, res simtest.Result) {
+	t.Errorf("seed %d: %v\nrepeat: %s %s -v", v.Seed, res.Err, command, v.Args())
+	limit := time.Now().Add(20 * time.Second)
+	small := simtest.Shrink(v, res.Err, func() bool { return time.Now().After(limit) })
+	if len(small.Without) == 0 && small.Keep == nil {
+		return
+	}
+	var trace strings.Builder
+	sc := small.Scenario()
+	res = simtest.Run(sc, &trace)
+	lines := strings.Split(strings.TrimSpace(trace.String()), "\n")
+	steps := ""
+	for i := range sc.Steps[:min(len(sc.Steps), 20)] {
+		steps += "\n\t" + sc.Steps[i].String()
+	}
+	t.Errorf("seed %d, smallest variant: %v\nsteps:%s\nlast lines of the trace:\n%s\nrepeat: %s %s -v",
+		v.Seed, res.Err, steps, strings.Join(lines[max(0, len(lines)-40):], "\n"), command, small.Args())
+}
+
+// one runs one seed, with its trace.
+func one(t *testing.T) {
+	v := simtest.Variant{Seed: *seed}
+	if *without != "" {
+		v.Without = strings.Split(*without, ",")
+	}
+	for _, s := range strings.FieldsFunc(*keep, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("-keep: %v", err)
+		}
+		v.Keep = append(v.Keep, n)
+	}
+	sc := v.Scenario()
+	var res simtest.Result
+	if testing.Verbose() {
+		for i := range sc.Steps {
+			fmt.Println(&sc.Steps[i])
+		}
+		res = simtest.Run(sc, os.Stdout)
+	} else {
+		res = simtest.Run(sc, nil)
+	}
+	if res.Err != nil {
+		t.Errorf("seed %d: %v", v.Seed, res.Err)
+	}
+	if again := simtest.Run(v.Scenario(), nil); again.Hash != res.Hash {
+		t.Errorf("two runs of the seed differ: %x and %x", res.Hash, again.Hash)
+	}
+	t.Logf("hash %016x, %d datagrams, %d operations, %v", res.Hash, res.Packets, res.Ops, res.Virtual)
+}

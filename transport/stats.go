@@ -1,0 +1,49 @@
+package transport
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// DropReason says why a received datagram was thrown away.
+type DropReason uint8
+
+// The drop reasons. Every datagram that is not processed is counted under one.
+const (
+	DropShort   DropReason = iota // shorter than its headers
+	DropCRC                       // CRC-32C does not match
+	DropType                      // PDS type unknown or not expected here
+	DropNextHdr                   // next_hdr not allowed for this PDS type
+	DropHeader                    // a header field that must not be refused by answer
+	DropLength                    // lengths contradict each other
+	DropNoPDC                     // names no PDC, and no answer is due
+	DropSource                    // the PDC belongs to another address
+	DropUnsent                    // ACK, SACK or CLEAR of what was never sent
+	DropStale                     // old or duplicate ACK, NACK or CP without effect
+	DropUnknown                   // unknown source and KnownPeersOnly
+	DropSelf                      // own address as source
+	DropLimit                     // a bound of Config was hit
+	DropRate                      // answer suppressed by its rate limit
+	NumDropReasons
+)
+
+// Stats counts what a FEP did. All values only grow.
+type Stats struct {
+	TxPackets, RxPackets     uint64 // datagrams, all kinds
+	TxBytes, RxBytes         uint64 // UDP payload bytes
+	TxTrains, RxTrains       uint64 // calls of the socket layer
+	TxData, RxData           uint64 // request packets, first or again
+	RtxRTO, RtxSACK, RtxNack uint64 // retransmissions by cause
+	RtxProbe                 uint64 // tail-loss resends
+	RtxSpurious              uint64 // found unnecessary afterwards
+	RxDup, RxOOO, RxCE       uint64 // duplicates, out of order arrivals, congestion marks
+	AcksTx, AcksRx           uint64
+	NacksTx, NacksRx         [256]uint64 // by code
+	CPTx, CPRx               [16]uint64  // by control type
+	PDCOpened, PDCAccepted   uint64
+	PDCClosed, PDCErrors     uint64
+	Quarantined              uint64
+	MsgsTx, MsgsRx           uint64
+	BytesTx, BytesRx         uint64 // message bytes completed
+	Unexpected               uint64
+	Drops                    [NumDropReasons]uint64
+}
+
+var _ wire.NackCode // NacksTx is indexed by it

@@ -1,0 +1,382 @@
+package transport
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A crcCache keeps the CRC state behind the addresses and ports: packets of one
+// length between two addresses share it.
+type crcCache struct {
+	remote netip.AddrPort
+	path   int
+	n      int
+	state  uint32
+}
+
+func (f *FEP) txPrefix(c *crcCache, remote netip.AddrPort, path, n int) uint32 {
+	if c.n != n || c.path != path || c.remote != remote {
+		*c = crcCache{remote, path, n, wire.CRCPrefix(f.cfg.Local.Addr(), remote.Addr(), f.cfg.Paths[path], remote.Port(), uint16(8+n))}
+	}
+	return c.state
+}
+
+// A train under construction: datagrams of equal length to one address by one
+// path; a shorter one ends it. The trailer of the newest packet is written when
+// the next one begins, because AR may still be set on it.
+type train struct {
+	d    *dgram.Datagram
+	crc  *crcCache
+	off  int // start of the newest packet
+	open bool
+	full bool // takes no further packet
+}
+
+func (f *FEP) begin(d *dgram.Datagram) {
+	d.Reset()
+	f.out = train{d: d, off: -1}
+}
+
+// fits reports whether a packet of n bytes (with trailer) may join the train.
+func (f *FEP) fits(remote netip.AddrPort, path, n int) bool {
+	t := &f.out
+	if len(t.d.Data) == 0 {
+		return true
+	}
+	return !t.full && n <= t.d.Seg && len(t.d.Data)+n <= dgram.MaxTrain && t.d.Path == path && t.d.Remote == remote
+}
+
+// join begins a packet of n bytes; the caller appends n minus the trailer bytes
+// to the slice it gets and hands it to joined.
+func (f *FEP) join(remote netip.AddrPort, path, n int, c *crcCache) []byte {
+	t := &f.out
+	f.seal()
+	if len(t.d.Data) == 0 {
+		t.d.Remote, t.d.Path, t.d.Seg = remote, path, n
+	} else if n < t.d.Seg {
+		t.full = true
+	}
+	t.off, t.open, t.crc = len(t.d.Data), true, c
+	return t.d.Data
+}
+
+func (f *FEP) joined(b []byte) {
+	t := &f.out
+	if f.trailer != 0 {
+		b = append(b, 0, 0, 0, 0)
+	}
+	t.d.Data = b
+	f.stats.TxPackets++
+	if n := (len(b) + t.d.Seg - 1) / t.d.Seg; n >= dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
+		t.full = true
+	}
+}
+
+// askAck sets AR on the newest packet, a request.
+func (f *FEP) askAck() {
+	if f.out.open {
+		f.out.d.Data[f.out.off+1] |= byte(wire.FlagAR)
+	}
+}
+
+// seal writes the trailer of the newest packet.
+func (f *FEP) seal() {
+	t := &f.out
+	if !t.open {
+		return
+	}
+	t.open = false
+	if f.trailer == 0 {
+		return
+	}
+	b := t.d.Data
+	n := len(b) - t.off
+	wire.PutCRC(b[t.off:], f.txPrefix(t.crc, t.d.Remote, t.d.Path, n))
+}
+
+// Transmit fills d with the next train that may leave now and reports false
+// when there is none. ACKs that are not yet due ride along with data to the
+// same peer; alone they wait for AckDelay or Flush.
+func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
+	f.now = now
+	if len(f.moveLater) > 0 {
+		f.move(now)
+	}
+	f.begin(d)
+	for len(d.Data) == 0 {
+		if f.ready.len() == 0 {
+			if len(f.moveLater) == 0 {
+				break
+			}
+			f.move(now)
+			if f.ready.len() == 0 {
+				break
+			}
+		}
+		id := f.ready.front()
+		if !f.fill(now, id) {
+			// Nothing more of this peer may leave: it comes back by a Wake.
+			f.ready.pop()
+			f.peers[id].ready = false
+		} else if f.ready.len() > 1 {
+			f.ready.push(f.ready.pop()) // round robin among peers
+		}
+	}
+	if len(d.Data) == 0 {
+		f.fillLoose()
+	}
+	for len(d.Data) == 0 && f.flush {
+		if f.acks.len() == 0 {
+			f.flush = false
+			break
+		}
+		id := f.acks.front()
+		if !f.fillOwing(now, id) {
+			f.acks.pop()
+			f.peers[id].acks = false
+		}
+	}
+	f.seal()
+	if len(d.Data) == 0 {
+		return false
+	}
+	f.stats.TxTrains++
+	f.stats.TxBytes += uint64(len(d.Data))
+	if d.TOS == 0 {
+		d.TOS = dgram.ECT0
+	}
+	return true
+}
+
+// fill adds data packets to the peer, and the ACKs that may ride along. It
+// reports whether the peer may have more to send.
+func (f *FEP) fill(now time.Duration, id PeerID) bool {
+	for i := f.peers[id].data.len(); i > 0; i-- {
+		slot := f.peers[id].data.pop()
+		ln := &f.lanes[slot]
+		if ln.pdc == nil || !ln.data {
+			continue
+		}
+		switch f.drain(now, id, ln) {
+		case laneDry:
+			ln.data = false
+		case laneMore:
+			f.peers[id].data.push(slot)
+		}
+		if f.out.full {
+			break
+		}
+	}
+	if len(f.out.d.Data) > 0 && f.peers[id].acks {
+		f.fillOwing(now, id)
+	}
+	return f.peers[id].data.len() > 0
+}
+
+type laneState uint8
+
+const (
+	laneDry  laneState = iota // empty or blocked: it comes back by a Wake
+	laneMore                  // the train is full, or does not fit it
+)
+
+// drain moves packets of one PDC into the train.
+func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
+	p := &f.peers[id]
+	pdc := ln.pdc
+	remote := pdc.Remote()
+	path := f.pathFor(p, pdc)
+	last := -1 // offset of this PDC's newest packet in the train
+	state := laneDry
+	for pdc.CanResend() {
+		n, isCP, _ := pdc.NextLost()
+		n -= f.overhead
+		if !f.fits(remote, path, n) {
+			return laneMore
+		}
+		a := pdc.Resend(now, uint8(path))
+		b := f.join(remote, path, n, &p.crc)
+		if isCP {
+			f.joined(a.CP.Append(b))
+			continue
+		}
+		b = a.Req.Append(b)
+		b = f.appendPiece(b, a.Ref)
+		f.joined(b)
+		f.stats.TxData++
+		last = f.out.off
+	}
+	closing := !pdc.Usable()
+	if closing && pdc.Mode() == wire.RUD {
+		f.moveUnsent(ln)
+	}
+	for ln.q.len() > 0 && (!closing || ln.started) {
+		h := ln.q.front()
+		pl := f.ses.PieceLen(h, p.mtu)
+		if pl < 0 {
+			f.next(ln)
+			continue
+		}
+		n := wire.ReqLen + wire.ReqStdLen + pl + f.trailer
+		if !f.fits(remote, path, n) {
+			state = laneMore
+			break
+		}
+		if !pdc.CanPush(n + f.overhead) {
+			break
+		}
+		piece, ok := f.ses.Next(h, p.mtu)
+		if !ok {
+			f.next(ln)
+			continue
+		}
+		ln.started = true
+		ref := pds.Ref{Msg: uint32(h), Off: piece.Off, Len: piece.Len, Kind: piece.Kind, Last: piece.Last}
+		req := pdc.Push(now, ref, n+f.overhead, uint8(path))
+		b := f.join(remote, path, n, &p.crc)
+		b = f.ses.Append(req.Append(b), h, piece)
+		f.joined(b)
+		f.stats.TxData++
+		last = f.out.off
+		ln.bytes -= int(piece.Len)
+		if piece.Last {
+			f.next(ln)
+		}
+	}
+	if state == laneDry {
+		if ln.q.len() > 0 || pdc.Lost() {
+			p.blocked = true
+		}
+		// Nothing more comes: ask for an ACK with the newest packet (design §3).
+		if last >= 0 && last == f.out.off {
+			f.askAck()
+		}
+		if pdc.State() == pds.Quiesce && !ln.started {
+			f.pds.Drained(now, pdc)
+			if ln.pdc != nil && pdc.CanResend() {
+				return laneMore
+			}
+		}
+	}
+	return state
+}
+
+// moveUnsent takes the messages that have not begun off a PDC that closes: they
+// go to another (F28).
+func (f *FEP) moveUnsent(ln *lane) {
+	keep := 0
+	if ln.started {
+		keep = 1
+	}
+	for ln.q.len() > keep {
+		h := ln.q.at(keep)
+		ln.q.drop(keep)
+		f.queued--
+		f.moveLater = append(f.moveLater, h)
+	}
+}
+
+func (f *FEP) appendPiece(b []byte, r pds.Ref) []byte {
+	return f.ses.Append(b, handle(r), piece(r))
+}
+
+// next ends the turn of the lane's first message: all its pieces are taken.
+func (f *FEP) next(ln *lane) {
+	ln.q.pop()
+	ln.started = false
+	f.queued--
+	if ln.q.len() == 0 {
+		ln.bytes = 0
+	}
+}
+
+// pathFor chooses the local port of the next train to a peer. Packets of a PDC
+// that the target does not know yet leave from the main port, by which it
+// knows the source; ROD keeps to one path (UE §3.6.16).
+func (f *FEP) pathFor(p *peer, pdc *pds.PDC) int {
+	if len(f.cfg.Paths) == 1 || pdc.State() == pds.Creating || pdc.Mode() == wire.ROD {
+		return 0
+	}
+	if len(f.out.d.Data) > 0 && f.out.d.Remote == pdc.Remote() {
+		return f.out.d.Path
+	}
+	p.path++
+	if p.path >= len(f.cfg.Paths) {
+		p.path = 0
+	}
+	return p.path
+}
+
+// fillOwing adds ACKs and control packets of a peer's PDCs to the train, and
+// reports whether some are left.
+func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
+	p := &f.peers[id]
+	for i := p.owing.len(); i > 0; i-- {
+		slot := p.owing.front()
+		ln := &f.lanes[slot]
+		if ln.pdc != nil && ln.owing && !f.drainOwing(now, p, ln.pdc) {
+			return true
+		}
+		p.owing.pop()
+		ln.owing = false
+	}
+	return false
+}
+
+// drainOwing adds what one PDC owes; false: it does not fit this train.
+func (f *FEP) drainOwing(now time.Duration, p *peer, pdc *pds.PDC) bool {
+	for pdc.CtlOwed() {
+		n := wire.CPLen + f.trailer
+		if !f.fits(pdc.Remote(), 0, n) {
+			return false
+		}
+		if f.out.full {
+			return false
+		}
+		c, ok := pdc.NextCtl(now)
+		if !ok {
+			break
+		}
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n, &p.crc)))
+	}
+	for pdc.AckOwed() {
+		remote, path := pdc.AckTo()
+		n := wire.AckCCLen + wire.RspLen + f.trailer
+		if !f.fits(remote, int(path), n) {
+			return false
+		}
+		if !pdc.NextAck(now, &f.ack) {
+			break
+		}
+		if !f.ack.HasRsp {
+			n -= wire.RspLen
+		}
+		b := f.ack.Ack.Append(f.join(remote, int(path), n, &p.crc))
+		if f.ack.HasRsp {
+			b = f.ack.Rsp.Append(b)
+		}
+		f.joined(b)
+		f.stats.AcksTx++
+	}
+	return true
+}
+
+// fillLoose adds the NACKs and other answers that belong to no PDC's queue.
+func (f *FEP) fillLoose() {
+	for {
+		l := f.pds.PeekLoose()
+		if l == nil {
+			return
+		}
+		n := int(l.N) + f.trailer
+		if !f.fits(l.Remote, int(l.Path), n) {
+			return
+		}
+		f.joined(append(f.join(l.Remote, int(l.Path), n, &f.rxOut), l.B[:l.N]...))
+		f.pds.NextLoose()
+	}
+}

@@ -1,0 +1,112 @@
+package udp
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// MaxPaths is the most local ports of one Conn. Arbitrary; 64 bits are what the
+// sets of paths inside a Conn hold.
+const MaxPaths = 64
+
+const (
+	defaultBuf = 8 << 20
+	maxBuf     = 1 << 30
+)
+
+// A Mode says whether a feature is wanted.
+type Mode uint8
+
+const (
+	Auto Mode = iota // use it if the system has it
+	On               // Open fails without it
+	Off              // do not use it
+)
+
+// String returns "auto", "on" or "off".
+func (m Mode) String() string {
+	switch m {
+	case Auto:
+		return "auto"
+	case On:
+		return "on"
+	case Off:
+		return "off"
+	}
+	return fmt.Sprintf("udp.Mode(%d)", uint8(m))
+}
+
+// Config says what Open is to open.
+type Config struct {
+	// Addr is the local address. The IP address is never unspecified, because
+	// it is part of what the protocol protects; an IPv6 link-local address
+	// needs its zone. Port 0 takes an ephemeral port.
+	Addr netip.AddrPort
+	// Paths is the number K of local ports, 1 to MaxPaths; 0 is 1. Path 0 has
+	// the port of Addr, the others have ephemeral ports.
+	Paths int
+	// Consecutive gives path i the port of path 0 plus i. With port 0, a free
+	// range is searched for.
+	Consecutive bool
+
+	// GSO sends a train of several datagrams in one call (UDP_SEGMENT), GRO
+	// receives trains put together by the kernel (UDP_GRO). The portable
+	// implementation has neither.
+	GSO, GRO Mode
+	// RecvBuf and SendBuf are the socket buffers to ask for, in bytes per path;
+	// 0 is 8 MiB. Info tells what the system gave.
+	RecvBuf, SendBuf int
+	// TOS is the traffic class of most trains. Those with another one work too,
+	// but cost a control message each.
+	TOS uint8
+	// AllowFragments lets IP fragment what exceeds the MTU. Otherwise (and by
+	// default) packets carry DF, and what does not fit fails with EMSGSIZE.
+	// What path MTU discovery in the kernel has learnt is not believed, because
+	// anybody can forge it: it is handed out as evidence (NextError).
+	AllowFragments bool
+	// Portable uses the implementation for systems without one of their own.
+	Portable bool
+
+	readers bool // with Portable: what systems without batches use; for tests
+}
+
+// check fills in the defaults and names the first contradiction.
+func (c *Config) check() error {
+	a := c.Addr.Addr().Unmap()
+	c.Addr = netip.AddrPortFrom(a, c.Addr.Port())
+	switch {
+	case !a.IsValid():
+		return fmt.Errorf("udp: Config.Addr %v is not an address", c.Addr)
+	case a.IsUnspecified():
+		return fmt.Errorf("udp: Config.Addr %v is unspecified", c.Addr)
+	case a.IsMulticast():
+		return fmt.Errorf("udp: Config.Addr %v is a group", c.Addr)
+	case a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "":
+		return fmt.Errorf("udp: Config.Addr %v is link-local and needs a zone", c.Addr)
+	case c.GSO > Off || c.GRO > Off:
+		return fmt.Errorf("udp: Config.GSO %v or GRO %v is unknown", c.GSO, c.GRO)
+	case c.Portable && (c.GSO == On || c.GRO == On):
+		return fmt.Errorf("udp: Config.Portable has no GSO and no GRO")
+	}
+	if c.Paths == 0 {
+		c.Paths = 1
+	}
+	if c.Paths < 0 || c.Paths > MaxPaths {
+		return fmt.Errorf("udp: Config.Paths %d is not 1 to %d", c.Paths, MaxPaths)
+	}
+	if p := int(c.Addr.Port()); c.Consecutive && p != 0 && p+c.Paths-1 > 65535 {
+		return fmt.Errorf("udp: Config.Paths %d from port %d is beyond port 65535", c.Paths, p)
+	}
+	for _, b := range []struct {
+		name string
+		v    *int
+	}{{"RecvBuf", &c.RecvBuf}, {"SendBuf", &c.SendBuf}} {
+		if *b.v == 0 {
+			*b.v = defaultBuf
+		}
+		if *b.v < 0 || *b.v > maxBuf {
+			return fmt.Errorf("udp: Config.%s %d is not 0 to %d", b.name, *b.v, maxBuf)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,399 @@
+package udp
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct is the Linux backend: recvmsg and sendmsg made on the caller's thread.
+type direct struct {
+	socks []sock
+	v6    bool
+	scope scopes
+	info0 Info // as of Open, all but what mu guards
+
+	// evidence has a bit for each path whose error queue may hold something.
+	evidence atomic.Uint64
+
+	// ready are the events of the last look at all paths (K > 1), used from the
+	// end; pollFD is the epoll set of the sockets.
+	pollFD int
+	ready  []unix.EpollEvent
+	nready int
+
+	rx struct {
+		msg  unix.Msghdr
+		iov  unix.Iovec
+		ctl  [ctlLen]byte
+		name unix.RawSockaddrInet6
+	}
+	tx struct {
+		msg  unix.Msghdr
+		iov  unix.Iovec
+		ctl  [sendCtl]byte
+		name unix.RawSockaddrInet6
+		to   netip.AddrPort // what name holds
+		len  uint32         // of name, 0: nothing
+		solo bool           // to gets no trains
+	}
+	mm   *batch // for sendmmsg; made when first needed
+	errq *errorQueue
+
+	tos uint8
+	// gso says that trains are sent whole to those who are not in off.
+	gso bool
+	off []noGSO
+
+	st     Stats
+	thrown atomic.Uint64 // evidence that discard threw away
+
+	in    waiter // until a path is readable
+	stale uint64 // evidence there was when the last wait began
+	bin   *errorQueue
+
+	// inject, if not nil, is told how many messages each call is to send, and
+	// says how many of them the kernel gets to see, or the error in place of the
+	// kernel's. For tests.
+	inject func(n int) (int, syscall.Errno)
+
+	mu      sync.Mutex
+	gsoNow  Feature // these three are guarded by mu
+	out     *waiter // until a path is writable; made when first needed
+	stopped bool
+}
+
+// sock is one path.
+type sock struct {
+	fd    int
+	port  uint16
+	drops uint32 // as SO_RXQ_OVFL told last
+}
+
+// noGSO is a destination that a train could not be sent to.
+type noGSO struct {
+	to  netip.Addr
+	why syscall.Errno
+}
+
+// maxNoGSO destinations without GSO turn it off for all. Arbitrary: it bounds
+// the memory and the search, and so many failures are not the destination's.
+const maxNoGSO = 64
+
+func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
+	d := &direct{
+		v6:     cfg.Addr.Addr().Is6(),
+		tos:    cfg.TOS,
+		pollFD: -1,
+	}
+	defer func() {
+		if err != nil {
+			_ = d.close()
+		}
+	}()
+	open := func(a netip.AddrPort) (uint16, error) {
+		s, err := d.bind(a)
+		if err != nil {
+			return 0, err
+		}
+		d.socks = append(d.socks, s)
+		return s.port, nil
+	}
+	undo := func() {
+		for _, s := range d.socks {
+			_ = unix.Close(s.fd)
+		}
+		d.socks = d.socks[:0]
+	}
+	ports, err := openPaths(cfg, open, undo)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := &d.info0
+	i.Method = "recvmsg, sendmsg"
+	i.RecvBuf.Asked, i.SendBuf.Asked = cfg.RecvBuf, cfg.SendBuf
+	i.Interface, i.MTU = interfaceOf(cfg.Addr.Addr())
+	for _, s := range d.socks {
+		if err := d.options(s.fd, cfg); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.gso, d.gsoNow = i.GSO.On, i.GSO
+
+	// The sets of one or all sockets that Recv and the waiters look at.
+	item := d.socks[0].fd
+	if len(d.socks) > 1 {
+		d.ready = make([]unix.EpollEvent, len(d.socks))
+		if d.pollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			return nil, nil, os.NewSyscallError("epoll_create1", err)
+		}
+		for p, s := range d.socks {
+			ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p)}
+			if err := unix.EpollCtl(d.pollFD, unix.EPOLL_CTL_ADD, s.fd, &ev); err != nil {
+				return nil, nil, os.NewSyscallError("epoll_ctl", err)
+			}
+		}
+		item = d.pollFD
+	}
+	if err := d.in.open(unix.EPOLLIN, item); err != nil {
+		return nil, nil, err
+	}
+
+	d.rx.msg.Iov, d.rx.msg.Name = &d.rx.iov, (*byte)(unsafe.Pointer(&d.rx.name))
+	d.rx.msg.SetIovlen(1)
+	d.rx.msg.Control = &d.rx.ctl[0]
+	d.tx.msg.Iov, d.tx.msg.Name = &d.tx.iov, (*byte)(unsafe.Pointer(&d.tx.name))
+	d.tx.msg.SetIovlen(1)
+	d.errq, d.bin = newErrorQueue(), newErrorQueue()
+
+	return d, ports, nil
+}
+
+// bind makes a socket and gives it an address.
+func (d *direct) bind(a netip.AddrPort) (sock, error) {
+	family := unix.AF_INET
+	if d.v6 {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return sock{}, os.NewSyscallError("socket", err)
+	}
+	fail := func(call string, err error) (sock, error) {
+		_ = unix.Close(fd)
+		return sock{}, os.NewSyscallError(call, err)
+	}
+	if d.v6 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return fail("setsockopt IPV6_V6ONLY", err)
+		}
+	}
+	var name unix.RawSockaddrInet6
+	n, e := d.encode(&name, a)
+	if e != 0 {
+		return fail("bind", e)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(n)); e != 0 {
+		return fail("bind", e)
+	}
+	l := uint32(unsafe.Sizeof(name))
+	if _, _, e := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&l))); e != 0 {
+		return fail("getsockname", e)
+	}
+	return sock{fd: fd, port: ntohs(name.Port)}, nil
+}
+
+// options sets the options of one socket. Features end up in d.info0; the last
+// socket wins, all being alike.
+func (d *direct) options(fd int, cfg *Config) error {
+	level, tos, recvErr := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_RECVERR
+	if d.v6 {
+		level, tos, recvErr = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_RECVERR
+	}
+	i := &d.info0
+	i.RecvBuf = askBuffer(uintptr(fd), true, cfg.RecvBuf)
+	i.SendBuf = askBuffer(uintptr(fd), false, cfg.SendBuf)
+
+	if cfg.TOS != 0 {
+		if err := unix.SetsockoptInt(fd, level, tos, int(cfg.TOS)); err != nil {
+			return os.NewSyscallError("setsockopt TOS", err)
+		}
+	}
+	i.ECN = feature(recvTOS(uintptr(fd), d.v6))
+	i.Evidence = feature(unix.SetsockoptInt(fd, level, recvErr, 1))
+	i.DontFragment = feature(dontFragment(uintptr(fd), d.v6, !cfg.AllowFragments))
+	if cfg.AllowFragments {
+		i.DontFragment = Feature{Why: "Config.AllowFragments"}
+	}
+	// Without it kernel drops are not counted; nothing else is lost.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+
+	i.GSO = Feature{Why: "Config.GSO off"}
+	if cfg.GSO != Off {
+		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+		if i.GSO = feature(err); err != nil && cfg.GSO == On {
+			return os.NewSyscallError("getsockopt UDP_SEGMENT", err)
+		}
+	}
+	i.GRO = Feature{Why: "Config.GRO off"}
+	if cfg.GRO != Off {
+		err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+		if i.GRO = feature(err); err != nil && cfg.GRO == On {
+			return os.NewSyscallError("setsockopt UDP_GRO", err)
+		}
+	}
+	return nil
+}
+
+func (d *direct) routeMTU(remote netip.Addr) (int, error) {
+	var name unix.RawSockaddrInet6
+	local, e := d.localAddr()
+	if e != 0 {
+		return 0, e
+	}
+	// A socket that is connected learns its route; nothing is sent.
+	s, err := d.bind(netip.AddrPortFrom(local, 0))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(s.fd) }()
+	n, e := d.encode(&name, netip.AddrPortFrom(remote, 9))
+	if e != 0 {
+		return 0, e
+	}
+	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(s.fd), uintptr(unsafe.Pointer(&name)), uintptr(n)); e != 0 {
+		return 0, os.NewSyscallError("connect", e)
+	}
+	if d.v6 {
+		v, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MTU)
+		return v, os.NewSyscallError("getsockopt IPV6_MTU", err)
+	}
+	v, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MTU)
+	return v, os.NewSyscallError("getsockopt IP_MTU", err)
+}
+
+// localAddr asks the first socket for its IP address.
+func (d *direct) localAddr() (netip.Addr, syscall.Errno) {
+	var name unix.RawSockaddrInet6
+	l := uint32(unsafe.Sizeof(name))
+	if _, _, e := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(d.socks[0].fd), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&l))); e != 0 {
+		return netip.Addr{}, e
+	}
+	return d.decode(&name).Addr(), 0
+}
+
+func (d *direct) info(i *Info) {
+	local, ports := i.Local, i.Ports
+	*i = d.info0
+	i.Local, i.Ports = local, ports
+	d.mu.Lock()
+	i.GSO = d.gsoNow
+	d.mu.Unlock()
+	if i.GSO.On {
+		i.Method += ", UDP_SEGMENT"
+	}
+	if i.GRO.On {
+		i.Method += ", UDP_GRO"
+	}
+}
+
+func (d *direct) stats() Stats {
+	s := d.st
+	s.EvidenceLost = d.thrown.Load()
+	return s
+}
+
+func (d *direct) close() error {
+	d.in.close()
+	if d.out != nil {
+		d.out.close()
+	}
+	if d.pollFD >= 0 {
+		_ = unix.Close(d.pollFD)
+	}
+	var err error
+	for _, s := range d.socks {
+		if e := unix.Close(s.fd); e != nil && err == nil {
+			err = os.NewSyscallError("close", e)
+		}
+	}
+	return err
+}
+
+// encode writes a as the kernel wants it and returns its length. EAFNOSUPPORT:
+// a is of the other address family; ENODEV: its zone does not exist.
+func (d *direct) encode(to *unix.RawSockaddrInet6, a netip.AddrPort) (uint32, syscall.Errno) {
+	ip := a.Addr().Unmap()
+	if !ip.IsValid() || ip.Is6() != d.v6 {
+		return 0, unix.EAFNOSUPPORT
+	}
+	if !d.v6 {
+		to4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(to))
+		*to4 = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: htons(a.Port()), Addr: ip.As4()}
+		return unix.SizeofSockaddrInet4, 0
+	}
+	*to = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: htons(a.Port()), Addr: ip.As16()}
+	if z := ip.Zone(); z != "" {
+		id, ok := d.scope.id(z)
+		if !ok {
+			return 0, unix.ENODEV
+		}
+		to.Scope_id = id
+	}
+	return unix.SizeofSockaddrInet6, 0
+}
+
+// decode is the inverse of encode.
+func (d *direct) decode(from *unix.RawSockaddrInet6) netip.AddrPort {
+	if from.Family == unix.AF_INET {
+		from4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(from))
+		return netip.AddrPortFrom(netip.AddrFrom4(from4.Addr), ntohs(from4.Port))
+	}
+	ip := netip.AddrFrom16(from.Addr)
+	if from.Scope_id != 0 {
+		ip = ip.WithZone(d.scope.zone(from.Scope_id))
+	}
+	return netip.AddrPortFrom(ip, ntohs(from.Port))
+}
+
+// scopes translates IPv6 zones and keeps the last of them, because looking one
+// up means asking the system for its interfaces. A Conn with a link-local
+// address uses only one.
+type scopes struct {
+	last atomic.Pointer[scope]
+}
+
+type scope struct {
+	name string
+	id   uint32
+}
+
+func (s *scopes) id(zone string) (uint32, bool) {
+	if l := s.last.Load(); l != nil && l.name == zone {
+		return l.id, true
+	}
+	var id uint32
+	if f, err := net.InterfaceByName(zone); err == nil {
+		id = uint32(f.Index)
+	} else if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		id = uint32(n)
+	} else {
+		return 0, false
+	}
+	s.last.Store(&scope{zone, id})
+	return id, true
+}
+
+func (s *scopes) zone(id uint32) string {
+	if l := s.last.Load(); l != nil && l.id == id {
+		return l.name
+	}
+	name := strconv.FormatUint(uint64(id), 10)
+	if f, err := net.InterfaceByIndex(int(id)); err == nil {
+		name = f.Name
+	}
+	s.last.Store(&scope{name, id})
+	return name
+}
+
+// Ports are kept in network byte order whatever the host's.
+
+func htons(v uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], v)
+	return binary.NativeEndian.Uint16(b[:])
+}
+
+func ntohs(v uint16) uint16 {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], v)
+	return binary.BigEndian.Uint16(b[:])
+}

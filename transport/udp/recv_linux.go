@@ -1,0 +1,147 @@
+package udp
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+func (d *direct) recv(g *dgram.Datagram) (bool, error) {
+	if len(d.socks) == 1 {
+		return d.recvPath(0, g)
+	}
+	// One look at all paths says which are ready; each of them gets one turn
+	// before the next look. It costs one call whatever their number.
+	for looked := false; ; looked = true {
+		for d.nready > 0 {
+			d.nready--
+			ev := &d.ready[d.nready]
+			if ev.Events&unix.EPOLLERR != 0 {
+				d.evidence.Or(1 << ev.Fd)
+			}
+			if ok, err := d.recvPath(int(ev.Fd), g); ok || err != nil {
+				return ok, err
+			}
+		}
+		if looked {
+			return false, nil
+		}
+		d.st.RecvCalls++
+		n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.pollFD), uintptr(unsafe.Pointer(&d.ready[0])), uintptr(len(d.ready)), 0, 0, 0)
+		if e != 0 && e != unix.EINTR {
+			return false, e
+		}
+		if e != 0 || n == 0 {
+			d.st.RecvEmpty++
+			return false, nil
+		}
+		d.nready = int(n)
+	}
+}
+
+// recvPath receives from one socket.
+func (d *direct) recvPath(path int, g *dgram.Datagram) (bool, error) {
+	s := &d.socks[path]
+	room := g.Data[:cap(g.Data)]
+	rx := &d.rx
+	rx.iov.Base = &room[0]
+	rx.iov.SetLen(len(room))
+	for range maxRepeat {
+		rx.msg.Namelen = unix.SizeofSockaddrInet6
+		rx.msg.SetControllen(len(rx.ctl))
+		rx.msg.Flags = 0
+		d.st.RecvCalls++
+		n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT)
+		switch e {
+		case 0:
+		case unix.EAGAIN:
+			d.st.RecvEmpty++
+			return false, nil
+		case unix.EINTR:
+			continue
+		case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
+			return false, e
+		default:
+			// Left behind by an earlier packet; reading it has removed it.
+			d.pending(path, e)
+			continue
+		}
+		c := control(rx.ctl[:rx.msg.Controllen])
+		if c.hasDrops {
+			d.st.KernelDrops += uint64(c.drops - s.drops)
+			s.drops = c.drops
+		}
+		if rx.msg.Flags&unix.MSG_TRUNC != 0 {
+			d.st.RecvCut++
+			continue
+		}
+		g.Data = room[:n]
+		g.Seg = int(n)
+		if c.seg > 0 && c.seg < g.Seg {
+			g.Seg = c.seg
+		}
+		g.Remote = d.decode(&rx.name)
+		g.Path = path
+		g.TOS = c.tos
+		d.st.RecvTrains++
+		d.st.RecvSegments += uint64(g.Segments())
+		d.st.RecvBytes += uint64(n)
+		return true, nil
+	}
+	return false, nil
+}
+
+// pending notes an error of an earlier packet that a call on path came upon.
+func (d *direct) pending(path int, _ syscall.Errno) {
+	d.st.Pending++
+	d.evidence.Or(1 << path)
+}
+
+// ctlLen holds every control message there may be at once: segment size, traffic
+// class, drops and, on the error queue, the error with an address (80 bytes).
+const ctlLen = 256
+
+// controls are the control messages of a received train.
+type controls struct {
+	seg      int // UDP_GRO
+	tos      uint8
+	hasDrops bool
+	drops    uint32 // SO_RXQ_OVFL: datagrams dropped since the socket exists
+}
+
+// sizeofHdr is where the data of a control message begins.
+var sizeofHdr = unix.CmsgLen(0)
+
+// control decodes what the kernel has written. On Linux a control message is
+// aligned like a word.
+func control(b []byte) (c controls) {
+	for len(b) >= sizeofHdr {
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+		if int(h.Len) < sizeofHdr || int(h.Len) > len(b) {
+			return c
+		}
+		data := b[sizeofHdr:h.Len]
+		switch {
+		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
+			c.seg = int(*(*int32)(unsafe.Pointer(&data[0])))
+		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 2:
+			c.seg = int(*(*uint16)(unsafe.Pointer(&data[0])))
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS && len(data) >= 1:
+			c.tos = data[0]
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(data) >= 4:
+			c.tos = uint8(*(*int32)(unsafe.Pointer(&data[0])))
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
+			c.hasDrops = true
+			c.drops = *(*uint32)(unsafe.Pointer(&data[0]))
+		}
+		n := unix.CmsgSpace(len(data))
+		if n >= len(b) {
+			return c
+		}
+		b = b[n:]
+	}
+	return c
+}

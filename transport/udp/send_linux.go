@@ -1,0 +1,368 @@
+package udp
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+func (d *direct) send(g *dgram.Datagram) error {
+	if len(g.Data) == 0 {
+		return nil
+	}
+	s := &d.socks[g.Path]
+	if e := d.aim(g.Remote); e != 0 {
+		return d.st.lost(e)
+	}
+	segs := g.Segments()
+	seg := 0
+	if segs > 1 {
+		if !d.whole(segs) {
+			return d.split(s, g)
+		}
+		seg = g.Seg
+	}
+	tx := &d.tx
+	tx.msg.Namelen = tx.len
+	tx.iov.Base = &g.Data[0]
+	tx.iov.SetLen(len(g.Data))
+	d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
+	for repeat := 0; ; repeat++ {
+		_, e := d.outcome(1)
+		if e == 0 {
+			d.st.SendCalls++
+			_, _, e = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT)
+		}
+		if e == 0 {
+			d.sent(1, segs, len(g.Data))
+			d.st.Pending += uint64(repeat)
+			return nil
+		}
+		if !d.again(g.Path, e, repeat) {
+			return d.failed(s, g, e)
+		}
+	}
+}
+
+// outcome asks the test that runs us, if there is one, what to do with the n
+// messages of a call: pass some of them on, or fail.
+func (d *direct) outcome(n int) (int, syscall.Errno) {
+	if d.inject == nil {
+		return n, 0
+	}
+	return d.inject(n)
+}
+
+// aim makes to the destination of the next train.
+func (d *direct) aim(to netip.AddrPort) syscall.Errno {
+	tx := &d.tx
+	if to == tx.to && tx.len != 0 {
+		return 0
+	}
+	n, e := d.encode(&tx.name, to)
+	if e != 0 {
+		tx.len = 0
+		return e
+	}
+	tx.to, tx.len = to, n
+	tx.solo = d.isOff(to.Addr())
+	return 0
+}
+
+// whole reports whether a train to where we aim leaves in one piece.
+func (d *direct) whole(segs int) bool {
+	return d.gso && !d.tx.solo && segs <= dgram.MaxSegments
+}
+
+func (d *direct) sent(trains, segs, bytes int) {
+	d.st.SendTrains += uint64(trains)
+	d.st.SendSegments += uint64(segs)
+	d.st.SendBytes += uint64(bytes)
+}
+
+// again reports whether a send that failed with e is to be repeated, for the
+// repeat-th time: it was interrupted, or e may be the error of an earlier packet
+// (to somebody else, even), which the call has taken off the socket. An error of
+// this packet comes back.
+func (d *direct) again(path int, e syscall.Errno, repeat int) bool {
+	if repeat >= maxRepeat {
+		return false
+	}
+	switch e {
+	case unix.EINTR:
+		return true
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
+		unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPROTO, unix.EACCES, unix.EMSGSIZE:
+		d.evidence.Or(1 << path)
+		return repeat == 0
+	}
+	return false
+}
+
+// failed deals with a train, aimed at, that sendmsg has refused with e.
+func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
+	switch e {
+	case unix.EAGAIN:
+		d.st.SendAgain++
+		return ErrAgain
+	case unix.EIO, unix.EINVAL, unix.EMSGSIZE:
+		// EIO: the device cannot compute checksums. EINVAL, EMSGSIZE: too many
+		// segments for this kernel, or a segment exceeds the MTU. Only the
+		// last is as bad without GSO.
+		if g.Segments() > 1 {
+			before := d.st.SendSegments
+			err := d.split(s, g)
+			if d.st.SendSegments > before && (err == nil || err == ErrAgain) {
+				d.switchOff(g.Remote.Addr(), e)
+			}
+			return err
+		}
+	}
+	if g.Remote.Addr().Zone() != "" {
+		// The interface may have come back with another number.
+		d.tx.len = 0
+		d.scope.last.Store(nil)
+	}
+	return d.st.lost(e)
+}
+
+// switchOff sends no more trains to one destination, or to nobody if there are
+// too many such destinations.
+func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
+	d.st.Fallbacks++
+	if d.tx.to.Addr() == to {
+		d.tx.solo = true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.off) == maxNoGSO {
+		d.gso = false
+		d.gsoNow = Feature{Why: fmt.Sprintf("failed for %d destinations, last %v: %v", maxNoGSO+1, to, why)}
+		return
+	}
+	d.off = append(d.off, noGSO{to, why})
+	d.gsoNow.Why = fmt.Sprintf("off for %d destinations, last %v: %v", len(d.off), to, why)
+}
+
+func (d *direct) isOff(to netip.Addr) bool {
+	for i := range d.off {
+		if d.off[i].to == to {
+			return true
+		}
+	}
+	return false
+}
+
+// maxBatch is the most messages in one sendmmsg: a train sent as singles.
+const maxBatch = dgram.MaxSegments
+
+// batch is the argument of sendmmsg.
+type batch struct {
+	hdr  [maxBatch]mmsghdr
+	iov  [maxBatch]unix.Iovec
+	ctl  [maxBatch][sendCtl]byte
+	name [maxBatch]unix.RawSockaddrInet6
+}
+
+// mmsghdr is struct mmsghdr.
+type mmsghdr struct {
+	msg unix.Msghdr
+	len uint32
+}
+
+// put writes message i: data to where we aim.
+func (d *direct) put(i int, data []byte, seg int, tos uint8) {
+	b := d.mm
+	if b == nil {
+		b = new(batch)
+		d.mm = b
+	}
+	b.iov[i].Base = &data[0]
+	b.iov[i].SetLen(len(data))
+	b.name[i] = d.tx.name
+	m := &b.hdr[i].msg
+	m.Name, m.Namelen = (*byte)(unsafe.Pointer(&b.name[i])), d.tx.len
+	m.Iov = &b.iov[i]
+	m.SetIovlen(1)
+	d.compose(m, b.ctl[i][:], seg, tos)
+}
+
+// sendmmsg sends messages [from, to) of the batch and reports how many went.
+func (d *direct) sendmmsg(s *sock, from, to int) (int, syscall.Errno) {
+	d.st.SendCalls++
+	n, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), 0
+}
+
+// split sends a train, aimed at, as single datagrams. When there is no room for
+// all, those that went are cut off the front of it. What a firewall or a full
+// device queue refuses is lost alone; other errors lose the rest too.
+func (d *direct) split(s *sock, g *dgram.Datagram) error {
+	var lost error
+	off, repeat := 0, 0
+	rest := g.Data
+	for len(rest) > 0 {
+		n := 0
+		for n < maxBatch && len(rest) > 0 {
+			var head []byte
+			head, rest = g.Next(rest)
+			d.put(n, head, 0, g.TOS)
+			n++
+		}
+		for i := 0; i < n; {
+			k, e := d.outcome(n - i)
+			if e == 0 {
+				k, e = d.sendmmsg(s, i, i+k)
+			}
+			if e == 0 {
+				bytes := 0
+				for ; k > 0; k-- {
+					bytes += int(d.mm.iov[i].Len)
+					d.sent(0, 1, int(d.mm.iov[i].Len))
+					i++
+				}
+				off += bytes
+				d.st.Pending += uint64(repeat)
+				repeat = 0
+				continue
+			}
+			if d.again(g.Path, e, repeat) {
+				repeat++
+				continue
+			}
+			repeat = 0
+			switch e {
+			case unix.EAGAIN:
+				d.st.SendAgain++
+				g.Data = g.Data[:copy(g.Data, g.Data[off:])]
+				return ErrAgain
+			case unix.ENOBUFS, unix.EPERM:
+				lost = d.st.lost(e)
+				off += int(d.mm.iov[i].Len)
+				i++
+			default:
+				return d.st.lost(e)
+			}
+		}
+	}
+	d.st.Split++
+	d.sent(1, 0, 0)
+	return lost
+}
+
+func (d *direct) sendBatch(gs []*dgram.Datagram) (int, error) {
+	done := 0
+	for done < len(gs) {
+		n := 1
+		if len(gs)-done > 1 {
+			n = d.fill(gs[done:])
+		}
+		if n < 2 {
+			if err := d.send(gs[done]); err != nil {
+				return done, err
+			}
+			done++
+			continue
+		}
+		k, err := d.flush(gs[done : done+n])
+		done += k
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// fill puts trains into the batch, up to one that must go by another socket or
+// another way.
+func (d *direct) fill(gs []*dgram.Datagram) (n int) {
+	for n < len(gs) && n < maxBatch {
+		g := gs[n]
+		if len(g.Data) == 0 || g.Path != gs[0].Path || d.aim(g.Remote) != 0 {
+			return n
+		}
+		seg := 0
+		if segs := g.Segments(); segs > 1 {
+			if !d.whole(segs) {
+				return n
+			}
+			seg = g.Seg
+		}
+		d.put(n, g.Data, seg, g.TOS)
+		n++
+	}
+	return n
+}
+
+// flush sends the batch, which holds gs.
+func (d *direct) flush(gs []*dgram.Datagram) (int, error) {
+	s := &d.socks[gs[0].Path]
+	for i, repeat := 0, 0; ; {
+		k, e := d.outcome(len(gs) - i)
+		if e == 0 {
+			k, e = d.sendmmsg(s, i, i+k)
+		}
+		switch {
+		case e == 0:
+			d.st.Pending += uint64(repeat)
+			repeat = 0
+			for ; k > 0; k-- {
+				d.sent(1, gs[i].Segments(), len(gs[i].Data))
+				i++
+			}
+		case d.again(gs[i].Path, e, repeat):
+			repeat++
+		default:
+			repeat = 0
+			// It was aimed at before, so it can be again. Splitting it uses
+			// the batch: start over behind it.
+			d.aim(gs[i].Remote)
+			if err := d.failed(s, gs[i], e); err != nil {
+				return i, err
+			}
+			return i + 1, nil
+		}
+		if i == len(gs) {
+			return i, nil
+		}
+	}
+}
+
+// sendCtl holds the control messages of compose.
+const sendCtl = 64
+
+// compose writes the control messages of a train: its segment size, unless 0,
+// and its traffic class, if it is not that of the socket.
+func (d *direct) compose(m *unix.Msghdr, b []byte, seg int, tos uint8) {
+	n := 0
+	if seg > 0 {
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+		h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
+		h.SetLen(unix.CmsgLen(2))
+		*(*uint16)(unsafe.Pointer(&b[sizeofHdr])) = uint16(seg)
+		n = unix.CmsgSpace(2)
+	}
+	if tos != d.tos {
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[n]))
+		h.Level, h.Type = unix.IPPROTO_IP, unix.IP_TOS
+		if d.v6 {
+			h.Level, h.Type = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+		}
+		h.SetLen(unix.CmsgLen(4))
+		*(*int32)(unsafe.Pointer(&b[n+sizeofHdr])) = int32(tos)
+		n += unix.CmsgSpace(4)
+	}
+	m.Control = nil
+	if n > 0 {
+		m.Control = &b[0]
+	}
+	m.SetControllen(n)
+}

@@ -1,0 +1,56 @@
+package udp
+
+import "golang.org/x/sys/unix"
+
+// What the portable implementation asks of each system. See sockopt_other.go
+// for systems of which nothing is known.
+
+// askBuffer asks for a receive or send buffer of n bytes.
+func askBuffer(fd uintptr, recv bool, n int) Buffer {
+	if recv {
+		return setBuffer(int(fd), unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, n)
+	}
+	return setBuffer(int(fd), unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, n)
+}
+
+// setBuffer asks for a buffer of n bytes, past the system's limit if we may.
+// The kernel doubles what it is told, for its overhead, and reports that.
+func setBuffer(fd, opt, force, n int) Buffer {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, n)
+	}
+	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
+	if err != nil {
+		got = 0
+	}
+	return Buffer{Asked: n, Got: got, Short: got < 2*n}
+}
+
+// recvTOS asks for the traffic class of what arrives.
+func recvTOS(fd uintptr, v6 bool) error {
+	if v6 {
+		return unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
+	}
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
+}
+
+// dontFragment switches fragmentation of what is sent off, or on.
+func dontFragment(fd uintptr, v6, df bool) error {
+	level, opt, v := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT
+	if v6 {
+		level, opt, v = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT
+	}
+	if df {
+		// Not IP_PMTUDISC_DO: that believes ICMP messages, which anybody can
+		// forge. The value is the same for IPv6.
+		v = unix.IP_PMTUDISC_PROBE
+	}
+	return unix.SetsockoptInt(int(fd), level, opt, v)
+}
+
+// parseTOS finds the traffic class among received control messages; 0 if it is
+// not there.
+func parseTOS(oob []byte) uint8 { return control(oob).tos }
+
+// mapErrno replaces what a system calls an error by what syscall calls it.
+func mapErrno(err error) error { return err }

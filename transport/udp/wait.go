@@ -1,0 +1,99 @@
+package udp
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A sleeper parks one goroutine at a time in the runtime's netpoller.
+type sleeper struct {
+	poll func() bool // reports whether what is waited for has happened
+	rest func()      // after each sleep, if not nil
+
+	sleep    func(func(uintptr) bool) error
+	deadline func(time.Time) error
+	look     func(uintptr) bool // bound once: a method value allocates
+	hit      bool
+
+	woken, stop atomic.Bool
+}
+
+// A file is something in the netpoller: *os.File, *net.UDPConn.
+type file interface {
+	syscall.Conn
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	Close() error
+}
+
+// init makes the sleeper wait for f to become readable or writable. It fails if
+// the netpoller has not taken f.
+func (s *sleeper) init(f file, write bool, poll func() bool, rest func()) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	s.sleep, s.deadline = raw.Read, f.SetReadDeadline
+	if write {
+		s.sleep, s.deadline = raw.Write, f.SetWriteDeadline
+	}
+	s.poll, s.rest, s.look = poll, rest, s.over
+	return s.deadline(time.Time{})
+}
+
+// wait sleeps until poll says yes, the deadline, or wake.
+func (s *sleeper) wait(deadline time.Time) error {
+	s.hit = false
+	for {
+		if s.stop.Load() {
+			return net.ErrClosed
+		}
+		if s.woken.Swap(false) {
+			return nil
+		}
+		if err := s.deadline(deadline); err != nil {
+			return net.ErrClosed
+		}
+		// This calls look, parks if it says no, and calls it again when the
+		// file has an event: nothing is missed in between.
+		err := s.sleep(s.look)
+		if s.rest != nil {
+			s.rest()
+		}
+		if s.hit {
+			return nil
+		}
+		// An error may be due to a wake for the wait before this one: only the
+		// clock tells.
+		if err != nil && !s.woken.Load() && !s.stop.Load() && !deadline.IsZero() && !time.Now().Before(deadline) {
+			return nil
+		}
+	}
+}
+
+func (s *sleeper) over(uintptr) bool {
+	if s.woken.Load() || s.stop.Load() {
+		return true
+	}
+	s.hit = s.poll()
+	return s.hit
+}
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+// wake ends the wait of now or the next one.
+func (s *sleeper) wake() {
+	// The flag first: a waiter that sets its own deadline after this one looks
+	// at the flag before it parks.
+	s.woken.Store(true)
+	_ = s.deadline(past)
+}
+
+// shut ends all waits.
+func (s *sleeper) shut() {
+	s.stop.Store(true)
+	_ = s.deadline(past)
+}

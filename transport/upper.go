@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"net/netip"
+
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// upper is the FEP as PDS sees it: what became of packets is told to SES.
+type upper FEP
+
+func handle(r pds.Ref) ses.Handle { return ses.Handle(r.Msg) }
+
+func piece(r pds.Ref) ses.Piece {
+	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind, Last: r.Last}
+}
+
+func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
+	u.ses.Answered(handle(r), rsp)
+}
+
+func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason, certain bool) {
+	u.ses.Failed(handle(r), cause(why), why.Nack, certain)
+}
+
+// Gone: what the PDC's lane still holds moves to another PDC if nothing of it
+// was sent, and ends if part of it was (faults.md §1 rule 3).
+func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
+	f := (*FEP)(u)
+	if p.Peer == 0 || int(p.Slot) >= len(f.lanes) {
+		return
+	}
+	f.ses.PDCGone(p.Slot, cause(why))
+	id := PeerID(p.Peer)
+	pr := &f.peers[id]
+	ln := &f.lanes[p.Slot]
+	pr.pdcs--
+	for i := range pr.out {
+		if pr.out[i] == p {
+			pr.out[i] = nil
+		}
+	}
+	if pr.rod == p {
+		pr.rod = nil
+	}
+	if why.Why == pds.WhyTooBig && pr.mtu > 1024 {
+		pr.mtu /= 2 // F7: new messages use the next smaller payload MTU
+	}
+	ln.pdc = nil
+	ln.data = false
+	q := ln.q
+	ln.q = fifo[ses.Handle]{}
+	started := ln.started
+	ln.started = false
+	ln.bytes = 0
+	if f.closed {
+		return
+	}
+	for i := 0; q.len() > 0; i++ {
+		h := q.pop()
+		f.queued--
+		switch {
+		case i == 0 && started:
+			f.ses.Break(h, cause(why), why.Nack)
+		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource:
+			// F9: the peer is gone; whatever was posted to it fails.
+			f.ses.Abandon(h, cause(why))
+		default:
+			f.moveLater = append(f.moveLater, h)
+		}
+	}
+	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
+		f.failQueued(id, cause(why))
+	}
+	f.unblock(pr)
+	f.maybeFree(id)
+}
+
+// failQueued ends what is posted to a peer that is gone and has not begun on any
+// of its PDCs (F9: all operations to the peer fail). What has begun fails with
+// its own PDC.
+func (f *FEP) failQueued(id PeerID, c ses.Cause) {
+	pr := &f.peers[id]
+	fail := func(p *pds.PDC) {
+		if p == nil {
+			return
+		}
+		ln := &f.lanes[p.Slot]
+		keep := 0
+		if ln.started {
+			keep = 1
+		}
+		for ln.q.len() > keep {
+			h := ln.q.at(keep)
+			ln.q.drop(keep)
+			f.queued--
+			f.ses.Abandon(h, c)
+		}
+	}
+	for _, p := range pr.out {
+		fail(p)
+	}
+	fail(pr.rod)
+	keep := f.moveLater[:0]
+	for _, h := range f.moveLater {
+		if peer, _, _ := f.ses.Info(h); peer == uint32(id) {
+			f.ses.Abandon(h, c)
+		} else {
+			keep = append(keep, h)
+		}
+	}
+	f.moveLater = keep
+}
+
+func (u *upper) Wake(p *pds.PDC) {
+	f := (*FEP)(u)
+	if int(p.Slot) >= len(f.lanes) || f.lanes[p.Slot].pdc != p {
+		return
+	}
+	f.wakeData(&f.lanes[p.Slot])
+	f.unblock(&f.peers[p.Peer])
+}
+
+// unblock wakes the lanes of a peer that stopped in front of a closed window:
+// its RUD PDCs share a CCC, what opened for one is open for all.
+func (f *FEP) unblock(pr *peer) {
+	if !pr.blocked {
+		return
+	}
+	pr.blocked = false
+	for _, o := range pr.out {
+		if o != nil {
+			f.wakeData(&f.lanes[o.Slot])
+		}
+	}
+}
+
+func (u *upper) WakeAck(p *pds.PDC) {
+	f := (*FEP)(u)
+	if p.Peer == 0 {
+		f.newSource(p)
+	}
+	f.wakeAck(p)
+}
+
+func (u *upper) Known(addr netip.AddrPort) bool {
+	id, ok := u.byAddr[addr]
+	return ok && u.peers[id].known
+}
+
+func (u *upper) Pending(p *pds.PDC) bool {
+	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
+}
+
+func (u *upper) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
+
+// cause translates why PDS gave up.
+func cause(why pds.Reason) ses.Cause {
+	switch why.Why {
+	case pds.WhyTimeout:
+		return ses.TimedOut
+	case pds.WhyUnreachable:
+		return ses.Unreachable
+	case pds.WhyNack:
+		return ses.Aborted
+	case pds.WhyNoResource:
+		return ses.NoResource
+	case pds.WhyNotReady:
+		return ses.NotReady
+	case pds.WhyTooBig:
+		return ses.TooBig
+	case pds.WhyProtocol:
+		return ses.Aborted
+	}
+	return ses.Closed
+}

@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Control packet, 16 bytes: UE §3.5.10.9.
+const (
+	cpProbe   = 2  // uint16, PROBE only
+	cpPSN     = 4  // uint32
+	cpSPDCID  = 8  // uint16
+	cpDPDCID  = 10 // uint16; with SYN: pdc_info:4 psn_offset:12
+	cpPayload = 12 // uint32, by ctl_type
+	CPLen     = 16 // bytes
+)
+
+var (
+	errCPLen  = &Invalid{"control packet", "length"}
+	errCPType = &Invalid{"control packet", "type"}
+	errCPCtl  = &Invalid{"control packet", "ctl_type"}
+)
+
+// A CP is a control packet.
+type CP struct {
+	Ctl         CtlType
+	Flags       Flags // FlagISROD, RETX, AR, SYN
+	ProbeOpaque uint16
+	PSN         PSN
+	SPDCID      uint16
+	DPDCID      uint16 // without SYN
+	PDCInfo     uint8  // with SYN, 4 bit
+	PSNOffset   uint16 // with SYN, 12 bit
+	Payload     uint32
+}
+
+// ParseCP decodes the control packet at the front of b and reports the bytes read.
+func ParseCP(b []byte) (CP, int, error) {
+	if len(b) < CPLen {
+		return CP{}, 0, errCPLen
+	}
+	v := binary.BigEndian.Uint16(b)
+	if Type(v>>11) != TypeCP {
+		return CP{}, 0, errCPType
+	}
+	c := CP{
+		Ctl: CtlType(v >> 7 & 15), Flags: Flags(v & 0x7f),
+		ProbeOpaque: binary.BigEndian.Uint16(b[cpProbe:]),
+		PSN:         PSN(binary.BigEndian.Uint32(b[cpPSN:])),
+		SPDCID:      binary.BigEndian.Uint16(b[cpSPDCID:]),
+		Payload:     binary.BigEndian.Uint32(b[cpPayload:]),
+	}
+	if c.Ctl > CtlNegotiation {
+		return CP{}, 0, errCPCtl
+	}
+	d := binary.BigEndian.Uint16(b[cpDPDCID:])
+	if c.Flags&FlagSYN != 0 {
+		c.PDCInfo, c.PSNOffset = uint8(d>>12), d&0xfff
+	} else {
+		c.DPDCID = d
+	}
+	return c, CPLen, nil
+}
+
+// Append appends the packet to b. It panics if a field is out of range: our bug.
+func (c CP) Append(b []byte) []byte {
+	if c.Ctl > 15 || c.Flags > 0x7f || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
+		panic("BUG: wire: control packet field out of range")
+	}
+	d := c.DPDCID
+	if c.Flags&FlagSYN != 0 {
+		d = uint16(c.PDCInfo)<<12 | c.PSNOffset
+	}
+	var h [CPLen]byte
+	binary.BigEndian.PutUint16(h[:], uint16(TypeCP)<<11|uint16(c.Ctl)<<7|uint16(c.Flags))
+	binary.BigEndian.PutUint16(h[cpProbe:], c.ProbeOpaque)
+	binary.BigEndian.PutUint32(h[cpPSN:], uint32(c.PSN))
+	binary.BigEndian.PutUint16(h[cpSPDCID:], c.SPDCID)
+	binary.BigEndian.PutUint16(h[cpDPDCID:], d)
+	binary.BigEndian.PutUint32(h[cpPayload:], c.Payload)
+	return append(b, h[:]...)
+}
+
+func (c CP) String() string {
+	s := fmt.Sprintf("CTRL %v %s probe_opaque=%#x psn=%#x spdcid=%d", c.Ctl,
+		flagString(c.Flags, FlagISROD, "ISROD", FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), c.ProbeOpaque, uint32(c.PSN), c.SPDCID)
+	if c.Flags&FlagSYN != 0 {
+		s += fmt.Sprintf(" psn_offset=%d", c.PSNOffset)
+	} else {
+		s += fmt.Sprintf(" dpdcid=%d", c.DPDCID)
+	}
+	return s + fmt.Sprintf(" payload=%#x", c.Payload)
+}

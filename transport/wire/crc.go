@@ -1,0 +1,73 @@
+package wire
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"net/netip"
+)
+
+// CRC-32C trailer, 4 bytes, most significant byte first: UE §3.5.6. It covers
+// the IP source and destination address, the UDP header with checksum zero (or
+// the entropy header), and everything up to the trailer.
+const CRCLen = 4 // bytes
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// CRCPrefix is the CRC state after the IP addresses and the UDP header. udpLen
+// is the UDP length field: 8 + datagram length with trailer. All packets of a
+// train share it, so callers keep it.
+func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
+	var a [40]byte
+	n := putAddrs(&a, src, dst)
+	binary.BigEndian.PutUint16(a[n:], sport)
+	binary.BigEndian.PutUint16(a[n+2:], dport)
+	binary.BigEndian.PutUint16(a[n+4:], udpLen)
+	binary.BigEndian.PutUint16(a[n+6:], 0)
+	return crc32.Update(0, castagnoli, a[:n+8])
+}
+
+// CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
+func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
+	var a [40]byte
+	n := putAddrs(&a, src, dst)
+	binary.BigEndian.PutUint16(a[n:], ev)
+	return crc32.Update(0, castagnoli, a[:n+4])
+}
+
+func putAddrs(a *[40]byte, src, dst netip.Addr) int {
+	src, dst = src.Unmap(), dst.Unmap()
+	if src.Is4() != dst.Is4() {
+		panic("BUG: wire: CRC over addresses of two families")
+	}
+	if src.Is4() {
+		s, d := src.As4(), dst.As4()
+		copy(a[:], s[:])
+		copy(a[4:], d[:])
+		return 8
+	}
+	s, d := src.As16(), dst.As16()
+	copy(a[:], s[:])
+	copy(a[16:], d[:])
+	return 32
+}
+
+// AppendCRC appends the trailer for b[from:] to b.
+func AppendCRC(b []byte, from int, prefix uint32) []byte {
+	return binary.BigEndian.AppendUint32(b, crc32.Update(prefix, castagnoli, b[from:]))
+}
+
+// PutCRC overwrites the last four bytes of b by the trailer of the rest.
+func PutCRC(b []byte, prefix uint32) {
+	n := len(b) - CRCLen
+	binary.BigEndian.PutUint32(b[n:], crc32.Update(prefix, castagnoli, b[:n]))
+}
+
+// VerifyCRC reports whether the last four bytes of b are the trailer of the
+// rest.
+func VerifyCRC(b []byte, prefix uint32) bool {
+	n := len(b) - CRCLen
+	if n < 0 {
+		return false
+	}
+	return crc32.Update(prefix, castagnoli, b[:n]) == binary.BigEndian.Uint32(b[n:])
+}

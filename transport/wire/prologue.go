@@ -1,0 +1,52 @@
+package wire
+
+import "encoding/binary"
+
+// The first 16 bits of every PDS header but TSS: UE §3.5.10.1.
+const (
+	PrologueLen = 2 // type:5 next_hdr:4 flags:7
+)
+
+var errPrologueLen = &Invalid{"prologue", "length"}
+
+// A Prologue is the common start of the PDS headers.
+type Prologue struct {
+	Type  Type
+	Next  NextHdr // all types but TypeCP
+	Ctl   CtlType // TypeCP
+	Flags Flags
+}
+
+// ParsePrologue decodes the first 16 bits of b. Any type is accepted.
+func ParsePrologue(b []byte) (Prologue, error) {
+	if len(b) < PrologueLen {
+		return Prologue{}, errPrologueLen
+	}
+	v := binary.BigEndian.Uint16(b)
+	p := Prologue{Type: Type(v >> 11), Flags: Flags(v & 0x7f)}
+	if p.Type == TypeCP {
+		p.Ctl = CtlType(v >> 7 & 15)
+	} else {
+		p.Next = NextHdr(v >> 7 & 15)
+	}
+	return p, nil
+}
+
+// Append appends the 16 bits to b.
+func (p Prologue) Append(b []byte) []byte {
+	mid := uint16(p.Next)
+	if p.Type == TypeCP {
+		mid = uint16(p.Ctl)
+	}
+	if p.Type > 31 || mid > 15 || p.Flags > 0x7f {
+		panic("BUG: wire: prologue field out of range")
+	}
+	return binary.BigEndian.AppendUint16(b, uint16(p.Type)<<11|mid<<7|uint16(p.Flags))
+}
+
+func (p Prologue) String() string {
+	if p.Type == TypeCP {
+		return p.Type.String() + " " + p.Ctl.String()
+	}
+	return p.Type.String() + " nh=" + p.Next.String()
+}

@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// RspOpcode is an SES response opcode, 6 bits (ses.md 4.2).
+type RspOpcode uint8
+
+// The response opcodes.
+const (
+	RspDefault  RspOpcode = 0
+	RspResponse RspOpcode = 1
+	RspWithData RspOpcode = 2
+	RspNone     RspOpcode = 3
+)
+
+var rspNames = [...]string{"DEFAULT_RESPONSE", "RESPONSE", "RESPONSE_W_DATA", "NO_RESPONSE"}
+
+func (o RspOpcode) String() string { return name(rspNames[:], int(o), "response") }
+
+// List says which list a message met, 2 bits (ses.md 4.3).
+type List uint8
+
+// The lists.
+const (
+	ListExpected List = 0
+	ListOverflow List = 1
+)
+
+// RC is an SES return code, 6 bits (ses.md 4.4).
+type RC uint8
+
+// The return codes.
+const (
+	RCNull RC = iota
+	RCOK
+	RCBadGeneration
+	RCDisabled
+	RCDisabledGen
+	RCNoMatch
+	RCUnsupportedOp
+	RCUnsupportedSize
+	RCATInvalid
+	RCATPerm
+	RCATATSError
+	RCATNoTrans
+	RCATOutOfRange
+	RCHostPoisoned
+	RCHostUnsuccessCmpl
+	RCAMOUnsupportedOp
+	RCAMOUnsupportedDT
+	RCAMOUnsupportedSize
+	RCAMOUnaligned
+	RCAMOFPNaN
+	RCAMOFPUnderflow
+	RCAMOFPOverflow
+	RCAMOFPInexact
+	RCPermViolation
+	RCOpViolation
+	RCBadIndex
+	RCBadPID
+	RCBadJobID
+	RCBadMKey
+	RCBadAddr
+	RCCancelled
+	RCUndeliverable
+	RCUncor
+	RCUncorTrnsnt
+	RCTooLong
+	RCInitiatorError
+	RCDropped
+)
+
+var rcNames = [...]string{"NULL", "OK", "BAD_GENERATION", "DISABLED", "DISABLED_GEN", "NO_MATCH", "UNSUPPORTED_OP", "UNSUPPORTED_SIZE",
+	"AT_INVALID", "AT_PERM", "AT_ATS_ERROR", "AT_NO_TRANS", "AT_OUT_OF_RANGE", "HOST_POISONED", "HOST_UNSUCCESS_CMPL",
+	"AMO_UNSUPPORTED_OP", "AMO_UNSUPPORTED_DT", "AMO_UNSUPPORTED_SIZE", "AMO_UNALIGNED", "AMO_FP_NAN", "AMO_FP_UNDERFLOW",
+	"AMO_FP_OVERFLOW", "AMO_FP_INEXACT", "PERM_VIOLATION", "OP_VIOLATION", "BAD_INDEX", "BAD_PID", "BAD_JOB_ID", "BAD_MKEY",
+	"BAD_ADDR", "CANCELLED", "UNDELIVERABLE", "UNCOR", "UNCOR_TRNSNT", "TOO_LONG", "INITIATOR_ERROR", "DROPPED"}
+
+func (c RC) String() string {
+	if int(c) < len(rcNames) {
+		return rcNames[c]
+	}
+	return "rc 0x" + strconv.FormatUint(uint64(c), 16)
+}
+
+// Response without data, 12 bytes: ses.md 3.1.
+const RspLen = 12 // bytes: list:2 opcode:6 ver:2 rc:6 msg_id:16 ri_gen:8 job_id:24 modified_length:32
+
+var (
+	errRspLen     = &Invalid{"response", "length"}
+	errRspVersion = &Invalid{"response", "version"}
+)
+
+// A Rsp is the response header without data.
+type Rsp struct {
+	List   List
+	Opcode RspOpcode
+	RC     RC
+	Gen    uint8
+	MsgID  uint16
+	JobID  uint32 // 24 bit
+	ModLen uint32
+}
+
+// ParseRsp decodes the header at the front of b and reports the bytes read.
+func ParseRsp(b []byte) (Rsp, int, error) {
+	if len(b) < RspLen {
+		return Rsp{}, 0, errRspLen
+	}
+	if b[1]>>6 != 0 {
+		return Rsp{}, 0, errRspVersion
+	}
+	g := binary.BigEndian.Uint32(b[4:])
+	return Rsp{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
+		Gen: uint8(g >> 24), JobID: g & 0xffffff, ModLen: binary.BigEndian.Uint32(b[8:])}, RspLen, nil
+}
+
+// Append appends the header to b. It panics if a field is out of range: our bug.
+func (r *Rsp) Append(b []byte) []byte {
+	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff {
+		panic("BUG: wire: response field out of range")
+	}
+	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
+	b = binary.BigEndian.AppendUint16(b, r.MsgID)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Gen)<<24|r.JobID)
+	return binary.BigEndian.AppendUint32(b, r.ModLen)
+}
+
+func (r *Rsp) String() string {
+	return fmt.Sprintf("%v list=%d rc=%v msg_id=%#x gen=%d job=%d mod_len=%d", r.Opcode, r.List, r.RC, r.MsgID, r.Gen, r.JobID, r.ModLen)
+}
+
+// Response with data, 20 bytes: ses.md 3.2.
+const RspDataLen = 20 // bytes
+
+var errRspDataLen = &Invalid{"response with data", "length"}
+
+// A RspData is the response header in front of data.
+type RspData struct {
+	List       List
+	Opcode     RspOpcode
+	RC         RC
+	MsgID      uint16 // response_message_id
+	JobID      uint32 // 24 bit
+	ReadMsgID  uint16 // read_request_message_id
+	PayloadLen uint16 // 14 bit
+	ModLen     uint32
+	MsgOff     uint32
+}
+
+// ParseRspData decodes the header at the front of b and reports the bytes read.
+func ParseRspData(b []byte) (RspData, int, error) {
+	if len(b) < RspDataLen {
+		return RspData{}, 0, errRspDataLen
+	}
+	if b[1]>>6 != 0 {
+		return RspData{}, 0, errRspVersion
+	}
+	return RspData{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
+		JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff, ReadMsgID: binary.BigEndian.Uint16(b[8:]),
+		PayloadLen: binary.BigEndian.Uint16(b[10:]) & 0x3fff, ModLen: binary.BigEndian.Uint32(b[12:]),
+		MsgOff: binary.BigEndian.Uint32(b[16:])}, RspDataLen, nil
+}
+
+// Append appends the header to b. It panics if a field is out of range: our bug.
+func (r RspData) Append(b []byte) []byte {
+	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
+		panic("BUG: wire: response field out of range")
+	}
+	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
+	b = binary.BigEndian.AppendUint16(b, r.MsgID)
+	b = binary.BigEndian.AppendUint32(b, r.JobID)
+	b = binary.BigEndian.AppendUint16(b, r.ReadMsgID)
+	b = binary.BigEndian.AppendUint16(b, r.PayloadLen)
+	b = binary.BigEndian.AppendUint32(b, r.ModLen)
+	return binary.BigEndian.AppendUint32(b, r.MsgOff)
+}
+
+func (r RspData) String() string {
+	return fmt.Sprintf("%v list=%d rc=%v msg_id=%#x job=%d read_msg_id=%#x payload_len=%d mod_len=%d msg_off=%d", r.Opcode, r.List, r.RC, r.MsgID, r.JobID, r.ReadMsgID, r.PayloadLen, r.ModLen, r.MsgOff)
+}
+
+// Optimized response with data, 12 bytes: ses.md 3.3.
+const RspDataSmallLen = 12 // bytes
+
+var errRspSmallLen = &Invalid{"small response with data", "length"}
+
+// A RspDataSmall is the optimized response header in front of data.
+type RspDataSmall struct {
+	List       List
+	Opcode     RspOpcode
+	RC         RC
+	PayloadLen uint16 // 14 bit
+	JobID      uint32 // 24 bit
+	ReqPSN     PSN    // original_request_psn
+}
+
+// ParseRspDataSmall decodes the header at the front of b and reports the bytes read.
+func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
+	if len(b) < RspDataSmallLen {
+		return RspDataSmall{}, 0, errRspSmallLen
+	}
+	if b[1]>>6 != 0 {
+		return RspDataSmall{}, 0, errRspVersion
+	}
+	return RspDataSmall{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f),
+		PayloadLen: binary.BigEndian.Uint16(b[2:]) & 0x3fff, JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff,
+		ReqPSN: PSN(binary.BigEndian.Uint32(b[8:]))}, RspDataSmallLen, nil
+}
+
+// Append appends the header to b. It panics if a field is out of range: our bug.
+func (r RspDataSmall) Append(b []byte) []byte {
+	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
+		panic("BUG: wire: response field out of range")
+	}
+	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
+	b = binary.BigEndian.AppendUint16(b, r.PayloadLen)
+	b = binary.BigEndian.AppendUint32(b, r.JobID)
+	return binary.BigEndian.AppendUint32(b, uint32(r.ReqPSN))
+}
+
+func (r RspDataSmall) String() string {
+	return fmt.Sprintf("%v list=%d rc=%v payload_len=%d job=%d req_psn=%#x", r.Opcode, r.List, r.RC, r.PayloadLen, r.JobID, uint32(r.ReqPSN))
+}

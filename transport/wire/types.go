@@ -1,0 +1,211 @@
+package wire
+
+import "strconv"
+
+// Mode is a delivery mode (UE §3.5.2).
+type Mode uint8
+
+// The delivery modes.
+const (
+	RUD  Mode = iota + 1 // reliable, unordered
+	ROD                  // reliable, ordered
+	RUDI                 // reliable, unordered, idempotent operations
+	UUD                  // unreliable, unordered
+)
+
+func (m Mode) String() string { return name(modeNames[:], int(m), "mode") }
+
+var modeNames = [...]string{RUD: "RUD", ROD: "ROD", RUDI: "RUDI", UUD: "UUD"}
+
+// Type is the PDS header type, 5 bits (UE §3.5.10).
+type Type uint8
+
+// The PDS header types.
+const (
+	TypeTSS      Type = 1
+	TypeRUDReq   Type = 2
+	TypeRODReq   Type = 3
+	TypeRUDIReq  Type = 4
+	TypeRUDIRsp  Type = 5
+	TypeUUDReq   Type = 6
+	TypeAck      Type = 7
+	TypeAckCC    Type = 8
+	TypeAckCCX   Type = 9
+	TypeNack     Type = 10
+	TypeCP       Type = 11
+	TypeNackCCX  Type = 12
+	TypeRUDCCReq Type = 13
+	TypeRODCCReq Type = 14
+)
+
+var typeNames = [...]string{
+	TypeTSS: "TSS", TypeRUDReq: "RUD_REQ", TypeRODReq: "ROD_REQ", TypeRUDIReq: "RUDI_REQ", TypeRUDIRsp: "RUDI_RESP",
+	TypeUUDReq: "UUD_REQ", TypeAck: "ACK", TypeAckCC: "ACK_CC", TypeAckCCX: "ACK_CCX", TypeNack: "NACK", TypeCP: "CTRL",
+	TypeNackCCX: "NACK_CCX", TypeRUDCCReq: "RUD_CC_REQ", TypeRODCCReq: "ROD_CC_REQ",
+}
+
+func (t Type) String() string { return name(typeNames[:], int(t), "type") }
+
+// NextHdr names the SES header behind a PDS header, 4 bits.
+type NextHdr uint8
+
+// The next headers.
+const (
+	NextNone         NextHdr = 0
+	NextReqSmall     NextHdr = 1
+	NextReqMedium    NextHdr = 2
+	NextReqStd       NextHdr = 3
+	NextRsp          NextHdr = 4
+	NextRspData      NextHdr = 5
+	NextRspDataSmall NextHdr = 6
+)
+
+var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP", "RSP_DATA", "RSP_DATA_SMALL"}
+
+func (n NextHdr) String() string { return name(nextNames[:], int(n), "next_hdr") }
+
+// Flags are the seven flag bits of a PDS prologue. What a bit means depends on
+// the type.
+type Flags uint8
+
+// Flag bits of requests and control packets.
+const (
+	FlagISROD Flags = 0x20 // CP: belongs to a ROD PDC
+	FlagRETX  Flags = 0x10 // a retransmission
+	FlagAR    Flags = 0x08 // acknowledge now
+	FlagSYN   Flags = 0x04 // PDC not known to be established
+)
+
+// Flag bits of the ACK family. Bits 2 and 1 are the Req field.
+const (
+	AckFlagEPSN Flags = 0x40 // Expected_PSN follows (type ACK only)
+	AckFlagM    Flags = 0x20 // the acknowledged packet was CE-marked
+	AckFlagRETX Flags = 0x10 // it was a retransmission
+	AckFlagP    Flags = 0x08 // answers a PROBE
+	ackReqMask  Flags = 0x06
+)
+
+// Flag bits of the NACK family and of RUDI.
+const (
+	NackFlagM    Flags = 0x20
+	NackFlagRETX Flags = 0x10
+	NackFlagNT   Flags = 0x08 // NACK of a RUDI request
+	RUDIFlagM    Flags = 0x20
+	RUDIFlagRETX Flags = 0x10
+)
+
+// AckReq is what an ACK asks of the packet's sender, 2 bits.
+type AckReq uint8
+
+// The requests an ACK may make.
+const (
+	ReqNone  AckReq = 0
+	ReqClear AckReq = 1
+	ReqClose AckReq = 2
+)
+
+// CtlType is the kind of a control packet, 4 bits (UE §3.5.10.9).
+type CtlType uint8
+
+// The control packets.
+const (
+	CtlNoop        CtlType = 0
+	CtlAckReq      CtlType = 1
+	CtlClear       CtlType = 2
+	CtlClearReq    CtlType = 3
+	CtlClose       CtlType = 4
+	CtlCloseReq    CtlType = 5
+	CtlProbe       CtlType = 6
+	CtlCredit      CtlType = 7
+	CtlCreditReq   CtlType = 8
+	CtlNegotiation CtlType = 9
+)
+
+var ctlNames = [...]string{"NOOP", "ACK_REQ", "CLEAR_CMD", "CLEAR_REQ", "CLOSE_CMD", "CLOSE_REQ", "PROBE", "CREDIT", "CREDIT_REQ", "NEGOTIATION"}
+
+func (c CtlType) String() string { return name(ctlNames[:], int(c), "ctl_type") }
+
+// NackCode says why a packet was refused, 8 bits (UE §3.5.14).
+type NackCode uint8
+
+// The NACK codes.
+const (
+	NackTrimmed         NackCode = 0x01
+	NackTrimmedLastHop  NackCode = 0x02
+	NackTrimmedAck      NackCode = 0x03
+	NackNoPDCAvail      NackCode = 0x04
+	NackNoCCCAvail      NackCode = 0x05
+	NackNoBitmap        NackCode = 0x06
+	NackNoPktBuffer     NackCode = 0x07
+	NackNoGtdDelAvail   NackCode = 0x08
+	NackNoSESMsgAvail   NackCode = 0x09
+	NackNoResource      NackCode = 0x0A
+	NackPSNOORWindow    NackCode = 0x0B
+	NackRODOOO          NackCode = 0x0D
+	NackInvDPDCID       NackCode = 0x0E
+	NackPDCHdrMismatch  NackCode = 0x0F
+	NackClosing         NackCode = 0x10
+	NackClosingInErr    NackCode = 0x11
+	NackPktNotRcvd      NackCode = 0x12
+	NackGtdRespUnavail  NackCode = 0x13
+	NackAckWithData     NackCode = 0x14
+	NackInvalidSyn      NackCode = 0x15
+	NackPDCModeMismatch NackCode = 0x16
+	NackNewStartPSN     NackCode = 0x17
+	NackRcvdSESProcg    NackCode = 0x18
+	NackUnexpEvent      NackCode = 0x19
+	NackRcvrInferLoss   NackCode = 0x1A
+	NackExpNormal       NackCode = 0xFD
+	NackExpError        NackCode = 0xFE
+	NackExpFatal        NackCode = 0xFF
+)
+
+var nackNames = map[NackCode]string{
+	0x01: "TRIMMED", 0x02: "TRIMMED_LASTHOP", 0x03: "TRIMMED_ACK", 0x04: "NO_PDC_AVAIL", 0x05: "NO_CCC_AVAIL",
+	0x06: "NO_BITMAP", 0x07: "NO_PKT_BUFFER", 0x08: "NO_GTD_DEL_AVAIL", 0x09: "NO_SES_MSG_AVAIL", 0x0A: "NO_RESOURCE",
+	0x0B: "PSN_OOR_WINDOW", 0x0D: "ROD_OOO", 0x0E: "INV_DPDCID", 0x0F: "PDC_HDR_MISMATCH", 0x10: "CLOSING",
+	0x11: "CLOSING_IN_ERR", 0x12: "PKT_NOT_RCVD", 0x13: "GTD_RESP_UNAVAIL", 0x14: "ACK_WITH_DATA", 0x15: "INVALID_SYN",
+	0x16: "PDC_MODE_MISMATCH", 0x17: "NEW_START_PSN", 0x18: "RCVD_SES_PROCG", 0x19: "UNEXP_EVENT", 0x1A: "RCVR_INFER_LOSS",
+	0xFD: "EXP_NORMAL", 0xFE: "EXP_ERROR", 0xFF: "EXP_FATAL",
+}
+
+func (c NackCode) String() string {
+	if s, ok := nackNames[c]; ok {
+		return s
+	}
+	return "nack 0x" + strconv.FormatUint(uint64(c), 16)
+}
+
+// NackClass says what a NACK means for the PDC.
+type NackClass uint8
+
+// The classes; reserved codes are NackReserved and ignored.
+const (
+	NackReserved NackClass = iota
+	NackNormal             // resource or ordering: the packet comes again
+	NackError              // PDC error that can be mended
+	NackFatal              // ends the PDC
+)
+
+// Class returns the class of the code.
+func (c NackCode) Class() NackClass {
+	switch c {
+	case NackTrimmed, NackTrimmedLastHop, NackTrimmedAck, NackNoPDCAvail, NackNoCCCAvail, NackNoBitmap, NackNoPktBuffer,
+		NackNoGtdDelAvail, NackNoSESMsgAvail, NackNoResource, NackPSNOORWindow, NackRODOOO, NackNewStartPSN,
+		NackRcvdSESProcg, NackRcvrInferLoss, NackExpNormal:
+		return NackNormal
+	case NackPktNotRcvd, NackAckWithData, NackExpError:
+		return NackError
+	case NackInvDPDCID, NackPDCHdrMismatch, NackClosing, NackClosingInErr, NackGtdRespUnavail, NackInvalidSyn,
+		NackPDCModeMismatch, NackUnexpEvent, NackExpFatal:
+		return NackFatal
+	}
+	return NackReserved
+}
+
+func name(names []string, i int, kind string) string {
+	if i < len(names) && names[i] != "" {
+		return names[i]
+	}
+	return kind + " " + strconv.Itoa(i)
+}
