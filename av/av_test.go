@@ -1,0 +1,320 @@
+package av
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func open(t testing.TB, attr Attr) *AV {
+	t.Helper()
+	v, err := New(attr, "ctx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func addr(i int) wire.Addr {
+	return wire.SockAddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 4793))
+}
+
+func TestInsertIndices(t *testing.T) {
+	// R-AV-01: the first index is 0, the next follow, across calls.
+	// R-AV-02: the lowest unused index is taken, also after a removal.
+	v := open(t, Attr{})
+	h := make([]fi.Addr, 3)
+	if n, err := v.Insert([]wire.Addr{addr(0), addr(1), addr(2)}, h, 0, nil); n != 3 || err != nil || fmt.Sprint(h) != "[0 1 2]" {
+		t.Fatal(n, err, h)
+	}
+	if err := v.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	n, _ := v.Insert([]wire.Addr{addr(3), addr(4)}, h[:2], 0, nil)
+	if n != 2 || h[0] != 1 || h[1] != 3 {
+		t.Fatal(n, h)
+	}
+}
+
+func TestInsertFailures(t *testing.T) {
+	// R-AV-04: the count is that of the successes, failures get
+	// FI_ADDR_NOTAVAIL. R-AV-05: sync_err tells each one's error. R-AV-06:
+	// handles may be nil.
+	v := open(t, Attr{})
+	in := []wire.Addr{addr(1), {}, addr(2)}
+	h := make([]fi.Addr, 3)
+	if n, err := v.Insert(in, h, 0, nil); n != 2 || err != nil || h[1] != fi.AddrNotAvail {
+		t.Error(n, err, h)
+	}
+	errs := []fi.Errno{9, 9, 9}
+	if n, err := v.Insert(in, nil, fi.SyncErr, errs); n != 2 || err != nil || errs[0] != 0 || errs[1] != fi.EINVAL || errs[2] != 0 {
+		t.Error(n, err, errs)
+	}
+	if _, err := v.Insert(in, nil, fi.SyncErr, nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if _, err := v.Insert(in, nil, fi.Inject, nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+}
+
+func TestLookupAndRemove(t *testing.T) {
+	// R-AV-11, R-AV-13: handles that are not set are refused.
+	v := open(t, Attr{})
+	h, err := v.InsertString("fi_addr_uet://198.18.0.1:5000/3/7/99")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := v.Lookup(h)
+	if err != nil || a.Port != 5000 || a.PIDonFEP != 3 || a.RI != 7 || a.Initiator != 99 {
+		t.Error(a, err)
+	}
+	if s := v.StrAddr(a); s != "fi_addr_uet://198.18.0.1:5000/3/7/99" {
+		t.Error(s)
+	}
+	_, gen, _ := v.Get(h)
+	if err := v.Remove(h); err != nil {
+		t.Error(err)
+	}
+	if err := v.Remove(h); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if err := v.Remove(fi.AddrUnspec); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if _, err := v.Lookup(h); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	// R-AV-12: remove and insert again works, and is seen to be something new.
+	v.InsertString("198.18.0.2")
+	if a, g, ok := v.Get(h); !ok || g == gen || a.Port != wire.Port {
+		t.Error(a, g, ok)
+	}
+}
+
+func TestFindIsTheLowest(t *testing.T) {
+	// R-CQ-65: several entries of one source report the lowest; removing it
+	// leaves the next.
+	v := open(t, Attr{})
+	for _, s := range []string{"198.18.0.1:1/1", "198.18.0.1:1/2", "198.18.0.2"} {
+		if _, err := v.InsertString(wire.AddrScheme + s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fep := netip.MustParseAddrPort("198.18.0.1:1")
+	for _, want := range []fi.Addr{0, 1, fi.AddrNotAvail} {
+		if h := v.Find(fep, 16); h != want {
+			t.Errorf("found %d, want %d", h, want)
+		}
+		if want != fi.AddrNotAvail {
+			v.Remove(want)
+		}
+	}
+	if h := v.Find(netip.MustParseAddrPort("198.18.0.2:4793"), 17); h != fi.AddrNotAvail {
+		t.Error("another initiator was found")
+	}
+}
+
+func TestUserID(t *testing.T) {
+	// R-CQ-66: the user's identifier is reported instead of the handle.
+	v := open(t, Attr{})
+	ids := []fi.Addr{77}
+	v.Insert([]wire.Addr{addr(1)}, ids, fi.AVUserID, nil)
+	if h := v.Find(addr(1).AddrPort(), 16); h != 77 {
+		t.Error(h)
+	}
+}
+
+func TestSymmetric(t *testing.T) {
+	// R-AV-16: node by node, services in order.
+	v := open(t, Attr{})
+	h := make([]fi.Addr, 6)
+	n, err := v.InsertSym(netip.MustParseAddr("198.18.0.1"), 2, 10, 3, h)
+	if n != 6 || err != nil {
+		t.Fatal(n, err)
+	}
+	if a, _ := v.Lookup(4); a.IP.String() != "198.18.0.2" || a.PIDonFEP != 11 {
+		t.Error(a)
+	}
+}
+
+func TestService(t *testing.T) {
+	// R-AV-15: node and service as in getinfo; a string address takes none.
+	v := open(t, Attr{})
+	h, err := v.InsertSvc("198.18.0.1", "5001")
+	if a, _ := v.Lookup(h); err != nil || a.Port != 5001 {
+		t.Error(a, err)
+	}
+	if _, err := v.InsertSvc("fi_addr_uet://198.18.0.1/0/15/16", "5001"); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+}
+
+func TestOpenAndClose(t *testing.T) {
+	// R-AV-03: map is treated as table and reported so. R-AV-17: EBUSY.
+	// R-AV-18: shared is refused.
+	v := open(t, Attr{Type: fi.AVMap})
+	if v.Attr().Type != fi.AVTable || v.Context() != "ctx" {
+		t.Error(v.Attr())
+	}
+	v.Bind()
+	if err := v.Close(); !errors.Is(err, fi.EBUSY) {
+		t.Error(err)
+	}
+	v.Unbind()
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := v.Close(); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
+	if _, err := v.Insert(nil, nil, 0, nil); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		attr Attr
+		err  fi.Errno
+	}{{Attr{Name: "x"}, fi.ENOSYS}, {Attr{Flags: fi.Read}, fi.ENOSYS}, {Attr{Type: 9}, fi.EINVAL}, {Attr{Flags: fi.Inject}, fi.EINVAL}, {Attr{Count: -1}, fi.EINVAL}} {
+		if _, err := New(c.attr, nil); !errors.Is(err, c.err) {
+			t.Errorf("%+v: %v", c.attr, err)
+		}
+	}
+}
+
+type events []string
+
+func (e *events) AVError(_ *AV, ctx any, i int, err fi.Errno) {
+	*e = append(*e, fmt.Sprintf("error %v %d", ctx, i))
+}
+func (e *events) AVComplete(_ *AV, ctx any, n int) {
+	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
+}
+
+func TestAsynchronousInsert(t *testing.T) {
+	// R-AV-08, -09: without an EQ ENOEQ; an error per failed address, then one
+	// completion, even if all failed.
+	v := open(t, Attr{Flags: fi.Event})
+	if _, err := v.Insert([]wire.Addr{addr(1)}, nil, 0, "c"); !errors.Is(err, fi.ENOEQ) {
+		t.Error(err)
+	}
+	var e events
+	v.BindEvents(&e)
+	v.Insert([]wire.Addr{{}, addr(1), {}}, nil, 0, "c")
+	v.Insert([]wire.Addr{{}}, nil, 0, "d")
+	if got := fmt.Sprint(e); got != "[error c 0 error c 2 complete c 1 error d 0 complete d 0]" {
+		t.Error(got)
+	}
+}
+
+func TestModel(t *testing.T) {
+	// The table against a slow twin.
+	rapid.Check(t, func(t *rapid.T) {
+		v, _ := New(Attr{}, nil)
+		model := map[fi.Addr]wire.Addr{}
+		t.Repeat(map[string]func(*rapid.T){
+			"insert": func(t *rapid.T) {
+				a := addr(rapid.IntRange(0, 5).Draw(t, "addr"))
+				h := []fi.Addr{0}
+				v.Insert([]wire.Addr{a}, h, 0, nil)
+				want := fi.Addr(0)
+				for ; ; want++ {
+					if _, ok := model[want]; !ok {
+						break
+					}
+				}
+				if h[0] != want {
+					t.Fatalf("handle %d, want %d", h[0], want)
+				}
+				model[want] = a
+			},
+			"remove": func(t *rapid.T) {
+				h := fi.Addr(rapid.IntRange(0, 10).Draw(t, "handle"))
+				_, ok := model[h]
+				if err := v.Remove(h); (err == nil) != ok {
+					t.Fatalf("remove %d: %v", h, err)
+				}
+				delete(model, h)
+			},
+			"": func(t *rapid.T) {
+				if v.Len() != len(model) {
+					t.Fatalf("%d entries, want %d", v.Len(), len(model))
+				}
+				for i := range 6 {
+					want := fi.AddrNotAvail
+					for h, a := range model {
+						if a == addr(i) && h < want {
+							want = h
+						}
+					}
+					if h := v.Find(addr(i).AddrPort(), 16); h != want {
+						t.Fatalf("found %d, want %d", h, want)
+					}
+				}
+			},
+		})
+	})
+}
+
+func TestConcurrent(t *testing.T) {
+	v := open(t, Attr{})
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			h := []fi.Addr{0}
+			for i := range 200 {
+				v.Insert([]wire.Addr{addr(g*1000 + i)}, h, 0, nil)
+				v.Get(h[0])
+				v.Find(addr(g*1000+i).AddrPort(), 16)
+				if i%2 == 0 {
+					v.Remove(h[0])
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if v.Len() != 400 {
+		t.Error(v.Len())
+	}
+}
+
+func TestMemoryPerAddress(t *testing.T) {
+	// Bar F7: an idle address costs at most 128 bytes, the index by source
+	// included.
+	const n = 100_000
+	as := make([]wire.Addr, n)
+	for i := range as {
+		as[i] = wire.SockAddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 4793))
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	v := open(t, Attr{})
+	v.Insert(as, nil, 0, nil)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	per := float64(after.HeapAlloc-before.HeapAlloc) / n
+	t.Logf("%.0f bytes per address", per)
+	if per > 128 {
+		t.Errorf("%.0f bytes per address", per)
+	}
+	runtime.KeepAlive(v)
+	runtime.KeepAlive(as)
+}
+
+func BenchmarkGet(b *testing.B) {
+	v := open(b, Attr{})
+	v.Insert([]wire.Addr{addr(1)}, nil, 0, nil)
+	for range b.N {
+		v.Get(0)
+	}
+}

@@ -1,0 +1,198 @@
+package cq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/wait"
+)
+
+// Read takes up to len(e) completions in order of insertion and never blocks.
+// Errors: fi.EAGAIN when there is none (R-CQ-46), fi.EAVAIL when an error entry
+// is next, until ReadErr takes it (R-CQ-47 to -49). An empty e drives progress
+// and returns 0, or fi.EAGAIN when the queue is empty (R-CQ-51).
+//
+// A read that finds the queue empty drives the endpoints and looks again, and so
+// does one of every 64 others (R-CQ-52).
+func (q *CQ) Read(e []Entry) (int, error) {
+	if q.w.Have() == 0 && !q.pollEmpty() {
+		return 0, fi.EAGAIN
+	}
+	return q.ReadFrom(e, nil)
+}
+
+// pollEmpty is the slow half of a read of an empty queue; false: it still is.
+func (q *CQ) pollEmpty() bool {
+	q.w.Poll()
+	if q.w.Have() > 0 {
+		return true
+	}
+	q.w.Lower()
+	return false
+}
+
+// ReadFrom is Read that also gives the source of each entry: fi.AddrNotAvail
+// unless it is a receive of a source in the address vector of an endpoint opened
+// with fi.Source (R-CQ-55, -56). src, if not nil, must be as long as e.
+func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
+	if src != nil && len(src) < len(e) {
+		return 0, fmt.Errorf("cq: readfrom: %d addresses for %d entries: %w", len(src), len(e), fi.EINVAL)
+	}
+	if q.w.Have() > 0 && len(e) > 0 {
+		q.w.Mu.Lock()
+		if q.served++; q.served < pollEvery {
+			n, err := q.take(e, src)
+			q.w.Mu.Unlock()
+			if err != fi.EAGAIN {
+				return n, err
+			}
+		} else {
+			q.served = 0
+			q.w.Mu.Unlock()
+		}
+	}
+	q.w.Poll()
+	n, err := q.look(e, src)
+	if err == fi.EAGAIN {
+		q.w.Lower()
+	}
+	return n, err
+}
+
+// look is a read without progress.
+func (q *CQ) look(e []Entry, src []fi.Addr) (int, error) {
+	if q.w.Have() == 0 {
+		return 0, fi.EAGAIN
+	}
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	return q.take(e, src)
+}
+
+// take is look with the lock held.
+func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
+	if q.w.Closed() {
+		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
+	}
+	n := q.ring.take(e, src)
+	q.used.Add(-int64(n))
+	q.publish()
+	switch {
+	case n > 0:
+		return n, nil
+	case len(e) == 0 && q.ring.ready() > 0:
+		return 0, nil
+	case q.ring.len() > 0 || q.overrun: // R-CQ-124
+		return 0, fi.EAVAIL
+	}
+	return 0, fi.EAGAIN
+}
+
+// ReadErr takes the error entry at the head of the queue into e and returns 1
+// (R-CQ-77); fi.EAGAIN when the head is none (R-CQ-78). A queue that has overrun
+// gives fi.EOVERRUN in e.Err when it has nothing else, every time (R-CQ-124).
+// flags must be 0 (R-CQ-91: fi.EINVAL).
+//
+// ErrData that e comes with is filled and cut to what was copied (R-CQ-84).
+// Without, it is set to memory that becomes the caller's (R-CQ-85).
+func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
+	if e == nil || flags != 0 {
+		return 0, fmt.Errorf("cq: readerr: %w", fi.EINVAL)
+	}
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	if q.w.Closed() {
+		return 0, fmt.Errorf("cq: readerr: closed: %w", fi.EBADF)
+	}
+	buf := e.ErrData
+	if unsafe.SliceData(buf) == e.lent {
+		buf = nil // it came from an earlier call
+	}
+	switch {
+	case q.ring.takeErr(e):
+		q.used.Add(-1)
+		q.publish()
+	case q.overrun && q.ring.len() == 0:
+		*e = Error{Err: fi.EOVERRUN, Source: fi.AddrNotAvail}
+	default:
+		return 0, fi.EAGAIN
+	}
+	if len(buf) > 0 {
+		e.ErrData, e.lent = buf[:copy(buf, e.ErrData)], nil
+	} else {
+		e.lent = unsafe.SliceData(e.ErrData)
+	}
+	return 1, nil
+}
+
+// SRead is Read that waits until there is an entry or an error, the timeout
+// passed (fi.EAGAIN, R-CQ-69; negative: no limit, 0: one look), or Signal was
+// called (fi.EAGAIN, R-CQ-70). cond is the number of entries to wait for if the
+// CQ was opened with fi.CondThreshold; a hint (R-CQ-29, -75). fi.EINVAL without
+// a wait object, or with a wait set (R-CQ-19, -73).
+func (q *CQ) SRead(e []Entry, cond int, timeout time.Duration) (int, error) {
+	return q.SReadFrom(e, nil, cond, timeout)
+}
+
+// SReadFrom is SRead with source addresses as ReadFrom.
+func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
+	return q.sread(context.Background(), e, src, cond, timeout)
+}
+
+// SReadContext is SRead that ends with ctx's error instead of a timeout.
+func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
+	return q.sread(ctx, e, nil, 1, -1)
+}
+
+func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
+	if kind := q.w.Kind(); kind == fi.WaitNone || kind == fi.WaitSet {
+		return 0, fmt.Errorf("cq: sread with %v: %w", kind, fi.EINVAL)
+	}
+	if n, err := q.ReadFrom(e, src); err != fi.EAGAIN || timeout == 0 {
+		return n, err // R-CQ-71: what is there is returned at once
+	}
+	if q.attr.WaitCond != fi.CondThreshold || cond < 1 {
+		cond = 1 // R-CQ-74
+	}
+	cond = min(cond, q.attr.Size) // more can never be there
+	deadline := wait.Deadline(timeout)
+	for {
+		why := q.w.Wait(ctx, int64(cond), deadline)
+		if n, err := q.look(e, src); err != fi.EAGAIN {
+			if errors.Is(err, fi.EBADF) {
+				err = fmt.Errorf("cq: sread: closed: %w", fi.ECANCELED) // R-CQ-38
+			}
+			return n, err
+		}
+		switch why {
+		case wait.Signalled, wait.TimedOut:
+			return 0, fi.EAGAIN
+		case wait.Cancelled:
+			return 0, ctx.Err()
+		}
+		// Another reader was faster.
+	}
+}
+
+// Poll drives the endpoints and reports whether there is something to read, for
+// a poll set.
+func (q *CQ) Poll() bool {
+	q.w.Poll()
+	return q.w.Have() > 0
+}
+
+// Progress drives the endpoints, for a poll set.
+func (q *CQ) Progress() { q.w.Poll() }
+
+// Signal ends one blocking read, now or the next (R-CQ-92, -94). fi.EINVAL
+// without a wait object (R-CQ-93).
+func (q *CQ) Signal() error {
+	if err := q.w.Signal(); err != nil {
+		return fmt.Errorf("cq: signal: %w", err)
+	}
+	return nil
+}

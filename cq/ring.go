@@ -1,0 +1,113 @@
+package cq
+
+import "github.com/uetkit/uetkit/fi"
+
+// A ring holds entries in order. Errors have a place among them, and wait beside
+// the ring, so that a run of entries is copied in one piece.
+type ring struct {
+	entries []Entry
+	sources []fi.Addr
+	// head is the number of the next entry to read, tail of the next to put; both
+	// grow for ever, the place is the number modulo the length.
+	head, tail uint64
+
+	errs  []failure // in order, from firstErr on
+	first int
+	spare []*Error // recycled
+}
+
+// A failure is an error and the number of its place.
+type failure struct {
+	at uint64
+	e  *Error
+}
+
+// maxSpare bounds the recycled errors: a burst of failures must not hold memory
+// for ever.
+const maxSpare = 64
+
+func (r *ring) init(size int) {
+	r.entries = make([]Entry, size)
+	r.sources = make([]fi.Addr, size)
+}
+
+func (r *ring) len() int { return int(r.tail - r.head) }
+
+// place makes room for one more, growing up to size, and returns its index.
+func (r *ring) place() int {
+	if r.len() == len(r.entries) {
+		r.grow()
+	}
+	i := int(r.tail) & (len(r.entries) - 1)
+	r.tail++
+	return i
+}
+
+func (r *ring) grow() {
+	entries, sources := r.entries, r.sources
+	r.init(2 * len(entries))
+	for n := r.head; n != r.tail; n++ {
+		from, to := int(n)&(len(entries)-1), int(n)&(len(r.entries)-1)
+		r.entries[to], r.sources[to] = entries[from], sources[from]
+	}
+}
+
+// ready is how many entries can be read before an error or the end.
+func (r *ring) ready() int {
+	if r.first < len(r.errs) {
+		return int(r.errs[r.first].at - r.head)
+	}
+	return r.len()
+}
+
+// take moves up to len(e) entries to e and src. What it leaves behind is
+// cleared, so that nothing of the user's is kept alive.
+func (r *ring) take(e []Entry, src []fi.Addr) int {
+	n := min(len(e), r.ready())
+	for done := 0; done < n; {
+		at := int(r.head) & (len(r.entries) - 1)
+		run := r.entries[at:min(len(r.entries), at+n-done)]
+		copy(e[done:], run)
+		if src != nil {
+			copy(src[done:], r.sources[at:at+len(run)])
+		}
+		clear(run)
+		done += len(run)
+		r.head += uint64(len(run))
+	}
+	return n
+}
+
+// putErr puts a copy of e.
+func (r *ring) putErr(e *Error) {
+	var c *Error
+	if k := len(r.spare); k > 0 {
+		c = r.spare[k-1]
+		r.spare = r.spare[:k-1]
+	} else {
+		c = new(Error)
+	}
+	*c = *e
+	if 2*r.first >= len(r.errs) { // half of it is gone
+		r.errs, r.first = r.errs[:copy(r.errs, r.errs[r.first:])], 0
+	}
+	r.errs = append(r.errs, failure{r.tail, c})
+	r.place()
+}
+
+// takeErr moves the error at the head to e; false: the head is none.
+func (r *ring) takeErr(e *Error) bool {
+	if r.first == len(r.errs) || r.errs[r.first].at != r.head {
+		return false
+	}
+	c := r.errs[r.first].e
+	*e = *c
+	r.errs[r.first] = failure{}
+	r.first++
+	r.head++
+	if len(r.spare) < maxSpare {
+		*c = Error{}
+		r.spare = append(r.spare, c)
+	}
+	return true
+}

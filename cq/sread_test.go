@@ -1,0 +1,303 @@
+package cq
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+// sleepy is a queue whose blocking reads sleep at once.
+func sleepy(t testing.TB) *CQ {
+	return open(t, Attr{WaitObj: fi.WaitUnspec, Spin: -1})
+}
+
+// sread is a blocking read of one entry without a limit, in a goroutine.
+func sread(q *CQ, cond int) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		e := make([]Entry, 16)
+		n, err := q.SRead(e, cond, -1)
+		c <- result{n, err, e[0].Context}
+	}()
+	return c
+}
+
+type result struct {
+	n     int
+	err   error
+	first any
+}
+
+func TestSReadNeedsAWaitObject(t *testing.T) {
+	// R-CQ-19, -73: EINVAL, never a hang. R-CQ-93: nor can it be signalled.
+	q := open(t, Attr{})
+	put(q, Entry{})
+	_, err := q.SRead(make([]Entry, 1), 0, -1)
+	wantErr(t, err, fi.EINVAL)
+	_, err = q.SReadFrom(make([]Entry, 1), make([]fi.Addr, 1), 0, 0)
+	wantErr(t, err, fi.EINVAL)
+	wantErr(t, q.Signal(), fi.EINVAL)
+	wantErr(t, q.TryWait(), fi.EINVAL)
+	wantRead(t, q, 1, nil)
+}
+
+func TestSReadWhatIsThere(t *testing.T) {
+	// R-CQ-71: at once, whatever the condition says. R-CQ-72: an error too.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec, WaitCond: fi.CondThreshold})
+	put(q, Entry{Context: 1})
+	if n, err := q.SRead(make([]Entry, 4), 100, -1); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	putErr(q, Error{Err: fi.EIO})
+	_, err := q.SRead(make([]Entry, 4), 100, -1)
+	wantErr(t, err, fi.EAVAIL)
+}
+
+func TestSReadTimeouts(t *testing.T) {
+	// R-CQ-68: 0 looks once, else the time given. R-CQ-69: EAGAIN, not ETIMEDOUT.
+	synctest.Test(t, func(t *testing.T) {
+		for _, obj := range []fi.WaitObj{fi.WaitUnspec, fi.WaitMutexCond} {
+			q := open(t, Attr{WaitObj: obj})
+			for _, timeout := range []time.Duration{0, 1, time.Millisecond, time.Hour} {
+				start := time.Now()
+				n, err := q.SRead(make([]Entry, 1), 0, timeout)
+				if n != 0 || err != fi.EAGAIN || time.Since(start) != timeout {
+					t.Errorf("%v: %d, %v after %v", timeout, n, err, time.Since(start))
+				}
+			}
+		}
+	})
+}
+
+func TestSReadWakes(t *testing.T) {
+	// R-CQ-67, -68: a negative timeout waits for an entry or an error.
+	// R-CQ-27, -31: any insertion wakes.
+	synctest.Test(t, func(t *testing.T) {
+		q := sleepy(t)
+		r := sread(q, 0)
+		time.Sleep(time.Hour)
+		put(q, Entry{Context: "x"})
+		if got := <-r; got.n != 1 || got.err != nil || got.first != "x" {
+			t.Error(got)
+		}
+		r = sread(q, 0)
+		synctest.Wait()
+		putErr(q, Error{Err: fi.EIO})
+		wantErr(t, (<-r).err, fi.EAVAIL)
+	})
+}
+
+func TestSReadFromSource(t *testing.T) {
+	// R-CQ-67: sreadfrom gives sources as readfrom does.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec})
+	q.Bind(&pollOnce{q: q, src: 5})
+	src := make([]fi.Addr, 1)
+	if n, err := q.SReadFrom(make([]Entry, 1), src, 0, -1); n != 1 || err != nil || src[0] != 5 {
+		t.Error(n, err, src)
+	}
+}
+
+type pollOnce struct {
+	idle
+	q    *CQ
+	src  fi.Addr
+	seen int
+}
+
+func (p *pollOnce) Poll() bool {
+	if p.seen++; p.seen != 3 {
+		return false
+	}
+	w := p.q.Begin()
+	w.Put(&Entry{}, p.src, false)
+	w.End()
+	return true
+}
+
+func TestSReadThreshold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attr := Attr{WaitObj: fi.WaitUnspec, WaitCond: fi.CondThreshold, Spin: -1, Size: 64}
+		// R-CQ-28: as many entries as asked for.
+		q := open(t, attr)
+		r := sread(q, 3)
+		synctest.Wait()
+		put(q, numbered(0, 2)...)
+		synctest.Wait()
+		if len(r) > 0 {
+			t.Fatal("woken by two entries")
+		}
+		put(q, numbered(2, 3)...)
+		if got := <-r; got.n != 3 || got.err != nil {
+			t.Error(got)
+		}
+		// R-CQ-31: an error signals at once.
+		r = sread(q, 3)
+		synctest.Wait()
+		put(q, numbered(0, 1)...)
+		putErr(q, Error{Err: fi.EIO})
+		if got := <-r; got.n != 1 || got.err != nil { // R-CQ-48, -75
+			t.Error(got)
+		}
+		wantReadErr(t, q, fi.EIO)
+		// R-CQ-74: 0 is 1. What can never be reached is what can be.
+		r = sread(q, 0)
+		synctest.Wait()
+		put(q, numbered(0, 1)...)
+		if got := <-r; got.n != 1 {
+			t.Error(got)
+		}
+		r = sread(q, 1000)
+		synctest.Wait()
+		put(q, numbered(0, 64)...)
+		if got := <-r; got.n != 16 {
+			t.Error(got)
+		}
+		q.Read(make([]Entry, 64))
+		// R-CQ-75: at its timeout it takes what there is.
+		go func() {
+			time.Sleep(time.Millisecond)
+			put(q, numbered(0, 2)...)
+		}()
+		if n, err := q.SRead(make([]Entry, 16), 5, time.Second); n != 2 || err != nil {
+			t.Error(n, err)
+		}
+		// R-CQ-28: without the attribute cond is ignored.
+		q = sleepy(t)
+		r = sread(q, 3)
+		synctest.Wait()
+		put(q, numbered(0, 1)...)
+		if got := <-r; got.n != 1 {
+			t.Error(got)
+		}
+	})
+}
+
+func TestSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// R-CQ-70, -92: a blocked reader returns EAGAIN.
+		q := sleepy(t)
+		r := sread(q, 0)
+		synctest.Wait()
+		if err := q.Signal(); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, (<-r).err, fi.EAGAIN)
+		// R-CQ-94: one that comes first ends the next blocking read, and only that.
+		q.Signal()
+		start := time.Now()
+		for _, want := range []time.Duration{0, time.Second} {
+			_, err := q.SRead(make([]Entry, 1), 0, time.Second)
+			if err != fi.EAGAIN || time.Since(start) != want {
+				t.Errorf("%v after %v, want EAGAIN after %v", err, time.Since(start), want)
+			}
+		}
+		// R-CQ-70: an entry that is there is returned, the signal stays.
+		q.Signal()
+		put(q, Entry{Context: 1})
+		if got := <-sread(q, 0); got.n != 1 {
+			t.Error(got)
+		}
+		wantErr(t, (<-sread(q, 0)).err, fi.EAGAIN)
+	})
+}
+
+func TestSReadContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := sleepy(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if n, err := q.SReadContext(ctx, make([]Entry, 1)); n != 0 || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Error(n, err)
+		}
+		// What is there is worth more than a context that has ended.
+		put(q, Entry{Context: 1})
+		if n, err := q.SReadContext(ctx, make([]Entry, 1)); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+func TestSReadYield(t *testing.T) {
+	// R-CQ-24: no object: it polls and yields, and never arms.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitYield})
+		ep := &counting{step: time.Microsecond}
+		q.Bind(ep)
+		if _, err := q.SRead(make([]Entry, 1), 0, time.Millisecond); err != fi.EAGAIN {
+			t.Error(err)
+		}
+		if ep.arms != 0 || ep.yields < 990 {
+			t.Errorf("%d arms, %d yields", ep.arms, ep.yields)
+		}
+	})
+}
+
+// counting is an idle endpoint whose polls take time.
+type counting struct {
+	step         time.Duration
+	arms, yields int
+}
+
+func (c *counting) Poll() bool { time.Sleep(c.step); return false }
+func (c *counting) Yield()     { c.yields++ }
+func (c *counting) Arm()       { c.arms++ }
+func (c *counting) Disarm()    { c.arms-- }
+
+func TestSReadManual(t *testing.T) {
+	// R-CQ-52: a blocking read drives the endpoints until one completes something.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: time.Hour})
+	ep := &after{q: q, polls: 100}
+	q.Bind(ep)
+	if got := <-sread(q, 0); got.n != 1 {
+		t.Error(got)
+	}
+}
+
+type after struct {
+	idle
+	q     *CQ
+	polls int
+}
+
+func (a *after) Poll() bool {
+	if a.polls--; a.polls == 0 {
+		put(a.q, Entry{})
+	}
+	return false
+}
+
+func TestSReadArmed(t *testing.T) {
+	// Auto progress: the endpoint completes by itself, from the moment it is armed.
+	for range 200 {
+		q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: -1})
+		ep := &automatic{q: q}
+		q.Bind(ep)
+		for range 10 {
+			if n, err := q.SRead(make([]Entry, 1), 0, -1); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if n := ep.armed.Load(); n != 0 {
+			t.Fatalf("armed %d times after the last read", n)
+		}
+	}
+}
+
+// automatic completes something at some time after it is armed.
+type automatic struct {
+	idle
+	q     *CQ
+	armed atomic.Int32
+}
+
+func (a *automatic) Arm() {
+	a.armed.Add(1)
+	go put(a.q, Entry{})
+}
+func (a *automatic) Disarm() { a.armed.Add(-1) }

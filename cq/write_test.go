@@ -1,0 +1,188 @@
+package cq
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+func TestFormats(t *testing.T) {
+	// R-CQ-12 to -16: each format has the fields of the one before and more.
+	// R-CQ-17, -136: what a format does not have is dropped at the entry.
+	all := Entry{Context: "c", Flags: fi.Recv | fi.Tagged, Len: 1, Buf: []byte{2}, Data: 3, Tag: 4}
+	for _, c := range []struct {
+		format fi.CQFormat
+		want   Entry
+	}{
+		{fi.CQUnspec, Entry{Context: "c"}},
+		{fi.CQContext, Entry{Context: "c"}},
+		{fi.CQMsg, Entry{Context: "c", Flags: all.Flags, Len: 1}},
+		{fi.CQData, Entry{Context: "c", Flags: all.Flags, Len: 1, Buf: all.Buf, Data: 3}},
+		{fi.CQTagged, all},
+	} {
+		q := open(t, Attr{Format: c.format})
+		put(q, all)
+		e := make([]Entry, 1)
+		if _, err := q.Read(e); err != nil || !reflect.DeepEqual(e[0], c.want) {
+			t.Errorf("%v: %+v, %v", c.format, e[0], err)
+		}
+	}
+}
+
+func TestReserve(t *testing.T) {
+	// R-CQ-127: no more operations than places. R-CQ-128: one place for each,
+	// errors included; L-30: an entry that waits to be read has one too.
+	q := open(t, Attr{Size: 64})
+	for range 64 {
+		if !q.Reserve(1) {
+			t.Fatal("no room in an empty queue")
+		}
+	}
+	if q.Reserve(1) {
+		t.Fatal("room for more than it holds")
+	}
+	w := q.Begin()
+	for i := range 32 {
+		w.Put(&Entry{Context: i}, 0, true)
+	}
+	w.PutErr(&Error{Err: fi.EIO}, true)
+	w.End()
+	if q.Reserve(1) || q.Reserved() != 31 {
+		t.Fatalf("room although nothing was read; %d reserved", q.Reserved())
+	}
+	wantRead(t, q, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	if q.Reserve(11) || !q.Reserve(10) {
+		t.Error("reading ten entries makes room for ten")
+	}
+	q.Unreserve(41)
+	if q.Reserved() != 0 || q.Overrun() {
+		t.Error(q.Reserved())
+	}
+	e := make([]Entry, 64)
+	q.Read(e)
+	wantReadErr(t, q, fi.EIO)
+	if !q.Reserve(64) {
+		t.Error("an error that was read keeps its place")
+	}
+}
+
+func TestReserveMisuse(t *testing.T) {
+	for name, misuse := range map[string]func(*CQ){
+		"given back twice":      func(q *CQ) { q.Unreserve(1) },
+		"put without a promise": func(q *CQ) { w := q.Begin(); w.Put(&Entry{}, 0, true); w.End() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("our own bug goes unseen")
+				}
+			}()
+			misuse(open(t, Attr{}))
+		})
+	}
+}
+
+func TestOverrun(t *testing.T) {
+	q := open(t, Attr{Size: 64, Format: fi.CQTagged})
+	put(q, numbered(0, 63)...)
+	putErr(q, Error{Err: fi.EIO})
+	if q.Overrun() {
+		t.Fatal("overrun although everything fits")
+	}
+	// R-CQ-122, -129: one more is lost, and the queue is in overrun.
+	w := q.Begin()
+	if w.Put(&Entry{Context: "lost"}, 0, false) {
+		t.Error("the entry that does not fit was taken")
+	}
+	w.End()
+	if !q.Overrun() || q.Reserve(1) {
+		t.Fatal("no overrun")
+	}
+	// R-CQ-123: what was there before is read, in order.
+	e := make([]Entry, 100)
+	if n, err := q.Read(e); n != 63 || err != nil || e[62].Context != 62 {
+		t.Fatal(n, err)
+	}
+	wantNothing(t, q, fi.EAVAIL)
+	wantReadErr(t, q, fi.EIO)
+	// R-CQ-124: then EOVERRUN, on every attempt.
+	for range 3 {
+		wantNothing(t, q, fi.EAVAIL)
+		_, err := q.Read(nil)
+		wantErr(t, err, fi.EAVAIL)
+		if e := wantReadErr(t, q, fi.EOVERRUN); e.Context != nil || e.Source != fi.AddrNotAvail {
+			t.Error(e)
+		}
+	}
+	// R-CQ-125: nothing is ever reported again.
+	w = q.Begin()
+	if w.Put(&Entry{}, 0, false) || w.PutErr(&Error{}, false) {
+		t.Error("an entry was taken after the overrun")
+	}
+	w.End()
+	wantNothing(t, q, fi.EAVAIL)
+}
+
+func TestOverrunSparesReservations(t *testing.T) {
+	// R-CQ-127: a place that is promised is not given to an entry without one:
+	// the latter overruns the queue.
+	q := open(t, Attr{Size: 64})
+	q.Reserve(1)
+	put(q, numbered(0, 63)...)
+	if q.Overrun() {
+		t.Fatal("overrun with 63 entries")
+	}
+	put(q, Entry{})
+	if !q.Overrun() {
+		t.Error("a promised place was given away")
+	}
+	// A promise that can no longer be kept is neither a panic nor a leak.
+	w := q.Begin()
+	if w.Put(&Entry{}, 0, true) {
+		t.Error("an entry was taken after the overrun")
+	}
+	w.End()
+	if q.Reserved() != 0 {
+		t.Error(q.Reserved())
+	}
+}
+
+func TestSharedByManagedAndUnmanaged(t *testing.T) {
+	// A failing Reserve must never be the reason of an overrun.
+	q := open(t, Attr{Size: 64})
+	put(q, numbered(0, 63)...)
+	if q.Reserve(2) {
+		t.Fatal("two places where one is left")
+	}
+	put(q, Entry{})
+	if q.Overrun() {
+		t.Error("overrun by a reservation that failed")
+	}
+}
+
+func TestSoak(t *testing.T) {
+	// 10⁷ entries through a small queue, with wrap-around and growth.
+	n := 10_000_000
+	if testing.Short() {
+		n /= 20
+	}
+	q := open(t, Attr{Size: 2048, Format: fi.CQTagged})
+	e := make([]Entry, 50)
+	written, read := 0, 0
+	for read < n {
+		for batch := 1 + written%37; batch > 0 && q.Reserve(1); batch-- {
+			w := q.Begin()
+			w.Put(&Entry{Tag: uint64(written)}, fi.Addr(written), true)
+			w.End()
+			written++
+		}
+		got, _ := q.Read(e[:1+read%len(e)])
+		for i := range got {
+			if e[i].Tag != uint64(read) {
+				t.Fatalf("entry %d came as number %d", e[i].Tag, read)
+			}
+			read++
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package eq
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+func open(t *testing.T, attr Attr) *EQ {
+	t.Helper()
+	q, err := New(attr, "ctx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func wantErr(t *testing.T, err error, want fi.Errno) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+func TestReadInOrder(t *testing.T) {
+	// R-EQ-23, -28, -30: one event a call, in order of insertion; EAGAIN when
+	// there is none. R-EQ-29, -52: an error keeps its place.
+	q := open(t, Attr{})
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EAGAIN)
+	q.Put(Entry{Event: fi.Connected, Context: 1})
+	q.PutErr(Error{Err: fi.ECONNREFUSED, Prov: 7})
+	q.Put(Entry{Event: fi.Shutdown, Context: 2})
+	_, err = q.ReadErr(0)
+	wantErr(t, err, fi.EAGAIN)
+	if e, err := q.Read(0); err != nil || e.Event != fi.Connected {
+		t.Error(e, err)
+	}
+	for range 2 {
+		_, err = q.Read(fi.Peek)
+		wantErr(t, err, fi.EAVAIL)
+	}
+	// R-EQ-59: peek leaves the error in place.
+	q.ReadErr(fi.Peek)
+	if e, err := q.ReadErr(0); err != nil || e.Err != fi.ECONNREFUSED || e.Prov != 7 || !errors.Is(&e, fi.ECONNREFUSED) {
+		t.Error(e, err)
+	}
+	if e, err := q.Read(0); err != nil || e.Event != fi.Shutdown {
+		t.Error(e, err)
+	}
+}
+
+func TestPeekLeavesTheEvent(t *testing.T) {
+	// R-EQ-27.
+	q := open(t, Attr{})
+	q.Put(Entry{Data: 5})
+	for _, f := range []fi.Flags{fi.Peek, fi.Peek, 0} {
+		if e, err := q.Read(f); err != nil || e.Data != 5 {
+			t.Error(e, err)
+		}
+	}
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EAGAIN)
+	_, err = q.Read(fi.Inject)
+	wantErr(t, err, fi.EINVAL) // R-EQ-31
+}
+
+func TestWrite(t *testing.T) {
+	// R-EQ-05, -06, -60, -67.
+	q := open(t, Attr{})
+	wantErr(t, q.Write(Entry{}), fi.EINVAL)
+	q = open(t, Attr{Flags: fi.Write, Size: 2})
+	for i := range 2 {
+		if err := q.Write(Entry{Data: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantErr(t, q.Write(Entry{}), fi.EAGAIN)
+	if e, _ := q.Read(0); e.Data != 0 {
+		t.Error(e)
+	}
+}
+
+func TestOverrun(t *testing.T) {
+	// R-EQ-62 to -66: valid events are still read, then every read reports the
+	// overrun; it is final.
+	q := open(t, Attr{Flags: fi.Write, Size: 2})
+	for range 4 {
+		q.Put(Entry{})
+	}
+	wantErr(t, q.Write(Entry{}), fi.EOVERRUN)
+	q.Read(0)
+	q.Read(0)
+	for range 2 {
+		_, err := q.Read(0)
+		wantErr(t, err, fi.EAVAIL)
+		if e, err := q.ReadErr(0); err != nil || e.Err != fi.EOVERRUN || e.Lost != 2 {
+			t.Error(e, err)
+		}
+	}
+	if q.Put(Entry{}) {
+		t.Error("an event was taken after the overrun")
+	}
+}
+
+func TestOpenAttributes(t *testing.T) {
+	// R-EQ-03, -04, -15.
+	for _, a := range []Attr{{Size: -1}, {Size: MaxSize + 1}, {Flags: fi.Read}, {WaitObj: fi.WaitSet}, {WaitObj: 99}} {
+		_, err := New(a, nil)
+		wantErr(t, err, fi.EINVAL)
+	}
+	q := open(t, Attr{Flags: fi.Affinity, SignalingVector: 3})
+	if q.Attr().Size != DefaultSize || q.Context() != "ctx" {
+		t.Error(q.Attr())
+	}
+}
+
+func TestBlockingRead(t *testing.T) {
+	q := open(t, Attr{})
+	_, err := q.SRead(0, -1)
+	wantErr(t, err, fi.EINVAL) // R-EQ-09, -51
+	wantErr(t, q.Signal(), fi.EINVAL)
+
+	q = open(t, Attr{WaitObj: fi.WaitUnspec})
+	_, err = q.SRead(0, 0)
+	wantErr(t, err, fi.EAGAIN)
+	_, err = q.SRead(0, time.Millisecond)
+	wantErr(t, err, fi.EAGAIN) // R-EQ-50
+	// R-EQ-48: an event ends it.
+	got := make(chan Entry)
+	go func() {
+		e, _ := q.SRead(0, -1)
+		got <- e
+	}()
+	q.Put(Entry{Data: 9})
+	if e := <-got; e.Data != 9 {
+		t.Error(e)
+	}
+	// R-EQ-49: Signal ends it, also when it comes first.
+	q.Signal()
+	_, err = q.SRead(0, -1)
+	wantErr(t, err, fi.EAGAIN)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err = q.SReadContext(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	// An error ends it.
+	q.PutErr(Error{Err: fi.EIO})
+	_, err = q.SRead(0, -1)
+	wantErr(t, err, fi.EAVAIL)
+}
+
+func TestClose(t *testing.T) {
+	// R-EQ-17, -18.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec})
+	q.Bind()
+	wantErr(t, q.Close(), fi.EBUSY)
+	q.Unbind()
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, q.Close(), fi.EBADF)
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EBADF)
+	if q.Put(Entry{}) {
+		t.Error("a closed queue took an event")
+	}
+}
+
+func TestStrError(t *testing.T) {
+	// R-EQ-61: never empty.
+	q := open(t, Attr{StrError: func(p uint32) string {
+		if p == 1 {
+			return "one"
+		}
+		return ""
+	}})
+	if q.StrError(1) != "one" || q.StrError(2) != "provider error 0x2" {
+		t.Error(q.StrError(1), q.StrError(2))
+	}
+}

@@ -1,0 +1,126 @@
+package eq
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+func TestRoomForBoundObjects(t *testing.T) {
+	// R-EQ-68: an object that is bound has a place for an event of its own.
+	q := open(t, Attr{Size: 1})
+	q.Bind()
+	if first, second := q.Put(Entry{}), q.Put(Entry{}); !first || !second || q.Put(Entry{}) {
+		t.Error("a queue of one with one object bound holds two events")
+	}
+}
+
+func TestWriteWithoutResourceManagement(t *testing.T) {
+	// R-EQ-67: refusing what does not fit is for resource management; without it
+	// the queue overruns (R-EQ-62).
+	q := open(t, Attr{Size: 1, Flags: fi.Write, ResourceMgmt: fi.RMDisabled})
+	if err := q.Write(Entry{}); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, q.Write(Entry{}), fi.EOVERRUN)
+	q.Read(0)
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EAVAIL)
+	if e, err := q.ReadErr(0); err != nil || e.Err != fi.EOVERRUN || e.Lost != 1 {
+		t.Error(e, err)
+	}
+}
+
+func TestManyEvents(t *testing.T) {
+	// R-EQ-30: in order, also when the ring wraps and grows.
+	q := open(t, Attr{Size: 1000})
+	put, read := uint64(0), uint64(0)
+	for round := range 400 {
+		for range round % 50 {
+			if !q.Put(Entry{Data: put}) {
+				t.Fatal("overrun")
+			}
+			put++
+		}
+		for range 25 {
+			e, err := q.Read(0)
+			if err == fi.EAGAIN {
+				break
+			}
+			if err != nil || e.Data != read {
+				t.Fatalf("event %d came as number %d, %v", e.Data, read, err)
+			}
+			read++
+		}
+	}
+}
+
+func TestPeekPassesTheWakeUpOn(t *testing.T) {
+	// R-EQ-27, -48: a blocked reader that only looks must not leave another asleep
+	// over the event.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitUnspec})
+		var wg sync.WaitGroup
+		for _, flags := range []fi.Flags{fi.Peek, fi.Peek, 0} {
+			wg.Go(func() {
+				if e, err := q.SRead(flags, -1); err != nil || e.Data != 4 {
+					t.Error(e, err)
+				}
+			})
+			synctest.Wait()
+		}
+		q.Put(Entry{Data: 4})
+		wg.Wait()
+	})
+}
+
+func TestBlockedReadEnds(t *testing.T) {
+	// R-EQ-49, -50: by its timeout, a signal, or close.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitUnspec})
+		start := time.Now()
+		_, err := q.SRead(0, time.Minute)
+		wantErr(t, err, fi.EAGAIN)
+		if time.Since(start) != time.Minute {
+			t.Error(time.Since(start))
+		}
+		for _, c := range []struct {
+			end  func() error
+			want fi.Errno
+		}{{q.Signal, fi.EAGAIN}, {q.Close, fi.ECANCELED}} {
+			done := make(chan error)
+			go func() {
+				_, err := q.SRead(0, -1)
+				done <- err
+			}()
+			synctest.Wait()
+			if err := c.end(); err != nil {
+				t.Error(err)
+			}
+			wantErr(t, <-done, c.want)
+		}
+	})
+}
+
+func TestChanInSelect(t *testing.T) {
+	// R-EQ-13, -19.
+	q := open(t, Attr{WaitObj: fi.WaitMutexCond})
+	c, err := q.Chan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.TryWait(); err != nil {
+		t.Fatal(err)
+	}
+	go q.Put(Entry{Data: 1})
+	<-c
+	if e, err := q.Read(0); err != nil || e.Data != 1 {
+		t.Error(e, err)
+	}
+	// R-EQ-10, -21: a queue without one does not give it.
+	_, err = open(t, Attr{WaitObj: fi.WaitUnspec}).FD()
+	wantErr(t, err, fi.EINVAL)
+}

@@ -1,0 +1,220 @@
+package poll_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/poll"
+)
+
+func TestWaitSetOpen(t *testing.T) {
+	for _, c := range []struct {
+		attr poll.WaitAttr
+		ok   bool
+	}{
+		{poll.WaitAttr{WaitObj: fi.WaitUnspec}, true},
+		{poll.WaitAttr{WaitObj: fi.WaitFD}, true},
+		{poll.WaitAttr{WaitObj: fi.WaitMutexCond}, true},
+		{poll.WaitAttr{WaitObj: fi.WaitYield}, true},
+		{poll.WaitAttr{}, false},
+		{poll.WaitAttr{WaitObj: fi.WaitSet}, false},
+		{poll.WaitAttr{WaitObj: fi.WaitPollFD}, false},
+		{poll.WaitAttr{WaitObj: fi.WaitUnspec, Flags: fi.More}, false},
+	} {
+		s, err := poll.NewWaitSet(c.attr)
+		if c.ok != (err == nil) || !c.ok && !errors.Is(err, fi.EINVAL) {
+			t.Errorf("%+v: %v", c.attr, err)
+		}
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+func TestWaitSetOfSeveralQueues(t *testing.T) {
+	// R-CQ-32, R-EQ-16: one wait covers several queues.
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitUnspec)
+		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		b := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		e := newEQ(t, eq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		wantErr(t, s.Wait(0), fi.ETIMEDOUT)
+		start := time.Now()
+		wantErr(t, s.Wait(time.Second), fi.ETIMEDOUT)
+		if time.Since(start) != time.Second {
+			t.Error(time.Since(start))
+		}
+		for _, insert := range []func(){
+			func() { put(a) },
+			func() { put(b) },
+			func() { e.PutErr(eq.Error{Err: fi.EIO}) },
+		} {
+			go func() {
+				time.Sleep(time.Millisecond)
+				insert()
+			}()
+			if err := s.Wait(-1); err != nil {
+				t.Error(err)
+			}
+			// Level: as long as it is not read.
+			if err := s.Wait(-1); err != nil {
+				t.Error(err)
+			}
+			a.Read(make([]cq.Entry, 1))
+			b.Read(make([]cq.Entry, 1))
+			e.ReadErr(0)
+			wantErr(t, s.Wait(0), fi.ETIMEDOUT)
+		}
+	})
+}
+
+func TestWaitSetMembersDoNotBlock(t *testing.T) {
+	// R-CQ-73, R-EQ-51: who waits by a set waits by the set only.
+	s := newWaitSet(t, fi.WaitUnspec)
+	a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+	e := newEQ(t, eq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+	_, err := a.SRead(make([]cq.Entry, 1), 0, -1)
+	wantErr(t, err, fi.EINVAL)
+	_, err = e.SRead(0, -1)
+	wantErr(t, err, fi.EINVAL)
+	wantErr(t, a.TryWait(), fi.EINVAL)
+}
+
+func TestWaitSetDrives(t *testing.T) {
+	// A waiter of the set drives the endpoints of its members, and arms them before
+	// it sleeps: also those that are bound later.
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitUnspec)
+		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		b := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		first, second := &endpoint{q: a}, &endpoint{q: b}
+		a.Bind(first)
+		first.todo = 1
+		if err := s.Wait(-1); err != nil {
+			t.Error(err)
+		}
+		take(t, a)
+		done := make(chan error)
+		go func() { done <- s.Wait(-1) }()
+		synctest.Wait()
+		b.Bind(second)
+		synctest.Wait()
+		if first.armed != 1 || second.armed != 1 {
+			t.Errorf("armed %d and %d times, want once each", first.armed, second.armed)
+		}
+		put(b)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if first.armed != 0 || second.armed != 0 {
+			t.Errorf("armed %d and %d times after the wait", first.armed, second.armed)
+		}
+	})
+}
+
+func TestWaitSetSignal(t *testing.T) {
+	// fi_cq_signal on a member, and Signal of the set, end a wait.
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitUnspec)
+		done := make(chan error)
+		go func() { done <- s.Wait(-1) }()
+		synctest.Wait()
+		s.Signal()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitSetClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitUnspec)
+		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		wantErr(t, s.Close(), fi.EBUSY)
+		done := make(chan error)
+		go func() { done <- s.Wait(-1) }()
+		synctest.Wait()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, <-done, fi.ECANCELED)
+		wantErr(t, s.Close(), fi.EBADF)
+		wantErr(t, s.Signal(), fi.EBADF)
+		wantErr(t, s.TryWait(), fi.EBADF)
+		wantErr(t, s.Wait(-1), fi.ECANCELED)
+		_, err := cq.New(cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		wantErr(t, err, fi.EINVAL)
+	})
+}
+
+func TestWaitSetChan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWaitSet(t, fi.WaitMutexCond)
+		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		c, err := s.Chan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := s.TryWait(); err != nil {
+				t.Fatal(err)
+			}
+			go put(a)
+			<-c
+			wantErr(t, s.TryWait(), fi.EAGAIN)
+			take(t, a)
+		}
+	})
+}
+
+func TestWaitSetLosesNothing(t *testing.T) {
+	// Several waiters, several queues: everything is read, nobody sleeps over it.
+	const queues, each = 4, 2000
+	s := newWaitSet(t, fi.WaitUnspec)
+	var qs []*cq.CQ
+	for range queues {
+		qs = append(qs, newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s, Size: queues * each}, nil))
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	left := queues * each
+	for range 3 {
+		wg.Go(func() {
+			e := make([]cq.Entry, 3)
+			for {
+				if err := s.Wait(-1); err != nil {
+					t.Error(err)
+				}
+				for _, q := range qs {
+					n, _ := q.Read(e)
+					mu.Lock()
+					left -= n
+					done := left == 0
+					mu.Unlock()
+					if done {
+						s.Signal() // the other waiters
+						return
+					}
+				}
+			}
+		})
+	}
+	for _, q := range qs {
+		wg.Go(func() {
+			for range each {
+				put(q)
+			}
+		})
+	}
+	wg.Wait()
+}
