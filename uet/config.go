@@ -1,0 +1,60 @@
+package uet
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/udp"
+)
+
+// Config holds the settings of an endpoint that libfabric has no attribute for.
+// It travels in Info: set it in the hints of GetInfo, or in the Info before
+// OpenEndpoint. The zero Config is the default.
+type Config struct {
+	// PayloadMTU is the most message bytes per packet: 1024, 2048, 4096 or
+	// 8192. 0: the largest that fits the interface (R-INFO-28). Peers may
+	// differ (design D6).
+	PayloadMTU int
+	// NoCRC leaves out the CRC-32C trailer. Both ends must agree.
+	NoCRC bool
+	// Paths is the number of UDP ports, that is of entropy values, of the
+	// endpoint (design D5). 0: 1.
+	Paths int
+	// JobID is the 24-bit job that peers must share. 0: that of the
+	// authorization key, else 1 (R-ADDR-07).
+	JobID uint32
+	// KnownPeersOnly refuses packets from addresses that are not in the AV
+	// (design D9).
+	KnownPeersOnly bool
+	// Seed, if not 0, makes the endpoint's random numbers repeatable: packet
+	// numbers, context ids, jitter. For tests; an attacker could guess them.
+	Seed uint64
+	// Logger hears of the few events somebody should act on, never of a packet
+	// (design D14). nil: nobody does.
+	Logger *zap.Logger
+
+	// Transport are the bounds and timers of the protocol, with their defaults
+	// (faults.md §1 has the reasons). uet sets Local, Paths, PayloadMTU, NoCRC,
+	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs and,
+	// if it is 0, RecvWindow itself.
+	Transport transport.Config
+	// Socket are the settings of the UDP sockets. uet sets the addresses.
+	Socket udp.Config
+}
+
+func (c *Config) check() error {
+	switch c.PayloadMTU {
+	case 0, 1024, 2048, 4096, 8192:
+	default:
+		return fmt.Errorf("uet: PayloadMTU %d is not 1024, 2048, 4096 or 8192", c.PayloadMTU)
+	}
+	if c.JobID >= 1<<24 {
+		return fmt.Errorf("uet: JobID %#x is longer than 24 bits", c.JobID)
+	}
+	if c.Paths < 0 || c.Paths > udp.MaxPaths {
+		return fmt.Errorf("uet: Paths %d is not 0 to %d", c.Paths, udp.MaxPaths)
+	}
+	return nil
+}

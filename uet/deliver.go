@@ -1,0 +1,177 @@
+package uet
+
+import (
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/uet/driver"
+)
+
+// A sink writes completions in batches. At most one queue is locked at a time,
+// so two endpoints that use the same two queues the other way round cannot wait
+// for each other.
+type sink struct {
+	q   *cq.CQ
+	w   *cq.Writer
+	ent cq.Entry
+	err cq.Error
+}
+
+func (s *sink) to(q *cq.CQ) *cq.Writer {
+	if s.q != q {
+		s.end()
+		s.q, s.w = q, q.Begin()
+	}
+	return s.w
+}
+
+func (s *sink) end() {
+	if s.q != nil {
+		s.w.End()
+		s.q, s.w = nil, nil
+	}
+}
+
+// kindFlags is what a completion says of the kind of its operation (R-CQ-106 to
+// R-CQ-111).
+var kindFlags = [...]fi.Flags{
+	transport.OpSend:  fi.Send | fi.Msg,
+	transport.OpTSend: fi.Send | fi.Tagged,
+	transport.OpRecv:  fi.Recv | fi.Msg,
+	transport.OpTRecv: fi.Recv | fi.Tagged,
+}
+
+// An owner is the Endpoint as the driver sees it: its methods run under the
+// driver's lock.
+type owner Endpoint
+
+var _ driver.Owner = (*owner)(nil)
+
+// queueOf is the queue of an operation's direction.
+func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
+	if k == transport.OpRecv || k == transport.OpTRecv {
+		return o.rxq.q
+	}
+	return o.txq.q
+}
+
+// Deliver writes the completion of an operation.
+func (o *owner) Deliver(ev *transport.Event) {
+	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
+	q := o.queueOf(ev.Kind)
+	if ev.Cause != ses.OK {
+		o.failed(q, ev)
+		return
+	}
+	src := fi.AddrNotAvail
+	if recv && o.source {
+		src = o.peers.source(ev.Peer, ev.Initiator)
+		if src == fi.AddrNotAvail && o.sourceErr {
+			o.unknownSource(q, ev)
+			return
+		}
+	}
+	if ev.Flags&opSilent != 0 {
+		// R-EP-07: success is not written; the place goes back.
+		if recv {
+			o.rxBack++
+		} else {
+			o.txBack++
+		}
+		return
+	}
+	e := &o.out.ent
+	e.Context, e.Flags = ev.Context, kindFlags[ev.Kind]
+	if recv {
+		e.Len, e.Tag, e.Data = ev.Len, 0, 0
+		if ev.Kind == transport.OpTRecv {
+			e.Tag = ev.Tag // R-CQ-104: the sender's
+		}
+		if ev.HasData {
+			e.Flags |= fi.RemoteCQData // R-CQ-117
+			e.Data = ev.Data
+		}
+	} else {
+		e.Len, e.Tag, e.Data = 0, 0, 0 // R-CQ-101
+	}
+	o.put(q, e, src)
+}
+
+func (o *owner) put(q *cq.CQ, e *cq.Entry, src fi.Addr) {
+	if !o.out.to(q).Put(e, src, o.managed) {
+		o.overrun(q)
+	}
+}
+
+// failed writes the error entry of an operation; every failure has one
+// (R-CQ-81).
+func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
+	e := &o.out.err
+	*e = cq.Error{
+		Context: ev.Context, Flags: kindFlags[ev.Kind], Source: fi.AddrNotAvail,
+		OutcomeUnknown: ev.Unknown,
+	}
+	e.Err, e.Prov = errno(ev.Cause, ev.RC, ev.Nack)
+	if ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv {
+		if ev.Cause == ses.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
+			e.Len, e.OverLen = ev.Len, ev.OverLen
+			o.describe(e, ev)
+		}
+	}
+	switch ev.Cause {
+	case ses.TimedOut, ses.Unreachable, ses.Aborted, ses.TooBig:
+		o.peerLost(ev, e)
+	}
+	o.putErr(q, e)
+}
+
+// unknownSource writes a completion that carries its source's address because
+// it is not in the AV (R-CQ-62, R-CQ-83).
+func (o *owner) unknownSource(q *cq.CQ, ev *transport.Event) {
+	e := &o.out.err
+	*e = cq.Error{Context: ev.Context, Flags: kindFlags[ev.Kind], Len: ev.Len, Source: fi.AddrNotAvail, Err: fi.EADDRNOTAVAIL}
+	o.describe(e, ev)
+	e.ErrData = o.rawSource(ev)
+	o.putErr(q, e)
+}
+
+func (o *owner) describe(e *cq.Error, ev *transport.Event) {
+	if ev.Kind == transport.OpTRecv {
+		e.Tag = ev.Tag
+	}
+	if ev.HasData {
+		e.Flags |= fi.RemoteCQData
+		e.Data = ev.Data
+	}
+}
+
+func (o *owner) putErr(q *cq.CQ, e *cq.Error) {
+	if !o.out.to(q).PutErr(e, o.managed) {
+		o.overrun(q)
+	}
+	*e = cq.Error{}
+}
+
+// Refused writes the error entry of an operation that was accepted while
+// another goroutine held the lock, and could not be posted.
+func (o *owner) Refused(op *transport.Op, err error) {
+	e := &o.out.err
+	*e = cq.Error{Context: op.Context, Flags: kindFlags[op.Kind], Source: fi.AddrNotAvail, Err: fi.ECANCELED}
+	if err != transport.ErrClosed && err != driver.ErrCancelled {
+		e.Err = fi.Of(postErr(err))
+	}
+	o.putErr(o.queueOf(op.Kind), e)
+}
+
+// Delivered ends a batch.
+func (o *owner) Delivered() {
+	o.out.end()
+	if o.managed && o.txBack > 0 {
+		o.txq.q.Unreserve(o.txBack)
+	}
+	if o.managed && o.rxBack > 0 {
+		o.rxq.q.Unreserve(o.rxBack)
+	}
+	o.txBack, o.rxBack = 0, 0
+}

@@ -1,0 +1,103 @@
+package driver
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+// nop is a FEP, a socket and an endpoint that cost nothing, so that what is left
+// is the driver. Budget: 100 ns a post, 100 ns a train (performance.md §3).
+type nop struct {
+	have   bool // a train is there
+	queued bool // a packet waits
+	event  bool
+	ev     transport.Event
+}
+
+func (n *nop) Post(time.Duration, *transport.Op) error { n.queued = true; return nil }
+func (n *nop) Cancel(time.Duration, any) bool          { return false }
+func (n *nop) Receive(time.Duration, *dgram.Datagram)  { n.event = true }
+func (n *nop) Advance(time.Duration)                   {}
+func (n *nop) Transmit(time.Duration, *dgram.Datagram) bool {
+	q := n.queued
+	n.queued = false
+	return q
+}
+func (n *nop) Flush(time.Duration) {}
+func (n *nop) NextEvent() *transport.Event {
+	if !n.event {
+		return nil
+	}
+	n.event = false
+	return &n.ev
+}
+func (n *nop) NextTimeout() time.Duration                { return 0 }
+func (n *nop) Busy() bool                                { return false }
+func (n *nop) Queued() int                               { return 1 }
+func (n *nop) Unreachable(time.Duration, netip.AddrPort) {}
+func (n *nop) Close(time.Duration)                       {}
+
+type nopConn struct{ *nop }
+
+func (c nopConn) Recv(*dgram.Datagram) (bool, error)         { return c.have, nil }
+func (c nopConn) SendBatch(d []*dgram.Datagram) (int, error) { return len(d), nil }
+func (c nopConn) Wait(time.Duration) error                   { return nil }
+func (c nopConn) Wake()                                      {}
+func (c nopConn) Unreachable() (a netip.AddrPort, ok bool)   { return a, false }
+func (c nopConn) Close() error                               { return nil }
+func (c nopConn) Known(uint64) error                         { return nil }
+func (c nopConn) Resolve(*transport.Op, uint64) error        { return nil }
+func (c nopConn) Deliver(*transport.Event)                   {}
+func (c nopConn) Refused(*transport.Op, error)               {}
+func (c nopConn) Delivered()                                 {}
+func (c nopConn) Trouble(error)                              {}
+
+func nopDriver(b *testing.B) (*Driver, *nop) {
+	n := &nop{}
+	d := New(Config{Core: n, Conn: nopConn{n}, Owner: nopConn{n}})
+	b.Cleanup(func() { _ = d.Close() })
+	b.ReportAllocs()
+	return d, n
+}
+
+func BenchmarkPost(b *testing.B) {
+	d, _ := nopDriver(b)
+	op := transport.Op{Kind: transport.OpTSend, Buf: make([]byte, 8)}
+	for b.Loop() {
+		_ = d.Post(&op, 1, false)
+	}
+}
+
+func BenchmarkPostRecv(b *testing.B) {
+	d, _ := nopDriver(b)
+	op := transport.Op{Kind: transport.OpTRecv, Buf: make([]byte, 8)}
+	for b.Loop() {
+		_ = d.Post(&op, NoAddr, false)
+	}
+}
+
+func BenchmarkPollEmpty(b *testing.B) {
+	d, _ := nopDriver(b)
+	for b.Loop() {
+		d.Poll()
+	}
+}
+
+func BenchmarkPollTrain(b *testing.B) {
+	d, n := nopDriver(b)
+	n.have = true
+	for b.Loop() {
+		d.Poll()
+	}
+}
+
+func BenchmarkYield(b *testing.B) {
+	d, _ := nopDriver(b)
+	for b.Loop() {
+		d.Yield()
+	}
+}

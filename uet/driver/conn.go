@@ -1,0 +1,74 @@
+package driver
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+// A Conn moves trains of datagrams. transport/udp is one, a simulated network
+// another.
+type Conn interface {
+	// Recv fills d with a received train and reports whether there was one. It
+	// never blocks. An error means that the Conn is closed or dead for good.
+	Recv(d *dgram.Datagram) (bool, error)
+	// SendBatch sends trains in order and borrows them. It never blocks. It
+	// reports how many were dealt with (sent, or lost as a network may lose
+	// them); fewer than len(ds) without an error means that there is no room
+	// now. An error concerns ds[n] and is the Conn's trouble, not that train's.
+	SendBatch(ds []*dgram.Datagram) (n int, err error)
+	// Wait blocks until there may be something to receive, the timeout passed
+	// (negative: none), or Wake was called since the last Wait returned.
+	Wait(timeout time.Duration) error
+	// Wake ends a Wait of now, or the next one. Any goroutine may call it.
+	Wake()
+	// Unreachable takes the next piece of evidence that a remote address does
+	// not answer (ICMP), or reports that there is none.
+	Unreachable() (remote netip.AddrPort, ok bool)
+	// Close releases the sockets. It is called once, when no other call runs.
+	Close() error
+}
+
+// A Core is what the driver drives: a *transport.FEP, or a fake in tests.
+type Core interface {
+	Post(now time.Duration, op *transport.Op) error
+	Cancel(now time.Duration, context any) bool
+	Receive(now time.Duration, d *dgram.Datagram)
+	Advance(now time.Duration)
+	Transmit(now time.Duration, d *dgram.Datagram) bool
+	Flush(now time.Duration)
+	NextEvent() *transport.Event
+	NextTimeout() time.Duration
+	Busy() bool
+	Queued() int
+	Unreachable(now time.Duration, remote netip.AddrPort)
+	Close(now time.Duration)
+}
+
+// An Owner is the endpoint above the driver. All its methods are called by the
+// holder of the lock, except Known; they must not call the Driver.
+type Owner interface {
+	// Known reports whether Resolve can succeed for to, and with which error
+	// it would fail. It runs on the goroutine of a post that found the lock
+	// taken.
+	Known(to uint64) error
+	// Resolve sets the fields of op that name the peer.
+	Resolve(op *transport.Op, to uint64) error
+	// Deliver reports the end of one operation; ev is borrowed.
+	Deliver(ev *transport.Event)
+	// Refused reports that an operation that Post had accepted ended before
+	// it reached the FEP: err is what Resolve or the FEP said, or
+	// transport.ErrClosed. op is borrowed.
+	Refused(op *transport.Op, err error)
+	// Delivered ends a batch of Deliver and Refused.
+	Delivered()
+	// Trouble reports an error of the socket that is not the peer's.
+	Trouble(err error)
+}
+
+// NoAddr is the destination of a request that names no peer.
+const NoAddr = ^uint64(0)
+
+var _ Core = (*transport.FEP)(nil)

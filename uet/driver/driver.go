@@ -1,0 +1,705 @@
+package driver
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+// Bounds of a turn and of waiting for company. Measured where a comment says
+// so, else reasoned.
+const (
+	// recvBudget is how many trains one turn receives before it transmits. A
+	// turn also ends with the first train that completes something: the reader
+	// is waiting for it, and another look at the socket costs 0.4 µs.
+	recvBudget = 8
+	// sendBudget is how many trains one turn sends before it looks at the
+	// socket again: about a window on a fast path.
+	sendBudget = 16
+	// fullEvery is how long turns that completed something may end there, while
+	// no message waits to be sent: timers, ACKs and resends come with the next.
+	fullEvery = 20 * time.Microsecond
+	// batchLen is how many small trains go into one SendBatch; a train of
+	// batchWhole bytes or more is sent at once, while it is in cache.
+	batchLen   = 16
+	batchWhole = 8 << 10
+
+	// gatherMax messages or gatherBytes in the queue are a full burst: nothing
+	// to wait for.
+	gatherMax   = dgram.MaxSegments
+	gatherBytes = 32 << 10
+	// gatherGap is how soon the next post must come for the poster to count as
+	// one that keeps posting.
+	gatherGap = 20 * time.Microsecond
+	// staleMax is how many posts of a burst share one reading of the clock.
+	staleMax = 4
+	// gatherWait is how long gathered packets wait for a poster that neither
+	// posts nor polls, before the progress goroutine sends them.
+	gatherWait = 50 * time.Microsecond
+
+	// stepBack is how long the progress goroutine stays away from the socket
+	// when the application polls; also how late it may be for a deadline that
+	// moved earlier while it slept.
+	stepBack = 2 * time.Millisecond
+	// ackHold is how long the progress goroutine leaves a due ACK to the
+	// application that it has just woken (Config.AckDelay of the FEP is the
+	// other bound).
+	ackHold = 20 * time.Microsecond
+	// retryWait is when a train that found no room in the socket is tried again.
+	retryWait = 50 * time.Microsecond
+
+	// longGap between two turns makes the next one empty the socket before any
+	// timer is judged, but receive no more than drainMax trains. faults.md §1
+	// rule 6 asks for that after 100 ms; a thread that was off its processor for
+	// some milliseconds has ACKs waiting as well.
+	longGap  = time.Millisecond
+	drainMax = 4096
+
+	// goschedEvery is how many Yields let other threads run before one lets
+	// other goroutines run.
+	goschedEvery = 32
+	// aloneMax tells a sched_yield that came back at once (0.4 to 0.8 µs here)
+	// from one that let another thread run.
+	aloneMax = 1500 * time.Nanosecond
+)
+
+const forever = time.Duration(1<<63 - 1)
+
+// ErrCancelled is what Owner.Refused hears of a request that Cancel ended.
+var ErrCancelled = errors.New("driver: cancelled")
+
+// Config is what a Driver drives.
+type Config struct {
+	Core  Core
+	Conn  Conn
+	Owner Owner
+	// Auto asks for automatic progress: a goroutine does what is due when the
+	// application does nothing. Without it, that happens only while somebody
+	// waits (Arm).
+	Auto bool
+	// Clock is monotonic time since any moment; nil: time since New.
+	Clock func() time.Duration
+}
+
+// A Driver runs one FEP. Its methods may be called from any goroutine.
+type Driver struct {
+	h     handover
+	queue [2]queue // sends, receives
+	// armed is how many readers sleep and need the progress goroutine.
+	armed atomic.Int32
+
+	core  Core
+	conn  Conn
+	owner Owner
+	auto  bool
+	clock func() time.Duration
+
+	// The rest belongs to the holder of h.
+
+	op      transport.Op // the operation being posted
+	rx      *dgram.Datagram
+	tx      [batchLen]*dgram.Datagram
+	unsent  []*dgram.Datagram // tail of tx that the socket had no room for
+	retryAt time.Duration
+	surplus bool // the last transmit stopped at its budget
+	stuck   bool // a queued request waits for room in the FEP
+	closed  bool
+	dead    bool // the Conn failed
+
+	now        time.Duration // the last reading of the clock
+	lastTurn   time.Duration
+	lastFull   time.Duration // of the last turn that went to its end
+	lastPost   time.Duration
+	sameTime   int // posts since the clock was read
+	gathering  bool
+	gatherFrom time.Duration
+	gathered   int  // bytes
+	more       bool // the last send came with FI_MORE
+	holdAcks   time.Duration
+
+	// inline counts turns and posts of the application.
+	inline uint64
+	// until is when the progress goroutine wakes by itself; 0 while it runs or
+	// is about to.
+	until    time.Duration
+	watching bool // it sleeps on the socket, not on the clock
+	started  bool
+	seen     uint64 // inline at its last wake-up
+	wake     chan struct{}
+	done     chan struct{}
+
+	stats  Stats
+	yields atomic.Uint32
+	// alone: nobody else wanted the processor at the last Yield.
+	alone atomic.Bool
+}
+
+// Stats counts what the driver did. All values only grow.
+type Stats struct {
+	Turns     uint64 // turns of inline polls
+	Empty     uint64 // those that found nothing to receive
+	Wakes     uint64 // times the progress goroutine woke up
+	Queued    uint64 // posts that found the lock taken
+	Gathered  uint64 // posts whose packets waited for company
+	NoRoom    uint64 // sends that the socket had no room for
+	SendError uint64 // sends that failed otherwise
+}
+
+// New makes a Driver. It takes the Conn, which Close closes.
+func New(cfg Config) *Driver {
+	d := &Driver{
+		core:  cfg.Core,
+		conn:  cfg.Conn,
+		owner: cfg.Owner,
+		auto:  cfg.Auto,
+		clock: cfg.Clock,
+		rx:    newDatagram(),
+		wake:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
+	}
+	if d.clock == nil {
+		start := time.Now()
+		// Never 0, which is "no timer" to the core.
+		d.clock = func() time.Duration { return time.Since(start) + 1 }
+	}
+	d.tx[0] = newDatagram()
+	d.lastTurn = d.time()
+	if d.auto {
+		d.start()
+	}
+	return d
+}
+
+func newDatagram() *dgram.Datagram {
+	return &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+}
+
+// time reads the clock.
+func (d *Driver) time() time.Duration {
+	d.now = d.clock()
+	return d.now
+}
+
+// Post hands an operation to the FEP. It borrows op. to is the destination as
+// Owner.Resolve knows it, or NoAddr. more is FI_MORE: another post follows at
+// once.
+//
+// It fails with an error of package transport or one of Owner.Resolve; then the
+// operation makes no event. When the lock is taken, Post leaves the operation
+// to the holder and returns nil; what goes wrong then is reported to
+// Owner.Refused.
+func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
+	if !d.h.try() {
+		return d.leave(op, to, more)
+	}
+	if d.h.take() || d.stuck {
+		d.intake()
+	}
+	err := d.post(op, to, more)
+	d.unlock()
+	return err
+}
+
+// length is the number of bytes in the message of op.
+func length(op *transport.Op) int {
+	n := len(op.Buf)
+	for _, b := range op.Iov {
+		n += len(b)
+	}
+	return n
+}
+
+func isRecv(k transport.OpKind) int {
+	if k == transport.OpRecv || k == transport.OpTRecv {
+		return 1
+	}
+	return 0
+}
+
+// post is Post for the holder of the lock.
+func (d *Driver) post(op *transport.Op, to uint64, more bool) error {
+	if d.closed {
+		return transport.ErrClosed
+	}
+	recv := isRecv(op.Kind)
+	if d.stuck && d.queue[recv].peek() != nil {
+		return d.refuse(transport.ErrFull) // not past the one that waits
+	}
+	d.op = *op
+	if err := d.feed(to, more); err != nil {
+		return err
+	}
+	d.inline++
+	if recv != 0 || d.armed.Load() > 0 {
+		d.deliver()
+	}
+	d.rouse()
+	return nil
+}
+
+// feed posts d.op.
+func (d *Driver) feed(to uint64, more bool) error {
+	if to != NoAddr {
+		if err := d.owner.Resolve(&d.op, to); err != nil {
+			return d.refuse(err)
+		}
+	}
+	recv := isRecv(d.op.Kind) != 0
+	now := d.now
+	if !recv && (!d.gathering || d.sameTime >= staleMax) {
+		now = d.time()
+		d.sameTime = 0
+	}
+	// A receive starts no timer, and a burst is posted at one time: a reading of
+	// the clock costs as much as the rest of a post.
+	d.sameTime++
+	busy := d.core.Busy()
+	if err := d.core.Post(now, &d.op); err != nil {
+		return d.refuse(err)
+	}
+	if !recv {
+		d.company(now, length(&d.op), busy, more)
+	}
+	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
+	return nil
+}
+
+// refuse ends a post that failed. R-MSG-15: work that waited for company leaves
+// when a later post fails.
+func (d *Driver) refuse(err error) error {
+	if d.gathering {
+		d.transmit(d.time())
+	}
+	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
+	return err
+}
+
+// company decides whether the packets of the send just posted leave now or wait
+// for more of their kind. They wait with FI_MORE, or when earlier sends are in
+// flight and the poster posts in quick succession; until it polls, a full burst
+// is queued, FI_MORE ends or gatherWait is over. A lone send on an idle
+// endpoint never waits.
+func (d *Driver) company(now time.Duration, n int, busy, more bool) {
+	ended := d.more && !more
+	wait := more || busy && !ended && now-d.lastPost <= gatherGap
+	d.more, d.lastPost = more, now
+	if !d.gathering {
+		d.gathering, d.gatherFrom, d.gathered = true, now, 0
+	}
+	d.gathered += n
+	if !wait || d.gathered >= gatherBytes || now-d.gatherFrom > gatherWait || d.core.Queued() >= gatherMax {
+		if d.sameTime > 1 {
+			now = d.time()
+		}
+		d.transmit(now)
+		return
+	}
+	d.stats.Gathered++
+}
+
+// leave puts a request into the queue because the lock is taken.
+func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
+	if to != NoAddr {
+		if err := d.owner.Known(to); err != nil {
+			return err
+		}
+	}
+	if err := d.queue[isRecv(op.Kind)].put(op, to, more); err != nil {
+		return err
+	}
+	if d.h.offer() {
+		d.served()
+		d.unlock()
+	}
+	return nil
+}
+
+// intake posts what lies in the queues. A request that finds no room in the FEP
+// stays, and with it those behind it, until a completion makes room: its poster
+// was told that it is accepted. Receives go first, for the sends may be waiting
+// for the peer's.
+func (d *Driver) intake() {
+	d.stuck = false
+	refused := false
+	for i := len(d.queue) - 1; i >= 0; i-- {
+		for r := d.queue[i].peek(); r != nil; r = d.queue[i].peek() {
+			d.stats.Queued++
+			d.op = r.op
+			err := transport.ErrClosed
+			if !d.closed {
+				err = d.feed(r.to, r.more)
+			}
+			if err == transport.ErrFull {
+				d.stats.Queued--
+				d.stuck = true
+				break
+			}
+			if err != nil {
+				d.owner.Refused(&r.op, err)
+				refused = true
+			}
+			d.queue[i].pop()
+		}
+	}
+	if refused {
+		d.owner.Delivered()
+	}
+}
+
+// unlock lets go of the lock and, when work was left meanwhile and nobody else
+// holds it, does that work.
+func (d *Driver) unlock() {
+	for d.h.release() {
+		d.served()
+	}
+}
+
+// served does the work that others left.
+func (d *Driver) served() {
+	if d.h.take() {
+		d.intake()
+		d.inline++
+		d.deliver()
+		d.rouse()
+	}
+}
+
+// Poll is one turn of a reader that found its queue empty. It reports whether
+// anything arrived or completed. It never blocks, and does nothing when somebody
+// else holds the lock.
+func (d *Driver) Poll() bool {
+	if !d.h.try() {
+		return false
+	}
+	if d.closed {
+		d.unlock()
+		return false
+	}
+	d.inline++
+	d.stats.Turns++
+	worked := d.turn(true)
+	d.rouse()
+	d.unlock()
+	return worked
+}
+
+// turn receives, advances, transmits and delivers. inline is false for the
+// progress goroutine.
+func (d *Driver) turn(inline bool) bool {
+	if d.h.take() || d.stuck {
+		d.intake()
+	}
+	var now time.Duration
+	budget := recvBudget
+	trains, done := 0, 0
+	for {
+		ok := d.receive()
+		now = d.time()
+		if trains == 0 && now-d.lastTurn > longGap {
+			budget = drainMax
+		}
+		if !ok {
+			break
+		}
+		trains++
+		d.core.Receive(now, d.rx)
+		n := d.deliver()
+		done += n
+		if trains == budget || n > 0 && budget == recvBudget {
+			break
+		}
+	}
+	d.lastTurn = now
+	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+		return true // the application waits for what was just delivered
+	}
+	d.lastFull = now
+	if trains == 0 {
+		d.stats.Empty++
+		for {
+			remote, ok := d.conn.Unreachable()
+			if !ok {
+				break
+			}
+			d.core.Unreachable(now, remote)
+		}
+	}
+	if t := d.core.NextTimeout(); t != 0 && t <= now {
+		d.core.Advance(now)
+	}
+	// The turn of the application is over when it polls and there is nothing.
+	// The goroutine cannot see its turns and leaves it some time.
+	switch {
+	case trains > 0 && done > 0 && !inline:
+		d.holdAcks = now + ackHold
+	case trains == 0 && (inline || now >= d.holdAcks):
+		d.holdAcks = 0
+		d.core.Flush(now)
+	}
+	d.transmit(now)
+	done += d.deliver()
+	if done > 0 && d.stuck {
+		d.intake()
+	}
+	return trains > 0 || done > 0
+}
+
+// receive fills d.rx with a train, if there is one.
+func (d *Driver) receive() bool {
+	if d.dead {
+		return false
+	}
+	d.rx.Reset()
+	ok, err := d.conn.Recv(d.rx)
+	if err != nil {
+		d.fail(err)
+	}
+	return ok && err == nil
+}
+
+// deliver hands events to the owner and reports how many.
+func (d *Driver) deliver() int {
+	n := 0
+	for ev := d.core.NextEvent(); ev != nil; ev = d.core.NextEvent() {
+		d.owner.Deliver(ev)
+		n++
+	}
+	if n > 0 {
+		d.owner.Delivered()
+	}
+	return n
+}
+
+// transmit sends what the FEP gives, up to a budget.
+func (d *Driver) transmit(now time.Duration) {
+	d.gathering = false
+	d.surplus = false
+	if len(d.unsent) > 0 && !d.resend(now) {
+		return
+	}
+	for sent := 0; ; {
+		n := 0
+		for n < batchLen {
+			if d.tx[n] == nil {
+				d.tx[n] = newDatagram()
+			}
+			t := d.tx[n]
+			t.Reset()
+			if !d.core.Transmit(now, t) {
+				break
+			}
+			n++
+			if len(t.Data) >= batchWhole || d.core.Queued() == 0 {
+				break // a lone train does not wait for a look at what follows
+			}
+		}
+		if n == 0 {
+			return
+		}
+		d.unsent = d.tx[:n]
+		if !d.resend(now) {
+			return
+		}
+		if sent += n; sent >= sendBudget {
+			d.surplus = true
+			return
+		}
+	}
+}
+
+// resend sends d.unsent and reports whether all of it is gone. What finds no
+// room stays, in order, and nothing overtakes it.
+func (d *Driver) resend(now time.Duration) bool {
+	for len(d.unsent) > 0 {
+		if d.dead {
+			d.unsent = nil
+			return true
+		}
+		n, err := d.conn.SendBatch(d.unsent)
+		d.unsent = d.unsent[n:]
+		switch {
+		case err != nil:
+			// As if the network had lost it; the protocol sends it again.
+			d.stats.SendError++
+			d.owner.Trouble(err)
+			if len(d.unsent) > 0 {
+				d.unsent = d.unsent[1:]
+			}
+		case len(d.unsent) > 0:
+			d.stats.NoRoom++
+			d.retryAt = now + retryWait
+			return false
+		}
+	}
+	return true
+}
+
+// fail notes that the Conn is of no use any more.
+func (d *Driver) fail(err error) {
+	if !d.dead {
+		d.dead = true
+		d.owner.Trouble(err)
+	}
+}
+
+// Cancel ends a pending operation with that context, as transport.FEP.Cancel
+// does, and reports whether it found one.
+func (d *Driver) Cancel(context any) bool {
+	d.h.lock()
+	d.h.take()
+	d.intake()
+	ok := !d.closed && (d.core.Cancel(d.time(), context) || d.cancelQueued(context))
+	d.deliver()
+	d.unlock()
+	return ok
+}
+
+// cancelQueued ends a request that waits for room in the FEP.
+func (d *Driver) cancelQueued(context any) bool {
+	for i := range d.queue {
+		if op := d.queue[i].cancel(context); op != nil {
+			d.owner.Refused(op, ErrCancelled)
+			d.owner.Delivered()
+			return true
+		}
+	}
+	return false
+}
+
+// With runs f while it holds the lock. f may use the Core.
+func (d *Driver) With(f func()) {
+	d.h.lock()
+	f()
+	d.unlock()
+}
+
+// Stats returns a copy of the counters.
+func (d *Driver) Stats() Stats {
+	d.h.lock()
+	s := d.stats
+	d.unlock()
+	return s
+}
+
+// Close ends every operation with an event, gives the farewell of the FEP to
+// the network once, waits for the progress goroutine and closes the Conn.
+// Nothing is delivered after it returns. A second Close fails with
+// transport.ErrClosed.
+func (d *Driver) Close() error {
+	d.h.lock()
+	if d.closed {
+		d.unlock()
+		return transport.ErrClosed
+	}
+	d.h.take()
+	d.intake()
+	now := d.time()
+	d.core.Flush(now) // the peer is to know what arrived
+	d.transmit(now)
+	d.closed = true
+	d.core.Close(now)
+	for i := range d.queue {
+		d.queue[i].close()
+	}
+	d.intake() // refuses what is left, now that d.closed is set
+	d.deliver()
+	d.transmit(now)
+	d.unsent = nil
+	d.kick()
+	started := d.started
+	d.unlock()
+	if started {
+		<-d.done
+	}
+	return d.conn.Close()
+}
+
+// deadline is when the next turn must be at the latest.
+func (d *Driver) deadline(now time.Duration) time.Duration {
+	t := d.core.NextTimeout()
+	if t == 0 {
+		t = forever
+	}
+	if d.gathering {
+		t = min(t, d.gatherFrom+gatherWait)
+	}
+	if d.holdAcks != 0 {
+		t = min(t, d.holdAcks)
+	}
+	switch {
+	case len(d.unsent) > 0:
+		t = min(t, d.retryAt)
+	case d.surplus:
+		t = now
+	}
+	return t
+}
+
+// rouse wakes the progress goroutine if it would sleep too long past the
+// deadline.
+func (d *Driver) rouse() {
+	if d.until == 0 || !d.auto && d.armed.Load() == 0 {
+		return
+	}
+	slack := stepBack
+	if d.armed.Load() > 0 {
+		slack = gatherWait
+	}
+	if t := d.deadline(d.lastTurn); t != forever && t+slack < d.until {
+		d.kick()
+	}
+}
+
+// kick ends the sleep of the progress goroutine, if it sleeps.
+func (d *Driver) kick() {
+	switch {
+	case d.until == 0:
+		return // it runs and will look at everything before it sleeps
+	case d.watching:
+		d.conn.Wake()
+	default:
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+	d.until = 0
+}
+
+// Arm says that a reader goes to sleep until an event is delivered: the
+// progress goroutine keeps watch from now on until Disarm.
+func (d *Driver) Arm() {
+	d.armed.Add(1)
+	d.h.lock()
+	if !d.closed {
+		switch {
+		case !d.started:
+			d.start()
+		case !d.watching:
+			d.kick()
+		}
+	}
+	d.unlock()
+}
+
+// Disarm ends one Arm.
+func (d *Driver) Disarm() { d.armed.Add(-1) }
+
+// Yield lets others run between two empty polls: other threads each time while
+// some want the processor, else every fourth time, for the call costs as much as
+// a poll; and now and then other goroutines.
+func (d *Driver) Yield() {
+	n := d.yields.Add(1)
+	switch {
+	case n%goschedEvery == 0:
+		runtime.Gosched()
+	case n%4 == 0 || !d.alone.Load():
+		t := time.Now()
+		schedYield()
+		d.alone.Store(time.Since(t) < aloneMax)
+	}
+}

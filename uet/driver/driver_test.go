@@ -1,0 +1,710 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+)
+
+// rig is a driver between a fake FEP and a fake socket. now is its clock, set by
+// the test; with clock real it is the time of the synctest bubble.
+type rig struct {
+	*Driver
+	t    *testing.T
+	core *fakeCore
+	conn *fakeConn
+	own  *fakeOwner
+	mu   sync.Mutex
+	now  time.Duration
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner(), now: 1}
+	r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Clock: func() time.Duration {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.now
+	}})
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// bubbleRig runs on the clock of a synctest bubble.
+func bubbleRig(t *testing.T, auto bool) *rig {
+	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
+	r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Auto: auto})
+	return r
+}
+
+func (r *rig) pass(d time.Duration) {
+	r.mu.Lock()
+	r.now += d
+	r.mu.Unlock()
+}
+
+func (r *rig) send(s string) {
+	r.t.Helper()
+	if err := r.Post(&transport.Op{Kind: transport.OpSend, Buf: []byte(s), Context: s}, 1, false); err != nil {
+		r.t.Fatalf("send %q: %v", s, err)
+	}
+}
+
+func (r *rig) sendMore(s string) {
+	r.t.Helper()
+	if err := r.Post(&transport.Op{Kind: transport.OpSend, Buf: []byte(s), Context: s}, 1, true); err != nil {
+		r.t.Fatalf("send %q: %v", s, err)
+	}
+}
+
+func (r *rig) wantSent(want ...string) {
+	r.t.Helper()
+	if got := r.conn.sent(); !slices.Equal(got, want) {
+		r.t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+func (r *rig) wantLog(want ...string) {
+	r.t.Helper()
+	if got := r.core.takeLog(); !slices.Equal(got, want) {
+		r.t.Errorf("the FEP saw\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func TestPostLoneSendLeavesAtOnce(t *testing.T) {
+	// Design §3: a post on an idle endpoint transmits at once.
+	r := newRig(t)
+	r.send("a")
+	r.wantSent("a")
+}
+
+func TestPostInSuccessionGathersUntilPoll(t *testing.T) {
+	r := newRig(t)
+	r.send("a")
+	for range 3 {
+		r.pass(time.Microsecond)
+		r.send("b")
+	}
+	r.wantSent("a")
+	r.Poll()
+	r.wantSent("bbb") // one train
+}
+
+func TestPostAfterAPauseDoesNotWait(t *testing.T) {
+	// In flight or not: the poster does not keep posting, and may not poll soon.
+	r := newRig(t)
+	r.send("a")
+	r.pass(gatherGap + 1)
+	r.send("b")
+	r.wantSent("a", "b")
+}
+
+func TestPostGathersNoLongerThanItsBounds(t *testing.T) {
+	t.Run("messages", func(t *testing.T) {
+		r := newRig(t)
+		for range 1 + gatherMax {
+			r.send("a")
+		}
+		r.wantSent("a", strings.Repeat("a", gatherMax))
+	})
+	t.Run("bytes", func(t *testing.T) {
+		r := newRig(t)
+		r.send("a")
+		big := strings.Repeat("b", gatherBytes/2)
+		r.send(big)
+		r.wantSent("a")
+		r.send(big)
+		if got := len(r.conn.sent()); got != 1 {
+			t.Errorf("%d trains left after %d bytes, want 1", got, gatherBytes)
+		}
+	})
+	t.Run("time", func(t *testing.T) {
+		r := newRig(t)
+		r.send("a")
+		r.conn.sent()
+		n := 0
+		for got := 0; got == 0 && n < 100; n++ {
+			r.pass(gatherGap / 2)
+			r.send("b")
+			got = len(r.conn.sent())
+		}
+		if limit := int(gatherWait/(gatherGap/2)) + 2; n > limit {
+			t.Errorf("%d posts were made before the first left, want at most %d", n, limit)
+		}
+	})
+}
+
+func TestPostMoreGathersUntilItEnds(t *testing.T) {
+	// R-MSG-15: delayed work leaves with the first post without FI_MORE.
+	r := newRig(t)
+	r.sendMore("a")
+	r.pass(time.Millisecond / 100)
+	r.sendMore("b")
+	r.wantSent()
+	r.send("c")
+	r.wantSent("abc")
+}
+
+func TestPostThatFailsSendsWhatWaits(t *testing.T) {
+	// R-MSG-15: … or when a later post fails.
+	for _, c := range []struct {
+		name string
+		to   uint64
+		room int
+		want error
+	}{
+		{"no room", 1, 0, transport.ErrFull},
+		{"no such address", 666, 9, transport.ErrNoPeer},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.sendMore("a")
+			r.core.set(func() { r.core.room = c.room })
+			err := r.Post(&transport.Op{Kind: transport.OpSend, Buf: []byte("b")}, c.to, true)
+			if !errors.Is(err, c.want) {
+				t.Errorf("Post = %v, want %v", err, c.want)
+			}
+			r.wantSent("a")
+		})
+	}
+}
+
+func TestPollHoldsAcksForTheAnswer(t *testing.T) {
+	// Design §3, "ACKs ride along": the turn ends with an empty poll.
+	r := newRig(t)
+	r.conn.arrive("m1")
+	if !r.Poll() {
+		t.Error("Poll with a message waiting reports no work")
+	}
+	r.wantLog(`receive "m1"`)
+	r.wantSent()
+	if r.Poll() {
+		t.Error("Poll with nothing reports work")
+	}
+	r.wantLog("flush")
+	r.wantSent("ack")
+}
+
+func TestPollStopsAtTheFirstCompletion(t *testing.T) {
+	r := newRig(t)
+	r.conn.arrive("a", "a", "m1", "m2")
+	r.Poll()
+	r.wantLog(`receive "a"`, `receive "a"`, `receive "m1"`)
+	if got := r.own.count(); got != 1 {
+		t.Errorf("%d events delivered, want 1", got)
+	}
+	r.Poll()
+	r.wantLog(`receive "m2"`)
+}
+
+func TestPollReceivesBeforeItJudgesTimers(t *testing.T) {
+	r := newRig(t)
+	r.core.set(func() { r.core.timeout = 5 })
+	r.pass(10)
+	r.conn.arrive("a")
+	r.Poll()
+	r.wantLog(`receive "a"`, "advance")
+}
+
+func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
+	// faults.md §1 rule 6 (F17): after a gap > 100 ms all queued datagrams are
+	// received before any timer is judged, completions or not.
+	r := newRig(t)
+	r.core.set(func() { r.core.timeout = 5 })
+	r.pass(longGap + 1)
+	var want []string
+	for i := range 3 * recvBudget {
+		s := fmt.Sprintf("m%d", i)
+		r.conn.arrive(s)
+		want = append(want, fmt.Sprintf("receive %q", s))
+	}
+	r.Poll()
+	r.wantLog(append(want, "advance")...)
+}
+
+func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
+	// The reader gets what completed at once; timers and resends come with a
+	// turn soon after, however much arrives.
+	r := newRig(t)
+	r.Poll()
+	r.core.set(func() { r.core.timeout = 1 })
+	r.core.takeLog()
+	n := 0
+	for advanced := false; !advanced && n < 100; n++ {
+		r.conn.arrive("m")
+		r.Poll()
+		r.pass(fullEvery / 4)
+		advanced = slices.Contains(r.core.takeLog(), "advance")
+	}
+	if n < 2 || n > 5 {
+		t.Errorf("timers were judged in poll %d", n)
+	}
+	// Messages that wait to be sent do not wait for that.
+	r = newRig(t)
+	r.Poll()
+	r.send("a")
+	r.send("b")
+	r.conn.arrive("m")
+	r.Poll()
+	r.wantSent("a", "b")
+}
+
+func TestPollPassesOnUnreachable(t *testing.T) {
+	r := newRig(t)
+	r.conn.gone = append(r.conn.gone, peerAddr)
+	r.Poll()
+	r.wantLog("unreachable " + peerAddr.String())
+}
+
+func TestSendWithoutRoomKeepsTheOrder(t *testing.T) {
+	// Design §3: EAGAIN keeps the burst, nothing is lost or reordered.
+	r := newRig(t)
+	r.conn.full = true
+	r.send("a")
+	r.pass(time.Millisecond)
+	r.send("b")
+	r.Poll()
+	r.wantSent()
+	r.conn.full = false
+	r.Poll()
+	r.wantSent("a", "b")
+	if s := r.Stats(); s.NoRoom < 2 {
+		t.Errorf("NoRoom = %d, want at least 2", s.NoRoom)
+	}
+}
+
+// hold makes another goroutine hold the lock, inside Receive, until release.
+func (r *rig) hold() (release func()) {
+	in, out := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	r.core.set(func() {
+		r.core.onRecv = func() {
+			close(in)
+			<-out
+			r.core.onRecv = nil
+		}
+	})
+	r.conn.arrive("a")
+	go func() {
+		defer close(done)
+		r.Poll()
+	}()
+	<-in
+	return func() { close(out); <-done }
+}
+
+func TestPostLeavesWorkToTheHolder(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	r.send("s1") // returns though the lock is taken
+	r.send("s2")
+	if err := r.Post(&transport.Op{Kind: transport.OpRecv, Context: "r1"}, NoAddr, false); err != nil {
+		t.Fatal(err)
+	}
+	r.core.takeLog()
+	release()
+	r.wantLog("recv r1", `send s1 "s1"`, `send s2 "s2"`) // receives first
+	r.Poll()
+	if got := strings.Join(r.conn.sent(), ""); got != "s1s2ack" {
+		t.Errorf("sent %q, want s1s2ack", got)
+	}
+}
+
+func TestPostWhileHeldCopiesWhatTheCallerMayReuse(t *testing.T) {
+	// R-MSG-05: the buffer of an injected message is the caller's again when
+	// the call returns; so is the vector of any message.
+	r := newRig(t)
+	release := r.hold()
+	buf := []byte("inject")
+	iov := [][]byte{[]byte("x"), []byte("y")}
+	for _, op := range []transport.Op{
+		{Kind: transport.OpSend, Buf: buf, Inject: true},
+		{Kind: transport.OpSend, Iov: [][]byte{buf, buf}, Inject: true},
+		{Kind: transport.OpSend, Iov: iov},
+	} {
+		if err := r.Post(&op, 1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copy(buf, "soiled")
+	iov[0], iov[1] = nil, nil
+	r.core.takeLog()
+	release()
+	r.wantLog(`send <nil> "inject"`, `send <nil> "injectinject"`, `send <nil> "xy"`)
+}
+
+func TestPostWhileHeldIsRefusedWhenItCannotSucceed(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	defer release()
+	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 666, false); !errors.Is(err, transport.ErrNoPeer) {
+		t.Errorf("Post to an unknown address = %v", err)
+	}
+	for i := range queueLen {
+		if err := r.Post(&transport.Op{Kind: transport.OpSend, Buf: []byte("a")}, 1, false); err != nil {
+			t.Fatalf("post %d: %v", i, err)
+		}
+	}
+	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrFull) {
+		t.Errorf("Post into a full queue = %v", err)
+	}
+	if err := r.Post(&transport.Op{Kind: transport.OpRecv}, NoAddr, false); err != nil {
+		t.Errorf("a receive is refused because of sends: %v", err)
+	}
+}
+
+func TestAcceptedRequestWaitsForRoomInTheFEP(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	r.core.set(func() { r.core.room = 1 })
+	r.send("s1")
+	r.send("s2")
+	r.core.takeLog()
+	release()
+	r.wantLog(`send s1 "s1"`)
+	// Nothing may overtake s2, even if there were room for it.
+	r.core.set(func() { r.core.room, r.core.refuse = 1, "s2" })
+	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrFull) {
+		t.Errorf("Post past a waiting request = %v, want ErrFull", err)
+	}
+	r.core.set(func() { r.core.refuse = nil })
+	r.Poll()
+	r.wantLog(`send s2 "s2"`, "flush")
+	if got := r.own.takeRefused(); got != nil {
+		t.Errorf("refused: %v", got)
+	}
+}
+
+func TestCancelFindsAWaitingRequest(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	r.core.set(func() { r.core.room = 0 })
+	for _, s := range []string{"s1", "s2", "s3"} {
+		r.send(s)
+	}
+	release()
+	if !r.Cancel("s2") || r.Cancel("s2") {
+		t.Error("Cancel does not find s2 exactly once")
+	}
+	if got, want := r.own.takeRefused(), []string{"s2: driver: cancelled"}; !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	r.core.takeLog()
+	r.core.set(func() { r.core.room = 9 })
+	r.Poll()
+	r.wantLog(`send s1 "s1"`, `send s3 "s3"`, "flush")
+}
+
+func TestCancelDeliversTheEnd(t *testing.T) {
+	// R-EP-11: cancel finishes in bounded time.
+	r := newRig(t)
+	r.core.pending = "r1"
+	if !r.Cancel("r1") || r.Cancel("r1") {
+		t.Error("Cancel does not find r1 exactly once")
+	}
+	if r.own.count() != 1 {
+		t.Errorf("%d events, want 1", r.own.count())
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	r.core.set(func() { r.core.room = 0 })
+	r.send("s1")
+	release()
+	r.core.takeLog()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.wantLog("flush", "close") // what arrived is acknowledged before the farewell
+	if got, want := r.own.takeRefused(), []string{"s1: " + transport.ErrClosed.Error()}; !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	if got := strings.Join(r.conn.sent(), " "); got != "ack bye" {
+		t.Errorf("sent %q", got)
+	}
+	if err := r.Close(); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("second Close = %v", err)
+	}
+	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Post after Close = %v", err)
+	}
+	r.With(func() { // the lock is taken
+		if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("Post after Close, lock taken = %v", err)
+		}
+	})
+	if r.Poll() {
+		t.Error("Poll after Close works")
+	}
+	r.Arm()
+	r.Disarm()
+	if !r.conn.closed {
+		t.Error("the Conn is open")
+	}
+}
+
+func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait() // it sleeps without a deadline
+		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.send("a") // the deadline moved earlier: it must be told
+		time.Sleep(5*time.Millisecond + stepBack)
+		synctest.Wait()
+		r.wantLog(`send a "a"`, "advance")
+		_ = r.Close()
+	})
+}
+
+func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
+	// Design §3: bounded, so that a message never waits for ever.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.send("a")
+		r.send("b")
+		r.wantSent("a")
+		time.Sleep(2*stepBack + gatherWait)
+		synctest.Wait()
+		r.wantSent("b")
+		_ = r.Close()
+	})
+}
+
+func TestAutoReceivesWhenTheApplicationDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.conn.arrive("m1")
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		r.wantLog(`receive "m1"`, "flush") // the ACK too, for nobody polls
+		if r.own.count() != 1 {
+			t.Error("no event")
+		}
+		_ = r.Close()
+	})
+}
+
+func TestAutoStepsBackFromAPoller(t *testing.T) {
+	// performance.md: pure pollers never wake the progress goroutine.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.core.set(func() { r.core.timeout = r.clock() + time.Millisecond })
+		r.Poll()
+		time.Sleep(2 * stepBack)
+		base, wakes := r.conn.waited(), r.Stats().Wakes
+		const turns = 1000
+		for range turns {
+			r.conn.arrive("a")
+			r.Poll()
+			time.Sleep(10 * time.Microsecond)
+		}
+		synctest.Wait()
+		if got := r.conn.waited() - base; got > 1 {
+			t.Errorf("it waited for the socket %d times while the application polled", got)
+		}
+		if got, most := r.Stats().Wakes-wakes, uint64(turns*10*time.Microsecond/stepBack)+2; got > most {
+			t.Errorf("it woke up %d times, want at most %d", got, most)
+		}
+		// And it comes back when the application stops.
+		time.Sleep(3 * stepBack)
+		synctest.Wait()
+		r.core.takeLog()
+		r.conn.arrive("m1")
+		time.Sleep(time.Microsecond)
+		synctest.Wait()
+		if r.own.count() != 1 {
+			t.Error("a message is not received after the application stopped polling")
+		}
+		_ = r.Close()
+	})
+}
+
+func TestAutoIdleSleeps(t *testing.T) {
+	// F2: an idle endpoint costs nothing.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		r.send("a")
+		r.Poll()
+		time.Sleep(time.Second)
+		w := r.Stats().Wakes
+		time.Sleep(time.Hour)
+		if got := r.Stats().Wakes - w; got != 0 {
+			t.Errorf("%d wake-ups in an idle hour", got)
+		}
+		_ = r.Close()
+	})
+}
+
+func TestManualHasNoGoroutineUntilArmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, false)
+		r.conn.arrive("m1")
+		time.Sleep(time.Second)
+		if r.own.count() != 0 || r.Stats().Wakes != 0 {
+			t.Fatal("something runs by itself")
+		}
+		r.Arm()
+		<-r.own.arrived
+		r.Disarm()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.wantLog(`receive "m1"`, "flush")
+		// Nobody waits any more: it keeps off.
+		r.conn.arrive("m2")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.wantLog()
+		// Again, through a goroutine that exists and sleeps.
+		r.Arm()
+		<-r.own.arrived
+		r.Disarm()
+		_ = r.Close()
+	})
+}
+
+func TestArmWhileSteppedBackWatchesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		r.Poll()
+		time.Sleep(stepBack / 2)
+		r.Poll()
+		synctest.Wait()
+		r.Arm()
+		synctest.Wait()
+		start := time.Now()
+		r.conn.arrive("m1")
+		<-r.own.arrived
+		if d := time.Since(start); d != 0 {
+			t.Errorf("a sleeping reader was served %v late", d)
+		}
+		r.Disarm()
+		_ = r.Close()
+	})
+}
+
+func TestArmedGathersOnlyForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		r.Arm()
+		synctest.Wait()
+		r.send("a")
+		r.send("b")
+		time.Sleep(2*gatherWait + time.Microsecond)
+		synctest.Wait()
+		r.wantSent("a", "b")
+		r.Disarm()
+		_ = r.Close()
+	})
+}
+
+func TestNoRoomIsRetriedByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.conn.mu.Lock()
+		r.conn.full = true
+		r.conn.mu.Unlock()
+		r.send("a")
+		time.Sleep(10 * stepBack)
+		r.conn.mu.Lock()
+		r.conn.full = false
+		r.conn.mu.Unlock()
+		time.Sleep(2 * retryWait)
+		synctest.Wait()
+		r.wantSent("a")
+		_ = r.Close()
+	})
+}
+
+func TestDriverConcurrentUse(t *testing.T) {
+	// T37: races of Close, post, poll and wait; every accepted request ends or
+	// was handed to the FEP. -race watches the rest.
+	for _, auto := range []bool{false, true} {
+		t.Run(fmt.Sprintf("auto=%v", auto), func(t *testing.T) {
+			r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
+			r.core.quiet, r.conn.quiet = true, true
+			r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Auto: auto})
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			accepted := 0
+			for g := range 4 {
+				wg.Go(func() {
+					for i := 0; ; i++ {
+						kind := transport.OpSend
+						if i%3 == 0 {
+							kind = transport.OpRecv
+						}
+						err := r.Post(&transport.Op{Kind: kind, Buf: []byte("x"), Inject: i%2 == 0}, 1, i%5 == 0)
+						switch {
+						case errors.Is(err, transport.ErrClosed):
+							return
+						case err == nil:
+							mu.Lock()
+							accepted++
+							mu.Unlock()
+						}
+						if g == 0 {
+							r.conn.arrive("m")
+						}
+						if i%4 == g {
+							r.Poll()
+						}
+						if i%100 == 0 {
+							r.Arm()
+							r.Yield()
+							r.Disarm()
+						}
+						if i == 2000 && g == 1 {
+							go func() { _ = r.Close() }()
+						}
+					}
+				})
+			}
+			wg.Wait()
+			_ = r.Close()
+			// Close in the other goroutine may still wait for the last turn.
+			for closed := false; !closed; {
+				r.conn.mu.Lock()
+				closed = r.conn.closed
+				r.conn.mu.Unlock()
+			}
+			posted := 1<<20 - r.core.room
+			if got := posted + len(r.own.takeRefused()); got != accepted {
+				t.Errorf("%d requests accepted, %d ended", accepted, got)
+			}
+		})
+	}
+}
+
+func TestDriverNoAllocs(t *testing.T) {
+	r := newRig(t)
+	r.core.quiet, r.conn.quiet = true, true
+	buf := []byte("m")
+	op := transport.Op{Kind: transport.OpSend, Buf: buf}
+	msg := []byte("m")
+	run := func() {
+		for i := range 20 {
+			if err := r.Post(&op, 1, i%2 == 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.conn.in = append(r.conn.in, msg)
+		for r.Poll() {
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

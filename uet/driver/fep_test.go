@@ -1,0 +1,328 @@
+package driver
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/ses"
+)
+
+// Two drivers with real FEPs on a wire without faults.
+
+// A plug is one end of the wire.
+type plug struct {
+	addr  netip.AddrPort
+	peer  *plug
+	ready chan struct{}
+
+	mu    sync.Mutex
+	in    []*dgram.Datagram
+	sends int // calls
+	waits int
+	// drop, if not nil, says which datagrams this end loses on their way out.
+	drop func() bool
+}
+
+func (p *plug) Recv(d *dgram.Datagram) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.in) == 0 {
+		return false, nil
+	}
+	e := p.in[0]
+	p.in = p.in[1:]
+	d.Data, d.Seg, d.Remote, d.TOS = append(d.Data[:0], e.Data...), e.Seg, p.peer.addr, e.TOS
+	return true, nil
+}
+
+func (p *plug) SendBatch(ds []*dgram.Datagram) (int, error) {
+	p.mu.Lock()
+	p.sends += len(ds)
+	p.mu.Unlock()
+	p.peer.mu.Lock()
+	for _, d := range ds {
+		if d.Remote != p.peer.addr {
+			continue
+		}
+		// As GRO does: equal datagrams together, a shorter one ends the train.
+		t := &dgram.Datagram{Seg: d.Seg, TOS: d.TOS}
+		for rest := d.Data; len(rest) > 0; {
+			var one []byte
+			one, rest = d.Next(rest)
+			if p.drop == nil || !p.drop() {
+				t.Data = append(t.Data, one...)
+			}
+		}
+		if len(t.Data) > 0 {
+			p.peer.in = append(p.peer.in, t)
+		}
+	}
+	p.peer.mu.Unlock()
+	p.peer.Wake()
+	return len(ds), nil
+}
+
+func (p *plug) Wait(timeout time.Duration) error {
+	var after <-chan time.Time
+	if timeout >= 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		after = t.C
+	}
+	p.mu.Lock()
+	p.waits++
+	p.mu.Unlock()
+	select {
+	case <-p.ready:
+	case <-after:
+	}
+	return nil
+}
+
+func (p *plug) Wake() {
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (p *plug) Unreachable() (a netip.AddrPort, ok bool) { return a, false }
+func (p *plug) Close() error                             { return nil }
+
+func (p *plug) sent() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sends
+}
+
+// An end is an endpoint in the smallest form: it counts what completes.
+type end struct {
+	*Driver
+	plug *plug
+	peer transport.PeerID
+
+	mu           sync.Mutex
+	sent, recved int
+	bytes        int
+	bad          []transport.Event
+	arrived      chan struct{}
+}
+
+func (e *end) Known(uint64) error { return nil }
+
+func (e *end) Resolve(op *transport.Op, _ uint64) error {
+	op.Peer, op.RI = e.peer, 15
+	return nil
+}
+
+func (e *end) Deliver(ev *transport.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case ev.Cause != ses.OK:
+		e.bad = append(e.bad, *ev)
+	case isRecv(ev.Kind) != 0:
+		e.recved++
+		e.bytes += ev.Len
+	default:
+		e.sent++
+	}
+}
+
+func (e *end) Refused(*transport.Op, error) {}
+
+func (e *end) Delivered() {
+	select {
+	case e.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (e *end) Trouble(error) {}
+
+func (e *end) counts() (sent, recved int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sent, e.recved
+}
+
+func newEnds(t *testing.T, auto bool) (a, b *end) {
+	t.Helper()
+	pa := &plug{addr: netip.MustParseAddrPort("192.0.2.1:4793"), ready: make(chan struct{}, 1)}
+	pb := &plug{addr: netip.MustParseAddrPort("192.0.2.2:4793"), ready: make(chan struct{}, 1), peer: pa}
+	pa.peer = pb
+	mk := func(p *plug, seed uint64) *end {
+		fep, err := transport.New(transport.Config{Local: p.addr}, rand.New(rand.NewPCG(seed, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &end{plug: p, arrived: make(chan struct{}, 1)}
+		if e.peer, err = fep.Peer(p.peer.addr, true); err != nil {
+			t.Fatal(err)
+		}
+		e.Driver = New(Config{Core: fep, Conn: p, Owner: e, Auto: auto})
+		return e
+	}
+	return mk(pa, 1), mk(pb, 2)
+}
+
+func (e *end) post(t *testing.T, op transport.Op) {
+	t.Helper()
+	to := uint64(0)
+	if isRecv(op.Kind) != 0 {
+		to = NoAddr
+	}
+	if err := e.Post(&op, to, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEchoCostsOneSendAMessage(t *testing.T) {
+	// Design §3, "ACKs ride along": reply and ACK leave in one system call.
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, false)
+		buf, msg := make([]byte, 64), make([]byte, 64)
+		const rounds = 100
+		until := func(e *end, n int) {
+			for i := 0; ; i++ {
+				if _, r := e.counts(); r >= n {
+					return
+				}
+				if i > 100 {
+					t.Fatal("a message does not arrive")
+				}
+				e.Poll()
+			}
+		}
+		for i := range rounds {
+			a.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
+			b.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
+			a.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
+			until(b, i+1)
+			b.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
+			until(a, i+1)
+		}
+		if n := a.plug.sent(); n > rounds+2 {
+			t.Errorf("%d sends for %d pings", n, rounds)
+		}
+		if n := b.plug.sent(); n > rounds+2 {
+			t.Errorf("%d sends for %d pongs", n, rounds)
+		}
+		_, _ = a.Close(), b.Close()
+	})
+}
+
+func TestSmallMessagesLeaveInTrains(t *testing.T) {
+	// Design §3, "Posts may wait for company"; bar F4 rests on it.
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, false)
+		msg := make([]byte, 8)
+		const rounds, window = 50, 256
+		for i := range rounds {
+			for range window {
+				b.post(t, transport.Op{Kind: transport.OpTRecv, Buf: make([]byte, 8)})
+			}
+			for range window {
+				a.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
+			}
+			for s := 0; s < (i+1)*window; s, _ = a.counts() {
+				a.Poll()
+				b.Poll()
+			}
+		}
+		if n, most := a.plug.sent(), rounds*(window/dgram.MaxSegments+3); n > most {
+			t.Errorf("%d sends for %d messages, want at most %d", n, rounds*window, most)
+		}
+		if _, r := b.counts(); r != rounds*window {
+			t.Errorf("%d of %d messages arrived", r, rounds*window)
+		}
+		_, _ = a.Close(), b.Close()
+	})
+}
+
+func TestAutoBothEndsSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, true)
+		buf, msg := make([]byte, 1<<20), make([]byte, 1<<20)
+		for i := range 20 {
+			b.post(t, transport.Op{Kind: transport.OpRecv, Buf: buf})
+			a.post(t, transport.Op{Kind: transport.OpSend, Buf: msg})
+			a.Arm()
+			b.Arm()
+			for s := 0; s <= i; s, _ = a.counts() {
+				<-a.arrived
+			}
+			a.Disarm()
+			b.Disarm()
+		}
+		if b.bytes != 20<<20 {
+			t.Errorf("%d bytes arrived", b.bytes)
+		}
+		_, _ = a.Close(), b.Close()
+	})
+}
+
+func TestAutoSilentPeerEndsTheSend(t *testing.T) {
+	// F9: silence > PeerTimeout fails the operation within a second, also when
+	// the application sleeps or does nothing at all.
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, true)
+		_ = b.Close()
+		start := time.Now()
+		a.post(t, transport.Op{Kind: transport.OpSend, Buf: []byte("x")})
+		<-a.arrived
+		if d := time.Since(start); d < 40*time.Second || d > 41*time.Second {
+			t.Errorf("it ended after %v", d)
+		}
+		if len(a.bad) != 1 || a.bad[0].Cause != ses.TimedOut {
+			t.Errorf("events %+v", a.bad)
+		}
+		_ = a.Close()
+	})
+}
+
+func TestLossyWireBothEndsSleep(t *testing.T) {
+	// F1 through the driver: everything arrives once, by timers that only the
+	// progress goroutines run.
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, true)
+		rng := rand.New(rand.NewPCG(7, 7))
+		var mu sync.Mutex
+		drop := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return rng.IntN(100) < 10
+		}
+		a.plug.drop, b.plug.drop = drop, drop
+		const n = 300
+		total := 0
+		for i := range n {
+			size := i * 37 % 20_000
+			total += size
+			b.post(t, transport.Op{Kind: transport.OpTRecv, Tag: uint64(i), Buf: make([]byte, size)})
+			a.post(t, transport.Op{Kind: transport.OpTSend, Tag: uint64(i), Buf: make([]byte, size)})
+		}
+		a.Arm()
+		b.Arm()
+		for s, r := 0, 0; s < n || r < n; {
+			select {
+			case <-a.arrived:
+			case <-b.arrived:
+			}
+			s, _ = a.counts()
+			_, r = b.counts()
+		}
+		if b.bytes != total || len(a.bad)+len(b.bad) != 0 {
+			t.Errorf("%d of %d bytes, errors %v %v", b.bytes, total, a.bad, b.bad)
+		}
+		a.Disarm()
+		b.Disarm()
+		_, _ = a.Close(), b.Close()
+	})
+}

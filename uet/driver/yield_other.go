@@ -1,0 +1,7 @@
+//go:build !linux
+
+package driver
+
+import "runtime"
+
+func schedYield() { runtime.Gosched() }

@@ -1,0 +1,480 @@
+package uet
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet/driver"
+)
+
+// States of an endpoint.
+const (
+	stateNew      int32 = iota
+	stateEnabled        // Enable succeeded
+	stateDisabled       // a critical error disabled it (R-EP-15)
+	stateClosed
+)
+
+// An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
+// connectionless (FI_EP_RDM) and has a UDP socket of its own.
+type Endpoint struct {
+	domain  *Domain
+	info    Info
+	log     *zap.Logger
+	context any
+
+	state atomic.Int32
+
+	mu  sync.Mutex // guards binding, enabling and closing
+	av  *av.AV
+	eq  *eq.EQ
+	txq binding
+	rxq binding
+	// armed is how many readers of the queues sleep.
+	armed int
+
+	// Set by Enable, constant afterwards.
+
+	conn       *udp.Conn
+	fep        *transport.FEP // belongs to the driver
+	drv        *driver.Driver
+	name       wire.Addr
+	seed       uint64
+	managed    bool // FI_RM_ENABLED: each operation has its place in the CQ
+	ordered    bool
+	source     bool
+	sourceErr  bool
+	txCaps     fi.Caps
+	rxCaps     fi.Caps
+	injectSize int
+	txPlan     plan // of calls without flags
+	injectPlan plan
+
+	// What follows belongs to the holder of the driver's lock.
+
+	peers          peerCache
+	out            sink
+	txBack, rxBack int // places that silent successes give back
+	troubles       troubles
+}
+
+// A binding is the completion queue of one direction.
+type binding struct {
+	q         *cq.CQ
+	selective bool
+}
+
+// OpenEndpoint opens an endpoint. It is disabled: bind completion queues and an
+// address vector, then Enable it. fi.EINVAL: info is nil or contradicts itself.
+func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
+	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM || !info.SrcAddr.IP.IsValid() {
+		return nil, fmt.Errorf("uet: open endpoint: no RDM endpoint with a source address is described: %w", fi.EINVAL)
+	}
+	if err := info.Config.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
+	}
+	if _, err := jobOf(info.Ep.AuthKey); err != nil {
+		return nil, fmt.Errorf("uet: open endpoint: authorization key of %d bytes: %w", len(info.Ep.AuthKey), err)
+	}
+	if err := d.adopt(); err != nil {
+		return nil, err
+	}
+	ep := &Endpoint{domain: d, info: *info, log: info.Config.Logger, context: ctx}
+	ep.info.clone()
+	if ep.log == nil {
+		ep.log = zap.NewNop()
+	}
+	return ep, nil
+}
+
+// Context returns the context given to OpenEndpoint.
+func (ep *Endpoint) Context() any { return ep.context }
+
+// Info returns what the endpoint was opened with. After Enable, SrcAddr has the
+// port that was chosen.
+func (ep *Endpoint) Info() *Info {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	in := ep.info
+	in.clone()
+	return &in
+}
+
+// unenabled says why nothing can be bound or set any more, if so.
+func (ep *Endpoint) unenabled() error {
+	switch ep.state.Load() {
+	case stateEnabled, stateDisabled:
+		return fi.EOPBADSTATE // R-EP-05
+	case stateClosed:
+		return fi.EBADF
+	}
+	return nil
+}
+
+// BindCQ binds a completion queue for the directions in flags: fi.Transmit,
+// fi.Recv or both. With fi.SelectiveCompletion, successful operations write an
+// entry only if they are flagged fi.Completion; failures always do (R-EP-03,
+// R-EP-07).
+//
+// fi.EBADFLAGS: other flags, or no direction. fi.EINVAL: no queue, or the
+// direction has one already (R-EP-04). fi.EOPBADSTATE: the endpoint is enabled
+// (R-EP-05).
+func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
+	const directions = fi.Transmit | fi.Recv
+	if q == nil {
+		return fi.EINVAL
+	}
+	if flags&^(directions|fi.SelectiveCompletion) != 0 || flags&directions == 0 {
+		return fi.EBADFLAGS
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.unenabled(); err != nil {
+		return err
+	}
+	if flags&fi.Transmit != 0 && ep.txq.q != nil || flags&fi.Recv != 0 && ep.rxq.q != nil {
+		return fi.EINVAL
+	}
+	b := binding{q, flags&fi.SelectiveCompletion != 0}
+	if flags&fi.Transmit != 0 {
+		ep.txq = b
+		q.Bind((*progress)(ep))
+	}
+	if flags&fi.Recv != 0 {
+		ep.rxq = b
+		q.Bind((*progress)(ep))
+	}
+	return nil
+}
+
+// progress is the Endpoint as its completion queues see it: nothing happens
+// until it is enabled.
+type progress Endpoint
+
+var _ cq.Progress = (*progress)(nil)
+
+func (p *progress) Poll() bool { return p.state.Load() == stateEnabled && p.drv.Poll() }
+
+func (p *progress) Yield() {
+	if p.state.Load() == stateEnabled {
+		p.drv.Yield()
+	}
+}
+
+// Arm and Disarm come in pairs, Enable or Close may come between. The driver
+// takes an Arm at any time of its life; one that came before is made up for by
+// Enable.
+func (p *progress) Arm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed++
+	if p.drv != nil {
+		p.drv.Arm()
+	}
+}
+
+func (p *progress) Disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed--
+	if p.drv != nil {
+		p.drv.Disarm()
+	}
+}
+
+// BindAV binds an address vector. fi.EINVAL: none, or there is one already.
+func (ep *Endpoint) BindAV(v *av.AV) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.unenabled(); err != nil {
+		return err
+	}
+	if v == nil || ep.av != nil {
+		return fi.EINVAL
+	}
+	v.Bind()
+	ep.av = v
+	return nil
+}
+
+// BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
+// lost, a socket in trouble, an overrun completion queue. fi.EINVAL: none, or
+// there is one already.
+func (ep *Endpoint) BindEQ(q *eq.EQ) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.unenabled(); err != nil {
+		return err
+	}
+	if q == nil || ep.eq != nil {
+		return fi.EINVAL
+	}
+	q.Bind()
+	ep.eq = q
+	return nil
+}
+
+// SetName changes the source address before Enable (fi_setname, R-CM-14). Port
+// 0 takes an ephemeral one.
+func (ep *Endpoint) SetName(a wire.Addr) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.unenabled(); err != nil {
+		return err
+	}
+	if !a.IP.IsValid() {
+		return fi.EINVAL
+	}
+	ep.info.SrcAddr = a
+	return nil
+}
+
+// Name returns the endpoint's address, for peers to insert into their AVs
+// (fi_getname). fi.EOPBADSTATE: it has none before Enable unless a port was
+// asked for (R-CM-15).
+func (ep *Endpoint) Name() (wire.Addr, error) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	switch ep.state.Load() {
+	case stateClosed:
+		return wire.Addr{}, fi.EBADF
+	case stateEnabled, stateDisabled:
+		return ep.name, nil
+	}
+	if ep.info.SrcAddr.Port == 0 || ep.info.SrcAddr.IP.IsUnspecified() {
+		return wire.Addr{}, fi.EOPBADSTATE
+	}
+	return ep.info.SrcAddr, nil
+}
+
+// Enable opens the endpoint's socket and makes it ready for operations.
+//
+// fi.ENOCQ, fi.ENOAV: no completion queue for a direction the endpoint has the
+// capability for, no address vector (R-EP-02). fi.EADDRINUSE: the port is
+// taken. fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it
+// is enabled.
+func (ep *Endpoint) Enable() error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.unenabled(); err != nil {
+		return err
+	}
+	caps := ep.info.Caps
+	if caps == 0 {
+		caps, _ = grantCaps(0)
+	}
+	if caps&(fi.Send|fi.Recv) == 0 {
+		caps |= fi.Send | fi.Recv
+	}
+	switch {
+	case caps&fi.Send != 0 && ep.txq.q == nil, caps&fi.Recv != 0 && ep.rxq.q == nil:
+		return fi.ENOCQ
+	case ep.av == nil:
+		return fi.ENOAV
+	}
+	plan, err := planOf(ep.info.Tx.OpFlags, ep.txq.selective)
+	if err != nil {
+		return err
+	}
+	if err := ep.open(); err != nil {
+		return err
+	}
+	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
+	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
+	ep.source = caps&(fi.Source|fi.SourceErr) != 0
+	ep.sourceErr = caps&fi.SourceErr != 0
+	// Posting needs the capability and the modifier of its direction.
+	if caps&fi.Send != 0 {
+		ep.txCaps = caps & (fi.Msg | fi.Tagged)
+	}
+	if caps&fi.Recv != 0 {
+		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv)
+	}
+	ep.txPlan = plan
+	ep.injectPlan = plan
+	ep.injectPlan.inject, ep.injectPlan.silent = true, true // R-MSG-05
+	ep.peers = peerCache{av: ep.av, fep: ep.fep}
+	ep.drv = driver.New(driver.Config{
+		Core: ep.fep, Conn: &socket{Conn: ep.conn, ep: ep}, Owner: (*owner)(ep),
+		Auto: ep.info.Domain.DataProgress != fi.ProgressManual,
+	})
+	for range ep.armed {
+		ep.drv.Arm()
+	}
+	ep.state.Store(stateEnabled)
+	ep.logPath()
+	return nil
+}
+
+// logPath says once what the system gave: offloads that are off and buffers that
+// are short are the first answers to "why is it slow".
+func (ep *Endpoint) logPath() {
+	in := ep.conn.Info()
+	fields := []zap.Field{
+		zap.Stringer("local", ep.name.AddrPort()), zap.String("interface", in.Interface), zap.Int("payload_mtu", ep.info.Config.PayloadMTU),
+		zap.Bool("gso", in.GSO.On), zap.Bool("gro", in.GRO.On), zap.Int("rcvbuf", in.RecvBuf.Got), zap.Int("sndbuf", in.SendBuf.Got),
+	}
+	for _, f := range []struct {
+		name string
+		udp.Feature
+	}{{"gso_off", in.GSO}, {"gro_off", in.GRO}, {"ecn_off", in.ECN}} {
+		if !f.On {
+			fields = append(fields, zap.String(f.name, f.Why))
+		}
+	}
+	ep.log.Info("endpoint enabled", fields...)
+	if in.RecvBuf.Short {
+		ep.log.Warn("receive buffer is smaller than asked for; raise net.core.rmem_max",
+			zap.Int("asked", in.RecvBuf.Asked), zap.Int("got", in.RecvBuf.Got))
+	}
+}
+
+// sendOrder are the ordering bits that make sends ordered among themselves
+// (R-ORD-01).
+const sendOrder = fi.OrderSAS | fi.OrderSAR | fi.OrderSAW | fi.OrderRAS | fi.OrderWAS
+
+// open opens the socket and makes the FEP.
+func (ep *Endpoint) open() error {
+	cfg := &ep.info.Config
+	src := ep.info.SrcAddr
+	sock := cfg.Socket
+	sock.Addr = netip.AddrPortFrom(src.IP, src.Port)
+	if sock.TOS == 0 {
+		sock.TOS = dgram.ECT0 // what most packets carry; another costs a control message
+	}
+	if cfg.Paths != 0 {
+		sock.Paths = cfg.Paths
+	}
+	conn, err := udp.Open(sock)
+	if err != nil {
+		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
+	}
+	tc := cfg.Transport
+	tc.Local = conn.LocalAddr()
+	tc.Paths = conn.Ports()
+	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
+	if tc.PayloadMTU == 0 {
+		tc.PayloadMTU = 1024
+		if mtu := conn.Info().MTU; mtu != 0 {
+			tc.PayloadMTU = payloadMTU(mtu, src.IP)
+		}
+	}
+	tc.JobID = ep.job()
+	id := identity(src, conn.LocalAddr())
+	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
+	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
+	if tc.RecvWindow == 0 {
+		tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
+	}
+	ep.seed = cfg.Seed
+	fep, err := transport.New(tc, rng(cfg.Seed))
+	if err != nil {
+		_ = conn.Close()
+		return fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
+	}
+	ep.conn, ep.fep = conn, fep
+	ep.injectSize = tc.PayloadMTU
+	if n := ep.info.Tx.InjectSize; n > 0 && n < ep.injectSize {
+		ep.injectSize = n
+	}
+	ep.name = id
+	ep.info.SrcAddr = id
+	ep.info.Config.PayloadMTU = tc.PayloadMTU
+	return nil
+}
+
+// identity is the address of an endpoint that asked for src and got local.
+func identity(src wire.Addr, local netip.AddrPort) wire.Addr {
+	id := wire.SockAddr(local)
+	if src.PIDonFEP != 0 {
+		id.PIDonFEP, id.Flags = src.PIDonFEP, id.Flags|wire.AddrPIDValid
+	}
+	if src.RI != 0 && src.RI != wire.DefaultRI {
+		id.RI, id.Flags = src.RI, id.Flags|wire.AddrRIValid
+	}
+	if src.Initiator != 0 && src.Initiator != wire.DefaultInitiator {
+		id.Initiator, id.Flags = src.Initiator, id.Flags|wire.AddrInitiatorValid
+	}
+	return id
+}
+
+// job is the JobID: the endpoint's key wins over the domain's (R-ADDR-08), the
+// configuration stands in for either (R-ADDR-07). 0: the default of transport.
+func (ep *Endpoint) job() uint32 {
+	for _, key := range [][]byte{ep.info.Ep.AuthKey, ep.info.Domain.AuthKey, ep.domain.attr.AuthKey} {
+		if j, err := jobOf(key); err == nil && j != 0 {
+			return j
+		}
+	}
+	return ep.info.Config.JobID
+}
+
+// rng is the randomness of an endpoint: of cryptographic quality, because
+// packet numbers and context ids must not be guessed (T3), unless a seed makes
+// it repeatable.
+func rng(seed uint64) *rand.Rand {
+	var key [32]byte
+	if seed != 0 {
+		binary.LittleEndian.PutUint64(key[:], seed)
+	} else {
+		_, _ = crand.Read(key[:]) // never fails
+	}
+	return rand.New(rand.NewChaCha8(key))
+}
+
+// openErrno is the errno of a socket that cannot be opened.
+func openErrno(err error) fi.Errno {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return fi.Errno(e)
+	}
+	return fi.EINVAL
+}
+
+// Close closes the endpoint. Operations that are outstanding complete with
+// fi.ECANCELED before it returns (F27), and nothing completes after; their
+// buffers are the caller's again. fi.EBADF: it is closed already.
+func (ep *Endpoint) Close() error {
+	ep.mu.Lock()
+	was := ep.state.Swap(stateClosed)
+	drv := ep.drv
+	ep.mu.Unlock()
+	if was == stateClosed {
+		return fi.EBADF
+	}
+	var err error
+	if drv != nil {
+		err = drv.Close()
+	}
+	if ep.txq.q != nil {
+		ep.txq.q.Unbind((*progress)(ep))
+	}
+	if ep.rxq.q != nil {
+		ep.rxq.q.Unbind((*progress)(ep))
+	}
+	if ep.av != nil {
+		ep.av.Unbind()
+	}
+	if ep.eq != nil {
+		ep.eq.Unbind()
+	}
+	ep.domain.release()
+	return err
+}

@@ -1,0 +1,153 @@
+package uet
+
+import (
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Provider error numbers, the Prov field of a cq.Error: a SES return code as it
+// is on the wire; ProvNack plus the code of a PDS NACK; or one of the others.
+const (
+	// ProvNack is added to a PDS NACK code.
+	ProvNack = 0x100
+	// ProvGaveUp says that the packet delivery gave up: no acknowledgement
+	// within PeerTimeout (R-ERR-33).
+	ProvGaveUp = 0x1FF
+)
+
+// rcErrno is the errno of each SES return code that ends an operation
+// (UE 1.0.1 SES return codes; R-ERR-01 to R-ERR-32).
+var rcErrno = [...]fi.Errno{
+	wire.RCNull:               fi.EIO,          // ends nothing: S-CPL-02
+	wire.RCOK:                 fi.EIO,          // success
+	wire.RCBadGeneration:      fi.ENORX,        // R-ERR-01
+	wire.RCDisabled:           fi.ESHUTDOWN,    // R-ERR-02
+	wire.RCDisabledGen:        fi.ENORX,        // R-ERR-03
+	wire.RCNoMatch:            fi.ENORX,        // R-ERR-04
+	wire.RCUnsupportedOp:      fi.EOPNOTSUPP,   // R-ERR-05
+	wire.RCUnsupportedSize:    fi.EMSGSIZE,     // R-ERR-06
+	wire.RCATInvalid:          fi.EFAULT,       // R-ERR-07
+	wire.RCATPerm:             fi.EACCES,       // R-ERR-08
+	wire.RCATATSError:         fi.EREMOTEIO,    // R-ERR-09
+	wire.RCATNoTrans:          fi.EFAULT,       // R-ERR-10
+	wire.RCATOutOfRange:       fi.EFAULT,       // R-ERR-11
+	wire.RCHostPoisoned:       fi.EREMOTEIO,    // R-ERR-12
+	wire.RCHostUnsuccessCmpl:  fi.EREMOTEIO,    // R-ERR-13
+	wire.RCAMOUnsupportedOp:   fi.EOPNOTSUPP,   // R-ERR-14
+	wire.RCAMOUnsupportedDT:   fi.EOPNOTSUPP,   // R-ERR-15
+	wire.RCAMOUnsupportedSize: fi.EMSGSIZE,     // R-ERR-16
+	wire.RCAMOUnaligned:       fi.EINVAL,       // R-ERR-17
+	wire.RCAMOFPNaN:           fi.EOTHER,       // R-ERR-19
+	wire.RCAMOFPUnderflow:     fi.EOTHER,       // R-ERR-19
+	wire.RCAMOFPOverflow:      fi.EOVERFLOW,    // R-ERR-18
+	wire.RCAMOFPInexact:       fi.EOTHER,       // R-ERR-19
+	wire.RCPermViolation:      fi.EACCES,       // R-ERR-20
+	wire.RCOpViolation:        fi.EPERM,        // R-ERR-21
+	wire.RCBadIndex:           fi.ECONNREFUSED, // R-ERR-22
+	wire.RCBadPID:             fi.ECONNREFUSED, // R-ERR-23
+	wire.RCBadJobID:           fi.EACCES,       // R-ERR-24
+	wire.RCBadMKey:            fi.EKEYREJECTED, // R-ERR-25
+	wire.RCBadAddr:            fi.EFAULT,       // R-ERR-26
+	wire.RCCancelled:          fi.ECANCELED,    // R-ERR-27
+	wire.RCUndeliverable:      fi.EHOSTUNREACH, // R-ERR-28
+	wire.RCUncor:              fi.EIO,          // R-ERR-29
+	wire.RCUncorTrnsnt:        fi.EREMOTEIO,    // R-ERR-30
+	wire.RCTooLong:            fi.ETRUNC,       // R-ERR-31
+	wire.RCInitiatorError:     fi.EIO,          // R-ERR-32, R-ERR-45
+	wire.RCDropped:            fi.ENOBUFS,      // R-ERR-32
+}
+
+// rcErr returns the errno of a return code; reserved codes count as UNCOR
+// (UE: 0x25–0x2F) or as other (R-ERR-32).
+func rcErr(rc wire.RC) fi.Errno {
+	switch {
+	case int(rc) < len(rcErrno):
+		return rcErrno[rc]
+	case rc <= 0x2F:
+		return rcErrno[wire.RCUncor]
+	}
+	return fi.EOTHER
+}
+
+// nackErr returns the errno of the PDS NACK that ended an operation. The codes
+// of resources are retried until PeerTimeout and then say what was short (F32);
+// the rest end the PDC (R-ERR-34).
+func nackErr(c wire.NackCode) fi.Errno {
+	if c >= wire.NackNoPDCAvail && c <= wire.NackNoResource {
+		return fi.ENOBUFS
+	}
+	return fi.ECONNABORTED
+}
+
+// errno returns the errno and the provider error number of a failed operation:
+// the one table behind every error completion.
+func errno(cause ses.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov uint32) {
+	switch {
+	case nack != 0:
+		prov = ProvNack + uint32(nack)
+	case rc > wire.RCOK:
+		prov = uint32(rc)
+	}
+	switch cause {
+	case ses.Refused: // R-ERR-01 to 32
+		return rcErr(rc), prov
+	case ses.Truncated: // R-ERR-38, R-MSG-11
+		return fi.ETRUNC, prov
+	case ses.Cancelled, ses.Closed: // R-ERR-37, F27
+		return fi.ECANCELED, prov
+	case ses.TimedOut: // R-ERR-33, F9
+		return fi.ETIMEDOUT, ProvGaveUp
+	case ses.Unreachable: // R-ERR-35, F11
+		return fi.EHOSTUNREACH, prov
+	case ses.Aborted: // R-ERR-34, F12, F31
+		return nackErr(nack), prov
+	case ses.PeerError: // R-ERR-45
+		if prov == 0 {
+			prov = uint32(wire.RCInitiatorError)
+		}
+		return fi.EIO, prov
+	case ses.NoResource: // F32
+		return fi.ENOBUFS, prov
+	case ses.NotReady: // F18, R-ERR-01, 03, 04
+		return fi.ENORX, prov
+	case ses.TooBig: // F7
+		return fi.EMSGSIZE, prov
+	}
+	return fi.EOTHER, prov
+}
+
+// ProvString explains a provider error number (fi_cq_strerror). It never
+// returns an empty string (R-CQ-95).
+func ProvString(prov uint32) string {
+	switch {
+	case prov == 0:
+		return "no provider error"
+	case prov == ProvGaveUp:
+		return "packet delivery gave up: no acknowledgement from the peer"
+	case prov > ProvNack && prov < ProvGaveUp:
+		return "PDS NACK " + wire.NackCode(prov-ProvNack).String()
+	case prov <= 0x3F:
+		return "SES return code " + wire.RC(prov).String()
+	}
+	return "unknown provider error"
+}
+
+// postErr turns an error of the transport into the errno a posting call
+// returns.
+func postErr(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case transport.ErrFull: // R-EP-20, R-ERR-42
+		return fi.EAGAIN
+	case transport.ErrTooLong: // R-MSG-02
+		return fi.EMSGSIZE
+	case transport.ErrNoPeer: // R-AV-19
+		return fi.EINVAL
+	case transport.ErrClosed:
+		return fi.EBADF
+	}
+	return err
+}

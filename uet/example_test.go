@@ -1,0 +1,150 @@
+package uet_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// An end is an endpoint with a completion queue and an address vector: what
+// every program sets up once.
+type end struct {
+	*uet.Endpoint
+	cq *cq.CQ
+	av *av.AV
+}
+
+func open(node string) end {
+	info, err := uet.GetInfo(node, "", fi.Source, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fabric, err := uet.OpenFabric(info[0], nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	domain, err := fabric.OpenDomain(info[0], nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var e end
+	e.Endpoint, _ = domain.OpenEndpoint(info[0], nil)
+	e.cq, _ = domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil)
+	e.av, _ = domain.OpenAV(av.Attr{}, nil)
+	err = errors.Join(e.BindCQ(e.cq, fi.Transmit|fi.Recv), e.BindAV(e.av), e.Enable())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return e
+}
+
+// know returns a handle for the address that another endpoint's Name gave, sent
+// here as text by whatever means.
+func (e end) know(address string) fi.Addr {
+	h, err := e.av.InsertString(address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return h
+}
+
+func (e end) address() string {
+	name, _ := e.Name()
+	return name.String()
+}
+
+// next waits for a completion.
+func (e end) next() cq.Entry {
+	var c [1]cq.Entry
+	if _, err := e.cq.SRead(c[:], 1, 10*time.Second); err != nil {
+		log.Fatal(err)
+	}
+	return c[0]
+}
+
+// Two endpoints send each other a tagged message.
+func Example_pingPong() {
+	a, b := open("127.0.0.1"), open("127.0.0.1")
+	defer a.Close()
+	defer b.Close()
+	toB, toA := a.know(b.address()), b.know(a.address())
+
+	ping, pong := make([]byte, 16), make([]byte, 16)
+	_ = b.TRecv(ping, fi.AddrUnspec, 1, 0, "ping")
+	_ = a.TRecv(pong, fi.AddrUnspec, 2, 0, "pong")
+
+	_ = a.TInject([]byte("hello"), toB, 1) // no completion, the bytes are copied
+	got := b.next()
+	fmt.Printf("b: %v, tag %d: %s\n", got.Context, got.Tag, ping[:got.Len])
+
+	_ = b.TInject([]byte("hello yourself"), toA, 2)
+	got = a.next()
+	fmt.Printf("a: %v, tag %d: %s\n", got.Context, got.Tag, pong[:got.Len])
+	// Output:
+	// b: ping, tag 1: hello
+	// a: pong, tag 2: hello yourself
+}
+
+// A send completes when the stage that was asked for is reached: with
+// InjectComplete when its bytes are not needed any more, with TransmitComplete
+// (the default) when the peer's transport has the message, with DeliveryComplete
+// when the peer has processed it.
+func Example_completionLevels() {
+	a, b := open("127.0.0.1"), open("127.0.0.1")
+	defer a.Close()
+	defer b.Close()
+	toB := a.know(b.address())
+
+	for _, level := range []fi.Flags{fi.InjectComplete, fi.TransmitComplete, fi.DeliveryComplete} {
+		buf := make([]byte, 16)
+		_ = b.Recv(buf, fi.AddrUnspec, nil)
+		msg := &uet.Msg{Iov: [][]byte{[]byte("a "), []byte("message")}, Addr: toB, Context: level}
+		if err := a.SendMsg(msg, level); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(a.next().Context)
+		fmt.Printf("%s\n", buf[:b.next().Len])
+	}
+	// A level that is not offered is refused, never weakened.
+	err := a.SendMsg(&uet.Msg{Addr: toB}, fi.MatchComplete)
+	fmt.Println(errors.Is(err, fi.EOPNOTSUPP))
+	// Output:
+	// INJECT_COMPLETE
+	// a message
+	// TRANSMIT_COMPLETE
+	// a message
+	// DELIVERY_COMPLETE
+	// a message
+	// true
+}
+
+// Calls fail with an errno of the man page; operations fail later, with an error
+// entry in the completion queue.
+func Example_errors() {
+	a, b := open("127.0.0.1"), open("127.0.0.1")
+	defer a.Close()
+	defer b.Close()
+	toB := a.know(b.address())
+
+	err := a.TSend([]byte("to nobody"), 4711, 1, nil)
+	fmt.Println("unknown address:", errors.Is(err, fi.EINVAL))
+
+	short := make([]byte, 4)
+	_ = b.TRecv(short, fi.AddrUnspec, 1, 0, "short")
+	_ = a.TSend([]byte("too long for it"), toB, 1, nil)
+	_, err = b.cq.SRead(make([]cq.Entry, 1), 1, 10*time.Second)
+	if errors.Is(err, fi.EAVAIL) { // an error entry is next
+		var failed cq.Error
+		_, _ = b.cq.ReadErr(&failed, 0)
+		fmt.Println(failed.Context, errors.Is(&failed, fi.ETRUNC), failed.Len, "placed,", failed.OverLen, "lost")
+	}
+	// Output:
+	// unknown address: true
+	// short true 4 placed, 11 lost
+}

@@ -1,0 +1,188 @@
+package uet
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+)
+
+// A parent knows the objects that were opened in it: it cannot be closed before
+// them (F29).
+type parent struct {
+	mu       sync.Mutex // guards what follows
+	children int
+	// queues ask the queues and vectors, which do not know their parent,
+	// whether they are closed.
+	queues []func() (closed bool)
+	gone   bool
+}
+
+// adopt counts a child. fi.EBADF: the parent is closed.
+func (p *parent) adopt() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return fi.EBADF
+	}
+	p.children++
+	return nil
+}
+
+// release undoes one adopt.
+func (p *parent) release() {
+	p.mu.Lock()
+	p.children--
+	p.mu.Unlock()
+}
+
+// keep remembers a queue that open makes.
+func keep[Q any](p *parent, open func() (Q, error), closed func(Q) bool) (Q, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var none Q
+	if p.gone {
+		return none, fi.EBADF
+	}
+	q, err := open()
+	if err != nil {
+		return none, err
+	}
+	p.prune()
+	p.queues = append(p.queues, func() bool { return closed(q) })
+	return q, nil
+}
+
+// prune forgets the queues that are closed.
+func (p *parent) prune() {
+	open := p.queues[:0]
+	for _, closed := range p.queues {
+		if !closed() {
+			open = append(open, closed)
+		}
+	}
+	clear(p.queues[len(open):])
+	p.queues = open
+}
+
+// close fails with fi.EBUSY while anything opened in p is open, and with
+// fi.EBADF when p is closed.
+func (p *parent) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.prune()
+	switch {
+	case p.gone:
+		return fi.EBADF
+	case p.children > 0 || len(p.queues) > 0:
+		return fi.EBUSY
+	}
+	p.gone = true
+	return nil
+}
+
+// A Fabric is a set of domains on one network (fi_fabric(3)).
+type Fabric struct {
+	parent
+	attr    FabricAttr
+	context any
+}
+
+// OpenFabric opens the fabric that info describes. fi.EINVAL: info is nil or of
+// another provider.
+func OpenFabric(info *Info, ctx any) (*Fabric, error) {
+	if info == nil || !(&Info{}).matchFabric(&info.Fabric) {
+		return nil, fi.EINVAL
+	}
+	return &Fabric{attr: info.Fabric, context: ctx}, nil
+}
+
+// Attr returns what the fabric was opened with.
+func (f *Fabric) Attr() FabricAttr { return f.attr }
+
+// Context returns the context given to OpenFabric.
+func (f *Fabric) Context() any { return f.context }
+
+// Close closes the fabric. fi.EBUSY: domains or event queues are open. fi.EBADF:
+// it is closed.
+func (f *Fabric) Close() error { return f.close() }
+
+// OpenEQ opens an event queue (fi_eq_open). Its StrError defaults to ProvString.
+func (f *Fabric) OpenEQ(attr eq.Attr, ctx any) (*eq.EQ, error) {
+	if attr.StrError == nil {
+		attr.StrError = ProvString
+	}
+	return keep(&f.parent, func() (*eq.EQ, error) { return eq.New(attr, ctx) }, (*eq.EQ).Closed)
+}
+
+// OpenDomain opens the domain that info describes: a network interface. fi.EINVAL:
+// info is nil.
+func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
+	if info == nil {
+		return nil, fi.EINVAL
+	}
+	if err := f.adopt(); err != nil {
+		return nil, err
+	}
+	d := &Domain{fabric: f, attr: info.Domain, context: ctx}
+	d.attr.AuthKey = append([]byte(nil), d.attr.AuthKey...)
+	return d, nil
+}
+
+// A Domain is a network interface with what is opened on it (fi_domain(3)).
+type Domain struct {
+	parent
+	fabric  *Fabric
+	attr    DomainAttr
+	context any
+}
+
+// Attr returns what the domain was opened with.
+func (d *Domain) Attr() DomainAttr { return d.attr }
+
+// Context returns the context given to OpenDomain.
+func (d *Domain) Context() any { return d.context }
+
+// Close closes the domain. fi.EBUSY: endpoints, completion queues or address
+// vectors are open. fi.EBADF: it is closed.
+func (d *Domain) Close() error {
+	if err := d.close(); err != nil {
+		return err
+	}
+	d.fabric.release()
+	return nil
+}
+
+// OpenCQ opens a completion queue (fi_cq_open). Its StrError defaults to
+// ProvString.
+func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
+	if attr.StrError == nil {
+		attr.StrError = ProvString
+	}
+	return keep(&d.parent, func() (*cq.CQ, error) { return cq.New(attr, ctx) }, (*cq.CQ).Closed)
+}
+
+// OpenAV opens an address vector (fi_av_open).
+func (d *Domain) OpenAV(attr av.Attr, ctx any) (*av.AV, error) {
+	return keep(&d.parent, func() (*av.AV, error) { return av.New(attr, ctx) }, func(v *av.AV) bool {
+		_, err := v.Insert(nil, nil, 0, nil)
+		return errors.Is(err, fi.EBADF)
+	})
+}
+
+// AVEvents makes an event queue what av.AV.BindEvents wants: insertions into an
+// AV opened with fi.Event report there (R-AV-08).
+func AVEvents(q *eq.EQ) av.Events { return avEvents{q} }
+
+type avEvents struct{ q *eq.EQ }
+
+func (e avEvents) AVError(v *av.AV, context any, index int, err fi.Errno) {
+	e.q.PutErr(eq.Error{Fid: v, Context: context, Data: uint64(index), Err: err})
+}
+
+func (e avEvents) AVComplete(v *av.AV, context any, count int) {
+	e.q.Put(eq.Entry{Event: fi.AVComplete, Fid: v, Context: context, Data: uint64(count)})
+}

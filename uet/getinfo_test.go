@@ -1,0 +1,264 @@
+package uet
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestGetInfoWithoutHints(t *testing.T) {
+	infos, err := GetInfo("", "", 0, nil)
+	ok(t, err)
+	names := map[string]bool{}
+	for _, in := range infos {
+		names[in.Domain.Name] = true
+		if in.Ep.Type != fi.EpRDM || in.Ep.Protocol>>31 != 1 || in.Ep.ProtocolVersion != 1 { // R-INFO-01 to 03
+			t.Errorf("%s: endpoint %+v", in.Domain.Name, in.Ep)
+		}
+		if in.Mode != 0 || in.Domain.MRMode != 0 { // R-INFO-07, 08
+			t.Errorf("%s: something is asked of the application: %v, %v", in.Domain.Name, in.Mode, in.Domain.MRMode)
+		}
+		if in.Ep.MaxMsgSize != 0xFFFFFFFE || in.Domain.CQDataSize != 8 || in.Domain.MRKeySize != 8 { // R-INFO-09, 11, 13
+			t.Errorf("%s: sizes %d %d %d", in.Domain.Name, in.Ep.MaxMsgSize, in.Domain.CQDataSize, in.Domain.MRKeySize)
+		}
+		if in.Tx.IovLimit != 64 || in.Rx.IovLimit != 64 || in.Tx.MsgOrder != 0 { // R-INFO-10, 15
+			t.Errorf("%s: %+v %+v", in.Domain.Name, in.Tx, in.Rx)
+		}
+		switch in.Config.PayloadMTU { // R-INFO-28
+		case 1024, 2048, 4096, 8192:
+		default:
+			t.Errorf("%s: payload MTU %d", in.Domain.Name, in.Config.PayloadMTU)
+		}
+		if in.Tx.InjectSize != in.Config.PayloadMTU { // R-INFO-12
+			t.Errorf("%s: inject size %d", in.Domain.Name, in.Tx.InjectSize)
+		}
+		if in.Fabric.Name != "uet" || in.Fabric.ProvName != "uet" || in.Domain.Name == "" { // R-INFO-27
+			t.Errorf("names %q %q %q", in.Fabric.Name, in.Fabric.ProvName, in.Domain.Name)
+		}
+		if in.Domain.ResourceMgmt != fi.RMEnabled || in.Domain.AVType != fi.AVTable { // R-INFO-19, 20
+			t.Errorf("%+v", in.Domain)
+		}
+		if in.Domain.Caps&fi.LocalComm == 0 || in.Domain.Caps&fi.RemoteComm == 0 {
+			t.Errorf("domain caps %v", in.Domain.Caps)
+		}
+		if in.Domain.MaxErrData < 32 { // R-INFO-26
+			t.Errorf("max_err_data %d", in.Domain.MaxErrData)
+		}
+		if !in.SrcAddr.IP.IsValid() || in.SrcAddr.Port != 0 || in.DestAddr.IP.IsValid() {
+			t.Errorf("addresses %v, %v", in.SrcAddr, in.DestAddr)
+		}
+	}
+	if !infos[len(infos)-1].SrcAddr.IP.IsLoopback() {
+		t.Error("the loopback interface is not the last choice")
+	}
+}
+
+func TestGetInfoRefusesHonestly(t *testing.T) {
+	// R-INFO-24 and fabtests: fi.ENODATA for hints that cannot be served.
+	for name, h := range map[string]Info{
+		"msg endpoint":        {Ep: EpAttr{Type: fi.EpMsg}},
+		"dgram endpoint":      {Ep: EpAttr{Type: fi.EpDgram}},
+		"protocol":            {Ep: EpAttr{Protocol: 7}},
+		"rma":                 {Caps: fi.Msg | fi.RMA},
+		"atomic":              {Caps: fi.Atomic},
+		"multicast":           {Caps: fi.Multicast},
+		"multi-receive":       {Caps: fi.Msg | fi.MultiRecv},
+		"named contexts":      {Caps: fi.Msg | fi.NamedRxCtx},
+		"device memory":       {Caps: fi.Msg | fi.HMEM},
+		"domain":              {Domain: DomainAttr{Name: "no-such-interface"}},
+		"fabric":              {Fabric: FabricAttr{Name: "ethernet"}},
+		"provider":            {Fabric: FabricAttr{ProvName: "tcp"}},
+		"message size":        {Ep: EpAttr{MaxMsgSize: 1 << 40}},
+		"inject size":         {Tx: TxAttr{InjectSize: 1 << 20}},
+		"send queue":          {Tx: TxAttr{Size: 1 << 30}},
+		"receive queue":       {Rx: RxAttr{Size: 1 << 30}},
+		"vector":              {Tx: TxAttr{IovLimit: 65}},
+		"match complete":      {Tx: TxAttr{OpFlags: fi.MatchComplete}},
+		"commit complete":     {Tx: TxAttr{OpFlags: fi.CommitComplete}},
+		"contexts":            {Ep: EpAttr{TxCtxCnt: 2}},
+		"order size unasked":  {Ep: EpAttr{MaxOrderRAWSize: 1}},
+		"cq data":             {Domain: DomainAttr{CQDataSize: 16}},
+		"memory regions":      {Domain: DomainAttr{MRCnt: 1}},
+		"address format":      {AddrFormat: 0x7777},
+		"tx beyond info caps": {Caps: fi.Msg, Tx: TxAttr{Caps: fi.Tagged}},
+		"long key":            {Ep: EpAttr{AuthKey: []byte{1, 2, 3, 4, 5}}},
+		"key over 24 bits":    {Domain: DomainAttr{AuthKey: []byte{1, 0, 0, 0}}},
+		"payload mtu":         {Config: Config{PayloadMTU: 1500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := GetInfo("", "", 0, &h)
+			want(t, err, fi.ENODATA)
+		})
+	}
+}
+
+func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
+	// fabtests getinfo_test: each supported combination of primary capabilities
+	// is granted, and no primary one is added that was not asked for.
+	modifiers := fi.Send | fi.Recv
+	bits := []fi.Flags{fi.Msg, fi.Tagged, fi.DirectedRecv, fi.Send, fi.Recv}
+	for m := range 1 << len(bits) {
+		var want fi.Flags
+		for i, b := range bits {
+			if m>>i&1 != 0 {
+				want |= b
+			}
+		}
+		in := loopback(t, &Info{Caps: want | fi.Source})
+		switch extra := in.Caps & primaryCaps &^ want; {
+		case in.Caps&want != want:
+			t.Errorf("asked %v, granted %v", want, in.Caps)
+		case want != 0 && extra&^modifiers != 0, want&modifiers != 0 && extra != 0:
+			t.Errorf("asked %v, granted %v as well", want, extra)
+		}
+		if in.Caps&fi.Source == 0 {
+			t.Errorf("asked for FI_SOURCE, granted %v", in.Caps)
+		}
+	}
+	for _, p := range []fi.Progress{fi.ProgressAuto, fi.ProgressManual} { // R-INFO-18
+		in := loopback(t, &Info{Domain: DomainAttr{DataProgress: p, ControlProgress: p}})
+		if in.Domain.DataProgress != p || in.Domain.ControlProgress != p {
+			t.Errorf("asked for progress %v, granted %v", p, in.Domain.DataProgress)
+		}
+	}
+	for _, th := range []fi.Threading{fi.ThreadSafe, fi.ThreadFid, fi.ThreadDomain, fi.ThreadCompletion, fi.ThreadEndpoint} {
+		if in := loopback(t, &Info{Domain: DomainAttr{Threading: th}}); in.Domain.Threading != th {
+			t.Errorf("asked for threading %v, granted %v", th, in.Domain.Threading)
+		}
+	}
+	// R-INFO-15, 16
+	o := fi.OrderSAS | fi.OrderRAW | fi.OrderWAW
+	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}, Ep: EpAttr{MaxOrderRAWSize: 4096}})
+	if in.Tx.MsgOrder&o != o || in.Rx.MsgOrder&o != o || in.Ep.MaxOrderRAWSize != MaxMsgSize || in.Ep.MaxOrderWARSize != 0 {
+		t.Errorf("order: %+v %+v %+v", in.Tx, in.Rx, in.Ep)
+	}
+	// R-INFO-08: no bit outside those asked for.
+	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != 0 {
+		t.Errorf("memory registration mode %v", in.Domain.MRMode)
+	}
+}
+
+func TestGetInfoAddresses(t *testing.T) {
+	src := netip.MustParseAddr("127.0.0.1")
+	t.Run("source", func(t *testing.T) {
+		infos, err := GetInfo("127.0.0.1", "4793", fi.Source, nil)
+		ok(t, err)
+		for _, in := range infos {
+			if in.SrcAddr.AddrPort() != netip.AddrPortFrom(src, 4793) || in.DestAddr.IP.IsValid() {
+				t.Errorf("source %v, destination %v", in.SrcAddr, in.DestAddr)
+			}
+		}
+	})
+	t.Run("service only", func(t *testing.T) {
+		infos, err := GetInfo("", "5000", fi.Source, nil)
+		ok(t, err)
+		for _, in := range infos {
+			if in.SrcAddr.Port != 5000 {
+				t.Errorf("source %v", in.SrcAddr)
+			}
+		}
+		_, err = GetInfo("", "5000", 0, nil)
+		want(t, err, fi.EINVAL) // a service without a node names no peer
+	})
+	t.Run("destination", func(t *testing.T) {
+		infos, err := GetInfo("127.0.0.1", "5000", fi.NumericHost, nil)
+		ok(t, err)
+		if in := infos[0]; in.SrcAddr.IP != src || in.SrcAddr.Port != 0 || in.DestAddr.AddrPort() != netip.AddrPortFrom(src, 5000) {
+			t.Errorf("source %v, destination %v", in.SrcAddr, in.DestAddr)
+		}
+		infos, err = GetInfo("127.0.0.1", "", 0, nil)
+		ok(t, err)
+		if in := infos[0]; in.DestAddr.Port != wire.Port {
+			t.Errorf("destination %v, want the well-known port", in.DestAddr)
+		}
+	})
+	t.Run("hinted source and destination", func(t *testing.T) {
+		infos, err := GetInfo("127.0.0.1", "5000", 0, &Info{SrcAddr: wire.SockAddr(netip.AddrPortFrom(src, 6000))})
+		ok(t, err)
+		if in := infos[0]; in.SrcAddr.Port != 6000 || in.DestAddr.Port != 5000 {
+			t.Errorf("source %v, destination %v", in.SrcAddr, in.DestAddr)
+		}
+	})
+	t.Run("string", func(t *testing.T) {
+		infos, err := GetInfo("fi_addr_uet://127.0.0.1:5001/3/9/77", "", fi.Source, nil)
+		ok(t, err)
+		if a := infos[0].SrcAddr; a.Port != 5001 || a.PIDonFEP != 3 || a.RI != 9 || a.Initiator != 77 {
+			t.Errorf("source %v", a)
+		}
+		_, err = GetInfo("fi_addr_uet://127.0.0.1:5001", "5000", 0, nil) // R-AV-15
+		want(t, err, fi.EINVAL)
+		_, err = GetInfo("fi_addr_uet://nowhere", "", 0, nil)
+		want(t, err, fi.EINVAL)
+	})
+	t.Run("address format", func(t *testing.T) {
+		infos, err := GetInfo("", "", 0, &Info{AddrFormat: fi.FormatSockaddr4})
+		ok(t, err)
+		for _, in := range infos {
+			if !in.SrcAddr.IP.Is4() || in.AddrFormat != fi.FormatSockaddr4 {
+				t.Errorf("source %v, format %v", in.SrcAddr, in.AddrFormat)
+			}
+		}
+	})
+	t.Run("not of this host", func(t *testing.T) {
+		_, err := GetInfo("192.0.2.77", "", fi.Source, nil)
+		want(t, err, fi.ENODATA)
+	})
+	t.Run("no such host", func(t *testing.T) {
+		_, err := GetInfo("no such host", "", 0, nil)
+		want(t, err, fi.ENODATA)
+		_, err = GetInfo("localhost", "", fi.NumericHost, nil)
+		want(t, err, fi.ENODATA)
+	})
+	t.Run("no such service", func(t *testing.T) {
+		_, err := GetInfo("127.0.0.1", "no such service", 0, nil)
+		want(t, err, fi.ENODATA)
+	})
+	t.Run("flags", func(t *testing.T) {
+		_, err := GetInfo("", "", fi.More, nil)
+		want(t, err, fi.EBADFLAGS)
+	})
+}
+
+func TestGetInfoHintsAreNotKept(t *testing.T) {
+	key := []byte{0, 0, 5}
+	in := loopback(t, &Info{Ep: EpAttr{AuthKey: key}})
+	key[2] = 6
+	if in.Ep.AuthKey[2] != 5 {
+		t.Error("the Info shares the key of the hints")
+	}
+}
+
+func TestPayloadMTUFitsTheInterface(t *testing.T) {
+	// R-INFO-28
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range []struct {
+		mtu  int
+		ip   netip.Addr
+		want int
+	}{
+		{1280, v6, 1024}, {1500, v4, 1024}, {2200, v4, 2048}, {4096, v4, 2048}, {4200, v4, 4096}, {9000, v4, 8192}, {9000, v6, 8192},
+		{8192 + headerBytes + 20, v4, 8192}, {8192 + headerBytes + 19, v4, 4096}, {8192 + headerBytes + 39, v6, 4096}, {65536, v4, 8192},
+	} {
+		if got := payloadMTU(c.mtu, c.ip); got != c.want {
+			t.Errorf("payloadMTU(%d, %v) = %d, want %d", c.mtu, c.ip, got, c.want)
+		}
+	}
+}
+
+func TestJobOf(t *testing.T) {
+	// R-ADDR-07: 3 or 4 bytes, big-endian, 24 bits.
+	for _, c := range []struct {
+		key  []byte
+		want uint32
+		bad  bool
+	}{
+		{nil, 0, false}, {[]byte{1, 2, 3}, 0x010203, false}, {[]byte{0, 1, 2, 3}, 0x010203, false},
+		{[]byte{1, 0, 0, 0}, 0, true}, {[]byte{1}, 0, true}, {make([]byte, 8), 0, true},
+	} {
+		if got, err := jobOf(c.key); got != c.want || (err != nil) != c.bad {
+			t.Errorf("jobOf(%v) = %#x, %v", c.key, got, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package uet
+
+import (
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Names and versions that GetInfo reports.
+const (
+	ProviderName = "uet"
+	FabricName   = "uet" // R-INFO-27
+	// Version is that of the provider, major and minor.
+	VersionMajor, VersionMinor = 0, 1
+)
+
+// Limits that GetInfo reports.
+const (
+	// MaxMsgSize is the longest message, in bytes (R-INFO-11).
+	MaxMsgSize = 0xFFFFFFFE
+	// IovLimit is the most vector elements of a message (R-INFO-10).
+	IovLimit = 64
+	// CQDataSize is the size of remote CQ data in bytes (R-INFO-13).
+	CQDataSize = 8
+
+	defaultTxSize = 1024
+	defaultRxSize = 4096
+	maxQueueSize  = 1 << 16
+)
+
+// Info describes one way to communicate (struct fi_info). GetInfo makes it; the
+// Open calls read it.
+type Info struct {
+	Caps fi.Caps
+	Mode fi.Mode
+	// AddrFormat says what the addresses of this Info and of the address
+	// vectors it opens look like as bytes. In Go they are wire.Addr.
+	AddrFormat fi.AddrFormat
+	// SrcAddr is the local address. Port 0: an ephemeral port.
+	SrcAddr wire.Addr
+	// DestAddr is what node and service resolved to; the zero Addr without.
+	DestAddr wire.Addr
+
+	Tx     TxAttr
+	Rx     RxAttr
+	Ep     EpAttr
+	Domain DomainAttr
+	Fabric FabricAttr
+
+	// Config are the settings of the provider.
+	Config Config
+}
+
+// TxAttr describes the sending side of an endpoint (struct fi_tx_attr).
+type TxAttr struct {
+	Caps     fi.Caps
+	OpFlags  fi.Flags // defaults of calls without a flags argument (R-EP-09)
+	MsgOrder fi.Order // SAS asks for ROD (R-ORD-01)
+	// InjectSize is the longest message, in bytes, that the inject calls take.
+	InjectSize int
+	// Size is how many sends may be outstanding.
+	Size     int
+	IovLimit int
+}
+
+// RxAttr describes the receiving side of an endpoint (struct fi_rx_attr).
+type RxAttr struct {
+	Caps     fi.Caps
+	OpFlags  fi.Flags
+	MsgOrder fi.Order
+	// Size is how many receives may be posted.
+	Size     int
+	IovLimit int
+}
+
+// EpAttr describes an endpoint (struct fi_ep_attr).
+type EpAttr struct {
+	Type            fi.EpType
+	Protocol        uint32
+	ProtocolVersion uint32
+	MaxMsgSize      uint64
+	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to
+	// which data is ordered (R-INFO-16).
+	MaxOrderRAWSize uint64
+	MaxOrderWARSize uint64
+	MaxOrderWAWSize uint64
+	MemTagFormat    uint64
+	TxCtxCnt        int
+	RxCtxCnt        int
+	// AuthKey is the JobID in 3 or 4 bytes, big-endian (R-ADDR-07).
+	AuthKey []byte
+}
+
+// DomainAttr describes a domain (struct fi_domain_attr).
+type DomainAttr struct {
+	Name            string // the network interface (R-INFO-27)
+	Caps            fi.Caps
+	Threading       fi.Threading
+	ControlProgress fi.Progress
+	DataProgress    fi.Progress
+	ResourceMgmt    fi.ResourceMgmt
+	AVType          fi.AVType
+	MRMode          fi.MRMode
+	MRKeySize       int
+	CQDataSize      int
+	CQCnt           int
+	EpCnt           int
+	TxCtxCnt        int
+	RxCtxCnt        int
+	MaxEpTxCtx      int
+	MaxEpRxCtx      int
+	MaxErrData      int
+	MRCnt           int
+	// AuthKey is the JobID for endpoints that bring no key of their own.
+	AuthKey []byte
+}
+
+// FabricAttr describes a fabric (struct fi_fabric_attr).
+type FabricAttr struct {
+	Name        string
+	ProvName    string
+	ProvVersion string
+}
+
+// protoUET is the protocol number: provider-defined, so the top bit is set
+// (R-INFO-02). It is not exchanged on the wire.
+const protoUET = 0x8000_0555
+
+// What this provider can do. R-INFO-24: anything else in hints means
+// fi.ENODATA.
+const (
+	txCaps = fi.Msg | fi.Tagged | fi.Send
+	rxCaps = fi.Msg | fi.Tagged | fi.Recv | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.Source | fi.SourceErr
+
+	primaryCaps   = fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.DirectedRecv
+	secondaryCaps = fi.TaggedDirectedRecv | fi.Source | fi.SourceErr | fi.LocalComm | fi.RemoteComm
+	domainCaps    = fi.LocalComm | fi.RemoteComm
+
+	// R-INFO-21
+	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
+	rxOpFlags = fi.Completion
+
+	anyOrder = fi.OrderRAR | fi.OrderRAW | fi.OrderRAS | fi.OrderWAR | fi.OrderWAW | fi.OrderWAS | fi.OrderSAR | fi.OrderSAW | fi.OrderSAS |
+		fi.OrderRMARAR | fi.OrderRMARAW | fi.OrderRMAWAR | fi.OrderRMAWAW |
+		fi.OrderAtomicRAR | fi.OrderAtomicRAW | fi.OrderAtomicWAR | fi.OrderAtomicWAW
+)

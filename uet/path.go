@@ -1,0 +1,67 @@
+package uet
+
+import (
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet/driver"
+)
+
+// Stats are the counters of an endpoint. All values only grow.
+type Stats struct {
+	transport.Stats
+	Socket udp.Stats
+	Driver driver.Stats
+}
+
+// Stats returns a copy of the counters; after Close, the last ones. Before
+// Enable they are zero.
+func (ep *Endpoint) Stats() Stats {
+	ep.mu.Lock()
+	drv := ep.drv
+	ep.mu.Unlock()
+	if drv == nil {
+		return Stats{}
+	}
+	var s Stats
+	drv.With(func() { s.Stats, s.Socket = ep.fep.Stats(), ep.conn.Stats() })
+	s.Driver = drv.Stats()
+	return s
+}
+
+// PathInfo is what the way to the network really is: what was asked for and
+// what the system gave.
+type PathInfo struct {
+	Local wire.Addr
+	// PayloadMTU is the message bytes per packet.
+	PayloadMTU int
+	// InjectSize is the longest message for the inject calls.
+	InjectSize int
+	// CRC: packets carry a CRC-32C trailer.
+	CRC bool
+	// JobID of the endpoint.
+	JobID uint32
+	// Window is the most bytes in flight to one peer.
+	Window int
+	// Seed as in Config, 0: random.
+	Seed uint64
+	// Auto progress.
+	Auto bool
+	// Socket has interface, MTU, ports, offloads, ECN and buffers.
+	Socket udp.Info
+}
+
+// PathInfo describes an enabled endpoint. fi.EOPBADSTATE before Enable.
+func (ep *Endpoint) PathInfo() (PathInfo, error) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.drv == nil {
+		return PathInfo{}, fi.EOPBADSTATE
+	}
+	c := ep.fep.Config()
+	return PathInfo{
+		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.injectSize, CRC: !c.NoCRC, JobID: c.JobID, Window: c.Window,
+		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: ep.conn.Info(),
+	}, nil
+}

@@ -1,0 +1,143 @@
+package uet
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A peerCache turns the handles of an address vector into peers of a FEP. It
+// belongs to the holder of the driver's lock.
+type peerCache struct {
+	av  *av.AV
+	fep *transport.FEP
+	tab []peerEntry // by handle
+	// refs counts the handles that name a peer: the FEP may forget it when the
+	// last one is gone.
+	refs []int32 // by transport.PeerID
+
+	known int       // addresses in the AV at the last sync
+	sync  time.Time // of the last sync
+}
+
+// A peerEntry is what was found under a handle when the vector's generation of
+// it was gen.
+type peerEntry struct {
+	gen       uint32 // 0: nothing was found yet
+	id        transport.PeerID
+	initiator uint32
+	pid, ri   uint16
+	absolute  bool
+	oneMTU    bool
+	err       error
+}
+
+// find returns the peer of a handle. It fails with transport.ErrNoPeer, or with
+// fi.EOPNOTSUPP if the peer has nothing in common with us (R-ADDR-11).
+func (c *peerCache) find(h fi.Addr) (*peerEntry, error) {
+	a, gen, ok := c.av.Get(h)
+	if !ok {
+		return nil, transport.ErrNoPeer // R-AV-19
+	}
+	if uint64(h) < uint64(len(c.tab)) {
+		if e := &c.tab[h]; e.gen == gen {
+			return e, e.err
+		}
+	}
+	return c.fill(h, a, gen)
+}
+
+// fill makes the entry of a handle that is new or means something else now.
+func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error) {
+	for uint64(h) >= uint64(len(c.tab)) {
+		c.tab = append(c.tab, peerEntry{})
+	}
+	e := &c.tab[h]
+	old := *e
+	*e = peerEntry{
+		gen: gen, pid: a.PIDonFEP, ri: a.RI, initiator: a.Initiator,
+		absolute: a.Flags&wire.AddrAbsolute != 0, oneMTU: a.Flags&wire.AddrMTUMessage != 0,
+	}
+	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
+	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
+		e.err = fi.EOPNOTSUPP // R-ADDR-11
+	} else if e.id, e.err = c.fep.Peer(a.AddrPort(), true); e.err == nil {
+		for int(e.id) >= len(c.refs) {
+			c.refs = append(c.refs, 0)
+		}
+		c.refs[e.id]++
+	}
+	if old.id != transport.NoPeer {
+		if c.refs[old.id]--; c.refs[old.id] == 0 {
+			c.fep.Forget(old.id)
+		}
+	}
+	return e, e.err
+}
+
+// source is the handle of a message's source, fi.AddrNotAvail if the vector has
+// none (R-CQ-58, R-CQ-65).
+func (c *peerCache) source(id transport.PeerID, initiator uint32) fi.Addr {
+	return c.av.Find(c.fep.PeerAddr(id), initiator)
+}
+
+// syncEvery bounds how often unknown sources make syncKnown read the whole
+// vector.
+const syncEvery = 100 * time.Millisecond
+
+// syncKnown tells the FEP all addresses of the vector: with KnownPeersOnly it
+// refuses the others, and a peer that we never sent to has not been looked up.
+func (c *peerCache) syncKnown(now time.Time) {
+	n := c.av.Len()
+	if n == c.known && now.Sub(c.sync) < syncEvery {
+		return
+	}
+	c.known, c.sync = n, now
+	for h := fi.Addr(0); n > 0; h++ {
+		if _, _, ok := c.av.Get(h); ok {
+			_, _ = c.find(h)
+			n--
+		} else if uint64(h) > 1<<24 { // the vector shrank meanwhile
+			return
+		}
+	}
+}
+
+// Known reports whether Resolve can succeed. Any goroutine may call it.
+func (o *owner) Known(to uint64) error {
+	if _, _, ok := o.av.Get(fi.Addr(to)); !ok {
+		return transport.ErrNoPeer
+	}
+	return nil
+}
+
+// Resolve names the peer in op: the destination of a send, the only source of
+// a directed receive (R-MSG-10).
+func (o *owner) Resolve(op *transport.Op, to uint64) error {
+	e, err := o.peers.find(fi.Addr(to))
+	if err != nil {
+		return err
+	}
+	op.Peer = e.id
+	if op.Kind == transport.OpRecv || op.Kind == transport.OpTRecv {
+		op.SrcInitiator = e.initiator
+		return nil
+	}
+	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
+	if e.oneMTU && messageLen(op) > o.info.Config.PayloadMTU {
+		return fi.EMSGSIZE // R-ADDR-12
+	}
+	return nil
+}
+
+// messageLen is the number of bytes in the message of op.
+func messageLen(op *transport.Op) int {
+	n := len(op.Buf)
+	for _, b := range op.Iov {
+		n += len(b)
+	}
+	return n
+}

@@ -1,0 +1,209 @@
+package uet
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestPeerCacheForgetsWithTheLastHandle(t *testing.T) {
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rand.New(rand.NewPCG(1, 2)))
+	ok(t, err)
+	vec, err := av.New(av.Attr{}, nil)
+	ok(t, err)
+	c := peerCache{av: vec, fep: fep}
+	addr := netip.MustParseAddrPort("192.0.2.2:4793")
+	other := netip.MustParseAddrPort("192.0.2.3:4793")
+	h := make([]fi.Addr, 2)
+	_, err = vec.InsertAddrPorts([]netip.AddrPort{addr, addr}, h)
+	ok(t, err)
+	same := func(want transport.PeerID) bool {
+		id, err := fep.Peer(addr, false)
+		ok(t, err)
+		return id == want
+	}
+	find := func(h fi.Addr) transport.PeerID {
+		e, err := c.find(h)
+		ok(t, err)
+		return e.id
+	}
+	id := find(h[0])
+	if find(h[1]) != id || !same(id) {
+		t.Fatal("one address, two peers")
+	}
+	// One handle comes to mean another peer: the other still means the same.
+	replace := func(i int) {
+		ok(t, vec.Remove(h[i]))
+		_, err = vec.InsertAddrPorts([]netip.AddrPort{other}, h[i:i+1])
+		ok(t, err)
+		if find(h[i]) == id {
+			t.Error("the handle means its old peer")
+		}
+	}
+	replace(0)
+	if find(h[1]) != id || !same(id) {
+		t.Error("the peer was forgotten though a handle names it")
+	}
+	replace(1)
+	if same(id) {
+		t.Error("the peer is kept though no handle names it")
+	}
+	if _, err := c.find(77); err != transport.ErrNoPeer {
+		t.Errorf("an unset handle: %v", err)
+	}
+}
+
+func TestSourceNeedsTheCapability(t *testing.T) {
+	t.Parallel()
+	// R-CQ-56
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged})
+	a, b, toB, _ := r.pair()
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, a.Send(nil, toB, nil))
+	if _, src := wait(t, b.rx, a); src != fi.AddrNotAvail {
+		t.Errorf("source %v on an endpoint without FI_SOURCE", src)
+	}
+	wait(t, a.tx, b)
+}
+
+func TestDirectedReceiveLooksAtTheInitiator(t *testing.T) {
+	t.Parallel()
+	// R-MSG-10
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	name, err := a.Name()
+	ok(t, err)
+	name.Initiator, name.Flags = 99, name.Flags|wire.AddrInitiatorValid
+	h := make([]fi.Addr, 1)
+	if n, err := b.vec.Insert(addrs(name), h, 0, nil); n != 1 {
+		t.Fatal(err)
+	}
+	ok(t, b.TRecv(nil, h[0], 1, 0, "of another initiator"))
+	ok(t, b.TRecv(nil, fi.AddrUnspec, 1, 0, "of anybody"))
+	ok(t, a.TSend(nil, toB, 1, nil))
+	if e, _ := wait(t, b.rx, a); e.Context != "of anybody" {
+		t.Errorf("%+v", e)
+	}
+	wait(t, a.tx, b)
+}
+
+func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
+	t.Parallel()
+	// The vector is as long as before, but holds another address.
+	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
+	a, b, c := r.node(), r.node(), r.node()
+	fromC := b.know(c)
+	toB, cToB := a.know(b), c.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, c.Send(nil, cToB, nil))
+	wait(t, b.rx, c)
+	wait(t, c.tx, b)
+	ok(t, b.vec.Remove(fromC))
+	b.know(a)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, a.Send(nil, toB, nil))
+	wait(t, b.rx, a)
+	wait(t, a.tx, b)
+}
+
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	infos, err := GetInfo("::1", "", fi.Source, nil)
+	if err != nil {
+		t.Skip("no IPv6 loopback address here")
+	}
+	r := &rig{t: t, info: infos[0]}
+	r.fabric, err = OpenFabric(r.info, nil)
+	ok(t, err)
+	r.domain, err = r.fabric.OpenDomain(r.info, nil)
+	ok(t, err)
+	a, b, toB, toA := r.pair()
+	buf := make([]byte, 100_000)
+	ok(t, b.TRecv(buf, toA, 1, 0, nil))
+	ok(t, a.TSend(pattern(len(buf), 6), toB, 1, nil))
+	if e, src := wait(t, b.rx, a); e.Len != len(buf) || src != toA {
+		t.Errorf("%+v from %v", e, src)
+	}
+	wait(t, a.tx, b)
+	// An address of the other family is no peer.
+	h, err := a.vec.InsertString("127.0.0.1:4793")
+	ok(t, err)
+	want(t, a.Send(nil, h, nil), fi.EINVAL)
+}
+
+func TestManyPaths(t *testing.T) {
+	t.Parallel()
+	// Design D5: an endpoint with several ports, another payload size at each
+	// end (D6).
+	r := newRig(t, &Info{Config: Config{Paths: 4, PayloadMTU: 1024}})
+	a := r.node()
+	r.info.Config.PayloadMTU, r.info.Config.Paths = 4096, 1
+	b := r.node()
+	toB, toA := a.know(b), b.know(a)
+	for i, x := range []struct {
+		from, dst *node
+		to        fi.Addr
+	}{{a, b, toB}, {b, a, toA}} {
+		buf := make([]byte, 1<<20)
+		ok(t, x.dst.Recv(buf, fi.AddrUnspec, nil))
+		ok(t, x.from.Send(pattern(len(buf), uint64(i)), x.to, nil))
+		wait(t, x.dst.rx, x.from)
+		if string(buf) != string(pattern(len(buf), uint64(i))) {
+			t.Error("the bytes differ")
+		}
+		wait(t, x.from.tx, x.dst)
+	}
+}
+
+func TestManyEndpointsShareAQueue(t *testing.T) {
+	t.Parallel()
+	// R-CQ-34, R-EP-22, fabtests multi_ep.
+	r := newRig(t, nil)
+	q, err := r.domain.OpenCQ(cq.Attr{Format: fi.CQTagged}, nil)
+	ok(t, err)
+	vec, err := r.domain.OpenAV(av.Attr{}, nil)
+	ok(t, err)
+	const n = 5
+	eps := make([]*Endpoint, n)
+	h := make([]fi.Addr, n)
+	for i := range eps {
+		eps[i], err = r.domain.OpenEndpoint(r.info, nil)
+		ok(t, err)
+		ok(t, eps[i].BindCQ(q, fi.Transmit|fi.Recv))
+		ok(t, eps[i].BindAV(vec))
+		ok(t, eps[i].Enable())
+		name, err := eps[i].Name()
+		ok(t, err)
+		h[i], err = vec.InsertString(name.String())
+		ok(t, err)
+	}
+	for i := range eps {
+		for j := range eps {
+			ok(t, eps[j].TRecv(make([]byte, 8), h[i], uint64(i), 0, "rx"))
+			ok(t, eps[i].TSend([]byte("x"), h[j], uint64(i), "tx"))
+		}
+	}
+	got := map[any]int{}
+	for range 2 * n * n {
+		e, src := wait(t, q)
+		got[e.Context]++
+		if e.Context == "rx" && src != h[e.Tag] {
+			t.Errorf("message of %d comes from %v", e.Tag, src)
+		}
+	}
+	if got["rx"] != n*n || got["tx"] != n*n {
+		t.Errorf("%v", got)
+	}
+	for _, ep := range eps {
+		want(t, q.Close(), fi.EBUSY)
+		ok(t, ep.Close())
+	}
+	ok(t, q.Close())
+	ok(t, vec.Close())
+}

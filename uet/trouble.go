@@ -1,0 +1,126 @@
+package uet
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// troubles keeps the event queue and the log from being flooded: by a dead peer
+// with thousands of operations, by a socket that refuses every packet (T29,
+// faults.md §1 rule 7).
+type troubles struct {
+	peers [16]peerTrouble // the last ones reported
+	next  int
+	// second began at from: told of so many peers in it, kept silent about so
+	// many since the last log line.
+	from   time.Time
+	told   int
+	silent int
+
+	since, last, said time.Time // of an error of the socket
+}
+
+type peerTrouble struct {
+	id  transport.PeerID
+	err fi.Errno
+	at  time.Time
+}
+
+const (
+	// troubleQuiet is how long one peer's failures are reported once.
+	troubleQuiet = time.Second
+	// troubleMax is how many lost peers a second are reported; of the first,
+	// the log hears too.
+	troubleMax = 64
+	// troubleLasts is how long a socket must refuse packets before the EQ
+	// hears of it (F23).
+	troubleLasts = time.Second
+)
+
+// peerLost reports a peer that operations failed to reach.
+func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
+	now := time.Now()
+	t := &o.troubles
+	for i := range t.peers {
+		p := &t.peers[i]
+		if p.id == ev.Peer && p.err == e.Err && now.Sub(p.at) < troubleQuiet {
+			return
+		}
+	}
+	t.peers[t.next] = peerTrouble{ev.Peer, e.Err, now}
+	t.next = (t.next + 1) % len(t.peers)
+	remote := o.fep.PeerAddr(ev.Peer)
+	if now.Sub(t.from) >= troubleQuiet {
+		o.log.Warn("peer lost", zap.Stringer("peer", remote), zap.String("err", e.Err.Error()),
+			zap.String("prov", ProvString(e.Prov)), zap.Int("more_before", t.silent))
+		t.from, t.told, t.silent = now, 0, 0
+	} else {
+		t.silent++
+	}
+	if t.told++; t.told > troubleMax {
+		return
+	}
+	var raw []byte
+	if remote.IsValid() {
+		raw, _ = wire.SockAddr(remote).AppendBinary(nil)
+	}
+	o.report(eq.Error{Fid: (*Endpoint)(o), Err: e.Err, Prov: e.Prov, ErrData: raw})
+}
+
+// Trouble hears of errors of the socket. What is lost comes again, as on a bad
+// network; only trouble that lasts is reported (F23).
+func (o *owner) Trouble(err error) {
+	now := time.Now()
+	t := &o.troubles
+	if now.Sub(t.last) > troubleLasts {
+		t.since = now
+	}
+	t.last = now
+	if now.Sub(t.since) < troubleLasts || now.Sub(t.said) < 10*troubleLasts {
+		return
+	}
+	t.said = now
+	var sys syscall.Errno
+	errors.As(err, &sys)
+	o.log.Warn("socket refuses packets", zap.Stringer("local", o.name.AddrPort()), zap.Error(err))
+	o.report(eq.Error{Fid: (*Endpoint)(o), Err: fi.ENETDOWN, Prov: uint32(sys)})
+}
+
+// overrun reports that a completion queue lost an entry, and disables the
+// endpoint (R-CQ-126, R-EQ-46).
+func (o *owner) overrun(q *cq.CQ) {
+	if !o.state.CompareAndSwap(stateEnabled, stateDisabled) {
+		return
+	}
+	o.log.Error("completion queue overrun: endpoint disabled", zap.Stringer("local", o.name.AddrPort()))
+	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
+}
+
+// report puts an asynchronous error into the endpoint's event queue, if it has
+// one. R-EP-21: it carries the endpoint's context.
+func (o *owner) report(e eq.Error) {
+	if o.eq != nil {
+		e.Context = o.context
+		o.eq.PutErr(e)
+	}
+}
+
+// rawSource is the address of a message's source, ready for av.AV.Insert once
+// parsed by wire.ParseAddrBinary (R-CQ-83).
+func (o *owner) rawSource(ev *transport.Event) []byte {
+	a := wire.SockAddr(o.fep.PeerAddr(ev.Peer))
+	if ev.Initiator != a.Initiator {
+		a.Initiator, a.Flags = ev.Initiator, a.Flags|wire.AddrInitiatorValid
+	}
+	raw, _ := a.AppendBinary(nil)
+	return raw
+}

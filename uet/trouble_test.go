@@ -1,0 +1,139 @@
+package uet
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// bare is the Endpoint of an owner that only reports.
+func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
+	t.Helper()
+	q, err := eq.New(eq.Attr{}, nil)
+	ok(t, err)
+	core, logs := observer.New(zap.DebugLevel)
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng(1))
+	ok(t, err)
+	return &owner{eq: q, log: zap.New(core), context: "ep", fep: fep}, q, logs
+}
+
+func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
+	t.Helper()
+	for {
+		e, err := q.ReadErr(0)
+		if err != nil {
+			return errs
+		}
+		errs = append(errs, e.Err)
+	}
+}
+
+func TestSocketTroubleIsReportedWhenItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// F23: as loss; the event queue hears of it after a second, once.
+		o, q, logs := bare(t)
+		for range 99 {
+			o.Trouble(syscall.ENETUNREACH)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if e := events(t, q); e != nil {
+			t.Errorf("reported after less than a second: %v", e)
+		}
+		for range 200 {
+			o.Trouble(syscall.ENETUNREACH)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if e := events(t, q); len(e) != 1 || e[0] != fi.ENETDOWN {
+			t.Errorf("%v, want one ENETDOWN", e)
+		}
+		if logs.Len() != 1 {
+			t.Errorf("%d log lines", logs.Len())
+		}
+		// A single error now and then is no trouble that lasts.
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			o.Trouble(syscall.ENOBUFS)
+		}
+		if e := events(t, q); e != nil {
+			t.Errorf("reported though it did not last: %v", e)
+		}
+	})
+}
+
+func TestLostPeersDoNotFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// T29, faults.md §1 rule 7: one event for a peer with many operations,
+		// at most one log line a second.
+		o, q, logs := bare(t)
+		lose := func(n, each int) {
+			for i := range n {
+				id, err := o.fep.Peer(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 4793), true)
+				ok(t, err)
+				for range each {
+					o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.ETIMEDOUT, Prov: ProvGaveUp})
+				}
+			}
+		}
+		lose(1, 1000)
+		if e := events(t, q); len(e) != 1 || logs.Len() != 1 {
+			t.Errorf("%d events, %d log lines for one lost peer", len(e), logs.Len())
+		}
+		time.Sleep(2 * time.Second)
+		lose(1000, 3)
+		if e := events(t, q); len(e) != troubleMax || logs.Len() != 2 {
+			t.Errorf("%d events, %d log lines for a thousand lost peers", len(e), logs.Len())
+		}
+		time.Sleep(2 * time.Second)
+		lose(1, 1)
+		if e := events(t, q); len(e) != 1 || logs.Len() != 3 {
+			t.Errorf("%d events, %d log lines afterwards", len(e), logs.Len())
+		}
+	})
+}
+
+func TestReportNamesThePeer(t *testing.T) {
+	o, q, _ := bare(t)
+	addr := netip.MustParseAddrPort("192.0.2.9:5000")
+	id, err := o.fep.Peer(addr, true)
+	ok(t, err)
+	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EHOSTUNREACH})
+	e, err := q.ReadErr(0)
+	ok(t, err)
+	a, _, err := wire.ParseAddrBinary(e.ErrData)
+	ok(t, err)
+	if a.AddrPort() != addr || e.Context != "ep" || e.Fid != (*Endpoint)(o) {
+		t.Errorf("%+v of %v", e, a)
+	}
+	o.eq = nil
+	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EIO}) // without a queue: nobody to tell
+}
+
+func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
+	// Design D14: events somebody may act on, never a line per packet.
+	core, logs := observer.New(zap.DebugLevel)
+	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
+	a, b, toB, _ := r.pair()
+	lines := logs.Len()
+	if n := logs.FilterMessage("endpoint enabled").Len(); n != 2 {
+		t.Errorf("%d lines about two endpoints", n)
+	}
+	for range 100 {
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Send(nil, toB, nil))
+		wait(t, b.rx, a)
+	}
+	if n := logs.Len() - lines; n != 0 {
+		t.Errorf("%d log lines for 100 messages", n)
+	}
+}
