@@ -1,0 +1,471 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// parse turns a command line into a Config. Without one there is nothing to run
+// (help was printed, or the command line is wrong) and the exit code is final.
+func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
+	cfg := &Config{Args: append([]string{"uetperf"}, args...), Stdin: os.Stdin}
+	chosen := false
+	root := newCommand(cfg, &chosen)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteC()
+	if err != nil {
+		fmt.Fprintf(stderr, "uetperf: %s (see %s -h)\n", usageText(err), cmd.CommandPath())
+		return nil, exitUsage
+	}
+	if !chosen {
+		return nil, exitOK
+	}
+	return cfg, exitOK
+}
+
+// usageText makes cobra's error one line.
+func usageText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSpace(text)
+}
+
+const rootLong = `uetperf measures and checks Ultra Ethernet Transport (UET) over UDP.
+
+Without arguments it checks this host in less than a minute: two processes, real
+UDP sockets, every byte verified, also through a network that loses packets.
+
+Between two hosts, start "uetperf serve" on one; it needs no options. The other
+carries the whole test:
+
+  uetperf ping HOST
+  uetperf lat  HOST tsend -s 8:64K:*2
+  uetperf bw   HOST -s 1M -t 10s
+  uetperf rate HOST -s 8 -W 512
+
+Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
+could not be reached, 130 interrupted.`
+
+func newCommand(cfg *Config, chosen *bool) *cobra.Command {
+	choose := func(name string) { cfg.Command, *chosen = name, true }
+	root := &cobra.Command{
+		Use: "uetperf", Short: "performance of Ultra Ethernet Transport over UDP", Long: rootLong,
+		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q: there are serve, ping, lat, bw, rate, info", args[0])
+			}
+			return nil
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().SortFlags = false
+	of := &outputFlags{}
+	of.add(root.Flags(), cfg)
+	self := &seedFlag{}
+	self.add(root.Flags())
+	root.RunE = func(*cobra.Command, []string) error {
+		choose("")
+		cfg.Timeout = 10 * time.Second
+		cfg.Spec.Seed, cfg.Spec.EndpointSeed = self.values()
+		return of.finish(cfg, "")
+	}
+	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
+	_ = root.PersistentFlags().MarkHidden("cpuprofile")
+	root.AddCommand(serveCommand(cfg, choose), infoCommand(cfg, choose))
+	for _, t := range tests {
+		root.AddCommand(testCommand(cfg, choose, t))
+	}
+	return root
+}
+
+// outputFlags are where results go.
+type outputFlags struct{ asserts []string }
+
+func (o *outputFlags) add(f *pflag.FlagSet, cfg *Config) {
+	f.StringVarP(&cfg.JSON, "json", "J", "", "write the record (JSON, schema uetperf/1) to `FILE`; - is standard output, then nothing else is written there")
+	f.StringVar(&cfg.CSV, "csv", "", "write one line per size to `FILE`")
+	f.StringArrayVar(&o.asserts, "assert", nil, "fail unless `EXPR` holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "results only: no header, no progress")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "counters of both ends below each result")
+}
+
+func (o *outputFlags) finish(cfg *Config, test string) error {
+	for _, s := range o.asserts {
+		a, err := assert.Parse(s)
+		if err != nil {
+			return err
+		}
+		if test != "" {
+			if err := a.For(test, cfg.Spec.Check); err != nil {
+				return err
+			}
+		}
+		cfg.Asserts = append(cfg.Asserts, a)
+	}
+	if cfg.CSV == "-" && cfg.JSON == "-" {
+		return errors.New("--json - and --csv - cannot both have standard output")
+	}
+	return nil
+}
+
+// seedFlag is --seed.
+type seedFlag struct{ v uint64 }
+
+func (s *seedFlag) add(f *pflag.FlagSet) {
+	f.Uint64Var(&s.v, "seed", 0, "`N` that makes message contents, packet numbers and injected faults repeatable (default random)")
+}
+
+// values returns the seed of contents, which always is one, and that of the
+// endpoints, 0 unless it was asked for: foreseeable packet numbers are for tests.
+func (s *seedFlag) values() (contents, endpoints uint64) {
+	if s.v != 0 {
+		return s.v, s.v
+	}
+	return uint64(rand.Uint32()) + 1, 0
+}
+
+func serveCommand(cfg *Config, choose func(string)) *cobra.Command {
+	c := &cobra.Command{
+		Use: "serve", Short: "be the other end of tests",
+		Long: `serve is the other end of tests. It needs no options: clients say what to run, and
+many may do so at once, each with endpoints of its own.
+
+It listens on every IP address of the host, UDP port ` + strconv.Itoa(wire.Port) + `, for the control exchange; the
+endpoints of tests have ports of their own. Whoever reaches the port can run
+tests: do not leave it open to networks that you do not trust.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			choose("serve")
+			if cfg.MaxClients < 1 {
+				return fmt.Errorf("--max-clients %d is not at least 1", cfg.MaxClients)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&cfg.Listen, "listen", "", "`IP:PORT` to listen on; port 0 takes a free one (default every address, port "+strconv.Itoa(wire.Port)+")")
+	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
+	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
+	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say who runs what")
+	f.BoolVar(&cfg.UntilEOF, "until-eof", false, "end when standard input ends")
+	_ = f.MarkHidden("until-eof")
+	return c
+}
+
+func infoCommand(cfg *Config, choose func(string)) *cobra.Command {
+	var ep, provider string
+	c := &cobra.Command{
+		Use: "info", Short: "what this host offers, as fi_info shows it",
+		Long: `info shows what uet.GetInfo finds on this host, one entry per address of an
+interface, and what the system gave when a socket was opened there: GSO, GRO,
+ECN, buffers. With --explain it also says what is not offered, and why.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			choose("info")
+			return checkProvider(provider, ep)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.BoolVar(&cfg.Explain, "explain", false, "say why each thing that is not offered is not")
+	addProvider(f, &provider, &ep)
+	f.StringVarP(&cfg.Domain, "domain", "d", "", "this `INTERFACE` only")
+	f.StringVarP(&cfg.JSON, "json", "J", "", "write JSON to `FILE`; - is standard output, then nothing else is written there")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "one block per address, as fi_info prints them")
+	return c
+}
+
+func addProvider(f *pflag.FlagSet, provider, ep *string) {
+	f.StringVarP(provider, "provider", "p", "uet", "libfabric `PROVIDER`")
+	f.StringVarP(ep, "ep", "e", "rdm", "endpoint `TYPE`")
+}
+
+func checkProvider(provider, ep string) error {
+	if provider != "uet" {
+		return fmt.Errorf("provider %q is not uet, the only one here", provider)
+	}
+	switch ep {
+	case "rdm":
+	case "msg", "dgram":
+		return fmt.Errorf("endpoint type %s is not offered yet: rdm is", ep)
+	default:
+		return fmt.Errorf("endpoint type %q is not rdm", ep)
+	}
+	return nil
+}
+
+// A testDef is what distinguishes the commands that run a test.
+type testDef struct {
+	name, short, long, example string
+	ops                        []string
+	size                       string
+	iters, warmup              int64
+	time                       time.Duration
+	window                     int
+	progress                   string
+}
+
+var tests = []testDef{
+	{
+		name: perf.Ping, short: "is a host there, and how far is it",
+		long: `ping tells how long it takes to reach a host: the control exchange, the opening of
+both endpoints, the first round trip (which opens the packet delivery context
+with the data in its first packet), and round trips after it.`,
+		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4793 -n 100 -i 10ms --assert 'p99<1ms'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "64", iters: 5, progress: "auto",
+	},
+	{
+		name: perf.Lat, short: "latency: round trips of one message at a time",
+		long: `lat sends a message back and forth and measures each round trip; what it prints is
+half of it, one way. The sender waits for its own completion as well, so the
+completion level counts.`,
+		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8:64K:*2", iters: 10000, warmup: 1000, progress: "manual",
+	},
+	{
+		name: perf.BW, short: "bandwidth: a window of messages under way",
+		long: `bw keeps a window of messages under way and measures what arrives. The clock runs
+from the end of the warm-up to the end of the time, at the sender, by
+completions; with inject complete, which says nothing of arrival, at the receiver.`,
+		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST --impair loss=1%,reorder=1%",
+		ops:     []string{perf.Send, perf.TSend}, size: "1M", time: 10 * time.Second, window: 64, progress: "auto",
+	},
+	{
+		name: perf.Rate, short: "message rate: many small messages under way",
+		long:    `rate is bw for small messages, which share packets trains: messages per second.`,
+		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual",
+	},
+}
+
+// choice is a flag whose values are known: what is not offered yet is refused
+// with a word about it.
+type choice struct {
+	v       *string
+	offered []string
+	later   []string
+}
+
+func (c *choice) String() string { return *c.v }
+func (c *choice) Type() string   { return "string" }
+
+func (c *choice) Set(s string) error {
+	switch {
+	case slices.Contains(c.offered, s):
+		*c.v = s
+		return nil
+	case slices.Contains(c.later, s):
+		return fmt.Errorf("not offered yet; there is %s", strings.Join(c.offered, ", "))
+	}
+	return fmt.Errorf("there is %s", strings.Join(c.offered, ", "))
+}
+
+// durationFlag is a time as units reads it.
+type durationFlag struct{ d *time.Duration }
+
+func (d durationFlag) Type() string { return "string" }
+
+func (d durationFlag) String() string {
+	if *d.d == 0 {
+		return ""
+	}
+	return d.d.String()
+}
+
+func (d durationFlag) Set(s string) (err error) {
+	*d.d, err = units.ParseDuration(s)
+	return err
+}
+
+func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
+	s := perf.Spec{
+		Test: t.name, Op: t.ops[0], Mode: "rud", Complete: "transmit", Progress: t.progress, CC: "nscc", GSO: "auto", Parallel: 1,
+		Warmup: t.warmup, Iters: t.iters, Time: t.time, Window: t.window,
+	}
+	var (
+		o             outputFlags
+		seed          seedFlag
+		sizes         string
+		provider, ep  string
+		crc, sec      = "on", "off"
+		impair        string
+		timeout       = 10 * time.Second
+		mtu, paths    int
+		iters, warmup int64
+		dur, interval time.Duration
+	)
+	c := &cobra.Command{
+		Use: t.name + " HOST[:PORT] [" + strings.Join(t.ops, "|") + "]", Short: t.short, Long: t.long, Example: t.example,
+		DisableFlagsInUseLine: true,
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	pick := func(v *string, name, short, usage string, offered, later []string) {
+		f.VarP(&choice{v, offered, later}, name, short, usage)
+	}
+	stream := t.window > 0
+	f.StringVarP(&sizes, "size", "s", t.size, "message `SIZES` in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K")
+	f.Int64VarP(&iters, "iters", "n", 0, fmt.Sprintf("`N` messages per size and stream%s", defaultIf(t.iters)))
+	f.VarP(durationFlag{&dur}, "time", "t", "`TIME` per size, e.g. 10s"+defaultDur(t.time))
+	if t.name != perf.Ping {
+		f.Int64VarP(&warmup, "warmup", "w", -1, fmt.Sprintf("`N` messages before the clock starts%s", map[bool]string{true: " (default twice the window)", false: defaultIf(t.warmup)}[stream]))
+	}
+	if stream {
+		f.IntVarP(&s.Window, "window", "W", t.window, "`N` messages under way per stream")
+		f.IntVarP(&s.Parallel, "parallel", "P", 1, "`N` streams, each with endpoints of its own")
+		f.BoolVarP(&s.Reverse, "reverse", "R", false, "the server sends")
+		f.BoolVar(&s.Bidir, "bidir", false, "both send")
+	}
+	f.BoolVarP(&s.Check, "check", "c", false, "fill messages and verify every byte")
+	pick(&s.Mode, "mode", "", "`MODE`: rud (unordered) or rod (ordered)", []string{"rud", "rod"}, []string{"rudi", "uud"})
+	pick(&s.Complete, "complete", "", "completion `LEVEL`: inject, transmit or delivery", []string{"inject", "transmit", "delivery"}, []string{"match", "commit"})
+	pick(&s.Progress, "progress", "", "`HOW` completions are waited for: manual polls, auto blocks", []string{"manual", "auto"}, nil)
+	addProvider(f, &provider, &ep)
+	f.StringVarP(&cfg.Domain, "domain", "d", "", "local `INTERFACE` (default the one that leads to HOST)")
+	pick(&s.CC, "cc", "", "congestion `CONTROL`", []string{"nscc"}, []string{"rccc", "none"})
+	f.IntVar(&paths, "paths", 1, "`N` UDP source ports (entropy values) per endpoint")
+	pick(&sec, "sec", "", "`SECURITY`", []string{"off"}, []string{"psk", "tls"})
+	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
+	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
+	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
+	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
+	seed.add(f)
+	if t.name == perf.Ping {
+		interval = time.Second
+		f.VarP(durationFlag{&interval}, "interval", "i", "`TIME` between pings")
+	} else {
+		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal)")
+	}
+	o.add(f, cfg)
+	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
+
+	c.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
+		case len(args) > 2:
+			return fmt.Errorf("unexpected %q after the operation", args[2])
+		case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
+			return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
+		case len(args) == 2 && !slices.Contains(t.ops, args[1]):
+			return fmt.Errorf("operation %q of %s is not one of %s", args[1], t.name, strings.Join(t.ops, ", "))
+		}
+		return nil
+	}
+	c.RunE = func(_ *cobra.Command, args []string) (err error) {
+		choose(t.name)
+		cfg.Target = args[0]
+		if len(args) > 1 {
+			s.Op = args[1]
+		}
+		if err := checkProvider(provider, ep); err != nil {
+			return err
+		}
+		if cfg.Sizes, err = units.ParseSizes(sizes); err != nil {
+			return err
+		}
+		given := f.Changed
+		switch {
+		case given("iters") && given("time"):
+			return errors.New("-n and -t are two ways to say how long: give one")
+		case given("iters") && iters < 1:
+			return fmt.Errorf("-n %d is not at least 1", iters)
+		case given("iters"):
+			s.Iters, s.Time = iters, 0
+		case given("time") && dur <= 0:
+			return errors.New("-t must be more than 0")
+		case given("time"):
+			s.Iters, s.Time = 0, dur
+		}
+		switch {
+		case stream && (s.Window < 1 || s.Window > perf.MaxWindow):
+			return fmt.Errorf("-W %d is not 1 to %d", s.Window, perf.MaxWindow)
+		case given("warmup") && warmup < 0:
+			return fmt.Errorf("-w %d is negative", warmup)
+		case given("warmup"):
+			s.Warmup = warmup
+		case stream:
+			s.Warmup = int64(2 * s.Window)
+		case s.Iters > 0:
+			s.Warmup = min(s.Warmup, s.Iters)
+		}
+		s.CRC, s.MTU, s.Paths = crc == "on", mtu, paths
+		s.Seed, s.EndpointSeed = seed.values()
+		if timeout <= 0 {
+			return errors.New("--timeout must be more than 0")
+		}
+		cfg.Timeout = timeout
+		// A server that is gone ends the test within 10 s.
+		s.PeerTimeout = min(timeout, 8*time.Second)
+		if t.name == perf.Ping {
+			s.Interval = interval
+		} else {
+			cfg.Interval = interval
+		}
+		if given("impair") {
+			fl, err := relay.ParseFaults(impair)
+			if err != nil {
+				return fmt.Errorf("--impair: %w", err)
+			}
+			if paths > 1 {
+				return errors.New("--impair relays one path: leave --paths out")
+			}
+			fl.Seed = s.Seed
+			cfg.Impair = &fl
+		}
+		for _, n := range cfg.Sizes {
+			s.Size = n
+			if err := s.Validate(); err != nil {
+				return err
+			}
+		}
+		cfg.Spec = s
+		return o.finish(cfg, t.name)
+	}
+	return c
+}
+
+func defaultIf(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (default %d)", n)
+}
+
+func defaultDur(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (default %v)", d)
+}
+
+func versionLine() string {
+	t := perf.ThisTool()
+	s := "uetperf " + t.Version
+	if t.Commit != "" {
+		s += " " + t.Commit[:min(12, len(t.Commit))]
+	}
+	return s + " " + t.Go
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+)
+
+// Config is one invocation.
+type Config struct {
+	Command string   // "" is the self-check
+	Args    []string // the command line, for the record
+
+	// Tests.
+
+	Target string // HOST[:PORT]
+	Sizes  []int64
+	Spec   perf.Spec // all but Size
+	Impair *relay.Faults
+	// Interval is the time between interval lines; 0: none unless standard
+	// output is a terminal.
+	Interval time.Duration
+
+	// Tests, self-check and info.
+
+	Domain  string
+	Timeout time.Duration
+	JSON    string // file for the record, "-": standard output
+	CSV     string
+	Asserts []*assert.Assert
+	Quiet   bool
+	Verbose bool
+
+	// Serve.
+
+	Listen     string
+	MaxClients int
+	Once       bool
+	UntilEOF   bool // end when standard input ends
+	Stdin      io.Reader
+
+	// Info.
+
+	Explain bool
+
+	CPUProfile string // file, for those who work on the stack
+}

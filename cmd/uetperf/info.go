@@ -1,0 +1,263 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// infoEntry is one way to communicate, as JSON.
+type infoEntry struct {
+	Provider  string         `json:"provider"`
+	Version   string         `json:"version"`
+	Fabric    string         `json:"fabric"`
+	Domain    string         `json:"domain"`
+	Type      string         `json:"type"`
+	Address   string         `json:"address"`
+	Format    string         `json:"addr_format"`
+	Caps      string         `json:"caps"`
+	MaxMsg    uint64         `json:"max_msg_size"`
+	Inject    int            `json:"inject_size"`
+	TxSize    int            `json:"tx_size"`
+	RxSize    int            `json:"rx_size"`
+	Iov       int            `json:"iov_limit"`
+	CQData    int            `json:"cq_data_size"`
+	Threading string         `json:"threading"`
+	Progress  string         `json:"data_progress"`
+	MTU       int            `json:"mtu"`
+	Payload   int            `json:"payload_mtu"`
+	Method    string         `json:"method"`
+	GSO       record.Feature `json:"gso"`
+	GRO       record.Feature `json:"gro"`
+	ECN       record.Feature `json:"ecn"`
+	Evidence  record.Feature `json:"icmp_evidence"`
+	DF        record.Feature `json:"dont_fragment"`
+	Rcvbuf    int            `json:"rcvbuf"`
+	RcvAsked  int            `json:"rcvbuf_asked"`
+	Sndbuf    int            `json:"sndbuf"`
+	SndAsked  int            `json:"sndbuf_asked"`
+	CRC       bool           `json:"crc"`
+	Sec       string         `json:"sec"`
+	Error     string         `json:"error,omitempty"` // why no endpoint could be opened
+}
+
+// infoRecord is what info writes as JSON.
+type infoRecord struct {
+	Schema  string        `json:"schema"`
+	Tool    record.Tool   `json:"tool"`
+	Host    record.Host   `json:"host"`
+	Infos   []infoEntry   `json:"infos"`
+	Refused []infoRefused `json:"refused,omitempty"`
+}
+
+type infoRefused struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// notOffered are things a libfabric program may ask for. Each is really asked
+// for: what GetInfo grants is not listed as refused.
+var notOffered = []struct {
+	what string
+	hint func(*uet.Info)
+	why  string
+}{
+	{"FI_EP_MSG", func(h *uet.Info) { h.Ep.Type = fi.EpMsg }, "connected endpoints need a connection manager, which this version has not"},
+	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }, "unreliable delivery (UUD) is not built yet"},
+	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }, "read and write need memory registration, which is not built yet"},
+	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }, "atomic operations need memory registration, which is not built yet"},
+	{"FI_MULTI_RECV", func(h *uet.Info) { h.Caps = fi.Msg | fi.MultiRecv }, "a buffer takes one message in this version"},
+	{"FI_MATCH_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.MatchComplete }, "the target does not tell yet when a message was matched; a weaker level is not passed off as this one"},
+	{"FI_COMMIT_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.CommitComplete }, "there is no persistent memory target yet"},
+	{"FI_MULTICAST", func(h *uet.Info) { h.Caps = fi.Msg | fi.Multicast }, "UET is unicast"},
+	{"FI_COLLECTIVE", func(h *uet.Info) { h.Caps = fi.Collective }, "collectives are the business of a layer above"},
+	{"FI_HMEM", func(h *uet.Info) { h.Caps = fi.HMEM }, "a user-space UDP transport reads and writes host memory only"},
+	{"FI_NAMED_RX_CTX", func(h *uet.Info) { h.Caps = fi.NamedRxCtx }, "scalable endpoints are not offered; open more endpoints"},
+	{"FI_SHARED_AV", func(h *uet.Info) { h.Caps = fi.SharedAV }, "an address vector belongs to one process"},
+	{"FI_FENCE", func(h *uet.Info) { h.Caps = fi.Fence }, "ordered endpoints (FI_ORDER_SAS) keep the order of all sends"},
+	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }, "there are no counters to trigger on yet"},
+}
+
+const unsecured = `Endpoints are not secured: they take messages from any source that can reach
+their UDP port, also from one that is not in the address vector, and a single
+forged datagram can deliver a message. KnownPeersOnly (uet.Config) refuses
+addresses that are not in the vector; it does not stop one who forges them. Use
+unsecured endpoints on networks you trust.`
+
+func runInfo(cfg *Config, stdout, _ io.Writer) error {
+	out, err := openOutput(cfg.JSON, stdout)
+	if err != nil {
+		return err
+	}
+	hints := &uet.Info{}
+	hints.Domain.Name = cfg.Domain
+	infos, err := perf.Infos(hints)
+	if err != nil {
+		return err
+	}
+	r := infoRecord{Schema: "uetperf-info/1", Tool: perf.ThisTool(), Host: perf.ThisHost()}
+	for _, in := range infos {
+		r.Infos = append(r.Infos, describe(in))
+	}
+	if cfg.Explain {
+		for _, n := range notOffered {
+			h := &uet.Info{}
+			n.hint(h)
+			if _, err := uet.GetInfo("", "", 0, h); err != nil {
+				r.Refused = append(r.Refused, infoRefused{n.what, n.why})
+			}
+		}
+	}
+	if cfg.JSON != "-" {
+		printInfo(stdout, &r, cfg.Verbose)
+	}
+	if cfg.JSON == "" {
+		return nil
+	}
+	enc := json.NewEncoder(out.w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return err
+	}
+	return out.close()
+}
+
+// describe opens an endpoint to see what the system gives.
+func describe(in *uet.Info) infoEntry {
+	e := infoEntry{
+		Provider: in.Fabric.ProvName, Version: in.Fabric.ProvVersion, Fabric: in.Fabric.Name, Domain: in.Domain.Name, Type: "FI_EP_" + strings.ToUpper(in.Ep.Type.String()),
+		Address: in.SrcAddr.IP.String(), Format: in.AddrFormat.String(), Caps: in.Caps.String(), MaxMsg: in.Ep.MaxMsgSize, Inject: in.Tx.InjectSize,
+		TxSize: in.Tx.Size, RxSize: in.Rx.Size, Iov: in.Tx.IovLimit, CQData: in.Domain.CQDataSize, Threading: in.Domain.Threading.String(),
+		Progress: in.Domain.DataProgress.String(), Payload: in.Config.PayloadMTU, Sec: "off",
+	}
+	e.Type = strings.Replace(e.Type, "FI_EP_FI_EP_", "FI_EP_", 1)
+	p, err := perf.Probe(in)
+	if err != nil {
+		e.Error = err.Error()
+		return e
+	}
+	s := p.Socket
+	e.MTU, e.Payload, e.Method, e.CRC = s.MTU, p.PayloadMTU, s.Method, p.CRC
+	e.GSO, e.GRO = record.Feature{On: s.GSO.On, Why: s.GSO.Why}, record.Feature{On: s.GRO.On, Why: s.GRO.Why}
+	e.ECN, e.Evidence = record.Feature{On: s.ECN.On, Why: s.ECN.Why}, record.Feature{On: s.Evidence.On, Why: s.Evidence.Why}
+	e.DF = record.Feature{On: s.DontFragment.On, Why: s.DontFragment.Why}
+	e.Rcvbuf, e.RcvAsked, e.Sndbuf, e.SndAsked = s.RecvBuf.Got, s.RecvBuf.Asked, s.SendBuf.Got, s.SendBuf.Asked
+	return e
+}
+
+// printInfo prints what all entries share once, and a table of the rest.
+func printInfo(w io.Writer, r *infoRecord, verbose bool) {
+	if verbose {
+		for i := range r.Infos {
+			printEntry(w, &r.Infos[i])
+		}
+	} else {
+		printTable(w, r)
+	}
+	fmt.Fprintf(w, "\n%s\n", unsecured)
+	for _, e := range r.Infos {
+		if e.Rcvbuf < e.RcvAsked || e.Sndbuf < e.SndAsked {
+			fmt.Fprintf(w, "\nSocket buffers are smaller than asked for (%s); raise the limit with\n    sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d\n",
+				units.Bytes(int64(e.RcvAsked)), e.RcvAsked, e.SndAsked)
+			break
+		}
+	}
+	if r.Refused != nil {
+		fmt.Fprintf(w, "\nNot offered:\n")
+		for _, n := range r.Refused {
+			fmt.Fprintf(w, "    %-20s %s\n", n.What, n.Why)
+		}
+	}
+}
+
+func printTable(w io.Writer, r *infoRecord) {
+	if len(r.Infos) == 0 {
+		return
+	}
+	e := &r.Infos[0]
+	fmt.Fprintf(w, "provider: %s %s, fabric %s, %s, security %s\n", e.Provider, e.Version, e.Fabric, e.Type, e.Sec)
+	fmt.Fprintf(w, "caps:     %s\n", e.Caps)
+	fmt.Fprintf(w, "limits:   %s\n", e.limits())
+	fmt.Fprintf(w, "threads:  %s, data progress %s\n", e.Threading, e.Progress)
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"domain", "address", "MTU", "payload", "inject", "GSO", "GRO", "ECN", "CRC", "buffers rx/tx"})
+	notes := map[string]bool{}
+	var order []string
+	note := func(name string, f record.Feature) string {
+		if f.Why != "" {
+			s := name + ": " + f.Why
+			if !notes[s] {
+				notes[s] = true
+				order = append(order, s)
+			}
+		}
+		return onOff(f.On)
+	}
+	for i := range r.Infos {
+		e := &r.Infos[i]
+		if e.Error != "" {
+			t.AppendRow(table.Row{e.Domain, e.Address, "-", e.Payload, e.Inject, "-", "-", "-", "-", "-"})
+			order = append(order, e.Address+" cannot be used: "+e.Error)
+			continue
+		}
+		t.AppendRow(table.Row{
+			e.Domain, e.Address, e.MTU, e.Payload, e.Inject, note("GSO", e.GSO), note("GRO", e.GRO), note("ECN", e.ECN), onOff(e.CRC),
+			units.Bytes(int64(e.Rcvbuf)) + " / " + units.Bytes(int64(e.Sndbuf)),
+		})
+		note("ICMP evidence", e.Evidence)
+		note("DF", e.DF)
+	}
+	fmt.Fprintln(w, t.Render())
+	for _, s := range order {
+		fmt.Fprintln(w, s)
+	}
+}
+
+func (e *infoEntry) limits() string {
+	return fmt.Sprintf("message %d B, inject one payload, %d sends, %d receives, iov %d, remote CQ data %d B", e.MaxMsg, e.TxSize, e.RxSize, e.Iov, e.CQData)
+}
+
+// printEntry prints one entry as fi_info does.
+func printEntry(w io.Writer, e *infoEntry) {
+	fmt.Fprintf(w, "provider: %s\n", e.Provider)
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(w, "    %-14s %s\n", key+":", fmt.Sprintf(format, args...))
+	}
+	line("fabric", "%s", e.Fabric)
+	line("domain", "%s", e.Domain)
+	line("version", "%s", e.Version)
+	line("type", "%s", e.Type)
+	line("address", "%s (%s)", e.Address, e.Format)
+	line("caps", "%s", e.Caps)
+	line("limits", "%s", e.limits())
+	line("threading", "%s, data progress %s", e.Threading, e.Progress)
+	if e.Error != "" {
+		line("socket", "cannot be opened: %s", e.Error)
+		return
+	}
+	line("packets", "MTU %d, payload %d B, inject %d B, CRC-32C %s", e.MTU, e.Payload, e.Inject, onOff(e.CRC))
+	line("system calls", "%s", e.Method)
+	line("offloads", "%s, %s, %s, %s, %s", feature("GSO", e.GSO), feature("GRO", e.GRO), feature("ECN", e.ECN), feature("ICMP evidence", e.Evidence), feature("DF", e.DF))
+	line("buffers", "%s, %s", buffer("receive", e.Rcvbuf, e.RcvAsked), buffer("send", e.Sndbuf, e.SndAsked))
+	line("security", "%s", e.Sec)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

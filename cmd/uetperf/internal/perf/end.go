@@ -1,0 +1,195 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// An end is an enabled endpoint with what it needs.
+type end struct {
+	fabric *uet.Fabric
+	domain *uet.Domain
+	ep     *uet.Endpoint
+	cq     *cq.CQ
+	av     *av.AV
+	local  netip.AddrPort
+}
+
+// openEnd opens an endpoint as info says, with one completion queue of at least
+// size entries for both directions.
+func openEnd(info *uet.Info, size int) (*end, error) {
+	e := &end{}
+	if err := e.open(info, size); err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *end) open(info *uet.Info, size int) (err error) {
+	if e.fabric, err = uet.OpenFabric(info, nil); err != nil {
+		return err
+	}
+	if e.domain, err = e.fabric.OpenDomain(info, nil); err != nil {
+		return err
+	}
+	if e.cq, err = e.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
+		return err
+	}
+	if e.av, err = e.domain.OpenAV(av.Attr{}, nil); err != nil {
+		return err
+	}
+	if e.ep, err = e.domain.OpenEndpoint(info, nil); err != nil {
+		return err
+	}
+	if err = e.ep.BindCQ(e.cq, fi.Transmit|fi.Recv); err != nil {
+		return err
+	}
+	if err = e.ep.BindAV(e.av); err != nil {
+		return err
+	}
+	if err = e.ep.Enable(); err != nil {
+		return err
+	}
+	name, err := e.ep.Name()
+	if err != nil {
+		return err
+	}
+	e.local = name.AddrPort()
+	return nil
+}
+
+// insert makes addr a destination.
+func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
+	var h [1]fi.Addr
+	n, err := e.av.InsertAddrPorts([]netip.AddrPort{addr}, h[:])
+	if err == nil && n != 1 {
+		err = fi.EINVAL
+	}
+	if err != nil {
+		return 0, fmt.Errorf("address %v: %w", addr, err)
+	}
+	return h[0], nil
+}
+
+// close closes everything that is open. Operations that are outstanding are
+// cancelled.
+func (e *end) close() {
+	if e.ep != nil {
+		_ = e.ep.Close()
+	}
+	if e.cq != nil {
+		_ = e.cq.Close()
+	}
+	if e.av != nil {
+		_ = e.av.Close()
+	}
+	if e.domain != nil {
+		_ = e.domain.Close()
+	}
+	if e.fabric != nil {
+		_ = e.fabric.Close()
+	}
+}
+
+// An OpError is an operation that completed in error.
+type OpError struct {
+	Entry cq.Error
+	Text  string // the provider's explanation
+}
+
+func (e *OpError) Error() string {
+	what := "operation"
+	switch {
+	case e.Entry.Flags&fi.Send != 0:
+		what = "send"
+	case e.Entry.Flags&fi.Recv != 0:
+		what = "receive"
+	}
+	s := fmt.Sprintf("%s failed: %v", what, e.Entry.Err)
+	if e.Entry.Prov != 0 {
+		s += " (" + e.Text + ")"
+	}
+	return s
+}
+
+// Unwrap returns the errno.
+func (e *OpError) Unwrap() error { return e.Entry.Err }
+
+// readErr takes the error entry at the head of the queue.
+func (e *end) readErr() error {
+	var ce cq.Error
+	if _, err := e.cq.ReadErr(&ce, 0); err != nil {
+		return fmt.Errorf("completion queue: %w", err)
+	}
+	return &OpError{Entry: ce, Text: e.cq.StrError(ce.Prov)}
+}
+
+// Unreachable reports whether err says that the peer is not there or does not
+// answer.
+func Unreachable(err error) bool {
+	for _, e := range []fi.Errno{fi.ETIMEDOUT, fi.EHOSTUNREACH, fi.ENETUNREACH, fi.ECONNABORTED, fi.ECONNREFUSED, fi.EHOSTDOWN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropNames are the keys of record.Counters.Drops.
+var dropNames = [transport.NumDropReasons]string{
+	transport.DropShort: "short", transport.DropCRC: "crc", transport.DropType: "type", transport.DropNextHdr: "next_hdr",
+	transport.DropHeader: "header", transport.DropLength: "length", transport.DropNoPDC: "no_pdc", transport.DropSource: "source",
+	transport.DropUnsent: "unsent", transport.DropStale: "stale", transport.DropUnknown: "unknown", transport.DropSelf: "self",
+	transport.DropLimit: "limit", transport.DropRate: "rate",
+}
+
+// nackTrimmed is the PDS NACK code of a packet that a switch cut.
+const nackTrimmed = 0x01
+
+// counters returns what the endpoint has counted.
+func (e *end) counters() record.Counters {
+	s := e.ep.Stats()
+	c := record.Counters{
+		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
+		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
+		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.NacksTx[nackTrimmed], ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
+		Drops: map[string]uint64{},
+	}
+	for i, n := range s.Drops {
+		if n > 0 {
+			c.Drops[dropNames[i]] = n
+		}
+	}
+	if s.Socket.KernelDrops > 0 {
+		c.Drops["kernel"] = s.Socket.KernelDrops
+	}
+	return c
+}
+
+// path describes the endpoint's way to remote.
+func (e *end) path(remote netip.AddrPort) (record.Path, int) {
+	p, err := e.ep.PathInfo()
+	if err != nil {
+		return record.Path{}, 0
+	}
+	s := p.Socket
+	return record.Path{
+		Local: e.local.String(), Remote: remote.String(), Interface: s.Interface, MTU: s.MTU,
+		GSO: record.Feature{On: s.GSO.On, Why: s.GSO.Why}, GRO: record.Feature{On: s.GRO.On, Why: s.GRO.Why},
+		Rcvbuf: s.RecvBuf.Got, Sndbuf: s.SendBuf.Got, RcvbufAsked: s.RecvBuf.Asked, SndbufAsked: s.SendBuf.Asked,
+		ECN: s.ECN.On,
+	}, p.PayloadMTU
+}
+
+// oneLine is an error's text without line breaks.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

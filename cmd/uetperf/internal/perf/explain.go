@@ -1,0 +1,148 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// ErrUsage is what is wrong with an invocation.
+var ErrUsage = errors.New("usage")
+
+// usageError is an ErrUsage with a text of its own.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string        { return e.text }
+func (e *usageError) Is(target error) bool { return target == ErrUsage }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// ErrUnreachable says that the peer could not be reached in time.
+var ErrUnreachable = errors.New("unreachable")
+
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string        { return e.text }
+func (e *unreachableError) Is(target error) bool { return target == ErrUnreachable }
+
+func unreachablef(format string, args ...any) error {
+	return &unreachableError{fmt.Sprintf(format, args...)}
+}
+
+// explain says why GetInfo found nothing for a local address and an interface.
+func explain(err error, node, domain string) error {
+	if !errors.Is(err, fi.ENODATA) {
+		return err
+	}
+	infos, e := uet.GetInfo("", "", 0, nil)
+	if e != nil {
+		return fmt.Errorf("no usable network interface: %w", e)
+	}
+	var names, addrs []string
+	for _, in := range infos {
+		if !slices.Contains(names, in.Domain.Name) {
+			names = append(names, in.Domain.Name)
+		}
+		addrs = append(addrs, in.SrcAddr.IP.String())
+	}
+	if domain != "" && !slices.Contains(names, domain) {
+		return usagef("no interface %q is up here with an IP address; there are: %s", domain, strings.Join(names, ", "))
+	}
+	if node != "" && !slices.Contains(addrs, node) {
+		return usagef("%s is no address of this host; there are: %s", node, strings.Join(addrs, ", "))
+	}
+	return fmt.Errorf("the interface cannot do what is asked for: %w", err)
+}
+
+// Resolve turns HOST[:PORT] into an address: a name, an IPv4 address, an IPv6
+// address (in brackets if a port follows). Without a port it is the well-known
+// one. A host that cannot be found is ErrUnreachable.
+func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
+	host, port := s, uint16(wire.Port)
+	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return netip.AddrPortFrom(ip.Unmap(), port), nil
+	}
+	if h, p, err := net.SplitHostPort(s); err == nil {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil || n == 0 {
+			return netip.AddrPort{}, usagef("port %q of %q is not 1 to 65535", p, s)
+		}
+		host, port = h, uint16(n)
+	} else if strings.Contains(s, ":") {
+		return netip.AddrPort{}, usagef("%q is not HOST or HOST:PORT; an IPv6 address with a port is [ADDRESS]:PORT", s)
+	}
+	if host == "" || strings.ContainsAny(host, " /") {
+		return netip.AddrPort{}, usagef("%q names no host", s)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(ip.Unmap(), port), nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(ips) == 0 {
+		return netip.AddrPort{}, unreachablef("no address is known for host %q: check the name, or give the IP address", host)
+	}
+	ip := ips[0]
+	for _, x := range ips { // IPv4 first, as GetInfo does
+		if x.Unmap().Is4() {
+			ip = x
+			break
+		}
+	}
+	return netip.AddrPortFrom(ip.Unmap(), port), nil
+}
+
+// infoTo returns the best way to server that satisfies hints.
+func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, error) {
+	hints.Domain.Name = domain
+	infos, err := uet.GetInfo(server.Addr().String(), fmt.Sprint(server.Port()), uet.NumericHost, hints)
+	if err == nil {
+		return infos[0], nil
+	}
+	if !errors.Is(err, fi.ENODATA) {
+		return nil, err
+	}
+	// Which of the wishes was it? Drop them one at a time.
+	try := func(h *uet.Info) bool {
+		_, err := uet.GetInfo(server.Addr().String(), fmt.Sprint(server.Port()), uet.NumericHost, h)
+		return err == nil
+	}
+	if domain != "" {
+		if err := explain(fi.ENODATA, "", domain); errors.Is(err, ErrUsage) {
+			return nil, err
+		}
+		h := *hints
+		h.Domain.Name = ""
+		if try(&h) {
+			return nil, usagef("interface %q has no way to %v: leave -d out, or name another", domain, server.Addr())
+		}
+	}
+	if mtu := hints.Config.PayloadMTU; mtu != 0 {
+		h := *hints
+		h.Config.PayloadMTU = 0
+		if try(&h) {
+			return nil, usagef("--mtu %d does not fit the interface that leads to %v", mtu, server.Addr())
+		}
+	}
+	if !try(&uet.Info{}) {
+		return nil, unreachablef("no route to %v from this host", server.Addr())
+	}
+	return nil, fmt.Errorf("no interface can do what is asked for: %w", err)
+}
+
+// Infos returns what this host offers.
+func Infos(hints *uet.Info) ([]*uet.Info, error) {
+	infos, err := uet.GetInfo("", "", 0, hints)
+	if err != nil {
+		return nil, explain(err, "", hints.Domain.Name)
+	}
+	return infos, nil
+}

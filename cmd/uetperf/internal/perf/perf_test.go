@@ -1,0 +1,342 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a server on loopback and returns its address.
+func serve(t *testing.T, cfg ServerConfig) netip.AddrPort {
+	t.Helper()
+	cfg.Listen, cfg.AnyPort = netip.MustParseAddrPort("127.0.0.1:0"), true
+	if cfg.Log == nil {
+		cfg.Log = func(f string, args ...any) { t.Logf("server: "+f, args...) }
+	}
+	s, err := NewServer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		s.Serve(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		s.Close()
+	})
+	return s.Addrs()[0]
+}
+
+func dial(t *testing.T, addr netip.AddrPort, cfg ClientConfig) *Client {
+	t.Helper()
+	c, err := Dial(context.Background(), addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// base is a Spec that a test changes.
+func base(test, op string, size int64) Spec {
+	return Spec{
+		Test: test, Op: op, Mode: "rud", Complete: "transmit", Size: size, Iters: 200, Warmup: 10, Window: 16, Parallel: 1, Check: true,
+		Progress: "auto", CRC: true, CC: "nscc", GSO: "auto", Seed: 7, PeerTimeout: 8 * time.Second,
+	}
+}
+
+func run(t *testing.T, c *Client, s Spec) *Result {
+	t.Helper()
+	res, err := c.Run(context.Background(), s, Hooks{})
+	if err != nil {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	return res
+}
+
+func TestRunEveryTest(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, test := range []string{Ping, Lat, BW, Rate} {
+		for _, op := range []string{Send, TSend, Inject} {
+			for _, mode := range []string{"rud", "rod"} {
+				for _, level := range []string{"inject", "transmit", "delivery"} {
+					for _, progress := range []string{"auto", "manual"} {
+						s := base(test, op, 600)
+						s.Mode, s.Complete, s.Progress = mode, level, progress
+						t.Run(test+"/"+op+"/"+mode+"/"+level+"/"+progress, func(t *testing.T) {
+							r := run(t, c, s).Run
+							// A stream's clock starts with a batch of completions.
+							if r.Msgs > s.Iters || r.Msgs < s.Iters-64 || r.Lost == nil || *r.Lost != 0 {
+								t.Errorf("%d messages, lost %v", r.Msgs, r.Lost)
+							}
+							want := s.Iters + s.Warmup
+							if s.pingpong() {
+								want *= 2
+							}
+							if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 {
+								t.Errorf("data check %+v, want %d ok", r.DataCheck, want)
+							}
+							at := "sender"
+							if op == Inject || level == "inject" {
+								at = "receiver" // the sender's completions say nothing of arrival
+							}
+							if !s.pingpong() && r.MeasuredAt != at {
+								t.Errorf("measured at the %s", r.MeasuredAt)
+							}
+							if s.pingpong() != (r.Latency != nil) || s.pingpong() == (r.GoodputBPS != nil) {
+								t.Errorf("measured %+v", r)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRunLossy(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.05, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: 3}})
+	s := base(BW, Send, 64<<10)
+	res := run(t, c, s)
+	t.Logf("%+v", res.Relay)
+	if res.Relay.Lost == 0 || res.Run.Transport.Rtx() == 0 || res.Run.DataCheck.OK != s.Iters+s.Warmup {
+		t.Errorf("relay %+v, run %+v", res.Relay, res.Run)
+	}
+}
+
+func TestRunInterrupted(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, change := range []func(*Spec){
+		func(*Spec) {}, func(s *Spec) { s.Reverse = true }, func(s *Spec) { s.Bidir = true }, func(s *Spec) { s.Test = Lat }, func(s *Spec) { s.Op = Inject },
+		func(s *Spec) { s.Test, s.Interval = Ping, time.Hour },
+	} {
+		s := base(BW, TSend, 1000)
+		s.Iters, s.Time, s.Warmup = 0, time.Hour, 0
+		change(&s)
+		ctx, cancel := context.WithCancel(context.Background())
+		var hooks Hooks
+		hooks.Every, hooks.Interval = 20*time.Millisecond, func(n int64, _ time.Duration) {
+			if n > 0 {
+				cancel()
+			}
+		}
+		begin := time.Now()
+		res, err := c.Run(ctx, s, hooks)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if r := res.Run; r.Msgs == 0 || r.DataCheck.Wrong != 0 || r.DataCheck.OK == 0 || r.PeerTransport == nil || *r.Lost != 0 {
+			t.Errorf("%+v: %+v", s, r)
+		}
+		if d := time.Since(begin); d > grace {
+			t.Errorf("%+v: ended after %v", s, d)
+		}
+	}
+	// The session is as good as new.
+	run(t, c, base(Lat, Send, 8))
+}
+
+func TestRunStreams(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	s := base(BW, TSend, 5000)
+	s.Parallel, s.Bidir = 3, true
+	r := run(t, c, s).Run
+	if len(r.Streams) != 6 || r.DataCheck.OK != 6*(s.Iters+s.Warmup) || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
+		t.Errorf("%+v", r)
+	}
+	sum := int64(0)
+	for _, st := range r.Streams {
+		sum += st.Msgs
+	}
+	if sum != r.Msgs || r.Bytes != sum*s.Size {
+		t.Errorf("%d messages in streams, %d in all, %d bytes", sum, r.Msgs, r.Bytes)
+	}
+}
+
+// R-F9: nothing is allocated per message, at either end: both run here.
+func TestRunAllocatesNothing(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("counts allocations of a long run")
+	}
+	c := dial(t, serve(t, ServerConfig{Log: func(string, ...any) {}}), ClientConfig{})
+	for _, test := range []string{Lat, Rate} {
+		for _, op := range []string{Send, TSend, Inject} {
+			for _, progress := range []string{"manual", "auto"} {
+				for _, check := range []bool{false, true} {
+					s := base(test, op, 64)
+					s.Window, s.Check, s.Progress = 64, check, progress
+					// The trailer of packets that alternate in length is the
+					// business of transport's own test.
+					s.CRC = test == Rate
+					mallocs := func(iters int64) uint64 {
+						s.Iters = iters
+						var a, b runtime.MemStats
+						runtime.ReadMemStats(&a)
+						run(t, c, s)
+						runtime.ReadMemStats(&b)
+						return b.Mallocs - a.Mallocs
+					}
+					mallocs(1000)
+					// What a run costs once is in both.
+					few, many := mallocs(1000), mallocs(11000)
+					per := (float64(many) - float64(few)) / 10000
+					limit := 0.3 // encoding a histogram depends on what is in it
+					if progress == "auto" {
+						limit = 3 // each sleep arms a timer
+					}
+					if per > limit {
+						t.Errorf("%s %s %s, check %v: %.3f allocations per message", test, op, progress, check, per)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestServerRefuses(t *testing.T) {
+	addr := serve(t, ServerConfig{MaxClients: 1})
+	c := dial(t, addr, ClientConfig{})
+	_, err := Dial(context.Background(), addr, ClientConfig{})
+	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 clients") || errors.Is(err, ErrUnreachable) {
+		t.Errorf("second client: %v", err)
+	}
+	// Data goes only to the host that asks for it.
+	s := base(BW, Send, 100)
+	if err := c.send(&message{Type: mPrepare, Run: 99, Spec: &s, Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:99")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "is not of the client") {
+		t.Errorf("foreign address: %v", err)
+	}
+	// A specification that the client's check would not let pass.
+	s.Parallel = 1 << 20
+	if err := c.send(&message{Type: mPrepare, Run: 100, Spec: &s}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "parallel streams") {
+		t.Errorf("absurd specification: %v", err)
+	}
+	// Messages for no session, of no type, and no messages at all.
+	_ = c.send(&message{Type: "nonsense"})
+	_ = c.send(&message{Type: mSent, Leg: -5, N: 1 << 60})
+	_ = c.ctl.send(c.server, &message{V: ProtocolVersion, Session: c.id + 1, Type: mGo}, false)
+	run(t, c, base(BW, Send, 100))
+}
+
+func TestVersionMismatch(t *testing.T) {
+	addr := serve(t, ServerConfig{})
+	_, err := dialVersion(context.Background(), addr, ClientConfig{}, ProtocolVersion+1)
+	if err == nil || !strings.Contains(err.Error(), "version mismatch: the server (uetperf "+Version+") speaks protocol 1, the client 2") {
+		t.Errorf("a client of another version: %v", err)
+	}
+}
+
+func TestDialNobody(t *testing.T) {
+	// Nobody listens there: the ICMP answer is evidence enough.
+	_, err := Dial(context.Background(), netip.MustParseAddrPort("127.0.0.1:9"), ClientConfig{})
+	if !errors.Is(err, ErrUnreachable) {
+		t.Errorf("closed port: %v", err)
+	}
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	begin := time.Now()
+	_, err = Dial(context.Background(), silent.LocalAddr().(*net.UDPAddr).AddrPort(), ClientConfig{Timeout: 300 * time.Millisecond})
+	if d := time.Since(begin); !errors.Is(err, ErrUnreachable) || d > 2*time.Second {
+		t.Errorf("silent port: %v after %v", err, d)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err = Dial(ctx, silent.LocalAddr().(*net.UDPAddr).AddrPort(), ClientConfig{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestSpecValidate(t *testing.T) {
+	ok := base(BW, Send, 100)
+	if err := ok.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Spec){
+		"test":        func(s *Spec) { s.Test = "x" },
+		"op":          func(s *Spec) { s.Op = "write" },
+		"mode":        func(s *Spec) { s.Mode = "uud" },
+		"level":       func(s *Spec) { s.Complete = "commit" },
+		"progress":    func(s *Spec) { s.Progress = "" },
+		"cc":          func(s *Spec) { s.CC = "rccc" },
+		"gso":         func(s *Spec) { s.GSO = "maybe" },
+		"size":        func(s *Spec) { s.Size = -1 },
+		"huge":        func(s *Spec) { s.Size = 1 << 33 },
+		"memory":      func(s *Spec) { s.Size = MaxMemory },
+		"iters":       func(s *Spec) { s.Iters = -1 },
+		"warmup":      func(s *Spec) { s.Warmup = -1 },
+		"overflow":    func(s *Spec) { s.Iters, s.Warmup = 1<<62, 1<<62 },
+		"no end":      func(s *Spec) { s.Iters = 0 },
+		"no window":   func(s *Spec) { s.Window = 0 },
+		"window":      func(s *Spec) { s.Window = MaxWindow + 1 },
+		"parallel":    func(s *Spec) { s.Parallel = 0 },
+		"mtu":         func(s *Spec) { s.MTU = 1500 },
+		"paths":       func(s *Spec) { s.Paths = 1000 },
+		"both":        func(s *Spec) { s.Reverse, s.Bidir = true, true },
+		"reverse lat": func(s *Spec) { s.Test, s.Reverse = Lat, true },
+		"total":       func(s *Spec) { s.Size, s.Window, s.Parallel = 16<<20, 64, 64 },
+		"timeout":     func(s *Spec) { s.PeerTimeout = -1 },
+	} {
+		s := ok
+		change(&s)
+		if err := s.Validate(); err == nil {
+			t.Errorf("%s: %+v is taken", name, s)
+		}
+	}
+}
+
+// Buffers never exceed the bounds, whatever is asked for.
+func TestSpecMemory(t *testing.T) {
+	for _, size := range []int64{0, 1, 4 << 10, 1 << 20, 100 << 20, MaxMemory / 2} {
+		for _, window := range []int{1, 64, MaxWindow} {
+			for _, check := range []bool{false, true} {
+				s := base(BW, Send, size)
+				s.Window, s.Check = window, check
+				tx, txBufs, rx, rxBufs := s.slots()
+				if mem := int64(txBufs+rxBufs) * size; mem > MaxMemory+MaxMemory/2 || tx < 1 || rx < tx || check && (tx != txBufs || rx != rxBufs) {
+					t.Errorf("size %d, window %d, check %v: %d sends in %d buffers, %d receives in %d, %d bytes", size, window, check, tx, txBufs, rx, rxBufs, mem)
+				}
+			}
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	for in, want := range map[string]string{
+		"127.0.0.1": "127.0.0.1:4793", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4793", "[::1]": "[::1]:4793", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4793",
+		"localhost:99": "127.0.0.1:99",
+	} {
+		if got, err := Resolve(context.Background(), in); err != nil || got.String() != want {
+			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
+		}
+	}
+	for in, want := range map[string]error{"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable} {
+		if got, err := Resolve(context.Background(), in); !errors.Is(err, want) {
+			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
+		}
+	}
+}

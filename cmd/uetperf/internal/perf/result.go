@@ -1,0 +1,132 @@
+package perf
+
+import (
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// result puts together what both ends of all legs measured. peer is nil if the
+// server did not tell.
+func (r *clientRun) result(peer []LegResult) record.Run {
+	s := r.spec
+	run := record.Run{Op: s.Op, Size: s.Size, Transport: record.Counters{Drops: map[string]uint64{}}}
+	if peer != nil {
+		run.PeerTransport = &record.Counters{Drops: map[string]uint64{}}
+	}
+	if s.Check {
+		run.DataCheck = &record.Check{}
+	}
+	addCheck := func(c *record.Check) {
+		if c != nil && run.DataCheck != nil {
+			run.DataCheck.OK += c.OK
+			run.DataCheck.Wrong += c.Wrong
+			run.DataCheck.WrongBytes += c.WrongBytes
+			run.DataCheck.Dup += c.Dup
+		}
+	}
+	var duration time.Duration
+	var lost int64
+	for i, l := range r.legs {
+		mine := l.res
+		run.Transport.Add(&mine.Counters)
+		addCheck(mine.Check)
+		var theirs LegResult
+		if peer != nil {
+			theirs = peer[i]
+			run.PeerTransport.Add(&theirs.Counters)
+			addCheck(theirs.Check)
+			lost += max(0, mine.Sent-theirs.Received) + max(0, theirs.Sent-mine.Received)
+		}
+		if s.pingpong() {
+			run.Msgs += mine.Tx.Msgs
+			duration = max(duration, mine.Tx.Duration)
+			continue
+		}
+		for _, d := range []struct {
+			name     string
+			on       bool
+			from, to *LegResult
+		}{
+			{"forward", s.sends(false), &mine, &theirs},
+			{"reverse", s.sends(true), &theirs, &mine},
+		} {
+			if !d.on {
+				continue
+			}
+			// The sender's completions say when messages had arrived, unless
+			// they say no such thing, or the sender was lost.
+			m := d.from.Tx
+			run.MeasuredAt = "sender"
+			if s.Op == Inject || s.Complete == "inject" || m.Duration == 0 {
+				m = d.to.Rx
+				run.MeasuredAt = "receiver"
+			}
+			st := record.Stream{Direction: d.name, Msgs: m.Msgs, Bytes: m.Msgs * s.Size, DurationNS: int64(m.Duration)}
+			if m.Duration > 0 {
+				st.GoodputBPS = float64(st.Bytes) * 8 / m.Duration.Seconds()
+			}
+			run.Msgs += m.Msgs
+			duration = max(duration, m.Duration)
+			run.Streams = append(run.Streams, st)
+		}
+	}
+	if run.Iters = s.Iters; s.Iters == 0 {
+		run.Iters = run.Msgs / int64(max(1, len(run.Streams)))
+	}
+	run.Bytes = run.Msgs * s.Size
+	run.DurationNS = int64(duration)
+	if peer != nil {
+		run.Lost = &lost
+	}
+	if s.pingpong() {
+		run.FirstNS = int64(r.legs[0].res.First)
+		if h := r.legs[0].hist; h.TotalCount() > 0 {
+			run.Latency = latency(h)
+			run.Latency.RTT = s.Test == Ping
+		}
+	} else if duration > 0 {
+		bps, rate := float64(run.Bytes)*8/duration.Seconds(), float64(run.Msgs)/duration.Seconds()
+		run.GoodputBPS, run.MsgsPerS = &bps, &rate
+	}
+	if len(run.Streams) < 2 {
+		run.Streams = nil
+	}
+	run.CPU = r.cpu(peer)
+	return run
+}
+
+// cpu is the processor time of the processes while the first leg measured:
+// getrusage knows processes, not streams.
+func (r *clientRun) cpu(peer []LegResult) *record.CPU {
+	pick := func(l *LegResult) Measure {
+		if l.Tx.Duration > 0 {
+			return l.Tx
+		}
+		return l.Rx
+	}
+	m := pick(&r.legs[0].res)
+	if m.Duration <= 0 {
+		return nil
+	}
+	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
+	if peer != nil {
+		p := pick(&peer[0])
+		c.PeerUserNS, c.PeerSysNS = int64(p.User), int64(p.Sys)
+	}
+	return c
+}
+
+// latency describes a histogram.
+func latency(h *hdr.Histogram) *record.Latency {
+	b, err := h.Encode(hdr.V2CompressedEncodingCookieBase)
+	if err != nil {
+		b = nil
+	}
+	return &record.Latency{
+		Min: h.Min(), P50: h.ValueAtPercentile(50), P90: h.ValueAtPercentile(90), P99: h.ValueAtPercentile(99),
+		P999: h.ValueAtPercentile(99.9), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), HDR: string(b),
+	}
+}

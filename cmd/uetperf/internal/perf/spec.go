@@ -1,0 +1,211 @@
+// Package perf is the engine of uetperf: both ends of every test, the control
+// channel between them, the server that serves many clients and the client's
+// session with one.
+//
+// A test is a Spec. The client carries it to the server; both open endpoints
+// (legs), one pair per stream, tell each other their addresses, and run the same
+// loops, each leg in one goroutine. Nothing in a loop allocates per message.
+package perf
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// Tests.
+const (
+	Ping = "ping" // one round trip at a time, slowly
+	Lat  = "lat"  // round trips back to back
+	BW   = "bw"   // a stream of messages with a window
+	Rate = "rate" // the same, counted in messages
+)
+
+// Operations.
+const (
+	Send   = "send"
+	TSend  = "tsend"
+	Inject = "inject" // tagged
+)
+
+// Bounds of a Spec. They keep a server from being asked for the impossible.
+const (
+	MaxParallel = 64
+	MaxWindow   = 16384
+	// MaxMemory bounds the message buffers of one leg.
+	MaxMemory = 1 << 30
+	// bufferShare is how much memory the buffers of one direction of a leg take
+	// when messages need no buffer of their own: without -c several share one.
+	bufferShare = 64 << 20
+	// MaxTotal bounds those of all legs of a run at one end.
+	MaxTotal = 4 << 30
+)
+
+// A Spec says what to run: one size of one test.
+type Spec struct {
+	Test     string `json:"test"`
+	Op       string `json:"op"`
+	Mode     string `json:"mode"`     // rud, rod
+	Complete string `json:"complete"` // inject, transmit, delivery
+	Size     int64  `json:"size"`
+	// Iters is the number of measured round trips, or messages per stream; 0:
+	// Time decides.
+	Iters  int64         `json:"iters,omitempty"`
+	Time   time.Duration `json:"time,omitempty"`
+	Warmup int64         `json:"warmup,omitempty"` // messages before the measured ones
+	// Interval is the pause between round trips of a ping.
+	Interval time.Duration `json:"interval,omitempty"`
+	Window   int           `json:"window,omitempty"`
+	Parallel int           `json:"parallel,omitempty"`
+	Reverse  bool          `json:"reverse,omitempty"`
+	Bidir    bool          `json:"bidir,omitempty"`
+	Check    bool          `json:"check,omitempty"`
+	Progress string        `json:"progress"` // auto, manual
+	CRC      bool          `json:"crc"`
+	CC       string        `json:"cc"`
+	GSO      string        `json:"gso"` // auto, on, off: of both ends
+	MTU      int           `json:"mtu,omitempty"`
+	Paths    int           `json:"paths,omitempty"`
+	// Seed makes the contents of messages; EndpointSeed, if not 0, the packet
+	// numbers and context ids of the endpoints.
+	Seed         uint64 `json:"seed"`
+	EndpointSeed uint64 `json:"endpoint_seed,omitempty"`
+	// PeerTimeout is how long a peer may be silent while something is owed.
+	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
+}
+
+// pingpong reports whether the test is of round trips.
+func (s *Spec) pingpong() bool { return s.Test == Ping || s.Test == Lat }
+
+// tagged reports whether messages go by fi_tsend.
+func (s *Spec) tagged() bool { return s.Op != Send }
+
+// sends reports whether a side sends messages of its own accord.
+func (s *Spec) sends(server bool) bool {
+	if s.pingpong() {
+		return !server
+	}
+	return s.Bidir || s.Reverse == server
+}
+
+// Validate names the first thing in s that cannot be run.
+func (s *Spec) Validate() error {
+	oneOf := func(what, v string, allowed ...string) error {
+		for _, a := range allowed {
+			if v == a {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s %q is not one of %v", what, v, allowed)
+	}
+	for _, err := range []error{
+		oneOf("test", s.Test, Ping, Lat, BW, Rate),
+		oneOf("operation", s.Op, Send, TSend, Inject),
+		oneOf("mode", s.Mode, "rud", "rod"),
+		oneOf("completion level", s.Complete, "inject", "transmit", "delivery"),
+		oneOf("progress", s.Progress, "auto", "manual"),
+		oneOf("congestion control", s.CC, "nscc"),
+		oneOf("gso", s.GSO, "auto", "on", "off"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Size < 0 || s.Size > uet.MaxMsgSize:
+		return fmt.Errorf("size %d is not 0 to %d", s.Size, int64(uet.MaxMsgSize))
+	case s.Size > MaxMemory/2:
+		return fmt.Errorf("size %s needs more than the %s of buffers a test may have", units.Size(s.Size), units.Bytes(MaxMemory))
+	case s.Iters < 0 || s.Time < 0 || s.Warmup < 0 || s.Iters+s.Warmup < 0:
+		return fmt.Errorf("iterations, time or warm-up are negative")
+	case s.Iters == 0 && s.Time == 0:
+		return fmt.Errorf("neither iterations nor time say how long the test is")
+	case s.Window < 0 || s.Window > MaxWindow || !s.pingpong() && s.Window == 0:
+		return fmt.Errorf("window %d is not 1 to %d", s.Window, MaxWindow)
+	case s.Parallel < 1 || s.Parallel > MaxParallel:
+		return fmt.Errorf("%d parallel streams are not 1 to %d", s.Parallel, MaxParallel)
+	case s.MTU != 0 && s.MTU != 1024 && s.MTU != 2048 && s.MTU != 4096 && s.MTU != 8192:
+		return fmt.Errorf("mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
+	case s.Paths < 0 || s.Paths > udp.MaxPaths:
+		return fmt.Errorf("%d paths are not 1 to %d", s.Paths, udp.MaxPaths)
+	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
+		return fmt.Errorf("a time is negative or too long")
+	case s.Reverse && s.Bidir:
+		return fmt.Errorf("reverse and bidir exclude each other")
+	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.pingpong():
+		return fmt.Errorf("%s has no direction and one stream", s.Test)
+	}
+	_, tx, _, rx := s.slots()
+	if n := int64(s.Parallel) * int64(tx+rx) * s.Size; n > MaxTotal {
+		return fmt.Errorf("%d streams of %s need %s of buffers, more than %s: fewer streams, a smaller window or no --check", s.Parallel, units.Size(s.Size), units.Bytes(n), units.Bytes(MaxTotal))
+	}
+	return nil
+}
+
+// slots returns how many messages a sending and a receiving direction of a leg
+// have outstanding, and how many buffers each has.
+func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
+	if s.pingpong() {
+		return 1, 1, 4, 4
+	}
+	fit := func(n int, mem int64) int {
+		if s.Size == 0 {
+			return n
+		}
+		return int(max(1, min(int64(n), mem/s.Size)))
+	}
+	// With checked data each outstanding message needs a buffer of its own.
+	if s.Check {
+		tx, rx = fit(s.Window, MaxMemory/4), fit(2*s.Window, MaxMemory/2)
+		return tx, tx, rx, rx
+	}
+	tx, rx = s.Window, 2*s.Window
+	return tx, fit(tx, bufferShare), rx, fit(rx, bufferShare)
+}
+
+// EffectiveWindow is how many messages are really outstanding: less than asked
+// when checked messages of this size would take too much memory.
+func (s *Spec) EffectiveWindow() int { tx, _, _, _ := s.slots(); return tx }
+
+// hints turns s into the hints of GetInfo for a leg.
+func (s *Spec) hints() *uet.Info {
+	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
+	tx, _, rx, _ := s.slots()
+	// Sends complete in batches: room for what has completed and was not read.
+	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
+	switch s.Complete {
+	case "inject":
+		h.Tx.OpFlags = fi.InjectComplete
+	case "delivery":
+		h.Tx.OpFlags = fi.DeliveryComplete
+	default:
+		h.Tx.OpFlags = fi.TransmitComplete
+	}
+	if s.Mode == "rod" {
+		h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
+	}
+	h.Domain.DataProgress = fi.ProgressManual
+	if s.Progress == "auto" {
+		h.Domain.DataProgress = fi.ProgressAuto
+	}
+	h.Config.NoCRC = !s.CRC
+	h.Config.PayloadMTU = s.MTU
+	h.Config.Paths = s.Paths
+	h.Config.Seed = s.EndpointSeed
+	h.Config.Transport.PeerTimeout = s.PeerTimeout
+	switch s.GSO {
+	case "on":
+		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On
+	case "off":
+		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
+	}
+	return h
+}
+
+// cpus is how many processors the process may use at once.
+func cpus() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

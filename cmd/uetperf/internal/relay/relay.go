@@ -1,0 +1,426 @@
+// Package relay is a bad network between two endpoints: a UDP relay with real
+// sockets that loses, repeats, reorders and corrupts datagrams as a seed says.
+//
+// The CRC-32C trailer of a packet covers the addresses and ports that the packet
+// travels with, so the relay verifies it for the way the packet came and writes
+// it anew for the way it goes. What it corrupts it corrupts afterwards: such
+// packets carry a trailer that is wrong. What arrives wrong leaves wrong.
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Faults are what happens to each datagram, in both directions. The shares are
+// between 0 and 1.
+type Faults struct {
+	Loss float64
+	// Burst is the mean number of datagrams lost in a row; below 1: 1, that is
+	// each is lost or not by itself.
+	Burst     float64
+	Reorder   float64 // held back until up to MaxHold others have passed
+	Duplicate float64 // sent twice, the second time late
+	Corrupt   float64 // one bit flipped
+	Seed      uint64
+}
+
+const (
+	// MaxHold is the most datagrams that may overtake one that is held back.
+	MaxHold = 32
+	// holdTime is how long one is held back at most.
+	holdTime = 2 * time.Millisecond
+	// maxHeld bounds the datagrams held back per direction: what is more passes.
+	maxHeld = 1024
+	// writeWait is how long a full send buffer may take to drain.
+	writeWait = 100 * time.Millisecond
+)
+
+// ParseFaults reads a list such as loss=1%,burst=3,reorder=0.5%,dup=1%,corrupt=0.1%.
+func ParseFaults(s string) (Faults, error) {
+	var f Faults
+	for _, part := range strings.Split(s, ",") {
+		key, val, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok {
+			return f, fmt.Errorf("%q is not NAME=VALUE with one of loss, burst, reorder, dup, corrupt", part)
+		}
+		p := map[string]*float64{"loss": &f.Loss, "reorder": &f.Reorder, "dup": &f.Duplicate, "duplicate": &f.Duplicate, "corrupt": &f.Corrupt}[key]
+		var err error
+		switch {
+		case p != nil:
+			*p, err = units.ParseShare(val)
+		case key == "burst":
+			if _, err = fmt.Sscanf(val, "%g", &f.Burst); err == nil && !(f.Burst >= 1 && f.Burst <= 10000) {
+				err = fmt.Errorf("burst %q is not a mean length of 1 to 10000 datagrams", val)
+			}
+		default:
+			err = fmt.Errorf("%q is none of loss, burst, reorder, dup, corrupt", key)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// String writes f as ParseFaults reads it.
+func (f Faults) String() string {
+	var out []string
+	for _, p := range []struct {
+		name string
+		v    float64
+	}{{"loss", f.Loss}, {"reorder", f.Reorder}, {"dup", f.Duplicate}, {"corrupt", f.Corrupt}} {
+		if p.v > 0 {
+			out = append(out, fmt.Sprintf("%s=%.4g%%", p.name, p.v*100))
+		}
+		if p.name == "loss" && f.Burst > 1 {
+			out = append(out, fmt.Sprintf("burst=%.4g", f.Burst))
+		}
+	}
+	if out == nil {
+		return "loss=0%"
+	}
+	return strings.Join(out, ",")
+}
+
+// Stats counts datagrams of both directions. All values only grow.
+type Stats struct {
+	In         uint64 // arrived from one of the two ends
+	Out        uint64 // sent on, repetitions included
+	Lost       uint64
+	Reordered  uint64
+	Duplicated uint64
+	Corrupted  uint64
+	BadCRC     uint64 // arrived wrong
+	Strange    uint64 // from or to nobody
+	Failed     uint64 // the socket did not take it
+	Dropped    uint64 // by the kernel, for want of buffer
+}
+
+// Add adds the counters of another relay.
+func (s *Stats) Add(o Stats) {
+	s.In += o.In
+	s.Out += o.Out
+	s.Lost += o.Lost
+	s.Reordered += o.Reordered
+	s.Duplicated += o.Duplicated
+	s.Corrupted += o.Corrupted
+	s.BadCRC += o.BadCRC
+	s.Strange += o.Strange
+	s.Failed += o.Failed
+	s.Dropped += o.Dropped
+}
+
+// Config describes a Relay.
+type Config struct {
+	// Local is the IP address that both sockets of the relay have.
+	Local  netip.Addr
+	Faults Faults
+	// NoCRC says that packets carry no trailer.
+	NoCRC bool
+}
+
+// A Relay stands between a client and a server, which each see the relay where
+// the other is. It has two goroutines, one per direction.
+type Relay struct {
+	cfg  Config
+	side [2]side // facing the client, facing the server
+	wg   sync.WaitGroup
+	end  atomic.Bool
+}
+
+// A side is one socket.
+type side struct {
+	mu     sync.Mutex // guards conn's receiving and sending
+	conn   *udp.Conn
+	local  netip.AddrPort
+	remote atomic.Pointer[netip.AddrPort]
+
+	statMu sync.Mutex
+	stats  Stats // of what came in here
+}
+
+// Open opens a relay. It passes nothing before Connect.
+func Open(cfg Config) (*Relay, error) {
+	r := &Relay{cfg: cfg}
+	for i := range r.side {
+		conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(cfg.Local, 0)})
+		if err != nil {
+			if i == 1 {
+				_ = r.side[0].conn.Close()
+			}
+			return nil, fmt.Errorf("relay: %w", err)
+		}
+		r.side[i].conn, r.side[i].local = conn, conn.LocalAddr()
+	}
+	r.wg.Add(2)
+	go r.run(&r.side[0], &r.side[1], 1)
+	go r.run(&r.side[1], &r.side[0], 2)
+	return r, nil
+}
+
+// FacingClient is the address that the client is to send to, FacingServer the
+// one that the server sees as the client's.
+func (r *Relay) FacingClient() netip.AddrPort { return r.side[0].local }
+
+// FacingServer is the address that the server is to send to.
+func (r *Relay) FacingServer() netip.AddrPort { return r.side[1].local }
+
+// Connect says who the two ends are.
+func (r *Relay) Connect(client, server netip.AddrPort) {
+	r.side[0].remote.Store(&client)
+	r.side[1].remote.Store(&server)
+}
+
+// Stats returns the counters.
+func (r *Relay) Stats() Stats {
+	var sum Stats
+	for i := range r.side {
+		s := &r.side[i]
+		s.statMu.Lock()
+		sum.Add(s.stats)
+		s.statMu.Unlock()
+		s.mu.Lock()
+		sum.Dropped += s.conn.Stats().KernelDrops
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+// Close ends the relay and waits for its goroutines.
+func (r *Relay) Close() {
+	r.end.Store(true)
+	for i := range r.side {
+		_ = r.side[i].conn.Close()
+	}
+	r.wg.Wait()
+}
+
+// A direction is what the goroutine of one direction knows.
+type direction struct {
+	r        *Relay
+	in, out  *side
+	rng      *rand.Rand
+	fate     fate
+	held     []heldPacket
+	passed   uint64
+	train    dgram.Datagram
+	short    bool // train ends in a shorter datagram: nothing can follow
+	stats    Stats
+	from, to netip.AddrPort
+	pre      [2]prefix // of the trailer, as packets come and as they go
+}
+
+// A heldPacket leaves when passed reaches after, or at the time due.
+type heldPacket struct {
+	b     []byte
+	after uint64
+	due   time.Time
+}
+
+// A prefix is the trailer's state after addresses and UDP header of one length.
+type prefix struct {
+	n   int
+	crc uint32
+}
+
+func (p *prefix) of(src, dst netip.AddrPort, n int) uint32 {
+	if p.n != n {
+		p.n, p.crc = n, wire.CRCPrefix(src.Addr(), dst.Addr(), src.Port(), dst.Port(), uint16(8+n))
+	}
+	return p.crc
+}
+
+// fate decides what is lost.
+type fate struct {
+	f    Faults
+	left int // datagrams still to lose of a burst
+}
+
+func (f *fate) lost(rng *rand.Rand) bool {
+	if f.left > 0 {
+		f.left--
+		return true
+	}
+	if f.f.Loss == 0 {
+		return false
+	}
+	burst := max(1, f.f.Burst)
+	// A burst of mean length b begins so often that a share Loss is lost in all.
+	p := f.f.Loss
+	if burst > 1 && f.f.Loss < 1 {
+		p = f.f.Loss / (burst * (1 - f.f.Loss))
+	}
+	if rng.Float64() >= p {
+		return false
+	}
+	for burst > 1 && rng.Float64() >= 1/burst && f.left < 100_000 {
+		f.left++
+	}
+	return true
+}
+
+// run relays what comes to in.
+func (r *Relay) run(in, out *side, stream uint64) {
+	defer r.wg.Done()
+	d := &direction{r: r, in: in, out: out, rng: rand.New(rand.NewPCG(r.cfg.Faults.Seed, stream)), fate: fate{f: r.cfg.Faults}}
+	d.train.Data = make([]byte, 0, dgram.SlabLen)
+	rx := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	for !r.end.Load() {
+		in.mu.Lock()
+		ok, err := in.conn.Recv(rx)
+		in.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if ok {
+			d.receive(rx)
+		}
+		d.release()
+		d.flush()
+		d.publish()
+		if !ok {
+			var deadline time.Time
+			if len(d.held) > 0 {
+				deadline = d.held[0].due
+			}
+			if in.conn.Wait(deadline) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (d *direction) publish() {
+	d.in.statMu.Lock()
+	d.in.stats.Add(d.stats)
+	d.in.statMu.Unlock()
+	d.stats = Stats{}
+}
+
+// receive passes on a train.
+func (d *direction) receive(rx *dgram.Datagram) {
+	n := uint64(rx.Segments())
+	from, to := d.in.remote.Load(), d.out.remote.Load()
+	if from == nil || to == nil || rx.Remote != *from {
+		d.stats.Strange += n
+		return
+	}
+	d.stats.In += n
+	if d.from != *from || d.to != *to {
+		d.from, d.to, d.pre = *from, *to, [2]prefix{}
+	}
+	for b, rest := rx.Next(rx.Data); len(b) > 0; b, rest = rx.Next(rest) {
+		d.packet(b)
+	}
+}
+
+// packet decides what happens to a datagram.
+func (d *direction) packet(b []byte) {
+	d.passed++
+	if !d.r.cfg.NoCRC {
+		if len(b) > wire.CRCLen && wire.VerifyCRC(b, d.pre[0].of(d.from, d.in.local, len(b))) {
+			wire.PutCRC(b, d.pre[1].of(d.out.local, d.to, len(b)))
+		} else {
+			d.stats.BadCRC++
+		}
+	}
+	f := &d.fate.f
+	if d.fate.lost(d.rng) {
+		d.stats.Lost++
+		return
+	}
+	if f.Corrupt > 0 && d.rng.Float64() < f.Corrupt {
+		d.stats.Corrupted++
+		bit := d.rng.IntN(8 * len(b))
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+	if f.Duplicate > 0 && d.rng.Float64() < f.Duplicate {
+		d.stats.Duplicated++
+		d.hold(b)
+	}
+	if f.Reorder > 0 && d.rng.Float64() < f.Reorder && d.hold(b) {
+		d.stats.Reordered++
+		return
+	}
+	d.send(b)
+	if len(d.held) > 0 {
+		d.release()
+	}
+}
+
+// hold keeps a copy of b back.
+func (d *direction) hold(b []byte) bool {
+	if len(d.held) == maxHeld {
+		return false
+	}
+	d.held = append(d.held, heldPacket{append([]byte(nil), b...), d.passed + 1 + uint64(d.rng.IntN(MaxHold)), time.Now().Add(holdTime)})
+	return true
+}
+
+// release sends what was held back long enough.
+func (d *direction) release() {
+	if len(d.held) == 0 {
+		return
+	}
+	now := time.Now()
+	kept := d.held[:0]
+	for _, h := range d.held {
+		if h.after <= d.passed || !h.due.After(now) {
+			d.send(h.b)
+		} else {
+			kept = append(kept, h)
+		}
+	}
+	clear(d.held[len(kept):])
+	d.held = kept
+}
+
+// send puts b into the train that goes out.
+func (d *direction) send(b []byte) {
+	t := &d.train
+	if len(t.Data) > 0 && (d.short || len(b) > t.Seg || len(t.Data)+len(b) > dgram.MaxTrain || t.Segments() == dgram.MaxSegments) {
+		d.flush()
+	}
+	if len(t.Data) == 0 {
+		t.Seg = len(b)
+	}
+	t.Data = append(t.Data, b...)
+	d.short = len(b) < t.Seg
+}
+
+// flush sends the train.
+func (d *direction) flush() {
+	t := &d.train
+	if len(t.Data) == 0 {
+		return
+	}
+	n := uint64(t.Segments())
+	t.Remote = d.to
+	for {
+		d.out.mu.Lock()
+		err := d.out.conn.Send(t)
+		d.out.mu.Unlock()
+		if errors.Is(err, udp.ErrAgain) && d.out.conn.WaitWritable(0, time.Now().Add(writeWait)) == nil && !d.r.end.Load() {
+			continue
+		}
+		if err != nil {
+			d.stats.Failed += n
+		} else {
+			d.stats.Out += n
+		}
+		break
+	}
+	t.Data, t.Seg, d.short = t.Data[:0], 0, false
+}

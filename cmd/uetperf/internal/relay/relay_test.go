@@ -1,0 +1,276 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// An end sends and receives datagrams with a trailer.
+type end struct {
+	t    *testing.T
+	c    *net.UDPConn
+	addr netip.AddrPort
+	peer netip.AddrPort
+}
+
+func newEnd(t *testing.T) *end {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetReadBuffer(4 << 20)
+	a := c.LocalAddr().(*net.UDPAddr).AddrPort()
+	return &end{t: t, c: c, addr: netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}
+}
+
+func prefixOf(src, dst netip.AddrPort, n int) uint32 {
+	return wire.CRCPrefix(src.Addr(), dst.Addr(), src.Port(), dst.Port(), uint16(8+n))
+}
+
+func (e *end) send(payload []byte) {
+	e.t.Helper()
+	b := append(bytes.Clone(payload), 0, 0, 0, 0)
+	wire.PutCRC(b, prefixOf(e.addr, e.peer, len(b)))
+	if _, err := e.c.WriteToUDPAddrPort(b, e.peer); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// recv receives a datagram: payload, whether its trailer is right, and false
+// when none comes for a while.
+func (e *end) recv() (payload []byte, right, ok bool) {
+	e.t.Helper()
+	_ = e.c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	b := make([]byte, 65536)
+	n, from, err := e.c.ReadFromUDPAddrPort(b)
+	if err != nil {
+		return nil, false, false
+	}
+	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	if from != e.peer {
+		e.t.Errorf("a datagram from %v, not the relay at %v", from, e.peer)
+	}
+	return b[:n-4], wire.VerifyCRC(b[:n], prefixOf(from, e.addr, n)), true
+}
+
+// pair is two ends with a relay between them.
+func pair(t *testing.T, f Faults) (client, server *end, r *Relay) {
+	t.Helper()
+	client, server = newEnd(t), newEnd(t)
+	r, err := Open(Config{Local: loopback, Faults: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	r.Connect(client.addr, server.addr)
+	client.peer, server.peer = r.FacingClient(), r.FacingServer()
+	return client, server, r
+}
+
+func TestRelayPassesBothWays(t *testing.T) {
+	a, b, r := pair(t, Faults{})
+	for i := range 200 {
+		p := bytes.Repeat([]byte{byte(i)}, i*7+1)
+		a.send(p)
+		got, right, ok := b.recv()
+		if !ok || !right || !bytes.Equal(got, p) {
+			t.Fatalf("datagram %d: %v %v %d bytes", i, ok, right, len(got))
+		}
+		b.send(got)
+		if got, right, ok := a.recv(); !ok || !right || !bytes.Equal(got, p) {
+			t.Fatalf("answer %d: %v %v %d bytes", i, ok, right, len(got))
+		}
+	}
+	if s := r.Stats(); s.In != 400 || s.Out != 400 || s.Lost+s.BadCRC+s.Strange+s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// flow sends n numbered datagrams and returns the numbers that arrived, in
+// order, and how many trailers were wrong.
+func flow(t *testing.T, a, b *end, n int) (got []uint32, wrong int) {
+	t.Helper()
+	for i := range n {
+		p := make([]byte, 100)
+		binary.BigEndian.PutUint32(p, uint32(i))
+		a.send(p)
+		if i%64 == 63 { // not more at once than socket buffers hold
+			for {
+				p, right, ok := recvNow(b)
+				if !ok {
+					break
+				}
+				if !right {
+					wrong++
+				} else {
+					got = append(got, binary.BigEndian.Uint32(p))
+				}
+			}
+		}
+	}
+	for {
+		p, right, ok := b.recv()
+		if !ok {
+			return got, wrong
+		}
+		if !right {
+			wrong++
+		} else {
+			got = append(got, binary.BigEndian.Uint32(p))
+		}
+	}
+}
+
+// recvNow receives what is there within a moment.
+func recvNow(e *end) ([]byte, bool, bool) {
+	_ = e.c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+	b := make([]byte, 2048)
+	n, from, err := e.c.ReadFromUDPAddrPort(b)
+	if err != nil {
+		return nil, false, false
+	}
+	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	return b[:n-4], wire.VerifyCRC(b[:n], prefixOf(from, e.addr, n)), true
+}
+
+func TestRelayFaults(t *testing.T) {
+	const n = 4000
+	near := func(name string, got uint64, share float64) {
+		if want := share * n; float64(got) < want*0.6 || float64(got) > want*1.5 {
+			t.Errorf("%s: %d of %d, want about %.0f", name, got, n, want)
+		}
+	}
+	disorder := func(got []uint32) (late, twice int) {
+		seen := map[uint32]bool{}
+		high := uint32(0)
+		for _, g := range got {
+			if seen[g] {
+				twice++
+			} else if g < high {
+				late++
+			}
+			seen[g] = true
+			high = max(high, g)
+		}
+		return late, twice
+	}
+	t.Run("loss", func(t *testing.T) {
+		a, b, r := pair(t, Faults{Loss: 0.1, Seed: 1})
+		got, wrong := flow(t, a, b, n)
+		s := r.Stats()
+		near("lost", s.Lost, 0.1)
+		late, twice := disorder(got)
+		if uint64(len(got)) != n-s.Lost || wrong+late+twice != 0 {
+			t.Errorf("%d arrived, %d wrong, %d late, %d twice: %+v", len(got), wrong, late, twice, s)
+		}
+	})
+	t.Run("burst", func(t *testing.T) {
+		a, b, r := pair(t, Faults{Loss: 0.1, Burst: 8, Seed: 1})
+		got, _ := flow(t, a, b, n)
+		s := r.Stats()
+		near("lost", s.Lost, 0.1)
+		gaps, next := 0, uint32(0)
+		for _, g := range got {
+			if g != next {
+				gaps++
+			}
+			next = g + 1
+		}
+		if mean := float64(s.Lost) / float64(gaps); mean < 5 || mean > 13 {
+			t.Errorf("bursts of %.1f on average, want 8", mean)
+		}
+	})
+	t.Run("reorder", func(t *testing.T) {
+		a, b, r := pair(t, Faults{Reorder: 0.1, Seed: 1})
+		got, wrong := flow(t, a, b, n)
+		s := r.Stats()
+		near("reordered", s.Reordered, 0.1)
+		late, twice := disorder(got)
+		if len(got) != n || wrong+twice != 0 || late < int(s.Reordered)/3 {
+			t.Errorf("%d arrived, %d wrong, %d late, %d twice: %+v", len(got), wrong, late, twice, s)
+		}
+	})
+	t.Run("duplicate", func(t *testing.T) {
+		a, b, r := pair(t, Faults{Duplicate: 0.1, Seed: 1})
+		got, wrong := flow(t, a, b, n)
+		s := r.Stats()
+		near("duplicated", s.Duplicated, 0.1)
+		if _, twice := disorder(got); wrong != 0 || uint64(twice) != s.Duplicated {
+			t.Errorf("%d twice, %d wrong: %+v", twice, wrong, s)
+		}
+	})
+	t.Run("corrupt", func(t *testing.T) {
+		a, b, r := pair(t, Faults{Corrupt: 0.1, Seed: 1})
+		got, wrong := flow(t, a, b, n)
+		s := r.Stats()
+		near("corrupted", s.Corrupted, 0.1)
+		if uint64(wrong) != s.Corrupted || len(got)+wrong != n {
+			t.Errorf("%d arrived, %d wrong: %+v", len(got), wrong, s)
+		}
+	})
+}
+
+// What is already wrong stays wrong, and strangers are not served.
+func TestRelayMendsNothing(t *testing.T) {
+	a, b, r := pair(t, Faults{})
+	if _, err := a.c.WriteToUDPAddrPort([]byte("no trailer of the right kind"), a.peer); err != nil {
+		t.Fatal(err)
+	}
+	if _, right, ok := b.recv(); !ok || right {
+		t.Errorf("arrived %v, right %v", ok, right)
+	}
+	stranger := newEnd(t)
+	stranger.peer = a.peer
+	stranger.send([]byte("hello"))
+	if _, _, ok := b.recv(); ok {
+		t.Error("a stranger's datagram was passed on")
+	}
+	if s := r.Stats(); s.BadCRC != 1 || s.Strange != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestRelaySameSeedSameFaults(t *testing.T) {
+	lost := func(seed uint64) []uint32 {
+		a, b, _ := pair(t, Faults{Loss: 0.2, Seed: seed})
+		got, _ := flow(t, a, b, 500)
+		return got
+	}
+	x, y, z := lost(9), lost(9), lost(10)
+	if !reflect.DeepEqual(x, y) {
+		t.Error("one seed lost different datagrams")
+	}
+	if reflect.DeepEqual(x, z) {
+		t.Error("two seeds lost the same datagrams")
+	}
+}
+
+func TestParseFaults(t *testing.T) {
+	for in, want := range map[string]Faults{
+		"loss=1%": {Loss: 0.01}, "loss=0.05,burst=3": {Loss: 0.05, Burst: 3}, "reorder=1%,dup=2%,corrupt=3%": {Reorder: 0.01, Duplicate: 0.02, Corrupt: 0.03}, "loss=0": {},
+	} {
+		got, err := ParseFaults(in)
+		if err != nil || got != want {
+			t.Errorf("ParseFaults(%q) = %+v, %v", in, got, err)
+		}
+		if back, err := ParseFaults(got.String()); err != nil || back != got {
+			t.Errorf("%q reads back as %+v, %v", got.String(), back, err)
+		}
+	}
+	for _, in := range []string{"", "loss", "loss=2", "loss=x", "nonsense=1%", "burst=0", "burst=x", "loss=1%,,"} {
+		if got, err := ParseFaults(in); err == nil {
+			t.Errorf("ParseFaults(%q) = %+v, want an error", in, got)
+		}
+	}
+}

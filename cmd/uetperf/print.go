@@ -1,0 +1,271 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// isTerminal reports whether w is one.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// A printer writes for people.
+type printer struct {
+	w     io.Writer
+	cfg   *Config
+	every time.Duration // of interval lines; 0: none
+	last  int64
+	at    time.Duration
+}
+
+func newPrinter(w io.Writer, cfg *Config) *printer {
+	p := &printer{w: w, cfg: cfg, every: cfg.Interval}
+	if p.every == 0 && isTerminal(w) && cfg.Spec.Time > time.Second {
+		p.every = time.Second
+	}
+	if cfg.Quiet {
+		p.every = 0
+	}
+	return p
+}
+
+// modeText describes how messages travel.
+func modeText(c *record.Config) string {
+	crc := "on"
+	if !c.CRC {
+		crc = "off"
+	}
+	return fmt.Sprintf("%s/%s, %s complete, progress %s, security %s, CRC %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, c.Sec, crc)
+}
+
+func feature(name string, f record.Feature) string {
+	switch {
+	case f.On && f.Why == "":
+		return name + " on"
+	case f.On:
+		return name + " on (" + f.Why + ")"
+	case f.Why == "":
+		return name + " off"
+	}
+	return name + " off (" + f.Why + ")"
+}
+
+func buffer(name string, got, asked int) string {
+	if got == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%s buffer %s", name, units.Bytes(int64(got)))
+	if got < asked {
+		s += " of " + units.Bytes(int64(asked)) + " asked"
+	}
+	return s
+}
+
+// pathText describes a path.
+func pathText(p *record.Path, mtu, paths int) string {
+	ecn := "ECN off"
+	if p.ECN {
+		ecn = "ECN on"
+	}
+	parts := []string{
+		fmt.Sprintf("%s, MTU %d, payload %d B", p.Interface, p.MTU, mtu), feature("GSO", p.GSO) + ", " + feature("GRO", p.GRO),
+		buffer("receive", p.Rcvbuf, p.RcvbufAsked), buffer("send", p.Sndbuf, p.SndbufAsked), plural(paths, "path"), ecn,
+	}
+	out := parts[:0]
+	for _, s := range parts {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// header says what is measured between whom over what.
+func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) {
+	if p.cfg.Quiet {
+		return
+	}
+	arrow := map[string]string{"forward": "→", "reverse": "←", "both": "↔"}[r.Config.Direction]
+	fmt.Fprintf(p.w, "%s %s: %v (%s) %s %v (%s); %s\n", r.Config.Test, r.Config.Op, c.Local().Addr(), r.Host.Name, arrow, addr, r.Peer.Name, modeText(&r.Config))
+	fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(r.Path, r.Config.MTU, r.Config.Paths), r.Seed)
+	if p.cfg.Impair != nil {
+		fmt.Fprintf(p.w, "impaired by a relay in this process: %s\n", p.cfg.Impair)
+	}
+	switch r.Config.Test {
+	case perf.Lat:
+		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
+			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
+	case perf.BW, perf.Rate:
+		if w := r.Config.Window; w != p.cfg.Spec.Window {
+			fmt.Fprintf(p.w, "window %d instead of %d: checked messages of this size need %s of buffers\n", w, p.cfg.Spec.Window, units.Bytes(int64(w)*p.cfg.Sizes[0]))
+		}
+		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %6s %5s %8s %8s\n",
+			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
+	case perf.Ping:
+		fmt.Fprintf(p.w, "set-up: session with the server %s\n", µs(int64(c.Setup())))
+	}
+}
+
+// ready says how long the opening of endpoints took.
+func (p *printer) ready(s *perf.Spec, setup time.Duration) {
+	if s.Test == perf.Ping && !p.cfg.Quiet {
+		fmt.Fprintf(p.w, "set-up: endpoints of the test at both ends %s\n", µs(int64(setup)))
+	}
+}
+
+// hooks lets the printer hear of a run's progress.
+func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
+	p.last, p.at = 0, 0
+	size := s.Size
+	switch {
+	case s.Test == perf.Ping && !p.cfg.Quiet:
+		h.Reply = func(n int64, rtt time.Duration) {
+			note := ""
+			if n == 0 {
+				note = "   (first data: its packet opens the context)"
+			}
+			fmt.Fprintf(p.w, "%d bytes: seq=%d rtt=%s%s\n", size, n, µs(int64(rtt)), note)
+		}
+	case s.Time > 0 && p.every > 0:
+		h.Every = p.every
+		h.Interval = func(n int64, at time.Duration) {
+			secs := (at - p.at).Seconds()
+			rate := float64(n-p.last) / secs
+			if s.Test == perf.Lat {
+				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
+			} else {
+				fmt.Fprintf(p.w, "%8s %10d %7.1f %14.2f %9.0f %12.0f\n", units.Size(size), n-p.last, at.Seconds(), rate*float64(size)*8/1e9, rate*float64(size)/1e6, rate)
+			}
+			p.last, p.at = n, at
+		}
+	}
+}
+
+// µs writes nanoseconds.
+func µs(ns int64) string {
+	if ns >= 1e6 {
+		return fmt.Sprintf("%.2f ms", float64(ns)/1e6)
+	}
+	return fmt.Sprintf("%.1f µs", float64(ns)/1e3)
+}
+
+// percent is the share of ns in a run's time.
+func percent(ns int64, r *record.Run) string {
+	if r.DurationNS <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", 100*float64(ns)/float64(r.DurationNS))
+}
+
+// cpuText returns the processor time of both ends.
+func cpuText(r *record.Run) (mine, peer string) {
+	if r.CPU == nil {
+		return "-", "-"
+	}
+	mine = percent(r.CPU.UserNS+r.CPU.SysNS, r)
+	if r.PeerTransport == nil {
+		return mine, "-"
+	}
+	return mine, percent(r.CPU.PeerUserNS+r.CPU.PeerSysNS, r)
+}
+
+// run prints what was measured.
+func (p *printer) run(s *perf.Spec, res *perf.Result) {
+	r := &res.Run
+	sum := both(r)
+	mine, peer := cpuText(r)
+	switch {
+	case s.Test == perf.Lat && r.Latency == nil, s.Test != perf.Ping && r.Msgs == 0:
+		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
+	case s.Test == perf.Lat:
+		l := r.Latency
+		f := func(ns float64) string { return fmt.Sprintf("%.2f", ns/1e3) }
+		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(float64(l.Min)), f(float64(l.P50)), f(float64(l.P90)),
+			f(float64(l.P99)), f(float64(l.P999)), f(float64(l.Max)), f(l.Mean)+"±"+f(l.StdDev), sum.Rtx(), sum.Trimmed, sum.ECNCE, mine)
+	case s.Test == perf.Ping:
+		p.ping(r)
+	default:
+		if s.Reverse {
+			mine, peer = peer, mine
+		}
+		fmt.Fprintf(p.w, "%8s %10d %7.2f %14.2f %9.0f %12.0f %6d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, *r.GoodputBPS/1e9,
+			*r.GoodputBPS/8e6, *r.MsgsPerS, sum.Rtx(), sum.OOO, sum.ECNCE, mine, peer)
+	}
+	if p.cfg.Verbose {
+		p.details(res)
+	}
+}
+
+func (p *printer) ping(r *record.Run) {
+	if p.cfg.Quiet {
+		fmt.Fprintf(p.w, "set-up %s, first data there and back %s\n", µs(r.SetupNS), µs(r.FirstNS))
+	}
+	if l := r.Latency; l != nil {
+		fmt.Fprintf(p.w, "%d round trips: min %s, avg %s, max %s, sd %s; %d retransmissions\n", r.Msgs, µs(l.Min), µs(int64(l.Mean)), µs(l.Max), µs(int64(l.StdDev)), retransmissions(r))
+	}
+}
+
+func retransmissions(r *record.Run) uint64 {
+	s := both(r)
+	return s.Rtx()
+}
+
+// details prints the counters of both ends.
+func (p *printer) details(res *perf.Result) {
+	line := func(who string, c *record.Counters) {
+		if c == nil {
+			return
+		}
+		fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
+			units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
+			c.Dup, c.OOO, c.ECNCE, dropText(c.Drops))
+	}
+	line("here ", &res.Run.Transport)
+	line("there", res.Run.PeerTransport)
+	for _, st := range res.Run.Streams {
+		fmt.Fprintf(p.w, "  stream %s: %d msgs, %.2f Gb/s\n", st.Direction, st.Msgs, st.GoodputBPS/1e9)
+	}
+	if p.cfg.Impair != nil {
+		x := res.Relay
+		fmt.Fprintf(p.w, "  relay: in %d, out %d, lost %d, reordered %d, duplicated %d, corrupted %d; kernel dropped %d\n", x.In, x.Out, x.Lost, x.Reordered, x.Duplicated, x.Corrupted, x.Dropped)
+	}
+}
+
+func dropText(drops map[string]uint64) string {
+	if len(drops) == 0 {
+		return ""
+	}
+	var keys []string
+	for k := range drops {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	var b strings.Builder
+	b.WriteString("; dropped")
+	for _, k := range keys {
+		fmt.Fprintf(&b, " %s %d", k, drops[k])
+	}
+	return b.String()
+}

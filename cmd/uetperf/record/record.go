@@ -1,0 +1,242 @@
+// Package record is the JSON record of uetperf, schema "uetperf/1": one object
+// per invocation.
+//
+// Numbers are integers or floats in the unit that the key names. What is absent
+// was not measured; a zero was measured. Fields may be added; renaming or
+// removing one needs a new schema.
+package record
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// Schema is the name of this version.
+const Schema = "uetperf/1"
+
+// A Record is one invocation.
+type Record struct {
+	Schema  string    `json:"schema"`
+	Tool    Tool      `json:"tool"`
+	Started time.Time `json:"started"` // RFC 3339
+	Command []string  `json:"command"`
+	Seed    uint64    `json:"seed"`
+	Host    Host      `json:"host"`
+	Peer    *Host     `json:"peer,omitempty"`
+	Config  Config    `json:"config"`
+	Path    *Path     `json:"path,omitempty"`
+	Runs    []Run     `json:"runs"`
+	Verdict []Verdict `json:"verdict"`
+	// Error is what ended the invocation early.
+	Error string `json:"error,omitempty"`
+	// OK is true when everything was measured, all data was right and every
+	// assertion held: exit status 0.
+	OK bool `json:"ok"`
+}
+
+// Write writes r as one indented JSON object.
+func (r *Record) Write(w io.Writer) error {
+	c := *r
+	if c.Runs == nil {
+		c.Runs = []Run{}
+	}
+	if c.Verdict == nil {
+		c.Verdict = []Verdict{}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(&c)
+}
+
+// Tool is the program that measured.
+type Tool struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+}
+
+// Host is one of the two ends.
+type Host struct {
+	Name   string `json:"name"`
+	OS     string `json:"os"`
+	Kernel string `json:"kernel"`
+	CPUs   int    `json:"cpus"` // that the process may use
+}
+
+// Config is what was asked for.
+type Config struct {
+	Test     string `json:"test"`
+	Op       string `json:"op"`
+	EP       string `json:"ep"`
+	Mode     string `json:"mode"`
+	Complete string `json:"complete"`
+	CC       string `json:"cc"`
+	Sec      string `json:"sec"`
+	CRC      bool   `json:"crc"`
+	MTU      int    `json:"mtu,omitempty"` // payload bytes per packet
+	Paths    int    `json:"paths"`
+	Window   int    `json:"window,omitempty"` // messages outstanding per stream
+	Parallel int    `json:"parallel"`
+	Progress string `json:"progress"`
+	// Direction is "forward" (client to server), "reverse" or "both".
+	Direction string `json:"direction"`
+	// Impair is the network that the client put in between, if any.
+	Impair string `json:"impair,omitempty"`
+}
+
+// Path is what the way between the ends is, as the client's socket has it.
+type Path struct {
+	Local     string  `json:"local"`
+	Remote    string  `json:"remote"`
+	Interface string  `json:"interface"`
+	MTU       int     `json:"mtu"` // largest IP packet in bytes
+	GSO       Feature `json:"gso"`
+	GRO       Feature `json:"gro"`
+	// Rcvbuf and Sndbuf are what the system gave, the others what was asked
+	// for.
+	Rcvbuf      int  `json:"rcvbuf"`
+	Sndbuf      int  `json:"sndbuf"`
+	RcvbufAsked int  `json:"rcvbuf_asked"`
+	SndbufAsked int  `json:"sndbuf_asked"`
+	ECN         bool `json:"ecn"`
+}
+
+// Feature is something that the system may not have.
+type Feature struct {
+	On  bool   `json:"on"`
+	Why string `json:"why"` // why it is off
+}
+
+// A Run is the measurement of one size.
+type Run struct {
+	Name  string `json:"name,omitempty"` // of a step of the self-check
+	Op    string `json:"op,omitempty"`   // where it is not Config.Op
+	Size  int64  `json:"size"`
+	Iters int64  `json:"iters"` // round trips, or messages per stream
+	Msgs  int64  `json:"msgs"`
+	Bytes int64  `json:"bytes"`
+	// DurationNS is what Msgs took; warm-up and drain are not in it.
+	DurationNS int64 `json:"duration_ns"`
+	// SetupNS is opening both endpoints and telling their addresses, FirstNS
+	// the first round trip after it.
+	SetupNS int64 `json:"setup_ns,omitempty"`
+	FirstNS int64 `json:"first_ns,omitempty"`
+
+	Latency    *Latency `json:"latency_ns,omitempty"`
+	GoodputBPS *float64 `json:"goodput_bps,omitempty"` // bits of messages per second
+	MsgsPerS   *float64 `json:"msgs_per_s,omitempty"`
+	Lost       *int64   `json:"msgs_lost,omitempty"` // sent and not received
+	// MeasuredAt is the end whose clock counted, "sender" or "receiver".
+	MeasuredAt string   `json:"measured_at,omitempty"`
+	Streams    []Stream `json:"streams,omitempty"` // with more than one
+
+	Transport     Counters  `json:"transport"`                // the client's endpoints
+	PeerTransport *Counters `json:"peer_transport,omitempty"` // the server's
+	CPU           *CPU      `json:"cpu,omitempty"`
+	DataCheck     *Check    `json:"data_check,omitempty"`
+	// Error is why the run ended early; what is here was measured before.
+	Error string `json:"error,omitempty"`
+}
+
+// A Stream is one of several at once.
+type Stream struct {
+	Direction  string  `json:"direction"` // "forward" or "reverse"
+	Msgs       int64   `json:"msgs"`
+	Bytes      int64   `json:"bytes"`
+	DurationNS int64   `json:"duration_ns"`
+	GoodputBPS float64 `json:"goodput_bps"`
+}
+
+// Latency is a distribution in nanoseconds: one way, that is half a round trip,
+// unless RTT is true.
+type Latency struct {
+	Min    int64   `json:"min"`
+	P50    int64   `json:"p50"`
+	P90    int64   `json:"p90"`
+	P99    int64   `json:"p99"`
+	P999   int64   `json:"p999"`
+	Max    int64   `json:"max"`
+	Mean   float64 `json:"mean"`
+	StdDev float64 `json:"stddev"`
+	// HDR is the whole histogram in nanoseconds: HdrHistogram V2, compressed,
+	// base64.
+	HDR string `json:"hdr"`
+	RTT bool   `json:"rtt,omitempty"`
+}
+
+// Counters are those of an end's endpoints over the whole run, warm-up included.
+type Counters struct {
+	TxPkts   uint64            `json:"tx_pkts"`
+	RxPkts   uint64            `json:"rx_pkts"`
+	TxBytes  uint64            `json:"tx_bytes"` // UDP payload
+	RxBytes  uint64            `json:"rx_bytes"`
+	RtxRTO   uint64            `json:"rtx_rto"`
+	RtxSACK  uint64            `json:"rtx_sack"`
+	RtxNack  uint64            `json:"rtx_nack"`
+	RtxProbe uint64            `json:"rtx_probe"` // tail probes
+	Dup      uint64            `json:"dup"`
+	OOO      uint64            `json:"ooo"`
+	Trimmed  uint64            `json:"trimmed"`
+	ECNCE    uint64            `json:"ecn_ce"`
+	AcksTx   uint64            `json:"acks_tx"`
+	AcksRx   uint64            `json:"acks_rx"`
+	Drops    map[string]uint64 `json:"drops"` // datagrams thrown away, by reason
+}
+
+// Rtx is the number of retransmissions.
+func (c *Counters) Rtx() uint64 { return c.RtxRTO + c.RtxSACK + c.RtxNack + c.RtxProbe }
+
+// Add adds what another endpoint counted.
+func (c *Counters) Add(d *Counters) {
+	c.TxPkts += d.TxPkts
+	c.RxPkts += d.RxPkts
+	c.TxBytes += d.TxBytes
+	c.RxBytes += d.RxBytes
+	c.RtxRTO += d.RtxRTO
+	c.RtxSACK += d.RtxSACK
+	c.RtxNack += d.RtxNack
+	c.RtxProbe += d.RtxProbe
+	c.Dup += d.Dup
+	c.OOO += d.OOO
+	c.Trimmed += d.Trimmed
+	c.ECNCE += d.ECNCE
+	c.AcksTx += d.AcksTx
+	c.AcksRx += d.AcksRx
+	if c.Drops == nil {
+		c.Drops = map[string]uint64{}
+	}
+	for k, n := range d.Drops {
+		c.Drops[k] += n
+	}
+}
+
+// CPU is the processor time of both processes while the run was measured.
+type CPU struct {
+	UserNS     int64 `json:"user_ns"`
+	SysNS      int64 `json:"sys_ns"`
+	PeerUserNS int64 `json:"peer_user_ns"`
+	PeerSysNS  int64 `json:"peer_sys_ns"`
+}
+
+// Check is what the verification of data found, in messages.
+type Check struct {
+	OK    int64 `json:"ok"`
+	Wrong int64 `json:"wrong"`
+	// WrongBytes are the bytes that were not what the sender had sent.
+	WrongBytes int64 `json:"wrong_bytes"`
+	// Dup are the messages among the wrong ones that came more than once, or
+	// out of order where order was asked for.
+	Dup int64 `json:"dup"`
+}
+
+// A Verdict is one assertion.
+type Verdict struct {
+	Assert string `json:"assert"`
+	// Value is what was measured, in the unit of the field it is about, shares
+	// as parts of 1: of the run that comes off worst, whose size is Size.
+	Value float64 `json:"value"`
+	Size  int64   `json:"size"`
+	Pass  bool    `json:"pass"`
+}

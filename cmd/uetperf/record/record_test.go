@@ -1,0 +1,244 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// schema is the promise to those who read records: the path and type of every
+// key. Adding a line is allowed; changing or removing one needs uetperf/2.
+const schema = `
+command []string
+config.cc string
+config.complete string
+config.crc bool
+config.direction string
+config.ep string
+config.impair string
+config.mode string
+config.mtu int
+config.op string
+config.parallel int
+config.paths int
+config.progress string
+config.sec string
+config.test string
+config.window int
+error string
+host.cpus int
+host.kernel string
+host.name string
+host.os string
+ok bool
+path.ecn bool
+path.gro.on bool
+path.gro.why string
+path.gso.on bool
+path.gso.why string
+path.interface string
+path.local string
+path.mtu int
+path.rcvbuf int
+path.rcvbuf_asked int
+path.remote string
+path.sndbuf int
+path.sndbuf_asked int
+peer.cpus int
+peer.kernel string
+peer.name string
+peer.os string
+runs[].bytes int64
+runs[].cpu.peer_sys_ns int64
+runs[].cpu.peer_user_ns int64
+runs[].cpu.sys_ns int64
+runs[].cpu.user_ns int64
+runs[].data_check.dup int64
+runs[].data_check.ok int64
+runs[].data_check.wrong int64
+runs[].data_check.wrong_bytes int64
+runs[].duration_ns int64
+runs[].error string
+runs[].first_ns int64
+runs[].goodput_bps float64
+runs[].iters int64
+runs[].latency_ns.hdr string
+runs[].latency_ns.max int64
+runs[].latency_ns.mean float64
+runs[].latency_ns.min int64
+runs[].latency_ns.p50 int64
+runs[].latency_ns.p90 int64
+runs[].latency_ns.p99 int64
+runs[].latency_ns.p999 int64
+runs[].latency_ns.rtt bool
+runs[].latency_ns.stddev float64
+runs[].measured_at string
+runs[].msgs int64
+runs[].msgs_lost int64
+runs[].msgs_per_s float64
+runs[].name string
+runs[].op string
+runs[].peer_transport.acks_rx uint64
+runs[].peer_transport.acks_tx uint64
+runs[].peer_transport.drops map[string]uint64
+runs[].peer_transport.dup uint64
+runs[].peer_transport.ecn_ce uint64
+runs[].peer_transport.ooo uint64
+runs[].peer_transport.rtx_nack uint64
+runs[].peer_transport.rtx_probe uint64
+runs[].peer_transport.rtx_rto uint64
+runs[].peer_transport.rtx_sack uint64
+runs[].peer_transport.rx_bytes uint64
+runs[].peer_transport.rx_pkts uint64
+runs[].peer_transport.trimmed uint64
+runs[].peer_transport.tx_bytes uint64
+runs[].peer_transport.tx_pkts uint64
+runs[].setup_ns int64
+runs[].size int64
+runs[].streams[].bytes int64
+runs[].streams[].direction string
+runs[].streams[].duration_ns int64
+runs[].streams[].goodput_bps float64
+runs[].streams[].msgs int64
+runs[].transport.acks_rx uint64
+runs[].transport.acks_tx uint64
+runs[].transport.drops map[string]uint64
+runs[].transport.dup uint64
+runs[].transport.ecn_ce uint64
+runs[].transport.ooo uint64
+runs[].transport.rtx_nack uint64
+runs[].transport.rtx_probe uint64
+runs[].transport.rtx_rto uint64
+runs[].transport.rtx_sack uint64
+runs[].transport.rx_bytes uint64
+runs[].transport.rx_pkts uint64
+runs[].transport.trimmed uint64
+runs[].transport.tx_bytes uint64
+runs[].transport.tx_pkts uint64
+schema string
+seed uint64
+started Time
+tool.commit string
+tool.go string
+tool.version string
+verdict[].assert string
+verdict[].pass bool
+verdict[].size int64
+verdict[].value float64
+`
+
+// walk lists the keys of t with their types.
+func walk(t reflect.Type, path string, out *[]string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		walk(t.Elem(), path+"[]", out)
+	case t.Kind() == reflect.Struct && t.Name() != "Time":
+		for i := range t.NumField() {
+			f := t.Field(i)
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if key == "" {
+				key = "(no key: " + f.Name + ")"
+			}
+			walk(f.Type, strings.TrimPrefix(path+"."+key, "."), out)
+		}
+	case t.Name() == "Time":
+		*out = append(*out, path+" Time")
+	default:
+		*out = append(*out, path+" "+t.String())
+	}
+}
+
+func TestSchema(t *testing.T) {
+	var got []string
+	walk(reflect.TypeFor[Record](), "", &got)
+	sort.Strings(got)
+	want := strings.Split(strings.TrimSpace(schema), "\n")
+	sort.Strings(want)
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("the record has other keys than the schema says:\n%s", diff(want, got))
+	}
+}
+
+func diff(want, got []string) string {
+	in := func(l []string, s string) bool {
+		i := sort.SearchStrings(l, s)
+		return i < len(l) && l[i] == s
+	}
+	var b strings.Builder
+	for _, s := range want {
+		if !in(got, s) {
+			fmt.Fprintf(&b, "- %s\n", s)
+		}
+	}
+	for _, s := range got {
+		if !in(want, s) {
+			fmt.Fprintf(&b, "+ %s\n", s)
+		}
+	}
+	return b.String()
+}
+
+func TestRecordLeavesOutWhatWasNotMeasured(t *testing.T) {
+	var b bytes.Buffer
+	if err := (&Record{Schema: Schema, Runs: []Run{{Size: 8}}}).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b.Bytes(), &m); err != nil {
+		t.Fatal(err)
+	}
+	run := m["runs"].([]any)[0].(map[string]any)
+	for _, key := range []string{"latency_ns", "goodput_bps", "msgs_per_s", "msgs_lost", "data_check", "peer_transport", "cpu", "setup_ns", "error"} {
+		if v, ok := run[key]; ok {
+			t.Errorf("run has %q = %v, which nobody measured", key, v)
+		}
+	}
+	for _, key := range []string{"peer", "path", "error"} {
+		if v, ok := m[key]; ok {
+			t.Errorf("record has %q = %v", key, v)
+		}
+	}
+	if v := m["verdict"]; v == nil {
+		t.Error("verdict is null, not an empty list")
+	}
+	zero := 0.0
+	b.Reset()
+	_ = (&Record{Runs: []Run{{GoodputBPS: &zero}}}).Write(&b)
+	if !strings.Contains(b.String(), `"goodput_bps": 0`) {
+		t.Error("a measured zero is left out")
+	}
+}
+
+func TestCountersAdd(t *testing.T) {
+	// Every counter is summed: fill all with 1 by reflection.
+	fill := func() Counters {
+		c := Counters{Drops: map[string]uint64{"crc": 1}}
+		v := reflect.ValueOf(&c).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.Uint64 {
+				v.Field(i).SetUint(1)
+			}
+		}
+		return c
+	}
+	var sum Counters
+	a, b := fill(), fill()
+	sum.Add(&a)
+	sum.Add(&b)
+	v := reflect.ValueOf(sum)
+	for i := range v.NumField() {
+		if v.Field(i).Kind() == reflect.Uint64 && v.Field(i).Uint() != 2 {
+			t.Errorf("%s is %d after adding 1 and 1", v.Type().Field(i).Name, v.Field(i).Uint())
+		}
+	}
+	if sum.Drops["crc"] != 2 || sum.Rtx() != 8 {
+		t.Errorf("drops %v, rtx %d", sum.Drops, sum.Rtx())
+	}
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// run runs an invocation and returns its exit code. A cancelled ctx interrupts.
+func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
+	if cfg.CPUProfile != "" {
+		f, err := os.Create(cfg.CPUProfile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			return report(&usage{err}, stderr)
+		}
+		defer func() {
+			pprof.StopCPUProfile()
+			_ = f.Close()
+		}()
+	}
+	var err error
+	switch cfg.Command {
+	case "serve":
+		err = runServe(ctx, cfg, stdout, stderr)
+	case "info":
+		err = runInfo(cfg, stdout, stderr)
+	default:
+		err = runTests(ctx, cfg, stdout, stderr)
+	}
+	return report(err, stderr)
+}
+
+// errSilent is a failure that has been reported.
+type errSilent int
+
+func (e errSilent) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// report prints an error in one line and returns the exit code for it.
+func report(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	if e := errSilent(0); errors.As(err, &e) {
+		return int(e)
+	}
+	code := exitCode(err)
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if code == exitInterrupted {
+		text = "interrupted"
+	}
+	fmt.Fprintf(stderr, "uetperf: %s\n", text)
+	return code
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, perf.ErrUsage):
+		return exitUsage
+	case errors.Is(err, perf.ErrUnreachable):
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// An output is a file for machine-readable results.
+type output struct {
+	w     io.Writer
+	close func() error
+}
+
+// openOutput opens a file before anything is measured, so that a bad name costs
+// nothing.
+func openOutput(name string, stdout io.Writer) (*output, error) {
+	switch name {
+	case "":
+		return &output{io.Discard, func() error { return nil }}, nil
+	case "-":
+		return &output{stdout, func() error { return nil }}, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, &usage{err}
+	}
+	return &output{f, f.Close}, nil
+}
+
+// usage makes an error one of usage.
+type usage struct{ error }
+
+func (u *usage) Is(target error) bool { return target == perf.ErrUsage }
+func (u *usage) Unwrap() error        { return u.error }
+
+// outcome is what an invocation has measured so far and where it goes.
+type outcome struct {
+	cfg       *Config
+	rec       record.Record
+	json, csv *output
+	people    io.Writer // discards when standard output is for machines
+	failed    bool      // a check of the self-check failed
+}
+
+func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
+	o := &outcome{cfg: cfg, people: stdout}
+	var err error
+	if o.json, err = openOutput(cfg.JSON, stdout); err != nil {
+		return nil, err
+	}
+	if o.csv, err = openOutput(cfg.CSV, stdout); err != nil {
+		return nil, err
+	}
+	if cfg.JSON == "-" || cfg.CSV == "-" {
+		o.people = io.Discard
+	}
+	s := &cfg.Spec
+	o.rec = record.Record{
+		Schema: record.Schema, Tool: perf.ThisTool(), Started: time.Now().Truncate(time.Millisecond), Command: cfg.Args, Seed: s.Seed, Host: perf.ThisHost(),
+		Config: record.Config{
+			Test: s.Test, Op: s.Op, EP: "rdm", Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: "off", CRC: s.CRC, MTU: s.MTU,
+			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: direction(s),
+		},
+	}
+	if cfg.Impair != nil {
+		o.rec.Config.Impair = cfg.Impair.String()
+	}
+	return o, nil
+}
+
+func direction(s *perf.Spec) string {
+	switch {
+	case s.Bidir, s.Test == perf.Lat, s.Test == perf.Ping:
+		return "both"
+	case s.Reverse:
+		return "reverse"
+	}
+	return "forward"
+}
+
+// finish judges, writes what machines read, and turns err and the verdicts into
+// the error of the invocation.
+func (o *outcome) finish(err error) error {
+	r := &o.rec
+	wrong := int64(0)
+	checked, ok := false, int64(0)
+	for i := range r.Runs {
+		if c := r.Runs[i].DataCheck; c != nil {
+			checked = true
+			ok += c.OK
+			wrong += c.Wrong
+		}
+	}
+	if checked && o.cfg.Command != "" {
+		fmt.Fprintf(o.people, "data checked: %d ok, %d wrong\n", ok, wrong)
+	}
+	failed := o.failed || wrong > 0
+	for _, a := range o.cfg.Asserts {
+		v := a.Judge(r.Runs)
+		r.Verdict = append(r.Verdict, v)
+		word := "ok"
+		if !v.Pass {
+			word, failed = "FAILED", true
+		}
+		if len(r.Runs) > 0 {
+			fmt.Fprintf(o.people, "assert %s: %s, measured %s at size %s\n", v.Assert, word, a.Format(v.Value), units.Size(v.Size))
+		}
+	}
+	if err != nil {
+		r.Error = strings.Join(strings.Fields(err.Error()), " ")
+		if errors.Is(err, context.Canceled) {
+			r.Error = "interrupted"
+		}
+	}
+	r.OK = err == nil && !failed
+	if o.cfg.JSON != "" {
+		err = errors.Join(err, r.Write(o.json.w), o.json.close())
+	}
+	if o.cfg.CSV != "" {
+		err = errors.Join(err, writeCSV(o.csv.w, r), o.csv.close())
+	}
+	if err == nil && failed {
+		return errSilent(exitFailed)
+	}
+	return err
+}
+
+// runTests runs ping, lat, bw, rate or the self-check.
+func runTests(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
+	if cfg.Command == "" {
+		return selfCheck(ctx, cfg, stdout, stderr)
+	}
+	o, err := newOutcome(cfg, stdout)
+	if err != nil {
+		return err
+	}
+	return o.finish(o.measure(ctx))
+}
+
+// measure runs the test for every size.
+func (o *outcome) measure(ctx context.Context) error {
+	cfg := o.cfg
+	rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	addr, err := perf.Resolve(rctx, cfg.Target)
+	cancel()
+	if err != nil {
+		return err
+	}
+	c, err := perf.Dial(ctx, addr, perf.ClientConfig{Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	host := c.Host()
+	o.rec.Peer = &host
+	p := newPrinter(o.people, cfg)
+	for i, size := range cfg.Sizes {
+		s := cfg.Spec
+		s.Size = size
+		hooks := perf.Hooks{Ready: func(path record.Path, mtu int, setup time.Duration) {
+			if i == 0 {
+				o.rec.Path, o.rec.Config.MTU = &path, mtu
+				o.rec.Config.Window = s.EffectiveWindow()
+				p.header(&o.rec, addr, c)
+			}
+			p.ready(&s, setup)
+		}}
+		p.hooks(&s, &hooks)
+		res, err := c.Run(ctx, s, hooks)
+		if res != nil {
+			if res.Run.Op == cfg.Spec.Op {
+				res.Run.Op = ""
+			}
+			o.rec.Runs = append(o.rec.Runs, res.Run)
+			p.run(&s, res)
+		}
+		if err != nil {
+			if errors.Is(err, perf.ErrUnreachable) { // it was reached: the test failed
+				err = fmt.Errorf("the server was lost: %s", err.Error())
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCSV writes one line per run. What was not measured is empty.
+func writeCSV(w io.Writer, r *record.Record) error {
+	c := csv.NewWriter(w)
+	_ = c.Write([]string{
+		"test", "op", "size", "iters", "msgs", "bytes", "duration_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "mean_ns", "stddev_ns",
+		"goodput_bps", "msgs_per_s", "msgs_lost", "tx_pkts", "rtx", "ooo", "ecn_ce", "data_ok", "data_wrong",
+	})
+	i := func(n int64) string { return strconv.FormatInt(n, 10) }
+	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+	for k := range r.Runs {
+		run := &r.Runs[k]
+		op := run.Op
+		if op == "" {
+			op = r.Config.Op
+		}
+		row := []string{r.Config.Test, op, i(run.Size), i(run.Iters), i(run.Msgs), i(run.Bytes), i(run.DurationNS)}
+		if l := run.Latency; l != nil {
+			row = append(row, i(l.Min), i(l.P50), i(l.P90), i(l.P99), i(l.P999), i(l.Max), f(l.Mean), f(l.StdDev))
+		} else {
+			row = append(row, "", "", "", "", "", "", "", "")
+		}
+		if run.GoodputBPS != nil {
+			row = append(row, f(*run.GoodputBPS), f(*run.MsgsPerS))
+		} else {
+			row = append(row, "", "")
+		}
+		lost := ""
+		if run.Lost != nil {
+			lost = i(*run.Lost)
+		}
+		sum := both(run)
+		row = append(row, lost, i(int64(run.Transport.TxPkts)), i(int64(sum.Rtx())), i(int64(sum.OOO)), i(int64(sum.ECNCE)))
+		if d := run.DataCheck; d != nil {
+			row = append(row, i(d.OK), i(d.Wrong))
+		} else {
+			row = append(row, "", "")
+		}
+		_ = c.Write(row)
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// both is the sum of the counters of both ends.
+func both(r *record.Run) record.Counters {
+	var sum record.Counters
+	sum.Add(&r.Transport)
+	if r.PeerTransport != nil {
+		sum.Add(r.PeerTransport)
+	}
+	return sum
+}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// selfCheckLimit bounds the whole self-check.
+const selfCheckLimit = 60 * time.Second
+
+// A step is one row of the self-check: a test whose data is verified. An
+// operation that is new adds its rows to steps.
+type step struct {
+	name   string
+	spec   perf.Spec
+	impair *relay.Faults
+}
+
+// steps are all of them.
+func steps(seed, endpointSeed uint64) []step {
+	base := perf.Spec{
+		Op: perf.Send, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
+		EndpointSeed: endpointSeed, PeerTimeout: 8 * time.Second,
+	}
+	lat := func(op string, size int64) step {
+		s := base
+		s.Test, s.Op, s.Size, s.Time, s.Warmup = perf.Lat, op, size, 400*time.Millisecond, 200
+		return step{name: fmt.Sprintf("latency %s %s", op, units.Bytes(size)), spec: s}
+	}
+	stream := func(name, test, op string, size int64, window int, d time.Duration, change func(*perf.Spec)) step {
+		s := base
+		s.Test, s.Op, s.Size, s.Window, s.Time, s.Warmup = test, op, size, window, d, int64(2*window)
+		if test == perf.BW {
+			s.Progress = "auto"
+		}
+		if change != nil {
+			change(&s)
+		}
+		return step{name: name, spec: s}
+	}
+	ping := base
+	ping.Test, ping.Size, ping.Iters, ping.Interval, ping.Progress = perf.Ping, 64, 10, 5*time.Millisecond, "auto"
+	out := []step{{name: "ping", spec: ping}}
+	for _, op := range []string{perf.Send, perf.TSend} {
+		for _, size := range []int64{8, 4 << 10, 64 << 10} {
+			out = append(out, lat(op, size))
+		}
+	}
+	out = append(out,
+		stream("bandwidth send 1 MiB", perf.BW, perf.Send, 1<<20, 64, 1500*time.Millisecond, nil),
+		stream("bandwidth tsend 1 MiB, both ways", perf.BW, perf.TSend, 1<<20, 32, time.Second, func(s *perf.Spec) { s.Bidir = true }),
+		stream("bandwidth send 64 KiB, ordered (ROD)", perf.BW, perf.Send, 64<<10, 64, time.Second, func(s *perf.Spec) { s.Mode = "rod" }),
+		stream("message rate tsend 8 B", perf.Rate, perf.TSend, 8, 512, time.Second, nil),
+		stream("message rate inject 8 B", perf.Rate, perf.Inject, 8, 512, time.Second, nil),
+	)
+	for _, level := range []string{"inject", "transmit", "delivery"} {
+		out = append(out, stream(level+" complete, send 32 KiB", perf.BW, perf.Send, 32<<10, 64, 400*time.Millisecond, func(s *perf.Spec) { s.Complete = level }))
+	}
+	lossy := stream("bandwidth send 1 MiB, 1 % lost", perf.BW, perf.Send, 1<<20, 64, 2*time.Second, nil)
+	lossy.impair = &relay.Faults{Loss: 0.01, Seed: seed}
+	bad := lat(perf.Send, 4<<10)
+	bad.name = "latency send 4 KiB, 1 % lost"
+	bad.spec.Progress, bad.spec.Time = "auto", time.Second
+	bad.impair = lossy.impair
+	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", perf.BW, perf.Send, 64<<10, 64, time.Second, nil)
+	worst.impair = &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: seed}
+	return append(out, lossy, bad, worst)
+}
+
+// A helper is a server in a process of its own.
+type helper struct {
+	cmd  *exec.Cmd
+	in   io.Closer
+	addr netip.AddrPort
+}
+
+// startServer starts this program again as a server on loopback. It ends when
+// this process does, however that comes.
+func startServer(stderr io.Writer) (*helper, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, "serve", "--listen", "127.0.0.1:0", "--until-eof")
+	cmd.Args[0] = os.Args[0]
+	cmd.Stderr = stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the server: %w", err)
+	}
+	h := &helper{cmd: cmd, in: in}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if f := strings.Fields(line); err == nil && len(f) > 0 {
+		h.addr, err = netip.ParseAddrPort(f[len(f)-1])
+	}
+	if err != nil {
+		h.stop()
+		return nil, fmt.Errorf("the server process did not start: %q: %w", strings.TrimSpace(line), err)
+	}
+	return h, nil
+}
+
+// stop ends the server and waits for it.
+func (h *helper) stop() {
+	_ = h.in.Close()
+	t := time.AfterFunc(3*time.Second, func() { _ = h.cmd.Process.Kill() })
+	_ = h.cmd.Wait()
+	t.Stop()
+}
+
+// A row is the result of a step.
+type row struct {
+	step   *step
+	run    record.Run
+	relay  relay.Stats
+	err    error
+	faults []string // what is wrong with it
+}
+
+// judge finds what is wrong with a row.
+func (r *row) judge() {
+	bad := func(format string, args ...any) { r.faults = append(r.faults, fmt.Sprintf(format, args...)) }
+	if r.err != nil {
+		bad("%s", strings.Join(strings.Fields(r.err.Error()), " "))
+		return
+	}
+	c := r.run.DataCheck
+	switch {
+	case r.run.Msgs == 0:
+		bad("nothing was measured")
+	case c == nil || c.OK == 0:
+		bad("nothing was verified")
+	case c.Wrong > 0:
+		bad("%d messages wrong (%d bytes, %d repeated or out of order)", c.Wrong, c.WrongBytes, c.Dup)
+	}
+	switch {
+	case r.run.Lost == nil:
+		bad("the server did not tell what it received")
+	case *r.run.Lost > 0:
+		bad("%d messages lost", *r.run.Lost)
+	}
+	if f := r.step.impair; f != nil {
+		x := r.relay
+		for _, k := range []struct {
+			name string
+			p    float64
+			n    uint64
+		}{{"lost", f.Loss, x.Lost}, {"reordered", f.Reorder, x.Reordered}, {"repeated", f.Duplicate, x.Duplicated}, {"corrupted", f.Corrupt, x.Corrupted}} {
+			if k.p > 0 && k.n == 0 {
+				bad("the relay has %s nothing: the check is void", k.name)
+			}
+		}
+		if s := both(&r.run); s.Rtx() == 0 {
+			bad("nothing was sent again although packets were lost")
+		}
+	}
+}
+
+// result says what was measured.
+func (r *row) result() string {
+	m := &r.run
+	s := ""
+	switch {
+	case r.step.spec.Test == perf.Ping && m.Latency != nil:
+		s = fmt.Sprintf("set-up %s, first rtt %s, then %s", µs(m.SetupNS), µs(m.FirstNS), µs(m.Latency.P50))
+	case m.Latency != nil:
+		s = fmt.Sprintf("p50 %s, p99 %s, one way", µs(m.Latency.P50), µs(m.Latency.P99))
+	case r.step.spec.Test == perf.Rate && m.MsgsPerS != nil:
+		s = units.Count(*m.MsgsPerS) + " msg/s"
+	case m.GoodputBPS != nil:
+		s = fmt.Sprintf("%.2f Gb/s, %.0f MB/s", *m.GoodputBPS/1e9, *m.GoodputBPS/8e6)
+	}
+	if x := r.relay; r.step.impair != nil && x.In > 0 {
+		s += fmt.Sprintf("; %d packets lost", x.Lost)
+	}
+	return s
+}
+
+// selfCheck checks this host: two processes, everything there is, all data
+// verified.
+func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
+	cfg.Spec = perf.Spec{
+		Test: "selfcheck", Op: perf.Send, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
+		Seed: cfg.Spec.Seed, EndpointSeed: cfg.Spec.EndpointSeed,
+	}
+	o, err := newOutcome(cfg, stdout)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	progress := stderr
+	if cfg.Quiet {
+		progress = io.Discard
+	}
+	rows, err := o.runSteps(ctx, progress)
+	o.printRows(rows)
+	if err = o.finish(err); !errors.Is(err, context.Canceled) {
+		o.verdict(rows, err, time.Since(begin))
+	}
+	return err
+}
+
+// runSteps runs all steps. It goes on after one that failed, as long as the
+// server lives.
+func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, error) {
+	limited, cancel := context.WithTimeout(ctx, selfCheckLimit)
+	defer cancel()
+	srv, err := startServer(progress)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.stop()
+	var rows []row
+	all := steps(o.cfg.Spec.Seed, o.cfg.Spec.EndpointSeed)
+	clients := map[*relay.Faults]*perf.Client{}
+	defer func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}()
+	tty := isTerminal(progress)
+	for i := range all {
+		st := &all[i]
+		if tty && i > 0 {
+			fmt.Fprintf(progress, "[%2d/%d] %s …\r", i+1, len(all), st.name)
+		}
+		c := clients[st.impair]
+		if c == nil {
+			if c, err = perf.Dial(limited, srv.addr, perf.ClientConfig{Timeout: o.cfg.Timeout, Impair: st.impair}); err != nil {
+				return rows, err
+			}
+			clients[st.impair] = c
+			host := c.Host()
+			o.rec.Peer = &host
+		}
+		res, err := c.Run(limited, st.spec, perf.Hooks{Ready: func(path record.Path, mtu int, _ time.Duration) {
+			if o.rec.Path != nil {
+				return
+			}
+			o.rec.Path, o.rec.Config.MTU = &path, mtu
+			if !o.cfg.Quiet {
+				fmt.Fprintf(o.people, "self-check: this process ↔ another at %v over UDP; %s\npath: %s; seed %d\n", srv.addr, modeText(&o.rec.Config), pathText(&path, mtu, 1), o.rec.Seed)
+			}
+		}})
+		r := row{step: st, err: err}
+		if res != nil {
+			r.run, r.relay = res.Run, res.Relay
+		} else {
+			r.run = record.Run{Op: st.spec.Op, Size: st.spec.Size}
+		}
+		r.run.Name = st.name
+		r.judge()
+		if len(r.faults) > 0 && r.run.Error == "" {
+			r.run.Error = strings.Join(r.faults, "; ")
+		}
+		o.rec.Runs = append(o.rec.Runs, r.run)
+		rows = append(rows, r)
+		fmt.Fprintf(progress, "[%2d/%d] %-46s %s\n", i+1, len(all), st.name, r.summary())
+		if ctx.Err() != nil {
+			return rows, ctx.Err()
+		}
+		if limited.Err() != nil {
+			return rows, fmt.Errorf("the self-check took longer than %v: this host is too slow or too busy", selfCheckLimit)
+		}
+		if perf.Unreachable(err) || errors.Is(err, perf.ErrUnreachable) {
+			return rows, fmt.Errorf("the server process was lost: %w", err)
+		}
+	}
+	return rows, nil
+}
+
+// summary is a row in short.
+func (r *row) summary() string {
+	if len(r.faults) > 0 {
+		return "FAILED: " + r.faults[0]
+	}
+	return r.result()
+}
+
+// printRows prints the table and what is wrong.
+func (o *outcome) printRows(rows []row) {
+	if len(rows) == 0 {
+		return
+	}
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"check", "measured", "verified", "resent", ""})
+	for i := range rows {
+		r := &rows[i]
+		word := "ok"
+		if len(r.faults) > 0 {
+			word = "FAILED"
+			o.failed = true
+		}
+		verified := "-"
+		if c := r.run.DataCheck; c != nil {
+			verified = fmt.Sprintf("%d ok", c.OK)
+			if c.Wrong > 0 {
+				verified += fmt.Sprintf(", %d WRONG", c.Wrong)
+			}
+		}
+		t.AppendRow(table.Row{r.step.name, r.result(), verified, retransmissions(&r.run), word})
+	}
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}})
+	fmt.Fprintln(o.people, t.Render())
+	for i := range rows {
+		for _, f := range rows[i].faults {
+			fmt.Fprintf(o.people, "FAILED %s: %s\n", rows[i].step.name, f)
+		}
+	}
+}
+
+// verdict prints the last line.
+func (o *outcome) verdict(rows []row, err error, took time.Duration) {
+	failed := 0
+	var bytes, msgs int64
+	for i := range rows {
+		if len(rows[i].faults) > 0 {
+			failed++
+		}
+		if c := rows[i].run.DataCheck; c != nil {
+			bytes += c.OK * rows[i].run.Size
+			msgs += c.OK
+		}
+	}
+	switch {
+	case err == nil:
+		fmt.Fprintf(o.people, "PASSED: all %d checks in %.0f s; %s in %s messages went between two processes over UDP, every byte verified\n", len(rows), took.Seconds(), units.Bytes(bytes), units.Count(float64(msgs)))
+	case failed == 0 && !errors.Is(err, errSilent(exitFailed)):
+		fmt.Fprintf(o.people, "FAILED: the self-check ended early, after %d checks\n", len(rows))
+	case failed == 0:
+		fmt.Fprintf(o.people, "FAILED: all %d checks passed, an assertion did not (%.0f s, seed %d)\n", len(rows), took.Seconds(), o.rec.Seed)
+	default:
+		fmt.Fprintf(o.people, "FAILED: %d of %d checks failed (%.0f s; once more with --seed %d)\n", failed, len(rows), took.Seconds(), o.rec.Seed)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// What a new user runs first: everything, in less than a minute.
+func TestSelfCheck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	file := t.TempDir() + "/r.json"
+	cmd := uetperf("-J", file, "--assert", "wrong==0")
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	begin := time.Now()
+	err := cmd.Run()
+	if d := time.Since(begin); err != nil || d > selfCheckLimit {
+		t.Fatalf("%v after %v\n%s%s", err, d, &progress, &out)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := readRecord(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := steps(1, 0)
+	if !r.OK || len(r.Runs) != len(want) || r.Peer == nil || r.Path == nil {
+		t.Errorf("ok %v, %d runs, want %d", r.OK, len(r.Runs), len(want))
+	}
+	for _, run := range r.Runs {
+		if run.Name == "" || run.DataCheck == nil || run.DataCheck.OK == 0 || run.DataCheck.Wrong != 0 || run.Lost == nil || *run.Lost != 0 || run.Error != "" {
+			t.Errorf("run %+v", run)
+		}
+		if !strings.Contains(out.String(), run.Name) || !strings.Contains(progress.String(), run.Name) {
+			t.Errorf("%q is not in table or progress", run.Name)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "PASSED: all ") {
+		t.Errorf("verdict %q", last)
+	}
+}
+
+// Each way in which a step can fail is found.
+func TestSelfCheckFindsFaults(t *testing.T) {
+	zero, one := int64(0), int64(1)
+	good := func() row {
+		return row{
+			step:  &step{name: "x", spec: perf.Spec{Test: perf.BW}, impair: &relay.Faults{Loss: 0.01}},
+			run:   record.Run{Msgs: 5, Lost: &zero, DataCheck: &record.Check{OK: 5}, Transport: record.Counters{RtxSACK: 1}},
+			relay: relay.Stats{In: 100, Lost: 1},
+		}
+	}
+	r := good()
+	if r.judge(); r.faults != nil {
+		t.Fatalf("a good row: %v", r.faults)
+	}
+	for want, spoil := range map[string]func(*row){
+		"broken":                      func(r *row) { r.err = errors.New("broken") },
+		"nothing was measured":        func(r *row) { r.run.Msgs = 0 },
+		"nothing was verified":        func(r *row) { r.run.DataCheck = nil },
+		"1 messages wrong":            func(r *row) { r.run.DataCheck.Wrong = 1 },
+		"1 messages lost":             func(r *row) { r.run.Lost = &one },
+		"did not tell":                func(r *row) { r.run.Lost = nil },
+		"the relay has lost nothing":  func(r *row) { r.relay.Lost = 0 },
+		"nothing was sent again":      func(r *row) { r.run.Transport.RtxSACK = 0 },
+		"the relay has reordered not": func(r *row) { r.step.impair.Reorder = 0.1 },
+	} {
+		r := good()
+		spoil(&r)
+		if r.judge(); len(r.faults) != 1 || !strings.Contains(r.faults[0], want) {
+			t.Errorf("%s: found %q", want, r.faults)
+		}
+		var out bytes.Buffer
+		o := &outcome{cfg: &Config{}, people: &out}
+		o.printRows([]row{r})
+		o.verdict([]row{r}, o.finish(nil), time.Second)
+		if !strings.Contains(out.String(), "FAILED: 1 of 1 checks failed") {
+			t.Errorf("%s: verdict %s", want, &out)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	var b bytes.Buffer
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{nil, 0}, {errSilent(1), 1}, {errors.New("x"), 1}, {&usage{errors.New("x")}, 2}, {perf.ErrUnreachable, 3},
+	} {
+		if got := report(c.err, &b); got != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.code)
+		}
+	}
+	b.Reset()
+	report(errors.New("two\nlines"), &b)
+	if b.String() != "uetperf: two lines\n" {
+		t.Errorf("%q", b.String())
+	}
+}
