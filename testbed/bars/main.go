@@ -1,0 +1,232 @@
+// Command bars measures the performance bars of docs/perf.md: uetperf against
+// raw UDP, interleaved in the same minutes, each end pinned to a core of its own.
+//
+//	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth]
+//
+// For the veth rows it makes two network namespaces with a veth pair of MTU 1500
+// (root) and removes them.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "raw" {
+		raw(os.Args[2:])
+		return
+	}
+	reps := flag.Int("reps", 5, "repetitions of each run")
+	only := flag.String("only", "", "rows to measure, by comma; empty: all")
+	nets := flag.String("net", "lo,veth", "networks, by comma: lo, veth")
+	flag.Parse()
+	if err := run(*reps, *only, strings.Split(*nets, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "bars:", err)
+		os.Exit(1)
+	}
+}
+
+// A side runs programs where one end of the path is.
+type side struct {
+	addr   string
+	prefix []string // ip netns exec NAME
+	cpu    string
+}
+
+func (s side) command(args ...string) *exec.Cmd {
+	a := append(append(slices.Clone(s.prefix), "taskset", "-c", s.cpu), args...)
+	c := exec.Command(a[0], a[1:]...)
+	c.Stderr = os.Stderr
+	return c
+}
+
+// A row is one bar: a uetperf run and the raw run it is held against.
+type row struct {
+	name    string
+	nets    string   // where it applies
+	what    string   // for people
+	uet     []string // uetperf arguments behind the host
+	cmd     string   // uetperf command
+	raw     []string // raw baseline
+	key     string   // what is compared
+	lower   bool     // lower is better
+	bar     float64  // ratio that must be reached
+	scale   float64  // raw value × scale is what uetperf is held against
+	sameCPU bool     // both ends on one core
+}
+
+var rows = []row{
+	{name: "F1", nets: "lo,veth", what: "lat 64 B tsend, manual progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000"},
+		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.35, scale: 1},
+	{name: "F2", nets: "lo,veth", what: "lat 64 B tsend, auto progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000", "--progress", "auto"},
+		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.6, scale: 1},
+	{name: "F3", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, manual progress", cmd: "bw", uet: []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "manual"},
+		raw: []string{"flow"}, key: "GBps", bar: 0.70, scale: 1024.0 / 1100},
+	{name: "F2b", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, auto progress", cmd: "bw", uet: []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "auto"},
+		raw: []string{"flow"}, key: "GBps", bar: 0.56, scale: 1024.0 / 1100},
+	{name: "F4", nets: "lo,veth", what: "rate 8 B tsend, window 512", cmd: "rate", uet: []string{"tsend", "-s", "8", "-W", "512", "-t", "2s", "--progress", "manual"},
+		raw: []string{"msgs"}, key: "Mmsgs", bar: 0.20, scale: 1},
+	{name: "F10", nets: "lo", what: "lat 64 B tsend, auto progress, both ends on one core, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "10000", "-w", "1000", "--progress", "auto"},
+		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
+}
+
+func run(reps int, only string, nets []string) error {
+	dir, err := os.MkdirTemp("", "bars")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	uetperf := filepath.Join(dir, "uetperf")
+	build := exec.Command("go", "build", "-o", uetperf, "./cmd/uetperf")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build uetperf (run from the project's root): %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-4s %-5s %-58s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "raw UDP", "ratio", "bar", "spread of the ratio")
+	for _, nw := range nets {
+		srv, cli, cleanup, err := network(nw)
+		if err != nil {
+			return fmt.Errorf("network %s: %w", nw, err)
+		}
+		for _, r := range rows {
+			if only != "" && !slices.Contains(strings.Split(only, ","), r.name) || !slices.Contains(strings.Split(r.nets, ","), nw) {
+				continue
+			}
+			if err := r.measure(self, uetperf, nw, srv, cli, reps); err != nil {
+				fmt.Printf("%-4s %-5s %-58s failed: %v\n", r.name, nw, r.what, err)
+			}
+		}
+		cleanup()
+	}
+	return nil
+}
+
+// measure runs uetperf and the raw baseline in turn.
+func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
+	if r.sameCPU {
+		srv.cpu = cli.cpu
+	}
+	var u, b, q []float64
+	for range reps {
+		x, err := r.uetRun(uetperf, srv, cli)
+		if err != nil {
+			return err
+		}
+		y, err := rawRun(self, srv, cli, r.raw)
+		if err != nil {
+			return err
+		}
+		base := y[r.key] * r.scale
+		u, b, q = append(u, x), append(b, base), append(q, x/base)
+	}
+	ratio := median(q)
+	ok := "reached"
+	if r.lower && ratio > r.bar || !r.lower && ratio < r.bar {
+		ok = "MISSED"
+	}
+	sign := "≥"
+	if r.lower {
+		sign = "≤"
+	}
+	fmt.Printf("%-4s %-5s %-58s %10.3g %10.3g %7.2f %s%6.2f  %.2f … %.2f  %s\n", r.name, nw, r.what, median(u), median(b), ratio, sign, r.bar, slices.Min(q), slices.Max(q), ok)
+	return nil
+}
+
+func (r row) uetRun(bin string, srv, cli side) (float64, error) {
+	s := srv.command(bin, "serve", "--listen", srv.addr+":4793", "--once")
+	s.Stdout = nil
+	if err := s.Start(); err != nil {
+		return 0, err
+	}
+	defer func() { s.Process.Kill(); s.Wait() }()
+	args := append([]string{bin, r.cmd, srv.addr}, r.uet...)
+	out, err := cli.command(append(args, "-J", "-", "-q")...).Output()
+	if err != nil {
+		return 0, fmt.Errorf("uetperf %s: %w", r.cmd, err)
+	}
+	var rec struct {
+		Runs []struct {
+			Latency struct {
+				P50 float64 `json:"p50"`
+			} `json:"latency_ns"`
+			Goodput float64 `json:"goodput_bps"`
+			Rate    float64 `json:"msgs_per_s"`
+		} `json:"runs"`
+	}
+	if err := json.Unmarshal(out, &rec); err != nil || len(rec.Runs) == 0 {
+		return 0, fmt.Errorf("uetperf's record: %v in %q", err, out)
+	}
+	x := rec.Runs[len(rec.Runs)-1]
+	switch r.key {
+	case "p50":
+		return x.Latency.P50 / 1e3, nil
+	case "GBps":
+		return x.Goodput / 8e9, nil
+	}
+	return x.Rate / 1e6, nil
+}
+
+func rawRun(self string, srv, cli side, args []string) (map[string]float64, error) {
+	s := srv.command(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":7100"}, args[1:]...)...)
+	if err := s.Start(); err != nil {
+		return nil, err
+	}
+	defer func() { s.Process.Kill(); s.Wait() }()
+	time.Sleep(200 * time.Millisecond) // the server has no way to say that it is there
+	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", srv.addr + ":7100"}, args[1:]...)...).Output()
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]float64{}
+	return m, json.Unmarshal(out, &m)
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
+
+// network prepares one and says where the ends are.
+func network(name string) (srv, cli side, cleanup func(), err error) {
+	if name == "lo" {
+		return side{addr: "127.0.0.1", cpu: "1"}, side{addr: "127.0.0.1", cpu: "0"}, func() {}, nil
+	}
+	ip := func(args ...string) {
+		if err == nil {
+			if out, e := exec.Command("ip", args...).CombinedOutput(); e != nil {
+				err = fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), e, out)
+			}
+		}
+	}
+	a, b := fmt.Sprintf("bars%da", os.Getpid()), fmt.Sprintf("bars%db", os.Getpid())
+	cleanup = func() {
+		exec.Command("ip", "netns", "del", a).Run()
+		exec.Command("ip", "netns", "del", b).Run()
+	}
+	ip("netns", "add", a)
+	ip("netns", "add", b)
+	ip("link", "add", "v0", "netns", a, "type", "veth", "peer", "name", "v0", "netns", b)
+	for i, ns := range []string{a, b} {
+		ip("-n", ns, "addr", "add", fmt.Sprintf("198.18.5.%d/24", i+1), "dev", "v0")
+		ip("-n", ns, "link", "set", "v0", "mtu", "1500", "up")
+		ip("-n", ns, "link", "set", "lo", "up")
+	}
+	if err != nil {
+		cleanup()
+		return
+	}
+	exe := func(ns string) []string { return []string{"ip", "netns", "exec", ns} }
+	return side{addr: "198.18.5.1", prefix: exe(a), cpu: "1"}, side{addr: "198.18.5.2", prefix: exe(b), cpu: "0"}, cleanup, nil
+}
