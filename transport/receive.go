@@ -44,11 +44,7 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 		return
 	}
 	if f.trailer != 0 {
-		c := &f.rxCRC
-		if c.n != len(b) || c.path != d.Path || c.remote != d.Remote {
-			*c = crcCache{d.Remote, d.Path, len(b), wire.CRCPrefix(d.Remote.Addr(), f.cfg.Local.Addr(), d.Remote.Port(), f.cfg.Paths[d.Path], uint16(8+len(b)))}
-		}
-		if !wire.VerifyCRC(b, c.state) {
+		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
 			f.drop(DropCRC)
 			return
 		}

@@ -9,19 +9,32 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A crcCache keeps the CRC state behind the addresses and ports: packets of one
-// length between two addresses share it.
+// A crcCache keeps the CRC state behind the addresses and ports of a flow, and
+// behind the newest packet length: packets of a train share both, data and ACKs
+// of a flow the first.
 type crcCache struct {
 	remote netip.AddrPort
 	path   int
+	flow   uint32
 	n      int
 	state  uint32
 }
 
-func (f *FEP) txPrefix(c *crcCache, remote netip.AddrPort, path, n int) uint32 {
-	if c.n != n || c.path != path || c.remote != remote {
-		*c = crcCache{remote, path, n, wire.CRCPrefix(f.cfg.Local.Addr(), remote.Addr(), f.cfg.Paths[path], remote.Port(), uint16(8+n))}
+// prefix is the state for a packet of n bytes with trailer that leaves by path,
+// or that arrived there.
+func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
+	if c.n == n && c.path == path && c.remote == remote {
+		return c.state
 	}
+	if c.n == 0 || c.path != path || c.remote != remote {
+		c.remote, c.path = remote, path
+		src, dst := netip.AddrPortFrom(f.cfg.Local.Addr(), f.cfg.Paths[path]), remote
+		if !out {
+			src, dst = dst, src
+		}
+		c.flow = wire.CRCAddrs(src.Addr(), dst.Addr(), src.Port(), dst.Port())
+	}
+	c.n, c.state = n, wire.CRCLength(c.flow, uint16(8+n))
 	return c.state
 }
 
@@ -95,7 +108,7 @@ func (f *FEP) seal() {
 	}
 	b := t.d.Data
 	n := len(b) - t.off
-	wire.PutCRC(b[t.off:], f.txPrefix(t.crc, t.d.Remote, t.d.Path, n))
+	wire.PutCRC(b[t.off:], t.crc.prefix(f, true, t.d.Remote, t.d.Path, n))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
