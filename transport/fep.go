@@ -49,14 +49,17 @@ type FEP struct {
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
 
-	out   train
-	ack   pds.AckOut
-	ackRx wire.Ack
-	rspRx wire.Rsp
-	rxCRC crcCache
-	rxOut crcCache // for packets outside any PDC's queue
-	ev    Event
-	stats Stats
+	out train
+	ack pds.AckOut
+	// What is being received; see wire.extend for why not on the stack.
+	reqRx  wire.Req
+	metaRx pds.Meta
+	ackRx  wire.Ack
+	rspRx  wire.Rsp
+	rxCRC  crcCache
+	rxOut  crcCache // for packets outside any PDC's queue
+	ev     Event
+	stats  Stats
 }
 
 // New makes a FEP. rng is the only source of randomness; cfg is copied.

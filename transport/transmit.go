@@ -248,8 +248,7 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 			continue
 		}
 		ln.started = true
-		ref := pds.Ref{Msg: uint32(h), Off: piece.Off, Len: piece.Len, Kind: piece.Kind, Last: piece.Last}
-		req := pdc.Push(now, ref, n+f.overhead, uint8(path))
+		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 		b := f.join(remote, path, n, &p.crc)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)

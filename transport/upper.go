@@ -13,8 +13,19 @@ type upper FEP
 
 func handle(r pds.Ref) ses.Handle { return ses.Handle(r.Msg) }
 
+// lastPiece marks the last piece of a message in the Kind of a Ref.
+const lastPiece = 0x80
+
+func ref(h ses.Handle, p ses.Piece) pds.Ref {
+	k := p.Kind
+	if p.Last {
+		k |= lastPiece
+	}
+	return pds.Ref{Msg: uint32(h), Off: p.Off, Len: p.Len, Kind: k}
+}
+
 func piece(r pds.Ref) ses.Piece {
-	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind, Last: r.Last}
+	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind &^ lastPiece, Last: r.Kind&lastPiece != 0}
 }
 
 func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {

@@ -17,13 +17,13 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Ref names what a packet carries. PDS keeps it and hands it back.
+// A Ref names what a packet carries. PDS keeps it and hands it back. Up to four
+// fields the compiler keeps in registers.
 type Ref struct {
 	Msg  uint32
 	Off  uint32
 	Len  uint32
 	Kind uint8
-	Last bool
 }
 
 // Why says why a packet or a PDC failed.
@@ -191,6 +191,8 @@ type idPage [256]*PDC
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
+	hdr wire.Req // see Push
+
 	cfg Config
 	rng *rand.Rand
 	up  Upper

@@ -256,7 +256,10 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	if gtd || len(rx.stored) != 0 {
 		p.advance()
 	}
-	rx.trig = trigger{psn: m.PSN, rsp: *rsp, at: now, has: true, hasRsp: true, retx: m.Retx, ce: m.CE || (rx.trig.ce && rx.ackDue)}
+	tr := &rx.trig
+	tr.psn, tr.at, tr.has, tr.hasRsp, tr.retx, tr.late = m.PSN, now, true, true, m.Retx, false
+	tr.ce = m.CE || tr.ce && rx.ackDue
+	tr.rsp.Set(rsp)
 	rx.ackBytes += max(m.Len, p.t.cfg.AckMinAdd)
 	if gtd {
 		rx.trig.has = false // its own ACK names it

@@ -200,9 +200,10 @@ func (p *PDC) Nearly() bool {
 	return tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || p.ccc.WantAR()
 }
 
-// Push gives a new packet the next PSN and returns its header. CanPush must
-// have said yes. n is the nominal size, path the index of the local port.
-func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) wire.Req {
+// Push gives a new packet the next PSN and returns its header, valid until the
+// next call of Push or Resend for any PDC. CanPush must have said yes. n is the
+// nominal size, path the index of the local port.
+func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
 	k := p.push(now, ref, n, path)
 	return p.header(p.tx.nxt-1, k)
 }
@@ -221,7 +222,9 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 		p.t.Close(now, p)
 	}
 	tx.seq++
-	*k = txPkt{ref: ref, first: now, sentAt: now, seq: tx.seq, size: uint16(n), state: pktFlight, path: path}
+	*k = txPkt{} // then field by field: a literal is built twice
+	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
+	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
 	tx.flight++
 	tx.lastSend = now
 	if p.ccc != nil {
@@ -236,13 +239,13 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 }
 
 // header builds the PDS header of a PSN as it must look now.
-func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
+func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	tx := &p.tx
-	h := wire.Req{Next: wire.NextReqStd, PSN: psn, SPDCID: p.id}
+	h := &p.t.hdr
+	h.Next, h.Flags, h.PSN, h.SPDCID = wire.NextReqStd, 0, psn, p.id
+	h.Type = wire.TypeRUDReq
 	if p.mode == wire.ROD {
 		h.Type = wire.TypeRODReq
-	} else {
-		h.Type = wire.TypeRUDReq
 	}
 	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged, minus
 	// one.
@@ -254,9 +257,9 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
 	tx.clearOwed = false
 	if p.state == Creating {
 		h.Flags |= wire.FlagSYN
-		h.PSNOffset = uint16(psn.Sub(p.start))
+		h.PSNOffset, h.DPDCID = uint16(psn.Sub(p.start)), 0
 	} else {
-		h.DPDCID = p.remoteID
+		h.PSNOffset, h.DPDCID = 0, p.remoteID
 		tx.greet = false
 	}
 	if k.tries > 0 {
@@ -268,7 +271,7 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
 // An Again is a packet to be sent again: a request with its Ref, or a control
 // packet that consumes a PSN.
 type Again struct {
-	Req  wire.Req
+	Req  *wire.Req // as of Push
 	Ref  Ref
 	CP   wire.CP
 	IsCP bool

@@ -106,7 +106,7 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 	quiet := m.quiet
 	s.put(i, m, r, off, data)
 	if quiet {
-		return verdict{op: wire.RspDefault, rc: wire.RCNull}
+		return verdict{rc: wire.RCNull} // DEFAULT_RESPONSE
 	}
 	return done(r.ReqLen)
 }
@@ -155,14 +155,14 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	if rv == none {
 		m.state = inOpen
 		s.charge(i, m, true)
-		v.op, v.list = wire.RspResponse, wire.ListOverflow // U-28
+		v = special(wire.ListOverflow, r.ReqLen) // U-28
 	} else {
 		m.state = inBound
 		if size := s.recvs.at(rv).size; uint64(r.ReqLen) > size {
-			v.op, v.modified = wire.RspResponse, uint32(size)
+			v = special(wire.ListExpected, uint32(size))
 		}
 	}
-	m.quiet = v.op == wire.RspResponse
+	m.quiet = v.op() == wire.RspResponse
 	s.put(i, m, r, off, data)
 	return v
 }

@@ -16,6 +16,8 @@ import (
 	"errors"
 	"math/bits"
 	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Errors of Send and Recv. The operation was not accepted and makes no Event.
@@ -116,6 +118,11 @@ type SES struct {
 	closed bool
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
+
+	// The header being executed and its Result, the header being encoded: too
+	// often used to be built on the stack and copied.
+	req, out wire.ReqStd
+	res      Result
 
 	// Initiator.
 	sends      table[send]

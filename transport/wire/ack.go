@@ -53,51 +53,57 @@ type Ack struct {
 func (a *Ack) AckPSN() PSN { return a.CACK.Add(int(a.AckPSNOff)) }
 
 // ParseAck decodes the ACK header at the front of b and reports the bytes read.
-func ParseAck(b []byte) (Ack, int, error) {
+func ParseAck(b []byte) (a Ack, n int, err error) {
+	n, err = a.Parse(b)
+	if err != nil {
+		a = Ack{}
+	}
+	return a, n, err
+}
+
+// Parse is ParseAck into a, whose content is undefined after an error.
+func (a *Ack) Parse(b []byte) (int, error) {
 	if len(b) < AckLen {
-		return Ack{}, 0, errAckLen
+		return 0, errAckLen
 	}
-	v := binary.BigEndian.Uint16(b)
-	f := Flags(v & 0x7f)
-	a := Ack{
-		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: f &^ ackReqMask, Req: AckReq(f & ackReqMask >> 1),
-		CACK:   PSN(binary.BigEndian.Uint32(b[ackCACK:])),
-		SPDCID: binary.BigEndian.Uint16(b[ackSPDCID:]),
-		DPDCID: binary.BigEndian.Uint16(b[ackDPDCID:]),
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[ackSPDCID:])
+	f := Flags(v >> 48 & 0x7f)
+	a.Type, a.Next, a.Flags, a.Req = Type(v>>59), NextHdr(v>>55&15), f&^ackReqMask, AckReq(f&ackReqMask>>1)
+	a.CACK = PSN(v)
+	a.SPDCID, a.DPDCID = uint16(d>>16), uint16(d)
+	a.AckPSNOff, a.ProbeOpaque = int16(v>>32), 0
+	if f&AckFlagP != 0 {
+		a.AckPSNOff, a.ProbeOpaque = 0, uint16(v>>32)
 	}
-	if o := binary.BigEndian.Uint16(b[ackOff:]); f&AckFlagP != 0 {
-		a.ProbeOpaque = o
-	} else {
-		a.AckPSNOff = int16(o)
-	}
+	a.EPSN, a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState, a.CCX = 0, 0, 0, 0, 0, 0, 0, 0
 	switch a.Type {
 	case TypeAck:
 		if f&AckFlagEPSN == 0 {
-			return a, AckLen, nil
+			return AckLen, nil
 		}
 		if len(b) < AckEPSN {
-			return Ack{}, 0, errAckLen
+			return 0, errAckLen
 		}
 		a.EPSN = PSN(binary.BigEndian.Uint32(b[ackEPSN:]))
-		return a, AckEPSN, nil
+		return AckEPSN, nil
 	case TypeAckCC, TypeAckCCX:
 		n := AckCCLen
 		if a.Type == TypeAckCCX {
 			n = AckCCXLen
 		}
 		if len(b) < n {
-			return Ack{}, 0, errAckLen
+			return 0, errAckLen
 		}
-		a.CCType, a.CCFlags, a.MPR = b[ackCC]>>4, b[ackCC]&15, b[ackMPR]
-		a.SACKOff = int16(binary.BigEndian.Uint16(b[ackSACKO:]))
+		c := binary.BigEndian.Uint32(b[ackCC:])
+		a.CCType, a.CCFlags, a.MPR, a.SACKOff = uint8(c>>28), uint8(c>>24&15), uint8(c>>16), int16(c)
 		a.SACK = binary.BigEndian.Uint64(b[ackSACK:])
 		a.CCState = binary.BigEndian.Uint64(b[ackState:])
 		if n == AckCCXLen {
 			a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
 		}
-		return a, n, nil
+		return n, nil
 	}
-	return Ack{}, 0, errAckType
+	return 0, errAckType
 }
 
 // Len is the length of the encoded header in bytes.
@@ -118,29 +124,29 @@ func (a *Ack) Append(b []byte) []byte {
 	if a.Next > 15 || a.Flags > 0x7f || a.Flags&ackReqMask != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
 		panic("BUG: wire: ACK field out of range")
 	}
-	var h [AckCCXLen]byte
-	binary.BigEndian.PutUint16(h[:], uint16(a.Type)<<11|uint16(a.Next)<<7|uint16(a.Flags)|uint16(a.Req)<<1)
 	o := uint16(a.AckPSNOff)
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	binary.BigEndian.PutUint16(h[ackOff:], o)
-	binary.BigEndian.PutUint32(h[ackCACK:], uint32(a.CACK))
-	binary.BigEndian.PutUint16(h[ackSPDCID:], a.SPDCID)
-	binary.BigEndian.PutUint16(h[ackDPDCID:], a.DPDCID)
+	b, h := extend(b, a.Len())
+	binary.BigEndian.PutUint64(h, uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
+	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
 	switch a.Type {
 	case TypeAck:
-		binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+		if a.Flags&AckFlagEPSN != 0 {
+			binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+		}
 	case TypeAckCC, TypeAckCCX:
-		h[ackCC], h[ackMPR] = a.CCType<<4|a.CCFlags, a.MPR
-		binary.BigEndian.PutUint16(h[ackSACKO:], uint16(a.SACKOff))
+		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
 		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
 		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
-		binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
+		if a.Type == TypeAckCCX {
+			binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
+		}
 	default:
 		panic("BUG: wire: not an ACK type")
 	}
-	return append(b, h[:a.Len()]...)
+	return b
 }
 
 func (a *Ack) String() string {

@@ -1,6 +1,24 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Headers are written in place, parsed into memory of the caller and handed on by
+// pointer: a struct whose small fields were just stored one by one and is then
+// copied in wide pieces stalls the processor, 5 ns each time, a dozen times a
+// packet.
+
+// extend lengthens b by n bytes and returns them too. They hold anything.
+func extend(b []byte, n int) (whole, tail []byte) {
+	k := len(b)
+	if cap(b)-k < n {
+		b = slices.Grow(b, n)
+	}
+	b = b[:k+n]
+	return b, b[k:]
+}
 
 // The first 16 bits of every PDS header but TSS: UE §3.5.10.1.
 const (

@@ -104,33 +104,38 @@ type ReqStd struct {
 
 // ParseReqStd decodes the header at the front of b and reports the bytes read.
 // A version other than 0 is refused (S-HDR-06).
-func ParseReqStd(b []byte) (ReqStd, int, error) {
+func ParseReqStd(b []byte) (r ReqStd, n int, err error) {
+	n, err = r.Parse(b)
+	if err != nil {
+		r = ReqStd{}
+	}
+	return r, n, err
+}
+
+// Parse is ParseReqStd into r, which an error leaves as it was.
+func (r *ReqStd) Parse(b []byte) (int, error) {
 	if len(b) < ReqStdLen {
-		return ReqStd{}, 0, errStdLen
+		return 0, errStdLen
 	}
 	if b[1]>>6 != 0 {
-		return ReqStd{}, 0, errStdVersion
+		return 0, errStdVersion
 	}
 	b = b[:ReqStdLen]
-	g := binary.BigEndian.Uint32(b[stdGen:])
-	r := ReqStd{
-		Opcode: Opcode(b[0] & 0x3f), Flags: SESFlags(b[1]),
-		MsgID: binary.BigEndian.Uint16(b[stdMsgID:]),
-		Gen:   uint8(g >> 24), JobID: g & 0xffffff,
-		PIDonFEP:  binary.BigEndian.Uint16(b[stdPID:]) & 0xfff,
-		RI:        binary.BigEndian.Uint16(b[stdRI:]) & 0xfff,
-		BufOff:    binary.BigEndian.Uint64(b[stdBufOff:]),
-		Initiator: binary.BigEndian.Uint32(b[stdInitiator:]),
-		Match:     binary.BigEndian.Uint64(b[stdMatch:]),
-		ReqLen:    binary.BigEndian.Uint32(b[stdReqLen:]),
-	}
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[stdPID:])
+	r.Opcode, r.Flags = Opcode(v>>56&0x3f), SESFlags(v>>48)
+	r.MsgID, r.Gen, r.JobID = uint16(v>>32), uint8(v>>24), uint32(v&0xffffff)
+	r.PIDonFEP, r.RI = uint16(d>>16&0xfff), uint16(d&0xfff)
+	r.BufOff = binary.BigEndian.Uint64(b[stdBufOff:])
+	r.Initiator = binary.BigEndian.Uint32(b[stdInitiator:])
+	r.Match = binary.BigEndian.Uint64(b[stdMatch:])
+	r.ReqLen = binary.BigEndian.Uint32(b[stdReqLen:])
+	h := binary.BigEndian.Uint64(b[stdHD:])
 	if r.Flags&SESSOM != 0 {
-		r.HeaderData = binary.BigEndian.Uint64(b[stdHD:])
+		r.HeaderData, r.PayloadLen, r.MsgOff = h, 0, 0
 	} else {
-		r.PayloadLen = binary.BigEndian.Uint16(b[stdHD+2:]) & 0x3fff
-		r.MsgOff = binary.BigEndian.Uint32(b[stdMsgOff:])
+		r.HeaderData, r.PayloadLen, r.MsgOff = 0, uint16(h>>32&0x3fff), uint32(h)
 	}
-	return r, ReqStdLen, nil
+	return ReqStdLen, nil
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
@@ -138,23 +143,20 @@ func (r *ReqStd) Append(b []byte) []byte {
 	if r.Opcode > 0x3f || r.Flags > 0x3f || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: standard request field out of range")
 	}
-	var h [ReqStdLen]byte
-	h[0], h[1] = byte(r.Opcode), byte(r.Flags)
-	binary.BigEndian.PutUint16(h[stdMsgID:], r.MsgID)
-	binary.BigEndian.PutUint32(h[stdGen:], uint32(r.Gen)<<24|r.JobID)
-	binary.BigEndian.PutUint16(h[stdPID:], r.PIDonFEP)
-	binary.BigEndian.PutUint16(h[stdRI:], r.RI)
+	b, h := extend(b, ReqStdLen)
+	h = h[:ReqStdLen]
+	binary.BigEndian.PutUint64(h, uint64(r.Opcode)<<56|uint64(r.Flags)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
+	binary.BigEndian.PutUint32(h[stdPID:], uint32(r.PIDonFEP)<<16|uint32(r.RI))
 	binary.BigEndian.PutUint64(h[stdBufOff:], r.BufOff)
 	binary.BigEndian.PutUint32(h[stdInitiator:], r.Initiator)
 	binary.BigEndian.PutUint64(h[stdMatch:], r.Match)
 	if r.Flags&SESSOM != 0 {
 		binary.BigEndian.PutUint64(h[stdHD:], r.HeaderData)
 	} else {
-		binary.BigEndian.PutUint16(h[stdHD+2:], r.PayloadLen)
-		binary.BigEndian.PutUint32(h[stdMsgOff:], r.MsgOff)
+		binary.BigEndian.PutUint64(h[stdHD:], uint64(r.PayloadLen)<<32|uint64(r.MsgOff))
 	}
 	binary.BigEndian.PutUint32(h[stdReqLen:], r.ReqLen)
-	return append(b, h[:]...)
+	return b
 }
 
 func (r *ReqStd) String() string {

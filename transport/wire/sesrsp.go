@@ -107,16 +107,28 @@ type Rsp struct {
 }
 
 // ParseRsp decodes the header at the front of b and reports the bytes read.
-func ParseRsp(b []byte) (Rsp, int, error) {
+func ParseRsp(b []byte) (r Rsp, n int, err error) {
+	n, err = r.Parse(b)
+	return r, n, err
+}
+
+// Parse is ParseRsp into r, which an error leaves as it was.
+func (r *Rsp) Parse(b []byte) (int, error) {
 	if len(b) < RspLen {
-		return Rsp{}, 0, errRspLen
+		return 0, errRspLen
 	}
-	if b[1]>>6 != 0 {
-		return Rsp{}, 0, errRspVersion
+	v := binary.BigEndian.Uint64(b)
+	if v>>54&3 != 0 {
+		return 0, errRspVersion
 	}
-	g := binary.BigEndian.Uint32(b[4:])
-	return Rsp{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
-		Gen: uint8(g >> 24), JobID: g & 0xffffff, ModLen: binary.BigEndian.Uint32(b[8:])}, RspLen, nil
+	r.List, r.Opcode, r.RC, r.MsgID = List(v>>62), RspOpcode(v>>56&0x3f), RC(v>>48&0x3f), uint16(v>>32)
+	r.Gen, r.JobID, r.ModLen = uint8(v>>24), uint32(v&0xffffff), binary.BigEndian.Uint32(b[8:])
+	return RspLen, nil
+}
+
+// Set makes r a copy of o, field by field.
+func (r *Rsp) Set(o *Rsp) {
+	r.List, r.Opcode, r.RC, r.Gen, r.MsgID, r.JobID, r.ModLen = o.List, o.Opcode, o.RC, o.Gen, o.MsgID, o.JobID, o.ModLen
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
@@ -124,10 +136,10 @@ func (r *Rsp) Append(b []byte) []byte {
 	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff {
 		panic("BUG: wire: response field out of range")
 	}
-	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
-	b = binary.BigEndian.AppendUint16(b, r.MsgID)
-	b = binary.BigEndian.AppendUint32(b, uint32(r.Gen)<<24|r.JobID)
-	return binary.BigEndian.AppendUint32(b, r.ModLen)
+	b, h := extend(b, RspLen)
+	binary.BigEndian.PutUint64(h, uint64(r.List)<<62|uint64(r.Opcode)<<56|uint64(r.RC)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
+	binary.BigEndian.PutUint32(h[8:], r.ModLen)
+	return b
 }
 
 func (r *Rsp) String() string {
