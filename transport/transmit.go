@@ -44,6 +44,7 @@ func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) 
 type train struct {
 	d    *dgram.Datagram
 	crc  *crcCache
+	n    int // packets
 	off  int // start of the newest packet
 	open bool
 	full bool // takes no further packet
@@ -84,7 +85,7 @@ func (f *FEP) joined(b []byte) {
 	}
 	t.d.Data = b
 	f.stats.TxPackets++
-	if n := (len(b) + t.d.Seg - 1) / t.d.Seg; n >= dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
+	if t.n++; t.n == dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
 		t.full = true
 	}
 }
