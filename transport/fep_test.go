@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -245,3 +246,26 @@ func TestFEPNoAllocs(t *testing.T) {
 }
 
 var _ pds.CCC
+
+// Set copies every field there is.
+func TestOpSet(t *testing.T) {
+	var a, b Op
+	v := reflect.ValueOf(&a).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Interface:
+			f.Set(reflect.ValueOf("context"))
+		default:
+			f.SetUint(uint64(i + 1))
+		}
+	}
+	b.Set(&a)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v, want %+v", b, a)
+	}
+}

@@ -51,7 +51,8 @@ type TMsg struct {
 
 // Send posts an untagged message (fi_send).
 func (ep *Endpoint) Send(buf []byte, dest fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpSend, buf, ctx
 	return ep.send(&op, dest, &ep.txPlan)
 }
 
@@ -88,7 +89,8 @@ func (ep *Endpoint) SendMsg(m *Msg, flags fi.Flags) error {
 // Inject posts an untagged message and writes no completion unless it fails;
 // buf may be used again when the call returns (fi_inject, R-MSG-05).
 func (ep *Endpoint) Inject(buf []byte, dest fi.Addr) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf = transport.OpSend, buf
 	return ep.send(&op, dest, &ep.injectPlan)
 }
 
@@ -100,7 +102,8 @@ func (ep *Endpoint) InjectData(buf []byte, data uint64, dest fi.Addr) error {
 
 // TSend posts a tagged message (fi_tsend).
 func (ep *Endpoint) TSend(buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Context = transport.OpTSend, buf, tag, ctx
 	return ep.send(&op, dest, &ep.txPlan)
 }
 
@@ -137,7 +140,8 @@ func (ep *Endpoint) TSendMsg(m *TMsg, flags fi.Flags) error {
 
 // TInject is Inject for a tagged message (fi_tinject).
 func (ep *Endpoint) TInject(buf []byte, dest fi.Addr, tag uint64) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag = transport.OpTSend, buf, tag
 	return ep.send(&op, dest, &ep.injectPlan)
 }
 
@@ -152,7 +156,8 @@ func (ep *Endpoint) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint6
 // fi.DirectedRecv, is the only source whose messages match; fi.AddrUnspec is
 // any (R-MSG-09).
 func (ep *Endpoint) Recv(buf []byte, src fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpRecv, Buf: buf, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpRecv, buf, ctx
 	return ep.recv(&op, src, rxDefault)
 }
 
@@ -179,7 +184,8 @@ func (ep *Endpoint) RecvMsg(m *Msg, flags fi.Flags) error {
 // whose tag equals tag in all bits that ignore does not name (R-TAG-02). src as
 // in Recv, also with the capability fi.TaggedDirectedRecv.
 func (ep *Endpoint) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTRecv, Buf: buf, Tag: tag, Ignore: ignore, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = transport.OpTRecv, buf, tag, ignore, ctx
 	return ep.recv(&op, src, rxDefault)
 }
 

@@ -229,7 +229,7 @@ func (d *Driver) post(op *transport.Op, to uint64, more bool) error {
 	if d.stuck && d.queue[recv].peek() != nil {
 		return d.refuse(transport.ErrFull) // not past the one that waits
 	}
-	d.op = *op
+	d.op.Set(op)
 	if err := d.feed(to, more); err != nil {
 		return err
 	}
