@@ -38,10 +38,10 @@ func (d *direct) send(g *dgram.Datagram) error {
 			d.st.SendCalls++
 			if plain {
 				// The kernel reads one structure less: 0.2 µs of 5.
-				_, _, e = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
+				_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
 					uintptr(unsafe.Pointer(&tx.name)), uintptr(tx.len))
 			} else {
-				_, _, e = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT)
+				_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 			}
 		}
 		if e == 0 {
@@ -251,7 +251,7 @@ func (d *direct) put(i int, data []byte, seg int, tos uint8) {
 // sendmmsg sends messages [from, to) of the batch and reports how many went.
 func (d *direct) sendmmsg(s *sock, from, to int) (int, syscall.Errno) {
 	d.st.SendCalls++
-	n, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
 	if e != 0 {
 		return 0, e
 	}

@@ -397,7 +397,15 @@ func (d *Driver) turn(inline bool) bool {
 	budget := recvBudget
 	trains, done := 0, 0
 	for {
-		ok := d.receive()
+		ok := false
+		if !d.dead {
+			d.rx.Reset()
+			var err error
+			if ok, err = d.conn.Recv(d.rx); err != nil {
+				d.fail(err)
+				ok = false
+			}
+		}
 		now = d.time()
 		if trains == 0 && now-d.lastTurn > longGap {
 			budget = drainMax
@@ -446,19 +454,6 @@ func (d *Driver) turn(inline bool) bool {
 		d.intake()
 	}
 	return trains > 0 || done > 0
-}
-
-// receive fills d.rx with a train, if there is one.
-func (d *Driver) receive() bool {
-	if d.dead {
-		return false
-	}
-	d.rx.Reset()
-	ok, err := d.conn.Recv(d.rx)
-	if err != nil {
-		d.fail(err)
-	}
-	return ok && err == nil
 }
 
 // deliver hands events to the owner and reports how many.
