@@ -186,8 +186,11 @@ func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
 // CCC is the congestion control context the PDC was opened with.
 func (p *PDC) CCC() CCC { return p.ccc }
 
-// idPage is one part of the PDCID table; pages are made when first used.
-type idPage [256]*PDC
+// idPage is one part of the PDCID table; pages are made when first used. PDCIDs
+// are random, so a PDC of a FEP with few of them has a page to itself.
+type idPage [1 << idBits]*PDC
+
+const idBits = 5
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
@@ -197,7 +200,7 @@ type Table struct {
 	rng *rand.Rand
 	up  Upper
 
-	ids   [256]*idPage
+	ids   [1 << (16 - idBits)]*idPage
 	slots []*PDC
 	free  []uint32
 	live  int
@@ -219,6 +222,7 @@ type Table struct {
 	nackLeft  int
 
 	rings    [16][][]txPkt // free transmit rings by log2 of their length
+	ringKept int           // packets in rings
 	rxFree   []*rxDir
 	holdUsed int
 
@@ -274,19 +278,19 @@ func (t *Table) Slots() int { return len(t.slots) }
 
 // Lookup finds a PDC by its own PDCID, or nil.
 func (t *Table) Lookup(id uint16) *PDC {
-	if pg := t.ids[id>>8]; pg != nil {
-		return pg[id&0xff]
+	if pg := t.ids[id>>idBits]; pg != nil {
+		return pg[id&(1<<idBits-1)]
 	}
 	return nil
 }
 
 func (t *Table) setID(id uint16, p *PDC) {
-	pg := t.ids[id>>8]
+	pg := t.ids[id>>idBits]
 	if pg == nil {
 		pg = new(idPage)
-		t.ids[id>>8] = pg
+		t.ids[id>>idBits] = pg
 	}
-	pg[id&0xff] = p
+	pg[id&(1<<idBits-1)] = p
 }
 
 // newID draws a PDCID that is neither in use nor in quarantine; 0: none left.

@@ -36,10 +36,11 @@ type txPkt struct {
 
 // txDir is one direction's sending side.
 type txDir struct {
-	ring []txPkt // from una on; nil when nothing is outstanding
-	una  wire.PSN
-	nxt  wire.PSN
-	cack wire.PSN // highest CACK received
+	ring     []txPkt // from una on; nil when nothing is outstanding
+	ringHint uint8   // length to begin with
+	una      wire.PSN
+	nxt      wire.PSN
+	cack     wire.PSN // highest CACK received
 
 	window  int32 // PSNs the peer takes beyond cack
 	mprAt   wire.PSN
@@ -99,8 +100,13 @@ const (
 	// below half of the space, so that every comparison with Start_PSN holds
 	// (UE §3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
-	// minRing is the length of the smallest transmit ring.
-	minRing = 16
+	// minRing is the length of the smallest transmit ring, in packets;
+	// maxRingHint bounds the one that a PDC begins with because it needed it
+	// before; maxRingKept packets of 48 bytes, 1.5 MiB, are kept for the next
+	// PDC that sends, so that a change of peers allocates nothing.
+	minRing     = 4
+	maxRingHint = 64
+	maxRingKept = 32 << 10
 	// tailProbes is how often a silent tail is probed before the RTO.
 	tailProbes = 4
 	// bigRTOs is how many RTOs full-size packets may see while probes are
@@ -114,24 +120,32 @@ func (t *Table) getRing(n int) []txPkt {
 	if l := t.rings[c]; len(l) > 0 {
 		r := l[len(l)-1]
 		t.rings[c] = l[:len(l)-1]
+		t.ringKept -= n
 		return r
 	}
 	return make([]txPkt, 1<<c)
 }
 
+// putRing takes the ring from a PDC with nothing outstanding, and keeps it for
+// whoever sends next.
 func (t *Table) putRing(p *PDC) {
-	if p.tx.ring != nil {
-		c := bits.Len(uint(len(p.tx.ring) - 1))
-		t.rings[c] = append(t.rings[c], p.tx.ring)
-		p.tx.ring = nil
+	n := len(p.tx.ring)
+	if n == 0 {
+		return
 	}
+	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
+		t.rings[c] = append(t.rings[c], p.tx.ring)
+		t.ringKept += n
+	}
+	p.tx.ring = nil
+	p.tx.ringHint = uint8(min(n, maxRingHint))
 }
 
 // grow makes room in the ring for one more packet.
 func (p *PDC) grow() {
 	tx := &p.tx
 	if tx.ring == nil {
-		tx.ring = p.t.getRing(minRing)
+		tx.ring = p.t.getRing(max(minRing, int(tx.ringHint)))
 		return
 	}
 	old := tx.ring
