@@ -83,7 +83,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		OpenPerPeer: cfg.OpenPerPeer, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
-		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Nominal: f.overhead + f.trailer,
+		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.trailer,
 		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
 		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
 		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,

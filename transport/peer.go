@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/uetkit/uetkit/transport/cms"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -29,9 +30,13 @@ type peer struct {
 	rod   *pds.PDC
 	data  fifo[uint32] // slots of lanes with data
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
-	path  int
+	paths *paths       // nil with one path
 	crc   crcCache
 }
+
+// paths chooses the local ports by which packets to one peer leave: spray for
+// RUD, single for what must stay in order.
+type paths struct{ spray, single cms.Paths }
 
 // A lane is the queue in front of a PDC (design D8: one active message per PDC).
 type lane struct {

@@ -203,7 +203,7 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 	p := &f.peers[id]
 	pdc := ln.pdc
 	remote := pdc.Remote()
-	path := f.pathFor(p, pdc)
+	path := f.pathFor(now, p, pdc)
 	last := -1 // offset of this PDC's newest packet in the train
 	state := laneDry
 	for pdc.CanResend() {
@@ -309,19 +309,23 @@ func (f *FEP) next(ln *lane) {
 
 // pathFor chooses the local port of the next train to a peer. Packets of a PDC
 // that the target does not know yet leave from the main port, by which it
-// knows the source; ROD keeps to one path (UE §3.6.16).
-func (f *FEP) pathFor(p *peer, pdc *pds.PDC) int {
-	if len(f.cfg.Paths) == 1 || pdc.State() == pds.Creating || pdc.Mode() == wire.ROD {
+// knows the source; ROD keeps to one path while that works (UE §3.6.16).
+func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
+	if len(f.cfg.Paths) == 1 || pdc.State() == pds.Creating {
 		return 0
+	}
+	if p.paths == nil {
+		p.paths = new(paths)
+		p.paths.spray.Init(len(f.cfg.Paths), false, f.rng)
+		p.paths.single.Init(len(f.cfg.Paths), true, f.rng)
+	}
+	if pdc.Mode() == wire.ROD {
+		return p.paths.single.Pick(now)
 	}
 	if len(f.out.d.Data) > 0 && f.out.d.Remote == pdc.Remote() {
 		return f.out.d.Path
 	}
-	p.path++
-	if p.path >= len(f.cfg.Paths) {
-		p.path = 0
-	}
-	return p.path
+	return p.paths.spray.Pick(now)
 }
 
 // fillOwing adds ACKs and control packets of a peer's PDCs to the train, and

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
@@ -145,6 +146,30 @@ func (f *FEP) unblock(pr *peer) {
 		if o != nil {
 			f.wakeData(&f.lanes[o.Slot])
 		}
+	}
+}
+
+// Path hands what packets tell of their paths to those who choose them.
+func (u *upper) Path(p *pds.PDC, path uint8, news pds.PathNews) {
+	pr := &u.peers[p.Peer]
+	if pr.paths == nil {
+		return
+	}
+	c := &pr.paths.spray
+	if p.Mode() == wire.ROD {
+		c = &pr.paths.single
+	}
+	var rtt time.Duration
+	if pr.ccc != nil {
+		rtt = pr.ccc.SRTT()
+	}
+	switch news {
+	case pds.PathGood:
+		c.OnGood(int(path))
+	case pds.PathMarked:
+		c.OnMarked(u.now, int(path), rtt)
+	case pds.PathLost:
+		c.OnLoss(u.now, int(path), rtt)
 	}
 }
 

@@ -39,6 +39,7 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 // from it how much the path reorders.
 func (p *PDC) arrivedAs(k *txPkt) {
 	tx := &p.tx
+	p.pathNews(k, PathGood)
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole && k.tries == 0 && uint32(over) >= tx.reorder {
 		// It was missing when later ones were there, and was not sent again:
 		// reordered.
@@ -129,6 +130,9 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 				}
 				p.noteSpurious(now, k, echo)
 				p.arrivedAs(k)
+				if a.Flags&wire.AckFlagM != 0 {
+					p.pathNews(k, PathMarked)
+				}
 				if a.Next == wire.NextNone {
 					newly += p.finish(k, nil)
 				} else {

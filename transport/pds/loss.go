@@ -59,6 +59,7 @@ func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
 	if p.ccc != nil {
 		p.ccc.OnLoss(now, int(k.size), rto)
 	}
+	p.pathNews(k, PathLost)
 }
 
 // txTimers does what is due on the sending side and returns when to look again.

@@ -71,6 +71,25 @@ type Upper interface {
 	Known(addr netip.AddrPort) bool
 	// Pending reports whether the owner has something queued for the PDC.
 	Pending(p *PDC) bool
+	// Path says what became of a packet that left by that path. It is called
+	// with Config.Paths above 1 only.
+	Path(p *PDC, path uint8, news PathNews)
+}
+
+// PathNews is what a packet tells of the path it took.
+type PathNews uint8
+
+// The news.
+const (
+	PathGood   PathNews = iota // it arrived
+	PathMarked                 // it arrived with ECN CE; follows PathGood
+	PathLost                   // it is taken for lost
+)
+
+func (p *PDC) pathNews(k *txPkt, news PathNews) {
+	if p.t.cfg.Paths > 1 {
+		p.t.up.Path(p, k.path, news)
+	}
 }
 
 // Config holds the constants of a Table. All must be set.
@@ -78,6 +97,7 @@ type Config struct {
 	MPRange   int // PSN window offered, multiple of 128, power of two
 	TxWindow  int // packets this side keeps outstanding per PDC, power of two
 	HoldBytes int // bytes of ROD packets that wait for an earlier one
+	Paths     int // local ports that the owner sends from
 	Nominal   int // bytes added to headers and payload for accounting: trailer + 8 + 40
 
 	AckTrigger int
