@@ -24,8 +24,8 @@ var (
 // A CP is a control packet.
 type CP struct {
 	Ctl         CtlType
-	Flags       Flags // FlagISROD, RETX, AR, SYN
-	ProbeOpaque uint16
+	Flags       Flags  // FlagISROD, RETX, AR, SYN
+	ProbeOpaque uint16 // PROBE; 0 in the others
 	PSN         PSN
 	SPDCID      uint16
 	DPDCID      uint16 // without SYN
@@ -44,7 +44,7 @@ func ParseCP(b []byte) (CP, int, error) {
 		return CP{}, 0, errCPType
 	}
 	c := CP{
-		Ctl: CtlType(v >> 7 & 15), Flags: Flags(v & 0x7f),
+		Ctl: CtlType(v >> 7 & 15), Flags: Flags(v) & cpFlags,
 		ProbeOpaque: binary.BigEndian.Uint16(b[cpProbe:]),
 		PSN:         PSN(binary.BigEndian.Uint32(b[cpPSN:])),
 		SPDCID:      binary.BigEndian.Uint16(b[cpSPDCID:]),
@@ -64,7 +64,7 @@ func ParseCP(b []byte) (CP, int, error) {
 
 // Append appends the packet to b. It panics if a field is out of range: our bug.
 func (c CP) Append(b []byte) []byte {
-	if c.Ctl > 15 || c.Flags > 0x7f || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
+	if c.Ctl > CtlNegotiation || c.Flags&^cpFlags != 0 || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
 		panic("BUG: wire: control packet field out of range")
 	}
 	d := c.DPDCID
@@ -85,7 +85,7 @@ func (c CP) String() string {
 	s := fmt.Sprintf("CTRL %v %s probe_opaque=%#x psn=%#x spdcid=%d", c.Ctl,
 		flagString(c.Flags, FlagISROD, "ISROD", FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), c.ProbeOpaque, uint32(c.PSN), c.SPDCID)
 	if c.Flags&FlagSYN != 0 {
-		s += fmt.Sprintf(" psn_offset=%d", c.PSNOffset)
+		s += synString(c.PDCInfo, c.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", c.DPDCID)
 	}

@@ -29,7 +29,8 @@ type Req struct {
 	Next   NextHdr
 	Flags  Flags // FlagRETX, FlagAR, FlagSYN
 	SPDCID uint16
-	// DPDCID is valid without SYN, PDCInfo (4 bit) and PSNOffset (12 bit) with.
+	// DPDCID is valid without SYN, PDCInfo (4 bit; 0 on send, not to be looked
+	// at on receipt: pds.md 8) and PSNOffset (12 bit) with.
 	DPDCID    uint16
 	PSNOffset uint16
 	PDCInfo   uint8
@@ -49,7 +50,7 @@ func ParseReq(b []byte) (Req, int, error) {
 	}
 	v := binary.BigEndian.Uint16(b)
 	r := Req{
-		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: Flags(v & 0x7f),
+		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: Flags(v) & reqFlags,
 		ClearOff: int16(binary.BigEndian.Uint16(b[reqClearOff:])),
 		PSN:      PSN(binary.BigEndian.Uint32(b[reqPSN:])),
 		SPDCID:   binary.BigEndian.Uint16(b[reqSPDCID:]),
@@ -92,7 +93,7 @@ func (r Req) Mode() Mode {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r Req) Append(b []byte) []byte {
-	if r.Next > 15 || r.Flags > 0x7f || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
+	if r.Next > 15 || r.Flags&^reqFlags != 0 || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
 		panic("BUG: wire: request field out of range")
 	}
 	d := r.DPDCID
@@ -118,12 +119,21 @@ func (r Req) Append(b []byte) []byte {
 func (r Req) String() string {
 	s := fmt.Sprintf("%v %s nh=%v clear_off=%d psn=%#x spdcid=%d", r.Type, flagString(r.Flags, FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), r.Next, r.ClearOff, uint32(r.PSN), r.SPDCID)
 	if r.Flags&FlagSYN != 0 {
-		s += fmt.Sprintf(" psn_offset=%d", r.PSNOffset)
+		s += synString(r.PDCInfo, r.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", r.DPDCID)
 	}
 	if r.Len() == ReqCCLen {
 		s += fmt.Sprintf(" ccc_id=%d credit_target=%d", r.CCCID, r.CreditTarget)
+	}
+	return s
+}
+
+// synString is what a SYN puts in the place of the DPDCID.
+func synString(info uint8, off uint16) string {
+	s := fmt.Sprintf(" psn_offset=%d", off)
+	if info != 0 {
+		s += fmt.Sprintf(" pdc_info=%#x", info)
 	}
 	return s
 }
