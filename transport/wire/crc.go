@@ -22,8 +22,7 @@ func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 	binary.BigEndian.PutUint16(a[n:], sport)
 	binary.BigEndian.PutUint16(a[n+2:], dport)
 	binary.BigEndian.PutUint16(a[n+4:], udpLen)
-	binary.BigEndian.PutUint16(a[n+6:], 0)
-	return crc32.Update(0, castagnoli, a[:n+8])
+	return update(a[:n+8]) // the checksum counts as zero
 }
 
 // CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
@@ -31,7 +30,17 @@ func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
 	binary.BigEndian.PutUint16(a[n:], ev)
-	return crc32.Update(0, castagnoli, a[:n+4])
+	return update(a[:n+4])
+}
+
+// update is crc32.Update(0, castagnoli, b) a byte at a time: that one's argument
+// escapes, and 12 to 40 bytes are not worth an allocation.
+func update(b []byte) uint32 {
+	crc := ^uint32(0)
+	for _, v := range b {
+		crc = castagnoli[byte(crc)^v] ^ crc>>8
+	}
+	return ^crc
 }
 
 func putAddrs(a *[40]byte, src, dst netip.Addr) int {
