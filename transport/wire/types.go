@@ -64,6 +64,27 @@ var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP",
 
 func (n NextHdr) String() string { return name(nextNames[:], int(n), "next_hdr") }
 
+// Carries reports whether a packet of type t may carry the SES header n: ses.md
+// 0.4. Behind NACKs and control packets there is none.
+func (t Type) Carries(n NextHdr) bool {
+	switch t {
+	case TypeRUDReq, TypeRODReq, TypeRUDCCReq, TypeRODCCReq:
+		// Read data travels in requests of the return direction.
+		return n >= NextReqSmall && n <= NextReqStd || n == NextRspData || n == NextRspDataSmall
+	case TypeRUDIReq:
+		return n >= NextReqSmall && n <= NextReqStd
+	case TypeRUDIRsp:
+		return n >= NextRsp && n <= NextRspDataSmall
+	case TypeUUDReq:
+		return n == NextReqMedium || n == NextReqStd
+	case TypeAck, TypeAckCC, TypeAckCCX:
+		return n == NextNone || n >= NextRsp && n <= NextRspDataSmall
+	case TypeNack, TypeNackCCX, TypeCP:
+		return n == NextNone
+	}
+	return false
+}
+
 // Flags are the seven flag bits of a PDS prologue. What a bit means depends on
 // the type; those that a type reserves are never set in a parsed header.
 type Flags uint8

@@ -60,6 +60,21 @@ func TestNextHdrCodes(t *testing.T) { // pds.md 2.1, ses.md 0.4
 	}
 }
 
+// ses.md 0.4, pds.md 2.1: which packet carries which SES header.
+func TestTypeCarries(t *testing.T) {
+	for typ := range Type(32) {
+		want := map[Type]string{
+			TypeRUDReq: "12356", TypeRODReq: "12356", TypeRUDCCReq: "12356", TypeRODCCReq: "12356", TypeRUDIReq: "123", TypeRUDIRsp: "456",
+			TypeUUDReq: "23", TypeAck: "0456", TypeAckCC: "0456", TypeAckCCX: "0456", TypeNack: "0", TypeNackCCX: "0", TypeCP: "0",
+		}[typ]
+		for n := range NextHdr(16) {
+			if got := typ.Carries(n); got != strings.Contains(want, fmt.Sprintf("%x", uint8(n))) {
+				t.Errorf("%v carries %v: %t", typ, n, got)
+			}
+		}
+	}
+}
+
 func TestCtlCodes(t *testing.T) { // UE §3.5.10.9, pds.md 2.6
 	checkCodes[CtlType](t, 4, `0:NOOP 1:ACK_REQ 2:CLEAR_CMD 3:CLEAR_REQ 4:CLOSE_CMD 5:CLOSE_REQ 6:PROBE 7:CREDIT 8:CREDIT_REQ 9:NEGOTIATION`)
 	for want, c := range []CtlType{
