@@ -630,8 +630,7 @@ func TestLimitedPeers(t *testing.T) {
 }
 
 func TestPostNoAllocs(t *testing.T) {
-	// NoCRC: what the trailer costs is the business of the tests below.
-	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}, Config: Config{NoCRC: true}})
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
 	buf, msg := make([]byte, 5000), make([]byte, 5000)
