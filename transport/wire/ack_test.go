@@ -114,6 +114,13 @@ var ackCodec = codec[Ack]{
 				"cc_type=14 cc_flags=0x0 mpr=1 sack_off=1 sack=0x0 cc_state=0x1122334455667788 ccx=0x99aabbccddeeff00",
 		},
 	},
+	most: []Ack{
+		{Type: TypeAck, Next: 15, Flags: ackFlags | AckFlagEPSN, Req: 3, ProbeOpaque: 0xffff, SPDCID: 0xffff, DPDCID: 0xffff, CACK: 0xffffffff, EPSN: 0xffffffff},
+		{
+			Type: TypeAckCCX, Next: 15, Flags: AckFlagM | AckFlagRETX, Req: 3, AckPSNOff: -0x8000, SPDCID: 0xffff, DPDCID: 0xffff, CACK: 0xffffffff,
+			CCType: 15, CCFlags: 15, MPR: 0xff, SACKOff: -0x8000, SACK: 1<<64 - 1, CCState: 1<<64 - 1, CCX: 1<<64 - 1,
+		},
+	},
 	refused: []refusal{
 		{"request", "1180 0000 00000000 0000 0000", Invalid{"ACK", "type"}},
 		{"NACK", "5000 0000 00000000 0000 0000 00000000", Invalid{"ACK", "type"}},
@@ -171,6 +178,10 @@ func TestNSCCState(t *testing.T) {
 			t.Errorf("bit %d: %v is %#x", i, ParseNSCC(v), ParseNSCC(v).Encode())
 		}
 	}
+	most := NSCCState{0xffff, true, 0x7f, 0xffffff, 0xffff}
+	if got := ParseNSCC(most.Encode()); got != most {
+		t.Errorf("the most that fits: %v, want %v", got, most)
+	}
 	for _, s := range []NSCCState{{CwndPend: 128}, {RcvdBytes: 1 << 24}} {
 		wantBug(t, func() { s.Encode() })
 	}
@@ -185,6 +196,10 @@ func TestCreditState(t *testing.T) {
 	}
 	if got := s.String(); got != "credit=1193046 ooo_count=34661" {
 		t.Error(got)
+	}
+	most := CreditState{0xffffff, 0xffff}
+	if got := ParseCredit(most.Encode()); got != most {
+		t.Errorf("the most that fits: %v, want %v", got, most)
 	}
 	wantBug(t, func() { CreditState{Credit: 1 << 24}.Encode() })
 }

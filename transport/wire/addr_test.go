@@ -174,6 +174,9 @@ func TestAddrRefused(t *testing.T) {
 		}
 	}
 	ip := netip.MustParseAddr("192.0.2.1")
+	if _, err := (Addr{IP: ip, PIDonFEP: 0xfff, RI: 0xfff}).AppendBinary(nil); err != nil {
+		t.Errorf("the most that fits: %v", err)
+	}
 	for _, c := range []struct {
 		a    Addr
 		want error

@@ -134,6 +134,10 @@ var cpCodec = codec[CP]{
 			text: "CTRL NEGOTIATION RETX+SYN probe_opaque=0x1234 psn=0xcdef0123 spdcid=52719 psn_offset=2166 pdc_info=0x8 payload=0x1",
 		},
 	},
+	most: []CP{
+		{Ctl: CtlNegotiation, Flags: cpFlags, ProbeOpaque: 0xffff, PSN: 0xffffffff, SPDCID: 0xffff, PDCInfo: 15, PSNOffset: 0xfff, Payload: 0xffffffff},
+		{Flags: FlagISROD | FlagRETX | FlagAR, DPDCID: 0xffff},
+	},
 	refused: []refusal{
 		{"NACK", "5000 0000 00000000 0001 0001 00000000", Invalid{"control packet", "type"}},
 		{"ctl_type 10", "5d00 0000 00000000 0001 0001 00000000", Invalid{"control packet", "ctl_type"}},

@@ -58,6 +58,12 @@ var nackCodec = codec[Nack]{
 			min: NackLen, // pds.md 8: other implementations send 24 and 28 bytes
 		},
 	},
+	most: []Nack{
+		{
+			Type: TypeNackCCX, Next: 15, Flags: nackFlags, Code: 0xff, Vendor: 0xff, PSN: 0xffffffff, SPDCID: 0xffff, DPDCID: 0xffff, Payload: 0xffffffff,
+			CCXType: 15, CCX0: 1<<60 - 1, CCX1: 1<<64 - 1,
+		},
+	},
 	refused: []refusal{
 		{"ACK", "3800 0100 00000000 0000 0000 00000000", Invalid{"NACK", "type"}},
 		{"CP", "5800 0000 00000000 0000 0000 00000000", Invalid{"NACK", "type"}},

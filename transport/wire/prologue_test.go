@@ -33,6 +33,10 @@ var prologueCodec = codec[Prologue]{
 			text:  "type 31 nh=next_hdr 15 flags=0x7f",
 		},
 	},
+	most: []Prologue{
+		{Type: 31, Next: 15, Flags: 0x7f},
+		{Type: TypeCP, Ctl: 15, Flags: 0x7f},
+	},
 	bugs: []bug[Prologue]{
 		{"type", Prologue{Type: 32}},
 		{"next_hdr", Prologue{Type: TypeAck, Next: 16}},

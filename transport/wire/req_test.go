@@ -74,6 +74,10 @@ var reqCodec = codec[Req]{
 			text: "ROD_CC_REQ RETX+AR nh=REQ_STD clear_off=8515 psn=0x21436587 spdcid=4660 dpdcid=65534 ccc_id=120 credit_target=1193046",
 		},
 	},
+	most: []Req{
+		{Type: TypeRODReq, Next: 15, Flags: reqFlags, SPDCID: 0xffff, PSNOffset: 0xfff, PDCInfo: 15, ClearOff: 0x7fff, PSN: 0xffffffff},
+		{Type: TypeRODCCReq, Next: 15, Flags: FlagRETX | FlagAR, SPDCID: 0xffff, DPDCID: 0xffff, CCCID: 0xff, ClearOff: -0x8000, PSN: 0xffffffff, CreditTarget: 0xffffff},
+	},
 	refused: []refusal{
 		{"ACK", "3800 0000 00000000 0000 0000", Invalid{"RUD/ROD request", "type"}},
 		{"type 0", "0180 0000 00000000 0000 0000", Invalid{"RUD/ROD request", "type"}},

@@ -27,6 +27,9 @@ var rudiCodec = codec[RUDIHdr]{
 			text: "RUDI_RESP M nh=RSP pkt_id=0x99887766",
 		},
 	},
+	most: []RUDIHdr{
+		{Type: TypeRUDIRsp, Next: 15, Flags: rudiFlags, PktID: 0xffffffff},
+	},
 	refused: []refusal{
 		{"UUD", "3180 0000 00000000", Invalid{"RUDI", "type"}},
 		{"ROD", "1980 0000 00000000", Invalid{"RUDI", "type"}},

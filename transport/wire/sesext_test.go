@@ -34,6 +34,9 @@ var rendezvousCodec = codec[Rendezvous]{
 			text: "rendezvous eager=4275878552 read_gen=118 read_pid=1347 read_ri=528 read_off=0x123456789abcdef read_key=0x8899aabbccddeeff",
 		},
 	},
+	most: []Rendezvous{
+		{0xffffffff, 0xff, 0xfff, 0xfff, 1<<64 - 1, 1<<64 - 1},
+	},
 	bugs: []bug[Rendezvous]{
 		{"read_pid_on_fep", Rendezvous{ReadPIDonFEP: 0x1000}},
 		{"read_resource_index", Rendezvous{ReadRI: 0x1000}},
@@ -69,6 +72,9 @@ var atomicCodec = codec[Atomic]{
 			want: Atomic{Op: 0xfe, Type: 0xe0, Control: AtomicCacheable | AtomicCPUCoherent},
 			text: "atomic atomic 254 datatype 224 control=0x3",
 		},
+	},
+	most: []Atomic{
+		{0xff, 0xff, 3},
 	},
 	bugs: []bug[Atomic]{{"control", Atomic{Control: 4}}},
 }

@@ -193,6 +193,13 @@ var reqStdCodec = codec[ReqStd]{
 				"payload_len=0 msg_off=1024 req_len=2500",
 		},
 	},
+	most: []ReqStd{
+		{
+			Opcode: 0x3f, Flags: 0x3f, Gen: 0xff, MsgID: 0xffff, PIDonFEP: 0xfff, RI: 0xfff, JobID: 0xffffff, Initiator: 0xffffffff, BufOff: 1<<64 - 1,
+			Match: 1<<64 - 1, HeaderData: 1<<64 - 1, ReqLen: 0xffffffff,
+		},
+		{Opcode: OpSend, Flags: SESEOM, PayloadLen: 0x3fff, MsgOff: 0xffffffff},
+	},
 	refused: []refusal{
 		{
 			"version 1", // S-HDR-06
@@ -311,6 +318,12 @@ var reqMediumCodec = codec[ReqMedium]{
 				"match/key=0x43210fedcba98765 req_len=16092",
 		},
 	},
+	most: []ReqMedium{
+		{
+			Opcode: 0x3f, Flags: 0x3f, Gen: 0xff, ReqLen: 0x3fff, PIDonFEP: 0xfff, RI: 0xfff, JobID: 0xffffff, Initiator: 0xffffffff,
+			HeaderData: 1<<64 - 1, Match: 1<<64 - 1,
+		},
+	},
 	refused: []refusal{
 		{"version", "05 c3 0001 00 000001 0000 000f 0000000000000000 00000010 0000000000000000", Invalid{"medium request", "version"}},
 		// S-HDR-07; xdp2-test_uet 10.
@@ -367,6 +380,9 @@ var reqSmallCodec = codec[ReqSmall]{
 			},
 			text: "READ DC+IE+REL+EOM+SOM gen=119 job=11259375 pid=1656 ri=2475 buf_off=0x9876543298765432 req_len=4660",
 		},
+	},
+	most: []ReqSmall{
+		{Opcode: 0x3f, Flags: 0x3f &^ SESHD, Gen: 0xff, ReqLen: 0x3fff, PIDonFEP: 0xfff, RI: 0xfff, JobID: 0xffffff, BufOff: 1<<64 - 1},
 	},
 	refused: []refusal{
 		{"version", "01 43 0040 00 000000 0003 0123 0000000000000200", Invalid{"small request", "version"}},

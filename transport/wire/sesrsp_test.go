@@ -69,6 +69,9 @@ var rspCodec = codec[Rsp]{
 			text: "response 63 list=2 rc=rc 0x3e msg_id=0xfedc gen=186 job=9991764 mod_len=839974620",
 		},
 	},
+	most: []Rsp{
+		{List: 3, Opcode: 0x3f, RC: 0x3f, Gen: 0xff, MsgID: 0xffff, JobID: 0xffffff, ModLen: 0xffffffff},
+	},
 	refused: []refusal{
 		{"version", "00 41 0102 00 012345 000009c4", Invalid{"response", "version"}},
 		{"with data", "c2 09 1234 99 654321 09abcdef", Invalid{"response", "opcode"}}, // xdp2-uet_ses 13
@@ -125,6 +128,12 @@ var rspDataCodec = codec[RspData]{
 			text: "RESPONSE_W_DATA list=1 rc=DROPPED msg_id=0xfedc job=9991764 read_msg_id=0x3210 payload_len=16092 mod_len=3130553940 msg_off=2309737967",
 		},
 	},
+	most: []RspData{
+		{
+			List: 3, Opcode: RspWithData, RC: 0x3f, MsgID: 0xffff, JobID: 0xffffff, ReadMsgID: 0xffff, PayloadLen: 0x3fff, ModLen: 0xffffffff,
+			MsgOff: 0xffffffff,
+		},
+	},
 	refused: []refusal{
 		{"version", "02 81 0105 00 012345 0105 0008 00000008 00000000", Invalid{"response with data", "version"}},
 		{"without data", "00 01 0105 00 012345 0105 0008 00000008 00000000", Invalid{"response with data", "opcode"}},
@@ -172,6 +181,9 @@ var rspDataSmallCodec = codec[RspDataSmall]{
 			want: RspDataSmall{List: ListOverflow, Opcode: RspWithData, RC: RCNoMatch, PayloadLen: 0x3456, JobID: 0x987654, ReqPSN: 0x2346789a},
 			text: "RESPONSE_W_DATA list=1 rc=NO_MATCH payload_len=13398 job=9991764 req_psn=0x2346789a",
 		},
+	},
+	most: []RspDataSmall{
+		{List: 3, Opcode: RspWithData, RC: 0x3f, PayloadLen: 0x3fff, JobID: 0xffffff, ReqPSN: 0xffffffff},
 	},
 	refused: []refusal{
 		{"version", "02 c1 0010 00 012345 00010010", Invalid{"small response with data", "version"}},

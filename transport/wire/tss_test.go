@@ -51,6 +51,10 @@ var tssCodec = codec[TSS]{
 			text: "TSS an=0 sdi=16702650 ssi=0x89abcdef epoch=65534 tsc=0xffffffffffff",
 		},
 	},
+	most: []TSS{
+		{SP: true, AN: 1, Epoch: 0xffff, SDI: 0xffffff, SSI: 0xffffffff, TSC: TSCMax},
+		{AN: 1, Epoch: 0xffff, SDI: 0xffffff, TSC: TSCMax},
+	},
 	refused: []refusal{
 		{"RUD", "11000001 0000 000000000000", Invalid{"security header", "type"}},
 		{"type 0", "00000001 0000 000000000000", Invalid{"security header", "type"}},

@@ -15,6 +15,9 @@ var uudCodec = codec[UUDHdr]{
 		want: UUDHdr{Next: NextReqStd},
 		text: "UUD_REQ nh=REQ_STD",
 	}},
+	most: []UUDHdr{
+		{Next: 15},
+	},
 	refused: []refusal{{"RUDI", "2180 0000", Invalid{"UUD", "type"}}},
 	bugs:    []bug[UUDHdr]{{"next_hdr", UUDHdr{Next: 16}}},
 }

@@ -536,7 +536,11 @@ func TestVectors(t *testing.T) {
 	needed := map[string]*exception{}
 	for i := range exceptions {
 		e := &exceptions[i]
-		needed[fmt.Sprintf("%s %d", e.file, e.packet)] = e
+		id := fmt.Sprintf("%s %d", e.file, e.packet)
+		if needed[id] != nil || len(e.got) == 0 || e.why == "" {
+			t.Errorf("%s is an exception twice, for nothing, or for no reason", id)
+		}
+		needed[id] = e
 	}
 	ext := map[string]bool{}
 	packets, sealed, crcs := 0, 0, 0
