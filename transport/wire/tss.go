@@ -75,7 +75,7 @@ func (t TSS) Len() int {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (t TSS) Append(b []byte) []byte {
-	if t.AN > 1 || t.SDI > tssSDI || t.TSC > TSCMax || !t.SP && t.SSI != 0 {
+	if t.AN > 1 || t.SDI > tssSDI || t.TSC > TSCMax {
 		panic("BUG: wire: security header field out of range")
 	}
 	w := uint32(TypeTSS)<<27 | uint32(t.AN)*tssAN | t.SDI

@@ -64,7 +64,6 @@ var tssCodec = codec[TSS]{
 		{"AN", TSS{AN: 2}},
 		{"SDI", TSS{SDI: 1 << 24}},
 		{"TSC", TSS{TSC: TSCMax + 1}},
-		{"SSI without SP", TSS{SSI: 1}},
 	},
 }
 

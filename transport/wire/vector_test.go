@@ -36,6 +36,7 @@ const (
 	whyOneShot  = "a small or medium request is a whole message: EOM is missing (S-HDR-07)"
 	whyCCX      = "ACK_CCX has 40 bytes, this one 32: its last 8 are the response's first (pds.md 2.4)"
 	whyNack     = "no SES header follows a NACK (ses.md 0.4)"
+	whyProbe    = "probe_opaque is a PROBE's alone, and reserved in other control packets (pds.md 2.6)"
 	whyReserved = "reserved bits are sent as zero (ses.md 0.3); here there is a message id or data of the test in them"
 )
 
@@ -43,6 +44,10 @@ var exceptions = []exception{
 	{"xdp2-uet_pds.pcap", 12, []string{"4 bytes of data, listed as 0", "PDS: ccx_state is 0xc109123499654321 and not listed", "SES: not read", "wire: response: invalid length"}, whyCCX},
 	{"xdp2-uet_pds.pcap", 13, []string{"SES: not read", "next_hdr RSP behind NACK"}, whyNack},
 	{"xdp2-uet_pds.pcap", 14, []string{"SES: not read", "next_hdr RSP behind NACK_CCX"}, whyNack},
+	{"xdp2-uet_pds.pcap", 15, []string{"CP byte 2: 98 becomes 00", "CP byte 3: 76 becomes 00", "PDS: probe_opaque is 0x0, listed as 0x9876"}, whyProbe},
+	{"xdp2-uet_pds.pcap", 16, []string{"CP byte 2: 12 becomes 00", "CP byte 3: 34 becomes 00", "PDS: probe_opaque is 0x0, listed as 0x1234"}, whyProbe},
+	{"xdp2-test_uet.pcap", 4, []string{"CP byte 2: 98 becomes 00", "CP byte 3: 76 becomes 00", "PDS: probe_opaque is 0x0, listed as 0x9876"}, whyProbe},
+	{"xdp2-test_uet.pcap", 5, []string{"CP byte 2: 98 becomes 00", "CP byte 3: 76 becomes 00", "PDS: probe_opaque is 0x0, listed as 0x9876"}, whyProbe},
 	{"xdp2-uet_ses.pcap", 3, []string{"standard request byte 32: fe becomes 00", "standard request byte 33: dc becomes 00", "standard request byte 34: ba becomes 3a"}, whyReserved},
 	{"xdp2-uet_ses.pcap", 4, []string{"standard request byte 32: fe becomes 00", "standard request byte 33: dc becomes 00", "standard request byte 34: ba becomes 3a"}, whyReserved},
 	{"xdp2-uet_ses.pcap", 5, []string{"atomic byte 2: c7 becomes 03"}, whySemantic},
