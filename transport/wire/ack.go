@@ -19,10 +19,11 @@ const (
 	ackSACK   = 16 // uint64, bit i: base+i received
 	ackState  = 24 // uint64
 	ackCCX    = 32 // uint64
-	AckLen    = 12 // bytes
-	AckEPSN   = 16 // bytes
-	AckCCLen  = 32 // bytes
-	AckCCXLen = 40 // bytes
+
+	AckLen     = 12 // bytes
+	AckEPSNLen = 16 // bytes
+	AckCCLen   = 32 // bytes
+	AckCCXLen  = 40 // bytes
 )
 
 var (
@@ -34,7 +35,7 @@ var (
 type Ack struct {
 	Type           Type
 	Next           NextHdr
-	Flags          Flags // AckFlagM, RETX, P, EPSN
+	Flags          Flags // AckFlagM, RETX, P; EPSN for type ACK
 	Req            AckReq
 	AckPSNOff      int16  // without P
 	ProbeOpaque    uint16 // with P
@@ -43,7 +44,7 @@ type Ack struct {
 	EPSN           PSN // type ACK with AckFlagEPSN
 
 	// Types ACK_CC and ACK_CCX only.
-	CCType, CCFlags, MPR uint8
+	CCType, CCFlags, MPR uint8 // 4 bit, 4 bit (reserved, 0), × 128 PSNs
 	SACKOff              int16
 	SACK, CCState        uint64
 	CCX                  uint64 // type ACK_CCX only
@@ -68,7 +69,7 @@ func (a *Ack) Parse(b []byte) (int, error) {
 	}
 	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[ackSPDCID:])
 	f := Flags(v >> 48 & 0x7f)
-	a.Type, a.Next, a.Flags, a.Req = Type(v>>59), NextHdr(v>>55&15), f&^ackReqMask, AckReq(f&ackReqMask>>1)
+	a.Type, a.Next, a.Flags, a.Req = Type(v>>59), NextHdr(v>>55&15), f&ackFlags, AckReq(f&ackReqMask>>1)
 	a.CACK = PSN(v)
 	a.SPDCID, a.DPDCID = uint16(d>>16), uint16(d)
 	a.AckPSNOff, a.ProbeOpaque = int16(v>>32), 0
@@ -81,11 +82,12 @@ func (a *Ack) Parse(b []byte) (int, error) {
 		if f&AckFlagEPSN == 0 {
 			return AckLen, nil
 		}
-		if len(b) < AckEPSN {
+		if len(b) < AckEPSNLen {
 			return 0, errAckLen
 		}
+		a.Flags |= AckFlagEPSN
 		a.EPSN = PSN(binary.BigEndian.Uint32(b[ackEPSN:]))
-		return AckEPSN, nil
+		return AckEPSNLen, nil
 	case TypeAckCC, TypeAckCCX:
 		n := AckCCLen
 		if a.Type == TypeAckCCX {
@@ -114,14 +116,18 @@ func (a *Ack) Len() int {
 	case a.Type == TypeAckCCX:
 		return AckCCXLen
 	case a.Flags&AckFlagEPSN != 0:
-		return AckEPSN
+		return AckEPSNLen
 	}
 	return AckLen
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (a *Ack) Append(b []byte) []byte {
-	if a.Next > 15 || a.Flags > 0x7f || a.Flags&ackReqMask != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
+	flags := ackFlags
+	if a.Type == TypeAck {
+		flags |= AckFlagEPSN
+	}
+	if a.Next > 15 || a.Flags&^flags != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
 		panic("BUG: wire: ACK field out of range")
 	}
 	o := uint16(a.AckPSNOff)
@@ -163,7 +169,7 @@ func (a *Ack) String() string {
 		}
 		return s
 	}
-	s += fmt.Sprintf(" cc_type=%d mpr=%d sack_off=%d sack=%#x cc_state=%#x", a.CCType, a.MPR, a.SACKOff, a.SACK, a.CCState)
+	s += fmt.Sprintf(" cc_type=%d cc_flags=%#x mpr=%d sack_off=%d sack=%#x cc_state=%#x", a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState)
 	if a.Type == TypeAckCCX {
 		s += fmt.Sprintf(" ccx=%#x", a.CCX)
 	}
@@ -191,6 +197,10 @@ func (s NSCCState) Encode() uint64 {
 	return v
 }
 
+func (s NSCCState) String() string {
+	return fmt.Sprintf("service_time=%d rc=%t rcv_cwnd_pend=%d rcvd_bytes=%d ooo_count=%d", s.ServiceTime, s.RestoreCwnd, s.CwndPend, s.RcvdBytes, s.OOO)
+}
+
 // ParseNSCC decodes ack_cc_state with cc_type 0.
 func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
@@ -209,6 +219,8 @@ func (s CreditState) Encode() uint64 {
 	}
 	return uint64(s.Credit)<<40 | uint64(s.OOO)
 }
+
+func (s CreditState) String() string { return fmt.Sprintf("credit=%d ooo_count=%d", s.Credit, s.OOO) }
 
 // ParseCredit decodes ack_cc_state with cc_type 1.
 func ParseCredit(v uint64) CreditState { return CreditState{uint32(v >> 40), uint16(v)} }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 )
 
@@ -32,7 +33,7 @@ type Prologue struct {
 	Type  Type
 	Next  NextHdr // all types but TypeCP
 	Ctl   CtlType // TypeCP
-	Flags Flags
+	Flags Flags   // with the reserved ones
 }
 
 // ParsePrologue decodes the first 16 bits of b. Any type is accepted.
@@ -64,7 +65,7 @@ func (p Prologue) Append(b []byte) []byte {
 
 func (p Prologue) String() string {
 	if p.Type == TypeCP {
-		return p.Type.String() + " " + p.Ctl.String()
+		return fmt.Sprintf("%v %v flags=%#x", p.Type, p.Ctl, uint8(p.Flags))
 	}
-	return p.Type.String() + " nh=" + p.Next.String()
+	return fmt.Sprintf("%v nh=%v flags=%#x", p.Type, p.Next, uint8(p.Flags))
 }

@@ -29,7 +29,8 @@ type Req struct {
 	Next   NextHdr
 	Flags  Flags // FlagRETX, FlagAR, FlagSYN
 	SPDCID uint16
-	// DPDCID is valid without SYN, PDCInfo (4 bit) and PSNOffset (12 bit) with.
+	// DPDCID is valid without SYN, PDCInfo (4 bit; 0 on send, not to be looked
+	// at on receipt: pds.md 8) and PSNOffset (12 bit) with.
 	DPDCID    uint16
 	PSNOffset uint16
 	PDCInfo   uint8
@@ -57,7 +58,7 @@ func (r *Req) Parse(b []byte) (int, error) {
 		return 0, errReqLen
 	}
 	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[reqSPDCID:])
-	r.Type, r.Next, r.Flags = Type(v>>59), NextHdr(v>>55&15), Flags(v>>48&0x7f)
+	r.Type, r.Next, r.Flags = Type(v>>59), NextHdr(v>>55&15), Flags(v>>48)&reqFlags
 	r.ClearOff, r.PSN = int16(v>>32), PSN(v)
 	r.SPDCID = uint16(d >> 16)
 	r.CCCID, r.CreditTarget = 0, 0
@@ -98,7 +99,7 @@ func (r *Req) Mode() Mode {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r *Req) Append(b []byte) []byte {
-	if r.Next > 15 || r.Flags > 0x7f || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
+	if r.Next > 15 || r.Flags&^reqFlags != 0 || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
 		panic("BUG: wire: request field out of range")
 	}
 	d := r.DPDCID
@@ -121,12 +122,21 @@ func (r *Req) Append(b []byte) []byte {
 func (r *Req) String() string {
 	s := fmt.Sprintf("%v %s nh=%v clear_off=%d psn=%#x spdcid=%d", r.Type, flagString(r.Flags, FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), r.Next, r.ClearOff, uint32(r.PSN), r.SPDCID)
 	if r.Flags&FlagSYN != 0 {
-		s += fmt.Sprintf(" psn_offset=%d", r.PSNOffset)
+		s += synString(r.PDCInfo, r.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", r.DPDCID)
 	}
 	if r.Len() == ReqCCLen {
 		s += fmt.Sprintf(" ccc_id=%d credit_target=%d", r.CCCID, r.CreditTarget)
+	}
+	return s
+}
+
+// synString is what a SYN puts in the place of the DPDCID.
+func synString(info uint8, off uint16) string {
+	s := fmt.Sprintf(" psn_offset=%d", off)
+	if info != 0 {
+		s += fmt.Sprintf(" pdc_info=%#x", info)
 	}
 	return s
 }
