@@ -240,6 +240,49 @@ func TestServerRefuses(t *testing.T) {
 	run(t, c, base(BW, Send, 100))
 }
 
+// F12: a busy host gives a port to one client soon after another had it. To the
+// server that is a peer that was restarted, and its first answer must arrive
+// nonetheless: a refusal and a welcome.
+func TestDialFromPortUsedBefore(t *testing.T) {
+	addr := serve(t, ServerConfig{MaxClients: 1})
+	holder := dial(t, addr, ClientConfig{})
+	port := freePort(t)
+	for range 3 {
+		if _, err := Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "busy with 1 clients") {
+			t.Fatalf("busy server: %v", err)
+		}
+	}
+	if err := holder.send(&message{Type: mBye}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		var c *Client
+		var err error
+		for deadline := time.Now().Add(5 * time.Second); ; { // until the server has read the goodbye
+			c, err = Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second})
+			if err == nil || !strings.Contains(err.Error(), "busy") || time.Now().After(deadline) {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("free server: %v", err)
+		}
+		run(t, c, base(Lat, Send, 8))
+		c.Close()
+	}
+}
+
+// freePort is a UDP port of the loopback that nobody has.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	s, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return uint16(s.LocalAddr().(*net.UDPAddr).Port)
+}
+
 func TestVersionMismatch(t *testing.T) {
 	addr := serve(t, ServerConfig{})
 	_, err := dialVersion(context.Background(), addr, ClientConfig{}, ProtocolVersion+1)

@@ -125,8 +125,11 @@ func (s *Server) Serve(ctx context.Context) {
 		case now := <-tick.C:
 			s.mu.Lock()
 			for _, ss := range s.sessions {
-				if now.Sub(ss.heard) > beatLost {
+				switch quiet := now.Sub(ss.heard); {
+				case quiet > beatLost:
 					ss.end("not heard of for " + beatLost.String())
+				case quiet > beatLate:
+					_ = ss.send(&message{Type: mBeat}) // lost hears if nobody is there
 				}
 			}
 			s.mu.Unlock()
