@@ -84,7 +84,7 @@ func pathText(p *record.Path, mtu, paths int) string {
 	}
 	parts := []string{
 		fmt.Sprintf("%s, MTU %d, payload %d B", p.Interface, p.MTU, mtu), feature("GSO", p.GSO) + ", " + feature("GRO", p.GRO),
-		buffer("receive", p.Rcvbuf, p.RcvbufAsked), buffer("send", p.Sndbuf, p.SndbufAsked), plural(paths, "path"), ecn,
+		buffer("receive", p.Rcvbuf, p.RcvbufAsked), buffer("send", p.Sndbuf, p.SndbufAsked), units.Plural(paths, "path"), ecn,
 	}
 	out := parts[:0]
 	for _, s := range parts {
@@ -93,13 +93,6 @@ func pathText(p *record.Path, mtu, paths int) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // header says what is measured between whom over what.

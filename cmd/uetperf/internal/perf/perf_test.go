@@ -214,7 +214,7 @@ func TestServerRefuses(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 1})
 	c := dial(t, addr, ClientConfig{})
 	_, err := Dial(context.Background(), addr, ClientConfig{})
-	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 clients") || errors.Is(err, ErrUnreachable) {
+	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 client") || errors.Is(err, ErrUnreachable) {
 		t.Errorf("second client: %v", err)
 	}
 	// Data goes only to the host that asks for it.
@@ -240,6 +240,16 @@ func TestServerRefuses(t *testing.T) {
 	run(t, c, base(BW, Send, 100))
 }
 
+// A server for one client has no second, whose test would end with the first.
+func TestServerOnce(t *testing.T) {
+	addr := serve(t, ServerConfig{Once: true})
+	c := dial(t, addr, ClientConfig{})
+	if _, err := Dial(context.Background(), addr, ClientConfig{}); err == nil || !strings.Contains(err.Error(), "serves one client (--once), and has it") {
+		t.Errorf("second client: %v", err)
+	}
+	run(t, c, base(Lat, Send, 8))
+}
+
 // F12: a busy host gives a port to one client soon after another had it. To the
 // server that is a peer that was restarted, and its first answer must arrive
 // nonetheless: a refusal and a welcome.
@@ -248,7 +258,7 @@ func TestDialFromPortUsedBefore(t *testing.T) {
 	holder := dial(t, addr, ClientConfig{})
 	port := freePort(t)
 	for range 3 {
-		if _, err := Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "busy with 1 clients") {
+		if _, err := Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "busy with 1 client") {
 			t.Fatalf("busy server: %v", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
@@ -24,7 +25,8 @@ type ServerConfig struct {
 	Domain string
 	// MaxClients is how many clients are served at once; 0: 64.
 	MaxClients int
-	// Once ends Serve when the first client is gone.
+	// Once ends Serve when the first client is gone; there is no second beside
+	// it.
 	Once bool
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
@@ -54,6 +56,9 @@ type sessionKey struct {
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.MaxClients == 0 {
 		cfg.MaxClients = defaultMaxClients
+	}
+	if cfg.Once {
+		cfg.MaxClients = 1
 	}
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
@@ -185,7 +190,11 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 		}
 	case len(s.sessions) >= s.cfg.MaxClients:
 		s.cfg.Log("%v refused: %d clients are being served", from, len(s.sessions))
-		refuse("the server is busy with %d clients, its --max-clients: try later", len(s.sessions))
+		if s.cfg.Once {
+			refuse("the server serves one client (--once), and has it")
+			return
+		}
+		refuse("the server is busy with %s, its --max-clients: try later", units.Plural(len(s.sessions), "client"))
 	default:
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ss = &session{srv: s, ctl: c, addr: from, id: m.Session, heard: time.Now(), in: make(chan *message, 4*MaxParallel), ctx: ctx, cancel: cancel}
