@@ -85,11 +85,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":  cmdExits,
 			"server": cmdServer,
 			"silent": cmdSilent,
 			"record": cmdRecord,
+			"masked": cmdMasked,
 		},
 	})
 }
@@ -141,6 +143,37 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ERROR", r.Error)
 }
 
+// masked FILE: writes to the file "masked" what does not change from run to run.
+func cmdMasked(ts *testscript.TestScript, _ bool, args []string) {
+	var out []string
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		for _, m := range masks {
+			line = m.re.ReplaceAllString(line, m.by)
+		}
+		if len(out) == 0 || out[len(out)-1] != line {
+			out = append(out, line)
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("masked"), []byte(strings.Join(out, "")), 0o666))
+}
+
+var masks = []struct {
+	re *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`^path: .*; seed `), "path: PATH; seed "}, // another host has another; json.txtar looks at ours
+	{regexp.MustCompile(`; dropped .*`), ""},
+	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
+	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
+	{regexp.MustCompile(`p999_ns|p50|p90|p99\.9|p99|127\.0\.0\.1|CRC-32C`), "<$0>"},
+	{regexp.MustCompile(`\d+(\.\d+)?( [KMGT]iB)`), "# xiB"},
+	{regexp.MustCompile(`\d+(\.\d+)? (ns|µs|ms|s)\b`), "T"},
+	{regexp.MustCompile(`(<[^>]*>)|-?\d+(\.\d+)?`), "${1}#"},
+	{regexp.MustCompile(`(<[^>]*>)#`), "$1"},
+	{regexp.MustCompile(`<([^>]*)>`), "$1"},
+	{regexp.MustCompile(` +`), " "},
+}
+
 func readRecord(rd io.Reader) (*record.Record, error) {
 	d := json.NewDecoder(rd)
 	d.DisallowUnknownFields()
@@ -168,7 +201,13 @@ type client struct {
 // runClient starts a client and waits until its output matches want.
 func runClient(t *testing.T, want string, args ...string) *client {
 	t.Helper()
+	return startClient(t, want, func(*exec.Cmd) {}, args...)
+}
+
+func startClient(t *testing.T, want string, change func(*exec.Cmd), args ...string) *client {
+	t.Helper()
 	c := &client{Cmd: uetperf(args...), seen: make(chan struct{})}
+	change(c.Cmd)
 	re := regexp.MustCompile(want)
 	c.Cmd.Stdout = writerFunc(func(b []byte) (int, error) {
 		c.mu.Lock()
@@ -244,6 +283,46 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 				t.Errorf("record %+v\n%s", r, &c.out)
 			}
 		})
+	}
+}
+
+// A Ctrl-C on a terminal goes to the whole group: to the server of a self-check
+// as well, and once more to us if a parent passes it on.
+func TestInterruptOfGroup(t *testing.T) {
+	c := startClient(t, `(?m)^path: `, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }, "--seed", "1")
+	_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+	_ = c.Process.Signal(syscall.SIGINT)
+	if code := c.code(t); code != exitInterrupted {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	if !strings.Contains(c.out.String(), "│ ping ") || strings.Contains(c.out.String()+c.err.String(), "FAILED") {
+		t.Errorf("no table of what was measured, or a check failed:\n%s", &c.out)
+	}
+	if !strings.HasSuffix(c.err.String(), "uetperf: interrupted\n") {
+		t.Errorf("stderr %s", &c.err)
+	}
+}
+
+// A second signal ends at once, but not the echo of the first.
+func TestSecondSignal(t *testing.T) {
+	exits := func(times ...time.Duration) (n int) {
+		sig := make(chan os.Signal, len(times))
+		for range times {
+			sig <- os.Interrupt
+		}
+		close(sig)
+		heed(sig, func() {}, func() time.Time {
+			now := time.Unix(0, 0).Add(times[0])
+			times = times[1:]
+			return now
+		}, func() { n++ })
+		return n
+	}
+	if exits(0, 0, twice-1) != 0 {
+		t.Error("an echo ends at once")
+	}
+	if exits(0, time.Millisecond, twice, 2*twice) != 1 {
+		t.Error("a second signal does not end at once")
 	}
 }
 

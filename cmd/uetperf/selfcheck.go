@@ -140,9 +140,15 @@ type row struct {
 	faults []string // what is wrong with it
 }
 
+// interrupted reports that the user ended the step.
+func (r *row) interrupted() bool { return errors.Is(r.err, context.Canceled) }
+
 // judge finds what is wrong with a row.
 func (r *row) judge() {
 	bad := func(format string, args ...any) { r.faults = append(r.faults, fmt.Sprintf(format, args...)) }
+	if r.interrupted() {
+		return
+	}
 	if r.err != nil {
 		bad("%s", strings.Join(strings.Fields(r.err.Error()), " "))
 		return
@@ -279,6 +285,9 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		o.rec.Runs = append(o.rec.Runs, r.run)
 		rows = append(rows, r)
 		fmt.Fprintf(progress, "[%2d/%d] %-46s %s\n", i+1, len(all), st.name, r.summary())
+		if o.cfg.Verbose && res != nil {
+			newPrinter(progress, &Config{Impair: st.impair}).details(res)
+		}
 		if ctx.Err() != nil {
 			return rows, ctx.Err()
 		}
@@ -294,7 +303,10 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 
 // summary is a row in short.
 func (r *row) summary() string {
-	if len(r.faults) > 0 {
+	switch {
+	case r.interrupted():
+		return "interrupted"
+	case len(r.faults) > 0:
 		return "FAILED: " + r.faults[0]
 	}
 	return r.result()
@@ -312,7 +324,10 @@ func (o *outcome) printRows(rows []row) {
 	for i := range rows {
 		r := &rows[i]
 		word := "ok"
-		if len(r.faults) > 0 {
+		switch {
+		case r.interrupted():
+			word = "interrupted"
+		case len(r.faults) > 0:
 			word = "FAILED"
 			o.failed = true
 		}

@@ -306,7 +306,10 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	for _, x := range r.relays {
 		res.Relay.Add(x.Stats())
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		res.Run.Error = "interrupted"
+	case err != nil:
 		res.Run.Error = oneLine(err)
 	}
 	return res, err

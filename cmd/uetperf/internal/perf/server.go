@@ -94,7 +94,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	if len(s.ctls) == 0 {
 		if errors.Is(failed, fi.EADDRINUSE) {
-			return nil, fmt.Errorf("%w: does a server run already? another port: --listen %s", failed, netip.AddrPortFrom(infos[0].SrcAddr.IP, port+1))
+			a := infos[0].SrcAddr.AddrPort()
+			return nil, fmt.Errorf("cannot listen on %v: %w: does a server run already? another port: --listen %v", a, fi.EADDRINUSE, netip.AddrPortFrom(a.Addr(), max(port+1, 1024)))
 		}
 		return nil, failed
 	}
