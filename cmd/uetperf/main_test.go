@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,10 @@ import (
 
 // The test binary is uetperf when it is called so.
 func TestMain(m *testing.M) {
+	// The tests mostly wait: for a timeout, for the end of a test's time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"uetperf": main})
 }
 
@@ -82,6 +87,7 @@ func newServer(t *testing.T, args ...string) *server {
 }
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -249,16 +255,21 @@ func (c *client) code(t *testing.T) int {
 	return c.ProcessState.ExitCode()
 }
 
+// intervals matches an interval line that is not the first.
+const intervals = `(?m)^ +(64K|8) .* (0\.[2-9]|[1-9]\d*\.\d) `
+
 func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
 			args[1] = newServer(t).addr
 			file := t.TempDir() + "/r.json"
-			c := runClient(t, `(?m)^ +\S+ .* 0\.2 `, append(args, "-J", file)...)
+			c := runClient(t, intervals, append(args, "-J", file)...)
 			begin := time.Now()
 			_ = c.Process.Signal(os.Interrupt)
 			if code := c.code(t); code != exitInterrupted {
@@ -328,6 +339,7 @@ func TestSecondSignal(t *testing.T) {
 
 // A server that is killed ends the client within 10 s, with what was measured.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-c"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"}, // nothing of ours is owed an answer
@@ -337,7 +349,7 @@ func TestServerKilled(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
 			args[1] = s.addr
-			c := runClient(t, `(?m)^ +\S+ .* 0\.2 `, args...)
+			c := runClient(t, intervals, args...)
 			begin := time.Now()
 			_ = s.stop(syscall.SIGKILL)
 			if code := c.code(t); code != exitFailed {
@@ -363,7 +375,7 @@ func TestServerKilled(t *testing.T) {
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--max-clients", "1")
-	c := runClient(t, `(?m)^ +\S+ .* 0\.2 `, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms")
+	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms")
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	deadline := time.Now().Add(8 * time.Second)
@@ -382,11 +394,13 @@ func TestClientKilled(t *testing.T) {
 // Real sockets, two processes, a relay between them: 100 MiB arrive and are
 // right, whatever the relay does.
 func TestLossyRelay(t *testing.T) {
+	t.Parallel()
 	for _, faults := range []string{
 		"loss=1%", "loss=5%", "loss=20%", "loss=2%,burst=8", "reorder=5%", "dup=5%", "corrupt=2%", "loss=5%,reorder=5%,dup=5%,corrupt=1%",
 	} {
 		for _, mode := range []string{"rud", "rod"} {
 			t.Run(faults+" "+mode, func(t *testing.T) {
+				t.Parallel()
 				s := newServer(t)
 				var out, errs bytes.Buffer
 				// 100 MiB verified: 400 messages of 256 KiB.
@@ -410,6 +424,7 @@ func TestLossyRelay(t *testing.T) {
 }
 
 func TestServeEndsInOrder(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	if err := s.stop(os.Interrupt); err != nil {
 		t.Errorf("interrupted server: %v", err)
@@ -432,6 +447,7 @@ func TestServeEndsInOrder(t *testing.T) {
 
 // Many clients at once, each with data of its own.
 func TestServerServesMany(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	var wg sync.WaitGroup
 	for i := range 6 {

@@ -18,6 +18,7 @@ func TestSelfCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
 	}
+	t.Parallel() // most of that is waiting: every step has its time
 	file := t.TempDir() + "/r.json"
 	cmd := uetperf("-J", file, "--assert", "wrong==0")
 	var out, progress bytes.Buffer
