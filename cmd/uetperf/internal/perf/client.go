@@ -309,6 +309,8 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	switch {
 	case errors.Is(err, context.Canceled):
 		res.Run.Error = "interrupted"
+	case errors.Is(err, context.DeadlineExceeded):
+		res.Run.Error = "cut short"
 	case err != nil:
 		res.Run.Error = oneLine(err)
 	}
