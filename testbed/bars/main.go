@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 func main() {
@@ -46,6 +46,28 @@ func (s side) command(args ...string) *exec.Cmd {
 	c := exec.Command(a[0], a[1:]...)
 	c.Stderr = os.Stderr
 	return c
+}
+
+// serve starts a server and returns where it listens: the last word of the first
+// line it prints. The port is its own, so that nothing else on the machine meets
+// it. stop ends it.
+func (s side) serve(args ...string) (host string, stop func(), err error) {
+	c := s.command(args...)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := c.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { c.Process.Kill(); c.Wait() }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	words := strings.Fields(line)
+	if err != nil || len(words) == 0 {
+		stop()
+		return "", nil, fmt.Errorf("%s: the server did not start: %q, %v", args[0], line, err)
+	}
+	return words[len(words)-1], stop, nil
 }
 
 // A row is one bar: a uetperf run and the raw run it is held against.
@@ -145,13 +167,12 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 }
 
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
-	s := srv.command(bin, "serve", "--listen", srv.addr+":4793", "--once")
-	s.Stdout = nil
-	if err := s.Start(); err != nil {
+	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once")
+	if err != nil {
 		return 0, err
 	}
-	defer func() { s.Process.Kill(); s.Wait() }()
-	args := append([]string{bin, r.cmd, srv.addr}, r.uet...)
+	defer stop()
+	args := append([]string{bin, r.cmd, host}, r.uet...)
 	out, err := cli.command(append(args, "-J", "-", "-q")...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("uetperf %s: %w", r.cmd, err)
@@ -179,13 +200,12 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 }
 
 func rawRun(self string, srv, cli side, args []string) (map[string]float64, error) {
-	s := srv.command(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":7100"}, args[1:]...)...)
-	if err := s.Start(); err != nil {
+	host, stop, err := srv.serve(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":0"}, args[1:]...)...)
+	if err != nil {
 		return nil, err
 	}
-	defer func() { s.Process.Kill(); s.Wait() }()
-	time.Sleep(200 * time.Millisecond) // the server has no way to say that it is there
-	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", srv.addr + ":7100"}, args[1:]...)...).Output()
+	defer stop()
+	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", host}, args[1:]...)...).Output()
 	if err != nil {
 		return nil, err
 	}
