@@ -219,8 +219,9 @@ func (q *CQ) Close() error {
 	}
 	open := q.w.Close()
 	if open {
+		// What is unread gives its place back: only promises are left.
+		q.used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
-		q.used.Add(full)
 	}
 	q.w.Mu.Unlock()
 	if !open {

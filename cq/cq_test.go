@@ -137,7 +137,14 @@ func TestClosed(t *testing.T) {
 	if q.Reserve(1) {
 		t.Error("a closed queue has room")
 	}
+	// R-CQ-128: what was unread has given its place back, a promise is still one.
+	if n := q.Reserved(); n != 1 {
+		t.Errorf("%d places reserved, want 1", n)
+	}
 	q.Unreserve(1)
+	if n := q.Reserved(); n != 0 {
+		t.Errorf("%d places reserved, want none", n)
+	}
 	// R-CQ-37: a packet that comes late touches nothing.
 	w := q.Begin()
 	if w.Put(&Entry{}, 0, false) || w.PutErr(&Error{}, false) {

@@ -306,7 +306,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 }
 
-// Entries cost nothing; an error entry is one allocation.
+// Neither entries nor error entries are allocated.
 func TestReadAllocates(t *testing.T) {
 	q := open(t, Attr{Format: fi.CQTagged})
 	q.Bind(new(idle))
@@ -326,7 +326,7 @@ func TestReadAllocates(t *testing.T) {
 		q.Read(e)
 		q.ReadErr(&failed, 0)
 		q.Read(e)
-	}); n > 1 {
+	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -31,6 +31,11 @@ func (q *EQ) Read(flags fi.Flags) (Entry, error) {
 func (q *EQ) look(flags fi.Flags) (Entry, error) {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
+	return q.take(flags)
+}
+
+// take is look with the lock held.
+func (q *EQ) take(flags fi.Flags) (Entry, error) {
 	switch {
 	case q.w.Closed():
 		return Entry{}, fmt.Errorf("eq: read: closed: %w", fi.EBADF)
@@ -79,7 +84,7 @@ func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 // fi.EAGAIN) or Signal (fi.EAGAIN). fi.EINVAL without a wait object or with a
 // wait set (R-EQ-51).
 func (q *EQ) SRead(flags fi.Flags, timeout time.Duration) (Entry, error) {
-	return q.sread(context.Background(), flags, timeout)
+	return q.sread(nil, flags, timeout)
 }
 
 // SReadContext is SRead that ends with ctx's error instead of a timeout.
@@ -96,8 +101,10 @@ func (q *EQ) sread(ctx context.Context, flags fi.Flags, timeout time.Duration) (
 	}
 	deadline := wait.Deadline(timeout)
 	for {
-		why := q.w.Wait(ctx, 1, deadline)
-		if e, err := q.look(flags); err != fi.EAGAIN {
+		why, armed := q.w.Wait(ctx, 1, deadline)
+		e, err := q.take(flags)
+		q.w.Done(armed)
+		if err != fi.EAGAIN {
 			if errors.Is(err, fi.EBADF) {
 				err = fmt.Errorf("eq: sread: closed: %w", fi.ECANCELED)
 			}

@@ -12,11 +12,18 @@ import (
 // goroutines can wait on, together with other things. Both are level triggered:
 // ready while something is there. All of it is guarded by the Object's Mu.
 type native struct {
-	shown  bool        // the application has it
-	raised atomic.Bool // also read without the lock
-	fd     descriptor
-	ch     chan struct{}
+	shown bool // the application has it
+	// undo is what the next read that finds nothing has to do something about,
+	// raised and held, in one word that it looks at without the lock.
+	undo atomic.Int32
+	fd   descriptor
+	ch   chan struct{}
 }
+
+const (
+	raised int32 = 1 << iota // it is ready
+	held                     // Object.held is not nil
+)
 
 // raise makes it ready. It does nothing to one that the application never asked
 // for.
@@ -29,14 +36,14 @@ func (n *native) raise() {
 		case n.ch <- struct{}{}:
 		default:
 		}
-	} else if !n.raised.Load() {
+	} else if n.undo.Load()&raised == 0 {
 		n.fd.raise()
 	}
-	n.raised.Store(true)
+	n.undo.Or(raised)
 }
 
 func (n *native) lower() {
-	if !n.raised.Load() {
+	if n.undo.Load()&raised == 0 {
 		return
 	}
 	if n.ch != nil {
@@ -47,7 +54,7 @@ func (n *native) lower() {
 	} else {
 		n.fd.lower()
 	}
-	n.raised.Store(false)
+	n.undo.And(^raised)
 }
 
 func (n *native) close() {
@@ -99,7 +106,7 @@ func (o *Object) show() error {
 // Lower is called by a read that found nothing: what the application waits on is
 // no longer ready, unless a Signal is under way to one who waits.
 func (o *Object) Lower() {
-	if !o.native.raised.Load() {
+	if o.native.undo.Load()&raised == 0 {
 		return
 	}
 	o.Mu.Lock()
@@ -142,7 +149,7 @@ func (o *Object) hold() {
 	o.Mu.Lock()
 	old := o.held
 	o.held = ps
-	o.isHeld.Store(true)
+	o.native.undo.Or(held)
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)
@@ -154,7 +161,7 @@ func (o *Object) Release() {
 	o.Mu.Lock()
 	old := o.held
 	o.held = nil
-	o.isHeld.Store(false)
+	o.native.undo.And(^held)
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)

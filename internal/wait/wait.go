@@ -61,12 +61,13 @@ type Object struct {
 
 	have    atomic.Int64 // as published
 	signals atomic.Int32 // not yet taken by a blocking call; changed under Mu
-	waiting atomic.Int32 // blocking calls under way
+	// Blocking calls under way, those that poll and, under Mu, those that sleep.
+	spinning atomic.Int32
+	sleeping int32
 
-	list   atomic.Pointer[[]Progress] // each bound Progress once
-	bound  []Progress                 // each as often as it was bound
-	held   *[]Progress                // armed by TryWait
-	isHeld atomic.Bool                // held != nil
+	list  atomic.Pointer[[]Progress] // each bound Progress once
+	bound []Progress                 // each as often as it was bound
+	held  *[]Progress                // armed by TryWait
 
 	sleepers sleepers
 	native   native
@@ -104,6 +105,9 @@ func (o *Object) Init(attr Attr) error {
 // Kind is the kind of wait object.
 func (o *Object) Kind() fi.WaitObj { return o.kind }
 
+// MayBlock reports whether a blocking call of the owner's may wait by o.
+func (o *Object) MayBlock() bool { return o.kind != fi.WaitNone && o.kind != fi.WaitSet }
+
 // Have is what was published last. It needs no lock.
 func (o *Object) Have() int64 { return o.have.Load() }
 
@@ -111,11 +115,13 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
-	o.have.Store(have)
+	if o.have.Load() != have {
+		o.have.Store(have)
+	}
 	if have > 0 && (o.native.shown || o.set != nil) {
 		o.raise()
 	}
-	if o.sleepers.head != nil {
+	if have > 0 && !o.sleepers.empty() {
 		o.sleepers.wake(have, have == Always)
 	}
 }
@@ -178,6 +184,12 @@ func (o *Object) setBound(bound []Progress) {
 	}
 }
 
+// CanPark reports whether Park will do for a blocking call: it may block, there
+// is nothing to drive, and nothing that TryWait left behind to undo.
+func (o *Object) CanPark() bool {
+	return o.MayBlock() && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
+}
+
 // Driven is what waiters drive.
 func (o *Object) Driven() []Progress { return *o.list.Load() }
 
@@ -188,10 +200,26 @@ func (o *Object) Drive(ps []Progress) {
 	o.setBound(ps)
 }
 
+// Look is what a read does that found nothing: it drives what is bound, once,
+// and reports whether something is there now.
+func (o *Object) Look() bool {
+	if o.native.undo.Load() != 0 {
+		o.Poll()
+		if o.have.Load() == 0 {
+			o.Lower()
+		}
+		return o.have.Load() > 0
+	}
+	for _, p := range *o.list.Load() {
+		p.Poll()
+	}
+	return o.have.Load() > 0
+}
+
 // Poll drives every bound endpoint once. Whoever polls needs no progress made
 // for it: what TryWait armed is disarmed.
 func (o *Object) Poll() (worked bool) {
-	if o.isHeld.Load() {
+	if o.native.undo.Load()&held != 0 {
 		o.Release()
 	}
 	return o.poll()
@@ -227,7 +255,7 @@ func (o *Object) Signal() error {
 	if o.closed {
 		return fi.EBADF
 	}
-	if n := o.signals.Load(); n == 0 || n < o.waiting.Load() {
+	if n := o.signals.Load(); n == 0 || n < o.spinning.Load()+o.sleeping {
 		o.signals.Add(1)
 	}
 	o.sleepers.wake(Always, false)
