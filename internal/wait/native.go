@@ -97,6 +97,7 @@ func (o *Object) show() error {
 		return fi.EBADF
 	}
 	o.native.shown = true
+	o.watched.Store(true)
 	if o.have.Load() > 0 || o.signals.Load() > 0 {
 		o.native.raise()
 	}

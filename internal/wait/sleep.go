@@ -35,13 +35,22 @@ func Deadline(timeout time.Duration) time.Time {
 // It returns with Mu held, so that who was woken takes what it was woken for
 // under the same lock, and calls Done with what Wait armed.
 func (o *Object) Wait(ctx context.Context, need int64, deadline time.Time) (why Reason, armed []Progress) {
+	return o.wait(ctx, need, 0, deadline)
+}
+
+// WaitLevel is Wait for a counter.
+func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+	return o.wait(ctx, int64(threshold), seen, deadline)
+}
+
+func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
 	if o.kind != fi.WaitYield && (o.spin <= 0 || len(*o.list.Load()) == 0) {
-		return o.sleep(ctx, need, deadline, false)
+		return o.sleep(ctx, need, seen, deadline, false)
 	}
 	o.spinning.Add(1)
-	why, done := o.spinFor(ctx, need, deadline)
+	why, done := o.spinFor(ctx, need, seen, deadline)
 	if !done {
-		return o.sleep(ctx, need, deadline, true)
+		return o.sleep(ctx, need, seen, deadline, true)
 	}
 	o.Mu.Lock()
 	o.spinning.Add(-1)
@@ -84,17 +93,17 @@ func (o *Object) Done(armed []Progress) {
 // in a bubble of testing/synctest.
 const maxIdle = 1 << 14
 
-func (o *Object) spinFor(ctx context.Context, need int64, deadline time.Time) (_ Reason, done bool) {
+func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline time.Time) (_ Reason, done bool) {
 	var until time.Time
 	for idle := 0; ; idle++ {
-		if o.have.Load() >= need {
+		if o.enough(need, seen) {
 			return Ready, true
 		}
 		if o.signals.Load() > 0 && o.takeSignal() {
 			return Signalled, true
 		}
 		worked := o.Poll()
-		if o.have.Load() >= need {
+		if o.enough(need, seen) {
 			return Ready, true
 		}
 		now := time.Now()
@@ -135,7 +144,7 @@ func (o *Object) takeSignalLocked() bool {
 // A wake-up costs one lock to lie down, one to take, and the channel between
 // them: the number of blocked calls is counted under the lock, and there is no
 // timer nor select where nothing asks for one.
-func (o *Object) sleep(ctx context.Context, need int64, deadline time.Time, spun bool) (why Reason, armed []Progress) {
+func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline time.Time, spun bool) (why Reason, armed []Progress) {
 	list := o.list.Load()
 	arm(*list)
 
@@ -151,7 +160,7 @@ func (o *Object) sleep(ctx context.Context, need int64, deadline time.Time, spun
 		switch {
 		case o.closed:
 			why = Closed
-		case o.have.Load() >= need:
+		case o.enough(need, seen):
 			why = Ready
 		case o.signals.Load() > 0 && o.takeSignalLocked():
 			why = Signalled
@@ -167,6 +176,7 @@ func (o *Object) sleep(ctx context.Context, need int64, deadline time.Time, spun
 			}
 			if s == nil {
 				s = o.sleepers.get(need)
+				s.seen = seen
 				if !deadline.IsZero() {
 					expired = s.start(time.Until(deadline))
 				}
@@ -237,6 +247,7 @@ type sleepers struct {
 // A sleeper is one blocked call.
 type sleeper struct {
 	need       int64
+	seen       uint64        // of a counter: the errors known
 	woken      chan struct{} // one token, sent when it is taken off the list
 	listed     bool
 	prev, next *sleeper
@@ -341,6 +352,22 @@ func (l *sleepers) wake(have int64, all bool) {
 			if !all {
 				return
 			}
+		}
+		s = next
+	}
+}
+
+// wakeLevel wakes all who find enough.
+func (l *sleepers) wakeLevel(o *Object) {
+	if s := &l.first; s.listed && o.enough(s.need, s.seen) {
+		s.listed = false
+		s.woken <- struct{}{}
+	}
+	for s := l.head; s != nil; {
+		next := s.next
+		if o.enough(s.need, s.seen) {
+			l.remove(s)
+			s.woken <- struct{}{}
 		}
 		s = next
 	}

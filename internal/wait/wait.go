@@ -69,6 +69,10 @@ type Object struct {
 	bound []Progress                 // each as often as it was bound
 	held  *[]Progress                // armed by TryWait
 
+	// level, of a counter, is the test of InitLevel.
+	level   func(threshold, seen uint64) bool
+	watched atomic.Bool // native.shown, or set is not nil
+
 	sleepers sleepers
 	native   native
 	closed   bool
@@ -88,6 +92,7 @@ func (o *Object) Init(attr Attr) error {
 			return fmt.Errorf("no wait set is named: %w", fi.EINVAL)
 		}
 		o.set = attr.Set
+		o.watched.Store(true)
 	default:
 		return fmt.Errorf("wait object %v: %w", attr.Kind, fi.EINVAL)
 	}
@@ -100,6 +105,14 @@ func (o *Object) Init(attr Attr) error {
 	}
 	o.list.Store(new([]Progress))
 	return nil
+}
+
+// InitLevel is Init for a counter. enough, which is called with and without Mu,
+// says whether a blocking call is over that waits for threshold and has seen so
+// many errors.
+func (o *Object) InitLevel(attr Attr, enough func(threshold, seen uint64) bool) error {
+	o.level = enough
+	return o.Init(attr)
 }
 
 // Kind is the kind of wait object.
@@ -126,14 +139,47 @@ func (o *Object) Publish(have int64) {
 	}
 }
 
-// Level is Publish of something that reading does not take away, like the value
-// of a counter: it wakes every sleeper who finds enough.
-func (o *Object) Level(have int64) {
-	o.have.Store(have)
-	if o.native.shown || o.set != nil {
+// Level says, under Mu, that a value which reading does not take away has
+// changed, like that of a counter: it wakes every sleeper who finds enough by
+// the test of InitLevel, and nobody else.
+func (o *Object) Level() {
+	if o.have.Load() > 0 && (o.native.shown || o.set != nil) {
 		o.raise()
 	}
-	o.sleepers.wake(have, true)
+	o.sleepers.wakeLevel(o)
+}
+
+// Note marks something as new, bit by bit, for those who wait by other means
+// than a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It
+// reports whether the bit was not set and Level has to be called because of it.
+func (o *Object) Note(bit int64) bool {
+	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
+}
+
+// Forget undoes Note and reports whether one of the bits was set.
+func (o *Object) Forget(bits int64) bool {
+	if o.have.Load()&bits == 0 {
+		return false
+	}
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	if o.closed {
+		return false
+	}
+	had := o.have.And(^bits)&bits != 0
+	if o.have.Load() == 0 && o.signals.Load() == 0 {
+		o.native.lower()
+	}
+	return had
+}
+
+// enough reports whether a blocking call need not wait.
+func (o *Object) enough(need int64, seen uint64) bool {
+	have := o.have.Load()
+	if o.level == nil || have == Always {
+		return have >= need
+	}
+	return o.level(uint64(need), seen)
 }
 
 func (o *Object) raise() {
