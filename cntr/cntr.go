@@ -127,15 +127,15 @@ func (c *Counter) Close() error {
 		c.w.Mu.Unlock()
 		return fmt.Errorf("cntr: close: an endpoint is bound: %w", fi.EBUSY)
 	}
+	if c.attr.WaitObj == fi.WaitSet && !c.w.Closed() {
+		c.attr.WaitSet.Leave(&c.w) // first: it has nothing for who waits for the set
+	}
 	open := c.w.Close()
 	c.w.Mu.Unlock()
 	if !open {
 		return fmt.Errorf("cntr: close: %w", fi.EBADF)
 	}
 	c.w.Release()
-	if c.attr.WaitObj == fi.WaitSet {
-		c.attr.WaitSet.Leave(&c.w)
-	}
 	return nil
 }
 

@@ -582,11 +582,12 @@ func model(t *rapid.T, bubble func(func())) {
 				known = c.known.Load()
 				waiters = append(waiters, &waiter{s.n, known, waiting(c, s.n), false})
 			}
-			news = news || s.op == "add" || s.op == "set" || was != val || wasErr != errs
+			news = news || s.op == "add" || s.op == "set" || s.op == "adderr" && s.n > 0 || was != val || wasErr != errs
 			for _, w := range waiters {
 				w.due = w.due || val >= w.threshold || errs != w.known
 			}
-			if !s.rush {
+			rush := s.rush && s.op != "wait" // what a waiter knows is what it finds when it begins
+			if !rush {
 				synctest.Wait()
 			}
 			left := waiters[:0]
@@ -598,7 +599,7 @@ func model(t *rapid.T, bubble func(func())) {
 						failure = "a wait ended that should not"
 					}
 				default:
-					if now && !s.rush {
+					if now && !rush {
 						failure = "a wait sleeps over its threshold"
 					}
 					left = append(left, w)

@@ -45,12 +45,8 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 			q.w.Mu.Unlock()
 		}
 	}
-	q.w.Poll()
-	n, err := q.look(e, src)
-	if err == fi.EAGAIN {
-		q.w.Lower()
-	}
-	return n, err
+	q.w.Look()
+	return q.look(e, src)
 }
 
 // look is a read without progress.

@@ -3,6 +3,7 @@ package cq
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -294,10 +295,12 @@ type automatic struct {
 	idle
 	q     *CQ
 	armed atomic.Int32
+	puts  sync.WaitGroup
 }
 
 func (a *automatic) Arm() {
 	a.armed.Add(1)
-	go put(a.q, Entry{})
+	a.puts.Go(func() { put(a.q, Entry{}) })
 }
+func (a *automatic) wait()   { a.puts.Wait() }
 func (a *automatic) Disarm() { a.armed.Add(-1) }

@@ -19,10 +19,8 @@ func (q *EQ) Read(flags fi.Flags) (Entry, error) {
 	}
 	e, err := q.look(flags)
 	if err == fi.EAGAIN {
-		q.w.Poll()
-		if e, err = q.look(flags); err == fi.EAGAIN {
-			q.w.Lower()
-		}
+		q.w.Look()
+		e, err = q.look(flags)
 	}
 	return e, err
 }

@@ -249,12 +249,8 @@ func (o *Object) Drive(ps []Progress) {
 // Look is what a read does that found nothing: it drives what is bound, once,
 // and reports whether something is there now.
 func (o *Object) Look() bool {
-	if o.native.undo.Load() != 0 {
-		o.Poll()
-		if o.have.Load() == 0 {
-			o.Lower()
-		}
-		return o.have.Load() > 0
+	if u := o.native.undo.Load(); u&raised != 0 {
+		o.unwatch(u)
 	}
 	for _, p := range *o.list.Load() {
 		p.Poll()
@@ -263,10 +259,10 @@ func (o *Object) Look() bool {
 }
 
 // Poll drives every bound endpoint once. Whoever polls needs no progress made
-// for it: what TryWait armed is disarmed.
+// for it: what TryWait armed is disarmed, unless somebody may still sleep.
 func (o *Object) Poll() (worked bool) {
-	if o.native.undo.Load()&held != 0 {
-		o.Release()
+	if u := o.native.undo.Load(); u&raised != 0 {
+		o.unwatch(u)
 	}
 	return o.poll()
 }
