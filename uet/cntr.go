@@ -6,9 +6,19 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// OpenCntr opens a counter (fi_cntr_open).
+// OpenCntr opens a counter (fi_cntr_open). fi.ENOSPC: DomainAttr.CntrCnt of them
+// are open.
 func (d *Domain) OpenCntr(attr cntr.Attr, ctx any) (*cntr.Counter, error) {
-	return keep(&d.parent, func() (*cntr.Counter, error) { return cntr.New(attr, ctx) }, (*cntr.Counter).Closed)
+	return keep(&d.parent, func() (*cntr.Counter, error) {
+		if err := d.cntrs.room(d.attr.CntrCnt); err != nil {
+			return nil, err
+		}
+		c, err := cntr.New(attr, ctx)
+		if err == nil {
+			d.cntrs = append(d.cntrs, c)
+		}
+		return c, err
+	}, (*cntr.Counter).Closed)
 }
 
 // What a counter can be bound for (R-CNTR-03).
