@@ -61,9 +61,11 @@ func (o *owner) Deliver(ev *transport.Event) {
 	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
 	q := o.queueOf(ev.Kind)
 	if ev.Cause != ses.OK {
+		o.cntrs.of(ev.Kind).failed()
 		o.failed(q, ev)
 		return
 	}
+	o.cntrs.of(ev.Kind).done(ev.Len)
 	src := fi.AddrNotAvail
 	if recv && o.source {
 		src = o.peers.source(ev.Peer, ev.Initiator)
@@ -161,6 +163,7 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	if err != transport.ErrClosed && err != driver.ErrCancelled {
 		e.Err = fi.Of(postErr(err))
 	}
+	o.cntrs.of(op.Kind).failed()
 	o.putErr(o.queueOf(op.Kind), e)
 }
 
@@ -174,4 +177,5 @@ func (o *owner) Delivered() {
 		o.rxq.q.Unreserve(o.rxBack)
 	}
 	o.txBack, o.rxBack = 0, 0
+	o.cntrs.tell()
 }

@@ -76,7 +76,7 @@ func TestEveryPostingCall(t *testing.T) {
 				}
 				ok(t, c.post())
 				e, src := wait(t, b.rx, a)
-				// R-CQ-106 to 111, 117; R-CQ-104: the sender's tag; R-MSG-07.
+				// R-CQ-106, -107, -110, -111, -117; R-CQ-104: the sender's tag; R-MSG-07.
 				w := cq.Entry{Context: "rx", Flags: fi.Recv | fi.Msg, Len: len(msg)}
 				if c.tagged {
 					w.Flags, w.Tag = fi.Recv|fi.Tagged, tag
