@@ -225,10 +225,12 @@ func (p *PDC) rebirth(now time.Duration) {
 		t.fail(now, p, Reason{WhyNack, wire.NackInvalidSyn})
 		return
 	}
-	t.setID(p.id, nil)
+	// What the network still holds of the old PDCID names nothing for a while.
+	t.quar.addID(now, t.cfg.Quarantine, p.id)
+	t.retireID(p)
 	p.id = id
 	t.setID(id, p)
-	start := p.start.Add(1<<17 + int(t.rng.Uint32N(1<<30)))
+	start := t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30))))
 	delta := int(start.Sub(p.start))
 	n := tx.nxt.Sub(tx.una)
 	old := tx.ring

@@ -187,7 +187,13 @@ func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
 func (p *PDC) CCC() CCC { return p.ccc }
 
 // idPage is one part of the PDCID table; pages are made when first used.
-type idPage [256]*PDC
+type idPage struct {
+	pdc  [256]*PDC
+	last [256]psnRange // PSNs of the last PDC this side opened under the PDCID
+}
+
+// A psnRange is the PSNs from first on, before end; equal: none.
+type psnRange struct{ first, end wire.PSN }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
@@ -273,7 +279,7 @@ func (t *Table) Slots() int { return len(t.slots) }
 // Lookup finds a PDC by its own PDCID, or nil.
 func (t *Table) Lookup(id uint16) *PDC {
 	if pg := t.ids[id>>8]; pg != nil {
-		return pg[id&0xff]
+		return pg.pdc[id&0xff]
 	}
 	return nil
 }
@@ -284,7 +290,40 @@ func (t *Table) setID(id uint16, p *PDC) {
 		pg = new(idPage)
 		t.ids[id>>8] = pg
 	}
-	pg[id&0xff] = p
+	pg.pdc[id&0xff] = p
+}
+
+// retireID frees the PDCID of a PDC and remembers the PSNs it was used with.
+func (t *Table) retireID(p *PDC) {
+	t.setID(p.id, nil)
+	if p.initiator {
+		t.ids[p.id>>8].last[p.id&0xff] = psnRange{p.start, p.tx.nxt + 1}
+	}
+}
+
+// startGap is how far the first PSN of a PDC stays from all PSNs that its PDCID
+// was last used with (faults.md §2).
+const startGap = 1 << 16
+
+// newStart chooses the first PSN of a PDC that this side opens under id.
+func (t *Table) newStart(id uint16) wire.PSN {
+	if t.cfg.StartPSN != nil {
+		return t.away(id, t.cfg.StartPSN())
+	}
+	return t.away(id, wire.PSN(t.rng.Uint32()))
+}
+
+// away is s, or another PSN if s is too near to what id was last used with.
+func (t *Table) away(id uint16, s wire.PSN) wire.PSN {
+	pg := t.ids[id>>8]
+	if pg == nil {
+		return s
+	}
+	if l := pg.last[id&0xff]; l.first != l.end && !s.Before(l.first-startGap) && s.Before(l.end+startGap) {
+		// A PDC uses at most maxRange PSNs: what follows is free.
+		return l.end.Add(startGap + int(t.rng.Uint32N(1<<28)))
+	}
+	return s
 }
 
 // newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
@@ -323,7 +362,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	t.quar.add(now, t.cfg.Quarantine, p)
 	t.Stats.Quarantined++
 	p.state = Closed
-	t.setID(p.id, nil)
+	t.retireID(p)
 	if !p.initiator {
 		t.uncount(p)
 	}

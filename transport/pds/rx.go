@@ -522,10 +522,7 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
 		return nil
 	}
-	if p != nil {
-		if p.start != start {
-			return refuse(wire.NackInvalidSyn) // another life under the same PDCID
-		}
+	if p != nil && p.start == start {
 		t.lastSyn = p
 		return p
 	}
@@ -533,8 +530,17 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		t.Stats.DropHeader++
 		return nil
 	}
-	if l, ok := t.quar.find(now, key); ok && l.start == start {
+	if l, ok := t.quar.find(now, lifeKey{key, start}); ok && !l.refused {
 		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
+	} else if ok || p != nil {
+		// Another life under the same PDCID. Its initiator will send the same
+		// messages under another one: whatever still comes of this one must not
+		// be taken once the PDC in its way is gone.
+		if !t.quar.refuse(now, t.cfg.Quarantine, lifeKey{key, start}) {
+			t.Stats.DropLimit++
+			return refuse(wire.NackNoPDCAvail)
+		}
+		return refuse(wire.NackInvalidSyn)
 	}
 	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
 		return refuse(wire.NackPDCHdrMismatch)

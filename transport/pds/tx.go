@@ -155,19 +155,12 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		return nil
 	}
 	p := &PDC{t: t, Peer: peer, id: id, mode: mode, initiator: true, known: true, state: Creating, remote: remote, ccc: ccc}
-	p.start = t.newStart()
+	p.start = t.newStart(id)
 	p.tx.init(p.start)
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.Opened++
 	return p
-}
-
-func (t *Table) newStart() wire.PSN {
-	if t.cfg.StartPSN != nil {
-		return t.cfg.StartPSN()
-	}
-	return wire.PSN(t.rng.Uint32())
 }
 
 // Usable reports whether new messages may start on the PDC.
