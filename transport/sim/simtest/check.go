@@ -343,6 +343,23 @@ func (w *World) patience() time.Duration {
 	return 8 * d
 }
 
+// work is how long a host may need for what is still to be sent by a window that
+// its configuration keeps small: a window per round trip, at half the pace.
+func (w *World) work() time.Duration {
+	var d time.Duration
+	for _, h := range w.Hosts {
+		left := 0
+		for _, o := range w.ops {
+			if o.Host == h && o.send() && w.owed(o) {
+				left += o.Len
+			}
+		}
+		trips := left / max(h.Config.Window, h.Config.PayloadMTU)
+		d = max(d, time.Duration(2*trips)*w.patience()/4)
+	}
+	return d
+}
+
 // Settle drains everything, waits for the end of all operations, for rest, and
 // for the end of all PDCs, and audits. Everything must be healed. bound is for
 // the operations between hosts that never died.
@@ -352,6 +369,7 @@ func (w *World) Settle(bound time.Duration) {
 	}
 	w.Drain(4)
 	w.note("settling")
+	bound += w.work()
 	var slow time.Duration // what the death of a host allows
 	for _, h := range w.Hosts {
 		if h.everDied() || w.spec.MayFail {
