@@ -64,7 +64,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 		return nil
 	}
 	tx := &p.tx
-	if p.state == Creating || p.remoteID == 0 {
+	if p.remoteID == 0 {
 		if a.SPDCID == 0 {
 			t.Stats.DropHeader++
 			return nil
@@ -95,7 +95,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	}
 	p.strikes = 0
 	p.heard(now)
-	if p.state == Creating {
+	if p.remoteID == 0 {
 		p.becomeEstablished(a.SPDCID)
 	}
 
@@ -250,7 +250,9 @@ func (t *Table) unsent(now time.Duration, p *PDC) {
 // measures the path without data (UE §3.6.13) and proves to the target that its
 // packets arrive here.
 func (p *PDC) becomeEstablished(remoteID uint16) {
-	p.state = Established
+	if p.state == Creating {
+		p.state = Established // not if it closes already
+	}
 	p.remoteID = remoteID
 	p.tx.greet = true
 	p.t.up.WakeAck(p)

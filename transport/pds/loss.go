@@ -99,7 +99,7 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 		}
 		return min(next, tx.progress+p.rto())
 	}
-	if tx.probes < tailProbes && tx.flight > 0 && p.state != Creating && (p.initiator || p.proven) {
+	if tx.probes < tailProbes && tx.flight > 0 && p.remoteID != 0 && (p.initiator || p.proven) {
 		at := max(tx.progress, tx.lastSend) + p.tailTime()
 		if now >= at {
 			p.probeTail(now)
@@ -178,7 +178,7 @@ func (p *PDC) onRTO(now time.Duration) {
 			p.t.Stats.RtxRTO++
 		}
 	}
-	if p.state != Creating {
+	if p.remoteID != 0 {
 		if tx.at(tx.una).state == pktArrived {
 			tx.askOwed = true
 			p.t.up.WakeAck(p)

@@ -88,7 +88,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		t.Stats.DropStale++
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
-		if p.state == Creating {
+		if p.remoteID == 0 {
 			// The target has a PDC of another life under our PDCID: no packet of
 			// this one was taken. Start again under another PDCID.
 			p.rebirth(now)

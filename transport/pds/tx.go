@@ -174,13 +174,12 @@ func (p *PDC) CanPush(n int) bool {
 		return false
 	}
 	switch p.state {
-	case Established, Quiesce:
-	case Creating:
-		// UE §3.5.8: psn_offset has 12 bits.
-		if tx.nxt.Sub(p.start) > 4000 {
-			return false
-		}
+	case Creating, Established, Quiesce:
 	default:
+		return false
+	}
+	// UE §3.5.8: psn_offset has 12 bits.
+	if p.remoteID == 0 && tx.nxt.Sub(p.start) > 4000 {
 		return false
 	}
 	return p.ccc.CanSend(n)
@@ -245,7 +244,7 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
 		tx.cleared = clear
 	}
 	tx.clearOwed = false
-	if p.state == Creating {
+	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
 		h.PSNOffset = uint16(psn.Sub(p.start))
 	} else {
