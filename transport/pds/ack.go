@@ -23,6 +23,10 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 		tx.arrived--
 	}
 	k.state = pktDone
+	if k.nacked {
+		// What it was refused for is there again: others are refused anew.
+		tx.heldFor, tx.shortSince = 0, 0
+	}
 	if k.tries == 0 {
 		// It was not sent twice: the timeout in force is long enough (Karn).
 		tx.backoff = 0

@@ -123,7 +123,6 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	p.heard(now)
 	if tx.shortSince != 0 || tx.rnrSince != 0 {
 		tx.rtos = 0 // the path works
-		tx.progress = now
 	}
 	if why := p.givenUp(now); why.Why != WhyNone {
 		t.fail(now, p, why)

@@ -14,11 +14,13 @@ type rxDir struct {
 	clear    wire.PSN      // highest CLEAR_PSN received
 	max      wire.PSN      // highest PSN received
 	rodNext  wire.PSN      // ROD: next PSN for the message layer
-	held     holdList      // ROD: packets that wait for an earlier one
-	stored   []stored      // guaranteed responses not yet cleared, by PSN
-	head     int           // first of stored that counts
-	due      int           // stored responses to be sent (again)
-	once     []stored      // plain responses that a held CACK would hide: sent once
+	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
+	refuseTo wire.PSN
+	held     holdList // ROD: packets that wait for an earlier one
+	stored   []stored // guaranteed responses not yet cleared, by PSN
+	head     int      // first of stored that counts
+	due      int      // stored responses to be sent (again)
+	once     []stored // plain responses that a held CACK would hide: sent once
 	onceHead int
 
 	ackBytes  int    // since the last ACK
@@ -288,7 +290,28 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 // Refuse answers a delivered packet with a NACK; it counts as not received.
 func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 	rx := p.rx
+	if code == wire.NackNoSESMsgAvail && (!rx.refused || psn.After(rx.refuseTo)) {
+		rx.refused, rx.refuseTo = true, psn
+	}
 	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+}
+
+// Later reports whether the message layer should take up nothing new with this
+// packet, because one before it was refused for want of room there (NACK 09). If
+// later messages took the room that comes free, refused ones would fill the
+// initiator's window and keep the rest of the later ones at home: all would wait
+// for ever.
+func (p *PDC) Later(psn wire.PSN) bool {
+	rx := p.rx
+	if !rx.refused || p.mode == wire.ROD {
+		return false
+	}
+	low, ok := rx.win.Next0(rx.win.Base())
+	if !ok || wire.PSN(low).After(rx.refuseTo) {
+		rx.refused = false // all of them are here
+		return false
+	}
+	return psn != wire.PSN(low)
 }
 
 // duplicate answers what was received before (UE §3.5.12): the stored response

@@ -395,3 +395,33 @@ func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 	}
 	x.wantTold("gone 1")
 }
+
+func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
+	// faults.md §1 rule 5, F18: what was refused for want of room (NACK 09) comes
+	// before what was sent later. Else later messages take the room that comes
+	// free, refused ones fill the window, and nothing goes on on either side.
+	x := newTarget(t)
+	if x.p.Later(x.psn(5)) {
+		t.Error("a hole alone holds something back")
+	}
+	x.p.Refuse(x.now, x.psn(1), wire.NackNoSESMsgAvail)
+	x.p.Refuse(x.now, x.psn(3), wire.NackNoSESMsgAvail)
+	for i, want := range map[int]bool{1: false, 2: true, 3: true, 9: true} {
+		if got := x.p.Later(x.psn(i)); got != want {
+			t.Errorf("packet %d is later: %v", i, got)
+		}
+	}
+	x.recv(1)
+	x.recv(2)
+	if x.p.Later(x.psn(3)) || !x.p.Later(x.psn(4)) {
+		t.Error("packet 3 is next, and 4 behind it")
+	}
+	x.recv(3)
+	if x.p.Later(x.psn(9)) {
+		t.Error("everything that was refused is here, and yet something is held back")
+	}
+	x.p.Refuse(x.now, x.psn(4), wire.NackPktNotRcvd)
+	if x.p.Later(x.psn(9)) {
+		t.Error("another NACK holds something back")
+	}
+}

@@ -55,7 +55,7 @@ type txDir struct {
 	reorder  uint32   // transmissions that may overtake a packet before it is taken for lost
 
 	owedSince  time.Duration // when outstanding became non-zero
-	progress   time.Duration // last send after idle or last ACK that told something new
+	progress   time.Duration // last send with nothing in flight or last ACK that told something new
 	lastSend   time.Duration
 	holeAt     time.Duration // since when a hole waits for the reordering time
 	heldUntil  time.Duration
@@ -202,7 +202,10 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) wire.Req {
 func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx := &p.tx
 	if tx.nxt == tx.una {
-		tx.owedSince, tx.progress = now, now
+		tx.owedSince = now
+	}
+	if tx.flight == 0 {
+		tx.progress = now // the RTO of what leaves begins here
 	}
 	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
 		p.grow()
@@ -310,6 +313,9 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 		panic("BUG: pds: Resend without CanResend")
 	}
 	tx.lost--
+	if tx.flight == 0 {
+		tx.progress = now
+	}
 	tx.flight++
 	tx.seq++
 	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, false

@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -353,5 +354,41 @@ func TestClearIsDeliveredPromptly(t *testing.T) {
 	x.ack(0, 1, req(wire.ReqClear))
 	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 || x.p.CtlOwed() {
 		t.Errorf("the next request clears %d; a CLEAR command is still owed: %v", h.ClearOff, x.p.CtlOwed())
+	}
+}
+
+func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
+	// F9: all operations to a peer that is gone fail. A PDC in the middle of a
+	// message may have nothing outstanding because another one filled the window;
+	// it ends with that one. A PDC on which the peer was heard stays.
+	x := newInitiator(t, wire.RUD)
+	p := x.p
+	idle := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	other := x.tab.Open(x.now, 2, otherAddr, wire.RUD, x.ccc)
+	heard := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	for _, q := range []*PDC{p, idle} {
+		x.p = q
+		x.push(1)
+		x.ack(0, 0)
+		x.now += time.Millisecond
+	}
+	x.p = p
+	x.push(1)
+	x.told = nil
+	end := x.now + 40*time.Second + 600*time.Millisecond
+	for x.now < end {
+		x.now = min(max(x.now+1, x.tab.NextTimeout()), end)
+		idle.idleAt, other.idleAt = x.now, x.now // no IdleClose here
+		if heard.lastHeard = x.now; p.state != Closed {
+			heard.idleAt = x.now
+		}
+		x.tab.Advance(x.now)
+		for p.state != Closed && p.CanResend() {
+			p.Resend(x.now, 0)
+		}
+	}
+	x.wantTold(fmt.Sprintf("failed 1 %d nack 0x0", WhyTimeout), fmt.Sprintf("gone %d", WhyTimeout), fmt.Sprintf("gone %d", WhyTimeout))
+	if idle.state != Closed || other.state == Closed || heard.state == Closed {
+		t.Errorf("the idle one is %v, that to another peer %v, the one that was heard %v", idle.state, other.state, heard.state)
 	}
 }
