@@ -242,6 +242,9 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.held.stall = len(rx.held.q) > 0
 	}
 	rx.rcvdBytes += uint64(m.Size)
+	if p.state == CloseRequested {
+		p.resume(now)
+	}
 	if at := now + p.t.cfg.PeerTimeout; at < p.heapAt {
 		p.t.arm(p, at) // the message may stop here (F9)
 	}
