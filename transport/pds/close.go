@@ -194,6 +194,7 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		p.heard(now)
 		return
 	}
+	p.markProven()
 	rx := p.rx
 	if rx == nil {
 		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop {
@@ -212,7 +213,6 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		rx.note(from, path)
 		t.up.WakeAck(p)
 	case wire.CtlClear:
-		p.proven = true
 		clear := wire.PSN(c.Payload)
 		if clear.After(rx.max) {
 			t.unsent(now, p)
@@ -234,7 +234,6 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 		return
 	}
 	p.heard(now)
-	p.markProven()
 	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, SPDCID: p.id, DPDCID: p.remoteID}
 	if c.Ctl == wire.CtlClose {
 		if p.initiator {

@@ -141,6 +141,7 @@ type PDC struct {
 	initiator    bool
 	known        bool // the peer's address is one the application named
 	proven       bool // target: the initiator used our PDCID, so it is not a spoofed source
+	pending      bool // target: counts as pending, being neither proven nor known
 	state        State
 	start        wire.PSN
 	remote       netip.AddrPort // where to send; for a target where the SYN came from
@@ -210,7 +211,7 @@ type Table struct {
 	lastSyn   *PDC // the PDC the last SYN packet found
 	sources   map[netip.Addr]*sourceCount
 	unknown   int // target PDCs of addresses the application never named
-	pending   int // target PDCs that are not proven
+	pending   int // target PDCs that are neither proven nor known
 	pendQueue []pendRef
 
 	quar quarantine

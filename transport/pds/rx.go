@@ -598,6 +598,7 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 	src.pdcs++
 	src.pending++
 	t.pending++
+	p.pending = true
 	t.unknown++
 	t.pendQueue = append(t.pendQueue, pendRef{p, now})
 	t.Stats.Accepted++
@@ -623,6 +624,7 @@ func (p *PDC) SetPeer(peer uint32, known bool) {
 	if known && !p.known && !p.initiator {
 		p.known = true
 		p.t.unknown--
+		p.notPending()
 	}
 }
 
@@ -632,6 +634,15 @@ func (p *PDC) markProven() {
 		return
 	}
 	p.proven = true
+	p.notPending()
+}
+
+// notPending takes a PDC out of what the PENDING bounds count.
+func (p *PDC) notPending() {
+	if !p.pending {
+		return
+	}
+	p.pending = false
 	p.t.pending--
 	if s := p.t.sources[p.remote.Addr()]; s != nil {
 		s.pending--
@@ -639,7 +650,7 @@ func (p *PDC) markProven() {
 	if t := p.t; len(t.pendQueue) > 64 && len(t.pendQueue) > 2*t.pending {
 		q := t.pendQueue[:0]
 		for _, r := range t.pendQueue {
-			if r.p.state != Closed && !r.p.proven {
+			if r.p.pending {
 				q = append(q, r)
 			}
 		}
@@ -658,7 +669,8 @@ func (t *Table) uncount(p *PDC) {
 	if s == nil {
 		return
 	}
-	if !p.proven {
+	if p.pending {
+		p.pending = false
 		s.pending--
 		t.pending--
 	}
@@ -674,13 +686,13 @@ func (t *Table) uncount(p *PDC) {
 // NewPDCTime is taken: newcomers that nobody named wait that long in a flood.
 func (t *Table) evictPending(now time.Duration) bool {
 	for i, r := range t.pendQueue {
-		if r.p.state == Closed || r.p.proven {
+		if !r.p.pending {
 			continue
 		}
 		if now-r.at < t.cfg.NewPDCTime {
 			break
 		}
-		if r.p.known || t.up.InboundOpen(r.p) {
+		if t.up.InboundOpen(r.p) {
 			continue
 		}
 		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)
