@@ -222,6 +222,9 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	}
 	if tx.una == tx.nxt {
 		p.becomeIdle(now)
+		if p.shut() {
+			p.t.arm(p, now+p.tailTime())
+		}
 	} else {
 		p.t.arm(p, now+p.tailTime())
 		if tx.una != before && tx.flight == 0 && tx.lost == 0 && tx.at(tx.una).state == pktArrived {

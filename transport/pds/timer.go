@@ -98,7 +98,7 @@ func (t *Table) Advance(now time.Duration) {
 // runTimers does what is due and returns the next time to look, 0: none.
 func (p *PDC) runTimers(now time.Duration) time.Duration {
 	t := p.t
-	if p.Outstanding() > 0 {
+	if p.Outstanding() > 0 || p.shut() {
 		if why := p.givenUp(now); why.Why != WhyNone {
 			t.fail(now, p, why)
 			if why.Why == WhyTimeout || why.Why == WhyUnreachable {

@@ -392,3 +392,65 @@ func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
 		t.Errorf("the idle one is %v, that to another peer %v, the one that was heard %v", idle.state, other.state, heard.state)
 	}
 }
+
+func TestLostCACKIsAskedFor(t *testing.T) {
+	// faults.md §1 rule 5: every packet was named by an ACK and the ACK that moved
+	// CACK was lost: the window of the peer is closed with nothing outstanding. A
+	// PROBE asks, again and again, until the peer is given up (F9).
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	for i := range 128 {
+		x.ack(-1, i, mpr(1))
+	}
+	if x.p.Outstanding() != 0 || x.p.CanPush(1000) {
+		t.Fatalf("%d outstanding, may send %v", x.p.Outstanding(), x.p.CanPush(1000))
+	}
+	x.p.NextCtl(x.now) // the CLEAR that greets
+	for range 3 {
+		start := x.now
+		for !x.p.CtlOwed() {
+			if x.now = x.tab.NextTimeout(); x.now > start+time.Second {
+				t.Fatal("no PROBE")
+			}
+			x.tab.Advance(x.now)
+		}
+		if c, ok := x.p.NextCtl(x.now); !ok || c.Ctl != wire.CtlProbe {
+			t.Fatalf("%v instead of a PROBE", c)
+		}
+	}
+	x.ack(127, 0, mpr(1), flag(wire.AckFlagP))
+	x.told = nil
+	if !x.p.CanPush(1000) {
+		t.Error("the window is still closed")
+	}
+	if at := x.tab.NextTimeout(); at < x.now+time.Millisecond {
+		x.advance(at - x.now)
+	}
+	if x.p.CtlOwed() {
+		t.Error("asks again")
+	}
+}
+
+func TestShutPDCEndsWithItsPeer(t *testing.T) {
+	// F9: the same with a peer that is gone.
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	for i := range 128 {
+		x.ack(-1, i, mpr(1))
+	}
+	x.told = nil
+	start, probes := x.now, 0
+	for x.p.state != Closed && x.now < start+41*time.Second {
+		x.now = x.tab.NextTimeout()
+		x.p.idleAt = x.now // a message waits: no IdleClose
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CtlOwed() {
+			x.p.NextCtl(x.now)
+			probes++
+		}
+	}
+	x.wantTold("gone 1")
+	if probes > 200 {
+		t.Errorf("%d probes in 40 s", probes)
+	}
+}
