@@ -20,15 +20,14 @@ type peer struct {
 	lingers bool // in FEP.lingering
 	ready   bool // in FEP.ready
 	acks    bool // in FEP.acks
-	// blocked: a lane stopped because a window was closed.
-	blocked bool
 	pdcs    int
 	mtu     int // payload bytes per packet
 
 	ccc   pds.CCC // shared by the RUD PDCs
 	out   []*pds.PDC
 	rod   *pds.PDC
-	data  fifo[uint32] // slots of lanes with data
+	data  fifo[uint32] // slots of lanes with data, also of those a window stops
+	after fifo[uint32] // the same in fill: who sent waits behind who did not
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
 	paths *paths       // nil with one path
 	crc   crcCache
@@ -81,8 +80,8 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 		f.peers = append(f.peers, peer{})
 	}
 	p := &f.peers[id]
-	data, owing, out := p.data, p.owing, p.out[:0]
-	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, owing: owing, out: out}
+	data, after, owing, out := p.data, p.after, p.owing, p.out[:0]
+	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, after: after, owing: owing, out: out}
 	f.byAddr[addr] = id
 	return id, nil
 }
@@ -203,12 +202,16 @@ func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
 // wakeData puts a lane into its peer's order of sending.
 func (f *FEP) wakeData(ln *lane) {
 	id := PeerID(ln.pdc.Peer)
-	p := &f.peers[id]
 	if !ln.data {
 		ln.data = true
-		p.data.push(ln.pdc.Slot)
+		f.peers[id].data.push(ln.pdc.Slot)
 	}
-	if !p.ready {
+	f.wakePeer(id)
+}
+
+// wakePeer puts a peer into the order of sending.
+func (f *FEP) wakePeer(id PeerID) {
+	if p := &f.peers[id]; !p.ready {
 		p.ready = true
 		f.ready.push(id)
 	}

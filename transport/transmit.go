@@ -169,33 +169,49 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fill adds data packets to the peer, and the ACKs that may ride along. It
 // reports whether the peer may have more to send.
 func (f *FEP) fill(now time.Duration, id PeerID) bool {
+	more := false
 	for i := f.peers[id].data.len(); i > 0; i-- {
 		slot := f.peers[id].data.pop()
 		ln := &f.lanes[slot]
-		if ln.pdc == nil || !ln.data {
+		if ln.pdc == nil || !ln.data || PeerID(ln.pdc.Peer) != id {
 			continue
 		}
+		sent := f.stats.TxData
 		switch f.drain(now, id, ln) {
 		case laneDry:
 			ln.data = false
 		case laneMore:
+			more = true
 			f.peers[id].data.push(slot)
+		case laneBlocked:
+			// The RUD lanes of a peer share a window. What opens next is for
+			// those that had nothing of it this time.
+			if f.stats.TxData != sent {
+				f.peers[id].after.push(slot)
+			} else {
+				f.peers[id].data.push(slot)
+			}
 		}
 		if f.out.full {
+			more = more || i > 1
 			break
 		}
+	}
+	for p := &f.peers[id]; p.after.len() > 0; {
+		p.data.push(p.after.pop())
 	}
 	if len(f.out.d.Data) > 0 && f.peers[id].acks {
 		f.fillOwing(now, id)
 	}
-	return f.peers[id].data.len() > 0
+	return more
 }
 
 type laneState uint8
 
 const (
-	laneDry  laneState = iota // empty or blocked: it comes back by a Wake
-	laneMore                  // the train is full, or does not fit it
+	laneDry     laneState = iota // empty: it comes back by a Wake
+	laneMore                     // the train is full, or does not fit it
+	laneBlocked                  // a window is closed: its peer comes back by a Wake
 )
 
 // drain moves packets of one PDC into the train.
@@ -261,8 +277,8 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 		}
 	}
 	if state == laneDry {
-		if ln.q.len() > 0 || pdc.Lost() {
-			p.blocked = true
+		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.started) {
+			state = laneBlocked
 		}
 		// Nothing more comes: ask for an ACK with the newest packet (design §3).
 		if last >= 0 && last == f.out.off {
@@ -311,7 +327,7 @@ func (f *FEP) next(ln *lane) {
 // that the target does not know yet leave from the main port, by which it
 // knows the source; ROD keeps to one path while that works (UE §3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
-	if len(f.cfg.Paths) == 1 || pdc.State() == pds.Creating {
+	if len(f.cfg.Paths) == 1 || pdc.RemoteID() == 0 {
 		return 0
 	}
 	if p.paths == nil {

@@ -86,7 +86,9 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
 		f.failQueued(id, cause(why))
 	}
-	f.unblock(pr)
+	if pr.data.len() > 0 {
+		f.wakePeer(id) // what it had in flight counts no longer
+	}
 	f.maybeFree(id)
 }
 
@@ -132,21 +134,6 @@ func (u *upper) Wake(p *pds.PDC) {
 		return
 	}
 	f.wakeData(&f.lanes[p.Slot])
-	f.unblock(&f.peers[p.Peer])
-}
-
-// unblock wakes the lanes of a peer that stopped in front of a closed window:
-// its RUD PDCs share a CCC, what opened for one is open for all.
-func (f *FEP) unblock(pr *peer) {
-	if !pr.blocked {
-		return
-	}
-	pr.blocked = false
-	for _, o := range pr.out {
-		if o != nil {
-			f.wakeData(&f.lanes[o.Slot])
-		}
-	}
 }
 
 // Path hands what packets tell of their paths to those who choose them.

@@ -161,6 +161,7 @@ type PDC struct {
 	initiator    bool
 	known        bool // the peer's address is one the application named
 	proven       bool // target: the initiator used our PDCID, so it is not a spoofed source
+	pending      bool // target: counts as pending, being neither proven nor known
 	state        State
 	start        wire.PSN
 	remote       netip.AddrPort // where to send; for a target where the SYN came from
@@ -208,9 +209,18 @@ func (p *PDC) CCC() CCC { return p.ccc }
 
 // idPage is one part of the PDCID table; pages are made when first used. PDCIDs
 // are random, so a PDC of a FEP with few of them has a page to itself.
-type idPage [1 << idBits]*PDC
+type idPage struct {
+	pdc  [1 << idBits]*PDC
+	last [1 << idBits]psnRange // PSNs of the last PDC this side opened under the PDCID
+}
 
-const idBits = 5
+const (
+	idBits = 5
+	idMask = 1<<idBits - 1
+)
+
+// A psnRange is the PSNs from first on, before end; equal: none.
+type psnRange struct{ first, end wire.PSN }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
@@ -229,7 +239,7 @@ type Table struct {
 	lastSyn   *PDC // the PDC the last SYN packet found
 	sources   map[netip.Addr]*sourceCount
 	unknown   int // target PDCs of addresses the application never named
-	pending   int // target PDCs that are not proven
+	pending   int // target PDCs that are neither proven nor known
 	pendQueue []pendRef
 
 	quar quarantine
@@ -299,7 +309,7 @@ func (t *Table) Slots() int { return len(t.slots) }
 // Lookup finds a PDC by its own PDCID, or nil.
 func (t *Table) Lookup(id uint16) *PDC {
 	if pg := t.ids[id>>idBits]; pg != nil {
-		return pg[id&(1<<idBits-1)]
+		return pg.pdc[id&idMask]
 	}
 	return nil
 }
@@ -310,7 +320,40 @@ func (t *Table) setID(id uint16, p *PDC) {
 		pg = new(idPage)
 		t.ids[id>>idBits] = pg
 	}
-	pg[id&(1<<idBits-1)] = p
+	pg.pdc[id&idMask] = p
+}
+
+// retireID frees the PDCID of a PDC and remembers the PSNs it was used with.
+func (t *Table) retireID(p *PDC) {
+	t.setID(p.id, nil)
+	if p.initiator {
+		t.ids[p.id>>idBits].last[p.id&idMask] = psnRange{p.start, p.tx.nxt + 1}
+	}
+}
+
+// startGap is how far the first PSN of a PDC stays from all PSNs that its PDCID
+// was last used with (faults.md §2).
+const startGap = 1 << 16
+
+// newStart chooses the first PSN of a PDC that this side opens under id.
+func (t *Table) newStart(id uint16) wire.PSN {
+	if t.cfg.StartPSN != nil {
+		return t.away(id, t.cfg.StartPSN())
+	}
+	return t.away(id, wire.PSN(t.rng.Uint32()))
+}
+
+// away is s, or another PSN if s is too near to what id was last used with.
+func (t *Table) away(id uint16, s wire.PSN) wire.PSN {
+	pg := t.ids[id>>idBits]
+	if pg == nil {
+		return s
+	}
+	if l := pg.last[id&idMask]; l.first != l.end && !s.Before(l.first-startGap) && s.Before(l.end+startGap) {
+		// A PDC uses at most maxRange PSNs: what follows is free.
+		return l.end.Add(startGap + int(t.rng.Uint32N(1<<28)))
+	}
+	return s
 }
 
 // newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
@@ -349,7 +392,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	t.quar.add(now, t.cfg.Quarantine, p)
 	t.Stats.Quarantined++
 	p.state = Closed
-	t.setID(p.id, nil)
+	t.retireID(p)
 	if !p.initiator {
 		t.uncount(p)
 	}

@@ -56,7 +56,7 @@ type txDir struct {
 	reorder  uint32   // transmissions that may overtake a packet before it is taken for lost
 
 	owedSince  time.Duration // when outstanding became non-zero
-	progress   time.Duration // last send after idle or last ACK that told something new
+	progress   time.Duration // last send with nothing in flight or last ACK that told something new
 	lastSend   time.Duration
 	holeAt     time.Duration // since when a hole waits for the reordering time
 	heldUntil  time.Duration
@@ -169,19 +169,12 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		return nil
 	}
 	p := &PDC{t: t, Peer: peer, id: id, mode: mode, initiator: true, known: true, state: Creating, remote: remote, ccc: ccc}
-	p.start = t.newStart()
+	p.start = t.newStart(id)
 	p.tx.init(p.start)
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.Opened++
 	return p
-}
-
-func (t *Table) newStart() wire.PSN {
-	if t.cfg.StartPSN != nil {
-		return t.cfg.StartPSN()
-	}
-	return wire.PSN(t.rng.Uint32())
 }
 
 // Usable reports whether new messages may start on the PDC.
@@ -195,13 +188,12 @@ func (p *PDC) CanPush(n int) bool {
 		return false
 	}
 	switch p.state {
-	case Established, Quiesce:
-	case Creating:
-		// UE §3.5.8: psn_offset has 12 bits.
-		if tx.nxt.Sub(p.start) > 4000 {
-			return false
-		}
+	case Creating, Established, Quiesce:
 	default:
+		return false
+	}
+	// UE §3.5.8: psn_offset has 12 bits.
+	if p.remoteID == 0 && tx.nxt.Sub(p.start) > 4000 {
 		return false
 	}
 	return p.ccc.CanSend(n)
@@ -225,7 +217,10 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
 func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx := &p.tx
 	if tx.nxt == tx.una {
-		tx.owedSince, tx.progress = now, now
+		tx.owedSince = now
+	}
+	if tx.flight == 0 {
+		tx.progress = now // the RTO of what leaves begins here
 	}
 	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
 		p.grow()
@@ -269,7 +264,7 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 		tx.cleared = clear
 	}
 	tx.clearOwed = false
-	if p.state == Creating {
+	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
 		h.PSNOffset, h.DPDCID = uint16(psn.Sub(p.start)), 0
 	} else {
@@ -335,6 +330,9 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 		panic("BUG: pds: Resend without CanResend")
 	}
 	tx.lost--
+	if tx.flight == 0 {
+		tx.progress = now
+	}
 	tx.flight++
 	tx.seq++
 	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, false

@@ -114,6 +114,9 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 // begin executes the first packet to arrive of a message of several, whichever
 // that is (S-RSM-02): here it is matched, once (S-MAT-06).
 func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict {
+	if src.Later {
+		return s.nack()
+	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
 	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live >= s.maxState() {

@@ -187,6 +187,9 @@ type Stats struct {
 type Source struct {
 	Peer uint32
 	PDC  uint32
+	// Later: a packet sent before this one was refused and is not here yet, so
+	// no message of several packets may begin with this one.
+	Later bool
 }
 
 // New makes a SES. cfg is copied.
