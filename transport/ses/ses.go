@@ -78,6 +78,11 @@ type Config struct {
 	// negative: never. It is kept to within a quarter.
 	IdleTimeout time.Duration
 
+	// Admit is asked for room for one Event more than there are operations: that
+	// of a message for a multi-receive buffer. While it says no, messages wait
+	// as unexpected ones. nil: there is always room. It must not call the SES.
+	Admit func() bool
+
 	// Seed makes the hash tables unpredictable for peers. Any value is valid.
 	Seed uint64
 }
@@ -144,6 +149,11 @@ type SES struct {
 	tabs0  []int32 // free elements of tabs
 	peers  table[peerUse]
 	byPeer index
+	claims []claim // unexpected messages that a peek reserved
+	// starved: a multi-receive buffer could not take an unexpected message for
+	// lack of room for its Event. Until feed found some, nothing is matched.
+	starved bool
+	feedAt  time.Duration // when to try, 0: as soon as possible
 
 	epoch   uint32 // counts sweeps
 	sweepAt time.Duration
@@ -237,6 +247,9 @@ func (s *SES) Advance(now time.Duration) {
 	if s.unstamped || s.nextRetry != 0 && now >= s.nextRetry {
 		s.retry(now)
 	}
+	if s.starved && now >= s.feedAt {
+		s.feed(now)
+	}
 	if s.cfg.IdleTimeout < 0 {
 		return
 	}
@@ -258,6 +271,11 @@ func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
 	if s.unstamped {
 		t = max(s.now, 1)
+	}
+	if s.starved {
+		if u := max(s.feedAt, 1); t == 0 || u < t {
+			t = u
+		}
 	}
 	if (s.open > 0 || s.waitResult > 0) && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
