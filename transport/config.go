@@ -49,6 +49,11 @@ type Config struct {
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
+	// Admit is asked for room for one Event more than there are operations: that
+	// of a message for a multi-receive buffer. While it says no, messages wait
+	// as unexpected ones (R-CQ-127). nil: there is always room. It is called
+	// from Post, Receive and Advance and must not call the FEP.
+	Admit func() bool
 	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
 	OpenPerPeer int
 

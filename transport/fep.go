@@ -74,7 +74,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
 		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
 		UnexpectedBytes: cfg.UnexpectedBytes, UnexpectedMsgs: cfg.UnexpectedMsgs, UnexpectedShare: cfg.UnexpectedShare,
-		OpenPerPeer: cfg.OpenPerPeer, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
+		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
 		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Nominal: f.overhead + f.trailer,
@@ -115,7 +115,7 @@ func (f *FEP) postRecv(op *Op) error {
 	r := ses.Recv{
 		Tagged: op.Kind == OpTRecv, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Ignore: op.Ignore,
 		HasSource: op.Peer != NoPeer, SourcePeer: uint32(op.Peer), SourceInitiator: op.SrcInitiator,
-		Context: op.Context, Flags: op.Flags,
+		Multi: op.Multi, MinFree: op.MinFree, Look: op.Look, Context: op.Context, Flags: op.Flags,
 	}
 	return mapErr(f.ses.Recv(&r))
 }
@@ -138,7 +138,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	}
 	s := ses.Send{
 		Tagged: op.Kind == OpTSend, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Data: op.Data, HasData: op.HasData,
-		DeliveryComplete: op.Level >= LevelDelivery, Copy: op.Inject, Early: op.Level == LevelInject, Silent: op.Silent,
+		DeliveryComplete: op.Level >= LevelDelivery || op.Visible, Copy: op.Inject, Early: op.Level == LevelInject, Silent: op.Silent,
 		Target:  ses.Target{JobID: job, PIDonFEP: op.PIDonFEP, RI: op.RI, Relative: !op.Absolute},
 		Ordered: op.Ordered, Peer: uint32(op.Peer), Context: op.Context, Flags: op.Flags,
 	}
@@ -146,8 +146,18 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
+	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+		return nil
+	}
 	f.enqueue(ln, h, n)
 	return nil
+}
+
+// unfence queues what fences let go.
+func (f *FEP) unfence(now time.Duration) {
+	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
+		f.requeue(now, h)
+	}
 }
 
 func mapErr(err error) error {
@@ -199,6 +209,7 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
+	f.unfence(now)
 	f.move(now)
 	f.sweepPeers()
 }
@@ -290,7 +301,7 @@ func (f *FEP) NextEvent() *Event {
 	v := &f.ev
 	*v = Event{
 		Context: e.Context, Flags: e.Flags, Buf: e.Buf, Len: int(e.Len), OverLen: int(e.OverLen), Tag: e.Tag, Data: e.Data,
-		HasData: e.HasData, Peer: PeerID(e.Peer), Initiator: e.Initiator, Cause: e.Cause, RC: e.RC, Nack: e.Nack, Unknown: e.Unknown,
+		HasData: e.HasData, Peer: PeerID(e.Peer), Initiator: e.Initiator, Multi: e.Multi, Released: e.Released, Cause: e.Cause, RC: e.RC, Nack: e.Nack, Unknown: e.Unknown,
 	}
 	switch {
 	case e.Kind == ses.EvSend && e.Tagged:

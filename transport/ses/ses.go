@@ -132,6 +132,8 @@ type SES struct {
 	ready      []int32    // sends to be sent again, in post order
 	unstamped  bool       // some of waiting have no time yet
 	nextRetry  time.Duration
+	fences     []fence
+	unfenced   []Handle
 	waitResult int // sends that wait for a response after NO_RESPONSE
 	gens       map[genKey]uint8
 
@@ -269,7 +271,7 @@ func (s *SES) Advance(now time.Duration) {
 // time in the past asks for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
-	if s.unstamped {
+	if s.unstamped || len(s.unfenced) > 0 {
 		t = max(s.now, 1)
 	}
 	if s.starved {
