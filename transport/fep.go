@@ -244,6 +244,9 @@ func (f *FEP) NextTimeout() time.Duration {
 // Busy reports whether sends are outstanding.
 func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
 
+// Posted is how many sends and receives have not ended.
+func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
+
 // Queued is how many messages wait for Transmit to take their packets.
 func (f *FEP) Queued() int { return f.queued }
 
