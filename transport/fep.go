@@ -80,7 +80,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
 		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
 		UnexpectedBytes: cfg.UnexpectedBytes, UnexpectedMsgs: cfg.UnexpectedMsgs, UnexpectedShare: cfg.UnexpectedShare,
-		OpenPerPeer: cfg.OpenPerPeer, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
+		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
 		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.trailer,
@@ -121,6 +121,7 @@ func (f *FEP) postRecv(op *Op) error {
 	r := &f.recvOp
 	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
 	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
+	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
 	r.Context, r.Flags = op.Context, op.Flags
 	err := f.ses.Recv(r)
 	r.Buf, r.Iov, r.Context = nil, nil, nil
@@ -145,7 +146,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	}
 	s := &f.sendOp
 	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
-	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery, op.Inject, op.Level == LevelInject, op.Silent
+	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
 	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
 	s.Ordered, s.Peer, s.Context, s.Flags = op.Ordered, uint32(op.Peer), op.Context, op.Flags
 	h, err := f.ses.Send(s)
@@ -153,8 +154,18 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
+	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+		return nil
+	}
 	f.enqueue(ln, h, n)
 	return nil
+}
+
+// unfence queues what fences let go.
+func (f *FEP) unfence(now time.Duration) {
+	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
+		f.requeue(now, h)
+	}
 }
 
 func mapErr(err error) error {
@@ -206,6 +217,7 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
+	f.unfence(now)
 	f.move(now)
 	f.sweepPeers()
 }
@@ -239,6 +251,9 @@ func (f *FEP) NextTimeout() time.Duration {
 
 // Busy reports whether sends are outstanding.
 func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
+
+// Posted is how many sends and receives have not ended.
+func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
 
 // Queued is how many messages wait for Transmit to take their packets.
 func (f *FEP) Queued() int { return f.queued }
@@ -297,6 +312,7 @@ func (f *FEP) NextEvent() *Event {
 	v := &f.ev
 	v.Context, v.Flags, v.Buf, v.Len, v.OverLen, v.Tag, v.Data = e.Context, e.Flags, e.Buf, e.Len, e.OverLen, e.Tag, e.Data
 	v.HasData, v.Peer, v.Initiator = e.HasData, PeerID(e.Peer), e.Initiator
+	v.Multi, v.Released = e.Multi, e.Released
 	v.Cause, v.RC, v.Nack, v.Unknown = e.Cause, e.RC, e.Nack, e.Unknown
 	switch {
 	case e.Kind == ses.EvSend && e.Tagged:

@@ -161,7 +161,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	f.stats.TxTrains++
 	f.stats.TxBytes += uint64(len(d.Data))
 	if d.TOS == 0 {
-		d.TOS = dgram.ECT0
+		d.TOS = f.cfg.DSCP<<2 | dgram.ECT0
 	}
 	return true
 }

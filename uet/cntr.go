@@ -18,7 +18,7 @@ func (d *Domain) OpenCntr(attr cntr.Attr, ctx any) (*cntr.Counter, error) {
 			d.cntrs = append(d.cntrs, c)
 		}
 		return c, err
-	}, (*cntr.Counter).Closed)
+	})
 }
 
 // What a counter can be bound for (R-CNTR-03).

@@ -156,10 +156,19 @@ func TestPostingCallsRefuse(t *testing.T) {
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EBADFLAGS)
-		want(t, a.RecvMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
+		if f != fi.MultiRecv {
+			want(t, a.RecvMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
+		}
 	}
-	want(t, a.TRecvMsg(&TMsg{}, fi.MultiRecv), fi.EINVAL) // R-TAG-10
-	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EBADFLAGS)
+	want(t, a.TRecvMsg(&TMsg{}, fi.Inject), fi.EBADFLAGS)
+	for _, iov := range [][][]byte{nil, {nil}, {big, big}} {
+		want(t, a.RecvMsg(&Msg{Iov: iov, Addr: fi.AddrUnspec}, fi.MultiRecv), fi.EINVAL)
+	}
+	for _, f := range []fi.Flags{fi.Discard, fi.Peek | fi.Claim | fi.Discard, fi.Peek | fi.MultiRecv} { // R-TAG-09
+		want(t, a.TRecvMsg(&TMsg{Iov: [][]byte{big}, Addr: fi.AddrUnspec, Context: 1}, f), fi.EINVAL)
+	}
+	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EINVAL) // no context to claim by
+	want(t, a.TRecvMsg(&TMsg{Context: []int{1}}, fi.Claim), fi.EINVAL)
 	want(t, a.SendMsg(nil, 0), fi.EINVAL)
 	want(t, a.TSendMsg(nil, 0), fi.EINVAL)
 	want(t, a.RecvMsg(nil, 0), fi.EINVAL)
@@ -467,7 +476,9 @@ func TestPlan(t *testing.T) {
 	}
 	// R-CMPL-14: flags of a call replace the endpoint's; without a level among
 	// them the endpoint's level applies.
-	ep := &Endpoint{info: Info{Tx: TxAttr{OpFlags: fi.DeliveryComplete | fi.Inject}}}
+	ep := &Endpoint{}
+	ep.ep = ep
+	ep.tx.Store(&txDefaults{flags: fi.DeliveryComplete | fi.Inject})
 	if p, _ := ep.planMsg(0); p.level != transport.LevelDelivery || p.inject {
 		t.Errorf("%+v", p)
 	}

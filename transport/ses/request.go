@@ -273,23 +273,32 @@ func (s *SES) whole(src Source, r *wire.ReqStd, data []byte) verdict {
 	}
 	placed := len(data)
 	v := done(r.ReqLen)
+	room, base := rv.size, uint64(0)
+	if rv.multi {
+		room -= rv.off
+		if uint64(placed) <= room || !s.cfg.RefuseTooLong {
+			base = s.pack(i, rv, uint64(placed))
+		} else {
+			rv.refs++ // it gets an error and no place
+		}
+	}
 	switch {
-	case uint64(placed) <= rv.size:
+	case uint64(placed) <= room:
 	case s.cfg.RefuseTooLong:
 		placed = 0
 		v = refusal(wire.RCTooLong)
 		e.RC = wire.RCTooLong
 	default:
-		placed = int(rv.size) // S-MAT-08
+		placed = int(room) // S-MAT-08
 		v = special(wire.ListExpected, uint32(placed))
 	}
 	if rv.iov == nil {
-		copy(rv.buf, data[:placed])
+		copy(rv.buf[base:], data[:placed])
 	} else {
 		rv.place(0, data[:placed])
 	}
 	s.arrived(e, placed, len(data)-placed)
-	s.freeRecv(i, rv)
+	s.unbind(i, rv, e, base)
 	return v
 }
 

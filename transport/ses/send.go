@@ -398,6 +398,7 @@ func same(a, b any) (eq bool) {
 
 func (s *SES) cancelSends() {
 	s.waiting, s.ready, s.nextRetry, s.unstamped = nil, nil, 0, false
+	s.fences, s.unfenced = nil, nil
 	for i := range s.sends.used {
 		m := s.sends.at(i)
 		if m.phase == phaseFree {
