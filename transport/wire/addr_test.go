@@ -126,6 +126,9 @@ func TestAddrC(t *testing.T) {
 		t.Fatal(b, err)
 	}
 	b = b[1:]
+	if len(b) != 32 {
+		t.Fatalf("%d bytes, want 32", len(b))
+	}
 	ne := binary.NativeEndian
 	if b[0] != 0 || b[1] != 0x3f || b[2] != 0x05 || b[3] != 0 || ne.Uint32(b[4:]) != 0xc0000201 || !bytes.Equal(b[8:20], make([]byte, 12)) ||
 		ne.Uint16(b[20:]) != 0x123 || ne.Uint16(b[22:]) != 0x456 || ne.Uint16(b[24:]) != 0x789 || b[26] != 0 || b[27] != 0 || ne.Uint32(b[28:]) != 0x89abcdef {
