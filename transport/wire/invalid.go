@@ -1,5 +1,6 @@
 // Package wire is the bytes of every Ultra Ethernet Transport header: UE 1.0.1
-// §3.4 (SES) and §3.5 (PDS), and the arithmetic of packet sequence numbers.
+// §3.4 (SES), §3.5 (PDS) and the security header of TSS, the CRC behind them, and
+// the arithmetic of packet sequence numbers. Dump tells a packet in one line.
 //
 // Nothing here remembers anything. Parse functions take the bytes at the front
 // of a slice, keep none of them and allocate nothing; Append methods append to
