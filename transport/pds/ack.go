@@ -315,6 +315,9 @@ func (p *PDC) gone(n int) {
 // unsent counts a packet that acknowledges what was never sent (T9).
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
+	if p.remoteID == 0 {
+		return // it may be for a former life under this PDCID: nobody to blame
+	}
 	p.strikes++
 	if p.strikes >= 16 {
 		t.fail(now, p, Reason{Why: WhyProtocol})

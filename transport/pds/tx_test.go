@@ -267,6 +267,16 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(3)
+			// faults.md §2: before the peer is known they may be meant for a
+			// former life under the same PDCID, and end nothing.
+			for range 20 {
+				c.bad(x)
+			}
+			if x.p.State() != Creating || x.tab.Stats.DropUnsent != 20 {
+				t.Fatalf("a former life's ACKs: %v, %d dropped", x.p.State(), x.tab.Stats.DropUnsent)
+			}
+			x.ack(-1, 0)
+			x.told = nil
 			for i := range 16 {
 				if x.wantTold(); x.p.State() == Closed {
 					t.Fatalf("closed after %d", i)
