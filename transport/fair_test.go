@@ -2,6 +2,7 @@ package transport
 
 import (
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/pds"
 )
@@ -67,4 +68,36 @@ func TestFEPPDCThatClosesFinishes(t *testing.T) {
 	if n, ok := p.ends(200); !ok {
 		t.Errorf("the long message did not end during %d short ones\n%s", n, p.a.Diagnose())
 	}
+}
+
+func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
+	// UE §3.5.20 (ROD), R-MSG-20: ordered messages that move to another PDC stay in
+	// front of one that is posted before they have moved.
+	p := newPipe(t, narrow)
+	send := func(n, ctx int) {
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Tag: uint64(ctx), Ordered: true, Context: ctx})
+	}
+	for i := range 4 {
+		p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8000), Ignore: ^uint64(0), Context: 100 + i})
+	}
+	send(8000, 1)
+	p.move(p.a, p.b)
+	p.b.Flush(p.now)
+	p.move(p.b, p.a)
+	send(2, 2)
+	send(3, 3)
+	p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.Close(p.now, pdc) })
+	for i := 0; len(p.a.moveLater) == 0; i++ {
+		if i == 100 {
+			t.Fatal(p.a.Diagnose())
+		}
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.move(p.a, p.b)
+		p.b.Flush(p.now)
+		p.move(p.b, p.a)
+	}
+	send(4, 4)
+	p.settle()
+	p.want(p.b, "100 ok len=8000", "101 ok len=2", "102 ok len=3", "103 ok len=4")
 }

@@ -34,6 +34,15 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
+// insert makes v the i-th oldest element.
+func (q *fifo[T]) insert(i int, v T) {
+	q.push(v)
+	for j := q.n - 1; j > i; j-- {
+		q.ring[(q.head+j)&(len(q.ring)-1)] = q.at(j - 1)
+	}
+	q.ring[(q.head+i)&(len(q.ring)-1)] = v
+}
+
 // drop removes the i-th oldest element.
 func (q *fifo[T]) drop(i int) {
 	for ; i+1 < q.n; i++ {

@@ -256,8 +256,10 @@ func (f *FEP) unqueue(h ses.Handle) {
 	}
 }
 
-// requeue sends a message again from its start: its target refused it and may
-// take it now.
+// requeue puts a message into a lane that left another one, or that goes again
+// from its start because its target refused it and may take it now. It keeps its
+// place in the order of posting among those that have not begun: ordered messages
+// posted meanwhile must not overtake it.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
 	ln := f.lane(now, PeerID(id), n, ordered)
@@ -265,7 +267,14 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		f.ses.Abandon(h, ses.NoResource)
 		return
 	}
-	ln.q.push(h)
+	i, first := ln.q.len(), 0
+	if ln.started {
+		first = 1
+	}
+	for seq := f.ses.Seq(h); i > first && f.ses.Seq(ln.q.at(i-1)) > seq; {
+		i--
+	}
+	ln.q.insert(i, h)
 	ln.bytes += n
 	f.queued++
 	f.wakeData(ln)

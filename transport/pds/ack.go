@@ -41,10 +41,10 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 
 // arrivedAs notes the transmission number of something that arrived and learns
 // from it how much the path reorders.
-func (p *PDC) arrivedAs(k *txPkt) {
+func (p *PDC) arrivedAs(now time.Duration, k *txPkt) {
 	tx := &p.tx
 	p.pathNews(k, PathGood)
-	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole && k.tries == 0 && uint32(over) >= tx.reorder {
+	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {
 		// It was missing when later ones were there, and was not sent again:
 		// reordered.
 		tx.reorder = min(uint32(over)+1, maxReorder)
@@ -53,6 +53,48 @@ func (p *PDC) arrivedAs(k *txPkt) {
 	if int32(k.seq-tx.topSeq) > 0 {
 		tx.topSeq = k.seq
 	}
+	if k.tries == 0 && int32(k.seq-tx.sureSeq) > 0 {
+		tx.sureSeq, tx.newest = k.seq, k.sentAt
+	}
+}
+
+// measured takes in how long the latest packet took of which an ACK told: not
+// packets before it, which earlier ACKs may have told of that were lost.
+func (tx *txDir) measured(now time.Duration) {
+	d := now - tx.newest
+	tx.newest = 0
+	if tx.minRTT == 0 || d < tx.minRTT {
+		tx.minRTT = d
+	}
+	if tx.rtt == 0 {
+		tx.rtt, tx.rttVar = d, d/2
+		return
+	}
+	tx.rttVar += ((d - tx.rtt).Abs() - tx.rttVar) / 4
+	tx.rtt += (d - tx.rtt) / 4
+}
+
+// newest reports whether no ACK seen so far was made after this one, by the
+// bytes that the peer had received (UE §3.6.13, rcvd_bytes). Then all that the
+// others had seen is older than its bitmap.
+func (p *PDC) newest(a *wire.Ack) bool {
+	tx := &p.tx
+	if a.Type == wire.TypeAck || a.CCType != 0 {
+		return false
+	}
+	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
+	n := wire.ParseNSCC(a.CCState).RcvdBytes << shift
+	if n == 0 {
+		return false // a peer that does not count, or the one that has wrapped
+	}
+	switch d := int32(n - tx.ackOrder); {
+	case !tx.ordered || d > 0:
+		tx.ordered, tx.ackOrder = true, n
+		tx.pastSeq = tx.sureSeq
+	case d < 0:
+		return false
+	}
+	return true
 }
 
 // ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
@@ -108,13 +150,16 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	var rtt time.Duration
 	before := tx.una
 	var top uint32 // the latest transmission this ACK is known to have seen
-	seen := false
+	seen := p.newest(a)
+	if seen {
+		top = tx.pastSeq
+	}
 	// The packet the ACK names.
 	if !isProbe {
 		if ap := a.AckPSN(); !ap.Before(tx.una) {
 			k := tx.at(ap)
 			echo := a.Flags&wire.AckFlagRETX != 0
-			if echo == (k.tries > 0) {
+			if echo == (k.tries > 0) && k.tries <= 1 && (!seen || int32(k.seq-top) > 0) {
 				top, seen = k.seq, true
 			}
 			if k.state != pktDone {
@@ -130,10 +175,13 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 							rtt = 0 // too late to measure anything
 						}
 					}
-					rtt = max(rtt, 0)
+					if rtt = max(rtt, 0); rtt > 0 && (tx.minRTT == 0 || rtt < tx.minRTT) {
+						tx.minRTT = rtt
+					}
 				}
-				p.noteSpurious(now, k, echo)
-				p.arrivedAs(k)
+				tx.echoes = tx.echoes || echo
+				p.noteSpurious(now, k, echo, tx.echoes)
+				p.arrivedAs(now, k)
 				if a.Flags&wire.AckFlagM != 0 {
 					p.pathNews(k, PathMarked)
 				}
@@ -155,8 +203,8 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	}
 	for psn := tx.una; !psn.After(tx.cack); psn++ {
 		if k := tx.at(psn); k.state != pktDone {
-			p.noteSpurious(now, k, false)
-			p.arrivedAs(k)
+			p.noteSpurious(now, k, false, false)
+			p.arrivedAs(now, k)
 			newly += p.finish(k, nil)
 			if p.state == Closed {
 				p.gone(newly)
@@ -195,16 +243,36 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 		p.closeRequested(now)
 	}
 	if isProbe {
-		if a.ProbeOpaque == tx.probeID && tx.probeSeq != 0 {
+		if n := tx.probeID - a.ProbeOpaque; n < uint16(tx.burst) {
 			tx.probeHeard = now
+			// UE §3.6.13: what a PROBE measures is certain.
+			rtt = now - tx.probeAt
+			tx.newest = tx.probeAt
+			if int32(tx.probeSeq-tx.sureSeq) > 0 {
+				tx.sureSeq = tx.probeSeq
+			}
 			if int32(tx.probeSeq-tx.topSeq) > 0 {
 				tx.topSeq = tx.probeSeq
 			}
 			p.probeMissing(now, a)
+			if n == 0 && !tx.probeOwed {
+				p.probeOn(a.CACK.Add(int(a.SACKOff) + 64))
+			}
 		}
 	}
 	if tx.flight == 0 {
 		tx.holeAt = 0
+	}
+	if tx.newest != 0 {
+		if rtt == 0 && p.mode == wire.ROD {
+			// A ROD target names only what is in order. Behind a hole no ACK
+			// measures anything, and the window would be judged by old news.
+			rtt = now - tx.newest
+		}
+		tx.measured(now)
+		if tx.holeAt != 0 {
+			p.t.arm(p, tx.holeAt+p.reorderTime())
+		}
 	}
 	if p.ccc != nil {
 		var pend uint8
@@ -251,6 +319,9 @@ func (p *PDC) gone(n int) {
 // unsent counts a packet that acknowledges what was never sent (T9).
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
+	if p.remoteID == 0 {
+		return // it may be for a former life under this PDCID: nobody to blame
+	}
 	p.strikes++
 	if p.strikes >= 16 {
 		t.fail(now, p, Reason{Why: WhyProtocol})
@@ -315,8 +386,8 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, top uint32, seen bool) (newly
 		default:
 			continue
 		}
-		p.noteSpurious(now, k, false)
-		p.arrivedAs(k)
+		p.noteSpurious(now, k, false, false)
+		p.arrivedAs(now, k)
 		k.state = pktArrived
 		tx.arrived++
 	}
@@ -334,15 +405,20 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, top uint32, seen bool) (newly
 			p.markLost(now, psn, k, false)
 			p.t.Stats.RtxSACK++
 		default:
-			k.hole = true
-			p.youngHole(now)
+			p.youngHole(now, k)
 		}
 	}
 	return newly
 }
 
-// youngHole starts the reordering time.
-func (p *PDC) youngHole(now time.Duration) {
+// microseconds is the time as txPkt.hole has it: never 0, and wrapping.
+func microseconds(now time.Duration) uint32 { return uint32(now/time.Microsecond) | 1 }
+
+// youngHole starts the reordering time of a packet.
+func (p *PDC) youngHole(now time.Duration, k *txPkt) {
+	if k.hole == 0 {
+		k.hole = microseconds(now)
+	}
 	if p.tx.holeAt == 0 {
 		p.tx.holeAt = now
 		p.t.arm(p, now+p.reorderTime())
@@ -362,22 +438,58 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 		if !psn.Before(tx.nxt) {
 			return
 		}
-		if k := tx.at(psn); k.state == pktFlight && int32(tx.probeSeq-k.seq) > 0 && a.SACK>>uint(i)&1 == 0 {
-			k.hole = true
-			p.youngHole(now)
+		k := tx.at(psn)
+		if k.state != pktFlight || int32(tx.probeSeq-k.seq) <= 0 || a.SACK>>uint(i)&1 != 0 {
+			continue
+		}
+		if tx.probeAt-k.sentAt >= p.reorderTime() {
+			p.markLost(now, psn, k, false)
+			p.t.Stats.RtxSACK++
+			continue
+		}
+		p.youngHole(now, k)
+	}
+}
+
+// probeOn asks for what a burst of PROBEs did not cover, in the next one.
+func (p *PDC) probeOn(from wire.PSN) {
+	tx := &p.tx
+	if from = p.unknown(from, tx.probeSeq); from.After(tx.una) && from != tx.nxt {
+		tx.probeFrom, tx.probeOwed, tx.burst = from, true, 0
+		p.t.up.WakeAck(p)
+	}
+}
+
+// unknown is the first packet from a PSN on that is in flight and was sent before
+// a transmission; tx.nxt: none.
+func (p *PDC) unknown(from wire.PSN, seq uint32) wire.PSN {
+	tx := &p.tx
+	if from.Before(tx.una) {
+		from = tx.una
+	}
+	for ; from.Before(tx.nxt); from++ {
+		if k := tx.at(from); k.state == pktFlight && int32(seq-k.seq) > 0 {
+			return from
 		}
 	}
+	return tx.nxt
 }
 
 // noteSpurious recognises a retransmission that was not needed: the first
 // transmission was answered after all. The path reorders more than assumed.
-func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo bool) {
+// echo is the RETX flag of the ACK, certain that its absence says something: the
+// packet is named, and the peer echoes the flag.
+func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo, certain bool) {
 	if k.tries == 0 || echo || p.ccc == nil {
 		return
 	}
 	tx := &p.tx
-	if k.state == pktLost || now-k.sentAt < p.ccc.SRTT()/2 {
-		p.t.Stats.RtxSpurious++
+	if !certain && k.state != pktLost && now-k.sentAt >= tx.minRTT*7/8 {
+		return
+	}
+	p.t.Stats.RtxSpurious++
+	// Not if a timer sent it: that the answer was lost is no reordering.
+	if k.gap {
 		tx.reorder = min(tx.reorder*2, maxReorder)
 		tx.patience = min(tx.patience+1, maxPatience)
 	}

@@ -209,7 +209,11 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		t.answerAckReq(now, p, path, c.PSN)
 	case wire.CtlProbe:
 		p.heard(now)
-		rx.probe, rx.probeID, rx.probeBase = true, c.ProbeOpaque, wire.PSN(c.Payload)
+		if int(rx.nprobe) == len(rx.probes) {
+			rx.nprobe-- // the last one is overtaken
+		}
+		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, wire.PSN(c.Payload)}
+		rx.nprobe++
 		rx.note(from, path)
 		t.up.WakeAck(p)
 	case wire.CtlClear:

@@ -27,24 +27,25 @@ func (p *PDC) rto() time.Duration {
 }
 
 // tailTime is how long the last packet may stay unanswered before it is probed
-// (UE §3.5.16, Tail_Loss_Time): two round trips and the peer's ACK delay. A
-// path without a sample waits for the RTO.
+// (UE §3.5.16, Tail_Loss_Time): two round trips, or one and four times what they
+// vary by, and the peer's ACK delay. A path without a sample waits for the RTO.
 func (p *PDC) tailTime() time.Duration {
-	if p.ccc == nil || p.ccc.SRTT() == 0 {
+	tx := &p.tx
+	if tx.rtt == 0 {
 		return p.rto()
 	}
-	srtt := p.ccc.SRTT()
 	// 100 µs is what a scheduler on a busy machine costs; arbitrary otherwise.
-	d := max(2*srtt+2*p.t.cfg.AckDelay, 100*time.Microsecond) << p.tx.probes
-	return min(d, p.rto())
+	d := max(min(2*tx.rtt, 4*tx.minRTT)+2*p.t.cfg.AckDelay, 100*time.Microsecond)
+	// A PROBE or its answer may be lost as well: the second comes as soon.
+	return min(d<<(tx.probes/2), p.rto())
 }
 
 // reorderTime is how long a hole that few packets overtook may stay open.
 func (p *PDC) reorderTime() time.Duration {
-	if p.ccc == nil {
+	if p.tx.rtt == 0 {
 		return p.t.cfg.RTOInit
 	}
-	return max(p.ccc.SRTT()/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
+	return max(p.tx.rtt/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
 }
 
 // shut reports that nothing is outstanding and yet nothing may be sent: the ACKs
@@ -64,6 +65,7 @@ func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
 		tx.lostHint = psn
 	}
 	tx.lost++
+	k.gap = !rto
 	if p.ccc != nil {
 		p.ccc.OnLoss(now, int(k.size), rto)
 	}
@@ -81,7 +83,7 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 		if now >= at {
 			tx.probes++
 			tx.progress, at = now, now+p.tailTime()
-			tx.probeOwed = true
+			tx.probeOwed, tx.burst = true, 0
 			p.t.up.WakeAck(p)
 		}
 		return min(at, p.giveUpAt())
@@ -96,10 +98,10 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 	}
 	if tx.holeAt != 0 {
 		if at := tx.holeAt + p.reorderTime(); now >= at {
-			tx.holeAt = 0
 			p.declareHoles(now)
-		} else {
-			next = min(next, at)
+		}
+		if tx.holeAt != 0 {
+			next = min(next, tx.holeAt+p.reorderTime())
 		}
 	}
 	rtoAt := tx.progress + p.rto()
@@ -131,14 +133,15 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 	return min(next, rtoAt)
 }
 
-// probeTail breaks the silence after the last packet, in turn by sending the
-// lowest and the highest packet in flight again, which the target answers at
-// once, and by a PROBE, which is small (UE §3.5.16).
+// probeTail breaks the silence after the last packet by a PROBE (UE §3.5.16),
+// which is small: its answer shows what is missing, and nothing is sent again
+// that only waits for a peer that is not running. Once the lowest and the highest
+// packet in flight go again: some peers know no PROBE.
 func (p *PDC) probeTail(now time.Duration) {
 	tx := &p.tx
 	tx.probes++
-	if tx.probes%2 == 0 {
-		tx.probeOwed = true
+	if tx.probes != dataProbe {
+		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 		p.t.up.WakeAck(p)
 		return
 	}
@@ -163,7 +166,7 @@ func (p *PDC) probeTail(now time.Duration) {
 // again sends a packet in flight once more without judging it lost.
 func (p *PDC) again(psn wire.PSN, k *txPkt) {
 	tx := &p.tx
-	k.state = pktLost
+	k.state, k.gap = pktLost, false
 	tx.flight--
 	if p.ccc != nil {
 		p.ccc.OnGone(int(k.size)) // counted again when it leaves
@@ -204,7 +207,7 @@ func (p *PDC) onRTO(now time.Duration) {
 		} else if tx.rtos >= 2 {
 			// A small packet tells a dead peer from a path that does not carry
 			// full-size packets (F7).
-			tx.probeOwed = true
+			tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 			p.t.up.WakeAck(p)
 			if tx.rtos >= bigRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
 				p.t.fail(now, p, Reason{Why: WhyTooBig})
@@ -219,10 +222,19 @@ func (p *PDC) onRTO(now time.Duration) {
 // later one had arrived, and that stayed missing for the reordering time.
 func (p *PDC) declareHoles(now time.Duration) {
 	tx := &p.tx
+	wait := p.reorderTime()
+	tx.holeAt = 0
 	for psn := tx.una; psn != tx.nxt; psn++ {
-		if k := tx.at(psn); k.state == pktFlight && k.hole {
+		k := tx.at(psn)
+		if k.state != pktFlight || k.hole == 0 {
+			continue
+		}
+		age := time.Duration(microseconds(now)-k.hole) * time.Microsecond
+		if age >= wait-2*time.Microsecond {
 			p.markLost(now, psn, k, false)
 			p.t.Stats.RtxSACK++
+		} else if at := now - age; tx.holeAt == 0 || at < tx.holeAt {
+			tx.holeAt = at
 		}
 	}
 	if tx.lost > 0 {

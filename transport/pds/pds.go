@@ -215,7 +215,7 @@ type idPage struct {
 }
 
 const (
-	idBits = 5
+	idBits = 4
 	idMask = 1<<idBits - 1
 )
 

@@ -34,9 +34,8 @@ type rxDir struct {
 	asked     bool
 	clearWait time.Duration
 
-	probe     bool
-	probeID   uint16
-	probeBase wire.PSN
+	probes [maxBurst]probe // PROBEs to answer
+	nprobe uint8
 
 	remote netip.AddrPort // where the last packet came from: ACKs go there
 	path   uint8
@@ -52,6 +51,12 @@ type trigger struct {
 	retx   bool
 	ce     bool
 	late   bool // received before: no RTT may be measured by the answer
+}
+
+// A probe is a PROBE that waits for its answer.
+type probe struct {
+	id   uint16
+	base wire.PSN
 }
 
 // A stored response is guaranteed: kept and sent again until its PSN is cleared
@@ -220,6 +225,7 @@ type Meta struct {
 	AR   bool // or SYN: answer at the end of the turn
 	Retx bool
 	CE   bool
+	Held bool // from NextHeld
 }
 
 // Accept records a delivered packet with its response. gtd keeps the response
@@ -241,7 +247,9 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.rodNext = m.PSN + 1
 		rx.held.stall = len(rx.held.q) > 0
 	}
-	rx.rcvdBytes += uint64(m.Size)
+	if !m.Held {
+		rx.rcvdBytes += uint64(m.Size)
+	}
 	if p.state == CloseRequested {
 		p.resume(now)
 	}
@@ -252,7 +260,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		p.t.Stats.RxCE++
 	}
 	if gtd {
-		rx.store(m.PSN, rsp, m.Retx, m.CE)
+		rx.store(m, rsp)
 		p.t.up.WakeAck(p)
 		p.t.arm(p, now+4*p.t.cfg.RTOInit)
 	} else if len(rx.stored) == 0 {
@@ -262,7 +270,8 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		p.advance()
 	}
 	tr := &rx.trig
-	tr.psn, tr.at, tr.has, tr.hasRsp, tr.retx, tr.late = m.PSN, now, true, true, m.Retx, false
+	tr.psn, tr.at, tr.has, tr.hasRsp, tr.retx = m.PSN, now, true, true, m.Retx
+	tr.late = m.Held // it waited here, not on the path
 	tr.ce = m.CE || tr.ce && rx.ackDue
 	tr.rsp.Set(rsp)
 	rx.ackBytes += max(m.Len, p.t.cfg.AckMinAdd)
@@ -271,7 +280,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	} else if len(rx.stored) != 0 && !m.PSN.Before(wire.PSN(rx.win.Base())) {
 		// CACK is held back in front of this packet: unless an ACK names it,
 		// its sender cannot complete it and cannot clear what holds CACK.
-		rx.once = append(rx.once, stored{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE})
+		rx.once = append(rx.once, stored{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
 		rx.trig.has = false
 		p.t.up.WakeAck(p)
 		return
@@ -369,8 +378,9 @@ func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN
 }
 
 // store keeps a guaranteed response, in PSN order.
-func (rx *rxDir) store(psn wire.PSN, rsp *wire.Rsp, retx, ce bool) {
-	s := stored{psn: psn, rsp: *rsp, due: true, retx: retx, ce: ce}
+func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
+	psn := m.PSN
+	s := stored{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
 	rx.due++
 	i := len(rx.stored)
 	rx.stored = append(rx.stored, s)
@@ -490,6 +500,7 @@ func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	}
 	q[i] = k
 	rx.held.q = q
+	rx.rcvdBytes += uint64(m.Size)
 	t.arm(p, now+t.cfg.PeerTimeout)
 	rx.noteMax(m.PSN)
 	// The sender learns of the gap at once.
@@ -517,7 +528,7 @@ func (p *PDC) NextHeld() (m Meta, next wire.NextHdr, b []byte, ok bool) {
 		return Meta{}, 0, nil, false
 	}
 	k := &rx.held.q[0]
-	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce}, k.next, k.b, true
+	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Held: true}, k.next, k.b, true
 }
 
 // HeldDone drops the packet that NextHeld returned; Accept was called for it.

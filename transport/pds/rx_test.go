@@ -451,3 +451,33 @@ func TestWhoAnswersIsNotPending(t *testing.T) {
 		}
 	}
 }
+
+func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
+	// UE §3.5.15: an ACK for a ROD packet that waited here for an earlier one says
+	// so (service time beyond the field), or the congestion window shrinks for it.
+	x := newTarget(t, rod)
+	x.recv(2, rod, ar)
+	x.acks()
+	x.now += 50 * time.Millisecond
+	x.recv(1, rod, ar)
+	var a AckOut
+	if !x.p.NextAck(x.now, &a) || a.Ack.AckPSN() != x.psn(2) {
+		t.Fatalf("ACK %v", a.Ack)
+	}
+	if st := wire.ParseNSCC(a.Ack.CCState); st.ServiceTime != 0xffff {
+		t.Errorf("service time %d", st.ServiceTime)
+	}
+}
+
+func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
+	// UE §3.5.16: each PROBE is answered, in order, with the base it asks for.
+	x := newTarget(t)
+	for i := range maxBurst {
+		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	}
+	var want []string
+	for i := range maxBurst {
+		want = append(want, fmt.Sprintf("cack=0 probe=%d", 40+i))
+	}
+	x.wantAcks(want...)
+}

@@ -14,7 +14,7 @@ import (
 // AckOwed reports whether NextAck has something.
 func (p *PDC) AckOwed() bool {
 	rx := p.rx
-	return rx != nil && (rx.ackDue || rx.due > 0 || rx.probe || len(rx.once) > 0)
+	return rx != nil && (rx.ackDue || rx.due > 0 || rx.nprobe > 0 || len(rx.once) > 0)
 }
 
 // AckTo is where ACKs go: to the port the packet came from, by the path it came
@@ -24,7 +24,7 @@ func (p *PDC) AckTo() (netip.AddrPort, uint8) { return p.rx.remote, p.rx.path }
 // AtRest reports that the PDC has nothing in flight, stored or due.
 func (p *PDC) AtRest() bool {
 	rx := p.rx
-	return p.tx.una == p.tx.nxt && !p.CtlOwed() && (rx == nil || (!rx.ackDue && !rx.probe && len(rx.once) == 0 && len(rx.stored) == 0 && len(rx.held.q) == 0))
+	return p.tx.una == p.tx.nxt && !p.CtlOwed() && (rx == nil || (!rx.ackDue && rx.nprobe == 0 && len(rx.once) == 0 && len(rx.stored) == 0 && len(rx.held.q) == 0))
 }
 
 // An AckOut is one ACK to send, where to and by which path.
@@ -63,6 +63,9 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 	case len(rx.once) > 0:
 		s := &rx.once[rx.onceHead]
 		p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
+		if s.late {
+			unmeasured(&out.Ack)
+		}
 		out.HasRsp = true
 		out.Rsp.Set(&s.rsp)
 		out.Ack.Next = wire.NextRsp
@@ -70,13 +73,15 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 			rx.once, rx.onceHead = rx.once[:0], 0
 		}
 		return true
-	case rx.probe:
-		rx.probe = false
+	case rx.nprobe > 0:
+		pr := rx.probes[0]
+		rx.nprobe--
+		copy(rx.probes[:], rx.probes[1:])
 		p.fillAck(now, out, 0, 0, false, false)
 		out.Ack.Flags |= wire.AckFlagP
-		out.Ack.ProbeOpaque, out.Ack.AckPSNOff = rx.probeID, 0
+		out.Ack.ProbeOpaque, out.Ack.AckPSNOff = pr.id, 0
 		out.Ack.Next, out.HasRsp = wire.NextNone, false
-		base := rx.probeBase
+		base := pr.base
 		if d := base.Sub(out.Ack.CACK); d >= -int32(rx.win.Size()) && d <= int32(rx.win.Size()) {
 			out.Ack.SACKOff = int16(d)
 			out.Ack.SACK = p.bitmap(base)

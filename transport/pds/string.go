@@ -10,7 +10,7 @@ func (p *PDC) String() string {
 		s += fmt.Sprintf(", sends: %d outstanding from %#x (%d in flight, %d lost, %d held until %v, %d arrived), cack %#x, window %d, rto %v",
 			tx.nxt.Sub(tx.una), uint32(tx.una), tx.flight, tx.lost, tx.held, tx.heldUntil, tx.arrived, uint32(tx.cack), tx.window, p.rto())
 		if p.ccc != nil {
-			s += fmt.Sprintf(", cwnd %d of which %d in flight, srtt %v", p.ccc.Window(), p.ccc.InFlight(), p.ccc.SRTT())
+			s += fmt.Sprintf(", cwnd %d of which %d in flight, srtt %v, rtt %v, %d probes, reorder %d for %v", p.ccc.Window(), p.ccc.InFlight(), p.ccc.SRTT(), tx.rtt, tx.probes, tx.reorder, p.reorderTime())
 		}
 	}
 	if rx := p.rx; rx != nil {

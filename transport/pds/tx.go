@@ -29,9 +29,10 @@ type txPkt struct {
 	tries  uint8 // retransmissions, saturating
 	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, else 0
 	path   uint8
-	hole   bool // a SACK showed it missing since its last transmission
-	nacked bool // refused at least once: which transmission was taken is not known
-	fresh  bool // in the lost list, but never sent: a control packet
+	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
+	gap    bool   // that is why it was sent again last time
+	nacked bool   // refused at least once: which transmission was taken is not known
+	fresh  bool   // in the lost list, but never sent: a control packet
 }
 
 // txDir is one direction's sending side.
@@ -46,8 +47,17 @@ type txDir struct {
 	mprAt   wire.PSN
 	mprSeen bool
 
-	seq      uint32 // transmissions so far
-	topSeq   uint32 // highest transmission number known to have arrived
+	seq      uint32        // transmissions so far
+	topSeq   uint32        // highest transmission number known to have arrived
+	sureSeq  uint32        // the same without those of which an earlier transmission may have arrived
+	pastSeq  uint32        // sureSeq before the newest ACK
+	ackOrder uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them
+	ordered  bool          // an ACK had rcvd_bytes
+	echoes   bool          // the peer echoes RETX
+	minRTT   time.Duration // least RTT of all
+	rtt      time.Duration // smoothed, of what newly arrived, with the peer's ACK delay
+	rttVar   time.Duration // its mean deviation
+	newest   time.Duration // when sureSeq left, until the end of the ACK that told of it
 	flight   int32
 	lost     int32
 	held     int32
@@ -70,7 +80,10 @@ type txDir struct {
 	probeID    uint16
 	probeSeq   uint32
 	probeHeard time.Duration
+	probeAt    time.Duration
+	probeFrom  wire.PSN // what the next PROBE asks for; una if that is later
 	probeOwed  bool
+	burst      uint8    // PROBEs of the burst that is under way, probeID the last of them
 	greet      bool     // the first packet that names the target's PDCID is due
 	patience   uint8    // how many times the path was found to reorder more than assumed
 	askOwed    bool     // ACK_REQ for una
@@ -107,8 +120,12 @@ const (
 	minRing     = 4
 	maxRingHint = 64
 	maxRingKept = 32 << 10
-	// tailProbes is how often a silent tail is probed before the RTO.
-	tailProbes = 4
+	// tailProbes is how often a silent tail is probed before the RTO, dataProbe
+	// which of them sends data.
+	tailProbes = 6
+	dataProbe  = 4
+	// maxBurst is how many PROBEs go at once; the peer keeps as many.
+	maxBurst = 8
 	// bigRTOs is how many RTOs full-size packets may see while probes are
 	// answered before the path is taken not to carry them (F7): with 30 % loss
 	// each way sixteen in a row happen by chance once in 50,000.
@@ -335,7 +352,7 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 	}
 	tx.flight++
 	tx.seq++
-	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, false
+	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, 0
 	if k.fresh {
 		k.fresh, k.first = false, now
 	} else if k.tries < 255 {
@@ -408,11 +425,22 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 		tx.askOwed = false
 		c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, tx.una
 	case tx.probeOwed || tx.greet && tx.una != tx.nxt:
-		tx.probeOwed, tx.greet = false, false
+		if tx.burst == 0 || !tx.probeOwed {
+			tx.burst = 0
+			tx.seq++
+			tx.probeSeq, tx.probeAt = tx.seq, now
+		}
+		from := tx.una
+		if tx.probeFrom.After(from) && tx.probeFrom.Before(tx.nxt) {
+			from = tx.probeFrom
+		}
 		tx.probeID++
-		tx.seq++
-		tx.probeSeq = tx.seq
-		c.Ctl, c.ProbeOpaque, c.Payload = wire.CtlProbe, tx.probeID, uint32(tx.una)
+		tx.burst++
+		tx.greet = false
+		// One PROBE asks for 64 PSNs.
+		tx.probeFrom = p.unknown(from.Add(64), tx.probeSeq)
+		tx.probeOwed = tx.probeFrom != tx.nxt && tx.burst < maxBurst
+		c.Ctl, c.ProbeOpaque, c.Payload = wire.CtlProbe, tx.probeID, uint32(from)
 	default:
 		tx.askOwed = false
 		return wire.CP{}, false

@@ -135,8 +135,8 @@ func TestYoungHoleWaitsForReorderingTime(t *testing.T) {
 	// F3: few later arrivals may be reordering; after a quarter of the RTT the
 	// hole counts as lost.
 	x := newInitiator(t, wire.RUD)
-	x.ccc.srtt = 400 * time.Microsecond
 	x.push(2)
+	x.advance(400 * time.Microsecond)
 	x.ack(-1, 1, sack(0, 1))
 	x.wantResend()
 	x.advance(99 * time.Microsecond)
@@ -156,16 +156,14 @@ func TestHoleOutsideBitmapIsNotLost(t *testing.T) {
 }
 
 func TestTailIsProbedBeforeRTO(t *testing.T) {
-	// UE §3.5.16: a silent tail is probed after Tail_Loss_Time: first the lowest
-	// and the highest packet again, then a PROBE.
+	// UE §3.5.16: a silent tail is probed after Tail_Loss_Time, by a PROBE: what
+	// waits at a peer that is not running is not sent again.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
 	x.ack(0, 0)
 	x.push(4)
 	x.advance(241 * time.Microsecond) // 2 × 100 µs + 2 × 20 µs
-	x.wantResend(1, 4)
-	x.advance(500 * time.Microsecond)
 	x.wantResend()
 	c, ok := x.p.NextCtl(x.now)
 	if !ok || c.Ctl != wire.CtlProbe || wire.PSN(c.Payload) != x.psn(1) {
@@ -173,8 +171,8 @@ func TestTailIsProbedBeforeRTO(t *testing.T) {
 	}
 	// Its answer shows that 1 and 4 are missing.
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, ProbeOpaque: c.ProbeOpaque, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id, SACKOff: 1, SACK: 0b0110}
+	x.advance(90 * time.Microsecond)
 	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
-	x.advance(100 * time.Microsecond)
 	x.wantResend(1, 4)
 }
 
@@ -182,8 +180,8 @@ func TestSpuriousRetransmissionWidensReordering(t *testing.T) {
 	// F3: a resend that was answered by the first transmission (RETX not
 	// echoed, too soon) shows that the path reorders more than assumed.
 	x := newInitiator(t, wire.RUD)
-	x.ccc.srtt = time.Millisecond
 	x.push(5)
+	x.advance(time.Millisecond)
 	x.ack(0, 4, sack(1, 2, 3, 4))
 	x.wantResend(1)
 	x.advance(10 * time.Microsecond)
@@ -269,6 +267,16 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(3)
+			// faults.md §2: before the peer is known they may be meant for a
+			// former life under the same PDCID, and end nothing.
+			for range 20 {
+				c.bad(x)
+			}
+			if x.p.State() != Creating || x.tab.Stats.DropUnsent != 20 {
+				t.Fatalf("a former life's ACKs: %v, %d dropped", x.p.State(), x.tab.Stats.DropUnsent)
+			}
+			x.ack(-1, 0)
+			x.told = nil
 			for i := range 16 {
 				if x.wantTold(); x.p.State() == Closed {
 					t.Fatalf("closed after %d", i)
@@ -452,5 +460,108 @@ func TestShutPDCEndsWithItsPeer(t *testing.T) {
 	x.wantTold("gone 1")
 	if probes > 200 {
 		t.Errorf("%d probes in 40 s", probes)
+	}
+}
+
+// rcvd sets how many bytes the peer had received when it made the ACK, in units of
+// 256.
+func rcvd(n uint32) ackOpt {
+	return func(a *wire.Ack) {
+		st := wire.ParseNSCC(a.CCState)
+		st.RcvdBytes, st.ServiceTime = n, 0xffff
+		a.CCState = st.Encode()
+	}
+}
+
+func TestLaterACKsAreEvidence(t *testing.T) {
+	// cms.md §9: a retransmission that was lost again is found by what arrived that
+	// was sent after it, also when another ACK tells of that than the one whose
+	// bitmap shows the hole: rcvd_bytes says which was made later.
+	for _, late := range []bool{false, true} {
+		x := newInitiator(t, wire.ROD)
+		x.push(8)
+		x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(28))
+		x.advance(time.Millisecond)
+		x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(29))
+		x.wantResend(0)
+		x.push(60)
+		// The bitmap that tells of the new ones does not reach down to the hole.
+		x.ack(-1, -1, sack(60, 60, 61, 62, 63), rcvd(260))
+		if late {
+			x.ack(-1, -1, sack(60, 60, 61, 62, 63), rcvd(262))
+			x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(100))
+			x.wantResend() // made before: what it shows is old
+			continue
+		}
+		x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(264))
+		if !x.p.CanResend() || x.p.Resend(x.now, 0).Req.PSN != x.psn(0) {
+			t.Error("the packet that was lost twice is not sent again")
+		}
+	}
+}
+
+func TestProbesCoverAllInFlight(t *testing.T) {
+	// UE §3.5.16: a PROBE asks for 64 PSNs; a burst of them for all that is in
+	// flight, and the last answer for what the burst did not reach.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0, mpr(20))
+	x.p.NextCtl(x.now)
+	x.p.t.cfg.TxWindow = 2048
+	x.push(1000)
+	x.advance(300 * time.Microsecond)
+	var last wire.CP
+	for i := range maxBurst {
+		c, ok := x.p.NextCtl(x.now)
+		if !ok || c.Ctl != wire.CtlProbe || wire.PSN(c.Payload) != x.psn(1+64*i) {
+			t.Fatalf("PROBE %d: %v %v", i, c, ok)
+		}
+		last = c
+	}
+	if x.p.CtlOwed() {
+		t.Error("a burst without end")
+	}
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, ProbeOpaque: last.ProbeOpaque, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id,
+		SACKOff: 1 + 64*(maxBurst-1), SACK: ^uint64(0)}
+	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	if c, ok := x.p.NextCtl(x.now); !ok || wire.PSN(c.Payload) != x.psn(1+64*maxBurst) {
+		t.Errorf("the next burst begins with %v %v", c, ok)
+	}
+}
+
+func TestTimersSayNothingOfReordering(t *testing.T) {
+	// F17, F3: a peer that was off its processor answers late: the RTO has sent
+	// everything again, for nothing. That is counted, lengthens the RTO, and is no
+	// reordering: holes are found as fast as before.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.p.NextCtl(x.now)
+	x.push(4)
+	x.runTo(x.now + 7*time.Millisecond)
+	if x.tab.Stats.RtxRTO != 4 || x.p.tx.backoff == 0 {
+		t.Fatalf("%d resent by RTO, back-off %d", x.tab.Stats.RtxRTO, x.p.tx.backoff)
+	}
+	x.p.tx.echoes = true
+	x.ack(4, 4)
+	if x.tab.Stats.RtxSpurious == 0 || x.p.tx.reorder != minReorder || x.p.tx.patience != 0 {
+		t.Errorf("%d found spurious, reorder %d, patience %d", x.tab.Stats.RtxSpurious, x.p.tx.reorder, x.p.tx.patience)
+	}
+	if x.ccc.srtt < 6*time.Millisecond {
+		t.Errorf("the sample that lengthens the RTO is %v", x.ccc.srtt)
+	}
+}
+
+func TestRODIsMeasuredBehindAHole(t *testing.T) {
+	// UE §3.5.15: a first transmission that a SACK reports for the first time is as
+	// good a sample as one that is named; ROD names nothing behind a hole.
+	x := newInitiator(t, wire.ROD)
+	x.push(3)
+	x.now += 300 * time.Microsecond
+	x.ack(-1, -1, sack(0, 1, 2), rcvd(8))
+	if x.ccc.srtt != 300*time.Microsecond {
+		t.Errorf("measured %v", x.ccc.srtt)
 	}
 }

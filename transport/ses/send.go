@@ -359,6 +359,14 @@ func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
 	return 0, 0, false
 }
 
+// Seq is the place of a message in the order of posting.
+func (s *SES) Seq(h Handle) uint64 {
+	if _, m := s.lookup(h); m != nil {
+		return m.seq
+	}
+	return 0
+}
+
 // CancelSend ends one send with that context of which no piece was taken, or
 // that waits to be sent again, with a Cancelled event. ctx is compared with ==;
 // nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).

@@ -24,31 +24,21 @@ func TestF1Loss(t *testing.T) {
 		w := pair(t, 1, lan)
 		clean := stream(w, s, count, window)
 		settle(w)
-		for _, p := range []float64{0.001, 0.01, 0.05, 0.2, 0.3} {
+		for _, p := range []float64{0.001, 0.01, 0.05, 0.1, 0.2, 0.3} {
 			t.Run(fmt.Sprintf("%s %.1f %%", mode, 100*p), func(t *testing.T) {
 				lossy := lan
 				lossy.Loss = p
-				w := pair(t, 1, lossy)
-				took := stream(w, s, count, window)
-				ratio := float64(clean) / float64(took)
-				t.Logf("goodput %.2f of loss-free (%v, %v)", ratio, took, clean)
-				want := 0.5 * (1 - p)
-				// At 20 and 30 % a packet lost two and three times holds back all
-				// behind it, on ROD also the poster: there less is reached than
-				// the catalogue asks (docs/perf.md). What is reached is held here.
-				switch {
-				case mode == "ROD" && p == 0.2:
-					want = 0.25
-				case mode == "ROD" && p == 0.3:
-					want = 0.06
-				case p == 0.3:
-					want = 0.25
+				for seed := range uint64(4) {
+					w := pair(t, 1+seed, lossy)
+					took := stream(w, s, count, window)
+					ratio := float64(clean) / float64(took)
+					t.Logf("goodput %.2f of loss-free (%v, %v)", ratio, took, clean)
+					if want := 0.5 * (1 - p); ratio < want {
+						t.Errorf("goodput is %.2f of loss-free, want ≥ %.2f", ratio, want)
+					}
+					w.Heal()
+					settle(w)
 				}
-				if ratio < want {
-					t.Errorf("goodput is %.2f of loss-free, want ≥ %.2f", ratio, want)
-				}
-				w.Heal()
-				settle(w)
 			})
 		}
 	}
