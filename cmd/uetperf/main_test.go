@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -98,6 +99,8 @@ func TestScripts(t *testing.T) {
 			"silent": cmdSilent,
 			"record": cmdRecord,
 			"masked": cmdMasked,
+
+			"packets": cmdPackets,
 		},
 	})
 }
@@ -147,6 +150,33 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv("SIZES", strings.Join(sizes, ","))
 	ts.Setenv("ERROR", r.Error)
+}
+
+// packets OUTPUT FILE: FILE holds as many packets as OUTPUT says; their comments
+// are written to the file "comments".
+func cmdPackets(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(`(?m)^pcap: (\d+) packets in ` + args[1] + "$").FindStringSubmatch(ts.ReadFile(args[0]))
+	if m == nil {
+		ts.Fatalf("nothing is said of packets")
+	}
+	f, err := os.Open(ts.MkAbs(args[1]))
+	ts.Check(err)
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	ts.Check(err)
+	var comments []string
+	for {
+		_, _, opts, err := r.ReadPacketDataWithOptions()
+		if err == io.EOF {
+			break
+		}
+		ts.Check(err)
+		comments = append(comments, opts.Comments...)
+	}
+	if m[1] != strconv.Itoa(len(comments)) {
+		ts.Fatalf("%d comments, want one for each of %s packets", len(comments), m[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("comments"), []byte(strings.Join(comments, "\n")+"\n"), 0o666))
 }
 
 // masked FILE: writes to the file "masked" what does not change from run to run.

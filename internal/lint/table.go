@@ -138,7 +138,7 @@ var House = Table{
 			Foreign: []string{
 				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/HdrHistogram/hdrhistogram-go", "github.com/jedib0t/go-pretty/v6",
 				"github.com/guptarohit/asciigraph", "gonum.org/v1/plot", "charm.land", "github.com/BurntSushi/toml",
-				"golang.org/x/sys", "go.uber.org/zap",
+				"golang.org/x/sys", "go.uber.org/zap", "github.com/gopacket/gopacket",
 			},
 		},
 		{Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/..."}, Foreign: []string{"github.com", "golang.org/x"}},

@@ -12,6 +12,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // A ClientConfig describes a client.
@@ -22,6 +23,8 @@ type ClientConfig struct {
 	// Impair, if not nil, puts a relay with these faults between the test
 	// endpoints.
 	Impair *relay.Faults
+	// Tap, if not nil, sees the datagrams of all endpoints of the client.
+	Tap func(*uet.Tapped)
 	// port, if not 0, is that of the control endpoint, for tests.
 	port uint16
 }
@@ -61,7 +64,9 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 		cfg: cfg, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
 	}
 	begin := time.Now()
-	info, err := infoTo(server, cfg.Domain, ctlHints(cfg.Timeout))
+	hints := ctlHints(cfg.Timeout)
+	hints.Config.Tap = cfg.Tap
+	info, err := infoTo(server, cfg.Domain, hints)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +326,9 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 // returns the addresses by which the server is to know the legs.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
-	info, err := infoTo(c.server, c.cfg.Domain, spec.hints())
+	hints := spec.hints()
+	hints.Config.Tap = c.cfg.Tap
+	info, err := infoTo(c.server, c.cfg.Domain, hints)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type ServerConfig struct {
 	// Once ends Serve when the first client is gone; there is no second beside
 	// it.
 	Once bool
+	// Tap, if not nil, sees the datagrams of all endpoints of the server.
+	Tap func(*uet.Tapped)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -73,6 +75,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	hints := ctlHints(beatLost)
 	hints.Domain.Name = cfg.Domain
+	hints.Config.Tap = cfg.Tap
 	node := ""
 	if ip := cfg.Listen.Addr(); ip.IsValid() && !ip.IsUnspecified() {
 		node = ip.String()
@@ -365,7 +368,9 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if len(m.Addrs) != spec.Parallel {
 		return nil, fmt.Errorf("%d addresses for %d streams", len(m.Addrs), spec.Parallel)
 	}
-	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, spec.hints())
+	hints := spec.hints()
+	hints.Config.Tap = ss.srv.cfg.Tap
+	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, hints)
 	if err != nil {
 		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
 	}
