@@ -390,13 +390,35 @@ func TestServerKilled(t *testing.T) {
 			if d > 10*time.Second {
 				t.Errorf("it took %v to end", d)
 			}
-			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.HasPrefix(lines[0], "uetperf: ") {
+			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.HasPrefix(lines[0], "uetperf: the server was lost: nothing listens at "+s.addr+" (UDP) any more") {
 				t.Errorf("stderr is not one line: %q", lines)
 			}
 			if last := c.out.String()[strings.LastIndex(strings.TrimSpace(c.out.String()), "\n")+1:]; strings.Contains(last, "nothing was measured") {
 				t.Errorf("no partial result: %s", &c.out)
 			}
 		})
+	}
+}
+
+// A server whose host is gone says nothing, not even that its port is closed, and
+// owes nothing to one that only receives.
+func TestServerSilent(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R")
+	begin := time.Now()
+	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+	if code := c.code(t); code != exitFailed {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	if d := time.Since(begin); d > 10*time.Second {
+		t.Errorf("it took %v to end", d)
+	}
+	if !strings.HasPrefix(c.err.String(), "uetperf: the server was lost: no answer from "+s.addr+" within 8s any more\n") {
+		t.Errorf("stderr %q", &c.err)
+	}
+	if strings.Contains(c.out.String(), "nothing was measured") {
+		t.Errorf("no partial result: %s", &c.out)
 	}
 }
 

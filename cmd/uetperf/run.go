@@ -304,7 +304,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			p.run(&s, res)
 		}
 		if err != nil {
-			if errors.Is(err, perf.ErrUnreachable) { // it was reached: the test failed
+			if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) { // it was reached: the test failed
 				err = fmt.Errorf("the server was lost: %s", err.Error())
 			}
 			return err
