@@ -198,6 +198,7 @@ tests: do not leave it open to networks that you do not trust.`,
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
+	f.StringVar(&cfg.Metrics, "metrics", "", "`IP:PORT` where Prometheus finds /metrics (HTTP); port 0 takes a free one")
 	addPcap(f, cfg)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say who runs what")

@@ -38,6 +38,7 @@ type Config struct {
 	// Serve.
 
 	Listen     string
+	Metrics    string // IP:PORT of the HTTP server for Prometheus
 	MaxClients int
 	Once       bool
 	UntilEOF   bool // end when standard input ends

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -50,6 +51,7 @@ func uetperf(args ...string) *exec.Cmd {
 type server struct {
 	cmd  *exec.Cmd
 	addr string
+	out  *bufio.Reader // what it says after its address
 }
 
 func startServeProcess(args ...string) (*server, error) {
@@ -62,13 +64,14 @@ func startServeProcess(args ...string) (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	rd := bufio.NewReader(out)
+	line, err := rd.ReadString('\n')
 	f := strings.Fields(line)
 	if err != nil || len(f) == 0 {
 		_ = cmd.Process.Kill()
 		return nil, fmt.Errorf("server said %q: %v, %v", line, err, cmd.Wait())
 	}
-	return &server{cmd, f[len(f)-1]}, nil
+	return &server{cmd, f[len(f)-1], rd}, nil
 }
 
 // stop ends the process by a signal and returns what its end was.
@@ -494,6 +497,51 @@ func TestServeEndsInOrder(t *testing.T) {
 		}
 	case <-time.After(15 * time.Second):
 		t.Error("serve --once goes on after its client")
+	}
+}
+
+// What a test did stands in the metrics when its endpoints are gone.
+func TestServeMetrics(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "--metrics", "127.0.0.1:0")
+	line, err := s.out.ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "metrics at ")
+	if err != nil || !ok {
+		t.Fatalf("%q, %v", line, err)
+	}
+	for range 2 {
+		if out, err := uetperf("bw", s.addr, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	var text string
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the server hears of the end a moment later
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s, %v", resp.Status, err)
+		}
+		if text = string(b); strings.Contains(text, "\nuetperf_clients 0\n") || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, want := range []string{
+		`uet_messages_total{direction="rx",endpoint="test"} 100`,
+		`uet_message_bytes_total{direction="rx",endpoint="test"} 100000`,
+		`uet_endpoints{endpoint="test"} 0`,
+		`uet_endpoints{endpoint="control"} 1`,
+		`uetperf_clients 0`,
+	} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if err := s.stop(os.Interrupt); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -38,10 +38,19 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 		return err
 	}
 	sc.Tap = pcap.seen()
+	var m *metricsServer
+	if cfg.Metrics != "" {
+		if m, err = openMetrics(cfg.Metrics); err != nil {
+			return err
+		}
+		defer m.close()
+		sc.Opened, sc.Closed = m.endpoints.Add, m.endpoints.Remove
+	}
 	s, err := perf.NewServer(sc)
 	if err != nil {
 		return err
 	}
+	m.serve(s.Clients)
 	defer func() {
 		s.Close()
 		said, e := pcap.close()
@@ -56,6 +65,9 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 			addrs = append(addrs, a.String())
 		}
 		fmt.Fprintf(stdout, "%s serves at %s\n", versionLine(), strings.Join(addrs, " "))
+		if m != nil {
+			fmt.Fprintf(stdout, "metrics at %s\n", m.url())
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

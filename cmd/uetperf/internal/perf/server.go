@@ -30,6 +30,10 @@ type ServerConfig struct {
 	Once bool
 	// Tap, if not nil, sees the datagrams of all endpoints of the server.
 	Tap func(*uet.Tapped)
+	// Opened and Closed, if not nil, hear of each endpoint, which is of the kind
+	// "control" or "test"; from any goroutine.
+	Opened func(ep *uet.Endpoint, kind string)
+	Closed func(ep *uet.Endpoint)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -65,6 +69,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
+	if cfg.Opened == nil {
+		cfg.Opened = func(*uet.Endpoint, string) {}
+	}
+	if cfg.Closed == nil {
+		cfg.Closed = func(*uet.Endpoint) {}
+	}
 	if cfg.Warn == nil {
 		cfg.Warn = func(string, ...any) {}
 	}
@@ -93,6 +103,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 			refused = append(refused, failed)
 			continue
 		}
+		cfg.Opened(c.end.ep, "control")
 		s.ctls = append(s.ctls, c)
 	}
 	if len(s.ctls) == 0 {
@@ -106,6 +117,13 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg.Warn("%v", err)
 	}
 	return s, nil
+}
+
+// Clients is how many clients are being served.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
 }
 
 // Addrs are the addresses that clients can use.
@@ -157,6 +175,7 @@ func (s *Server) Close() {
 	for _, c := range s.ctls {
 		c.flush(500 * time.Millisecond)
 		c.close()
+		s.cfg.Closed(c.end.ep)
 	}
 }
 
@@ -388,6 +407,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		if l, err = newLeg(spec, true, &info); err != nil {
 			break
 		}
+		ss.srv.cfg.Opened(l.end.ep, "test")
 		r.legs = append(r.legs, l)
 		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
@@ -401,7 +421,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	}
 	if err != nil {
 		for _, l := range r.legs {
-			l.end.close()
+			ss.closeLeg(l)
 		}
 		return nil, err
 	}
@@ -445,7 +465,12 @@ func (ss *session) stopRun(abort bool) []LegResult {
 	out := make([]LegResult, len(r.legs))
 	for i, l := range r.legs {
 		out[i] = l.res
-		l.end.close()
+		ss.closeLeg(l)
 	}
 	return out
+}
+
+func (ss *session) closeLeg(l *leg) {
+	l.end.close()
+	ss.srv.cfg.Closed(l.end.ep)
 }
