@@ -1,19 +1,15 @@
 // Package av is address vectors as fi_av(3) describes them: tables that turn
 // addresses into fi.Addr handles.
 //
-// An AV is safe for concurrent use. It knows no endpoint: endpoints that keep
-// something per entry compare its generation (Get), which changes when an entry
-// is removed.
+// An AV is safe for concurrent use; Get, which every post needs, takes no lock.
+// An AV knows no endpoint: endpoints that keep something per entry compare its
+// generation (Get), which changes when the handle comes to mean something else.
 package av
 
 import (
-	"errors"
 	"fmt"
-	"hash/maphash"
-	"net"
-	"net/netip"
-	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -23,46 +19,57 @@ import (
 type Attr struct {
 	// Type is table; map is treated as table, unspec chooses table (R-AV-03).
 	Type fi.AVType
-	// Count is how many addresses to expect, a hint.
-	Count int
+	// Count is how many addresses to expect, EPPerNode how many endpoints per
+	// network address: hints, 0 for not known.
+	Count     int
+	EPPerNode int
 	// Name and fi.Read ask for a shared AV, which is refused with fi.ENOSYS
 	// (R-AV-18). fi.Event asks for asynchronous insertion: needs an EQ.
+	// fi.AVUserID: sources are reported by what SetUserID says. fi.Symmetric is
+	// a hint and ignored.
 	Name  string
 	Flags fi.Flags
 }
+
+// MaxLen is the most addresses of an AV; beyond, insertion fails with fi.ENOMEM.
+const MaxLen = 1 << 24
 
 // Events is where asynchronous insertions report: an EQ (R-AV-08).
 type Events interface {
 	// AVError reports one address that failed, AVComplete the end of a call.
 	AVError(av *AV, context any, index int, err fi.Errno)
 	AVComplete(av *AV, context any, count int)
+	// Bind and Unbind count the AV: the queue cannot be closed in between.
+	Bind()
+	Unbind()
 }
 
-// entry is one address in 32 bytes besides the IP's zone: bar F7.
-type entry struct {
+// A record is what a handle means. It is never changed once it is in the table.
+type record struct {
 	addr wire.Addr
-	user uint64 // with fi.AVUserID
+	user fi.Addr // what sources are reported as
 	gen  uint32
-	used bool
 }
 
-// key is how a source is known on the wire (R-CQ-65).
-type key struct {
-	fep       netip.AddrPort
-	initiator uint32
-}
+// A table is what Get reads without a lock.
+type table []atomic.Pointer[record]
+
+// A link is what else is kept of a handle: its generation, also while it is not
+// used, and its neighbours in the ring of those with the same source.
+type link struct{ gen, next, prev uint32 }
 
 // An AV is an address vector.
 type AV struct {
 	attr Attr
 	ctx  any
+	tab  atomic.Pointer[table]
 
-	mu     sync.RWMutex
-	table  []entry
-	first  int // no free slot is below
+	mu     sync.RWMutex // guards what follows, and changes of tab
+	links  []link
+	first  int // no free handle is below
 	n      int
-	index  []uint32 // open addressing by source: handle + 1, 0 is free
-	seed   maphash.Seed
+	max    int // MaxLen, less in tests
+	index  index
 	bound  int
 	events Events
 	closed bool
@@ -75,11 +82,14 @@ func New(attr Attr, ctx any) (*AV, error) {
 		return nil, fmt.Errorf("av: open: type: %w", fi.EINVAL)
 	case attr.Name != "" || attr.Flags&fi.Read != 0:
 		return nil, fmt.Errorf("av: open: shared address vectors: %w", fi.ENOSYS)
-	case attr.Flags&^(fi.Event|fi.AVUserID) != 0 || attr.Count < 0:
+	case attr.Flags&^(fi.Event|fi.AVUserID|fi.Symmetric) != 0 || attr.Count < 0 || attr.EPPerNode < 0:
 		return nil, fmt.Errorf("av: open: flags: %w", fi.EINVAL)
 	}
 	attr.Type = fi.AVTable
-	return &AV{attr: attr, ctx: ctx, seed: maphash.MakeSeed(), index: make([]uint32, 16)}, nil
+	v := &AV{attr: attr, ctx: ctx, max: MaxLen}
+	v.tab.Store(&table{})
+	v.index.init()
+	return v, nil
 }
 
 // Attr returns the attributes in force.
@@ -102,19 +112,24 @@ func (v *AV) Unbind() {
 	v.mu.Unlock()
 }
 
-// BindEvents names the queue of asynchronous insertions.
+// BindEvents names the queue of asynchronous insertions (fi_av_bind), until
+// Close. fi.EINVAL: there is one already, or it is nil. fi.EBADF: closed.
 func (v *AV) BindEvents(e Events) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.events != nil {
-		return fmt.Errorf("av: an event queue is bound already: %w", fi.EINVAL)
+	switch {
+	case v.closed:
+		return fmt.Errorf("av: bind: %w", fi.EBADF)
+	case v.events != nil || e == nil:
+		return fmt.Errorf("av: bind: one event queue: %w", fi.EINVAL)
 	}
+	e.Bind()
 	v.events = e
 	return nil
 }
 
 // Close frees the AV. fi.EBUSY with endpoints bound (R-AV-17), fi.EBADF the
-// second time.
+// second time. Events about it that are queued stay.
 func (v *AV) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -125,8 +140,21 @@ func (v *AV) Close() error {
 		return fmt.Errorf("av: close: endpoints are bound: %w", fi.EBUSY)
 	}
 	v.closed = true
-	v.table, v.index = nil, nil
+	v.tab.Store(&table{})
+	v.links, v.n = nil, 0
+	v.index.init()
+	if v.events != nil {
+		v.events.Unbind()
+		v.events = nil
+	}
 	return nil
+}
+
+// Closed reports whether Close succeeded.
+func (v *AV) Closed() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.closed
 }
 
 // Len is the number of addresses.
@@ -136,303 +164,89 @@ func (v *AV) Len() int {
 	return v.n
 }
 
-// Insert inserts addresses, each at the lowest unused index (R-AV-01, -02), and
-// returns how many it took (R-AV-04). handles, if not nil, gets the handle of
-// each, fi.AddrNotAvail for a failure. With fi.SyncErr context must be a
-// []fi.Errno as long as addrs, which gets each one's result (R-AV-05). On an AV
-// opened with fi.Event the result comes by the event queue, and 0 is returned.
-// Flags: fi.SyncErr, fi.More (ignored), fi.AVUserID (handles holds the user ids
-// on input).
-func (v *AV) Insert(addrs []wire.Addr, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
-	if flags&^(fi.SyncErr|fi.More|fi.AVUserID) != 0 {
-		return 0, fmt.Errorf("av: insert: flags %v: %w", flags, fi.EINVAL)
+// get is the record of a handle, nil if it is not set.
+func (v *AV) get(h fi.Addr) *record {
+	t := *v.tab.Load()
+	if uint64(h) >= uint64(len(t)) {
+		return nil
 	}
-	if handles != nil && len(handles) < len(addrs) {
-		return 0, fmt.Errorf("av: insert: %d handles for %d addresses: %w", len(handles), len(addrs), fi.EINVAL)
-	}
-	var errs []fi.Errno
-	if flags&fi.SyncErr != 0 {
-		var ok bool
-		if errs, ok = context.([]fi.Errno); !ok || len(errs) < len(addrs) {
-			return 0, fmt.Errorf("av: insert: sync_err needs a []fi.Errno as context: %w", fi.EINVAL)
-		}
-	}
-	if flags&fi.AVUserID != 0 && handles == nil {
-		return 0, fmt.Errorf("av: insert: user ids: %w", fi.EINVAL)
-	}
-	v.mu.Lock()
-	if v.closed {
-		v.mu.Unlock()
-		return 0, fmt.Errorf("av: insert: closed: %w", fi.EBADF)
-	}
-	async := v.attr.Flags&fi.Event != 0
-	if async && v.events == nil {
-		v.mu.Unlock()
-		return 0, fmt.Errorf("av: insert: no event queue is bound: %w", fi.ENOEQ) // R-AV-08
-	}
-	count := 0
-	var failed []int
-	for i, a := range addrs {
-		var user uint64
-		if flags&fi.AVUserID != 0 {
-			user = uint64(handles[i])
-		}
-		h, err := v.insert(a, user, flags&fi.AVUserID != 0)
-		if err == fi.Success {
-			count++
-		} else {
-			failed = append(failed, i)
-		}
-		if handles != nil && flags&fi.AVUserID == 0 {
-			handles[i] = h
-		}
-		if errs != nil {
-			errs[i] = err
-		}
-	}
-	ev := v.events
-	v.mu.Unlock()
-	if async {
-		// R-AV-09: all errors of a call come before its completion.
-		for _, i := range failed {
-			ev.AVError(v, context, i, fi.EINVAL)
-		}
-		ev.AVComplete(v, context, count)
-		return 0, nil
-	}
-	return count, nil
+	return t[h].Load()
 }
 
-func (v *AV) insert(a wire.Addr, user uint64, hasUser bool) (fi.Addr, fi.Errno) {
-	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
-		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
+// Get is Lookup for endpoints: gen changes whenever the handle comes to mean
+// something else, and is never 0. It takes no lock.
+func (v *AV) Get(h fi.Addr) (a wire.Addr, gen uint32, ok bool) {
+	r := v.get(h)
+	if r == nil {
+		return wire.Addr{}, 0, false
 	}
-	if a.Port == 0 {
-		a.Port = wire.Port
-	}
-	a.IP = a.IP.Unmap()
-	i := v.first
-	for i < len(v.table) && v.table[i].used {
-		i++
-	}
-	v.first = i + 1
-	if i == len(v.table) {
-		v.table = append(v.table, entry{})
-	}
-	e := &v.table[i]
-	h := fi.Addr(i)
-	if !hasUser {
-		user = uint64(h)
-	}
-	*e = entry{addr: a, user: user, gen: e.gen + 1, used: true}
-	v.n++
-	if 2*v.n > len(v.index) {
-		v.index = make([]uint32, 2*len(v.index))
-		for j := range v.table {
-			if v.table[j].used && j != i {
-				v.link(j)
-			}
-		}
-	}
-	v.link(i)
-	return h, fi.Success
+	return r.addr, r.gen, true
 }
 
-func (e *entry) key() key { return key{e.addr.AddrPort(), e.addr.Initiator} }
-
-// link puts a table entry into the index. R-AV-12: several of one source may be
-// there.
-func (v *AV) link(i int) {
-	m := len(v.index) - 1
-	j := v.slot(v.table[i].key())
-	for v.index[j] != 0 {
-		j = (j + 1) & m
+// Gen is the generation of a handle, 0 if it is not set.
+func (v *AV) Gen(h fi.Addr) uint32 {
+	if r := v.get(h); r != nil {
+		return r.gen
 	}
-	v.index[j] = uint32(i) + 1
-}
-
-func (v *AV) slot(k key) int { return int(maphash.Comparable(v.seed, k)) & (len(v.index) - 1) }
-
-// unlink takes a table entry out of the index and moves up what its place had
-// pushed away.
-func (v *AV) unlink(i int) {
-	m := len(v.index) - 1
-	j := v.slot(v.table[i].key())
-	for v.index[j] != uint32(i)+1 {
-		j = (j + 1) & m
-	}
-	v.index[j] = 0
-	for k := (j + 1) & m; v.index[k] != 0; k = (k + 1) & m {
-		home := v.slot(v.table[v.index[k]-1].key())
-		if (k-home)&m >= (k-j)&m {
-			v.index[j], v.index[k] = v.index[k], 0
-			j = k
-		}
-	}
-}
-
-// InsertAddrPorts is Insert of IP addresses and ports (FI_SOCKADDR_IN and _IN6).
-func (v *AV) InsertAddrPorts(addrs []netip.AddrPort, handles []fi.Addr) (int, error) {
-	as := make([]wire.Addr, len(addrs))
-	for i, a := range addrs {
-		as[i] = wire.SockAddr(a)
-	}
-	return v.Insert(as, handles, 0, nil)
-}
-
-// InsertString inserts one address in string form (FI_ADDR_STR) or as ip:port.
-func (v *AV) InsertString(s string) (fi.Addr, error) {
-	a, err := parse(s)
-	if err != nil {
-		return fi.AddrNotAvail, fmt.Errorf("av: insert %q: %w: %w", s, err, fi.EINVAL)
-	}
-	h := []fi.Addr{0}
-	n, err := v.Insert([]wire.Addr{a}, h, 0, nil)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("av: insert %q: %w", s, fi.EINVAL)
-	}
-	return h[0], err
-}
-
-func parse(s string) (wire.Addr, error) {
-	if strings.HasPrefix(s, wire.AddrScheme) {
-		return wire.ParseAddr(s)
-	}
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return wire.SockAddr(ap), nil
-	}
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
-		return wire.Addr{}, err
-	}
-	return wire.SockAddr(netip.AddrPortFrom(ip, wire.Port)), nil
-}
-
-// InsertSvc inserts node and service as GetInfo resolves them (R-AV-15): a
-// string form needs an empty service; service is a port number, empty for the
-// well-known one.
-func (v *AV) InsertSvc(node, service string) (fi.Addr, error) {
-	a, err := resolve(node, service)
-	if err != nil {
-		return fi.AddrNotAvail, err
-	}
-	h := []fi.Addr{0}
-	if n, err := v.Insert([]wire.Addr{a}, h, 0, nil); err != nil || n != 1 {
-		return fi.AddrNotAvail, fmt.Errorf("av: insertsvc %s %s: %w", node, service, errors.Join(err, fi.EINVAL))
-	}
-	return h[0], nil
-}
-
-func resolve(node, service string) (wire.Addr, error) {
-	bad := func(err error) (wire.Addr, error) {
-		return wire.Addr{}, fmt.Errorf("av: resolve %q %q: %w: %w", node, service, err, fi.EINVAL)
-	}
-	if strings.HasPrefix(node, wire.AddrScheme) {
-		if service != "" {
-			return bad(errors.New("a string address takes no service"))
-		}
-		a, err := wire.ParseAddr(node)
-		if err != nil {
-			return bad(err)
-		}
-		return a, nil
-	}
-	port := wire.Port
-	if service != "" {
-		p, err := net.LookupPort("udp", service)
-		if err != nil {
-			return bad(err)
-		}
-		port = p
-	}
-	ip, err := netip.ParseAddr(node)
-	if err != nil {
-		ips, err := net.LookupIP(node)
-		if err != nil || len(ips) == 0 {
-			return wire.Addr{}, fmt.Errorf("av: resolve %q: %w", node, fi.ENODATA)
-		}
-		ip, _ = netip.AddrFromSlice(ips[0])
-	}
-	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
-}
-
-// InsertSym inserts for each of nodeCount consecutive IP addresses from node on
-// the services from svc on: node by node, services in order (R-AV-16). A service
-// is a PIDonFEP.
-func (v *AV) InsertSym(node netip.Addr, nodeCount int, svc uint16, svcCount int, handles []fi.Addr) (int, error) {
-	if nodeCount < 0 || svcCount < 0 || nodeCount > 1<<20 || svcCount > 4096 {
-		return 0, fmt.Errorf("av: insertsym: counts: %w", fi.EINVAL)
-	}
-	var as []wire.Addr
-	for range nodeCount {
-		for s := range svcCount {
-			a := wire.SockAddr(netip.AddrPortFrom(node, wire.Port))
-			a.PIDonFEP = svc + uint16(s)
-			as = append(as, a)
-		}
-		node = node.Next()
-	}
-	return v.Insert(as, handles, 0, nil)
-}
-
-// Remove makes handles invalid. fi.EINVAL if one is not set (R-AV-11): those
-// before it are removed.
-func (v *AV) Remove(handles ...fi.Addr) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, h := range handles {
-		if uint64(h) >= uint64(len(v.table)) || !v.table[h].used {
-			return fmt.Errorf("av: remove %d: %w", uint64(h), fi.EINVAL)
-		}
-		v.unlink(int(h))
-		v.table[h] = entry{gen: v.table[h].gen + 1}
-		v.n--
-		v.first = min(v.first, int(h))
-	}
-	return nil
+	return 0
 }
 
 // Lookup returns the address of a handle. fi.EINVAL if it is not set (R-AV-13).
 func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
-	a, _, ok := v.Get(h)
-	if !ok {
-		return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), fi.EINVAL)
+	if r := v.get(h); r != nil {
+		return r.addr, nil
 	}
-	return a, nil
+	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), fi.EINVAL)
 }
 
-// Get is Lookup for endpoints: gen changes whenever the handle comes to mean
-// something else.
-func (v *AV) Get(h fi.Addr) (a wire.Addr, gen uint32, ok bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if uint64(h) >= uint64(len(v.table)) || !v.table[h].used {
-		return wire.Addr{}, 0, false
+// LookupRecord fills b with the binary record of a handle's address, cut to b's
+// length, and returns the bytes that it needs (R-AV-13). fi.EINVAL if the handle
+// is not set.
+func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
+	a, err := v.Lookup(h)
+	if err != nil {
+		return 0, err
 	}
-	e := &v.table[h]
-	return e.addr, e.gen, true
+	var buf [wire.AddrLen]byte
+	rec, err := a.AppendBinary(buf[:0])
+	if err != nil {
+		return 0, fmt.Errorf("av: lookup %d: %w: %w", uint64(h), err, fi.EINVAL)
+	}
+	copy(b, rec)
+	return len(rec), nil
 }
 
-// Find returns the handle of a source: the lowest of those inserted for it, its
-// user id if it has one (R-CQ-65, -66); fi.AddrNotAvail if there is none.
-func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if v.closed {
-		return fi.AddrNotAvail
+// SetUserID defines what the source of a handle is reported as, on an AV opened
+// with fi.AVUserID; before, that is fi.AddrNotAvail (R-CQ-66). fi.EINVAL: the
+// handle is not set, or the AV was opened without the flag.
+func (v *AV) SetUserID(h, id fi.Addr) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := v.get(h)
+	if r == nil || v.attr.Flags&fi.AVUserID == 0 {
+		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EINVAL)
 	}
-	want := key{fep, initiator}
-	lowest := uint32(0)
-	for j := v.slot(want); v.index[j] != 0; j = (j + 1) & (len(v.index) - 1) {
-		if h := v.index[j]; (lowest == 0 || h < lowest) && v.table[h-1].key() == want {
-			lowest = h
-		}
-	}
-	if lowest == 0 {
-		return fi.AddrNotAvail
-	}
-	return fi.Addr(v.table[lowest-1].user)
+	n := *r
+	n.user = id
+	(*v.tab.Load())[h].Store(&n)
+	return nil
 }
 
 // StrAddr is the text of an address, inserted or not (R-AV-14).
 func (v *AV) StrAddr(a wire.Addr) string { return a.String() }
+
+// StrRecord fills b with the text of a binary record, inserted or not, cut to
+// b's length, and returns the bytes it needs (R-AV-14). What cannot be decoded
+// is fi_addr_uet://invalid (R-ADDR-06).
+func (v *AV) StrRecord(rec, b []byte) int {
+	a, err := ParseRecord(rec)
+	if err != nil {
+		a = wire.Addr{}
+	}
+	return copyAll(b, a.String())
+}
+
+func copyAll(b []byte, s string) int {
+	copy(b, s)
+	return len(s)
+}

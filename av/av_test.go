@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -124,25 +122,85 @@ func TestFindIsTheLowest(t *testing.T) {
 }
 
 func TestUserID(t *testing.T) {
-	// R-CQ-66: the user's identifier is reported instead of the handle.
+	// R-CQ-66: the user's identifier is reported instead of the handle. With the
+	// flag of an insertion it is given in handles, which has the handle after.
 	v := open(t, Attr{})
-	ids := []fi.Addr{77}
-	v.Insert([]wire.Addr{addr(1)}, ids, fi.AVUserID, nil)
+	v.Insert([]wire.Addr{addr(0)}, nil, 0, nil)
+	ids := []fi.Addr{77, 78}
+	if n, err := v.Insert([]wire.Addr{addr(1), {}}, ids, fi.AVUserID, nil); n != 1 || err != nil || ids[0] != 1 || ids[1] != fi.AddrNotAvail {
+		t.Error(n, err, ids)
+	}
 	if h := v.Find(addr(1).AddrPort(), 16); h != 77 {
 		t.Error(h)
+	}
+	if _, err := v.Insert([]wire.Addr{addr(1)}, nil, fi.AVUserID, nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if err := v.SetUserID(0, 5); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	// An AV opened with it has identifiers by SetUserID, none before.
+	v = open(t, Attr{Flags: fi.AVUserID})
+	v.Insert([]wire.Addr{addr(1)}, nil, 0, nil)
+	if h := v.Find(addr(1).AddrPort(), 16); h != fi.AddrNotAvail {
+		t.Error(h)
+	}
+	if err := v.SetUserID(0, 99); err != nil {
+		t.Error(err)
+	}
+	if h := v.Find(addr(1).AddrPort(), 16); h != 99 {
+		t.Error(h)
+	}
+	if err := v.SetUserID(1, 99); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if _, err := v.Insert([]wire.Addr{addr(1)}, ids, fi.AVUserID, nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
 	}
 }
 
 func TestSymmetric(t *testing.T) {
-	// R-AV-16: node by node, services in order.
-	v := open(t, Attr{})
-	h := make([]fi.Addr, 6)
-	n, err := v.InsertSym(netip.MustParseAddr("198.18.0.1"), 2, 10, 3, h)
-	if n != 6 || err != nil {
+	// R-AV-16: node by node, services in order. A service is a port, as for
+	// InsertSvc, or with a string form the PIDonFEP.
+	v := open(t, Attr{Flags: fi.Symmetric})
+	h := make([]fi.Addr, 4)
+	if n, err := v.InsertSym("10.1.1.1", 2, "5000", 2, h, fi.More, nil); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
-	if a, _ := v.Lookup(4); a.IP.String() != "198.18.0.2" || a.PIDonFEP != 11 {
+	for i, want := range []string{"10.1.1.1:5000", "10.1.1.1:5001", "10.1.1.2:5000", "10.1.1.2:5001"} {
+		if a, _ := v.Lookup(h[i]); a.AddrPort().String() != want {
+			t.Errorf("%d is %v, want %s", i, a, want)
+		}
+	}
+	if n, err := v.InsertSym("fi_addr_uet://198.18.0.1:5000/10/3/9", 2, "", 3, nil, 0, nil); n != 6 || err != nil {
+		t.Fatal(n, err)
+	}
+	if a, _ := v.Lookup(8); a.String() != "fi_addr_uet://198.18.0.2:5000/11/3/9" {
 		t.Error(a)
+	}
+	if n, err := v.InsertSym("localhost", 1, "5000", 2, nil, 0, nil); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := nextName("host09", 1); n != "host10" || err != nil {
+		t.Error(n, err)
+	}
+	for _, c := range []struct {
+		node  string
+		nodes int
+		svc   string
+		svcs  int
+	}{
+		{"10.1.1.1", -1, "5000", 1}, {"10.1.1.1", 1, "5000", -1}, {"10.1.1.1", 1 << 20, "1", 1 << 16}, {"10.1.1.1", 1, "65535", 2},
+		{"255.255.255.255", 2, "1", 1}, {"fi_addr_uet://10.1.1.1/4095", 1, "", 2}, {"fi_addr_uet://10.1.1.1", 1, "7", 2},
+		{"localhost", 2, "5000", 1}, {"10.1.1.1", 1, "no such service", 1},
+	} {
+		before := v.Len()
+		if _, err := v.InsertSym(c.node, c.nodes, c.svc, c.svcs, nil, 0, nil); !errors.Is(err, fi.EINVAL) || v.Len() != before {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if n, err := v.InsertSym("10.1.1.1", 0, "5000", 7, nil, 0, nil); n != 0 || err != nil {
+		t.Error(n, err)
 	}
 }
 
@@ -194,6 +252,8 @@ type events []string
 func (e *events) AVError(_ *AV, ctx any, i int, err fi.Errno) {
 	*e = append(*e, fmt.Sprintf("error %v %d", ctx, i))
 }
+func (e *events) Bind()   { *e = append(*e, "bind") }
+func (e *events) Unbind() { *e = append(*e, "unbind") }
 func (e *events) AVComplete(_ *AV, ctx any, n int) {
 	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
 }
@@ -206,61 +266,33 @@ func TestAsynchronousInsert(t *testing.T) {
 		t.Error(err)
 	}
 	var e events
-	v.BindEvents(&e)
-	v.Insert([]wire.Addr{{}, addr(1), {}}, nil, 0, "c")
+	if err := v.BindEvents(nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if err := v.BindEvents(&e); err != nil {
+		t.Error(err)
+	}
+	if err := v.BindEvents(&e); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	h := []fi.Addr{9, 9, 9}
+	if n, err := v.Insert([]wire.Addr{{}, addr(1), {}}, h, 0, "c"); n != 0 || err != nil || fmt.Sprint(h) != fmt.Sprint([]fi.Addr{fi.AddrNotAvail, 0, fi.AddrNotAvail}) {
+		t.Error(n, err, h)
+	}
 	v.Insert([]wire.Addr{{}}, nil, 0, "d")
-	if got := fmt.Sprint(e); got != "[error c 0 error c 2 complete c 1 error d 0 complete d 0]" {
+	if _, err := v.Insert([]wire.Addr{{}}, nil, fi.SyncErr, []fi.Errno{0}); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	if h, err := v.InsertString("198.18.0.2"); h != 1 || err != nil {
+		t.Error(h, err)
+	}
+	v.Close()
+	if got := fmt.Sprint(e); got != "[bind error c 0 error c 2 complete c 1 error d 0 complete d 0 complete <nil> 1 unbind]" {
 		t.Error(got)
 	}
-}
-
-func TestModel(t *testing.T) {
-	// The table against a slow twin.
-	rapid.Check(t, func(t *rapid.T) {
-		v, _ := New(Attr{}, nil)
-		model := map[fi.Addr]wire.Addr{}
-		t.Repeat(map[string]func(*rapid.T){
-			"insert": func(t *rapid.T) {
-				a := addr(rapid.IntRange(0, 5).Draw(t, "addr"))
-				h := []fi.Addr{0}
-				v.Insert([]wire.Addr{a}, h, 0, nil)
-				want := fi.Addr(0)
-				for ; ; want++ {
-					if _, ok := model[want]; !ok {
-						break
-					}
-				}
-				if h[0] != want {
-					t.Fatalf("handle %d, want %d", h[0], want)
-				}
-				model[want] = a
-			},
-			"remove": func(t *rapid.T) {
-				h := fi.Addr(rapid.IntRange(0, 10).Draw(t, "handle"))
-				_, ok := model[h]
-				if err := v.Remove(h); (err == nil) != ok {
-					t.Fatalf("remove %d: %v", h, err)
-				}
-				delete(model, h)
-			},
-			"": func(t *rapid.T) {
-				if v.Len() != len(model) {
-					t.Fatalf("%d entries, want %d", v.Len(), len(model))
-				}
-				for i := range 6 {
-					want := fi.AddrNotAvail
-					for h, a := range model {
-						if a == addr(i) && h < want {
-							want = h
-						}
-					}
-					if h := v.Find(addr(i).AddrPort(), 16); h != want {
-						t.Fatalf("found %d, want %d", h, want)
-					}
-				}
-			},
-		})
-	})
+	if err := v.BindEvents(&e); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
 }
 
 func TestConcurrent(t *testing.T) {

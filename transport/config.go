@@ -34,6 +34,8 @@ type Config struct {
 	// KnownPeersOnly refuses packets of addresses that were never interned by
 	// Peer (design D9).
 	KnownPeersOnly bool
+	// DSCP is the differentiated services code point of packets, 0 to 63.
+	DSCP uint8
 	// NoSymmetric addresses every packet to the well-known port 4793 of the
 	// peer instead of the port the peer used (design D5).
 	NoSymmetric bool
@@ -49,6 +51,11 @@ type Config struct {
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
+	// Admit is asked for room for one Event more than there are operations: that
+	// of a message for a multi-receive buffer. While it says no, messages wait
+	// as unexpected ones (R-CQ-127). nil: there is always room. It is called
+	// from Post, Receive and Advance and must not call the FEP.
+	Admit func() bool
 	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
 	OpenPerPeer int
 
@@ -183,6 +190,8 @@ func (c *Config) check() error {
 		return bad("PayloadMTU must be 1024, 2048, 4096 or 8192", c.PayloadMTU)
 	case !pow2(c.MPRange) || c.MPRange < 128 || c.MPRange > 16384:
 		return bad("MPRange must be a power of two from 128 to 16384", c.MPRange)
+	case c.DSCP > 63:
+		return bad("DSCP out of range", c.DSCP)
 	case c.RTOInit > c.RTOMax:
 		return bad("RTOInit above RTOMax", c.RTOInit)
 	case c.Lanes < 0 || c.Lanes > 16:

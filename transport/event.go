@@ -27,4 +27,7 @@ type Event struct {
 	RC      wire.RC
 	Nack    wire.NackCode
 	Unknown bool
+	// Multi says that this is one message in a multi-receive buffer and Buf its
+	// place, Released that the buffer is the caller's again.
+	Multi, Released bool
 }

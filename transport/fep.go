@@ -49,14 +49,20 @@ type FEP struct {
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
 
-	out   train
-	ack   pds.AckOut
-	ackRx wire.Ack
-	rspRx wire.Rsp
-	rxCRC crcCache
-	rxOut crcCache // for packets outside any PDC's queue
-	ev    Event
-	stats Stats
+	out train
+	ack pds.AckOut
+	// What is being posted and received; see wire.extend for why not on the
+	// stack.
+	sendOp ses.Send
+	recvOp ses.Recv
+	reqRx  wire.Req
+	metaRx pds.Meta
+	ackRx  wire.Ack
+	rspRx  wire.Rsp
+	rxCRC  crcCache
+	rxOut  crcCache // for packets outside any PDC's queue
+	ev     Event
+	stats  Stats
 }
 
 // New makes a FEP. rng is the only source of randomness; cfg is copied.
@@ -74,10 +80,10 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
 		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
 		UnexpectedBytes: cfg.UnexpectedBytes, UnexpectedMsgs: cfg.UnexpectedMsgs, UnexpectedShare: cfg.UnexpectedShare,
-		OpenPerPeer: cfg.OpenPerPeer, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
+		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
-		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Nominal: f.overhead + f.trailer,
+		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.trailer,
 		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
 		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
 		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,
@@ -112,12 +118,14 @@ func (f *FEP) postRecv(op *Op) error {
 	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
-	r := ses.Recv{
-		Tagged: op.Kind == OpTRecv, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Ignore: op.Ignore,
-		HasSource: op.Peer != NoPeer, SourcePeer: uint32(op.Peer), SourceInitiator: op.SrcInitiator,
-		Context: op.Context, Flags: op.Flags,
-	}
-	return mapErr(f.ses.Recv(&r))
+	r := &f.recvOp
+	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
+	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
+	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
+	r.Context, r.Flags = op.Context, op.Flags
+	err := f.ses.Recv(r)
+	r.Buf, r.Iov, r.Context = nil, nil, nil
+	return mapErr(err)
 }
 
 func (f *FEP) postSend(now time.Duration, op *Op) error {
@@ -136,18 +144,28 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
-	s := ses.Send{
-		Tagged: op.Kind == OpTSend, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Data: op.Data, HasData: op.HasData,
-		DeliveryComplete: op.Level >= LevelDelivery, Copy: op.Inject, Early: op.Level == LevelInject, Silent: op.Silent,
-		Target:  ses.Target{JobID: job, PIDonFEP: op.PIDonFEP, RI: op.RI, Relative: !op.Absolute},
-		Ordered: op.Ordered, Peer: uint32(op.Peer), Context: op.Context, Flags: op.Flags,
-	}
-	h, err := f.ses.Send(&s)
+	s := &f.sendOp
+	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
+	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
+	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
+	s.Ordered, s.Peer, s.Context, s.Flags = op.Ordered, uint32(op.Peer), op.Context, op.Flags
+	h, err := f.ses.Send(s)
+	s.Buf, s.Iov, s.Context = nil, nil, nil
 	if err != nil {
 		return mapErr(err)
 	}
+	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+		return nil
+	}
 	f.enqueue(ln, h, n)
 	return nil
+}
+
+// unfence queues what fences let go.
+func (f *FEP) unfence(now time.Duration) {
+	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
+		f.requeue(now, h)
+	}
 }
 
 func mapErr(err error) error {
@@ -199,6 +217,7 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
+	f.unfence(now)
 	f.move(now)
 	f.sweepPeers()
 }
@@ -232,6 +251,9 @@ func (f *FEP) NextTimeout() time.Duration {
 
 // Busy reports whether sends are outstanding.
 func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
+
+// Posted is how many sends and receives have not ended.
+func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
 
 // Queued is how many messages wait for Transmit to take their packets.
 func (f *FEP) Queued() int { return f.queued }
@@ -288,10 +310,10 @@ func (f *FEP) NextEvent() *Event {
 		return nil
 	}
 	v := &f.ev
-	*v = Event{
-		Context: e.Context, Flags: e.Flags, Buf: e.Buf, Len: int(e.Len), OverLen: int(e.OverLen), Tag: e.Tag, Data: e.Data,
-		HasData: e.HasData, Peer: PeerID(e.Peer), Initiator: e.Initiator, Cause: e.Cause, RC: e.RC, Nack: e.Nack, Unknown: e.Unknown,
-	}
+	v.Context, v.Flags, v.Buf, v.Len, v.OverLen, v.Tag, v.Data = e.Context, e.Flags, e.Buf, e.Len, e.OverLen, e.Tag, e.Data
+	v.HasData, v.Peer, v.Initiator = e.HasData, PeerID(e.Peer), e.Initiator
+	v.Multi, v.Released = e.Multi, e.Released
+	v.Cause, v.RC, v.Nack, v.Unknown = e.Cause, e.RC, e.Nack, e.Unknown
 	switch {
 	case e.Kind == ses.EvSend && e.Tagged:
 		v.Kind = OpTSend

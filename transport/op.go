@@ -1,6 +1,10 @@
 package transport
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/uetkit/uetkit/transport/ses"
+)
 
 // OpKind is the kind of a posted operation.
 type OpKind uint8
@@ -22,6 +26,18 @@ const (
 	LevelInject   Level = iota + 1 // the user's bytes are no longer needed
 	LevelTransmit                  // every packet acknowledged, semantic result known
 	LevelDelivery                  // the same with DC set: the target answered after visibility
+)
+
+// Look is how a tagged receive looks at unexpected messages.
+type Look = ses.Look
+
+// The ways to look: those of package ses.
+const (
+	LookPeek         = ses.LookPeek
+	LookPeekClaim    = ses.LookPeekClaim
+	LookPeekDiscard  = ses.LookPeekDiscard
+	LookClaim        = ses.LookClaim
+	LookClaimDiscard = ses.LookClaimDiscard
 )
 
 // A PeerID names a peer address inside one FEP. It comes from FEP.Peer.
@@ -57,6 +73,18 @@ type Op struct {
 	// Ordered sends the message by ROD, in order with all other ordered
 	// messages to the peer.
 	Ordered bool
+	// Fence waits until every earlier send to the peer has ended, and what is
+	// posted to it later waits for this one (R-ORD-07).
+	Fence bool
+	// Visible sets DC whatever the level: the target answers after the message
+	// is visible, so that a later fence shows that it is (R-ORD-08).
+	Visible bool
+	// Multi, of a receive, packs messages one after another into Buf, or into
+	// the one element of Iov, until fewer than MinFree bytes are left (R-MSG-12).
+	Multi   bool
+	MinFree int
+	// Look, of a tagged receive, looks at unexpected messages (R-TAG-08).
+	Look Look
 	// Silent: success makes no Event.
 	Silent bool
 	// Level of a send; 0 is LevelTransmit.
@@ -64,6 +92,17 @@ type Op struct {
 	// Context and Flags come back in the Event.
 	Context any
 	Flags   uint64
+}
+
+// Set makes o a copy of p, field by field: p was just filled in, and copying it
+// in wide pieces would stall (see package wire).
+func (o *Op) Set(p *Op) {
+	o.Kind, o.Peer, o.PIDonFEP, o.RI, o.JobID, o.Absolute, o.SrcInitiator = p.Kind, p.Peer, p.PIDonFEP, p.RI, p.JobID, p.Absolute, p.SrcInitiator
+	o.Buf, o.Iov = p.Buf, p.Iov
+	o.Tag, o.Ignore, o.Data, o.HasData = p.Tag, p.Ignore, p.Data, p.HasData
+	o.Inject, o.Ordered, o.Silent, o.Level = p.Inject, p.Ordered, p.Silent, p.Level
+	o.Fence, o.Visible, o.Multi, o.MinFree, o.Look = p.Fence, p.Visible, p.Multi, p.MinFree, p.Look
+	o.Context, o.Flags = p.Context, p.Flags
 }
 
 // Errors of Post. They say that the operation was not accepted and makes no

@@ -61,7 +61,13 @@ func (o *owner) Deliver(ev *transport.Event) {
 	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
 	q := o.queueOf(ev.Kind)
 	if ev.Cause != ses.OK {
+		o.cntrs.of(ev.Kind).failed()
 		o.failed(q, ev)
+		return
+	}
+	o.cntrs.of(ev.Kind).done(ev.Len)
+	if ev.Multi {
+		o.multi(q, ev)
 		return
 	}
 	src := fi.AddrNotAvail
@@ -81,9 +87,14 @@ func (o *owner) Deliver(ev *transport.Event) {
 		}
 		return
 	}
+	o.success(q, ev, src)
+}
+
+// success writes the entry of an operation that succeeded.
+func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 	e := &o.out.ent
-	e.Context, e.Flags = ev.Context, kindFlags[ev.Kind]
-	if recv {
+	e.Context, e.Flags, e.Buf = ev.Context, kindFlags[ev.Kind], nil
+	if ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv {
 		e.Len, e.Tag, e.Data = ev.Len, 0, 0
 		if ev.Kind == transport.OpTRecv {
 			e.Tag = ev.Tag // R-CQ-104: the sender's
@@ -95,7 +106,48 @@ func (o *owner) Deliver(ev *transport.Event) {
 	} else {
 		e.Len, e.Tag, e.Data = 0, 0, 0 // R-CQ-101
 	}
+	if ev.Multi {
+		e.Buf = ev.Buf // R-CQ-102
+		if ev.Released {
+			e.Flags |= fi.MultiRecv // R-CQ-118
+		}
+	}
 	o.put(q, e, src)
+	e.Buf = nil
+}
+
+// multi writes the entry of a message in a multi-receive buffer. Its place was
+// reserved when it matched (transport.Config.Admit); the place of the post is
+// that of the release, which is part of the last entry or, if that is an error or
+// not written, an entry of its own (R-MSG-12).
+func (o *owner) multi(q *cq.CQ, ev *transport.Event) {
+	src := fi.AddrNotAvail
+	if o.source {
+		src = o.peers.source(ev.Peer, ev.Initiator)
+	}
+	switch {
+	case src == fi.AddrNotAvail && o.sourceErr:
+		o.unknownSource(q, ev)
+		o.release(q, ev)
+	case ev.Flags&opSilent != 0:
+		o.rxBack++
+		o.release(q, ev)
+	default:
+		o.success(q, ev, src)
+		if ev.Released {
+			o.rxBack++
+		}
+	}
+}
+
+// release writes that a multi-receive buffer is the user's again, if it is.
+func (o *owner) release(q *cq.CQ, ev *transport.Event) {
+	if !ev.Released {
+		return
+	}
+	e := &o.out.ent
+	*e = cq.Entry{Context: ev.Context, Flags: fi.MultiRecv}
+	o.put(q, e, fi.AddrNotAvail)
 }
 
 func (o *owner) put(q *cq.CQ, e *cq.Entry, src fi.Addr) {
@@ -123,6 +175,17 @@ func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
 	case ses.TimedOut, ses.Unreachable, ses.Aborted, ses.TooBig:
 		o.peerLost(ev, e)
 	}
+	if ev.Multi {
+		if ev.Cause == ses.Truncated {
+			e.Buf = ev.Buf
+		}
+		o.putErr(q, e)
+		o.release(q, ev)
+		return
+	}
+	if ev.Released {
+		e.Flags |= fi.MultiRecv // a buffer that was cancelled
+	}
 	o.putErr(q, e)
 }
 
@@ -132,6 +195,9 @@ func (o *owner) unknownSource(q *cq.CQ, ev *transport.Event) {
 	e := &o.out.err
 	*e = cq.Error{Context: ev.Context, Flags: kindFlags[ev.Kind], Len: ev.Len, Source: fi.AddrNotAvail, Err: fi.EADDRNOTAVAIL}
 	o.describe(e, ev)
+	if ev.Multi {
+		e.Buf = ev.Buf
+	}
 	e.ErrData = o.rawSource(ev)
 	o.putErr(q, e)
 }
@@ -161,6 +227,7 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	if err != transport.ErrClosed && err != driver.ErrCancelled {
 		e.Err = fi.Of(postErr(err))
 	}
+	o.cntrs.of(op.Kind).failed()
 	o.putErr(o.queueOf(op.Kind), e)
 }
 
@@ -174,4 +241,5 @@ func (o *owner) Delivered() {
 		o.rxq.q.Unreserve(o.rxBack)
 	}
 	o.txBack, o.rxBack = 0, 0
+	o.cntrs.tell()
 }

@@ -35,6 +35,7 @@ const (
 // An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
 // connectionless (FI_EP_RDM) and has a UDP socket of its own.
 type Endpoint struct {
+	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain
 	info    Info
 	log     *zap.Logger
@@ -47,25 +48,32 @@ type Endpoint struct {
 	eq  *eq.EQ
 	txq binding
 	rxq binding
+	// cntrs are fixed by Enable.
+	cntrs counters
 	// armed is how many readers of the queues sleep.
 	armed int
+	// aliases are open: the endpoint cannot be closed.
+	aliases int
+
+	opts epOptions
+	// pushed says that the last send came with fi.More: what waits for company
+	// leaves when a post fails (R-MSG-15).
+	pushed atomic.Bool
 
 	// Set by Enable, constant afterwards.
 
-	conn       *udp.Conn
-	fep        *transport.FEP // belongs to the driver
-	drv        *driver.Driver
-	name       wire.Addr
-	seed       uint64
-	managed    bool // FI_RM_ENABLED: each operation has its place in the CQ
-	ordered    bool
-	source     bool
-	sourceErr  bool
-	txCaps     fi.Caps
-	rxCaps     fi.Caps
-	injectSize int
-	txPlan     plan // of calls without flags
-	injectPlan plan
+	conn      *udp.Conn
+	fep       *transport.FEP // belongs to the driver
+	drv       *driver.Driver
+	name      wire.Addr
+	seed      uint64
+	managed   bool // FI_RM_ENABLED: each operation has its place in the CQ
+	ordered   bool
+	source    bool
+	sourceErr bool
+	exact     bool // FI_EXACT_DIRECTED_RECV
+	txCaps    fi.Caps
+	rxCaps    fi.Caps
 
 	// What follows belongs to the holder of the driver's lock.
 
@@ -98,6 +106,9 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	}
 	ep := &Endpoint{domain: d, info: *info, log: info.Config.Logger, context: ctx}
 	ep.info.clone()
+	ep.opts.init(&ep.info)
+	ep.posts.ep = ep
+	ep.rxFlags.Store(uint64(info.Rx.OpFlags))
 	if ep.log == nil {
 		ep.log = zap.NewNop()
 	}
@@ -134,8 +145,9 @@ func (ep *Endpoint) unenabled() error {
 // R-EP-07).
 //
 // fi.EBADFLAGS: other flags, or no direction. fi.EINVAL: no queue, or the
-// direction has one already (R-EP-04). fi.EOPBADSTATE: the endpoint is enabled
-// (R-EP-05).
+// direction has one already (R-EP-04). fi.EDOMAIN: the queue is of another
+// domain. fi.EOPBADSTATE: the endpoint is enabled (R-EP-05). fi.EBADF: endpoint
+// or queue is closed.
 func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	const directions = fi.Transmit | fi.Recv
 	if q == nil {
@@ -152,6 +164,9 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	if flags&fi.Transmit != 0 && ep.txq.q != nil || flags&fi.Recv != 0 && ep.rxq.q != nil {
 		return fi.EINVAL
 	}
+	if err := foreign(&ep.domain.parent, q); err != nil {
+		return err
+	}
 	b := binding{q, flags&fi.SelectiveCompletion != 0}
 	if flags&fi.Transmit != 0 {
 		ep.txq = b
@@ -160,6 +175,17 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	if flags&fi.Recv != 0 {
 		ep.rxq = b
 		q.Bind((*progress)(ep))
+	}
+	return nil
+}
+
+// foreign says why q, which was not opened in p or is closed, cannot be bound.
+func foreign(p *parent, q queue) error {
+	switch {
+	case q.Closed():
+		return fi.EBADF
+	case !p.owns(q):
+		return fi.EDOMAIN
 	}
 	return nil
 }
@@ -200,6 +226,7 @@ func (p *progress) Disarm() {
 }
 
 // BindAV binds an address vector. fi.EINVAL: none, or there is one already.
+// fi.EDOMAIN: it is of another domain. fi.EBADF: it is closed.
 func (ep *Endpoint) BindAV(v *av.AV) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -209,6 +236,9 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	if v == nil || ep.av != nil {
 		return fi.EINVAL
 	}
+	if err := foreign(&ep.domain.parent, v); err != nil {
+		return err
+	}
 	v.Bind()
 	ep.av = v
 	return nil
@@ -216,7 +246,8 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 
 // BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
 // lost, a socket in trouble, an overrun completion queue. fi.EINVAL: none, or
-// there is one already.
+// there is one already. fi.EDOMAIN: it is of another fabric. fi.EBADF: it is
+// closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -225,6 +256,9 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	}
 	if q == nil || ep.eq != nil {
 		return fi.EINVAL
+	}
+	if err := foreign(&ep.domain.fabric.parent, q); err != nil {
+		return err
 	}
 	q.Bind()
 	ep.eq = q
@@ -289,27 +323,28 @@ func (ep *Endpoint) Enable() error {
 	case ep.av == nil:
 		return fi.ENOAV
 	}
-	plan, err := planOf(ep.info.Tx.OpFlags, ep.txq.selective)
-	if err != nil {
-		return err
+	if ep.tx.Load() == nil { // else SetOpsFlags was here
+		tx, err := ep.txDefaultsOf(ep.info.Tx.OpFlags)
+		if err != nil {
+			return err
+		}
+		ep.tx.Store(tx)
 	}
+	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
 	if err := ep.open(); err != nil {
 		return err
 	}
-	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
 	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
 	ep.source = caps&(fi.Source|fi.SourceErr) != 0
 	ep.sourceErr = caps&fi.SourceErr != 0
 	// Posting needs the capability and the modifier of its direction.
 	if caps&fi.Send != 0 {
-		ep.txCaps = caps & (fi.Msg | fi.Tagged)
+		ep.txCaps = caps & (fi.Msg | fi.Tagged | fi.Fence)
 	}
 	if caps&fi.Recv != 0 {
-		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv)
+		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
 	}
-	ep.txPlan = plan
-	ep.injectPlan = plan
-	ep.injectPlan.inject, ep.injectPlan.silent = true, true // R-MSG-05
+	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
 	ep.drv = driver.New(driver.Config{
 		Core: ep.fep, Conn: ep.driven(), Owner: (*owner)(ep),
@@ -356,9 +391,14 @@ func (ep *Endpoint) open() error {
 	src := ep.info.SrcAddr
 	sock := cfg.Socket
 	sock.Addr = netip.AddrPortFrom(src.IP, src.Port)
-	if sock.TOS == 0 {
-		sock.TOS = dgram.ECT0 // what most packets carry; another costs a control message
+	dscp, err := ep.dscp()
+	if err != nil {
+		return err
 	}
+	if sock.TOS == 0 {
+		sock.TOS = dscp<<2 | dgram.ECT0 // what most packets carry; another costs a control message
+	}
+	sock.SendBuf, sock.RecvBuf = ep.opts.buf(fi.OptSendBufSize, sock.SendBuf), ep.opts.buf(fi.OptRecvBufSize, sock.RecvBuf)
 	if cfg.Paths != 0 {
 		sock.Paths = cfg.Paths
 	}
@@ -380,6 +420,12 @@ func (ep *Endpoint) open() error {
 	id := identity(src, conn.LocalAddr())
 	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
 	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
+	if dscp != 0 {
+		tc.DSCP = dscp
+	}
+	if q := ep.rxq.q; q != nil && ep.managed {
+		tc.Admit = func() bool { return q.Reserve(1) }
+	}
 	if tc.RecvWindow == 0 {
 		tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
 	}
@@ -390,14 +436,31 @@ func (ep *Endpoint) open() error {
 		return fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
 	}
 	ep.conn, ep.fep = conn, fep
-	ep.injectSize = tc.PayloadMTU
-	if n := ep.info.Tx.InjectSize; n > 0 && n < ep.injectSize {
-		ep.injectSize = n
+	inject := tc.PayloadMTU
+	if n := ep.info.Tx.InjectSize; n > 0 && n < inject {
+		inject = n
 	}
+	ep.opts.limit(inject)
+	ep.info.Tx.InjectSize = inject
 	ep.name = id
 	ep.info.SrcAddr = id
 	ep.info.Config.PayloadMTU = tc.PayloadMTU
 	return nil
+}
+
+// dscp is the code point of the endpoint's traffic class, else of the domain's
+// (R-INFO-23).
+func (ep *Endpoint) dscp() (uint8, error) {
+	for _, c := range []fi.TClass{ep.info.Tx.TClass, ep.info.Domain.TClass, ep.domain.attr.TClass} {
+		if c != fi.TCUnspec {
+			d, ok := c.DSCP()
+			if !ok {
+				return 0, fmt.Errorf("uet: enable: traffic class %#x: %w", uint32(c), fi.EINVAL)
+			}
+			return d, nil
+		}
+	}
+	return 0, nil
 }
 
 // identity is the address of an endpoint that asked for src and got local.
@@ -450,9 +513,14 @@ func openErrno(err error) fi.Errno {
 
 // Close closes the endpoint. Operations that are outstanding complete with
 // fi.ECANCELED before it returns (F27), and nothing completes after; their
-// buffers are the caller's again. fi.EBADF: it is closed already.
+// buffers are the caller's again. fi.EBADF: it is closed already. fi.EBUSY:
+// aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	ep.mu.Lock()
+	if ep.aliases > 0 {
+		ep.mu.Unlock()
+		return fi.EBUSY
+	}
 	was := ep.state.Swap(stateClosed)
 	drv := ep.drv
 	ep.mu.Unlock()
@@ -469,6 +537,7 @@ func (ep *Endpoint) Close() error {
 	if ep.rxq.q != nil {
 		ep.rxq.q.Unbind((*progress)(ep))
 	}
+	ep.cntrs.unbind((*progress)(ep))
 	if ep.av != nil {
 		ep.av.Unbind()
 	}

@@ -114,6 +114,8 @@ func errno(cause ses.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov 
 		return fi.ENORX, prov
 	case ses.TooBig: // F7
 		return fi.EMSGSIZE, prov
+	case ses.NoMessage: // R-ERR-39, R-TAG-08
+		return fi.ENOMSG, prov
 	}
 	return fi.EOTHER, prov
 }

@@ -71,6 +71,7 @@ func TestErrnoOfEveryCause(t *testing.T) {
 		ses.NotReady:    {fi.ENORX, 0},         // F18
 		ses.TooBig:      {fi.EMSGSIZE, 0},      // F7
 		ses.Closed:      {fi.ECANCELED, 0},     // F27
+		ses.NoMessage:   {fi.ENOMSG, 0},        // R-ERR-39
 	}
 	for c := ses.OK + 1; c.String() != "unknown cause"; c++ {
 		if c == ses.Refused {

@@ -1,7 +1,7 @@
 package uet
 
 import (
-	"errors"
+	"slices"
 	"sync"
 
 	"github.com/uetkit/uetkit/av"
@@ -15,11 +15,13 @@ import (
 type parent struct {
 	mu       sync.Mutex // guards what follows
 	children int
-	// queues ask the queues and vectors, which do not know their parent,
-	// whether they are closed.
-	queues []func() (closed bool)
+	// queues are the queues and vectors, which do not know their parent.
+	queues []queue
 	gone   bool
 }
+
+// A queue is an object that a parent asks whether it is closed.
+type queue interface{ Closed() bool }
 
 // adopt counts a child. fi.EBADF: the parent is closed.
 func (p *parent) adopt() error {
@@ -40,7 +42,7 @@ func (p *parent) release() {
 }
 
 // keep remembers a queue that open makes.
-func keep[Q any](p *parent, open func() (Q, error), closed func(Q) bool) (Q, error) {
+func keep[Q queue](p *parent, open func() (Q, error)) (Q, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var none Q
@@ -52,16 +54,23 @@ func keep[Q any](p *parent, open func() (Q, error), closed func(Q) bool) (Q, err
 		return none, err
 	}
 	p.prune()
-	p.queues = append(p.queues, func() bool { return closed(q) })
+	p.queues = append(p.queues, q)
 	return q, nil
+}
+
+// owns reports whether q was opened in p.
+func (p *parent) owns(q queue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.queues, q)
 }
 
 // prune forgets the queues that are closed.
 func (p *parent) prune() {
 	open := p.queues[:0]
-	for _, closed := range p.queues {
-		if !closed() {
-			open = append(open, closed)
+	for _, q := range p.queues {
+		if !q.Closed() {
+			open = append(open, q)
 		}
 	}
 	clear(p.queues[len(open):])
@@ -115,7 +124,7 @@ func (f *Fabric) OpenEQ(attr eq.Attr, ctx any) (*eq.EQ, error) {
 	if attr.StrError == nil {
 		attr.StrError = ProvString
 	}
-	return keep(&f.parent, func() (*eq.EQ, error) { return eq.New(attr, ctx) }, (*eq.EQ).Closed)
+	return keep(&f.parent, func() (*eq.EQ, error) { return eq.New(attr, ctx) })
 }
 
 // OpenDomain opens the domain that info describes: a network interface. fi.EINVAL:
@@ -138,6 +147,25 @@ type Domain struct {
 	fabric  *Fabric
 	attr    DomainAttr
 	context any
+	cqs     limited // with parent.mu
+	cntrs   limited
+}
+
+// maxQueues is how many completion queues, and how many counters, a domain may
+// have open unless its Info says otherwise: arbitrary, to stop a program that
+// leaks them.
+const maxQueues = 1 << 10
+
+// limited is the open objects of a kind of which there may be so many.
+type limited []interface{ Closed() bool }
+
+// room forgets those that are closed. fi.ENOSPC: there are most open.
+func (l *limited) room(most int) error {
+	*l = slices.DeleteFunc(*l, func(q interface{ Closed() bool }) bool { return q.Closed() })
+	if len(*l) >= orDefault(most, maxQueues) {
+		return fi.ENOSPC
+	}
+	return nil
 }
 
 // Attr returns what the domain was opened with.
@@ -157,20 +185,26 @@ func (d *Domain) Close() error {
 }
 
 // OpenCQ opens a completion queue (fi_cq_open). Its StrError defaults to
-// ProvString.
+// ProvString. fi.ENOSPC: DomainAttr.CQCnt of them are open (R-CQ-33).
 func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
 	if attr.StrError == nil {
 		attr.StrError = ProvString
 	}
-	return keep(&d.parent, func() (*cq.CQ, error) { return cq.New(attr, ctx) }, (*cq.CQ).Closed)
+	return keep(&d.parent, func() (*cq.CQ, error) {
+		if err := d.cqs.room(d.attr.CQCnt); err != nil {
+			return nil, err
+		}
+		q, err := cq.New(attr, ctx)
+		if err == nil {
+			d.cqs = append(d.cqs, q)
+		}
+		return q, err
+	})
 }
 
 // OpenAV opens an address vector (fi_av_open).
 func (d *Domain) OpenAV(attr av.Attr, ctx any) (*av.AV, error) {
-	return keep(&d.parent, func() (*av.AV, error) { return av.New(attr, ctx) }, func(v *av.AV) bool {
-		_, err := v.Insert(nil, nil, 0, nil)
-		return errors.Is(err, fi.EBADF)
-	})
+	return keep(&d.parent, func() (*av.AV, error) { return av.New(attr, ctx) })
 }
 
 // AVEvents makes an event queue what av.AV.BindEvents wants: insertions into an
@@ -182,6 +216,9 @@ type avEvents struct{ q *eq.EQ }
 func (e avEvents) AVError(v *av.AV, context any, index int, err fi.Errno) {
 	e.q.PutErr(eq.Error{Fid: v, Context: context, Data: uint64(index), Err: err})
 }
+
+func (e avEvents) Bind()   { e.q.Bind() }
+func (e avEvents) Unbind() { e.q.Unbind() }
 
 func (e avEvents) AVComplete(v *av.AV, context any, count int) {
 	e.q.Put(eq.Entry{Event: fi.AVComplete, Fid: v, Context: context, Data: uint64(count)})

@@ -146,14 +146,13 @@ func match(h *Info) (*Info, bool) {
 }
 
 // grantCaps grants the capabilities asked for, and no primary one beyond them.
-// Without any asked for it grants all but fi.SourceErr, which turns messages of
-// strangers into errors.
+// Without any asked for it grants all but askedCaps.
 func grantCaps(want fi.Caps) (fi.Caps, bool) {
-	if want&^(primaryCaps|secondaryCaps) != 0 {
+	if want&^(primaryCaps|secondaryCaps) != 0 || want&fi.ExactDirectedRecv != 0 && want&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 {
 		return 0, false
 	}
 	if want == 0 {
-		return (primaryCaps | secondaryCaps) &^ fi.SourceErr, true
+		return (primaryCaps | secondaryCaps) &^ askedCaps, true
 	}
 	c := want
 	if c&(fi.Msg|fi.Tagged) != 0 && c&(fi.Send|fi.Recv) == 0 {
@@ -163,12 +162,15 @@ func grantCaps(want fi.Caps) (fi.Caps, bool) {
 }
 
 func (in *Info) matchTx(h *TxAttr) bool {
+	if _, ok := h.TClass.DSCP(); !ok {
+		return false
+	}
 	if h.Caps&^in.Caps != 0 || h.Caps&^txCaps != 0 || h.OpFlags&^txOpFlags != 0 || h.MsgOrder&^anyOrder != 0 ||
 		h.Size > maxQueueSize || h.IovLimit > IovLimit || h.InjectSize < 0 || h.Size < 0 {
 		return false
 	}
 	in.Tx = TxAttr{
-		Caps: in.Caps & txCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, Size: orDefault(h.Size, defaultTxSize), IovLimit: IovLimit,
+		Caps: in.Caps & txCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, TClass: h.TClass, Size: orDefault(h.Size, defaultTxSize), IovLimit: IovLimit,
 	}
 	if h.Caps != 0 {
 		in.Tx.Caps = h.Caps
@@ -177,6 +179,9 @@ func (in *Info) matchTx(h *TxAttr) bool {
 }
 
 func (in *Info) matchRx(h *RxAttr) bool {
+	if h.OpFlags&fi.MultiRecv != 0 && in.Caps&(fi.MultiRecv|fi.TaggedMultiRecv) == 0 {
+		return false
+	}
 	if h.Caps&^in.Caps != 0 || h.Caps&^rxCaps != 0 || h.OpFlags&^rxOpFlags != 0 || h.MsgOrder&^anyOrder != 0 ||
 		h.Size > maxQueueSize || h.IovLimit > IovLimit || h.Size < 0 {
 		return false
@@ -204,6 +209,11 @@ func (in *Info) matchEp(h *EpAttr) bool {
 		Type: fi.EpRDM, Protocol: protoUET, ProtocolVersion: 1, MaxMsgSize: MaxMsgSize, MemTagFormat: fi.TagBits,
 		TxCtxCnt: 1, RxCtxCnt: 1, AuthKey: h.AuthKey,
 	}
+	if h.MemTagFormat == fi.TagMPI || h.MemTagFormat == fi.TagCCL {
+		in.Ep.MemTagFormat = h.MemTagFormat // R-INFO-14; bit patterns are all granted by fi.TagBits
+	} else if h.MemTagFormat != fi.TagBits && h.MemTagFormat < fi.TagMaxFormat {
+		return false
+	}
 	order := in.Tx.MsgOrder & in.Rx.MsgOrder
 	for _, o := range []struct {
 		bit  fi.Order
@@ -228,11 +238,17 @@ func (in *Info) matchDomain(h *DomainAttr) bool {
 	d := DomainAttr{
 		Caps: domainCaps, Threading: fi.ThreadSafe, ControlProgress: fi.ProgressAuto, DataProgress: fi.ProgressAuto,
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
-		CQCnt: 1 << 10, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
-		MaxErrData: wire.AddrLen, AuthKey: h.AuthKey,
+		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
+		MaxErrData: wire.AddrLen, TClass: h.TClass, AuthKey: h.AuthKey,
+	}
+	if _, ok := h.TClass.DSCP(); !ok {
+		return false
+	}
+	if in.Caps&fi.AVUserID != 0 {
+		d.Caps |= fi.AVUserID
 	}
 	switch {
-	case h.Caps&^domainCaps != 0, h.MRKeySize > d.MRKeySize, h.CQDataSize > d.CQDataSize, h.CQCnt > d.CQCnt,
+	case h.Caps&^(domainCaps|fi.AVUserID) != 0, h.MRKeySize > d.MRKeySize, h.CQDataSize > d.CQDataSize, h.CQCnt > d.CQCnt, h.CntrCnt > d.CntrCnt,
 		h.EpCnt > d.EpCnt, h.TxCtxCnt > d.TxCtxCnt, h.RxCtxCnt > d.RxCtxCnt, h.MaxEpTxCtx > 1, h.MaxEpRxCtx > 1,
 		h.MaxErrData > d.MaxErrData, h.MRCnt > d.MRCnt:
 		return false

@@ -64,7 +64,12 @@ func TestGetInfoRefusesHonestly(t *testing.T) {
 		"rma":                 {Caps: fi.Msg | fi.RMA},
 		"atomic":              {Caps: fi.Atomic},
 		"multicast":           {Caps: fi.Multicast},
-		"multi-receive":       {Caps: fi.Msg | fi.MultiRecv},
+		"multi-receive":       {Caps: fi.Msg, Rx: RxAttr{OpFlags: fi.MultiRecv}},
+		"exact, not directed": {Caps: fi.Msg | fi.ExactDirectedRecv},
+		"traffic class":       {Tx: TxAttr{TClass: 7}},
+		"domain's class":      {Domain: DomainAttr{TClass: 7}},
+		"tag format":          {Ep: EpAttr{MemTagFormat: 3}},
+		"receive contexts":    {Ep: EpAttr{RxCtxCnt: 2}}, // R-EP-19
 		"named contexts":      {Caps: fi.Msg | fi.NamedRxCtx},
 		"device memory":       {Caps: fi.Msg | fi.HMEM},
 		"domain":              {Domain: DomainAttr{Name: "no-such-interface"}},
@@ -127,6 +132,31 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 		if in := loopback(t, &Info{Domain: DomainAttr{Threading: th}}); in.Domain.Threading != th {
 			t.Errorf("asked for threading %v, granted %v", th, in.Domain.Threading)
 		}
+	}
+	// R-INFO-05: what costs something is granted when asked for, the rest anyway.
+	always := fi.MultiRecv | fi.TaggedMultiRecv | fi.Source | fi.TaggedDirectedRecv | fi.LocalComm | fi.RemoteComm
+	for _, c := range []fi.Caps{fi.SourceErr, fi.Fence, fi.AVUserID, fi.ExactDirectedRecv | fi.DirectedRecv, always} {
+		if in := loopback(t, &Info{Caps: fi.Msg | fi.Tagged | c}); in.Caps&c != c {
+			t.Errorf("asked for %v, granted %v", c, in.Caps)
+		}
+	}
+	if in := loopback(t, nil); in.Caps&always != always || in.Caps&askedCaps != 0 || in.Tx.Caps&^in.Caps != 0 || in.Rx.Caps&^in.Caps != 0 {
+		t.Errorf("without hints: %v, tx %v, rx %v", in.Caps, in.Tx.Caps, in.Rx.Caps)
+	}
+	// R-INFO-14: a bit pattern asks for no more than all bits.
+	for asked, want := range map[uint64]uint64{0: fi.TagBits, fi.TagMPI: fi.TagMPI, fi.TagCCL: fi.TagCCL, 0xaaaaaaaa: fi.TagBits} {
+		if in := loopback(t, &Info{Ep: EpAttr{MemTagFormat: asked}}); in.Ep.MemTagFormat != want {
+			t.Errorf("tag format %#x: %#x", asked, in.Ep.MemTagFormat)
+		}
+	}
+	// R-INFO-21: the flags of sends that may be defaults.
+	for _, f := range []fi.Flags{fi.Inject, fi.Completion, fi.InjectComplete, fi.TransmitComplete, fi.DeliveryComplete} {
+		if in := loopback(t, &Info{Tx: TxAttr{OpFlags: f}}); in.Tx.OpFlags != f {
+			t.Errorf("asked for %v, granted %v", f, in.Tx.OpFlags)
+		}
+	}
+	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
+		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
 	// R-INFO-15, 16
 	o := fi.OrderSAS | fi.OrderRAW | fi.OrderWAW

@@ -55,6 +55,8 @@ type TxAttr struct {
 	Caps     fi.Caps
 	OpFlags  fi.Flags // defaults of calls without a flags argument (R-EP-09)
 	MsgOrder fi.Order // SAS asks for ROD (R-ORD-01)
+	// TClass is the traffic class of packets (R-INFO-23); 0: that of the domain.
+	TClass fi.TClass
 	// InjectSize is the longest message, in bytes, that the inject calls take.
 	InjectSize int
 	// Size is how many sends may be outstanding.
@@ -83,9 +85,11 @@ type EpAttr struct {
 	MaxOrderRAWSize uint64
 	MaxOrderWARSize uint64
 	MaxOrderWAWSize uint64
-	MemTagFormat    uint64
-	TxCtxCnt        int
-	RxCtxCnt        int
+	// MemTagFormat is fi.TagBits, fi.TagMPI or fi.TagCCL; the last two limit
+	// what receives may ignore (R-TAG-05, R-TAG-06).
+	MemTagFormat uint64
+	TxCtxCnt     int
+	RxCtxCnt     int
 	// AuthKey is the JobID in 3 or 4 bytes, big-endian (R-ADDR-07).
 	AuthKey []byte
 }
@@ -102,14 +106,18 @@ type DomainAttr struct {
 	MRMode          fi.MRMode
 	MRKeySize       int
 	CQDataSize      int
-	CQCnt           int
-	EpCnt           int
-	TxCtxCnt        int
-	RxCtxCnt        int
-	MaxEpTxCtx      int
-	MaxEpRxCtx      int
-	MaxErrData      int
-	MRCnt           int
+	// CQCnt and CntrCnt are how many queues and counters may be open at once; 0,
+	// in a domain that is opened, takes the default.
+	CQCnt      int
+	CntrCnt    int
+	EpCnt      int
+	TxCtxCnt   int
+	RxCtxCnt   int
+	MaxEpTxCtx int
+	MaxEpRxCtx int
+	MaxErrData int
+	MRCnt      int
+	TClass     fi.TClass
 	// AuthKey is the JobID for endpoints that bring no key of their own.
 	AuthKey []byte
 }
@@ -128,16 +136,21 @@ const protoUET = 0x8000_0555
 // What this provider can do. R-INFO-24: anything else in hints means
 // fi.ENODATA.
 const (
-	txCaps = fi.Msg | fi.Tagged | fi.Send
-	rxCaps = fi.Msg | fi.Tagged | fi.Recv | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.Source | fi.SourceErr
+	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence
+	rxCaps = fi.Msg | fi.Tagged | fi.Recv | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv |
+		fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv
 
 	primaryCaps   = fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.DirectedRecv
-	secondaryCaps = fi.TaggedDirectedRecv | fi.Source | fi.SourceErr | fi.LocalComm | fi.RemoteComm
-	domainCaps    = fi.LocalComm | fi.RemoteComm
+	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence |
+		fi.AVUserID | fi.LocalComm | fi.RemoteComm
+	domainCaps = fi.LocalComm | fi.RemoteComm
+	// askedCaps are granted only if asked for: they cost something, or change
+	// what calls do.
+	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID
 
 	// R-INFO-21
 	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
-	rxOpFlags = fi.Completion
+	rxOpFlags = fi.Completion | fi.MultiRecv
 
 	anyOrder = fi.OrderRAR | fi.OrderRAW | fi.OrderRAS | fi.OrderWAR | fi.OrderWAW | fi.OrderWAS | fi.OrderSAR | fi.OrderSAW | fi.OrderSAS |
 		fi.OrderRMARAR | fi.OrderRMARAW | fi.OrderRMAWAR | fi.OrderRMAWAW |

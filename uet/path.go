@@ -61,7 +61,7 @@ func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	}
 	c := ep.fep.Config()
 	return PathInfo{
-		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.injectSize, CRC: !c.NoCRC, JobID: c.JobID, Window: c.Window,
+		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC, JobID: c.JobID, Window: c.Window,
 		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: ep.conn.Info(),
 	}, nil
 }

@@ -106,9 +106,23 @@ func (c *peerCache) syncKnown(now time.Time) {
 	}
 }
 
+// A destination on its way through the driver is a handle with the generation
+// that it had when the call was made: an operation that had to wait never goes to
+// an address that took the handle over meanwhile.
+func destOf(h fi.Addr, gen uint32) uint64 { return uint64(gen)<<32 | uint64(h) }
+
+// dest is the destination that a handle means now. fi.EINVAL: none (R-AV-19).
+func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
+	gen := ep.av.Gen(h)
+	if gen == 0 {
+		return 0, fi.EINVAL
+	}
+	return destOf(h, gen), nil
+}
+
 // Known reports whether Resolve can succeed. Any goroutine may call it.
 func (o *owner) Known(to uint64) error {
-	if _, _, ok := o.av.Get(fi.Addr(to)); !ok {
+	if o.av.Gen(fi.Addr(to&0xffffffff)) != uint32(to>>32) {
 		return transport.ErrNoPeer
 	}
 	return nil
@@ -117,9 +131,12 @@ func (o *owner) Known(to uint64) error {
 // Resolve names the peer in op: the destination of a send, the only source of
 // a directed receive (R-MSG-10).
 func (o *owner) Resolve(op *transport.Op, to uint64) error {
-	e, err := o.peers.find(fi.Addr(to))
+	e, err := o.peers.find(fi.Addr(to & 0xffffffff))
 	if err != nil {
 		return err
+	}
+	if e.gen != uint32(to>>32) {
+		return transport.ErrNoPeer // it means another address now
 	}
 	op.Peer = e.id
 	if op.Kind == transport.OpRecv || op.Kind == transport.OpTRecv {

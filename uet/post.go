@@ -2,6 +2,7 @@ package uet
 
 import (
 	"reflect"
+	"sync/atomic"
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
@@ -16,8 +17,9 @@ import (
 //	fi.EAGAIN       no room now: read the completion queues and try again (R-EP-20)
 //	fi.EMSGSIZE     longer than MaxMsgSize, or than Info.Tx.InjectSize for an
 //	                injected message (R-MSG-02, R-MSG-05)
-//	fi.EINVAL       the address is not in the AV (R-AV-19), or more vector
-//	                elements than IovLimit (R-MSG-17)
+//	fi.EINVAL       the address is not in the AV (R-AV-19), more vector
+//	                elements than IovLimit (R-MSG-17), or bits of a tag are
+//	                ignored that the tag format does not allow (R-TAG-05)
 //	fi.EOPBADSTATE  the endpoint is not enabled (R-EP-01)
 //	fi.EBADF        the endpoint is closed
 //	fi.EOPNOTSUPP   the endpoint lacks the capability (R-MSG-19), or the
@@ -50,158 +52,208 @@ type TMsg struct {
 }
 
 // Send posts an untagged message (fi_send).
-func (ep *Endpoint) Send(buf []byte, dest fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+func (p *posts) Send(buf []byte, dest fi.Addr, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpSend, buf, ctx
+	return p.plain(&op, dest)
 }
 
 // Sendv posts the bytes of iov as one untagged message (fi_sendv).
-func (ep *Endpoint) Sendv(iov [][]byte, dest fi.Addr, ctx any) error {
+func (p *posts) Sendv(iov [][]byte, dest fi.Addr, ctx any) error {
 	op := transport.Op{Kind: transport.OpSend, Iov: iov, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+	return p.plain(&op, dest)
 }
 
 // SendData posts an untagged message with remote CQ data (fi_senddata).
-func (ep *Endpoint) SendData(buf []byte, data uint64, dest fi.Addr, ctx any) error {
+func (p *posts) SendData(buf []byte, data uint64, dest fi.Addr, ctx any) error {
 	op := transport.Op{Kind: transport.OpSend, Buf: buf, Data: data, HasData: true, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+	return p.plain(&op, dest)
 }
 
 // SendMsg posts an untagged message with flags of its own, which replace those
 // of Info.Tx.OpFlags (fi_sendmsg): fi.Completion, fi.Inject, fi.More,
 // fi.RemoteCQData and the completion levels.
-func (ep *Endpoint) SendMsg(m *Msg, flags fi.Flags) error {
+func (p *posts) SendMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
 	}
-	if err := ep.ready(); err != nil {
+	if err := p.ready(); err != nil {
 		return err
 	}
-	p, err := ep.planMsg(flags)
+	pl, err := p.planMsg(flags)
 	if err != nil {
 		return err
 	}
 	op := transport.Op{Kind: transport.OpSend, Iov: m.Iov, Data: m.Data, HasData: flags&fi.RemoteCQData != 0, Context: m.Context}
-	return ep.send(&op, m.Addr, &p)
+	return p.send(&op, m.Addr, &pl)
 }
 
 // Inject posts an untagged message and writes no completion unless it fails;
 // buf may be used again when the call returns (fi_inject, R-MSG-05).
-func (ep *Endpoint) Inject(buf []byte, dest fi.Addr) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf}
-	return ep.send(&op, dest, &ep.injectPlan)
+func (p *posts) Inject(buf []byte, dest fi.Addr) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf = transport.OpSend, buf
+	return p.injected(&op, dest)
 }
 
 // InjectData is Inject with remote CQ data (fi_injectdata).
-func (ep *Endpoint) InjectData(buf []byte, data uint64, dest fi.Addr) error {
+func (p *posts) InjectData(buf []byte, data uint64, dest fi.Addr) error {
 	op := transport.Op{Kind: transport.OpSend, Buf: buf, Data: data, HasData: true}
-	return ep.send(&op, dest, &ep.injectPlan)
+	return p.injected(&op, dest)
 }
 
 // TSend posts a tagged message (fi_tsend).
-func (ep *Endpoint) TSend(buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+func (p *posts) TSend(buf []byte, dest fi.Addr, tag uint64, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Context = transport.OpTSend, buf, tag, ctx
+	return p.plain(&op, dest)
 }
 
 // TSendv posts the bytes of iov as one tagged message (fi_tsendv).
-func (ep *Endpoint) TSendv(iov [][]byte, dest fi.Addr, tag uint64, ctx any) error {
+func (p *posts) TSendv(iov [][]byte, dest fi.Addr, tag uint64, ctx any) error {
 	op := transport.Op{Kind: transport.OpTSend, Iov: iov, Tag: tag, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+	return p.plain(&op, dest)
 }
 
 // TSendData posts a tagged message with remote CQ data (fi_tsenddata).
-func (ep *Endpoint) TSendData(buf []byte, data uint64, dest fi.Addr, tag uint64, ctx any) error {
+func (p *posts) TSendData(buf []byte, data uint64, dest fi.Addr, tag uint64, ctx any) error {
 	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag, Data: data, HasData: true, Context: ctx}
-	return ep.send(&op, dest, &ep.txPlan)
+	return p.plain(&op, dest)
 }
 
 // TSendMsg posts a tagged message with flags of its own, as SendMsg does
 // (fi_tsendmsg).
-func (ep *Endpoint) TSendMsg(m *TMsg, flags fi.Flags) error {
+func (p *posts) TSendMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
 	}
-	if err := ep.ready(); err != nil {
+	if err := p.ready(); err != nil {
 		return err
 	}
-	p, err := ep.planMsg(flags)
+	pl, err := p.planMsg(flags)
 	if err != nil {
 		return err
 	}
 	op := transport.Op{
 		Kind: transport.OpTSend, Iov: m.Iov, Tag: m.Tag, Data: m.Data, HasData: flags&fi.RemoteCQData != 0, Context: m.Context,
 	}
-	return ep.send(&op, m.Addr, &p)
+	return p.send(&op, m.Addr, &pl)
 }
 
 // TInject is Inject for a tagged message (fi_tinject).
-func (ep *Endpoint) TInject(buf []byte, dest fi.Addr, tag uint64) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag}
-	return ep.send(&op, dest, &ep.injectPlan)
+func (p *posts) TInject(buf []byte, dest fi.Addr, tag uint64) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag = transport.OpTSend, buf, tag
+	return p.injected(&op, dest)
 }
 
 // TInjectData is TInject with remote CQ data (fi_tinjectdata).
-func (ep *Endpoint) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint64) error {
+func (p *posts) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint64) error {
 	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag, Data: data, HasData: true}
-	return ep.send(&op, dest, &ep.injectPlan)
+	return p.injected(&op, dest)
 }
 
 // Recv posts a buffer for an untagged message (fi_recv). Receives are matched
 // in post order (R-MSG-08). src, looked at only with the capability
 // fi.DirectedRecv, is the only source whose messages match; fi.AddrUnspec is
 // any (R-MSG-09).
-func (ep *Endpoint) Recv(buf []byte, src fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpRecv, Buf: buf, Context: ctx}
-	return ep.recv(&op, src, rxDefault)
+func (p *posts) Recv(buf []byte, src fi.Addr, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpRecv, buf, ctx
+	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
 // Recvv posts a vector of buffers for one untagged message (fi_recvv).
-func (ep *Endpoint) Recvv(iov [][]byte, src fi.Addr, ctx any) error {
+func (p *posts) Recvv(iov [][]byte, src fi.Addr, ctx any) error {
 	op := transport.Op{Kind: transport.OpRecv, Iov: iov, Context: ctx}
-	return ep.recv(&op, src, rxDefault)
+	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
 // RecvMsg is Recvv with flags of its own, which replace those of
-// Info.Rx.OpFlags (fi_recvmsg): fi.Completion and fi.More.
-func (ep *Endpoint) RecvMsg(m *Msg, flags fi.Flags) error {
+// Info.Rx.OpFlags (fi_recvmsg): fi.Completion, fi.More, and with the capability
+// fi.MultiRecv, which packs messages one after another into the one buffer
+// (R-MSG-12). Each message has a completion with the context of the receive and
+// Buf where it is; the last one, or an entry of its own, has the flag
+// fi.MultiRecv and says that the buffer is the caller's again. fi.TransmitComplete
+// and fi.DeliveryComplete are taken and change nothing: memory here needs no flush
+// (R-TGT-07).
+func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
 	}
 	if flags&^rxCallFlags != 0 {
 		return fi.EBADFLAGS
 	}
+	if flags&fi.MultiRecv != 0 && p.ep.rxCaps&fi.MultiRecv == 0 && p.ready() == nil {
+		return fi.EINVAL
+	}
 	op := transport.Op{Kind: transport.OpRecv, Iov: m.Iov, Context: m.Context}
-	return ep.recv(&op, m.Addr, rxReport(flags))
+	return p.recv(&op, m.Addr, flags)
 }
 
 // TRecv posts a buffer for a tagged message (fi_trecv). It takes a message
 // whose tag equals tag in all bits that ignore does not name (R-TAG-02). src as
 // in Recv, also with the capability fi.TaggedDirectedRecv.
-func (ep *Endpoint) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTRecv, Buf: buf, Tag: tag, Ignore: ignore, Context: ctx}
-	return ep.recv(&op, src, rxDefault)
+func (p *posts) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = transport.OpTRecv, buf, tag, ignore, ctx
+	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
 // TRecvv posts a vector of buffers for one tagged message (fi_trecvv).
-func (ep *Endpoint) TRecvv(iov [][]byte, src fi.Addr, tag, ignore uint64, ctx any) error {
+func (p *posts) TRecvv(iov [][]byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	op := transport.Op{Kind: transport.OpTRecv, Iov: iov, Tag: tag, Ignore: ignore, Context: ctx}
-	return ep.recv(&op, src, rxDefault)
+	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// TRecvMsg is TRecvv with flags of its own, as RecvMsg (fi_trecvmsg).
-func (ep *Endpoint) TRecvMsg(m *TMsg, flags fi.Flags) error {
+// TRecvMsg is TRecvv with flags of its own (fi_trecvmsg): those of RecvMsg, with
+// the capability fi.TaggedMultiRecv for fi.MultiRecv, and those that look at
+// messages that arrived and met no receive (R-TAG-08, R-TAG-09):
+//
+//	fi.Peek             report the oldest that would match, without its bytes
+//	fi.Peek|fi.Claim    the same, and reserve it
+//	fi.Claim            receive what was reserved with the same context
+//	fi.Discard          with either: drop it; the buffers are ignored
+//
+// If there is none they complete with fi.ENOMSG. Len is that of the message. A
+// look always writes its completion. fi.EINVAL: another combination, or a context
+// that cannot be compared.
+func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
 	}
-	if flags&fi.MultiRecv != 0 { // R-TAG-10
-		return fi.EINVAL
-	}
-	if flags&^rxCallFlags != 0 {
+	if flags&^(rxCallFlags|fi.Peek|fi.Claim|fi.Discard) != 0 {
 		return fi.EBADFLAGS
 	}
 	op := transport.Op{Kind: transport.OpTRecv, Iov: m.Iov, Tag: m.Tag, Ignore: m.Ignore, Context: m.Context}
-	return ep.recv(&op, m.Addr, rxReport(flags))
+	switch flags & (fi.Peek | fi.Claim | fi.Discard) {
+	case 0:
+	case fi.Peek:
+		op.Look = transport.LookPeek
+	case fi.Peek | fi.Claim:
+		op.Look = transport.LookPeekClaim
+	case fi.Claim:
+		op.Look = transport.LookClaim
+	case fi.Peek | fi.Discard:
+		op.Look = transport.LookPeekDiscard
+	case fi.Claim | fi.Discard:
+		op.Look = transport.LookClaimDiscard
+	default:
+		return fi.EINVAL
+	}
+	if flags&fi.Claim != 0 && (m.Context == nil || !reflect.ValueOf(m.Context).Comparable()) {
+		return fi.EINVAL
+	}
+	if flags&fi.MultiRecv != 0 && (op.Look != 0 || p.ep.rxCaps&fi.TaggedMultiRecv == 0) && p.ready() == nil {
+		return fi.EINVAL // R-TAG-10
+	}
+	if op.Look != 0 {
+		if err := p.ready(); err != nil {
+			return err
+		}
+		p.ep.drv.Poll() // a loop of looks sees what arrives
+	}
+	return p.recv(&op, m.Addr, flags)
 }
 
 // Cancel ends one pending operation with that context (fi_cancel): a receive
@@ -211,8 +263,8 @@ func (ep *Endpoint) TRecvMsg(m *TMsg, flags fi.Flags) error {
 //
 // fi.ENOENT: nothing pending has the context, or it is nil (R-EP-11).
 // fi.EINVAL: the context cannot be compared.
-func (ep *Endpoint) Cancel(ctx any) error {
-	if err := ep.ready(); err != nil {
+func (p *posts) Cancel(ctx any) error {
+	if err := p.ready(); err != nil {
 		return err
 	}
 	if ctx == nil {
@@ -221,15 +273,40 @@ func (ep *Endpoint) Cancel(ctx any) error {
 	if !reflect.ValueOf(ctx).Comparable() {
 		return fi.EINVAL
 	}
-	if !ep.drv.Cancel(ctx) {
+	if !p.ep.drv.Cancel(ctx) {
 		return fi.ENOENT
 	}
 	return nil
 }
 
+// posts is where posting calls are made: an endpoint or an alias of it.
+type posts struct {
+	ep *Endpoint
+	// The default flags of calls without flags (R-EP-09).
+	tx      atomic.Pointer[txDefaults] // nil until they are known
+	rxFlags atomic.Uint64
+	closed  atomic.Bool // of an alias
+}
+
+// txDefaults is what the default flags of sends mean.
+type txDefaults struct {
+	flags        fi.Flags
+	plan, inject plan
+}
+
+func (ep *Endpoint) txDefaultsOf(flags fi.Flags) (*txDefaults, error) {
+	pl, err := planOf(flags, ep.txq.selective)
+	if err != nil {
+		return nil, err
+	}
+	t := &txDefaults{flags: flags, plan: pl, inject: pl}
+	t.inject.inject, t.inject.silent = true, true // R-MSG-05
+	return t, nil
+}
+
 const (
-	txCallFlags = fi.Completion | fi.Inject | fi.More | fi.RemoteCQData | fi.Levels
-	rxCallFlags = fi.Completion | fi.More
+	txCallFlags = fi.Completion | fi.Inject | fi.More | fi.RemoteCQData | fi.Fence | fi.Levels
+	rxCallFlags = fi.Completion | fi.More | fi.MultiRecv | fi.TransmitComplete | fi.DeliveryComplete
 )
 
 // Flags of an operation that come back in its event.
@@ -243,6 +320,7 @@ type plan struct {
 	inject bool
 	silent bool
 	more   bool
+	fence  bool
 }
 
 // planOf turns operation flags into a plan.
@@ -252,6 +330,7 @@ func planOf(flags fi.Flags, selective bool) (plan, error) {
 		inject: flags&fi.Inject != 0,    // R-CMPL-16: whatever the level
 		silent: selective && flags&fi.Completion == 0,
 		more:   flags&fi.More != 0,
+		fence:  flags&fi.Fence != 0,
 	}
 	switch { // R-CMPL-15: the strongest wins
 	case flags&(fi.CommitComplete|fi.MatchComplete) != 0:
@@ -267,19 +346,22 @@ func planOf(flags fi.Flags, selective bool) (plan, error) {
 
 // planMsg is planOf for a call with flags. R-CMPL-14: they replace those of the
 // endpoint, but without a level among them the endpoint's applies.
-func (ep *Endpoint) planMsg(flags fi.Flags) (plan, error) {
-	if flags&^txCallFlags != 0 { // R-ORD-12 among others
+func (p *posts) planMsg(flags fi.Flags) (plan, error) {
+	if flags&^txCallFlags != 0 || flags&fi.Fence != 0 && p.ep.txCaps&fi.Fence == 0 { // R-ORD-12 among others
 		return plan{}, fi.EBADFLAGS
 	}
 	if flags&fi.Levels == 0 {
-		flags |= ep.info.Tx.OpFlags & fi.Levels
+		flags |= p.tx.Load().flags & fi.Levels
 	}
-	return planOf(flags, ep.txq.selective)
+	return planOf(flags, p.ep.txq.selective)
 }
 
 // ready reports why nothing can be posted, if so.
-func (ep *Endpoint) ready() error {
-	switch ep.state.Load() {
+func (p *posts) ready() error {
+	if p.closed.Load() {
+		return fi.EBADF
+	}
+	switch p.ep.state.Load() {
 	case stateEnabled:
 		return nil
 	case stateClosed:
@@ -288,14 +370,39 @@ func (ep *Endpoint) ready() error {
 	return fi.EOPBADSTATE // R-EP-01
 }
 
-// send posts a send.
-func (ep *Endpoint) send(op *transport.Op, dest fi.Addr, p *plan) error {
-	if err := ep.ready(); err != nil {
+// plain posts a send with the default flags, injected one of the inject calls.
+func (p *posts) plain(op *transport.Op, dest fi.Addr) error {
+	if err := p.ready(); err != nil {
 		return err
 	}
-	need := fi.Msg
+	return p.send(op, dest, &p.tx.Load().plan)
+}
+
+func (p *posts) injected(op *transport.Op, dest fi.Addr) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	return p.send(op, dest, &p.tx.Load().inject)
+}
+
+// send posts a send of an endpoint that is ready.
+func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
+	ep := p.ep
+	err := ep.sendPost(op, dest, pl)
+	if err != nil && ep.pushed.Load() {
+		// R-MSG-15: what waits for more leaves when a later post fails.
+		ep.pushed.Store(false)
+		ep.drv.Poll()
+	} else if pl.more != ep.pushed.Load() {
+		ep.pushed.Store(pl.more)
+	}
+	return err
+}
+
+func (ep *Endpoint) sendPost(op *transport.Op, dest fi.Addr, pl *plan) error {
+	need, kind := fi.Msg, 0
 	if op.Kind == transport.OpTSend {
-		need = fi.Tagged
+		need, kind = fi.Tagged, 1
 	}
 	if ep.txCaps&need == 0 {
 		return fi.EOPNOTSUPP // R-MSG-19
@@ -309,20 +416,22 @@ func (ep *Endpoint) send(op *transport.Op, dest fi.Addr, p *plan) error {
 			n += len(b)
 		}
 	}
-	if uint64(n) > MaxMsgSize || p.inject && n > ep.injectSize {
+	if uint64(n) > ep.opts.maxLen[kind] || pl.inject && uint64(n) > ep.opts.maxInject[kind] {
 		return fi.EMSGSIZE
 	}
-	if dest == fi.AddrUnspec {
-		return fi.EINVAL // R-AV-19
+	to, err := ep.dest(dest) // R-AV-19: fi.AddrUnspec is in no AV
+	if err != nil {
+		return err
 	}
-	op.Level, op.Inject, op.Ordered = p.level, p.inject, ep.ordered
-	if p.silent {
+	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ep.ordered, pl.fence
+	op.Visible = ep.txCaps&fi.Fence != 0 // R-ORD-08, R-ORD-10
+	if pl.silent {
 		op.Flags = opSilent
 	}
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127
 		return fi.EAGAIN
 	}
-	if err := ep.drv.Post(op, uint64(dest), p.more); err != nil {
+	if err := ep.drv.Post(op, to, pl.more); err != nil {
 		if ep.managed {
 			ep.txq.q.Unreserve(1)
 		}
@@ -331,31 +440,18 @@ func (ep *Endpoint) send(op *transport.Op, dest fi.Addr, p *plan) error {
 	return nil
 }
 
-// A report says whether a receive writes an entry when it succeeds on an
-// endpoint with selective completion.
-type report uint8
-
-const (
-	rxDefault report = iota // as Info.Rx.OpFlags says (R-EP-09)
-	rxQuiet
-	rxWrite
-)
-
-func rxReport(flags fi.Flags) report {
-	if flags&fi.Completion != 0 {
-		return rxWrite
-	}
-	return rxQuiet
-}
-
-// recv posts a receive.
-func (ep *Endpoint) recv(op *transport.Op, src fi.Addr, report report) error {
-	if err := ep.ready(); err != nil {
+// recv posts a receive. flags has fi.Completion and fi.MultiRecv.
+func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
+	if err := p.ready(); err != nil {
 		return err
 	}
-	need, directed := fi.Msg, fi.DirectedRecv
+	ep := p.ep
+	need, directed, multi := fi.Msg, fi.DirectedRecv, fi.MultiRecv
 	if op.Kind == transport.OpTRecv {
-		need, directed = fi.Tagged, fi.DirectedRecv|fi.TaggedDirectedRecv // R-TAG-03
+		need, directed, multi = fi.Tagged, fi.DirectedRecv|fi.TaggedDirectedRecv, fi.TaggedMultiRecv // R-TAG-03
+		if op.Ignore != 0 && !ep.mayIgnore(op.Ignore) {
+			return fi.EINVAL
+		}
 	}
 	if ep.rxCaps&need == 0 {
 		return fi.EOPNOTSUPP
@@ -363,11 +459,25 @@ func (ep *Endpoint) recv(op *transport.Op, src fi.Addr, report report) error {
 	if len(op.Iov) > IovLimit {
 		return fi.EINVAL
 	}
-	from := uint64(src)
-	if src == fi.AddrUnspec || ep.rxCaps&directed == 0 { // R-MSG-09
-		from = driver.NoAddr
+	// A default flag without the capability for this kind does not count.
+	if flags&fi.MultiRecv != 0 && ep.rxCaps&multi != 0 {
+		if len(op.Iov) > 1 || len(op.Iov) == 1 && len(op.Iov[0]) == 0 || len(op.Iov) == 0 && len(op.Buf) == 0 {
+			return fi.EINVAL // one buffer
+		}
+		op.Multi, op.MinFree = true, int(ep.opts.minMulti.Load())
 	}
-	if ep.rxq.selective && (report == rxQuiet || report == rxDefault && ep.info.Rx.OpFlags&fi.Completion == 0) {
+	from := driver.NoAddr
+	if ep.rxCaps&directed != 0 { // R-MSG-09
+		if src != fi.AddrUnspec {
+			var err error
+			if from, err = ep.dest(src); err != nil {
+				return err
+			}
+		} else if ep.exact && op.Look != transport.LookClaim && op.Look != transport.LookClaimDiscard {
+			return fi.EINVAL
+		}
+	}
+	if ep.rxq.selective && flags&fi.Completion == 0 && op.Look == 0 {
 		op.Flags = opSilent // R-EP-07
 	}
 	if ep.managed && !ep.rxq.q.Reserve(1) {
@@ -380,4 +490,16 @@ func (ep *Endpoint) recv(op *transport.Op, src fi.Addr, report report) error {
 		return postErr(err)
 	}
 	return nil
+}
+
+// mayIgnore reports whether a receive may ignore these bits of a tag.
+func (ep *Endpoint) mayIgnore(ignore uint64) bool {
+	switch ep.info.Ep.MemTagFormat {
+	case fi.TagCCL: // R-TAG-05
+		return false
+	case fi.TagMPI: // R-TAG-06: whole fields; what is above them nobody looks at
+		tag, payload := uint32(ignore), uint8(ignore>>32)
+		return (tag == 0 || tag == 1<<32-1) && (payload == 0 || payload == 1<<8-1)
+	}
+	return true
 }

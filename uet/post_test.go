@@ -76,7 +76,7 @@ func TestEveryPostingCall(t *testing.T) {
 				}
 				ok(t, c.post())
 				e, src := wait(t, b.rx, a)
-				// R-CQ-106 to 111, 117; R-CQ-104: the sender's tag; R-MSG-07.
+				// R-CQ-106, -107, -110, -111, -117; R-CQ-104: the sender's tag; R-MSG-07.
 				w := cq.Entry{Context: "rx", Flags: fi.Recv | fi.Msg, Len: len(msg)}
 				if c.tagged {
 					w.Flags, w.Tag = fi.Recv|fi.Tagged, tag
@@ -156,10 +156,19 @@ func TestPostingCallsRefuse(t *testing.T) {
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EBADFLAGS)
-		want(t, a.RecvMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
+		if f != fi.MultiRecv {
+			want(t, a.RecvMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
+		}
 	}
-	want(t, a.TRecvMsg(&TMsg{}, fi.MultiRecv), fi.EINVAL) // R-TAG-10
-	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EBADFLAGS)
+	want(t, a.TRecvMsg(&TMsg{}, fi.Inject), fi.EBADFLAGS)
+	for _, iov := range [][][]byte{nil, {nil}, {big, big}} {
+		want(t, a.RecvMsg(&Msg{Iov: iov, Addr: fi.AddrUnspec}, fi.MultiRecv), fi.EINVAL)
+	}
+	for _, f := range []fi.Flags{fi.Discard, fi.Peek | fi.Claim | fi.Discard, fi.Peek | fi.MultiRecv} { // R-TAG-09
+		want(t, a.TRecvMsg(&TMsg{Iov: [][]byte{big}, Addr: fi.AddrUnspec, Context: 1}, f), fi.EINVAL)
+	}
+	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EINVAL) // no context to claim by
+	want(t, a.TRecvMsg(&TMsg{Context: []int{1}}, fi.Claim), fi.EINVAL)
 	want(t, a.SendMsg(nil, 0), fi.EINVAL)
 	want(t, a.TSendMsg(nil, 0), fi.EINVAL)
 	want(t, a.RecvMsg(nil, 0), fi.EINVAL)
@@ -467,7 +476,9 @@ func TestPlan(t *testing.T) {
 	}
 	// R-CMPL-14: flags of a call replace the endpoint's; without a level among
 	// them the endpoint's level applies.
-	ep := &Endpoint{info: Info{Tx: TxAttr{OpFlags: fi.DeliveryComplete | fi.Inject}}}
+	ep := &Endpoint{}
+	ep.ep = ep
+	ep.tx.Store(&txDefaults{flags: fi.DeliveryComplete | fi.Inject})
 	if p, _ := ep.planMsg(0); p.level != transport.LevelDelivery || p.inject {
 		t.Errorf("%+v", p)
 	}
@@ -630,8 +641,7 @@ func TestLimitedPeers(t *testing.T) {
 }
 
 func TestPostNoAllocs(t *testing.T) {
-	// NoCRC: what the trailer costs is the business of the tests below.
-	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}, Config: Config{NoCRC: true}})
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
 	buf, msg := make([]byte, 5000), make([]byte, 5000)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet/driver"
 )
 
@@ -17,9 +18,14 @@ type Tapped struct {
 	// TOS is the traffic class octet it was sent with; of a received one only
 	// the two ECN bits are known.
 	TOS uint8
-	// Data is the UDP payload: from the PDS header to the CRC.
-	Data []byte
+	// Data is the UDP payload: PDS header, SES header, message, and the CRC in
+	// the last Trailer bytes (4, or 0 without one).
+	Data    []byte
+	Trailer int
 }
+
+// Packet is Data without the trailer.
+func (t *Tapped) Packet() []byte { return t.Data[:max(0, len(t.Data)-t.Trailer)] }
 
 // A tappedSocket shows Config.Tap what passes.
 type tappedSocket struct {
@@ -27,7 +33,9 @@ type tappedSocket struct {
 	tap   func(*Tapped)
 	local netip.Addr
 	ports []uint16
-	seen  Tapped
+	// trailer as in Tapped.
+	trailer int
+	seen    Tapped
 }
 
 var _ driver.Conn = (*tappedSocket)(nil)
@@ -40,7 +48,11 @@ func (ep *Endpoint) driven() driver.Conn {
 	if tap == nil {
 		return s
 	}
-	return &tappedSocket{socket: s, tap: tap, local: s.LocalAddr().Addr(), ports: s.Ports()}
+	t := &tappedSocket{socket: s, tap: tap, local: s.LocalAddr().Addr(), ports: s.Ports()}
+	if !ep.info.Config.NoCRC {
+		t.trailer = wire.CRCLen
+	}
+	return t
 }
 
 func (s *tappedSocket) Recv(d *dgram.Datagram) (bool, error) {
@@ -64,7 +76,7 @@ func (s *tappedSocket) show(sent bool, d *dgram.Datagram) {
 	for rest, more := d.Data, true; more; more = len(rest) > 0 {
 		var b []byte
 		b, rest = d.Next(rest)
-		s.seen = Tapped{Sent: sent, Local: netip.AddrPortFrom(s.local, s.ports[d.Path]), Remote: d.Remote, TOS: d.TOS, Data: b}
+		s.seen = Tapped{Sent: sent, Local: netip.AddrPortFrom(s.local, s.ports[d.Path]), Remote: d.Remote, TOS: d.TOS, Data: b, Trailer: s.trailer}
 		s.tap(&s.seen)
 	}
 	s.seen.Data = nil

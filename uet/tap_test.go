@@ -34,6 +34,9 @@ func TestTapShowsBothEnds(t *testing.T) {
 		if wire.Type(p.Data[0]>>3) == wire.TypeRUDReq && p.TOS&3 == 0 {
 			t.Errorf("a request without ECT: TOS %#x", p.TOS)
 		}
+		if p.Trailer != wire.CRCLen || len(p.Packet()) != len(p.Data)-wire.CRCLen {
+			t.Errorf("%d bytes of %d are the packet, trailer %d", len(p.Packet()), len(p.Data), p.Trailer)
+		}
 	}
 	r := newRig(t, hints)
 	a, b, toB, _ := r.pair()

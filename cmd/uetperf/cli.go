@@ -463,7 +463,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		}
 		cfg.Timeout = timeout
 		// A server that is gone ends the test within 10 s.
-		s.PeerTimeout = min(timeout, 8*time.Second)
+		s.PeerTimeout = min(timeout, 7*time.Second)
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {

@@ -180,6 +180,9 @@ func (s *SES) finish(i int32, m *send) {
 		e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
 		e.Unknown = !m.unexecuted && m.cause != Refused && m.cause != NotReady
 	}
+	if len(s.fences) > 0 {
+		s.passed(m)
+	}
 	s.freeID(m.msgID)
 	if m.piece != noPiece {
 		s.copies.put(m.piece)

@@ -28,11 +28,12 @@ const (
 	NotReady          // the target answered but was not ready for RNRTimeout, see RC
 	TooBig            // packets of this size do not pass
 	Closed            // the PDC was closed on this side
+	NoMessage         // no unexpected message is what was looked for
 	numCauses
 )
 
 var causeNames = [numCauses]string{"ok", "refused", "truncated", "cancelled", "timed out", "unreachable", "aborted", "peer error",
-	"no resource", "not ready", "too big", "closed"}
+	"no resource", "not ready", "too big", "closed", "no message"}
 
 func (c Cause) String() string {
 	if c < numCauses {
@@ -55,9 +56,13 @@ type Event struct {
 	Nack  wire.NackCode
 	// Unknown, for a failed send: the target may have the whole message.
 	Unknown bool
-	Context any
-	Flags   uint64
-	// Buf is the Buf of the operation. Of a receive, Len is the bytes placed and
+	// Multi says that this is one message in a multi-receive buffer, Released
+	// that the buffer is the caller's again.
+	Multi, Released bool
+	Context         any
+	Flags           uint64
+	// Buf is the Buf of the operation, the place of the message in it if Multi,
+	// nil for a receive that looked. Of a receive, Len is the bytes placed and
 	// OverLen the bytes of the message that found no room; of a send, Len is the
 	// bytes of the message.
 	Buf          []byte

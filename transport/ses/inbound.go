@@ -11,6 +11,7 @@ const (
 	inOpen          // unexpected; parts are missing
 	inHeld          // unexpected and complete
 	inDead          // ended in error; parts may still come and get that error
+	inGone          // discarded by a peek; parts are missing and nobody wants them
 )
 
 // An inmsg is the state of an inbound message of several packets (S-RSM-01), or
@@ -20,6 +21,7 @@ type inmsg struct {
 	pdc, peer, init   uint32
 	length, got       uint32 // bytes of the message, and of those arrived
 	end               uint64 // inDead: bytes that will ever come
+	base              uint64 // inBound: where it begins in a multi-receive buffer
 	recv              int32  // inBound
 	user              int32  // its place in SES.peers, or none
 	tab               int32  // payload in chunks: its place in SES.tabs, or none
@@ -32,6 +34,7 @@ type inmsg struct {
 	rc                wire.RC // inDead: what its packets are answered
 	tagged            bool
 	som, hasData      bool
+	claimed           bool // reserved by a peek: off the lists of its space
 	quiet             bool // what is special was answered already: the rest gets NULL
 }
 
@@ -106,7 +109,7 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 	quiet := m.quiet
 	s.put(i, m, r, off, data)
 	if quiet {
-		return verdict{op: wire.RspDefault, rc: wire.RCNull}
+		return verdict{rc: wire.RCNull} // DEFAULT_RESPONSE
 	}
 	return done(r.ReqLen)
 }
@@ -114,6 +117,9 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 // begin executes the first packet to arrive of a message of several, whichever
 // that is (S-RSM-02): here it is matched, once (S-MAT-06).
 func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict {
+	if src.Later {
+		return s.nack()
+	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
 	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live >= s.maxState() {
@@ -127,13 +133,14 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	}
 	sp := s.space(tagged)
 	rv := s.match(sp, tag, src.Peer, r.Initiator)
-	if rv != none && s.cfg.RefuseTooLong && uint64(r.ReqLen) > s.recvs.at(rv).size {
+	if rv != none && s.cfg.RefuseTooLong && uint64(r.ReqLen) > s.recvs.at(rv).size-s.recvs.at(rv).off {
 		s.putUser(u, pu)
 		p := s.recvs.at(rv)
 		e := s.recvEvent(p)
 		e.Tag, e.Peer, e.Initiator, e.RC = tag, src.Peer, r.Initiator, wire.RCTooLong
 		s.arrived(e, 0, int(r.ReqLen))
-		s.freeRecv(rv, p)
+		p.refs++
+		s.unbind(rv, p, e, 0)
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
 		return refusal(wire.RCTooLong)
 	}
@@ -155,14 +162,20 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	if rv == none {
 		m.state = inOpen
 		s.charge(i, m, true)
-		v.op, v.list = wire.RspResponse, wire.ListOverflow // U-28
+		v = special(wire.ListOverflow, r.ReqLen) // U-28
 	} else {
 		m.state = inBound
-		if size := s.recvs.at(rv).size; uint64(r.ReqLen) > size {
-			v.op, v.modified = wire.RspResponse, uint32(size)
+		p := s.recvs.at(rv)
+		room := p.size
+		if p.multi {
+			room -= p.off
+			m.base = s.pack(rv, p, uint64(r.ReqLen))
+		}
+		if uint64(r.ReqLen) > room {
+			v = special(wire.ListExpected, uint32(room))
 		}
 	}
-	m.quiet = v.op == wire.RspResponse
+	m.quiet = v.op() == wire.RspResponse
 	s.put(i, m, r, off, data)
 	return v
 }
@@ -178,21 +191,25 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		}
 	}
 	m.got += uint32(len(data))
-	if m.state == inBound {
-		s.recvs.at(m.recv).place(uint64(off), data)
-	} else {
+	switch m.state {
+	case inBound:
+		s.recvs.at(m.recv).place(m.base+uint64(off), data)
+	case inOpen:
 		s.keepBytes(m, off, data)
 	}
 	if m.got != m.length || !m.som { // S-RSM-06
 		return
 	}
 	s.close(i, m)
-	if m.state == inBound {
+	switch m.state {
+	case inBound:
 		s.deliver(m.recv, s.recvs.at(m.recv), m)
 		s.freeIn(i, m)
-		return
+	case inGone:
+		s.freeIn(i, m)
+	default:
+		m.state = inHeld
 	}
-	m.state = inHeld
 }
 
 // close takes a message out of those in progress.
@@ -211,9 +228,9 @@ func (s *SES) close(i int32, m *inmsg) {
 func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
 	e := s.recvEvent(r)
 	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
-	placed := int(min(uint64(m.length), r.size))
+	placed := int(min(uint64(m.length), r.size-m.base))
 	s.arrived(e, placed, int(m.length)-placed)
-	s.freeRecv(rv, r)
+	s.unbind(rv, r, e, m.base)
 }
 
 func (s *SES) freeIn(i int32, m *inmsg) {
@@ -231,7 +248,13 @@ func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) {
 // end makes the error event of a message in progress, or takes it back from the
 // unexpected ones.
 func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
-	if m.state == inOpen {
+	switch m.state {
+	case inGone:
+		return
+	case inOpen:
+		if m.claimed {
+			s.loseClaim(i, c, rc)
+		}
 		s.uncharge(i, m)
 		return
 	}
@@ -240,7 +263,7 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
 	e.Cause, e.RC = c, rc
 	s.Stats.RecvErrors++
-	s.freeRecv(m.recv, r)
+	s.unbind(m.recv, r, e, m.base)
 	m.recv = none
 }
 
@@ -421,6 +444,14 @@ func (s *SES) cancelInbound() {
 			i = next
 		}
 	}
+	for _, c := range s.claims {
+		if c.msg != none {
+			m := s.in.at(c.msg)
+			s.uncharge(c.msg, m)
+			s.freeIn(c.msg, m)
+		}
+	}
+	s.claims = nil
 	for k := range s.spaces {
 		for i := s.spaces[k].order.first(0); i != none; i = s.spaces[k].order.first(0) {
 			m := s.in.at(i)

@@ -19,8 +19,16 @@ type Recv struct {
 	HasSource       bool
 	SourcePeer      uint32
 	SourceInitiator uint32
-	Context         any
-	Flags           uint64 // echoed in the Event
+	// Multi packs messages one after another into Buf, or into the only element
+	// of Iov, at multiples of 8 bytes, until fewer than MinFree bytes are left
+	// (R-MSG-12). Each makes an Event.
+	Multi   bool
+	MinFree int
+	// Look, of a tagged receive, looks among the unexpected messages instead of
+	// waiting for one. Such a receive is never posted: its Event is made at once.
+	Look    Look
+	Context any
+	Flags   uint64 // echoed in the Event
 }
 
 // A recv is one posted receive: in its space until it matches, then bound to an
@@ -34,6 +42,10 @@ type recv struct {
 	tagged     bool
 	hasSource  bool
 	ignore     uint64
+
+	multi, spent, cancelled bool   // see multi.go
+	refs                    int32  // messages in a multi-receive buffer that are not complete
+	off, minFree            uint64 // of a multi-receive buffer: where the next message goes
 
 	size    uint64 // bytes it takes
 	buf     []byte
@@ -99,6 +111,9 @@ func (s *SES) Recv(op *Recv) error {
 	if s.recvs.live >= s.cfg.MaxRecvs {
 		return ErrFull
 	}
+	if op.Look != LookNone {
+		return s.look(op)
+	}
 	i := s.recvs.get()
 	r := s.recvs.at(i)
 	s.seq++
@@ -113,6 +128,7 @@ func (s *SES) Recv(op *Recv) error {
 	if !op.HasSource {
 		r.peer = 0
 	}
+	r.multi = op.Multi
 	if len(op.Iov) == 1 {
 		r.buf, r.size = op.Iov[0], uint64(len(op.Iov[0]))
 	} else if len(op.Iov) > 1 {
@@ -123,7 +139,11 @@ func (s *SES) Recv(op *Recv) error {
 		}
 	}
 	sp := s.space(op.Tagged)
-	if sp.n > 0 {
+	if op.Multi {
+		s.postMulti(sp, i, r, op.MinFree)
+		return nil
+	}
+	if sp.n > 0 && !s.starved {
 		if k := s.findUnexpected(sp, r); k != none {
 			s.take(i, r, k)
 			return nil
@@ -191,7 +211,12 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 
 // match finds the first posted receive for a message and takes it out of its
 // space (S-MAT-01, -02, -04).
+//
+// A multi-receive buffer stays: pack says where in it the message goes.
 func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
+	if s.starved {
+		return none // not past those that wait
+	}
 	best := none
 	var seq uint64
 	for a := sp.active; a != 0; a &= a - 1 {
@@ -227,7 +252,13 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
 		}
 	}
 	if best != none {
-		s.unpost(sp, best, s.recvs.at(best))
+		r := s.recvs.at(best)
+		switch {
+		case !r.multi:
+			s.unpost(sp, best, r)
+		case !s.admit():
+			return none
+		}
 	}
 	return best
 }
@@ -262,7 +293,8 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 func (s *SES) freeRecv(i int32, r *recv) {
 	s.putIov(r.iov)
 	r.buf, r.iov, r.context = nil, nil, nil
-	r.live = false
+	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
+	r.off, r.refs = 0, 0
 	s.recvs.put(i)
 }
 
@@ -295,9 +327,19 @@ func (s *SES) CancelRecv(ctx any) bool {
 func (s *SES) cancelRecv(i int32) {
 	r := s.recvs.at(i)
 	s.unpost(s.space(r.tagged), i, r)
+	if r.refs > 0 {
+		// Messages on their way into it come first.
+		r.spent, r.cancelled = true, true
+		return
+	}
+	s.cancelled(i, r)
+}
+
+// cancelled makes the event of a cancelled receive.
+func (s *SES) cancelled(i int32, r *recv) {
 	s.Stats.RecvErrors++
 	e := s.recvEvent(r)
-	e.Cause = Cancelled
+	e.Cause, e.Released = Cancelled, r.multi
 	s.freeRecv(i, r)
 }
 

@@ -16,6 +16,8 @@ import (
 	"errors"
 	"math/bits"
 	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Errors of Send and Recv. The operation was not accepted and makes no Event.
@@ -78,6 +80,11 @@ type Config struct {
 	// negative: never. It is kept to within a quarter.
 	IdleTimeout time.Duration
 
+	// Admit is asked for room for one Event more than there are operations: that
+	// of a message for a multi-receive buffer. While it says no, messages wait
+	// as unexpected ones. nil: there is always room. It must not call the SES.
+	Admit func() bool
+
 	// Seed makes the hash tables unpredictable for peers. Any value is valid.
 	Seed uint64
 }
@@ -117,6 +124,11 @@ type SES struct {
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
+	// The header being executed and its Result, the header being encoded: too
+	// often used to be built on the stack and copied.
+	req, out wire.ReqStd
+	res      Result
+
 	// Initiator.
 	sends      table[send]
 	ids        [1024]uint64 // message ids in use
@@ -127,6 +139,8 @@ type SES struct {
 	ready      []int32    // sends to be sent again, in post order
 	unstamped  bool       // some of waiting have no time yet
 	nextRetry  time.Duration
+	fences     []fence
+	unfenced   []Handle
 	waitResult int // sends that wait for a response after NO_RESPONSE
 	gens       map[genKey]uint8
 
@@ -144,6 +158,11 @@ type SES struct {
 	tabs0  []int32 // free elements of tabs
 	peers  table[peerUse]
 	byPeer index
+	claims []claim // unexpected messages that a peek reserved
+	// starved: a multi-receive buffer could not take an unexpected message for
+	// lack of room for its Event. Until feed found some, nothing is matched.
+	starved bool
+	feedAt  time.Duration // when to try, 0: as soon as possible
 
 	epoch   uint32 // counts sweeps
 	sweepAt time.Duration
@@ -180,6 +199,9 @@ type Stats struct {
 type Source struct {
 	Peer uint32
 	PDC  uint32
+	// Later: a packet sent before this one was refused and is not here yet, so
+	// no message of several packets may begin with this one.
+	Later bool
 }
 
 // New makes a SES. cfg is copied.
@@ -237,6 +259,9 @@ func (s *SES) Advance(now time.Duration) {
 	if s.unstamped || s.nextRetry != 0 && now >= s.nextRetry {
 		s.retry(now)
 	}
+	if s.starved && now >= s.feedAt {
+		s.feed(now)
+	}
 	if s.cfg.IdleTimeout < 0 {
 		return
 	}
@@ -256,8 +281,13 @@ func (s *SES) Advance(now time.Duration) {
 // time in the past asks for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
-	if s.unstamped {
+	if s.unstamped || len(s.unfenced) > 0 {
 		t = max(s.now, 1)
+	}
+	if s.starved {
+		if u := max(s.feedAt, 1); t == 0 || u < t {
+			t = u
+		}
 	}
 	if (s.open > 0 || s.waitResult > 0) && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {

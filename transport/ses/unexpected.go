@@ -81,6 +81,18 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 		s.putTab(m.tab)
 		m.tab = none
 	}
+	if !m.claimed {
+		s.unlist(i, m)
+	}
+	m.claimed = false
+	pu := s.peers.at(m.user)
+	pu.held--
+	pu.bytes -= c
+	s.putUser(m.user, pu)
+}
+
+// unlist takes a message away from where receives find it.
+func (s *SES) unlist(i int32, m *inmsg) {
 	sp := s.space(m.tagged)
 	sp.n--
 	sp.order.remove(i)
@@ -88,10 +100,6 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 	if m.tagged {
 		sp.byTag.remove(i)
 	}
-	pu := s.peers.at(m.user)
-	pu.held--
-	pu.bytes -= c
-	s.putUser(m.user, pu)
 }
 
 func (s *SES) takeTab(k int) int32 {
@@ -168,21 +176,25 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict 
 	}
 	s.charge(i, m, false)
 	s.keepBytes(m, 0, data)
-	return verdict{op: wire.RspResponse, rc: wire.RCOK, list: wire.ListOverflow, modified: r.ReqLen}
+	return special(wire.ListOverflow, r.ReqLen)
 }
 
 // take gives an unexpected message to a receive: what is there is copied; if
 // parts are missing, they will go straight to the receive.
 func (s *SES) take(rv int32, r *recv, i int32) {
 	m := s.in.at(i)
+	m.base = 0
+	if r.multi {
+		m.base = s.pack(rv, r, uint64(m.length))
+	}
 	if m.piece != noPiece {
-		r.place(0, s.store.mem(m.piece)[:m.length])
+		r.place(m.base, s.store.mem(m.piece)[:m.length])
 	}
 	if m.tab != none {
 		for k, c := range s.tabs[m.tab].ids {
 			if c != none {
 				off := uint64(k) << chunkBits
-				r.place(off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
+				r.place(m.base+off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
 			}
 		}
 	}

@@ -62,6 +62,14 @@ func request(flags wire.Flags, payload int) []byte {
 	return append(h.Append(nil), make([]byte, payload)...)
 }
 
+// message is a whole one with a trailer.
+func message(payload int) []byte {
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, ClearOff: -1, PSN: 7, SPDCID: 3}
+	m := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM, ReqLen: uint32(payload)}
+	b := m.Append(h.Append(nil))
+	return append(append(b, make([]byte, payload)...), 1, 2, 3, 4)
+}
+
 // What goes in comes out: addresses, direction, lengths, times in order, the
 // reason; headers that a dissector finds no fault with.
 func TestWriterReadBack(t *testing.T) {
@@ -79,11 +87,13 @@ func TestWriterReadBack(t *testing.T) {
 	}{
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagSYN, 8192)}, "sent data that opens a PDC: RUD_REQ SYN "},
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagRETX, 10)}, "sent data, again: RUD_REQ RETX "},
+		{uet.Tapped{Sent: true, Local: here4, Remote: there4, Data: message(10), Trailer: 4}, "sent data: RUD_REQ - nh=REQ_STD clear_off=-1 psn=0x7 spdcid=3 dpdcid=0 | TAGGED_SEND "},
+		{uet.Tapped{Local: here4, Remote: there4, Data: []byte{1, 2, 3}, Trailer: 4}, "received nothing"},
 		{uet.Tapped{Local: here4, Remote: there4, TOS: 3, Data: nack.Append(nil)}, "received NACK TRIMMED: "},
 		{uet.Tapped{Sent: true, Local: here6, Remote: there6, Data: cp.Append(nil)}, "sent control PROBE"},
-		{uet.Tapped{Local: here6, Remote: there6, Data: []byte{0xff, 0xff, 1}}, "received type 31: "},
+		{uet.Tapped{Local: here6, Remote: there6, Data: []byte{0xff, 0xff, 1}}, "received what does not parse: "},
 		{uet.Tapped{Local: here6, Remote: there6, Data: []byte{byte(wire.TypeRUDReq) << 3}}, "received what does not parse: "},
-		{uet.Tapped{Local: here4, Remote: there4}, "received nothing: empty datagram"},
+		{uet.Tapped{Local: here4, Remote: there4}, "received nothing"},
 	}
 	for i := range table {
 		w.Tap(&table[i].p)
@@ -99,6 +109,9 @@ func TestWriterReadBack(t *testing.T) {
 		p := &table[i].p
 		if len(b.opts.Comments) != 1 || !strings.HasPrefix(b.opts.Comments[0], table[i].comment) {
 			t.Errorf("%d: comments %q, want %q", i, b.opts.Comments, table[i].comment)
+		}
+		if p.Trailer > 0 && len(p.Data) > 4 && !strings.HasSuffix(b.opts.Comments[0], " | data=10") {
+			t.Errorf("%d: %q counts the trailer", i, b.opts.Comments)
 		}
 		from, to, dir := p.Local, p.Remote, pcapgo.NgEpbFlagDirectionOutbound
 		if !p.Sent {

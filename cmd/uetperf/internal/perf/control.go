@@ -67,7 +67,7 @@ const (
 	// quietMax is how many seconds a client waits for a sign of the server, the
 	// acknowledgement of a beat, before it gives it up: a server that is gone
 	// ends a test within 10 s, also where nothing is owed to the test itself.
-	quietMax = 8
+	quietMax = 7
 )
 
 // A message is one message of the control exchange.

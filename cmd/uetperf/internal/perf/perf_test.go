@@ -183,9 +183,6 @@ func TestRunAllocatesNothing(t *testing.T) {
 				for _, check := range []bool{false, true} {
 					s := base(test, op, 64)
 					s.Window, s.Check, s.Progress = 64, check, progress
-					// The trailer of packets that alternate in length is the
-					// business of transport's own test.
-					s.CRC = test == Rate
 					mallocs := func(iters int64) uint64 {
 						s.Iters = iters
 						var a, b runtime.MemStats

@@ -1,0 +1,140 @@
+package av
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// The way back from a source to its handle. What a packet tells of its source is
+// its FEP and the initiator (R-CQ-65); a host may have thousands of handles that
+// differ in nothing else, or only in what a packet does not tell. The index has
+// each source once, by the lowest of its handles; the others hang on a ring in
+// ascending order.
+
+// key is how a source is known on the wire.
+type key struct {
+	fep       netip.AddrPort
+	initiator uint32
+}
+
+func keyOf(a *wire.Addr) key { return key{a.AddrPort(), a.Initiator} }
+
+// An index is a hash table with open addressing: handle + 1, 0 is free.
+type index struct {
+	tab  []uint32
+	n    int
+	seed [2]uint64
+}
+
+func (x *index) init() {
+	*x = index{tab: make([]uint32, 16), seed: [2]uint64{rand.Uint64(), rand.Uint64()}}
+}
+
+// slot is where the search for k begins.
+func (x *index) slot(k key) int {
+	ip := k.fep.Addr().As16()
+	a, b := binary.LittleEndian.Uint64(ip[:]), binary.LittleEndian.Uint64(ip[8:])
+	hi, lo := bits.Mul64(a^x.seed[0], b^x.seed[1]|1)
+	hi, lo = bits.Mul64(hi^lo^(uint64(k.initiator)<<16|uint64(k.fep.Port())), x.seed[1]^0x9e3779b97f4a7c15|1)
+	return int(hi^lo) & (len(x.tab) - 1)
+}
+
+// Find returns the handle of a source: the lowest of those inserted for it, its
+// user id if it has one (R-CQ-65, -66); fi.AddrNotAvail if there is none.
+func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if j, ok := v.lookup(key{fep, initiator}); ok {
+		return v.get(fi.Addr(v.index.tab[j] - 1)).user
+	}
+	return fi.AddrNotAvail
+}
+
+// lookup finds the place of a source in the index, or the free one where it
+// would be.
+func (v *AV) lookup(k key) (int, bool) {
+	x := &v.index
+	for j := x.slot(k); ; j = (j + 1) & (len(x.tab) - 1) {
+		h := x.tab[j]
+		if h == 0 {
+			return j, false
+		}
+		if a := &v.get(fi.Addr(h - 1)).addr; a.Initiator == k.initiator && a.AddrPort() == k.fep {
+			return j, true
+		}
+	}
+}
+
+// join puts handle h, whose record is in the table, into the index.
+func (v *AV) join(h uint32, k key) {
+	x := &v.index
+	j, ok := v.lookup(k)
+	if !ok {
+		v.links[h].next, v.links[h].prev = h, h
+		x.tab[j] = h + 1
+		if x.n++; 2*x.n > len(x.tab) {
+			v.widen()
+		}
+		return
+	}
+	// R-AV-12: a source again. It goes behind the highest lower handle; nearly
+	// always that is the last.
+	first := x.tab[j] - 1
+	at := v.links[first].prev
+	if h < first {
+		x.tab[j] = h + 1
+	} else {
+		for at > h {
+			at = v.links[at].prev
+		}
+	}
+	next := v.links[at].next
+	v.links[h].prev, v.links[h].next = at, next
+	v.links[at].next, v.links[next].prev = h, h
+}
+
+// leave takes handle h out of the index.
+func (v *AV) leave(h uint32, k key) {
+	x := &v.index
+	l := v.links[h]
+	j, _ := v.lookup(k)
+	if l.next != h {
+		v.links[l.prev].next, v.links[l.next].prev = l.next, l.prev
+		if x.tab[j] == h+1 {
+			x.tab[j] = l.next + 1
+		}
+		return
+	}
+	x.n--
+	x.tab[j] = 0
+	m := len(x.tab) - 1
+	for i := (j + 1) & m; x.tab[i] != 0; i = (i + 1) & m {
+		// What the place had pushed away moves up.
+		home := x.slot(keyOf(&v.get(fi.Addr(x.tab[i] - 1)).addr))
+		if (i-home)&m >= (i-j)&m {
+			x.tab[j], x.tab[i] = x.tab[i], 0
+			j = i
+		}
+	}
+}
+
+// widen doubles the index.
+func (v *AV) widen() {
+	old := v.index.tab
+	v.index.tab = make([]uint32, 2*len(old))
+	for _, h := range old {
+		if h == 0 {
+			continue
+		}
+		j := v.index.slot(keyOf(&v.get(fi.Addr(h - 1)).addr))
+		for v.index.tab[j] != 0 {
+			j = (j + 1) & (len(v.index.tab) - 1)
+		}
+		v.index.tab[j] = h
+	}
+}

@@ -1,0 +1,168 @@
+package av
+
+import (
+	"fmt"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Insert inserts addresses, each at the lowest unused index (R-AV-01, -02), and
+// returns how many it took (R-AV-04). handles, if not nil, gets the handle of
+// each, fi.AddrNotAvail for a failure. On an AV opened with fi.Event the results
+// come by the event queue, and 0 is returned (R-AV-08).
+//
+// Flags: fi.More, a hint that is ignored (R-AV-07). With fi.SyncErr context must
+// be a []fi.Errno as long as addrs, which gets each one's result (R-AV-05). With
+// fi.AVUserID, on an AV opened without, handles has on input what the source of
+// each is to be reported as.
+//
+// fi.EINVAL: other flags, or arguments that contradict them. fi.ENOEQ: fi.Event
+// without an event queue. fi.EBADF: closed.
+func (v *AV) Insert(addrs []wire.Addr, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
+	return v.insertAll(len(addrs), func(i int) (wire.Addr, fi.Errno) { return addrs[i], 0 }, handles, flags, context)
+}
+
+// insertAll inserts n addresses that at gives.
+func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.Addr, flags fi.Flags, context any) (int, error) {
+	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insert: %s: %w", what, fi.EINVAL) }
+	async := v.attr.Flags&fi.Event != 0
+	var errs []fi.Errno
+	switch {
+	case flags&^(fi.SyncErr|fi.More|fi.AVUserID) != 0:
+		return bad("flags " + flags.String())
+	case handles != nil && len(handles) < n:
+		return bad(fmt.Sprintf("%d handles for %d addresses", len(handles), n))
+	case flags&fi.AVUserID != 0 && (handles == nil || v.attr.Flags&fi.AVUserID != 0):
+		return bad("user ids") // fi_av(3): not with an AV opened for SetUserID
+	case flags&fi.SyncErr != 0:
+		var ok bool
+		if errs, ok = context.([]fi.Errno); !ok || len(errs) < n || async {
+			return bad("sync_err needs a []fi.Errno as context and a synchronous AV")
+		}
+	}
+	v.mu.Lock()
+	ev := v.events
+	switch {
+	case v.closed:
+		v.mu.Unlock()
+		return 0, fmt.Errorf("av: insert: closed: %w", fi.EBADF)
+	case async && ev == nil:
+		v.mu.Unlock()
+		return 0, fmt.Errorf("av: insert: no event queue is bound: %w", fi.ENOEQ) // R-AV-08
+	case async:
+		errs = make([]fi.Errno, n)
+	}
+	count := 0
+	full := false
+	for i := range n {
+		a, err := at(i)
+		var user *fi.Addr
+		if flags&fi.AVUserID != 0 {
+			user = &handles[i]
+		}
+		h := fi.AddrNotAvail
+		switch {
+		case err != 0:
+		case full:
+			err = fi.ECANCELED // R-AV-10
+		default:
+			h, err = v.insert(a, user)
+			full = err == fi.ENOMEM
+		}
+		if err == 0 {
+			count++
+		}
+		if handles != nil {
+			handles[i] = h
+		}
+		if errs != nil {
+			errs[i] = err
+		}
+	}
+	v.mu.Unlock()
+	if !async {
+		return count, nil
+	}
+	// R-AV-09: all errors of a call come before its completion.
+	for i, err := range errs {
+		if err != 0 {
+			ev.AVError(v, context, i, err)
+		}
+	}
+	ev.AVComplete(v, context, count)
+	return 0, nil
+}
+
+// insert inserts one address. user is what its source is reported as; nil: by
+// its handle, or as SetUserID will say.
+func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
+	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
+		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
+	}
+	if a.Port == 0 {
+		a.Port = wire.Port
+	}
+	a.IP = a.IP.Unmap()
+	i := v.first
+	for i < len(v.links) && v.get(fi.Addr(i)) != nil {
+		i++
+	}
+	if i >= v.max {
+		return fi.AddrNotAvail, fi.ENOMEM
+	}
+	v.first = i + 1
+	if i == len(v.links) {
+		v.links = append(v.links, link{})
+		v.grow(i + 1)
+	}
+	h := fi.Addr(i)
+	l := &v.links[i]
+	if l.gen++; l.gen == 0 {
+		l.gen = 1
+	}
+	r := &record{addr: a, user: h, gen: l.gen}
+	switch {
+	case user != nil:
+		r.user = *user
+	case v.attr.Flags&fi.AVUserID != 0:
+		r.user = fi.AddrNotAvail
+	}
+	v.n++
+	(*v.tab.Load())[i].Store(r)
+	v.join(uint32(i), keyOf(&a))
+	return h, 0
+}
+
+// grow makes room in the table for n handles. Readers of the old one see it as
+// it was when they looked.
+func (v *AV) grow(n int) {
+	old := *v.tab.Load()
+	if n <= len(old) {
+		return
+	}
+	t := make(table, max(16, n, len(old)+len(old)/2))
+	for i := range old {
+		t[i].Store(old[i].Load())
+	}
+	v.tab.Store(&t)
+}
+
+// Remove makes handles invalid. fi.EINVAL if one is not set (R-AV-11): those
+// before it are removed. Messages from the peers may still come; operations that
+// were posted to it go on (R-AV-23 allows to refuse them; we do not).
+func (v *AV) Remove(handles ...fi.Addr) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, h := range handles {
+		r := v.get(h)
+		if r == nil {
+			return fmt.Errorf("av: remove %d: %w", uint64(h), fi.EINVAL)
+		}
+		v.leave(uint32(h), keyOf(&r.addr))
+		(*v.tab.Load())[h].Store(nil)
+		v.n--
+		v.first = min(v.first, int(h))
+	}
+	return nil
+}

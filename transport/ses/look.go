@@ -1,0 +1,139 @@
+package ses
+
+import (
+	"slices"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Look says what a tagged receive does that looks at unexpected messages
+// (fi_tagged(3): FI_PEEK, FI_CLAIM, FI_DISCARD).
+type Look uint8
+
+// The ways to look. All but the last two find the oldest unexpected message that
+// the receive would take, and report it without its bytes; NoMessage if there is
+// none.
+const (
+	LookNone         Look = iota
+	LookPeek              // leave it where it is
+	LookPeekClaim         // reserve it for a LookClaim with the same context
+	LookPeekDiscard       // drop it
+	LookClaim             // receive what LookPeekClaim reserved
+	LookClaimDiscard      // drop what LookPeekClaim reserved
+)
+
+// A claim is an unexpected message that a peek reserved; none, with the cause,
+// if it ended in error since.
+type claim struct {
+	ctx   any
+	msg   int32
+	cause Cause
+	rc    wire.RC
+}
+
+// look executes a receive that looks.
+func (s *SES) look(op *Recv) error {
+	if op.Look == LookClaim || op.Look == LookClaimDiscard {
+		s.claim(op)
+		return nil
+	}
+	if op.Look == LookPeekClaim && len(s.claims) >= s.cfg.UnexpectedMsgs {
+		return ErrFull
+	}
+	r := recv{tag: op.Tag, ignore: op.Ignore, peer: op.SourcePeer, init: op.SourceInitiator, hasSource: op.HasSource, tagged: op.Tagged}
+	if !op.Tagged {
+		r.tag, r.ignore = 0, ^uint64(0)
+	}
+	if !op.HasSource {
+		r.peer = 0
+	}
+	i := none
+	if sp := s.space(op.Tagged); sp.n > 0 {
+		i = s.findUnexpected(sp, &r)
+	}
+	if i == none || !s.in.at(i).som {
+		// Whether there is remote CQ data only the first packet tells.
+		s.lookEvent(op).Cause = NoMessage
+		return nil
+	}
+	m := s.in.at(i)
+	s.found(op, m)
+	switch op.Look {
+	case LookPeekClaim:
+		s.unlist(i, m)
+		m.claimed = true
+		s.claims = append(s.claims, claim{ctx: op.Context, msg: i})
+	case LookPeekDiscard:
+		s.discard(i, m)
+	}
+	return nil
+}
+
+// claim executes a receive of a reserved message.
+func (s *SES) claim(op *Recv) {
+	k := slices.IndexFunc(s.claims, func(c claim) bool { return same(c.ctx, op.Context) })
+	if k < 0 {
+		s.lookEvent(op).Cause = NoMessage
+		return
+	}
+	c := s.claims[k]
+	s.claims = slices.Delete(s.claims, k, k+1)
+	switch {
+	case c.msg == none:
+		e := s.lookEvent(op)
+		e.Cause, e.RC = c.cause, c.rc
+		s.Stats.RecvErrors++
+	case op.Look == LookClaimDiscard:
+		m := s.in.at(c.msg)
+		s.found(op, m)
+		s.discard(c.msg, m)
+	default:
+		i := s.recvs.get()
+		r := s.recvs.at(i)
+		s.seq++
+		r.tag, r.ignore, r.seq = op.Tag, op.Ignore, s.seq
+		r.live, r.tagged, r.class = true, op.Tagged, boundClass
+		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
+		if len(op.Iov) > 0 {
+			r.buf, r.size = nil, 0
+			r.iov = append(s.iov(), op.Iov...)
+			for _, v := range op.Iov {
+				r.size += uint64(len(v))
+			}
+		}
+		s.take(i, r, c.msg)
+	}
+}
+
+func (s *SES) lookEvent(op *Recv) *Event {
+	e := s.events.add()
+	e.Kind, e.Tagged, e.Context, e.Flags = EvRecv, op.Tagged, op.Context, op.Flags
+	return e
+}
+
+// found reports an unexpected message.
+func (s *SES) found(op *Recv, m *inmsg) {
+	e := s.lookEvent(op)
+	e.Len, e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = int(m.length), m.tag, m.peer, m.init, m.hasData, m.data
+}
+
+// discard drops an unexpected message. Parts of it that are still to come are
+// answered as if somebody had taken them.
+func (s *SES) discard(i int32, m *inmsg) {
+	held := m.state == inHeld
+	s.uncharge(i, m)
+	if held {
+		s.freeIn(i, m)
+		return
+	}
+	m.state = inGone
+}
+
+// loseClaim notes that a reserved message ended in error.
+func (s *SES) loseClaim(i int32, c Cause, rc wire.RC) {
+	for k := range s.claims {
+		if s.claims[k].msg == i {
+			s.claims[k].msg, s.claims[k].cause, s.claims[k].rc = none, c, rc
+		}
+	}
+}

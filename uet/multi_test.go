@@ -1,0 +1,313 @@
+package uet
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+)
+
+// at is where b lies in buf.
+func at(buf, b []byte) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
+}
+
+func TestMultiRecv(t *testing.T) {
+	t.Parallel()
+	// fabtests multi_recv: two halves of one buffer are posted; completions point
+	// inside, never at the same place twice; the flag comes once per half. R-MSG-12,
+	// R-CQ-102, R-CQ-118.
+	for _, tagged := range []bool{false, true} {
+		r := newRig(t, nil)
+		a, b, toB, toA := r.pair()
+		const size, n = 100, 20 // 9 messages of 104 bytes in a half of 1000 leave 64
+		ok(t, b.SetOpt(fi.OptMinMultiRecv, size))
+		buf := make([]byte, 2000)
+		for k := range 2 {
+			half := [][]byte{buf[k*1000 : k*1000+1000]}
+			if tagged {
+				ok(t, b.TRecvMsg(&TMsg{Iov: half, Addr: fi.AddrUnspec, Ignore: ^uint64(0), Context: k}, fi.MultiRecv))
+			} else {
+				ok(t, b.RecvMsg(&Msg{Iov: half, Addr: fi.AddrUnspec, Context: k}, fi.MultiRecv))
+			}
+		}
+		for i := range n {
+			if tagged {
+				ok(t, a.TSendData(pattern(size, uint64(i)), uint64(i), toB, 5, i))
+			} else {
+				ok(t, a.SendData(pattern(size, uint64(i)), uint64(i), toB, i))
+			}
+		}
+		seen := map[int]bool{}
+		released := [2]int{}
+		for range 18 {
+			e, src := wait(t, b.rx, a)
+			k := e.Context.(int)
+			w := fi.Recv | fi.Msg | fi.RemoteCQData
+			if tagged {
+				w = fi.Recv | fi.Tagged | fi.RemoteCQData
+			}
+			if e.Flags&^fi.MultiRecv != w || e.Len != size || len(e.Buf) != size || src != toA || tagged && e.Tag != 5 {
+				t.Fatalf("%+v from %v", e, src)
+			}
+			if !bytes.Equal(e.Buf, pattern(size, e.Data)) {
+				t.Fatalf("message %d differs", e.Data)
+			}
+			place := at(buf, e.Buf)
+			if place < k*1000 || place+size > k*1000+1000 || place%8 != 0 || seen[place] { // R-MSG-13
+				t.Fatalf("message %d at %d", e.Data, place)
+			}
+			seen[place] = true
+			if released[k] > 0 {
+				t.Fatalf("buffer %d is used after its release", k)
+			}
+			if e.Flags&fi.MultiRecv != 0 {
+				released[k]++
+			}
+		}
+		if released != [2]int{1, 1} {
+			t.Fatalf("releases %v", released)
+		}
+		for range 18 {
+			wait(t, a.tx, b)
+		}
+		if b.rx.Reserved() != 0 {
+			t.Errorf("%d places stay reserved", b.rx.Reserved())
+		}
+		// The two that found no buffer wait for the next one.
+		if tagged {
+			ok(t, b.TRecv(buf, fi.AddrUnspec, 5, 0, nil))
+			ok(t, b.TRecv(buf, fi.AddrUnspec, 5, 0, nil))
+		} else {
+			ok(t, b.Recv(buf, fi.AddrUnspec, nil))
+			ok(t, b.Recv(buf, fi.AddrUnspec, nil))
+		}
+		wait(t, b.rx, a)
+		wait(t, b.rx, a)
+	}
+}
+
+func TestMultiRecvSeparateRelease(t *testing.T) {
+	t.Parallel()
+	// R-MSG-12: the release is always written: with selective completion, and
+	// when the last message is an error, as an entry of its own with no other
+	// flag.
+	r := newRig(t, &Info{Rx: RxAttr{OpFlags: fi.MultiRecv}})
+	a, b, toB, _ := r.pair(func(o *options) { o.rxFlags = fi.SelectiveCompletion })
+	buf := make([]byte, 256)
+	release := func() {
+		t.Helper()
+		e, src := wait(t, b.rx, a)
+		if e.Flags != fi.MultiRecv || e.Context != "m" || e.Len != 0 || e.Buf != nil || src != fi.AddrNotAvail {
+			t.Errorf("%+v", e)
+		}
+		if b.rx.Reserved() != 0 {
+			t.Errorf("%d places stay reserved", b.rx.Reserved())
+		}
+	}
+	ok(t, b.Recv(buf, fi.AddrUnspec, "m")) // R-EP-09: by the default flags
+	for range 2 {
+		ok(t, a.Send(make([]byte, 128), toB, nil))
+		wait(t, a.tx, b)
+	}
+	release()
+	ok(t, b.Recv(buf, fi.AddrUnspec, "m"))
+	ok(t, a.Send(make([]byte, 300), toB, nil))
+	e := waitErr(t, b.rx, a)
+	if e.Err != fi.ETRUNC || e.Len != 256 || e.OverLen != 44 || at(buf, e.Buf) != 0 || e.Flags != fi.Recv|fi.Msg {
+		t.Errorf("%+v", e)
+	}
+	release()
+	wait(t, a.tx, b)
+	// A cancelled buffer says so in its error.
+	ok(t, b.Recv(buf, fi.AddrUnspec, "m"))
+	ok(t, b.Cancel("m"))
+	if e := waitErr(t, b.rx, a); e.Err != fi.ECANCELED || e.Flags != fi.Recv|fi.Msg|fi.MultiRecv {
+		t.Errorf("%+v", e)
+	}
+	// R-TAG-10 the other way round: the default flag does not reach calls that
+	// may not have it.
+	r = newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.MultiRecv, Rx: RxAttr{OpFlags: fi.MultiRecv}})
+	a, b, toB, _ = r.pair()
+	ok(t, b.TRecv(nil, fi.AddrUnspec, 1, 0, "plain"))
+	want(t, b.TRecvMsg(&TMsg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec}, fi.MultiRecv), fi.EINVAL)
+	ok(t, a.TSend(nil, toB, 1, nil))
+	if e, _ := wait(t, b.rx, a); e.Flags != fi.Recv|fi.Tagged || e.Buf != nil {
+		t.Errorf("%+v", e)
+	}
+	wait(t, a.tx, b)
+}
+
+func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
+	t.Parallel()
+	// R-CQ-127: a small queue in front of many messages for one buffer: nothing
+	// overruns, nothing is lost, the order of one sender stays.
+	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
+	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
+	const n = 500
+	buf := make([]byte, 8*n+1000)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec}, fi.MultiRecv))
+	sent, got := 0, 0
+	es := make([]cq.Entry, 4)
+	for start := time.Now(); got < n; {
+		for sent < n && a.SendData(nil, uint64(sent), toB, nil) == nil {
+			sent++
+		}
+		_, _ = a.tx.Read(es)
+		if len(es) > 0 && sent < n && sent-got < 300 {
+			b.drv.Poll() // it arrives, and nobody reads
+			continue
+		}
+		k, err := b.rx.Read(es)
+		if err != nil && !errors.Is(err, fi.EAGAIN) {
+			t.Fatal(err)
+		}
+		for _, e := range es[:max(k, 0)] {
+			if e.Data != uint64(got) {
+				t.Fatalf("message %d comes as number %d", e.Data, got)
+			}
+			got++
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("%d of %d messages", got, n)
+		}
+		runtime.Gosched()
+	}
+	if b.rx.Overrun() {
+		t.Error("the queue overran")
+	}
+}
+
+func TestMultiRecvFromAStranger(t *testing.T) {
+	t.Parallel()
+	// R-CQ-62 in a multi-receive buffer: the entry is an error with the data,
+	// the release one of its own.
+	r := newRig(t, &Info{Caps: fi.Msg | fi.MultiRecv | fi.Source | fi.SourceErr})
+	a, b := r.node(), r.node()
+	toB := a.know(b)
+	buf := make([]byte, 64)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: "m"}, fi.MultiRecv))
+	ok(t, a.Send([]byte("hello"), toB, nil))
+	e := waitErr(t, b.rx, a)
+	if e.Err != fi.EADDRNOTAVAIL || e.Len != 5 || string(e.Buf) != "hello" {
+		t.Errorf("%+v", e)
+	}
+	h := make([]fi.Addr, 1)
+	if n, err := b.vec.InsertRecords([][]byte{e.ErrData}, h, 0, nil); n != 1 || err != nil { // R-CQ-83
+		t.Fatal(n, err)
+	}
+	if c, _ := wait(t, b.rx, a); c.Flags != fi.MultiRecv || c.Context != "m" {
+		t.Errorf("%+v", c)
+	}
+	wait(t, a.tx, b)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: "m"}, fi.MultiRecv))
+	ok(t, a.Send([]byte("again"), toB, nil))
+	if c, src := wait(t, b.rx, a); c.Flags != fi.Recv|fi.Msg|fi.MultiRecv || src != h[0] || string(c.Buf) != "again" {
+		t.Errorf("%+v from %v", c, src)
+	}
+}
+
+func TestPeek(t *testing.T) {
+	t.Parallel()
+	// fabtests rdm_tagged_peek; R-TAG-08, R-TAG-09, R-ERR-39.
+	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
+	a, b, toB, toA := r.pair()
+	const base = 0x900d
+	look := func(tag uint64, flags fi.Flags, ctx any) {
+		t.Helper()
+		ok(t, b.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: tag, Context: ctx}, flags))
+	}
+	miss := func(ctx any) {
+		t.Helper()
+		if e := waitErr(t, b.rx); e.Err != fi.ENOMSG || e.Context != ctx || e.Flags != fi.Recv|fi.Tagged {
+			t.Fatalf("%+v", e)
+		}
+	}
+	hit := func(tag uint64, ctx any) {
+		t.Helper()
+		e, src := wait(t, b.rx)
+		if e.Len != 100+int(tag-base) || e.Tag != tag || e.Context != ctx || e.Flags != fi.Recv|fi.Tagged|fi.RemoteCQData ||
+			e.Data != tag || src != toA || e.Buf != nil {
+			t.Fatalf("%+v from %v, want tag %#x", e, src, tag)
+		}
+	}
+	look(base, fi.Peek, "early")
+	miss("early")
+	for i := range uint64(6) {
+		ok(t, a.TSendData(pattern(100+int(i), i), base+i, toB, base+i, nil))
+	}
+	for range 6 {
+		wait(t, a.tx, b)
+	}
+	recv := func(tag uint64, flags fi.Flags, ctx any) {
+		t.Helper()
+		buf := make([]byte, 200)
+		ok(t, b.TRecvMsg(&TMsg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Tag: tag, Context: ctx}, flags))
+		hit(tag, ctx)
+		if !bytes.Equal(buf[:100+tag-base], pattern(100+int(tag-base), tag-base)) {
+			t.Fatal("the bytes differ")
+		}
+	}
+	look(base+1, fi.Peek, "p")
+	hit(base+1, "p")
+	look(base+1, fi.Peek, "p") // it is still there
+	hit(base+1, "p")
+	look(base+77, fi.Peek, "none")
+	miss("none")
+	look(base+2, fi.Peek|fi.Claim, "c")
+	hit(base+2, "c")
+	look(base+2, fi.Peek, "c") // nobody else finds it
+	miss("c")
+	recv(base+2, fi.Claim, "c")
+	look(base+3, fi.Peek|fi.Claim, "d")
+	hit(base+3, "d")
+	look(base+3, fi.Claim|fi.Discard, "d")
+	hit(base+3, "d")
+	look(base+4, fi.Peek|fi.Discard, "e")
+	hit(base+4, "e")
+	look(base+4, fi.Peek, "e")
+	miss("e")
+	recv(base+5, 0, "late") // out of order
+	recv(base, 0, "first")
+	recv(base+1, 0, "second")
+	if n := b.rx.Reserved(); n != 0 {
+		t.Errorf("%d places stay reserved", n)
+	}
+	// A look always has its completion.
+	s := r.node(func(o *options) { o.rxFlags = fi.SelectiveCompletion })
+	toS := a.know(s)
+	ok(t, a.TSend(nil, toS, 1, nil))
+	wait(t, a.tx, s)
+	ok(t, s.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: "look"}, fi.Peek))
+	if e, _ := wait(t, s.rx, a); e.Context != "look" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
+	t.Parallel()
+	// fabtests unexpected_msg: a message of a peer that is not in the AV is taken
+	// by a receive of any source, and by a directed one once it is inserted.
+	r := newRig(t, nil)
+	a, b := r.node(), r.node()
+	toB := a.know(b)
+	for k := range 2 {
+		ok(t, a.TSendData(pattern(3000, uint64(k)), uint64(k), toB, 9, nil))
+		wait(t, a.tx, b)
+	}
+	buf := make([]byte, 3000)
+	ok(t, b.TRecv(buf, fi.AddrUnspec, 9, 0, nil))
+	if e, src := wait(t, b.rx, a); src != fi.AddrNotAvail || e.Data != 0 || !bytes.Equal(buf, pattern(3000, 0)) {
+		t.Errorf("%+v from %v", e, src)
+	}
+	toA := b.know(a)
+	ok(t, b.TRecv(buf, toA, 9, 0, nil))
+	if e, src := wait(t, b.rx, a); src != toA || e.Data != 1 || !bytes.Equal(buf, pattern(3000, 1)) {
+		t.Errorf("%+v from %v", e, src)
+	}
+}
