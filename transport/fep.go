@@ -334,6 +334,8 @@ func (f *FEP) Stats() Stats {
 	s.RxDup, s.RxOOO, s.RxCE = p.RxDup, p.RxOOO, p.RxCE
 	s.NacksTx, s.NacksRx, s.CPTx, s.CPRx = p.NacksTx, p.NacksRx, p.CPTx, p.CPRx
 	s.PDCOpened, s.PDCAccepted, s.PDCClosed, s.PDCErrors, s.Quarantined = p.Opened, p.Accepted, p.Closed, p.Errors, p.Quarantined
+	m := &f.ses.Stats
+	s.MsgsTx, s.BytesTx, s.MsgsRx, s.BytesRx, s.Unexpected = m.Sent, m.SentBytes, m.Received, m.ReceivedBytes, m.Unexpected
 	s.Drops[DropNoPDC] += p.DropNoPDC
 	s.Drops[DropSource] += p.DropSource
 	s.Drops[DropUnsent] += p.DropUnsent

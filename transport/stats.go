@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/uetkit/uetkit/transport/wire"
+import (
+	"strconv"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
 
 // DropReason says why a received datagram was thrown away.
 type DropReason uint8
@@ -23,6 +27,21 @@ const (
 	DropRate                      // answer suppressed by its rate limit
 	NumDropReasons
 )
+
+var dropNames = [NumDropReasons]string{
+	DropShort: "short", DropCRC: "crc", DropType: "type", DropNextHdr: "next_hdr", DropHeader: "header", DropLength: "length",
+	DropNoPDC: "no_pdc", DropSource: "source", DropUnsent: "unsent", DropStale: "stale", DropUnknown: "unknown", DropSelf: "self",
+	DropLimit: "limit", DropRate: "rate",
+}
+
+// String is the reason in a word, the same in every release: records and metrics
+// use it as a key.
+func (r DropReason) String() string {
+	if r < NumDropReasons {
+		return dropNames[r]
+	}
+	return "reason " + strconv.Itoa(int(r))
+}
 
 // Stats counts what a FEP did. All values only grow.
 type Stats struct {

@@ -34,6 +34,12 @@ type Config struct {
 	// Logger hears of the few events somebody should act on, never of a packet
 	// (design D14). nil: nobody does.
 	Logger *zap.Logger
+	// Tap, if not nil, sees every datagram that the endpoint sends and every
+	// one that it receives, damaged ones too, in the order of the socket calls
+	// (design D12). It borrows its argument. It is called with the endpoint
+	// locked: it must not wait, nor call the endpoint or its queues. Endpoints
+	// that share a Tap call it at the same time.
+	Tap func(*Tapped)
 
 	// Transport are the bounds and timers of the protocol, with their defaults
 	// (faults.md §1 has the reasons). uet sets Local, Paths, PayloadMTU, NoCRC,

@@ -347,7 +347,7 @@ func (ep *Endpoint) Enable() error {
 	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
 	ep.drv = driver.New(driver.Config{
-		Core: ep.fep, Conn: &socket{Conn: ep.conn, ep: ep}, Owner: (*owner)(ep),
+		Core: ep.fep, Conn: ep.driven(), Owner: (*owner)(ep),
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual,
 	})
 	for range ep.armed {

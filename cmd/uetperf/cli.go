@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
@@ -197,6 +198,8 @@ tests: do not leave it open to networks that you do not trust.`,
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
+	f.StringVar(&cfg.Metrics, "metrics", "", "`IP:PORT` where Prometheus finds /metrics (HTTP); port 0 takes a free one")
+	addPcap(f, cfg)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say who runs what")
 	f.BoolVar(&cfg.UntilEOF, "until-eof", false, "end when standard input ends")
@@ -225,6 +228,10 @@ ECN, buffers. With --explain it also says what is not offered, and why.`,
 	f.StringVarP(&cfg.JSON, "json", "J", "", "write JSON to `FILE`; - is standard output, then nothing else is written there")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "one block per address, as fi_info prints them")
 	return c
+}
+
+func addPcap(f *pflag.FlagSet, cfg *Config) {
+	f.StringVar(&cfg.Pcap, "pcap", "", fmt.Sprintf("write the datagrams of this end to `FILE` (pcapng, %d bytes of each, at most %s); slows the test down", capture.SnapLen, units.Bytes(capture.MaxBytes)))
 }
 
 func addProvider(f *pflag.FlagSet, provider, ep *string) {
@@ -390,6 +397,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal)")
 	}
 	o.add(f, cfg)
+	addPcap(f, cfg)
 	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
 
 	c.Args = func(_ *cobra.Command, args []string) error {
@@ -455,7 +463,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		}
 		cfg.Timeout = timeout
 		// A server that is gone ends the test within 10 s.
-		s.PeerTimeout = min(timeout, 8*time.Second)
+		s.PeerTimeout = min(timeout, 7*time.Second)
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {

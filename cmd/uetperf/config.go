@@ -30,6 +30,7 @@ type Config struct {
 	Timeout time.Duration
 	JSON    string // file for the record, "-": standard output
 	CSV     string
+	Pcap    string // file for datagrams, also of serve
 	Asserts []*assert.Assert
 	Quiet   bool
 	Verbose bool
@@ -37,6 +38,7 @@ type Config struct {
 	// Serve.
 
 	Listen     string
+	Metrics    string // IP:PORT of the HTTP server for Prometheus
 	MaxClients int
 	Once       bool
 	UntilEOF   bool // end when standard input ends

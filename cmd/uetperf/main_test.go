@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -49,6 +51,7 @@ func uetperf(args ...string) *exec.Cmd {
 type server struct {
 	cmd  *exec.Cmd
 	addr string
+	out  *bufio.Reader // what it says after its address
 }
 
 func startServeProcess(args ...string) (*server, error) {
@@ -61,13 +64,14 @@ func startServeProcess(args ...string) (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	rd := bufio.NewReader(out)
+	line, err := rd.ReadString('\n')
 	f := strings.Fields(line)
 	if err != nil || len(f) == 0 {
 		_ = cmd.Process.Kill()
 		return nil, fmt.Errorf("server said %q: %v, %v", line, err, cmd.Wait())
 	}
-	return &server{cmd, f[len(f)-1]}, nil
+	return &server{cmd, f[len(f)-1], rd}, nil
 }
 
 // stop ends the process by a signal and returns what its end was.
@@ -98,6 +102,8 @@ func TestScripts(t *testing.T) {
 			"silent": cmdSilent,
 			"record": cmdRecord,
 			"masked": cmdMasked,
+
+			"packets": cmdPackets,
 		},
 	})
 }
@@ -147,6 +153,33 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv("SIZES", strings.Join(sizes, ","))
 	ts.Setenv("ERROR", r.Error)
+}
+
+// packets OUTPUT FILE: FILE holds as many packets as OUTPUT says; their comments
+// are written to the file "comments".
+func cmdPackets(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(`(?m)^pcap: (\d+) packets in ` + args[1] + "$").FindStringSubmatch(ts.ReadFile(args[0]))
+	if m == nil {
+		ts.Fatalf("nothing is said of packets")
+	}
+	f, err := os.Open(ts.MkAbs(args[1]))
+	ts.Check(err)
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	ts.Check(err)
+	var comments []string
+	for {
+		_, _, opts, err := r.ReadPacketDataWithOptions()
+		if err == io.EOF {
+			break
+		}
+		ts.Check(err)
+		comments = append(comments, opts.Comments...)
+	}
+	if m[1] != strconv.Itoa(len(comments)) {
+		ts.Fatalf("%d comments, want one for each of %s packets", len(comments), m[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("comments"), []byte(strings.Join(comments, "\n")+"\n"), 0o666))
 }
 
 // masked FILE: writes to the file "masked" what does not change from run to run.
@@ -360,13 +393,36 @@ func TestServerKilled(t *testing.T) {
 			if d > 10*time.Second {
 				t.Errorf("it took %v to end", d)
 			}
-			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.HasPrefix(lines[0], "uetperf: ") {
+			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.HasPrefix(lines[0], "uetperf: the server was lost: nothing listens at "+s.addr+" (UDP) any more") {
 				t.Errorf("stderr is not one line: %q", lines)
 			}
 			if last := c.out.String()[strings.LastIndex(strings.TrimSpace(c.out.String()), "\n")+1:]; strings.Contains(last, "nothing was measured") {
 				t.Errorf("no partial result: %s", &c.out)
 			}
 		})
+	}
+}
+
+// A server whose host is gone says nothing, not even that its port is closed, and
+// owes nothing to one that only receives.
+func TestServerSilent(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R")
+	begin := time.Now()
+	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+	if code := c.code(t); code != exitFailed {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	if d := time.Since(begin); d > 10*time.Second {
+		t.Errorf("it took %v to end", d)
+	}
+	// The control channel notices, or a message of which a part has come.
+	if !strings.HasPrefix(c.err.String(), "uetperf: the server was lost: ") || strings.Count(c.err.String(), "\n") != 1 {
+		t.Errorf("stderr %q", &c.err)
+	}
+	if strings.Contains(c.out.String(), "nothing was measured") {
+		t.Errorf("no partial result: %s", &c.out)
 	}
 }
 
@@ -442,6 +498,51 @@ func TestServeEndsInOrder(t *testing.T) {
 		}
 	case <-time.After(15 * time.Second):
 		t.Error("serve --once goes on after its client")
+	}
+}
+
+// What a test did stands in the metrics when its endpoints are gone.
+func TestServeMetrics(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "--metrics", "127.0.0.1:0")
+	line, err := s.out.ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "metrics at ")
+	if err != nil || !ok {
+		t.Fatalf("%q, %v", line, err)
+	}
+	for range 2 {
+		if out, err := uetperf("bw", s.addr, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	var text string
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the server hears of the end a moment later
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s, %v", resp.Status, err)
+		}
+		if text = string(b); strings.Contains(text, "\nuetperf_clients 0\n") || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, want := range []string{
+		`uet_messages_total{direction="rx",endpoint="test"} 100`,
+		`uet_message_bytes_total{direction="rx",endpoint="test"} 100000`,
+		`uet_endpoints{endpoint="test"} 0`,
+		`uet_endpoints{endpoint="control"} 1`,
+		`uetperf_clients 0`,
+	} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if err := s.stop(os.Interrupt); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // run runs an invocation and returns its exit code. A cancelled ctx interrupts.
@@ -102,6 +104,47 @@ func openOutput(name string, stdout io.Writer) (*output, error) {
 	return &output{f, f.Close}, nil
 }
 
+// A tap is the file of --pcap; nil: none was asked for.
+type tap struct {
+	name string
+	w    *capture.Writer
+}
+
+func openTap(cfg *Config) (*tap, error) {
+	if cfg.Pcap == "" {
+		return nil, nil
+	}
+	w, err := capture.Create(cfg.Pcap, versionLine())
+	if err != nil {
+		return nil, &usage{err}
+	}
+	return &tap{cfg.Pcap, w}, nil
+}
+
+// seen is what the endpoints call.
+func (t *tap) seen() func(*uet.Tapped) {
+	if t == nil {
+		return nil
+	}
+	return t.w.Tap
+}
+
+// close ends the file and says what is in it.
+func (t *tap) close() (said string, err error) {
+	if t == nil {
+		return "", nil
+	}
+	n, lost, err := t.w.Close()
+	said = fmt.Sprintf("pcap: %d packets in %s", n, t.name)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("--pcap: %w", err)
+	case lost > 0:
+		said += fmt.Sprintf("; it is full, %d more passed", lost)
+	}
+	return said, err
+}
+
 // usage makes an error one of usage.
 type usage struct{ error }
 
@@ -113,6 +156,7 @@ type outcome struct {
 	cfg       *Config
 	rec       record.Record
 	json, csv *output
+	pcap      *tap
 	people    io.Writer // discards when standard output is for machines
 	failed    bool      // a check of the self-check failed
 }
@@ -124,6 +168,9 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 		return nil, err
 	}
 	if o.csv, err = openOutput(cfg.CSV, stdout); err != nil {
+		return nil, err
+	}
+	if o.pcap, err = openTap(cfg); err != nil {
 		return nil, err
 	}
 	if cfg.JSON == "-" || cfg.CSV == "-" {
@@ -187,12 +234,19 @@ func (o *outcome) finish(err error) error {
 			r.Error = "interrupted"
 		}
 	}
+	said, pcapErr := o.pcap.close()
+	if said != "" && !o.cfg.Quiet {
+		fmt.Fprintln(o.people, said)
+	}
 	r.OK = err == nil && !failed
 	if o.cfg.JSON != "" {
 		err = errors.Join(err, r.Write(o.json.w), o.json.close())
 	}
 	if o.cfg.CSV != "" {
 		err = errors.Join(err, writeCSV(o.csv.w, r), o.csv.close())
+	}
+	if err == nil && pcapErr != nil {
+		err = pcapErr
 	}
 	if err == nil && failed {
 		return errSilent(exitFailed)
@@ -221,7 +275,7 @@ func (o *outcome) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := perf.Dial(ctx, addr, perf.ClientConfig{Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair})
+	c, err := perf.Dial(ctx, addr, perf.ClientConfig{Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
 	if err != nil {
 		return err
 	}
@@ -250,7 +304,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			p.run(&s, res)
 		}
 		if err != nil {
-			if errors.Is(err, perf.ErrUnreachable) { // it was reached: the test failed
+			if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) { // it was reached: the test failed
 				err = fmt.Errorf("the server was lost: %s", err.Error())
 			}
 			return err

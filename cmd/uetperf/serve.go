@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -13,7 +14,7 @@ import (
 )
 
 // runServe serves until it is interrupted, which is its normal end.
-func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
+func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err error) {
 	sc := perf.ServerConfig{Domain: cfg.Domain, MaxClients: cfg.MaxClients, Once: cfg.Once}
 	if cfg.Listen != "" {
 		addr, err := parseListen(cfg.Listen)
@@ -32,17 +33,41 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error 
 	if cfg.Verbose && !cfg.Quiet {
 		sc.Log = say
 	}
+	pcap, err := openTap(cfg)
+	if err != nil {
+		return err
+	}
+	sc.Tap = pcap.seen()
+	var m *metricsServer
+	if cfg.Metrics != "" {
+		if m, err = openMetrics(cfg.Metrics); err != nil {
+			return err
+		}
+		defer m.close()
+		sc.Opened, sc.Closed = m.endpoints.Add, m.endpoints.Remove
+	}
 	s, err := perf.NewServer(sc)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	m.serve(s.Clients)
+	defer func() {
+		s.Close()
+		said, e := pcap.close()
+		if said != "" && !cfg.Quiet {
+			fmt.Fprintln(stdout, said)
+		}
+		err = errors.Join(err, e)
+	}()
 	if !cfg.Quiet {
 		var addrs []string
 		for _, a := range s.Addrs() {
 			addrs = append(addrs, a.String())
 		}
 		fmt.Fprintf(stdout, "%s serves at %s\n", versionLine(), strings.Join(addrs, " "))
+		if m != nil {
+			fmt.Fprintf(stdout, "metrics at %s\n", m.url())
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

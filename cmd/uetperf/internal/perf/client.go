@@ -12,6 +12,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // A ClientConfig describes a client.
@@ -22,6 +23,8 @@ type ClientConfig struct {
 	// Impair, if not nil, puts a relay with these faults between the test
 	// endpoints.
 	Impair *relay.Faults
+	// Tap, if not nil, sees the datagrams of all endpoints of the client.
+	Tap func(*uet.Tapped)
 	// port, if not 0, is that of the control endpoint, for tests.
 	port uint16
 }
@@ -35,6 +38,7 @@ type Client struct {
 	host   record.Host
 	tool   record.Tool
 	setup  time.Duration
+	open   bool // Dial has succeeded
 	runs   int
 	// version is ProtocolVersion but in a test.
 	version int
@@ -61,7 +65,9 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 		cfg: cfg, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
 	}
 	begin := time.Now()
-	info, err := infoTo(server, cfg.Domain, ctlHints(cfg.Timeout))
+	hints := ctlHints(cfg.Timeout)
+	hints.Config.Tap = cfg.Tap
+	info, err := infoTo(server, cfg.Domain, hints)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +87,7 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 		c.ctl.close()
 		return nil, err
 	}
-	c.setup = time.Since(begin)
+	c.setup, c.open = time.Since(begin), true
 	if m.Host != nil {
 		c.host = *m.Host
 	}
@@ -119,19 +125,31 @@ func (c *Client) Close() {
 }
 
 // beat tells the server that the client is alive, and notices that the server is
-// not.
+// not. It counts seconds in which it ran: while this process is stopped, the
+// server has no chance to answer.
 func (c *Client) beat() {
 	defer c.wg.Done()
-	t := time.NewTicker(beatEvery)
+	t := time.NewTicker(time.Second)
 	defer t.Stop()
-	for {
+	arrived, quiet := c.ctl.arrived.Load(), 0
+	for n := 1; ; n++ {
 		select {
 		case <-c.closed:
 			return
 		case <-c.lost:
 			return
 		case <-t.C:
+		}
+		if n%int(beatEvery/time.Second) == 0 {
 			_ = c.send(&message{Type: mBeat})
+		}
+		quiet++
+		if now := c.ctl.arrived.Load(); now != arrived {
+			arrived, quiet = now, 0
+		}
+		if quiet >= quietMax {
+			c.lose(c.silent(quietMax * time.Second))
+			return
 		}
 	}
 }
@@ -184,25 +202,37 @@ func (c *Client) await(ctx context.Context, timeout time.Duration, kind string) 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-t.C:
-			return nil, unreachablef("no answer from %v within %v: is `uetperf serve` running there, and UDP port %d open in firewalls?", c.server, timeout, c.server.Port())
+			return nil, c.silent(timeout)
 		}
 	}
 }
 
-// lostError says that the server is lost.
+// lostError says that the server is lost: one that was never there, or one that
+// was.
 func (c *Client) lostError() error {
 	var oe *OpError
 	if errors.As(c.why, &oe) {
 		switch oe.Entry.Err {
 		case fi.EHOSTUNREACH:
+			if c.open {
+				return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
+			}
 			return unreachablef("nothing listens at %v (UDP), or the host is gone: start `uetperf serve` there, or name its port", c.server)
 		case fi.ETIMEDOUT:
-			return unreachablef("no answer from %v within %v: is `uetperf serve` running there, and UDP port %d open in firewalls?", c.server, c.cfg.Timeout, c.server.Port())
+			return c.silent(c.cfg.Timeout)
 		case fi.ECONNABORTED:
 			return unreachablef("the server at %v has been restarted: %v", c.server, oe)
 		}
 	}
 	return c.why
+}
+
+// silent says that the server does not answer.
+func (c *Client) silent(timeout time.Duration) error {
+	if c.open {
+		return unreachablef("no answer from %v within %v any more", c.server, timeout)
+	}
+	return unreachablef("no answer from %v within %v: is `uetperf serve` running there, and UDP port %d open in firewalls?", c.server, timeout, c.server.Port())
 }
 
 // Hooks are called while a run runs.
@@ -287,8 +317,11 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	}
 	var peer []LegResult
 	wait := grace
-	if err == nil {
+	switch {
+	case err == nil:
 		wait = c.cfg.Timeout
+	case Unreachable(err):
+		wait = grace / 4 // unless only the way of the test is broken, nobody answers
 	}
 	if e := c.send(end); e == nil {
 		m, e := c.await(context.WithoutCancel(ctx), wait, mResult)
@@ -321,7 +354,9 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 // returns the addresses by which the server is to know the legs.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
-	info, err := infoTo(c.server, c.cfg.Domain, spec.hints())
+	hints := spec.hints()
+	hints.Config.Tap = c.cfg.Tap
+	info, err := infoTo(c.server, c.cfg.Domain, hints)
 	if err != nil {
 		return nil, err
 	}

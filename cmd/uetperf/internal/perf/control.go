@@ -64,6 +64,10 @@ const (
 	beatEvery = 2 * time.Second
 	beatLate  = beatEvery + 500*time.Millisecond
 	beatLost  = 10 * time.Second
+	// quietMax is how many seconds a client waits for a sign of the server, the
+	// acknowledgement of a beat, before it gives it up: a server that is gone
+	// ends a test within 10 s, also where nothing is owed to the test itself.
+	quietMax = 7
 )
 
 // A message is one message of the control exchange.
@@ -99,6 +103,7 @@ type ctl struct {
 	end     *end
 	onMsg   func(c *ctl, from netip.AddrPort, m *message)
 	onLost  func(c *ctl, to netip.AddrPort, session uint64, err error)
+	arrived atomic.Int64 // messages that the peer's endpoint has taken
 	closing atomic.Bool
 	done    chan struct{}
 
@@ -235,6 +240,7 @@ func (c *ctl) loop() {
 					c.repost(ctx)
 				}
 			case *ctlSend:
+				c.arrived.Add(1)
 				c.gone(ctx, nil)
 			}
 		}

@@ -145,14 +145,6 @@ func Unreachable(err error) bool {
 	return false
 }
 
-// dropNames are the keys of record.Counters.Drops.
-var dropNames = [transport.NumDropReasons]string{
-	transport.DropShort: "short", transport.DropCRC: "crc", transport.DropType: "type", transport.DropNextHdr: "next_hdr",
-	transport.DropHeader: "header", transport.DropLength: "length", transport.DropNoPDC: "no_pdc", transport.DropSource: "source",
-	transport.DropUnsent: "unsent", transport.DropStale: "stale", transport.DropUnknown: "unknown", transport.DropSelf: "self",
-	transport.DropLimit: "limit", transport.DropRate: "rate",
-}
-
 // nackTrimmed is the PDS NACK code of a packet that a switch cut.
 const nackTrimmed = 0x01
 
@@ -167,7 +159,7 @@ func (e *end) counters() record.Counters {
 	}
 	for i, n := range s.Drops {
 		if n > 0 {
-			c.Drops[dropNames[i]] = n
+			c.Drops[transport.DropReason(i).String()] = n
 		}
 	}
 	if s.Socket.KernelDrops > 0 {

@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -191,12 +192,16 @@ func TestRunAllocatesNothing(t *testing.T) {
 						return b.Mallocs - a.Mallocs
 					}
 					mallocs(1000)
-					// What a run costs once is in both.
-					few, many := mallocs(1000), mallocs(11000)
-					per := (float64(many) - float64(few)) / 10000
 					limit := 0.3 // encoding a histogram depends on what is in it
 					if progress == "auto" {
 						limit = 3 // each sleep arms a timer
+					}
+					// What a run costs once is in both. A busy machine adds to
+					// it, and takes nothing off what each message costs.
+					per := math.Inf(1)
+					for try := 0; per > limit && try < 3; try++ {
+						few, many := mallocs(1000), mallocs(11000)
+						per = min(per, (float64(many)-float64(few))/10000)
 					}
 					if per > limit {
 						t.Errorf("%s %s %s, check %v: %.3f allocations per message", test, op, progress, check, per)

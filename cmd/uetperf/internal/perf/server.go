@@ -28,6 +28,12 @@ type ServerConfig struct {
 	// Once ends Serve when the first client is gone; there is no second beside
 	// it.
 	Once bool
+	// Tap, if not nil, sees the datagrams of all endpoints of the server.
+	Tap func(*uet.Tapped)
+	// Opened and Closed, if not nil, hear of each endpoint, which is of the kind
+	// "control" or "test"; from any goroutine.
+	Opened func(ep *uet.Endpoint, kind string)
+	Closed func(ep *uet.Endpoint)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -63,6 +69,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
 	}
+	if cfg.Opened == nil {
+		cfg.Opened = func(*uet.Endpoint, string) {}
+	}
+	if cfg.Closed == nil {
+		cfg.Closed = func(*uet.Endpoint) {}
+	}
 	if cfg.Warn == nil {
 		cfg.Warn = func(string, ...any) {}
 	}
@@ -73,6 +85,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	hints := ctlHints(beatLost)
 	hints.Domain.Name = cfg.Domain
+	hints.Config.Tap = cfg.Tap
 	node := ""
 	if ip := cfg.Listen.Addr(); ip.IsValid() && !ip.IsUnspecified() {
 		node = ip.String()
@@ -90,6 +103,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 			refused = append(refused, failed)
 			continue
 		}
+		cfg.Opened(c.end.ep, "control")
 		s.ctls = append(s.ctls, c)
 	}
 	if len(s.ctls) == 0 {
@@ -103,6 +117,13 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg.Warn("%v", err)
 	}
 	return s, nil
+}
+
+// Clients is how many clients are being served.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
 }
 
 // Addrs are the addresses that clients can use.
@@ -154,6 +175,7 @@ func (s *Server) Close() {
 	for _, c := range s.ctls {
 		c.flush(500 * time.Millisecond)
 		c.close()
+		s.cfg.Closed(c.end.ep)
 	}
 }
 
@@ -365,7 +387,9 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if len(m.Addrs) != spec.Parallel {
 		return nil, fmt.Errorf("%d addresses for %d streams", len(m.Addrs), spec.Parallel)
 	}
-	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, spec.hints())
+	hints := spec.hints()
+	hints.Config.Tap = ss.srv.cfg.Tap
+	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, hints)
 	if err != nil {
 		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
 	}
@@ -383,6 +407,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		if l, err = newLeg(spec, true, &info); err != nil {
 			break
 		}
+		ss.srv.cfg.Opened(l.end.ep, "test")
 		r.legs = append(r.legs, l)
 		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
@@ -396,7 +421,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	}
 	if err != nil {
 		for _, l := range r.legs {
-			l.end.close()
+			ss.closeLeg(l)
 		}
 		return nil, err
 	}
@@ -440,7 +465,12 @@ func (ss *session) stopRun(abort bool) []LegResult {
 	out := make([]LegResult, len(r.legs))
 	for i, l := range r.legs {
 		out[i] = l.res
-		l.end.close()
+		ss.closeLeg(l)
 	}
 	return out
+}
+
+func (ss *session) closeLeg(l *leg) {
+	l.end.close()
+	ss.srv.cfg.Closed(l.end.ep)
 }

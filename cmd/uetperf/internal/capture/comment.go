@@ -1,0 +1,51 @@
+package capture
+
+import (
+	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// comment says what a packet is: why it was sent, as far as it tells itself, and
+// its headers.
+func comment(p *uet.Tapped) string {
+	verb := "received"
+	if p.Sent {
+		verb = "sent"
+	}
+	b := p.Packet()
+	if len(b) == 0 {
+		return verb + " nothing"
+	}
+	return verb + " " + kind(b) + ": " + wire.Dump(b)
+}
+
+// kind says what a packet is for. The core does not tell why it sends; the packet
+// has the traces: RETX on what is sent again, SYN before the peer has answered.
+func kind(b []byte) string {
+	switch wire.Type(b[0] >> 3) {
+	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
+		h, _, err := wire.ParseReq(b)
+		if err != nil {
+			break
+		}
+		s := "data"
+		if h.Flags&wire.FlagSYN != 0 {
+			s = "data that opens a PDC"
+		}
+		if h.Flags&wire.FlagRETX != 0 {
+			s += ", again"
+		}
+		return s
+	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
+		return "ACK"
+	case wire.TypeNack, wire.TypeNackCCX:
+		if h, _, err := wire.ParseNack(b); err == nil {
+			return "NACK " + h.Code.String()
+		}
+	case wire.TypeCP:
+		if h, _, err := wire.ParseCP(b); err == nil {
+			return "control " + h.Ctl.String()
+		}
+	}
+	return "what does not parse"
+}
