@@ -128,6 +128,12 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
+	if s := &o.sleepers.first; have == 1 && s.listed && s.alone && s.need == 1 && !o.watched.Load() {
+		// It is as good as taken: who looks without the lock need not see it.
+		s.listed = false
+		s.woken <- struct{}{}
+		return
+	}
 	if o.have.Load() != have {
 		o.have.Store(have)
 	}
@@ -230,10 +236,10 @@ func (o *Object) setBound(bound []Progress) {
 	}
 }
 
-// CanPark reports whether Park will do for a blocking call: it may block, there
-// is nothing to drive, and nothing that TryWait left behind to undo.
-func (o *Object) CanPark() bool {
-	return o.MayBlock() && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
+// CanLie reports whether Lie will do for a blocking call: it may block, there is
+// nothing to drive, and nothing that TryWait left behind to undo.
+func (o *Object) CanLie() bool {
+	return o.MayBlock() && o.kind != fi.WaitYield && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
 }
 
 // Driven is what waiters drive.
