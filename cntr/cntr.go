@@ -256,7 +256,7 @@ func (c *Counter) wake() {
 // fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the counter was closed.
 // fi.EINVAL: there is no wait object, or it is a wait set (R-CNTR-06).
 func (c *Counter) Wait(threshold uint64, timeout time.Duration) error {
-	return c.wait(nil, threshold, timeout)
+	return c.wait(context.Background(), threshold, timeout)
 }
 
 // WaitContext is Wait that ends with ctx's error instead of a timeout.

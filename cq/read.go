@@ -129,12 +129,12 @@ func (q *CQ) SRead(e []Entry, cond int, timeout time.Duration) (int, error) {
 // SReadFrom is SRead with source addresses as ReadFrom.
 func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanLie() {
-		return q.sread(nil, e, src, cond, timeout)
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	// Nothing is there, nothing to drive and no limit: the shortest way to sleep.
 	woken := q.w.Lie(1)
 	if woken == nil {
-		return q.sread(nil, e, src, cond, timeout)
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	<-woken
 	q.w.Rise()
@@ -160,7 +160,7 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 		return n, nil
 	}
 	if err == fi.EAGAIN { // a signal, or somebody was faster
-		return q.sread(nil, e, src, cond, timeout)
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	return 0, blocked(err)
 }
@@ -179,7 +179,7 @@ func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
 	return q.sread(ctx, e, nil, 1, -1)
 }
 
-// sread is all blocking reads. ctx may be nil.
+// sread is all blocking reads.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)

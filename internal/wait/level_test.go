@@ -26,7 +26,7 @@ func TestLevelWakesExactly(t *testing.T) {
 		ended := make(chan uint64, 3)
 		for _, threshold := range []uint64{5, 10, 20} {
 			go func() {
-				_, armed := o.WaitLevel(nil, threshold, 0, time.Time{})
+				_, armed := o.WaitLevel(t.Context(), threshold, 0, time.Time{})
 				o.Done(armed)
 				ended <- threshold
 			}()

@@ -29,7 +29,7 @@ func Deadline(timeout time.Duration) time.Time {
 }
 
 // Wait returns when at least need things are there, or for another Reason: a
-// deadline of zero and a nil ctx are no limits. It polls for Attr.Spin after the
+// deadline of zero is no limit. It polls for Attr.Spin after the
 // last poll that did something, then arms what it drives and sleeps.
 //
 // It returns with Mu held, so that who was woken takes what it was woken for
@@ -44,6 +44,9 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 }
 
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+	if ctx.Done() == nil {
+		ctx = nil // it never ends
+	}
 	if o.kind != fi.WaitYield && (o.spin <= 0 || len(*o.list.Load()) == 0) {
 		return o.sleep(ctx, need, seen, deadline, false)
 	}

@@ -463,7 +463,7 @@ func TestNobodySleepsOverThings(t *testing.T) {
 				case "read":
 					r.read(ctx, s.n)
 				case "lie":
-					r.read(nil, 1)
+					r.read(context.Background(), 1)
 				case "put":
 					r.put += s.n
 					r.pile.put(s.n)
@@ -514,12 +514,10 @@ type reader struct {
 	cancel context.CancelFunc
 }
 
-// read begins a blocking read; without ctx it cannot be cancelled.
+// read begins a blocking read; with a bare context it cannot be cancelled.
 func (r *readers) read(ctx context.Context, need int64) {
 	cancel := func() {}
-	if ctx == nil {
-		ctx = context.Background()
-	} else {
+	if ctx != context.Background() {
 		ctx, cancel = context.WithCancel(ctx)
 	}
 	one := &reader{need, cancel}
