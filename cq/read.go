@@ -155,14 +155,12 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 		return 1, nil
 	}
 	n, err := q.take(e, src)
+	signalled := err == fi.EAGAIN && q.w.TakeSignal()
 	q.w.Mu.Unlock()
-	if n > 0 {
-		return n, nil
-	}
-	if err == fi.EAGAIN { // a signal, or somebody was faster
+	if err == fi.EAGAIN && !signalled { // somebody was faster, or something was bound
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
-	return 0, blocked(err)
+	return n, blocked(err)
 }
 
 // blocked is the error of a read that was asleep when the queue was closed

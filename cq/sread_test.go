@@ -189,6 +189,20 @@ func TestSignal(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, (<-r).err, fi.EAGAIN)
+		// R-CQ-92: as many signals as readers end all of them, however they come.
+		for range 20 {
+			var rs []<-chan result
+			for range 3 {
+				rs = append(rs, sread(q, 0))
+			}
+			synctest.Wait()
+			for range rs {
+				q.Signal()
+			}
+			for _, r := range rs {
+				wantErr(t, (<-r).err, fi.EAGAIN)
+			}
+		}
 		// R-CQ-94: one that comes first ends the next blocking read, and only that.
 		q.Signal()
 		start := time.Now()

@@ -142,10 +142,11 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 func (o *Object) takeSignal() bool {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	return o.takeSignalLocked()
+	return o.TakeSignal()
 }
 
-func (o *Object) takeSignalLocked() bool {
+// TakeSignal takes, under Mu, a signal for one blocking call.
+func (o *Object) TakeSignal() bool {
 	if o.signals.Load() == 0 {
 		return false
 	}
@@ -178,7 +179,7 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline ti
 			why = Closed
 		case o.enough(need, seen):
 			why = Ready
-		case o.signals.Load() > 0 && o.takeSignalLocked():
+		case o.signals.Load() > 0 && o.TakeSignal():
 			why = Signalled
 		case over:
 		default:
