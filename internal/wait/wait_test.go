@@ -378,6 +378,30 @@ func TestSignalPassesToAnother(t *testing.T) {
 	})
 }
 
+func TestSignalPassesToAnotherThatWaits(t *testing.T) {
+	// R-CQ-70, R-CQ-94: the same among those who wait with a context.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		ended := make(chan Reason, 2)
+		for _, need := range []int64{1, 3} {
+			go func() {
+				_, why := p.get(t.Context(), need, time.Time{})
+				ended <- why
+			}()
+			synctest.Wait()
+		}
+		p.Mu.Lock() // both before the first has run
+		p.signals.Add(1)
+		p.sleepers.wake(Always, false)
+		p.n++
+		p.Publish(p.n)
+		p.Mu.Unlock()
+		if first, second := <-ended, <-ended; first+second != Ready+Signalled {
+			t.Error(first, second)
+		}
+	})
+}
+
 func TestLieIsForTheSimpleCase(t *testing.T) {
 	// Where there is something, or something to drive, or another lies, nobody
 	// lies down; what one is woken for is its own, and nobody else sees it.
