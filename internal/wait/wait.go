@@ -162,7 +162,8 @@ func (o *Object) Note(bit int64) bool {
 	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
 }
 
-// Forget undoes Note and reports whether one of the bits was set.
+// Forget undoes Note and reports whether one of the bits was set. What the
+// application waits on stays ready until a TryWait: another may sleep on it.
 func (o *Object) Forget(bits int64) bool {
 	if o.have.Load()&bits == 0 {
 		return false
@@ -172,11 +173,7 @@ func (o *Object) Forget(bits int64) bool {
 	if o.closed {
 		return false
 	}
-	had := o.have.And(^bits)&bits != 0
-	if o.have.Load() == 0 && o.signals.Load() == 0 {
-		o.native.lower()
-	}
-	return had
+	return o.have.And(^bits)&bits != 0
 }
 
 // enough reports whether a blocking call need not wait.
