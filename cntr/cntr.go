@@ -256,7 +256,7 @@ func (c *Counter) wake() {
 // fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the counter was closed.
 // fi.EINVAL: there is no wait object, or it is a wait set (R-CNTR-06).
 func (c *Counter) Wait(threshold uint64, timeout time.Duration) error {
-	return c.wait(nil, threshold, timeout)
+	return c.wait(context.Background(), threshold, timeout)
 }
 
 // WaitContext is Wait that ends with ctx's error instead of a timeout.
@@ -335,8 +335,9 @@ func (c *Counter) Poll() bool {
 func (c *Counter) Progress() { c.w.Look() }
 
 // FD is the descriptor of a counter opened with fi.WaitFD, for select, poll and
-// epoll: readable when the counter has changed since it was read. Call TryWait
-// before each wait. fi.EINVAL: the counter has none.
+// epoll: readable when the counter has changed since a TryWait. Call TryWait, look
+// at the counter, then wait. It is for one waiter, whoever else reads the
+// counter; several wait by Wait. fi.EINVAL: the counter has none.
 func (c *Counter) FD() (int, error) {
 	fd, err := c.w.FD()
 	if err != nil {
@@ -346,8 +347,8 @@ func (c *Counter) FD() (int, error) {
 }
 
 // Chan is the wait object of a counter opened with fi.WaitMutexCond: a channel
-// that can be received from when the counter has changed. Call TryWait before
-// each wait. fi.EINVAL: the counter has none.
+// that can be received from when the counter has changed since a TryWait. As FD.
+// fi.EINVAL: the counter has none.
 func (c *Counter) Chan() (<-chan struct{}, error) {
 	ch, err := c.w.Chan()
 	if err != nil {

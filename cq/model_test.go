@@ -90,7 +90,7 @@ func model(t *rapid.T) {
 		},
 		"unreserve": func(t *rapid.T) {
 			if tw.reserved == 0 {
-				t.Skip()
+				return // no t.Skip: too many in a row fail a fuzz input
 			}
 			n := rapid.IntRange(1, tw.reserved).Draw(t, "n")
 			q.Unreserve(n)

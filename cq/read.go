@@ -128,21 +128,37 @@ func (q *CQ) SRead(e []Entry, cond int, timeout time.Duration) (int, error) {
 
 // SReadFrom is SRead with source addresses as ReadFrom.
 func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
-	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanPark() {
-		return q.sread(nil, e, src, cond, timeout)
+	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanLie() {
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	// Nothing is there, nothing to drive and no limit: the shortest way to sleep.
-	err := error(fi.EAGAIN)
-	n := 0
-	if q.w.Park(1) {
-		n, err = q.take(e, src)
+	woken := q.w.Lie(1)
+	if woken == nil {
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
+	<-woken
+	q.w.Rise()
+	if r := &q.ring; r.tail-r.head == 1 && r.first == len(r.errs) && !q.overrun && len(e) > 0 {
+		// What a wake-up finds, without four calls.
+		at := int(r.head) & (len(r.entries) - 1)
+		e[0] = r.entries[at]
+		r.entries[at] = Entry{}
+		if src != nil {
+			src[0] = r.sources[at]
+		}
+		r.head++
+		q.used.Add(-1)
+		if q.w.Have() > 0 {
+			q.w.Publish(0)
+		}
+		q.w.Mu.Unlock()
+		return 1, nil
+	}
+	n, err := q.take(e, src)
+	signalled := err == fi.EAGAIN && q.w.TakeSignal()
 	q.w.Mu.Unlock()
-	switch {
-	case n > 0:
-		return n, nil
-	case err == fi.EAGAIN: // a signal, or somebody was faster
-		return q.sread(nil, e, src, cond, timeout)
+	if err == fi.EAGAIN && !signalled { // somebody was faster, or something was bound
+		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	return n, blocked(err)
 }
@@ -161,7 +177,7 @@ func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
 	return q.sread(ctx, e, nil, 1, -1)
 }
 
-// sread is all blocking reads. ctx may be nil.
+// sread is all blocking reads.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)

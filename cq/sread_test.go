@@ -189,6 +189,20 @@ func TestSignal(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, (<-r).err, fi.EAGAIN)
+		// R-CQ-92: as many signals as readers end all of them, however they come.
+		for range 20 {
+			var rs []<-chan result
+			for range 3 {
+				rs = append(rs, sread(q, 0))
+			}
+			synctest.Wait()
+			for range rs {
+				q.Signal()
+			}
+			for _, r := range rs {
+				wantErr(t, (<-r).err, fi.EAGAIN)
+			}
+		}
 		// R-CQ-94: one that comes first ends the next blocking read, and only that.
 		q.Signal()
 		start := time.Now()
@@ -326,3 +340,48 @@ func (a *automatic) Arm() {
 }
 func (a *automatic) wait()   { a.puts.Wait() }
 func (a *automatic) Disarm() { a.armed.Add(-1) }
+
+func TestSReadAllocates(t *testing.T) {
+	// Neither the sleep nor the wake-up is allocated, with or without a timeout,
+	// a condition or errors.
+	for _, timeout := range []time.Duration{-1, time.Minute} {
+		for _, cond := range []fi.WaitCond{fi.CondNone, fi.CondThreshold} {
+			attr := Attr{WaitObj: fi.WaitUnspec, Spin: -1, WaitCond: cond}
+			there, back := open(t, attr), open(t, attr)
+			done := make(chan struct{})
+			ent, bad := Entry{}, Error{Err: fi.EIO}
+			go func() {
+				defer close(done)
+				e, failed := make([]Entry, 4), Error{}
+				for i := 0; ; i++ {
+					if _, err := there.SRead(e, 1, timeout); err == fi.EAVAIL {
+						there.ReadErr(&failed, 0)
+					} else if err != nil {
+						return
+					}
+					w := back.Begin()
+					w.Put(&ent, 0, false)
+					w.End()
+				}
+			}()
+			e, src := make([]Entry, 4), make([]fi.Addr, 4)
+			i := 0
+			if n := testing.AllocsPerRun(200, func() {
+				w := there.Begin()
+				if i++; i%3 == 0 {
+					w.PutErr(&bad, false)
+				} else {
+					w.Put(&ent, 0, false)
+				}
+				w.End()
+				if n, err := back.SReadFrom(e, src, 1, timeout); n != 1 {
+					t.Error(n, err)
+				}
+			}); n != 0 {
+				t.Errorf("timeout %v, %v: %v allocations", timeout, cond, n)
+			}
+			there.Close()
+			<-done
+		}
+	}
+}

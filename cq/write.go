@@ -54,9 +54,14 @@ func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
 	if !w.room(reserved) {
 		return false
 	}
-	i := q.ring.place()
-	q.ring.sources[i] = src
-	q.ring.entries[i].fill(e, q.attr.Format)
+	r := &q.ring
+	if int(r.tail-r.head) == len(r.entries) {
+		r.grow()
+	}
+	i := int(r.tail) & (len(r.entries) - 1)
+	r.tail++
+	r.sources[i] = src
+	r.entries[i].fill(e, q.attr.Format)
 	return true
 }
 
@@ -119,12 +124,13 @@ func (w *Writer) End() {
 
 // publish tells waiters what is there.
 func (q *CQ) publish() {
+	n := int64(q.ring.tail - q.ring.head)
 	switch {
 	case q.w.Closed():
 	case q.overrun || q.ring.first < len(q.ring.errs):
 		q.w.Publish(wait.Always)
-	default:
-		q.w.Publish(int64(q.ring.len()))
+	case n > 0 || q.w.Have() > 0:
+		q.w.Publish(n)
 	}
 }
 

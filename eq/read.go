@@ -82,7 +82,7 @@ func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 // fi.EAGAIN) or Signal (fi.EAGAIN). fi.EINVAL without a wait object or with a
 // wait set (R-EQ-51).
 func (q *EQ) SRead(flags fi.Flags, timeout time.Duration) (Entry, error) {
-	return q.sread(nil, flags, timeout)
+	return q.sread(context.Background(), flags, timeout)
 }
 
 // SReadContext is SRead that ends with ctx's error instead of a timeout.

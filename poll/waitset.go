@@ -3,6 +3,7 @@
 package poll
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -57,7 +58,7 @@ func (s *WaitSet) Wait(timeout time.Duration) error {
 	}
 	deadline := wait.Deadline(timeout)
 	for {
-		why, armed := s.w.Wait(nil, 1, deadline)
+		why, armed := s.w.Wait(context.Background(), 1, deadline)
 		s.w.Done(armed)
 		switch why {
 		case wait.Signalled:

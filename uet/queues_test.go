@@ -3,6 +3,7 @@ package uet
 import (
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -146,6 +149,46 @@ func TestEntryOfEachOperation(t *testing.T) {
 	ok(t, a.Cancel("c"))
 	if e := waitErr(t, a.tx); e.OverLen != 0 || e.Len != 0 || e.Context != "c" || e.Flags != fi.Recv|fi.Msg {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestErrorEntryOfEachWireCode(t *testing.T) {
+	t.Parallel()
+	// R-CQ-80: err is positive, prov_errno is the SES return code or the PDS NACK
+	// code as it was on the wire; R-CQ-95: the queue explains it by name. R-CQ-81:
+	// also for an operation whose success would have been silent. R-CQ-88: with the
+	// flags of its kind.
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+	n := r.node(func(o *options) { o.txFlags = fi.SelectiveCompletion })
+	o := (*owner)(n.Endpoint)
+	fails := func(ev transport.Event, prov uint32, name string) {
+		t.Helper()
+		ev.Kind, ev.Context, ev.Flags = transport.OpTSend, name, opSilent
+		if !n.tx.Reserve(1) {
+			t.Fatal("no room")
+		}
+		o.Deliver(&ev)
+		o.Delivered()
+		var e cq.Error
+		if k, err := n.tx.ReadErr(&e, 0); k != 1 {
+			t.Fatal(err)
+		}
+		if e.Err <= 0 || e.Prov != prov || e.Context != name || e.Flags != fi.Send|fi.Tagged {
+			t.Errorf("%s: %+v, want prov %#x", name, e, prov)
+		}
+		if got := n.tx.StrError(e.Prov); !strings.HasSuffix(got, name) {
+			t.Errorf("%#x is %q, want %q", prov, got, name)
+		}
+	}
+	for rc := wire.RCOK + 1; rc <= wire.RCDropped; rc++ {
+		fails(transport.Event{Cause: ses.Refused, RC: rc}, uint32(rc), rc.String())
+	}
+	for c := wire.NackCode(1); c <= 0x1f; c++ {
+		fails(transport.Event{Cause: ses.Aborted, Nack: c}, 0x100+uint32(c), c.String())
+	}
+	fails(transport.Event{Cause: ses.TimedOut}, ProvGaveUp, "no acknowledgement from the peer")
+	if n.tx.Reserved() != 0 {
+		t.Errorf("%d places are reserved", n.tx.Reserved())
 	}
 }
 

@@ -26,7 +26,7 @@ func TestLevelWakesExactly(t *testing.T) {
 		ended := make(chan uint64, 3)
 		for _, threshold := range []uint64{5, 10, 20} {
 			go func() {
-				_, armed := o.WaitLevel(nil, threshold, 0, time.Time{})
+				_, armed := o.WaitLevel(t.Context(), threshold, 0, time.Time{})
 				o.Done(armed)
 				ended <- threshold
 			}()
@@ -53,8 +53,8 @@ func TestLevelWakesExactly(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	// What is new shows in the channel until it is forgotten; nobody is told who
-	// does not watch.
+	// What is new shows in the channel until a TryWait finds it forgotten; nobody is
+	// told who does not watch.
 	var o Object
 	if err := o.InitLevel(Attr{Kind: fi.WaitMutexCond}, func(uint64, uint64) bool { return false }); err != nil {
 		t.Fatal(err)
@@ -69,8 +69,11 @@ func TestNote(t *testing.T) {
 	if len(c) != 1 {
 		t.Error("what was new before is not shown")
 	}
-	if !o.Forget(3) || o.Forget(3) || len(c) != 0 {
-		t.Error("forgotten twice, or still shown")
+	if !o.Forget(3) || o.Forget(3) || len(c) != 1 {
+		t.Error("forgotten twice, or taken away from another who sleeps")
+	}
+	if err := o.TryWait(); err != nil || len(c) != 0 {
+		t.Error("still shown:", err)
 	}
 	if !o.Note(2) || o.Note(2) {
 		t.Error("news are news once")

@@ -126,7 +126,7 @@ func (o *Object) TryWait() error {
 		case o.closed:
 			o.Mu.Unlock()
 			return fi.EBADF
-		case o.have.Load() > 0 || o.takeSignalLocked():
+		case o.have.Load() > 0 || o.TakeSignal():
 			o.Mu.Unlock()
 			return fi.EAGAIN
 		}

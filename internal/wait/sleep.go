@@ -29,7 +29,7 @@ func Deadline(timeout time.Duration) time.Time {
 }
 
 // Wait returns when at least need things are there, or for another Reason: a
-// deadline of zero and a nil ctx are no limits. It polls for Attr.Spin after the
+// deadline of zero is no limit. It polls for Attr.Spin after the
 // last poll that did something, then arms what it drives and sleeps.
 //
 // It returns with Mu held, so that who was woken takes what it was woken for
@@ -44,6 +44,9 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 }
 
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+	if ctx.Done() == nil {
+		ctx = nil // it never ends
+	}
 	if o.kind != fi.WaitYield && (o.spin <= 0 || len(*o.list.Load()) == 0) {
 		return o.sleep(ctx, need, seen, deadline, false)
 	}
@@ -57,29 +60,42 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline tim
 	return why, nil
 }
 
-// Park is Wait without limits for an Object that drives nothing: the whole of a
-// wake-up is one lock to lie down, one to take, and the channel between them.
-// It returns with Mu held. false: there is something to drive or to poll now, or
-// a signal; Wait knows what to do about it.
-func (o *Object) Park(need int64) bool {
+// Lie and Rise are Wait without limits for an Object that drives nothing, cut in
+// two: the caller receives from the channel between them. So the whole of a
+// wake-up is one lock to lie down, one to take, and that channel, and no frame
+// is left between the caller and the channel: each one that a goroutine returns
+// through after it was switched to costs a mispredicted jump.
+//
+// Lie takes and lets go of Mu. nil: something is there, or there is something to
+// drive or to poll now, or a signal; Wait knows what to do about it.
+func (o *Object) Lie(need int64) <-chan struct{} {
 	o.Mu.Lock()
-	for o.have.Load() < need {
-		if o.signals.Load() > 0 || o.kind == fi.WaitYield || len(*o.list.Load()) > 0 {
-			return false
-		}
-		s := o.sleepers.get(need)
-		o.sleeping++
-		o.sleepers.add(s)
+	l := &o.sleepers
+	if o.have.Load() >= need || o.signals.Load() > 0 || len(*o.list.Load()) > 0 || l.busy || l.head != nil {
 		o.Mu.Unlock()
-		<-s.woken
-		o.Mu.Lock()
-		o.sleeping--
-		o.sleepers.put(s)
-		if o.signals.Load() > 0 && o.have.Load() >= need {
-			o.sleepers.wake(Always, false) // the signal is for another
-		}
+		return nil
 	}
-	return true
+	s := &l.first
+	if s.woken == nil {
+		s.woken = make(chan struct{}, 1)
+	}
+	l.busy = true
+	s.need, s.listed, s.alone = need, true, true
+	o.sleeping++
+	o.Mu.Unlock()
+	return s.woken
+}
+
+// Rise takes Mu after the channel was received from. What is there may not have
+// been published: the caller takes it.
+func (o *Object) Rise() {
+	o.Mu.Lock()
+	o.sleeping--
+	l := &o.sleepers
+	l.busy, l.first.alone = false, false
+	if o.signals.Load() > 0 && o.have.Load() >= l.first.need {
+		l.wake(Always, false) // the signal is for another
+	}
 }
 
 // Done ends what a Wait began: it lets go of Mu and disarms.
@@ -126,10 +142,11 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 func (o *Object) takeSignal() bool {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	return o.takeSignalLocked()
+	return o.TakeSignal()
 }
 
-func (o *Object) takeSignalLocked() bool {
+// TakeSignal takes, under Mu, a signal for one blocking call.
+func (o *Object) TakeSignal() bool {
 	if o.signals.Load() == 0 {
 		return false
 	}
@@ -162,7 +179,7 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline ti
 			why = Closed
 		case o.enough(need, seen):
 			why = Ready
-		case o.signals.Load() > 0 && o.takeSignalLocked():
+		case o.signals.Load() > 0 && o.TakeSignal():
 			why = Signalled
 		case over:
 		default:
@@ -250,6 +267,7 @@ type sleeper struct {
 	seen       uint64        // of a counter: the errors known
 	woken      chan struct{} // one token, sent when it is taken off the list
 	listed     bool
+	alone      bool // between Lie and Rise: it takes what it is woken for, whatever happens
 	prev, next *sleeper
 	timer      *time.Timer
 }

@@ -128,6 +128,12 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
+	if s := &o.sleepers.first; have == 1 && s.listed && s.alone && s.need == 1 && !o.watched.Load() {
+		// It is as good as taken: who looks without the lock need not see it.
+		s.listed = false
+		s.woken <- struct{}{}
+		return
+	}
 	if o.have.Load() != have {
 		o.have.Store(have)
 	}
@@ -156,7 +162,8 @@ func (o *Object) Note(bit int64) bool {
 	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
 }
 
-// Forget undoes Note and reports whether one of the bits was set.
+// Forget undoes Note and reports whether one of the bits was set. What the
+// application waits on stays ready until a TryWait: another may sleep on it.
 func (o *Object) Forget(bits int64) bool {
 	if o.have.Load()&bits == 0 {
 		return false
@@ -166,11 +173,7 @@ func (o *Object) Forget(bits int64) bool {
 	if o.closed {
 		return false
 	}
-	had := o.have.And(^bits)&bits != 0
-	if o.have.Load() == 0 && o.signals.Load() == 0 {
-		o.native.lower()
-	}
-	return had
+	return o.have.And(^bits)&bits != 0
 }
 
 // enough reports whether a blocking call need not wait.
@@ -230,10 +233,10 @@ func (o *Object) setBound(bound []Progress) {
 	}
 }
 
-// CanPark reports whether Park will do for a blocking call: it may block, there
-// is nothing to drive, and nothing that TryWait left behind to undo.
-func (o *Object) CanPark() bool {
-	return o.MayBlock() && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
+// CanLie reports whether Lie will do for a blocking call: it may block, there is
+// nothing to drive, and nothing that TryWait left behind to undo.
+func (o *Object) CanLie() bool {
+	return o.MayBlock() && o.kind != fi.WaitYield && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
 }
 
 // Driven is what waiters drive.

@@ -48,6 +48,9 @@ func (p *pile) take(n int64) int64 {
 }
 
 func (p *pile) takeLocked(n int64) int64 {
+	if p.Closed() {
+		return 0
+	}
 	n = min(n, p.n)
 	p.n -= n
 	p.Publish(p.n)
@@ -63,10 +66,27 @@ func (p *pile) end() {
 // get is a blocking read of one thing.
 func (p *pile) get(ctx context.Context, need int64, deadline time.Time) (bool, Reason) {
 	for {
+		if ctx == context.Background() && deadline.IsZero() && p.Have() == 0 && p.CanLie() {
+			if woken := p.Lie(need); woken != nil {
+				<-woken
+				p.Rise()
+				n, closed := p.takeLocked(1), p.Closed()
+				p.Mu.Unlock()
+				switch {
+				case closed:
+					return false, Closed
+				case n == 1:
+					return true, Ready
+				}
+			}
+		}
 		why, armed := p.Wait(ctx, need, deadline)
-		n := p.takeLocked(1)
+		n, closed := p.takeLocked(1), p.Closed()
 		p.Done(armed)
-		if n == 1 {
+		switch {
+		case closed:
+			return false, Closed
+		case n == 1:
 			return true, why
 		}
 		if why != Ready {
@@ -332,6 +352,97 @@ func TestSignalEndsOneEach(t *testing.T) {
 	})
 }
 
+func TestSignalPassesToAnother(t *testing.T) {
+	// R-CQ-70, R-CQ-94: one who is woken by a signal and finds a thing instead
+	// leaves the signal to another who sleeps.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		woken := p.Lie(1)
+		ended := make(chan Reason, 1)
+		go func() {
+			_, why := p.get(t.Context(), 3, time.Time{})
+			ended <- why
+		}()
+		synctest.Wait()
+		p.Signal()
+		p.put(1)
+		<-woken
+		p.Rise()
+		if p.takeLocked(1) != 1 {
+			t.Error("nothing there")
+		}
+		p.Mu.Unlock()
+		if why := <-ended; why != Signalled {
+			t.Error(why)
+		}
+	})
+}
+
+func TestSignalPassesToAnotherThatWaits(t *testing.T) {
+	// R-CQ-70, R-CQ-94: the same among those who wait with a context.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		ended := make(chan Reason, 2)
+		for _, need := range []int64{1, 3} {
+			go func() {
+				_, why := p.get(t.Context(), need, time.Time{})
+				ended <- why
+			}()
+			synctest.Wait()
+		}
+		p.Mu.Lock() // both before the first has run
+		p.signals.Add(1)
+		p.sleepers.wake(Always, false)
+		p.n++
+		p.Publish(p.n)
+		p.Mu.Unlock()
+		if first, second := <-ended, <-ended; first+second != Ready+Signalled {
+			t.Error(first, second)
+		}
+	})
+}
+
+func TestLieIsForTheSimpleCase(t *testing.T) {
+	// Where there is something, or something to drive, or another lies, nobody
+	// lies down; what one is woken for is its own, and nobody else sees it.
+	p := newPile(t, Attr{Kind: fi.WaitUnspec})
+	p.put(1)
+	if p.Lie(1) != nil {
+		t.Error("lies over a thing")
+	}
+	p.take(1)
+	p.Signal()
+	if p.Lie(1) != nil {
+		t.Error("lies over a signal")
+	}
+	p.takeSignal()
+	e := new(endpoint)
+	p.Bind(e)
+	if p.CanLie() || p.Lie(1) != nil {
+		t.Error("lies undriven")
+	}
+	p.Unbind(e)
+	woken := p.Lie(1)
+	if woken == nil || p.Lie(1) != nil {
+		t.Fatal("one can lie")
+	}
+	p.put(1)
+	if p.Have() != 0 {
+		t.Error("what one was woken for is shown to others")
+	}
+	p.put(1)
+	if p.Have() != 2 {
+		t.Error("what comes after it is not")
+	}
+	<-woken
+	p.Rise()
+	if p.takeLocked(1) != 1 || p.Have() != 1 {
+		t.Error("it takes one and leaves one")
+	}
+	p.Mu.Unlock()
+	p.end()
+}
+
 func TestInit(t *testing.T) {
 	for kind, ok := range map[fi.WaitObj]bool{
 		fi.WaitNone: true, fi.WaitUnspec: true, fi.WaitMutexCond: true, fi.WaitYield: true,
@@ -360,7 +471,7 @@ func TestNobodySleepsOverThings(t *testing.T) {
 	}
 	steps := rapid.SliceOf(rapid.Custom(func(t *rapid.T) step {
 		return step{
-			op:    rapid.SampledFrom([]string{"read", "read", "put", "steal", "signal", "cancel"}).Draw(t, "op"),
+			op:    rapid.SampledFrom([]string{"read", "read", "lie", "lie", "put", "steal", "signal", "cancel"}).Draw(t, "op"),
 			n:     rapid.Int64Range(1, 4).Draw(t, "n"),
 			hurry: rapid.Bool().Draw(t, "hurry"),
 		}
@@ -375,6 +486,8 @@ func TestNobodySleepsOverThings(t *testing.T) {
 				switch s.op {
 				case "read":
 					r.read(ctx, s.n)
+				case "lie":
+					r.read(context.Background(), 1)
 				case "put":
 					r.put += s.n
 					r.pile.put(s.n)
@@ -397,6 +510,8 @@ func TestNobodySleepsOverThings(t *testing.T) {
 				}
 			}
 			cancelAll()
+			synctest.Wait()
+			r.pile.end() // ends those who cannot be cancelled
 			synctest.Wait()
 			if failure == "" && len(r.asleep) > 0 {
 				failure = "readers outlive their contexts"
@@ -423,8 +538,12 @@ type reader struct {
 	cancel context.CancelFunc
 }
 
+// read begins a blocking read; with a bare context it cannot be cancelled.
 func (r *readers) read(ctx context.Context, need int64) {
-	ctx, cancel := context.WithCancel(ctx)
+	cancel := func() {}
+	if ctx != context.Background() {
+		ctx, cancel = context.WithCancel(ctx)
+	}
 	one := &reader{need, cancel}
 	r.mu.Lock()
 	r.asleep[one] = true
