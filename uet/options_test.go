@@ -417,7 +417,7 @@ func TestHandleTakenOverWhileAnOperationWaits(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	t.Parallel()
-	// R-ORD-07: nothing of the fenced message and of those behind it is there
+	// R-MSG-20, R-ORD-07: nothing of the fenced message and of those behind it is there
 	// before a long one that was posted earlier, although short ones overtake
 	// long ones otherwise. R-ORD-09: the entry of the earlier keeps its level;
 	// here it is written at once.

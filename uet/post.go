@@ -179,7 +179,10 @@ func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	if flags&^rxCallFlags != 0 {
 		return fi.EBADFLAGS
 	}
-	if flags&fi.MultiRecv != 0 && p.ep.rxCaps&fi.MultiRecv == 0 && p.ready() == nil {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if flags&fi.MultiRecv != 0 && p.ep.rxCaps&fi.MultiRecv == 0 {
 		return fi.EINVAL
 	}
 	op := transport.Op{Kind: transport.OpRecv, Iov: m.Iov, Context: m.Context}
@@ -238,13 +241,13 @@ func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	if flags&fi.Claim != 0 && (m.Context == nil || !reflect.ValueOf(m.Context).Comparable()) {
 		return fi.EINVAL
 	}
-	if flags&fi.MultiRecv != 0 && (op.Look != 0 || p.ep.rxCaps&fi.TaggedMultiRecv == 0) && p.ready() == nil {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if flags&fi.MultiRecv != 0 && (op.Look != 0 || p.ep.rxCaps&fi.TaggedMultiRecv == 0) {
 		return fi.EINVAL // R-TAG-10
 	}
 	if op.Look != 0 {
-		if err := p.ready(); err != nil {
-			return err
-		}
 		p.ep.drv.Poll() // a loop of looks sees what arrives
 	}
 	return p.recv(&op, m.Addr, flags)
