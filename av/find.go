@@ -41,6 +41,7 @@ func (x *index) slot(k key) int {
 	a, b := binary.LittleEndian.Uint64(ip[:]), binary.LittleEndian.Uint64(ip[8:])
 	hi, lo := bits.Mul64(a^x.seed[0], b^x.seed[1]|1)
 	hi, lo = bits.Mul64(hi^lo^(uint64(k.initiator)<<16|uint64(k.fep.Port())), x.seed[1]^0x9e3779b97f4a7c15|1)
+	hi, lo = bits.Mul64(hi^lo^0x2545f4914f6cdd1d, 0xff51afd7ed558ccd)
 	return int(hi^lo) & (len(x.tab) - 1)
 }
 

@@ -217,19 +217,20 @@ func (q *CQ) Close() error {
 		q.w.Mu.Unlock()
 		return fmt.Errorf("cq: close: endpoints are bound: %w", fi.EBUSY)
 	}
+	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
+		q.attr.WaitSet.Leave(&q.w) // first: it has nothing for who waits for the set
+	}
 	open := q.w.Close()
 	if open {
+		// What is unread gives its place back: only promises are left.
+		q.used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
-		q.used.Add(full)
 	}
 	q.w.Mu.Unlock()
 	if !open {
 		return fmt.Errorf("cq: close: %w", fi.EBADF)
 	}
 	q.w.Release()
-	if q.attr.WaitObj == fi.WaitSet {
-		q.attr.WaitSet.Leave(&q.w)
-	}
 	return nil
 }
 
@@ -251,8 +252,8 @@ func (q *CQ) StrError(prov uint32) string {
 }
 
 // FD is the descriptor of a CQ opened with fi.WaitFD, for select, poll and epoll
-// (R-CQ-22, -39). It is readable while there is something to read. Call TryWait
-// before each wait. fi.EINVAL: the CQ has none (R-CQ-40).
+// (R-CQ-22, -39). It is readable from the moment there is something to read
+// until a TryWait finds nothing. Call TryWait before each wait. fi.EINVAL: the CQ has none (R-CQ-40).
 func (q *CQ) FD() (int, error) {
 	fd, err := q.w.FD()
 	if err != nil {
@@ -262,9 +263,10 @@ func (q *CQ) FD() (int, error) {
 }
 
 // Chan is the wait object of a CQ opened with fi.WaitMutexCond (R-CQ-23, -39): a
-// channel that can be received from while there is something to read, to wait
-// for it together with other things. Call TryWait before each wait. fi.EINVAL:
-// the CQ has none.
+// channel that can be received from when there is something to read, to wait for
+// it together with other things. Several goroutines may, each of them calls
+// TryWait before each wait, and whoever received reads until there is nothing.
+// fi.EINVAL: the CQ has none.
 func (q *CQ) Chan() (<-chan struct{}, error) {
 	c, err := q.w.Chan()
 	if err != nil {
@@ -275,6 +277,6 @@ func (q *CQ) Chan() (<-chan struct{}, error) {
 
 // TryWait says that the application is about to wait on FD or Chan (fi_trywait).
 // It may if it gets nil: from then on the endpoints make progress without it,
-// until the next read that finds the queue empty. fi.EAGAIN: there is something
-// to read, or Signal was called. fi.EINVAL: there is nothing to wait on.
+// until it is woken and reads. fi.EAGAIN: there is something to read, or Signal
+// was called. fi.EINVAL: there is nothing to wait on.
 func (q *CQ) TryWait() error { return q.w.TryWait() }

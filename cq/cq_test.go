@@ -89,6 +89,15 @@ func TestOpenDefaults(t *testing.T) {
 	}
 }
 
+func TestWaitObjectIsKnown(t *testing.T) {
+	// R-CQ-43, -134: a queue says which wait object it has.
+	for _, obj := range []fi.WaitObj{fi.WaitNone, fi.WaitUnspec, fi.WaitMutexCond, fi.WaitYield} {
+		if got := open(t, Attr{WaitObj: obj}).Attr().WaitObj; got != obj {
+			t.Errorf("%v, want %v", got, obj)
+		}
+	}
+}
+
 func TestCloseBound(t *testing.T) {
 	// R-CQ-36: EBUSY while something is bound, and the queue stays usable; one
 	// endpoint bound for both directions counts twice (R-CQ-34). R-CQ-37: then it
@@ -137,7 +146,14 @@ func TestClosed(t *testing.T) {
 	if q.Reserve(1) {
 		t.Error("a closed queue has room")
 	}
+	// R-CQ-128: what was unread has given its place back, a promise is still one.
+	if n := q.Reserved(); n != 1 {
+		t.Errorf("%d places reserved, want 1", n)
+	}
 	q.Unreserve(1)
+	if n := q.Reserved(); n != 0 {
+		t.Errorf("%d places reserved, want none", n)
+	}
 	// R-CQ-37: a packet that comes late touches nothing.
 	w := q.Begin()
 	if w.Put(&Entry{}, 0, false) || w.PutErr(&Error{}, false) {
@@ -173,7 +189,8 @@ func TestCloseWhileBlocked(t *testing.T) {
 }
 
 func TestCloseWhileUsed(t *testing.T) {
-	// Misuse under the race detector: nothing panics, everybody ends.
+	// Misuse under the race detector: nothing panics, everybody ends. R-CQ-42: the
+	// calls that fi_control(3) stands for need not be serialized with the others.
 	for range 50 {
 		q := open(t, Attr{WaitObj: fi.WaitMutexCond})
 		var wg sync.WaitGroup
@@ -183,6 +200,7 @@ func TestCloseWhileUsed(t *testing.T) {
 			func() error { _, err := q.ReadErr(new(Error), 0); return err },
 			func() error { put(q, Entry{}); return q.Signal() },
 			func() error { q.Reserve(1); return q.TryWait() },
+			func() error { q.Attr(); _, err := q.Chan(); return err },
 		} {
 			wg.Go(func() {
 				for err := error(nil); !errors.Is(err, fi.EBADF) && !errors.Is(err, fi.ECANCELED); {

@@ -152,9 +152,16 @@ func model(t *rapid.T) {
 			}
 		},
 	})
+	// R-CQ-35, -128: at the end what is unread is lost, what is promised is not.
+	if err := q.Close(); err != nil || q.Reserved() != tw.reserved {
+		t.Fatalf("close: %v, %d reserved, want %d", err, q.Reserved(), tw.reserved)
+	}
 }
 
-func TestModel(t *testing.T) { rapid.Check(t, model) }
+func TestModel(t *testing.T) {
+	// R-CQ-45 to -51, -55, -77, -78, -122 to -125, -127, -128 in any order of calls.
+	rapid.Check(t, model)
+}
 
 func FuzzModel(f *testing.F) { f.Fuzz(rapid.MakeFuzz(model)) }
 

@@ -19,20 +19,10 @@ import (
 // A read that finds the queue empty drives the endpoints and looks again, and so
 // does one of every 64 others (R-CQ-52).
 func (q *CQ) Read(e []Entry) (int, error) {
-	if q.w.Have() == 0 && !q.pollEmpty() {
+	if q.w.Have() == 0 && !q.w.Look() {
 		return 0, fi.EAGAIN
 	}
 	return q.ReadFrom(e, nil)
-}
-
-// pollEmpty is the slow half of a read of an empty queue; false: it still is.
-func (q *CQ) pollEmpty() bool {
-	q.w.Poll()
-	if q.w.Have() > 0 {
-		return true
-	}
-	q.w.Lower()
-	return false
 }
 
 // ReadFrom is Read that also gives the source of each entry: fi.AddrNotAvail
@@ -55,12 +45,8 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 			q.w.Mu.Unlock()
 		}
 	}
-	q.w.Poll()
-	n, err := q.look(e, src)
-	if err == fi.EAGAIN {
-		q.w.Lower()
-	}
-	return n, err
+	q.w.Look()
+	return q.look(e, src)
 }
 
 // look is a read without progress.
@@ -79,7 +65,9 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
 	}
 	n := q.ring.take(e, src)
-	q.used.Add(-int64(n))
+	if n > 0 {
+		q.used.Add(-int64(n))
+	}
 	q.publish()
 	switch {
 	case n > 0:
@@ -140,7 +128,32 @@ func (q *CQ) SRead(e []Entry, cond int, timeout time.Duration) (int, error) {
 
 // SReadFrom is SRead with source addresses as ReadFrom.
 func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
-	return q.sread(context.Background(), e, src, cond, timeout)
+	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanPark() {
+		return q.sread(nil, e, src, cond, timeout)
+	}
+	// Nothing is there, nothing to drive and no limit: the shortest way to sleep.
+	err := error(fi.EAGAIN)
+	n := 0
+	if q.w.Park(1) {
+		n, err = q.take(e, src)
+	}
+	q.w.Mu.Unlock()
+	switch {
+	case n > 0:
+		return n, nil
+	case err == fi.EAGAIN: // a signal, or somebody was faster
+		return q.sread(nil, e, src, cond, timeout)
+	}
+	return n, blocked(err)
+}
+
+// blocked is the error of a read that was asleep when the queue was closed
+// (R-CQ-38).
+func blocked(err error) error {
+	if err != nil && errors.Is(err, fi.EBADF) {
+		return fmt.Errorf("cq: sread: closed: %w", fi.ECANCELED)
+	}
+	return err
 }
 
 // SReadContext is SRead that ends with ctx's error instead of a timeout.
@@ -148,9 +161,10 @@ func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
 	return q.sread(ctx, e, nil, 1, -1)
 }
 
+// sread is all blocking reads. ctx may be nil.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
-	if kind := q.w.Kind(); kind == fi.WaitNone || kind == fi.WaitSet {
-		return 0, fmt.Errorf("cq: sread with %v: %w", kind, fi.EINVAL)
+	if !q.w.MayBlock() {
+		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
 	}
 	if n, err := q.ReadFrom(e, src); err != fi.EAGAIN || timeout == 0 {
 		return n, err // R-CQ-71: what is there is returned at once
@@ -161,12 +175,11 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	cond = min(cond, q.attr.Size) // more can never be there
 	deadline := wait.Deadline(timeout)
 	for {
-		why := q.w.Wait(ctx, int64(cond), deadline)
-		if n, err := q.look(e, src); err != fi.EAGAIN {
-			if errors.Is(err, fi.EBADF) {
-				err = fmt.Errorf("cq: sread: closed: %w", fi.ECANCELED) // R-CQ-38
-			}
-			return n, err
+		why, armed := q.w.Wait(ctx, int64(cond), deadline)
+		n, err := q.take(e, src)
+		q.w.Done(armed)
+		if err != fi.EAGAIN {
+			return n, blocked(err)
 		}
 		switch why {
 		case wait.Signalled, wait.TimedOut:

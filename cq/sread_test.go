@@ -3,6 +3,7 @@ package cq
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,8 @@ func TestSReadNeedsAWaitObject(t *testing.T) {
 }
 
 func TestSReadWhatIsThere(t *testing.T) {
-	// R-CQ-71: at once, whatever the condition says. R-CQ-72: an error too.
+	// R-CQ-71: at once, whatever the condition says: it is a hint (R-CQ-29).
+	// R-CQ-72: an error too.
 	q := open(t, Attr{WaitObj: fi.WaitUnspec, WaitCond: fi.CondThreshold})
 	put(q, Entry{Context: 1})
 	if n, err := q.SRead(make([]Entry, 4), 100, -1); n != 1 || err != nil {
@@ -220,6 +222,27 @@ func TestSReadContext(t *testing.T) {
 		if n, err := q.SReadContext(ctx, make([]Entry, 1)); n != 1 || err != nil {
 			t.Error(n, err)
 		}
+		// Cancelled while it sleeps, beside one that goes on sleeping.
+		ctx, cancel = context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := q.SReadContext(ctx, make([]Entry, 1))
+			done <- err
+		}()
+		other := sread(q, 0)
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if len(other) > 0 {
+			t.Error("a cancelled context ended another read:", <-other)
+		}
+		put(q, Entry{Context: 2})
+		if got := <-other; got.n != 1 {
+			t.Error(got)
+		}
 	})
 }
 
@@ -294,10 +317,12 @@ type automatic struct {
 	idle
 	q     *CQ
 	armed atomic.Int32
+	puts  sync.WaitGroup
 }
 
 func (a *automatic) Arm() {
 	a.armed.Add(1)
-	go put(a.q, Entry{})
+	a.puts.Go(func() { put(a.q, Entry{}) })
 }
+func (a *automatic) wait()   { a.puts.Wait() }
 func (a *automatic) Disarm() { a.armed.Add(-1) }

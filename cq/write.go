@@ -56,23 +56,23 @@ func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
 	}
 	i := q.ring.place()
 	q.ring.sources[i] = src
-	it := &q.ring.entries[i]
-	*it = *e
-	if q.attr.Format != fi.CQTagged {
-		it.cut(q.attr.Format)
-	}
+	q.ring.entries[i].fill(e, q.attr.Format)
 	return true
 }
 
-// cut clears what the format does not have. Each format is a prefix of the next
-// (R-CQ-16).
-func (e *Entry) cut(f fi.CQFormat) {
-	e.Tag = 0
-	if f < fi.CQData {
-		e.Buf, e.Data = nil, 0
+// fill takes from e what the format has into a place that is clear. Each format
+// is a prefix of the next (R-CQ-16).
+func (to *Entry) fill(e *Entry, f fi.CQFormat) {
+	if f == fi.CQTagged {
+		*to = *e
+		return
 	}
-	if f < fi.CQMsg {
-		e.Flags, e.Len = 0, 0
+	to.Context = e.Context
+	if f >= fi.CQMsg {
+		to.Flags, to.Len = e.Flags, e.Len
+	}
+	if f >= fi.CQData {
+		to.Buf, to.Data = e.Buf, e.Data
 	}
 }
 

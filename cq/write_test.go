@@ -1,6 +1,7 @@
 package cq
 
 import (
+	"flag"
 	"reflect"
 	"testing"
 
@@ -161,28 +162,45 @@ func TestSharedByManagedAndUnmanaged(t *testing.T) {
 	}
 }
 
+// soak is how many entries TestSoak passes through a queue.
+var soak = flag.Int("soak", 500_000, "entries of the soak test")
+
 func TestSoak(t *testing.T) {
-	// 10⁷ entries through a small queue, with wrap-around and growth.
-	n := 10_000_000
-	if testing.Short() {
-		n /= 20
-	}
+	// R-CQ-50: in order through a small queue, with wrap-around and growth, and an
+	// error now and then. The full run is
+	//
+	//	go test ./cq -run Soak -soak 10000000
 	q := open(t, Attr{Size: 2048, Format: fi.CQTagged})
-	e := make([]Entry, 50)
+	e, src := make([]Entry, 50), make([]fi.Addr, 50)
+	var failed Error
 	written, read := 0, 0
-	for read < n {
+	for read < *soak {
 		for batch := 1 + written%37; batch > 0 && q.Reserve(1); batch-- {
 			w := q.Begin()
-			w.Put(&Entry{Tag: uint64(written)}, fi.Addr(written), true)
+			if written%1009 == 0 {
+				w.PutErr(&Error{Tag: uint64(written), Err: fi.EIO}, true)
+			} else {
+				w.Put(&Entry{Tag: uint64(written)}, fi.Addr(written), true)
+			}
 			w.End()
 			written++
 		}
-		got, _ := q.Read(e[:1+read%len(e)])
+		k := 1 + read%len(e)
+		got, err := q.ReadFrom(e[:k], src)
 		for i := range got {
-			if e[i].Tag != uint64(read) {
-				t.Fatalf("entry %d came as number %d", e[i].Tag, read)
+			if e[i].Tag != uint64(read) || src[i] != fi.Addr(read) || read%1009 == 0 {
+				t.Fatalf("entry %d from %d came as number %d", e[i].Tag, src[i], read)
 			}
 			read++
 		}
+		if err == fi.EAVAIL {
+			if n, err := q.ReadErr(&failed, 0); n != 1 || failed.Tag != uint64(read) {
+				t.Fatalf("error %d came as number %d, %v", failed.Tag, read, err)
+			}
+			read++
+		}
+	}
+	if n := q.Reserved(); n != 0 || q.Overrun() {
+		t.Errorf("%d places are reserved", n)
 	}
 }

@@ -171,6 +171,9 @@ func (q *EQ) Close() error {
 		q.w.Mu.Unlock()
 		return fmt.Errorf("eq: close: objects are bound: %w", fi.EBUSY)
 	}
+	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
+		q.attr.WaitSet.Leave(&q.w) // first: it has nothing for who waits for the set
+	}
 	open := q.w.Close()
 	q.ring, q.n = nil, 0
 	q.w.Mu.Unlock()
@@ -178,9 +181,6 @@ func (q *EQ) Close() error {
 		return fmt.Errorf("eq: close: %w", fi.EBADF)
 	}
 	q.w.Release()
-	if q.attr.WaitObj == fi.WaitSet {
-		q.attr.WaitSet.Leave(&q.w)
-	}
 	return nil
 }
 
@@ -202,8 +202,8 @@ func (q *EQ) StrError(prov uint32) string {
 }
 
 // FD is the descriptor of an EQ opened with fi.WaitFD, for select, poll and epoll
-// (R-EQ-12, -19). It is readable while there is something to read. Call TryWait
-// before each wait. fi.EINVAL: the EQ has none.
+// (R-EQ-12, -19). It is readable from the moment there is something to read
+// until a TryWait finds nothing. Call TryWait before each wait. fi.EINVAL: the EQ has none.
 func (q *EQ) FD() (int, error) {
 	fd, err := q.w.FD()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/poll"
 )
 
 func open(t *testing.T, attr Attr) *EQ {
@@ -107,14 +108,46 @@ func TestOverrun(t *testing.T) {
 }
 
 func TestOpenAttributes(t *testing.T) {
-	// R-EQ-03, -04, -15.
-	for _, a := range []Attr{{Size: -1}, {Size: MaxSize + 1}, {Flags: fi.Read}, {WaitObj: fi.WaitSet}, {WaitObj: 99}} {
+	// R-EQ-03, -04, -15. R-EQ-11: a wait set must be named and open.
+	set, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: set}).Close(); err != nil {
+		t.Error(err)
+	}
+	set.Close()
+	for _, a := range []Attr{
+		{Size: -1},
+		{Size: MaxSize + 1},
+		{Flags: fi.Read},
+		{Flags: fi.Write | fi.Peer},
+		{ResourceMgmt: fi.RMEnabled + 1},
+		{WaitObj: fi.WaitSet},
+		{WaitObj: fi.WaitSet, WaitSet: set},
+		{WaitObj: fi.WaitPollFD},
+		{WaitObj: 99},
+	} {
 		_, err := New(a, nil)
 		wantErr(t, err, fi.EINVAL)
 	}
+	// R-EQ-11: a set that is not asked for is ignored. R-EQ-07: affinity is a
+	// hint, and the vector is ignored without it.
+	open(t, Attr{WaitSet: set})
+	open(t, Attr{SignalingVector: -1})
+	// R-EQ-08: the wait object is none. R-EQ-22: the context is kept.
 	q := open(t, Attr{Flags: fi.Affinity, SignalingVector: 3})
-	if q.Attr().Size != DefaultSize || q.Context() != "ctx" {
-		t.Error(q.Attr())
+	if a := q.Attr(); a.Size != DefaultSize || a.WaitObj != fi.WaitNone || q.Context() != "ctx" {
+		t.Error(a, q.Context())
+	}
+	// R-EQ-03: at least as many as asked for.
+	for _, size := range []int{1, 2, 3, 100} {
+		q := open(t, Attr{Size: size})
+		for range size {
+			if !q.Put(Entry{}) {
+				t.Errorf("a queue of %d overran", size)
+			}
+		}
 	}
 }
 
@@ -159,6 +192,10 @@ func TestClose(t *testing.T) {
 	q := open(t, Attr{WaitObj: fi.WaitUnspec})
 	q.Bind()
 	wantErr(t, q.Close(), fi.EBUSY)
+	q.Put(Entry{Data: 1}) // it stays usable
+	if e, err := q.Read(fi.Peek); err != nil || e.Data != 1 {
+		t.Error(e, err)
+	}
 	q.Unbind()
 	if err := q.Close(); err != nil {
 		t.Error(err)
@@ -166,7 +203,16 @@ func TestClose(t *testing.T) {
 	wantErr(t, q.Close(), fi.EBADF)
 	_, err := q.Read(0)
 	wantErr(t, err, fi.EBADF)
-	if q.Put(Entry{}) {
+	_, err = q.ReadErr(0)
+	wantErr(t, err, fi.EBADF)
+	_, err = q.SRead(0, -1)
+	wantErr(t, err, fi.EBADF)
+	for _, f := range []func() error{q.Signal, q.TryWait, func() error { _, err := q.FD(); return err }} {
+		if err := f(); err == nil {
+			t.Error("a closed queue works")
+		}
+	}
+	if q.Put(Entry{}) || q.PutErr(Error{}) || !q.Closed() {
 		t.Error("a closed queue took an event")
 	}
 }

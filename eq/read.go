@@ -19,10 +19,8 @@ func (q *EQ) Read(flags fi.Flags) (Entry, error) {
 	}
 	e, err := q.look(flags)
 	if err == fi.EAGAIN {
-		q.w.Poll()
-		if e, err = q.look(flags); err == fi.EAGAIN {
-			q.w.Lower()
-		}
+		q.w.Look()
+		e, err = q.look(flags)
 	}
 	return e, err
 }
@@ -31,6 +29,11 @@ func (q *EQ) Read(flags fi.Flags) (Entry, error) {
 func (q *EQ) look(flags fi.Flags) (Entry, error) {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
+	return q.take(flags)
+}
+
+// take is look with the lock held.
+func (q *EQ) take(flags fi.Flags) (Entry, error) {
 	switch {
 	case q.w.Closed():
 		return Entry{}, fmt.Errorf("eq: read: closed: %w", fi.EBADF)
@@ -79,7 +82,7 @@ func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 // fi.EAGAIN) or Signal (fi.EAGAIN). fi.EINVAL without a wait object or with a
 // wait set (R-EQ-51).
 func (q *EQ) SRead(flags fi.Flags, timeout time.Duration) (Entry, error) {
-	return q.sread(context.Background(), flags, timeout)
+	return q.sread(nil, flags, timeout)
 }
 
 // SReadContext is SRead that ends with ctx's error instead of a timeout.
@@ -96,8 +99,10 @@ func (q *EQ) sread(ctx context.Context, flags fi.Flags, timeout time.Duration) (
 	}
 	deadline := wait.Deadline(timeout)
 	for {
-		why := q.w.Wait(ctx, 1, deadline)
-		if e, err := q.look(flags); err != fi.EAGAIN {
+		why, armed := q.w.Wait(ctx, 1, deadline)
+		e, err := q.take(flags)
+		q.w.Done(armed)
+		if err != fi.EAGAIN {
 			if errors.Is(err, fi.EBADF) {
 				err = fmt.Errorf("eq: sread: closed: %w", fi.ECANCELED)
 			}

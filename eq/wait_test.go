@@ -124,3 +124,86 @@ func TestChanInSelect(t *testing.T) {
 	_, err = open(t, Attr{WaitObj: fi.WaitUnspec}).FD()
 	wantErr(t, err, fi.EINVAL)
 }
+
+// idle is an endpoint on which nothing happens.
+type idle struct{ polls, yields, arms int }
+
+func (e *idle) Poll() bool { e.polls++; time.Sleep(time.Microsecond); return false }
+func (e *idle) Yield()     { e.yields++ }
+func (e *idle) Arm()       { e.arms++ }
+func (e *idle) Disarm()    { e.arms-- }
+
+func TestYield(t *testing.T) {
+	// R-EQ-14: no object: a blocking read polls and yields, and never arms.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitYield})
+		ep := new(idle)
+		q.BindProgress(ep)
+		wantErr(t, q.Close(), fi.EBUSY)
+		_, err := q.SRead(0, time.Millisecond)
+		wantErr(t, err, fi.EAGAIN)
+		if ep.arms != 0 || ep.yields < 990 || ep.polls < ep.yields {
+			t.Errorf("%+v", ep)
+		}
+		q.UnbindProgress(ep)
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReadersInParallel(t *testing.T) {
+	// R-EQ-20: nothing needs to be serialized: readers, writers, and the calls that
+	// fi_control(3) stands for run at the same time. R-EQ-30: each event is read
+	// once; R-EQ-53: errors among them.
+	const writers, each = 4, 2000
+	q := open(t, Attr{WaitObj: fi.WaitMutexCond, Flags: fi.Write, Size: writers * each})
+	var mu sync.Mutex
+	seen := map[uint64]int{}
+	note := func(n uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[n]++; len(seen) == writers*each {
+			q.Close()
+		}
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				e, err := q.SRead(0, -1)
+				switch err {
+				case nil:
+					note(e.Data)
+				case fi.EAVAIL:
+					if e, err := q.ReadErr(0); err == nil {
+						note(e.Data)
+					}
+				default:
+					return
+				}
+				q.TryWait()
+				q.Chan()
+			}
+		})
+	}
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				if n := uint64(w*each + i); i%10 == 0 {
+					q.PutErr(Error{Data: n, Err: fi.EIO})
+				} else if i%10 == 1 {
+					q.Write(Entry{Data: n})
+				} else {
+					q.Put(Entry{Data: n})
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for n, times := range seen {
+		if times != 1 {
+			t.Fatalf("event %d was read %d times", n, times)
+		}
+	}
+}

@@ -3,7 +3,6 @@
 package poll
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -58,7 +57,9 @@ func (s *WaitSet) Wait(timeout time.Duration) error {
 	}
 	deadline := wait.Deadline(timeout)
 	for {
-		switch s.w.Wait(context.Background(), 1, deadline) {
+		why, armed := s.w.Wait(nil, 1, deadline)
+		s.w.Done(armed)
+		switch why {
 		case wait.Signalled:
 			return nil
 		case wait.TimedOut:

@@ -49,14 +49,20 @@ type FEP struct {
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
 
-	out   train
-	ack   pds.AckOut
-	ackRx wire.Ack
-	rspRx wire.Rsp
-	rxCRC crcCache
-	rxOut crcCache // for packets outside any PDC's queue
-	ev    Event
-	stats Stats
+	out train
+	ack pds.AckOut
+	// What is being posted and received; see wire.extend for why not on the
+	// stack.
+	sendOp ses.Send
+	recvOp ses.Recv
+	reqRx  wire.Req
+	metaRx pds.Meta
+	ackRx  wire.Ack
+	rspRx  wire.Rsp
+	rxCRC  crcCache
+	rxOut  crcCache // for packets outside any PDC's queue
+	ev     Event
+	stats  Stats
 }
 
 // New makes a FEP. rng is the only source of randomness; cfg is copied.
@@ -77,7 +83,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
-		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Nominal: f.overhead + f.trailer,
+		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.trailer,
 		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
 		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
 		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,
@@ -112,12 +118,14 @@ func (f *FEP) postRecv(op *Op) error {
 	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
-	r := ses.Recv{
-		Tagged: op.Kind == OpTRecv, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Ignore: op.Ignore,
-		HasSource: op.Peer != NoPeer, SourcePeer: uint32(op.Peer), SourceInitiator: op.SrcInitiator,
-		Multi: op.Multi, MinFree: op.MinFree, Look: op.Look, Context: op.Context, Flags: op.Flags,
-	}
-	return mapErr(f.ses.Recv(&r))
+	r := &f.recvOp
+	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
+	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
+	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
+	r.Context, r.Flags = op.Context, op.Flags
+	err := f.ses.Recv(r)
+	r.Buf, r.Iov, r.Context = nil, nil, nil
+	return mapErr(err)
 }
 
 func (f *FEP) postSend(now time.Duration, op *Op) error {
@@ -136,13 +144,13 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
-	s := ses.Send{
-		Tagged: op.Kind == OpTSend, Buf: op.Buf, Iov: op.Iov, Tag: op.Tag, Data: op.Data, HasData: op.HasData,
-		DeliveryComplete: op.Level >= LevelDelivery || op.Visible, Copy: op.Inject, Early: op.Level == LevelInject, Silent: op.Silent,
-		Target:  ses.Target{JobID: job, PIDonFEP: op.PIDonFEP, RI: op.RI, Relative: !op.Absolute},
-		Ordered: op.Ordered, Peer: uint32(op.Peer), Context: op.Context, Flags: op.Flags,
-	}
-	h, err := f.ses.Send(&s)
+	s := &f.sendOp
+	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
+	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
+	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
+	s.Ordered, s.Peer, s.Context, s.Flags = op.Ordered, uint32(op.Peer), op.Context, op.Flags
+	h, err := f.ses.Send(s)
+	s.Buf, s.Iov, s.Context = nil, nil, nil
 	if err != nil {
 		return mapErr(err)
 	}
@@ -302,10 +310,10 @@ func (f *FEP) NextEvent() *Event {
 		return nil
 	}
 	v := &f.ev
-	*v = Event{
-		Context: e.Context, Flags: e.Flags, Buf: e.Buf, Len: int(e.Len), OverLen: int(e.OverLen), Tag: e.Tag, Data: e.Data,
-		HasData: e.HasData, Peer: PeerID(e.Peer), Initiator: e.Initiator, Multi: e.Multi, Released: e.Released, Cause: e.Cause, RC: e.RC, Nack: e.Nack, Unknown: e.Unknown,
-	}
+	v.Context, v.Flags, v.Buf, v.Len, v.OverLen, v.Tag, v.Data = e.Context, e.Flags, e.Buf, e.Len, e.OverLen, e.Tag, e.Data
+	v.HasData, v.Peer, v.Initiator = e.HasData, PeerID(e.Peer), e.Initiator
+	v.Multi, v.Released = e.Multi, e.Released
+	v.Cause, v.RC, v.Nack, v.Unknown = e.Cause, e.RC, e.Nack, e.Unknown
 	switch {
 	case e.Kind == ses.EvSend && e.Tagged:
 		v.Kind = OpTSend

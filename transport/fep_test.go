@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -245,6 +246,31 @@ func TestFEPNoAllocs(t *testing.T) {
 }
 
 var _ pds.CCC
+
+// Set copies every field there is.
+func TestOpSet(t *testing.T) {
+	var a, b Op
+	v := reflect.ValueOf(&a).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Interface:
+			f.Set(reflect.ValueOf("context"))
+		case reflect.Int:
+			f.SetInt(int64(i + 1))
+		default:
+			f.SetUint(uint64(i + 1))
+		}
+	}
+	b.Set(&a)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v, want %+v", b, a)
+	}
+}
 
 func TestFEPFence(t *testing.T) {
 	// R-ORD-07: nothing of a fenced message leaves before all earlier ones to

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/uetkit/uetkit/transport/cms"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -19,19 +20,22 @@ type peer struct {
 	lingers bool // in FEP.lingering
 	ready   bool // in FEP.ready
 	acks    bool // in FEP.acks
-	// blocked: a lane stopped because a window was closed.
-	blocked bool
 	pdcs    int
 	mtu     int // payload bytes per packet
 
 	ccc   pds.CCC // shared by the RUD PDCs
 	out   []*pds.PDC
 	rod   *pds.PDC
-	data  fifo[uint32] // slots of lanes with data
+	data  fifo[uint32] // slots of lanes with data, also of those a window stops
+	after fifo[uint32] // the same in fill: who sent waits behind who did not
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
-	path  int
+	paths *paths       // nil with one path
 	crc   crcCache
 }
+
+// paths chooses the local ports by which packets to one peer leave: spray for
+// RUD, single for what must stay in order.
+type paths struct{ spray, single cms.Paths }
 
 // A lane is the queue in front of a PDC (design D8: one active message per PDC).
 type lane struct {
@@ -76,8 +80,8 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 		f.peers = append(f.peers, peer{})
 	}
 	p := &f.peers[id]
-	data, owing, out := p.data, p.owing, p.out[:0]
-	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, owing: owing, out: out}
+	data, after, owing, out := p.data, p.after, p.owing, p.out[:0]
+	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, after: after, owing: owing, out: out}
 	f.byAddr[addr] = id
 	return id, nil
 }
@@ -198,12 +202,16 @@ func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
 // wakeData puts a lane into its peer's order of sending.
 func (f *FEP) wakeData(ln *lane) {
 	id := PeerID(ln.pdc.Peer)
-	p := &f.peers[id]
 	if !ln.data {
 		ln.data = true
-		p.data.push(ln.pdc.Slot)
+		f.peers[id].data.push(ln.pdc.Slot)
 	}
-	if !p.ready {
+	f.wakePeer(id)
+}
+
+// wakePeer puts a peer into the order of sending.
+func (f *FEP) wakePeer(id PeerID) {
+	if p := &f.peers[id]; !p.ready {
 		p.ready = true
 		f.ready.push(id)
 	}

@@ -44,11 +44,7 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 		return
 	}
 	if f.trailer != 0 {
-		c := &f.rxCRC
-		if c.n != len(b) || c.path != d.Path || c.remote != d.Remote {
-			*c = crcCache{d.Remote, d.Path, len(b), wire.CRCPrefix(d.Remote.Addr(), f.cfg.Local.Addr(), d.Remote.Port(), f.cfg.Paths[d.Path], uint16(8+len(b)))}
-		}
-		if !wire.VerifyCRC(b, c.state) {
+		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
 			f.drop(DropCRC)
 			return
 		}
@@ -88,7 +84,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 	a, rsp := &f.ackRx, &f.rspRx
 	var n int
 	var err error
-	if *a, n, err = wire.ParseAck(b); err != nil {
+	if n, err = a.Parse(b); err != nil {
 		f.drop(DropShort)
 		return
 	}
@@ -98,7 +94,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 		f.pds.ReceiveAck(now, d.Remote, a, nil)
 		return
 	case wire.NextRsp:
-		if *rsp, _, err = wire.ParseRsp(b[n:]); err != nil {
+		if _, err = rsp.Parse(b[n:]); err != nil {
 			f.drop(DropShort)
 			return
 		}
@@ -110,7 +106,8 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 }
 
 func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {
-	h, n, err := wire.ParseReq(b)
+	h := &f.reqRx
+	n, err := h.Parse(b)
 	if err != nil {
 		f.drop(DropShort)
 		return
@@ -135,7 +132,7 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 			}
 		}
 	}
-	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), &h, ce)
+	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), h, ce)
 	f.stats.RxData++
 	if p == nil {
 		return
@@ -148,12 +145,14 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 	if v == pds.Drop {
 		return
 	}
-	m := pds.Meta{PSN: h.PSN, Size: size, Len: len(body), AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
+	m := &f.metaRx
+	m.PSN, m.Size, m.Len, m.CE = h.PSN, size, len(body), ce
+	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Hold {
-		p.Hold(now, &m, h.Next, body)
+		p.Hold(now, m, h.Next, body)
 		return
 	}
-	if !f.execute(now, p, &m, h.Next, body) || p.Mode() != wire.ROD {
+	if !f.execute(now, p, m, h.Next, body) || p.Mode() != wire.ROD {
 		return
 	}
 	f.release(now, p)
@@ -183,7 +182,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 
 // execute hands a new packet to the message layer and records its response.
 func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot}, next, body)
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN)}, next, body)
 	if res.Nack != 0 {
 		p.Refuse(now, m.PSN, res.Nack)
 		return false

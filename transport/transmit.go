@@ -9,19 +9,32 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A crcCache keeps the CRC state behind the addresses and ports: packets of one
-// length between two addresses share it.
+// A crcCache keeps the CRC state behind the addresses and ports of a flow, and
+// behind the newest packet length: packets of a train share both, data and ACKs
+// of a flow the first.
 type crcCache struct {
 	remote netip.AddrPort
 	path   int
+	flow   uint32
 	n      int
 	state  uint32
 }
 
-func (f *FEP) txPrefix(c *crcCache, remote netip.AddrPort, path, n int) uint32 {
-	if c.n != n || c.path != path || c.remote != remote {
-		*c = crcCache{remote, path, n, wire.CRCPrefix(f.cfg.Local.Addr(), remote.Addr(), f.cfg.Paths[path], remote.Port(), uint16(8+n))}
+// prefix is the state for a packet of n bytes with trailer that leaves by path,
+// or that arrived there.
+func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
+	if c.n == n && c.path == path && c.remote == remote {
+		return c.state
 	}
+	if c.n == 0 || c.path != path || c.remote != remote {
+		c.remote, c.path = remote, path
+		src, dst := netip.AddrPortFrom(f.cfg.Local.Addr(), f.cfg.Paths[path]), remote
+		if !out {
+			src, dst = dst, src
+		}
+		c.flow = wire.CRCAddrs(src.Addr(), dst.Addr(), src.Port(), dst.Port())
+	}
+	c.n, c.state = n, wire.CRCLength(c.flow, uint16(8+n))
 	return c.state
 }
 
@@ -31,6 +44,7 @@ func (f *FEP) txPrefix(c *crcCache, remote netip.AddrPort, path, n int) uint32 {
 type train struct {
 	d    *dgram.Datagram
 	crc  *crcCache
+	n    int // packets
 	off  int // start of the newest packet
 	open bool
 	full bool // takes no further packet
@@ -71,7 +85,7 @@ func (f *FEP) joined(b []byte) {
 	}
 	t.d.Data = b
 	f.stats.TxPackets++
-	if n := (len(b) + t.d.Seg - 1) / t.d.Seg; n >= dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
+	if t.n++; t.n == dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
 		t.full = true
 	}
 }
@@ -95,7 +109,7 @@ func (f *FEP) seal() {
 	}
 	b := t.d.Data
 	n := len(b) - t.off
-	wire.PutCRC(b[t.off:], f.txPrefix(t.crc, t.d.Remote, t.d.Path, n))
+	wire.PutCRC(b[t.off:], t.crc.prefix(f, true, t.d.Remote, t.d.Path, n))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -155,33 +169,49 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fill adds data packets to the peer, and the ACKs that may ride along. It
 // reports whether the peer may have more to send.
 func (f *FEP) fill(now time.Duration, id PeerID) bool {
+	more := false
 	for i := f.peers[id].data.len(); i > 0; i-- {
 		slot := f.peers[id].data.pop()
 		ln := &f.lanes[slot]
-		if ln.pdc == nil || !ln.data {
+		if ln.pdc == nil || !ln.data || PeerID(ln.pdc.Peer) != id {
 			continue
 		}
+		sent := f.stats.TxData
 		switch f.drain(now, id, ln) {
 		case laneDry:
 			ln.data = false
 		case laneMore:
+			more = true
 			f.peers[id].data.push(slot)
+		case laneBlocked:
+			// The RUD lanes of a peer share a window. What opens next is for
+			// those that had nothing of it this time.
+			if f.stats.TxData != sent {
+				f.peers[id].after.push(slot)
+			} else {
+				f.peers[id].data.push(slot)
+			}
 		}
 		if f.out.full {
+			more = more || i > 1
 			break
 		}
+	}
+	for p := &f.peers[id]; p.after.len() > 0; {
+		p.data.push(p.after.pop())
 	}
 	if len(f.out.d.Data) > 0 && f.peers[id].acks {
 		f.fillOwing(now, id)
 	}
-	return f.peers[id].data.len() > 0
+	return more
 }
 
 type laneState uint8
 
 const (
-	laneDry  laneState = iota // empty or blocked: it comes back by a Wake
-	laneMore                  // the train is full, or does not fit it
+	laneDry     laneState = iota // empty: it comes back by a Wake
+	laneMore                     // the train is full, or does not fit it
+	laneBlocked                  // a window is closed: its peer comes back by a Wake
 )
 
 // drain moves packets of one PDC into the train.
@@ -189,7 +219,7 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 	p := &f.peers[id]
 	pdc := ln.pdc
 	remote := pdc.Remote()
-	path := f.pathFor(p, pdc)
+	path := f.pathFor(now, p, pdc)
 	last := -1 // offset of this PDC's newest packet in the train
 	state := laneDry
 	for pdc.CanResend() {
@@ -235,8 +265,7 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 			continue
 		}
 		ln.started = true
-		ref := pds.Ref{Msg: uint32(h), Off: piece.Off, Len: piece.Len, Kind: piece.Kind, Last: piece.Last}
-		req := pdc.Push(now, ref, n+f.overhead, uint8(path))
+		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 		b := f.join(remote, path, n, &p.crc)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
@@ -248,8 +277,8 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 		}
 	}
 	if state == laneDry {
-		if ln.q.len() > 0 || pdc.Lost() {
-			p.blocked = true
+		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.started) {
+			state = laneBlocked
 		}
 		// Nothing more comes: ask for an ACK with the newest packet (design §3).
 		if last >= 0 && last == f.out.off {
@@ -296,19 +325,23 @@ func (f *FEP) next(ln *lane) {
 
 // pathFor chooses the local port of the next train to a peer. Packets of a PDC
 // that the target does not know yet leave from the main port, by which it
-// knows the source; ROD keeps to one path (UE §3.6.16).
-func (f *FEP) pathFor(p *peer, pdc *pds.PDC) int {
-	if len(f.cfg.Paths) == 1 || pdc.State() == pds.Creating || pdc.Mode() == wire.ROD {
+// knows the source; ROD keeps to one path while that works (UE §3.6.16).
+func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
+	if len(f.cfg.Paths) == 1 || pdc.RemoteID() == 0 {
 		return 0
+	}
+	if p.paths == nil {
+		p.paths = new(paths)
+		p.paths.spray.Init(len(f.cfg.Paths), false, f.rng)
+		p.paths.single.Init(len(f.cfg.Paths), true, f.rng)
+	}
+	if pdc.Mode() == wire.ROD {
+		return p.paths.single.Pick(now)
 	}
 	if len(f.out.d.Data) > 0 && f.out.d.Remote == pdc.Remote() {
 		return f.out.d.Path
 	}
-	p.path++
-	if p.path >= len(f.cfg.Paths) {
-		p.path = 0
-	}
-	return p.path
+	return p.paths.spray.Pick(now)
 }
 
 // fillOwing adds ACKs and control packets of a peer's PDCs to the train, and

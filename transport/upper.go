@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
@@ -13,8 +14,19 @@ type upper FEP
 
 func handle(r pds.Ref) ses.Handle { return ses.Handle(r.Msg) }
 
+// lastPiece marks the last piece of a message in the Kind of a Ref.
+const lastPiece = 0x80
+
+func ref(h ses.Handle, p ses.Piece) pds.Ref {
+	k := p.Kind
+	if p.Last {
+		k |= lastPiece
+	}
+	return pds.Ref{Msg: uint32(h), Off: p.Off, Len: p.Len, Kind: k}
+}
+
 func piece(r pds.Ref) ses.Piece {
-	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind, Last: r.Last}
+	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind &^ lastPiece, Last: r.Kind&lastPiece != 0}
 }
 
 func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
@@ -74,7 +86,9 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
 		f.failQueued(id, cause(why))
 	}
-	f.unblock(pr)
+	if pr.data.len() > 0 {
+		f.wakePeer(id) // what it had in flight counts no longer
+	}
 	f.maybeFree(id)
 }
 
@@ -120,20 +134,29 @@ func (u *upper) Wake(p *pds.PDC) {
 		return
 	}
 	f.wakeData(&f.lanes[p.Slot])
-	f.unblock(&f.peers[p.Peer])
 }
 
-// unblock wakes the lanes of a peer that stopped in front of a closed window:
-// its RUD PDCs share a CCC, what opened for one is open for all.
-func (f *FEP) unblock(pr *peer) {
-	if !pr.blocked {
+// Path hands what packets tell of their paths to those who choose them.
+func (u *upper) Path(p *pds.PDC, path uint8, news pds.PathNews) {
+	pr := &u.peers[p.Peer]
+	if pr.paths == nil {
 		return
 	}
-	pr.blocked = false
-	for _, o := range pr.out {
-		if o != nil {
-			f.wakeData(&f.lanes[o.Slot])
-		}
+	c := &pr.paths.spray
+	if p.Mode() == wire.ROD {
+		c = &pr.paths.single
+	}
+	var rtt time.Duration
+	if pr.ccc != nil {
+		rtt = pr.ccc.SRTT()
+	}
+	switch news {
+	case pds.PathGood:
+		c.OnGood(int(path))
+	case pds.PathMarked:
+		c.OnMarked(u.now, int(path), rtt)
+	case pds.PathLost:
+		c.OnLoss(u.now, int(path), rtt)
 	}
 }
 

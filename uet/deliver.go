@@ -60,9 +60,16 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 func (o *owner) Deliver(ev *transport.Event) {
 	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
 	q := o.queueOf(ev.Kind)
+	looked := ev.Flags&opLook != 0 // no message was received or lost
 	if ev.Cause != ses.OK {
+		if !looked {
+			o.cntrs.of(ev.Kind).failed()
+		}
 		o.failed(q, ev)
 		return
+	}
+	if !looked {
+		o.cntrs.of(ev.Kind).done(ev.Len)
 	}
 	if ev.Multi {
 		o.multi(q, ev)
@@ -225,6 +232,10 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	if err != transport.ErrClosed && err != driver.ErrCancelled {
 		e.Err = fi.Of(postErr(err))
 	}
+	if op.Multi {
+		e.Flags |= fi.MultiRecv // the buffer is the user's again
+	}
+	o.cntrs.of(op.Kind).failed()
 	o.putErr(o.queueOf(op.Kind), e)
 }
 
@@ -238,4 +249,5 @@ func (o *owner) Delivered() {
 		o.rxq.q.Unreserve(o.rxBack)
 	}
 	o.txBack, o.rxBack = 0, 0
+	o.cntrs.tell()
 }

@@ -48,6 +48,8 @@ type Endpoint struct {
 	eq  *eq.EQ
 	txq binding
 	rxq binding
+	// cntrs are fixed by Enable.
+	cntrs counters
 	// armed is how many readers of the queues sleep.
 	armed int
 	// aliases are open: the endpoint cannot be closed.
@@ -535,6 +537,7 @@ func (ep *Endpoint) Close() error {
 	if ep.rxq.q != nil {
 		ep.rxq.q.Unbind((*progress)(ep))
 	}
+	ep.cntrs.unbind((*progress)(ep))
 	if ep.av != nil {
 		ep.av.Unbind()
 	}

@@ -147,6 +147,25 @@ type Domain struct {
 	fabric  *Fabric
 	attr    DomainAttr
 	context any
+	cqs     limited // with parent.mu
+	cntrs   limited
+}
+
+// maxQueues is how many completion queues, and how many counters, a domain may
+// have open unless its Info says otherwise: arbitrary, to stop a program that
+// leaks them.
+const maxQueues = 1 << 10
+
+// limited is the open objects of a kind of which there may be so many.
+type limited []interface{ Closed() bool }
+
+// room forgets those that are closed. fi.ENOSPC: there are most open.
+func (l *limited) room(most int) error {
+	*l = slices.DeleteFunc(*l, func(q interface{ Closed() bool }) bool { return q.Closed() })
+	if len(*l) >= orDefault(most, maxQueues) {
+		return fi.ENOSPC
+	}
+	return nil
 }
 
 // Attr returns what the domain was opened with.
@@ -166,12 +185,21 @@ func (d *Domain) Close() error {
 }
 
 // OpenCQ opens a completion queue (fi_cq_open). Its StrError defaults to
-// ProvString.
+// ProvString. fi.ENOSPC: DomainAttr.CQCnt of them are open (R-CQ-33).
 func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
 	if attr.StrError == nil {
 		attr.StrError = ProvString
 	}
-	return keep(&d.parent, func() (*cq.CQ, error) { return cq.New(attr, ctx) })
+	return keep(&d.parent, func() (*cq.CQ, error) {
+		if err := d.cqs.room(d.attr.CQCnt); err != nil {
+			return nil, err
+		}
+		q, err := cq.New(attr, ctx)
+		if err == nil {
+			d.cqs = append(d.cqs, q)
+		}
+		return q, err
+	})
 }
 
 // OpenAV opens an address vector (fi_av_open).

@@ -238,7 +238,7 @@ func (in *Info) matchDomain(h *DomainAttr) bool {
 	d := DomainAttr{
 		Caps: domainCaps, Threading: fi.ThreadSafe, ControlProgress: fi.ProgressAuto, DataProgress: fi.ProgressAuto,
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
-		CQCnt: 1 << 10, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
+		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
 		MaxErrData: wire.AddrLen, TClass: h.TClass, AuthKey: h.AuthKey,
 	}
 	if _, ok := h.TClass.DSCP(); !ok {
@@ -248,7 +248,7 @@ func (in *Info) matchDomain(h *DomainAttr) bool {
 		d.Caps |= fi.AVUserID
 	}
 	switch {
-	case h.Caps&^(domainCaps|fi.AVUserID) != 0, h.MRKeySize > d.MRKeySize, h.CQDataSize > d.CQDataSize, h.CQCnt > d.CQCnt,
+	case h.Caps&^(domainCaps|fi.AVUserID) != 0, h.MRKeySize > d.MRKeySize, h.CQDataSize > d.CQDataSize, h.CQCnt > d.CQCnt, h.CntrCnt > d.CntrCnt,
 		h.EpCnt > d.EpCnt, h.TxCtxCnt > d.TxCtxCnt, h.RxCtxCnt > d.RxCtxCnt, h.MaxEpTxCtx > 1, h.MaxEpRxCtx > 1,
 		h.MaxErrData > d.MaxErrData, h.MRCnt > d.MRCnt:
 		return false

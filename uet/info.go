@@ -106,15 +106,18 @@ type DomainAttr struct {
 	MRMode          fi.MRMode
 	MRKeySize       int
 	CQDataSize      int
-	CQCnt           int
-	EpCnt           int
-	TxCtxCnt        int
-	RxCtxCnt        int
-	MaxEpTxCtx      int
-	MaxEpRxCtx      int
-	MaxErrData      int
-	MRCnt           int
-	TClass          fi.TClass
+	// CQCnt and CntrCnt are how many queues and counters may be open at once; 0,
+	// in a domain that is opened, takes the default.
+	CQCnt      int
+	CntrCnt    int
+	EpCnt      int
+	TxCtxCnt   int
+	RxCtxCnt   int
+	MaxEpTxCtx int
+	MaxEpRxCtx int
+	MaxErrData int
+	MRCnt      int
+	TClass     fi.TClass
 	// AuthKey is the JobID for endpoints that bring no key of their own.
 	AuthKey []byte
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 )
@@ -286,6 +287,36 @@ func TestPeek(t *testing.T) {
 	ok(t, s.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: "look"}, fi.Peek))
 	if e, _ := wait(t, s.rx, a); e.Context != "look" {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestLooksAreNotCounted(t *testing.T) {
+	t.Parallel()
+	// R-CNTR-03: a counter of receives counts messages received: not what a peek
+	// saw or missed or dropped, but a claimed one when it comes, and each message
+	// of a multi-receive buffer.
+	r := newRig(t, nil)
+	got := r.counter(cntr.Attr{})
+	a := r.node()
+	b := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.BindCntr(got, fi.Recv)) } })
+	toB := a.know(b)
+	for range 2 {
+		ok(t, a.TSend(nil, toB, 1, nil))
+		wait(t, a.tx, b)
+	}
+	for _, f := range []fi.Flags{fi.Peek, fi.Peek | fi.Discard, fi.Peek | fi.Claim, fi.Claim} {
+		ok(t, b.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: 1}, f))
+		wait(t, b.rx, a)
+	}
+	ok(t, b.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1}, fi.Peek))
+	waitErr(t, b.rx, a)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{make([]byte, 300)}, Addr: fi.AddrUnspec}, fi.MultiRecv))
+	for range 2 {
+		ok(t, a.Send(make([]byte, 10), toB, nil))
+		wait(t, b.rx, a)
+	}
+	if v, e := got.Read(), got.ReadErr(); v != 3 || e != 0 {
+		t.Errorf("%d receives, %d errors", v, e)
 	}
 }
 

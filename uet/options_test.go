@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
@@ -253,7 +254,10 @@ func TestObjectsOfOthersAreRefused(t *testing.T) {
 	want(t, ep.BindCQ(q, fi.Transmit), fi.EDOMAIN)
 	want(t, ep.BindAV(v), fi.EDOMAIN)
 	want(t, ep.BindEQ(e), fi.EDOMAIN)
-	for _, c := range []interface{ Close() error }{q, v, e} {
+	n, err := o.domain.OpenCntr(cntr.Attr{}, nil)
+	ok(t, err)
+	want(t, ep.BindCntr(n, fi.Send), fi.EDOMAIN)
+	for _, c := range []interface{ Close() error }{q, v, e, n} {
 		ok(t, c.Close()) // nothing holds them
 	}
 	// Closed ones of the right domain are no better.

@@ -53,7 +53,8 @@ type TMsg struct {
 
 // Send posts an untagged message (fi_send).
 func (p *posts) Send(buf []byte, dest fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpSend, buf, ctx
 	return p.plain(&op, dest)
 }
 
@@ -90,7 +91,8 @@ func (p *posts) SendMsg(m *Msg, flags fi.Flags) error {
 // Inject posts an untagged message and writes no completion unless it fails;
 // buf may be used again when the call returns (fi_inject, R-MSG-05).
 func (p *posts) Inject(buf []byte, dest fi.Addr) error {
-	op := transport.Op{Kind: transport.OpSend, Buf: buf}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf = transport.OpSend, buf
 	return p.injected(&op, dest)
 }
 
@@ -102,7 +104,8 @@ func (p *posts) InjectData(buf []byte, data uint64, dest fi.Addr) error {
 
 // TSend posts a tagged message (fi_tsend).
 func (p *posts) TSend(buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Context = transport.OpTSend, buf, tag, ctx
 	return p.plain(&op, dest)
 }
 
@@ -139,7 +142,8 @@ func (p *posts) TSendMsg(m *TMsg, flags fi.Flags) error {
 
 // TInject is Inject for a tagged message (fi_tinject).
 func (p *posts) TInject(buf []byte, dest fi.Addr, tag uint64) error {
-	op := transport.Op{Kind: transport.OpTSend, Buf: buf, Tag: tag}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag = transport.OpTSend, buf, tag
 	return p.injected(&op, dest)
 }
 
@@ -154,7 +158,8 @@ func (p *posts) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint64) e
 // fi.DirectedRecv, is the only source whose messages match; fi.AddrUnspec is
 // any (R-MSG-09).
 func (p *posts) Recv(buf []byte, src fi.Addr, ctx any) error {
-	op := transport.Op{Kind: transport.OpRecv, Buf: buf, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Context = transport.OpRecv, buf, ctx
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
@@ -193,7 +198,8 @@ func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 // whose tag equals tag in all bits that ignore does not name (R-TAG-02). src as
 // in Recv, also with the capability fi.TaggedDirectedRecv.
 func (p *posts) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	op := transport.Op{Kind: transport.OpTRecv, Buf: buf, Tag: tag, Ignore: ignore, Context: ctx}
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = transport.OpTRecv, buf, tag, ignore, ctx
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
@@ -309,6 +315,7 @@ const (
 // Flags of an operation that come back in its event.
 const (
 	opSilent uint64 = 1 << iota // success writes no entry
+	opLook                      // a look: nothing is received
 )
 
 // A plan is what the flags of a send mean.
@@ -476,6 +483,9 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	}
 	if ep.rxq.selective && flags&fi.Completion == 0 && op.Look == 0 {
 		op.Flags = opSilent // R-EP-07
+	}
+	if op.Look != 0 && op.Look != transport.LookClaim {
+		op.Flags |= opLook
 	}
 	if ep.managed && !ep.rxq.q.Reserve(1) {
 		return fi.EAGAIN

@@ -76,7 +76,7 @@ func TestEveryPostingCall(t *testing.T) {
 				}
 				ok(t, c.post())
 				e, src := wait(t, b.rx, a)
-				// R-CQ-106 to 111, 117; R-CQ-104: the sender's tag; R-MSG-07.
+				// R-CQ-106, -107, -110, -111, -117; R-CQ-104: the sender's tag; R-MSG-07.
 				w := cq.Entry{Context: "rx", Flags: fi.Recv | fi.Msg, Len: len(msg)}
 				if c.tagged {
 					w.Flags, w.Tag = fi.Recv|fi.Tagged, tag
@@ -641,8 +641,7 @@ func TestLimitedPeers(t *testing.T) {
 }
 
 func TestPostNoAllocs(t *testing.T) {
-	// NoCRC: what the trailer costs is the business of the tests below.
-	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}, Config: Config{NoCRC: true}})
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
 	buf, msg := make([]byte, 5000), make([]byte, 5000)

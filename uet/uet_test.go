@@ -72,6 +72,7 @@ type options struct {
 	txFlags, rxFlags fi.Flags // for BindCQ, besides the direction
 	attr             cq.Attr
 	oneCQ            bool
+	bind             func(*Endpoint) // before Enable
 }
 
 func (r *rig) node(opt ...func(*options)) *node {
@@ -105,6 +106,9 @@ func (r *rig) node(opt ...func(*options)) *node {
 	must(n.BindCQ(n.rx, fi.Recv|o.rxFlags))
 	must(n.BindAV(n.vec))
 	must(n.BindEQ(n.evts))
+	if o.bind != nil {
+		o.bind(n.Endpoint)
+	}
 	must(n.Enable())
 	r.t.Cleanup(func() {
 		if err := n.Endpoint.Close(); err != nil && !errors.Is(err, fi.EBADF) {

@@ -41,8 +41,21 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	return cfg, exitOK
 }
 
-// usageText makes cobra's error one line.
+// usageText makes an error of cobra or pflag one line: the option, the value and
+// what is wrong with it.
 func usageText(err error) string {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		why := bad.Unwrap().Error()
+		var num *strconv.NumError
+		if errors.As(err, &num) {
+			why = fmt.Sprintf("%q is not a whole number", bad.GetValue())
+			if errors.Is(err, strconv.ErrRange) {
+				why = bad.GetValue() + " is out of range"
+			}
+		}
+		return "--" + bad.GetFlag().Name + ": " + why
+	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return strings.TrimSpace(text)
 }
@@ -63,6 +76,9 @@ carries the whole test:
 Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
+// laterCommands have a name already and nothing behind it.
+var laterCommands = []string{"load", "rr", "incast", "coll", "soak", "doctor", "report", "compare"}
+
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
 	root := &cobra.Command{
@@ -70,10 +86,14 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q: there are serve, ping, lat, bw, rate, info", args[0])
+			const there = "there are serve, ping, lat, bw, rate, info"
+			switch {
+			case len(args) == 0:
+				return nil
+			case slices.Contains(laterCommands, args[0]):
+				return fmt.Errorf("command %s is not offered yet: %s", args[0], there)
 			}
-			return nil
+			return fmt.Errorf("unknown command %q: %s", args[0], there)
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -85,6 +105,9 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	root.RunE = func(*cobra.Command, []string) error {
 		choose("")
 		cfg.Timeout = 10 * time.Second
+		if err := self.check(root.Flags()); err != nil {
+			return err
+		}
 		cfg.Spec.Seed, cfg.Spec.EndpointSeed = self.values()
 		return of.finish(cfg, "")
 	}
@@ -132,6 +155,13 @@ type seedFlag struct{ v uint64 }
 
 func (s *seedFlag) add(f *pflag.FlagSet) {
 	f.Uint64Var(&s.v, "seed", 0, "`N` that makes message contents, packet numbers and injected faults repeatable (default random)")
+}
+
+func (s *seedFlag) check(f *pflag.FlagSet) error {
+	if f.Changed("seed") && s.v == 0 {
+		return errors.New("--seed 0 is not at least 1: leave it out for a random one")
+	}
+	return nil
 }
 
 // values returns the seed of contents, which always is one, and that of the
@@ -277,9 +307,9 @@ func (c *choice) Set(s string) error {
 		*c.v = s
 		return nil
 	case slices.Contains(c.later, s):
-		return fmt.Errorf("not offered yet; there is %s", strings.Join(c.offered, ", "))
+		return fmt.Errorf("%s is not offered yet; there is %s", s, strings.Join(c.offered, ", "))
 	}
-	return fmt.Errorf("there is %s", strings.Join(c.offered, ", "))
+	return fmt.Errorf("%q is not one of %s", s, strings.Join(c.offered, ", "))
 }
 
 // durationFlag is a time as units reads it.
@@ -331,6 +361,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	f.VarP(durationFlag{&dur}, "time", "t", "`TIME` per size, e.g. 10s"+defaultDur(t.time))
 	if t.name != perf.Ping {
 		f.Int64VarP(&warmup, "warmup", "w", -1, fmt.Sprintf("`N` messages before the clock starts%s", map[bool]string{true: " (default twice the window)", false: defaultIf(t.warmup)}[stream]))
+		f.Lookup("warmup").DefValue = "0" // do not show it
 	}
 	if stream {
 		f.IntVarP(&s.Window, "window", "W", t.window, "`N` messages under way per stream")
@@ -411,7 +442,13 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		case s.Iters > 0:
 			s.Warmup = min(s.Warmup, s.Iters)
 		}
+		if given("paths") && paths < 1 {
+			return fmt.Errorf("--paths %d is not at least 1", paths)
+		}
 		s.CRC, s.MTU, s.Paths = crc == "on", mtu, paths
+		if err := seed.check(f); err != nil {
+			return err
+		}
 		s.Seed, s.EndpointSeed = seed.values()
 		if timeout <= 0 {
 			return errors.New("--timeout must be more than 0")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Exit codes.
@@ -27,16 +28,34 @@ func mainCode() int {
 	if cfg == nil {
 		return code
 	}
-	// The first signal ends a test in order, the second at once.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	sig := make(chan os.Signal, 2)
-	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-sig
-		cancel()
-		<-sig
-		os.Exit(exitInterrupted)
-	}()
+	if cfg.UntilEOF {
+		// The server of a self-check ends with its parent, which hears what the
+		// terminal tells both.
+		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+	} else {
+		sig := make(chan os.Signal, 1)
+		signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+		go heed(sig, cancel, time.Now, func() { os.Exit(exitInterrupted) })
+	}
 	return run(ctx, cfg, os.Stdout, os.Stderr)
+}
+
+// twice is how long after the first signal a second one counts. One Ctrl-C may
+// come twice: timeout(1), make and others pass on to their child what the
+// terminal or they themselves have sent to its group.
+const twice = 300 * time.Millisecond
+
+// heed ends a test in order at the first signal and at once at the second.
+func heed(sig <-chan os.Signal, cancel func(), now func() time.Time, exit func()) {
+	<-sig
+	first := now()
+	cancel()
+	for range sig {
+		if now().Sub(first) >= twice {
+			exit()
+			return
+		}
+	}
 }

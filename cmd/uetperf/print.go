@@ -84,7 +84,7 @@ func pathText(p *record.Path, mtu, paths int) string {
 	}
 	parts := []string{
 		fmt.Sprintf("%s, MTU %d, payload %d B", p.Interface, p.MTU, mtu), feature("GSO", p.GSO) + ", " + feature("GRO", p.GRO),
-		buffer("receive", p.Rcvbuf, p.RcvbufAsked), buffer("send", p.Sndbuf, p.SndbufAsked), plural(paths, "path"), ecn,
+		buffer("receive", p.Rcvbuf, p.RcvbufAsked), buffer("send", p.Sndbuf, p.SndbufAsked), units.Plural(paths, "path"), ecn,
 	}
 	out := parts[:0]
 	for _, s := range parts {
@@ -93,13 +93,6 @@ func pathText(p *record.Path, mtu, paths int) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // header says what is measured between whom over what.
@@ -114,17 +107,25 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 		fmt.Fprintf(p.w, "impaired by a relay in this process: %s\n", p.cfg.Impair)
 	}
 	switch r.Config.Test {
-	case perf.Lat:
-		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
-			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
 	case perf.BW, perf.Rate:
 		if w := r.Config.Window; w != p.cfg.Spec.Window {
 			fmt.Fprintf(p.w, "window %d instead of %d: checked messages of this size need %s of buffers\n", w, p.cfg.Spec.Window, units.Bytes(int64(w)*p.cfg.Sizes[0]))
 		}
-		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %6s %5s %8s %8s\n",
-			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
 	case perf.Ping:
 		fmt.Fprintf(p.w, "set-up: session with the server %s\n", µs(int64(c.Setup())))
+	}
+	p.columns(r.Config.Test)
+}
+
+// columns prints what stands above the rows of a test.
+func (p *printer) columns(test string) {
+	switch test {
+	case perf.Lat:
+		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
+			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
+	case perf.BW, perf.Rate:
+		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %6s %5s %8s %8s\n",
+			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
 	}
 }
 
@@ -223,7 +224,7 @@ func (p *printer) ping(r *record.Run) {
 		fmt.Fprintf(p.w, "set-up %s, first data there and back %s\n", µs(r.SetupNS), µs(r.FirstNS))
 	}
 	if l := r.Latency; l != nil {
-		fmt.Fprintf(p.w, "%d round trips: min %s, avg %s, max %s, sd %s; %d retransmissions\n", r.Msgs, µs(l.Min), µs(int64(l.Mean)), µs(l.Max), µs(int64(l.StdDev)), retransmissions(r))
+		fmt.Fprintf(p.w, "%s: min %s, avg %s, max %s, sd %s; %s\n", units.Plural(int(r.Msgs), "round trip"), µs(l.Min), µs(int64(l.Mean)), µs(l.Max), µs(int64(l.StdDev)), units.Plural(int(retransmissions(r)), "retransmission"))
 	}
 }
 

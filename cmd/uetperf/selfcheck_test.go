@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -18,6 +19,7 @@ func TestSelfCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
 	}
+	t.Parallel() // most of that is waiting: every step has its time
 	file := t.TempDir() + "/r.json"
 	cmd := uetperf("-J", file, "--assert", "wrong==0")
 	var out, progress bytes.Buffer
@@ -90,6 +92,26 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 		o.verdict([]row{r}, o.finish(nil), time.Second)
 		if !strings.Contains(out.String(), "FAILED: 1 of 1 checks failed") {
 			t.Errorf("%s: verdict %s", want, &out)
+		}
+	}
+}
+
+// A step that the user or the time ended is no fault of the transport; the whole
+// is not passed either.
+func TestSelfCheckCutShort(t *testing.T) {
+	for err, want := range map[error]string{context.Canceled: "interrupted", context.DeadlineExceeded: "cut short"} {
+		r := row{step: &step{name: "x", impair: &relay.Faults{Loss: 0.01}}, err: err}
+		if r.judge(); len(r.faults) != 0 || r.summary() != want {
+			t.Errorf("%v: faults %q, summary %q", err, r.faults, r.summary())
+		}
+		var out bytes.Buffer
+		o := &outcome{cfg: &Config{}, people: &out, json: &output{}, csv: &output{}}
+		o.printRows([]row{r})
+		if err := o.finish(err); o.rec.OK || err == nil {
+			t.Errorf("%v is well", want)
+		}
+		if o.verdict([]row{r}, err, time.Second); !strings.Contains(out.String(), "│ "+want+" │") || !strings.HasSuffix(out.String(), "FAILED: the self-check ended early, in 1 check (1 s)\n") {
+			t.Errorf("%s", &out)
 		}
 	}
 }

@@ -12,11 +12,18 @@ import (
 // goroutines can wait on, together with other things. Both are level triggered:
 // ready while something is there. All of it is guarded by the Object's Mu.
 type native struct {
-	shown  bool        // the application has it
-	raised atomic.Bool // also read without the lock
-	fd     descriptor
-	ch     chan struct{}
+	shown bool // the application has it
+	// undo is what the next read that finds nothing has to do something about,
+	// raised and held, in one word that it looks at without the lock.
+	undo atomic.Int32
+	fd   descriptor
+	ch   chan struct{}
 }
+
+const (
+	raised int32 = 1 << iota // it is ready
+	held                     // Object.held is not nil
+)
 
 // raise makes it ready. It does nothing to one that the application never asked
 // for.
@@ -29,14 +36,14 @@ func (n *native) raise() {
 		case n.ch <- struct{}{}:
 		default:
 		}
-	} else if !n.raised.Load() {
+	} else if n.undo.Load()&raised == 0 {
 		n.fd.raise()
 	}
-	n.raised.Store(true)
+	n.undo.Or(raised)
 }
 
 func (n *native) lower() {
-	if !n.raised.Load() {
+	if n.undo.Load()&raised == 0 {
 		return
 	}
 	if n.ch != nil {
@@ -47,7 +54,7 @@ func (n *native) lower() {
 	} else {
 		n.fd.lower()
 	}
-	n.raised.Store(false)
+	n.undo.And(^raised)
 }
 
 func (n *native) close() {
@@ -90,29 +97,22 @@ func (o *Object) show() error {
 		return fi.EBADF
 	}
 	o.native.shown = true
+	o.watched.Store(true)
 	if o.have.Load() > 0 || o.signals.Load() > 0 {
 		o.native.raise()
 	}
 	return nil
 }
 
-// Lower is called by a read that found nothing: what the application waits on is
-// no longer ready, unless a Signal is under way to one who waits.
-func (o *Object) Lower() {
-	if !o.native.raised.Load() {
-		return
-	}
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
-	if o.have.Load() == 0 && o.signals.Load() == 0 {
-		o.native.lower()
-	}
-}
-
 // TryWait says that the application is about to wait by itself (fi_trywait). It
 // returns nil if it may: progress happens without the application from here on,
-// until it polls again. fi.EAGAIN: there is something to read, or a Signal.
-// fi.EINVAL: there is nothing to wait on.
+// until what it waits on has become ready and somebody polls. fi.EAGAIN: there is
+// something to read, or a Signal. fi.EINVAL: there is nothing to wait on.
+//
+// Only TryWait makes what the application waits on unready, and progress that it
+// armed ends only while that is ready. So one thread that reads the queue empty
+// takes nothing away from another that sleeps: it is either still driven, or
+// woken.
 func (o *Object) TryWait() error {
 	if o.kind == fi.WaitNone || o.kind == fi.WaitSet {
 		return fmt.Errorf("trywait on %v: %w", o.kind, fi.EINVAL)
@@ -120,19 +120,27 @@ func (o *Object) TryWait() error {
 	if o.have.Load() == 0 {
 		o.poll()
 	}
-	if o.have.Load() == 0 {
+	for {
+		o.Mu.Lock()
+		switch {
+		case o.closed:
+			o.Mu.Unlock()
+			return fi.EBADF
+		case o.have.Load() > 0 || o.takeSignalLocked():
+			o.Mu.Unlock()
+			return fi.EAGAIN
+		}
+		o.native.lower()
+		o.Mu.Unlock()
+		if o.kind != fi.WaitFD && o.kind != fi.WaitMutexCond {
+			return nil // nothing to sleep on, so nothing is armed
+		}
 		o.hold()
+		// Something may have come, and gone to another, since.
+		if o.native.undo.Load() == held {
+			return nil
+		}
 	}
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
-	switch {
-	case o.closed:
-		return fi.EBADF
-	case o.have.Load() > 0 || o.takeSignalLocked():
-		return fi.EAGAIN
-	}
-	o.native.lower()
-	return nil
 }
 
 // hold arms what o drives until release.
@@ -142,7 +150,7 @@ func (o *Object) hold() {
 	o.Mu.Lock()
 	old := o.held
 	o.held = ps
-	o.isHeld.Store(true)
+	o.native.undo.Or(held)
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)
@@ -150,11 +158,34 @@ func (o *Object) hold() {
 }
 
 // Release disarms what TryWait armed.
-func (o *Object) Release() {
+func (o *Object) Release() { o.release(false) }
+
+// unwatch is what a poll does when what the application waits on is ready: it
+// needs no progress made for it. A channel wakes one of those who sleep on it;
+// who comes by passes the token on to the next.
+func (o *Object) unwatch(undo int32) {
+	if undo&held != 0 {
+		o.release(true)
+	}
+	if c := o.native.ch; c != nil && len(c) == 0 {
+		o.Mu.Lock()
+		if o.native.undo.Load()&raised != 0 {
+			o.native.raise()
+		}
+		o.Mu.Unlock()
+	}
+}
+
+// release is Release; onlyRaised: unless somebody may still sleep.
+func (o *Object) release(onlyRaised bool) {
 	o.Mu.Lock()
+	if onlyRaised && o.native.undo.Load() != held|raised {
+		o.Mu.Unlock()
+		return
+	}
 	old := o.held
 	o.held = nil
-	o.isHeld.Store(false)
+	o.native.undo.And(^held)
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)

@@ -37,10 +37,14 @@ func TestDescriptorIsLevel(t *testing.T) {
 	wantReady(true) // what was there before it was asked for
 	p.put(2)
 	p.take(1)
-	p.Lower()
+	p.Look()
 	wantReady(true) // something is left
 	p.take(2)
-	p.Lower() // a read that found nothing
+	p.Look()        // a read that found nothing
+	wantReady(true) // another may sleep on it who has not run yet
+	if err := p.TryWait(); err != nil {
+		t.Fatal(err)
+	}
 	wantReady(false)
 	p.put(1)
 	wantReady(true)
@@ -51,7 +55,7 @@ func TestDescriptorIsLevel(t *testing.T) {
 	wantReady(false)
 	// A signal is taken by TryWait, not by reads.
 	p.Signal()
-	p.Lower()
+	p.Look()
 	wantReady(true)
 	if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
 		t.Error(err)

@@ -2,6 +2,8 @@ package wait
 
 import (
 	"errors"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,7 +36,11 @@ func TestChanIsLevel(t *testing.T) {
 	p.take(1) // leaves one: ready for the next waiter
 	wantReady(true)
 	p.take(1)
-	p.Lower()
+	p.Look()
+	wantReady(true) // another may sleep on it who has not run yet
+	if err := p.TryWait(); err != nil {
+		t.Fatal(err)
+	}
 	wantReady(false)
 	p.put(1)
 	p.take(1)
@@ -49,8 +55,8 @@ func TestChanIsLevel(t *testing.T) {
 }
 
 func TestTryWaitArms(t *testing.T) {
-	// From a TryWait that succeeds until the next poll, progress happens without
-	// the application.
+	// From a TryWait that succeeds until what is waited on is ready and somebody
+	// polls, progress happens without the application.
 	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 	c, _ := p.Chan()
 	e := new(endpoint)
@@ -62,7 +68,11 @@ func TestTryWaitArms(t *testing.T) {
 		e.wantArmed(t, 1)
 	}
 	p.Poll()
+	e.wantArmed(t, 1) // whoever polls, another may sleep
+	p.put(1)
+	p.Poll()
 	e.wantArmed(t, 0)
+	p.take(1)
 	// What comes while it arms is seen.
 	e.arm = func() { p.put(1) }
 	if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
@@ -91,6 +101,114 @@ func TestTryWaitArms(t *testing.T) {
 	p.Release()
 	e.wantArmed(t, 0)
 }
+
+func TestTryWaitOfTwo(t *testing.T) {
+	// R-CQ-22, R-CQ-39: one goroutine that polls, or takes what both were woken
+	// for, leaves another that sleeps neither without progress nor without the
+	// end of its sleep.
+	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
+	c, _ := p.Chan()
+	e := new(endpoint)
+	p.Bind(e)
+	if err := p.TryWait(); err != nil { // the sleeper
+		t.Fatal(err)
+	}
+	for range 3 { // the other
+		p.Look()
+		e.wantArmed(t, 1)
+	}
+	p.put(1)
+	<-c
+	p.take(1)
+	p.Look()
+	e.wantArmed(t, 0)
+	select {
+	case <-c: // the sleeper
+	default:
+		t.Fatal("one sleeps without progress")
+	}
+	p.Look()
+	if len(c) != 1 {
+		t.Fatal("a third would sleep without progress")
+	}
+	// The other goes to sleep itself: the first is driven by its arm.
+	if err := p.TryWait(); err != nil || len(c) != 0 {
+		t.Fatal(err, len(c))
+	}
+	e.wantArmed(t, 1)
+	p.Release()
+}
+
+func TestTryWaitRaces(t *testing.T) {
+	// R-CQ-22: sleepers and pollers on real threads, over an endpoint that makes
+	// progress only when it is polled or armed. Whatever the order, everything is
+	// taken and all end.
+	const each = 3000
+	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
+	c, _ := p.Chan()
+	var armed, left atomic.Int64
+	left.Store(2 * each)
+	work := make(chan struct{}, 1)
+	p.Bind(&toggled{armed: &armed, work: work})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // progress, while armed
+		for {
+			select {
+			case <-work:
+			case <-stop:
+				return
+			}
+			for armed.Load() > 0 && p.Have() == 0 {
+				p.put(1)
+			}
+		}
+	})
+	var sleepers sync.WaitGroup
+	for range 2 {
+		sleepers.Go(func() {
+			for left.Load() > 0 {
+				if p.TryWait() == nil {
+					<-c
+				}
+				for p.take(1) == 1 {
+					if left.Add(-1) <= 0 {
+						p.Signal()
+					}
+				}
+				p.Look()
+			}
+			p.Signal() // the other
+		})
+	}
+	wg.Go(func() { // polls now and then, takes nothing
+		for left.Load() > 0 {
+			p.Look()
+			runtime.Gosched()
+		}
+	})
+	sleepers.Wait()
+	close(stop)
+	wg.Wait()
+	p.Release()
+}
+
+// toggled is an endpoint that works only while it is armed.
+type toggled struct {
+	armed *atomic.Int64
+	work  chan struct{}
+}
+
+func (*toggled) Poll() bool { return false }
+func (*toggled) Yield()     {}
+func (g *toggled) Arm() {
+	g.armed.Add(1)
+	select {
+	case g.work <- struct{}{}:
+	default:
+	}
+}
+func (g *toggled) Disarm() { g.armed.Add(-1) }
 
 func TestTryWaitMisuse(t *testing.T) {
 	for _, kind := range []fi.WaitObj{fi.WaitNone, fi.WaitUnspec, fi.WaitYield, fi.WaitFD, fi.WaitMutexCond} {

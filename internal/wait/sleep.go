@@ -31,15 +31,61 @@ func Deadline(timeout time.Duration) time.Time {
 // Wait returns when at least need things are there, or for another Reason: a
 // deadline of zero and a nil ctx are no limits. It polls for Attr.Spin after the
 // last poll that did something, then arms what it drives and sleeps.
-func (o *Object) Wait(ctx context.Context, need int64, deadline time.Time) Reason {
-	o.waiting.Add(1)
-	defer o.waiting.Add(-1)
-	if o.kind == fi.WaitYield || o.spin > 0 && len(o.Driven()) > 0 {
-		if r, done := o.spinFor(ctx, need, deadline); done {
-			return r
+//
+// It returns with Mu held, so that who was woken takes what it was woken for
+// under the same lock, and calls Done with what Wait armed.
+func (o *Object) Wait(ctx context.Context, need int64, deadline time.Time) (why Reason, armed []Progress) {
+	return o.wait(ctx, need, 0, deadline)
+}
+
+// WaitLevel is Wait for a counter.
+func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+	return o.wait(ctx, int64(threshold), seen, deadline)
+}
+
+func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+	if o.kind != fi.WaitYield && (o.spin <= 0 || len(*o.list.Load()) == 0) {
+		return o.sleep(ctx, need, seen, deadline, false)
+	}
+	o.spinning.Add(1)
+	why, done := o.spinFor(ctx, need, seen, deadline)
+	if !done {
+		return o.sleep(ctx, need, seen, deadline, true)
+	}
+	o.Mu.Lock()
+	o.spinning.Add(-1)
+	return why, nil
+}
+
+// Park is Wait without limits for an Object that drives nothing: the whole of a
+// wake-up is one lock to lie down, one to take, and the channel between them.
+// It returns with Mu held. false: there is something to drive or to poll now, or
+// a signal; Wait knows what to do about it.
+func (o *Object) Park(need int64) bool {
+	o.Mu.Lock()
+	for o.have.Load() < need {
+		if o.signals.Load() > 0 || o.kind == fi.WaitYield || len(*o.list.Load()) > 0 {
+			return false
+		}
+		s := o.sleepers.get(need)
+		o.sleeping++
+		o.sleepers.add(s)
+		o.Mu.Unlock()
+		<-s.woken
+		o.Mu.Lock()
+		o.sleeping--
+		o.sleepers.put(s)
+		if o.signals.Load() > 0 && o.have.Load() >= need {
+			o.sleepers.wake(Always, false) // the signal is for another
 		}
 	}
-	return o.sleep(ctx, need, deadline)
+	return true
+}
+
+// Done ends what a Wait began: it lets go of Mu and disarms.
+func (o *Object) Done(armed []Progress) {
+	o.Mu.Unlock()
+	disarm(armed)
 }
 
 // maxIdle bounds the polls in a row that did nothing. At 60 ns for the look at
@@ -47,17 +93,17 @@ func (o *Object) Wait(ctx context.Context, need int64, deadline time.Time) Reaso
 // in a bubble of testing/synctest.
 const maxIdle = 1 << 14
 
-func (o *Object) spinFor(ctx context.Context, need int64, deadline time.Time) (_ Reason, done bool) {
+func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline time.Time) (_ Reason, done bool) {
 	var until time.Time
 	for idle := 0; ; idle++ {
-		if o.have.Load() >= need {
+		if o.enough(need, seen) {
 			return Ready, true
 		}
 		if o.signals.Load() > 0 && o.takeSignal() {
 			return Signalled, true
 		}
 		worked := o.Poll()
-		if o.have.Load() >= need {
+		if o.enough(need, seen) {
 			return Ready, true
 		}
 		now := time.Now()
@@ -94,69 +140,85 @@ func (o *Object) takeSignalLocked() bool {
 // sleep waits for Publish. No wake-up is lost: what is driven is armed first,
 // then, under the lock that Publish needs, the sleeper looks and lies down.
 // What was put before the look is seen; what is put later finds the sleeper.
-func (o *Object) sleep(ctx context.Context, need int64, deadline time.Time) Reason {
-	armed := o.list.Load()
-	arm(*armed)
-	defer func() { disarm(*armed) }()
+//
+// A wake-up costs one lock to lie down, one to take, and the channel between
+// them: the number of blocked calls is counted under the lock, and there is no
+// timer nor select where nothing asks for one.
+func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline time.Time, spun bool) (why Reason, armed []Progress) {
+	list := o.list.Load()
+	arm(*list)
 
 	o.Mu.Lock()
-	defer o.Mu.Unlock()
-	s := o.sleepers.get(need)
-	defer o.sleepers.put(s)
-	var expired <-chan time.Time
-	if !deadline.IsZero() {
-		expired = s.start(time.Until(deadline))
+	o.sleeping++
+	if spun {
+		o.spinning.Add(-1)
 	}
+	var s *sleeper
+	var expired <-chan time.Time
+	over := false
+	for {
+		switch {
+		case o.closed:
+			why = Closed
+		case o.enough(need, seen):
+			why = Ready
+		case o.signals.Load() > 0 && o.takeSignalLocked():
+			why = Signalled
+		case over:
+		default:
+			if now := o.list.Load(); now != list {
+				o.Mu.Unlock()
+				arm(*now)
+				disarm(*list)
+				list = now
+				o.Mu.Lock()
+				continue
+			}
+			if s == nil {
+				s = o.sleepers.get(need)
+				s.seen = seen
+				if !deadline.IsZero() {
+					expired = s.start(time.Until(deadline))
+				}
+			}
+			o.sleepers.add(s)
+			o.Mu.Unlock()
+			if expired == nil && ctx == nil {
+				<-s.woken // half the cost of the select
+				o.Mu.Lock()
+			} else if why, over = s.wait(ctx, expired); !over {
+				o.Mu.Lock()
+			} else if o.Mu.Lock(); !o.sleepers.remove(s) {
+				<-s.woken // it was woken at the same moment
+			}
+			// One who was woken by a signal may find things instead, and the other
+			// way round: what it does not take wakes the next.
+			if o.signals.Load() > 0 {
+				o.sleepers.wake(Always, false)
+			}
+			continue
+		}
+		o.sleeping--
+		if s != nil {
+			o.sleepers.put(s)
+		}
+		return why, *list
+	}
+}
+
+// wait waits until s is woken; over: something else came first.
+func (s *sleeper) wait(ctx context.Context, expired <-chan time.Time) (why Reason, over bool) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done()
 	}
-	over := false
-	var why Reason
-	for {
-		switch {
-		case o.closed:
-			return Closed
-		case o.have.Load() >= need:
-			return Ready
-		case o.takeSignalLocked():
-			return Signalled
-		case over:
-			return why
-		}
-		if now := o.list.Load(); now != armed {
-			o.Mu.Unlock()
-			arm(*now)
-			disarm(*armed)
-			armed = now
-			o.Mu.Lock()
-			continue
-		}
-		o.sleepers.add(s)
-		o.Mu.Unlock()
-		if expired == nil && done == nil {
-			<-s.woken // half the cost of the select
-		} else {
-			select {
-			case <-s.woken:
-			case <-expired:
-				over, why = true, TimedOut
-			case <-done:
-				over, why = true, Cancelled
-			}
-		}
-		o.Mu.Lock()
-		if o.sleepers.remove(s) {
-			continue
-		}
-		if over {
-			<-s.woken // it was woken at the same moment
-		}
-		// One who was woken by a signal may find things instead, and the other
-		// way round: what it does not take wakes the next.
-		if o.signals.Load() > 0 {
-			o.sleepers.wake(Always, false)
-		}
+	select {
+	case <-s.woken:
+		return 0, false
+	case <-expired:
+		return TimedOut, true
+	case <-done:
+		return Cancelled, true
 	}
 }
 
@@ -174,6 +236,10 @@ func disarm(ps []Progress) {
 
 // sleepers is a list of those who sleep, first come first woken.
 type sleepers struct {
+	// first is the sleeper who came when nobody slept: mostly there is no other,
+	// and then none of the links below is touched.
+	first      sleeper
+	busy       bool // first is in use
 	head, tail *sleeper
 	spare      *sleeper // linked by next
 }
@@ -181,28 +247,43 @@ type sleepers struct {
 // A sleeper is one blocked call.
 type sleeper struct {
 	need       int64
+	seen       uint64        // of a counter: the errors known
 	woken      chan struct{} // one token, sent when it is taken off the list
 	listed     bool
 	prev, next *sleeper
 	timer      *time.Timer
 }
 
+func (l *sleepers) empty() bool { return !l.first.listed && l.head == nil }
+
 // get returns a sleeper. Spare ones are kept here and not in a pool of the
 // process, because a channel or timer made in a bubble of testing/synctest must
 // stay there.
 func (l *sleepers) get(need int64) *sleeper {
-	s := l.spare
-	if s == nil {
-		return &sleeper{need: need, woken: make(chan struct{}, 1)}
+	s := &l.first
+	switch {
+	case !l.busy && l.head == nil:
+		l.busy = true
+	case l.spare != nil:
+		s = l.spare
+		l.spare, s.next = s.next, nil
+	default:
+		s = new(sleeper)
 	}
-	l.spare = s.next
-	s.need, s.next = need, nil
+	if s.woken == nil {
+		s.woken = make(chan struct{}, 1)
+	}
+	s.need = need
 	return s
 }
 
 func (l *sleepers) put(s *sleeper) {
 	if s.timer != nil {
 		s.timer.Stop()
+	}
+	if s == &l.first {
+		l.busy = false
+		return
 	}
 	s.next = l.spare
 	l.spare = s
@@ -218,7 +299,11 @@ func (s *sleeper) start(d time.Duration) <-chan time.Time {
 }
 
 func (l *sleepers) add(s *sleeper) {
-	s.listed, s.prev, s.next = true, l.tail, nil
+	s.listed = true
+	if s == &l.first {
+		return // before all others
+	}
+	s.prev, s.next = l.tail, nil
 	if l.tail != nil {
 		l.tail.next = s
 	} else {
@@ -232,6 +317,10 @@ func (l *sleepers) remove(s *sleeper) bool {
 	if !s.listed {
 		return false
 	}
+	s.listed = false
+	if s == &l.first {
+		return true
+	}
 	if s.prev != nil {
 		s.prev.next = s.next
 	} else {
@@ -242,12 +331,19 @@ func (l *sleepers) remove(s *sleeper) bool {
 	} else {
 		l.tail = s.prev
 	}
-	s.listed, s.prev, s.next = false, nil, nil
+	s.prev, s.next = nil, nil
 	return true
 }
 
 // wake wakes the first sleeper who needs no more than have, or all of those.
 func (l *sleepers) wake(have int64, all bool) {
+	if s := &l.first; s.listed && s.need <= have {
+		s.listed = false
+		s.woken <- struct{}{}
+		if !all {
+			return
+		}
+	}
 	for s := l.head; s != nil; {
 		next := s.next
 		if s.need <= have {
@@ -256,6 +352,22 @@ func (l *sleepers) wake(have int64, all bool) {
 			if !all {
 				return
 			}
+		}
+		s = next
+	}
+}
+
+// wakeLevel wakes all who find enough.
+func (l *sleepers) wakeLevel(o *Object) {
+	if s := &l.first; s.listed && o.enough(s.need, s.seen) {
+		s.listed = false
+		s.woken <- struct{}{}
+	}
+	for s := l.head; s != nil; {
+		next := s.next
+		if o.enough(s.need, s.seen) {
+			l.remove(s)
+			s.woken <- struct{}{}
 		}
 		s = next
 	}

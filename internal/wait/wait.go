@@ -61,12 +61,17 @@ type Object struct {
 
 	have    atomic.Int64 // as published
 	signals atomic.Int32 // not yet taken by a blocking call; changed under Mu
-	waiting atomic.Int32 // blocking calls under way
+	// Blocking calls under way, those that poll and, under Mu, those that sleep.
+	spinning atomic.Int32
+	sleeping int32
 
-	list   atomic.Pointer[[]Progress] // each bound Progress once
-	bound  []Progress                 // each as often as it was bound
-	held   *[]Progress                // armed by TryWait
-	isHeld atomic.Bool                // held != nil
+	list  atomic.Pointer[[]Progress] // each bound Progress once
+	bound []Progress                 // each as often as it was bound
+	held  *[]Progress                // armed by TryWait
+
+	// level, of a counter, is the test of InitLevel.
+	level   func(threshold, seen uint64) bool
+	watched atomic.Bool // native.shown, or set is not nil
 
 	sleepers sleepers
 	native   native
@@ -87,6 +92,7 @@ func (o *Object) Init(attr Attr) error {
 			return fmt.Errorf("no wait set is named: %w", fi.EINVAL)
 		}
 		o.set = attr.Set
+		o.watched.Store(true)
 	default:
 		return fmt.Errorf("wait object %v: %w", attr.Kind, fi.EINVAL)
 	}
@@ -101,8 +107,19 @@ func (o *Object) Init(attr Attr) error {
 	return nil
 }
 
+// InitLevel is Init for a counter. enough, which is called with and without Mu,
+// says whether a blocking call is over that waits for threshold and has seen so
+// many errors.
+func (o *Object) InitLevel(attr Attr, enough func(threshold, seen uint64) bool) error {
+	o.level = enough
+	return o.Init(attr)
+}
+
 // Kind is the kind of wait object.
 func (o *Object) Kind() fi.WaitObj { return o.kind }
+
+// MayBlock reports whether a blocking call of the owner's may wait by o.
+func (o *Object) MayBlock() bool { return o.kind != fi.WaitNone && o.kind != fi.WaitSet }
 
 // Have is what was published last. It needs no lock.
 func (o *Object) Have() int64 { return o.have.Load() }
@@ -111,23 +128,58 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
-	o.have.Store(have)
+	if o.have.Load() != have {
+		o.have.Store(have)
+	}
 	if have > 0 && (o.native.shown || o.set != nil) {
 		o.raise()
 	}
-	if o.sleepers.head != nil {
+	if have > 0 && !o.sleepers.empty() {
 		o.sleepers.wake(have, have == Always)
 	}
 }
 
-// Level is Publish of something that reading does not take away, like the value
-// of a counter: it wakes every sleeper who finds enough.
-func (o *Object) Level(have int64) {
-	o.have.Store(have)
-	if o.native.shown || o.set != nil {
+// Level says, under Mu, that a value which reading does not take away has
+// changed, like that of a counter: it wakes every sleeper who finds enough by
+// the test of InitLevel, and nobody else.
+func (o *Object) Level() {
+	if o.have.Load() > 0 && (o.native.shown || o.set != nil) {
 		o.raise()
 	}
-	o.sleepers.wake(have, true)
+	o.sleepers.wakeLevel(o)
+}
+
+// Note marks something as new, bit by bit, for those who wait by other means
+// than a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It
+// reports whether the bit was not set and Level has to be called because of it.
+func (o *Object) Note(bit int64) bool {
+	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
+}
+
+// Forget undoes Note and reports whether one of the bits was set.
+func (o *Object) Forget(bits int64) bool {
+	if o.have.Load()&bits == 0 {
+		return false
+	}
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	if o.closed {
+		return false
+	}
+	had := o.have.And(^bits)&bits != 0
+	if o.have.Load() == 0 && o.signals.Load() == 0 {
+		o.native.lower()
+	}
+	return had
+}
+
+// enough reports whether a blocking call need not wait.
+func (o *Object) enough(need int64, seen uint64) bool {
+	have := o.have.Load()
+	if o.level == nil || have == Always {
+		return have >= need
+	}
+	return o.level(uint64(need), seen)
 }
 
 func (o *Object) raise() {
@@ -178,6 +230,12 @@ func (o *Object) setBound(bound []Progress) {
 	}
 }
 
+// CanPark reports whether Park will do for a blocking call: it may block, there
+// is nothing to drive, and nothing that TryWait left behind to undo.
+func (o *Object) CanPark() bool {
+	return o.MayBlock() && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
+}
+
 // Driven is what waiters drive.
 func (o *Object) Driven() []Progress { return *o.list.Load() }
 
@@ -188,11 +246,23 @@ func (o *Object) Drive(ps []Progress) {
 	o.setBound(ps)
 }
 
+// Look is what a read does that found nothing: it drives what is bound, once,
+// and reports whether something is there now.
+func (o *Object) Look() bool {
+	if u := o.native.undo.Load(); u&raised != 0 {
+		o.unwatch(u)
+	}
+	for _, p := range *o.list.Load() {
+		p.Poll()
+	}
+	return o.have.Load() > 0
+}
+
 // Poll drives every bound endpoint once. Whoever polls needs no progress made
-// for it: what TryWait armed is disarmed.
+// for it: what TryWait armed is disarmed, unless somebody may still sleep.
 func (o *Object) Poll() (worked bool) {
-	if o.isHeld.Load() {
-		o.Release()
+	if u := o.native.undo.Load(); u&raised != 0 {
+		o.unwatch(u)
 	}
 	return o.poll()
 }
@@ -227,7 +297,7 @@ func (o *Object) Signal() error {
 	if o.closed {
 		return fi.EBADF
 	}
-	if n := o.signals.Load(); n == 0 || n < o.waiting.Load() {
+	if n := o.signals.Load(); n == 0 || n < o.spinning.Load()+o.sleeping {
 		o.signals.Add(1)
 	}
 	o.sleepers.wake(Always, false)

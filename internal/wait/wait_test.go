@@ -44,6 +44,10 @@ func (p *pile) put(n int64) {
 func (p *pile) take(n int64) int64 {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
+	return p.takeLocked(n)
+}
+
+func (p *pile) takeLocked(n int64) int64 {
 	n = min(n, p.n)
 	p.n -= n
 	p.Publish(p.n)
@@ -59,8 +63,10 @@ func (p *pile) end() {
 // get is a blocking read of one thing.
 func (p *pile) get(ctx context.Context, need int64, deadline time.Time) (bool, Reason) {
 	for {
-		why := p.Wait(ctx, need, deadline)
-		if p.take(1) == 1 {
+		why, armed := p.Wait(ctx, need, deadline)
+		n := p.takeLocked(1)
+		p.Done(armed)
+		if n == 1 {
 			return true, why
 		}
 		if why != Ready {

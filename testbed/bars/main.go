@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 func main() {
@@ -48,6 +48,28 @@ func (s side) command(args ...string) *exec.Cmd {
 	return c
 }
 
+// serve starts a server and returns where it listens: the last word of the first
+// line it prints. The port is its own, so that nothing else on the machine meets
+// it. stop ends it.
+func (s side) serve(args ...string) (host string, stop func(), err error) {
+	c := s.command(args...)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := c.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { c.Process.Kill(); c.Wait() }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	words := strings.Fields(line)
+	if err != nil || len(words) == 0 {
+		stop()
+		return "", nil, fmt.Errorf("%s: the server did not start: %q, %v", args[0], line, err)
+	}
+	return words[len(words)-1], stop, nil
+}
+
 // A row is one bar: a uetperf run and the raw run it is held against.
 type row struct {
 	name    string
@@ -61,6 +83,7 @@ type row struct {
 	bar     float64  // ratio that must be reached
 	scale   float64  // raw value × scale is what uetperf is held against
 	sameCPU bool     // both ends on one core
+	clean   []string // instead of raw UDP: uetperf with these arguments, neither end pinned
 }
 
 var rows = []row{
@@ -74,8 +97,19 @@ var rows = []row{
 		raw: []string{"flow"}, key: "GBps", bar: 0.56, scale: 1024.0 / 1100},
 	{name: "F4", nets: "lo,veth", what: "rate 8 B tsend, window 512", cmd: "rate", uet: []string{"tsend", "-s", "8", "-W", "512", "-t", "2s", "--progress", "manual"},
 		raw: []string{"msgs"}, key: "Mmsgs", bar: 0.20, scale: 1},
+	{name: "F5", nets: "lo", what: "bw 1 MiB tsend, 1 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "1%"), clean: lossy("bw", "0%"), key: "GBps", bar: 0.85, scale: 1},
+	{name: "F5b", nets: "lo", what: "bw 1 MiB tsend, 5 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "5%"), clean: lossy("bw", "0%"), key: "GBps", bar: 0.60, scale: 1},
+	{name: "F6", nets: "lo", what: "lat 4 KiB tsend, 1 % lost, mean, against the same relay without", cmd: "lat", uet: lossy("lat", "1%"), clean: lossy("lat", "0%"), key: "mean", lower: true, bar: 3, scale: 1},
 	{name: "F10", nets: "lo", what: "lat 64 B tsend, auto progress, both ends on one core, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "10000", "-w", "1000", "--progress", "auto"},
 		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
+}
+
+// lossy are the arguments of a run through the relay of uetperf.
+func lossy(cmd, loss string) []string {
+	if cmd == "lat" {
+		return []string{"tsend", "-s", "4K", "-t", "2s", "--impair", "loss=" + loss}
+	}
+	return []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--impair", "loss=" + loss}
 }
 
 func run(reps int, only string, nets []string) error {
@@ -94,7 +128,7 @@ func run(reps int, only string, nets []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-4s %-5s %-58s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "raw UDP", "ratio", "bar", "spread of the ratio")
+	fmt.Printf("%-4s %-5s %-58s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
 	for _, nw := range nets {
 		srv, cli, cleanup, err := network(nw)
 		if err != nil {
@@ -118,17 +152,28 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 	if r.sameCPU {
 		srv.cpu = cli.cpu
 	}
+	if r.clean != nil { // the relay is a third party
+		srv.cpu, cli.cpu = "0,1", "0,1"
+	}
 	var u, b, q []float64
 	for range reps {
 		x, err := r.uetRun(uetperf, srv, cli)
 		if err != nil {
 			return err
 		}
-		y, err := rawRun(self, srv, cli, r.raw)
+		var base float64
+		if r.clean != nil {
+			c := r
+			c.uet = r.clean
+			base, err = c.uetRun(uetperf, srv, cli)
+		} else {
+			var y map[string]float64
+			y, err = rawRun(self, srv, cli, r.raw)
+			base = y[r.key] * r.scale
+		}
 		if err != nil {
 			return err
 		}
-		base := y[r.key] * r.scale
 		u, b, q = append(u, x), append(b, base), append(q, x/base)
 	}
 	ratio := median(q)
@@ -145,13 +190,12 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 }
 
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
-	s := srv.command(bin, "serve", "--listen", srv.addr+":4793", "--once")
-	s.Stdout = nil
-	if err := s.Start(); err != nil {
+	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once")
+	if err != nil {
 		return 0, err
 	}
-	defer func() { s.Process.Kill(); s.Wait() }()
-	args := append([]string{bin, r.cmd, srv.addr}, r.uet...)
+	defer stop()
+	args := append([]string{bin, r.cmd, host}, r.uet...)
 	out, err := cli.command(append(args, "-J", "-", "-q")...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("uetperf %s: %w", r.cmd, err)
@@ -159,7 +203,8 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 	var rec struct {
 		Runs []struct {
 			Latency struct {
-				P50 float64 `json:"p50"`
+				P50  float64 `json:"p50"`
+				Mean float64 `json:"mean"`
 			} `json:"latency_ns"`
 			Goodput float64 `json:"goodput_bps"`
 			Rate    float64 `json:"msgs_per_s"`
@@ -172,6 +217,8 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 	switch r.key {
 	case "p50":
 		return x.Latency.P50 / 1e3, nil
+	case "mean":
+		return x.Latency.Mean / 1e3, nil
 	case "GBps":
 		return x.Goodput / 8e9, nil
 	}
@@ -179,13 +226,12 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 }
 
 func rawRun(self string, srv, cli side, args []string) (map[string]float64, error) {
-	s := srv.command(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":7100"}, args[1:]...)...)
-	if err := s.Start(); err != nil {
+	host, stop, err := srv.serve(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":0"}, args[1:]...)...)
+	if err != nil {
 		return nil, err
 	}
-	defer func() { s.Process.Kill(); s.Wait() }()
-	time.Sleep(200 * time.Millisecond) // the server has no way to say that it is there
-	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", srv.addr + ":7100"}, args[1:]...)...).Output()
+	defer stop()
+	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", host}, args[1:]...)...).Output()
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func newSock(serve bool, addr netip.AddrPort) *rawSock {
 	s := &rawSock{fd: fd}
 	if serve {
 		must(unix.Bind(fd, sa))
+		got, err := unix.Getsockname(fd)
+		must(err)
+		fmt.Println(netip.AddrPortFrom(addr.Addr(), uint16(got.(*unix.SockaddrInet4).Port)))
 	} else {
 		must(unix.Connect(fd, sa))
 	}

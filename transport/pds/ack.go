@@ -23,6 +23,10 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 		tx.arrived--
 	}
 	k.state = pktDone
+	if k.nacked {
+		// What it was refused for is there again: others are refused anew.
+		tx.heldFor, tx.shortSince = 0, 0
+	}
 	if k.tries == 0 {
 		// It was not sent twice: the timeout in force is long enough (Karn).
 		tx.backoff = 0
@@ -39,6 +43,7 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 // from it how much the path reorders.
 func (p *PDC) arrivedAs(k *txPkt) {
 	tx := &p.tx
+	p.pathNews(k, PathGood)
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole && k.tries == 0 && uint32(over) >= tx.reorder {
 		// It was missing when later ones were there, and was not sent again:
 		// reordered.
@@ -64,7 +69,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 		return nil
 	}
 	tx := &p.tx
-	if p.state == Creating || p.remoteID == 0 {
+	if p.remoteID == 0 {
 		if a.SPDCID == 0 {
 			t.Stats.DropHeader++
 			return nil
@@ -95,7 +100,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	}
 	p.strikes = 0
 	p.heard(now)
-	if p.state == Creating {
+	if p.remoteID == 0 {
 		p.becomeEstablished(a.SPDCID)
 	}
 
@@ -129,6 +134,9 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 				}
 				p.noteSpurious(now, k, echo)
 				p.arrivedAs(k)
+				if a.Flags&wire.AckFlagM != 0 {
+					p.pathNews(k, PathMarked)
+				}
 				if a.Next == wire.NextNone {
 					newly += p.finish(k, nil)
 				} else {
@@ -218,6 +226,9 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	}
 	if tx.una == tx.nxt {
 		p.becomeIdle(now)
+		if p.shut() {
+			p.t.arm(p, now+p.tailTime())
+		}
 	} else {
 		p.t.arm(p, now+p.tailTime())
 		if tx.una != before && tx.flight == 0 && tx.lost == 0 && tx.at(tx.una).state == pktArrived {
@@ -250,7 +261,9 @@ func (t *Table) unsent(now time.Duration, p *PDC) {
 // measures the path without data (UE §3.6.13) and proves to the target that its
 // packets arrive here.
 func (p *PDC) becomeEstablished(remoteID uint16) {
-	p.state = Established
+	if p.state == Creating {
+		p.state = Established // not if it closes already
+	}
 	p.remoteID = remoteID
 	p.tx.greet = true
 	p.t.up.WakeAck(p)

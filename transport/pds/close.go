@@ -93,10 +93,14 @@ func (p *PDC) closeTimers(now time.Duration) time.Duration {
 			return now + cfg.RTOInit
 		}
 		// An initiator closes after IdleClose; one that does not is dead or
-		// lost its state. Ask once and let the retry budget decide.
+		// lost its state. Ask once and let the retry budget decide. One in the
+		// middle of a message is neither: PeerTimeout judges it.
 		at := max(p.lastHeard, p.idleAt) + 2*cfg.IdleClose
 		if now < at {
 			return at
+		}
+		if p.t.up.InboundOpen(p) {
+			return now + 2*cfg.IdleClose
 		}
 		p.RequestClose(now)
 		return now + cfg.RTOInit
@@ -114,6 +118,10 @@ func (p *PDC) closeTimers(now time.Duration) time.Duration {
 		return p.closeBy
 	case CloseRequested:
 		// An initiator that is heard is finishing its messages.
+		if p.t.up.InboundOpen(p) {
+			p.closeBy = now + cfg.CloseReqTime
+			return p.closeBy
+		}
 		if by := p.lastHeard + max(cfg.CloseReqTime, cfg.SuspectTimeout); by > p.closeBy {
 			p.closeBy = by
 		}
@@ -124,6 +132,13 @@ func (p *PDC) closeTimers(now time.Duration) time.Duration {
 		return p.closeBy
 	}
 	return 0
+}
+
+// resume takes the request to close back: the initiator goes on. It may have
+// seen the request; then it closes, and that is all right, too.
+func (p *PDC) resume(now time.Duration) {
+	p.state = Established
+	p.idleAt = now
 }
 
 // RequestClose asks the initiator of a target PDC to close it: by the REQ flag
@@ -179,6 +194,7 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		p.heard(now)
 		return
 	}
+	p.markProven()
 	rx := p.rx
 	if rx == nil {
 		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop {
@@ -197,7 +213,6 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		rx.note(from, path)
 		t.up.WakeAck(p)
 	case wire.CtlClear:
-		p.proven = true
 		clear := wire.PSN(c.Payload)
 		if clear.After(rx.max) {
 			t.unsent(now, p)
@@ -219,14 +234,14 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 		return
 	}
 	p.heard(now)
-	p.markProven()
 	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, SPDCID: p.id, DPDCID: p.remoteID}
 	if c.Ctl == wire.CtlClose {
 		if p.initiator {
 			t.Stats.DropStale++ // only an initiator sends CLOSE
 			return
 		}
-		if p.tx.una != p.tx.nxt && p.state != CloseRequested || t.up.InboundOpen(p) {
+		// What a target has outstanding is at most a CLOSE_REQ, granted by this.
+		if t.up.InboundOpen(p) {
 			t.fail(now, p, Reason{Why: WhyProtocol})
 			return
 		}

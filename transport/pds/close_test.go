@@ -122,3 +122,62 @@ func TestIdlePDCCloses(t *testing.T) {
 		t.Errorf("%v at %v", x.p.state, x.now)
 	}
 }
+
+// runTo runs all timers up to a time.
+func (x *pdcTest) runTo(end time.Duration) {
+	for x.now < end {
+		x.now = end
+		if at := x.tab.NextTimeout(); at != 0 && at < end {
+			x.now = at
+		}
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+}
+
+func TestTargetWaitsForAnOpenMessage(t *testing.T) {
+	// F28: a target does not ask for the close of a PDC in the middle of a message
+	// and does not end it: its initiator may have a closed window. PeerTimeout
+	// judges it (F9).
+	x := newTarget(t)
+	x.tab.cfg.IdleClose = 100 * time.Millisecond
+	x.open[x.p.Slot] = true
+	x.recv(1, ar)
+	x.told = nil
+	start := x.now
+	x.runTo(start + 10*time.Second)
+	if x.p.state != Established {
+		t.Fatalf("the target is %v after 10 s", x.p.state)
+	}
+	// Asked before, it does not give up either.
+	x.p.RequestClose(x.now)
+	x.runTo(start + 39*time.Second)
+	if x.p.state != CloseRequested {
+		t.Fatalf("the target that asked is %v after 39 s", x.p.state)
+	}
+	x.runTo(start + 41*time.Second)
+	x.wantTold("gone 1")
+}
+
+func TestTargetTakesItsRequestBack(t *testing.T) {
+	// F28, UE §3.5.8: an initiator that goes on is not asked again with each ACK;
+	// when it closes after all, an unanswered CLOSE_REQ is no error.
+	x := newTarget(t)
+	x.p.RequestClose(x.now)
+	x.p.Resend2(x.now)
+	x.recv(1, ar)
+	var a AckOut
+	if !x.p.NextAck(x.now, &a) || a.Ack.Req != wire.ReqNone {
+		t.Errorf("the ACK of a new packet asks %v", a.Ack.Req)
+	}
+	x.runTo(x.now + 10*time.Second)
+	if x.p.state != Established {
+		t.Fatalf("the target is %v", x.p.state)
+	}
+	x.told = nil
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(2), SPDCID: 9, DPDCID: x.p.id})
+	x.wantTold("gone 8")
+	x.wantLoose("ACK cack=1 psn=2")
+}

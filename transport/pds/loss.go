@@ -47,6 +47,14 @@ func (p *PDC) reorderTime() time.Duration {
 	return max(p.ccc.SRTT()/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
 }
 
+// shut reports that nothing is outstanding and yet nothing may be sent: the ACKs
+// that named each packet came, the one that moved CACK did not. Nobody would send
+// it again, so a PROBE asks.
+func (p *PDC) shut() bool {
+	tx := &p.tx
+	return tx.una == tx.nxt && tx.nxt.Sub(tx.cack) > tx.window && (p.state == Established || p.state == Quiesce)
+}
+
 // markLost takes a packet in flight for lost.
 func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
 	tx := &p.tx
@@ -59,13 +67,24 @@ func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
 	if p.ccc != nil {
 		p.ccc.OnLoss(now, int(k.size), rto)
 	}
+	p.pathNews(k, PathLost)
 }
 
 // txTimers does what is due on the sending side and returns when to look again.
 func (p *PDC) txTimers(now time.Duration) time.Duration {
 	tx := &p.tx
 	if tx.una == tx.nxt {
-		return 0
+		if !p.shut() {
+			return 0
+		}
+		at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), p.t.cfg.RTOMax)
+		if now >= at {
+			tx.probes++
+			tx.progress, at = now, now+p.tailTime()
+			tx.probeOwed = true
+			p.t.up.WakeAck(p)
+		}
+		return min(at, p.giveUpAt())
 	}
 	next := p.giveUpAt()
 	if tx.held > 0 {
@@ -99,7 +118,7 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 		}
 		return min(next, tx.progress+p.rto())
 	}
-	if tx.probes < tailProbes && tx.flight > 0 && p.state != Creating && (p.initiator || p.proven) {
+	if tx.probes < tailProbes && tx.flight > 0 && p.remoteID != 0 && (p.initiator || p.proven) {
 		at := max(tx.progress, tx.lastSend) + p.tailTime()
 		if now >= at {
 			p.probeTail(now)
@@ -178,7 +197,7 @@ func (p *PDC) onRTO(now time.Duration) {
 			p.t.Stats.RtxRTO++
 		}
 	}
-	if p.state != Creating {
+	if p.remoteID != 0 {
 		if tx.at(tx.una).state == pktArrived {
 			tx.askOwed = true
 			p.t.up.WakeAck(p)

@@ -88,7 +88,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		t.Stats.DropStale++
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
-		if p.state == Creating {
+		if p.remoteID == 0 {
 			// The target has a PDC of another life under our PDCID: no packet of
 			// this one was taken. Start again under another PDCID.
 			p.rebirth(now)
@@ -123,7 +123,6 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	p.heard(now)
 	if tx.shortSince != 0 || tx.rnrSince != 0 {
 		tx.rtos = 0 // the path works
-		tx.progress = now
 	}
 	if why := p.givenUp(now); why.Why != WhyNone {
 		t.fail(now, p, why)
@@ -225,10 +224,12 @@ func (p *PDC) rebirth(now time.Duration) {
 		t.fail(now, p, Reason{WhyNack, wire.NackInvalidSyn})
 		return
 	}
-	t.setID(p.id, nil)
+	// What the network still holds of the old PDCID names nothing for a while.
+	t.quar.addID(now, t.cfg.Quarantine, p.id)
+	t.retireID(p)
 	p.id = id
 	t.setID(id, p)
-	start := p.start.Add(1<<17 + int(t.rng.Uint32N(1<<30)))
+	start := t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30))))
 	delta := int(start.Sub(p.start))
 	n := tx.nxt.Sub(tx.una)
 	old := tx.ring

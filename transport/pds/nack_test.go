@@ -159,3 +159,51 @@ func TestShortTargetEndsAfterPeerTimeout(t *testing.T) {
 	}
 	x.wantTold("failed 0 4 NO_PDC_AVAIL", "gone 4")
 }
+
+func TestNacksDoNotPutOffTheRTO(t *testing.T) {
+	// faults.md §1 rule 5: what is in flight is resent after the RTO, also when
+	// NACKs for other packets come all the time.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(3)
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	end := x.now + 100*time.Millisecond
+	for again := false; !again; {
+		if x.now += time.Millisecond; x.now > end {
+			t.Fatal("packet 3 was not resent")
+		}
+		x.tab.Advance(x.now)
+		for x.p.CanResend() {
+			i := int(x.p.Resend(x.now, 0).Req.PSN.Sub(testStart))
+			again = again || i == 3
+		}
+		x.nack(wire.NackNoSESMsgAvail, 1, 0)
+		x.nack(wire.NackPktNotRcvd, 2, 0)
+	}
+}
+
+func TestTakenAfterRefusalEndsTheBackOff(t *testing.T) {
+	// F32: the back-off begins again at 1 ms, and PeerTimeout anew, when what was
+	// refused is taken: the target is short, then not, then short again.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(2)
+	for range 8 {
+		x.nack(wire.NackNoResource, 1, 0)
+		x.now = x.p.tx.heldUntil
+		x.tab.Advance(x.now)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+	if x.p.tx.heldFor < 100*time.Millisecond {
+		t.Fatalf("the back-off is %v", x.p.tx.heldFor)
+	}
+	x.ack(1, 1)
+	x.nack(wire.NackNoResource, 2, 0)
+	if got := x.p.tx.heldUntil - x.now; got != time.Millisecond || x.p.tx.shortSince != x.now {
+		t.Errorf("the back-off is %v, short since %v at %v", got, x.p.tx.shortSince, x.now)
+	}
+}

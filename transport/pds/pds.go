@@ -17,13 +17,13 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Ref names what a packet carries. PDS keeps it and hands it back.
+// A Ref names what a packet carries. PDS keeps it and hands it back. Up to four
+// fields the compiler keeps in registers.
 type Ref struct {
 	Msg  uint32
 	Off  uint32
 	Len  uint32
 	Kind uint8
-	Last bool
 }
 
 // Why says why a packet or a PDC failed.
@@ -71,6 +71,25 @@ type Upper interface {
 	Known(addr netip.AddrPort) bool
 	// Pending reports whether the owner has something queued for the PDC.
 	Pending(p *PDC) bool
+	// Path says what became of a packet that left by that path. It is called
+	// with Config.Paths above 1 only.
+	Path(p *PDC, path uint8, news PathNews)
+}
+
+// PathNews is what a packet tells of the path it took.
+type PathNews uint8
+
+// The news.
+const (
+	PathGood   PathNews = iota // it arrived
+	PathMarked                 // it arrived with ECN CE; follows PathGood
+	PathLost                   // it is taken for lost
+)
+
+func (p *PDC) pathNews(k *txPkt, news PathNews) {
+	if p.t.cfg.Paths > 1 {
+		p.t.up.Path(p, k.path, news)
+	}
 }
 
 // Config holds the constants of a Table. All must be set.
@@ -78,6 +97,7 @@ type Config struct {
 	MPRange   int // PSN window offered, multiple of 128, power of two
 	TxWindow  int // packets this side keeps outstanding per PDC, power of two
 	HoldBytes int // bytes of ROD packets that wait for an earlier one
+	Paths     int // local ports that the owner sends from
 	Nominal   int // bytes added to headers and payload for accounting: trailer + 8 + 40
 
 	AckTrigger int
@@ -141,6 +161,7 @@ type PDC struct {
 	initiator    bool
 	known        bool // the peer's address is one the application named
 	proven       bool // target: the initiator used our PDCID, so it is not a spoofed source
+	pending      bool // target: counts as pending, being neither proven nor known
 	state        State
 	start        wire.PSN
 	remote       netip.AddrPort // where to send; for a target where the SYN came from
@@ -186,16 +207,30 @@ func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
 // CCC is the congestion control context the PDC was opened with.
 func (p *PDC) CCC() CCC { return p.ccc }
 
-// idPage is one part of the PDCID table; pages are made when first used.
-type idPage [256]*PDC
+// idPage is one part of the PDCID table; pages are made when first used. PDCIDs
+// are random, so a PDC of a FEP with few of them has a page to itself.
+type idPage struct {
+	pdc  [1 << idBits]*PDC
+	last [1 << idBits]psnRange // PSNs of the last PDC this side opened under the PDCID
+}
+
+const (
+	idBits = 5
+	idMask = 1<<idBits - 1
+)
+
+// A psnRange is the PSNs from first on, before end; equal: none.
+type psnRange struct{ first, end wire.PSN }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
+	hdr wire.Req // see Push
+
 	cfg Config
 	rng *rand.Rand
 	up  Upper
 
-	ids   [256]*idPage
+	ids   [1 << (16 - idBits)]*idPage
 	slots []*PDC
 	free  []uint32
 	live  int
@@ -204,7 +239,7 @@ type Table struct {
 	lastSyn   *PDC // the PDC the last SYN packet found
 	sources   map[netip.Addr]*sourceCount
 	unknown   int // target PDCs of addresses the application never named
-	pending   int // target PDCs that are not proven
+	pending   int // target PDCs that are neither proven nor known
 	pendQueue []pendRef
 
 	quar quarantine
@@ -217,6 +252,7 @@ type Table struct {
 	nackLeft  int
 
 	rings    [16][][]txPkt // free transmit rings by log2 of their length
+	ringKept int           // packets in rings
 	rxFree   []*rxDir
 	holdUsed int
 
@@ -272,19 +308,52 @@ func (t *Table) Slots() int { return len(t.slots) }
 
 // Lookup finds a PDC by its own PDCID, or nil.
 func (t *Table) Lookup(id uint16) *PDC {
-	if pg := t.ids[id>>8]; pg != nil {
-		return pg[id&0xff]
+	if pg := t.ids[id>>idBits]; pg != nil {
+		return pg.pdc[id&idMask]
 	}
 	return nil
 }
 
 func (t *Table) setID(id uint16, p *PDC) {
-	pg := t.ids[id>>8]
+	pg := t.ids[id>>idBits]
 	if pg == nil {
 		pg = new(idPage)
-		t.ids[id>>8] = pg
+		t.ids[id>>idBits] = pg
 	}
-	pg[id&0xff] = p
+	pg.pdc[id&idMask] = p
+}
+
+// retireID frees the PDCID of a PDC and remembers the PSNs it was used with.
+func (t *Table) retireID(p *PDC) {
+	t.setID(p.id, nil)
+	if p.initiator {
+		t.ids[p.id>>idBits].last[p.id&idMask] = psnRange{p.start, p.tx.nxt + 1}
+	}
+}
+
+// startGap is how far the first PSN of a PDC stays from all PSNs that its PDCID
+// was last used with (faults.md §2).
+const startGap = 1 << 16
+
+// newStart chooses the first PSN of a PDC that this side opens under id.
+func (t *Table) newStart(id uint16) wire.PSN {
+	if t.cfg.StartPSN != nil {
+		return t.away(id, t.cfg.StartPSN())
+	}
+	return t.away(id, wire.PSN(t.rng.Uint32()))
+}
+
+// away is s, or another PSN if s is too near to what id was last used with.
+func (t *Table) away(id uint16, s wire.PSN) wire.PSN {
+	pg := t.ids[id>>idBits]
+	if pg == nil {
+		return s
+	}
+	if l := pg.last[id&idMask]; l.first != l.end && !s.Before(l.first-startGap) && s.Before(l.end+startGap) {
+		// A PDC uses at most maxRange PSNs: what follows is free.
+		return l.end.Add(startGap + int(t.rng.Uint32N(1<<28)))
+	}
+	return s
 }
 
 // newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
@@ -323,7 +392,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	t.quar.add(now, t.cfg.Quarantine, p)
 	t.Stats.Quarantined++
 	p.state = Closed
-	t.setID(p.id, nil)
+	t.retireID(p)
 	if !p.initiator {
 		t.uncount(p)
 	}

@@ -103,8 +103,11 @@ func (x *pdcTest) WakeAck(p *PDC)            {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Pending(p *PDC) bool       { return false }
-func (x *pdcTest) psn(i int) wire.PSN        { return testStart.Add(i) }
-func (x *pdcTest) advance(d time.Duration)   { x.now += d; x.tab.Advance(x.now) }
+func (x *pdcTest) Path(p *PDC, path uint8, news PathNews) {
+	x.told = append(x.told, fmt.Sprintf("path %d %s", path, [...]string{"good", "marked", "lost"}[news]))
+}
+func (x *pdcTest) psn(i int) wire.PSN      { return testStart.Add(i) }
+func (x *pdcTest) advance(d time.Duration) { x.now += d; x.tab.Advance(x.now) }
 
 // wantTold checks and forgets what the Upper was told.
 func (x *pdcTest) wantTold(want ...string) {

@@ -15,45 +15,86 @@ type synKey struct {
 	spdcid uint16
 }
 
-// quarantine remembers closed PDCs, so that late packets of an old life are
-// neither executed again nor taken for a new one (faults.md §2), and closed
-// PDCIDs, so that they are not used again too soon.
+// quarantine remembers the lives of PDCs that are over, so that late packets of
+// them are neither executed again nor taken for a new one (faults.md §2), and
+// closed PDCIDs, so that they are not used again too soon. A life is over when
+// its PDC was closed, or when its SYN was refused with NACK 15: the initiator
+// sends the same messages in another life then.
 type quarantine struct {
-	max   int
-	lives map[synKey]life
-	ids   map[uint16]time.Duration
-	queue []quarRef // in order of expiry
-	head  int
+	max     int
+	lives   map[lifeKey]life
+	ids     map[uint16]time.Duration
+	queue   []quarRef // nearly in order of expiry
+	head    int
+	refused int // lives that were refused
+}
+
+// lifeKey names one life of a PDC.
+type lifeKey struct {
+	synKey
+	start wire.PSN
 }
 
 type life struct {
-	start, max wire.PSN
-	until      time.Duration
+	until   time.Duration
+	refused bool
 }
 
+// quarRef is one entry: a PDCID if not 0, a life if it is one.
 type quarRef struct {
-	key    synKey
+	key    lifeKey
 	id     uint16
-	target bool
+	isLife bool
 	until  time.Duration
 }
 
+// refusedShare is the part of the quarantine that refused lives may fill: forged
+// ones must not keep others from closing.
+const refusedShare = 4
+
 func (q *quarantine) init(max int) {
 	q.max = max
-	q.lives = make(map[synKey]life)
+	q.lives = make(map[lifeKey]life)
 	q.ids = make(map[uint16]time.Duration)
 }
 
 func (q *quarantine) add(now, keep time.Duration, p *PDC) {
-	q.expire(now)
-	r := quarRef{id: p.id, target: !p.initiator && p.rx != nil && p.rx.max != p.start-1, until: now + keep}
+	r := quarRef{id: p.id, isLife: !p.initiator && p.rx != nil && p.rx.max != p.start-1, until: now + keep}
 	q.ids[p.id] = r.until
-	if r.target {
+	if r.isLife {
 		// Of a life that executed nothing nothing has to be guarded: its packets
 		// may come again and open a new one.
-		r.key = synKey{p.remote, p.remoteID}
-		q.lives[r.key] = life{start: p.start, max: p.rx.max, until: r.until}
+		r.key = lifeKey{synKey{p.remote, p.remoteID}, p.start}
+		q.lives[r.key] = life{until: r.until}
 	}
+	q.push(now, r)
+}
+
+// addID keeps a PDCID that a PDC gave up.
+func (q *quarantine) addID(now, keep time.Duration, id uint16) {
+	q.ids[id] = now + keep
+	q.push(now, quarRef{id: id, until: now + keep})
+}
+
+// refuse remembers that a life is refused, for keep from its last packet on, and
+// reports false if it cannot.
+func (q *quarantine) refuse(now, keep time.Duration, k lifeKey) bool {
+	if l, ok := q.lives[k]; ok {
+		l.until = max(l.until, now+keep)
+		q.lives[k] = l
+		return true
+	}
+	if q.refused >= q.max/refusedShare || q.full(now) {
+		return false
+	}
+	q.refused++
+	q.lives[k] = life{until: now + keep, refused: true}
+	q.push(now, quarRef{key: k, isLife: true, until: now + keep})
+	return true
+}
+
+func (q *quarantine) push(now time.Duration, r quarRef) {
+	q.expire(now)
 	q.queue = append(q.queue, r)
 }
 
@@ -66,14 +107,24 @@ func (q *quarantine) full(now time.Duration) bool {
 
 func (q *quarantine) expire(now time.Duration) {
 	for q.head < len(q.queue) && q.queue[q.head].until <= now {
-		r := &q.queue[q.head]
-		if q.ids[r.id] == r.until {
+		r := q.queue[q.head]
+		q.head++
+		if r.id != 0 && q.ids[r.id] == r.until {
 			delete(q.ids, r.id)
 		}
-		if r.target && q.lives[r.key].until == r.until {
+		if !r.isLife {
+			continue
+		}
+		switch l := q.lives[r.key]; {
+		case l.until > now:
+			// It was seen again since.
+			q.queue = append(q.queue, quarRef{key: r.key, isLife: true, until: l.until})
+		default:
+			if l.refused {
+				q.refused--
+			}
 			delete(q.lives, r.key)
 		}
-		q.head++
 	}
 	if q.head > 1024 && q.head*2 > len(q.queue) {
 		n := copy(q.queue, q.queue[q.head:])
@@ -86,8 +137,8 @@ func (q *quarantine) holdsID(now time.Duration, id uint16) bool {
 	return ok && until > now
 }
 
-// find returns the closed life of a SYN key, if one is remembered.
-func (q *quarantine) find(now time.Duration, k synKey) (life, bool) {
+// find returns the life that is over under a key, if it is remembered.
+func (q *quarantine) find(now time.Duration, k lifeKey) (life, bool) {
 	if len(q.lives) == 0 {
 		return life{}, false
 	}

@@ -14,11 +14,13 @@ type rxDir struct {
 	clear    wire.PSN      // highest CLEAR_PSN received
 	max      wire.PSN      // highest PSN received
 	rodNext  wire.PSN      // ROD: next PSN for the message layer
-	held     holdList      // ROD: packets that wait for an earlier one
-	stored   []stored      // guaranteed responses not yet cleared, by PSN
-	head     int           // first of stored that counts
-	due      int           // stored responses to be sent (again)
-	once     []stored      // plain responses that a held CACK would hide: sent once
+	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
+	refuseTo wire.PSN
+	held     holdList // ROD: packets that wait for an earlier one
+	stored   []stored // guaranteed responses not yet cleared, by PSN
+	head     int      // first of stored that counts
+	due      int      // stored responses to be sent (again)
+	once     []stored // plain responses that a held CACK would hide: sent once
 	onceHead int
 
 	ackBytes  int    // since the last ACK
@@ -240,6 +242,9 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.held.stall = len(rx.held.q) > 0
 	}
 	rx.rcvdBytes += uint64(m.Size)
+	if p.state == CloseRequested {
+		p.resume(now)
+	}
 	if at := now + p.t.cfg.PeerTimeout; at < p.heapAt {
 		p.t.arm(p, at) // the message may stop here (F9)
 	}
@@ -256,7 +261,10 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	if gtd || len(rx.stored) != 0 {
 		p.advance()
 	}
-	rx.trig = trigger{psn: m.PSN, rsp: *rsp, at: now, has: true, hasRsp: true, retx: m.Retx, ce: m.CE || (rx.trig.ce && rx.ackDue)}
+	tr := &rx.trig
+	tr.psn, tr.at, tr.has, tr.hasRsp, tr.retx, tr.late = m.PSN, now, true, true, m.Retx, false
+	tr.ce = m.CE || tr.ce && rx.ackDue
+	tr.rsp.Set(rsp)
 	rx.ackBytes += max(m.Len, p.t.cfg.AckMinAdd)
 	if gtd {
 		rx.trig.has = false // its own ACK names it
@@ -288,7 +296,28 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 // Refuse answers a delivered packet with a NACK; it counts as not received.
 func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 	rx := p.rx
+	if code == wire.NackNoSESMsgAvail && (!rx.refused || psn.After(rx.refuseTo)) {
+		rx.refused, rx.refuseTo = true, psn
+	}
 	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+}
+
+// Later reports whether the message layer should take up nothing new with this
+// packet, because one before it was refused for want of room there (NACK 09). If
+// later messages took the room that comes free, refused ones would fill the
+// initiator's window and keep the rest of the later ones at home: all would wait
+// for ever.
+func (p *PDC) Later(psn wire.PSN) bool {
+	rx := p.rx
+	if !rx.refused || p.mode == wire.ROD {
+		return false
+	}
+	low, ok := rx.win.Next0(rx.win.Base())
+	if !ok || wire.PSN(low).After(rx.refuseTo) {
+		rx.refused = false // all of them are here
+		return false
+	}
+	return psn != wire.PSN(low)
 }
 
 // duplicate answers what was received before (UE §3.5.12): the stored response
@@ -522,10 +551,7 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
 		return nil
 	}
-	if p != nil {
-		if p.start != start {
-			return refuse(wire.NackInvalidSyn) // another life under the same PDCID
-		}
+	if p != nil && p.start == start {
 		t.lastSyn = p
 		return p
 	}
@@ -533,8 +559,17 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		t.Stats.DropHeader++
 		return nil
 	}
-	if l, ok := t.quar.find(now, key); ok && l.start == start {
+	if l, ok := t.quar.find(now, lifeKey{key, start}); ok && !l.refused {
 		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
+	} else if ok || p != nil {
+		// Another life under the same PDCID. Its initiator will send the same
+		// messages under another one: whatever still comes of this one must not
+		// be taken once the PDC in its way is gone.
+		if !t.quar.refuse(now, t.cfg.Quarantine, lifeKey{key, start}) {
+			t.Stats.DropLimit++
+			return refuse(wire.NackNoPDCAvail)
+		}
+		return refuse(wire.NackInvalidSyn)
 	}
 	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
 		return refuse(wire.NackPDCHdrMismatch)
@@ -566,6 +601,7 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 	src.pdcs++
 	src.pending++
 	t.pending++
+	p.pending = true
 	t.unknown++
 	t.pendQueue = append(t.pendQueue, pendRef{p, now})
 	t.Stats.Accepted++
@@ -591,6 +627,7 @@ func (p *PDC) SetPeer(peer uint32, known bool) {
 	if known && !p.known && !p.initiator {
 		p.known = true
 		p.t.unknown--
+		p.notPending()
 	}
 }
 
@@ -600,6 +637,15 @@ func (p *PDC) markProven() {
 		return
 	}
 	p.proven = true
+	p.notPending()
+}
+
+// notPending takes a PDC out of what the PENDING bounds count.
+func (p *PDC) notPending() {
+	if !p.pending {
+		return
+	}
+	p.pending = false
 	p.t.pending--
 	if s := p.t.sources[p.remote.Addr()]; s != nil {
 		s.pending--
@@ -607,7 +653,7 @@ func (p *PDC) markProven() {
 	if t := p.t; len(t.pendQueue) > 64 && len(t.pendQueue) > 2*t.pending {
 		q := t.pendQueue[:0]
 		for _, r := range t.pendQueue {
-			if r.p.state != Closed && !r.p.proven {
+			if r.p.pending {
 				q = append(q, r)
 			}
 		}
@@ -626,7 +672,8 @@ func (t *Table) uncount(p *PDC) {
 	if s == nil {
 		return
 	}
-	if !p.proven {
+	if p.pending {
+		p.pending = false
 		s.pending--
 		t.pending--
 	}
@@ -642,13 +689,13 @@ func (t *Table) uncount(p *PDC) {
 // NewPDCTime is taken: newcomers that nobody named wait that long in a flood.
 func (t *Table) evictPending(now time.Duration) bool {
 	for i, r := range t.pendQueue {
-		if r.p.state == Closed || r.p.proven {
+		if !r.p.pending {
 			continue
 		}
 		if now-r.at < t.cfg.NewPDCTime {
 			break
 		}
-		if r.p.known || t.up.InboundOpen(r.p) {
+		if t.up.InboundOpen(r.p) {
 			continue
 		}
 		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)

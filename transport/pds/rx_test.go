@@ -395,3 +395,59 @@ func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 	}
 	x.wantTold("gone 1")
 }
+
+func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
+	// faults.md §1 rule 5, F18: what was refused for want of room (NACK 09) comes
+	// before what was sent later. Else later messages take the room that comes
+	// free, refused ones fill the window, and nothing goes on on either side.
+	x := newTarget(t)
+	if x.p.Later(x.psn(5)) {
+		t.Error("a hole alone holds something back")
+	}
+	x.p.Refuse(x.now, x.psn(1), wire.NackNoSESMsgAvail)
+	x.p.Refuse(x.now, x.psn(3), wire.NackNoSESMsgAvail)
+	for i, want := range map[int]bool{1: false, 2: true, 3: true, 9: true} {
+		if got := x.p.Later(x.psn(i)); got != want {
+			t.Errorf("packet %d is later: %v", i, got)
+		}
+	}
+	x.recv(1)
+	x.recv(2)
+	if x.p.Later(x.psn(3)) || !x.p.Later(x.psn(4)) {
+		t.Error("packet 3 is next, and 4 behind it")
+	}
+	x.recv(3)
+	if x.p.Later(x.psn(9)) {
+		t.Error("everything that was refused is here, and yet something is held back")
+	}
+	x.p.Refuse(x.now, x.psn(4), wire.NackPktNotRcvd)
+	if x.p.Later(x.psn(9)) {
+		t.Error("another NACK holds something back")
+	}
+}
+
+func TestWhoAnswersIsNotPending(t *testing.T) {
+	// faults.md §1: the bounds of PENDING concern PDCs that are not proved. More
+	// clients of one host than that, one message each, then a CLEAR, a PROBE or an
+	// ACK_REQ that uses our PDCID, or being one that the application named: all
+	// get in, and when they are gone nothing is counted.
+	for _, how := range []wire.CtlType{wire.CtlClear, wire.CtlProbe, wire.CtlAckReq, 99} {
+		x := newTable(t, nil)
+		for i := range 40 {
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: uint16(100 + i)}
+			p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false)
+			if v != Deliver {
+				t.Fatalf("%v: client %d is refused: %v", how, i, x.loose())
+			}
+			p.SetPeer(2, how == 99)
+			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
+			if how != 99 {
+				x.tab.ReceiveCP(x.now, otherAddr, 0, &wire.CP{Ctl: how, PSN: h.PSN, SPDCID: h.SPDCID, DPDCID: p.id, Payload: uint32(testStart)})
+			}
+		}
+		x.tab.Abort(x.now)
+		if x.tab.pending != 0 || x.tab.unknown != 0 || len(x.tab.sources) != 0 {
+			t.Errorf("%v: left are %d pending, %d unknown, %d sources", how, x.tab.pending, x.tab.unknown, len(x.tab.sources))
+		}
+	}
+}

@@ -54,7 +54,8 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 				unmeasured(&out.Ack)
 			}
 			out.Ack.Req = wire.ReqClear
-			out.Rsp, out.HasRsp = s.rsp, true
+			out.HasRsp = true
+			out.Rsp.Set(&s.rsp)
 			out.Ack.Next = wire.NextRsp
 			return true
 		}
@@ -62,7 +63,8 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 	case len(rx.once) > 0:
 		s := &rx.once[rx.onceHead]
 		p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
-		out.Rsp, out.HasRsp = s.rsp, true
+		out.HasRsp = true
+		out.Rsp.Set(&s.rsp)
 		out.Ack.Next = wire.NextRsp
 		if rx.onceHead++; rx.onceHead == len(rx.once) {
 			rx.once, rx.onceHead = rx.once[:0], 0
@@ -89,7 +91,8 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 			if tr.late {
 				unmeasured(&out.Ack)
 			}
-			out.Rsp, out.HasRsp = tr.rsp, true
+			out.HasRsp = true
+			out.Rsp.Set(&tr.rsp)
 			out.Ack.Next = wire.NextRsp
 			tr.ce = false
 			return true
@@ -126,8 +129,10 @@ func (p *PDC) bitmap(base wire.PSN) uint64 {
 func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time.Duration, retx, ce bool) {
 	t, rx := p.t, p.rx
 	cack := wire.PSN(rx.win.Base()) - 1
-	a := wire.Ack{Type: wire.TypeAckCC, CACK: cack, AckPSNOff: int16(psn.Sub(cack)), SPDCID: p.id, DPDCID: p.remoteID,
-		MPR: t.mpr()}
+	out.HasRsp = false
+	a := &out.Ack
+	*a = wire.Ack{} // then field by field: a literal is built twice
+	a.Type, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, cack, int16(psn.Sub(cack)), p.id, p.remoteID, t.mpr()
 	if retx {
 		a.Flags |= wire.AckFlagRETX
 	}
@@ -156,7 +161,6 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 		st.ServiceTime = uint16(min(service/128, 0xffff))
 	}
 	a.CCState = st.Encode()
-	*out = AckOut{Ack: a}
 }
 
 // unmeasured marks an ACK that is no direct answer: its service time is beyond

@@ -98,9 +98,12 @@ func (t *Table) Advance(now time.Duration) {
 // runTimers does what is due and returns the next time to look, 0: none.
 func (p *PDC) runTimers(now time.Duration) time.Duration {
 	t := p.t
-	if p.Outstanding() > 0 {
+	if p.Outstanding() > 0 || p.shut() {
 		if why := p.givenUp(now); why.Why != WhyNone {
 			t.fail(now, p, why)
+			if why.Why == WhyTimeout || why.Why == WhyUnreachable {
+				t.failSilent(now, p.Peer, why)
+			}
 			return 0
 		}
 	}
@@ -142,6 +145,27 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
 	}
 	return Reason{}
+}
+
+// failSilent ends the other PDCs to a peer that is gone (F9: all operations to
+// it fail): one that is in the middle of a message may have nothing outstanding,
+// because what was in flight on the others kept the window closed. One on which
+// the peer was heard since stays.
+func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
+	// The last words of a peer do not reach all PDCs at the same time.
+	gone := max(t.cfg.PeerTimeout-t.cfg.RTOMax, t.cfg.PeerTimeout/2)
+	for _, q := range t.slots {
+		if q == nil || q.Peer != peer || !q.initiator {
+			continue
+		}
+		silent := now-q.lastHeard >= gone
+		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= t.cfg.SuspectTimeout {
+			silent = true
+		}
+		if silent {
+			t.fail(now, q, why)
+		}
+	}
 }
 
 // giveUpAt is when givenUp may say so at the earliest.

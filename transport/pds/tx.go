@@ -36,10 +36,11 @@ type txPkt struct {
 
 // txDir is one direction's sending side.
 type txDir struct {
-	ring []txPkt // from una on; nil when nothing is outstanding
-	una  wire.PSN
-	nxt  wire.PSN
-	cack wire.PSN // highest CACK received
+	ring     []txPkt // from una on; nil when nothing is outstanding
+	ringHint uint8   // length to begin with
+	una      wire.PSN
+	nxt      wire.PSN
+	cack     wire.PSN // highest CACK received
 
 	window  int32 // PSNs the peer takes beyond cack
 	mprAt   wire.PSN
@@ -55,7 +56,7 @@ type txDir struct {
 	reorder  uint32   // transmissions that may overtake a packet before it is taken for lost
 
 	owedSince  time.Duration // when outstanding became non-zero
-	progress   time.Duration // last send after idle or last ACK that told something new
+	progress   time.Duration // last send with nothing in flight or last ACK that told something new
 	lastSend   time.Duration
 	holeAt     time.Duration // since when a hole waits for the reordering time
 	heldUntil  time.Duration
@@ -99,8 +100,13 @@ const (
 	// below half of the space, so that every comparison with Start_PSN holds
 	// (UE §3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
-	// minRing is the length of the smallest transmit ring.
-	minRing = 16
+	// minRing is the length of the smallest transmit ring, in packets;
+	// maxRingHint bounds the one that a PDC begins with because it needed it
+	// before; maxRingKept packets of 48 bytes, 1.5 MiB, are kept for the next
+	// PDC that sends, so that a change of peers allocates nothing.
+	minRing     = 4
+	maxRingHint = 64
+	maxRingKept = 32 << 10
 	// tailProbes is how often a silent tail is probed before the RTO.
 	tailProbes = 4
 	// bigRTOs is how many RTOs full-size packets may see while probes are
@@ -114,24 +120,32 @@ func (t *Table) getRing(n int) []txPkt {
 	if l := t.rings[c]; len(l) > 0 {
 		r := l[len(l)-1]
 		t.rings[c] = l[:len(l)-1]
+		t.ringKept -= n
 		return r
 	}
 	return make([]txPkt, 1<<c)
 }
 
+// putRing takes the ring from a PDC with nothing outstanding, and keeps it for
+// whoever sends next.
 func (t *Table) putRing(p *PDC) {
-	if p.tx.ring != nil {
-		c := bits.Len(uint(len(p.tx.ring) - 1))
-		t.rings[c] = append(t.rings[c], p.tx.ring)
-		p.tx.ring = nil
+	n := len(p.tx.ring)
+	if n == 0 {
+		return
 	}
+	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
+		t.rings[c] = append(t.rings[c], p.tx.ring)
+		t.ringKept += n
+	}
+	p.tx.ring = nil
+	p.tx.ringHint = uint8(min(n, maxRingHint))
 }
 
 // grow makes room in the ring for one more packet.
 func (p *PDC) grow() {
 	tx := &p.tx
 	if tx.ring == nil {
-		tx.ring = p.t.getRing(minRing)
+		tx.ring = p.t.getRing(max(minRing, int(tx.ringHint)))
 		return
 	}
 	old := tx.ring
@@ -155,19 +169,12 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		return nil
 	}
 	p := &PDC{t: t, Peer: peer, id: id, mode: mode, initiator: true, known: true, state: Creating, remote: remote, ccc: ccc}
-	p.start = t.newStart()
+	p.start = t.newStart(id)
 	p.tx.init(p.start)
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
 	t.Stats.Opened++
 	return p
-}
-
-func (t *Table) newStart() wire.PSN {
-	if t.cfg.StartPSN != nil {
-		return t.cfg.StartPSN()
-	}
-	return wire.PSN(t.rng.Uint32())
 }
 
 // Usable reports whether new messages may start on the PDC.
@@ -181,13 +188,12 @@ func (p *PDC) CanPush(n int) bool {
 		return false
 	}
 	switch p.state {
-	case Established, Quiesce:
-	case Creating:
-		// UE §3.5.8: psn_offset has 12 bits.
-		if tx.nxt.Sub(p.start) > 4000 {
-			return false
-		}
+	case Creating, Established, Quiesce:
 	default:
+		return false
+	}
+	// UE §3.5.8: psn_offset has 12 bits.
+	if p.remoteID == 0 && tx.nxt.Sub(p.start) > 4000 {
 		return false
 	}
 	return p.ccc.CanSend(n)
@@ -200,9 +206,10 @@ func (p *PDC) Nearly() bool {
 	return tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || p.ccc.WantAR()
 }
 
-// Push gives a new packet the next PSN and returns its header. CanPush must
-// have said yes. n is the nominal size, path the index of the local port.
-func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) wire.Req {
+// Push gives a new packet the next PSN and returns its header, valid until the
+// next call of Push or Resend for any PDC. CanPush must have said yes. n is the
+// nominal size, path the index of the local port.
+func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
 	k := p.push(now, ref, n, path)
 	return p.header(p.tx.nxt-1, k)
 }
@@ -210,7 +217,10 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) wire.Req {
 func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx := &p.tx
 	if tx.nxt == tx.una {
-		tx.owedSince, tx.progress = now, now
+		tx.owedSince = now
+	}
+	if tx.flight == 0 {
+		tx.progress = now // the RTO of what leaves begins here
 	}
 	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
 		p.grow()
@@ -221,7 +231,9 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 		p.t.Close(now, p)
 	}
 	tx.seq++
-	*k = txPkt{ref: ref, first: now, sentAt: now, seq: tx.seq, size: uint16(n), state: pktFlight, path: path}
+	*k = txPkt{} // then field by field: a literal is built twice
+	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
+	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
 	tx.flight++
 	tx.lastSend = now
 	if p.ccc != nil {
@@ -236,13 +248,13 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 }
 
 // header builds the PDS header of a PSN as it must look now.
-func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
+func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	tx := &p.tx
-	h := wire.Req{Next: wire.NextReqStd, PSN: psn, SPDCID: p.id}
+	h := &p.t.hdr
+	h.Next, h.Flags, h.PSN, h.SPDCID = wire.NextReqStd, 0, psn, p.id
+	h.Type = wire.TypeRUDReq
 	if p.mode == wire.ROD {
 		h.Type = wire.TypeRODReq
-	} else {
-		h.Type = wire.TypeRUDReq
 	}
 	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged, minus
 	// one.
@@ -252,11 +264,11 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
 		tx.cleared = clear
 	}
 	tx.clearOwed = false
-	if p.state == Creating {
+	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
-		h.PSNOffset = uint16(psn.Sub(p.start))
+		h.PSNOffset, h.DPDCID = uint16(psn.Sub(p.start)), 0
 	} else {
-		h.DPDCID = p.remoteID
+		h.PSNOffset, h.DPDCID = 0, p.remoteID
 		tx.greet = false
 	}
 	if k.tries > 0 {
@@ -268,7 +280,7 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) wire.Req {
 // An Again is a packet to be sent again: a request with its Ref, or a control
 // packet that consumes a PSN.
 type Again struct {
-	Req  wire.Req
+	Req  *wire.Req // as of Push
 	Ref  Ref
 	CP   wire.CP
 	IsCP bool
@@ -318,6 +330,9 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 		panic("BUG: pds: Resend without CanResend")
 	}
 	tx.lost--
+	if tx.flight == 0 {
+		tx.progress = now
+	}
 	tx.flight++
 	tx.seq++
 	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, false

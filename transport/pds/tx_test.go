@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -353,5 +354,103 @@ func TestClearIsDeliveredPromptly(t *testing.T) {
 	x.ack(0, 1, req(wire.ReqClear))
 	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 || x.p.CtlOwed() {
 		t.Errorf("the next request clears %d; a CLEAR command is still owed: %v", h.ClearOff, x.p.CtlOwed())
+	}
+}
+
+func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
+	// F9: all operations to a peer that is gone fail. A PDC in the middle of a
+	// message may have nothing outstanding because another one filled the window;
+	// it ends with that one. A PDC on which the peer was heard stays.
+	x := newInitiator(t, wire.RUD)
+	p := x.p
+	idle := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	other := x.tab.Open(x.now, 2, otherAddr, wire.RUD, x.ccc)
+	heard := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	for _, q := range []*PDC{p, idle} {
+		x.p = q
+		x.push(1)
+		x.ack(0, 0)
+		x.now += time.Millisecond
+	}
+	x.p = p
+	x.push(1)
+	x.told = nil
+	end := x.now + 40*time.Second + 600*time.Millisecond
+	for x.now < end {
+		x.now = min(max(x.now+1, x.tab.NextTimeout()), end)
+		idle.idleAt, other.idleAt = x.now, x.now // no IdleClose here
+		if heard.lastHeard = x.now; p.state != Closed {
+			heard.idleAt = x.now
+		}
+		x.tab.Advance(x.now)
+		for p.state != Closed && p.CanResend() {
+			p.Resend(x.now, 0)
+		}
+	}
+	x.wantTold(fmt.Sprintf("failed 1 %d nack 0x0", WhyTimeout), fmt.Sprintf("gone %d", WhyTimeout), fmt.Sprintf("gone %d", WhyTimeout))
+	if idle.state != Closed || other.state == Closed || heard.state == Closed {
+		t.Errorf("the idle one is %v, that to another peer %v, the one that was heard %v", idle.state, other.state, heard.state)
+	}
+}
+
+func TestLostCACKIsAskedFor(t *testing.T) {
+	// faults.md §1 rule 5: every packet was named by an ACK and the ACK that moved
+	// CACK was lost: the window of the peer is closed with nothing outstanding. A
+	// PROBE asks, again and again, until the peer is given up (F9).
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	for i := range 128 {
+		x.ack(-1, i, mpr(1))
+	}
+	if x.p.Outstanding() != 0 || x.p.CanPush(1000) {
+		t.Fatalf("%d outstanding, may send %v", x.p.Outstanding(), x.p.CanPush(1000))
+	}
+	x.p.NextCtl(x.now) // the CLEAR that greets
+	for range 3 {
+		start := x.now
+		for !x.p.CtlOwed() {
+			if x.now = x.tab.NextTimeout(); x.now > start+time.Second {
+				t.Fatal("no PROBE")
+			}
+			x.tab.Advance(x.now)
+		}
+		if c, ok := x.p.NextCtl(x.now); !ok || c.Ctl != wire.CtlProbe {
+			t.Fatalf("%v instead of a PROBE", c)
+		}
+	}
+	x.ack(127, 0, mpr(1), flag(wire.AckFlagP))
+	x.told = nil
+	if !x.p.CanPush(1000) {
+		t.Error("the window is still closed")
+	}
+	if at := x.tab.NextTimeout(); at < x.now+time.Millisecond {
+		x.advance(at - x.now)
+	}
+	if x.p.CtlOwed() {
+		t.Error("asks again")
+	}
+}
+
+func TestShutPDCEndsWithItsPeer(t *testing.T) {
+	// F9: the same with a peer that is gone.
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	for i := range 128 {
+		x.ack(-1, i, mpr(1))
+	}
+	x.told = nil
+	start, probes := x.now, 0
+	for x.p.state != Closed && x.now < start+41*time.Second {
+		x.now = x.tab.NextTimeout()
+		x.p.idleAt = x.now // a message waits: no IdleClose
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CtlOwed() {
+			x.p.NextCtl(x.now)
+			probes++
+		}
+	}
+	x.wantTold("gone 1")
+	if probes > 200 {
+		t.Errorf("%d probes in 40 s", probes)
 	}
 }

@@ -109,7 +109,7 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 	quiet := m.quiet
 	s.put(i, m, r, off, data)
 	if quiet {
-		return verdict{op: wire.RspDefault, rc: wire.RCNull}
+		return verdict{rc: wire.RCNull} // DEFAULT_RESPONSE
 	}
 	return done(r.ReqLen)
 }
@@ -117,6 +117,9 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 // begin executes the first packet to arrive of a message of several, whichever
 // that is (S-RSM-02): here it is matched, once (S-MAT-06).
 func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict {
+	if src.Later {
+		return s.nack()
+	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
 	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live >= s.maxState() {
@@ -159,7 +162,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	if rv == none {
 		m.state = inOpen
 		s.charge(i, m, true)
-		v.op, v.list = wire.RspResponse, wire.ListOverflow // U-28
+		v = special(wire.ListOverflow, r.ReqLen) // U-28
 	} else {
 		m.state = inBound
 		p := s.recvs.at(rv)
@@ -169,10 +172,10 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 			m.base = s.pack(rv, p, uint64(r.ReqLen))
 		}
 		if uint64(r.ReqLen) > room {
-			v.op, v.modified = wire.RspResponse, uint32(room)
+			v = special(wire.ListExpected, uint32(room))
 		}
 	}
-	m.quiet = v.op == wire.RspResponse
+	m.quiet = v.op() == wire.RspResponse
 	s.put(i, m, r, off, data)
 	return v
 }

@@ -395,7 +395,7 @@ func TestOpenIsPerPDC(t *testing.T) {
 	// More PDCs than the table has chains.
 	g = newRig(t, func(c *Config) { c.UnexpectedShare, c.OpenPerPeer = 1, 10_000 })
 	for i := range uint32(3000) {
-		g.deliver(Source{i % 7, i}, pkts[0])
+		g.deliver(Source{Peer: i % 7, PDC: i}, pkts[0])
 	}
 	for i := range uint32(3000) {
 		g.PDCGone(i, Closed)
@@ -494,16 +494,16 @@ func TestOpenPerPeer(t *testing.T) {
 	var first [][]byte
 	for i := range 4 {
 		pkts := packets(other(16), &Send{Buf: pattern(2000), Target: self(g.SES)}, 1024)
-		g.want(Source{1, uint32(i)}, pkts[0], "response OK overflow 2000 gtd")
+		g.want(Source{Peer: 1, PDC: uint32(i)}, pkts[0], "response OK overflow 2000 gtd")
 		first = pkts
 	}
-	g.want(Source{1, 9}, first[0], "nack 09")
+	g.want(Source{Peer: 1, PDC: 9}, first[0], "nack 09")
 	g.recv(Recv{Buf: make([]byte, 2000), HasSource: true, SourcePeer: 1, SourceInitiator: 99})
-	g.want(Source{1, 9}, packets(other(99), &Send{Buf: pattern(2000), Target: self(g.SES)}, 1024)[0], "nack 09")
-	g.want(Source{2, 19}, first[0], "response OK overflow 2000 gtd")
-	g.want(Source{1, 9}, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
-	g.want(Source{1, 3}, first[1], "default NULL 0")
-	g.want(Source{1, 9}, first[0], "response OK overflow 2000 gtd")
+	g.want(Source{Peer: 1, PDC: 9}, packets(other(99), &Send{Buf: pattern(2000), Target: self(g.SES)}, 1024)[0], "nack 09")
+	g.want(Source{Peer: 2, PDC: 19}, first[0], "response OK overflow 2000 gtd")
+	g.want(Source{Peer: 1, PDC: 9}, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
+	g.want(Source{Peer: 1, PDC: 3}, first[1], "default NULL 0")
+	g.want(Source{Peer: 1, PDC: 9}, first[0], "response OK overflow 2000 gtd")
 }
 
 func TestDeadMessagesAreBounded(t *testing.T) {
@@ -533,13 +533,13 @@ func TestStateIsBounded(t *testing.T) {
 	pkts := g.untagged(pattern(3000), 1024)
 	pkts[1][1] |= byte(wire.SESIE)
 	for i := range 10_000 {
-		g.deliver(Source{uint32(i), uint32(i)}, pkts[1])
+		g.deliver(Source{Peer: uint32(i), PDC: uint32(i)}, pkts[1])
 	}
 	if g.in.live > 100+100+4096 {
 		t.Fatalf("%d states", g.in.live)
 	}
-	g.want(Source{77777, 77777}, pkts[0], "nack 09")
-	g.want(Source{77777, 77777}, g.untagged(pattern(10), 1024)[0], "nack 09")
+	g.want(Source{Peer: 77777, PDC: 77777}, pkts[0], "nack 09")
+	g.want(Source{Peer: 77777, PDC: 77777}, g.untagged(pattern(10), 1024)[0], "nack 09")
 }
 
 func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
@@ -553,8 +553,8 @@ func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
 	held := g.tagged(3, pattern(5000), 1024)
 	one := g.tagged(4, pattern(50), 1024)
 	g.deliver(srcA, stopped[0])
-	g.deliver(Source{2, 7}, held[0])
-	g.deliver(Source{2, 8}, one[0])
+	g.deliver(Source{Peer: 2, PDC: 7}, held[0])
+	g.deliver(Source{Peer: 2, PDC: 8}, one[0])
 	var ended time.Duration
 	step := 0
 	for now < 30*time.Second {
@@ -660,7 +660,7 @@ func TestSweepWithManyEndings(t *testing.T) {
 		if i%3 == 0 {
 			pkts[0][1] |= byte(wire.SESIE)
 		}
-		g.deliver(Source{uint32(i % 60), uint32(i % 97)}, pkts[0])
+		g.deliver(Source{Peer: uint32(i % 60), PDC: uint32(i % 97)}, pkts[0])
 	}
 	for i := range 30 {
 		g.Advance(time.Duration(i+1) * time.Second)
@@ -725,4 +725,17 @@ func TestInboundEndsWithTheLastByteAndTheFirstPacket(t *testing.T) {
 		}
 		g.rest()
 	}
+}
+
+func TestLaterMessageDoesNotBegin(t *testing.T) {
+	// F18: with a packet before it refused, a message of several packets does not
+	// begin, room or not; one that has begun goes on, and one packet alone is
+	// complete and in nobody's way.
+	g := newRig(t)
+	later := Source{Peer: srcA.Peer, PDC: srcA.PDC, Later: true}
+	two := g.untagged(pattern(2000), 1024)
+	g.want(later, two[0], "nack 09")
+	g.want(srcA, two[0], "response OK overflow 2000 gtd")
+	g.want(later, two[1], "default NULL 0")
+	g.want(later, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
 }

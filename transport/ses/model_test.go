@@ -340,7 +340,7 @@ func TestEndToEnd(t *testing.T) {
 		n := 0
 		deliver := func(t *rapid.T, k int) {
 			q := flying[k]
-			res := b.Request(Source{1, q.pdc}, 3, a.Append(nil, q.h, q.p))
+			res := b.Request(Source{Peer: 1, PDC: q.pdc}, 3, a.Append(nil, q.h, q.p))
 			if res.Nack != 0 {
 				return // it comes again
 			}

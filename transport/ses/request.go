@@ -36,41 +36,60 @@ type Result struct {
 // initiator needs the news once, and one stored response per message is what it
 // costs (S-RSP-03, ses.md 17.1). After an error every packet gets that error
 // (S-RSM-07).
-func (s *SES) Request(src Source, next wire.NextHdr, b []byte) (res Result) {
+//
+// The Result is valid until the next call.
+func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 	var v verdict
-	r, n, err := wire.ParseReqStd(b)
-	if next == wire.NextReqStd && err == nil {
-		v = s.request(src, &r, b[n:])
+	r := &s.req
+	if n, err := r.Parse(b); next == wire.NextReqStd && err == nil {
+		v = s.request(src, r, b[n:])
 	} else {
-		v = s.requestOther(src, next, b, &r)
+		v = s.requestOther(src, next, b, r)
 	}
-	if v.nack != 0 || v.bad != ReasonNone {
-		res.Nack, res.Bad, res.Reason = v.nack, v.bad != ReasonNone, v.bad
-		return
+	res := &s.res
+	if v.not != 0 {
+		*res = Result{}
+		if v.not < notBad {
+			res.Nack = wire.NackCode(v.not)
+		} else {
+			res.Bad, res.Reason = true, Reason(v.not-notBad)
+		}
+		return res
 	}
 	// S-RSP-04: no generation, because it is 0; a guaranteed one is a RESPONSE.
 	s.Stats.Answers[v.rc&63]++
-	res.Rsp.List, res.Rsp.Opcode, res.Rsp.RC, res.Rsp.ModLen = v.list, v.op, v.rc, v.modified
+	res.Rsp.List, res.Rsp.Opcode, res.Rsp.RC, res.Rsp.Gen, res.Rsp.ModLen = wire.List(v.form>>6), v.op(), v.rc, 0, v.modified
 	res.Rsp.MsgID, res.Rsp.JobID = r.MsgID, r.JobID
-	res.Gtd = v.op == wire.RspResponse
-	return
+	res.Gtd = v.op() == wire.RspResponse
+	res.Nack, res.Bad, res.Reason = 0, false, ReasonNone
+	return res
 }
 
-// A verdict is a Result that fits registers.
+// A verdict is a Result that the compiler keeps in registers, which it does with
+// up to four fields.
 type verdict struct {
 	modified uint32
-	op       wire.RspOpcode
+	not      uint16 // a NACK code, or notBad + Reason: no answer
+	form     uint8  // list:2 opcode:6 of the response
 	rc       wire.RC
-	list     wire.List
-	nack     wire.NackCode
-	bad      Reason
 }
+
+const notBad = 0x100
+
+func (v verdict) op() wire.RspOpcode { return wire.RspOpcode(v.form & 0x3f) }
 
 // The answer to what went as usual, and to an error (ses.md 17.1).
 func done(modified uint32) verdict {
-	return verdict{op: wire.RspDefault, rc: wire.RCOK, modified: modified}
+	return verdict{rc: wire.RCOK, modified: modified}
 }
-func refusal(rc wire.RC) verdict { return verdict{op: wire.RspResponse, rc: rc} }
+func refusal(rc wire.RC) verdict { return verdict{form: uint8(wire.RspResponse), rc: rc} }
+func bad(why Reason) verdict     { return verdict{not: notBad + uint16(why)} }
+
+// special makes of a plain success news: the message met no receive, or does not
+// fit it.
+func special(list wire.List, modified uint32) verdict {
+	return verdict{form: uint8(list)<<6 | uint8(wire.RspResponse), rc: wire.RCOK, modified: modified}
+}
 
 // requestOther executes the optimized request forms: one packet, no message id.
 // The decoded header is left in r.
@@ -99,7 +118,7 @@ func (s *SES) requestOther(src Source, next wire.NextHdr, b []byte, r *wire.ReqS
 		b = b[n:]
 	default:
 		s.Stats.Bad++
-		return verdict{bad: ReasonNextHdr}
+		return bad(ReasonNextHdr)
 	}
 	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
 		return refusal(wire.RCUnsupportedOp) // ses.md 2.13: STD only
@@ -135,7 +154,7 @@ func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
 	}
 	if err != nil {
 		s.Stats.Bad++
-		return verdict{bad: ReasonShort}
+		return bad(ReasonShort)
 	}
 	return refusal(rc)
 }
@@ -232,7 +251,7 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) verdict {
 
 func (s *SES) nack() verdict {
 	s.Stats.Refused++
-	return verdict{nack: wire.NackNoSESMsgAvail} // S-RSM-09
+	return verdict{not: uint16(wire.NackNoSESMsgAvail)} // S-RSM-09
 }
 
 // whole executes a message of one packet: no state besides the receive.
@@ -271,7 +290,7 @@ func (s *SES) whole(src Source, r *wire.ReqStd, data []byte) verdict {
 		e.RC = wire.RCTooLong
 	default:
 		placed = int(room) // S-MAT-08
-		v.op, v.modified = wire.RspResponse, uint32(placed)
+		v = special(wire.ListExpected, uint32(placed))
 	}
 	if rv.iov == nil {
 		copy(rv.buf[base:], data[:placed])

@@ -302,10 +302,10 @@ func (s *SES) Append(b []byte, h Handle, p Piece) []byte {
 	if m == nil {
 		panic("BUG: ses: Append to a message that ended")
 	}
-	r := wire.ReqStd{
-		Opcode: wire.OpSend, Flags: m.wireFlags &^ wire.SESHD, Gen: m.gen, MsgID: m.msgID, PIDonFEP: m.pid, RI: m.ri,
-		JobID: m.job, Initiator: s.cfg.Initiator, ReqLen: m.length,
-	}
+	r := &s.out // field by field: a literal is built twice
+	r.Opcode, r.Flags, r.Gen, r.MsgID, r.PIDonFEP, r.RI = wire.OpSend, m.wireFlags&^wire.SESHD, m.gen, m.msgID, m.pid, m.ri
+	r.JobID, r.Initiator, r.ReqLen = m.job, s.cfg.Initiator, m.length
+	r.BufOff, r.Match, r.HeaderData, r.MsgOff, r.PayloadLen = 0, 0, 0, 0, 0
 	if m.tagged {
 		r.Opcode, r.Match = wire.OpTaggedSend, m.tag
 	}

@@ -16,6 +16,8 @@ import (
 	"errors"
 	"math/bits"
 	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Errors of Send and Recv. The operation was not accepted and makes no Event.
@@ -122,6 +124,11 @@ type SES struct {
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
+	// The header being executed and its Result, the header being encoded: too
+	// often used to be built on the stack and copied.
+	req, out wire.ReqStd
+	res      Result
+
 	// Initiator.
 	sends      table[send]
 	ids        [1024]uint64 // message ids in use
@@ -192,6 +199,9 @@ type Stats struct {
 type Source struct {
 	Peer uint32
 	PDC  uint32
+	// Later: a packet sent before this one was refused and is not here yet, so
+	// no message of several packets may begin with this one.
+	Later bool
 }
 
 // New makes a SES. cfg is copied.

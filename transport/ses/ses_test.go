@@ -113,7 +113,7 @@ func (g *rig) send(op Send) Handle {
 }
 
 // deliver hands in one packet.
-func (g *rig) deliver(src Source, pkt []byte) Result {
+func (g *rig) deliver(src Source, pkt []byte) *Result {
 	g.t.Helper()
 	b := bytes.Clone(pkt)
 	r := g.Request(src, wire.NextReqStd, b)
@@ -132,7 +132,7 @@ func (g *rig) want(src Source, pkt []byte, want string) {
 }
 
 // answer puts a Result into words: response, list, code, modified length, GD.
-func answer(r Result) string {
+func answer(r *Result) string {
 	switch {
 	case r.Bad:
 		return fmt.Sprintf("bad %d", r.Reason)

@@ -176,7 +176,7 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict 
 	}
 	s.charge(i, m, false)
 	s.keepBytes(m, 0, data)
-	return verdict{op: wire.RspResponse, rc: wire.RCOK, list: wire.ListOverflow, modified: r.ReqLen}
+	return special(wire.ListOverflow, r.ReqLen)
 }
 
 // take gives an unexpected message to a receive: what is there is copied; if

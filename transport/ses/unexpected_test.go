@@ -38,7 +38,7 @@ func TestUnexpectedBackPressure(t *testing.T) {
 	var rest [][][]byte
 	for tag := uint64(0); ; tag++ {
 		pkts := g.tagged(tag, pattern(100_000+int(tag)), 8192)
-		if r := g.deliver(Source{1, uint32(tag)}, pkts[0]); r.Nack != 0 {
+		if r := g.deliver(Source{Peer: 1, PDC: uint32(tag)}, pkts[0]); r.Nack != 0 {
 			if r.Nack != wire.NackNoSESMsgAvail {
 				t.Fatal(r)
 			}
@@ -54,7 +54,7 @@ func TestUnexpectedBackPressure(t *testing.T) {
 	for _, tag := range accepted {
 		pkts := rest[tag]
 		for i := len(pkts) - 1; i > 0; i-- {
-			g.want(Source{1, uint32(tag)}, pkts[i], "default NULL 0")
+			g.want(Source{Peer: 1, PDC: uint32(tag)}, pkts[i], "default NULL 0")
 		}
 	}
 	one := g.tagged(77, pattern(10), 8192)[0]
@@ -104,7 +104,7 @@ func TestUnexpectedShare(t *testing.T) {
 	}
 	for peer := uint32(10); peer < 13; peer++ {
 		for i := range n {
-			if r := g.deliver(Source{peer, peer}, flood); r.Nack != 0 {
+			if r := g.deliver(Source{Peer: peer, PDC: peer}, flood); r.Nack != 0 {
 				t.Fatalf("peer %d refused at %d", peer, i)
 			}
 		}
@@ -147,7 +147,7 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 		pkts := g.tagged(next, make([]byte, n), 16000)
 		ok := true
 		for i, p := range pkts {
-			r := g.deliver(Source{1, 1 + uint32(next%7)}, p)
+			r := g.deliver(Source{Peer: 1, PDC: 1 + uint32(next%7)}, p)
 			if r.Nack != 0 {
 				if i > 0 {
 					t.Fatal("refused in the middle")
@@ -184,7 +184,7 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 	for _, n := range []int{64, 16383, 100_000} {
 		k := 0
 		for ; ; k++ {
-			if g.deliver(Source{1, 100 + uint32(k)}, g.tagged(uint64(k), make([]byte, n), 16383)[0]).Nack != 0 {
+			if g.deliver(Source{Peer: 1, PDC: 100 + uint32(k)}, g.tagged(uint64(k), make([]byte, n), 16383)[0]).Nack != 0 {
 				break
 			}
 		}

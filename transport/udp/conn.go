@@ -138,8 +138,9 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	if !c.gate.enter() {
 		return false, net.ErrClosed
 	}
-	defer c.gate.leave()
-	return c.io.recv(d)
+	ok, err = c.io.recv(d)
+	c.gate.leave()
+	return ok, err
 }
 
 // Send sends one train to d.Remote from the port of d.Path with traffic class

@@ -76,6 +76,13 @@ type sock struct {
 	fd    int
 	port  uint16
 	drops uint32 // as SO_RXQ_OVFL told last
+
+	// seg is the segment size that the socket itself has (UDP_SEGMENT), 0: none.
+	// Trains of that size and datagrams up to it need no control message.
+	seg   int
+	last  int  // segment size of the newest train with another one
+	run   int  // how many of them there were in a row
+	loose bool // seg stays 0: it has made trouble
 }
 
 // noGSO is a destination that a train could not be sent to.

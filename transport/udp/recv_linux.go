@@ -9,10 +9,18 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
+// recv does not go through package unix and stays shallow: a system call makes
+// the processor forget where the calls under way return to, and each level up
+// from it costs 5 ns.
 func (d *direct) recv(g *dgram.Datagram) (bool, error) {
 	if len(d.socks) == 1 {
 		return d.recvPath(0, g)
 	}
+	return d.recvReady(g)
+}
+
+// recvReady is recv for several paths.
+func (d *direct) recvReady(g *dgram.Datagram) (bool, error) {
 	// One look at all paths says which are ready; each of them gets one turn
 	// before the next look. It costs one call whatever their number.
 	for looked := false; ; looked = true {
@@ -30,7 +38,7 @@ func (d *direct) recv(g *dgram.Datagram) (bool, error) {
 			return false, nil
 		}
 		d.st.RecvCalls++
-		n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.pollFD), uintptr(unsafe.Pointer(&d.ready[0])), uintptr(len(d.ready)), 0, 0, 0)
+		n, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.pollFD), uintptr(unsafe.Pointer(&d.ready[0])), uintptr(len(d.ready)), 0, 0, 0)
 		if e != 0 && e != unix.EINTR {
 			return false, e
 		}
@@ -54,7 +62,7 @@ func (d *direct) recvPath(path int, g *dgram.Datagram) (bool, error) {
 		rx.msg.SetControllen(len(rx.ctl))
 		rx.msg.Flags = 0
 		d.st.RecvCalls++
-		n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT)
+		n, _, e := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 		switch e {
 		case 0:
 		case unix.EAGAIN:

@@ -20,23 +20,29 @@ func (d *direct) send(g *dgram.Datagram) error {
 		return d.st.lost(e)
 	}
 	segs := g.Segments()
-	seg := 0
-	if segs > 1 {
-		if !d.whole(segs) {
-			return d.split(s, g)
-		}
-		seg = g.Seg
+	if segs > 1 && !d.whole(segs) {
+		return d.split(s, g)
 	}
 	tx := &d.tx
-	tx.msg.Namelen = tx.len
-	tx.iov.Base = &g.Data[0]
-	tx.iov.SetLen(len(g.Data))
-	d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
+	seg := s.segment(segs, g, true)
+	plain := seg == segOfSocket && g.TOS == d.tos
+	if !plain {
+		tx.msg.Namelen = tx.len
+		tx.iov.Base = &g.Data[0]
+		tx.iov.SetLen(len(g.Data))
+		d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
+	}
 	for repeat := 0; ; repeat++ {
 		_, e := d.outcome(1)
 		if e == 0 {
 			d.st.SendCalls++
-			_, _, e = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT)
+			if plain {
+				// The kernel reads one structure less: 0.2 µs of 5.
+				_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
+					uintptr(unsafe.Pointer(&tx.name)), uintptr(tx.len))
+			} else {
+				_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
+			}
 		}
 		if e == 0 {
 			d.sent(1, segs, len(g.Data))
@@ -47,6 +53,48 @@ func (d *direct) send(g *dgram.Datagram) error {
 			return d.failed(s, g, e)
 		}
 	}
+}
+
+// What compose writes for the segment size, other than a size.
+const (
+	segOfSocket = -1 // nothing: the socket's own size is right
+	segNone     = 0  // no segments, though the socket has a size
+)
+
+// stickAfter trains of one segment size in a row make it the socket's own. A
+// wrong guess costs two more system calls of 0.2 µs.
+const stickAfter = 32
+
+// segment is the segment size that compose has to write for a train that leaves
+// whole. settle: the train leaves at once, so the socket's size may change.
+func (s *sock) segment(segs int, g *dgram.Datagram, settle bool) int {
+	if segs < 2 {
+		if s.seg == 0 || len(g.Data) <= s.seg {
+			return segOfSocket
+		}
+		return segNone
+	}
+	if g.Seg == s.seg {
+		return segOfSocket
+	}
+	if g.Seg != s.last {
+		s.last, s.run = g.Seg, 0
+	}
+	if s.run++; settle && s.run >= stickAfter && !s.loose && s.stick(g.Seg) {
+		return segOfSocket
+	}
+	return g.Seg
+}
+
+// stick gives the socket a segment size of its own, 0 for none.
+func (s *sock) stick(seg int) bool {
+	s.last, s.run = 0, 0
+	if unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, seg) != nil {
+		s.loose = true
+		return false
+	}
+	s.seg = seg
+	return true
 }
 
 // outcome asks the test that runs us, if there is one, what to do with the n
@@ -111,6 +159,14 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 		d.st.SendAgain++
 		return ErrAgain
 	case unix.EIO, unix.EINVAL, unix.EMSGSIZE:
+		if s.seg != 0 {
+			// The size may have been too much for a destination that this
+			// packet alone is not.
+			s.loose = true
+			if s.stick(0) {
+				return d.send(g)
+			}
+		}
 		// EIO: the device cannot compute checksums. EINVAL, EMSGSIZE: too many
 		// segments for this kernel, or a segment exceeds the MTU. Only the
 		// last is as bad without GSO.
@@ -195,7 +251,7 @@ func (d *direct) put(i int, data []byte, seg int, tos uint8) {
 // sendmmsg sends messages [from, to) of the batch and reports how many went.
 func (d *direct) sendmmsg(s *sock, from, to int) (int, syscall.Errno) {
 	d.st.SendCalls++
-	n, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
@@ -214,7 +270,11 @@ func (d *direct) split(s *sock, g *dgram.Datagram) error {
 		for n < maxBatch && len(rest) > 0 {
 			var head []byte
 			head, rest = g.Next(rest)
-			d.put(n, head, 0, g.TOS)
+			seg := segOfSocket
+			if s.seg != 0 && len(head) > s.seg {
+				seg = segNone
+			}
+			d.put(n, head, seg, g.TOS)
 			n++
 		}
 		for i := 0; i < n; {
@@ -289,14 +349,11 @@ func (d *direct) fill(gs []*dgram.Datagram) (n int) {
 		if len(g.Data) == 0 || g.Path != gs[0].Path || d.aim(g.Remote) != 0 {
 			return n
 		}
-		seg := 0
-		if segs := g.Segments(); segs > 1 {
-			if !d.whole(segs) {
-				return n
-			}
-			seg = g.Seg
+		segs := g.Segments()
+		if segs > 1 && !d.whole(segs) {
+			return n
 		}
-		d.put(n, g.Data, seg, g.TOS)
+		d.put(n, g.Data, d.socks[g.Path].segment(segs, g, false), g.TOS)
 		n++
 	}
 	return n
@@ -339,11 +396,11 @@ func (d *direct) flush(gs []*dgram.Datagram) (int, error) {
 // sendCtl holds the control messages of compose.
 const sendCtl = 64
 
-// compose writes the control messages of a train: its segment size, unless 0,
-// and its traffic class, if it is not that of the socket.
+// compose writes the control messages of a train: its segment size, unless
+// segOfSocket, and its traffic class, if it is not that of the socket.
 func (d *direct) compose(m *unix.Msghdr, b []byte, seg int, tos uint8) {
 	n := 0
-	if seg > 0 {
+	if seg >= 0 {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
 		h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
 		h.SetLen(unix.CmsgLen(2))

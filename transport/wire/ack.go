@@ -19,10 +19,11 @@ const (
 	ackSACK   = 16 // uint64, bit i: base+i received
 	ackState  = 24 // uint64
 	ackCCX    = 32 // uint64
-	AckLen    = 12 // bytes
-	AckEPSN   = 16 // bytes
-	AckCCLen  = 32 // bytes
-	AckCCXLen = 40 // bytes
+
+	AckLen     = 12 // bytes
+	AckEPSNLen = 16 // bytes
+	AckCCLen   = 32 // bytes
+	AckCCXLen  = 40 // bytes
 )
 
 var (
@@ -34,7 +35,7 @@ var (
 type Ack struct {
 	Type           Type
 	Next           NextHdr
-	Flags          Flags // AckFlagM, RETX, P, EPSN
+	Flags          Flags // AckFlagM, RETX, P; EPSN for type ACK
 	Req            AckReq
 	AckPSNOff      int16  // without P
 	ProbeOpaque    uint16 // with P
@@ -43,7 +44,7 @@ type Ack struct {
 	EPSN           PSN // type ACK with AckFlagEPSN
 
 	// Types ACK_CC and ACK_CCX only.
-	CCType, CCFlags, MPR uint8
+	CCType, CCFlags, MPR uint8 // 4 bit, 4 bit (reserved, 0), × 128 PSNs
 	SACKOff              int16
 	SACK, CCState        uint64
 	CCX                  uint64 // type ACK_CCX only
@@ -53,51 +54,58 @@ type Ack struct {
 func (a *Ack) AckPSN() PSN { return a.CACK.Add(int(a.AckPSNOff)) }
 
 // ParseAck decodes the ACK header at the front of b and reports the bytes read.
-func ParseAck(b []byte) (Ack, int, error) {
+func ParseAck(b []byte) (a Ack, n int, err error) {
+	n, err = a.Parse(b)
+	if err != nil {
+		a = Ack{}
+	}
+	return a, n, err
+}
+
+// Parse is ParseAck into a, whose content is undefined after an error.
+func (a *Ack) Parse(b []byte) (int, error) {
 	if len(b) < AckLen {
-		return Ack{}, 0, errAckLen
+		return 0, errAckLen
 	}
-	v := binary.BigEndian.Uint16(b)
-	f := Flags(v & 0x7f)
-	a := Ack{
-		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: f &^ ackReqMask, Req: AckReq(f & ackReqMask >> 1),
-		CACK:   PSN(binary.BigEndian.Uint32(b[ackCACK:])),
-		SPDCID: binary.BigEndian.Uint16(b[ackSPDCID:]),
-		DPDCID: binary.BigEndian.Uint16(b[ackDPDCID:]),
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[ackSPDCID:])
+	f := Flags(v >> 48 & 0x7f)
+	a.Type, a.Next, a.Flags, a.Req = Type(v>>59), NextHdr(v>>55&15), f&ackFlags, AckReq(f&ackReqMask>>1)
+	a.CACK = PSN(v)
+	a.SPDCID, a.DPDCID = uint16(d>>16), uint16(d)
+	a.AckPSNOff, a.ProbeOpaque = int16(v>>32), 0
+	if f&AckFlagP != 0 {
+		a.AckPSNOff, a.ProbeOpaque = 0, uint16(v>>32)
 	}
-	if o := binary.BigEndian.Uint16(b[ackOff:]); f&AckFlagP != 0 {
-		a.ProbeOpaque = o
-	} else {
-		a.AckPSNOff = int16(o)
-	}
+	a.EPSN, a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState, a.CCX = 0, 0, 0, 0, 0, 0, 0, 0
 	switch a.Type {
 	case TypeAck:
 		if f&AckFlagEPSN == 0 {
-			return a, AckLen, nil
+			return AckLen, nil
 		}
-		if len(b) < AckEPSN {
-			return Ack{}, 0, errAckLen
+		if len(b) < AckEPSNLen {
+			return 0, errAckLen
 		}
+		a.Flags |= AckFlagEPSN
 		a.EPSN = PSN(binary.BigEndian.Uint32(b[ackEPSN:]))
-		return a, AckEPSN, nil
+		return AckEPSNLen, nil
 	case TypeAckCC, TypeAckCCX:
 		n := AckCCLen
 		if a.Type == TypeAckCCX {
 			n = AckCCXLen
 		}
 		if len(b) < n {
-			return Ack{}, 0, errAckLen
+			return 0, errAckLen
 		}
-		a.CCType, a.CCFlags, a.MPR = b[ackCC]>>4, b[ackCC]&15, b[ackMPR]
-		a.SACKOff = int16(binary.BigEndian.Uint16(b[ackSACKO:]))
+		c := binary.BigEndian.Uint32(b[ackCC:])
+		a.CCType, a.CCFlags, a.MPR, a.SACKOff = uint8(c>>28), uint8(c>>24&15), uint8(c>>16), int16(c)
 		a.SACK = binary.BigEndian.Uint64(b[ackSACK:])
 		a.CCState = binary.BigEndian.Uint64(b[ackState:])
 		if n == AckCCXLen {
 			a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
 		}
-		return a, n, nil
+		return n, nil
 	}
-	return Ack{}, 0, errAckType
+	return 0, errAckType
 }
 
 // Len is the length of the encoded header in bytes.
@@ -108,39 +116,43 @@ func (a *Ack) Len() int {
 	case a.Type == TypeAckCCX:
 		return AckCCXLen
 	case a.Flags&AckFlagEPSN != 0:
-		return AckEPSN
+		return AckEPSNLen
 	}
 	return AckLen
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (a *Ack) Append(b []byte) []byte {
-	if a.Next > 15 || a.Flags > 0x7f || a.Flags&ackReqMask != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
+	flags := ackFlags
+	if a.Type == TypeAck {
+		flags |= AckFlagEPSN
+	}
+	if a.Next > 15 || a.Flags&^flags != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
 		panic("BUG: wire: ACK field out of range")
 	}
-	var h [AckCCXLen]byte
-	binary.BigEndian.PutUint16(h[:], uint16(a.Type)<<11|uint16(a.Next)<<7|uint16(a.Flags)|uint16(a.Req)<<1)
 	o := uint16(a.AckPSNOff)
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	binary.BigEndian.PutUint16(h[ackOff:], o)
-	binary.BigEndian.PutUint32(h[ackCACK:], uint32(a.CACK))
-	binary.BigEndian.PutUint16(h[ackSPDCID:], a.SPDCID)
-	binary.BigEndian.PutUint16(h[ackDPDCID:], a.DPDCID)
+	b, h := extend(b, a.Len())
+	binary.BigEndian.PutUint64(h, uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
+	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
 	switch a.Type {
 	case TypeAck:
-		binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+		if a.Flags&AckFlagEPSN != 0 {
+			binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+		}
 	case TypeAckCC, TypeAckCCX:
-		h[ackCC], h[ackMPR] = a.CCType<<4|a.CCFlags, a.MPR
-		binary.BigEndian.PutUint16(h[ackSACKO:], uint16(a.SACKOff))
+		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
 		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
 		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
-		binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
+		if a.Type == TypeAckCCX {
+			binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
+		}
 	default:
 		panic("BUG: wire: not an ACK type")
 	}
-	return append(b, h[:a.Len()]...)
+	return b
 }
 
 func (a *Ack) String() string {
@@ -157,7 +169,7 @@ func (a *Ack) String() string {
 		}
 		return s
 	}
-	s += fmt.Sprintf(" cc_type=%d mpr=%d sack_off=%d sack=%#x cc_state=%#x", a.CCType, a.MPR, a.SACKOff, a.SACK, a.CCState)
+	s += fmt.Sprintf(" cc_type=%d cc_flags=%#x mpr=%d sack_off=%d sack=%#x cc_state=%#x", a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState)
 	if a.Type == TypeAckCCX {
 		s += fmt.Sprintf(" ccx=%#x", a.CCX)
 	}
@@ -185,6 +197,10 @@ func (s NSCCState) Encode() uint64 {
 	return v
 }
 
+func (s NSCCState) String() string {
+	return fmt.Sprintf("service_time=%d rc=%t rcv_cwnd_pend=%d rcvd_bytes=%d ooo_count=%d", s.ServiceTime, s.RestoreCwnd, s.CwndPend, s.RcvdBytes, s.OOO)
+}
+
 // ParseNSCC decodes ack_cc_state with cc_type 0.
 func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
@@ -203,6 +219,8 @@ func (s CreditState) Encode() uint64 {
 	}
 	return uint64(s.Credit)<<40 | uint64(s.OOO)
 }
+
+func (s CreditState) String() string { return fmt.Sprintf("credit=%d ooo_count=%d", s.Credit, s.OOO) }
 
 // ParseCredit decodes ack_cc_state with cc_type 1.
 func ParseCredit(v uint64) CreditState { return CreditState{uint32(v >> 40), uint16(v)} }

@@ -178,17 +178,28 @@ func ParseAddrBinary(b []byte) (Addr, int, error) {
 	a := Addr{Flags: b[2], Caps: binary.BigEndian.Uint16(b[4:]), PIDonFEP: binary.BigEndian.Uint16(b[6:]), RI: binary.BigEndian.Uint16(b[8:]),
 		NumRI: binary.BigEndian.Uint16(b[10:]), Initiator: binary.BigEndian.Uint32(b[12:]), Port: Port}
 	if a.Flags&AddrIPv6 != 0 {
-		a.IP = netip.AddrFrom16([16]byte(b[16:32]))
+		a.setIPv6([16]byte(b[16:32]))
 	} else {
 		a.IP = netip.AddrFrom4([4]byte(b[16:20]))
 	}
 	if n == AddrV2Len {
 		a.Port, a.MTUCode, a.Encap = binary.BigEndian.Uint16(b[32:]), b[34], b[35]
+		if a.Port == 0 {
+			a.Port = Port
+		}
 	}
 	if err := a.defaults(); err != nil {
 		return Addr{}, 0, err
 	}
 	return a, n, nil
+}
+
+// setIPv6 sets the IP. An IPv4 address in its IPv6 form is that IPv4 address,
+// so that one endpoint has one Addr.
+func (a *Addr) setIPv6(ip [16]byte) {
+	if a.IP = netip.AddrFrom16(ip).Unmap(); a.IP.Is4() {
+		a.Flags &^= AddrIPv6
+	}
 }
 
 // defaults applies R-ADDR-05 and checks ranges.
@@ -246,7 +257,7 @@ func ParseAddrC(b []byte) (Addr, error) {
 	a := Addr{Flags: b[1], Caps: uint16(b[2]), Port: Port, PIDonFEP: binary.NativeEndian.Uint16(b[20:]), RI: binary.NativeEndian.Uint16(b[22:]),
 		NumRI: binary.NativeEndian.Uint16(b[24:]), Initiator: binary.NativeEndian.Uint32(b[28:])}
 	if a.Flags&AddrIPv6 != 0 {
-		a.IP = netip.AddrFrom16([16]byte(b[4:20]))
+		a.setIPv6([16]byte(b[4:20]))
 	} else {
 		var v4 [4]byte
 		binary.BigEndian.PutUint32(v4[:], binary.NativeEndian.Uint32(b[4:]))

@@ -7,7 +7,7 @@ import (
 
 // Control packet, 16 bytes: UE §3.5.10.9.
 const (
-	cpProbe   = 2  // uint16, PROBE only
+	cpProbe   = 2  // uint16, PROBE only, else reserved
 	cpPSN     = 4  // uint32
 	cpSPDCID  = 8  // uint16
 	cpDPDCID  = 10 // uint16; with SYN: pdc_info:4 psn_offset:12
@@ -24,8 +24,8 @@ var (
 // A CP is a control packet.
 type CP struct {
 	Ctl         CtlType
-	Flags       Flags // FlagISROD, RETX, AR, SYN
-	ProbeOpaque uint16
+	Flags       Flags  // FlagISROD, RETX, AR, SYN
+	ProbeOpaque uint16 // PROBE
 	PSN         PSN
 	SPDCID      uint16
 	DPDCID      uint16 // without SYN
@@ -44,14 +44,16 @@ func ParseCP(b []byte) (CP, int, error) {
 		return CP{}, 0, errCPType
 	}
 	c := CP{
-		Ctl: CtlType(v >> 7 & 15), Flags: Flags(v & 0x7f),
-		ProbeOpaque: binary.BigEndian.Uint16(b[cpProbe:]),
-		PSN:         PSN(binary.BigEndian.Uint32(b[cpPSN:])),
-		SPDCID:      binary.BigEndian.Uint16(b[cpSPDCID:]),
-		Payload:     binary.BigEndian.Uint32(b[cpPayload:]),
+		Ctl: CtlType(v >> 7 & 15), Flags: Flags(v) & cpFlags,
+		PSN:     PSN(binary.BigEndian.Uint32(b[cpPSN:])),
+		SPDCID:  binary.BigEndian.Uint16(b[cpSPDCID:]),
+		Payload: binary.BigEndian.Uint32(b[cpPayload:]),
 	}
 	if c.Ctl > CtlNegotiation {
 		return CP{}, 0, errCPCtl
+	}
+	if c.Ctl == CtlProbe {
+		c.ProbeOpaque = binary.BigEndian.Uint16(b[cpProbe:])
 	}
 	d := binary.BigEndian.Uint16(b[cpDPDCID:])
 	if c.Flags&FlagSYN != 0 {
@@ -64,7 +66,7 @@ func ParseCP(b []byte) (CP, int, error) {
 
 // Append appends the packet to b. It panics if a field is out of range: our bug.
 func (c CP) Append(b []byte) []byte {
-	if c.Ctl > 15 || c.Flags > 0x7f || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
+	if c.Ctl > CtlNegotiation || c.Flags&^cpFlags != 0 || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
 		panic("BUG: wire: control packet field out of range")
 	}
 	d := c.DPDCID
@@ -73,7 +75,9 @@ func (c CP) Append(b []byte) []byte {
 	}
 	var h [CPLen]byte
 	binary.BigEndian.PutUint16(h[:], uint16(TypeCP)<<11|uint16(c.Ctl)<<7|uint16(c.Flags))
-	binary.BigEndian.PutUint16(h[cpProbe:], c.ProbeOpaque)
+	if c.Ctl == CtlProbe {
+		binary.BigEndian.PutUint16(h[cpProbe:], c.ProbeOpaque)
+	}
 	binary.BigEndian.PutUint32(h[cpPSN:], uint32(c.PSN))
 	binary.BigEndian.PutUint16(h[cpSPDCID:], c.SPDCID)
 	binary.BigEndian.PutUint16(h[cpDPDCID:], d)
@@ -82,10 +86,13 @@ func (c CP) Append(b []byte) []byte {
 }
 
 func (c CP) String() string {
-	s := fmt.Sprintf("CTRL %v %s probe_opaque=%#x psn=%#x spdcid=%d", c.Ctl,
-		flagString(c.Flags, FlagISROD, "ISROD", FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), c.ProbeOpaque, uint32(c.PSN), c.SPDCID)
+	s := fmt.Sprintf("CTRL %v %s", c.Ctl, flagString(c.Flags, FlagISROD, "ISROD", FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"))
+	if c.Ctl == CtlProbe {
+		s += fmt.Sprintf(" probe_opaque=%#x", c.ProbeOpaque)
+	}
+	s += fmt.Sprintf(" psn=%#x spdcid=%d", uint32(c.PSN), c.SPDCID)
 	if c.Flags&FlagSYN != 0 {
-		s += fmt.Sprintf(" psn_offset=%d", c.PSNOffset)
+		s += synString(c.PDCInfo, c.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", c.DPDCID)
 	}

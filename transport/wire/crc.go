@@ -17,13 +17,23 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // is the UDP length field: 8 + datagram length with trailer. All packets of a
 // train share it, so callers keep it.
 func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
+	return CRCLength(CRCAddrs(src, dst, sport, dport), udpLen)
+}
+
+// CRCAddrs is the CRC state after the IP addresses and ports: what all packets
+// of a flow have in common. CRCLength leads on from it.
+func CRCAddrs(src, dst netip.Addr, sport, dport uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
 	binary.BigEndian.PutUint16(a[n:], sport)
 	binary.BigEndian.PutUint16(a[n+2:], dport)
-	binary.BigEndian.PutUint16(a[n+4:], udpLen)
-	binary.BigEndian.PutUint16(a[n+6:], 0)
-	return crc32.Update(0, castagnoli, a[:n+8])
+	return update(0, a[:n+4])
+}
+
+// CRCLength leads a state of CRCAddrs over the rest of the UDP header: the
+// length field and a checksum of zero.
+func CRCLength(state uint32, udpLen uint16) uint32 {
+	return update(state, []byte{byte(udpLen >> 8), byte(udpLen), 0, 0})
 }
 
 // CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
@@ -31,7 +41,17 @@ func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
 	binary.BigEndian.PutUint16(a[n:], ev)
-	return crc32.Update(0, castagnoli, a[:n+4])
+	return update(0, a[:n+4])
+}
+
+// update is crc32.Update for a few bytes, which it does not let escape to the
+// heap.
+func update(state uint32, b []byte) uint32 {
+	c := ^state
+	for _, v := range b {
+		c = castagnoli[byte(c)^v] ^ c>>8
+	}
+	return ^c
 }
 
 func putAddrs(a *[40]byte, src, dst netip.Addr) int {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 )
 
-// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE §3.5.10.7, §3.5.10.8.
+// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE §3.5.10.7, §3.5.10.8. Others send
+// NACK_CCX in 24 or 28 bytes; what it shares with a NACK is read from any of
+// them (pds.md 8).
 const (
 	nackCode    = 2  // uint8
 	nackVendor  = 3  // uint8
@@ -27,26 +29,27 @@ var (
 // A Nack is the header of a NACK or NACK_CCX.
 type Nack struct {
 	Type           Type
-	Next           NextHdr // NextNone
+	Next           NextHdr // NextNone: nothing follows a NACK
 	Flags          Flags   // NackFlagM, RETX, NT
 	Code           NackCode
 	Vendor         uint8
 	PSN            PSN
 	SPDCID, DPDCID uint16 // SPDCID 0: the sender has no PDC to name
 	Payload        uint32
-	CCXType        uint8  // 4 bit
+	CCXType        uint8  // 4 bit; these three in a whole NACK_CCX only
 	CCX0           uint64 // 60 bit
 	CCX1           uint64
 }
 
-// ParseNack decodes the NACK header at the front of b and reports the bytes read.
+// ParseNack decodes the NACK header at the front of b and reports the bytes
+// read. Of a NACK_CCX that is shorter than NackCCXLen it reads the first NackLen.
 func ParseNack(b []byte) (Nack, int, error) {
 	if len(b) < NackLen {
 		return Nack{}, 0, errNackLen
 	}
 	v := binary.BigEndian.Uint16(b)
 	n := Nack{
-		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: Flags(v & 0x7f),
+		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: Flags(v) & nackFlags,
 		Code: NackCode(b[nackCode]), Vendor: b[nackVendor],
 		PSN:     PSN(binary.BigEndian.Uint32(b[nackPSN:])),
 		SPDCID:  binary.BigEndian.Uint16(b[nackSPDCID:]),
@@ -58,7 +61,7 @@ func ParseNack(b []byte) (Nack, int, error) {
 		return n, NackLen, nil
 	case TypeNackCCX:
 		if len(b) < NackCCXLen {
-			return Nack{}, 0, errNackLen
+			return n, NackLen, nil
 		}
 		c := binary.BigEndian.Uint64(b[nackCCX0:])
 		n.CCXType, n.CCX0, n.CCX1 = uint8(c>>60), c<<4>>4, binary.BigEndian.Uint64(b[nackCCX1:])
@@ -69,7 +72,7 @@ func ParseNack(b []byte) (Nack, int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (n Nack) Append(b []byte) []byte {
-	if n.Next > 15 || n.Flags > 0x7f || n.CCXType > 15 || n.CCX0>>60 != 0 {
+	if n.Next > 15 || n.Flags&^nackFlags != 0 || n.CCXType > 15 || n.CCX0>>60 != 0 {
 		panic("BUG: wire: NACK field out of range")
 	}
 	var h [NackCCXLen]byte
@@ -95,6 +98,10 @@ func (n Nack) String() string {
 	if n.Flags&NackFlagNT != 0 {
 		id = "pkt_id"
 	}
-	return fmt.Sprintf("%v %s %v %s=%#x spdcid=%d dpdcid=%d payload=%#x", n.Type,
-		flagString(n.Flags, NackFlagM, "M", NackFlagRETX, "RETX", NackFlagNT, "NT"), n.Code, id, uint32(n.PSN), n.SPDCID, n.DPDCID, n.Payload)
+	s := fmt.Sprintf("%v %s nh=%v code=%v vendor=%#x %s=%#x spdcid=%d dpdcid=%d payload=%#x", n.Type,
+		flagString(n.Flags, NackFlagM, "M", NackFlagRETX, "RETX", NackFlagNT, "NT"), n.Next, n.Code, n.Vendor, id, uint32(n.PSN), n.SPDCID, n.DPDCID, n.Payload)
+	if n.Type == TypeNackCCX {
+		s += fmt.Sprintf(" nccx_type=%d state=%#x,%#x", n.CCXType, n.CCX0, n.CCX1)
+	}
+	return s
 }

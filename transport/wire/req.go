@@ -29,7 +29,8 @@ type Req struct {
 	Next   NextHdr
 	Flags  Flags // FlagRETX, FlagAR, FlagSYN
 	SPDCID uint16
-	// DPDCID is valid without SYN, PDCInfo (4 bit) and PSNOffset (12 bit) with.
+	// DPDCID is valid without SYN, PDCInfo (4 bit; 0 on send, not to be looked
+	// at on receipt: pds.md 8) and PSNOffset (12 bit) with.
 	DPDCID    uint16
 	PSNOffset uint16
 	PDCInfo   uint8
@@ -43,39 +44,45 @@ type Req struct {
 
 // ParseReq decodes the request header at the front of b. It reports the bytes
 // read, or an Invalid naming the first field at fault. It does not keep b.
-func ParseReq(b []byte) (Req, int, error) {
+func ParseReq(b []byte) (r Req, n int, err error) {
+	n, err = r.Parse(b)
+	if err != nil {
+		r = Req{}
+	}
+	return r, n, err
+}
+
+// Parse is ParseReq into r, whose content is undefined after an error.
+func (r *Req) Parse(b []byte) (int, error) {
 	if len(b) < ReqLen {
-		return Req{}, 0, errReqLen
+		return 0, errReqLen
 	}
-	v := binary.BigEndian.Uint16(b)
-	r := Req{
-		Type: Type(v >> 11), Next: NextHdr(v >> 7 & 15), Flags: Flags(v & 0x7f),
-		ClearOff: int16(binary.BigEndian.Uint16(b[reqClearOff:])),
-		PSN:      PSN(binary.BigEndian.Uint32(b[reqPSN:])),
-		SPDCID:   binary.BigEndian.Uint16(b[reqSPDCID:]),
-	}
-	d := binary.BigEndian.Uint16(b[reqDPDCID:])
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[reqSPDCID:])
+	r.Type, r.Next, r.Flags = Type(v>>59), NextHdr(v>>55&15), Flags(v>>48)&reqFlags
+	r.ClearOff, r.PSN = int16(v>>32), PSN(v)
+	r.SPDCID = uint16(d >> 16)
+	r.CCCID, r.CreditTarget = 0, 0
 	if r.Flags&FlagSYN != 0 {
-		r.PDCInfo, r.PSNOffset = uint8(d>>12), d&0xfff
+		r.DPDCID, r.PDCInfo, r.PSNOffset = 0, uint8(d>>12&15), uint16(d&0xfff)
 	} else {
-		r.DPDCID = d
+		r.DPDCID, r.PDCInfo, r.PSNOffset = uint16(d), 0, 0
 	}
 	switch r.Type {
 	case TypeRUDReq, TypeRODReq:
-		return r, ReqLen, nil
+		return ReqLen, nil
 	case TypeRUDCCReq, TypeRODCCReq:
 		if len(b) < ReqCCLen {
-			return Req{}, 0, errReqLen
+			return 0, errReqLen
 		}
 		c := binary.BigEndian.Uint32(b[reqCCC:])
 		r.CCCID, r.CreditTarget = uint8(c>>24), c&0xffffff
-		return r, ReqCCLen, nil
+		return ReqCCLen, nil
 	}
-	return Req{}, 0, errReqType
+	return 0, errReqType
 }
 
 // Len is the length of the encoded header in bytes.
-func (r Req) Len() int {
+func (r *Req) Len() int {
 	if r.Type == TypeRUDCCReq || r.Type == TypeRODCCReq {
 		return ReqCCLen
 	}
@@ -83,7 +90,7 @@ func (r Req) Len() int {
 }
 
 // Mode is RUD or ROD.
-func (r Req) Mode() Mode {
+func (r *Req) Mode() Mode {
 	if r.Type == TypeRODReq || r.Type == TypeRODCCReq {
 		return ROD
 	}
@@ -91,39 +98,45 @@ func (r Req) Mode() Mode {
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
-func (r Req) Append(b []byte) []byte {
-	if r.Next > 15 || r.Flags > 0x7f || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
+func (r *Req) Append(b []byte) []byte {
+	if r.Next > 15 || r.Flags&^reqFlags != 0 || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
 		panic("BUG: wire: request field out of range")
 	}
 	d := r.DPDCID
 	if r.Flags&FlagSYN != 0 {
 		d = uint16(r.PDCInfo)<<12 | r.PSNOffset
 	}
-	var h [ReqCCLen]byte
-	binary.BigEndian.PutUint16(h[:], uint16(r.Type)<<11|uint16(r.Next)<<7|uint16(r.Flags))
-	binary.BigEndian.PutUint16(h[reqClearOff:], uint16(r.ClearOff))
-	binary.BigEndian.PutUint32(h[reqPSN:], uint32(r.PSN))
-	binary.BigEndian.PutUint16(h[reqSPDCID:], r.SPDCID)
-	binary.BigEndian.PutUint16(h[reqDPDCID:], d)
-	if r.Type == TypeRUDReq || r.Type == TypeRODReq {
-		return append(b, h[:ReqLen]...)
-	}
-	if r.Type != TypeRUDCCReq && r.Type != TypeRODCCReq {
+	b, h := extend(b, r.Len())
+	binary.BigEndian.PutUint64(h, uint64(r.Type)<<59|uint64(r.Next)<<55|uint64(r.Flags)<<48|uint64(uint16(r.ClearOff))<<32|uint64(r.PSN))
+	binary.BigEndian.PutUint32(h[reqSPDCID:], uint32(r.SPDCID)<<16|uint32(d))
+	switch r.Type {
+	case TypeRUDReq, TypeRODReq:
+	case TypeRUDCCReq, TypeRODCCReq:
+		binary.BigEndian.PutUint32(h[reqCCC:], uint32(r.CCCID)<<24|r.CreditTarget)
+	default:
 		panic("BUG: wire: not a request type")
 	}
-	binary.BigEndian.PutUint32(h[reqCCC:], uint32(r.CCCID)<<24|r.CreditTarget)
-	return append(b, h[:ReqCCLen]...)
+	return b
 }
 
-func (r Req) String() string {
+func (r *Req) String() string {
 	s := fmt.Sprintf("%v %s nh=%v clear_off=%d psn=%#x spdcid=%d", r.Type, flagString(r.Flags, FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), r.Next, r.ClearOff, uint32(r.PSN), r.SPDCID)
 	if r.Flags&FlagSYN != 0 {
-		s += fmt.Sprintf(" psn_offset=%d", r.PSNOffset)
+		s += synString(r.PDCInfo, r.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", r.DPDCID)
 	}
 	if r.Len() == ReqCCLen {
 		s += fmt.Sprintf(" ccc_id=%d credit_target=%d", r.CCCID, r.CreditTarget)
+	}
+	return s
+}
+
+// synString is what a SYN puts in the place of the DPDCID.
+func synString(info uint8, off uint16) string {
+	s := fmt.Sprintf(" psn_offset=%d", off)
+	if info != 0 {
+		s += fmt.Sprintf(" pdc_info=%#x", info)
 	}
 	return s
 }

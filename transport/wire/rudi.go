@@ -30,7 +30,7 @@ func ParseRUDI(b []byte) (RUDIHdr, int, error) {
 		return RUDIHdr{}, 0, errRUDILen
 	}
 	v := binary.BigEndian.Uint16(b)
-	r := RUDIHdr{Type(v >> 11), NextHdr(v >> 7 & 15), Flags(v & 0x7f), binary.BigEndian.Uint32(b[rudiPktID:])}
+	r := RUDIHdr{Type(v >> 11), NextHdr(v >> 7 & 15), Flags(v) & rudiFlags, binary.BigEndian.Uint32(b[rudiPktID:])}
 	if r.Type != TypeRUDIReq && r.Type != TypeRUDIRsp {
 		return RUDIHdr{}, 0, errRUDIType
 	}
@@ -39,7 +39,7 @@ func ParseRUDI(b []byte) (RUDIHdr, int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r RUDIHdr) Append(b []byte) []byte {
-	if (r.Type != TypeRUDIReq && r.Type != TypeRUDIRsp) || r.Next > 15 || r.Flags > 0x7f {
+	if (r.Type != TypeRUDIReq && r.Type != TypeRUDIRsp) || r.Next > 15 || r.Flags&^rudiFlags != 0 {
 		panic("BUG: wire: RUDI field out of range")
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Type)<<11|uint16(r.Next)<<7|uint16(r.Flags))

@@ -20,7 +20,7 @@ type Rendezvous struct {
 	ReadMatch    uint64 // memory key or match bits of the read
 }
 
-// ParseRendezvous decodes the extension at the front of b.
+// ParseRendezvous decodes the extension at the front of b and reports the bytes read.
 func ParseRendezvous(b []byte) (Rendezvous, int, error) {
 	if len(b) < RendezvousLen {
 		return Rendezvous{}, 0, errRdvLen
@@ -124,6 +124,8 @@ func (t AtomicType) String() string { return name(atomicTypeNames[:], int(t), "d
 const (
 	AtomicCacheable   uint8 = 0x01
 	AtomicCPUCoherent uint8 = 0x02
+
+	atomicControl = AtomicCacheable | AtomicCPUCoherent
 )
 
 // Atomic extension, 4 bytes: ses.md 2.9.
@@ -135,19 +137,24 @@ var errAtomicLen = &Invalid{"atomic extension", "length"}
 type Atomic struct {
 	Op      AtomicOp
 	Type    AtomicType
-	Control uint8
+	Control uint8 // AtomicCacheable, AtomicCPUCoherent
 }
 
-// ParseAtomic decodes the extension at the front of b.
+// ParseAtomic decodes the extension at the front of b and reports the bytes read.
 func ParseAtomic(b []byte) (Atomic, int, error) {
 	if len(b) < AtomicLen {
 		return Atomic{}, 0, errAtomicLen
 	}
-	return Atomic{AtomicOp(b[0]), AtomicType(b[1]), b[2]}, AtomicLen, nil
+	return Atomic{AtomicOp(b[0]), AtomicType(b[1]), b[2] & atomicControl}, AtomicLen, nil
 }
 
-// Append appends the extension to b.
-func (a Atomic) Append(b []byte) []byte { return append(b, byte(a.Op), byte(a.Type), a.Control, 0) }
+// Append appends the extension to b. It panics if a field is out of range: our bug.
+func (a Atomic) Append(b []byte) []byte {
+	if a.Control&^atomicControl != 0 {
+		panic("BUG: wire: atomic field out of range")
+	}
+	return append(b, byte(a.Op), byte(a.Type), a.Control, 0)
+}
 
 func (a Atomic) String() string {
 	return fmt.Sprintf("atomic %v %v control=%#x", a.Op, a.Type, a.Control)
@@ -168,18 +175,18 @@ type CSwap struct {
 	Compare, Swap [16]byte
 }
 
-// ParseCSwap decodes the extension at the front of b.
+// ParseCSwap decodes the extension at the front of b and reports the bytes read.
 func ParseCSwap(b []byte) (CSwap, int, error) {
 	if len(b) < CSwapLen {
 		return CSwap{}, 0, errCSwapLen
 	}
-	c := CSwap{Atomic: Atomic{AtomicOp(b[0]), AtomicType(b[1]), b[2]}}
+	c := CSwap{Atomic: Atomic{AtomicOp(b[0]), AtomicType(b[1]), b[2] & atomicControl}}
 	copy(c.Compare[:], b[cswapCompare:])
 	copy(c.Swap[:], b[cswapSwap:])
 	return c, CSwapLen, nil
 }
 
-// Append appends the extension to b.
+// Append appends the extension to b. It panics if a field is out of range: our bug.
 func (c CSwap) Append(b []byte) []byte {
 	b = c.Atomic.Append(b)
 	b = append(b, c.Compare[:]...)

@@ -34,6 +34,16 @@ var opNames = [...]string{"NO_OP", "WRITE", "READ", "ATOMIC", "FETCHING_ATOMIC",
 
 func (o Opcode) String() string { return name(opNames[:], int(o), "opcode") }
 
+// HasAtomic reports whether the atomic or compare-and-swap extension follows the
+// request header (ses.md 2.12).
+func (o Opcode) HasAtomic() bool {
+	return o == OpAtomic || o == OpFetchAtomic || o == OpTSendAtomic || o == OpTSendFetchAtomic
+}
+
+// HasRendezvous reports whether the rendezvous extension follows the standard
+// header of a message's first packet.
+func (o Opcode) HasRendezvous() bool { return o == OpRendezvousSend || o == OpRendezvousTSend }
+
 // SESFlags are the flag bits of a request's second byte; the upper two bits are
 // the version.
 type SESFlags uint8
@@ -96,7 +106,7 @@ type ReqStd struct {
 	Initiator  uint32
 	BufOff     uint64
 	Match      uint64 // memory key or match bits
-	HeaderData uint64 // with SESSOM
+	HeaderData uint64 // with SESSOM; SESHD says that it means something
 	MsgOff     uint32 // without SESSOM
 	ReqLen     uint32
 	PayloadLen uint16 // without SESSOM, 14 bit
@@ -104,33 +114,39 @@ type ReqStd struct {
 
 // ParseReqStd decodes the header at the front of b and reports the bytes read.
 // A version other than 0 is refused (S-HDR-06).
-func ParseReqStd(b []byte) (ReqStd, int, error) {
+func ParseReqStd(b []byte) (r ReqStd, n int, err error) {
+	n, err = r.Parse(b)
+	if err != nil {
+		r = ReqStd{}
+	}
+	return r, n, err
+}
+
+// Parse is ParseReqStd into r, which an error leaves as it was.
+func (r *ReqStd) Parse(b []byte) (int, error) {
 	if len(b) < ReqStdLen {
-		return ReqStd{}, 0, errStdLen
+		return 0, errStdLen
 	}
 	if b[1]>>6 != 0 {
-		return ReqStd{}, 0, errStdVersion
+		return 0, errStdVersion
 	}
 	b = b[:ReqStdLen]
-	g := binary.BigEndian.Uint32(b[stdGen:])
-	r := ReqStd{
-		Opcode: Opcode(b[0] & 0x3f), Flags: SESFlags(b[1]),
-		MsgID: binary.BigEndian.Uint16(b[stdMsgID:]),
-		Gen:   uint8(g >> 24), JobID: g & 0xffffff,
-		PIDonFEP:  binary.BigEndian.Uint16(b[stdPID:]) & 0xfff,
-		RI:        binary.BigEndian.Uint16(b[stdRI:]) & 0xfff,
-		BufOff:    binary.BigEndian.Uint64(b[stdBufOff:]),
-		Initiator: binary.BigEndian.Uint32(b[stdInitiator:]),
-		Match:     binary.BigEndian.Uint64(b[stdMatch:]),
-		ReqLen:    binary.BigEndian.Uint32(b[stdReqLen:]),
-	}
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[stdPID:])
+	r.Opcode, r.Flags = Opcode(v>>56&0x3f), SESFlags(v>>48)
+	r.MsgID, r.Gen, r.JobID = uint16(v>>32), uint8(v>>24), uint32(v&0xffffff)
+	r.PIDonFEP, r.RI = uint16(d>>16&0xfff), uint16(d&0xfff)
+	r.BufOff = binary.BigEndian.Uint64(b[stdBufOff:])
+	r.Initiator = binary.BigEndian.Uint32(b[stdInitiator:])
+	r.Match = binary.BigEndian.Uint64(b[stdMatch:])
+	r.ReqLen = binary.BigEndian.Uint32(b[stdReqLen:])
+	h := binary.BigEndian.Uint64(b[stdHD:])
 	if r.Flags&SESSOM != 0 {
-		r.HeaderData = binary.BigEndian.Uint64(b[stdHD:])
+		r.HeaderData, r.PayloadLen, r.MsgOff = h, 0, 0
 	} else {
-		r.PayloadLen = binary.BigEndian.Uint16(b[stdHD+2:]) & 0x3fff
-		r.MsgOff = binary.BigEndian.Uint32(b[stdMsgOff:])
+		r.Flags &^= SESHD // has no meaning here: ses.md 2.3
+		r.HeaderData, r.PayloadLen, r.MsgOff = 0, uint16(h>>32&0x3fff), uint32(h)
 	}
-	return r, ReqStdLen, nil
+	return ReqStdLen, nil
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
@@ -138,23 +154,21 @@ func (r *ReqStd) Append(b []byte) []byte {
 	if r.Opcode > 0x3f || r.Flags > 0x3f || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: standard request field out of range")
 	}
-	var h [ReqStdLen]byte
-	h[0], h[1] = byte(r.Opcode), byte(r.Flags)
-	binary.BigEndian.PutUint16(h[stdMsgID:], r.MsgID)
-	binary.BigEndian.PutUint32(h[stdGen:], uint32(r.Gen)<<24|r.JobID)
-	binary.BigEndian.PutUint16(h[stdPID:], r.PIDonFEP)
-	binary.BigEndian.PutUint16(h[stdRI:], r.RI)
+	b, h := extend(b, ReqStdLen)
+	h = h[:ReqStdLen]
+	binary.BigEndian.PutUint64(h, uint64(r.Opcode)<<56|uint64(r.Flags)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
+	binary.BigEndian.PutUint32(h[stdPID:], uint32(r.PIDonFEP)<<16|uint32(r.RI))
 	binary.BigEndian.PutUint64(h[stdBufOff:], r.BufOff)
 	binary.BigEndian.PutUint32(h[stdInitiator:], r.Initiator)
 	binary.BigEndian.PutUint64(h[stdMatch:], r.Match)
 	if r.Flags&SESSOM != 0 {
 		binary.BigEndian.PutUint64(h[stdHD:], r.HeaderData)
 	} else {
-		binary.BigEndian.PutUint16(h[stdHD+2:], r.PayloadLen)
-		binary.BigEndian.PutUint32(h[stdMsgOff:], r.MsgOff)
+		h[1] &^= byte(SESHD)
+		binary.BigEndian.PutUint64(h[stdHD:], uint64(r.PayloadLen)<<32|uint64(r.MsgOff))
 	}
 	binary.BigEndian.PutUint32(h[stdReqLen:], r.ReqLen)
-	return append(b, h[:]...)
+	return b
 }
 
 func (r *ReqStd) String() string {
@@ -205,14 +219,15 @@ var (
 	errMedOneShot = &Invalid{"medium request", "SOM/EOM"}
 )
 
-// A ReqMedium is the medium request header. SOM and EOM are always set.
+// A ReqMedium is the medium request header. SOM and EOM are always set; it is
+// the caller who sets them.
 type ReqMedium struct {
 	Opcode       Opcode
 	Flags        SESFlags
 	Gen          uint8
 	ReqLen       uint16 // 14 bit
-	PIDonFEP, RI uint16
-	JobID        uint32
+	PIDonFEP, RI uint16 // 12 bit
+	JobID        uint32 // 24 bit
 	Initiator    uint32
 	BufOff       uint64 // without SESHD
 	HeaderData   uint64 // with SESHD
@@ -271,8 +286,13 @@ func (r ReqMedium) Append(b []byte) []byte {
 }
 
 func (r ReqMedium) String() string {
-	return fmt.Sprintf("%v %v gen=%d job=%d pid=%d ri=%d buf_off=%#x hdr_data=%#x initiator=%d match/key=%#x req_len=%d", r.Opcode, r.Flags,
-		r.Gen, r.JobID, r.PIDonFEP, r.RI, r.BufOff, r.HeaderData, r.Initiator, r.Match, r.ReqLen)
+	s := fmt.Sprintf("%v %v gen=%d job=%d pid=%d ri=%d", r.Opcode, r.Flags, r.Gen, r.JobID, r.PIDonFEP, r.RI)
+	if r.Flags&SESHD != 0 {
+		s += fmt.Sprintf(" hdr_data=%#x", r.HeaderData)
+	} else {
+		s += fmt.Sprintf(" buf_off=%#x", r.BufOff)
+	}
+	return s + fmt.Sprintf(" initiator=%d match/key=%#x req_len=%d", r.Initiator, r.Match, r.ReqLen)
 }
 
 // Small request (optimized, non-matching), 20 bytes: ses.md 2.5.
@@ -287,18 +307,20 @@ var (
 	errSmallOneShot = &Invalid{"small request", "SOM/EOM"}
 )
 
-// A ReqSmall is the small request header. SOM and EOM are always set.
+// A ReqSmall is the small request header. SOM and EOM are always set, by the
+// caller; HD is reserved.
 type ReqSmall struct {
 	Opcode       Opcode
 	Flags        SESFlags
 	Gen          uint8
 	ReqLen       uint16 // 14 bit
-	PIDonFEP, RI uint16
-	JobID        uint32
+	PIDonFEP, RI uint16 // 12 bit
+	JobID        uint32 // 24 bit
 	BufOff       uint64
 }
 
-// ParseReqSmall decodes the header at the front of b and reports the bytes read.
+// ParseReqSmall decodes the header at the front of b and reports the bytes
+// read. A packet that is not a whole message is refused (S-HDR-07).
 func ParseReqSmall(b []byte) (ReqSmall, int, error) {
 	if len(b) < ReqSmallLen {
 		return ReqSmall{}, 0, errSmallLen
@@ -308,7 +330,7 @@ func ParseReqSmall(b []byte) (ReqSmall, int, error) {
 	}
 	g := binary.BigEndian.Uint32(b[stdGen:])
 	r := ReqSmall{
-		Opcode: Opcode(b[0] & 0x3f), Flags: SESFlags(b[1]),
+		Opcode: Opcode(b[0] & 0x3f), Flags: SESFlags(b[1]) &^ SESHD,
 		ReqLen: binary.BigEndian.Uint16(b[medLen:]) & 0x3fff,
 		Gen:    uint8(g >> 24), JobID: g & 0xffffff,
 		PIDonFEP: binary.BigEndian.Uint16(b[stdPID:]) & 0xfff,
@@ -323,7 +345,7 @@ func ParseReqSmall(b []byte) (ReqSmall, int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r ReqSmall) Append(b []byte) []byte {
-	if r.Opcode > 0x3f || r.Flags > 0x3f || r.ReqLen > 0x3fff || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff {
+	if r.Opcode > 0x3f || r.Flags > 0x3f || r.Flags&SESHD != 0 || r.ReqLen > 0x3fff || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff {
 		panic("BUG: wire: small request field out of range")
 	}
 	var h [ReqSmallLen]byte

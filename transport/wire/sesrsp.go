@@ -93,6 +93,7 @@ const RspLen = 12 // bytes: list:2 opcode:6 ver:2 rc:6 msg_id:16 ri_gen:8 job_id
 var (
 	errRspLen     = &Invalid{"response", "length"}
 	errRspVersion = &Invalid{"response", "version"}
+	errRspOpcode  = &Invalid{"response", "opcode"}
 )
 
 // A Rsp is the response header without data.
@@ -106,28 +107,44 @@ type Rsp struct {
 	ModLen uint32
 }
 
-// ParseRsp decodes the header at the front of b and reports the bytes read.
-func ParseRsp(b []byte) (Rsp, int, error) {
+// ParseRsp decodes the header at the front of b and reports the bytes read. An
+// opcode that says that data follows is refused: ses.md 3.1.
+func ParseRsp(b []byte) (r Rsp, n int, err error) {
+	n, err = r.Parse(b)
+	return r, n, err
+}
+
+// Parse is ParseRsp into r, which an error leaves as it was.
+func (r *Rsp) Parse(b []byte) (int, error) {
 	if len(b) < RspLen {
-		return Rsp{}, 0, errRspLen
+		return 0, errRspLen
 	}
-	if b[1]>>6 != 0 {
-		return Rsp{}, 0, errRspVersion
+	v := binary.BigEndian.Uint64(b)
+	if v>>54&3 != 0 {
+		return 0, errRspVersion
 	}
-	g := binary.BigEndian.Uint32(b[4:])
-	return Rsp{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
-		Gen: uint8(g >> 24), JobID: g & 0xffffff, ModLen: binary.BigEndian.Uint32(b[8:])}, RspLen, nil
+	if RspOpcode(v>>56&0x3f) == RspWithData {
+		return 0, errRspOpcode
+	}
+	r.List, r.Opcode, r.RC, r.MsgID = List(v>>62), RspOpcode(v>>56&0x3f), RC(v>>48&0x3f), uint16(v>>32)
+	r.Gen, r.JobID, r.ModLen = uint8(v>>24), uint32(v&0xffffff), binary.BigEndian.Uint32(b[8:])
+	return RspLen, nil
+}
+
+// Set makes r a copy of o, field by field.
+func (r *Rsp) Set(o *Rsp) {
+	r.List, r.Opcode, r.RC, r.Gen, r.MsgID, r.JobID, r.ModLen = o.List, o.Opcode, o.RC, o.Gen, o.MsgID, o.JobID, o.ModLen
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r *Rsp) Append(b []byte) []byte {
-	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff {
+	if r.List > 3 || r.Opcode > 0x3f || r.Opcode == RspWithData || r.RC > 0x3f || r.JobID > 0xffffff {
 		panic("BUG: wire: response field out of range")
 	}
-	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
-	b = binary.BigEndian.AppendUint16(b, r.MsgID)
-	b = binary.BigEndian.AppendUint32(b, uint32(r.Gen)<<24|r.JobID)
-	return binary.BigEndian.AppendUint32(b, r.ModLen)
+	b, h := extend(b, RspLen)
+	binary.BigEndian.PutUint64(h, uint64(r.List)<<62|uint64(r.Opcode)<<56|uint64(r.RC)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
+	binary.BigEndian.PutUint32(h[8:], r.ModLen)
+	return b
 }
 
 func (r *Rsp) String() string {
@@ -137,12 +154,16 @@ func (r *Rsp) String() string {
 // Response with data, 20 bytes: ses.md 3.2.
 const RspDataLen = 20 // bytes
 
-var errRspDataLen = &Invalid{"response with data", "length"}
+var (
+	errRspDataLen     = &Invalid{"response with data", "length"}
+	errRspDataVersion = &Invalid{"response with data", "version"}
+	errRspDataOpcode  = &Invalid{"response with data", "opcode"}
+)
 
 // A RspData is the response header in front of data.
 type RspData struct {
 	List       List
-	Opcode     RspOpcode
+	Opcode     RspOpcode // RspWithData
 	RC         RC
 	MsgID      uint16 // response_message_id
 	JobID      uint32 // 24 bit
@@ -153,12 +174,16 @@ type RspData struct {
 }
 
 // ParseRspData decodes the header at the front of b and reports the bytes read.
+// Opcodes other than RspWithData are refused.
 func ParseRspData(b []byte) (RspData, int, error) {
 	if len(b) < RspDataLen {
 		return RspData{}, 0, errRspDataLen
 	}
 	if b[1]>>6 != 0 {
-		return RspData{}, 0, errRspVersion
+		return RspData{}, 0, errRspDataVersion
+	}
+	if RspOpcode(b[0]&0x3f) != RspWithData {
+		return RspData{}, 0, errRspDataOpcode
 	}
 	return RspData{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
 		JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff, ReadMsgID: binary.BigEndian.Uint16(b[8:]),
@@ -168,7 +193,7 @@ func ParseRspData(b []byte) (RspData, int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r RspData) Append(b []byte) []byte {
-	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
+	if r.List > 3 || r.Opcode != RspWithData || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: response field out of range")
 	}
 	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))
@@ -187,25 +212,33 @@ func (r RspData) String() string {
 // Optimized response with data, 12 bytes: ses.md 3.3.
 const RspDataSmallLen = 12 // bytes
 
-var errRspSmallLen = &Invalid{"small response with data", "length"}
+var (
+	errRspSmallLen     = &Invalid{"small response with data", "length"}
+	errRspSmallVersion = &Invalid{"small response with data", "version"}
+	errRspSmallOpcode  = &Invalid{"small response with data", "opcode"}
+)
 
 // A RspDataSmall is the optimized response header in front of data.
 type RspDataSmall struct {
 	List       List
-	Opcode     RspOpcode
+	Opcode     RspOpcode // RspWithData
 	RC         RC
 	PayloadLen uint16 // 14 bit
 	JobID      uint32 // 24 bit
 	ReqPSN     PSN    // original_request_psn
 }
 
-// ParseRspDataSmall decodes the header at the front of b and reports the bytes read.
+// ParseRspDataSmall decodes the header at the front of b and reports the bytes
+// read. Opcodes other than RspWithData are refused.
 func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
 	if len(b) < RspDataSmallLen {
 		return RspDataSmall{}, 0, errRspSmallLen
 	}
 	if b[1]>>6 != 0 {
-		return RspDataSmall{}, 0, errRspVersion
+		return RspDataSmall{}, 0, errRspSmallVersion
+	}
+	if RspOpcode(b[0]&0x3f) != RspWithData {
+		return RspDataSmall{}, 0, errRspSmallOpcode
 	}
 	return RspDataSmall{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f),
 		PayloadLen: binary.BigEndian.Uint16(b[2:]) & 0x3fff, JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff,
@@ -214,7 +247,7 @@ func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r RspDataSmall) Append(b []byte) []byte {
-	if r.List > 3 || r.Opcode > 0x3f || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
+	if r.List > 3 || r.Opcode != RspWithData || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: response field out of range")
 	}
 	b = append(b, byte(r.List)<<6|byte(r.Opcode), byte(r.RC))

@@ -64,8 +64,29 @@ var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP",
 
 func (n NextHdr) String() string { return name(nextNames[:], int(n), "next_hdr") }
 
+// Carries reports whether a packet of type t may carry the SES header n: ses.md
+// 0.4. Behind NACKs and control packets there is none.
+func (t Type) Carries(n NextHdr) bool {
+	switch t {
+	case TypeRUDReq, TypeRODReq, TypeRUDCCReq, TypeRODCCReq:
+		// Read data travels in requests of the return direction.
+		return n >= NextReqSmall && n <= NextReqStd || n == NextRspData || n == NextRspDataSmall
+	case TypeRUDIReq:
+		return n >= NextReqSmall && n <= NextReqStd
+	case TypeRUDIRsp:
+		return n >= NextRsp && n <= NextRspDataSmall
+	case TypeUUDReq:
+		return n == NextReqMedium || n == NextReqStd
+	case TypeAck, TypeAckCC, TypeAckCCX:
+		return n == NextNone || n >= NextRsp && n <= NextRspDataSmall
+	case TypeNack, TypeNackCCX, TypeCP:
+		return n == NextNone
+	}
+	return false
+}
+
 // Flags are the seven flag bits of a PDS prologue. What a bit means depends on
-// the type.
+// the type; those that a type reserves are never set in a parsed header.
 type Flags uint8
 
 // Flag bits of requests and control packets.
@@ -74,6 +95,9 @@ const (
 	FlagRETX  Flags = 0x10 // a retransmission
 	FlagAR    Flags = 0x08 // acknowledge now
 	FlagSYN   Flags = 0x04 // PDC not known to be established
+
+	reqFlags = FlagRETX | FlagAR | FlagSYN
+	cpFlags  = FlagISROD | FlagRETX | FlagAR | FlagSYN
 )
 
 // Flag bits of the ACK family. Bits 2 and 1 are the Req field.
@@ -83,15 +107,21 @@ const (
 	AckFlagRETX Flags = 0x10 // it was a retransmission
 	AckFlagP    Flags = 0x08 // answers a PROBE
 	ackReqMask  Flags = 0x06
+
+	ackFlags = AckFlagM | AckFlagRETX | AckFlagP // and AckFlagEPSN for type ACK
 )
 
-// Flag bits of the NACK family and of RUDI.
+// Flag bits of the NACK family and of RUDI. M has a meaning in a RUDI response
+// only; requests of other implementations carry it too.
 const (
 	NackFlagM    Flags = 0x20
 	NackFlagRETX Flags = 0x10
 	NackFlagNT   Flags = 0x08 // NACK of a RUDI request
 	RUDIFlagM    Flags = 0x20
 	RUDIFlagRETX Flags = 0x10
+
+	nackFlags = NackFlagM | NackFlagRETX | NackFlagNT
+	rudiFlags = RUDIFlagM | RUDIFlagRETX
 )
 
 // AckReq is what an ACK asks of the packet's sender, 2 bits.

@@ -12,8 +12,7 @@ var (
 
 // A UUDHdr is the header of an unreliable request.
 type UUDHdr struct {
-	Next  NextHdr
-	Flags Flags // all reserved
+	Next NextHdr // all flags are reserved
 }
 
 // ParseUUD decodes the header at the front of b and reports the bytes read.
@@ -25,15 +24,15 @@ func ParseUUD(b []byte) (UUDHdr, int, error) {
 	if Type(v>>11) != TypeUUDReq {
 		return UUDHdr{}, 0, errUUDType
 	}
-	return UUDHdr{NextHdr(v >> 7 & 15), Flags(v & 0x7f)}, UUDLen, nil
+	return UUDHdr{NextHdr(v >> 7 & 15)}, UUDLen, nil
 }
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (u UUDHdr) Append(b []byte) []byte {
-	if u.Next > 15 || u.Flags > 0x7f {
+	if u.Next > 15 {
 		panic("BUG: wire: UUD field out of range")
 	}
-	b = binary.BigEndian.AppendUint16(b, uint16(TypeUUDReq)<<11|uint16(u.Next)<<7|uint16(u.Flags))
+	b = binary.BigEndian.AppendUint16(b, uint16(TypeUUDReq)<<11|uint16(u.Next)<<7)
 	return append(b, 0, 0)
 }
 

@@ -229,7 +229,7 @@ func (d *Driver) post(op *transport.Op, to uint64, more bool) error {
 	if d.stuck && d.queue[recv].peek() != nil {
 		return d.refuse(transport.ErrFull) // not past the one that waits
 	}
-	d.op = *op
+	d.op.Set(op)
 	if err := d.feed(to, more); err != nil {
 		return err
 	}
@@ -397,7 +397,15 @@ func (d *Driver) turn(inline bool) bool {
 	budget := recvBudget
 	trains, done := 0, 0
 	for {
-		ok := d.receive()
+		ok := false
+		if !d.dead {
+			d.rx.Reset()
+			var err error
+			if ok, err = d.conn.Recv(d.rx); err != nil {
+				d.fail(err)
+				ok = false
+			}
+		}
 		now = d.time()
 		if trains == 0 && now-d.lastTurn > longGap {
 			budget = drainMax
@@ -446,19 +454,6 @@ func (d *Driver) turn(inline bool) bool {
 		d.intake()
 	}
 	return trains > 0 || done > 0
-}
-
-// receive fills d.rx with a train, if there is one.
-func (d *Driver) receive() bool {
-	if d.dead {
-		return false
-	}
-	d.rx.Reset()
-	ok, err := d.conn.Recv(d.rx)
-	if err != nil {
-		d.fail(err)
-	}
-	return ok && err == nil
 }
 
 // deliver hands events to the owner and reports how many.

@@ -216,8 +216,8 @@ func (c *Counters) Add(d *Counters) {
 type CPU struct {
 	UserNS     int64 `json:"user_ns"`
 	SysNS      int64 `json:"sys_ns"`
-	PeerUserNS int64 `json:"peer_user_ns"`
-	PeerSysNS  int64 `json:"peer_sys_ns"`
+	PeerUserNS int64 `json:"peer_user_ns,omitempty"`
+	PeerSysNS  int64 `json:"peer_sys_ns,omitempty"`
 }
 
 // Check is what the verification of data found, in messages.

@@ -22,6 +22,8 @@ type ClientConfig struct {
 	// Impair, if not nil, puts a relay with these faults between the test
 	// endpoints.
 	Impair *relay.Faults
+	// port, if not 0, is that of the control endpoint, for tests.
+	port uint16
 }
 
 // A Client is a session with a server.
@@ -63,6 +65,7 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 	if err != nil {
 		return nil, err
 	}
+	info.SrcAddr.Port = cfg.port
 	// Nothing comes before the hello below.
 	c.ctl, err = openCtl(info, c.message, func(_ *ctl, _ netip.AddrPort, _ uint64, err error) { c.lose(err) })
 	if err != nil {
@@ -149,7 +152,7 @@ func (c *Client) lose(err error) {
 // message takes a control message.
 func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	switch {
-	case m.Session != c.id:
+	case m.Session != c.id, m.Type == mBeat:
 	case m.Type == mRefuse && m.V != ProtocolVersion:
 		c.lose(fmt.Errorf("refused by %v: %s", c.server, m.Error))
 	default:
@@ -303,7 +306,12 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	for _, x := range r.relays {
 		res.Relay.Add(x.Stats())
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		res.Run.Error = "interrupted"
+	case errors.Is(err, context.DeadlineExceeded):
+		res.Run.Error = "cut short"
+	case err != nil:
 		res.Run.Error = oneLine(err)
 	}
 	return res, err

@@ -38,6 +38,7 @@ const ProtocolVersion = 1
 //	end →                                     legs end
 //	                   ← result per leg
 //	beat →                                    every beatEvery
+//	                   ← beat                 after beatLate without one
 //	bye →
 const (
 	mHello   = "hello"
@@ -57,9 +58,11 @@ const (
 )
 
 const (
-	// beatEvery is how often a client says that it is alive. A server forgets a
-	// client it has not heard of for beatLost.
+	// beatEvery is how often a client says that it is alive. A server asks one it
+	// has not heard of for beatLate, so that its host can say that nobody is
+	// there, and forgets one it has not heard of for beatLost.
 	beatEvery = 2 * time.Second
+	beatLate  = beatEvery + 500*time.Millisecond
 	beatLost  = 10 * time.Second
 )
 
@@ -112,6 +115,11 @@ type ctlSend struct {
 	// session tells a client from an earlier one with the same address.
 	session uint64
 	forget  bool
+	// again is the message if it may be sent a second time: the first answer to
+	// a client. Its port may have been another's a moment ago; then the packet
+	// delivery context to it is of that life, and to this end the peer was
+	// restarted (F12): what was sent has failed, the next message opens anew.
+	again []byte
 }
 
 // openCtl opens a control endpoint. onMsg hears of each message and onLost of
@@ -171,11 +179,26 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	if c.sending == ctlSends {
 		return fi.EAGAIN
 	}
-	if err := c.end.ep.TSend(b, h, ctlTag, &ctlSend{to, m.Session, forget}); err != nil {
+	s := &ctlSend{to: to, session: m.Session, forget: forget}
+	if m.Type == mWelcome || m.Type == mRefuse {
+		s.again = b
+	}
+	if err := c.end.ep.TSend(b, h, ctlTag, s); err != nil {
 		return err
 	}
 	c.sending++
 	return nil
+}
+
+// resend sends the message of s for the second time, and reports whether it
+// could.
+func (c *ctl) resend(s *ctlSend) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h, ok := c.peers[s.to]
+	b := s.again
+	s.again = nil
+	return ok && c.end.ep.TSend(b, h, ctlTag, s) == nil
 }
 
 // forget removes an address from the vector.
@@ -251,6 +274,9 @@ func (c *ctl) repost(r *ctlRecv) {
 }
 
 func (c *ctl) gone(s *ctlSend, err error) {
+	if s.again != nil && errors.Is(err, fi.ECONNABORTED) && c.resend(s) {
+		return
+	}
 	c.mu.Lock()
 	c.sending--
 	c.idle.Broadcast()

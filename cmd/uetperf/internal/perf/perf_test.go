@@ -182,9 +182,6 @@ func TestRunAllocatesNothing(t *testing.T) {
 				for _, check := range []bool{false, true} {
 					s := base(test, op, 64)
 					s.Window, s.Check, s.Progress = 64, check, progress
-					// The trailer of packets that alternate in length is the
-					// business of transport's own test.
-					s.CRC = test == Rate
 					mallocs := func(iters int64) uint64 {
 						s.Iters = iters
 						var a, b runtime.MemStats
@@ -214,7 +211,7 @@ func TestServerRefuses(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 1})
 	c := dial(t, addr, ClientConfig{})
 	_, err := Dial(context.Background(), addr, ClientConfig{})
-	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 clients") || errors.Is(err, ErrUnreachable) {
+	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 client") || errors.Is(err, ErrUnreachable) {
 		t.Errorf("second client: %v", err)
 	}
 	// Data goes only to the host that asks for it.
@@ -238,6 +235,59 @@ func TestServerRefuses(t *testing.T) {
 	_ = c.send(&message{Type: mSent, Leg: -5, N: 1 << 60})
 	_ = c.ctl.send(c.server, &message{V: ProtocolVersion, Session: c.id + 1, Type: mGo}, false)
 	run(t, c, base(BW, Send, 100))
+}
+
+// A server for one client has no second, whose test would end with the first.
+func TestServerOnce(t *testing.T) {
+	addr := serve(t, ServerConfig{Once: true})
+	c := dial(t, addr, ClientConfig{})
+	if _, err := Dial(context.Background(), addr, ClientConfig{}); err == nil || !strings.Contains(err.Error(), "serves one client (--once), and has it") {
+		t.Errorf("second client: %v", err)
+	}
+	run(t, c, base(Lat, Send, 8))
+}
+
+// F12: a busy host gives a port to one client soon after another had it. To the
+// server that is a peer that was restarted, and its first answer must arrive
+// nonetheless: a refusal and a welcome.
+func TestDialFromPortUsedBefore(t *testing.T) {
+	addr := serve(t, ServerConfig{MaxClients: 1})
+	holder := dial(t, addr, ClientConfig{})
+	port := freePort(t)
+	for range 3 {
+		if _, err := Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "busy with 1 client") {
+			t.Fatalf("busy server: %v", err)
+		}
+	}
+	if err := holder.send(&message{Type: mBye}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		var c *Client
+		var err error
+		for deadline := time.Now().Add(5 * time.Second); ; { // until the server has read the goodbye
+			c, err = Dial(context.Background(), addr, ClientConfig{port: port, Timeout: 3 * time.Second})
+			if err == nil || !strings.Contains(err.Error(), "busy") || time.Now().After(deadline) {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("free server: %v", err)
+		}
+		run(t, c, base(Lat, Send, 8))
+		c.Close()
+	}
+}
+
+// freePort is a UDP port of the loopback that nobody has.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	s, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return uint16(s.LocalAddr().(*net.UDPAddr).Port)
 }
 
 func TestVersionMismatch(t *testing.T) {

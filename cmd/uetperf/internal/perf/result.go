@@ -113,8 +113,12 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 	}
 	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
 	if peer != nil {
-		p := pick(&peer[0])
-		c.PeerUserNS, c.PeerSysNS = int64(p.User), int64(p.Sys)
+		// The peer's clock ran from its first to its last message, which is not
+		// the same time: what it used is told for a time as long as ours.
+		if p := pick(&peer[0]); p.Duration > 0 {
+			scale := float64(m.Duration) / float64(p.Duration)
+			c.PeerUserNS, c.PeerSysNS = int64(float64(p.User)*scale), int64(float64(p.Sys)*scale)
+		}
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
@@ -24,7 +25,8 @@ type ServerConfig struct {
 	Domain string
 	// MaxClients is how many clients are served at once; 0: 64.
 	MaxClients int
-	// Once ends Serve when the first client is gone.
+	// Once ends Serve when the first client is gone; there is no second beside
+	// it.
 	Once bool
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
@@ -54,6 +56,9 @@ type sessionKey struct {
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.MaxClients == 0 {
 		cfg.MaxClients = defaultMaxClients
+	}
+	if cfg.Once {
+		cfg.MaxClients = 1
 	}
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
@@ -89,7 +94,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	if len(s.ctls) == 0 {
 		if errors.Is(failed, fi.EADDRINUSE) {
-			return nil, fmt.Errorf("%w: does a server run already? another port: --listen %s", failed, netip.AddrPortFrom(infos[0].SrcAddr.IP, port+1))
+			a := infos[0].SrcAddr.AddrPort()
+			return nil, fmt.Errorf("cannot listen on %v: %w: does a server run already? another port: --listen %v", a, fi.EADDRINUSE, netip.AddrPortFrom(a.Addr(), max(port+1, 1024)))
 		}
 		return nil, failed
 	}
@@ -125,8 +131,11 @@ func (s *Server) Serve(ctx context.Context) {
 		case now := <-tick.C:
 			s.mu.Lock()
 			for _, ss := range s.sessions {
-				if now.Sub(ss.heard) > beatLost {
+				switch quiet := now.Sub(ss.heard); {
+				case quiet > beatLost:
 					ss.end("not heard of for " + beatLost.String())
+				case quiet > beatLate:
+					_ = ss.send(&message{Type: mBeat}) // lost hears if nobody is there
 				}
 			}
 			s.mu.Unlock()
@@ -182,7 +191,11 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 		}
 	case len(s.sessions) >= s.cfg.MaxClients:
 		s.cfg.Log("%v refused: %d clients are being served", from, len(s.sessions))
-		refuse("the server is busy with %d clients, its --max-clients: try later", len(s.sessions))
+		if s.cfg.Once {
+			refuse("the server serves one client (--once), and has it")
+			return
+		}
+		refuse("the server is busy with %s, its --max-clients: try later", units.Plural(len(s.sessions), "client"))
 	default:
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ss = &session{srv: s, ctl: c, addr: from, id: m.Session, heard: time.Now(), in: make(chan *message, 4*MaxParallel), ctx: ctx, cancel: cancel}

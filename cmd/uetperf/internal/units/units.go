@@ -194,3 +194,11 @@ func ParseShare(s string) (float64, error) {
 	}
 	return f / div, nil
 }
+
+// Plural writes a number of things.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -102,7 +102,7 @@ func TestFallbackForAll(t *testing.T) {
 	for i := range maxNoGSO + 1 {
 		b := open(t, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), Config{})
 		inject(a, script(unix.EIO))
-		d := train(b, 1, 400, 100)
+		d := train(b, 1, 400, 100+4*(i%2)) // never a size of the socket's own
 		send(t, a, d)
 		ps, _ := receive(t, b, 4)
 		same(t, ps, cut(d))
@@ -117,6 +117,67 @@ func TestFallbackForAll(t *testing.T) {
 	}
 	if i := a.Info(); i.GSO.Why == "" || strings.Contains(i.Method, "UDP_SEGMENT") {
 		t.Errorf("%+v", i)
+	}
+}
+
+// A segment size that keeps coming back becomes the socket's own; other sizes and
+// datagrams beyond it still arrive as they were cut.
+func TestSegmentSizeSticks(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch %v", batch), func(t *testing.T) {
+			a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+			needGSO(t, a)
+			through := func(n, seg int) {
+				t.Helper()
+				ds := []*dgram.Datagram{train(b, 1, n, seg)}
+				want := cut(ds[0])
+				if batch {
+					ds = append(ds, train(b, 2, n, seg))
+					want = append(want, cut(ds[1])...)
+				}
+				if k, err := a.SendBatch(ds); err != nil || k != len(ds) {
+					t.Fatalf("SendBatch: %d, %v", k, err)
+				}
+				ps, _ := receive(t, b, len(want))
+				same(t, ps, want)
+			}
+			s := &a.io.(*direct).socks[0]
+			for range stickAfter {
+				through(400, 100)
+			}
+			for range stickAfter {
+				d := train(b, 1, 400, 100)
+				send(t, a, d)
+				ps, _ := receive(t, b, 4)
+				same(t, ps, cut(d))
+			}
+			if s.seg != 100 {
+				t.Fatalf("the socket has segment size %d", s.seg)
+			}
+			for _, n := range []int{40, 100, 101, 300} {
+				through(n, n) // one datagram each
+			}
+			through(350, 100)
+			through(500, 60)
+			through(500, 300)
+
+			// A socket whose own size makes trouble loses it, and nothing else.
+			inject(a, script(unix.EINVAL))
+			through(40, 40)
+			if s.seg != 0 || !s.loose {
+				t.Errorf("segment size %d after EINVAL", s.seg)
+			}
+			inject(a, nil)
+			for range 2 * stickAfter {
+				through(400, 100)
+			}
+			if s.seg != 0 {
+				t.Errorf("segment size %d again", s.seg)
+			}
+			if st := a.Stats(); st.Fallbacks+st.SendTooBig+st.SendLost != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,368 @@
+// Package cntr is completion counters as fi_cntr(3) describes them: a number of
+// successes and a number of failures that cost next to nothing to raise and to
+// read, and that one can wait for.
+//
+// A Counter is safe for concurrent use and starts no goroutine. Read, ReadErr
+// and the calls that change a value take no lock; a change takes one only when
+// somebody waits whom it may concern.
+//
+// Rule numbers (R-CNTR-…) are those of the tests that hold the package to them.
+package cntr
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/wait"
+	"github.com/uetkit/uetkit/poll"
+)
+
+// Attr describes a counter to open (struct fi_cntr_attr).
+type Attr struct {
+	// Events is what the success value counts: completions, or with
+	// fi.CntrBytes the bytes of the user's in them. The error value counts
+	// operations in either case (R-CNTR-02).
+	Events fi.CntrEvents
+	// WaitObj and WaitSet are as in cq.Attr. Default none: Wait is refused.
+	WaitObj fi.WaitObj
+	WaitSet *poll.WaitSet
+	Flags   fi.Flags // must be 0 (R-CNTR-12)
+	// Spin is as in cq.Attr.
+	Spin time.Duration
+}
+
+// Progress is an endpoint that reading a counter drives: that of cq, where its
+// methods are described.
+type Progress interface {
+	Poll() (worked bool)
+	Yield()
+	Arm()
+	Disarm()
+}
+
+// A Counter is a completion counter.
+type Counter struct {
+	attr Attr
+	ctx  any
+
+	val, errs atomic.Uint64
+	// known is the error value last told: by ReadErr, or by a Wait that ended
+	// because of it.
+	known atomic.Uint64
+	// wakeAt is the success value from which on a change looks for waiters: the
+	// least that one waits for. It is set before the waiter looks at the value,
+	// and looked at after the value is changed: one of the two sees the other.
+	wakeAt atomic.Uint64
+
+	w wait.Object // its Mu guards what follows
+	// waits are the thresholds of the calls of Wait under way.
+	waits []uint64
+}
+
+// What is new to those who wait by other means than Wait.
+const (
+	newVal int64 = 1 << iota
+	newErr
+)
+
+// nobody is wakeAt when no Wait is under way.
+const nobody = math.MaxUint64
+
+// New opens a counter (fi_cntr_open). fi.EINVAL: events, flags or wait object
+// (R-CNTR-12). fi.EMFILE: the system has no descriptor left.
+func New(attr Attr, ctx any) (*Counter, error) {
+	switch {
+	case attr.Events > fi.CntrBytes:
+		return nil, fmt.Errorf("cntr: open: events %v: %w", attr.Events, fi.EINVAL)
+	case attr.Flags != 0:
+		return nil, fmt.Errorf("cntr: open: flags %v: %w", attr.Flags, fi.EINVAL)
+	}
+	c := &Counter{attr: attr, ctx: ctx}
+	c.wakeAt.Store(nobody)
+	w := wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin}
+	if attr.WaitSet != nil {
+		w.Set = attr.WaitSet
+	}
+	if err := c.w.InitLevel(w, c.enough); err != nil {
+		return nil, fmt.Errorf("cntr: open: %w", err)
+	}
+	if attr.WaitObj == fi.WaitSet {
+		if err := attr.WaitSet.Join(&c.w); err != nil {
+			return nil, fmt.Errorf("cntr: open: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// enough is when a Wait is over.
+func (c *Counter) enough(threshold, known uint64) bool {
+	return c.val.Load() >= threshold || c.errs.Load() != known
+}
+
+// Attr returns the attributes in force.
+func (c *Counter) Attr() Attr { return c.attr }
+
+// Context returns the context given to New.
+func (c *Counter) Context() any { return c.ctx }
+
+// Bind makes readers drive p and counts a reference: Close is refused until
+// Unbind.
+func (c *Counter) Bind(p Progress) { c.w.Bind(p) }
+
+// Unbind undoes one Bind of p.
+func (c *Counter) Unbind(p Progress) { c.w.Unbind(p) }
+
+// Close frees the counter. fi.EBUSY while an endpoint or region is bound
+// (R-CNTR-10), fi.EBADF the second time. A Wait under way ends with
+// fi.ECANCELED. Read and ReadErr keep giving the last values, all other calls
+// fail with fi.EBADF.
+func (c *Counter) Close() error {
+	c.w.Mu.Lock()
+	if c.w.Bound() > 0 {
+		c.w.Mu.Unlock()
+		return fmt.Errorf("cntr: close: an endpoint is bound: %w", fi.EBUSY)
+	}
+	if c.attr.WaitObj == fi.WaitSet && !c.w.Closed() {
+		c.attr.WaitSet.Leave(&c.w) // first: it has nothing for who waits for the set
+	}
+	open := c.w.Close()
+	c.w.Mu.Unlock()
+	if !open {
+		return fmt.Errorf("cntr: close: %w", fi.EBADF)
+	}
+	c.w.Release()
+	return nil
+}
+
+// Closed reports whether Close succeeded.
+func (c *Counter) Closed() bool { return c.w.Have() == wait.Always }
+
+// Read drives the endpoints bound and returns the success value (fi_cntr_read).
+func (c *Counter) Read() uint64 {
+	c.w.Look()
+	c.w.Forget(newVal) // first: what changes from here on is new
+	return c.val.Load()
+}
+
+// ReadErr drives the endpoints bound and returns the error value
+// (fi_cntr_readerr): how many operations failed. Why, the error entries of the
+// completion queue say.
+func (c *Counter) ReadErr() uint64 {
+	c.w.Look()
+	c.w.Forget(newErr)
+	n := c.errs.Load()
+	if c.known.Load() != n {
+		c.known.Store(n)
+	}
+	return n
+}
+
+// Add raises the success value by n, at most to the largest there is
+// (fi_cntr_add, R-CNTR-08, -09). fi.EBADF: the counter is closed.
+func (c *Counter) Add(n uint64) error {
+	if c.Closed() {
+		return fmt.Errorf("cntr: add: %w", fi.EBADF)
+	}
+	c.changed(raise(&c.val, n))
+	return nil
+}
+
+// Set sets the success value (fi_cntr_set).
+func (c *Counter) Set(v uint64) error {
+	if c.Closed() {
+		return fmt.Errorf("cntr: set: %w", fi.EBADF)
+	}
+	c.val.Store(v)
+	c.changed(v)
+	return nil
+}
+
+// AddErr raises the error value by n (fi_cntr_adderr). It ends every Wait.
+func (c *Counter) AddErr(n uint64) error {
+	if c.Closed() {
+		return fmt.Errorf("cntr: adderr: %w", fi.EBADF)
+	}
+	if n > 0 {
+		raise(&c.errs, n)
+		c.failed()
+	}
+	return nil
+}
+
+// SetErr sets the error value (fi_cntr_seterr). It ends every Wait unless it
+// changes nothing.
+func (c *Counter) SetErr(v uint64) error {
+	if c.Closed() {
+		return fmt.Errorf("cntr: seterr: %w", fi.EBADF)
+	}
+	if c.errs.Swap(v) != v {
+		c.failed()
+	}
+	return nil
+}
+
+// Count is how a provider counts n operations that succeeded with bytes in
+// total.
+func (c *Counter) Count(n, bytes uint64) {
+	if c.attr.Events == fi.CntrBytes {
+		n = bytes
+	}
+	c.changed(raise(&c.val, n))
+}
+
+// raise adds n to a, at most to the largest value there is.
+func raise(a *atomic.Uint64, n uint64) uint64 {
+	for {
+		v := a.Load()
+		sum := v + n
+		if sum < v {
+			sum = math.MaxUint64
+		}
+		if a.CompareAndSwap(v, sum) {
+			return sum
+		}
+	}
+}
+
+// changed wakes those whom a success value of v concerns.
+func (c *Counter) changed(v uint64) {
+	if c.w.Note(newVal) || v >= c.wakeAt.Load() {
+		c.wake()
+	}
+}
+
+// failed wakes those who wait: all of them.
+func (c *Counter) failed() {
+	if c.w.Note(newErr) || c.wakeAt.Load() != nobody {
+		c.wake()
+	}
+}
+
+func (c *Counter) wake() {
+	c.w.Mu.Lock()
+	c.w.Level()
+	c.w.Mu.Unlock()
+}
+
+// Wait waits until the success value is at least threshold (fi_cntr_wait,
+// R-CNTR-05). Timeout: negative is no limit, 0 looks once.
+//
+// fi.EAVAIL: the error value has changed since ReadErr or a Wait last told it.
+// fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the counter was closed.
+// fi.EINVAL: there is no wait object, or it is a wait set (R-CNTR-06).
+func (c *Counter) Wait(threshold uint64, timeout time.Duration) error {
+	return c.wait(nil, threshold, timeout)
+}
+
+// WaitContext is Wait that ends with ctx's error instead of a timeout.
+func (c *Counter) WaitContext(ctx context.Context, threshold uint64) error {
+	return c.wait(ctx, threshold, -1)
+}
+
+func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Duration) error {
+	if !c.w.MayBlock() {
+		return fmt.Errorf("cntr: wait with %v: %w", c.w.Kind(), fi.EINVAL)
+	}
+	if c.Closed() {
+		return fmt.Errorf("cntr: wait: %w", fi.EBADF)
+	}
+	known := c.known.Load()
+	if !c.enough(threshold, known) {
+		c.w.Look()
+	}
+	why := wait.TimedOut
+	deadline := wait.Deadline(timeout)
+	for {
+		if !c.enough(threshold, known) && timeout != 0 {
+			c.enter(threshold)
+			var armed []wait.Progress
+			why, armed = c.w.WaitLevel(ctx, threshold, known, deadline)
+			c.leave(threshold)
+			c.w.Done(armed)
+		}
+		switch {
+		case c.val.Load() >= threshold:
+			c.w.Forget(newVal)
+			return nil
+		case c.errs.Load() != known:
+			c.known.Store(c.errs.Load())
+			return fi.EAVAIL
+		case c.Closed():
+			return fmt.Errorf("cntr: wait: closed: %w", fi.ECANCELED)
+		case why == wait.Cancelled:
+			return ctx.Err()
+		case why == wait.TimedOut:
+			return fi.ETIMEDOUT
+		}
+		// The value was lowered again before it could be told.
+	}
+}
+
+// enter makes changes look for one who waits for threshold.
+func (c *Counter) enter(threshold uint64) {
+	c.w.Mu.Lock()
+	defer c.w.Mu.Unlock()
+	c.waits = append(c.waits, threshold)
+	// Below nobody, also for one who waits for the largest value there is.
+	c.wakeAt.Store(min(c.wakeAt.Load(), threshold, nobody-1))
+}
+
+// leave undoes enter, with the lock held.
+func (c *Counter) leave(threshold uint64) {
+	i := slices.Index(c.waits, threshold)
+	c.waits[i] = c.waits[len(c.waits)-1]
+	c.waits = c.waits[:len(c.waits)-1]
+	if len(c.waits) == 0 {
+		c.wakeAt.Store(nobody)
+		return
+	}
+	c.wakeAt.Store(min(slices.Min(c.waits), nobody-1))
+}
+
+// Poll drives the endpoints and reports whether the counter has changed since it
+// was last read or Poll said so, for a poll set.
+func (c *Counter) Poll() bool {
+	c.w.Look()
+	return c.w.Forget(newVal | newErr)
+}
+
+// Progress drives the endpoints, for a poll set.
+func (c *Counter) Progress() { c.w.Look() }
+
+// FD is the descriptor of a counter opened with fi.WaitFD, for select, poll and
+// epoll: readable when the counter has changed since it was read. Call TryWait
+// before each wait. fi.EINVAL: the counter has none.
+func (c *Counter) FD() (int, error) {
+	fd, err := c.w.FD()
+	if err != nil {
+		err = fmt.Errorf("cntr: getwait: %w", err)
+	}
+	return fd, err
+}
+
+// Chan is the wait object of a counter opened with fi.WaitMutexCond: a channel
+// that can be received from when the counter has changed. Call TryWait before
+// each wait. fi.EINVAL: the counter has none.
+func (c *Counter) Chan() (<-chan struct{}, error) {
+	ch, err := c.w.Chan()
+	if err != nil {
+		err = fmt.Errorf("cntr: getwait: %w", err)
+	}
+	return ch, err
+}
+
+// TryWait says that the application is about to wait on FD or Chan (fi_trywait).
+// It may if it gets nil. fi.EAGAIN, once: the counter has changed since it was
+// read. fi.EINVAL: there is nothing to wait on.
+func (c *Counter) TryWait() error {
+	err := c.w.TryWait()
+	if err == fi.EAGAIN {
+		c.w.Forget(newVal | newErr)
+	}
+	return err
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	ruleName = regexp.MustCompile(`^R-([A-Z]+)-([0-9]{2,3})$`)
+	citation = regexp.MustCompile(`\bR-([A-Z]+)-([0-9]{2,3})\b`)
+	// What may follow a citation: another number of the same area, or the end of
+	// a range.
+	another = regexp.MustCompile(`^(?:, and|, or|,| and| or) -([0-9]{2,3})\b`)
+	through = regexp.MustCompile(`^ (?:to|through|…) (?:R-[A-Z]+)?-?([0-9]{2,3})\b`)
+	blanks  = regexp.MustCompile(`\s+`)
+)
+
+func parseRule(s string) (rule, bool) {
+	m := ruleName.FindStringSubmatch(s)
+	if m == nil {
+		return rule{}, false
+	}
+	n, _ := strconv.Atoi(m[2])
+	return rule{m[1], n}, true
+}
+
+// cited finds the rules that a text names.
+func cited(text string) (rs []rule) {
+	text = blanks.ReplaceAllString(text, " ")
+	for _, m := range citation.FindAllStringSubmatchIndex(text, -1) {
+		area := text[m[2]:m[3]]
+		n, _ := strconv.Atoi(text[m[4]:m[5]])
+		rs = append(rs, rule{area, n})
+		for rest := text[m[1]:]; ; {
+			if k := another.FindStringSubmatch(rest); k != nil {
+				n, _ = strconv.Atoi(k[1])
+				rs = append(rs, rule{area, n})
+				rest = rest[len(k[0]):]
+			} else if k := through.FindStringSubmatch(rest); k != nil {
+				last, _ := strconv.Atoi(k[1])
+				for n++; n <= last; n++ {
+					rs = append(rs, rule{area, n})
+				}
+				n = last
+				rest = rest[len(k[0]):]
+			} else {
+				break
+			}
+		}
+	}
+	slices.SortFunc(rs, compare)
+	return slices.Compact(rs) // a range may name its end in full
+}
+
+// A decl is a top-level declaration of a test file: a function, or a variable
+// that holds the cases of one.
+type decl struct {
+	at    string // file:line
+	test  string // file:Name if it is a test, an example or a fuzz target
+	rules []rule
+	uses  map[string]bool // the names in it
+}
+
+// collect reads all tests of the module.
+func collect(root string) (map[rule][]string, error) {
+	packages := map[string]map[string][]*decl{} // folder, name
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "vendor"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if strings.HasPrefix(rel, "internal/conformance/") {
+			return nil // its examples are no citations
+		}
+		dir := filepath.Dir(rel)
+		if packages[dir] == nil {
+			packages[dir] = map[string][]*decl{}
+		}
+		return readTests(path, rel, packages[dir])
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := map[rule]map[string]bool{}
+	for _, decls := range packages {
+		reached := map[*decl]bool{}
+		for _, ds := range decls {
+			for _, d := range ds {
+				if d.test == "" {
+					continue
+				}
+				for used := range reach(d, decls) {
+					reached[used] = true
+					for _, r := range used.rules {
+						if found[r] == nil {
+							found[r] = map[string]bool{}
+						}
+						found[r][d.test] = true
+					}
+				}
+			}
+		}
+		for _, ds := range decls {
+			for _, d := range ds {
+				if len(d.rules) > 0 && !reached[d] {
+					return nil, fmt.Errorf("%s: %v is cited where no test comes by", d.at, d.rules[0])
+				}
+			}
+		}
+	}
+	tests := map[rule][]string{}
+	for r, by := range found {
+		tests[r] = slices.Sorted(maps.Keys(by))
+	}
+	return tests, nil
+}
+
+// reach is what a declaration uses, and what that uses, but for other tests.
+func reach(d *decl, decls map[string][]*decl) map[*decl]bool {
+	seen := map[*decl]bool{d: true}
+	for todo := []*decl{d}; len(todo) > 0; {
+		d := todo[0]
+		todo = todo[1:]
+		for name := range d.uses {
+			for _, u := range decls[name] {
+				if !seen[u] && u.test == "" {
+					seen[u] = true
+					todo = append(todo, u)
+				}
+			}
+		}
+	}
+	return seen
+}
+
+// readTests adds the declarations of a file.
+func readTests(path, rel string, decls map[string][]*decl) error {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	line := func(p token.Pos) string { return fmt.Sprintf("%s:%d", rel, fset.Position(p).Line) }
+	taken := map[*ast.CommentGroup]bool{}
+	for _, top := range file.Decls {
+		d := &decl{at: line(top.Pos()), uses: map[string]bool{}}
+		from := top.Pos()
+		var names []string
+		switch top := top.(type) {
+		case *ast.FuncDecl:
+			names = []string{top.Name.Name}
+			if top.Doc != nil {
+				from = top.Doc.Pos()
+			}
+			if top.Recv == nil && isTest(top.Name.Name) {
+				d.test = rel + ":" + top.Name.Name
+			}
+		case *ast.GenDecl:
+			if top.Doc != nil {
+				from = top.Doc.Pos()
+			}
+			for _, spec := range top.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					for _, n := range spec.Names {
+						names = append(names, n.Name)
+					}
+				case *ast.TypeSpec:
+					names = append(names, spec.Name.Name)
+				}
+			}
+		}
+		for _, g := range file.Comments {
+			if g.Pos() >= from && g.End() <= top.End() {
+				taken[g] = true
+				d.rules = append(d.rules, cited(g.Text())...)
+			}
+		}
+		ast.Inspect(top, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				d.uses[n.Name] = true
+			case *ast.BasicLit:
+				if n.Kind == token.STRING {
+					d.rules = append(d.rules, cited(n.Value)...)
+				}
+			}
+			return true
+		})
+		for _, name := range names {
+			decls[name] = append(decls[name], d)
+		}
+	}
+	for _, g := range file.Comments {
+		// A comment before the package clause speaks of the file; any other that
+		// cites must belong to something.
+		if rs := cited(g.Text()); len(rs) > 0 && !taken[g] {
+			return fmt.Errorf("%s: %v is cited where no test comes by", line(g.Pos()), rs[0])
+		}
+	}
+	return nil
+}
+
+func isTest(name string) bool {
+	for _, prefix := range []string{"Test", "Fuzz", "Example"} {
+		if strings.HasPrefix(name, prefix) && name != "TestMain" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,322 @@
+// Conformance says which test holds which rule. It collects the rule numbers
+// (R-AREA-nn, see rules.txt) that the tests of the module cite and the
+// exceptions of docs/conformance-exceptions.txt, and writes docs/conformance.md.
+//
+//	go run ./internal/conformance
+//
+// A citation counts for the test whose body or comment it is in, and for the
+// tests that use the helper it is in. Lists may be short: "R-CQ-47, -48 and -49",
+// "R-CQ-12 to -16". Exceptions are lines "R-AREA-nn why", in order of the rules.
+//
+// What has neither is open and must be in open.txt, whose first line bounds the
+// number: the list may shrink, which this program does by itself, and never
+// grow.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	rulesFile      = "internal/conformance/rules.txt"
+	openFile       = "internal/conformance/open.txt"
+	exceptionsFile = "docs/conformance-exceptions.txt"
+	outFile        = "docs/conformance.md"
+)
+
+func main() {
+	root, err := moduleRoot()
+	if err == nil {
+		err = rewrite(root)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// moduleRoot is the folder with go.mod, here or above.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no go.mod here or above")
+		}
+		dir = up
+	}
+}
+
+// rewrite brings the files up to date.
+func rewrite(root string) error {
+	s, err := load(root)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, outFile), s.document(), 0o644); err != nil {
+		return err
+	}
+	if more := s.unlisted(); len(more) > 0 {
+		return fmt.Errorf("neither a test nor an exception for %v", more)
+	}
+	return os.WriteFile(filepath.Join(root, openFile), s.openList(), 0o644)
+}
+
+// A rule is the number of one.
+type rule struct {
+	area string
+	n    int
+}
+
+func (r rule) String() string { return fmt.Sprintf("R-%s-%02d", r.area, r.n) }
+
+// state is everything that is known.
+type state struct {
+	areas   []area
+	tests   map[rule][]string // "cq/read_test.go:TestReadInOrder", sorted
+	excepts map[rule]string
+	listed  map[rule]bool // in open.txt
+	most    int           // the bound of open.txt
+}
+
+type area struct {
+	name, about string
+	titles      []string // of rule i+1
+}
+
+func load(root string) (*state, error) {
+	s := &state{excepts: map[rule]string{}, listed: map[rule]bool{}}
+	for _, f := range []struct {
+		name string
+		read func([]byte) error
+	}{{rulesFile, s.readRules}, {exceptionsFile, s.readExceptions}, {openFile, s.readOpen}} {
+		b, err := os.ReadFile(filepath.Join(root, f.name))
+		if err == nil {
+			err = f.read(b)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	var err error
+	if s.tests, err = collect(root); err != nil {
+		return nil, err
+	}
+	for r, by := range s.tests {
+		if !s.known(r) {
+			return nil, fmt.Errorf("%s: there is no rule %v", by[0], r)
+		}
+	}
+	return s, nil
+}
+
+func (s *state) known(r rule) bool {
+	i := slices.IndexFunc(s.areas, func(a area) bool { return a.name == r.area })
+	return i >= 0 && r.n >= 1 && r.n <= len(s.areas[i].titles)
+}
+
+// all calls f for every rule, in order.
+func (s *state) all(f func(r rule, title string)) {
+	for _, a := range s.areas {
+		for i, title := range a.titles {
+			f(rule{a.name, i + 1}, title)
+		}
+	}
+}
+
+// lines calls f for every line that is no comment.
+func lines(b []byte, f func(line string) error) error {
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := f(line); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// ruleLine splits "R-CQ-01 text".
+func ruleLine(line string) (rule, string, error) {
+	name, text, _ := strings.Cut(line, " ")
+	r, ok := parseRule(name)
+	if !ok || text == "" {
+		return rule{}, "", fmt.Errorf("%q is no rule and text", line)
+	}
+	return r, strings.TrimSpace(text), nil
+}
+
+func (s *state) readRules(b []byte) error {
+	about := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if name, text, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "# "), ": "); ok && strings.HasPrefix(line, "# ") {
+			about[name] = text
+		}
+	}
+	return lines(b, func(line string) error {
+		r, title, err := ruleLine(line)
+		if err != nil {
+			return err
+		}
+		if r.n == 1 && !slices.ContainsFunc(s.areas, func(a area) bool { return a.name == r.area }) {
+			s.areas = append(s.areas, area{name: r.area, about: about[r.area]})
+		}
+		if len(s.areas) == 0 || s.areas[len(s.areas)-1].name != r.area || len(s.areas[len(s.areas)-1].titles) != r.n-1 {
+			return fmt.Errorf("%v is out of turn", r)
+		}
+		last := &s.areas[len(s.areas)-1]
+		last.titles = append(last.titles, title)
+		return nil
+	})
+}
+
+func (s *state) readExceptions(b []byte) error {
+	var before rule
+	return lines(b, func(line string) error {
+		r, why, err := ruleLine(line)
+		switch {
+		case err != nil:
+			return err
+		case !s.known(r):
+			return fmt.Errorf("there is no rule %v", r)
+		case compare(before, r) >= 0 && before.area != "":
+			return fmt.Errorf("%v is out of order or there twice", r)
+		}
+		before = r
+		s.excepts[r] = why
+		return nil
+	})
+}
+
+func compare(a, b rule) int {
+	return cmp.Or(cmp.Compare(a.area, b.area), cmp.Compare(a.n, b.n))
+}
+
+func (s *state) readOpen(b []byte) error {
+	err := lines(b, func(line string) error {
+		if n, ok := strings.CutPrefix(line, "at most "); ok {
+			var err error
+			s.most, err = strconv.Atoi(n)
+			return err
+		}
+		r, ok := parseRule(line)
+		if !ok || !s.known(r) {
+			return fmt.Errorf("%q is no rule", line)
+		}
+		s.listed[r] = true
+		return nil
+	})
+	if err == nil && len(s.listed) > s.most {
+		err = fmt.Errorf("%d rules are listed, at most %d may be", len(s.listed), s.most)
+	}
+	return err
+}
+
+// open are the rules with neither a test nor a reason.
+func (s *state) open() (rs []rule) {
+	s.all(func(r rule, _ string) {
+		if len(s.tests[r]) == 0 && s.excepts[r] == "" {
+			rs = append(rs, r)
+		}
+	})
+	return rs
+}
+
+// unlisted are open rules that open.txt does not excuse.
+func (s *state) unlisted() []rule {
+	return slices.DeleteFunc(s.open(), func(r rule) bool { return s.listed[r] })
+}
+
+// openList is open.txt without the rules that are open no more.
+func (s *state) openList() []byte {
+	var b bytes.Buffer
+	rs := slices.DeleteFunc(s.open(), func(r rule) bool { return !s.listed[r] })
+	b.WriteString("# Rules that have neither a test nor an exception yet. go run ./internal/conformance\n" +
+		"# takes out what has; nothing is put in, and the number only goes down.\n")
+	fmt.Fprintf(&b, "at most %d\n", len(rs))
+	for _, r := range rs {
+		fmt.Fprintln(&b, r)
+	}
+	return b.Bytes()
+}
+
+// document is docs/conformance.md.
+func (s *state) document() []byte {
+	var b bytes.Buffer
+	b.WriteString(`# Conformance
+
+Which test holds which rule of the libfabric interface. Written by
+
+    go run ./internal/conformance
+
+from what the tests cite, ` + "`" + rulesFile + "` and `" + exceptionsFile + "`" + `. A rule is tested,
+excepted with a reason, or open (` + "`" + openFile + "`" + `, which may only shrink).
+
+| area | what | rules | tested | excepted | open |
+|---|---|--:|--:|--:|--:|
+`)
+	var sum [4]int
+	for _, a := range s.areas {
+		var n [4]int
+		n[0] = len(a.titles)
+		for i := range a.titles {
+			r := rule{a.name, i + 1}
+			switch {
+			case len(s.tests[r]) > 0:
+				n[1]++
+			case s.excepts[r] != "":
+				n[2]++
+			default:
+				n[3]++
+			}
+		}
+		for i := range sum {
+			sum[i] += n[i]
+		}
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d | %d | %d | %d |\n", a.name, strings.ToLower(a.name), a.about, n[0], n[1], n[2], n[3])
+	}
+	fmt.Fprintf(&b, "| all | | %d | %d | %d | %d |\n", sum[0], sum[1], sum[2], sum[3])
+	for _, a := range s.areas {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| rule | about | held by |\n|---|---|---|\n", a.name, upper(a.about))
+		for i, title := range a.titles {
+			r := rule{a.name, i + 1}
+			held := strings.Join(s.tests[r], "<br>")
+			if why := s.excepts[r]; why != "" {
+				if held != "" {
+					held += "<br>"
+				}
+				held += "*excepted:* " + why
+			}
+			if held == "" {
+				held = "**open**"
+			}
+			fmt.Fprintf(&b, "| %v | %s | %s |\n", r, title, held)
+		}
+	}
+	return b.Bytes()
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

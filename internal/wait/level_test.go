@@ -1,0 +1,93 @@
+package wait
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+func TestLevelWakesExactly(t *testing.T) {
+	// R-CNTR-05: a change wakes those whose threshold it reaches and nobody else:
+	// who sleeps on is asked once for each change, by the one who changes, and
+	// does not look for itself.
+	synctest.Test(t, func(t *testing.T) {
+		var o Object
+		value := uint64(0)
+		asked := map[uint64]int{}
+		err := o.InitLevel(Attr{Kind: fi.WaitUnspec, Spin: asleep}, func(threshold, _ uint64) bool {
+			asked[threshold]++
+			return value >= threshold
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan uint64, 3)
+		for _, threshold := range []uint64{5, 10, 20} {
+			go func() {
+				_, armed := o.WaitLevel(nil, threshold, 0, time.Time{})
+				o.Done(armed)
+				ended <- threshold
+			}()
+			synctest.Wait()
+		}
+		clear(asked)
+		for _, v := range []uint64{1, 5, 9, 10, 25} {
+			o.Mu.Lock()
+			value = v
+			o.Level()
+			o.Mu.Unlock()
+			synctest.Wait()
+		}
+		if len(ended) != 3 {
+			t.Fatalf("%d ended, want 3", len(ended))
+		}
+		for threshold, want := range map[uint64]int{5: 2, 10: 4, 20: 5} {
+			// Once for each change until it is woken, and once by itself then.
+			if got := asked[threshold]; got != want+1 {
+				t.Errorf("threshold %d was looked at %d times, want %d", threshold, got, want+1)
+			}
+		}
+	})
+}
+
+func TestNote(t *testing.T) {
+	// What is new shows in the channel until it is forgotten; nobody is told who
+	// does not watch.
+	var o Object
+	if err := o.InitLevel(Attr{Kind: fi.WaitMutexCond}, func(uint64, uint64) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if o.Note(1) {
+		t.Error("nobody watches")
+	}
+	c, err := o.Chan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c) != 1 {
+		t.Error("what was new before is not shown")
+	}
+	if !o.Forget(3) || o.Forget(3) || len(c) != 0 {
+		t.Error("forgotten twice, or still shown")
+	}
+	if !o.Note(2) || o.Note(2) {
+		t.Error("news are news once")
+	}
+	if o.Forget(1) {
+		t.Error("the other bit")
+	}
+	o.Mu.Lock()
+	o.Level()
+	o.Mu.Unlock()
+	if len(c) != 1 {
+		t.Error("not shown")
+	}
+	o.Mu.Lock()
+	o.Close()
+	o.Mu.Unlock()
+	if o.Note(1) || o.Forget(3) {
+		t.Error("a closed object has news")
+	}
+}

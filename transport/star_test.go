@@ -1,0 +1,230 @@
+package transport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+	"github.com/uetkit/uetkit/transport/dgram"
+)
+
+// A star joins one FEP to many by a perfect network without delay.
+type star struct {
+	t    testing.TB
+	now  time.Duration
+	hub  *FEP
+	leaf []*FEP
+	to   []PeerID // the hub's numbers of the leaves
+	at   map[netip.AddrPort]*FEP
+	d    dgram.Datagram
+}
+
+func newStar(t testing.TB, n int) *star {
+	s := &star{t: t, now: time.Second, at: make(map[netip.AddrPort]*FEP), d: dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}}
+	mk := func(i int) *FEP {
+		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 4793)
+		f, err := New(Config{Local: a}, rand.New(rand.NewPCG(uint64(i), 7)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.at[a] = f
+		return f
+	}
+	s.hub = mk(0)
+	for i := range n {
+		f := mk(i + 1)
+		s.leaf = append(s.leaf, f)
+	}
+	return s
+}
+
+// know makes the leaves known to the hub.
+func (s *star) know() {
+	for _, f := range s.leaf {
+		id, err := s.hub.Peer(f.cfg.Local, true)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.to = append(s.to, id)
+	}
+}
+
+// settle carries everything, ACKs too.
+func (s *star) settle() {
+	for more := true; more; {
+		more = s.drain(s.hub)
+		for _, f := range s.leaf {
+			more = s.drain(f) || more
+		}
+	}
+}
+
+func (s *star) drain(f *FEP) (any bool) {
+	f.Flush(s.now)
+	for f.Transmit(s.now, &s.d) {
+		to := s.at[s.d.Remote]
+		s.d.Remote = f.cfg.Local
+		to.Receive(s.now, &s.d)
+		any = true
+	}
+	return any
+}
+
+// rest takes the events and lets idle timers run.
+func (s *star) rest() {
+	for _, f := range append(s.leaf, s.hub) {
+		for f.NextEvent() != nil {
+		}
+		f.Advance(s.now)
+	}
+}
+
+// message sends one from the hub to leaf i.
+func (s *star) message(i int, buf []byte) {
+	if err := s.leaf[i].Post(s.now, &Op{Kind: OpTRecv, Buf: buf, Tag: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.hub.Post(s.now, &Op{Kind: OpTSend, Peer: s.to[i], RI: 15, Buf: buf, Tag: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Bar F7, design D10: an idle pair of PDCs, with what both ends know of each
+// other, takes 4 KiB at most.
+func TestMemoryOfIdlePDCs(t *testing.T) {
+	if invariant.On {
+		t.Skip("the race detector has its own memory")
+	}
+	const n = 1000
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	buf := make([]byte, 64)
+	s := newStar(t, n+1)
+	talk := func(from, to int) {
+		for i := from; i < to; i++ {
+			s.message(i, buf)
+		}
+		s.settle()
+		s.now += 100 * time.Millisecond
+		s.settle()
+		s.rest()
+	}
+	// Every FEP has met somebody before, so that its own tables exist.
+	first := s.hub
+	s.know()
+	talk(0, n+1)
+	s.hub = s.leaf[n]
+	s.leaf = s.leaf[:n]
+	s.to = nil
+	before := heap()
+	s.know()
+	talk(0, n)
+	per := (heap() - before) / n
+	if got := s.hub.PDCs(); got != n+1 {
+		t.Fatalf("%d PDCs", got)
+	}
+	t.Logf("%d B for each pair of idle PDCs", per)
+	if per > 4096 {
+		t.Errorf("%d B for each pair of idle PDCs, want at most 4096", per)
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(s)
+}
+
+// BenchmarkFEPPeers is bar F8 without sockets: what 64-byte messages to many
+// peers in turn cost the sender, ns/message. The time of the receivers, each of
+// which is a host of its own, is left out.
+func BenchmarkFEPPeers(b *testing.B) {
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
+			s := newStar(b, n)
+			s.know()
+			buf := make([]byte, 64)
+			for i := range n {
+				s.message(i, buf)
+			}
+			s.settle()
+			s.rest()
+			const window = 500
+			wire := make([]dgram.Datagram, 0, 2*window) // under way
+			var room []*dgram.Datagram
+			take := func(f *FEP) {
+				for {
+					if len(room) == 0 {
+						room = append(room, &dgram.Datagram{Data: make([]byte, 0, 1<<16)})
+					}
+					d := room[len(room)-1]
+					if !f.Transmit(s.now, d) {
+						return
+					}
+					room = room[:len(room)-1]
+					wire = append(wire, *d)
+				}
+			}
+			give := func() {
+				for i := range wire {
+					room = append(room, &dgram.Datagram{Data: wire[i].Data[:0]})
+				}
+				wire = wire[:0]
+			}
+			var sender time.Duration
+			k := 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += window {
+				first := k
+				for j := range window {
+					if err := s.leaf[(first+j)%n].Post(s.now, &Op{Kind: OpTRecv, Buf: buf, Tag: 1}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				begin := time.Now()
+				for range window {
+					if err := s.hub.Post(s.now, &Op{Kind: OpTSend, Peer: s.to[k], RI: 15, Buf: buf, Tag: 1}); err != nil {
+						b.Fatal(err)
+					}
+					k = (k + 1) % n
+				}
+				take(s.hub)
+				sender += time.Since(begin)
+				for j := range wire {
+					f := s.at[wire[j].Remote]
+					wire[j].Remote = s.hub.cfg.Local
+					f.Receive(s.now, &wire[j])
+				}
+				give()
+				for j := range min(n, window) {
+					f := s.leaf[(first+j)%n]
+					f.Flush(s.now)
+					at := len(wire)
+					take(f)
+					for ; at < len(wire); at++ {
+						wire[at].Remote = f.cfg.Local
+					}
+					for f.NextEvent() != nil {
+					}
+				}
+				begin = time.Now()
+				for j := range wire {
+					s.hub.Receive(s.now, &wire[j])
+				}
+				for s.hub.NextEvent() != nil {
+				}
+				s.now += 50 * time.Microsecond
+				s.hub.Advance(s.now)
+				sender += time.Since(begin)
+				give()
+			}
+			b.ReportMetric(float64(sender.Nanoseconds())/float64(b.N), "ns/message")
+		})
+	}
+}
