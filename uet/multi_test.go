@@ -320,6 +320,39 @@ func TestLooksAreNotCounted(t *testing.T) {
 	}
 }
 
+func TestMultiRecvNoAllocs(t *testing.T) {
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+	a, b, toB, _ := r.pair()
+	buf, es := make([]byte, 8*64), make([]cq.Entry, 16)
+	m := &Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: m0}
+	round := func() {
+		if err := b.RecvMsg(m, fi.MultiRecv); err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			if err := a.Inject(buf[:64], toB); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for released := false; !released; {
+			n, _ := b.rx.Read(es)
+			for _, e := range es[:max(n, 0)] {
+				released = released || e.Flags&fi.MultiRecv != 0
+			}
+			_, _ = a.tx.Read(es)
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n != 0 { // F9
+		t.Errorf("%v allocations for a buffer of 8 messages", n)
+	}
+}
+
+// m0 is a context that needs no memory.
+var m0 any = new(int)
+
 func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
 	t.Parallel()
 	// fabtests unexpected_msg: a message of a peer that is not in the AV is taken
