@@ -184,6 +184,42 @@ func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
 	}
 }
 
+func TestMultiRecvWhenEveryPlaceIsPromised(t *testing.T) {
+	t.Parallel()
+	// R-CQ-127: receives that wait hold all places of the queue. Messages for the
+	// buffer come one by one as they are read, and those for the receives are not
+	// held up by them.
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
+	buf := make([]byte, 1000)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: "m"}, fi.MultiRecv))
+	posted := 0
+	for b.TRecv(nil, fi.AddrUnspec, uint64(posted), 0, posted) == nil {
+		posted++
+	}
+	if posted != b.rx.Attr().Size-1 {
+		t.Fatalf("%d receives for a queue of %d", posted, b.rx.Attr().Size)
+	}
+	for range 5 {
+		ok(t, a.Send(nil, toB, nil))
+	}
+	ok(t, a.TSend(nil, toB, 7, nil))
+	for range 6 {
+		wait(t, a.tx)
+	}
+	got := map[any]int{}
+	for range 6 {
+		e, _ := wait(t, b.rx, a)
+		got[e.Context]++
+	}
+	if got["m"] != 5 || got[7] != 1 {
+		t.Errorf("%v", got)
+	}
+	if b.rx.Overrun() {
+		t.Error("the queue overran")
+	}
+}
+
 func TestMultiRecvFromAStranger(t *testing.T) {
 	t.Parallel()
 	// R-CQ-62 in a multi-receive buffer: the entry is an error with the data,
