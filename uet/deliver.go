@@ -77,8 +77,8 @@ func (o *owner) Deliver(ev *transport.Event) {
 	}
 	src := fi.AddrNotAvail
 	if recv && o.source {
-		src = o.peers.source(ev.Peer, ev.Initiator)
-		if src == fi.AddrNotAvail && o.sourceErr {
+		known := false
+		if src, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
 			o.unknownSource(q, ev)
 			return
 		}
@@ -126,12 +126,12 @@ func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 // that of the release, which is part of the last entry or, if that is an error or
 // not written, an entry of its own (R-MSG-12).
 func (o *owner) multi(q *cq.CQ, ev *transport.Event) {
-	src := fi.AddrNotAvail
+	src, known := fi.AddrNotAvail, false
 	if o.source {
-		src = o.peers.source(ev.Peer, ev.Initiator)
+		src, known = o.peers.source(ev.Peer, ev.Initiator)
 	}
 	switch {
-	case src == fi.AddrNotAvail && o.sourceErr:
+	case !known && o.sourceErr:
 		o.unknownSource(q, ev)
 		o.release(q, ev)
 	case ev.Flags&opSilent != 0:

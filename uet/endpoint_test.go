@@ -347,6 +347,26 @@ func TestSourceErr(t *testing.T) {
 	wait(t, a.tx, b)
 }
 
+func TestUserIDs(t *testing.T) {
+	t.Parallel()
+	// R-CQ-66: the user's identifier is the source of a message; until it is
+	// set a peer that was inserted is known and has none, which is no error.
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Source | fi.SourceErr | fi.AVUserID})
+	a, b := r.node(), r.node(func(o *options) { o.av.Flags = fi.AVUserID })
+	toB, toA := a.know(b), b.know(a)
+	for _, id := range []fi.Addr{fi.AddrNotAvail, 1 << 40} {
+		if id != fi.AddrNotAvail {
+			ok(t, b.vec.SetUserID(toA, id))
+		}
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Send(nil, toB, nil))
+		if _, src := wait(t, b.rx, a); src != id {
+			t.Errorf("source %v, want %v", src, id)
+		}
+		wait(t, a.tx, b)
+	}
+}
+
 func TestRemoveAndReinsert(t *testing.T) {
 	t.Parallel()
 	// fabtests av_xfer; R-AV-11, R-AV-12: handles mean what they mean now.
