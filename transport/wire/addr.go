@@ -108,8 +108,7 @@ func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	if a.Port != 0 && a.Port != Port || a.MTUCode != 0 || a.Encap != 0 {
 		v = 2
 	}
-	f := a.Flags | AddrIPValid&^AddrIPv6
-	f &^= AddrIPv6
+	f := (a.Flags | AddrIPValid) &^ AddrIPv6
 	if a.IP.Is6() {
 		f |= AddrIPv6
 	}

@@ -44,7 +44,7 @@ func TestAddrBinary(t *testing.T) {
 				89abcdef # initiator
 				20010db8000000000000000000000001 # 2001:db8::1`,
 			Addr{
-				Flags: 0xdf, Caps: CapAIFull | CapHPC | CapReorder | CapOptimized, Port: Port, PIDonFEP: 0xabc, RI: 1, NumRI: 4, Initiator: 0x89abcdef,
+				Flags: AddrCapsValid | AddrIPValid | AddrPIDValid | AddrRIValid | AddrInitiatorValid | AddrIPv6 | AddrMTUMessage, Caps: CapAIFull | CapHPC | CapReorder | CapOptimized, Port: Port, PIDonFEP: 0xabc, RI: 1, NumRI: 4, Initiator: 0x89abcdef,
 				IP: netip.MustParseAddr("2001:db8::1"),
 			},
 			"fi_addr_uet://[2001:db8::1]:4793/2748/1/2309737967",
@@ -126,6 +126,9 @@ func TestAddrC(t *testing.T) {
 		t.Fatal(b, err)
 	}
 	b = b[1:]
+	if len(b) != 32 {
+		t.Fatalf("%d bytes, want 32", len(b))
+	}
 	ne := binary.NativeEndian
 	if b[0] != 0 || b[1] != 0x3f || b[2] != 0x05 || b[3] != 0 || ne.Uint32(b[4:]) != 0xc0000201 || !bytes.Equal(b[8:20], make([]byte, 12)) ||
 		ne.Uint16(b[20:]) != 0x123 || ne.Uint16(b[22:]) != 0x456 || ne.Uint16(b[24:]) != 0x789 || b[26] != 0 || b[27] != 0 || ne.Uint32(b[28:]) != 0x89abcdef {
@@ -210,6 +213,42 @@ func TestAddrCanonical(t *testing.T) {
 		a.Port = port
 		if b, err := a.AppendBinary(nil); err != nil || b[1] != version {
 			t.Errorf("port %d: version %d, %v", port, b[1], err)
+		}
+	}
+}
+
+// R-ADDR-05: what is not the default is marked valid and comes back, whoever made
+// the Addr; what version 1 has no room for makes it version 2.
+func TestAddrMarksWhatItSays(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		set     func(*Addr)
+		version byte
+		flags   uint8
+	}{
+		{"nothing", func(*Addr) {}, 1, AddrIPValid},
+		{"IPv6", func(a *Addr) { a.IP = netip.MustParseAddr("2001:db8::1") }, 1, AddrIPValid | AddrIPv6},
+		{"IPv6 no longer", func(a *Addr) { a.Flags |= AddrIPv6 }, 1, AddrIPValid},
+		{"capabilities", func(a *Addr) { a.Caps = CapHPC }, 1, AddrIPValid | AddrCapsValid},
+		{"PIDonFEP", func(a *Addr) { a.PIDonFEP = 1 }, 1, AddrIPValid | AddrPIDValid},
+		{"RI", func(a *Addr) { a.RI = 1 }, 1, AddrIPValid | AddrRIValid},
+		{"indices", func(a *Addr) { a.NumRI = 2 }, 1, AddrIPValid | AddrRIValid},
+		{"initiator", func(a *Addr) { a.Initiator = 1 }, 1, AddrIPValid | AddrInitiatorValid},
+		{"absolute", func(a *Addr) { a.Flags |= AddrAbsolute }, 1, AddrIPValid | AddrAbsolute},
+		{"port", func(a *Addr) { a.Port = 1 }, 2, AddrIPValid},
+		{"MTU", func(a *Addr) { a.MTUCode = 1 }, 2, AddrIPValid},
+		{"encapsulation", func(a *Addr) { a.Encap = 2 }, 2, AddrIPValid},
+	} {
+		a := SockAddr(netip.MustParseAddrPort("192.0.2.1:4793"))
+		a.Flags = 0
+		c.set(&a)
+		b, err := a.AppendBinary(nil)
+		if err != nil || b[1] != c.version || b[2] != c.flags {
+			t.Errorf("%s: version %d, flags %#x, %v, want %d, %#x", c.name, b[1], b[2], err, c.version, c.flags)
+		}
+		a.Flags = c.flags
+		if got, n, err := ParseAddrBinary(b); err != nil || n != len(b) || got != a {
+			t.Errorf("%s: %+v, %v\nwant %+v", c.name, got, err, a)
 		}
 	}
 }

@@ -73,6 +73,16 @@ func TestDumpHostile(t *testing.T) {
 		{"", "wire: prologue: invalid length: "},
 		{"11", "wire: prologue: invalid length: 11"},
 		{"0000", "wire: prologue: invalid type: 0000"},
+		{ // an atomic of no extension, and of half a one
+			"2180 0000 00000001 0308 0001 00 000001 0000 000f 0000000000000000 00000010 0000000000000000 0000 0000 00000000 00000008",
+			"RUDI_REQ - nh=REQ_STD pkt_id=0x1 | ATOMIC REL msg_id=0x1 gen=0 job=1 pid=0 ri=15 buf_off=0x0 initiator=16 match/key=0x0 " +
+				"payload_len=0 msg_off=0 req_len=8 | wire: atomic extension: invalid length: ",
+		},
+		{
+			"3100 0000 030b 0008 00 000001 0000 000f 0000000000000000 00000010 0000000000000000 0d0702",
+			"UUD_REQ nh=REQ_MEDIUM | ATOMIC REL+EOM+SOM gen=0 job=1 pid=0 ri=15 buf_off=0x0 initiator=16 match/key=0x0 req_len=8 | " +
+				"wire: compare-and-swap extension: invalid length: 0d0702",
+		},
 		{"1180", "wire: RUD/ROD request: invalid length: 1180"},
 		{"fd80" + strings.Repeat("ab", 60), "wire: prologue: invalid type: fd80" + strings.Repeat("ab", 46) + "… (62 bytes)"},
 	} {

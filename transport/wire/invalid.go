@@ -1,17 +1,18 @@
 // Package wire is the bytes of every Ultra Ethernet Transport header: UE 1.0.1
-// §3.4 (SES) and §3.5 (PDS), and the arithmetic of packet sequence numbers.
+// §3.4 (SES), §3.5 (PDS) and the security header of TSS, the CRC behind them, and
+// the arithmetic of packet sequence numbers. Dump tells a packet in one line.
 //
 // Nothing here remembers anything. Parse functions take the bytes at the front
 // of a slice, keep none of them and allocate nothing; Append methods append to
 // one. Everything on the wire is big-endian.
 //
 // Reserved bits are sent as zero and not looked at on receipt: a parsed header
-// never shows one, and Append panics over a field with one. Reserved values of a
+// never shows one, and Append panics over a field with one. (cc_flags and
+// pdc_info, which have a name but no use yet, are shown.) Reserved values of a
 // code (opcode, return code, NACK code, next header) are handed on, because what
 // to do about them is the reader's business; a header that they make another
-// kind of (type, version, ctl_type, opcode of a response) is refused. Of
-// fields that share a place only the one that flags and codes mean is read and
-// written.
+// kind of (type, version, ctl_type, opcode of a response) is refused. Of fields
+// that share a place only the one that flags and codes mean is read and written.
 package wire
 
 // An Invalid says which field of which header is at fault.

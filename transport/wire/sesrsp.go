@@ -185,7 +185,7 @@ func ParseRspData(b []byte) (RspData, int, error) {
 	if RspOpcode(b[0]&0x3f) != RspWithData {
 		return RspData{}, 0, errRspDataOpcode
 	}
-	return RspData{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
+	return RspData{List: List(b[0] >> 6), Opcode: RspWithData, RC: RC(b[1] & 0x3f), MsgID: binary.BigEndian.Uint16(b[2:]),
 		JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff, ReadMsgID: binary.BigEndian.Uint16(b[8:]),
 		PayloadLen: binary.BigEndian.Uint16(b[10:]) & 0x3fff, ModLen: binary.BigEndian.Uint32(b[12:]),
 		MsgOff: binary.BigEndian.Uint32(b[16:])}, RspDataLen, nil
@@ -240,7 +240,7 @@ func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
 	if RspOpcode(b[0]&0x3f) != RspWithData {
 		return RspDataSmall{}, 0, errRspSmallOpcode
 	}
-	return RspDataSmall{List: List(b[0] >> 6), Opcode: RspOpcode(b[0] & 0x3f), RC: RC(b[1] & 0x3f),
+	return RspDataSmall{List: List(b[0] >> 6), Opcode: RspWithData, RC: RC(b[1] & 0x3f),
 		PayloadLen: binary.BigEndian.Uint16(b[2:]) & 0x3fff, JobID: binary.BigEndian.Uint32(b[4:]) & 0xffffff,
 		ReqPSN: PSN(binary.BigEndian.Uint32(b[8:]))}, RspDataSmallLen, nil
 }

@@ -76,4 +76,7 @@ func TestTSSLen(t *testing.T) {
 			t.Errorf("%v: %d bytes, Len says %d", h, n, h.Len())
 		}
 	}
+	if ICVLen != 16 { // tss.md 3
+		t.Errorf("ICV of %d bytes", ICVLen)
+	}
 }
