@@ -164,7 +164,7 @@ func TestSymmetric(t *testing.T) {
 	// InsertSvc, or with a string form the PIDonFEP.
 	v := open(t, Attr{Flags: fi.Symmetric})
 	h := make([]fi.Addr, 4)
-	if n, err := v.InsertSym("10.1.1.1", 2, "5000", 2, h, fi.More, nil); n != 4 || err != nil {
+	if n, err := v.InsertSym("10.1.1.1", 2, "5000", 2, h, fi.More /* R-AV-07 */, nil); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
 	for i, want := range []string{"10.1.1.1:5000", "10.1.1.1:5001", "10.1.1.2:5000", "10.1.1.2:5001"} {

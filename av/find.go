@@ -41,18 +41,26 @@ func (x *index) slot(k key) int {
 	a, b := binary.LittleEndian.Uint64(ip[:]), binary.LittleEndian.Uint64(ip[8:])
 	hi, lo := bits.Mul64(a^x.seed[0], b^x.seed[1]|1)
 	hi, lo = bits.Mul64(hi^lo^(uint64(k.initiator)<<16|uint64(k.fep.Port())), x.seed[1]^0x9e3779b97f4a7c15|1)
+	hi, lo = bits.Mul64(hi^lo^0x2545f4914f6cdd1d, 0xff51afd7ed558ccd)
 	return int(hi^lo) & (len(x.tab) - 1)
 }
 
 // Find returns the handle of a source: the lowest of those inserted for it, its
 // user id if it has one (R-CQ-65, -66); fi.AddrNotAvail if there is none.
 func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
+	h, _ := v.Source(fep, initiator)
+	return h
+}
+
+// Source is Find, and reports whether the source was inserted: one that has no
+// user id yet was, and is fi.AddrNotAvail all the same.
+func (v *AV) Source(fep netip.AddrPort, initiator uint32) (h fi.Addr, known bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if j, ok := v.lookup(key{fep, initiator}); ok {
-		return v.get(fi.Addr(v.index.tab[j] - 1)).user
+		return v.get(fi.Addr(v.index.tab[j] - 1)).user, true
 	}
-	return fi.AddrNotAvail
+	return fi.AddrNotAvail, false
 }
 
 // lookup finds the place of a source in the index, or the free one where it

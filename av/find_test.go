@@ -122,8 +122,8 @@ func TestFindInACrowd(t *testing.T) {
 	// A source is found in few steps however many handles its host has, and
 	// handles go in and out without a search through their like.
 	const n = 16384
-	for _, kind := range []string{"pid", "port", "initiator"} {
-		v, as := crowd(t, kind, n)
+	for _, kind := range []string{"pid", "port", "initiator", "pid", "port", "initiator", "port", "initiator", "port", "initiator"} {
+		v, as := crowd(t, kind, n) // each time with other seeds
 		steps := 0
 		for i := range as {
 			k := keyOf(&as[i])

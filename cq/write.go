@@ -23,6 +23,26 @@ func (q *CQ) Reserve(n int) bool {
 	}
 }
 
+// Admit promises a place to a completion that no operation has one for: that of
+// a message for a buffer that takes many. While there is nothing to read it goes
+// one beyond the size: the places may all be promised to operations that end
+// only after this one, and nobody could make room. It takes no lock.
+func (q *CQ) Admit() bool {
+	limit := int64(q.attr.Size)
+	if q.w.Have() == 0 {
+		limit++
+	}
+	for {
+		used := q.used.Load()
+		if used >= limit {
+			return false
+		}
+		if q.used.CompareAndSwap(used, used+1) {
+			return true
+		}
+	}
+}
+
 // Unreserve gives n promised places back.
 func (q *CQ) Unreserve(n int) {
 	if q.used.Add(-int64(n)) < 0 {

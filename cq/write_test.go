@@ -204,3 +204,31 @@ func TestSoak(t *testing.T) {
 		t.Errorf("%d places are reserved", n)
 	}
 }
+
+func TestAdmitGoesOneBeyond(t *testing.T) {
+	// R-CQ-127: a completion that nobody reserved a place for gets one while
+	// there is something free, or nothing to read; never more than one beyond.
+	q, err := New(Attr{Size: 64}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !q.Reserve(63) || !q.Admit() || !q.Admit() || q.Admit() || q.Reserve(1) {
+		t.Fatalf("%d places", q.Reserved())
+	}
+	w := q.Begin()
+	for range 65 {
+		if !w.Put(&Entry{}, 0, true) {
+			t.Fatal("a promised place is not there")
+		}
+	}
+	w.End()
+	if q.Overrun() || q.Admit() {
+		t.Fatal("beyond the size with something to read")
+	}
+	if n, err := q.Read(make([]Entry, 2)); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if !q.Admit() || q.Admit() || q.Reserve(1) {
+		t.Fatal("one place was free")
+	}
+}

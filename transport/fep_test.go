@@ -180,7 +180,7 @@ func TestFEPCloseTellsThePeer(t *testing.T) {
 }
 
 func TestFEPDropsAreCounted(t *testing.T) {
-	// T30, F5, F6: every malformed datagram is a counted drop by typed reason.
+	// T30, F5, F6, R-ERR-36: every malformed datagram is a counted drop by typed reason.
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
 	p.a.Transmit(p.now, &p.d)

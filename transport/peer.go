@@ -13,10 +13,14 @@ import (
 // A peer is one remote address. PDCs to and from it share its place in the
 // order of sending, so that data and ACKs to it leave in one train.
 type peer struct {
-	addr    netip.AddrPort
-	known   bool // the application inserted it
-	named   bool // the application has its number
-	used    bool
+	addr  netip.AddrPort
+	known bool // the application inserted it
+	named bool // the application has its number
+	used  bool
+	// forgot: the application had its number, and operations may have it still;
+	// lookAt is when to look again whether they do.
+	forgot  bool
+	lookAt  time.Duration
 	lingers bool // in FEP.lingering
 	ready   bool // in FEP.ready
 	acks    bool // in FEP.acks
@@ -54,7 +58,7 @@ func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
 	id, err := f.intern(addr)
 	if err == nil {
 		p := &f.peers[id]
-		p.named = true
+		p.named, p.lookAt = true, 0
 		p.known = p.known || known
 	}
 	return id, err
@@ -97,7 +101,9 @@ func (f *FEP) PeerAddr(id PeerID) netip.AddrPort {
 // Forget says that the application no longer names the peer.
 func (f *FEP) Forget(id PeerID) {
 	if int(id) < len(f.peers) && id != NoPeer {
-		f.peers[id].known, f.peers[id].named = false, false
+		p := &f.peers[id]
+		p.forgot = p.forgot || p.named
+		p.known, p.named = false, false
 		f.maybeFree(id)
 	}
 }
@@ -107,8 +113,10 @@ func (f *FEP) maybeFree(id PeerID) {
 	if !p.used || p.named || p.pdcs != 0 {
 		return
 	}
-	if f.ses.Holds(uint32(id)) {
-		// A message of it waits for a receive, which may name it as its source.
+	if f.ses.Holds(uint32(id)) || p.forgot && f.usedByOps(id, p) {
+		// A message of it waits for a receive, which may name it as its source; or
+		// an operation that waits has its number, which must not come to mean
+		// another peer.
 		if !p.lingers {
 			p.lingers = true
 			f.lingering.push(id)
@@ -119,6 +127,19 @@ func (f *FEP) maybeFree(id PeerID) {
 	p.ccc = nil
 	delete(f.byAddr, p.addr)
 	f.freePeer.push(id)
+}
+
+// lookEvery is how often operations are searched for the number of a peer that
+// the application forgot. The search reads every operation.
+const lookEvery = 10 * time.Millisecond
+
+// usedByOps reports whether an operation may have the number of the peer.
+func (f *FEP) usedByOps(id PeerID, p *peer) bool {
+	if f.now < p.lookAt {
+		return true
+	}
+	p.lookAt = f.now + lookEvery
+	return f.ses.Names(uint32(id))
 }
 
 // sweepPeers looks whether one of the peers that could not be freed can be now.

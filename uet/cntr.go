@@ -53,7 +53,8 @@ type tally struct {
 // fi.EBADFLAGS: other flags, or none. fi.EINVAL: no counter, or one of the kinds
 // has one already (R-EP-04). fi.EOPNOTSUPP: remote kinds without the capability
 // fi.RMAEvent (R-CNTR-03). fi.EOPBADSTATE: the endpoint is enabled (R-EP-05).
-// fi.EBADF: the endpoint or the counter is closed.
+// fi.EBADF: the endpoint or the counter is closed. fi.EDOMAIN: the counter is of
+// another domain.
 func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if c == nil {
 		return fi.EINVAL
@@ -66,8 +67,8 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
-	if c.Closed() {
-		return fi.EBADF
+	if err := foreign(&ep.domain.parent, c); err != nil {
+		return err
 	}
 	if flags&cntrRemote != 0 && ep.info.Caps&fi.RMAEvent == 0 {
 		return fi.EOPNOTSUPP

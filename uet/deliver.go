@@ -60,20 +60,25 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 func (o *owner) Deliver(ev *transport.Event) {
 	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
 	q := o.queueOf(ev.Kind)
+	looked := ev.Flags&opLook != 0 // no message was received or lost
 	if ev.Cause != ses.OK {
-		o.cntrs.of(ev.Kind).failed()
+		if !looked {
+			o.cntrs.of(ev.Kind).failed()
+		}
 		o.failed(q, ev)
 		return
 	}
-	o.cntrs.of(ev.Kind).done(ev.Len)
+	if !looked {
+		o.cntrs.of(ev.Kind).done(ev.Len)
+	}
 	if ev.Multi {
 		o.multi(q, ev)
 		return
 	}
 	src := fi.AddrNotAvail
 	if recv && o.source {
-		src = o.peers.source(ev.Peer, ev.Initiator)
-		if src == fi.AddrNotAvail && o.sourceErr {
+		known := false
+		if src, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
 			o.unknownSource(q, ev)
 			return
 		}
@@ -121,12 +126,12 @@ func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 // that of the release, which is part of the last entry or, if that is an error or
 // not written, an entry of its own (R-MSG-12).
 func (o *owner) multi(q *cq.CQ, ev *transport.Event) {
-	src := fi.AddrNotAvail
+	src, known := fi.AddrNotAvail, false
 	if o.source {
-		src = o.peers.source(ev.Peer, ev.Initiator)
+		src, known = o.peers.source(ev.Peer, ev.Initiator)
 	}
 	switch {
-	case src == fi.AddrNotAvail && o.sourceErr:
+	case !known && o.sourceErr:
 		o.unknownSource(q, ev)
 		o.release(q, ev)
 	case ev.Flags&opSilent != 0:
@@ -226,6 +231,9 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	*e = cq.Error{Context: op.Context, Flags: kindFlags[op.Kind], Source: fi.AddrNotAvail, Err: fi.ECANCELED}
 	if err != transport.ErrClosed && err != driver.ErrCancelled {
 		e.Err = fi.Of(postErr(err))
+	}
+	if op.Multi {
+		e.Flags |= fi.MultiRecv // the buffer is the user's again
 	}
 	o.cntrs.of(op.Kind).failed()
 	o.putErr(o.queueOf(op.Kind), e)

@@ -424,7 +424,7 @@ func (ep *Endpoint) open() error {
 		tc.DSCP = dscp
 	}
 	if q := ep.rxq.q; q != nil && ep.managed {
-		tc.Admit = func() bool { return q.Reserve(1) }
+		tc.Admit = q.Admit
 	}
 	if tc.RecvWindow == 0 {
 		tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)

@@ -243,8 +243,9 @@ func TestCancel(t *testing.T) {
 
 func TestCloseCancelsWhatIsOutstanding(t *testing.T) {
 	t.Parallel()
-	// F27: cancelled before Close returns; and each exactly once.
-	r := newRig(t, nil)
+	// F27: cancelled before Close returns; and each exactly once. R-EP-14: no
+	// packet of them is sent once Close has begun, and the buffers are free.
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}}) // or the messages may be there before
 	a, b, toB, _ := r.pair()
 	for i := range 10 {
 		ok(t, b.TRecv(make([]byte, 8), fi.AddrUnspec, 1, 0, i))
@@ -276,12 +277,18 @@ func TestCloseCancelsWhatIsOutstanding(t *testing.T) {
 		if q.Reserved() != 0 {
 			t.Errorf("%d places of the queue stay reserved", q.Reserved())
 		}
+		before := n.Stats().TxPackets
+		n.drv.Poll()
+		if after := n.Stats().TxPackets; after != before {
+			t.Errorf("%d packets were sent after Close", after-before)
+		}
 	}
 }
 
 func TestSourceOfAStranger(t *testing.T) {
 	t.Parallel()
 	// R-CQ-61: FI_SOURCE, unknown source: success with FI_ADDR_NOTAVAIL.
+	// R-AV-22: to receive from a peer it need not be in the AV.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.Source})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -312,7 +319,7 @@ func TestSourceOfAStranger(t *testing.T) {
 
 func TestSourceErr(t *testing.T) {
 	t.Parallel()
-	// R-CQ-62, R-CQ-83: the transfer succeeded, and err_data is the address,
+	// R-CQ-62, R-CQ-83, R-ERR-40: the transfer succeeded, and err_data is the address,
 	// directly usable for insertion.
 	r := newRig(t, &Info{Caps: fi.Tagged | fi.Source | fi.SourceErr})
 	a, b := r.node(), r.node()
@@ -338,6 +345,26 @@ func TestSourceErr(t *testing.T) {
 		t.Errorf("source %v, want %v", src, h[0])
 	}
 	wait(t, a.tx, b)
+}
+
+func TestUserIDs(t *testing.T) {
+	t.Parallel()
+	// R-CQ-66: the user's identifier is the source of a message; until it is
+	// set a peer that was inserted is known and has none, which is no error.
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Source | fi.SourceErr | fi.AVUserID})
+	a, b := r.node(), r.node(func(o *options) { o.av.Flags = fi.AVUserID })
+	toB, toA := a.know(b), b.know(a)
+	for _, id := range []fi.Addr{fi.AddrNotAvail, 1 << 40} {
+		if id != fi.AddrNotAvail {
+			ok(t, b.vec.SetUserID(toA, id))
+		}
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Send(nil, toB, nil))
+		if _, src := wait(t, b.rx, a); src != id {
+			t.Errorf("source %v, want %v", src, id)
+		}
+		wait(t, a.tx, b)
+	}
 }
 
 func TestRemoveAndReinsert(t *testing.T) {
@@ -561,7 +588,7 @@ func TestConcurrentUseAndClose(t *testing.T) {
 				e := make([]cq.Entry, 16)
 				for i := 0; ; i++ {
 					var err error
-					switch i % 5 {
+					switch i % 10 {
 					case 0:
 						err = n.TSend(buf, to, 1, i)
 					case 1:
@@ -572,6 +599,19 @@ func TestConcurrentUseAndClose(t *testing.T) {
 						err = n.Sendv([][]byte{buf[:10], buf[10:]}, to, i)
 					case 4:
 						err = n.Recvv([][]byte{make([]byte, 10), make([]byte, 90)}, to, i)
+					case 5:
+						err = n.RecvMsg(&Msg{Iov: [][]byte{make([]byte, 300)}, Addr: fi.AddrUnspec, Context: i}, fi.MultiRecv)
+					case 6:
+						err = n.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: 6}, fi.Peek|fi.Claim)
+					case 7:
+						err = n.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: 6}, fi.Claim|fi.Discard)
+					case 8:
+						err = n.SetOpsFlags(fi.Transmit | fi.DeliveryComplete)
+						_, _ = n.TxSizeLeft()
+					case 9:
+						if err = n.SetOpt(fi.OptMinMultiRecv, uint64(i)); err == nil {
+							err = n.SendMsg(&Msg{Iov: [][]byte{buf}, Addr: to, Context: i}, fi.Inject|fi.More)
+						}
 					}
 					switch {
 					case errors.Is(err, fi.EBADF):

@@ -124,6 +124,65 @@ func Example_completionLevels() {
 	// true
 }
 
+// One buffer takes message after message until less than the minimum is left; the
+// last of them says that it is the program's again.
+func Example_multiRecv() {
+	a, b := open("127.0.0.1"), open("127.0.0.1")
+	defer a.Close()
+	defer b.Close()
+	toB := a.know(b.address())
+
+	_ = b.SetOpt(fi.OptMinMultiRecv, 16)
+	_ = b.RecvMsg(&uet.Msg{Iov: [][]byte{make([]byte, 40)}, Addr: fi.AddrUnspec, Context: "buffer"}, fi.MultiRecv)
+	for _, text := range []string{"one", "two", "three", "four"} {
+		_ = a.Inject([]byte(text), toB)
+	}
+	for {
+		got := b.next()
+		fmt.Printf("%s\n", got.Buf)
+		if got.Flags&fi.MultiRecv != 0 {
+			fmt.Println(got.Context, "released")
+			break
+		}
+	}
+	// Output:
+	// one
+	// two
+	// three
+	// four
+	// buffer released
+}
+
+// A program may look at a tagged message that arrived before it asks for it, to
+// learn its length, and reserve it.
+func Example_peek() {
+	a, b := open("127.0.0.1"), open("127.0.0.1")
+	defer a.Close()
+	defer b.Close()
+	toB := a.know(b.address())
+
+	_ = a.TSend([]byte("of a length nobody told"), toB, 7, "sent")
+	a.next() // it is there
+	_ = b.TRecvMsg(&uet.TMsg{Addr: fi.AddrUnspec, Tag: 7, Context: "mine"}, fi.Peek|fi.Claim)
+	found := b.next()
+	fmt.Println("found", found.Len, "bytes")
+
+	buf := make([]byte, found.Len)
+	_ = b.TRecvMsg(&uet.TMsg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Tag: 7, Context: "mine"}, fi.Claim)
+	b.next()
+	fmt.Printf("%s\n", buf)
+
+	_ = b.TRecvMsg(&uet.TMsg{Addr: fi.AddrUnspec, Tag: 7}, fi.Peek)
+	_, _ = b.cq.SRead(make([]cq.Entry, 1), 1, 10*time.Second)
+	var none cq.Error
+	_, _ = b.cq.ReadErr(&none, 0)
+	fmt.Println("nothing more:", errors.Is(&none, fi.ENOMSG))
+	// Output:
+	// found 23 bytes
+	// of a length nobody told
+	// nothing more: true
+}
+
 // Calls fail with an errno of the man page; operations fail later, with an error
 // entry in the completion queue.
 func Example_errors() {

@@ -78,7 +78,7 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 			info.SrcAddr = identity(src, netip.AddrPortFrom(ip, src.Port))
 			info.DestAddr = dst
 			info.Domain.Name = l.name
-			if info.AddrFormat == fi.FormatUnspec || info.AddrFormat == fi.FormatSockaddr {
+			if info.AddrFormat == fi.FormatUnspec || info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {
 				info.AddrFormat = fi.FormatSockaddr4
 				if ip.Is6() {
 					info.AddrFormat = fi.FormatSockaddr6
@@ -134,7 +134,7 @@ func match(h *Info) (*Info, bool) {
 		return nil, false
 	}
 	switch h.AddrFormat {
-	case fi.FormatUnspec, fi.FormatSockaddr, fi.FormatSockaddr4, fi.FormatSockaddr6, fi.FormatStr:
+	case fi.FormatUnspec, fi.FormatSockaddr, fi.FormatSockaddr4, fi.FormatSockaddr6, fi.FormatSockaddrs, fi.FormatStr:
 	default:
 		return nil, false
 	}

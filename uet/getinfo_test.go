@@ -17,13 +17,13 @@ func TestGetInfoWithoutHints(t *testing.T) {
 		if in.Ep.Type != fi.EpRDM || in.Ep.Protocol>>31 != 1 || in.Ep.ProtocolVersion != 1 { // R-INFO-01 to 03
 			t.Errorf("%s: endpoint %+v", in.Domain.Name, in.Ep)
 		}
-		if in.Mode != 0 || in.Domain.MRMode != 0 { // R-INFO-07, 08
+		if in.Mode != 0 || in.Domain.MRMode != 0 { // R-INFO-07, -08
 			t.Errorf("%s: something is asked of the application: %v, %v", in.Domain.Name, in.Mode, in.Domain.MRMode)
 		}
-		if in.Ep.MaxMsgSize != 0xFFFFFFFE || in.Domain.CQDataSize != 8 || in.Domain.MRKeySize != 8 { // R-INFO-09, 11, 13
+		if in.Ep.MaxMsgSize != 0xFFFFFFFE || in.Domain.CQDataSize != 8 || in.Domain.MRKeySize != 8 { // R-INFO-09, -11, -13
 			t.Errorf("%s: sizes %d %d %d", in.Domain.Name, in.Ep.MaxMsgSize, in.Domain.CQDataSize, in.Domain.MRKeySize)
 		}
-		if in.Tx.IovLimit != 64 || in.Rx.IovLimit != 64 || in.Tx.MsgOrder != 0 { // R-INFO-10, 15
+		if in.Tx.IovLimit != 64 || in.Rx.IovLimit != 64 || in.Tx.MsgOrder != 0 { // R-INFO-10, -15
 			t.Errorf("%s: %+v %+v", in.Domain.Name, in.Tx, in.Rx)
 		}
 		switch in.Config.PayloadMTU { // R-INFO-28
@@ -37,7 +37,7 @@ func TestGetInfoWithoutHints(t *testing.T) {
 		if in.Fabric.Name != "uet" || in.Fabric.ProvName != "uet" || in.Domain.Name == "" { // R-INFO-27
 			t.Errorf("names %q %q %q", in.Fabric.Name, in.Fabric.ProvName, in.Domain.Name)
 		}
-		if in.Domain.ResourceMgmt != fi.RMEnabled || in.Domain.AVType != fi.AVTable { // R-INFO-19, 20
+		if in.Domain.ResourceMgmt != fi.RMEnabled || in.Domain.AVType != fi.AVTable { // R-INFO-19, -20
 			t.Errorf("%+v", in.Domain)
 		}
 		if in.Domain.Caps&fi.LocalComm == 0 || in.Domain.Caps&fi.RemoteComm == 0 {
@@ -158,7 +158,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
 		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
-	// R-INFO-15, 16
+	// R-INFO-15, -16
 	o := fi.OrderSAS | fi.OrderRAW | fi.OrderWAW
 	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}, Ep: EpAttr{MaxOrderRAWSize: 4096}})
 	if in.Tx.MsgOrder&o != o || in.Rx.MsgOrder&o != o || in.Ep.MaxOrderRAWSize != MaxMsgSize || in.Ep.MaxOrderWARSize != 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 )
@@ -183,6 +184,49 @@ func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
 	}
 }
 
+func TestMultiRecvWhenEveryPlaceIsPromised(t *testing.T) {
+	t.Parallel()
+	// R-CQ-127: receives that wait hold all places of the queue. Messages for the
+	// buffer come one by one as they are read, and those for the receives are not
+	// held up by them.
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
+	buf := make([]byte, 1000)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: "m"}, fi.MultiRecv))
+	posted := 0
+	for b.TRecv(nil, fi.AddrUnspec, uint64(posted), 0, posted) == nil {
+		posted++
+	}
+	if posted != b.rx.Attr().Size-1 {
+		t.Fatalf("%d receives for a queue of %d", posted, b.rx.Attr().Size)
+	}
+	for range 5 {
+		ok(t, a.Send(nil, toB, nil))
+	}
+	for range 5 {
+		if e, _ := wait(t, b.rx, a); e.Context != "m" {
+			t.Errorf("%+v", e)
+		}
+	}
+	ok(t, a.Send(nil, toB, nil))
+	ok(t, a.Send(nil, toB, nil))
+	ok(t, a.TSend(nil, toB, 7, nil))
+	for range 8 {
+		wait(t, a.tx)
+	}
+	got := map[any]int{}
+	for range 3 {
+		e, _ := wait(t, b.rx, a)
+		got[e.Context]++
+	}
+	if got["m"] != 2 || got[7] != 1 {
+		t.Errorf("%v", got)
+	}
+	if b.rx.Overrun() {
+		t.Error("the queue overran")
+	}
+}
+
 func TestMultiRecvFromAStranger(t *testing.T) {
 	t.Parallel()
 	// R-CQ-62 in a multi-receive buffer: the entry is an error with the data,
@@ -288,6 +332,69 @@ func TestPeek(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+func TestLooksAreNotCounted(t *testing.T) {
+	t.Parallel()
+	// R-CNTR-03: a counter of receives counts messages received: not what a peek
+	// saw or missed or dropped, but a claimed one when it comes, and each message
+	// of a multi-receive buffer.
+	r := newRig(t, nil)
+	got := r.counter(cntr.Attr{})
+	a := r.node()
+	b := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.BindCntr(got, fi.Recv)) } })
+	toB := a.know(b)
+	for range 2 {
+		ok(t, a.TSend(nil, toB, 1, nil))
+		wait(t, a.tx, b)
+	}
+	for _, f := range []fi.Flags{fi.Peek, fi.Peek | fi.Discard, fi.Peek | fi.Claim, fi.Claim} {
+		ok(t, b.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1, Context: 1}, f))
+		wait(t, b.rx, a)
+	}
+	ok(t, b.TRecvMsg(&TMsg{Addr: fi.AddrUnspec, Tag: 1}, fi.Peek))
+	waitErr(t, b.rx, a)
+	ok(t, b.RecvMsg(&Msg{Iov: [][]byte{make([]byte, 300)}, Addr: fi.AddrUnspec}, fi.MultiRecv))
+	for range 2 {
+		ok(t, a.Send(make([]byte, 10), toB, nil))
+		wait(t, b.rx, a)
+	}
+	if v, e := got.Read(), got.ReadErr(); v != 3 || e != 0 {
+		t.Errorf("%d receives, %d errors", v, e)
+	}
+}
+
+func TestMultiRecvNoAllocs(t *testing.T) {
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+	a, b, toB, _ := r.pair()
+	buf, es := make([]byte, 8*64), make([]cq.Entry, 16)
+	m := &Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec, Context: m0}
+	round := func() {
+		if err := b.RecvMsg(m, fi.MultiRecv); err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			if err := a.Inject(buf[:64], toB); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for released := false; !released; {
+			n, _ := b.rx.Read(es)
+			for _, e := range es[:max(n, 0)] {
+				released = released || e.Flags&fi.MultiRecv != 0
+			}
+			_, _ = a.tx.Read(es)
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n != 0 { // F9
+		t.Errorf("%v allocations for a buffer of 8 messages", n)
+	}
+}
+
+// m0 is a context that needs no memory.
+var m0 any = new(int)
 
 func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
 	t.Parallel()

@@ -79,9 +79,9 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 }
 
 // source is the handle of a message's source, fi.AddrNotAvail if the vector has
-// none (R-CQ-58, R-CQ-65).
-func (c *peerCache) source(id transport.PeerID, initiator uint32) fi.Addr {
-	return c.av.Find(c.fep.PeerAddr(id), initiator)
+// none (R-CQ-58, R-CQ-65), and whether the vector knows it.
+func (c *peerCache) source(id transport.PeerID, initiator uint32) (fi.Addr, bool) {
+	return c.av.Source(c.fep.PeerAddr(id), initiator)
 }
 
 // syncEvery bounds how often unknown sources make syncKnown read the whole

@@ -184,7 +184,10 @@ func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	if flags&^rxCallFlags != 0 {
 		return fi.EBADFLAGS
 	}
-	if flags&fi.MultiRecv != 0 && p.ep.rxCaps&fi.MultiRecv == 0 && p.ready() == nil {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if flags&fi.MultiRecv != 0 && p.ep.rxCaps&fi.MultiRecv == 0 {
 		return fi.EINVAL
 	}
 	op := transport.Op{Kind: transport.OpRecv, Iov: m.Iov, Context: m.Context}
@@ -244,13 +247,13 @@ func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	if flags&fi.Claim != 0 && (m.Context == nil || !reflect.ValueOf(m.Context).Comparable()) {
 		return fi.EINVAL
 	}
-	if flags&fi.MultiRecv != 0 && (op.Look != 0 || p.ep.rxCaps&fi.TaggedMultiRecv == 0) && p.ready() == nil {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if flags&fi.MultiRecv != 0 && (op.Look != 0 || p.ep.rxCaps&fi.TaggedMultiRecv == 0) {
 		return fi.EINVAL // R-TAG-10
 	}
 	if op.Look != 0 {
-		if err := p.ready(); err != nil {
-			return err
-		}
 		p.ep.drv.Poll() // a loop of looks sees what arrives
 	}
 	return p.recv(&op, m.Addr, flags)
@@ -312,6 +315,7 @@ const (
 // Flags of an operation that come back in its event.
 const (
 	opSilent uint64 = 1 << iota // success writes no entry
+	opLook                      // a look: nothing is received
 )
 
 // A plan is what the flags of a send mean.
@@ -479,6 +483,9 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	}
 	if ep.rxq.selective && flags&fi.Completion == 0 && op.Look == 0 {
 		op.Flags = opSilent // R-EP-07
+	}
+	if op.Look != 0 && op.Look != transport.LookClaim {
+		op.Flags |= opLook
 	}
 	if ep.managed && !ep.rxq.q.Reserve(1) {
 		return fi.EAGAIN

@@ -150,7 +150,7 @@ func TestPostingCallsRefuse(t *testing.T) {
 	// R-CMPL-12, R-CMPL-13: not silently weaker.
 	for _, f := range []fi.Flags{fi.MatchComplete, fi.CommitComplete, fi.MatchComplete | fi.DeliveryComplete} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EOPNOTSUPP)
-		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP)
+		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP) // R-TAG-11
 	}
 	// R-ORD-12 and other flags nobody offers.
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
@@ -521,7 +521,7 @@ func TestQueueRoomIsReserved(t *testing.T) {
 
 func TestOverrunWithoutManagement(t *testing.T) {
 	t.Parallel()
-	// R-CQ-126, R-CQ-129: with resource management off the queue overruns, the
+	// R-CQ-126, R-CQ-129, R-ERR-41, R-EP-15: with resource management off the queue overruns, the
 	// event queue hears of it, and the endpoint is disabled (R-EQ-46).
 	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
 	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })

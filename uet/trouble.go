@@ -114,8 +114,8 @@ func (o *owner) report(e eq.Error) {
 	}
 }
 
-// rawSource is the address of a message's source, ready for av.AV.Insert once
-// parsed by wire.ParseAddrBinary (R-CQ-83).
+// rawSource is the address of a message's source, ready for
+// av.AV.InsertRecords (R-CQ-83).
 func (o *owner) rawSource(ev *transport.Event) []byte {
 	a := wire.SockAddr(o.fep.PeerAddr(ev.Peer))
 	if ev.Initiator != a.Initiator {

@@ -103,6 +103,7 @@ func TestLostPeersDoNotFlood(t *testing.T) {
 }
 
 func TestReportNamesThePeer(t *testing.T) {
+	// R-EP-21: with the context of the endpoint.
 	o, q, _ := bare(t)
 	addr := netip.MustParseAddrPort("192.0.2.9:5000")
 	id, err := o.fep.Peer(addr, true)

@@ -71,6 +71,7 @@ type node struct {
 type options struct {
 	txFlags, rxFlags fi.Flags // for BindCQ, besides the direction
 	attr             cq.Attr
+	av               av.Attr
 	oneCQ            bool
 	bind             func(*Endpoint) // before Enable
 }
@@ -98,7 +99,7 @@ func (r *rig) node(opt ...func(*options)) *node {
 		n.rx, err = r.domain.OpenCQ(o.attr, nil)
 		must(err)
 	}
-	n.vec, err = r.domain.OpenAV(av.Attr{}, nil)
+	n.vec, err = r.domain.OpenAV(o.av, nil)
 	must(err)
 	n.evts, err = r.fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil)
 	must(err)

@@ -76,7 +76,6 @@ var notOffered = []struct {
 	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }, "unreliable delivery (UUD) is not built yet"},
 	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }, "read and write need memory registration, which is not built yet"},
 	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }, "atomic operations need memory registration, which is not built yet"},
-	{"FI_MULTI_RECV", func(h *uet.Info) { h.Caps = fi.Msg | fi.MultiRecv }, "a buffer takes one message in this version"},
 	{"FI_MATCH_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.MatchComplete }, "the target does not tell yet when a message was matched; a weaker level is not passed off as this one"},
 	{"FI_COMMIT_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.CommitComplete }, "there is no persistent memory target yet"},
 	{"FI_MULTICAST", func(h *uet.Info) { h.Caps = fi.Msg | fi.Multicast }, "UET is unicast"},
@@ -84,7 +83,6 @@ var notOffered = []struct {
 	{"FI_HMEM", func(h *uet.Info) { h.Caps = fi.HMEM }, "a user-space UDP transport reads and writes host memory only"},
 	{"FI_NAMED_RX_CTX", func(h *uet.Info) { h.Caps = fi.NamedRxCtx }, "scalable endpoints are not offered; open more endpoints"},
 	{"FI_SHARED_AV", func(h *uet.Info) { h.Caps = fi.SharedAV }, "an address vector belongs to one process"},
-	{"FI_FENCE", func(h *uet.Info) { h.Caps = fi.Fence }, "ordered endpoints (FI_ORDER_SAS) keep the order of all sends"},
 	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }, "there are no counters to trigger on yet"},
 }
 

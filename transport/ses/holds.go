@@ -10,3 +10,19 @@ func (s *SES) Holds(peer uint32) bool {
 	}
 	return false
 }
+
+// Names reports whether an operation that has not ended has the number of the
+// peer: a send to it, or a receive of its messages alone.
+func (s *SES) Names(peer uint32) bool {
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {
+			return true
+		}
+	}
+	for i := range s.recvs.used {
+		if r := s.recvs.at(i); r.live && r.hasSource && r.peer == peer {
+			return true
+		}
+	}
+	return false
+}

@@ -702,6 +702,31 @@ func TestHolds(t *testing.T) {
 	g.rest()
 }
 
+func TestInboundEndsWithTheLastByteAndTheFirstPacket(t *testing.T) {
+	// R-TGT-11: the entry comes after every byte was written and, with header
+	// data, after SOM; in every order of three packets.
+	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		g := newRig(t)
+		body := pattern(2500)
+		pkts := packets(g.mate, &Send{Tagged: true, Tag: 1, Buf: body, HasData: true, Data: 0xfeed, Target: self(g.SES)}, 1024)
+		buf := make([]byte, 2500)
+		g.recv(Recv{Tagged: true, Tag: 1, Buf: buf})
+		for i, k := range order {
+			g.quiet()
+			g.deliver(srcA, pkts[k])
+			if i < 2 {
+				continue
+			}
+			e := g.wantEvent(EvRecv, OK, nil, 2500)
+			if !e.HasData || e.Data != 0xfeed {
+				t.Fatalf("%+v", e)
+			}
+			wantBytes(t, buf, body)
+		}
+		g.rest()
+	}
+}
+
 func TestLaterMessageDoesNotBegin(t *testing.T) {
 	// F18: with a packet before it refused, a message of several packets does not
 	// begin, room or not; one that has begun goes on, and one packet alone is

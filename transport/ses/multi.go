@@ -18,7 +18,7 @@ const feedEvery = time.Millisecond
 func (s *SES) postMulti(sp *space, i int32, r *recv, minFree int) {
 	r.minFree, r.off = uint64(max(minFree, 1)), 0
 	s.post(sp, i, r)
-	if sp.n > 0 && !s.starved {
+	if sp.n > 0 && !sp.starved {
 		s.fill(sp, i, r)
 	}
 }
@@ -31,7 +31,7 @@ func (s *SES) fill(sp *space, i int32, r *recv) bool {
 		if k == none {
 			break
 		}
-		if !s.admit() {
+		if !s.admit(sp) {
 			return false
 		}
 		s.take(i, r, k)
@@ -40,10 +40,11 @@ func (s *SES) fill(sp *space, i int32, r *recv) bool {
 }
 
 // admit asks for room for one more Event.
-func (s *SES) admit() bool {
+func (s *SES) admit(sp *space) bool {
 	if s.cfg.Admit == nil || s.cfg.Admit() {
 		return true
 	}
+	sp.starved = true
 	s.starved, s.feedAt = true, 0
 	return false
 }
@@ -96,17 +97,16 @@ func (s *SES) feed(now time.Duration) {
 		}
 		return 1
 	})
-	s.starved = false
+	s.starved, s.spaces[0].starved, s.spaces[1].starved = false, false, false
 	for _, i := range posted {
 		r := s.recvs.at(i)
 		sp := s.space(r.tagged)
-		if sp.n == 0 {
+		if sp.n == 0 || sp.starved {
 			continue
 		}
 		if r.multi {
 			if !s.fill(sp, i, r) {
 				s.feedAt = now + feedEvery
-				return
 			}
 		} else if k := s.findUnexpected(sp, r); k != none {
 			s.unpost(sp, i, r)

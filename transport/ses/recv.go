@@ -83,6 +83,9 @@ type space struct {
 	byTag    index // by tag; not of untagged ones
 	bySource index // by tag and peer
 	n        int   // unexpected messages
+	// starved: a multi-receive buffer could not take a message for lack of room
+	// for its Event. Until feed found some, nothing is matched here.
+	starved bool
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
@@ -143,7 +146,7 @@ func (s *SES) Recv(op *Recv) error {
 		s.postMulti(sp, i, r, op.MinFree)
 		return nil
 	}
-	if sp.n > 0 && !s.starved {
+	if sp.n > 0 && !sp.starved {
 		if k := s.findUnexpected(sp, r); k != none {
 			s.take(i, r, k)
 			return nil
@@ -214,7 +217,7 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 //
 // A multi-receive buffer stays: pack says where in it the message goes.
 func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
-	if s.starved {
+	if sp.starved {
 		return none // not past those that wait
 	}
 	best := none
@@ -256,7 +259,7 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
 		switch {
 		case !r.multi:
 			s.unpost(sp, best, r)
-		case !s.admit():
+		case !s.admit(sp):
 			return none
 		}
 	}

@@ -40,7 +40,8 @@ func TestSendEncodesTheStandardHeader(t *testing.T) {
 }
 
 func TestSendCutsAtTheMTU(t *testing.T) {
-	// S-SEG-01, S-SEG-02; ses.md 2.3, 6.4, 6.11.
+	// S-SEG-01, S-SEG-02; ses.md 2.3, 6.4, 6.11. R-TAG-01: TAGGED_SEND with the
+	// tag as match bits. R-CMPL-11: DC on every packet when it was asked for.
 	for _, mtu := range []int{1, 7, 1024, 2048, 4096, 8192} {
 		for _, n := range []int{0, 1, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 5*mtu + 3} {
 			s := New(testConfig())
@@ -83,9 +84,10 @@ func TestSendCutsAtTheMTU(t *testing.T) {
 }
 
 func TestSendUntaggedHasNoMatchBits(t *testing.T) {
+	// R-MSG-01: SEND. R-CMPL-11: no DC unless asked for.
 	s := New(testConfig())
 	r, _ := parse(t, packets(s, &Send{Tag: 77, Buf: []byte{1}, Data: 5}, 1024)[0])
-	if r.Opcode != wire.OpSend || r.Match != 0 || r.HeaderData != 0 || r.Flags&wire.SESHD != 0 { // ses.md 6.10
+	if r.Opcode != wire.OpSend || r.Match != 0 || r.HeaderData != 0 || r.Flags&(wire.SESHD|wire.SESDC) != 0 { // ses.md 6.10
 		t.Fatal(&r)
 	}
 }

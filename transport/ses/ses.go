@@ -145,23 +145,21 @@ type SES struct {
 	gens       map[genKey]uint8
 
 	// Target.
-	recvs  table[recv]
-	spaces [2]space // untagged, tagged
-	in     table[inmsg]
-	last   int32 // inbound message of the last packet
-	byPDC  index // open and dead inbound messages
-	open   int   // inbound messages in progress
-	held   int   // unexpected messages, complete or not
-	bytes  int64 // charged for them
-	store  arena
-	tabs   []chunkTab
-	tabs0  []int32 // free elements of tabs
-	peers  table[peerUse]
-	byPeer index
-	claims []claim // unexpected messages that a peek reserved
-	// starved: a multi-receive buffer could not take an unexpected message for
-	// lack of room for its Event. Until feed found some, nothing is matched.
-	starved bool
+	recvs   table[recv]
+	spaces  [2]space // untagged, tagged
+	in      table[inmsg]
+	last    int32 // inbound message of the last packet
+	byPDC   index // open and dead inbound messages
+	open    int   // inbound messages in progress
+	held    int   // unexpected messages, complete or not
+	bytes   int64 // charged for them
+	store   arena
+	tabs    []chunkTab
+	tabs0   []int32 // free elements of tabs
+	peers   table[peerUse]
+	byPeer  index
+	claims  []claim       // unexpected messages that a peek reserved
+	starved bool          // one of spaces is
 	feedAt  time.Duration // when to try, 0: as soon as possible
 
 	epoch   uint32 // counts sweeps

@@ -1,0 +1,177 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestFEPLevels(t *testing.T) {
+	// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: what must have happened before
+	// the sender's entry. The network first loses everything, then only what the
+	// target answers, then nothing.
+	for _, c := range []struct {
+		name           string
+		level          Level
+		inject         bool
+		posted         bool // the target has a receive
+		atOnce, toward int  // entries with nothing through, with no answer through
+	}{
+		{"inject, copied", LevelInject, true, true, 1, 1}, // R-CMPL-02
+		{"inject", LevelInject, false, true, 0, 0},        // the bytes may be needed again
+		{"transmit", LevelTransmit, false, true, 0, 0},
+		{"transmit, copied", LevelTransmit, true, true, 0, 0}, // R-CMPL-16
+		{"delivery", LevelDelivery, false, true, 0, 0},
+		{"delivery, no receive", LevelDelivery, false, false, 0, 0},
+	} {
+		for _, n := range []int{10, 5000} {
+			t.Run(fmt.Sprintf("%s, %d bytes", c.name, n), func(t *testing.T) {
+				p := newPipe(t, nil)
+				through, answers := false, false
+				p.drop = func(from *FEP, b []byte) bool { return from == p.a && !through || from == p.b && !answers }
+				buf := make([]byte, n)
+				if c.posted {
+					p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: buf, Context: "r"})
+				}
+				msg := pattern(n, 3)
+				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Level: c.level, Inject: c.inject, Context: "s"})
+				p.settle()
+				got := len(p.events(p.a))
+				if got != c.atOnce {
+					t.Fatalf("%d entries with nothing sent, want %d", got, c.atOnce)
+				}
+				through = true
+				p.until(func() bool { msgs, _ := p.b.ses.Unexpected(); return p.b.ses.Recvs() == 0 && (c.posted || msgs == 1) })
+				if got += len(p.events(p.a)); got != c.toward {
+					t.Fatalf("%d entries with nothing answered, want %d", got, c.toward)
+				}
+				if c.posted {
+					// R-TGT-01: the entry of the target means that the data is there.
+					p.want(p.b, fmt.Sprintf("r ok len=%d", n))
+					if !bytes.Equal(buf, pattern(n, 3)) {
+						t.Fatal("the bytes are not there")
+					}
+				}
+				answers = true
+				p.until(func() bool { return p.a.ses.Sends() == 0 })
+				if got += len(p.events(p.a)); got != 1 {
+					t.Fatalf("%d entries", got)
+				}
+			})
+		}
+	}
+}
+
+// until lets time pass until done.
+func (p *pipe) until(done func() bool) {
+	p.t.Helper()
+	p.settle()
+	for end := p.now + 10*time.Second; !done(); {
+		for _, f := range []*FEP{p.a, p.b} {
+			if t := f.NextTimeout(); t != 0 {
+				p.now = max(p.now, t)
+			}
+		}
+		if p.now > end {
+			p.t.Fatal("it does not happen")
+		}
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.settle()
+		p.now += time.Millisecond
+	}
+}
+
+func TestFEPOrderMakesVisible(t *testing.T) {
+	// R-TGT-03: with order, the entry of the second message at the target shows
+	// the data of the first, whatever their levels and lengths; the second was
+	// posted right after. R-ORD-02, R-ORD-05.
+	p := newPipe(t, nil)
+	first, second := make([]byte, 50_000), make([]byte, 8)
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: first, Context: 1})
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 2, Buf: second, Context: 2})
+	lost := 0
+	p.drop = func(from *FEP, b []byte) bool {
+		lost++
+		return from == p.a && lost == 3 // a packet of the first comes late
+	}
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: pattern(50_000, 1), Level: LevelInject, Ordered: true})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: pattern(8, 2), Level: LevelInject, Ordered: true})
+	p.until(func() bool { return p.b.ses.Recvs() == 0 })
+	p.want(p.b, "1 ok len=50000", "2 ok len=8")
+	if !bytes.Equal(first, pattern(50_000, 1)) || !bytes.Equal(second, pattern(8, 2)) {
+		t.Error("the bytes are not there")
+	}
+}
+
+func TestFEPDeliveryMakesVisible(t *testing.T) {
+	// R-TGT-04: without order, after the DELIVERY_COMPLETE entry of the first
+	// message the target's entry of a later one shows the first one's data.
+	// R-TGT-05: so it does when the later one is posted at once, with a fence and
+	// DELIVERY_COMPLETE.
+	for _, fence := range []bool{false, true} {
+		p := newPipe(t, nil)
+		first := make([]byte, 50_000)
+		p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: first, Context: 1})
+		p.post(p.b, Op{Kind: OpTRecv, Tag: 2, Context: 2})
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: pattern(50_000, 1), Level: LevelDelivery, Visible: true})
+		if !fence {
+			p.until(func() bool { return p.a.ses.Sends() == 0 })
+		}
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Level: LevelDelivery, Visible: true, Fence: fence})
+		seen := false
+		p.drop = func(from *FEP, b []byte) bool {
+			if p.b.ses.Recvs() == 0 && !seen {
+				seen = true
+				if !bytes.Equal(first, pattern(50_000, 1)) {
+					t.Error("the first one's bytes are not there")
+				}
+			}
+			return false
+		}
+		p.until(func() bool { return p.b.ses.Recvs() == 0 && seen })
+		p.want(p.b, "1 ok len=50000", "2 ok len=0")
+	}
+}
+
+func TestFEPAddressesStayHome(t *testing.T) {
+	// R-ADDR-02: the address record is never in a packet. Its IP address in
+	// network order is what would betray it.
+	p := newPipe(t, func(c *Config) { c.Initiator = 0x11223344 })
+	packets := 0
+	p.drop = func(from *FEP, b []byte) bool {
+		packets++
+		ip := from.cfg.Local.Addr().As4()
+		if bytes.Contains(b, ip[:]) {
+			t.Errorf("a packet of %d bytes has the address", len(b))
+		}
+		return false
+	}
+	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 3000)})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 3000)})
+	p.until(func() bool { return p.a.ses.Sends() == 0 })
+	if packets < 4 {
+		t.Errorf("%d packets", packets)
+	}
+}
+
+func TestFEPVisibleSetsDC(t *testing.T) {
+	// R-ORD-10: sends of an endpoint with fences ask the target to answer after
+	// the message is visible, at every level. R-CMPL-11: others do at DELIVERY.
+	for _, c := range []struct {
+		level   Level
+		visible bool
+		dc      bool
+	}{{LevelInject, false, false}, {LevelTransmit, false, false}, {LevelDelivery, false, true}, {LevelInject, true, true}, {LevelTransmit, true, true}} {
+		p := newPipe(t, nil)
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Level: c.level, Visible: c.visible})
+		p.a.Transmit(p.now, &p.d)
+		r, _, err := wire.ParseReqStd(p.d.Data[wire.ReqLen:])
+		if err != nil || r.Flags&wire.SESDC != 0 != c.dc {
+			t.Errorf("%+v: flags %v, %v", c, r.Flags, err)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package uet
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestInjectCompleteIsNotLimited(t *testing.T) {
+	t.Parallel()
+	// R-CMPL-03: INJECT_COMPLETE says when the entry is written; inject_size does
+	// not bound it, and calls that write no entry have none.
+	r := newRig(t, &Info{Tx: TxAttr{OpFlags: fi.InjectComplete}})
+	a, b, toB, _ := r.pair()
+	n := 5 * a.Info().Tx.InjectSize
+	buf := make([]byte, n)
+	ok(t, b.Recv(buf, fi.AddrUnspec, nil))
+	ok(t, a.Send(pattern(n, 1), toB, "long"))
+	if e, _ := wait(t, a.tx, b); e.Context != "long" {
+		t.Errorf("%+v", e)
+	}
+	if e, _ := wait(t, b.rx, a); e.Len != n || !bytes.Equal(buf, pattern(n, 1)) {
+		t.Errorf("%+v", e)
+	}
+	ok(t, b.Recv(buf, fi.AddrUnspec, nil))
+	ok(t, a.Inject([]byte("x"), toB))
+	wait(t, b.rx, a)
+	drain(t, a)
+}
+
+func TestOrderedSendsAskForROD(t *testing.T) {
+	t.Parallel()
+	// R-ORD-01: each bit that orders sends makes them ROD, no other does.
+	// R-ORD-04: what is not asked for is not reported.
+	for o, ordered := range map[fi.Order]bool{
+		0: false, fi.OrderSAS: true, fi.OrderSAR: true, fi.OrderSAW: true, fi.OrderRAS: true, fi.OrderWAS: true,
+		fi.OrderRAR: false, fi.OrderWAW: false, fi.OrderRMAWAW: false, fi.OrderAtomicRAW: false, fi.OrderSAS | fi.OrderWAW: true,
+	} {
+		r := newRig(t, &Info{Tx: TxAttr{MsgOrder: o}})
+		if r.info.Tx.MsgOrder != o {
+			t.Errorf("asked for %v, granted %v", o, r.info.Tx.MsgOrder)
+		}
+		if n := r.node(); n.ordered != ordered {
+			t.Errorf("%v: ordered is %v", o, n.ordered)
+		}
+	}
+}
+
+func TestReceiveLevels(t *testing.T) {
+	t.Parallel()
+	// R-TGT-07: a receive may ask for less than delivery; memory of the host has
+	// the bytes all the same. Stronger levels of messages are no business of a
+	// receive.
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	for _, f := range []fi.Flags{fi.TransmitComplete, fi.DeliveryComplete} {
+		buf := make([]byte, 5)
+		ok(t, b.RecvMsg(&Msg{Iov: [][]byte{buf}, Addr: fi.AddrUnspec}, f))
+		ok(t, a.Send([]byte("hello"), toB, nil))
+		wait(t, b.rx, a)
+		if string(buf) != "hello" {
+			t.Errorf("%q", buf)
+		}
+		wait(t, a.tx, b)
+	}
+	want(t, b.RecvMsg(&Msg{}, fi.CommitComplete), fi.EBADFLAGS)
+}
+
+func TestEntryPublishesTheBytes(t *testing.T) {
+	t.Parallel()
+	// R-TGT-12: who reads the entry, on whatever goroutine, may read the buffer:
+	// under -race this fails if placing the bytes does not come before. The
+	// progress goroutine places them, another one reads.
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	const n = 200
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		bufs := [8][]byte{}
+		for i := range bufs {
+			bufs[i] = make([]byte, 2000)
+			ok(t, b.Recv(bufs[i], fi.AddrUnspec, i))
+		}
+		es := make([]cq.Entry, 1)
+		for got := uint64(0); got < n; got++ {
+			if k, err := b.rx.SRead(es, 1, patience); k != 1 {
+				t.Errorf("%d, %v", k, err)
+				return
+			}
+			i := es[0].Context.(int)
+			if !bytes.Equal(bufs[i][:es[0].Len], pattern(es[0].Len, es[0].Data)) {
+				t.Errorf("message %d differs", es[0].Data)
+			}
+			clear(bufs[i])
+			ok(t, b.Recv(bufs[i], fi.AddrUnspec, i))
+		}
+	}()
+	for i := range uint64(n) {
+		ok(t, a.SendData(pattern(int(i)*9, i), i, toB, nil))
+		wait(t, a.tx)
+	}
+	<-done
+}
+
+func TestNoReceiveIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	// R-MSG-16: with resource management a message for which there is neither a
+	// receive nor room waits at its sender until there is; nothing is lost.
+	hints := &Info{}
+	hints.Config.Transport.UnexpectedBytes, hints.Config.Transport.UnexpectedShare = 1<<16, 1
+	r := newRig(t, hints)
+	a, b, toB, _ := r.pair()
+	const n, size = 20, 20_000
+	for i := range n {
+		ok(t, a.TSend(pattern(size, uint64(i)), toB, uint64(i), i))
+	}
+	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
+		_, _ = b.rx.Read(nil)
+		_, _ = a.tx.Read(nil)
+	}
+	if s := b.Stats(); s.NacksTx[wire.NackNoSESMsgAvail] == 0 {
+		t.Error("nothing was held back")
+	}
+	for i := range n {
+		buf := make([]byte, size)
+		ok(t, b.TRecv(buf, fi.AddrUnspec, uint64(i), 0, i))
+		if e, _ := wait(t, b.rx, a); e.Context != i || !bytes.Equal(buf, pattern(size, uint64(i))) {
+			t.Errorf("%+v", e)
+		}
+	}
+	for range n {
+		wait(t, a.tx, b)
+	}
+}
+
+func TestInsertNeedsNoTraffic(t *testing.T) {
+	t.Parallel()
+	// R-AV-20: insertion sends nothing and believes everything; whether the peer
+	// is there shows with the first operation.
+	r := newRig(t, nil)
+	a := r.node()
+	h, err := a.vec.InsertString("198.18.255.254:4793")
+	ok(t, err)
+	if s := a.Stats(); s.TxPackets != 0 || a.fep.PDCs() != 0 {
+		t.Errorf("%d packets, %d PDCs", s.TxPackets, a.fep.PDCs())
+	}
+	ok(t, a.vec.Remove(h))
+}
+
+func TestRemoveUnderAnOperation(t *testing.T) {
+	t.Parallel()
+	// R-AV-23 would allow to refuse it; here it is done, the operation in flight
+	// ends as if nothing had been, and the next is refused. R-AV-11: the peer may
+	// still send.
+	r := newRig(t, nil)
+	a, b, toB, toA := r.pair()
+	ok(t, a.TSend(pattern(1<<20, 1), toB, 1, "in flight"))
+	ok(t, a.vec.Remove(toB))
+	want(t, a.TSend(nil, toB, 1, nil), fi.EINVAL)
+	buf := make([]byte, 1<<20)
+	ok(t, b.TRecv(buf, fi.AddrUnspec, 1, 0, nil))
+	wait(t, b.rx, a)
+	if e, _ := wait(t, a.tx, b); e.Context != "in flight" || !bytes.Equal(buf, pattern(1<<20, 1)) {
+		t.Errorf("%+v", e)
+	}
+	ok(t, a.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, b.Send(nil, toA, nil))
+	if _, src := wait(t, a.rx, b); src != fi.AddrNotAvail {
+		t.Errorf("source %v", src)
+	}
+}
+
+func TestOrderIsPerPair(t *testing.T) {
+	t.Parallel()
+	// R-ORD-03: order holds between two endpoints; a destination that does not
+	// answer holds up nobody else.
+	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}})
+	a, b, toB, _ := r.pair()
+	h, err := a.vec.InsertString(blackHole(t).String())
+	ok(t, err)
+	ok(t, a.Send(nil, h, "never"))
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, a.Send(nil, toB, "now"))
+	wait(t, b.rx, a)
+	if e, _ := wait(t, a.tx, b); e.Context != "now" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestAddressForms(t *testing.T) {
+	// R-ADDR-03: to the C layout of the reference provider and back. R-ADDR-05:
+	// fields that are not valid take their default.
+	a, err := wire.ParseAddr("fi_addr_uet://198.18.0.1/3/7/99")
+	ok(t, err)
+	c, err := a.AppendC(nil)
+	ok(t, err)
+	back, err := wire.ParseAddrC(c)
+	ok(t, err)
+	if back.String() != a.String() {
+		t.Errorf("%v became %v", a, back)
+	}
+	b, err := a.AppendBinary(nil)
+	ok(t, err)
+	b[2] &^= wire.AddrPIDValid | wire.AddrRIValid | wire.AddrInitiatorValid
+	d, _, err := wire.ParseAddrBinary(b)
+	ok(t, err)
+	if d.PIDonFEP != 0 || d.RI != 15 || d.NumRI != 1 || d.Initiator != 16 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestGetInfoReportsWhatIsThere(t *testing.T) {
+	in := loopback(t, nil)
+	// R-INFO-04: the primary capabilities of messages.
+	if w := fi.Msg | fi.Tagged | fi.DirectedRecv | fi.Send | fi.Recv; in.Caps&w != w || in.Caps&(fi.RMA|fi.Atomic) != 0 {
+		t.Errorf("caps %v", in.Caps)
+	}
+	// R-INFO-22: addresses have the form of the socket's, or as text if asked.
+	if in.AddrFormat != fi.FormatSockaddr4 {
+		t.Errorf("format %v", in.AddrFormat)
+	}
+	for ask, w := range map[fi.AddrFormat]fi.AddrFormat{
+		fi.FormatUnspec: fi.FormatSockaddr4, fi.FormatSockaddr: fi.FormatSockaddr4, fi.FormatSockaddrs: fi.FormatSockaddr4, fi.FormatStr: fi.FormatStr,
+	} {
+		if in := loopback(t, &Info{AddrFormat: ask}); in.AddrFormat != w {
+			t.Errorf("asked for %v, granted %v", ask, in.AddrFormat)
+		}
+	}
+	// R-INFO-25: that many endpoints, each with a transmit and a receive context,
+	// and no memory regions.
+	d := in.Domain
+	if d.EpCnt < 1 || d.TxCtxCnt != d.EpCnt || d.RxCtxCnt != d.EpCnt || d.CQCnt < 1 || d.MRCnt != 0 || d.MaxEpTxCtx != 1 || d.MaxEpRxCtx != 1 {
+		t.Errorf("%+v", d)
+	}
+	r := newRig(t, nil)
+	eps := make([]*Endpoint, d.EpCnt)
+	for i := range eps {
+		var err error
+		eps[i], err = r.domain.OpenEndpoint(r.info, nil)
+		ok(t, err)
+	}
+	for _, ep := range eps {
+		ok(t, ep.Close())
+	}
+}
