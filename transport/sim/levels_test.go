@@ -14,7 +14,7 @@ import (
 // Completion levels: each level × operation × mode against what may lie between
 // the post and its end. The checkers of simtest hold in all of them that an
 // operation ends once, that no success comes before its stage, and that a failure
-// without OutcomeUnknown is one (R-CMPL-01, -05, -17; faults.md §1 rules 1 to 3);
+// without OutcomeUnknown is one (faults.md §1 rules 1 to 3);
 // here each stage is held open until the test lets it pass.
 
 // A levelCase is one operation of the matrix.
@@ -23,8 +23,7 @@ type levelCase struct {
 	spec  simtest.OpSpec
 }
 
-// atPost: the entry may be there when the call returns. R-CMPL-02: the buffer is
-// the caller's again, for it was copied.
+// atPost: the entry may be there when the call returns, for the bytes were copied.
 func (c *levelCase) atPost() bool { return c.level == transport.LevelInject && c.spec.Inject }
 
 func (c *levelCase) of(n int) simtest.OpSpec {
@@ -43,7 +42,7 @@ func eachLevel(t *testing.T, f func(t *testing.T, c *levelCase)) {
 					switch kind {
 					case "send":
 						c.spec.Kind = transport.OpSend
-					case "injected": // R-CMPL-16: whatever the level
+					case "injected":
 						c.spec.Inject = true
 					}
 					f(t, &c)
@@ -91,7 +90,7 @@ func isLast(p *sim.Packet) bool {
 	return isRequest(p) && len(p.Data) > wire.ReqLen+1 && wire.SESFlags(p.Data[wire.ReqLen+1])&wire.SESEOM != 0
 }
 
-// R-CMPL-04, -05, -07: nothing ends before its packets are answered; a lost ACK
+// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: nothing ends before its packets are answered; a lost ACK
 // delays the end and does not double it.
 func TestLevelLostACK(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
