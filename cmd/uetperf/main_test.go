@@ -330,23 +330,6 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// A Ctrl-C on a terminal goes to the whole group: to the server of a self-check
-// as well, and once more to us if a parent passes it on.
-func TestInterruptOfGroup(t *testing.T) {
-	c := startClient(t, `(?m)^path: `, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }, "--seed", "1")
-	_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
-	_ = c.Process.Signal(syscall.SIGINT)
-	if code := c.code(t); code != exitInterrupted {
-		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
-	}
-	if !strings.Contains(c.out.String(), "│ ping ") || strings.Contains(c.out.String()+c.err.String(), "FAILED") {
-		t.Errorf("no table of what was measured, or a check failed:\n%s", &c.out)
-	}
-	if !strings.HasSuffix(c.err.String(), "uetperf: interrupted\n") {
-		t.Errorf("stderr %s", &c.err)
-	}
-}
-
 // A second signal ends at once, but not the echo of the first.
 func TestSecondSignal(t *testing.T) {
 	exits := func(times ...time.Duration) (n int) {
@@ -400,29 +383,6 @@ func TestServerKilled(t *testing.T) {
 				t.Errorf("no partial result: %s", &c.out)
 			}
 		})
-	}
-}
-
-// A server whose host is gone says nothing, not even that its port is closed, and
-// owes nothing to one that only receives.
-func TestServerSilent(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R")
-	begin := time.Now()
-	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
-	if code := c.code(t); code != exitFailed {
-		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
-	}
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("it took %v to end", d)
-	}
-	// The control channel notices, or a message of which a part has come.
-	if !strings.HasPrefix(c.err.String(), "uetperf: the server was lost: ") || strings.Count(c.err.String(), "\n") != 1 {
-		t.Errorf("stderr %q", &c.err)
-	}
-	if strings.Contains(c.out.String(), "nothing was measured") {
-		t.Errorf("no partial result: %s", &c.out)
 	}
 }
 
