@@ -14,8 +14,8 @@ import (
 // Completion levels: each level × operation × mode against what may lie between
 // the post and its end. The checkers of simtest hold in all of them that an
 // operation ends once, that no success comes before its stage, and that a failure
-// without OutcomeUnknown is one (R-CMPL-01, -05, -17; faults.md §1 rules 1 to 3);
-// here each stage is held open until the test lets it pass.
+// without OutcomeUnknown is one (faults.md §1 rules 1 to 3); here each stage is
+// held open until the test lets it pass.
 
 // A levelCase is one operation of the matrix.
 type levelCase struct {
@@ -34,6 +34,7 @@ func (c *levelCase) of(n int) simtest.OpSpec {
 }
 
 // eachLevel runs f for every level × send, tagged send, inject × RUD, ROD.
+// R-CMPL-01, -05, -17.
 func eachLevel(t *testing.T, f func(t *testing.T, c *levelCase)) {
 	for level, ln := range map[transport.Level]string{transport.LevelInject: "inject", transport.LevelTransmit: "transmit", transport.LevelDelivery: "delivery"} {
 		for _, kind := range []string{"send", "tsend", "injected"} {
