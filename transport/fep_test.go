@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -323,4 +324,29 @@ func TestFEPMultiRecv(t *testing.T) {
 	}
 	p.events(p.a)
 	p.checkIdle()
+}
+
+func TestFEPLateResponseAfterNoResponse(t *testing.T) {
+	// S-CPL-04: a target that answers NO_RESPONSE sends the result later, in an ACK
+	// that names a packet which is answered already.
+	p := newPipe(t, func(c *Config) { c.NoCRC = true })
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
+	if !p.a.Transmit(p.now, &p.d) {
+		t.Fatal("nothing left")
+	}
+	req, n, _ := wire.ParseReq(p.d.Data)
+	std, _, err := wire.ParseReqStd(p.d.Data[n:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(op wire.RspOpcode, rc wire.RC) {
+		a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: req.PSN, SPDCID: 77, DPDCID: req.SPDCID, MPR: 1, SACKOff: 1}
+		r := wire.Rsp{Opcode: op, RC: rc, MsgID: std.MsgID, JobID: std.JobID}
+		b := r.Append(a.Append(nil))
+		p.a.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.b.cfg.Local})
+	}
+	answer(wire.RspNone, wire.RCNull)
+	p.want(p.a)
+	answer(wire.RspResponse, wire.RCOK)
+	p.want(p.a, "s ok")
 }

@@ -102,7 +102,12 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	f.pds.ReceiveAck(now, d.Remote, a, rsp)
+	p := f.pds.ReceiveAck(now, d.Remote, a, rsp)
+	if p != nil && rsp.Opcode == wire.RspResponse {
+		// S-CPL-04: the result of a message whose packets are all answered, the
+		// last of them by NO_RESPONSE, names no packet that is outstanding.
+		f.ses.Response(p.Peer, rsp)
+	}
 }
 
 func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {

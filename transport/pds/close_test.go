@@ -181,3 +181,30 @@ func TestTargetTakesItsRequestBack(t *testing.T) {
 	x.wantTold("gone 8")
 	x.wantLoose("ACK cack=1 psn=2")
 }
+
+func TestTargetChecksAFarewell(t *testing.T) {
+	// F27, T6: an initiator that is gone in the middle of a message says so once. The
+	// target asks; NACK 0E for its CLOSE_REQ ends the message at once. A forged
+	// farewell ends nothing: the initiator goes on and the request is taken back.
+	for _, forged := range []bool{false, true} {
+		x := newTarget(t)
+		x.open[x.p.Slot] = true
+		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+		x.wantTold()
+		a := x.p.Resend2(x.now)
+		if !a.IsCP || a.CP.Ctl != wire.CtlCloseReq {
+			t.Fatalf("want CLOSE_REQ, got %v", a.CP)
+		}
+		if forged {
+			x.recv(1, ar)
+			x.wantTold("deliver 1")
+			if x.p.state != Established {
+				t.Errorf("the target is %v", x.p.state)
+			}
+			continue
+		}
+		x.advance(100 * time.Microsecond)
+		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: a.CP.PSN, DPDCID: x.p.id})
+		x.wantTold("gone 8")
+	}
+}

@@ -25,7 +25,11 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		// The peer tears down a PDC on which nothing is outstanding.
 		if p.confirmFatal(now, n.Code) {
 			t.fail(now, p, Reason{WhyNack, n.Code})
+			return
 		}
+		// T6: one is not believed, but checked: whoever has freed the PDC answers a
+		// CLOSE_REQ with NACK 0E, or not at all; whoever has not closes in order.
+		p.RequestClose(now)
 		return
 	}
 	psn := n.PSN

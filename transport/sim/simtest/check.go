@@ -222,7 +222,11 @@ func (w *World) identify(o *Op) (s *Op, sure bool) {
 func (w *World) looksLike(o, s *Op) bool {
 	e := &o.Event
 	if s.Kind != transport.OpSend || s.postSeq == 0 || s.HasData || w.Hosts[s.Peer] != o.Host || s.Len != e.Len+e.OverLen || s.WrongRI ||
-		s.Host.Addr() != o.Host.FEP.PeerAddr(e.Peer) || s.Failed() && !s.Event.Unknown || !o.accepts(s) {
+		s.Host.Addr() != o.Host.FEP.PeerAddr(e.Peer) || !o.accepts(s) {
+		return false
+	}
+	// What a former life of the target refused, another copy may bring to this one.
+	if s.Failed() && !s.Event.Unknown && len(o.Host.born) == 1 {
 		return false
 	}
 	if checkPattern(o.head[:e.Len], s.ID, 0) != nil {
