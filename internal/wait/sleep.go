@@ -43,11 +43,17 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 	return o.wait(ctx, int64(threshold), seen, deadline)
 }
 
+// Spins reports whether Wait polls before it sleeps. It lets others run before
+// it polls first: a peer on the same processor may be waiting for it.
+func (o *Object) Spins() bool {
+	return o.kind == fi.WaitYield || o.spin > 0 && len(*o.list.Load()) > 0
+}
+
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
 	if ctx.Done() == nil {
 		ctx = nil // it never ends
 	}
-	if o.kind != fi.WaitYield && (o.spin <= 0 || len(*o.list.Load()) == 0) {
+	if !o.Spins() {
 		return o.sleep(ctx, need, seen, deadline, false)
 	}
 	o.spinning.Add(1)
@@ -111,6 +117,7 @@ const maxIdle = 1 << 14
 
 func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline time.Time) (_ Reason, done bool) {
 	var until time.Time
+	worked := false
 	for idle := 0; ; idle++ {
 		if o.enough(need, seen) {
 			return Ready, true
@@ -118,7 +125,10 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 		if o.signals.Load() > 0 && o.takeSignal() {
 			return Signalled, true
 		}
-		worked := o.Poll()
+		if !worked {
+			o.yield()
+		}
+		worked = o.Poll()
 		if o.enough(need, seen) {
 			return Ready, true
 		}
@@ -132,9 +142,6 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 			until, idle = now.Add(o.spin), 0
 		case o.kind != fi.WaitYield && (!now.Before(until) || idle > maxIdle):
 			return 0, false
-		}
-		if !worked {
-			o.yield()
 		}
 	}
 }

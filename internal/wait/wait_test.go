@@ -210,8 +210,8 @@ func TestWaitPollsThenArms(t *testing.T) {
 		if took, why := p.get(context.Background(), 1, time.Time{}); !took || why != Ready {
 			t.Fatal(took, why)
 		}
-		if e.arms != 0 || e.yld != 19 {
-			t.Errorf("%d arms and %d yields while polling, want 0 and 19", e.arms, e.yld)
+		if e.arms != 0 || e.yld != 20 {
+			t.Errorf("%d arms and %d yields while polling, want 0 and 20", e.arms, e.yld)
 		}
 		// Work that completes nothing keeps it polling; then it arms, and the
 		// endpoint delivers.
