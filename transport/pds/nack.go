@@ -86,7 +86,14 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		}
 		p.nackLost(now, psn, k, false)
 	case wire.NackRcvdSESProcg:
-		// Received, response not ready: ask again after the RTO.
+		// Received, response not ready: ask again after the RTO. A ROD target that
+		// has the first packet we miss the answer of waits for an earlier one, and
+		// all of those are answered: by a former life of it. It will wait for ever.
+		if p.mode == wire.ROD && psn == tx.una {
+			if k.nacked = true; tx.shortSince == 0 {
+				tx.shortSince, tx.shortCode = now, n.Code
+			}
+		}
 	case wire.NackNewStartPSN:
 		// T7: only with a security domain; this PDC has none.
 		t.Stats.DropStale++

@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -206,4 +207,27 @@ func TestTakenAfterRefusalEndsTheBackOff(t *testing.T) {
 	if got := x.p.tx.heldUntil - x.now; got != time.Millisecond || x.p.tx.shortSince != x.now {
 		t.Errorf("the back-off is %v, short since %v at %v", got, x.p.tx.shortSince, x.now)
 	}
+}
+
+func TestTargetThatForgotIsGivenUp(t *testing.T) {
+	// F12: a ROD target in a new life, under the same PDCID, holds what comes behind
+	// packets that its former life answered. It answers all the time, so PeerTimeout
+	// does not see it.
+	x := newInitiator(t, wire.ROD)
+	x.push(3)
+	x.ack(1, 1)
+	x.ack(-1, -1, sack(2, 2))
+	x.told = nil
+	end := x.now + 41*time.Second
+	for x.p.state != Closed {
+		if x.now = x.tab.NextTimeout(); x.now > end {
+			t.Fatal("still waits after 41 s")
+		}
+		x.tab.Advance(x.now)
+		if x.p.state != Closed && x.p.CtlOwed() {
+			x.p.NextCtl(x.now)
+			x.nack(wire.NackRcvdSESProcg, 2, 0)
+		}
+	}
+	x.wantTold(fmt.Sprintf("failed 2 %d RCVD_SES_PROCG", WhyNack), fmt.Sprintf("gone %d", WhyNack))
 }

@@ -321,7 +321,8 @@ func (p *PDC) Later(psn wire.PSN) bool {
 	if !rx.refused || p.mode == wire.ROD {
 		return false
 	}
-	low, ok := rx.win.Next0(rx.win.Base())
+	// What was cleared will not come: a former life of this side answered it.
+	low, ok := rx.win.Next0(uint32(rx.clear + 1))
 	if !ok || wire.PSN(low).After(rx.refuseTo) {
 		rx.refused = false // all of them are here
 		return false

@@ -411,6 +411,11 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 			t.Errorf("packet %d is later: %v", i, got)
 		}
 	}
+	x.p.rx.clear = x.psn(8) // a former life answered them
+	if x.p.Later(x.psn(9)) {
+		t.Error("waits for what was cleared")
+	}
+	x.p.rx.clear, x.p.rx.refused = x.psn(0), true
 	x.recv(1)
 	x.recv(2)
 	if x.p.Later(x.psn(3)) || !x.p.Later(x.psn(4)) {

@@ -1,6 +1,10 @@
 package pds
 
-import "time"
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
 
 // Timers are fields; the heap holds for each PDC the earliest time at which one
 // of them can be due. It is lazy: a deadline that moves later leaves the heap
@@ -141,7 +145,11 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 	case cfg.SpecRetries && p.tx.rtos > 5:
 		return Reason{Why: WhyTimeout}
 	case p.tx.shortSince != 0 && now-p.tx.shortSince >= cfg.PeerTimeout:
-		// F32: the target answers, but is short of something.
+		// F32: the target answers, but is short of something; or of what a former
+		// life of it knew (F12).
+		if p.tx.shortCode == wire.NackRcvdSESProcg {
+			return Reason{Why: WhyNack, Nack: p.tx.shortCode}
+		}
 		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
 	}
 	return Reason{}
