@@ -350,3 +350,22 @@ func TestFEPLateResponseAfterNoResponse(t *testing.T) {
 	answer(wire.RspResponse, wire.RCOK)
 	p.want(p.a, "s ok")
 }
+
+// T30: what is too short and what is wrong are counted apart.
+func TestFEPCountsInvalidHeaders(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.NoCRC = true })
+	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextRsp, SPDCID: 1, DPDCID: 1}
+	rsp := wire.Rsp{Opcode: wire.RspDefault, RC: wire.RCOK}
+	b := rsp.Append(ack.Append(nil))
+	give := func(b []byte) Stats {
+		p.a.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.b.cfg.Local})
+		return p.a.Stats()
+	}
+	if s := give(b[:len(b)-1]); s.Drops[DropShort] != 1 || s.Drops[DropHeader] != 0 {
+		t.Errorf("a response cut short: %d short, %d wrong", s.Drops[DropShort], s.Drops[DropHeader])
+	}
+	b[wire.AckLen+1] |= 0x40 // version 1
+	if s := give(b); s.Drops[DropShort] != 1 || s.Drops[DropHeader] != 1 {
+		t.Errorf("a response of another version: %d short, %d wrong", s.Drops[DropShort], s.Drops[DropHeader])
+	}
+}

@@ -35,6 +35,15 @@ func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
 
 func (f *FEP) drop(r DropReason) { f.stats.Drops[r]++ }
 
+// dropInvalid counts a packet whose header did not parse.
+func (f *FEP) dropInvalid(err error) {
+	if inv, ok := err.(*wire.Invalid); ok && inv.Field != "length" {
+		f.drop(DropHeader)
+		return
+	}
+	f.drop(DropShort)
+}
+
 // packet processes one datagram.
 func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	f.stats.RxPackets++
@@ -58,7 +67,7 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	case wire.TypeNack, wire.TypeNackCCX:
 		n, _, err := wire.ParseNack(b)
 		if err != nil {
-			f.drop(DropShort)
+			f.dropInvalid(err)
 			return
 		}
 		if n.Flags&wire.NackFlagNT != 0 || n.Next != wire.NextNone {
@@ -69,7 +78,7 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
 		if err != nil {
-			f.drop(DropShort)
+			f.dropInvalid(err)
 			return
 		}
 		f.pds.ReceiveCP(now, d.Remote, uint8(d.Path), &c)
@@ -85,7 +94,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 	var n int
 	var err error
 	if n, err = a.Parse(b); err != nil {
-		f.drop(DropShort)
+		f.dropInvalid(err)
 		return
 	}
 	f.stats.AcksRx++
@@ -95,7 +104,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
-			f.drop(DropShort)
+			f.dropInvalid(err)
 			return
 		}
 	default:
@@ -114,7 +123,7 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 	h := &f.reqRx
 	n, err := h.Parse(b)
 	if err != nil {
-		f.drop(DropShort)
+		f.dropInvalid(err)
 		return
 	}
 	body := b[n:]
