@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -105,6 +106,8 @@ func TestT3GuessedNumbers(t *testing.T) {
 		forge(w, ackCC(simtest.PDC{ID: n, Remote: p.Remote ^ 0x5555}, p.Start, 0, 1, 0))
 		forge(w, wire.Nack{Type: wire.TypeNack, Code: wire.NackExpFatal, PSN: wire.PSN(i * 1_000_003), SPDCID: n, DPDCID: p.ID}.Append(nil))
 	}
+	// Half a guess is none: what is in flight is not acknowledged by it.
+	forge(w, ackCC(simtest.PDC{ID: p.ID, Remote: p.Remote ^ 0x5555}, p.Start+uint32(p.Sent)-1, 0, 1, 0))
 	w.Run(100 * ms)
 	if !op.Open() {
 		t.Fatalf("%v: %v", op, op.Cause())
@@ -334,5 +337,119 @@ func TestT39PDCsPerSource(t *testing.T) {
 	if st := b.FEP.Stats(); st.PDCAccepted != 5 || st.NacksTx[wire.NackNoPDCAvail] != 15 {
 		t.Errorf("%d PDCs of one source were accepted and %d refused, want 5 and 15", st.PDCAccepted, st.NacksTx[wire.NackNoPDCAvail])
 	}
+	settle(w)
+}
+
+// T1: strangers share MaxPDCsUnknown PDCs: a newer one takes the place of the
+// oldest that proved nothing, and there are never more.
+func TestT1StrangersAreBounded(t *testing.T) {
+	w := pair(t, 63, lan, forged, config(func(c *transport.Config) { c.MaxPDCsUnknown = 3 }))
+	b := w.Hosts[1]
+	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16}
+	for i := range 40 {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: 1000, SPDCID: 7, ClearOff: -1}
+		src := netip.AddrPortFrom(netip.AddrFrom4([4]byte{11, 0, 0, byte(i)}), 4793)
+		w.Forge(1, src, q.Append(h.Append(nil)), true)
+		w.Run(100 * us)
+		if n := b.FEP.PDCs(); n > 3 {
+			t.Fatalf("strangers have %d PDCs, 3 are allowed", n)
+		}
+	}
+	if b.FEP.Stats().PDCAccepted < 3 {
+		t.Error("no stranger was let in: the test does not test")
+	}
+	settle(w)
+}
+
+// T3, T8: a request that names the right PDCIDs and the next PSN but comes from
+// another address is dropped and counted, and delivers nothing.
+func TestT3RequestFromElsewhere(t *testing.T) {
+	w := pair(t, 64, lan, forged)
+	p, last := firstPDC(w)
+	w.Hosts[0].Post(tsend(1, 100))
+	w.Hosts[1].Post(trecv(100))
+	w.Run(ms)
+	b := w.Hosts[1]
+	got := b.Post(trecv(100))
+	before := b.FEP.Stats().Drops[transport.DropSource]
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: *last + 1, SPDCID: p.ID, DPDCID: p.Remote, ClearOff: -1}
+	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 9, JobID: 1, RI: 15, Initiator: 16}
+	w.Forge(1, netip.MustParseAddrPort("10.9.9.9:4793"), q.Append(h.Append(nil)), true)
+	w.Run(ms)
+	if n := b.FEP.Stats().Drops[transport.DropSource] - before; n != 1 || !got.Open() {
+		t.Errorf("%d dropped for their source, received %v", n, !got.Open())
+	}
+	// The same from the right address is taken: only the source was wrong.
+	w.Forge(1, w.Hosts[0].Addr(), q.Append(h.Append(nil)), true)
+	w.Run(ms)
+	if got.Open() {
+		t.Error("the request was not taken from the right address either: the test does not test")
+	}
+	settle(w)
+}
+
+// firstPDC follows the packets of A and B: the PDC they open, filled in when B
+// answers, and the last PSN that A used.
+func firstPDC(w *simtest.World) (*simtest.PDC, *wire.PSN) {
+	p, last := &simtest.PDC{}, new(wire.PSN)
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
+		if what != sim.Sent || len(k.Data) == 0 {
+			return
+		}
+		switch typ := k.Data[0] >> 3; {
+		case k.From == w.Hosts[0].Node && typ == byte(wire.TypeRUDReq):
+			if h, _, err := wire.ParseReq(k.Data); err == nil && (p.ID == 0 || p.ID == h.SPDCID) {
+				p.ID, *last = h.SPDCID, h.PSN
+			}
+		case k.From == w.Hosts[1].Node && typ >= byte(wire.TypeAck) && typ <= byte(wire.TypeAckCCX):
+			if a, _, err := wire.ParseAck(k.Data); err == nil && a.DPDCID == p.ID {
+				p.Remote = a.SPDCID
+			}
+		}
+	})
+	return p, last
+}
+
+// T9: a request whose CLEAR names one packet more than was acknowledged is
+// dropped whole.
+func TestT9ClearOneTooHigh(t *testing.T) {
+	w := pair(t, 65, lan, hostile)
+	a, b := w.Hosts[0], w.Hosts[1]
+	wantStream(t, w, 2)
+	p := w.PDCs(0)[0]
+	got := b.Post(trecv(100))
+	before := b.FEP.Stats().Drops[transport.DropUnsent]
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: wire.PSN(p.Start + uint32(p.Sent) + 1), SPDCID: p.ID, DPDCID: p.Remote, ClearOff: -1}
+	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 9, JobID: 1, RI: 15, Initiator: 16}
+	w.Forge(1, a.Addr(), q.Append(h.Append(nil)), true)
+	w.Run(ms)
+	if n := b.FEP.Stats().Drops[transport.DropUnsent] - before; n != 1 || !got.Open() {
+		t.Errorf("%d dropped for a CLEAR of the unsent, received %v", n, !got.Open())
+	}
+	o := a.Post(tsend(1, 100))
+	w.RunOps(time.Second, o, got)
+	wantOK(t, o, got)
+	settle(w)
+}
+
+// F13, faults.md §1: a target that calls every PDCID another life's ends the
+// operation after 8 renumberings, not never.
+func TestF13RenumberingsAreBounded(t *testing.T) {
+	w := pair(t, 66, sim.Faults{Loss: 1}, forged)
+	a := w.Hosts[0]
+	lives := map[uint16]bool{}
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
+		if h, _, err := wire.ParseReq(k.Data); what == sim.Sent && k.From == a.Node && err == nil && h.Flags&wire.FlagSYN != 0 && !lives[h.SPDCID] {
+			lives[h.SPDCID] = true
+			n := wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID}
+			w.Net.After(us, func() { forge(w, n.Append(nil)) })
+		}
+	})
+	o := a.Post(tsend(1, 100))
+	w.RunOps(time.Second, o)
+	if o.Cause() != ses.Aborted || o.Event.Nack != wire.NackInvalidSyn || len(lives) != 1+8 {
+		t.Errorf("%v: %v, NACK %v after %d PDCIDs, want aborted, %v after 9", o, o.Cause(), o.Event.Nack, len(lives), wire.NackInvalidSyn)
+	}
+	w.SetFaults(lan)
 	settle(w)
 }
