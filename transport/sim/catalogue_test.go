@@ -1,0 +1,66 @@
+package sim_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/faults.md has a line for every row of the catalogue, each names a test or
+// says why there is none, and the tests it names exist.
+func TestCatalogueNamesTests(t *testing.T) {
+	const root = "../.."
+	b, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(b)
+	have := map[string]bool{}
+	decl := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		for _, m := range decl.FindAllStringSubmatch(string(src), -1) {
+			have[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range regexp.MustCompile(`Test\w+`).FindAllString(doc, -1) {
+		if !have[n] {
+			t.Errorf("docs/faults.md names %s, which does not exist", n)
+		}
+	}
+	// And the other way: a number that a test carries is a row.
+	number := regexp.MustCompile(`^Test([FT]\d+)[A-Z]`)
+	for n := range have {
+		if m := number.FindStringSubmatch(n); m != nil && !strings.Contains(doc, "\n| "+m[1]+" | ") {
+			t.Errorf("%s carries a number that is no row of docs/faults.md", n)
+		}
+	}
+	row := func(id string) {
+		i := strings.Index(doc, "\n| "+id+" | ")
+		if i < 0 {
+			t.Errorf("docs/faults.md has no row %s", id)
+			return
+		}
+		line, _, _ := strings.Cut(doc[i+1:], "\n")
+		if !regexp.MustCompile(`Test\w|later: \w|open: \w|by construction: \w`).MatchString(line) {
+			t.Errorf("row %s names neither test nor reason", id)
+		}
+	}
+	for i := range 37 {
+		row(fmt.Sprintf("F%d", i+1))
+	}
+	for i := range 41 {
+		row(fmt.Sprintf("T%d", i+1))
+	}
+}
