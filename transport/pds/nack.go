@@ -148,12 +148,14 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 // proves reports whether a NACK shows knowledge of the PDC beyond its PDCID.
 func (p *PDC) proves(n *wire.Nack) bool { return n.SPDCID != 0 && n.SPDCID == p.remoteID }
 
-// nackLost sends a refused packet again as soon as the window allows.
+// nackLost sends a refused packet again as soon as the window allows. A NACK
+// that comes sooner after a resend than any answer ever came is about an earlier
+// transmission, or a storm: one resend per PSN and round trip (T33).
 func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, trimmed bool) {
-	if k.state != pktFlight {
+	tx := &p.tx
+	if k.state != pktFlight || k.tries > 0 && now-k.sentAt < tx.minRTT*7/8 {
 		return
 	}
-	tx := &p.tx
 	k.state = pktLost
 	tx.flight--
 	if tx.lost == 0 || psn.Before(tx.lostHint) {
