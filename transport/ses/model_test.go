@@ -117,174 +117,176 @@ func (tw *twin) gone(pdc uint32, flying []*twinMsg) (ended []string) {
 	return ended
 }
 
-func TestMatchingAgainstTwin(t *testing.T) {
+func TestMatchingAgainstTwin(t *testing.T) { rapid.Check(t, matchingAgainstTwin) }
+
+func FuzzMatching(f *testing.F) { f.Fuzz(rapid.MakeFuzz(matchingAgainstTwin)) }
+
+func matchingAgainstTwin(t *rapid.T) {
 	tags := []uint64{0, 1, 2, 0x10, 0x11, 1 << 63}
 	masks := []uint64{0, 0, 0, 1, 0xf, 0x1f, 3, ^uint64(0), 1 << 63}
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := testConfig()
-		cfg.Seed = rapid.Uint64().Draw(t, "seed")
-		cfg.UnexpectedShare, cfg.OpenPerPeer = 1, 1000
-		s := New(cfg)
-		mates := []*SES{other(16), other(17), other(18)}
-		tw := &twin{}
-		var flying []*twinMsg
-		bufs := map[int][]byte{}
-		msgs := map[int]*twinMsg{}
-		nextID := 0
-		id := func() int { nextID++; return nextID }
+	cfg := testConfig()
+	cfg.Seed = rapid.Uint64().Draw(t, "seed")
+	cfg.UnexpectedShare, cfg.OpenPerPeer = 1, 1000
+	s := New(cfg)
+	mates := []*SES{other(16), other(17), other(18)}
+	tw := &twin{}
+	var flying []*twinMsg
+	bufs := map[int][]byte{}
+	msgs := map[int]*twinMsg{}
+	nextID := 0
+	id := func() int { nextID++; return nextID }
 
-		describe := func(e *Event) string {
-			r := e.Context.(int)
-			switch e.Cause {
-			case OK, Truncated:
-				m := msgs[int(e.Data)]
-				if m == nil || !e.HasData {
-					t.Fatalf("event %+v of no message", *e)
+	describe := func(e *Event) string {
+		r := e.Context.(int)
+		switch e.Cause {
+		case OK, Truncated:
+			m := msgs[int(e.Data)]
+			if m == nil || !e.HasData {
+				t.Fatalf("event %+v of no message", *e)
+			}
+			if (e.Cause == Truncated) != (e.OverLen > 0) || e.Tagged != m.tagged || e.Initiator != m.init || e.Tagged && e.Tag != m.tag {
+				t.Fatalf("event %+v of message %+v", *e, m)
+			}
+			if got := bufs[r][:e.Len]; !slices.Equal(got, m.body[:e.Len]) {
+				t.Fatalf("receive %d got other bytes", r)
+			}
+			return fmt.Sprintf("recv %d message %d len %d over %d peer %d", r, m.id, e.Len, e.OverLen, e.Peer)
+		case Cancelled:
+			return fmt.Sprintf("recv %d cancelled", r)
+		}
+		if e.Len != 0 {
+			t.Fatalf("event %+v", *e)
+		}
+		return fmt.Sprintf("recv %d %v", r, e.Cause)
+	}
+	drainEvents := func() (got []string) {
+		for e := s.Event(); e != nil; e = s.Event() {
+			got = append(got, describe(e))
+		}
+		return got
+	}
+	check := func() {
+		if got := drainEvents(); !slices.Equal(got, tw.expects) {
+			t.Fatalf("events %q, want %q", got, tw.expects)
+		}
+		tw.expects = nil
+		if n, _ := s.Unexpected(); n != len(tw.unexp) {
+			t.Fatalf("%d unexpected, want %d", n, len(tw.unexp))
+		}
+	}
+	step := func(m *twinMsg, k int) {
+		res := s.Request(m.src, 3, append([]byte(nil), m.pkts[k]...))
+		if res.Nack != 0 || res.Bad || res.Rsp.RC > 1 {
+			t.Fatalf("packet %d of message %d: %+v", k, m.id, res)
+		}
+		tw.packet(m, k)
+	}
+	finish := func() {
+		for _, m := range flying {
+			for k := range m.came {
+				if !m.came[k] {
+					step(m, k)
+					check()
 				}
-				if (e.Cause == Truncated) != (e.OverLen > 0) || e.Tagged != m.tagged || e.Initiator != m.init || e.Tagged && e.Tag != m.tag {
-					t.Fatalf("event %+v of message %+v", *e, m)
-				}
-				if got := bufs[r][:e.Len]; !slices.Equal(got, m.body[:e.Len]) {
-					t.Fatalf("receive %d got other bytes", r)
-				}
-				return fmt.Sprintf("recv %d message %d len %d over %d peer %d", r, m.id, e.Len, e.OverLen, e.Peer)
-			case Cancelled:
-				return fmt.Sprintf("recv %d cancelled", r)
-			}
-			if e.Len != 0 {
-				t.Fatalf("event %+v", *e)
-			}
-			return fmt.Sprintf("recv %d %v", r, e.Cause)
-		}
-		drainEvents := func() (got []string) {
-			for e := s.Event(); e != nil; e = s.Event() {
-				got = append(got, describe(e))
-			}
-			return got
-		}
-		check := func() {
-			if got := drainEvents(); !slices.Equal(got, tw.expects) {
-				t.Fatalf("events %q, want %q", got, tw.expects)
-			}
-			tw.expects = nil
-			if n, _ := s.Unexpected(); n != len(tw.unexp) {
-				t.Fatalf("%d unexpected, want %d", n, len(tw.unexp))
 			}
 		}
-		step := func(m *twinMsg, k int) {
-			res := s.Request(m.src, 3, append([]byte(nil), m.pkts[k]...))
-			if res.Nack != 0 || res.Bad || res.Rsp.RC > 1 {
-				t.Fatalf("packet %d of message %d: %+v", k, m.id, res)
-			}
-			tw.packet(m, k)
-		}
-		finish := func() {
-			for _, m := range flying {
-				for k := range m.came {
-					if !m.came[k] {
-						step(m, k)
-						check()
-					}
-				}
-			}
-			flying = nil
-		}
+		flying = nil
+	}
 
-		t.Repeat(map[string]func(*rapid.T){
-			"post": func(t *rapid.T) {
-				r := &twinRecv{
-					id: id(), tagged: rapid.Bool().Draw(t, "tagged"),
-					tag: rapid.SampledFrom(tags).Draw(t, "tag"), ignore: rapid.SampledFrom(masks).Draw(t, "ignore"),
-					hasSource: rapid.Bool().Draw(t, "source"), peer: rapid.Uint32Range(0, 2).Draw(t, "peer"),
-					init: rapid.SampledFrom([]uint32{0, 0, 16, 17, 18}).Draw(t, "init"),
-					size: rapid.SampledFrom([]int{0, 10, 5000, 60_000}).Draw(t, "size"),
-				}
-				bufs[r.id] = make([]byte, r.size)
-				if err := s.Recv(&Recv{Tagged: r.tagged, Buf: bufs[r.id], Tag: r.tag, Ignore: r.ignore, HasSource: r.hasSource,
-					SourcePeer: r.peer, SourceInitiator: r.init, Context: r.id}); err != nil {
-					t.Fatal(err)
-				}
-				tw.post(r)
-			},
-			"send": func(t *rapid.T) {
-				k := rapid.IntRange(0, 2).Draw(t, "initiator")
-				peer := rapid.Uint32Range(0, 2).Draw(t, "peer")
-				m := &twinMsg{
-					id: id(), tagged: rapid.Bool().Draw(t, "tagged"), tag: rapid.SampledFrom(tags).Draw(t, "tag"),
-					src: Source{Peer: peer, PDC: peer*10 + uint32(k)}, init: uint32(16 + k),
-					body: pattern(rapid.SampledFrom([]int{0, 1, 10, 11, 1024, 1025, 3000, 4999, 5001, 40_000}).Draw(t, "len")),
-				}
-				m.pkts = packets(mates[k], &Send{Tagged: m.tagged, Tag: m.tag, Buf: m.body, HasData: true, Data: uint64(m.id), Target: self(s)},
-					rapid.SampledFrom([]int{1024, 4096}).Draw(t, "mtu"))
-				m.came = make([]bool, len(m.pkts))
-				msgs[m.id] = m
-				flying = append(flying, m)
-			},
-			"packet": func(t *rapid.T) {
-				flying = slices.DeleteFunc(flying, (*twinMsg).complete)
-				if len(flying) == 0 {
-					t.Skip("nothing flies")
-				}
-				m := flying[rapid.IntRange(0, len(flying)-1).Draw(t, "message")]
-				var left []int
-				for k, c := range m.came {
-					if !c {
-						left = append(left, k)
-					}
-				}
-				n := rapid.IntRange(1, len(left)).Draw(t, "packets")
-				for range n {
-					i := rapid.IntRange(0, len(left)-1).Draw(t, "packet")
-					step(m, left[i])
-					left = slices.Delete(left, i, i+1)
-				}
-			},
-			"cancel": func(t *rapid.T) {
-				if nextID == 0 {
-					t.Skip("nothing posted")
-				}
-				c := rapid.IntRange(1, nextID).Draw(t, "context")
-				if got, want := s.CancelRecv(c), tw.cancel(c); got != want {
-					t.Fatalf("CancelRecv(%d) = %v, want %v", c, got, want)
-				}
-			},
-			"pdc gone": func(t *rapid.T) {
-				pdc := rapid.Uint32Range(0, 2).Draw(t, "peer")*10 + rapid.Uint32Range(0, 2).Draw(t, "k")
-				want := tw.gone(pdc, flying)
-				s.PDCGone(pdc, TimedOut)
-				got := drainEvents()
-				slices.Sort(got)
-				slices.Sort(want)
-				if !slices.Equal(got, want) {
-					t.Fatalf("events %q, want %q", got, want)
-				}
-				// Its packets died with it.
-				flying = slices.DeleteFunc(flying, func(m *twinMsg) bool { return m.src.PDC == pdc })
-			},
-			"": func(t *rapid.T) { check() },
-		})
-
-		// To rest: all packets arrive, all that is unexpected is taken, nothing is
-		// left of anything.
-		finish()
-		for len(tw.unexp) > 0 {
-			m := tw.unexp[0]
-			r := &twinRecv{id: id(), tagged: m.tagged, ignore: ^uint64(0), size: len(m.body)}
+	t.Repeat(map[string]func(*rapid.T){
+		"post": func(t *rapid.T) {
+			r := &twinRecv{
+				id: id(), tagged: rapid.Bool().Draw(t, "tagged"),
+				tag: rapid.SampledFrom(tags).Draw(t, "tag"), ignore: rapid.SampledFrom(masks).Draw(t, "ignore"),
+				hasSource: rapid.Bool().Draw(t, "source"), peer: rapid.Uint32Range(0, 2).Draw(t, "peer"),
+				init: rapid.SampledFrom([]uint32{0, 0, 16, 17, 18}).Draw(t, "init"),
+				size: rapid.SampledFrom([]int{0, 10, 5000, 60_000}).Draw(t, "size"),
+			}
 			bufs[r.id] = make([]byte, r.size)
-			s.Recv(&Recv{Tagged: r.tagged, Ignore: r.ignore, Buf: bufs[r.id], Context: r.id})
-			tw.post(r)
-			check()
-		}
-		for _, r := range slices.Clone(tw.recvs) {
-			if !s.CancelRecv(r.id) || !tw.cancel(r.id) {
-				t.Fatalf("receive %d is not posted", r.id)
+			if err := s.Recv(&Recv{Tagged: r.tagged, Buf: bufs[r.id], Tag: r.tag, Ignore: r.ignore, HasSource: r.hasSource,
+				SourcePeer: r.peer, SourceInitiator: r.init, Context: r.id}); err != nil {
+				t.Fatal(err)
 			}
-			check()
-		}
-		if !s.Idle() || s.Recvs() != 0 || s.in.live != 0 || s.peers.live != 0 || s.store.used+s.store.reserved != 0 || s.bytes != 0 {
-			t.Fatalf("left: receives %d, states %d, peers %d, chunks %d+%d", s.Recvs(), s.in.live, s.peers.live, s.store.used, s.store.reserved)
-		}
+			tw.post(r)
+		},
+		"send": func(t *rapid.T) {
+			k := rapid.IntRange(0, 2).Draw(t, "initiator")
+			peer := rapid.Uint32Range(0, 2).Draw(t, "peer")
+			m := &twinMsg{
+				id: id(), tagged: rapid.Bool().Draw(t, "tagged"), tag: rapid.SampledFrom(tags).Draw(t, "tag"),
+				src: Source{Peer: peer, PDC: peer*10 + uint32(k)}, init: uint32(16 + k),
+				body: pattern(rapid.SampledFrom([]int{0, 1, 10, 11, 1024, 1025, 3000, 4999, 5001, 40_000}).Draw(t, "len")),
+			}
+			m.pkts = packets(mates[k], &Send{Tagged: m.tagged, Tag: m.tag, Buf: m.body, HasData: true, Data: uint64(m.id), Target: self(s)},
+				rapid.SampledFrom([]int{1024, 4096}).Draw(t, "mtu"))
+			m.came = make([]bool, len(m.pkts))
+			msgs[m.id] = m
+			flying = append(flying, m)
+		},
+		"packet": func(t *rapid.T) {
+			flying = slices.DeleteFunc(flying, (*twinMsg).complete)
+			if len(flying) == 0 {
+				t.Skip("nothing flies")
+			}
+			m := flying[rapid.IntRange(0, len(flying)-1).Draw(t, "message")]
+			var left []int
+			for k, c := range m.came {
+				if !c {
+					left = append(left, k)
+				}
+			}
+			n := rapid.IntRange(1, len(left)).Draw(t, "packets")
+			for range n {
+				i := rapid.IntRange(0, len(left)-1).Draw(t, "packet")
+				step(m, left[i])
+				left = slices.Delete(left, i, i+1)
+			}
+		},
+		"cancel": func(t *rapid.T) {
+			if nextID == 0 {
+				t.Skip("nothing posted")
+			}
+			c := rapid.IntRange(1, nextID).Draw(t, "context")
+			if got, want := s.CancelRecv(c), tw.cancel(c); got != want {
+				t.Fatalf("CancelRecv(%d) = %v, want %v", c, got, want)
+			}
+		},
+		"pdc gone": func(t *rapid.T) {
+			pdc := rapid.Uint32Range(0, 2).Draw(t, "peer")*10 + rapid.Uint32Range(0, 2).Draw(t, "k")
+			want := tw.gone(pdc, flying)
+			s.PDCGone(pdc, TimedOut)
+			got := drainEvents()
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Fatalf("events %q, want %q", got, want)
+			}
+			// Its packets died with it.
+			flying = slices.DeleteFunc(flying, func(m *twinMsg) bool { return m.src.PDC == pdc })
+		},
+		"": func(t *rapid.T) { check() },
 	})
+
+	// To rest: all packets arrive, all that is unexpected is taken, nothing is
+	// left of anything.
+	finish()
+	for len(tw.unexp) > 0 {
+		m := tw.unexp[0]
+		r := &twinRecv{id: id(), tagged: m.tagged, ignore: ^uint64(0), size: len(m.body)}
+		bufs[r.id] = make([]byte, r.size)
+		s.Recv(&Recv{Tagged: r.tagged, Ignore: r.ignore, Buf: bufs[r.id], Context: r.id})
+		tw.post(r)
+		check()
+	}
+	for _, r := range slices.Clone(tw.recvs) {
+		if !s.CancelRecv(r.id) || !tw.cancel(r.id) {
+			t.Fatalf("receive %d is not posted", r.id)
+		}
+		check()
+	}
+	if !s.Idle() || s.Recvs() != 0 || s.in.live != 0 || s.peers.live != 0 || s.store.used+s.store.reserved != 0 || s.bytes != 0 {
+		t.Fatalf("left: receives %d, states %d, peers %d, chunks %d+%d", s.Recvs(), s.in.live, s.peers.live, s.store.used, s.store.reserved)
+	}
 }
 
 // TestEndToEnd runs two endpoints against each other: pieces are taken,
