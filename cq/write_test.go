@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/invariant"
 )
 
 func TestFormats(t *testing.T) {
@@ -163,18 +164,22 @@ func TestSharedByManagedAndUnmanaged(t *testing.T) {
 }
 
 // soak is how many entries TestSoak passes through a queue.
-var soak = flag.Int("soak", 500_000, "entries of the soak test")
+var soak = flag.Int("soak", 0, "entries of the soak test (default 10,000,000; a twentieth with -race)")
 
 func TestSoak(t *testing.T) {
 	// R-CQ-50: in order through a small queue, with wrap-around and growth, and an
-	// error now and then. The full run is
-	//
-	//	go test ./cq -run Soak -soak 10000000
+	// error now and then.
+	total := *soak
+	if total == 0 {
+		if total = 10_000_000; invariant.On {
+			total /= 20
+		}
+	}
 	q := open(t, Attr{Size: 2048, Format: fi.CQTagged})
 	e, src := make([]Entry, 50), make([]fi.Addr, 50)
 	var failed Error
 	written, read := 0, 0
-	for read < *soak {
+	for read < total {
 		for batch := 1 + written%37; batch > 0 && q.Reserve(1); batch-- {
 			w := q.Begin()
 			if written%1009 == 0 {

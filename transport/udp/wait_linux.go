@@ -128,8 +128,8 @@ func (d *direct) writable() (*waiter, error) {
 	if d.out == nil {
 		w := new(waiter)
 		fds := make([]int, len(d.socks))
-		for p, s := range d.socks {
-			fds[p] = s.fd
+		for p := range d.socks { // by index: the rest of a sock belongs to the sender
+			fds[p] = d.socks[p].fd
 		}
 		if err := w.open(unix.EPOLLOUT, fds...); err != nil {
 			return nil, err
