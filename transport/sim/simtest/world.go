@@ -192,7 +192,13 @@ func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
 	}
 	from := w.Net.Now()
 	if !w.Net.RunUntil(from+d, cond) {
-		w.Failf("%s does not happen within %v", what, d)
+		var left string
+		for _, h := range w.Hosts {
+			if h.FEP != nil {
+				left += "\n" + h.Name() + ": " + h.FEP.Diagnose()
+			}
+		}
+		w.Failf("%s does not happen within %v%s", what, d, left)
 	}
 }
 
