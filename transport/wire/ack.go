@@ -62,6 +62,10 @@ func ParseAck(b []byte) (a Ack, n int, err error) {
 	return a, n, err
 }
 
+// AckDPDCID is the DPDCID of the header at the front of b, of AckLen bytes at
+// least, before anything of it is verified: where the PDC is to be looked for.
+func AckDPDCID(b []byte) uint16 { return binary.BigEndian.Uint16(b[ackDPDCID:]) }
+
 // Parse is ParseAck into a, whose content is undefined after an error.
 func (a *Ack) Parse(b []byte) (int, error) {
 	if len(b) < AckLen {
@@ -204,6 +208,19 @@ func (s NSCCState) String() string {
 // ParseNSCC decodes ack_cc_state with cc_type 0.
 func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
+}
+
+// What NSCCState has, of an ACK whose CCType is 0, one by one: the struct is too
+// large for the processor's registers (docs/decisions/0006).
+func (a *Ack) ServiceTime() uint16 { return uint16(a.CCState >> 48) }
+func (a *Ack) RestoreCwnd() bool   { return a.CCState>>47&1 != 0 }
+func (a *Ack) CwndPend() uint8     { return uint8(a.CCState>>40) & 0x7f }
+func (a *Ack) RcvdBytes() uint32   { return uint32(a.CCState>>16) & 0xffffff }
+
+// SetNSCC makes CCState one of an NSCCState without flow control. rcvd is cut to
+// its 24 bits.
+func (a *Ack) SetNSCC(service uint16, rcvd uint32, ooo uint16) {
+	a.CCState = uint64(service)<<48 | uint64(rcvd&0xffffff)<<16 | uint64(ooo)
 }
 
 // CreditState is ack_cc_state with cc_type 1.

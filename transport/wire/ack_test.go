@@ -169,6 +169,13 @@ func TestNSCCState(t *testing.T) {
 		// xdp2-uet_pds 10: service_time 0x99aa, rc, pend 0x7f, rcvd_bytes 0x887766, ooo 0x8765.
 		{0x99aa_ff88_7766_8765, NSCCState{0x99aa, true, 0x7f, 0x887766, 0x8765}, "service_time=39338 rc=true rcv_cwnd_pend=127 rcvd_bytes=8943462 ooo_count=34661"},
 	} {
+		a := Ack{CCState: c.v}
+		if a.ServiceTime() != c.s.ServiceTime || a.RestoreCwnd() != c.s.RestoreCwnd || a.CwndPend() != c.s.CwndPend || a.RcvdBytes() != c.s.RcvdBytes {
+			t.Errorf("%#x: the fields one by one are %d %t %d %d", c.v, a.ServiceTime(), a.RestoreCwnd(), a.CwndPend(), a.RcvdBytes())
+		}
+		if a.SetNSCC(c.s.ServiceTime, c.s.RcvdBytes|1<<24, c.s.OOO); a.CCState != c.v&^(0xff<<40) {
+			t.Errorf("%#x: SetNSCC gives %#x", c.v, a.CCState)
+		}
 		if got := ParseNSCC(c.v); got != c.s || c.s.Encode() != c.v || c.s.String() != c.text {
 			t.Errorf("%#x: %v, written as %#x; want %v", c.v, got, c.s.Encode(), c.text)
 		}

@@ -17,24 +17,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // is the UDP length field: 8 + datagram length with trailer. All packets of a
 // train share it, so callers keep it.
 func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
-	return CRCLength(CRCAddrs(src, dst, sport, dport), udpLen)
-}
-
-// CRCAddrs is the CRC state after the IP addresses and ports: what all packets
-// of a flow have in common. CRCLength leads on from it.
-func CRCAddrs(src, dst netip.Addr, sport, dport uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
 	binary.BigEndian.PutUint16(a[n:], sport)
 	binary.BigEndian.PutUint16(a[n+2:], dport)
-	return update(0, a[:n+4])
+	binary.BigEndian.PutUint16(a[n+4:], udpLen)
+	return update(0, a[:n+8])
 }
 
-// CRCLength leads a state of CRCAddrs over the rest of the UDP header: the
-// length field and a checksum of zero.
-func CRCLength(state uint32, udpLen uint16) uint32 {
-	return update(state, []byte{byte(udpLen >> 8), byte(udpLen), 0, 0})
-}
+// CRCOuter is CRCPrefix over what PutOuter wrote. b is borrowed, and had better
+// not be on the stack, which it leaves.
+func CRCOuter(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
 // CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
 func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
@@ -42,6 +35,28 @@ func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
 	n := putAddrs(&a, src, dst)
 	binary.BigEndian.PutUint16(a[n:], ev)
 	return update(0, a[:n+4])
+}
+
+// OuterMax is the most bytes PutOuter writes: two IPv6 addresses and a UDP
+// header.
+const OuterMax = 40
+
+// PutOuter writes what CRC and ICV cover in front of a packet over UDP: the IP
+// addresses and the UDP header with a checksum of zero. udpLen is as for
+// CRCPrefix; it lies at the fourth byte from the end. PutOuter returns the number
+// of bytes.
+func PutOuter(b *[OuterMax]byte, src, dst netip.AddrPort, udpLen uint16) int {
+	s, d := src.Addr(), dst.Addr()
+	n := 8
+	if s.Is4() && d.Is4() {
+		// Whole words: they are read as such at once (docs/decisions/0006).
+		s, d := s.As4(), d.As4()
+		binary.LittleEndian.PutUint64(b[:], uint64(binary.LittleEndian.Uint32(s[:]))|uint64(binary.LittleEndian.Uint32(d[:]))<<32)
+	} else {
+		n = putAddrs(b, s, d)
+	}
+	binary.BigEndian.PutUint64(b[n:], uint64(src.Port())<<48|uint64(dst.Port())<<32|uint64(udpLen)<<16)
+	return n + 8
 }
 
 // update is crc32.Update for a few bytes, which it does not let escape to the

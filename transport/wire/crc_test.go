@@ -189,3 +189,25 @@ func BenchmarkCRC(b *testing.B) {
 		})
 	}
 }
+
+// What PutOuter writes is what CRCPrefix covers, byte for byte.
+func TestCRCOuter(t *testing.T) {
+	for _, c := range []struct{ src, dst, want string }{
+		{"192.0.2.1:258", "198.51.100.2:4793", "c0000201 c6336402 0102 12b9 0405 0000"},
+		{"[::ffff:192.0.2.1]:258", "198.51.100.2:4793", "c0000201 c6336402 0102 12b9 0405 0000"},
+		{"[2001:db8::1]:258", "[2001:db8::2]:4793", "20010db8000000000000000000000001 20010db8000000000000000000000002 0102 12b9 0405 0000"},
+	} {
+		src, dst := netip.MustParseAddrPort(c.src), netip.MustParseAddrPort(c.dst)
+		var b [OuterMax]byte
+		for i := range b {
+			b[i] = 0xa5
+		}
+		n := PutOuter(&b, src, dst, 0x405)
+		if want, _ := unhex(t, c.want); !bytes.Equal(b[:n], want) {
+			t.Errorf("%v %v: %x, want %x", src, dst, b[:n], want)
+		}
+		if got, want := CRCOuter(b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
+			t.Errorf("%v %v: CRC %#x, want %#x", src, dst, got, want)
+		}
+	}
+}

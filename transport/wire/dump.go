@@ -13,13 +13,20 @@ import (
 //
 // It is for packet comments and for people, not for every packet of a busy
 // endpoint: it allocates.
-func Dump(b []byte) string {
-	var d dump
+func Dump(b []byte) string { return DumpCut(b, 0) }
+
+// DumpCut is Dump of a packet that goes on behind b: the cut bytes that a capture
+// left out count as data.
+func DumpCut(b []byte, cut int) string {
+	d := dump{cut: cut}
 	d.packet(b)
 	return d.text.String()
 }
 
-type dump struct{ text strings.Builder }
+type dump struct {
+	text strings.Builder
+	cut  int // bytes behind those that are there
+}
 
 // dumpHex is how many bytes Dump shows of what does not parse.
 const dumpHex = 48
@@ -42,7 +49,7 @@ func (d *dump) bad(err error, b []byte) {
 
 // rest counts what follows the headers.
 func (d *dump) rest(what string, n int) {
-	if n > 0 {
+	if n += d.cut; n > 0 {
 		d.part(fmt.Sprintf("%s=%d", what, n))
 	}
 }

@@ -1,0 +1,91 @@
+package tss
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"net/netip"
+)
+
+// Key derivation: counter mode over CMAC with AES-256 (tss.md 3.3).
+const (
+	labelCluster = "U1"
+	labelServer  = "U2"
+	kdfBits      = 352 // asked for: a key of 256 and an IV mask of 96
+	maskLen      = 12
+	kdfHead      = 4                    // counter, label, 0
+	kdfMax       = kdfHead + 4 + 22 + 2 // bytes of the longest input, of IPv6
+)
+
+// A kdf derives keys. It keeps its buffers, so that a derivation allocates nothing.
+type kdf struct {
+	in  [kdfMax]byte
+	out [3 * blockLen]byte // key, IV mask, 4 bytes to spare
+}
+
+// derive fills k.out with what belongs to one source. ssi counts for IPv4 alone:
+// the context of IPv6 always holds the address, also of a source with SSI. So the
+// reference does it, and nothing else speaks about it (tss.md 12).
+func (k *kdf) derive(m *cmac, label string, epoch uint16, rekey uint32, ssi uint32, src netip.Addr) {
+	b := append(k.in[:0], 0, label[0], label[1], 0)
+	if src.Is6() {
+		b = append(b, 0, 0, 0, 0)
+	}
+	b = binary.BigEndian.AppendUint16(b, epoch)
+	b = binary.BigEndian.AppendUint32(b, rekey)
+	if src.Is6() {
+		a := src.As16()
+		b = append(b, a[:]...)
+	} else {
+		b = binary.BigEndian.AppendUint32(b, ssi)
+	}
+	b = binary.BigEndian.AppendUint16(b, kdfBits)
+	for i := range 3 {
+		b[0] = byte(i + 1)
+		copy(k.out[i*blockLen:], m.sum(b)[:])
+	}
+	clear(m.x[:])
+}
+
+func (k *kdf) key() []byte  { return k.out[:KeyLen] }
+func (k *kdf) mask() []byte { return k.out[KeyLen : KeyLen+maskLen] }
+func (k *kdf) wipe()        { clear(k.out[:]) }
+
+// ClientKey is what the management of a domain in server mode hands to one client:
+// the key that the server derives for it in that epoch, and the IV mask that goes
+// with it. client is the client's SSI, src its address (tss.md 4).
+func ClientKey(server Key, epoch uint16, client uint32, src netip.Addr) (k Key, mask [maskLen]byte) {
+	var m cmac
+	var d kdf
+	m.init(newBlock(server[:]))
+	d.derive(&m, labelServer, epoch, 0, client, plainAddr(src))
+	copy(k[:], d.key())
+	copy(mask[:], d.mask())
+	return k, mask
+}
+
+func newBlock(key []byte) cipher.Block {
+	b, err := aes.NewCipher(key)
+	if err != nil {
+		panic("BUG: tss: " + err.Error())
+	}
+	return b
+}
+
+func newAEAD(b cipher.Block) cipher.AEAD {
+	a, err := cipher.NewGCM(b)
+	if err != nil {
+		panic("BUG: tss: " + err.Error())
+	}
+	return a
+}
+
+// plainAddr is a without the two things that are not on the wire: the form of an
+// IPv4 address, and a zone.
+func plainAddr(a netip.Addr) netip.Addr {
+	a = a.Unmap()
+	if a.Is6() {
+		a = a.WithZone("")
+	}
+	return a
+}

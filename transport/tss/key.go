@@ -1,0 +1,22 @@
+package tss
+
+import "fmt"
+
+// KeyLen is the length of every key of the sublayer in bytes: AES-256 (tss.md 3).
+const KeyLen = 32
+
+// A Key is the secret of a secure domain. It hides itself from everything that
+// prints or encodes (T40): fmt with every verb but %p, which go vet refuses here,
+// and encoders that ask for text, JSON or bytes. A field that is not exported is
+// beyond its reach, because fmt asks those nothing: a type that holds a Key in one
+// hides itself, as Domain does.
+type Key [KeyLen]byte
+
+const hidden = "tss.Key(hidden)"
+
+func (k Key) String() string                 { return hidden }
+func (k Key) GoString() string               { return hidden }
+func (k Key) Format(f fmt.State, _ rune)     { _, _ = f.Write([]byte(hidden)) }
+func (k Key) MarshalText() ([]byte, error)   { return []byte(hidden), nil }
+func (k Key) MarshalJSON() ([]byte, error)   { return []byte(`"` + hidden + `"`), nil }
+func (k Key) MarshalBinary() ([]byte, error) { return []byte(hidden), nil }

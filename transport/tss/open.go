@@ -1,0 +1,145 @@
+package tss
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A trial is the key of a packet whose source is not known, or has no key for that
+// TSC. It is remembered for the source when the packet has verified, and gives way
+// to that of the next such packet: forged ones take no memory and push nobody out
+// (T25).
+type trial struct {
+	gen  uint64 // of the slot; 0: none
+	from sender
+	addr netip.Addr
+	packetKey
+}
+
+// Open verifies and decrypts a packet in place: pkt is a datagram from the security
+// header to the ICV, outer as for Seal, src the address that it came from. It
+// borrows all three. With Good, plain is the part of pkt with the PDS header and
+// what follows, and who its sender's life, which stays at the address that it was
+// first heard from under this key. With any other Drop there is nothing to
+// look at: pkt may have been overwritten, and no answer is due.
+//
+// now is the caller's clock: keys die by it.
+func (d *Domain) Open(now time.Duration, pkt, outer []byte, src netip.Addr) (plain []byte, who Who, why Drop) {
+	d.opened = nil
+	plain, who, why = d.open(now, pkt, outer, src)
+	if why != Good {
+		d.stats.Drops[why]++
+	} else {
+		d.stats.In++
+	}
+	return plain, who, why
+}
+
+func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]byte, Who, Drop) {
+	// tss.md 8: the order of the checks.
+	if len(pkt) == 0 {
+		return nil, 0, DropShort
+	}
+	if wire.Type(pkt[0]>>3) != wire.TypeTSS {
+		return nil, 0, DropClear
+	}
+	t, h, err := wire.ParseTSS(pkt)
+	if err != nil || len(pkt)-h < wire.ICVLen {
+		return nil, 0, DropShort
+	}
+	if t.SDI != d.cfg.SDI {
+		return nil, 0, DropSDI
+	}
+	// A packet with SSI and one without may have one source and one IV between
+	// them, so a domain has packets of one kind only.
+	if t.SP != d.cfg.UseSSI {
+		if t.SP {
+			return nil, 0, DropSSI
+		}
+		return nil, 0, DropNoSSI
+	}
+	if age := d.epoch - t.Epoch; d.cfg.EpochLifetime != 0 && age > d.cfg.EpochLifetime && age < 1<<15 {
+		return nil, 0, DropLate
+	}
+	s := &d.slots[t.AN]
+	if s.dying && now >= s.dies {
+		d.kill(t.AN)
+	}
+	if !s.live {
+		return nil, 0, DropAN
+	}
+	src = plainAddr(src)
+	if src.Is6() != d.cfg.Local.Is6() || !src.IsValid() {
+		return nil, 0, DropSource
+	}
+	from := sender{ssi: t.SSI, epoch: t.Epoch}
+	if !t.SP {
+		from = byAddr(src, t.Epoch)
+	} else if d.cfg.PeerSSI != 0 && t.SSI != d.cfg.PeerSSI || t.SSI == d.cfg.SSI && src != d.cfg.Local {
+		return nil, 0, DropSource
+	}
+
+	p := s.recent
+	if p == nil || p.sender != from {
+		p = s.peers.at[from]
+	}
+	if p != nil && p.addr != src { // T26: a source stays where it is
+		return nil, 0, DropSource
+	}
+	rekey := d.rekey(t.TSC)
+	var k *packetKey
+	if p != nil {
+		k = p.key(rekey)
+	}
+	known := k != nil
+	if !known {
+		k = d.try(s, &from, src, rekey)
+	}
+	iv, aad := d.bind(k, pkt[:h], outer)
+	plain, err := k.aead.Open(pkt[h:h], iv, pkt[h:], aad)
+	if err != nil {
+		s.failures++
+		return nil, 0, DropAuth
+	}
+	if !known {
+		if p == nil {
+			if p = d.remember(s, &from, src); p == nil {
+				return nil, 0, DropFull
+			}
+		}
+		p.add(k)
+	}
+	p.used = true
+	s.recent = p
+	d.opened, d.openedTSC = p, t.TSC
+	return plain, p.who, Good
+}
+
+// try is the key of a packet that there is none for: the one of the last packet
+// tried, if that was from the same source.
+func (d *Domain) try(s *slot, from *sender, src netip.Addr, rekey uint32) *packetKey {
+	t := &d.trial
+	if t.gen != s.gen || t.rekey != rekey || t.from != *from || t.addr != src {
+		t.gen, t.from, t.addr = s.gen, *from, src
+		d.derive(&t.packetKey, s, from, src, rekey)
+	}
+	return &t.packetKey
+}
+
+// remember adds the source of a packet that verified. nil: there is no room.
+func (d *Domain) remember(s *slot, from *sender, src netip.Addr) *source {
+	ok, evicted := s.peers.room(d.cfg.MaxSources)
+	if !ok {
+		return nil
+	}
+	if evicted {
+		d.stats.Evicted++
+		d.stats.Sources--
+	}
+	p := &source{sender: *from, addr: src, who: from.who()}
+	s.peers.add(p)
+	d.stats.Sources++
+	return p
+}

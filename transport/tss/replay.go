@@ -1,0 +1,79 @@
+package tss
+
+// WindowLen is the length of a replay window in packets (T23).
+const WindowLen = 8192
+
+// A replay window knows which of the last WindowLen TSCs of a source were there.
+type window struct {
+	top  uint64 // the greatest so far
+	any  bool
+	bits [WindowLen / 64]uint64
+}
+
+// seen notes tsc. It reports whether it was there before, and whether it is too
+// old for the window to tell.
+func (w *window) seen(tsc uint64) (was, old bool) {
+	switch {
+	case !w.any:
+		w.any, w.top = true, tsc
+	case tsc > w.top:
+		w.slide(tsc)
+	case w.top-tsc >= WindowLen:
+		return false, true
+	}
+	word, bit := &w.bits[tsc%WindowLen/64], uint64(1)<<(tsc%64)
+	if *word&bit != 0 {
+		return true, false
+	}
+	*word |= bit
+	return false, false
+}
+
+// slide moves the front to tsc and clears what comes in.
+func (w *window) slide(tsc uint64) {
+	if tsc-w.top >= WindowLen {
+		clear(w.bits[:])
+		w.top = tsc
+		return
+	}
+	for t := w.top + 1; t <= tsc; {
+		if t%64 == 0 && tsc-t >= 63 {
+			w.bits[t%WindowLen/64] = 0
+			t += 64
+			continue
+		}
+		w.bits[t%WindowLen/64] &^= 1 << (t % 64)
+		t++
+	}
+	w.top = tsc
+}
+
+// Fresh reports whether the packet that Open let through last is there for the
+// first time, and notes it. It is for packets without a PDC, whose PSN guards
+// them from nothing: UUD, and RUDI where it must not happen twice (tss.md 7, T23).
+// A packet more than WindowLen behind the newest of its source is not fresh. The
+// window is per source, epoch and AN, lives as long as the key, and begins with
+// the first packet asked about: 1 KiB, once per source.
+//
+// A packet is asked about at most once, before the next Open; there is none
+// after New or a refusal: false.
+func (d *Domain) Fresh() bool {
+	s := d.opened
+	d.opened = nil
+	if s == nil {
+		return false
+	}
+	if s.win == nil {
+		s.win = new(window)
+		d.stats.Windows++
+	}
+	was, old := s.win.seen(d.openedTSC)
+	if !was && !old {
+		return true
+	}
+	d.stats.Replayed++
+	if old {
+		d.stats.Late++
+	}
+	return false
+}

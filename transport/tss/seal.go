@@ -1,0 +1,136 @@
+package tss
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// sealedLen is how many packets may be begun and not sealed.
+const sealedLen = 1 << 10
+
+// sealed knows which of the last sealedLen TSCs may not be sealed: they were, or
+// they were not begun. A TSC sealed twice is an IV used twice.
+type sealed struct{ bits [sealedLen / 64]uint64 }
+
+// init forbids all.
+func (s *sealed) init() {
+	for i := range s.bits {
+		s.bits[i] = ^uint64(0)
+	}
+}
+
+// begin allows tsc, one more than the last one.
+func (s *sealed) begin(tsc uint64) { s.bits[tsc%sealedLen/64] &^= 1 << (tsc % 64) }
+
+// end forbids tsc. It reports false if it was not allowed.
+func (s *sealed) end(tsc uint64) bool {
+	w, bit := &s.bits[tsc%sealedLen/64], uint64(1)<<(tsc%64)
+	if *w&bit != 0 {
+		return false
+	}
+	*w |= bit
+	return true
+}
+
+// Begin appends the security header of the next packet to b. It takes a TSC of its
+// own for each, also if the packet is a resend or is never sent (tss.md 6). False:
+// there is no key to send with, or no TSC left; b is returned as it was.
+//
+// What follows is the plain text, room for the ICV, and Seal: before the 1024th
+// Begin after this one, and before Use or Revoke.
+func (d *Domain) Begin(b []byte) ([]byte, bool) {
+	if d.send < 0 {
+		d.stats.NoKey++
+		return b, false
+	}
+	if d.next >= d.end {
+		d.stats.Exhausted++
+		return b, false
+	}
+	tsc := d.next
+	d.next++
+	d.seal.begin(tsc)
+	return binary.BigEndian.AppendUint64(append(b, d.head...), uint64(d.epoch)<<48|tsc), true
+}
+
+// Seal encrypts a packet in place and writes its ICV. pkt begins with the header
+// that Begin gave, unchanged, and ends with 16 bytes of room for the ICV. outer is
+// what the receiver hands to Open as outer: addresses and UDP or entropy header
+// (tss.md 3.1, 11). It borrows both.
+//
+// It panics if Begin did not give that header, or not under the key in use, or if
+// that packet was sealed before: our bug, and a repeated IV. A resend begins anew.
+func (d *Domain) Seal(pkt, outer []byte) {
+	h := d.HeaderLen()
+	n := len(pkt) - wire.ICVLen
+	if n < h {
+		panic(fmt.Sprintf("BUG: tss: %d bytes have no room for security header and ICV", len(pkt)))
+	}
+	count := binary.BigEndian.Uint64(pkt[h-8:])
+	tsc := count & wire.TSCMax
+	if d.send < 0 || !bytes.Equal(pkt[:h-8], d.head) || uint16(count>>48) != d.epoch || d.next-tsc-1 >= sealedLen {
+		panic(fmt.Sprintf("BUG: tss: sealing what was not begun: %x", pkt[:h]))
+	}
+	if !d.seal.end(tsc) {
+		panic(fmt.Sprintf("BUG: tss: sealed twice, or begun under another key: %x", pkt[:h]))
+	}
+	s := &d.slots[d.send]
+	rekey := d.rekey(tsc)
+	k := s.own.key(rekey)
+	if k == nil {
+		var fresh packetKey
+		d.derive(&fresh, s, &s.own.sender, d.cfg.Local, rekey)
+		s.own.add(&fresh)
+		k = &s.own.keys[0]
+	}
+	iv, aad := d.bind(k, pkt[:h], outer)
+	k.aead.Seal(pkt[h:h], iv, pkt[h:n], aad)
+	d.stats.Out++
+}
+
+// bind is the IV (tss.md 3.2) and the AAD (3.1) of a packet.
+func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
+	binary.BigEndian.PutUint32(d.iv[:], k.s)
+	binary.BigEndian.PutUint64(d.iv[4:], k.iv^binary.BigEndian.Uint64(header[len(header)-8:]))
+	d.aad = append(append(d.aad[:0], outer...), header...)
+	return d.iv[:], d.aad
+}
+
+// rekey is what of a TSC goes into the derivation.
+func (d *Domain) rekey(tsc uint64) uint32 { return uint32((tsc & d.cfg.RekeyMask) >> d.cfg.RekeyShift) }
+
+// derive fills k with what seals and opens packets of from: tss.md 4.
+func (d *Domain) derive(k *packetKey, s *slot, from *sender, addr netip.Addr, rekey uint32) {
+	s0 := from.ssi
+	if from.addr.Is6() { // IPv6 without SSI: the key alone tells sources apart
+		s0 = d.cfg.SDI
+	}
+	k.rekey = rekey
+	switch d.cfg.Mode {
+	case Direct, Client:
+		k.aead = s.aead
+		k.setIV(s0, s.mask[:])
+		return
+	case Cluster:
+		d.kdf.derive(&s.mac, labelCluster, from.epoch, rekey, from.ssi, addr)
+	case Server: // both directions have the client's key, and IVs by their own SSI
+		client := addr
+		if addr.Is6() {
+			client = d.cfg.Peer
+		}
+		d.kdf.derive(&s.mac, labelServer, from.epoch, 0, d.cfg.PeerSSI, client)
+	}
+	k.aead = newAEAD(newBlock(d.kdf.key()))
+	k.setIV(s0, d.kdf.mask())
+	d.kdf.wipe()
+	d.stats.Derived++
+}
+
+func (k *packetKey) setIV(s uint32, mask []byte) {
+	k.s = s ^ binary.BigEndian.Uint32(mask)
+	k.iv = binary.BigEndian.Uint64(mask[4:])
+}
