@@ -9,9 +9,17 @@ import (
 // BenchmarkFEPSmall is the protocol's own cost of an 8-byte tagged message, both
 // sides, without sockets: post, encode, decode, match, complete, ACK.
 func BenchmarkFEPSmall(b *testing.B) {
-	for _, batch := range []int{1, 64} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
-			p := newPipe(b, nil)
+	for _, c := range []struct {
+		batch  int
+		sealed bool
+	}{{1, false}, {64, false}, {1, true}, {64, true}} {
+		batch := c.batch
+		b.Run(fmt.Sprintf("batch=%d/sealed=%v", batch, c.sealed), func(b *testing.B) {
+			var change func(*Config)
+			if c.sealed {
+				change = secured(b, nil)
+			}
+			p := newPipe(b, change)
 			buf, dst := make([]byte, 8), make([]byte, 8)
 			send := Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: buf, Tag: 1}
 			recv := Op{Kind: OpTRecv, Buf: dst, Tag: 1}
@@ -37,9 +45,13 @@ func BenchmarkFEPSmall(b *testing.B) {
 // BenchmarkFEPBulk is the same for 1 MiB messages; the time per packet and both
 // sides is reported.
 func BenchmarkFEPBulk(b *testing.B) {
-	for _, crc := range []bool{true, false} {
-		b.Run(fmt.Sprintf("crc=%v", crc), func(b *testing.B) {
-			p := newPipe(b, func(c *Config) { c.NoCRC = !crc })
+	for _, with := range []string{"crc", "nothing", "seal"} {
+		b.Run("with="+with, func(b *testing.B) {
+			change := func(c *Config) { c.NoCRC = with == "nothing" }
+			if with == "seal" {
+				change = secured(b, nil)
+			}
+			p := newPipe(b, change)
 			src, dst := make([]byte, 1<<20), make([]byte, 1<<20)
 			b.SetBytes(1 << 20)
 			b.ReportAllocs()

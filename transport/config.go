@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -31,11 +32,30 @@ type Config struct {
 	PayloadMTU int
 	// NoCRC sends and expects no CRC-32C trailer.
 	NoCRC bool
+	// TSS, if not nil, secures the FEP, which owns it from then on: every packet is
+	// sealed, and nothing in clear is accepted (tss.md §9). NoCRC is of no
+	// consequence then: the ICV is the trailer. Nothing leaves before a key to
+	// send with was installed.
+	TSS *tss.Domain
+	// OneRTT lets sources that open a PDC prove with a round trip that they are
+	// alive now: for keys that outlive a FEP, so that what was recorded in an
+	// earlier life of it opens nothing. Without it the floor of Start_PSNs has to
+	// do, which is as old as the FEP (tss.md §7).
+	OneRTT bool
+	// AcceptClearStart takes NACK 0x17 in clear, with a good CRC, while a PDC is
+	// being opened, eight times at most: the UEC reference provider sends them so.
+	// Forged ones delay an opening, and may make it fail where the target sends
+	// them in clear (T7).
+	AcceptClearStart bool
 	// KnownPeersOnly refuses packets of addresses that were never interned by
 	// Peer (design D9).
 	KnownPeersOnly bool
 	// DSCP is the differentiated services code point of packets, 0 to 63.
 	DSCP uint8
+	// Notes keeps for FEP.Notes why each packet is sent and what became of each
+	// received one. It costs an allocation here and there, and copies what a secured
+	// FEP seals and opens; without it there is nothing to pay.
+	Notes bool
 	// NoSymmetric addresses every packet to the well-known port 4793 of the
 	// peer instead of the port the peer used (design D5).
 	NoSymmetric bool
@@ -56,6 +76,10 @@ type Config struct {
 	// as unexpected ones (R-CQ-127). nil: there is always room. It is called
 	// from Post, Receive and Advance and must not call the FEP.
 	Admit func() bool
+	// Hint is told why what one address sends is dropped all the time: two ends
+	// that do not fit, or somebody who guesses. nil: nobody wants to know. It is
+	// called from Receive, rarely, and must not call the FEP.
+	Hint func(Hint)
 	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
 	OpenPerPeer int
 

@@ -11,7 +11,8 @@ import (
 // people and failing simulations.
 func (f *FEP) Diagnose() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d sends, %d queued, next timeout %v, ready %d, acks %d\n", f.ses.Sends(), f.queued, f.NextTimeout(), f.ready.len(), f.acks.len())
+	fmt.Fprintf(&b, "%d sends, %d queued, %d messages in progress, %d unexpected, next timeout %v, ready %d, acks %d\n",
+		f.ses.Sends(), f.queued, f.ses.InProgress(), f.Unexpected(), f.NextTimeout(), f.ready.len(), f.acks.len())
 	f.pds.Each(func(p *pds.PDC) {
 		fmt.Fprintf(&b, "  %v", p)
 		if p.Peer != 0 && int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {

@@ -101,3 +101,32 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 	p.settle()
 	p.want(p.b, "100 ok len=8000", "101 ok len=2", "102 ok len=3", "103 ok len=4")
 }
+
+func TestFEPAckOfOneLaneLetsAnotherSend(t *testing.T) {
+	// Design D8, UE §3.6: the RUD PDCs to one peer share a window. A short message
+	// that it stops leaves when the ACK of a long one opens it, whose own lane is
+	// empty by then, and whether its PDC existed before or not.
+	for _, met := range []bool{false, true} {
+		p := newPipe(t, func(c *Config) { c.Window, c.ShortMessage = 2400, 1000 })
+		send := func(n int, ctx string) {
+			p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, n), Tag: 1, Context: ctx})
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Tag: 1, Context: ctx})
+		}
+		if met {
+			send(900, "before")
+			p.settle()
+			p.want(p.a, "before ok")
+			p.events(p.b)
+		}
+		send(2000, "long")
+		p.move(p.a, p.b)
+		send(900, "short")
+		if p.move(p.a, p.b) {
+			t.Fatal("the window stops nothing")
+		}
+		p.settle()
+		p.want(p.a, "long ok", "short ok")
+		p.events(p.b)
+		p.checkIdle()
+	}
+}

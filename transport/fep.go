@@ -19,15 +19,17 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A FEP is the protocol state of one fabric endpoint.
 type FEP struct {
-	cfg Config
-	rng *rand.Rand
-	ses *ses.SES
-	pds *pds.Table
+	cfg   Config
+	local []netip.AddrPort // by path
+	rng   *rand.Rand
+	ses   *ses.SES
+	pds   *pds.Table
 
 	peers    []peer // index is PeerID; 0 is nobody
 	byAddr   map[netip.AddrPort]PeerID
@@ -37,15 +39,23 @@ type FEP struct {
 
 	lanes []lane // index is pds.PDC.Slot
 	ready fifo[PeerID]
+	after fifo[uint32] // in fill: lanes that sent wait behind those that did not
 	acks  fifo[PeerID] // peers with nothing but ACKs to send
 	ackAt time.Duration
 	flush bool // what waits in acks may leave
 
 	queued   int // messages with pieces not yet taken
 	closed   bool
-	trailer  int
-	overhead int // nominal bytes per packet beyond the UDP payload
-	now      time.Duration
+	ended    bool        // End was called
+	sec      *tss.Domain // nil: in clear
+	head     int         // bytes in front of the PDS header
+	trailer  int         // bytes behind the payload: CRC or ICV
+	wrap     int         // head + trailer
+	overhead int         // nominal bytes per packet beyond the UDP payload
+	// keyless is since when there is nothing to seal with, 0: there is.
+	keyless time.Duration
+	hint    hint
+	now     time.Duration
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
 
@@ -60,9 +70,12 @@ type FEP struct {
 	ackRx  wire.Ack
 	rspRx  wire.Rsp
 	rxCRC  crcCache
-	rxOut  crcCache // for packets outside any PDC's queue
+	txCRC  crcCache
+	rxAAD  aad
+	txAAD  aad
 	ev     Event
 	stats  Stats
+	notes  *notes // nil without Config.Notes
 }
 
 // New makes a FEP. rng is the only source of randomness; cfg is copied.
@@ -72,8 +85,23 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		return nil, err
 	}
 	f := &FEP{cfg: cfg, rng: rng, byAddr: make(map[netip.AddrPort]PeerID), peers: make([]peer, 1, 8)}
-	if !cfg.NoCRC {
+	for _, port := range cfg.Paths {
+		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))
+	}
+	secure := pds.SecureNone
+	switch {
+	case cfg.TSS != nil:
+		f.sec, f.head, f.trailer = cfg.TSS, cfg.TSS.HeaderLen(), wire.ICVLen
+		secure = pds.SecureZeroRTT
+		if cfg.OneRTT {
+			secure = pds.SecureOneRTT
+		}
+	case !cfg.NoCRC:
 		f.trailer = wire.CRCLen
+	}
+	f.wrap = f.head + f.trailer
+	if cfg.Notes {
+		f.notes = &notes{}
 	}
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
@@ -83,7 +111,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
 	})
 	f.pds = pds.New(pds.Config{
-		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.trailer,
+		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.wrap, Secure: secure,
 		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
 		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
 		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,
@@ -109,6 +137,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	case OpRecv, OpTRecv:
 		return f.postRecv(op)
 	case OpSend, OpTSend:
+		if f.ended {
+			return ErrClosed
+		}
 		return f.postSend(now, op)
 	}
 	panic("BUG: transport: unknown operation kind")
@@ -131,6 +162,9 @@ func (f *FEP) postRecv(op *Op) error {
 func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if op.Peer == NoPeer || int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
+	}
+	if f.sec != nil && !f.sec.Ready() {
+		return ErrNoKey
 	}
 	job := op.JobID
 	if job == 0 {
@@ -198,6 +232,12 @@ func (f *FEP) Cancel(now time.Duration, context any) bool {
 // Receive processes a received train; d is borrowed.
 func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
+	if f.notes != nil {
+		f.notes.begin()
+	}
+	if f.ended {
+		return
+	}
 	f.stats.RxTrains++
 	f.receive(now, d)
 }
@@ -207,6 +247,9 @@ func (f *FEP) Advance(now time.Duration) {
 	f.now = now
 	if f.ackAt != 0 && now >= f.ackAt {
 		f.Flush(now)
+	}
+	if f.keyless != 0 && now-f.keyless >= f.cfg.SuspectTimeout {
+		f.failKeyless(now)
 	}
 	f.pds.Advance(now)
 	f.ses.Advance(now)
@@ -241,7 +284,11 @@ func (f *FEP) Flush(now time.Duration) {
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := f.pds.NextTimeout()
-	for _, u := range [...]time.Duration{f.ackAt, f.ses.NextTimeout()} {
+	var key time.Duration
+	if f.keyless != 0 {
+		key = f.keyless + f.cfg.SuspectTimeout
+	}
+	for _, u := range [...]time.Duration{f.ackAt, f.ses.NextTimeout(), key} {
 		if u != 0 && (t == 0 || u < t) {
 			t = u
 		}
@@ -254,6 +301,12 @@ func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
 
 // Posted is how many sends and receives have not ended.
 func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
+
+// Unexpected is how many messages no receive has matched yet.
+func (f *FEP) Unexpected() int {
+	n, _ := f.ses.Unexpected()
+	return n
+}
 
 // Queued is how many messages wait for Transmit to take their packets.
 func (f *FEP) Queued() int { return f.queued }
@@ -344,6 +397,7 @@ func (f *FEP) Stats() Stats {
 	s.Drops[DropRate] += p.DropRate
 	s.Drops[DropHeader] += p.DropHeader
 	s.Drops[DropType] += p.DropType
+	s.Drops[DropBinding] += p.DropBinding
 	return s
 }
 
@@ -353,7 +407,7 @@ func (f *FEP) newCCC() pds.CCC {
 		return f.cfg.NewCCC(f.cfg.Window)
 	}
 	return cms.New(cms.Config{
-		MTU: f.cfg.PayloadMTU + 12 + 44 + f.trailer + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
+		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
 		AckTrigger: f.cfg.AckTrigger,
 	})
 }

@@ -1,52 +1,81 @@
 package transport
 
-// A fifo is a queue in a ring that grows. The zero fifo is empty.
+// A fifo is a queue. Its oldest element lies in itself and the others in a ring
+// that grows, so that a queue of one at most needs no other memory. The zero fifo
+// is empty.
 type fifo[T any] struct {
-	ring []T
-	head int
-	n    int
+	ring  []T // behind first
+	head  int32
+	n     int32 // with first
+	first T
 }
 
-func (q *fifo[T]) len() int { return q.n }
+func (q *fifo[T]) len() int { return int(q.n) }
 
 func (q *fifo[T]) push(v T) {
-	if q.n == len(q.ring) {
-		ring := make([]T, max(8, 2*q.n))
-		for i := range q.n {
-			ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+	if q.n == 0 {
+		q.first, q.n = v, 1
+		return
+	}
+	q.pushRing(v)
+}
+
+func (q *fifo[T]) pushRing(v T) {
+	if int(q.n) > len(q.ring) {
+		ring := make([]T, max(8, 2*len(q.ring)))
+		for i := range q.ring {
+			ring[i] = *q.slot(i)
 		}
 		q.ring, q.head = ring, 0
 	}
-	q.ring[(q.head+q.n)&(len(q.ring)-1)] = v
+	*q.slot(int(q.n) - 1) = v
 	q.n++
 }
 
+// slot is the place of the i-th oldest element but the first.
+func (q *fifo[T]) slot(i int) *T { return &q.ring[(int(q.head)+i)&(len(q.ring)-1)] }
+
 // front is the oldest element; there must be one.
-func (q *fifo[T]) front() T { return q.ring[q.head] }
+func (q *fifo[T]) front() T { return q.first }
 
 // at is the i-th oldest element.
-func (q *fifo[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+func (q *fifo[T]) at(i int) T {
+	if i == 0 {
+		return q.first
+	}
+	return *q.slot(i - 1)
+}
+
+func (q *fifo[T]) set(i int, v T) {
+	if i == 0 {
+		q.first = v
+		return
+	}
+	*q.slot(i - 1) = v
+}
 
 func (q *fifo[T]) pop() T {
-	v := q.ring[q.head]
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.n--
+	v := q.first
+	if q.n--; q.n > 0 {
+		q.first = q.ring[q.head]
+		q.head = (q.head + 1) & int32(len(q.ring)-1)
+	}
 	return v
 }
 
 // insert makes v the i-th oldest element.
 func (q *fifo[T]) insert(i int, v T) {
 	q.push(v)
-	for j := q.n - 1; j > i; j-- {
-		q.ring[(q.head+j)&(len(q.ring)-1)] = q.at(j - 1)
+	for j := q.len() - 1; j > i; j-- {
+		q.set(j, q.at(j-1))
 	}
-	q.ring[(q.head+i)&(len(q.ring)-1)] = v
+	q.set(i, v)
 }
 
 // drop removes the i-th oldest element.
 func (q *fifo[T]) drop(i int) {
-	for ; i+1 < q.n; i++ {
-		q.ring[(q.head+i)&(len(q.ring)-1)] = q.at(i + 1)
+	for ; i+1 < q.len(); i++ {
+		q.set(i, q.at(i+1))
 	}
 	q.n--
 }

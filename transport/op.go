@@ -112,4 +112,5 @@ var (
 	ErrTooLong = errors.New("transport: message longer than the protocol carries")
 	ErrNoPeer  = errors.New("transport: unknown peer")
 	ErrClosed  = errors.New("transport: endpoint is closed")
+	ErrNoKey   = errors.New("transport: no valid key to seal with")
 )

@@ -12,29 +12,33 @@ import (
 
 // A peer is one remote address. PDCs to and from it share its place in the
 // order of sending, so that data and ACKs to it leave in one train.
+//
+// What every message touches comes first, to lie in one cache line: with many
+// peers each of them finds all of it cold.
 type peer struct {
-	addr  netip.AddrPort
-	known bool // the application inserted it
-	named bool // the application has its number
-	used  bool
-	// forgot: the application had its number, and operations may have it still;
-	// lookAt is when to look again whether they do.
-	forgot  bool
-	lookAt  time.Duration
-	lingers bool // in FEP.lingering
-	ready   bool // in FEP.ready
-	acks    bool // in FEP.acks
-	pdcs    int
-	mtu     int // payload bytes per packet
-
-	ccc   pds.CCC // shared by the RUD PDCs
-	out   []*pds.PDC
-	rod   *pds.PDC
 	data  fifo[uint32] // slots of lanes with data, also of those a window stops
-	after fifo[uint32] // the same in fill: who sent waits behind who did not
+	short *pds.PDC     // RUD, for messages up to ShortMessage
+	mtu   uint32       // payload bytes per packet
+	ready bool         // in FEP.ready
+	acks  bool         // in FEP.acks
+	known bool         // the application inserted it
+	named bool         // the application has its number
+	used  bool
+	// forgot: the application had its number, and operations may have it still.
+	forgot  bool
+	lingers bool // in FEP.lingering
+
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
-	paths *paths       // nil with one path
-	crc   crcCache
+	ccc   pds.CCC      // shared by the RUD PDCs
+
+	addr   netip.AddrPort
+	lookAt time.Duration // forgot: when to look again whether operations have it
+	pdcs   int
+	long   []*pds.PDC // RUD, for the other messages
+	rod    *pds.PDC
+	paths  *paths // nil with one path
+
+	_ [48]byte // whole cache lines
 }
 
 // paths chooses the local ports by which packets to one peer leave: spray for
@@ -42,13 +46,14 @@ type peer struct {
 type paths struct{ spray, single cms.Paths }
 
 // A lane is the queue in front of a PDC (design D8: one active message per PDC).
+// It is one cache line.
 type lane struct {
 	pdc     *pds.PDC
 	q       fifo[ses.Handle]
+	bytes   int  // posted and not taken, for the choice of a lane
 	started bool // pieces of the first message were taken
 	data    bool // in peer.data
 	owing   bool // in peer.owing
-	bytes   int  // posted and not taken, for the choice of a lane
 }
 
 // Peer interns an address and returns its PeerID, the same for the same
@@ -84,8 +89,8 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 		f.peers = append(f.peers, peer{})
 	}
 	p := &f.peers[id]
-	data, after, owing, out := p.data, p.after, p.owing, p.out[:0]
-	*p = peer{addr: addr, used: true, mtu: f.cfg.PayloadMTU, data: data, after: after, owing: owing, out: out}
+	data, owing, long := p.data, p.owing, p.long[:0]
+	*p = peer{addr: addr, used: true, mtu: uint32(f.cfg.PayloadMTU), data: data, owing: owing, long: long}
 	f.byAddr[addr] = id
 	return id, nil
 }
@@ -169,28 +174,35 @@ func (f *FEP) lane(now time.Duration, id PeerID, n int, ordered bool) *lane {
 		}
 		return &f.lanes[p.rod.Slot]
 	}
-	if p.ccc == nil {
-		p.ccc = f.newCCC()
-	}
-	i := 0
+	at := &p.short
 	if n > f.cfg.ShortMessage {
-		i = 1
-		for j := 2; j <= f.cfg.Lanes && j < len(p.out); j++ {
-			if a, b := p.out[i], p.out[j]; a != nil && (b == nil || f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes) {
-				i = j
-			}
+		at = f.longLane(p)
+	}
+	if *at == nil || !(*at).Usable() {
+		if p.ccc == nil {
+			p.ccc = f.newCCC()
 		}
+		*at = f.open(now, id, wire.RUD, p.ccc)
 	}
-	for len(p.out) <= max(i, f.cfg.Lanes) {
-		p.out = append(p.out, nil)
-	}
-	if p.out[i] == nil || !p.out[i].Usable() {
-		p.out[i] = f.open(now, id, wire.RUD, p.ccc)
-	}
-	if p.out[i] == nil {
+	if *at == nil {
 		return nil
 	}
-	return &f.lanes[p.out[i].Slot]
+	return &f.lanes[(*at).Slot]
+}
+
+// longLane is the place of the PDC that a long message goes to: one that is not
+// open yet, else the one with least to send.
+func (f *FEP) longLane(p *peer) **pds.PDC {
+	for len(p.long) < f.cfg.Lanes {
+		p.long = append(p.long, nil)
+	}
+	i := 0
+	for j := 1; j < len(p.long); j++ {
+		if a, b := p.long[i], p.long[j]; a != nil && (b == nil || f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes) {
+			i = j
+		}
+	}
+	return &p.long[i]
 }
 
 func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *pds.PDC {
@@ -228,6 +240,22 @@ func (f *FEP) wakeData(ln *lane) {
 		f.peers[id].data.push(ln.pdc.Slot)
 	}
 	f.wakePeer(id)
+}
+
+// awaitWake makes every PDC of a peer wake it: one of them waits for a window
+// that they may share.
+func (p *peer) awaitWake() {
+	for _, pdc := range p.long {
+		if pdc != nil {
+			pdc.Awaited = true
+		}
+	}
+	if p.short != nil {
+		p.short.Awaited = true
+	}
+	if p.rod != nil {
+		p.rod.Awaited = true
+	}
 }
 
 // wakePeer puts a peer into the order of sending.

@@ -15,6 +15,7 @@ func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxBytes += uint64(len(d.Data))
 	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
 		f.drop(DropSource)
+		f.notes.dropped(d, DropSource)
 		return
 	}
 	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
@@ -24,11 +25,16 @@ func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
 		f.drop(DropShort) // T30
+		f.notes.dropped(d, DropShort)
 		return
 	}
 	var b []byte
 	for rest := d.Data; len(rest) > 0; {
 		b, rest = d.Next(rest)
+		if f.notes != nil {
+			f.noted(now, d, b, ce)
+			continue
+		}
 		f.packet(now, d, b, ce)
 	}
 }
@@ -48,13 +54,26 @@ func (f *FEP) dropInvalid(err error) {
 func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	f.stats.RxPackets++
 	size := len(b) + f.overhead
-	if len(b) < wire.ReqLen+f.trailer {
+	var p *pds.PDC // of an ACK
+	switch {
+	case f.sec != nil:
+		if b = f.openPacket(now, d, b); b == nil {
+			return
+		}
+	case len(b) < wire.ReqLen+f.trailer:
 		f.drop(DropShort)
 		return
-	}
-	if f.trailer != 0 {
+	case wire.Type(b[0]>>3) == wire.TypeTSS:
+		f.dropFrom(now, d, DropSecured)
+		return
+	case f.trailer != 0:
+		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
+			// The PDC of one of many peers is not in the cache: it is on its way
+			// while the CRC is computed.
+			p = f.pds.Lookup(wire.AckDPDCID(b))
+		}
 		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
-			f.drop(DropCRC)
+			f.dropFrom(now, d, DropCRC)
 			return
 		}
 		b = b[:len(b)-wire.CRCLen]
@@ -63,7 +82,7 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(now, d, b, size, ce)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
-		f.ackIn(now, d, b)
+		f.ackIn(now, d, b, p)
 	case wire.TypeNack, wire.TypeNackCCX:
 		n, _, err := wire.ParseNack(b)
 		if err != nil {
@@ -87,7 +106,8 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	}
 }
 
-func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
+// ackIn processes an ACK. p is its PDC if that was looked up already.
+func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) {
 	// The two headers live in the FEP: PDS hands them on through an interface,
 	// and the stack would not hold them.
 	a, rsp := &f.ackRx, &f.rspRx
@@ -98,9 +118,12 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 		return
 	}
 	f.stats.AcksRx++
+	if p == nil {
+		p = f.pds.Lookup(a.DPDCID)
+	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAck(now, d.Remote, a, nil)
+		f.pds.ReceiveAckOf(now, p, d.Remote, a, nil)
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -111,7 +134,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte) {
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	p := f.pds.ReceiveAck(now, d.Remote, a, rsp)
+	p = f.pds.ReceiveAckOf(now, p, d.Remote, a, rsp)
 	if p != nil && rsp.Opcode == wire.RspResponse {
 		// S-CPL-04: the result of a message whose packets are all answered, the
 		// last of them by NO_RESPONSE, names no packet that is outstanding.

@@ -25,13 +25,21 @@ const (
 	DropSelf                      // own address as source
 	DropLimit                     // a bound of Config was hit
 	DropRate                      // answer suppressed by its rate limit
+	DropClear                     // in clear, at a secured FEP (T8)
+	DropSecured                   // secured, at a FEP without security
+	DropAuth                      // the ICV does not verify
+	DropSDI                       // of another secure domain, or with a header of another form
+	DropKey                       // no key for its association number, or one that expired
+	DropEpoch                     // of an epoch that is over
+	DropBinding                   // of another sender than the PDC's, or one that may not send here
 	NumDropReasons
 )
 
 var dropNames = [NumDropReasons]string{
 	DropShort: "short", DropCRC: "crc", DropType: "type", DropNextHdr: "next_hdr", DropHeader: "header", DropLength: "length",
 	DropNoPDC: "no_pdc", DropSource: "source", DropUnsent: "unsent", DropStale: "stale", DropUnknown: "unknown", DropSelf: "self",
-	DropLimit: "limit", DropRate: "rate",
+	DropLimit: "limit", DropRate: "rate", DropClear: "clear", DropSecured: "secured", DropAuth: "auth", DropSDI: "sdi", DropKey: "key",
+	DropEpoch: "epoch", DropBinding: "binding",
 }
 
 // String is the reason in a word, the same in every release: records and metrics

@@ -9,32 +9,25 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A crcCache keeps the CRC state behind the addresses and ports of a flow, and
-// behind the newest packet length: packets of a train share both, data and ACKs
-// of a flow the first.
+// A crcCache keeps the CRC state behind the addresses and the UDP header of the
+// newest packet: packets of a train share it.
 type crcCache struct {
-	remote netip.AddrPort
-	path   int
-	flow   uint32
-	n      int
-	state  uint32
+	outer aad
+	n     int // bytes of the packet that state is for
+	state uint32
 }
 
 // prefix is the state for a packet of n bytes with trailer that leaves by path,
 // or that arrived there.
 func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
-	if c.n == n && c.path == path && c.remote == remote {
+	a := &c.outer
+	if c.n == n && a.path == path && a.remote == remote {
 		return c.state
 	}
-	if c.n == 0 || c.path != path || c.remote != remote {
-		c.remote, c.path = remote, path
-		src, dst := netip.AddrPortFrom(f.cfg.Local.Addr(), f.cfg.Paths[path]), remote
-		if !out {
-			src, dst = dst, src
-		}
-		c.flow = wire.CRCAddrs(src.Addr(), dst.Addr(), src.Port(), dst.Port())
-	}
-	c.n, c.state = n, wire.CRCLength(c.flow, uint16(8+n))
+	// Computed anew for each train it costs less than a cache line in each peer.
+	c.n, a.path, a.remote = n, path, remote
+	a.put(f, out, n)
+	c.state = wire.CRCOuter(a.b[:a.n])
 	return c.state
 }
 
@@ -43,7 +36,6 @@ func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) 
 // the next one begins, because AR may still be set on it.
 type train struct {
 	d    *dgram.Datagram
-	crc  *crcCache
 	n    int // packets
 	off  int // start of the newest packet
 	open bool
@@ -53,6 +45,9 @@ type train struct {
 func (f *FEP) begin(d *dgram.Datagram) {
 	d.Reset()
 	f.out = train{d: d, off: -1}
+	if f.notes != nil {
+		f.notes.begin()
+	}
 }
 
 // fits reports whether a packet of n bytes (with trailer) may join the train.
@@ -66,7 +61,7 @@ func (f *FEP) fits(remote netip.AddrPort, path, n int) bool {
 
 // join begins a packet of n bytes; the caller appends n minus the trailer bytes
 // to the slice it gets and hands it to joined.
-func (f *FEP) join(remote netip.AddrPort, path, n int, c *crcCache) []byte {
+func (f *FEP) join(remote netip.AddrPort, path, n int) []byte {
 	t := &f.out
 	f.seal()
 	if len(t.d.Data) == 0 {
@@ -74,16 +69,23 @@ func (f *FEP) join(remote netip.AddrPort, path, n int, c *crcCache) []byte {
 	} else if n < t.d.Seg {
 		t.full = true
 	}
-	t.off, t.open, t.crc = len(t.d.Data), true, c
+	t.off, t.open = len(t.d.Data), true
+	if f.sec != nil {
+		return f.secHeader(t.d.Data)
+	}
 	return t.d.Data
 }
 
 func (f *FEP) joined(b []byte) {
 	t := &f.out
 	if f.trailer != 0 {
-		b = append(b, 0, 0, 0, 0)
+		var room [wire.ICVLen]byte
+		b = append(b, room[:f.trailer]...)
 	}
 	t.d.Data = b
+	if f.notes != nil {
+		f.notes.sent(f.pds.Cause)
+	}
 	f.stats.TxPackets++
 	if t.n++; t.n == dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
 		t.full = true
@@ -93,7 +95,7 @@ func (f *FEP) joined(b []byte) {
 // askAck sets AR on the newest packet, a request.
 func (f *FEP) askAck() {
 	if f.out.open {
-		f.out.d.Data[f.out.off+1] |= byte(wire.FlagAR)
+		f.out.d.Data[f.out.off+f.head+1] |= byte(wire.FlagAR)
 	}
 }
 
@@ -109,7 +111,14 @@ func (f *FEP) seal() {
 	}
 	b := t.d.Data
 	n := len(b) - t.off
-	wire.PutCRC(b[t.off:], t.crc.prefix(f, true, t.d.Remote, t.d.Path, n))
+	if f.sec != nil {
+		if f.notes != nil {
+			f.notes.sealing(b[t.off+f.head : len(b)-f.trailer])
+		}
+		f.sec.Seal(b[t.off:], f.txAAD.of(f, true, t.d.Remote, t.d.Path, n))
+		return
+	}
+	wire.PutCRC(b[t.off:], f.txCRC.prefix(f, true, t.d.Remote, t.d.Path, n))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -121,6 +130,9 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		f.move(now)
 	}
 	f.begin(d)
+	if f.sec != nil && !f.canSeal(now) {
+		return false
+	}
 	for len(d.Data) == 0 {
 		if f.ready.len() == 0 {
 			if len(f.moveLater) == 0 {
@@ -169,27 +181,29 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fill adds data packets to the peer, and the ACKs that may ride along. It
 // reports whether the peer may have more to send.
 func (f *FEP) fill(now time.Duration, id PeerID) bool {
-	more := false
-	for i := f.peers[id].data.len(); i > 0; i-- {
-		slot := f.peers[id].data.pop()
+	p := &f.peers[id]
+	more, blocked := false, false
+	for i := p.data.len(); i > 0; i-- {
+		slot := p.data.pop()
 		ln := &f.lanes[slot]
 		if ln.pdc == nil || !ln.data || PeerID(ln.pdc.Peer) != id {
 			continue
 		}
 		sent := f.stats.TxData
-		switch f.drain(now, id, ln) {
+		switch f.drain(now, p, ln) {
 		case laneDry:
 			ln.data = false
 		case laneMore:
 			more = true
-			f.peers[id].data.push(slot)
+			p.data.push(slot)
 		case laneBlocked:
+			blocked = true
 			// The RUD lanes of a peer share a window. What opens next is for
 			// those that had nothing of it this time.
 			if f.stats.TxData != sent {
-				f.peers[id].after.push(slot)
+				f.after.push(slot)
 			} else {
-				f.peers[id].data.push(slot)
+				p.data.push(slot)
 			}
 		}
 		if f.out.full {
@@ -197,10 +211,13 @@ func (f *FEP) fill(now time.Duration, id PeerID) bool {
 			break
 		}
 	}
-	for p := &f.peers[id]; p.after.len() > 0; {
-		p.data.push(p.after.pop())
+	for f.after.len() > 0 {
+		p.data.push(f.after.pop())
 	}
-	if len(f.out.d.Data) > 0 && f.peers[id].acks {
+	if blocked {
+		p.awaitWake()
+	}
+	if len(f.out.d.Data) > 0 && p.acks {
 		f.fillOwing(now, id)
 	}
 	return more
@@ -215,8 +232,7 @@ const (
 )
 
 // drain moves packets of one PDC into the train.
-func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
-	p := &f.peers[id]
+func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
 	remote := pdc.Remote()
 	path := f.pathFor(now, p, pdc)
@@ -229,7 +245,7 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 			return laneMore
 		}
 		a := pdc.Resend(now, uint8(path))
-		b := f.join(remote, path, n, &p.crc)
+		b := f.join(remote, path, n)
 		if isCP {
 			f.joined(a.CP.Append(b))
 			continue
@@ -246,12 +262,12 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 	}
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
-		pl := f.ses.PieceLen(h, p.mtu)
+		pl := f.ses.PieceLen(h, int(p.mtu))
 		if pl < 0 {
 			f.next(ln)
 			continue
 		}
-		n := wire.ReqLen + wire.ReqStdLen + pl + f.trailer
+		n := wire.ReqLen + wire.ReqStdLen + pl + f.wrap
 		if !f.fits(remote, path, n) {
 			state = laneMore
 			break
@@ -259,14 +275,14 @@ func (f *FEP) drain(now time.Duration, id PeerID, ln *lane) laneState {
 		if !pdc.CanPush(n + f.overhead) {
 			break
 		}
-		piece, ok := f.ses.Next(h, p.mtu)
+		piece, ok := f.ses.Next(h, int(p.mtu))
 		if !ok {
 			f.next(ln)
 			continue
 		}
 		ln.started = true
 		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-		b := f.join(remote, path, n, &p.crc)
+		b := f.join(remote, path, n)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
 		f.stats.TxData++
@@ -351,7 +367,7 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 	for i := p.owing.len(); i > 0; i-- {
 		slot := p.owing.front()
 		ln := &f.lanes[slot]
-		if ln.pdc != nil && ln.owing && !f.drainOwing(now, p, ln.pdc) {
+		if ln.pdc != nil && ln.owing && !f.drainOwing(now, ln.pdc) {
 			return true
 		}
 		p.owing.pop()
@@ -361,9 +377,9 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 }
 
 // drainOwing adds what one PDC owes; false: it does not fit this train.
-func (f *FEP) drainOwing(now time.Duration, p *peer, pdc *pds.PDC) bool {
+func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
-		n := wire.CPLen + f.trailer
+		n := wire.CPLen + f.wrap
 		if !f.fits(pdc.Remote(), 0, n) {
 			return false
 		}
@@ -374,11 +390,11 @@ func (f *FEP) drainOwing(now time.Duration, p *peer, pdc *pds.PDC) bool {
 		if !ok {
 			break
 		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n, &p.crc)))
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n)))
 	}
 	for pdc.AckOwed() {
 		remote, path := pdc.AckTo()
-		n := wire.AckCCLen + wire.RspLen + f.trailer
+		n := wire.AckCCLen + wire.RspLen + f.wrap
 		if !f.fits(remote, int(path), n) {
 			return false
 		}
@@ -388,7 +404,7 @@ func (f *FEP) drainOwing(now time.Duration, p *peer, pdc *pds.PDC) bool {
 		if !f.ack.HasRsp {
 			n -= wire.RspLen
 		}
-		b := f.ack.Ack.Append(f.join(remote, int(path), n, &p.crc))
+		b := f.ack.Ack.Append(f.join(remote, int(path), n))
 		if f.ack.HasRsp {
 			b = f.ack.Rsp.Append(b)
 		}
@@ -405,11 +421,14 @@ func (f *FEP) fillLoose() {
 		if l == nil {
 			return
 		}
-		n := int(l.N) + f.trailer
+		n := int(l.N) + f.wrap
 		if !f.fits(l.Remote, int(l.Path), n) {
 			return
 		}
-		f.joined(append(f.join(l.Remote, int(l.Path), n, &f.rxOut), l.B[:l.N]...))
+		if f.notes != nil {
+			f.pds.Cause = looseCause(l.B[:l.N])
+		}
+		f.joined(append(f.join(l.Remote, int(l.Path), n), l.B[:l.N]...))
 		f.pds.NextLoose()
 	}
 }

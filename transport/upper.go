@@ -49,9 +49,12 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	pr := &f.peers[id]
 	ln := &f.lanes[p.Slot]
 	pr.pdcs--
-	for i := range pr.out {
-		if pr.out[i] == p {
-			pr.out[i] = nil
+	if pr.short == p {
+		pr.short = nil
+	}
+	for i := range pr.long {
+		if pr.long[i] == p {
+			pr.long[i] = nil
 		}
 	}
 	if pr.rod == p {
@@ -67,7 +70,7 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	started := ln.started
 	ln.started = false
 	ln.bytes = 0
-	if f.closed {
+	if f.closed || f.ended {
 		return
 	}
 	for i := 0; q.len() > 0; i++ {
@@ -76,7 +79,7 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 		switch {
 		case i == 0 && started:
 			f.ses.Break(h, cause(why), why.Nack)
-		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource:
+		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource || why.Why == pds.WhyNoKey:
 			// F9: the peer is gone; whatever was posted to it fails.
 			f.ses.Abandon(h, cause(why))
 		default:
@@ -113,7 +116,8 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 			f.ses.Abandon(h, c)
 		}
 	}
-	for _, p := range pr.out {
+	fail(pr.short)
+	for _, p := range pr.long {
 		fail(p)
 	}
 	fail(pr.rod)
@@ -128,12 +132,17 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 	f.moveLater = keep
 }
 
+// Wake comes with every ACK, and mostly there is nothing to do: that is seen from
+// the PDC alone, without a look at its lane and its peer.
 func (u *upper) Wake(p *pds.PDC) {
-	f := (*FEP)(u)
-	if int(p.Slot) >= len(f.lanes) || f.lanes[p.Slot].pdc != p {
+	if !p.Awaited && !p.Lost() && p.Usable() {
 		return
 	}
-	f.wakeData(&f.lanes[p.Slot])
+	p.Awaited = false
+	f := (*FEP)(u)
+	if int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
+		f.wakeData(&f.lanes[p.Slot])
+	}
 }
 
 // Path hands what packets tell of their paths to those who choose them.
@@ -177,6 +186,13 @@ func (u *upper) Pending(p *pds.PDC) bool {
 	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
 }
 
+// Guessed: packets that cannot belong to the PDCs they name are worth a hint.
+func (u *upper) Guessed(from netip.AddrPort) {
+	if u.cfg.Hint != nil {
+		u.cfg.Hint(Hint{Peer: from, Reason: DropSource, Count: pds.GuessLimit + 1})
+	}
+}
+
 func (u *upper) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
 
 // cause translates why PDS gave up.
@@ -194,6 +210,8 @@ func cause(why pds.Reason) ses.Cause {
 		return ses.NotReady
 	case pds.WhyTooBig:
 		return ses.TooBig
+	case pds.WhyNoKey:
+		return ses.NoKey
 	case pds.WhyProtocol:
 		return ses.Aborted
 	}

@@ -94,11 +94,28 @@ const (
 // The link model of the tests shows what each of these is worth; its tables are
 // in testdata.
 type Window struct {
+	// The first cache line is all that sending touches, this and the next two
+	// what ACKs touch at rest (docs/decisions/0011).
 	cwnd     int64
 	inflight int64
-	inc      int64 // increase not yet applied, byte²
-	fiCount  int64 // bytes in a row at no delay
-	sinceAR  int64 // bytes sent since WantAR last said yes
+	sinceAR  int64         // bytes sent since WantAR last said yes
+	srtt     time.Duration // smoothed RTT, 0 before the first sample
+
+	mtu, ceil  int32 // fixed by New
+	ackTrigger int32 // fixed by New
+	due        int32 // bytes in flight when the round began
+	fastTop    int32 // fast increase ends here
+
+	clean   uint8 // rounds without congestion in a row
+	long    uint8 // rounds in a row that look like a long path
+	rtoRuns uint8 // timeouts since the last ACK of new data, at most 2
+	trimmed uint8 // trigger_qa: rounds yet to be judged for a trimmed packet
+	marks   bool  // fixed by New
+	fast    bool  // fast increase
+	after   bool  // this round follows a cut: what it shows was sent before
+	full    bool  // this round filled the window
+	marked  bool  // this round saw CE
+	wantAR  bool
 
 	// The round that runs: until as many bytes left flight as were in flight
 	// when it began, and at least one smoothed RTT.
@@ -108,42 +125,31 @@ type Window struct {
 	acked int64 // of these
 	lost  int64 // of these
 
-	srtt, rttvar time.Duration
-	base         time.Duration // base_rtt, at least cfgBase
-	target       time.Duration // target_qdelay of this round
-	targetInv    int64         // 2³²/target
-	minRTT       time.Duration // least RTT of this minWindow and the one before
-	minCur       time.Duration // least RTT of this minWindow
-	minEnd       time.Duration
-	least        time.Duration // least RTT of this round and the one before
-	leastCur     time.Duration // least RTT of this round
-	longRTT      time.Duration // least RTT when the long rounds began
-	lastRTO      time.Duration
+	inc     int64         // increase not yet applied, byte²
+	cfgBase time.Duration // fixed by New
+	top     int32         // cwnd when the round began
+	aimCwnd int32         // what target was made from: cwnd
 
-	// Fixed by New.
-	cfgBase    time.Duration
-	rtoInit    time.Duration
-	rtoMax     time.Duration
-	mtu, ceil  int32
-	ackTrigger int32
-	scaleA     int32 // scaling a, fixed point
-	prop       int32 // proportional increase at no delay, bytes per RTT
+	rttvar   time.Duration
+	base     time.Duration // base_rtt, at least cfgBase
+	target   time.Duration // target_qdelay of this round
+	aimPath  time.Duration // what target was made from: the path's part
+	least    time.Duration // least RTT of this round and the one before
+	leastCur time.Duration // least RTT of this round
+	minRTT   time.Duration // least RTT of this minWindow and the one before
+	minEnd   time.Duration
 
-	top     int32 // cwnd when the round began
-	due     int32 // bytes in flight when the round began
-	fastTop int32 // fast increase ends here
-	saved   int32 // cwnd before destination flow control; 0: not in force
+	minCur  time.Duration // least RTT of this minWindow
+	longRTT time.Duration // least RTT when the long rounds began
+	lastRTO time.Duration
+	rtoInit time.Duration // fixed by New
+	rtoMax  time.Duration // fixed by New
+	fiCount int64         // bytes in a row at no delay
 
-	clean   uint8 // rounds without congestion in a row
-	long    uint8 // rounds in a row that look like a long path
-	rtoRuns uint8 // timeouts since the last ACK of new data, at most 2
-	trimmed uint8 // trigger_qa: rounds yet to be judged for a trimmed packet
-	marks   bool
-	fast    bool // fast increase
-	after   bool // this round follows a cut: what it shows was sent before
-	full    bool // this round filled the window
-	marked  bool // this round saw CE
-	wantAR  bool
+	scaleA    int32  // scaling a, fixed point; fixed by New
+	prop      int32  // proportional increase at no delay, bytes per RTT; fixed by New
+	targetInv uint32 // 2³²/target, 0: not yet known
+	saved     int32  // cwnd before destination flow control; 0: not in force
 }
 
 // New returns the window of a new CCC.
@@ -379,8 +385,12 @@ func (w *Window) round(now time.Duration) {
 	}
 	w.pathLength()
 	// eta is per adjust period of config_base_rtt; a round may be shorter.
-	w.inc += etaPercent * int64(w.mtu) * int64(w.scaleA) >> fixed / percent * w.cwnd * int64(min(now-w.start, w.cfgBase)) / int64(w.cfgBase)
-	w.apply()
+	if w.cwnd == int64(w.ceil) {
+		w.inc = 0
+	} else {
+		w.inc += etaPercent * int64(w.mtu) * int64(w.scaleA) >> fixed / percent * w.cwnd * int64(min(now-w.start, w.cfgBase)) / int64(w.cfgBase)
+		w.apply()
+	}
 	if w.leastCur != noRTT { // else the delay of the round before must do
 		w.least, w.leastCur = w.leastCur, noRTT
 	}
@@ -422,9 +432,13 @@ func (w *Window) pathLength() {
 
 // retarget sets what depends on the path. Once per round is often enough.
 func (w *Window) retarget() {
-	w.target = max(w.cfgBase, w.base/4, w.rttvar)
-	w.target += w.target * 7 / time.Duration(math.Sqrt(float64(64*w.cwnd/int64(w.mtu))))
-	w.targetInv = 1 << 32 / int64(w.target)
+	path := max(w.cfgBase, w.base/4, w.rttvar)
+	if path == w.aimPath && w.cwnd == int64(w.aimCwnd) {
+		return // the roots and quotients are dear
+	}
+	w.aimPath, w.aimCwnd = path, int32(w.cwnd)
+	w.target = path + path*7/time.Duration(math.Sqrt(float64(64*w.cwnd/int64(w.mtu))))
+	w.targetInv = 0
 }
 
 // increase is fast increase on a path without delay, else proportional increase
@@ -439,7 +453,10 @@ func (w *Window) increase(n int64, delay time.Duration) {
 	} else {
 		w.fiCount, w.fast = 0, false
 	}
-	share := int64(w.target-delay) * w.targetInv >> (32 - fixed)
+	if w.targetInv == 0 {
+		w.targetInv = uint32(1 << 32 / int64(w.target))
+	}
+	share := int64(w.target-delay) * int64(w.targetInv) >> (32 - fixed)
 	w.inc += (int64(w.prop) * share >> fixed) * n
 }
 

@@ -866,3 +866,17 @@ func TestWindowSize(t *testing.T) {
 		t.Errorf("a Window takes %d bytes, want at most 256", got)
 	}
 }
+
+func TestWindowCacheLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("laid out for 64 bits")
+	}
+	// docs/decisions/0011: what sending touches lies in one cache line, what ACKs
+	// touch at rest in three.
+	if got := unsafe.Offsetof(Window{}.start); got != 64 {
+		t.Errorf("the second line of a Window begins at byte %d", got)
+	}
+	if got := unsafe.Offsetof(Window{}.minCur); got != 192 {
+		t.Errorf("the last line of a Window begins at byte %d", got)
+	}
+}

@@ -83,7 +83,7 @@ func (p *PDC) newest(a *wire.Ack) bool {
 		return false
 	}
 	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
-	n := wire.ParseNSCC(a.CCState).RcvdBytes << shift
+	n := a.RcvdBytes() << shift
 	if n == 0 {
 		return false // a peer that does not count, or the one that has wrapped
 	}
@@ -101,13 +101,18 @@ func (p *PDC) newest(a *wire.Ack) bool {
 // carries, nil if none; borrowed. It reports the PDC, or nil when the ACK was
 // dropped (and counted).
 func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
-	p := t.Lookup(a.DPDCID)
+	return t.ReceiveAckOf(now, t.Lookup(a.DPDCID), from, a, rsp)
+}
+
+// ReceiveAckOf is ReceiveAck for an owner that has looked up the DPDCID already.
+func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
 	if p == nil {
 		t.Stats.DropNoPDC++ // T28: an ACK never causes an answer
 		return nil
 	}
 	if from.Addr() != p.remote.Addr() {
 		t.Stats.DropSource++
+		t.guessed(now, from)
 		return nil
 	}
 	tx := &p.tx
@@ -118,6 +123,10 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 		}
 	} else if a.SPDCID != p.remoteID {
 		t.Stats.DropSource++
+		t.guessed(now, from)
+		return nil
+	}
+	if p.who != t.Who && t.foreign(p) {
 		return nil
 	}
 	// T9: CACK, ACK_PSN and SACK name only what was sent, else nothing of the
@@ -125,6 +134,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	last := tx.nxt - 1
 	if a.CACK.Sub(p.start-1) < 0 {
 		t.Stats.DropStale++ // of another life under the same PDCID
+		t.guessed(now, from)
 		return nil
 	}
 	isProbe := a.Flags&wire.AckFlagP != 0
@@ -144,6 +154,10 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 	p.heard(now)
 	if p.remoteID == 0 {
 		p.becomeEstablished(a.SPDCID)
+	}
+
+	if a.Flags&wire.AckFlagEPSN != 0 && p.state == CloseAckWait && a.AckPSN() == last && t.secured() {
+		t.expected.learn(p.remote, a.EPSN)
 	}
 
 	newly := 0
@@ -170,7 +184,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 						rtt = now - k.sentAt
 					}
 					if a.Type != wire.TypeAck && a.CCType == 0 {
-						st := wire.ParseNSCC(a.CCState).ServiceTime
+						st := a.ServiceTime()
 						if rtt -= time.Duration(st) * 128; st == 0xffff {
 							rtt = 0 // too late to measure anything
 						}
@@ -278,8 +292,7 @@ func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, 
 		var pend uint8
 		var restore bool
 		if a.Type != wire.TypeAck && a.CCType == 0 {
-			st := wire.ParseNSCC(a.CCState)
-			pend, restore = st.CwndPend, st.RestoreCwnd
+			pend, restore = a.CwndPend(), a.RestoreCwnd()
 		}
 		p.ccc.OnAck(now, newly, rtt, a.Flags&wire.AckFlagM != 0, pend, restore)
 	}
@@ -319,6 +332,7 @@ func (p *PDC) gone(n int) {
 // unsent counts a packet that acknowledges what was never sent (T9).
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
+	t.guessed(now, p.remote)
 	if p.remoteID == 0 {
 		return // it may be for a former life under this PDCID: nobody to blame
 	}
@@ -335,7 +349,7 @@ func (p *PDC) becomeEstablished(remoteID uint16) {
 	if p.state == Creating {
 		p.state = Established // not if it closes already
 	}
-	p.remoteID = remoteID
+	p.remoteID, p.who = remoteID, p.t.Who
 	p.tx.greet = true
 	p.t.up.WakeAck(p)
 }
@@ -348,7 +362,7 @@ func (p *PDC) becomeIdle(now time.Duration) {
 	tx.heldFor, tx.rnrSince, tx.shortSince, tx.holeAt = 0, 0, 0, 0
 	tx.probes, tx.rtos = 0, 0
 	tx.probeOwed, tx.askOwed = false, false
-	p.fatal = fatalMark{}
+	p.doubted = false
 	p.evidence = 0
 }
 
@@ -402,7 +416,7 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, top uint32, seen bool) (newly
 		switch over := int32(top - k.seq); {
 		case over <= 0:
 		case uint32(over) >= tx.reorder:
-			p.markLost(now, psn, k, false)
+			p.markLost(now, psn, k, CauseSACK)
 			p.t.Stats.RtxSACK++
 		default:
 			p.youngHole(now, k)
@@ -443,7 +457,7 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 			continue
 		}
 		if tx.probeAt-k.sentAt >= p.reorderTime() {
-			p.markLost(now, psn, k, false)
+			p.markLost(now, psn, k, CauseProbe)
 			p.t.Stats.RtxSACK++
 			continue
 		}

@@ -166,11 +166,17 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 	p := t.Lookup(c.DPDCID)
 	if p == nil || from.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
 		t.Stats.DropNoPDC++
+		if p != nil {
+			t.guessed(now, from)
+		}
 		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
 			// UE §3.5.8: after freeing, a late CLOSE gets NACK 0E, which its
 			// sender reads as success.
 			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
 		}
+		return
+	}
+	if p.who != t.Who && t.foreign(p) {
 		return
 	}
 	if p.remoteID == 0 {
@@ -235,6 +241,7 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
 	if d >= int32(rx.win.Size()) || d < -int32(rx.win.Size()) {
 		t.Stats.DropStale++
+		t.guessed(now, from)
 		return
 	}
 	p.heard(now)
@@ -252,6 +259,11 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 		// UE §3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
 		// below the CLOSE's PSN, as the reference sends it.
 		ack.CACK, ack.AckPSNOff = c.PSN-1, 1
+		// In 1-RTT there is nothing to tell: no Start_PSN saves the initiator of
+		// the next PDC the question.
+		if t.raiseFloor(p.start); t.zeroRTT() {
+			ack.Flags, ack.EPSN = wire.AckFlagEPSN, wire.PSN(t.floor)
+		}
 		var a [64]byte
 		t.pushLoose(from, path, ack.Append(a[:0]))
 		if c.PSN.After(rx.max) {

@@ -26,6 +26,22 @@ func (p *PDC) rto() time.Duration {
 	return d + d/10*time.Duration(int(p.id&0xff)-128)/128
 }
 
+// tailFloor is at most tailTime, and cheap: it does not ask the CCC.
+func (p *PDC) tailFloor() time.Duration {
+	d := p.t.cfg.RTOInit
+	d -= d / 10
+	if p.tx.rtt != 0 {
+		d = min(d, p.tx.silence(p.t.cfg.AckDelay))
+	}
+	return d
+}
+
+// silence is tailTime before the RTO and repetition have their say.
+func (tx *txDir) silence(ackDelay time.Duration) time.Duration {
+	// 100 µs is what a scheduler on a busy machine costs; arbitrary otherwise.
+	return max(min(2*tx.rtt, 4*tx.minRTT)+2*ackDelay, 100*time.Microsecond)
+}
+
 // tailTime is how long the last packet may stay unanswered before it is probed
 // (UE §3.5.16, Tail_Loss_Time): two round trips, or one and four times what they
 // vary by, and the peer's ACK delay. A path without a sample waits for the RTO.
@@ -34,10 +50,8 @@ func (p *PDC) tailTime() time.Duration {
 	if tx.rtt == 0 {
 		return p.rto()
 	}
-	// 100 µs is what a scheduler on a busy machine costs; arbitrary otherwise.
-	d := max(min(2*tx.rtt, 4*tx.minRTT)+2*p.t.cfg.AckDelay, 100*time.Microsecond)
 	// A PROBE or its answer may be lost as well: the second comes as soon.
-	return min(d<<(tx.probes/2), p.rto())
+	return min(tx.silence(p.t.cfg.AckDelay)<<(tx.probes/2), p.rto())
 }
 
 // reorderTime is how long a hole that few packets overtook may stay open.
@@ -57,8 +71,10 @@ func (p *PDC) shut() bool {
 }
 
 // markLost takes a packet in flight for lost.
-func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, rto bool) {
+func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	tx := &p.tx
+	rto := why == CauseRTO
+	k.cause = why
 	k.state = pktLost
 	tx.flight--
 	if tx.lost == 0 || psn.Before(tx.lostHint) {
@@ -166,7 +182,7 @@ func (p *PDC) probeTail(now time.Duration) {
 // again sends a packet in flight once more without judging it lost.
 func (p *PDC) again(psn wire.PSN, k *txPkt) {
 	tx := &p.tx
-	k.state, k.gap = pktLost, false
+	k.state, k.gap, k.cause = pktLost, false, CauseTail
 	tx.flight--
 	if p.ccc != nil {
 		p.ccc.OnGone(int(k.size)) // counted again when it leaves
@@ -196,7 +212,7 @@ func (p *PDC) onRTO(now time.Duration) {
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktFlight {
-			p.markLost(now, psn, k, true)
+			p.markLost(now, psn, k, CauseRTO)
 			p.t.Stats.RtxRTO++
 		}
 	}
@@ -231,7 +247,7 @@ func (p *PDC) declareHoles(now time.Duration) {
 		}
 		age := time.Duration(microseconds(now)-k.hole) * time.Microsecond
 		if age >= wait-2*time.Microsecond {
-			p.markLost(now, psn, k, false)
+			p.markLost(now, psn, k, CauseReorder)
 			p.t.Stats.RtxSACK++
 		} else if at := now - age; tx.holeAt == 0 || at < tx.holeAt {
 			tx.holeAt = at

@@ -18,6 +18,10 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	if from.Addr() != p.remote.Addr() || (n.SPDCID != 0 && p.remoteID != 0 && n.SPDCID != p.remoteID) {
 		t.Stats.DropSource++
+		t.guessed(now, from)
+		return
+	}
+	if p.who != t.Who && t.foreignNack(p, n.Code) {
 		return
 	}
 	tx := &p.tx
@@ -35,6 +39,9 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
 		t.Stats.DropStale++
+		if d := psn.Sub(tx.una); d < -startGap || d > startGap {
+			t.guessed(now, from) // not merely late
+		}
 		return
 	}
 	k := tx.at(psn)
@@ -44,7 +51,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	switch n.Code {
 	case wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck:
-		p.nackLost(now, psn, k, true)
+		p.nackLost(now, psn, k, n.Code)
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
 		if tx.shortSince == 0 {
@@ -54,15 +61,15 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			tx.clearOwed = p.remoteID != 0
 			t.up.WakeAck(p)
 		}
-		p.hold(now, psn, k)
+		p.hold(now, psn, k, n.Code)
 	case wire.NackNoSESMsgAvail:
 		if tx.rnrSince == 0 {
 			tx.rnrSince = now
 		}
-		p.hold(now, psn, k)
+		p.hold(now, psn, k, n.Code)
 	case wire.NackPSNOORWindow:
 		// Beyond the peer's window: wait for it to move.
-		p.hold(now, psn, k)
+		p.hold(now, psn, k, n.Code)
 	case wire.NackRODOOO:
 		// UE §3.5.14: go back to Expected_PSN.
 		from := wire.PSN(n.Payload)
@@ -71,7 +78,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		}
 		for q := from; q != tx.nxt; q++ {
 			if kq := tx.at(q); kq.state == pktFlight && int32(k.seq-kq.seq) >= 0 {
-				p.nackLost(now, q, kq, false)
+				p.nackLost(now, q, kq, n.Code)
 			}
 		}
 	case wire.NackPktNotRcvd, wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError:
@@ -84,7 +91,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 				p.ccc.OnSend(now, int(k.size))
 			}
 		}
-		p.nackLost(now, psn, k, false)
+		p.nackLost(now, psn, k, n.Code)
 	case wire.NackRcvdSESProcg:
 		// Received, response not ready: ask again after the RTO. A ROD target that
 		// has the first packet we miss the answer of waits for an earlier one, and
@@ -95,8 +102,16 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			}
 		}
 	case wire.NackNewStartPSN:
-		// T7: only with a security domain; this PDC has none.
-		t.Stats.DropStale++
+		// T7: without security never; with it until the target's first ACK.
+		// Several packets of a burst get one each: the first counts.
+		if start := wire.PSN(n.Payload); !t.secured() || p.remoteID != 0 || start == p.start {
+			t.Stats.DropStale++
+			return
+		} else if !p.renumber(now, start) {
+			return
+		}
+		p.heard(now)
+		t.up.Wake(p)
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
 		if p.remoteID == 0 {
@@ -151,12 +166,12 @@ func (p *PDC) proves(n *wire.Nack) bool { return n.SPDCID != 0 && n.SPDCID == p.
 // nackLost sends a refused packet again as soon as the window allows. A NACK
 // that comes sooner after a resend than any answer ever came is about an earlier
 // transmission, or a storm: one resend per PSN and round trip (T33).
-func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, trimmed bool) {
+func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
 	tx := &p.tx
 	if k.state != pktFlight || k.tries > 0 && now-k.sentAt < tx.minRTT*7/8 {
 		return
 	}
-	k.state = pktLost
+	k.state, k.cause = pktLost, nacked(code)
 	tx.flight--
 	if tx.lost == 0 || psn.Before(tx.lostHint) {
 		tx.lostHint = psn
@@ -164,18 +179,19 @@ func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, trimmed bool) 
 	tx.lost++
 	p.t.Stats.RtxNack++
 	if p.ccc != nil {
+		trimmed := code == wire.NackTrimmed || code == wire.NackTrimmedLastHop || code == wire.NackTrimmedAck
 		p.ccc.OnNack(now, int(k.size), trimmed)
 	}
 }
 
 // hold keeps a refused packet until the back-off passed: 1 ms doubling to
 // RTOMax (F32).
-func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt) {
+func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
 	if k.state != pktFlight {
 		return
 	}
 	tx := &p.tx
-	k.state, k.nacked = pktHeld, true
+	k.state, k.nacked, k.cause = pktHeld, true, nacked(code)
 	tx.flight--
 	tx.held++
 	p.t.Stats.RtxNack++
@@ -197,14 +213,15 @@ func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt) {
 // confirmFatal applies T6: on a PDC without security a fatal NACK counts only
 // when a second one comes at least one RTO later.
 func (p *PDC) confirmFatal(now time.Duration, code wire.NackCode) bool {
+	if p.t.secured() {
+		return true // it is authenticated
+	}
 	gap := p.t.cfg.RTOInit
-	if p.fatal.at != 0 && p.fatal.code == code && now-p.fatal.at >= gap {
-		return true
+	if !p.doubted || p.fatal != code {
+		p.doubted, p.fatal, p.fatalAt = true, code, now
+		return false
 	}
-	if p.fatal.at == 0 || p.fatal.code != code {
-		p.fatal = fatalMark{code, now}
-	}
-	return false
+	return now-p.fatalAt >= gap
 }
 
 // fatalNack ends the PDC when confirmed; the first one makes the packet go out
@@ -217,7 +234,7 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 	tx := &p.tx
 	if k := tx.at(n.PSN); k.state == pktFlight {
 		tx.heldUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
-		k.state = pktHeld
+		k.state, k.cause = pktHeld, nacked(n.Code)
 		tx.flight--
 		tx.held++
 		if p.ccc != nil {
@@ -230,7 +247,7 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 // rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
 // (faults.md: renumberings ≤ 8) and sends everything again.
 func (p *PDC) rebirth(now time.Duration) {
-	t, tx := p.t, &p.tx
+	t := p.t
 	p.rebirths++
 	id := t.newID(now)
 	if p.rebirths > 8 || id == 0 {
@@ -242,33 +259,13 @@ func (p *PDC) rebirth(now time.Duration) {
 	t.retireID(p)
 	p.id = id
 	t.setID(id, p)
-	start := t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30))))
-	delta := int(start.Sub(p.start))
-	n := tx.nxt.Sub(tx.una)
-	old := tx.ring
-	if n > 0 {
-		tx.ring = t.getRing(len(old))
+	if t.secured() {
+		// A 0-RTT target that refused the old Start_PSN will take none up to it.
+		p.restamp(t.above(id, p.start.Add(startGap)))
+	} else {
+		p.restamp(t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30)))))
 	}
-	una := tx.una
-	p.start = start
-	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
-	tx.cleared = start - 1
-	for i := range int(n) {
-		q := una.Add(i)
-		k := old[uint32(q)&uint32(len(old)-1)]
-		k.tries, k.nacked, k.fresh = 0, false, true // no target ever took it
-		*tx.at(q.Add(delta)) = k
-		if k.state == pktFlight {
-			p.nackLost(now, q.Add(delta), tx.at(q.Add(delta)), false)
-		}
-	}
-	tx.lostHint = tx.una
-	if n > 0 {
-		keep := tx.ring
-		tx.ring = old
-		t.putRing(p)
-		tx.ring = keep
-	}
+	p.checkTx()
 	t.up.Wake(p)
 }
 

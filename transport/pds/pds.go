@@ -40,6 +40,7 @@ const (
 	WhyTooBig          // full-size packets do not pass while small ones do
 	WhyProtocol        // the peer broke the protocol (T9)
 	WhyClosed          // closed by this side
+	WhyNoKey           // there is no valid key to seal with (F33)
 )
 
 // A Reason is a Why with the NACK code behind it, if any.
@@ -74,6 +75,10 @@ type Upper interface {
 	// Path says what became of a packet that left by that path. It is called
 	// with Config.Paths above 1 only.
 	Path(p *PDC, path uint8, news PathNews)
+	// Guessed says that within a second more than GuessLimit packets had numbers
+	// that no packet of the PDC they name can have (T3); from is where the last
+	// came from. It is said once a second at most.
+	Guessed(from netip.AddrPort)
 }
 
 // PathNews is what a packet tells of the path it took.
@@ -92,7 +97,8 @@ func (p *PDC) pathNews(k *txPkt, news PathNews) {
 	}
 }
 
-// Config holds the constants of a Table. All must be set.
+// Config holds the constants of a Table. All must be set but where zero has a
+// meaning.
 type Config struct {
 	MPRange   int // PSN window offered, multiple of 128, power of two
 	TxWindow  int // packets this side keeps outstanding per PDC, power of two
@@ -115,6 +121,10 @@ type Config struct {
 	RNRTimeout     time.Duration
 	SpecRetries    bool
 
+	// Secure is how this side establishes the PDCs that others open, and whether
+	// it is secured at all. What it opens itself is as its target wants.
+	Secure Secure
+
 	MaxPDCs             int
 	MaxPDCsPerSource    int
 	MaxPDCsUnknown      int
@@ -123,9 +133,23 @@ type Config struct {
 	MaxQuarantine       int
 
 	// StartPSN, if not nil, chooses the first PSN of PDCs this side opens (for
-	// tests of wrap-around); nil: random.
+	// tests of wrap-around); nil: random. What a target asks for goes before.
 	StartPSN func() wire.PSN
+
+	// MaxRange is how many PSNs a PDC uses before it closes at the end of the
+	// message and another takes its place; 0: 2³⁰ (F34).
+	MaxRange int32
 }
+
+// Secure is how a target establishes PDCs (UE §3.5.8, tss.md §7).
+type Secure uint8
+
+// The ways. The target alone chooses: peers with different ones get on.
+const (
+	SecureNone    Secure = iota // without security: any Start_PSN
+	SecureZeroRTT               // a Start_PSN at or above the floor, which rises with every PDC that ends
+	SecureOneRTT                // the Start_PSN that the target drew for this very PDC
+)
 
 // State is the state of a PDC (UE §3.5.8).
 type State uint8
@@ -148,6 +172,11 @@ func (s State) String() string { return stateNames[s] }
 
 // A PDC is a packet delivery context. Its exported methods are for the owner of
 // the Table.
+//
+// With many peers the PDC of each packet lies in cold memory, and what a packet
+// costs is the cache lines it touches. So what every packet touches comes first,
+// in whole lines of 64 bytes; what loss, closing and control packets need lies
+// behind it (docs/decisions/0011).
 type PDC struct {
 	t *Table
 
@@ -158,36 +187,42 @@ type PDC struct {
 
 	id, remoteID uint16
 	mode         wire.Mode
-	initiator    bool
-	known        bool // the peer's address is one the application named
-	proven       bool // target: the initiator used our PDCID, so it is not a spoofed source
-	pending      bool // target: counts as pending, being neither proven nor known
 	state        State
-	start        wire.PSN
-	remote       netip.AddrPort // where to send; for a target where the SYN came from
-	path         uint8          // target: the path the SYN came by
+	initiator    bool
+	known        bool  // the peer's address is one the application named
+	proven       bool  // target: the initiator is no spoofed source: it used our PDCID, or is authenticated
+	pending      bool  // target: counts as pending, being neither proven nor known
+	strikes      uint8 // T9: consecutive packets that acknowledge what was never sent
+	// Awaited is the owner's: something waits for a Wake of this PDC.
+	Awaited bool
+	start   wire.PSN
+	remote  netip.AddrPort // where to send; for a target where the SYN came from
 
-	tx  txDir
-	rx  *rxDir
-	ccc CCC
-
+	ccc       CCC
 	lastHeard time.Duration // last valid packet from the peer
 	idleAt    time.Duration // since when nothing is outstanding
 	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
-	fatal     fatalMark
-	strikes   uint8 // T9: consecutive packets that acknowledge what was never sent
-	rebirths  uint8
+	who       uint64        // the life of the peer that the PDC is bound to, see Table.Who
+	heapAt    time.Duration // when the timer heap looks at the PDC, 0: never
+	heapPos   int32
 
-	heapAt  time.Duration // when the timer heap looks at the PDC, 0: never
-	heapPos int32
-	opened  time.Duration
-	closeBy time.Duration // CloseRequested, CloseAckWait: give up then
-}
+	path         uint8 // target: the path the SYN came by
+	renumberings uint8 // NACKs 0x17 that were followed
+	// doubted: a fatal NACK came at fatalAt, and counts if a second one confirms
+	// it (T6).
+	doubted bool
+	fatal   wire.NackCode
 
-// fatalMark remembers a fatal NACK until a second one confirms it (T6).
-type fatalMark struct {
-	code wire.NackCode
-	at   time.Duration
+	tx txDir
+	rx *rxDir
+
+	fatalAt     time.Duration
+	rebirths    uint8
+	clearStarts uint8 // NACKs 0x17 that were followed and that nobody authenticated
+	opened      time.Duration
+	closeBy     time.Duration // CloseRequested, CloseAckWait: give up then
+
+	_ [56]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
 }
 
 // ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.
@@ -207,21 +242,6 @@ func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }
 // CCC is the congestion control context the PDC was opened with.
 func (p *PDC) CCC() CCC { return p.ccc }
 
-// idPage is one part of the PDCID table; pages are made when first used. PDCIDs
-// are random, so a PDC of a FEP with few of them has a page to itself.
-type idPage struct {
-	pdc  [1 << idBits]*PDC
-	last [1 << idBits]psnRange // PSNs of the last PDC this side opened under the PDCID
-}
-
-const (
-	idBits = 4
-	idMask = 1<<idBits - 1
-)
-
-// A psnRange is the PSNs from first on, before end; equal: none.
-type psnRange struct{ first, end wire.PSN }
-
 // A Table holds the PDCs of one FEP.
 type Table struct {
 	hdr wire.Req // see Push
@@ -230,7 +250,8 @@ type Table struct {
 	rng *rand.Rand
 	up  Upper
 
-	ids   [1 << (16 - idBits)]*idPage
+	ids   idTable
+	last  *[1 << (16 - lastBits)]*lastPage // nil: no PDC yet that this side opened and that ended
 	slots []*PDC
 	free  []uint32
 	live  int
@@ -243,18 +264,34 @@ type Table struct {
 	pendQueue []pendRef
 
 	quar quarantine
-	heap []*PDC
+	heap []timer
+
+	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: none any more
+	pend     pendTable
+	expected expectedTable // what targets told of their floors
 
 	loose     []Loose // ring of answers that no PDC carries
 	looseHead int
 	looseLen  int
 	nackAt    time.Duration // rate limit of NACKs to unknown PDCs
 	nackLeft  int
+	guessAt   time.Duration // begin of the second in which guesses came
+	guesses   int
 
 	rings    [16][][]txPkt // free transmit rings by log2 of their length
 	ringKept int           // packets in rings
 	rxFree   []*rxDir
 	holdUsed int
+
+	// Who is the authenticated life of the sender of the packet that the next
+	// Receive call gets: the owner sets it before each of them when Secure is
+	// not SecureNone, to any number but 0 and the highest. 0: nobody, always on a
+	// clear FEP. A PDC belongs to one: a target's to that of its SYN, an
+	// initiator's to that of its first ACK.
+	Who uint64
+
+	// Cause is why what Push, Resend, NextCtl or NextAck of a PDC gave last is sent.
+	Cause Cause
 
 	Stats Stats
 }
@@ -268,6 +305,9 @@ type Stats struct {
 	Opened, Accepted, Closed, Errors, Quarantined   uint64
 	DropNoPDC, DropSource, DropUnsent, DropStale    uint64
 	DropLimit, DropRate, DropHeader, DropType       uint64
+	DropBinding                                     uint64 // packets of another life of the peer than the PDC's
+	Guessed                                         uint64 // packets that name a PDC and cannot belong to it (T3)
+	Pending, PendingReaped, Renumbered              uint64 // PENDING PDCs made, and given up; NACKs 0x17 followed
 }
 
 // A Loose is a packet that leaves outside any PDC's queue: a NACK, or the ACK
@@ -283,6 +323,9 @@ const maxLoose = 1024
 
 // New makes an empty Table.
 func New(cfg Config, rng *rand.Rand, up Upper) *Table {
+	if cfg.MaxRange == 0 {
+		cfg.MaxRange = maxRange
+	}
 	t := &Table{cfg: cfg, rng: rng, up: up,
 		bySyn:   make(map[synKey]*PDC),
 		sources: make(map[netip.Addr]*sourceCount),
@@ -305,69 +348,6 @@ func (t *Table) Each(fn func(*PDC)) {
 
 // Slots is one more than the highest Slot in use so far.
 func (t *Table) Slots() int { return len(t.slots) }
-
-// Lookup finds a PDC by its own PDCID, or nil.
-func (t *Table) Lookup(id uint16) *PDC {
-	if pg := t.ids[id>>idBits]; pg != nil {
-		return pg.pdc[id&idMask]
-	}
-	return nil
-}
-
-func (t *Table) setID(id uint16, p *PDC) {
-	pg := t.ids[id>>idBits]
-	if pg == nil {
-		pg = new(idPage)
-		t.ids[id>>idBits] = pg
-	}
-	pg.pdc[id&idMask] = p
-}
-
-// retireID frees the PDCID of a PDC and remembers the PSNs it was used with.
-func (t *Table) retireID(p *PDC) {
-	t.setID(p.id, nil)
-	if p.initiator {
-		t.ids[p.id>>idBits].last[p.id&idMask] = psnRange{p.start, p.tx.nxt + 1}
-	}
-}
-
-// startGap is how far the first PSN of a PDC stays from all PSNs that its PDCID
-// was last used with (faults.md §2).
-const startGap = 1 << 16
-
-// newStart chooses the first PSN of a PDC that this side opens under id.
-func (t *Table) newStart(id uint16) wire.PSN {
-	if t.cfg.StartPSN != nil {
-		return t.away(id, t.cfg.StartPSN())
-	}
-	return t.away(id, wire.PSN(t.rng.Uint32()))
-}
-
-// away is s, or another PSN if s is too near to what id was last used with.
-func (t *Table) away(id uint16, s wire.PSN) wire.PSN {
-	pg := t.ids[id>>idBits]
-	if pg == nil {
-		return s
-	}
-	if l := pg.last[id&idMask]; l.first != l.end && !s.Before(l.first-startGap) && s.Before(l.end+startGap) {
-		// A PDC uses at most maxRange PSNs: what follows is free.
-		return l.end.Add(startGap + int(t.rng.Uint32N(1<<28)))
-	}
-	return s
-}
-
-// newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
-// UE §3.5.8: PDCID 0 is never valid. T3: never sequential.
-func (t *Table) newID(now time.Duration) uint16 {
-	id := uint16(t.rng.Uint32())
-	for range 65536 {
-		if id != 0 && t.Lookup(id) == nil && !t.quar.holdsID(now, id) {
-			return id
-		}
-		id = id*5 + 12345 // full period: every id is tried once
-	}
-	return 0
-}
 
 func (t *Table) add(now time.Duration, p *PDC) {
 	if n := len(t.free); n > 0 {
@@ -394,6 +374,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	p.state = Closed
 	t.retireID(p)
 	if !p.initiator {
+		t.raiseFloor(p.start)
 		t.uncount(p)
 	}
 	if t.lastSyn == p {
@@ -413,6 +394,15 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	}
 	t.up.Gone(p, why)
 	t.free = append(t.free, p.Slot)
+}
+
+// FailAll ends every PDC in error.
+func (t *Table) FailAll(now time.Duration, why Why) {
+	for _, p := range t.slots {
+		if p != nil {
+			t.fail(now, p, Reason{Why: why})
+		}
+	}
 }
 
 // fail ends the PDC in error: every packet that is not finished fails.
@@ -510,11 +500,7 @@ func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint8, n
 	// T27, T28: answers to what names no PDC are limited to 10,000 a second, in
 	// lots per 10 ms; arbitrary, far above what honest peers cause.
 	if n.SPDCID == 0 {
-		if now-t.nackAt >= 10*time.Millisecond {
-			t.nackAt, t.nackLeft = now, 100
-		}
-		if t.nackLeft == 0 {
-			t.Stats.DropRate++
+		if !t.mayNack(now) {
 			return
 		}
 		t.nackLeft--
@@ -522,6 +508,19 @@ func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint8, n
 	t.Stats.NacksTx[n.Code]++
 	var a [32]byte
 	t.pushLoose(remote, path, n.Append(a[:0]))
+}
+
+// mayNack reports whether a NACK that names no PDC may leave now, and counts it
+// if not.
+func (t *Table) mayNack(now time.Duration) bool {
+	if now-t.nackAt >= 10*time.Millisecond {
+		t.nackAt, t.nackLeft = now, 100
+	}
+	if t.nackLeft == 0 {
+		t.Stats.DropRate++
+		return false
+	}
+	return true
 }
 
 func (t *Table) sendCP(p *PDC, c wire.CP) {

@@ -21,6 +21,8 @@ type pdcTest struct {
 	told []string // what the Upper was told
 	ccc  *fixedCCC
 	open map[uint32]bool // slots with incomplete inbound messages
+
+	guesses int // how often the Upper was told of guesses
 }
 
 const testStart wire.PSN = 0xffff_fff0 // so that every script crosses 2^32
@@ -102,6 +104,7 @@ func (x *pdcTest) Wake(p *PDC)               {}
 func (x *pdcTest) WakeAck(p *PDC)            {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
+func (x *pdcTest) Guessed(netip.AddrPort)    { x.guesses++ }
 func (x *pdcTest) Pending(p *PDC) bool       { return false }
 func (x *pdcTest) Path(p *PDC, path uint8, news PathNews) {
 	x.told = append(x.told, fmt.Sprintf("path %d %s", path, [...]string{"good", "marked", "lost"}[news]))

@@ -37,6 +37,7 @@ type lifeKey struct {
 
 type life struct {
 	until   time.Duration
+	who     uint64
 	refused bool
 }
 
@@ -65,7 +66,7 @@ func (q *quarantine) add(now, keep time.Duration, p *PDC) {
 		// Of a life that executed nothing nothing has to be guarded: its packets
 		// may come again and open a new one.
 		r.key = lifeKey{synKey{p.remote, p.remoteID}, p.start}
-		q.lives[r.key] = life{until: r.until}
+		q.lives[r.key] = life{until: r.until, who: p.who}
 	}
 	q.push(now, r)
 }

@@ -26,6 +26,7 @@ type rxDir struct {
 	ackBytes  int    // since the last ACK
 	rcvdBytes uint64 // new nominal bytes, all
 	ackDue    bool
+	ackWhy    Cause    // why, for the first of the packets that asked
 	waitPSN   wire.PSN // highest executed PSN without an ACK of its own that CACK had not reached
 	waits     bool
 	trig      trigger
@@ -162,6 +163,10 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 		}
 		if from.Addr() != p.remote.Addr() {
 			t.Stats.DropSource++
+			t.guessed(now, from)
+			return nil, Drop
+		}
+		if p.who != t.Who && t.foreign(p) {
 			return nil, Drop
 		}
 		if p.remoteID != h.SPDCID || p.initiator {
@@ -183,6 +188,7 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
 	n := int32(rx.win.Size())
 	if d >= n || d < -n {
+		t.guessed(now, from)
 		code := wire.NackPSNOORWindow
 		if h.Flags&wire.FlagSYN != 0 {
 			code = wire.NackInvalidSyn
@@ -296,10 +302,23 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	if !gtd && (m.AR || m.Retx || m.CE || rx.ackBytes >= p.t.cfg.AckTrigger) {
 		rx.ackBytes = 0
 		if !rx.ackDue {
-			rx.ackDue = true
+			rx.ackDue, rx.ackWhy = true, m.whyAck()
 			p.t.up.WakeAck(p)
 		}
 	}
+}
+
+// whyAck is why a delivered packet is acknowledged now.
+func (m *Meta) whyAck() Cause {
+	switch {
+	case m.Retx:
+		return CauseAckRetx
+	case m.AR:
+		return CauseAckAsked
+	case m.CE:
+		return CauseAckCE
+	}
+	return CauseAckBytes
 }
 
 // Refuse answers a delivered packet with a NACK; it counts as not received.
@@ -346,14 +365,14 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 	}
 	if p.mode == wire.ROD && !psn.Before(rx.rodNext) {
 		// Held, not executed yet: no response exists, the SACK shows it.
-		rx.ackDue = true
+		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		rx.trig.has = false
 		p.t.up.WakeAck(p)
 		return
 	}
 	rx.trig = trigger{psn: psn, at: now, has: true, hasRsp: true, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}
 	if !rx.ackDue {
-		rx.ackDue = true
+		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.t.up.WakeAck(p)
 	}
 }
@@ -458,7 +477,7 @@ func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 		p.t.arm(p, rx.clearAsk)
 	}
 	if int(rx.win.Base()-base) > gone && !rx.ackDue {
-		rx.ackDue = true
+		rx.ackDue, rx.ackWhy = true, CauseAckHole
 		p.t.up.WakeAck(p)
 	}
 }
@@ -473,7 +492,7 @@ func (p *PDC) caughtUp(now time.Duration) {
 	}
 	rx.waits = false
 	if !rx.ackDue {
-		rx.ackDue = true
+		rx.ackDue, rx.ackWhy = true, CauseAckHole
 		p.t.up.WakeAck(p)
 	}
 }
@@ -506,7 +525,7 @@ func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	rx.noteMax(m.PSN)
 	// The sender learns of the gap at once.
 	if !rx.ackDue {
-		rx.ackDue = true
+		rx.ackDue, rx.ackWhy = true, CauseAckHeld
 		rx.trig.has = false
 		t.up.WakeAck(p)
 	}
@@ -564,6 +583,9 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		return nil
 	}
 	if p != nil && p.start == start {
+		if p.who != t.Who && t.foreign(p) {
+			return nil
+		}
 		t.lastSyn = p
 		return p
 	}
@@ -571,9 +593,18 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		t.Stats.DropHeader++
 		return nil
 	}
-	if l, ok := t.quar.find(now, lifeKey{key, start}); ok && !l.refused {
+	secured := t.secured()
+	if secured && t.Who == 0 {
+		t.Stats.DropBinding++ // T8
+		return nil
+	}
+	switch l, ok := t.quar.find(now, lifeKey{key, start}); {
+	case ok && !l.refused && l.who == t.Who:
 		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
-	} else if ok || p != nil {
+	case secured && p != nil:
+		t.otherStart(now, from, path, h, start, p)
+		return nil
+	case !secured && (ok || p != nil):
 		// Another life under the same PDCID. Its initiator will send the same
 		// messages under another one: whatever still comes of this one must not
 		// be taken once the PDC in its way is gone.
@@ -592,16 +623,19 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 	}
 	known := t.up.Known(from)
 	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(now) ||
-		!known && (t.pending >= t.cfg.MaxPending || src.pending >= t.cfg.MaxPendingPerSource || t.unknown >= t.cfg.MaxPDCsUnknown) && !t.evictPending(now) {
+		!known && !t.roomForStranger(now, src) {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
+	}
+	if secured && !t.startAgreed(now, from, path, h, start) {
+		return nil
 	}
 	id := t.newID(now)
 	if id == 0 {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
 	}
-	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: from, path: path}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: from, path: path, who: t.Who}
 	p.tx.init(start) // UE §3.5.8: the return direction starts at the same PSN
 	t.add(now, p)
 	rx := t.getRx(p)
@@ -611,14 +645,27 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 	t.lastSyn = p
 	t.sources[from.Addr()] = src
 	src.pdcs++
-	src.pending++
-	t.pending++
-	p.pending = true
 	t.unknown++
-	t.pendQueue = append(t.pendQueue, pendRef{p, now})
+	if secured {
+		p.proven = true
+	} else {
+		src.pending++
+		t.pending++
+		p.pending = true
+		t.pendQueue = append(t.pendQueue, pendRef{p, now})
+	}
 	t.Stats.Accepted++
 	t.arm(p, now+t.cfg.NewPDCTime)
 	return p
+}
+
+// roomForStranger reports whether a source that the application never named may
+// open a PDC, and makes room if it can.
+func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
+	if t.secured() {
+		return t.unknown < t.cfg.MaxPDCsUnknown // nothing is pending: all are authenticated
+	}
+	return t.pending < t.cfg.MaxPending && src.pending < t.cfg.MaxPendingPerSource && t.unknown < t.cfg.MaxPDCsUnknown || t.evictPending(now)
 }
 
 // sourceCount is what one source address holds (faults.md §1).

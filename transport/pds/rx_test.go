@@ -486,3 +486,46 @@ func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 	}
 	x.wantAcks(want...)
 }
+
+func TestT39MaxPDCs(t *testing.T) {
+	// faults.md §1, T39: MaxPDCs bounds PDCs of both kinds together. Beyond, this
+	// side opens none and others get NACK 04; secured, nothing is drawn for them.
+	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
+		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })
+		if how != SecureNone {
+			x.tab.Who = 1
+		}
+		syn := func(spdcid uint16, start wire.PSN) {
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: start, ClearOff: -1, SPDCID: spdcid}
+			if p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false); v == Deliver {
+				p.SetPeer(1, true)
+				p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100}, &wire.Rsp{}, false)
+			}
+		}
+		accept := func(spdcid uint16) {
+			syn(spdcid, 1<<20)
+			if how == SecureOneRTT {
+				if e := x.tab.pend.m[synKey{peerAddr, spdcid}]; e != nil {
+					syn(spdcid, e.start)
+				}
+			}
+		}
+		open := func() *PDC { return x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc) }
+		p := open()
+		open()
+		for id := range uint16(3) {
+			accept(100 + id)
+		}
+		x.loose()
+		accept(200)
+		x.wantLoose("NACK NO_PDC_AVAIL")
+		if open() != nil || x.tab.Len() != 5 || x.tab.pend.len() != 0 || x.tab.Stats.DropLimit != 1 {
+			t.Fatalf("%v: %d PDCs, %d pending", how, x.tab.Len(), x.tab.pend.len())
+		}
+		x.tab.fail(x.now, p, Reason{Why: WhyTimeout})
+		accept(200)
+		if open() != nil || x.tab.Len() != 5 {
+			t.Fatalf("%v: %d PDCs", how, x.tab.Len())
+		}
+	}
+}

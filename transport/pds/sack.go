@@ -49,6 +49,9 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 			}
 			s.due = false
 			rx.due--
+			if p.t.Cause = CauseGtd; s.late {
+				p.t.Cause = CauseGtdAgain
+			}
 			p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
 			if s.late {
 				unmeasured(&out.Ack)
@@ -62,6 +65,7 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 		panic("BUG: pds: a due response is counted but not found")
 	case len(rx.once) > 0:
 		s := &rx.once[rx.onceHead]
+		p.t.Cause = CauseBehind
 		p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
 		if s.late {
 			unmeasured(&out.Ack)
@@ -76,6 +80,7 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 	case rx.nprobe > 0:
 		pr := rx.probes[0]
 		rx.nprobe--
+		p.t.Cause = CauseAckProbe
 		copy(rx.probes[:], rx.probes[1:])
 		p.fillAck(now, out, 0, 0, false, false)
 		out.Ack.Flags |= wire.AckFlagP
@@ -89,6 +94,7 @@ func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
 		return true
 	case rx.ackDue:
 		rx.ackDue = false
+		p.t.Cause = rx.ackWhy
 		rx.ackBytes = 0
 		if rx.trig.has {
 			tr := &rx.trig
@@ -161,19 +167,13 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 	} else {
 		a.SACKOff = 1
 	}
-	st := wire.NSCCState{RcvdBytes: uint32((rx.rcvdBytes+255)>>8) & 0xffffff, OOO: uint16(min(ooo, 0xfffe))}
-	if service > 0 {
-		st.ServiceTime = uint16(min(service/128, 0xffff))
-	}
-	a.CCState = st.Encode()
+	a.SetNSCC(uint16(min(max(service, 0)/128, 0xffff)), uint32((rx.rcvdBytes+255)>>8), uint16(min(ooo, 0xfffe)))
 }
 
 // unmeasured marks an ACK that is no direct answer: its service time is beyond
 // what the field holds.
 func unmeasured(a *wire.Ack) {
-	st := wire.ParseNSCC(a.CCState)
-	st.ServiceTime = 0xffff
-	a.CCState = st.Encode()
+	a.CCState |= 0xffff << 48
 }
 
 // mpr is the PSN window offered, in the units of the header.

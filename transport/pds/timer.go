@@ -10,19 +10,23 @@ import (
 // of them can be due. It is lazy: a deadline that moves later leaves the heap
 // alone, and the PDC is put back when it is looked at too early.
 
+// A timer is a PDC's place in the heap. The time lies in it, so that PDCs, which
+// are cold, need not be looked at to order it.
+type timer struct {
+	at time.Duration // PDC.heapAt
+	p  *PDC
+}
+
 // arm makes the heap look at p no later than at.
 func (t *Table) arm(p *PDC, at time.Duration) {
 	if p.heapPos >= 0 {
 		if at < p.heapAt {
-			p.heapAt = at
-			t.up0(int(p.heapPos))
+			t.up0(int(p.heapPos), timer{at, p})
 		}
 		return
 	}
-	p.heapAt = at
-	p.heapPos = int32(len(t.heap))
-	t.heap = append(t.heap, p)
-	t.up0(int(p.heapPos))
+	t.heap = append(t.heap, timer{})
+	t.up0(len(t.heap)-1, timer{at, p})
 }
 
 func (t *Table) heapRemove(p *PDC) {
@@ -33,70 +37,90 @@ func (t *Table) heapRemove(p *PDC) {
 	n := len(t.heap) - 1
 	p.heapPos = -1
 	last := t.heap[n]
-	t.heap[n] = nil
+	t.heap[n] = timer{}
 	t.heap = t.heap[:n]
-	if i == n {
-		return
+	if i != n {
+		t.up0(i, last)
+		t.down0(int(last.p.heapPos), last)
 	}
-	t.heap[i] = last
-	last.heapPos = int32(i)
-	t.up0(i)
-	t.down0(int(last.heapPos))
 }
 
-func (t *Table) up0(i int) {
-	p := t.heap[i]
+// place puts an entry into place i.
+func (t *Table) place(i int, x timer) {
+	t.heap[i] = x
+	x.p.heapPos = int32(i)
+}
+
+// up0 puts x into place i or above, moving down what is later.
+func (t *Table) up0(i int, x timer) {
 	for i > 0 {
 		j := (i - 1) / 2
-		if t.heap[j].heapAt <= p.heapAt {
+		if t.heap[j].at <= x.at {
 			break
 		}
-		t.heap[i] = t.heap[j]
-		t.heap[i].heapPos = int32(i)
+		t.place(i, t.heap[j])
 		i = j
 	}
-	t.heap[i] = p
-	p.heapPos = int32(i)
+	x.p.heapAt = x.at
+	t.place(i, x)
 }
 
-func (t *Table) down0(i int) {
-	p := t.heap[i]
+// down0 puts x into place i or below, moving up what is earlier.
+func (t *Table) down0(i int, x timer) {
 	for {
 		j := 2*i + 1
 		if j >= len(t.heap) {
 			break
 		}
-		if j+1 < len(t.heap) && t.heap[j+1].heapAt < t.heap[j].heapAt {
+		if j+1 < len(t.heap) && t.heap[j+1].at < t.heap[j].at {
 			j++
 		}
-		if p.heapAt <= t.heap[j].heapAt {
+		if x.at <= t.heap[j].at {
 			break
 		}
-		t.heap[i] = t.heap[j]
-		t.heap[i].heapPos = int32(i)
+		t.place(i, t.heap[j])
 		i = j
 	}
-	t.heap[i] = p
-	p.heapPos = int32(i)
+	x.p.heapAt = x.at
+	t.place(i, x)
 }
 
 // NextTimeout is when Advance has something to look at, 0: never.
 func (t *Table) NextTimeout() time.Duration {
-	if len(t.heap) == 0 {
-		return 0
+	var at time.Duration
+	if len(t.heap) > 0 {
+		at = t.heap[0].at
 	}
-	return t.heap[0].heapAt
+	if q := t.pend.first; q != nil {
+		at = earlier(at, q.until)
+	}
+	return at
 }
 
 // Advance runs every timer that is due at or before now.
 func (t *Table) Advance(now time.Duration) {
-	for len(t.heap) > 0 && t.heap[0].heapAt <= now {
-		p := t.heap[0]
+	t.pend.expire(now, t)
+	for len(t.heap) > 0 && t.heap[0].at <= now {
+		p := t.heap[0].p
+		if at := p.idleUntil(); at > now {
+			// Most PDCs that are looked at were done long before.
+			t.down0(0, timer{at, p})
+			continue
+		}
 		t.heapRemove(p)
 		if at := p.runTimers(now); at != 0 && p.state != Closed {
 			t.arm(p, max(at, now+1))
 		}
 	}
+}
+
+// idleUntil is when the idle timer of an initiator's PDC is due to which nothing
+// else can be; 0: runTimers knows.
+func (p *PDC) idleUntil() time.Duration {
+	if p.rx != nil || p.tx.una != p.tx.nxt || p.state != Established || p.shut() {
+		return 0
+	}
+	return p.idleAt + p.t.cfg.IdleClose
 }
 
 // runTimers does what is due and returns the next time to look, 0: none.

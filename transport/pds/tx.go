@@ -29,71 +29,75 @@ type txPkt struct {
 	tries  uint8 // retransmissions, saturating
 	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, else 0
 	path   uint8
+	cause  Cause  // why it is sent again
 	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
 	gap    bool   // that is why it was sent again last time
 	nacked bool   // refused at least once: which transmission was taken is not known
 	fresh  bool   // in the lost list, but never sent: a control packet
 }
 
-// txDir is one direction's sending side.
+// txDir is one direction's sending side, by cache lines like a PDC.
 type txDir struct {
-	ring     []txPkt // from una on; nil when nothing is outstanding
-	ringHint uint8   // length to begin with
+	ring     []txPkt // from una on; one, unless more is outstanding
 	una      wire.PSN
 	nxt      wire.PSN
 	cack     wire.PSN // highest CACK received
-
-	window  int32 // PSNs the peer takes beyond cack
-	mprAt   wire.PSN
-	mprSeen bool
-
-	seq      uint32        // transmissions so far
-	topSeq   uint32        // highest transmission number known to have arrived
-	sureSeq  uint32        // the same without those of which an earlier transmission may have arrived
-	pastSeq  uint32        // sureSeq before the newest ACK
-	ackOrder uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them
-	ordered  bool          // an ACK had rcvd_bytes
-	echoes   bool          // the peer echoes RETX
-	minRTT   time.Duration // least RTT of all
-	rtt      time.Duration // smoothed, of what newly arrived, with the peer's ACK delay
-	rttVar   time.Duration // its mean deviation
-	newest   time.Duration // when sureSeq left, until the end of the ACK that told of it
+	window   int32    // PSNs the peer takes beyond cack
 	flight   int32
 	lost     int32
-	held     int32
-	arrived  int32
 	lostHint wire.PSN // no lost packet is below it
-	reorder  uint32   // transmissions that may overtake a packet before it is taken for lost
+	cleared  wire.PSN // the highest CLEAR_PSN sent
+	seq      uint32   // transmissions so far
+	mprAt    wire.PSN
 
-	owedSince  time.Duration // when outstanding became non-zero
-	progress   time.Duration // last send with nothing in flight or last ACK that told something new
-	lastSend   time.Duration
+	one      [1]txPkt      // the ring of a PDC that has one packet outstanding at most
+	progress time.Duration // last send with nothing in flight or last ACK that told something new
+
+	owedSince time.Duration // when outstanding became non-zero
+	lastSend  time.Duration
+	minRTT    time.Duration // least RTT of all
+	rtt       time.Duration // smoothed, of what newly arrived, with the peer's ACK delay
+	rttVar    time.Duration // its mean deviation
+	newest    time.Duration // when sureSeq left, until the end of the ACK that told of it
+	topSeq    uint32        // highest transmission number known to have arrived
+	sureSeq   uint32        // the same without those of which an earlier transmission may have arrived
+	pastSeq   uint32        // sureSeq before the newest ACK
+	ackOrder  uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them
+
 	holeAt     time.Duration // since when a hole waits for the reordering time
-	heldUntil  time.Duration
 	heldFor    time.Duration // current back-off of refused packets
 	rnrSince   time.Duration // since when the target is not ready (NACK 09)
 	shortSince time.Duration // since when the target is short of something else
-	shortCode  wire.NackCode
+	held       int32
+	arrived    int32
+	reorder    uint32 // transmissions that may overtake a packet before it is taken for lost
+	mprSeen    bool
+	ordered    bool  // an ACK had rcvd_bytes
+	echoes     bool  // the peer echoes RETX
 	backoff    uint8 // RTO doublings
 	rtos       uint8 // RTOs since the last progress, saturating
 	probes     uint8 // tail-loss probes since the last progress
+	probeOwed  bool
+	greet      bool  // the first packet that names the target's PDCID is due
+	askOwed    bool  // ACK_REQ for una
+	clearOwed  bool  // the peer waits for a CLEAR
+	ringHint   uint8 // length to begin with
+	burst      uint8 // PROBEs of the burst that is under way, probeID the last of them
+	patience   uint8 // how many times the path was found to reorder more than assumed
+	shortCode  wire.NackCode
 	probeID    uint16
 	probeSeq   uint32
+
+	heldUntil  time.Duration
 	probeHeard time.Duration
 	probeAt    time.Duration
 	probeFrom  wire.PSN // what the next PROBE asks for; una if that is later
-	probeOwed  bool
-	burst      uint8    // PROBEs of the burst that is under way, probeID the last of them
-	greet      bool     // the first packet that names the target's PDCID is due
-	patience   uint8    // how many times the path was found to reorder more than assumed
-	askOwed    bool     // ACK_REQ for una
-	clearOwed  bool     // the peer waits for a CLEAR
-	cleared    wire.PSN // the highest CLEAR_PSN sent
 }
 
 func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
 
 func (tx *txDir) init(start wire.PSN) {
+	tx.ring = tx.one[:]
 	tx.una, tx.nxt = start, start
 	tx.cack, tx.cleared = start-1, start-1
 	tx.lostHint = start
@@ -109,13 +113,14 @@ const (
 	maxReorder = 1024
 	// maxPatience bounds the reordering time: (1 + 15)/4 round trips.
 	maxPatience = 15
-	// maxRange is how many PSNs a PDC uses before another takes its place:
-	// below half of the space, so that every comparison with Start_PSN holds
-	// (UE §3.5.8, Limit_PSN_Range).
+	// maxRange is how many PSNs a PDC uses before another takes its place, if
+	// Config.MaxRange does not say so. A message that has begun then has at most
+	// 2²² packets more, so no PDC comes near 2³¹, which it must not reach: every
+	// comparison with Start_PSN holds (UE §3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
-	// minRing is the length of the smallest transmit ring, in packets;
+	// minRing is the length of the smallest transmit ring but tx.one, in packets;
 	// maxRingHint bounds the one that a PDC begins with because it needed it
-	// before; maxRingKept packets of 48 bytes, 1.5 MiB, are kept for the next
+	// before; maxRingKept packets of 56 bytes, 1.8 MiB, are kept for the next
 	// PDC that sends, so that a change of peers allocates nothing.
 	minRing     = 4
 	maxRingHint = 64
@@ -143,30 +148,26 @@ func (t *Table) getRing(n int) []txPkt {
 	return make([]txPkt, 1<<c)
 }
 
-// putRing takes the ring from a PDC with nothing outstanding, and keeps it for
-// whoever sends next.
+// putRing takes the ring from a PDC with one packet outstanding at most, which it
+// must have elsewhere, and keeps it for whoever sends more next.
 func (t *Table) putRing(p *PDC) {
 	n := len(p.tx.ring)
-	if n == 0 {
-		return
+	if n == 1 {
+		return // its own
 	}
 	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
 		t.rings[c] = append(t.rings[c], p.tx.ring)
 		t.ringKept += n
 	}
-	p.tx.ring = nil
+	p.tx.ring = p.tx.one[:]
 	p.tx.ringHint = uint8(min(n, maxRingHint))
 }
 
 // grow makes room in the ring for one more packet.
 func (p *PDC) grow() {
 	tx := &p.tx
-	if tx.ring == nil {
-		tx.ring = p.t.getRing(max(minRing, int(tx.ringHint)))
-		return
-	}
 	old := tx.ring
-	nw := p.t.getRing(2 * len(old))
+	nw := p.t.getRing(max(2*len(old), minRing, int(tx.ringHint)))
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		nw[uint32(psn)&uint32(len(nw)-1)] = old[uint32(psn)&uint32(len(old)-1)]
 	}
@@ -174,7 +175,7 @@ func (p *PDC) grow() {
 	tx.ring = nw
 }
 
-// Open makes a PDC to a peer as its initiator (UE §3.5.8, 0-RTT). Nothing is
+// Open makes a PDC to a peer as its initiator (UE §3.5.8). Nothing is
 // sent before the first Push. known marks an address the application named.
 // It returns nil when no PDC or PDCID is free.
 func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode wire.Mode, ccc CCC) *PDC {
@@ -186,7 +187,11 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 		return nil
 	}
 	p := &PDC{t: t, Peer: peer, id: id, mode: mode, initiator: true, known: true, state: Creating, remote: remote, ccc: ccc}
-	p.start = t.newStart(id)
+	if t.secured() {
+		p.who, p.start = nobody, t.secureStart(id, remote)
+	} else {
+		p.start = t.newStart(id)
+	}
 	p.tx.init(p.start)
 	t.add(now, p)
 	t.arm(p, now+t.cfg.IdleClose) // it may never be used
@@ -209,8 +214,10 @@ func (p *PDC) CanPush(n int) bool {
 	default:
 		return false
 	}
-	// UE §3.5.8: psn_offset has 12 bits.
-	if p.remoteID == 0 && tx.nxt.Sub(p.start) > 4000 {
+	// UE §3.5.8: psn_offset has 12 bits. And after a restamp what went before goes
+	// before again, or a small packet would get past larger ones that wait for the
+	// window, and the target would see the messages in another order.
+	if p.remoteID == 0 && (tx.nxt.Sub(p.start) > 4000 || tx.lost > 0 && (p.renumberings > 0 || p.rebirths > 0)) {
 		return false
 	}
 	return p.ccc.CanSend(n)
@@ -228,6 +235,7 @@ func (p *PDC) Nearly() bool {
 // nominal size, path the index of the local port.
 func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
 	k := p.push(now, ref, n, path)
+	p.t.Cause = CauseNew
 	return p.header(p.tx.nxt-1, k)
 }
 
@@ -244,8 +252,8 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	}
 	k := tx.at(tx.nxt)
 	tx.nxt++
-	if tx.nxt.Sub(p.start) == maxRange {
-		p.t.Close(now, p)
+	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
+		p.t.Close(now, p) // what has begun goes on: F34
 	}
 	tx.seq++
 	*k = txPkt{} // then field by field: a literal is built twice
@@ -256,10 +264,8 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	if p.ccc != nil {
 		p.ccc.OnSend(now, n)
 	}
-	if p.heapPos < 0 {
+	if p.heapPos < 0 || p.heapAt > now+p.tailFloor() {
 		p.t.arm(p, now+p.tailTime())
-	} else if at := now + p.tailTime(); at < p.heapAt {
-		p.t.arm(p, at)
 	}
 	return k
 }
@@ -346,6 +352,7 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 	if k.state != pktLost {
 		panic("BUG: pds: Resend without CanResend")
 	}
+	p.t.Cause = k.cause
 	tx.lost--
 	if tx.flight == 0 {
 		tx.progress = now
@@ -386,7 +393,7 @@ func (t *Table) ctlNominal() int { return 16 + t.cfg.Nominal }
 func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	psn := p.tx.nxt
 	k := p.push(now, Ref{}, p.t.ctlNominal(), p.path)
-	k.ctl = 1 + uint8(c)
+	k.ctl, k.cause = 1+uint8(c), CauseClose
 	p.tx.flight--
 	if p.ccc != nil {
 		p.ccc.OnGone(int(k.size))
@@ -405,6 +412,22 @@ func (p *PDC) CtlOwed() bool {
 	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
 }
 
+// whyProbe is why the next PROBE is sent.
+func (p *PDC) whyProbe() Cause {
+	tx := &p.tx
+	switch {
+	case !tx.probeOwed:
+		return CauseGreet
+	case tx.burst > 0 || tx.probeFrom != tx.una:
+		return CauseProbeMore
+	case tx.una == tx.nxt:
+		return CauseProbeShut
+	case tx.rtos >= 2:
+		return CauseProbeRTO
+	}
+	return CauseProbeTail
+}
+
 // NextCtl takes the next control packet that consumes no PSN: CLEAR, PROBE or
 // ACK_REQ.
 func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
@@ -418,13 +441,18 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 	switch {
 	case tx.clearOwed || tx.greet && tx.una == tx.nxt:
 		// A CLEAR greets as well and asks for no answer.
+		if p.t.Cause = CauseClear; !tx.clearOwed {
+			p.t.Cause = CauseGreet
+		}
 		tx.clearOwed, tx.greet = false, false
 		tx.cleared = tx.una - 1
 		c.Ctl, c.Payload = wire.CtlClear, uint32(tx.una-1)
 	case tx.askOwed && tx.una != tx.nxt:
 		tx.askOwed = false
+		p.t.Cause = CauseArrived
 		c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, tx.una
 	case tx.probeOwed || tx.greet && tx.una != tx.nxt:
+		p.t.Cause = p.whyProbe()
 		if tx.burst == 0 || !tx.probeOwed {
 			tx.burst = 0
 			tx.seq++

@@ -27,13 +27,14 @@ const (
 	NoResource        // the peer, or this side, was short of something for too long
 	NotReady          // the target answered but was not ready for RNRTimeout, see RC
 	TooBig            // packets of this size do not pass
+	NoKey             // no valid key to seal with
 	Closed            // the PDC was closed on this side
 	NoMessage         // no unexpected message is what was looked for
 	numCauses
 )
 
 var causeNames = [numCauses]string{"ok", "refused", "truncated", "cancelled", "timed out", "unreachable", "aborted", "peer error",
-	"no resource", "not ready", "too big", "closed", "no message"}
+	"no resource", "not ready", "too big", "no valid key", "closed", "no message"}
 
 func (c Cause) String() string {
 	if c < numCauses {

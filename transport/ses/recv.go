@@ -144,6 +144,7 @@ func (s *SES) Recv(op *Recv) error {
 	sp := s.space(op.Tagged)
 	if op.Multi {
 		s.postMulti(sp, i, r, op.MinFree)
+		s.lateRecv(i, r)
 		return nil
 	}
 	if sp.n > 0 && !sp.starved {
@@ -153,6 +154,7 @@ func (s *SES) Recv(op *Recv) error {
 		}
 	}
 	s.post(sp, i, r)
+	s.lateRecv(i, r)
 	return nil
 }
 

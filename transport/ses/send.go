@@ -131,7 +131,7 @@ func handleOf(i int32, m *send) Handle { return Handle(uint32(m.life)<<16 | uint
 
 // Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
 func (s *SES) Send(op *Send) (Handle, error) {
-	if s.closed {
+	if s.closed || s.ended {
 		return 0, ErrClosed
 	}
 	n := len(op.Buf)

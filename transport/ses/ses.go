@@ -121,6 +121,7 @@ const none int32 = -1
 type SES struct {
 	cfg    Config
 	closed bool
+	ended  bool          // End was called
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
@@ -227,6 +228,9 @@ func (s *SES) Recvs() int { return s.recvs.live }
 // Unexpected is the number of messages that no receive matched yet and the
 // bytes charged for them.
 func (s *SES) Unexpected() (msgs int, bytes int64) { return s.held, s.bytes }
+
+// InProgress is the number of messages of which parts arrived and parts did not.
+func (s *SES) InProgress() int { return s.open }
 
 // Idle reports that no message is in progress in either direction, no
 // unexpected one is held and no Event waits. Receives may be posted.

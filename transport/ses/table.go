@@ -42,6 +42,8 @@ func (t *table[T]) put(i int32) {
 type index struct {
 	buckets []bucket // length a power of two
 	links   []*[linkPage]link
+	n       int // places in it
+	most    int // buckets: it grows with the places until then
 }
 
 // A bucket holds places plus 1: fresh memory is empty buckets, and a large
@@ -50,15 +52,37 @@ type bucket struct{ head, tail int32 }
 
 type link struct {
 	next, prev int32
-	bucket     uint32
+	hash       uint32
 }
 
 const (
 	linkBits = 9
 	linkPage = 1 << linkBits
+
+	// fewBuckets are what an index begins with.
+	fewBuckets = 64
 )
 
-func (x *index) init(n int) { x.buckets = make([]bucket, n) }
+// init makes an index of at most n buckets, a power of two. One has so many from the
+// start if they are few.
+func (x *index) init(n int) {
+	x.buckets, x.most, x.n = make([]bucket, min(n, fewBuckets)), n, 0
+}
+
+func (x *index) bucket(h uint32) *bucket { return &x.buckets[h&uint32(len(x.buckets)-1)] }
+
+// grow doubles the buckets. The places of one go to two, in their order.
+func (x *index) grow() {
+	old := x.buckets
+	x.buckets = make([]bucket, 2*len(old))
+	for _, b := range old {
+		for i := b.head - 1; i != none; {
+			next := x.link(i).next
+			x.append(i, x.link(i).hash)
+			i = next
+		}
+	}
+}
 
 func (x *index) link(i int32) *link { return &x.links[i>>linkBits][i&(linkPage-1)] }
 
@@ -70,9 +94,15 @@ func (x *index) add(i int32, h uint32) {
 	for int(i>>linkBits) >= len(x.links) {
 		x.links = append(x.links, new([linkPage]link))
 	}
-	h &= uint32(len(x.buckets) - 1)
-	b := &x.buckets[h]
-	*x.link(i) = link{next: none, prev: b.tail - 1, bucket: h}
+	if x.n++; x.n > len(x.buckets) && len(x.buckets) < x.most {
+		x.grow()
+	}
+	x.append(i, h)
+}
+
+func (x *index) append(i int32, h uint32) {
+	b := x.bucket(h)
+	*x.link(i) = link{next: none, prev: b.tail - 1, hash: h}
 	if b.tail == 0 {
 		b.head = i + 1
 	} else {
@@ -83,8 +113,9 @@ func (x *index) add(i int32, h uint32) {
 
 // remove takes place i out.
 func (x *index) remove(i int32) {
+	x.n--
 	l := x.link(i)
-	b := &x.buckets[l.bucket]
+	b := x.bucket(l.hash)
 	if l.prev == none {
 		b.head = l.next + 1
 	} else {

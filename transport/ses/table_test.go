@@ -26,35 +26,58 @@ func TestTableKeepsPlaces(t *testing.T) {
 	}
 }
 
+// An index finds what slices find, in their order, also while it grows.
 func TestIndexAgainstSlices(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	var x index
-	x.init(8)
-	ref := make([][]int32, 8)
-	where := map[int32]uint32{}
-	for range 20_000 {
-		if i := rng.Int32N(1500); rng.IntN(2) == 0 {
-			if _, ok := where[i]; ok {
-				continue
+	for _, n := range []uint32{8, 1024} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		var x index
+		x.init(int(n))
+		ref := make([][]int32, n)
+		where := map[int32]uint32{}
+		most := 0
+		for range 20_000 {
+			if i := rng.Int32N(1500); rng.IntN(2) == 0 {
+				if _, ok := where[i]; ok {
+					continue
+				}
+				h := rng.Uint32()
+				x.add(i, h)
+				where[i] = h & (n - 1)
+				ref[h&(n-1)] = append(ref[h&(n-1)], i)
+			} else if h, ok := where[i]; ok {
+				x.remove(i)
+				delete(where, i)
+				k := slices.Index(ref[h], i)
+				ref[h] = slices.Delete(ref[h], k, k+1)
 			}
-			h := rng.Uint32()
-			x.add(i, h)
-			where[i] = h & 7
-			ref[h&7] = append(ref[h&7], i)
-		} else if h, ok := where[i]; ok {
-			x.remove(i)
-			delete(where, i)
-			k := slices.Index(ref[h], i)
-			ref[h] = slices.Delete(ref[h], k, k+1)
+			most = max(most, len(where))
+			h := rng.Uint32N(n)
+			var got []int32
+			for i := x.first(h); i != none; i = x.next(i) {
+				if where[i] == h { // a small one has others in the chain
+					got = append(got, i)
+				}
+			}
+			if !slices.Equal(got, ref[h]) {
+				t.Fatalf("%d buckets: chain %v, want %v", len(x.buckets), got, ref[h])
+			}
 		}
-		h := rng.Uint32N(8)
-		var got []int32
-		for i := x.first(h); i != none; i = x.next(i) {
-			got = append(got, i)
+		if most < fewBuckets || len(x.buckets) > int(n) || n > fewBuckets && len(x.buckets) < most/2 {
+			t.Fatalf("%d buckets of %d for at most %d places", len(x.buckets), n, most)
 		}
-		if !slices.Equal(got, ref[h]) {
-			t.Fatalf("chain %v, want %v", got, ref[h])
-		}
+	}
+}
+
+// An index grows with what is in it, not with what was.
+func TestIndexStaysSmall(t *testing.T) {
+	var x index
+	x.init(1024)
+	for i := range uint32(10_000) {
+		x.add(int32(i%fewBuckets), i*2654435761)
+		x.remove(int32(i % fewBuckets))
+	}
+	if len(x.buckets) != fewBuckets {
+		t.Errorf("%d buckets for one place at a time", len(x.buckets))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // reseal writes the trailer that belongs to a packet's addresses.
 func reseal(p *sim.Packet) {
-	wire.PutCRC(p.Data, wire.CRCLength(wire.CRCAddrs(p.Src.Addr(), p.Dst.Addr(), p.Src.Port(), p.Dst.Port()), uint16(8+len(p.Data))))
+	wire.PutCRC(p.Data, wire.CRCPrefix(p.Src.Addr(), p.Dst.Addr(), p.Src.Port(), p.Dst.Port(), uint16(8+len(p.Data))))
 }
 
 // rewrite makes a link change the packets that pass it.

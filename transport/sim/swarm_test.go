@@ -42,8 +42,9 @@ func TestSwarm(t *testing.T) {
 	start := time.Now()
 	var next atomic.Int64
 	var bad, packets, ops, bytes atomic.Int64
-	var slowest atomic.Int64
 	var mu sync.Mutex
+	var slowest time.Duration
+	var slow simtest.Variant
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
@@ -59,9 +60,11 @@ func TestSwarm(t *testing.T) {
 				})
 				began := time.Now()
 				res := simtest.Run(v.Scenario(), nil)
-				took := time.Since(began).Milliseconds()
-				for old := slowest.Load(); took > old && !slowest.CompareAndSwap(old, took); old = slowest.Load() {
+				mu.Lock()
+				if took := time.Since(began); took > slowest {
+					slowest, slow = took, v
 				}
+				mu.Unlock()
 				packets.Add(int64(res.Packets))
 				ops.Add(int64(res.Ops))
 				bytes.Add(int64(res.Bytes))
@@ -81,8 +84,8 @@ func TestSwarm(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d seeds in %.1f s: %d datagrams, %d operations, %d MiB received; the slowest took %d ms",
-		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), ops.Load(), bytes.Load()>>20, slowest.Load())
+	t.Logf("%d seeds in %.1f s: %d datagrams, %d operations, %d MiB received; seed %d was the slowest with %d ms",
+		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), ops.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
 }
 
 const command = "go test ./transport/sim -run Swarm"

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 )
 
@@ -145,6 +146,7 @@ func (w *World) forgotten(s *Op, h *Host) bool {
 func (w *World) received(o *Op) {
 	h, e := o.Host, &o.Event
 	copy(o.head[:], o.buf[:min(e.Len, len(o.buf))])
+	o.from = h.FEP.PeerAddr(e.Peer)
 	s, sure := w.identify(o)
 	if !sure {
 		// It looks like several: any that is free will do, and one that another
@@ -173,8 +175,8 @@ func (w *World) received(o *Op) {
 		w.Failf("%s: %v receives %d bytes and %d over from %v", h.Name(), o, e.Len, e.OverLen, s)
 	case (e.Cause == ses.Truncated) != (e.OverLen > 0):
 		w.Failf("%s: %v ends as %v with %d bytes over", h.Name(), o, e.Cause, e.OverLen)
-	case h.FEP.PeerAddr(e.Peer) != s.Host.Addr():
-		w.Failf("%s: %v names %v as source of %v", h.Name(), o, h.FEP.PeerAddr(e.Peer), s)
+	case o.from != s.Host.Addr():
+		w.Failf("%s: %v names %v as source of %v", h.Name(), o, o.from, s)
 	case e.Initiator != s.Host.Config.Initiator:
 		w.Failf("%s: %v names initiator %d for %v", h.Name(), o, e.Initiator, s)
 	case s.tagged() && e.Tag != s.tag:
@@ -222,7 +224,7 @@ func (w *World) identify(o *Op) (s *Op, sure bool) {
 func (w *World) looksLike(o, s *Op) bool {
 	e := &o.Event
 	if s.Kind != transport.OpSend || s.postSeq == 0 || s.HasData || w.Hosts[s.Peer] != o.Host || s.Len != e.Len+e.OverLen || s.WrongRI ||
-		s.Host.Addr() != o.Host.FEP.PeerAddr(e.Peer) || !o.accepts(s) {
+		s.Host.Addr() != o.from || !o.accepts(s) {
 		return false
 	}
 	// What a former life of the target refused, another copy may bring to this one.
@@ -254,6 +256,35 @@ func (w *World) place(o *Op, seen map[*Op]bool) *Op {
 	return nil
 }
 
+// claim gives a message one of the receives that it looks like, if what that was
+// taken to have got need not have arrived or finds another one: all of it came to
+// the target, but in vain, when a former life had begun the PDC.
+func (w *World) claim(s *Op, seen map[*Op]bool) bool {
+	t := w.Hosts[s.Peer]
+	for _, o := range w.ops {
+		m := o.match
+		if m == nil || m == s || o.Host != t || o.Life != t.Life() || seen[o] {
+			continue
+		}
+		d := m.delivery(o.Life)
+		if d.receive != o || !d.twin || !w.looksLike(o, s) {
+			continue
+		}
+		seen[o] = true
+		if w.mustArrive(m) && !w.claim(m, seen) {
+			continue
+		}
+		if d.receive == o {
+			d.receive, d.twin = nil, false
+		}
+		d = s.delivery(o.Life)
+		d.receive, d.twin = o, true
+		o.match = s
+		return true
+	}
+	return false
+}
+
 // owed reports whether a message must still be delivered, or a send still end:
 // what Settle waits for.
 func (w *World) owed(o *Op) bool {
@@ -274,7 +305,12 @@ func (w *World) owed(o *Op) bool {
 		}
 		return false
 	}
-	return w.mustArrive(o) && !o.Delivered()
+	return w.missing(o)
+}
+
+// missing reports whether a message that must be delivered was not.
+func (w *World) missing(o *Op) bool {
+	return w.mustArrive(o) && !o.Delivered() && !w.claim(o, map[*Op]bool{})
 }
 
 // mustArrive reports whether a message that ended in success has to be
@@ -451,6 +487,16 @@ func (w *World) Settle(bound time.Duration) {
 	})
 	// A late copy may be news to a host that was restarted meanwhile.
 	w.RunUntil(10*time.Second, "the arrival of the last late copy", func() bool { return w.Net.UnderWay() == 0 })
+	// Half a message that comes late takes a receive until its PDC is given up, and
+	// what comes whole may have to wait for it.
+	w.RunUntil(time.Second+slow+w.patience(), "the receipt of what is unexpected", func() bool {
+		for _, h := range w.Hosts {
+			if h.Up() && h.FEP.Unexpected() > 0 {
+				return false
+			}
+		}
+		return true
+	})
 	// Nothing is left to match: the receives that remain are cancelled, those
 	// that wait for the rest of a message end with their peer.
 	for _, h := range w.Hosts {
@@ -560,7 +606,7 @@ func (w *World) Audit() {
 		if !o.send() {
 			continue
 		}
-		if w.mustArrive(o) && !o.Delivered() {
+		if w.missing(o) {
 			w.Failf("%s: %v ended in success and was never received", o.Host.Name(), o)
 		}
 		if o.Failed() {
@@ -643,7 +689,13 @@ func (w *World) auditHost(h *Host) {
 	st := h.FEP.Stats()
 	if !w.spec.Hostile && !w.spec.NoCRC {
 		// F5, F6: every damaged datagram is a counted drop, and only they are.
-		if n := st.Drops[transport.DropCRC] + st.Drops[transport.DropShort] + st.Drops[transport.DropLength]; n != uint64(h.damaged) {
+		n := st.Drops[transport.DropCRC] + st.Drops[transport.DropShort] + st.Drops[transport.DropLength] + st.Drops[transport.DropSecured]
+		if w.spec.Secure != pds.SecureNone {
+			for _, r := range [...]transport.DropReason{transport.DropClear, transport.DropAuth, transport.DropSDI, transport.DropKey, transport.DropEpoch} {
+				n += st.Drops[r]
+			}
+		}
+		if n != uint64(h.damaged) {
 			w.Failf("%s: %d datagrams came damaged, %d are counted as such", h.Name(), h.damaged, n)
 		}
 	}

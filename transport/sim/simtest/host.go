@@ -9,8 +9,10 @@ import (
 
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/tss"
 )
 
 // FlushMode says when a host's turn is over for waiting ACKs.
@@ -64,6 +66,9 @@ type Host struct {
 	recvs   []*Op
 	backlog []*Op
 	damaged int
+	dom     *tss.Domain
+	gen     uint8 // generation of the key it seals with
+	epoch   uint16
 	refused int             // the last life that was told that its PDC is another life's
 	born    []time.Duration // start of each life
 	died    []time.Duration // end of each life
@@ -99,6 +104,11 @@ func (h *Host) start() {
 	life := uint64(h.Life())
 	if h.w.spec.SameRandom {
 		life = 0
+	}
+	if h.w.spec.Secure != pds.SecureNone {
+		h.dom = h.domain()
+		cfg.TSS = h.dom
+		cfg.OneRTT = h.w.spec.Secure == pds.SecureOneRTT
 	}
 	f, err := transport.New(cfg, rand.New(rand.NewPCG(h.w.spec.Seed^0x666570, uint64(h.Index)<<32|life)))
 	if err != nil {

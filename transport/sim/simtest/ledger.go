@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/sim"
 )
 
@@ -56,6 +57,10 @@ type dir struct {
 	rod     bool
 	sent    []sentPSN // by PSN − start
 	closed  bool      // CLOSE was sent: nothing new may follow
+	// renumbered: it began with what an earlier start had; not all need have been
+	// sent again before new ones are.
+	renumbered bool
+	was        *dir // then
 
 	cackRx   uint32 // PSNs covered by the highest CACK that came back
 	mpr      uint32 // the largest window that was offered
@@ -124,6 +129,7 @@ type ledger struct {
 	dirs    map[dirKey][]*dir
 	opened  []*dir
 	msgs    map[msgKey]*Op
+	eye     *eye // nil: packets are in clear
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -147,7 +153,11 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		if w.spec.NoCRC {
 			trailer = 0
 		}
-		r.reading = read(p.Data, trailer)
+		if l.eye != nil && p.From != w.forger {
+			r.reading = read(l.eye.open(w, p), 0)
+		} else {
+			r.reading = read(p.Data, trailer)
+		}
 		w.trace(traceEntry{at: now, what: what, rec: p.ID, from: p.From, dst: p.Dst})
 		if w.packets++; w.packets > w.spec.MaxPackets {
 			w.Failf("packet storm: more than %d datagrams were sent", w.spec.MaxPackets)
@@ -180,7 +190,7 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	if r.class == classBad || r.class == classOther {
 		w.Failf("%s sends a packet of no use: % x", h.Name(), p.Data)
 	}
-	if !w.spec.NoCRC && !crcOK(p.Src, p.Dst, p.Data) {
+	if !w.spec.NoCRC && l.eye == nil && !crcOK(p.Src, p.Dst, p.Data) {
 		w.Failf("%s sends a wrong CRC: %s", h.Name(), &r.reading)
 	}
 	if p.TOS&3 == 0 {
@@ -228,14 +238,14 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	} else {
 		// A PDC that was refused begins again under another PDCID with what it has:
 		// then its packets need not come in order the first time.
-		for reborn := h.refused == h.Life(); reborn && i > uint32(len(d.sent)) && i < uint32(len(d.sent))+4096; {
+		for reborn := h.refused == h.Life() || d.renumbered; reborn && i > uint32(len(d.sent)) && i < uint32(len(d.sent))+4096; {
 			d.sent = append(d.sent, sentPSN{hole: true})
 		}
 		next = uint32(len(d.sent))
 		if i != next {
 			w.Failf("%s leaves a gap in its PSNs: %d after %d: %s", h.Name(), r.psn, d.start+next-1, &r.reading)
 		}
-		if r.retx && h.refused != h.Life() {
+		if r.retx && h.refused != h.Life() && !d.renumbered {
 			w.Failf("%s sets RETX on a new PSN: %s", h.Name(), &r.reading)
 		}
 		if d.closed {
@@ -353,8 +363,18 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	}
 	if r.syn {
 		if d == nil || !d.forward || d.start != r.start {
-			d = l.open(k, h, to, r.start, r.rod)
-			d.forward = true
+			// tss.md §7: the target asked for another Start_PSN, and nothing was
+			// taken of this one.
+			again := false
+			if ds := l.dirs[k]; len(ds) > 0 && w.spec.Secure != pds.SecureNone {
+				last := ds[len(ds)-1]
+				again = last.life == h.Life() && last.peer == to && last.forward && last.cackRx == 0 && !last.closed
+			}
+			d = l.open(k, h, to, r.start, r.rod, again)
+			d.forward, d.renumbered = true, again
+			if again {
+				d.was = l.dirs[k][len(l.dirs[k])-2]
+			}
 		}
 		return d
 	}
@@ -366,7 +386,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	// The return direction: UE §3.5.8, it starts at the same Start_PSN.
 	for i := len(l.dirs[dirKey{to.Index, r.dpdcid}]) - 1; i >= 0; i-- {
 		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
-			d = l.open(k, h, to, f.start, f.rod)
+			d = l.open(k, h, to, f.start, f.rod, false)
 			d.remote = r.dpdcid
 			return d
 		}
@@ -375,9 +395,11 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	return nil
 }
 
-func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod bool) *dir {
+// open makes a PSN space. again says that it takes the place of one that the
+// target wanted to begin elsewhere.
+func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir {
 	w := l.w
-	if ds := l.dirs[k]; len(ds) > 0 {
+	if ds := l.dirs[k]; len(ds) > 0 && !again {
 		// faults.md §2: the next Start_PSN of a PDCID is 2¹⁶ away from the last
 		// PSN used with it.
 		last := ds[len(ds)-1]
@@ -415,14 +437,18 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	case !r.som:
 		op := l.msgs[key]
 		if op == nil {
+			op = l.before(d, r.msgID)
+		}
+		if op == nil {
 			w.Failf("%s sends the rest of a message that never began: %s", h.Name(), &r.reading)
 		}
 		return op
 	case s.op != nil:
 		return s.op // a resend
 	}
-	var op *Op
+	op := l.before(d, r.msgID)
 	switch {
+	case op != nil:
 	case r.opcode == opTSend:
 		op = w.op(uint32(r.tag >> 8))
 	case r.hasHeader:
@@ -444,6 +470,18 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	}
 	l.msgs[key] = op
 	return op
+}
+
+// before is the message of that number on the PSN space whose place d took, if it
+// is still under way.
+func (l *ledger) before(d *dir, id uint16) *Op {
+	for d.renumbered {
+		d = d.was
+		if op := l.msgs[msgKey{d, id}]; op != nil {
+			return op
+		}
+	}
+	return nil
 }
 
 // clear checks CLEAR_PSN.
@@ -484,7 +522,10 @@ func (l *ledger) ack(r *record, to *Host) {
 	d.acker = r.spdcid
 	n := r.cack + 1 - d.start
 	rx := d.at(h.Life())
-	if !rx.got.full(min(n, rx.cack), n) {
+	// UE §3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE, which
+	// covers what a former life answered.
+	closing := !r.probe && d.closed && r.ackPSN-d.start == n && int(n) < len(d.sent) && d.sent[n].ctl == ctlClose+1 && rx.got.has(n)
+	if !closing && !rx.got.full(min(n, rx.cack), n) {
 		w.Failf("%s: CACK %d covers a PSN that never arrived: %s", h.Name(), r.cack, &r.reading)
 	}
 	if n < rx.cack {

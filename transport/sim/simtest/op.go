@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
@@ -69,8 +70,9 @@ type Op struct {
 	answered bitset // pieces whose answer came
 	ansBytes int
 	lives    []*delivery
-	match    *Op     // receive: the send it got
-	head     [8]byte // receive: the first bytes it got
+	match    *Op            // receive: the send it got
+	head     [8]byte        // receive: the first bytes it got
+	from     netip.AddrPort // receive: whom its event names
 	drainer  bool
 	gaveUp   bool // a NOOP took the place of a packet
 	waiting  bool // in its host's backlog

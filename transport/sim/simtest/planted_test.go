@@ -322,3 +322,40 @@ func TestShrinkKeepsTheFailure(t *testing.T) {
 		t.Errorf("left out only %v", small.Without)
 	}
 }
+
+// Messages too short to bear their number are told apart by who still needs one:
+// that a receive may have got either must not hide that one is missing.
+func TestReceivesOfTwinsGoToWhoNeedsThem(t *testing.T) {
+	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2)})
+	send := func(cause ses.Cause, unknown bool) *Op {
+		o := w.newOp(w.Hosts[0], OpSpec{Kind: transport.OpSend, Peer: 1, Len: 3, Level: transport.LevelDelivery})
+		o.HasData, o.Life = false, 1
+		o.postSeq, o.Ended, o.EndedAt = 1, true, 2
+		o.Event.Cause, o.Event.Unknown = cause, unknown
+		o.delivery(1).allAt = 1
+		return o
+	}
+	recv := func() *Op {
+		o := w.newOp(w.Hosts[1], OpSpec{Kind: transport.OpRecv, Peer: Any})
+		o.Life, o.Event.OverLen, o.from = 1, 3, w.Hosts[0].Addr()
+		if o.match = w.place(o, map[*Op]bool{}); o.match == nil {
+			t.Fatal("a receive found no message")
+		}
+		return o
+	}
+	lost := send(ses.Aborted, true) // a restarted target answered it 0E
+	first, second := send(ses.OK, false), send(ses.OK, false)
+	recv()
+	r := recv()
+	if !lost.Delivered() || !first.Delivered() || second.Delivered() {
+		t.Fatal("receives are not given in post order: the test does not test")
+	}
+	if w.missing(second) || w.missing(first) || lost.Delivered() {
+		t.Error("a message is missing although as many receives ended as have to")
+	}
+	d := r.match.delivery(1)
+	r.match, d.receive = nil, nil
+	if !w.missing(first) && !w.missing(second) {
+		t.Error("one of two messages was not received, and nothing is missing")
+	}
+}

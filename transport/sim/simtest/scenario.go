@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/sim"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -29,7 +30,7 @@ type Step struct {
 	N    int // its number, which stays when others are left out
 	At   time.Duration
 	Host int
-	Kind string // "post", "cancel", "crash", "restart", "close", "pause", "resume"
+	Kind string // "post", "cancel", "crash", "restart", "close", "pause", "resume", "newkey", "usekey"
 	Op   OpSpec
 	Of   int // cancel: the Step whose operation is meant
 	ICMP bool
@@ -51,7 +52,7 @@ func (s *Step) String() string {
 var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp",
 	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate",
-	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc",
+	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey",
 	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big",
 }
 
@@ -96,6 +97,7 @@ func Generate(seed uint64) *Scenario {
 	}
 	g.traffic(n)
 	g.disasters(n)
+	g.secure()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -400,6 +402,29 @@ func (g *generator) disasters(n int) {
 	}
 }
 
+// secure seals every packet in some scenarios. It draws from numbers of its own:
+// the rest of a seed's scenario stays what it was.
+func (g *generator) secure() {
+	sc := g.sc
+	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x747373))
+	if sc.Spec.NoCRC || rng.Float64() >= 0.3 {
+		return
+	}
+	sc.Spec.Secure = pds.SecureZeroRTT
+	again := slices.ContainsFunc(sc.Steps, func(s Step) bool { return s.Kind == "restart" })
+	if again || rng.Float64() < 0.5 {
+		sc.Spec.Secure = pds.SecureOneRTT
+	}
+	if rng.Float64() < 0.4 {
+		// F33: everybody can open with the new key before anybody seals with it.
+		at := time.Duration(rng.Int64N(int64(sc.Heal) + 1))
+		for i := range sc.Spec.Hosts {
+			g.add(Step{At: at, Host: i, Kind: "newkey"})
+			g.add(Step{At: at + time.Duration(rng.Int64N(int64(150*time.Millisecond))), Host: i, Kind: "usekey"})
+		}
+	}
+}
+
 // Without leaves a kind of thing out of the scenario.
 func (sc *Scenario) Without(kind string) {
 	each := func(f func(*sim.Faults)) {
@@ -495,6 +520,11 @@ func (sc *Scenario) Without(kind string) {
 		hosts(func(h *HostSpec) { h.Config.PayloadMTU = 1024 })
 	case "ipv6":
 		sc.Spec.IPv6 = false
+	case "rekey":
+		steps("newkey", "usekey")
+	case "secure":
+		steps("newkey", "usekey")
+		sc.Spec.Secure = pds.SecureNone
 	case "nocrc":
 		sc.Spec.NoCRC = false
 	case "inject":
@@ -654,6 +684,10 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 		if !h.Up() {
 			h.Restart()
 		}
+	case "newkey":
+		h.NewKey()
+	case "usekey":
+		h.UseKey()
 	case "close":
 		if h.Up() && !h.Node.IsPaused() {
 			h.Close()

@@ -16,7 +16,9 @@ import (
 
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/tss"
 )
 
 // A Spec describes a World.
@@ -29,6 +31,12 @@ type Spec struct {
 	ICMP bool
 	// NoCRC runs without trailer: damage would be believed, so have none.
 	NoCRC bool
+	// Secure, if not pds.SecureNone, runs every FEP with a key that all share and
+	// that outlives them; a PDC is opened the way it names. With
+	// pds.SecureZeroRTT no host may restart: what is late would be taken.
+	Secure pds.Secure
+	// Domain, if not nil, changes the secure domain of each life of a host.
+	Domain func(*tss.Config)
 	// MayFail lets operations end in error at any time: for tests that look at
 	// the errors themselves. Otherwise a send may fail only if its target or its
 	// host died, closed, or is not there.
@@ -70,6 +78,7 @@ type World struct {
 	progress time.Duration // latest end, arrival or answer of something new
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
+	gen      uint8        // generation of the newest key
 	log      []traceEntry // ring
 	logged   int
 }
@@ -84,6 +93,9 @@ func NewWorld(tb testing.TB, spec Spec) *World {
 		byNode: map[*sim.Node]*Host{}, byAddr: map[netip.AddrPort]*Host{}, sentBy: make([]int, len(spec.Hosts))}
 	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}}
 	w.Net.ICMP = spec.ICMP
+	if spec.Secure != pds.SecureNone {
+		w.ledger.eye = newEye(spec.IPv6)
+	}
 	for i, hs := range spec.Hosts {
 		nc := hs.Node
 		if !nc.Addr.IsValid() {

@@ -1,0 +1,113 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Note says of one packet what only the FEP knows: what a tap shows besides its
+// bytes (design D12).
+type Note struct {
+	// Why it is sent ("new", "RTO", "NACK TRIMMED", "because of AR or SYN"), or what
+	// became of a received one ("duplicate", "dropped: crc"; empty: it was taken).
+	Why string
+	// Plain, on a secured FEP, is the packet from the PDS header on without a trailer,
+	// before it was sealed or after it was opened; nil: it did not open. Whole is a
+	// received packet as it came: opening happens in place.
+	Plain, Whole []byte
+}
+
+// notes are those of one train.
+type notes struct {
+	list []Note
+	buf  []byte // what Plain and Whole are slices of
+	open []byte // what the packet under way was opened to
+}
+
+// Notes are what is to be said of the packets of the train that Transmit filled, or
+// Receive took, last, in their order: with Config.Notes, else nil. They are valid
+// until the next call of either.
+func (f *FEP) Notes() []Note {
+	if f.notes == nil {
+		return nil
+	}
+	return f.notes.list
+}
+
+func (n *notes) begin() {
+	clear(n.list)
+	n.list, n.buf = n.list[:0], n.buf[:0]
+}
+
+// keep is a copy of b. Those made before stay what they were.
+func (n *notes) keep(b []byte) []byte {
+	if cap(n.buf)-len(n.buf) < len(b) {
+		n.buf = make([]byte, 0, max(dgram.SlabLen, len(b)))
+	}
+	at := len(n.buf)
+	n.buf = append(n.buf, b...)
+	return n.buf[at:len(n.buf):len(n.buf)]
+}
+
+// sent notes why the packet that was just encoded is sent.
+func (n *notes) sent(why pds.Cause) { n.list = append(n.list, Note{Why: why.String()}) }
+
+// sealing notes what the newest packet is before it is sealed.
+func (n *notes) sealing(plain []byte) { n.list[len(n.list)-1].Plain = n.keep(plain) }
+
+// dropped notes that a whole train was. n may be nil.
+func (n *notes) dropped(d *dgram.Datagram, r DropReason) {
+	if n == nil {
+		return
+	}
+	for range max(1, d.Segments()) {
+		n.list = append(n.list, Note{Why: "dropped: " + r.String()})
+	}
+}
+
+// noted is packet, with a Note.
+func (f *FEP) noted(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+	n := f.notes
+	var note Note
+	if f.sec != nil {
+		note.Whole = n.keep(b)
+	}
+	n.open = nil
+	was, dup, ooo := f.Stats().Drops, f.pds.Stats.RxDup, f.pds.Stats.RxOOO
+	f.packet(now, d, b, ce)
+	if n.open != nil {
+		note.Plain = n.keep(n.open)
+		n.open = nil
+	}
+	switch is := f.Stats().Drops; {
+	case is != was:
+		for r := range is {
+			if is[r] != was[r] {
+				note.Why = "dropped: " + DropReason(r).String()
+				break
+			}
+		}
+	case f.pds.Stats.RxDup != dup:
+		note.Why = "duplicate"
+	case f.pds.Stats.RxOOO != ooo:
+		note.Why = "out of order"
+	}
+	n.list = append(n.list, note)
+}
+
+// looseCause is why a packet outside any PDC's queue is sent.
+func looseCause(b []byte) pds.Cause {
+	if c, _, err := wire.ParseCP(b); err == nil {
+		if c.Ctl == wire.CtlClearReq {
+			return pds.CauseGtdAgain
+		}
+		return pds.CauseClose
+	}
+	if n, _, err := wire.ParseNack(b); err == nil && n.Code == wire.NackClosingInErr {
+		return pds.CauseClose
+	}
+	return pds.CauseAnswer
+}

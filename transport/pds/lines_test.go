@@ -1,0 +1,23 @@
+package pds
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// Bar F8: what every packet touches of a PDC lies in six cache lines, and the PDC
+// at their multiple.
+func TestCacheLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("laid out for 64 bits")
+	}
+	if n := unsafe.Sizeof(PDC{}); n != 512 {
+		t.Errorf("a PDC takes %d bytes, want 512", n)
+	}
+	if n := unsafe.Offsetof(PDC{}.tx); n != 128 {
+		t.Errorf("the sending side of a PDC begins at byte %d, want 128", n)
+	}
+	if n := unsafe.Offsetof(PDC{}.tx) + unsafe.Offsetof(txDir{}.heldUntil); n != 384 {
+		t.Errorf("what packets touch of a PDC ends at byte %d, want 384", n)
+	}
+}

@@ -1,0 +1,315 @@
+package pds
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Secured establishment (UE §3.5.8, tss.md §7). Whoever replays authentic packets
+// of a PDC that lives sends duplicates. What could open a PDC again is a SYN, and
+// Start_PSN tells an old one from a new one:
+//
+//   - 0-RTT: the target keeps a floor (Expected_PSN) for all initiators, above the
+//     Start_PSN of every PDC that ended. It is as old as the Table, so it serves
+//     for a key that no earlier Table used.
+//   - 1-RTT: the target draws the Start_PSN of each PDC. It needs to remember
+//     nothing and serves for a key that outlives a target. A replayed SYN opens
+//     something when its Start_PSN is the one just drawn for its address and
+//     PDCID: once in 2³¹ for each life that was recorded of the two.
+//
+// An initiator learns either way what to use from NACK 0x17, which an initiator
+// believes until the first ACK.
+
+const (
+	// Start_PSNs are drawn from [firstStart, lastStart), as the reference does:
+	// the 2³¹ PSNs a PDC may use do not wrap.
+	firstStart = 1 << 16
+	lastStart  = 1 << 31
+	// maxRenumberings bounds how often one PDC follows a NACK 0x17 (faults.md §1),
+	// and once more as many that nobody authenticated: those are ignored then.
+	maxRenumberings = 8
+	// maxExpected bounds how many targets' Expected_PSN are remembered, 40 bytes
+	// each; the one learned first makes room. Forgetting costs a round trip.
+	maxExpected = 4096
+	// nobody is the who of a PDC whose target has not answered yet.
+	nobody = ^uint64(0)
+)
+
+func (t *Table) secured() bool { return t.cfg.Secure != SecureNone }
+
+// Who is the life of the peer that the PDC is bound to, see Table.Who; 0 without
+// security and while no target has answered.
+func (p *PDC) Who() uint64 {
+	if p.who == nobody {
+		return 0
+	}
+	return p.who
+}
+
+// foreign judges a packet for p of a who that is not p's, and counts it if it is
+// dropped: all are but those for a PDC that is bound to nobody yet. T8: nothing
+// unauthenticated touches a secured PDC.
+func (t *Table) foreign(p *PDC) bool {
+	if p.who == nobody && t.Who != 0 {
+		return false
+	}
+	t.Stats.DropBinding++
+	return true
+}
+
+// foreignNack is foreign for NACKs. A new life of the peer may say that it knows
+// nothing of the PDC (F12). A NACK 0x17 that nobody authenticated comes this far
+// when the owner wants it to, for targets that send it in clear (T7).
+func (t *Table) foreignNack(p *PDC, c wire.NackCode) bool {
+	switch c {
+	case wire.NackNewStartPSN:
+		if p.who == nobody && (t.Who != 0 || p.clearStarts < maxRenumberings) {
+			return false
+		}
+	case wire.NackInvDPDCID, wire.NackPDCHdrMismatch, wire.NackInvalidSyn:
+		if t.Who != 0 && t.secured() {
+			return false
+		}
+	}
+	return t.foreign(p)
+}
+
+// secureStart chooses the first PSN of a secured PDC that this side opens under
+// id: what the target said it expects, or a random one.
+func (t *Table) secureStart(id uint16, remote netip.AddrPort) wire.PSN {
+	if s, ok := t.expected.psn[remote]; ok {
+		return t.above(id, s)
+	}
+	if t.cfg.StartPSN != nil {
+		// Within the range: a target whose floor is low takes the half above it
+		// for old and, when the floor is higher, for new.
+		return t.above(id, firstStart+(t.cfg.StartPSN()-firstStart)%(lastStart-firstStart))
+	}
+	return t.above(id, t.drawStart())
+}
+
+func (t *Table) drawStart() wire.PSN {
+	return firstStart + wire.PSN(t.rng.Uint32N(lastStart-firstStart))
+}
+
+// above is s, or the first PSN beyond what id was last used with if s is not: a
+// target takes SYN packets below those of the PDC it has under the PDCID for late
+// ones.
+func (t *Table) above(id uint16, s wire.PSN) wire.PSN {
+	if l := t.lastUse(id); l.first != l.end && s.Before(l.end.Add(startGap)) {
+		return l.end.Add(startGap)
+	}
+	return s
+}
+
+// expectedTable is the Expected_PSN of targets.
+type expectedTable struct {
+	psn   map[netip.AddrPort]wire.PSN
+	order []netip.AddrPort // ring of the keys, the one learned first at head when full
+	head  int
+}
+
+// learn takes the Expected_PSN of a closing ACK; only a newer one counts.
+func (e *expectedTable) learn(remote netip.AddrPort, psn wire.PSN) {
+	old, ok := e.psn[remote]
+	switch {
+	case ok:
+		if !psn.After(old) {
+			return
+		}
+	case e.psn == nil:
+		e.psn = make(map[netip.AddrPort]wire.PSN)
+		e.order = append(e.order, remote)
+	case len(e.order) < maxExpected:
+		e.order = append(e.order, remote)
+	default:
+		delete(e.psn, e.order[e.head])
+		e.order[e.head] = remote
+		e.head = (e.head + 1) % maxExpected
+	}
+	e.psn[remote] = psn
+}
+
+// renumber follows a NACK 0x17: every packet goes again with the PSN that the
+// target wants the first of them to have. It reports false if the PDC ended.
+func (p *PDC) renumber(now time.Duration, start wire.PSN) bool {
+	if p.t.Who == 0 {
+		p.clearStarts++
+	} else if p.renumberings++; p.renumberings > maxRenumberings {
+		p.t.fail(now, p, Reason{WhyNack, wire.NackNewStartPSN})
+		return false
+	}
+	p.t.Stats.Renumbered++
+	p.restamp(start)
+	tx := &p.tx
+	// The target is there and takes none of it yet: no timeout of before counts.
+	tx.backoff, tx.rtos, tx.progress = 0, 0, now
+	tx.heldUntil, tx.heldFor, tx.rnrSince, tx.shortSince = 0, 0, 0, 0
+	p.checkTx()
+	return true
+}
+
+// restamp gives a PDC of which no target ever took a packet another Start_PSN.
+// All packets become lost ones that were never sent.
+func (p *PDC) restamp(start wire.PSN) {
+	t, tx := p.t, &p.tx
+	delta := int(start.Sub(p.start))
+	n, una, old := int(tx.nxt.Sub(tx.una)), tx.una, tx.ring
+	p.start = start
+	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
+	tx.cleared, tx.lostHint = start-1, tx.una
+	tx.holeAt = 0
+	if n == 0 {
+		return
+	}
+	tx.ring = t.getRing(max(len(old), minRing))
+	before, out := p.inFlight(), 0
+	for i := range n {
+		q := una.Add(i)
+		k := tx.at(q.Add(delta))
+		*k = old[uint32(q)&uint32(len(old)-1)]
+		switch k.state {
+		case pktDone:
+			continue
+		case pktFlight:
+			tx.flight--
+			t.Stats.RtxNack++
+			out += int(k.size)
+			p.gone(int(k.size)) // counted again when it leaves
+		case pktHeld:
+			tx.held--
+		case pktLost:
+			tx.lost--
+		case pktArrived:
+			panic("BUG: pds: a packet of a PDC that no target took has arrived")
+		}
+		tx.lost++
+		k.state, k.tries, k.hole, k.gap, k.nacked, k.fresh = pktLost, 0, 0, false, false, true
+		k.cause = CauseRenumber
+	}
+	keep := tx.ring
+	tx.ring = old
+	t.putRing(p)
+	tx.ring = keep
+	if invariant.On && p.inFlight() != before-out {
+		invariant.Check(false, "pds: %v: %d bytes in flight of %d, %d left it", p, p.inFlight(), before, out)
+	}
+}
+
+// inFlight is what the congestion window counts, of this PDC and those that share
+// the window.
+func (p *PDC) inFlight() int {
+	if p.ccc == nil {
+		return 0
+	}
+	return p.ccc.InFlight()
+}
+
+// checkTx checks that the sending side's counters are those of its packets.
+func (p *PDC) checkTx() {
+	if !invariant.On {
+		return
+	}
+	tx := &p.tx
+	var n [pktDone + 1]int32
+	bytes := 0
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		k := tx.at(psn)
+		n[k.state]++
+		if k.state == pktFlight {
+			bytes += int(k.size)
+		}
+		if k.state == pktLost && psn.Before(tx.lostHint) {
+			invariant.Check(false, "pds: %v: lost packet %#x before the hint %#x", p, uint32(psn), uint32(tx.lostHint))
+		}
+	}
+	if n[pktFlight] != tx.flight || n[pktLost] != tx.lost || n[pktHeld] != tx.held || n[pktArrived] != tx.arrived {
+		invariant.Check(false, "pds: %v: counted %v", p, n)
+	}
+	if p.ccc != nil && p.inFlight() < bytes {
+		invariant.Check(false, "pds: %v: %d bytes in flight", p, bytes)
+	}
+}
+
+// below reports whether a Start_PSN is older than floor. Both conditions matter:
+// the serial one is the rule (tss.md §7), and without the other the floor, once it
+// has gone half round, would take the first PDCs' packets for new ones.
+func below(start wire.PSN, floor uint64) bool {
+	return uint64(start) < floor || uint64(start)-floor >= 1<<31
+}
+
+// raiseFloor: a PDC with that Start_PSN ended, or never will be.
+func (t *Table) raiseFloor(start wire.PSN) {
+	if t.cfg.Secure == SecureZeroRTT && uint64(start) >= t.floor {
+		t.floor = uint64(start) + 1
+	}
+}
+
+// zeroRTT reports whether SYN packets are judged by the floor. One that has used
+// up all PSNs judges no more: each PDC costs a round trip then.
+func (t *Table) zeroRTT() bool {
+	return t.cfg.Secure == SecureZeroRTT && t.floor <= 1<<32-1
+}
+
+// otherStart answers a SYN packet for the PDCID of a PDC that has another
+// Start_PSN.
+func (t *Table) otherStart(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, start wire.PSN, p *PDC) {
+	if t.zeroRTT() && p.who == t.Who && below(start, uint64(p.start)) {
+		// It left before a NACK 0x17 of which its initiator knows by now. Any
+		// answer could be taken for one to the packet that has its PSN now.
+		t.Stats.DropStale++
+		return
+	}
+	// Another life. Its initiator will send the same messages under another
+	// PDCID: no copy of this packet may be taken once p is gone.
+	t.raiseFloor(start)
+	t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID})
+}
+
+// startAgreed reports whether a SYN packet of no PDC may open one. If not, NACK
+// 0x17 asks for another Start_PSN.
+func (t *Table) startAgreed(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, start wire.PSN) bool {
+	t.pend.expire(now, t)
+	key := synKey{from, h.SPDCID}
+	e := t.pend.m[key]
+	zero := t.zeroRTT()
+	if e != nil && e.start == start || zero && !below(start, t.floor) {
+		if e != nil {
+			t.pend.remove(e)
+		}
+		return true
+	}
+	if !t.mayNack(now) {
+		return false // and nothing is drawn that nobody would be told
+	}
+	if e == nil {
+		give := wire.PSN(t.floor)
+		if !zero {
+			give = t.mint(start)
+		}
+		e = t.pend.add(now+t.cfg.NewPDCTime, key, give, t.cfg.MaxPending, t.cfg.MaxPendingPerSource)
+		t.Stats.Pending++
+	}
+	if !e.answer(now, start) {
+		t.Stats.DropRate++
+		return false
+	}
+	t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackNewStartPSN, PSN: h.PSN, DPDCID: h.SPDCID, Payload: uint32(e.start)})
+	return false
+}
+
+// mint draws a Start_PSN for an initiator that offered another, far from it: late
+// packets with the PSNs of before are not taken for those of after.
+func (t *Table) mint(offered wire.PSN) wire.PSN {
+	s := t.drawStart()
+	if d := s.Sub(offered); d < -startGap || d > startGap {
+		return s
+	}
+	if s.Before(lastStart / 2) {
+		return s + 3*startGap
+	}
+	return s - 3*startGap
+}

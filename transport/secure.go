@@ -1,0 +1,193 @@
+package transport
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A secured FEP: each packet is a security header, what would be the packet in
+// clear, encrypted, and an ICV. It is sealed when the next packet of its train
+// begins, where a clear one gets its CRC; a retransmission is encoded and sealed
+// anew, so no TSC is ever used twice.
+
+// An aad is what the ICV covers in front of the security header, the same bytes
+// as the CRC: IP addresses and the UDP header with a checksum of zero.
+type aad struct {
+	b      [wire.OuterMax]byte
+	n      int // bytes in b, 0: none yet
+	path   int
+	remote netip.AddrPort
+}
+
+// of is the AAD of a packet of n bytes that leaves by path, or that arrived
+// there. It is valid until the next call.
+func (a *aad) of(f *FEP, out bool, remote netip.AddrPort, path, n int) []byte {
+	if a.n == 0 || a.path != path || a.remote != remote {
+		a.remote, a.path = remote, path
+		a.put(f, out, n)
+	} else {
+		binary.BigEndian.PutUint16(a.b[a.n-4:], uint16(8+n))
+	}
+	return a.b[:a.n]
+}
+
+// put writes the AAD of a packet of n bytes to or from a.remote by a.path.
+func (a *aad) put(f *FEP, out bool, n int) {
+	local := &f.local[a.path]
+	if out {
+		a.n = wire.PutOuter(&a.b, *local, a.remote, uint16(8+n))
+	} else {
+		a.n = wire.PutOuter(&a.b, a.remote, *local, uint16(8+n))
+	}
+}
+
+// canSeal reports whether a whole train may be sealed now, and notes since when
+// not.
+func (f *FEP) canSeal(now time.Duration) bool {
+	if f.sec.Ready() && f.sec.Left() >= dgram.MaxSegments {
+		f.keyless = 0
+		return true
+	}
+	if f.keyless == 0 && (f.ready.len() > 0 || f.flush || f.pds.PeekLoose() != nil) {
+		f.keyless = now
+	}
+	return false
+}
+
+// secHeader appends the security header of the next packet.
+func (f *FEP) secHeader(b []byte) []byte {
+	b, ok := f.sec.Begin(b)
+	if !ok {
+		panic("BUG: transport: no frame left under the key in the middle of a train")
+	}
+	return b
+}
+
+// failKeyless ends every operation: there has been no key to seal with for
+// SuspectTimeout (F33).
+func (f *FEP) failKeyless(now time.Duration) {
+	if f.canSeal(now) {
+		return
+	}
+	f.keyless = 0
+	f.pds.FailAll(now, pds.WhyNoKey)
+	for _, h := range f.moveLater {
+		f.ses.Abandon(h, ses.NoKey)
+	}
+	f.moveLater = f.moveLater[:0]
+}
+
+// openPacket verifies and decrypts a packet in place; nil: it was dropped.
+func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte {
+	if t := wire.Type(b[0] >> 3); t != wire.TypeTSS {
+		if f.cfg.AcceptClearStart && (t == wire.TypeNack || t == wire.TypeNackCCX) {
+			return f.clearStart(now, d, b)
+		}
+		f.dropFrom(now, d, DropClear)
+		return nil
+	}
+	plain, who, why := f.sec.Open(now, b, f.rxAAD.of(f, false, d.Remote, d.Path, len(b)), d.Remote.Addr())
+	if why != tss.Good {
+		f.dropFrom(now, d, tssDrop(why))
+		return nil
+	}
+	if len(plain) < wire.ReqLen {
+		f.drop(DropShort)
+		return nil
+	}
+	f.pds.Who = uint64(who)
+	if f.notes != nil {
+		f.notes.open = plain
+	}
+	return plain
+}
+
+// clearStart lets a NACK 0x17 in clear pass (tss.md §9).
+func (f *FEP) clearStart(now time.Duration, d *dgram.Datagram, b []byte) []byte {
+	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+		f.dropFrom(now, d, DropCRC)
+		return nil
+	}
+	n, _, err := wire.ParseNack(b[:len(b)-wire.CRCLen])
+	if err != nil || n.Code != wire.NackNewStartPSN {
+		f.dropFrom(now, d, DropClear)
+		return nil
+	}
+	f.pds.Who = 0
+	return b[:len(b)-wire.CRCLen]
+}
+
+// tssDrop is the drop reason of a packet that did not open.
+func tssDrop(why tss.Drop) DropReason {
+	switch why {
+	case tss.DropShort:
+		return DropShort
+	case tss.DropSDI, tss.DropNoSSI, tss.DropSSI:
+		return DropSDI
+	case tss.DropAN:
+		return DropKey
+	case tss.DropLate:
+		return DropEpoch
+	case tss.DropSource:
+		return DropBinding
+	case tss.DropFull:
+		return DropLimit
+	}
+	return DropAuth
+}
+
+// A Hint is why packets of one peer are dropped one after another (F14, F31).
+type Hint struct {
+	Peer   netip.AddrPort
+	Reason DropReason
+	Count  uint64 // packets in the second that made the hint
+}
+
+// hint counts the drops of one address at a time.
+type hint struct {
+	now   Hint
+	since time.Duration
+	told  time.Duration
+}
+
+const (
+	// hintDrops packets of one peer dropped within hintSpan make a hint.
+	hintDrops = 100
+	hintSpan  = time.Second
+	// hintQuiet is between two hints: a peer that keeps sending is one line.
+	hintQuiet = 10 * time.Second
+)
+
+// dropFrom counts a packet that tells of two ends that do not fit: another CRC,
+// key or encapsulation, or a NAT between them.
+func (f *FEP) dropFrom(now time.Duration, d *dgram.Datagram, r DropReason) {
+	f.drop(r)
+	h := &f.hint
+	if h.now.Peer != d.Remote || h.now.Reason != r || now-h.since > hintSpan {
+		if h.now.Count > 0 && now-h.since <= hintSpan {
+			// Somebody else's turn: who sends most stays longest.
+			h.now.Count--
+			return
+		}
+		h.now, h.since = Hint{Peer: d.Remote, Reason: r}, now
+	}
+	if h.now.Count++; h.now.Count == hintDrops && f.cfg.Hint != nil && (h.told == 0 || now-h.told >= hintQuiet) {
+		h.told = now
+		f.cfg.Hint(h.now)
+	}
+}
+
+// LimitMTU makes the payload of packets to a peer at most mtu bytes, which is
+// what it said it has: 1024, 2048, 4096 or 8192.
+func (f *FEP) LimitMTU(id PeerID, mtu int) {
+	if id != NoPeer && int(id) < len(f.peers) && mtu >= 1024 {
+		f.peers[id].mtu = min(f.peers[id].mtu, uint32(mtu))
+	}
+}

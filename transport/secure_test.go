@@ -1,0 +1,368 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// testKey is any key.
+func testKey(b byte) (k tss.Key) {
+	for i := range k {
+		k[i] = b + byte(i)
+	}
+	return k
+}
+
+// secured makes a Domain with one key for every FEP that a test opens: each is
+// the next source of the domain.
+func secured(t testing.TB, change func(*tss.Config)) func(*Config) {
+	next := uint32(0)
+	return func(c *Config) {
+		next++
+		tc := tss.Config{SDI: 7, Mode: tss.Cluster, UseSSI: true, SSI: next, Local: c.Local.Addr()}
+		if change != nil {
+			change(&tc)
+		}
+		d, err := tss.New(tc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Install(0, testKey(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Use(0, 0, uint16(next), 1000); err != nil {
+			t.Fatal(err)
+		}
+		c.TSS = d
+	}
+}
+
+// tss.md §1: messages of all sizes arrive over sealed packets; each is a
+// security header, cipher text, ICV, and no bytes of the message in clear.
+func TestSecuredMessages(t *testing.T) {
+	for _, oneRTT := range []bool{false, true} {
+		sec := secured(t, nil)
+		p := newPipe(t, func(c *Config) { sec(c); c.OneRTT = oneRTT })
+		seen := 0
+		p.drop = func(_ *FEP, b []byte) bool {
+			seen++
+			if wire.Type(b[0]>>3) != wire.TypeTSS || bytes.Contains(b, []byte("attack at dawn")) {
+				t.Errorf("a packet in clear: %x", b)
+			}
+			return false
+		}
+		for _, n := range []int{0, 14, 1000, 100_000} {
+			msg := bytes.Repeat([]byte("attack at dawn"), n/14+1)[:n]
+			buf := make([]byte, n)
+			p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: buf, Context: "recv"})
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Context: "send"})
+			p.settle()
+			if got := p.events(p.a); len(got) != 1 || got[0] != "send ok" {
+				t.Fatalf("1-RTT %v, %d bytes: sender's events %q", oneRTT, n, got)
+			}
+			if got := p.events(p.b); len(got) != 1 || !bytes.Equal(buf, msg) {
+				t.Fatalf("1-RTT %v, %d bytes: receiver's events %q", oneRTT, n, got)
+			}
+		}
+		p.checkIdle()
+		if seen == 0 {
+			t.Fatal("nothing was sent")
+		}
+		for _, f := range []*FEP{p.a, p.b} {
+			for r, n := range f.Stats().Drops {
+				// Every packet of a first burst is answered that it comes too early,
+				// as often as the limit on such answers lets.
+				early := oneRTT && (DropReason(r) == DropStale || DropReason(r) == DropRate)
+				if n != 0 && !early {
+					t.Errorf("1-RTT %v: %d drops: %v", oneRTT, n, DropReason(r))
+				}
+			}
+		}
+	}
+}
+
+// T8: nothing in clear acts on a secured FEP, and nothing secured on one in
+// clear; F31: both ends come to know why.
+func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
+	sec := secured(t, nil)
+	first := true
+	var hints []Hint
+	p := newPipe(t, func(c *Config) {
+		if first {
+			sec(c)
+			c.Hint = func(h Hint) { hints = append(hints, h) }
+		}
+		first = false
+	})
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 10), Context: "recv"})
+	p.post(p.a, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 10), Context: "recv"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: []byte("x"), Context: "send"})
+	p.post(p.b, Op{Kind: OpTSend, Peer: p.toA, RI: 15, Tag: 1, Buf: []byte("x"), Context: "send"})
+	p.settle()
+	if n := p.a.Stats().Drops[DropClear]; n == 0 {
+		t.Error("a packet in clear was not dropped as such")
+	}
+	if n := p.b.Stats().Drops[DropSecured]; n == 0 {
+		t.Error("a secured packet was not dropped as such")
+	}
+	if n := p.a.PDCs() + p.b.PDCs(); n != 2 {
+		t.Errorf("%d PDCs, want the two that the senders opened", n)
+	}
+	if a, b := p.a.Stats(), p.b.Stats(); a.TxPackets != 1 || b.TxPackets != 1 {
+		t.Errorf("%d and %d packets sent: something was answered", a.TxPackets, b.TxPackets)
+	}
+	for range 2 * hintDrops {
+		p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: p.b.cfg.Local})
+	}
+	if len(hints) != 1 || hints[0].Peer != p.b.cfg.Local || hints[0].Reason != DropClear {
+		t.Errorf("hints %+v", hints)
+	}
+}
+
+// T25: who floods with forged packets makes no hint about another, and a peer
+// that drops now and then none about itself.
+func TestHintNamesWhoItIs(t *testing.T) {
+	sec := secured(t, nil)
+	var hints []Hint
+	p := newPipe(t, func(c *Config) { sec(c); c.Hint = func(h Hint) { hints = append(hints, h) } })
+	other := netip.MustParseAddrPort("198.18.0.9:1")
+	bad := func(from netip.AddrPort) { p.a.Receive(p.now, &dgram.Datagram{Data: make([]byte, 100), Remote: from}) }
+	for range 50 * hintDrops {
+		p.now += hintSpan / hintDrops
+		bad(other)
+		bad(p.b.cfg.Local)
+	}
+	if len(hints) != 0 {
+		t.Errorf("hints %+v of two that drop the same", hints)
+	}
+	for range 3 * hintDrops {
+		p.now += hintSpan / hintDrops / 2
+		bad(other)
+	}
+	if len(hints) != 1 || hints[0].Peer != other {
+		t.Errorf("hints %+v, want one of %v", hints, other)
+	}
+}
+
+// T24, F33: a FEP whose key has no frame left refuses posts, and what was posted
+// fails with "no valid key" in bounded time; after a new key it works again.
+func TestF33NoValidKey(t *testing.T) {
+	sec := secured(t, func(c *tss.Config) { c.MaxFrames = 200 })
+	p := newPipe(t, sec)
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 1<<20), Context: "recv"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 1<<20), Context: "long"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: make([]byte, 10), Context: "short"})
+	p.settle()
+	if n := p.a.Stats().TxPackets; n > 200 {
+		t.Fatalf("%d packets sealed with 200 frames", n)
+	}
+	begin := p.now
+	for turn := 0; p.a.Busy(); turn++ {
+		at := p.a.NextTimeout()
+		if at == 0 || at-begin > 10*time.Second || turn == 10_000 {
+			t.Fatalf("no end in sight: %v", p.a.Diagnose())
+		}
+		p.now = max(at, p.now)
+		p.a.Advance(p.now)
+		p.settle()
+	}
+	for e := p.a.NextEvent(); e != nil; e = p.a.NextEvent() {
+		if e.Context == "long" && e.Cause != ses.NoKey {
+			t.Errorf("%v: %v", e.Context, e.Cause)
+		}
+	}
+	op := Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 3, Buf: []byte("x"), Context: "late"}
+	for p.a.sec.Ready() { // the few frames that a train might not fit in
+		if b, ok := p.a.sec.Begin(nil); !ok || len(b) == 0 {
+			break
+		}
+	}
+	if err := p.a.Post(p.now, &op); !errors.Is(err, ErrNoKey) {
+		t.Fatalf("post without a key: %v", err)
+	}
+	for i, f := range []*FEP{p.a, p.b} {
+		if err := f.sec.Install(1, testKey(9)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.sec.Use(p.now, 1, uint16(i+1), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.post(p.a, op)
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 3, Buf: make([]byte, 10), Context: "recv"})
+	for range 1000 {
+		if !p.a.Busy() {
+			break
+		}
+		p.settle()
+		p.now = max(p.now, p.a.NextTimeout())
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+	}
+	p.want(p.a, "late ok")
+}
+
+// T40: a hot path stays one when packets are sealed.
+func TestSecuredAllocs(t *testing.T) {
+	sec := secured(t, nil)
+	p := newPipe(t, sec)
+	buf, msg := make([]byte, 1000), make([]byte, 1000)
+	var recv, send any = "recv", "send"
+	round := func() {
+		p.now += 10 * time.Microsecond
+		p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: buf, Context: recv})
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Context: send})
+		p.settle()
+		for p.a.NextEvent() != nil || p.b.NextEvent() != nil {
+		}
+	}
+	for range 5000 {
+		round()
+	}
+	if n := testing.AllocsPerRun(1000, round); n != 0 {
+		t.Errorf("%v allocations a message", n)
+	}
+}
+
+// nackStart is NACK 0x17 for the PDC that f opens, in clear with a right trailer.
+func nackStart(f *FEP, from netip.AddrPort, code wire.NackCode, start uint32) []byte {
+	n := wire.Nack{Type: wire.TypeNack, Code: code, Payload: start}
+	f.pds.Each(func(p *pds.PDC) { n.PSN, n.DPDCID = p.StartPSN(), p.ID() })
+	b := append(n.Append(nil), make([]byte, wire.CRCLen)...)
+	wire.PutCRC(b, wire.CRCPrefix(from.Addr(), f.cfg.Local.Addr(), from.Port(), f.cfg.Local.Port(), uint16(8+len(b))))
+	return b
+}
+
+// T7: a NACK 0x17 in clear moves the Start_PSN of a PDC only where the switch for
+// the reference provider is on, only with a good CRC, only while the PDC is being
+// opened, and only eight times.
+func TestT7ClearStart(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		on, bad, opened  bool
+		code             wire.NackCode
+		sent             int
+		followed         uint64
+		clear, crc, bind uint64 // drops
+	}{
+		{name: "off", code: wire.NackNewStartPSN, sent: 1, clear: 1},
+		{name: "on", on: true, code: wire.NackNewStartPSN, sent: 1, followed: 1},
+		{name: "wrong CRC", on: true, bad: true, code: wire.NackNewStartPSN, sent: 1, crc: 1},
+		{name: "another code", on: true, code: wire.NackClosingInErr, sent: 2, clear: 2},
+		{name: "nine", on: true, code: wire.NackNewStartPSN, sent: 9, followed: 8, bind: 1},
+		{name: "opened", on: true, opened: true, code: wire.NackNewStartPSN, sent: 1, bind: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sec := secured(t, nil)
+			p := newPipe(t, func(cfg *Config) { sec(cfg); cfg.AcceptClearStart = c.on })
+			dark := true
+			p.drop = func(from *FEP, _ []byte) bool { return dark }
+			p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 5000), Context: "recv"})
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 5000), Context: "send"})
+			if c.opened {
+				n := 0
+				p.drop = func(from *FEP, _ []byte) bool {
+					if from == p.b {
+						n++
+					}
+					return dark && n > 1 // the first ACK arrives
+				}
+			}
+			p.settle()
+			var was wire.PSN
+			p.a.pds.Each(func(q *pds.PDC) {
+				if was = q.StartPSN(); (q.RemoteID() != 0) != c.opened {
+					t.Fatalf("%v: the test does not test", q)
+				}
+			})
+			for i := range c.sent {
+				b := nackStart(p.a, p.b.cfg.Local, c.code, uint32(was)+uint32(i+1)<<16)
+				if c.bad {
+					b[len(b)-1] ^= 1
+				}
+				p.a.Receive(p.now, &dgram.Datagram{Data: b, Remote: p.b.cfg.Local})
+				p.turn()
+			}
+			var is wire.PSN
+			p.a.pds.Each(func(q *pds.PDC) { is = q.StartPSN() })
+			st := p.a.Stats()
+			if got := uint64(is.Sub(was)) >> 16; got != c.followed || st.Drops[DropClear] != c.clear || st.Drops[DropCRC] != c.crc || st.Drops[DropBinding] != c.bind {
+				t.Errorf("the start moved %d times, %d drops as clear, %d for their CRC, %d for who they are from",
+					got, st.Drops[DropClear], st.Drops[DropCRC], st.Drops[DropBinding])
+			}
+			if st.TxPackets == 0 || p.a.PDCs() != 1 {
+				t.Errorf("%d PDCs", p.a.PDCs())
+			}
+			dark = false
+			for range 1000 {
+				if !p.a.Busy() {
+					break
+				}
+				p.now = max(p.now, p.a.NextTimeout())
+				p.a.Advance(p.now)
+				p.settle()
+			}
+			p.want(p.a, "send ok")
+		})
+	}
+}
+
+// T1: a flood of requests to open PDCs, in clear or sealed with a key that is not
+// ours, from ever new addresses and sources, is neither answered nor remembered.
+func TestT1UnauthenticatedMakesNoState(t *testing.T) {
+	sec := secured(t, nil)
+	p := newPipe(t, func(c *Config) { sec(c); c.AcceptClearStart = true })
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN | wire.FlagAR, PSN: 1 << 20, SPDCID: 9, ClearOff: -1}
+	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16}
+	plain := q.Append(h.Append(nil))
+	b := make([]byte, 0, 200)
+	flood := func(from, n int) {
+		for i := from; i < from+n; i++ {
+			remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 19, byte(i >> 8), byte(i)}), uint16(1+i%60000))
+			b = b[:0]
+			if i%2 == 0 {
+				t := wire.TSS{SP: true, SDI: 7, SSI: uint32(i), TSC: uint64(i)}
+				b = t.Append(b)
+			}
+			b = append(append(b, plain...), make([]byte, wire.ICVLen)...)
+			if i%2 != 0 {
+				b = b[:len(plain)+wire.CRCLen]
+				wire.PutCRC(b, wire.CRCPrefix(remote.Addr(), p.a.cfg.Local.Addr(), remote.Port(), p.a.cfg.Local.Port(), uint16(8+len(b))))
+			}
+			p.a.Receive(p.now, &dgram.Datagram{Data: b, Remote: remote})
+			p.now += time.Microsecond
+		}
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	flood(0, 1000)
+	peers, before := len(p.a.peers), heap()
+	const n = 20_000
+	flood(1000, n)
+	after := heap()
+	if after > before+n {
+		t.Errorf("%d bytes more after %d packets", after-before, n)
+	}
+	p.settle()
+	st := p.a.Stats()
+	if got := st.Drops[DropClear] + st.Drops[DropAuth]; got != 1000+n {
+		t.Errorf("%d of %d are counted: %v", got, 1000+n, st.Drops)
+	}
+	if p.a.PDCs() != 0 || len(p.a.peers) != peers || p.a.sec.Stats().Sources != 0 || p.a.NextTimeout() != 0 || st.TxPackets != 0 {
+		t.Errorf("%d PDCs, %d peers, %d sources, timeout %v, %d answers", p.a.PDCs(), len(p.a.peers)-peers, p.a.sec.Stats().Sources, p.a.NextTimeout(), st.TxPackets)
+	}
+}

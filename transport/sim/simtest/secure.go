@@ -1,0 +1,179 @@
+package simtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+const simSDI = 0x5d15d1
+
+// simKey is the key of a generation, which all hosts share.
+func simKey(gen uint8) (k tss.Key) {
+	for i := range k {
+		k[i] = byte(i*37+5) ^ gen
+	}
+	return k
+}
+
+// domain makes the secure domain of a new life of the host. The life draws its
+// source and its first TSC, as processes that share a key for long have to.
+func (h *Host) domain() *tss.Domain {
+	rng := rand.New(rand.NewPCG(h.w.spec.Seed^0x747373, uint64(h.Index)<<32|uint64(h.Life())))
+	cfg := tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: rng.Uint32(), Local: h.Addr().Addr()}
+	if f := h.w.spec.Domain; f != nil {
+		f(&cfg)
+	}
+	d, err := tss.New(cfg)
+	gen := h.w.gen
+	if err == nil {
+		err = d.Install(gen&1, simKey(gen))
+	}
+	if err == nil && gen > 0 { // others may seal with the one before
+		err = d.Install((gen-1)&1, simKey(gen-1))
+	}
+	if err == nil {
+		err = d.Use(h.w.Net.Now(), gen&1, uint16(rng.Uint32()), rng.Uint64()>>17)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	h.gen, h.epoch = gen, d.Self().Epoch()
+	return d
+}
+
+// NewKey lets the host open packets that are sealed with the second key, at
+// once, as all hosts do that are up.
+func (h *Host) NewKey() {
+	w := h.w
+	if w.gen == 0 {
+		w.gen = 1
+		if err := w.ledger.eye.dom.Install(1, simKey(1)); err != nil {
+			panic(fmt.Sprintf("simtest: %v", err))
+		}
+	}
+	if h.FEP != nil && h.gen == 0 {
+		if err := h.dom.Install(1, simKey(1)); err != nil {
+			panic(fmt.Sprintf("simtest: %v", err))
+		}
+	}
+}
+
+// UseKey lets the host seal with it.
+func (h *Host) UseKey() {
+	if h.FEP == nil || h.gen == 1 {
+		return
+	}
+	if err := h.dom.Use(h.w.Net.Now(), 1, h.epoch, 0); err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	h.gen = 1
+	h.w.note("%s seals with the second key", h.Name())
+}
+
+// An eye reads sealed packets over the shoulder of the hosts, and watches that
+// no two of them have one key and one IV (T24).
+type eye struct {
+	dom *tss.Domain
+	ivs map[iv]uint64 // ID of the packet
+	buf []byte
+}
+
+type iv struct {
+	ssi   uint32
+	epoch uint16
+	an    uint8
+	tsc   uint64
+}
+
+func newEye(ipv6 bool) *eye {
+	local := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if ipv6 {
+		local = netip.IPv6Loopback()
+	}
+	d, err := tss.New(tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: 1<<32 - 1, Local: local})
+	if err == nil {
+		err = d.Install(0, simKey(0))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	return &eye{dom: d, ivs: map[iv]uint64{}}
+}
+
+// open returns a sent packet as it was before it was sealed.
+func (e *eye) open(w *World, p *sim.Packet) []byte {
+	h, _, err := wire.ParseTSS(p.Data)
+	if err != nil {
+		w.Failf("%s sends a packet that is not sealed: % x", p.From.Name, p.Data)
+	}
+	k := iv{h.SSI, h.Epoch, h.AN, h.TSC}
+	if other, ok := e.ivs[k]; ok && other != p.ID {
+		w.Failf("%s seals datagram %d with the IV of datagram %d: %v", p.From.Name, p.ID, other, h)
+	}
+	e.ivs[k] = p.ID
+	var outer [wire.OuterMax]byte
+	n := wire.PutOuter(&outer, p.Src, p.Dst, uint16(8+len(p.Data)))
+	e.buf = append(e.buf[:0], p.Data...)
+	plain, _, why := e.dom.Open(w.Net.Now(), e.buf, outer[:n], p.Src.Addr())
+	if why != tss.Good {
+		w.Failf("%s sends a packet that does not open: %v: %v", p.From.Name, why, h)
+	}
+	return plain
+}
+
+// A Member holds the key as all hosts do, and turned on the others: it seals
+// whatever it likes.
+type Member struct {
+	w   *World
+	dom *tss.Domain
+}
+
+// Member makes one whose packets name the source ssi of an epoch.
+func (w *World) Member(ssi uint32, epoch uint16) *Member {
+	d, err := tss.New(tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: ssi, Local: w.Hosts[0].Addr().Addr()})
+	if err == nil {
+		err = d.Install(w.gen&1, simKey(w.gen))
+	}
+	if err == nil {
+		err = d.Use(0, w.gen&1, epoch, 1<<47)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	return &Member{w, d}
+}
+
+// Forge seals a packet, which is borrowed, and sends it to a host as from src.
+func (m *Member) Forge(to int, src netip.AddrPort, plain []byte) {
+	b, _ := m.dom.Begin(nil)
+	b = append(append(b, plain...), make([]byte, wire.ICVLen)...)
+	var outer [wire.OuterMax]byte
+	n := wire.PutOuter(&outer, src, m.w.Hosts[to].Addr(), uint16(8+len(b)))
+	m.dom.Seal(b, outer[:n])
+	m.w.Forge(to, src, b, false)
+}
+
+// SDI is the secure domain of all hosts.
+const SDI = simSDI
+
+// Kind says what kind of packet a sealed one is: for tests that want one of each.
+func Kind(w *World, p *sim.Packet) string {
+	c := *p
+	r := read(w.ledger.eye.open(w, &c), 0)
+	switch r.class {
+	case classData:
+		return fmt.Sprintf("request, ROD %v, SYN %v, %d bytes", r.rod, r.syn, r.n)
+	case classCP:
+		return fmt.Sprintf("control packet %d", r.next)
+	case classAck:
+		return fmt.Sprintf("ACK of type %d, next header %d", r.typ, r.next)
+	case classNack:
+		return fmt.Sprintf("NACK %#x", r.code)
+	}
+	return fmt.Sprint("class ", r.class)
+}
