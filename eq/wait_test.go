@@ -18,6 +18,35 @@ func TestRoomForBoundObjects(t *testing.T) {
 	}
 }
 
+func TestOfferLeavesRoom(t *testing.T) {
+	// R-EQ-68, F37: events that may be refused take no place of a bound object, and
+	// a queue that is full of them has not overrun.
+	q := open(t, Attr{Size: 2})
+	q.Bind()
+	for i, want := range []bool{true, true, false, false} {
+		if got := q.Offer(Entry{Data: uint64(i)}); got != want {
+			t.Errorf("offer %d: %v", i, got)
+		}
+	}
+	if !q.Put(Entry{Data: 9}) {
+		t.Error("no room for the event of the bound object")
+	}
+	for _, want := range []uint64{0, 1, 9} {
+		if e, err := q.Read(0); err != nil || e.Data != want {
+			t.Errorf("%+v, %v, want %d", e, err, want)
+		}
+	}
+	if _, err := q.Read(0); err != fi.EAGAIN {
+		t.Error(err)
+	}
+	for range 4 {
+		q.Put(Entry{})
+	}
+	if q.Offer(Entry{}) {
+		t.Error("a queue in overrun takes an event")
+	}
+}
+
 func TestWriteWithoutResourceManagement(t *testing.T) {
 	// R-EQ-67: refusing what does not fit is for resource management; without it
 	// the queue overruns (R-EQ-62).

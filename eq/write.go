@@ -14,6 +14,19 @@ func (q *EQ) Put(e Entry) bool { return q.put(item{e: e}) }
 // PutErr inserts an error; its ErrData is taken.
 func (q *EQ) PutErr(e Error) bool { return q.put(item{err: &e}) }
 
+// Offer is Put of an event that may be refused: it takes no room that bound
+// objects count on, and a queue that has none else is left as it is. false: the
+// producer must undo what the event would have told.
+func (q *EQ) Offer(e Entry) bool {
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	if q.w.Closed() || q.overrun || q.n >= q.attr.Size {
+		return false
+	}
+	q.push(item{e: e})
+	return true
+}
+
 func (q *EQ) put(it item) bool {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()

@@ -66,7 +66,8 @@ type Object struct {
 	sleeping int32
 
 	list  atomic.Pointer[[]Progress] // each bound Progress once
-	bound []Progress                 // each as often as it was bound
+	bound map[Progress]int           // how often
+	binds int                        // sum of them
 	held  *[]Progress                // armed by TryWait
 
 	// level, of a counter, is the test of InitLevel.
@@ -197,33 +198,40 @@ func (o *Object) raise() {
 func (o *Object) Bind(p Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	o.setBound(append(slices.Clip(o.bound), p))
+	if o.bound == nil {
+		o.bound = make(map[Progress]int)
+	}
+	o.binds++
+	if o.bound[p]++; o.bound[p] == 1 {
+		// Who reads the old list does not look behind its end.
+		o.setList(append(*o.list.Load(), p))
+	}
 }
 
 // Unbind undoes one Bind of p. Waiters may call p for a moment longer.
 func (o *Object) Unbind(p Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	if i := slices.Index(o.bound, p); i >= 0 {
-		o.setBound(slices.Concat(o.bound[:i], o.bound[i+1:]))
+	if o.bound[p] == 0 {
+		return
+	}
+	o.binds--
+	if o.bound[p]--; o.bound[p] == 0 {
+		delete(o.bound, p)
+		list := *o.list.Load()
+		i := slices.Index(list, p)
+		o.setList(slices.Concat(list[:i], list[i+1:]))
 	}
 }
 
 // Bound is how often Bind was called without Unbind. It needs Mu.
-func (o *Object) Bound() int { return len(o.bound) }
+func (o *Object) Bound() int { return o.binds }
 
-// setBound changes what waiters drive. Those who have armed the old ones are
+// setList changes what waiters drive. Those who have armed the old ones are
 // woken to arm the new: this is called with locks of endpoints held, so it cannot
 // arm them itself.
-func (o *Object) setBound(bound []Progress) {
-	o.bound = bound
-	var once []Progress
-	for _, p := range bound {
-		if !slices.Contains(once, p) {
-			once = append(once, p)
-		}
-	}
-	o.list.Store(&once)
+func (o *Object) setList(list []Progress) {
+	o.list.Store(&list)
 	o.sleepers.wake(Always, true)
 	if o.held != nil {
 		o.native.raise()
@@ -242,11 +250,20 @@ func (o *Object) CanLie() bool {
 // Driven is what waiters drive.
 func (o *Object) Driven() []Progress { return *o.list.Load() }
 
-// Drive replaces what waiters drive, for a wait set: its members' endpoints.
+// Drive replaces what waiters drive, for a wait set: its members' endpoints, each
+// once though members share them. Nothing else is bound then.
 func (o *Object) Drive(ps []Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
-	o.setBound(ps)
+	seen := make(map[Progress]bool, len(ps))
+	var once []Progress
+	for _, p := range ps {
+		if !seen[p] {
+			seen[p] = true
+			once = append(once, p)
+		}
+	}
+	o.setList(once)
 }
 
 // Look is what a read does that found nothing: it drives what is bound, once,

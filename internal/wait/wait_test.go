@@ -299,6 +299,39 @@ func TestBindWhileAsleep(t *testing.T) {
 	})
 }
 
+func TestEachIsDrivenOnce(t *testing.T) {
+	// Endpoints come and go by the thousand: what is left of them is nothing. Members
+	// of a wait set may share endpoints.
+	p := newPile(t, Attr{Kind: fi.WaitUnspec})
+	all := []*endpoint{new(endpoint), new(endpoint), new(endpoint)}
+	for range 2 {
+		for _, e := range all {
+			p.Bind(e)
+		}
+	}
+	if n := len(p.Driven()); n != 3 || p.Bound() != 6 {
+		t.Errorf("%d driven, %d bound, want 3 and 6", n, p.Bound())
+	}
+	p.Unbind(all[1])
+	p.Unbind(all[1])
+	p.Unbind(all[1]) // once too often
+	if d := p.Driven(); len(d) != 2 || d[0] != all[0] || d[1] != all[2] || p.Bound() != 4 {
+		t.Errorf("driven %v, %d bound", d, p.Bound())
+	}
+	for range 2 {
+		p.Unbind(all[0])
+		p.Unbind(all[2])
+	}
+	if len(p.Driven()) != 0 || p.Bound() != 0 || len(p.bound) != 0 {
+		t.Errorf("%d driven, %d bound, %d remembered of none", len(p.Driven()), p.Bound(), len(p.bound))
+	}
+	p.Drive([]Progress{all[0], all[1], all[0]})
+	if d := p.Driven(); len(d) != 2 || d[0] != all[0] || d[1] != all[1] {
+		t.Errorf("driven %v, want each once", d)
+	}
+	p.Drive(nil)
+}
+
 func TestSignalIsRemembered(t *testing.T) {
 	// R-CQ-94: a signal with nobody waiting is for one blocking call, however many
 	// there were.

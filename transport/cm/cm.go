@@ -1,0 +1,415 @@
+// Package cm is connection management over QUIC: it finds out with whom a pair
+// of endpoints is to talk, proves it, exchanges parameters and private data,
+// gives both ends the same keys, notices when the peer is gone and ends the
+// session in order. It carries control only, on a UDP port of its own
+// (design.md D15), and knows nothing of the endpoints.
+//
+// A Node is a socket, a Session what Dial and Request.Accept agree on. All
+// methods may be called from any goroutine; a session's events come from one of
+// its own.
+//
+// # Times
+//
+// With the defaults of Config: a peer that closes is noticed within a round trip
+// (PeerClosed); one whose process was killed and has come back at its address,
+// which SecTLS and SecPSK can tell, within 25 s of its last packet or with the
+// next thing that is sent to it (PeerReset); one that is gone, or cannot be
+// reached, after 30 s (PeerLost), later if a round trip takes seconds. A member that was removed is
+// out within 2 s (Removed). A handshake that does not end is forgotten after 5 s
+// without a packet, 10 s in all. Close takes 1 s if the peer does not answer.
+//
+// # Cost
+//
+// An idle session holds about 54 KiB at each end, heap and stacks, most of it
+// QUIC's, and three goroutines; each KeepAlive one packet goes one way and one
+// back. A half-open connection holds as much, and one message of 16 KiB at most:
+// with MaxHandshakes at its default that is 70 MiB, of which sources that have not
+// answered a Retry can take a sixteenth.
+//
+// # What it does not do
+//
+// Without security anybody may connect, and who can see the packets can be in
+// the middle. A cluster key that can be guessed can be tried offline by whoever
+// may send to the port: it has to be random. Who has it is every member. Nothing
+// here stops a flood from filling the line.
+package cm
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/uetkit/uetkit/fi"
+)
+
+// Version of the protocol on the wire.
+const Version = 1
+
+// Config describes a Node. The zero value of a field is its default.
+type Config struct {
+	// Addr of the UDP socket; port 0: an ephemeral one.
+	Addr netip.AddrPort
+	// Security that the node and all its peers use.
+	Security Security
+	// TLS has, for SecTLS, the node's certificate and, in RootCAs and ClientCAs,
+	// the authorities of the others (one stands for both). It is cloned. TLS
+	// 1.3, one ALPN, verification by both sides, no 0-RTT and no session tickets
+	// are forced; names are not compared with addresses, that is what Member is
+	// for.
+	TLS *tls.Config
+	// PSK returns, for SecPSK, the cluster keys that are good now, best first:
+	// what the node proves is that it has the first, what it takes is any. At
+	// least 16 bytes each, random: who is told a certificate can try guesses.
+	PSK func() [][]byte
+	// Member refuses, by an error, a peer whose certificate the authority vouches
+	// for. Nil refuses none. It is called for each handshake, from any goroutine,
+	// and again for each session while it lasts.
+	Member func(name string, cert *x509.Certificate) error
+
+	// Backlog is how many requests may wait for Accept or Reject; beyond it peers
+	// are refused. Default 128.
+	Backlog int
+	// Handshake bounds the time until a connection is secure and its first
+	// message is there, and that of any message once it began. Default 10 s.
+	Handshake time.Duration
+	// Idle is how long a peer may be silent before it counts as lost. Default 30 s.
+	Idle time.Duration
+	// KeepAlive is how long a session is silent before one end asks whether the
+	// other is alive. Default Idle/3.
+	KeepAlive time.Duration
+	// MaxHandshakes in flight, beyond it peers are refused. Default 1,024.
+	MaxHandshakes int
+	// MaxSessions, beyond it peers are refused and Dial fails. Default 16,384.
+	MaxSessions int
+	// Rate is how many handshakes a second a source may begin that do not end in
+	// a session, after Burst of them. Default 20, 5.
+	Rate  float64
+	Burst int
+	// KeyLog takes the secrets of all connections, as NSS key log. Nil: none
+	// leave the process.
+	KeyLog io.Writer
+}
+
+func (c *Config) check() error {
+	switch {
+	case !c.Addr.IsValid():
+		return errors.New("no address")
+	case c.Security > SecPSK:
+		return fmt.Errorf("security %v", c.Security)
+	case c.Security == SecTLS && c.TLS == nil:
+		return errors.New("security tls needs TLS")
+	case c.Security == SecPSK && c.PSK == nil:
+		return errors.New("security psk needs PSK")
+	case c.Backlog < 0 || c.MaxHandshakes < 0 || c.MaxSessions < 0 || c.Burst < 0 || !(c.Rate >= 0):
+		return errors.New("negative bound")
+	case c.Handshake < 0 || c.Idle < 0 || c.KeepAlive < 0:
+		return errors.New("negative time")
+	}
+	return nil
+}
+
+func (c *Config) fill() {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&c.Backlog, 128)
+	def(&c.MaxHandshakes, 1024)
+	def(&c.MaxSessions, 16384)
+	def(&c.Burst, 5)
+	if c.Rate == 0 {
+		c.Rate = 20
+	}
+	if c.Handshake == 0 {
+		c.Handshake = 10 * time.Second
+	}
+	if c.Idle == 0 {
+		c.Idle = 30 * time.Second
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = c.Idle / 3
+	}
+}
+
+// A Node is one UDP socket for control: it dials, and listens if told to. All
+// its methods may be called from any goroutine.
+type Node struct {
+	cfg     Config
+	version uint16 // Version, but for tests
+	id      *identity
+	sock    *socket
+	tr      *quic.Transport
+	quic    *quic.Config
+	addr    netip.AddrPort
+
+	admission *admission
+
+	ctx    context.Context // done: closing
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	onRequest func(*Request)
+	listener  *quic.Listener
+	sessions  map[*Session]struct{}
+	asking    map[*quic.Conn]struct{} // no session yet
+	pending   int                     // requests that wait for an answer
+	stats     Stats
+}
+
+// Open opens the socket. Nothing is answered before Listen.
+func Open(cfg Config) (*Node, error) { return openVersion(cfg, Version) }
+
+// openVersion is Open for a node that speaks another version.
+func openVersion(cfg Config, version uint16) (*Node, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("cm: %w: %w", err, fi.EINVAL)
+	}
+	cfg.fill()
+	n := &Node{cfg: cfg, version: version, sessions: map[*Session]struct{}{}, asking: map[*quic.Conn]struct{}{}}
+	var err error
+	if n.id, err = newIdentity(n); err != nil {
+		return nil, fmt.Errorf("cm: %w", err)
+	}
+	if n.sock, err = openSocket(cfg.Addr); err != nil {
+		return nil, fmt.Errorf("cm: %w", sysError(err))
+	}
+	n.addr = addrPort(n.sock.LocalAddr())
+	n.admission = newAdmission(cfg.MaxHandshakes, cfg.Rate, cfg.Burst)
+	n.tr = &quic.Transport{
+		Conn: n.sock, ConnectionIDLength: idLen, StatelessResetKey: n.id.resetKey(), MaxTokenAge: knownTime,
+		VerifySourceAddress: n.verifySource, ConnContext: n.admit,
+	}
+	n.quic = n.quicConfig()
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.wg.Go(n.probe)
+	if cfg.Security == SecPSK || cfg.Security == SecTLS && cfg.Member != nil {
+		n.wg.Go(n.recheck)
+	}
+	return n, nil
+}
+
+// quicConfig is what every connection of the node uses: one stream, opened by
+// the dialer, and windows of a message.
+func (n *Node) quicConfig() *quic.Config {
+	return &quic.Config{
+		Versions:                       []quic.Version{quic.Version1},
+		HandshakeIdleTimeout:           n.cfg.Handshake / 2, // QUIC allows twice of it for all
+		MaxIdleTimeout:                 n.cfg.Idle,
+		KeepAlivePeriod:                n.cfg.KeepAlive,
+		InitialStreamReceiveWindow:     maxMessage,
+		MaxStreamReceiveWindow:         maxMessage,
+		InitialConnectionReceiveWindow: maxMessage,
+		MaxConnectionReceiveWindow:     maxMessage,
+		MaxIncomingStreams:             1,
+		MaxIncomingUniStreams:          -1,
+		RequireStreamCreditRelease:     true,
+		DisablePathMTUDiscovery:        true,
+		TokenStore:                     quic.NewLRUTokenStore(256, 2),
+	}
+}
+
+// Addr is where the socket is.
+func (n *Node) Addr() netip.AddrPort { return n.addr }
+
+// Listen takes requests from now on: onRequest is called for each, in a
+// goroutine of its own, at most Backlog of them.
+func (n *Node) Listen(onRequest func(*Request)) error {
+	if onRequest == nil {
+		return fmt.Errorf("cm: nobody to listen: %w", fi.EINVAL)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return ErrClosed
+	}
+	if n.listener != nil {
+		return fmt.Errorf("cm: already listening: %w", fi.EOPBADSTATE)
+	}
+	l, err := n.tr.Listen(n.id.server(), n.quic)
+	if err != nil {
+		return fmt.Errorf("cm: listen: %w", err)
+	}
+	n.listener, n.onRequest = l, onRequest
+	n.wg.Go(func() { n.accept(l) })
+	return nil
+}
+
+func (n *Node) accept(l *quic.Listener) {
+	for {
+		conn, err := l.Accept(n.ctx)
+		if err != nil {
+			return
+		}
+		n.wg.Go(func() { n.serve(conn) })
+	}
+}
+
+// Close ends all sessions in order, which takes a round trip, or closeTime for
+// those whose peer does not answer; then the socket. It waits for everything it
+// started.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return ErrClosed
+	}
+	n.closed = true
+	l := n.listener
+	var open []*Session
+	for s := range n.sessions {
+		open = append(open, s)
+	}
+	var asking []*quic.Conn
+	for c := range n.asking {
+		asking = append(asking, c)
+	}
+	n.mu.Unlock()
+	n.cancel()
+	if l != nil {
+		l.Close()
+	}
+	for _, s := range open {
+		s.Close(nil)
+	}
+	for _, c := range asking {
+		c.CloseWithError(codeClosed, "")
+	}
+	n.wg.Wait()
+	err := n.tr.Close()
+	return errors.Join(err, n.sock.Close())
+}
+
+// enter counts a session in. Who leaves is Session.run.
+func (n *Node) enter(s *Session) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return ErrClosed
+	}
+	if len(n.sessions) >= n.cfg.MaxSessions {
+		n.stats.RefusedSessions++
+		return fmt.Errorf("cm: %d sessions: %w", len(n.sessions), fi.ENOBUFS)
+	}
+	n.sessions[s] = struct{}{}
+	n.stats.Opened++
+	n.admission.session(s.source, true, time.Now())
+	return nil
+}
+
+func (n *Node) leave(s *Session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.sessions[s]; ok {
+		delete(n.sessions, s)
+		n.admission.session(s.source, false, time.Now())
+	}
+}
+
+// ask notes a connection that is no session yet, for Close to find it.
+func (n *Node) ask(c *quic.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.asking[c] = struct{}{}
+	return true
+}
+
+func (n *Node) asked(c *quic.Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.asking, c)
+}
+
+// start runs f in a goroutine that Close waits for, unless it is too late.
+func (n *Node) start(f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.wg.Go(f)
+	return true
+}
+
+// idLen is the length of connection identifiers. A stateless reset is longer than
+// 42 bytes and answers only what is longer than itself: of this length a probe
+// is, while the keep-alive of QUIC is not for any.
+const idLen = 16
+
+// probe looks for sessions whose peer has not answered a keep-alive, and sends
+// them something that a process that has taken the peer's place will answer
+// (F12): one and a half to two and a half times KeepAlive after the last packet.
+func (n *Node) probe() {
+	t := time.NewTicker(max(n.cfg.KeepAlive/2, time.Millisecond))
+	defer t.Stop()
+	var all []*Session
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+		all = n.all(all[:0])
+		for _, s := range all {
+			heard := s.conn.ConnectionStats().PacketsReceived
+			if heard != s.heard {
+				s.heard, s.silent = heard, 0
+				continue
+			}
+			if s.silent++; s.silent == 3 {
+				s.probe()
+			}
+		}
+		clear(all)
+	}
+}
+
+// all appends the sessions there are.
+func (n *Node) all(to []*Session) []*Session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.sessions {
+		to = append(to, s)
+	}
+	return to
+}
+
+// recheckTime is how often Member and PSK are asked about the sessions there
+// are: T36 gives 5 s for a removed member to be out.
+const recheckTime = 2 * time.Second
+
+func (n *Node) recheck() {
+	t := time.NewTicker(recheckTime)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+			n.Recheck()
+		}
+	}
+}
+
+// Recheck asks Member, or PSK, about every session now and ends those whose peer
+// is no longer welcome, at both ends with Removed. It happens by itself every
+// two seconds.
+func (n *Node) Recheck() {
+	for _, s := range n.all(nil) {
+		if n.id.good(s) != nil {
+			s.close(Removed, nil)
+		}
+	}
+}

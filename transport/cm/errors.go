@@ -1,0 +1,215 @@
+package cm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"github.com/quic-go/quic-go"
+	"github.com/uetkit/uetkit/fi"
+)
+
+// Reason is why a session ended.
+type Reason uint8
+
+const (
+	// LocalClosed: by our own Close.
+	LocalClosed Reason = iota + 1
+	// PeerClosed: the peer closed it in order; private data may have come along.
+	PeerClosed
+	// PeerLost: nothing was heard for the idle time (F9).
+	PeerLost
+	// PeerReset: the peer's process answers and knows nothing of the session: it
+	// was restarted (F12).
+	PeerReset
+	// ProtocolError: one end broke the protocol.
+	ProtocolError
+	// Removed: one end is no longer a member (T36).
+	Removed
+	// Failed: our own socket failed or the node is gone.
+	Failed
+)
+
+func (r Reason) String() string {
+	switch r {
+	case LocalClosed:
+		return "closed"
+	case PeerClosed:
+		return "closed by the peer"
+	case PeerLost:
+		return "peer lost"
+	case PeerReset:
+		return "peer restarted"
+	case ProtocolError:
+		return "protocol error"
+	case Removed:
+		return "member removed"
+	case Failed:
+		return "connection failed"
+	}
+	return "reason " + strconv.Itoa(int(r))
+}
+
+// Errno is what operations that the end of the session cuts off fail with.
+func (r Reason) Errno() fi.Errno {
+	switch r {
+	case LocalClosed:
+		return fi.ECANCELED
+	case PeerClosed:
+		return fi.ESHUTDOWN
+	case PeerLost:
+		return fi.ETIMEDOUT
+	case PeerReset:
+		return fi.ECONNABORTED
+	case ProtocolError:
+		return fi.EPROTO
+	case Removed:
+		return fi.EKEYREJECTED
+	}
+	return fi.EIO
+}
+
+// Codes that a connection is closed with.
+const (
+	codeClosed    quic.ApplicationErrorCode = iota // in order
+	codeBacklog                                    // nobody takes more requests
+	codeWithdrawn                                  // the dialer gave up
+	codeProtocol                                   // the peer broke the protocol
+	codeRemoved                                    // the peer is no longer a member
+	codeLate                                       // a message did not come in time
+)
+
+// An errnoError is an error of this package that has no more to it than an
+// Errno and a text.
+type errnoError struct {
+	errno fi.Errno
+	text  string
+}
+
+func (e *errnoError) Error() string   { return e.text }
+func (e *errnoError) Errno() fi.Errno { return e.errno }
+func (e *errnoError) Unwrap() error   { return e.errno }
+
+// Errors of Dial and of a session's calls. Each wraps its Errno.
+var (
+	// ErrTimeout: no answer in time.
+	ErrTimeout error = &errnoError{fi.ETIMEDOUT, "cm: no answer in time"}
+	// ErrRefused: nobody listens there, or more requests than the backlog are
+	// waiting, or the peer was too busy for as long as we tried.
+	ErrRefused error = &errnoError{fi.ECONNREFUSED, "cm: refused: the peer takes no more requests"}
+	// ErrClosed: the node or session is closed.
+	ErrClosed error = &errnoError{fi.ESHUTDOWN, "cm: closed"}
+	// ErrReset: the peer closed the connection or was restarted while we waited
+	// for its answer.
+	ErrReset error = &errnoError{fi.ECONNABORTED, "cm: connection lost before the answer"}
+	// ErrProtocol: the peer broke the protocol, or says that we did.
+	ErrProtocol error = &errnoError{fi.EPROTO, "cm: protocol error"}
+)
+
+// A RejectedError is the answer of Request.Reject.
+type RejectedError struct {
+	Private []byte // as given to Reject
+}
+
+func (e *RejectedError) Error() string   { return "cm: request rejected" }
+func (e *RejectedError) Errno() fi.Errno { return fi.ECONNREFUSED }
+func (e *RejectedError) Unwrap() error   { return e.Errno() }
+
+// A MismatchError says what the two ends do not have in common (F30).
+type MismatchError struct {
+	Field, Mine, Theirs string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("cm: %s differs: %s here, %s there", e.Field, e.Mine, e.Theirs)
+}
+func (e *MismatchError) Errno() fi.Errno { return fi.EPROTO }
+func (e *MismatchError) Unwrap() error   { return e.Errno() }
+
+// An AuthError is a certificate that one end did not take.
+type AuthError struct {
+	// Alert is what TLS calls it.
+	Alert tls.AlertError
+	// Peer: it was our certificate that the peer refused, and the alert is all
+	// that it says. Otherwise Err is why we refused its.
+	Peer bool
+	Err  error
+}
+
+func (e *AuthError) Error() string {
+	if e.Peer {
+		return "cm: the peer refused our certificate: " + e.Alert.Error()
+	}
+	return fmt.Sprintf("cm: certificate of the peer refused: %v", e.Err)
+}
+func (e *AuthError) Errno() fi.Errno { return fi.EKEYREJECTED }
+func (e *AuthError) Unwrap() []error { return []error{e.Errno(), e.Err} }
+
+// sysError makes the error of a system call comparable with an fi.Errno.
+func sysError(err error) error {
+	var sys syscall.Errno
+	if errors.As(err, &sys) {
+		return fmt.Errorf("%w: %w", err, fi.Errno(sys))
+	}
+	return err
+}
+
+// busy reports whether err says that the peer had no room for a handshake just
+// now. Such a request has not reached anybody and may be made again.
+func busy(err error) bool {
+	var te *quic.TransportError
+	return errors.As(err, &te) && te.Remote && te.ErrorCode == quic.ConnectionRefused
+}
+
+// dialError makes what a connection failed with one of ours.
+func dialError(err error) error {
+	var (
+		mine     interface{ Errno() fi.Errno }
+		te       *quic.TransportError
+		ae       *quic.ApplicationError
+		version  *quic.VersionNegotiationError
+		idle     *quic.IdleTimeoutError
+		slow     *quic.HandshakeTimeoutError
+		reset    *quic.StatelessResetError
+		wrong    *wrongMessage
+		critical *unknownCritical
+	)
+	switch {
+	case errors.As(err, &mine):
+		return err
+	case errors.As(err, &version):
+		return &MismatchError{"version of QUIC", fmt.Sprint(version.Ours), fmt.Sprint(version.Theirs)}
+	case errors.As(err, &te) && te.ErrorCode.IsCryptoError():
+		return &AuthError{tls.AlertError(te.ErrorCode - 0x100), te.Remote, err}
+	case errors.As(err, &te) && te.Remote && te.ErrorCode == quic.ConnectionRefused:
+		return ErrRefused
+	case errors.As(err, &te):
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	case errors.As(err, &ae):
+		switch ae.ErrorCode {
+		case codeBacklog:
+			return ErrRefused
+		case codeProtocol:
+			return fmt.Errorf("%w: the peer says so", ErrProtocol)
+		case codeRemoved:
+			return &AuthError{alertBadCertificate, ae.Remote, err}
+		case codeLate:
+			return ErrTimeout
+		}
+		return ErrReset
+	case errors.As(err, &idle), errors.As(err, &slow), errors.Is(err, context.DeadlineExceeded):
+		return ErrTimeout
+	case errors.As(err, &reset):
+		return ErrReset
+	case errors.Is(err, quic.ErrTransportClosed):
+		return ErrClosed
+	case errors.As(err, &wrong), errors.As(err, &critical):
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	case errors.Is(err, context.Canceled):
+		return &errnoError{fi.ECANCELED, "cm: dial cancelled"}
+	}
+	return fmt.Errorf("%w: %w", ErrReset, err)
+}
