@@ -36,15 +36,21 @@ type Config struct {
 	Logger *zap.Logger
 	// Tap, if not nil, sees every datagram that the endpoint sends and every
 	// one that it receives, damaged ones too, in the order of the socket calls
-	// (design D12). It borrows its argument. It is called with the endpoint
+	// (design D12), with why it was sent or what became of it. Of a secured endpoint it
+	// sees what is in the packets. It borrows its argument. It is called with the endpoint
 	// locked: it must not wait, nor call the endpoint or its queues. Endpoints
 	// that share a Tap call it at the same time.
 	Tap func(*Tapped)
+	// Security authenticates peers and seals packets; nil: neither. Certificates are
+	// for FI_EP_MSG endpoints.
+	Security *Security
+	// CM are the times and bounds of connections.
+	CM CMConfig
 
 	// Transport are the bounds and timers of the protocol, with their defaults
 	// (faults.md §1 has the reasons). uet sets Local, Paths, PayloadMTU, NoCRC,
-	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs and,
-	// if it is 0, RecvWindow itself.
+	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
+	// OneRTT, Hint and, if it is 0, RecvWindow itself.
 	Transport transport.Config
 	// Socket are the settings of the UDP sockets. uet sets the addresses.
 	Socket udp.Config

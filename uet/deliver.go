@@ -170,6 +170,9 @@ func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
 		OutcomeUnknown: ev.Unknown,
 	}
 	e.Err, e.Prov = errno(ev.Cause, ev.RC, ev.Nack)
+	if o.link != nil && o.link.why != 0 && e.Err == fi.ECANCELED {
+		e.Err = o.link.why
+	}
 	if ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv {
 		if ev.Cause == ses.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
 			e.Len, e.OverLen = ev.Len, ev.OverLen

@@ -19,4 +19,51 @@
 // All methods may be called from any goroutine. The bytes of a buffer belong to
 // the provider from the posting call to the completion (R-MSG-04); what a call
 // borrows or copies instead, its comment says.
+//
+// # Connections
+//
+// An endpoint of type FI_EP_MSG (hints.Ep.Type) talks to one peer, which Connect and
+// Accept find by connection management (transport/cm, over QUIC) on a UDP port of its
+// own:
+//
+//	passive, _ := fabric.OpenPassive(info, nil)     one side
+//	… passive.BindEQ, passive.Listen
+//	request, _ := events.SRead(0, -1)               fi.ConnReq
+//	ep, _ := domain.OpenEndpoint(request.Info.(*uet.Info), nil)
+//	… ep.BindCQ, ep.BindEQ, ep.Accept
+//
+//	ep, _ := domain.OpenEndpoint(info, nil)         the other
+//	… ep.BindCQ, ep.BindEQ, ep.Connect(address of the passive endpoint)
+//
+// Both get fi.Connected by their event queue and may send from then on; receives may
+// be posted from Enable on. Calls that name a destination ignore it, completions name
+// no source. Messages keep the order that Info.Tx.MsgOrder asks for.
+//
+// A connection ends once: by Shutdown or Close of this side, without an event; or by
+// the peer, with fi.Shutdown after every operation has ended. What the peer had sent
+// before can still be received.
+//
+//	the peer shut down or closed     within a round trip; operations end with
+//	                                 fi.ESHUTDOWN
+//	its process or host is gone,     3 s after the network said so (SuspectTimeout,
+//	and something is owed            fi.EHOSTUNREACH), else 40 s (PeerTimeout,
+//	                                 fi.ETIMEDOUT)
+//	and nothing is owed              30 s (CMConfig.Idle, fi.ETIMEDOUT)
+//	it was restarted there           when it answers, with the same certificate or
+//	                                 key (fi.ECONNABORTED)
+//	it is no longer a member         5 s (fi.EKEYREJECTED)
+//
+// The earliest counts. A process that ends right after Close may take the farewell
+// with it; Domain.Close waits until the peers have it, a second at most.
+//
+// # Security
+//
+// Without Config.Security, whoever can send to the UDP port of an endpoint can forge
+// messages, and whoever sees the packets can read them. With it every packet is
+// encrypted and authenticated (AES-256-GCM), one in clear is dropped, and nobody who
+// cannot prove who he is gets to send one. See Security for the two ways:
+// certificates, for connections, whose keys nobody else has and which change as often
+// as Rekey asks; or a cluster key, one secret for all, which endpoints without
+// connections can use as well. Whoever has the cluster key can be anybody in the
+// cluster and read what the others send.
 package uet

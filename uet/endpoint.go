@@ -18,7 +18,9 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet/driver"
@@ -33,7 +35,8 @@ const (
 )
 
 // An Endpoint sends and receives messages (fi_endpoint(3)). It is reliable and
-// connectionless (FI_EP_RDM) and has a UDP socket of its own.
+// connectionless (FI_EP_RDM) or connected (FI_EP_MSG), and has a UDP socket of its
+// own.
 type Endpoint struct {
 	posts   // the posting calls, with the endpoint's own default flags
 	domain  *Domain
@@ -55,6 +58,9 @@ type Endpoint struct {
 	// aliases are open: the endpoint cannot be closed.
 	aliases int
 
+	// link is the connection of an FI_EP_MSG endpoint, nil otherwise.
+	link *connection
+
 	opts epOptions
 	// pushed says that the last send came with fi.More: what waits for company
 	// leaves when a post fails (R-MSG-15).
@@ -62,6 +68,7 @@ type Endpoint struct {
 
 	// Set by Enable, constant afterwards.
 
+	seal      *seal // nil: packets are in clear
 	conn      *udp.Conn
 	fep       *transport.FEP // belongs to the driver
 	drv       *driver.Driver
@@ -90,10 +97,21 @@ type binding struct {
 }
 
 // OpenEndpoint opens an endpoint. It is disabled: bind completion queues and an
-// address vector, then Enable it. fi.EINVAL: info is nil or contradicts itself.
+// address vector, then Enable it. One of type FI_EP_MSG needs no address vector but
+// an event queue; Connect or, when info came with a request, Accept make it useful.
+//
+// fi.EINVAL: info is nil or contradicts itself, or its request was accepted or
+// rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
+// passive endpoint in info listens, or another endpoint has its address.
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
-	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM || !info.SrcAddr.IP.IsValid() {
-		return nil, fmt.Errorf("uet: open endpoint: no RDM endpoint with a source address is described: %w", fi.EINVAL)
+	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
+		return nil, fmt.Errorf("uet: open endpoint: no RDM or MSG endpoint with a source address is described: %w", fi.EINVAL)
+	}
+	if sec := info.Config.Security; sec != nil && sec.kind == cm.SecTLS && info.Ep.Type != fi.EpMsg {
+		return nil, fmt.Errorf("uet: open endpoint: certificates secure FI_EP_MSG endpoints; for FI_EP_RDM take a cluster key (LoadClusterKey): %w", fi.EINVAL)
+	}
+	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
+		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)
 	}
 	if err := info.Config.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
@@ -105,6 +123,13 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 		return nil, err
 	}
 	ep := &Endpoint{domain: d, info: *info, log: info.Config.Logger, context: ctx}
+	if info.Ep.Type == fi.EpMsg {
+		var err error
+		if ep.link, err = newLink(ep, info.Handle); err != nil {
+			d.release()
+			return nil, fmt.Errorf("uet: open endpoint: %w", err)
+		}
+	}
 	ep.info.clone()
 	ep.opts.init(&ep.info)
 	ep.posts.ep = ep
@@ -225,7 +250,8 @@ func (p *progress) Disarm() {
 	}
 }
 
-// BindAV binds an address vector. fi.EINVAL: none, or there is one already.
+// BindAV binds an address vector. An FI_EP_MSG endpoint needs none and ignores it.
+// fi.EINVAL: none, or there is one already.
 // fi.EDOMAIN: it is of another domain. fi.EBADF: it is closed.
 func (ep *Endpoint) BindAV(v *av.AV) error {
 	ep.mu.Lock()
@@ -245,7 +271,8 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 }
 
 // BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
-// lost, a socket in trouble, an overrun completion queue. fi.EINVAL: none, or
+// lost, a socket in trouble, an overrun completion queue; and for the events of an
+// FI_EP_MSG endpoint's connection, which it has room for. fi.EINVAL: none, or
 // there is one already. fi.EDOMAIN: it is of another fabric. fi.EBADF: it is
 // closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
@@ -261,6 +288,9 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 		return err
 	}
 	q.Bind()
+	if ep.link != nil {
+		q.Bind() // R-EQ-68: of the beginning and of the end
+	}
 	ep.eq = q
 	return nil
 }
@@ -298,15 +328,22 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 	return ep.info.SrcAddr, nil
 }
 
-// Enable opens the endpoint's socket and makes it ready for operations.
+// Enable opens the endpoint's socket and makes it ready for operations; an
+// FI_EP_MSG endpoint for receives only, before it is connected.
 //
-// fi.ENOCQ, fi.ENOAV: no completion queue for a direction the endpoint has the
-// capability for, no address vector (R-EP-02). fi.EADDRINUSE: the port is
+// fi.ENOCQ, fi.ENOAV, fi.ENOEQ: no completion queue for a direction the endpoint has
+// the capability for; no address vector, or for FI_EP_MSG no event queue (R-EP-02).
+// fi.EADDRINUSE: the port is
 // taken. fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it
 // is enabled.
 func (ep *Endpoint) Enable() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	return ep.enable()
+}
+
+// enable is Enable with mu held.
+func (ep *Endpoint) enable() error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
@@ -320,8 +357,14 @@ func (ep *Endpoint) Enable() error {
 	switch {
 	case caps&fi.Send != 0 && ep.txq.q == nil, caps&fi.Recv != 0 && ep.rxq.q == nil:
 		return fi.ENOCQ
-	case ep.av == nil:
+	case ep.link != nil && ep.eq == nil:
+		return fi.ENOEQ
+	case ep.link == nil && ep.av == nil:
 		return fi.ENOAV
+	}
+	if ep.link != nil {
+		// All messages come from one peer, of which there is no address.
+		caps &^= fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr
 	}
 	if ep.tx.Load() == nil { // else SetOpsFlags was here
 		tx, err := ep.txDefaultsOf(ep.info.Tx.OpFlags)
@@ -346,12 +389,18 @@ func (ep *Endpoint) Enable() error {
 	}
 	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
+	core, conn := ep.driven()
 	ep.drv = driver.New(driver.Config{
-		Core: ep.fep, Conn: ep.driven(), Owner: (*owner)(ep),
+		Core: core, Conn: conn, Owner: (*owner)(ep),
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual,
 	})
 	for range ep.armed {
 		ep.drv.Arm()
+	}
+	if err := ep.secure(); err != nil {
+		_ = ep.drv.Close()
+		ep.drv = nil
+		return err
 	}
 	ep.state.Store(stateEnabled)
 	ep.logPath()
@@ -409,12 +458,16 @@ func (ep *Endpoint) open() error {
 	tc := cfg.Transport
 	tc.Local = conn.LocalAddr()
 	tc.Paths = conn.Ports()
+	tc.Notes = tc.Notes || cfg.Tap != nil
 	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
 	if tc.PayloadMTU == 0 {
 		tc.PayloadMTU = 1024
 		if mtu := conn.Info().MTU; mtu != 0 {
-			tc.PayloadMTU = payloadMTU(mtu, src.IP)
+			tc.PayloadMTU = payloadMTU(mtu, src.IP, cfg.Security != nil)
 		}
+	}
+	if ep.link != nil {
+		tc.KnownPeersOnly = true // the one that it is connected to
 	}
 	tc.JobID = ep.job()
 	id := identity(src, conn.LocalAddr())
@@ -426,8 +479,16 @@ func (ep *Endpoint) open() error {
 	if q := ep.rxq.q; q != nil && ep.managed {
 		tc.Admit = q.Admit
 	}
+	tc.Hint = (*owner)(ep).unfit
 	if tc.RecvWindow == 0 {
 		tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
+	}
+	if cfg.Security != nil {
+		if ep.seal, err = ep.newSeal(tss.Config{Local: tc.Local.Addr()}); err != nil {
+			_ = conn.Close()
+			return err
+		}
+		tc.TSS, tc.OneRTT = ep.seal.dom, ep.link == nil
 	}
 	ep.seed = cfg.Seed
 	fep, err := transport.New(tc, rng(cfg.Seed))
@@ -513,8 +574,9 @@ func openErrno(err error) fi.Errno {
 
 // Close closes the endpoint. Operations that are outstanding complete with
 // fi.ECANCELED before it returns (F27), and nothing completes after; their
-// buffers are the caller's again. fi.EBADF: it is closed already. fi.EBUSY:
-// aliases are open (R-EP-17).
+// buffers are the caller's again. The peer of an FI_EP_MSG endpoint gets
+// fi.Shutdown; no event comes to this side any more. fi.EBADF: it is closed already.
+// fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	ep.mu.Lock()
 	if ep.aliases > 0 {
@@ -527,9 +589,17 @@ func (ep *Endpoint) Close() error {
 	if was == stateClosed {
 		return fi.EBADF
 	}
+	if ep.link != nil {
+		ep.link.leave(linkIdle, linkPending, linkUp, linkDown, linkFailed)
+	}
 	var err error
 	if drv != nil {
-		err = drv.Close()
+		if err = drv.Close(); ep.link != nil && err == transport.ErrClosed {
+			err = nil // Shutdown did
+		}
+	}
+	if ep.link != nil {
+		ep.link.close()
 	}
 	if ep.txq.q != nil {
 		ep.txq.q.Unbind((*progress)(ep))
@@ -537,12 +607,18 @@ func (ep *Endpoint) Close() error {
 	if ep.rxq.q != nil {
 		ep.rxq.q.Unbind((*progress)(ep))
 	}
+	if ep.seal != nil {
+		ep.info.Config.Security.leave(ep)
+	}
 	ep.cntrs.unbind((*progress)(ep))
 	if ep.av != nil {
 		ep.av.Unbind()
 	}
 	if ep.eq != nil {
 		ep.eq.Unbind()
+		if ep.link != nil {
+			ep.eq.Unbind()
+		}
 	}
 	ep.domain.release()
 	return err

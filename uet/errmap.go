@@ -15,6 +15,9 @@ const (
 	// ProvGaveUp says that the packet delivery gave up: no acknowledgement
 	// within PeerTimeout (R-ERR-33).
 	ProvGaveUp = 0x1FF
+	// ProvDrop is added to a transport.DropReason: why packets of a peer are
+	// dropped.
+	ProvDrop = 0x200
 )
 
 // rcErrno is the errno of each SES return code that ends an operation
@@ -114,10 +117,50 @@ func errno(cause ses.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov 
 		return fi.ENORX, prov
 	case ses.TooBig: // F7
 		return fi.EMSGSIZE, prov
+	case ses.NoKey: // F33
+		return fi.EKEYREJECTED, prov
 	case ses.NoMessage: // R-ERR-39, R-TAG-08
 		return fi.ENOMSG, prov
 	}
 	return fi.EOTHER, prov
+}
+
+// dropErr is the errno of a peer whose packets are dropped for a reason (F14,
+// F31, T3).
+func dropErr(r transport.DropReason) fi.Errno {
+	switch r {
+	case transport.DropCRC:
+		return fi.ECRC
+	case transport.DropAuth, transport.DropSDI, transport.DropKey, transport.DropEpoch:
+		return fi.EKEYREJECTED
+	case transport.DropSource, transport.DropBinding:
+		return fi.EACCES
+	}
+	return fi.EPROTO
+}
+
+func dropText(r transport.DropReason) string {
+	switch r {
+	case transport.DropCRC:
+		return "wrong CRC: only one end has a CRC, or somebody between changes addresses"
+	case transport.DropClear:
+		return "in clear, and this end is secured"
+	case transport.DropSecured:
+		return "secured, and this end is in clear"
+	case transport.DropAuth:
+		return "not sealed with this end's key, or somebody between changes addresses"
+	case transport.DropKey:
+		return "no key for them, or no longer"
+	case transport.DropSDI:
+		return "of another secure domain"
+	case transport.DropEpoch:
+		return "of an epoch that is over"
+	case transport.DropBinding:
+		return "from another sender than it claims to be"
+	case transport.DropSource:
+		return "somebody guesses the numbers of connections"
+	}
+	return r.String()
 }
 
 // ProvString explains a provider error number (fi_cq_strerror). It never
@@ -130,6 +173,8 @@ func ProvString(prov uint32) string {
 		return "packet delivery gave up: no acknowledgement from the peer"
 	case prov > ProvNack && prov < ProvGaveUp:
 		return "PDS NACK " + wire.NackCode(prov-ProvNack).String()
+	case prov >= ProvDrop && prov < ProvDrop+uint32(transport.NumDropReasons):
+		return "packets of the peer are dropped: " + dropText(transport.DropReason(prov-ProvDrop))
 	case prov <= 0x3F:
 		return "SES return code " + wire.RC(prov).String()
 	}
@@ -150,6 +195,8 @@ func postErr(err error) error {
 		return fi.EINVAL
 	case transport.ErrClosed:
 		return fi.EBADF
+	case transport.ErrNoKey: // F33
+		return fi.EKEYREJECTED
 	}
 	return err
 }

@@ -72,6 +72,7 @@ func TestErrnoOfEveryCause(t *testing.T) {
 		ses.TooBig:      {fi.EMSGSIZE, 0},      // F7
 		ses.Closed:      {fi.ECANCELED, 0},     // F27
 		ses.NoMessage:   {fi.ENOMSG, 0},        // R-ERR-39
+		ses.NoKey:       {fi.EKEYREJECTED, 0},  // F33
 	}
 	for c := ses.OK + 1; c.String() != "unknown cause"; c++ {
 		if c == ses.Refused {
@@ -96,7 +97,11 @@ func TestErrnoOfEveryCause(t *testing.T) {
 
 func TestProvStringNeverEmpty(t *testing.T) {
 	// R-CQ-95
-	for _, p := range []uint32{0, 1, 0x3F, 0x40, 0xFF, 0x100, 0x101, 0x1FF, 0x200, 1 << 31} {
+	all := []uint32{0, 1, 0x3F, 0x40, 0xFF, 0x100, 0x101, 0x1FF, 0x300, 1 << 31}
+	for r := range transport.NumDropReasons {
+		all = append(all, ProvDrop+uint32(r))
+	}
+	for _, p := range all {
 		if ProvString(p) == "" {
 			t.Errorf("prov %#x has no text", p)
 		}

@@ -149,6 +149,7 @@ type Domain struct {
 	context any
 	cqs     limited // with parent.mu
 	cntrs   limited
+	dialers dialers
 }
 
 // maxQueues is how many completion queues, and how many counters, a domain may
@@ -180,6 +181,7 @@ func (d *Domain) Close() error {
 	if err := d.close(); err != nil {
 		return err
 	}
+	d.dialers.close()
 	d.fabric.release()
 	return nil
 }

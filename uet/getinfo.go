@@ -84,9 +84,10 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 					info.AddrFormat = fi.FormatSockaddr6
 				}
 			}
+			most := payloadMTU(l.mtu, ip, info.Config.Security != nil)
 			if info.Config.PayloadMTU == 0 {
-				info.Config.PayloadMTU = payloadMTU(l.mtu, ip)
-			} else if info.Config.PayloadMTU > payloadMTU(l.mtu, ip) {
+				info.Config.PayloadMTU = most
+			} else if info.Config.PayloadMTU > most {
 				continue
 			}
 			info.Tx.InjectSize = info.Config.PayloadMTU // R-INFO-12
@@ -197,7 +198,7 @@ func (in *Info) matchRx(h *RxAttr) bool {
 
 func (in *Info) matchEp(h *EpAttr) bool {
 	switch {
-	case h.Type != fi.EpUnspec && h.Type != fi.EpRDM, // R-INFO-01
+	case h.Type != fi.EpUnspec && h.Type != fi.EpRDM && h.Type != fi.EpMsg, // R-INFO-01
 		h.Protocol != 0 && h.Protocol != protoUET, h.ProtocolVersion > 1,
 		h.MaxMsgSize > MaxMsgSize, h.TxCtxCnt > 1, h.RxCtxCnt > 1:
 		return false
@@ -208,6 +209,9 @@ func (in *Info) matchEp(h *EpAttr) bool {
 	in.Ep = EpAttr{
 		Type: fi.EpRDM, Protocol: protoUET, ProtocolVersion: 1, MaxMsgSize: MaxMsgSize, MemTagFormat: fi.TagBits,
 		TxCtxCnt: 1, RxCtxCnt: 1, AuthKey: h.AuthKey,
+	}
+	if h.Type == fi.EpMsg {
+		in.Ep.Type = fi.EpMsg
 	}
 	if h.MemTagFormat == fi.TagMPI || h.MemTagFormat == fi.TagCCL {
 		in.Ep.MemTagFormat = h.MemTagFormat // R-INFO-14; bit patterns are all granted by fi.TagBits
@@ -440,14 +444,20 @@ func route(ip netip.Addr) (netip.Addr, error) {
 }
 
 // Bytes of a packet besides the payload: UDP, the PDS request with a CC state,
-// the SES header, the trailer.
-const headerBytes = 8 + 16 + wire.ReqStdLen + wire.CRCLen
+// the SES header, the trailer; and what sealing adds.
+const (
+	headerBytes = 8 + 16 + wire.ReqStdLen + wire.CRCLen
+	sealBytes   = wire.TSSSSILen + wire.ICVLen - wire.CRCLen
+)
 
 // payloadMTU is the largest payload size that fits an interface (R-INFO-28).
-func payloadMTU(mtu int, ip netip.Addr) int {
+func payloadMTU(mtu int, ip netip.Addr, sealed bool) int {
 	room := mtu - 20
 	if ip.Is6() {
 		room = mtu - 40
+	}
+	if sealed {
+		room -= sealBytes
 	}
 	for p := 8192; p > 1024; p /= 2 {
 		if p+headerBytes <= room {

@@ -58,7 +58,6 @@ func TestGetInfoWithoutHints(t *testing.T) {
 func TestGetInfoRefusesHonestly(t *testing.T) {
 	// R-INFO-24 and fabtests: fi.ENODATA for hints that cannot be served.
 	for name, h := range map[string]Info{
-		"msg endpoint":        {Ep: EpAttr{Type: fi.EpMsg}},
 		"dgram endpoint":      {Ep: EpAttr{Type: fi.EpDgram}},
 		"protocol":            {Ep: EpAttr{Protocol: 7}},
 		"rma":                 {Caps: fi.Msg | fi.RMA},
@@ -96,6 +95,20 @@ func TestGetInfoRefusesHonestly(t *testing.T) {
 			_, err := GetInfo("", "", 0, &h)
 			want(t, err, fi.ENODATA)
 		})
+	}
+}
+
+func TestGetInfoEndpointTypes(t *testing.T) {
+	// R-INFO-01: connected endpoints when they are asked for, with the destination to
+	// connect to; else reliable datagrams, as programs that name no type expect.
+	for typ, want := range map[fi.EpType]fi.EpType{fi.EpUnspec: fi.EpRDM, fi.EpRDM: fi.EpRDM, fi.EpMsg: fi.EpMsg} {
+		infos, err := GetInfo("127.0.0.1", "5555", 0, &Info{Ep: EpAttr{Type: typ}})
+		ok(t, err)
+		for _, in := range infos {
+			if in.Ep.Type != want || in.DestAddr.AddrPort() != netip.MustParseAddrPort("127.0.0.1:5555") || in.Handle != nil {
+				t.Errorf("asked for %v: %v to %v, handle %v", typ, in.Ep.Type, in.DestAddr, in.Handle)
+			}
+		}
 	}
 }
 
@@ -264,14 +277,18 @@ func TestPayloadMTUFitsTheInterface(t *testing.T) {
 	// R-INFO-28
 	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	for _, c := range []struct {
-		mtu  int
-		ip   netip.Addr
-		want int
+		mtu    int
+		ip     netip.Addr
+		sealed bool
+		want   int
 	}{
-		{1280, v6, 1024}, {1500, v4, 1024}, {2200, v4, 2048}, {4096, v4, 2048}, {4200, v4, 4096}, {9000, v4, 8192}, {9000, v6, 8192},
-		{8192 + headerBytes + 20, v4, 8192}, {8192 + headerBytes + 19, v4, 4096}, {8192 + headerBytes + 39, v6, 4096}, {65536, v4, 8192},
+		{1280, v6, false, 1024}, {1500, v4, false, 1024}, {2200, v4, false, 2048}, {4096, v4, false, 2048}, {4200, v4, false, 4096},
+		{9000, v4, false, 8192}, {9000, v6, false, 8192}, {8192 + headerBytes + 20, v4, false, 8192}, {8192 + headerBytes + 19, v4, false, 4096},
+		{8192 + headerBytes + 39, v6, false, 4096}, {65536, v4, false, 8192},
+		// A security header and an ICV take room as well.
+		{8192 + headerBytes + sealBytes + 20, v4, true, 8192}, {8192 + headerBytes + sealBytes + 19, v4, true, 4096}, {1500, v6, true, 1024},
 	} {
-		if got := payloadMTU(c.mtu, c.ip); got != c.want {
+		if got := payloadMTU(c.mtu, c.ip, c.sealed); got != c.want {
 			t.Errorf("payloadMTU(%d, %v) = %d, want %d", c.mtu, c.ip, got, c.want)
 		}
 	}

@@ -46,6 +46,10 @@ type Info struct {
 	Domain DomainAttr
 	Fabric FabricAttr
 
+	// Handle says where an FI_EP_MSG endpoint to be opened comes from: from a
+	// request (R-EQ-41) or a passive endpoint (R-CM-18). nil: from neither.
+	Handle Handle
+
 	// Config are the settings of the provider.
 	Config Config
 }

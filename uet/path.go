@@ -40,6 +40,8 @@ type PathInfo struct {
 	InjectSize int
 	// CRC: packets carry a CRC-32C trailer.
 	CRC bool
+	// Sealed: packets are encrypted and authenticated, which is instead of the CRC.
+	Sealed bool
 	// JobID of the endpoint.
 	JobID uint32
 	// Window is the most bytes in flight to one peer.
@@ -61,7 +63,7 @@ func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	}
 	c := ep.fep.Config()
 	return PathInfo{
-		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC, JobID: c.JobID, Window: c.Window,
+		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC && ep.seal == nil, Sealed: ep.seal != nil, JobID: c.JobID, Window: c.Window,
 		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: ep.conn.Info(),
 	}, nil
 }

@@ -113,6 +113,9 @@ func destOf(h fi.Addr, gen uint32) uint64 { return uint64(gen)<<32 | uint64(h) }
 
 // dest is the destination that a handle means now. fi.EINVAL: none (R-AV-19).
 func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
+	if ep.link != nil {
+		return 0, nil // there is but one
+	}
 	gen := ep.av.Gen(h)
 	if gen == 0 {
 		return 0, fi.EINVAL
@@ -122,7 +125,7 @@ func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 
 // Known reports whether Resolve can succeed. Any goroutine may call it.
 func (o *owner) Known(to uint64) error {
-	if o.av.Gen(fi.Addr(to&0xffffffff)) != uint32(to>>32) {
+	if o.link == nil && o.av.Gen(fi.Addr(to&0xffffffff)) != uint32(to>>32) {
 		return transport.ErrNoPeer
 	}
 	return nil
@@ -131,6 +134,10 @@ func (o *owner) Known(to uint64) error {
 // Resolve names the peer in op: the destination of a send, the only source of
 // a directed receive (R-MSG-10).
 func (o *owner) Resolve(op *transport.Op, to uint64) error {
+	if o.link != nil {
+		op.Peer, op.PIDonFEP, op.RI = o.link.to.id, o.link.to.pid, o.link.to.ri
+		return nil
+	}
 	e, err := o.peers.find(fi.Addr(to & 0xffffffff))
 	if err != nil {
 		return err

@@ -411,6 +411,11 @@ func (ep *Endpoint) sendPost(op *transport.Op, dest fi.Addr, pl *plan) error {
 	if ep.txCaps&need == 0 {
 		return fi.EOPNOTSUPP // R-MSG-19
 	}
+	if ep.link != nil {
+		if err := ep.link.maySend(); err != nil {
+			return err
+		}
+	}
 	n := len(op.Buf)
 	if op.Iov != nil {
 		if len(op.Iov) > IovLimit {
@@ -439,7 +444,7 @@ func (ep *Endpoint) sendPost(op *transport.Op, dest fi.Addr, pl *plan) error {
 		if ep.managed {
 			ep.txq.q.Unreserve(1)
 		}
-		return postErr(err)
+		return ep.postErr(err)
 	}
 	return nil
 }
@@ -459,6 +464,11 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	}
 	if ep.rxCaps&need == 0 {
 		return fi.EOPNOTSUPP
+	}
+	if ep.link != nil {
+		if err := ep.link.mayRecv(); err != nil {
+			return err
+		}
 	}
 	if len(op.Iov) > IovLimit {
 		return fi.EINVAL
@@ -494,7 +504,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 		if ep.managed {
 			ep.rxq.q.Unreserve(1)
 		}
-		return postErr(err)
+		return ep.postErr(err)
 	}
 	return nil
 }
@@ -509,4 +519,12 @@ func (ep *Endpoint) mayIgnore(ignore uint64) bool {
 		return (tag == 0 || tag == 1<<32-1) && (payload == 0 || payload == 1<<8-1)
 	}
 	return true
+}
+
+// postErr is what a posting call returns for an error of the transport.
+func (ep *Endpoint) postErr(err error) error {
+	if err == transport.ErrClosed && ep.link != nil && ep.state.Load() != stateClosed {
+		return fi.ESHUTDOWN // the connection ended meanwhile
+	}
+	return postErr(err)
 }

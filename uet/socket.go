@@ -22,7 +22,7 @@ var _ driver.Conn = (*socket)(nil)
 // Recv tells the FEP who is known before it judges a packet.
 func (s *socket) Recv(d *dgram.Datagram) (bool, error) {
 	ok, err := s.Conn.Recv(d)
-	if ok && s.ep.info.Config.KnownPeersOnly {
+	if ok && s.ep.info.Config.KnownPeersOnly && s.ep.link == nil {
 		s.ep.peers.syncKnown(time.Now())
 	}
 	return ok, err

@@ -2,7 +2,10 @@ package uet
 
 import (
 	"net/netip"
+	"slices"
+	"time"
 
+	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet/driver"
@@ -18,66 +21,141 @@ type Tapped struct {
 	// TOS is the traffic class octet it was sent with; of a received one only
 	// the two ECN bits are known.
 	TOS uint8
-	// Data is the UDP payload: PDS header, SES header, message, and the CRC in
-	// the last Trailer bytes (4, or 0 without one).
+	// Why it was sent: "new", "RTO", "SACK: …", "NACK TRIMMED", "because of AR or
+	// SYN", …; or what became of a received one: "duplicate", "out of order",
+	// "dropped: …", empty for one that was taken. The words are for people and may
+	// change.
+	Why string
+	// Data is the UDP payload: PDS header, SES header, message, and in the last
+	// Trailer bytes the CRC (4, or 0 without one).
+	//
+	// A secured endpoint's datagram is shown as it was before it was sealed, or after
+	// it was opened: TSS is its security header, Data what that hides, and there is no
+	// trailer, as the ICV is over what is on the wire. A received one that did not
+	// open, or is in clear, is shown as it came; its TSS is nil, and its Trailer that
+	// of what it seems to be.
 	Data    []byte
 	Trailer int
+	TSS     *wire.TSS
+	// Wire is the UDP payload as it is on the wire: the same as Data but where TSS is
+	// not nil.
+	Wire []byte
 }
 
 // Packet is Data without the trailer.
 func (t *Tapped) Packet() []byte { return t.Data[:max(0, len(t.Data)-t.Trailer)] }
 
-// A tappedSocket shows Config.Tap what passes.
-type tappedSocket struct {
-	*socket
-	tap   func(*Tapped)
+// A tap shows Config.Tap what passes between the driver and both the FEP and the
+// socket: what was received after the FEP has taken it, what was sent after the
+// socket has.
+type tap struct {
+	fn    func(*Tapped)
 	local netip.Addr
 	ports []uint16
-	// trailer as in Tapped.
+	// trailer as in Tapped, of a datagram of an endpoint in clear.
 	trailer int
+	sealed  bool
+	// sending are the notes of the trains that the driver keeps until they are sent.
+	sending map[*dgram.Datagram][]transport.Note
 	seen    Tapped
+	tss     wire.TSS
 }
 
-var _ driver.Conn = (*tappedSocket)(nil)
+type tappedCore struct {
+	*transport.FEP
+	tap *tap
+}
 
-// driven is the socket as the driver gets it. Without a tap there is nothing in
-// between.
-func (ep *Endpoint) driven() driver.Conn {
+type tappedSocket struct {
+	*socket
+	tap *tap
+}
+
+var (
+	_ driver.Core = (*tappedCore)(nil)
+	_ driver.Conn = (*tappedSocket)(nil)
+)
+
+// driven is the FEP and the socket as the driver gets them. Without a tap there is
+// nothing in between.
+func (ep *Endpoint) driven() (driver.Core, driver.Conn) {
 	s := &socket{Conn: ep.conn, ep: ep}
-	tap := ep.info.Config.Tap
-	if tap == nil {
-		return s
+	fn := ep.info.Config.Tap
+	if fn == nil {
+		return ep.fep, s
 	}
-	t := &tappedSocket{socket: s, tap: tap, local: s.LocalAddr().Addr(), ports: s.Ports()}
-	if !ep.info.Config.NoCRC {
+	t := &tap{
+		fn: fn, local: s.LocalAddr().Addr(), ports: s.Ports(), sealed: ep.seal != nil,
+		sending: map[*dgram.Datagram][]transport.Note{},
+	}
+	if !ep.info.Config.NoCRC && !t.sealed {
 		t.trailer = wire.CRCLen
 	}
-	return t
+	return &tappedCore{ep.fep, t}, &tappedSocket{s, t}
 }
 
-func (s *tappedSocket) Recv(d *dgram.Datagram) (bool, error) {
-	ok, err := s.socket.Recv(d)
+func (c *tappedCore) Receive(now time.Duration, d *dgram.Datagram) {
+	c.FEP.Receive(now, d)
+	c.tap.show(false, d, c.FEP.Notes())
+}
+
+// Transmit keeps the notes, which the next train takes the place of: the driver sends
+// several at once.
+func (c *tappedCore) Transmit(now time.Duration, d *dgram.Datagram) bool {
+	ok := c.FEP.Transmit(now, d)
 	if ok {
-		s.show(false, d)
+		kept := c.tap.sending[d][:0]
+		for _, n := range c.FEP.Notes() {
+			n.Plain = slices.Clone(n.Plain)
+			kept = append(kept, n)
+		}
+		c.tap.sending[d] = kept
 	}
-	return ok, err
+	return ok
 }
 
 // SendBatch shows what the socket has taken, after it has.
 func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
 	n, err := s.socket.SendBatch(ds)
 	for _, d := range ds[:n] {
-		s.show(true, d)
+		s.tap.show(true, d, s.tap.sending[d])
 	}
 	return n, err
 }
 
-func (s *tappedSocket) show(sent bool, d *dgram.Datagram) {
+func (t *tap) show(sent bool, d *dgram.Datagram, notes []transport.Note) {
 	for rest, more := d.Data, true; more; more = len(rest) > 0 {
 		var b []byte
 		b, rest = d.Next(rest)
-		s.seen = Tapped{Sent: sent, Local: netip.AddrPortFrom(s.local, s.ports[d.Path]), Remote: d.Remote, TOS: d.TOS, Data: b, Trailer: s.trailer}
-		s.tap(&s.seen)
+		var n transport.Note
+		if len(notes) > 0 {
+			n, notes = notes[0], notes[1:]
+		}
+		t.seen = Tapped{
+			Sent: sent, Local: netip.AddrPortFrom(t.local, t.ports[d.Path]), Remote: d.Remote, TOS: d.TOS, Why: n.Why, Data: b, Trailer: t.trailer, Wire: b,
+		}
+		if t.sealed {
+			t.unseal(b, &n)
+		}
+		t.fn(&t.seen)
 	}
-	s.seen.Data = nil
+	t.seen.Data, t.seen.Wire = nil, nil
+}
+
+// unseal shows what a secured datagram has in it.
+func (t *tap) unseal(b []byte, n *transport.Note) {
+	if n.Whole != nil {
+		b = n.Whole
+		t.seen.Data, t.seen.Wire = b, b
+	}
+	h, _, err := wire.ParseTSS(b)
+	switch {
+	case err != nil || wire.Type(b[0]>>3) != wire.TypeTSS:
+		t.seen.Trailer = min(len(b), wire.CRCLen)
+	case n.Plain == nil:
+		t.seen.Trailer = wire.ICVLen
+	default:
+		t.tss = h
+		t.seen.TSS, t.seen.Data, t.seen.Trailer = &t.tss, n.Plain, 0
+	}
 }

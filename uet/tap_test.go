@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -85,7 +86,69 @@ func TestTapShowsBothEnds(t *testing.T) {
 // Without a tap nothing is in between.
 func TestTapNone(t *testing.T) {
 	r := newRig(t, nil)
-	if c := r.node().driven(); c.(*socket) == nil {
-		t.Errorf("the driver has a %T", c)
+	core, conn := r.node().driven()
+	if core.(*transport.FEP) == nil || conn.(*socket) == nil {
+		t.Errorf("the driver has a %T and a %T", core, conn)
+	}
+}
+
+// D12: the tap of a secured endpoint is before encryption: it shows what is in each
+// packet, with the security header it travels behind, the same at both ends, and why
+// it was sent.
+func TestTapBeforeSealing(t *testing.T) {
+	var mu sync.Mutex
+	type shown struct {
+		data []byte
+		why  string
+	}
+	var seen [2]map[wire.TSS]shown // received, sent
+	seen[0], seen[1] = map[wire.TSS]shown{}, map[wire.TSS]shown{}
+	sec, err := NewClusterKey(NewKey(1))
+	ok(t, err)
+	hints := &Info{}
+	hints.Config.Security = sec
+	hints.Config.Tap = func(p *Tapped) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.TSS == nil || p.Trailer != 0 || p.TSS.SSI == 0 {
+			t.Errorf("a packet is shown as it is on the wire: %+v", p)
+			return
+		}
+		if wire.Type(p.Wire[0]>>3) != wire.TypeTSS || len(p.Wire) != p.TSS.Len()+len(p.Data)+wire.ICVLen {
+			t.Errorf("%d bytes on the wire of %d", len(p.Wire), len(p.Data))
+		}
+		i := 0
+		if p.Sent {
+			i = 1
+		}
+		if _, twice := seen[i][*p.TSS]; twice {
+			t.Errorf("%v is there twice", p.TSS)
+		}
+		seen[i][*p.TSS] = shown{slices.Clone(p.Data), p.Why}
+	}
+	r := newRig(t, hints)
+	a, b, toB, _ := r.pair()
+	msg := bytes.Repeat([]byte("attack at dawn  "), 3000)
+	ok(t, b.TRecv(make([]byte, len(msg)), fi.AddrUnspec, 1, 0, nil))
+	ok(t, a.TSend(msg, toB, 1, nil))
+	wait(t, b.rx, a)
+	wait(t, a.tx, b)
+	mu.Lock()
+	defer mu.Unlock()
+	data := 0
+	for h, got := range seen[0] {
+		sent, ok := seen[1][h]
+		if !ok || !bytes.Equal(sent.data, got.data) {
+			t.Errorf("received %v: %x, sent %x", h, got.data, sent.data)
+		}
+		if sent.why == "" {
+			t.Errorf("%s was sent for no reason", wire.Dump(sent.data))
+		}
+		if bytes.Contains(got.data, []byte("attack at dawn")) {
+			data++
+		}
+	}
+	if data < len(msg)/8192 {
+		t.Errorf("%d packets show the message", data)
 	}
 }

@@ -48,6 +48,9 @@ const (
 
 // peerLost reports a peer that operations failed to reach.
 func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
+	if o.link != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
+		o.link.lost(e.Err)
+	}
 	now := time.Now()
 	t := &o.troubles
 	for i := range t.peers {
@@ -69,11 +72,25 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	if t.told++; t.told > troubleMax {
 		return
 	}
+	if o.link != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
+		return // R-CM-12: the connection ends, and that is the event
+	}
 	var raw []byte
 	if remote.IsValid() {
 		raw, _ = wire.SockAddr(remote).AppendBinary(nil)
 	}
 	o.report(eq.Error{Fid: (*Endpoint)(o), Err: e.Err, Prov: e.Prov, ErrData: raw})
+}
+
+// unfit hears of an address whose packets are dropped all the time: operations
+// with it will end in FI_ETIMEDOUT, which tells nobody what to repair (F14, F31).
+// The FEP says it seldom enough.
+func (o *owner) unfit(h transport.Hint) {
+	e := eq.Error{Fid: (*Endpoint)(o), Err: dropErr(h.Reason), Prov: ProvDrop + uint32(h.Reason)}
+	o.log.Warn("packets are dropped", zap.Stringer("local", o.name.AddrPort()), zap.Stringer("peer", h.Peer),
+		zap.String("why", ProvString(e.Prov)), zap.Uint64("packets", h.Count))
+	e.ErrData, _ = wire.SockAddr(h.Peer).AppendBinary(nil)
+	o.report(e)
 }
 
 // Trouble hears of errors of the socket. What is lost comes again, as on a bad

@@ -14,6 +14,7 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -136,5 +137,49 @@ func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 	}
 	if n := logs.Len() - lines; n != 0 {
 		t.Errorf("%d log lines for 100 messages", n)
+	}
+}
+
+func TestT3GuessesReachTheQueue(t *testing.T) {
+	// T3: who guesses the numbers of PDCs is an event that names him, for the FEP
+	// as it is for the endpoint.
+	o, q, logs := bare(t)
+	from := netip.MustParseAddrPort("192.0.2.66:666")
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793"), Hint: o.unfit}, rng(1))
+	ok(t, err)
+	peer := netip.MustParseAddrPort("192.0.2.2:4793")
+	id, err := fep.Peer(peer, true)
+	ok(t, err)
+	ok(t, fep.Post(1, &transport.Op{Kind: transport.OpSend, Peer: id, Buf: []byte("x")}))
+	d := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	if !fep.Transmit(1, d) {
+		t.Fatal("nothing is sent")
+	}
+	var h wire.Req
+	_, err = h.Parse(d.Data)
+	ok(t, err)
+	guess := func(n int) {
+		for i := range n {
+			a := wire.Ack{Type: wire.TypeAck, CACK: h.PSN, SPDCID: uint16(i + 1), DPDCID: h.SPDCID}
+			b := append(a.Append(nil), make([]byte, wire.CRCLen)...)
+			wire.PutCRC(b, wire.CRCPrefix(from.Addr(), netip.MustParseAddr("192.0.2.1"), from.Port(), 4793, uint16(8+len(b))))
+			fep.Receive(2, &dgram.Datagram{Data: b, Remote: from})
+		}
+	}
+	guess(100)
+	if e := events(t, q); e != nil {
+		t.Errorf("events %v of 100 guesses", e)
+	}
+	guess(1)
+	e, err := q.ReadErr(0)
+	ok(t, err)
+	a, _, err := wire.ParseAddrBinary(e.ErrData)
+	ok(t, err)
+	if e.Err != fi.EACCES || e.Prov != ProvDrop+uint32(transport.DropSource) || a.AddrPort() != from || logs.Len() != 1 {
+		t.Errorf("%v of %v, %d log lines", &e, a.AddrPort(), logs.Len())
+	}
+	guess(500)
+	if e := events(t, q); e != nil || logs.Len() != 1 {
+		t.Errorf("events %v of more guesses in the same second, %d log lines", e, logs.Len())
 	}
 }

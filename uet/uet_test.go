@@ -3,6 +3,7 @@ package uet
 import (
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +66,7 @@ type node struct {
 	rx   *cq.CQ
 	vec  *av.AV
 	evts *eq.EQ
+	done atomic.Bool // for tests whose goroutines look whether Close has returned
 }
 
 // options change how a node is made.

@@ -100,8 +100,8 @@ type Driver struct {
 
 	// The rest belongs to the holder of h.
 
-	op      transport.Op // the operation being posted
-	rx      *dgram.Datagram
+	op      transport.Op    // the operation being posted
+	rx      *dgram.Datagram // nil at rest, as those of tx
 	tx      [batchLen]*dgram.Datagram
 	unsent  []*dgram.Datagram // tail of tx that the socket had no room for
 	retryAt time.Duration
@@ -113,6 +113,7 @@ type Driver struct {
 	now        time.Duration // the last reading of the clock
 	lastTurn   time.Duration
 	lastFull   time.Duration // of the last turn that went to its end
+	lastRecv   time.Duration // of the last turn that received something
 	lastPost   time.Duration
 	sameTime   int // posts since the clock was read
 	gathering  bool
@@ -157,7 +158,6 @@ func New(cfg Config) *Driver {
 		owner: cfg.Owner,
 		auto:  cfg.Auto,
 		clock: cfg.Clock,
-		rx:    newDatagram(),
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
 	}
@@ -166,16 +166,12 @@ func New(cfg Config) *Driver {
 		// Never 0, which is "no timer" to the core.
 		d.clock = func() time.Duration { return time.Since(start) + 1 }
 	}
-	d.tx[0] = newDatagram()
 	d.lastTurn = d.time()
+	d.lastRecv = -restAfter // at rest
 	if d.auto {
 		d.start()
 	}
 	return d
-}
-
-func newDatagram() *dgram.Datagram {
-	return &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
 }
 
 // time reads the clock.
@@ -396,6 +392,9 @@ func (d *Driver) turn(inline bool) bool {
 	var now time.Duration
 	budget := recvBudget
 	trains, done := 0, 0
+	if d.rx == nil {
+		d.rx = spare.get()
+	}
 	for {
 		ok := false
 		if !d.dead {
@@ -421,13 +420,18 @@ func (d *Driver) turn(inline bool) bool {
 			break
 		}
 	}
-	d.lastTurn = now
+	if d.lastTurn = now; trains > 0 {
+		d.lastRecv = now
+	}
 	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
 		return true // the application waits for what was just delivered
 	}
 	d.lastFull = now
 	if trains == 0 {
 		d.stats.Empty++
+		if now-d.lastRecv > restAfter {
+			d.rest()
+		}
 		for {
 			remote, ok := d.conn.Unreachable()
 			if !ok {
@@ -480,7 +484,7 @@ func (d *Driver) transmit(now time.Duration) {
 		n := 0
 		for n < batchLen {
 			if d.tx[n] == nil {
-				d.tx[n] = newDatagram()
+				d.tx[n] = spare.get()
 			}
 			t := d.tx[n]
 			t.Reset()
@@ -493,6 +497,9 @@ func (d *Driver) transmit(now time.Duration) {
 			}
 		}
 		if n == 0 {
+			if now-d.lastRecv > restAfter {
+				d.rest()
+			}
 			return
 		}
 		d.unsent = d.tx[:n]
@@ -572,6 +579,22 @@ func (d *Driver) With(f func()) {
 	d.unlock()
 }
 
+// Do runs f, which may use the Core, with the lock held, then delivers and sends
+// what it made. After Close it does nothing.
+func (d *Driver) Do(f func(now time.Duration)) {
+	d.h.lock()
+	if !d.closed {
+		d.h.take()
+		d.intake()
+		now := d.time()
+		f(now)
+		d.deliver()
+		d.transmit(now)
+		d.rouse()
+	}
+	d.unlock()
+}
+
 // Stats returns a copy of the counters.
 func (d *Driver) Stats() Stats {
 	d.h.lock()
@@ -604,6 +627,7 @@ func (d *Driver) Close() error {
 	d.deliver()
 	d.transmit(now)
 	d.unsent = nil
+	d.rest()
 	d.kick()
 	started := d.started
 	d.unlock()

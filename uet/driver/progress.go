@@ -87,6 +87,9 @@ func (d *Driver) watch() time.Duration {
 	t := d.deadline(now)
 	d.until = t
 	d.watching = !d.dead
+	if t-now > restAfter {
+		d.rest()
+	}
 	switch {
 	case t == forever:
 		return forever

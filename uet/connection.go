@@ -1,0 +1,475 @@
+package uet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// States of a connection. It only ever goes down this list.
+const (
+	linkIdle    int32 = iota // neither Connect nor Accept was called
+	linkPending              // one was; no answer yet
+	linkUp                   // connected
+	linkDown                 // the peer shut the connection down, or is lost
+	linkFailed               // Connect or Accept failed
+	linkShut                 // Shutdown or Close was called
+)
+
+// A connection is that of an FI_EP_MSG endpoint: a session of connection
+// management beside the FEP. What becomes of it is told by the event queue.
+//
+// Locks: the driver's may be held when mu is taken, not the other way round. What
+// waits for the peer is not called with mu.
+type connection struct {
+	ep  *Endpoint
+	req *ConnReq         // what the endpoint was opened for, or nil
+	pep *PassiveEndpoint // whose address it took over, or nil
+
+	state atomic.Int32 // changes with mu
+
+	mu      sync.Mutex
+	node    *cmNode // in use
+	session *cm.Session
+	peer    wire.Addr
+	stop    context.CancelFunc // ends Connect
+	work    sync.WaitGroup     // goroutines of Connect, Accept and lost; begins with mu, before linkShut
+
+	// What follows belongs to the holder of the driver's lock.
+
+	to  peerEntry // the peer, when the state is linkUp or was
+	why fi.Errno  // ends operations instead of ECANCELED; 0: nothing
+}
+
+// Connect asks for a connection to the passive endpoint at addr (fi_connect) and
+// gives it data, of which CMDataSize bytes are sent and the rest is cut (R-CM-09).
+// The zero Addr is Info.DestAddr. It enables the endpoint if it is not (R-CM-04)
+// and returns at once; the answer comes by the event queue:
+//
+//	fi.Connected  with what the other side gave Accept in Bytes; the endpoint
+//	              may send from now on
+//	an error      fi.ECONNREFUSED: rejected, with the data of Reject in ErrData,
+//	              or nobody listens. fi.ETIMEDOUT: no answer. fi.EPROTO: the two
+//	              sides do not fit, ErrData says in which way. fi.EKEYREJECTED:
+//	              one does not accept who the other is. After Close none comes.
+//
+// Connect works once in the life of an endpoint, whatever the answer (R-CM-03).
+//
+// fi.EISCONN: it is connected. fi.EOPBADSTATE: it was called before, or the
+// endpoint was opened for a request. fi.EINVAL: addr is none, or of another
+// address family. fi.ENOSYS: not an FI_EP_MSG endpoint. Else the errors of Enable.
+func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
+	l := ep.link
+	if l == nil {
+		return fi.ENOSYS
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !addr.IP.IsValid() {
+		addr = ep.info.DestAddr
+	}
+	switch {
+	case ep.state.Load() == stateClosed:
+		return fi.EBADF
+	case l.req != nil:
+		return fi.EOPBADSTATE
+	case l.begun() != nil:
+		return l.begun()
+	case !addr.IP.IsValid() || addr.IP.IsUnspecified() || addr.IP.IsMulticast() || addr.Port == 0,
+		addr.IP.Unmap().Is4() != ep.info.SrcAddr.IP.Unmap().Is4():
+		return fi.EINVAL
+	}
+	if err := ep.ready(); err != nil {
+		if err := ep.enable(); err != nil {
+			return err
+		}
+	}
+	node, err := l.dialNode()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	mine, data := l.params(), cut(data)
+	l.mu.Lock()
+	l.node, l.stop = node, stop
+	l.state.Store(linkPending)
+	l.work.Add(1)
+	l.mu.Unlock()
+	go func() {
+		defer l.work.Done()
+		defer stop()
+		s, err := node.Dial(ctx, addr.AddrPort(), mine, data)
+		if err == nil {
+			if err = l.learn(s.Params()); err == nil {
+				err = l.firstKey(s)
+			}
+		}
+		l.answered(s, err)
+	}()
+	return nil
+}
+
+// Accept accepts the request for which the endpoint was opened (fi_accept) and
+// gives the other side data, of which CMDataSize bytes are sent. It enables the
+// endpoint if it is not (R-CM-04) and returns at once. fi.Connected comes by the
+// event queue (R-CM-06), or an error: fi.ECONNABORTED if the other side has left
+// meanwhile.
+//
+// fi.EINVAL: the endpoint was not opened with the Info of a request (R-CM-05), or
+// the request was rejected. fi.EISCONN, fi.EOPBADSTATE: Accept was called before.
+// fi.ENOSYS: not an FI_EP_MSG endpoint. Else the errors of Enable.
+func (ep *Endpoint) Accept(data []byte) error {
+	l := ep.link
+	if l == nil {
+		return fi.ENOSYS
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	switch {
+	case ep.state.Load() == stateClosed:
+		return fi.EBADF
+	case l.req == nil:
+		return fi.EINVAL
+	case l.begun() != nil:
+		return l.begun()
+	}
+	if err := ep.ready(); err != nil {
+		if err := ep.enable(); err != nil {
+			return err
+		}
+	}
+	if !l.req.decide() {
+		return fi.EINVAL
+	}
+	mine, data := l.params(), cut(data)
+	l.mu.Lock()
+	l.state.Store(linkPending)
+	l.work.Add(1)
+	l.mu.Unlock()
+	go func() {
+		defer l.work.Done()
+		// What the other side sends when it hears of it must not be a stranger's.
+		err := l.learn(l.req.req.Params())
+		if err != nil {
+			_ = l.req.req.Reject(nil)
+			l.answered(nil, err)
+			return
+		}
+		s, err := l.req.accept(mine, data)
+		if err == nil {
+			err = l.firstKey(s)
+		}
+		l.answered(s, err)
+	}()
+	return nil
+}
+
+// Shutdown ends the connection (fi_shutdown). Operations that are outstanding
+// complete with fi.ECANCELED before it returns (R-CM-10), the peer gets
+// fi.Shutdown, this side does not (R-CM-13). What a completed send carried, the
+// peer can still receive. Nothing can be posted any more.
+//
+// fi.ENOTCONN: it is not connected, or Shutdown was called before. fi.ENOSYS: not
+// an FI_EP_MSG endpoint. fi.EBADF: it is closed.
+func (ep *Endpoint) Shutdown() error {
+	l := ep.link
+	switch {
+	case l == nil:
+		return fi.ENOSYS
+	case ep.state.Load() == stateClosed:
+		return fi.EBADF
+	case !l.leave(linkUp, linkDown):
+		return fi.ENOTCONN
+	}
+	err := ep.drv.Close()
+	if errors.Is(err, transport.ErrClosed) {
+		err = nil // Close was faster
+	}
+	l.hangUp()
+	return err
+}
+
+// Peer is the address of the connected endpoint, as its Name says (fi_getpeer,
+// R-CM-16). fi.ENOTCONN: the endpoint was never connected. fi.ENOSYS: not an
+// FI_EP_MSG endpoint. fi.EBADF: it is closed.
+func (ep *Endpoint) Peer() (wire.Addr, error) {
+	l := ep.link
+	switch {
+	case l == nil:
+		return wire.Addr{}, fi.ENOSYS
+	case ep.state.Load() == stateClosed:
+		return wire.Addr{}, fi.EBADF
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.peer.IP.IsValid() {
+		return wire.Addr{}, fi.ENOTCONN
+	}
+	return l.peer, nil
+}
+
+// CMDataSize is the most private data of Connect, Accept and Reject, in bytes
+// (fi.OptCMDataSize).
+const CMDataSize = cmDataSize
+
+// cut is a copy of private data, cut to its limit.
+func cut(data []byte) []byte {
+	return append([]byte(nil), data[:min(len(data), cmDataSize)]...)
+}
+
+// begun says why neither Connect nor Accept is possible any more.
+func (l *connection) begun() error {
+	switch l.state.Load() {
+	case linkIdle:
+		return nil
+	case linkUp:
+		return fi.EISCONN
+	}
+	return fi.EOPBADSTATE
+}
+
+// maySend says why nothing can be sent, if so.
+func (l *connection) maySend() error {
+	switch l.state.Load() {
+	case linkUp:
+		return nil
+	case linkDown, linkShut:
+		return fi.ESHUTDOWN // F28
+	}
+	return fi.ENOTCONN // R-CM-08
+}
+
+// mayRecv says why no receive can be posted, if so. Before the connection it can
+// (R-CM-08). When the peer has shut down, what it sent before is still there; a
+// receive that finds nothing ends at once.
+func (l *connection) mayRecv() error {
+	switch l.state.Load() {
+	case linkShut:
+		return fi.ESHUTDOWN
+	case linkFailed:
+		return fi.ENOTCONN
+	}
+	return nil
+}
+
+// params says what the peer must know of this endpoint.
+func (l *connection) params() cm.Params {
+	ep := l.ep
+	c := ep.fep.Config()
+	return cm.Params{
+		Addr: ep.name.AddrPort(), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
+		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, NoSymmetric: c.NoSymmetric,
+	}
+}
+
+// modes are the delivery modes that an endpoint has, a bit each.
+const modes = 1<<wire.RUD | 1<<wire.ROD
+
+// learn makes the peer known to the FEP, and nobody else is. It is known by its main
+// port, from which the packets that open a PDC come.
+func (l *connection) learn(p cm.Params) error {
+	var err error
+	l.ep.drv.Do(func(time.Duration) {
+		f := l.ep.fep
+		var id transport.PeerID
+		if id, err = f.Peer(p.Addr, true); err != nil {
+			err = fi.EPROTO
+			return
+		}
+		f.LimitMTU(id, p.PayloadMTU)
+		l.to = peerEntry{gen: 1, id: id, pid: p.PIDonFEP, ri: p.RI, initiator: p.Initiator}
+	})
+	return err
+}
+
+// answered ends Connect or Accept.
+func (l *connection) answered(s *cm.Session, err error) {
+	l.mu.Lock()
+	switch {
+	case l.state.Load() != linkPending: // Close was faster
+		l.mu.Unlock()
+		if s != nil {
+			_ = s.Close(nil)
+		}
+		return
+	case err != nil:
+		l.state.Store(linkFailed)
+		e := eq.Error{Fid: l.ep, Context: l.ep.context}
+		e.Err, e.ErrData = connErrno(err)
+		l.ep.log.Info("not connected", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
+		l.ep.eq.PutErr(e)
+		l.mu.Unlock()
+		if s != nil {
+			_ = s.Close(nil)
+		}
+		return
+	}
+	p := s.Params()
+	l.session = s
+	l.peer = peerName(p)
+	l.state.Store(linkUp) // first: who reads the event may send
+	e := eq.Entry{Event: fi.Connected, Fid: l.ep}
+	if l.req == nil {
+		e.Bytes = s.Private() // R-EQ-43: never at the accepting side
+	}
+	l.ep.eq.Put(e)
+	s.Start((*session)(l)) // its events come after that one, and wait for mu
+	l.mu.Unlock()
+}
+
+// peerName is the address of the endpoint that a side described.
+func peerName(p cm.Params) wire.Addr {
+	a := wire.SockAddr(p.Addr)
+	return identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort())
+}
+
+// connErrno is the errno of a connection that did not come about, and what is to
+// be said of it: the data of a rejection, else a text.
+func connErrno(err error) (fi.Errno, []byte) {
+	var rej *cm.RejectedError
+	if errors.As(err, &rej) {
+		return fi.ECONNREFUSED, rej.Private // R-CM-07
+	}
+	no := fi.Of(err)
+	if no == fi.ECONNREFUSED {
+		return no, nil
+	}
+	return no, []byte(err.Error())
+}
+
+// session is the connection as its session sees it. The calls come from a goroutine of
+// connection management, which must not wait.
+type session connection
+
+// InstallKey takes the peer's next key, from now on beside the one in use (F33).
+func (s *session) InstallKey(gen uint32) {
+	l := (*connection)(s)
+	l.mu.Lock()
+	cs := l.session
+	l.mu.Unlock()
+	if l.ep.seal == nil || cs == nil {
+		return
+	}
+	if err := l.installKey(cs, gen); err != nil {
+		l.keyless(err)
+	}
+}
+
+// SwitchKey seals with a key that both ends have.
+func (s *session) SwitchKey(gen uint32) {
+	l := (*connection)(s)
+	if l.ep.seal == nil {
+		return
+	}
+	if err := l.switchKey(gen); err != nil {
+		l.keyless(err)
+		return
+	}
+	l.ep.log.Debug("new key", zap.Stringer("local", l.ep.name.AddrPort()), zap.Uint32("generation", gen))
+}
+
+// keyless ends a connection that cannot go on without a key.
+func (l *connection) keyless(err error) {
+	l.ep.log.Error("no key for a connection", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
+	l.lost(fi.EKEYREJECTED)
+}
+
+// Closed says that the session has ended and no other call follows.
+func (s *session) Closed(why cm.Reason, _ []byte) {
+	(*connection)(s).lost(why.Errno())
+}
+
+// lost ends a connection that the peer ended, or that has no peer any more: what
+// is outstanding completes with why, then the event queue hears of it, once
+// (R-CM-12, R-CM-13). It may be called with the driver's lock held.
+func (l *connection) lost(why fi.Errno) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() != linkUp {
+		return
+	}
+	l.state.Store(linkDown)
+	l.work.Add(1)
+	go func() {
+		defer l.work.Done()
+		l.wind(why)
+	}()
+}
+
+// drainTurns bounds how often wind looks for what the socket still holds.
+const drainTurns = 1000
+
+func (l *connection) wind(why fi.Errno) {
+	// What the peer sent and acknowledged before it left counts.
+	for range drainTurns {
+		if !l.ep.drv.Poll() {
+			break
+		}
+	}
+	l.ep.drv.Do(func(now time.Duration) {
+		l.why = why
+		l.ep.fep.End(now)
+	})
+	l.mu.Lock()
+	if l.state.Load() == linkDown { // else this side has left meanwhile
+		l.ep.eq.Put(eq.Entry{Event: fi.Shutdown, Fid: l.ep})
+	}
+	l.mu.Unlock()
+	l.hangUp()
+}
+
+// leave goes to linkShut and reports whether the state was one of those. After it
+// no event is put.
+func (l *connection) leave(from ...int32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.state.Load()
+	for _, f := range from {
+		if was == f {
+			l.state.Store(linkShut)
+			if l.stop != nil {
+				l.stop()
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// hangUp tells the peer that this side has left, if it does not know.
+func (l *connection) hangUp() {
+	l.mu.Lock()
+	s := l.session
+	l.session = nil
+	l.mu.Unlock()
+	if s != nil {
+		_ = s.Close(nil)
+	}
+}
+
+// close ends the connection for good; the endpoint's driver is closed or there is none.
+func (l *connection) close() {
+	l.hangUp()
+	l.work.Wait()
+	l.hangUp() // an answer that was on its way
+	l.mu.Lock()
+	node := l.node
+	l.node = nil
+	l.mu.Unlock()
+	if l.req != nil {
+		l.req.release()
+	}
+	if node != nil {
+		node.put()
+	}
+}

@@ -1,0 +1,397 @@
+package uet
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Handle, in an Info, is what an endpoint to be opened comes from: a *ConnReq or
+// a *PassiveEndpoint.
+type Handle interface{ source() }
+
+// A PassiveEndpoint listens for connections (fi_passive_ep(3)). It transfers no
+// data (R-CM-18). Its address is that of connection management: an IP address and
+// a UDP port of its own, which Connect wants.
+//
+// Each request comes as fi.ConnReq by the event queue, with what the other side
+// gave Connect in Bytes and an *Info in Info. Open an endpoint with that Info and
+// Accept, or Reject its Handle.
+type PassiveEndpoint struct {
+	fabric  *Fabric
+	info    Info
+	log     *zap.Logger
+	context any
+
+	mu      sync.Mutex // guards what follows; never held in a call of cm
+	eq      *eq.EQ
+	state   int32 // stateNew, stateEnabled once it listens, stateTaken, stateClosed
+	backlog int
+	node    *cmNode
+	name    wire.Addr
+	open    map[*ConnReq]struct{} // neither accepted nor rejected nor withdrawn
+
+	noRoom   uint64    // requests that the event queue had no room for
+	saidFull time.Time // in the log
+}
+
+// stateTaken: an endpoint took over the address of the passive one.
+const stateTaken int32 = 100
+
+func (*PassiveEndpoint) source() {}
+
+// DefaultBacklog is how many requests may wait for Accept or Reject unless
+// SetBacklog says otherwise: as sockets have it.
+const DefaultBacklog = 128
+
+// OpenPassive opens a passive endpoint at the source address of info: port 0 is an
+// ephemeral one, an unspecified IP address, by SetName, all of this host. fi.EINVAL: info is nil, of another endpoint type than FI_EP_MSG,
+// or contradicts itself.
+func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
+	if info == nil || info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
+		return nil, fmt.Errorf("uet: open passive endpoint: no MSG endpoint with a source address is described: %w", fi.EINVAL)
+	}
+	if err := info.Config.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
+	}
+	if err := f.adopt(); err != nil {
+		return nil, err
+	}
+	p := &PassiveEndpoint{
+		fabric: f, info: *info, context: ctx, log: info.Config.Logger,
+		backlog: DefaultBacklog, open: map[*ConnReq]struct{}{},
+	}
+	p.info.clone()
+	if p.log == nil {
+		p.log = zap.NewNop()
+	}
+	return p, nil
+}
+
+// Context returns the context given to OpenPassive.
+func (p *PassiveEndpoint) Context() any { return p.context }
+
+// Info returns what the passive endpoint was opened with. An endpoint opened with
+// it as Handle takes over the address (R-CM-18): its Connect leaves from there, and
+// the passive endpoint is of no use any more.
+func (p *PassiveEndpoint) Info() *Info {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.info
+	in.clone()
+	if p.name.IP.IsValid() {
+		in.SrcAddr = p.name
+	}
+	return &in
+}
+
+// fresh says why nothing can be bound or set any more, if so.
+func (p *PassiveEndpoint) fresh() error {
+	switch p.state {
+	case stateNew:
+		return nil
+	case stateClosed:
+		return fi.EBADF
+	}
+	return fi.EOPBADSTATE
+}
+
+// BindEQ binds the event queue for requests. fi.EINVAL: none, or there is one
+// already. fi.EDOMAIN: it is of another fabric. fi.EOPBADSTATE: the passive
+// endpoint listens. fi.EBADF: it, or the queue, is closed.
+func (p *PassiveEndpoint) BindEQ(q *eq.EQ) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fresh(); err != nil {
+		return err
+	}
+	if q == nil || p.eq != nil {
+		return fi.EINVAL
+	}
+	if err := foreign(&p.fabric.parent, q); err != nil {
+		return err
+	}
+	q.Bind()
+	p.eq = q
+	return nil
+}
+
+// SetName changes the address before Listen (fi_setname, R-CM-14). Port 0 takes an
+// ephemeral one. fi.EINVAL: no address.
+func (p *PassiveEndpoint) SetName(a wire.Addr) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fresh(); err != nil {
+		return err
+	}
+	if !a.IP.IsValid() {
+		return fi.EINVAL
+	}
+	p.info.SrcAddr = a
+	return nil
+}
+
+// Name returns the address for Connect (fi_getname). fi.EOPBADSTATE: it has none
+// before Listen unless a port was asked for (R-CM-15).
+func (p *PassiveEndpoint) Name() (wire.Addr, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.state == stateClosed:
+		return wire.Addr{}, fi.EBADF
+	case p.name.IP.IsValid():
+		return p.name, nil
+	case p.info.SrcAddr.Port == 0 || p.info.SrcAddr.IP.IsUnspecified():
+		return wire.Addr{}, fi.EOPBADSTATE
+	}
+	return p.info.SrcAddr, nil
+}
+
+// SetBacklog says how many requests may wait for Accept or Reject (fi_control,
+// FI_BACKLOG); the ones beyond are refused (R-CM-02). fi.EINVAL: less than 1.
+// fi.EOPBADSTATE: the passive endpoint listens.
+func (p *PassiveEndpoint) SetBacklog(n int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fresh(); err != nil {
+		return err
+	}
+	if n < 1 {
+		return fi.EINVAL
+	}
+	p.backlog = n
+	return nil
+}
+
+// Listen begins to take requests (fi_listen).
+//
+// fi.ENOEQ: no event queue is bound (R-CM-01). fi.EADDRINUSE: the port is taken.
+// fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it listens
+// already.
+func (p *PassiveEndpoint) Listen() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fresh(); err != nil {
+		return err
+	}
+	if p.eq == nil {
+		return fi.ENOEQ
+	}
+	node, err := openNode(netip.AddrPortFrom(p.info.SrcAddr.IP, p.info.SrcAddr.Port), &p.info.Config, p.backlog)
+	if err != nil {
+		return fmt.Errorf("uet: listen: %w", err)
+	}
+	p.node, p.name = node, identity(p.info.SrcAddr, node.Addr())
+	p.state = stateEnabled
+	if err := node.Listen(p.requested); err != nil { // requests wait for mu
+		p.state, p.node, p.name = stateNew, nil, wire.Addr{}
+		node.put()
+		return fmt.Errorf("uet: listen: %w: %w", err, openErrno(err))
+	}
+	return nil
+}
+
+// requested hears of a request, on a goroutine of connection management that is its
+// own. It stays until there is an answer; a request that is withdrawn gets one here,
+// or it would count towards the backlog for as long as the application likes.
+func (p *PassiveEndpoint) requested(r *cm.Request) {
+	q := p.offer(r)
+	if q == nil {
+		_ = r.Reject(nil)
+		return
+	}
+	select {
+	case <-q.answered:
+	case <-r.Withdrawn():
+		_ = r.Reject(nil)
+		p.mu.Lock()
+		delete(p.open, q)
+		p.mu.Unlock()
+	}
+}
+
+// offer puts a request into the event queue. nil: there is no room for it, because a
+// queue that nobody reads must not be filled by strangers; or nobody listens.
+func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != stateEnabled {
+		return nil
+	}
+	q := &ConnReq{pep: p, req: r, answered: make(chan struct{})}
+	if !p.eq.Offer(eq.Entry{Event: fi.ConnReq, Fid: p, Info: p.infoOf(q), Bytes: r.Private()}) {
+		if now := time.Now(); now.Sub(p.saidFull) >= troubleQuiet {
+			p.saidFull = now
+			p.log.Warn("connection requests refused: nobody reads the event queue", zap.Stringer("local", p.name.AddrPort()))
+		}
+		p.noRoom++
+		return nil
+	}
+	p.open[q] = struct{}{}
+	return q
+}
+
+// infoOf describes the endpoint that a request asks for (R-EQ-35).
+func (p *PassiveEndpoint) infoOf(q *ConnReq) *Info {
+	in := p.info
+	in.clone()
+	in.SrcAddr.Port = 0
+	if in.SrcAddr.IP.IsUnspecified() { // the data socket needs one address: that towards the peer
+		if ip, err := route(q.req.Remote().Addr()); err == nil {
+			in.SrcAddr.IP = ip
+		}
+	}
+	in.DestAddr = peerName(q.req.Params())
+	in.Handle = q
+	return &in
+}
+
+// Reject refuses a request (fi_reject) and gives the other side data, of which
+// CMDataSize bytes are sent; its Connect fails with fi.ECONNREFUSED (R-CM-07).
+// fi.EINVAL: h is no request of this passive endpoint, or it was accepted or
+// rejected before.
+func (p *PassiveEndpoint) Reject(h Handle, data []byte) error {
+	q, is := h.(*ConnReq)
+	if !is || q == nil || q.pep != p || !q.decide() {
+		return fi.EINVAL
+	}
+	_ = q.req.Reject(cut(data)) // who left meanwhile needs no answer
+	return nil
+}
+
+// Close ends listening. Requests that no endpoint was opened for are refused;
+// connections that were accepted go on, and until the last of them is closed the
+// port stays in use. fi.EBADF: it is closed already.
+func (p *PassiveEndpoint) Close() error {
+	p.mu.Lock()
+	if p.state == stateClosed {
+		p.mu.Unlock()
+		return fi.EBADF
+	}
+	p.state = stateClosed
+	var refuse []*ConnReq
+	for q := range p.open {
+		if !q.held {
+			q.settle()
+			refuse = append(refuse, q)
+		}
+	}
+	node, evq := p.node, p.eq
+	p.mu.Unlock()
+	for _, q := range refuse {
+		_ = q.req.Reject(nil)
+	}
+	if node != nil {
+		node.put()
+	}
+	if evq != nil {
+		evq.Unbind()
+	}
+	p.fabric.release()
+	return nil
+}
+
+// take hands the address over to an endpoint.
+func (p *PassiveEndpoint) take() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fresh(); err != nil {
+		return err
+	}
+	p.state = stateTaken
+	return nil
+}
+
+// A ConnReq is a request for a connection (the handle of fi_info): Info.Handle of
+// the Info in its event.
+type ConnReq struct {
+	pep *PassiveEndpoint
+	req *cm.Request
+
+	// With pep.mu:
+	held     bool          // an endpoint is open for it
+	decided  bool          // accepted or rejected
+	answered chan struct{} // closed when decided
+}
+
+func (*ConnReq) source() {}
+
+// Remote is the address of the other side's connection management.
+func (q *ConnReq) Remote() wire.Addr { return wire.SockAddr(q.req.Remote()) }
+
+// Member is the authenticated name of the other side, empty without security.
+func (q *ConnReq) Member() string { return q.req.Member() }
+
+// hold keeps the request, and the socket it came by, for an endpoint.
+func (q *ConnReq) hold() error {
+	p := q.pep
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case q.decided:
+		return fi.EINVAL
+	case q.held:
+		return fi.EBUSY
+	}
+	q.held = true
+	p.node.get()
+	return nil
+}
+
+// decide reports whether the request waits for an answer, which the caller gives.
+func (q *ConnReq) decide() bool {
+	p := q.pep
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q.decided {
+		return false
+	}
+	q.settle()
+	return true
+}
+
+// settle notes that the request has its answer. The caller holds pep.mu.
+func (q *ConnReq) settle() {
+	q.decided = true
+	close(q.answered)
+	delete(q.pep.open, q)
+}
+
+// accept answers the request with a session.
+func (q *ConnReq) accept(mine cm.Params, data []byte) (*cm.Session, error) {
+	s, err := q.req.Accept(mine, data)
+	if err != nil {
+		select {
+		case <-q.req.Withdrawn():
+			return nil, fmt.Errorf("uet: accept: the other side has left: %w", fi.ECONNABORTED)
+		default:
+		}
+	}
+	return s, err
+}
+
+// release undoes hold. A request that was not decided can be again, unless the
+// passive endpoint is closed.
+func (q *ConnReq) release() {
+	p := q.pep
+	p.mu.Lock()
+	q.held = false
+	refuse := p.state == stateClosed && !q.decided
+	if refuse {
+		q.settle()
+	}
+	node := p.node
+	p.mu.Unlock()
+	if refuse {
+		_ = q.req.Reject(nil)
+	}
+	node.put()
+}

@@ -1,0 +1,261 @@
+package uet
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/transport/tss"
+)
+
+// The secure domain of an endpoint, and where its keys come from: a connection's
+// from its session, another endpoint's from the cluster key.
+
+// Secure domain identifiers. Packets of one kind never open as the other's.
+const (
+	sdiCluster = 1
+	sdiSession = 2
+)
+
+// Sources of a connection: each direction has a key derived for it, so the two
+// never share one.
+const (
+	ssiConnecting = 1
+	ssiAccepting  = 2
+)
+
+// A seal is the secure domain of an endpoint. It belongs to the holder of the
+// driver's lock.
+type seal struct {
+	dom *tss.Domain
+	// gens are the generations of cluster keys by association number, 0: none; sealing
+	// is the one that seals.
+	gens    [2]uint32
+	sealing uint32
+	epoch   uint16
+	// drop is the association number whose key goes at dropAt, if that is not 0.
+	drop   uint8
+	dropAt time.Duration
+	warned bool
+}
+
+// newSeal makes the domain of an endpoint at local, without keys.
+func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
+	sec := ep.info.Config.Security
+	sec.mu.Lock()
+	cfg.MaxFrames = sec.maxFrames
+	sec.mu.Unlock()
+	cfg.Mode, cfg.UseSSI = tss.Cluster, true
+	s := &seal{}
+	if ep.link != nil {
+		// The keys are made for this connection: nothing was ever sealed with them.
+		cfg.SDI, cfg.SSI, cfg.PeerSSI = sdiSession, ssiConnecting, ssiAccepting
+		if ep.link.req != nil {
+			cfg.SSI, cfg.PeerSSI = ssiAccepting, ssiConnecting
+		}
+	} else {
+		// The key outlives the endpoint, so nothing may be as it was in a life
+		// before: source, epoch and first counter are drawn anew.
+		var r [6]byte
+		for cfg.SSI == 0 {
+			_, _ = crand.Read(r[:]) // never fails
+			cfg.SSI, s.epoch = binary.BigEndian.Uint32(r[:]), binary.BigEndian.Uint16(r[4:])
+		}
+		cfg.SDI, cfg.Epoch = sdiCluster, s.epoch
+		// Old keys die when the key file says so: clusterKeys.
+		cfg.OldKeyLife = 1 << 62
+	}
+	var err error
+	if s.dom, err = tss.New(cfg); err != nil {
+		return nil, fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
+	}
+	return s, nil
+}
+
+// secure makes a sealed endpoint known to its Security and gives it what keys there
+// are. The driver is there and nobody else has it yet.
+func (ep *Endpoint) secure() error {
+	if ep.seal == nil {
+		return nil
+	}
+	sec := ep.info.Config.Security
+	if err := sec.join(ep); err != nil { // first: a key that comes now is not missed
+		return fmt.Errorf("uet: enable: %w", err)
+	}
+	if ep.link == nil {
+		if err := ep.clusterKeys(); err != nil {
+			sec.leave(ep)
+			return fmt.Errorf("uet: enable: %w", err)
+		}
+	}
+	return nil
+}
+
+// firstTSC draws where the counter of a cluster key begins. What is above it, at
+// least half of all, is enough for MaxFrames.
+func firstTSC() uint64 {
+	var r [8]byte
+	_, _ = crand.Read(r[:]) // never fails
+	return binary.BigEndian.Uint64(r[:]) >> (64 - 47)
+}
+
+// oldKeyLife is how long a cluster key that the file no longer names still opens
+// what was sealed with it (F33).
+const oldKeyLife = 4 * time.Second
+
+// clusterKeys installs the cluster keys as they are now; what is not named any more
+// is forgotten in oldKeyLife.
+func (ep *Endpoint) clusterKeys() error {
+	sec := ep.info.Config.Security
+	sec.mu.Lock()
+	keys := inOrder(sec.keys)
+	sec.mu.Unlock()
+	defer clear(keys)
+	if len(keys) == 0 {
+		return fi.EBADF
+	}
+	var err error
+	ep.drv.Do(func(now time.Duration) { err = ep.seal.take(now, keys) })
+	if err != nil {
+		return fmt.Errorf("uet: cluster key: %w", err)
+	}
+	return nil
+}
+
+// take installs keys, of which the first seals.
+func (s *seal) take(now time.Duration, keys []ClusterKey) error {
+	k := &keys[0]
+	an := k.an()
+	switch {
+	case k.Generation < s.sealing:
+		return fmt.Errorf("generation %d is older than %d, which seals; give a new key the next number: %w", k.Generation, s.sealing, fi.EINVAL)
+	case k.Generation > s.sealing && s.sealing != 0 && an == uint8(s.sealing&1):
+		return fmt.Errorf("generation %d cannot follow %d, both odd or both even; give a new key the next number: %w",
+			k.Generation, s.sealing, fi.EINVAL)
+	case k.Generation > s.sealing:
+		if err := s.install(k); err != nil {
+			return err
+		}
+		if err := s.dom.Use(now, an, s.epoch, firstTSC()); err != nil {
+			return fmt.Errorf("generation %d: %w: %w", k.Generation, err, fi.EKEYREJECTED)
+		}
+		s.sealing = k.Generation
+	}
+	if len(keys) > 1 {
+		s.dropAt = 0
+		return s.install(&keys[1])
+	}
+	if s.gens[1-an] != 0 && s.dropAt == 0 {
+		s.drop, s.dropAt = 1-an, now+oldKeyLife
+	}
+	return nil
+}
+
+// install lets packets in that a key sealed, if it does not already.
+func (s *seal) install(k *ClusterKey) error {
+	an := k.an()
+	if s.gens[an] == k.Generation {
+		return nil
+	}
+	if err := s.dom.Install(an, tss.Key(k.Key)); err != nil {
+		return fmt.Errorf("generation %d: %w: %w", k.Generation, err, fi.EKEYREJECTED)
+	}
+	s.gens[an] = k.Generation
+	return nil
+}
+
+// tendKeys sees to what time, or the number of packets, asks for.
+func (ep *Endpoint) tendKeys(ctx context.Context) {
+	if ep.seal == nil {
+		return
+	}
+	sec := ep.info.Config.Security
+	sec.mu.Lock()
+	below := sec.rekeyBelow
+	sec.mu.Unlock()
+	if below == 0 {
+		below = defaultRekeyBelow
+	}
+	low, worn := false, false
+	ep.drv.Do(func(now time.Duration) {
+		s := ep.seal
+		if s.dropAt != 0 && now >= s.dropAt {
+			s.dom.Revoke(s.drop)
+			s.gens[s.drop], s.dropAt = 0, 0
+		}
+		worn = s.dom.Worn()
+		low = s.dom.Ready() && s.dom.Left() < below || worn
+		if low && ep.link == nil && !s.warned {
+			s.warned = true
+			ep.log.Warn("the cluster key was used for too many packets; give all members a new one", zap.Bool("attacked", worn))
+		}
+	})
+	if !low || ep.link == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchEvery)
+	defer cancel()
+	if err := ep.rekey(ctx); err != nil {
+		ep.log.Warn("no new key for a connection", zap.Stringer("local", ep.name.AddrPort()), zap.Error(err))
+	}
+}
+
+// rekey gives the endpoint's connection, if it has one, a new key.
+func (ep *Endpoint) rekey(ctx context.Context) error {
+	l := ep.link
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	s := l.session
+	l.mu.Unlock()
+	if s == nil || l.state.Load() != linkUp {
+		return nil
+	}
+	if err := s.Rekey(ctx); err != nil && !errors.Is(err, cm.ErrClosed) {
+		return fmt.Errorf("uet: rekey: %w", err)
+	}
+	return nil
+}
+
+// firstKey installs the key that a session begins with and seals with it.
+func (l *connection) firstKey(s *cm.Session) error {
+	if l.ep.seal == nil {
+		return nil
+	}
+	if err := l.installKey(s, 0); err != nil {
+		return err
+	}
+	return l.switchKey(0)
+}
+
+func (l *connection) installKey(s *cm.Session, gen uint32) error {
+	raw, err := s.Key(gen)
+	if err != nil {
+		return err
+	}
+	key := tss.Key(raw)
+	l.ep.drv.Do(func(time.Duration) { err = l.ep.seal.dom.Install(uint8(gen&1), key) })
+	clear(raw[:])
+	clear(key[:])
+	if err != nil {
+		return fmt.Errorf("uet: key %d of a connection: %w: %w", gen, err, fi.EKEYREJECTED)
+	}
+	return nil
+}
+
+func (l *connection) switchKey(gen uint32) error {
+	var err error
+	l.ep.drv.Do(func(now time.Duration) { err = l.ep.seal.dom.Use(now, uint8(gen&1), 0, 0) })
+	if err != nil {
+		return fmt.Errorf("uet: key %d of a connection: %w: %w", gen, err, fi.EKEYREJECTED)
+	}
+	return nil
+}

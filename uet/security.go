@@ -1,0 +1,516 @@
+package uet
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
+)
+
+// A Security says how endpoints prove who they are and whom they talk to, and with
+// what keys their packets are sealed (TSS). It is set in Config.Security and may be
+// shared by any number of endpoints; nil is none.
+//
+//	NewTLSSecurity, LoadTLSSecurity  certificates: FI_EP_MSG endpoints; each
+//	                                 connection has keys of its own
+//	NewClusterKey, LoadClusterKey    one secret that all members have: FI_EP_RDM
+//	                                 and FI_EP_MSG endpoints
+//
+// A secured endpoint takes no packet in clear and none that was not sealed by
+// somebody who has the key. Both ends of a connection need the same kind.
+//
+// What was loaded from files is looked at every second while endpoints, passive ones
+// too, are open; what is wrong with a new file is logged and the old contents stay in
+// force.
+//
+// It prints as what it is for, never with a secret (T40). All methods may be called
+// from any goroutine.
+type Security struct {
+	kind cm.Security
+
+	mu      sync.Mutex // guards what follows; a leaf but for the loggers
+	tls     *tls.Config
+	cert    *tls.Certificate // of files
+	keys    []ClusterKey     // at most two, first the one that seals
+	removed map[string]bool  // by Remove
+	revoked map[string]bool  // by the file of that name
+	files   []watched
+	users   map[*Endpoint]struct{}
+	nodes   map[*cmNode]struct{} // of passive endpoints and dialers
+	warn    string
+	failed  string // the last error of a reload that was logged
+	closed  bool
+	stop    context.CancelFunc // ends the watcher
+	done    chan struct{}
+
+	load func() error // reads the files; with load's own lock
+	once sync.Mutex   // one load at a time
+
+	// rekeyBelow is how many packets must be left under the key of a connection, or
+	// it gets another one; maxFrames how many it begins with. 0: the defaults.
+	rekeyBelow, maxFrames uint64
+}
+
+// defaultRekeyBelow is an hour at ten million packets a second, of the 2^40 that a
+// key may seal.
+const defaultRekeyBelow = 1 << 35
+
+// watchEvery is how often files are looked at (T36: a removed member is out after
+// 5 s).
+const watchEvery = time.Second
+
+// A watched file, as it was when it was read.
+type watched struct {
+	path string
+	mod  time.Time
+	size int64
+}
+
+// NewTLSSecurity makes a Security of a TLS configuration that has the endpoint's
+// certificate and, in RootCAs or ClientCAs, the authorities of the others. A member
+// is called what the common name, or else the first DNS name, of its certificate
+// says. TLS 1.3 and certificates of both sides are forced. fi.EINVAL: no certificate
+// or no authority.
+func NewTLSSecurity(c *tls.Config) (*Security, error) {
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("uet: security: no TLS configuration: %w", fi.EINVAL)
+	case len(c.Certificates) == 0 && (c.GetCertificate == nil || c.GetClientCertificate == nil):
+		return nil, fmt.Errorf("uet: security: the TLS configuration has no certificate; set Certificates: %w", fi.EINVAL)
+	case c.RootCAs == nil && c.ClientCAs == nil:
+		return nil, fmt.Errorf("uet: security: the TLS configuration names no authority; set RootCAs: %w", fi.EINVAL)
+	}
+	s := newSecurity(cm.SecTLS)
+	s.tls = c.Clone()
+	return s, nil
+}
+
+// Names of the files in the directory of LoadTLSSecurity.
+const (
+	caFile      = "ca.pem"
+	revokedFile = "revoked"
+)
+
+// LoadTLSSecurity reads the certificate of member name from a directory: ca.pem has
+// the authorities, NAME.pem the certificate, NAME.key its private key, all in PEM;
+// revoked, which need not be there, names members that are no longer let in, one a
+// line. A certificate that is renewed is used for the next connections; another
+// authority needs another Security.
+func LoadTLSSecurity(dir, name string) (*Security, error) {
+	if name == "" || name != filepath.Base(name) {
+		return nil, fmt.Errorf("uet: security: member name %q is no file name: %w", name, fi.EINVAL)
+	}
+	pem, err := os.ReadFile(filepath.Join(dir, caFile))
+	if err != nil {
+		return nil, fmt.Errorf("uet: security: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("uet: security: %s has no certificate in PEM: %w", filepath.Join(dir, caFile), fi.EINVAL)
+	}
+	s := newSecurity(cm.SecTLS)
+	s.tls = &tls.Config{
+		RootCAs: pool, ClientCAs: pool,
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.certificate() },
+	}
+	certPath, keyPath, revPath := filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"), filepath.Join(dir, revokedFile)
+	s.load = func() error {
+		files := []watched{look(certPath), look(keyPath), look(revPath)}
+		cert, err := tls.LoadX509KeyPair(certPath, keyPath)
+		if err != nil {
+			return fmt.Errorf("uet: security: certificate of %s: %w", name, err)
+		}
+		revoked, err := readRevoked(revPath)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.cert, s.revoked, s.files, s.warn = &cert, revoked, files, openToOthers(keyPath)
+		s.mu.Unlock()
+		s.expel()
+		return nil
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// NewClusterKey makes a Security of cluster keys: the one of the highest generation
+// that is not Next seals, one more is taken as well. fi.EINVAL: none or more than
+// two, or what they cannot be together.
+func NewClusterKey(keys ...ClusterKey) (*Security, error) {
+	if err := checkKeys(keys); err != nil {
+		return nil, fmt.Errorf("uet: security: %w: %w", err, fi.EINVAL)
+	}
+	s := newSecurity(cm.SecPSK)
+	s.keys = inOrder(keys)
+	return s, nil
+}
+
+// LoadClusterKey reads cluster keys from a file, as WriteClusterKey makes it:
+//
+//	uetkit-cluster-key 1
+//	key 2 0123… 64 hexadecimal digits
+//	key 1 …
+//
+// The key of the highest generation seals, the one before is taken as well. Instead
+// of an older key there may be a line next, with a newer one that is taken and does
+// not seal yet. So a rotation without a pause is: give every host "key 1, next 2",
+// then "key 2, key 1", then "key 2". Who goes on to another key before all have it
+// makes them wait, for PeerTimeout at most, and cannot connect to them. A host that has the old key alone is out
+// when the last file does not name it any more; so are connections that began with it,
+// which have to be made anew.
+func LoadClusterKey(path string) (*Security, error) {
+	s := newSecurity(cm.SecPSK)
+	s.load = func() error {
+		files := []watched{look(path)}
+		keys, err := ReadClusterKey(path)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.keys, s.files, s.warn = keys, files, openToOthers(path)
+		s.mu.Unlock()
+		s.expel()
+		return s.newKeys()
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newSecurity(kind cm.Security) *Security {
+	return &Security{kind: kind, removed: map[string]bool{}, users: map[*Endpoint]struct{}{}, nodes: map[*cmNode]struct{}{}}
+}
+
+// String and Format say what the Security is, with every verb, and no secret (T40).
+func (s *Security) String() string {
+	if s == nil {
+		return "security off"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kind == cm.SecTLS {
+		return "security by certificates"
+	}
+	gens := make([]string, len(s.keys))
+	for i := range s.keys {
+		gens[i] = fmt.Sprint(s.keys[i].Generation)
+	}
+	return "security by cluster key, generation " + strings.Join(gens, " and ")
+}
+
+func (s *Security) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
+
+// MarshalText makes encoders write the same.
+func (s *Security) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Rekey gives every connection a new key, at both ends, without loss. It waits until
+// all have it, five seconds at most; fi.ETIMEDOUT then. Connections that end meanwhile
+// do not count. Endpoints without connection keep their keys: those come from the
+// cluster key.
+func (s *Security) Rekey() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, ep := range s.endpoints() {
+		wg.Go(func() {
+			if err := ep.rekey(ctx); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Remove ends the connections with a member and lets it in no more (T36). It is for
+// certificates: who has a cluster key can call himself anything, so fi.EINVAL then;
+// give the others a new key.
+func (s *Security) Remove(member string) error {
+	if s.kind != cm.SecTLS {
+		return fmt.Errorf("uet: security: members of a cluster key have no name; give the others a new key: %w", fi.EINVAL)
+	}
+	s.mu.Lock()
+	s.removed[member] = true
+	s.mu.Unlock()
+	s.expel()
+	return nil
+}
+
+// Reload reads the files again at once. It fails as loading them does and leaves
+// everything as it was. Without files there is nothing to do.
+func (s *Security) Reload() error {
+	s.once.Lock()
+	defer s.once.Unlock()
+	if s.load == nil {
+		return nil
+	}
+	return s.load()
+}
+
+// Close forgets the secrets. fi.EBUSY: endpoints use them. fi.EBADF: it is closed.
+func (s *Security) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return fi.EBADF
+	case len(s.users) > 0 || len(s.nodes) > 0:
+		return fi.EBUSY
+	}
+	s.closed = true
+	clear(s.keys)
+	s.keys, s.cert, s.tls = nil, nil, nil
+	return nil
+}
+
+// configure sets what a node of connection management must know; leaveNode undoes it
+// when the node is closed.
+func (s *Security) configure(n *cmNode, c *cm.Config) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("uet: security: %w", fi.EBADF)
+	}
+	s.nodes[n] = struct{}{}
+	s.begin()
+	c.Security, c.TLS, c.Member = s.kind, s.tls, s.admit
+	if s.kind == cm.SecPSK {
+		c.PSK = s.psk
+	}
+	return nil
+}
+
+func (s *Security) leaveNode(n *cmNode) {
+	if s != nil {
+		s.mu.Lock()
+		delete(s.nodes, n)
+		s.end()
+	}
+}
+
+// certificate is the one to show now.
+func (s *Security) certificate() (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cert == nil {
+		return nil, fmt.Errorf("uet: security: %w", fi.EBADF)
+	}
+	return s.cert, nil
+}
+
+// psk are the secrets of connection management, in order. They are others than
+// those that seal packets.
+func (s *Security) psk() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out [][]byte
+	for i := range s.keys {
+		k, err := hkdf.Key(sha256.New, s.keys[i].Key[:], nil, "uetkit connection management", keyLen)
+		if err == nil { // it always is
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// admit refuses members that were removed.
+func (s *Security) admit(name string, _ *x509.Certificate) error {
+	if s.out(name) {
+		return fmt.Errorf("uet: security: member %q was removed: %w", name, fi.EKEYREJECTED)
+	}
+	return nil
+}
+
+func (s *Security) out(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.removed[name] || s.revoked[name]
+}
+
+// endpoints are the users now.
+func (s *Security) endpoints() []*Endpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.users))
+}
+
+// expel ends the connections of members that are out.
+func (s *Security) expel() {
+	s.mu.Lock()
+	nodes := slices.Collect(maps.Keys(s.nodes))
+	s.mu.Unlock()
+	for _, n := range nodes {
+		n.recheck()
+	}
+}
+
+// newKeys gives the cluster keys to all endpoints that seal with them.
+func (s *Security) newKeys() error {
+	var errs []error
+	for _, ep := range s.endpoints() {
+		if ep.link == nil {
+			errs = append(errs, ep.clusterKeys())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// join counts an endpoint that is enabled.
+func (s *Security) join(ep *Endpoint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("uet: security: %w", fi.EBADF)
+	}
+	s.users[ep] = struct{}{}
+	s.begin()
+	if s.warn != "" {
+		ep.log.Warn(s.warn)
+		s.warn = "" // once for each time that the file was read
+	}
+	return nil
+}
+
+// leave undoes join.
+func (s *Security) leave(ep *Endpoint) {
+	s.mu.Lock()
+	delete(s.users, ep)
+	s.end()
+}
+
+// begin starts the watcher with the first who uses the Security. The lock is held.
+func (s *Security) begin() {
+	if s.stop == nil {
+		var ctx context.Context
+		ctx, s.stop = context.WithCancel(context.Background())
+		s.done = make(chan struct{})
+		go s.watch(ctx, s.done)
+	}
+}
+
+// end ends the watcher with the last. It lets go of the lock.
+func (s *Security) end() {
+	stop, done := s.stop, s.done
+	if len(s.users) > 0 || len(s.nodes) > 0 || stop == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.stop = nil
+	s.mu.Unlock()
+	stop()
+	<-done
+}
+
+// watch looks at the files, and at how many packets are left under each key.
+func (s *Security) watch(ctx context.Context, done chan struct{}) {
+	defer close(done)
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if s.changed() {
+			if err := s.Reload(); err != nil {
+				s.complain(err)
+			}
+		}
+		for _, ep := range s.endpoints() {
+			ep.tendKeys(ctx)
+		}
+	}
+}
+
+// changed reports whether a file is another than the one that was read.
+func (s *Security) changed() bool {
+	s.mu.Lock()
+	files := s.files
+	s.mu.Unlock()
+	for _, f := range files {
+		if look(f.path) != f {
+			return true
+		}
+	}
+	return false
+}
+
+// complain logs an error of a reload, once.
+func (s *Security) complain(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == err.Error() {
+		return
+	}
+	for ep := range s.users {
+		s.failed = err.Error()
+		ep.log.Error("security files not read again; what was read before stays in force", zap.Error(err))
+		return
+	}
+}
+
+// look is a file as it is now; one that is not there has no time.
+func look(path string) watched {
+	w := watched{path: path}
+	if fi, err := os.Stat(path); err == nil {
+		w.mod, w.size = fi.ModTime(), fi.Size()
+	}
+	return w
+}
+
+// openToOthers is a warning if others than the owner can read a secret.
+func openToOthers(path string) string {
+	st, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || st.Mode().Perm()&0o077 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s is open to others than its owner; chmod 600 it", path)
+}
+
+// readRevoked reads names, one a line; without the file there are none.
+func readRevoked(path string) (map[string]bool, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("uet: security: %w", err)
+	}
+	names := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		if name := strings.TrimSpace(line); name != "" && name[0] != '#' {
+			names[name] = true
+		}
+	}
+	return names, nil
+}
