@@ -16,6 +16,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
@@ -74,6 +75,12 @@ carries the whole test:
   uetperf bw   HOST -s 1M -t 10s
   uetperf rate HOST -s 8 -W 512
 
+Secured, with connections and certificates (the folder goes to both hosts):
+
+  uetperf keys  FOLDER
+  uetperf serve --keys FOLDER
+  uetperf lat   HOST -e msg --sec tls --keys FOLDER
+
 Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
@@ -87,7 +94,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, info"
+			const there = "there are serve, ping, lat, bw, rate, keys, info"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -114,7 +121,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
-	root.AddCommand(serveCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
 	}
@@ -180,9 +187,13 @@ func serveCommand(cfg *Config, choose func(string)) *cobra.Command {
 		Long: `serve is the other end of tests. It needs no options: clients say what to run, and
 many may do so at once, each with endpoints of its own.
 
-It listens on every IP address of the host, UDP port ` + strconv.Itoa(wire.Port) + `, for the control exchange; the
-endpoints of tests have ports of their own. Whoever reaches the port can run
-tests: do not leave it open to networks that you do not trust.`,
+It listens on every IP address of the host, UDP port ` + strconv.Itoa(wire.Port) + ` and the ones behind it; the
+endpoints of tests have ports of their own. Clients name the first:
+
+  ` + portTable() + `
+
+The last three are open with --keys. Whoever reaches the first two can run tests:
+do not leave them open to networks that you do not trust.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			choose("serve")
@@ -194,11 +205,12 @@ tests: do not leave it open to networks that you do not trust.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.Listen, "listen", "", "`IP:PORT` to listen on; port 0 takes a free one (default every address, port "+strconv.Itoa(wire.Port)+")")
+	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.Ports-1, wire.Port))
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
 	f.StringVar(&cfg.Metrics, "metrics", "", "`IP:PORT` where Prometheus finds /metrics (HTTP); port 0 takes a free one")
+	addKeys(f, cfg, keys.Server)
 	addPcap(f, cfg)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "say who runs what")
@@ -208,7 +220,7 @@ tests: do not leave it open to networks that you do not trust.`,
 }
 
 func infoCommand(cfg *Config, choose func(string)) *cobra.Command {
-	var ep, provider string
+	var provider string
 	c := &cobra.Command{
 		Use: "info", Short: "what this host offers, as fi_info shows it",
 		Long: `info shows what uet.GetInfo finds on this host, one entry per address of an
@@ -217,40 +229,89 @@ ECN, buffers. With --explain it also says what is not offered, and why.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			choose("info")
-			return checkProvider(provider, ep)
+			return checkProvider(provider)
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
 	f.BoolVar(&cfg.Explain, "explain", false, "say why each thing that is not offered is not")
-	addProvider(f, &provider, &ep)
+	addProvider(f, &provider, &cfg.Spec.EP)
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "this `INTERFACE` only")
 	f.StringVarP(&cfg.JSON, "json", "J", "", "write JSON to `FILE`; - is standard output, then nothing else is written there")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "one block per address, as fi_info prints them")
 	return c
 }
 
+// portTable says what there is at which port, a line each.
+func portTable() string {
+	var b []string
+	for i, s := range perf.Services() {
+		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
+	}
+	return strings.Join(b, "\n  ")
+}
+
+func keysCommand(cfg *Config, choose func(string)) *cobra.Command {
+	c := &cobra.Command{
+		Use: "keys FOLDER [NAME...]", Short: "make keys for secured tests",
+		Long: `keys makes a folder with all that secured tests need: an authority for tests, a
+certificate it signed for each NAME (server and client if none is given), and a
+cluster key. All files can be read by their owner alone; nothing is overwritten.
+
+A host needs ca.pem, cluster.key, and NAME.pem and NAME.key of itself. For a test
+the whole folder may go to both hosts; ca.key, which makes more certificates,
+needs to go nowhere.
+
+Servers and clients that run hear of --rotate and --remove within seconds when
+their folder changes.`,
+		Example:               "  uetperf keys FOLDER\n  uetperf keys FOLDER --rotate\n  uetperf keys FOLDER --remove client",
+		DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("keys needs a folder to make")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			choose("keys")
+			cfg.Keys, cfg.Members = args[0], args[1:]
+			switch {
+			case cfg.Rotate && cfg.Remove != "":
+				return errors.New("--rotate and --remove are two things: do one after the other")
+			case (cfg.Rotate || cfg.Remove != "") && len(cfg.Members) > 0:
+				return fmt.Errorf("unexpected %q: new members need a new folder", cfg.Members[0])
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.BoolVar(&cfg.Rotate, "rotate", false, "take the next of three steps to a new cluster key: made and accepted, used, the old one gone")
+	f.StringVar(&cfg.Remove, "remove", "", "let the member `NAME` in no more")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
+	return c
+}
+
 func addPcap(f *pflag.FlagSet, cfg *Config) {
-	f.StringVar(&cfg.Pcap, "pcap", "", fmt.Sprintf("write the datagrams of this end to `FILE` (pcapng, %d bytes of each, at most %s); slows the test down", capture.SnapLen, units.Bytes(capture.MaxBytes)))
+	f.StringVar(&cfg.Pcap, "pcap", "", fmt.Sprintf("write the datagrams of this end to `FILE` (pcapng, %d bytes of each, at most %s), sealed ones opened; slows the test down", capture.SnapLen, units.Bytes(capture.MaxBytes)))
 }
 
 func addProvider(f *pflag.FlagSet, provider, ep *string) {
 	f.StringVarP(provider, "provider", "p", "uet", "libfabric `PROVIDER`")
-	f.StringVarP(ep, "ep", "e", "rdm", "endpoint `TYPE`")
+	f.VarP(&choice{ep, []string{perf.RDM, perf.MSG}, []string{"dgram"}}, "ep", "e", "endpoint `TYPE`: rdm, or msg, which has connections")
 }
 
-func checkProvider(provider, ep string) error {
+func checkProvider(provider string) error {
 	if provider != "uet" {
 		return fmt.Errorf("provider %q is not uet, the only one here", provider)
 	}
-	switch ep {
-	case "rdm":
-	case "msg", "dgram":
-		return fmt.Errorf("endpoint type %s is not offered yet: rdm is", ep)
-	default:
-		return fmt.Errorf("endpoint type %q is not rdm", ep)
-	}
 	return nil
+}
+
+// addKeys adds the flags that say where keys are.
+func addKeys(f *pflag.FlagSet, cfg *Config, usual string) {
+	f.StringVar(&cfg.Keys, "keys", "", "`FOLDER` of keys, made by uetperf keys")
+	f.StringVar(&cfg.As, "as", "", "with --sec tls, the `NAME` whose certificate this end has (default "+usual+", or the only one in the folder)")
 }
 
 // A testDef is what distinguishes the commands that run a test.
@@ -338,15 +399,15 @@ func (d durationFlag) Set(s string) (err error) {
 
 func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	s := perf.Spec{
-		Test: t.name, Op: t.ops[0], Mode: "rud", Complete: "transmit", Progress: t.progress, CC: "nscc", GSO: "auto", Parallel: 1,
+		Test: t.name, Op: t.ops[0], EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Progress: t.progress, CC: "nscc", GSO: "auto", Parallel: 1,
 		Warmup: t.warmup, Iters: t.iters, Time: t.time, Window: t.window,
 	}
 	var (
 		o             outputFlags
 		seed          seedFlag
 		sizes         string
-		provider, ep  string
-		crc, sec      = "on", "off"
+		provider      string
+		crc           = "on"
 		impair        string
 		timeout       = 10 * time.Second
 		mtu, paths    int
@@ -380,11 +441,12 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick(&s.Mode, "mode", "", "`MODE`: rud (unordered) or rod (ordered)", []string{"rud", "rod"}, []string{"rudi", "uud"})
 	pick(&s.Complete, "complete", "", "completion `LEVEL`: inject, transmit or delivery", []string{"inject", "transmit", "delivery"}, []string{"match", "commit"})
 	pick(&s.Progress, "progress", "", "`HOW` completions are waited for: manual polls, auto blocks", []string{"manual", "auto"}, nil)
-	addProvider(f, &provider, &ep)
+	addProvider(f, &provider, &s.EP)
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "local `INTERFACE` (default the one that leads to HOST)")
 	pick(&s.CC, "cc", "", "congestion `CONTROL`", []string{"nscc"}, []string{"rccc", "none"})
 	f.IntVar(&paths, "paths", 1, "`N` UDP source ports (entropy values) per endpoint")
-	pick(&sec, "sec", "", "`SECURITY`", []string{"off"}, []string{"psk", "tls"})
+	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
+	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
@@ -419,8 +481,22 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		if len(args) > 1 {
 			s.Op = args[1]
 		}
-		if err := checkProvider(provider, ep); err != nil {
+		if err := checkProvider(provider); err != nil {
 			return err
+		}
+		switch sealed := s.Sec != perf.Off; {
+		case s.Sec == perf.TLS && s.EP != perf.MSG:
+			return errors.New("--sec tls needs -e msg: certificates secure connections; rdm endpoints take --sec psk")
+		case sealed && cfg.Keys == "":
+			return fmt.Errorf("--sec %s needs --keys FOLDER: make one by `uetperf keys FOLDER`", s.Sec)
+		case !sealed && cfg.Keys != "":
+			return errors.New("--keys is of no use without --sec psk or --sec tls")
+		case s.Sec != perf.TLS && cfg.As != "":
+			return errors.New("--as names a certificate: it needs --sec tls")
+		case sealed && f.Changed("crc"):
+			return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
+		case sealed:
+			crc = "off"
 		}
 		if cfg.Sizes, err = units.ParseSizes(sizes); err != nil {
 			return err
@@ -473,6 +549,9 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			fl, err := relay.ParseFaults(impair)
 			if err != nil {
 				return fmt.Errorf("--impair: %w", err)
+			}
+			if s.EP != perf.RDM || s.Sec != perf.Off {
+				return errors.New("--impair relays packets from other addresses, which only unsecured rdm endpoints let pass: leave out -e msg and --sec")
 			}
 			if paths > 1 {
 				return errors.New("--impair relays one path: leave --paths out")

@@ -24,6 +24,17 @@ type Config struct {
 	// output is a terminal.
 	Interval time.Duration
 
+	// Tests and serve.
+
+	Keys string // folder made by `uetperf keys`
+	As   string // member whose certificate this end has; "": the usual one
+
+	// Keys.
+
+	Members []string // "": server and client
+	Rotate  bool
+	Remove  string
+
 	// Tests, self-check and info.
 
 	Domain  string

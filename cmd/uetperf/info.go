@@ -53,11 +53,27 @@ type infoEntry struct {
 
 // infoRecord is what info writes as JSON.
 type infoRecord struct {
-	Schema  string        `json:"schema"`
-	Tool    record.Tool   `json:"tool"`
-	Host    record.Host   `json:"host"`
-	Infos   []infoEntry   `json:"infos"`
-	Refused []infoRefused `json:"refused,omitempty"`
+	Schema string      `json:"schema"`
+	Tool   record.Tool `json:"tool"`
+	Host   record.Host `json:"host"`
+	// Types are the endpoint types that can be had at each entry, Security how they
+	// can be secured.
+	Types    []string       `json:"ep_types"`
+	Security []infoSecurity `json:"security"`
+	Infos    []infoEntry    `json:"infos"`
+	Refused  []infoRefused  `json:"refused,omitempty"`
+}
+
+// infoSecurity is one way to secure endpoints.
+type infoSecurity struct {
+	Sec   string   `json:"sec"`
+	Types []string `json:"ep_types"`
+	What  string   `json:"what"`
+}
+
+var security = []infoSecurity{
+	{perf.PSK, []string{"FI_EP_RDM", "FI_EP_MSG"}, "a cluster key: packets are sealed (TSS, AES-GCM) by whoever has the key"},
+	{perf.TLS, []string{"FI_EP_MSG"}, "certificates: each connection is between two members by name, and has keys of its own"},
 }
 
 type infoRefused struct {
@@ -72,7 +88,6 @@ var notOffered = []struct {
 	hint func(*uet.Info)
 	why  string
 }{
-	{"FI_EP_MSG", func(h *uet.Info) { h.Ep.Type = fi.EpMsg }, "connected endpoints need a connection manager, which this version has not"},
 	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }, "unreliable delivery (UUD) is not built yet"},
 	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }, "read and write need memory registration, which is not built yet"},
 	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }, "atomic operations need memory registration, which is not built yet"},
@@ -86,11 +101,11 @@ var notOffered = []struct {
 	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }, "there are no counters to trigger on yet"},
 }
 
-const unsecured = `Endpoints are not secured: they take messages from any source that can reach
-their UDP port, also from one that is not in the address vector, and a single
-forged datagram can deliver a message. KnownPeersOnly (uet.Config) refuses
-addresses that are not in the vector; it does not stop one who forges them. Use
-unsecured endpoints on networks you trust.`
+const unsecured = `Endpoints are not secured unless they are told to be: then they take messages
+from any source that can reach their UDP port, also from one that is not in the
+address vector, and a single forged datagram can deliver a message. KnownPeersOnly
+(uet.Config) refuses addresses that are not in the vector; it does not stop one who
+forges them. Use unsecured endpoints on networks you trust.`
 
 func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	out, err := openOutput(cfg.JSON, stdout)
@@ -99,11 +114,14 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	}
 	hints := &uet.Info{}
 	hints.Domain.Name = cfg.Domain
+	if cfg.Spec.EP == perf.MSG {
+		hints.Ep.Type = fi.EpMsg
+	}
 	infos, err := perf.Infos(hints)
 	if err != nil {
 		return err
 	}
-	r := infoRecord{Schema: "uetperf-info/1", Tool: perf.ThisTool(), Host: perf.ThisHost()}
+	r := infoRecord{Schema: "uetperf-info/1", Tool: perf.ThisTool(), Host: perf.ThisHost(), Types: epTypes(), Security: security}
 	for _, in := range infos {
 		r.Infos = append(r.Infos, describe(in))
 	}
@@ -131,15 +149,31 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	return out.close()
 }
 
+// epTypes are the endpoint types that GetInfo grants.
+func epTypes() []string {
+	var out []string
+	for _, t := range []fi.EpType{fi.EpRDM, fi.EpMsg, fi.EpDgram} {
+		h := &uet.Info{}
+		h.Ep.Type = t
+		if _, err := uet.GetInfo("", "", 0, h); err == nil {
+			out = append(out, typeName(t))
+		}
+	}
+	return out
+}
+
+func typeName(t fi.EpType) string {
+	return "FI_EP_" + strings.TrimPrefix(strings.ToUpper(t.String()), "FI_EP_")
+}
+
 // describe opens an endpoint to see what the system gives.
 func describe(in *uet.Info) infoEntry {
 	e := infoEntry{
-		Provider: in.Fabric.ProvName, Version: in.Fabric.ProvVersion, Fabric: in.Fabric.Name, Domain: in.Domain.Name, Type: "FI_EP_" + strings.ToUpper(in.Ep.Type.String()),
+		Provider: in.Fabric.ProvName, Version: in.Fabric.ProvVersion, Fabric: in.Fabric.Name, Domain: in.Domain.Name, Type: typeName(in.Ep.Type),
 		Address: in.SrcAddr.IP.String(), Format: in.AddrFormat.String(), Caps: in.Caps.String(), MaxMsg: in.Ep.MaxMsgSize, Inject: in.Tx.InjectSize,
 		TxSize: in.Tx.Size, RxSize: in.Rx.Size, Iov: in.Tx.IovLimit, CQData: in.Domain.CQDataSize, Threading: in.Domain.Threading.String(),
 		Progress: in.Domain.DataProgress.String(), Payload: in.Config.PayloadMTU, Sec: "off",
 	}
-	e.Type = strings.Replace(e.Type, "FI_EP_FI_EP_", "FI_EP_", 1)
 	p, err := perf.Probe(in)
 	if err != nil {
 		e.Error = err.Error()
@@ -162,6 +196,10 @@ func printInfo(w io.Writer, r *infoRecord, verbose bool) {
 		}
 	} else {
 		printTable(w, r)
+	}
+	fmt.Fprintf(w, "\nendpoint types: %s; each address has all\n", strings.Join(r.Types, ", "))
+	for _, s := range r.Security {
+		fmt.Fprintf(w, "security %s: %s (%s)\n", s.Sec, s.What, strings.Join(s.Types, ", "))
 	}
 	fmt.Fprintf(w, "\n%s\n", unsecured)
 	for _, e := range r.Infos {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
@@ -66,6 +68,7 @@ func startServeProcess(args ...string) (*server, error) {
 	}
 	rd := bufio.NewReader(out)
 	line, err := rd.ReadString('\n')
+	_, _ = rd.ReadString('\n') // what is behind which port
 	f := strings.Fields(line)
 	if err != nil || len(f) == 0 {
 		_ = cmd.Process.Kill()
@@ -104,6 +107,9 @@ func TestScripts(t *testing.T) {
 			"masked": cmdMasked,
 
 			"packets": cmdPackets,
+			"secrets": cmdSecrets,
+			"expired": cmdExpired,
+			"refused": cmdRefused,
 		},
 	})
 }
@@ -142,7 +148,7 @@ func cmdSilent(ts *testscript.TestScript, _ bool, _ []string) {
 }
 
 // record FILE: the file (or stdout) holds one record of the schema, and nothing
-// else; ok, the sizes of its runs and its error are set in $OK, $SIZES, $ERROR.
+// else; ok, the sizes of its runs, its error, and its kind of endpoint are set in $OK, $SIZES, $ERROR, $KIND.
 func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	r, err := readRecord(strings.NewReader(ts.ReadFile(args[0])))
 	ts.Check(err)
@@ -151,8 +157,53 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	for _, run := range r.Runs {
 		sizes = append(sizes, strconv.FormatInt(run.Size, 10))
 	}
+	ts.Setenv("KIND", r.Config.EP+"/"+r.Config.Sec)
 	ts.Setenv("SIZES", strings.Join(sizes, ","))
 	ts.Setenv("ERROR", r.Error)
+}
+
+// secrets FOLDER OUTPUT…: no output has a key of the folder.
+func cmdSecrets(ts *testscript.TestScript, _ bool, args []string) {
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*.key"))
+	ts.Check(err)
+	for _, f := range files {
+		for _, line := range strings.Fields(ts.ReadFile(f)) {
+			for _, out := range args[1:] {
+				if len(line) > 20 && strings.Contains(ts.ReadFile(out), line) {
+					ts.Fatalf("%s shows what is in %s", out, f)
+				}
+			}
+		}
+	}
+}
+
+// expired FOLDER: makes keys whose certificates have expired.
+func cmdExpired(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := keys.Make(ts.MkAbs(args[0]), nil, time.Now().Add(-2*keys.Life))
+	ts.Check(err)
+}
+
+// refused ARG…: a client that may still be let in is not within 5 s; its last words
+// are in the file "said".
+func cmdRefused(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("still let in")
+		}
+		cmd := uetperf(args...)
+		cmd.Dir = ts.MkAbs(".")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			if code := cmd.ProcessState.ExitCode(); code != exitFailed {
+				ts.Fatalf("exit code %d: %s", code, out)
+			}
+			if !bytes.Contains(out, []byte("no connection")) {
+				continue // it was let in, and put out
+			}
+			ts.Check(os.WriteFile(ts.MkAbs("said"), out, 0o666))
+			return
+		}
+	}
 }
 
 // packets OUTPUT FILE: FILE holds as many packets as OUTPUT says; their comments
@@ -353,17 +404,103 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
+// newKeys makes a folder of keys.
+func newKeys(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "keys")
+	if _, err := keys.Make(folder, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+var goneLine = regexp.MustCompile(`^uetperf: the server was lost: nothing listens at 127\.0\.0\.1:\d+ \(UDP\) any more, or the host is gone$`)
+
+// T36: a member that is removed is out within 5 s, also in the middle of a test; the
+// server goes on with others.
+func TestMemberRemoved(t *testing.T) {
+	t.Parallel()
+	theirs, mine := newKeys(t), t.TempDir()
+	for _, f := range []string{"ca.pem", "client.pem", "client.key", "server.pem", "server.key"} { // the client does not hear of it
+		b, err := os.ReadFile(filepath.Join(theirs, f))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(mine, f), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newServer(t, "--keys", theirs)
+	args := []string{"bw", s.addr, "-e", "msg", "--sec", "tls", "--keys", mine, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"}
+	c := runClient(t, intervals, args...)
+	begin := time.Now()
+	if err := keys.Remove(theirs, keys.Client); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(t); code != exitFailed {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("it took %v to end", d)
+	}
+	if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "was removed") && !strings.Contains(lines[0], "closed the connection") {
+		t.Errorf("stderr %q", lines)
+	}
+	if out, err := uetperf("lat", s.addr, "-e", "msg", "--sec", "tls", "--keys", mine, "--as", "server", "-s", "8", "-n", "10").CombinedOutput(); err != nil {
+		t.Errorf("another member: %v: %s", err, out)
+	}
+}
+
+// F33: a cluster key is changed while messages go, and none is lost.
+func TestRotateWhileRunning(t *testing.T) {
+	t.Parallel()
+	folder := newKeys(t)
+	s := newServer(t, "--keys", folder)
+	file := t.TempDir() + "/r.json"
+	c := runClient(t, intervals, "bw", s.addr, "--sec", "psk", "--keys", folder, "-s", "64K", "-t", "9s", "-w", "1", "-i", "100ms", "-c", "-W", "8", "-J", file)
+	for range 3 {
+		if _, err := keys.Rotate(folder); err != nil {
+			t.Fatal(err)
+		}
+		// Nothing that a user sees tells that a host has looked at its file, which it
+		// does every second: he waits, and so do we, more than two of them.
+		time.Sleep(2500 * time.Millisecond)
+	}
+	if code := c.code(t); code != exitOK {
+		t.Fatalf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := readRecord(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run := r.Runs[0]; run.DataCheck.Wrong != 0 || *run.Lost != 0 || run.Transport.Drops["auth"] != 0 {
+		t.Errorf("%+v", run)
+	}
+	if out, err := uetperf("lat", s.addr, "--sec", "psk", "--keys", folder, "-s", "8", "-n", "10").CombinedOutput(); err != nil {
+		t.Errorf("with the new key: %v: %s", err, out)
+	}
+}
+
 // A server that is killed ends the client within 10 s, with what was measured.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
+	folder := newKeys(t)
 	for _, args := range [][]string{
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-c"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"}, // nothing of ours is owed an answer
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-e", "msg"},
+		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-e", "msg", "--sec", "tls", "--keys", folder},
+		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "--sec", "psk", "--keys", folder},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t)
+			s := newServer(t, "--keys", folder)
 			args[1] = s.addr
 			c := runClient(t, intervals, args...)
 			begin := time.Now()
@@ -376,7 +513,7 @@ func TestServerKilled(t *testing.T) {
 			if d > 10*time.Second {
 				t.Errorf("it took %v to end", d)
 			}
-			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !strings.HasPrefix(lines[0], "uetperf: the server was lost: nothing listens at "+s.addr+" (UDP) any more") {
+			if lines := strings.Split(strings.TrimSpace(c.err.String()), "\n"); len(lines) != 1 || !goneLine.MatchString(lines[0]) {
 				t.Errorf("stderr is not one line: %q", lines)
 			}
 			if last := c.out.String()[strings.LastIndex(strings.TrimSpace(c.out.String()), "\n")+1:]; strings.Contains(last, "nothing was measured") {
@@ -506,12 +643,13 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// Many clients at once, each with data of its own.
+// Many clients at once of all kinds, each with data of its own.
 func TestServerServesMany(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
+	folder := newKeys(t)
+	s := newServer(t, "--keys", folder)
 	var wg sync.WaitGroup
-	for i := range 6 {
+	for i := range 10 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -519,6 +657,9 @@ func TestServerServesMany(t *testing.T) {
 			if i%2 == 0 {
 				args = []string{"lat", s.addr, "-s", "1K", "-n", "300", "-c", "--progress", "auto"}
 			}
+			args = append(args, [][]string{
+				nil, {"-e", "msg"}, {"--sec", "psk", "--keys", folder}, {"-e", "msg", "--sec", "psk", "--keys", folder}, {"-e", "msg", "--sec", "tls", "--keys", folder},
+			}[i%5]...)
 			if out, err := uetperf(args...).CombinedOutput(); err != nil {
 				t.Errorf("%v: %v: %s", args, err, out)
 			}

@@ -45,12 +45,17 @@ func newPrinter(w io.Writer, cfg *Config) *printer {
 }
 
 // modeText describes how messages travel.
-func modeText(c *record.Config) string {
-	crc := "on"
-	if !c.CRC {
-		crc = "off"
+func modeText(c *record.Config, loopback bool) string {
+	sec := map[string]string{
+		perf.PSK: "security psk (sealed under the cluster key)", perf.TLS: "security tls (certificates; sealed)",
+	}[c.Sec]
+	if sec == "" {
+		sec = "security off, CRC " + onOff(c.CRC)
+		if !loopback {
+			sec = "unsecured: others can read and forge it (--sec psk|tls), CRC " + onOff(c.CRC)
+		}
 	}
-	return fmt.Sprintf("%s/%s, %s complete, progress %s, security %s, CRC %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, c.Sec, crc)
+	return fmt.Sprintf("%s/%s, %s complete, progress %s, %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, sec)
 }
 
 func feature(name string, f record.Feature) string {
@@ -101,7 +106,7 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 		return
 	}
 	arrow := map[string]string{"forward": "→", "reverse": "←", "both": "↔"}[r.Config.Direction]
-	fmt.Fprintf(p.w, "%s %s: %v (%s) %s %v (%s); %s\n", r.Config.Test, r.Config.Op, c.Local().Addr(), r.Host.Name, arrow, addr, r.Peer.Name, modeText(&r.Config))
+	fmt.Fprintf(p.w, "%s %s: %v (%s) %s %v (%s); %s\n", r.Config.Test, r.Config.Op, c.Local().Addr(), r.Host.Name, arrow, addr, r.Peer.Name, modeText(&r.Config, addr.Addr().IsLoopback()))
 	fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(r.Path, r.Config.MTU, r.Config.Paths), r.Seed)
 	if p.cfg.Impair != nil {
 		fmt.Fprintf(p.w, "impaired by a relay in this process: %s\n", p.cfg.Impair)
@@ -112,7 +117,7 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 			fmt.Fprintf(p.w, "window %d instead of %d: checked messages of this size need %s of buffers\n", w, p.cfg.Spec.Window, units.Bytes(int64(w)*p.cfg.Sizes[0]))
 		}
 	case perf.Ping:
-		fmt.Fprintf(p.w, "set-up: session with the server %s\n", µs(int64(c.Setup())))
+		fmt.Fprintf(p.w, "set-up: session with the server %s%s\n", µs(int64(c.Setup())), ofConnection(c.Connected()))
 	}
 	p.columns(r.Config.Test)
 }
@@ -130,10 +135,18 @@ func (p *printer) columns(test string) {
 }
 
 // ready says how long the opening of endpoints took.
-func (p *printer) ready(s *perf.Spec, setup time.Duration) {
+func (p *printer) ready(s *perf.Spec, setup, connected time.Duration) {
 	if s.Test == perf.Ping && !p.cfg.Quiet {
-		fmt.Fprintf(p.w, "set-up: endpoints of the test at both ends %s\n", µs(int64(setup)))
+		fmt.Fprintf(p.w, "set-up: endpoints of the test at both ends %s%s\n", µs(int64(setup)), ofConnection(connected))
 	}
+}
+
+// ofConnection says which part of a time was that of a connection.
+func ofConnection(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return ", of this the connection " + µs(int64(d))
 }
 
 // hooks lets the printer hear of a run's progress.

@@ -97,3 +97,23 @@ func TestPrintNothing(t *testing.T) {
 		t.Errorf("%q", &out)
 	}
 }
+
+// The header says how a test is secured, and that it is not where that matters.
+func TestPrintSecurity(t *testing.T) {
+	for _, c := range []struct {
+		sec      string
+		crc      bool
+		loopback bool
+		want     string
+	}{
+		{"off", true, true, "security off, CRC on"},
+		{"off", false, false, "unsecured: others can read and forge it (--sec psk|tls), CRC off"},
+		{"psk", false, false, "security psk (sealed under the cluster key)"},
+		{"tls", false, true, "security tls (certificates; sealed)"},
+	} {
+		got := modeText(&record.Config{EP: "msg", Mode: "rud", Complete: "transmit", Progress: "auto", Sec: c.sec, CRC: c.crc}, c.loopback)
+		if want := "MSG/RUD, transmit complete, progress auto, " + c.want; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

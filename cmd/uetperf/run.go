@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -38,6 +39,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	switch cfg.Command {
 	case "serve":
 		err = runServe(ctx, cfg, stdout, stderr)
+	case "keys":
+		err = runKeys(cfg, stdout)
 	case "info":
 		err = runInfo(cfg, stdout, stderr)
 	default:
@@ -180,7 +183,7 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	o.rec = record.Record{
 		Schema: record.Schema, Tool: perf.ThisTool(), Started: time.Now().Truncate(time.Millisecond), Command: cfg.Args, Seed: s.Seed, Host: perf.ThisHost(),
 		Config: record.Config{
-			Test: s.Test, Op: s.Op, EP: "rdm", Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: "off", CRC: s.CRC, MTU: s.MTU,
+			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, MTU: s.MTU,
 			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: direction(s),
 		},
 	}
@@ -263,19 +266,31 @@ func runTests(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	if cfg.Keys != "" {
+		for _, s := range keys.Loose(cfg.Keys) {
+			fmt.Fprintf(stderr, "uetperf: %s\n", s)
+		}
+	}
 	return o.finish(o.measure(ctx))
 }
 
 // measure runs the test for every size.
 func (o *outcome) measure(ctx context.Context) error {
 	cfg := o.cfg
+	sec, err := loadKeys(cfg)
+	if err != nil {
+		return err
+	}
+	if sec != nil {
+		defer func() { _ = sec.Close() }()
+	}
 	rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	addr, err := perf.Resolve(rctx, cfg.Target)
 	cancel()
 	if err != nil {
 		return err
 	}
-	c, err := perf.Dial(ctx, addr, perf.ClientConfig{Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
+	c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
 	if err != nil {
 		return err
 	}
@@ -286,13 +301,13 @@ func (o *outcome) measure(ctx context.Context) error {
 	for i, size := range cfg.Sizes {
 		s := cfg.Spec
 		s.Size = size
-		hooks := perf.Hooks{Ready: func(path record.Path, mtu int, setup time.Duration) {
+		hooks := perf.Hooks{Ready: func(path record.Path, mtu int, setup, connected time.Duration) {
 			if i == 0 {
 				o.rec.Path, o.rec.Config.MTU = &path, mtu
 				o.rec.Config.Window = s.EffectiveWindow()
 				p.header(&o.rec, addr, c)
 			}
-			p.ready(&s, setup)
+			p.ready(&s, setup, connected)
 		}}
 		p.hooks(&s, &hooks)
 		res, err := c.Run(ctx, s, hooks)

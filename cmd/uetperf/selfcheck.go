@@ -15,10 +15,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // selfCheckLimit bounds the whole self-check. No check begins, and the one under
@@ -44,7 +46,7 @@ type step struct {
 // steps are all of them.
 func steps(seed, endpointSeed uint64) []step {
 	base := perf.Spec{
-		Op: perf.Send, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
+		Op: perf.Send, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
 		EndpointSeed: endpointSeed, PeerTimeout: 8 * time.Second,
 	}
 	lat := func(op string, size int64) step {
@@ -87,9 +89,28 @@ func steps(seed, endpointSeed uint64) []step {
 	bad.name = "latency send 4 KiB, 1 % lost"
 	bad.spec.Progress, bad.spec.Time = "auto", time.Second
 	bad.impair = lossy.impair
+	for _, svc := range []struct{ ep, sec, name string }{
+		{perf.MSG, perf.Off, "connection"}, {perf.MSG, perf.TLS, "connection, certificates"}, {perf.MSG, perf.PSK, "connection, cluster key"},
+		{perf.RDM, perf.PSK, "cluster key"},
+	} {
+		l := lat(perf.TSend, 64)
+		l.name = "latency tsend 64 B, " + svc.name
+		l.spec.Time = 300 * time.Millisecond
+		b := stream("bandwidth tsend 1 MiB, "+svc.name, perf.BW, perf.TSend, 1<<20, 32, 600*time.Millisecond, nil)
+		for _, st := range []step{l, b} {
+			st.spec.EP, st.spec.Sec, st.spec.CRC = svc.ep, svc.sec, svc.sec == perf.Off
+			out = append(out, st)
+		}
+	}
 	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", perf.BW, perf.Send, 64<<10, 64, time.Second, nil)
 	worst.impair = &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: seed}
 	return append(out, lossy, bad, worst)
+}
+
+// A way is what a session is made for.
+type way struct {
+	impair  *relay.Faults
+	ep, sec string
 }
 
 // A helper is a server in a process of its own.
@@ -101,12 +122,12 @@ type helper struct {
 
 // startServer starts this program again as a server on loopback. It ends when
 // this process does, however that comes.
-func startServer(stderr io.Writer) (*helper, error) {
+func startServer(folder string, stderr io.Writer) (*helper, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, "serve", "--listen", "127.0.0.1:0", "--until-eof")
+	cmd := exec.Command(exe, "serve", "--listen", "127.0.0.1:0", "--keys", folder, "--until-eof")
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
@@ -238,7 +259,7 @@ func (r *row) result() string {
 // verified.
 func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
 	cfg.Spec = perf.Spec{
-		Test: "selfcheck", Op: perf.Send, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
+		Test: "selfcheck", Op: perf.Send, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
 		Seed: cfg.Spec.Seed, EndpointSeed: cfg.Spec.EndpointSeed,
 	}
 	o, err := newOutcome(cfg, stdout)
@@ -263,17 +284,29 @@ func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error
 func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, error) {
 	limited, cancel := context.WithTimeout(ctx, stepsLimit)
 	defer cancel()
-	srv, err := startServer(progress)
+	folder, err := os.MkdirTemp("", "uetperf-keys-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	if _, err := keys.Make(folder, nil, time.Now()); err != nil {
+		return nil, err
+	}
+	srv, err := startServer(folder, progress)
 	if err != nil {
 		return nil, err
 	}
 	defer srv.stop()
 	var rows []row
 	all := steps(o.cfg.Spec.Seed, o.cfg.Spec.EndpointSeed)
-	clients := map[*relay.Faults]*perf.Client{}
+	clients := map[way]*perf.Client{}
+	var secs []*uet.Security
 	defer func() {
 		for _, c := range clients {
 			c.Close()
+		}
+		for _, s := range secs {
+			_ = s.Close()
 		}
 	}()
 	tty := isTerminal(progress)
@@ -282,25 +315,34 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		if tty && i > 0 {
 			fmt.Fprintf(progress, "[%2d/%d] %s …\r", i+1, len(all), st.name)
 		}
-		c := clients[st.impair]
+		w := way{st.impair, st.spec.EP, st.spec.Sec}
+		c := clients[w]
 		if c == nil {
-			if c, err = perf.Dial(limited, srv.addr, perf.ClientConfig{Timeout: o.cfg.Timeout, Impair: st.impair}); err != nil {
+			sec, err := loadKeys(&Config{Spec: st.spec, Keys: folder})
+			if err != nil {
 				return rows, err
 			}
-			clients[st.impair] = c
+			if sec != nil {
+				secs = append(secs, sec)
+			}
+			cc := perf.ClientConfig{EP: w.ep, Sec: w.sec, Keys: sec, Timeout: o.cfg.Timeout, Impair: w.impair}
+			if c, err = perf.Dial(limited, srv.addr, cc); err != nil {
+				return rows, fmt.Errorf("%s: %w", st.name, err)
+			}
+			clients[w] = c
 			host := c.Host()
 			o.rec.Peer = &host
 		}
 		r := row{step: st}
 		var res *perf.Result
 		for range voidTries {
-			res, err = c.Run(limited, st.spec, perf.Hooks{Ready: func(path record.Path, mtu int, _ time.Duration) {
+			res, err = c.Run(limited, st.spec, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
 				if o.rec.Path != nil {
 					return
 				}
 				o.rec.Path, o.rec.Config.MTU = &path, mtu
 				if !o.cfg.Quiet {
-					fmt.Fprintf(o.people, "self-check: this process ↔ another at %v over UDP; %s\npath: %s; seed %d\n", srv.addr, modeText(&o.rec.Config), pathText(&path, mtu, 1), o.rec.Seed)
+					fmt.Fprintf(o.people, "self-check: this process ↔ another at %v over UDP; %s\npath: %s; seed %d\n", srv.addr, modeText(&o.rec.Config, true), pathText(&path, mtu, 1), o.rec.Seed)
 				}
 			}})
 			r.err = err

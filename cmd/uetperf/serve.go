@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 )
 
@@ -38,6 +39,21 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 		return err
 	}
 	sc.Tap = pcap.seen()
+	if cfg.Keys != "" {
+		if sc.Keys.PSK, err = keys.LoadPSK(cfg.Keys); err != nil {
+			return &usage{err}
+		}
+		defer func() { _ = sc.Keys.PSK.Close() }()
+		if sc.Keys.TLS, err = keys.LoadTLS(cfg.Keys, cfg.As, keys.Server); err != nil {
+			return &usage{err}
+		}
+		defer func() { _ = sc.Keys.TLS.Close() }()
+		for _, s := range keys.Loose(cfg.Keys) {
+			say("%s", s)
+		}
+	} else if cfg.As != "" {
+		return &usage{errors.New("--as names a certificate: it needs --keys")}
+	}
 	var m *metricsServer
 	if cfg.Metrics != "" {
 		if m, err = openMetrics(cfg.Metrics); err != nil {
@@ -65,6 +81,7 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 			addrs = append(addrs, a.String())
 		}
 		fmt.Fprintf(stdout, "%s serves at %s\n", versionLine(), strings.Join(addrs, " "))
+		fmt.Fprintln(stdout, portsText(s))
 		if m != nil {
 			fmt.Fprintf(stdout, "metrics at %s\n", m.url())
 		}
@@ -79,6 +96,19 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 	}
 	s.Serve(ctx)
 	return nil
+}
+
+// portsText says what is behind which port.
+func portsText(s *perf.Server) string {
+	base := s.Addrs()[0].Port()
+	var parts []string
+	for i, name := range s.Services() {
+		if name == "" {
+			return "UDP ports: " + strings.Join(parts, ", ") + "; secured tests need --keys FOLDER (uetperf keys)"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", base+uint16(i), name))
+	}
+	return "UDP ports: " + strings.Join(parts, ", ")
 }
 
 // parseListen reads IP:PORT, IP, :PORT or PORT.

@@ -123,6 +123,9 @@ type Run struct {
 	// the first round trip after it.
 	SetupNS int64 `json:"setup_ns,omitempty"`
 	FirstNS int64 `json:"first_ns,omitempty"`
+	// ConnectNS is, of SetupNS, what connections took, from the request to the
+	// answer; the slowest if there were more than one.
+	ConnectNS int64 `json:"connect_ns,omitempty"`
 
 	Latency    *Latency `json:"latency_ns,omitempty"`
 	GoodputBPS *float64 `json:"goodput_bps,omitempty"` // bits of messages per second

@@ -63,6 +63,7 @@ runs[].data_check.wrong int64
 runs[].data_check.wrong_bytes int64
 runs[].duration_ns int64
 runs[].error string
+runs[].connect_ns int64
 runs[].first_ns int64
 runs[].goodput_bps float64
 runs[].iters int64

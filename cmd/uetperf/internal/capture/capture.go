@@ -29,12 +29,21 @@ const (
 	MaxBytes = 1 << 30
 )
 
+// The interfaces of a file. What a secured endpoint sends is shown before it is
+// sealed, what it receives after it was opened: there is neither a security header
+// nor a trailer, which readers can see by the interface.
+const (
+	IfaceName  = "uet"
+	IfacePlain = "uet-plain"
+)
+
 // A Writer writes one file. Its methods may be called from any goroutine.
 type Writer struct {
 	mu      sync.Mutex
 	file    *os.File
 	w       *pcapgo.NgWriter
 	out     gopacket.SerializeBuffer
+	plain   int // the interface of packets before they are sealed, 0: not there yet
 	n, lost uint64
 	bytes   int64
 	max     int64
@@ -48,7 +57,7 @@ func Create(name, application string) (*Writer, error) {
 		return nil, err
 	}
 	w, err := pcapgo.NewNgWriterInterface(f, pcapgo.NgInterface{
-		Name: "uet", Description: "endpoints of uetperf; IP and UDP headers are made up",
+		Name: IfaceName, Description: "endpoints of uetperf; IP and UDP headers are made up",
 		OS: runtime.GOOS, LinkType: layers.LinkTypeRaw, SnapLength: SnapLen,
 	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Hardware: runtime.GOARCH, OS: runtime.GOOS, Application: application}})
 	if err != nil {
@@ -92,12 +101,34 @@ func (w *Writer) write(now time.Time, p *uet.Tapped) error {
 	}
 	whole := w.out.Bytes()
 	data := whole[:min(len(whole), SnapLen)]
+	iface, err := w.iface(p)
+	if err != nil {
+		return err
+	}
 	text := comment(p)
 	w.bytes += int64(len(data)+len(text)) + 48 // about what a block adds
 	return w.w.WritePacketWithOptions(
-		gopacket.CaptureInfo{Timestamp: now, CaptureLength: len(data), Length: len(whole)}, data,
+		gopacket.CaptureInfo{Timestamp: now, CaptureLength: len(data), Length: len(whole), InterfaceIndex: iface}, data,
 		pcapgo.NgPacketOptions{Comments: []string{text}, Flags: &pcapgo.NgEpbFlags{Direction: dir}},
 	)
+}
+
+// iface is the interface that shows a packet.
+func (w *Writer) iface(p *uet.Tapped) (int, error) {
+	if p.TSS == nil {
+		return 0, nil
+	}
+	if w.plain == 0 {
+		n, err := w.w.AddInterface(pcapgo.NgInterface{
+			Name: IfacePlain, Description: "secured endpoints of uetperf, before sealing and after opening: no security header, no trailer",
+			OS: runtime.GOOS, LinkType: layers.LinkTypeRaw, SnapLength: SnapLen,
+		})
+		if err != nil {
+			return 0, err
+		}
+		w.plain = n
+	}
+	return w.plain, nil
 }
 
 type ipHeader interface {

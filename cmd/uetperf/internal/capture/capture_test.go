@@ -87,6 +87,8 @@ func TestWriterReadBack(t *testing.T) {
 	}{
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagSYN, 8192)}, "sent data that opens a PDC: RUD_REQ SYN "},
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagRETX, 10)}, "sent data, again: RUD_REQ RETX "},
+		{uet.Tapped{Sent: true, Local: here4, Remote: there4, Data: request(wire.FlagRETX, 10), Why: "NACK TRIMMED"}, "sent data, again (NACK TRIMMED): RUD_REQ RETX "},
+		{uet.Tapped{Local: here4, Remote: there4, Data: request(0, 10), Why: "duplicate"}, "received data (duplicate): RUD_REQ "},
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, Data: message(10), Trailer: 4}, "sent data: RUD_REQ - nh=REQ_STD clear_off=-1 psn=0x7 spdcid=3 dpdcid=0 | TAGGED_SEND "},
 		{uet.Tapped{Local: here4, Remote: there4, Data: []byte{1, 2, 3}, Trailer: 4}, "received nothing"},
 		{uet.Tapped{Local: here4, Remote: there4, TOS: 3, Data: nack.Append(nil)}, "received NACK TRIMMED: "},
@@ -185,5 +187,53 @@ func TestWriterStops(t *testing.T) {
 	}
 	if _, err := Create(filepath.Join(t.TempDir(), "no", "x"), "test"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// D12: what a secured endpoint shows is on an interface of its own, so that readers
+// know that there is no trailer, and its comment says what it is sealed as.
+func TestWriterPlain(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.pcapng")
+	w, err := Create(name, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &wire.TSS{SP: true, AN: 1, SDI: 1, SSI: 0xabcd, Epoch: 5, TSC: 0x1234}
+	plain := uet.Tapped{Sent: true, Local: here4, Remote: there4, Data: request(0, 10), Why: "new", TSS: h}
+	other := uet.Tapped{Local: here4, Remote: there4, Data: request(0, 10)}
+	for _, p := range []*uet.Tapped{&other, &plain, &other, &plain} {
+		w.Tap(p)
+	}
+	if n, _, err := w.Close(); n != 4 || err != nil {
+		t.Fatalf("%d written, %v", n, err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		_, ci, opts, err := r.ReadPacketDataWithOptions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		iface, err := r.Interface(ci.InterfaceIndex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, comment := IfaceName, "received data: RUD_REQ "
+		if i%2 == 1 {
+			want, comment = IfacePlain, "sent data (new), sealed as an=1 sdi=1 ssi=0xabcd epoch=5 tsc=0x1234: RUD_REQ "
+		}
+		if iface.Name != want || !strings.HasPrefix(opts.Comments[0], comment) {
+			t.Errorf("%d: on %q: %q", i, iface.Name, opts.Comments)
+		}
+	}
+	if r.NInterfaces() != 2 {
+		t.Errorf("%d interfaces", r.NInterfaces())
 	}
 }

@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"strings"
+
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -12,15 +14,22 @@ func comment(p *uet.Tapped) string {
 	if p.Sent {
 		verb = "sent"
 	}
+	why := ""
+	if p.Why != "" {
+		why = " (" + p.Why + ")"
+	}
 	b := p.Packet()
 	if len(b) == 0 {
-		return verb + " nothing"
+		return verb + " nothing" + why
 	}
-	return verb + " " + kind(b) + ": " + wire.Dump(b)
+	text := verb + " " + kind(b) + why
+	if p.TSS != nil {
+		text += ", sealed as " + strings.TrimPrefix(p.TSS.String(), "TSS ")
+	}
+	return text + ": " + wire.Dump(b)
 }
 
-// kind says what a packet is for. The core does not tell why it sends; the packet
-// has the traces: RETX on what is sent again, SYN before the peer has answered.
+// kind says what a packet is for.
 func kind(b []byte) string {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
@@ -42,6 +51,8 @@ func kind(b []byte) string {
 		if h, _, err := wire.ParseNack(b); err == nil {
 			return "NACK " + h.Code.String()
 		}
+	case wire.TypeTSS:
+		return "what does not open"
 	case wire.TypeCP:
 		if h, _, err := wire.ParseCP(b); err == nil {
 			return "control " + h.Ctl.String()

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +20,11 @@ import (
 
 // A ClientConfig describes a client.
 type ClientConfig struct {
-	Domain string // interface; "": the one that leads to the server
+	// EP and Sec are endpoint type and security of all that the client does, of its
+	// control exchange too: "" is rdm and off. Keys are what Sec needs.
+	EP, Sec string
+	Keys    *uet.Security
+	Domain  string // interface; "": the one that leads to the server
 	// Timeout is how long the server may take to answer; 0: 10 s.
 	Timeout time.Duration
 	// Impair, if not nil, puts a relay with these faults between the test
@@ -32,14 +39,17 @@ type ClientConfig struct {
 // A Client is a session with a server.
 type Client struct {
 	cfg    ClientConfig
-	server netip.AddrPort
+	svc    service
+	server netip.AddrPort // where the service is
 	ctl    *ctl
 	id     uint64
 	host   record.Host
 	tool   record.Tool
 	setup  time.Duration
-	open   bool // Dial has succeeded
-	runs   int
+	// connected is how long the control connection took, of setup.
+	connected time.Duration
+	open      bool // Dial has succeeded
+	runs      int
 	// version is ProtocolVersion but in a test.
 	version int
 
@@ -61,21 +71,119 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	c := &Client{
-		cfg: cfg, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
+	svc := (&Spec{EP: cfg.EP, Sec: cfg.Sec}).service()
+	if svc == services[0] {
+		return dialService(ctx, server, svc, cfg, version)
 	}
-	begin := time.Now()
-	hints := ctlHints(cfg.Timeout)
+	return dialOther(ctx, server, svc, cfg, version)
+}
+
+// dialOther dials a service that is not the first. When that takes long the server is
+// asked at the first what it has: a service that is not there need not be waited for,
+// and a failure can be told better.
+func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
+	dctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	offers := sync.OnceValues(func() ([]string, error) {
+		return ask(dctx, server, ClientConfig{Domain: cfg.Domain, Timeout: min(cfg.Timeout/2, askTime), Tap: cfg.Tap})
+	})
+	late := time.AfterFunc(min(cfg.Timeout/4, askAfter), func() {
+		if o, err := offers(); err == nil && !slices.Contains(o, svc.String()) {
+			cancel(svc.missed(server, o))
+		}
+	})
+	c, err := dialService(dctx, server, svc, cfg, version)
+	switch {
+	case err == nil, !errors.Is(err, ErrUnreachable) && !errors.Is(err, context.Canceled), ctx.Err() != nil:
+		if !late.Stop() {
+			cancel(nil)
+			_, _ = offers() // ends before we do
+		}
+		return c, err
+	}
+	if o, e := offers(); e == nil {
+		err = svc.missed(server, o)
+	}
+	return nil, err
+}
+
+const (
+	// askAfter is when a server is asked what it offers, askTime how long it may
+	// take to say.
+	askAfter = 500 * time.Millisecond
+	askTime  = 2 * time.Second
+)
+
+// ask asks a server which services it offers.
+func ask(ctx context.Context, server netip.AddrPort, cfg ClientConfig) ([]string, error) {
+	c, err := newClient(server, services[0], cfg, ProtocolVersion)
+	if err != nil {
+		return nil, err
+	}
+	defer c.ctl.close()
+	if err := c.send(&message{Type: mAsk}); err != nil {
+		return nil, err
+	}
+	m, err := c.await(ctx, cfg.Timeout, mOffer)
+	if err != nil {
+		return nil, err
+	}
+	return m.Offers, nil
+}
+
+// missed says why a service cannot be reached though the server is there and offers
+// others.
+func (v service) missed(server netip.AddrPort, offers []string) error {
+	at := v.at(server)
+	switch {
+	case !slices.Contains(offers, v.String()) && v.sec != Off:
+		return fmt.Errorf("the server at %v has no keys for --sec %s: start it with `uetperf serve --keys FOLDER`", server, v.sec)
+	case !slices.Contains(offers, v.String()):
+		return fmt.Errorf("the server at %v does not offer %v: use the same release at both ends", server, v)
+	case v == service{RDM, PSK}:
+		// Who has another key hears nothing and is not heard.
+		return unreachablef("the server at %v does not answer at %v: has its --keys FOLDER the same cluster.key, and is there no firewall or NAT in between?", server, at)
+	}
+	return unreachablef("the server at %v does not answer at %v (UDP): is the port open in firewalls?", server, at)
+}
+
+// newClient opens the control endpoint of a client. Nothing comes before it says
+// something.
+func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
+	server = svc.at(server)
+	c := &Client{
+		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
+	}
+	hints := svc.hints(ctlHints(cfg.Timeout), cfg.Keys, cfg.Timeout)
 	hints.Config.Tap = cfg.Tap
 	info, err := infoTo(server, cfg.Domain, hints)
 	if err != nil {
 		return nil, err
 	}
 	info.SrcAddr.Port = cfg.port
-	// Nothing comes before the hello below.
-	c.ctl, err = openCtl(info, c.message, func(_ *ctl, _ netip.AddrPort, _ uint64, err error) { c.lose(err) })
+	var only netip.AddrPort
+	if svc.ep == MSG {
+		only = server
+	}
+	c.ctl, err = openCtl(svc, info, only, c.message, func(_ *ctl, _ netip.AddrPort, _ uint64, err error) { c.lose(err) })
 	if err != nil {
 		return nil, fmt.Errorf("control endpoint: %w", err)
+	}
+	return c, nil
+}
+
+func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
+	begin := time.Now()
+	c, err := newClient(server, svc, cfg, version)
+	if err != nil {
+		return nil, err
+	}
+	if svc.ep == MSG {
+		if err := c.connect(ctx, c.ctl.end, call{Session: c.id}); err != nil {
+			c.ctl.close()
+			return nil, err
+		}
+		c.connected = time.Since(begin)
 	}
 	h, t := ThisHost(), ThisTool()
 	if err := c.send(&message{Type: mHello, Host: &h, Tool: &t}); err != nil {
@@ -107,6 +215,74 @@ func (c *Client) Tool() record.Tool { return c.tool }
 
 // Setup is how long Dial took.
 func (c *Client) Setup() time.Duration { return c.setup }
+
+// Connected is how long the connection for control took, of Setup; 0 without one.
+func (c *Client) Connected() time.Duration { return c.connected }
+
+// connect connects an endpoint to the server, within the timeout.
+func (c *Client) connect(ctx context.Context, e *end, to call) error {
+	cctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	lost := make(chan struct{})
+	defer func() { <-lost }()
+	defer cancel()
+	go func() {
+		defer close(lost)
+		select {
+		case <-c.lost:
+			cancel()
+		case <-cctx.Done():
+		}
+	}()
+	to.V = c.version
+	begin := time.Now()
+	err := e.connect(cctx, c.server, to)
+	var no *ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &no):
+		return c.refused(no, time.Since(begin))
+	case isClosed(c.lost):
+		return c.lostError()
+	case errors.Is(err, context.DeadlineExceeded):
+		return c.silent(c.cfg.Timeout)
+	}
+	return err
+}
+
+// refused says why there is no connection.
+func (c *Client) refused(e *ConnectError, after time.Duration) error {
+	switch {
+	case e.Err == fi.ECONNREFUSED && e.Text != "":
+		return fmt.Errorf("refused by %v: %s", c.server, e.Text)
+	case e.Err == fi.ETIMEDOUT:
+		return c.silent(after.Round(100 * time.Millisecond))
+	case Unreachable(e.Err):
+		return c.nobody()
+	}
+	if e.Err == fi.EKEYREJECTED {
+		text := e.Text[strings.LastIndex(e.Text, "cm: ")+len("cm: "):]
+		text, _, _ = strings.Cut(text, " (possibly because")
+		text = cryptoError.ReplaceAllString(text, "")
+		return fmt.Errorf("no connection to %v: %s; are the --keys of both ends from one `uetperf keys`, not expired, and is nobody removed?", c.server, text)
+	}
+	return fmt.Errorf("no connection to %v: %s", c.server, e.Text)
+}
+
+// cryptoError is a number before what it means.
+var cryptoError = regexp.MustCompile(`CRYPTO_ERROR 0x[0-9a-f]+ \((local|remote)\): `)
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
 
 // Local is the client's address.
 func (c *Client) Local() netip.AddrPort { return c.ctl.end.local }
@@ -214,17 +390,26 @@ func (c *Client) lostError() error {
 	if errors.As(c.why, &oe) {
 		switch oe.Entry.Err {
 		case fi.EHOSTUNREACH:
-			if c.open {
-				return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
-			}
-			return unreachablef("nothing listens at %v (UDP), or the host is gone: start `uetperf serve` there, or name its port", c.server)
+			return c.nobody()
 		case fi.ETIMEDOUT:
 			return c.silent(c.cfg.Timeout)
 		case fi.ECONNABORTED:
 			return unreachablef("the server at %v has been restarted: %v", c.server, oe)
+		case fi.ESHUTDOWN:
+			return unreachablef("the server at %v closed the connection: it ended, or does not let this member in any more", c.server)
+		case fi.EKEYREJECTED:
+			return fmt.Errorf("the connection to %v was ended: one of its ends was removed, or its key is no longer good", c.server)
 		}
 	}
 	return c.why
+}
+
+// nobody says that the server's port is closed.
+func (c *Client) nobody() error {
+	if c.open {
+		return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
+	}
+	return unreachablef("nothing listens at %v (UDP), or the host is gone: start `%s` there, or name its port", c.server, c.serve())
 }
 
 // silent says that the server does not answer.
@@ -232,7 +417,15 @@ func (c *Client) silent(timeout time.Duration) error {
 	if c.open {
 		return unreachablef("no answer from %v within %v any more", c.server, timeout)
 	}
-	return unreachablef("no answer from %v within %v: is `uetperf serve` running there, and UDP port %d open in firewalls?", c.server, timeout, c.server.Port())
+	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.serve(), c.server.Port())
+}
+
+// serve is the command that should run at the server.
+func (c *Client) serve() string {
+	if c.svc.sec != Off {
+		return "uetperf serve --keys FOLDER"
+	}
+	return "uetperf serve"
 }
 
 // Hooks are called while a run runs.
@@ -243,8 +436,9 @@ type Hooks struct {
 	Interval func(msgs int64, since time.Duration)
 	// Reply is called for each round trip of a ping, from the leg's goroutine.
 	Reply func(n int64, rtt time.Duration)
-	// Ready is called when both ends are open, which took setup.
-	Ready func(path record.Path, mtu int, setup time.Duration)
+	// Ready is called when both ends are open, which took setup; of this, connected
+	// was the time that connections took, 0 without.
+	Ready func(path record.Path, mtu int, setup, connected time.Duration)
 }
 
 // A Result is what one run measured.
@@ -267,16 +461,22 @@ type clientRun struct {
 	id     int
 	legs   []*leg
 	relays []*relay.Relay
-	wg     sync.WaitGroup
-	events chan legEvent
-	err    error
+	// connected is how long the slowest connection took.
+	connected time.Duration
+	wg        sync.WaitGroup
+	events    chan legEvent
+	err       error
 }
 
 // Run runs one test. With an error the result has what was measured before it;
 // context.Canceled: interrupted. The server is asked to run the same.
 func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, error) {
+	spec.EP, spec.Sec = c.svc.ep, c.svc.sec
 	if err := spec.Validate(); err != nil {
 		return nil, usagef("%v", err)
+	}
+	if c.cfg.Impair != nil && c.svc != services[0] {
+		return nil, usagef("a relay changes addresses, which %v endpoints do not let pass", c.svc)
 	}
 	c.runs++
 	r := &clientRun{c: c, spec: &spec, id: c.runs, events: newEvents(spec.Parallel)}
@@ -293,11 +493,11 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := r.connect(ready.Addrs); err != nil {
+	if err := r.connect(ctx, ready.Addrs); err != nil {
 		return nil, err
 	}
 	res := &Result{}
-	res.Path, res.MTU = r.legs[0].end.path(ready.Addrs[0])
+	res.Path, res.MTU = r.legs[0].end.path(r.legs[0].remote)
 	for _, l := range r.legs {
 		if err := l.post(); err != nil {
 			return nil, err
@@ -305,12 +505,12 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	}
 	setup := time.Since(begin)
 	if hooks.Ready != nil {
-		hooks.Ready(res.Path, res.MTU, setup)
+		hooks.Ready(res.Path, res.MTU, setup, r.connected)
 	}
 	if err := c.send(&message{Type: mGo, Run: r.id}); err != nil {
 		return nil, err
 	}
-	err = r.drive(ctx, hooks)
+	err = c.reason(r.drive(ctx, hooks))
 	end := &message{Type: mEnd, Run: r.id}
 	if err != nil {
 		end.Error = oneLine(err)
@@ -335,7 +535,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		}
 	}
 	res.Run = r.result(peer)
-	res.Run.SetupNS = int64(setup)
+	res.Run.SetupNS, res.Run.ConnectNS = int64(setup), int64(r.connected)
 	for _, x := range r.relays {
 		res.Relay.Add(x.Stats())
 	}
@@ -350,11 +550,30 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	return res, err
 }
 
+// lastWord is how long after a connection of a test that of control may end.
+const lastWord = 500 * time.Millisecond
+
+// reason is err, or what is behind it: when all connections of the client end, the
+// one for control knows why.
+func (c *Client) reason(err error) error {
+	if err == nil || c.svc.ep != MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	t := time.NewTimer(lastWord)
+	defer t.Stop()
+	select {
+	case <-c.lost:
+		return c.lostError()
+	case <-t.C:
+		return err
+	}
+}
+
 // open opens the legs, and a relay for each if there is an impairment. It
 // returns the addresses by which the server is to know the legs.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
-	hints := spec.hints()
+	hints := spec.hints(c.cfg.Keys, c.cfg.Timeout)
 	hints.Config.Tap = c.cfg.Tap
 	info, err := infoTo(c.server, c.cfg.Domain, hints)
 	if err != nil {
@@ -392,7 +611,10 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 }
 
 // connect tells each leg where the other is.
-func (r *clientRun) connect(remote []netip.AddrPort) error {
+func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error {
+	if r.c.svc.ep == MSG {
+		return r.connectAll(ctx)
+	}
 	if len(remote) != len(r.legs) {
 		return fmt.Errorf("the server opened %d endpoints for %d streams", len(remote), len(r.legs))
 	}
@@ -403,6 +625,35 @@ func (r *clientRun) connect(remote []netip.AddrPort) error {
 			a = r.relays[i].FacingClient()
 		}
 		if err := l.connect(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectAll connects the legs, all at once.
+func (r *clientRun) connectAll(ctx context.Context) error {
+	begin := time.Now()
+	errs := make([]error, len(r.legs))
+	took := make([]time.Duration, len(r.legs))
+	var wg sync.WaitGroup
+	for i, l := range r.legs {
+		wg.Go(func() {
+			errs[i] = r.c.connect(ctx, l.end, call{Session: r.c.id, Run: r.id, Leg: i})
+			took[i] = time.Since(begin)
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return err
+		}
+		r.connected = max(r.connected, took[i])
+		p, err := r.legs[i].end.ep.Peer()
+		if err != nil { // it is lost already
+			return fmt.Errorf("the connection ended at once: %w", err)
+		}
+		if err := r.legs[i].connect(p.AddrPort()); err != nil {
 			return err
 		}
 	}

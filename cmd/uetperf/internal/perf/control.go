@@ -40,7 +40,12 @@ const ProtocolVersion = 1
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
+//
+// A client that cannot reach a secured service asks the unsecured one what there is,
+// to say more than that: ask → ← offer services. Nothing rests on the answer.
 const (
+	mAsk     = "ask"
+	mOffer   = "offer"
 	mHello   = "hello"
 	mWelcome = "welcome"
 	mRefuse  = "refuse"
@@ -84,6 +89,7 @@ type message struct {
 	Leg     int              `json:"leg,omitempty"`
 	N       int64            `json:"n,omitempty"`
 	Results []LegResult      `json:"results,omitempty"`
+	Offers  []string         `json:"offers,omitempty"`
 }
 
 const (
@@ -100,7 +106,12 @@ const (
 
 // A ctl is a control endpoint.
 type ctl struct {
-	end     *end
+	end *end
+	svc service
+	sec *uet.Security
+	// remote is the only peer if the endpoint is connected, else not valid.
+	remote  netip.AddrPort
+	down    sync.Once // onLost was told that it is no longer
 	onMsg   func(c *ctl, from netip.AddrPort, m *message)
 	onLost  func(c *ctl, to netip.AddrPort, session uint64, err error)
 	arrived atomic.Int64 // messages that the peer's endpoint has taken
@@ -108,18 +119,32 @@ type ctl struct {
 	done    chan struct{}
 
 	mu      sync.Mutex // guards what follows
-	peers   map[netip.AddrPort]fi.Addr
+	peers   map[netip.AddrPort]*ctlPeer
+	rest    []netip.AddrPort // those that nobody needed, the oldest first; some may be needed again
 	sending int
 	idle    *sync.Cond // sending went down
 }
 
 type ctlRecv struct{ buf []byte }
 
+// A ctlPeer is a destination. It is needed while something is under way to it, or a
+// session keeps it: a refusal to a client may end when the next one has its port.
+// Then it rests in the vector and is not taken out at once: a message that has come
+// from there and was not read yet could not be told from whom.
+type ctlPeer struct {
+	h       fi.Addr
+	sending int
+	keep    bool
+	resting bool // in ctl.rest
+}
+
+// restMax is how many destinations that nobody needs stay.
+const restMax = 1024
+
 type ctlSend struct {
 	to netip.AddrPort
 	// session tells a client from an earlier one with the same address.
 	session uint64
-	forget  bool
 	// again is the message if it may be sent a second time: the first answer to
 	// a client. Its port may have been another's a moment ago; then the packet
 	// delivery context to it is of that life, and to this end the peer was
@@ -127,14 +152,15 @@ type ctlSend struct {
 	again []byte
 }
 
-// openCtl opens a control endpoint. onMsg hears of each message and onLost of
-// each one that could not be delivered, both from the ctl's goroutine.
-func openCtl(info *uet.Info, onMsg func(*ctl, netip.AddrPort, *message), onLost func(*ctl, netip.AddrPort, uint64, error)) (*ctl, error) {
+// openCtl opens a control endpoint, for one peer if remote is valid. onMsg hears of
+// each message and onLost of each one that could not be delivered, or of the end of
+// the connection, both from the ctl's goroutine.
+func openCtl(svc service, info *uet.Info, remote netip.AddrPort, onMsg func(*ctl, netip.AddrPort, *message), onLost func(*ctl, netip.AddrPort, uint64, error)) (*ctl, error) {
 	e, err := openEnd(info, ctlRecvs+ctlSends)
 	if err != nil {
 		return nil, err
 	}
-	c := &ctl{end: e, onMsg: onMsg, onLost: onLost, done: make(chan struct{}), peers: map[netip.AddrPort]fi.Addr{}}
+	c := &ctl{end: e, svc: svc, sec: info.Config.Security, remote: remote, onMsg: onMsg, onLost: onLost, done: make(chan struct{}), peers: map[netip.AddrPort]*ctlPeer{}}
 	c.idle = sync.NewCond(&c.mu)
 	for range ctlRecvs {
 		r := &ctlRecv{make([]byte, ctlMax)}
@@ -162,8 +188,9 @@ func ctlHints(timeout time.Duration) *uet.Info {
 	return h
 }
 
-// send sends m. It fails only when the address cannot be used; that a message
-// did not arrive onLost says.
+// send sends m, the last message to the address if forget is true and nobody sends
+// another. It fails only when the address cannot be used; that a message did not
+// arrive onLost says.
 func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -174,23 +201,31 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h, ok := c.peers[to]
-	if !ok {
-		if h, err = c.end.insert(to); err != nil {
-			return err
-		}
-		c.peers[to] = h
-	}
 	if c.sending == ctlSends {
 		return fi.EAGAIN
 	}
-	s := &ctlSend{to: to, session: m.Session, forget: forget}
+	p := c.peers[to]
+	if p == nil {
+		h, err := c.end.insert(to)
+		if err != nil {
+			return err
+		}
+		p = &ctlPeer{h: h}
+		c.peers[to] = p
+	}
+	if !forget {
+		p.keep = true
+	}
+	s := &ctlSend{to: to, session: m.Session}
 	if m.Type == mWelcome || m.Type == mRefuse {
 		s.again = b
 	}
-	if err := c.end.ep.TSend(b, h, ctlTag, s); err != nil {
+	if err := c.end.ep.TSend(b, p.h, ctlTag, s); err != nil {
+		c.tidy(to, p)
 		return err
 	}
+	p.sending++
+	p.resting = false
 	c.sending++
 	return nil
 }
@@ -200,19 +235,38 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 func (c *ctl) resend(s *ctlSend) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h, ok := c.peers[s.to]
+	p := c.peers[s.to]
 	b := s.again
 	s.again = nil
-	return ok && c.end.ep.TSend(b, h, ctlTag, s) == nil
+	return p != nil && c.end.ep.TSend(b, p.h, ctlTag, s) == nil
 }
 
-// forget removes an address from the vector.
+// forget says that no session has the address any more.
 func (c *ctl) forget(a netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h, ok := c.peers[a]; ok {
-		delete(c.peers, a)
-		_ = c.end.av.Remove(h)
+	if p := c.peers[a]; p != nil {
+		p.keep = false
+		c.tidy(a, p)
+	}
+}
+
+// tidy lets an address rest that nobody needs, and takes the one that has longest out
+// of the vector when there are too many. The lock is held.
+func (c *ctl) tidy(a netip.AddrPort, p *ctlPeer) {
+	if p.keep || p.sending > 0 || p.resting || c.end.av == nil {
+		return
+	}
+	p.resting = true
+	c.rest = append(c.rest, a)
+	if len(c.rest) <= restMax {
+		return
+	}
+	old := c.rest[0]
+	c.rest = c.rest[1:]
+	if p := c.peers[old]; p != nil && p.resting {
+		delete(c.peers, old)
+		_ = c.end.av.Remove(p.h)
 	}
 }
 
@@ -234,7 +288,9 @@ func (c *ctl) loop() {
 		for i := range n {
 			switch ctx := ents[i].Context.(type) {
 			case *ctlRecv:
-				if a, err := c.end.av.Lookup(src[i]); err == nil {
+				if c.remote.IsValid() {
+					c.received(c.remote, ctx, ents[i].Len)
+				} else if a, err := c.end.av.Lookup(src[i]); err == nil {
 					c.received(a.AddrPort(), ctx, ents[i].Len)
 				} else {
 					c.repost(ctx)
@@ -254,6 +310,12 @@ func (c *ctl) failed(ce *cq.Error) {
 	case *ctlSend:
 		c.gone(ctx, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)})
 	case *ctlRecv:
+		if c.remote.IsValid() { // the connection is gone: nothing comes any more
+			if ce.Err != fi.ECANCELED {
+				c.down.Do(func() { c.onLost(c, c.remote, 0, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)}) })
+			}
+			return
+		}
 		if ce.Err == fi.EADDRNOTAVAIL {
 			if a, _, err := wire.ParseAddrBinary(ce.ErrData); err == nil {
 				c.received(a.AddrPort(), ctx, ce.Len)
@@ -286,10 +348,11 @@ func (c *ctl) gone(s *ctlSend, err error) {
 	c.mu.Lock()
 	c.sending--
 	c.idle.Broadcast()
-	c.mu.Unlock()
-	if s.forget {
-		c.forget(s.to)
+	if p := c.peers[s.to]; p != nil {
+		p.sending--
+		c.tidy(s.to, p)
 	}
+	c.mu.Unlock()
 	if err != nil && !errors.Is(err, fi.ECANCELED) {
 		c.onLost(c, s.to, s.session, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/uet"
@@ -20,7 +21,8 @@ type end struct {
 	domain *uet.Domain
 	ep     *uet.Endpoint
 	cq     *cq.CQ
-	av     *av.AV
+	av     *av.AV // RDM
+	eq     *eq.EQ // MSG
 	local  netip.AddrPort
 }
 
@@ -45,16 +47,24 @@ func (e *end) open(info *uet.Info, size int) (err error) {
 	if e.cq, err = e.domain.OpenCQ(cq.Attr{Size: size, Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil); err != nil {
 		return err
 	}
-	if e.av, err = e.domain.OpenAV(av.Attr{}, nil); err != nil {
-		return err
-	}
 	if e.ep, err = e.domain.OpenEndpoint(info, nil); err != nil {
 		return err
 	}
 	if err = e.ep.BindCQ(e.cq, fi.Transmit|fi.Recv); err != nil {
 		return err
 	}
-	if err = e.ep.BindAV(e.av); err != nil {
+	if info.Ep.Type == fi.EpMsg {
+		if e.eq, err = e.fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil); err != nil {
+			return err
+		}
+		err = e.ep.BindEQ(e.eq)
+	} else {
+		if e.av, err = e.domain.OpenAV(av.Attr{}, nil); err != nil {
+			return err
+		}
+		err = e.ep.BindAV(e.av)
+	}
+	if err != nil {
 		return err
 	}
 	if err = e.ep.Enable(); err != nil {
@@ -68,8 +78,11 @@ func (e *end) open(info *uet.Info, size int) (err error) {
 	return nil
 }
 
-// insert makes addr a destination.
+// insert makes addr a destination. Messages of a connection have one anyway.
 func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
+	if e.av == nil {
+		return fi.AddrUnspec, nil
+	}
 	var h [1]fi.Addr
 	n, err := e.av.InsertAddrPorts([]netip.AddrPort{addr}, h[:])
 	if err == nil && n != 1 {
@@ -92,6 +105,9 @@ func (e *end) close() {
 	}
 	if e.av != nil {
 		_ = e.av.Close()
+	}
+	if e.eq != nil {
+		_ = e.eq.Close()
 	}
 	if e.domain != nil {
 		_ = e.domain.Close()
@@ -118,6 +134,12 @@ func (e *OpError) Error() string {
 	s := fmt.Sprintf("%s failed: %v", what, e.Entry.Err)
 	if e.Entry.Prov != 0 {
 		s += " (" + e.Text + ")"
+	}
+	switch e.Entry.Err {
+	case fi.EKEYREJECTED:
+		s += ": one end of the connection was removed, or its key is no longer good"
+	case fi.ESHUTDOWN:
+		s += ": the other end closed the connection"
 	}
 	return s
 }

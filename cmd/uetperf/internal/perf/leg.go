@@ -56,6 +56,7 @@ type leg struct {
 	pat    *pattern.Pattern
 	end    *end
 	peer   fi.Addr
+	remote netip.AddrPort
 	server bool
 	info   *uet.Info
 
@@ -157,6 +158,7 @@ func (l *leg) addr() netip.AddrPort { return l.end.local }
 
 // connect makes the other leg's address the destination.
 func (l *leg) connect(a netip.AddrPort) (err error) {
+	l.remote = a
 	l.peer, err = l.end.insert(a)
 	return err
 }

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -8,12 +9,15 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/uet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,6 +112,134 @@ func TestRunEveryTest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// testKeys are keys for a server and a client.
+func testKeys(t *testing.T) (server Keys, client map[string]*uet.Security) {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := keys.Make(dir, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	load := func(s *uet.Security, err error) *uet.Security {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Errorf("%v: %v", s, err)
+			}
+		})
+		return s
+	}
+	server = Keys{PSK: load(keys.LoadPSK(dir)), TLS: load(keys.LoadTLS(dir, "", keys.Server))}
+	return server, map[string]*uet.Security{PSK: load(keys.LoadPSK(dir)), TLS: load(keys.LoadTLS(dir, "", keys.Client))}
+}
+
+// Every service runs every test, and what it sends is as secured as it says.
+func TestRunEveryService(t *testing.T) {
+	theirs, mine := testKeys(t)
+	addr := serve(t, ServerConfig{Keys: theirs})
+	for _, v := range services {
+		t.Run(v.String(), func(t *testing.T) {
+			var sealed, clear atomic.Int64
+			c := dial(t, addr, ClientConfig{EP: v.ep, Sec: v.sec, Keys: mine[v.sec], Tap: func(d *uet.Tapped) {
+				if bytes.Contains(d.Wire, []byte(`"session"`)) {
+					clear.Add(1)
+				} else {
+					sealed.Add(1)
+				}
+			}})
+			if (c.Connected() > 0) != (v.ep == MSG) {
+				t.Errorf("connected in %v", c.Connected())
+			}
+			for _, test := range []string{Ping, Lat, BW, Rate} {
+				for _, op := range []string{Send, TSend, Inject} {
+					s := base(test, op, 600)
+					s.CRC = v.sec == Off
+					if !s.pingpong() {
+						s.Bidir, s.Parallel = op == Send, 2
+					}
+					r := run(t, c, s).Run
+					want := (s.Iters + s.Warmup) * int64(s.Parallel)
+					if s.pingpong() || s.Bidir {
+						want *= 2
+					}
+					if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
+						t.Errorf("%s %s: data check %+v, want %d ok, lost %d", test, op, r.DataCheck, want, *r.Lost)
+					}
+					if (r.ConnectNS > 0) != (v.ep == MSG) || r.ConnectNS > r.SetupNS {
+						t.Errorf("%s %s: connected in %d ns of %d", test, op, r.ConnectNS, r.SetupNS)
+					}
+				}
+			}
+			if (clear.Load() == 0) != (v.sec != Off) || v.sec != Off && sealed.Load() == 0 {
+				t.Errorf("%d datagrams show the control exchange, %d do not", clear.Load(), sealed.Load())
+			}
+		})
+	}
+}
+
+// A secured test never rests on a control channel that anybody can forge, nor the
+// other way round.
+func TestControlIsSecuredAsTheTest(t *testing.T) {
+	theirs, mine := testKeys(t)
+	addr := serve(t, ServerConfig{Keys: theirs})
+	for i, v := range services {
+		c := dial(t, addr, ClientConfig{EP: v.ep, Sec: v.sec, Keys: mine[v.sec]})
+		for _, other := range services {
+			if other == v {
+				continue
+			}
+			s := base(BW, Send, 100)
+			s.EP, s.Sec = other.ep, other.sec
+			i++
+			if err := c.send(&message{Type: mPrepare, Run: 100 + i, Spec: &s, Addrs: []netip.AddrPort{c.Local()}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.await(context.Background(), 5*time.Second, mReady); err == nil || !strings.Contains(err.Error(), "is not run") {
+				t.Errorf("%v over a channel of %v: %v", other, v, err)
+			}
+		}
+		run(t, c, base(Lat, Send, 8))
+	}
+}
+
+// Connections that nobody waits for are refused, with a reason, and bounded.
+func TestServerRefusesConnections(t *testing.T) {
+	addr := serve(t, ServerConfig{MaxClients: 2})
+	c := dial(t, addr, ClientConfig{EP: MSG})
+	stray := func(to call) error {
+		t.Helper()
+		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second)
+		info, err := infoTo(c.server, "", hints)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := openEnd(info, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return e.connect(ctx, c.server, to)
+	}
+	for want, to := range map[string]call{
+		"does not know this client":             {V: ProtocolVersion, Session: c.id + 1, Run: 1},
+		"no such stream waits for a connection": {V: ProtocolVersion, Session: c.id, Run: 1},
+		"version mismatch":                      {V: ProtocolVersion + 1, Session: c.id},
+	} {
+		if err := stray(to); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", to, err, want)
+		}
+	}
+	// Clients of all kinds count.
+	dial(t, addr, ClientConfig{})
+	if err := stray(call{V: ProtocolVersion, Session: 5}); err == nil || !strings.Contains(err.Error(), "busy with 2 clients") {
+		t.Errorf("a third client: %v", err)
+	}
+	run(t, c, base(BW, Send, 100))
 }
 
 func TestRunLossy(t *testing.T) {
@@ -393,5 +525,44 @@ func TestResolve(t *testing.T) {
 		if got, err := Resolve(context.Background(), in); !errors.Is(err, want) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
+	}
+}
+
+// Whoever comes and goes leaves a bounded trace, and an address that is needed again
+// is not taken away.
+func TestAddressesAreBounded(t *testing.T) {
+	info, err := infoTo(netip.MustParseAddrPort("127.0.0.1:9"), "", ctlHints(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openCtl(services[0], info, netip.AddrPort{}, func(*ctl, netip.AddrPort, *message) {}, func(*ctl, netip.AddrPort, uint64, error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(1000+i))
+	}
+	for i := range 3 * restMax {
+		h, err := c.end.insert(at(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &ctlPeer{h: h}
+		c.peers[at(i)] = p
+		c.tidy(at(i), p)
+		if i == restMax/2 {
+			p.keep, p.resting = true, false
+		}
+	}
+	if n := len(c.peers); n != restMax+1 || len(c.rest) != restMax {
+		t.Errorf("%d addresses, %d at rest, want %d of them and one in use", n, len(c.rest), restMax)
+	}
+	if p := c.peers[at(restMax/2)]; p == nil {
+		t.Error("an address in use is gone")
+	} else if _, err := c.end.av.Lookup(p.h); err != nil {
+		t.Errorf("an address in use: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"sync"
 	"time"
@@ -14,6 +15,19 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
+// Keys secure the endpoints of a server; nil: no such service.
+type Keys struct{ PSK, TLS *uet.Security }
+
+func (k *Keys) of(svc service) *uet.Security {
+	switch svc.sec {
+	case PSK:
+		return k.PSK
+	case TLS:
+		return k.TLS
+	}
+	return nil
+}
+
 // ServerConfig describes a server.
 type ServerConfig struct {
 	// Listen is the address of the control endpoint. Without an IP address the
@@ -21,6 +35,8 @@ type ServerConfig struct {
 	// well-known one; AnyPort takes an ephemeral one.
 	Listen  netip.AddrPort
 	AnyPort bool
+	// Keys are what the secured services need; without them there are none.
+	Keys Keys
 	// Domain, if not "", is the interface whose addresses are listened on.
 	Domain string
 	// MaxClients is how many clients are served at once; 0: 64.
@@ -43,11 +59,14 @@ const defaultMaxClients = 64
 
 // A Server runs the other end of clients' tests.
 type Server struct {
-	cfg  ServerConfig
-	ctls []*ctl
+	cfg       ServerConfig
+	ctls      []*ctl // not of connections
+	listeners []*listener
+	addrs     []netip.AddrPort // of the first service, where users find the server
 
 	mu       sync.Mutex // guards sessions
 	sessions map[sessionKey]*session
+	closed   bool // no sessions any more
 	wg       sync.WaitGroup
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
@@ -83,9 +102,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if port == 0 && !cfg.AnyPort {
 		port = wire.Port
 	}
-	hints := ctlHints(beatLost)
-	hints.Domain.Name = cfg.Domain
-	hints.Config.Tap = cfg.Tap
+	if int(port)+Ports-1 > 1<<16-1 {
+		return nil, usagef("port %d leaves no room for the %d ports of a server: take at most %d", port, Ports, 1<<16-Ports)
+	}
+	hints := s.hints(services[0])
 	node := ""
 	if ip := cfg.Listen.Addr(); ip.IsValid() && !ip.IsUnspecified() {
 		node = ip.String()
@@ -97,16 +117,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	var failed error
 	var refused []error
 	for _, info := range infos {
-		c, err := openCtl(info, s.message, s.lost)
-		if err != nil {
-			failed = fmt.Errorf("cannot listen on %v: %w", info.SrcAddr.AddrPort(), err)
+		if err := s.open(netip.AddrPortFrom(info.SrcAddr.IP, info.SrcAddr.Port)); err != nil {
+			failed = err
 			refused = append(refused, failed)
-			continue
 		}
-		cfg.Opened(c.end.ep, "control")
-		s.ctls = append(s.ctls, c)
 	}
-	if len(s.ctls) == 0 {
+	if len(s.addrs) == 0 {
 		if errors.Is(failed, fi.EADDRINUSE) {
 			a := infos[0].SrcAddr.AddrPort()
 			return nil, fmt.Errorf("cannot listen on %v: %w: does a server run already? another port: --listen %v", a, fi.EADDRINUSE, netip.AddrPortFrom(a.Addr(), max(port+1, 1024)))
@@ -119,6 +135,81 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
+// hints ask for the control endpoints of a service.
+func (s *Server) hints(svc service) *uet.Info {
+	h := ctlHints(beatLost)
+	h.Domain.Name = s.cfg.Domain
+	h.Config.Tap = s.cfg.Tap
+	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime)
+}
+
+// anyTries is how often a free port is looked for that has free ports behind it.
+const anyTries = 100
+
+// open opens all services at an address, or none.
+func (s *Server) open(at netip.AddrPort) error {
+	if at.Port() != 0 {
+		return s.openAt(at)
+	}
+	for try := 1; ; try++ {
+		err := s.openAt(at)
+		if err == nil || try == anyTries || !errors.Is(err, fi.EADDRINUSE) {
+			return err
+		}
+	}
+}
+
+func (s *Server) openAt(at netip.AddrPort) (err error) {
+	ctls, listeners := len(s.ctls), len(s.listeners)
+	defer func() {
+		if err != nil {
+			for _, c := range s.ctls[ctls:] {
+				c.close()
+				s.cfg.Closed(c.end.ep)
+			}
+			for _, l := range s.listeners[listeners:] {
+				l.close()
+			}
+			s.ctls, s.listeners = s.ctls[:ctls], s.listeners[:listeners]
+		}
+	}()
+	first := at
+	for _, svc := range services {
+		if svc.sec != Off && s.cfg.Keys.of(svc) == nil {
+			continue
+		}
+		here := at
+		if first.Port() != 0 {
+			here = svc.at(first)
+		}
+		infos, err := uet.GetInfo(here.Addr().String(), fmt.Sprint(here.Port()), fi.Source|uet.NumericHost, s.hints(svc))
+		if err != nil {
+			return fmt.Errorf("cannot listen on %v for %v: %w", here, svc, err)
+		}
+		if svc.ep == MSG {
+			l, err := listen(infos[0], svc, s.called)
+			if err != nil {
+				return fmt.Errorf("cannot listen on %v: %w", here, err)
+			}
+			s.listeners = append(s.listeners, l)
+			continue
+		}
+		c, err := openCtl(svc, infos[0], netip.AddrPort{}, s.message, s.lost)
+		if err != nil {
+			return fmt.Errorf("cannot listen on %v: %w", here, err)
+		}
+		s.cfg.Opened(c.end.ep, "control")
+		s.ctls = append(s.ctls, c)
+		if svc == services[0] {
+			if first = c.end.local; int(first.Port())+Ports-1 > 1<<16-1 {
+				return fi.EADDRINUSE
+			}
+		}
+	}
+	s.addrs = append(s.addrs, first)
+	return nil
+}
+
 // Clients is how many clients are being served.
 func (s *Server) Clients() int {
 	s.mu.Lock()
@@ -127,10 +218,15 @@ func (s *Server) Clients() int {
 }
 
 // Addrs are the addresses that clients can use.
-func (s *Server) Addrs() []netip.AddrPort {
-	var out []netip.AddrPort
-	for _, c := range s.ctls {
-		out = append(out, c.end.local)
+func (s *Server) Addrs() []netip.AddrPort { return s.addrs }
+
+// Services says what there is behind each address, by the distance of its port.
+func (s *Server) Services() []string {
+	out := make([]string, Ports)
+	for i, svc := range services {
+		if svc.sec == Off || s.cfg.Keys.of(svc) != nil {
+			out[i] = svc.String()
+		}
 	}
 	return out
 }
@@ -167,11 +263,15 @@ func (s *Server) Serve(ctx context.Context) {
 // Close ends all tests and closes the endpoints.
 func (s *Server) Close() {
 	s.mu.Lock()
+	s.closed = true
 	for _, ss := range s.sessions {
 		ss.end("server ends")
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
+	for _, l := range s.listeners {
+		l.close()
+	}
 	for _, c := range s.ctls {
 		c.flush(500 * time.Millisecond)
 		c.close()
@@ -192,6 +292,9 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 	defer s.mu.Unlock()
 	k := sessionKey{c, from}
 	ss := s.sessions[k]
+	if c.remote.IsValid() && (ss == nil || m.Session != ss.id) {
+		return // a connection has one session
+	}
 	if ss != nil && m.Session != ss.id && m.Type == mHello {
 		ss.end("replaced by a new client with its address")
 		ss = nil
@@ -207,32 +310,126 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 		default:
 			ss.end("it floods the control channel")
 		}
+	case m.Type == mAsk:
+		_ = c.send(from, &message{V: ProtocolVersion, Type: mOffer, Session: m.Session, Offers: s.Services()}, true)
 	case m.Type != mHello:
 		if m.Type != mBye && m.Type != mEnd {
 			refuse("the server does not know this client (any more): was it restarted?")
 		}
-	case len(s.sessions) >= s.cfg.MaxClients:
+	case s.full() != "":
 		s.cfg.Log("%v refused: %d clients are being served", from, len(s.sessions))
-		if s.cfg.Once {
-			refuse("the server serves one client (--once), and has it")
-			return
-		}
-		refuse("the server is busy with %s, its --max-clients: try later", units.Plural(len(s.sessions), "client"))
+		refuse("%s", s.full())
 	default:
-		ctx, cancel := context.WithCancelCause(context.Background())
-		ss = &session{srv: s, ctl: c, addr: from, id: m.Session, heard: time.Now(), in: make(chan *message, 4*MaxParallel), ctx: ctx, cancel: cancel}
-		s.sessions[k] = ss
-		s.wg.Add(1)
+		ss = s.newSession(k, m.Session)
 		ss.in <- m
 		go ss.run(k)
 	}
+}
+
+// full says why there is no room for another client, "" if there is. The lock is held.
+func (s *Server) full() string {
+	switch n := len(s.sessions); {
+	case n < s.cfg.MaxClients:
+		return ""
+	case s.cfg.Once:
+		return "the server serves one client (--once), and has it"
+	default:
+		return fmt.Sprintf("the server is busy with %s, its --max-clients: try later", units.Plural(n, "client"))
+	}
+}
+
+// newSession makes a session, which run has to follow. The lock is held.
+func (s *Server) newSession(k sessionKey, id uint64) *session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ss := &session{
+		srv: s, ctl: k.ctl, addr: k.addr, id: id, heard: time.Now(), in: make(chan *message, 4*MaxParallel), calls: make(chan *incoming, MaxParallel),
+		ctx: ctx, cancel: cancel,
+	}
+	s.sessions[k] = ss
+	s.wg.Add(1)
+	return ss
+}
+
+// An incoming is a request for the connection of a leg.
+type incoming struct {
+	*listener
+	info *uet.Info
+	call call
+}
+
+func (in *incoming) reject(format string, args ...any) { in.listener.reject(in.info, format, args...) }
+
+// called handles a request for a connection: a new client's, or for a leg.
+func (s *Server) called(l *listener, info *uet.Info, c call) {
+	in := &incoming{l, info, c}
+	if c.V != ProtocolVersion {
+		in.reject("version mismatch: the server (uetperf %s) speaks protocol %d, the client %d: use the same release at both ends", Version, ProtocolVersion, c.V)
+		return
+	}
+	from := info.Handle.(*uet.ConnReq).Remote().AddrPort()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.Run == 0 {
+		s.meet(in, from)
+		return
+	}
+	for _, ss := range s.sessions {
+		// Each leg's connection was as authenticated as that of the session.
+		if ss.id == c.Session && ss.ctl.svc == l.svc && ss.addr.Addr() == from.Addr() {
+			select {
+			case ss.calls <- in:
+			default:
+				in.reject("too many connections are asked for")
+			}
+			return
+		}
+	}
+	in.reject("the server does not know this client (any more): was it restarted?")
+}
+
+// meet opens the control endpoint of a new client. The lock is held.
+func (s *Server) meet(in *incoming, from netip.AddrPort) {
+	why := s.full()
+	if s.closed {
+		why = "the server ends"
+	}
+	if why != "" {
+		s.cfg.Log("%v refused: %s", from, why)
+		in.reject("%s", why)
+		return
+	}
+	info, err := in.open(s.hints(in.svc))
+	var c *ctl
+	if err == nil {
+		c, err = openCtl(in.svc, info, from, s.message, s.lost)
+	}
+	if err != nil {
+		s.cfg.Warn("no control endpoint for %v: %v", from, err)
+		in.reject("the server cannot open an endpoint: %s", oneLine(err))
+		return
+	}
+	s.cfg.Opened(c.end.ep, "control")
+	k := sessionKey{c, from}
+	go s.newSession(k, in.call.Session).run(k)
+}
+
+// open describes the endpoint for the request.
+func (in *incoming) open(hints *uet.Info) (*uet.Info, error) {
+	infos, err := uet.GetInfo(in.local.Addr().String(), "", fi.Source|uet.NumericHost, hints)
+	if err != nil {
+		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
+	}
+	info := infos[0]
+	info.SrcAddr.Port = 0
+	info.Handle, info.DestAddr = in.info.Handle, in.info.DestAddr
+	return info, nil
 }
 
 // lost handles a control message that could not be delivered.
 func (s *Server) lost(c *ctl, to netip.AddrPort, session uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ss := s.sessions[sessionKey{c, to}]; ss != nil && ss.id == session {
+	if ss := s.sessions[sessionKey{c, to}]; ss != nil && (ss.id == session || c.remote.IsValid()) {
 		ss.end(err.Error())
 	}
 }
@@ -245,6 +442,7 @@ type session struct {
 	id    uint64
 	heard time.Time // guarded by Server.mu
 	in    chan *message
+	calls chan *incoming // guarded by Server.mu on the sending side
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -258,9 +456,22 @@ func (ss *session) end(why string) { ss.cancel(errors.New(why)) }
 // A serverRun is one run of a session.
 type serverRun struct {
 	id     int
-	legs   []*leg
+	spec   *Spec
+	legs   []*leg // nil: not open yet, its connection was not asked for
+	opened bool   // the gate of the legs
 	wg     sync.WaitGroup
 	events chan legEvent
+}
+
+// open are the legs that there are.
+func (r *serverRun) open() iter.Seq2[int, *leg] {
+	return func(yield func(int, *leg) bool) {
+		for i, l := range r.legs {
+			if l != nil && !yield(i, l) {
+				return
+			}
+		}
+	}
 }
 
 // A legEvent is something a leg tells.
@@ -286,8 +497,27 @@ func (ss *session) run(k sessionKey) {
 			ss.ctl.forget(ss.addr)
 		}
 		s.mu.Unlock()
+		for more := true; more; { // none comes any more
+			select {
+			case in := <-ss.calls:
+				in.reject("the session has ended")
+			default:
+				more = false
+			}
+		}
+		if ss.ctl.remote.IsValid() {
+			ss.ctl.flush(500 * time.Millisecond)
+			ss.ctl.close()
+			s.cfg.Closed(ss.ctl.end.ep)
+		}
 		s.once.Do(func() { close(s.first) })
 	}()
+	if ss.ctl.remote.IsValid() {
+		if err := ss.ctl.end.accept(ss.ctx); err != nil {
+			s.cfg.Log("%v gone: %v", ss.addr, err)
+			return
+		}
+	}
 	for {
 		var events chan legEvent
 		if ss.cur != nil {
@@ -300,6 +530,11 @@ func (ss *session) run(k sessionKey) {
 			return
 		case ev := <-events:
 			ss.legSaid(ev)
+		case in := <-ss.calls:
+			if err := ss.answer(in); err != nil {
+				s.cfg.Log("%v: no connection for a test: %v", ss.addr, err)
+				in.reject("%s", oneLine(err))
+			}
 		case m := <-ss.in:
 			if m.Type == mBye {
 				s.cfg.Log("%v says goodbye", ss.addr)
@@ -355,17 +590,18 @@ func (ss *session) handle(m *message) {
 	}
 	switch m.Type {
 	case mGo:
-		for _, l := range r.legs {
+		r.opened = true
+		for _, l := range r.open() {
 			l.gate.Store(true)
 			l.wake()
 		}
 	case mSent:
-		if m.Leg >= 0 && m.Leg < len(r.legs) {
+		if m.Leg >= 0 && m.Leg < len(r.legs) && r.legs[m.Leg] != nil {
 			r.legs[m.Leg].peerSent.Store(m.N)
 			r.legs[m.Leg].wake()
 		}
 	case mStop:
-		for _, l := range r.legs {
+		for _, l := range r.open() {
 			l.stop.Store(true)
 			l.wake()
 		}
@@ -384,16 +620,23 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+	if spec.service() != ss.ctl.svc {
+		return nil, fmt.Errorf("a test of %v endpoints over a control channel of %v is not run", spec.service(), ss.ctl.svc)
+	}
 	if len(m.Addrs) != spec.Parallel {
 		return nil, fmt.Errorf("%d addresses for %d streams", len(m.Addrs), spec.Parallel)
 	}
-	hints := spec.hints()
-	hints.Config.Tap = ss.srv.cfg.Tap
+	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel)}
+	if spec.EP == MSG { // legs come with their connections
+		ss.cur = r
+		ss.srv.cfg.Log("%v runs %s %s, %d bytes", ss.addr, spec.Test, spec.Op, spec.Size)
+		return m.Addrs, nil
+	}
+	hints := ss.legHints(spec)
 	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, hints)
 	if err != nil {
 		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
 	}
-	r := &serverRun{id: m.Run, events: newEvents(spec.Parallel)}
 	var addrs []netip.AddrPort
 	for i, a := range m.Addrs {
 		// Nobody is sent data who does not ask for it.
@@ -404,13 +647,9 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		info := *infos[0]
 		info.SrcAddr.Port = 0
 		var l *leg
-		if l, err = newLeg(spec, true, &info); err != nil {
+		if l, err = ss.openLeg(r, i, &info); err != nil {
 			break
 		}
-		ss.srv.cfg.Opened(l.end.ep, "test")
-		r.legs = append(r.legs, l)
-		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
-		l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
 		if err = l.connect(a); err != nil {
 			break
 		}
@@ -420,23 +659,78 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		addrs = append(addrs, l.addr())
 	}
 	if err != nil {
-		for _, l := range r.legs {
+		for _, l := range r.open() {
 			ss.closeLeg(l)
 		}
 		return nil, err
 	}
 	ss.cur = r
-	for i, l := range r.legs {
-		r.wg.Add(1)
-		go func() {
-			defer r.wg.Done()
-			if err := l.run(); err != nil && err != errAborted {
-				r.events <- legEvent{leg: i, kind: mFail, err: err}
-			}
-		}()
+	for i := range r.open() {
+		r.start(i)
 	}
 	ss.srv.cfg.Log("%v runs %s %s, %d bytes", ss.addr, spec.Test, spec.Op, spec.Size)
 	return addrs, nil
+}
+
+// legHints are the hints of a leg of the session.
+func (ss *session) legHints(spec *Spec) *uet.Info {
+	h := spec.hints(ss.ctl.sec, acceptTime)
+	h.Config.Tap = ss.srv.cfg.Tap
+	return h
+}
+
+// openLeg opens leg i of a run.
+func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
+	l, err := newLeg(r.spec, true, info)
+	if err != nil {
+		return nil, err
+	}
+	ss.srv.cfg.Opened(l.end.ep, "test")
+	r.legs[i] = l
+	l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
+	l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
+	return l, nil
+}
+
+// start runs leg i.
+func (r *serverRun) start(i int) {
+	l := r.legs[i]
+	r.wg.Go(func() {
+		if err := l.run(); err != nil && err != errAborted {
+			r.events <- legEvent{leg: i, kind: mFail, err: err}
+		}
+	})
+}
+
+// answer opens the leg that a connection is asked for, and accepts it.
+func (ss *session) answer(in *incoming) error {
+	r, i := ss.cur, in.call.Leg
+	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || r.legs[i] != nil || r.opened {
+		return errors.New("no such stream waits for a connection")
+	}
+	info, err := in.open(ss.legHints(r.spec))
+	if err != nil {
+		return err
+	}
+	l, err := ss.openLeg(r, i, info)
+	if err == nil {
+		err = l.connect(netip.AddrPort{})
+	}
+	if err == nil {
+		err = l.post()
+	}
+	if err == nil {
+		err = l.end.accept(ss.ctx)
+	}
+	if err != nil {
+		if l != nil {
+			r.legs[i] = nil
+			ss.closeLeg(l)
+		}
+		return err
+	}
+	r.start(i)
+	return nil
 }
 
 // stopRun ends the current run, if there is one, and returns what its legs did.
@@ -446,7 +740,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		return nil
 	}
 	ss.cur = nil
-	for _, l := range r.legs {
+	for _, l := range r.open() {
 		l.over.Store(true)
 		l.wake()
 		if abort {
@@ -456,14 +750,14 @@ func (ss *session) stopRun(abort bool) []LegResult {
 	// A leg that is not complete although the client says so is stuck: what it
 	// has is what there is.
 	t := time.AfterFunc(time.Second, func() {
-		for _, l := range r.legs {
+		for _, l := range r.open() {
 			l.abort()
 		}
 	})
 	r.wg.Wait()
 	t.Stop()
 	out := make([]LegResult, len(r.legs))
-	for i, l := range r.legs {
+	for i, l := range r.open() {
 		out[i] = l.res
 		ss.closeLeg(l)
 	}

@@ -50,8 +50,10 @@ const (
 type Spec struct {
 	Test     string `json:"test"`
 	Op       string `json:"op"`
-	Mode     string `json:"mode"`     // rud, rod
-	Complete string `json:"complete"` // inject, transmit, delivery
+	EP       string `json:"ep,omitempty"`  // rdm, msg; "": rdm
+	Sec      string `json:"sec,omitempty"` // off, psk, tls; "": off
+	Mode     string `json:"mode"`          // rud, rod
+	Complete string `json:"complete"`      // inject, transmit, delivery
 	Size     int64  `json:"size"`
 	// Iters is the number of measured round trips, or messages per stream; 0:
 	// Time decides.
@@ -82,6 +84,18 @@ type Spec struct {
 // pingpong reports whether the test is of round trips.
 func (s *Spec) pingpong() bool { return s.Test == Ping || s.Test == Lat }
 
+// service is what the endpoints are.
+func (s *Spec) service() service {
+	v := service{s.EP, s.Sec}
+	if v.ep == "" {
+		v.ep = RDM
+	}
+	if v.sec == "" {
+		v.sec = Off
+	}
+	return v
+}
+
 // tagged reports whether messages go by fi_tsend.
 func (s *Spec) tagged() bool { return s.Op != Send }
 
@@ -106,6 +120,8 @@ func (s *Spec) Validate() error {
 	for _, err := range []error{
 		oneOf("test", s.Test, Ping, Lat, BW, Rate),
 		oneOf("operation", s.Op, Send, TSend, Inject),
+		oneOf("endpoint type", s.service().ep, RDM, MSG),
+		oneOf("security", s.service().sec, Off, PSK, TLS),
 		oneOf("mode", s.Mode, "rud", "rod"),
 		oneOf("completion level", s.Complete, "inject", "transmit", "delivery"),
 		oneOf("progress", s.Progress, "auto", "manual"),
@@ -117,6 +133,8 @@ func (s *Spec) Validate() error {
 		}
 	}
 	switch {
+	case s.EP != MSG && s.Sec == TLS:
+		return fmt.Errorf("security tls is of connections: take --ep msg, or --sec psk")
 	case s.Size < 0 || s.Size > uet.MaxMsgSize:
 		return fmt.Errorf("size %d is not 0 to %d", s.Size, int64(uet.MaxMsgSize))
 	case s.Size > MaxMemory/2:
@@ -172,8 +190,9 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 // when checked messages of this size would take too much memory.
 func (s *Spec) EffectiveWindow() int { tx, _, _, _ := s.slots(); return tx }
 
-// hints turns s into the hints of GetInfo for a leg.
-func (s *Spec) hints() *uet.Info {
+// hints turns s into the hints of GetInfo for a leg secured by sec. A connection
+// may take handshake to come about.
+func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
 	tx, _, rx, _ := s.slots()
 	// Sends complete in batches: room for what has completed and was not read.
@@ -204,7 +223,7 @@ func (s *Spec) hints() *uet.Info {
 	case "off":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
 	}
-	return h
+	return s.service().hints(h, sec, handshake)
 }
 
 // cpus is how many processors the process may use at once.

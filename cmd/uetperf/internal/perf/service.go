@@ -1,0 +1,249 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/eq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// Endpoint types.
+const (
+	RDM = "rdm"
+	MSG = "msg"
+)
+
+// Security of a test: of its endpoints and of its control exchange alike.
+const (
+	Off = "off"
+	PSK = "psk" // a cluster key
+	TLS = "tls" // certificates
+)
+
+// A service is a kind of endpoint that a server offers. Each has a UDP port of its
+// own, since an endpoint is in clear or secured and never both, and connection
+// management speaks QUIC: the first has the port that users name, the others follow
+// in this order.
+type service struct{ ep, sec string }
+
+var services = []service{{RDM, Off}, {MSG, Off}, {RDM, PSK}, {MSG, PSK}, {MSG, TLS}}
+
+// Services are the names of all services in the order of their ports.
+func Services() []string {
+	var out []string
+	for _, v := range services {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// Ports is how many consecutive UDP ports a server has.
+var Ports = len(services)
+
+// at is where the server whose address users name has the service.
+func (v service) at(server netip.AddrPort) netip.AddrPort {
+	for i, o := range services {
+		if o == v {
+			return netip.AddrPortFrom(server.Addr(), server.Port()+uint16(i))
+		}
+	}
+	return netip.AddrPort{}
+}
+
+func (v service) String() string {
+	s := "-e " + v.ep
+	if v.sec != Off {
+		s += " --sec " + v.sec
+	}
+	return s
+}
+
+// hints makes h ask for endpoints of the service.
+func (v service) hints(h *uet.Info, sec *uet.Security, handshake time.Duration) *uet.Info {
+	h.Config.Security = sec
+	if v.ep == MSG {
+		h.Ep.Type = fi.EpMsg
+		h.Config.CM = uet.CMConfig{Handshake: handshake, Idle: connIdle}
+	}
+	return h
+}
+
+const (
+	// connIdle is how long a connection may be silent. Control messages and data
+	// find out earlier that the other end is gone.
+	connIdle = 10 * time.Second
+	// acceptTime is how long an accepted connection may take to be one.
+	acceptTime = 5 * time.Second
+)
+
+// A call is what a client gives with a request for a connection: which session it
+// is of, and which leg of which run, or run 0, which is its control channel.
+type call struct {
+	V       int    `json:"v"`
+	Session uint64 `json:"session"`
+	Run     int    `json:"run,omitempty"`
+	Leg     int    `json:"leg,omitempty"`
+}
+
+// A ConnectError is a connection that did not come about.
+type ConnectError struct {
+	Err  fi.Errno
+	Text string // the server's reason, or what is wrong; may be empty
+}
+
+func (e *ConnectError) Error() string {
+	if e.Text == "" {
+		return "connect: " + e.Err.Error()
+	}
+	return "connect: " + e.Text
+}
+
+// Unwrap returns the errno.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// connect connects an MSG endpoint and waits until it is.
+func (e *end) connect(ctx context.Context, to netip.AddrPort, c call) error {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := e.ep.Connect(wire.SockAddr(to), b); err != nil {
+		return fmt.Errorf("connect to %v: %w", to, err)
+	}
+	return e.connected(ctx)
+}
+
+// accept accepts the connection that an MSG endpoint was opened for.
+func (e *end) accept(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	defer cancel()
+	if err := e.ep.Accept(nil); err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	return e.connected(ctx)
+}
+
+// connected waits for the answer to Connect or Accept.
+func (e *end) connected(ctx context.Context) error {
+	for {
+		ev, err := e.eq.SReadContext(ctx, 0)
+		switch {
+		case errors.Is(err, fi.EAVAIL):
+			bad, err := e.eq.ReadErr(0)
+			if err != nil {
+				return err
+			}
+			return &ConnectError{bad.Err, string(bad.ErrData)}
+		case err != nil:
+			return err
+		case ev.Event == fi.Connected:
+			return nil
+		case ev.Event == fi.Shutdown:
+			return &ConnectError{fi.ESHUTDOWN, ""}
+		}
+	}
+}
+
+// A listener takes the connections of a service.
+type listener struct {
+	svc    service
+	sec    *uet.Security
+	fabric *uet.Fabric
+	eq     *eq.EQ
+	pep    *uet.PassiveEndpoint
+	local  netip.AddrPort
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// listen opens a listener. on hears of each request from its goroutine and sees to
+// it that it is accepted or rejected.
+func listen(info *uet.Info, svc service, on func(*listener, *uet.Info, call)) (*listener, error) {
+	l := &listener{svc: svc, sec: info.Config.Security, done: make(chan struct{})}
+	if err := l.open(info); err != nil {
+		l.shut()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	go func() {
+		defer close(l.done)
+		l.loop(ctx, on)
+	}()
+	return l, nil
+}
+
+func (l *listener) open(info *uet.Info) (err error) {
+	if l.fabric, err = uet.OpenFabric(info, nil); err != nil {
+		return err
+	}
+	if l.eq, err = l.fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil); err != nil {
+		return err
+	}
+	if l.pep, err = l.fabric.OpenPassive(info, nil); err != nil {
+		return err
+	}
+	if err = l.pep.BindEQ(l.eq); err != nil {
+		return err
+	}
+	if err = l.pep.Listen(); err != nil {
+		return err
+	}
+	name, err := l.pep.Name()
+	l.local = name.AddrPort()
+	return err
+}
+
+func (l *listener) loop(ctx context.Context, on func(*listener, *uet.Info, call)) {
+	for {
+		ev, err := l.eq.SReadContext(ctx, 0)
+		switch {
+		case errors.Is(err, fi.EAVAIL):
+			_, _ = l.eq.ReadErr(0)
+			continue
+		case err != nil:
+			return
+		}
+		info, ok := ev.Info.(*uet.Info)
+		if ev.Event != fi.ConnReq || !ok {
+			continue
+		}
+		var c call
+		if err := json.Unmarshal(ev.Bytes, &c); err != nil {
+			l.reject(info, "this is uetperf: the request is of another program")
+			continue
+		}
+		on(l, info, c)
+	}
+}
+
+// reject refuses a request and says why.
+func (l *listener) reject(info *uet.Info, format string, args ...any) {
+	_ = l.pep.Reject(info.Handle, []byte(fmt.Sprintf(format, args...)))
+}
+
+// close ends listening; connections go on.
+func (l *listener) close() {
+	l.cancel()
+	<-l.done
+	l.shut()
+}
+
+func (l *listener) shut() {
+	if l.pep != nil {
+		_ = l.pep.Close()
+	}
+	if l.eq != nil {
+		_ = l.eq.Close()
+	}
+	if l.fabric != nil {
+		_ = l.fabric.Close()
+	}
+}
