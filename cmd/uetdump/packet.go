@@ -1,0 +1,182 @@
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A packet is one UET packet of a capture.
+type packet struct {
+	frame int // its frame's number in the capture
+	// part and parts are its place in a train that was captured as one frame, from 1.
+	part, parts int
+	at          time.Time
+	src, dst    netip.AddrPort
+	native      bool
+	ev          uint16
+	tos, ttl    uint8
+	comments    []string
+
+	raw []byte // as captured, from the PDS or security header on
+	len int    // on the wire, with trailer
+	// plain is the packet from the PDS header on, without trailer, as far as it was
+	// captured; cut bytes of it were not. nil: sealed, and not opened.
+	plain []byte
+	cut   int
+
+	tail   trailer
+	tss    *wire.TSS
+	tssErr error
+	msg    *message // nil as plain
+	more   bool     // the rest is in other IP fragments
+}
+
+// data is how many bytes of a message the packet has.
+func (p *packet) data() int {
+	if p.msg == nil || p.msg.err != nil {
+		return 0
+	}
+	return max(0, len(p.plain)+p.cut-p.msg.headers)
+}
+
+// text is the packet on one line, in the words of package wire.
+func (p *packet) text() string {
+	switch {
+	case p.len == 0:
+		return "nothing"
+	case len(p.raw) == 0:
+		return "not captured"
+	case p.plain != nil && p.tss != nil:
+		return p.tss.String() + " | " + wire.DumpCut(p.plain, p.cut)
+	case p.plain != nil:
+		return wire.DumpCut(p.plain, p.cut)
+	}
+	return wire.DumpCut(p.raw[:max(0, min(len(p.raw), p.len-wire.ICVLen))], max(0, p.len-wire.ICVLen-len(p.raw)))
+}
+
+// A decoder makes packets of frames. What it learns about a capture is which UDP
+// flows are UET.
+type decoder struct {
+	ports    map[uint16]bool
+	allPorts bool
+	keys     *keyring // nil: none
+	flows    map[flow]bool
+	// Counters of frames with something else in them.
+	others uint64
+}
+
+// A flow is a pair of UDP ports of hosts, in the order of their addresses.
+type flow struct{ a, b netip.AddrPort }
+
+func flowOf(d *datagram) flow {
+	if d.src.Compare(d.dst) > 0 {
+		return flow{d.dst, d.src}
+	}
+	return flow{d.src, d.dst}
+}
+
+// maxFlows bounds the flows that are remembered for a CRC that verified. Of further
+// ones only what verifies is shown.
+const maxFlows = 1 << 16
+
+// frame hands on the packets in a frame, none if it has no UET. They are valid until
+// the next frame is read.
+func (c *decoder) frame(f *frame, emit func(*packet)) {
+	var d datagram
+	if !parseDatagram(f, &d) {
+		c.others++
+		return
+	}
+	seg := segments(&d, f.kind)
+	if !c.isUET(&d, f.kind, seg) {
+		c.others++
+		return
+	}
+	parts := 1
+	if seg > 0 {
+		parts = max(1, (d.len+seg-1)/seg)
+	}
+	for i := range parts {
+		p := &packet{
+			frame: f.n, part: i + 1, parts: parts, at: f.at, src: d.src, dst: d.dst, native: d.native, ev: d.ev,
+			tos: d.tos, ttl: d.ttl, comments: f.comments, more: d.more,
+		}
+		at := i * seg
+		p.len = min(seg, d.len-at)
+		if at < len(d.body) {
+			p.raw = d.body[at:min(at+p.len, len(d.body))]
+		}
+		c.packet(p, &d, f.kind)
+		emit(p)
+	}
+}
+
+// isUET reports whether a datagram, split into packets of seg bytes, is UET: over
+// native IP, to or from a port that is, or by a CRC or ICV that verifies.
+func (c *decoder) isUET(d *datagram, kind ifaceKind, seg int) bool {
+	if d.native || kind != ifaceOther || c.allPorts || c.ports[d.src.Port()] || c.ports[d.dst.Port()] {
+		return true
+	}
+	fl := flowOf(d)
+	if c.flows[fl] {
+		return true
+	}
+	if seg > len(d.body) || seg < wire.AckLen || d.more {
+		return false
+	}
+	first := d.body[:seg]
+	ok := wire.VerifyCRC(first, d.prefix(seg))
+	if wire.Type(first[0]>>3) == wire.TypeTSS {
+		_, ok = c.keys.open(d, first)
+	}
+	if ok && len(c.flows) < maxFlows {
+		if c.flows == nil {
+			c.flows = make(map[flow]bool)
+		}
+		c.flows[fl] = true
+	}
+	return ok
+}
+
+// packet reads the headers of p.
+func (c *decoder) packet(p *packet, d *datagram, kind ifaceKind) {
+	b := p.raw
+	if len(b) == 0 {
+		if p.len > 0 {
+			p.tail = trailerCut
+		}
+		return
+	}
+	cut := p.len - len(b)
+	if wire.Type(b[0]>>3) != wire.TypeTSS {
+		p.tail = clearTrailer(d, b, cut, kind)
+		if p.more {
+			p.tail = trailerCut
+		}
+		if p.tail != trailerNone {
+			left := max(0, p.len-wire.CRCLen)
+			b = b[:min(len(b), left)]
+			cut = left - len(b)
+		}
+		p.plain, p.cut, p.msg = b, cut, parseMessage(b)
+		return
+	}
+	p.tail = trailerICV
+	t, _, err := wire.ParseTSS(b)
+	if err != nil {
+		p.tssErr = err
+		return
+	}
+	p.tss = &t
+	switch {
+	case cut > 0 || p.more:
+		p.tail = trailerCut
+	case c.keys.knows(&t):
+		p.tail = trailerICVBad
+		if plain, ok := c.keys.open(d, b); ok {
+			p.tail, p.plain, p.msg = trailerICVOK, plain, parseMessage(plain)
+		}
+	}
+}

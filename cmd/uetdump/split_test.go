@@ -1,0 +1,124 @@
+package main
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+	"pgregory.net/rapid"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// split is how a datagram with these packets is taken apart.
+func split(f *film, kind ifaceKind, cut int, pkts ...[]byte) (lens []int) {
+	src, dst := netip.MustParseAddrPort("192.0.2.1:40001"), netip.MustParseAddrPort("192.0.2.2:4793")
+	b := f.datagram(src, dst, pkts...)
+	fr := &frame{n: 1, at: began, link: layers.LinkTypeRaw, data: b[:len(b)-cut], len: len(b), kind: kind}
+	(&decoder{ports: map[uint16]bool{wire.Port: true}}).frame(fr, func(p *packet) { lens = append(lens, p.len) })
+	return lens
+}
+
+// Whatever a sender puts into one train, with a CRC each packet is found: messages of
+// any length and MTU, ACKs and control packets, the last one shorter.
+func TestSegmentsFindsTrains(t *testing.T) {
+	f := &film{t: t}
+	a, _ := f.pair("192.0.2.1:40001", "192.0.2.2:4793", 5)
+	a.known = true
+	rapid.Check(t, func(t *rapid.T) {
+		mtu := rapid.SampledFrom([]int{1024, 2048, 4096, 8192, 700}).Draw(t, "mtu")
+		n := rapid.IntRange(1, 7).Draw(t, "packets")
+		last := rapid.IntRange(1, mtu).Draw(t, "last")
+		whole := (n-1)*mtu + last
+		var pkts [][]byte
+		for i := range n {
+			size := mtu
+			if i == n-1 {
+				size = last
+			}
+			pkts = append(pkts, a.req(i, 1, i*mtu, size, whole, 0, -1))
+		}
+		if len(pkts[n-1]) > len(a.ack(0, 0, 1, 0)) && last < mtu && rapid.Bool().Draw(t, "ack instead") {
+			pkts[n-1] = a.ack(0, 0, 1, 0)
+			if n == 2 {
+				// Nothing would tell how much of a longer message the request has.
+				pkts[0] = a.req(0, 1, 0, mtu, mtu, 0, -1)
+			}
+		}
+		got := split(f, ifaceOther, 0, pkts...)
+		if len(got) != n {
+			t.Fatalf("%d packets, MTU %d, last %d: found %v", n, mtu, last, got)
+		}
+		for i, p := range pkts {
+			if got[i] != len(p)+wire.CRCLen {
+				t.Fatalf("packet %d has %d bytes, found %v", i, len(p), got)
+			}
+		}
+	})
+}
+
+// One packet stays one, however it is damaged; the tap of an endpoint shows no trains.
+func TestSegmentsKeepsOne(t *testing.T) {
+	f := &film{t: t}
+	a, _ := f.pair("192.0.2.1:40001", "192.0.2.2:4793", 5)
+	two := [][]byte{a.req(0, 1, 0, 50, 50, 0, -1), a.req(1, 2, 0, 50, 50, 0, -1)}
+	for name, c := range map[string]struct {
+		kind ifaceKind
+		cut  int
+		pkts [][]byte
+		want int
+	}{
+		"one":              {ifaceOther, 0, two[:1], 1},
+		"one, cut":         {ifaceOther, 60, two[:1], 1},
+		"two":              {ifaceOther, 0, two, 2},
+		"two, cut":         {ifaceOther, 150, two, 2},
+		"of a tap":         {ifaceTap, 0, two, 1},
+		"one CRC for two":  {ifaceOther, 0, [][]byte{slices.Concat(two[0], a.req(1, 2, 0, 46, 46, 0, -1))}, 1},
+		"nothing":          {ifaceOther, 0, [][]byte{{}}, 1},
+		"too long by four": {ifaceOther, 0, [][]byte{append(a.req(0, 1, 0, 50, 50, 0, -1), 1, 2, 3, 4)}, 1},
+	} {
+		if got := split(f, c.kind, c.cut, c.pkts...); len(got) != c.want {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+	}
+}
+
+// What is behind a packet is found with and without a CRC, and told from a bad one.
+func TestTrailer(t *testing.T) {
+	a, _ := (&film{t: t}).pair("192.0.2.1:40001", "192.0.2.2:4793", 5)
+	trailerOf := func(f *film, cut int, bad bool, pkt []byte) (got trailer) {
+		b := f.datagram(a.at, a.other.at, pkt)
+		if bad {
+			b[len(b)-1] ^= 1
+		}
+		fr := &frame{n: 1, at: began, link: layers.LinkTypeRaw, data: b[:len(b)-cut], len: len(b)}
+		(&decoder{ports: map[uint16]bool{wire.Port: true}}).frame(fr, func(p *packet) { got = p.tail })
+		return got
+	}
+	with, without := &film{t: t}, &film{t: t, noCRC: true}
+	for name, pkt := range map[string][]byte{
+		"a whole message":     a.req(0, 1, 0, 50, 50, 0, -1),
+		"the first of many":   a.req(0, 1, 0, 1024, 5000, 0, -1),
+		"one in the middle":   a.req(1, 1, 1024, 1024, 5000, 0, -1),
+		"an ACK":              a.ack(0, 0, 1, 0),
+		"a NACK":              a.nack(wire.NackTrimmed, 1),
+		"a control packet":    a.cp(wire.CtlProbe, 0, 1),
+		"an ACK of a CLOSE":   (&wire.Ack{Type: wire.TypeAck, SPDCID: 1, DPDCID: 2}).Append(nil),
+		"read data in an ACK": wire.RspData{Opcode: wire.RspWithData, PayloadLen: 3}.Append((&wire.Ack{Type: wire.TypeAck, Next: wire.NextRspData}).Append(nil)),
+	} {
+		if name == "read data in an ACK" {
+			pkt = append(pkt, 1, 2, 3)
+		}
+		for _, c := range []struct {
+			f    *film
+			cut  int
+			bad  bool
+			want trailer
+		}{{with, 0, false, trailerOK}, {with, 0, true, trailerBad}, {with, 3, false, trailerCut}, {without, 0, false, trailerNone}} {
+			if got := trailerOf(c.f, c.cut, c.bad, pkt); got != c.want {
+				t.Errorf("%s, without CRC %v, %d cut, damaged %v: %v, want %v", name, c.f.noCRC, c.cut, c.bad, got, c.want)
+			}
+		}
+	}
+}
