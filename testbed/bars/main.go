@@ -1,5 +1,6 @@
 // Command bars measures the performance bars of docs/perf.md: uetperf against
-// raw UDP, interleaved in the same minutes, each end pinned to a core of its own.
+// raw UDP, and sealed against quic-go and against itself in clear, interleaved in the
+// same minutes, each end pinned to a core of its own.
 //
 //	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth]
 //
@@ -20,9 +21,15 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "raw" {
-		raw(os.Args[2:])
-		return
+	if len(os.Args) > 1 {
+		end := map[string]func([]string) error{"raw": raw, "quic": quicStream, "gcm": gcm}[os.Args[1]]
+		if end != nil {
+			if err := end(os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "bars: %s: %v\n", os.Args[1], err)
+				os.Exit(1)
+			}
+			return
+		}
 	}
 	reps := flag.Int("reps", 5, "repetitions of each run")
 	only := flag.String("only", "", "rows to measure, by comma; empty: all")
@@ -83,26 +90,49 @@ type row struct {
 	bar     float64  // ratio that must be reached
 	scale   float64  // raw value × scale is what uetperf is held against
 	sameCPU bool     // both ends on one core
-	clean   []string // instead of raw UDP: uetperf with these arguments, neither end pinned
+	clean   []string // instead of raw UDP: uetperf with these arguments
+	relayed bool     // a relay is a third party: neither end is pinned
+	quic    bool     // instead of raw UDP: a stream of quic-go
+	gcm     bool     // clean and then AES-GCM, one after the other
 }
 
 var rows = []row{
-	{name: "F1", nets: "lo,veth", what: "lat 64 B tsend, manual progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000"},
+	{name: "F1", nets: "lo,veth", what: "lat 64 B tsend, manual progress, p50", cmd: "lat", uet: pong,
 		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.35, scale: 1},
 	{name: "F2", nets: "lo,veth", what: "lat 64 B tsend, auto progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000", "--progress", "auto"},
 		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.6, scale: 1},
-	{name: "F3", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, manual progress", cmd: "bw", uet: []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "manual"},
+	{name: "F3", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, manual progress", cmd: "bw", uet: stream,
 		raw: []string{"flow"}, key: "GBps", bar: 0.70, scale: 1024.0 / 1100},
 	{name: "F2b", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, auto progress", cmd: "bw", uet: []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "auto"},
 		raw: []string{"flow"}, key: "GBps", bar: 0.56, scale: 1024.0 / 1100},
 	{name: "F4", nets: "lo,veth", what: "rate 8 B tsend, window 512", cmd: "rate", uet: []string{"tsend", "-s", "8", "-W", "512", "-t", "2s", "--progress", "manual"},
 		raw: []string{"msgs"}, key: "Mmsgs", bar: 0.20, scale: 1},
-	{name: "F5", nets: "lo", what: "bw 1 MiB tsend, 1 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "1%"), clean: lossy("bw", "0%"), key: "GBps", bar: 0.85, scale: 1},
-	{name: "F5b", nets: "lo", what: "bw 1 MiB tsend, 5 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "5%"), clean: lossy("bw", "0%"), key: "GBps", bar: 0.60, scale: 1},
-	{name: "F6", nets: "lo", what: "lat 4 KiB tsend, 1 % lost, mean, against the same relay without", cmd: "lat", uet: lossy("lat", "1%"), clean: lossy("lat", "0%"), key: "mean", lower: true, bar: 3, scale: 1},
+	{name: "F5", nets: "lo", what: "bw 1 MiB tsend, 1 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "1%"), clean: lossy("bw", "0%"), relayed: true, key: "GBps", bar: 0.85, scale: 1},
+	{name: "F5b", nets: "lo", what: "bw 1 MiB tsend, 5 % lost, against the same relay without", cmd: "bw", uet: lossy("bw", "5%"), clean: lossy("bw", "0%"), relayed: true, key: "GBps", bar: 0.60, scale: 1},
+	{name: "F6", nets: "lo", what: "lat 4 KiB tsend, 1 % lost, mean, against the same relay without", cmd: "lat", uet: lossy("lat", "1%"), clean: lossy("lat", "0%"), relayed: true, key: "mean", lower: true, bar: 3, scale: 1},
+	{name: "S1", nets: "lo,veth", what: "bw 1 MiB tsend, msg, tls, window 64, against a stream of quic-go", cmd: "bw", uet: sealed(stream, "-e", "msg", "--sec", "tls"),
+		quic: true, key: "GBps", bar: 3, scale: 1},
+	{name: "S1b", nets: "lo,veth", what: "bw 1 MiB tsend, rdm, psk, window 64, against 1/(1/F3 + 1/GCM)", cmd: "bw", uet: sealed(stream, "--sec", "psk"),
+		clean: stream, gcm: true, key: "GBps", bar: 0.7, scale: 1},
+	{name: "S2", nets: "lo,veth", what: "lat 64 B tsend, rdm, psk, manual progress, p50, against F1", cmd: "lat", uet: sealed(pong, "--sec", "psk"),
+		clean: pong, key: "p50", lower: true, bar: 1.25, scale: 1},
 	{name: "F10", nets: "lo", what: "lat 64 B tsend, auto progress, both ends on one core, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "10000", "-w", "1000", "--progress", "auto"},
 		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
 }
+
+// What F1 and F3 run.
+var (
+	pong   = []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000"}
+	stream = []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "manual"}
+)
+
+// sealed adds security to the arguments of a run.
+func sealed(args []string, sec ...string) []string {
+	return append(append(slices.Clone(args), sec...), "--keys", keysFolder)
+}
+
+// keysFolder stands for the folder of keys, which is made for the run.
+const keysFolder = "KEYS"
 
 // lossy are the arguments of a run through the relay of uetperf.
 func lossy(cmd, loss string) []string {
@@ -124,11 +154,14 @@ func run(reps int, only string, nets []string) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build uetperf (run from the project's root): %w", err)
 	}
+	if out, err := exec.Command(uetperf, "keys", filepath.Join(dir, keysFolder)).CombinedOutput(); err != nil {
+		return fmt.Errorf("uetperf keys: %w: %s", err, out)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-4s %-5s %-58s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
+	fmt.Printf("%-4s %-5s %-64s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
 	for _, nw := range nets {
 		srv, cli, cleanup, err := network(nw)
 		if err != nil {
@@ -139,7 +172,7 @@ func run(reps int, only string, nets []string) error {
 				continue
 			}
 			if err := r.measure(self, uetperf, nw, srv, cli, reps); err != nil {
-				fmt.Printf("%-4s %-5s %-58s failed: %v\n", r.name, nw, r.what, err)
+				fmt.Printf("%-4s %-5s %-64s failed: %v\n", r.name, nw, r.what, err)
 			}
 		}
 		cleanup()
@@ -152,7 +185,7 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 	if r.sameCPU {
 		srv.cpu = cli.cpu
 	}
-	if r.clean != nil { // the relay is a third party
+	if r.relayed {
 		srv.cpu, cli.cpu = "0,1", "0,1"
 	}
 	var u, b, q []float64
@@ -161,16 +194,7 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 		if err != nil {
 			return err
 		}
-		var base float64
-		if r.clean != nil {
-			c := r
-			c.uet = r.clean
-			base, err = c.uetRun(uetperf, srv, cli)
-		} else {
-			var y map[string]float64
-			y, err = rawRun(self, srv, cli, r.raw)
-			base = y[r.key] * r.scale
-		}
+		base, err := r.against(self, uetperf, nw, srv, cli)
 		if err != nil {
 			return err
 		}
@@ -185,17 +209,45 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 	if r.lower {
 		sign = "≤"
 	}
-	fmt.Printf("%-4s %-5s %-58s %10.3g %10.3g %7.2f %s%6.2f  %.2f … %.2f  %s\n", r.name, nw, r.what, median(u), median(b), ratio, sign, r.bar, slices.Min(q), slices.Max(q), ok)
+	fmt.Printf("%-4s %-5s %-64s %10.3g %10.3g %7.2f %s%6.2f  %.2f … %.2f  %s\n", r.name, nw, r.what, median(u), median(b), ratio, sign, r.bar, slices.Min(q), slices.Max(q), ok)
 	return nil
 }
 
+// against measures what uetperf is held against.
+func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
+	if r.clean != nil {
+		c := r
+		c.uet = r.clean
+		base, err := c.uetRun(uetperf, srv, cli)
+		if err != nil || !r.gcm {
+			return base, err
+		}
+		size := 1024 // what fits an MTU of 1500
+		if nw == "lo" {
+			size = 8192
+		}
+		g, err := gcmRun(self, srv, cli, size)
+		return 1 / (1/base + 1/g), err
+	}
+	args := append([]string{"raw"}, r.raw...)
+	if r.quic {
+		args = []string{"quic"}
+	}
+	y, err := rawRun(self, srv, cli, args)
+	return y[r.key] * r.scale, err
+}
+
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
-	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once")
+	folder := filepath.Join(filepath.Dir(bin), keysFolder)
+	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once", "--keys", folder)
 	if err != nil {
 		return 0, err
 	}
 	defer stop()
 	args := append([]string{bin, r.cmd, host}, r.uet...)
+	if i := slices.Index(args, keysFolder); i > 0 {
+		args[i] = folder
+	}
 	out, err := cli.command(append(args, "-J", "-", "-q")...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("uetperf %s: %w", r.cmd, err)
@@ -226,12 +278,13 @@ func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 }
 
 func rawRun(self string, srv, cli side, args []string) (map[string]float64, error) {
-	host, stop, err := srv.serve(append([]string{self, "raw", args[0], "-serve", "-addr", srv.addr + ":0"}, args[1:]...)...)
+	kind := args[:min(len(args), 2)] // "raw" has a second word
+	host, stop, err := srv.serve(slices.Concat([]string{self}, kind, []string{"-serve", "-addr", srv.addr + ":0"}, args[len(kind):])...)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	out, err := cli.command(append([]string{self, "raw", args[0], "-addr", host}, args[1:]...)...).Output()
+	out, err := cli.command(slices.Concat([]string{self}, kind, []string{"-addr", host}, args[len(kind):])...).Output()
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // no protocol. Nothing is lost because the receiver gives credit.
 
 // raw runs one end of a baseline and prints its figures as JSON.
-func raw(args []string) {
+func raw(args []string) error {
 	kind, args := args[0], args[1:]
 	fs := flag.NewFlagSet("raw", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
@@ -38,12 +38,12 @@ func raw(args []string) {
 	case "msgs": // 8 bytes behind 60, a message a datagram, window 512
 		s.flow(*serve, 60, 8, 64, 512*68, false, res)
 	default:
-		fmt.Fprintln(os.Stderr, "bars: unknown baseline", kind)
-		os.Exit(2)
+		return fmt.Errorf("unknown baseline %q", kind)
 	}
-	if !*serve {
-		json.NewEncoder(os.Stdout).Encode(res)
+	if *serve {
+		return nil
 	}
+	return json.NewEncoder(os.Stdout).Encode(res)
 }
 
 type rawSock struct {
