@@ -86,7 +86,7 @@ var House = Table{
 		},
 		{Dir: "transport/sim", May: []string{"transport/dgram"}, TestsMay: []string{"transport/..."}, Core: true},
 		{
-			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/wire", "transport/dgram"}, Core: true,
+			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/pds", "transport/tss", "transport/wire", "transport/dgram"}, Core: true,
 			Std: []string{"testing", "runtime/debug"},
 			Why: "the harness puts FEPs on the simulator and checks what they promise; only tests import it, " +
 				"so it may report to one, with the stack of a panic",
@@ -114,11 +114,12 @@ var House = Table{
 			Dir: "uet",
 			May: []string{
 				"uet/driver", "transport", "transport/udp", "transport/dgram", "transport/wire", "transport/cm",
-				"transport/ses", "cq", "eq", "cntr", "av", "fi",
+				"transport/ses", "transport/tss", "cq", "eq", "cntr", "av", "fi",
 			},
 			Foreign: []string{"go.uber.org/zap"},
 			Why: "transport/ses for its Cause alone, which transport passes on in an Event: uet/errmap.go turns it into an Errno, " +
-				"and a second enumeration in transport would have to be kept equal to it",
+				"and a second enumeration in transport would have to be kept equal to it; transport/tss because a FEP is given its secure domain, " +
+				"and the keys come from above",
 		},
 		{
 			Dir: "uet/*", May: []string{"uet", "fi", "transport"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
@@ -128,8 +129,9 @@ var House = Table{
 
 		// Programs.
 		{
-			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/pcap"},
+			Dir: "cmd/uetdump", May: []string{"transport/wire", "transport/tss", "internal/pcap"},
 			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
+			Why:     "transport/tss to open captured packets with the keys of a cluster",
 		},
 		{
 			Dir: "cmd/uetperf/internal/relay", May: []string{"transport/udp", "transport/dgram", "transport/wire", "cmd/uetperf/internal/units"},
