@@ -14,7 +14,8 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// What a new user runs first: everything, in less than a minute.
+// What a new user runs first: everything. That it takes less than a minute on a host
+// of its own is seen by the uetperf step of .ci/run.
 func TestSelfCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
@@ -24,10 +25,8 @@ func TestSelfCheck(t *testing.T) {
 	cmd := uetperf("-J", file, "--assert", "wrong==0")
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
-	begin := time.Now()
-	err := cmd.Run()
-	if d := time.Since(begin); err != nil || d > selfCheckLimit {
-		t.Fatalf("%v after %v\n%s%s", err, d, &progress, &out)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, &progress, &out)
 	}
 	f, err := os.Open(file)
 	if err != nil {
