@@ -19,7 +19,7 @@ var coreStd = []string{
 // coreUses are the names a Core package may use of packages that also hold
 // what it may not: time without a clock, randomness that was handed in.
 var coreUses = map[string][]string{
-	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+	"time":         {"Duration", "ParseDuration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"math/rand/v2": {"Rand", "New", "Source", "PCG", "NewPCG", "ChaCha8", "NewChaCha8", "Zipf", "NewZipf"},
 }
 

@@ -63,6 +63,10 @@ var House = Table{
 			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
 		},
 		{
+			Dir: "internal/page", Foreign: []string{"gonum.org/v1/plot"},
+			Why: "the look of offline HTML reports, for uetperf and the testbed",
+		},
+		{
 			Dir: "internal/*",
 			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
 		},
@@ -138,7 +142,15 @@ var House = Table{
 			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
 		},
 		{
-			Dir: "cmd/...", May: []string{"uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
+			Dir: "cmd/uetswitch", May: []string{"testbed/..."}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap"},
+			Why: "the switch program: a command line over testbed/netswitch",
+		},
+		{
+			Dir: "cmd/testbed", May: []string{"testbed/...", "cmd/uetperf/record", "internal/page"}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap", "charm.land"},
+			Why: "the testbed's command line",
+		},
+		{
+			Dir: "cmd/...", May: []string{"internal/page", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
 			Why: "transport for the counters of uet.Stats, transport/udp for the settings of a socket that uet.Config takes, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
@@ -148,7 +160,20 @@ var House = Table{
 				"github.com/prometheus/client_golang",
 			},
 		},
-		{Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/..."}, Foreign: []string{"github.com", "golang.org/x"}},
+		{
+			Dir: "testbed/fabric", May: []string{"transport/wire"}, Core: true,
+			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
+		},
+		{
+			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "transport", "transport/..."},
+			Foreign: []string{"github.com", "golang.org/x"},
+			Why:     "it plays scenarios with FEPs on transport/sim, beside the substrates that run binaries",
+		},
+		{
+			Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/...", "cmd/uetperf/record", "internal/page"},
+			Foreign: []string{"github.com", "golang.org/x", "gonum.org/v1/plot"},
+			Why:     "cmd/uetperf/record is what the clients of a scenario leave; internal/page draws both reports",
+		},
 	},
 }
 
