@@ -62,6 +62,7 @@ const (
 	Truncated
 	Padded
 	Congested
+	Trimmed // only by what Faults.Trim does: no damage
 )
 
 // Damaged reports whether the bytes are not those that were sent.
@@ -69,7 +70,7 @@ func (m Marks) Damaged() bool { return m&(Corrupted|Truncated|Padded) != 0 }
 
 func (m Marks) String() string {
 	s := ""
-	for i, n := range []string{"copy", "corrupt", "cut", "padded", "CE"} {
+	for i, n := range []string{"copy", "corrupt", "cut", "padded", "CE", "trimmed"} {
 		if m>>i&1 != 0 {
 			s += " " + n
 		}

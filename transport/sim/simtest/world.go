@@ -75,6 +75,7 @@ type World struct {
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // order of posts and ends
 	packets  int
+	cut      int           // datagrams that arrived trimmed
 	progress time.Duration // latest end, arrival or answer of something new
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
