@@ -34,7 +34,7 @@ func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) 
 // The classes of what is sent. With Config.Trimming each has a code point of its
 // own, without they are the same.
 const (
-	classNew   = iota // data for the first time
+	classNew   = iota // data for the first time, and PROBEs
 	classAgain        // data again
 	classCtl          // everything else
 	numClasses
@@ -413,8 +413,11 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 // drainOwing adds what one PDC owes; false: it does not fit this train.
 func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
-		n := wire.CPLen + f.wrap
-		if !f.fits(pdc.Remote(), 0, n, classCtl) {
+		n, class := wire.CPLen+f.wrap, classCtl
+		if f.cfg.Trimming && pdc.ProbeNext() {
+			class = classNew
+		}
+		if !f.fits(pdc.Remote(), 0, n, class) {
 			return false
 		}
 		if f.out.full {
@@ -424,7 +427,7 @@ func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 		if !ok {
 			break
 		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n, classCtl)))
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
 	}
 	for pdc.AckOwed() {
 		remote, path := pdc.AckTo()

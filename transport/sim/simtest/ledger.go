@@ -227,8 +227,8 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 // All of it may have come since.
 func (l *ledger) nackTrimmed(r *record, to *Host) {
 	w, h := l.w, r.from
-	if h.wild > 0 {
-		return // it may have told anything
+	if h.wild > 0 || w.spec.Hostile {
+		return // what came may have told anything
 	}
 	for _, d := range l.dirs[dirKey{to.Index, r.dpdcid}] {
 		if i := r.psn - d.start; d.peer == h && i < uint32(len(d.sent)) && d.at(h.Life()).cut.has(i) {
