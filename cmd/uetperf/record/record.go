@@ -139,8 +139,25 @@ type Run struct {
 	PeerTransport *Counters `json:"peer_transport,omitempty"` // the server's
 	CPU           *CPU      `json:"cpu,omitempty"`
 	DataCheck     *Check    `json:"data_check,omitempty"`
+	// Series is how the run went, in the order of time.
+	Series []Sample `json:"series,omitempty"`
 	// Error is why the run ended early; what is here was measured before.
 	Error string `json:"error,omitempty"`
+}
+
+// A Sample is what an interval of a run did: counts are those since the sample
+// before, CwndBytes and RTTNS what they were at its end, of the busiest packet
+// delivery context of the end that sends. Both ends of traffic are counted.
+type Sample struct {
+	AtNS      int64  `json:"t_ns"` // end of the interval, from the begin of the measurement
+	Bytes     int64  `json:"bytes"`
+	Msgs      int64  `json:"msgs"`
+	CwndBytes int64  `json:"cwnd_bytes,omitempty"` // congestion window
+	RTTNS     int64  `json:"rtt_ns,omitempty"`     // smoothed round-trip time
+	Rtx       uint64 `json:"rtx"`                  // retransmissions
+	ECN       uint64 `json:"ecn"`                  // packets marked "congestion experienced"
+	Trimmed   uint64 `json:"trimmed"`
+	Drops     uint64 `json:"drops"` // datagrams thrown away
 }
 
 // A Stream is one of several at once.
