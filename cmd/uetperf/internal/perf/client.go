@@ -449,6 +449,11 @@ type Result struct {
 	MTU  int
 	// Relay is what the relays did.
 	Relay relay.Stats
+	// Stalled is for how long nothing went on, in whole seconds; Waiting and
+	// PeerWaiting are what the operations of both ends waited for then: of the
+	// server only if the run failed.
+	Stalled              time.Duration
+	Waiting, PeerWaiting []string
 }
 
 // grace is how long an interrupted run may take to end in order.
@@ -466,6 +471,7 @@ type clientRun struct {
 	wg        sync.WaitGroup
 	events    chan legEvent
 	err       error
+	stall     stall
 }
 
 // Run runs one test. With an error the result has what was measured before it;
@@ -535,6 +541,14 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		}
 	}
 	res.Run = r.result(peer)
+	res.Waiting, res.Stalled = r.stall.said, r.stall.long
+	for _, p := range peer {
+		for _, s := range p.Waiting {
+			if !slices.Contains(res.PeerWaiting, s) {
+				res.PeerWaiting = append(res.PeerWaiting, s)
+			}
+		}
+	}
 	res.Run.SetupNS, res.Run.ConnectNS = int64(setup), int64(r.connected)
 	for _, x := range r.relays {
 		res.Relay.Add(x.Stats())
@@ -690,6 +704,9 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		defer t.Stop()
 		tick = t.C
 	}
+	r.stall.legs = r.legs
+	stalled := time.NewTicker(stallEvery)
+	defer stalled.Stop()
 	begin := time.Now()
 	interrupt, lost := ctx.Done(), r.c.lost
 	var late <-chan time.Time
@@ -743,6 +760,8 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			late = time.After(grace)
 		case <-late:
 			abort(ctx.Err())
+		case <-stalled.C:
+			r.stall.look()
 		case <-tick:
 			n := int64(0)
 			for _, l := range r.legs {

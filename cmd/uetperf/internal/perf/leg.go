@@ -48,6 +48,9 @@ type LegResult struct {
 	First    time.Duration   `json:"first,omitempty"` // first round trip
 	Check    *record.Check   `json:"check,omitempty"`
 	Counters record.Counters `json:"counters"`
+	// Waiting is what the operations waited for that had not ended, if the run
+	// failed.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // A leg is one end of one stream.

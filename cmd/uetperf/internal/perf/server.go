@@ -740,6 +740,12 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		return nil
 	}
 	ss.cur = nil
+	waiting := make([][]string, len(r.legs))
+	for i, l := range r.legs {
+		if abort && l != nil {
+			waiting[i] = waitsOf([]*leg{l})
+		}
+	}
 	for _, l := range r.open() {
 		l.over.Store(true)
 		l.wake()
@@ -759,6 +765,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 	out := make([]LegResult, len(r.legs))
 	for i, l := range r.open() {
 		out[i] = l.res
+		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)
 	}
 	return out
