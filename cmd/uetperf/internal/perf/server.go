@@ -50,6 +50,9 @@ type ServerConfig struct {
 	// "control" or "test"; from any goroutine.
 	Opened func(ep *uet.Endpoint, kind string)
 	Closed func(ep *uet.Endpoint)
+	// Listening, if not nil, hears of each passive endpoint that stays open until
+	// Close.
+	Listening func(*uet.PassiveEndpoint)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -207,6 +210,11 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		}
 	}
 	s.addrs = append(s.addrs, first)
+	if s.cfg.Listening != nil {
+		for _, l := range s.listeners[listeners:] {
+			s.cfg.Listening(l.pep)
+		}
+	}
 	return nil
 }
 
