@@ -317,6 +317,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			}
 			o.rec.Runs = append(o.rec.Runs, res.Run)
 			p.run(&s, res)
+			p.waits(res, err != nil)
 		}
 		if err != nil {
 			if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) { // it was reached: the test failed

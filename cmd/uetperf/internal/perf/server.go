@@ -51,6 +51,9 @@ type ServerConfig struct {
 	// "control" or "test"; from any goroutine.
 	Opened func(ep *uet.Endpoint, kind string)
 	Closed func(ep *uet.Endpoint)
+	// Listening, if not nil, hears of each passive endpoint that stays open until
+	// Close.
+	Listening func(*uet.PassiveEndpoint)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -208,6 +211,11 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		}
 	}
 	s.addrs = append(s.addrs, first)
+	if s.cfg.Listening != nil {
+		for _, l := range s.listeners[listeners:] {
+			s.cfg.Listening(l.pep)
+		}
+	}
 	return nil
 }
 
@@ -904,6 +912,12 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		r.tick.Stop()
 	}
 	r.churn.end(abort)
+	waiting := make([][]string, len(r.legs))
+	for i, l := range r.legs {
+		if abort && l != nil {
+			waiting[i] = waitsOf([]*leg{l})
+		}
+	}
 	for _, l := range r.open() {
 		l.over.Store(true)
 		l.wake()
@@ -933,6 +947,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		if d := r.churn.done[i]; d != nil {
 			out[i].add(d)
 		}
+		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)
 	}
 	return out
