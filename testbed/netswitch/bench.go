@@ -17,7 +17,7 @@ type BenchConfig struct {
 }
 
 // Quick is a BenchConfig that takes less than two seconds.
-var Quick = BenchConfig{Sizes: []int{1400}, Trial: 200 * time.Millisecond, Steps: 5}
+var Quick = BenchConfig{Sizes: []int{1400}, Trial: 150 * time.Millisecond, Steps: 5}
 
 func (c *BenchConfig) check() error {
 	if c.Sizes == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -159,26 +160,56 @@ func upLink(dev, addr string) error {
 	return nil
 }
 
-// openLab makes the namespaces and the switch between them.
-func openLab(mtu, cpu int) (l *lab, err error) {
-	l = &lab{from: netns.None(), mid: netns.None(), to: netns.None()}
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
+// route makes gw the way to all other networks of a namespace.
+func route(ns netns.NsHandle, gw string) error {
+	return inNamespace(ns, func() error {
+		_, all, _ := net.ParseCIDR("0.0.0.0/0")
+		return os.NewSyscallError("route", netlink.RouteAdd(&netlink.Route{Dst: all, Gw: net.ParseIP(gw)}))
+	})
+}
+
+// Of a lab. RFC 2544's block is for benchmarks; nothing outside of the namespaces
+// sees it.
+const (
+	labIn, labOut = "198.18.100.", "198.18.101."
+)
+
+// labPorts are the ports of a lab: "in" to the first namespace, "out" to the last.
+func labPorts(from, to fabric.Line) []fabric.Port {
+	return []fabric.Port{
+		{Name: "in", Addrs: []netip.Prefix{netip.MustParsePrefix(labIn + "0/24")}, From: from, To: to},
+		{Name: "out", Addrs: []netip.Prefix{netip.MustParsePrefix(labOut + "0/24")}, From: from, To: to},
+	}
+}
+
+// openLab makes the namespaces and opens the switch between them.
+func openLab(mtu int, opts Options) (*lab, error) {
+	l := &lab{from: netns.None(), mid: netns.None(), to: netns.None()}
+	if err := l.open(mtu, opts); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lab) open(mtu int, opts Options) (err error) {
 	for _, ns := range []*netns.NsHandle{&l.from, &l.mid, &l.to} {
 		if *ns, err = newNamespace(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	// RFC 2544's block for benchmarks; nothing outside of the namespaces sees it.
-	l.src, l.dst = netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("198.18.1.2")
-	if err = join(l.mid, "in", "198.18.0.1/24", l.from, "eth0", "198.18.0.2/24", mtu); err != nil {
-		return nil, err
+	l.src, l.dst = netip.MustParseAddr(labIn+"2"), netip.MustParseAddr(labOut+"2")
+	if err = join(l.mid, "in", labIn+"1/24", l.from, "eth0", labIn+"2/24", mtu); err != nil {
+		return err
 	}
-	if err = join(l.mid, "out", "198.18.1.1/24", l.to, "eth0", "198.18.1.2/24", mtu); err != nil {
-		return nil, err
+	if err = join(l.mid, "out", labOut+"1/24", l.to, "eth0", labOut+"2/24", mtu); err != nil {
+		return err
+	}
+	if err = route(l.from, labIn+"1"); err != nil {
+		return err
+	}
+	if err = route(l.to, labOut+"1"); err != nil {
+		return err
 	}
 	end := func(ns netns.NsHandle) (h *netlink.Handle, index int, m mac, err error) {
 		if h, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
@@ -192,23 +223,20 @@ func openLab(mtu, cpu int) (l *lab, err error) {
 		return h, k.Attrs().Index, mac(k.Attrs().HardwareAddr), nil
 	}
 	if l.fromL, l.fromIndex, l.srcMAC, err = end(l.from); err != nil {
-		return nil, err
+		return err
 	}
 	if l.toL, l.toIndex, _, err = end(l.to); err != nil {
-		return nil, err
+		return err
 	}
 	err = inNamespace(l.mid, func() (err error) {
-		l.sw, err = Open(Options{pin: cpu + 1, Config: Config{Fabric: fabric.Config{Ports: []fabric.Port{
-			{Name: "in", Addrs: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")}},
-			{Name: "out", Addrs: []netip.Prefix{netip.MustParsePrefix("198.18.1.0/24")}},
-		}}}})
+		l.sw, err = Open(opts)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.swMAC = l.sw.ports[0].mac
-	return l, nil
+	return nil
 }
 
 func (l *lab) close() {
@@ -237,7 +265,10 @@ func (l *lab) arrived() (uint64, error) {
 }
 
 func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult) (_ *Speed, err error) {
-	l, err := openLab(max(1500, size), res.SwitchCPU)
+	// Lines as scenarios have them, but so fast that they never hold anything up.
+	from := fabric.Line{Rules: []fabric.Rule{{Name: "ack loss", Match: fabric.Match{Kind: "ack"}, Loss: 0.01}}}
+	to := fabric.Line{Rate: 400e9, Queue: 16 << 20, ECN: &fabric.ECN{Min: 4 << 20, Max: 8 << 20}}
+	l, err := openLab(max(1500, size), Options{pin: res.SwitchCPU + 1, Config: Config{Fabric: fabric.Config{Ports: labPorts(from, to)}}})
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ type Stats struct {
 // Health tells whether the switch could do what its fabric decided. Counts are
 // since the start.
 type Health struct {
-	// Drops are packets that the switch itself lost: the sum of RingFull, SendFailed and
-	// LinkDrops. LateP99 is the worse one of Leave.P99 and Wait.P99.
+	// Drops are packets that the switch itself lost: the sum of RingFull, SendFailed,
+	// LinkDrops, and the fabric's lost_full. LateP99 is the worse one of Leave.P99 and Wait.P99.
 	Drops   uint64        `json:"drops"`
 	LateP99 time.Duration `json:"late_p99_ns"`
 	// PPS is packets sent per second in the last whole second, MaxPPS the most
@@ -55,8 +55,9 @@ type Health struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// warn adds the sentences that follow from the counts.
-func (h *Health) warn() {
+// warn adds the sentences that follow from the counts; full is the fabric's
+// lost_full.
+func (h *Health) warn(full uint64) {
 	add := func(n uint64, format string) {
 		if n > 0 {
 			h.Warnings = append(h.Warnings, fmt.Sprintf(format, n))
@@ -65,6 +66,7 @@ func (h *Health) warn() {
 	add(h.RingFull, "the switch itself lost %d packets that it did not read in time: the machine is too slow for the rate")
 	add(h.SendFailed, "the kernel refused %d packets that the switch sent: the backlog of the other end is full (net.core.netdev_max_backlog)")
 	add(h.LinkDrops, "the kernel lost %d packets before the switch saw them: a processor's backlog is full (net.core.netdev_max_backlog)")
+	add(full, "the switch held all the packets that it may and lost %d: a queue or delay is too large for the rate")
 	add(h.Oversize, "%d packets were longer than the interface's MTU and are lost: switch segmentation offload off at the hosts (ethtool -K DEV tx off gso off tso off)")
 	add(h.Malformed, "%d frames held no whole IP packet")
 	add(h.Unresolved, "%d packets were for hosts that do not answer ARP")

@@ -57,27 +57,44 @@ func findLinks() (links []*link, own map[netip.Addr]bool, err error) {
 }
 
 // stopForwarding makes sure that the kernel of the calling thread's namespace
-// does not forward as well: each packet would arrive twice, once unharmed.
-func stopForwarding() error {
-	for _, f := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-		path := filepath.Join("/proc/sys/net", f)
+// does not forward as well: each packet would arrive twice, once unharmed. undo,
+// which may be called from any thread, makes it forward again if it did.
+func stopForwarding() (undo func(), err error) {
+	// The files belong to the namespace of the thread that opens them.
+	var was []*os.File
+	undo = func() {
+		for _, f := range was {
+			_, _ = f.WriteAt([]byte("1\n"), 0)
+			_ = f.Close()
+		}
+		was = nil
+	}
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		path := filepath.Join("/proc/sys/net", name)
 		b, err := os.ReadFile(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // no IPv6
 		}
 		if err != nil {
-			return fmt.Errorf("cannot tell whether the kernel forwards: %w", err)
+			undo()
+			return nil, fmt.Errorf("cannot tell whether the kernel forwards: %w", err)
 		}
 		if strings.TrimSpace(string(b)) == "0" {
 			continue
 		}
-		if err := os.WriteFile(path, []byte("0\n"), 0o644); err != nil {
-			key := "net." + strings.ReplaceAll(f, "/", ".")
-			return fmt.Errorf("%s is %s in this network namespace, the kernel would forward beside the switch, and it cannot be set to 0 (%w): set it before (sysctl -w %s=0, docker run --sysctl %s=0)",
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			was = append(was, f)
+			_, err = f.WriteAt([]byte("0\n"), 0)
+		}
+		if err != nil {
+			undo()
+			key := "net." + strings.ReplaceAll(name, "/", ".")
+			return nil, fmt.Errorf("%s is %s in this network namespace, so that the kernel would forward beside the switch, and it cannot be set to 0 (%w): set it before (sysctl -w %s=0, docker run --sysctl %s=0)",
 				key, strings.TrimSpace(string(b)), errors.Unwrap(err), key, key)
 		}
 	}
-	return nil
+	return undo, nil
 }
 
 // offloads are the features that make an interface hand over something other

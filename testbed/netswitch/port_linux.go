@@ -21,17 +21,6 @@ const (
 	txBatch    = 32 // frames a system call
 )
 
-// A frameVerdict is what became of a received frame.
-type frameVerdict uint8
-
-const (
-	frameForward  frameVerdict = iota
-	frameKernel                // for the switch's own addresses, or no unicast: not ours
-	frameLearn                 // ARP or neighbour advertisement
-	frameBad                   // no IP packet
-	frameOversize              // longer than the MTU: a train that the sender's host should have split
-)
-
 // A port is one packet socket: a ring that the kernel fills with what arrives, and
 // a batch of frames to send.
 type port struct {

@@ -2,7 +2,6 @@ package netswitch
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -100,6 +99,16 @@ func (r *rates) series() []result.Sample {
 	return slices.Clone(r.samples)
 }
 
+// lostWhys are the names of the decisions that end a packet.
+var lostWhys = func() (names []string) {
+	for w := range fabric.NumWhys {
+		if w.Lost() {
+			names = append(names, w.String())
+		}
+	}
+	return names
+}()
+
 // Sample is the part of st that plots show. Its time is that of the switch's clock
 // if the timeline has not started.
 func Sample(st *fabric.Stats) result.Sample {
@@ -122,10 +131,8 @@ func Sample(st *fabric.Stats) result.Sample {
 		s.Bytes[name] = int64(l.SentB)
 		set(s.Wait, name, l.Waiting)
 		lost := uint64(0)
-		for why, n := range l.Whys {
-			if strings.HasPrefix(why, "lost_") {
-				lost += n
-			}
+		for _, why := range lostWhys {
+			lost += l.Whys[why]
 		}
 		set(s.Lost, name, int64(lost))
 		set(s.Trim, name, int64(l.Whys[fabric.Trimmed.String()]))

@@ -56,6 +56,7 @@ type Switch struct {
 	}
 
 	warnings []string // of Open
+	unstop   func()   // lets the kernel forward again; nil: it was not asked
 	closing  sync.Once
 	rates    rates
 }
@@ -64,8 +65,8 @@ type Switch struct {
 // address. Errors are one line, with what is missing. A Switch that was opened is
 // closed by Run, or by Close without it. The Log of opts is the Switch's even
 // if Open fails.
-func Open(opts Options) (s *Switch, err error) {
-	s = &Switch{
+func Open(opts Options) (*Switch, error) {
+	s := &Switch{
 		opts: opts, epoch: time.Now(), wakeFD: -1, calls: make(chan func(time.Duration), 16),
 		ended: make(chan struct{}), leave: newLateness(), wait: newLateness(),
 	}
@@ -80,33 +81,37 @@ func Open(opts Options) (s *Switch, err error) {
 		}
 		s.log = newDecisionLog(opts.Log, opts.LogAll, m)
 	}
-	defer func() {
-		if err != nil {
-			_ = s.Close()
-			s = nil
-		}
-	}()
+	if err := s.open(); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// open is the part of Open that may fail.
+func (s *Switch) open() (err error) {
+	opts := &s.opts
 	cfg := opts.Config.Fabric
 	cfg.Log = nil
 	if s.log != nil {
 		cfg.Log = s.log.add
 	}
 	if s.sw, err = fabric.New(cfg); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return err
 	}
 	var links []*link
 	if links, s.own, err = findLinks(); err != nil {
-		return nil, fmt.Errorf("interfaces: %w", err)
+		return fmt.Errorf("interfaces: %w", err)
 	}
 	chosen, err := chooseLinks(&opts.Config, links)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err = stopForwarding(); err != nil {
-		return nil, err
+	if s.unstop, err = stopForwarding(); err != nil {
+		return err
 	}
 	if s.links, err = newLinkStats(); err != nil {
-		return nil, err
+		return err
 	}
 	for i, l := range chosen {
 		if err := OffloadsOff(l.name); err != nil {
@@ -114,15 +119,15 @@ func Open(opts Options) (s *Switch, err error) {
 		}
 		p, err := openPort(cfg.Ports[i].Name, cfg.Ports[i].Addrs, l)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.ports = append(s.ports, p)
 		if p.base, err = s.links.read(p.index); err != nil {
-			return nil, fmt.Errorf("port %q: counters of %s: %w", p.name, p.dev, err)
+			return fmt.Errorf("port %q: counters of %s: %w", p.name, p.dev, err)
 		}
 	}
 	if s.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
+		return os.NewSyscallError("eventfd", err)
 	}
 	for _, p := range s.ports {
 		s.polls = append(s.polls, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
@@ -130,10 +135,10 @@ func Open(opts Options) (s *Switch, err error) {
 	s.polls = append(s.polls, unix.PollFd{Fd: int32(s.wakeFD), Events: unix.POLLIN})
 	if opts.HTTP != "" {
 		if s.http, err = net.Listen("tcp", opts.HTTP); err != nil {
-			return nil, fmt.Errorf("--http %s: %w", opts.HTTP, err)
+			return fmt.Errorf("--http %s: %w", opts.HTTP, err)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Close gives everything back that Open took, and writes the rest of the log. It
@@ -145,6 +150,9 @@ func (s *Switch) Close() (err error) {
 		}
 		for _, p := range s.ports {
 			p.close()
+		}
+		if s.unstop != nil {
+			s.unstop()
 		}
 		s.linkMu.Lock()
 		if s.links != nil {
@@ -522,7 +530,8 @@ func (s *Switch) Stats() (st Stats, err error) {
 		h.LinkDrops += d - p.base
 	}
 	s.linkMu.Unlock()
-	h.Drops = h.RingFull + h.SendFailed + h.LinkDrops
+	full := st.Fabric.Whys[fabric.LostFull.String()]
+	h.Drops = h.RingFull + h.SendFailed + h.LinkDrops + full
 	if s.log != nil {
 		h.LogLines, h.LogDropped = s.log.written.Load(), s.log.dropped.Load()
 		if e := s.log.failed.Load(); e != nil {
@@ -530,7 +539,7 @@ func (s *Switch) Stats() (st Stats, err error) {
 		}
 	}
 	h.PPS, h.MaxPPS = s.rates.pps()
-	h.warn()
+	h.warn(full)
 	return st, nil
 }
 
