@@ -31,6 +31,8 @@ const (
 	defaultLimit = time.Minute
 	// maxPackets ends a storm.
 	maxPackets = 50_000_000
+	// rekeyStep is the time between the steps of a change of keys.
+	rekeyStep = 2 * time.Second
 	// slice is how much virtual time passes between looks at the context.
 	slice = 10 * time.Millisecond
 	// settleTime is what the operations that are left may take when the network is
@@ -51,17 +53,17 @@ type lab struct {
 	limit    time.Duration
 	res      *result.Result
 	log      io.Writer
-	keys     int
 }
 
 // A host is one of the scenario: its endpoints are those of the sessions that it
 // takes part in.
 type host struct {
-	name, role string
-	addr       netip.Addr
-	ends       []*simtest.Host
-	killed     bool
-	exit       int
+	name, group string
+	role        string
+	addr        netip.Addr
+	ends        []*simtest.Host
+	killed      bool
+	exit        int
 }
 
 // Play runs a scenario to its end and says what happened. It leaves assertions to
@@ -98,9 +100,9 @@ func machine() record.Host {
 
 // build makes the topology, the switch and the hosts.
 func (l *lab) build() error {
-	var err error
-	if l.cfg, l.hosts, err = topology(l.sc, l.seed); err != nil {
-		return err
+	l.cfg = l.sc.Topology(l.seed, scenario.Base)
+	for _, n := range l.sc.Nodes(scenario.Base) {
+		l.hosts = append(l.hosts, host{name: n.Name, group: n.Group, role: n.Role, addr: n.Addr})
 	}
 	sw, err := fabric.New(l.cfg)
 	if err != nil {
@@ -149,39 +151,6 @@ func (l *lab) build() error {
 		s.takeHosts()
 	}
 	return nil
-}
-
-// topology makes the configuration of the switch, a port for each host.
-func topology(sc *scenario.Scenario, seed uint64) (fabric.Config, []host, error) {
-	cfg := fabric.Config{Seed: seed, Spines: sc.Fabric.Spines, Classes: sc.Fabric.Classes, Events: sc.Events}
-	var hosts []host
-	for i := range sc.Hosts {
-		h := &sc.Hosts[i]
-		if h.Role != "client" && h.Role != "server" {
-			return cfg, nil, fmt.Errorf("host %s: role %q is not client or server", h.Name, h.Role)
-		}
-		from, to := sc.Fabric.From, sc.Fabric.To
-		if h.From != nil {
-			from = *h.From
-		}
-		if h.To != nil {
-			to = *h.To
-		}
-		for k := range max(h.Count, 1) {
-			name := h.Name
-			if h.Count > 0 {
-				name = fmt.Sprint(h.Name, k+1)
-			}
-			if len(hosts) >= 200 {
-				return cfg, nil, fmt.Errorf("more than 200 hosts")
-			}
-			a := netip.AddrFrom4([4]byte{198, 18, byte(16 + len(hosts)), 2})
-			net, _ := a.Prefix(24)
-			hosts = append(hosts, host{name: name, role: h.Role, addr: a})
-			cfg.Ports = append(cfg.Ports, fabric.Port{Name: name, Addrs: []netip.Prefix{net}, From: from, To: to})
-		}
-	}
-	return cfg, hosts, nil
 }
 
 // patience is the longest that the switch keeps a packet that it does not lose.
@@ -242,15 +211,8 @@ func (l *lab) hostile() bool {
 func (l *lab) named(name string) []int {
 	var v []int
 	for i := range l.hosts {
-		if l.hosts[i].name == name {
-			return []int{i}
-		}
-	}
-	for i := range l.sc.Hosts {
-		if h := &l.sc.Hosts[i]; h.Name == name && h.Count > 0 {
-			for k := range h.Count {
-				v = append(v, l.named(fmt.Sprint(name, k+1))...)
-			}
+		if h := &l.hosts[i]; h.name == name || h.group == name {
+			v = append(v, i)
 		}
 	}
 	return v
@@ -325,7 +287,7 @@ func (l *lab) act(a *scenario.Action) {
 		return
 	}
 	if a.Do == "rekey" {
-		l.rekey()
+		l.rekey(time.Duration(a.For))
 		return
 	}
 	for _, i := range l.named(a.Host) {
@@ -369,15 +331,20 @@ func (l *lab) act(a *scenario.Action) {
 	}
 }
 
-// rekey changes the key of all hosts: everybody can open what is sealed with the
-// new one before anybody seals with it.
-func (l *lab) rekey() {
-	l.keys++
-	l.mark("rekey: key %d", l.keys)
-	l.w.NextKey()
-	for i, h := range l.w.Hosts {
-		l.w.Net.After(time.Duration(i+1)*time.Millisecond, h.UseKey)
+// rekey changes the key of all hosts in steps: everybody can open what is sealed
+// with the new one before anybody seals with it, and the old one opens for a while.
+func (l *lab) rekey(step time.Duration) {
+	if step <= 0 {
+		step = rekeyStep
 	}
+	l.mark("rekey: all know the new key")
+	l.w.NextKey()
+	l.w.Net.After(step, func() {
+		l.mark("rekey: all use the new key")
+		for i, h := range l.w.Hosts { // one after another
+			l.w.Net.After(time.Duration(i)*time.Millisecond, h.UseKey)
+		}
+	})
 }
 
 // sample takes a sample of the switch and comes again.
@@ -434,8 +401,19 @@ func (l *lab) play(ctx context.Context) (err error) {
 			l.broken(fmt.Sprintf("panic: %v", p), string(debug.Stack()))
 		}
 	}()
+	// Sessions of a host that name no time follow each other.
+	last := map[int]*session{}
 	for _, s := range l.sessions {
-		l.w.Net.At(sim.Start+time.Duration(s.t.At), s.start)
+		switch before := last[s.client]; {
+		case s.t.At > 0:
+			l.w.Net.At(sim.Start+time.Duration(s.t.At), s.start)
+			continue
+		case before == nil:
+			l.w.Net.At(sim.Start, s.start)
+		default:
+			before.then = s
+		}
+		last[s.client] = s
 	}
 	said := time.Now()
 	end := sim.Start + l.limit
@@ -456,6 +434,7 @@ func (l *lab) play(ctx context.Context) (err error) {
 		}
 	}
 	ran := l.since()
+	l.res.Metrics["took"] = ran.Seconds()
 	l.res.Phases = []result.Phase{{Name: "run", Took: ran}}
 	l.res.Took = ran
 	l.res.Switch = l.wire.sw.Stats(l.w.Now())

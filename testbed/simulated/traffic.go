@@ -253,7 +253,8 @@ type session struct {
 	done   bool
 	dead   bool // killed: nothing of it is left
 	err    error
-	gen    int // of the timers of a run
+	gen    int      // of the timers of a run
+	then   *session // begins when this one has ended
 	opened time.Duration
 }
 
@@ -795,8 +796,17 @@ func (s *session) maybe() {
 		r.flows = nil
 		return
 	}
-	s.done = true
 	s.l.mark("%s: done", s.l.hosts[s.client].name)
+	s.end()
+}
+
+// end ends the session and lets the next of the host begin.
+func (s *session) end() {
+	s.done = true
+	s.gen++
+	if s.then != nil {
+		s.l.w.Net.After(0, s.then.start)
+	}
 }
 
 // endRun writes the run down.
@@ -855,8 +865,8 @@ func (s *session) fail(err error) {
 	if s.begun {
 		s.endRun(err.Error())
 	}
-	s.done, s.err = true, err
-	s.gen++
+	s.err = err
+	s.end()
 	s.l.mark("%s: %v", s.l.hosts[s.client].name, err)
 	s.l.w.Net.After(0, func() { // the process ends, and the server's part of the test
 		for _, st := range s.streams {
@@ -874,8 +884,8 @@ func (s *session) killed() {
 	if s.done {
 		return
 	}
-	s.done, s.dead = true, true
-	s.gen++
+	s.dead = true
+	s.end()
 	// The server notices that the client is gone and ends its part.
 	s.l.w.Net.After(time.Second, func() {
 		for _, st := range s.streams {
