@@ -40,6 +40,8 @@ const (
 	settleTime = 10 * time.Second
 )
 
+var dbg func(*lab)
+
 // A lab is one run.
 type lab struct {
 	sc       *scenario.Scenario
@@ -401,6 +403,9 @@ func (l *lab) play(ctx context.Context) (err error) {
 			l.broken(fmt.Sprintf("panic: %v", p), string(debug.Stack()))
 		}
 	}()
+	if dbg != nil {
+		dbg(l)
+	}
 	// Sessions of a host that name no time follow each other.
 	last := map[int]*session{}
 	for _, s := range l.sessions {
