@@ -318,7 +318,7 @@ func (l *lab) act(a *scenario.Action) {
 			}
 			for _, e := range h.ends {
 				if e.FEP != nil {
-					e.Crash(true)
+					e.Crash(false)
 				}
 			}
 		case "restart":
