@@ -282,7 +282,7 @@ func TestLinkECNOnlyMarksECT(t *testing.T) {
 	for _, a := range p.b.got {
 		got = append(got, a.tos)
 	}
-	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, dgram.CE}) {
+	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, 0xb8 | dgram.CE}) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -62,7 +62,7 @@ const (
 	Truncated
 	Padded
 	Congested
-	Trimmed // its payload was cut off and its class says so
+	Trimmed // its payload was cut off and its class says so: no damage
 )
 
 // Damaged reports whether the bytes are not those that were sent.

@@ -701,8 +701,15 @@ func (w *World) auditHost(h *Host) {
 				n += st.Drops[r]
 			}
 		}
-		if n != uint64(h.damaged) {
-			w.Failf("%s: %d datagrams came damaged, %d are counted as such", h.Name(), h.damaged, n)
+		if n+st.RxTrimmed != uint64(h.damaged+h.trimmed) {
+			w.Failf("%s: %d datagrams came damaged or trimmed, %d are counted as such", h.Name(), h.damaged+h.trimmed, n+st.RxTrimmed)
+		}
+		// Cut ones are known by their code point, if somebody looks.
+		if cut := uint64(h.trimmed); h.Config.Trimming && (st.RxTrimmed > cut || st.RxTrimmed < cut-uint64(h.wild)) || !h.Config.Trimming && st.RxTrimmed != 0 {
+			w.Failf("%s: %d datagrams came trimmed, %d are counted as such", h.Name(), h.trimmed, st.RxTrimmed)
+		}
+		if nacks := st.NacksTx[1] + st.NacksTx[2]; st.RxTrimmed != nacks+st.Drops[transport.DropTrimmed] {
+			w.Failf("%s: of %d trimmed datagrams %d were answered and %d dropped", h.Name(), st.RxTrimmed, nacks, st.Drops[transport.DropTrimmed])
 		}
 	}
 	died := false

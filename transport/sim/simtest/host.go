@@ -65,7 +65,9 @@ type Host struct {
 	sends   []*Op
 	recvs   []*Op
 	backlog []*Op
-	damaged int
+	damaged int // datagrams of this life that came damaged, but for trimmed ones
+	trimmed int // that came trimmed
+	wild    int // that came trimmed and damaged: the header, too
 	dom     *tss.Domain
 	gen     uint8 // generation of the key it seals with
 	has     uint8 // generation of the newest key it opens with
@@ -118,7 +120,7 @@ func (h *Host) start() {
 	h.FEP, h.Config = f, f.Config()
 	h.Closed = false
 	h.last, h.flushAt = h.w.Net.Now(), 0
-	h.damaged = 0
+	h.damaged, h.trimmed, h.wild = 0, 0, 0
 	h.errRecv = 0
 	h.onEvent, h.drainLeft = nil, nil
 	h.peers = make([]transport.PeerID, len(h.w.Hosts))

@@ -89,6 +89,7 @@ type World struct {
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // order of posts and ends
 	packets  int
+	cut      int           // datagrams that arrived trimmed
 	progress time.Duration // latest end, arrival or answer of something new
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
@@ -272,18 +273,23 @@ func (w *World) RunOps(d time.Duration, ops ...*Op) {
 // Forge sends a datagram to a host as if it came from src, over a link of its
 // own without faults. With addCRC it gets a right trailer.
 func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
+	dst := w.Hosts[to].Addr()
+	if addCRC {
+		c := crcOf(src, dst, b)
+		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
+	}
+	w.ForgeTOS(to, src, b, dgram.ECT0)
+}
+
+// ForgeTOS is Forge of a datagram with another traffic class, and without a trailer.
+func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
 	if w.forger == nil {
 		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
 		for _, h := range w.Hosts {
 			w.Net.Route(w.forger, h.Node, w.Net.NewLink("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
 		}
 	}
-	dst := w.Hosts[to].Addr()
-	if addCRC {
-		c := crcOf(src, dst, b)
-		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
-	}
-	w.forger.Inject(src, dst, b, dgram.ECT0)
+	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
 }
 
 // Forged sets Spec.Forged and Spec.MayFail from now on.
