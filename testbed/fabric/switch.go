@@ -124,7 +124,7 @@ func (s *Switch) Receive(now time.Duration, port int, ip []byte) {
 		return
 	}
 	s.inside++
-	p.id, p.in, p.stage, p.next = s.id, int32(port), 0, nil
+	p.id, p.in, p.stage, p.depth, p.next = s.id, int32(port), 0, 0, nil
 	p.n = p.parse(ip, &s.classes)
 	p.out = -1
 	if p.n > 0 {
