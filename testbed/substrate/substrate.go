@@ -27,6 +27,7 @@ type Spec struct {
 	// Switch are the arguments of uetswitch. Out, its folder, has the file they name.
 	Switch []string
 	Out    string
+	Since  time.Time // when it began to be brought up
 }
 
 // A Host is one host of a lab.
