@@ -362,7 +362,7 @@ func (s *session) addHosts(spec *simtest.Spec) {
 			c.PayloadMTU = s.p.mtu
 			c.RecvWindow = hostBuffer / 2
 			c.Initiator = 16 + uint32(len(spec.Hosts)) // each process has its own
-			trimming(c, s)
+			s.trimming(c)
 			spec.Hosts = append(spec.Hosts, hs)
 		}
 	}
