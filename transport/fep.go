@@ -384,7 +384,7 @@ func (f *FEP) NextEvent() *Event {
 func (f *FEP) Stats() Stats {
 	s, p := f.stats, &f.pds.Stats
 	s.RtxRTO, s.RtxSACK, s.RtxNack, s.RtxProbe, s.RtxSpurious = p.RtxRTO, p.RtxSACK, p.RtxNack, p.RtxProbe, p.RtxSpurious
-	s.RxDup, s.RxOOO, s.RxCE = p.RxDup, p.RxOOO, p.RxCE
+	s.RxDup, s.RxOOO, s.RxCE, s.AcksCE = p.RxDup, p.RxOOO, p.RxCE, p.AcksCE
 	s.NacksTx, s.NacksRx, s.CPTx, s.CPRx = p.NacksTx, p.NacksRx, p.CPTx, p.CPRx
 	s.PDCOpened, s.PDCAccepted, s.PDCClosed, s.PDCErrors, s.Quarantined = p.Opened, p.Accepted, p.Closed, p.Errors, p.Quarantined
 	m := &f.ses.Stats

@@ -62,6 +62,7 @@ type Stats struct {
 	RtxSpurious              uint64 // found unnecessary afterwards
 	RxDup, RxOOO, RxCE       uint64 // duplicates, out of order arrivals, congestion marks
 	AcksTx, AcksRx           uint64
+	AcksCE                   uint64      // of AcksRx, those that tell of a congestion mark
 	NacksTx, NacksRx         [256]uint64 // by code
 	CPTx, CPRx               [16]uint64  // by control type
 	PDCOpened, PDCAccepted   uint64
