@@ -43,6 +43,10 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runKeys(cfg, stdout)
 	case "info":
 		err = runInfo(cfg, stdout, stderr)
+	case "report":
+		err = runReport(ctx, cfg, stdout)
+	case "compare":
+		err = runCompare(ctx, cfg, stdout)
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
