@@ -64,6 +64,7 @@ type Stats struct {
 	RxDup, RxOOO, RxCE       uint64 // duplicates, out of order arrivals, congestion marks
 	RxTrimmed                uint64 // packets that a switch cut, those under DropTrimmed too
 	AcksTx, AcksRx           uint64
+	AcksCE                   uint64      // of AcksRx, those that tell of a congestion mark
 	NacksTx, NacksRx         [256]uint64 // by code
 	CPTx, CPRx               [16]uint64  // by control type
 	PDCOpened, PDCAccepted   uint64

@@ -23,6 +23,7 @@ type Link struct {
 	back   []*Packet     // Reverse
 	holds  uint32        // generation of the Reverse in progress
 	Passed uint64        // datagrams that left, copies too
+	divert func(*Packet)
 }
 
 // Each kind of fault draws from its own stream, so that a run with one kind
@@ -75,6 +76,11 @@ func (l *Link) SetFaults(f Faults) {
 	}
 }
 
+// Divert hands every datagram that enters the link to f instead of doing anything
+// to it: for a model of a network that is not of this package. f borrows the
+// Packet; what comes out of the model goes on by Net.Deliver.
+func (l *Link) Divert(f func(*Packet)) { l.divert = f }
+
 // Entered is how many datagrams have entered the link: the number of the next
 // one in Faults.Drop.
 func (l *Link) Entered() uint64 { return l.count }
@@ -99,6 +105,11 @@ func (l *Link) enter(p *Packet) {
 	f := &l.f
 	num := l.count
 	l.count++
+	if l.divert != nil {
+		l.divert(p)
+		l.net.put(p)
+		return
+	}
 	for _, d := range f.Drop {
 		if d == num {
 			l.net.drop(p, WhyExact)

@@ -148,6 +148,10 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		if l.first == 0 {
 			l.first = p.ID
 		}
+		if w.spec.Long && len(l.records) == 2*recordsKept {
+			l.first += recordsKept
+			l.records = append(l.records[:0], l.records[recordsKept:]...)
+		}
 		l.records = append(l.records, record{at: now, from: w.byNode[p.From]})
 		r := &l.records[len(l.records)-1]
 		trailer := 4
