@@ -57,7 +57,7 @@ type Decision struct {
 	Rule string // name of the rule that did it
 	Src  netip.AddrPort
 	Dst  netip.AddrPort
-	Len  int    // of the IP packet
+	Len  int    // of the IP packet; of one that is trimmed, before that
 	Kind string // as Match.Kind
 	PSN  uint32 // of a request, and of an ack its ack_psn; 0 if not seen
 	PDC  uint16 // SPDCID; 0 if not seen
@@ -82,7 +82,7 @@ type LineStats struct {
 	Packets  uint64            `json:"packets"` // that entered
 	Bytes    uint64            `json:"bytes"`
 	Whys     map[string]uint64 `json:"whys"`
-	Waiting  int64             `json:"waiting"`      // bytes, now
+	Waiting  int64             `json:"waiting"`      // bytes, now, both classes
 	MaxWait  int64             `json:"max_waiting"`  // bytes, the most so far
 	SentB    uint64            `json:"sent_bytes"`   // that left
 	SentPkts uint64            `json:"sent_packets"` // that left
