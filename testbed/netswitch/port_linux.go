@@ -1,6 +1,7 @@
 package netswitch
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -33,6 +34,7 @@ type port struct {
 	own6  netip.Addr
 
 	fd      int
+	lock    int    // socket that keeps a second switch off the interface
 	mem     []byte // of the ring
 	frames  int    // in the ring
 	stride  int    // bytes from frame to frame in a block
@@ -60,7 +62,7 @@ type mmsghdr struct {
 // openPort binds a packet socket to an interface of the namespace of the calling
 // thread. Hosts behind it have addresses within addrs.
 func openPort(name string, addrs []netip.Prefix, l *link) (*port, error) {
-	p := &port{name: name, dev: l.name, index: l.index, mtu: l.mtu, mac: l.mac, own4: l.own4, own6: l.own6, fd: -1, neigh: newNeighbours(addrs)}
+	p := &port{name: name, dev: l.name, index: l.index, mtu: l.mtu, mac: l.mac, own4: l.own4, own6: l.own6, fd: -1, lock: -1, neigh: newNeighbours(addrs)}
 	if err := p.open(); err != nil {
 		p.close()
 		return nil, fmt.Errorf("port %q: interface %s: %w", name, l.name, err)
@@ -69,6 +71,15 @@ func openPort(name string, addrs []netip.Prefix, l *link) (*port, error) {
 }
 
 func (p *port) open() (err error) {
+	// Names of abstract sockets belong to the network namespace and go with the process.
+	if p.lock, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return os.NewSyscallError("socket(AF_UNIX)", err)
+	}
+	if err := unix.Bind(p.lock, &unix.SockaddrUnix{Name: "@uetswitch/" + p.dev}); err == unix.EADDRINUSE {
+		return errors.New("another switch forwards here already, and each packet would arrive twice: end it first")
+	} else if err != nil {
+		return os.NewSyscallError("bind(AF_UNIX)", err)
+	}
 	// Without a protocol the socket receives nothing until it is bound.
 	p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -138,9 +149,11 @@ func (p *port) close() {
 		_ = unix.Munmap(p.mem)
 		p.mem = nil
 	}
-	if p.fd >= 0 {
-		_ = unix.Close(p.fd)
-		p.fd = -1
+	for _, fd := range []*int{&p.fd, &p.lock} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
 	}
 }
 

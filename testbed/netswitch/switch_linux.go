@@ -530,7 +530,7 @@ func (s *Switch) mayStayAwake(now time.Duration) bool {
 	return !s.realtime || s.rested*10 >= d
 }
 
-// Stats copies what was counted.
+// Stats copies what was counted. It waits for Run.
 func (s *Switch) Stats() (st Stats, err error) {
 	err = s.do(func(now time.Duration) {
 		st.Fabric = s.sw.Stats(now)
@@ -579,12 +579,12 @@ func (s *Switch) fabricStats() (st *fabric.Stats, err error) {
 	return st, err
 }
 
-// Start makes now the zero of the events, if it has not come yet.
+// Start makes now the zero of the events, if it has not come yet. It waits for Run.
 func (s *Switch) Start() error {
 	return s.do(func(now time.Duration) { s.sw.Start(now) })
 }
 
-// Apply does an event now. It returns the fabric's refusal.
+// Apply does an event now. It returns the fabric's refusal, and waits for Run.
 func (s *Switch) Apply(e fabric.Event) error {
 	var refused error
 	if err := s.do(func(now time.Duration) { refused = s.sw.Apply(now, e) }); err != nil {
