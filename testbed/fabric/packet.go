@@ -20,6 +20,7 @@ type packet struct {
 	in, out int32         // ports
 	spine   int32         // -1: none
 	stage   uint8         // of its way: from, spine, to
+	depth   uint8         // copies that lie between it and the packet that came in
 	ord     int           // of the next rule to judge it, while it is delayed
 	left    int           // later packets that must pass it, while it is held
 	gen     uint32        // of the event that waits for it

@@ -127,12 +127,13 @@ func (s *Switch) apply(l *line, r *rule, p *packet) (pass bool, copies *packet) 
 	if r.Trim > 0 && s.classes.trimmable(tos(p.buf, p.v6)>>2) && chance(r.rng, r.Trim) {
 		s.trim(l, r, p)
 	}
-	if r.Duplicate > 0 && chance(r.rng, r.Duplicate) {
+	if r.Duplicate > 0 && p.depth < maxDepth && chance(r.rng, r.Duplicate) {
 		for range max(r.Copies, 1) {
 			c := s.clone(p)
 			if c == nil {
 				break // no room: what is not made is not lost
 			}
+			c.depth++
 			c.next, copies = copies, c
 			s.note(l, r, c, Duplicated)
 		}
@@ -188,6 +189,9 @@ func (s *Switch) goOn(l *line, r *rule, p *packet, after time.Duration) {
 
 const (
 	defaultHold = 20 * time.Millisecond
+	// maxDepth is how often what is a copy of a copy is copied again: rules that all
+	// duplicate would else make more packets than there is time for.
+	maxDepth = 3
 	// maxHeld is how many packets a rule holds for reordering at a time. Beyond, it
 	// lets them pass in order.
 	maxHeld = 1024

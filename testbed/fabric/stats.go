@@ -57,7 +57,7 @@ type Decision struct {
 	Rule string // name of the rule that did it
 	Src  netip.AddrPort
 	Dst  netip.AddrPort
-	Len  int    // of the IP packet
+	Len  int    // of the IP packet; of one that is trimmed, before that
 	Kind string // as Match.Kind
 	PSN  uint32 // of a request, and of an ack its ack_psn; 0 if not seen
 	PDC  uint16 // SPDCID; 0 if not seen

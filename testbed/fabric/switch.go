@@ -66,8 +66,7 @@ func New(cfg Config) (*Switch, error) {
 }
 
 func (s *Switch) addLine(name string, cfg *Line) *line {
-	l := &line{name: name, base: *cfg, named: map[string]int{}, rng: s.stream(name)}
-	l.base.Rules = nil
+	l := &line{name: name, base: cfg.clone(), named: map[string]int{}, rng: s.stream(name)}
 	l.refresh()
 	for i := range cfg.Rules {
 		s.addRule(l, &cfg.Rules[i])
@@ -124,7 +123,7 @@ func (s *Switch) Receive(now time.Duration, port int, ip []byte) {
 		return
 	}
 	s.inside++
-	p.id, p.in, p.stage, p.next = s.id, int32(port), 0, nil
+	p.id, p.in, p.stage, p.depth, p.next = s.id, int32(port), 0, 0, nil
 	p.n = p.parse(ip, &s.classes)
 	p.out = -1
 	if p.n > 0 {

@@ -98,6 +98,15 @@ runs[].peer_transport.rx_pkts uint64
 runs[].peer_transport.trimmed uint64
 runs[].peer_transport.tx_bytes uint64
 runs[].peer_transport.tx_pkts uint64
+runs[].series[].bytes int64
+runs[].series[].cwnd_bytes int64
+runs[].series[].drops uint64
+runs[].series[].ecn uint64
+runs[].series[].msgs int64
+runs[].series[].rtt_ns int64
+runs[].series[].rtx uint64
+runs[].series[].t_ns int64
+runs[].series[].trimmed uint64
 runs[].setup_ns int64
 runs[].size int64
 runs[].streams[].bytes int64
