@@ -137,7 +137,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	f.now = now
 	switch op.Kind {
 	case OpRecv, OpTRecv:
-		return f.postRecv(op)
+		return f.postRecv(now, op)
 	case OpSend, OpTSend:
 		if f.ended {
 			return ErrClosed
@@ -147,7 +147,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	panic("BUG: transport: unknown operation kind")
 }
 
-func (f *FEP) postRecv(op *Op) error {
+func (f *FEP) postRecv(now time.Duration, op *Op) error {
 	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
@@ -155,7 +155,7 @@ func (f *FEP) postRecv(op *Op) error {
 	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
 	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
 	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
-	r.Context, r.Flags = op.Context, op.Flags
+	r.Context, r.Flags, r.Now = op.Context, op.Flags, now
 	err := f.ses.Recv(r)
 	r.Buf, r.Iov, r.Context = nil, nil, nil
 	return mapErr(err)
@@ -184,7 +184,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
 	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
 	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
-	s.Ordered, s.Peer, s.Context, s.Flags = op.Ordered, uint32(op.Peer), op.Context, op.Flags
+	s.Ordered, s.Peer, s.Context, s.Flags, s.Now = op.Ordered, uint32(op.Peer), op.Context, op.Flags, now
 	h, err := f.ses.Send(s)
 	s.Buf, s.Iov, s.Context = nil, nil, nil
 	if err != nil {

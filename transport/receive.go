@@ -235,7 +235,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 		if !ok {
 			return
 		}
-		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot}, next, body)
+		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Now: now}, next, body)
 		switch {
 		case res.Bad:
 			f.drop(DropHeader)
@@ -252,7 +252,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 
 // execute hands a new packet to the message layer and records its response.
 func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN)}, next, body)
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, next, body)
 	if res.Nack != 0 {
 		p.Refuse(now, m.PSN, res.Nack)
 		return false

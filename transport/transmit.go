@@ -158,7 +158,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		return false
 	}
 	if f.cfg.Trimming {
-		f.fillControl(now) // as switches do: nothing rides with data, nothing waits for it
+		f.fillControl(now) // as switches do: data of another class does not take it along
 	}
 	for len(d.Data) == 0 {
 		if f.ready.len() == 0 {
@@ -247,7 +247,7 @@ func (f *FEP) fill(now time.Duration, id PeerID) bool {
 	if blocked {
 		p.awaitWake()
 	}
-	if len(f.out.d.Data) > 0 && p.acks && !f.cfg.Trimming {
+	if len(f.out.d.Data) > 0 && p.acks {
 		f.fillOwing(now, id)
 	}
 	return more

@@ -59,5 +59,9 @@ type Config struct {
 
 	Explain bool
 
+	// Report and compare.
+
+	Read readConfig
+
 	CPUProfile string // file, for those who work on the stack
 }

@@ -246,6 +246,23 @@ func retransmissions(r *record.Run) uint64 {
 	return s.Rtx()
 }
 
+// waits prints what operations waited for, if the run failed or took breaks that
+// somebody wants to hear of.
+func (p *printer) waits(res *perf.Result, failed bool) {
+	if !failed && !p.cfg.Verbose || res.Waiting == nil && !failed {
+		return
+	}
+	if res.Stalled > 0 {
+		fmt.Fprintf(p.w, "nothing went on for %v; operations waited:\n", res.Stalled)
+	}
+	for _, s := range res.Waiting {
+		fmt.Fprintf(p.w, "  here:  %s\n", s)
+	}
+	for _, s := range res.PeerWaiting {
+		fmt.Fprintf(p.w, "  there: %s\n", s)
+	}
+}
+
 // details prints the counters of both ends.
 func (p *printer) details(res *perf.Result) {
 	line := func(who string, c *record.Counters) {

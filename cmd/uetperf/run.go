@@ -43,6 +43,10 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runKeys(cfg, stdout)
 	case "info":
 		err = runInfo(cfg, stdout, stderr)
+	case "report":
+		err = runReport(ctx, cfg, stdout)
+	case "compare":
+		err = runCompare(ctx, cfg, stdout)
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
@@ -317,6 +321,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			}
 			o.rec.Runs = append(o.rec.Runs, res.Run)
 			p.run(&s, res)
+			p.waits(res, err != nil)
 		}
 		if err != nil {
 			if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) { // it was reached: the test failed

@@ -467,7 +467,7 @@ func (w *World) Settle(bound time.Duration) {
 		case o != nil && now-from > bound+w.patience():
 			w.Failf("%v is still open %v after the faults have ended", o, now-from)
 		case o != nil && now-max(from, w.progress) > time.Second+w.patience():
-			w.Failf("nothing went on for %v after the faults have ended; open: %v\n%s", now-max(from, w.progress), o, o.Host.FEP.Diagnose())
+			w.Failf("nothing went on for %v after the faults have ended; open: %v\n%s", now-max(from, w.progress), o, o.Host.FEP.Dump())
 		default:
 			o := w.ops[min(i, len(w.ops)-1)]
 			since := max(from, o.PostedAt)

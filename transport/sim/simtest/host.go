@@ -95,6 +95,9 @@ func (h *Host) Addr() netip.AddrPort { return h.Node.Addr() }
 // Life is the number of the node's life.
 func (h *Host) Life() int { return h.Node.Life }
 
+// Diagnose asks the endpoint why operations have not ended. Their contexts are *Op.
+func (h *Host) Diagnose() []transport.Waiting { return h.FEP.Diagnose(h.w.Net.Now()) }
+
 // Up reports whether the endpoint exists and is open.
 func (h *Host) Up() bool { return h.FEP != nil && !h.Closed }
 

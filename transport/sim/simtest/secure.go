@@ -196,3 +196,9 @@ func Kind(w *World, p *sim.Packet) string {
 	}
 	return fmt.Sprint("class ", r.class)
 }
+
+// LoseKey takes the key away that the host seals with.
+func (h *Host) LoseKey() {
+	h.w.note("%s has no key any more", h.Name())
+	h.dom.Revoke(h.gen & 1)
+}

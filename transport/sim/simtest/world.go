@@ -247,7 +247,7 @@ func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
 		var left string
 		for _, h := range w.Hosts {
 			if h.FEP != nil {
-				left += "\n" + h.Name() + ": " + h.FEP.Diagnose()
+				left += "\n" + h.Name() + ": " + h.FEP.Dump()
 			}
 		}
 		w.Failf("%s does not happen within %v%s", what, d, left)
@@ -420,7 +420,7 @@ func (w *World) Failf(format string, args ...any) {
 	v := &Violation{What: fmt.Sprintf(format, args...), At: w.Net.Now(), Tail: w.Tail(40)}
 	for _, h := range w.Hosts {
 		if h.FEP != nil {
-			v.Tail += h.Name() + " has " + h.FEP.Diagnose()
+			v.Tail += h.Name() + " has " + h.FEP.Dump()
 		}
 	}
 	if w.tb == nil {

@@ -89,13 +89,14 @@ type message struct {
 	Leg     int              `json:"leg,omitempty"`
 	N       int64            `json:"n,omitempty"`
 	Results []LegResult      `json:"results,omitempty"`
+	Series  [][7]int64       `json:"series,omitempty"` // packed samples
 	Offers  []string         `json:"offers,omitempty"`
 }
 
 const (
 	ctlTag = 0x7565_7463_0000_0001
 	// ctlMax is the longest control message in bytes: the results of MaxParallel
-	// legs with room to spare.
+	// legs and maxSamples samples with room to spare.
 	ctlMax = 128 << 10
 	// ctlRecvs is how many may arrive before one is read; more wait at their
 	// sender.
