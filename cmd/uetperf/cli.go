@@ -85,7 +85,7 @@ Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
 // laterCommands have a name already and nothing behind it.
-var laterCommands = []string{"load", "rr", "incast", "coll", "soak", "doctor", "report", "compare"}
+var laterCommands = []string{"load", "rr", "incast", "coll", "soak", "report", "compare"}
 
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
@@ -94,7 +94,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, keys, info"
+			const there = "there are serve, ping, lat, bw, rate, keys, info, doctor"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -121,7 +121,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
-	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose), doctorCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
 	}
