@@ -328,11 +328,11 @@ func TestJudgements(t *testing.T) {
 		text    string
 	}{
 		{"small", func(v *visit) {
-			v.buffers("x", "", &record.Path{Rcvbuf: 425984, RcvbufAsked: 8 << 20, Sndbuf: 425984, SndbufAsked: 8 << 20})
-		}, Bad, "receive 416 KiB of 8 MiB asked"},
+			v.buffers("x", "", &record.Path{Rcvbuf: 425984, RcvbufAsked: 8 << 20, Sndbuf: 425984, SndbufAsked: 8 << 20}, true, true)
+		}, Bad, "receive 416 KiB of 8 MiB, send 416 KiB of 8 MiB: bursts overrun it"},
 		{"smaller", func(v *visit) {
-			v.buffers("x", "", &record.Path{Rcvbuf: 4 << 20, RcvbufAsked: 8 << 20, Sndbuf: 16 << 20, SndbufAsked: 8 << 20})
-		}, Warn, "receive 4 MiB of 8 MiB asked"},
+			v.buffers("x", "", &record.Path{Rcvbuf: 8 << 20, RcvbufAsked: 8 << 20, Sndbuf: 16 << 20, SndbufAsked: 8 << 20}, true, false)
+		}, Warn, "receive 8 MiB of 16 MiB, send 16 MiB: bursts may"},
 		{"one processor", func(v *visit) { v.processors("x", "", &perf.Facts{CPUs: 4, Allowed: 1}) }, Warn, "1 of 4 processors"},
 		{"host with one", func(v *visit) { v.processors("x", "", &perf.Facts{CPUs: 1, Allowed: 1}) }, Warn, "1 of 1 processors"},
 		{"governor", func(v *visit) { v.processors("x", "", &perf.Facts{CPUs: 4, Allowed: 4, Governor: "powersave"}) }, Warn, "governor powersave"},

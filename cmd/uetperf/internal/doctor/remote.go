@@ -82,7 +82,7 @@ func (v *visit) remote(ctx context.Context) bool {
 	f.ecn(ctx)
 	if f.facts != nil {
 		p := f.facts
-		v.buffers("peer_buffers", "the server's ", &p.Path)
+		v.buffers("peer_buffers", "the server's ", &p.Path, p.RcvShort, p.SndShort)
 		v.offloads("peer_offloads", "the server: ", &p.Path)
 		v.processors("peer_processors", "the server: ", p)
 		v.clock("peer_clock", "the server: ", p)

@@ -25,8 +25,11 @@ type Facts struct {
 	// Probe is the UDP port that answers probes; 0: none.
 	Probe uint16 `json:"probe,omitempty"`
 	// Services are what a server offers.
-	Services []string      `json:"services,omitempty"`
-	Path     record.Path   `json:"path"`
+	Services []string    `json:"services,omitempty"`
+	Path     record.Path `json:"path"`
+	// RcvShort and SndShort: the system gave smaller socket buffers than asked for.
+	RcvShort bool          `json:"rcv_short,omitempty"`
+	SndShort bool          `json:"snd_short,omitempty"`
 	Dropped  uint64        `json:"dropped"` // by the kernel, of the control endpoint
 	Clients  int           `json:"clients"` // the asker is one
 	Time     time.Time     `json:"time"`
@@ -119,7 +122,7 @@ func (ss *session) facts() *Facts {
 	// What a test would get, which asks for more than a control endpoint.
 	if infos, err := uet.GetInfo(f.Here.Addr().String(), "", fi.Source|uet.NumericHost, nil); err == nil {
 		if p, err := Probe(infos[0]); err == nil {
-			f.Path = PathOf(&p)
+			f.Path, f.RcvShort, f.SndShort = PathOf(&p), p.Socket.RecvBuf.Short, p.Socket.SendBuf.Short
 		}
 	}
 	f.Dropped = ss.ctl.end.ep.Stats().Socket.KernelDrops
