@@ -192,7 +192,8 @@ endpoints of tests have ports of their own. Clients name the first:
 
   ` + portTable() + `
 
-The last three are open with --keys. Whoever reaches the first two can run tests:
+Those with --sec are open with --keys; the last one answers what uetperf doctor sends,
+with no more than it got. Whoever reaches the first two can run tests:
 do not leave them open to networks that you do not trust.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -205,7 +206,7 @@ do not leave them open to networks that you do not trust.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.Ports-1, wire.Port))
+	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.ProbePort, wire.Port))
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
@@ -248,6 +249,7 @@ func portTable() string {
 	for i, s := range perf.Services() {
 		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
 	}
+	b = append(b, fmt.Sprintf("%d  probes", wire.Port+perf.ProbePort))
 	return strings.Join(b, "\n  ")
 }
 
