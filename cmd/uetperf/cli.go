@@ -85,7 +85,7 @@ Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
 // laterCommands have a name already and nothing behind it.
-var laterCommands = []string{"load", "rr", "incast", "coll", "soak", "doctor"}
+var laterCommands = []string{"load", "rr", "incast", "coll", "soak"}
 
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
@@ -94,7 +94,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, report, compare, keys, info"
+			const there = "there are serve, ping, lat, bw, rate, report, compare, keys, info, doctor"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -121,7 +121,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
-	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose), doctorCommand(cfg, choose))
 	root.AddCommand(reportCommand(cfg, choose), compareCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
@@ -193,7 +193,8 @@ endpoints of tests have ports of their own. Clients name the first:
 
   ` + portTable() + `
 
-The last three are open with --keys. Whoever reaches the first two can run tests:
+Those with --sec are open with --keys; the last one answers what uetperf doctor sends,
+with no more than it got. Whoever reaches the first two can run tests:
 do not leave them open to networks that you do not trust.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -206,7 +207,7 @@ do not leave them open to networks that you do not trust.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.Ports-1, wire.Port))
+	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.ProbePort, wire.Port))
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
@@ -249,6 +250,7 @@ func portTable() string {
 	for i, s := range perf.Services() {
 		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
 	}
+	b = append(b, fmt.Sprintf("%d  probes", wire.Port+perf.ProbePort))
 	return strings.Join(b, "\n  ")
 }
 

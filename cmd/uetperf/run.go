@@ -41,6 +41,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runServe(ctx, cfg, stdout, stderr)
 	case "keys":
 		err = runKeys(cfg, stdout)
+	case "doctor":
+		err = runDoctor(ctx, cfg, stdout)
 	case "info":
 		err = runInfo(cfg, stdout, stderr)
 	case "report":

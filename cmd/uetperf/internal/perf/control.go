@@ -37,6 +37,8 @@ const ProtocolVersion = 1
 //	                   ← fail error           a leg of the server's failed
 //	end →                                     legs end
 //	                   ← result per leg
+//	facts →                                   uetperf doctor
+//	                   ← facts
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
@@ -60,6 +62,7 @@ const (
 	mResult  = "result"
 	mBeat    = "beat"
 	mBye     = "bye"
+	mFacts   = "facts"
 )
 
 const (
@@ -91,6 +94,9 @@ type message struct {
 	Results []LegResult      `json:"results,omitempty"`
 	Series  [][7]int64       `json:"series,omitempty"` // packed samples
 	Offers  []string         `json:"offers,omitempty"`
+	// Can, of welcome, says that the server knows facts; Facts are those.
+	Can   []string `json:"can,omitempty"`
+	Facts *Facts   `json:"facts,omitempty"`
 }
 
 const (
