@@ -76,7 +76,7 @@ type Config struct {
 	Sec      string `json:"sec"`
 	CRC      bool   `json:"crc"`
 	Trimming bool   `json:"trimming,omitempty"` // packets are offered to switches that trim
-	MTU      int    `json:"mtu,omitempty"` // payload bytes per packet
+	MTU      int    `json:"mtu,omitempty"`      // payload bytes per packet
 	Paths    int    `json:"paths"`
 	Window   int    `json:"window,omitempty"` // messages outstanding per stream
 	Parallel int    `json:"parallel"`
