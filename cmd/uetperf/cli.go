@@ -451,6 +451,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
 	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
+	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
@@ -498,8 +499,12 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--as names a certificate: it needs --sec tls")
 		case sealed && f.Changed("crc"):
 			return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
+		case sealed && s.Trim:
+			return errors.New("--trim is of no use with --sec: of a sealed packet switches leave nothing that could be read")
 		case sealed:
 			crc = "off"
+		case s.Trim && crc == "off":
+			return errors.New("--trim needs the CRC, which tells a whole packet from one that was cut: leave out --crc off")
 		}
 		if cfg.Sizes, err = units.ParseSizes(sizes); err != nil {
 			return err

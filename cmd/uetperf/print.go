@@ -55,6 +55,9 @@ func modeText(c *record.Config, loopback bool) string {
 			sec = "unsecured: others can read and forge it (--sec psk|tls), CRC " + onOff(c.CRC)
 		}
 	}
+	if c.Trimming {
+		sec += ", trimming on"
+	}
 	return fmt.Sprintf("%s/%s, %s complete, progress %s, %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, sec)
 }
 

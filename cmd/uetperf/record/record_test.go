@@ -28,6 +28,7 @@ config.paths int
 config.progress string
 config.sec string
 config.test string
+config.trimming bool
 config.window int
 error string
 host.cpus int
