@@ -349,7 +349,7 @@ func (ep *Endpoint) enable() error {
 	}
 	caps := ep.info.Caps
 	if caps == 0 {
-		caps, _ = grantCaps(0)
+		caps = grantCaps(0, &reasons{})
 	}
 	if caps&(fi.Send|fi.Recv) == 0 {
 		caps |= fi.Send | fi.Recv

@@ -85,7 +85,7 @@ Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
 // laterCommands have a name already and nothing behind it.
-var laterCommands = []string{"coll", "doctor", "report", "compare"}
+var laterCommands = []string{"coll", "doctor"}
 
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
@@ -94,7 +94,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, keys, info"
+			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -122,6 +122,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
 	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(reportCommand(cfg, choose), compareCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
 	}
@@ -492,6 +493,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		cfg.Target = args[0]
 		if len(args) > 1 {
 			s.Op = args[1]
+			cfg.Soak.op = args[1]
 		}
 		if err := checkProvider(provider); err != nil {
 			return err
@@ -571,11 +573,14 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			fl.Seed = s.Seed
 			cfg.Impair = &fl
 		}
-		if err := more.finish(f, sizes); err != nil {
+		if err := more.finish(f); err != nil {
 			return err
 		}
 		for _, n := range cfg.Sizes {
 			s.Size = n
+			if t.name == soakName {
+				continue // it draws its tests
+			}
 			if err := s.Validate(); err != nil {
 				return err
 			}

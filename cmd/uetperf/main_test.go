@@ -610,8 +610,8 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("%q, %v", line, err)
 	}
-	for range 2 {
-		if out, err := uetperf("bw", s.addr, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
+	for _, ep := range []string{"rdm", "rdm", "msg"} {
+		if out, err := uetperf("bw", s.addr, "-e", ep, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -631,14 +631,28 @@ func TestServeMetrics(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`uet_messages_total{direction="rx",endpoint="test"} 100`,
-		`uet_message_bytes_total{direction="rx",endpoint="test"} 100000`,
+		`uet_messages_total{direction="rx",endpoint="test"} 150`,
+		`uet_message_bytes_total{direction="rx",endpoint="test"} 150000`,
 		`uet_endpoints{endpoint="test"} 0`,
 		`uet_endpoints{endpoint="control"} 1`,
 		`uetperf_clients 0`,
+		// The control connection of one client, and that of its stream.
+		`uet_connections_total{endpoint="control"} 2`,
+		`uet_handshakes_total{endpoint="control"} 2`,
+		`uet_posted_receives{endpoint="test"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	// Whatever the dashboard asks for is there.
+	board, err := os.ReadFile("../../docs/grafana/uetkit.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`\buet(?:perf)?_\w+`).FindAllString(string(board), -1) {
+		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("the dashboard shows %s, which is not served", name)
 		}
 	}
 	if err := s.stop(os.Interrupt); err != nil {

@@ -412,6 +412,17 @@ func (p *PDC) CtlOwed() bool {
 	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
 }
 
+// ProbeNext reports whether the next control packet is a PROBE: it is to see what
+// data sees, and what its answer does not show must not be under way behind it, so
+// it belongs into the class of data.
+func (p *PDC) ProbeNext() bool {
+	tx := &p.tx
+	if p.remoteID == 0 || tx.clearOwed || tx.greet && tx.una == tx.nxt || tx.askOwed && tx.una != tx.nxt {
+		return false
+	}
+	return tx.probeOwed || tx.greet
+}
+
 // whyProbe is why the next PROBE is sent.
 func (p *PDC) whyProbe() Cause {
 	tx := &p.tx

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -281,7 +282,7 @@ func TestLinkECNOnlyMarksECT(t *testing.T) {
 	for _, a := range p.b.got {
 		got = append(got, a.tos)
 	}
-	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, dgram.CE}) {
+	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, 0xb8 | dgram.CE}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -334,5 +335,50 @@ func TestNetNoAllocs(t *testing.T) {
 	}
 	if q.n == 0 {
 		t.Error("nothing arrived")
+	}
+}
+
+// A diverted link does nothing of its own: what the model gives back arrives as
+// what it was, at the time the model says.
+func TestLinkDivert(t *testing.T) {
+	p := newToyPair(1, Faults{Loss: 1}, Faults{})
+	p.ab.Divert(func(q *Packet) {
+		c := *q
+		c.Data = append([]byte(nil), q.Data...)
+		if c.Data[3] == 1 {
+			return // number 1 never comes
+		}
+		c.TOS |= dgram.CE
+		c.Marks |= Congested
+		p.At(p.Now()+7*ms, func() { p.Deliver(&c) })
+	})
+	var sentAt, taken []uint64
+	p.Tap(func(_ time.Duration, what What, _ Why, q *Packet) {
+		switch what {
+		case Sent:
+			sentAt = append(sentAt, q.ID)
+		case Taken:
+			taken = append(taken, q.ID)
+			if q.Marks != Congested || q.From != p.a.node {
+				t.Errorf("datagram %d: marks%v, from %v", q.ID, q.Marks, q.From)
+			}
+		}
+	})
+	for i := range 3 {
+		p.send(i, 50+i)
+	}
+	p.Run(Start + time.Second)
+	if got := p.b.numbers(); !slices.Equal(got, []int{0, 2}) || p.b.got[0].at != Start+7*ms || p.b.got[0].tos&3 != dgram.CE {
+		t.Errorf("got %v, %+v", got, p.b.got)
+	}
+	if len(taken) != 2 || taken[0] != sentAt[0] || taken[1] != sentAt[2] {
+		t.Errorf("sent %v, taken %v", sentAt, taken)
+	}
+	if n := p.UnderWay(); n != 0 {
+		t.Errorf("%d datagrams under way", n)
+	}
+	c := Packet{Src: p.a.node.Addr(), Dst: netip.MustParseAddrPort("10.9.9.9:1"), From: p.a.node}
+	if p.Deliver(&c); p.Lost(WhyNobody) != 1 {
+		t.Error("a datagram to nobody is not counted")
 	}
 }

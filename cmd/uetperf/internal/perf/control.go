@@ -37,6 +37,7 @@ const ProtocolVersion = 1
 //	                   ← fail error           a leg of the server's failed
 //	end →                                     legs end
 //	                   ← result per leg
+//	resources →        ← resources            between runs
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
@@ -59,7 +60,9 @@ const (
 	mEnd     = "end"
 	mResult  = "result"
 	mBeat    = "beat"
-	mBye     = "bye"
+	// mResources asks what the server's process holds, and answers.
+	mResources = "resources"
+	mBye       = "bye"
 )
 
 const (
@@ -90,7 +93,9 @@ type message struct {
 	N       int64            `json:"n,omitempty"`
 	Results []LegResult      `json:"results,omitempty"`
 	Series  [][7]int64       `json:"series,omitempty"` // packed samples
-	Offers  []string         `json:"offers,omitempty"`
+
+	Resources *Resources `json:"resources,omitempty"`
+	Offers    []string   `json:"offers,omitempty"`
 }
 
 const (

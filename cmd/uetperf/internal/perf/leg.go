@@ -52,6 +52,9 @@ type LegResult struct {
 	Counters record.Counters `json:"counters"`
 	// Echoed are the congestion marks that the leg's sends met, as its peer told.
 	Echoed uint64 `json:"echoed,omitempty"`
+	// Waiting is what the operations waited for that had not ended, if the run
+	// failed.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // add adds what another connection of the same stream did.

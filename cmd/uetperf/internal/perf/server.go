@@ -51,6 +51,9 @@ type ServerConfig struct {
 	// "control" or "test"; from any goroutine.
 	Opened func(ep *uet.Endpoint, kind string)
 	Closed func(ep *uet.Endpoint)
+	// Listening, if not nil, hears of each passive endpoint that stays open until
+	// Close.
+	Listening func(*uet.PassiveEndpoint)
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
@@ -69,6 +72,7 @@ type Server struct {
 	sessions map[sessionKey]*session
 	closed   bool // no sessions any more
 	wg       sync.WaitGroup
+	held     resources
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
 }
@@ -208,6 +212,11 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		}
 	}
 	s.addrs = append(s.addrs, first)
+	if s.cfg.Listening != nil {
+		for _, l := range s.listeners[listeners:] {
+			s.cfg.Listening(l.pep)
+		}
+	}
 	return nil
 }
 
@@ -596,6 +605,10 @@ func (ss *session) handle(m *message) {
 		}
 		_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t})
 		return
+	case mResources:
+		r := ss.srv.held.get()
+		_ = ss.send(&message{Type: mResources, Resources: &r})
+		return
 	case mPrepare:
 		ss.stopRun(true)
 		addrs, err := ss.prepare(m)
@@ -904,6 +917,12 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		r.tick.Stop()
 	}
 	r.churn.end(abort)
+	waiting := make([][]string, len(r.legs))
+	for i, l := range r.legs {
+		if abort && l != nil {
+			waiting[i] = waitsOf([]*leg{l})
+		}
+	}
 	for _, l := range r.open() {
 		l.over.Store(true)
 		l.wake()
@@ -933,6 +952,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		if d := r.churn.done[i]; d != nil {
 			out[i].add(d)
 		}
+		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)
 	}
 	return out
