@@ -131,7 +131,7 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 func (p *printer) soaked(r *record.Run) {
 	x := r.Soak
 	sum := both(r)
-	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s verified; resent %d, ecn %d, drops %d\n", units.Plural(int(x.Episodes), "test"),
+	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d, drops %d\n", units.Plural(int(x.Episodes), "test"),
 		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropped(r))
 	if r.LastError != "" {
 		fmt.Fprintf(p.w, "the last that failed: %s\n", r.LastError)

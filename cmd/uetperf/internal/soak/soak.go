@@ -202,17 +202,6 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		} else {
 			row = 0
 		}
-		select {
-		case e := <-steady:
-			if e == nil && left < s.cfg.Base.Time/2 {
-				return &steadyError{nil}
-			}
-			if e == nil {
-				e = errors.New("it ended before its time")
-			}
-			return &steadyError{fmt.Errorf("the load beside the tests: %w", e)}
-		default:
-		}
 		if every := max(s.cfg.Base.Time/lookPart, lookLeast); err != nil || time.Since(looked) >= every {
 			if e := s.look(ctx, c); e != nil {
 				return e
@@ -223,6 +212,17 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			st.At, st.Run, st.Here, st.There, st.BytesChecked = time.Since(s.begin), &s.run, s.here.last(), s.there.last(), s.bytes
 			st.Resent = s.run.Transport.Rtx() + s.run.PeerTransport.Rtx()
 			s.cfg.News(st)
+		}
+		select {
+		case e := <-steady:
+			if e == nil && left < s.cfg.Base.Time/2 {
+				return &steadyError{nil}
+			}
+			if e == nil {
+				e = errors.New("it ended before its time")
+			}
+			return &steadyError{fmt.Errorf("the load beside the tests: %w", e)}
+		default:
 		}
 		if row == givenUp {
 			return fmt.Errorf("%d tests in a row failed, the last one %s: %w", row, describe(&p), err)
@@ -374,7 +374,7 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 		p.Window /= 2
 	}
 	for n := max(1, p.Size, p.Reply); p.Parallel > 2 && n*int64(max(1, p.Window)*p.Parallel) > maxBytes; {
-		p.Parallel /= 2
+		p.Parallel = max(2, p.Parallel/2)
 	}
 	return p, kind
 }
