@@ -341,8 +341,15 @@ func (a *Assert) worse(v, than float64) bool {
 
 // Format writes a value of the assertion's metric for people.
 func (a *Assert) Format(v float64) string {
-	g := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+	g := func(x float64) string {
+		if x >= 1e4 && x < 1e15 {
+			return strconv.FormatFloat(x, 'f', 0, 64)
+		}
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	}
 	switch {
+	case a.name == "jain":
+		return g(v)
 	case a.part || a.m.kind == share:
 		return g(v*100) + "%"
 	case a.m.kind == duration:

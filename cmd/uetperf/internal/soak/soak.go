@@ -194,6 +194,12 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		if err == nil {
 			err = found(&res.Run)
 		}
+		if err != nil && (errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err)) {
+			// Is it the server that is gone, or has only this test lost its way?
+			if e := s.look(ctx, c); e != nil {
+				return e
+			}
+		}
 		if err != nil {
 			x.Failed++
 			row++
@@ -215,13 +221,10 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		}
 		select {
 		case e := <-steady:
-			if e == nil && left < s.cfg.Base.Time/2 {
-				return &steadyError{nil}
+			if e != nil {
+				e = fmt.Errorf("the load beside the tests: %w", e)
 			}
-			if e == nil {
-				e = errors.New("it ended before its time")
-			}
-			return &steadyError{fmt.Errorf("the load beside the tests: %w", e)}
+			return &steadyError{e} // without an error its time is over, and with it ours
 		default:
 		}
 		if row == givenUp {
