@@ -39,6 +39,7 @@ const ProtocolVersion = 1
 //	                   ← result per leg
 //	facts →                                   uetperf doctor
 //	                   ← facts
+//	resources →        ← resources            between runs
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
@@ -61,8 +62,10 @@ const (
 	mEnd     = "end"
 	mResult  = "result"
 	mBeat    = "beat"
-	mBye     = "bye"
 	mFacts   = "facts"
+	// mResources asks what the server's process holds, and answers.
+	mResources = "resources"
+	mBye       = "bye"
 )
 
 const (
@@ -97,6 +100,8 @@ type message struct {
 	// Can, of welcome, says that the server knows facts; Facts are those.
 	Can   []string `json:"can,omitempty"`
 	Facts *Facts   `json:"facts,omitempty"`
+
+	Resources *Resources `json:"resources,omitempty"`
 }
 
 const (

@@ -76,6 +76,7 @@ type Server struct {
 	sessions map[sessionKey]*session
 	closed   bool // no sessions any more
 	wg       sync.WaitGroup
+	held     resources
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
 }
@@ -620,6 +621,10 @@ func (ss *session) handle(m *message) {
 		if !ss.srv.cfg.Pretend.Older {
 			_ = ss.send(&message{Type: mFacts, Facts: ss.facts()})
 		}
+		return
+	case mResources:
+		r := ss.srv.held.get()
+		_ = ss.send(&message{Type: mResources, Resources: &r})
 		return
 	case mPrepare:
 		ss.stopRun(true)
