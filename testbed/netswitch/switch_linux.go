@@ -332,7 +332,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 
 // frame does what one received frame asks for.
 func (s *Switch) frame(i int, p *port, r *arrival, now time.Duration) {
-	if r.kind == unix.PACKET_OUTGOING || r.kind == unix.PACKET_OTHERHOST {
+	if r.kind == unix.PACKET_OUTGOING {
 		return
 	}
 	switch r.typ {
