@@ -327,6 +327,11 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 	lo, hi := 0.0, 1.1*s.Overload
 	for try, i := 0.9*s.Overload, 0; i < cfg.Steps; i++ {
 		t, err := b.run(ctx, try, cfg.Trial)
+		if err == nil && !t.clean {
+			// Something else may have had the processor: only a rate that fails twice is
+			// too high.
+			t, err = b.run(ctx, try, cfg.Trial)
+		}
 		if err != nil {
 			return nil, err
 		}
