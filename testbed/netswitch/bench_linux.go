@@ -284,21 +284,11 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 	if err := l.openSwitch(Options{pin: res.SwitchCPU + 1, Config: Config{Fabric: fabric.Config{Ports: labPorts(from, to)}}}); err != nil {
 		return nil, err
 	}
-	// Nobody reads: packets go all the way through the stack and then find the buffer full.
-	sink := -1
-	err = inNamespace(l.to, func() (err error) {
-		if sink, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-			return os.NewSyscallError("socket", err)
-		}
-		_ = unix.SetsockoptInt(sink, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)
-		return os.NewSyscallError("bind", unix.Bind(sink, &unix.SockaddrInet4{Port: benchPort}))
-	})
-	if sink >= 0 {
-		defer unix.Close(sink)
-	}
+	sink, err := l.newSink()
 	if err != nil {
 		return nil, err
 	}
+	defer unix.Close(sink)
 	g, err := l.newGenerator(size, res.LoadCPU)
 	if err != nil {
 		return nil, err
@@ -337,6 +327,11 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 	lo, hi := 0.0, 1.1*s.Overload
 	for try, i := 0.9*s.Overload, 0; i < cfg.Steps; i++ {
 		t, err := b.run(ctx, try, cfg.Trial)
+		if err == nil && !t.clean {
+			// Something else may have had the processor: only a rate that fails twice is
+			// too high.
+			t, err = b.run(ctx, try, cfg.Trial)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -440,6 +435,22 @@ type generator struct {
 	frame []byte
 	vec   unix.Iovec
 	msgs  [benchBatch]mmsghdr
+}
+
+// newSink opens the socket that packets go to. Nobody reads: they go all the way through
+// the stack and then find the buffer full.
+func (l *lab) newSink() (fd int, err error) {
+	err = inNamespace(l.to, func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)
+		if err = unix.Bind(fd, &unix.SockaddrInet4{Port: benchPort}); err != nil {
+			_ = unix.Close(fd)
+		}
+		return os.NewSyscallError("bind", err)
+	})
+	return fd, err
 }
 
 func (l *lab) newGenerator(size, cpu int) (*generator, error) {
