@@ -44,7 +44,7 @@ func expressions(t *testing.T) map[string][]string {
 		for _, x := range p.Targets {
 			out[p.Title] = append(out[p.Title], x.Expr)
 			for _, l := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(x.LegendFormat, -1) {
-				if !regexp.MustCompile(`\b` + l[1] + `\b`).MatchString(x.Expr) && l[1] != "instance" {
+				if !regexp.MustCompile(`\b`+l[1]+`\b`).MatchString(x.Expr) && l[1] != "instance" {
 					t.Errorf("%s: the legend shows %s, the expression does not keep it: %s", p.Title, l[1], x.Expr)
 				}
 			}
