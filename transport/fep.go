@@ -46,12 +46,13 @@ type FEP struct {
 
 	queued   int // messages with pieces not yet taken
 	closed   bool
-	ended    bool        // End was called
-	sec      *tss.Domain // nil: in clear
-	head     int         // bytes in front of the PDS header
-	trailer  int         // bytes behind the payload: CRC or ICV
-	wrap     int         // head + trailer
-	overhead int         // nominal bytes per packet beyond the UDP payload
+	ended    bool              // End was called
+	sec      *tss.Domain       // nil: in clear
+	head     int               // bytes in front of the PDS header
+	trailer  int               // bytes behind the payload: CRC or ICV
+	wrap     int               // head + trailer
+	overhead int               // nominal bytes per packet beyond the UDP payload
+	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
 	hint    hint
@@ -100,6 +101,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		f.trailer = wire.CRCLen
 	}
 	f.wrap = f.head + f.trailer
+	f.setClasses()
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
@@ -384,7 +386,7 @@ func (f *FEP) NextEvent() *Event {
 func (f *FEP) Stats() Stats {
 	s, p := f.stats, &f.pds.Stats
 	s.RtxRTO, s.RtxSACK, s.RtxNack, s.RtxProbe, s.RtxSpurious = p.RtxRTO, p.RtxSACK, p.RtxNack, p.RtxProbe, p.RtxSpurious
-	s.RxDup, s.RxOOO, s.RxCE = p.RxDup, p.RxOOO, p.RxCE
+	s.RxDup, s.RxOOO, s.RxCE, s.AcksCE = p.RxDup, p.RxOOO, p.RxCE, p.AcksCE
 	s.NacksTx, s.NacksRx, s.CPTx, s.CPRx = p.NacksTx, p.NacksRx, p.CPTx, p.CPRx
 	s.PDCOpened, s.PDCAccepted, s.PDCClosed, s.PDCErrors, s.Quarantined = p.Opened, p.Accepted, p.Closed, p.Errors, p.Quarantined
 	m := &f.ses.Stats
@@ -408,6 +410,6 @@ func (f *FEP) newCCC() pds.CCC {
 	}
 	return cms.New(cms.Config{
 		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
-		AckTrigger: f.cfg.AckTrigger,
+		AckTrigger: f.cfg.AckTrigger, Trims: f.cfg.Trimming && f.sec == nil,
 	})
 }

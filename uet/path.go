@@ -1,6 +1,8 @@
 package uet
 
 import (
+	"time"
+
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
@@ -29,6 +31,48 @@ func (ep *Endpoint) Stats() Stats {
 	drv.With(func() { s.Stats, s.Socket = ep.fep.Stats(), ep.conn.Stats() })
 	s.Driver = drv.Stats()
 	return s
+}
+
+// Congestion says what congestion control holds of the busiest packet delivery
+// context of an endpoint. It takes the endpoint's lock for a look at all of them:
+// sample it, at most some hundred times a second. Before Enable and after Close it
+// is zero.
+func (ep *Endpoint) Congestion() transport.Congestion {
+	ep.mu.Lock()
+	drv := ep.drv
+	ep.mu.Unlock()
+	var c transport.Congestion
+	if drv != nil && ep.state.Load() != stateClosed {
+		drv.With(func() { c = ep.fep.Congestion() })
+	}
+	return c
+}
+
+// Quiesce begins the orderly end of the packet delivery contexts that an endpoint
+// has opened to a peer: what was posted goes to its end, what is posted later opens
+// new ones. They end by themselves when they were idle for a while; who knows that a
+// peer is not needed any more frees its resources earlier. It returns at once.
+//
+// to is ignored by a connected endpoint. fi.EINVAL: to is none. fi.EOPBADSTATE:
+// the endpoint is not enabled, or closed.
+func (ep *Endpoint) Quiesce(to fi.Addr) error {
+	if ep.ready() != nil {
+		return fi.EOPBADSTATE
+	}
+	dest, err := ep.dest(to)
+	if err != nil {
+		return err
+	}
+	ep.drv.Do(func(now time.Duration) {
+		var op transport.Op
+		if err = (*owner)(ep).Resolve(&op, dest); err == nil {
+			ep.fep.Quiesce(now, op.Peer)
+		}
+	})
+	if err == transport.ErrNoPeer {
+		err = fi.EINVAL
+	}
+	return err
 }
 
 // A Load is what an endpoint has to do now. It goes up and down.

@@ -67,6 +67,10 @@ var House = Table{
 			Why: "the look of offline HTML reports, for uetperf and the testbed",
 		},
 		{
+			Dir: "internal/recview", May: []string{"internal/page", "cmd/uetperf/record"}, Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"},
+			Why: "how records of uetperf look on a page: the reports of uetperf and of the testbed show them alike",
+		},
+		{
 			Dir: "internal/*",
 			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
 		},
@@ -154,7 +158,7 @@ var House = Table{
 			Why: "the testbed's command line",
 		},
 		{
-			Dir: "cmd/...", May: []string{"internal/page", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
+			Dir: "cmd/...", May: []string{"internal/page", "internal/recview", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
 			Why: "transport for the counters of uet.Stats, transport/udp for the settings of a socket that uet.Config takes, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
@@ -174,7 +178,7 @@ var House = Table{
 			Why:     "it plays scenarios with FEPs on transport/sim, beside the substrates that run binaries",
 		},
 		{
-			Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/...", "cmd/uetperf/record", "internal/page"},
+			Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/...", "cmd/uetperf/record", "internal/page", "internal/recview"},
 			Foreign: []string{"github.com", "golang.org/x", "gonum.org/v1/plot"},
 			Why:     "cmd/uetperf/record is what the clients of a scenario leave; internal/page draws both reports",
 		},

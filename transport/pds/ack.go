@@ -288,6 +288,9 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 			p.t.arm(p, tx.holeAt+p.reorderTime())
 		}
 	}
+	if a.Flags&wire.AckFlagM != 0 {
+		p.t.Stats.AcksCE++
+	}
 	if p.ccc != nil {
 		var pend uint8
 		var restore bool

@@ -300,6 +300,7 @@ type Table struct {
 type Stats struct {
 	RtxRTO, RtxSACK, RtxNack, RtxProbe, RtxSpurious uint64
 	RxDup, RxOOO, RxCE                              uint64
+	AcksCE                                          uint64 // ACKs that say their packet came with a congestion mark
 	NacksTx, NacksRx                                [256]uint64
 	CPTx, CPRx                                      [16]uint64
 	Opened, Accepted, Closed, Errors, Quarantined   uint64

@@ -75,10 +75,18 @@ type Config struct {
 	CC       string `json:"cc"`
 	Sec      string `json:"sec"`
 	CRC      bool   `json:"crc"`
-	MTU      int    `json:"mtu,omitempty"` // payload bytes per packet
+	Trimming bool   `json:"trimming,omitempty"` // packets are offered to switches that trim
+	MTU      int    `json:"mtu,omitempty"`      // payload bytes per packet
 	Paths    int    `json:"paths"`
 	Window   int    `json:"window,omitempty"` // messages outstanding per stream
 	Parallel int    `json:"parallel"`
+	// Rate is how many requests a second were asked of load, Arrivals how their
+	// intended times are spread: "constant", "poisson" or "uniform".
+	Rate     float64 `json:"rate,omitempty"`
+	Arrivals string  `json:"arrivals,omitempty"`
+	// Reply is the size of replies of load and rr.
+	Reply    int64  `json:"reply,omitempty"`
+	Churn    bool   `json:"churn,omitempty"` // each transaction of rr opened and closed
 	Progress string `json:"progress"`
 	// Direction is "forward" (client to server), "reverse" or "both".
 	Direction string `json:"direction"`
@@ -139,8 +147,45 @@ type Run struct {
 	PeerTransport *Counters `json:"peer_transport,omitempty"` // the server's
 	CPU           *CPU      `json:"cpu,omitempty"`
 	DataCheck     *Check    `json:"data_check,omitempty"`
+	// Load is of load, Churn of rr that opens and closes, Incast and Soak of the
+	// tests of these names.
+	Load   *Load   `json:"load,omitempty"`
+	Churn  *Churn  `json:"churn,omitempty"`
+	Incast *Incast `json:"incast,omitempty"`
+	Soak   *Soak   `json:"soak,omitempty"`
+	// Errors are the transactions of rr that failed, LastError the last of them;
+	// those are in no latency.
+	Errors    *int64 `json:"errors,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+	// Series is how the run went, in the order of time.
+	Series []Sample `json:"series,omitempty"`
 	// Error is why the run ended early; what is here was measured before.
 	Error string `json:"error,omitempty"`
+}
+
+// A Sample is what an interval of a run did: counts are those since the sample
+// before, CwndBytes and RTTNS what they were at its end, of the busiest packet
+// delivery context of the end that sends. What both ends count is added.
+type Sample struct {
+	AtNS      int64  `json:"t_ns"` // end of the interval, since both ends were told to go; warm-up is in it
+	Bytes     int64  `json:"bytes"`
+	Msgs      int64  `json:"msgs"`
+	CwndBytes int64  `json:"cwnd_bytes,omitempty"` // congestion window
+	RTTNS     int64  `json:"rtt_ns,omitempty"`     // smoothed round-trip time
+	Rtx       uint64 `json:"rtx"`                  // retransmissions
+	ECN       uint64 `json:"ecn"`                  // packets marked "congestion experienced"
+	Trimmed   uint64 `json:"trimmed"`
+	Drops     uint64 `json:"drops"` // datagrams thrown away
+}
+
+// Plus adds what another sample counted.
+func (s *Sample) Plus(o *Sample) {
+	s.Bytes += o.Bytes
+	s.Msgs += o.Msgs
+	s.Rtx += o.Rtx
+	s.ECN += o.ECN
+	s.Trimmed += o.Trimmed
+	s.Drops += o.Drops
 }
 
 // A Stream is one of several at once.
@@ -150,6 +195,78 @@ type Stream struct {
 	Bytes      int64   `json:"bytes"`
 	DurationNS int64   `json:"duration_ns"`
 	GoodputBPS float64 `json:"goodput_bps"`
+	// Of the sender's endpoint over the whole run, where each stream has one
+	// sender: retransmissions, packets that came with a congestion mark, and
+	// packets cut by a switch, as the receiver told.
+	Rtx     *uint64 `json:"rtx,omitempty"`
+	ECN     *uint64 `json:"ecn,omitempty"`
+	Trimmed *uint64 `json:"trimmed,omitempty"`
+}
+
+// Load is an open loop: each request has a time at which it is meant to begin, and
+// its latency counts from there. All numbers leave the warm-up out.
+type Load struct {
+	Offered    int64   `json:"offered"` // requests meant to begin
+	OfferedPer float64 `json:"offered_per_s"`
+	// Late are those of them that began more than LateAfterNS after their time,
+	// MaxLagNS the most that one that began was late. Unsent are those that never
+	// began: they count as late, and in the latencies with the time they waited.
+	Late        int64 `json:"late"`
+	LateAfterNS int64 `json:"late_after_ns"`
+	MaxLagNS    int64 `json:"max_lag_ns"`
+	Unsent      int64 `json:"unsent"`
+	// Overloaded: requests piled up to the end, so that the latencies say how
+	// long the test was, and msgs_per_s is the most that host and path carry.
+	Overloaded bool `json:"overloaded"`
+}
+
+// Churn is what opening and closing took. With rdm, whose data opens the packet
+// delivery context, Open is until the request was acknowledged, and part of the
+// transaction; with msg it is endpoint and connection, before the transaction.
+type Churn struct {
+	Open  *Latency `json:"open_ns,omitempty"`
+	Close *Latency `json:"close_ns,omitempty"`
+}
+
+// Incast is many senders to one receiver, first streams, then rounds.
+type Incast struct {
+	// Jain is the fairness index of the second half of the streams: 1 if all
+	// senders got the same, 1/n if one got all.
+	Jain *float64 `json:"jain,omitempty"`
+	// ConvergenceNS is from when on each sender was within the part Within of its
+	// share for good, since the begin; absent if one was not at the end.
+	ConvergenceNS *int64  `json:"convergence_ns,omitempty"`
+	Within        float64 `json:"within"`
+	// Rounds is how many there were, Round the time of one: until the slowest
+	// sender's block was complete.
+	Rounds int64    `json:"rounds"`
+	Round  *Latency `json:"round_ns,omitempty"`
+}
+
+// Soak is a long test of everything.
+type Soak struct {
+	Episodes int64 `json:"episodes"` // tests, one after the other
+	Failed   int64 `json:"failed"`   // of those
+	// Kinds counts the episodes by what they were.
+	Kinds map[string]int64 `json:"kinds"`
+	// Leaks judges each resource of both ends. Leaking are those that grow.
+	Leaks   []Leak `json:"leaks"`
+	Leaking int64  `json:"leaking"`
+}
+
+// A Leak is how a resource went over the time of a soak, its warm-up left out: a
+// line through all samples, by least squares.
+type Leak struct {
+	End  string `json:"end"`  // "client" or "server"
+	What string `json:"what"` // "rss" and "heap" in bytes, "goroutines", "fds"
+	// Mean is that of the samples, Slope per hour, Growth what the line grew from
+	// the first sample to the last, Bound the most that Growth may be.
+	Mean    float64 `json:"mean"`
+	Slope   float64 `json:"slope_per_h"`
+	Growth  float64 `json:"growth"`
+	Bound   float64 `json:"bound"`
+	Samples int     `json:"samples"`
+	Leaks   bool    `json:"leaks"`
 }
 
 // Latency is a distribution in nanoseconds: one way, that is half a round trip,
@@ -181,7 +298,7 @@ type Counters struct {
 	RtxProbe uint64            `json:"rtx_probe"` // tail probes
 	Dup      uint64            `json:"dup"`
 	OOO      uint64            `json:"ooo"`
-	Trimmed  uint64            `json:"trimmed"`
+	Trimmed  uint64            `json:"trimmed"` // received of which a switch cut the payload
 	ECNCE    uint64            `json:"ecn_ce"`
 	AcksTx   uint64            `json:"acks_tx"`
 	AcksRx   uint64            `json:"acks_rx"`
@@ -232,6 +349,14 @@ type Check struct {
 	// Dup are the messages among the wrong ones that came more than once, or
 	// out of order where order was asked for.
 	Dup int64 `json:"dup"`
+}
+
+// Add adds what another check found.
+func (c *Check) Add(o *Check) {
+	c.OK += o.OK
+	c.Wrong += o.Wrong
+	c.WrongBytes += o.WrongBytes
+	c.Dup += o.Dup
 }
 
 // A Verdict is one assertion.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -473,6 +474,9 @@ type clientRun struct {
 	wg        sync.WaitGroup
 	events    chan legEvent
 	err       error
+	series    *series
+	race      *race  // of an incast
+	spread    spread // of an incast
 	stall     stall
 }
 
@@ -486,8 +490,11 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	if c.cfg.Impair != nil && c.svc != services[0] {
 		return nil, usagef("a relay changes addresses, which %v endpoints do not let pass", c.svc)
 	}
+	if spec.Sample == 0 {
+		spec.Sample = spec.sampling()
+	}
 	c.runs++
-	r := &clientRun{c: c, spec: &spec, id: c.runs, events: newEvents(spec.Parallel)}
+	r := &clientRun{c: c, spec: &spec, id: c.runs, events: newEvents(spec.Parallel), series: newSeries(spec.Sample)}
 	defer r.close()
 	begin := time.Now()
 	addrs, err := r.open(hooks)
@@ -524,6 +531,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		end.Error = oneLine(err)
 	}
 	var peer []LegResult
+	var theirs []record.Sample
 	wait := grace
 	switch {
 	case err == nil:
@@ -535,7 +543,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		m, e := c.await(context.WithoutCancel(ctx), wait, mResult)
 		switch {
 		case e == nil && len(m.Results) == len(r.legs):
-			peer = m.Results
+			peer, theirs = m.Results, unpack(m.Series)
 		case err == nil && e == nil:
 			err = errors.New("the server's result is incomplete")
 		case err == nil:
@@ -543,6 +551,14 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		}
 	}
 	res.Run = r.result(peer)
+	if mine := r.series.samples; len(mine) > 1 { // one sample is no series
+		res.Run.Series = merge(mine, theirs, !spec.sends(false))
+	}
+	for _, l := range r.legs {
+		if l.ex.lastErr != nil {
+			res.Run.LastError = oneLine(l.ex.lastErr)
+		}
+	}
 	res.Waiting, res.Stalled = r.stall.said, r.stall.long
 	for _, p := range peer {
 		for _, s := range p.Waiting {
@@ -598,6 +614,14 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	if spec.Op == Inject && spec.Size > int64(info.Tx.InjectSize) {
 		return nil, usagef("%d bytes cannot be injected: at most %d", spec.Size, info.Tx.InjectSize)
 	}
+	if spec.Test == Incast {
+		r.race = newRace(spec.Parallel)
+		r.race.wake = func() {
+			for _, l := range r.legs {
+				l.wake()
+			}
+		}
+	}
 	var addrs []netip.AddrPort
 	for i := range spec.Parallel {
 		in := *info
@@ -606,8 +630,13 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 			return nil, fmt.Errorf("test endpoint: %w", err)
 		}
 		r.legs = append(r.legs, l)
+		l.index = i
 		l.gate.Store(true)
+		if spec.Churn && spec.EP == MSG {
+			l.dial = func(ctx context.Context) (*end, error) { return r.dial(ctx, info, i) }
+		}
 		l.onReply = hooks.Reply
+		l.race = r.race
 		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		l.complete = func() {}
 		if c.cfg.Impair == nil {
@@ -624,6 +653,53 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		addrs = append(addrs, x.FacingServer())
 	}
 	return addrs, nil
+}
+
+// dial opens another endpoint for a leg and connects it.
+func (r *clientRun) dial(ctx context.Context, info *uet.Info, leg int) (*end, error) {
+	in := *info
+	e, err := openEnd(&in, 64)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.c.connect(ctx, e, call{Session: r.c.id, Run: r.id, Leg: leg, Again: true}); err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// total is what there is so far, and what congestion control says of the leg with
+// most in flight.
+func (r *clientRun) total() (t total, cwnd int, rtt time.Duration) {
+	t, cwnd, rtt = sample(slices.Values(r.legs))
+	for _, l := range r.legs {
+		t.msgs += l.live.Load()
+	}
+	t.bytes = t.msgs * r.spec.Size
+	return t, cwnd, rtt
+}
+
+// sample is what the endpoints of legs have counted.
+func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
+	most := -1
+	for l := range legs {
+		c := l.counters()
+		t.count(&c)
+		if g := l.end.ep.Congestion(); g.CwndBytes > 0 && g.InFlight > most {
+			most, cwnd, rtt = g.InFlight, g.CwndBytes, g.SRTT
+		}
+	}
+	return t, cwnd, rtt
+}
+
+// look notes what each sender of an incast has sent.
+func (r *clientRun) look(at time.Duration) {
+	sent := make([]float64, len(r.legs))
+	for i, l := range r.legs {
+		sent[i] = float64(l.end.ep.Stats().TxBytes)
+	}
+	r.spread.add(at, sent)
 }
 
 // connect tells each leg where the other is.
@@ -710,6 +786,22 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 	stalled := time.NewTicker(stallEvery)
 	defer stalled.Stop()
 	begin := time.Now()
+	var taste, look <-chan time.Time
+	if r.spec.Sample > 0 {
+		t := time.NewTicker(r.spec.Sample)
+		defer t.Stop()
+		taste = t.C
+		defer func() {
+			t, cwnd, rtt := r.total()
+			r.series.end(time.Since(begin), t, cwnd, rtt)
+		}()
+	}
+	if r.race != nil {
+		t := time.NewTicker(r.spec.spreadEvery())
+		defer t.Stop()
+		look = t.C
+		r.look(0)
+	}
 	interrupt, lost := ctx.Done(), r.c.lost
 	var late <-chan time.Time
 	for {
@@ -762,6 +854,13 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			late = time.After(grace)
 		case <-late:
 			abort(ctx.Err())
+		case <-taste:
+			t, cwnd, rtt := r.total()
+			r.series.add(time.Since(begin), t, cwnd, rtt)
+		case <-look:
+			if at := time.Since(begin); r.race.round.Load() == 0 && at < r.spec.half() {
+				r.look(at)
+			}
 		case <-stalled.C:
 			r.stall.look()
 		case <-tick:

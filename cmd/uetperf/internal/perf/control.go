@@ -39,6 +39,7 @@ const ProtocolVersion = 1
 //	                   ← result per leg
 //	facts →                                   uetperf doctor
 //	                   ← facts
+//	resources →        ← resources            between runs
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
@@ -61,8 +62,10 @@ const (
 	mEnd     = "end"
 	mResult  = "result"
 	mBeat    = "beat"
-	mBye     = "bye"
 	mFacts   = "facts"
+	// mResources asks what the server's process holds, and answers.
+	mResources = "resources"
+	mBye       = "bye"
 )
 
 const (
@@ -92,16 +95,19 @@ type message struct {
 	Leg     int              `json:"leg,omitempty"`
 	N       int64            `json:"n,omitempty"`
 	Results []LegResult      `json:"results,omitempty"`
+	Series  [][7]int64       `json:"series,omitempty"` // packed samples
 	Offers  []string         `json:"offers,omitempty"`
 	// Can, of welcome, says that the server knows facts; Facts are those.
 	Can   []string `json:"can,omitempty"`
 	Facts *Facts   `json:"facts,omitempty"`
+
+	Resources *Resources `json:"resources,omitempty"`
 }
 
 const (
 	ctlTag = 0x7565_7463_0000_0001
 	// ctlMax is the longest control message in bytes: the results of MaxParallel
-	// legs with room to spare.
+	// legs and maxSamples samples with room to spare.
 	ctlMax = 128 << 10
 	// ctlRecvs is how many may arrive before one is read; more wait at their
 	// sender.

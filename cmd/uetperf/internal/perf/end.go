@@ -167,16 +167,13 @@ func Unreachable(err error) bool {
 	return false
 }
 
-// nackTrimmed is the PDS NACK code of a packet that a switch cut.
-const nackTrimmed = 0x01
-
 // counters returns what the endpoint has counted.
 func (e *end) counters() record.Counters {
 	s := e.ep.Stats()
 	c := record.Counters{
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
-		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.NacksTx[nackTrimmed], ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
+		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.RxTrimmed, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
 		Drops: map[string]uint64{},
 	}
 	for i, n := range s.Drops {
@@ -188,6 +185,14 @@ func (e *end) counters() record.Counters {
 		c.Drops["kernel"] = s.Socket.KernelDrops
 	}
 	return c
+}
+
+// refusedTrimmed is how many NACKs told that a switch cut a packet of this end: before
+// the last hop, or on it.
+func (e *end) refusedTrimmed() uint64 {
+	const trimmed, lastHop = 0x01, 0x02
+	s := e.ep.Stats()
+	return s.NacksRx[trimmed] + s.NacksRx[lastHop]
 }
 
 // path describes the endpoint's way to remote.

@@ -1,9 +1,11 @@
 package perf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,9 +50,25 @@ type LegResult struct {
 	First    time.Duration   `json:"first,omitempty"` // first round trip
 	Check    *record.Check   `json:"check,omitempty"`
 	Counters record.Counters `json:"counters"`
+	// Echoed are the congestion marks that the leg's sends met, as its peer told.
+	Echoed uint64 `json:"echoed,omitempty"`
 	// Waiting is what the operations waited for that had not ended, if the run
 	// failed.
 	Waiting []string `json:"waiting,omitempty"`
+}
+
+// add adds what another connection of the same stream did.
+func (r *LegResult) add(o *LegResult) {
+	r.Sent += o.Sent
+	r.Received += o.Received
+	r.Echoed += o.Echoed
+	r.Counters.Add(&o.Counters)
+	if o.Check != nil {
+		if r.Check == nil {
+			r.Check = &record.Check{}
+		}
+		r.Check.Add(o.Check)
+	}
 }
 
 // A leg is one end of one stream.
@@ -60,6 +78,7 @@ type leg struct {
 	end    *end
 	peer   fi.Addr
 	remote netip.AddrPort
+	index  int // of the stream
 	server bool
 	info   *uet.Info
 
@@ -77,6 +96,14 @@ type leg struct {
 
 	// hist takes the measured round trips: half of each, but all of a ping's.
 	hist *hdr.Histogram
+	ex   exchanged // of load and rr
+	gone tally     // of endpoints that churn has closed
+	// dial opens another endpoint and connects it, for churn; ctx ends with abort.
+	dial   func(context.Context) (*end, error)
+	ctx    context.Context
+	cancel context.CancelFunc
+	race   *race // of the legs of an incast
+	sink   *sink // of the receiver of an incast
 	// onReply hears of every round trip of a ping.
 	onReply func(n int64, rtt time.Duration)
 
@@ -104,20 +131,35 @@ type slot struct {
 	buf    []byte
 	seq    int64 // receives: the how manieth that was posted
 	isRecv bool
+	reply  []byte // what answers a request that came to buf
+	num    int64  // of that request
 }
 
 const (
 	tagBase = 0x7565_7400_0000_0000
-	tagSeq  = 1<<40 - 1 // bits that hold the sequence number of a checked message
+	tagSeq  = 1<<40 - 1 // bits that hold the number of a message, if it has one
+	// Where one receiver has many senders, tagSender of those bits hold the sender,
+	// senderSeq the number.
+	senderShift = 32
+	senderSeq   = 1<<senderShift - 1
+	tagSender   = 0xff << senderShift
 )
 
 // newLeg opens a leg's endpoint.
 func newLeg(s *Spec, server bool, info *uet.Info) (*leg, error) {
 	l := &leg{spec: s, server: server, info: info}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.peerSent.Store(-1)
 	tx, txBufs, rx, rxBufs := s.slots()
+	if s.Test == Incast && server {
+		rx *= s.Parallel
+		if s.Check {
+			rxBufs = rx
+		}
+	}
 	e, err := openEnd(info, 2*(tx+rx)+64)
 	if err != nil {
+		l.cancel()
 		return nil, err
 	}
 	l.end = e
@@ -129,12 +171,11 @@ func newLeg(s *Spec, server bool, info *uet.Info) (*leg, error) {
 		// and what a batch of completions adds.
 		l.ledger = pattern.NewLedger(4*s.Window + 1024)
 	}
-	if !server && s.pingpong() {
+	if !server && (s.pingpong() || s.exchanges()) {
 		l.hist = newHistogram()
 	}
-	mem := func(n, bufs int, recv bool) []slot {
-		slots := make([]slot, n)
-		size := int(s.Size)
+	mem := func(n, bufs int, bytes int64, recv bool) []slot {
+		slots, size := make([]slot, n), int(bytes)
 		slab := make([]byte, max(1, bufs*size)) // never nil: an address even for empty messages
 		for i := range slots {
 			b := i % bufs * size
@@ -142,12 +183,27 @@ func newLeg(s *Spec, server bool, info *uet.Info) (*leg, error) {
 		}
 		return slots
 	}
-	if s.sends(server) {
-		l.tx = mem(tx, txBufs, false)
+	back := s.Size // of what comes back
+	if s.exchanges() {
+		back = s.Reply
 	}
-	if s.sends(!server) || s.pingpong() {
-		l.rx = mem(rx, rxBufs, true)
-		l.again = make([]*slot, 0, rx)
+	if s.sends(server) {
+		l.tx = mem(tx, txBufs, s.Size, false)
+	}
+	switch {
+	case s.sends(!server):
+		l.rx = mem(rx, rxBufs, s.Size, true)
+	case s.pingpong() || s.exchanges():
+		l.rx = mem(rx, rxBufs, back, true)
+	}
+	l.again = make([]*slot, 0, len(l.rx))
+	if s.exchanges() && server {
+		for i, r := range mem(rx, rxBufs, back, false) {
+			l.rx[i].reply = r.buf
+		}
+	}
+	if s.Test == Incast && server {
+		l.sink = newSink(s)
 	}
 	return l, nil
 }
@@ -182,6 +238,7 @@ func (l *leg) wake() { _ = l.end.cq.Signal() }
 // abort ends the leg soon.
 func (l *leg) abort() {
 	l.aborted.Store(true)
+	l.cancel()
 	l.wake()
 }
 
@@ -195,6 +252,16 @@ func (l *leg) run() error {
 	l.begun = time.Now()
 	var err error
 	switch {
+	case l.sink != nil:
+		err = l.collect()
+	case l.race != nil:
+		err = l.incast()
+	case l.spec.exchanges() && l.server:
+		err = l.respond()
+	case l.spec.Churn:
+		err = l.churn()
+	case l.spec.exchanges():
+		err = l.exchange()
 	case !l.spec.pingpong():
 		err = l.stream()
 	case l.server:
@@ -204,13 +271,40 @@ func (l *leg) run() error {
 	}
 	l.tell()
 	if l.check != nil {
-		if n := l.peerSent.Load(); err == nil && n >= 0 && !l.spec.pingpong() {
+		if n := l.peerSent.Load(); err == nil && n >= 0 && !l.spec.pingpong() && !l.spec.Churn && l.sink == nil {
 			l.check.Wrong += int64(l.ledger.Gaps(uint64(n)))
 		}
 		l.res.Check = l.check
 	}
-	l.res.Counters = l.end.counters()
+	l.res.Counters = l.counters()
+	l.res.Echoed = l.end.ep.Stats().AcksCE
 	return err
+}
+
+// counters are those of all endpoints of the leg.
+func (l *leg) counters() record.Counters {
+	c := l.end.counters()
+	l.gone.read(&c)
+	return c
+}
+
+// A tally keeps what endpoints have counted that are closed.
+type tally struct {
+	mu  sync.Mutex // guards sum
+	sum record.Counters
+}
+
+func (t *tally) add(e *end) {
+	c := e.counters()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sum.Add(&c)
+}
+
+func (t *tally) read(c *record.Counters) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Add(&t.sum)
 }
 
 // open reports whether messages may be posted.
@@ -232,15 +326,7 @@ func (l *leg) tell() {
 // recv posts a receive.
 func (l *leg) recv(s *slot) error {
 	s.seq = l.posts
-	var err error
-	switch {
-	case !l.spec.tagged():
-		err = l.end.ep.Recv(s.buf, fi.AddrUnspec, s)
-	case l.check != nil:
-		err = l.end.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, tagSeq, s)
-	default:
-		err = l.end.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, 0, s)
-	}
+	err := l.recvOn(l.end, s)
 	switch err {
 	case nil:
 		l.posts++
@@ -251,27 +337,49 @@ func (l *leg) recv(s *slot) error {
 	return err
 }
 
-// send posts a message. fi.EAGAIN: not now.
-func (l *leg) send(b []byte, seq int64, s *slot) error {
-	ep := l.end.ep
+// recvOn posts a receive at an endpoint. fi.EAGAIN: not now.
+func (l *leg) recvOn(e *end, s *slot) error {
 	switch {
-	case l.check == nil:
-		switch l.spec.Op {
-		case Send:
-			return ep.Send(b, l.peer, s)
-		case TSend:
-			return ep.TSend(b, l.peer, tagBase, s)
-		}
-		return ep.TInject(b, l.peer, tagBase)
-	case l.spec.Op == Send:
-		return ep.SendData(b, uint64(seq), l.peer, s)
-	case l.spec.Op == TSend:
-		return ep.TSend(b, l.peer, tagBase|uint64(seq)&tagSeq, s)
+	case !l.spec.tagged():
+		return e.ep.Recv(s.buf, fi.AddrUnspec, s)
+	case l.spec.numbered():
+		return e.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, tagSeq, s)
 	}
-	return ep.TInject(b, l.peer, tagBase|uint64(seq)&tagSeq)
+	return e.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, 0, s)
 }
 
-// seqOf is the sequence number that a checked message carries, -1 if none.
+// send posts a message. fi.EAGAIN: not now.
+func (l *leg) send(b []byte, seq int64, s *slot) error { return l.sendOn(l.end, l.peer, b, seq, s) }
+
+// sendOn posts a message at an endpoint.
+func (l *leg) sendOn(e *end, peer fi.Addr, b []byte, seq int64, s *slot) error {
+	ep := e.ep
+	switch {
+	case !l.spec.numbered():
+		switch l.spec.Op {
+		case Send:
+			return ep.Send(b, peer, s)
+		case TSend:
+			return ep.TSend(b, peer, tagBase, s)
+		}
+		return ep.TInject(b, peer, tagBase)
+	case l.spec.Op == Send:
+		return ep.SendData(b, uint64(seq), peer, s)
+	case l.spec.Op == TSend:
+		return ep.TSend(b, peer, l.tag(seq), s)
+	}
+	return ep.TInject(b, peer, l.tag(seq))
+}
+
+// tag is that of a numbered message.
+func (l *leg) tag(seq int64) uint64 {
+	if l.race != nil {
+		return tagBase | uint64(l.index)<<senderShift | uint64(seq)&senderSeq
+	}
+	return tagBase | uint64(seq)&tagSeq
+}
+
+// seqOf is the number that a numbered message carries, -1 if none.
 func (l *leg) seqOf(e *cq.Entry) int64 {
 	if l.spec.tagged() {
 		return int64(e.Tag & tagSeq)
@@ -292,7 +400,10 @@ func (l *leg) verify(e *cq.Entry, s *slot) {
 	wrong += l.pat.Verify(s.buf[:min(e.Len, len(s.buf))], uint64(seq))
 	l.check.WrongBytes += int64(wrong)
 	// Messages of an ordered endpoint take the receives in the order posted.
-	dup := seq < 0 || !l.ledger.Take(uint64(seq)) || l.spec.Mode == "rod" && seq != s.seq
+	dup := seq < 0
+	if !dup && !l.spec.Churn { // transactions that failed leave gaps
+		dup = !l.ledger.Take(uint64(seq)) || l.spec.Mode == "rod" && seq != s.seq
+	}
 	switch {
 	case dup:
 		l.check.Dup++

@@ -40,11 +40,19 @@ type poller struct {
 // wait is true and progress is automatic. An operation that failed comes as an
 // error.
 func (p *poller) read(wait bool) (int, error) {
+	if !wait {
+		return p.readFor(0)
+	}
+	return p.readFor(waitSlice)
+}
+
+// readFor is read that waits at most for d.
+func (p *poller) readFor(d time.Duration) (int, error) {
 	var n int
 	var err error
-	wait = wait && p.block
+	wait := d > 0 && p.block
 	if wait {
-		n, err = p.end.cq.SRead(p.ents, 1, waitSlice)
+		n, err = p.end.cq.SRead(p.ents, 1, min(d, waitSlice))
 	} else {
 		n, err = p.end.cq.Read(p.ents)
 	}

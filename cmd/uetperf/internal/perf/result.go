@@ -21,10 +21,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	}
 	addCheck := func(c *record.Check) {
 		if c != nil && run.DataCheck != nil {
-			run.DataCheck.OK += c.OK
-			run.DataCheck.Wrong += c.Wrong
-			run.DataCheck.WrongBytes += c.WrongBytes
-			run.DataCheck.Dup += c.Dup
+			run.DataCheck.Add(c)
 		}
 	}
 	var duration time.Duration
@@ -40,7 +37,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			addCheck(theirs.Check)
 			lost += max(0, mine.Sent-theirs.Received) + max(0, theirs.Sent-mine.Received)
 		}
-		if s.pingpong() {
+		if s.pingpong() || s.exchanges() {
 			run.Msgs += mine.Tx.Msgs
 			duration = max(duration, mine.Tx.Duration)
 			continue
@@ -70,6 +67,10 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			}
 			run.Msgs += m.Msgs
 			duration = max(duration, m.Duration)
+			if s.Test == Incast {
+				rtx, trimmed := mine.Counters.Rtx(), l.end.refusedTrimmed()
+				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &trimmed
+			}
 			run.Streams = append(run.Streams, st)
 		}
 	}
@@ -81,13 +82,19 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if peer != nil {
 		run.Lost = &lost
 	}
+	switch {
+	case s.exchanges():
+		r.exchanged(&run, duration)
+	case s.Test == Incast:
+		r.incast(&run)
+	}
 	if s.pingpong() {
 		run.FirstNS = int64(r.legs[0].res.First)
 		if h := r.legs[0].hist; h.TotalCount() > 0 {
 			run.Latency = latency(h)
 			run.Latency.RTT = s.Test == Ping
 		}
-	} else if duration > 0 {
+	} else if duration > 0 && s.Test != RR {
 		bps, rate := float64(run.Bytes)*8/duration.Seconds(), float64(run.Msgs)/duration.Seconds()
 		run.GoodputBPS, run.MsgsPerS = &bps, &rate
 	}
@@ -96,6 +103,64 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	}
 	run.CPU = r.cpu(peer)
 	return run
+}
+
+// exchanged adds what is measured of requests and replies.
+func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
+	s := r.spec
+	all := exchanged{opened: newHistogram(), closed: newHistogram()}
+	h := newHistogram()
+	for _, l := range r.legs {
+		x := &l.ex
+		h.Merge(l.hist)
+		all.offered += x.offered
+		all.late += x.late
+		all.unsent += x.unsent
+		all.errors += x.errors
+		all.lag = max(all.lag, x.lag)
+		all.lastLag = max(all.lastLag, x.lastLag)
+		if x.opened != nil {
+			all.opened.Merge(x.opened)
+			all.closed.Merge(x.closed)
+		}
+	}
+	if h.TotalCount() > 0 {
+		run.Latency = latency(h)
+		run.Latency.RTT = true
+	}
+	if s.Test == RR {
+		run.Errors = &all.errors
+		if duration > 0 {
+			rate := float64(run.Msgs) / duration.Seconds()
+			run.MsgsPerS = &rate
+		}
+		if s.Churn && all.opened.TotalCount() > 0 {
+			run.Churn = &record.Churn{Open: latency(all.opened), Close: latency(all.closed)}
+			run.Churn.Open.RTT, run.Churn.Close.RTT = true, true
+		}
+		return
+	}
+	l := &record.Load{Offered: all.offered, Late: all.late, LateAfterNS: int64(LateAfter), MaxLagNS: int64(all.lag), Unsent: all.unsent}
+	if duration > 0 {
+		l.OfferedPer = float64(l.Offered) / min(duration, s.Time).Seconds()
+	}
+	// What piled up to the end is no hiccup.
+	l.Overloaded = l.Unsent*100 > l.Offered || all.lastLag > max(s.Time/100, piledUp)
+	run.Load = l
+}
+
+// incast adds how the senders shared and how long rounds took.
+func (r *clientRun) incast(run *record.Run) {
+	x := &record.Incast{Within: r.spec.Within}
+	if j, ok := r.spread.fairness(); ok {
+		x.Jain = &j
+	}
+	if at, ok := r.spread.converged(r.spec.Within); ok {
+		ns := int64(at)
+		x.ConvergenceNS = &ns
+	}
+	x.Round, x.Rounds = r.race.rounds()
+	run.Incast = x
 }
 
 // cpu is the processor time of the processes while the first leg measured:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
@@ -75,6 +76,7 @@ type Server struct {
 	sessions map[sessionKey]*session
 	closed   bool // no sessions any more
 	wg       sync.WaitGroup
+	held     resources
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
 }
@@ -477,6 +479,19 @@ type serverRun struct {
 	opened bool   // the gate of the legs
 	wg     sync.WaitGroup
 	events chan legEvent
+	begun  time.Time
+	series *series
+	tick   *time.Ticker // of series, nil until go
+	churn  churn
+}
+
+// A churn is the connections that come and go beside those of the legs.
+type churn struct {
+	mu    sync.Mutex // guards what follows
+	live  map[*leg]struct{}
+	asked int // being opened, or live
+	done  map[int]*LegResult
+	ended bool
 }
 
 // open are the legs that there are.
@@ -536,8 +551,11 @@ func (ss *session) run(k sessionKey) {
 	}
 	for {
 		var events chan legEvent
-		if ss.cur != nil {
-			events = ss.cur.events
+		var tick <-chan time.Time
+		if r := ss.cur; r != nil {
+			if events = r.events; r.tick != nil {
+				tick = r.tick.C
+			}
 		}
 		select {
 		case <-ss.ctx.Done():
@@ -546,8 +564,14 @@ func (ss *session) run(k sessionKey) {
 			return
 		case ev := <-events:
 			ss.legSaid(ev)
+		case <-tick:
+			ss.cur.sample()
 		case in := <-ss.calls:
-			if err := ss.answer(in); err != nil {
+			answer := ss.answer
+			if in.call.Again {
+				answer = ss.answerAgain
+			}
+			if err := answer(in); err != nil {
 				s.cfg.Log("%v: no connection for a test: %v", ss.addr, err)
 				in.reject("%s", oneLine(err))
 			}
@@ -598,6 +622,10 @@ func (ss *session) handle(m *message) {
 			_ = ss.send(&message{Type: mFacts, Facts: ss.facts()})
 		}
 		return
+	case mResources:
+		r := ss.srv.held.get()
+		_ = ss.send(&message{Type: mResources, Resources: &r})
+		return
 	case mPrepare:
 		ss.stopRun(true)
 		addrs, err := ss.prepare(m)
@@ -615,13 +643,18 @@ func (ss *session) handle(m *message) {
 	}
 	switch m.Type {
 	case mGo:
-		r.opened = true
+		if r.opened = true; r.spec.Sample > 0 && r.tick == nil {
+			r.begun, r.series, r.tick = time.Now(), newSeries(r.spec.Sample), time.NewTicker(r.spec.Sample)
+		}
 		for _, l := range r.open() {
 			l.gate.Store(true)
 			l.wake()
 		}
 	case mSent:
-		if m.Leg >= 0 && m.Leg < len(r.legs) && r.legs[m.Leg] != nil {
+		if m.Leg >= 0 && m.Leg < len(r.legs) && r.spec.Test == Incast {
+			r.legs[0].sink.sent[m.Leg].Store(m.N)
+			r.legs[0].wake()
+		} else if m.Leg >= 0 && m.Leg < len(r.legs) && r.legs[m.Leg] != nil {
 			r.legs[m.Leg].peerSent.Store(m.N)
 			r.legs[m.Leg].wake()
 		}
@@ -632,7 +665,11 @@ func (ss *session) handle(m *message) {
 		}
 	case mEnd:
 		results := ss.stopRun(m.Error != "")
-		_ = ss.send(&message{Type: mResult, Run: m.Run, Results: results})
+		out := &message{Type: mResult, Run: m.Run, Results: results}
+		if r.series != nil {
+			out.Series = pack(r.series.samples)
+		}
+		_ = ss.send(out)
 	}
 }
 
@@ -668,6 +705,13 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		if a.Addr() != ss.addr.Addr() {
 			err = fmt.Errorf("test address %v is not of the client %v", a, ss.addr)
 			break
+		}
+		if sink := r.legs[0]; i > 0 && spec.Test == Incast { // one for all
+			if _, err = sink.end.insert(a); err != nil {
+				break
+			}
+			addrs = append(addrs, sink.addr())
+			continue
 		}
 		info := *infos[0]
 		info.SrcAddr.Port = 0
@@ -714,7 +758,31 @@ func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
 	r.legs[i] = l
 	l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 	l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
+	if l.sink != nil {
+		l.complete = func() {
+			for k := range r.legs {
+				r.events <- legEvent{leg: k, kind: mDone}
+			}
+		}
+	}
 	return l, nil
+}
+
+// sample takes a sample.
+func (r *serverRun) sample() {
+	t, cwnd, rtt := sample(r.all())
+	r.series.add(time.Since(r.begun), t, cwnd, rtt)
+}
+
+// all are the legs that there are.
+func (r *serverRun) all() iter.Seq[*leg] {
+	return func(yield func(*leg) bool) {
+		for _, l := range r.open() {
+			if !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // start runs leg i.
@@ -758,6 +826,103 @@ func (ss *session) answer(in *incoming) error {
 	return nil
 }
 
+// churnMore is how many connections of transactions there may be at once beyond
+// one for each stream: that of the last one may still be closing.
+const churnMore = 8
+
+// answerAgain opens an endpoint for the connection of one transaction, serves it and
+// closes it.
+func (ss *session) answerAgain(in *incoming) error {
+	r, i := ss.cur, in.call.Leg
+	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || !r.spec.Churn || !r.opened {
+		return errors.New("no such stream makes more connections")
+	}
+	c := &r.churn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked >= 2*len(r.legs)+churnMore {
+		return fmt.Errorf("%d connections of this test are open: close some", c.asked)
+	}
+	c.asked++
+	r.wg.Go(func() {
+		res, err := ss.once(r, in, i)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.asked--
+		if err != nil {
+			ss.srv.cfg.Log("%v: no connection for a transaction: %v", ss.addr, err)
+			in.reject("%s", oneLine(err))
+			return
+		}
+		if c.done == nil {
+			c.done = map[int]*LegResult{}
+		}
+		if c.done[i] == nil {
+			c.done[i] = &LegResult{Counters: record.Counters{Drops: map[string]uint64{}}}
+		}
+		c.done[i].add(res)
+	})
+	return nil
+}
+
+// once serves a connection from its request to its end.
+func (ss *session) once(r *serverRun, in *incoming, i int) (*LegResult, error) {
+	info, err := in.open(ss.legHints(r.spec))
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLeg(r.spec, true, info)
+	if err != nil {
+		return nil, err
+	}
+	ss.srv.cfg.Opened(l.end.ep, "test")
+	defer ss.closeLeg(l)
+	l.index, l.sent, l.complete = i, func(int64) {}, func() {}
+	c := &r.churn
+	c.mu.Lock()
+	if c.live == nil {
+		c.live = map[*leg]struct{}{}
+	}
+	c.live[l] = struct{}{}
+	if c.ended {
+		l.abort()
+	}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.live, l)
+		c.mu.Unlock()
+	}()
+	if err = l.connect(netip.AddrPort{}); err == nil {
+		err = l.post()
+	}
+	if err == nil {
+		err = l.end.accept(l.ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It ends when the client closes it.
+	if err := l.run(); err != nil && err != errAborted && !errors.Is(err, fi.ESHUTDOWN) && !errors.Is(err, fi.ECANCELED) {
+		ss.srv.cfg.Log("%v: a transaction: %v", ss.addr, err)
+	}
+	return &l.res, nil
+}
+
+// end makes all of them end soon.
+func (c *churn) end(abort bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for l := range c.live {
+		l.over.Store(true)
+		l.wake()
+		if abort {
+			l.abort()
+		}
+	}
+}
+
 // stopRun ends the current run, if there is one, and returns what its legs did.
 func (ss *session) stopRun(abort bool) []LegResult {
 	r := ss.cur
@@ -765,6 +930,10 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		return nil
 	}
 	ss.cur = nil
+	if r.tick != nil {
+		r.tick.Stop()
+	}
+	r.churn.end(abort)
 	waiting := make([][]string, len(r.legs))
 	for i, l := range r.legs {
 		if abort && l != nil {
@@ -784,12 +953,22 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		for _, l := range r.open() {
 			l.abort()
 		}
+		r.churn.end(true)
 	})
 	r.wg.Wait()
 	t.Stop()
+	if r.series != nil {
+		t, cwnd, rtt := sample(r.all())
+		r.series.end(time.Since(r.begun), t, cwnd, rtt)
+	}
 	out := make([]LegResult, len(r.legs))
 	for i, l := range r.open() {
-		out[i] = l.res
+		if out[i] = l.res; l.sink != nil {
+			out = l.sink.results(l.res)
+		}
+		if d := r.churn.done[i]; d != nil {
+			out[i].add(d)
+		}
 		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)
 	}
@@ -797,6 +976,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 }
 
 func (ss *session) closeLeg(l *leg) {
+	l.cancel()
 	l.end.close()
 	ss.srv.cfg.Closed(l.end.ep)
 }

@@ -90,6 +90,8 @@ type call struct {
 	Session uint64 `json:"session"`
 	Run     int    `json:"run,omitempty"`
 	Leg     int    `json:"leg,omitempty"`
+	// Again asks for a connection beside that of the leg, for one transaction.
+	Again bool `json:"again,omitempty"`
 }
 
 // A ConnectError is a connection that did not come about.

@@ -24,6 +24,18 @@ const (
 	Lat  = "lat"  // round trips back to back
 	BW   = "bw"   // a stream of messages with a window
 	Rate = "rate" // the same, counted in messages
+	Load = "load" // requests at intended times, whether replies come or not
+	RR   = "rr"   // transactions: a request, its reply, the next request
+	// Incast is a block of each of several senders to one receiver: first
+	// streams of them for half of the time, then one block each, in rounds.
+	Incast = "incast"
+)
+
+// Arrivals of a load: the gaps between intended times.
+const (
+	Constant = "constant"
+	Poisson  = "poisson" // exponential gaps
+	Uniform  = "uniform" // gaps of 0 to twice the mean
 )
 
 // Operations.
@@ -44,6 +56,9 @@ const (
 	bufferShare = 64 << 20
 	// MaxTotal bounds those of all legs of a run at one end.
 	MaxTotal = 4 << 30
+	// maxWaiting bounds the messages that may come to the one receiver of an
+	// incast at once; it posts twice as many receives.
+	maxWaiting = 16384
 )
 
 // A Spec says what to run: one size of one test.
@@ -64,11 +79,26 @@ type Spec struct {
 	Interval time.Duration `json:"interval,omitempty"`
 	Window   int           `json:"window,omitempty"`
 	Parallel int           `json:"parallel,omitempty"`
+	// Rate is how many requests all streams of a load make in a second, Arrivals
+	// how they are spread.
+	Rate     float64 `json:"rate,omitempty"`
+	Arrivals string  `json:"arrivals,omitempty"`
+	// Reply is the size of a reply of load and rr.
+	Reply int64 `json:"reply,omitempty"`
+	// Churn makes each transaction of rr open a packet delivery context, or a
+	// connection, and close it.
+	Churn bool `json:"churn,omitempty"`
+	// Within is how near to its share, as a part of it, a sender of an incast
+	// must stay to have converged.
+	Within float64 `json:"within,omitempty"`
+	// Sample is the interval of the series of both ends; 0: there is none.
+	Sample   time.Duration `json:"sample,omitempty"`
 	Reverse  bool          `json:"reverse,omitempty"`
 	Bidir    bool          `json:"bidir,omitempty"`
 	Check    bool          `json:"check,omitempty"`
 	Progress string        `json:"progress"` // auto, manual
 	CRC      bool          `json:"crc"`
+	Trim     bool          `json:"trim,omitempty"` // switches trim: see transport.Config
 	CC       string        `json:"cc"`
 	GSO      string        `json:"gso"` // auto, on, off: of both ends
 	MTU      int           `json:"mtu,omitempty"`
@@ -83,6 +113,32 @@ type Spec struct {
 
 // pingpong reports whether the test is of round trips.
 func (s *Spec) pingpong() bool { return s.Test == Ping || s.Test == Lat }
+
+// exchanges reports whether the test is of requests and replies that say which
+// request they answer.
+func (s *Spec) exchanges() bool { return s.Test == Load || s.Test == RR }
+
+// numbered reports whether each message says its number, checked or not.
+func (s *Spec) numbered() bool { return s.Check || s.exchanges() || s.Test == Incast }
+
+// maxRate bounds Rate: more messages than a host can count.
+const maxRate = 1e9
+
+const (
+	// minSample is the least interval of a series.
+	minSample = 10 * time.Millisecond
+	// sampleParts and sampleLeast make the usual interval: a part of the time.
+	sampleParts = 100
+	sampleLeast = 100 * time.Millisecond
+)
+
+// sampling is the interval of the series if nobody says another.
+func (s *Spec) sampling() time.Duration {
+	if s.Test == Ping {
+		return 0
+	}
+	return max(s.Time/sampleParts, sampleLeast)
+}
 
 // service is what the endpoints are.
 func (s *Spec) service() service {
@@ -101,7 +157,7 @@ func (s *Spec) tagged() bool { return s.Op != Send }
 
 // sends reports whether a side sends messages of its own accord.
 func (s *Spec) sends(server bool) bool {
-	if s.pingpong() {
+	if s.pingpong() || s.exchanges() || s.Test == Incast {
 		return !server
 	}
 	return s.Bidir || s.Reverse == server
@@ -118,7 +174,7 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%s %q is not one of %v", what, v, allowed)
 	}
 	for _, err := range []error{
-		oneOf("test", s.Test, Ping, Lat, BW, Rate),
+		oneOf("test", s.Test, Ping, Lat, BW, Rate, Load, RR, Incast),
 		oneOf("operation", s.Op, Send, TSend, Inject),
 		oneOf("endpoint type", s.service().ep, RDM, MSG),
 		oneOf("security", s.service().sec, Off, PSK, TLS),
@@ -129,6 +185,11 @@ func (s *Spec) Validate() error {
 		oneOf("gso", s.GSO, "auto", "on", "off"),
 	} {
 		if err != nil {
+			return err
+		}
+	}
+	if s.Test == Load {
+		if err := oneOf("arrivals", s.Arrivals, Constant, Poisson, Uniform); err != nil {
 			return err
 		}
 	}
@@ -153,17 +214,46 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%d paths are not 1 to %d", s.Paths, udp.MaxPaths)
 	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
+	case s.Trim && s.service().sec != Off:
+		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.service().sec)
+	case s.Trim && !s.CRC:
+		return fmt.Errorf("trimming needs the CRC, which tells a whole packet from one that was cut")
 	case s.Reverse && s.Bidir:
 		return fmt.Errorf("reverse and bidir exclude each other")
 	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.pingpong():
 		return fmt.Errorf("%s has no direction and one stream", s.Test)
+	case (s.Reverse || s.Bidir) && (s.exchanges() || s.Test == Incast):
+		return fmt.Errorf("%s has no other direction: leave reverse and bidir out", s.Test)
+	case s.Op == Inject && (s.exchanges() || s.Test == Incast), s.Op == Send && s.Test == Incast:
+		return fmt.Errorf("%s has no operation %s", s.Test, s.Op)
+	case s.Reply < 0 || s.Reply > MaxMemory/2 || s.Reply > 0 && !s.exchanges():
+		return fmt.Errorf("reply of %d bytes is not 0 to %s, of load and rr", s.Reply, units.Bytes(MaxMemory/2))
+	case s.Test == Load && !(s.Rate > 0 && s.Rate <= maxRate) || s.Test != Load && s.Rate != 0:
+		return fmt.Errorf("rate %g/s is not more than 0 and at most %g/s, of load", s.Rate, maxRate)
+	case (s.Test == Load || s.Test == Incast) && s.Time == 0:
+		return fmt.Errorf("%s needs a time", s.Test)
+	case s.Churn && s.Test != RR:
+		return fmt.Errorf("%s opens and closes nothing: churn is of rr", s.Test)
+	case s.Churn && s.Window > 1:
+		return fmt.Errorf("churn has one transaction at a time, not a window of %d: take more streams", s.Window)
+	case s.Test == Incast && s.EP == MSG:
+		return fmt.Errorf("incast needs rdm endpoints: a connected one has a single sender")
+	case s.Test == Incast && (s.Parallel < 2 || !(s.Within > 0 && s.Within <= 1)):
+		return fmt.Errorf("incast of %d senders within %g of their share: take at least 2, within more than 0 and at most 1", s.Parallel, s.Within)
+	case s.Test == Incast && s.Parallel*s.Window > maxWaiting:
+		return fmt.Errorf("%d senders with %d blocks each under way are more than the %d that one receiver waits for", s.Parallel, s.Window, maxWaiting)
+	case s.Sample < 0 || s.Sample > 0 && s.Sample < minSample:
+		return fmt.Errorf("a sample each %v is not at least %v", s.Sample, minSample)
 	}
 	_, tx, _, rx := s.slots()
-	if n := int64(s.Parallel) * int64(tx+rx) * s.Size; n > MaxTotal {
+	if n := int64(s.Parallel) * int64(tx+rx) * s.largest(); n > MaxTotal {
 		return fmt.Errorf("%d streams of %s need %s of buffers, more than %s: fewer streams, a smaller window or no --check", s.Parallel, units.Size(s.Size), units.Bytes(n), units.Bytes(MaxTotal))
 	}
 	return nil
 }
+
+// largest is the longest message of the test.
+func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }
 
 // slots returns how many messages a sending and a receiving direction of a leg
 // have outstanding, and how many buffers each has.
@@ -172,10 +262,10 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 		return 1, 1, 4, 4
 	}
 	fit := func(n int, mem int64) int {
-		if s.Size == 0 {
+		if s.largest() == 0 {
 			return n
 		}
-		return int(max(1, min(int64(n), mem/s.Size)))
+		return int(max(1, min(int64(n), mem/s.largest())))
 	}
 	// With checked data each outstanding message needs a buffer of its own.
 	if s.Check {
@@ -197,6 +287,12 @@ func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	tx, _, rx, _ := s.slots()
 	// Sends complete in batches: room for what has completed and was not read.
 	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
+	switch {
+	case s.exchanges():
+		h.Tx.Size = max(h.Tx.Size, 2*rx) // replies to all that can be under way
+	case s.Test == Incast:
+		h.Rx.Size = max(h.Rx.Size, s.Parallel*rx)
+	}
 	switch s.Complete {
 	case "inject":
 		h.Tx.OpFlags = fi.InjectComplete
@@ -217,6 +313,7 @@ func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	h.Config.Paths = s.Paths
 	h.Config.Seed = s.EndpointSeed
 	h.Config.Transport.PeerTimeout = s.PeerTimeout
+	h.Config.Transport.Trimming = s.Trim
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On

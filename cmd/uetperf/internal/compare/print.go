@@ -1,0 +1,97 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+)
+
+// Print writes a result for people.
+func (r *Result) Print(w io.Writer) {
+	fmt.Fprintf(w, "base: %s\nnew:  %s\n", clean(strings.Join(r.Base, ", ")), clean(strings.Join(r.New, ", ")))
+	for _, d := range r.Differs {
+		fmt.Fprintf(w, "not the same: %s: %s, now %s\n", d.What, clean(word(d.Base)), clean(word(d.New)))
+	}
+	t := table.NewWriter()
+	t.SetStyle(table.StyleDefault)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"run", "size", "metric", "base", "new", "change", ""})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight}, {Number: 5, Align: text.AlignRight}, {Number: 6, Align: text.AlignRight}})
+	single := true
+	for i := range r.Rows {
+		x := &r.Rows[i]
+		k := x.Key
+		size := units.Size(k.Size)
+		k.Size = 0
+		name := strings.TrimSpace(strings.Replace(k.String(), "0 B", "", 1))
+		t.AppendRow(table.Row{clean(strings.Join(strings.Fields(name), " ")), size, x.Metric, x.side(x.Base), x.side(x.New), x.ChangeText(), x.note()})
+		single = single && x.WithinSpread == nil
+	}
+	fmt.Fprintln(w, t.Render())
+	if single {
+		fmt.Fprintln(w, "One run of each kind at each side: what is noise is not known. Give several records a side: --base FILE --new FILE, repeated.")
+	}
+	for _, u := range r.Unmatched {
+		fmt.Fprintf(w, "only in %s: %s\n", u.Side, clean(u.Key.String()))
+	}
+	for _, b := range r.Broken {
+		fmt.Fprintf(w, "FAILED new record %s\n", clean(b))
+	}
+	for _, j := range r.FailOn {
+		if j.Pass {
+			fmt.Fprintf(w, "fail-on %s: ok\n", j.Expr)
+			continue
+		}
+		for _, why := range j.Why {
+			fmt.Fprintf(w, "fail-on %s: FAILED, %s\n", j.Expr, clean(why))
+		}
+	}
+}
+
+// side writes the median and, of several runs, the range.
+func (r *Row) side(s *Spread) string {
+	if s == nil {
+		return "not measured"
+	}
+	out := r.metric.Format(s.Median)
+	if s.Runs > 1 {
+		out += fmt.Sprintf(" [%s … %s]", r.metric.Format(s.Min), r.metric.Format(s.Max))
+	}
+	return out
+}
+
+func (r *Row) note() string {
+	switch {
+	case r.Better == nil:
+		return ""
+	case r.WithinSpread != nil && *r.WithinSpread:
+		return "within the spread"
+	case *r.Better:
+		return "better"
+	}
+	return "worse"
+}
+
+func word(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// clean keeps what a record says from acting on a terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/compare"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/render"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/recview"
+)
+
+// readConfig is what report and compare do with records that exist.
+type readConfig struct {
+	Files     []string // of report
+	Output    string
+	Title     string
+	Base, New []string // of compare
+	FailOn    []*assert.Change
+}
+
+func reportCommand(cfg *Config, choose func(string)) *cobra.Command {
+	c := &cobra.Command{
+		Use: "report RUN.json... -o report.html", Short: "one offline HTML page of records",
+		Long: `report makes one HTML file of records that -J wrote: tables, the distribution of
+latency (log x, nines y), goodput with window, round trip and retransmissions over
+time, environment, the command that repeats the test, and the records themselves.
+Several records are drawn over each other. The page loads nothing from anywhere.
+
+The file that has the name already is replaced when all of the new one is written.`,
+		Example:               "  uetperf lat HOST -s 8:64K:*2 -J lat.json\n  uetperf report lat.json -o report.html\n  uetperf bw HOST -J - | uetperf report - -o report.html",
+		DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("report needs records: files that uetperf -J wrote, or - for standard input")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			choose("report")
+			cfg.Read.Files = args
+			return onceStdin(args)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVarP(&cfg.Read.Output, "output", "o", "report.html", "`FILE` to write; - is standard output")
+	f.StringVar(&cfg.Read.Title, "title", "", "`TEXT` above the page (default what was measured)")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
+	return c
+}
+
+func compareCommand(cfg *Config, choose func(string)) *cobra.Command {
+	var failOn []string
+	c := &cobra.Command{
+		Use: "compare BASE.json NEW.json", Short: "what changed between two records; exit 1 on regression",
+		Long: `compare holds the runs of a new record against those of a base with the same test,
+operation and size. Where there are several runs of a kind, in a record or in
+several of a side, it compares medians, shows the range, and says when the ranges
+overlap, so that the difference may be noise.
+
+Exit status 1 if a --fail-on was exceeded, or if a new record ended early or had
+wrong data and no base did.`,
+		Example:               "  uetperf compare base.json new.json --fail-on 'p99>+10%' --fail-on 'goodput<-5%'\n  uetperf compare --base a1.json --base a2.json --base a3.json --new b1.json --new b2.json --new b3.json",
+		DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			choose("compare")
+			r := &cfg.Read
+			switch {
+			case len(args) == 2:
+				r.Base, r.New = append([]string{args[0]}, r.Base...), append([]string{args[1]}, r.New...)
+			case len(args) == 1 && len(r.Base) > 0 && len(r.New) == 0:
+				r.New = args
+			case len(args) > 2:
+				return fmt.Errorf("unexpected %q after the two records: name more by --base FILE and --new FILE", args[2])
+			case len(args) == 1 || len(r.Base) == 0 || len(r.New) == 0:
+				return errors.New("compare needs two records: BASE.json NEW.json, or --base FILE and --new FILE")
+			}
+			for _, s := range failOn {
+				ch, err := assert.ParseChange(s)
+				if err != nil {
+					return fmt.Errorf("--fail-on %w", err)
+				}
+				r.FailOn = append(r.FailOn, ch)
+			}
+			return onceStdin(append(append([]string{}, r.Base...), r.New...))
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringArrayVar(&cfg.Read.Base, "base", nil, "a `FILE` of the base (repeatable)")
+	f.StringArrayVar(&cfg.Read.New, "new", nil, "a `FILE` to hold against it (repeatable)")
+	f.StringArrayVar(&failOn, "fail-on", nil, "exit 1 if the median changed by more than `CHANGE`, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)")
+	f.StringVarP(&cfg.JSON, "json", "J", "", "write the comparison (JSON) to `FILE`; - is standard output, then nothing else is written there")
+	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "all metrics")
+	return c
+}
+
+// onceStdin refuses standard input that is to be read twice.
+func onceStdin(files []string) error {
+	n := 0
+	for _, f := range files {
+		if f == "-" {
+			n++
+		}
+	}
+	if n > 1 {
+		return errors.New("- is standard input, which holds one record: give the others as files")
+	}
+	return nil
+}
+
+// readRecords reads records; - is standard input. Errors name the file.
+func readRecords(cfg *Config, files []string) ([]*recview.Rec, error) {
+	base := map[string]int{}
+	for _, f := range files {
+		base[filepath.Base(f)]++
+	}
+	var out []*recview.Rec
+	for _, f := range files {
+		name, in := f, cfg.Stdin
+		if base[filepath.Base(f)] == 1 {
+			name = filepath.Base(f)
+		}
+		if f == "-" {
+			name, f = "standard input", "standard input"
+		} else {
+			file, err := os.Open(f)
+			if err != nil {
+				var pe *fs.PathError
+				if errors.As(err, &pe) {
+					err = fmt.Errorf("%s: %w", f, pe.Err)
+				}
+				return nil, &usage{err}
+			}
+			defer file.Close()
+			in = file
+		}
+		raw, err := io.ReadAll(io.LimitReader(in, record.MaxSize+1))
+		if err != nil {
+			var pe *fs.PathError
+			if errors.As(err, &pe) {
+				err = pe.Err
+			}
+			return nil, &usage{fmt.Errorf("%s: %w", f, err)}
+		}
+		rec, err := recview.Parse(name, raw)
+		if err != nil {
+			return nil, &usage{fmt.Errorf("%s %w", f, err)}
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
+	recs, err := readRecords(cfg, cfg.Read.Files)
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { return render.HTML(w, recs, cfg.Read.Title, versionLine()) }
+	if cfg.Read.Output == "-" {
+		return write(stdout)
+	}
+	if err := page.WriteFile(cfg.Read.Output, write); err != nil {
+		return &usage{fmt.Errorf("-o: %w", err)}
+	}
+	if !cfg.Quiet {
+		fmt.Fprintf(stdout, "report: %s in %s\n", page.Plural(len(recs), "record"), cfg.Read.Output)
+	}
+	return nil
+}
+
+func runCompare(_ context.Context, cfg *Config, stdout io.Writer) error {
+	base, err := readRecords(cfg, cfg.Read.Base)
+	if err != nil {
+		return err
+	}
+	now, err := readRecords(cfg, cfg.Read.New)
+	if err != nil {
+		return err
+	}
+	r, err := compare.Records(base, now, cfg.Read.FailOn, cfg.Verbose)
+	if err != nil {
+		return &usage{err}
+	}
+	writeJSON := func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(r)
+	}
+	switch cfg.JSON {
+	case "-":
+		err = writeJSON(stdout)
+	default:
+		err = page.WriteFile(cfg.JSON, writeJSON)
+		fallthrough
+	case "":
+		r.Print(stdout)
+	}
+	if err != nil {
+		return &usage{fmt.Errorf("-J: %w", err)}
+	}
+	if !r.OK {
+		return errSilent(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Distribution is what was measured of one thing.
+type Distribution struct {
+	Name string
+	// Values in nanoseconds, rising, each with the number of measurements that
+	// had it.
+	Values []float64
+	Counts []int64
+}
+
+// points go up at each value; where they go is bounded by what so many
+// measurements can tell: the last is half a one from the end.
+func (d *Distribution) points() plotter.XYs {
+	total := int64(0)
+	for _, n := range d.Counts {
+		total += max(0, n)
+	}
+	if total <= 0 {
+		return nil
+	}
+	var out plotter.XYs
+	seen := int64(0)
+	for i, v := range d.Values {
+		n := d.Counts[i]
+		if n <= 0 || !finite(v) {
+			continue
+		}
+		before := toNines(float64(seen) / float64(total))
+		seen += n
+		after := toNines(min(float64(seen), float64(total)-0.5) / float64(total))
+		v = max(v, 1) // a clock that did not move
+		// What is less than a line's width away is the same place.
+		if k := len(out); k > 1 && seen < total && v < out[k-1].X*1.001 && after-out[k-1].Y < 0.004 {
+			continue
+		}
+		if len(out) == 0 {
+			out = append(out, plotter.XY{X: v, Y: before})
+		} else {
+			out = append(out, plotter.XY{X: v, Y: out[len(out)-1].Y})
+		}
+		out = append(out, plotter.XY{X: v, Y: after})
+	}
+	return out
+}
+
+// CDF draws distributions of latency over each other: log x, nines y. ordered says
+// that they are steps of one thing, such as sizes. Ones without a value are left out.
+func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
+	var curves []plotter.XYs
+	var names []string
+	lo, hi, top := math.Inf(1), math.Inf(-1), 0.0
+	for i := range ds {
+		xy := ds[i].points()
+		if len(xy) == 0 {
+			continue
+		}
+		curves, names = append(curves, xy), append(names, ds[i].Name)
+		lo, hi, top = min(lo, xy[0].X), max(hi, xy[len(xy)-1].X), max(top, xy[len(xy)-1].Y)
+	}
+	if len(curves) == 0 {
+		return Figure{}, false
+	}
+	x := logarithmic(lo, hi, Time)
+	x.label = xlabel
+	p := sheet(x, nines(top))
+	f := Figure{Title: title, Note: "Each step to the next line of the grid upwards is a tenth of the messages before: 99 % are faster than where a curve crosses the line 99 %. Curves end where there are no more measurements."}
+	for i, l := range looks(len(curves), ordered) {
+		curve(p, curves[i], l, plotter.NoStep, false)
+		f.Keys = append(f.Keys, l.key(names[i], false))
+	}
+	f.SVG = render(fmt.Sprintf("%s: %s from %s to %s; the numbers are in the tables.", title, Plural(len(curves), "curve"), Time.Format(lo), Time.Format(hi)), part{p, "share of messages that were at least as fast", 380})
+	return f, true
+}
+
+// A Series is values over x: seconds, or message sizes in bytes. A y that is NaN
+// was not measured.
+type Series struct {
+	Name string
+	X, Y []float64
+	// Step holds y from the x before to its own: a mean over that time.
+	Step bool
+}
+
+// A Panel is one of the plots over the same time.
+type Panel struct {
+	Title  string
+	Unit   Unit
+	Series []Series
+	Tall   bool
+}
+
+// A Moment of a timeline is shown as a line, or a band until Until if that is later.
+type Moment struct {
+	At, Until float64 // seconds
+	Label     string  // short, such as a number
+}
+
+// Timeline draws panels below each other over one axis of time in seconds, up to
+// end (0: as far as there are values).
+func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figure, bool) {
+	var use []Panel
+	for _, pn := range panels {
+		var have []Series
+		for _, s := range pn.Series {
+			for i := range s.X {
+				if finite(s.X[i]) && finite(s.Y[i]) {
+					have = append(have, s)
+					break
+				}
+			}
+		}
+		if pn.Series = have; len(have) > 0 {
+			use = append(use, pn)
+		}
+	}
+	if len(use) == 0 {
+		return Figure{}, false
+	}
+	first := 0.0
+	for _, pn := range use {
+		for _, s := range pn.Series {
+			for i, x := range s.X {
+				if finite(x) && finite(s.Y[i]) {
+					end, first = max(end, x), min(first, x)
+				}
+			}
+		}
+	}
+	if end <= first {
+		end = first + 1
+	}
+	// Seconds: a tenth of one is a tick too.
+	t, _ := linear(first*1e9, end*1e9, false, 10, Time)
+	for i := range t.ticks {
+		t.ticks[i].Value /= 1e9
+		t.ticks[i].Label = strconv.FormatFloat(math.Round(t.ticks[i].Value*1e9)/1e9, 'f', -1, 64)
+	}
+	t.min, t.max, t.label = first, end, "time, s"
+	t.ticks = slices.DeleteFunc(t.ticks, func(k plot.Tick) bool { return k.Value < first || k.Value > end*1.0001 })
+
+	f := Figure{Title: title}
+	// The same name has the same colour in all panels.
+	index := map[string]int{}
+	for _, pn := range use {
+		for _, s := range pn.Series {
+			if _, ok := index[s.Name]; !ok {
+				index[s.Name] = len(index)
+			}
+		}
+	}
+	all := looks(len(index), false)
+	f.Keys = make([]Key, len(index))
+	for n, i := range index {
+		f.Keys[i] = all[i].key(n, false)
+	}
+	if len(index) == 1 {
+		f.Keys = nil
+	}
+	var parts []part
+	said := ""
+	for i, pn := range use {
+		hi, lo := 0.0, 0.0
+		for _, s := range pn.Series {
+			for _, y := range s.Y {
+				if finite(y) {
+					hi, lo = max(hi, y), min(lo, y)
+				}
+			}
+		}
+		n, h := 3, vg.Length(92)
+		if pn.Tall || len(use) == 1 {
+			n, h = 5, 190
+		}
+		y, unit := linear(lo, hi, true, n, pn.Unit)
+		x := t
+		if i < len(use)-1 {
+			x = t.bare()
+		} else {
+			h += 2*fontSize + 8
+		}
+		p := sheet(x, y)
+		p.Add(marks(moments))
+		for _, s := range pn.Series {
+			curve(p, s.points(), all[index[s.Name]], plotter.NoStep, !s.Step && len(s.X) <= 40)
+		}
+		head := pn.Title
+		if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
+			unit = words[unit]
+		}
+		if unit != "" {
+			head += ", " + unit
+		}
+		parts = append(parts, part{p, head, h})
+		said += fmt.Sprintf("; %s up to %s", pn.Title, pn.Unit.Format(hi))
+	}
+	f.SVG = render(fmt.Sprintf("%s, %s%s.", title, Time.Format((end-first)*1e9), said), parts...)
+	return f, true
+}
+
+// points are where the line goes.
+func (s *Series) points() plotter.XYs {
+	var out plotter.XYs
+	before := 0.0
+	for i, x := range s.X {
+		y := s.Y[i]
+		if s.Step && finite(x) {
+			out = append(out, plotter.XY{X: before, Y: y})
+			before = x
+		}
+		out = append(out, plotter.XY{X: x, Y: y})
+	}
+	return out
+}
+
+// marks draws moments behind the curves.
+type marks []Moment
+
+func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, _ := p.Transforms(&c)
+	style := textStyle(badC)
+	style.XAlign, style.YAlign = draw.XLeft, draw.YTop
+	for _, k := range m {
+		if !(k.At >= p.X.Min && k.At <= p.X.Max) {
+			continue
+		}
+		x := tx(k.At)
+		if k.Until > k.At {
+			to := tx(min(k.Until, p.X.Max))
+			c.FillPolygon(standIn(softC), []vg.Point{{X: x, Y: c.Min.Y}, {X: to, Y: c.Min.Y}, {X: to, Y: c.Max.Y}, {X: x, Y: c.Max.Y}})
+			c.StrokeLine2(draw.LineStyle{Color: standIn(badC), Width: 1, Dashes: []vg.Length{3, 3}}, to, c.Min.Y, to, c.Max.Y)
+		}
+		c.StrokeLine2(draw.LineStyle{Color: standIn(badC), Width: 1}, x, c.Min.Y, x, c.Max.Y)
+		c.FillText(style, vg.Point{X: x + 3, Y: c.Max.Y}, k.Label)
+	}
+}
+
+// OverSize draws lines over message size, with a logarithmic y axis if log. A
+// series of one size is a point.
+func OverSize(title, ylabel string, u Unit, log bool, series []Series) (Figure, bool) {
+	var xs, ys []float64
+	var use []Series
+	for _, s := range series {
+		var kept Series
+		kept.Name = s.Name
+		order := make([]int, len(s.X))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.X[a], s.X[b]) })
+		for _, i := range order {
+			if finite(s.X[i]) && finite(s.Y[i]) && (!log || s.Y[i] > 0) {
+				kept.X, kept.Y = append(kept.X, s.X[i]), append(kept.Y, s.Y[i])
+			}
+		}
+		if len(kept.X) > 0 {
+			use, xs, ys = append(use, kept), append(xs, kept.X...), append(ys, kept.Y...)
+		}
+	}
+	if len(use) == 0 {
+		return Figure{}, false
+	}
+	x, at := sizes(xs)
+	var y axis
+	unit := ""
+	if log {
+		y = logarithmic(slices.Min(ys), slices.Max(ys), u)
+	} else {
+		y, unit = linear(0, slices.Max(ys), true, 6, u)
+	}
+	p := sheet(x, y)
+	f := Figure{Title: title}
+	for i, l := range looks(len(use), false) {
+		xy := make(plotter.XYs, len(use[i].X))
+		for k := range xy {
+			xy[k] = plotter.XY{X: at(use[i].X[k]), Y: use[i].Y[k]}
+		}
+		curve(p, xy, l, plotter.NoStep, true)
+		f.Keys = append(f.Keys, l.key(use[i].Name, false))
+	}
+	if unit != "" {
+		ylabel += ", " + unit
+	}
+	f.SVG = render(fmt.Sprintf("%s: %s, %s from %s to %s; the numbers are in the tables.", title, Plural(len(use), "line"), ylabel, u.Format(slices.Min(ys)), u.Format(slices.Max(ys))), part{p, ylabel, 290})
+	return f, true
+}
+
+// Bars draws one bar for each name; NaN is left out.
+func Bars(title, ylabel string, u Unit, names []string, values []float64) (Figure, bool) {
+	hi, any := 0.0, false
+	for _, v := range values {
+		if finite(v) {
+			hi, any = max(hi, v), true
+		}
+	}
+	if !any {
+		return Figure{}, false
+	}
+	y, unit := linear(0, hi, true, 4, u)
+	x := axis{min: -0.6, max: float64(len(names)) - 0.4}
+	every := len(names)/20 + 1
+	for i, n := range names {
+		if i%every == 0 {
+			x.ticks = append(x.ticks, plot.Tick{Value: float64(i), Label: short(n, max(4, 110*every/len(names)))})
+		}
+	}
+	p := sheet(x, y)
+	p.X.Tick.Width = 0
+	bars := make(plotter.Values, len(values))
+	for i, v := range values {
+		if finite(v) {
+			bars[i] = max(0, v)
+		}
+	}
+	w := min(64, 0.6*(width-90)/vg.Length(len(names)))
+	b, err := plotter.NewBarChart(bars, max(1, w))
+	if err != nil {
+		return Figure{}, false
+	}
+	b.Color, b.LineStyle.Width = standIn(seriesC), 0
+	p.Add(b)
+	if unit != "" {
+		ylabel += ", " + unit
+	}
+	f := Figure{Title: title}
+	f.SVG = render(fmt.Sprintf("%s: %s, the highest %s.", title, Plural(len(names), "bar"), u.Format(hi)), part{p, ylabel, 190})
+	return f, true
+}
+
+// short cuts a text to n letters.
+func short(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

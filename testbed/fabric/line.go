@@ -1,0 +1,348 @@
+package fabric
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A line is one Line at work.
+type line struct {
+	name string
+	last bool // leads to hosts
+	base Line // as configured, and changed for good
+	eff  Line // as it is now: base under layers. Its Rules are not looked at
+	// layers are what events have changed for a while, oldest first.
+	layers []layer
+
+	rules []*rule        // by ord
+	ords  int            // given to rules so far
+	named map[string]int // rules that ever had the name: each gets a stream of its own
+
+	low, high           fifo
+	lowBytes, highBytes int64
+	tx                  *packet // on the wire
+	txEnd               time.Duration
+	txFrac              int64 // of a nanosecond, in 1/rate, that the last packet took less than it should
+	gen                 uint32
+	leave               time.Duration // the latest that anything reached the end, for InOrder
+	jitter, ramp        *rand.Rand    // streams of their own
+
+	packets, bytes       uint64
+	sentPackets, sentB   uint64
+	maxWait              int64
+	whys                 [NumWhys]uint64
+	trimAfter, trimAfRTX int64
+}
+
+// A layer is what one event has changed on a line.
+type layer struct {
+	by   *change
+	set  Line
+	down bool
+}
+
+const (
+	// DefaultQueue is Line.Queue where none is given.
+	DefaultQueue Bytes = 1 << 20
+	// minTrimmed is the least that trimming leaves of an IP packet, in bytes.
+	minTrimmed = 64
+)
+
+// refresh makes eff what base and layers say.
+func (l *line) refresh() {
+	l.eff = l.base
+	for i := range l.layers {
+		merge(&l.eff, &l.layers[i].set)
+		l.eff.Down = l.eff.Down || l.layers[i].down
+	}
+	if l.eff.Queue == 0 {
+		l.eff.Queue = DefaultQueue
+	}
+	if l.eff.QueueHigh == 0 {
+		l.eff.QueueHigh = l.eff.Queue
+	}
+	if t := l.eff.Trim; t != nil {
+		l.trimAfter, l.trimAfRTX = int64(t.After), int64(t.AfterRTX)
+		if t.AfterRTX == 0 {
+			l.trimAfRTX = l.trimAfter + l.trimAfter/2
+		}
+	}
+}
+
+// merge replaces in l what is set in s.
+func merge(l, s *Line) {
+	if s.Rate != 0 {
+		l.Rate = s.Rate
+	}
+	if s.Delay != 0 {
+		l.Delay = s.Delay
+	}
+	if s.Jitter != 0 {
+		l.Jitter = s.Jitter
+	}
+	if s.InOrder {
+		l.InOrder = true
+	}
+	if s.Queue != 0 {
+		l.Queue = s.Queue
+	}
+	if s.QueueHigh != 0 {
+		l.QueueHigh = s.QueueHigh
+	}
+	if s.ECN != nil {
+		l.ECN = s.ECN
+	}
+	if s.Trim != nil {
+		l.Trim = s.Trim
+	}
+	if s.MTU != 0 {
+		l.MTU = s.MTU
+	}
+}
+
+// unmerge unsets in l what is set in s.
+func unmerge(l, s *Line) {
+	if s.Rate != 0 {
+		l.Rate = 0
+	}
+	if s.Delay != 0 {
+		l.Delay = 0
+	}
+	if s.Jitter != 0 {
+		l.Jitter = 0
+	}
+	if s.InOrder {
+		l.InOrder = false
+	}
+	if s.Queue != 0 {
+		l.Queue = 0
+	}
+	if s.QueueHigh != 0 {
+		l.QueueHigh = 0
+	}
+	if s.ECN != nil {
+		l.ECN = nil
+	}
+	if s.Trim != nil {
+		l.Trim = nil
+	}
+	if s.MTU != 0 {
+		l.MTU = 0
+	}
+}
+
+// enter is a packet at the beginning of a line.
+func (s *Switch) enter(l *line, p *packet) {
+	l.packets++
+	l.bytes += uint64(p.n)
+	switch {
+	case l.eff.Down:
+		s.drop(l, nil, p, LostDown)
+	case l.eff.MTU > 0 && p.n > l.eff.MTU:
+		s.drop(l, nil, p, LostMTU)
+	default:
+		s.judge(l, p, 0)
+	}
+}
+
+// queue is a packet that the rules have let through.
+func (s *Switch) queue(l *line, p *packet) {
+	if l.eff.Rate == 0 {
+		s.sent(l, p)
+		return
+	}
+	if l.tx == nil {
+		s.serve(l, p)
+		return
+	}
+	dscp := tos(p.buf, p.v6) >> 2
+	n := int64(p.n)
+	if !s.classes.high(dscp) {
+		full := l.lowBytes+n > int64(l.eff.Queue)
+		if l.eff.Trim != nil {
+			after := int64(math.MaxInt64)
+			switch dscp {
+			case s.classes.Trimmable:
+				after = l.trimAfter
+			case s.classes.TrimmableRTX:
+				after = l.trimAfRTX
+			}
+			if after != math.MaxInt64 && (full || l.lowBytes > after) && s.trim(l, nil, p) {
+				s.queueHigh(l, p)
+				return
+			}
+		}
+		if full {
+			s.drop(l, nil, p, LostQueue)
+			return
+		}
+		l.low.push(p)
+		l.lowBytes += n
+		l.maxWait = max(l.maxWait, l.lowBytes+l.highBytes)
+		return
+	}
+	s.queueHigh(l, p)
+}
+
+func (s *Switch) queueHigh(l *line, p *packet) {
+	if l.highBytes+int64(p.n) > int64(l.eff.QueueHigh) {
+		s.drop(l, nil, p, LostQueueHigh)
+		return
+	}
+	l.high.push(p)
+	l.highBytes += int64(p.n)
+	l.maxWait = max(l.maxWait, l.lowBytes+l.highBytes)
+}
+
+// serve puts a packet that has left the queue, or needed none, on the wire.
+func (s *Switch) serve(l *line, p *packet) {
+	if e := l.eff.ECN; e != nil {
+		s.ecn(l, e, p)
+	}
+	num := int64(p.n)*8*int64(time.Second) + l.txFrac
+	took := num / int64(l.eff.Rate)
+	l.txFrac = num % int64(l.eff.Rate)
+	l.tx, l.txEnd = p, s.now+time.Duration(took)
+	s.agenda.push(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
+}
+
+// ecn marks by what waits behind p. Only the low class is marked.
+func (s *Switch) ecn(l *line, e *ECN, p *packet) {
+	t := tos(p.buf, p.v6)
+	w := l.lowBytes
+	if w <= int64(e.Min) || !markable(t) || s.classes.high(t>>2) {
+		return
+	}
+	if w <= int64(e.Max) {
+		top := e.Prob
+		if top == 0 {
+			top = 1
+		}
+		if !chance(l.ramp, top*float64(w-int64(e.Min))/float64(e.Max-e.Min)) {
+			return
+		}
+	}
+	s.mark(l, nil, p)
+}
+
+// txDone is the end of a packet's turn on the wire. The next one takes its place.
+func (s *Switch) txDone(l *line) {
+	p := l.tx
+	l.tx = nil
+	if l.eff.Down {
+		s.drop(l, nil, p, LostDown)
+	} else {
+		s.sent(l, p)
+	}
+	s.pull(l)
+}
+
+// pull takes the next packet from the queues: the high class first.
+func (s *Switch) pull(l *line) {
+	for l.tx == nil && (l.high.n > 0 || l.low.n > 0) {
+		var p *packet
+		if l.high.n > 0 {
+			p = l.high.pop()
+			l.highBytes -= int64(p.n)
+		} else {
+			p = l.low.pop()
+			l.lowBytes -= int64(p.n)
+		}
+		switch {
+		case l.eff.Down:
+			s.drop(l, nil, p, LostDown)
+		case l.eff.Rate == 0:
+			s.sent(l, p)
+		default:
+			s.serve(l, p)
+		}
+	}
+}
+
+// retime follows a change of the rate from old: what the packet on the wire still
+// needs, it needs at the new one.
+func (s *Switch) retime(l *line, old Rate) {
+	if l.eff.Rate == old {
+		return
+	}
+	l.txFrac = 0
+	if l.tx == nil {
+		return
+	}
+	l.gen++
+	switch {
+	case l.eff.Rate == 0:
+		s.txDone(l)
+		return
+	case l.txEnd > s.now:
+		hi, lo := bits.Mul64(uint64(l.txEnd-s.now), uint64(old))
+		left := uint64(math.MaxInt64 / 4)
+		if hi < uint64(l.eff.Rate) {
+			q, _ := bits.Div64(hi, lo, uint64(l.eff.Rate))
+			left = min(left, q)
+		}
+		l.txEnd = s.now + time.Duration(left)
+	}
+	s.agenda.push(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
+}
+
+// sent is a packet that has had its turn: it leaves the line after the delay.
+func (s *Switch) sent(l *line, p *packet) {
+	l.sentPackets++
+	l.sentB += uint64(p.n)
+	at := s.now + time.Duration(l.eff.Delay) + uniform(l.jitter, l.eff.Jitter)
+	if l.eff.InOrder {
+		at = max(at, l.leave)
+	}
+	l.leave = max(l.leave, at)
+	if at == s.now {
+		s.hop(p)
+		return
+	}
+	s.agenda.push(at, event{kind: evHop, pkt: p})
+}
+
+// mark sets CE.
+func (s *Switch) mark(l *line, r *rule, p *packet) {
+	setTOS(p.buf, p.v6, tos(p.buf, p.v6)|ecnCE)
+	s.note(l, r, p, Marked)
+}
+
+// trim cuts the payload off p and puts it into the high class; false if there is
+// nothing to cut.
+func (s *Switch) trim(l *line, r *rule, p *packet) bool {
+	if p.udp == 0 {
+		return false
+	}
+	body := p.udp + udpLen
+	t := l.eff.Trim
+	keep := 0
+	if t != nil {
+		keep = t.Keep
+	}
+	if keep == 0 {
+		keep = max(minTrimmed, body+headers(p.buf[body:min(p.end, p.n)]))
+	}
+	keep = max(keep, body)
+	if keep+wire.CRCLen >= p.n {
+		return false
+	}
+	s.note(l, r, p, Trimmed) // with the length it had
+	last := l.last
+	if t != nil && t.LastHop != nil {
+		last = *t.LastHop
+	}
+	dscp := s.classes.Trimmed
+	if last {
+		dscp = s.classes.TrimmedLastHop
+	}
+	p.n, p.end = keep, keep
+	ip := p.ip()
+	putTrimmed(ip, p.v6, p.udp)
+	setTOS(ip, p.v6, dscp<<2|tos(ip, p.v6)&ecnMask)
+	return true
+}

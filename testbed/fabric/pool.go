@@ -1,0 +1,42 @@
+package fabric
+
+// The sizes of the pool's buffers in bytes: acks, packets, jumbo packets, slabs.
+var poolSizes = [...]int{256, 2048, 16384, maxIP}
+
+// maxInside is how many bytes of buffers the switch holds at most, packets on
+// their way and on tapes together. What comes when it is full is lost as LostFull.
+const maxInside = 256 << 20
+
+// A pool is the memory of packets. What was made once is kept for the next.
+type pool struct {
+	free  [len(poolSizes)][]*packet
+	used  int // bytes
+	taped int // bytes of them on tapes
+}
+
+// get gives a packet with room for n bytes, or nil if the switch holds all it may.
+// Its content is anything.
+func (o *pool) get(n int) *packet {
+	c := 0
+	for poolSizes[c] < n {
+		c++
+	}
+	size := poolSizes[c]
+	if o.used+size > maxInside {
+		return nil
+	}
+	o.used += size
+	if k := len(o.free[c]); k > 0 {
+		p := o.free[c][k-1]
+		o.free[c] = o.free[c][:k-1]
+		return p
+	}
+	return &packet{buf: make([]byte, size), class: uint8(c)}
+}
+
+// put takes p back.
+func (o *pool) put(p *packet) {
+	o.used -= len(p.buf)
+	p.gen++
+	o.free[p.class] = append(o.free[p.class], p)
+}

@@ -1,0 +1,101 @@
+package fabric
+
+import "time"
+
+// A tape is what the adversary of a rule has recorded.
+type tape struct {
+	keep  int
+	every time.Duration
+	after time.Duration
+	young fifo      // not yet old enough, oldest first; packet.at is when they were recorded
+	ripe  []*packet // may be sent again
+	runs  bool      // a replay is on the agenda
+}
+
+const (
+	defaultTape = 4096
+	// maxTapeShare of the switch's memory may be on tapes; beyond, nothing more is
+	// recorded.
+	maxTapeShare = 2
+)
+
+func newTape(r *Replay) *tape {
+	t := &tape{keep: r.Keep, every: time.Duration(float64(time.Second) / r.Rate), after: time.Duration(r.After)}
+	if t.keep == 0 {
+		t.keep = defaultTape
+	}
+	return t
+}
+
+// ripen moves what has grown old enough.
+func (t *tape) ripen(now time.Duration) {
+	for t.young.n > 0 && t.young.ring[t.young.head].at+t.after <= now {
+		t.ripe = append(t.ripe, t.young.pop())
+	}
+}
+
+// record keeps a copy of p. A full tape forgets one at random of those that are
+// old enough to have been sent; if there is none, it has no room.
+func (s *Switch) record(r *rule, p *packet) {
+	t := r.tape
+	t.ripen(s.now)
+	if t.young.n+len(t.ripe) >= t.keep || s.pool.taped > maxInside/maxTapeShare {
+		n := len(t.ripe)
+		if n == 0 {
+			return
+		}
+		i := r.rng.IntN(n)
+		s.untape(t.ripe[i])
+		t.ripe[i] = t.ripe[n-1]
+		t.ripe[n-1] = nil
+		t.ripe = t.ripe[:n-1]
+	}
+	c := s.clone(p)
+	if c == nil {
+		return
+	}
+	s.inside--
+	s.pool.taped += len(c.buf)
+	c.at = s.now
+	t.young.push(c)
+	if !t.runs {
+		t.runs = true
+		s.agenda.push(s.now+max(t.every, t.after), event{kind: evReplay, rule: r})
+	}
+}
+
+func (s *Switch) untape(p *packet) {
+	s.pool.taped -= len(p.buf)
+	s.pool.put(p)
+}
+
+// replay sends one recorded packet again.
+func (s *Switch) replay(r *rule) {
+	t := r.tape
+	if r.gone || r.off > 0 || t.young.n+len(t.ripe) == 0 {
+		t.runs = false // the next packet that is recorded starts it again
+		return
+	}
+	next := s.now + t.every
+	t.ripen(s.now)
+	if n := len(t.ripe); n > 0 {
+		if c := s.clone(t.ripe[r.rng.IntN(n)]); c != nil {
+			s.note(r.line, r, c, Replayed)
+			s.judge(r.line, c, r.ord+1)
+		}
+	} else {
+		next = max(next, t.young.ring[t.young.head].at+t.after)
+	}
+	s.agenda.push(next, event{kind: evReplay, rule: r})
+}
+
+// wipe gives back what a rule that is gone has recorded.
+func (s *Switch) wipe(t *tape) {
+	for t.young.n > 0 {
+		s.untape(t.young.pop())
+	}
+	for _, p := range t.ripe {
+		s.untape(p)
+	}
+	t.ripe = nil
+}
