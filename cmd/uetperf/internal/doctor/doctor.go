@@ -69,7 +69,6 @@ type Config struct {
 type visit struct {
 	cfg Config
 	rep *Report
-	err error
 }
 
 // Run looks at everything. An error is one of usage, or ctx's.
