@@ -18,7 +18,8 @@ func (r *rig) stream(n int, k pkt) {
 	for i := range n {
 		k.psn = uint32(i)
 		r.send(k.bytes())
-		r.run(100 * us)
+		r.now += 100 * us
+		r.collect()
 	}
 	r.run(time.Minute)
 }

@@ -66,11 +66,13 @@ type Assert struct {
 
 // A Host is one host of the topology and what it left.
 type Host struct {
-	Name    string         `json:"name"`
-	Role    string         `json:"role"` // client, server
-	Addr    string         `json:"addr"`
-	Image   string         `json:"image,omitempty"`
-	Exit    *int           `json:"exit,omitempty"`
+	Name  string `json:"name"`
+	Role  string `json:"role"` // client, server
+	Addr  string `json:"addr"`
+	Image string `json:"image,omitempty"`
+	Exit  *int   `json:"exit,omitempty"`
+	// Ended is when a client ended, counted from the zero of the timeline.
+	Ended   time.Duration  `json:"ended_ns,omitempty"`
 	Command []string       `json:"command,omitempty"`
 	Record  *record.Record `json:"record,omitempty"`
 	// Logs, Captures and other files are relative to the folder of result.json.

@@ -43,3 +43,15 @@ func TestDbg(t *testing.T) {
 		fmt.Println(m.At, m.What)
 	}
 }
+
+func TestOne(t *testing.T) {
+	name := os.Getenv("SCP")
+	if name == "" {
+		t.Skip()
+	}
+	sc, err := scenario.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge(t, sc, 1)
+}

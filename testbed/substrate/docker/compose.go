@@ -25,7 +25,7 @@ services:
     image: {{q .SwitchImage}}
     container_name: {{q (.Container "switch")}}
     hostname: switch
-    command: [{{range $i, $a := .Spec.Switch}}{{if $i}}, {{end}}{{q $a}}{{end}}]
+    command: [{{range $i, $a := .Spec.Switch}}{{if $i}}, {{end}}{{q ($.Arg $a)}}{{end}}]
     restart: "no"
     read_only: true
     cap_drop: [ALL]
@@ -118,6 +118,11 @@ func (c *composition) Image(h substrate.Host) string {
 func (c *composition) Bridge(h substrate.Host) string {
 	a := h.Net.Masked().Addr().As4()
 	return strconv.Itoa(int(a[0])) + "." + strconv.Itoa(int(a[1])) + "." + strconv.Itoa(int(a[2])) + ".254"
+}
+
+// Arg is an argument of the switch.
+func (c *composition) Arg(a string) string {
+	return strings.ReplaceAll(a, substrate.OutArg, substrate.OutMount)
 }
 
 // Var is a line of the environment.

@@ -201,13 +201,20 @@ func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 	if err != nil {
 		return record.Path{}, 0
 	}
-	s := p.Socket
+	out := PathOf(&p)
+	out.Local, out.Remote = e.local.String(), remote.String()
+	return out, p.PayloadMTU
+}
+
+// PathOf is what the system gave, for records.
+func PathOf(p *uet.PathInfo) record.Path {
+	s := &p.Socket
 	return record.Path{
-		Local: e.local.String(), Remote: remote.String(), Interface: s.Interface, MTU: s.MTU,
+		Local: p.Local.AddrPort().String(), Interface: s.Interface, MTU: s.MTU,
 		GSO: record.Feature{On: s.GSO.On, Why: s.GSO.Why}, GRO: record.Feature{On: s.GRO.On, Why: s.GRO.Why},
 		Rcvbuf: s.RecvBuf.Got, Sndbuf: s.SendBuf.Got, RcvbufAsked: s.RecvBuf.Asked, SndbufAsked: s.SendBuf.Asked,
 		ECN: s.ECN.On,
-	}, p.PayloadMTU
+	}
 }
 
 // oneLine is an error's text without line breaks.
