@@ -335,7 +335,7 @@ func host(r *result.Result, k int) (page.Details, bool) {
 			d.Body = append(d.Body, v)
 		}
 		d.Body = append(d.Body, recview.CDF([]*recview.Rec{rec})...)
-		d.Body = append(d.Body, rec.Timelines()...)
+		d.Body = append(d.Body, rec.Timelines("Over time: ")...)
 		if c := rec.Counters("Counters"); len(c.Rows) > 0 {
 			d.Body = append(d.Body, c)
 		}
