@@ -319,6 +319,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		b := f.join(remote, path, n, classNew)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
+		if pdc.Nearly() {
+			f.askAck()
+		}
 		f.stats.TxData++
 		last = f.out.off
 		ln.bytes -= int(piece.Len)
