@@ -48,7 +48,8 @@ const (
 	readyLimit = 20 * time.Second // from up to ready
 	foreign    = 3 * time.Second  // for an image that does not say that it is ready
 	endLimit   = 10 * time.Second // of a client beyond its limit
-	downLimit  = 60 * time.Second
+	stopLimit  = 30 * time.Second // of a process that was told to end
+	downLimit  = 90 * time.Second
 	logTail    = 20       // lines of each log in a result
 	switchLog  = 64 << 20 // bytes of decisions
 	pollEvery  = 50 * time.Millisecond
