@@ -272,8 +272,11 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		n, isCP, _ := pdc.NextLost()
 		n -= f.overhead
 		class := classAgain
-		if isCP {
+		switch {
+		case isCP:
 			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
 		}
 		if !f.fits(remote, path, n, class) {
 			return laneMore
@@ -319,6 +322,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		b := f.join(remote, path, n, classNew)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
+		if pdc.Nearly() {
+			f.askAck()
+		}
 		f.stats.TxData++
 		last = f.out.off
 		ln.bytes -= int(piece.Len)

@@ -99,10 +99,8 @@ func (cfg *config) down(ctx context.Context) error {
 		}
 		fmt.Fprintf(cfg.stdout, "%s (%s on %s) goes down\n", l.Name, l.Scenario, l.Substrate)
 	}
-	cfg.substrate = "auto"
-	subs, _ := cfg.usable(ctx)
 	m := map[string]substrate.Substrate{}
-	for _, s := range subs {
+	for _, s := range labSubstrates() {
 		m[s.Name()] = s
 	}
 	return cfg.sweep(ctx, reg, m, reg.Owned)

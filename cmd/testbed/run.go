@@ -205,7 +205,7 @@ func (cfg *config) prepare(ctx context.Context, reg *lab.Registry, subs map[stri
 	phases = append(phases, result.Phase{Name: "build", Took: time.Since(begun)})
 	if !cfg.noBench {
 		begun = time.Now()
-		if pps, err = bench(ctx, reg, bin); err != nil {
+		if pps, err = bench(ctx, bin); err != nil {
 			cfg.say("the switch was not measured: %s", oneLine(err))
 		} else {
 			cfg.say("the switch forwards %.0f packets/s per core here", pps)
@@ -230,6 +230,10 @@ func (cfg *config) sweep(ctx context.Context, reg *lab.Registry, subs map[string
 		for _, r := range removed {
 			cfg.say("removed what was left: %s", r)
 		}
+		if errors.Is(err, substrate.ErrUnsupported) {
+			cfg.say("%s", oneLine(err))
+			continue
+		}
 		if err != nil {
 			return &failure{fmt.Errorf("remove what was left: %w", err)}
 		}
@@ -238,19 +242,8 @@ func (cfg *config) sweep(ctx context.Context, reg *lab.Registry, subs map[string
 	return nil
 }
 
-// bench is what the switch forwards per second and core on this machine: measured once per
-// program and boot.
-func bench(ctx context.Context, reg *lab.Registry, bin string) (float64, error) {
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	file := filepath.Join(reg.Dir(), "bench.json")
-	key := bin + " " + strings.TrimSpace(string(boot))
-	var known struct {
-		Key string
-		PPS float64
-	}
-	if data, err := os.ReadFile(file); err == nil && json.Unmarshal(data, &known) == nil && known.Key == key {
-		return known.PPS, nil
-	}
+// bench measures what the switch forwards per second and core, on this machine and now.
+func bench(ctx context.Context, bin string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "uetswitch"), "bench", "--quick", "-J").Output()
@@ -269,11 +262,7 @@ func bench(ctx context.Context, reg *lab.Registry, bin string) (float64, error) 
 	if err := json.Unmarshal(out, &r); err != nil || len(r.Speeds) == 0 {
 		return 0, fmt.Errorf("uetswitch bench printed no speeds: %v", err)
 	}
-	known.Key, known.PPS = key, r.Speeds[0].PPS
-	if data, err := json.Marshal(known); err == nil {
-		_ = os.WriteFile(file, data, 0o644)
-	}
-	return known.PPS, nil
+	return r.Speeds[0].PPS, nil
 }
 
 // playAll plays scenarios, several at once if asked for. What has not begun when ctx

@@ -44,7 +44,7 @@ func (d *Distribution) points() plotter.XYs {
 		after := toNines(min(float64(seen), float64(total)-0.5) / float64(total))
 		v = max(v, 1) // a clock that did not move
 		// What is less than a line's width away is the same place.
-		if k := len(out); k > 1 && seen < total && v < out[k-1].X*1.001 && after-out[k-1].Y < 0.004 {
+		if k := len(out); k > 1 && seen < total && v < out[k-1].X*1.003 && after-out[k-1].Y < 0.01 {
 			continue
 		}
 		if len(out) == 0 {
@@ -181,7 +181,7 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 				}
 			}
 		}
-		n, h := 3, vg.Length(84)
+		n, h := 3, vg.Length(92)
 		if pn.Tall || len(use) == 1 {
 			n, h = 5, 190
 		}
@@ -198,6 +198,9 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 			curve(p, s.points(), all[index[s.Name]], plotter.NoStep, !s.Step && len(s.X) <= 40)
 		}
 		head := pn.Title
+		if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
+			unit = words[unit]
+		}
 		if unit != "" {
 			head += ", " + unit
 		}
