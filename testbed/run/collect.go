@@ -17,6 +17,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/testbed/agent"
+	"github.com/uetkit/uetkit/testbed/report"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
@@ -26,6 +27,7 @@ func (p *player) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downLimit)
 	defer cancel()
 	p.took = lastEnd(p.r)
+	slices.SortStableFunc(p.r.Timeline, func(a, b result.Mark) int { return int(a.At - b.At) })
 	p.r.Health.Stall = share(p.stalls, stalled(), time.Since(p.began))
 	if st, err := p.sw.Stats(ctx); err == nil {
 		p.r.Switch = &st.Fabric
@@ -48,7 +50,7 @@ func (p *player) collect(ctx context.Context) error {
 	}
 	dir := ""
 	if p.o.Out != "" {
-		dir = filepath.Join(p.o.Out, Folder(p.r))
+		dir = filepath.Join(p.o.Out, report.Folder(p.r))
 		// Files of a run before would seem to be of this one.
 		errs = append(errs, os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 	}
@@ -58,9 +60,11 @@ func (p *player) collect(ctx context.Context) error {
 	}
 	sw := &result.Host{Name: substrate.SwitchName}
 	errs = append(errs, p.bring(ctx, sw, dir))
+	p.r.Files = sw.Files
 	if dir != "" && p.o.Substrate.Name() == "docker" {
 		if data, err := os.ReadFile(filepath.Join(p.spec.Dir, "docker-compose.yml")); err == nil {
 			errs = append(errs, os.WriteFile(filepath.Join(dir, "docker-compose.yml"), data, 0o644))
+			p.r.Files = append(p.r.Files, "docker-compose.yml")
 		}
 	}
 	return errors.Join(errs...)

@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/agent"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/lab"
+	"github.com/uetkit/uetkit/testbed/report"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/scenario"
 	"github.com/uetkit/uetkit/testbed/substrate"
@@ -51,6 +52,7 @@ const (
 	logTail    = 20       // lines of each log in a result
 	switchLog  = 64 << 20 // bytes of decisions
 	pollEvery  = 50 * time.Millisecond
+	pollFirst  = 2 * time.Millisecond // until the first packet is seen
 )
 
 // Scenario plays a scenario and returns what came of it; errors are in the result. It leaves
@@ -73,7 +75,7 @@ func Scenario(ctx context.Context, sc *scenario.Scenario, o Options) *result.Res
 	r.Took = time.Since(r.Started)
 	p.conclude(ctx, err)
 	if o.Out != "" {
-		if err := Save(filepath.Join(o.Out, Folder(r)), r); err != nil {
+		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)
 		}
 	}
@@ -95,7 +97,7 @@ func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.
 	p := &player{sc: sc, o: o, r: r, took: lastEnd(r)}
 	p.conclude(ctx, err)
 	if o.Out != "" {
-		if err := Save(filepath.Join(o.Out, Folder(r)), r); err != nil {
+		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)
 		}
 	}
@@ -107,9 +109,6 @@ func over(r *result.Result, v result.Verdict, format string, args ...any) *resul
 	r.Verdict, r.Reason = v, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	return r
 }
-
-// Folder is the name of a result's folder.
-func Folder(r *result.Result) string { return r.Scenario + "-" + r.Substrate }
 
 // Save writes result.json.
 func Save(dir string, r *result.Result) error {

@@ -116,7 +116,7 @@ func (p *player) run(ctx context.Context) error {
 	p.began = time.Now()
 	limit := time.NewTimer(time.Duration(p.sc.Limit) + endLimit)
 	defer limit.Stop()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollFirst)
 	defer poll.Stop()
 	steps := p.steps()
 	due := time.NewTimer(time.Hour)
@@ -156,6 +156,7 @@ func (p *player) run(ctx context.Context) error {
 				p.mark(p.zero, "first packet")
 				p.eventMarks()
 				arm()
+				poll.Reset(pollEvery)
 			}
 			if time.Since(lastSaid) >= time.Second {
 				lastSaid = time.Now()

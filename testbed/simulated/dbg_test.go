@@ -53,5 +53,9 @@ func TestOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge(t, sc, 1)
+	seed := uint64(1)
+	if v := os.Getenv("SEED"); v != "" {
+		fmt.Sscan(v, &seed)
+	}
+	judge(t, sc, seed)
 }
