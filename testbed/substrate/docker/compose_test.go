@@ -32,8 +32,8 @@ func TestCompose(t *testing.T) {
 		"gateway: 198.18.17.254": 1, `com.docker.network.driver.mtu: "4096"`: 2, `enable_ip_masquerade: "false"`: 2,
 		`- "/tmp/x/keys:/keys:ro"`: 1, "UET_KEYS: /keys": 1,
 		`UET_TRAFFIC: "[{\"Size\":\"$$1\"}]"`: 1, // $ is Compose's
-		`name: "uettb0-c"`: 2, // container and network
-		`org.uetkit.testbed: "uettb0"`: 1, "labels: *labels": 4,
+		`name: "uettb0-c"`:                    2, // container and network
+		`org.uetkit.testbed: "uettb0"`:        1, "labels: *labels": 4,
 	} {
 		if got := strings.Count(text, want); got != n {
 			t.Errorf("%d times %q, want %d in\n%s", got, want, n, text)
