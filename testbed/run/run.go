@@ -134,7 +134,6 @@ type player struct {
 	lab    substrate.Lab
 	sw     *SwitchClient
 	spec   *substrate.Spec
-	keys   string
 	began  time.Time // clients were let go
 	zero   time.Time // of the timeline; zero time: not yet
 	ended  map[string]substrate.Exit

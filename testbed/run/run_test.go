@@ -38,17 +38,16 @@ type fake struct {
 	late   time.Duration
 	deaf   string // a host that is never ready
 
-	mu     sync.Mutex
-	did    []string
-	downs  int
-	exits  chan substrate.Exit
-	lives  map[string]int
-	gone   map[string]chan struct{}
-	began  time.Time
-	wg     sync.WaitGroup
-	spec   *substrate.Spec
-	ln     net.Listener
-	swExit chan int
+	mu    sync.Mutex
+	did   []string
+	downs int
+	exits chan substrate.Exit
+	lives map[string]int
+	gone  map[string]chan struct{}
+	began time.Time
+	wg    sync.WaitGroup
+	spec  *substrate.Spec
+	ln    net.Listener
 }
 
 func (f *fake) Name() string                                     { return "fake" }
