@@ -158,7 +158,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		return false
 	}
 	if f.cfg.Trimming {
-		f.fillControl(now) // as switches do: nothing rides with data, nothing waits for it
+		f.fillControl(now) // as switches do: data of another class does not take it along
 	}
 	for len(d.Data) == 0 {
 		if f.ready.len() == 0 {
@@ -247,7 +247,7 @@ func (f *FEP) fill(now time.Duration, id PeerID) bool {
 	if blocked {
 		p.awaitWake()
 	}
-	if len(f.out.d.Data) > 0 && p.acks && !f.cfg.Trimming {
+	if len(f.out.d.Data) > 0 && p.acks {
 		f.fillOwing(now, id)
 	}
 	return more
@@ -272,8 +272,11 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		n, isCP, _ := pdc.NextLost()
 		n -= f.overhead
 		class := classAgain
-		if isCP {
+		switch {
+		case isCP:
 			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
 		}
 		if !f.fits(remote, path, n, class) {
 			return laneMore
@@ -319,6 +322,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		b := f.join(remote, path, n, classNew)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
+		if pdc.Nearly() {
+			f.askAck()
+		}
 		f.stats.TxData++
 		last = f.out.off
 		ln.bytes -= int(piece.Len)

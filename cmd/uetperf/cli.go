@@ -89,7 +89,7 @@ Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
 // laterCommands have a name already and nothing behind it.
-var laterCommands = []string{"coll", "doctor"}
+var laterCommands = []string{"coll"}
 
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
@@ -98,7 +98,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info"
+			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -125,7 +125,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
-	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose), doctorCommand(cfg, choose))
 	root.AddCommand(reportCommand(cfg, choose), compareCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
@@ -197,7 +197,8 @@ endpoints of tests have ports of their own. Clients name the first:
 
   ` + portTable() + `
 
-The last three are open with --keys. Whoever reaches the first two can run tests:
+Those with --sec are open with --keys; the last one answers what uetperf doctor sends,
+with no more than it got. Whoever reaches the first two can run tests:
 do not leave them open to networks that you do not trust.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -210,7 +211,7 @@ do not leave them open to networks that you do not trust.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.Ports-1, wire.Port))
+	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.ProbePort, wire.Port))
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
@@ -253,6 +254,7 @@ func portTable() string {
 	for i, s := range perf.Services() {
 		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
 	}
+	b = append(b, fmt.Sprintf("%d  probes", wire.Port+perf.ProbePort))
 	return strings.Join(b, "\n  ")
 }
 
@@ -465,6 +467,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
 	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
+	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
@@ -513,8 +516,12 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--as names a certificate: it needs --sec tls")
 		case sealed && f.Changed("crc"):
 			return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
+		case sealed && s.Trim:
+			return errors.New("--trim is of no use with --sec: of a sealed packet switches leave nothing that could be read")
 		case sealed:
 			crc = "off"
+		case s.Trim && crc == "off":
+			return errors.New("--trim needs the CRC, which tells a whole packet from one that was cut: leave out --crc off")
 		}
 		if cfg.Sizes, err = units.ParseSizes(sizes); err != nil {
 			return err

@@ -55,6 +55,9 @@ func modeText(c *record.Config, loopback bool) string {
 			sec = "unsecured: others can read and forge it (--sec psk|tls), CRC " + onOff(c.CRC)
 		}
 	}
+	if c.Trimming {
+		sec += ", trimming on"
+	}
 	return fmt.Sprintf("%s/%s, %s complete, progress %s, %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, sec)
 }
 
@@ -270,6 +273,14 @@ func (p *printer) waits(res *perf.Result, failed bool) {
 	}
 }
 
+// trimText says how many packets arrived cut.
+func trimText(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" trimmed %d", n)
+}
+
 // details prints the counters of both ends.
 func (p *printer) details(res *perf.Result) {
 	line := func(who string, c *record.Counters) {
@@ -278,7 +289,7 @@ func (p *printer) details(res *perf.Result) {
 		}
 		fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
 			units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
-			c.Dup, c.OOO, c.ECNCE, dropText(c.Drops))
+			c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+dropText(c.Drops))
 	}
 	line("here ", &res.Run.Transport)
 	line("there", res.Run.PeerTransport)

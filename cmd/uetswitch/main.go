@@ -69,7 +69,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 const rootLong = `uetswitch forwards IP packets between the network interfaces of the container or
 network namespace it runs in, through the queues, delays and faults of its configuration.
 Hosts have its address as their gateway. It needs Linux and CAP_NET_RAW;
-CAP_NET_ADMIN as well to switch segmentation offload off at its interfaces.
+CAP_NET_ADMIN as well to switch segmentation offload off at its interfaces, CAP_SYS_NICE to
+be in time on a busy machine.
 
   uetswitch --config switch.json --http 198.18.16.1:8080 --log decisions.jsonl
   uetswitch bench          what it forwards on this machine
@@ -86,7 +87,7 @@ work here; 2 usage; 130 a benchmark was interrupted.`
 
 type runFlags struct {
 	config, http, log string
-	logAll            bool
+	logAll, ordinary  bool
 	logMax            int64
 	seed              uint64
 	spin              time.Duration
@@ -125,6 +126,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 		fl.BoolVar(&f.logAll, "log-all", false, "log packets that nothing happened to as well")
 		fl.Int64Var(&f.logMax, "log-max", netswitch.DefaultLogMax, "most bytes of log; what is more is counted in /stats")
 		fl.Uint64Var(&f.seed, "seed", 0, "replaces the seed of the configuration")
+		fl.BoolVar(&f.ordinary, "no-priority", false, "forward without real-time priority, even if it may have it (CAP_SYS_NICE)")
 		fl.DurationVar(&f.spin, "spin", netswitch.DefaultSpin, "how long before a packet is due the switch may stay awake for it; 0: it sleeps")
 	}
 	root.AddCommand(again, newBench(stdout))
@@ -148,7 +150,7 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 	if seed != nil {
 		cfg.Fabric.Seed = *seed
 	}
-	o := netswitch.Options{Config: cfg, HTTP: f.http, LogAll: f.logAll, LogMax: f.logMax, Spin: f.spin}
+	o := netswitch.Options{Config: cfg, HTTP: f.http, LogAll: f.logAll, LogMax: f.logMax, Spin: f.spin, NoPriority: f.ordinary}
 	if f.spin == 0 {
 		o.Spin = -1
 	}

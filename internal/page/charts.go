@@ -181,7 +181,7 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 				}
 			}
 		}
-		n, h := 3, vg.Length(84)
+		n, h := 3, vg.Length(92)
 		if pn.Tall || len(use) == 1 {
 			n, h = 5, 190
 		}
@@ -198,6 +198,9 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 			curve(p, s.points(), all[index[s.Name]], plotter.NoStep, !s.Step && len(s.X) <= 40)
 		}
 		head := pn.Title
+		if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
+			unit = words[unit]
+		}
 		if unit != "" {
 			head += ", " + unit
 		}

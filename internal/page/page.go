@@ -34,7 +34,7 @@ type Section struct {
 	Badge *Cell
 	Body  []Block
 
-	ID    string // set by Write
+	ID    string // the address in the page, #ID; one is made of the title if empty
 	Level int    // of the heading, set by Write
 }
 
@@ -91,9 +91,6 @@ type Links []Link
 // A Link is a path relative to the page. One that leads elsewhere is shown as text.
 type Link struct{ Path, Name string }
 
-// Drawing is a Figure's SVG made by other means, with the same rules.
-type Drawing = Figure
-
 // A Table is rows of cells below heads.
 type Table struct {
 	Caption string
@@ -128,6 +125,7 @@ type Cell struct {
 	Mark bool   // as a badge
 	Help string // in words, shown on pointing
 	Code bool
+	To   string // the ID of a section that it leads to
 	// Missing stands for what was not measured, which is not a zero.
 	Missing bool
 }
@@ -213,11 +211,12 @@ func number(in []Section, level int, ids map[string]int) []Section {
 	out := make([]Section, len(in))
 	for i, s := range in {
 		s.Level = min(level, 6)
-		id := slug(s.Title)
-		if ids[id]++; ids[id] > 1 {
-			id = fmt.Sprintf("%s-%d", id, ids[id])
+		if s.ID == "" {
+			s.ID = slug(s.Title)
+			if ids[s.ID]++; ids[s.ID] > 1 {
+				s.ID = fmt.Sprintf("%s-%d", s.ID, ids[s.ID])
+			}
 		}
-		s.ID = id
 		body := make([]Block, len(s.Body))
 		for k, b := range s.Body {
 			if sub, ok := b.(Section); ok {

@@ -52,6 +52,12 @@ func (r *Rec) Environment() page.Facts {
 	if c.Parallel > 0 {
 		add("streams", true, "%s", join(", ", fmt.Sprint(c.Parallel), map[string]string{"forward": "client to server", "reverse": "server to client", "both": "both ways"}[c.Direction]))
 	}
+	if c.Rate > 0 {
+		add("asked rate", true, "%s", join(", ", page.Rate.Format(c.Rate), c.Arrivals))
+	}
+	if r.has("config", "reply") {
+		add("reply", true, "%s", page.Bytes(float64(c.Reply)))
+	}
 	add("seed", r.has("seed"), "%d", r.Seed)
 	if c.Impair != "" {
 		add("impaired by", true, "%s", c.Impair)

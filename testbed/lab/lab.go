@@ -183,6 +183,17 @@ func (r *Registry) Running(name string) bool {
 	return false
 }
 
+// Forget makes a kept lab one that nobody owns.
+func (r *Registry) Forget(name string) error {
+	dir := r.folder(name)
+	i, err := readInfo(dir)
+	if err != nil {
+		return err
+	}
+	i.Kept = false
+	return (&Lab{Info: *i, Dir: dir}).Save()
+}
+
 // Sweep removes the folders of labs that owned does not know.
 func (r *Registry) Sweep(owned func(string) bool) {
 	entries, _ := os.ReadDir(r.dir)

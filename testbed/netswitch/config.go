@@ -40,11 +40,15 @@ type Options struct {
 	// DefaultSpin, negative: it always sleeps.
 	Spin time.Duration
 
+	// NoPriority leaves the forwarding thread in the ordinary scheduling class; else it
+	// takes real-time priority if it may (CAP_SYS_NICE).
+	NoPriority bool
+
 	pin int // 1 + the processor that forwards; 0: any
 }
 
 // DefaultSpin is about what a processor of a virtual machine takes to wake up.
-const DefaultSpin = 100 * time.Microsecond
+const DefaultSpin = 50 * time.Microsecond
 
 // ReadConfig reads a Config. Errors name the file and what is wrong with it in
 // one line; contradictions within the fabric are Open's to find.

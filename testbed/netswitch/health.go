@@ -47,6 +47,10 @@ type Health struct {
 	Checksums  uint64 `json:"checksums"`
 	// LinkErrors is how often an interface went down or away.
 	LinkErrors uint64 `json:"link_errors"`
+	// Realtime says that the forwarding thread may have real-time priority. Demoted is how
+	// often it gave that up for a while, because it had no time to sleep.
+	Realtime bool   `json:"realtime"`
+	Demoted  uint64 `json:"demoted"`
 	// LogLines were written, LogDropped had no room in the log.
 	LogLines   uint64 `json:"log_lines"`
 	LogDropped uint64 `json:"log_dropped"`
@@ -54,6 +58,9 @@ type Health struct {
 	// Warnings are sentences for a reader: what of the above should not be.
 	Warnings []string `json:"warnings,omitempty"`
 }
+
+// lateTooMuch is when lateness spoils a verdict.
+const lateTooMuch = 5 * time.Millisecond
 
 // warn adds the sentences that follow from the counts; full is the fabric's
 // lost_full.
@@ -67,6 +74,13 @@ func (h *Health) warn(full uint64) {
 	add(h.SendFailed, "the kernel refused %d packets that the switch sent: the backlog of the other end is full (net.core.netdev_max_backlog)")
 	add(h.LinkDrops, "the kernel lost %d packets before the switch saw them: a processor's backlog is full (net.core.netdev_max_backlog)")
 	add(full, "the switch held all the packets that it may and lost %d: a queue or delay is too large for the rate")
+	if h.LateP99 > lateTooMuch {
+		w := fmt.Sprintf("1 %% of the packets were more than %v late: the machine is too slow, or too busy", h.LateP99.Round(100*time.Microsecond))
+		if !h.Realtime {
+			w += ", and the switch has no real-time priority (CAP_SYS_NICE, docker run --cap-add SYS_NICE)"
+		}
+		h.Warnings = append(h.Warnings, w)
+	}
 	add(h.Oversize, "%d packets were longer than the interface's MTU and are lost: switch segmentation offload off at the hosts (ethtool -K DEV tx off gso off tso off)")
 	add(h.Malformed, "%d frames held no whole IP packet")
 	add(h.Unresolved, "%d packets were for hosts that do not answer ARP")

@@ -20,7 +20,19 @@ import (
 const (
 	// rxBudget is how many packets are taken from a port before the others and what is due
 	// get their turn.
-	rxBudget = 64
+	rxBudget = 16
+	// A thread with real-time priority that never sleeps is stopped by the kernel for
+	// 50 ms of each second (sched_rt_runtime_us), and keeps the kernel's own threads of its
+	// processor from working. So the forwarding thread has it only while
+	// it sleeps enough: in each restWindow a share of 1/restMin at least, or it goes
+	// to the ordinary class with the priority ordinaryNice; it comes back with
+	// 1/restBack.
+	restWindow   = 10 * time.Millisecond
+	restMin      = 8
+	restBack     = 3
+	ordinaryNice = -10
+	// shortest is what is never slept for: the call takes about as long.
+	shortest = 4 * time.Microsecond
 	// overshootDecay is how fast the measured lateness of the timer is forgotten.
 	overshootDecay = 32
 	// sendTries is how often a frame is offered to a kernel that has no room.
@@ -49,10 +61,14 @@ type Switch struct {
 	polls     []unix.PollFd
 	spin      time.Duration
 	overshoot time.Duration // of the timer, about
+	priority  bool          // real-time priority is allowed
+	realtime  bool          // and taken
+	window    time.Duration // beginning of the restWindow
+	rested    time.Duration // asleep in it
 	leave     *lateness
 	wait      *lateness
 	count     struct {
-		ringFull, sendFailed, unresolved, oversize, malformed, checksums, linkErrors uint64
+		ringFull, sendFailed, unresolved, oversize, malformed, checksums, linkErrors, demoted uint64
 	}
 
 	warnings []string // of Open
@@ -70,8 +86,11 @@ func Open(opts Options) (*Switch, error) {
 		opts: opts, epoch: time.Now(), wakeFD: -1, calls: make(chan func(time.Duration), 16),
 		ended: make(chan struct{}), leave: newLateness(), wait: newLateness(),
 	}
-	if s.spin = opts.Spin; s.spin == 0 {
+	if s.spin = max(opts.Spin, 0); opts.Spin == 0 {
 		s.spin = DefaultSpin
+	}
+	if runtime.NumCPU() == 1 {
+		s.spin = 0 // what is waited for could not happen
 	}
 	s.overshoot = s.spin / 2
 	if opts.Log != nil {
@@ -256,6 +275,11 @@ func (s *Switch) forward() {
 	defer close(s.ended)
 	// Timers of a thread may come 50 µs late by default.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if !s.opts.NoPriority {
+		// Else a busy host takes the processor from the network for milliseconds.
+		// Without CAP_SYS_NICE it must do as it is.
+		s.priority = s.becomeRealtime()
+	}
 	if s.opts.pin > 0 {
 		_ = pinThread(s.opts.pin - 1)
 	}
@@ -286,6 +310,9 @@ func (s *Switch) forward() {
 			(<-s.calls)(s.now())
 			busy = true
 		}
+		if now-s.window >= restWindow {
+			s.judgeRest(now)
+		}
 		if !busy {
 			s.sleep(now)
 		}
@@ -314,7 +341,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 
 // frame does what one received frame asks for.
 func (s *Switch) frame(i int, p *port, r *arrival, now time.Duration) {
-	if r.kind == unix.PACKET_OUTGOING || r.kind == unix.PACKET_OTHERHOST {
+	if r.kind == unix.PACKET_OUTGOING {
 		return
 	}
 	switch r.typ {
@@ -449,7 +476,7 @@ func (s *Switch) sleep(now time.Duration) {
 	due, ok := s.sw.NextTimeout()
 	margin := time.Duration(0)
 	if ok {
-		margin = min(s.overshoot, max(s.spin, 0))
+		margin = min(s.overshoot, s.spin)
 	}
 	if s.log != nil {
 		if at, want := s.log.tick(now); want && (!ok || at < due) {
@@ -470,20 +497,22 @@ func (s *Switch) sleep(now time.Duration) {
 	var d time.Duration
 	if ok {
 		if d = due - now - margin; d <= 0 {
-			return // awake
+			if d = due - now; d < shortest || s.mayStayAwake(now) {
+				return
+			}
 		}
 		t := unix.NsecToTimespec(int64(d))
 		timeout = &t
 	}
 	n, err := unix.Ppoll(s.polls, timeout, nil)
+	slept := s.now() - now
+	s.rested += slept
 	if err != nil {
 		return // EINTR: the loop looks for itself
 	}
 	if n == 0 {
 		// Follow the worst of late, slowly forget.
-		late := s.now() - now - d
-		s.overshoot = max(late, s.overshoot-s.overshoot/overshootDecay)
-		s.overshoot = min(s.overshoot, max(s.spin, 0))
+		s.overshoot = min(max(slept-d, s.overshoot-s.overshoot/overshootDecay), s.spin)
 		return
 	}
 	for i := range s.polls {
@@ -501,7 +530,38 @@ func (s *Switch) sleep(now time.Duration) {
 	}
 }
 
-// Stats copies what was counted.
+// mayStayAwake reports whether the thread may wait for a packet awake.
+func (s *Switch) mayStayAwake(now time.Duration) bool {
+	return !s.realtime || s.rested*(restMin-1) >= now-s.window
+}
+
+// judgeRest chooses the scheduling class by what was slept in the window that ends.
+func (s *Switch) judgeRest(now time.Duration) {
+	d := now - s.window
+	switch {
+	case !s.priority:
+	case s.realtime && s.rested*restMin < d:
+		s.becomeOrdinary()
+	case !s.realtime && s.rested*restBack > d:
+		s.becomeRealtime()
+	}
+	s.window, s.rested = now, 0
+}
+
+func (s *Switch) becomeRealtime() bool {
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	s.realtime = unix.SchedSetAttr(0, &a, 0) == nil
+	return s.realtime
+}
+
+func (s *Switch) becomeOrdinary() {
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: ordinaryNice}
+	_ = unix.SchedSetAttr(0, &a, 0)
+	s.realtime = false
+	s.count.demoted++
+}
+
+// Stats copies what was counted. It waits for Run.
 func (s *Switch) Stats() (st Stats, err error) {
 	err = s.do(func(now time.Duration) {
 		st.Fabric = s.sw.Stats(now)
@@ -514,6 +574,7 @@ func (s *Switch) Stats() (st Stats, err error) {
 		h.RingFull, h.SendFailed = s.count.ringFull, s.count.sendFailed
 		h.Unresolved, h.Oversize, h.Malformed, h.Checksums = s.count.unresolved, s.count.oversize, s.count.malformed, s.count.checksums
 		h.LinkErrors = s.count.linkErrors
+		h.Realtime, h.Demoted = s.priority, s.count.demoted
 	})
 	if err != nil {
 		return Stats{}, err
@@ -549,12 +610,12 @@ func (s *Switch) fabricStats() (st *fabric.Stats, err error) {
 	return st, err
 }
 
-// Start makes now the zero of the events, if it has not come yet.
+// Start makes now the zero of the events, if it has not come yet. It waits for Run.
 func (s *Switch) Start() error {
 	return s.do(func(now time.Duration) { s.sw.Start(now) })
 }
 
-// Apply does an event now. It returns the fabric's refusal.
+// Apply does an event now. It returns the fabric's refusal, and waits for Run.
 func (s *Switch) Apply(e fabric.Event) error {
 	var refused error
 	if err := s.do(func(now time.Duration) { refused = s.sw.Apply(now, e) }); err != nil {

@@ -35,7 +35,7 @@ func Names() []string {
 // Load reads a scenario: one that the program carries, or a folder by its path (with a
 // slash in it, or a dot).
 func Load(name string) (*Scenario, error) {
-	if strings.ContainsAny(name, `./\`) {
+	if strings.ContainsAny(name, `./\`) && !slices.Contains(Names(), name) { // loss-0.1 is a name
 		file := name
 		if st, err := os.Stat(name); err == nil && st.IsDir() {
 			file = filepath.Join(name, File)

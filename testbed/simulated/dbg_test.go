@@ -43,3 +43,19 @@ func TestDbg(t *testing.T) {
 		fmt.Println(m.At, m.What)
 	}
 }
+
+func TestOne(t *testing.T) {
+	name := os.Getenv("SCP")
+	if name == "" {
+		t.Skip()
+	}
+	sc, err := scenario.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(1)
+	if v := os.Getenv("SEED"); v != "" {
+		fmt.Sscan(v, &seed)
+	}
+	judge(t, sc, seed)
+}

@@ -24,7 +24,8 @@ type Spec struct {
 	Bin   string
 	MTU   int
 	Hosts []Host
-	// Switch are the arguments of uetswitch. Out, its folder, has the file they name.
+	// Switch are the arguments of uetswitch; OutArg in them stands for its folder Out, which
+	// has the files they name.
 	Switch []string
 	Out    string
 	Since  time.Time // when it began to be brought up
@@ -50,6 +51,9 @@ const (
 	OutMount  = "/out"
 	KeysMount = "/keys"
 )
+
+// OutArg stands for the folder of the switch, wherever the substrate puts it.
+const OutArg = "{out}"
 
 // SwitchName is the name of the switch among the hosts.
 const SwitchName = "switch"

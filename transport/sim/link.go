@@ -309,7 +309,8 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 	switch {
 	case f.Rate <= 0:
 	case front:
-		// What waits lets it pass.
+		// What comes later waits for it, and what waits is passed: its turn stays what
+		// it was said to be, so that for the while the rate is exceeded.
 		l.ahead = max(l.ahead, now)
 		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
 			l.net.drop(p, WhyQueue)
@@ -367,6 +368,9 @@ func (l *Link) trim(p *Packet, waiting int) bool {
 	keep := t.Keep
 	if keep == 0 {
 		keep = defaultKeep
+	}
+	if p.Marks&Padded != 0 {
+		return false // a cut could make it what it was
 	}
 	if len(p.Data) <= keep || !(t.After > 0 && waiting > after || l.hits(drawTrim, share)) {
 		return false

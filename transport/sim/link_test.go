@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"math"
 	"net/netip"
 	"slices"
@@ -284,6 +285,51 @@ func TestLinkECNOnlyMarksECT(t *testing.T) {
 	}
 	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, 0xb8 | dgram.CE}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestLinkTrim(t *testing.T) {
+	// 1,000 bytes a second and packets of 128: what finds more than 200 bytes is cut to
+	// 20 and goes in front, as control does; the rest waits, and what is too much for
+	// the queue is lost.
+	f := Faults{Rate: 1000, Queue: 600, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, After: 200, AfterRTX: 350, Keep: 20}}
+	p := newToyPair(1, f, Faults{})
+	send := func(num, n int, dscp uint8) {
+		b := make([]byte, n)
+		binary.BigEndian.PutUint32(b, uint32(num))
+		p.a.node.Send(&dgram.Datagram{Data: b, Remote: p.b.node.Addr(), TOS: dscp<<2 | dgram.ECT0})
+	}
+	for i := range 3 {
+		send(i, 100, 1) // 0, 1: 256 bytes wait; 2 is cut
+	}
+	send(3, 100, 2) // waits: resent packets are cut above 350
+	send(4, 100, 2) // is cut
+	send(5, 20, 1)  // too short to be cut: waits
+	send(6, 100, 0) // of another class: no room
+	send(7, 10, 4)  // control
+	p.Run(p.Now() + time.Minute)
+	if got := p.b.numbers(); !slices.Equal(got, []int{2, 4, 0, 7, 1, 3, 5}) {
+		t.Errorf("arrived %v", got)
+	}
+	for _, a := range p.b.got[:min(2, len(p.b.got))] {
+		if len(a.data) != 20 || a.tos != 3<<2|dgram.ECT0 {
+			t.Errorf("cut to %d bytes, TOS %#x", len(a.data), a.tos)
+		}
+	}
+	// The rate is what it was: 3 · 128, 2 · 48 and 48 bytes to the end of the last.
+	if last := p.b.got[len(p.b.got)-1]; last.at-Start != 528*ms || p.Lost(WhyQueue) != 1 {
+		t.Errorf("the last came after %v, %d were lost", last.at-Start, p.Lost(WhyQueue))
+	}
+	// A header that finds no room in front either.
+	f.Queue = 100
+	p = newToyPair(1, f, Faults{})
+	p.ab.SetFaults(Faults{Rate: 1000, Queue: 100, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, Share: 1, Keep: 20}})
+	for i := range 3 {
+		send(i, 100, 1)
+	}
+	p.Run(p.Now() + time.Minute)
+	if len(p.b.got) != 2 || p.Lost(WhyQueue) != 1 {
+		t.Errorf("%d arrived", len(p.b.got))
 	}
 }
 

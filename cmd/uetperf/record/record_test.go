@@ -32,6 +32,7 @@ config.rate float64
 config.reply int64
 config.sec string
 config.test string
+config.trimming bool
 config.window int
 error string
 host.cpus int

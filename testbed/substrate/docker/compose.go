@@ -25,11 +25,12 @@ services:
     image: {{q .SwitchImage}}
     container_name: {{q (.Container "switch")}}
     hostname: switch
-    command: [{{range $i, $a := .Spec.Switch}}{{if $i}}, {{end}}{{q $a}}{{end}}]
+    command: [{{range $i, $a := .Spec.Switch}}{{if $i}}, {{end}}{{q ($.Arg $a)}}{{end}}]
     restart: "no"
     read_only: true
     cap_drop: [ALL]
-    cap_add: [NET_RAW, NET_ADMIN]
+    cap_add: [NET_RAW, NET_ADMIN, SYS_NICE] # packet sockets, offloads, being in time
+    cpu_shares: 8192 # it is the network: hosts get what it leaves
     security_opt: ["no-new-privileges:true"]
     sysctls:
       net.ipv4.ip_forward: 0
@@ -118,6 +119,11 @@ func (c *composition) Image(h substrate.Host) string {
 func (c *composition) Bridge(h substrate.Host) string {
 	a := h.Net.Masked().Addr().As4()
 	return strconv.Itoa(int(a[0])) + "." + strconv.Itoa(int(a[1])) + "." + strconv.Itoa(int(a[2])) + ".254"
+}
+
+// Arg is an argument of the switch.
+func (c *composition) Arg(a string) string {
+	return strings.ReplaceAll(a, substrate.OutArg, substrate.OutMount)
 }
 
 // Var is a line of the environment.

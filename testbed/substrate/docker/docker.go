@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/uetkit/uetkit/testbed/images"
@@ -47,12 +48,10 @@ func (*Substrate) Name() string { return "docker" }
 
 // run runs a command and returns what it printed; its error has what it said.
 func run(ctx context.Context, name string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, name, args...)
-	c.WaitDelay = 5 * time.Second
-	// The terminal's Ctrl-C is for the runner, which takes down what is half up.
-	ownGroup(c)
+	c := command(ctx, name, args...)
 	var out, said bytes.Buffer
 	c.Stdout, c.Stderr = &out, &said
+	defer attach(c)()
 	err := c.Run()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -61,6 +60,16 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(said.String(), 3))
 	}
 	return out.String(), nil
+}
+
+// command is one that the end of ctx asks to end: what Compose is about to make is then
+// made or not, but not made afterwards. The terminal's Ctrl-C is for the runner alone, which
+// takes down what is half up.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 5 * time.Second
+	return c
 }
 
 // lastLines are the last n lines that are not empty, as one.
@@ -74,16 +83,10 @@ func lastLines(s string, n int) string {
 // Available asks for an engine and for Compose.
 func (s *Substrate) Available(ctx context.Context) error {
 	no := func(why string) error { return fmt.Errorf("containers: %s (%w)", why, substrate.ErrUnsupported) }
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	if _, err := exec.LookPath("docker"); err != nil {
-		return no("there is no docker command: install docker.io and docker-compose")
-	}
-	if host := os.Getenv("DOCKER_HOST"); host != "" && !strings.HasPrefix(host, "unix:") {
-		return no("DOCKER_HOST is " + host + ": labs need an engine on this machine, whose folders they share")
-	}
-	if _, err := run(ctx, "docker", "version", "--format", "{{.Server.Version}}"); err != nil {
-		return no("no engine answers: start dockerd, or join the group docker: " + err.Error())
+	if err := engine(ctx); err != nil {
+		return no(err.Error())
 	}
 	for _, c := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
 		if _, err := run(ctx, c[0], append(slices.Clone(c[1:]), "version")...); err == nil {
@@ -92,6 +95,23 @@ func (s *Substrate) Available(ctx context.Context) error {
 		}
 	}
 	return no("there is no Compose: install docker-compose, or the plugin docker compose")
+}
+
+// answerLimit is how long the engine may take to say that it is there, on a busy machine.
+const answerLimit = 30 * time.Second
+
+// engine says why no engine can be used.
+func engine(ctx context.Context) error {
+	if _, err := exec.LookPath("docker"); err != nil {
+		return errors.New("there is no docker command: install docker.io and docker-compose")
+	}
+	if host := os.Getenv("DOCKER_HOST"); host != "" && !strings.HasPrefix(host, "unix:") {
+		return errors.New("DOCKER_HOST is " + host + ": labs need an engine on this machine, whose folders they share")
+	}
+	if _, err := run(ctx, "docker", "version", "--format", "{{.Server.Version}}"); err != nil {
+		return fmt.Errorf("no engine answers: start dockerd, or join the group docker: %w", err)
+	}
+	return nil
 }
 
 // Prepare builds the images, unless there are some of just these programs.
@@ -145,8 +165,8 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 		}
 	}
 	args := []string{"build", "-q", "--force-rm", "-t", name, "--label", label + "=image", dir}
-	c := exec.CommandContext(ctx, "docker", args...)
-	ownGroup(c)
+	c := command(ctx, "docker", args...)
+	defer attach(c)()
 	// The builder that every engine has: no plugin is needed, and nothing is pulled.
 	c.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 	out, err := c.CombinedOutput()
@@ -198,6 +218,15 @@ func (s *Substrate) Up(ctx context.Context, spec *substrate.Spec) (_ substrate.L
 	if err := l.watch(); err != nil {
 		return nil, err
 	}
+	for _, h := range spec.Hosts {
+		if h.Image == "" {
+			continue
+		}
+		// Compose would ask a registry.
+		if _, err := run(ctx, "docker", "image", "inspect", h.Image); err != nil {
+			return nil, fmt.Errorf("image %s of the %s is not here: build or load it before (docker build, docker load); nothing is pulled", h.Image, h.Role)
+		}
+	}
 	args := append(slices.Clone(s.compose[1:]), "--project-name", spec.Name, "--file", file, "up", "--detach", "--no-build", "--quiet-pull")
 	if _, err := run(ctx, s.compose[0], args...); err != nil {
 		return nil, explain(ctx, err, spec)
@@ -215,8 +244,6 @@ func explain(ctx context.Context, err error, spec *substrate.Spec) error {
 		return fmt.Errorf("addresses of %s (%s and on) are used by %s: remove it, or take others by --base", spec.Name, spec.Hosts[0].Net, overlapping(ctx, spec))
 	case strings.Contains(text, "is already in use by container"), strings.Contains(text, "already exists"):
 		return fmt.Errorf("a container or network of the name %s-… is there and not the testbed's: remove it (docker rm -f, docker network rm), or take other names by --prefix: %s", spec.Name, text)
-	case strings.Contains(text, "manifest unknown"), strings.Contains(text, "pull access denied"), strings.Contains(text, "No such image"):
-		return fmt.Errorf("an image is not there: build or load what --image names before: %s", text)
 	}
 	return err
 }
@@ -253,19 +280,22 @@ func (l *dockerLab) container(host string) string { return l.spec.Name + "-" + h
 // watch listens to the engine for containers that end.
 func (l *dockerLab) watch() error {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := exec.CommandContext(ctx, "docker", "events", "--filter", "label="+label+"="+l.spec.Name, "--filter", "event=die",
-		"--since", strconv.FormatInt(time.Now().Unix(), 10), "--format", "{{json .}}")
-	ownGroup(c)
+	c := command(ctx, "docker", "events", "--filter", "label="+label+"="+l.spec.Name, "--filter", "event=die",
+		"--since", strconv.FormatInt(l.spec.Since.Unix(), 10), "--format", "{{json .}}")
 	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
 	if err != nil {
 		cancel()
-		return fmt.Errorf("docker events: %w", err)
+		return err
 	}
 	l.cancel = cancel
+	started := make(chan error)
 	l.wg.Go(func() {
+		defer attach(c)()
+		err := c.Start()
+		started <- err
+		if err != nil {
+			return
+		}
 		defer func() { _ = c.Wait() }()
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var e struct {
@@ -287,6 +317,9 @@ func (l *dockerLab) watch() error {
 			l.exits <- substrate.Exit{Host: host, Code: code, At: at}
 		}
 	})
+	if err := <-started; err != nil {
+		return fmt.Errorf("docker events: %w", err)
+	}
 	return nil
 }
 
@@ -309,8 +342,8 @@ func (l *dockerLab) Do(ctx context.Context, host string, a substrate.Action) err
 
 // Log asks the engine for what a host said.
 func (l *dockerLab) Log(ctx context.Context, host string, w io.Writer) error {
-	c := exec.CommandContext(ctx, "docker", "logs", l.container(host))
-	ownGroup(c)
+	c := command(ctx, "docker", "logs", l.container(host))
+	defer attach(c)()
 	c.Stdout, c.Stderr = w, w
 	return c.Run()
 }
@@ -322,12 +355,24 @@ func (l *dockerLab) Shell(host string) string { return "docker exec " + l.contai
 func (l *dockerLab) Down(ctx context.Context) error {
 	l.cancel()
 	l.wg.Wait()
-	_, err := remove(ctx, func(name string) bool { return name == l.spec.Name })
-	return err
+	// Until there is nothing: what was being made when it was told to end may come late.
+	for range 3 {
+		removed, err := remove(ctx, func(name string) bool { return name == l.spec.Name })
+		if err != nil || len(removed) == 0 {
+			return err
+		}
+	}
+	return nil
 }
 
-// Leftovers removes what belongs to labs that nobody owns.
+// Leftovers removes what belongs to labs that nobody owns. Where there is no engine there
+// is nothing.
 func (s *Substrate) Leftovers(ctx context.Context, prefix string, owned func(string) bool) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*answerLimit)
+	defer cancel()
+	if err := engine(ctx); err != nil {
+		return nil, fmt.Errorf("containers: %w (%w)", err, substrate.ErrUnsupported)
+	}
 	return remove(ctx, func(name string) bool { return lab.IsLab(name, prefix) && !owned(name) })
 }
 

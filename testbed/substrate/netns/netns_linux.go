@@ -242,7 +242,10 @@ func (l *netLab) start(name string) error {
 	args := []string{"agent", "host"}
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/"}
 	if name == substrate.SwitchName {
-		args = append([]string{"agent", "switch", "--socket", filepath.Join(l.spec.Out, substrate.Socket), "--"}, l.spec.Switch...)
+		args = []string{"agent", "switch", "--socket", filepath.Join(l.spec.Out, substrate.Socket), "--"}
+		for _, a := range l.spec.Switch {
+			args = append(args, strings.ReplaceAll(a, substrate.OutArg, l.spec.Out))
+		}
 	} else {
 		h, _ := l.host(name)
 		env = append(append(env, h.Env...), "UET_OUT="+h.Out)

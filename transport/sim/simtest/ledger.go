@@ -211,6 +211,9 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	if p.TOS&3 == 0 {
 		w.Failf("%s sends a packet that is not ECN capable: %s", h.Name(), &r.reading)
 	}
+	if want := w.dscp(r); p.TOS>>2 != want {
+		w.Failf("%s sends with code point %d, not %d: %s", h.Name(), p.TOS>>2, want, &r.reading)
+	}
 	to := w.byAddr[p.Dst]
 	if to == nil {
 		return
@@ -225,6 +228,21 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	case r.class == classNack && (r.code == 1 || r.code == 2):
 		l.nackTrimmed(r, to)
 	}
+}
+
+// dscp is the code point that a packet must have.
+func (w *World) dscp(r *record) uint8 {
+	cfg := &r.from.Config
+	data := r.class == classData || r.class == classCP && r.next == ctlProbe // a PROBE queues with data
+	switch {
+	case !cfg.Trimming || data && w.spec.Secure != pds.SecureNone:
+		return cfg.DSCP
+	case !data:
+		return cfg.Classes.Control
+	case r.retx:
+		return cfg.Classes.TrimmableRTX
+	}
+	return cfg.Classes.Trimmable
 }
 
 // nackTrimmed checks that NACK 01 or 02 is about a packet whose header alone came.

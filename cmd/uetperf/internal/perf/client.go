@@ -51,6 +51,7 @@ type Client struct {
 	connected time.Duration
 	open      bool // Dial has succeeded
 	runs      int
+	facts     bool // the server tells them
 	// version is ProtocolVersion but in a test.
 	version int
 
@@ -203,6 +204,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 	if m.Tool != nil {
 		c.tool = *m.Tool
 	}
+	c.facts = slices.Contains(m.Can, mFacts)
 	c.wg.Add(1)
 	go c.beat()
 	return c, nil

@@ -37,6 +37,8 @@ const ProtocolVersion = 1
 //	                   ← fail error           a leg of the server's failed
 //	end →                                     legs end
 //	                   ← result per leg
+//	facts →                                   uetperf doctor
+//	                   ← facts
 //	resources →        ← resources            between runs
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
@@ -60,6 +62,7 @@ const (
 	mEnd     = "end"
 	mResult  = "result"
 	mBeat    = "beat"
+	mFacts   = "facts"
 	// mResources asks what the server's process holds, and answers.
 	mResources = "resources"
 	mBye       = "bye"
@@ -93,9 +96,12 @@ type message struct {
 	N       int64            `json:"n,omitempty"`
 	Results []LegResult      `json:"results,omitempty"`
 	Series  [][7]int64       `json:"series,omitempty"` // packed samples
+	Offers  []string         `json:"offers,omitempty"`
+	// Can, of welcome, says that the server knows facts; Facts are those.
+	Can   []string `json:"can,omitempty"`
+	Facts *Facts   `json:"facts,omitempty"`
 
 	Resources *Resources `json:"resources,omitempty"`
-	Offers    []string   `json:"offers,omitempty"`
 }
 
 const (

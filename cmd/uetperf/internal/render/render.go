@@ -42,7 +42,7 @@ func one(doc *page.Doc, r *recview.Rec) {
 	if t, ok := r.Verdicts(); ok {
 		summary.Body = append(summary.Body, t)
 	}
-	summary.Body = append(summary.Body, r.Results("Results"))
+	summary.Body = append(summary.Body, r.Blocks("Results")...)
 	doc.Sections = append(doc.Sections, summary)
 	add(doc, "Latency", recview.CDF([]*recview.Rec{r}))
 	add(doc, "By size", recview.OverSize([]*recview.Rec{r}))
@@ -95,7 +95,7 @@ func several(doc *page.Doc, recs []*recview.Rec) {
 		if v, ok := r.Verdicts(); ok {
 			s.Body = append(s.Body, v)
 		}
-		s.Body = append(s.Body, r.Results("Results"))
+		s.Body = append(s.Body, r.Blocks("Results")...)
 		s.Body = append(s.Body, r.Streams()...)
 		s.Body = append(s.Body, r.Timelines()...)
 		s.Body = append(s.Body, page.Details{Summary: "Environment", Body: []page.Block{r.Environment()}})

@@ -1,0 +1,415 @@
+// Package report makes the two reports of a run of the testbed from its results:
+// one offline page for people, and JUnit for machines.
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/testbed/result"
+)
+
+// Folder is where the files of a result lie, beside the page.
+func Folder(r *result.Result) string { return r.Scenario + "-" + r.Substrate }
+
+// HTML writes one page of all results. Links to the files of a result lead to its
+// Folder beside the page.
+func HTML(w io.Writer, rs []*result.Result) error {
+	badge, counts := overall(rs)
+	doc := page.Doc{Title: "Testbed: " + page.Plural(len(rs), "run"), Badge: &badge, Lead: lead(rs), Foot: "Made by testbed from " + page.Plural(len(rs), "result") + ". This page needs no network; captures and logs are files beside it."}
+	summary := page.Section{Title: "Verdicts", Body: []page.Block{counts, verdicts(rs)}}
+	if len(rs) > 0 {
+		summary.Body = append(summary.Body, page.Details{Summary: "The machine", Open: true, Body: []page.Block{machine(rs)}})
+	}
+	doc.Sections = append(doc.Sections, summary)
+	for i, r := range rs {
+		doc.Sections = append(doc.Sections, run(i, r))
+	}
+	return page.Write(w, doc)
+}
+
+// tones of the verdicts.
+func mark(v result.Verdict) page.Cell {
+	tone := page.Bad
+	switch v {
+	case result.Pass:
+		tone = page.Good
+	case result.Inconclusive:
+		tone = page.Fair
+	case result.Unsupported:
+		tone = page.Muted
+	case "":
+		return page.Mark("no verdict", page.Bad)
+	}
+	return page.Mark(string(v), tone)
+}
+
+var order = []result.Verdict{result.Pass, result.Fail, result.Error, result.Inconclusive, result.Unsupported}
+
+// overall is the verdict on all of them, and how many there are of each.
+func overall(rs []*result.Result) (page.Cell, page.Tiles) {
+	n := map[result.Verdict]int{}
+	var took time.Duration
+	for _, r := range rs {
+		v := r.Verdict
+		if !slices.Contains(order, v) {
+			v = result.Error
+		}
+		n[v]++
+		took += r.Took
+	}
+	badge := mark(result.Pass)
+	switch {
+	case n[result.Fail]+n[result.Error] > 0:
+		badge = mark(result.Fail)
+	case n[result.Inconclusive] > 0:
+		badge = mark(result.Inconclusive)
+	case n[result.Pass] == 0:
+		badge = page.Mark("nothing ran", page.Fair)
+	}
+	var t page.Tiles
+	for _, v := range order {
+		if n[v] == 0 && v != result.Pass && v != result.Fail {
+			continue
+		}
+		tile := page.Tile{Name: string(v), Value: page.Int(n[v])}
+		if n[v] > 0 {
+			tile.Tone = mark(v).Tone
+		}
+		t = append(t, tile)
+	}
+	t = append(t, page.Tile{Name: "time of all runs", Value: page.Duration(took)})
+	if lo, hi := switchRate(rs); hi > 0 {
+		v := page.Count.Format(lo)
+		if hi > lo*1.01 {
+			v += " … " + page.Count.Format(hi)
+		}
+		t = append(t, page.Tile{Name: "the switch forwards", Value: v, Note: "packets a second and core, measured on this machine"})
+	}
+	return badge, t
+}
+
+func switchRate(rs []*result.Result) (lo, hi float64) {
+	for _, r := range rs {
+		if v := r.Health.SwitchPPS; v > 0 {
+			if lo == 0 || v < lo {
+				lo = v
+			}
+			hi = max(hi, v)
+		}
+	}
+	return lo, hi
+}
+
+func lead(rs []*result.Result) string {
+	var first time.Time
+	var subs []string
+	for _, r := range rs {
+		if !r.Started.IsZero() && (first.IsZero() || r.Started.Before(first)) {
+			first = r.Started
+		}
+		if r.Substrate != "" && !slices.Contains(subs, r.Substrate) {
+			subs = append(subs, r.Substrate)
+		}
+	}
+	s := strings.Join(subs, ", ")
+	if !first.IsZero() {
+		s = strings.TrimPrefix(s+"; started "+first.Format("2006-01-02 15:04:05 MST"), "; ")
+	}
+	return s
+}
+
+func id(i int) string { return fmt.Sprintf("run-%d", i+1) }
+
+// verdicts is the table above all.
+func verdicts(rs []*result.Result) page.Table {
+	t := page.Table{Heads: []page.Head{
+		{Name: "verdict", Left: true}, {Name: "scenario", Left: true}, {Name: "on", Left: true}, {Name: "asserts", Help: "that hold, of all"},
+		{Name: "goodput", Unit: "Gb/s", Help: "of all clients"}, {Name: "lost", Help: "packets the network lost, for whatever reason"}, {Name: "trimmed"}, {Name: "marked"}, {Name: "sent again", Help: "packets, all clients and servers"},
+		{Name: "took", Unit: "s"}, {Name: "why not pass", Left: true},
+	}}
+	for i, r := range rs {
+		ok := 0
+		for _, a := range r.Asserts {
+			if a.Pass {
+				ok++
+			}
+		}
+		asserts := page.None()
+		if len(r.Asserts) > 0 {
+			asserts = page.T("%d/%d", ok, len(r.Asserts))
+		}
+		metric := func(name string, per float64, prec int) page.Cell {
+			v, ok := r.Metrics[name]
+			if !ok {
+				return page.None()
+			}
+			return page.T("%s", page.Fixed(v/per, prec))
+		}
+		sum := func(match func(why string) bool) page.Cell {
+			if r.Switch == nil {
+				return page.None()
+			}
+			n := uint64(0)
+			for why, k := range r.Switch.Whys {
+				if match(why) {
+					n += k
+				}
+			}
+			return page.T("%s", page.Int(n))
+		}
+		reason := page.T("%s", r.Reason)
+		t.Rows = append(t.Rows, []page.Cell{
+			mark(r.Verdict), {Text: r.Scenario, To: id(i)}, page.T("%s", r.Substrate), asserts,
+			metric("all.goodput", 1e9, 3), sum(func(w string) bool { return strings.HasPrefix(w, "lost_") }),
+			sum(func(w string) bool { return w == "trimmed" }), sum(func(w string) bool { return w == "marked" }), metric("all.rtx", 1, 0),
+			page.T("%s", page.Fixed(r.Took.Seconds(), 1)), reason,
+		})
+	}
+	return t
+}
+
+// machine is where they ran.
+func machine(rs []*result.Result) page.Facts {
+	m := rs[0].Machine
+	text := func(s string) page.Cell {
+		if s == "" {
+			return page.None()
+		}
+		return page.T("%s", s)
+	}
+	cpus := ""
+	if m.CPUs > 0 {
+		cpus = page.Int(m.CPUs)
+	}
+	return page.Facts{
+		{Name: "name", Value: text(m.Name)}, {Name: "system", Value: text(m.OS)}, {Name: "kernel", Value: text(m.Kernel)}, {Name: "processors", Value: text(cpus)},
+	}
+}
+
+// run is the section of one result.
+func run(i int, r *result.Result) page.Section {
+	badge := mark(r.Verdict)
+	title := r.Scenario
+	if r.Substrate != "" {
+		title += " on " + r.Substrate
+	}
+	s := page.Section{Title: title, Badge: &badge, ID: id(i)}
+	add := func(b ...page.Block) { s.Body = append(s.Body, b...) }
+	add(page.Facts{{Name: "question", Value: text(r.Question)}, {Name: "expected", Value: text(r.Expect)}})
+	if r.Reason != "" && r.Verdict != result.Pass {
+		add(page.Warn(r.Reason))
+	}
+	add(asserts(r))
+	if f, ok := topology(r); ok {
+		add(f)
+	}
+	if len(r.Topology.Ports)+len(r.Topology.Spines) > 0 {
+		add(page.Details{Summary: "Lines of the network, as set up and what they did", Body: []page.Block{lines(r)}})
+	}
+	add(timeline(r)...)
+	add(hosts(i, r))
+	for k := range r.Hosts {
+		if b, ok := host(r, k); ok {
+			add(b)
+		}
+	}
+	if files := common(r); len(files) > 0 {
+		add(page.Text("Files of the run:"), files)
+	}
+	add(page.Details{Summary: "Health of the machine, and where the time went", Open: !r.Health.OK, Body: []page.Block{health(r), phases(r)}})
+	if len(r.Metrics) > 0 {
+		add(page.Details{Summary: page.Plural(len(r.Metrics), "metric") + " that assertions may use", Body: []page.Block{metrics(r)}})
+	}
+	if len(r.Command) > 0 {
+		add(page.Text("To repeat it:"), page.Pre{Name: "command", Text: page.Shell(r.Command)})
+	}
+	return s
+}
+
+func text(s string) page.Cell {
+	if s == "" {
+		return page.None()
+	}
+	return page.T("%s", s)
+}
+
+func asserts(r *result.Result) page.Block {
+	if len(r.Asserts) == 0 {
+		return page.Text("No assertion was judged.")
+	}
+	t := page.Table{Caption: "Assertions", Heads: []page.Head{{Name: "verdict", Left: true}, {Name: "assertion", Left: true}, {Name: "with values", Left: true}, {Name: "what it is for", Left: true}}}
+	for _, a := range r.Asserts {
+		t.Rows = append(t.Rows, []page.Cell{page.Passed(a.Pass), {Text: a.Expr, Code: true}, {Text: a.Value, Code: a.Value != "", Missing: a.Value == ""}, page.T("%s", a.Why)})
+	}
+	return t
+}
+
+// hosts is the table of who did what.
+func hosts(i int, r *result.Result) page.Table {
+	t := page.Table{Caption: "Hosts", Heads: []page.Head{
+		{Name: "host", Left: true}, {Name: "role", Left: true}, {Name: "address", Left: true}, {Name: "image", Left: true}, {Name: "exit", Help: "status: 0 done and right, 1 failed, 127 not supported"},
+		{Name: "msgs"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest of its runs"}, {Name: "p99", Unit: "µs", Help: "the worst of its runs"}, {Name: "lost"}, {Name: "wrong"}, {Name: "sent again"}, {Name: "ended by", Left: true},
+	}}
+	for _, h := range r.Hosts {
+		exit := page.None()
+		if h.Exit != nil {
+			exit = page.T("%d", *h.Exit)
+			if *h.Exit != 0 {
+				exit.Tone = page.Bad
+			}
+		}
+		row := []page.Cell{page.T("%s", h.Name), page.T("%s", h.Role), text(h.Addr), text(h.Image), exit}
+		if h.Record == nil {
+			row = append(row, page.None(), page.None(), page.None(), page.None(), page.None(), page.None(), page.T(""))
+			t.Rows = append(t.Rows, row)
+			continue
+		}
+		var msgs, p99, lost, wrong int64
+		var rtx uint64
+		var goodput *float64
+		var hasLat, hasLost, hasCheck bool
+		for k := range h.Record.Runs {
+			x := &h.Record.Runs[k]
+			msgs += x.Msgs
+			rtx += x.Transport.Rtx()
+			if x.PeerTransport != nil {
+				rtx += x.PeerTransport.Rtx()
+			}
+			if x.Latency != nil {
+				hasLat, p99 = true, max(p99, x.Latency.P99)
+			}
+			if x.Lost != nil {
+				hasLost, lost = true, lost+*x.Lost
+			}
+			if x.DataCheck != nil {
+				hasCheck, wrong = true, wrong+x.DataCheck.Wrong
+			}
+			if x.GoodputBPS != nil && (goodput == nil || *x.GoodputBPS > *goodput) {
+				goodput = x.GoodputBPS
+			}
+		}
+		opt := func(ok bool, s string, bad bool) page.Cell {
+			switch {
+			case !ok:
+				return page.None()
+			case bad:
+				return page.Cell{Text: s, Tone: page.Bad}
+			}
+			return page.T("%s", s)
+		}
+		good := page.None()
+		if goodput != nil {
+			good = page.T("%s", page.Fixed(*goodput/1e9, 3))
+		}
+		any := len(h.Record.Runs) > 0
+		row = append(row, opt(any, page.Int(msgs), false), good, opt(hasLat, page.Fixed(float64(p99)/1e3, 1), false),
+			opt(hasLost, page.Int(lost), lost > 0), opt(hasCheck, page.Int(wrong), wrong > 0), opt(any, page.Int(rtx), false), page.Cell{Text: h.Record.Error, Tone: page.Bad})
+		t.Rows = append(t.Rows, row)
+	}
+	_ = i
+	return t
+}
+
+// host is what one host left, folded.
+func host(r *result.Result, k int) (page.Details, bool) {
+	h := &r.Hosts[k]
+	d := page.Details{Summary: h.Name + ": "}
+	var what []string
+	if len(h.Command) > 0 {
+		what = append(what, "command")
+		d.Body = append(d.Body, page.Pre{Name: "command of " + h.Name, Text: page.Shell(h.Command)})
+	}
+	if h.Record != nil {
+		rec := recview.From(h.Name, h.Record)
+		what = append(what, "record")
+		d.Body = append(d.Body, rec.Blocks("Record: "+rec.Test())...)
+		if v, ok := rec.Verdicts(); ok {
+			d.Body = append(d.Body, v)
+		}
+		d.Body = append(d.Body, recview.CDF([]*recview.Rec{rec})...)
+		d.Body = append(d.Body, rec.Timelines()...)
+		if c := rec.Counters("Counters"); len(c.Rows) > 0 {
+			d.Body = append(d.Body, c)
+		}
+	}
+	if l := links(r, h.Files); len(l) > 0 {
+		what = append(what, "files")
+		d.Body = append(d.Body, l)
+	}
+	if h.Log != "" {
+		what = append(what, "log")
+		d.Body = append(d.Body, page.Text("The last lines of its log:"), page.Pre{Name: "log of " + h.Name, Text: h.Log})
+	}
+	d.Summary += strings.Join(what, ", ")
+	return d, len(d.Body) > 0
+}
+
+func links(r *result.Result, files []string) page.Links {
+	var out page.Links
+	for _, f := range files {
+		out = append(out, page.Link{Path: path.Join(Folder(r), f), Name: f})
+		if clean := path.Clean(strings.ReplaceAll(f, "\\", "/")); path.IsAbs(clean) || strings.HasPrefix(clean, "..") {
+			out[len(out)-1].Path = "" // not one of ours
+		}
+	}
+	return out
+}
+
+// common are the files that every run has.
+func common(r *result.Result) page.Links {
+	if r.Scenario == "" || r.Verdict == result.Unsupported {
+		return nil
+	}
+	return links(r, []string{"result.json"})
+}
+
+func health(r *result.Result) page.Block {
+	h := r.Health
+	ok := page.Mark("up to it", page.Good)
+	if !h.OK {
+		ok = page.Mark("too slow to tell", page.Fair)
+	}
+	pps, stall, late := page.None(), page.None(), page.None()
+	if h.SwitchPPS > 0 {
+		pps = page.T("%s packets a second and core", page.Count.Format(h.SwitchPPS))
+	}
+	if h.Stall >= 0 {
+		stall = page.T("%s %% of the time", page.Figures(100*h.Stall))
+	}
+	if h.LateP99 > 0 {
+		late = page.T("%s", page.Duration(h.LateP99))
+	}
+	f := page.Facts{
+		{Name: "the machine was", Value: ok}, {Name: "switch forwards", Value: pps}, {Name: "switch lost", Value: page.T("%s packets of its own", page.Int(h.SwitchDrops))},
+		{Name: "late (p99)", Value: late}, {Name: "tasks waited", Value: stall},
+	}
+	for _, w := range h.Why {
+		f = append(f, page.Fact{Name: "because", Value: page.T("%s", w)})
+	}
+	return f
+}
+
+func phases(r *result.Result) page.Block {
+	t := page.Table{Heads: []page.Head{{Name: "phase", Left: true}, {Name: "took", Unit: "s"}}}
+	for _, p := range r.Phases {
+		t.Rows = append(t.Rows, []page.Cell{page.T("%s", p.Name), page.T("%s", page.Fixed(p.Took.Seconds(), 2))})
+	}
+	t.Rows = append(t.Rows, []page.Cell{page.T("all"), page.T("%s", page.Fixed(r.Took.Seconds(), 2))})
+	return t
+}
+
+func metrics(r *result.Result) page.Table {
+	t := page.Table{Heads: []page.Head{{Name: "name", Left: true}, {Name: "value"}}}
+	for _, k := range slices.Sorted(maps.Keys(r.Metrics)) {
+		t.Rows = append(t.Rows, []page.Cell{{Text: k, Code: true}, page.T("%s", page.Figures(r.Metrics[k]))})
+	}
+	return t
+}
