@@ -57,6 +57,13 @@ func (q *CQ) Reserved() int {
 	return int(q.used.Load()&(full-1)) - q.ring.len()
 }
 
+// Unread is how many entries wait to be read.
+func (q *CQ) Unread() int {
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	return q.ring.len()
+}
+
 // A Writer inserts a batch of entries under one lock: Begin, Puts, End.
 type Writer struct{ q *CQ }
 

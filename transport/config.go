@@ -52,6 +52,21 @@ type Config struct {
 	KnownPeersOnly bool
 	// DSCP is the differentiated services code point of packets, 0 to 63.
 	DSCP uint8
+	// Trimming says that the switches trim: cut the payload off packets that find
+	// no room, so that the target sees at once what is missing (cms.md §7). Packets
+	// then have the code points of Classes instead of DSCP, those with data and the
+	// others leave in trains of their own, and a packet that arrives cut is
+	// answered by NACK 01 or 02, or counted as DropTrimmed. Nothing vouches for such
+	// a packet, so it does no more than that. To a FEP without Trimming it is a
+	// damaged packet as any other.
+	//
+	// It needs the CRC, which alone tells a whole packet from a cut one: a whole
+	// one is an ordinary packet whatever its code point. Of a sealed packet a switch
+	// leaves nothing that could be read, so a secured FEP does not offer its data
+	// to be trimmed (it has DSCP), and drops what was: it comes again as what is lost.
+	Trimming bool
+	// Classes are the code points that go with Trimming; none set: DefaultClasses.
+	Classes Classes
 	// Notes keeps for FEP.Notes why each packet is sent and what became of each
 	// received one. It costs an allocation here and there, and copies what a secured
 	// FEP seals and opens; without it there is nothing to pay.
@@ -139,6 +154,40 @@ type Config struct {
 	StartPSN func() wire.PSN
 }
 
+// Classes are the DSCP values, 0 to 63, that hosts and trimming switches agree on.
+// UE leaves the numbers to the deployment.
+type Classes struct {
+	// Trimmable is that of new data, TrimmableRTX of data that is sent again, which
+	// switches trim later.
+	Trimmable, TrimmableRTX uint8
+	// Trimmed is what a switch gives to a packet that it has cut, TrimmedLastHop the
+	// same in front of the target, where too many senders are to blame and no path.
+	Trimmed, TrimmedLastHop uint8
+	// Control is that of ACKs, NACKs and control packets.
+	Control uint8
+}
+
+// DefaultClasses are AF11, AF12, AF31, AF32 and EF; testbed/fabric has the same.
+var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, TrimmedLastHop: 28, Control: 46}
+
+// check names what makes the classes of no use, or nothing.
+func (c *Classes) check() string {
+	for _, v := range []uint8{c.Trimmable, c.TrimmableRTX, c.Trimmed, c.TrimmedLastHop, c.Control} {
+		if v > 63 {
+			return "a code point is above 63"
+		}
+	}
+	for _, v := range []uint8{c.Trimmable, c.TrimmableRTX, c.Control} {
+		if v == c.Trimmed || v == c.TrimmedLastHop {
+			return "Trimmed and TrimmedLastHop must be of no other class"
+		}
+	}
+	if c.Trimmed == c.TrimmedLastHop {
+		return "Trimmed and TrimmedLastHop must differ"
+	}
+	return ""
+}
+
 // fill replaces zero fields by their defaults.
 func (c *Config) fill() {
 	def := func(p *int, v int) {
@@ -156,6 +205,9 @@ func (c *Config) fill() {
 	}
 	if c.JobID == 0 {
 		c.JobID = 1
+	}
+	if c.Classes == (Classes{}) {
+		c.Classes = DefaultClasses
 	}
 	if c.RI == 0 {
 		c.RI = 15
@@ -216,6 +268,10 @@ func (c *Config) check() error {
 		return bad("MPRange must be a power of two from 128 to 16384", c.MPRange)
 	case c.DSCP > 63:
 		return bad("DSCP out of range", c.DSCP)
+	case c.Classes.check() != "":
+		return bad("Classes: "+c.Classes.check(), c.Classes)
+	case c.Trimming && c.NoCRC && c.TSS == nil:
+		return bad("Trimming needs the CRC, which tells a whole packet from one that was cut; NoCRC", c.NoCRC)
 	case c.RTOInit > c.RTOMax:
 		return bad("RTOInit above RTOMax", c.RTOInit)
 	case c.Lanes < 0 || c.Lanes > 16:

@@ -7,9 +7,9 @@ import (
 	"github.com/uetkit/uetkit/transport/pds"
 )
 
-// Diagnose says in words what the FEP holds and waits for, a line a PDC: for
+// Dump says in words what the FEP holds and waits for, a line a PDC: for
 // people and failing simulations.
-func (f *FEP) Diagnose() string {
+func (f *FEP) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d sends, %d queued, %d messages in progress, %d unexpected, next timeout %v, ready %d, acks %d\n",
 		f.ses.Sends(), f.queued, f.ses.InProgress(), f.Unexpected(), f.NextTimeout(), f.ready.len(), f.acks.len())

@@ -50,7 +50,7 @@ func TestFEPLanesShareAClosedWindow(t *testing.T) {
 	p.shorts()
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 40<<10), Tag: 2, Context: "long"})
 	if n, ok := p.ends(200); !ok {
-		t.Errorf("the long message did not end during %d short ones\n%s", n, p.a.Diagnose())
+		t.Errorf("the long message did not end during %d short ones\n%s", n, p.a.Dump())
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFEPPDCThatClosesFinishes(t *testing.T) {
 	p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.Close(p.now, pdc) })
 	p.shorts()
 	if n, ok := p.ends(200); !ok {
-		t.Errorf("the long message did not end during %d short ones\n%s", n, p.a.Diagnose())
+		t.Errorf("the long message did not end during %d short ones\n%s", n, p.a.Dump())
 	}
 }
 
@@ -89,7 +89,7 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 	p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.Close(p.now, pdc) })
 	for i := 0; len(p.a.moveLater) == 0; i++ {
 		if i == 100 {
-			t.Fatal(p.a.Diagnose())
+			t.Fatal(p.a.Dump())
 		}
 		p.now += time.Millisecond
 		p.a.Advance(p.now)

@@ -46,12 +46,13 @@ type FEP struct {
 
 	queued   int // messages with pieces not yet taken
 	closed   bool
-	ended    bool        // End was called
-	sec      *tss.Domain // nil: in clear
-	head     int         // bytes in front of the PDS header
-	trailer  int         // bytes behind the payload: CRC or ICV
-	wrap     int         // head + trailer
-	overhead int         // nominal bytes per packet beyond the UDP payload
+	ended    bool              // End was called
+	sec      *tss.Domain       // nil: in clear
+	head     int               // bytes in front of the PDS header
+	trailer  int               // bytes behind the payload: CRC or ICV
+	wrap     int               // head + trailer
+	overhead int               // nominal bytes per packet beyond the UDP payload
+	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
 	hint    hint
@@ -100,6 +101,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		f.trailer = wire.CRCLen
 	}
 	f.wrap = f.head + f.trailer
+	f.setClasses()
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
@@ -135,7 +137,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	f.now = now
 	switch op.Kind {
 	case OpRecv, OpTRecv:
-		return f.postRecv(op)
+		return f.postRecv(now, op)
 	case OpSend, OpTSend:
 		if f.ended {
 			return ErrClosed
@@ -145,7 +147,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	panic("BUG: transport: unknown operation kind")
 }
 
-func (f *FEP) postRecv(op *Op) error {
+func (f *FEP) postRecv(now time.Duration, op *Op) error {
 	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
@@ -153,7 +155,7 @@ func (f *FEP) postRecv(op *Op) error {
 	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
 	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
 	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
-	r.Context, r.Flags = op.Context, op.Flags
+	r.Context, r.Flags, r.Now = op.Context, op.Flags, now
 	err := f.ses.Recv(r)
 	r.Buf, r.Iov, r.Context = nil, nil, nil
 	return mapErr(err)
@@ -182,7 +184,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
 	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
 	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
-	s.Ordered, s.Peer, s.Context, s.Flags = op.Ordered, uint32(op.Peer), op.Context, op.Flags
+	s.Ordered, s.Peer, s.Context, s.Flags, s.Now = op.Ordered, uint32(op.Peer), op.Context, op.Flags, now
 	h, err := f.ses.Send(s)
 	s.Buf, s.Iov, s.Context = nil, nil, nil
 	if err != nil {
@@ -408,6 +410,6 @@ func (f *FEP) newCCC() pds.CCC {
 	}
 	return cms.New(cms.Config{
 		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
-		AckTrigger: f.cfg.AckTrigger,
+		AckTrigger: f.cfg.AckTrigger, Trims: f.cfg.Trimming && f.sec == nil,
 	})
 }

@@ -12,7 +12,8 @@ import (
 // bytes (design D12).
 type Note struct {
 	// Why it is sent ("new", "RTO", "NACK TRIMMED", "because of AR or SYN"), or what
-	// became of a received one ("duplicate", "dropped: crc"; empty: it was taken).
+	// became of a received one ("duplicate", "trimmed": it was answered by a NACK,
+	// "dropped: crc"; empty: it was taken).
 	Why string
 	// Plain, on a secured FEP, is the packet from the PDS header on without a trailer,
 	// before it was sealed or after it was opened; nil: it did not open. Whole is a
@@ -76,7 +77,7 @@ func (f *FEP) noted(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 		note.Whole = n.keep(b)
 	}
 	n.open = nil
-	was, dup, ooo := f.Stats().Drops, f.pds.Stats.RxDup, f.pds.Stats.RxOOO
+	was, dup, ooo, cut := f.Stats().Drops, f.pds.Stats.RxDup, f.pds.Stats.RxOOO, f.stats.RxTrimmed
 	f.packet(now, d, b, ce)
 	if n.open != nil {
 		note.Plain = n.keep(n.open)
@@ -90,6 +91,8 @@ func (f *FEP) noted(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 				break
 			}
 		}
+	case f.stats.RxTrimmed != cut:
+		note.Why = "trimmed"
 	case f.pds.Stats.RxDup != dup:
 		note.Why = "duplicate"
 	case f.pds.Stats.RxOOO != ooo:

@@ -61,6 +61,10 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 			return
 		}
 	case len(b) < wire.ReqLen+f.trailer:
+		if f.cut(d) {
+			f.trimmed(now, d, b, ce)
+			return
+		}
 		f.drop(DropShort)
 		return
 	case wire.Type(b[0]>>3) == wire.TypeTSS:
@@ -73,6 +77,10 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
 		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+			if f.cut(d) {
+				f.trimmed(now, d, b, ce)
+				return
+			}
 			f.dropFrom(now, d, DropCRC)
 			return
 		}
@@ -103,6 +111,31 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 		f.pds.ReceiveCP(now, d.Remote, uint8(d.Path), &c)
 	default:
 		f.drop(DropType)
+	}
+}
+
+// cut reports whether a train has the code point of those that a switch cut. It is
+// asked only of packets that do not verify.
+func (f *FEP) cut(d *dgram.Datagram) bool {
+	c := &f.cfg.Classes
+	return f.cfg.Trimming && (d.DSCP() == c.Trimmed || d.DSCP() == c.TrimmedLastHop)
+}
+
+// trimmed processes a packet of which a switch left the headers at most. Anybody
+// may have sent it: all that it can do is to be answered by a NACK, which costs
+// its target nothing and the source of the true one a resend.
+func (f *FEP) trimmed(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+	f.stats.RxTrimmed++
+	code := wire.NackTrimmed
+	if d.DSCP() == f.cfg.Classes.TrimmedLastHop {
+		code = wire.NackTrimmedLastHop
+	}
+	h := &f.reqRx
+	// T27: where nobody has proved to be there the NACK is no longer than what it
+	// answers.
+	small := len(b) < wire.NackLen+f.trailer
+	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(now, d.Remote, uint8(d.Path), h, code, ce, small) {
+		f.drop(DropTrimmed)
 	}
 }
 
@@ -202,7 +235,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 		if !ok {
 			return
 		}
-		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot}, next, body)
+		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Now: now}, next, body)
 		switch {
 		case res.Bad:
 			f.drop(DropHeader)
@@ -219,7 +252,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 
 // execute hands a new packet to the message layer and records its response.
 func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN)}, next, body)
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, next, body)
 	if res.Nack != 0 {
 		p.Refuse(now, m.PSN, res.Nack)
 		return false

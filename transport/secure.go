@@ -95,6 +95,12 @@ func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte 
 	}
 	plain, who, why := f.sec.Open(now, b, f.rxAAD.of(f, false, d.Remote, d.Path, len(b)), d.Remote.Addr())
 	if why != tss.Good {
+		if f.cut(d) {
+			// Nothing in it can be read, let alone believed: it is lost.
+			f.stats.RxTrimmed++
+			f.drop(DropTrimmed)
+			return nil
+		}
 		f.dropFrom(now, d, tssDrop(why))
 		return nil
 	}

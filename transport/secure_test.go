@@ -170,7 +170,7 @@ func TestF33NoValidKey(t *testing.T) {
 	for turn := 0; p.a.Busy(); turn++ {
 		at := p.a.NextTimeout()
 		if at == 0 || at-begin > 10*time.Second || turn == 10_000 {
-			t.Fatalf("no end in sight: %v", p.a.Diagnose())
+			t.Fatalf("no end in sight: %v", p.a.Dump())
 		}
 		p.now = max(at, p.now)
 		p.a.Advance(p.now)

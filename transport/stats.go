@@ -32,6 +32,7 @@ const (
 	DropKey                       // no key for its association number, or one that expired
 	DropEpoch                     // of an epoch that is over
 	DropBinding                   // of another sender than the PDC's, or one that may not send here
+	DropTrimmed                   // cut by a switch, and no NACK is due (Config.Trimming)
 	NumDropReasons
 )
 
@@ -39,7 +40,7 @@ var dropNames = [NumDropReasons]string{
 	DropShort: "short", DropCRC: "crc", DropType: "type", DropNextHdr: "next_hdr", DropHeader: "header", DropLength: "length",
 	DropNoPDC: "no_pdc", DropSource: "source", DropUnsent: "unsent", DropStale: "stale", DropUnknown: "unknown", DropSelf: "self",
 	DropLimit: "limit", DropRate: "rate", DropClear: "clear", DropSecured: "secured", DropAuth: "auth", DropSDI: "sdi", DropKey: "key",
-	DropEpoch: "epoch", DropBinding: "binding",
+	DropEpoch: "epoch", DropBinding: "binding", DropTrimmed: "trimmed",
 }
 
 // String is the reason in a word, the same in every release: records and metrics
@@ -61,6 +62,7 @@ type Stats struct {
 	RtxProbe                 uint64 // tail-loss resends
 	RtxSpurious              uint64 // found unnecessary afterwards
 	RxDup, RxOOO, RxCE       uint64 // duplicates, out of order arrivals, congestion marks
+	RxTrimmed                uint64 // packets that a switch cut, those under DropTrimmed too
 	AcksTx, AcksRx           uint64
 	AcksCE                   uint64      // of AcksRx, those that tell of a congestion mark
 	NacksTx, NacksRx         [256]uint64 // by code

@@ -31,8 +31,32 @@ func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) 
 	return c.state
 }
 
-// A train under construction: datagrams of equal length to one address by one
-// path; a shorter one ends it. The trailer of the newest packet is written when
+// The classes of what is sent. With Config.Trimming each has a code point of its
+// own, without they are the same.
+const (
+	classNew   = iota // data for the first time, and PROBEs
+	classAgain        // data again
+	classCtl          // everything else
+	numClasses
+)
+
+// setClasses chooses the traffic class octet of each class.
+func (f *FEP) setClasses() {
+	for i := range f.tos {
+		f.tos[i] = f.cfg.DSCP<<2 | dgram.ECT0
+	}
+	if !f.cfg.Trimming {
+		return
+	}
+	c := &f.cfg.Classes
+	f.tos[classCtl] = c.Control<<2 | dgram.ECT0
+	if f.sec == nil {
+		f.tos[classNew], f.tos[classAgain] = c.Trimmable<<2|dgram.ECT0, c.TrimmableRTX<<2|dgram.ECT0
+	}
+}
+
+// A train under construction: datagrams of equal length and class to one address
+// by one path; a shorter one ends it. The trailer of the newest packet is written when
 // the next one begins, because AR may still be set on it.
 type train struct {
 	d    *dgram.Datagram
@@ -51,21 +75,21 @@ func (f *FEP) begin(d *dgram.Datagram) {
 }
 
 // fits reports whether a packet of n bytes (with trailer) may join the train.
-func (f *FEP) fits(remote netip.AddrPort, path, n int) bool {
+func (f *FEP) fits(remote netip.AddrPort, path, n, class int) bool {
 	t := &f.out
 	if len(t.d.Data) == 0 {
 		return true
 	}
-	return !t.full && n <= t.d.Seg && len(t.d.Data)+n <= dgram.MaxTrain && t.d.Path == path && t.d.Remote == remote
+	return !t.full && n <= t.d.Seg && len(t.d.Data)+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == remote
 }
 
 // join begins a packet of n bytes; the caller appends n minus the trailer bytes
 // to the slice it gets and hands it to joined.
-func (f *FEP) join(remote netip.AddrPort, path, n int) []byte {
+func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
 	f.seal()
 	if len(t.d.Data) == 0 {
-		t.d.Remote, t.d.Path, t.d.Seg = remote, path, n
+		t.d.Remote, t.d.Path, t.d.Seg, t.d.TOS = remote, path, n, f.tos[class]
 	} else if n < t.d.Seg {
 		t.full = true
 	}
@@ -133,6 +157,9 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	if f.sec != nil && !f.canSeal(now) {
 		return false
 	}
+	if f.cfg.Trimming {
+		f.fillControl(now) // as switches do: data of another class does not take it along
+	}
 	for len(d.Data) == 0 {
 		if f.ready.len() == 0 {
 			if len(f.moveLater) == 0 {
@@ -153,9 +180,22 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		}
 	}
 	if len(d.Data) == 0 {
-		f.fillLoose()
+		f.fillControl(now)
 	}
-	for len(d.Data) == 0 && f.flush {
+	f.seal()
+	if len(d.Data) == 0 {
+		return false
+	}
+	f.stats.TxTrains++
+	f.stats.TxBytes += uint64(len(d.Data))
+	return true
+}
+
+// fillControl fills a train with answers, or with the ACKs and control packets
+// that are due.
+func (f *FEP) fillControl(now time.Duration) {
+	f.fillLoose()
+	for len(f.out.d.Data) == 0 && f.flush {
 		if f.acks.len() == 0 {
 			f.flush = false
 			break
@@ -166,16 +206,6 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 			f.peers[id].acks = false
 		}
 	}
-	f.seal()
-	if len(d.Data) == 0 {
-		return false
-	}
-	f.stats.TxTrains++
-	f.stats.TxBytes += uint64(len(d.Data))
-	if d.TOS == 0 {
-		d.TOS = f.cfg.DSCP<<2 | dgram.ECT0
-	}
-	return true
 }
 
 // fill adds data packets to the peer, and the ACKs that may ride along. It
@@ -241,11 +271,18 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	for pdc.CanResend() {
 		n, isCP, _ := pdc.NextLost()
 		n -= f.overhead
-		if !f.fits(remote, path, n) {
+		class := classAgain
+		switch {
+		case isCP:
+			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
+		}
+		if !f.fits(remote, path, n, class) {
 			return laneMore
 		}
 		a := pdc.Resend(now, uint8(path))
-		b := f.join(remote, path, n)
+		b := f.join(remote, path, n, class)
 		if isCP {
 			f.joined(a.CP.Append(b))
 			continue
@@ -268,7 +305,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			continue
 		}
 		n := wire.ReqLen + wire.ReqStdLen + pl + f.wrap
-		if !f.fits(remote, path, n) {
+		if !f.fits(remote, path, n, classNew) {
 			state = laneMore
 			break
 		}
@@ -282,9 +319,12 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 		ln.started = true
 		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-		b := f.join(remote, path, n)
+		b := f.join(remote, path, n, classNew)
 		b = f.ses.Append(req.Append(b), h, piece)
 		f.joined(b)
+		if pdc.Nearly() {
+			f.askAck()
+		}
 		f.stats.TxData++
 		last = f.out.off
 		ln.bytes -= int(piece.Len)
@@ -379,8 +419,11 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 // drainOwing adds what one PDC owes; false: it does not fit this train.
 func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
-		n := wire.CPLen + f.wrap
-		if !f.fits(pdc.Remote(), 0, n) {
+		n, class := wire.CPLen+f.wrap, classCtl
+		if f.cfg.Trimming && pdc.ProbeNext() {
+			class = classNew
+		}
+		if !f.fits(pdc.Remote(), 0, n, class) {
 			return false
 		}
 		if f.out.full {
@@ -390,12 +433,12 @@ func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 		if !ok {
 			break
 		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n)))
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
 	}
 	for pdc.AckOwed() {
 		remote, path := pdc.AckTo()
 		n := wire.AckCCLen + wire.RspLen + f.wrap
-		if !f.fits(remote, int(path), n) {
+		if !f.fits(remote, int(path), n, classCtl) {
 			return false
 		}
 		if !pdc.NextAck(now, &f.ack) {
@@ -404,7 +447,7 @@ func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 		if !f.ack.HasRsp {
 			n -= wire.RspLen
 		}
-		b := f.ack.Ack.Append(f.join(remote, int(path), n))
+		b := f.ack.Ack.Append(f.join(remote, int(path), n, classCtl))
 		if f.ack.HasRsp {
 			b = f.ack.Rsp.Append(b)
 		}
@@ -422,13 +465,13 @@ func (f *FEP) fillLoose() {
 			return
 		}
 		n := int(l.N) + f.wrap
-		if !f.fits(l.Remote, int(l.Path), n) {
+		if !f.fits(l.Remote, int(l.Path), n, classCtl) {
 			return
 		}
 		if f.notes != nil {
 			f.pds.Cause = looseCause(l.B[:l.N])
 		}
-		f.joined(append(f.join(l.Remote, int(l.Path), n), l.B[:l.N]...))
+		f.joined(append(f.join(l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
 		f.pds.NextLoose()
 	}
 }

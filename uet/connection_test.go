@@ -565,6 +565,9 @@ func TestSendBeforeConnected(t *testing.T) {
 	ok(t, a.Enable())
 	buf := make([]byte, 8)
 	ok(t, a.TRecv(buf, fi.AddrUnspec, 1, 0, "early"))
+	if w := a.Diagnose(); len(w) != 1 || w[0].Cause != WaitConnection {
+		t.Errorf("%+v", w)
+	}
 	want(t, a.TSend(nil, 0, 1, nil), fi.ENOTCONN)
 	want(t, a.Inject(nil, 0), fi.ENOTCONN)
 	ok(t, a.Connect(l.at, nil))

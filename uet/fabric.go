@@ -103,7 +103,11 @@ type Fabric struct {
 // OpenFabric opens the fabric that info describes. fi.EINVAL: info is nil or of
 // another provider.
 func OpenFabric(info *Info, ctx any) (*Fabric, error) {
-	if info == nil || !(&Info{}).matchFabric(&info.Fabric) {
+	if info == nil {
+		return nil, fi.EINVAL
+	}
+	var why reasons
+	if (&Info{}).matchFabric(&info.Fabric, &why); why.refused() {
 		return nil, fi.EINVAL
 	}
 	return &Fabric{attr: info.Fabric, context: ctx}, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -26,14 +27,25 @@ const NumericHost = fi.NumericHost
 // fi.EBADFLAGS: flags other than fi.Source and fi.NumericHost. fi.EINVAL:
 // contradictory arguments.
 func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error) {
+	infos, err := getInfo(node, service, flags, hints, &reasons{})
+	if err != nil {
+		return nil, err
+	}
+	return infos, nil
+}
+
+// getInfo is GetInfo, and why whatever is refused is refused: it fails with
+// fi.ENODATA exactly if it gives a Reason that is of no single interface. Explain
+// shows them.
+func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([]*Info, error) {
 	if flags&^(fi.Source|fi.NumericHost) != 0 {
 		return nil, fi.EBADFLAGS
 	}
 	if hints == nil {
 		hints = &Info{}
 	}
-	tmpl, ok := match(hints)
-	if !ok {
+	tmpl := match(hints, why)
+	if why.refused() && (node != "" || service != "") {
 		return nil, fi.ENODATA
 	}
 	src, dst := hints.SrcAddr, hints.DestAddr
@@ -58,47 +70,29 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 	via := netip.Addr{}
 	if dst.IP.IsValid() {
 		if via, err = route(dst.IP); err != nil {
+			why.refuse("DestAddr", dst.IP, err, "this host has no route to that address", "add a route or an interface that leads there (ip route get "+dst.IP.String()+")")
 			return nil, fi.ENODATA
 		}
 	}
 	var infos []*Info
 	for _, l := range links {
-		if hints.Domain.Name != "" && hints.Domain.Name != l.name {
+		n := len(infos)
+		if !l.asked(hints, why) {
 			continue
 		}
 		for _, ip := range l.addrs {
-			switch {
-			case !fits(hints.AddrFormat, ip),
-				src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap().WithZone("") != ip.WithZone(""),
-				dst.IP.IsValid() && dst.IP.Unmap().Is4() != ip.Is4(),
-				dst.IP.IsValid() && dst.IP.IsLoopback() != ip.IsLoopback() && via != ip:
-				continue
+			if info := l.way(tmpl, hints, ip, src, dst, via, why); info != nil {
+				infos = append(infos, info)
 			}
-			info := *tmpl
-			info.SrcAddr = identity(src, netip.AddrPortFrom(ip, src.Port))
-			info.DestAddr = dst
-			info.Domain.Name = l.name
-			if info.AddrFormat == fi.FormatUnspec || info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {
-				info.AddrFormat = fi.FormatSockaddr4
-				if ip.Is6() {
-					info.AddrFormat = fi.FormatSockaddr6
-				}
-			}
-			most := payloadMTU(l.mtu, ip, info.Config.Security != nil)
-			if info.Config.PayloadMTU == 0 {
-				info.Config.PayloadMTU = most
-			} else if info.Config.PayloadMTU > most {
-				continue
-			}
-			info.Tx.InjectSize = info.Config.PayloadMTU // R-INFO-12
-			if hints.Tx.InjectSize > info.Tx.InjectSize {
-				continue
-			}
-			info.clone()
-			infos = append(infos, &info)
+		}
+		if len(infos) > n {
+			why.had(l.name)
 		}
 	}
-	if len(infos) == 0 {
+	if len(infos) == 0 && !why.refused() {
+		why.none(hints, links)
+	}
+	if why.refused() {
 		return nil, fi.ENODATA
 	}
 	if via.IsValid() {
@@ -108,6 +102,67 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 		})
 	}
 	return infos, nil
+}
+
+// asked reports whether an interface is of use and the hints leave it in.
+func (l *link) asked(hints *Info, why *reasons) bool {
+	switch name := hints.Domain.Name; {
+	case name != "" && name != l.name:
+		why.refuseAt(l.name, "Domain.Name", name, l.name, "the hints name another interface", "leave Domain.Name out, or name this one")
+	case l.err != nil:
+		why.refuseAt(l.name, "Domain", "", l.err, "the system does not tell the addresses of the interface", "look whether it still exists (ip addr show)")
+	case l.down:
+		why.refuseAt(l.name, "Domain", "", "down", "the interface is down", "ip link set "+l.name+" up")
+	case len(l.addrs) == 0:
+		why.refuseAt(l.name, "Domain", "", "no address", "the interface has no IP address to send from", "ip addr add ADDRESS/LENGTH dev "+l.name)
+	default:
+		return true
+	}
+	return false
+}
+
+// way is how to communicate from one address, nil if that does not satisfy the
+// hints.
+func (l *link) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via netip.Addr, why *reasons) *Info {
+	refuse := func(field string, asked, have any, because, mend string) *Info {
+		why.refuseAt(l.name, field, asked, have, because, mend)
+		return nil
+	}
+	switch {
+	case !fits(hints.AddrFormat, ip):
+		return refuse("AddrFormat", hints.AddrFormat, ip, "the address is of another family than the format", "leave AddrFormat out, or give the interface an address of that family")
+	case src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap().WithZone("") != ip.WithZone(""):
+		return refuse("SrcAddr", src.IP, ip, "the source address asked for is another one", "leave SrcAddr out, or ask for an address of this host")
+	case dst.IP.IsValid() && dst.IP.Unmap().Is4() != ip.Is4():
+		return refuse("DestAddr", dst.IP, ip, "the destination is of another address family", "name an address of the destination of this family")
+	case dst.IP.IsValid() && dst.IP.IsLoopback() && !ip.IsLoopback() && via != ip:
+		return refuse("DestAddr", dst.IP, ip, "a loopback destination is reached from the loopback interface only", "name an address of the destination that others can reach")
+	case dst.IP.IsValid() && !dst.IP.IsLoopback() && ip.IsLoopback() && via != ip:
+		return refuse("DestAddr", dst.IP, ip, "what leaves the loopback interface stays on this host", "name a loopback address as destination, or leave this interface aside")
+	}
+	info := *tmpl
+	info.SrcAddr = identity(src, netip.AddrPortFrom(ip, src.Port))
+	info.DestAddr = dst
+	info.Domain.Name = l.name
+	if info.AddrFormat == fi.FormatUnspec || info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {
+		info.AddrFormat = fi.FormatSockaddr4
+		if ip.Is6() {
+			info.AddrFormat = fi.FormatSockaddr6
+		}
+	}
+	most := payloadMTU(l.mtu, ip, info.Config.Security != nil)
+	if info.Config.PayloadMTU == 0 {
+		info.Config.PayloadMTU = most
+	} else if info.Config.PayloadMTU > most {
+		return refuse("Config.PayloadMTU", info.Config.PayloadMTU, fmt.Sprintf("%d with an MTU of %d", most, l.mtu),
+			"packets with so much payload do not fit the MTU of the interface", fmt.Sprintf("ask for %d or less, or raise the MTU on the whole path (ip link set %s mtu …)", most, l.name))
+	}
+	info.Tx.InjectSize = info.Config.PayloadMTU // R-INFO-12
+	if hints.Tx.InjectSize > info.Tx.InjectSize {
+		return refuse("Tx.InjectSize", hints.Tx.InjectSize, info.Tx.InjectSize, "an injected message is one packet, and that takes less on this interface", "inject less, or send longer messages without inject")
+	}
+	info.clone()
+	return &info
 }
 
 func boolOrder(a, b bool) int {
@@ -127,85 +182,96 @@ func (in *Info) clone() {
 }
 
 // match checks hints against what the provider can do and returns the Info that
-// satisfies them, addresses left out (R-INFO-01 to 26).
-func match(h *Info) (*Info, bool) {
+// satisfies them, addresses left out (R-INFO-01 to 26). What it refuses it says.
+func match(h *Info, why *reasons) *Info {
 	in := &Info{Config: h.Config, AddrFormat: h.AddrFormat}
-	var ok bool
-	if in.Caps, ok = grantCaps(h.Caps); !ok {
-		return nil, false
-	}
+	in.Caps = grantCaps(h.Caps, why)
 	switch h.AddrFormat {
 	case fi.FormatUnspec, fi.FormatSockaddr, fi.FormatSockaddr4, fi.FormatSockaddr6, fi.FormatSockaddrs, fi.FormatStr:
 	default:
-		return nil, false
+		why.refuse("AddrFormat", h.AddrFormat, "FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_STR", "addresses are IP addresses with a port, or strings of them", "leave AddrFormat out, or ask for one of these")
 	}
-	if h.Config.check() != nil || !in.matchTx(&h.Tx) || !in.matchRx(&h.Rx) || !in.matchEp(&h.Ep) ||
-		!in.matchDomain(&h.Domain) || !in.matchFabric(&h.Fabric) {
-		return nil, false
+	if err := h.Config.check(); err != nil {
+		why.refuse("Config", "", "", strings.TrimPrefix(err.Error(), "uet: "), "set the field to a value in this range, or leave it 0")
 	}
-	return in, true
+	in.matchTx(&h.Tx, why)
+	in.matchRx(&h.Rx, why)
+	in.matchEp(&h.Ep, why)
+	in.matchDomain(&h.Domain, why)
+	in.matchFabric(&h.Fabric, why)
+	return in
 }
 
 // grantCaps grants the capabilities asked for, and no primary one beyond them.
 // Without any asked for it grants all but askedCaps.
-func grantCaps(want fi.Caps) (fi.Caps, bool) {
-	if want&^(primaryCaps|secondaryCaps) != 0 || want&fi.ExactDirectedRecv != 0 && want&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 {
-		return 0, false
+func grantCaps(want fi.Caps, why *reasons) fi.Caps {
+	why.caps("Caps", want, primaryCaps|secondaryCaps)
+	if want&fi.ExactDirectedRecv != 0 && want&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 {
+		why.refuse("Caps", want, "", "FI_EXACT_DIRECTED_RECV says how directed receives match, and none are asked for", "ask for FI_DIRECTED_RECV or FI_TAGGED_DIRECTED_RECV as well")
 	}
 	if want == 0 {
-		return (primaryCaps | secondaryCaps) &^ askedCaps, true
+		return (primaryCaps | secondaryCaps) &^ askedCaps
 	}
 	c := want
 	if c&(fi.Msg|fi.Tagged) != 0 && c&(fi.Send|fi.Recv) == 0 {
 		c |= fi.Send | fi.Recv // man fi_getinfo: no modifier means all
 	}
-	return c | domainCaps, true
+	return c | domainCaps
 }
 
-func (in *Info) matchTx(h *TxAttr) bool {
-	if _, ok := h.TClass.DSCP(); !ok {
-		return false
-	}
-	if h.Caps&^in.Caps != 0 || h.Caps&^txCaps != 0 || h.OpFlags&^txOpFlags != 0 || h.MsgOrder&^anyOrder != 0 ||
-		h.Size > maxQueueSize || h.IovLimit > IovLimit || h.InjectSize < 0 || h.Size < 0 {
-		return false
-	}
+func (in *Info) matchTx(h *TxAttr, why *reasons) {
+	why.tclass("Tx.TClass", h.TClass)
+	why.within("Tx.Caps", h.Caps, txCaps, in.Caps)
+	why.opFlags("Tx.OpFlags", h.OpFlags, txOpFlags)
+	why.order("Tx.MsgOrder", h.MsgOrder)
+	why.atMost("Tx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
+	why.atMost("Tx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "send fewer, longer elements")
+	why.atLeast0("Tx.InjectSize", h.InjectSize)
+	why.atLeast0("Tx.Size", h.Size)
 	in.Tx = TxAttr{
 		Caps: in.Caps & txCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, TClass: h.TClass, Size: orDefault(h.Size, defaultTxSize), IovLimit: IovLimit,
 	}
 	if h.Caps != 0 {
 		in.Tx.Caps = h.Caps
 	}
-	return true
 }
 
-func (in *Info) matchRx(h *RxAttr) bool {
+func (in *Info) matchRx(h *RxAttr, why *reasons) {
 	if h.OpFlags&fi.MultiRecv != 0 && in.Caps&(fi.MultiRecv|fi.TaggedMultiRecv) == 0 {
-		return false
+		why.refuse("Rx.OpFlags", h.OpFlags, in.Caps, "FI_MULTI_RECV is a default of receives without being a capability of the endpoint", "ask for FI_MULTI_RECV or FI_TAGGED_MULTI_RECV in Caps as well")
 	}
-	if h.Caps&^in.Caps != 0 || h.Caps&^rxCaps != 0 || h.OpFlags&^rxOpFlags != 0 || h.MsgOrder&^anyOrder != 0 ||
-		h.Size > maxQueueSize || h.IovLimit > IovLimit || h.Size < 0 {
-		return false
-	}
+	why.within("Rx.Caps", h.Caps, rxCaps, in.Caps)
+	why.opFlags("Rx.OpFlags", h.OpFlags, rxOpFlags)
+	why.order("Rx.MsgOrder", h.MsgOrder)
+	why.atMost("Rx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
+	why.atMost("Rx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "receive into fewer, longer elements")
+	why.atLeast0("Rx.Size", h.Size)
 	in.Rx = RxAttr{
 		Caps: in.Caps & rxCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, Size: orDefault(h.Size, defaultRxSize), IovLimit: IovLimit,
 	}
 	if h.Caps != 0 {
 		in.Rx.Caps = h.Caps
 	}
-	return true
 }
 
-func (in *Info) matchEp(h *EpAttr) bool {
-	switch {
-	case h.Type != fi.EpUnspec && h.Type != fi.EpRDM && h.Type != fi.EpMsg, // R-INFO-01
-		h.Protocol != 0 && h.Protocol != protoUET, h.ProtocolVersion > 1,
-		h.MaxMsgSize > MaxMsgSize, h.TxCtxCnt > 1, h.RxCtxCnt > 1:
-		return false
+func (in *Info) matchEp(h *EpAttr, why *reasons) {
+	switch h.Type { // R-INFO-01
+	case fi.EpUnspec, fi.EpRDM, fi.EpMsg:
+	case fi.EpDgram:
+		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG", "unreliable delivery (UUD) is not built yet", "use FI_EP_RDM: it is reliable, and connectionless as well")
+	default:
+		why.refuse("Ep.Type", h.Type, "FI_EP_RDM, FI_EP_MSG", "there is no such endpoint type here", "use FI_EP_RDM, or FI_EP_MSG for connections")
 	}
-	if _, err := jobOf(h.AuthKey); err != nil {
-		return false
+	if h.Protocol != 0 && h.Protocol != protoUET {
+		why.refuse("Ep.Protocol", fmt.Sprintf("%#x", h.Protocol), fmt.Sprintf("%#x", uint32(protoUET)), "the one protocol here is Ultra Ethernet Transport", "leave Ep.Protocol 0")
 	}
+	why.atMost("Ep.ProtocolVersion", int(h.ProtocolVersion), 1, "a later version of the protocol than there is", "leave Ep.ProtocolVersion 0")
+	if h.MaxMsgSize > MaxMsgSize {
+		why.refuse("Ep.MaxMsgSize", h.MaxMsgSize, uint64(MaxMsgSize), "longer messages than the protocol carries", "send several messages")
+	}
+	why.atMost("Ep.TxCtxCnt", h.TxCtxCnt, 1, noContexts, moreEndpoints)
+	why.atMost("Ep.RxCtxCnt", h.RxCtxCnt, 1, noContexts, moreEndpoints)
+	why.key("Ep.AuthKey", h.AuthKey)
 	in.Ep = EpAttr{
 		Type: fi.EpRDM, Protocol: protoUET, ProtocolVersion: 1, MaxMsgSize: MaxMsgSize, MemTagFormat: fi.TagBits,
 		TxCtxCnt: 1, RxCtxCnt: 1, AuthKey: h.AuthKey,
@@ -216,50 +282,54 @@ func (in *Info) matchEp(h *EpAttr) bool {
 	if h.MemTagFormat == fi.TagMPI || h.MemTagFormat == fi.TagCCL {
 		in.Ep.MemTagFormat = h.MemTagFormat // R-INFO-14; bit patterns are all granted by fi.TagBits
 	} else if h.MemTagFormat != fi.TagBits && h.MemTagFormat < fi.TagMaxFormat {
-		return false
+		why.refuse("Ep.MemTagFormat", h.MemTagFormat, "bits, FI_TAG_MPI, FI_TAG_CCL", "there is no such tag format", "leave Ep.MemTagFormat 0: all 64 bits of a tag count")
 	}
 	order := in.Tx.MsgOrder & in.Rx.MsgOrder
 	for _, o := range []struct {
+		name string
 		bit  fi.Order
 		hint uint64
 		size *uint64
 	}{
-		{fi.OrderRAW, h.MaxOrderRAWSize, &in.Ep.MaxOrderRAWSize},
-		{fi.OrderWAR, h.MaxOrderWARSize, &in.Ep.MaxOrderWARSize},
-		{fi.OrderWAW, h.MaxOrderWAWSize, &in.Ep.MaxOrderWAWSize},
+		{"RAW", fi.OrderRAW, h.MaxOrderRAWSize, &in.Ep.MaxOrderRAWSize},
+		{"WAR", fi.OrderWAR, h.MaxOrderWARSize, &in.Ep.MaxOrderWARSize},
+		{"WAW", fi.OrderWAW, h.MaxOrderWAWSize, &in.Ep.MaxOrderWAWSize},
 	} {
 		if order&o.bit != 0 {
 			*o.size = MaxMsgSize
 		}
 		if o.hint > *o.size {
-			return false
+			why.refuse("Ep.MaxOrder"+o.name+"Size", o.hint, *o.size, "ordered data of that size is not promised", "ask for FI_ORDER_"+o.name+" in both Tx.MsgOrder and Rx.MsgOrder, or leave the size 0")
 		}
 	}
-	return true
 }
 
-func (in *Info) matchDomain(h *DomainAttr) bool {
+func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 	d := DomainAttr{
 		Caps: domainCaps, Threading: fi.ThreadSafe, ControlProgress: fi.ProgressAuto, DataProgress: fi.ProgressAuto,
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
 		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
 		MaxErrData: wire.AddrLen, TClass: h.TClass, AuthKey: h.AuthKey,
 	}
-	if _, ok := h.TClass.DSCP(); !ok {
-		return false
-	}
+	why.tclass("Domain.TClass", h.TClass)
 	if in.Caps&fi.AVUserID != 0 {
 		d.Caps |= fi.AVUserID
 	}
-	switch {
-	case h.Caps&^(domainCaps|fi.AVUserID) != 0, h.MRKeySize > d.MRKeySize, h.CQDataSize > d.CQDataSize, h.CQCnt > d.CQCnt, h.CntrCnt > d.CntrCnt,
-		h.EpCnt > d.EpCnt, h.TxCtxCnt > d.TxCtxCnt, h.RxCtxCnt > d.RxCtxCnt, h.MaxEpTxCtx > 1, h.MaxEpRxCtx > 1,
-		h.MaxErrData > d.MaxErrData, h.MRCnt > d.MRCnt:
-		return false
-	}
-	if _, err := jobOf(h.AuthKey); err != nil {
-		return false
-	}
+	why.caps("Domain.Caps", h.Caps, domainCaps|fi.AVUserID)
+	const many = "more than a domain has"
+	const domains = "ask for less, or open several domains"
+	why.atMost("Domain.MRKeySize", h.MRKeySize, d.MRKeySize, "keys of memory are shorter", "ask for at most 8 bytes")
+	why.atMost("Domain.CQDataSize", h.CQDataSize, d.CQDataSize, "remote CQ data is shorter", "ask for at most 8 bytes, and put the rest into the message")
+	why.atMost("Domain.CQCnt", h.CQCnt, d.CQCnt, many, domains)
+	why.atMost("Domain.CntrCnt", h.CntrCnt, d.CntrCnt, many, domains)
+	why.atMost("Domain.EpCnt", h.EpCnt, d.EpCnt, many, domains)
+	why.atMost("Domain.TxCtxCnt", h.TxCtxCnt, d.TxCtxCnt, many, domains)
+	why.atMost("Domain.RxCtxCnt", h.RxCtxCnt, d.RxCtxCnt, many, domains)
+	why.atMost("Domain.MaxEpTxCtx", h.MaxEpTxCtx, 1, noContexts, moreEndpoints)
+	why.atMost("Domain.MaxEpRxCtx", h.MaxEpRxCtx, 1, noContexts, moreEndpoints)
+	why.atMost("Domain.MaxErrData", h.MaxErrData, d.MaxErrData, "errors carry an address, not more", "ask for less")
+	why.atMost("Domain.MRCnt", h.MRCnt, d.MRCnt, "memory registration is not built yet", "leave Domain.MRCnt 0: messages need no registered memory")
+	why.key("Domain.AuthKey", h.AuthKey)
 	// R-INFO-18 to 20: whatever is asked.
 	if h.Threading != fi.ThreadUnspec {
 		d.Threading = h.Threading
@@ -277,15 +347,16 @@ func (in *Info) matchDomain(h *DomainAttr) bool {
 		d.AVType = h.AVType
 	}
 	in.Domain = d
-	return true
 }
 
-func (in *Info) matchFabric(h *FabricAttr) bool {
-	if h.Name != "" && h.Name != FabricName || h.ProvName != "" && h.ProvName != ProviderName {
-		return false
+func (in *Info) matchFabric(h *FabricAttr, why *reasons) {
+	if h.Name != "" && h.Name != FabricName {
+		why.refuse("Fabric.Name", h.Name, FabricName, "there is one fabric, with another name", "leave Fabric.Name out")
+	}
+	if h.ProvName != "" && h.ProvName != ProviderName {
+		why.refuse("Fabric.ProvName", h.ProvName, ProviderName, "the one provider here has another name", "leave Fabric.ProvName out")
 	}
 	in.Fabric = FabricAttr{Name: FabricName, ProvName: ProviderName, ProvVersion: strconv.Itoa(VersionMajor) + "." + strconv.Itoa(VersionMinor)}
-	return true
 }
 
 func orDefault(n, def int) int {
@@ -379,15 +450,18 @@ func fits(f fi.AddrFormat, ip netip.Addr) bool {
 	return true
 }
 
-// A link is a usable network interface.
+// A link is a network interface. One that is down, or of which err is not nil, or
+// without addrs is of no use.
 type link struct {
 	name  string
 	mtu   int
+	down  bool
+	err   error
 	addrs []netip.Addr
 }
 
-// interfaces returns the interfaces that are up and have an IP address; those
-// that lead outside first, IPv4 before IPv6 within each.
+// interfaces returns the interfaces; those that lead outside first, IPv4 before
+// IPv6 within each.
 func interfaces() ([]link, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -395,38 +469,42 @@ func interfaces() ([]link, error) {
 	}
 	var out, loop []link
 	for _, i := range ifs {
-		if i.Flags&net.FlagUp == 0 {
-			continue
+		l := link{name: i.Name, mtu: i.MTU, down: i.Flags&net.FlagUp == 0}
+		if !l.down {
+			l.addrs, l.err = addrsOf(&i)
 		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue
-		}
-		l := link{name: i.Name, mtu: i.MTU}
-		for _, a := range addrs {
-			n, ok := a.(*net.IPNet)
-			if !ok {
-				continue
-			}
-			ip, ok := netip.AddrFromSlice(n.IP)
-			if !ok || ip.IsMulticast() {
-				continue
-			}
-			if ip = ip.Unmap(); ip.IsLinkLocalUnicast() && ip.Is6() {
-				ip = ip.WithZone(i.Name)
-			}
-			l.addrs = append(l.addrs, ip)
-		}
-		slices.SortStableFunc(l.addrs, func(a, b netip.Addr) int { return boolOrder(b.Is4(), a.Is4()) })
-		switch {
-		case len(l.addrs) == 0:
-		case i.Flags&net.FlagLoopback != 0:
+		if i.Flags&net.FlagLoopback != 0 {
 			loop = append(loop, l)
-		default:
+		} else {
 			out = append(out, l)
 		}
 	}
 	return append(out, loop...), nil
+}
+
+// addrsOf are the addresses that one can send from.
+func addrsOf(i *net.Interface) ([]netip.Addr, error) {
+	addrs, err := i.Addrs()
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		if !ok || ip.IsMulticast() {
+			continue
+		}
+		if ip = ip.Unmap(); ip.IsLinkLocalUnicast() && ip.Is6() {
+			ip = ip.WithZone(i.Name)
+		}
+		out = append(out, ip)
+	}
+	slices.SortStableFunc(out, func(a, b netip.Addr) int { return boolOrder(b.Is4(), a.Is4()) })
+	return out, nil
 }
 
 // route is the local address from which packets to ip leave. Nothing is sent.

@@ -55,44 +55,75 @@ func TestGetInfoWithoutHints(t *testing.T) {
 	}
 }
 
+// refusedHints cannot be served; field is what is at fault.
+var refusedHints = map[string]struct {
+	field string
+	Info
+}{
+	"dgram endpoint":        {"Ep.Type", Info{Ep: EpAttr{Type: fi.EpDgram}}},
+	"endpoint type":         {"Ep.Type", Info{Ep: EpAttr{Type: 77}}},
+	"protocol":              {"Ep.Protocol", Info{Ep: EpAttr{Protocol: 7}}},
+	"protocol version":      {"Ep.ProtocolVersion", Info{Ep: EpAttr{ProtocolVersion: 2}}},
+	"rma":                   {"Caps", Info{Caps: fi.Msg | fi.RMA}},
+	"atomic":                {"Caps", Info{Caps: fi.Atomic}},
+	"multicast":             {"Caps", Info{Caps: fi.Multicast}},
+	"unknown capability":    {"Caps", Info{Caps: 1 << 63}},
+	"multi-receive":         {"Rx.OpFlags", Info{Caps: fi.Msg, Rx: RxAttr{OpFlags: fi.MultiRecv}}},
+	"exact, not directed":   {"Caps", Info{Caps: fi.Msg | fi.ExactDirectedRecv}},
+	"traffic class":         {"Tx.TClass", Info{Tx: TxAttr{TClass: 7}}},
+	"domain's class":        {"Domain.TClass", Info{Domain: DomainAttr{TClass: 7}}},
+	"tag format":            {"Ep.MemTagFormat", Info{Ep: EpAttr{MemTagFormat: 3}}},
+	"receive contexts":      {"Ep.RxCtxCnt", Info{Ep: EpAttr{RxCtxCnt: 2}}}, // R-EP-19
+	"named contexts":        {"Caps", Info{Caps: fi.Msg | fi.NamedRxCtx}},
+	"device memory":         {"Caps", Info{Caps: fi.Msg | fi.HMEM}},
+	"domain":                {"Domain.Name", Info{Domain: DomainAttr{Name: "no-such-interface"}}},
+	"fabric":                {"Fabric.Name", Info{Fabric: FabricAttr{Name: "ethernet"}}},
+	"provider":              {"Fabric.ProvName", Info{Fabric: FabricAttr{ProvName: "tcp"}}},
+	"message size":          {"Ep.MaxMsgSize", Info{Ep: EpAttr{MaxMsgSize: 1 << 40}}},
+	"inject size":           {"Tx.InjectSize", Info{Tx: TxAttr{InjectSize: 1 << 20}}},
+	"negative inject size":  {"Tx.InjectSize", Info{Tx: TxAttr{InjectSize: -1}}},
+	"send queue":            {"Tx.Size", Info{Tx: TxAttr{Size: 1 << 30}}},
+	"negative send queue":   {"Tx.Size", Info{Tx: TxAttr{Size: -1}}},
+	"receive queue":         {"Rx.Size", Info{Rx: RxAttr{Size: 1 << 30}}},
+	"negative receives":     {"Rx.Size", Info{Rx: RxAttr{Size: -1}}},
+	"vector":                {"Tx.IovLimit", Info{Tx: TxAttr{IovLimit: 65}}},
+	"receive vector":        {"Rx.IovLimit", Info{Rx: RxAttr{IovLimit: 65}}},
+	"match complete":        {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.MatchComplete}}},
+	"commit complete":       {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.CommitComplete}}},
+	"send flag":             {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.Peek}}},
+	"receive flag":          {"Rx.OpFlags", Info{Rx: RxAttr{OpFlags: fi.Inject}}},
+	"contexts":              {"Ep.TxCtxCnt", Info{Ep: EpAttr{TxCtxCnt: 2}}},
+	"order size unasked":    {"Ep.MaxOrderRAWSize", Info{Ep: EpAttr{MaxOrderRAWSize: 1}}},
+	"order":                 {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: 1 << 63}}},
+	"receive order":         {"Rx.MsgOrder", Info{Rx: RxAttr{MsgOrder: 1 << 63}}},
+	"key size":              {"Domain.MRKeySize", Info{Domain: DomainAttr{MRKeySize: 9}}},
+	"cq data":               {"Domain.CQDataSize", Info{Domain: DomainAttr{CQDataSize: 16}}},
+	"queues":                {"Domain.CQCnt", Info{Domain: DomainAttr{CQCnt: 1 << 30}}},
+	"counters":              {"Domain.CntrCnt", Info{Domain: DomainAttr{CntrCnt: 1 << 30}}},
+	"endpoints":             {"Domain.EpCnt", Info{Domain: DomainAttr{EpCnt: 1 << 30}}},
+	"domain's tx contexts":  {"Domain.TxCtxCnt", Info{Domain: DomainAttr{TxCtxCnt: 1 << 30}}},
+	"domain's rx contexts":  {"Domain.RxCtxCnt", Info{Domain: DomainAttr{RxCtxCnt: 1 << 30}}},
+	"tx contexts per ep":    {"Domain.MaxEpTxCtx", Info{Domain: DomainAttr{MaxEpTxCtx: 2}}},
+	"rx contexts per ep":    {"Domain.MaxEpRxCtx", Info{Domain: DomainAttr{MaxEpRxCtx: 2}}},
+	"error data":            {"Domain.MaxErrData", Info{Domain: DomainAttr{MaxErrData: 1 << 20}}},
+	"memory regions":        {"Domain.MRCnt", Info{Domain: DomainAttr{MRCnt: 1}}},
+	"domain capability":     {"Domain.Caps", Info{Domain: DomainAttr{Caps: fi.Msg}}},
+	"address format":        {"AddrFormat", Info{AddrFormat: 0x7777}},
+	"tx beyond info caps":   {"Tx.Caps", Info{Caps: fi.Msg, Tx: TxAttr{Caps: fi.Tagged}}},
+	"rx beyond info caps":   {"Rx.Caps", Info{Caps: fi.Msg, Rx: RxAttr{Caps: fi.Tagged}}},
+	"rx capability for tx":  {"Tx.Caps", Info{Tx: TxAttr{Caps: fi.Recv}}},
+	"long key":              {"Ep.AuthKey", Info{Ep: EpAttr{AuthKey: []byte{1, 2, 3, 4, 5}}}},
+	"key over 24 bits":      {"Domain.AuthKey", Info{Domain: DomainAttr{AuthKey: []byte{1, 0, 0, 0}}}},
+	"payload mtu":           {"Config", Info{Config: Config{PayloadMTU: 1500}}},
+	"another host's source": {"SrcAddr", Info{SrcAddr: wire.SockAddr(netip.MustParseAddrPort("192.0.2.77:1"))}},
+	"loopback to outside":   {"DestAddr", Info{Domain: DomainAttr{Name: "lo"}, DestAddr: wire.SockAddr(netip.MustParseAddrPort("[2001:db8::1]:1"))}},
+}
+
 func TestGetInfoRefusesHonestly(t *testing.T) {
 	// R-INFO-24 and fabtests: fi.ENODATA for hints that cannot be served.
-	for name, h := range map[string]Info{
-		"dgram endpoint":      {Ep: EpAttr{Type: fi.EpDgram}},
-		"protocol":            {Ep: EpAttr{Protocol: 7}},
-		"rma":                 {Caps: fi.Msg | fi.RMA},
-		"atomic":              {Caps: fi.Atomic},
-		"multicast":           {Caps: fi.Multicast},
-		"multi-receive":       {Caps: fi.Msg, Rx: RxAttr{OpFlags: fi.MultiRecv}},
-		"exact, not directed": {Caps: fi.Msg | fi.ExactDirectedRecv},
-		"traffic class":       {Tx: TxAttr{TClass: 7}},
-		"domain's class":      {Domain: DomainAttr{TClass: 7}},
-		"tag format":          {Ep: EpAttr{MemTagFormat: 3}},
-		"receive contexts":    {Ep: EpAttr{RxCtxCnt: 2}}, // R-EP-19
-		"named contexts":      {Caps: fi.Msg | fi.NamedRxCtx},
-		"device memory":       {Caps: fi.Msg | fi.HMEM},
-		"domain":              {Domain: DomainAttr{Name: "no-such-interface"}},
-		"fabric":              {Fabric: FabricAttr{Name: "ethernet"}},
-		"provider":            {Fabric: FabricAttr{ProvName: "tcp"}},
-		"message size":        {Ep: EpAttr{MaxMsgSize: 1 << 40}},
-		"inject size":         {Tx: TxAttr{InjectSize: 1 << 20}},
-		"send queue":          {Tx: TxAttr{Size: 1 << 30}},
-		"receive queue":       {Rx: RxAttr{Size: 1 << 30}},
-		"vector":              {Tx: TxAttr{IovLimit: 65}},
-		"match complete":      {Tx: TxAttr{OpFlags: fi.MatchComplete}},
-		"commit complete":     {Tx: TxAttr{OpFlags: fi.CommitComplete}},
-		"contexts":            {Ep: EpAttr{TxCtxCnt: 2}},
-		"order size unasked":  {Ep: EpAttr{MaxOrderRAWSize: 1}},
-		"cq data":             {Domain: DomainAttr{CQDataSize: 16}},
-		"memory regions":      {Domain: DomainAttr{MRCnt: 1}},
-		"address format":      {AddrFormat: 0x7777},
-		"tx beyond info caps": {Caps: fi.Msg, Tx: TxAttr{Caps: fi.Tagged}},
-		"long key":            {Ep: EpAttr{AuthKey: []byte{1, 2, 3, 4, 5}}},
-		"key over 24 bits":    {Domain: DomainAttr{AuthKey: []byte{1, 0, 0, 0}}},
-		"payload mtu":         {Config: Config{PayloadMTU: 1500}},
-	} {
+	for name, h := range refusedHints {
 		t.Run(name, func(t *testing.T) {
-			_, err := GetInfo("", "", 0, &h)
+			_, err := GetInfo("", "", 0, &h.Info)
 			want(t, err, fi.ENODATA)
 		})
 	}

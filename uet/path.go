@@ -3,6 +3,7 @@ package uet
 import (
 	"time"
 
+	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/udp"
@@ -72,6 +73,36 @@ func (ep *Endpoint) Quiesce(to fi.Addr) error {
 		err = fi.EINVAL
 	}
 	return err
+}
+
+// A Load is what an endpoint has to do now. It goes up and down.
+type Load struct {
+	transport.Load
+	// Unread are the entries in its completion queues that wait to be read, Room
+	// the most there may be.
+	Unread, Room int
+}
+
+// Load looks at all peers. It is zero before Enable and after Close.
+func (ep *Endpoint) Load() Load {
+	ep.mu.Lock()
+	drv, txq, rxq := ep.drv, ep.txq.q, ep.rxq.q
+	ep.mu.Unlock()
+	if drv == nil || ep.state.Load() == stateClosed {
+		return Load{}
+	}
+	var l Load
+	drv.With(func() { l.Load = ep.fep.Load() })
+	if rxq == txq {
+		rxq = nil
+	}
+	for _, q := range []*cq.CQ{txq, rxq} {
+		if q != nil {
+			l.Unread += q.Unread()
+			l.Room += q.Attr().Size
+		}
+	}
+	return l
 }
 
 // PathInfo is what the way to the network really is: what was asked for and

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -49,6 +51,8 @@ type infoEntry struct {
 	CRC       bool           `json:"crc"`
 	Sec       string         `json:"sec"`
 	Error     string         `json:"error,omitempty"` // why no endpoint could be opened
+
+	rcvShort, sndShort bool // the system gave less than was asked for
 }
 
 // infoRecord is what info writes as JSON.
@@ -62,6 +66,9 @@ type infoRecord struct {
 	Security []infoSecurity `json:"security"`
 	Infos    []infoEntry    `json:"infos"`
 	Refused  []infoRefused  `json:"refused,omitempty"`
+	// Interfaces says why interfaces are of no use, and why others are slower than
+	// they could be.
+	Interfaces []uet.Reason `json:"interfaces,omitempty"`
 }
 
 // infoSecurity is one way to secure endpoints.
@@ -76,29 +83,92 @@ var security = []infoSecurity{
 	{perf.TLS, []string{"FI_EP_MSG"}, "certificates: each connection is between two members by name, and has keys of its own"},
 }
 
+// An infoRefused is something that a libfabric program may ask for, with the
+// reasons why it is refused.
 type infoRefused struct {
-	What string `json:"what"`
-	Why  string `json:"why"`
+	What    string       `json:"what"`
+	Why     string       `json:"why"`
+	Mend    string       `json:"mend"`
+	Reasons []uet.Reason `json:"reasons"`
 }
 
-// notOffered are things a libfabric program may ask for. Each is really asked
-// for: what GetInfo grants is not listed as refused.
-var notOffered = []struct {
+// askable are things a libfabric program may ask for. Each is really asked for: what
+// is granted is not listed as refused.
+var askable = []struct {
 	what string
 	hint func(*uet.Info)
-	why  string
 }{
-	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }, "unreliable delivery (UUD) is not built yet"},
-	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }, "read and write need memory registration, which is not built yet"},
-	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }, "atomic operations need memory registration, which is not built yet"},
-	{"FI_MATCH_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.MatchComplete }, "the target does not tell yet when a message was matched; a weaker level is not passed off as this one"},
-	{"FI_COMMIT_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.CommitComplete }, "there is no persistent memory target yet"},
-	{"FI_MULTICAST", func(h *uet.Info) { h.Caps = fi.Msg | fi.Multicast }, "UET is unicast"},
-	{"FI_COLLECTIVE", func(h *uet.Info) { h.Caps = fi.Collective }, "collectives are the business of a layer above"},
-	{"FI_HMEM", func(h *uet.Info) { h.Caps = fi.HMEM }, "a user-space UDP transport reads and writes host memory only"},
-	{"FI_NAMED_RX_CTX", func(h *uet.Info) { h.Caps = fi.NamedRxCtx }, "scalable endpoints are not offered; open more endpoints"},
-	{"FI_SHARED_AV", func(h *uet.Info) { h.Caps = fi.SharedAV }, "an address vector belongs to one process"},
-	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }, "there are no counters to trigger on yet"},
+	{"FI_EP_DGRAM", func(h *uet.Info) { h.Ep.Type = fi.EpDgram }},
+	{"FI_RMA", func(h *uet.Info) { h.Caps = fi.RMA }},
+	{"FI_ATOMIC", func(h *uet.Info) { h.Caps = fi.Atomic }},
+	{"FI_MATCH_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.MatchComplete }},
+	{"FI_COMMIT_COMPLETE", func(h *uet.Info) { h.Tx.OpFlags = fi.CommitComplete }},
+	{"FI_MULTICAST", func(h *uet.Info) { h.Caps = fi.Msg | fi.Multicast }},
+	{"FI_COLLECTIVE", func(h *uet.Info) { h.Caps = fi.Collective }},
+	{"FI_HMEM", func(h *uet.Info) { h.Caps = fi.HMEM }},
+	{"FI_NAMED_RX_CTX", func(h *uet.Info) { h.Caps = fi.NamedRxCtx }},
+	{"FI_SHARED_AV", func(h *uet.Info) { h.Caps = fi.SharedAV }},
+	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }},
+}
+
+// refusedHints are those of askable that are refused whatever the interface.
+func refusedHints() []infoRefused {
+	var out []infoRefused
+	for _, a := range askable {
+		h := &uet.Info{}
+		a.hint(h)
+		var all []uet.Reason
+		for _, r := range uet.Explain(h) {
+			if r.Interface == "" {
+				all = append(all, r)
+			}
+		}
+		if all != nil {
+			out = append(out, infoRefused{a.what, all[0].Why, all[0].Mend, all})
+		}
+	}
+	return out
+}
+
+// slower says what an address lacks to be as fast as others.
+func (e *infoEntry) slower() []uet.Reason {
+	var out []uet.Reason
+	add := func(field, have, why, mend string) {
+		out = append(out, uet.Reason{Interface: e.Domain, Field: field, Have: have, Why: why, Mend: mend})
+	}
+	if e.Error != "" {
+		add("Address", e.Address, e.Error, "look who has the port, and what limits there are (ulimit -n)")
+		return out
+	}
+	if !e.GSO.On {
+		add("GSO", "off", "each datagram costs a system call: "+e.GSO.Why, "Linux 4.18 or later, and a device that lets it be on (ethtool -K "+e.Domain+" tx-udp-segmentation on)")
+	}
+	if !e.GRO.On {
+		add("GRO", "off", "each datagram is received by itself: "+e.GRO.Why, "Linux 5.0 or later; on other systems there is none")
+	}
+	if !e.ECN.On {
+		add("ECN", "off", "congestion is noticed by loss and delay only: "+e.ECN.Why, "a system that tells the traffic class of datagrams")
+	}
+	if !e.Evidence.On {
+		add("ICMP", "off", "a closed port is noticed by silence only: "+e.Evidence.Why, "a system that tells errors of datagrams (IP_RECVERR)")
+	}
+	if !e.DF.On {
+		add("DF", "off", "packets may be fragmented, and a lost fragment loses all: "+e.DF.Why, "a system that can forbid it (IP_MTU_DISCOVER)")
+	}
+	if next := 2 * e.Payload; e.Payload < 8192 {
+		add("MTU", fmt.Sprint(e.MTU), fmt.Sprintf("packets carry %d bytes of a message, and cost as much as longer ones", e.Payload),
+			fmt.Sprintf("an MTU of %d or more on the whole path makes it %d (ip link set %s mtu …)", next+200, next, e.Domain))
+	}
+	if e.rcvShort {
+		add("Rcvbuf", units.Bytes(int64(e.Rcvbuf)), "bursts that find the receive buffer full are lost", fmt.Sprintf("sysctl -w net.core.rmem_max=%d", e.RcvAsked))
+	}
+	if e.sndShort {
+		add("Sndbuf", units.Bytes(int64(e.Sndbuf)), "a full send buffer holds packets up", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", e.SndAsked))
+	}
+	if ip, err := netip.ParseAddr(e.Address); err == nil && ip.IsLoopback() {
+		add("Loopback", "", "what leaves the loopback interface stays on this host", "name an address of another interface to talk to other hosts")
+	}
+	return out
 }
 
 const unsecured = `Endpoints are not secured unless they are told to be: then they take messages
@@ -122,15 +192,22 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 		return err
 	}
 	r := infoRecord{Schema: "uetperf-info/1", Tool: perf.ThisTool(), Host: perf.ThisHost(), Types: epTypes(), Security: security}
-	for _, in := range infos {
-		r.Infos = append(r.Infos, describe(in))
-	}
 	if cfg.Explain {
-		for _, n := range notOffered {
-			h := &uet.Info{}
-			n.hint(h)
-			if _, err := uet.GetInfo("", "", 0, h); err != nil {
-				r.Refused = append(r.Refused, infoRefused{n.what, n.why})
+		r.Refused = refusedHints()
+		for _, x := range uet.Explain(hints) {
+			if x.Field != "Domain.Name" { // those that -d leaves aside
+				r.Interfaces = append(r.Interfaces, x)
+			}
+		}
+	}
+	for _, in := range infos {
+		e := describe(in)
+		r.Infos = append(r.Infos, e)
+		if cfg.Explain {
+			for _, s := range e.slower() {
+				if !slices.Contains(r.Interfaces, s) { // an interface with several addresses
+					r.Interfaces = append(r.Interfaces, s)
+				}
 			}
 		}
 	}
@@ -185,6 +262,7 @@ func describe(in *uet.Info) infoEntry {
 	e.ECN, e.Evidence = record.Feature{On: s.ECN.On, Why: s.ECN.Why}, record.Feature{On: s.Evidence.On, Why: s.Evidence.Why}
 	e.DF = record.Feature{On: s.DontFragment.On, Why: s.DontFragment.Why}
 	e.Rcvbuf, e.RcvAsked, e.Sndbuf, e.SndAsked = s.RecvBuf.Got, s.RecvBuf.Asked, s.SendBuf.Got, s.SendBuf.Asked
+	e.rcvShort, e.sndShort = s.RecvBuf.Short, s.SendBuf.Short
 	return e
 }
 
@@ -203,17 +281,33 @@ func printInfo(w io.Writer, r *infoRecord, verbose bool) {
 	}
 	fmt.Fprintf(w, "\n%s\n", unsecured)
 	for _, e := range r.Infos {
-		if e.Rcvbuf < e.RcvAsked || e.Sndbuf < e.SndAsked {
+		if e.rcvShort || e.sndShort {
 			fmt.Fprintf(w, "\nSocket buffers are smaller than asked for (%s); raise the limit with\n    sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d\n",
 				units.Bytes(int64(e.RcvAsked)), e.RcvAsked, e.SndAsked)
 			break
 		}
 	}
-	if r.Refused != nil {
-		fmt.Fprintf(w, "\nNot offered:\n")
-		for _, n := range r.Refused {
-			fmt.Fprintf(w, "    %-20s %s\n", n.What, n.Why)
+	printReasons(w, r)
+}
+
+// printReasons prints why, a paragraph each: what, why, and what to do.
+func printReasons(w io.Writer, r *infoRecord) {
+	head := "\nInterfaces:\n"
+	for _, x := range r.Interfaces {
+		what := x.Interface + " " + x.Field
+		if x.Field == "Domain" {
+			what = x.Interface
 		}
+		if x.Have != "" {
+			what += " " + x.Have
+		}
+		fmt.Fprintf(w, "%s    %-20s %s\n    %-20s → %s\n", head, what, x.Why, "", x.Mend)
+		head = ""
+	}
+	head = "\nNot offered:\n"
+	for _, n := range r.Refused {
+		fmt.Fprintf(w, "%s    %-20s %s\n    %-20s → %s\n", head, n.What, n.Why, "", n.Mend)
+		head = ""
 	}
 }
 

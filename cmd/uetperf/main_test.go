@@ -258,6 +258,8 @@ var masks = []struct {
 	{regexp.MustCompile(`; dropped .*`), ""},
 	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
 	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
+	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // of units.Count
+	{regexp.MustCompile(` -( |$)`), " #$1"},    // what was not measured
 	{regexp.MustCompile(`p999_ns|p50|p90|p99\.9|p99|127\.0\.0\.1|CRC-32C`), "<$0>"},
 	{regexp.MustCompile(`\d+(\.\d+)?( [KMGT]iB)`), "# xiB"},
 	{regexp.MustCompile(`\d+(\.\d+)? (ns|µs|ms|s)\b`), "T"},
@@ -343,7 +345,7 @@ func (c *client) code(t *testing.T) int {
 }
 
 // intervals matches an interval line that is not the first.
-const intervals = `(?m)^ +(64K|8) .* (0\.[2-9]|[1-9]\d*\.\d) `
+const intervals = `(?m)^ +(64K|8) .* (0\.[2-9]|[1-9]\d*\.\d) |tests, 0 failed`
 
 func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 	t.Parallel()
@@ -351,6 +353,12 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"load", "", "--rate", "2k/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"load", "", "--rate", "900M/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "1", "-i", "100ms", "--churn", "-e", "msg"},
+		{"incast", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"},
+		{"soak", "", "-t", "60s", "-i", "1ms"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -500,6 +508,12 @@ func TestServerKilled(t *testing.T) {
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-e", "msg"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-e", "msg", "--sec", "tls", "--keys", folder},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "--sec", "psk", "--keys", folder},
+		{"load", "", "--rate", "2k/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-c"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "--churn"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "1", "-i", "100ms", "--churn", "-e", "msg"},
+		{"incast", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-c"},
+		{"soak", "", "-t", "60s", "-i", "1ms"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -610,8 +624,8 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("%q, %v", line, err)
 	}
-	for range 2 {
-		if out, err := uetperf("bw", s.addr, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
+	for _, ep := range []string{"rdm", "rdm", "msg"} {
+		if out, err := uetperf("bw", s.addr, "-e", ep, "-s", "1000", "-n", "50", "-w", "0").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -631,14 +645,28 @@ func TestServeMetrics(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`uet_messages_total{direction="rx",endpoint="test"} 100`,
-		`uet_message_bytes_total{direction="rx",endpoint="test"} 100000`,
+		`uet_messages_total{direction="rx",endpoint="test"} 150`,
+		`uet_message_bytes_total{direction="rx",endpoint="test"} 150000`,
 		`uet_endpoints{endpoint="test"} 0`,
 		`uet_endpoints{endpoint="control"} 1`,
 		`uetperf_clients 0`,
+		// The control connection of one client, and that of its stream.
+		`uet_connections_total{endpoint="control"} 2`,
+		`uet_handshakes_total{endpoint="control"} 2`,
+		`uet_posted_receives{endpoint="test"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	// Whatever the dashboard asks for is there.
+	board, err := os.ReadFile("../../docs/grafana/uetkit.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`\buet(?:perf)?_\w+`).FindAllString(string(board), -1) {
+		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("the dashboard shows %s, which is not served", name)
 		}
 	}
 	if err := s.stop(os.Interrupt); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/uet"
 )
 
 // runServe serves until it is interrupted, which is its normal end.
@@ -61,6 +62,7 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 		}
 		defer m.close()
 		sc.Opened, sc.Closed = m.endpoints.Add, m.endpoints.Remove
+		sc.Listening = func(p *uet.PassiveEndpoint) { m.endpoints.AddConns(p, "control") }
 	}
 	s, err := perf.NewServer(sc)
 	if err != nil {

@@ -44,22 +44,25 @@ type Line struct {
 	Jitter  Duration `toml:"jitter" json:"jitter,omitempty"`
 	InOrder bool     `toml:"in_order" json:"in_order,omitempty"`
 	// Queue is how many bytes may wait for the rate, in the low class; more is
-	// dropped (tail drop). 0: a megabyte. The high class (acks, control, trimmed
+	// dropped (tail drop). The packet that is being sent waits no more. 0: 1 MiB
+	// (DefaultQueue). The high class (acks, control, trimmed
 	// packets) has a queue of its own of QueueHigh bytes (0: as Queue), which goes first.
 	Queue     Bytes `toml:"queue" json:"queue,omitempty"`
 	QueueHigh Bytes `toml:"queue_high" json:"queue_high,omitempty"`
 	// ECN marks ECT packets of the low class as they leave the queue: all of them
-	// when more than Max bytes wait, none below Min, in between with a probability that
-	// rises to Prob. Min = Max is a threshold.
+	// when more than Max bytes of that class wait behind them, none up to Min, in
+	// between with a probability that rises to Prob. Min = Max is a threshold.
 	ECN *ECN `toml:"ecn" json:"ecn,omitempty"`
 	// Trim cuts the payload off packets of the trimmable classes that find more
-	// than After (resent ones: AfterRTX) bytes waiting, and sends the header on in
-	// the high class.
+	// than After (resent ones: AfterRTX) bytes of the low class waiting, or the queue
+	// full, and sends the header on in the high class. A packet without payload is not
+	// trimmed but dropped when the queue is full, as is one of any other class.
 	Trim *Trim `toml:"trim" json:"trim,omitempty"`
 	// MTU is the largest IP packet in bytes; larger ones are dropped without a
 	// word. 0: any.
 	MTU int `toml:"mtu" json:"mtu,omitempty"`
-	// Down drops everything: a cable that is out.
+	// Down drops everything that enters, and what waits as its turn comes: a cable
+	// that is out. What has left the queue arrives.
 	Down bool `toml:"down" json:"down,omitempty"`
 	// Rules are judged in order, each on what those before it let through.
 	Rules []Rule `toml:"rule" json:"rules,omitempty"`
@@ -76,8 +79,9 @@ type ECN struct {
 type Trim struct {
 	After    Bytes `toml:"after" json:"after"`
 	AfterRTX Bytes `toml:"after_rtx" json:"after_rtx,omitempty"` // 0: 1.5 × After
-	// Keep is how many bytes stay, from the IP header on; 0: the headers of PDS
-	// and SES, as far as they go (at least 64).
+	// Keep is how many bytes stay, from the IP header on; 0: up to the end of the
+	// PDS and SES headers (at least 64). Of a sealed packet, whose headers cannot be
+	// seen, as much as the longest of them take.
 	Keep int `toml:"keep" json:"keep,omitempty"`
 	// LastHop says which of the two code points trimmed packets get: that of the
 	// last hop (incast, no fault of the path) or that of a hop before it. Empty: last
@@ -101,9 +105,15 @@ type Classes struct {
 var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, TrimmedLastHop: 28, Control: 46}
 
 // A Rule does one thing to the packets that match. What is 0 or empty does
-// nothing; more than one thing may be asked of a rule.
+// nothing; more than one thing may be asked of a rule. What loses it comes
+// first, then corruption, CE, trimming, copies, and last what makes it late: one of
+// reordering and delay.
+//
+// Its random numbers are a stream of its own, made of the seed and the names of
+// line and rule (and of how many rules of the name the line has had): other rules
+// change nothing in it.
 type Rule struct {
-	// Name is how Events and the Log call it.
+	// Name is how Events and the Log call it. Empty: the first thing it does ("loss").
 	Name string `toml:"name" json:"name"`
 	// Match are the packets it is about; the zero Match is all of them.
 	Match Match `toml:"match" json:"match"`
@@ -112,8 +122,9 @@ type Rule struct {
 	Loss  float64 `toml:"loss" json:"loss,omitempty"`
 	Burst *Burst  `toml:"burst" json:"burst,omitempty"`
 	// Drop are the exact packets, by their number among those that match (the
-	// first is 0). First drops that many at the start of each PDC's
-	// direction (source address and port, SPDCID).
+	// first is 0). First drops that many UET packets at the start of each PDC's
+	// direction (source address and port, SPDCID; a SYN with another Start_PSN is
+	// another PDC).
 	Drop  []uint64 `toml:"drop" json:"drop,omitempty"`
 	First int      `toml:"first" json:"first,omitempty"`
 	// Blackhole drops all.
@@ -128,7 +139,9 @@ type Rule struct {
 	ReorderBy   int      `toml:"reorder_by" json:"reorder_by,omitempty"`
 	ReorderHold Duration `toml:"reorder_hold" json:"reorder_hold,omitempty"`
 
-	// Duplicate sends a share again, Copies (0: 1) times, each late by up to DuplicateLate.
+	// Duplicate sends a share again, Copies (0: 1) times, each late by up to
+	// DuplicateLate. Of the copies that several rules make of copies, those of the
+	// third generation are copied no more.
 	Duplicate     float64  `toml:"duplicate" json:"duplicate,omitempty"`
 	Copies        int      `toml:"copies" json:"copies,omitempty"`
 	DuplicateLate Duration `toml:"duplicate_late" json:"duplicate_late,omitempty"`
@@ -138,10 +151,10 @@ type Rule struct {
 	CorruptBits int     `toml:"corrupt_bits" json:"corrupt_bits,omitempty"`
 	// CE marks a share of the ECT packets.
 	CE float64 `toml:"ce" json:"ce,omitempty"`
-	// Trim trims a share, whatever waits.
+	// Trim trims a share of those of the trimmable classes, whatever waits.
 	Trim float64 `toml:"trim" json:"trim,omitempty"`
-	// Replay is an adversary that records packets and sends them again later, as
-	// they were.
+	// Replay is an adversary that records packets, lost ones too, and sends them
+	// again later, as they were.
 	Replay *Replay `toml:"replay" json:"replay,omitempty"`
 }
 
@@ -154,7 +167,8 @@ type Burst struct {
 }
 
 // Replay keeps up to Keep packets (0: 4096) and sends Rate of them per second
-// again, chosen at random, each at least After old.
+// again, chosen at random, each at least After old. When it has its fill, a new
+// packet takes the place of one at random that is old enough to have been sent.
 type Replay struct {
 	Keep  int      `toml:"keep" json:"keep,omitempty"`
 	Rate  float64  `toml:"rate" json:"rate"`
@@ -163,8 +177,10 @@ type Replay struct {
 
 // A Match chooses packets. All that is set must hold.
 type Match struct {
-	// Kind: data (any request), ack, nack, control, sealed (TSS: nothing more is
-	// seen), other (not UET); a leading ! is "all but".
+	// Kind: data (any request), ack (RUDI responses too), nack, control, sealed (TSS:
+	// nothing more is seen), other (not UET); a leading ! is "all but". UET is a UDP
+	// payload that parses as such, on whatever port; where it might be QUIC too (types
+	// 8 to 15), the port must be 4793, the DSCP one of Classes, or the CRC right.
 	Kind string `toml:"kind" json:"kind,omitempty"`
 	// Flag of the PDS header: syn, retx, ar; a leading ! is "without".
 	Flag string `toml:"flag" json:"flag,omitempty"`
@@ -181,16 +197,20 @@ type Match struct {
 
 // An Event changes the switch while it runs.
 type Event struct {
-	// At is when, For how long: then what was changed is as before. For 0: for good.
+	// At is when, For how long: then what was changed is as before, but for what
+	// other events have changed since. For 0: for good, also under what holds for a
+	// while.
 	At  Duration `toml:"at" json:"at"`
 	For Duration `toml:"for" json:"for,omitempty"`
 	// Every repeats it, Times times (0: until the end), for a link that flaps.
 	Every Duration `toml:"every" json:"every,omitempty"`
 	Times int      `toml:"times" json:"times,omitempty"`
-	// On names the lines: "PORT.from", "PORT.to", "PORT" (both), "spine.N", "*".
+	// On names the lines: "PORT.from", "PORT.to", "PORT" (both), "spine.N" (from
+	// 0), "*".
 	On []string `toml:"on" json:"on"`
-	// Set replaces what is set in it (rate, delay, queue, ecn, trim, mtu), leaving
-	// the rest; Down takes the line down; Rule adds a rule, Clear removes those of that name.
+	// Set replaces what is set in it (rate, delay, jitter, queue, ecn, trim, mtu),
+	// leaving the rest; Down takes the line down; Clear removes the rules of that name,
+	// Rule adds one, in this order, behind the others.
 	Set   *Line  `toml:"set" json:"set,omitempty"`
 	Down  bool   `toml:"down" json:"down,omitempty"`
 	Rule  *Rule  `toml:"rule" json:"rule,omitempty"`

@@ -52,11 +52,11 @@ func (s *Switch) newTimed(e *Event) (*timed, error) {
 	}
 	// What the event will have and hold must not change in the hands of the caller.
 	if e.Set != nil {
-		set := *e.Set
+		set := e.Set.clone()
 		t.Set = &set
 	}
 	if e.Rule != nil {
-		r := *e.Rule
+		r := e.Rule.clone()
 		t.Rule = &r
 	}
 	if s.timed >= maxTimed {
@@ -199,7 +199,7 @@ func (s *Switch) clear(l *line, t *timed, c *change) {
 
 // addRule puts a rule behind the others.
 func (s *Switch) addRule(l *line, cfg *Rule) *rule {
-	r := &rule{Rule: *cfg, line: l, ord: l.ords, m: newMatch(cfg.Match)}
+	r := &rule{Rule: cfg.clone(), line: l, ord: l.ords, m: newMatch(cfg.Match)}
 	if r.Name == "" {
 		r.Name = cfg.name()
 	}
@@ -232,6 +232,30 @@ func (s *Switch) letGo(r *rule) {
 	for len(r.held) > 0 {
 		s.release(r, 0)
 	}
+}
+
+// clone is a copy of a Line that shares nothing with it, without its Rules.
+func (l *Line) clone() Line {
+	c := *l
+	c.ECN, c.Trim, c.Rules = clonePtr(l.ECN), clonePtr(l.Trim), nil
+	if c.Trim != nil {
+		c.Trim.LastHop = clonePtr(c.Trim.LastHop)
+	}
+	return c
+}
+
+func (r *Rule) clone() Rule {
+	c := *r
+	c.Burst, c.Replay, c.Drop = clonePtr(r.Burst), clonePtr(r.Replay), slices.Clone(r.Drop)
+	return c
+}
+
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
 }
 
 var errNothing = errors.New("nothing to do: give set, down, rule or clear")

@@ -29,7 +29,7 @@ type line struct {
 	txFrac              int64 // of a nanosecond, in 1/rate, that the last packet took less than it should
 	gen                 uint32
 	leave               time.Duration // the latest that anything reached the end, for InOrder
-	rng                 *rand.Rand
+	jitter, ramp        *rand.Rand    // streams of their own
 
 	packets, bytes       uint64
 	sentPackets, sentB   uint64
@@ -222,7 +222,7 @@ func (s *Switch) ecn(l *line, e *ECN, p *packet) {
 		if top == 0 {
 			top = 1
 		}
-		if !chance(l.rng, top*float64(w-int64(e.Min))/float64(e.Max-e.Min)) {
+		if !chance(l.ramp, top*float64(w-int64(e.Min))/float64(e.Max-e.Min)) {
 			return
 		}
 	}
@@ -294,11 +294,7 @@ func (s *Switch) retime(l *line, old Rate) {
 func (s *Switch) sent(l *line, p *packet) {
 	l.sentPackets++
 	l.sentB += uint64(p.n)
-	d := time.Duration(l.eff.Delay)
-	if l.eff.Jitter > 0 {
-		d += time.Duration(l.rng.Int64N(int64(l.eff.Jitter)))
-	}
-	at := s.now + d
+	at := s.now + time.Duration(l.eff.Delay) + uniform(l.jitter, l.eff.Jitter)
 	if l.eff.InOrder {
 		at = max(at, l.leave)
 	}

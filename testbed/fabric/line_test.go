@@ -190,7 +190,8 @@ func TestJitter(t *testing.T) {
 		const n = 10000
 		for i := range n {
 			r.send(sized(i, 100, pkt{}))
-			r.run(us)
+			r.now += us
+			r.collect()
 		}
 		r.run(time.Second)
 		var buckets [10]int

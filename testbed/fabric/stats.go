@@ -82,7 +82,7 @@ type LineStats struct {
 	Packets  uint64            `json:"packets"` // that entered
 	Bytes    uint64            `json:"bytes"`
 	Whys     map[string]uint64 `json:"whys"`
-	Waiting  int64             `json:"waiting"`      // bytes, now
+	Waiting  int64             `json:"waiting"`      // bytes, now, both classes
 	MaxWait  int64             `json:"max_waiting"`  // bytes, the most so far
 	SentB    uint64            `json:"sent_bytes"`   // that left
 	SentPkts uint64            `json:"sent_packets"` // that left

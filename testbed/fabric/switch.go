@@ -66,8 +66,7 @@ func New(cfg Config) (*Switch, error) {
 }
 
 func (s *Switch) addLine(name string, cfg *Line) *line {
-	l := &line{name: name, base: *cfg, named: map[string]int{}, rng: s.stream(name)}
-	l.base.Rules = nil
+	l := &line{name: name, base: cfg.clone(), named: map[string]int{}, jitter: s.stream(name + "\x00jitter"), ramp: s.stream(name + "\x00ecn")}
 	l.refresh()
 	for i := range cfg.Rules {
 		s.addRule(l, &cfg.Rules[i])

@@ -43,8 +43,10 @@ type Result struct {
 	Topology fabric.Config `json:"topology"`
 	Switch   *fabric.Stats `json:"switch,omitempty"`
 	Series   []Sample      `json:"series,omitempty"`
-	Timeline []Mark        `json:"timeline"` // what happened when, process faults too
-	Health   Health        `json:"health"`
+	// Files are those of the switch: its log and its decisions, a JSON line each.
+	Files    []string `json:"files,omitempty"`
+	Timeline []Mark   `json:"timeline"` // what happened when, process faults too
+	Health   Health   `json:"health"`
 	// Metrics is every name that assertions may use, with its value.
 	Metrics map[string]float64 `json:"metrics"`
 	Machine record.Host        `json:"machine"`
@@ -66,11 +68,13 @@ type Assert struct {
 
 // A Host is one host of the topology and what it left.
 type Host struct {
-	Name    string         `json:"name"`
-	Role    string         `json:"role"` // client, server
-	Addr    string         `json:"addr"`
-	Image   string         `json:"image,omitempty"`
-	Exit    *int           `json:"exit,omitempty"`
+	Name  string `json:"name"`
+	Role  string `json:"role"` // client, server
+	Addr  string `json:"addr"`
+	Image string `json:"image,omitempty"`
+	Exit  *int   `json:"exit,omitempty"`
+	// Ended is when a client ended, counted from the zero of the timeline.
+	Ended   time.Duration  `json:"ended_ns,omitempty"`
 	Command []string       `json:"command,omitempty"`
 	Record  *record.Record `json:"record,omitempty"`
 	// Logs, Captures and other files are relative to the folder of result.json.

@@ -10,6 +10,7 @@ import (
 // A Scenario is one scenario.toml.
 type Scenario struct {
 	Name string `toml:"-"` // of the folder
+	Path string `toml:"-"` // the folder; "" if the program carries it
 
 	// Question is what it answers, Expect the expected outcome, a sentence each.
 	Question string `toml:"question"`
@@ -57,9 +58,11 @@ type Host struct {
 // Traffic is what one client host, or each of several, does.
 type Traffic struct {
 	// From names the client hosts ("c" stands for c1, c2, … too), To the server.
-	From string          `toml:"from"`
-	To   string          `toml:"to"`
-	At   fabric.Duration `toml:"at"` // after the start
+	From string `toml:"from"`
+	To   string `toml:"to"`
+	// At is when it starts, after the start of the host, beside whatever else the host
+	// does. Without it, it starts when the entry before it (of those without At) is done.
+	At fabric.Duration `toml:"at"`
 	// Test: ping, lat, bw, rate, load, rr, soak, as the commands of uetperf.
 	Test string `toml:"test"`
 	Op   string `toml:"op"` // send, tsend, inject
@@ -88,8 +91,10 @@ type Traffic struct {
 type Action struct {
 	At   fabric.Duration `toml:"at"`
 	Host string          `toml:"host"`
-	// Do: pause (SIGSTOP, for For), kill (SIGKILL), restart (after a kill, at the same
-	// address; For later if set), rekey.
+	// Do: pause (SIGSTOP, for For), kill (SIGKILL; the host is gone, its address answers
+	// nobody), restart (after a kill, at the same address; For later if set), rekey (a step
+	// to the next cluster key: made, used, the old one gone; three of them, For apart, 0:
+	// 2 s).
 	Do  string          `toml:"do"`
 	For fabric.Duration `toml:"for"`
 }

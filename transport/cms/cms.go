@@ -3,7 +3,7 @@
 // (Paths). What leaves is the business of transport/pds.
 //
 // A Window is NSCC, the sender side algorithm of UE §3.6.13, with the changes
-// that a pure software stack over switches without trimming needs; the comment
+// that a pure software stack needs, over switches that trim or do not; the comment
 // of Window lists them. RCCC, receiver credit, is not here yet.
 //
 // All sizes are nominal bytes: UDP length + 40 (UE §3.6.12). All times are
@@ -44,6 +44,10 @@ type Config struct {
 	// without marks is then a queue that drains. False: delay alone is taken
 	// for congestion as well.
 	Marks bool
+	// Trims says that every queue of the path trims (UE §3.6.13): packets are cut
+	// before a queue is long. The target delay is 0.75 · config_base_rtt then, and
+	// quick adapt goes by what was trimmed and never by delay.
+	Trims bool
 }
 
 // Defaults of Config.

@@ -111,6 +111,7 @@ type Window struct {
 	rtoRuns uint8 // timeouts since the last ACK of new data, at most 2
 	trimmed uint8 // trigger_qa: rounds yet to be judged for a trimmed packet
 	marks   bool  // fixed by New
+	trims   bool  // fixed by New
 	fast    bool  // fast increase
 	after   bool  // this round follows a cut: what it shows was sent before
 	full    bool  // this round filled the window
@@ -163,6 +164,7 @@ func New(cfg Config) *Window {
 		rtoInit:    cfg.RTOInit,
 		rtoMax:     cfg.RTOMax,
 		marks:      cfg.Marks,
+		trims:      cfg.Trims,
 		base:       cfg.BaseRTT,
 	}
 	// Scaling factors, fixed point. MaxWnd is 1.5 BDP.
@@ -269,7 +271,9 @@ func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 }
 
 // OnNack tells that a packet of n nominal bytes was refused; trimmed says a
-// switch cut it for want of buffer. Any other refusal is no congestion.
+// switch cut it for want of buffer, on the last hop or before it: without RCCC both
+// are the window's business (UE §3.6.13 OnNACK). Any other refusal is no congestion.
+// The window loses the bytes, and the end of the round runs quick adapt.
 func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	w.leave(int64(n))
 	if trimmed {
@@ -368,7 +372,7 @@ func (w *Window) round(now time.Duration) {
 	cut := false
 	switch {
 	case w.after:
-	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full) && w.quickAdapt(now):
+	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
 		cut = true
 	case over && (w.marked || w.full && !w.marks):
 		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
@@ -432,7 +436,11 @@ func (w *Window) pathLength() {
 
 // retarget sets what depends on the path. Once per round is often enough.
 func (w *Window) retarget() {
-	path := max(w.cfgBase, w.base/4, w.rttvar)
+	least := w.cfgBase
+	if w.trims {
+		least -= least / 4
+	}
+	path := max(least, w.base/4, w.rttvar)
 	if path == w.aimPath && w.cwnd == int64(w.aimCwnd) {
 		return // the roots and quotients are dear
 	}

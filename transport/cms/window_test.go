@@ -580,6 +580,40 @@ func TestWindowTrimmedNeedsNoDelay(t *testing.T) {
 	}
 }
 
+func TestWindowTrimsTarget(t *testing.T) {
+	// UE §3.6.13: target_qdelay is 0.75 · config_base_rtt where queues are trimmed, so
+	// a queue between the two shrinks the window there only.
+	without, with := newScript(t, Config{}), newScript(t, Config{Trims: true})
+	between := without.w.base + (without.w.target+with.w.target)/2
+	if d := 4 * with.w.target; d < 3*without.w.target-8 || d > 3*without.w.target {
+		t.Errorf("targets %v and %v", without.w.target, with.w.target)
+	}
+	for _, s := range []*script{without, with} {
+		s.rounds(2, 60*us)
+		s.rounds(4, between)
+	}
+	without.want(1<<20, 0)
+	if got := with.w.Window(); got >= 1<<20 {
+		t.Errorf("window %d over the target", got)
+	}
+}
+
+func TestWindowTrimsQuickAdaptNeedsATrim(t *testing.T) {
+	// UE §3.6.13: the threshold of delay is infinite where queues are trimmed. What
+	// delays 20 ms is no queue of these switches; the decreases see to it.
+	s := newScript(t, Config{Trims: true})
+	s.rounds(2, 60*us)
+	s.rounds(4, 20*ms)
+	if got := s.w.Window(); got < 1<<20/4 {
+		t.Errorf("window %d without a trimmed packet", got)
+	}
+	s.w.OnNack(s.now, 0, true)
+	s.rounds(2, 20*ms)
+	if got := s.w.Window(); got > 40<<10 {
+		t.Errorf("window %d after a trimmed packet, want about 16 KiB", got)
+	}
+}
+
 func TestWindowOtherNackIsNoCongestion(t *testing.T) {
 	// UE §3.6.13: other reasons leave the window alone.
 	s := newScript(t, Config{})

@@ -43,7 +43,8 @@ type Datagram struct {
 	// train: the entropy value of the packets in it.
 	Path int
 	// TOS is the IP traffic class octet: DSCP in the upper six bits, ECN in
-	// the lower two. On receipt only the ECN bits are meaningful.
+	// the lower two. What is received has the DSCP that the network gave it, 0 where
+	// the system does not tell; all datagrams of a train have the same.
 	TOS uint8
 
 	pool *Pool
@@ -52,6 +53,9 @@ type Datagram struct {
 
 // ECN returns the two ECN bits.
 func (d *Datagram) ECN() uint8 { return d.TOS & 3 }
+
+// DSCP returns the code point, the upper six bits.
+func (d *Datagram) DSCP() uint8 { return d.TOS >> 2 }
 
 // Segments reports how many datagrams the train holds.
 func (d *Datagram) Segments() int {

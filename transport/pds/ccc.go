@@ -29,7 +29,7 @@ type CCC interface {
 	// that a timer, not a SACK gap or NACK, found out.
 	OnLoss(now time.Duration, n int, rto bool)
 	// OnNack tells that a packet of n nominal bytes was refused (not lost in
-	// the network); trimmed says a switch cut it.
+	// the network); trimmed says that a switch cut it for want of room.
 	OnNack(now time.Duration, n int, trimmed bool)
 	// OnGone takes n nominal bytes out of flight without judgement (the PDC
 	// was closed).

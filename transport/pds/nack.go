@@ -50,7 +50,9 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		return
 	}
 	switch n.Code {
-	case wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck:
+	case wire.NackTrimmed, wire.NackTrimmedLastHop:
+		p.nackTrimmed(now, psn, k, n)
+	case wire.NackTrimmedAck:
 		p.nackLost(now, psn, k, n.Code)
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
@@ -166,10 +168,10 @@ func (p *PDC) proves(n *wire.Nack) bool { return n.SPDCID != 0 && n.SPDCID == p.
 // nackLost sends a refused packet again as soon as the window allows. A NACK
 // that comes sooner after a resend than any answer ever came is about an earlier
 // transmission, or a storm: one resend per PSN and round trip (T33).
-func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
+func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) bool {
 	tx := &p.tx
-	if k.state != pktFlight || k.tries > 0 && now-k.sentAt < tx.minRTT*7/8 {
-		return
+	if k.state != pktFlight || k.tries > 0 && now-k.sentAt < p.leastRTT() {
+		return false
 	}
 	k.state, k.cause = pktLost, nacked(code)
 	tx.flight--
@@ -179,9 +181,34 @@ func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.Nack
 	tx.lost++
 	p.t.Stats.RtxNack++
 	if p.ccc != nil {
-		trimmed := code == wire.NackTrimmed || code == wire.NackTrimmedLastHop || code == wire.NackTrimmedAck
-		p.ccc.OnNack(now, int(k.size), trimmed)
+		// UE §3.6.13: 03 is about the way back, others are no congestion.
+		p.ccc.OnNack(now, int(k.size), code == wire.NackTrimmed || code == wire.NackTrimmedLastHop)
 	}
+	return true
+}
+
+// leastRTT is how long the answer to a resend takes at least, less some doubt. Before
+// anything was measured no NACK is taken for that answer: the RTO goes before.
+func (p *PDC) leastRTT() time.Duration {
+	if p.tx.minRTT == 0 {
+		return p.t.cfg.RTOInit
+	}
+	return p.tx.minRTT * 7 / 8
+}
+
+// nackTrimmed sends a packet again of which a switch left the header. The path is to
+// blame for it unless it was the last hop (UE §3.6.16): too many sent to one target,
+// whatever path they took.
+func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nack) {
+	if !p.nackLost(now, psn, k, n.Code) {
+		return
+	}
+	if p.pathNews(k, PathGood); n.Code == wire.NackTrimmed || n.Flags&wire.NackFlagM != 0 {
+		p.pathNews(k, PathMarked)
+	}
+	// Its header arrived, and the NACK did: the timers of silence begin anew.
+	p.tx.progress = now
+	p.tx.probes, p.tx.rtos = 0, 0
 }
 
 // hold keeps a refused packet until the back-off passed: 1 ms doubling to

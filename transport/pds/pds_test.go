@@ -37,6 +37,7 @@ type fixedCCC struct {
 	window, inFlight int
 	srtt             time.Duration
 	lost, nacked     int
+	trimmed          int // of nacked
 	acked            int
 }
 
@@ -51,12 +52,18 @@ func (c *fixedCCC) OnAck(_ time.Duration, n int, rtt time.Duration, _ bool, _ ui
 	}
 }
 func (c *fixedCCC) OnLoss(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.lost += n }
-func (c *fixedCCC) OnNack(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.nacked += n }
-func (c *fixedCCC) OnGone(n int)                          { c.inFlight -= n }
-func (c *fixedCCC) SRTT() time.Duration                   { return c.srtt }
-func (c *fixedCCC) RTO() time.Duration                    { return 5 * time.Millisecond }
-func (c *fixedCCC) Window() int                           { return c.window }
-func (c *fixedCCC) InFlight() int                         { return c.inFlight }
+func (c *fixedCCC) OnNack(_ time.Duration, n int, trimmed bool) {
+	c.inFlight -= n
+	c.nacked += n
+	if trimmed {
+		c.trimmed += n
+	}
+}
+func (c *fixedCCC) OnGone(n int)        { c.inFlight -= n }
+func (c *fixedCCC) SRTT() time.Duration { return c.srtt }
+func (c *fixedCCC) RTO() time.Duration  { return 5 * time.Millisecond }
+func (c *fixedCCC) Window() int         { return c.window }
+func (c *fixedCCC) InFlight() int       { return c.inFlight }
 
 func testConfig() Config {
 	return Config{

@@ -334,6 +334,10 @@ func (p *PDC) Lost() bool { return p.tx.lost > 0 }
 // NextLostRef is the Ref of the packet that Resend would give.
 func (p *PDC) NextLostRef() Ref { return p.tx.at(p.tx.lostHint).ref }
 
+// LostFresh reports whether that packet goes for the first time under its PSN, and so
+// without RETX: after a NACK that made the PDC begin anew.
+func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
+
 // CanResend reports whether a lost packet may leave now. The first lost packet
 // of a PDC with nothing in flight always may: at least one packet per RTT.
 func (p *PDC) CanResend() bool {
@@ -410,6 +414,17 @@ func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 // CtlOwed reports whether NextCtl has something.
 func (p *PDC) CtlOwed() bool {
 	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
+}
+
+// ProbeNext reports whether the next control packet is a PROBE: it is to see what
+// data sees, and what its answer does not show must not be under way behind it, so
+// it belongs into the class of data.
+func (p *PDC) ProbeNext() bool {
+	tx := &p.tx
+	if p.remoteID == 0 || tx.clearOwed || tx.greet && tx.una == tx.nxt || tx.askOwed && tx.una != tx.nxt {
+		return false
+	}
+	return tx.probeOwed || tx.greet
 }
 
 // whyProbe is why the next PROBE is sent.

@@ -1,6 +1,10 @@
 package ses
 
-import "github.com/uetkit/uetkit/transport/wire"
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
 
 // inState is what an inbound message is.
 type inState uint8
@@ -19,15 +23,16 @@ const (
 type inmsg struct {
 	tag, data, bufOff uint64
 	pdc, peer, init   uint32
-	length, got       uint32 // bytes of the message, and of those arrived
-	end               uint64 // inDead: bytes that will ever come
-	base              uint64 // inBound: where it begins in a multi-receive buffer
-	recv              int32  // inBound
-	user              int32  // its place in SES.peers, or none
-	tab               int32  // payload in chunks: its place in SES.tabs, or none
-	piece             uint32 // payload in one piece, or noPiece
-	epoch             uint32 // sweep in which it was last touched
-	deadNext          int32  // inDead: the next younger one of the peer
+	length, got       uint32        // bytes of the message, and of those arrived
+	end               uint64        // inDead: bytes that will ever come
+	base              uint64        // inBound: where it begins in a multi-receive buffer
+	began             time.Duration // when the first packet came
+	recv              int32         // inBound
+	user              int32         // its place in SES.peers, or none
+	tab               int32         // payload in chunks: its place in SES.tabs, or none
+	piece             uint32        // payload in one piece, or noPiece
+	epoch             uint32        // sweep in which it was last touched
+	deadNext          int32         // inDead: the next younger one of the peer
 	msgID             uint16
 	state             inState
 	opcode            wire.Opcode
@@ -152,7 +157,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	m := s.in.at(i)
 	*m = inmsg{
 		tag: tag, bufOff: r.BufOff, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
-		recv: rv, user: u, tab: none, piece: noPiece, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged,
+		began: src.Now, recv: rv, user: u, tab: none, piece: noPiece, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged,
 	}
 	pu.open++
 	s.open++

@@ -91,7 +91,7 @@ func (s *SES) claim(op *Recv) {
 		i := s.recvs.get()
 		r := s.recvs.at(i)
 		s.seq++
-		r.tag, r.ignore, r.seq = op.Tag, op.Ignore, s.seq
+		r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
 		r.live, r.tagged, r.class = true, op.Tagged, boundClass
 		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {

@@ -1,6 +1,9 @@
 package ses
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // A Recv is one receive to post. Recv borrows the struct and the slice Iov; the
 // bytes of Buf, or of the elements of Iov, belong to the SES until the Event.
@@ -29,6 +32,8 @@ type Recv struct {
 	Look    Look
 	Context any
 	Flags   uint64 // echoed in the Event
+	// Now is the time of the post, for RecvView alone.
+	Now time.Duration
 }
 
 // A recv is one posted receive: in its space until it matches, then bound to an
@@ -52,6 +57,7 @@ type recv struct {
 	iov     [][]byte
 	context any
 	flags   uint64
+	posted  time.Duration
 }
 
 const (
@@ -121,7 +127,7 @@ func (s *SES) Recv(op *Recv) error {
 	r := s.recvs.at(i)
 	s.seq++
 	// Field by field: the place is recycled, and a literal is built twice.
-	r.tag, r.ignore, r.seq = op.Tag, op.Ignore, s.seq
+	r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
 	r.peer, r.init, r.hasSource = op.SourcePeer, op.SourceInitiator, op.HasSource
 	r.live, r.tagged, r.class = true, op.Tagged, boundClass
 	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags

@@ -47,6 +47,8 @@ type Send struct {
 	Peer    uint32 // the caller's number of the peer
 	Context any
 	Flags   uint64 // echoed in the Event
+	// Now is the time of the post, for SendView alone.
+	Now time.Duration
 }
 
 // Kinds of Pieces.
@@ -110,6 +112,7 @@ type send struct {
 	rc                             wire.RC
 	nack                           wire.NackCode
 
+	posted   time.Duration
 	tries    uint16
 	retryAt  time.Duration // phaseWait, 0: not yet set
 	notReady time.Duration // since when the target is not ready
@@ -156,7 +159,7 @@ func (s *SES) Send(op *Send) (Handle, error) {
 	s.seq++
 	*m = send{} // then field by field: a literal is built twice
 	m.context, m.buf, m.tag, m.data, m.flags = op.Context, op.Buf, op.Tag, op.Data, op.Flags
-	m.seq, m.length, m.peer = s.seq, uint32(n), op.Peer
+	m.seq, m.length, m.peer, m.posted = s.seq, uint32(n), op.Peer, op.Now
 	m.job, m.pid, m.ri = op.Target.JobID&0xffffff, op.Target.PIDonFEP&0xfff, op.Target.RI&0xfff
 	m.msgID, m.life, m.phase, m.piece = s.newID(), life, phaseData, noPiece
 	m.tagged, m.ordered, m.early, m.silent = op.Tagged, op.Ordered, op.Early && !op.Silent, op.Silent

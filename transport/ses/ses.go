@@ -201,6 +201,8 @@ type Source struct {
 	// Later: a packet sent before this one was refused and is not here yet, so
 	// no message of several packets may begin with this one.
 	Later bool
+	// Now is when it came, for RecvView alone.
+	Now time.Duration
 }
 
 // New makes a SES. cfg is copied.

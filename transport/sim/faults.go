@@ -61,6 +61,9 @@ type Faults struct {
 	Truncate    float64
 	Pad         float64
 
+	// Trim cuts packets that find too much waiting, instead of dropping them.
+	Trim Trim
+
 	// Paths adds to the above for datagrams by the local port they leave from;
 	// a path beyond the end of the slice has nothing added.
 	Paths []PathFaults
@@ -76,6 +79,26 @@ type PathFaults struct {
 	Loss  float64 // 1: dead
 	CE    float64
 }
+
+// Trim is how a link cuts the payload off packets (UE packet trimming). The zero Trim
+// cuts nothing. Only packets with one of two DSCP values are cut; they leave with
+// another one, in front of what waits, and so do those of the class Control. What is
+// Keep bytes long or less goes whole, and so does what Pad has made longer.
+type Trim struct {
+	Trimmable, TrimmableRTX, As, Control uint8
+
+	// A Trimmable packet is cut if more than After bytes wait for the rate, a
+	// TrimmableRTX one if more than AfterRTX do (default 1.5 × After). After 0: none.
+	After, AfterRTX int
+	// Share and ShareRTX cut at random, whatever waits.
+	Share, ShareRTX float64
+	// Keep is how many bytes of a datagram stay; default 36, of the 64 that switches
+	// keep of an IPv4 packet.
+	Keep int
+}
+
+// on reports whether packets may be cut.
+func (t *Trim) on() bool { return t.After > 0 || t.Share > 0 || t.ShareRTX > 0 }
 
 // Burst is a Gilbert-Elliott loss process: in the bad state datagrams are lost
 // with probability Loss, in the good state none are.
@@ -106,7 +129,7 @@ func (f *Faults) check() {
 	}{
 		{"Spike", f.Spike}, {"CE", f.CE}, {"Loss", f.Loss}, {"Burst.Enter", f.Burst.Enter}, {"Burst.Leave", f.Burst.Leave},
 		{"Burst.Loss", f.Burst.Loss}, {"Reorder", f.Reorder}, {"Reverse", f.Reverse}, {"Duplicate", f.Duplicate},
-		{"Corrupt", f.Corrupt}, {"Truncate", f.Truncate}, {"Pad", f.Pad},
+		{"Corrupt", f.Corrupt}, {"Truncate", f.Truncate}, {"Pad", f.Pad}, {"Trim.Share", f.Trim.Share}, {"Trim.ShareRTX", f.Trim.ShareRTX},
 	} {
 		if !(p.v >= 0 && p.v <= 1) {
 			panic(fmt.Sprintf("sim: Faults.%s = %v is no probability", p.name, p.v))
@@ -118,10 +141,14 @@ func (f *Faults) check() {
 	if f.Burst.Enter > 0 && f.Burst.Leave == 0 {
 		panic("sim: Faults.Burst never ends")
 	}
+	if t := &f.Trim; t.on() && (t.As == t.Trimmable || t.As == t.TrimmableRTX) {
+		panic("sim: Faults.Trim cuts what it has cut")
+	}
 }
 
 // Healed is f without what loses, changes, repeats or reorders datagrams: delay,
-// jitter, rate, queue and MTU stay.
+// jitter, rate, queue, what is trimmed in it and MTU stay.
 func (f Faults) Healed() Faults {
-	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU}
+	f.Trim.Share, f.Trim.ShareRTX = 0, 0
+	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU, Trim: f.Trim}
 }

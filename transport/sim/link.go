@@ -18,10 +18,12 @@ type Link struct {
 	badAt  time.Duration // since then
 	busy   time.Duration // the rate is used up until then
 	last   time.Duration // InOrder: arrival of the latest
+	ahead  time.Duration // Trim: what goes in front uses the rate until then
 	late   []*Packet     // Reorder
 	back   []*Packet     // Reverse
 	holds  uint32        // generation of the Reverse in progress
 	Passed uint64        // datagrams that left, copies too
+	divert func(*Packet)
 }
 
 // Each kind of fault draws from its own stream, so that a run with one kind
@@ -41,6 +43,7 @@ const (
 	drawTruncate
 	drawPad
 	drawPath
+	drawTrim
 	numDraws
 )
 
@@ -73,9 +76,17 @@ func (l *Link) SetFaults(f Faults) {
 	}
 }
 
+// Divert hands every datagram that enters the link to f instead of doing anything
+// to it: for a model of a network that is not of this package. f borrows the
+// Packet; what comes out of the model goes on by Net.Deliver.
+func (l *Link) Divert(f func(*Packet)) { l.divert = f }
+
 // Entered is how many datagrams have entered the link: the number of the next
 // one in Faults.Drop.
 func (l *Link) Entered() uint64 { return l.count }
+
+// defaultKeep is Trim.Keep's default: 64 less the headers of IPv4 and UDP.
+const defaultKeep = 64 - 20 - 8
 
 func (l *Link) rng(d draw) *rand.Rand {
 	if l.rngs[d] == nil {
@@ -94,6 +105,11 @@ func (l *Link) enter(p *Packet) {
 	f := &l.f
 	num := l.count
 	l.count++
+	if l.divert != nil {
+		l.divert(p)
+		l.net.put(p)
+		return
+	}
 	for _, d := range f.Drop {
 		if d == num {
 			l.net.drop(p, WhyExact)
@@ -287,9 +303,24 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 	f := &l.f
 	now := l.net.now
 	at := now
-	if f.Rate > 0 {
-		l.busy = max(l.busy, now)
-		waiting := int64(l.busy-now) * f.Rate / int64(time.Second)
+	l.busy = max(l.busy, now)
+	waiting := int64(l.busy-now) * f.Rate / int64(time.Second)
+	front := f.Trim.on() && (l.trim(p, int(waiting)) || p.TOS>>2 == f.Trim.Control || p.TOS>>2 == f.Trim.As)
+	switch {
+	case f.Rate <= 0:
+	case front:
+		// What comes later waits for it, and what waits is passed: its turn stays what
+		// it was said to be, so that for the while the rate is exceeded.
+		l.ahead = max(l.ahead, now)
+		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
+			l.net.drop(p, WhyQueue)
+			return
+		}
+		takes := time.Duration(int64(p.Len()) * int64(time.Second) / f.Rate)
+		l.ahead += takes
+		l.busy += takes
+		at = l.ahead
+	default:
 		if f.Queue > 0 && waiting+int64(p.Len()) > int64(f.Queue) {
 			l.net.drop(p, WhyQueue)
 			return
@@ -313,10 +344,39 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 	if spike {
 		at += time.Duration(l.rng(drawSpike).Int64N(int64(f.SpikeDelay) + 1))
 	}
-	if f.InOrder && extra == 0 && !spike {
+	if f.InOrder && extra == 0 && !spike && !front {
 		at = max(at, l.last)
 		l.last = at
 	}
 	l.Passed++
 	l.net.queue.push(at, event{kind: evHop, pkt: p})
+}
+
+// trim cuts a packet if it is to be, and reports whether it did.
+func (l *Link) trim(p *Packet, waiting int) bool {
+	t := &l.f.Trim
+	after, share := t.After, t.Share
+	switch p.TOS >> 2 {
+	case t.Trimmable:
+	case t.TrimmableRTX:
+		if after, share = t.AfterRTX, t.ShareRTX; after == 0 {
+			after = t.After + t.After/2
+		}
+	default:
+		return false
+	}
+	keep := t.Keep
+	if keep == 0 {
+		keep = defaultKeep
+	}
+	if p.Marks&Padded != 0 {
+		return false // a cut could make it what it was
+	}
+	if len(p.Data) <= keep || !(t.After > 0 && waiting > after || l.hits(drawTrim, share)) {
+		return false
+	}
+	p.Data = p.Data[:keep]
+	p.TOS = t.As<<2 | p.TOS&3
+	p.Marks |= Trimmed
+	return true
 }

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"encoding/binary"
 	"math"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -281,8 +283,53 @@ func TestLinkECNOnlyMarksECT(t *testing.T) {
 	for _, a := range p.b.got {
 		got = append(got, a.tos)
 	}
-	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, dgram.CE}) {
+	if !slices.Equal(got, []uint8{dgram.NotECT, dgram.CE, dgram.CE, 0xb8 | dgram.CE}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestLinkTrim(t *testing.T) {
+	// 1,000 bytes a second and packets of 128: what finds more than 200 bytes is cut to
+	// 20 and goes in front, as control does; the rest waits, and what is too much for
+	// the queue is lost.
+	f := Faults{Rate: 1000, Queue: 600, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, After: 200, AfterRTX: 350, Keep: 20}}
+	p := newToyPair(1, f, Faults{})
+	send := func(num, n int, dscp uint8) {
+		b := make([]byte, n)
+		binary.BigEndian.PutUint32(b, uint32(num))
+		p.a.node.Send(&dgram.Datagram{Data: b, Remote: p.b.node.Addr(), TOS: dscp<<2 | dgram.ECT0})
+	}
+	for i := range 3 {
+		send(i, 100, 1) // 0, 1: 256 bytes wait; 2 is cut
+	}
+	send(3, 100, 2) // waits: resent packets are cut above 350
+	send(4, 100, 2) // is cut
+	send(5, 20, 1)  // too short to be cut: waits
+	send(6, 100, 0) // of another class: no room
+	send(7, 10, 4)  // control
+	p.Run(p.Now() + time.Minute)
+	if got := p.b.numbers(); !slices.Equal(got, []int{2, 4, 0, 7, 1, 3, 5}) {
+		t.Errorf("arrived %v", got)
+	}
+	for _, a := range p.b.got[:min(2, len(p.b.got))] {
+		if len(a.data) != 20 || a.tos != 3<<2|dgram.ECT0 {
+			t.Errorf("cut to %d bytes, TOS %#x", len(a.data), a.tos)
+		}
+	}
+	// The rate is what it was: 3 · 128, 2 · 48 and 48 bytes to the end of the last.
+	if last := p.b.got[len(p.b.got)-1]; last.at-Start != 528*ms || p.Lost(WhyQueue) != 1 {
+		t.Errorf("the last came after %v, %d were lost", last.at-Start, p.Lost(WhyQueue))
+	}
+	// A header that finds no room in front either.
+	f.Queue = 100
+	p = newToyPair(1, f, Faults{})
+	p.ab.SetFaults(Faults{Rate: 1000, Queue: 100, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, Share: 1, Keep: 20}})
+	for i := range 3 {
+		send(i, 100, 1)
+	}
+	p.Run(p.Now() + time.Minute)
+	if len(p.b.got) != 2 || p.Lost(WhyQueue) != 1 {
+		t.Errorf("%d arrived", len(p.b.got))
 	}
 }
 
@@ -334,5 +381,50 @@ func TestNetNoAllocs(t *testing.T) {
 	}
 	if q.n == 0 {
 		t.Error("nothing arrived")
+	}
+}
+
+// A diverted link does nothing of its own: what the model gives back arrives as
+// what it was, at the time the model says.
+func TestLinkDivert(t *testing.T) {
+	p := newToyPair(1, Faults{Loss: 1}, Faults{})
+	p.ab.Divert(func(q *Packet) {
+		c := *q
+		c.Data = append([]byte(nil), q.Data...)
+		if c.Data[3] == 1 {
+			return // number 1 never comes
+		}
+		c.TOS |= dgram.CE
+		c.Marks |= Congested
+		p.At(p.Now()+7*ms, func() { p.Deliver(&c) })
+	})
+	var sentAt, taken []uint64
+	p.Tap(func(_ time.Duration, what What, _ Why, q *Packet) {
+		switch what {
+		case Sent:
+			sentAt = append(sentAt, q.ID)
+		case Taken:
+			taken = append(taken, q.ID)
+			if q.Marks != Congested || q.From != p.a.node {
+				t.Errorf("datagram %d: marks%v, from %v", q.ID, q.Marks, q.From)
+			}
+		}
+	})
+	for i := range 3 {
+		p.send(i, 50+i)
+	}
+	p.Run(Start + time.Second)
+	if got := p.b.numbers(); !slices.Equal(got, []int{0, 2}) || p.b.got[0].at != Start+7*ms || p.b.got[0].tos&3 != dgram.CE {
+		t.Errorf("got %v, %+v", got, p.b.got)
+	}
+	if len(taken) != 2 || taken[0] != sentAt[0] || taken[1] != sentAt[2] {
+		t.Errorf("sent %v, taken %v", sentAt, taken)
+	}
+	if n := p.UnderWay(); n != 0 {
+		t.Errorf("%d datagrams under way", n)
+	}
+	c := Packet{Src: p.a.node.Addr(), Dst: netip.MustParseAddrPort("10.9.9.9:1"), From: p.a.node}
+	if p.Deliver(&c); p.Lost(WhyNobody) != 1 {
+		t.Error("a datagram to nobody is not counted")
 	}
 }

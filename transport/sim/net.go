@@ -62,6 +62,7 @@ const (
 	Truncated
 	Padded
 	Congested
+	Trimmed // its payload was cut off and its class says so: no damage
 )
 
 // Damaged reports whether the bytes are not those that were sent.
@@ -69,7 +70,7 @@ func (m Marks) Damaged() bool { return m&(Corrupted|Truncated|Padded) != 0 }
 
 func (m Marks) String() string {
 	s := ""
-	for i, n := range []string{"copy", "corrupt", "cut", "padded", "CE"} {
+	for i, n := range []string{"copy", "corrupt", "cut", "padded", "CE", "trimmed"} {
 		if m>>i&1 != 0 {
 			s += " " + n
 		}
@@ -261,6 +262,23 @@ func (n *Net) hop(p *Packet) {
 		return
 	}
 	n.ports[p.Dst].node.arrive(p)
+}
+
+// Deliver puts a datagram into its destination's receive buffer now: one that a
+// diverted link (Link.Divert) has carried. p is borrowed. It says who sent the
+// datagram and when, under which ID, and by its Marks what became of it.
+func (n *Net) Deliver(p *Packet) {
+	q := n.get(len(p.Data))
+	q.Data = append(q.Data, p.Data...)
+	q.ID, q.Src, q.Dst, q.From, q.FromLife, q.Path = p.ID, p.Src, p.Dst, p.From, p.FromLife, p.Path
+	q.TOS, q.Marks, q.Sent = p.TOS, p.Marks, p.Sent
+	to, ok := n.ports[q.Dst]
+	if !ok {
+		n.drop(q, WhyNobody)
+		return
+	}
+	q.path = to.path
+	to.node.arrive(q)
 }
 
 // drop ends a packet's life.

@@ -237,7 +237,7 @@ func (nd *Node) upTo(d time.Duration) time.Duration {
 func (nd *Node) Waiting() int { return len(nd.inbox) - nd.head }
 
 // Recv fills d with the next train and reports false if nothing has arrived.
-// Datagrams that follow each other with the same source, port, ECN bits and
+// Datagrams that follow each other with the same source, port, traffic class and
 // length may come as one train.
 func (nd *Node) Recv(d *dgram.Datagram) bool {
 	d.Reset()
@@ -247,8 +247,8 @@ func (nd *Node) Recv(d *dgram.Datagram) bool {
 	for n := 0; nd.head < len(nd.inbox) && n < dgram.MaxSegments; n++ {
 		p := nd.inbox[nd.head]
 		if n == 0 {
-			d.Remote, d.Path, d.TOS, d.Seg = p.Src, p.path, p.TOS&3, len(p.Data)
-		} else if p.Src != d.Remote || p.path != d.Path || p.TOS&3 != d.TOS ||
+			d.Remote, d.Path, d.TOS, d.Seg = p.Src, p.path, p.TOS, len(p.Data)
+		} else if p.Src != d.Remote || p.path != d.Path || p.TOS != d.TOS ||
 			len(p.Data) > d.Seg || len(p.Data) == 0 || len(d.Data)%d.Seg != 0 ||
 			len(d.Data)+len(p.Data) > dgram.MaxTrain || nd.rng.Float64() >= nd.cfg.GRO {
 			break

@@ -41,7 +41,7 @@ func TestSwarm(t *testing.T) {
 	}
 	start := time.Now()
 	var next atomic.Int64
-	var bad, packets, ops, bytes atomic.Int64
+	var bad, packets, trimmed, ops, bytes atomic.Int64
 	var mu sync.Mutex
 	var slowest time.Duration
 	var slow simtest.Variant
@@ -66,6 +66,7 @@ func TestSwarm(t *testing.T) {
 				}
 				mu.Unlock()
 				packets.Add(int64(res.Packets))
+				trimmed.Add(int64(res.Trimmed))
 				ops.Add(int64(res.Ops))
 				bytes.Add(int64(res.Bytes))
 				if res.Err == nil && v.Seed%20 == 0 {
@@ -84,8 +85,8 @@ func TestSwarm(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d seeds in %.1f s: %d datagrams, %d operations, %d MiB received; seed %d was the slowest with %d ms",
-		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), ops.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
+	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations, %d MiB received; seed %d was the slowest with %d ms",
+		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
 }
 
 const command = "go test ./transport/sim -run Swarm"

@@ -129,12 +129,12 @@ func TestT34StrangeICMP(t *testing.T) {
 	op := a.Post(tsend(1, 50_000))
 	w.Run(100 * ms)
 	for range 100 { // 10 s, longer than SuspectTimeout and what follows it
-		said := a.FEP.Diagnose()
+		said := a.FEP.Dump()
 		stats := a.FEP.Stats()
 		for _, strange := range []string{"10.0.0.2:9", "10.0.0.3:4793", "10.0.0.1:4793", "0.0.0.0:0", "[fd00::2]:4793"} {
 			a.FEP.Unreachable(w.Now(), netip.MustParseAddrPort(strange))
 		}
-		if now := a.FEP.Diagnose(); now != said || a.FEP.Stats() != stats {
+		if now := a.FEP.Dump(); now != said || a.FEP.Stats() != stats {
 			t.Fatalf("strange evidence changed\n%s to\n%s", said, now)
 		}
 		w.Run(100 * ms)

@@ -35,11 +35,13 @@ func (n *nop) NextEvent() *transport.Event {
 	n.event = false
 	return &n.ev
 }
-func (n *nop) NextTimeout() time.Duration                { return 0 }
-func (n *nop) Busy() bool                                { return false }
-func (n *nop) Queued() int                               { return 1 }
-func (n *nop) Unreachable(time.Duration, netip.AddrPort) {}
-func (n *nop) Close(time.Duration)                       {}
+func (n *nop) NextTimeout() time.Duration                                         { return 0 }
+func (n *nop) Busy() bool                                                         { return false }
+func (n *nop) Queued() int                                                        { return 1 }
+func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}
+func (n *nop) Close(time.Duration)                                                {}
+func (n *nop) Diagnose(time.Duration) []transport.Waiting                         { return nil }
+func (n *nop) DiagnoseRefused(time.Duration, *transport.Op) (w transport.Waiting) { return w }
 
 type nopConn struct{ *nop }
 

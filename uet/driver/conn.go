@@ -45,6 +45,8 @@ type Core interface {
 	Queued() int
 	Unreachable(now time.Duration, remote netip.AddrPort)
 	Close(now time.Duration)
+	Diagnose(now time.Duration) []transport.Waiting
+	DiagnoseRefused(now time.Duration, op *transport.Op) transport.Waiting
 }
 
 // An Owner is the endpoint above the driver. All its methods are called by the

@@ -579,6 +579,32 @@ func (d *Driver) With(f func()) {
 	d.unlock()
 }
 
+// Diagnose says what each operation waits for that has not ended, those included
+// that wait for room in the FEP.
+func (d *Driver) Diagnose() []transport.Waiting {
+	d.h.lock()
+	defer d.unlock()
+	if d.closed {
+		return nil
+	}
+	d.h.take()
+	d.intake()
+	d.deliver()
+	now := d.time()
+	out := d.core.Diagnose(now)
+	for i := range d.queue {
+		d.queue[i].each(func(r *request) {
+			d.op = r.op
+			if r.to != NoAddr {
+				_ = d.owner.Resolve(&d.op, r.to) // what fails says so when it is posted
+			}
+			out = append(out, d.core.DiagnoseRefused(now, &d.op))
+		})
+	}
+	d.op = transport.Op{}
+	return out
+}
+
 // Do runs f, which may use the Core, with the lock held, then delivers and sends
 // what it made. After Close it does nothing.
 func (d *Driver) Do(f func(now time.Duration)) {

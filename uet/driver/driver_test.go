@@ -381,6 +381,27 @@ func TestAcceptedRequestWaitsForRoomInTheFEP(t *testing.T) {
 	}
 }
 
+// What waits for room in the FEP is asked about as what is in it.
+func TestDiagnoseNamesWaitingRequests(t *testing.T) {
+	r := newRig(t)
+	release := r.hold()
+	r.core.set(func() { r.core.room = 0 })
+	r.send("s1")
+	r.send("s2")
+	release()
+	list := r.Diagnose()
+	if len(list) != 2 || list[0].Context != "s1" || list[1].Context != "s2" || list[1].Cause != transport.WaitRoom {
+		t.Errorf("%+v", list)
+	}
+	r.core.takeLog()
+	r.core.set(func() { r.core.room = 9 })
+	r.Poll()
+	r.wantLog(`send s1 "s1"`, `send s2 "s2"`, "flush")
+	if list := r.Diagnose(); len(list) != 0 {
+		t.Errorf("sent, and still: %+v", list)
+	}
+}
+
 func TestCancelFindsAWaitingRequest(t *testing.T) {
 	r := newRig(t)
 	release := r.hold()

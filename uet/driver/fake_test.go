@@ -179,6 +179,19 @@ func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
 	f.note("unreachable %v", remote)
 }
 
+// Diagnose says what is queued, and that it waits for nothing.
+func (f *fakeCore) Diagnose(time.Duration) []transport.Waiting {
+	f.enter()
+	defer f.leave()
+	return make([]transport.Waiting, len(f.queue))
+}
+
+func (f *fakeCore) DiagnoseRefused(_ time.Duration, op *transport.Op) transport.Waiting {
+	f.enter()
+	defer f.leave()
+	return transport.Waiting{Context: op.Context, Cause: transport.WaitRoom}
+}
+
 func (f *fakeCore) Close(time.Duration) {
 	f.enter()
 	defer f.leave()

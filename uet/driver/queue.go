@@ -110,5 +110,14 @@ func (q *queue) cancel(context any) *transport.Op {
 	return nil
 }
 
+// each calls fn for every request, the oldest first. The lock of the queue is held.
+func (q *queue) each(fn func(*request)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.n {
+		fn(q.at(i))
+	}
+}
+
 // at is the i-th oldest request.
 func (q *queue) at(i int) *request { return &q.ring[(q.head+i)%queueLen] }

@@ -20,10 +20,22 @@ import (
 //
 // A scrape takes each endpoint's lock for the time of a copy.
 type Collector struct {
-	mu   sync.Mutex
-	live map[*uet.Endpoint]string
-	gone map[string]*sum // by name
+	mu    sync.Mutex
+	live  map[*uet.Endpoint]string
+	gone  map[string]*sum // by name
+	conns map[Connections]string
+	ended map[string]*uet.ConnStats // by name
 }
+
+// Connections are something that has connections: a *uet.PassiveEndpoint, whose
+// counters are those of the connections that were accepted by it, or a *uet.Domain,
+// whose endpoints asked for them.
+type Connections interface{ ConnStats() uet.ConnStats }
+
+var (
+	_ Connections = (*uet.PassiveEndpoint)(nil)
+	_ Connections = (*uet.Domain)(nil)
+)
 
 var _ prometheus.Collector = (*Collector)(nil)
 
@@ -35,7 +47,9 @@ type sum struct {
 
 // New makes a Collector. Register it with a prometheus.Registerer.
 func New() *Collector {
-	return &Collector{live: map[*uet.Endpoint]string{}, gone: map[string]*sum{}}
+	return &Collector{
+		live: map[*uet.Endpoint]string{}, gone: map[string]*sum{}, conns: map[Connections]string{}, ended: map[string]*uet.ConnStats{},
+	}
 }
 
 // Add shows an endpoint under a name, the label "endpoint". Names are few:
@@ -62,6 +76,44 @@ func (c *Collector) Remove(ep *uet.Endpoint) {
 		c.gone[name] = s
 	}
 	s.add(ep)
+}
+
+// AddConns shows the connections of c under a name, the label "endpoint" as well.
+func (c *Collector) AddConns(x Connections, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns[x] = name
+}
+
+// RemoveConns forgets them and keeps what was counted; a domain must not be closed
+// yet. It does nothing to what is not there.
+func (c *Collector) RemoveConns(x Connections) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name, ok := c.conns[x]
+	if !ok {
+		return
+	}
+	delete(c.conns, x)
+	s := c.ended[name]
+	if s == nil {
+		s = &uet.ConnStats{}
+		c.ended[name] = s
+	}
+	addConns(s, x.ConnStats())
+	s.Open, s.Waiting = 0, 0
+}
+
+func addConns(s *uet.ConnStats, o uet.ConnStats) {
+	s.Open += o.Open
+	s.Waiting += o.Waiting
+	s.Opened += o.Opened
+	s.Begun += o.Begun
+	s.Refused += o.Refused
+	s.Untrusted += o.Untrusted
+	s.Mismatched += o.Mismatched
+	s.Wrong += o.Wrong
+	s.NoRoom += o.NoRoom
 }
 
 func newSum() *sum { return &sum{drops: map[string]uint64{}} }
@@ -99,10 +151,11 @@ var (
 	ooo      = desc("out_of_order_total", "Packets that came out of order.")
 	marks    = desc("congestion_marks_total", "Packets that came with the ECN mark CE.")
 	failures = desc("pdc_errors_total", "Packet delivery contexts that ended in error.")
+	nacks    = desc("nacks_total", "NACKs.", "direction")
 	early    = desc("unexpected_messages_total", "Messages that came before a receive for them.")
 )
 
-const numCounters = 20
+const numCounters = 22
 
 // counters are all but the drops.
 var counters = [numCounters]struct {
@@ -128,8 +181,72 @@ var counters = [numCounters]struct {
 	{dups, "", func(s *uet.Stats) uint64 { return s.RxDup }},
 	{ooo, "", func(s *uet.Stats) uint64 { return s.RxOOO }},
 	{marks, "", func(s *uet.Stats) uint64 { return s.RxCE }},
+	{nacks, "tx", func(s *uet.Stats) uint64 { return total(&s.NacksTx) }},
+	{nacks, "rx", func(s *uet.Stats) uint64 { return total(&s.NacksRx) }},
 	{failures, "", func(s *uet.Stats) uint64 { return s.PDCErrors }},
 	{early, "", func(s *uet.Stats) uint64 { return s.Unexpected }},
+}
+
+func total(by *[256]uint64) (n uint64) {
+	for _, v := range by {
+		n += v
+	}
+	return n
+}
+
+// gauges are what there is to do now.
+var gauges = []struct {
+	desc *prometheus.Desc
+	get  func(*load) float64
+}{
+	{desc("posted_sends", "Sends that have not ended."), func(l *load) float64 { return float64(l.Sends) }},
+	{desc("posted_receives", "Receives that have not ended."), func(l *load) float64 { return float64(l.Recvs) }},
+	{desc("queued_messages", "Messages of which not all packets have left."), func(l *load) float64 { return float64(l.Queued) }},
+	{desc("unexpected_waiting", "Messages that no receive has matched."), func(l *load) float64 { return float64(l.Unexpected) }},
+	{desc("unexpected_waiting_bytes", "Memory that they take."), func(l *load) float64 { return float64(l.UnexpectedBytes) }},
+	{desc("unread_completions", "Entries of completion queues that nobody has read."), func(l *load) float64 { return float64(l.Unread) }},
+	{desc("completion_queue_entries", "Entries that the completion queues have room for."), func(l *load) float64 { return float64(l.Room) }},
+	{desc("peers", "Peers to which there is a congestion window."), func(l *load) float64 { return float64(l.Peers) }},
+	{desc("rtt_seconds", "Longest smoothed round trip time to a peer."), func(l *load) float64 { return l.RTT.Seconds() }},
+	{desc("congestion_window_bytes", "Congestion windows of all peers together."), func(l *load) float64 { return float64(l.Window) }},
+	{desc("in_flight_bytes", "Bytes in flight to all peers together."), func(l *load) float64 { return float64(l.InFlight) }},
+}
+
+// A load is that of endpoints of one name.
+type load uet.Load
+
+func (l *load) add(o uet.Load) {
+	l.Sends += o.Sends
+	l.Recvs += o.Recvs
+	l.Queued += o.Queued
+	l.Unexpected += o.Unexpected
+	l.UnexpectedBytes += o.UnexpectedBytes
+	l.Unread += o.Unread
+	l.Room += o.Room
+	l.Peers += o.Peers
+	l.RTT = max(l.RTT, o.RTT)
+	l.Window += o.Window
+	l.InFlight += o.InFlight
+}
+
+var (
+	connections = desc("connections", "Connections that are open.")
+	requests    = desc("connection_requests_waiting", "Requests for connections that wait for an answer.")
+	opened      = desc("connections_total", "Connections that were opened.")
+	handshakes  = desc("handshakes_total", "Handshakes that others began.")
+	refusals    = desc("connections_refused_total", "Handshakes and requests of others that were refused.", "reason")
+)
+
+// refused are the reasons.
+var refused = []struct {
+	reason string
+	get    func(*uet.ConnStats) uint64
+}{
+	{"busy", func(s *uet.ConnStats) uint64 { return s.Refused }},
+	{"untrusted", func(s *uet.ConnStats) uint64 { return s.Untrusted }},
+	{"mismatched", func(s *uet.ConnStats) uint64 { return s.Mismatched }},
+	{"wrong", func(s *uet.ConnStats) uint64 { return s.Wrong }},
+	{"no_room", func(s *uet.ConnStats) uint64 { return s.NoRoom }},
 }
 
 // Describe implements prometheus.Collector.
@@ -141,6 +258,12 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		if i == 0 || counters[i].desc != counters[i-1].desc {
 			ch <- counters[i].desc
 		}
+	}
+	for i := range gauges {
+		ch <- gauges[i].desc
+	}
+	for _, d := range []*prometheus.Desc{connections, requests, opened, handshakes, refusals} {
+		ch <- d
 	}
 }
 
@@ -163,15 +286,52 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			s.drops[reason] = n
 		}
 	}
-	eps, open := map[string]int{}, map[string]uint64{}
+	eps, open, loads := map[string]int{}, map[string]uint64{}, map[string]*load{}
 	for ep, name := range c.live {
 		open[name] += get(name).add(ep)
 		eps[name]++
+		if loads[name] == nil {
+			loads[name] = &load{}
+		}
+		loads[name].add(ep.Load())
+	}
+	conns := map[string]*uet.ConnStats{}
+	for name, s := range c.ended {
+		old := *s
+		conns[name] = &old
+	}
+	for x, name := range c.conns {
+		if conns[name] == nil {
+			conns[name] = &uet.ConnStats{}
+		}
+		addConns(conns[name], x.ConnStats())
 	}
 	c.mu.Unlock()
+	for name, s := range conns {
+		for _, m := range []struct {
+			desc *prometheus.Desc
+			kind prometheus.ValueType
+			v    float64
+		}{
+			{connections, prometheus.GaugeValue, float64(s.Open)}, {requests, prometheus.GaugeValue, float64(s.Waiting)},
+			{opened, prometheus.CounterValue, float64(s.Opened)}, {handshakes, prometheus.CounterValue, float64(s.Begun)},
+		} {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.v, name)
+		}
+		for _, r := range refused {
+			ch <- prometheus.MustNewConstMetric(refusals, prometheus.CounterValue, float64(r.get(s)), name, r.reason)
+		}
+	}
 	for name, s := range sums {
 		ch <- prometheus.MustNewConstMetric(endpoints, prometheus.GaugeValue, float64(eps[name]), name)
 		ch <- prometheus.MustNewConstMetric(pdcs, prometheus.GaugeValue, float64(open[name]), name)
+		l := loads[name]
+		if l == nil {
+			l = &load{} // all of them are gone
+		}
+		for i := range gauges {
+			ch <- prometheus.MustNewConstMetric(gauges[i].desc, prometheus.GaugeValue, gauges[i].get(l), name)
+		}
 		for reason, n := range s.drops {
 			ch <- prometheus.MustNewConstMetric(drops, prometheus.CounterValue, float64(n), name, reason)
 		}

@@ -1,6 +1,8 @@
 package simtest
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
@@ -396,6 +398,7 @@ func (w *World) patience() time.Duration {
 		f := l.Faults()
 		d = max(d, f.Delay+f.Jitter)
 	}
+	d = max(d, w.spec.Patience)
 	return 8 * d
 }
 
@@ -464,7 +467,7 @@ func (w *World) Settle(bound time.Duration) {
 		case o != nil && now-from > bound+w.patience():
 			w.Failf("%v is still open %v after the faults have ended", o, now-from)
 		case o != nil && now-max(from, w.progress) > time.Second+w.patience():
-			w.Failf("nothing went on for %v after the faults have ended; open: %v\n%s", now-max(from, w.progress), o, o.Host.FEP.Diagnose())
+			w.Failf("nothing went on for %v after the faults have ended; open: %v\n%s", now-max(from, w.progress), o, o.Host.FEP.Dump())
 		default:
 			o := w.ops[min(i, len(w.ops)-1)]
 			since := max(from, o.PostedAt)
@@ -595,12 +598,10 @@ func (w *World) Audit() {
 			w.Failf("%s: %v never ended", o.Host.Name(), o)
 		}
 		// Nothing was written where nothing may be.
-		if o.buf != nil && o.Ended {
-			if i := untouched(o.buf, spent); i >= 0 {
-				w.Failf("%s: byte %d of the buffer of %v was written after its end", o.Host.Name(), i, o)
-			}
-		}
-		if o.whole != nil && !guardsIntact(o.whole) {
+		switch {
+		case o.buf != nil && o.Ended:
+			w.unwritten(o, o.whole, o.buf)
+		case o.whole != nil && !guardsIntact(o.whole):
 			w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
 		}
 		if !o.send() {
@@ -613,6 +614,11 @@ func (w *World) Audit() {
 			w.certain(o)
 		}
 		w.deliveryStage(o)
+	}
+	for _, n := range slices.Sorted(maps.Keys(w.spare)) {
+		for _, s := range w.spare[n] {
+			w.unwritten(s.was, s.whole, s.whole[guardLen:guardLen+n])
+		}
 	}
 	if !w.spec.Light {
 		w.auditOrder()
@@ -695,8 +701,15 @@ func (w *World) auditHost(h *Host) {
 				n += st.Drops[r]
 			}
 		}
-		if n != uint64(h.damaged) {
-			w.Failf("%s: %d datagrams came damaged, %d are counted as such", h.Name(), h.damaged, n)
+		if n+st.RxTrimmed != uint64(h.damaged+h.trimmed) {
+			w.Failf("%s: %d datagrams came damaged or trimmed, %d are counted as such", h.Name(), h.damaged+h.trimmed, n+st.RxTrimmed)
+		}
+		// Cut ones are known by their code point, if somebody looks.
+		if cut := uint64(h.trimmed); h.Config.Trimming && (st.RxTrimmed > cut || st.RxTrimmed < cut-uint64(h.wild)) || !h.Config.Trimming && st.RxTrimmed != 0 {
+			w.Failf("%s: %d datagrams came trimmed, %d are counted as such", h.Name(), h.trimmed, st.RxTrimmed)
+		}
+		if nacks := st.NacksTx[1] + st.NacksTx[2]; st.RxTrimmed != nacks+st.Drops[transport.DropTrimmed] {
+			w.Failf("%s: of %d trimmed datagrams %d were answered and %d dropped", h.Name(), st.RxTrimmed, nacks, st.Drops[transport.DropTrimmed])
 		}
 	}
 	died := false

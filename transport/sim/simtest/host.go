@@ -65,9 +65,12 @@ type Host struct {
 	sends   []*Op
 	recvs   []*Op
 	backlog []*Op
-	damaged int
+	damaged int // datagrams of this life that came damaged, but for trimmed ones
+	trimmed int // that came trimmed
+	wild    int // that came trimmed and damaged: the header, too
 	dom     *tss.Domain
 	gen     uint8 // generation of the key it seals with
+	has     uint8 // generation of the newest key it opens with
 	epoch   uint16
 	refused int             // the last life that was told that its PDC is another life's
 	born    []time.Duration // start of each life
@@ -91,6 +94,9 @@ func (h *Host) Addr() netip.AddrPort { return h.Node.Addr() }
 
 // Life is the number of the node's life.
 func (h *Host) Life() int { return h.Node.Life }
+
+// Diagnose asks the endpoint why operations have not ended. Their contexts are *Op.
+func (h *Host) Diagnose() []transport.Waiting { return h.FEP.Diagnose(h.w.Net.Now()) }
 
 // Up reports whether the endpoint exists and is open.
 func (h *Host) Up() bool { return h.FEP != nil && !h.Closed }
@@ -117,7 +123,7 @@ func (h *Host) start() {
 	h.FEP, h.Config = f, f.Config()
 	h.Closed = false
 	h.last, h.flushAt = h.w.Net.Now(), 0
-	h.damaged = 0
+	h.damaged, h.trimmed, h.wild = 0, 0, 0
 	h.errRecv = 0
 	h.onEvent, h.drainLeft = nil, nil
 	h.peers = make([]transport.PeerID, len(h.w.Hosts))
@@ -384,6 +390,18 @@ func (h *Host) Cancel(o *Op) bool {
 	return found
 }
 
+// Quiesce begins the orderly end of all PDCs that the endpoint has opened.
+func (h *Host) Quiesce() {
+	now := h.w.Net.Now()
+	for i, id := range h.peers {
+		if id != transport.NoPeer && i != h.Index {
+			h.FEP.Quiesce(now, id)
+		}
+	}
+	h.drive(now)
+	h.timer()
+}
+
 // Close closes the endpoint: every operation ends now (F27), farewell packets
 // leave, nothing comes after.
 func (h *Host) Close() {
@@ -478,6 +496,7 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 	} else {
 		w.recvEnded(o)
 	}
+	w.giveBack(o)
 	if h.onEvent != nil {
 		h.onEvent(o)
 	}

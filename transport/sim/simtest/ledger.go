@@ -74,6 +74,7 @@ type dir struct {
 type rxLife struct {
 	life int
 	got  bitset
+	cut  bitset // PSNs of which only the header came
 	cack uint32 // PSNs covered by the highest CACK it sent
 }
 
@@ -147,6 +148,10 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 		if l.first == 0 {
 			l.first = p.ID
 		}
+		if w.spec.Long && len(l.records) == 2*recordsKept {
+			l.first += recordsKept
+			l.records = append(l.records[:0], l.records[recordsKept:]...)
+		}
 		l.records = append(l.records, record{at: now, from: w.byNode[p.From]})
 		r := &l.records[len(l.records)-1]
 		trailer := 4
@@ -174,6 +179,16 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 	case sim.Taken:
 		w.trace(traceEntry{at: now, what: what, marks: p.Marks, rec: p.ID, dst: p.Dst})
 		to := w.byAddr[p.Dst]
+		if p.Marks&sim.Trimmed != 0 {
+			to.trimmed++
+			w.cut++
+			if p.Marks.Damaged() {
+				to.wild++
+			} else if r := l.record(p.ID); r != nil && r.dir != nil && r.dir.peer == to {
+				r.dir.at(to.Life()).cut.set(r.idx)
+			}
+			return // what came of it is nothing but a header
+		}
 		if p.Marks.Damaged() {
 			to.damaged++
 			return
@@ -196,6 +211,9 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	if p.TOS&3 == 0 {
 		w.Failf("%s sends a packet that is not ECN capable: %s", h.Name(), &r.reading)
 	}
+	if want := w.dscp(r); p.TOS>>2 != want {
+		w.Failf("%s sends with code point %d, not %d: %s", h.Name(), p.TOS>>2, want, &r.reading)
+	}
 	to := w.byAddr[p.Dst]
 	if to == nil {
 		return
@@ -207,7 +225,39 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 		l.ctl(r, to)
 	case r.class == classAck:
 		l.ack(r, to)
+	case r.class == classNack && (r.code == 1 || r.code == 2):
+		l.nackTrimmed(r, to)
 	}
+}
+
+// dscp is the code point that a packet must have.
+func (w *World) dscp(r *record) uint8 {
+	cfg := &r.from.Config
+	data := r.class == classData || r.class == classCP && r.next == ctlProbe // a PROBE queues with data
+	switch {
+	case !cfg.Trimming || data && w.spec.Secure != pds.SecureNone:
+		return cfg.DSCP
+	case !data:
+		return cfg.Classes.Control
+	case r.retx:
+		return cfg.Classes.TrimmableRTX
+	}
+	return cfg.Classes.Trimmable
+}
+
+// nackTrimmed checks that NACK 01 or 02 is about a packet whose header alone came.
+// All of it may have come since.
+func (l *ledger) nackTrimmed(r *record, to *Host) {
+	w, h := l.w, r.from
+	if h.wild > 0 || w.spec.Hostile {
+		return // what came may have told anything
+	}
+	for _, d := range l.dirs[dirKey{to.Index, r.dpdcid}] {
+		if i := r.psn - d.start; d.peer == h && i < uint32(len(d.sent)) && d.at(h.Life()).cut.has(i) {
+			return
+		}
+	}
+	w.Failf("%s refuses PSN %d as trimmed, which nobody trimmed: %s", h.Name(), r.psn, &r.reading)
 }
 
 // request checks a packet with a PSN of its own.

@@ -31,6 +31,8 @@ type OpSpec struct {
 	BySource bool
 	// WrongRI addresses an endpoint that is not there.
 	WrongRI bool
+	// Note is the application's own: it finds it again in the Op.
+	Note any
 }
 
 // Any is the peer of a receive that takes from everybody.
@@ -126,6 +128,9 @@ func (o *Op) OK() bool { return o.Ended && o.Event.Cause == ses.OK }
 
 // Cause is how it ended.
 func (o *Op) Cause() ses.Cause { return o.Event.Cause }
+
+// Got is the send whose message a receive got, nil if none.
+func (o *Op) Got() *Op { return o.match }
 
 // Failed reports whether it has ended in anything but success or truncation.
 func (o *Op) Failed() bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A checker that was never seen to fail is worth nothing: each plants a bug
@@ -182,6 +183,24 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 		{"a wrong trailer", "wrong CRC", func(w *World) {
 			w.Hosts[0].mangle = func(d *dgram.Datagram) { d.Data[len(d.Data)-1] ^= 1 }
+		}},
+		{"a packet is refused as trimmed that is whole", "which nobody trimmed", func(w *World) {
+			sent := false
+			w.Hosts[1].mangle = each(w, 1, classAck, func(b []byte, r *reading) {
+				if sent || r.probe {
+					return
+				}
+				sent = true
+				n := wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: wire.PSN(r.ackPSN), SPDCID: r.spdcid, DPDCID: r.dpdcid}
+				pkt := append(n.Append(nil), 0, 0, 0, 0)
+				reseal(w.Hosts[1], w.Hosts[0], pkt)
+				w.Net.After(0, func() {
+					w.Hosts[1].Node.Send(&dgram.Datagram{Data: pkt, Remote: w.Hosts[0].Addr(), TOS: dgram.ECT0})
+				})
+			})
+		}},
+		{"a wrong class", "with code point", func(w *World) {
+			w.Hosts[0].mangle = func(d *dgram.Datagram) { d.TOS = transport.DefaultClasses.Control<<2 | dgram.ECT0 }
 		}},
 		{"ordered messages swap", "out of order", func(w *World) {
 			// Two receives in post order get each other's message: the events are

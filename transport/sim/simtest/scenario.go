@@ -51,7 +51,7 @@ func (s *Step) String() string {
 // which shrinking tries them.
 var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp",
-	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate",
+	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey",
 	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big",
 }
@@ -98,6 +98,7 @@ func Generate(seed uint64) *Scenario {
 	g.traffic(n)
 	g.disasters(n)
 	g.secure()
+	g.trim()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -425,6 +426,52 @@ func (g *generator) secure() {
 	}
 }
 
+// trim makes switches trim in some scenarios, and most of the hosts know it. Like
+// secure it draws from numbers of its own.
+func (g *generator) trim() {
+	sc := g.sc
+	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x7472696d))
+	if sc.Spec.NoCRC || rng.Float64() >= 0.35 {
+		return
+	}
+	for i := range sc.Spec.Hosts {
+		c := &sc.Spec.Hosts[i].Config
+		if c.Trimming = rng.Float64() < 0.9; rng.Float64() < 0.3 {
+			c.DSCP = transport.DefaultClasses.Trimmable // what does not ask for it is cut as well
+		}
+	}
+	share, shareRTX := rng.Float64()*rng.Float64(), 0.3*rng.Float64()*rng.Float64()
+	if rng.Float64() < 0.1 {
+		share = 1 // whatever goes for the first time
+	}
+	for i := range sc.Links {
+		for j := range sc.Links[i] {
+			t := Trim(rng.Float64() < 0.5)
+			t.Keep = 12 + rng.IntN(80)
+			if rng.Float64() < 0.7 {
+				t.Share, t.ShareRTX = share, shareRTX
+			}
+			f := &sc.Links[i][j]
+			if rng.Float64() < 0.5 {
+				f.Rate, f.Queue = int64(1_000_000+rng.IntN(100_000_000)), 128<<10
+				t.After = 1 + rng.IntN(64<<10)
+			}
+			f.Trim = t
+		}
+	}
+}
+
+// Trim is a link that gives packets the code points of trimmed ones, on the last hop
+// or before it. What is trimmed is for the caller to say.
+func Trim(lastHop bool) sim.Trim {
+	c := &transport.DefaultClasses
+	t := sim.Trim{Trimmable: c.Trimmable, TrimmableRTX: c.TrimmableRTX, As: c.Trimmed, Control: c.Control}
+	if lastHop {
+		t.As = c.TrimmedLastHop
+	}
+	return t
+}
+
 // Without leaves a kind of thing out of the scenario.
 func (sc *Scenario) Without(kind string) {
 	each := func(f func(*sim.Faults)) {
@@ -495,10 +542,13 @@ func (sc *Scenario) Without(kind string) {
 		each(func(f *sim.Faults) { f.CE, f.Mark = 0, 0 })
 	case "rate":
 		each(func(f *sim.Faults) { f.Rate, f.Queue = 0, 0 })
+	case "trim":
+		each(func(f *sim.Faults) { f.Trim = sim.Trim{} })
+		hosts(func(h *HostSpec) { h.Config.Trimming, h.Config.DSCP = false, 0 })
 	case "config":
 		hosts(func(h *HostSpec) {
 			h.Config = transport.Config{PIDonFEP: h.Config.PIDonFEP, RI: h.Config.RI, Initiator: h.Config.Initiator,
-				PayloadMTU: h.Config.PayloadMTU, StartPSN: h.Config.StartPSN}
+				Trimming: h.Config.Trimming, DSCP: h.Config.DSCP, PayloadMTU: h.Config.PayloadMTU, StartPSN: h.Config.StartPSN}
 		})
 	case "psn":
 		if !sc.Spec.SameRandom {
@@ -602,6 +652,7 @@ func (v Variant) Args() string {
 type Result struct {
 	Hash    uint64
 	Packets int
+	Trimmed int // of these
 	Ops     int
 	Bytes   int // of messages received
 	Virtual time.Duration
@@ -615,6 +666,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 	defer func() {
 		if w != nil {
 			res.Hash, res.Packets, res.Ops, res.Virtual = w.Hash(), w.packets, len(w.ops), w.Net.Now()-sim.Start
+			res.Trimmed = w.cut
 		}
 		switch p := recover().(type) {
 		case nil:

@@ -42,37 +42,52 @@ func (h *Host) domain() *tss.Domain {
 	if err != nil {
 		panic(fmt.Sprintf("simtest: %v", err))
 	}
-	h.gen, h.epoch = gen, d.Self().Epoch()
+	h.gen, h.has, h.epoch = gen, gen, d.Self().Epoch()
 	return d
 }
 
-// NewKey lets the host open packets that are sealed with the second key, at
-// once, as all hosts do that are up.
+// NextKey lets all hosts that are up open packets that are sealed with one more
+// key, at once. The key before the last is forgotten.
+func (w *World) NextKey() {
+	w.nextKey()
+	for _, h := range w.Hosts {
+		h.NewKey()
+	}
+}
+
+func (w *World) nextKey() {
+	w.gen++
+	if err := w.ledger.eye.dom.Install(w.gen&1, simKey(w.gen)); err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+}
+
+// NewKey lets the host open packets that are sealed with the newest key, which is
+// the second if there was one only.
 func (h *Host) NewKey() {
 	w := h.w
 	if w.gen == 0 {
-		w.gen = 1
-		if err := w.ledger.eye.dom.Install(1, simKey(1)); err != nil {
-			panic(fmt.Sprintf("simtest: %v", err))
-		}
+		w.nextKey()
 	}
-	if h.FEP != nil && h.gen == 0 {
-		if err := h.dom.Install(1, simKey(1)); err != nil {
+	if h.FEP != nil && h.has < w.gen {
+		if err := h.dom.Install(w.gen&1, simKey(w.gen)); err != nil {
 			panic(fmt.Sprintf("simtest: %v", err))
 		}
+		h.has = w.gen
 	}
 }
 
 // UseKey lets the host seal with it.
 func (h *Host) UseKey() {
-	if h.FEP == nil || h.gen == 1 {
+	if h.FEP == nil || h.gen == h.w.gen {
 		return
 	}
-	if err := h.dom.Use(h.w.Net.Now(), 1, h.epoch, 0); err != nil {
+	h.NewKey()
+	if err := h.dom.Use(h.w.Net.Now(), h.has&1, h.epoch, 0); err != nil {
 		panic(fmt.Sprintf("simtest: %v", err))
 	}
-	h.gen = 1
-	h.w.note("%s seals with the second key", h.Name())
+	h.gen = h.has
+	h.w.note("%s seals with key %d", h.Name(), h.gen)
 }
 
 // An eye reads sealed packets over the shoulder of the hosts, and watches that
@@ -86,7 +101,7 @@ type eye struct {
 type iv struct {
 	ssi   uint32
 	epoch uint16
-	an    uint8
+	key   uint8 // generation
 	tsc   uint64
 }
 
@@ -111,7 +126,11 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	if err != nil {
 		w.Failf("%s sends a packet that is not sealed: % x", p.From.Name, p.Data)
 	}
-	k := iv{h.SSI, h.Epoch, h.AN, h.TSC}
+	gen := w.gen
+	if gen&1 != h.AN {
+		gen-- // the one before
+	}
+	k := iv{h.SSI, h.Epoch, gen, h.TSC}
 	if other, ok := e.ivs[k]; ok && other != p.ID {
 		w.Failf("%s seals datagram %d with the IV of datagram %d: %v", p.From.Name, p.ID, other, h)
 	}
@@ -176,4 +195,10 @@ func Kind(w *World, p *sim.Packet) string {
 		return fmt.Sprintf("NACK %#x", r.code)
 	}
 	return fmt.Sprint("class ", r.class)
+}
+
+// LoseKey takes the key away that the host seals with.
+func (h *Host) LoseKey() {
+	h.w.note("%s has no key any more", h.Name())
+	h.dom.Revoke(h.gen & 1)
 }

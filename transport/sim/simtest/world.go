@@ -11,7 +11,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
-	"testing"
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
@@ -20,6 +19,12 @@ import (
 	"github.com/uetkit/uetkit/transport/sim"
 	"github.com/uetkit/uetkit/transport/tss"
 )
+
+// TB is what a World needs of a testing.TB.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
 
 // A Spec describes a World.
 type Spec struct {
@@ -55,6 +60,15 @@ type Spec struct {
 	// Light leaves out the audit of matching order, whose cost is the square of
 	// the number of operations.
 	Light bool
+	// Long is for runs of millions of packets: what is over is checked and then
+	// forgotten. A buffer is used again, and looked at then: nothing may have been
+	// written to it meanwhile. Of datagrams the newest recordsKept are known.
+	Long bool
+	// Wire, if not nil, is handed every datagram in place of the links (see
+	// sim.Link.Divert): what it gives back by sim.Net.Deliver arrives. Patience
+	// is the longest that it keeps one.
+	Wire     func(*sim.Packet)
+	Patience time.Duration
 	// MaxPackets ends a packet storm (default 2 million datagrams).
 	MaxPackets int
 	// Trace, if not nil, gets a line for everything that happens.
@@ -66,7 +80,7 @@ type World struct {
 	Net   *sim.Net
 	Hosts []*Host
 
-	tb       testing.TB
+	tb       TB
 	spec     Spec
 	links    [][]*sim.Link // [from][to]
 	ledger   ledger
@@ -75,17 +89,33 @@ type World struct {
 	byAddr   map[netip.AddrPort]*Host
 	seq      uint64 // order of posts and ends
 	packets  int
+	cut      int           // datagrams that arrived trimmed
 	progress time.Duration // latest end, arrival or answer of something new
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
 	gen      uint8        // generation of the newest key
 	log      []traceEntry // ring
 	logged   int
+	spare    map[int][]spare // buffers to use again, by length
 }
+
+// A spare is a buffer and the operation that had it last.
+type spare struct {
+	whole []byte
+	was   *Op
+}
+
+// sparesLeft is how many buffers of a length rest, the oldest is used first: a
+// write that comes late shall find none that is in use again.
+const sparesLeft = 16
+
+// recordsKept is how many datagrams a Long run knows: more than are ever under
+// way.
+const recordsKept = 1 << 18
 
 // NewWorld builds the network and starts all hosts. A violated check fails tb;
 // with a nil tb it panics with a *Violation.
-func NewWorld(tb testing.TB, spec Spec) *World {
+func NewWorld(tb TB, spec Spec) *World {
 	if spec.MaxPackets == 0 {
 		spec.MaxPackets = 2_000_000
 	}
@@ -124,10 +154,20 @@ func NewWorld(tb testing.TB, spec Spec) *World {
 			w.byAddr[netip.AddrPortFrom(nc.Addr, p)] = h
 		}
 	}
+	var wire *sim.Link
+	if spec.Wire != nil {
+		wire = w.Net.NewLink("wire", sim.Faults{})
+		wire.Divert(spec.Wire)
+	}
 	for i, a := range w.Hosts {
 		w.links = append(w.links, make([]*sim.Link, len(w.Hosts)))
 		for j, b := range w.Hosts {
-			if i != j {
+			switch {
+			case i == j:
+			case wire != nil:
+				w.links[i][j] = wire
+				w.Net.Route(a.Node, b.Node, wire)
+			default:
 				w.links[i][j] = w.Net.NewLink(a.Name()+">"+b.Name(), spec.Link)
 				w.Net.Route(a.Node, b.Node, w.links[i][j])
 			}
@@ -207,7 +247,7 @@ func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
 		var left string
 		for _, h := range w.Hosts {
 			if h.FEP != nil {
-				left += "\n" + h.Name() + ": " + h.FEP.Diagnose()
+				left += "\n" + h.Name() + ": " + h.FEP.Dump()
 			}
 		}
 		w.Failf("%s does not happen within %v%s", what, d, left)
@@ -233,18 +273,23 @@ func (w *World) RunOps(d time.Duration, ops ...*Op) {
 // Forge sends a datagram to a host as if it came from src, over a link of its
 // own without faults. With addCRC it gets a right trailer.
 func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
+	dst := w.Hosts[to].Addr()
+	if addCRC {
+		c := crcOf(src, dst, b)
+		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
+	}
+	w.ForgeTOS(to, src, b, dgram.ECT0)
+}
+
+// ForgeTOS is Forge of a datagram with another traffic class, and without a trailer.
+func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
 	if w.forger == nil {
 		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
 		for _, h := range w.Hosts {
 			w.Net.Route(w.forger, h.Node, w.Net.NewLink("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
 		}
 	}
-	dst := w.Hosts[to].Addr()
-	if addCRC {
-		c := crcOf(src, dst, b)
-		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
-	}
-	w.forger.Inject(src, dst, b, dgram.ECT0)
+	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
 }
 
 // Forged sets Spec.Forged and Spec.MayFail from now on.
@@ -263,7 +308,7 @@ func (w *World) op(id uint32) *Op {
 func (w *World) newOp(h *Host, s OpSpec) *Op {
 	o := &Op{OpSpec: s, Host: h, Life: h.Life(), ID: uint32(len(w.ops) + 1)}
 	w.ops = append(w.ops, o)
-	o.whole, o.buf = newBuffer(s.Len)
+	o.whole, o.buf = w.buffer(s.Len)
 	if s.send() {
 		fillPattern(o.buf, o.ID, 0)
 		if w.looksLikeAnother(o) {
@@ -291,6 +336,43 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 		o.init = w.Hosts[s.Peer].Config.Initiator
 	}
 	return o
+}
+
+// buffer makes a buffer, or takes one that an operation has given back.
+func (w *World) buffer(n int) (whole, buf []byte) {
+	l := w.spare[n]
+	if len(l) < sparesLeft {
+		return newBuffer(n)
+	}
+	s := l[0]
+	w.spare[n] = l[1:]
+	buf = s.whole[guardLen : guardLen+n : guardLen+n]
+	w.unwritten(s.was, s.whole, buf)
+	set(buf, soil)
+	return s.whole, buf
+}
+
+// giveBack ends an operation's use of its buffer, in a Long run.
+func (w *World) giveBack(o *Op) {
+	if !w.spec.Long || o.whole == nil || o.drainer {
+		return
+	}
+	if w.spare == nil {
+		w.spare = map[int][]spare{}
+	}
+	w.spare[len(o.buf)] = append(w.spare[len(o.buf)], spare{o.whole, o})
+	o.whole, o.buf, o.Event.Buf = nil, nil, nil
+}
+
+// unwritten checks that nothing was written to the buffer of an operation that
+// has ended.
+func (w *World) unwritten(o *Op, whole, buf []byte) {
+	if i := untouched(buf, spent); i >= 0 {
+		w.Failf("%s: byte %d of the buffer of %v was written after its end", o.Host.Name(), i, o)
+	}
+	if !guardsIntact(whole) {
+		w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
+	}
 }
 
 // looksLikeAnother reports whether a message bears nothing to tell it from one
@@ -338,7 +420,7 @@ func (w *World) Failf(format string, args ...any) {
 	v := &Violation{What: fmt.Sprintf(format, args...), At: w.Net.Now(), Tail: w.Tail(40)}
 	for _, h := range w.Hosts {
 		if h.FEP != nil {
-			v.Tail += h.Name() + " has " + h.FEP.Diagnose()
+			v.Tail += h.Name() + " has " + h.FEP.Dump()
 		}
 	}
 	if w.tb == nil {

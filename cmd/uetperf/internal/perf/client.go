@@ -51,6 +51,7 @@ type Client struct {
 	connected time.Duration
 	open      bool // Dial has succeeded
 	runs      int
+	facts     bool // the server tells them
 	// version is ProtocolVersion but in a test.
 	version int
 
@@ -203,6 +204,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 	if m.Tool != nil {
 		c.tool = *m.Tool
 	}
+	c.facts = slices.Contains(m.Can, mFacts)
 	c.wg.Add(1)
 	go c.beat()
 	return c, nil
@@ -450,8 +452,11 @@ type Result struct {
 	MTU  int
 	// Relay is what the relays did.
 	Relay relay.Stats
-	// LastError is the last of the errors that the run counts, if any.
-	LastError error
+	// Stalled is for how long nothing went on, in whole seconds; Waiting and
+	// PeerWaiting are what the operations of both ends waited for then: of the
+	// server only if the run failed.
+	Stalled              time.Duration
+	Waiting, PeerWaiting []string
 }
 
 // grace is how long an interrupted run may take to end in order.
@@ -472,6 +477,7 @@ type clientRun struct {
 	series    *series
 	race      *race  // of an incast
 	spread    spread // of an incast
+	stall     stall
 }
 
 // Run runs one test. With an error the result has what was measured before it;
@@ -550,7 +556,15 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	}
 	for _, l := range r.legs {
 		if l.ex.lastErr != nil {
-			res.LastError = l.ex.lastErr
+			res.Run.LastError = oneLine(l.ex.lastErr)
+		}
+	}
+	res.Waiting, res.Stalled = r.stall.said, r.stall.long
+	for _, p := range peer {
+		for _, s := range p.Waiting {
+			if !slices.Contains(res.PeerWaiting, s) {
+				res.PeerWaiting = append(res.PeerWaiting, s)
+			}
 		}
 	}
 	res.Run.SetupNS, res.Run.ConnectNS = int64(setup), int64(r.connected)
@@ -768,6 +782,9 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		defer t.Stop()
 		tick = t.C
 	}
+	r.stall.legs = r.legs
+	stalled := time.NewTicker(stallEvery)
+	defer stalled.Stop()
 	begin := time.Now()
 	var taste, look <-chan time.Time
 	if r.spec.Sample > 0 {
@@ -844,6 +861,8 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			if at := time.Since(begin); r.race.round.Load() == 0 && at < r.spec.half() {
 				r.look(at)
 			}
+		case <-stalled.C:
+			r.stall.look()
 		case <-tick:
 			n := int64(0)
 			for _, l := range r.legs {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/uetkit/uetkit/testbed/lab"
+)
+
+// programs are what labs run.
+var programs = []string{"testbed", "uetperf", "uetswitch"}
+
+const module = "github.com/uetkit/uetkit"
+
+// binaries is a folder with the programs: the one given, that of this program, or one
+// that they are built into from the source that lies here.
+func (cfg *config) binaries(ctx context.Context, r *lab.Registry) (string, error) {
+	if cfg.bin != "" {
+		dir, err := filepath.Abs(cfg.bin)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range programs {
+			if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
+				return "", fmt.Errorf("--bin %s has no %s: build it by CGO_ENABLED=0 go build -o %s ./cmd/%s", cfg.bin, p, cfg.bin, p)
+			}
+		}
+		return dir, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		dir := filepath.Dir(self)
+		if !slices.ContainsFunc(programs, func(p string) bool {
+			_, err := os.Stat(filepath.Join(dir, p))
+			return err != nil
+		}) {
+			return dir, nil
+		}
+	}
+	root, err := source()
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, root, filepath.Join(r.Dir(), "bin"), len(r.List()) == 0)
+}
+
+// source is the root of the module, at or above the current folder.
+func source() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		data, err := os.ReadFile(filepath.Join(d, "go.mod"))
+		if err == nil && slices.Contains(strings.Split(string(data), "\n"), "module "+module) {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", errors.New("the programs of labs are not beside this one, and this is not the project's source to build them from: run inside it, or say where they are by --bin")
+		}
+	}
+}
+
+// build builds the programs, static, into a folder of dir that is named by their contents,
+// so that no program is replaced under a lab that runs it. alone says that no lab runs.
+func build(ctx context.Context, root, dir string, alone bool) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	stage, err := os.MkdirTemp(dir, "stage")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(stage) }()
+	goBuild := func(flags ...string) error {
+		args := append([]string{"build", "-ldflags=-s -w", "-o", stage + "/"}, flags...)
+		for _, p := range programs {
+			args = append(args, "./cmd/"+p)
+		}
+		c := exec.CommandContext(ctx, "go", args...)
+		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		var said bytes.Buffer
+		c.Stderr = &said
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("go build: %w: %s", err, strings.Join(strings.Fields(said.String()), " "))
+		}
+		return nil
+	}
+	err = goBuild()
+	if err != nil && strings.Contains(err.Error(), "VCS status") {
+		err = goBuild("-buildvcs=false") // the source is somebody else's
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, p := range programs {
+		f, err := os.Open(filepath.Join(stage, p))
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(sum, f)
+		_ = f.Close()
+		if err != nil {
+			return "", err
+		}
+	}
+	to := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))[:12])
+	if _, err := os.Stat(to); err == nil {
+		return to, nil
+	}
+	if alone {
+		old, _ := os.ReadDir(dir)
+		for _, e := range old {
+			if !strings.HasPrefix(e.Name(), "stage") {
+				_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	if err := os.Chmod(stage, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Rename(stage, to); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return to, nil
+}

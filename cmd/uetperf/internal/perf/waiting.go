@@ -1,0 +1,102 @@
+package perf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// stallEvery is how long nothing may go on before a run asks why.
+const stallEvery = time.Second
+
+// manyWaits is how many causes are told.
+const manyWaits = 8
+
+// A stall asks the legs of a run why nothing goes on.
+type stall struct {
+	legs []*leg
+	last int64
+	said []string // when nothing went on the last time
+	long time.Duration
+}
+
+// look is called every stallEvery.
+func (s *stall) look() {
+	n := int64(0)
+	for _, l := range s.legs {
+		n += l.live.Load()
+	}
+	went := n != s.last
+	s.last = n
+	if went {
+		return
+	}
+	if said := waitsOf(s.legs); said != nil {
+		s.said = said
+		s.long += stallEvery
+	}
+}
+
+// waitsOf says what the operations of legs wait for, each cause once: the oldest
+// operation, and how many others there are with it.
+func waitsOf(legs []*leg) []string {
+	var first []uet.Waiting
+	var more []int
+	at := map[uet.WaitFor]int{}
+	for _, l := range legs {
+		if l == nil {
+			continue
+		}
+		list := l.end.ep.Diagnose()
+		if l.idle(list) {
+			continue
+		}
+		for _, w := range list {
+			if i, ok := at[w.Cause]; ok {
+				if more[i]++; w.Age > first[i].Age {
+					first[i] = w
+				}
+				continue
+			}
+			at[w.Cause] = len(first)
+			first, more = append(first, w), append(more, 0)
+		}
+	}
+	var out []string
+	for i := range first {
+		if len(out) == manyWaits {
+			break
+		}
+		w := &first[i]
+		w.Behind = nil // an address in this process
+		s := w.String()
+		if w.Cause == uet.WaitBehind {
+			s = fmt.Sprintf("%v: behind another message, which waits for %v", sendText(w), w.BehindFor)
+		}
+		if more[i] > 0 {
+			s += fmt.Sprintf(" (and %d more)", more[i])
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func sendText(w *uet.Waiting) string {
+	return fmt.Sprintf("send to %v, %v old, %d of %d bytes", w.Remote, w.Age.Truncate(time.Millisecond), w.Done, w.Total)
+}
+
+// idle reports that a leg has nothing under way: a ping that pauses has a receive
+// posted all the same.
+func (l *leg) idle(list []uet.Waiting) bool {
+	if l.spec.Test != Ping || l.spec.Interval < stallEvery/2 {
+		return len(list) == 0
+	}
+	for _, w := range list {
+		if w.Kind == transport.OpSend || w.Kind == transport.OpTSend {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Enter goes on as the same program, with other arguments, inside a named network
+// namespace: a new program has all of its threads there. It returns only in error.
+func Enter(namespace string, args []string) error {
+	runtime.LockOSThread()
+	ns, err := netns.GetFromName(namespace)
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", namespace, err)
+	}
+	if err := netns.Set(ns); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", namespace, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, append([]string{self}, args...), os.Environ())
+}
+
+// setupHost makes the gateway the only way to the other hosts, and has packets leave as
+// they are: a switch of packet sockets must not see the 64 KiB ones that offload makes.
+func setupHost(gateway netip.Addr, route netip.Prefix) error {
+	link, err := behind(gateway)
+	if err != nil {
+		return err
+	}
+	if err := offloadsOff(link.Attrs().Name); err != nil {
+		return err
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
+			if err := netlink.RouteDel(&r); err != nil {
+				return fmt.Errorf("remove the default route by %s: %w (NET_ADMIN is needed)", r.Gw, err)
+			}
+		}
+	}
+	route = route.Masked()
+	dst := &net.IPNet{IP: route.Addr().AsSlice(), Mask: net.CIDRMask(route.Bits(), route.Addr().BitLen())}
+	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Gw: gateway.AsSlice()}); err != nil {
+		return fmt.Errorf("route %s by %s: %w (NET_ADMIN is needed)", route, gateway, err)
+	}
+	return nil
+}
+
+// behind is the interface on whose network an address is.
+func behind(a netip.Addr) (netlink.Link, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("interfaces: %w", err)
+	}
+	for _, l := range links {
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
+		}
+		for _, x := range addrs {
+			if x.Contains(a.AsSlice()) {
+				return l, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no interface is on the network of the gateway %s", a)
+}
+
+// setupSwitch turns offloads off on all interfaces, and makes sure that the kernel does
+// not forward beside the switch.
+func setupSwitch() error {
+	const forward = "/proc/sys/net/ipv4/ip_forward"
+	v, err := os.ReadFile(forward)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(v)) != "0" {
+		if err := os.WriteFile(forward, []byte("0"), 0o644); err != nil {
+			return fmt.Errorf("the kernel forwards (net.ipv4.ip_forward is 1) and cannot be kept from it: %w", err)
+		}
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("interfaces: %w", err)
+	}
+	for _, l := range links {
+		if l.Attrs().Flags&net.FlagLoopback != 0 {
+			if err := netlink.LinkSetUp(l); err != nil {
+				return fmt.Errorf("%s: %w", l.Attrs().Name, err)
+			}
+			continue
+		}
+		if err := offloadsOff(l.Attrs().Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offloadsOff turns segmentation, receive and checksum offload off.
+func offloadsOff(name string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("offloads of %s: %w", name, err)
+	}
+	defer e.Close()
+	have, err := e.FeaturesWithState(name)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // it has none
+	}
+	if err != nil {
+		return fmt.Errorf("offloads of %s: %w", name, err)
+	}
+	off := map[string]bool{}
+	for f, state := range have {
+		if state.Active && !state.NeverChanged && isOffload(f) {
+			off[f] = false
+		}
+	}
+	if len(off) == 0 {
+		return nil
+	}
+	if err := e.Change(name, off); err != nil {
+		return fmt.Errorf("turn the offloads of %s off: %w (NET_ADMIN is needed)", name, err)
+	}
+	return nil
+}
+
+// isOffload tells by the kernel's name whether a feature changes packets on their way.
+func isOffload(f string) bool {
+	switch f {
+	case "rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro", "rx-udp-gro-forwarding", "rx-checksum":
+		return true
+	}
+	return strings.HasPrefix(f, "tx-checksum-") || strings.HasPrefix(f, "tx-") && strings.HasSuffix(f, "-segmentation")
+}

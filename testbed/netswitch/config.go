@@ -1,0 +1,171 @@
+package netswitch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/testbed/fabric"
+)
+
+// A Config is the file that the program reads.
+type Config struct {
+	Fabric fabric.Config `json:"fabric"`
+	// Interfaces names the network interface of a port, by the port's name. A port
+	// without an entry takes the interface that has an address within one of the
+	// port's Addrs.
+	Interfaces map[string]string `json:"interfaces,omitempty"`
+}
+
+// Options are what Open needs.
+type Options struct {
+	Config
+	// HTTP is where to answer, as "198.18.16.1:8080"; empty: nowhere. The address
+	// belongs to the namespace that Open was called in.
+	HTTP string
+	// Log takes the decisions as JSON lines and is closed at the end; nil: they are not
+	// kept. LogAll keeps plain Passed too. LogMax is how many bytes are written at
+	// most, 0: DefaultLogMax.
+	Log    io.WriteCloser
+	LogAll bool
+	LogMax int64
+	// Spin is how long before a packet is due the switch stops sleeping, at most. 0:
+	// DefaultSpin, negative: it always sleeps.
+	Spin time.Duration
+
+	// NoPriority leaves the forwarding thread in the ordinary scheduling class; else it
+	// takes real-time priority if it may (CAP_SYS_NICE).
+	NoPriority bool
+
+	pin int // 1 + the processor that forwards; 0: any
+}
+
+// DefaultSpin is about what a processor of a virtual machine takes to wake up.
+const DefaultSpin = 50 * time.Microsecond
+
+// ReadConfig reads a Config. Errors name the file and what is wrong with it in
+// one line; contradictions within the fabric are Open's to find.
+func ReadConfig(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err // has the path
+	}
+	var c Config
+	if err := decodeStrict(b, &c); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// decodeStrict reads one JSON value and nothing else; its errors are one line.
+func decodeStrict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		var syn *json.SyntaxError
+		if errors.As(err, &syn) {
+			return fmt.Errorf("line %d is no JSON: %w", 1+bytes.Count(b[:min(int(syn.Offset), len(b))], []byte("\n")), err)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("it ends in the middle: give one whole JSON object")
+		}
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more follows after the JSON object: give one")
+	}
+	return nil
+}
+
+// A link is an interface that a port can use.
+type link struct {
+	name  string
+	index int
+	mtu   int
+	mac   mac
+	addrs []netip.Prefix // with the interface's own address
+	own4  netip.Addr
+	own6  netip.Addr
+}
+
+// chooseLinks finds the interface of each port of c among links.
+func chooseLinks(c *Config, links []*link) ([]*link, error) {
+	names := make([]string, len(c.Fabric.Ports))
+	for i := range c.Fabric.Ports {
+		names[i] = c.Fabric.Ports[i].Name
+	}
+	for n := range c.Interfaces {
+		if !slices.Contains(names, n) {
+			return nil, fmt.Errorf("interfaces: there is no port %q; the ports are %s", n, strings.Join(names, ", "))
+		}
+	}
+	taken := map[string]string{}
+	chosen := make([]*link, len(names))
+	for i, name := range names {
+		var l *link
+		var err error
+		if dev := c.Interfaces[name]; dev != "" {
+			l, err = byName(dev, links)
+		} else {
+			l, err = byAddr(c.Fabric.Ports[i].Addrs, links)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("port %q: %w", name, err)
+		}
+		if other, ok := taken[l.name]; ok {
+			return nil, fmt.Errorf("ports %q and %q both use interface %s: give each its own in \"interfaces\"", other, name, l.name)
+		}
+		taken[l.name] = name
+		chosen[i] = l
+	}
+	return chosen, nil
+}
+
+func byName(dev string, links []*link) (*link, error) {
+	for _, l := range links {
+		if l.name == dev {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no interface %s here; there are %s", dev, listLinks(links))
+}
+
+func byAddr(ports []netip.Prefix, links []*link) (*link, error) {
+	for _, want := range ports {
+		for _, l := range links {
+			for _, have := range l.addrs {
+				if want.Contains(have.Addr()) {
+					return l, nil
+				}
+			}
+		}
+	}
+	s := make([]string, len(ports))
+	for i := range ports {
+		s[i] = ports[i].String()
+	}
+	return nil, fmt.Errorf("no interface has an address in %s (%s): give it one, or name the port's in \"interfaces\"",
+		strings.Join(s, ", "), listLinks(links))
+}
+
+func listLinks(links []*link) string {
+	var s []string
+	for _, l := range links {
+		e := l.name
+		for _, a := range l.addrs {
+			e += " " + a.String()
+		}
+		s = append(s, e)
+	}
+	if s == nil {
+		return "none"
+	}
+	return strings.Join(s, ", ")
+}

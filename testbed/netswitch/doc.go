@@ -1,0 +1,34 @@
+// Package netswitch is the software Ultra Ethernet switch on Linux: the forwarding
+// core of testbed/fabric between packet sockets, one per port.
+//
+// Each port is an interface of the namespace or container that the switch runs in.
+// Hosts have the switch's address there as their gateway; the kernel answers their
+// ARP, and the switch takes every IP packet that is sent to its Ethernet address and is
+// not for an address of its own. It learns where hosts are from what they send,
+// and asks for those it has not heard. The kernel must not forward as well, so
+// Open sets ip_forward to 0 or refuses.
+//
+// One goroutine on a thread of its own forwards; the core has no lock. Packets come
+// in through a ring that the kernel fills in the sender's time, and leave in batches
+// of one system call. When nothing is there and nothing is due it sleeps. A timer of a virtual
+// machine is tens of microseconds late, so it is set earlier by as much
+// as it was late before, and the rest is waited for awake. What else must know or change
+// something (HTTP, samples) hands a function to that goroutine; decisions
+// for the log go to a writer through a bounded list and are counted when they find it
+// full.
+//
+// A switch that is too slow would falsify what is tested through it. Health counts what it
+// lost itself and how late packets left; Calibrate measures in two seconds what it can
+// forward on this machine, which a testbed prints into each report, and Bench does
+// so with care.
+//
+// The HTTP interface:
+//
+//	GET  /healthz  200 when it forwards
+//	GET  /stats    Stats
+//	GET  /series   a list of result.Sample, one each 100 ms since the timeline's zero
+//	GET  /config   Config, with the interfaces that were chosen
+//	GET  /metrics  for Prometheus
+//	POST /start    makes now the timeline's zero, if no UET packet has
+//	POST /events   one fabric.Event, done now; 400 and a line with the reason
+package netswitch

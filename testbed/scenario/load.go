@@ -1,0 +1,239 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/uetkit/uetkit/testbed/scenarios"
+)
+
+// File is the name of the file in a scenario's folder.
+const File = "scenario.toml"
+
+// Names are the scenarios that the program carries, in order.
+func Names() []string {
+	var names []string
+	entries, _ := fs.ReadDir(scenarios.FS, ".")
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Load reads a scenario: one that the program carries, or a folder by its path (with a
+// slash in it, or a dot).
+func Load(name string) (*Scenario, error) {
+	if strings.ContainsAny(name, `./\`) && !slices.Contains(Names(), name) { // loss-0.1 is a name
+		file := name
+		if st, err := os.Stat(name); err == nil && st.IsDir() {
+			file = filepath.Join(name, File)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("scenario %s: %w (a folder with %s in it is wanted)", name, errors.Unwrap(err), File)
+		}
+		abs, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		s, err := Parse(file, data)
+		if err != nil {
+			return nil, err
+		}
+		s.Name, s.Path = filepath.Base(filepath.Dir(abs)), filepath.Dir(abs)
+		return s, nil
+	}
+	file := path.Join(name, File)
+	data, err := fs.ReadFile(scenarios.FS, file)
+	if err != nil {
+		return nil, fmt.Errorf("no scenario %q: `testbed list` shows them all; a folder of your own is named by its path (./%s)", name, name)
+	}
+	s, err := Parse("testbed/scenarios/"+file, data)
+	if err != nil {
+		return nil, err
+	}
+	s.Name = name
+	return s, nil
+}
+
+// Parse reads a scenario.toml and refuses what cannot be meant. An error is one line: the
+// file, the line, the key, what is wrong with it and how to mend it.
+func Parse(file string, data []byte) (*Scenario, error) {
+	s := &Scenario{}
+	l := locator{file, strings.Split(string(data), "\n")}
+	md, err := toml.Decode(string(data), s)
+	if err != nil {
+		var pe toml.ParseError
+		if errors.As(err, &pe) {
+			key := pe.LastKey
+			if key != "" {
+				key += ": "
+			}
+			return nil, fmt.Errorf("%s:%d: %s%s", file, pe.Position.Line, key, oneLine(pe.Message))
+		}
+		why := oneLine(strings.TrimPrefix(err.Error(), "toml: "))
+		if m := typeError.FindStringSubmatch(why); m != nil {
+			return nil, fmt.Errorf("%s:%s: %s: %s", file, m[1], m[2], m[3])
+		}
+		return nil, fmt.Errorf("%s: %s", file, why)
+	}
+	for _, key := range md.Undecoded() {
+		return nil, l.unknown(key)
+	}
+	if err := s.check(&l); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// typeError is how the TOML library words a value of the wrong type.
+var typeError = regexp.MustCompile(`^line (\d+) \(last key "([^"]*)"\): (.*)$`)
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// A locator finds the lines of keys.
+type locator struct {
+	file  string
+	lines []string
+}
+
+// header is the table that a line opens, and whether it is one of an array.
+func header(line string) (table string, ok bool) {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+	line = strings.TrimSpace(line)
+	if !strings.HasPrefix(line, "[") || !strings.HasSuffix(line, "]") {
+		return "", false
+	}
+	return strings.Trim(line, "[] \t"), true
+}
+
+// at is the line of a key in the n-th table of a name (from 0), or of the table's head, or
+// 0. The table "" is what stands before all others.
+func (l *locator) at(table string, n int, key string) int {
+	now, seen, head := "", -1, 0
+	for i, line := range l.lines {
+		if t, ok := header(line); ok {
+			now = t
+			if t == table {
+				if seen++; seen == n {
+					head = i + 1
+				}
+			}
+			continue
+		}
+		if now != table || table != "" && seen != n || key == "" {
+			continue
+		}
+		k, _, ok := strings.Cut(line, "=")
+		k = strings.TrimSpace(k)
+		if ok && (k == key || strings.HasPrefix(k, key+".")) {
+			return i + 1
+		}
+	}
+	return head
+}
+
+// unknown is the error about a key that nothing reads.
+func (l *locator) unknown(key toml.Key) error {
+	last := key[len(key)-1]
+	line := 0
+	now := ""
+	for i, text := range l.lines {
+		if t, ok := header(text); ok {
+			now = t
+			if t == key.String() {
+				line = i + 1
+				break
+			}
+			continue
+		}
+		// The key itself, or an inline table that holds it.
+		prefix := strings.TrimPrefix(strings.TrimPrefix(key.String(), now), ".")
+		first, _, _ := strings.Cut(prefix, ".")
+		k, v, ok := strings.Cut(text, "=")
+		k = strings.TrimSpace(k)
+		if ok && strings.HasPrefix(key.String(), now) && (k == prefix || k == first && strings.Contains(v, last)) {
+			line = i + 1
+			break
+		}
+	}
+	known := fields(reflect.TypeFor[Scenario](), key[:len(key)-1])
+	how := "there is nothing to set"
+	if len(known) > 0 {
+		how = "there are " + strings.Join(known, ", ")
+		if c := closest(last, known); c != "" {
+			how = fmt.Sprintf("%s is meant? (%s)", c, how)
+		}
+	}
+	return fmt.Errorf("%s:%d: unknown key %s: %s", l.file, line, key, how)
+}
+
+// fields are the keys that the table at a path has.
+func fields(t reflect.Type, at toml.Key) []string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var names []string
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag.Get("toml")
+		if tag == "" || tag == "-" {
+			continue
+		}
+		if len(at) > 0 && tag == at[0] {
+			return fields(t.Field(i).Type, at[1:])
+		}
+		names = append(names, tag)
+	}
+	if len(at) > 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return names
+}
+
+// closest is the name that differs least, if it is close.
+func closest(name string, among []string) string {
+	best, least := "", 3
+	for _, a := range among {
+		if d := distance(name, a); d < least {
+			best, least = a, d
+		}
+	}
+	return best
+}
+
+// distance is that of Levenshtein.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,193 @@
+package scenario
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/testbed/fabric"
+)
+
+// Every scenario that the program carries is read and has a README with its name.
+func TestCarriedScenarios(t *testing.T) {
+	names := Names()
+	if len(names) < 2 {
+		t.Fatalf("only %v", names)
+	}
+	for _, name := range names {
+		s, err := Load(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if s.Name != name || s.Question == "" {
+			t.Errorf("%s: %+v", name, s)
+		}
+		readme, err := os.ReadFile(filepath.Join("..", "scenarios", name, "README.md"))
+		if err != nil || !strings.HasPrefix(string(readme), "# "+name+"\n") {
+			t.Errorf("%s: README.md is missing or does not begin with the name: %v", name, err)
+		}
+	}
+}
+
+const good = `question = "q"
+expect = "e"
+limit = "10s"
+
+[fabric]
+to = { rate = "1Gbit/s" }
+
+[[fabric.spine]]
+delay = "1ms"
+
+[[host]]
+name = "s"
+role = "server"
+
+[[host]]
+name = "c"
+role = "client"
+count = 2
+
+[[traffic]]
+from = "c"
+to = "s"
+test = "bw"
+time = "2s"
+
+[[event]]
+at = "1s"
+on = ["s.to"]
+down = true
+
+[[action]]
+at = "1s"
+host = "s"
+do = "pause"
+for = "1s"
+
+[[assert]]
+expr = "c1.lost == 0"
+`
+
+func TestParse(t *testing.T) {
+	s, err := Parse("x.toml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(s.Limit); got != 10*time.Second {
+		t.Errorf("limit %v", got)
+	}
+	nodes := s.Nodes(Base)
+	if len(nodes) != 3 || nodes[2].Name != "c2" || nodes[2].Addr.String() != "198.18.18.2" || nodes[2].Gateway.String() != "198.18.18.1" {
+		t.Errorf("nodes %+v", nodes)
+	}
+	if len(s.Of(nodes[1])) != 1 || s.Of(nodes[1])[0].From != "c1" || len(s.Of(nodes[0])) != 0 {
+		t.Errorf("traffic %+v", s.Of(nodes[1]))
+	}
+}
+
+// What is refused: one line with the file, the line and the key.
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, old, new, want string }{
+		{"no TOML", `question = "q"`, `question = `, "x.toml:1: "},
+		{"unknown key", `limit = "10s"`, `limti = "10s"`, "x.toml:3: unknown key limti: limit is meant?"},
+		{"unknown key in a table", `role = "server"`, "role = \"server\"\nrolle = 1", "x.toml:14: unknown key host.rolle: role is meant?"},
+		{"unknown key in an inline table", `rate = "1Gbit/s" }`, `rat = "1Gbit/s" }`, "x.toml:6: unknown key fabric.to.rat: rate is meant?"},
+		{"unknown table", "[[action]]", "[[actoin]]", "unknown key actoin"},
+		{"bad unit", `"1Gbit/s"`, `"1 furlong"`, "x.toml:6: fabric.to.rate: \"1 furlong\" is no rate"},
+		{"wrong type", `count = 2`, `count = "two"`, "x.toml:18: host.count: incompatible types"},
+		{"no question", `question = "q"`, ``, "question: it is missing"},
+		{"no limit", `limit = "10s"`, ``, "limit: it is missing"},
+		{"no server", `role = "server"`, `role = "client"`, `no [[host]] with role = "server"`},
+		{"bad role", `role = "server"`, `role = "sevrer"`, `x.toml:13: host.role: "sevrer" is not one of server, client`},
+		{"reserved name", "name = \"s\"\n", "name = \"min\"\n", "x.toml:12: host.name: \"min\" means something else"},
+		{"bad name", "name = \"s\"\n", "name = \"S-1\"\n", "x.toml:12: host.name"},
+		{"same name", `name = "c"`, `name = "s"`, "x.toml:"},
+		{"too many hosts", `count = 2`, `count = 99`, "x.toml:18: host.count: that makes more than 32 hosts"},
+		{"traffic from nobody", `from = "c"`, `from = "d"`, `x.toml:21: traffic.from: there is no client "d"; there are c, c1, c2`},
+		{"traffic from a server", `from = "c"`, `from = "s"`, "x.toml:21: traffic.from"},
+		{"traffic to nobody", `to = "s"`, `to = "t"`, `x.toml:22: traffic.to: there is no server "t"; there are s`},
+		{"unknown test", `test = "bw"`, `test = "bandwidth"`, `x.toml:23: traffic.test: "bandwidth" is not one of`},
+		{"no length", `time = "2s"`, ``, "x.toml:20: traffic: say how long"},
+		{"both lengths", `time = "2s"`, "time = \"2s\"\niters = 3", "traffic.time: iters and time"},
+		{"longer than the limit", `time = "2s"`, `time = "2m"`, "x.toml:24: traffic.time: it ends after the limit of 10s"},
+		{"window of lat", `test = "bw"`, "test = \"lat\"\nwindow = 3", "mean nothing to it"},
+		{"idle client", `from = "c"`, `from = "c1"`, "client c2 has no [[traffic]]"},
+		{"event nowhere", `on = ["s.to"]`, `on = ["z.to"]`, "x.toml:26: event: "},
+		{"negative rate", `rate = "1Gbit/s"`, `rate = "-1Gbit/s"`, "x.toml:"},
+		{"bad loss", `delay = "1ms"`, "delay = \"1ms\"\nrule = [{ loss = 1.5 }]", "the switch refuses it"},
+		{"action on nobody", `host = "s"`, `host = "z"`, `x.toml:33: action.host: there is no host "z"; there are s, c1, c2`},
+		{"endless pause", "do = \"pause\"\nfor = \"1s\"", `do = "pause"`, "x.toml:31: action.for: say how long"},
+		{"restart of the living", `do = "pause"`, `do = "restart"`, "x.toml:34: action.do: s is not dead at 1s"},
+		{"rekey in clear", "host = \"s\"\ndo = \"pause\"", `do = "rekey"`, `rekey changes the cluster key: it needs security = "psk"`},
+		{"client killed for good", "host = \"s\"\ndo = \"pause\"", "host = \"c1\"\ndo = \"kill\"", "client c1 is killed for good: say may_fail"},
+		{"misspelt metric", "c1.lost", "c1.lsot", "x.toml:38: assert.expr: \"c1.lsot == 0\": "},
+		{"unknown client", "c1.lost", "c3.lost", "x.toml:38: assert.expr: \"c3.lost == 0\": unknown name c3"},
+		{"nothing asserted", "[[assert]]\nexpr = \"c1.lost == 0\"\n", "", "there is no [[assert]]"},
+		{"unknown substrate", `limit = "10s"`, "limit = \"10s\"\nsubstrates = [\"podman\"]", `x.toml:4: substrates: "podman" is not one of docker, netns, sim`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			src := strings.Replace(good, tt.old, tt.new, 1)
+			if src == good {
+				t.Fatal("nothing was changed")
+			}
+			_, err := Parse("x.toml", []byte(src))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "x.toml:") {
+				t.Errorf("%v; want one line with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for name, want := range map[string]string{
+		"claen":     "`testbed list`",
+		"./nowhere": "no such file",
+	} {
+		if _, err := Load(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", name, err, want)
+		}
+	}
+}
+
+func TestLoadFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mine")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, File), []byte(good), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Load(dir)
+	if err != nil || s.Name != "mine" || s.Path != dir {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Addresses in rules and groups in events follow the lab.
+func TestTopologyMoves(t *testing.T) {
+	s, err := Parse("x.toml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Fabric.To.Rules = []fabric.Rule{{Match: fabric.Match{Src: netip.MustParsePrefix("198.18.17.2/32")}}}
+	s.Events = []fabric.Event{{On: []string{"c.from", "spine.0"}}}
+	base := netip.MustParsePrefix("198.18.255.0/24")
+	cfg := s.Topology(7, base)
+	if got := cfg.Ports[1].Addrs[0].String(); got != "198.19.0.0/24" {
+		t.Errorf("c1 is in %s", got)
+	}
+	if got := cfg.Ports[0].To.Rules[0].Match.Src.String(); got != "198.19.0.2/32" {
+		t.Errorf("the rule is about %s", got)
+	}
+	if got := s.Fabric.To.Rules[0].Match.Src.String(); got != "198.18.17.2/32" {
+		t.Errorf("the scenario itself was changed: %s", got)
+	}
+	if got := strings.Join(cfg.Events[0].On, " "); got != "c1.from c2.from spine.0" {
+		t.Errorf("the event is on %s", got)
+	}
+}

@@ -1,0 +1,500 @@
+// Package simulated runs scenarios in virtual time: the hosts are FEPs on
+// transport/sim, the switch between them is testbed/fabric, and all of it belongs
+// to one goroutine. One seed gives one run.
+//
+// What is promised on real hosts is checked here twice: by the assertions of the
+// scenario, and by the checkers of transport/sim/simtest, which know every
+// datagram and hold every completion, byte and acknowledgement against it.
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/testbed/fabric"
+	"github.com/uetkit/uetkit/testbed/result"
+	"github.com/uetkit/uetkit/testbed/scenario"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/sim/simtest"
+)
+
+const (
+	// defaultLimit is how long a scenario without Limit may take.
+	defaultLimit = time.Minute
+	// maxPackets ends a storm.
+	maxPackets = 50_000_000
+	// rekeyStep is the time between the steps of a change of keys.
+	rekeyStep = 2 * time.Second
+	// slice is how much virtual time passes between looks at the context.
+	slice = 10 * time.Millisecond
+	// settleTime is what the operations that are left may take when the network is
+	// clean again.
+	settleTime = 10 * time.Second
+)
+
+var dbg func(*lab)
+
+// A lab is one run.
+type lab struct {
+	sc       *scenario.Scenario
+	seed     uint64
+	hosts    []host
+	cfg      fabric.Config
+	wire     *wire
+	w        *simtest.World
+	sessions []*session
+	zero     time.Duration // of the timeline, 0: not yet
+	limit    time.Duration
+	res      *result.Result
+	log      io.Writer
+}
+
+// A host is one of the scenario: its endpoints are those of the sessions that it
+// takes part in.
+type host struct {
+	name, group string
+	role        string
+	addr        netip.Addr
+	ends        []*simtest.Host
+	killed      bool
+	exit        int
+}
+
+// Play runs a scenario to its end and says what happened. It leaves assertions to
+// the caller: the Verdict is empty, or Fail with the Reason if a checker found a
+// broken rule. progress, if not nil, gets a line now and then. An error says that
+// the scenario cannot be run, or that ctx ended it.
+func Play(ctx context.Context, sc *scenario.Scenario, seed uint64, progress io.Writer) (*result.Result, error) {
+	began := time.Now()
+	if progress == nil {
+		progress = io.Discard
+	}
+	l := &lab{sc: sc, seed: seed, limit: time.Duration(sc.Limit), log: progress}
+	if l.limit <= 0 {
+		l.limit = defaultLimit
+	}
+	if err := l.build(); err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", sc.Name, err)
+	}
+	l.res = &result.Result{
+		Schema: "uetkit-testbed/1", Scenario: sc.Name, Question: sc.Question, Expect: sc.Expect, Substrate: "sim", Seed: seed, Started: began,
+		Topology: l.cfg, Machine: machine(), Asserts: []result.Assert{}, Metrics: map[string]float64{},
+		Health: result.Health{OK: true, Stall: -1},
+	}
+	if err := l.play(ctx); err != nil {
+		return nil, err
+	}
+	return l.res, nil
+}
+
+func machine() record.Host {
+	name, _ := os.Hostname()
+	return record.Host{Name: name, OS: runtime.GOOS, CPUs: runtime.NumCPU()}
+}
+
+// build makes the topology, the switch and the hosts.
+func (l *lab) build() error {
+	l.cfg = l.sc.Topology(l.seed, scenario.Base)
+	for _, n := range l.sc.Nodes(scenario.Base) {
+		l.hosts = append(l.hosts, host{name: n.Name, group: n.Group, role: n.Role, addr: n.Addr})
+	}
+	sw, err := fabric.New(l.cfg)
+	if err != nil {
+		return err
+	}
+	port := map[netip.Addr]int{}
+	for i, h := range l.hosts {
+		port[h.addr] = i
+	}
+	l.wire = newWire(sw, port)
+	spec := simtest.Spec{
+		Seed: l.seed, Wire: l.wire.carry, Patience: l.patience(), ICMP: true, Light: true, Long: true, MayFail: true, MaxPackets: maxPackets,
+		Hostile: l.hostile(),
+	}
+	switch l.sc.Security {
+	case "", "off":
+	case "psk":
+		// The keys of a cluster outlive a process.
+		spec.Secure = pds.SecureOneRTT
+	default:
+		return fmt.Errorf("security %q is not simulated: off or psk", l.sc.Security)
+	}
+	for i := range l.sc.Traffic {
+		ss, err := l.sessionsOf(&l.sc.Traffic[i])
+		if err != nil {
+			return err
+		}
+		l.sessions = append(l.sessions, ss...)
+	}
+	if len(l.sessions) == 0 {
+		return fmt.Errorf("no traffic")
+	}
+	for _, s := range l.sessions {
+		s.addHosts(&spec)
+	}
+	for i := range l.sc.Actions {
+		if err := l.checkAction(&l.sc.Actions[i]); err != nil {
+			return err
+		}
+	}
+	l.w = simtest.NewWorld(nil, spec)
+	l.wire.net = l.w.Net
+	l.wire.violation = l.w.Failf
+	l.wire.begun = l.begin
+	for _, s := range l.sessions {
+		s.takeHosts()
+	}
+	return nil
+}
+
+// patience is the longest that the switch keeps a packet that it does not lose.
+func (l *lab) patience() time.Duration {
+	line := func(f *fabric.Line) time.Duration {
+		d := time.Duration(f.Delay + f.Jitter)
+		if f.Rate > 0 {
+			q := max(f.Queue, f.QueueHigh)
+			if q == 0 {
+				q = 1 << 20
+			}
+			d += time.Duration(float64(q) * 8 / float64(f.Rate) * 1e9)
+		}
+		for i := range f.Rules {
+			d += time.Duration(f.Rules[i].Delay + f.Rules[i].ReorderHold + f.Rules[i].DuplicateLate)
+		}
+		return d
+	}
+	var from, spine, to time.Duration
+	for i := range l.cfg.Ports {
+		from, to = max(from, line(&l.cfg.Ports[i].From)), max(to, line(&l.cfg.Ports[i].To))
+	}
+	for i := range l.cfg.Spines {
+		spine = max(spine, line(&l.cfg.Spines[i]))
+	}
+	return from + spine + to
+}
+
+// hostile reports whether something in the network sends of its own accord.
+func (l *lab) hostile() bool {
+	replays := func(f *fabric.Line) bool {
+		for i := range f.Rules {
+			if f.Rules[i].Replay != nil {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range l.cfg.Ports {
+		if replays(&l.cfg.Ports[i].From) || replays(&l.cfg.Ports[i].To) {
+			return true
+		}
+	}
+	for i := range l.cfg.Spines {
+		if replays(&l.cfg.Spines[i]) {
+			return true
+		}
+	}
+	for i := range l.cfg.Events {
+		if r := l.cfg.Events[i].Rule; r != nil && r.Replay != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// named are the indices of the hosts that a name stands for: "c" is c, c1, c2, ….
+func (l *lab) named(name string) []int {
+	var v []int
+	for i := range l.hosts {
+		if h := &l.hosts[i]; h.name == name || h.group == name {
+			v = append(v, i)
+		}
+	}
+	return v
+}
+
+// begin is timeline zero: the first packet has come to the switch.
+func (l *lab) begin(now time.Duration) {
+	l.zero = now
+	l.mark("start")
+	for i := range l.sc.Actions {
+		a := &l.sc.Actions[i]
+		l.w.Net.At(now+time.Duration(a.At), func() { l.act(a) })
+	}
+	for i := range l.cfg.Events {
+		e := &l.cfg.Events[i]
+		l.w.Net.At(now+time.Duration(e.At), func() { l.mark("network: %s", eventName(e)) })
+	}
+	l.sample()
+}
+
+func eventName(e *fabric.Event) string {
+	s := ""
+	switch {
+	case e.Down:
+		s = "down"
+	case e.Rule != nil:
+		s = "rule " + e.Rule.Name
+	case e.Clear != "":
+		s = "clear " + e.Clear
+	default:
+		s = "change"
+	}
+	s = fmt.Sprintf("%s on %v", s, e.On)
+	if e.For > 0 {
+		s += fmt.Sprintf(" for %v", time.Duration(e.For))
+	}
+	return s
+}
+
+// since is the time since timeline zero.
+func (l *lab) since() time.Duration { return l.w.Now() - l.zero }
+
+func (l *lab) mark(format string, args ...any) {
+	l.res.Timeline = append(l.res.Timeline, result.Mark{At: l.since(), What: fmt.Sprintf(format, args...)})
+}
+
+func (l *lab) checkAction(a *scenario.Action) error {
+	if a.Do == "rekey" {
+		if l.sc.Security != "psk" {
+			return fmt.Errorf("action rekey needs security = \"psk\"")
+		}
+		if a.Host == "" {
+			return nil
+		}
+	}
+	if len(l.named(a.Host)) == 0 {
+		return fmt.Errorf("action %s: there is no host %q", a.Do, a.Host)
+	}
+	switch a.Do {
+	case "pause", "kill", "restart", "rekey":
+		return nil
+	}
+	return fmt.Errorf("action %q is not pause, kill, restart or rekey", a.Do)
+}
+
+// act does something to the processes of a host.
+func (l *lab) act(a *scenario.Action) {
+	if a.Do == "restart" && a.For > 0 {
+		later := *a
+		later.For = 0
+		l.w.Net.After(time.Duration(a.For), func() { l.act(&later) })
+		return
+	}
+	if a.Do == "rekey" {
+		l.rekey(time.Duration(a.For))
+		return
+	}
+	for _, i := range l.named(a.Host) {
+		h := &l.hosts[i]
+		switch a.Do {
+		case "pause":
+			l.mark("%s: paused for %v", h.name, time.Duration(a.For))
+			for _, e := range h.ends {
+				e.Node.Pause()
+			}
+			if a.For > 0 {
+				l.w.Net.After(time.Duration(a.For), func() {
+					l.mark("%s: goes on", h.name)
+					for _, e := range h.ends {
+						e.Node.Resume()
+					}
+				})
+			}
+		case "kill":
+			l.mark("%s: killed", h.name)
+			h.killed, h.exit = true, 137
+			for _, s := range l.sessions {
+				if s.client == i {
+					s.killed()
+				}
+			}
+			for _, e := range h.ends {
+				if e.FEP != nil {
+					e.Crash(false)
+				}
+			}
+		case "restart":
+			l.mark("%s: restarted", h.name)
+			h.killed, h.exit = false, 0
+			for _, e := range h.ends {
+				if !e.Up() {
+					e.Restart()
+				}
+			}
+		}
+	}
+}
+
+// rekey changes the key of all hosts in steps: everybody can open what is sealed
+// with the new one before anybody seals with it, and the old one opens for a while.
+func (l *lab) rekey(step time.Duration) {
+	if step <= 0 {
+		step = rekeyStep
+	}
+	l.mark("rekey: all know the new key")
+	l.w.NextKey()
+	l.w.Net.After(step, func() {
+		l.mark("rekey: all use the new key")
+		for i, h := range l.w.Hosts { // one after another
+			l.w.Net.After(time.Duration(i)*time.Millisecond, h.UseKey)
+		}
+	})
+}
+
+// sample takes a sample of the switch and comes again.
+func (l *lab) sample() {
+	st := l.wire.sw.Stats(l.w.Now())
+	s := result.Sample{At: l.since(), Bytes: map[string]int64{}, Wait: map[string]int64{}, Lost: map[string]int64{}, Trim: map[string]int64{}, Mark: map[string]int64{}}
+	for name, line := range st.Lines {
+		s.Bytes[name], s.Wait[name] = int64(line.SentB), line.Waiting
+		if n := lost(line.Whys); n > 0 {
+			s.Lost[name] = n
+		}
+		if n := line.Whys["trimmed"]; n > 0 {
+			s.Trim[name] = int64(n)
+		}
+		if n := line.Whys["marked"]; n > 0 {
+			s.Mark[name] = int64(n)
+		}
+	}
+	l.res.Series = append(l.res.Series, s)
+	// A scenario has some hundreds of samples.
+	every := min(max(l.since()/250, 20*time.Millisecond), 500*time.Millisecond)
+	l.w.Net.After(every.Round(10*time.Millisecond), func() {
+		if !l.over() {
+			l.sample()
+		}
+	})
+}
+
+// lost sums the reasons for which a line lost packets.
+func lost(whys map[string]uint64) (n int64) {
+	for _, why := range []string{"no_route", "lost_random", "lost_burst", "lost_exact", "lost_blackhole", "lost_down", "lost_mtu", "lost_queue", "lost_queue_high"} {
+		n += int64(whys[why])
+	}
+	return n
+}
+
+func (l *lab) over() bool {
+	for _, s := range l.sessions {
+		if !s.done {
+			return false
+		}
+	}
+	return true
+}
+
+// play runs until every client has ended, then until nothing is left.
+func (l *lab) play(ctx context.Context) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *simtest.Violation:
+			l.broken(p.Error(), p.Tail)
+		default:
+			l.broken(fmt.Sprintf("panic: %v", p), string(debug.Stack()))
+		}
+	}()
+	if dbg != nil {
+		dbg(l)
+	}
+	// Sessions of a host that name no time follow each other.
+	last := map[int]*session{}
+	for _, s := range l.sessions {
+		switch before := last[s.client]; {
+		case s.t.At > 0:
+			l.w.Net.At(sim.Start+time.Duration(s.t.At), s.start)
+			continue
+		case before == nil:
+			l.w.Net.At(sim.Start, s.start)
+		default:
+			before.then = s
+		}
+		last[s.client] = s
+	}
+	said := time.Now()
+	end := sim.Start + l.limit
+	for !l.over() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if l.w.Now() >= end {
+			for _, s := range l.sessions {
+				s.fail(fmt.Errorf("not done within the limit of %v", l.limit))
+			}
+			break
+		}
+		l.w.Run(slice)
+		if time.Since(said) > time.Second {
+			said = time.Now()
+			fmt.Fprintf(l.log, "%s: %.1f s of virtual time, %d packets\n", l.sc.Name, l.since().Seconds(), l.wire.packets)
+		}
+	}
+	ran := l.since()
+	l.res.Metrics["took"] = ran.Seconds()
+	l.res.Phases = []result.Phase{{Name: "run", Took: ran}}
+	l.res.Took = ran
+	l.res.Switch = l.wire.sw.Stats(l.w.Now())
+	l.report()
+	// What was promised beyond the clients: nothing is left, nothing was written
+	// that should not be, no datagram moves any more.
+	for i := range l.hosts {
+		for _, e := range l.hosts[i].ends {
+			e.OnEvent(nil)
+			e.Node.Resume()
+		}
+	}
+	if err := l.wire.heal(l.cfg); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	l.w.Settle(settleTime)
+	return nil
+}
+
+// broken notes that a promise was broken.
+func (l *lab) broken(what, tail string) {
+	l.res.Verdict, l.res.Reason = result.Fail, what
+	l.mark("broken: %s", what)
+	if l.res.Switch == nil {
+		l.res.Switch = l.wire.sw.Stats(l.w.Now())
+		l.res.Took = l.since()
+		l.report()
+	}
+	for i := range l.res.Hosts {
+		l.res.Hosts[i].Log += tail
+		break
+	}
+}
+
+// report puts together what the hosts leave.
+func (l *lab) report() {
+	l.res.Hosts = nil
+	for i := range l.hosts {
+		h := &l.hosts[i]
+		r := result.Host{Name: h.name, Role: h.role, Addr: h.addr.String()}
+		exit := h.exit
+		for _, s := range l.sessions {
+			if s.client != i || s.dead {
+				continue
+			}
+			r.Record = s.addTo(r.Record)
+			if s.err != nil {
+				exit = max(exit, 1)
+				r.Log += s.err.Error() + "\n"
+			}
+		}
+		r.Exit = &exit
+		l.res.Hosts = append(l.res.Hosts, r)
+	}
+}

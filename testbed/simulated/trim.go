@@ -1,0 +1,15 @@
+package simulated
+
+import "github.com/uetkit/uetkit/transport"
+
+// trimming sets what a session asks for with trim: packets in the trimmable
+// class, as the switch knows it.
+func (s *session) trimming(c *transport.Config) {
+	if !s.t.Trim {
+		return
+	}
+	c.Trimming = true
+	if k := s.l.cfg.Classes; k.Trimmable != 0 || k.Trimmed != 0 {
+		c.Classes = transport.Classes{Trimmable: k.Trimmable, TrimmableRTX: k.TrimmableRTX, Trimmed: k.Trimmed, TrimmedLastHop: k.TrimmedLastHop, Control: k.Control}
+	}
+}

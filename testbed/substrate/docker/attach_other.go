@@ -1,0 +1,7 @@
+//go:build !linux
+
+package docker
+
+import "os/exec"
+
+func attach(*exec.Cmd) func() { return func() {} }

@@ -1,0 +1,549 @@
+package transport
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A WaitFor is what an operation waits for.
+type WaitFor uint8
+
+// What there is to wait for. Of a send:
+const (
+	WaitNothing    WaitFor = iota // it goes on: packets leave or are under way, and none is late
+	WaitAck                       // nothing is acknowledged: packets or their ACKs are lost, or the peer is gone
+	WaitOpen                      // the target has not answered the first packets of the PDC
+	WaitClose                     // the PDC closes; the message goes by the next one
+	WaitPDC                       // no PDC can be opened: too many, or no PDCID is out of quarantine
+	WaitRoom                      // as many operations are posted as there may be
+	WaitNotReady                  // the target has no receive for it, and no room to keep it
+	WaitShort                     // the target is short of something else
+	WaitCongestion                // the congestion window is full
+	WaitPeerWindow                // the peer takes no further PSN (MP_RANGE)
+	WaitOwnWindow                 // this side sends no further ahead of a packet that is missing
+	WaitKey                       // there is no key to seal with
+	WaitBehind                    // another message goes first
+	WaitFence                     // the sends before a fence
+	WaitOrder                     // it arrived, and an earlier packet did not
+	WaitAnswer                    // it arrived, and its answer did not come
+
+	// Of a receive:
+
+	WaitMessage    // nothing came that nobody has taken
+	WaitMatch      // messages came, and none matches
+	WaitRest       // the rest of the message
+	WaitEarlier    // packets came, and an earlier one did not
+	WaitCQ         // the completion queue has no room for the message's entry
+	WaitConnection // there is no connection yet
+	NumWaitFor
+)
+
+var waitNames = [NumWaitFor]string{
+	"nothing", "ack", "open", "close", "pdc", "room", "not_ready", "short", "congestion", "peer_window", "own_window", "key", "behind",
+	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection",
+}
+
+// String is the cause in a word, the same in every release.
+func (w WaitFor) String() string {
+	if w < NumWaitFor {
+		return waitNames[w]
+	}
+	return "wait ?"
+}
+
+// A Waiting is an operation that has not ended, and why. Fields that say nothing of
+// its cause are zero. Durations are before the Diagnose, or after it if they say
+// when.
+type Waiting struct {
+	Context any
+	Kind    OpKind
+	// Peer and Remote are the target of a send, the source of the message that a
+	// receive has, or that it asks for; NoPeer: any.
+	Peer   PeerID
+	Remote netip.AddrPort
+	Tag    uint64
+	// Age is how long ago it was posted. That of a receive is counted from the
+	// last look at the clock before its post.
+	Age time.Duration
+	// Done are the bytes that are acknowledged, or received; Total is the length
+	// of the message, of a receive without one that of its buffer.
+	Done, Total uint64
+	Cause       WaitFor
+	// For is how long the cause has lasted, as far as is known.
+	For time.Duration
+	// Heard is how long ago the peer was heard last, by the same PDC; negative:
+	// never.
+	Heard time.Duration
+	// Timeouts are the retransmission timeouts since the last progress; Next is
+	// in how long something is sent again, GiveUp in how long the peer is given
+	// up, 0: not known.
+	Timeouts     int
+	Next, GiveUp time.Duration
+	// ICMP: a message said that nobody is there.
+	ICMP bool
+	// Nack and RC are what the target answered.
+	Nack wire.NackCode
+	RC   wire.RC
+	// Window and InFlight are bytes of congestion control, or PSNs of a range.
+	Window, InFlight int
+	// Behind is the context of the message that goes first, BehindLeft its bytes
+	// that are not sent, BehindFor what that one waits for.
+	Behind     any
+	BehindLeft uint64
+	BehindFor  WaitFor
+	// Unmatched is how many messages of its kind no receive has matched,
+	// OtherKind of the other one (tagged or not); Tags are those of the oldest.
+	Unmatched, OtherKind int
+	Tags                 []uint64
+	// Early is how many packets came before one that is missing.
+	Early int
+	// Full is how many PDCIDs are in quarantine, or how many operations there
+	// may be.
+	Full int
+}
+
+// manyTags is how many tags of unmatched messages a Waiting lists.
+const manyTags = 8
+
+// send reports whether it is one.
+func (w *Waiting) send() bool { return w.Kind == OpSend || w.Kind == OpTSend }
+
+// Diagnose says what each operation waits for that has not ended, the oldest first.
+// It changes nothing and keeps nothing; it reads all operations and all packets in
+// flight.
+func (f *FEP) Diagnose(now time.Duration) []Waiting {
+	d := diagnosis{f: f, now: now, at: map[ses.Handle]*sending{}}
+	d.findSends()
+	f.ses.EachSend(d.send)
+	f.ses.EachRecv(d.recv)
+	slices.SortStableFunc(d.out, func(a, b Waiting) int { return int(min(1, max(-1, b.Age-a.Age))) })
+	return d.out
+}
+
+// DiagnoseRefused says why op finds no room: Post fails with ErrFull.
+func (f *FEP) DiagnoseRefused(now time.Duration, op *Op) Waiting {
+	w := Waiting{Context: op.Context, Kind: op.Kind, Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
+	for _, v := range op.Iov {
+		w.Total += uint64(len(v))
+	}
+	sends, recvs := f.Posted()
+	switch {
+	case !w.send():
+		w.Full = recvs
+	case sends < f.cfg.MaxSends:
+		w.Cause = WaitPDC
+		_, w.Full = f.pds.Full(now)
+	default:
+		w.Full = sends
+	}
+	return w
+}
+
+// A sending is where the packets of a message are.
+type sending struct {
+	ln       *lane
+	pdc      *pds.PDC
+	queue    int // its place in the lane, from 1 on; 0: it is not in it
+	bytes    uint32
+	inFlight int
+	lost     int
+	arrived  int
+	refused  int
+	nack     wire.NackCode // of one that is refused
+	notReady bool          // one goes again because the target was not ready
+	first    time.Duration
+}
+
+type diagnosis struct {
+	f   *FEP
+	now time.Duration
+	at  map[ses.Handle]*sending
+	out []Waiting
+	// front is what the first message of a lane waits for, found first.
+	front map[*lane]*Waiting
+}
+
+func (d *diagnosis) of(h ses.Handle, p *pds.PDC) *sending {
+	s := d.at[h]
+	if s == nil {
+		s = &sending{}
+		d.at[h] = s
+	}
+	if s.pdc == nil {
+		s.pdc = p
+	}
+	return s
+}
+
+// findSends finds the packets of all messages.
+func (d *diagnosis) findSends() {
+	f := d.f
+	f.pds.Each(func(p *pds.PDC) {
+		p.EachSent(func(k pds.Sent) {
+			s := d.of(handle(k.Ref), p)
+			s.bytes += k.Ref.Len
+			if s.first == 0 || k.First < s.first {
+				s.first = k.First
+			}
+			s.notReady = s.notReady || k.Fate != pds.Arrived && k.Nack == wire.NackNoSESMsgAvail
+			switch k.Fate {
+			case pds.InFlight:
+				s.inFlight++
+			case pds.Lost:
+				s.lost++
+			case pds.Refused:
+				s.refused++
+				s.nack = k.Nack
+			case pds.Arrived:
+				s.arrived++
+			}
+		})
+		if int(p.Slot) >= len(f.lanes) || f.lanes[p.Slot].pdc != p {
+			return
+		}
+		ln := &f.lanes[p.Slot]
+		for i := range ln.q.len() {
+			s := d.of(ln.q.at(i), p)
+			s.pdc, s.ln, s.queue = p, ln, i+1
+		}
+	})
+}
+
+// ago is how long ago t was; t 0 is never, which is negative.
+func (d *diagnosis) ago(t time.Duration) time.Duration {
+	if t == 0 {
+		return -1
+	}
+	return d.now - t
+}
+
+// in is how long until t, 0: not known, or now.
+func (d *diagnosis) in(t time.Duration) time.Duration {
+	if t <= d.now {
+		return 0
+	}
+	return t - d.now
+}
+
+func (d *diagnosis) send(v *ses.SendView) {
+	w := Waiting{
+		Context: v.Context, Kind: OpSend, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
+		Done: uint64(v.Taken), Total: uint64(v.Length), Heard: -1,
+	}
+	if v.Tagged {
+		w.Kind = OpTSend
+	}
+	d.why(v, &w)
+	d.out = append(d.out, w)
+}
+
+// why finds the cause: the first that holds, in this order. What the peer or this
+// side says goes before what is concluded from silence, and that before a window
+// that is full, which silence fills as well.
+func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
+	f := d.f
+	s := d.at[v.Handle]
+	if s != nil {
+		w.Done -= uint64(s.bytes)
+	}
+	switch v.Stage {
+	case ses.StageFenced:
+		w.Cause, w.For = WaitFence, w.Age
+		return
+	case ses.StageAgain:
+		w.Cause, w.RC, w.Timeouts, w.Next, w.For = WaitNotReady, v.RC, v.Tries, d.in(v.RetryAt), max(0, d.ago(v.Since))
+		return
+	case ses.StageResult:
+		w.Cause = WaitAnswer
+		return
+	}
+	switch {
+	case f.sec != nil && !f.sec.Ready() && (s == nil || s.queue > 0 || s.lost > 0 || s.refused > 0):
+		w.Cause, w.For = WaitKey, max(0, d.ago(f.keyless))
+		return
+	case s == nil:
+		w.Cause = WaitPDC // between two of them
+		return
+	}
+	p := s.pdc
+	t := p.View()
+	w.Heard, w.Timeouts, w.Next, w.GiveUp, w.ICMP = d.ago(t.Heard), t.RTOs, d.in(t.NextSend), d.in(t.GiveUp), t.Evidence != 0
+	if t.Heard == 0 {
+		w.Heard = -1
+	}
+	out := s.inFlight + s.lost + s.refused + s.arrived // packets that are not answered
+	switch {
+	case s.queue > 0 && !p.Usable() && !s.ln.started:
+		w.Cause = WaitClose
+	case s.queue > 1:
+		d.behind(s, w)
+	case s.notReady:
+		w.Cause, w.Nack, w.For = WaitNotReady, wire.NackNoSESMsgAvail, d.now-max(t.NotReady, s.first)
+	case s.refused > 0 && s.nack == wire.NackPSNOORWindow:
+		w.Cause, w.Nack, w.Window, w.InFlight = WaitPeerWindow, s.nack, t.Range, t.Ahead
+	case t.Short != 0:
+		w.Cause, w.Nack, w.For = WaitShort, t.ShortCode, d.now-t.Short
+	case s.refused > 0:
+		w.Cause, w.Nack = WaitShort, s.nack
+	case !t.Answered && (out > 0 || t.SynRange):
+		w.Cause, w.For = WaitOpen, max(0, d.ago(s.first))
+	case s.arrived > 0 && s.arrived == out && t.Hole && p.Mode() == wire.ROD:
+		w.Cause = WaitOrder
+	case s.arrived > 0 && s.arrived == out && !t.Hole:
+		w.Cause = WaitAnswer
+	case t.RTOs > 0 || t.Probes > 0:
+		w.Cause, w.For = WaitAck, max(0, w.Heard)
+	case s.queue == 0 && s.lost == 0:
+		w.Cause = WaitNothing
+	case t.PeerWindow:
+		w.Cause, w.Window, w.InFlight = WaitPeerWindow, t.Range, t.Ahead
+	case t.OwnWindow:
+		w.Cause, w.Window, w.InFlight = WaitOwnWindow, f.cfg.MPRange, t.Ahead
+	case p.CCC() != nil && !p.CCC().CanSend(d.packet(v)):
+		w.Cause, w.Window, w.InFlight = WaitCongestion, p.CCC().Window(), p.CCC().InFlight()
+	}
+}
+
+// packet is the nominal size of the next packet of a message.
+func (d *diagnosis) packet(v *ses.SendView) int {
+	n := d.f.ses.PieceLen(v.Handle, int(d.f.peers[v.Peer].mtu))
+	return max(n, 0) + wire.ReqLen + wire.ReqStdLen + d.f.wrap + d.f.overhead
+}
+
+// behind names the message that goes before one.
+func (d *diagnosis) behind(s *sending, w *Waiting) {
+	w.Cause = WaitBehind
+	first := d.front[s.ln]
+	if first == nil {
+		h := s.ln.q.front()
+		d.f.ses.EachSend(func(v *ses.SendView) {
+			if v.Handle != h {
+				return
+			}
+			first = &Waiting{Context: v.Context, Total: uint64(v.Length)}
+			d.why(v, first)
+			first.Done = uint64(v.Taken) // here: what is sent
+		})
+		if d.front == nil {
+			d.front = map[*lane]*Waiting{}
+		}
+		if first == nil {
+			first = &Waiting{} // one whose success was told
+		}
+		d.front[s.ln] = first
+	}
+	w.Behind, w.BehindLeft, w.BehindFor = first.Context, first.Total-first.Done, first.Cause
+}
+
+func (d *diagnosis) recv(v *ses.RecvView) {
+	f := d.f
+	w := Waiting{Context: v.Context, Kind: OpRecv, Tag: v.Tag, Peer: PeerID(v.Peer), Age: d.now - v.Posted, Total: v.Size, Heard: -1}
+	if v.Tagged {
+		w.Kind = OpTRecv
+	}
+	if v.Peer != 0 {
+		w.Remote = f.PeerAddr(w.Peer)
+	}
+	early, heard := d.early(v)
+	w.Early, w.Heard = early, heard
+	switch {
+	case v.Message:
+		w.Cause, w.Done, w.Total, w.For = WaitRest, uint64(v.Got), uint64(v.Length), d.now-v.Began
+		if p := f.pds.At(v.PDC); p != nil {
+			var at time.Duration
+			w.Early, at = p.Early()
+			w.Heard = d.now - at
+		}
+	case v.Starved:
+		w.Cause = WaitCQ
+		w.Unmatched, _ = f.ses.UnexpectedOf(v.Tagged, 0)
+	case early > 0:
+		w.Cause = WaitEarlier
+	default:
+		var oldest []ses.Early
+		w.Unmatched, oldest = f.ses.UnexpectedOf(v.Tagged, manyTags)
+		w.OtherKind, _ = f.ses.UnexpectedOf(!v.Tagged, 0)
+		if v.Tagged {
+			for _, e := range oldest {
+				w.Tags = append(w.Tags, e.Tag)
+			}
+		}
+		w.Cause = WaitMessage
+		if w.Unmatched+w.OtherKind > 0 {
+			w.Cause = WaitMatch
+		}
+	}
+	d.out = append(d.out, w)
+}
+
+// early is how many packets came, from those whom a receive takes from, before one
+// that is missing, and how long ago one of them was heard; negative: never.
+func (d *diagnosis) early(v *ses.RecvView) (n int, heard time.Duration) {
+	heard = -1
+	d.f.pds.Each(func(p *pds.PDC) {
+		if p.Initiator() || v.HasSource && p.Peer != v.Peer {
+			return
+		}
+		k, at := p.Early()
+		n += k
+		if ago := d.now - at; heard < 0 || ago < heard {
+			heard = ago
+		}
+	})
+	return n, heard
+}
+
+// String says it in a sentence.
+func (w *Waiting) String() string {
+	var b strings.Builder
+	what := [...]string{OpSend: "send", OpTSend: "tagged send", OpRecv: "receive", OpTRecv: "tagged receive"}[w.Kind]
+	b.WriteString(what)
+	if w.Kind == OpTSend || w.Kind == OpTRecv {
+		fmt.Fprintf(&b, " %#x", w.Tag)
+	}
+	switch {
+	case w.Remote.IsValid() && w.send():
+		fmt.Fprintf(&b, " to %v", w.Remote)
+	case w.Remote.IsValid():
+		fmt.Fprintf(&b, " from %v", w.Remote)
+	}
+	fmt.Fprintf(&b, ", %v old, %d of %d bytes: %s", short(w.Age), w.Done, w.Total, w.Why())
+	return b.String()
+}
+
+// short is d with three digits.
+func short(d time.Duration) time.Duration {
+	for unit := time.Duration(1); ; unit *= 10 {
+		if d < 1000*unit {
+			return d.Truncate(unit)
+		}
+	}
+}
+
+// Why is the cause in a sentence.
+func (w *Waiting) Why() string {
+	switch w.Cause {
+	case WaitNothing:
+		return "packets are under way, none is late"
+	case WaitAck:
+		return fmt.Sprintf("no ACK: %s", w.silence())
+	case WaitOpen:
+		return fmt.Sprintf("the target has not answered the first packet of %v ago: %s", short(w.For), w.silence())
+	case WaitClose:
+		return "the packet delivery context to the peer closes; the message goes by the next one"
+	case WaitPDC:
+		if w.Full > 0 {
+			return fmt.Sprintf("no packet delivery context can be opened: %d ids are in quarantine", w.Full)
+		}
+		return "it has no packet delivery context yet"
+	case WaitRoom:
+		return fmt.Sprintf("no room: %d operations are posted, as many as there may be", w.Full)
+	case WaitNotReady:
+		s := "no matching receive at the target, and no room to keep the message"
+		if w.RC != 0 {
+			s = fmt.Sprintf("no matching receive at the target (it answers %v, tried %d times)", w.RC, w.Timeouts)
+		}
+		return s + fmt.Sprintf(", for %v%s", short(w.For), w.next())
+	case WaitShort:
+		return fmt.Sprintf("the peer is not ready: it answers %v%s%s", w.Nack, lasts(w.For), w.next())
+	case WaitCongestion:
+		return fmt.Sprintf("the window is closed by congestion control: %d of %d bytes are in flight", w.InFlight, w.Window)
+	case WaitPeerWindow:
+		return fmt.Sprintf("the window is closed by the peer (MP_RANGE): it takes %d packets, %d are not acknowledged", w.Window, w.InFlight)
+	case WaitOwnWindow:
+		return fmt.Sprintf("%d packets are sent and not acknowledged, as many as this side sends ahead (%d)", w.InFlight, w.Window)
+	case WaitKey:
+		return "there is no valid key to seal packets with" + lasts(w.For)
+	case WaitBehind:
+		return fmt.Sprintf("behind the message %v, of which %d bytes are not sent and which waits for %v", w.Behind, w.BehindLeft, w.BehindFor)
+	case WaitFence:
+		return "the sends before a fence have not ended"
+	case WaitOrder:
+		return fmt.Sprintf("it arrived, and the peer keeps it until an earlier packet arrives%s", w.next())
+	case WaitAnswer:
+		return fmt.Sprintf("it arrived, and its answer did not come: %s", w.silence())
+	case WaitMessage:
+		return "no message came that matches; no other waits either" + w.last()
+	case WaitMatch:
+		return w.match()
+	case WaitRest:
+		s := fmt.Sprintf("the message began %v ago and is not complete%s", short(w.For), w.last())
+		if w.Early > 0 {
+			s += fmt.Sprintf("; %d later packets wait for one that is missing", w.Early)
+		}
+		return s
+	case WaitEarlier:
+		return fmt.Sprintf("%d packets came and wait for an earlier one, for the sake of order%s", w.Early, w.last())
+	case WaitCQ:
+		return fmt.Sprintf("%d messages came, and the completion queue has no room: read it", w.Unmatched)
+	case WaitConnection:
+		return "there is no connection yet"
+	}
+	return w.Cause.String()
+}
+
+func (w *Waiting) match() string {
+	if w.Unmatched == 0 {
+		kind := "untagged"
+		if w.Kind == OpRecv {
+			kind = "tagged"
+		}
+		return fmt.Sprintf("no message matches: %d came that are %s", w.OtherKind, kind)
+	}
+	if w.Kind == OpRecv {
+		return fmt.Sprintf("%d messages came, from sources that this receive does not take from", w.Unmatched)
+	}
+	var tags []string
+	for _, t := range w.Tags {
+		tags = append(tags, fmt.Sprintf("%#x", t))
+	}
+	more := ""
+	if len(tags) < w.Unmatched {
+		more = ", …"
+	}
+	return fmt.Sprintf("%d messages came, and none matches: tags %s%s", w.Unmatched, strings.Join(tags, ", "), more)
+}
+
+// silence says since when nothing is heard and what is done about it.
+func (w *Waiting) silence() string {
+	s := "nothing was ever heard of the peer"
+	if w.Heard >= 0 {
+		s = fmt.Sprintf("the peer was heard %v ago", short(w.Heard))
+	}
+	if w.ICMP {
+		s += ", and ICMP says that nobody is there"
+	}
+	s += fmt.Sprintf(", %d timeouts since%s", w.Timeouts, w.next())
+	if w.GiveUp > 0 {
+		s += fmt.Sprintf(", given up in %v", short(w.GiveUp))
+	}
+	return s
+}
+
+func (w *Waiting) next() string {
+	if w.Next <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", sent again in %v", short(w.Next))
+}
+
+func (w *Waiting) last() string {
+	if w.Heard < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; a packet came %v ago", short(w.Heard))
+}
+
+func lasts(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for %v", short(d))
+}

@@ -1,0 +1,49 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+)
+
+// A Load is what a FEP has to do now. Unlike Stats it goes up and down.
+type Load struct {
+	Sends, Recvs    int // operations that have not ended
+	Queued          int // messages of which not all packets have left
+	Unexpected      int // messages that no receive has matched
+	UnexpectedBytes int64
+	PDCs            int
+	// Peers are those to which there is a congestion window; RTT is the longest
+	// smoothed round trip to one of them, Window and InFlight are bytes, of all
+	// together.
+	Peers            int
+	RTT              time.Duration
+	Window, InFlight int
+}
+
+// Load looks at every peer.
+func (f *FEP) Load() Load {
+	var l Load
+	l.Sends, l.Recvs = f.Posted()
+	l.Queued, l.PDCs = f.queued, f.pds.Len()
+	l.Unexpected, l.UnexpectedBytes = f.ses.Unexpected()
+	add := func(c pds.CCC) {
+		l.RTT = max(l.RTT, c.SRTT())
+		l.Window += c.Window()
+		l.InFlight += c.InFlight()
+	}
+	for i := range f.peers {
+		p := &f.peers[i]
+		if !p.used || p.ccc == nil && p.rod == nil {
+			continue
+		}
+		l.Peers++
+		if p.ccc != nil {
+			add(p.ccc)
+		}
+		if p.rod != nil { // UE §3.6: it has one of its own
+			add(p.rod.CCC())
+		}
+	}
+	return l
+}

@@ -1,0 +1,240 @@
+package pds
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// trimmed delivers what a switch left of request i and reports whether it was
+// answered.
+func (x *pdcTest) trimmed(from netip.AddrPort, small bool, i int, opts ...func(*wire.Req)) bool {
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(i), ClearOff: int16(-1 - i), SPDCID: 9, DPDCID: x.p.id}
+	for _, o := range opts {
+		o(&h)
+	}
+	return x.tab.ReceiveTrimmed(x.now, from, 0, &h, wire.NackTrimmedLastHop, false, small)
+}
+
+func synOf(offset int) func(*wire.Req) {
+	return func(h *wire.Req) { h.Flags, h.DPDCID, h.PSNOffset = wire.FlagSYN, 0, uint16(offset) }
+}
+
+func TestTrimmedIsRefused(t *testing.T) {
+	// pds.md 2.5: NACK 01 or 02 names the PSN and both PDCIDs, echoes CE, and goes
+	// back the way the packet came. Nothing else comes of it.
+	x := newTarget(t)
+	x.recv(1)
+	x.recv(3)
+	x.acks()
+	state := func() string { return fmt.Sprintf("%+v %+v", *x.p, *x.p.rx) }
+	was := state()
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: x.psn(2), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
+	x.now += time.Millisecond
+	from := netip.AddrPortFrom(peerAddr.Addr(), 55555) // by another of its paths
+	for _, code := range []wire.NackCode{wire.NackTrimmed, wire.NackTrimmedLastHop} {
+		for _, ce := range []bool{false, true} {
+			if !x.tab.ReceiveTrimmed(x.now, from, 7, &h, code, ce, false) {
+				t.Fatal("no answer")
+			}
+			l, _ := x.tab.NextLoose()
+			n, _, err := wire.ParseNack(l.B[:l.N])
+			want := wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(2), SPDCID: x.p.id, DPDCID: 9}
+			if ce {
+				want.Flags = wire.NackFlagM
+			}
+			if err != nil || n != want || l.Remote != from || l.Path != 7 {
+				t.Errorf("%v to %v by path %d (%v), want %v to %v by 7", n, l.Remote, l.Path, err, want, from)
+			}
+		}
+	}
+	if is := state(); is != was {
+		t.Errorf("the PDC changed:\n%s\n%s", was, is)
+	}
+	x.recv(2)
+	x.wantTold("deliver 1", "deliver 3", "deliver 2")
+}
+
+func TestTrimmedWithoutAnswer(t *testing.T) {
+	x := newTarget(t)
+	x.recv(1)
+	x.recv(3)
+	x.acks()
+	strange := netip.MustParseAddrPort("198.18.9.9:4793")
+	for name, c := range map[string]struct {
+		from netip.AddrPort
+		i    int
+		opt  func(*wire.Req)
+	}{
+		"below the window":      {peerAddr, 1, nil},
+		"received":              {peerAddr, 3, nil},
+		"beyond the window":     {peerAddr, 2 + 256, nil},
+		"another source":        {strange, 2, nil},
+		"another SPDCID":        {peerAddr, 2, func(h *wire.Req) { h.SPDCID = 8 }},
+		"no such DPDCID":        {peerAddr, 2, func(h *wire.Req) { h.DPDCID ^= 1 }},
+		"another mode":          {peerAddr, 2, rod},
+		"a SYN from elsewhere":  {strange, 2, synOf(2)},
+		"a SYN of another life": {peerAddr, 2, synOf(1)},
+		"a SYN of a new PDC":    {peerAddr, 2, func(h *wire.Req) { synOf(2)(h); h.SPDCID = 8 }},
+	} {
+		if c.opt == nil {
+			c.opt = func(*wire.Req) {}
+		}
+		if x.trimmed(c.from, false, c.i, c.opt) {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	x.wantLoose()
+	if x.tab.Len() != 1 {
+		t.Errorf("%d PDCs", x.tab.Len())
+	}
+	if !x.trimmed(peerAddr, false, 2) || !x.trimmed(peerAddr, false, 2, synOf(2)) || !x.trimmed(peerAddr, true, 2) {
+		t.Error("no answer to what is missing")
+	}
+	x.wantLoose("NACK TRIMMED_LASTHOP", "NACK TRIMMED_LASTHOP", "NACK TRIMMED_LASTHOP")
+}
+
+func TestTrimmedEarlyOrdered(t *testing.T) {
+	// ROD: what waits for an earlier packet is here.
+	x := newTarget(t, rod)
+	x.recv(2, rod)
+	if x.trimmed(peerAddr, false, 2, rod) || x.trimmed(peerAddr, false, 0, rod) {
+		t.Error("a packet that is held, or was executed, is refused")
+	}
+	if !x.trimmed(peerAddr, false, 1, rod) || !x.trimmed(peerAddr, false, 3, rod) {
+		t.Error("no answer to what is missing")
+	}
+}
+
+func TestTrimmedSmallAndUnproven(t *testing.T) {
+	// T27: to who never proved to be there no NACK goes that is longer than what it
+	// answers.
+	x := newTable(t, nil)
+	x.recv(0)
+	if x.trimmed(peerAddr, true, 1, synOf(1)) {
+		t.Error("a NACK that is longer went to who may not be there")
+	}
+	if !x.trimmed(peerAddr, false, 1, synOf(1)) {
+		t.Error("no answer to a longer one")
+	}
+	x.p.markProven()
+	if !x.trimmed(peerAddr, true, 1, synOf(1)) {
+		t.Error("no answer to who proved to be there")
+	}
+}
+
+func TestTrimmedAtInitiator(t *testing.T) {
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	if x.trimmed(peerAddr, false, 1, func(h *wire.Req) { h.SPDCID = 77 }) {
+		t.Error("an initiator refuses a packet")
+	}
+}
+
+func TestNackTrimmedBlamesThePath(t *testing.T) {
+	// UE §3.6.16: TRIMMED is bad news of the path, TRIMMED_LASTHOP is not, but for CE.
+	for _, c := range []struct {
+		code wire.NackCode
+		ce   bool
+		want []string
+	}{
+		{wire.NackTrimmed, false, []string{"path 0 good", "path 0 marked"}},
+		{wire.NackTrimmedLastHop, false, []string{"path 0 good"}},
+		{wire.NackTrimmedLastHop, true, []string{"path 0 good", "path 0 marked"}},
+		{wire.NackTrimmedAck, false, nil},
+	} {
+		x := newTable(t, func(c *Config) { c.Paths = 8 })
+		x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+		x.push(3)
+		x.ack(0, 0)
+		x.told = nil
+		n := wire.Nack{Type: wire.TypeNack, Code: c.code, PSN: x.psn(1), SPDCID: 77, DPDCID: x.p.id}
+		if c.ce {
+			n.Flags |= wire.NackFlagM
+		}
+		x.tab.ReceiveNack(x.now, peerAddr, &n)
+		x.tab.ReceiveNack(x.now, peerAddr, &n) // no news
+		x.wantTold(c.want...)
+		x.wantResend(1)
+		// UE §3.6.13: 03 is about the way back.
+		if n := x.ccc.trimmed; (n == 1000) == (c.code == wire.NackTrimmedAck) || n != 0 && n != 1000 {
+			t.Errorf("%v: the window heard of %d trimmed bytes", c.code, n)
+		}
+	}
+}
+
+func TestNackTrimmedIsOneResend(t *testing.T) {
+	// T33: one resend per PSN and round trip, whatever else tells of its loss.
+	x := newInitiator(t, wire.RUD)
+	x.push(6)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.nack(wire.NackTrimmed, 1, 0)
+	x.nack(wire.NackTrimmed, 1, 0)
+	x.wantResend(1)
+	x.now += 50 * time.Microsecond
+	x.nack(wire.NackTrimmedLastHop, 1, 0)     // about the first one
+	x.ack(0, 5, sack(2, 2, 3, 4, 5), flag(0)) // later ones arrived
+	x.now += 20 * time.Microsecond
+	x.tab.Advance(x.now)
+	x.wantResend()
+	x.now += 40 * time.Microsecond
+	x.nack(wire.NackTrimmed, 1, 0) // now about the second
+	x.wantResend(1)
+	x.nack(wire.NackTrimmed, 3, 0) // it arrived
+	x.wantResend()
+	if x.tab.Stats.RtxNack != 2 {
+		t.Errorf("%d resends for NACKs", x.tab.Stats.RtxNack)
+	}
+
+	// After the RTO has sent it again, the NACK of the first is late.
+	x = newInitiator(t, wire.RUD)
+	x.push(2)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.advance(20 * time.Millisecond)
+	for x.p.CanResend() {
+		x.p.Resend(x.now, 0)
+	}
+	x.now += 10 * time.Microsecond
+	x.nack(wire.NackTrimmed, 1, 0)
+	x.wantResend()
+}
+
+func TestNackTrimmedBeforeAnyAnswer(t *testing.T) {
+	// Of a SYN: who knows no round trip yet resends once, and then by the RTO.
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.nack(wire.NackTrimmed, 1, 0)
+	x.wantResend(1)
+	for range 100 {
+		x.now += 10 * time.Microsecond
+		x.nack(wire.NackTrimmed, 1, 0)
+	}
+	x.wantResend()
+}
+
+func TestNackTrimmedPutsOffTheTimers(t *testing.T) {
+	// The path works: while NACKs come nothing is taken for lost by the RTO.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	for range 20 {
+		x.advance(2 * time.Millisecond) // in all far beyond the RTO
+		x.nack(wire.NackTrimmed, 1, 0)
+		x.wantResend(1)
+	}
+	if x.tab.Stats.RtxRTO != 0 {
+		t.Errorf("%d resends by the RTO", x.tab.Stats.RtxRTO)
+	}
+	x.advance(20 * time.Millisecond)
+	x.wantResend(1, 2)
+	if x.tab.Stats.RtxRTO != 2 {
+		t.Errorf("in silence %d resends by the RTO", x.tab.Stats.RtxRTO)
+	}
+}

@@ -1,0 +1,140 @@
+package ses
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Looking at what operations wait for. Nothing here changes anything.
+
+// A Stage is how far the sending of a message is.
+type Stage uint8
+
+// The stages.
+const (
+	StageSend    Stage = iota + 1 // pieces are left to take
+	StageAnswers                  // all were taken, some are not answered
+	StageAgain                    // the target refused it for now: it goes again
+	StageResult                   // all were answered, and a result was promised
+	StageFenced                   // it waits for the sends before a fence
+)
+
+// A SendView is one send that has not ended.
+type SendView struct {
+	Handle  Handle
+	Context any
+	Tagged  bool
+	Ordered bool
+	Tag     uint64
+	Peer    uint32
+	Posted  time.Duration
+	Length  uint32
+	Taken   uint32 // bytes
+	Stage   Stage
+	// RC is what the target answered that refused it, Tries how often it went
+	// again, RetryAt when it goes next, 0: not known yet.
+	RC      wire.RC
+	Tries   int
+	RetryAt time.Duration
+	Since   time.Duration // StageAgain: since when the target is not ready
+}
+
+// EachSend calls fn for every send that has not ended and whose success was not
+// reported; v is valid during the call.
+func (s *SES) EachSend(fn func(v *SendView)) {
+	held := map[Handle]bool{}
+	for _, f := range s.fences {
+		for _, h := range f.held {
+			held[h] = true
+		}
+	}
+	var v SendView
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.phase == phaseFree || m.told {
+			continue
+		}
+		v = SendView{
+			Handle: handleOf(i, m), Context: m.context, Tagged: m.tagged, Ordered: m.ordered, Tag: m.tag, Peer: m.peer, Posted: m.posted,
+			Length: m.length, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+		}
+		switch m.phase {
+		case phaseData, phaseError:
+			if v.Stage = StageSend; held[v.Handle] {
+				v.Stage = StageFenced
+			}
+		case phaseSent:
+			v.Stage = StageAnswers
+		case phaseWait, phaseReady:
+			v.Stage, v.Taken = StageAgain, 0
+		case phaseResult:
+			v.Stage = StageResult
+		}
+		fn(&v)
+	}
+}
+
+// A RecvView is one receive that has not ended.
+type RecvView struct {
+	Context   any
+	Tagged    bool
+	Tag       uint64
+	Ignore    uint64
+	HasSource bool
+	Peer      uint32 // of the message if there is one, else the source asked for
+	Posted    time.Duration
+	Size      uint64
+	// Message: one has matched, and Got of its Length bytes came, the first at
+	// Began. PDC is the one that it comes by.
+	Message     bool
+	Got, Length uint32
+	Began       time.Duration
+	PDC         uint32
+	// Starved: messages wait for room for the event of one.
+	Starved bool
+}
+
+// EachRecv calls fn for every receive that has not ended; v is valid during the
+// call.
+func (s *SES) EachRecv(fn func(v *RecvView)) {
+	bound := map[int32]*inmsg{}
+	for i := range s.in.used {
+		if m := s.in.at(i); m.state == inBound && bound[m.recv] == nil {
+			bound[m.recv] = m
+		}
+	}
+	var v RecvView
+	for i := range s.recvs.used {
+		r := s.recvs.at(i)
+		if !r.live {
+			continue
+		}
+		v = RecvView{
+			Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.hasSource, Peer: r.peer, Posted: r.posted, Size: r.size,
+			Starved: s.space(r.tagged).starved && r.class != boundClass,
+		}
+		if m := bound[i]; m != nil {
+			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, m.began, m.pdc, m.peer
+		}
+		fn(&v)
+	}
+}
+
+// An Early message is one that no receive has matched.
+type Early struct {
+	Tag    uint64
+	Peer   uint32
+	Length uint32
+}
+
+// UnexpectedOf returns how many messages, tagged ones or the others, no receive has
+// matched, and the oldest most of them.
+func (s *SES) UnexpectedOf(tagged bool, most int) (n int, oldest []Early) {
+	sp := s.space(tagged)
+	for i := sp.order.first(0); i != none && len(oldest) < most; i = sp.order.next(i) {
+		m := s.in.at(i)
+		oldest = append(oldest, Early{m.tag, m.peer, m.length})
+	}
+	return sp.n, oldest
+}

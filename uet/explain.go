@@ -1,0 +1,191 @@
+package uet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uetkit/uetkit/fi"
+)
+
+// A Reason says why GetInfo refuses something, and what to do.
+type Reason struct {
+	// Interface is the interface (the domain) that is refused; "": everything is,
+	// and GetInfo returns nothing.
+	Interface string `json:"interface,omitempty"`
+	// Field is the field of Info that asks for it: "Caps", "Ep.Type",
+	// "Tx.OpFlags", "Config.PayloadMTU", …; "Domain" if it is the state of the
+	// interface.
+	Field string `json:"field"`
+	// Asked is what the hints ask for, Have what there is; "" says nothing.
+	Asked string `json:"asked,omitempty"`
+	Have  string `json:"have,omitempty"`
+	// Why and Mend are a sentence each, without a full stop.
+	Why  string `json:"why"`
+	Mend string `json:"mend"`
+}
+
+func (r Reason) String() string {
+	s := r.Field
+	if r.Interface != "" {
+		s = r.Interface + ": " + s
+	}
+	if r.Asked != "" {
+		s += " " + r.Asked
+	}
+	if r.Have != "" {
+		s += " (there is " + r.Have + ")"
+	}
+	return s + ": " + r.Why + "; " + r.Mend
+}
+
+// Explain says why GetInfo, with these hints and no node, refuses what it
+// refuses: hints that cannot be served, and interfaces that are of no use or do not
+// serve them. There is a Reason without an Interface exactly if GetInfo returns
+// nothing. It takes GetInfo's own decisions. To learn about a peer, set
+// hints.DestAddr.
+func Explain(hints *Info) []Reason {
+	var why reasons
+	if _, err := getInfo("", "", 0, hints, &why); err != nil && !errors.Is(err, fi.ENODATA) {
+		why.refuse("Domain", "", err, "the system does not tell its network interfaces", "look at what the system says (ip addr show)")
+	}
+	return why.list
+}
+
+// reasons collects why something is refused.
+type reasons struct{ list []Reason }
+
+// refused reports whether everything is.
+func (r *reasons) refused() bool {
+	return slices.ContainsFunc(r.list, func(x Reason) bool { return x.Interface == "" })
+}
+
+func (r *reasons) refuse(field string, asked, have any, why, mend string) {
+	r.refuseAt("", field, asked, have, why, mend)
+}
+
+func (r *reasons) refuseAt(link, field string, asked, have any, why, mend string) {
+	r.list = append(r.list, Reason{link, field, fmt.Sprint(asked), fmt.Sprint(have), why, mend})
+}
+
+// had forgets why single addresses of an interface were left out that serves the
+// hints by another one.
+func (r *reasons) had(link string) {
+	r.list = slices.DeleteFunc(r.list, func(x Reason) bool { return x.Interface == link })
+}
+
+// none says that no interface is left.
+func (r *reasons) none(hints *Info, links []link) {
+	if name := hints.Domain.Name; name != "" && !slices.ContainsFunc(links, func(l link) bool { return l.name == name }) {
+		var names []string
+		for _, l := range links {
+			names = append(names, l.name)
+		}
+		r.refuse("Domain.Name", name, strings.Join(names, ", "), "this host has no interface of that name", "leave Domain.Name out, or name one of these")
+		return
+	}
+	r.refuse("Domain", hints.Domain.Name, "", "no interface serves the hints", "see the reason of each interface")
+}
+
+// caps refuses the capabilities beyond those there are, each for itself.
+func (r *reasons) caps(field string, want, there fi.Caps) {
+	for bad := want &^ there; bad != 0; bad &= bad - 1 {
+		c := bad & -bad
+		n, ok := notOffered[c]
+		if !ok {
+			n = refusal{"there is no such capability here", "ask for " + there.String() + ", or leave " + field + " 0"}
+		}
+		if field != "Caps" && (primaryCaps|secondaryCaps)&c != 0 {
+			n = refusal{"it is no capability of this object", "ask for it in Caps alone"}
+		}
+		r.refuse(field, c, "", n.why, n.mend)
+	}
+}
+
+// within refuses capabilities of one direction: those that are not of it, and those
+// that the endpoint as a whole does not have.
+func (r *reasons) within(field string, want, direction, all fi.Caps) {
+	r.caps(field, want, direction)
+	if bad := want & direction &^ all; bad != 0 {
+		r.refuse(field, bad, all, "a direction has no capability that the endpoint lacks", "ask for it in Caps as well, or leave "+field+" 0")
+	}
+}
+
+// opFlags refuses default flags, each for itself.
+func (r *reasons) opFlags(field string, want, there fi.Flags) {
+	for bad := want &^ there; bad != 0; bad &= bad - 1 {
+		f := bad & -bad
+		n, ok := noFlag[f]
+		if !ok {
+			n = refusal{"it cannot be a default of the operations of this direction", "give it with the call that needs it, or leave " + field + " 0"}
+		}
+		r.refuse(field, f, there, n.why, n.mend)
+	}
+}
+
+func (r *reasons) order(field string, want fi.Order) {
+	if bad := want &^ anyOrder; bad != 0 {
+		r.refuse(field, bad, anyOrder, "there is no such ordering", "ask for orderings of fi_endpoint(3), FI_ORDER_SAS for messages, or leave "+field+" 0")
+	}
+}
+
+func (r *reasons) tclass(field string, c fi.TClass) {
+	if _, ok := c.DSCP(); !ok {
+		r.refuse(field, fmt.Sprintf("%#x", uint32(c)), "", "there is no such traffic class", "take one of FI_TC_…, one made of a DSCP, or 0")
+	}
+}
+
+func (r *reasons) atMost(field string, asked, most int, why, mend string) {
+	if asked > most {
+		r.refuse(field, asked, most, why, mend)
+	}
+}
+
+func (r *reasons) atLeast0(field string, asked int) {
+	if asked < 0 {
+		r.refuse(field, asked, "", "it is negative", "leave "+field+" 0 for the default")
+	}
+}
+
+func (r *reasons) key(field string, key []byte) {
+	if _, err := jobOf(key); err != nil {
+		r.refuse(field, fmt.Sprintf("%d bytes", len(key)), "3 or 4 bytes, 24 bits", "an authorization key is a JobID", "give the JobID in 3 bytes, the highest first; Config.Security is what keeps others out")
+	}
+}
+
+type refusal struct{ why, mend string }
+
+const (
+	noContexts    = "scalable endpoints are not offered"
+	moreEndpoints = "open more endpoints, and bind them to the same queues"
+)
+
+var noMemory = refusal{"it needs memory registration, which is not built yet", "send messages (FI_MSG, FI_TAGGED), and let the target place them"}
+
+// notOffered are capabilities that a libfabric program may ask for.
+var notOffered = map[fi.Caps]refusal{
+	fi.RMA:          noMemory,
+	fi.Atomic:       noMemory,
+	fi.Read:         noMemory,
+	fi.Write:        noMemory,
+	fi.RemoteRead:   noMemory,
+	fi.RemoteWrite:  noMemory,
+	fi.RMAEvent:     noMemory,
+	fi.RMAPmem:      {"there is no persistent memory target yet", "let the target store what it received, and answer"},
+	fi.Multicast:    {"UET is unicast", "send to each peer"},
+	fi.Collective:   {"collectives are the business of a layer above", "build them of messages"},
+	fi.HMEM:         {"a user-space UDP transport reads and writes host memory only", "copy to host memory first"},
+	fi.XPU:          {"a user-space UDP transport reads and writes host memory only", "copy to host memory first"},
+	fi.NamedRxCtx:   {noContexts, moreEndpoints},
+	fi.SharedAV:     {"an address vector belongs to one process", "insert the addresses in each process"},
+	fi.Trigger:      {"there are no counters to trigger on yet", "post when the counter is there (cntr.Wait)"},
+	fi.FirewallAddr: {"addresses have one form whether there is a firewall or not", "leave it out"},
+	fi.Peer:         {"there are no providers below or above this one", "leave it out"},
+}
+
+// noFlag are default flags of operations that are not offered.
+var noFlag = map[fi.Flags]refusal{
+	fi.MatchComplete:  {"the target does not tell yet when a message was matched; a weaker level is not passed off as this one", "take FI_DELIVERY_COMPLETE, and let the target answer"},
+	fi.CommitComplete: {"there is no persistent memory target yet", "take FI_DELIVERY_COMPLETE, and let the target answer when it has stored the data"},
+}
