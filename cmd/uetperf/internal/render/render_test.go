@@ -104,7 +104,7 @@ func TestGolden(t *testing.T) {
 // The example in docs is what the code makes of the records beside it.
 func TestExampleIsOfThisCode(t *testing.T) {
 	const dir = "../../../../docs/example/"
-	page := html(t, "Loopback: latency by size, and bandwidth with 1 % lost and 1 % reordered", read(t, dir+"lat.json", dir+"bw.json")...)
+	page := html(t, "Loopback: latency by size, bandwidth at 1 % loss", read(t, dir+"bw.json", dir+"lat.json")...)
 	if len(page) > 1<<20 {
 		t.Errorf("the example has %d bytes", len(page))
 	}
