@@ -29,6 +29,15 @@ func (p *player) collect(ctx context.Context) error {
 	p.took = lastEnd(p.r)
 	slices.SortStableFunc(p.r.Timeline, func(a, b result.Mark) int { return int(a.At - b.At) })
 	p.r.Health.Stall = share(p.stalls, stalled(), time.Since(p.began))
+	var errs []error
+	if !p.o.Keep {
+		for _, h := range p.r.Hosts {
+			if _, ended := p.ended[h.Name]; !ended {
+				errs = append(errs, p.stop(ctx, h.Name))
+			}
+		}
+	}
+	// Now nothing passes any more: what the switch counts is what its log has.
 	if st, err := p.sw.Stats(ctx); err == nil {
 		p.r.Switch = &st.Fabric
 		p.r.Health.SwitchDrops, p.r.Health.LateP99 = st.Health.Drops, st.Health.LateP99
@@ -37,16 +46,8 @@ func (p *player) collect(ctx context.Context) error {
 			p.say("switch: %s", w)
 		}
 	}
-	var errs []error
-	if !p.o.Keep {
-		for _, h := range p.r.Hosts {
-			if _, ended := p.ended[h.Name]; !ended && !p.dead(h.Name) {
-				errs = append(errs, p.stop(ctx, h.Name))
-			}
-		}
-		if _, ended := p.ended[substrate.SwitchName]; !ended {
-			errs = append(errs, p.stop(ctx, substrate.SwitchName))
-		}
+	if _, ended := p.ended[substrate.SwitchName]; !ended && !p.o.Keep {
+		errs = append(errs, p.stop(ctx, substrate.SwitchName))
 	}
 	dir := ""
 	if p.o.Out != "" {
@@ -70,12 +71,6 @@ func (p *player) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// dead reports whether a host was killed and has not come back.
-func (p *player) dead(host string) bool {
-	_, ended := p.ended[host]
-	return ended
-}
-
 // stop ends a process as it should end, and notes how it did.
 func (p *player) stop(ctx context.Context, host string) error {
 	if err := p.lab.Do(ctx, host, substrate.Stop); err != nil {
@@ -93,7 +88,7 @@ func (p *player) stop(ctx context.Context, host string) error {
 			if e.Host == host {
 				return nil
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(stopLimit):
 			return fmt.Errorf("%s does not end", host)
 		case <-ctx.Done():
 			return ctx.Err()

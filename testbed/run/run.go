@@ -48,7 +48,8 @@ const (
 	readyLimit = 20 * time.Second // from up to ready
 	foreign    = 3 * time.Second  // for an image that does not say that it is ready
 	endLimit   = 10 * time.Second // of a client beyond its limit
-	downLimit  = 60 * time.Second
+	stopLimit  = 30 * time.Second // of a process that was told to end
+	downLimit  = 90 * time.Second
 	logTail    = 20       // lines of each log in a result
 	switchLog  = 64 << 20 // bytes of decisions
 	pollEvery  = 50 * time.Millisecond
@@ -96,6 +97,9 @@ func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.
 	r.Phases = append(r.Phases, result.Phase{Name: "run", Took: time.Since(r.Started)})
 	p := &player{sc: sc, o: o, r: r, took: lastEnd(r)}
 	p.conclude(ctx, err)
+	if got != nil && got.Verdict == result.Fail && r.Verdict != result.Error {
+		over(r, result.Fail, "%s", got.Reason) // a checker of the simulator; what else failed follows from it
+	}
 	if o.Out != "" {
 		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)
@@ -133,7 +137,6 @@ type player struct {
 	lab    substrate.Lab
 	sw     *SwitchClient
 	spec   *substrate.Spec
-	keys   string
 	began  time.Time // clients were let go
 	zero   time.Time // of the timeline; zero time: not yet
 	ended  map[string]substrate.Exit

@@ -38,17 +38,16 @@ type fake struct {
 	late   time.Duration
 	deaf   string // a host that is never ready
 
-	mu     sync.Mutex
-	did    []string
-	downs  int
-	exits  chan substrate.Exit
-	lives  map[string]int
-	gone   map[string]chan struct{}
-	began  time.Time
-	wg     sync.WaitGroup
-	spec   *substrate.Spec
-	ln     net.Listener
-	swExit chan int
+	mu    sync.Mutex
+	did   []string
+	downs int
+	exits chan substrate.Exit
+	lives map[string]int
+	gone  map[string]chan struct{}
+	began time.Time
+	wg    sync.WaitGroup
+	spec  *substrate.Spec
+	ln    net.Listener
 }
 
 func (f *fake) Name() string                                     { return "fake" }
@@ -279,27 +278,27 @@ func TestVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		src  string
-		f    fake
+		f    *fake
 		want result.Verdict
 		why  string
 	}{
-		{"assert", flow + strings.Replace(holds, "10", "11", 1), fake{}, result.Fail, "c.msgs == 11 (c.msgs = 10)"},
-		{"client fails", flow + holds, fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Fail, "client c ended with exit status 1"},
-		{"client says unsupported", flow + holds, fake{client: func(int, string, <-chan struct{}) int { return 127 }}, result.Unsupported, "c: exit status 127"},
-		{"no record", flow + holds, fake{client: func(int, string, <-chan struct{}) int { return 0 }}, result.Fail, "left no record"},
-		{"messages lost", flow + holds, fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 2); return 0 }}, result.Fail, "client c has 2 messages lost"},
-		{"server fails", flow + holds, fake{server: 2}, result.Fail, "server s ended with exit status 2"},
-		{"up fails", flow + holds, fake{upErr: errors.New("no room")}, result.Error, "up: no room"},
-		{"late, but no question of time", flow + strings.Replace(holds, "10", "11", 1), fake{late: time.Second}, result.Fail, "c.msgs == 11"},
-		{"late", flow + strings.Replace(timing, "10", "11", 1), fake{late: time.Second}, result.Inconclusive, "packets left the switch up to 1s late"},
-		{"late and passed", flow + timing, fake{late: time.Second}, result.Pass, ""},
-		{"late client", flow + holds, fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
-		{"slow client", flow + holds, fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Fail, "did not end within"},
-		{"may fail", strings.Replace(flow, "iters", "may_fail = true\niters", 1) + strings.Replace(holds, "c.msgs == 10", "c.error == 1", 1), fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Pass, ""},
-		{"other substrate", flow + holds + "on = [\"sim\"]\n" + strings.Replace(holds, "10", "11", 1) + "on = [\"netns\"]\n", fake{}, result.Pass, ""},
+		{"assert", flow + strings.Replace(holds, "10", "11", 1), &fake{}, result.Fail, "c.msgs == 11 (c.msgs = 10)"},
+		{"client fails", flow + holds, &fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Fail, "client c ended with exit status 1"},
+		{"client says unsupported", flow + holds, &fake{client: func(int, string, <-chan struct{}) int { return 127 }}, result.Unsupported, "c: exit status 127"},
+		{"no record", flow + holds, &fake{client: func(int, string, <-chan struct{}) int { return 0 }}, result.Fail, "left no record"},
+		{"messages lost", flow + holds, &fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 2); return 0 }}, result.Fail, "client c has 2 messages lost"},
+		{"server fails", flow + holds, &fake{server: 2}, result.Fail, "server s ended with exit status 2"},
+		{"up fails", flow + holds, &fake{upErr: errors.New("no room")}, result.Error, "up: no room"},
+		{"late, but no question of time", flow + strings.Replace(holds, "10", "11", 1), &fake{late: time.Second}, result.Fail, "c.msgs == 11"},
+		{"late", flow + strings.Replace(timing, "10", "11", 1), &fake{late: time.Second}, result.Inconclusive, "packets left the switch up to 1s late"},
+		{"late and passed", flow + timing, &fake{late: time.Second}, result.Pass, ""},
+		{"late client", flow + holds, &fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
+		{"slow client", flow + holds, &fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Fail, "did not end within"},
+		{"may fail", strings.Replace(flow, "iters", "may_fail = true\niters", 1) + strings.Replace(holds, "c.msgs == 10", "c.error == 1", 1), &fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Pass, ""},
+		{"other substrate", flow + holds + "on = [\"sim\"]\n" + strings.Replace(holds, "10", "11", 1) + "on = [\"netns\"]\n", &fake{}, result.Pass, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &tt.f
+			f := tt.f
 			if f.client == nil {
 				f.client = done(t)
 			}
