@@ -293,6 +293,7 @@ func TestVerdicts(t *testing.T) {
 		{"late", flow + strings.Replace(timing, "10", "11", 1), &fake{late: time.Second}, result.Inconclusive, "packets left the switch up to 1s late"},
 		{"late and passed", flow + timing, &fake{late: time.Second}, result.Pass, ""},
 		{"late client", flow + holds, &fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
+		{"late client, messages on the way", flow + strings.Replace(holds, "c.msgs == 10", "c.lost == 0", 1), &fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 2); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
 		{"slow client", flow + holds, &fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Fail, "did not end within"},
 		{"may fail", strings.Replace(flow, "iters", "may_fail = true\niters", 1) + strings.Replace(holds, "c.msgs == 10", "c.error == 1", 1), &fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Pass, ""},
 		{"other substrate", flow + holds + "on = [\"sim\"]\n" + strings.Replace(holds, "10", "11", 1) + "on = [\"netns\"]\n", &fake{}, result.Pass, ""},
