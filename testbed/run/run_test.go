@@ -141,6 +141,8 @@ func (f *fake) Do(_ context.Context, host string, a substrate.Action) error {
 	gone := f.gone[host]
 	f.mu.Unlock()
 	switch a {
+	case substrate.Pause:
+		time.Sleep(f.lazy)
 	case substrate.Kill:
 		close(gone)
 		f.exits <- substrate.Exit{Host: host, Code: 137, At: time.Now()}
@@ -382,6 +384,27 @@ down = true
 		if m.What == "c is killed" && m.At < 40*time.Millisecond {
 			t.Errorf("killed at %v, before its time", m.At)
 		}
+	}
+}
+
+// A pause is as long as the scenario says, though it begins late.
+func TestPauseLasts(t *testing.T) {
+	over := make(chan struct{})
+	f := &fake{lazy: 300 * time.Millisecond}
+	f.client = func(_ int, out string, _ <-chan struct{}) int { <-over; leave(t, out, 10, 0); return 0 }
+	o := options(t, f)
+	o.Say = func(format string, args ...any) {
+		if strings.Contains(fmt.Sprintf(format, args...), "goes on") {
+			close(over)
+		}
+	}
+	r := Scenario(t.Context(), parse(t, base+flow+holds+"[[action]]\nat = \"1ms\"\nfor = \"100ms\"\nhost = \"s\"\ndo = \"pause\"\n"), o)
+	at := map[string]time.Duration{}
+	for _, m := range r.Timeline {
+		at[m.What] = m.At
+	}
+	if d := at["s goes on"] - at["s is paused"]; d < 99*time.Millisecond || at["s is paused"] < f.lazy {
+		t.Errorf("paused at %v for %v", at["s is paused"], d)
 	}
 }
 
