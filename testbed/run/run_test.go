@@ -43,6 +43,7 @@ type fake struct {
 	downs int
 	exits chan substrate.Exit
 	lives map[string]int
+	lazy  time.Duration // that a pause takes to begin
 	gone  map[string]chan struct{}
 	began time.Time
 	wg    sync.WaitGroup
