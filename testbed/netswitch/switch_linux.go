@@ -27,7 +27,7 @@ const (
 	// it sleeps enough: in each restWindow a share of 1/restMin at least, or it goes
 	// to the ordinary class with the priority ordinaryNice; it comes back with
 	// 1/restBack.
-	restWindow   = 10 * time.Millisecond
+	restWindow   = 200 * time.Millisecond
 	restMin      = 8
 	restBack     = 3
 	ordinaryNice = -10
@@ -63,6 +63,7 @@ type Switch struct {
 	overshoot time.Duration // of the timer, about
 	priority  bool          // real-time priority is allowed
 	realtime  bool          // and taken
+	began     time.Duration // when it began to forward: before that nothing was late
 	window    time.Duration // beginning of the restWindow
 	rested    time.Duration // asleep in it
 	leave     *lateness
@@ -280,6 +281,8 @@ func (s *Switch) forward() {
 		// Without CAP_SYS_NICE it must do as it is.
 		s.priority = s.becomeRealtime()
 	}
+	s.began = s.now()
+	s.window = s.began
 	if s.opts.pin > 0 {
 		_ = pinThread(s.opts.pin - 1)
 	}
@@ -326,7 +329,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 		return false
 	}
 	// The first has waited longest; the others of the batch count as it does.
-	wait := r.waited(wall)
+	wait := min(r.waited(wall), now-s.began)
 	n := int64(0)
 	for {
 		s.frame(i, p, &r, now)
@@ -549,7 +552,7 @@ func (s *Switch) judgeRest(now time.Duration) {
 }
 
 func (s *Switch) becomeRealtime() bool {
-	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	s.realtime = unix.SchedSetAttr(0, &a, 0) == nil
 	return s.realtime
 }

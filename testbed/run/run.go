@@ -97,6 +97,9 @@ func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.
 	r.Phases = append(r.Phases, result.Phase{Name: "run", Took: time.Since(r.Started)})
 	p := &player{sc: sc, o: o, r: r, took: lastEnd(r)}
 	p.conclude(ctx, err)
+	if got != nil && got.Verdict == result.Fail && r.Verdict != result.Error {
+		over(r, result.Fail, "%s", got.Reason) // a checker of the simulator; what else failed follows from it
+	}
 	if o.Out != "" {
 		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)

@@ -40,7 +40,9 @@ const (
 	settleTime = 10 * time.Second
 )
 
-var dbg func(*lab)
+// plant, if not nil, changes a lab before it begins: for tests of what is told of a
+// broken promise.
+var plant func(*lab)
 
 // A lab is one run.
 type lab struct {
@@ -403,8 +405,8 @@ func (l *lab) play(ctx context.Context) (err error) {
 			l.broken(fmt.Sprintf("panic: %v", p), string(debug.Stack()))
 		}
 	}()
-	if dbg != nil {
-		dbg(l)
+	if plant != nil {
+		plant(l)
 	}
 	// Sessions of a host that name no time follow each other.
 	last := map[int]*session{}
@@ -485,7 +487,11 @@ func (l *lab) report() {
 		r := result.Host{Name: h.name, Role: h.role, Addr: h.addr.String()}
 		exit := h.exit
 		for _, s := range l.sessions {
-			if s.client != i || s.dead {
+			if s.client != i {
+				continue
+			}
+			r.Ended = max(r.Ended, s.ended)
+			if s.dead {
 				continue
 			}
 			r.Record = s.addTo(r.Record)

@@ -246,16 +246,16 @@ type session struct {
 	streams        []*stream
 	rng            *rand.Rand
 
-	size   int // of the run that goes on
-	runs   []record.Run
-	run    runState
-	begun  bool
-	done   bool
-	dead   bool // killed: nothing of it is left
-	err    error
-	gen    int      // of the timers of a run
-	then   *session // begins when this one has ended
-	opened time.Duration
+	size  int // of the run that goes on
+	runs  []record.Run
+	run   runState
+	begun bool
+	done  bool
+	dead  bool // killed: nothing of it is left
+	err   error
+	gen   int           // of the timers of a run
+	then  *session      // begins when this one has ended
+	ended time.Duration // on the timeline
 }
 
 // runState is what one run counts.
@@ -385,7 +385,7 @@ func (s *session) start() {
 		s.killed()
 		return
 	}
-	s.begun, s.opened = true, l.w.Now()
+	s.begun = true
 	if l.zero != 0 {
 		l.mark("%s: begins", l.hosts[s.client].name)
 	}
@@ -802,7 +802,7 @@ func (s *session) maybe() {
 
 // end ends the session and lets the next of the host begin.
 func (s *session) end() {
-	s.done = true
+	s.done, s.ended = true, s.l.since()
 	s.gen++
 	if s.then != nil {
 		s.l.w.Net.After(0, s.then.start)
