@@ -272,8 +272,11 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		n, isCP, _ := pdc.NextLost()
 		n -= f.overhead
 		class := classAgain
-		if isCP {
+		switch {
+		case isCP:
 			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
 		}
 		if !f.fits(remote, path, n, class) {
 			return laneMore

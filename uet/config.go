@@ -48,7 +48,7 @@ type Config struct {
 	CM CMConfig
 
 	// Transport are the bounds and timers of the protocol, with their defaults
-	// (faults.md §1 has the reasons). uet sets Local, Paths, PayloadMTU, NoCRC,
+	// (faults.md §1 has the reasons), and whether switches trim (Trimming). uet sets Local, Paths, PayloadMTU, NoCRC,
 	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
 	// OneRTT, Hint and, if it is 0, RecvWindow itself.
 	Transport transport.Config

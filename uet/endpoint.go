@@ -446,6 +446,13 @@ func (ep *Endpoint) open() error {
 	}
 	if sock.TOS == 0 {
 		sock.TOS = dscp<<2 | dgram.ECT0 // what most packets carry; another costs a control message
+		if t := &cfg.Transport; t.Trimming && cfg.Security == nil {
+			c := t.Classes
+			if c == (transport.Classes{}) {
+				c = transport.DefaultClasses
+			}
+			sock.TOS = c.Trimmable<<2 | dgram.ECT0
+		}
 	}
 	sock.SendBuf, sock.RecvBuf = ep.opts.buf(fi.OptSendBufSize, sock.SendBuf), ep.opts.buf(fi.OptRecvBufSize, sock.RecvBuf)
 	if cfg.Paths != 0 {

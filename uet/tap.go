@@ -18,12 +18,12 @@ type Tapped struct {
 	// Local is the endpoint's address with the port of the path that the
 	// datagram took, Remote the peer's.
 	Local, Remote netip.AddrPort
-	// TOS is the traffic class octet it was sent with; of a received one only
-	// the two ECN bits are known.
+	// TOS is the traffic class octet it was sent with, or that a received one came
+	// with: what switches did to it, as far as the system tells.
 	TOS uint8
 	// Why it was sent: "new", "RTO", "SACK: …", "NACK TRIMMED", "because of AR or
 	// SYN", …; or what became of a received one: "duplicate", "out of order",
-	// "dropped: …", empty for one that was taken. The words are for people and may
+	// "trimmed", "dropped: …", empty for one that was taken. The words are for people and may
 	// change.
 	Why string
 	// Data is the UDP payload: PDS header, SES header, message, and in the last

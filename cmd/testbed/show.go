@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/uetkit/uetkit/testbed/report"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/scenario"
 )
@@ -136,10 +137,7 @@ func (cfg *config) writeReports(dir string, results []*result.Result) error {
 	for _, f := range []struct {
 		name string
 		make func(io.Writer, []*result.Result) error
-	}{{"report.html", htmlReport}, {"junit.xml", junitReport}} {
-		if f.make == nil {
-			continue
-		}
+	}{{"report.html", report.HTML}, {"junit.xml", report.JUnit}} {
 		var b strings.Builder
 		if err := f.make(&b, results); err != nil {
 			return &failure{fmt.Errorf("%s: %w", f.name, err)}

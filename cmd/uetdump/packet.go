@@ -155,7 +155,10 @@ func (c *decoder) packet(p *packet, d *datagram, kind ifaceKind) {
 		if p.more {
 			p.tail = trailerCut
 		}
-		if p.tail != trailerNone {
+		if p.tail == trailerBad && p.trimmed() {
+			p.tail = trailerTrimmed
+		}
+		if p.tail != trailerNone && p.tail != trailerTrimmed {
 			left := max(0, p.len-wire.CRCLen)
 			b = b[:min(len(b), left)]
 			cut = left - len(b)

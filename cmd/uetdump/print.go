@@ -254,6 +254,12 @@ func (p *printer) notes(k *packet) string {
 	if p.cfg.Trailers || k.tail == trailerBad || k.tail == trailerICVBad {
 		s += " crc=" + strings.ReplaceAll(k.tail.String(), " ", "-")
 	}
+	if k.tail == trailerTrimmed {
+		s += " trimmed"
+		if k.tos>>2 == dscpTrimmedLastHop {
+			s += "-last-hop"
+		}
+	}
 	if k.tos&3 == 3 {
 		s += " CE"
 	}

@@ -17,11 +17,32 @@ const (
 	trailerICV                  // an ICV, and no key to verify it with
 	trailerICVOK                // it verifies
 	trailerICVBad
+	trailerTrimmed // a switch cut it off, with the payload
 )
 
-var trailerNames = [...]string{"none", "ok", "bad", "cut", "icv", "icv ok", "icv bad"}
+var trailerNames = [...]string{"none", "ok", "bad", "cut", "icv", "icv ok", "icv bad", "trimmed"}
 
 func (t trailer) String() string { return trailerNames[t] }
+
+// The code points that trimming switches give to what they have cut, if nobody chose
+// others (transport.DefaultClasses): before the last hop, and on it.
+const (
+	dscpTrimmed        = 26
+	dscpTrimmedLastHop = 28
+)
+
+// trimmed reports whether a request whose trailer does not verify is what a switch
+// left of one: its code point says so.
+func (p *packet) trimmed() bool {
+	if dscp := p.tos >> 2; dscp != dscpTrimmed && dscp != dscpTrimmedLastHop {
+		return false
+	}
+	switch wire.Type(p.raw[0] >> 3) {
+	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
+		return true
+	}
+	return false
+}
 
 // maxTrain bounds the packets of one datagram: the kernel splits into at most 128.
 const maxTrain = 128

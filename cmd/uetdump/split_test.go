@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -118,6 +121,36 @@ func TestTrailer(t *testing.T) {
 		}{{with, 0, false, trailerOK}, {with, 0, true, trailerBad}, {with, 3, false, trailerCut}, {without, 0, false, trailerNone}} {
 			if got := trailerOf(c.f, c.cut, c.bad, pkt); got != c.want {
 				t.Errorf("%s, without CRC %v, %d cut, damaged %v: %v, want %v", name, c.f.noCRC, c.cut, c.bad, got, c.want)
+			}
+		}
+	}
+}
+
+// What a switch left of a packet has no trailer, and its code point says so; the
+// packets of a flow show it where it belongs.
+func TestTrimmedPacket(t *testing.T) {
+	show := func(tos uint8, keep int) string {
+		f := newFilm(t, false)
+		a, b := f.pair("192.0.2.1:4793", "192.0.2.2:4793", 3)
+		a.send(a.req(0, 1, 0, 1024, 3000, 0, -1))
+		b.send(b.ack(0, 0, 1, 0))
+		a.known = true
+		ip := f.datagram(a.at, b.at, a.req(1, 1, 1024, 1024, 3000, 0, 0))[:20+8+keep]
+		ip[1] = tos
+		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
+		binary.BigEndian.PutUint16(ip[24:], uint16(8+keep))
+		f.frame(ether(ip))
+		b.send(b.nack(wire.NackTrimmed, 1))
+		var out bytes.Buffer
+		if err := dump(&Config{Ports: map[uint16]bool{wire.Port: true}, Msg: -1}, nil, bytes.NewReader(f.bytes()), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for _, keep := range []int{12, 36, 56, 90} {
+		for tos, want := range map[uint8]string{26 << 2: " trimmed\n", 28<<2 | 3: " trimmed-last-hop CE\n", 10 << 2: " crc=bad\n"} {
+			if out := show(tos, keep); strings.Count(out, want) != 1 || !strings.Contains(out, "psn=0x") {
+				t.Errorf("TOS %#x, %d bytes: no %q in\n%s", tos, keep, want, out)
 			}
 		}
 	}

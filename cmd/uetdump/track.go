@@ -155,6 +155,9 @@ func (t *tracker) packet(k *packet) note {
 		return note{}
 	}
 	p.last = k.at
+	if k.tail == trailerTrimmed {
+		return note{pdc: p, from: from} // the other end reads which PSN is missing
+	}
 	p.dir[from].heard++
 	n := note{pdc: p, from: from}
 	switch {

@@ -85,7 +85,7 @@ Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
 // laterCommands have a name already and nothing behind it.
-var laterCommands = []string{"load", "rr", "incast", "coll", "soak", "doctor"}
+var laterCommands = []string{"coll"}
 
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
@@ -94,7 +94,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, report, compare, keys, info"
+			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
 			switch {
 			case len(args) == 0:
 				return nil
@@ -121,7 +121,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&cfg.CPUProfile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
-	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose))
+	root.AddCommand(serveCommand(cfg, choose), keysCommand(cfg, choose), infoCommand(cfg, choose), doctorCommand(cfg, choose))
 	root.AddCommand(reportCommand(cfg, choose), compareCommand(cfg, choose))
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
@@ -193,7 +193,8 @@ endpoints of tests have ports of their own. Clients name the first:
 
   ` + portTable() + `
 
-The last three are open with --keys. Whoever reaches the first two can run tests:
+Those with --sec are open with --keys; the last one answers what uetperf doctor sends,
+with no more than it got. Whoever reaches the first two can run tests:
 do not leave them open to networks that you do not trust.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -206,7 +207,7 @@ do not leave them open to networks that you do not trust.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.Ports-1, wire.Port))
+	f.StringVar(&cfg.Listen, "listen", "", fmt.Sprintf("`IP:PORT` to listen on, and the %d ports behind it; port 0 takes free ones (default every address, port %d)", perf.ProbePort, wire.Port))
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "listen on the addresses of this `INTERFACE` only")
 	f.IntVar(&cfg.MaxClients, "max-clients", 64, "serve at most `N` clients at once")
 	f.BoolVar(&cfg.Once, "once", false, "end when the first client is gone")
@@ -249,6 +250,7 @@ func portTable() string {
 	for i, s := range perf.Services() {
 		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
 	}
+	b = append(b, fmt.Sprintf("%d  probes", wire.Port+perf.ProbePort))
 	return strings.Join(b, "\n  ")
 }
 
@@ -324,7 +326,12 @@ type testDef struct {
 	time                       time.Duration
 	window                     int
 	progress                   string
+	parallel                   int    // default of -P; 0: 1
+	reply                      string // default of --reply; "": there are no replies
 }
+
+// stream reports whether a test is of messages that go one way, or both.
+func (t *testDef) stream() bool { return t.name == perf.BW || t.name == perf.Rate }
 
 var tests = []testDef{
 	{
@@ -357,6 +364,7 @@ completions; with inject complete, which says nothing of arrival, at the receive
 		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
 		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual",
 	},
+	loadTest, rrTest, incastTest, soakTest,
 }
 
 // choice is a flag whose values are known: what is not offered yet is refused
@@ -403,6 +411,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		Test: t.name, Op: t.ops[0], EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Progress: t.progress, CC: "nscc", GSO: "auto", Parallel: 1,
 		Warmup: t.warmup, Iters: t.iters, Time: t.time, Window: t.window,
 	}
+	more := moreFlags{t: &t, s: &s, cfg: cfg}
 	var (
 		o             outputFlags
 		seed          seedFlag
@@ -424,17 +433,22 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick := func(v *string, name, short, usage string, offered, later []string) {
 		f.VarP(&choice{v, offered, later}, name, short, usage)
 	}
-	stream := t.window > 0
+	stream := t.stream()
 	f.StringVarP(&sizes, "size", "s", t.size, "message `SIZES` in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K")
-	f.Int64VarP(&iters, "iters", "n", 0, fmt.Sprintf("`N` messages per size and stream%s", defaultIf(t.iters)))
+	if t.name != perf.Incast && t.name != soakName {
+		f.Int64VarP(&iters, "iters", "n", 0, fmt.Sprintf("`N` messages per size and stream%s", defaultIf(t.iters)))
+	}
 	f.VarP(durationFlag{&dur}, "time", "t", "`TIME` per size, e.g. 10s"+defaultDur(t.time))
-	if t.name != perf.Ping {
+	more.add(f)
+	if t.name != perf.Ping && t.name != soakName {
 		f.Int64VarP(&warmup, "warmup", "w", -1, fmt.Sprintf("`N` messages before the clock starts%s", map[bool]string{true: " (default twice the window)", false: defaultIf(t.warmup)}[stream]))
 		f.Lookup("warmup").DefValue = "0" // do not show it
 	}
-	if stream {
+	if t.window > 0 {
 		f.IntVarP(&s.Window, "window", "W", t.window, "`N` messages under way per stream")
-		f.IntVarP(&s.Parallel, "parallel", "P", 1, "`N` streams, each with endpoints of its own")
+		f.IntVarP(&s.Parallel, "parallel", "P", max(1, t.parallel), "`N` streams, each with endpoints of its own")
+	}
+	if stream {
 		f.BoolVarP(&s.Reverse, "reverse", "R", false, "the server sends")
 		f.BoolVar(&s.Bidir, "bidir", false, "both send")
 	}
@@ -449,6 +463,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
 	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
+	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
@@ -481,6 +496,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		cfg.Target = args[0]
 		if len(args) > 1 {
 			s.Op = args[1]
+			cfg.Soak.op = args[1]
 		}
 		if err := checkProvider(provider); err != nil {
 			return err
@@ -496,8 +512,12 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--as names a certificate: it needs --sec tls")
 		case sealed && f.Changed("crc"):
 			return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
+		case sealed && s.Trim:
+			return errors.New("--trim is of no use with --sec: of a sealed packet switches leave nothing that could be read")
 		case sealed:
 			crc = "off"
+		case s.Trim && crc == "off":
+			return errors.New("--trim needs the CRC, which tells a whole packet from one that was cut: leave out --crc off")
 		}
 		if cfg.Sizes, err = units.ParseSizes(sizes); err != nil {
 			return err
@@ -516,7 +536,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			s.Iters, s.Time = 0, dur
 		}
 		switch {
-		case stream && (s.Window < 1 || s.Window > perf.MaxWindow):
+		case t.window > 0 && (s.Window < 1 || s.Window > perf.MaxWindow):
 			return fmt.Errorf("-W %d is not 1 to %d", s.Window, perf.MaxWindow)
 		case given("warmup") && warmup < 0:
 			return fmt.Errorf("-w %d is negative", warmup)
@@ -560,8 +580,14 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			fl.Seed = s.Seed
 			cfg.Impair = &fl
 		}
+		if err := more.finish(f); err != nil {
+			return err
+		}
 		for _, n := range cfg.Sizes {
 			s.Size = n
+			if t.name == soakName {
+				continue // it draws its tests
+			}
 			if err := s.Validate(); err != nil {
 				return err
 			}

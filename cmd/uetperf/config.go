@@ -23,6 +23,7 @@ type Config struct {
 	// Interval is the time between interval lines; 0: none unless standard
 	// output is a terminal.
 	Interval time.Duration
+	Soak     pinned
 
 	// Tests and serve.
 

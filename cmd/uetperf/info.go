@@ -51,6 +51,8 @@ type infoEntry struct {
 	CRC       bool           `json:"crc"`
 	Sec       string         `json:"sec"`
 	Error     string         `json:"error,omitempty"` // why no endpoint could be opened
+
+	rcvShort, sndShort bool // the system gave less than was asked for
 }
 
 // infoRecord is what info writes as JSON.
@@ -157,10 +159,10 @@ func (e *infoEntry) slower() []uet.Reason {
 		add("MTU", fmt.Sprint(e.MTU), fmt.Sprintf("packets carry %d bytes of a message, and cost as much as longer ones", e.Payload),
 			fmt.Sprintf("an MTU of %d or more on the whole path makes it %d (ip link set %s mtu …)", next+200, next, e.Domain))
 	}
-	if e.Rcvbuf < e.RcvAsked {
+	if e.rcvShort {
 		add("Rcvbuf", units.Bytes(int64(e.Rcvbuf)), "bursts that find the receive buffer full are lost", fmt.Sprintf("sysctl -w net.core.rmem_max=%d", e.RcvAsked))
 	}
-	if e.Sndbuf < e.SndAsked {
+	if e.sndShort {
 		add("Sndbuf", units.Bytes(int64(e.Sndbuf)), "a full send buffer holds packets up", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", e.SndAsked))
 	}
 	if ip, err := netip.ParseAddr(e.Address); err == nil && ip.IsLoopback() {
@@ -260,6 +262,7 @@ func describe(in *uet.Info) infoEntry {
 	e.ECN, e.Evidence = record.Feature{On: s.ECN.On, Why: s.ECN.Why}, record.Feature{On: s.Evidence.On, Why: s.Evidence.Why}
 	e.DF = record.Feature{On: s.DontFragment.On, Why: s.DontFragment.Why}
 	e.Rcvbuf, e.RcvAsked, e.Sndbuf, e.SndAsked = s.RecvBuf.Got, s.RecvBuf.Asked, s.SendBuf.Got, s.SendBuf.Asked
+	e.rcvShort, e.sndShort = s.RecvBuf.Short, s.SendBuf.Short
 	return e
 }
 
@@ -278,7 +281,7 @@ func printInfo(w io.Writer, r *infoRecord, verbose bool) {
 	}
 	fmt.Fprintf(w, "\n%s\n", unsecured)
 	for _, e := range r.Infos {
-		if e.Rcvbuf < e.RcvAsked || e.Sndbuf < e.SndAsked {
+		if e.rcvShort || e.sndShort {
 			fmt.Fprintf(w, "\nSocket buffers are smaller than asked for (%s); raise the limit with\n    sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d\n",
 				units.Bytes(int64(e.RcvAsked)), e.RcvAsked, e.SndAsked)
 			break

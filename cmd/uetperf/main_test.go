@@ -258,6 +258,8 @@ var masks = []struct {
 	{regexp.MustCompile(`; dropped .*`), ""},
 	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
 	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
+	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // of units.Count
+	{regexp.MustCompile(` -( |$)`), " #$1"},    // what was not measured
 	{regexp.MustCompile(`p999_ns|p50|p90|p99\.9|p99|127\.0\.0\.1|CRC-32C`), "<$0>"},
 	{regexp.MustCompile(`\d+(\.\d+)?( [KMGT]iB)`), "# xiB"},
 	{regexp.MustCompile(`\d+(\.\d+)? (ns|µs|ms|s)\b`), "T"},
@@ -343,7 +345,7 @@ func (c *client) code(t *testing.T) int {
 }
 
 // intervals matches an interval line that is not the first.
-const intervals = `(?m)^ +(64K|8) .* (0\.[2-9]|[1-9]\d*\.\d) `
+const intervals = `(?m)^ +(64K|8) .* (0\.[2-9]|[1-9]\d*\.\d) |tests, 0 failed`
 
 func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 	t.Parallel()
@@ -351,6 +353,12 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"load", "", "--rate", "2k/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"load", "", "--rate", "900M/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "1", "-i", "100ms", "--churn", "-e", "msg"},
+		{"incast", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms"},
+		{"soak", "", "-t", "60s", "-i", "1ms"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -500,6 +508,12 @@ func TestServerKilled(t *testing.T) {
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-e", "msg"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-e", "msg", "--sec", "tls", "--keys", folder},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "--sec", "psk", "--keys", folder},
+		{"load", "", "--rate", "2k/s", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-c"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "--churn"},
+		{"rr", "", "-s", "8", "-t", "60s", "-w", "1", "-i", "100ms", "--churn", "-e", "msg"},
+		{"incast", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-c"},
+		{"soak", "", "-t", "60s", "-i", "1ms"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -55,6 +55,9 @@ func modeText(c *record.Config, loopback bool) string {
 			sec = "unsecured: others can read and forge it (--sec psk|tls), CRC " + onOff(c.CRC)
 		}
 	}
+	if c.Trimming {
+		sec += ", trimming on"
+	}
 	return fmt.Sprintf("%s/%s, %s complete, progress %s, %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, sec)
 }
 
@@ -112,7 +115,7 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 		fmt.Fprintf(p.w, "impaired by a relay in this process: %s\n", p.cfg.Impair)
 	}
 	switch r.Config.Test {
-	case perf.BW, perf.Rate:
+	case perf.BW, perf.Rate, perf.Load, perf.Incast:
 		if w := r.Config.Window; w != p.cfg.Spec.Window {
 			fmt.Fprintf(p.w, "window %d instead of %d: checked messages of this size need %s of buffers\n", w, p.cfg.Spec.Window, units.Bytes(int64(w)*p.cfg.Sizes[0]))
 		}
@@ -125,6 +128,8 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 // columns prints what stands above the rows of a test.
 func (p *printer) columns(test string) {
 	switch test {
+	case perf.Load, perf.RR, perf.Incast:
+		p.moreColumns(test)
 	case perf.Lat:
 		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
 			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
@@ -167,9 +172,12 @@ func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
 		h.Interval = func(n int64, at time.Duration) {
 			secs := (at - p.at).Seconds()
 			rate := float64(n-p.last) / secs
-			if s.Test == perf.Lat {
+			switch {
+			case s.Test == perf.Load || s.Test == perf.RR:
+				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f replies/s\n", units.Size(size), at.Seconds(), rate)
+			case s.Test == perf.Lat:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
-			} else {
+			default:
 				fmt.Fprintf(p.w, "%8s %10d %7.1f %14.2f %9.0f %12.0f\n", units.Size(size), n-p.last, at.Seconds(), rate*float64(size)*8/1e9, rate*float64(size)/1e6, rate)
 			}
 			p.last, p.at = n, at
@@ -211,6 +219,8 @@ func (p *printer) run(s *perf.Spec, res *perf.Result) {
 	sum := both(r)
 	mine, peer := cpuText(r)
 	switch {
+	case printed(s.Test):
+		p.more(s, r)
 	case s.Test == perf.Lat && r.Latency == nil, s.Test != perf.Ping && r.Msgs == 0:
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
 	case s.Test == perf.Lat:
@@ -263,6 +273,14 @@ func (p *printer) waits(res *perf.Result, failed bool) {
 	}
 }
 
+// trimText says how many packets arrived cut.
+func trimText(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" trimmed %d", n)
+}
+
 // details prints the counters of both ends.
 func (p *printer) details(res *perf.Result) {
 	line := func(who string, c *record.Counters) {
@@ -271,11 +289,14 @@ func (p *printer) details(res *perf.Result) {
 		}
 		fmt.Fprintf(p.w, "  %s: tx %d pkts %s, rx %d pkts %s; acks tx %d rx %d; rtx %d (rto %d sack %d nack %d probe %d); dup %d ooo %d ce %d%s\n", who, c.TxPkts,
 			units.Bytes(int64(c.TxBytes)), c.RxPkts, units.Bytes(int64(c.RxBytes)), c.AcksTx, c.AcksRx, c.Rtx(), c.RtxRTO, c.RtxSACK, c.RtxNack, c.RtxProbe,
-			c.Dup, c.OOO, c.ECNCE, dropText(c.Drops))
+			c.Dup, c.OOO, c.ECNCE, trimText(c.Trimmed)+dropText(c.Drops))
 	}
 	line("here ", &res.Run.Transport)
 	line("there", res.Run.PeerTransport)
 	for _, st := range res.Run.Streams {
+		if st.Rtx != nil {
+			continue // the senders of an incast have their lines
+		}
 		fmt.Fprintf(p.w, "  stream %s: %d msgs, %.2f Gb/s\n", st.Direction, st.Msgs, st.GoodputBPS/1e9)
 	}
 	if p.cfg.Impair != nil {

@@ -63,6 +63,95 @@ func TestPrintColumns(t *testing.T) {
 	}
 }
 
+// So do those of load, rr and incast.
+func TestPrintMoreColumns(t *testing.T) {
+	l := func(ns int64) *record.Latency {
+		return &record.Latency{Min: ns, P50: ns, P90: 2 * ns, P99: 3 * ns, P999: 4 * ns, Max: 5 * ns, Mean: float64(ns), StdDev: float64(ns) / 10}
+	}
+	for _, c := range []struct {
+		spec perf.Spec
+		run  func(*record.Run)
+		want string
+	}{
+		{
+			perf.Spec{Test: perf.Load, Arrivals: "poisson", Reply: 2048}, func(r *record.Run) {
+				r.Load = &record.Load{Offered: 200000, OfferedPer: 100000, Late: 3000, Unsent: 2000, Overloaded: true}
+			},
+			"round trips from the intended time of a request to its reply (2 KiB, poisson arrivals), µs; late: begun more than 100µs after that time\n" +
+				"    size  offered[/s] achieved[/s]   late%      p50      p90      p99       max           avg±sd    rtx   ecn   cpu%\n" +
+				"     64K       100000        61728    1.50     6.54     7.65    18.77   1234.57        6.79±0.35     20    36     75\n" +
+				"overloaded: the host or the path carries at most 61.7 k of the 100 k requests a second; 2 k were never sent; the latencies say how long the test was\n",
+		},
+		{
+			perf.Spec{Test: perf.RR, Reply: 100}, func(r *record.Run) {
+				r.Errors, r.LastError = ptr(int64(3)), "no reply came"
+				r.Churn = &record.Churn{Open: l(100_000), Close: l(200_000)}
+			},
+			"round trips from a request to its reply, µs\n" +
+				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx   cpu%\n" +
+				"     64K      100     123456        61728     6.54     7.65    18.77    29.88   1234.57        6.79±0.35       3     20     75\n" +
+				"    open                                    100.00   200.00   300.00   400.00    500.00     100.00±10.00\n" +
+				"   close                                    200.00   400.00   600.00   800.00   1000.00     200.00±20.00\n" +
+				"the last error: no reply came\n",
+		},
+		{
+			perf.Spec{Test: perf.Incast}, func(r *record.Run) {
+				r.Incast = &record.Incast{Jain: ptr(0.98765), ConvergenceNS: ptr(int64(1.5e9)), Rounds: 321, Round: l(2e6)}
+				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
+				r.Transport.Drops = map[string]uint64{"kernel": 4}
+			},
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds  slowest p50      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     36      4\n" +
+				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
+		},
+		{
+			perf.Spec{Test: perf.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds  slowest p50      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+				"     64K       0          32.36       -            -        0            -            -            -     20     36      0\n",
+		},
+		{
+			perf.Spec{Test: perf.RR}, func(r *record.Run) {
+				r.Msgs, r.Latency, r.Errors, r.LastError = 0, nil, ptr(int64(5)), "no reply came"
+			},
+			"round trips from a request to its reply, µs\n" +
+				"    size    reply      trans    trans[/s]      p50      p90      p99    p99.9       max           avg±sd  errors    rtx   cpu%\n" +
+				"     64K nothing was measured\nthe last error: no reply came\n",
+		},
+	} {
+		var out bytes.Buffer
+		p := newPrinter(&out, &Config{Spec: c.spec})
+		p.columns(c.spec.Test)
+		res := sample()
+		c.run(&res.Run)
+		p.run(&c.spec, res)
+		if out.String() != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.spec.Test, &out, c.want)
+		}
+	}
+}
+
+// A leak is called one, and what is too short for a judgement too.
+func TestPrintSoak(t *testing.T) {
+	var out bytes.Buffer
+	r := record.Run{
+		DurationNS: 36e11, Msgs: 5_000_000, Bytes: 3 << 30, LastError: "bw tsend: 1 messages were lost",
+		Soak: &record.Soak{Episodes: 1800, Failed: 1, Leaks: []record.Leak{
+			{End: "client", What: "heap", Mean: 10 << 20, Growth: 5 << 20, Slope: 5 << 20, Bound: 4 << 20, Samples: 400, Leaks: true},
+			{End: "server", What: "rss", Mean: 100 << 20, Growth: -1 << 20, Slope: -1 << 20, Bound: 32 << 20, Samples: 400},
+			{End: "server", What: "fds", Mean: 14, Samples: 3, Bound: 4},
+		}},
+	}
+	newPrinter(&out, &Config{}).run(&perf.Spec{Test: soakName}, &perf.Result{Run: r})
+	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0, drops 0\n" +
+		"the last that failed: bw tsend: 1 messages were lost\n" +
+		"  client heap       mean     10 MiB, grew      5 MiB (5 MiB an hour), may grow      4 MiB: LEAKS\n" +
+		"  server rss        mean    100 MiB, grew     -1 MiB (-1 MiB an hour), may grow     32 MiB: steady\n" +
+		"  server fds        mean       14.0, grew        0.0 (0.0 an hour), may grow        4.0: not judged: 3 samples\n"
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", &out, want)
+	}
+}
+
 // Interval lines stand under the same columns, and each counts from the one
 // before.
 func TestPrintInterval(t *testing.T) {

@@ -41,6 +41,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 		err = runServe(ctx, cfg, stdout, stderr)
 	case "keys":
 		err = runKeys(cfg, stdout)
+	case "doctor":
+		err = runDoctor(ctx, cfg, stdout)
 	case "info":
 		err = runInfo(cfg, stdout, stderr)
 	case "report":
@@ -187,7 +189,8 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	o.rec = record.Record{
 		Schema: record.Schema, Tool: perf.ThisTool(), Started: time.Now().Truncate(time.Millisecond), Command: cfg.Args, Seed: s.Seed, Host: perf.ThisHost(),
 		Config: record.Config{
-			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, MTU: s.MTU,
+			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, Trimming: s.Trim, MTU: s.MTU,
+			Rate: s.Rate, Arrivals: s.Arrivals, Reply: s.Reply, Churn: s.Churn,
 			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: direction(s),
 		},
 	}
@@ -199,7 +202,7 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 
 func direction(s *perf.Spec) string {
 	switch {
-	case s.Bidir, s.Test == perf.Lat, s.Test == perf.Ping:
+	case s.Bidir, s.Test == perf.Lat, s.Test == perf.Ping, s.Test == perf.Load, s.Test == perf.RR, s.Test == soakName:
 		return "both"
 	case s.Reverse:
 		return "reverse"
@@ -294,7 +297,13 @@ func (o *outcome) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
+	dial := func(ctx context.Context) (*perf.Client, error) {
+		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
+	}
+	if cfg.Command == soakName {
+		return o.soak(ctx, addr, dial)
+	}
+	c, err := dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -324,13 +333,19 @@ func (o *outcome) measure(ctx context.Context) error {
 			p.waits(res, err != nil)
 		}
 		if err != nil {
-			if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) { // it was reached: the test failed
-				err = fmt.Errorf("the server was lost: %s", err.Error())
-			}
-			return err
+			return lost(err)
 		}
 	}
 	return nil
+}
+
+// lost says of an error after a server was reached that it was lost, if so: the
+// test failed.
+func lost(err error) error {
+	if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) {
+		return fmt.Errorf("the server was lost: %s", err.Error())
+	}
+	return err
 }
 
 // writeCSV writes one line per run. What was not measured is empty.
@@ -339,6 +354,8 @@ func writeCSV(w io.Writer, r *record.Record) error {
 	_ = c.Write([]string{
 		"test", "op", "size", "iters", "msgs", "bytes", "duration_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "mean_ns", "stddev_ns",
 		"goodput_bps", "msgs_per_s", "msgs_lost", "tx_pkts", "rtx", "ooo", "ecn_ce", "data_ok", "data_wrong",
+		"offered_per_s", "msgs_late", "msgs_unsent", "errors", "open_p50_ns", "open_p99_ns", "close_p50_ns", "close_p99_ns", "jain", "convergence_ns", "rounds", "round_p50_ns", "round_p99_ns", "round_max_ns",
+		"tests", "tests_failed", "leaking",
 	})
 	i := func(n int64) string { return strconv.FormatInt(n, 10) }
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
@@ -370,10 +387,49 @@ func writeCSV(w io.Writer, r *record.Record) error {
 		} else {
 			row = append(row, "", "")
 		}
-		_ = c.Write(row)
+		_ = c.Write(append(row, moreCSV(run)...))
 	}
 	c.Flush()
 	return c.Error()
+}
+
+// moreCSV are the columns of load, rr, incast and soak.
+func moreCSV(run *record.Run) []string {
+	out := make([]string, 17)
+	i := func(k int, n int64) { out[k] = strconv.FormatInt(n, 10) }
+	if l := run.Load; l != nil {
+		out[0] = strconv.FormatFloat(l.OfferedPer, 'f', 1, 64)
+		i(1, l.Late)
+		i(2, l.Unsent)
+	}
+	if run.Errors != nil {
+		i(3, *run.Errors)
+	}
+	if c := run.Churn; c != nil {
+		i(4, c.Open.P50)
+		i(5, c.Open.P99)
+		i(6, c.Close.P50)
+		i(7, c.Close.P99)
+	}
+	if x := run.Incast; x != nil {
+		if x.Jain != nil {
+			out[8] = strconv.FormatFloat(*x.Jain, 'f', 4, 64)
+		}
+		if x.ConvergenceNS != nil {
+			i(9, *x.ConvergenceNS)
+		}
+		if i(10, x.Rounds); x.Round != nil {
+			i(11, x.Round.P50)
+			i(12, x.Round.P99)
+			i(13, x.Round.Max)
+		}
+	}
+	if x := run.Soak; x != nil {
+		i(14, x.Episodes)
+		i(15, x.Failed)
+		i(16, x.Leaking)
+	}
+	return out
 }
 
 // both is the sum of the counters of both ends.

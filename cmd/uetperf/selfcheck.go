@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/uet"
@@ -100,6 +101,22 @@ func steps(seed, endpointSeed uint64) []step {
 			out = append(out, st)
 		}
 	}
+	request := func(name, test string, change func(*perf.Spec)) {
+		s := base
+		s.Test, s.Op, s.Size, s.Reply, s.Window, s.Time, s.Warmup = test, perf.TSend, 1000, 1000, 64, 400*time.Millisecond, 20
+		change(&s)
+		out = append(out, step{name: name, spec: s})
+	}
+	request("load 5,000 requests/s of 1,000 B", perf.Load, func(s *perf.Spec) { s.Rate, s.Arrivals = 5000, perf.Poisson })
+	request("transactions 1,000 B", perf.RR, func(s *perf.Spec) { s.Window = 1 })
+	request("transactions that open and close", perf.RR, func(s *perf.Spec) { s.Window, s.Churn = 1, true })
+	request("transactions, a connection each", perf.RR, func(s *perf.Spec) { s.Window, s.Churn, s.EP, s.Progress = 1, true, perf.MSG, "auto" })
+	request("incast, 4 senders, 64 KiB", perf.Incast, func(s *perf.Spec) {
+		s.Size, s.Reply, s.Parallel, s.Window, s.Within, s.Progress, s.Time = 64<<10, 0, 4, 2, 0.25, "auto", 800*time.Millisecond
+	})
+	mixed := base
+	mixed.Test, mixed.Time, mixed.Progress = soakName, 2*time.Second, "auto"
+	out = append(out, step{name: "everything mixed, leaks looked for", spec: mixed})
 	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", perf.BW, perf.Send, 64<<10, 64, time.Second, nil)
 	worst.impair = &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: seed}
 	return append(out, lossy, bad, worst)
@@ -199,6 +216,14 @@ func (r *row) judge() {
 	case c.Wrong > 0:
 		bad("%d messages wrong (%d bytes, %d repeated or out of order)", c.Wrong, c.WrongBytes, c.Dup)
 	}
+	switch x := r.run.Soak; {
+	case r.run.Errors != nil && *r.run.Errors > 0:
+		bad("%d transactions failed, the last one: %s", *r.run.Errors, r.run.LastError)
+	case x != nil && x.Failed > 0:
+		bad("%d of %d tests failed, the last one: %s", x.Failed, x.Episodes, r.run.LastError)
+	case x != nil && x.Leaking > 0:
+		bad("%d of memory, goroutines and descriptors only grow", x.Leaking)
+	}
 	switch {
 	case r.run.Lost == nil:
 		bad("the server did not tell what it received")
@@ -238,6 +263,19 @@ func (r *row) result() string {
 	m := &r.run
 	s := ""
 	switch {
+	case m.Soak != nil:
+		s = fmt.Sprintf("%d tests, %s messages", m.Soak.Episodes, strings.TrimSpace(units.Count(float64(m.Msgs))))
+	case m.Churn != nil && m.Latency != nil:
+		s = fmt.Sprintf("%s/s; open %s, close %s", strings.TrimSpace(units.Count(*m.MsgsPerS)), µs(m.Churn.Open.P50), µs(m.Churn.Close.P50))
+	case m.Errors != nil && m.Latency != nil:
+		s = fmt.Sprintf("%s/s; p50 %s, p99 %s, both ways", strings.TrimSpace(units.Count(*m.MsgsPerS)), µs(m.Latency.P50), µs(m.Latency.P99))
+	case m.Load != nil && m.Latency != nil:
+		s = fmt.Sprintf("p50 %s, p99 %s, both ways", µs(m.Latency.P50), µs(m.Latency.P99))
+		if m.Load.Overloaded {
+			s += "; overloaded"
+		}
+	case m.Incast != nil && m.Incast.Round != nil:
+		s = fmt.Sprintf("%.2f Gb/s, all blocks in %s", *m.GoodputBPS/1e9, µs(m.Incast.Round.P50))
 	case r.step.spec.Test == perf.Ping && m.Latency != nil:
 		s = fmt.Sprintf("set-up %s, first rtt %s, then %s", µs(m.SetupNS), µs(m.FirstNS), µs(m.Latency.P50))
 	case m.Latency != nil:
@@ -334,6 +372,15 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		r := row{step: st}
 		var res *perf.Result
 		for range voidTries {
+			if st.spec.Test == soakName {
+				var run record.Run
+				run, err = soak.Run(limited, soak.Config{Base: st.spec, Sizes: []int64{0, 8, 1000, 4 << 10, 64 << 10}, Dial: func(ctx context.Context) (*perf.Client, error) {
+					return perf.Dial(ctx, srv.addr, perf.ClientConfig{Timeout: o.cfg.Timeout})
+				}})
+				run.Op, run.Size = st.spec.Op, st.spec.Size
+				r.run, r.err, res = run, err, nil
+				break
+			}
 			res, err = c.Run(limited, st.spec, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
 				if o.rec.Path != nil {
 					return

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -163,6 +164,9 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 			return fmt.Errorf("--log: %w", err)
 		}
 	}
+	// A collection stops the thread that forwards. What is allocated while it does is
+	// little, so with some memory more there are next to none.
+	debug.SetGCPercent(800)
 	s, err := netswitch.Open(o)
 	if err != nil {
 		return err

@@ -146,6 +146,10 @@ var House = Table{
 			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
 		},
 		{
+			Dir: "cmd/uetperf/internal/probe", May: []string{"transport/udp", "transport/dgram"},
+			Why: "probes ask what the network does to datagrams of any kind: they are below any endpoint, as the relay is",
+		},
+		{
 			Dir: "cmd/uetswitch", May: []string{"testbed/..."}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap"},
 			Why: "the switch program: a command line over testbed/netswitch",
 		},

@@ -56,6 +56,10 @@ func Duration(d time.Duration) string { return Time.Format(float64(d)) }
 // Figures writes a number with three figures and no zeros that say nothing; a
 // whole one below 10,000 as it is.
 func Figures(v float64) string {
+	if a := math.Abs(v); a >= 0.001 && a < 1000 { // 0.9996 is 1, not 1.000
+		p := math.Pow(10, 2-math.Floor(math.Log10(a)))
+		v = math.Round(v*p) / p
+	}
 	a := math.Abs(v)
 	if a < 10000 && v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -17,6 +17,9 @@ const (
 	maxCounts = 8 << 20 // and in memory
 	maxCurves = 32
 	maxSteps  = 800 // of a series
+	maxTimes  = 24  // figures over time
+	openTimes = 3   // of these, how many are shown without being asked for
+	fewSteps  = 16  // samples that make no figure where there are many runs
 )
 
 // distribution reads the histogram of run i.
@@ -24,17 +27,17 @@ func (r *Rec) distribution(i int) (d page.Distribution, err error) {
 	l := r.Runs[i].Latency
 	d.Name = r.RunName(i)
 	if l.HDR == "" {
-		return d, fmt.Errorf("%s has no histogram", d.Name)
+		return d, fmt.Errorf("run %s has no histogram", d.Name)
 	}
 	if len(l.HDR) > maxHDR {
-		return d, fmt.Errorf("the histogram of %s is too large", d.Name)
+		return d, fmt.Errorf("the histogram of run %s is too large", d.Name)
 	}
 	h, err := hdrhistogram.Decode([]byte(l.HDR))
 	if err != nil {
-		return d, fmt.Errorf("the histogram of %s cannot be read: %w", d.Name, err)
+		return d, fmt.Errorf("the histogram of run %s cannot be read: %w", d.Name, err)
 	}
 	if h.ByteSize() > maxCounts {
-		return d, fmt.Errorf("the histogram of %s is finer than any of uetperf", d.Name)
+		return d, fmt.Errorf("the histogram of run %s is finer than any of uetperf", d.Name)
 	}
 	for _, b := range h.Distribution() {
 		if b.Count > 0 {
@@ -42,7 +45,7 @@ func (r *Rec) distribution(i int) (d page.Distribution, err error) {
 		}
 	}
 	if len(d.Values) == 0 {
-		return d, fmt.Errorf("the histogram of %s is empty", d.Name)
+		return d, fmt.Errorf("the histogram of run %s is empty", d.Name)
 	}
 	return d, nil
 }
@@ -50,6 +53,7 @@ func (r *Rec) distribution(i int) (d page.Distribution, err error) {
 // CDF draws the latencies of records over each other: of one, its runs; of
 // several, all of their runs if these are few, otherwise one figure a size.
 func CDF(recs []*Rec) []page.Block {
+	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return !r.hasLatency() })
 	type curve struct {
 		page.Distribution
 		rtt  bool
@@ -106,7 +110,7 @@ func CDF(recs []*Rec) []page.Block {
 				out = append(out, f)
 			}
 		}
-		title := "Latency: share of messages over time"
+		title := "Latency"
 		if len(recs) == 1 || len(some) <= 12 {
 			ordered := len(recs) == 1 && rises(recs[0])
 			draw(title, some, ordered)
@@ -152,10 +156,10 @@ func prefix(recs []*Rec, r *Rec) string {
 
 // OverSize draws what records measured at several sizes.
 func OverSize(recs []*Rec) []page.Block {
-	line := func(name string, r *Rec, of func(*record.Run) (float64, bool)) page.Series {
+	line := func(name string, r *Rec, metric string, of func(*record.Run) (float64, bool)) page.Series {
 		s := page.Series{Name: name}
 		for i := range r.Runs {
-			if v, ok := of(&r.Runs[i]); ok && r.hasRun(i, "size") {
+			if v, ok := of(&r.Runs[i]); ok && r.hasRun(i, "size") && r.Measured(i, metric) {
 				s.X, s.Y = append(s.X, float64(r.Runs[i].Size)), append(s.Y, v)
 			}
 		}
@@ -169,23 +173,21 @@ func OverSize(recs []*Rec) []page.Block {
 			return float64(f(r.Latency)), true
 		}
 	}
+	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return len(r.Runs) < 2 || !rises(r) })
 	var lat, good, rate []page.Series
 	for _, r := range recs {
-		if len(r.Runs) < 2 || !rises(r) {
-			continue
-		}
 		p := prefix(recs, r)
-		lat = append(lat, line(p+"p50", r, latency(func(l *record.Latency) int64 { return l.P50 })))
-		lat = append(lat, line(p+"p99", r, latency(func(l *record.Latency) int64 { return l.P99 })))
+		lat = append(lat, line(p+"p50", r, "p50", latency(func(l *record.Latency) int64 { return l.P50 })))
+		lat = append(lat, line(p+"p99", r, "p99", latency(func(l *record.Latency) int64 { return l.P99 })))
 		if len(recs) == 1 {
-			lat = append(lat, line("p99.9", r, latency(func(l *record.Latency) int64 { return l.P999 })))
+			lat = append(lat, line("p99.9", r, "p999", latency(func(l *record.Latency) int64 { return l.P999 })))
 		}
 		name := "goodput"
 		if len(recs) > 1 {
 			name = r.Name
 		}
-		good = append(good, line(name, r, func(r *record.Run) (float64, bool) { return val(r.GoodputBPS) }))
-		rate = append(rate, line(name, r, func(r *record.Run) (float64, bool) { return val(r.MsgsPerS) }))
+		good = append(good, line(name, r, "goodput", func(r *record.Run) (float64, bool) { return val(r.GoodputBPS) }))
+		rate = append(rate, line(name, r, "rate", func(r *record.Run) (float64, bool) { return val(r.MsgsPerS) }))
 	}
 	var out []page.Block
 	if f, ok := page.OverSize("Latency over size", "latency", page.Time, true, lat); ok {
@@ -213,16 +215,26 @@ func val(p *float64) (float64, bool) {
 	return *p, true
 }
 
-// Timelines draws how each run went that has samples.
-func (r *Rec) Timelines() []page.Block {
+// Timelines draws how each run went that has samples. The titles begin with prefix.
+func (r *Rec) Timelines(prefix string) []page.Block {
 	var out []page.Block
+	left, with := 0, 0
+	for i := range r.Runs {
+		if len(r.Runs[i].Series) > 0 {
+			with++
+		}
+	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		if len(run.Series) == 0 {
 			continue
 		}
+		if with > openTimes && len(run.Series) < fewSteps || len(out) == maxTimes {
+			left++
+			continue
+		}
 		has := func(k int, key string) bool { return r.hasRun(i, "series", k, key) }
-		title := "Over time: " + r.Test() + ", " + r.RunName(i)
+		title := prefix + r.Test() + ", " + r.RunName(i)
 		if f, ok := page.Timeline(title, panels(run.Series, has), nil, float64(run.DurationNS)/1e9); ok {
 			if n := stride(len(run.Series)); n > 1 {
 				f.Note = fmt.Sprintf("%d samples, %d of them a step.", len(run.Series), n)
@@ -231,6 +243,13 @@ func (r *Rec) Timelines() []page.Block {
 		} else {
 			out = append(out, page.Text(title+": there are samples, but nothing in them was measured."))
 		}
+	}
+	n := len(out)
+	if left > 0 {
+		out = append(out, page.Text(fmt.Sprintf("%s%s: %d runs were too short for a figure over time, or too many; their samples are in the record.", prefix, r.Test(), left)))
+	}
+	if n > openTimes {
+		out = []page.Block{page.Details{Summary: fmt.Sprintf("%s%s over time, %d runs", prefix, r.Test(), n), Body: out}}
 	}
 	return out
 }

@@ -206,9 +206,6 @@ func (r *Rec) counted(i int, keys ...string) bool {
 	return false
 }
 
-// Counted reports whether retransmissions were counted in run i.
-func (r *Rec) Counted(i int) bool { return r.counted(i, rtxKeys...) }
-
 // both is the sum of the counters of both ends.
 func both(r *record.Run) *record.Counters {
 	var sum record.Counters

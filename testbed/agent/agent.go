@@ -111,7 +111,7 @@ func command(ctx context.Context, stdout, stderr io.Writer, program string, args
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stdout, c.Stderr = stdout, stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 4 * time.Second
+	c.WaitDelay = 8 * time.Second
 	return c
 }
 

@@ -12,6 +12,15 @@
 // leaves there (Transmit). Each of these stretches is a Line: Rules first, then a
 // queue with a rate, then a delay.
 //
+// It looks at destination addresses alone, leaves TTL and hop limit as they are and
+// sends nothing of its own: hosts see one link with faults, not a router. Fragments
+// and IPv6 extension headers are forwarded, what is behind them is not read.
+//
+// Everything that grows has a bound: 256 MiB of packets (more is LostFull), what a
+// Config may ask for (New says so), 4096 events and 256 rules a line (Apply refuses
+// more), 1024 packets that a rule holds (more pass), 65,536 directions that First
+// tells apart (the oldest is forgotten).
+//
 // Every decision about a packet is told to Config.Log with the packet's identity,
 // so that a verdict can be held against what really happened.
 package fabric

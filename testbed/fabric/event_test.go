@@ -361,3 +361,14 @@ func TestApplyCopies(t *testing.T) {
 		t.Errorf("%+v, %+v", l.eff, l.rules[0].Rule)
 	}
 }
+
+// Of one time, an event comes before the packets, whichever was there first.
+func TestEventBeforePackets(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Ports[0].From.Delay = Duration(10 * ms) })
+	r.send(pkt{}.bytes())
+	r.apply(Event{At: Duration(10 * ms), On: []string{"b.to"}, Down: true})
+	r.run(time.Second)
+	if r.whys()[LostDown] != 1 {
+		t.Errorf("%v", r.whys())
+	}
+}

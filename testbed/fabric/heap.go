@@ -20,6 +20,7 @@ type eventKind uint8
 const (
 	evTx      eventKind = iota // the packet on line's wire has been sent
 	evHop                      // pkt has reached the end of its line
+	evPipe                     // the first packet in line's pipe has
 	evRule                     // pkt goes on at line behind the rule that delayed it
 	evHold                     // pkt has been held long enough for reordering
 	evReplay                   // rule's adversary may send again

@@ -28,6 +28,8 @@ type line struct {
 	txEnd               time.Duration
 	txFrac              int64 // of a nanosecond, in 1/rate, that the last packet took less than it should
 	gen                 uint32
+	pipe                fifo          // packets on their way in order, which is most: the agenda has the first
+	pipeEnd             time.Duration // when the last of them arrives
 	leave               time.Duration // the latest that anything reached the end, for InOrder
 	jitter, ramp        *rand.Rand    // streams of their own
 
@@ -299,11 +301,27 @@ func (s *Switch) sent(l *line, p *packet) {
 		at = max(at, l.leave)
 	}
 	l.leave = max(l.leave, at)
-	if at == s.now {
+	switch {
+	case at == s.now && (l.pipe.n == 0 || at < l.pipeEnd):
 		s.hop(p)
-		return
+	case at < l.pipeEnd && l.pipe.n > 0: // it overtakes
+		s.agenda.push(at, event{kind: evHop, pkt: p})
+	default:
+		p.at, l.pipeEnd = at, at
+		l.pipe.push(p)
+		if l.pipe.n == 1 {
+			s.agenda.push(at, event{kind: evPipe, line: l})
+		}
 	}
-	s.agenda.push(at, event{kind: evHop, pkt: p})
+}
+
+// piped is the end of the delay of the first packet in the pipe.
+func (s *Switch) piped(l *line) {
+	p := l.pipe.pop()
+	if l.pipe.n > 0 {
+		s.agenda.push(l.pipe.ring[l.pipe.head].at, event{kind: evPipe, line: l})
+	}
+	s.hop(p)
 }
 
 // mark sets CE.

@@ -496,3 +496,22 @@ func TestFull(t *testing.T) {
 		t.Error("it stayed full")
 	}
 }
+
+// A packet that sets out when the delay has become shorter overtakes, one for which
+// it has become longer does not.
+func TestDelayChange(t *testing.T) {
+	r := newRig(t, toB(Line{Delay: Duration(10 * ms)}))
+	for i, d := range []Duration{10, 1, 9, 20} {
+		r.apply(Event{On: []string{"b.to"}, Set: &Line{Delay: d * Duration(ms)}})
+		r.send(sized(i, 100, pkt{}))
+		r.run(ms)
+	}
+	r.run(time.Second)
+	var at []time.Duration
+	for _, o := range r.out {
+		at = append(at, o.at/ms)
+	}
+	if got := r.psns(); !slices.Equal(got, []uint32{1, 0, 2, 3}) || !slices.Equal(at, []time.Duration{2, 10, 11, 23}) {
+		t.Errorf("%v left at %v ms", got, at)
+	}
+}

@@ -16,7 +16,7 @@ type packet struct {
 	hdr
 
 	id      uint64
-	at      time.Duration // when it left the switch
+	at      time.Duration // when its line's delay is over, then when it left the switch
 	in, out int32         // ports
 	spine   int32         // -1: none
 	stage   uint8         // of its way: from, spine, to

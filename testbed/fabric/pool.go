@@ -37,6 +37,5 @@ func (o *pool) get(n int) *packet {
 // put takes p back.
 func (o *pool) put(p *packet) {
 	o.used -= len(p.buf)
-	p.gen++
 	o.free[p.class] = append(o.free[p.class], p)
 }

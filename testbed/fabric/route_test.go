@@ -46,12 +46,15 @@ func spines(n int) func(*Config) {
 // differs and whatever the seed.
 func TestECMP(t *testing.T) {
 	const n, flows = 5, 6000
+	var s *Switch
 	pick := func(seed uint64, src, dst netip.AddrPort) int32 {
 		c := twoPorts(spines(n))
 		c.Seed = seed
-		s, err := New(c)
-		if err != nil {
-			t.Fatal(err)
+		if s == nil || s.seed != seed {
+			var err error
+			if s, err = New(c); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p := &packet{hdr: hdr{src: src, dst: dst, v6: src.Addr().Is6()}}
 		k := s.choose(p)
@@ -66,6 +69,9 @@ func TestECMP(t *testing.T) {
 		},
 		"destination ports": func(i int) int32 {
 			return pick(1, netip.AddrPortFrom(hostA[1], 4793), netip.AddrPortFrom(hostB[1], uint16(i)))
+		},
+		"both ports": func(i int) int32 {
+			return pick(1, netip.AddrPortFrom(hostA[0], uint16(i)), netip.AddrPortFrom(hostB[0], uint16(i)))
 		},
 		"v4 addresses": func(i int) int32 {
 			return pick(1, netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 4793), netip.AddrPortFrom(hostB[0], 4793))

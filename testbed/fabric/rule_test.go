@@ -12,12 +12,12 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// stream sends n packets, 100 µs apart, and lets all of them arrive.
+// stream sends a packet n times, 100 µs apart, and lets all of them arrive.
 func (r *rig) stream(n int, k pkt) {
 	r.t.Helper()
-	for i := range n {
-		k.psn = uint32(i)
-		r.send(k.bytes())
+	ip := k.bytes()
+	for range n {
+		r.send(ip)
 		r.now += 100 * us
 		r.collect()
 	}
@@ -218,6 +218,22 @@ func TestReorderHold(t *testing.T) {
 	}
 	if len(r.out) != 3 {
 		t.Errorf("%d left", len(r.out))
+	}
+}
+
+// The time of a packet that was released early is not that of the next one held in
+// the same memory.
+func TestReorderHoldIsItsOwn(t *testing.T) {
+	r := newRig(t, ruleA(Rule{Reorder: 1}))
+	rule := r.s.lines[0].rules[0]
+	for i, share := range []float64{1, 0, 1} { // held, passes and frees it, held at 10 ms
+		rule.Reorder = share
+		r.send(pkt{psn: uint32(i)}.bytes())
+		r.run(5 * ms)
+	}
+	r.run(time.Second)
+	if o := r.out[2]; o.psn() != 2 || o.at != 10*ms+defaultHold {
+		t.Errorf("%d left at %v, want 2 at 30ms", o.psn(), o.at)
 	}
 }
 

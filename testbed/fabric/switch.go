@@ -167,6 +167,8 @@ func (s *Switch) step() {
 		}
 	case evHop:
 		s.hop(e.pkt)
+	case evPipe:
+		s.piped(e.line)
 	case evRule:
 		s.judge(e.line, e.pkt, e.pkt.ord)
 	case evHold:

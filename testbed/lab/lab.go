@@ -48,6 +48,9 @@ func Open(prefix string, base netip.Prefix, dir string) (*Registry, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("the folder of labs: %w", err)
 	}
+	if err := ours(dir); err != nil {
+		return nil, fmt.Errorf("the folder of labs: %w; remove it, or take another name by --prefix", err)
+	}
 	return &Registry{Prefix: prefix, Base: base, dir: dir}, nil
 }
 
@@ -110,7 +113,7 @@ func (r *Registry) Claim() (*Lab, error) {
 			_ = lock.Close()
 			continue
 		}
-		if err := os.RemoveAll(dir); err == nil {
+		if err = os.RemoveAll(dir); err == nil {
 			err = os.MkdirAll(dir, 0o755)
 		}
 		if err != nil {

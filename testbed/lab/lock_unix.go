@@ -4,6 +4,7 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -24,4 +25,17 @@ func tryLock(name string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// ours refuses a folder that another user has made or may write to: it is in a place where
+// everybody may make one.
+func ours(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s is not this user's alone", dir)
+	}
+	return nil
 }

@@ -31,6 +31,10 @@ func Bench(ctx context.Context, cfg BenchConfig) (*BenchResult, error) {
 		return nil, err
 	}
 	res := &BenchResult{}
+	if runtime.GOMAXPROCS(0) < 2 {
+		// Generator and switch run at a time, each on its thread.
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	}
 	cpus, err := allowedCPUs()
 	if err != nil {
 		return nil, err
@@ -182,17 +186,17 @@ func labPorts(from, to fabric.Line) []fabric.Port {
 	}
 }
 
-// openLab makes the namespaces and opens the switch between them.
-func openLab(mtu int, opts Options) (*lab, error) {
+// newLab makes the namespaces and the links between them.
+func newLab(mtu int) (*lab, error) {
 	l := &lab{from: netns.None(), mid: netns.None(), to: netns.None()}
-	if err := l.open(mtu, opts); err != nil {
+	if err := l.open(mtu); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *lab) open(mtu int, opts Options) (err error) {
+func (l *lab) open(mtu int) (err error) {
 	for _, ns := range []*netns.NsHandle{&l.from, &l.mid, &l.to} {
 		if *ns, err = newNamespace(); err != nil {
 			return err
@@ -228,15 +232,19 @@ func (l *lab) open(mtu int, opts Options) (err error) {
 	if l.toL, l.toIndex, _, err = end(l.to); err != nil {
 		return err
 	}
-	err = inNamespace(l.mid, func() (err error) {
+	return nil
+}
+
+// openSwitch opens the switch in the middle.
+func (l *lab) openSwitch(opts Options) error {
+	err := inNamespace(l.mid, func() (err error) {
 		l.sw, err = Open(opts)
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		l.swMAC = l.sw.ports[0].mac
 	}
-	l.swMAC = l.sw.ports[0].mac
-	return nil
+	return err
 }
 
 func (l *lab) close() {
@@ -268,26 +276,19 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 	// Lines as scenarios have them, but so fast that they never hold anything up.
 	from := fabric.Line{Rules: []fabric.Rule{{Name: "ack loss", Match: fabric.Match{Kind: "ack"}, Loss: 0.01}}}
 	to := fabric.Line{Rate: 400e9, Queue: 16 << 20, ECN: &fabric.ECN{Min: 4 << 20, Max: 8 << 20}}
-	l, err := openLab(max(1500, size), Options{pin: res.SwitchCPU + 1, Config: Config{Fabric: fabric.Config{Ports: labPorts(from, to)}}})
+	l, err := newLab(max(1500, size))
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	// Nobody reads: packets go all the way through the stack and then find the buffer full.
-	sink := -1
-	err = inNamespace(l.to, func() (err error) {
-		if sink, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-			return os.NewSyscallError("socket", err)
-		}
-		_ = unix.SetsockoptInt(sink, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)
-		return os.NewSyscallError("bind", unix.Bind(sink, &unix.SockaddrInet4{Port: benchPort}))
-	})
-	if sink >= 0 {
-		defer unix.Close(sink)
+	if err := l.openSwitch(Options{pin: res.SwitchCPU + 1, Config: Config{Fabric: fabric.Config{Ports: labPorts(from, to)}}}); err != nil {
+		return nil, err
 	}
+	sink, err := l.newSink()
 	if err != nil {
 		return nil, err
 	}
+	defer unix.Close(sink)
 	g, err := l.newGenerator(size, res.LoadCPU)
 	if err != nil {
 		return nil, err
@@ -326,6 +327,11 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 	lo, hi := 0.0, 1.1*s.Overload
 	for try, i := 0.9*s.Overload, 0; i < cfg.Steps; i++ {
 		t, err := b.run(ctx, try, cfg.Trial)
+		if err == nil && !t.clean {
+			// Something else may have had the processor: only a rate that fails twice is
+			// too high.
+			t, err = b.run(ctx, try, cfg.Trial)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -429,6 +435,22 @@ type generator struct {
 	frame []byte
 	vec   unix.Iovec
 	msgs  [benchBatch]mmsghdr
+}
+
+// newSink opens the socket that packets go to. Nobody reads: they go all the way through
+// the stack and then find the buffer full.
+func (l *lab) newSink() (fd int, err error) {
+	err = inNamespace(l.to, func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)
+		if err = unix.Bind(fd, &unix.SockaddrInet4{Port: benchPort}); err != nil {
+			_ = unix.Close(fd)
+		}
+		return os.NewSyscallError("bind", err)
+	})
+	return fd, err
 }
 
 func (l *lab) newGenerator(size, cpu int) (*generator, error) {

@@ -12,7 +12,9 @@
 // in through a ring that the kernel fills in the sender's time, and leave in batches
 // of one system call. When nothing is there and nothing is due it sleeps. A timer of a virtual
 // machine is tens of microseconds late, so it is set earlier by as much
-// as it was late before, and the rest is waited for awake. What else must know or change
+// as it was late before, and the rest is waited for awake. On a machine that hosts keep
+// busy the thread needs real-time priority to be in time (CAP_SYS_NICE), and takes it
+// if it may. What else must know or change
 // something (HTTP, samples) hands a function to that goroutine; decisions
 // for the log go to a writer through a bounded list and are counted when they find it
 // full.

@@ -47,8 +47,10 @@ type Health struct {
 	Checksums  uint64 `json:"checksums"`
 	// LinkErrors is how often an interface went down or away.
 	LinkErrors uint64 `json:"link_errors"`
-	// Realtime says that the forwarding thread has real-time priority.
-	Realtime bool `json:"realtime"`
+	// Realtime says that the forwarding thread may have real-time priority. Demoted is how
+	// often it gave that up for a while, because it had no time to sleep.
+	Realtime bool   `json:"realtime"`
+	Demoted  uint64 `json:"demoted"`
 	// LogLines were written, LogDropped had no room in the log.
 	LogLines   uint64 `json:"log_lines"`
 	LogDropped uint64 `json:"log_dropped"`

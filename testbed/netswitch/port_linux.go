@@ -1,6 +1,7 @@
 package netswitch
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -33,6 +34,7 @@ type port struct {
 	own6  netip.Addr
 
 	fd      int
+	lock    int    // socket that keeps a second switch off the interface
 	mem     []byte // of the ring
 	frames  int    // in the ring
 	stride  int    // bytes from frame to frame in a block
@@ -59,37 +61,48 @@ type mmsghdr struct {
 
 // openPort binds a packet socket to an interface of the namespace of the calling
 // thread. Hosts behind it have addresses within addrs.
-func openPort(name string, addrs []netip.Prefix, l *link) (p *port, err error) {
-	p = &port{name: name, dev: l.name, index: l.index, mtu: l.mtu, mac: l.mac, own4: l.own4, own6: l.own6, fd: -1, neigh: newNeighbours(addrs)}
-	defer func() {
-		if err != nil {
-			p.close()
-			err = fmt.Errorf("port %q: interface %s: %w", name, l.name, err)
-		}
-	}()
+func openPort(name string, addrs []netip.Prefix, l *link) (*port, error) {
+	p := &port{name: name, dev: l.name, index: l.index, mtu: l.mtu, mac: l.mac, own4: l.own4, own6: l.own6, fd: -1, lock: -1, neigh: newNeighbours(addrs)}
+	if err := p.open(); err != nil {
+		p.close()
+		return nil, fmt.Errorf("port %q: interface %s: %w", name, l.name, err)
+	}
+	return p, nil
+}
+
+func (p *port) open() (err error) {
+	// Names of abstract sockets belong to the network namespace and go with the process.
+	if p.lock, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return os.NewSyscallError("socket(AF_UNIX)", err)
+	}
+	if err := unix.Bind(p.lock, &unix.SockaddrUnix{Name: "@uetswitch/" + p.dev}); err == unix.EADDRINUSE {
+		return errors.New("another switch forwards here already, and each packet would arrive twice: end it first")
+	} else if err != nil {
+		return os.NewSyscallError("bind(AF_UNIX)", err)
+	}
 	// Without a protocol the socket receives nothing until it is bound.
 	p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		if err == unix.EPERM || err == unix.EACCES {
-			return nil, fmt.Errorf("no packet socket: CAP_NET_RAW is missing: run as root, or give it to the program or container (docker run --cap-add NET_RAW)")
+			return fmt.Errorf("no packet socket: CAP_NET_RAW is missing: run as root, or give it to the program or container (docker run --cap-add NET_RAW)")
 		}
-		return nil, os.NewSyscallError("socket(AF_PACKET)", err)
+		return os.NewSyscallError("socket(AF_PACKET)", err)
 	}
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
-		return nil, os.NewSyscallError("PACKET_VERSION", err)
+		return os.NewSyscallError("PACKET_VERSION", err)
 	}
 	// What this namespace's kernel sends (answers to ARP, the control connection) is
 	// not to be seen; a kernel before 4.20 shows it, marked as outgoing.
 	_ = unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	// No queueing discipline between the switch's queues and the wire.
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
-		return nil, os.NewSyscallError("PACKET_QDISC_BYPASS", err)
+		return os.NewSyscallError("PACKET_QDISC_BYPASS", err)
 	}
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20); err != nil {
 		_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 8<<20)
 	}
 	if err := p.openRing(); err != nil {
-		return nil, err
+		return err
 	}
 	p.txSlot = (ethHeader + max(p.mtu, 1280) + 63) &^ 63
 	p.txBuf = make([]byte, txBatch*p.txSlot)
@@ -99,9 +112,9 @@ func openPort(name string, addrs []netip.Prefix, l *link) (p *port, err error) {
 		p.tx[i].hdr.Iovlen = 1
 	}
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.index}); err != nil {
-		return nil, os.NewSyscallError("bind", err)
+		return os.NewSyscallError("bind", err)
 	}
-	return p, nil
+	return nil
 }
 
 // openRing maps the ring: version 2, whose frames are handed over one by one. In
@@ -136,9 +149,11 @@ func (p *port) close() {
 		_ = unix.Munmap(p.mem)
 		p.mem = nil
 	}
-	if p.fd >= 0 {
-		_ = unix.Close(p.fd)
-		p.fd = -1
+	for _, fd := range []*int{&p.fd, &p.lock} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
 	}
 }
 

@@ -80,8 +80,10 @@ func (r *rates) add(st *fabric.Stats) {
 			r.samples[i] = r.samples[2*i+1]
 		}
 		r.samples = slices.Delete(r.samples, maxSamples/2, len(r.samples))
+		// The last one stays, and this look is halfway to the next.
+		r.looks = r.stride
 		r.stride *= 2
-		r.looks = 0
+		return
 	}
 	r.samples = append(r.samples, Sample(st))
 }

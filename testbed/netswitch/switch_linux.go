@@ -21,10 +21,16 @@ const (
 	// rxBudget is how many packets are taken from a port before the others and what is due
 	// get their turn.
 	rxBudget = 16
-	// restWindow is the time in which a thread of real-time priority sleeps a tenth
-	// at least. The kernel stops one that takes 95 % of a second (sched_rt_runtime_us) for the
-	// rest of it.
-	restWindow = 10 * time.Millisecond
+	// A thread with real-time priority that never sleeps is stopped by the kernel for
+	// 50 ms of each second (sched_rt_runtime_us), and keeps the kernel's own threads of its
+	// processor from working. So the forwarding thread has it only while
+	// it sleeps enough: in each restWindow a share of 1/restMin at least, or it goes
+	// to the ordinary class with the priority ordinaryNice; it comes back with
+	// 1/restBack.
+	restWindow   = 200 * time.Millisecond
+	restMin      = 8
+	restBack     = 3
+	ordinaryNice = -10
 	// shortest is what is never slept for: the call takes about as long.
 	shortest = 4 * time.Microsecond
 	// overshootDecay is how fast the measured lateness of the timer is forgotten.
@@ -55,13 +61,15 @@ type Switch struct {
 	polls     []unix.PollFd
 	spin      time.Duration
 	overshoot time.Duration // of the timer, about
-	realtime  bool
+	priority  bool          // real-time priority is allowed
+	realtime  bool          // and taken
+	began     time.Duration // when it began to forward: before that nothing was late
 	window    time.Duration // beginning of the restWindow
 	rested    time.Duration // asleep in it
 	leave     *lateness
 	wait      *lateness
 	count     struct {
-		ringFull, sendFailed, unresolved, oversize, malformed, checksums, linkErrors uint64
+		ringFull, sendFailed, unresolved, oversize, malformed, checksums, linkErrors, demoted uint64
 	}
 
 	warnings []string // of Open
@@ -271,9 +279,10 @@ func (s *Switch) forward() {
 	if !s.opts.NoPriority {
 		// Else a busy host takes the processor from the network for milliseconds.
 		// Without CAP_SYS_NICE it must do as it is.
-		a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-		s.realtime = unix.SchedSetAttr(0, &a, 0) == nil
+		s.priority = s.becomeRealtime()
 	}
+	s.began = s.now()
+	s.window = s.began
 	if s.opts.pin > 0 {
 		_ = pinThread(s.opts.pin - 1)
 	}
@@ -304,6 +313,9 @@ func (s *Switch) forward() {
 			(<-s.calls)(s.now())
 			busy = true
 		}
+		if now-s.window >= restWindow {
+			s.judgeRest(now)
+		}
 		if !busy {
 			s.sleep(now)
 		}
@@ -317,7 +329,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 		return false
 	}
 	// The first has waited longest; the others of the batch count as it does.
-	wait := r.waited(wall)
+	wait := min(r.waited(wall), now-s.began)
 	n := int64(0)
 	for {
 		s.frame(i, p, &r, now)
@@ -332,7 +344,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 
 // frame does what one received frame asks for.
 func (s *Switch) frame(i int, p *port, r *arrival, now time.Duration) {
-	if r.kind == unix.PACKET_OUTGOING || r.kind == unix.PACKET_OTHERHOST {
+	if r.kind == unix.PACKET_OUTGOING {
 		return
 	}
 	switch r.typ {
@@ -523,14 +535,36 @@ func (s *Switch) sleep(now time.Duration) {
 
 // mayStayAwake reports whether the thread may wait for a packet awake.
 func (s *Switch) mayStayAwake(now time.Duration) bool {
-	d := now - s.window
-	if d >= restWindow {
-		s.window, s.rested, d = now, 0, 0
-	}
-	return !s.realtime || s.rested*10 >= d
+	return !s.realtime || s.rested*(restMin-1) >= now-s.window
 }
 
-// Stats copies what was counted.
+// judgeRest chooses the scheduling class by what was slept in the window that ends.
+func (s *Switch) judgeRest(now time.Duration) {
+	d := now - s.window
+	switch {
+	case !s.priority:
+	case s.realtime && s.rested*restMin < d:
+		s.becomeOrdinary()
+	case !s.realtime && s.rested*restBack > d:
+		s.becomeRealtime()
+	}
+	s.window, s.rested = now, 0
+}
+
+func (s *Switch) becomeRealtime() bool {
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	s.realtime = unix.SchedSetAttr(0, &a, 0) == nil
+	return s.realtime
+}
+
+func (s *Switch) becomeOrdinary() {
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: ordinaryNice}
+	_ = unix.SchedSetAttr(0, &a, 0)
+	s.realtime = false
+	s.count.demoted++
+}
+
+// Stats copies what was counted. It waits for Run.
 func (s *Switch) Stats() (st Stats, err error) {
 	err = s.do(func(now time.Duration) {
 		st.Fabric = s.sw.Stats(now)
@@ -543,7 +577,7 @@ func (s *Switch) Stats() (st Stats, err error) {
 		h.RingFull, h.SendFailed = s.count.ringFull, s.count.sendFailed
 		h.Unresolved, h.Oversize, h.Malformed, h.Checksums = s.count.unresolved, s.count.oversize, s.count.malformed, s.count.checksums
 		h.LinkErrors = s.count.linkErrors
-		h.Realtime = s.realtime
+		h.Realtime, h.Demoted = s.priority, s.count.demoted
 	})
 	if err != nil {
 		return Stats{}, err
@@ -579,12 +613,12 @@ func (s *Switch) fabricStats() (st *fabric.Stats, err error) {
 	return st, err
 }
 
-// Start makes now the zero of the events, if it has not come yet.
+// Start makes now the zero of the events, if it has not come yet. It waits for Run.
 func (s *Switch) Start() error {
 	return s.do(func(now time.Duration) { s.sw.Start(now) })
 }
 
-// Apply does an event now. It returns the fabric's refusal.
+// Apply does an event now. It returns the fabric's refusal, and waits for Run.
 func (s *Switch) Apply(e fabric.Event) error {
 	var refused error
 	if err := s.do(func(now time.Duration) { refused = s.sw.Apply(now, e) }); err != nil {

@@ -87,6 +87,12 @@ type rig struct {
 
 func newRig(t *testing.T, mod func(*Options)) *rig {
 	t.Helper()
+	return newRigWith(t, mod, nil)
+}
+
+// newRigWith calls prepare before there is a switch.
+func newRigWith(t *testing.T, mod func(*Options), prepare func(*rig)) *rig {
+	t.Helper()
 	needRoot(t)
 	r := &rig{t: t, log: &logBuffer{}}
 	opts := Options{Config: Config{Fabric: fabric.Config{Seed: 1, Ports: labPorts(fabric.Line{}, fabric.Line{})}}, HTTP: labIn + "1:0", Log: r.log}
@@ -94,10 +100,16 @@ func newRig(t *testing.T, mod func(*Options)) *rig {
 		mod(&opts)
 	}
 	var err error
-	if r.lab, err = openLab(1500, opts); err != nil {
+	if r.lab, err = newLab(1500); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.lab.close)
+	if prepare != nil {
+		prepare(r)
+	}
+	if err := r.openSwitch(opts); err != nil {
+		t.Fatal(err)
+	}
 	listen := func(addr netip.Addr) *net.UDPConn {
 		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 7000)))
 		if err != nil {
@@ -237,11 +249,74 @@ func TestForwardsBothWays(t *testing.T) {
 		}
 	}
 	st := r.stats()
-	if st.Fabric.Received < 2*n || st.Fabric.Sent != st.Fabric.Received || st.Health.Drops != 0 {
+	// What is for the switch itself (this question) is none of the fabric's business.
+	if st.Fabric.Received != 2*n || st.Fabric.Sent != 2*n || st.Health.Drops != 0 {
 		t.Errorf("after %d packets each way: %+v", n, st)
 	}
 	if h := st.Health; h.Leave.Count < 2*n-1 || h.Wait.Count < 2*n || h.Leave.P99 <= 0 {
 		t.Errorf("lateness was not measured: %+v", h)
+	}
+}
+
+// generator sends packets of 100 bytes from the first namespace to a socket in the last.
+func (r *rig) generator() *generator {
+	r.t.Helper()
+	sink, err := r.newSink() // else there would be ICMP
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { unix.Close(sink) })
+	cpus, err := allowedCPUs()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	g, err := r.newGenerator(100, cpus[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(g.close)
+	return g
+}
+
+// Only frames that are addressed to the switch are forwarded: on a bridge it sees those
+// to others as well, and what everybody gets would go round in circles.
+func TestForwardsOnlyWhatItIsSent(t *testing.T) {
+	r := newRig(t, nil)
+	g := r.generator()
+	ours := mac(g.frame[:6])
+	for _, dst := range []mac{{2, 9, 9, 9, 9, 9}, broadcast, {1, 0, 0x5e, 0, 0, 1}, ours} {
+		copy(g.frame, dst[:])
+		if _, err := unix.Write(g.fd, g.frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, func() bool { return r.stats().Fabric.Sent > 0 })
+	if st := r.stats(); st.Fabric.Received != 1 {
+		t.Errorf("%d of 4 entered the fabric", st.Fabric.Received)
+	}
+}
+
+func TestMorePacketsThanTheRingHas(t *testing.T) {
+	r := newRig(t, nil)
+	g := r.generator()
+	before, err := r.arrived()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := uint64(0)
+	for sent < uint64(2*r.sw.ports[0].frames) {
+		n, _, err := g.send(context.Background(), 20000, 50*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += n
+	}
+	wait(t, func() bool { return r.stats().Fabric.Received == sent })
+	st := r.stats()
+	after, err := r.arrived()
+	// One question for the receiver's address is among them.
+	if err != nil || after-before < sent || after-before > sent+5 || st.Fabric.Sent != sent || st.Health.Drops > 0 || st.Health.Malformed > 0 {
+		t.Errorf("%d sent, %d arrived, %v, %+v", sent, after-before, err, st)
 	}
 }
 
@@ -482,6 +557,11 @@ func TestRefusals(t *testing.T) {
 		return p
 	}
 	in := port("in", labIn+"0/24")
+	l, err := newLab(1500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
 	for _, c := range []struct {
 		name string
 		cfg  Config
@@ -496,12 +576,75 @@ func TestRefusals(t *testing.T) {
 		{"fabric", Config{}, "", "port"},
 	} {
 		log := &logBuffer{}
-		_, err := openLab(1500, Options{Config: c.cfg, HTTP: c.http, Log: log})
+		err := l.openSwitch(Options{Config: c.cfg, HTTP: c.http, Log: log})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if !log.closed {
 			t.Errorf("%s: the log is open", c.name)
+		}
+	}
+}
+
+func TestSecondSwitchIsRefused(t *testing.T) {
+	r := newRig(t, nil)
+	err := inNamespace(r.mid, func() error {
+		_, err := Open(Options{Config: Config{Fabric: fabric.Config{Ports: labPorts(fabric.Line{}, fabric.Line{})}}})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), `port "in": interface in: another switch forwards here already`) {
+		t.Errorf("%v", err)
+	}
+	r.send("still")
+	if got, _ := recv(t, r.b); got != "still" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestForwardsIPv6(t *testing.T) {
+	r := newRigWith(t, func(o *Options) {
+		o.Fabric.Ports[0].Addrs = append(o.Fabric.Ports[0].Addrs, netip.MustParsePrefix("2001:db8:100::/64"))
+		o.Fabric.Ports[1].Addrs = append(o.Fabric.Ports[1].Addrs, netip.MustParsePrefix("2001:db8:101::/64"))
+	}, func(r *rig) {
+		addr := func(dev, a string) {
+			l, err := netlink.LinkByName(dev)
+			if err == nil {
+				x, _ := netlink.ParseAddr(a)
+				x.Flags = unix.IFA_F_NODAD // it is used at once
+				err = netlink.AddrAdd(l, x)
+			}
+			if err == nil && dev == "eth0" {
+				_, all, _ := net.ParseCIDR("::/0")
+				gw := netip.MustParsePrefix(a).Masked().Addr().Next()
+				err = netlink.RouteAdd(&netlink.Route{Dst: all, Gw: gw.AsSlice()})
+			}
+			if err != nil {
+				r.t.Skip("no IPv6:", err)
+			}
+		}
+		r.in(r.mid, func() { addr("in", "2001:db8:100::1/64"); addr("out", "2001:db8:101::1/64") })
+		r.in(r.from, func() { addr("eth0", "2001:db8:100::2/64") })
+		r.in(r.to, func() { addr("eth0", "2001:db8:101::2/64") })
+	})
+	listen := func(a string) (c *net.UDPConn) {
+		c, err := net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(a)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	var a, b *net.UDPConn
+	r.in(r.from, func() { a = listen("[2001:db8:100::2]:7006") })
+	r.in(r.to, func() { b = listen("[2001:db8:101::2]:7006") })
+	for range 3 {
+		fmt.Fprint(writerTo{a, b.LocalAddr()}, "over six")
+		if got, _ := recv(t, b); got != "over six" {
+			t.Errorf("b got %q", got)
+		}
+		fmt.Fprint(writerTo{b, a.LocalAddr()}, "and back")
+		if got, _ := recv(t, a); got != "and back" {
+			t.Errorf("a got %q", got)
 		}
 	}
 }

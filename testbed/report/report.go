@@ -215,7 +215,7 @@ func run(i int, r *result.Result) page.Section {
 		add(page.Details{Summary: "Lines of the network, as set up and what they did", Body: []page.Block{lines(r)}})
 	}
 	add(timeline(r)...)
-	add(hosts(i, r))
+	add(hosts(r))
 	for k := range r.Hosts {
 		if b, ok := host(r, k); ok {
 			add(b)
@@ -253,7 +253,7 @@ func asserts(r *result.Result) page.Block {
 }
 
 // hosts is the table of who did what.
-func hosts(i int, r *result.Result) page.Table {
+func hosts(r *result.Result) page.Table {
 	t := page.Table{Caption: "Hosts", Heads: []page.Head{
 		{Name: "host", Left: true}, {Name: "role", Left: true}, {Name: "address", Left: true}, {Name: "image", Left: true}, {Name: "exit", Help: "status: 0 done and right, 1 failed, 127 not supported"},
 		{Name: "msgs"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest of its runs"}, {Name: "p99", Unit: "µs", Help: "the worst of its runs"}, {Name: "lost"}, {Name: "wrong"}, {Name: "sent again"}, {Name: "ended by", Left: true},
@@ -314,7 +314,6 @@ func hosts(i int, r *result.Result) page.Table {
 			opt(hasLost, page.Int(lost), lost > 0), opt(hasCheck, page.Int(wrong), wrong > 0), opt(any, page.Int(rtx), false), page.Cell{Text: h.Record.Error, Tone: page.Bad})
 		t.Rows = append(t.Rows, row)
 	}
-	_ = i
 	return t
 }
 
@@ -335,7 +334,7 @@ func host(r *result.Result, k int) (page.Details, bool) {
 			d.Body = append(d.Body, v)
 		}
 		d.Body = append(d.Body, recview.CDF([]*recview.Rec{rec})...)
-		d.Body = append(d.Body, rec.Timelines()...)
+		d.Body = append(d.Body, rec.Timelines("Over time: ")...)
 		if c := rec.Counters("Counters"); len(c.Rows) > 0 {
 			d.Body = append(d.Body, c)
 		}

@@ -43,8 +43,10 @@ type Result struct {
 	Topology fabric.Config `json:"topology"`
 	Switch   *fabric.Stats `json:"switch,omitempty"`
 	Series   []Sample      `json:"series,omitempty"`
-	Timeline []Mark        `json:"timeline"` // what happened when, process faults too
-	Health   Health        `json:"health"`
+	// Files are those of the switch: its log and its decisions, a JSON line each.
+	Files    []string `json:"files,omitempty"`
+	Timeline []Mark   `json:"timeline"` // what happened when, process faults too
+	Health   Health   `json:"health"`
 	// Metrics is every name that assertions may use, with its value.
 	Metrics map[string]float64 `json:"metrics"`
 	Machine record.Host        `json:"machine"`

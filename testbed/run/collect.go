@@ -17,6 +17,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/testbed/agent"
+	"github.com/uetkit/uetkit/testbed/report"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
@@ -26,7 +27,17 @@ func (p *player) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downLimit)
 	defer cancel()
 	p.took = lastEnd(p.r)
+	slices.SortStableFunc(p.r.Timeline, func(a, b result.Mark) int { return int(a.At - b.At) })
 	p.r.Health.Stall = share(p.stalls, stalled(), time.Since(p.began))
+	var errs []error
+	if !p.o.Keep {
+		for _, h := range p.r.Hosts {
+			if _, ended := p.ended[h.Name]; !ended {
+				errs = append(errs, p.stop(ctx, h.Name))
+			}
+		}
+	}
+	// Now nothing passes any more: what the switch counts is what its log has.
 	if st, err := p.sw.Stats(ctx); err == nil {
 		p.r.Switch = &st.Fabric
 		p.r.Health.SwitchDrops, p.r.Health.LateP99 = st.Health.Drops, st.Health.LateP99
@@ -35,20 +46,12 @@ func (p *player) collect(ctx context.Context) error {
 			p.say("switch: %s", w)
 		}
 	}
-	var errs []error
-	if !p.o.Keep {
-		for _, h := range p.r.Hosts {
-			if _, ended := p.ended[h.Name]; !ended && !p.dead(h.Name) {
-				errs = append(errs, p.stop(ctx, h.Name))
-			}
-		}
-		if _, ended := p.ended[substrate.SwitchName]; !ended {
-			errs = append(errs, p.stop(ctx, substrate.SwitchName))
-		}
+	if _, ended := p.ended[substrate.SwitchName]; !ended && !p.o.Keep {
+		errs = append(errs, p.stop(ctx, substrate.SwitchName))
 	}
 	dir := ""
 	if p.o.Out != "" {
-		dir = filepath.Join(p.o.Out, Folder(p.r))
+		dir = filepath.Join(p.o.Out, report.Folder(p.r))
 		// Files of a run before would seem to be of this one.
 		errs = append(errs, os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 	}
@@ -58,18 +61,14 @@ func (p *player) collect(ctx context.Context) error {
 	}
 	sw := &result.Host{Name: substrate.SwitchName}
 	errs = append(errs, p.bring(ctx, sw, dir))
+	p.r.Files = sw.Files
 	if dir != "" && p.o.Substrate.Name() == "docker" {
 		if data, err := os.ReadFile(filepath.Join(p.spec.Dir, "docker-compose.yml")); err == nil {
 			errs = append(errs, os.WriteFile(filepath.Join(dir, "docker-compose.yml"), data, 0o644))
+			p.r.Files = append(p.r.Files, "docker-compose.yml")
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// dead reports whether a host was killed and has not come back.
-func (p *player) dead(host string) bool {
-	_, ended := p.ended[host]
-	return ended
 }
 
 // stop ends a process as it should end, and notes how it did.
@@ -89,7 +88,7 @@ func (p *player) stop(ctx context.Context, host string) error {
 			if e.Host == host {
 				return nil
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(stopLimit):
 			return fmt.Errorf("%s does not end", host)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/agent"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/lab"
+	"github.com/uetkit/uetkit/testbed/report"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/scenario"
 	"github.com/uetkit/uetkit/testbed/substrate"
@@ -47,10 +48,12 @@ const (
 	readyLimit = 20 * time.Second // from up to ready
 	foreign    = 3 * time.Second  // for an image that does not say that it is ready
 	endLimit   = 10 * time.Second // of a client beyond its limit
-	downLimit  = 60 * time.Second
+	stopLimit  = 30 * time.Second // of a process that was told to end
+	downLimit  = 90 * time.Second
 	logTail    = 20       // lines of each log in a result
 	switchLog  = 64 << 20 // bytes of decisions
 	pollEvery  = 50 * time.Millisecond
+	pollFirst  = 2 * time.Millisecond // until the first packet is seen
 )
 
 // Scenario plays a scenario and returns what came of it; errors are in the result. It leaves
@@ -73,7 +76,7 @@ func Scenario(ctx context.Context, sc *scenario.Scenario, o Options) *result.Res
 	r.Took = time.Since(r.Started)
 	p.conclude(ctx, err)
 	if o.Out != "" {
-		if err := Save(filepath.Join(o.Out, Folder(r)), r); err != nil {
+		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)
 		}
 	}
@@ -98,7 +101,7 @@ func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.
 		over(r, result.Fail, "%s", got.Reason) // a checker of the simulator; what else failed follows from it
 	}
 	if o.Out != "" {
-		if err := Save(filepath.Join(o.Out, Folder(r)), r); err != nil {
+		if err := Save(filepath.Join(o.Out, report.Folder(r)), r); err != nil {
 			return over(r, result.Error, "%v", err)
 		}
 	}
@@ -110,9 +113,6 @@ func over(r *result.Result, v result.Verdict, format string, args ...any) *resul
 	r.Verdict, r.Reason = v, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	return r
 }
-
-// Folder is the name of a result's folder.
-func Folder(r *result.Result) string { return r.Scenario + "-" + r.Substrate }
 
 // Save writes result.json.
 func Save(dir string, r *result.Result) error {
@@ -137,7 +137,6 @@ type player struct {
 	lab    substrate.Lab
 	sw     *SwitchClient
 	spec   *substrate.Spec
-	keys   string
 	began  time.Time // clients were let go
 	zero   time.Time // of the timeline; zero time: not yet
 	ended  map[string]substrate.Exit

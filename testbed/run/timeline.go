@@ -20,10 +20,11 @@ import (
 
 // A step is something done to a process at a time of the timeline.
 type step struct {
-	at   time.Duration
-	what string
-	host string
-	do   func(ctx context.Context) error
+	at      time.Duration
+	what    string
+	host    string // "": no process of one host
+	restart bool
+	do      func(ctx context.Context) error
 }
 
 // rekeySteps is how many steps a change of the cluster key has, rekeyGap the time
@@ -37,7 +38,7 @@ const (
 func (p *player) steps() []step {
 	var out []step
 	add := func(at fabric.Duration, host, what string, do func(context.Context) error) {
-		out = append(out, step{time.Duration(at), what, host, do})
+		out = append(out, step{at: time.Duration(at), what: what, host: host, do: do})
 	}
 	for _, a := range p.sc.Actions {
 		act := func(do substrate.Action) func(context.Context) error {
@@ -51,6 +52,7 @@ func (p *player) steps() []step {
 			add(a.At, a.Host, a.Host+" is killed", act(substrate.Kill))
 		case "restart":
 			add(a.At+a.For, a.Host, a.Host+" is started again", act(substrate.Start))
+			out[len(out)-1].restart = true
 		case "rekey":
 			gap := a.For
 			if gap == 0 {
@@ -116,7 +118,7 @@ func (p *player) run(ctx context.Context) error {
 	p.began = time.Now()
 	limit := time.NewTimer(time.Duration(p.sc.Limit) + endLimit)
 	defer limit.Stop()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollFirst)
 	defer poll.Stop()
 	steps := p.steps()
 	due := time.NewTimer(time.Hour)
@@ -136,7 +138,7 @@ func (p *player) run(ctx context.Context) error {
 			p.slow = p.running()
 			return nil
 		case e := <-p.lab.Exits():
-			if err := p.exited(ctx, e, steps); err != nil {
+			if err := p.exited(ctx, e); err != nil {
 				return err
 			}
 		case <-due.C:
@@ -156,6 +158,7 @@ func (p *player) run(ctx context.Context) error {
 				p.mark(p.zero, "first packet")
 				p.eventMarks()
 				arm()
+				poll.Reset(pollEvery)
 			}
 			if time.Since(lastSaid) >= time.Second {
 				lastSaid = time.Now()
@@ -171,16 +174,18 @@ func (p *player) run(ctx context.Context) error {
 
 // step does one, unless its process has ended already.
 func (p *player) step(ctx context.Context, s step) error {
-	at := time.Now()
-	if s.host != "" && !strings.HasSuffix(s.what, "started again") {
-		if _, ended := p.ended[s.host]; ended {
-			p.mark(at, "%s: not done, it had ended", s.what)
-			return nil
+	if s.restart {
+		// The news of its end may be on the way, and must not be taken for that of
+		// the life to come.
+		if err := p.awaitEnd(ctx, s.host); err != nil {
+			return err
 		}
-	}
-	if strings.HasSuffix(s.what, "started again") {
 		delete(p.ended, s.host)
+	} else if _, ended := p.ended[s.host]; ended {
+		p.mark(time.Now(), "%s: not done, it had ended", s.what)
+		return nil
 	}
+	at := time.Now()
 	if err := s.do(ctx); err != nil {
 		return fmt.Errorf("at %v: %w", s.at, err)
 	}
@@ -188,8 +193,29 @@ func (p *player) step(ctx context.Context, s step) error {
 	return nil
 }
 
+// awaitEnd waits until a process that was killed has ended.
+func (p *player) awaitEnd(ctx context.Context, host string) error {
+	limit := time.NewTimer(endLimit)
+	defer limit.Stop()
+	for {
+		if _, ended := p.ended[host]; ended {
+			return nil
+		}
+		select {
+		case e := <-p.lab.Exits():
+			if err := p.exited(ctx, e); err != nil {
+				return err
+			}
+		case <-limit.C:
+			return fmt.Errorf("%s was killed and does not end", host)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // exited notes the end of a process.
-func (p *player) exited(ctx context.Context, e substrate.Exit, steps []step) error {
+func (p *player) exited(ctx context.Context, e substrate.Exit) error {
 	if e.Host == substrate.SwitchName {
 		return fmt.Errorf("the switch ended with exit status %d: %s", e.Code, p.lastWords(ctx, e.Host))
 	}
@@ -225,7 +251,7 @@ func (p *player) busy(steps []step) bool {
 		return true
 	}
 	return slices.ContainsFunc(steps, func(s step) bool {
-		return strings.HasSuffix(s.what, "started again") && slices.ContainsFunc(p.nodes, func(n scenario.Node) bool { return n.Name == s.host && n.Role == "client" })
+		return s.restart && slices.ContainsFunc(p.nodes, func(n scenario.Node) bool { return n.Name == s.host && n.Role == "client" })
 	})
 }
 

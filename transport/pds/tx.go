@@ -334,6 +334,10 @@ func (p *PDC) Lost() bool { return p.tx.lost > 0 }
 // NextLostRef is the Ref of the packet that Resend would give.
 func (p *PDC) NextLostRef() Ref { return p.tx.at(p.tx.lostHint).ref }
 
+// LostFresh reports whether that packet goes for the first time under its PSN, and so
+// without RETX: after a NACK that made the PDC begin anew.
+func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
+
 // CanResend reports whether a lost packet may leave now. The first lost packet
 // of a PDC with nothing in flight always may: at least one packet per RTT.
 func (p *PDC) CanResend() bool {

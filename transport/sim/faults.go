@@ -83,7 +83,7 @@ type PathFaults struct {
 // Trim is how a link cuts the payload off packets (UE packet trimming). The zero Trim
 // cuts nothing. Only packets with one of two DSCP values are cut; they leave with
 // another one, in front of what waits, and so do those of the class Control. What is
-// Keep bytes long or less goes whole.
+// Keep bytes long or less goes whole, and so does what Pad has made longer.
 type Trim struct {
 	Trimmable, TrimmableRTX, As, Control uint8
 

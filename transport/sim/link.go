@@ -369,6 +369,9 @@ func (l *Link) trim(p *Packet, waiting int) bool {
 	if keep == 0 {
 		keep = defaultKeep
 	}
+	if p.Marks&Padded != 0 {
+		return false // a cut could make it what it was
+	}
 	if len(p.Data) <= keep || !(t.After > 0 && waiting > after || l.hits(drawTrim, share)) {
 		return false
 	}

@@ -73,11 +73,24 @@ func wrong(b []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("is not JSON (%s: %v): %s", position(b, syntax.Offset), syntax, giveOne)
 	case errors.As(err, &kind) && kind.Field == "":
-		return fmt.Errorf("is JSON, but a %s and no record: %s", kind.Value, giveOne)
+		return fmt.Errorf("is JSON, but %s and no record: %s", found(kind), giveOne)
 	case errors.As(err, &kind):
-		return fmt.Errorf("has %q as a %s where a record has %s (%s): %s", kind.Field, kind.Value, wanted(kind), position(b, kind.Offset), giveOne)
+		return fmt.Errorf("has %q as %s where a record has %s (%s): %s", kind.Field, found(kind), wanted(kind), position(b, kind.Offset), giveOne)
 	}
 	return fmt.Errorf("is no record (%s): %s", strings.Join(strings.Fields(err.Error()), " "), giveOne)
+}
+
+// found is what stood there: "a string"; of a number there may be which.
+func found(e *json.UnmarshalTypeError) string {
+	word, which, _ := strings.Cut(e.Value, " ")
+	article := "a "
+	if strings.IndexByte("aeiou", word[0]) >= 0 {
+		article = "an "
+	}
+	if len(which) > 30 {
+		which = which[:30] + "…"
+	}
+	return strings.TrimSpace(article + word + " " + which)
 }
 
 func wanted(e *json.UnmarshalTypeError) string {

@@ -75,7 +75,8 @@ type Config struct {
 	CC       string `json:"cc"`
 	Sec      string `json:"sec"`
 	CRC      bool   `json:"crc"`
-	MTU      int    `json:"mtu,omitempty"` // payload bytes per packet
+	Trimming bool   `json:"trimming,omitempty"` // packets are offered to switches that trim
+	MTU      int    `json:"mtu,omitempty"`      // payload bytes per packet
 	Paths    int    `json:"paths"`
 	Window   int    `json:"window,omitempty"` // messages outstanding per stream
 	Parallel int    `json:"parallel"`
@@ -297,7 +298,7 @@ type Counters struct {
 	RtxProbe uint64            `json:"rtx_probe"` // tail probes
 	Dup      uint64            `json:"dup"`
 	OOO      uint64            `json:"ooo"`
-	Trimmed  uint64            `json:"trimmed"`
+	Trimmed  uint64            `json:"trimmed"` // received of which a switch cut the payload
 	ECNCE    uint64            `json:"ecn_ce"`
 	AcksTx   uint64            `json:"acks_tx"`
 	AcksRx   uint64            `json:"acks_rx"`

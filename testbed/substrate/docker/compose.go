@@ -29,7 +29,8 @@ services:
     restart: "no"
     read_only: true
     cap_drop: [ALL]
-    cap_add: [NET_RAW, NET_ADMIN]
+    cap_add: [NET_RAW, NET_ADMIN, SYS_NICE] # packet sockets, offloads, being in time
+    cpu_shares: 8192 # it is the network: hosts get what it leaves
     security_opt: ["no-new-privileges:true"]
     sysctls:
       net.ipv4.ip_forward: 0

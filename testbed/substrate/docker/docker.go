@@ -331,7 +331,7 @@ func (l *dockerLab) Do(ctx context.Context, host string, a substrate.Action) err
 	args := map[substrate.Action][]string{
 		// All processes of it at once.
 		substrate.Pause: {"pause"}, substrate.Resume: {"unpause"},
-		substrate.Kill: {"kill", "--signal", "KILL"}, substrate.Start: {"start"}, substrate.Stop: {"stop", "--time", "6"},
+		substrate.Kill: {"kill", "--signal", "KILL"}, substrate.Start: {"start"}, substrate.Stop: {"stop", "--time", "20"},
 	}[a]
 	_, err := run(ctx, "docker", append(args, l.container(host))...)
 	if err != nil && strings.Contains(err.Error(), "is not running") {

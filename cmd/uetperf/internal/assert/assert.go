@@ -46,6 +46,59 @@ type metric struct {
 	of   func(*record.Run) (v float64, ok bool)
 	// whole is what a count is a share of.
 	whole func(*record.Run) float64
+	// tests are those that measure it; nil: see For.
+	tests []string
+}
+
+func load(f func(*record.Load) int64) metric {
+	return metric{kind: count, tests: []string{"load"}, of: func(r *record.Run) (float64, bool) {
+		if r.Load == nil {
+			return 0, false
+		}
+		return float64(f(r.Load)), true
+	}, whole: func(r *record.Run) float64 {
+		if r.Load == nil {
+			return 0
+		}
+		return float64(r.Load.Offered)
+	}}
+}
+
+// churn is a median.
+func churn(f func(*record.Churn) *record.Latency) metric {
+	return metric{kind: duration, tests: []string{"rr"}, of: func(r *record.Run) (float64, bool) {
+		if r.Churn == nil || f(r.Churn) == nil {
+			return 0, false
+		}
+		return float64(f(r.Churn).P50), true
+	}}
+}
+
+func incast(f func(*record.Incast) (float64, bool)) func(*record.Run) (float64, bool) {
+	return func(r *record.Run) (float64, bool) {
+		if r.Incast == nil {
+			return 0, false
+		}
+		return f(r.Incast)
+	}
+}
+
+func round(f func(*record.Latency) int64) func(*record.Incast) (float64, bool) {
+	return func(x *record.Incast) (float64, bool) {
+		if x.Round == nil {
+			return 0, false
+		}
+		return float64(f(x.Round)), true
+	}
+}
+
+func soak(f func(*record.Soak) int64) metric {
+	return metric{kind: count, tests: []string{"soak"}, of: func(r *record.Run) (float64, bool) {
+		if r.Soak == nil {
+			return 0, false
+		}
+		return float64(f(r.Soak)), true
+	}}
 }
 
 func latency(f func(*record.Latency) float64) metric {
@@ -128,6 +181,26 @@ var metrics = map[string]metric{
 		}
 		return n
 	}),
+	"offered": {kind: rate, tests: []string{"load"}, of: func(r *record.Run) (float64, bool) {
+		if r.Load == nil {
+			return 0, false
+		}
+		return r.Load.OfferedPer, true
+	}},
+	"late":      load(func(l *record.Load) int64 { return l.Late }),
+	"unsent":    load(func(l *record.Load) int64 { return l.Unsent }),
+	"errors":    {kind: count, tests: []string{"rr"}, of: func(r *record.Run) (float64, bool) { return opt(r.Errors) }, whole: func(r *record.Run) float64 { n, _ := opt(r.Errors); return float64(r.Msgs) + n }},
+	"open":      churn(func(c *record.Churn) *record.Latency { return c.Open }),
+	"close":     churn(func(c *record.Churn) *record.Latency { return c.Close }),
+	"jain":      {kind: count, tests: []string{"incast"}, of: incast(func(x *record.Incast) (float64, bool) { return opt(x.Jain) })},
+	"rounds":    {kind: count, tests: []string{"incast"}, of: incast(func(x *record.Incast) (float64, bool) { return float64(x.Rounds), true })},
+	"tail":      {kind: duration, tests: []string{"incast"}, of: incast(round(func(l *record.Latency) int64 { return l.P99 }))},
+	"tail-max":  {kind: duration, tests: []string{"incast"}, of: incast(round(func(l *record.Latency) int64 { return l.Max }))},
+	"converged": {kind: duration, tests: []string{"incast"}, of: incast(func(x *record.Incast) (float64, bool) { return opt(x.ConvergenceNS) })},
+	"leaks":     soak(func(x *record.Soak) int64 { return x.Leaking }),
+	"failed":    soak(func(x *record.Soak) int64 { return x.Failed }),
+	"tests":     soak(func(x *record.Soak) int64 { return x.Episodes }),
+
 	"cpu":      cpu(func(c *record.CPU) int64 { return c.UserNS + c.SysNS }),
 	"cpu-peer": cpu(func(c *record.CPU) int64 { return c.PeerUserNS + c.PeerSysNS }),
 	"setup":    {kind: duration, of: func(r *record.Run) (float64, bool) { return float64(r.SetupNS), r.SetupNS > 0 }},
@@ -200,8 +273,15 @@ func Parse(s string) (*Assert, error) {
 // For says whether the assertion can be measured by a test: an error names what
 // is missing. checked says that data is verified.
 func (a *Assert) For(test string, checked bool) error {
-	lat := test == "lat" || test == "ping"
+	lat := slices.Contains([]string{"lat", "ping", "load", "rr"}, test)
 	switch {
+	case a.m.tests != nil:
+		if !slices.Contains(a.m.tests, test) {
+			return fmt.Errorf("assertion %q: %s measures no %s, %s does", a.text, test, a.name, strings.Join(a.m.tests, ", "))
+		}
+	case a.name == "rate" && lat && test != "lat" && test != "ping", a.name == "goodput" && test == "load":
+	case a.name == "first" && test != "lat" && test != "ping":
+		return fmt.Errorf("assertion %q: %s measures no %s", a.text, test, a.name)
 	case a.m.kind == duration && a.name != "setup" && !lat:
 		return fmt.Errorf("assertion %q: %s measures no latency", a.text, test)
 	case slices.Contains([]string{"goodput", "rate"}, a.name) && lat:
@@ -261,8 +341,15 @@ func (a *Assert) worse(v, than float64) bool {
 
 // Format writes a value of the assertion's metric for people.
 func (a *Assert) Format(v float64) string {
-	g := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+	g := func(x float64) string {
+		if x >= 1e4 && x < 1e15 {
+			return strconv.FormatFloat(x, 'f', 0, 64)
+		}
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	}
 	switch {
+	case a.name == "jain":
+		return g(v)
 	case a.part || a.m.kind == share:
 		return g(v*100) + "%"
 	case a.m.kind == duration:

@@ -19,6 +19,10 @@ func TestAssertJudge(t *testing.T) {
 		PeerTransport: &record.Counters{TxPkts: 100, OOO: 7}, CPU: &record.CPU{UserNS: 5e8, SysNS: 4e8},
 		DataCheck: &record.Check{OK: 1000},
 	}}
+	load := []record.Run{{Size: 8, Msgs: 900, Load: &record.Load{Offered: 1000, OfferedPer: 5000, Late: 50, Unsent: 10}, MsgsPerS: ptr(4500.0)}}
+	rr := []record.Run{{Size: 8, Msgs: 90, Errors: ptr(int64(10)), Churn: &record.Churn{Open: &record.Latency{P50: 5000}, Close: &record.Latency{P50: 7000}}}}
+	incast := []record.Run{{Size: 8, Incast: &record.Incast{Jain: ptr(0.75), Rounds: 12, Round: &record.Latency{P99: 9e6, Max: 2e7}}}}
+	soak := []record.Run{{Soak: &record.Soak{Episodes: 7, Failed: 1, Leaking: 2}}}
 	for _, c := range []struct {
 		expr  string
 		runs  []record.Run
@@ -46,6 +50,23 @@ func TestAssertJudge(t *testing.T) {
 		{"wrong==0", bw, true, 0, 1 << 20},
 		{"p99<1s", bw, false, 0, 1 << 20}, // not measured
 		{"p99<1s", nil, false, 0, 0},
+		{"offered>=5k/s", load, true, 5000, 8},
+		{"rate>4k/s", load, true, 4500, 8},
+		{"late<5%", load, false, 0.05, 8},
+		{"late<=50", load, true, 50, 8},
+		{"unsent==0", load, false, 10, 8},
+		{"errors<=10%", rr, true, 0.1, 8},
+		{"errors==0", rr, false, 10, 8},
+		{"open<10us", rr, true, 5000, 8},
+		{"close<5us", rr, false, 7000, 8},
+		{"jain>0.7", incast, true, 0.75, 8},
+		{"tail<10ms", incast, true, 9e6, 8},
+		{"tail-max<10ms", incast, false, 2e7, 8},
+		{"rounds>10", incast, true, 12, 8},
+		{"converged<1s", incast, false, 0, 8}, // it never did
+		{"leaks==0", soak, false, 2, 0},
+		{"failed<=1", soak, true, 1, 0},
+		{"tests>5", soak, true, 7, 0},
 	} {
 		a, err := Parse(c.expr)
 		if err != nil {
@@ -77,6 +98,9 @@ func TestAssertFor(t *testing.T) {
 	}{
 		{"p99<1ms", "lat", false, true}, {"p99<1ms", "bw", false, false}, {"goodput>1Gb/s", "bw", false, true},
 		{"goodput>1Gb/s", "lat", false, false}, {"wrong==0", "bw", false, false}, {"wrong==0", "bw", true, true},
+		{"p99<1ms", "load", false, true}, {"p99<1ms", "rr", false, true}, {"p99<1ms", "incast", false, false}, {"rate>1", "load", false, true}, {"rate>1", "rr", false, true},
+		{"goodput>1Gb/s", "load", false, true}, {"goodput>1Gb/s", "rr", false, false}, {"goodput>1Gb/s", "incast", false, true}, {"jain>0.9", "bw", false, false},
+		{"jain>0.9", "incast", false, true}, {"late<1%", "lat", false, false}, {"leaks==0", "soak", false, true}, {"first<1s", "load", false, false}, {"tail<1s", "incast", false, true},
 		{"loss==0", "ping", false, true}, {"setup<1s", "bw", false, true}, {"rate>1", "lat", false, false},
 	} {
 		a, err := Parse(c.expr)

@@ -51,6 +51,7 @@ type Client struct {
 	connected time.Duration
 	open      bool // Dial has succeeded
 	runs      int
+	facts     bool // the server tells them
 	// version is ProtocolVersion but in a test.
 	version int
 
@@ -203,6 +204,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 	if m.Tool != nil {
 		c.tool = *m.Tool
 	}
+	c.facts = slices.Contains(m.Can, mFacts)
 	c.wg.Add(1)
 	go c.beat()
 	return c, nil
@@ -450,8 +452,6 @@ type Result struct {
 	MTU  int
 	// Relay is what the relays did.
 	Relay relay.Stats
-	// LastError is the last of the errors that the run counts, if any.
-	LastError error
 	// Stalled is for how long nothing went on, in whole seconds; Waiting and
 	// PeerWaiting are what the operations of both ends waited for then: of the
 	// server only if the run failed.
@@ -556,7 +556,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	}
 	for _, l := range r.legs {
 		if l.ex.lastErr != nil {
-			res.LastError = l.ex.lastErr
+			res.Run.LastError = oneLine(l.ex.lastErr)
 		}
 	}
 	res.Waiting, res.Stalled = r.stall.said, r.stall.long

@@ -37,6 +37,9 @@ const ProtocolVersion = 1
 //	                   ← fail error           a leg of the server's failed
 //	end →                                     legs end
 //	                   ← result per leg
+//	facts →                                   uetperf doctor
+//	                   ← facts
+//	resources →        ← resources            between runs
 //	beat →                                    every beatEvery
 //	                   ← beat                 after beatLate without one
 //	bye →
@@ -59,7 +62,10 @@ const (
 	mEnd     = "end"
 	mResult  = "result"
 	mBeat    = "beat"
-	mBye     = "bye"
+	mFacts   = "facts"
+	// mResources asks what the server's process holds, and answers.
+	mResources = "resources"
+	mBye       = "bye"
 )
 
 const (
@@ -91,6 +97,11 @@ type message struct {
 	Results []LegResult      `json:"results,omitempty"`
 	Series  [][7]int64       `json:"series,omitempty"` // packed samples
 	Offers  []string         `json:"offers,omitempty"`
+	// Can, of welcome, says that the server knows facts; Facts are those.
+	Can   []string `json:"can,omitempty"`
+	Facts *Facts   `json:"facts,omitempty"`
+
+	Resources *Resources `json:"resources,omitempty"`
 }
 
 const (

@@ -167,16 +167,13 @@ func Unreachable(err error) bool {
 	return false
 }
 
-// nackTrimmed is the PDS NACK code of a packet that a switch cut.
-const nackTrimmed = 0x01
-
 // counters returns what the endpoint has counted.
 func (e *end) counters() record.Counters {
 	s := e.ep.Stats()
 	c := record.Counters{
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
-		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.NacksTx[nackTrimmed], ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
+		Dup: s.RxDup, OOO: s.RxOOO, Trimmed: s.RxTrimmed, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx,
 		Drops: map[string]uint64{},
 	}
 	for i, n := range s.Drops {
@@ -190,19 +187,34 @@ func (e *end) counters() record.Counters {
 	return c
 }
 
+// refusedTrimmed is how many NACKs told that a switch cut a packet of this end: before
+// the last hop, or on it.
+func (e *end) refusedTrimmed() uint64 {
+	const trimmed, lastHop = 0x01, 0x02
+	s := e.ep.Stats()
+	return s.NacksRx[trimmed] + s.NacksRx[lastHop]
+}
+
 // path describes the endpoint's way to remote.
 func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 	p, err := e.ep.PathInfo()
 	if err != nil {
 		return record.Path{}, 0
 	}
-	s := p.Socket
+	out := PathOf(&p)
+	out.Local, out.Remote = e.local.String(), remote.String()
+	return out, p.PayloadMTU
+}
+
+// PathOf is what the system gave, for records.
+func PathOf(p *uet.PathInfo) record.Path {
+	s := &p.Socket
 	return record.Path{
-		Local: e.local.String(), Remote: remote.String(), Interface: s.Interface, MTU: s.MTU,
+		Local: p.Local.AddrPort().String(), Interface: s.Interface, MTU: s.MTU,
 		GSO: record.Feature{On: s.GSO.On, Why: s.GSO.Why}, GRO: record.Feature{On: s.GRO.On, Why: s.GRO.Why},
 		Rcvbuf: s.RecvBuf.Got, Sndbuf: s.SendBuf.Got, RcvbufAsked: s.RecvBuf.Asked, SndbufAsked: s.SendBuf.Asked,
 		ECN: s.ECN.On,
-	}, p.PayloadMTU
+	}
 }
 
 // oneLine is an error's text without line breaks.

@@ -3,7 +3,6 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -358,8 +357,10 @@ func (l *leg) respond() error {
 const (
 	// churnErrors transactions in a row that fail end the test.
 	churnErrors = 5
-	// closeWait is how long a close may take.
+	// closeWait is how long a close may take, closeLook how often it is looked
+	// whether it has ended by those who do not poll.
 	closeWait = time.Second
+	closeLook = 50 * time.Microsecond
 )
 
 var (
@@ -517,9 +518,8 @@ func (l *leg) transaction(seq int64, tx, rx *slot) (t times, err error) {
 		if l.aborted.Load() {
 			return t, errAborted
 		}
-		if l.p.block {
-			runtime.Gosched()
-		} else if _, err := e.cq.Read(nil); err != nil && err != fi.EAGAIN { // makes progress
+		// Nothing completes when a context is gone: look now and then.
+		if _, err := p.readFor(closeLook); err != nil {
 			return t, err
 		}
 	}

@@ -148,7 +148,7 @@ func TestChurn(t *testing.T) {
 				s.Churn, s.Window, s.Parallel, s.Iters, s.Warmup, s.Progress = true, 1, 2, 30, 2, progress
 				r := run(t, c, s).Run
 				if r.Msgs != 60 || *r.Errors != 0 || *r.Lost != 0 {
-					t.Errorf("%s: %d transactions, %d errors, lost %d", progress, r.Msgs, *r.Errors, *r.Lost)
+					t.Errorf("%s: %d transactions, %d errors, lost %d: %s", progress, r.Msgs, *r.Errors, *r.Lost, r.LastError)
 				}
 				if d := r.DataCheck; d.OK != 2*64 || d.Wrong != 0 {
 					t.Errorf("%s: data check %+v", progress, d)

@@ -135,6 +135,13 @@ func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, e
 	if !try(&uet.Info{}) {
 		return nil, unreachablef("no route to %v from this host", server.Addr())
 	}
+	h := *hints
+	h.DestAddr = wire.SockAddr(server)
+	for _, r := range uet.Explain(&h) {
+		if r.Interface == "" && r.Field != "Domain" {
+			return nil, fmt.Errorf("no interface can do what is asked for: %v", r)
+		}
+	}
 	return nil, fmt.Errorf("no interface can do what is asked for: %w", err)
 }
 

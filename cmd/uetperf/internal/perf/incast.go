@@ -143,6 +143,7 @@ func (l *leg) incast() error {
 				m.end(last, done)
 			}
 			l.race.arrive(s.half(), l.stop.Load())
+			continue
 		case l.race.over.Load() && l.race.round.Load() > round:
 			finish()
 			l.tell()
@@ -239,7 +240,7 @@ func (l *leg) collect() error {
 			default:
 				k.got[sender]++
 				if l.check != nil {
-					l.verifyFrom(sender, e.Len, int64(e.Tag&tagSeq), b)
+					l.verifyFrom(sender, e.Len, int64(e.Tag&senderSeq), b)
 				}
 			}
 			err = l.recv(b)
@@ -336,7 +337,7 @@ func (p *spread) fairness() (j float64, ok bool) {
 	}
 	x := make([]float64, len(p.sent[0]))
 	for i := range x {
-		x[i] = p.sent[n-1][i] - p.sent[n/2-1][i]
+		x[i] = p.sent[n-1][i] - p.sent[(n-1)/2][i]
 	}
 	j = jain(x)
 	return j, !math.IsNaN(j)

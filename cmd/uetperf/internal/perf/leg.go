@@ -138,8 +138,10 @@ type slot struct {
 const (
 	tagBase = 0x7565_7400_0000_0000
 	tagSeq  = 1<<40 - 1 // bits that hold the number of a message, if it has one
-	// tagSender are the bits that hold the sender, where one receiver has many.
-	senderShift = 40
+	// Where one receiver has many senders, tagSender of those bits hold the sender,
+	// senderSeq the number.
+	senderShift = 32
+	senderSeq   = 1<<senderShift - 1
 	tagSender   = 0xff << senderShift
 )
 
@@ -341,7 +343,7 @@ func (l *leg) recvOn(e *end, s *slot) error {
 	case !l.spec.tagged():
 		return e.ep.Recv(s.buf, fi.AddrUnspec, s)
 	case l.spec.numbered():
-		return e.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, tagSender|tagSeq, s)
+		return e.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, tagSeq, s)
 	}
 	return e.ep.TRecv(s.buf, fi.AddrUnspec, tagBase, 0, s)
 }
@@ -371,11 +373,10 @@ func (l *leg) sendOn(e *end, peer fi.Addr, b []byte, seq int64, s *slot) error {
 
 // tag is that of a numbered message.
 func (l *leg) tag(seq int64) uint64 {
-	t := tagBase | uint64(seq)&tagSeq
 	if l.race != nil {
-		t |= uint64(l.index) << senderShift
+		return tagBase | uint64(l.index)<<senderShift | uint64(seq)&senderSeq
 	}
-	return t
+	return tagBase | uint64(seq)&tagSeq
 }
 
 // seqOf is the number that a numbered message carries, -1 if none.

@@ -309,8 +309,11 @@ func TestRunAllocatesNothing(t *testing.T) {
 		t.Skip("counts allocations of a long run")
 	}
 	c := dial(t, serve(t, ServerConfig{Log: func(string, ...any) {}}), ClientConfig{})
-	for _, test := range []string{Lat, Rate} {
+	for _, test := range []string{Lat, Rate, RR} {
 		for _, op := range []string{Send, TSend, Inject} {
+			if test == RR && op == Inject {
+				continue
+			}
 			for _, progress := range []string{"manual", "auto"} {
 				for _, check := range []bool{false, true} {
 					s := base(test, op, 64)
@@ -344,6 +347,48 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
+// The series is of all that went, as both ends counted it.
+func TestRunSeries(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.02, Seed: 3}})
+	for name, change := range map[string]func(*Spec){
+		"bw": func(*Spec) {}, "reverse": func(s *Spec) { s.Reverse = true }, "load": func(s *Spec) { *s = exchanging(Load, TSend, 20000, 8) }, "lat": func(s *Spec) { s.Test = Lat },
+		"incast": func(s *Spec) { *s = incasting(2, 20000, time.Second) },
+	} {
+		s := base(BW, TSend, 20000)
+		change(&s)
+		s.Iters, s.Time, s.Sample, s.Warmup = 0, 400*time.Millisecond, 20*time.Millisecond, 0
+		r := run(t, c, s).Run
+		sum, last, cwnd, rtt := sumOf(r.Series), int64(0), 0, 0
+		for _, x := range r.Series {
+			if x.AtNS <= last {
+				t.Errorf("%s: a sample at %d after one at %d", name, x.AtNS, last)
+			}
+			last = x.AtNS
+			if x.CwndBytes > 0 {
+				cwnd++
+			}
+			if x.RTTNS > 0 {
+				rtt++
+			}
+		}
+		n := len(r.Series)
+		if n < 10 || cwnd < n/2 || rtt < n/2 || last < int64(s.Time)*9/10 {
+			t.Errorf("%s: %d samples, %d with a window, %d with a round trip, the last at %v", name, n, cwnd, rtt, time.Duration(last))
+		}
+		if sum.Msgs < r.Msgs || sum.Bytes != sum.Msgs*s.Size {
+			t.Errorf("%s: %d messages, %d in the series (%d bytes)", name, r.Msgs, sum.Msgs, sum.Bytes)
+		}
+		// What the legs count is read after the last sample: a probe may come between.
+		if all := r.Transport.Rtx() + r.PeerTransport.Rtx(); sum.Rtx == 0 || sum.Rtx > all || sum.Rtx < all-all/10-5 {
+			t.Errorf("%s: %d resent, %d in the series", name, all, sum.Rtx)
+		}
+	}
+	// Too short for one.
+	if r := run(t, c, base(Lat, TSend, 8)).Run; r.DurationNS < int64(sampleLeast) && len(r.Series) > 2 {
+		t.Errorf("%d samples in %v", len(r.Series), time.Duration(r.DurationNS))
+	}
+}
+
 func TestServerRefuses(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 1})
 	c := dial(t, addr, ClientConfig{})
@@ -366,6 +411,32 @@ func TestServerRefuses(t *testing.T) {
 	}
 	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "parallel streams") {
 		t.Errorf("absurd specification: %v", err)
+	}
+	for want, bad := range map[string]Spec{
+		"rate -1/s is not": exchanging(Load, TSend, 8, 8), "incast of 1 senders": incasting(1, 8, time.Second), "reply of": exchanging(RR, TSend, 8, 1<<40), "needs rdm endpoints": incasting(2, 8, time.Second),
+		"a sample each": base(BW, Send, 8), "test \"soak\" is not one of": base("soak", Send, 8), "arrivals \"often\"": exchanging(Load, TSend, 8, 8),
+	} {
+		switch {
+		case strings.HasPrefix(want, "rate"):
+			bad.Rate = -1
+		case strings.HasPrefix(want, "needs"):
+			bad.EP = MSG
+		case strings.HasPrefix(want, "a sample"):
+			bad.Sample = 1
+		case strings.HasPrefix(want, "arrivals"):
+			bad.Arrivals = "often"
+		}
+		if err := c.send(&message{Type: mPrepare, Run: 101, Spec: &bad, Addrs: []netip.AddrPort{c.Local()}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	// What a run has not got.
+	_ = c.send(&message{Type: mSent, Run: 101, Leg: 3, N: 5})
+	if r, err := c.Resources(context.Background()); err != nil || r.Heap <= 0 || r.Goroutines <= 0 {
+		t.Errorf("resources %+v, %v", r, err)
 	}
 	// Messages for no session, of no type, and no messages at all.
 	_ = c.send(&message{Type: "nonsense"})
@@ -487,6 +558,26 @@ func TestSpecValidate(t *testing.T) {
 		"reverse lat": func(s *Spec) { s.Test, s.Reverse = Lat, true },
 		"total":       func(s *Spec) { s.Size, s.Window, s.Parallel = 16<<20, 64, 64 },
 		"timeout":     func(s *Spec) { s.PeerTimeout = -1 },
+		"sample":      func(s *Spec) { s.Sample = time.Millisecond },
+		"rate of bw":  func(s *Spec) { s.Rate = 5 },
+		"reply of bw": func(s *Spec) { s.Reply = 5 },
+		"churn of bw": func(s *Spec) { s.Churn, s.Window = true, 1 },
+		"no rate":     func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = 0 },
+		"bad rate":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = math.NaN() },
+		"endless":     func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = math.Inf(1) },
+		"arrivals":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Arrivals = "" },
+		"timeless":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Time, s.Iters = 0, 5 },
+		"reply":       func(s *Spec) { *s = exchanging(RR, TSend, 8, -1) },
+		"huge reply":  func(s *Spec) { *s = exchanging(RR, TSend, 8, 1<<40) },
+		"replies":     func(s *Spec) { *s = exchanging(RR, TSend, 8, MaxMemory/2); s.Parallel, s.Window = 64, 64 },
+		"reverse rr":  func(s *Spec) { *s = exchanging(RR, TSend, 8, 8); s.Reverse = true },
+		"inject rr":   func(s *Spec) { *s = exchanging(RR, Inject, 8, 8) },
+		"churn":       func(s *Spec) { *s = exchanging(RR, TSend, 8, 8); s.Churn = true },
+		"one sender":  func(s *Spec) { *s = incasting(1, 8, time.Second) },
+		"within":      func(s *Spec) { *s = incasting(2, 8, time.Second); s.Within = math.NaN() },
+		"incast send": func(s *Spec) { *s = incasting(2, 8, time.Second); s.Op = Send },
+		"incast msg":  func(s *Spec) { *s = incasting(2, 8, time.Second); s.EP = MSG },
+		"incast all":  func(s *Spec) { *s = incasting(64, 8, time.Second); s.Window = 1024 },
 	} {
 		s := ok
 		change(&s)

@@ -68,7 +68,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			run.Msgs += m.Msgs
 			duration = max(duration, m.Duration)
 			if s.Test == Incast {
-				rtx, trimmed := mine.Counters.Rtx(), l.end.ep.Stats().NacksRx[nackTrimmed]
+				rtx, trimmed := mine.Counters.Rtx(), l.end.refusedTrimmed()
 				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &trimmed
 			}
 			run.Streams = append(run.Streams, st)

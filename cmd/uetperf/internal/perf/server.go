@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/fi"
@@ -57,6 +58,8 @@ type ServerConfig struct {
 	// Log, if not nil, hears of clients and tests, Warn of what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
+	// Pretend is for tests.
+	Pretend Pretend
 }
 
 const defaultMaxClients = 64
@@ -66,12 +69,14 @@ type Server struct {
 	cfg       ServerConfig
 	ctls      []*ctl // not of connections
 	listeners []*listener
+	echoes    []*probe.Echo
 	addrs     []netip.AddrPort // of the first service, where users find the server
 
 	mu       sync.Mutex // guards sessions
 	sessions map[sessionKey]*session
 	closed   bool // no sessions any more
 	wg       sync.WaitGroup
+	held     resources
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
 }
@@ -211,6 +216,7 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		}
 	}
 	s.addrs = append(s.addrs, first)
+	s.openEcho(first)
 	if s.cfg.Listening != nil {
 		for _, l := range s.listeners[listeners:] {
 			s.cfg.Listening(l.pep)
@@ -281,6 +287,9 @@ func (s *Server) Close() {
 	for _, l := range s.listeners {
 		l.close()
 	}
+	for _, e := range s.echoes {
+		e.Close()
+	}
 	for _, c := range s.ctls {
 		c.flush(500 * time.Millisecond)
 		c.close()
@@ -293,8 +302,8 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 	refuse := func(format string, args ...any) {
 		_ = c.send(from, &message{V: ProtocolVersion, Type: mRefuse, Session: m.Session, Error: fmt.Sprintf(format, args...)}, true)
 	}
-	if m.V != ProtocolVersion {
-		refuse("version mismatch: the server (uetperf %s) speaks protocol %d, the client %d: use the same release at both ends", Version, ProtocolVersion, m.V)
+	if m.V != s.protocol() {
+		refuse("version mismatch: the server (uetperf %s) speaks protocol %d, the client %d: use the same release at both ends", Version, s.protocol(), m.V)
 		return
 	}
 	s.mu.Lock()
@@ -602,7 +611,20 @@ func (ss *session) handle(m *message) {
 		if m.Host != nil && m.Tool != nil {
 			ss.srv.cfg.Log("%v is %s, uetperf %s", ss.addr, m.Host.Name, m.Tool.Version)
 		}
-		_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t})
+		var can []string
+		if !ss.srv.cfg.Pretend.Older {
+			can = []string{mFacts}
+		}
+		_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can})
+		return
+	case mFacts:
+		if !ss.srv.cfg.Pretend.Older {
+			_ = ss.send(&message{Type: mFacts, Facts: ss.facts()})
+		}
+		return
+	case mResources:
+		r := ss.srv.held.get()
+		_ = ss.send(&message{Type: mResources, Resources: &r})
 		return
 	case mPrepare:
 		ss.stopRun(true)

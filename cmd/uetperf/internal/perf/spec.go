@@ -98,6 +98,7 @@ type Spec struct {
 	Check    bool          `json:"check,omitempty"`
 	Progress string        `json:"progress"` // auto, manual
 	CRC      bool          `json:"crc"`
+	Trim     bool          `json:"trim,omitempty"` // switches trim: see transport.Config
 	CC       string        `json:"cc"`
 	GSO      string        `json:"gso"` // auto, on, off: of both ends
 	MTU      int           `json:"mtu,omitempty"`
@@ -213,6 +214,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%d paths are not 1 to %d", s.Paths, udp.MaxPaths)
 	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
+	case s.Trim && s.service().sec != Off:
+		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.service().sec)
+	case s.Trim && !s.CRC:
+		return fmt.Errorf("trimming needs the CRC, which tells a whole packet from one that was cut")
 	case s.Reverse && s.Bidir:
 		return fmt.Errorf("reverse and bidir exclude each other")
 	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.pingpong():
@@ -308,6 +313,7 @@ func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	h.Config.Paths = s.Paths
 	h.Config.Seed = s.EndpointSeed
 	h.Config.Transport.PeerTimeout = s.PeerTimeout
+	h.Config.Transport.Trimming = s.Trim
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On

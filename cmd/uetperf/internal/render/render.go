@@ -47,7 +47,7 @@ func one(doc *page.Doc, r *recview.Rec) {
 	add(doc, "Latency", recview.CDF([]*recview.Rec{r}))
 	add(doc, "By size", recview.OverSize([]*recview.Rec{r}))
 	add(doc, "Streams", r.Streams())
-	add(doc, "Over time", r.Timelines())
+	add(doc, "Over time", r.Timelines(""))
 	doc.Sections = append(doc.Sections, page.Section{Title: "Environment", Body: []page.Block{r.Environment()}})
 	if c := r.Counters(""); len(c.Rows) > 0 {
 		doc.Sections = append(doc.Sections, page.Section{Title: "Counters of both ends", Body: []page.Block{page.Details{Summary: "Packets, acknowledgements, retransmissions by cause", Open: len(c.Rows) <= 8, Body: []page.Block{c}}}})
@@ -86,6 +86,11 @@ func several(doc *page.Doc, recs []*recview.Rec) {
 	doc.Sections = append(doc.Sections, page.Section{Title: "Summary", Body: []page.Block{t}})
 	add(doc, "Latency", recview.CDF(recs))
 	add(doc, "By size", recview.OverSize(recs))
+	var lines []page.Block
+	for _, r := range recs {
+		lines = append(lines, r.Timelines(r.Name+": ")...)
+	}
+	add(doc, "Over time", lines)
 	for _, r := range recs {
 		b := r.Badge()
 		s := page.Section{Title: r.Name, Badge: &b, Body: []page.Block{page.Text(r.Test() + "; " + ends(r))}}
@@ -97,7 +102,6 @@ func several(doc *page.Doc, recs []*recview.Rec) {
 		}
 		s.Body = append(s.Body, r.Blocks("Results")...)
 		s.Body = append(s.Body, r.Streams()...)
-		s.Body = append(s.Body, r.Timelines()...)
 		s.Body = append(s.Body, page.Details{Summary: "Environment", Body: []page.Block{r.Environment()}})
 		if c := r.Counters(""); len(c.Rows) > 0 {
 			s.Body = append(s.Body, page.Details{Summary: "Counters of both ends", Body: []page.Block{c}})
@@ -127,7 +131,7 @@ func raw(r *recview.Rec) []page.Block {
 		name = "record.json"
 	}
 	out := []page.Block{page.Download{Name: name, Type: "application/json", Data: r.Raw}}
-	if len(r.Raw) <= 1<<20 { // more is of no use to the eye
+	if len(r.Raw) <= 64<<10 { // more is of no use to the eye
 		out = append(out, page.Details{Summary: "The record as text", Body: []page.Block{page.Pre{Name: "record", Text: string(bytes.ToValidUTF8(r.Raw, []byte("\ufffd")))}}})
 	}
 	return out
@@ -168,12 +172,18 @@ type head struct {
 func headline(r *recview.Rec) head {
 	h := head{rtx: page.None()}
 	var rtx, tx uint64
-	counted := false
+	counted, latency := false, false
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		if l := run.Latency; l != nil && (h.p50 == nil || run.Size < h.size) {
-			p50, p99 := float64(l.P50), float64(l.P99)
-			h.size, h.p50, h.p99 = run.Size, &p50, &p99
+		if l := run.Latency; l != nil && (!latency || run.Size < h.size) {
+			latency = true
+			h.size, h.p50, h.p99 = run.Size, nil, nil
+			if p := float64(l.P50); r.Measured(i, "p50") {
+				h.p50 = &p
+			}
+			if p := float64(l.P99); r.Measured(i, "p99") {
+				h.p99 = &p
+			}
 		}
 		if run.GoodputBPS != nil && (h.goodput == nil || *run.GoodputBPS > *h.goodput) {
 			h.goodput, h.goodputSize = run.GoodputBPS, run.Size
@@ -191,7 +201,7 @@ func headline(r *recview.Rec) head {
 		if d := run.DataCheck; d != nil {
 			h.checked, h.ok, h.wrong = true, h.ok+d.OK, h.wrong+d.Wrong
 		}
-		if r.Counted(i) {
+		if r.Measured(i, "rtx") {
 			counted = true
 			for _, c := range []*record.Counters{&run.Transport, run.PeerTransport} {
 				if c != nil {
@@ -222,7 +232,10 @@ func tiles(r *recview.Rec) page.Tiles {
 	var t page.Tiles
 	at := func(size int64) string { return "at size " + page.MessageSize(size) }
 	if h.p50 != nil {
-		t = append(t, page.Tile{Name: "latency, p50", Value: page.Time.Format(*h.p50), Note: at(h.size)}, page.Tile{Name: "latency, p99", Value: page.Time.Format(*h.p99), Note: at(h.size)})
+		t = append(t, page.Tile{Name: "latency, p50", Value: page.Time.Format(*h.p50), Note: at(h.size)})
+	}
+	if h.p99 != nil {
+		t = append(t, page.Tile{Name: "latency, p99", Value: page.Time.Format(*h.p99), Note: at(h.size)})
 	}
 	if h.goodput != nil {
 		t = append(t, page.Tile{Name: "goodput", Value: page.Bits.Format(*h.goodput), Note: at(h.goodputSize)})

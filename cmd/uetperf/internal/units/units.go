@@ -182,6 +182,21 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseRate reads how many there are in a second: 20k/s, 1.5M, 300.
+func ParseRate(s string) (float64, error) {
+	num, mul := strings.TrimSuffix(s, "/s"), 1.0
+	if n := len(num); n > 0 {
+		if m, ok := map[byte]float64{'k': 1e3, 'K': 1e3, 'M': 1e6, 'G': 1e9}[num[n-1]]; ok {
+			num, mul = num[:n-1], m
+		}
+	}
+	f, err := strconv.ParseFloat(num, 64)
+	if err != nil || !(f > 0) || math.IsInf(f*mul, 0) {
+		return 0, fmt.Errorf("rate %q is not a number a second such as 300, 20k/s or 1.5M/s", s)
+	}
+	return f * mul, nil
+}
+
 // ParseShare reads a part of the whole: 1%, 0.01.
 func ParseShare(s string) (float64, error) {
 	num, div := s, 1.0

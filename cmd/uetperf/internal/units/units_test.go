@@ -51,6 +51,19 @@ func TestParseSizes(t *testing.T) {
 	}
 }
 
+func TestParseRate(t *testing.T) {
+	for in, want := range map[string]float64{"300": 300, "20k/s": 20e3, "1.5M/s": 1.5e6, "2K": 2000, "1G": 1e9, "0.5/s": 0.5} {
+		if got, err := ParseRate(in); err != nil || got != want {
+			t.Errorf("ParseRate(%q) = %v, %v, want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "0", "-5", "k", "/s", "NaN", "Inf", "1e400", "5/m", "5 k"} {
+		if got, err := ParseRate(in); err == nil {
+			t.Errorf("ParseRate(%q) = %v, want an error", in, got)
+		}
+	}
+}
+
 func TestSizeReadsBack(t *testing.T) {
 	for _, n := range []int64{0, 1, 1000, 1024, 1536, 1 << 20, 3 << 30, 1<<20 + 1} {
 		if got, err := ParseSize(Size(n)); err != nil || got != n {

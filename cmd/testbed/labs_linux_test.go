@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/testbed/lab"
+	"github.com/uetkit/uetkit/testbed/result"
+	"github.com/uetkit/uetkit/testbed/scenario"
+	"github.com/uetkit/uetkit/testbed/substrate"
+)
+
+// Of labs of tests: names and addresses that no other lab has.
+var testLab = []string{"--prefix", "tbtest", "--base", "198.18.128.0"}
+
+// onLabs runs a test on each substrate that can be used here.
+func onLabs(t *testing.T, f func(t *testing.T, sub, bin string)) {
+	if testing.Short() {
+		t.Skip("labs take seconds")
+	}
+	for _, s := range labSubstrates() {
+		t.Run(s.Name(), func(t *testing.T) {
+			if err := s.Available(t.Context()); err != nil {
+				t.Skip(err)
+			}
+			bin, err := built()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if left := standing(t, s); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+			})
+			f(t, s.Name(), bin)
+		})
+	}
+}
+
+// built builds the programs once.
+var built = sync.OnceValues(func() (string, error) {
+	root, err := source()
+	if err != nil {
+		return "", err
+	}
+	r, err := lab.Open("tbtest", scenario.Base, "")
+	if err != nil {
+		return "", err
+	}
+	return build(context.Background(), root, filepath.Join(r.Dir(), "bin"), true)
+})
+
+// standing takes down what tests have left, and says what that was.
+func standing(t *testing.T, s substrate.Substrate) []string {
+	t.Helper()
+	left, err := s.Leftovers(context.WithoutCancel(t.Context()), "tbtest", func(string) bool { return false })
+	if err != nil {
+		t.Error(err)
+	}
+	return left
+}
+
+// A whole run: the program, the agents, uetperf, the switch.
+func TestRun(t *testing.T) {
+	onLabs(t, func(t *testing.T, sub, bin string) {
+		out := t.TempDir()
+		args := append([]string{"run", "./testdata/lives", "--substrate", sub, "--out", out, "--seed", "7", "--no-bench", "--bin", bin}, testLab...)
+		code, said, progress := call(t, args...)
+		var r result.Result
+		data, err := os.ReadFile(filepath.Join(out, "lives-"+sub, "result.json"))
+		if err == nil {
+			err = json.Unmarshal(data, &r)
+		}
+		if err != nil {
+			t.Fatalf("%v; %s%s", err, said, progress)
+		}
+		if code != exitOK || r.Verdict != result.Pass && r.Verdict != result.Inconclusive {
+			t.Fatalf("exit %d, %s\n%s", code, said, progress)
+		}
+		if r.Verdict == result.Inconclusive {
+			t.Log(r.Reason)
+		}
+		var marks []string
+		for _, m := range r.Timeline {
+			marks = append(marks, m.What)
+		}
+		all := strings.Join(marks, ", ")
+		for _, want := range []string{"s is paused", "s goes on", "c1 is killed", "c1 ended with exit status 137", "c1 is started again", "c1 ended with exit status 0", "c2 ended with exit status 0"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("no %q in %s", want, all)
+			}
+		}
+		for _, h := range r.Hosts {
+			if h.Exit == nil || *h.Exit != 0 {
+				t.Errorf("%s: exit %v, log\n%s", h.Name, h.Exit, h.Log)
+			}
+			if h.Role == "client" && (h.Record == nil || h.Record.Path == nil || h.Record.Path.MTU != 1500) {
+				t.Errorf("%s: record %+v", h.Name, h.Record)
+			}
+		}
+		// What the network did is known packet by packet.
+		if data, err := os.ReadFile(filepath.Join(out, "lives-"+sub, "switch", "decisions.jsonl")); err != nil || strings.Count(string(data), `"lost_random"`) != int(r.Metrics["net.lost_random"]) {
+			t.Errorf("decisions: %v; %d lost at random, %v counted", err, strings.Count(string(data), `"lost_random"`), r.Metrics["net.lost_random"])
+		}
+		for _, f := range []string{"report.html", "junit.xml"} {
+			if _, err := os.Stat(filepath.Join(out, f)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// started starts a run that does not end, as a process, and waits until its clients work.
+func started(t *testing.T, sub, bin string) *exec.Cmd {
+	t.Helper()
+	args := append([]string{"run", "./testdata/endless", "--substrate", sub, "--out", t.TempDir(), "--no-bench", "--bin", bin}, testLab...)
+	c := exec.Command(filepath.Join(bin, "testbed"), args...)
+	said := &firstPacket{seen: make(chan struct{})}
+	c.Stderr = said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-said.seen:
+	case <-time.After(2 * time.Minute):
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		t.Fatalf("no packet within two minutes: %s", said.text)
+	}
+	return c
+}
+
+// firstPacket waits for the progress line that says that packets flow.
+type firstPacket struct {
+	text string
+	seen chan struct{}
+	once bool
+}
+
+func (f *firstPacket) Write(b []byte) (int, error) {
+	f.text += string(b)
+	if !f.once && strings.Contains(f.text, "first packet") {
+		f.once = true
+		close(f.seen)
+	}
+	return len(b), nil
+}
+
+// A Ctrl-C takes everything down before the program ends.
+func TestInterruptedRun(t *testing.T) {
+	onLabs(t, func(t *testing.T, sub, bin string) {
+		c := started(t, sub, bin)
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		if got := c.ProcessState.ExitCode(); got != exitInterrupted {
+			t.Errorf("exit %d, want %d: %s", got, exitInterrupted, c.Stderr.(*firstPacket).text)
+		}
+	})
+}
+
+// What a killed run leaves, the next down removes, processes too.
+func TestKilledRun(t *testing.T) {
+	onLabs(t, func(t *testing.T, sub, bin string) {
+		c := started(t, sub, bin)
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		if len(running(bin)) == 0 && sub == "netns" {
+			t.Error("nothing was left: the test shows nothing")
+		}
+		code, _, said := call(t, append([]string{"down"}, testLab...)...)
+		if code != exitOK || !strings.Contains(said, "removed what was left: ") {
+			t.Errorf("exit %d: %s", code, said)
+		}
+		for deadline := time.Now().Add(10 * time.Second); len(running(bin)) > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("still running: %v", running(bin))
+			}
+		}
+		dirs, err := filepath.Glob(filepath.Join(registryDir(t, "tbtest"), "tbtest*"))
+		for _, d := range dirs {
+			if st, e := os.Stat(d); e == nil && st.IsDir() {
+				t.Errorf("left %s", d)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// running are the processes whose program lies in a folder.
+func running(bin string) (out []string) {
+	procs, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, p := range procs {
+		if exe, err := os.Readlink(p); err == nil && strings.HasPrefix(exe, bin+"/") {
+			out = append(out, exe)
+		}
+	}
+	return out
+}
+
+// Addresses that somebody else has: one line that says whose, and nothing left.
+func TestAddressInUse(t *testing.T) {
+	onLabs(t, func(t *testing.T, sub, bin string) {
+		if sub != "docker" {
+			t.Skip("namespaces have their addresses to themselves")
+		}
+		if out, err := exec.Command("docker", "network", "create", "--subnet", "198.18.128.0/17", "tbtest-other").CombinedOutput(); err != nil {
+			t.Skipf("docker network create: %v: %s", err, out)
+		}
+		t.Cleanup(func() {
+			if out, err := exec.Command("docker", "network", "rm", "tbtest-other").CombinedOutput(); err != nil {
+				t.Errorf("docker network rm: %v: %s", err, out)
+			}
+		})
+		args := append([]string{"run", "./testdata/endless", "--substrate", sub, "--out", t.TempDir(), "--no-bench", "--bin", bin}, testLab...)
+		code, said, _ := call(t, args...)
+		if code != exitFailed || !strings.Contains(strings.Join(strings.Fields(said), " "), "tbtest-other") {
+			t.Errorf("exit %d: %s", code, said)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/doctor"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+)
+
+func doctorCommand(cfg *Config, choose func(string)) *cobra.Command {
+	var provider string
+	c := &cobra.Command{
+		Use: "doctor [HOST[:PORT]]", Short: "why is it slow or unreachable",
+		Long: `doctor looks at this host: interfaces, socket buffers, offloads, limits, processors,
+clock. With a HOST where uetperf serve runs it also looks at the way there and at
+the other end: firewalls, address translation, the size of packets that pass, ECN,
+releases and keys that do not fit, an end that has no time, and a test of one second.
+
+Each check is ok, warn (it costs speed) or bad (it does not work, or costs most of
+the speed), with the cause and what to do.
+
+Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached.`,
+		Example: "  uetperf doctor\n  uetperf doctor HOST\n  uetperf doctor HOST -e msg --sec tls --keys FOLDER",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	addProvider(f, &provider, &cfg.Spec.EP)
+	f.StringVarP(&cfg.Domain, "domain", "d", "", "this `INTERFACE` (default all, or the one that leads to HOST)")
+	cfg.Spec.Sec, cfg.Spec.GSO = perf.Off, "auto"
+	sec, gso := perf.Off, "auto"
+	f.Var(&choice{&sec, []string{perf.Off, perf.PSK, perf.TLS}, nil}, "sec", "`SECURITY` that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)")
+	addKeys(f, cfg, keys.Client)
+	f.Var(&choice{&gso, []string{"auto", "off"}, nil}, "gso", "segmentation offload `auto|off`")
+	f.StringVarP(&cfg.JSON, "json", "J", "", "write the report (JSON, schema uetperf-doctor/1) to `FILE`; - is standard output, then nothing else is written there")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "what is not ok only")
+	timeout := 5 * time.Second
+	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		choose("doctor")
+		if err := checkProvider(provider); err != nil {
+			return err
+		}
+		if timeout <= 0 {
+			return errors.New("--timeout must be more than 0")
+		}
+		cfg.Timeout, cfg.Spec.Sec, cfg.Spec.GSO = timeout, sec, gso
+		if len(args) == 1 {
+			cfg.Target = args[0]
+		}
+		switch {
+		case cfg.Target == "" && (sec != perf.Off || cfg.Keys != ""):
+			return errors.New("--sec and --keys are about a server: name its host")
+		case sec == perf.TLS && cfg.Spec.EP != perf.MSG:
+			return errors.New("--sec tls is for connections: add -e msg")
+		case sec != perf.Off && cfg.Keys == "":
+			return fmt.Errorf("--sec %s needs --keys FOLDER, made by uetperf keys", sec)
+		case sec == perf.Off && cfg.Keys != "":
+			return errors.New("--keys needs --sec psk or --sec tls")
+		}
+		return nil
+	}
+	return c
+}
+
+// runDoctor prints what the doctor finds, as it finds it.
+func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
+	out, err := openOutput(cfg.JSON, stdout)
+	if err != nil {
+		return err
+	}
+	dc := doctor.Config{Domain: cfg.Domain, EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, GSO: cfg.Spec.GSO, Timeout: cfg.Timeout}
+	if cfg.Target != "" {
+		rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		dc.Target, err = perf.Resolve(rctx, cfg.Target)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if dc.Keys, err = loadKeys(cfg); err != nil {
+			return err
+		}
+		if dc.Keys != nil {
+			defer func() { _ = dc.Keys.Close() }()
+		}
+	}
+	if cfg.JSON != "-" {
+		dc.Say = func(c *doctor.Check) {
+			if cfg.Quiet && c.Verdict == doctor.OK {
+				return
+			}
+			fmt.Fprintf(stdout, "%-5s %-16s %s\n", c.Verdict, c.Name, c.Cause)
+			if c.Mend != "" {
+				fmt.Fprintf(stdout, "%-5s %-16s → %s\n", "", "", c.Mend)
+			}
+		}
+	}
+	rep, err := doctor.Run(ctx, dc)
+	if err != nil {
+		return err
+	}
+	if cfg.JSON != "-" {
+		fmt.Fprintln(stdout, verdictOf(rep))
+	}
+	if cfg.JSON != "" {
+		enc := json.NewEncoder(out.w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := errors.Join(enc.Encode(rep), out.close()); err != nil {
+			return err
+		}
+	}
+	if code := rep.Exit(); code != exitOK {
+		return errSilent(code)
+	}
+	return nil
+}
+
+// verdictOf is a report in a line.
+func verdictOf(r *doctor.Report) string {
+	n := map[doctor.Verdict]int{}
+	for _, c := range r.Checks {
+		n[c.Verdict]++
+	}
+	switch {
+	case r.Exit() == exitUnreachable:
+		return fmt.Sprintf("UNREACHABLE: %s", r.Target)
+	case n[doctor.Bad] > 0:
+		return fmt.Sprintf("BAD: %s of %d, and %s", units.Plural(n[doctor.Bad], "check"), len(r.Checks), units.Plural(n[doctor.Warn], "warning"))
+	case n[doctor.Warn] > 0:
+		return fmt.Sprintf("HEALTHY, with %s", units.Plural(n[doctor.Warn], "warning"))
+	}
+	return fmt.Sprintf("HEALTHY: %s", units.Plural(len(r.Checks), "check"))
+}

@@ -1,0 +1,166 @@
+package compare
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/internal/recview"
+)
+
+// rec is a record of lat with a p99 in µs at each of the sizes.
+func rec(t *testing.T, name string, p99 ...int) *recview.Rec {
+	t.Helper()
+	var runs []string
+	for i, v := range p99 {
+		runs = append(runs, fmt.Sprintf(`{"size":%d,"latency_ns":{"p50":1000,"p99":%d},"transport":{"tx_pkts":100,"rtx_rto":0}}`, 8<<(3*i), 1000*v))
+	}
+	return raw(t, name, `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[`+strings.Join(runs, ",")+`],"ok":true}`)
+}
+
+func raw(t *testing.T, name, s string) *recview.Rec {
+	t.Helper()
+	r, err := recview.Parse(name, []byte(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func failOn(t *testing.T, exprs ...string) (out []*assert.Change) {
+	t.Helper()
+	for _, e := range exprs {
+		c, err := assert.ParseChange(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func row(t *testing.T, r *Result, metric string, size int64) *Row {
+	t.Helper()
+	for i := range r.Rows {
+		if r.Rows[i].Metric == metric && r.Rows[i].Size == size {
+			return &r.Rows[i]
+		}
+	}
+	t.Fatalf("no %s at %d in %+v", metric, size, r.Rows)
+	return nil
+}
+
+type recs = []*recview.Rec
+
+func TestRegressionFails(t *testing.T) {
+	r, err := Records(recs{rec(t, "a", 10, 20)}, recs{rec(t, "b", 10, 23)}, failOn(t, "p99>+10%"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.OK || r.FailOn[0].Pass || len(r.FailOn[0].Why) != 1 || !strings.Contains(r.FailOn[0].Why[0], "64 B: +15.0 %, from 20 µs to 23 µs") {
+		t.Errorf("%+v", r.FailOn)
+	}
+	if x := row(t, r, "p99", 64); *x.Change < 0.149 || *x.Better || x.WithinSpread != nil {
+		t.Errorf("%+v", x)
+	}
+	if r, _ := Records(recs{rec(t, "a", 10, 20)}, recs{rec(t, "b", 11, 21)}, failOn(t, "p99>+10%", "p50>+1us"), false); !r.OK {
+		t.Errorf("within the bounds, but %+v", r.FailOn)
+	}
+}
+
+func TestMediansAndSpread(t *testing.T) {
+	base := recs{rec(t, "a", 10, 10), rec(t, "b", 14, 11), rec(t, "c", 11, 12)}
+	now := recs{rec(t, "d", 13, 20), rec(t, "e", 15, 22), rec(t, "f", 12, 24)}
+	r, err := Records(base, now, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := row(t, r, "p99", 8)
+	if x.Base.Median != 11000 || x.New.Median != 13000 || x.Base.Runs != 3 || x.Base.Max != 14000 || !*x.WithinSpread || x.note() != "within the spread" {
+		t.Errorf("overlapping: %+v %+v", x, x.Base)
+	}
+	if y := row(t, r, "p99", 64); *y.WithinSpread || y.note() != "worse" {
+		t.Errorf("apart: %+v", y)
+	}
+	r, _ = Records(recs{rec(t, "a", 10), rec(t, "b", 20)}, recs{rec(t, "c", 5)}, nil, false)
+	if y := row(t, r, "p99", 8); y.Base.Median != 15000 || *y.WithinSpread || !*y.Better {
+		t.Errorf("two and one: %+v", y)
+	}
+}
+
+func TestUnmatchedAreListed(t *testing.T) {
+	r, err := Records(recs{rec(t, "a", 10, 20)}, recs{rec(t, "b", 10)}, nil, false)
+	if err != nil || len(r.Unmatched) != 1 || r.Unmatched[0].Side != "base" || r.Unmatched[0].Size != 64 {
+		t.Errorf("%v %+v", err, r)
+	}
+	other := raw(t, "bw.json", `{"schema":"uetperf/1","config":{"test":"bw","op":"send"},"runs":[{"size":8,"goodput_bps":1}]}`)
+	for _, c := range []struct {
+		base, now *recview.Rec
+		want      string
+	}{
+		{rec(t, "a", 10), other, "no run matches: base has lat send 8 B, new has bw send 8 B"},
+		{rec(t, "a"), other, "there is no run in a"}, {other, rec(t, "z"), "there is no run in z"},
+	} {
+		if _, err := Records(recs{c.base}, recs{c.now}, nil, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestWhatDiffersIsSaid(t *testing.T) {
+	four := raw(t, "b", `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":4},"runs":[{"size":8,"latency_ns":{"p99":5}}]}`)
+	r, err := Records(recs{rec(t, "a", 10)}, recs{four}, nil, false)
+	if err != nil || len(r.Differs) != 1 || r.Differs[0] != (Difference{"paths", "1", "4"}) {
+		t.Errorf("%v %+v", err, r.Differs)
+	}
+	// What differs within a side tells its runs apart.
+	r, err = Records(recs{rec(t, "a", 10), four}, recs{rec(t, "c", 11)}, nil, false)
+	if err != nil || len(r.Unmatched) != 1 || r.Unmatched[0].Setting != "paths=4" || row(t, r, "p99", 8).Base.Runs != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+}
+
+func TestNotMeasuredIsNoZero(t *testing.T) {
+	now := raw(t, "b", `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[{"size":8,"latency_ns":{"p50":1000},"transport":{}}]}`)
+	r, err := Records(recs{rec(t, "a", 10)}, recs{now}, failOn(t, "p99>+10%"), false)
+	if err != nil || r.OK || row(t, r, "p99", 8).New != nil || !strings.Contains(r.FailOn[0].Why[0], "not measured any more") {
+		t.Errorf("%v %+v", err, r)
+	}
+	if _, err := Records(recs{now}, recs{rec(t, "a", 10)}, failOn(t, "goodput<-1%"), false); err == nil || !strings.Contains(err.Error(), "measures goodput") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestBrokenRecordsFail(t *testing.T) {
+	for what, s := range map[string]string{
+		"ended early": `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[{"size":8,"latency_ns":{"p99":1}}],"error":"the server was lost"}`,
+		"wrong data":  `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[{"size":8,"latency_ns":{"p99":1},"data_check":{"ok":1,"wrong":3}}]}`,
+	} {
+		bad := raw(t, "b", s)
+		if r, err := Records(recs{rec(t, "a", 10)}, recs{bad}, nil, false); err != nil || r.OK || !strings.Contains(r.Broken[0], what) {
+			t.Errorf("%s: %v %+v", what, err, r)
+		}
+		if r, _ := Records(recs{bad}, recs{bad}, nil, false); !r.OK {
+			t.Errorf("%s at both sides is no regression", what)
+		}
+	}
+}
+
+func TestPrintIsPlainText(t *testing.T) {
+	evil := raw(t, "\x1b[2Jevil", `{"schema":"uetperf/1","config":{"test":"lat\u001b[31m","op":"send"},"runs":[{"size":8,"name":"a\nb","latency_ns":{"p99":1}}],"error":"\u001b]0;x\u0007"}`)
+	ok := raw(t, "ok", `{"schema":"uetperf/1","config":{"test":"lat\u001b[31m","op":"send"},"runs":[{"size":8,"name":"a\nb","latency_ns":{"p99":1}}]}`)
+	r, err := Records(recs{ok}, recs{evil}, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	r.Print(&b)
+	if strings.ContainsAny(b.String(), "\x1b\a\r") {
+		t.Errorf("%q", b.String())
+	}
+	if !strings.Contains(b.String(), "what is noise is not known") {
+		t.Errorf("single runs are not said to be:\n%s", b.String())
+	}
+}

@@ -1,0 +1,449 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+const (
+	// tries and patience of a probe.
+	tries    = 4
+	patience = 150 * time.Millisecond
+	// lossy is the share of resends that is more than a good path has.
+	lossy = 0.01
+	// apart is how much two clocks may differ.
+	apart = 30 * time.Second
+	// busy is the share of a processor that shows which end is the slower one.
+	busy, idle = 0.9, 0.7
+)
+
+const sameRelease = "use the same release of uetperf at both ends"
+
+// A far is what is known of the way to the server.
+type far struct {
+	v      *visit
+	local  netip.Addr
+	to     netip.AddrPort // the first port
+	first  probe.Answer   // of a small probe
+	heard  probe.Heard    // about the first port
+	asker  *probe.Asker
+	facts  *perf.Facts
+	mtuFit int // payload per packet that fits the path, 0: what the interface has
+}
+
+// remote looks at the way to the server and at what the server says. It reports
+// whether the server was reached.
+func (v *visit) remote(ctx context.Context) bool {
+	in, err := perf.InfoTo(v.cfg.Target, v.cfg.Domain)
+	if err != nil {
+		return false // interfaces said so
+	}
+	f := &far{v: v, local: in.SrcAddr.IP, to: v.cfg.Target}
+	at := netip.AddrPortFrom(f.to.Addr(), f.to.Port()+uint16(perf.ProbePort))
+	if int(f.to.Port())+perf.ProbePort < 1<<16 {
+		if f.asker, err = probe.Open(f.local, at); err == nil {
+			defer f.asker.Close()
+			f.first, _ = f.asker.Ask(ctx, probe.Question{ECN: probe.NotECT}, tries, patience)
+		}
+	}
+	c, err := f.dial(ctx, perf.RDM, perf.Off)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		return f.unreached(ctx, err)
+	}
+	defer c.Close()
+	host := c.Host()
+	v.rep.Peer = &host
+	v.ok("reach", "the server at %v answers in %v (%s, %s)", f.to, c.Setup().Round(10*time.Microsecond), host.Name, host.Kernel)
+	f.facts, err = c.Facts(ctx)
+	if tool := c.Tool(); err == nil {
+		v.ok("version", "both ends speak protocol %d (uetperf %s there)", perf.ProtocolVersion, tool.Version)
+	} else if errors.Is(err, perf.ErrOlder) {
+		v.warn("version", sameRelease, "the server (uetperf %s) is older: it answers no probes and tells nothing of itself", tool.Version)
+	} else {
+		v.warn("version", "try again", "the server does not tell of itself: %v", err)
+	}
+	f.security(ctx)
+	f.nat()
+	f.firewallOfProbes()
+	f.mtu(ctx)
+	f.ecn(ctx)
+	if f.facts != nil {
+		p := f.facts
+		v.buffers("peer_buffers", "the server's ", &p.Path, p.RcvShort, p.SndShort)
+		v.offloads("peer_offloads", "the server: ", &p.Path)
+		v.processors("peer_processors", "the server: ", p)
+		v.clock("peer_clock", "the server: ", p)
+		f.clocks()
+		v.load("slow_peer", "the server", p)
+	}
+	if ctx.Err() == nil {
+		f.data(ctx, c)
+	}
+	return true
+}
+
+func (f *far) dial(ctx context.Context, ep, sec string) (*perf.Client, error) {
+	cfg := perf.ClientConfig{EP: ep, Sec: sec, Domain: f.v.cfg.Domain, Timeout: f.v.cfg.Timeout}
+	if sec != perf.Off {
+		cfg.Keys = f.v.cfg.Keys
+	}
+	return perf.Dial(ctx, f.to, cfg)
+}
+
+// unreached names why the control exchange does not work. It reports whether the
+// server answered nevertheless.
+func (f *far) unreached(ctx context.Context, err error) bool {
+	v := f.v
+	if !errors.Is(err, perf.ErrUnreachable) {
+		name, mend := "reach", "see what the server says (uetperf serve -v)"
+		if strings.Contains(err.Error(), "version mismatch") {
+			name, mend = "version", sameRelease
+		}
+		v.bad(name, mend, "%v", err)
+		f.nat()
+		return true
+	}
+	if a, e := probe.Open(f.local, f.to); e == nil {
+		got, _ := a.Ask(ctx, probe.Question{}, 2, patience)
+		f.heard = got.Heard
+		a.Close()
+	}
+	port := f.to.Port()
+	heard := f.heard
+	if heard.Errno == 0 {
+		heard = f.first.Heard
+	}
+	switch {
+	case f.nat():
+		v.bad("reach", "see nat", "the server at %v does not take our packets, though plain UDP gets there", f.to)
+	case f.heard.Prohibit:
+		v.bad("firewall", fmt.Sprintf("let UDP ports %d to %d pass there", port, int(port)+perf.ProbePort), "UDP port %d: %v", port, f.heard)
+	case f.heard.Errno == syscall.ECONNREFUSED && f.first.Arrived:
+		v.bad("reach", "restart `uetperf serve` there", "UDP port %d of %v is closed, though its port for probes answers", port, f.to.Addr())
+	case f.heard.Errno == syscall.ECONNREFUSED:
+		v.bad("reach", "start `uetperf serve` there, or name its port", "nothing listens at UDP port %d of %v: it is closed", port, f.to.Addr())
+	case f.first.Arrived && f.first.Protocol != uint16(perf.ProtocolVersion):
+		v.bad("version", sameRelease, "the server speaks protocol %d (uetperf %s), this end %d", f.first.Protocol, f.first.Release, perf.ProtocolVersion)
+	case f.first.Arrived:
+		v.bad("firewall", fmt.Sprintf("let UDP port %d pass, both ways", port), "UDP port %d of %v is silent, while its port for probes (%d) answers in %v: a firewall keeps packets back",
+			port, f.to.Addr(), int(port)+perf.ProbePort, f.first.RTT.Round(time.Microsecond))
+	case heard.Prohibit:
+		v.bad("firewall", fmt.Sprintf("let UDP ports %d to %d pass there", port, int(port)+perf.ProbePort), "%v", heard)
+	case heard.Errno == syscall.EHOSTUNREACH || heard.Errno == syscall.ENETUNREACH:
+		v.bad("reach", "look whether the host is up, and at the routes to it (ip route get "+f.to.Addr().String()+")", "no host at %v: %v", f.to.Addr(), heard)
+	default:
+		v.bad("reach", fmt.Sprintf("look whether `uetperf serve` runs there (ping the host), and let UDP ports %d to %d pass in firewalls", port, int(port)+perf.ProbePort),
+			"nothing comes back from %v, not even that the port is closed: the host is down, or a firewall drops what we send", f.to)
+	}
+	return false
+}
+
+// security tries what tests are to use.
+func (f *far) security(ctx context.Context) {
+	v, ep, sec := f.v, f.v.cfg.EP, f.v.cfg.Sec
+	if ep == "" {
+		ep = perf.RDM
+	}
+	if sec == "" {
+		sec = perf.Off
+	}
+	offers := ""
+	if f.facts != nil {
+		var names []string
+		for _, s := range f.facts.Services {
+			if s != "" {
+				names = append(names, s)
+			}
+		}
+		offers = "; it offers " + strings.Join(names, ", ")
+	}
+	if ep == perf.RDM && sec == perf.Off {
+		v.ok("security", "tests in clear work%s", offers)
+		return
+	}
+	c, err := f.dial(ctx, ep, sec)
+	if err != nil {
+		mend := "make keys with `uetperf keys FOLDER`, and give both ends copies of that folder (--keys)"
+		if sec == perf.Off {
+			mend = fmt.Sprintf("let UDP ports %d to %d pass in firewalls", f.to.Port(), int(f.to.Port())+perf.Ports-1)
+		}
+		v.bad("security", mend, "-e %s --sec %s does not work: %v%s", ep, sec, err, offers)
+		return
+	}
+	c.Close()
+	v.ok("security", "-e %s --sec %s works%s", ep, sec, offers)
+}
+
+// nat looks whether addresses arrive as they left. It reports whether they do not.
+func (f *far) nat() bool {
+	a := f.first
+	if !a.Arrived {
+		return false
+	}
+	const mend = "connect the two without address translation: a direct route, or a tunnel (WireGuard, VXLAN) between the hosts"
+	switch {
+	case a.From != netip.AddrPortFrom(f.asker.Local().Addr().WithZone(""), f.asker.Local().Port()):
+		f.v.bad("nat", mend, "what leaves %v arrives from %v: somebody in between rewrites addresses, and CRC and seal cover them", f.asker.Local(), a.From)
+		return true
+	case a.To.Addr().WithZone("") != f.to.Addr().WithZone(""):
+		f.v.bad("nat", mend, "what is sent to %v arrives at %v: somebody in between rewrites addresses, and CRC and seal cover them", f.to.Addr(), a.To.Addr())
+		return true
+	}
+	f.v.ok("nat", "addresses arrive as they left: %v", a.From)
+	return false
+}
+
+// firewallOfProbes: the control exchange works, and probes do not.
+func (f *far) firewallOfProbes() {
+	if f.first.Arrived || f.facts == nil || f.asker == nil {
+		return
+	}
+	if f.facts.Probe == 0 {
+		f.v.warn("probes", "free the UDP port behind those of the server, and restart it", "the server answers no probes: what the path does is not known")
+		return
+	}
+	heard := ""
+	if f.first.Heard.Errno != 0 {
+		heard = "; " + f.first.Heard.String()
+	}
+	f.v.bad("firewall", fmt.Sprintf("let UDP ports %d to %d pass, and those that tests take (net.ipv4.ip_local_port_range)", f.to.Port(), f.facts.Probe),
+		"control at UDP port %d works, and port %d is silent: a firewall lets single ports pass%s", f.to.Port(), f.facts.Probe, heard)
+}
+
+// sizes are IP packets of paths that there are: jumbo frames, the sizes that our
+// payloads need, Ethernet, tunnels, the least of IPv6.
+var sizes = []int{9000, 8400, 4352, 2304, 1500, 1450, 1400, 1280}
+
+// headers of IP and UDP.
+func (f *far) headers() int {
+	if f.local.Is4() {
+		return 20 + 8
+	}
+	return 40 + 8
+}
+
+// packetOf is the IP packet that a payload needs, with all headers and a seal.
+func packetOf(payload int) int { return payload + 200 }
+
+// mtu looks which packets pass.
+func (f *far) mtu(ctx context.Context) {
+	v := f.v
+	if !f.first.Arrived {
+		return
+	}
+	in, err := perf.InfoTo(v.cfg.Target, v.cfg.Domain)
+	if err != nil {
+		return
+	}
+	p, err := perf.Probe(in)
+	if err != nil || p.Socket.MTU == 0 {
+		return
+	}
+	here := p.Socket.MTU
+	most := here
+	if f.facts != nil && f.facts.Path.MTU > 0 {
+		most = min(most, f.facts.Path.MTU)
+	}
+	most = min(most, sizes[0])
+	wait := max(patience, 4*f.first.RTT)
+	passes := func(size int, full bool) (bool, probe.Heard) {
+		a, err := f.asker.Ask(ctx, probe.Question{Size: size - f.headers(), Full: full}, 3, wait)
+		return err == nil && a.Arrived, a.Heard
+	}
+	tested := []int{most}
+	for _, s := range sizes {
+		if s < most {
+			tested = append(tested, s)
+		}
+	}
+	fit, back, heard := 0, false, probe.Heard{}
+	for _, s := range tested {
+		ok, h := passes(s, false)
+		if h.Errno == syscall.EMSGSIZE && heard.Errno == 0 {
+			heard = h
+		}
+		if ok {
+			if ok, _ = passes(s, true); !ok {
+				back = true
+				continue
+			}
+			fit = s
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	way := "there"
+	if back {
+		way = "back"
+	}
+	said := "no router says so: a black hole"
+	if heard.Errno != 0 {
+		said = heard.String()
+	}
+	switch {
+	case fit == most:
+		v.ok("mtu", "packets of %d B pass there and back (interface MTU %d, payload %d B)", most, here, p.PayloadMTU)
+	case fit == 0:
+		v.bad("mtu", "look for a firewall that drops large or plain UDP packets", "no packet of %d B or more passes, though one of %d B does", sizes[len(sizes)-1], probe.MinSize+f.headers())
+	default:
+		for f.mtuFit = p.PayloadMTU; f.mtuFit > 1024 && packetOf(f.mtuFit) > fit; {
+			f.mtuFit /= 2
+		}
+		mend := fmt.Sprintf("ip link set %s mtu %d here, or the same at the server, or mend the path", p.Socket.Interface, fit)
+		text := fmt.Sprintf("the interface has an MTU of %d, but packets above %d B do not pass %s (%s)", here, fit, way, said)
+		if packetOf(p.PayloadMTU) <= fit {
+			v.warn("mtu", mend, "%s; ours of %d B payload still do", text, p.PayloadMTU)
+			return
+		}
+		v.bad("mtu", fmt.Sprintf("--mtu %d, or %s", f.mtuFit, mend), "%s, and ours carry %d B", text, p.PayloadMTU)
+	}
+}
+
+// ecn looks whether marks arrive.
+func (f *far) ecn(ctx context.Context) {
+	v := f.v
+	if !f.first.Arrived {
+		return
+	}
+	const mend = "let switches and firewalls leave the lower two bits of the TOS octet alone; without them congestion is noticed by loss and delay"
+	for _, sent := range []uint8{probe.ECT0, probe.CE} {
+		a, err := f.asker.Ask(ctx, probe.Question{ECN: sent}, tries, max(patience, 4*f.first.RTT))
+		switch {
+		case err != nil || !a.Arrived:
+			v.warn("ecn", mend, "packets with ECN bits %d do not arrive, though others do: somebody drops them", sent)
+			return
+		case !a.ECNKnown && !a.BackKnown:
+			v.ok("ecn", "neither host tells which marks arrive")
+			return
+		case a.ECNKnown && a.ECN != sent:
+			v.warn("ecn", mend, "ECN is bleached on the way there: sent %d, arrived %d", sent, a.ECN)
+			return
+		case a.BackKnown && a.Back != sent:
+			v.warn("ecn", mend, "ECN is bleached on the way back: sent %d, arrived %d", sent, a.Back)
+			return
+		}
+	}
+	v.ok("ecn", "marks arrive, there and back")
+}
+
+// clocks compares them.
+func (f *far) clocks() {
+	d := time.Since(f.facts.Time).Round(time.Millisecond)
+	if d > apart || d < -apart {
+		f.v.warn("clocks", "let both hosts have the time (NTP, chrony)", "the clocks of the hosts differ by %v: certificates of one may not be valid at the other", d.Abs())
+		return
+	}
+	f.v.ok("clocks", "those of both hosts agree within %v", max(d.Abs(), time.Millisecond))
+}
+
+// data runs a short test and looks at what it cost.
+func (f *far) data(ctx context.Context, c *perf.Client) {
+	v := f.v
+	s := perf.Spec{
+		Test: perf.BW, Op: perf.TSend, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
+		Size: 64 << 10, Window: 32, Time: time.Second, Warmup: 32, Seed: 1, PeerTimeout: min(v.cfg.Timeout, 3*time.Second), MTU: f.mtuFit,
+	}
+	if v.cfg.GSO != "" {
+		s.GSO = v.cfg.GSO
+	}
+	res, err := c.Run(ctx, s, perf.Hooks{})
+	ports := "those that tests take (net.ipv4.ip_local_port_range, at both hosts)"
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil && (perf.Unreachable(err) || errors.Is(err, perf.ErrUnreachable)):
+		waits := ""
+		if res != nil && len(res.Waiting) > 0 {
+			waits = "; " + res.Waiting[0]
+		}
+		v.bad("firewall", "let UDP ports "+strings.TrimPrefix(ports, "those ")+" pass, both ways", "control at UDP port %d works, and data between other ports does not arrive: %v%s", f.to.Port(), err, waits)
+		return
+	case err != nil:
+		v.bad("data", "see what the server says (uetperf serve -v)", "a test of one second fails: %v", err)
+		return
+	}
+	f.judge(res)
+}
+
+// judge says what a test cost.
+func (f *far) judge(res *perf.Result) {
+	v, r := f.v, &res.Run
+	sum := r.Transport
+	sum.Drops = nil
+	drops := map[string]uint64{}
+	for _, c := range []*record.Counters{&r.Transport, r.PeerTransport} {
+		if c == nil {
+			continue
+		}
+		for k, n := range c.Drops {
+			drops[k] += n
+		}
+	}
+	rtx, pkts := sum.Rtx(), max(sum.TxPkts, 1)
+	speed := "not measured"
+	if r.GoodputBPS != nil {
+		speed = fmt.Sprintf("%.2f Gb/s", *r.GoodputBPS/1e9)
+	}
+	share := float64(rtx) / float64(pkts)
+	text := fmt.Sprintf("a test of one second: %s, %.2f%% of the packets were sent again", speed, 100*share)
+	switch {
+	case drops["crc"] > 0:
+		v.bad("data", "look at what is in between: address translation, or a broken link", "%s; %d packets came with a wrong CRC", text, drops["crc"])
+	case drops["kernel"] > 0 && share > lossy/10:
+		v.warn("data", "larger socket buffers at the end that drops (sysctl -w net.core.rmem_max=…)", "%s; the kernel dropped %d packets that found the receive buffer full", text, drops["kernel"])
+	case share > lossy:
+		v.warn("data", "look for a link that loses packets (ethtool -S, counters of the switch)", "%s: the path loses them, or mixes up their order", text)
+	default:
+		v.ok("data", "%s", text)
+	}
+	f.slower(r)
+}
+
+// slower says which end had no time left.
+func (f *far) slower(r *record.Run) {
+	if r.CPU == nil || r.DurationNS <= 0 || r.PeerTransport == nil {
+		return
+	}
+	mine := float64(r.CPU.UserNS+r.CPU.SysNS) / float64(r.DurationNS)
+	peer := float64(r.CPU.PeerUserNS+r.CPU.PeerSysNS) / float64(r.DurationNS)
+	if peer > busy && mine < idle {
+		f.v.warn("receiver", "a faster processor there, or GSO and GRO, or more streams (-P)", "the server is the slower end: %.0f%% of a processor there, %.0f%% here", 100*peer, 100*mine)
+		return
+	}
+	f.v.ok("receiver", "processor time: %.0f%% of one here, %.0f%% at the server", 100*mine, 100*peer)
+}
+
+// Exit is the exit status that goes with a report.
+func (r *Report) Exit() int {
+	switch {
+	case r.Reached != nil && !*r.Reached:
+		return 3
+	case !r.OK:
+		return 1
+	}
+	return 0
+}
+
+// Of is the check of that name that is not ok, nil if there is none.
+func (r *Report) Of(name string) *Check {
+	i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == name && c.Verdict != OK })
+	if i < 0 {
+		return nil
+	}
+	return &r.Checks[i]
+}

@@ -1,0 +1,318 @@
+// Package probe asks what a network does to UDP datagrams between two hosts,
+// without the protocol that is to run there: what size passes, which addresses and
+// ECN bits arrive, what routers say about it.
+//
+// One end is an Echo on a port that the other knows. Each datagram is a question;
+// its answer says what of it arrived and is never longer than the question, so that
+// an Echo is of no use to somebody who forges addresses.
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/udp"
+)
+
+// A question begins with magic, an answer with reply; both have the rest of the
+// header, and zeros up to their length.
+const (
+	magic = "UETprob?"
+	reply = "UETprob!"
+
+	atFull    = 8  // 1: the answer is to be as long as the question
+	atID      = 9  // uint64
+	atSeq     = 17 // uint32
+	atECN     = 21 // what follows is of answers: ECN bits that arrived, 0xff: not known
+	atSize    = 22 // uint16, bytes that arrived
+	atFrom    = 24 // IP address (16) and port (2) that the question came from
+	atTo      = 42 // the same of the Echo itself
+	atProto   = 60 // uint16, version of the control exchange of uetperf
+	atRelease = 62 // 16 bytes of text
+	header    = 78
+
+	// MinSize is the least UDP payload of a probe.
+	MinSize = 96
+)
+
+// unknownECN says that the system does not tell.
+const unknownECN = 0xff
+
+// maxRate is how many questions a second an Echo answers.
+const maxRate = 5000
+
+// An Echo answers questions. It has a goroutine.
+type Echo struct {
+	conn *udp.Conn
+	wg   sync.WaitGroup
+	id   Identity
+}
+
+// Identity is what an Echo says of itself.
+type Identity struct {
+	Protocol uint16 // version of the control exchange
+	Release  string // of the program; 16 bytes at most
+}
+
+// Listen opens an Echo.
+func Listen(at netip.AddrPort, id Identity) (*Echo, error) {
+	conn, err := udp.Open(udp.Config{Addr: at, RecvBuf: 1 << 20, SendBuf: 1 << 20})
+	if err != nil {
+		return nil, err
+	}
+	e := &Echo{conn: conn, id: id}
+	e.wg.Add(1)
+	go e.run()
+	return e, nil
+}
+
+// Addr is where it is.
+func (e *Echo) Addr() netip.AddrPort { return e.conn.LocalAddr() }
+
+// Close ends it.
+func (e *Echo) Close() {
+	_ = e.conn.Close()
+	e.wg.Wait()
+}
+
+func (e *Echo) run() {
+	defer e.wg.Done()
+	knows := e.conn.Info().ECN.On
+	rx := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	out := make([]byte, dgram.SlabLen)
+	from, n := time.Now(), 0
+	for {
+		ok, err := e.conn.Recv(rx)
+		if err != nil {
+			return
+		}
+		if !ok {
+			e.conn.Errors(func(*udp.Evidence) {}) // of askers that are gone
+			if e.conn.Wait(time.Time{}) != nil {
+				return
+			}
+			continue
+		}
+		if now := time.Now(); now.Sub(from) > time.Second {
+			from, n = now, 0
+		}
+		for b, rest := rx.Next(rx.Data); len(b) > 0; b, rest = rx.Next(rest) {
+			if n++; n > maxRate || len(b) < MinSize || string(b[:8]) != magic {
+				continue
+			}
+			size := MinSize
+			if b[atFull] == 1 {
+				size = len(b)
+			}
+			a := out[:size]
+			clear(a)
+			copy(a, reply)
+			copy(a[atFull:atECN], b[atFull:atECN])
+			a[atECN] = unknownECN
+			if knows {
+				a[atECN] = rx.ECN()
+			}
+			binary.BigEndian.PutUint16(a[atSize:], uint16(len(b)))
+			putAddr(a[atFrom:], rx.Remote)
+			putAddr(a[atTo:], e.conn.LocalAddr())
+			binary.BigEndian.PutUint16(a[atProto:], e.id.Protocol)
+			copy(a[atRelease:header], e.id.Release)
+			// What finds no room is lost, as on any network.
+			_ = e.conn.Send(&dgram.Datagram{Data: a, Seg: size, Remote: rx.Remote, TOS: rx.ECN()})
+		}
+	}
+}
+
+func putAddr(b []byte, a netip.AddrPort) {
+	ip := a.Addr().As16()
+	copy(b, ip[:])
+	binary.BigEndian.PutUint16(b[16:], a.Port())
+}
+
+func getAddr(b []byte) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[:16])).Unmap(), binary.BigEndian.Uint16(b[16:]))
+}
+
+// An Asker asks. Its methods belong to one goroutine.
+type Asker struct {
+	conn *udp.Conn
+	to   netip.AddrPort
+	id   uint64
+	seq  uint32
+	rx   dgram.Datagram
+	buf  []byte
+}
+
+// Open opens an Asker at a local IP address, for the Echo at to.
+func Open(local netip.Addr, to netip.AddrPort) (*Asker, error) {
+	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), RecvBuf: 1 << 20, SendBuf: 1 << 20})
+	if err != nil {
+		return nil, err
+	}
+	return &Asker{conn: conn, to: to, id: rand.Uint64(), rx: dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}, buf: make([]byte, dgram.SlabLen)}, nil
+}
+
+// Local is the Asker's address.
+func (a *Asker) Local() netip.AddrPort { return a.conn.LocalAddr() }
+
+// KnowsECN reports whether this host tells the ECN bits of what arrives.
+func (a *Asker) KnowsECN() bool { return a.conn.Info().ECN.On }
+
+// Close closes it.
+func (a *Asker) Close() { _ = a.conn.Close() }
+
+// A Question is a datagram to be sent.
+type Question struct {
+	Size int   // UDP payload, at least MinSize
+	Full bool  // the answer is to be as long
+	ECN  uint8 // bits to send it with
+}
+
+// An Answer is what became of it.
+type Answer struct {
+	// Arrived: an answer came. Else Heard may say why none did.
+	Arrived bool
+	RTT     time.Duration
+	// From is where the Echo saw the question come from, To what it takes for its
+	// own address.
+	From, To netip.AddrPort
+	Size     int   // bytes that arrived at the Echo
+	ECN      uint8 // the bits that it arrived with there, and
+	Back     uint8 // the answer here; the Echo sends it with those that it saw
+	// ECNKnown and BackKnown: the hosts tell.
+	ECNKnown, BackKnown bool
+	Identity
+	Heard Heard
+}
+
+// Heard is what somebody said about a datagram that did not arrive.
+type Heard struct {
+	Errno    syscall.Errno // 0: nothing
+	By       netip.Addr    // who; not valid: this host, or not known
+	ICMP     bool
+	Type     uint8
+	Code     uint8
+	MTU      int // with EMSGSIZE: what would pass, 0: not told
+	Prohibit bool
+}
+
+func (h Heard) String() string {
+	switch {
+	case h.Errno == 0:
+		return "nothing"
+	case !h.ICMP:
+		return "this host says: " + h.Errno.Error()
+	}
+	who := "a router"
+	if h.By.IsValid() {
+		who = h.By.String()
+	}
+	s := fmt.Sprintf("%s says by ICMP (type %d code %d): %v", who, h.Type, h.Code, h.Errno)
+	if h.Prohibit {
+		s = fmt.Sprintf("%s says by ICMP (type %d code %d): administratively prohibited", who, h.Type, h.Code)
+	}
+	if h.MTU > 0 {
+		s += fmt.Sprintf(", packets of %d bytes would pass", h.MTU)
+	}
+	return s
+}
+
+// prohibited tells the ICMP messages of packet filters.
+func prohibited(e *udp.Evidence) bool {
+	switch e.Origin {
+	case udp.OriginICMP:
+		return e.Type == 3 && (e.Code == 9 || e.Code == 10 || e.Code == 13)
+	case udp.OriginICMP6:
+		return e.Type == 1 && (e.Code == 1 || e.Code == 5)
+	}
+	return false
+}
+
+// Ask sends a question up to tries times until an answer comes, each time waiting
+// for that long. An error is one of the socket; that there is no answer is none.
+func (a *Asker) Ask(ctx context.Context, q Question, tries int, wait time.Duration) (Answer, error) {
+	var out Answer
+	for range tries {
+		a.seq++
+		b := a.buf[:max(q.Size, MinSize)]
+		clear(b)
+		copy(b, magic)
+		if q.Full {
+			b[atFull] = 1
+		}
+		binary.BigEndian.PutUint64(b[atID:], a.id)
+		binary.BigEndian.PutUint32(b[atSeq:], a.seq)
+		begin := time.Now()
+		err := a.conn.Send(&dgram.Datagram{Data: b, Seg: len(b), Remote: a.to, TOS: q.ECN})
+		var no syscall.Errno
+		switch {
+		case err == nil, errors.Is(err, udp.ErrAgain):
+		case errors.As(err, &no):
+			out.Heard = Heard{Errno: no}
+			if no == syscall.EMSGSIZE {
+				return out, nil // no other try will fit
+			}
+		default:
+			return out, err
+		}
+		ok, err := a.await(ctx, begin, begin.Add(wait), &out)
+		if ok || err != nil {
+			return out, err
+		}
+	}
+	return out, ctx.Err()
+}
+
+// await waits for the answer to the newest question.
+func (a *Asker) await(ctx context.Context, begin, until time.Time, out *Answer) (bool, error) {
+	for {
+		ok, err := a.conn.Recv(&a.rx)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			b, _ := a.rx.Next(a.rx.Data)
+			if len(b) < MinSize || string(b[:8]) != reply || binary.BigEndian.Uint64(b[atID:]) != a.id || binary.BigEndian.Uint32(b[atSeq:]) != a.seq {
+				continue
+			}
+			*out = Answer{
+				Arrived: true, RTT: time.Since(begin), From: getAddr(b[atFrom:]), To: getAddr(b[atTo:]), Size: int(binary.BigEndian.Uint16(b[atSize:])),
+				ECN: b[atECN], ECNKnown: b[atECN] != unknownECN, Back: a.rx.ECN(), BackKnown: a.KnowsECN(),
+				Identity: Identity{binary.BigEndian.Uint16(b[atProto:]), strings.TrimRight(string(b[atRelease:header]), "\x00")},
+			}
+			return true, nil
+		}
+		a.conn.Errors(func(e *udp.Evidence) {
+			if e.Remote.Port() == a.to.Port() {
+				out.Heard = Heard{Errno: e.Errno, By: e.Offender, ICMP: e.Origin != udp.OriginLocal, Type: e.Type, Code: e.Code, MTU: e.MTU, Prohibit: prohibited(e)}
+			}
+		})
+		if ctx.Err() != nil || !time.Now().Before(until) {
+			return false, ctx.Err()
+		}
+		// In steps: errors wake nobody on some systems.
+		step := time.Now().Add(20 * time.Millisecond)
+		if step.After(until) {
+			step = until
+		}
+		if err := a.conn.Wait(step); err != nil {
+			return false, err
+		}
+	}
+}
+
+// ECN bits of questions.
+const (
+	NotECT = dgram.NotECT
+	ECT0   = dgram.ECT0
+	CE     = dgram.CE
+)

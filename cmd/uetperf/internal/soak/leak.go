@@ -1,0 +1,122 @@
+package soak
+
+import (
+	"math"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+const (
+	// warmPart of the time is left out of the judgement: pools fill, tables grow to
+	// their size.
+	warmPart = 0.25
+	// LeastSamples is how many a judgement needs.
+	LeastSamples = 8
+	// sure is how many times its standard error a slope must be to be one.
+	sure = 3
+	// maxHeld bounds the samples: when there are more, every other is forgotten.
+	maxHeld = 2000
+)
+
+// Bounds of growth over the time that is judged: so much, or that part of the mean
+// if it is more. A leak of less over the whole time does not show in what the
+// system calls a process's memory; a longer soak finds a smaller one.
+var bounds = []struct {
+	what string
+	of   func(*perf.Resources) int64
+	abs  float64
+	part float64
+}{
+	{"heap", func(r *perf.Resources) int64 { return r.Heap }, 4 << 20, 0.1},
+	{"rss", func(r *perf.Resources) int64 { return r.RSS }, 32 << 20, 0.2},
+	{"goroutines", func(r *perf.Resources) int64 { return r.Goroutines }, 8, 0.1},
+	{"fds", func(r *perf.Resources) int64 { return r.FDs }, 4, 0.1},
+}
+
+// held are the resources of one end over time.
+type held struct {
+	at   []time.Duration
+	what []perf.Resources
+	skip int // samples to forget before the next
+	keep int // 1 of so many is kept
+}
+
+func (h *held) add(at time.Duration, r perf.Resources) {
+	if h.skip++; h.skip < max(1, h.keep) {
+		return
+	}
+	h.skip = 0
+	h.at, h.what = append(h.at, at), append(h.what, r)
+	if len(h.at) < maxHeld {
+		return
+	}
+	for i := range len(h.at) / 2 {
+		h.at[i], h.what[i] = h.at[2*i], h.what[2*i]
+	}
+	h.at, h.what = h.at[:maxHeld/2], h.what[:maxHeld/2]
+	h.keep = 2 * max(1, h.keep)
+}
+
+// last is the newest sample.
+func (h *held) last() perf.Resources {
+	if len(h.what) == 0 {
+		return perf.Resources{}
+	}
+	return h.what[len(h.what)-1]
+}
+
+// judge fits a line to each resource.
+func (h *held) judge(end string) []record.Leak {
+	var out []record.Leak
+	if len(h.at) == 0 {
+		return nil
+	}
+	from := time.Duration(float64(h.at[len(h.at)-1]) * warmPart)
+	for _, b := range bounds {
+		var x, y []float64
+		for i := range h.at {
+			if v := b.of(&h.what[i]); h.at[i] >= from && v >= 0 {
+				x, y = append(x, h.at[i].Hours()), append(y, float64(v))
+			}
+		}
+		if len(x) == 0 {
+			continue
+		}
+		l := record.Leak{End: end, What: b.what, Samples: len(x)}
+		var wobble float64
+		l.Mean, l.Slope, wobble = fit(x, y)
+		l.Growth = l.Slope * (x[len(x)-1] - x[0])
+		l.Bound = max(b.abs, b.part*l.Mean)
+		l.Leaks = len(x) >= LeastSamples && l.Growth > l.Bound && l.Slope > sure*wobble
+		out = append(out, l)
+	}
+	return out
+}
+
+// fit is the line through points by least squares: the mean of y, the slope, and
+// the standard error of the slope.
+func fit(x, y []float64) (mean, slope, wobble float64) {
+	n := float64(len(x))
+	var mx float64
+	for i := range x {
+		mx += x[i] / n
+		mean += y[i] / n
+	}
+	var xx, xy float64
+	for i := range x {
+		xx += (x[i] - mx) * (x[i] - mx)
+		xy += (x[i] - mx) * (y[i] - mean)
+	}
+	if xx == 0 || n < 3 {
+		return mean, 0, 0
+	}
+	slope = xy / xx
+	var rest float64
+	for i := range x {
+		d := y[i] - mean - slope*(x[i]-mx)
+		rest += d * d
+	}
+	return mean, slope, math.Sqrt(rest / (n - 2) / xx)
+}

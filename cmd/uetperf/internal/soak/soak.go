@@ -1,0 +1,404 @@
+// Package soak tests everything for a long time: one test after the other, drawn by
+// a seed, beside a load that never pauses; all data is verified, and what both
+// processes hold is watched for what only grows.
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// Config describes a soak.
+type Config struct {
+	// Base has what all tests have in common: endpoint type, security, CRC, congestion
+	// control, time-outs, and the seed from which all is drawn. Time is how long
+	// the soak takes.
+	Base perf.Spec
+	// Sizes are those of messages.
+	Sizes []int64
+	// What is not "" is the same in all tests instead of drawn.
+	Op, Mode, Complete, Progress string
+	// Impaired: a relay is in between, which has one path.
+	Impaired bool
+	// Dial opens a session with the server. Two are opened.
+	Dial func(context.Context) (*perf.Client, error)
+	// Ready hears of the path when the first test begins.
+	Ready func(path record.Path, mtu int)
+	// News hears of each test that has ended, how things stand.
+	News func(*Status)
+}
+
+// A Status is how a soak stands.
+type Status struct {
+	At           time.Duration
+	Run          *record.Run // so far
+	Here, There  perf.Resources
+	Failed       error  // the test that has just ended, if it failed
+	FailedTest   string // what it was
+	Resent       uint64
+	BytesChecked int64
+}
+
+const (
+	// episodeMost is how long a test takes, episodeLeast at least, and in between a
+	// part of the time.
+	episodeMost, episodeLeast = 2 * time.Second, 150 * time.Millisecond
+	episodePart               = 30
+	// lookPart of the time, at least lookLeast, is between two looks at what the
+	// processes hold.
+	lookPart  = 400
+	lookLeast = 200 * time.Millisecond
+	// maxBytes bounds the buffers of a test.
+	maxBytes = 32 << 20
+	// maxInject is what all endpoints can inject.
+	maxInject = 1024
+	// givenUp tests that fail one after the other end the soak.
+	givenUp = 5
+	// steadyRate and steadySize are the load that never pauses.
+	steadyRate, steadySize = 200, 1000
+	maxSamples             = 1000
+)
+
+// A soak is one under way.
+type soak struct {
+	cfg   Config
+	rng   *rand.Rand
+	run   record.Run
+	begin time.Time
+	here  held
+	there held
+	bytes int64
+	join  int // tests that are one sample
+	got   int
+}
+
+// Run soaks. What it found is in the record.Run, also with an error.
+func Run(ctx context.Context, cfg Config) (record.Run, error) {
+	s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, 0x50a6)), begin: time.Now(), join: 1}
+	lost := int64(0)
+	s.run = record.Run{
+		Transport: record.Counters{Drops: map[string]uint64{}}, PeerTransport: &record.Counters{Drops: map[string]uint64{}},
+		DataCheck: &record.Check{}, Lost: &lost, Soak: &record.Soak{Kinds: map[string]int64{}},
+	}
+	err := s.soak(ctx)
+	d := time.Since(s.begin)
+	s.run.DurationNS, s.run.Iters = int64(d), s.run.Soak.Episodes
+	if s.run.Msgs > 0 {
+		bps, rate := float64(s.run.Bytes)*8/d.Seconds(), float64(s.run.Msgs)/d.Seconds()
+		s.run.GoodputBPS, s.run.MsgsPerS = &bps, &rate
+	}
+	s.run.Soak.Leaks = append(s.here.judge("client"), s.there.judge("server")...)
+	for _, l := range s.run.Soak.Leaks {
+		if l.Leaks {
+			s.run.Soak.Leaking++
+		}
+	}
+	if err != nil {
+		s.run.Error = strings.Join(strings.Fields(err.Error()), " ")
+		if errors.Is(err, context.Canceled) {
+			s.run.Error = "interrupted"
+		}
+	}
+	return s.run, err
+}
+
+func (s *soak) soak(ctx context.Context) error {
+	c, err := s.cfg.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	steady, err := s.cfg.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer steady.Close()
+	if err := s.look(ctx, c); err != nil {
+		return err
+	}
+	s.begin = time.Now()
+
+	sctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	var always *perf.Result
+	go func() {
+		var err error
+		always, err = steady.Run(sctx, s.steady(), perf.Hooks{})
+		ended <- err
+	}()
+	err = s.episodes(ctx, c, ended)
+	stop()
+	if errors.Is(err, errSteady) {
+		err = errors.Unwrap(err)
+	} else if e := <-ended; err == nil && e != nil && !errors.Is(e, context.Canceled) {
+		err = fmt.Errorf("the load beside the tests: %w", e)
+	}
+	if always != nil {
+		s.add(&always.Run)
+		s.sample()
+	}
+	return err
+}
+
+// errSteady marks that the load beside the tests has ended.
+var errSteady = errors.New("ended early")
+
+type steadyError struct{ err error }
+
+func (e *steadyError) Error() string        { return e.err.Error() }
+func (e *steadyError) Is(target error) bool { return target == errSteady }
+func (e *steadyError) Unwrap() error        { return e.err }
+
+// steady is the load beside the tests.
+func (s *soak) steady() perf.Spec {
+	p := s.cfg.Base
+	p.Test, p.Op, p.Size, p.Reply, p.Rate, p.Arrivals = perf.Load, perf.TSend, steadySize, steadySize, steadyRate, perf.Poisson
+	p.Iters, p.Time, p.Warmup, p.Window, p.Parallel, p.Check, p.Progress = 0, s.cfg.Base.Time, 0, 64, 1, true, "auto"
+	return p
+}
+
+// episodes runs tests until the time is over.
+func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error) error {
+	row := 0
+	for looked := time.Now(); ; {
+		left := s.cfg.Base.Time - time.Since(s.begin)
+		if left <= 0 {
+			return nil
+		}
+		p, kind := s.draw(left)
+		res, err := c.Run(ctx, p, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
+			if s.cfg.Ready != nil {
+				s.cfg.Ready(path, mtu)
+				s.cfg.Ready = nil
+			}
+		}})
+		x := s.run.Soak
+		x.Episodes++
+		x.Kinds[kind]++
+		if res != nil {
+			s.add(&res.Run)
+			s.sample()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		st := &Status{}
+		if err == nil {
+			err = found(&res.Run)
+		}
+		if err != nil && (errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err)) {
+			// Is it the server that is gone, or has only this test lost its way?
+			if e := s.look(ctx, c); e != nil {
+				return e
+			}
+		}
+		if err != nil {
+			x.Failed++
+			row++
+			st.Failed, st.FailedTest = err, describe(&p)
+			s.run.LastError = fmt.Sprintf("%s: %s", st.FailedTest, strings.Join(strings.Fields(err.Error()), " "))
+		} else {
+			row = 0
+		}
+		if every := max(s.cfg.Base.Time/lookPart, lookLeast); err != nil || time.Since(looked) >= every {
+			if e := s.look(ctx, c); e != nil {
+				return e
+			}
+			looked = time.Now()
+		}
+		if s.cfg.News != nil {
+			st.At, st.Run, st.Here, st.There, st.BytesChecked = time.Since(s.begin), &s.run, s.here.last(), s.there.last(), s.bytes
+			st.Resent = s.run.Transport.Rtx() + s.run.PeerTransport.Rtx()
+			s.cfg.News(st)
+		}
+		select {
+		case e := <-steady:
+			if e != nil {
+				e = fmt.Errorf("the load beside the tests: %w", e)
+			}
+			return &steadyError{e} // without an error its time is over, and with it ours
+		default:
+		}
+		if row == givenUp {
+			return fmt.Errorf("%d tests in a row failed, the last one %s: %w", row, describe(&p), err)
+		}
+	}
+}
+
+// found says what is wrong with what a test measured.
+func found(r *record.Run) error {
+	switch d := r.DataCheck; {
+	case d == nil || d.OK+d.Wrong == 0:
+		return errors.New("nothing was verified")
+	case d.Wrong > 0:
+		return fmt.Errorf("%d of %d messages were wrong (%d bytes, %d repeated or out of order)", d.Wrong, d.OK+d.Wrong, d.WrongBytes, d.Dup)
+	case r.Lost != nil && *r.Lost > 0:
+		return fmt.Errorf("%d messages were lost", *r.Lost)
+	case r.Errors != nil && *r.Errors > 0:
+		return fmt.Errorf("%d transactions failed, the last one: %s", *r.Errors, r.LastError)
+	}
+	return nil
+}
+
+// add adds what a test found.
+func (s *soak) add(r *record.Run) {
+	t := &s.run
+	t.Msgs += r.Msgs
+	t.Bytes += r.Bytes
+	t.Transport.Add(&r.Transport)
+	if r.PeerTransport != nil {
+		t.PeerTransport.Add(r.PeerTransport)
+	}
+	if r.Lost != nil {
+		*t.Lost += *r.Lost
+	}
+	if d := r.DataCheck; d != nil {
+		t.DataCheck.Add(d)
+		s.bytes += d.OK * r.Size
+	}
+	x := record.Sample{AtNS: int64(time.Since(s.begin)), Bytes: r.Bytes, Msgs: r.Msgs}
+	for _, c := range []*record.Counters{&r.Transport, r.PeerTransport} {
+		if c == nil {
+			continue
+		}
+		x.Rtx += c.Rtx()
+		x.ECN += c.ECNCE
+		x.Trimmed += c.Trimmed
+		for _, n := range c.Drops {
+			x.Drops += n
+		}
+	}
+	if n := len(t.Series); n > 0 && s.got > 0 {
+		x.Plus(&t.Series[n-1])
+		t.Series[n-1] = x
+	} else {
+		t.Series = append(t.Series, x)
+	}
+}
+
+// sample ends a sample, and keeps their number bounded.
+func (s *soak) sample() {
+	if s.got++; s.got < s.join {
+		return
+	}
+	s.got = 0
+	if len(s.run.Series) < maxSamples {
+		return
+	}
+	half := s.run.Series[:0]
+	for i := 0; i+1 < len(s.run.Series); i += 2 {
+		b := s.run.Series[i+1]
+		b.Plus(&s.run.Series[i])
+		half = append(half, b)
+	}
+	s.run.Series = half
+	s.join *= 2
+}
+
+// look notes what both processes hold.
+func (s *soak) look(ctx context.Context, c *perf.Client) error {
+	there, err := c.Resources(ctx)
+	if err != nil {
+		return err
+	}
+	at := time.Since(s.begin)
+	s.here.add(at, perf.Own())
+	s.there.add(at, there)
+	return nil
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+
+// draw makes the next test.
+func (s *soak) draw(left time.Duration) (perf.Spec, string) {
+	rng, cfg := s.rng, &s.cfg
+	p := cfg.Base
+	p.Check, p.Seed = true, rng.Uint64()>>1+1
+	p.Iters, p.Warmup, p.Parallel, p.Window = 0, int64(rng.IntN(20)), 1+rng.IntN(4), 1<<rng.IntN(7)
+	p.Time = min(max(cfg.Base.Time/episodePart, episodeLeast), episodeMost, max(left, episodeLeast))
+	p.Op = pick(rng, perf.Send, perf.TSend, perf.Inject)
+	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
+	p.GSO = pick(rng, "auto", "auto", "off")
+	if rng.IntN(4) == 0 && !cfg.Impaired {
+		p.Paths = 1 + rng.IntN(4)
+	}
+	kinds := []string{perf.Ping, perf.Lat, perf.BW, perf.BW, perf.Rate, perf.Load, perf.RR, churn}
+	if p.EP != perf.MSG {
+		kinds = append(kinds, perf.Incast)
+	}
+	kind := pick(rng, kinds...)
+	for _, v := range []struct {
+		is   *string
+		want string
+	}{{&p.Op, cfg.Op}, {&p.Mode, cfg.Mode}, {&p.Complete, cfg.Complete}, {&p.Progress, cfg.Progress}} {
+		if v.want != "" {
+			*v.is = v.want
+		}
+	}
+	p.Size = pick(rng, cfg.Sizes...)
+	switch p.Test = kind; kind {
+	case perf.Ping:
+		p.Parallel, p.Window, p.Iters, p.Time, p.Warmup, p.Interval = 1, 0, 5, 0, 0, time.Millisecond
+	case perf.Lat:
+		p.Parallel, p.Window = 1, 0
+	case perf.BW, perf.Rate:
+		p.Reverse = rng.IntN(3) == 0
+		p.Bidir = !p.Reverse && rng.IntN(2) == 0
+	case perf.Load:
+		p.Rate, p.Arrivals = float64(500+rng.IntN(5000)), pick(rng, perf.Constant, perf.Poisson, perf.Uniform)
+		p.Reply = pick(rng, cfg.Sizes...)
+	case perf.RR:
+		p.Reply = pick(rng, cfg.Sizes...)
+	case churn:
+		p.Test, p.Churn, p.Window, p.Reply = perf.RR, true, 1, pick(rng, cfg.Sizes...)
+		if p.EP == perf.MSG {
+			p.Progress = "auto"
+		}
+	case perf.Incast:
+		p.Parallel, p.Within, p.Op, p.Window = 2+rng.IntN(6), 0.5, perf.TSend, 1+rng.IntN(4)
+	}
+	if p.Op == perf.Inject {
+		switch {
+		case p.Test == perf.Load || p.Test == perf.RR:
+			p.Op = perf.TSend
+		default:
+			p.Size = min(p.Size, maxInject)
+		}
+	}
+	for n := max(1, p.Size, p.Reply); p.Window > 1 && n*int64(p.Window*p.Parallel) > maxBytes; {
+		p.Window /= 2
+	}
+	for n := max(1, p.Size, p.Reply); p.Parallel > 2 && n*int64(max(1, p.Window)*p.Parallel) > maxBytes; {
+		p.Parallel = max(2, p.Parallel/2)
+	}
+	return p, kind
+}
+
+// churn is rr that opens and closes.
+const churn = "rr --churn"
+
+// describe says what a test was, so that it can be run again.
+func describe(p *perf.Spec) string {
+	parts := []string{p.Test, p.Op, units.Bytes(p.Size)}
+	if p.Reply > 0 || p.Test == perf.RR || p.Test == perf.Load {
+		parts = append(parts, "reply "+units.Bytes(p.Reply))
+	}
+	parts = append(parts, p.Mode, p.Complete, p.Progress)
+	for _, f := range []struct {
+		on   bool
+		what string
+	}{{p.Churn, "--churn"}, {p.Reverse, "-R"}, {p.Bidir, "--bidir"}} {
+		if f.on {
+			parts = append(parts, f.what)
+		}
+	}
+	return fmt.Sprintf("%s -W %d -P %d --seed %d", strings.Join(parts, " "), p.Window, p.Parallel, p.Seed)
+}

@@ -1,0 +1,246 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a server on loopback.
+func serve(t *testing.T) (addr netip.AddrPort, stop func()) {
+	t.Helper()
+	s, err := perf.NewServer(perf.ServerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		s.Serve(ctx)
+		close(done)
+	}()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			<-done
+			s.Close()
+		}
+	}
+	t.Cleanup(stop)
+	return s.Addrs()[0], stop
+}
+
+func base(ep string, d time.Duration) perf.Spec {
+	return perf.Spec{EP: ep, Sec: perf.Off, Mode: "rud", Complete: "transmit", Progress: "auto", CRC: true, CC: "nscc", GSO: "auto", Seed: 11, Time: d, PeerTimeout: 8 * time.Second, Parallel: 1}
+}
+
+func config(addr netip.AddrPort, ep string, d time.Duration, faults *relay.Faults) Config {
+	return Config{
+		Base: base(ep, d), Sizes: []int64{0, 1, 1000, 20000, 64 << 10}, Impaired: faults != nil,
+		Dial: func(ctx context.Context) (*perf.Client, error) {
+			return perf.Dial(ctx, addr, perf.ClientConfig{EP: ep, Impair: faults})
+		},
+	}
+}
+
+func TestSoak(t *testing.T) {
+	for name, c := range map[string]struct {
+		ep     string
+		faults *relay.Faults
+	}{
+		"rdm": {perf.RDM, nil}, "msg": {perf.MSG, nil}, "lossy": {perf.RDM, &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.005, Seed: 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, _ := serve(t)
+			cfg := config(addr, c.ep, 2*time.Second, c.faults)
+			news := 0
+			cfg.News = func(st *Status) {
+				if news++; st.Here.Heap <= 0 || st.There.Goroutines <= 0 {
+					t.Errorf("%+v", st)
+				}
+				if st.Failed != nil {
+					t.Errorf("%s: %v", st.FailedTest, st.Failed)
+				}
+			}
+			r, err := Run(context.Background(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := r.Soak
+			sum := int64(0)
+			for _, n := range x.Kinds {
+				sum += n
+			}
+			if x.Episodes < 3 || x.Failed != 0 || sum != x.Episodes || int64(news) != x.Episodes || len(r.Series) == 0 || r.Msgs == 0 {
+				t.Errorf("%+v", r)
+			}
+			if r.DataCheck.OK == 0 || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
+				t.Errorf("%+v, lost %d", r.DataCheck, *r.Lost)
+			}
+			if len(x.Leaks) < 4 || x.Leaking != 0 {
+				t.Errorf("leaks %+v", x.Leaks)
+			}
+			if c.faults != nil && r.Transport.Rtx() == 0 {
+				t.Error("nothing was sent again")
+			}
+		})
+	}
+}
+
+// A server that goes away ends the soak, with what was found.
+func TestSoakLosesTheServer(t *testing.T) {
+	addr, stop := serve(t)
+	cfg := config(addr, perf.RDM, time.Hour, nil)
+	n := 0
+	cfg.News = func(*Status) {
+		if n++; n == 1 {
+			stop()
+		}
+	}
+	begin := time.Now()
+	r, err := Run(context.Background(), cfg)
+	if err == nil || r.Soak.Episodes == 0 || r.Msgs == 0 {
+		t.Errorf("%v, %+v", err, r.Soak)
+	}
+	if d := time.Since(begin); d > 20*time.Second {
+		t.Errorf("it took %v: %v", d, err)
+	}
+}
+
+func TestSoakInterrupted(t *testing.T) {
+	addr, _ := serve(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := config(addr, perf.RDM, time.Hour, nil)
+	cfg.News = func(*Status) { cancel() }
+	r, err := Run(ctx, cfg)
+	if !errors.Is(err, context.Canceled) || r.Error != "interrupted" || r.Soak.Failed != 0 || r.DataCheck.Wrong != 0 || *r.Lost != 0 || r.DataCheck.OK == 0 {
+		t.Errorf("%v: %+v, %+v", err, r, r.Soak)
+	}
+}
+
+// Every test that can be drawn can be run, and all kinds are drawn.
+func TestDraw(t *testing.T) {
+	for _, ep := range []string{perf.RDM, perf.MSG} {
+		cfg := Config{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}}
+		s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(1, 2))}
+		kinds := map[string]int{}
+		seeds := map[uint64]bool{}
+		for range 20000 {
+			p, kind := s.draw(time.Hour)
+			if err := p.Validate(); err != nil {
+				t.Fatalf("%s: %v", describe(&p), err)
+			}
+			kinds[kind]++
+			if seeds[p.Seed] {
+				t.Fatal("a seed came twice")
+			}
+			seeds[p.Seed] = true
+			if n := max(p.Size, p.Reply) * int64(max(1, p.Window)*p.Parallel); n > 4*maxBytes {
+				t.Errorf("%s needs %d bytes", describe(&p), n)
+			}
+		}
+		want := map[string]int{perf.RDM: 8, perf.MSG: 7}[ep]
+		if len(kinds) != want {
+			t.Errorf("%s: %v, want %d kinds", ep, kinds, want)
+		}
+		s.cfg.Mode, s.cfg.Complete, s.cfg.Op = "rod", "delivery", perf.Send
+		for range 1000 {
+			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.Complete != "delivery" || p.Op != perf.Send && p.Test != perf.Incast {
+				t.Fatalf("%s is not what is pinned", describe(&p))
+			}
+		}
+	}
+}
+
+func TestFound(t *testing.T) {
+	one := int64(1)
+	for want, r := range map[string]record.Run{
+		"nothing was verified":      {},
+		"1 of 6 messages were":      {DataCheck: &record.Check{OK: 5, Wrong: 1}},
+		"1 messages were lost":      {DataCheck: &record.Check{OK: 5}, Lost: &one},
+		"1 transactions failed, th": {DataCheck: &record.Check{OK: 5}, Errors: &one},
+	} {
+		if err := found(&r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if err := found(&record.Run{DataCheck: &record.Check{OK: 5}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What grows is told from what wobbles, begins high, or is not known.
+func TestLeaks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	const n, mib = 400, 1 << 20
+	for name, c := range map[string]struct {
+		heap  func(i int) float64
+		leaks bool
+	}{
+		"steady":         {func(int) float64 { return 20 * mib }, false},
+		"noise":          {func(int) float64 { return 20*mib + 15*mib*rng.Float64() }, false},
+		"warms up":       {func(i int) float64 { return 20*mib + 30*mib*math.Min(1, float64(i)/(n/5)) }, false},
+		"shrinks":        {func(i int) float64 { return 60*mib - float64(i)*mib/10 }, false},
+		"grows":          {func(i int) float64 { return 20*mib + float64(i)*mib/20 }, true},
+		"grows, noise":   {func(i int) float64 { return 20*mib + float64(i)*mib/20 + 10*mib*rng.Float64() }, true},
+		"grows within":   {func(i int) float64 { return 20*mib + float64(i)*mib/200 }, false},
+		"grows, a tenth": {func(i int) float64 { return 400*mib + float64(i)*mib/20 }, false},
+	} {
+		var h held
+		for i := range n {
+			h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(c.heap(i)), RSS: -1, Goroutines: 10, FDs: 5})
+		}
+		leaks := h.judge("client")
+		if len(leaks) != 3 { // the resident set is not known
+			t.Fatalf("%s: %+v", name, leaks)
+		}
+		for _, l := range leaks {
+			if l.Leaks != (c.leaks && l.What == "heap") {
+				t.Errorf("%s: %+v", name, l)
+			}
+		}
+		if name == "grows" {
+			if l := leaks[0]; math.Abs(l.Slope-3600*mib/20) > mib || math.Abs(l.Growth-0.75*n*mib/20) > mib {
+				t.Errorf("%+v", l)
+			}
+		}
+	}
+	// Too few to judge.
+	var h held
+	for i := range LeastSamples {
+		h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(i) << 30, RSS: 1, Goroutines: 1, FDs: 1})
+	}
+	if l := h.judge("x")[0]; l.Leaks || l.Samples >= LeastSamples {
+		t.Errorf("%+v", l)
+	}
+}
+
+// However long it takes, the samples are bounded and spread over all of the time.
+func TestHeldIsBounded(t *testing.T) {
+	var h held
+	const n = 100000
+	for i := range n {
+		h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(i)})
+	}
+	if k := len(h.at); k > maxHeld || k < maxHeld/2 || h.at[0] != 0 || h.at[k-1] < (n-200)*time.Second {
+		t.Errorf("%d samples, from %v to %v", k, h.at[0], h.at[k-1])
+	}
+	if l := h.judge("x")[0]; math.Abs(l.Slope-3600) > 1 {
+		t.Errorf("%+v", l)
+	}
+}

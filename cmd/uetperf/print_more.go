@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// printed are the tests that print themselves here.
+func printed(test string) bool {
+	return test == perf.Load || test == perf.RR || test == perf.Incast || test == soakName
+}
+
+// moreColumns prints what stands above the rows of load, rr and incast.
+func (p *printer) moreColumns(test string) {
+	switch test {
+	case perf.Load:
+		fmt.Fprintf(p.w, "round trips from the intended time of a request to its reply (%s, %s arrivals), µs; late: begun more than %v after that time\n",
+			units.Bytes(p.cfg.Spec.Reply), p.cfg.Spec.Arrivals, perf.LateAfter)
+		fmt.Fprintf(p.w, "%8s %12s %12s %7s %8s %8s %8s %9s %16s %6s %5s %6s\n",
+			"size", "offered[/s]", "achieved[/s]", "late%", "p50", "p90", "p99", "max", "avg±sd", "rtx", "ecn", "cpu%")
+	case perf.RR:
+		fmt.Fprintf(p.w, "round trips from a request to its reply, µs\n%8s %8s %10s %12s %8s %8s %8s %8s %9s %16s %7s %6s %6s\n",
+			"size", "reply", "trans", "trans[/s]", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "errors", "rtx", "cpu%")
+	case perf.Incast:
+		fmt.Fprintf(p.w, "%8s %7s %14s %7s %12s %8s %12s %12s %12s %6s %6s %6s\n",
+			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "slowest p50", "p99[ms]", "max[ms]", "rtx", "ecn", "drops")
+	}
+}
+
+func inµs(ns float64) string { return fmt.Sprintf("%.2f", ns/1e3) }
+func inMS(ns int64) string   { return fmt.Sprintf("%.3f", float64(ns)/1e6) }
+
+func dropped(r *record.Run) (n uint64) {
+	sum := both(r)
+	for _, d := range sum.Drops {
+		n += d
+	}
+	return n
+}
+
+// more prints what load, rr, incast and soak measured.
+func (p *printer) more(s *perf.Spec, r *record.Run) {
+	sum := both(r)
+	mine, _ := cpuText(r)
+	l := r.Latency
+	if l == nil {
+		l = &record.Latency{}
+	}
+	avg := inµs(l.Mean) + "±" + inµs(l.StdDev)
+	switch {
+	case s.Test == soakName:
+		p.soaked(r)
+	case r.Msgs == 0 || s.Test != perf.Incast && r.Latency == nil:
+		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
+		if r.LastError != "" {
+			fmt.Fprintf(p.w, "the last error: %s\n", r.LastError)
+		}
+	case s.Test == perf.Load:
+		x := r.Load
+		late := 0.0
+		if x.Offered > 0 {
+			late = 100 * float64(x.Late) / float64(x.Offered)
+		}
+		fmt.Fprintf(p.w, "%8s %12.0f %12.0f %7.2f %8s %8s %8s %9s %16s %6d %5d %6s\n", units.Size(r.Size), x.OfferedPer, *r.MsgsPerS, late,
+			inµs(float64(l.P50)), inµs(float64(l.P90)), inµs(float64(l.P99)), inµs(float64(l.Max)), avg, sum.Rtx(), sum.ECNCE, mine)
+		if x.Overloaded {
+			fmt.Fprintf(p.w, "overloaded: the host or the path carries at most %s of the %s requests a second%s; the latencies say how long the test was\n",
+				strings.TrimSpace(units.Count(*r.MsgsPerS)), strings.TrimSpace(units.Count(x.OfferedPer)), unsentText(x))
+		}
+	case s.Test == perf.RR:
+		fmt.Fprintf(p.w, "%8s %8s %10d %12.0f %8s %8s %8s %8s %9s %16s %7d %6d %6s\n", units.Size(r.Size), units.Size(s.Reply), r.Msgs, *r.MsgsPerS,
+			inµs(float64(l.P50)), inµs(float64(l.P90)), inµs(float64(l.P99)), inµs(float64(l.P999)), inµs(float64(l.Max)), avg, *r.Errors, sum.Rtx(), mine)
+		if c := r.Churn; c != nil {
+			for _, x := range []struct {
+				what string
+				l    *record.Latency
+			}{{"open", c.Open}, {"close", c.Close}} {
+				fmt.Fprintf(p.w, "%8s %41s %8s %8s %8s %9s %16s\n", x.what, inµs(float64(x.l.P50)), inµs(float64(x.l.P90)), inµs(float64(x.l.P99)),
+					inµs(float64(x.l.P999)), inµs(float64(x.l.Max)), inµs(x.l.Mean)+"±"+inµs(x.l.StdDev))
+			}
+		}
+		if r.LastError != "" {
+			fmt.Fprintf(p.w, "the last error: %s\n", r.LastError)
+		}
+	default:
+		p.incast(r, &sum)
+	}
+}
+
+func unsentText(x *record.Load) string {
+	if x.Unsent == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s were never sent", strings.TrimSpace(units.Count(float64(x.Unsent))))
+}
+
+func (p *printer) incast(r *record.Run, sum *record.Counters) {
+	x := r.Incast
+	jain, conv := "-", "-"
+	if x.Jain != nil {
+		jain = fmt.Sprintf("%.4f", *x.Jain)
+	}
+	if x.ConvergenceNS != nil {
+		conv = fmt.Sprintf("%.2f", float64(*x.ConvergenceNS)/1e9)
+	}
+	p50, p99, most := "-", "-", "-"
+	if x.Round != nil {
+		p50, p99, most = inMS(x.Round.P50), inMS(x.Round.P99), inMS(x.Round.Max)
+	}
+	gbps := 0.0
+	if r.GoodputBPS != nil {
+		gbps = *r.GoodputBPS / 1e9
+	}
+	fmt.Fprintf(p.w, "%8s %7d %14.2f %7s %12s %8d %12s %12s %12s %6d %6d %6d\n", units.Size(r.Size), len(r.Streams), gbps, jain, conv, x.Rounds, p50, p99, most,
+		sum.Rtx(), sum.ECNCE, dropped(r))
+	if p.cfg.Quiet {
+		return
+	}
+	for i, st := range r.Streams {
+		fmt.Fprintf(p.w, "  sender %2d: %8d blocks %8.3f Gb/s; rtx %d, ecn %d, trim %d\n", i+1, st.Msgs, st.GoodputBPS/1e9, *st.Rtx, *st.ECN, *st.Trimmed)
+	}
+}
+
+// soaked prints what a soak found.
+func (p *printer) soaked(r *record.Run) {
+	x := r.Soak
+	sum := both(r)
+	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d, drops %d\n", units.Plural(int(x.Episodes), "test"),
+		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropped(r))
+	if r.LastError != "" {
+		fmt.Fprintf(p.w, "the last that failed: %s\n", r.LastError)
+	}
+	for _, l := range x.Leaks {
+		v := heldText(l.What)
+		word := "steady"
+		switch {
+		case l.Leaks:
+			word = "LEAKS"
+		case l.Samples < soak.LeastSamples:
+			word = fmt.Sprintf("not judged: %s", units.Plural(l.Samples, "sample"))
+		}
+		fmt.Fprintf(p.w, "  %-6s %-10s mean %10s, grew %10s (%s an hour), may grow %10s: %s\n", l.End, l.What, v(l.Mean), v(l.Growth), v(l.Slope), v(l.Bound), word)
+	}
+}
+
+// heldText writes amounts of what a process holds.
+func heldText(what string) func(float64) string {
+	if what == "goroutines" || what == "fds" {
+		return func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	}
+	return func(v float64) string {
+		if v < 0 {
+			return "-" + units.Bytes(int64(-v))
+		}
+		return units.Bytes(int64(v))
+	}
+}
+
+// soaking prints how a soak stands.
+func (p *printer) soaking(st *soak.Status) {
+	end := func(r perf.Resources) string {
+		s := fmt.Sprintf("heap %s", units.Bytes(r.Heap))
+		if r.RSS >= 0 {
+			s += ", rss " + units.Bytes(r.RSS)
+		}
+		s += fmt.Sprintf(", %d goroutines", r.Goroutines)
+		if r.FDs >= 0 {
+			s += fmt.Sprintf(", %d fds", r.FDs)
+		}
+		return s
+	}
+	r := st.Run
+	fmt.Fprintf(p.w, "%8.1f s %6d tests, %d failed; %s messages, %s verified, %d wrong, resent %d; here %s; there %s\n", st.At.Seconds(), r.Soak.Episodes, r.Soak.Failed,
+		strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(st.BytesChecked), r.DataCheck.Wrong, st.Resent, end(st.Here), end(st.There))
+}

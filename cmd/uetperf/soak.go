@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// soakEvery is the time between lines of a soak: they are not many, and who looks at
+// a log wants them.
+const soakEvery = 10 * time.Second
+
+// soak runs the command.
+func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
+	cfg := o.cfg
+	p := newPrinter(o.people, cfg)
+	every := cfg.Interval
+	if every == 0 {
+		every = soakEvery
+	}
+	first := true
+	dialed := func(ctx context.Context) (*perf.Client, error) {
+		c, err := dial(ctx)
+		if err == nil && first {
+			first = false
+			host := c.Host()
+			o.rec.Peer = &host
+		}
+		return c, err
+	}
+	said := time.Now()
+	run, err := soak.Run(ctx, soak.Config{
+		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress,
+		Impaired: cfg.Impair != nil, Dial: dialed,
+		Ready: func(path record.Path, mtu int) {
+			o.rec.Path, o.rec.Config.MTU = &path, mtu
+			if !cfg.Quiet {
+				fmt.Fprintf(p.w, "soak: %s (%s) ↔ %v (%s); %s; all kinds of messages, all data verified\n", path.Local, o.rec.Host.Name, addr, o.rec.Peer.Name,
+					strings.ToUpper(o.rec.Config.EP)+", security "+cfg.Spec.Sec)
+				fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(&path, mtu, 1), o.rec.Seed)
+			}
+		},
+		News: func(st *soak.Status) {
+			if st.Failed != nil {
+				fmt.Fprintf(p.w, "FAILED %s: %s\n", st.FailedTest, strings.Join(strings.Fields(st.Failed.Error()), " "))
+			}
+			if !cfg.Quiet && time.Since(said) >= every {
+				said = time.Now()
+				p.soaking(st)
+			}
+		},
+	})
+	if run.Soak.Episodes > 0 {
+		o.rec.Runs = append(o.rec.Runs, run)
+		p.soaked(&run)
+	}
+	if run.Soak.Failed > 0 || run.Soak.Leaking > 0 {
+		o.failed = true
+	}
+	return lost(err)
+}
