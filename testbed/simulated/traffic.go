@@ -272,7 +272,6 @@ type runState struct {
 	took   time.Duration // measured
 	msgs   int64
 	bytes  int64
-	sent   int64
 	got    int64
 }
 
@@ -302,7 +301,6 @@ type flow struct {
 	outstanding int
 	bytes       int64 // of what has ended
 	measured    record.Stream
-	due         int64         // load: requests whose time has come
 	next        time.Duration // load: time of the next
 }
 
