@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,13 +21,18 @@ import (
 // Of labs of tests: names and addresses that no other lab has.
 var testLab = []string{"--prefix", "tbtest", "--base", "198.18.128.0"}
 
-// onLabs runs a test on each substrate that can be used here.
+// onLabs runs a test on each substrate that UETKIT_LABS names ("docker netns") and
+// that can be used here. They start containers and namespaces and need some seconds
+// of a machine of their own, so nobody gets them by go test alone; .ci/run does.
 func onLabs(t *testing.T, f func(t *testing.T, sub, bin string)) {
 	if testing.Short() {
 		t.Skip("labs take seconds")
 	}
 	for _, s := range labSubstrates() {
 		t.Run(s.Name(), func(t *testing.T) {
+			if !slices.Contains(strings.Fields(os.Getenv("UETKIT_LABS")), s.Name()) {
+				t.Skipf("UETKIT_LABS=%s starts real hosts", s.Name())
+			}
 			if err := s.Available(t.Context()); err != nil {
 				t.Skip(err)
 			}
