@@ -328,7 +328,9 @@ func TestRunAllocatesNothing(t *testing.T) {
 						return b.Mallocs - a.Mallocs
 					}
 					mallocs(1000)
-					limit := 0.3 // encoding a histogram depends on what is in it
+					// Encoding a histogram depends on what is in it, and samples and
+				// wake-ups on how long it takes.
+				limit := 0.5
 					if progress == "auto" {
 						limit = 3 // each sleep arms a timer
 					}
