@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +19,22 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// Of labs of tests: names and addresses that no other lab has.
-var testLab = []string{"--prefix", "tbtest", "--base", "198.18.128.0"}
+// Of labs of tests: names that no other lab has, also where these tests run twice at
+// once, and addresses that few have.
+var (
+	testPrefix = "tb" + letters(os.Getpid())
+	testBase   = fmt.Sprintf("198.18.%d.0", 64+4*(os.Getpid()%16))
+	testLab    = []string{"--prefix", testPrefix, "--base", testBase}
+)
+
+// letters writes a number in letters.
+func letters(n int) string {
+	s := ""
+	for ; n > 0; n /= 26 {
+		s += string(rune('a' + n%26))
+	}
+	return s
+}
 
 // onLabs runs a test on each substrate that UETKIT_LABS names ("docker netns") and
 // that can be used here. They start containers and namespaces and need some seconds
@@ -56,17 +71,32 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := lab.Open("tbtest", scenario.Base, "")
+	dir, err := os.MkdirTemp("", "tbtest")
 	if err != nil {
 		return "", err
 	}
-	return build(context.Background(), root, filepath.Join(r.Dir(), "bin"), true)
+	builtIn = dir
+	return build(context.Background(), root, dir, true)
 })
+
+// builtIn is the folder that built has made.
+var builtIn string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
+	}
+	if r, err := lab.Open(testPrefix, scenario.Base, ""); err == nil {
+		_ = os.RemoveAll(r.Dir())
+	}
+	os.Exit(code)
+}
 
 // standing takes down what tests have left, and says what that was.
 func standing(t *testing.T, s substrate.Substrate) []string {
 	t.Helper()
-	left, err := s.Leftovers(context.WithoutCancel(t.Context()), "tbtest", func(string) bool { return false })
+	left, err := s.Leftovers(context.WithoutCancel(t.Context()), testPrefix, func(string) bool { return false })
 	if err != nil {
 		t.Error(err)
 	}
@@ -193,7 +223,7 @@ func TestKilledRun(t *testing.T) {
 				t.Fatalf("still running: %v", running(bin))
 			}
 		}
-		dirs, err := filepath.Glob(filepath.Join(registryDir(t, "tbtest"), "tbtest*"))
+		dirs, err := filepath.Glob(filepath.Join(registryDir(t, testPrefix), testPrefix+"*"))
 		for _, d := range dirs {
 			if st, e := os.Stat(d); e == nil && st.IsDir() {
 				t.Errorf("left %s", d)
@@ -222,17 +252,17 @@ func TestAddressInUse(t *testing.T) {
 		if sub != "docker" {
 			t.Skip("namespaces have their addresses to themselves")
 		}
-		if out, err := exec.Command("docker", "network", "create", "--subnet", "198.18.128.0/17", "tbtest-other").CombinedOutput(); err != nil {
+		if out, err := exec.Command("docker", "network", "create", "--subnet", testBase+"/24", testPrefix+"-other").CombinedOutput(); err != nil {
 			t.Skipf("docker network create: %v: %s", err, out)
 		}
 		t.Cleanup(func() {
-			if out, err := exec.Command("docker", "network", "rm", "tbtest-other").CombinedOutput(); err != nil {
+			if out, err := exec.Command("docker", "network", "rm", testPrefix+"-other").CombinedOutput(); err != nil {
 				t.Errorf("docker network rm: %v: %s", err, out)
 			}
 		})
 		args := append([]string{"run", "./testdata/endless", "--substrate", sub, "--out", t.TempDir(), "--no-bench", "--bin", bin}, testLab...)
 		code, said, _ := call(t, args...)
-		if code != exitFailed || !strings.Contains(strings.Join(strings.Fields(said), " "), "tbtest-other") {
+		if code != exitFailed || !strings.Contains(strings.Join(strings.Fields(said), " "), testPrefix+"-other") {
 			t.Errorf("exit %d: %s", code, said)
 		}
 	})

@@ -362,12 +362,12 @@ func links(r *result.Result, files []string) page.Links {
 	return out
 }
 
-// common are the files that every run has.
+// common are the files that every run has, and those of the switch.
 func common(r *result.Result) page.Links {
 	if r.Scenario == "" || r.Verdict == result.Unsupported {
 		return nil
 	}
-	return links(r, []string{"result.json"})
+	return links(r, append([]string{"result.json"}, r.Files...))
 }
 
 func health(r *result.Result) page.Block {

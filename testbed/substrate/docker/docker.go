@@ -176,19 +176,11 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 	return nil
 }
 
-// prune removes the images of programs of before, unless a container uses one.
+// prune removes the images of programs of before: not those of the last hour, which another
+// run may be about to use.
 func (s *Substrate) prune(ctx context.Context) error {
-	out, err := run(ctx, "docker", "images", "--filter", "label="+label, "--format", "{{.Repository}}:{{.Tag}}")
-	if err != nil {
-		return err
-	}
-	for name := range strings.Lines(out) {
-		name = strings.TrimSpace(name)
-		if repo, tag, _ := strings.Cut(name, ":"); (repo == hostImage || repo == switchImage) && tag != s.tag {
-			_, _ = run(ctx, "docker", "rmi", name)
-		}
-	}
-	return nil
+	_, err := run(ctx, "docker", "image", "prune", "--all", "--force", "--filter", "label="+label+"=image", "--filter", "until=1h")
+	return err
 }
 
 // A dockerLab is a lab of containers.

@@ -111,7 +111,7 @@ const sparesLeft = 16
 
 // recordsKept is how many datagrams a Long run knows: more than are ever under
 // way.
-const recordsKept = 1 << 18
+const recordsKept = 1 << 16
 
 // NewWorld builds the network and starts all hosts. A violated check fails tb;
 // with a nil tb it panics with a *Violation.
