@@ -33,21 +33,6 @@ func (ep *Endpoint) Stats() Stats {
 	return s
 }
 
-// Congestion says what congestion control holds of the busiest packet delivery
-// context of an endpoint. It takes the endpoint's lock for a look at all of them:
-// sample it, at most some hundred times a second. Before Enable and after Close it
-// is zero.
-func (ep *Endpoint) Congestion() transport.Congestion {
-	ep.mu.Lock()
-	drv := ep.drv
-	ep.mu.Unlock()
-	var c transport.Congestion
-	if drv != nil && ep.state.Load() != stateClosed {
-		drv.With(func() { c = ep.fep.Congestion() })
-	}
-	return c
-}
-
 // Quiesce begins the orderly end of the packet delivery contexts that an endpoint
 // has opened to a peer: what was posted goes to its end, what is posted later opens
 // new ones. They end by themselves when they were idle for a while; who knows that a

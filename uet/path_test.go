@@ -20,11 +20,11 @@ func TestQuiesce(t *testing.T) {
 		ok(t, a.Send(make([]byte, 8), toB, i))
 		wait(t, a.tx, b)
 		wait(t, b.rx)
-		if c := a.Congestion(); c.PDCs == 0 || c.CwndBytes == 0 || c.SRTT == 0 {
+		if c := a.Load(); c.PDCs == 0 || c.Window == 0 || c.RTT == 0 {
 			t.Errorf("after a message: %+v", c)
 		}
 		ok(t, a.Quiesce(toB))
-		for end := time.Now().Add(5 * time.Second); a.Congestion().PDCs > 0; {
+		for end := time.Now().Add(5 * time.Second); a.Load().PDCs > 0; {
 			if time.Now().After(end) {
 				t.Fatal("the context did not end")
 			}

@@ -74,6 +74,10 @@ carries the whole test:
   uetperf lat  HOST tsend -s 8:64K:*2
   uetperf bw   HOST -s 1M -t 10s
   uetperf rate HOST -s 8 -W 512
+  uetperf load HOST --rate 20k/s -s 4K
+  uetperf rr   HOST -P 4
+  uetperf incast HOST -P 8 -s 256K
+  uetperf soak HOST -t 1h
 
 Secured, with connections and certificates (the folder goes to both hosts):
 

@@ -43,6 +43,9 @@ func (r *Rec) Environment() page.Facts {
 		sec = join(", ", sec, "CRC "+onOff(c.CRC))
 	}
 	add("security", sec != "", "%s", sec)
+	if c.Trimming {
+		add("trimming", true, "offered to switches")
+	}
 	add("progress", c.Progress != "", "%s", c.Progress)
 	add("payload", c.MTU > 0, "%d B per packet", c.MTU)
 	add("paths", c.Paths > 0, "%d", c.Paths)

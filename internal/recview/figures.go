@@ -110,7 +110,7 @@ func CDF(recs []*Rec) []page.Block {
 				out = append(out, f)
 			}
 		}
-		title := "Latency"
+		title := "Distribution of latency"
 		if len(recs) == 1 || len(some) <= 12 {
 			ordered := len(recs) == 1 && rises(recs[0])
 			draw(title, some, ordered)

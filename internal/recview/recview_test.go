@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -195,13 +197,14 @@ func all(r *Rec) []page.Block {
 	return append(out, c, page.Text(r.Test()), page.Facts{{Name: "badge", Value: b}})
 }
 
-func FuzzShow(f *testing.F) {
+// rich has everything that a record may have.
+func rich(t testing.TB) []byte {
 	g := 1e9
 	one := int64(1)
 	rec := record.Record{
 		Schema: record.Schema, Config: record.Config{Test: "lat"}, Peer: &record.Host{}, Path: &record.Path{},
 		Runs: []record.Run{{
-			Size: 8, GoodputBPS: &g, MsgsPerS: &g, Lost: &one, Latency: &record.Latency{P50: 5, HDR: hdr(f, 3, 5, 9)}, CPU: &record.CPU{}, DataCheck: &record.Check{},
+			Size: 8, GoodputBPS: &g, MsgsPerS: &g, Lost: &one, Latency: &record.Latency{P50: 5, HDR: hdr(t, 3, 5, 9)}, CPU: &record.CPU{}, DataCheck: &record.Check{},
 			Streams: []record.Stream{{}, {}}, Series: []record.Sample{{AtNS: 5, CwndBytes: 5}, {AtNS: 5}, {AtNS: -5}}, Load: &record.Load{}, Churn: &record.Churn{Open: &record.Latency{}},
 			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}}, Errors: &one,
 		}, {Size: 1 << 62, Latency: &record.Latency{P50: -5}}},
@@ -209,7 +212,46 @@ func FuzzShow(f *testing.F) {
 	}
 	var b bytes.Buffer
 	_ = rec.Write(&b)
-	f.Add(b.Bytes())
+	return b.Bytes()
+}
+
+// Every number may be anything that a record can hold.
+func TestExtremeNumbers(t *testing.T) {
+	extremes := []string{"0", "1", "9223372036854775807", "4611686018427387904", "1000000000", "-1", "-9223372036854775808"}
+	number := regexp.MustCompile(`: -?[0-9][0-9.e+]*`)
+	rng := rand.New(rand.NewPCG(1, 2))
+	raw := rich(t)
+	read := 0
+	for n := range 60 {
+		s := number.ReplaceAllStringFunc(string(raw), func(old string) string {
+			switch {
+			case n < len(extremes):
+				return ": " + extremes[n]
+			case rng.IntN(3) == 0:
+				return ": " + extremes[rng.IntN(len(extremes)-2*(n%2))]
+			}
+			return old
+		})
+		r, err := Parse("x", []byte(s))
+		if err != nil {
+			continue // a negative one where there can be none
+		}
+		read++
+		var out bytes.Buffer
+		if err := page.Write(&out, page.Doc{Sections: []page.Section{{Body: all(r)}}}); err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`NaN|[+-]Inf`).Find(out.Bytes()); m != nil {
+			t.Errorf("variant %d: the page has %s", n, m)
+		}
+	}
+	if read < 20 {
+		t.Errorf("only %d variants could be read", read)
+	}
+}
+
+func FuzzShow(f *testing.F) {
+	f.Add(rich(f))
 	for _, name := range []string{"lat.json", "bw.json"} {
 		if raw, err := os.ReadFile("../../docs/example/" + name); err == nil {
 			f.Add(raw)

@@ -279,7 +279,10 @@ func (s *Switch) forward() {
 	if !s.opts.NoPriority {
 		// Else a busy host takes the processor from the network for milliseconds.
 		// Without CAP_SYS_NICE it must do as it is.
-		s.priority = s.becomeRealtime()
+		if s.priority = s.becomeRealtime(); !s.priority {
+			// In a container its control group may have no share of real time.
+			s.becomeOrdinary()
+		}
 	}
 	s.began = s.now()
 	s.window = s.began
@@ -545,6 +548,7 @@ func (s *Switch) judgeRest(now time.Duration) {
 	case !s.priority:
 	case s.realtime && s.rested*restMin < d:
 		s.becomeOrdinary()
+		s.count.demoted++
 	case !s.realtime && s.rested*restBack > d:
 		s.becomeRealtime()
 	}
@@ -561,7 +565,6 @@ func (s *Switch) becomeOrdinary() {
 	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: ordinaryNice}
 	_ = unix.SchedSetAttr(0, &a, 0)
 	s.realtime = false
-	s.count.demoted++
 }
 
 // Stats copies what was counted. It waits for Run.

@@ -1,7 +1,6 @@
 package netswitch
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,13 +18,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // needRoot skips a test that cannot make network namespaces.
 func needRoot(t testing.TB) {
@@ -35,44 +31,6 @@ func needRoot(t testing.TB) {
 		t.Skip(err)
 	}
 	_ = ns.Close()
-}
-
-// logBuffer is a log that outlives the switch.
-type logBuffer struct {
-	mu     sync.Mutex
-	b      bytes.Buffer
-	closed bool
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	return nil
-}
-
-// lines are those of a closed log.
-func (l *logBuffer) lines(t *testing.T) (lines []Line) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		t.Error("the log is not closed")
-	}
-	for sc := bufio.NewScanner(&l.b); sc.Scan(); {
-		var x Line
-		if err := json.Unmarshal(sc.Bytes(), &x); err != nil {
-			t.Fatalf("%v in %s", err, sc.Text())
-		}
-		lines = append(lines, x)
-	}
-	return lines
 }
 
 // A rig is a lab with a running switch and a UDP socket at each end.
@@ -677,16 +635,5 @@ func TestKernelDoesNotForward(t *testing.T) {
 	})
 	if got := forwards(); got != "1" {
 		t.Errorf("ip_forward is %s after the switch", got)
-	}
-}
-
-// wait waits for a condition, five seconds at most.
-func wait(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatal("that did not come true")
-		}
-		time.Sleep(time.Millisecond)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"strings"
@@ -254,6 +255,40 @@ func TestLinksAreBelowTheFolder(t *testing.T) {
 		if string(l.Href()) != want[i] {
 			t.Errorf("%s leads to %q, want %q", l.Name, l.Href(), want[i])
 		}
+	}
+}
+
+// Every number may be anything that a result can hold.
+func TestExtremeNumbers(t *testing.T) {
+	raw, err := json.Marshal(full("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	extremes := []string{"0", "1", "9223372036854775807", "1000000000", "-1", "-9223372036854775808"}
+	number := regexp.MustCompile(`":-?[0-9][0-9.e+]*`)
+	rng := rand.New(rand.NewPCG(1, 2))
+	read := 0
+	for n := range 60 {
+		s := number.ReplaceAllStringFunc(string(raw), func(old string) string {
+			switch {
+			case n < len(extremes):
+				return `":` + extremes[n]
+			case rng.IntN(4) == 0:
+				return `":` + extremes[rng.IntN(len(extremes)-2*(n%2))]
+			}
+			return old
+		})
+		r := new(result.Result)
+		if json.Unmarshal([]byte(s), r) != nil {
+			continue // a negative one where there can be none
+		}
+		read++
+		if m := regexp.MustCompile(`NaN|[+-]Inf`).FindString(write(t, r)); m != "" {
+			t.Errorf("variant %d: the page has %s", n, m)
+		}
+	}
+	if read < 3 {
+		t.Errorf("only %d variants could be read", read)
 	}
 }
 

@@ -43,6 +43,7 @@ type fake struct {
 	downs int
 	exits chan substrate.Exit
 	lives map[string]int
+	lazy  time.Duration // that a pause takes to begin
 	gone  map[string]chan struct{}
 	began time.Time
 	wg    sync.WaitGroup
@@ -141,6 +142,8 @@ func (f *fake) Do(_ context.Context, host string, a substrate.Action) error {
 	gone := f.gone[host]
 	f.mu.Unlock()
 	switch a {
+	case substrate.Pause:
+		time.Sleep(f.lazy)
 	case substrate.Kill:
 		close(gone)
 		f.exits <- substrate.Exit{Host: host, Code: 137, At: time.Now()}
@@ -293,6 +296,7 @@ func TestVerdicts(t *testing.T) {
 		{"late", flow + strings.Replace(timing, "10", "11", 1), &fake{late: time.Second}, result.Inconclusive, "packets left the switch up to 1s late"},
 		{"late and passed", flow + timing, &fake{late: time.Second}, result.Pass, ""},
 		{"late client", flow + holds, &fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
+		{"late client, messages on the way", flow + strings.Replace(holds, "c.msgs == 10", "c.lost == 0", 1), &fake{late: time.Second, client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 2); return agent.ExitLimit }}, result.Inconclusive, "did not end within"},
 		{"slow client", flow + holds, &fake{client: func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return agent.ExitLimit }}, result.Fail, "did not end within"},
 		{"may fail", strings.Replace(flow, "iters", "may_fail = true\niters", 1) + strings.Replace(holds, "c.msgs == 10", "c.error == 1", 1), &fake{client: func(int, string, <-chan struct{}) int { return 1 }}, result.Pass, ""},
 		{"other substrate", flow + holds + "on = [\"sim\"]\n" + strings.Replace(holds, "10", "11", 1) + "on = [\"netns\"]\n", &fake{}, result.Pass, ""},
@@ -381,6 +385,27 @@ down = true
 		if m.What == "c is killed" && m.At < 40*time.Millisecond {
 			t.Errorf("killed at %v, before its time", m.At)
 		}
+	}
+}
+
+// A pause is as long as the scenario says, though it begins late.
+func TestPauseLasts(t *testing.T) {
+	over := make(chan struct{})
+	f := &fake{lazy: 300 * time.Millisecond}
+	f.client = func(_ int, out string, _ <-chan struct{}) int { <-over; leave(t, out, 10, 0); return 0 }
+	o := options(t, f)
+	o.Say = func(format string, args ...any) {
+		if strings.Contains(fmt.Sprintf(format, args...), "goes on") {
+			close(over)
+		}
+	}
+	r := Scenario(t.Context(), parse(t, base+flow+holds+"[[action]]\nat = \"1ms\"\nfor = \"100ms\"\nhost = \"s\"\ndo = \"pause\"\n"), o)
+	at := map[string]time.Duration{}
+	for _, m := range r.Timeline {
+		at[m.What] = m.At
+	}
+	if d := at["s goes on"] - at["s is paused"]; d < 99*time.Millisecond || at["s is paused"] < f.lazy {
+		t.Errorf("paused at %v for %v", at["s is paused"], d)
 	}
 }
 

@@ -24,6 +24,8 @@ type step struct {
 	what    string
 	host    string // "": no process of one host
 	restart bool
+	pause   bool
+	resume  bool
 	do      func(ctx context.Context) error
 }
 
@@ -47,7 +49,9 @@ func (p *player) steps() []step {
 		switch a.Do {
 		case "pause":
 			add(a.At, a.Host, a.Host+" is paused", act(substrate.Pause))
+			out[len(out)-1].pause = true
 			add(a.At+a.For, a.Host, a.Host+" goes on", act(substrate.Resume))
+			out[len(out)-1].resume = true
 		case "kill":
 			add(a.At, a.Host, a.Host+" is killed", act(substrate.Kill))
 		case "restart":
@@ -147,6 +151,9 @@ func (p *player) run(ctx context.Context) error {
 			if err := p.step(ctx, s); err != nil {
 				return err
 			}
+			if s.pause {
+				steps = prolonged(steps, s.host, time.Since(p.zero)-s.at)
+			}
 			arm()
 		case <-poll.C:
 			st, err := p.sw.Stats(ctx)
@@ -189,8 +196,21 @@ func (p *player) step(ctx context.Context, s step) error {
 	if err := s.do(ctx); err != nil {
 		return fmt.Errorf("at %v: %w", s.at, err)
 	}
+	if s.pause {
+		at = time.Now() // from then on it stands still
+	}
 	p.mark(at, "%s", s.what)
 	return nil
+}
+
+// prolonged puts the end of a host's pause off by as much as its beginning was late: the
+// pause is as long as the scenario says, however long the engine took to begin it.
+func prolonged(steps []step, host string, late time.Duration) []step {
+	if i := slices.IndexFunc(steps, func(s step) bool { return s.resume && s.host == host }); i >= 0 {
+		steps[i].at += late
+		slices.SortStableFunc(steps, func(a, b step) int { return int(a.at - b.at) })
+	}
+	return steps
 }
 
 // awaitEnd waits until a process that was killed has ended.

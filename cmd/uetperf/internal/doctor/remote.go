@@ -356,7 +356,7 @@ func (f *far) data(ctx context.Context, c *perf.Client) {
 	v := f.v
 	s := perf.Spec{
 		Test: perf.BW, Op: perf.TSend, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
-		Size: 64 << 10, Window: 32, Time: time.Second, Warmup: 32, Seed: 1, PeerTimeout: min(v.cfg.Timeout, 3*time.Second), MTU: f.mtuFit,
+		Size: 64 << 10, Window: 32, Time: time.Second, Warmup: 32, Seed: 1, PeerTimeout: min(v.cfg.Timeout, 7*time.Second), MTU: f.mtuFit,
 	}
 	if v.cfg.GSO != "" {
 		s.GSO = v.cfg.GSO

@@ -686,8 +686,8 @@ func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
 	for l := range legs {
 		c := l.counters()
 		t.count(&c)
-		if g := l.end.ep.Congestion(); g.CwndBytes > 0 && g.InFlight > most {
-			most, cwnd, rtt = g.InFlight, g.CwndBytes, g.SRTT
+		if g := l.end.ep.Load(); g.Window > 0 && g.InFlight > most {
+			most, cwnd, rtt = g.InFlight, g.Window, g.RTT
 		}
 	}
 	return t, cwnd, rtt

@@ -511,7 +511,7 @@ func (l *leg) transaction(seq int64, tx, rx *slot) (t times, err error) {
 	if err = e.ep.Quiesce(peer); err != nil {
 		return t, err
 	}
-	for e.ep.Congestion().PDCs > 0 {
+	for e.ep.Load().PDCs > 0 {
 		if time.Since(from) > closeWait {
 			return t, errNotEnded
 		}

@@ -228,6 +228,7 @@ func TestServerRefusesConnections(t *testing.T) {
 	for want, to := range map[string]call{
 		"does not know this client":             {V: ProtocolVersion, Session: c.id + 1, Run: 1},
 		"no such stream waits for a connection": {V: ProtocolVersion, Session: c.id, Run: 1},
+		"no such stream makes more connections": {V: ProtocolVersion, Session: c.id, Run: 1, Again: true},
 		"version mismatch":                      {V: ProtocolVersion + 1, Session: c.id},
 	} {
 		if err := stray(to); err == nil || !strings.Contains(err.Error(), want) {

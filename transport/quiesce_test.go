@@ -8,9 +8,9 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-func TestFEPCongestion(t *testing.T) {
+func TestFEPLoad(t *testing.T) {
 	p := newPipe(t, nil)
-	if c := p.a.Congestion(); c != (Congestion{}) {
+	if c := p.a.Load(); c != (Load{}) {
 		t.Errorf("before anything was sent: %+v", c)
 	}
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 1000), Context: "r"})
@@ -19,17 +19,17 @@ func TestFEPCongestion(t *testing.T) {
 	if !p.a.Transmit(p.now, &d) {
 		t.Fatal("nothing left")
 	}
-	if c := p.a.Congestion(); c.InFlight < len(d.Data) || c.CwndBytes < c.InFlight || c.SRTT != 0 || c.PDCs != 1 {
+	if c := p.a.Load(); c.InFlight < len(d.Data) || c.Window < c.InFlight || c.RTT != 0 || c.PDCs != 1 {
 		t.Errorf("with %d bytes on their way: %+v", len(d.Data), c)
 	}
 	p.now += 3 * time.Millisecond
 	d.Remote = p.a.cfg.Local
 	p.b.Receive(p.now, &d)
 	p.settle()
-	if c := p.a.Congestion(); c.InFlight != 0 || c.CwndBytes == 0 || c.SRTT <= 0 || c.SRTT > 3*time.Millisecond {
+	if c := p.a.Load(); c.InFlight != 0 || c.Window == 0 || c.RTT <= 0 || c.RTT > 3*time.Millisecond {
 		t.Errorf("after it arrived: %+v", c)
 	}
-	if c := p.b.Congestion(); c.CwndBytes != 0 || c.PDCs != 1 { // it only answers
+	if c := p.b.Load(); c.Window != 0 || c.PDCs != 1 { // it only answers
 		t.Errorf("at the other end: %+v", c)
 	}
 }

@@ -1,0 +1,20 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+)
+
+// Quiesce begins the orderly end of the PDCs that this side opened to a peer
+// (UE §3.5.8): what they carry goes to its end, and messages that are posted from
+// now on open new ones.
+func (f *FEP) Quiesce(now time.Duration, id PeerID) {
+	f.now = now
+	f.pds.Each(func(p *pds.PDC) {
+		if p.Peer == uint32(id) && p.Initiator() {
+			f.pds.Close(now, p)
+			(*upper)(f).Wake(p)
+		}
+	})
+}
