@@ -95,9 +95,9 @@ var House = Table{
 		{Dir: "transport/sim", May: []string{"transport/dgram"}, TestsMay: []string{"transport/..."}, Core: true},
 		{
 			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/pds", "transport/tss", "transport/wire", "transport/dgram"}, Core: true,
-			Std: []string{"testing", "runtime/debug"},
-			Why: "the harness puts FEPs on the simulator and checks what they promise; only tests import it, " +
-				"so it may report to one, with the stack of a panic",
+			Std: []string{"runtime/debug"},
+			Why: "the harness puts FEPs on the simulator and checks what they promise, and tells of a panic with its stack; " +
+				"tests import it, and testbed/simulated",
 		},
 		{
 			Dir: "transport/cm", May: []string{"fi", "transport/wire"},
