@@ -210,9 +210,9 @@ func (s *Substrate) Up(ctx context.Context, spec *substrate.Spec) (_ substrate.L
 	if err := l.watch(); err != nil {
 		return nil, err
 	}
-	for _, h := range spec.Hosts {
+	for _, h := range append([]substrate.Host{{Role: "switch", Image: switchImage + ":" + s.tag}}, spec.Hosts...) {
 		if h.Image == "" {
-			continue
+			h.Image = hostImage + ":" + s.tag
 		}
 		// Compose would ask a registry.
 		if _, err := run(ctx, "docker", "image", "inspect", h.Image); err != nil {
