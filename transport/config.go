@@ -141,6 +141,12 @@ type Config struct {
 
 	// NewCCC makes the congestion control context for a peer; nil: cms.New.
 	NewCCC func(linkWindow int) pds.CCC
+	// BaseRTT is config_base_rtt (UE §3.6.13): the round trip of one packet over the
+	// longest path while nothing else is on it, hosts included. Delay beyond it and
+	// as much again is taken for a queue, so a value below the truth keeps the
+	// window small where the path is idle; one above it allows longer queues. 0:
+	// 150 µs, which is two hosts that have to wake up on one switch.
+	BaseRTT time.Duration
 	// Window is the congestion window to start with and its ceiling, in bytes
 	// (default 1 MiB).
 	Window int
@@ -272,6 +278,8 @@ func (c *Config) check() error {
 		return bad("Classes: "+c.Classes.check(), c.Classes)
 	case c.Trimming && c.NoCRC && c.TSS == nil:
 		return bad("Trimming needs the CRC, which tells a whole packet from one that was cut; NoCRC", c.NoCRC)
+	case c.BaseRTT < 0:
+		return bad("BaseRTT is negative", c.BaseRTT)
 	case c.RTOInit > c.RTOMax:
 		return bad("RTOInit above RTOMax", c.RTOInit)
 	case c.Lanes < 0 || c.Lanes > 16:

@@ -409,7 +409,7 @@ func (f *FEP) newCCC() pds.CCC {
 		return f.cfg.NewCCC(f.cfg.Window)
 	}
 	return cms.New(cms.Config{
-		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
+		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, BaseRTT: f.cfg.BaseRTT, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
 		AckTrigger: f.cfg.AckTrigger, Trims: f.cfg.Trimming && f.sec == nil,
 	})
 }

@@ -467,6 +467,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
 	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
+	f.DurationVar(&s.BaseRTT, "base-rtt", 0, "round trip `TIME` of the idle path (config_base_rtt): what delays longer is taken for a queue; longer than 150us on paths that are (default 150us)")
 	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")

@@ -73,18 +73,18 @@ func TestCommand(t *testing.T) {
 	}{
 		{
 			"plain", Env{Traffic: []scenario.Traffic{{To: "s", Test: "bw", Size: "1M", Time: fabric.Duration(3 * time.Second)}}},
-			"bw 198.18.16.2 -s 1M -t 3s -c --progress auto -q -J /out/0.json",
+			"bw 198.18.16.2 -s 1M -t 3s -c --base-rtt 500µs --progress auto -q -J /out/0.json",
 		},
 		{
 			"all", Env{Seed: 7, Capture: true, Security: "psk", Keys: "/keys", Traffic: []scenario.Traffic{{
 				To: "s", Test: "bw", Op: "tsend", Iters: 9, Window: 4, Parallel: 2, Mode: "rod", Complete: "delivery", Reverse: true, NoCheck: true, Paths: 4,
 				CC: "nscc", MTU: 1024, Trim: true,
 			}}},
-			"bw 198.18.16.2 tsend -n 9 -W 4 -P 2 --mode rod --complete delivery -R --trim --paths 4 --cc nscc --mtu 1024 --progress auto --sec psk --keys /keys --seed 7 --pcap /out/0.pcapng -q -J /out/0.json",
+			"bw 198.18.16.2 tsend -n 9 -W 4 -P 2 --mode rod --complete delivery -R --trim --base-rtt 500µs --paths 4 --cc nscc --mtu 1024 --progress auto --sec psk --keys /keys --seed 7 --pcap /out/0.pcapng -q -J /out/0.json",
 		},
 		{
 			"tls", Env{Security: "tls", Keys: "/keys", Traffic: []scenario.Traffic{{To: "s", Test: "lat", Iters: 3}}},
-			"lat 198.18.16.2 -n 3 -c --progress auto -e msg --sec tls --keys /keys -q -J /out/0.json",
+			"lat 198.18.16.2 -n 3 -c --base-rtt 500µs --progress auto -e msg --sec tls --keys /keys -q -J /out/0.json",
 		},
 	} {
 		tt.env.Peers, tt.env.Out = peers, "/out"

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,10 +8,11 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/testbed/netswitch"
 )
 
 // Enter goes on as the same program, with other arguments, inside a named network
@@ -40,7 +40,7 @@ func setupHost(gateway netip.Addr, route netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	if err := offloadsOff(link.Attrs().Name); err != nil {
+	if err := netswitch.OffloadsOff(link.Attrs().Name); err != nil {
 		return err
 	}
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
@@ -106,47 +106,9 @@ func setupSwitch() error {
 			}
 			continue
 		}
-		if err := offloadsOff(l.Attrs().Name); err != nil {
+		if err := netswitch.OffloadsOff(l.Attrs().Name); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// offloadsOff turns segmentation, receive and checksum offload off.
-func offloadsOff(name string) error {
-	e, err := ethtool.NewEthtool()
-	if err != nil {
-		return fmt.Errorf("offloads of %s: %w", name, err)
-	}
-	defer e.Close()
-	have, err := e.FeaturesWithState(name)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil // it has none
-	}
-	if err != nil {
-		return fmt.Errorf("offloads of %s: %w", name, err)
-	}
-	off := map[string]bool{}
-	for f, state := range have {
-		if state.Active && !state.NeverChanged && isOffload(f) {
-			off[f] = false
-		}
-	}
-	if len(off) == 0 {
-		return nil
-	}
-	if err := e.Change(name, off); err != nil {
-		return fmt.Errorf("turn the offloads of %s off: %w (NET_ADMIN is needed)", name, err)
-	}
-	return nil
-}
-
-// isOffload tells by the kernel's name whether a feature changes packets on their way.
-func isOffload(f string) bool {
-	switch f {
-	case "rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro", "rx-udp-gro-forwarding", "rx-checksum":
-		return true
-	}
-	return strings.HasPrefix(f, "tx-checksum-") || strings.HasPrefix(f, "tx-") && strings.HasSuffix(f, "-segmentation")
 }

@@ -116,26 +116,46 @@ func OffloadsOff(dev string) error {
 		return os.NewSyscallError("socket", err)
 	}
 	defer e.Close()
+	// The names of features come by a call whose answer is now and then lost
+	// (the library hands the kernel addresses on a stack that may have moved): no
+	// name, or not all. So look whether it was done, and do it again.
+	for range featureTries {
+		var done bool
+		if done, err = offloadsOff(e, dev); done || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+			break
+		}
+	}
+	switch {
+	case err == nil || errors.Is(err, unix.EOPNOTSUPP): // it has none
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("offloads of %s stay on: CAP_NET_ADMIN is missing", dev)
+	}
+	return fmt.Errorf("offloads of %s: %w", dev, err)
+}
+
+// featureTries is how often OffloadsOff looks at most.
+const featureTries = 8
+
+// offloadsOff asks for it once, and reports whether nothing was left to ask for.
+func offloadsOff(e *ethtool.Ethtool, dev string) (done bool, err error) {
 	have, err := e.FeaturesWithState(dev)
 	if err != nil {
-		return fmt.Errorf("offloads of %s: %w", dev, err)
+		return false, err
+	}
+	if len(have) == 0 {
+		return false, errors.New("the kernel names no features")
 	}
 	off := map[string]bool{}
 	for _, f := range offloads {
-		if s, ok := have[f]; ok && (s.Active || s.Requested) {
+		if s, ok := have[f]; ok && !s.NeverChanged && (s.Active || s.Requested) {
 			off[f] = false
 		}
 	}
 	if len(off) == 0 {
-		return nil
+		return true, nil
 	}
-	if err := e.Change(dev, off); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("offloads of %s stay on: CAP_NET_ADMIN is missing", dev)
-		}
-		return fmt.Errorf("offloads of %s: %w", dev, err)
-	}
-	return nil
+	return false, e.Change(dev, off)
 }
 
 // linkStats reads the counters of interfaces, of the namespace it was made in.

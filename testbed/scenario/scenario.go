@@ -82,7 +82,9 @@ type Traffic struct {
 	MTU      int             `toml:"mtu"`
 	Rate     string          `toml:"rate"` // of load
 	Trim     bool            `toml:"trim"` // packets in the trimmable class
-	Churn    bool            `toml:"churn"`
+	// BaseRTT is config_base_rtt, the round trip of the idle path; 0: 150us.
+	BaseRTT fabric.Duration `toml:"base_rtt"`
+	Churn   bool            `toml:"churn"`
 	// MayFail says that the client may end in error (its peer is killed).
 	MayFail bool `toml:"may_fail"`
 }

@@ -1,10 +1,15 @@
 package simulated
 
-import "github.com/uetkit/uetkit/transport"
+import (
+	"time"
 
-// trimming sets what a session asks for with trim: packets in the trimmable
-// class, as the switch knows it.
+	"github.com/uetkit/uetkit/transport"
+)
+
+// trimming sets what a session asks for with base_rtt and trim: packets in the
+// trimmable class, as the switch knows it.
 func (s *session) trimming(c *transport.Config) {
+	c.BaseRTT = time.Duration(s.t.BaseRTT)
 	if !s.t.Trim {
 		return
 	}

@@ -75,11 +75,13 @@ type Config struct {
 	CC       string `json:"cc"`
 	Sec      string `json:"sec"`
 	CRC      bool   `json:"crc"`
-	Trimming bool   `json:"trimming,omitempty"` // packets are offered to switches that trim
-	MTU      int    `json:"mtu,omitempty"`      // payload bytes per packet
-	Paths    int    `json:"paths"`
-	Window   int    `json:"window,omitempty"` // messages outstanding per stream
-	Parallel int    `json:"parallel"`
+	// BaseRTTNS is config_base_rtt where it was given.
+	BaseRTTNS int64 `json:"base_rtt_ns,omitempty"`
+	Trimming  bool  `json:"trimming,omitempty"` // packets are offered to switches that trim
+	MTU       int   `json:"mtu,omitempty"`      // payload bytes per packet
+	Paths     int   `json:"paths"`
+	Window    int   `json:"window,omitempty"` // messages outstanding per stream
+	Parallel  int   `json:"parallel"`
 	// Rate is how many requests a second were asked of load, Arrivals how their
 	// intended times are spread: "constant", "poisson" or "uniform".
 	Rate     float64 `json:"rate,omitempty"`

@@ -329,8 +329,8 @@ func TestRunAllocatesNothing(t *testing.T) {
 					}
 					mallocs(1000)
 					// Encoding a histogram depends on what is in it, and samples and
-				// wake-ups on how long it takes.
-				limit := 0.5
+					// wake-ups on how long it takes.
+					limit := 0.5
 					if progress == "auto" {
 						limit = 3 // each sleep arms a timer
 					}

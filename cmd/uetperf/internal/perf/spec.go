@@ -107,6 +107,8 @@ type Spec struct {
 	// numbers and context ids of the endpoints.
 	Seed         uint64 `json:"seed"`
 	EndpointSeed uint64 `json:"endpoint_seed,omitempty"`
+	// BaseRTT is config_base_rtt, 0: the default (transport.Config).
+	BaseRTT time.Duration `json:"base_rtt,omitempty"`
 	// PeerTimeout is how long a peer may be silent while something is owed.
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
@@ -212,6 +214,8 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
 	case s.Paths < 0 || s.Paths > udp.MaxPaths:
 		return fmt.Errorf("%d paths are not 1 to %d", s.Paths, udp.MaxPaths)
+	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
+		return fmt.Errorf("base round trip %v is not 0 to 1s", s.BaseRTT)
 	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
 	case s.Trim && s.service().sec != Off:
@@ -314,6 +318,7 @@ func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	h.Config.Seed = s.EndpointSeed
 	h.Config.Transport.PeerTimeout = s.PeerTimeout
 	h.Config.Transport.Trimming = s.Trim
+	h.Config.Transport.BaseRTT = s.BaseRTT
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On
