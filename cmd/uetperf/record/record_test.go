@@ -15,6 +15,7 @@ import (
 const schema = `
 command []string
 config.arrivals string
+config.base_rtt_ns int64
 config.cc string
 config.churn bool
 config.complete string
