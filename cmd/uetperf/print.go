@@ -58,6 +58,9 @@ func modeText(c *record.Config, loopback bool) string {
 	if c.Trimming {
 		sec += ", trimming on"
 	}
+	if c.BaseRTTNS > 0 {
+		sec += fmt.Sprintf(", base RTT %v", time.Duration(c.BaseRTTNS))
+	}
 	return fmt.Sprintf("%s/%s, %s complete, progress %s, %s", strings.ToUpper(c.EP), strings.ToUpper(c.Mode), c.Complete, c.Progress, sec)
 }
 

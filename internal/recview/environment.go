@@ -46,6 +46,9 @@ func (r *Rec) Environment() page.Facts {
 	if c.Trimming {
 		add("trimming", true, "offered to switches")
 	}
+	if c.BaseRTTNS > 0 {
+		add("idle round trip (base_rtt)", true, "%v", time.Duration(c.BaseRTTNS))
+	}
 	add("progress", c.Progress != "", "%s", c.Progress)
 	add("payload", c.MTU > 0, "%d B per packet", c.MTU)
 	add("paths", c.Paths > 0, "%d", c.Paths)
