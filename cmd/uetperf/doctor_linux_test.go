@@ -234,7 +234,7 @@ func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 		{"nothing", "A", "", "", 0, []string{"ok    nat ", "ok    mtu +packets of 9000 B", "ok    ecn ", "(ok|warn) +data "}},
 		{
 			"refused", "B", in, "udp dport 4793-4798 reject with icmp type admin-prohibited", 3,
-			[]string{"bad   firewall +UDP port 4793: 198.18.77.2 says by ICMP .*administratively prohibited", "UNREACHABLE"},
+			[]string{"bad   firewall +(UDP port 4793: )?198.18.77.2 says by ICMP .*administratively prohibited", "UNREACHABLE"},
 		},
 		{"control dropped", "B", in, "udp dport 4793 drop", 3, []string{"bad   firewall +UDP port 4793 of 198.18.77.2 is silent, while its port for probes"}},
 		{"all dropped", "B", in, "udp dport 4793-4798 drop", 3, []string{"bad   reach +nothing comes back from 198.18.77.2:4793"}},
