@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/testbed/agent"
 	"github.com/uetkit/uetkit/testbed/metrics"
 	"github.com/uetkit/uetkit/testbed/result"
@@ -127,9 +128,18 @@ func Judge(sc *scenario.Scenario, r *result.Result, took float64, slow []string)
 		// Who is ended by the limit has messages on the way, and asserts fail that have
 		// nothing to do with time.
 		over(r, result.Inconclusive, "the machine was too slow (%s) for %s", strings.Join(r.Health.Why, "; "), strings.Join(failed, "; "))
+	case !wrong && !limited && len(timing) == len(failed) && crowded(r):
+		// A resend too many or a little less speed may be a program that waited for
+		// its processor just then, however well the rest of the run went.
+		over(r, result.Inconclusive, "%d programs share %s, which is too few to judge %s", len(r.Hosts)+1, page.Plural(r.Machine.CPUs, "processor"), strings.Join(failed, "; "))
 	default:
 		over(r, result.Fail, "%s", strings.Join(failed, "; "))
 	}
+}
+
+// crowded reports whether real hosts and the switch have no processor each.
+func crowded(r *result.Result) bool {
+	return (r.Substrate == "docker" || r.Substrate == "netns") && r.Machine.CPUs > 0 && len(r.Hosts)+1 > r.Machine.CPUs
 }
 
 // said is what a host that failed had to say, if anything.

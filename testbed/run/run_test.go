@@ -485,3 +485,26 @@ func TestRecordsJoined(t *testing.T) {
 		t.Error("a record of nothing")
 	}
 }
+
+// A question of time has no answer where hosts and switch share processors; one of
+// data has.
+func TestCrowded(t *testing.T) {
+	sc := parse(t, base+flow+strings.Replace(strings.Replace(holds, "10", "11", 1), "expr", "timing = true\nexpr", 1))
+	for _, tt := range []struct {
+		sub  string
+		cpus int
+		want result.Verdict
+	}{{"netns", 2, result.Inconclusive}, {"netns", 3, result.Fail}, {"sim", 1, result.Fail}} {
+		for _, timing := range []bool{true, false} {
+			want := tt.want
+			if sc.Asserts[0].Timing = timing; !timing {
+				want = result.Fail
+			}
+			r := &result.Result{Substrate: tt.sub, Hosts: []result.Host{{Name: "s", Role: "server"}, {Name: "c", Role: "client", Exit: new(int), Record: &record.Record{}}}}
+			r.Machine.CPUs = tt.cpus
+			if Judge(sc, r, 1, nil); r.Verdict != want {
+				t.Errorf("%s, %d processors, timing %v: %s, %s", tt.sub, tt.cpus, timing, r.Verdict, r.Reason)
+			}
+		}
+	}
+}
