@@ -49,7 +49,7 @@ func onLabs(t *testing.T, f func(t *testing.T, sub, bin string)) {
 				t.Skipf("UETKIT_LABS=%s starts real hosts", s.Name())
 			}
 			if err := s.Available(t.Context()); err != nil {
-				t.Skip(err)
+				t.Fatal(err) // it was asked for
 			}
 			bin, err := built()
 			if err != nil {
@@ -253,7 +253,7 @@ func TestAddressInUse(t *testing.T) {
 			t.Skip("namespaces have their addresses to themselves")
 		}
 		if out, err := exec.Command("docker", "network", "create", "--subnet", testBase+"/24", testPrefix+"-other").CombinedOutput(); err != nil {
-			t.Skipf("docker network create: %v: %s", err, out)
+			t.Fatalf("docker network create: %v: %s", err, out)
 		}
 		t.Cleanup(func() {
 			if out, err := exec.Command("docker", "network", "rm", testPrefix+"-other").CombinedOutput(); err != nil {
