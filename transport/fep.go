@@ -43,6 +43,7 @@ type FEP struct {
 	acks  fifo[PeerID] // peers with nothing but ACKs to send
 	ackAt time.Duration
 	flush bool // what waits in acks may leave
+	apart bool // see Apart
 
 	queued   int // messages with pieces not yet taken
 	closed   bool
@@ -309,6 +310,14 @@ func (f *FEP) Unexpected() int {
 	n, _ := f.ses.Unexpected()
 	return n
 }
+
+// Sends is how many sends have not ended.
+func (f *FEP) Sends() int { return f.ses.Sends() }
+
+// Apart says whether an ACK leaves behind a data packet that is alone instead of
+// with it. Together they cost one system call and the processor least; apart the
+// data is not kept by the ACK, neither here nor where it arrives.
+func (f *FEP) Apart(on bool) { f.apart = on }
 
 // Queued is how many messages wait for Transmit to take their packets.
 func (f *FEP) Queued() int { return f.queued }

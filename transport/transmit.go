@@ -147,7 +147,8 @@ func (f *FEP) seal() {
 
 // Transmit fills d with the next train that may leave now and reports false
 // when there is none. ACKs that are not yet due ride along with data to the
-// same peer; alone they wait for AckDelay or Flush.
+// same peer; alone they wait for AckDelay or Flush. After Apart(true) they do not
+// ride with a packet that is alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	f.now = now
 	if len(f.moveLater) > 0 {
@@ -248,7 +249,11 @@ func (f *FEP) fill(now time.Duration, id PeerID) bool {
 		p.awaitWake()
 	}
 	if len(f.out.d.Data) > 0 && p.acks {
-		f.fillOwing(now, id)
+		if f.apart && f.out.n == 1 && f.queued == 0 && !more {
+			f.flush = true // the packet leaves first, the ACKs right behind it
+		} else {
+			f.fillOwing(now, id)
+		}
 	}
 	return more
 }

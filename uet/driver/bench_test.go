@@ -36,7 +36,8 @@ func (n *nop) NextEvent() *transport.Event {
 	return &n.ev
 }
 func (n *nop) NextTimeout() time.Duration                                         { return 0 }
-func (n *nop) Busy() bool                                                         { return false }
+func (n *nop) Sends() int                                                         { return 0 }
+func (n *nop) Apart(bool)                                                         {}
 func (n *nop) Queued() int                                                        { return 1 }
 func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}
 func (n *nop) Close(time.Duration)                                                {}

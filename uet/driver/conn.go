@@ -41,8 +41,9 @@ type Core interface {
 	Flush(now time.Duration)
 	NextEvent() *transport.Event
 	NextTimeout() time.Duration
-	Busy() bool
+	Sends() int
 	Queued() int
+	Apart(on bool)
 	Unreachable(now time.Duration, remote netip.AddrPort)
 	Close(now time.Duration)
 	Diagnose(now time.Duration) []transport.Waiting

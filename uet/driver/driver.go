@@ -105,6 +105,7 @@ type Driver struct {
 	tx      [batchLen]*dgram.Datagram
 	unsent  []*dgram.Datagram // tail of tx that the socket had no room for
 	retryAt time.Duration
+	apart   bool // what the FEP was told
 	surplus bool // the last transmit stopped at its budget
 	stuck   bool // a queued request waits for room in the FEP
 	closed  bool
@@ -115,7 +116,8 @@ type Driver struct {
 	lastFull   time.Duration // of the last turn that went to its end
 	lastRecv   time.Duration // of the last turn that received something
 	lastPost   time.Duration
-	sameTime   int // posts since the clock was read
+	postTurn   uint64 // Stats.Turns then
+	sameTime   int    // posts since the clock was read
 	gathering  bool
 	gatherFrom time.Duration
 	gathered   int  // bytes
@@ -135,8 +137,8 @@ type Driver struct {
 
 	stats  Stats
 	yields atomic.Uint32
-	// alone: nobody else wanted the processor at the last Yield.
-	alone atomic.Bool
+	// shared: somebody else wanted the processor at the last Yield.
+	shared atomic.Bool
 }
 
 // Stats counts what the driver did. All values only grow.
@@ -253,7 +255,8 @@ func (d *Driver) feed(to uint64, more bool) error {
 	// A receive starts no timer, and a burst is posted at one time: a reading of
 	// the clock costs as much as the rest of a post.
 	d.sameTime++
-	busy := d.core.Busy()
+	n := d.core.Sends()
+	busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
 	if err := d.core.Post(now, &d.op); err != nil {
 		return d.refuse(err)
 	}
@@ -278,11 +281,12 @@ func (d *Driver) refuse(err error) error {
 // for more of their kind. They wait with FI_MORE, or when earlier sends are in
 // flight and the poster posts in quick succession; until it polls, a full burst
 // is queued, FI_MORE ends or gatherWait is over. A lone send on an idle
-// endpoint never waits.
+// endpoint never waits, nor does one after a poll with one send in flight: that
+// is an answer, and the ACK of the last one comes behind what it answers.
 func (d *Driver) company(now time.Duration, n int, busy, more bool) {
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
-	d.more, d.lastPost = more, now
+	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
 	if !d.gathering {
 		d.gathering, d.gatherFrom, d.gathered = true, now, 0
 	}
@@ -477,6 +481,12 @@ func (d *Driver) deliver() int {
 func (d *Driver) transmit(now time.Duration) {
 	d.gathering = false
 	d.surplus = false
+	// Where the peer may be waiting for this processor, one call less counts;
+	// else what it waits for leaves first.
+	if apart := !d.shared.Load(); apart != d.apart {
+		d.apart = apart
+		d.core.Apart(apart)
+	}
 	if len(d.unsent) > 0 && !d.resend(now) {
 		return
 	}
@@ -742,9 +752,9 @@ func (d *Driver) Yield() {
 	switch {
 	case n%goschedEvery == 0:
 		runtime.Gosched()
-	case n%4 == 0 || !d.alone.Load():
+	case n%4 == 0 || n == 1 || d.shared.Load():
 		t := time.Now()
 		schedYield()
-		d.alone.Store(time.Since(t) < aloneMax)
+		d.shared.Store(time.Since(t) >= aloneMax)
 	}
 }

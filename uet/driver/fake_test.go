@@ -33,6 +33,7 @@ type fakeCore struct {
 	quiet    bool // keep no log
 	queue    [][]byte
 	inflight int
+	apart    bool
 	room     int // sends and receives it takes before ErrFull
 	refuse   any // the context of an operation it has no room for
 	pending  any // the context of an operation that Cancel finds
@@ -170,7 +171,8 @@ func (f *fakeCore) NextEvent() *transport.Event {
 }
 
 func (f *fakeCore) NextTimeout() time.Duration { f.enter(); defer f.leave(); return f.timeout }
-func (f *fakeCore) Busy() bool                 { f.enter(); defer f.leave(); return f.inflight > 0 }
+func (f *fakeCore) Sends() int                 { f.enter(); defer f.leave(); return f.inflight }
+func (f *fakeCore) Apart(on bool)              { f.enter(); defer f.leave(); f.apart = on }
 func (f *fakeCore) Queued() int                { f.enter(); defer f.leave(); return len(f.queue) }
 
 func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -183,39 +184,56 @@ func (e *end) post(t *testing.T, op transport.Op) {
 	}
 }
 
-func TestEchoCostsOneSendAMessage(t *testing.T) {
-	// Design §3, "ACKs ride along": reply and ACK leave in one system call.
-	synctest.Test(t, func(t *testing.T) {
-		a, b := newEnds(t, false)
-		buf, msg := make([]byte, 64), make([]byte, 64)
-		const rounds = 100
-		until := func(e *end, n int) {
-			for i := 0; ; i++ {
-				if _, r := e.counts(); r >= n {
-					return
-				}
-				if i > 100 {
-					t.Fatal("a message does not arrive")
-				}
-				e.Poll()
+func TestAcksOfAnEcho(t *testing.T) {
+	// Design §3, "ACKs ride along": on a shared processor reply and ACK leave in one
+	// system call. On one of its own the reply leaves first, alone, and does not wait
+	// for company either, though the ACK of the reply before it is still to come.
+	for _, shared := range []bool{true, false} {
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { echoes(t, shared) })
+		})
+	}
+}
+
+func echoes(t *testing.T, shared bool) {
+	a, b := newEnds(t, false)
+	a.shared.Store(shared)
+	b.shared.Store(shared)
+	buf, msg := make([]byte, 64), make([]byte, 64)
+	const rounds = 100
+	until := func(e *end, n int) {
+		for i := 0; ; i++ {
+			if _, r := e.counts(); r >= n {
+				return
 			}
+			if i > 100 {
+				t.Fatal("a message does not arrive")
+			}
+			e.Poll()
 		}
-		for i := range rounds {
-			a.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
-			b.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
-			a.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
-			until(b, i+1)
-			b.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
-			until(a, i+1)
+	}
+	for i := range rounds {
+		a.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
+		b.post(t, transport.Op{Kind: transport.OpTRecv, Buf: buf})
+		a.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
+		until(b, i+1)
+		before := b.plug.sent()
+		b.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
+		if n := b.plug.sent() - before; i > 0 && shared != (n == 1) {
+			t.Fatalf("round %d: the reply left in %d sends", i, n)
 		}
-		if n := a.plug.sent(); n > rounds+2 {
-			t.Errorf("%d sends for %d pings", n, rounds)
+		until(a, i+1)
+	}
+	most := rounds + 2
+	if !shared {
+		most = 2*rounds + 2
+	}
+	for _, e := range []*end{a, b} {
+		if n := e.plug.sent(); n > most {
+			t.Errorf("%d sends, want at most %d", n, most)
 		}
-		if n := b.plug.sent(); n > rounds+2 {
-			t.Errorf("%d sends for %d pongs", n, rounds)
-		}
-		_, _ = a.Close(), b.Close()
-	})
+	}
+	_, _ = a.Close(), b.Close()
 }
 
 func TestSmallMessagesLeaveInTrains(t *testing.T) {

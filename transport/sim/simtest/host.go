@@ -120,6 +120,7 @@ func (h *Host) start() {
 	if err != nil {
 		panic(fmt.Sprintf("simtest: %v", err))
 	}
+	f.Apart(h.Index&1 != 0) // both ways meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed = false
 	h.last, h.flushAt = h.w.Net.Now(), 0

@@ -592,7 +592,7 @@ func (l *leg) pingpong() error {
 		m     = meter{m: &l.res.Tx}
 		rtt   time.Duration
 		last  time.Duration // end of the last round trip
-		tx    = &l.tx[0]
+		done  int64         // sends completed
 		pause = time.NewTimer(0)
 	)
 	defer pause.Stop()
@@ -617,6 +617,7 @@ func (l *leg) pingpong() error {
 		return nil
 	}
 	for n < total && !l.stop.Load() {
+		tx := &l.tx[n&1]
 		if l.check != nil {
 			l.pat.Fill(tx.buf, uint64(n))
 		}
@@ -643,8 +644,11 @@ func (l *leg) pingpong() error {
 			finish()
 			return fmt.Errorf("post: %w", err)
 		}
-		sent, back := inject, false
-		for !sent || !back {
+		back := false
+		if inject {
+			done++
+		}
+		for done < n || !back {
 			k, err := l.p.read(true)
 			if err != nil || l.aborted.Load() {
 				if err == nil {
@@ -657,7 +661,7 @@ func (l *leg) pingpong() error {
 				e := &l.p.ents[i]
 				b := e.Context.(*slot)
 				if !b.isRecv {
-					sent = true
+					done++
 					continue
 				}
 				back = true

@@ -263,7 +263,7 @@ func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }
 // have outstanding, and how many buffers each has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	if s.pingpong() {
-		return 1, 1, 4, 4
+		return 2, 2, 4, 4
 	}
 	fit := func(n int, mem int64) int {
 		if s.largest() == 0 {
