@@ -286,15 +286,17 @@ func (f *FEP) Flush(now time.Duration) {
 
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
-	t := f.pds.NextTimeout()
-	var key time.Duration
+	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), f.ses.NextTimeout())
 	if f.keyless != 0 {
-		key = f.keyless + f.cfg.SuspectTimeout
+		t = sooner(t, f.keyless+f.cfg.SuspectTimeout)
 	}
-	for _, u := range [...]time.Duration{f.ackAt, f.ses.NextTimeout(), key} {
-		if u != 0 && (t == 0 || u < t) {
-			t = u
-		}
+	return t
+}
+
+// sooner is the earlier of two times of which 0 is none.
+func sooner(t, u time.Duration) time.Duration {
+	if u != 0 && (t == 0 || u < t) {
+		return u
 	}
 	return t
 }

@@ -9,26 +9,42 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A crcCache keeps the CRC state behind the addresses and the UDP header of the
-// newest packet: packets of a train share it.
+// A crcCache keeps the CRC states behind the addresses and the UDP header of two
+// packets: those of a train share one, and the data and the ACKs of a conversation
+// have different lengths. Computed anew for each other train it costs less than a
+// cache line in each peer.
 type crcCache struct {
-	outer aad
-	n     int // bytes of the packet that state is for
-	state uint32
+	outer aad // of which remote and path are of both states
+	known [2]struct {
+		n     int // bytes of the packet, 0: none
+		state uint32
+	}
+	older int // which state to give up
 }
 
 // prefix is the state for a packet of n bytes with trailer that leaves by path,
 // or that arrived there.
 func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
 	a := &c.outer
-	if c.n == n && a.path == path && a.remote == remote {
-		return c.state
+	if a.path != path || a.remote != remote {
+		a.path, a.remote = path, remote
+		c.known[0].n, c.known[1].n = 0, 0
 	}
-	// Computed anew for each train it costs less than a cache line in each peer.
-	c.n, a.path, a.remote = n, path, remote
+	for i := range c.known {
+		if k := &c.known[i]; k.n == n {
+			c.older = 1 - i
+			return k.state
+		}
+	}
+	return c.compute(f, out, n)
+}
+
+func (c *crcCache) compute(f *FEP, out bool, n int) uint32 {
+	a, k := &c.outer, &c.known[c.older]
 	a.put(f, out, n)
-	c.state = wire.CRCOuter(a.b[:a.n])
-	return c.state
+	k.n, k.state = n, wire.CRCOuter(a.b[:a.n])
+	c.older = 1 - c.older
+	return k.state
 }
 
 // The classes of what is sent. With Config.Trimming each has a code point of its
@@ -68,7 +84,8 @@ type train struct {
 
 func (f *FEP) begin(d *dgram.Datagram) {
 	d.Reset()
-	f.out = train{d: d, off: -1}
+	t := &f.out
+	t.d, t.n, t.off, t.open, t.full = d, 0, -1, false, false
 	if f.notes != nil {
 		f.notes.begin()
 	}
@@ -87,7 +104,9 @@ func (f *FEP) fits(remote netip.AddrPort, path, n, class int) bool {
 // to the slice it gets and hands it to joined.
 func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
-	f.seal()
+	if t.open {
+		f.seal()
+	}
 	if len(t.d.Data) == 0 {
 		t.d.Remote, t.d.Path, t.d.Seg, t.d.TOS = remote, path, n, f.tos[class]
 	} else if n < t.d.Seg {
@@ -102,7 +121,11 @@ func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
 
 func (f *FEP) joined(b []byte) {
 	t := &f.out
-	if f.trailer != 0 {
+	switch f.trailer {
+	case 0:
+	case wire.CRCLen:
+		b = append(b, 0, 0, 0, 0)
+	default:
 		var room [wire.ICVLen]byte
 		b = append(b, room[:f.trailer]...)
 	}
@@ -123,12 +146,9 @@ func (f *FEP) askAck() {
 	}
 }
 
-// seal writes the trailer of the newest packet.
+// seal writes the trailer of the newest packet, which is open.
 func (f *FEP) seal() {
 	t := &f.out
-	if !t.open {
-		return
-	}
 	t.open = false
 	if f.trailer == 0 {
 		return
@@ -150,6 +170,9 @@ func (f *FEP) seal() {
 // same peer; alone they wait for AckDelay or Flush. After Apart(true) they do not
 // ride with a packet that is alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
+	if f.ready.len() == 0 && !f.flush && len(f.moveLater) == 0 && f.pds.PeekLoose() == nil {
+		return false // as after every lone train
+	}
 	f.now = now
 	if len(f.moveLater) > 0 {
 		f.move(now)
@@ -182,10 +205,12 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	}
 	if len(d.Data) == 0 {
 		f.fillControl(now)
+		if len(d.Data) == 0 {
+			return false
+		}
 	}
-	f.seal()
-	if len(d.Data) == 0 {
-		return false
+	if f.out.open {
+		f.seal()
 	}
 	f.stats.TxTrains++
 	f.stats.TxBytes += uint64(len(d.Data))

@@ -127,9 +127,19 @@ func (a *Ack) Len() int {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (a *Ack) Append(b []byte) []byte {
-	flags := ackFlags
-	if a.Type == TypeAck {
+	n, flags := AckCCLen, ackFlags
+	switch a.Type {
+	case TypeAckCC:
+	case TypeAckCCX:
+		n = AckCCXLen
+	case TypeAck:
+		n = AckLen
 		flags |= AckFlagEPSN
+		if a.Flags&AckFlagEPSN != 0 {
+			n = AckEPSNLen
+		}
+	default:
+		panic("BUG: wire: not an ACK type")
 	}
 	if a.Next > 15 || a.Flags&^flags != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
 		panic("BUG: wire: ACK field out of range")
@@ -138,23 +148,20 @@ func (a *Ack) Append(b []byte) []byte {
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	b, h := extend(b, a.Len())
+	b, h := extend(b, n)
 	binary.BigEndian.PutUint64(h, uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
 	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
-	switch a.Type {
-	case TypeAck:
-		if a.Flags&AckFlagEPSN != 0 {
-			binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
-		}
-	case TypeAckCC, TypeAckCCX:
+	switch {
+	case n >= AckCCLen:
+		h := h[:AckCCLen]
 		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
 		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
 		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
-		if a.Type == TypeAckCCX {
-			binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
-		}
-	default:
-		panic("BUG: wire: not an ACK type")
+	case n == AckEPSNLen:
+		binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+	}
+	if n == AckCCXLen {
+		binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
 	}
 	return b
 }
