@@ -629,7 +629,18 @@ func TestServeMetrics(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	var text string
+	wanted := []string{
+		`uet_messages_total{direction="rx",endpoint="test"} 150`,
+		`uet_message_bytes_total{direction="rx",endpoint="test"} 150000`,
+		`uet_endpoints{endpoint="test"} 0`,
+		`uet_endpoints{endpoint="control"} 1`,
+		`uetperf_clients 0`,
+		// The control connection of one client, and that of its stream.
+		`uet_connections_total{endpoint="control"} 2`,
+		`uet_handshakes_total{endpoint="control"} 2`,
+		`uet_posted_receives{endpoint="test"} 0`,
+	}
+	var text, missing string
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the server hears of the end a moment later
 		resp, err := http.Get(url)
 		if err != nil {
@@ -640,24 +651,18 @@ func TestServeMetrics(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s, %v", resp.Status, err)
 		}
-		if text = string(b); strings.Contains(text, "\nuetperf_clients 0\n") || time.Now().After(deadline) {
+		text, missing = string(b), ""
+		for _, want := range wanted {
+			if !strings.Contains(text, "\n"+want+"\n") {
+				missing = want
+			}
+		}
+		if missing == "" || time.Now().After(deadline) {
 			break
 		}
 	}
-	for _, want := range []string{
-		`uet_messages_total{direction="rx",endpoint="test"} 150`,
-		`uet_message_bytes_total{direction="rx",endpoint="test"} 150000`,
-		`uet_endpoints{endpoint="test"} 0`,
-		`uet_endpoints{endpoint="control"} 1`,
-		`uetperf_clients 0`,
-		// The control connection of one client, and that of its stream.
-		`uet_connections_total{endpoint="control"} 2`,
-		`uet_handshakes_total{endpoint="control"} 2`,
-		`uet_posted_receives{endpoint="test"} 0`,
-	} {
-		if !strings.Contains(text, "\n"+want+"\n") {
-			t.Errorf("no %s in\n%s", want, text)
-		}
+	if missing != "" {
+		t.Errorf("no %s in\n%s", missing, text)
 	}
 	// Whatever the dashboard asks for is there.
 	board, err := os.ReadFile("../../docs/grafana/uetkit.json")
