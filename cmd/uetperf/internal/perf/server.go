@@ -585,6 +585,20 @@ func (ss *session) run(k sessionKey) {
 	}
 }
 
+// begin lets the legs send, once the client has begun.
+func (r *serverRun) begin() {
+	if r.opened {
+		return
+	}
+	if r.opened = true; r.spec.Sample > 0 {
+		r.begun, r.series, r.tick = time.Now(), newSeries(r.spec.Sample), time.NewTicker(r.spec.Sample)
+	}
+	for _, l := range r.open() {
+		l.gate.Store(true)
+		l.wake()
+	}
+}
+
 func (ss *session) send(m *message) error {
 	m.V, m.Session = ProtocolVersion, ss.id
 	err := ss.ctl.send(ss.addr, m, false)
@@ -643,13 +657,7 @@ func (ss *session) handle(m *message) {
 	}
 	switch m.Type {
 	case mGo:
-		if r.opened = true; r.spec.Sample > 0 && r.tick == nil {
-			r.begun, r.series, r.tick = time.Now(), newSeries(r.spec.Sample), time.NewTicker(r.spec.Sample)
-		}
-		for _, l := range r.open() {
-			l.gate.Store(true)
-			l.wake()
-		}
+		r.begin()
 	case mSent:
 		if m.Leg >= 0 && m.Leg < len(r.legs) && r.spec.Test == Incast {
 			r.legs[0].sink.sent[m.Leg].Store(m.N)
@@ -834,9 +842,12 @@ const churnMore = 8
 // closes it.
 func (ss *session) answerAgain(in *incoming) error {
 	r, i := ss.cur, in.call.Leg
-	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || !r.spec.Churn || !r.opened {
+	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || !r.spec.Churn || r.legs[i] == nil && !r.opened {
 		return errors.New("no such stream makes more connections")
 	}
+	// The client asks when it has begun; its word of that may still be under way, for
+	// it comes by another connection.
+	r.begin()
 	c := &r.churn
 	c.mu.Lock()
 	defer c.mu.Unlock()
