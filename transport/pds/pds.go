@@ -203,7 +203,7 @@ type PDC struct {
 	idleAt    time.Duration // since when nothing is outstanding
 	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
 	who       uint64        // the life of the peer that the PDC is bound to, see Table.Who
-	heapAt    time.Duration // when the timer heap looks at the PDC, 0: never
+	heapAt    time.Duration // when the timer heap looks at the PDC
 	heapPos   int32
 
 	path         uint8 // target: the path the SYN came by
@@ -222,7 +222,7 @@ type PDC struct {
 	opened      time.Duration
 	closeBy     time.Duration // CloseRequested, CloseAckWait: give up then
 
-	_ [56]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
+	_ [72]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
 }
 
 // ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.
@@ -246,6 +246,10 @@ func (p *PDC) CCC() CCC { return p.ccc }
 type Table struct {
 	hdr wire.Req // see Push
 
+	rtoLeast  time.Duration // no rto of any PDC is less
+	tailLeast time.Duration // no tailTime of any PDC is less
+	mpr       uint8         // the PSN window offered, in the units of the header
+
 	cfg Config
 	rng *rand.Rand
 	up  Upper
@@ -265,6 +269,10 @@ type Table struct {
 
 	quar quarantine
 	heap []timer
+
+	// newest is when the latest packet left of which the ACK tells that is being
+	// processed; 0: none.
+	newest time.Duration
 
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: none any more
 	pend     pendTable
@@ -327,10 +335,12 @@ func New(cfg Config, rng *rand.Rand, up Upper) *Table {
 	if cfg.MaxRange == 0 {
 		cfg.MaxRange = maxRange
 	}
-	t := &Table{cfg: cfg, rng: rng, up: up,
+	t := &Table{cfg: cfg, rng: rng, up: up, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
+		mpr:     uint8(min(max(cfg.MPRange/128, 1), 255)),
 		bySyn:   make(map[synKey]*PDC),
 		sources: make(map[netip.Addr]*sourceCount),
 	}
+	t.tailLeast = min(silenceLeast, t.rtoLeast)
 	t.quar.init(cfg.MaxQuarantine)
 	return t
 }
@@ -359,7 +369,7 @@ func (t *Table) add(now time.Duration, p *PDC) {
 		p.Slot = uint32(len(t.slots))
 		t.slots = append(t.slots, p)
 	}
-	p.heapPos = -1
+	p.heapPos, p.heapAt = -1, never
 	p.opened, p.lastHeard, p.idleAt = now, now, now
 	t.live++
 	t.setID(p.id, p)

@@ -143,7 +143,7 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 	out.HasRsp = false
 	a := &out.Ack
 	*a = wire.Ack{} // then field by field: a literal is built twice
-	a.Type, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, cack, int16(psn.Sub(cack)), p.id, p.remoteID, t.mpr()
+	a.Type, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, cack, int16(psn.Sub(cack)), p.id, p.remoteID, t.mpr
 	if retx {
 		a.Flags |= wire.AckFlagRETX
 	}
@@ -167,7 +167,7 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 	} else {
 		a.SACKOff = 1
 	}
-	a.SetNSCC(uint16(min(max(service, 0)/128, 0xffff)), uint32((rx.rcvdBytes+255)>>8), uint16(min(ooo, 0xfffe)))
+	a.SetNSCC(uint16(min(uint64(max(service, 0))/128, 0xffff)), uint32((rx.rcvdBytes+255)>>8), uint16(min(ooo, 0xfffe)))
 }
 
 // unmeasured marks an ACK that is no direct answer: its service time is beyond
@@ -175,6 +175,3 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 func unmeasured(a *wire.Ack) {
 	a.CCState |= 0xffff << 48
 }
-
-// mpr is the PSN window offered, in the units of the header.
-func (t *Table) mpr() uint8 { return uint8(min(max(t.cfg.MPRange/128, 1), 255)) }

@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"math"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -17,16 +18,30 @@ type timer struct {
 	p  *PDC
 }
 
+// never is the heapAt of a PDC that is not in the heap.
+const never = time.Duration(math.MaxInt64)
+
 // arm makes the heap look at p no later than at.
 func (t *Table) arm(p *PDC, at time.Duration) {
-	if p.heapPos >= 0 {
-		if at < p.heapAt {
-			t.up0(int(p.heapPos), timer{at, p})
-		}
-		return
+	if at < p.heapAt { // nearly always the heap looks before
+		t.heapPut(p, at)
 	}
-	t.heap = append(t.heap, timer{})
-	t.up0(len(t.heap)-1, timer{at, p})
+}
+
+// armTail is arm for the end of a silence of tailTime that begins now.
+func (p *PDC) armTail(now time.Duration) {
+	if p.heapAt > now+p.tailFloor() {
+		p.t.arm(p, now+p.tailTime())
+	}
+}
+
+// heapPut puts p into the heap, or moves it there, to be looked at earlier.
+func (t *Table) heapPut(p *PDC, at time.Duration) {
+	if p.heapPos < 0 {
+		p.heapPos = int32(len(t.heap))
+		t.heap = append(t.heap, timer{})
+	}
+	t.up0(int(p.heapPos), timer{at, p})
 }
 
 func (t *Table) heapRemove(p *PDC) {
@@ -35,7 +50,7 @@ func (t *Table) heapRemove(p *PDC) {
 		return
 	}
 	n := len(t.heap) - 1
-	p.heapPos = -1
+	p.heapPos, p.heapAt = -1, never
 	last := t.heap[n]
 	t.heap[n] = timer{}
 	t.heap = t.heap[:n]
