@@ -39,29 +39,32 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 	return newly
 }
 
-// arrivedAs notes the transmission number of something that arrived and learns
-// from it how much the path reorders.
+// odd reports whether a packet that arrived has more to tell than that.
+func (p *PDC) odd(k *txPkt) bool { return k.tries != 0 || k.hole != 0 || p.t.cfg.Paths > 1 }
+
+// oddArrival learns from an odd packet that arrived whether it was sent again in
+// vain, what its path is like and how much that reorders. echo and certain are as
+// of noteSpurious.
+func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
+	tx := &p.tx
+	p.noteSpurious(now, k, echo, certain)
+	p.pathNews(k, PathGood)
+	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {
+		// It was missing when later ones were there, and was not sent again:
+		// reordered.
+		tx.reorder = min(uint32(over)+1, maxReorder)
+		tx.patience = min(tx.patience+1, maxPatience)
+	}
+}
+
+// arrivedAs notes the transmission number of something that arrived.
 func (p *PDC) arrivedAs(k *txPkt) {
 	tx := &p.tx
-	p.pathNews(k, PathGood)
-	if k.hole != 0 {
-		p.wasHole(k)
-	}
 	if int32(k.seq-tx.topSeq) > 0 {
 		tx.topSeq = k.seq
 	}
 	if k.tries == 0 && int32(k.seq-tx.sureSeq) > 0 {
 		tx.sureSeq, p.t.newest = k.seq, k.sentAt
-	}
-}
-
-// wasHole: a packet arrived that was missing when later ones were there. If it
-// was not sent again, it was reordered.
-func (p *PDC) wasHole(k *txPkt) {
-	tx := &p.tx
-	if over := int32(tx.topSeq - k.seq); over > 0 && k.tries == 0 && uint32(over) >= tx.reorder {
-		tx.reorder = min(uint32(over)+1, maxReorder)
-		tx.patience = min(tx.patience+1, maxPatience)
 	}
 }
 
@@ -190,7 +193,9 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 		if a.Next == wire.NextNone {
 			rsp = nil
 		}
-		p.noteSpurious(now, k, echo, tx.echoes)
+		if p.odd(k) {
+			p.oddArrival(now, k, echo, tx.echoes)
+		}
 		p.arrivedAs(k)
 		if a.Flags&wire.AckFlagM != 0 {
 			p.pathNews(k, PathMarked)
@@ -211,7 +216,9 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 			if tx.una.After(tx.cack) {
 				break
 			}
-			p.noteSpurious(now, k, false, false)
+			if p.odd(k) {
+				p.oddArrival(now, k, false, false)
+			}
 			p.arrivedAs(k)
 			newly += p.finish(k, nil)
 			if p.state == Closed {
@@ -429,7 +436,9 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		default:
 			continue
 		}
-		p.noteSpurious(now, k, false, false)
+		if p.odd(k) {
+			p.oddArrival(now, k, false, false)
+		}
 		p.arrivedAs(k)
 		k.state = pktArrived
 		tx.arrived++

@@ -244,7 +244,8 @@ func (p *PDC) CCC() CCC { return p.ccc }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
-	hdr wire.Req // see Push
+	hdr    wire.Req // see Push
+	wantAR bool     // what the CCC said of the packet that Push gave last
 
 	rtoLeast  time.Duration // no rto of any PDC is less
 	tailLeast time.Duration // no tailTime of any PDC is less

@@ -225,7 +225,7 @@ func (p *PDC) CanPush(n int) bool {
 // should ask for an ACK.
 func (p *PDC) Nearly() bool {
 	tx := &p.tx
-	return tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || p.ccc.WantAR()
+	return p.t.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
 // Push gives a new packet the next PSN and returns its header, valid until the
@@ -259,9 +259,7 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
 	tx.flight++
 	tx.lastSend = now
-	if p.ccc != nil {
-		p.ccc.OnSend(now, n)
-	}
+	p.t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 	if p.heapAt > now+p.t.tailLeast {
 		p.armTail(now)
 	}
