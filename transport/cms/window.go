@@ -382,7 +382,7 @@ func (w *Window) round(now time.Duration) {
 			w.clean, w.fastTop = 0, w.ceil
 		}
 	}
-	if w.minRTT < w.base+max(w.cfgBase, w.base/4) || w.marked || w.cwnd > smallMTU*int64(w.mtu) {
+	if w.cwnd > smallMTU*int64(w.mtu) || w.marked || w.minRTT < w.base+max(w.cfgBase, w.base/4) {
 		w.long = 0
 	} else {
 		w.pathLength()

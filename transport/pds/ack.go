@@ -173,22 +173,25 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 		// UE §3.5.15: which transmission was answered must be certain: RETX
 		// not echoed is the first, echoed the second if there are two.
 		echo := a.Flags&wire.AckFlagRETX != 0
-		if k.state != pktArrived && !k.nacked && (!echo || k.tries == 1) {
-			if rtt = now - k.first; echo {
-				rtt = now - k.sentAt
-			}
+		sent, certain := k.first, !k.nacked
+		if echo {
+			tx.echoes = true
+			sent, certain = k.sentAt, certain && k.tries == 1
+		}
+		if certain && k.state != pktArrived {
+			rtt = now - sent
 			if a.CCType == 0 {
-				st := a.ServiceTime()
-				if rtt -= time.Duration(st) * 128; st == 0xffff {
+				if st := a.ServiceTime(); st != 0xffff {
+					rtt -= time.Duration(st) * 128
+				} else {
 					rtt = 0 // too late to measure anything
 				}
 			}
-			if rtt = max(rtt, 0); rtt > 0 && (tx.minRTT == 0 || rtt < tx.minRTT) {
+			if rtt <= 0 {
+				rtt = 0
+			} else if tx.minRTT == 0 || rtt < tx.minRTT {
 				tx.minRTT = rtt
 			}
-		}
-		if echo {
-			tx.echoes = true
 		}
 		if a.Next == wire.NextNone {
 			rsp = nil

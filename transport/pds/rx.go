@@ -17,10 +17,10 @@ type rxDir struct {
 	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
 	refuseTo wire.PSN
 	held     holdList // ROD: packets that wait for an earlier one
-	stored   []stored // guaranteed responses not yet cleared, by PSN
+	stored   []answer // guaranteed responses not yet cleared, by PSN
 	head     int      // first of stored that counts
 	due      int      // stored responses to be sent (again)
-	once     []stored // plain responses that a held CACK would hide: sent once
+	once     []answer // plain responses that a held CACK would hide: sent once
 	onceHead int
 
 	ackBytes  int    // since the last ACK
@@ -42,32 +42,28 @@ type rxDir struct {
 	path   uint8
 }
 
-// A trigger is the packet that an ACK will name.
-type trigger struct {
+// An answer is the response to a packet, with what the ACK that carries it has to
+// say of the packet.
+type answer struct {
 	psn  wire.PSN
 	rsp  wire.Rsp
-	at   time.Duration
-	has  bool
+	due  bool // guaranteed: to be sent
+	late bool // the packet was received, or this sent, before: no RTT may be measured by it
 	retx bool
 	ce   bool
-	late bool // received before: no RTT may be measured by the answer
+}
+
+// A trigger is the packet that an ACK will name.
+type trigger struct {
+	answer
+	has bool
+	at  time.Duration
 }
 
 // A probe is a PROBE that waits for its answer.
 type probe struct {
 	id   uint16
 	base wire.PSN
-}
-
-// A stored response is guaranteed: kept and sent again until its PSN is cleared
-// (UE §3.5.13).
-type stored struct {
-	psn  wire.PSN
-	rsp  wire.Rsp
-	due  bool
-	late bool // sent before: no RTT may be measured by it
-	retx bool
-	ce   bool
 }
 
 // A heldPkt is a ROD packet that arrived before an earlier one.
@@ -303,7 +299,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 	case behind && len(rx.stored) != 0:
 		// CACK is held back in front of this packet: unless an ACK names it,
 		// its sender cannot complete it and cannot clear what holds CACK.
-		rx.once = append(rx.once, stored{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
+		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
 		rx.trig.has = false
 		t.up.WakeAck(p)
 		return true
@@ -377,7 +373,7 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 		p.t.up.WakeAck(p)
 		return
 	}
-	rx.trig = trigger{psn: psn, at: now, has: true, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}, true, now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.t.up.WakeAck(p)
@@ -404,10 +400,11 @@ func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN
 	}
 }
 
-// store keeps a guaranteed response, in PSN order.
+// store keeps a guaranteed response, in PSN order, to be sent until its PSN is
+// cleared (UE §3.5.13).
 func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
 	psn := m.PSN
-	s := stored{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
+	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
 	rx.due++
 	i := len(rx.stored)
 	rx.stored = append(rx.stored, s)
@@ -418,7 +415,7 @@ func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
 	rx.stored[i] = s
 }
 
-func (rx *rxDir) find(psn wire.PSN) *stored {
+func (rx *rxDir) find(psn wire.PSN) *answer {
 	lo, hi := rx.head, len(rx.stored)
 	for lo < hi {
 		m := (lo + hi) / 2

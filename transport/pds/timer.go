@@ -114,6 +114,12 @@ func (t *Table) NextTimeout() time.Duration {
 
 // Advance runs every timer that is due at or before now.
 func (t *Table) Advance(now time.Duration) {
+	if t.pend.first != nil || len(t.heap) != 0 && t.heap[0].at <= now {
+		t.advance(now)
+	}
+}
+
+func (t *Table) advance(now time.Duration) {
 	t.pend.expire(now, t)
 	for len(t.heap) > 0 && t.heap[0].at <= now {
 		p := t.heap[0].p

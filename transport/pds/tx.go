@@ -250,9 +250,6 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	}
 	k := tx.at(tx.nxt)
 	tx.nxt++
-	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
-		p.t.Close(now, p) // what has begun goes on: F34
-	}
 	tx.seq++
 	*k = txPkt{} // then field by field: a literal is built twice
 	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
@@ -260,6 +257,9 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx.flight++
 	tx.lastSend = now
 	p.t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
+	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
+		p.t.Close(now, p) // what has begun goes on: F34
+	}
 	if p.heapAt > now+p.t.tailLeast {
 		p.armTail(now)
 	}
