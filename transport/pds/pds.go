@@ -204,7 +204,6 @@ type PDC struct {
 	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
 	who       uint64        // the life of the peer that the PDC is bound to, see Table.Who
 	heapAt    time.Duration // when the timer heap looks at the PDC
-	heapPos   int32
 
 	path         uint8 // target: the path the SYN came by
 	renumberings uint8 // NACKs 0x17 that were followed
@@ -268,8 +267,9 @@ type Table struct {
 	pending   int // target PDCs that are neither proven nor known
 	pendQueue []pendRef
 
-	quar quarantine
-	heap []timer
+	quar    quarantine
+	heap    []timer
+	heapPos []int32 // where in heap the timer of a Slot is, if it has one
 
 	// newest is when the latest packet left of which the ACK tells that is being
 	// processed; 0: none.
@@ -369,8 +369,9 @@ func (t *Table) add(now time.Duration, p *PDC) {
 	} else {
 		p.Slot = uint32(len(t.slots))
 		t.slots = append(t.slots, p)
+		t.heapPos = append(t.heapPos, 0)
 	}
-	p.heapPos, p.heapAt = -1, never
+	p.heapAt = never
 	p.opened, p.lastHeard, p.idleAt = now, now, now
 	t.live++
 	t.setID(p.id, p)
