@@ -97,6 +97,16 @@ func (w *Bitmap) Test(n uint32) bool {
 	return w.ring[n>>6&w.mask]>>(n&63)&1 != 0
 }
 
+// Take is Set and Advance of n where nothing is out of order: n is Base, and
+// nothing is marked. It reports false, and changes nothing, where that is not so.
+func (w *Bitmap) Take(n uint32) bool {
+	if n != w.base || w.count != 0 || w.size == 0 {
+		return false
+	}
+	w.base++ // n's bit is clear, as it has to be
+	return true
+}
+
 // Advance moves Base over the run of marked numbers that it points at, and
 // reports by how many.
 func (w *Bitmap) Advance() int {

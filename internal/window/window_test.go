@@ -151,6 +151,17 @@ func TestBitmapMatchesDumbTwin(t *testing.T) {
 					t.Fatalf("Advance %d, want %d", got, want)
 				}
 			},
+			"take": func(t *rapid.T) {
+				n := tw.base + uint32(rapid.IntRange(-1, 1).Draw(t, "offset"))
+				want := n == tw.base && len(tw.set) == 0
+				if want {
+					tw.Set(n)
+					tw.Advance()
+				}
+				if got := w.Take(n); got != want {
+					t.Fatalf("Take(base%+d) %v, want %v", int32(n-tw.base), got, want)
+				}
+			},
 			"advanceTo": func(t *rapid.T) {
 				limit := at()
 				if got, want := w.AdvanceTo(limit), tw.AdvanceTo(limit); got != want {
@@ -220,7 +231,7 @@ func TestBitmapRefusesOutsideWindow(t *testing.T) {
 
 func TestBitmapZeroTakesNothing(t *testing.T) {
 	var w Bitmap
-	if w.Set(0) || w.Advance() != 0 || w.AdvanceTo(9) != 0 || w.Word(0) != 0 || w.Size() != 0 {
+	if w.Set(0) || w.Take(0) || w.Advance() != 0 || w.AdvanceTo(9) != 0 || w.Word(0) != 0 || w.Size() != 0 {
 		t.Error("the zero Bitmap took something")
 	}
 	if _, ok := w.Next0(0); ok {

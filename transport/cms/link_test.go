@@ -182,8 +182,8 @@ func (f *flow) pump() {
 		f.sends++
 		s := &f.sent[psn-f.first]
 		s.at, s.ord, s.state, s.times = f.l.now, f.ord, inFlight, min(s.times+1, 3)
-		f.w.OnSend(f.l.now, int(f.size))
-		f.leave(arrival{psn: psn, ord: f.ord, times: s.times, ar: f.w.WantAR()})
+		ar := f.w.OnSend(f.l.now, int(f.size))
+		f.leave(arrival{psn: psn, ord: f.ord, times: s.times, ar: ar})
 		f.arm()
 	}
 }

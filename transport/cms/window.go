@@ -98,7 +98,7 @@ type Window struct {
 	// what ACKs touch at rest (docs/decisions/0011).
 	cwnd     int64
 	inflight int64
-	sinceAR  int64         // bytes sent since WantAR last said yes
+	sinceAR  int64         // bytes sent since OnSend last said yes
 	srtt     time.Duration // smoothed RTT, 0 before the first sample
 
 	mtu, ceil  int32 // fixed by New
@@ -116,7 +116,6 @@ type Window struct {
 	after   bool  // this round follows a cut: what it shows was sent before
 	full    bool  // this round filled the window
 	marked  bool  // this round saw CE
-	wantAR  bool
 
 	// The round that runs: until as many bytes left flight as were in flight
 	// when it began, and at least one smoothed RTT.
@@ -184,12 +183,12 @@ func (w *Window) CanSend(n int) bool {
 	return w.inflight+int64(n) <= w.cwnd || w.inflight == 0
 }
 
-// OnSend counts a packet of n nominal bytes that leaves now, first time or
-// again.
-func (w *Window) OnSend(_ time.Duration, n int) {
+// OnSend counts a packet of n nominal bytes that leaves now, first time or again.
+// It reports whether the packet should ask for an immediate ACK because the window
+// is (nearly) closed or too small for the peer's ACK_Gen_Trigger.
+func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	w.inflight += int64(n)
 	w.sinceAR += int64(n)
-	w.wantAR = false
 	// UE §3.6.13 asks for AR on every packet that leaves less than an MTU of
 	// room. While the window is full that is the last packet of what each ACK
 	// lets go, and bursts that once became small stay small for ever. Half the
@@ -199,15 +198,11 @@ func (w *Window) OnSend(_ time.Duration, n int) {
 	//
 	// The first packet asks for a sample before our own queue stands.
 	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && w.sinceAR >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
-		w.wantAR = true
 		w.sinceAR = 0
+		return true
 	}
+	return false
 }
-
-// WantAR reports whether the packet counted last should ask for an immediate
-// ACK because the window is (nearly) closed or too small for the peer's
-// ACK_Gen_Trigger.
-func (w *Window) WantAR() bool { return w.wantAR }
 
 // OnAck tells of an ACK. newly is the nominal bytes in flight that it reports as
 // arrived, rtt the round trip of the packet it names less the service time,
@@ -233,8 +228,12 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	if now >= w.end && w.left >= int64(w.due) {
 		w.round(now)
 	}
-	if rtt > 0 {
-		w.sample(now, rtt)
+	switch {
+	case rtt <= 0:
+	case w.srtt == 0:
+		w.first(now, rtt)
+	default:
+		w.sample(rtt)
 	}
 	if w.cwnd >= int64(w.ceil) || n == 0 {
 		return
@@ -318,12 +317,8 @@ func (w *Window) leave(n int64) {
 	w.inflight = max(w.inflight, 0)
 }
 
-// sample takes one round trip time.
-func (w *Window) sample(now, rtt time.Duration) {
-	if w.srtt == 0 {
-		w.first(now, rtt)
-		return
-	}
+// sample takes one more round trip time.
+func (w *Window) sample(rtt time.Duration) {
 	dev := rtt - w.srtt
 	w.srtt += dev >> 3
 	if dev < 0 {
@@ -387,7 +382,11 @@ func (w *Window) round(now time.Duration) {
 			w.clean, w.fastTop = 0, w.ceil
 		}
 	}
-	w.pathLength()
+	if w.cwnd > smallMTU*int64(w.mtu) || w.marked || w.minRTT < w.base+max(w.cfgBase, w.base/4) {
+		w.long = 0
+	} else {
+		w.pathLength()
+	}
 	// eta is per adjust period of config_base_rtt; a round may be shorter.
 	if w.cwnd == int64(w.ceil) {
 		w.inc = 0
@@ -405,7 +404,9 @@ func (w *Window) round(now time.Duration) {
 	if w.trimmed > 0 {
 		w.trimmed--
 	}
-	w.retarget()
+	if w.cwnd != int64(w.aimCwnd) || w.path() != w.aimPath {
+		w.retarget()
+	}
 	w.begin(now, cut)
 }
 
@@ -417,14 +418,10 @@ func (w *Window) cut(n int64) {
 	w.fast, w.fiCount, w.clean = false, 0, 0
 }
 
-// pathLength watches for rounds in a row with next to no window and a delay that
-// was never under target, stays as it is and comes without marks. What delays
+// pathLength counts rounds in a row with next to no window and a delay that was
+// never under target, stays as it is and comes without marks. What delays
 // then is the path, or a queue of others that we cannot shorten.
 func (w *Window) pathLength() {
-	if w.minRTT < w.base+max(w.cfgBase, w.base/4) || w.marked || w.cwnd > smallMTU*int64(w.mtu) {
-		w.long = 0
-		return
-	}
 	if off := w.least - w.longRTT; w.long == 0 || off > w.longRTT/8 || off < -w.longRTT/8 {
 		w.long, w.longRTT = 0, w.least
 	}
@@ -434,16 +431,19 @@ func (w *Window) pathLength() {
 	}
 }
 
-// retarget sets what depends on the path. Once per round is often enough.
-func (w *Window) retarget() {
+// path is the part of the path in the target delay.
+func (w *Window) path() time.Duration {
 	least := w.cfgBase
 	if w.trims {
 		least -= least / 4
 	}
-	path := max(least, w.base/4, w.rttvar)
-	if path == w.aimPath && w.cwnd == int64(w.aimCwnd) {
-		return // the roots and quotients are dear
-	}
+	return max(least, w.base/4, w.rttvar)
+}
+
+// retarget sets what depends on the path and the window, whose roots and quotients
+// are dear. Once per round is often enough, and only when they changed.
+func (w *Window) retarget() {
+	path := w.path()
 	w.aimPath, w.aimCwnd = path, int32(w.cwnd)
 	w.target = path + path*7/time.Duration(math.Sqrt(float64(64*w.cwnd/int64(w.mtu))))
 	w.targetInv = 0

@@ -140,26 +140,22 @@ func TestWindowOnePacketAlwaysGoes(t *testing.T) {
 func TestWindowAsksForACKWhenClosed(t *testing.T) {
 	// UE §3.6.13: AR when cwnd − inflight < MTU.
 	s := newScript(t, Config{MTU: 1000, Window: 100_000})
-	s.w.OnSend(s.now, 1000)
-	if !s.w.WantAR() { // UE §3.6.13: a sample before our own queue stands
+	if !s.w.OnSend(s.now, 1000) { // UE §3.6.13: a sample before our own queue stands
 		t.Fatal("the first packet asks for no sample")
 	}
 	for range 98 {
-		s.w.OnSend(s.now, 1000)
-		if s.w.WantAR() {
+		if s.w.OnSend(s.now, 1000) {
 			t.Fatalf("AR with %d of 100000 in flight", s.w.InFlight())
 		}
 	}
-	s.w.OnSend(s.now, 1000)
-	if !s.w.WantAR() {
+	if !s.w.OnSend(s.now, 1000) {
 		t.Fatal("no AR on the packet that closes the window")
 	}
 	// Small refills do not each ask; half the trigger of them does.
 	asked, sent := 0, 0
 	for range 100 {
 		s.w.OnAck(s.now, 1000, 0, true, 0, false)
-		s.w.OnSend(s.now, 1000)
-		if sent++; s.w.WantAR() {
+		if sent++; s.w.OnSend(s.now, 1000) {
 			if sent*1000 < 8192 {
 				t.Errorf("AR again after %d bytes", sent*1000)
 			}
@@ -175,8 +171,7 @@ func TestWindowAsksForACKBelowTrigger(t *testing.T) {
 	// UE §3.6.13: AR while cwnd < ACK_Gen_Trigger, or the peer never answers.
 	w := New(Config{MTU: 1000, Window: 8000})
 	for range 8 {
-		w.OnSend(0, 1000)
-		if !w.WantAR() {
+		if !w.OnSend(0, 1000) {
 			t.Fatal("a window below the trigger sends without AR")
 		}
 	}
@@ -810,7 +805,6 @@ func TestWindowBoundsHoldForAnyInput(t *testing.T) {
 					if w.CanSend(n) {
 						w.OnSend(now, n)
 						inflight += n
-						w.WantAR()
 					}
 				}
 			},

@@ -39,10 +39,15 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 	return newly
 }
 
-// arrivedAs notes the transmission number of something that arrived and learns
-// from it how much the path reorders.
-func (p *PDC) arrivedAs(now time.Duration, k *txPkt) {
+// odd reports whether a packet that arrived has more to tell than that.
+func (p *PDC) odd(k *txPkt) bool { return k.tries != 0 || k.hole != 0 || p.t.cfg.Paths > 1 }
+
+// oddArrival learns from an odd packet that arrived whether it was sent again in
+// vain, what its path is like and how much that reorders. echo and certain are as
+// of noteSpurious.
+func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
 	tx := &p.tx
+	p.noteSpurious(now, k, echo, certain)
 	p.pathNews(k, PathGood)
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {
 		// It was missing when later ones were there, and was not sent again:
@@ -50,27 +55,29 @@ func (p *PDC) arrivedAs(now time.Duration, k *txPkt) {
 		tx.reorder = min(uint32(over)+1, maxReorder)
 		tx.patience = min(tx.patience+1, maxPatience)
 	}
+}
+
+// arrivedAs notes the transmission number of something that arrived.
+func (p *PDC) arrivedAs(k *txPkt) {
+	tx := &p.tx
 	if int32(k.seq-tx.topSeq) > 0 {
 		tx.topSeq = k.seq
 	}
 	if k.tries == 0 && int32(k.seq-tx.sureSeq) > 0 {
-		tx.sureSeq, tx.newest = k.seq, k.sentAt
+		tx.sureSeq, p.t.newest = k.seq, k.sentAt
 	}
 }
 
 // measured takes in how long the latest packet took of which an ACK told: not
 // packets before it, which earlier ACKs may have told of that were lost.
-func (tx *txDir) measured(now time.Duration) {
-	d := now - tx.newest
-	tx.newest = 0
+func (tx *txDir) measured(d time.Duration) {
 	if tx.minRTT == 0 || d < tx.minRTT {
 		tx.minRTT = d
 	}
 	if tx.rtt == 0 {
-		tx.rtt, tx.rttVar = d, d/2
+		tx.rtt = d
 		return
 	}
-	tx.rttVar += ((d - tx.rtt).Abs() - tx.rttVar) / 4
 	tx.rtt += (d - tx.rtt) / 4
 }
 
@@ -79,22 +86,20 @@ func (tx *txDir) measured(now time.Duration) {
 // others had seen is older than its bitmap.
 func (p *PDC) newest(a *wire.Ack) bool {
 	tx := &p.tx
-	if a.Type == wire.TypeAck || a.CCType != 0 {
+	if a.CCType != 0 {
 		return false
 	}
 	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
 	n := a.RcvdBytes() << shift
 	if n == 0 {
-		return false // a peer that does not count, or the one that has wrapped
+		return false // a plain ACK, a peer that does not count, or one that has wrapped
 	}
-	switch d := int32(n - tx.ackOrder); {
-	case !tx.ordered || d > 0:
-		tx.ordered, tx.ackOrder = true, n
-		tx.pastSeq = tx.sureSeq
-	case d < 0:
-		return false
+	d := int32(n - tx.ackOrder)
+	if d > 0 || tx.ackOrder == 0 {
+		tx.ackOrder, tx.pastSeq = n, tx.sureSeq
+		return true
 	}
-	return true
+	return d == 0
 }
 
 // ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
@@ -131,21 +136,19 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 	}
 	// T9: CACK, ACK_PSN and SACK name only what was sent, else nothing of the
 	// packet counts. A CACK from before the window is an old ACK.
-	last := tx.nxt - 1
 	if a.CACK.Sub(p.start-1) < 0 {
 		t.Stats.DropStale++ // of another life under the same PDCID
 		t.guessed(now, from)
 		return nil
 	}
 	isProbe := a.Flags&wire.AckFlagP != 0
-	if a.CACK.After(last) || (!isProbe && a.AckPSN().After(last)) {
+	if !a.CACK.Before(tx.nxt) || !isProbe && !a.AckPSN().Before(tx.nxt) {
 		t.unsent(now, p)
 		return nil
 	}
-	hasSACK := a.Type != wire.TypeAck && a.SACK != 0
-	if hasSACK {
+	if a.SACK != 0 {
 		top := a.CACK.Add(int(a.SACKOff)).Add(63 - bits.LeadingZeros64(a.SACK))
-		if top.After(last) {
+		if !top.Before(tx.nxt) {
 			t.unsent(now, p)
 			return nil
 		}
@@ -156,145 +159,122 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 		p.becomeEstablished(a.SPDCID)
 	}
 
-	if a.Flags&wire.AckFlagEPSN != 0 && p.state == CloseAckWait && a.AckPSN() == last && t.secured() {
+	if a.Flags&wire.AckFlagEPSN != 0 && p.state == CloseAckWait && a.AckPSN() == tx.nxt-1 && t.secured() {
 		t.expected.learn(p.remote, a.EPSN)
 	}
 
+	t.newest = 0
 	newly := 0
 	var rtt time.Duration
 	before := tx.una
-	var top uint32 // the latest transmission this ACK is known to have seen
 	seen := p.newest(a)
-	if seen {
-		top = tx.pastSeq
-	}
 	// The packet the ACK names.
-	if !isProbe {
-		if ap := a.AckPSN(); !ap.Before(tx.una) {
-			k := tx.at(ap)
-			echo := a.Flags&wire.AckFlagRETX != 0
-			if echo == (k.tries > 0) && k.tries <= 1 && (!seen || int32(k.seq-top) > 0) {
-				top, seen = k.seq, true
-			}
-			if k.state != pktDone {
-				// UE §3.5.15: which transmission was answered must be certain: RETX
-				// not echoed is the first, echoed the second if there are two.
-				if k.state != pktArrived && !k.nacked && (!echo || k.tries == 1) {
-					if rtt = now - k.first; echo {
-						rtt = now - k.sentAt
-					}
-					if a.Type != wire.TypeAck && a.CCType == 0 {
-						st := a.ServiceTime()
-						if rtt -= time.Duration(st) * 128; st == 0xffff {
-							rtt = 0 // too late to measure anything
-						}
-					}
-					if rtt = max(rtt, 0); rtt > 0 && (tx.minRTT == 0 || rtt < tx.minRTT) {
-						tx.minRTT = rtt
-					}
-				}
-				tx.echoes = tx.echoes || echo
-				p.noteSpurious(now, k, echo, tx.echoes)
-				p.arrivedAs(now, k)
-				if a.Flags&wire.AckFlagM != 0 {
-					p.pathNews(k, PathMarked)
-				}
-				if a.Next == wire.NextNone {
-					newly += p.finish(k, nil)
+	if k := p.named(a, before); k != nil && k.state != pktDone {
+		// UE §3.5.15: which transmission was answered must be certain: RETX
+		// not echoed is the first, echoed the second if there are two.
+		echo := a.Flags&wire.AckFlagRETX != 0
+		sent, certain := k.first, !k.nacked
+		if echo {
+			tx.echoes = true
+			sent, certain = k.sentAt, certain && k.tries == 1
+		}
+		if certain && k.state != pktArrived {
+			rtt = now - sent
+			if a.CCType == 0 {
+				if st := a.ServiceTime(); st != 0xffff {
+					rtt -= time.Duration(st) * 128
 				} else {
-					newly += p.finish(k, rsp)
-				}
-				if p.state == Closed {
-					p.gone(newly)
-					return nil
+					rtt = 0 // too late to measure anything
 				}
 			}
+			if rtt <= 0 {
+				rtt = 0
+			} else if tx.minRTT == 0 || rtt < tx.minRTT {
+				tx.minRTT = rtt
+			}
+		}
+		if a.Next == wire.NextNone {
+			rsp = nil
+		}
+		if p.odd(k) {
+			p.oddArrival(now, k, echo, tx.echoes)
+		}
+		p.arrivedAs(k)
+		if a.Flags&wire.AckFlagM != 0 {
+			p.pathNews(k, PathMarked)
+		}
+		newly = p.finish(k, rsp)
+		if p.state == Closed {
+			p.gone(newly)
+			return nil
 		}
 	}
 	// What the CACK passes had the default response (design D7).
 	if a.CACK.After(tx.cack) {
 		tx.cack = a.CACK
 	}
-	for psn := tx.una; !psn.After(tx.cack); psn++ {
-		if k := tx.at(psn); k.state != pktDone {
-			p.noteSpurious(now, k, false, false)
-			p.arrivedAs(now, k)
+	for tx.una != tx.nxt {
+		k := tx.at(tx.una)
+		if k.state != pktDone {
+			if tx.una.After(tx.cack) {
+				break
+			}
+			if p.odd(k) {
+				p.oddArrival(now, k, false, false)
+			}
+			p.arrivedAs(k)
 			newly += p.finish(k, nil)
 			if p.state == Closed {
 				p.gone(newly)
 				return nil
 			}
 		}
-	}
-	if a.Type != wire.TypeAck {
-		// UE §3.5.12: MPR counts only from an ACK newer than the last that set it.
-		if !tx.mprSeen || a.CACK.After(tx.mprAt) {
-			tx.mprSeen, tx.mprAt = true, a.CACK
-			if a.MPR == 0 {
-				tx.window = 1 << 30
-			} else {
-				tx.window = 128 * int32(a.MPR)
-			}
-		}
-	}
-	if hasSACK {
-		newly += p.sack(now, a, top, seen)
-	}
-	for tx.una != tx.nxt && tx.at(tx.una).state == pktDone {
 		tx.una++
 	}
 	if tx.lostHint.Before(tx.una) {
 		tx.lostHint = tx.una
 	}
-	switch a.Req {
-	case wire.ReqClear:
-		// UE §3.5.13: deliver CLEAR_PSN promptly.
-		if ap := a.AckPSN(); ap.Before(tx.una) {
-			tx.clearOwed = true
-			t.up.WakeAck(p)
+	// UE §3.5.12: MPR counts only from an ACK newer than the last that set it.
+	if a.Type != wire.TypeAck && a.CACK.After(tx.mprAt) {
+		if tx.mprAt = a.CACK; a.MPR == 0 {
+			tx.window = 1 << 30
+		} else {
+			tx.window = 128 * int32(a.MPR)
 		}
-	case wire.ReqClose:
-		p.closeRequested(now)
+	}
+	if a.SACK != 0 {
+		newly += p.sack(now, a, before, seen)
+	}
+	if a.Req != 0 {
+		p.requested(now, a)
 	}
 	if isProbe {
-		if n := tx.probeID - a.ProbeOpaque; n < uint16(tx.burst) {
-			tx.probeHeard = now
-			// UE §3.6.13: what a PROBE measures is certain.
-			rtt = now - tx.probeAt
-			tx.newest = tx.probeAt
-			if int32(tx.probeSeq-tx.sureSeq) > 0 {
-				tx.sureSeq = tx.probeSeq
-			}
-			if int32(tx.probeSeq-tx.topSeq) > 0 {
-				tx.topSeq = tx.probeSeq
-			}
-			p.probeMissing(now, a)
-			if n == 0 && !tx.probeOwed {
-				p.probeOn(a.CACK.Add(int(a.SACKOff) + 64))
-			}
+		if at := p.probeAnswered(now, a); at != 0 {
+			rtt = now - at // UE §3.6.13: what a PROBE measures is certain
 		}
 	}
-	if tx.flight == 0 {
+	if tx.rough && tx.flight == 0 {
 		tx.holeAt = 0
 	}
-	if tx.newest != 0 {
+	if t.newest != 0 {
+		d := now - t.newest
 		if rtt == 0 && p.mode == wire.ROD {
 			// A ROD target names only what is in order. Behind a hole no ACK
 			// measures anything, and the window would be judged by old news.
-			rtt = now - tx.newest
+			rtt = d
 		}
-		tx.measured(now)
-		if tx.holeAt != 0 {
-			p.t.arm(p, tx.holeAt+p.reorderTime())
+		tx.measured(d)
+		if tx.rough && tx.holeAt != 0 {
+			t.arm(p, tx.holeAt+p.reorderTime())
 		}
 	}
 	if a.Flags&wire.AckFlagM != 0 {
-		p.t.Stats.AcksCE++
+		t.Stats.AcksCE++
 	}
 	if p.ccc != nil {
 		var pend uint8
 		var restore bool
-		if a.Type != wire.TypeAck && a.CCType == 0 {
+		if a.CCType == 0 {
 			pend, restore = a.CwndPend(), a.RestoreCwnd()
 		}
 		p.ccc.OnAck(now, newly, rtt, a.Flags&wire.AckFlagM != 0, pend, restore)
@@ -311,18 +291,67 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 	if tx.una == tx.nxt {
 		p.becomeIdle(now)
 		if p.shut() {
-			p.t.arm(p, now+p.tailTime())
+			t.arm(p, now+p.tailTime())
 		}
 	} else {
-		p.t.arm(p, now+p.tailTime())
-		if tx.una != before && tx.flight == 0 && tx.lost == 0 && tx.at(tx.una).state == pktArrived {
+		if p.heapAt > now+t.tailLeast {
+			p.armTail(now)
+		}
+		if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
 			// Answers were lost, not packets: ask for the next one now.
 			tx.askOwed = true
 			t.up.WakeAck(p)
 		}
 	}
-	t.up.Wake(p)
+	if p.Awaited || tx.lost != 0 || !p.Usable() {
+		t.up.Wake(p)
+	}
 	return p
+}
+
+// named is the packet that an ACK names, from una on; nil: none.
+func (p *PDC) named(a *wire.Ack, una wire.PSN) *txPkt {
+	if psn := a.AckPSN(); a.Flags&wire.AckFlagP == 0 && !psn.Before(una) {
+		return p.tx.at(psn)
+	}
+	return nil
+}
+
+// requested does what an ACK asks for.
+func (p *PDC) requested(now time.Duration, a *wire.Ack) {
+	switch a.Req {
+	case wire.ReqClear:
+		// UE §3.5.13: deliver CLEAR_PSN promptly.
+		if ap := a.AckPSN(); ap.Before(p.tx.una) {
+			p.tx.clearOwed = true
+			p.t.up.WakeAck(p)
+		}
+	case wire.ReqClose:
+		p.closeRequested(now)
+	}
+}
+
+// probeAnswered takes the answer of a PROBE. It reports when that was sent, 0 for
+// one of an earlier burst.
+func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
+	tx := &p.tx
+	n := tx.probeID - a.ProbeOpaque
+	if n >= uint16(tx.burst) {
+		return 0
+	}
+	tx.probeHeard = now
+	p.t.newest = tx.probeAt
+	if int32(tx.probeSeq-tx.sureSeq) > 0 {
+		tx.sureSeq = tx.probeSeq
+	}
+	if int32(tx.probeSeq-tx.topSeq) > 0 {
+		tx.topSeq = tx.probeSeq
+	}
+	p.probeMissing(now, a)
+	if n == 0 && !tx.probeOwed {
+		p.probeOn(a.CACK.Add(int(a.SACKOff) + 64))
+	}
+	return tx.probeAt
 }
 
 // gone takes n bytes out of flight that no ACK will report.
@@ -362,7 +391,10 @@ func (p *PDC) becomeIdle(now time.Duration) {
 	tx := &p.tx
 	p.t.putRing(p)
 	p.idleAt = now
-	tx.heldFor, tx.rnrSince, tx.shortSince, tx.holeAt = 0, 0, 0, 0
+	if tx.rough {
+		tx.heldFor, tx.rnrSince, tx.shortSince, tx.holeAt = 0, 0, 0, 0
+		tx.rough = false
+	}
 	tx.probes, tx.rtos = 0, 0
 	tx.probeOwed, tx.askOwed = false, false
 	p.doubted = false
@@ -372,15 +404,19 @@ func (p *PDC) becomeIdle(now time.Duration) {
 // sack takes in the bitmap: what arrived leaves flight. What is missing although
 // later transmissions arrived is lost when tx.reorder of them did, else it may be
 // reordered and gets some time. Only what this very ACK has seen is evidence: what
-// other ACKs tell may be older or younger than its bitmap. top is the
-// transmission of the packet it names, if seen.
-func (p *PDC) sack(now time.Duration, a *wire.Ack, top uint32, seen bool) (newly int) {
+// other ACKs tell may be older or younger than its bitmap. una is tx.una before
+// the ACK, seen what newest said.
+func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (newly int) {
 	tx := &p.tx
+	top := tx.pastSeq // the latest transmission this ACK is known to have seen, if seen
+	if k := p.named(a, una); k != nil && a.Flags&wire.AckFlagRETX != 0 == (k.tries > 0) && k.tries <= 1 && (!seen || int32(k.seq-top) > 0) {
+		top, seen = k.seq, true
+	}
 	base := a.CACK.Add(int(a.SACKOff))
 	last := base.Add(63 - bits.LeadingZeros64(a.SACK))
 	first := base
-	if first.Before(tx.una) {
-		first = tx.una
+	if first.Before(una) {
+		first = una
 	}
 	holes := false
 	for psn := first; !psn.After(last); psn++ {
@@ -403,8 +439,10 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, top uint32, seen bool) (newly
 		default:
 			continue
 		}
-		p.noteSpurious(now, k, false, false)
-		p.arrivedAs(now, k)
+		if p.odd(k) {
+			p.oddArrival(now, k, false, false)
+		}
+		p.arrivedAs(k)
 		k.state = pktArrived
 		tx.arrived++
 	}
@@ -437,7 +475,7 @@ func (p *PDC) youngHole(now time.Duration, k *txPkt) {
 		k.hole = microseconds(now)
 	}
 	if p.tx.holeAt == 0 {
-		p.tx.holeAt = now
+		p.tx.holeAt, p.tx.rough = now, true
 		p.t.arm(p, now+p.reorderTime())
 	}
 }

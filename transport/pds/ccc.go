@@ -11,11 +11,9 @@ type CCC interface {
 	// CanSend reports whether a packet of n nominal bytes may leave now.
 	CanSend(n int) bool
 	// OnSend counts a packet of n nominal bytes that leaves now, first time or
-	// again.
-	OnSend(now time.Duration, n int)
-	// WantAR reports whether a packet that was just counted should ask for an
-	// immediate ACK because the window is (nearly) closed (UE §3.6.13).
-	WantAR() bool
+	// again. It reports whether the packet should ask for an immediate ACK because
+	// the window is (nearly) closed (UE §3.6.13).
+	OnSend(now time.Duration, n int) (wantAR bool)
 	// OnAck tells of an ACK, also of one that reports nothing new. newly is the
 	// nominal bytes of packets that this ACK reports for the first time as
 	// arrived (by CACK, SACK or by name). rtt is the sample of the packet the

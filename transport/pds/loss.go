@@ -28,8 +28,7 @@ func (p *PDC) rto() time.Duration {
 
 // tailFloor is at most tailTime, and cheap: it does not ask the CCC.
 func (p *PDC) tailFloor() time.Duration {
-	d := p.t.cfg.RTOInit
-	d -= d / 10
+	d := p.t.rtoLeast
 	if p.tx.rtt != 0 {
 		d = min(d, p.tx.silence(p.t.cfg.AckDelay))
 	}
@@ -38,9 +37,11 @@ func (p *PDC) tailFloor() time.Duration {
 
 // silence is tailTime before the RTO and repetition have their say.
 func (tx *txDir) silence(ackDelay time.Duration) time.Duration {
-	// 100 µs is what a scheduler on a busy machine costs; arbitrary otherwise.
-	return max(min(2*tx.rtt, 4*tx.minRTT)+2*ackDelay, 100*time.Microsecond)
+	return max(min(2*tx.rtt, 4*tx.minRTT)+2*ackDelay, silenceLeast)
 }
+
+// silenceLeast is what a scheduler on a busy machine costs; arbitrary otherwise.
+const silenceLeast = 100 * time.Microsecond
 
 // tailTime is how long the last packet may stay unanswered before it is probed
 // (UE §3.5.16, Tail_Loss_Time): two round trips, or one and four times what they

@@ -57,7 +57,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
 		if tx.shortSince == 0 {
-			tx.shortSince, tx.shortCode = now, n.Code
+			tx.shortSince, tx.shortCode, tx.rough = now, n.Code, true
 		}
 		if n.Code == wire.NackNoGtdDelAvail {
 			tx.clearOwed = p.remoteID != 0
@@ -66,7 +66,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		p.hold(now, psn, k, n.Code)
 	case wire.NackNoSESMsgAvail:
 		if tx.rnrSince == 0 {
-			tx.rnrSince = now
+			tx.rnrSince, tx.rough = now, true
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackPSNOORWindow:
@@ -100,7 +100,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		// all of those are answered: by a former life of it. It will wait for ever.
 		if p.mode == wire.ROD && psn == tx.una {
 			if k.nacked = true; tx.shortSince == 0 {
-				tx.shortSince, tx.shortCode = now, n.Code
+				tx.shortSince, tx.shortCode, tx.rough = now, n.Code, true
 			}
 		}
 	case wire.NackNewStartPSN:
@@ -228,7 +228,7 @@ func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode
 	// Several packets refused in one flight are one event.
 	if now >= tx.heldUntil {
 		if tx.heldFor == 0 {
-			tx.heldFor = time.Millisecond
+			tx.heldFor, tx.rough = time.Millisecond, true
 		} else {
 			tx.heldFor = min(2*tx.heldFor, p.t.cfg.RTOMax)
 		}

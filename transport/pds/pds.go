@@ -203,8 +203,7 @@ type PDC struct {
 	idleAt    time.Duration // since when nothing is outstanding
 	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
 	who       uint64        // the life of the peer that the PDC is bound to, see Table.Who
-	heapAt    time.Duration // when the timer heap looks at the PDC, 0: never
-	heapPos   int32
+	heapAt    time.Duration // when the timer heap looks at the PDC
 
 	path         uint8 // target: the path the SYN came by
 	renumberings uint8 // NACKs 0x17 that were followed
@@ -222,7 +221,7 @@ type PDC struct {
 	opened      time.Duration
 	closeBy     time.Duration // CloseRequested, CloseAckWait: give up then
 
-	_ [56]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
+	_ [72]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
 }
 
 // ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.
@@ -244,7 +243,12 @@ func (p *PDC) CCC() CCC { return p.ccc }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
-	hdr wire.Req // see Push
+	hdr    wire.Req // see Push
+	wantAR bool     // what the CCC said of the packet that Push gave last
+
+	rtoLeast  time.Duration // no rto of any PDC is less
+	tailLeast time.Duration // no tailTime of any PDC is less
+	mpr       uint8         // the PSN window offered, in the units of the header
 
 	cfg Config
 	rng *rand.Rand
@@ -263,8 +267,13 @@ type Table struct {
 	pending   int // target PDCs that are neither proven nor known
 	pendQueue []pendRef
 
-	quar quarantine
-	heap []timer
+	quar    quarantine
+	heap    []timer
+	heapPos []int32 // where in heap the timer of a Slot is, if it has one
+
+	// newest is when the latest packet left of which the ACK tells that is being
+	// processed; 0: none.
+	newest time.Duration
 
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: none any more
 	pend     pendTable
@@ -327,10 +336,12 @@ func New(cfg Config, rng *rand.Rand, up Upper) *Table {
 	if cfg.MaxRange == 0 {
 		cfg.MaxRange = maxRange
 	}
-	t := &Table{cfg: cfg, rng: rng, up: up,
+	t := &Table{cfg: cfg, rng: rng, up: up, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
+		mpr:     uint8(min(max(cfg.MPRange/128, 1), 255)),
 		bySyn:   make(map[synKey]*PDC),
 		sources: make(map[netip.Addr]*sourceCount),
 	}
+	t.tailLeast = min(silenceLeast, t.rtoLeast)
 	t.quar.init(cfg.MaxQuarantine)
 	return t
 }
@@ -358,8 +369,9 @@ func (t *Table) add(now time.Duration, p *PDC) {
 	} else {
 		p.Slot = uint32(len(t.slots))
 		t.slots = append(t.slots, p)
+		t.heapPos = append(t.heapPos, 0)
 	}
-	p.heapPos = -1
+	p.heapAt = never
 	p.opened, p.lastHeard, p.idleAt = now, now, now
 	t.live++
 	t.setID(p.id, p)

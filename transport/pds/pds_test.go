@@ -41,9 +41,11 @@ type fixedCCC struct {
 	acked            int
 }
 
-func (c *fixedCCC) CanSend(n int) bool            { return c.inFlight+n <= c.window }
-func (c *fixedCCC) OnSend(_ time.Duration, n int) { c.inFlight += n }
-func (c *fixedCCC) WantAR() bool                  { return false }
+func (c *fixedCCC) CanSend(n int) bool { return c.inFlight+n <= c.window }
+func (c *fixedCCC) OnSend(_ time.Duration, n int) bool {
+	c.inFlight += n
+	return false
+}
 func (c *fixedCCC) OnAck(_ time.Duration, n int, rtt time.Duration, _ bool, _ uint8, _ bool) {
 	c.inFlight -= n
 	c.acked += n

@@ -17,10 +17,10 @@ type rxDir struct {
 	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
 	refuseTo wire.PSN
 	held     holdList // ROD: packets that wait for an earlier one
-	stored   []stored // guaranteed responses not yet cleared, by PSN
+	stored   []answer // guaranteed responses not yet cleared, by PSN
 	head     int      // first of stored that counts
 	due      int      // stored responses to be sent (again)
-	once     []stored // plain responses that a held CACK would hide: sent once
+	once     []answer // plain responses that a held CACK would hide: sent once
 	onceHead int
 
 	ackBytes  int    // since the last ACK
@@ -42,33 +42,28 @@ type rxDir struct {
 	path   uint8
 }
 
+// An answer is the response to a packet, with what the ACK that carries it has to
+// say of the packet.
+type answer struct {
+	psn  wire.PSN
+	rsp  wire.Rsp
+	due  bool // guaranteed: to be sent
+	late bool // the packet was received, or this sent, before: no RTT may be measured by it
+	retx bool
+	ce   bool
+}
+
 // A trigger is the packet that an ACK will name.
 type trigger struct {
-	psn    wire.PSN
-	rsp    wire.Rsp
-	at     time.Duration
-	has    bool
-	hasRsp bool
-	retx   bool
-	ce     bool
-	late   bool // received before: no RTT may be measured by the answer
+	answer
+	has bool
+	at  time.Duration
 }
 
 // A probe is a PROBE that waits for its answer.
 type probe struct {
 	id   uint16
 	base wire.PSN
-}
-
-// A stored response is guaranteed: kept and sent again until its PSN is cleared
-// (UE §3.5.13).
-type stored struct {
-	psn  wire.PSN
-	rsp  wire.Rsp
-	due  bool
-	late bool // sent before: no RTT may be measured by it
-	retx bool
-	ce   bool
 }
 
 // A heldPkt is a ROD packet that arrived before an earlier one.
@@ -186,8 +181,7 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 	}
 	rx := p.rx
 	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
-	n := int32(rx.win.Size())
-	if d >= n || d < -n {
+	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not from −n to n−1
 		t.guessed(now, from)
 		code := wire.NackPSNOORWindow
 		if h.Flags&wire.FlagSYN != 0 {
@@ -213,7 +207,7 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 			d = h.PSN.Sub(wire.PSN(rx.win.Base()))
 		}
 	}
-	if d < 0 || rx.win.Test(uint32(h.PSN)) {
+	if d < 0 || rx.win.Count() != 0 && rx.win.Test(uint32(h.PSN)) {
 		p.duplicate(now, h.PSN, h.Flags, ce)
 		return p, Drop
 	}
@@ -237,17 +231,12 @@ type Meta struct {
 // Accept records a delivered packet with its response. gtd keeps the response
 // until the initiator clears it.
 func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
-	rx := p.rx
-	if !rx.win.Set(uint32(m.PSN)) {
-		panic("BUG: pds: Accept of a PSN that was received")
-	}
-	if m.PSN.After(rx.max) {
-		if m.PSN != rx.max+1 {
-			p.t.Stats.RxOOO++
-		}
+	rx, t := p.rx, p.t
+	if m.PSN == rx.max+1 {
 		rx.max = m.PSN
 	} else {
-		p.t.Stats.RxOOO++
+		t.Stats.RxOOO++
+		rx.noteMax(m.PSN)
 	}
 	if p.mode == wire.ROD {
 		rx.rodNext = m.PSN + 1
@@ -259,53 +248,65 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	if p.state == CloseRequested {
 		p.resume(now)
 	}
-	if at := now + p.t.cfg.PeerTimeout; at < p.heapAt {
-		p.t.arm(p, at) // the message may stop here (F9)
-	}
+	t.arm(p, now+t.cfg.PeerTimeout) // the message may stop here (F9)
 	if m.CE {
-		p.t.Stats.RxCE++
+		t.Stats.RxCE++
 	}
-	if gtd {
-		rx.store(m, rsp)
-		p.t.up.WakeAck(p)
-		p.t.arm(p, now+4*p.t.cfg.RTOInit)
-	} else if len(rx.stored) == 0 {
-		rx.win.Advance()
-	}
-	if gtd || len(rx.stored) != 0 {
-		p.advance()
-	}
+	rx.ackBytes += max(m.Len, t.cfg.AckMinAdd)
 	tr := &rx.trig
-	tr.psn, tr.at, tr.has, tr.hasRsp, tr.retx = m.PSN, now, true, true, m.Retx
-	tr.late = m.Held // it waited here, not on the path
 	tr.ce = m.CE || tr.ce && rx.ackDue
+	if gtd || len(rx.stored) != 0 || !rx.win.Take(uint32(m.PSN)) {
+		if p.acceptBehind(now, m, rsp, gtd) {
+			return
+		}
+	}
+	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
+	tr.late = m.Held // it waited here, not on the path
 	tr.rsp.Set(rsp)
-	rx.ackBytes += max(m.Len, p.t.cfg.AckMinAdd)
-	if gtd {
-		rx.trig.has = false // its own ACK names it
-	} else if len(rx.stored) != 0 && !m.PSN.Before(wire.PSN(rx.win.Base())) {
-		// CACK is held back in front of this packet: unless an ACK names it,
-		// its sender cannot complete it and cannot clear what holds CACK.
-		rx.once = append(rx.once, stored{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
-		rx.trig.has = false
-		p.t.up.WakeAck(p)
-		return
-	}
-	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
-	// enough bytes. What is left is covered by the next one.
-	if !gtd && !m.PSN.Before(wire.PSN(rx.win.Base())) && (!rx.waits || m.PSN.After(rx.waitPSN)) {
-		rx.waitPSN, rx.waits = m.PSN, true
-	}
 	if rx.waits {
 		p.caughtUp(now)
 	}
-	if !gtd && (m.AR || m.Retx || m.CE || rx.ackBytes >= p.t.cfg.AckTrigger) {
+	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
+	// enough bytes. What is left is covered by the next one.
+	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
 		rx.ackBytes = 0
 		if !rx.ackDue {
 			rx.ackDue, rx.ackWhy = true, m.whyAck()
-			p.t.up.WakeAck(p)
+			t.up.WakeAck(p)
 		}
 	}
+}
+
+// acceptBehind is Accept where something is out of order or guaranteed. It reports
+// whether an ACK of its own names the packet.
+func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) bool {
+	rx, t := p.rx, p.t
+	if !rx.win.Set(uint32(m.PSN)) {
+		panic("BUG: pds: Accept of a PSN that was received")
+	}
+	if gtd {
+		rx.store(m, rsp)
+		t.up.WakeAck(p)
+		t.arm(p, now+4*t.cfg.RTOInit)
+	}
+	p.advance()
+	behind := !m.PSN.Before(wire.PSN(rx.win.Base()))
+	switch {
+	case gtd:
+		rx.trig.has = false
+		p.caughtUp(now)
+		return true
+	case behind && len(rx.stored) != 0:
+		// CACK is held back in front of this packet: unless an ACK names it,
+		// its sender cannot complete it and cannot clear what holds CACK.
+		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
+		rx.trig.has = false
+		t.up.WakeAck(p)
+		return true
+	case behind && (!rx.waits || m.PSN.After(rx.waitPSN)):
+		rx.waitPSN, rx.waits = m.PSN, true
+	}
+	return false
 }
 
 // whyAck is why a delivered packet is acknowledged now.
@@ -335,9 +336,11 @@ func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 // later messages took the room that comes free, refused ones would fill the
 // initiator's window and keep the rest of the later ones at home: all would wait
 // for ever.
-func (p *PDC) Later(psn wire.PSN) bool {
+func (p *PDC) Later(psn wire.PSN) bool { return p.rx.refused && p.later(psn) }
+
+func (p *PDC) later(psn wire.PSN) bool {
 	rx := p.rx
-	if !rx.refused || p.mode == wire.ROD {
+	if p.mode == wire.ROD {
 		return false
 	}
 	// What was cleared will not come: a former life of this side answered it.
@@ -370,7 +373,7 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 		p.t.up.WakeAck(p)
 		return
 	}
-	rx.trig = trigger{psn: psn, at: now, has: true, hasRsp: true, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}, true, now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.t.up.WakeAck(p)
@@ -397,10 +400,11 @@ func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN
 	}
 }
 
-// store keeps a guaranteed response, in PSN order.
+// store keeps a guaranteed response, in PSN order, to be sent until its PSN is
+// cleared (UE §3.5.13).
 func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
 	psn := m.PSN
-	s := stored{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
+	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
 	rx.due++
 	i := len(rx.stored)
 	rx.stored = append(rx.stored, s)
@@ -411,7 +415,7 @@ func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
 	rx.stored[i] = s
 }
 
-func (rx *rxDir) find(psn wire.PSN) *stored {
+func (rx *rxDir) find(psn wire.PSN) *answer {
 	lo, hi := rx.head, len(rx.stored)
 	for lo < hi {
 		m := (lo + hi) / 2

@@ -36,87 +36,68 @@ type AckOut struct {
 
 // NextAck takes the next ACK that is due.
 func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
-	rx := p.rx
-	if rx == nil {
-		return false
-	}
+	t, rx := p.t, p.rx
 	switch {
+	case rx == nil:
+		return false
 	case rx.due > 0:
-		for i := rx.head; i < len(rx.stored); i++ {
-			s := &rx.stored[i]
-			if !s.due {
-				continue
-			}
-			s.due = false
-			rx.due--
-			if p.t.Cause = CauseGtd; s.late {
-				p.t.Cause = CauseGtdAgain
-			}
-			p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
-			if s.late {
-				unmeasured(&out.Ack)
-			}
-			out.Ack.Req = wire.ReqClear
-			out.HasRsp = true
-			out.Rsp.Set(&s.rsp)
-			out.Ack.Next = wire.NextRsp
-			return true
+		s := rx.nextDue()
+		if t.Cause = CauseGtd; s.late {
+			t.Cause = CauseGtdAgain
 		}
-		panic("BUG: pds: a due response is counted but not found")
+		p.fillAck(out, s, 0)
+		out.Ack.Req = wire.ReqClear
 	case len(rx.once) > 0:
-		s := &rx.once[rx.onceHead]
-		p.t.Cause = CauseBehind
-		p.fillAck(now, out, s.psn, 0, s.retx, s.ce)
-		if s.late {
-			unmeasured(&out.Ack)
-		}
-		out.HasRsp = true
-		out.Rsp.Set(&s.rsp)
-		out.Ack.Next = wire.NextRsp
+		t.Cause = CauseBehind
+		p.fillAck(out, &rx.once[rx.onceHead], 0)
 		if rx.onceHead++; rx.onceHead == len(rx.once) {
 			rx.once, rx.onceHead = rx.once[:0], 0
 		}
-		return true
 	case rx.nprobe > 0:
-		pr := rx.probes[0]
-		rx.nprobe--
-		p.t.Cause = CauseAckProbe
-		copy(rx.probes[:], rx.probes[1:])
-		p.fillAck(now, out, 0, 0, false, false)
-		out.Ack.Flags |= wire.AckFlagP
-		out.Ack.ProbeOpaque, out.Ack.AckPSNOff = pr.id, 0
-		out.Ack.Next, out.HasRsp = wire.NextNone, false
-		base := pr.base
-		if d := base.Sub(out.Ack.CACK); d >= -int32(rx.win.Size()) && d <= int32(rx.win.Size()) {
-			out.Ack.SACKOff = int16(d)
-			out.Ack.SACK = p.bitmap(base)
-		}
-		return true
+		p.answerProbe(out)
 	case rx.ackDue:
-		rx.ackDue = false
-		p.t.Cause = rx.ackWhy
-		rx.ackBytes = 0
-		if rx.trig.has {
-			tr := &rx.trig
-			p.fillAck(now, out, tr.psn, now-tr.at, tr.retx, tr.ce)
-			if tr.late {
-				unmeasured(&out.Ack)
-			}
-			out.HasRsp = true
-			out.Rsp.Set(&tr.rsp)
-			out.Ack.Next = wire.NextRsp
-			tr.ce = false
-			return true
+		rx.ackDue, rx.ackBytes, t.Cause = false, 0, rx.ackWhy
+		tr := &rx.trig
+		if tr.has {
+			p.fillAck(out, &tr.answer, now-tr.at)
+		} else {
+			// Nothing new was executed: name the highest PSN below the window.
+			p.fillAck(out, &answer{psn: wire.PSN(rx.win.Base()) - 1, late: true, ce: tr.ce}, 0)
 		}
-		// Nothing new was executed: name the highest PSN below the window.
-		p.fillAck(now, out, wire.PSN(rx.win.Base())-1, 0, false, rx.trig.ce)
-		unmeasured(&out.Ack)
-		rx.trig.ce = false
-		out.Rsp, out.HasRsp = wire.Rsp{}, true
-		out.Ack.Next = wire.NextRsp
-		return true
+		tr.ce = false
+	default:
+		return false
 	}
-	return false
+	return true
+}
+
+// nextDue takes the first guaranteed response that is to be sent.
+func (rx *rxDir) nextDue() *answer {
+	for i := rx.head; i < len(rx.stored); i++ {
+		if s := &rx.stored[i]; s.due {
+			s.due = false
+			rx.due--
+			return s
+		}
+	}
+	panic("BUG: pds: a due response is counted but not found")
+}
+
+// answerProbe makes the answer of the first PROBE.
+func (p *PDC) answerProbe(out *AckOut) {
+	rx := p.rx
+	pr := rx.probes[0]
+	rx.nprobe--
+	p.t.Cause = CauseAckProbe
+	copy(rx.probes[:], rx.probes[1:])
+	p.fillAck(out, &answer{}, 0)
+	out.Ack.Flags |= wire.AckFlagP
+	out.Ack.ProbeOpaque, out.Ack.AckPSNOff = pr.id, 0
+	out.Ack.Next, out.HasRsp = wire.NextNone, false
+	if d := pr.base.Sub(out.Ack.CACK); d >= -int32(rx.win.Size()) && d <= int32(rx.win.Size()) {
+		out.Ack.SACKOff = int16(d)
+		out.Ack.SACK = p.bitmap(pr.base)
+	}
 }
 
 // bitmap is the SACK bitmap from base on: received and, on ROD, held PSNs.
@@ -137,23 +118,27 @@ func (p *PDC) bitmap(base wire.PSN) uint64 {
 	return w
 }
 
-func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time.Duration, retx, ce bool) {
-	t, rx := p.t, p.rx
+// fillAck makes the ACK that names a packet and carries its response. service is
+// how long that took.
+func (p *PDC) fillAck(out *AckOut, s *answer, service time.Duration) {
+	rx := p.rx
 	cack := wire.PSN(rx.win.Base()) - 1
-	out.HasRsp = false
+	out.HasRsp = true
+	out.Rsp.Set(&s.rsp)
 	a := &out.Ack
 	*a = wire.Ack{} // then field by field: a literal is built twice
-	a.Type, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, cack, int16(psn.Sub(cack)), p.id, p.remoteID, t.mpr()
-	if retx {
+	a.Type, a.Next, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, wire.NextRsp, cack, int16(s.psn.Sub(cack)), p.id, p.remoteID, p.t.mpr
+	if s.retx {
 		a.Flags |= wire.AckFlagRETX
 	}
-	if ce {
+	if s.ce {
 		a.Flags |= wire.AckFlagM
 	}
 	if p.state == CloseRequested {
 		a.Req = wire.ReqClose
 	}
 	// SACK: successive ACKs sweep the window from CACK to the highest PSN.
+	a.SACKOff = 1
 	ooo := 0
 	if rx.max.After(cack) {
 		base := rx.sackCur
@@ -163,18 +148,11 @@ func (p *PDC) fillAck(now time.Duration, out *AckOut, psn wire.PSN, service time
 		a.SACKOff = int16(base.Sub(cack))
 		a.SACK = p.bitmap(base)
 		rx.sackCur = base.Add(64)
-		ooo = rx.win.Count() + len(rx.held.q)
-	} else {
-		a.SACKOff = 1
+		ooo = min(rx.win.Count()+len(rx.held.q), 0xfffe)
 	}
-	a.SetNSCC(uint16(min(max(service, 0)/128, 0xffff)), uint32((rx.rcvdBytes+255)>>8), uint16(min(ooo, 0xfffe)))
+	st := min(uint64(max(service, 0))/128, 0xffff)
+	if s.late {
+		st = 0xffff // no direct answer: beyond what the field holds
+	}
+	a.SetNSCC(uint16(st), uint32((rx.rcvdBytes+255)>>8), uint16(ooo))
 }
-
-// unmeasured marks an ACK that is no direct answer: its service time is beyond
-// what the field holds.
-func unmeasured(a *wire.Ack) {
-	a.CCState |= 0xffff << 48
-}
-
-// mpr is the PSN window offered, in the units of the header.
-func (t *Table) mpr() uint8 { return uint8(min(max(t.cfg.MPRange/128, 1), 255)) }

@@ -160,7 +160,7 @@ func (p *PDC) restamp(start wire.PSN) {
 	n, una, old := int(tx.nxt.Sub(tx.una)), tx.una, tx.ring
 	p.start = start
 	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
-	tx.cleared, tx.lostHint = start-1, tx.una
+	tx.cleared, tx.lostHint, tx.mprAt = start-1, tx.una, start-2
 	tx.holeAt = 0
 	if n == 0 {
 		return

@@ -16,7 +16,7 @@ func (p *PDC) String() string {
 	if rx := p.rx; rx != nil {
 		s += fmt.Sprintf(", receives: base %#x, max %#x, %d stored, %d early", rx.win.Base(), uint32(rx.max), len(rx.stored)-rx.head, len(rx.held.q))
 	}
-	if p.heapPos >= 0 {
+	if p.heapAt != never {
 		s += fmt.Sprintf(", timer at %v", p.heapAt)
 	}
 	return s

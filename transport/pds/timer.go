@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"math"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -10,45 +11,60 @@ import (
 // of them can be due. It is lazy: a deadline that moves later leaves the heap
 // alone, and the PDC is put back when it is looked at too early.
 
-// A timer is a PDC's place in the heap. The time lies in it, so that PDCs, which
-// are cold, need not be looked at to order it.
+// A timer is a PDC's place in the heap. Only the PDC that it is about is touched
+// when it moves: the others are cold. So the time lies in the timer, and where each
+// PDC's timer is lies in a table, by Slot.
 type timer struct {
-	at time.Duration // PDC.heapAt
-	p  *PDC
+	at   time.Duration // PDC.heapAt
+	slot uint32
 }
+
+// never is the heapAt of a PDC that is not in the heap.
+const never = time.Duration(math.MaxInt64)
 
 // arm makes the heap look at p no later than at.
 func (t *Table) arm(p *PDC, at time.Duration) {
-	if p.heapPos >= 0 {
-		if at < p.heapAt {
-			t.up0(int(p.heapPos), timer{at, p})
-		}
-		return
+	if at < p.heapAt { // nearly always the heap looks before
+		t.heapPut(p, at)
 	}
-	t.heap = append(t.heap, timer{})
-	t.up0(len(t.heap)-1, timer{at, p})
+}
+
+// armTail is arm for the end of a silence of tailTime that begins now.
+func (p *PDC) armTail(now time.Duration) {
+	if p.heapAt > now+p.tailFloor() {
+		p.t.arm(p, now+p.tailTime())
+	}
+}
+
+// heapPut puts p into the heap, or moves it there, to be looked at earlier.
+func (t *Table) heapPut(p *PDC, at time.Duration) {
+	i := int(t.heapPos[p.Slot])
+	if p.heapAt == never {
+		i = len(t.heap)
+		t.heap = append(t.heap, timer{})
+	}
+	p.heapAt = at
+	t.up0(i, timer{at, p.Slot})
 }
 
 func (t *Table) heapRemove(p *PDC) {
-	i := int(p.heapPos)
-	if i < 0 {
+	if p.heapAt == never {
 		return
 	}
-	n := len(t.heap) - 1
-	p.heapPos = -1
+	p.heapAt = never
+	i, n := int(t.heapPos[p.Slot]), len(t.heap)-1
 	last := t.heap[n]
-	t.heap[n] = timer{}
 	t.heap = t.heap[:n]
 	if i != n {
 		t.up0(i, last)
-		t.down0(int(last.p.heapPos), last)
+		t.down0(int(t.heapPos[last.slot]), last)
 	}
 }
 
 // place puts an entry into place i.
 func (t *Table) place(i int, x timer) {
 	t.heap[i] = x
-	x.p.heapPos = int32(i)
+	t.heapPos[x.slot] = int32(i)
 }
 
 // up0 puts x into place i or above, moving down what is later.
@@ -61,7 +77,6 @@ func (t *Table) up0(i int, x timer) {
 		t.place(i, t.heap[j])
 		i = j
 	}
-	x.p.heapAt = x.at
 	t.place(i, x)
 }
 
@@ -81,7 +96,6 @@ func (t *Table) down0(i int, x timer) {
 		t.place(i, t.heap[j])
 		i = j
 	}
-	x.p.heapAt = x.at
 	t.place(i, x)
 }
 
@@ -99,12 +113,19 @@ func (t *Table) NextTimeout() time.Duration {
 
 // Advance runs every timer that is due at or before now.
 func (t *Table) Advance(now time.Duration) {
+	if t.pend.first != nil || len(t.heap) != 0 && t.heap[0].at <= now {
+		t.advance(now)
+	}
+}
+
+func (t *Table) advance(now time.Duration) {
 	t.pend.expire(now, t)
 	for len(t.heap) > 0 && t.heap[0].at <= now {
-		p := t.heap[0].p
+		p := t.slots[t.heap[0].slot]
 		if at := p.idleUntil(); at > now {
 			// Most PDCs that are looked at were done long before.
-			t.down0(0, timer{at, p})
+			p.heapAt = at
+			t.down0(0, timer{at, p.Slot})
 			continue
 		}
 		t.heapRemove(p)

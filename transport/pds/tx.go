@@ -57,12 +57,23 @@ type txDir struct {
 	lastSend  time.Duration
 	minRTT    time.Duration // least RTT of all
 	rtt       time.Duration // smoothed, of what newly arrived, with the peer's ACK delay
-	rttVar    time.Duration // its mean deviation
-	newest    time.Duration // when sureSeq left, until the end of the ACK that told of it
 	topSeq    uint32        // highest transmission number known to have arrived
 	sureSeq   uint32        // the same without those of which an earlier transmission may have arrived
 	pastSeq   uint32        // sureSeq before the newest ACK
-	ackOrder  uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them
+	ackOrder  uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them; 0: none yet
+	echoes    bool          // the peer echoes RETX
+	backoff   uint8         // RTO doublings
+	rtos      uint8         // RTOs since the last progress, saturating
+	probes    uint8         // tail-loss probes since the last progress
+	probeOwed bool
+	askOwed   bool   // ACK_REQ for una
+	clearOwed bool   // the peer waits for a CLEAR
+	greet     bool   // the first packet that names the target's PDCID is due
+	rough     bool   // one of the four times that follow may not be 0
+	ringHint  uint8  // length to begin with
+	burst     uint8  // PROBEs of the burst that is under way, probeID the last of them
+	patience  uint8  // how many times the path was found to reorder more than assumed
+	reorder   uint32 // transmissions that may overtake a packet before it is taken for lost
 
 	holeAt     time.Duration // since when a hole waits for the reordering time
 	heldFor    time.Duration // current back-off of refused packets
@@ -70,20 +81,6 @@ type txDir struct {
 	shortSince time.Duration // since when the target is short of something else
 	held       int32
 	arrived    int32
-	reorder    uint32 // transmissions that may overtake a packet before it is taken for lost
-	mprSeen    bool
-	ordered    bool  // an ACK had rcvd_bytes
-	echoes     bool  // the peer echoes RETX
-	backoff    uint8 // RTO doublings
-	rtos       uint8 // RTOs since the last progress, saturating
-	probes     uint8 // tail-loss probes since the last progress
-	probeOwed  bool
-	greet      bool  // the first packet that names the target's PDCID is due
-	askOwed    bool  // ACK_REQ for una
-	clearOwed  bool  // the peer waits for a CLEAR
-	ringHint   uint8 // length to begin with
-	burst      uint8 // PROBEs of the burst that is under way, probeID the last of them
-	patience   uint8 // how many times the path was found to reorder more than assumed
 	shortCode  wire.NackCode
 	probeID    uint16
 	probeSeq   uint32
@@ -101,7 +98,8 @@ func (tx *txDir) init(start wire.PSN) {
 	tx.una, tx.nxt = start, start
 	tx.cack, tx.cleared = start-1, start-1
 	tx.lostHint = start
-	tx.window = 128 // until an ACK_CC says otherwise (pds.md §0.7)
+	tx.mprAt = start - 2 // before any CACK
+	tx.window = 128      // until an ACK_CC says otherwise (pds.md §0.7)
 	tx.reorder = minReorder
 }
 
@@ -227,7 +225,7 @@ func (p *PDC) CanPush(n int) bool {
 // should ask for an ACK.
 func (p *PDC) Nearly() bool {
 	tx := &p.tx
-	return tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || p.ccc.WantAR()
+	return p.t.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
 // Push gives a new packet the next PSN and returns its header, valid until the
@@ -241,31 +239,29 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
 
 func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx := &p.tx
-	if tx.nxt == tx.una {
-		tx.owedSince = now
-	}
 	if tx.flight == 0 {
 		tx.progress = now // the RTO of what leaves begins here
+		if tx.nxt == tx.una {
+			tx.owedSince = now
+		}
 	}
 	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
 		p.grow()
 	}
 	k := tx.at(tx.nxt)
 	tx.nxt++
-	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
-		p.t.Close(now, p) // what has begun goes on: F34
-	}
 	tx.seq++
 	*k = txPkt{} // then field by field: a literal is built twice
 	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
 	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
 	tx.flight++
 	tx.lastSend = now
-	if p.ccc != nil {
-		p.ccc.OnSend(now, n)
+	p.t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
+	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
+		p.t.Close(now, p) // what has begun goes on: F34
 	}
-	if p.heapPos < 0 || p.heapAt > now+p.tailFloor() {
-		p.t.arm(p, now+p.tailTime())
+	if p.heapAt > now+p.t.tailLeast {
+		p.armTail(now)
 	}
 	return k
 }
@@ -340,7 +336,9 @@ func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
 
 // CanResend reports whether a lost packet may leave now. The first lost packet
 // of a PDC with nothing in flight always may: at least one packet per RTT.
-func (p *PDC) CanResend() bool {
+func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
+
+func (p *PDC) canResend() bool {
 	n, _, ok := p.NextLost()
 	if !ok {
 		return false
