@@ -75,7 +75,6 @@ type FEP struct {
 	txCRC  crcCache
 	rxAAD  aad
 	txAAD  aad
-	ev     Event
 	stats  Stats
 	notes  *notes // nil without Config.Notes
 }
@@ -367,29 +366,9 @@ func (f *FEP) Idle() bool {
 // PDCs is the number of packet delivery contexts that exist.
 func (f *FEP) PDCs() int { return f.pds.Len() }
 
-// NextEvent returns the next Event, or nil. It is valid until the next call.
-func (f *FEP) NextEvent() *Event {
-	e := f.ses.Event()
-	if e == nil {
-		return nil
-	}
-	v := &f.ev
-	v.Context, v.Flags, v.Buf, v.Len, v.OverLen, v.Tag, v.Data = e.Context, e.Flags, e.Buf, e.Len, e.OverLen, e.Tag, e.Data
-	v.HasData, v.Peer, v.Initiator = e.HasData, PeerID(e.Peer), e.Initiator
-	v.Multi, v.Released = e.Multi, e.Released
-	v.Cause, v.RC, v.Nack, v.Unknown = e.Cause, e.RC, e.Nack, e.Unknown
-	switch {
-	case e.Kind == ses.EvSend && e.Tagged:
-		v.Kind = OpTSend
-	case e.Kind == ses.EvSend:
-		v.Kind = OpSend
-	case e.Tagged:
-		v.Kind = OpTRecv
-	default:
-		v.Kind = OpRecv
-	}
-	return v
-}
+// NextEvent returns the next Event, or nil. It is valid until the next call of
+// NextEvent.
+func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
 // Stats returns a copy of the counters.
 func (f *FEP) Stats() Stats {

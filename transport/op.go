@@ -7,14 +7,14 @@ import (
 )
 
 // OpKind is the kind of a posted operation.
-type OpKind uint8
+type OpKind = ses.Kind
 
 // The operations that exist so far.
 const (
-	OpSend  OpKind = iota + 1 // untagged message
-	OpTSend                   // tagged message
-	OpRecv                    // untagged receive
-	OpTRecv                   // tagged receive
+	OpSend  = ses.EvSend  // untagged message
+	OpTSend = ses.EvTSend // tagged message
+	OpRecv  = ses.EvRecv  // untagged receive
+	OpTRecv = ses.EvTRecv // tagged receive
 )
 
 // Level is a completion level (fi_cq(3)): the stage that must have been reached

@@ -199,7 +199,7 @@ func (s *SES) finish(i int32, m *send) {
 func (s *SES) succeed(m *send) { m.event(s.events.add()) }
 
 func (m *send) event(e *Event) {
-	e.Kind, e.Tagged, e.Context, e.Flags = EvSend, m.tagged, m.context, m.flags
+	e.Kind, e.Context, e.Flags = kind(EvSend, m.tagged), m.context, m.flags
 	if !m.copied {
 		e.Buf = m.buf
 	}

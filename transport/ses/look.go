@@ -107,7 +107,7 @@ func (s *SES) claim(op *Recv) {
 
 func (s *SES) lookEvent(op *Recv) *Event {
 	e := s.events.add()
-	e.Kind, e.Tagged, e.Context, e.Flags = EvRecv, op.Tagged, op.Context, op.Flags
+	e.Kind, e.Context, e.Flags = kind(EvRecv, op.Tagged), op.Context, op.Flags
 	return e
 }
 

@@ -144,7 +144,7 @@ func matchingAgainstTwin(t *rapid.T) {
 			if m == nil || !e.HasData {
 				t.Fatalf("event %+v of no message", *e)
 			}
-			if (e.Cause == Truncated) != (e.OverLen > 0) || e.Tagged != m.tagged || e.Initiator != m.init || e.Tagged && e.Tag != m.tag {
+			if (e.Cause == Truncated) != (e.OverLen > 0) || e.Kind.Tagged() != m.tagged || e.Initiator != m.init || e.Kind.Tagged() && e.Tag != m.tag {
 				t.Fatalf("event %+v of message %+v", *e, m)
 			}
 			if got := bufs[r][:e.Len]; !slices.Equal(got, m.body[:e.Len]) {

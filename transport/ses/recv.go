@@ -39,10 +39,10 @@ type Recv struct {
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
-	tag        uint64 // without the ignored bits
+	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
 	peer, init uint32 // 0 if the class does not look at them
-	class      int8   // of its space, wildClass, or boundClass
+	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
 	hasSource  bool
@@ -64,6 +64,7 @@ const (
 	numClassesMax = 16 // different masks looked up by hash
 	wildClass     = -1 // in the list of those beyond
 	boundClass    = -2 // matched
+	aloneClass    = -3 // space.alone
 )
 
 // A class is the receives of a space that look at the same bits of a message:
@@ -79,6 +80,9 @@ type class struct {
 // A space is one of the two spaces of messages that never match each other
 // (R-TAG-04): posted receives and unexpected messages.
 type space struct {
+	// alone is a receive that was posted when there was no other, until there is:
+	// it is found by a look at it. none: the receives have classes or are wild.
+	alone   int32
 	classes [numClassesMax]class
 	active  uint32 // classes with n > 0
 	exact   index  // receives with a class
@@ -95,6 +99,7 @@ type space struct {
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
+	sp.alone = none
 	sp.exact.init(recvs)
 	sp.wild.init(1)
 	sp.order.init(1)
@@ -166,6 +171,19 @@ func (s *SES) Recv(op *Recv) error {
 
 // post puts a receive where messages find it.
 func (s *SES) post(sp *space, i int32, r *recv) {
+	if sp.alone == none && sp.active == 0 && sp.wilds == 0 {
+		sp.alone, r.class = i, aloneClass
+		return
+	}
+	if k := sp.alone; k != none {
+		sp.alone = none
+		s.file(sp, k, s.recvs.at(k))
+	}
+	s.file(sp, i, r)
+}
+
+// file puts a receive into its class.
+func (s *SES) file(sp *space, i int32, r *recv) {
 	c := sp.classFor(^r.ignore, r.hasSource, r.init != 0)
 	r.class = int8(c)
 	if c == wildClass {
@@ -207,10 +225,13 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 
 // unpost takes a receive away from where messages find it.
 func (s *SES) unpost(sp *space, i int32, r *recv) {
-	if r.class == wildClass {
+	switch r.class {
+	case aloneClass:
+		sp.alone = none
+	case wildClass:
 		sp.wild.remove(i)
 		sp.wilds--
-	} else {
+	default:
 		sp.exact.remove(i)
 		k := &sp.classes[r.class]
 		if k.n--; k.n == 0 {
@@ -228,6 +249,26 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
 	if sp.starved {
 		return none // not past those that wait
 	}
+	i := sp.alone
+	if i == none {
+		if i = s.search(sp, tag, peer, init); i == none {
+			return none
+		}
+	} else if !s.recvs.at(i).accepts(tag, peer, init) {
+		return none
+	}
+	r := s.recvs.at(i)
+	switch {
+	case !r.multi:
+		s.unpost(sp, i, r)
+	case !s.admit(sp):
+		return none
+	}
+	return i
+}
+
+// search finds the first posted receive for a message if none is alone.
+func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	best := none
 	var seq uint64
 	for a := sp.active; a != 0; a &= a - 1 {
@@ -260,15 +301,6 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
 				best = i
 				break
 			}
-		}
-	}
-	if best != none {
-		r := s.recvs.at(best)
-		switch {
-		case !r.multi:
-			s.unpost(sp, best, r)
-		case !s.admit(sp):
-			return none
 		}
 	}
 	return best
@@ -312,7 +344,7 @@ func (s *SES) freeRecv(i int32, r *recv) {
 // recvEvent starts the event of a receive.
 func (s *SES) recvEvent(r *recv) *Event {
 	e := s.events.add()
-	e.Kind, e.Tagged, e.Context, e.Flags, e.Buf = EvRecv, r.tagged, r.context, r.flags, r.buf
+	e.Kind, e.Context, e.Flags, e.Buf = kind(EvRecv, r.tagged), r.context, r.flags, r.buf
 	return e
 }
 

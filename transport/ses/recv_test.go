@@ -68,7 +68,7 @@ func TestMatchTable(t *testing.T) {
 					continue
 				}
 				e := g.wantEvent(EvRecv, OK, "r", 0)
-				if e.Peer != 5 || e.Initiator != c.init || e.Tagged != c.send.Tagged || e.Tagged && e.Tag != c.send.Tag || !e.Tagged && e.Tag != 0 {
+				if e.Peer != 5 || e.Initiator != c.init || e.Kind.Tagged() != c.send.Tagged || e.Kind.Tagged() && e.Tag != c.send.Tag || !e.Kind.Tagged() && e.Tag != 0 {
 					t.Fatalf("%+v", e) // R-TAG-07: the sender's full tag
 				}
 				g.rest()
@@ -116,7 +116,7 @@ func TestMatchManyMasks(t *testing.T) {
 			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1<<60 | 1<<i>>1}), "default OK 0")
 			g.wantEvent(EvRecv, OK, i, 0)
 		}
-		if g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
+		if g.spaces[1].alone != none || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
 			t.Fatalf("round %d: classes left", round)
 		}
 	}
@@ -323,7 +323,7 @@ func TestRecvEventEchoes(t *testing.T) {
 			g.deliver(srcB, p)
 		}
 		e := g.event()
-		if &e.Buf[0] != &buf[0] || len(e.Buf) != 100 || e.Flags != 0x55 || e.Tag != 9 || !e.HasData || e.Data != 0xdd || e.Peer != 2 || e.Initiator != 33 || !e.Tagged {
+		if &e.Buf[0] != &buf[0] || len(e.Buf) != 100 || e.Flags != 0x55 || e.Tag != 9 || !e.HasData || e.Data != 0xdd || e.Peer != 2 || e.Initiator != 33 || !e.Kind.Tagged() {
 			t.Fatalf("%+v", e)
 		}
 	}

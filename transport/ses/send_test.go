@@ -317,7 +317,7 @@ func TestSendEventEchoes(t *testing.T) {
 	drain(g.SES, h, 1024)
 	g.Answered(h, nil)
 	e := g.event()
-	if &e.Buf[0] != &buf[0] || !e.Tagged || e.Tag != 4 || !e.HasData || e.Data != 5 || e.Peer != 6 || e.Flags != 7 {
+	if &e.Buf[0] != &buf[0] || !e.Kind.Tagged() || e.Tag != 4 || !e.HasData || e.Data != 5 || e.Peer != 6 || e.Flags != 7 {
 		t.Fatalf("%+v", e)
 	}
 	if p, n, o := g.Info(h); p != 0 || n != 0 || o {

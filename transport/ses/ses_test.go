@@ -169,11 +169,11 @@ func (g *rig) quiet() {
 	}
 }
 
-// wantEvent compares the next event: kind, cause, context, length.
+// wantEvent compares the next event: send or receive, cause, context, length.
 func (g *rig) wantEvent(k Kind, c Cause, ctx any, n int) Event {
 	g.t.Helper()
 	e := g.event()
-	if e.Kind != k || e.Cause != c || e.Context != ctx || e.Len != n {
+	if e.Kind.Recv() != k.Recv() || e.Cause != c || e.Context != ctx || e.Len != n {
 		g.t.Fatalf("event kind %d %v context %v len %d, want kind %d %v %v %d", e.Kind, e.Cause, e.Context, e.Len, k, c, ctx, n)
 	}
 	return e
@@ -250,7 +250,7 @@ func TestCancelAllEndsEverything(t *testing.T) {
 	g.CancelAll()
 	got := map[any]Event{}
 	for e := g.Event(); e != nil; e = g.Event() {
-		if e.Cause != Cancelled || e.Len != 0 && e.Kind == EvRecv {
+		if e.Cause != Cancelled || e.Len != 0 && e.Kind.Recv() {
 			t.Fatalf("%+v", *e)
 		}
 		if _, ok := got[e.Context]; ok {
