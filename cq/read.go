@@ -35,6 +35,11 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	if q.w.Have() > 0 && len(e) > 0 {
 		q.w.Mu.Lock()
 		if q.served++; q.served < pollEvery {
+			if n := q.ring.take(e, src); n > 0 {
+				q.took(n)
+				q.w.Mu.Unlock()
+				return n, nil
+			}
 			n, err := q.take(e, src)
 			q.w.Mu.Unlock()
 			if err != fi.EAGAIN {
@@ -64,20 +69,28 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 	if q.w.Closed() {
 		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
 	}
-	n := q.ring.take(e, src)
-	if n > 0 {
-		q.used.Add(-int64(n))
+	if n := q.ring.take(e, src); n > 0 {
+		q.took(n)
+		return n, nil
 	}
 	q.publish()
 	switch {
-	case n > 0:
-		return n, nil
 	case len(e) == 0 && q.ring.ready() > 0:
 		return 0, nil
 	case q.ring.len() > 0 || q.overrun: // R-CQ-124
 		return 0, fi.EAVAIL
 	}
 	return 0, fi.EAGAIN
+}
+
+// took gives back the places of n entries that were taken.
+func (q *CQ) took(n int) {
+	q.used.Add(-int64(n))
+	if q.ring.tail == q.ring.head && !q.overrun {
+		q.w.Empty()
+		return
+	}
+	q.publish()
 }
 
 // ReadErr takes the error entry at the head of the queue into e and returns 1
@@ -143,6 +156,9 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 		at := int(r.head) & (len(r.entries) - 1)
 		e[0] = r.entries[at]
 		r.entries[at] = Entry{}
+		if r.format != fi.CQTagged {
+			e[0].cut(r.format)
+		}
 		if src != nil {
 			src[0] = r.sources[at]
 		}

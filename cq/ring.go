@@ -11,6 +11,8 @@ type ring struct {
 	// grow for ever, the place is the number modulo the length.
 	head, tail uint64
 
+	format fi.CQFormat // of what is read
+
 	errs  []failure // in order, from firstErr on
 	first int
 	spare []*Error // recycled
@@ -66,11 +68,15 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 	n := min(len(e), r.ready())
 	if n == 1 { // what a woken reader finds; a run of one costs twice this
 		at := int(r.head) & (len(r.entries) - 1)
-		e[0] = r.entries[at]
+		from := &r.entries[at]
+		e[0] = *from
+		*from = Entry{}
 		if src != nil {
 			src[0] = r.sources[at]
 		}
-		r.entries[at] = Entry{}
+		if r.format != fi.CQTagged {
+			e[0].cut(r.format)
+		}
 		r.head++
 		return 1
 	}
@@ -85,7 +91,24 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 		done += len(run)
 		r.head += uint64(len(run))
 	}
+	if r.format != fi.CQTagged {
+		for i := range n {
+			e[i].cut(r.format)
+		}
+	}
 	return n
+}
+
+// cut clears what the format does not have. Each is a prefix of the next
+// (R-CQ-16).
+func (e *Entry) cut(f fi.CQFormat) {
+	e.Tag = 0
+	if f < fi.CQData {
+		e.Buf, e.Data = nil, 0
+	}
+	if f < fi.CQMsg {
+		e.Flags, e.Len = 0, 0
+	}
 }
 
 // putErr puts a copy of e.
