@@ -37,15 +37,17 @@ func (r *ring) len() int { return int(r.tail - r.head) }
 
 // place makes room for one more, growing up to size, and returns its index.
 func (r *ring) place() int {
-	if r.len() == len(r.entries) {
-		r.grow()
-	}
+	r.reserve()
 	i := int(r.tail) & (len(r.entries) - 1)
 	r.tail++
 	return i
 }
 
-func (r *ring) grow() {
+// reserve makes room for one more.
+func (r *ring) reserve() {
+	if r.len() < len(r.entries) {
+		return
+	}
 	entries, sources := r.entries, r.sources
 	r.init(2 * len(entries))
 	for n := r.head; n != r.tail; n++ {
@@ -66,20 +68,6 @@ func (r *ring) ready() int {
 // cleared, so that nothing of the user's is kept alive.
 func (r *ring) take(e []Entry, src []fi.Addr) int {
 	n := min(len(e), r.ready())
-	if n == 1 { // what a woken reader finds; a run of one costs twice this
-		at := int(r.head) & (len(r.entries) - 1)
-		from := &r.entries[at]
-		e[0] = *from
-		*from = Entry{}
-		if src != nil {
-			src[0] = r.sources[at]
-		}
-		if r.format != fi.CQTagged {
-			e[0].cut(r.format)
-		}
-		r.head++
-		return 1
-	}
 	for done := 0; done < n; {
 		at := int(r.head) & (len(r.entries) - 1)
 		run := r.entries[at:min(len(r.entries), at+n-done)]
@@ -97,6 +85,19 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 		}
 	}
 	return n
+}
+
+// takeOne is take of one entry, which is there: it costs a third.
+func (r *ring) takeOne(e *Entry) (src fi.Addr) {
+	at := int(r.head) & (len(r.entries) - 1)
+	from := &r.entries[at]
+	*e = *from
+	*from = Entry{}
+	if r.format != fi.CQTagged {
+		e.cut(r.format)
+	}
+	r.head++
+	return r.sources[at]
 }
 
 // cut clears what the format does not have. Each is a prefix of the next

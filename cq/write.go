@@ -77,14 +77,12 @@ func (q *CQ) Begin() *Writer {
 // before End. reserved says that a place was promised. It returns nil when the
 // queue overran: the entry is lost (R-CQ-122).
 func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
-	if !reserved || w.overrun || w.w.Closed() {
+	r := &w.ring
+	if !reserved || w.overrun || w.w.Closed() || int(r.tail-r.head) == len(r.entries) {
 		if !w.room(reserved) {
 			return nil
 		}
-	}
-	r := &w.ring
-	if int(r.tail-r.head) == len(r.entries) {
-		r.grow()
+		r.reserve()
 	}
 	i := int(r.tail) & (len(r.entries) - 1)
 	r.tail++
@@ -134,11 +132,21 @@ func (w *Writer) room(reserved bool) bool {
 // End ends the batch and wakes sleepers whose condition holds (R-CQ-27, -28,
 // -31: an error wakes at once).
 func (w *Writer) End() {
-	if n, used := w.ring.len(), w.used.Load(); int64(n) > used {
-		panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", n, used))
+	q := (*CQ)(w)
+	n := int64(q.ring.tail - q.ring.head)
+	if n > q.used.Load() {
+		q.bug()
 	}
-	(*CQ)(w).publish()
-	w.w.Mu.Unlock()
+	if n > 0 && !q.overrun && q.ring.first == len(q.ring.errs) {
+		q.w.Publish(n) // it is not closed, or nothing would be there
+	} else {
+		q.publish()
+	}
+	q.w.Mu.Unlock()
+}
+
+func (q *CQ) bug() {
+	panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", q.ring.len(), q.used.Load()))
 }
 
 // publish tells waiters what is there.
