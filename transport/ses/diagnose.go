@@ -56,8 +56,8 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			continue
 		}
 		v = SendView{
-			Handle: handleOf(i, m), Context: m.context, Tagged: m.tagged, Ordered: m.ordered, Tag: m.tag, Peer: m.peer, Posted: m.posted,
-			Length: m.length, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+			Handle: handleOf(i, m), Context: m.context, Tagged: m.kind.Tagged(), Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
+			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
 		}
 		switch m.phase {
 		case phaseData, phaseError:

@@ -59,6 +59,13 @@ func (s *SES) Hold(h Handle, isFence bool) bool {
 // Unfenced returns a send that Hold kept back and that may go now, in the order
 // of posts.
 func (s *SES) Unfenced() (Handle, bool) {
+	if len(s.unfenced) == 0 {
+		return 0, false
+	}
+	return s.nextUnfenced()
+}
+
+func (s *SES) nextUnfenced() (Handle, bool) {
 	for len(s.unfenced) > 0 {
 		h := s.unfenced[0]
 		s.unfenced = append(s.unfenced[:0], s.unfenced[1:]...)

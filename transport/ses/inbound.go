@@ -137,10 +137,9 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		tag = 0
 	}
 	sp := s.space(tagged)
-	rv := s.match(sp, tag, src.Peer, r.Initiator)
-	if rv != none && s.cfg.RefuseTooLong && uint64(r.ReqLen) > s.recvs.at(rv).size-s.recvs.at(rv).off {
+	rv, p := s.match(sp, tag, src.Peer, r.Initiator)
+	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
 		s.putUser(u, pu)
-		p := s.recvs.at(rv)
 		e := s.recvEvent(p)
 		e.Tag, e.Peer, e.Initiator, e.RC = tag, src.Peer, r.Initiator, wire.RCTooLong
 		s.arrived(e, 0, int(r.ReqLen))
@@ -170,7 +169,6 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		v = special(wire.ListOverflow, r.ReqLen) // U-28
 	} else {
 		m.state = inBound
-		p := s.recvs.at(rv)
 		room := p.size
 		if p.multi {
 			room -= p.off

@@ -119,13 +119,12 @@ func (s *SES) space(tagged bool) *space {
 // Recv posts a receive. It takes the oldest unexpected message that matches, if
 // there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
 func (s *SES) Recv(op *Recv) error {
-	if s.closed {
+	switch {
+	case s.closed:
 		return ErrClosed
-	}
-	if s.recvs.live >= s.cfg.MaxRecvs {
+	case s.recvs.live >= s.cfg.MaxRecvs:
 		return ErrFull
-	}
-	if op.Look != LookNone {
+	case op.Look != LookNone:
 		return s.look(op)
 	}
 	i := s.recvs.get()
@@ -134,39 +133,50 @@ func (s *SES) Recv(op *Recv) error {
 	// Field by field: the place is recycled, and a literal is built twice.
 	r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
 	r.peer, r.init, r.hasSource = op.SourcePeer, op.SourceInitiator, op.HasSource
-	r.live, r.tagged, r.class = true, op.Tagged, boundClass
+	r.live, r.tagged, r.multi, r.class = true, op.Tagged, op.Multi, boundClass
 	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
-	if !op.Tagged {
-		r.tag, r.ignore = 0, ^uint64(0)
-	}
 	if !op.HasSource {
 		r.peer = 0
 	}
-	r.multi = op.Multi
-	if len(op.Iov) == 1 {
-		r.buf, r.size = op.Iov[0], uint64(len(op.Iov[0]))
-	} else if len(op.Iov) > 1 {
-		r.buf, r.size = nil, 0
-		r.iov = append(s.iov(), op.Iov...)
-		for _, v := range op.Iov {
-			r.size += uint64(len(v))
-		}
+	if len(op.Iov) != 0 {
+		s.scatter(r, op.Iov)
 	}
-	sp := s.space(op.Tagged)
-	if op.Multi {
+	sp := &s.spaces[1]
+	if !op.Tagged {
+		r.tag, r.ignore = 0, ^uint64(0)
+		sp = &s.spaces[0]
+	}
+	switch {
+	case op.Multi:
 		s.postMulti(sp, i, r, op.MinFree)
+	case sp.n == 0 || sp.starved || !s.takeUnexpected(sp, i, r):
+		s.post(sp, i, r)
+	}
+	if s.ended {
 		s.lateRecv(i, r)
-		return nil
 	}
-	if sp.n > 0 && !sp.starved {
-		if k := s.findUnexpected(sp, r); k != none {
-			s.take(i, r, k)
-			return nil
-		}
-	}
-	s.post(sp, i, r)
-	s.lateRecv(i, r)
 	return nil
+}
+
+// scatter makes iov the memory of a receive.
+func (s *SES) scatter(r *recv, iov [][]byte) {
+	if len(iov) == 1 {
+		r.buf, r.size = iov[0], uint64(len(iov[0]))
+		return
+	}
+	r.buf, r.size = nil, uint64(total(iov))
+	r.iov = append(s.iov(), iov...)
+}
+
+// takeUnexpected gives a receive the oldest unexpected message that matches, and
+// reports whether there is one.
+func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
+	k := s.findUnexpected(sp, r)
+	if k == none {
+		return false
+	}
+	s.take(i, r, k)
+	return true
 }
 
 // post puts a receive where messages find it.
@@ -245,26 +255,30 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 // space (S-MAT-01, -02, -04).
 //
 // A multi-receive buffer stays: pack says where in it the message goes.
-func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
+func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
-		return none // not past those that wait
+		return none, nil // not past those that wait
 	}
 	i := sp.alone
 	if i == none {
 		if i = s.search(sp, tag, peer, init); i == none {
-			return none
+			return none, nil
 		}
-	} else if !s.recvs.at(i).accepts(tag, peer, init) {
-		return none
 	}
 	r := s.recvs.at(i)
 	switch {
-	case !r.multi:
+	case r.class == aloneClass && !r.accepts(tag, peer, init):
+		return none, nil
+	case r.multi:
+		if !s.admit(sp) {
+			return none, nil
+		}
+	case r.class == aloneClass:
+		sp.alone, r.class = none, boundClass
+	default:
 		s.unpost(sp, i, r)
-	case !s.admit(sp):
-		return none
 	}
-	return i
+	return i, r
 }
 
 // search finds the first posted receive for a message if none is alone.
@@ -334,8 +348,11 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 
 // freeRecv ends a receive; its event was made.
 func (s *SES) freeRecv(i int32, r *recv) {
-	s.putIov(r.iov)
-	r.buf, r.iov, r.context = nil, nil, nil
+	if r.iov != nil {
+		s.putIov(r.iov)
+		r.iov = nil
+	}
+	r.buf, r.context = nil, nil
 	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
 	r.off, r.refs = 0, 0
 	s.recvs.put(i)

@@ -201,7 +201,7 @@ func TestSendPieceMayBeEncodedAgain(t *testing.T) {
 func TestSendMessageIDs(t *testing.T) {
 	// ses.md 6.5: 1 to 65535 in turn, those in use are skipped.
 	s := New(testConfig())
-	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).msgID }
+	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).hdr.MsgID }
 	end := func(h Handle) {
 		drain(s, h, 1024)
 		s.Answered(h, nil)

@@ -125,10 +125,11 @@ type SES struct {
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
-	// The header being executed and its Result, the header being encoded: too
-	// often used to be built on the stack and copied.
-	req, out wire.ReqStd
-	res      Result
+	// The header being executed, where it came from, and its Result: too often used to be built on the
+	// stack and copied.
+	req wire.ReqStd
+	src Source
+	res Result
 
 	// Initiator.
 	sends      table[send]

@@ -24,6 +24,11 @@ func (t *table[T]) get() int32 {
 		t.free = t.free[:n-1]
 		return i
 	}
+	return t.fresh()
+}
+
+// fresh gives out a place that never was.
+func (t *table[T]) fresh() int32 {
 	i := t.used
 	t.used++
 	if int(i>>pageBits) == len(t.pages) {
