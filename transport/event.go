@@ -3,5 +3,5 @@ package transport
 import "github.com/uetkit/uetkit/transport/ses"
 
 // An Event is the end of one posted operation. Each accepted operation makes
-// exactly one, except a Silent one that succeeds. Its Peer is a PeerID.
+// exactly one, except a Silent one that succeeds.
 type Event = ses.Event

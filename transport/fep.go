@@ -63,10 +63,7 @@ type FEP struct {
 
 	out train
 	ack pds.AckOut
-	// What is being posted and received; see wire.extend for why not on the
-	// stack.
-	sendOp ses.Send
-	recvOp ses.Recv
+	// What is being received; see wire.extend for why not on the stack.
 	reqRx  wire.Req
 	metaRx pds.Meta
 	ackRx  wire.Ack
@@ -151,14 +148,10 @@ func (f *FEP) postRecv(now time.Duration, op *Op) error {
 	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
-	r := &f.recvOp
-	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
-	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
-	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
-	r.Context, r.Flags, r.Now = op.Context, op.Flags, now
-	err := f.ses.Recv(r)
-	r.Buf, r.Iov, r.Context = nil, nil, nil
-	return mapErr(err)
+	if err := f.ses.Recv(now, op); err != nil {
+		return mapErr(err)
+	}
+	return nil
 }
 
 func (f *FEP) postSend(now time.Duration, op *Op) error {
@@ -168,10 +161,6 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	job := op.JobID
-	if job == 0 {
-		job = f.cfg.JobID
-	}
 	n := len(op.Buf)
 	for _, v := range op.Iov {
 		n += len(v)
@@ -180,13 +169,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
-	s := &f.sendOp
-	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
-	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
-	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
-	s.Ordered, s.Peer, s.Context, s.Flags, s.Now = op.Ordered, uint32(op.Peer), op.Context, op.Flags, now
-	h, err := f.ses.Send(s)
-	s.Buf, s.Iov, s.Context = nil, nil, nil
+	h, err := f.ses.Send(now, op)
 	if err != nil {
 		return mapErr(err)
 	}

@@ -85,7 +85,7 @@ func (o *owner) Deliver(ev *transport.Event) {
 	src := fi.AddrNotAvail
 	if recv && o.source {
 		known := false
-		if src, known = o.peers.source(transport.PeerID(ev.Peer), ev.Initiator); !known && o.sourceErr {
+		if src, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
 			o.unknownSource(q, ev)
 			return
 		}
@@ -136,7 +136,7 @@ func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 func (o *owner) multi(q *cq.CQ, ev *transport.Event) {
 	src, known := fi.AddrNotAvail, false
 	if o.source {
-		src, known = o.peers.source(transport.PeerID(ev.Peer), ev.Initiator)
+		src, known = o.peers.source(ev.Peer, ev.Initiator)
 	}
 	switch {
 	case !known && o.sourceErr:

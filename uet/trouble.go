@@ -55,13 +55,13 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	t := &o.troubles
 	for i := range t.peers {
 		p := &t.peers[i]
-		if p.id == transport.PeerID(ev.Peer) && p.err == e.Err && now.Sub(p.at) < troubleQuiet {
+		if p.id == ev.Peer && p.err == e.Err && now.Sub(p.at) < troubleQuiet {
 			return
 		}
 	}
-	t.peers[t.next] = peerTrouble{transport.PeerID(ev.Peer), e.Err, now}
+	t.peers[t.next] = peerTrouble{ev.Peer, e.Err, now}
 	t.next = (t.next + 1) % len(t.peers)
-	remote := o.fep.PeerAddr(transport.PeerID(ev.Peer))
+	remote := o.fep.PeerAddr(ev.Peer)
 	if now.Sub(t.from) >= troubleQuiet {
 		o.log.Warn("peer lost", zap.Stringer("peer", remote), zap.String("err", e.Err.Error()),
 			zap.String("prov", ProvString(e.Prov)), zap.Int("more_before", t.silent))
@@ -134,7 +134,7 @@ func (o *owner) report(e eq.Error) {
 // rawSource is the address of a message's source, ready for
 // av.AV.InsertRecords (R-CQ-83).
 func (o *owner) rawSource(ev *transport.Event) []byte {
-	a := wire.SockAddr(o.fep.PeerAddr(transport.PeerID(ev.Peer)))
+	a := wire.SockAddr(o.fep.PeerAddr(ev.Peer))
 	if ev.Initiator != a.Initiator {
 		a.Initiator, a.Flags = ev.Initiator, a.Flags|wire.AddrInitiatorValid
 	}

@@ -211,7 +211,7 @@ func (m *send) event(e *Event) {
 	if !m.copied {
 		e.Buf = m.buf
 	}
-	e.Len, e.Tag, e.Data, e.HasData, e.Peer = int(m.hdr.ReqLen), m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0, m.peer
+	e.Len, e.Tag, e.Data, e.HasData, e.Peer = int(m.hdr.ReqLen), m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0, PeerID(m.peer)
 }
 
 // Sending again. A target that has no buffer for a message and cannot keep it

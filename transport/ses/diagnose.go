@@ -111,7 +111,7 @@ func (s *SES) EachRecv(fn func(v *RecvView)) {
 			continue
 		}
 		v = RecvView{
-			Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.hasSource, Peer: r.peer, Posted: r.posted, Size: r.size,
+			Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size,
 			Starved: s.space(r.tagged).starved && r.class != boundClass,
 		}
 		if m := bound[i]; m != nil {

@@ -84,7 +84,7 @@ type Event struct {
 	// Tag, Data, Peer and Initiator describe the message; Peer and Initiator of
 	// a receive that nothing matched are 0.
 	Tag, Data uint64
-	Peer      uint32
+	Peer      PeerID
 	Initiator uint32
 }
 

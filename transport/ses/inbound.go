@@ -141,7 +141,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
 		s.putUser(u, pu)
 		e := s.recvEvent(p)
-		e.Tag, e.Peer, e.Initiator, e.RC = tag, src.Peer, r.Initiator, wire.RCTooLong
+		e.Tag, e.Peer, e.Initiator, e.RC = tag, PeerID(src.Peer), r.Initiator, wire.RCTooLong
 		s.arrived(e, 0, int(r.ReqLen))
 		p.refs++
 		s.unbind(rv, p, e, 0)
@@ -230,7 +230,7 @@ func (s *SES) close(i int32, m *inmsg) {
 // deliver completes a receive with a message whose bytes are all placed.
 func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
 	e := s.recvEvent(r)
-	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
+	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, PeerID(m.peer), m.init, m.hasData, m.data
 	placed := int(min(uint64(m.length), r.size-m.base))
 	s.arrived(e, placed, int(m.length)-placed)
 	s.unbind(rv, r, e, m.base)
@@ -263,7 +263,7 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	}
 	r := s.recvs.at(m.recv)
 	e := s.recvEvent(r)
-	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
+	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, PeerID(m.peer), m.init, m.hasData, m.data
 	e.Cause, e.RC = c, rc
 	s.Stats.RecvErrors++
 	s.unbind(m.recv, r, e, m.base)

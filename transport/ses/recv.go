@@ -5,47 +5,15 @@ import (
 	"time"
 )
 
-// A Recv is one receive to post. Recv borrows the struct and the slice Iov; the
-// bytes of Buf, or of the elements of Iov, belong to the SES until the Event.
-// Bytes beyond what the Event says was placed may have been written too.
-type Recv struct {
-	Tagged bool
-	// Buf or Iov takes the message; Iov counts if it is not empty. Both empty
-	// takes messages of 0 bytes.
-	Buf []byte
-	Iov [][]byte
-	// Tag and Ignore: a message matches if its tag equals Tag in all bits that
-	// Ignore has not set (S-MAT-02). Without meaning if not Tagged.
-	Tag, Ignore uint64
-	// HasSource accepts messages of SourcePeer only; SourceInitiator, if not 0,
-	// only those that carry it (S-MAT-03).
-	HasSource       bool
-	SourcePeer      uint32
-	SourceInitiator uint32
-	// Multi packs messages one after another into Buf, or into the only element
-	// of Iov, at multiples of 8 bytes, until fewer than MinFree bytes are left
-	// (R-MSG-12). Each makes an Event.
-	Multi   bool
-	MinFree int
-	// Look, of a tagged receive, looks among the unexpected messages instead of
-	// waiting for one. Such a receive is never posted: its Event is made at once.
-	Look    Look
-	Context any
-	Flags   uint64 // echoed in the Event
-	// Now is the time of the post, for RecvView alone.
-	Now time.Duration
-}
-
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
 	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
-	peer, init uint32 // 0 if the class does not look at them
+	peer, init uint32 // 0: of any
 	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
-	hasSource  bool
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
@@ -118,31 +86,27 @@ func (s *SES) space(tagged bool) *space {
 
 // Recv posts a receive. It takes the oldest unexpected message that matches, if
 // there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
-func (s *SES) Recv(op *Recv) error {
+func (s *SES) Recv(now time.Duration, op *Op) error {
 	switch {
 	case s.closed:
 		return ErrClosed
 	case s.recvs.live >= s.cfg.MaxRecvs:
 		return ErrFull
 	case op.Look != LookNone:
-		return s.look(op)
+		return s.look(now, op)
 	}
 	i := s.recvs.get()
 	r := s.recvs.at(i)
 	s.seq++
 	// Field by field: the place is recycled, and a literal is built twice.
-	r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
-	r.peer, r.init, r.hasSource = op.SourcePeer, op.SourceInitiator, op.HasSource
-	r.live, r.tagged, r.multi, r.class = true, op.Tagged, op.Multi, boundClass
+	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
+	r.live, r.tagged, r.multi, r.class = true, op.Kind == EvTRecv, op.Multi, boundClass
 	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
-	if !op.HasSource {
-		r.peer = 0
-	}
 	if len(op.Iov) != 0 {
 		s.scatter(r, op.Iov)
 	}
 	sp := &s.spaces[1]
-	if !op.Tagged {
+	if op.Kind != EvTRecv {
 		r.tag, r.ignore = 0, ^uint64(0)
 		sp = &s.spaces[0]
 	}
@@ -194,7 +158,7 @@ func (s *SES) post(sp *space, i int32, r *recv) {
 
 // file puts a receive into its class.
 func (s *SES) file(sp *space, i int32, r *recv) {
-	c := sp.classFor(^r.ignore, r.hasSource, r.init != 0)
+	c := sp.classFor(^r.ignore, r.peer != 0, r.init != 0)
 	r.class = int8(c)
 	if c == wildClass {
 		sp.wild.add(i, 0)
@@ -322,7 +286,7 @@ func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 
 // accepts reports whether a message of the receive's space matches it.
 func (r *recv) accepts(tag uint64, peer, init uint32) bool {
-	return (tag^r.tag)&^r.ignore == 0 && (!r.hasSource || r.peer == peer) && (r.init == 0 || r.init == init)
+	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
 }
 
 // findUnexpected finds the oldest unexpected message that r accepts. Receives
@@ -332,7 +296,7 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 	x, h := &sp.order, uint32(0)
 	switch {
 	case r.tagged && r.ignore != 0:
-	case r.hasSource:
+	case r.peer != 0:
 		x, h = &sp.bySource, s.hash(r.tag, uint64(r.peer))
 	case r.tagged:
 		x, h = &sp.byTag, s.hash(r.tag, 0)

@@ -266,7 +266,7 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 		return s.keep(s.src, r, tag, data)
 	}
 	e := s.recvEvent(rv)
-	e.Tag, e.Peer, e.Initiator = tag, s.src.Peer, r.Initiator
+	e.Tag, e.Peer, e.Initiator = tag, PeerID(s.src.Peer), r.Initiator
 	if r.Flags&wire.SESHD != 0 {
 		e.HasData, e.Data = true, r.HeaderData
 	}

@@ -11,46 +11,6 @@ import (
 // it is neither Answered nor Failed. 0 is none.
 type Handle uint32
 
-// A Target names the endpoint a message goes to (ses.md 1).
-type Target struct {
-	JobID    uint32
-	PIDonFEP uint16
-	RI       uint16
-	Relative bool // JobID is part of the name (REL bit)
-}
-
-// A Send is one message to send. Send borrows the struct and the slice Iov; the
-// bytes of Buf, or of the elements of Iov, belong to the SES until the Event
-// (with Copy: until Send returns).
-type Send struct {
-	Tagged bool
-	// Buf or Iov is the message; Iov counts if it is not empty.
-	Buf []byte
-	Iov [][]byte
-	Tag uint64
-	// Data travels as header data if HasData (FI_REMOTE_CQ_DATA).
-	Data    uint64
-	HasData bool
-	// DeliveryComplete sets DC: the target answers after the data is visible.
-	DeliveryComplete bool
-	// Copy takes a private copy now.
-	Copy bool
-	// Early makes the Event as soon as the bytes are no longer needed from the
-	// user: at once with Copy, else when every piece is answered. A failure found
-	// later makes none (R-CMPL-02, R-CMPL-17). Silent wins over Early.
-	Early bool
-	// Silent: success makes no Event, failure does (R-MSG-05).
-	Silent bool
-	// Ordered comes back from Info.
-	Ordered bool
-	Target  Target
-	Peer    uint32 // the caller's number of the peer
-	Context any
-	Flags   uint64 // echoed in the Event
-	// Now is the time of the post, for SendView alone.
-	Now time.Duration
-}
-
 // Kinds of Pieces.
 const (
 	PieceData     uint8 = 0
@@ -103,20 +63,25 @@ type send struct {
 	piece     uint32 // of the copies arena, or noPiece
 
 	ordered, early, silent bool
-	copied                 bool // the bytes are ours
-	told                   bool // success was reported early
-	noResponse             bool // a piece was answered NO_RESPONSE
-	response               bool // a RESPONSE came
-	unexecuted             bool // the target cannot have the whole message
-	cause                  Cause
-	rc                     wire.RC
-	nack                   wire.NackCode
+	outcome
 
 	posted   time.Duration
 	tries    uint16
 	retryAt  time.Duration // phaseWait, 0: not yet set
 	notReady time.Duration // since when the target is not ready
 	epoch    uint32
+}
+
+// An outcome is what became of a message so far.
+type outcome struct {
+	copied     bool // the bytes are ours
+	told       bool // success was reported early
+	noResponse bool // a piece was answered NO_RESPONSE
+	response   bool // a RESPONSE came
+	unexecuted bool // the target cannot have the whole message
+	cause      Cause
+	rc         wire.RC
+	nack       wire.NackCode
 }
 
 // lookup returns the message of h, or nil if it ended.
@@ -133,7 +98,7 @@ func (s *SES) lookup(h Handle) (int32, *send) {
 func handleOf(i int32, m *send) Handle { return Handle(uint32(m.life)<<16 | uint32(i)) }
 
 // Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
-func (s *SES) Send(op *Send) (Handle, error) {
+func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	n := len(op.Buf)
 	if len(op.Iov) != 0 {
 		n = total(op.Iov)
@@ -148,34 +113,35 @@ func (s *SES) Send(op *Send) (Handle, error) {
 	}
 	i := s.sends.get()
 	m := s.sends.at(i)
-	life := m.life + 1
-	if life == 0 {
-		life = 1
+	if m.life++; m.life == 0 {
+		m.life = 1
 	}
 	s.seq++
-	*m = send{} // then field by field: a literal is built twice
-	m.context, m.buf, m.flags, m.seq, m.peer, m.posted = op.Context, op.Buf, op.Flags, s.seq, op.Peer, op.Now
-	m.life, m.phase, m.piece, m.kind = life, phaseData, noPiece, EvSend
-	m.ordered, m.early, m.silent = op.Ordered, op.Early && !op.Silent, op.Silent
+	m.context, m.buf, m.flags, m.seq, m.peer, m.posted = op.Context, op.Buf, op.Flags, s.seq, uint32(op.Peer), now
+	m.phase, m.piece, m.kind, m.outcome, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, outcome{}, 0, 0, 0
+	m.ordered, m.early, m.silent = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent
 	r := &m.hdr
-	r.Opcode, r.MsgID, r.ReqLen, r.Initiator = wire.OpSend, s.newID(), uint32(n), s.cfg.Initiator
-	r.JobID, r.PIDonFEP, r.RI = op.Target.JobID&0xffffff, op.Target.PIDonFEP&0xfff, op.Target.RI&0xfff
-	if op.Tagged {
-		m.kind, r.Opcode, r.Match = EvTSend, wire.OpTaggedSend, op.Tag
+	r.MsgID, r.Gen, r.ReqLen, r.Initiator = s.newID(), 0, uint32(n), s.cfg.Initiator
+	r.PIDonFEP, r.RI, r.JobID = op.PIDonFEP&0xfff, op.RI&0xfff, op.JobID&0xffffff
+	if op.JobID == 0 {
+		r.JobID = s.cfg.JobID
 	}
-	f := wire.SESFlags(0)
-	if op.Target.Relative {
-		f = wire.SESREL
+	r.Opcode, r.Match, r.HeaderData = wire.OpSend, 0, 0
+	if op.Kind == EvTSend {
+		r.Opcode, r.Match = wire.OpTaggedSend, op.Tag
 	}
-	if op.DeliveryComplete {
-		f |= wire.SESDC
+	m.wireFlags = wire.SESREL
+	if op.Absolute {
+		m.wireFlags = 0
+	}
+	if op.Level >= LevelDelivery || op.Visible {
+		m.wireFlags |= wire.SESDC
 	}
 	if op.HasData {
-		f |= wire.SESHD
+		m.wireFlags |= wire.SESHD
 		r.HeaderData = op.Data
 	}
-	m.wireFlags = f
-	if op.Copy || len(op.Iov) != 0 {
+	if op.Inject || len(op.Iov) != 0 {
 		s.hold(m, op)
 	}
 	return handleOf(i, m), nil
@@ -190,9 +156,9 @@ func total(v [][]byte) (n int) {
 }
 
 // hold keeps the bytes of a message that does not simply lie in op.Buf.
-func (s *SES) hold(m *send, op *Send) {
+func (s *SES) hold(m *send, op *Op) {
 	switch {
-	case op.Copy:
+	case op.Inject:
 		s.copyIn(m, op)
 		if m.early {
 			s.succeed(m)
@@ -208,7 +174,7 @@ func (s *SES) hold(m *send, op *Send) {
 
 // copyIn takes the private copy of a message. Copies above 16 KiB are ordinary
 // garbage; smaller ones are recycled.
-func (s *SES) copyIn(m *send, op *Send) {
+func (s *SES) copyIn(m *send, op *Op) {
 	m.copied = true
 	n := int(m.hdr.ReqLen)
 	if n == 0 {

@@ -195,7 +195,7 @@ type Stats struct {
 }
 
 // A Source says where a request came from: the caller's numbers of the peer
-// address and of the PDC.
+// address, not 0, and of the PDC.
 type Source struct {
 	Peer uint32
 	PDC  uint32

@@ -33,7 +33,7 @@ func pattern(n int) []byte {
 
 // packets sends op by a and returns its encoded packets.
 func packets(a *SES, op *Send, mtu int) [][]byte {
-	h, err := a.Send(op)
+	h, err := a.sendOp(op)
 	if err != nil {
 		panic(err)
 	}
@@ -98,14 +98,14 @@ func (g *rig) untagged(body []byte, mtu int) [][]byte {
 
 func (g *rig) recv(op Recv) {
 	g.t.Helper()
-	if err := g.Recv(&op); err != nil {
+	if err := g.recvOp(&op); err != nil {
 		g.t.Fatalf("Recv: %v", err)
 	}
 }
 
 func (g *rig) send(op Send) Handle {
 	g.t.Helper()
-	h, err := g.Send(&op)
+	h, err := g.sendOp(&op)
 	if err != nil {
 		g.t.Fatalf("Send: %v", err)
 	}
@@ -279,10 +279,10 @@ func TestCancelAllEndsEverything(t *testing.T) {
 		t.Errorf("PieceLen %d after the end", n)
 	}
 	g.rest()
-	if _, err := g.Send(&Send{}); err != ErrClosed {
+	if _, err := g.sendOp(&Send{}); err != ErrClosed {
 		t.Errorf("Send: %v", err)
 	}
-	if err := g.Recv(&Recv{}); err != ErrClosed {
+	if err := g.recvOp(&Recv{}); err != ErrClosed {
 		t.Errorf("Recv: %v", err)
 	}
 	g.want(srcA, g.tagged(2, pattern(5000), 1024)[1], "response BAD_INDEX 0 gtd")

@@ -148,7 +148,7 @@ func (w *World) forgotten(s *Op, h *Host) bool {
 func (w *World) received(o *Op) {
 	h, e := o.Host, &o.Event
 	copy(o.head[:], o.buf[:min(e.Len, len(o.buf))])
-	o.from = h.FEP.PeerAddr(transport.PeerID(e.Peer))
+	o.from = h.FEP.PeerAddr(e.Peer)
 	s, sure := w.identify(o)
 	if !sure {
 		// It looks like several: any that is free will do, and one that another

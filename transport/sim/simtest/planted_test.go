@@ -114,7 +114,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Tag += 1 << 40 })
 		}},
 		{"a wrong source is told", "as source", func(w *World) {
-			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Peer = uint32(w.Hosts[1].Peer(1)) })
+			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Peer = w.Hosts[1].Peer(1) })
 		}},
 		{"a wrong buffer is told", "another buffer", func(w *World) {
 			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Buf = e.Buf[1:] })
