@@ -67,6 +67,9 @@ func (q *CQ) Unread() int {
 // A Writer inserts a batch of entries under one lock: Begin, Puts, End.
 type Writer CQ
 
+// Writer is what Begin returned, until its End.
+func (q *CQ) Writer() *Writer { return (*Writer)(q) }
+
 // Begin locks the CQ for a batch. The Writer is valid until its End.
 func (q *CQ) Begin() *Writer {
 	q.w.Mu.Lock()

@@ -132,20 +132,20 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
-	switch op.Kind {
-	case OpRecv, OpTRecv:
+	if op.Kind.Recv() {
 		return f.postRecv(now, op)
-	case OpSend, OpTSend:
-		if f.ended {
-			return ErrClosed
-		}
-		return f.postSend(now, op)
 	}
-	panic("BUG: transport: unknown operation kind")
+	if op.Kind == 0 {
+		panic("BUG: transport: unknown operation kind")
+	}
+	if f.ended {
+		return ErrClosed
+	}
+	return f.postSend(now, op)
 }
 
 func (f *FEP) postRecv(now time.Duration, op *Op) error {
-	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
+	if int(op.Peer) >= len(f.peers) {
 		return ErrNoPeer
 	}
 	if err := f.ses.Recv(now, op); err != nil {
@@ -161,10 +161,7 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	n := len(op.Buf)
-	for _, v := range op.Iov {
-		n += len(v)
-	}
+	n := op.Bytes()
 	ln := f.lane(now, op.Peer, n, op.Ordered)
 	if ln == nil {
 		return ErrFull // no PDC can be opened now

@@ -12,30 +12,26 @@ import (
 // so two endpoints that use the same two queues the other way round cannot wait
 // for each other.
 type sink struct {
-	q   *cq.CQ
-	w   *cq.Writer // of q; nil: none is locked
-	err cq.Error
+	q    *cq.CQ // the last one
+	open bool   // it is locked
+	err  cq.Error
 }
 
 func (s *sink) to(q *cq.CQ) *cq.Writer {
-	if s.w == nil || s.q != q {
-		s.turn(q)
+	if s.open {
+		if s.q == q {
+			return q.Writer()
+		}
+		s.q.Writer().End()
 	}
-	return s.w
-}
-
-func (s *sink) turn(q *cq.CQ) {
-	s.end()
-	if s.q != q {
-		s.q = q
-	}
-	s.w = q.Begin()
+	s.q, s.open = q, true
+	return q.Begin()
 }
 
 func (s *sink) end() {
-	if s.w != nil {
-		s.w.End()
-		s.w = nil
+	if s.open {
+		s.open = false
+		s.q.Writer().End()
 	}
 }
 

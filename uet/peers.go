@@ -138,15 +138,24 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		op.Peer, op.PIDonFEP, op.RI = o.link.to.id, o.link.to.pid, o.link.to.ri
 		return nil
 	}
-	e, err := o.peers.find(fi.Addr(to & 0xffffffff))
-	if err != nil {
-		return err
+	h, gen := to&0xffffffff, uint32(to>>32)
+	if o.av.Gen(fi.Addr(h)) != gen {
+		return transport.ErrNoPeer // it means another address now, or none
 	}
-	if e.gen != uint32(to>>32) {
-		return transport.ErrNoPeer // it means another address now
+	c := &o.peers
+	if h >= uint64(len(c.tab)) || c.tab[h].gen != gen {
+		if e, err := c.find(fi.Addr(h)); err != nil {
+			return err
+		} else if e.gen != gen {
+			return transport.ErrNoPeer
+		}
+	}
+	e := &c.tab[h]
+	if e.err != nil {
+		return e.err
 	}
 	op.Peer = e.id
-	if op.Kind == transport.OpRecv || op.Kind == transport.OpTRecv {
+	if op.Kind.Recv() {
 		op.SrcInitiator = e.initiator
 		return nil
 	}

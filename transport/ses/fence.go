@@ -14,7 +14,9 @@ type fence struct {
 }
 
 // Fenced reports whether sends to the peer must go through Hold.
-func (s *SES) Fenced(peer uint32) bool {
+func (s *SES) Fenced(peer uint32) bool { return len(s.fences) != 0 && s.fenced(peer) }
+
+func (s *SES) fenced(peer uint32) bool {
 	for i := range s.fences {
 		if s.fences[i].peer == peer {
 			return true

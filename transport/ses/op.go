@@ -73,6 +73,14 @@ type Op struct {
 	Flags   uint64
 }
 
+// Bytes is the length of the message, or of what takes it.
+func (o *Op) Bytes() int {
+	if len(o.Iov) == 0 {
+		return len(o.Buf)
+	}
+	return total(o.Iov)
+}
+
 // Set makes o a copy of p, field by field: p was just filled in, and copying it
 // in wide pieces would stall (see package wire).
 func (o *Op) Set(p *Op) {

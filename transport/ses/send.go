@@ -99,10 +99,7 @@ func handleOf(i int32, m *send) Handle { return Handle(uint32(m.life)<<16 | uint
 
 // Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
 func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
-	n := len(op.Buf)
-	if len(op.Iov) != 0 {
-		n = total(op.Iov)
-	}
+	n := op.Bytes()
 	switch {
 	case s.closed || s.ended:
 		return 0, ErrClosed

@@ -3,6 +3,7 @@ package ses
 // A table holds structs in pages that never move and recycles their places, so
 // that a steady state allocates nothing and a growing one never copies.
 type table[T any] struct {
+	first *[pageLen]T // mostly the only one
 	pages []*[pageLen]T
 	free  []int32
 	used  int32 // places ever given out
@@ -14,7 +15,14 @@ const (
 	pageLen  = 1 << pageBits
 )
 
-func (t *table[T]) at(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
+func (t *table[T]) at(i int32) *T {
+	if uint32(i) < pageLen {
+		return &t.first[i]
+	}
+	return t.far(i)
+}
+
+func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
 
 // get gives out a place. What it holds is what put left there.
 func (t *table[T]) get() int32 {
@@ -33,6 +41,7 @@ func (t *table[T]) fresh() int32 {
 	t.used++
 	if int(i>>pageBits) == len(t.pages) {
 		t.pages = append(t.pages, new([pageLen]T))
+		t.first = t.pages[0]
 	}
 	return i
 }
