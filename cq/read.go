@@ -34,7 +34,7 @@ func (q *CQ) Read(e []Entry) (int, error) {
 // not poll.
 func (q *CQ) readOne(e *Entry) (src fi.Addr, ok bool) {
 	q.w.Mu.Lock()
-	if q.served+1 < pollEvery && q.lone() {
+	if q.served+1 < pollEvery && q.w.Have() == 1 { // it and nothing else
 		q.served++
 		src, ok = q.takeLone(e), true
 	}

@@ -133,29 +133,24 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	}
 	f.now = now
 	if op.Kind.Recv() {
-		return f.postRecv(now, op)
-	}
-	if op.Kind == 0 {
-		panic("BUG: transport: unknown operation kind")
-	}
-	if f.ended {
-		return ErrClosed
+		if int(op.Peer) >= len(f.peers) {
+			return ErrNoPeer
+		}
+		if err := f.ses.Recv(now, op); err != nil {
+			return mapErr(err)
+		}
+		return nil
 	}
 	return f.postSend(now, op)
 }
 
-func (f *FEP) postRecv(now time.Duration, op *Op) error {
-	if int(op.Peer) >= len(f.peers) {
-		return ErrNoPeer
-	}
-	if err := f.ses.Recv(now, op); err != nil {
-		return mapErr(err)
-	}
-	return nil
-}
-
 func (f *FEP) postSend(now time.Duration, op *Op) error {
-	if op.Peer == NoPeer || int(op.Peer) >= len(f.peers) {
+	switch {
+	case op.Kind == 0:
+		panic("BUG: transport: unknown operation kind")
+	case f.ended:
+		return ErrClosed
+	case op.Peer == NoPeer || int(op.Peer) >= len(f.peers):
 		return ErrNoPeer
 	}
 	if f.sec != nil && !f.sec.Ready() {

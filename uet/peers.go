@@ -142,17 +142,16 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 	if o.av.Gen(fi.Addr(h)) != gen {
 		return transport.ErrNoPeer // it means another address now, or none
 	}
-	c := &o.peers
-	if h >= uint64(len(c.tab)) || c.tab[h].gen != gen {
-		if e, err := c.find(fi.Addr(h)); err != nil {
+	var e *peerEntry
+	if tab := o.peers.tab; h < uint64(len(tab)) && tab[h].gen == gen && tab[h].err == nil {
+		e = &tab[h]
+	} else {
+		var err error
+		if e, err = o.peers.find(fi.Addr(h)); err != nil {
 			return err
 		} else if e.gen != gen {
 			return transport.ErrNoPeer
 		}
-	}
-	e := &c.tab[h]
-	if e.err != nil {
-		return e.err
 	}
 	op.Peer = e.id
 	if op.Kind.Recv() {
@@ -160,17 +159,8 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		return nil
 	}
 	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
-	if e.oneMTU && messageLen(op) > o.info.Config.PayloadMTU {
+	if e.oneMTU && op.Bytes() > o.info.Config.PayloadMTU {
 		return fi.EMSGSIZE // R-ADDR-12
 	}
 	return nil
-}
-
-// messageLen is the number of bytes in the message of op.
-func messageLen(op *transport.Op) int {
-	n := len(op.Buf)
-	for _, b := range op.Iov {
-		n += len(b)
-	}
-	return n
 }

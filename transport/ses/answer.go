@@ -174,7 +174,7 @@ func (s *SES) finish(i int32, m *send) {
 		s.Stats.Sent++
 		s.Stats.SentBytes += uint64(m.hdr.ReqLen)
 		if !m.silent && !m.told {
-			s.succeed(m)
+			m.event(s.events.add())
 		}
 	case m.told:
 		s.Stats.LateErrors++

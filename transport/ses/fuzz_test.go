@@ -80,8 +80,8 @@ func FuzzRequest(f *testing.F) {
 				}
 			}
 			events()
-			if s.bytes > cfg.UnexpectedBytes || s.held > cfg.UnexpectedMsgs || s.in.live > s.maxState() {
-				t.Fatalf("%d bytes in %d messages, %d states", s.bytes, s.held, s.in.live)
+			if s.bytes > cfg.UnexpectedBytes || s.held > cfg.UnexpectedMsgs || s.in.live() > s.maxState() {
+				t.Fatalf("%d bytes in %d messages, %d states", s.bytes, s.held, s.in.live())
 			}
 		}
 		for pdc := range uint32(16) {
@@ -92,8 +92,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		s.CancelAll()
 		events()
-		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.in.live+s.peers.live+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
-			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live, s.peers.live, s.store.used)
+		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
+			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live(), s.peers.live(), s.store.used)
 		}
 	})
 }

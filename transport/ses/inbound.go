@@ -127,7 +127,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live >= s.maxState() {
+	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -290,7 +290,7 @@ func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint3
 	if i, m := s.findIn(src.PDC, r.MsgID); m != nil {
 		s.forget(i, m) // dead, and another message
 	}
-	if s.in.live >= s.maxState() {
+	if s.in.live() >= s.maxState() {
 		return
 	}
 	i := s.in.get()
@@ -417,7 +417,7 @@ func (s *SES) drop(i int32, m *inmsg, c Cause) {
 
 // sweepInbound ends what stopped in the middle (T15, S-RSM-08).
 func (s *SES) sweepInbound() {
-	if s.in.live == 0 {
+	if s.in.live() == 0 {
 		return
 	}
 	for b := range s.byPDC.buckets {

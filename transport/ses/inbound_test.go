@@ -478,8 +478,8 @@ func TestPDCGoneForgetsTheDead(t *testing.T) {
 		pkts[i%2][1] |= byte(wire.SESIE)
 		g.deliver(Source{Peer: 1, PDC: uint32(i)}, pkts[i%2])
 	}
-	if g.in.live != 5 {
-		t.Fatal(g.in.live)
+	if g.in.live() != 5 {
+		t.Fatal(g.in.live())
 	}
 	for i := range 5 {
 		g.PDCGone(uint32(i), OK)
@@ -519,8 +519,8 @@ func TestDeadMessagesAreBounded(t *testing.T) {
 	for range 1000 {
 		poison(srcA)
 	}
-	if g.in.live != 9 {
-		t.Fatalf("%d states", g.in.live)
+	if g.in.live() != 9 {
+		t.Fatalf("%d states", g.in.live())
 	}
 	g.PDCGone(srcA.PDC, Closed)
 	g.PDCGone(srcB.PDC, Closed)
@@ -535,8 +535,8 @@ func TestStateIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		g.deliver(Source{Peer: uint32(i), PDC: uint32(i)}, pkts[1])
 	}
-	if g.in.live > 100+100+4096 {
-		t.Fatalf("%d states", g.in.live)
+	if g.in.live() > 100+100+4096 {
+		t.Fatalf("%d states", g.in.live())
 	}
 	g.want(Source{Peer: 77777, PDC: 77777}, pkts[0], "nack 09")
 	g.want(Source{Peer: 77777, PDC: 77777}, g.untagged(pattern(10), 1024)[0], "nack 09")

@@ -287,8 +287,8 @@ func matchingAgainstTwin(t *rapid.T) {
 		}
 		check()
 	}
-	if !s.Idle() || s.Recvs() != 0 || s.in.live != 0 || s.peers.live != 0 || s.store.used+s.store.reserved != 0 || s.bytes != 0 {
-		t.Fatalf("left: receives %d, states %d, peers %d, chunks %d+%d", s.Recvs(), s.in.live, s.peers.live, s.store.used, s.store.reserved)
+	if !s.Idle() || s.Recvs() != 0 || s.in.live() != 0 || s.peers.live() != 0 || s.store.used+s.store.reserved != 0 || s.bytes != 0 {
+		t.Fatalf("left: receives %d, states %d, peers %d, chunks %d+%d", s.Recvs(), s.in.live(), s.peers.live(), s.store.used, s.store.reserved)
 	}
 }
 
@@ -471,8 +471,8 @@ func TestEndToEnd(t *testing.T) {
 		for pdc := range lives*10 + 10 {
 			b.PDCGone(pdc, Closed)
 		}
-		if len(bufs) != 0 || !a.Idle() || !b.Idle() || b.in.live+b.peers.live+b.store.used+b.store.reserved+a.copies.used != 0 {
-			t.Fatalf("left: %d states, %d peers, %d chunks", b.in.live, b.peers.live, b.store.used)
+		if len(bufs) != 0 || !a.Idle() || !b.Idle() || b.in.live()+b.peers.live()+b.store.used+b.store.reserved+a.copies.used != 0 {
+			t.Fatalf("left: %d states, %d peers, %d chunks", b.in.live(), b.peers.live(), b.store.used)
 		}
 	})
 }

@@ -90,7 +90,7 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.recvs.live >= s.cfg.MaxRecvs:
+	case s.recvs.live() >= s.cfg.MaxRecvs:
 		return ErrFull
 	case op.Look != LookNone:
 		return s.look(now, op)

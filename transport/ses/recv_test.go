@@ -143,6 +143,56 @@ func TestMatchOrderBeyondTheClasses(t *testing.T) {
 	}
 }
 
+func TestMatchAlone(t *testing.T) {
+	// The only receive of a space has no class until there is another, which comes
+	// behind it.
+	g := newRig(t)
+	alone := func(want bool) {
+		t.Helper()
+		if got := g.spaces[1].alone != none; got != want {
+			t.Fatalf("a receive is alone: %v", got)
+		}
+	}
+	g.recv(Recv{Tagged: true, Tag: 0x17, Ignore: 0xf, SourcePeer: srcA.Peer, Context: 1})
+	g.recv(Recv{Context: "the other space"})
+	alone(true)
+	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x20}), "response OK overflow 0 gtd")
+	g.want(srcB, from(16, g, Send{Tagged: true, Tag: 0x17}), "response OK overflow 0 gtd")
+	alone(true)
+	g.recv(Recv{Tagged: true, Tag: 0x20, Context: 2}) // takes what is there
+	g.wantEvent(EvRecv, OK, 2, 0)
+	alone(true)
+	g.recv(Recv{Tagged: true, Tag: 0x15, Context: 3})
+	alone(false)
+	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x15}), "default OK 0")
+	g.wantEvent(EvRecv, OK, 1, 0)
+	alone(false)
+	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 4})
+	for _, ctx := range []any{3, 4} {
+		if !g.CancelRecv(ctx) {
+			t.Fatal("nothing to cancel")
+		}
+		g.wantEvent(EvRecv, Cancelled, ctx, 0)
+	}
+	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 5})
+	alone(true)
+	if !g.CancelRecv(5) {
+		t.Fatal("nothing to cancel")
+	}
+	g.wantEvent(EvRecv, Cancelled, 5, 0)
+	alone(false)
+	buf := make([]byte, 20)
+	g.recv(Recv{Tagged: true, Tag: 1, Buf: buf, Multi: true, MinFree: 5, Context: 6})
+	for i := range 2 {
+		alone(true)
+		g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1, Buf: pattern(8)}), "default OK 8")
+		if e := g.wantEvent(EvRecv, OK, 6, 8); e.Released != (i == 1) {
+			t.Fatalf("message %d: released %v", i, e.Released)
+		}
+	}
+	alone(false)
+}
+
 func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
 	// ses.md 6.10: the receiver must ignore the field.
 	g := newRig(t)

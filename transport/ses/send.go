@@ -105,7 +105,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 		return 0, ErrClosed
 	case uint64(n) > uint64(s.cfg.MaxMessage):
 		return 0, ErrTooLong
-	case s.sends.live >= s.cfg.MaxSends:
+	case s.sends.live() >= s.cfg.MaxSends:
 		return 0, ErrFull
 	}
 	i := s.sends.get()

@@ -186,8 +186,8 @@ func (g *rig) rest() {
 	if n, b := g.Unexpected(); n != 0 || b != 0 {
 		g.t.Fatalf("%d unexpected messages, %d bytes left", n, b)
 	}
-	if !g.Idle() || g.in.live != 0 || g.peers.live != 0 || g.open != 0 || g.store.used != 0 || g.store.reserved != 0 {
-		g.t.Fatalf("left: idle %v, states %d, peers %d, open %d, chunks %d+%d", g.Idle(), g.in.live, g.peers.live, g.open, g.store.used, g.store.reserved)
+	if !g.Idle() || g.in.live() != 0 || g.peers.live() != 0 || g.open != 0 || g.store.used != 0 || g.store.reserved != 0 {
+		g.t.Fatalf("left: idle %v, states %d, peers %d, open %d, chunks %d+%d", g.Idle(), g.in.live(), g.peers.live(), g.open, g.store.used, g.store.reserved)
 	}
 	if d := g.NextTimeout(); d != 0 {
 		g.t.Fatalf("timer %v left", d)

@@ -7,7 +7,6 @@ type table[T any] struct {
 	pages []*[pageLen]T
 	free  []int32
 	used  int32 // places ever given out
-	live  int
 }
 
 const (
@@ -26,10 +25,9 @@ func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)]
 
 // get gives out a place. What it holds is what put left there.
 func (t *table[T]) get() int32 {
-	t.live++
-	if n := len(t.free); n > 0 {
-		i := t.free[n-1]
-		t.free = t.free[:n-1]
+	if n := len(t.free) - 1; n >= 0 {
+		i := t.free[n]
+		t.free = t.free[:n]
 		return i
 	}
 	return t.fresh()
@@ -46,10 +44,10 @@ func (t *table[T]) fresh() int32 {
 	return i
 }
 
-func (t *table[T]) put(i int32) {
-	t.live--
-	t.free = append(t.free, i)
-}
+// live is how many places are given out.
+func (t *table[T]) live() int { return int(t.used) - len(t.free) }
+
+func (t *table[T]) put(i int32) { t.free = append(t.free, i) }
 
 // An index is a hash table of places of a table, in order of insertion within
 // equal hashes. Its size is fixed.
