@@ -132,7 +132,6 @@ type CQ struct {
 	served int // reads since the last poll
 	// overrun is final (R-CQ-125).
 	overrun bool
-	writer  Writer
 }
 
 // full is added to used when nothing can be put any more.
@@ -166,7 +165,7 @@ func New(attr Attr, ctx any) (*CQ, error) {
 		}
 	}
 	q.ring.init(min(size, firstSize))
-	q.writer.q = q
+	q.ring.format = attr.Format
 	return q, nil
 }
 

@@ -22,7 +22,37 @@ func (q *CQ) Read(e []Entry) (int, error) {
 	if q.w.Have() == 0 && !q.w.Look() {
 		return 0, fi.EAGAIN
 	}
+	if q.w.Have() == 1 && len(e) > 0 {
+		if _, ok := q.readOne(&e[0]); ok {
+			return 1, nil
+		}
+	}
 	return q.ReadFrom(e, nil)
+}
+
+// readOne is a read of the only entry there is, if it is one and this read need
+// not poll.
+func (q *CQ) readOne(e *Entry) (src fi.Addr, ok bool) {
+	q.w.Mu.Lock()
+	if q.served+1 < pollEvery && q.w.Have() == 1 { // it and nothing else
+		q.served++
+		src, ok = q.takeLone(e), true
+	}
+	q.w.Mu.Unlock()
+	return src, ok
+}
+
+// lone reports whether the queue holds one entry and nothing else.
+func (q *CQ) lone() bool {
+	return q.ring.tail-q.ring.head == 1 && q.ring.first == len(q.ring.errs) && !q.overrun
+}
+
+// takeLone takes it.
+func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
+	src = q.ring.takeOne(e)
+	q.used.Add(-1)
+	q.w.Empty()
+	return src
 }
 
 // ReadFrom is Read that also gives the source of each entry: fi.AddrNotAvail
@@ -31,6 +61,12 @@ func (q *CQ) Read(e []Entry) (int, error) {
 func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	if src != nil && len(src) < len(e) {
 		return 0, fmt.Errorf("cq: readfrom: %d addresses for %d entries: %w", len(src), len(e), fi.EINVAL)
+	}
+	if src != nil && q.w.Have() == 1 && len(e) > 0 {
+		if from, ok := q.readOne(&e[0]); ok {
+			src[0] = from
+			return 1, nil
+		}
 	}
 	if q.w.Have() > 0 && len(e) > 0 {
 		q.w.Mu.Lock()
@@ -138,18 +174,10 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 	}
 	<-woken
 	q.w.Rise()
-	if r := &q.ring; r.tail-r.head == 1 && r.first == len(r.errs) && !q.overrun && len(e) > 0 {
-		// What a wake-up finds, without four calls.
-		at := int(r.head) & (len(r.entries) - 1)
-		e[0] = r.entries[at]
-		r.entries[at] = Entry{}
+	if len(e) > 0 && q.lone() { // what a wake-up finds
+		from := q.takeLone(&e[0])
 		if src != nil {
-			src[0] = r.sources[at]
-		}
-		r.head++
-		q.used.Add(-1)
-		if q.w.Have() > 0 {
-			q.w.Publish(0)
+			src[0] = from
 		}
 		q.w.Mu.Unlock()
 		return 1, nil

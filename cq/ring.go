@@ -11,6 +11,8 @@ type ring struct {
 	// grow for ever, the place is the number modulo the length.
 	head, tail uint64
 
+	format fi.CQFormat // of what is read
+
 	errs  []failure // in order, from firstErr on
 	first int
 	spare []*Error // recycled
@@ -35,15 +37,17 @@ func (r *ring) len() int { return int(r.tail - r.head) }
 
 // place makes room for one more, growing up to size, and returns its index.
 func (r *ring) place() int {
-	if r.len() == len(r.entries) {
-		r.grow()
-	}
+	r.reserve()
 	i := int(r.tail) & (len(r.entries) - 1)
 	r.tail++
 	return i
 }
 
-func (r *ring) grow() {
+// reserve makes room for one more.
+func (r *ring) reserve() {
+	if r.len() < len(r.entries) {
+		return
+	}
 	entries, sources := r.entries, r.sources
 	r.init(2 * len(entries))
 	for n := r.head; n != r.tail; n++ {
@@ -64,16 +68,6 @@ func (r *ring) ready() int {
 // cleared, so that nothing of the user's is kept alive.
 func (r *ring) take(e []Entry, src []fi.Addr) int {
 	n := min(len(e), r.ready())
-	if n == 1 { // what a woken reader finds; a run of one costs twice this
-		at := int(r.head) & (len(r.entries) - 1)
-		e[0] = r.entries[at]
-		if src != nil {
-			src[0] = r.sources[at]
-		}
-		r.entries[at] = Entry{}
-		r.head++
-		return 1
-	}
 	for done := 0; done < n; {
 		at := int(r.head) & (len(r.entries) - 1)
 		run := r.entries[at:min(len(r.entries), at+n-done)]
@@ -85,7 +79,37 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 		done += len(run)
 		r.head += uint64(len(run))
 	}
+	if r.format != fi.CQTagged {
+		for i := range n {
+			e[i].cut(r.format)
+		}
+	}
 	return n
+}
+
+// takeOne is take of one entry, which is there: it costs a third.
+func (r *ring) takeOne(e *Entry) (src fi.Addr) {
+	at := int(r.head) & (len(r.entries) - 1)
+	from := &r.entries[at]
+	*e = *from
+	*from = Entry{}
+	if r.format != fi.CQTagged {
+		e.cut(r.format)
+	}
+	r.head++
+	return r.sources[at]
+}
+
+// cut clears what the format does not have. Each is a prefix of the next
+// (R-CQ-16).
+func (e *Entry) cut(f fi.CQFormat) {
+	e.Tag = 0
+	if f < fi.CQData {
+		e.Buf, e.Data = nil, 0
+	}
+	if f < fi.CQMsg {
+		e.Flags, e.Len = 0, 0
+	}
 }
 
 // putErr puts a copy of e.

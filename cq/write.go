@@ -65,47 +65,42 @@ func (q *CQ) Unread() int {
 }
 
 // A Writer inserts a batch of entries under one lock: Begin, Puts, End.
-type Writer struct{ q *CQ }
+type Writer CQ
+
+// Writer is what Begin returned, until its End.
+func (q *CQ) Writer() *Writer { return (*Writer)(q) }
 
 // Begin locks the CQ for a batch. The Writer is valid until its End.
 func (q *CQ) Begin() *Writer {
 	q.w.Mu.Lock()
-	return &q.writer
+	return (*Writer)(q)
 }
 
-// Put inserts a completion; e is borrowed. reserved says that a place was
-// promised. It reports false when the queue overran: the entry is lost
-// (R-CQ-122).
-func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
-	q := w.q
-	if !w.room(reserved) {
-		return false
-	}
-	r := &q.ring
-	if int(r.tail-r.head) == len(r.entries) {
-		r.grow()
+// Add inserts a completion and returns the entry, clear, for the caller to fill in
+// before End. reserved says that a place was promised. It returns nil when the
+// queue overran: the entry is lost (R-CQ-122).
+func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
+	r := &w.ring
+	if !reserved || w.overrun || w.w.Closed() || int(r.tail-r.head) == len(r.entries) {
+		if !w.room(reserved) {
+			return nil
+		}
+		r.reserve()
 	}
 	i := int(r.tail) & (len(r.entries) - 1)
 	r.tail++
 	r.sources[i] = src
-	r.entries[i].fill(e, q.attr.Format)
-	return true
+	return &r.entries[i]
 }
 
-// fill takes from e what the format has into a place that is clear. Each format
-// is a prefix of the next (R-CQ-16).
-func (to *Entry) fill(e *Entry, f fi.CQFormat) {
-	if f == fi.CQTagged {
-		*to = *e
-		return
+// Put is Add of a copy of e.
+func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
+	to := w.Add(src, reserved)
+	if to == nil {
+		return false
 	}
-	to.Context = e.Context
-	if f >= fi.CQMsg {
-		to.Flags, to.Len = e.Flags, e.Len
-	}
-	if f >= fi.CQData {
-		to.Buf, to.Data = e.Buf, e.Data
-	}
+	*to = *e
+	return true
 }
 
 // PutErr inserts an error; e is copied, its ErrData is taken.
@@ -113,26 +108,25 @@ func (w *Writer) PutErr(e *Error, reserved bool) bool {
 	if !w.room(reserved) {
 		return false
 	}
-	w.q.ring.putErr(e)
+	w.ring.putErr(e)
 	return true
 }
 
 // room finds out whether one more fits and counts it.
 func (w *Writer) room(reserved bool) bool {
-	q := w.q
-	if q.overrun || q.w.Closed() {
+	if w.overrun || w.w.Closed() {
 		if reserved {
-			q.used.Add(-1)
+			w.used.Add(-1)
 		}
 		return false
 	}
 	if reserved {
 		return true // counted by Reserve
 	}
-	if q.used.Add(1) > int64(q.attr.Size) {
+	if w.used.Add(1) > int64(w.attr.Size) {
 		// R-CQ-122, -125: overrun, for ever.
-		q.overrun = true
-		q.used.Add(full - 1)
+		w.overrun = true
+		w.used.Add(full - 1)
 		return false
 	}
 	return true
@@ -141,22 +135,30 @@ func (w *Writer) room(reserved bool) bool {
 // End ends the batch and wakes sleepers whose condition holds (R-CQ-27, -28,
 // -31: an error wakes at once).
 func (w *Writer) End() {
-	q := w.q
-	if n := q.ring.len(); int64(n) > q.used.Load() {
-		panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", n, q.used.Load()))
+	q := (*CQ)(w)
+	n := int64(q.ring.tail - q.ring.head)
+	if n > q.used.Load() {
+		q.bug()
 	}
-	q.publish()
+	if n > 0 && !q.overrun && q.ring.first == len(q.ring.errs) {
+		q.w.Publish(n) // it is not closed, or nothing would be there
+	} else {
+		q.publish()
+	}
 	q.w.Mu.Unlock()
+}
+
+func (q *CQ) bug() {
+	panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", q.ring.len(), q.used.Load()))
 }
 
 // publish tells waiters what is there.
 func (q *CQ) publish() {
 	n := int64(q.ring.tail - q.ring.head)
-	switch {
-	case q.w.Closed():
-	case q.overrun || q.ring.first < len(q.ring.errs):
-		q.w.Publish(wait.Always)
-	case n > 0 || q.w.Have() > 0:
+	if q.overrun || q.ring.first < len(q.ring.errs) {
+		n = wait.Always
+	}
+	if (n > 0 || q.w.Have() > 0) && !q.w.Closed() {
 		q.w.Publish(n)
 	}
 }

@@ -63,10 +63,7 @@ type FEP struct {
 
 	out train
 	ack pds.AckOut
-	// What is being posted and received; see wire.extend for why not on the
-	// stack.
-	sendOp ses.Send
-	recvOp ses.Recv
+	// What is being received; see wire.extend for why not on the stack.
 	reqRx  wire.Req
 	metaRx pds.Meta
 	ackRx  wire.Ack
@@ -75,7 +72,6 @@ type FEP struct {
 	txCRC  crcCache
 	rxAAD  aad
 	txAAD  aad
-	ev     Event
 	stats  Stats
 	notes  *notes // nil without Config.Notes
 }
@@ -136,58 +132,36 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
-	switch op.Kind {
-	case OpRecv, OpTRecv:
-		return f.postRecv(now, op)
-	case OpSend, OpTSend:
-		if f.ended {
-			return ErrClosed
+	if op.Kind.Recv() {
+		if int(op.Peer) >= len(f.peers) {
+			return ErrNoPeer
 		}
-		return f.postSend(now, op)
+		if err := f.ses.Recv(now, op); err != nil {
+			return mapErr(err)
+		}
+		return nil
 	}
-	panic("BUG: transport: unknown operation kind")
-}
-
-func (f *FEP) postRecv(now time.Duration, op *Op) error {
-	if op.Peer != NoPeer && int(op.Peer) >= len(f.peers) {
-		return ErrNoPeer
-	}
-	r := &f.recvOp
-	r.Tagged, r.Buf, r.Iov, r.Tag, r.Ignore = op.Kind == OpTRecv, op.Buf, op.Iov, op.Tag, op.Ignore
-	r.HasSource, r.SourcePeer, r.SourceInitiator = op.Peer != NoPeer, uint32(op.Peer), op.SrcInitiator
-	r.Multi, r.MinFree, r.Look = op.Multi, op.MinFree, op.Look
-	r.Context, r.Flags, r.Now = op.Context, op.Flags, now
-	err := f.ses.Recv(r)
-	r.Buf, r.Iov, r.Context = nil, nil, nil
-	return mapErr(err)
+	return f.postSend(now, op)
 }
 
 func (f *FEP) postSend(now time.Duration, op *Op) error {
-	if op.Peer == NoPeer || int(op.Peer) >= len(f.peers) {
+	switch {
+	case op.Kind == 0:
+		panic("BUG: transport: unknown operation kind")
+	case f.ended:
+		return ErrClosed
+	case op.Peer == NoPeer || int(op.Peer) >= len(f.peers):
 		return ErrNoPeer
 	}
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	job := op.JobID
-	if job == 0 {
-		job = f.cfg.JobID
-	}
-	n := len(op.Buf)
-	for _, v := range op.Iov {
-		n += len(v)
-	}
+	n := op.Bytes()
 	ln := f.lane(now, op.Peer, n, op.Ordered)
 	if ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
-	s := &f.sendOp
-	s.Tagged, s.Buf, s.Iov, s.Tag, s.Data, s.HasData = op.Kind == OpTSend, op.Buf, op.Iov, op.Tag, op.Data, op.HasData
-	s.DeliveryComplete, s.Copy, s.Early, s.Silent = op.Level >= LevelDelivery || op.Visible, op.Inject, op.Level == LevelInject, op.Silent
-	s.Target.JobID, s.Target.PIDonFEP, s.Target.RI, s.Target.Relative = job, op.PIDonFEP, op.RI, !op.Absolute
-	s.Ordered, s.Peer, s.Context, s.Flags, s.Now = op.Ordered, uint32(op.Peer), op.Context, op.Flags, now
-	h, err := f.ses.Send(s)
-	s.Buf, s.Iov, s.Context = nil, nil, nil
+	h, err := f.ses.Send(now, op)
 	if err != nil {
 		return mapErr(err)
 	}
@@ -369,29 +343,9 @@ func (f *FEP) Idle() bool {
 // PDCs is the number of packet delivery contexts that exist.
 func (f *FEP) PDCs() int { return f.pds.Len() }
 
-// NextEvent returns the next Event, or nil. It is valid until the next call.
-func (f *FEP) NextEvent() *Event {
-	e := f.ses.Event()
-	if e == nil {
-		return nil
-	}
-	v := &f.ev
-	v.Context, v.Flags, v.Buf, v.Len, v.OverLen, v.Tag, v.Data = e.Context, e.Flags, e.Buf, e.Len, e.OverLen, e.Tag, e.Data
-	v.HasData, v.Peer, v.Initiator = e.HasData, PeerID(e.Peer), e.Initiator
-	v.Multi, v.Released = e.Multi, e.Released
-	v.Cause, v.RC, v.Nack, v.Unknown = e.Cause, e.RC, e.Nack, e.Unknown
-	switch {
-	case e.Kind == ses.EvSend && e.Tagged:
-		v.Kind = OpTSend
-	case e.Kind == ses.EvSend:
-		v.Kind = OpSend
-	case e.Tagged:
-		v.Kind = OpTRecv
-	default:
-		v.Kind = OpRecv
-	}
-	return v
-}
+// NextEvent returns the next Event, or nil. It is valid until the next call of
+// NextEvent.
+func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
 // Stats returns a copy of the counters.
 func (f *FEP) Stats() Stats {

@@ -7,25 +7,24 @@ import (
 )
 
 // OpKind is the kind of a posted operation.
-type OpKind uint8
+type OpKind = ses.Kind
 
 // The operations that exist so far.
 const (
-	OpSend  OpKind = iota + 1 // untagged message
-	OpTSend                   // tagged message
-	OpRecv                    // untagged receive
-	OpTRecv                   // tagged receive
+	OpSend  = ses.EvSend  // untagged message
+	OpTSend = ses.EvTSend // tagged message
+	OpRecv  = ses.EvRecv  // untagged receive
+	OpTRecv = ses.EvTRecv // tagged receive
 )
 
-// Level is a completion level (fi_cq(3)): the stage that must have been reached
-// before the completion is reported.
-type Level uint8
+// Level is a completion level (fi_cq(3)).
+type Level = ses.Level
 
 // The completion levels, weakest first.
 const (
-	LevelInject   Level = iota + 1 // the user's bytes are no longer needed
-	LevelTransmit                  // every packet acknowledged, semantic result known
-	LevelDelivery                  // the same with DC set: the target answered after visibility
+	LevelInject   = ses.LevelInject
+	LevelTransmit = ses.LevelTransmit
+	LevelDelivery = ses.LevelDelivery
 )
 
 // Look is how a tagged receive looks at unexpected messages.
@@ -41,69 +40,13 @@ const (
 )
 
 // A PeerID names a peer address inside one FEP. It comes from FEP.Peer.
-type PeerID uint32
+type PeerID = ses.PeerID
 
 // NoPeer is the PeerID of nobody: "any source" in a receive.
-const NoPeer PeerID = 0
+const NoPeer = ses.NoPeer
 
-// An Op is one operation to post. Post borrows the Op itself; the bytes of Buf
-// and Iov belong to the FEP until the operation's Event (with Inject: until
-// Post returns).
-type Op struct {
-	Kind OpKind
-	// Peer is the destination of a send, or the only source a receive accepts.
-	Peer PeerID
-	// PIDonFEP and RI name the target endpoint of a send; JobID 0 takes the
-	// FEP's own. Absolute clears the REL bit.
-	PIDonFEP uint16
-	RI       uint16
-	JobID    uint32
-	Absolute bool
-	// SrcInitiator, if not 0, is the only initiator a receive accepts.
-	SrcInitiator uint32
-	// Buf or Iov hold the message or take it. Both nil is an empty message.
-	Buf []byte
-	Iov [][]byte
-	// Tag and Ignore: R-TAG-02. Data travels as header data if HasData.
-	Tag, Ignore, Data uint64
-	HasData           bool
-	// Inject copies the bytes at once: the caller may reuse them when Post
-	// returns.
-	Inject bool
-	// Ordered sends the message by ROD, in order with all other ordered
-	// messages to the peer.
-	Ordered bool
-	// Fence waits until every earlier send to the peer has ended, and what is
-	// posted to it later waits for this one (R-ORD-07).
-	Fence bool
-	// Visible sets DC whatever the level: the target answers after the message
-	// is visible, so that a later fence shows that it is (R-ORD-08).
-	Visible bool
-	// Multi, of a receive, packs messages one after another into Buf, or into
-	// the one element of Iov, until fewer than MinFree bytes are left (R-MSG-12).
-	Multi   bool
-	MinFree int
-	// Look, of a tagged receive, looks at unexpected messages (R-TAG-08).
-	Look Look
-	// Silent: success makes no Event.
-	Silent bool
-	// Level of a send; 0 is LevelTransmit.
-	Level Level
-	// Context and Flags come back in the Event.
-	Context any
-	Flags   uint64
-}
-
-// Set makes o a copy of p, field by field: p was just filled in, and copying it
-// in wide pieces would stall (see package wire).
-func (o *Op) Set(p *Op) {
-	o.Kind, o.Peer, o.PIDonFEP, o.RI, o.JobID, o.Absolute, o.SrcInitiator = p.Kind, p.Peer, p.PIDonFEP, p.RI, p.JobID, p.Absolute, p.SrcInitiator
-	o.Buf, o.Iov = p.Buf, p.Iov
-	o.Tag, o.Ignore, o.Data, o.HasData = p.Tag, p.Ignore, p.Data, p.HasData
-	o.Inject, o.Ordered, o.Silent, o.Level = p.Inject, p.Ordered, p.Silent, p.Level
-	o.Fence, o.Visible, o.Multi, o.MinFree, o.Look = p.Fence, p.Visible, p.Multi, p.MinFree, p.Look
-	o.Context, o.Flags = p.Context, p.Flags
-}
+// An Op is one operation to post.
+type Op = ses.Op
 
 // Errors of Post. They say that the operation was not accepted and makes no
 // Event.

@@ -114,7 +114,7 @@ func (s *counters) tallyOf(c *cntr.Counter) *tally {
 
 // of is the tally of an operation; nil: it is not counted.
 func (s *counters) of(k transport.OpKind) *tally {
-	if k == transport.OpRecv || k == transport.OpTRecv {
+	if k.Recv() {
 		return s.recv
 	}
 	return s.send

@@ -12,24 +12,26 @@ import (
 // so two endpoints that use the same two queues the other way round cannot wait
 // for each other.
 type sink struct {
-	q   *cq.CQ
-	w   *cq.Writer
-	ent cq.Entry
-	err cq.Error
+	q    *cq.CQ // the last one
+	open bool   // it is locked
+	err  cq.Error
 }
 
 func (s *sink) to(q *cq.CQ) *cq.Writer {
-	if s.q != q {
-		s.end()
-		s.q, s.w = q, q.Begin()
+	if s.open {
+		if s.q == q {
+			return q.Writer()
+		}
+		s.q.Writer().End()
 	}
-	return s.w
+	s.q, s.open = q, true
+	return q.Begin()
 }
 
 func (s *sink) end() {
-	if s.q != nil {
-		s.w.End()
-		s.q, s.w = nil, nil
+	if s.open {
+		s.open = false
+		s.q.Writer().End()
 	}
 }
 
@@ -50,7 +52,7 @@ var _ driver.Owner = (*owner)(nil)
 
 // queueOf is the queue of an operation's direction.
 func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
-	if k == transport.OpRecv || k == transport.OpTRecv {
+	if k.Recv() {
 		return o.rxq.q
 	}
 	return o.txq.q
@@ -58,19 +60,20 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 
 // Deliver writes the completion of an operation.
 func (o *owner) Deliver(ev *transport.Event) {
-	recv := ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv
-	q := o.queueOf(ev.Kind)
-	looked := ev.Flags&opLook != 0 // no message was received or lost
+	recv := ev.Kind.Recv()
+	q, t := o.txq.q, o.cntrs.send
+	if recv {
+		q, t = o.rxq.q, o.cntrs.recv
+	}
+	if ev.Flags&opLook != 0 {
+		t = nil // no message was received or lost
+	}
 	if ev.Cause != ses.OK {
-		if !looked {
-			o.cntrs.of(ev.Kind).failed()
-		}
+		t.failed()
 		o.failed(q, ev)
 		return
 	}
-	if !looked {
-		o.cntrs.of(ev.Kind).done(ev.Len)
-	}
+	t.done(ev.Len)
 	if ev.Multi {
 		o.multi(q, ev)
 		return
@@ -97,19 +100,22 @@ func (o *owner) Deliver(ev *transport.Event) {
 
 // success writes the entry of an operation that succeeded.
 func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
-	e := &o.out.ent
-	e.Context, e.Flags, e.Buf = ev.Context, kindFlags[ev.Kind], nil
-	if ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv {
-		e.Len, e.Tag, e.Data = ev.Len, 0, 0
-		if ev.Kind == transport.OpTRecv {
-			e.Tag = ev.Tag // R-CQ-104: the sender's
-		}
-		if ev.HasData {
-			e.Flags |= fi.RemoteCQData // R-CQ-117
-			e.Data = ev.Data
-		}
-	} else {
-		e.Len, e.Tag, e.Data = 0, 0, 0 // R-CQ-101
+	e := o.out.to(q).Add(src, o.managed)
+	if e == nil {
+		o.overrun(q)
+		return
+	}
+	e.Context, e.Flags = ev.Context, kindFlags[ev.Kind]
+	if !ev.Kind.Recv() {
+		return // R-CQ-101
+	}
+	e.Len = ev.Len
+	if ev.Kind == transport.OpTRecv {
+		e.Tag = ev.Tag // R-CQ-104: the sender's
+	}
+	if ev.HasData {
+		e.Flags |= fi.RemoteCQData // R-CQ-117
+		e.Data = ev.Data
 	}
 	if ev.Multi {
 		e.Buf = ev.Buf // R-CQ-102
@@ -117,8 +123,6 @@ func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 			e.Flags |= fi.MultiRecv // R-CQ-118
 		}
 	}
-	o.put(q, e, src)
-	e.Buf = nil
 }
 
 // multi writes the entry of a message in a multi-receive buffer. Its place was
@@ -150,15 +154,12 @@ func (o *owner) release(q *cq.CQ, ev *transport.Event) {
 	if !ev.Released {
 		return
 	}
-	e := &o.out.ent
-	*e = cq.Entry{Context: ev.Context, Flags: fi.MultiRecv}
-	o.put(q, e, fi.AddrNotAvail)
-}
-
-func (o *owner) put(q *cq.CQ, e *cq.Entry, src fi.Addr) {
-	if !o.out.to(q).Put(e, src, o.managed) {
+	e := o.out.to(q).Add(fi.AddrNotAvail, o.managed)
+	if e == nil {
 		o.overrun(q)
+		return
 	}
+	e.Context, e.Flags = ev.Context, fi.MultiRecv
 }
 
 // failed writes the error entry of an operation; every failure has one
@@ -173,7 +174,7 @@ func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
 	if o.link != nil && o.link.why != 0 && e.Err == fi.ECANCELED {
 		e.Err = o.link.why
 	}
-	if ev.Kind == transport.OpRecv || ev.Kind == transport.OpTRecv {
+	if ev.Kind.Recv() {
 		if ev.Cause == ses.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
 			e.Len, e.OverLen = ev.Len, ev.OverLen
 			o.describe(e, ev)
@@ -245,6 +246,16 @@ func (o *owner) Refused(op *transport.Op, err error) {
 // Delivered ends a batch.
 func (o *owner) Delivered() {
 	o.out.end()
+	if o.txBack|o.rxBack != 0 {
+		o.giveBack()
+	}
+	if len(o.cntrs.all) > 0 {
+		o.cntrs.tell()
+	}
+}
+
+// giveBack returns the places that the batch did not need.
+func (o *owner) giveBack() {
 	if o.managed && o.txBack > 0 {
 		o.txq.q.Unreserve(o.txBack)
 	}
@@ -252,5 +263,4 @@ func (o *owner) Delivered() {
 		o.rxq.q.Unreserve(o.rxBack)
 	}
 	o.txBack, o.rxBack = 0, 0
-	o.cntrs.tell()
 }

@@ -138,30 +138,29 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		op.Peer, op.PIDonFEP, op.RI = o.link.to.id, o.link.to.pid, o.link.to.ri
 		return nil
 	}
-	e, err := o.peers.find(fi.Addr(to & 0xffffffff))
-	if err != nil {
-		return err
+	h, gen := to&0xffffffff, uint32(to>>32)
+	if o.av.Gen(fi.Addr(h)) != gen {
+		return transport.ErrNoPeer // it means another address now, or none
 	}
-	if e.gen != uint32(to>>32) {
-		return transport.ErrNoPeer // it means another address now
+	var e *peerEntry
+	if tab := o.peers.tab; h < uint64(len(tab)) && tab[h].gen == gen && tab[h].err == nil {
+		e = &tab[h]
+	} else {
+		var err error
+		if e, err = o.peers.find(fi.Addr(h)); err != nil {
+			return err
+		} else if e.gen != gen {
+			return transport.ErrNoPeer
+		}
 	}
 	op.Peer = e.id
-	if op.Kind == transport.OpRecv || op.Kind == transport.OpTRecv {
+	if op.Kind.Recv() {
 		op.SrcInitiator = e.initiator
 		return nil
 	}
 	op.PIDonFEP, op.RI, op.Absolute = e.pid, e.ri, e.absolute
-	if e.oneMTU && messageLen(op) > o.info.Config.PayloadMTU {
+	if e.oneMTU && op.Bytes() > o.info.Config.PayloadMTU {
 		return fi.EMSGSIZE // R-ADDR-12
 	}
 	return nil
-}
-
-// messageLen is the number of bytes in the message of op.
-func messageLen(op *transport.Op) int {
-	n := len(op.Buf)
-	for _, b := range op.Iov {
-		n += len(b)
-	}
-	return n
 }

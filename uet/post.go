@@ -392,45 +392,27 @@ func (p *posts) injected(op *transport.Op, dest fi.Addr) error {
 // send posts a send of an endpoint that is ready.
 func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	ep := p.ep
-	err := ep.sendPost(op, dest, pl)
-	if err != nil && ep.pushed.Load() {
-		// R-MSG-15: what waits for more leaves when a later post fails.
-		ep.pushed.Store(false)
-		ep.drv.Poll()
-	} else if pl.more != ep.pushed.Load() {
-		ep.pushed.Store(pl.more)
-	}
-	return err
-}
-
-func (ep *Endpoint) sendPost(op *transport.Op, dest fi.Addr, pl *plan) error {
 	need, kind := fi.Msg, 0
 	if op.Kind == transport.OpTSend {
 		need, kind = fi.Tagged, 1
 	}
 	if ep.txCaps&need == 0 {
-		return fi.EOPNOTSUPP // R-MSG-19
+		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19
 	}
 	if ep.link != nil {
 		if err := ep.link.maySend(); err != nil {
-			return err
+			return ep.refused(err)
 		}
 	}
-	n := len(op.Buf)
-	if op.Iov != nil {
-		if len(op.Iov) > IovLimit {
-			return fi.EINVAL
-		}
-		for _, b := range op.Iov {
-			n += len(b)
-		}
+	if len(op.Iov) > IovLimit {
+		return ep.refused(fi.EINVAL)
 	}
-	if uint64(n) > ep.opts.maxLen[kind] || pl.inject && uint64(n) > ep.opts.maxInject[kind] {
-		return fi.EMSGSIZE
+	if n := uint64(op.Bytes()); n > ep.opts.maxLen[kind] || pl.inject && n > ep.opts.maxInject[kind] {
+		return ep.refused(fi.EMSGSIZE)
 	}
 	to, err := ep.dest(dest) // R-AV-19: fi.AddrUnspec is in no AV
 	if err != nil {
-		return err
+		return ep.refused(err)
 	}
 	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ep.ordered, pl.fence
 	op.Visible = ep.txCaps&fi.Fence != 0 // R-ORD-08, R-ORD-10
@@ -438,15 +420,28 @@ func (ep *Endpoint) sendPost(op *transport.Op, dest fi.Addr, pl *plan) error {
 		op.Flags = opSilent
 	}
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127
-		return fi.EAGAIN
+		return ep.refused(fi.EAGAIN)
 	}
 	if err := ep.drv.Post(op, to, pl.more); err != nil {
 		if ep.managed {
 			ep.txq.q.Unreserve(1)
 		}
-		return ep.postErr(err)
+		return ep.refused(ep.postErr(err))
+	}
+	if pl.more != ep.pushed.Load() {
+		ep.pushed.Store(pl.more)
 	}
 	return nil
+}
+
+// refused ends a send that was not posted. R-MSG-15: what waits for more leaves
+// when a later post fails.
+func (ep *Endpoint) refused(err error) error {
+	if ep.pushed.Load() {
+		ep.pushed.Store(false)
+		ep.drv.Poll()
+	}
+	return err
 }
 
 // recv posts a receive. flags has fi.Completion and fi.MultiRecv.

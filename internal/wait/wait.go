@@ -146,6 +146,13 @@ func (o *Object) Publish(have int64) {
 	}
 }
 
+// Empty is Publish(0).
+func (o *Object) Empty() {
+	if o.have.Load() != 0 {
+		o.have.Store(0)
+	}
+}
+
 // Level says, under Mu, that a value which reading does not take away has
 // changed, like that of a counter: it wakes every sleeper who finds enough by
 // the test of InitLevel, and nobody else.

@@ -17,17 +17,22 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 		return
 	}
 	m.open--
-	if rsp != nil && (rsp.Opcode != wire.RspDefault || rsp.RC != wire.RCOK || rsp.MsgID != m.msgID || rsp.List != wire.ListExpected) {
+	if rsp != nil && (rsp.Opcode != wire.RspDefault || rsp.RC != wire.RCOK || rsp.MsgID != m.hdr.MsgID || rsp.List != wire.ListExpected) {
 		s.result(m, rsp)
 	}
-	if m.open == 0 && m.phase == phaseSent {
-		s.settle(i, m)
+	if m.open != 0 || m.phase != phaseSent {
+		return
 	}
+	if m.cause == OK && !m.noResponse {
+		s.finish(i, m)
+		return
+	}
+	s.settle(i, m)
 }
 
 // result takes a response that is not simply the default one.
 func (s *SES) result(m *send, rsp *wire.Rsp) {
-	if rsp.MsgID != m.msgID && rsp.MsgID != 0 {
+	if rsp.MsgID != m.hdr.MsgID && rsp.MsgID != 0 {
 		// S-RSP-06. PDS tied it to the packet by PSN, so an error still counts.
 		s.Stats.RspForeign++
 	}
@@ -71,7 +76,7 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 	}
 	for i := range s.sends.used {
 		m := s.sends.at(i)
-		if m.phase == phaseResult && m.msgID == rsp.MsgID && m.peer == peer {
+		if m.phase == phaseResult && m.hdr.MsgID == rsp.MsgID && m.peer == peer {
 			s.waitResult--
 			m.phase = phaseSent
 			s.result(m, rsp)
@@ -167,9 +172,9 @@ func (s *SES) finish(i int32, m *send) {
 	switch {
 	case m.cause == OK:
 		s.Stats.Sent++
-		s.Stats.SentBytes += uint64(m.length)
+		s.Stats.SentBytes += uint64(m.hdr.ReqLen)
 		if !m.silent && !m.told {
-			s.succeed(m)
+			m.event(s.events.add())
 		}
 	case m.told:
 		s.Stats.LateErrors++
@@ -183,12 +188,15 @@ func (s *SES) finish(i int32, m *send) {
 	if len(s.fences) > 0 {
 		s.passed(m)
 	}
-	s.freeID(m.msgID)
+	s.freeID(m.hdr.MsgID)
 	if m.piece != noPiece {
 		s.copies.put(m.piece)
 	}
-	s.putIov(m.iov)
-	m.context, m.buf, m.iov = nil, nil, nil
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+	m.context, m.buf = nil, nil
 	if m.phase == phaseResult {
 		s.waitResult--
 	}
@@ -199,11 +207,11 @@ func (s *SES) finish(i int32, m *send) {
 func (s *SES) succeed(m *send) { m.event(s.events.add()) }
 
 func (m *send) event(e *Event) {
-	e.Kind, e.Tagged, e.Context, e.Flags = EvSend, m.tagged, m.context, m.flags
+	e.Kind, e.Context, e.Flags = m.kind, m.context, m.flags
 	if !m.copied {
 		e.Buf = m.buf
 	}
-	e.Len, e.Tag, e.Data, e.HasData, e.Peer = int(m.length), m.tag, m.data, m.wireFlags&wire.SESHD != 0, m.peer
+	e.Len, e.Tag, e.Data, e.HasData, e.Peer = int(m.hdr.ReqLen), m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0, PeerID(m.peer)
 }
 
 // Sending again. A target that has no buffer for a message and cannot keep it
@@ -312,18 +320,22 @@ func (s *SES) Resend() (Handle, bool) {
 	if len(s.ready) == 0 {
 		return 0, false
 	}
+	return s.resend(), true
+}
+
+func (s *SES) resend() Handle {
 	i := s.ready[0]
 	s.ready = append(s.ready[:0], s.ready[1:]...)
 	m := s.sends.at(i)
 	// S-DEF-07 aside, an attempt is a message of its own: what the target still
 	// remembers of the last one must not meet it.
-	s.freeID(m.msgID)
-	m.msgID = s.newID()
+	s.freeID(m.hdr.MsgID)
+	m.hdr.MsgID = s.newID()
 	m.phase, m.next = phaseData, 0
 	m.cause, m.rc, m.nack = OK, 0, 0
 	m.noResponse, m.response, m.unexecuted = false, false, false
 	s.Stats.Resends++
-	return handleOf(i, m), true
+	return handleOf(i, m)
 }
 
 // unwait takes a message out of the lists of those to be sent again.
@@ -351,7 +363,9 @@ type genKey struct {
 
 const maxGens = 65536 // resources remembered; beyond, all are forgotten and learnt again
 
-func (m *send) genKey() genKey { return genKey{m.peer, m.job, m.pid, m.ri, m.tagged} }
+func (m *send) genKey() genKey {
+	return genKey{m.peer, m.hdr.JobID, m.hdr.PIDonFEP, m.hdr.RI, m.kind.Tagged()}
+}
 
 // adopt remembers the generation that a target named (S-GEN-03).
 func (s *SES) adopt(m *send, gen uint8) {

@@ -54,7 +54,7 @@ func TestAnsweredCompletes(t *testing.T) {
 			for i, r := range c.rsps {
 				g.quiet()
 				if r != nil && r.MsgID == 0 {
-					r = &wire.Rsp{Opcode: r.Opcode, RC: r.RC, List: r.List, ModLen: r.ModLen, MsgID: g.sends.at(int32(h & 0xffff)).msgID}
+					r = &wire.Rsp{Opcode: r.Opcode, RC: r.RC, List: r.List, ModLen: r.ModLen, MsgID: g.sends.at(int32(h & 0xffff)).hdr.MsgID}
 				}
 				_ = i
 				g.Answered(h, r)
@@ -95,7 +95,7 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(10), Context: "m", Peer: 3})
 	drain(g.SES, h, 1024)
-	id := g.sends.at(int32(h & 0xffff)).msgID
+	id := g.sends.at(int32(h & 0xffff)).hdr.MsgID
 	g.Answered(h, noRsp)
 	g.quiet()
 	if g.Sends() != 1 || g.Idle() {
@@ -116,7 +116,7 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 	// R-CMPL-02: early means that all is answered, whatever it says.
 	h = g.send(Send{Buf: pattern(10), Context: "early", Early: true})
 	drain(g.SES, h, 1024)
-	id = g.sends.at(int32(h & 0xffff)).msgID
+	id = g.sends.at(int32(h & 0xffff)).hdr.MsgID
 	g.Answered(h, noRsp)
 	g.wantEvent(EvSend, OK, "early", 10)
 	g.Response(0, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCNoMatch, MsgID: id})

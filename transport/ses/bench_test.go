@@ -32,10 +32,10 @@ func TestSendAllocatesNothing(t *testing.T) {
 		{"segmented copy", Send{Buf: big, Copy: true}},
 		{"gathered", Send{Iov: iov}},
 	} {
-		op := c.op
+		op := c.op.op()
 		op.Context = benchCtx
 		n := allocsPerRun(func() {
-			h, err := a.Send(&op)
+			h, err := a.Send(0, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestRecvAllocatesNothing(t *testing.T) {
 	}{
 		{"small", false, 64, Recv{Tagged: true, Tag: 7}},
 		{"small wildcard", false, 64, Recv{Tagged: true, Ignore: 0xff}},
-		{"small directed", false, 64, Recv{Tagged: true, Tag: 7, HasSource: true, SourcePeer: 3}},
+		{"small directed", false, 64, Recv{Tagged: true, Tag: 7, SourcePeer: 3}},
 		{"bulk", false, 100_000, Recv{Tagged: true, Tag: 7}},
 		{"small unexpected", true, 64, Recv{Tagged: true, Tag: 7}},
 		{"bulk unexpected", true, 100_000, Recv{Tagged: true, Tag: 7}},
@@ -79,14 +79,14 @@ func TestRecvAllocatesNothing(t *testing.T) {
 		a, b := New(testConfig()), New(testConfig())
 		msg := pattern(c.size)
 		pkts := packets(a, &Send{Tagged: true, Tag: 7, Buf: msg, Target: self(a)}, 1024)
-		op := c.recv
+		op := c.recv.op()
 		if op.Iov == nil {
 			op.Buf = make([]byte, c.size)
 		}
 		op.Context = benchCtx
 		n := allocsPerRun(func() {
 			if !c.unexpected {
-				b.Recv(&op)
+				b.Recv(0, op)
 			}
 			for _, p := range pkts {
 				if r := b.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, p); r.Rsp.RC != wire.RCOK && r.Rsp.RC != wire.RCNull {
@@ -94,7 +94,7 @@ func TestRecvAllocatesNothing(t *testing.T) {
 				}
 			}
 			if c.unexpected {
-				b.Recv(&op)
+				b.Recv(0, op)
 			}
 			if e := b.Event(); e == nil || e.Cause != OK || e.Len != c.size {
 				t.Fatalf("%s: event %+v", c.name, e)
@@ -117,12 +117,12 @@ func BenchmarkSendSmall(b *testing.B) {
 		{"copy", Send{Tagged: true, Tag: 7, Buf: make([]byte, 64), Context: benchCtx, Copy: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := New(testConfig())
+			s, op := New(testConfig()), c.op.op()
 			pkt := make([]byte, 0, 256)
 			// 64 outstanding, as a window would have.
 			var hs [64]Handle
 			for i := range hs {
-				hs[i], _ = s.Send(&c.op)
+				hs[i], _ = s.Send(0, op)
 				p, _ := s.Next(hs[i], 1024)
 				pkt = s.Append(pkt[:0], hs[i], p)
 			}
@@ -130,7 +130,7 @@ func BenchmarkSendSmall(b *testing.B) {
 			for b.Loop() {
 				s.Answered(hs[i], nil)
 				s.Event()
-				h, _ := s.Send(&c.op)
+				h, _ := s.Send(0, op)
 				p, _ := s.Next(h, 1024)
 				pkt = s.Append(pkt[:0], h, p)
 				hs[i] = h
@@ -153,23 +153,24 @@ func BenchmarkRecvSmallExpected(b *testing.B) {
 		{"exact/8000 others", 64, Recv{Tagged: true, Tag: 7}, 8000},
 		{"untagged", 64, Recv{}, 0},
 		{"wildcard", 64, Recv{Tagged: true, Tag: 7, Ignore: 0xff}, 0},
-		{"directed", 64, Recv{Tagged: true, Tag: 7, HasSource: true, SourcePeer: 3}, 0},
+		{"directed", 64, Recv{Tagged: true, Tag: 7, SourcePeer: 3}, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := New(testConfig())
 			pkt := packets(New(testConfig()), &Send{Tagged: c.recv.Tagged, Tag: 7, Buf: make([]byte, 64), Target: self(s)}, 1024)[0]
 			for i := range c.others {
-				s.Recv(&Recv{Tagged: true, Tag: uint64(1000 + i)})
+				s.recvOp(&Recv{Tagged: true, Tag: uint64(1000 + i)})
 			}
 			c.recv.Buf = make([]byte, 64)
 			c.recv.Context = benchCtx
+			op := c.recv.op()
 			for range c.posted {
-				s.Recv(&c.recv)
+				s.Recv(0, op)
 			}
 			for b.Loop() {
 				s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
 				s.Event()
-				s.Recv(&c.recv)
+				s.Recv(0, op)
 			}
 		})
 	}
@@ -180,10 +181,10 @@ func BenchmarkRecvSmallExpected(b *testing.B) {
 func BenchmarkRecvSmallUnexpected(b *testing.B) {
 	s := New(testConfig())
 	pkt := packets(New(testConfig()), &Send{Tagged: true, Tag: 7, Buf: make([]byte, 64), Target: self(s)}, 1024)[0]
-	r := Recv{Tagged: true, Tag: 7, Buf: make([]byte, 64), Context: benchCtx}
+	r := Op{Kind: EvTRecv, Tag: 7, Buf: make([]byte, 64), Context: benchCtx}
 	for b.Loop() {
 		s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
-		s.Recv(&r)
+		s.Recv(0, &r)
 		s.Event()
 	}
 }
@@ -199,7 +200,7 @@ func BenchmarkRecvBulk(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		if i == 0 {
-			s.Recv(&Recv{Tagged: true, Tag: 7, Buf: dst, Context: benchCtx})
+			s.Recv(0, &Op{Kind: EvTRecv, Tag: 7, Buf: dst, Context: benchCtx})
 		}
 		s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkts[i])
 		if i++; i == len(pkts) {
@@ -212,15 +213,15 @@ func BenchmarkRecvBulk(b *testing.B) {
 // BenchmarkSendBulk is the initiator's work per packet of 1024 bytes.
 func BenchmarkSendBulk(b *testing.B) {
 	s := New(testConfig())
-	op := Send{Tagged: true, Tag: 7, Buf: make([]byte, 1<<20), Context: benchCtx}
+	op := Op{Kind: EvTSend, Tag: 7, Buf: make([]byte, 1<<20), Context: benchCtx}
 	pkt := make([]byte, 0, 2048)
 	b.SetBytes(1024)
-	h, _ := s.Send(&op)
+	h, _ := s.Send(0, &op)
 	for b.Loop() {
 		p, ok := s.Next(h, 1024)
 		if !ok {
 			s.Event()
-			h, _ = s.Send(&op)
+			h, _ = s.Send(0, &op)
 			p, _ = s.Next(h, 1024)
 		}
 		pkt = s.Append(pkt[:0], h, p)

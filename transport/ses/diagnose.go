@@ -56,8 +56,8 @@ func (s *SES) EachSend(fn func(v *SendView)) {
 			continue
 		}
 		v = SendView{
-			Handle: handleOf(i, m), Context: m.context, Tagged: m.tagged, Ordered: m.ordered, Tag: m.tag, Peer: m.peer, Posted: m.posted,
-			Length: m.length, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+			Handle: handleOf(i, m), Context: m.context, Tagged: m.kind.Tagged(), Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
+			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
 		}
 		switch m.phase {
 		case phaseData, phaseError:
@@ -111,7 +111,7 @@ func (s *SES) EachRecv(fn func(v *RecvView)) {
 			continue
 		}
 		v = RecvView{
-			Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.hasSource, Peer: r.peer, Posted: r.posted, Size: r.size,
+			Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size,
 			Starved: s.space(r.tagged).starved && r.class != boundClass,
 		}
 		if m := bound[i]; m != nil {

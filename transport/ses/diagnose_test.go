@@ -11,7 +11,7 @@ import (
 // and when next.
 func TestViewOfASendThatGoesAgain(t *testing.T) {
 	s := New(Config{Initiator: 16, RI: 15})
-	h, err := s.Send(&Send{Buf: make([]byte, 10), Context: "x", Now: 5 * time.Second})
+	h, err := s.sendOp(&Send{Buf: make([]byte, 10), Context: "x", Now: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,23 @@ type Kind uint8
 
 // The kinds.
 const (
-	EvSend Kind = iota + 1
-	EvRecv
+	EvSend  Kind = iota + 1 // untagged message
+	EvTSend                 // tagged message
+	EvRecv                  // untagged receive
+	EvTRecv                 // tagged receive
 )
+
+// Recv reports whether k is a receive, Tagged whether it has a tag.
+func (k Kind) Recv() bool   { return k >= EvRecv }
+func (k Kind) Tagged() bool { return k&1 == 0 }
+
+// kind is the kind of an operation.
+func kind(k Kind, tagged bool) Kind {
+	if tagged {
+		k++
+	}
+	return k
+}
 
 // Cause says how an operation ended.
 type Cause uint8
@@ -46,8 +60,7 @@ func (c Cause) String() string {
 // An Event is the end of one operation. Every accepted operation makes exactly
 // one, except a Silent send that succeeds.
 type Event struct {
-	Kind   Kind
-	Tagged bool
+	Kind Kind
 	// HasData says that Data is valid.
 	HasData bool
 	// Cause is OK for success. RC and Nack are the wire codes behind a failure,
@@ -71,22 +84,22 @@ type Event struct {
 	// Tag, Data, Peer and Initiator describe the message; Peer and Initiator of
 	// a receive that nothing matched are 0.
 	Tag, Data uint64
-	Peer      uint32
+	Peer      PeerID
 	Initiator uint32
 }
 
 // ring is a queue of events. It grows to the largest number ever waiting and
 // keeps that.
 type ring struct {
-	buf     []Event // length a power of two
+	buf     []Event // length a power of two, one more than are used
 	head, n int
 	out     *Event // handed out by the last Event call
 }
 
-// add returns a zero Event at the end of the queue.
+// add returns a zero Event at the end of the queue. It leaves the one that was
+// handed out alone.
 func (r *ring) add() *Event {
-	r.drop()
-	if r.n == len(r.buf) {
+	if r.n+1 >= len(r.buf) {
 		r.grow()
 	}
 	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
@@ -94,31 +107,27 @@ func (r *ring) add() *Event {
 	return e
 }
 
-// drop forgets what the event handed out last refers to.
-func (r *ring) drop() {
-	if r.out != nil {
-		*r.out = Event{}
-		r.out = nil
-	}
-}
-
 func (r *ring) grow() {
 	buf := make([]Event, max(16, 2*len(r.buf)))
-	n := copy(buf, r.buf[r.head:])
-	copy(buf[n:], r.buf[:r.head])
+	for i := range r.n {
+		buf[i] = r.buf[(r.head+i)&(len(r.buf)-1)]
+	}
 	r.buf, r.head = buf, 0
 }
 
-// Event returns the next event, or nil. It is valid until the next call of any
-// method.
+// Event returns the next event, or nil. It is valid until the next call.
 func (s *SES) Event() *Event {
 	r := &s.events
-	r.drop()
+	if r.out != nil {
+		*r.out = Event{} // what it refers to is the user's
+		r.out = nil
+	}
 	if r.n == 0 {
 		return nil
 	}
-	r.out = &r.buf[r.head]
+	e := &r.buf[r.head]
+	r.out = e
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
-	return r.out
+	return e
 }

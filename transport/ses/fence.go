@@ -14,7 +14,9 @@ type fence struct {
 }
 
 // Fenced reports whether sends to the peer must go through Hold.
-func (s *SES) Fenced(peer uint32) bool {
+func (s *SES) Fenced(peer uint32) bool { return len(s.fences) != 0 && s.fenced(peer) }
+
+func (s *SES) fenced(peer uint32) bool {
 	for i := range s.fences {
 		if s.fences[i].peer == peer {
 			return true
@@ -59,6 +61,13 @@ func (s *SES) Hold(h Handle, isFence bool) bool {
 // Unfenced returns a send that Hold kept back and that may go now, in the order
 // of posts.
 func (s *SES) Unfenced() (Handle, bool) {
+	if len(s.unfenced) == 0 {
+		return 0, false
+	}
+	return s.nextUnfenced()
+}
+
+func (s *SES) nextUnfenced() (Handle, bool) {
 	for len(s.unfenced) > 0 {
 		h := s.unfenced[0]
 		s.unfenced = append(s.unfenced[:0], s.unfenced[1:]...)

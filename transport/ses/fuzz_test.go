@@ -27,7 +27,7 @@ func FuzzRequest(f *testing.F) {
 	add(packets(a, &Send{Tagged: true, Tag: 1, Buf: pattern(10), Target: self(a)}, 1024)...)
 	add(packets(a, &Send{Tag: 1, Buf: pattern(3000), Target: self(a)}, 1024)...)
 	add(packets(a, &Send{Tagged: true, Buf: pattern(20_000), Target: self(a)}, 8192)...)
-	h, _ := a.Send(&Send{Buf: pattern(5000), Target: self(a)})
+	h, _ := a.sendOp(&Send{Buf: pattern(5000), Target: self(a)})
 	p, _ := a.Next(h, 1024)
 	first := a.Append(nil, h, p)
 	a.Answered(h, perm)
@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 			next := wire.NextHdr(in[1] & 15)
 			switch in[1] >> 4 {
 			case 1:
-				s.Recv(&Recv{Tagged: in[0]&1 != 0, Tag: uint64(in[2]), Ignore: uint64(in[3]), Buf: make([]byte, int(in[2])<<4), Context: k})
+				s.recvOp(&Recv{Tagged: in[0]&1 != 0, Tag: uint64(in[2]), Ignore: uint64(in[3]), Buf: make([]byte, int(in[2])<<4), Context: k})
 				posted++
 			case 2:
 				s.PDCGone(src.PDC, TimedOut)
@@ -80,8 +80,8 @@ func FuzzRequest(f *testing.F) {
 				}
 			}
 			events()
-			if s.bytes > cfg.UnexpectedBytes || s.held > cfg.UnexpectedMsgs || s.in.live > s.maxState() {
-				t.Fatalf("%d bytes in %d messages, %d states", s.bytes, s.held, s.in.live)
+			if s.bytes > cfg.UnexpectedBytes || s.held > cfg.UnexpectedMsgs || s.in.live() > s.maxState() {
+				t.Fatalf("%d bytes in %d messages, %d states", s.bytes, s.held, s.in.live())
 			}
 		}
 		for pdc := range uint32(16) {
@@ -92,8 +92,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		s.CancelAll()
 		events()
-		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.in.live+s.peers.live+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
-			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live, s.peers.live, s.store.used)
+		if ended != posted || s.Recvs() != 0 || !s.Idle() || s.in.live()+s.peers.live()+s.store.used+s.store.reserved != 0 || s.NextTimeout() != 0 {
+			t.Fatalf("%d of %d receives ended; left: %d states, %d peers, %d chunks", ended, posted, s.in.live(), s.peers.live(), s.store.used)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func FuzzAnswered(f *testing.F) {
 			t.Skip()
 		}
 		s := New(testConfig())
-		h, err := s.Send(&Send{Buf: make([]byte, n), Context: 1})
+		h, err := s.sendOp(&Send{Buf: make([]byte, n), Context: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func (s *SES) Names(peer uint32) bool {
 		}
 	}
 	for i := range s.recvs.used {
-		if r := s.recvs.at(i); r.live && r.hasSource && r.peer == peer {
+		if r := s.recvs.at(i); r.live && r.peer == peer {
 			return true
 		}
 	}

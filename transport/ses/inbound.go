@@ -127,7 +127,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live >= s.maxState() {
+	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -137,12 +137,11 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		tag = 0
 	}
 	sp := s.space(tagged)
-	rv := s.match(sp, tag, src.Peer, r.Initiator)
-	if rv != none && s.cfg.RefuseTooLong && uint64(r.ReqLen) > s.recvs.at(rv).size-s.recvs.at(rv).off {
+	rv, p := s.match(sp, tag, src.Peer, r.Initiator)
+	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
 		s.putUser(u, pu)
-		p := s.recvs.at(rv)
 		e := s.recvEvent(p)
-		e.Tag, e.Peer, e.Initiator, e.RC = tag, src.Peer, r.Initiator, wire.RCTooLong
+		e.Tag, e.Peer, e.Initiator, e.RC = tag, PeerID(src.Peer), r.Initiator, wire.RCTooLong
 		s.arrived(e, 0, int(r.ReqLen))
 		p.refs++
 		s.unbind(rv, p, e, 0)
@@ -170,7 +169,6 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		v = special(wire.ListOverflow, r.ReqLen) // U-28
 	} else {
 		m.state = inBound
-		p := s.recvs.at(rv)
 		room := p.size
 		if p.multi {
 			room -= p.off
@@ -232,7 +230,7 @@ func (s *SES) close(i int32, m *inmsg) {
 // deliver completes a receive with a message whose bytes are all placed.
 func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
 	e := s.recvEvent(r)
-	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
+	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, PeerID(m.peer), m.init, m.hasData, m.data
 	placed := int(min(uint64(m.length), r.size-m.base))
 	s.arrived(e, placed, int(m.length)-placed)
 	s.unbind(rv, r, e, m.base)
@@ -265,7 +263,7 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	}
 	r := s.recvs.at(m.recv)
 	e := s.recvEvent(r)
-	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, m.peer, m.init, m.hasData, m.data
+	e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = m.tag, PeerID(m.peer), m.init, m.hasData, m.data
 	e.Cause, e.RC = c, rc
 	s.Stats.RecvErrors++
 	s.unbind(m.recv, r, e, m.base)
@@ -292,7 +290,7 @@ func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint3
 	if i, m := s.findIn(src.PDC, r.MsgID); m != nil {
 		s.forget(i, m) // dead, and another message
 	}
-	if s.in.live >= s.maxState() {
+	if s.in.live() >= s.maxState() {
 		return
 	}
 	i := s.in.get()
@@ -419,7 +417,7 @@ func (s *SES) drop(i int32, m *inmsg, c Cause) {
 
 // sweepInbound ends what stopped in the middle (T15, S-RSM-08).
 func (s *SES) sweepInbound() {
-	if s.in.live == 0 {
+	if s.in.live() == 0 {
 		return
 	}
 	for b := range s.byPDC.buckets {

@@ -106,7 +106,7 @@ func TestPiecesOfDifferentSizes(t *testing.T) {
 	g := newRig(t)
 	body := pattern(10_000)
 	a := other(16)
-	h, _ := a.Send(&Send{Buf: body, Target: self(g.SES)})
+	h, _ := a.sendOp(&Send{Buf: body, Target: self(g.SES)})
 	var pkts [][]byte
 	for i := 0; ; i++ {
 		p, ok := a.Next(h, []int{1024, 100, 3000, 1}[i%4])
@@ -275,7 +275,7 @@ func TestMsgError(t *testing.T) {
 	// S-MSC-02, S-MSC-03, R-ERR-45: in every order with the message's packets.
 	g := newRig(t)
 	a := other(16)
-	h, _ := a.Send(&Send{Buf: pattern(5000), Target: self(g.SES)})
+	h, _ := a.sendOp(&Send{Buf: pattern(5000), Target: self(g.SES)})
 	var pkts [][]byte
 	for range 3 {
 		p, _ := a.Next(h, 1024)
@@ -478,8 +478,8 @@ func TestPDCGoneForgetsTheDead(t *testing.T) {
 		pkts[i%2][1] |= byte(wire.SESIE)
 		g.deliver(Source{Peer: 1, PDC: uint32(i)}, pkts[i%2])
 	}
-	if g.in.live != 5 {
-		t.Fatal(g.in.live)
+	if g.in.live() != 5 {
+		t.Fatal(g.in.live())
 	}
 	for i := range 5 {
 		g.PDCGone(uint32(i), OK)
@@ -498,7 +498,7 @@ func TestOpenPerPeer(t *testing.T) {
 		first = pkts
 	}
 	g.want(Source{Peer: 1, PDC: 9}, first[0], "nack 09")
-	g.recv(Recv{Buf: make([]byte, 2000), HasSource: true, SourcePeer: 1, SourceInitiator: 99})
+	g.recv(Recv{Buf: make([]byte, 2000), SourcePeer: 1, SourceInitiator: 99})
 	g.want(Source{Peer: 1, PDC: 9}, packets(other(99), &Send{Buf: pattern(2000), Target: self(g.SES)}, 1024)[0], "nack 09")
 	g.want(Source{Peer: 2, PDC: 19}, first[0], "response OK overflow 2000 gtd")
 	g.want(Source{Peer: 1, PDC: 9}, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
@@ -519,8 +519,8 @@ func TestDeadMessagesAreBounded(t *testing.T) {
 	for range 1000 {
 		poison(srcA)
 	}
-	if g.in.live != 9 {
-		t.Fatalf("%d states", g.in.live)
+	if g.in.live() != 9 {
+		t.Fatalf("%d states", g.in.live())
 	}
 	g.PDCGone(srcA.PDC, Closed)
 	g.PDCGone(srcB.PDC, Closed)
@@ -535,8 +535,8 @@ func TestStateIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		g.deliver(Source{Peer: uint32(i), PDC: uint32(i)}, pkts[1])
 	}
-	if g.in.live > 100+100+4096 {
-		t.Fatalf("%d states", g.in.live)
+	if g.in.live() > 100+100+4096 {
+		t.Fatalf("%d states", g.in.live())
 	}
 	g.want(Source{Peer: 77777, PDC: 77777}, pkts[0], "nack 09")
 	g.want(Source{Peer: 77777, PDC: 77777}, g.untagged(pattern(10), 1024)[0], "nack 09")

@@ -2,6 +2,7 @@ package ses
 
 import (
 	"slices"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -32,23 +33,20 @@ type claim struct {
 }
 
 // look executes a receive that looks.
-func (s *SES) look(op *Recv) error {
+func (s *SES) look(now time.Duration, op *Op) error {
 	if op.Look == LookClaim || op.Look == LookClaimDiscard {
-		s.claim(op)
+		s.claim(now, op)
 		return nil
 	}
 	if op.Look == LookPeekClaim && len(s.claims) >= s.cfg.UnexpectedMsgs {
 		return ErrFull
 	}
-	r := recv{tag: op.Tag, ignore: op.Ignore, peer: op.SourcePeer, init: op.SourceInitiator, hasSource: op.HasSource, tagged: op.Tagged}
-	if !op.Tagged {
+	r := recv{tag: op.Tag, ignore: op.Ignore, peer: uint32(op.Peer), init: op.SrcInitiator, tagged: op.Kind.Tagged()}
+	if !r.tagged {
 		r.tag, r.ignore = 0, ^uint64(0)
 	}
-	if !op.HasSource {
-		r.peer = 0
-	}
 	i := none
-	if sp := s.space(op.Tagged); sp.n > 0 {
+	if sp := s.space(r.tagged); sp.n > 0 {
 		i = s.findUnexpected(sp, &r)
 	}
 	if i == none || !s.in.at(i).som {
@@ -70,7 +68,7 @@ func (s *SES) look(op *Recv) error {
 }
 
 // claim executes a receive of a reserved message.
-func (s *SES) claim(op *Recv) {
+func (s *SES) claim(now time.Duration, op *Op) {
 	k := slices.IndexFunc(s.claims, func(c claim) bool { return same(c.ctx, op.Context) })
 	if k < 0 {
 		s.lookEvent(op).Cause = NoMessage
@@ -91,8 +89,8 @@ func (s *SES) claim(op *Recv) {
 		i := s.recvs.get()
 		r := s.recvs.at(i)
 		s.seq++
-		r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
-		r.live, r.tagged, r.class = true, op.Tagged, boundClass
+		r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, now
+		r.live, r.tagged, r.class = true, op.Kind.Tagged(), boundClass
 		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
 			r.buf, r.size = nil, 0
@@ -105,16 +103,16 @@ func (s *SES) claim(op *Recv) {
 	}
 }
 
-func (s *SES) lookEvent(op *Recv) *Event {
+func (s *SES) lookEvent(op *Op) *Event {
 	e := s.events.add()
-	e.Kind, e.Tagged, e.Context, e.Flags = EvRecv, op.Tagged, op.Context, op.Flags
+	e.Kind, e.Context, e.Flags = op.Kind, op.Context, op.Flags
 	return e
 }
 
 // found reports an unexpected message.
-func (s *SES) found(op *Recv, m *inmsg) {
+func (s *SES) found(op *Op, m *inmsg) {
 	e := s.lookEvent(op)
-	e.Len, e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = int(m.length), m.tag, m.peer, m.init, m.hasData, m.data
+	e.Len, e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = int(m.length), m.tag, PeerID(m.peer), m.init, m.hasData, m.data
 }
 
 // discard drops an unexpected message. Parts of it that are still to come are

@@ -21,11 +21,11 @@ func TestPeek(t *testing.T) {
 		g.wantEvent(EvRecv, NoMessage, "miss", 0)
 		g.recv(Recv{Tagged: true, Tag: 0, Ignore: 3, Look: LookPeek, Context: "hit", Buf: make([]byte, 3)})
 		e := g.wantEvent(EvRecv, OK, "hit", 10) // R-TAG-13: the oldest
-		if e.Tag != 1 || !e.HasData || e.Data != 101 || e.Peer != srcA.Peer || e.Initiator != 16 || e.Buf != nil || e.OverLen != 0 {
+		if e.Tag != 1 || !e.HasData || e.Data != 101 || uint32(e.Peer) != srcA.Peer || e.Initiator != 16 || e.Buf != nil || e.OverLen != 0 {
 			t.Fatalf("%+v", e)
 		}
 	}
-	g.recv(Recv{Tagged: true, Tag: 2, HasSource: true, SourcePeer: srcB.Peer, Look: LookPeek, Context: "other"})
+	g.recv(Recv{Tagged: true, Tag: 2, SourcePeer: srcB.Peer, Look: LookPeek, Context: "other"})
 	g.wantEvent(EvRecv, NoMessage, "other", 0)
 	if n, _ := g.Unexpected(); n != 3 || g.Recvs() != 0 {
 		t.Fatalf("%d messages, %d receives", n, g.Recvs())
@@ -139,7 +139,7 @@ func TestClaimOfWhatFailed(t *testing.T) {
 func TestMsgErrorOfAClaimed(t *testing.T) {
 	g := newRig(t)
 	h := func() Handle {
-		h, err := g.mate.Send(&Send{Tagged: true, Tag: 7, Buf: pattern(2500), Target: self(g.SES)})
+		h, err := g.mate.sendOp(&Send{Tagged: true, Tag: 7, Buf: pattern(2500), Target: self(g.SES)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -264,7 +264,7 @@ func TestMultiRecvModel(t *testing.T) {
 				}
 				b := &buffer{mem: bytes.Repeat([]byte{0xa5}, rapid.IntRange(1, 4000).Draw(t, "size")), min: rapid.IntRange(0, 500).Draw(t, "min")}
 				bufs = append(bufs, b)
-				if err := g.Recv(&Recv{Buf: b.mem, Multi: true, MinFree: b.min, Context: b}); err != nil {
+				if err := g.recvOp(&Recv{Buf: b.mem, Multi: true, MinFree: b.min, Context: b}); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -5,47 +5,15 @@ import (
 	"time"
 )
 
-// A Recv is one receive to post. Recv borrows the struct and the slice Iov; the
-// bytes of Buf, or of the elements of Iov, belong to the SES until the Event.
-// Bytes beyond what the Event says was placed may have been written too.
-type Recv struct {
-	Tagged bool
-	// Buf or Iov takes the message; Iov counts if it is not empty. Both empty
-	// takes messages of 0 bytes.
-	Buf []byte
-	Iov [][]byte
-	// Tag and Ignore: a message matches if its tag equals Tag in all bits that
-	// Ignore has not set (S-MAT-02). Without meaning if not Tagged.
-	Tag, Ignore uint64
-	// HasSource accepts messages of SourcePeer only; SourceInitiator, if not 0,
-	// only those that carry it (S-MAT-03).
-	HasSource       bool
-	SourcePeer      uint32
-	SourceInitiator uint32
-	// Multi packs messages one after another into Buf, or into the only element
-	// of Iov, at multiples of 8 bytes, until fewer than MinFree bytes are left
-	// (R-MSG-12). Each makes an Event.
-	Multi   bool
-	MinFree int
-	// Look, of a tagged receive, looks among the unexpected messages instead of
-	// waiting for one. Such a receive is never posted: its Event is made at once.
-	Look    Look
-	Context any
-	Flags   uint64 // echoed in the Event
-	// Now is the time of the post, for RecvView alone.
-	Now time.Duration
-}
-
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
-	tag        uint64 // without the ignored bits
+	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
-	peer, init uint32 // 0 if the class does not look at them
-	class      int8   // of its space, wildClass, or boundClass
+	peer, init uint32 // 0: of any
+	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
-	hasSource  bool
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
@@ -64,6 +32,7 @@ const (
 	numClassesMax = 16 // different masks looked up by hash
 	wildClass     = -1 // in the list of those beyond
 	boundClass    = -2 // matched
+	aloneClass    = -3 // space.alone
 )
 
 // A class is the receives of a space that look at the same bits of a message:
@@ -79,6 +48,9 @@ type class struct {
 // A space is one of the two spaces of messages that never match each other
 // (R-TAG-04): posted receives and unexpected messages.
 type space struct {
+	// alone is a receive that was posted when there was no other, until there is:
+	// it is found by a look at it. none: the receives have classes or are wild.
+	alone   int32
 	classes [numClassesMax]class
 	active  uint32 // classes with n > 0
 	exact   index  // receives with a class
@@ -95,6 +67,7 @@ type space struct {
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
+	sp.alone = none
 	sp.exact.init(recvs)
 	sp.wild.init(1)
 	sp.order.init(1)
@@ -113,60 +86,79 @@ func (s *SES) space(tagged bool) *space {
 
 // Recv posts a receive. It takes the oldest unexpected message that matches, if
 // there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
-func (s *SES) Recv(op *Recv) error {
-	if s.closed {
+func (s *SES) Recv(now time.Duration, op *Op) error {
+	switch {
+	case s.closed:
 		return ErrClosed
-	}
-	if s.recvs.live >= s.cfg.MaxRecvs {
+	case s.recvs.live() >= s.cfg.MaxRecvs:
 		return ErrFull
-	}
-	if op.Look != LookNone {
-		return s.look(op)
+	case op.Look != LookNone:
+		return s.look(now, op)
 	}
 	i := s.recvs.get()
 	r := s.recvs.at(i)
 	s.seq++
 	// Field by field: the place is recycled, and a literal is built twice.
-	r.tag, r.ignore, r.seq, r.posted = op.Tag, op.Ignore, s.seq, op.Now
-	r.peer, r.init, r.hasSource = op.SourcePeer, op.SourceInitiator, op.HasSource
-	r.live, r.tagged, r.class = true, op.Tagged, boundClass
+	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
+	r.live, r.tagged, r.multi, r.class = true, op.Kind == EvTRecv, op.Multi, boundClass
 	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
-	if !op.Tagged {
+	if len(op.Iov) != 0 {
+		s.scatter(r, op.Iov)
+	}
+	sp := &s.spaces[1]
+	if op.Kind != EvTRecv {
 		r.tag, r.ignore = 0, ^uint64(0)
+		sp = &s.spaces[0]
 	}
-	if !op.HasSource {
-		r.peer = 0
-	}
-	r.multi = op.Multi
-	if len(op.Iov) == 1 {
-		r.buf, r.size = op.Iov[0], uint64(len(op.Iov[0]))
-	} else if len(op.Iov) > 1 {
-		r.buf, r.size = nil, 0
-		r.iov = append(s.iov(), op.Iov...)
-		for _, v := range op.Iov {
-			r.size += uint64(len(v))
-		}
-	}
-	sp := s.space(op.Tagged)
-	if op.Multi {
+	switch {
+	case op.Multi:
 		s.postMulti(sp, i, r, op.MinFree)
+	case sp.n == 0 || sp.starved || !s.takeUnexpected(sp, i, r):
+		s.post(sp, i, r)
+	}
+	if s.ended {
 		s.lateRecv(i, r)
-		return nil
 	}
-	if sp.n > 0 && !sp.starved {
-		if k := s.findUnexpected(sp, r); k != none {
-			s.take(i, r, k)
-			return nil
-		}
-	}
-	s.post(sp, i, r)
-	s.lateRecv(i, r)
 	return nil
+}
+
+// scatter makes iov the memory of a receive.
+func (s *SES) scatter(r *recv, iov [][]byte) {
+	if len(iov) == 1 {
+		r.buf, r.size = iov[0], uint64(len(iov[0]))
+		return
+	}
+	r.buf, r.size = nil, uint64(total(iov))
+	r.iov = append(s.iov(), iov...)
+}
+
+// takeUnexpected gives a receive the oldest unexpected message that matches, and
+// reports whether there is one.
+func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
+	k := s.findUnexpected(sp, r)
+	if k == none {
+		return false
+	}
+	s.take(i, r, k)
+	return true
 }
 
 // post puts a receive where messages find it.
 func (s *SES) post(sp *space, i int32, r *recv) {
-	c := sp.classFor(^r.ignore, r.hasSource, r.init != 0)
+	if sp.alone == none && sp.active == 0 && sp.wilds == 0 {
+		sp.alone, r.class = i, aloneClass
+		return
+	}
+	if k := sp.alone; k != none {
+		sp.alone = none
+		s.file(sp, k, s.recvs.at(k))
+	}
+	s.file(sp, i, r)
+}
+
+// file puts a receive into its class.
+func (s *SES) file(sp *space, i int32, r *recv) {
+	c := sp.classFor(^r.ignore, r.peer != 0, r.init != 0)
 	r.class = int8(c)
 	if c == wildClass {
 		sp.wild.add(i, 0)
@@ -207,10 +199,13 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 
 // unpost takes a receive away from where messages find it.
 func (s *SES) unpost(sp *space, i int32, r *recv) {
-	if r.class == wildClass {
+	switch r.class {
+	case aloneClass:
+		sp.alone = none
+	case wildClass:
 		sp.wild.remove(i)
 		sp.wilds--
-	} else {
+	default:
 		sp.exact.remove(i)
 		k := &sp.classes[r.class]
 		if k.n--; k.n == 0 {
@@ -224,10 +219,34 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 // space (S-MAT-01, -02, -04).
 //
 // A multi-receive buffer stays: pack says where in it the message goes.
-func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
+func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
-		return none // not past those that wait
+		return none, nil // not past those that wait
 	}
+	i := sp.alone
+	if i == none {
+		if i = s.search(sp, tag, peer, init); i == none {
+			return none, nil
+		}
+	}
+	r := s.recvs.at(i)
+	switch {
+	case r.class == aloneClass && !r.accepts(tag, peer, init):
+		return none, nil
+	case r.multi:
+		if !s.admit(sp) {
+			return none, nil
+		}
+	case r.class == aloneClass:
+		sp.alone, r.class = none, boundClass
+	default:
+		s.unpost(sp, i, r)
+	}
+	return i, r
+}
+
+// search finds the first posted receive for a message if none is alone.
+func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	best := none
 	var seq uint64
 	for a := sp.active; a != 0; a &= a - 1 {
@@ -262,21 +281,12 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) int32 {
 			}
 		}
 	}
-	if best != none {
-		r := s.recvs.at(best)
-		switch {
-		case !r.multi:
-			s.unpost(sp, best, r)
-		case !s.admit(sp):
-			return none
-		}
-	}
 	return best
 }
 
 // accepts reports whether a message of the receive's space matches it.
 func (r *recv) accepts(tag uint64, peer, init uint32) bool {
-	return (tag^r.tag)&^r.ignore == 0 && (!r.hasSource || r.peer == peer) && (r.init == 0 || r.init == init)
+	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
 }
 
 // findUnexpected finds the oldest unexpected message that r accepts. Receives
@@ -286,7 +296,7 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 	x, h := &sp.order, uint32(0)
 	switch {
 	case r.tagged && r.ignore != 0:
-	case r.hasSource:
+	case r.peer != 0:
 		x, h = &sp.bySource, s.hash(r.tag, uint64(r.peer))
 	case r.tagged:
 		x, h = &sp.byTag, s.hash(r.tag, 0)
@@ -302,8 +312,11 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 
 // freeRecv ends a receive; its event was made.
 func (s *SES) freeRecv(i int32, r *recv) {
-	s.putIov(r.iov)
-	r.buf, r.iov, r.context = nil, nil, nil
+	if r.iov != nil {
+		s.putIov(r.iov)
+		r.iov = nil
+	}
+	r.buf, r.context = nil, nil
 	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
 	r.off, r.refs = 0, 0
 	s.recvs.put(i)
@@ -312,7 +325,7 @@ func (s *SES) freeRecv(i int32, r *recv) {
 // recvEvent starts the event of a receive.
 func (s *SES) recvEvent(r *recv) *Event {
 	e := s.events.add()
-	e.Kind, e.Tagged, e.Context, e.Flags, e.Buf = EvRecv, r.tagged, r.context, r.flags, r.buf
+	e.Kind, e.Context, e.Flags, e.Buf = kind(EvRecv, r.tagged), r.context, r.flags, r.buf
 	return e
 }
 

@@ -32,16 +32,14 @@ func TestMatchTable(t *testing.T) {
 		{"ignored bits differ", Recv{Tagged: true, Tag: 0x1234, Ignore: 0xff}, Send{Tagged: true, Tag: 0x1299}, 16, true},
 		{"other bits differ", Recv{Tagged: true, Tag: 0x1234, Ignore: 0xff}, Send{Tagged: true, Tag: 0x1334}, 16, false},
 		{"any tag", Recv{Tagged: true, Tag: 0x1234, Ignore: ^uint64(0)}, Send{Tagged: true, Tag: 9}, 16, true},
-		{"peer", Recv{HasSource: true, SourcePeer: 5}, Send{}, 16, true},
-		{"other peer", Recv{HasSource: true, SourcePeer: 6}, Send{}, 16, false},
-		{"peer 0 is one", Recv{HasSource: true}, Send{}, 16, false},
-		{"no source, number left in", Recv{SourcePeer: 6}, Send{}, 16, true},
+		{"peer", Recv{SourcePeer: 5}, Send{}, 16, true},
+		{"other peer", Recv{SourcePeer: 6}, Send{}, 16, false},
 		{"initiator", Recv{SourceInitiator: 16}, Send{}, 16, true},
 		{"other initiator", Recv{SourceInitiator: 17}, Send{}, 16, false},
-		{"peer and initiator", Recv{Tagged: true, HasSource: true, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true}, 16, true},
-		{"peer, other initiator", Recv{Tagged: true, HasSource: true, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true}, 18, false},
-		{"initiator, other peer", Recv{Tagged: true, HasSource: true, SourcePeer: 4, SourceInitiator: 16}, Send{Tagged: true}, 16, false},
-		{"all together", Recv{Tagged: true, Tag: 0xf0, Ignore: 0xf, HasSource: true, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true, Tag: 0xf9}, 16, true},
+		{"peer and initiator", Recv{Tagged: true, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true}, 16, true},
+		{"peer, other initiator", Recv{Tagged: true, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true}, 18, false},
+		{"initiator, other peer", Recv{Tagged: true, SourcePeer: 4, SourceInitiator: 16}, Send{Tagged: true}, 16, false},
+		{"all together", Recv{Tagged: true, Tag: 0xf0, Ignore: 0xf, SourcePeer: 5, SourceInitiator: 16}, Send{Tagged: true, Tag: 0xf9}, 16, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, late := range []bool{false, true} {
@@ -68,7 +66,7 @@ func TestMatchTable(t *testing.T) {
 					continue
 				}
 				e := g.wantEvent(EvRecv, OK, "r", 0)
-				if e.Peer != 5 || e.Initiator != c.init || e.Tagged != c.send.Tagged || e.Tagged && e.Tag != c.send.Tag || !e.Tagged && e.Tag != 0 {
+				if e.Peer != 5 || e.Initiator != c.init || e.Kind.Tagged() != c.send.Tagged || e.Kind.Tagged() && e.Tag != c.send.Tag || !e.Kind.Tagged() && e.Tag != 0 {
 					t.Fatalf("%+v", e) // R-TAG-07: the sender's full tag
 				}
 				g.rest()
@@ -82,10 +80,10 @@ func TestMatchIsInPostOrderAcrossClasses(t *testing.T) {
 	kinds := []Recv{
 		{Tagged: true, Tag: 7},
 		{Tagged: true, Tag: 0, Ignore: ^uint64(0)},
-		{Tagged: true, Tag: 7, HasSource: true, SourcePeer: 1},
+		{Tagged: true, Tag: 7, SourcePeer: 1},
 		{Tagged: true, Tag: 7, SourceInitiator: 16},
 		{Tagged: true, Tag: 3, Ignore: 4},
-		{Tagged: true, Tag: 7, Ignore: 0xff, HasSource: true, SourcePeer: 1, SourceInitiator: 16},
+		{Tagged: true, Tag: 7, Ignore: 0xff, SourcePeer: 1, SourceInitiator: 16},
 	}
 	for shift := range kinds {
 		g := newRig(t)
@@ -116,7 +114,7 @@ func TestMatchManyMasks(t *testing.T) {
 			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1<<60 | 1<<i>>1}), "default OK 0")
 			g.wantEvent(EvRecv, OK, i, 0)
 		}
-		if g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
+		if g.spaces[1].alone != none || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
 			t.Fatalf("round %d: classes left", round)
 		}
 	}
@@ -145,6 +143,56 @@ func TestMatchOrderBeyondTheClasses(t *testing.T) {
 	}
 }
 
+func TestMatchAlone(t *testing.T) {
+	// The only receive of a space has no class until there is another, which comes
+	// behind it.
+	g := newRig(t)
+	alone := func(want bool) {
+		t.Helper()
+		if got := g.spaces[1].alone != none; got != want {
+			t.Fatalf("a receive is alone: %v", got)
+		}
+	}
+	g.recv(Recv{Tagged: true, Tag: 0x17, Ignore: 0xf, SourcePeer: srcA.Peer, Context: 1})
+	g.recv(Recv{Context: "the other space"})
+	alone(true)
+	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x20}), "response OK overflow 0 gtd")
+	g.want(srcB, from(16, g, Send{Tagged: true, Tag: 0x17}), "response OK overflow 0 gtd")
+	alone(true)
+	g.recv(Recv{Tagged: true, Tag: 0x20, Context: 2}) // takes what is there
+	g.wantEvent(EvRecv, OK, 2, 0)
+	alone(true)
+	g.recv(Recv{Tagged: true, Tag: 0x15, Context: 3})
+	alone(false)
+	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x15}), "default OK 0")
+	g.wantEvent(EvRecv, OK, 1, 0)
+	alone(false)
+	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 4})
+	for _, ctx := range []any{3, 4} {
+		if !g.CancelRecv(ctx) {
+			t.Fatal("nothing to cancel")
+		}
+		g.wantEvent(EvRecv, Cancelled, ctx, 0)
+	}
+	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 5})
+	alone(true)
+	if !g.CancelRecv(5) {
+		t.Fatal("nothing to cancel")
+	}
+	g.wantEvent(EvRecv, Cancelled, 5, 0)
+	alone(false)
+	buf := make([]byte, 20)
+	g.recv(Recv{Tagged: true, Tag: 1, Buf: buf, Multi: true, MinFree: 5, Context: 6})
+	for i := range 2 {
+		alone(true)
+		g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1, Buf: pattern(8)}), "default OK 8")
+		if e := g.wantEvent(EvRecv, OK, 6, 8); e.Released != (i == 1) {
+			t.Fatalf("message %d: released %v", i, e.Released)
+		}
+	}
+	alone(false)
+}
+
 func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
 	// ses.md 6.10: the receiver must ignore the field.
 	g := newRig(t)
@@ -158,7 +206,7 @@ func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
 	for _, n := range []int{10, 3000} {
 		for _, late := range []bool{false, true} {
 			if !late {
-				g.recv(Recv{Buf: make([]byte, n), HasSource: true, SourcePeer: 1})
+				g.recv(Recv{Buf: make([]byte, n), SourcePeer: 1})
 			}
 			for _, p := range set(g.untagged(pattern(n), 1024), 5) {
 				if r := g.deliver(srcA, p); r.Rsp.RC > wire.RCOK {
@@ -166,7 +214,7 @@ func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
 				}
 			}
 			if late {
-				g.recv(Recv{Buf: make([]byte, n), HasSource: true, SourcePeer: 1})
+				g.recv(Recv{Buf: make([]byte, n), SourcePeer: 1})
 			}
 			if e := g.wantEvent(EvRecv, OK, nil, n); e.Tag != 0 {
 				t.Fatalf("%+v", e)
@@ -192,14 +240,14 @@ func TestMatchUnexpectedInArrivalOrder(t *testing.T) {
 		}
 	}
 	take(2, Recv{Tag: 102})
-	take(6, Recv{Tag: 102, HasSource: true, SourcePeer: 1})
-	take(1, Recv{HasSource: true, SourcePeer: 2, Ignore: ^uint64(0)})
+	take(6, Recv{Tag: 102, SourcePeer: 1})
+	take(1, Recv{SourcePeer: 2, Ignore: ^uint64(0)})
 	take(0, Recv{Ignore: ^uint64(0)})
-	take(5, Recv{SourceInitiator: 22, Ignore: ^uint64(0), HasSource: true, SourcePeer: 2})
+	take(5, Recv{SourceInitiator: 22, Ignore: ^uint64(0), SourcePeer: 2})
 	take(10, Recv{Tag: 102})
 	take(7, Recv{Tag: 103, Ignore: 4, SourceInitiator: 21})
 	take(3, Recv{Tag: 103, SourceInitiator: 20})
-	take(11, Recv{Tag: 103, HasSource: true, SourcePeer: 2, SourceInitiator: 22})
+	take(11, Recv{Tag: 103, SourcePeer: 2, SourceInitiator: 22})
 	take(4, Recv{Tag: 100, Ignore: 1})
 	take(8, Recv{Tag: 100, Ignore: 1})
 	take(9, Recv{Tag: 100, Ignore: 1})
@@ -211,12 +259,12 @@ func TestRecvFull(t *testing.T) {
 	for i := range 3 {
 		g.recv(Recv{Context: i, Buf: make([]byte, 3000)})
 	}
-	if err := g.Recv(&Recv{}); err != ErrFull {
+	if err := g.recvOp(&Recv{}); err != ErrFull {
 		t.Fatal(err)
 	}
 	pkts := g.untagged(pattern(3000), 1024)
 	g.deliver(srcA, pkts[0])
-	if err := g.Recv(&Recv{}); err != ErrFull { // a matched one still counts
+	if err := g.recvOp(&Recv{}); err != ErrFull { // a matched one still counts
 		t.Fatal(err)
 	}
 	g.deliver(srcA, pkts[1])
@@ -235,7 +283,7 @@ func TestCancelRecv(t *testing.T) {
 		case "wild":
 			r.Tagged, r.Ignore = true, 5
 		case "bound":
-			r.HasSource, r.SourcePeer = true, 2
+			r.SourcePeer = 2
 		}
 		g.recv(r)
 	}
@@ -323,7 +371,7 @@ func TestRecvEventEchoes(t *testing.T) {
 			g.deliver(srcB, p)
 		}
 		e := g.event()
-		if &e.Buf[0] != &buf[0] || len(e.Buf) != 100 || e.Flags != 0x55 || e.Tag != 9 || !e.HasData || e.Data != 0xdd || e.Peer != 2 || e.Initiator != 33 || !e.Tagged {
+		if &e.Buf[0] != &buf[0] || len(e.Buf) != 100 || e.Flags != 0x55 || e.Tag != 9 || !e.HasData || e.Data != 0xdd || e.Peer != 2 || e.Initiator != 33 || !e.Kind.Tagged() {
 			t.Fatalf("%+v", e)
 		}
 	}
@@ -336,9 +384,9 @@ func TestMatchWorkIsBounded(t *testing.T) {
 	for _, spread := range []func(i int) Recv{
 		func(i int) Recv { return Recv{Tagged: true, Tag: uint64(i)} },
 		func(i int) Recv { return Recv{Tagged: true, Tag: uint64(i) << 32} },
-		func(i int) Recv { return Recv{Tagged: true, Tag: 1, HasSource: true, SourcePeer: uint32(i)} },
+		func(i int) Recv { return Recv{Tagged: true, Tag: 1, SourcePeer: uint32(i + 1)} },
 		func(i int) Recv { return Recv{Tagged: true, Ignore: ^uint64(0), SourceInitiator: uint32(i + 1)} },
-		func(i int) Recv { return Recv{HasSource: true, SourcePeer: uint32(i) << 8} },
+		func(i int) Recv { return Recv{SourcePeer: uint32(i+1) << 8} },
 	} {
 		g := newRig(t)
 		var sp *space
@@ -365,9 +413,9 @@ func ExampleSES_Request() {
 	cfg := Config{JobID: 1, RI: 15, Initiator: 16}
 	a, b := New(cfg), New(cfg)
 	buf := make([]byte, 10)
-	b.Recv(&Recv{Tagged: true, Tag: 7, Buf: buf})
+	b.Recv(0, &Op{Kind: EvTRecv, Tag: 7, Buf: buf})
 
-	h, _ := a.Send(&Send{Tagged: true, Tag: 7, Buf: []byte("hello"), Target: Target{JobID: 1, RI: 15, Relative: true}})
+	h, _ := a.Send(0, &Op{Kind: EvTSend, Tag: 7, Buf: []byte("hello"), Peer: 1, RI: 15})
 	for p, ok := a.Next(h, 1024); ok; p, ok = a.Next(h, 1024) {
 		res := b.Request(Source{Peer: 1, PDC: 1}, wire.NextReqStd, a.Append(nil, h, p))
 		a.Answered(h, &res.Rsp)

@@ -41,10 +41,11 @@ type Result struct {
 func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 	var v verdict
 	r := &s.req
+	s.src = src
 	if n, err := r.Parse(b); next == wire.NextReqStd && err == nil {
-		v = s.request(src, r, b[n:])
+		v = s.request(r, b[n:])
 	} else {
-		v = s.requestOther(src, next, b, r)
+		v = s.requestOther(next, b, r)
 	}
 	res := &s.res
 	if v.not != 0 {
@@ -93,7 +94,7 @@ func special(list wire.List, modified uint32) verdict {
 
 // requestOther executes the optimized request forms: one packet, no message id.
 // The decoded header is left in r.
-func (s *SES) requestOther(src Source, next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
+func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
 	switch next {
 	case wire.NextReqStd:
 		return s.malformed(next, b, r)
@@ -123,7 +124,7 @@ func (s *SES) requestOther(src Source, next wire.NextHdr, b []byte, r *wire.ReqS
 	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
 		return refusal(wire.RCUnsupportedOp) // ses.md 2.13: STD only
 	}
-	return s.request(src, r, b)
+	return s.request(r, b)
 }
 
 // malformed answers a request whose header does not parse: of another version
@@ -162,14 +163,14 @@ func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
 const single = wire.SESSOM | wire.SESEOM
 
 // request executes a decoded request. data is what follows the header.
-func (s *SES) request(src Source, r *wire.ReqStd, data []byte) verdict {
+func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
 	// The order of the checks: ses.md 18.1.
 	if rc := s.check(r); rc != wire.RCNull {
-		return s.refuse(src, r, rc, uint32(r.PayloadLen))
+		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
 	if r.Opcode != wire.OpSend && r.Opcode != wire.OpTaggedSend {
 		if r.Opcode == wire.OpMsgError {
-			return s.msgError(src, r)
+			return s.msgError(s.src, r)
 		}
 		return done(0) // S-MSC-01: NO_OP
 	}
@@ -184,22 +185,22 @@ func (s *SES) request(src Source, r *wire.ReqStd, data []byte) verdict {
 	}
 	end := off + n
 	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
-		return s.refuse(src, r, wire.RCOpViolation, 0) // S-RSM-04
+		return s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
 	}
 	if r.ReqLen > s.cfg.MaxMessage {
-		return s.refuse(src, r, wire.RCUnsupportedSize, uint32(n))
+		return s.refuse(s.src, r, wire.RCUnsupportedSize, uint32(n))
 	}
 	if r.Gen != 0 {
-		return s.refuse(src, r, wire.RCBadGeneration, uint32(n)) // our RIs never disable themselves
+		return s.refuse(s.src, r, wire.RCBadGeneration, uint32(n)) // our RIs never disable themselves
 	}
 	if r.Flags&wire.SESIE != 0 {
-		return s.refuse(src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
+		return s.refuse(s.src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
 	}
 	data = data[:n]
 	if r.Flags&single == single {
-		return s.whole(src, r, data)
+		return s.whole(r, data)
 	}
-	return s.part(src, r, uint32(off), data)
+	return s.part(s.src, r, uint32(off), data)
 }
 
 // check looks whether the request is for this endpoint and can be executed. A
@@ -255,22 +256,31 @@ func (s *SES) nack() verdict {
 }
 
 // whole executes a message of one packet: no state besides the receive.
-func (s *SES) whole(src Source, r *wire.ReqStd, data []byte) verdict {
-	tagged := r.Opcode == wire.OpTaggedSend
-	tag := r.Match
-	if !tagged {
-		tag = 0 // ses.md 6.10
+func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
+	sp, tag := &s.spaces[1], r.Match
+	if r.Opcode != wire.OpTaggedSend {
+		sp, tag = &s.spaces[0], 0 // ses.md 6.10
 	}
-	i := s.match(s.space(tagged), tag, src.Peer, r.Initiator)
-	if i == none {
-		return s.keep(src, r, tag, data)
+	i, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
+	if rv == nil {
+		return s.keep(s.src, r, tag, data)
 	}
-	rv := s.recvs.at(i)
 	e := s.recvEvent(rv)
-	e.Tag, e.Peer, e.Initiator = tag, src.Peer, r.Initiator
+	e.Tag, e.Peer, e.Initiator = tag, PeerID(s.src.Peer), r.Initiator
 	if r.Flags&wire.SESHD != 0 {
 		e.HasData, e.Data = true, r.HeaderData
 	}
+	if rv.multi || rv.iov != nil || uint64(len(data)) > rv.size {
+		return s.fit(i, rv, e, r, data)
+	}
+	copy(rv.buf, data)
+	s.arrived(e, len(data), 0)
+	s.freeRecv(i, rv)
+	return done(r.ReqLen)
+}
+
+// fit gives a receive a message that does not simply go into its buffer.
+func (s *SES) fit(i int32, rv *recv, e *Event, r *wire.ReqStd, data []byte) verdict {
 	placed := len(data)
 	v := done(r.ReqLen)
 	room, base := rv.size, uint64(0)

@@ -79,7 +79,7 @@ func TestRequestForeignJobLearnsNothing(t *testing.T) {
 				t.Fatalf("%q, want %q", got, want)
 			}
 		}
-		if g.in.live != 0 {
+		if g.in.live() != 0 {
 			t.Fatal("a foreign job has state")
 		}
 		g.quiet()

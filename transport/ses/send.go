@@ -11,46 +11,6 @@ import (
 // it is neither Answered nor Failed. 0 is none.
 type Handle uint32
 
-// A Target names the endpoint a message goes to (ses.md 1).
-type Target struct {
-	JobID    uint32
-	PIDonFEP uint16
-	RI       uint16
-	Relative bool // JobID is part of the name (REL bit)
-}
-
-// A Send is one message to send. Send borrows the struct and the slice Iov; the
-// bytes of Buf, or of the elements of Iov, belong to the SES until the Event
-// (with Copy: until Send returns).
-type Send struct {
-	Tagged bool
-	// Buf or Iov is the message; Iov counts if it is not empty.
-	Buf []byte
-	Iov [][]byte
-	Tag uint64
-	// Data travels as header data if HasData (FI_REMOTE_CQ_DATA).
-	Data    uint64
-	HasData bool
-	// DeliveryComplete sets DC: the target answers after the data is visible.
-	DeliveryComplete bool
-	// Copy takes a private copy now.
-	Copy bool
-	// Early makes the Event as soon as the bytes are no longer needed from the
-	// user: at once with Copy, else when every piece is answered. A failure found
-	// later makes none (R-CMPL-02, R-CMPL-17). Silent wins over Early.
-	Early bool
-	// Silent: success makes no Event, failure does (R-MSG-05).
-	Silent bool
-	// Ordered comes back from Info.
-	Ordered bool
-	Target  Target
-	Peer    uint32 // the caller's number of the peer
-	Context any
-	Flags   uint64 // echoed in the Event
-	// Now is the time of the post, for SendView alone.
-	Now time.Duration
-}
-
 // Kinds of Pieces.
 const (
 	PieceData     uint8 = 0
@@ -89,34 +49,39 @@ type send struct {
 	buf     []byte
 	iov     [][]byte
 
-	tag, data, flags uint64
-	seq              uint64
-	length, next     uint32 // bytes; next is the first that no piece took
-	open             int32  // pieces taken and neither answered nor failed
-	peer, job        uint32
-	pid, ri          uint16
-	msgID            uint16
-	life             uint16 // tells handles of one place apart
-	gen              uint8
-	phase            phase
-	wireFlags        wire.SESFlags // DC, REL, HD
-	piece            uint32        // of the copies arena, or noPiece
+	// hdr is the header of its packets but for what Append sets in it.
+	hdr       wire.ReqStd
+	wireFlags wire.SESFlags // of every packet: DC, REL, HD
+	kind      Kind
+	phase     phase
+	life      uint16 // tells handles of one place apart
+	next      uint32 // first byte that no piece took
+	open      int32  // pieces taken and neither answered nor failed
+	peer      uint32
+	flags     uint64
+	seq       uint64
+	piece     uint32 // of the copies arena, or noPiece
 
-	tagged, ordered, early, silent bool
-	copied                         bool // the bytes are ours
-	told                           bool // success was reported early
-	noResponse                     bool // a piece was answered NO_RESPONSE
-	response                       bool // a RESPONSE came
-	unexecuted                     bool // the target cannot have the whole message
-	cause                          Cause
-	rc                             wire.RC
-	nack                           wire.NackCode
+	ordered, early, silent bool
+	outcome
 
 	posted   time.Duration
 	tries    uint16
 	retryAt  time.Duration // phaseWait, 0: not yet set
 	notReady time.Duration // since when the target is not ready
 	epoch    uint32
+}
+
+// An outcome is what became of a message so far.
+type outcome struct {
+	copied     bool // the bytes are ours
+	told       bool // success was reported early
+	noResponse bool // a piece was answered NO_RESPONSE
+	response   bool // a RESPONSE came
+	unexecuted bool // the target cannot have the whole message
+	cause      Cause
+	rc         wire.RC
+	nack       wire.NackCode
 }
 
 // lookup returns the message of h, or nil if it ended.
@@ -133,66 +98,82 @@ func (s *SES) lookup(h Handle) (int32, *send) {
 func handleOf(i int32, m *send) Handle { return Handle(uint32(m.life)<<16 | uint32(i)) }
 
 // Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
-func (s *SES) Send(op *Send) (Handle, error) {
-	if s.closed || s.ended {
+func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
+	n := op.Bytes()
+	switch {
+	case s.closed || s.ended:
 		return 0, ErrClosed
-	}
-	n := len(op.Buf)
-	if len(op.Iov) != 0 {
-		n = 0
-		for _, v := range op.Iov {
-			n += len(v)
-		}
-	}
-	if uint64(n) > uint64(s.cfg.MaxMessage) {
+	case uint64(n) > uint64(s.cfg.MaxMessage):
 		return 0, ErrTooLong
-	}
-	if s.sends.live >= s.cfg.MaxSends {
+	case s.sends.live() >= s.cfg.MaxSends:
 		return 0, ErrFull
 	}
 	i := s.sends.get()
 	m := s.sends.at(i)
-	life := m.life + 1
-	if life == 0 {
-		life = 1
+	if m.life++; m.life == 0 {
+		m.life = 1
 	}
 	s.seq++
-	*m = send{} // then field by field: a literal is built twice
-	m.context, m.buf, m.tag, m.data, m.flags = op.Context, op.Buf, op.Tag, op.Data, op.Flags
-	m.seq, m.length, m.peer, m.posted = s.seq, uint32(n), op.Peer, op.Now
-	m.job, m.pid, m.ri = op.Target.JobID&0xffffff, op.Target.PIDonFEP&0xfff, op.Target.RI&0xfff
-	m.msgID, m.life, m.phase, m.piece = s.newID(), life, phaseData, noPiece
-	m.tagged, m.ordered, m.early, m.silent = op.Tagged, op.Ordered, op.Early && !op.Silent, op.Silent
-	if op.Target.Relative {
-		m.wireFlags |= wire.SESREL
+	m.context, m.buf, m.flags, m.seq, m.peer, m.posted = op.Context, op.Buf, op.Flags, s.seq, uint32(op.Peer), now
+	m.phase, m.piece, m.kind, m.outcome, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, outcome{}, 0, 0, 0
+	m.ordered, m.early, m.silent = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent
+	r := &m.hdr
+	r.MsgID, r.Gen, r.ReqLen, r.Initiator = s.newID(), 0, uint32(n), s.cfg.Initiator
+	r.PIDonFEP, r.RI, r.JobID = op.PIDonFEP&0xfff, op.RI&0xfff, op.JobID&0xffffff
+	if op.JobID == 0 {
+		r.JobID = s.cfg.JobID
 	}
-	if op.DeliveryComplete {
+	r.Opcode, r.Match, r.HeaderData = wire.OpSend, 0, 0
+	if op.Kind == EvTSend {
+		r.Opcode, r.Match = wire.OpTaggedSend, op.Tag
+	}
+	m.wireFlags = wire.SESREL
+	if op.Absolute {
+		m.wireFlags = 0
+	}
+	if op.Level >= LevelDelivery || op.Visible {
 		m.wireFlags |= wire.SESDC
 	}
 	if op.HasData {
 		m.wireFlags |= wire.SESHD
+		r.HeaderData = op.Data
 	}
-	switch {
-	case op.Copy:
-		s.copyIn(m, op)
-	case len(op.Iov) == 1:
-		m.buf = op.Iov[0]
-	case len(op.Iov) > 1:
-		m.buf = nil
-		m.iov = append(s.iov(), op.Iov...)
-	}
-	if m.early && m.copied {
-		s.succeed(m)
-		m.told = true
+	if op.Inject || len(op.Iov) != 0 {
+		s.hold(m, op)
 	}
 	return handleOf(i, m), nil
 }
 
+// total is the number of bytes in v.
+func total(v [][]byte) (n int) {
+	for _, b := range v {
+		n += len(b)
+	}
+	return n
+}
+
+// hold keeps the bytes of a message that does not simply lie in op.Buf.
+func (s *SES) hold(m *send, op *Op) {
+	switch {
+	case op.Inject:
+		s.copyIn(m, op)
+		if m.early {
+			s.succeed(m)
+			m.told = true
+		}
+	case len(op.Iov) == 1:
+		m.buf = op.Iov[0]
+	default:
+		m.buf = nil
+		m.iov = append(s.iov(), op.Iov...)
+	}
+}
+
 // copyIn takes the private copy of a message. Copies above 16 KiB are ordinary
 // garbage; smaller ones are recycled.
-func (s *SES) copyIn(m *send, op *Send) {
+func (s *SES) copyIn(m *send, op *Op) {
 	m.copied = true
-	n := int(m.length)
+	n := int(m.hdr.ReqLen)
 	if n == 0 {
 		m.buf = nil
 		return
@@ -224,10 +205,8 @@ func (s *SES) iov() [][]byte {
 }
 
 func (s *SES) putIov(v [][]byte) {
-	if v != nil {
-		clear(v)
-		s.iovs = append(s.iovs, v[:0])
-	}
+	clear(v)
+	s.iovs = append(s.iovs, v[:0])
 }
 
 // newID takes the next message id that is not in use: 1 to 65535 in turn (ses.md
@@ -260,7 +239,7 @@ func (s *SES) PieceLen(h Handle, mtu int) int {
 	case m == nil:
 		return -1
 	case m.phase == phaseData:
-		return int(min(m.length-m.next, uint32(mtu)))
+		return int(min(m.hdr.ReqLen-m.next, uint32(mtu)))
 	case m.phase == phaseError:
 		return 0
 	}
@@ -278,12 +257,12 @@ func (s *SES) Next(h Handle, mtu int) (Piece, bool) {
 	switch m.phase {
 	case phaseData:
 		if m.next == 0 && len(s.gens) != 0 {
-			m.gen = s.gens[m.genKey()] // S-GEN-03: the newest known
+			m.hdr.Gen = s.gens[m.genKey()] // S-GEN-03: the newest known
 		}
-		p := Piece{Off: m.next, Len: min(m.length-m.next, uint32(mtu))}
+		p := Piece{Off: m.next, Len: min(m.hdr.ReqLen-m.next, uint32(mtu))}
 		m.next += p.Len
 		m.open++
-		if m.next == m.length { // S-SEG-02: an empty message has one piece
+		if m.next == m.hdr.ReqLen { // S-SEG-02: an empty message has one piece
 			p.Last = true
 			m.phase = phaseSent
 		}
@@ -305,35 +284,35 @@ func (s *SES) Append(b []byte, h Handle, p Piece) []byte {
 	if m == nil {
 		panic("BUG: ses: Append to a message that ended")
 	}
-	r := &s.out // field by field: a literal is built twice
-	r.Opcode, r.Flags, r.Gen, r.MsgID, r.PIDonFEP, r.RI = wire.OpSend, m.wireFlags&^wire.SESHD, m.gen, m.msgID, m.pid, m.ri
-	r.JobID, r.Initiator, r.ReqLen = m.job, s.cfg.Initiator, m.length
-	r.BufOff, r.Match, r.HeaderData, r.MsgOff, r.PayloadLen = 0, 0, 0, 0, 0
-	if m.tagged {
-		r.Opcode, r.Match = wire.OpTaggedSend, m.tag
+	if p.Kind == PieceMsgError {
+		return m.appendError(b, p)
+	}
+	r := &m.hdr
+	r.Flags = m.wireFlags
+	if p.Off == 0 {
+		r.Flags |= wire.SESSOM // which has the header data: ses.md 6.4
+	} else {
+		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
 	}
 	if p.Last {
 		r.Flags |= wire.SESEOM
 	}
-	switch {
-	case p.Kind == PieceMsgError: // S-MSC-02
-		r.Opcode = wire.OpMsgError
-		r.Flags |= wire.SESIE
-		r.MsgOff = p.Off
-		return r.Append(b)
-	case p.Off == 0:
-		r.Flags |= wire.SESSOM | m.wireFlags&wire.SESHD // ses.md 6.4
-		if m.wireFlags&wire.SESHD != 0 {
-			r.HeaderData = m.data
-		}
-	default:
-		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
-	}
 	b = r.Append(b)
-	if m.iov == nil {
-		return append(b, m.buf[p.Off:p.Off+p.Len]...)
+	if m.iov != nil {
+		return gather(b, m.iov, int(p.Off), int(p.Len))
 	}
-	return gather(b, m.iov, int(p.Off), int(p.Len))
+	return append(b, m.buf[p.Off:p.Off+p.Len]...)
+}
+
+// appendError appends the MSG_ERROR of a message (S-MSC-02).
+func (m *send) appendError(b []byte, p Piece) []byte {
+	r := m.hdr
+	r.Opcode, r.Flags = wire.OpMsgError, m.wireFlags&^wire.SESHD|wire.SESIE
+	if p.Last {
+		r.Flags |= wire.SESEOM
+	}
+	r.MsgOff, r.PayloadLen = p.Off, 0
+	return r.Append(b)
 }
 
 // gather appends n bytes from offset off of the concatenation of iov.
@@ -357,7 +336,7 @@ func gather(b []byte, iov [][]byte, off, n int) []byte {
 // it was marked Ordered. All zero if it ended.
 func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
 	if _, m := s.lookup(h); m != nil {
-		return m.peer, int(m.length), m.ordered
+		return m.peer, int(m.hdr.ReqLen), m.ordered
 	}
 	return 0, 0, false
 }

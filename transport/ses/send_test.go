@@ -106,7 +106,7 @@ func TestSendGathers(t *testing.T) {
 			a, b := New(testConfig()), New(testConfig())
 			// The slice of slices is borrowed.
 			mine := append([][]byte(nil), iov...)
-			h, err := b.Send(&Send{Iov: mine, Copy: cp})
+			h, err := b.sendOp(&Send{Iov: mine, Copy: cp})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,11 +127,11 @@ func TestSendLargest(t *testing.T) {
 		iov[i] = mib
 	}
 	g := newRig(t)
-	if _, err := g.Send(&Send{Iov: iov}); err != ErrTooLong {
+	if _, err := g.sendOp(&Send{Iov: iov}); err != ErrTooLong {
 		t.Fatalf("2^32 bytes: %v", err)
 	}
 	iov[4095] = mib[:len(mib)-1]
-	if _, err := g.Send(&Send{Iov: iov}); err != ErrTooLong {
+	if _, err := g.sendOp(&Send{Iov: iov}); err != ErrTooLong {
 		t.Fatalf("2^32-1 bytes: %v", err)
 	}
 	iov[4095] = mib[:len(mib)-2]
@@ -159,12 +159,12 @@ func TestSendLargest(t *testing.T) {
 
 func TestSendLimitOfConfig(t *testing.T) {
 	g := newRig(t, func(c *Config) { c.MaxMessage, c.MaxSends = 100, 2 })
-	if _, err := g.Send(&Send{Buf: make([]byte, 101)}); err != ErrTooLong {
+	if _, err := g.sendOp(&Send{Buf: make([]byte, 101)}); err != ErrTooLong {
 		t.Fatal(err)
 	}
 	a := g.send(Send{Buf: make([]byte, 100), Context: 1})
 	g.send(Send{Context: 2})
-	if _, err := g.Send(&Send{}); err != ErrFull {
+	if _, err := g.sendOp(&Send{}); err != ErrFull {
 		t.Fatal(err)
 	}
 	drain(g.SES, a, 1024)
@@ -181,7 +181,7 @@ func TestSendLimitOfConfig(t *testing.T) {
 func TestSendPieceMayBeEncodedAgain(t *testing.T) {
 	s := New(testConfig())
 	body := pattern(2500)
-	h, _ := s.Send(&Send{Tagged: true, Tag: 1, Buf: body})
+	h, _ := s.sendOp(&Send{Tagged: true, Tag: 1, Buf: body})
 	var ps []Piece
 	var first [][]byte
 	for p, ok := s.Next(h, 1024); ok; p, ok = s.Next(h, 1024) {
@@ -201,7 +201,7 @@ func TestSendPieceMayBeEncodedAgain(t *testing.T) {
 func TestSendMessageIDs(t *testing.T) {
 	// ses.md 6.5: 1 to 65535 in turn, those in use are skipped.
 	s := New(testConfig())
-	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).msgID }
+	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).hdr.MsgID }
 	end := func(h Handle) {
 		drain(s, h, 1024)
 		s.Answered(h, nil)
@@ -209,7 +209,7 @@ func TestSendMessageIDs(t *testing.T) {
 	}
 	kept := map[uint16]Handle{}
 	for i := range 3 * 65536 {
-		h, err := s.Send(&Send{})
+		h, err := s.sendOp(&Send{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestSendCopyFreesTheCallersBytes(t *testing.T) {
 		s := New(testConfig())
 		body := pattern(n)
 		buf := bytes.Clone(body)
-		h, _ := s.Send(&Send{Buf: buf, Copy: true, Context: "x"})
+		h, _ := s.sendOp(&Send{Buf: buf, Copy: true, Context: "x"})
 		for i := range buf {
 			buf[i] = 0xa5
 		}
@@ -317,7 +317,7 @@ func TestSendEventEchoes(t *testing.T) {
 	drain(g.SES, h, 1024)
 	g.Answered(h, nil)
 	e := g.event()
-	if &e.Buf[0] != &buf[0] || !e.Tagged || e.Tag != 4 || !e.HasData || e.Data != 5 || e.Peer != 6 || e.Flags != 7 {
+	if &e.Buf[0] != &buf[0] || !e.Kind.Tagged() || e.Tag != 4 || !e.HasData || e.Data != 5 || e.Peer != 6 || e.Flags != 7 {
 		t.Fatalf("%+v", e)
 	}
 	if p, n, o := g.Info(h); p != 0 || n != 0 || o {
@@ -365,7 +365,7 @@ func TestHandlesOfOnePlaceDiffer(t *testing.T) {
 	s := New(testConfig())
 	seen := map[Handle]bool{}
 	for range 65535 {
-		h, _ := s.Send(&Send{})
+		h, _ := s.sendOp(&Send{})
 		if h == 0 || seen[h] {
 			t.Fatalf("handle %#x again", h)
 		}
@@ -377,7 +377,7 @@ func TestHandlesOfOnePlaceDiffer(t *testing.T) {
 
 func TestAppendToAnEndedMessagePanics(t *testing.T) {
 	s := New(testConfig())
-	h, _ := s.Send(&Send{})
+	h, _ := s.sendOp(&Send{})
 	p, _ := s.Next(h, 1024)
 	s.Answered(h, nil)
 	defer func() {

@@ -125,10 +125,11 @@ type SES struct {
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
-	// The header being executed and its Result, the header being encoded: too
-	// often used to be built on the stack and copied.
-	req, out wire.ReqStd
-	res      Result
+	// The header being executed, where it came from, and its Result: too often used to be built on the
+	// stack and copied.
+	req wire.ReqStd
+	src Source
+	res Result
 
 	// Initiator.
 	sends      table[send]
@@ -194,7 +195,7 @@ type Stats struct {
 }
 
 // A Source says where a request came from: the caller's numbers of the peer
-// address and of the PDC.
+// address, not 0, and of the PDC.
 type Source struct {
 	Peer uint32
 	PDC  uint32
@@ -222,10 +223,10 @@ func New(cfg Config) *SES {
 
 // Sends is the number of sends not yet finished, including those whose early
 // completion was reported.
-func (s *SES) Sends() int { return s.sends.live }
+func (s *SES) Sends() int { return s.sends.live() }
 
 // Recvs is the number of receives not yet finished.
-func (s *SES) Recvs() int { return s.recvs.live }
+func (s *SES) Recvs() int { return s.recvs.live() }
 
 // Unexpected is the number of messages that no receive matched yet and the
 // bytes charged for them.
@@ -237,7 +238,7 @@ func (s *SES) InProgress() int { return s.open }
 // Idle reports that no message is in progress in either direction, no
 // unexpected one is held and no Event waits. Receives may be posted.
 func (s *SES) Idle() bool {
-	return s.sends.live == 0 && s.open == 0 && s.held == 0 && s.events.n == 0
+	return s.sends.live() == 0 && s.open == 0 && s.held == 0 && s.events.n == 0
 }
 
 // Config returns the configuration in force, defaults filled in.

@@ -33,7 +33,7 @@ func pattern(n int) []byte {
 
 // packets sends op by a and returns its encoded packets.
 func packets(a *SES, op *Send, mtu int) [][]byte {
-	h, err := a.Send(op)
+	h, err := a.sendOp(op)
 	if err != nil {
 		panic(err)
 	}
@@ -98,14 +98,14 @@ func (g *rig) untagged(body []byte, mtu int) [][]byte {
 
 func (g *rig) recv(op Recv) {
 	g.t.Helper()
-	if err := g.Recv(&op); err != nil {
+	if err := g.recvOp(&op); err != nil {
 		g.t.Fatalf("Recv: %v", err)
 	}
 }
 
 func (g *rig) send(op Send) Handle {
 	g.t.Helper()
-	h, err := g.Send(&op)
+	h, err := g.sendOp(&op)
 	if err != nil {
 		g.t.Fatalf("Send: %v", err)
 	}
@@ -169,11 +169,11 @@ func (g *rig) quiet() {
 	}
 }
 
-// wantEvent compares the next event: kind, cause, context, length.
+// wantEvent compares the next event: send or receive, cause, context, length.
 func (g *rig) wantEvent(k Kind, c Cause, ctx any, n int) Event {
 	g.t.Helper()
 	e := g.event()
-	if e.Kind != k || e.Cause != c || e.Context != ctx || e.Len != n {
+	if e.Kind.Recv() != k.Recv() || e.Cause != c || e.Context != ctx || e.Len != n {
 		g.t.Fatalf("event kind %d %v context %v len %d, want kind %d %v %v %d", e.Kind, e.Cause, e.Context, e.Len, k, c, ctx, n)
 	}
 	return e
@@ -186,8 +186,8 @@ func (g *rig) rest() {
 	if n, b := g.Unexpected(); n != 0 || b != 0 {
 		g.t.Fatalf("%d unexpected messages, %d bytes left", n, b)
 	}
-	if !g.Idle() || g.in.live != 0 || g.peers.live != 0 || g.open != 0 || g.store.used != 0 || g.store.reserved != 0 {
-		g.t.Fatalf("left: idle %v, states %d, peers %d, open %d, chunks %d+%d", g.Idle(), g.in.live, g.peers.live, g.open, g.store.used, g.store.reserved)
+	if !g.Idle() || g.in.live() != 0 || g.peers.live() != 0 || g.open != 0 || g.store.used != 0 || g.store.reserved != 0 {
+		g.t.Fatalf("left: idle %v, states %d, peers %d, open %d, chunks %d+%d", g.Idle(), g.in.live(), g.peers.live(), g.open, g.store.used, g.store.reserved)
 	}
 	if d := g.NextTimeout(); d != 0 {
 		g.t.Fatalf("timer %v left", d)
@@ -250,7 +250,7 @@ func TestCancelAllEndsEverything(t *testing.T) {
 	g.CancelAll()
 	got := map[any]Event{}
 	for e := g.Event(); e != nil; e = g.Event() {
-		if e.Cause != Cancelled || e.Len != 0 && e.Kind == EvRecv {
+		if e.Cause != Cancelled || e.Len != 0 && e.Kind.Recv() {
 			t.Fatalf("%+v", *e)
 		}
 		if _, ok := got[e.Context]; ok {
@@ -279,10 +279,10 @@ func TestCancelAllEndsEverything(t *testing.T) {
 		t.Errorf("PieceLen %d after the end", n)
 	}
 	g.rest()
-	if _, err := g.Send(&Send{}); err != ErrClosed {
+	if _, err := g.sendOp(&Send{}); err != ErrClosed {
 		t.Errorf("Send: %v", err)
 	}
-	if err := g.Recv(&Recv{}); err != ErrClosed {
+	if err := g.recvOp(&Recv{}); err != ErrClosed {
 		t.Errorf("Recv: %v", err)
 	}
 	g.want(srcA, g.tagged(2, pattern(5000), 1024)[1], "response BAD_INDEX 0 gtd")

@@ -3,10 +3,10 @@ package ses
 // A table holds structs in pages that never move and recycles their places, so
 // that a steady state allocates nothing and a growing one never copies.
 type table[T any] struct {
+	first *[pageLen]T // mostly the only one
 	pages []*[pageLen]T
 	free  []int32
 	used  int32 // places ever given out
-	live  int
 }
 
 const (
@@ -14,28 +14,40 @@ const (
 	pageLen  = 1 << pageBits
 )
 
-func (t *table[T]) at(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
+func (t *table[T]) at(i int32) *T {
+	if uint32(i) < pageLen {
+		return &t.first[i]
+	}
+	return t.far(i)
+}
+
+func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
 
 // get gives out a place. What it holds is what put left there.
 func (t *table[T]) get() int32 {
-	t.live++
-	if n := len(t.free); n > 0 {
-		i := t.free[n-1]
-		t.free = t.free[:n-1]
+	if n := len(t.free) - 1; n >= 0 {
+		i := t.free[n]
+		t.free = t.free[:n]
 		return i
 	}
+	return t.fresh()
+}
+
+// fresh gives out a place that never was.
+func (t *table[T]) fresh() int32 {
 	i := t.used
 	t.used++
 	if int(i>>pageBits) == len(t.pages) {
 		t.pages = append(t.pages, new([pageLen]T))
+		t.first = t.pages[0]
 	}
 	return i
 }
 
-func (t *table[T]) put(i int32) {
-	t.live--
-	t.free = append(t.free, i)
-}
+// live is how many places are given out.
+func (t *table[T]) live() int { return int(t.used) - len(t.free) }
+
+func (t *table[T]) put(i int32) { t.free = append(t.free, i) }
 
 // An index is a hash table of places of a table, in order of insertion within
 // equal hashes. Its size is fixed.

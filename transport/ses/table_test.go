@@ -21,8 +21,8 @@ func TestTableKeepsPlaces(t *testing.T) {
 	}
 	tb.put(7)
 	tb.put(900)
-	if a, b := tb.get(), tb.get(); a != 900 || b != 7 || tb.live != 1000 || tb.used != 1000 {
-		t.Fatal(a, b, tb.live, tb.used)
+	if a, b := tb.get(), tb.get(); a != 900 || b != 7 || tb.live() != 1000 || tb.used != 1000 {
+		t.Fatal(a, b, tb.live(), tb.used)
 	}
 }
 

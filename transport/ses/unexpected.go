@@ -161,7 +161,7 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict {
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if s.in.live >= s.maxState() || !s.reserve(pu, int64(len(data))) {
+	if s.in.live() >= s.maxState() || !s.reserve(pu, int64(len(data))) {
 		s.putUser(u, pu)
 		return s.nack()
 	}
