@@ -15,7 +15,7 @@ import (
 
 // ErrAgain is returned by Send and SendBatch when the send buffer has no room:
 // the train has not been sent and the caller keeps it.
-var ErrAgain = errors.New("udp: no room in the send buffer")
+var ErrAgain = dgram.ErrNoRoom
 
 // Errors besides ErrAgain and net.ErrClosed are of type syscall.Errno, except
 // those of Open, which wrap one.
@@ -32,9 +32,14 @@ type Conn struct {
 // backend is a way to do the work of a Conn. Every method but wake and stop runs
 // inside the gate.
 type backend interface {
-	recv(d *dgram.Datagram) (bool, error)
+	// recv receives from one path, recvAny from one that has something.
+	recv(path int, d *dgram.Datagram) (bool, error)
+	recvAny(d *dgram.Datagram) (bool, error)
 	send(d *dgram.Datagram) error
 	sendBatch(ds []*dgram.Datagram) (int, error)
+	// evident reports whether there may be evidence; it may be called outside the
+	// gate.
+	evident() bool
 	nextError(e *Evidence) bool
 	wait(deadline time.Time) error
 	waitWritable(path int, deadline time.Time) error
@@ -114,8 +119,12 @@ func openRange(cfg *Config, open func(netip.AddrPort) (uint16, error)) ([]uint16
 // check panics on a path that does not exist.
 func (c *Conn) check(path int) {
 	if uint(path) >= uint(len(c.ports)) {
-		panic(fmt.Sprintf("BUG: udp: path %d of %d", path, len(c.ports)))
+		c.noPath(path)
 	}
+}
+
+func (c *Conn) noPath(path int) {
+	panic(fmt.Sprintf("BUG: udp: path %d of %d", path, len(c.ports)))
 }
 
 // LocalAddr returns the address of path 0.
@@ -138,7 +147,11 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	if !c.gate.enter() {
 		return false, net.ErrClosed
 	}
-	ok, err = c.io.recv(d)
+	if len(c.ports) == 1 {
+		ok, err = c.io.recv(0, d)
+	} else {
+		ok, err = c.io.recvAny(d)
+	}
 	c.gate.leave()
 	return ok, err
 }
@@ -158,8 +171,9 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 	if !c.gate.enter() {
 		return net.ErrClosed
 	}
-	defer c.gate.leave()
-	return c.io.send(d)
+	err := c.io.send(d)
+	c.gate.leave()
+	return err
 }
 
 // SendBatch sends trains in order, which may go to several destinations, with
@@ -173,15 +187,20 @@ func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	if !c.gate.enter() {
 		return 0, net.ErrClosed
 	}
-	defer c.gate.leave()
-	return c.io.sendBatch(ds)
+	if len(ds) != 1 {
+		n, err = c.io.sendBatch(ds)
+	} else if err = c.io.send(ds[0]); err == nil {
+		n = 1
+	}
+	c.gate.leave()
+	return n, err
 }
 
 // NextError fills e with the next piece of evidence that a packet did not
 // arrive, and reports whether there was one. It costs no system call while
 // there is no sign of any. What nobody asks for is thrown away in the end.
 func (c *Conn) NextError(e *Evidence) bool {
-	if !c.gate.enter() {
+	if !c.io.evident() || !c.gate.enter() {
 		return false
 	}
 	defer c.gate.leave()
@@ -291,10 +310,15 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() {
 	if g.n.Add(-1) == shutGate {
-		select {
-		case g.idle <- struct{}{}:
-		default:
-		}
+		g.last()
+	}
+}
+
+// last tells Close that no call is under way any more.
+func (g *gate) last() {
+	select {
+	case g.idle <- struct{}{}:
+	default:
 	}
 }
 

@@ -16,15 +16,20 @@ func (d *direct) send(g *dgram.Datagram) error {
 		return nil
 	}
 	s := &d.socks[g.Path]
-	if e := d.aim(g.Remote); e != 0 {
-		return d.st.lost(e)
+	if !d.aimed(g.Remote) {
+		if e := d.aim(g.Remote); e != 0 {
+			return d.st.lost(e)
+		}
 	}
 	segs := g.Segments()
 	if segs > 1 && !d.whole(segs) {
 		return d.split(s, g)
 	}
 	tx := &d.tx
-	seg := s.segment(segs, g, true)
+	seg := segOfSocket
+	if segs > 1 || s.seg != 0 {
+		seg = s.segment(segs, g, true)
+	}
 	plain := seg == segOfSocket && g.TOS == d.tos
 	if !plain {
 		tx.msg.Namelen = tx.len
@@ -106,12 +111,12 @@ func (d *direct) outcome(n int) (int, syscall.Errno) {
 	return d.inject(n)
 }
 
-// aim makes to the destination of the next train.
+// aimed reports whether to is the destination of the next train.
+func (d *direct) aimed(to netip.AddrPort) bool { return to == d.tx.to && d.tx.len != 0 }
+
+// aim makes it so.
 func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	tx := &d.tx
-	if to == tx.to && tx.len != 0 {
-		return 0
-	}
 	n, e := d.encode(&tx.name, to)
 	if e != 0 {
 		tx.len = 0
@@ -346,7 +351,7 @@ func (d *direct) sendBatch(gs []*dgram.Datagram) (int, error) {
 func (d *direct) fill(gs []*dgram.Datagram) (n int) {
 	for n < len(gs) && n < maxBatch {
 		g := gs[n]
-		if len(g.Data) == 0 || g.Path != gs[0].Path || d.aim(g.Remote) != 0 {
+		if len(g.Data) == 0 || g.Path != gs[0].Path || !d.aimed(g.Remote) && d.aim(g.Remote) != 0 {
 			return n
 		}
 		segs := g.Segments()

@@ -476,7 +476,7 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait() // it sleeps without a deadline
-		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.core.set(func() { r.core.timeout = time.Since(r.begun) + 5*time.Millisecond })
 		r.send("a") // the deadline moved earlier: it must be told
 		time.Sleep(5*time.Millisecond + stepBack)
 		synctest.Wait()
@@ -520,7 +520,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
-		r.core.set(func() { r.core.timeout = r.clock() + time.Millisecond })
+		r.With(func() { r.core.set(func() { r.core.timeout = time.Since(r.begun) + time.Millisecond }) })
 		r.Poll()
 		time.Sleep(2 * stepBack)
 		base, wakes := r.conn.waited(), r.Stats().Wakes
