@@ -27,6 +27,8 @@ type Conn struct {
 	local netip.AddrPort
 	ports []uint16
 	gate  gate
+	// guarded: Recv and SendBatch pass the gate, too.
+	guarded bool
 }
 
 // backend is a way to do the work of a Conn. Every method but wake and stop runs
@@ -70,7 +72,7 @@ func Open(cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp: open %v: %w", cfg.Addr, err)
 	}
-	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0])}
+	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0]), guarded: !cfg.Owned}
 	c.gate.idle = make(chan struct{}, 1)
 	return c, nil
 }
@@ -144,7 +146,7 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	if cap(d.Data) == 0 {
 		panic("BUG: udp: Recv into a Datagram without capacity")
 	}
-	if !c.gate.enter() {
+	if c.guarded && !c.gate.enter() {
 		return false, net.ErrClosed
 	}
 	if len(c.ports) == 1 {
@@ -152,7 +154,9 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	} else {
 		ok, err = c.io.recvAny(d)
 	}
-	c.gate.leave()
+	if c.guarded {
+		c.gate.leave()
+	}
 	return ok, err
 }
 
@@ -182,9 +186,11 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 // ErrAgain and net.ErrClosed, continue with ds[n+1:].
 func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	for _, d := range ds {
-		c.check(d.Path)
+		if uint(d.Path) >= uint(len(c.ports)) {
+			c.noPath(d.Path)
+		}
 	}
-	if !c.gate.enter() {
+	if c.guarded && !c.gate.enter() {
 		return 0, net.ErrClosed
 	}
 	if len(ds) != 1 {
@@ -192,7 +198,9 @@ func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	} else if err = c.io.send(ds[0]); err == nil {
 		n = 1
 	}
-	c.gate.leave()
+	if c.guarded {
+		c.gate.leave()
+	}
 	return n, err
 }
 

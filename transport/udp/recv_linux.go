@@ -62,7 +62,12 @@ func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
 			}
 			continue
 		}
-		c := control(rx.ctl[:rx.msg.Controllen])
+		var c controls
+		if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
+			c.tos = rx.ctl[sizeofHdr] // mostly there is nothing else
+		} else {
+			c = control(rx.ctl[:rx.msg.Controllen])
+		}
 		if c.hasDrops {
 			d.st.KernelDrops += uint64(c.drops - s.drops)
 			s.drops = c.drops
@@ -78,7 +83,11 @@ func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
 			g.Seg = c.seg
 			d.st.RecvSegments += uint64(g.Segments() - 1)
 		}
-		g.Remote = d.decode(&rx.name)
+		if rx.name.Family == unix.AF_INET {
+			g.Remote = decode4((*unix.RawSockaddrInet4)(unsafe.Pointer(&rx.name)))
+		} else {
+			g.Remote = d.decode6(&rx.name)
+		}
 		d.st.RecvTrains++
 		d.st.RecvBytes += uint64(n)
 		return true, nil
@@ -114,6 +123,11 @@ type controls struct {
 
 // sizeofHdr is where the data of a control message begins.
 const sizeofHdr = int(unsafe.Sizeof(unix.Cmsghdr{}))
+
+// oneTOS is the length of a single control message that holds a byte.
+const oneTOS = (sizeofHdr + 1 + sizeofWord - 1) &^ (sizeofWord - 1)
+
+const sizeofWord = int(unsafe.Sizeof(uintptr(0)))
 
 // control decodes what the kernel has written. On Linux a control message is
 // aligned like a word.

@@ -96,7 +96,7 @@ type Driver struct {
 	conn  Conn
 	owner Owner
 	auto  bool
-	clock func() time.Duration // nil: time since begun
+	clock func() time.Duration // nil: the time since begun
 	begun time.Time
 
 	// The rest belongs to the holder of h.
@@ -164,11 +164,9 @@ func New(cfg Config) *Driver {
 		owner: cfg.Owner,
 		auto:  cfg.Auto,
 		clock: cfg.Clock,
+		begun: time.Now(),
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
-	}
-	if d.clock == nil {
-		d.begun = time.Now()
 	}
 	d.lastTurn = d.time()
 	d.lastRecv = -restAfter // at rest
@@ -212,7 +210,7 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		err = d.refuse(transport.ErrFull) // not past the one that waits
 	default:
 		d.op.Set(op)
-		if err = d.feed(to, more); err != nil {
+		if err = d.feed(to, recv != 0, more); err != nil {
 			break
 		}
 		d.inline++
@@ -221,7 +219,7 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		}
 		d.rouse()
 	}
-	if d.h.release() {
+	if d.h.free(); d.h.left() {
 		d.again()
 	}
 	return err
@@ -244,7 +242,7 @@ func isRecv(k transport.OpKind) int {
 }
 
 // feed posts d.op.
-func (d *Driver) feed(to uint64, more bool) error {
+func (d *Driver) feed(to uint64, recv, more bool) error {
 	if to != NoAddr {
 		if err := d.owner.Resolve(&d.op, to); err != nil {
 			return d.refuse(err)
@@ -255,7 +253,6 @@ func (d *Driver) feed(to uint64, more bool) error {
 	// the clock costs as much as the rest of a post.
 	now := d.now
 	busy := false
-	recv := isRecv(d.op.Kind) != 0
 	if !recv {
 		if !d.gathering || d.sameTime >= staleMax {
 			now = d.time()
@@ -339,7 +336,7 @@ func (d *Driver) intake() {
 			d.op = r.op
 			err := transport.ErrClosed
 			if !d.closed {
-				err = d.feed(r.to, r.more)
+				err = d.feed(r.to, i != 0, r.more)
 			}
 			if err == transport.ErrFull {
 				d.stats.Queued--
@@ -361,14 +358,14 @@ func (d *Driver) intake() {
 // unlock lets go of the lock and, when work was left meanwhile and nobody else
 // holds it, does that work.
 func (d *Driver) unlock() {
-	if d.h.release() {
+	if d.h.free(); d.h.left() {
 		d.again()
 	}
 }
 
 // again is the rest of unlock, when work was left.
 func (d *Driver) again() {
-	for again := true; again; again = d.h.release() {
+	for again := d.h.try(); again; again = d.h.release() {
 		d.served()
 	}
 }
@@ -398,7 +395,7 @@ func (d *Driver) Poll() bool {
 	d.stats.Turns++
 	worked := d.turn(true)
 	d.rouse()
-	if d.h.release() {
+	if d.h.free(); d.h.left() {
 		d.again()
 	}
 	return worked
@@ -516,8 +513,7 @@ func (d *Driver) deliver() int {
 
 // transmit sends what the FEP gives, up to a budget.
 func (d *Driver) transmit(now time.Duration) {
-	d.gathering = false
-	d.surplus = false
+	d.gathering, d.surplus = false, false
 	// Where the peer may be waiting for this processor, one call less counts;
 	// else what it waits for leaves first.
 	if apart := !d.shared.Load(); apart != d.apart {
@@ -532,22 +528,13 @@ func (d *Driver) transmit(now time.Duration) {
 			d.surplus = true
 			return
 		}
-		n := 0
-		for n < batchLen {
-			if d.tx[n] == nil {
-				d.tx[n] = spare.get()
-			}
-			t := d.tx[n]
-			if !d.core.Transmit(now, t) {
-				break
-			}
-			n++
-			if len(t.Data) >= batchWhole || d.core.Queued() == 0 {
-				break // a lone train does not wait for a look at what follows
-			}
-		}
-		if n == 0 {
+		n := 1
+		if !d.core.Transmit(now, d.slab(0)) {
 			break
+		}
+		// A lone train does not wait for a look at what follows.
+		for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
+			n++
 		}
 		if !d.send(now, d.tx[:n]) {
 			return
@@ -559,10 +546,18 @@ func (d *Driver) transmit(now time.Duration) {
 	}
 }
 
+// slab is a buffer for the i-th train of a batch.
+func (d *Driver) slab(i int) *dgram.Datagram {
+	if d.tx[i] == nil {
+		d.tx[i] = spare.get()
+	}
+	return d.tx[i]
+}
+
 // send sends trains and reports whether all of them are gone. What finds no room
 // stays in d.unsent, in order, and nothing overtakes it.
 func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
-	for !d.dead {
+	for !d.dead && len(ts) > 0 {
 		n, err := d.conn.SendBatch(ts)
 		if n == len(ts) {
 			break
@@ -577,9 +572,7 @@ func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
 		// As if the network had lost it; the protocol sends it again.
 		d.stats.SendError++
 		d.owner.Trouble(err)
-		if ts = ts[1:]; len(ts) == 0 {
-			break
-		}
+		ts = ts[1:]
 	}
 	if len(d.unsent) > 0 {
 		d.unsent = nil
@@ -799,8 +792,10 @@ func (d *Driver) Yield() {
 	case n%goschedEvery == 0:
 		runtime.Gosched()
 	case n%4 == 0 || n == 1 || d.shared.Load():
-		t := time.Now()
+		t := time.Since(d.begun)
 		schedYield()
-		d.shared.Store(time.Since(t) >= aloneMax)
+		if shared := time.Since(d.begun)-t >= aloneMax; shared != d.shared.Load() {
+			d.shared.Store(shared)
+		}
 	}
 }
