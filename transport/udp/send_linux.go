@@ -25,29 +25,41 @@ func (d *direct) send(g *dgram.Datagram) error {
 	if segs > 1 && !d.whole(segs) {
 		return d.split(s, g)
 	}
-	tx := &d.tx
 	seg := segOfSocket
 	if segs > 1 || s.seg != 0 {
 		seg = s.segment(segs, g, true)
 	}
-	plain := seg == segOfSocket && g.TOS == d.tos
-	if !plain {
-		tx.msg.Namelen = tx.len
-		tx.iov.Base = &g.Data[0]
-		tx.iov.SetLen(len(g.Data))
-		d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
+	if seg != segOfSocket || g.TOS != d.tos {
+		return d.sendmsg(s, g, segs, seg, 0)
 	}
+	// The kernel reads one structure less than with sendmsg: 0.2 µs of 5.
+	_, e := d.outcome(1)
+	if e == 0 {
+		d.st.SendCalls++
+		_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
+			uintptr(unsafe.Pointer(&d.tx.name)), uintptr(d.tx.len))
+	}
+	if e != 0 {
+		return d.sendmsg(s, g, segs, seg, e)
+	}
+	d.sent(1, segs, len(g.Data))
+	return nil
+}
+
+// sendmsg sends a train that may need control messages, or that e has met with.
+func (d *direct) sendmsg(s *sock, g *dgram.Datagram, segs, seg int, e syscall.Errno) error {
+	tx := &d.tx
+	tx.msg.Namelen = tx.len
+	tx.iov.Base = &g.Data[0]
+	tx.iov.SetLen(len(g.Data))
+	d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
 	for repeat := 0; ; repeat++ {
-		_, e := d.outcome(1)
+		if e == 0 {
+			_, e = d.outcome(1)
+		}
 		if e == 0 {
 			d.st.SendCalls++
-			if plain {
-				// The kernel reads one structure less: 0.2 µs of 5.
-				_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
-					uintptr(unsafe.Pointer(&tx.name)), uintptr(tx.len))
-			} else {
-				_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
-			}
+			_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 		}
 		if e == 0 {
 			d.sent(1, segs, len(g.Data))
@@ -57,6 +69,7 @@ func (d *direct) send(g *dgram.Datagram) error {
 		if !d.again(g.Path, e, repeat) {
 			return d.failed(s, g, e)
 		}
+		e = 0
 	}
 }
 

@@ -485,12 +485,11 @@ func (d *Driver) turn(inline bool) bool {
 	case done > 0 && !inline:
 		d.holdAcks = now + ackHold
 	}
-	more = more || d.core.Pending()
-	d.transmit(now)
-	if more {
+	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
+		d.transmit(now)
 		done += d.deliver()
 	} else {
-		d.still, d.due = over && len(d.unsent) == 0, t
+		d.still, d.due = over, t
 	}
 	if done > 0 && d.stuck {
 		d.intake()
@@ -500,14 +499,16 @@ func (d *Driver) turn(inline bool) bool {
 
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
+	ev := d.core.NextEvent()
+	if ev == nil {
+		return 0
+	}
 	n := 0
-	for ev := d.core.NextEvent(); ev != nil; ev = d.core.NextEvent() {
+	for ; ev != nil; ev = d.core.NextEvent() {
 		d.owner.Deliver(ev)
 		n++
 	}
-	if n > 0 {
-		d.owner.Delivered()
-	}
+	d.owner.Delivered()
 	return n
 }
 
