@@ -191,6 +191,23 @@ func TestPollHoldsAcksForTheAnswer(t *testing.T) {
 	r.wantSent("ack")
 }
 
+func TestPollLeavesAnIdleFEPAlone(t *testing.T) {
+	r := newRig(t)
+	r.With(func() { r.core.set(func() { r.core.timeout = 9 }) })
+	r.Poll()
+	r.core.set(func() { r.core.ackDue = true }) // a flush would show
+	r.Poll()
+	r.wantLog()
+	r.pass(9) // until a timer is due
+	r.Poll()
+	r.wantLog("advance", "flush")
+	r.wantSent("ack")
+	r.core.set(func() { r.core.ackDue = true })
+	r.With(func() {}) // or somebody may have called it
+	r.Poll()
+	r.wantLog("flush")
+}
+
 func TestPollStopsAtTheFirstCompletion(t *testing.T) {
 	r := newRig(t)
 	r.conn.arrive("a", "a", "m1", "m2")
