@@ -251,6 +251,12 @@ func (f *FEP) move(now time.Duration) {
 	}
 }
 
+// Pending reports whether Transmit may have something. If not, it has nothing until
+// another method was called.
+func (f *FEP) Pending() bool {
+	return f.ready.len() > 0 || f.flush || len(f.moveLater) > 0 || f.keyless != 0 || f.pds.PeekLoose() != nil
+}
+
 // Flush makes every waiting ACK due: the caller's turn is over.
 func (f *FEP) Flush(now time.Duration) {
 	f.now = now

@@ -458,6 +458,7 @@ func (ep *Endpoint) open() error {
 	if cfg.Paths != 0 {
 		sock.Paths = cfg.Paths
 	}
+	sock.Owned = true // the driver sees to it
 	conn, err := udp.Open(sock)
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))

@@ -10,31 +10,29 @@ import (
 	"github.com/uetkit/uetkit/uet/driver"
 )
 
-// A socket is a udp.Conn as the driver wants it.
+// A socket is a udp.Conn as the driver wants it. The calls of every packet are the
+// Conn's own.
 type socket struct {
 	*udp.Conn
-	ep *Endpoint
 	ev udp.Evidence
 }
 
 var _ driver.Conn = (*socket)(nil)
 
-// Recv tells the FEP who is known before it judges a packet.
-func (s *socket) Recv(d *dgram.Datagram) (bool, error) {
-	ok, err := s.Conn.Recv(d)
-	if ok && s.ep.info.Config.KnownPeersOnly && s.ep.link == nil {
-		s.ep.peers.syncKnown(time.Now())
-	}
-	return ok, err
+// A choosySocket is the socket of an endpoint that takes packets of known peers
+// only.
+type choosySocket struct {
+	driver.Conn
+	peers *peerCache
 }
 
-// SendBatch says "no room" by a short count, without an error.
-func (s *socket) SendBatch(ds []*dgram.Datagram) (int, error) {
-	n, err := s.Conn.SendBatch(ds)
-	if err == udp.ErrAgain {
-		err = nil
+// Recv tells the FEP who is known before it judges a packet.
+func (s *choosySocket) Recv(d *dgram.Datagram) (bool, error) {
+	ok, err := s.Conn.Recv(d)
+	if ok {
+		s.peers.syncKnown(time.Now())
 	}
-	return n, err
+	return ok, err
 }
 
 // Wait takes a timeout.

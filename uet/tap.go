@@ -67,7 +67,7 @@ type tappedCore struct {
 }
 
 type tappedSocket struct {
-	*socket
+	driver.Conn
 	tap *tap
 }
 
@@ -79,13 +79,16 @@ var (
 // driven is the FEP and the socket as the driver gets them. Without a tap there is
 // nothing in between.
 func (ep *Endpoint) driven() (driver.Core, driver.Conn) {
-	s := &socket{Conn: ep.conn, ep: ep}
+	var s driver.Conn = &socket{Conn: ep.conn}
+	if ep.info.Config.KnownPeersOnly && ep.link == nil {
+		s = &choosySocket{s, &ep.peers}
+	}
 	fn := ep.info.Config.Tap
 	if fn == nil {
 		return ep.fep, s
 	}
 	t := &tap{
-		fn: fn, local: s.LocalAddr().Addr(), ports: s.Ports(), sealed: ep.seal != nil,
+		fn: fn, local: ep.conn.LocalAddr().Addr(), ports: ep.conn.Ports(), sealed: ep.seal != nil,
 		sending: map[*dgram.Datagram][]transport.Note{},
 	}
 	if !ep.info.Config.NoCRC && !t.sealed {
@@ -116,7 +119,7 @@ func (c *tappedCore) Transmit(now time.Duration, d *dgram.Datagram) bool {
 
 // SendBatch shows what the socket has taken, after it has.
 func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
-	n, err := s.socket.SendBatch(ds)
+	n, err := s.Conn.SendBatch(ds)
 	for _, d := range ds[:n] {
 		s.tap.show(true, d, s.tap.sending[d])
 	}

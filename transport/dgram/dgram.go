@@ -7,7 +7,14 @@
 // or filled. The package does no I/O and starts no goroutine.
 package dgram
 
-import "net/netip"
+import (
+	"errors"
+	"net/netip"
+)
+
+// ErrNoRoom is what a send fails with that finds no room now: nothing is lost,
+// the train is still the caller's.
+var ErrNoRoom = errors.New("dgram: no room in the send buffer")
 
 const (
 	// MaxTrain is the most bytes one train may hold: the largest UDP payload

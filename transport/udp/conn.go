@@ -15,7 +15,7 @@ import (
 
 // ErrAgain is returned by Send and SendBatch when the send buffer has no room:
 // the train has not been sent and the caller keeps it.
-var ErrAgain = errors.New("udp: no room in the send buffer")
+var ErrAgain = dgram.ErrNoRoom
 
 // Errors besides ErrAgain and net.ErrClosed are of type syscall.Errno, except
 // those of Open, which wrap one.
@@ -27,14 +27,21 @@ type Conn struct {
 	local netip.AddrPort
 	ports []uint16
 	gate  gate
+	// guarded: Recv and SendBatch pass the gate, too.
+	guarded bool
 }
 
 // backend is a way to do the work of a Conn. Every method but wake and stop runs
 // inside the gate.
 type backend interface {
-	recv(d *dgram.Datagram) (bool, error)
+	// recv receives from one path, recvAny from one that has something.
+	recv(path int, d *dgram.Datagram) (bool, error)
+	recvAny(d *dgram.Datagram) (bool, error)
 	send(d *dgram.Datagram) error
 	sendBatch(ds []*dgram.Datagram) (int, error)
+	// evident reports whether there may be evidence; it may be called outside the
+	// gate.
+	evident() bool
 	nextError(e *Evidence) bool
 	wait(deadline time.Time) error
 	waitWritable(path int, deadline time.Time) error
@@ -65,7 +72,7 @@ func Open(cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp: open %v: %w", cfg.Addr, err)
 	}
-	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0])}
+	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0]), guarded: !cfg.Owned}
 	c.gate.idle = make(chan struct{}, 1)
 	return c, nil
 }
@@ -114,8 +121,12 @@ func openRange(cfg *Config, open func(netip.AddrPort) (uint16, error)) ([]uint16
 // check panics on a path that does not exist.
 func (c *Conn) check(path int) {
 	if uint(path) >= uint(len(c.ports)) {
-		panic(fmt.Sprintf("BUG: udp: path %d of %d", path, len(c.ports)))
+		c.noPath(path)
 	}
+}
+
+func (c *Conn) noPath(path int) {
+	panic(fmt.Sprintf("BUG: udp: path %d of %d", path, len(c.ports)))
 }
 
 // LocalAddr returns the address of path 0.
@@ -135,11 +146,17 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	if cap(d.Data) == 0 {
 		panic("BUG: udp: Recv into a Datagram without capacity")
 	}
-	if !c.gate.enter() {
+	if c.guarded && !c.gate.enter() {
 		return false, net.ErrClosed
 	}
-	ok, err = c.io.recv(d)
-	c.gate.leave()
+	if len(c.ports) == 1 {
+		ok, err = c.io.recv(0, d)
+	} else {
+		ok, err = c.io.recvAny(d)
+	}
+	if c.guarded {
+		c.gate.leave()
+	}
 	return ok, err
 }
 
@@ -158,8 +175,9 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 	if !c.gate.enter() {
 		return net.ErrClosed
 	}
-	defer c.gate.leave()
-	return c.io.send(d)
+	err := c.io.send(d)
+	c.gate.leave()
+	return err
 }
 
 // SendBatch sends trains in order, which may go to several destinations, with
@@ -168,20 +186,29 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 // ErrAgain and net.ErrClosed, continue with ds[n+1:].
 func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	for _, d := range ds {
-		c.check(d.Path)
+		if uint(d.Path) >= uint(len(c.ports)) {
+			c.noPath(d.Path)
+		}
 	}
-	if !c.gate.enter() {
+	if c.guarded && !c.gate.enter() {
 		return 0, net.ErrClosed
 	}
-	defer c.gate.leave()
-	return c.io.sendBatch(ds)
+	if len(ds) != 1 {
+		n, err = c.io.sendBatch(ds)
+	} else if err = c.io.send(ds[0]); err == nil {
+		n = 1
+	}
+	if c.guarded {
+		c.gate.leave()
+	}
+	return n, err
 }
 
 // NextError fills e with the next piece of evidence that a packet did not
 // arrive, and reports whether there was one. It costs no system call while
 // there is no sign of any. What nobody asks for is thrown away in the end.
 func (c *Conn) NextError(e *Evidence) bool {
-	if !c.gate.enter() {
+	if !c.io.evident() || !c.gate.enter() {
 		return false
 	}
 	defer c.gate.leave()
@@ -291,10 +318,15 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() {
 	if g.n.Add(-1) == shutGate {
-		select {
-		case g.idle <- struct{}{}:
-		default:
-		}
+		g.last()
+	}
+}
+
+// last tells Close that no call is under way any more.
+func (g *gate) last() {
+	select {
+	case g.idle <- struct{}{}:
+	default:
 	}
 }
 

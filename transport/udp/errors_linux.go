@@ -45,6 +45,8 @@ func (q *errorQueue) read(fd int) ([]byte, syscall.Errno) {
 	return q.data[:n], 0
 }
 
+func (d *direct) evident() bool { return d.evidence.Load() != 0 }
+
 func (d *direct) nextError(e *Evidence) bool {
 	for {
 		paths := d.evidence.Load()

@@ -341,9 +341,16 @@ func (d *direct) encode(to *unix.RawSockaddrInet6, a netip.AddrPort) (uint32, sy
 // decode is the inverse of encode.
 func (d *direct) decode(from *unix.RawSockaddrInet6) netip.AddrPort {
 	if from.Family == unix.AF_INET {
-		from4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(from))
-		return netip.AddrPortFrom(netip.AddrFrom4(from4.Addr), ntohs(from4.Port))
+		return decode4((*unix.RawSockaddrInet4)(unsafe.Pointer(from)))
 	}
+	return d.decode6(from)
+}
+
+func decode4(from *unix.RawSockaddrInet4) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4(from.Addr), ntohs(from.Port))
+}
+
+func (d *direct) decode6(from *unix.RawSockaddrInet6) netip.AddrPort {
 	ip := netip.AddrFrom16(from.Addr)
 	if from.Scope_id != 0 {
 		ip = ip.WithZone(d.scope.zone(from.Scope_id))

@@ -178,7 +178,9 @@ func feature(err error) Feature {
 	return Feature{On: true}
 }
 
-func (p *portable) recv(g *dgram.Datagram) (bool, error) {
+func (p *portable) recv(_ int, g *dgram.Datagram) (bool, error) { return p.recvAny(g) }
+
+func (p *portable) recvAny(g *dgram.Datagram) (bool, error) {
 	room := g.Data[:cap(g.Data)]
 	var a *arrival
 	for {
@@ -311,6 +313,7 @@ func (p *portable) sendBatch(gs []*dgram.Datagram) (int, error) {
 	return len(gs), nil
 }
 
+func (p *portable) evident() bool                 { return false }
 func (p *portable) nextError(*Evidence) bool      { return false }
 func (p *portable) wait(deadline time.Time) error { return p.src.wait(deadline) }
 func (p *portable) stats() Stats                  { return p.st }

@@ -9,18 +9,7 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// recv does not go through package unix and stays shallow: a system call makes
-// the processor forget where the calls under way return to, and each level up
-// from it costs 5 ns.
-func (d *direct) recv(g *dgram.Datagram) (bool, error) {
-	if len(d.socks) == 1 {
-		return d.recvPath(0, g)
-	}
-	return d.recvReady(g)
-}
-
-// recvReady is recv for several paths.
-func (d *direct) recvReady(g *dgram.Datagram) (bool, error) {
+func (d *direct) recvAny(g *dgram.Datagram) (bool, error) {
 	// One look at all paths says which are ready; each of them gets one turn
 	// before the next look. It costs one call whatever their number.
 	for looked := false; ; looked = true {
@@ -30,7 +19,7 @@ func (d *direct) recvReady(g *dgram.Datagram) (bool, error) {
 			if ev.Events&unix.EPOLLERR != 0 {
 				d.evidence.Or(1 << ev.Fd)
 			}
-			if ok, err := d.recvPath(int(ev.Fd), g); ok || err != nil {
+			if ok, err := d.recv(int(ev.Fd), g); ok || err != nil {
 				return ok, err
 			}
 		}
@@ -50,34 +39,35 @@ func (d *direct) recvReady(g *dgram.Datagram) (bool, error) {
 	}
 }
 
-// recvPath receives from one socket.
-func (d *direct) recvPath(path int, g *dgram.Datagram) (bool, error) {
+// recv does not go through package unix and stays shallow: a system call makes
+// the processor forget where the calls under way return to, and each level up
+// from it costs 5 ns.
+func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
 	s := &d.socks[path]
-	room := g.Data[:cap(g.Data)]
 	rx := &d.rx
-	rx.iov.Base = &room[0]
-	rx.iov.SetLen(len(room))
+	rx.iov.Base = unsafe.SliceData(g.Data)
+	rx.iov.SetLen(cap(g.Data))
 	for range maxRepeat {
 		rx.msg.Namelen = unix.SizeofSockaddrInet6
 		rx.msg.SetControllen(len(rx.ctl))
-		rx.msg.Flags = 0
 		d.st.RecvCalls++
 		n, _, e := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
-		switch e {
-		case 0:
-		case unix.EAGAIN:
+		if e == unix.EAGAIN {
 			d.st.RecvEmpty++
 			return false, nil
-		case unix.EINTR:
-			continue
-		case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
-			return false, e
-		default:
-			// Left behind by an earlier packet; reading it has removed it.
-			d.pending(path, e)
+		}
+		if e != 0 {
+			if err := d.odd(path, e); err != nil {
+				return false, err
+			}
 			continue
 		}
-		c := control(rx.ctl[:rx.msg.Controllen])
+		var c controls
+		if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
+			c.tos = rx.ctl[sizeofHdr] // mostly there is nothing else
+		} else {
+			c = control(rx.ctl[:rx.msg.Controllen])
+		}
 		if c.hasDrops {
 			d.st.KernelDrops += uint64(c.drops - s.drops)
 			s.drops = c.drops
@@ -86,26 +76,37 @@ func (d *direct) recvPath(path int, g *dgram.Datagram) (bool, error) {
 			d.st.RecvCut++
 			continue
 		}
-		g.Data = room[:n]
-		g.Seg = int(n)
+		g.Data = g.Data[:n]
+		g.Seg, g.Path, g.TOS = int(n), path, c.tos
+		d.st.RecvSegments++
 		if c.seg > 0 && c.seg < g.Seg {
 			g.Seg = c.seg
+			d.st.RecvSegments += uint64(g.Segments() - 1)
 		}
-		g.Remote = d.decode(&rx.name)
-		g.Path = path
-		g.TOS = c.tos
+		if rx.name.Family == unix.AF_INET {
+			g.Remote = decode4((*unix.RawSockaddrInet4)(unsafe.Pointer(&rx.name)))
+		} else {
+			g.Remote = d.decode6(&rx.name)
+		}
 		d.st.RecvTrains++
-		d.st.RecvSegments += uint64(g.Segments())
 		d.st.RecvBytes += uint64(n)
 		return true, nil
 	}
 	return false, nil
 }
 
-// pending notes an error of an earlier packet that a call on path came upon.
-func (d *direct) pending(path int, _ syscall.Errno) {
-	d.st.Pending++
-	d.evidence.Or(1 << path)
+// odd deals with an error of recvmsg other than EAGAIN; nil: try again.
+func (d *direct) odd(path int, e syscall.Errno) error {
+	switch e {
+	case unix.EINTR:
+	case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
+		return e
+	default:
+		// Left behind by an earlier packet; reading it has removed it.
+		d.st.Pending++
+		d.evidence.Or(1 << path)
+	}
+	return nil
 }
 
 // ctlLen holds every control message there may be at once: segment size, traffic
@@ -121,24 +122,30 @@ type controls struct {
 }
 
 // sizeofHdr is where the data of a control message begins.
-var sizeofHdr = unix.CmsgLen(0)
+const sizeofHdr = int(unsafe.Sizeof(unix.Cmsghdr{}))
+
+// oneTOS is the length of a single control message that holds a byte.
+const oneTOS = (sizeofHdr + 1 + sizeofWord - 1) &^ (sizeofWord - 1)
+
+const sizeofWord = int(unsafe.Sizeof(uintptr(0)))
 
 // control decodes what the kernel has written. On Linux a control message is
 // aligned like a word.
 func control(b []byte) (c controls) {
 	for len(b) >= sizeofHdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
-		if int(h.Len) < sizeofHdr || int(h.Len) > len(b) {
+		end := int(h.Len)
+		if end < sizeofHdr || end > len(b) {
 			return c
 		}
-		data := b[sizeofHdr:h.Len]
+		data := b[sizeofHdr:end]
 		switch {
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS && len(data) >= 1:
+			c.tos = data[0] // mostly the only one
 		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 4:
 			c.seg = int(*(*int32)(unsafe.Pointer(&data[0])))
 		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(data) >= 2:
 			c.seg = int(*(*uint16)(unsafe.Pointer(&data[0])))
-		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS && len(data) >= 1:
-			c.tos = data[0]
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(data) >= 4:
 			c.tos = uint8(*(*int32)(unsafe.Pointer(&data[0])))
 		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:

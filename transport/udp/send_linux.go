@@ -16,33 +16,50 @@ func (d *direct) send(g *dgram.Datagram) error {
 		return nil
 	}
 	s := &d.socks[g.Path]
-	if e := d.aim(g.Remote); e != 0 {
-		return d.st.lost(e)
+	if !d.aimed(g.Remote) {
+		if e := d.aim(g.Remote); e != 0 {
+			return d.st.lost(e)
+		}
 	}
 	segs := g.Segments()
 	if segs > 1 && !d.whole(segs) {
 		return d.split(s, g)
 	}
-	tx := &d.tx
-	seg := s.segment(segs, g, true)
-	plain := seg == segOfSocket && g.TOS == d.tos
-	if !plain {
-		tx.msg.Namelen = tx.len
-		tx.iov.Base = &g.Data[0]
-		tx.iov.SetLen(len(g.Data))
-		d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
+	seg := segOfSocket
+	if segs > 1 || s.seg != 0 {
+		seg = s.segment(segs, g, true)
 	}
+	if seg != segOfSocket || g.TOS != d.tos {
+		return d.sendmsg(s, g, segs, seg, 0)
+	}
+	// The kernel reads one structure less than with sendmsg: 0.2 µs of 5.
+	_, e := d.outcome(1)
+	if e == 0 {
+		d.st.SendCalls++
+		_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
+			uintptr(unsafe.Pointer(&d.tx.name)), uintptr(d.tx.len))
+	}
+	if e != 0 {
+		return d.sendmsg(s, g, segs, seg, e)
+	}
+	d.sent(1, segs, len(g.Data))
+	return nil
+}
+
+// sendmsg sends a train that may need control messages, or that e has met with.
+func (d *direct) sendmsg(s *sock, g *dgram.Datagram, segs, seg int, e syscall.Errno) error {
+	tx := &d.tx
+	tx.msg.Namelen = tx.len
+	tx.iov.Base = &g.Data[0]
+	tx.iov.SetLen(len(g.Data))
+	d.compose(&tx.msg, tx.ctl[:], seg, g.TOS)
 	for repeat := 0; ; repeat++ {
-		_, e := d.outcome(1)
+		if e == 0 {
+			_, e = d.outcome(1)
+		}
 		if e == 0 {
 			d.st.SendCalls++
-			if plain {
-				// The kernel reads one structure less: 0.2 µs of 5.
-				_, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
-					uintptr(unsafe.Pointer(&tx.name)), uintptr(tx.len))
-			} else {
-				_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
-			}
+			_, _, e = syscall.RawSyscall6(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&tx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 		}
 		if e == 0 {
 			d.sent(1, segs, len(g.Data))
@@ -52,6 +69,7 @@ func (d *direct) send(g *dgram.Datagram) error {
 		if !d.again(g.Path, e, repeat) {
 			return d.failed(s, g, e)
 		}
+		e = 0
 	}
 }
 
@@ -106,12 +124,12 @@ func (d *direct) outcome(n int) (int, syscall.Errno) {
 	return d.inject(n)
 }
 
-// aim makes to the destination of the next train.
+// aimed reports whether to is the destination of the next train.
+func (d *direct) aimed(to netip.AddrPort) bool { return to == d.tx.to && d.tx.len != 0 }
+
+// aim makes it so.
 func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	tx := &d.tx
-	if to == tx.to && tx.len != 0 {
-		return 0
-	}
 	n, e := d.encode(&tx.name, to)
 	if e != 0 {
 		tx.len = 0
@@ -346,7 +364,7 @@ func (d *direct) sendBatch(gs []*dgram.Datagram) (int, error) {
 func (d *direct) fill(gs []*dgram.Datagram) (n int) {
 	for n < len(gs) && n < maxBatch {
 		g := gs[n]
-		if len(g.Data) == 0 || g.Path != gs[0].Path || d.aim(g.Remote) != 0 {
+		if len(g.Data) == 0 || g.Path != gs[0].Path || !d.aimed(g.Remote) && d.aim(g.Remote) != 0 {
 			return n
 		}
 		segs := g.Segments()

@@ -11,13 +11,14 @@ import (
 // A Conn moves trains of datagrams. transport/udp is one, a simulated network
 // another.
 type Conn interface {
-	// Recv fills d with a received train and reports whether there was one. It
-	// never blocks. An error means that the Conn is closed or dead for good.
+	// Recv fills all of d with a received train and reports whether there was one.
+	// It never blocks. An error means that the Conn is closed or dead for good.
 	Recv(d *dgram.Datagram) (bool, error)
 	// SendBatch sends trains in order and borrows them. It never blocks. It
 	// reports how many were dealt with (sent, or lost as a network may lose
-	// them); fewer than len(ds) without an error means that there is no room
-	// now. An error concerns ds[n] and is the Conn's trouble, not that train's.
+	// them); fewer than len(ds) without an error, or with dgram.ErrNoRoom, means
+	// that there is no room now. Another error concerns ds[n] and is the Conn's
+	// trouble, not that train's.
 	SendBatch(ds []*dgram.Datagram) (n int, err error)
 	// Wait blocks until there may be something to receive, the timeout passed
 	// (negative: none), or Wake was called since the last Wait returned.
@@ -38,6 +39,9 @@ type Core interface {
 	Receive(now time.Duration, d *dgram.Datagram)
 	Advance(now time.Duration)
 	Transmit(now time.Duration, d *dgram.Datagram) bool
+	// Pending reports whether Transmit may have something; if not it has nothing
+	// until one of the other methods was called.
+	Pending() bool
 	Flush(now time.Duration)
 	NextEvent() *transport.Event
 	NextTimeout() time.Duration

@@ -96,7 +96,8 @@ type Driver struct {
 	conn  Conn
 	owner Owner
 	auto  bool
-	clock func() time.Duration
+	clock func() time.Duration // nil: the time since begun
+	begun time.Time
 
 	// The rest belongs to the holder of h.
 
@@ -110,6 +111,9 @@ type Driver struct {
 	stuck   bool // a queued request waits for room in the FEP
 	closed  bool
 	dead    bool // the Conn failed
+	// still: the core has nothing to do before due unless somebody calls it.
+	still bool
+	due   time.Duration
 
 	now        time.Duration // the last reading of the clock
 	lastTurn   time.Duration
@@ -160,13 +164,9 @@ func New(cfg Config) *Driver {
 		owner: cfg.Owner,
 		auto:  cfg.Auto,
 		clock: cfg.Clock,
+		begun: time.Now(),
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
-	}
-	if d.clock == nil {
-		start := time.Now()
-		// Never 0, which is "no timer" to the core.
-		d.clock = func() time.Duration { return time.Since(start) + 1 }
 	}
 	d.lastTurn = d.time()
 	d.lastRecv = -restAfter // at rest
@@ -178,7 +178,11 @@ func New(cfg Config) *Driver {
 
 // time reads the clock.
 func (d *Driver) time() time.Duration {
-	d.now = d.clock()
+	if d.clock == nil {
+		d.now = time.Since(d.begun) + 1 // never 0, which is "no timer" to the core
+	} else {
+		d.now = d.clock()
+	}
 	return d.now
 }
 
@@ -197,8 +201,27 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	if d.h.take() || d.stuck {
 		d.intake()
 	}
-	err := d.post(op, to, more)
-	d.unlock()
+	var err error
+	recv := isRecv(op.Kind)
+	switch {
+	case d.closed:
+		err = transport.ErrClosed
+	case d.stuck && d.queue[recv].peek() != nil:
+		err = d.refuse(transport.ErrFull) // not past the one that waits
+	default:
+		d.op.Set(op)
+		if err = d.feed(to, recv != 0, more); err != nil {
+			break
+		}
+		d.inline++
+		if recv != 0 || d.armed.Load() > 0 {
+			d.deliver()
+		}
+		d.rouse()
+	}
+	if d.h.free(); d.h.left() {
+		d.again()
+	}
 	return err
 }
 
@@ -218,45 +241,27 @@ func isRecv(k transport.OpKind) int {
 	return 0
 }
 
-// post is Post for the holder of the lock.
-func (d *Driver) post(op *transport.Op, to uint64, more bool) error {
-	if d.closed {
-		return transport.ErrClosed
-	}
-	recv := isRecv(op.Kind)
-	if d.stuck && d.queue[recv].peek() != nil {
-		return d.refuse(transport.ErrFull) // not past the one that waits
-	}
-	d.op.Set(op)
-	if err := d.feed(to, more); err != nil {
-		return err
-	}
-	d.inline++
-	if recv != 0 || d.armed.Load() > 0 {
-		d.deliver()
-	}
-	d.rouse()
-	return nil
-}
-
 // feed posts d.op.
-func (d *Driver) feed(to uint64, more bool) error {
+func (d *Driver) feed(to uint64, recv, more bool) error {
 	if to != NoAddr {
 		if err := d.owner.Resolve(&d.op, to); err != nil {
 			return d.refuse(err)
 		}
 	}
-	recv := isRecv(d.op.Kind) != 0
-	now := d.now
-	if !recv && (!d.gathering || d.sameTime >= staleMax) {
-		now = d.time()
-		d.sameTime = 0
-	}
+	d.still = false
 	// A receive starts no timer, and a burst is posted at one time: a reading of
 	// the clock costs as much as the rest of a post.
+	now := d.now
+	busy := false
+	if !recv {
+		if !d.gathering || d.sameTime >= staleMax {
+			now = d.time()
+			d.sameTime = 0
+		}
+		n := d.core.Sends()
+		busy = n > 1 || n == 1 && d.stats.Turns == d.postTurn
+	}
 	d.sameTime++
-	n := d.core.Sends()
-	busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
 	if err := d.core.Post(now, &d.op); err != nil {
 		return d.refuse(err)
 	}
@@ -331,7 +336,7 @@ func (d *Driver) intake() {
 			d.op = r.op
 			err := transport.ErrClosed
 			if !d.closed {
-				err = d.feed(r.to, r.more)
+				err = d.feed(r.to, i != 0, r.more)
 			}
 			if err == transport.ErrFull {
 				d.stats.Queued--
@@ -353,7 +358,14 @@ func (d *Driver) intake() {
 // unlock lets go of the lock and, when work was left meanwhile and nobody else
 // holds it, does that work.
 func (d *Driver) unlock() {
-	for d.h.release() {
+	if d.h.free(); d.h.left() {
+		d.again()
+	}
+}
+
+// again is the rest of unlock, when work was left.
+func (d *Driver) again() {
+	for again := d.h.try(); again; again = d.h.release() {
 		d.served()
 	}
 }
@@ -383,26 +395,30 @@ func (d *Driver) Poll() bool {
 	d.stats.Turns++
 	worked := d.turn(true)
 	d.rouse()
-	d.unlock()
+	if d.h.free(); d.h.left() {
+		d.again()
+	}
 	return worked
 }
 
 // turn receives, advances, transmits and delivers. inline is false for the
 // progress goroutine.
 func (d *Driver) turn(inline bool) bool {
+	more := false // there may be events
 	if d.h.take() || d.stuck {
 		d.intake()
+		more = true
+	}
+	if d.rx == nil {
+		d.rx = spare.get()
+		d.rx.Reset()
 	}
 	var now time.Duration
 	budget := recvBudget
 	trains, done := 0, 0
-	if d.rx == nil {
-		d.rx = spare.get()
-	}
 	for {
 		ok := false
 		if !d.dead {
-			d.rx.Reset()
 			var err error
 			if ok, err = d.conn.Recv(d.rx); err != nil {
 				d.fail(err)
@@ -417,6 +433,7 @@ func (d *Driver) turn(inline bool) bool {
 			break
 		}
 		trains++
+		d.still = false
 		d.core.Receive(now, d.rx)
 		n := d.deliver()
 		done += n
@@ -424,11 +441,12 @@ func (d *Driver) turn(inline bool) bool {
 			break
 		}
 	}
-	if d.lastTurn = now; trains > 0 {
+	d.lastTurn = now
+	if trains > 0 {
 		d.lastRecv = now
-	}
-	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
-		return true // the application waits for what was just delivered
+		if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+			return true // the application waits for what was just delivered
+		}
 	}
 	d.lastFull = now
 	if trains == 0 {
@@ -441,23 +459,38 @@ func (d *Driver) turn(inline bool) bool {
 			if !ok {
 				break
 			}
+			d.still, more = false, true
 			d.core.Unreachable(now, remote)
 		}
+		if d.still && now < d.due {
+			return false
+		}
 	}
-	if t := d.core.NextTimeout(); t != 0 && t <= now {
+	d.still = false
+	t := d.core.NextTimeout()
+	if t == 0 {
+		t = forever
+	}
+	if t <= now {
 		d.core.Advance(now)
+		more = true
 	}
 	// The turn of the application is over when it polls and there is nothing.
 	// The goroutine cannot see its turns and leaves it some time.
+	over := trains == 0 && (inline || now >= d.holdAcks)
 	switch {
-	case trains > 0 && done > 0 && !inline:
-		d.holdAcks = now + ackHold
-	case trains == 0 && (inline || now >= d.holdAcks):
+	case over:
 		d.holdAcks = 0
 		d.core.Flush(now)
+	case done > 0 && !inline:
+		d.holdAcks = now + ackHold
 	}
-	d.transmit(now)
-	done += d.deliver()
+	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
+		d.transmit(now)
+		done += d.deliver()
+	} else {
+		d.still, d.due = over, t
+	}
 	if done > 0 && d.stuck {
 		d.intake()
 	}
@@ -466,86 +499,84 @@ func (d *Driver) turn(inline bool) bool {
 
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
+	ev := d.core.NextEvent()
+	if ev == nil {
+		return 0
+	}
 	n := 0
-	for ev := d.core.NextEvent(); ev != nil; ev = d.core.NextEvent() {
+	for ; ev != nil; ev = d.core.NextEvent() {
 		d.owner.Deliver(ev)
 		n++
 	}
-	if n > 0 {
-		d.owner.Delivered()
-	}
+	d.owner.Delivered()
 	return n
 }
 
 // transmit sends what the FEP gives, up to a budget.
 func (d *Driver) transmit(now time.Duration) {
-	d.gathering = false
-	d.surplus = false
+	d.gathering, d.surplus = false, false
 	// Where the peer may be waiting for this processor, one call less counts;
 	// else what it waits for leaves first.
 	if apart := !d.shared.Load(); apart != d.apart {
 		d.apart = apart
 		d.core.Apart(apart)
 	}
-	if len(d.unsent) > 0 && !d.resend(now) {
+	if ts := d.unsent; len(ts) > 0 && !d.send(now, ts) {
 		return
 	}
-	for sent := 0; ; {
-		n := 0
-		for n < batchLen {
-			if d.tx[n] == nil {
-				d.tx[n] = spare.get()
-			}
-			t := d.tx[n]
-			t.Reset()
-			if !d.core.Transmit(now, t) {
-				break
-			}
-			n++
-			if len(t.Data) >= batchWhole || d.core.Queued() == 0 {
-				break // a lone train does not wait for a look at what follows
-			}
-		}
-		if n == 0 {
-			if now-d.lastRecv > restAfter {
-				d.rest()
-			}
-			return
-		}
-		d.unsent = d.tx[:n]
-		if !d.resend(now) {
-			return
-		}
-		if sent += n; sent >= sendBudget {
+	for sent := 0; d.core.Pending(); {
+		if sent >= sendBudget {
 			d.surplus = true
 			return
 		}
+		n := 1
+		if !d.core.Transmit(now, d.slab(0)) {
+			break
+		}
+		// A lone train does not wait for a look at what follows.
+		for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
+			n++
+		}
+		if !d.send(now, d.tx[:n]) {
+			return
+		}
+		sent += n
+	}
+	if now-d.lastRecv > restAfter {
+		d.rest()
 	}
 }
 
-// resend sends d.unsent and reports whether all of it is gone. What finds no
-// room stays, in order, and nothing overtakes it.
-func (d *Driver) resend(now time.Duration) bool {
-	for len(d.unsent) > 0 {
-		if d.dead {
-			d.unsent = nil
-			return true
+// slab is a buffer for the i-th train of a batch.
+func (d *Driver) slab(i int) *dgram.Datagram {
+	if d.tx[i] == nil {
+		d.tx[i] = spare.get()
+	}
+	return d.tx[i]
+}
+
+// send sends trains and reports whether all of them are gone. What finds no room
+// stays in d.unsent, in order, and nothing overtakes it.
+func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
+	for !d.dead && len(ts) > 0 {
+		n, err := d.conn.SendBatch(ts)
+		if n == len(ts) {
+			break
 		}
-		n, err := d.conn.SendBatch(d.unsent)
-		d.unsent = d.unsent[n:]
-		switch {
-		case err != nil:
-			// As if the network had lost it; the protocol sends it again.
-			d.stats.SendError++
-			d.owner.Trouble(err)
-			if len(d.unsent) > 0 {
-				d.unsent = d.unsent[1:]
-			}
-		case len(d.unsent) > 0:
+		ts = ts[n:]
+		if err == nil || err == dgram.ErrNoRoom {
 			d.stats.NoRoom++
 			d.retryAt = now + retryWait
+			d.unsent = ts
 			return false
 		}
+		// As if the network had lost it; the protocol sends it again.
+		d.stats.SendError++
+		d.owner.Trouble(err)
+		ts = ts[1:]
+	}
+	if len(d.unsent) > 0 {
+		d.unsent = nil
 	}
 	return true
 }
@@ -564,6 +595,7 @@ func (d *Driver) Cancel(context any) bool {
 	d.h.lock()
 	d.h.take()
 	d.intake()
+	d.still = false
 	ok := !d.closed && (d.core.Cancel(d.time(), context) || d.cancelQueued(context))
 	d.deliver()
 	d.unlock()
@@ -585,6 +617,7 @@ func (d *Driver) cancelQueued(context any) bool {
 // With runs f while it holds the lock. f may use the Core.
 func (d *Driver) With(f func()) {
 	d.h.lock()
+	d.still = false
 	f()
 	d.unlock()
 }
@@ -623,6 +656,7 @@ func (d *Driver) Do(f func(now time.Duration)) {
 		d.h.take()
 		d.intake()
 		now := d.time()
+		d.still = false
 		f(now)
 		d.deliver()
 		d.transmit(now)
@@ -675,9 +709,11 @@ func (d *Driver) Close() error {
 
 // deadline is when the next turn must be at the latest.
 func (d *Driver) deadline(now time.Duration) time.Duration {
-	t := d.core.NextTimeout()
-	if t == 0 {
-		t = forever
+	t := d.due
+	if !d.still {
+		if t = d.core.NextTimeout(); t == 0 {
+			t = forever
+		}
 	}
 	if d.gathering {
 		t = min(t, d.gatherFrom+gatherWait)
@@ -697,9 +733,13 @@ func (d *Driver) deadline(now time.Duration) time.Duration {
 // rouse wakes the progress goroutine if it would sleep too long past the
 // deadline.
 func (d *Driver) rouse() {
-	if d.until == 0 || !d.auto && d.armed.Load() == 0 {
-		return
+	if d.until != 0 && (d.auto || d.armed.Load() > 0) {
+		d.rouseLate()
 	}
+}
+
+// rouseLate is rouse when the goroutine sleeps and somebody relies on it.
+func (d *Driver) rouseLate() {
 	slack := stepBack
 	if d.armed.Load() > 0 {
 		slack = gatherWait
@@ -753,8 +793,10 @@ func (d *Driver) Yield() {
 	case n%goschedEvery == 0:
 		runtime.Gosched()
 	case n%4 == 0 || n == 1 || d.shared.Load():
-		t := time.Now()
+		t := time.Since(d.begun)
 		schedYield()
-		d.shared.Store(time.Since(t) >= aloneMax)
+		if shared := time.Since(d.begun)-t >= aloneMax; shared != d.shared.Load() {
+			d.shared.Store(shared)
+		}
 	}
 }

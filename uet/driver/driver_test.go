@@ -191,6 +191,23 @@ func TestPollHoldsAcksForTheAnswer(t *testing.T) {
 	r.wantSent("ack")
 }
 
+func TestPollLeavesAnIdleFEPAlone(t *testing.T) {
+	r := newRig(t)
+	r.With(func() { r.core.set(func() { r.core.timeout = 9 }) })
+	r.Poll()
+	r.core.set(func() { r.core.ackDue = true }) // a flush would show
+	r.Poll()
+	r.wantLog()
+	r.pass(9) // until a timer is due
+	r.Poll()
+	r.wantLog("advance", "flush")
+	r.wantSent("ack")
+	r.core.set(func() { r.core.ackDue = true })
+	r.With(func() {}) // or somebody may have called it
+	r.Poll()
+	r.wantLog("flush")
+}
+
 func TestPollStopsAtTheFirstCompletion(t *testing.T) {
 	r := newRig(t)
 	r.conn.arrive("a", "a", "m1", "m2")
@@ -476,7 +493,7 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait() // it sleeps without a deadline
-		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.core.set(func() { r.core.timeout = time.Since(r.begun) + 5*time.Millisecond })
 		r.send("a") // the deadline moved earlier: it must be told
 		time.Sleep(5*time.Millisecond + stepBack)
 		synctest.Wait()
@@ -520,7 +537,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
-		r.core.set(func() { r.core.timeout = r.clock() + time.Millisecond })
+		r.With(func() { r.core.set(func() { r.core.timeout = time.Since(r.begun) + time.Millisecond }) })
 		r.Poll()
 		time.Sleep(2 * stepBack)
 		base, wakes := r.conn.waited(), r.Stats().Wakes

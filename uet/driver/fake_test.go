@@ -132,9 +132,12 @@ func (f *fakeCore) Advance(now time.Duration) {
 	f.timeout = 0
 }
 
+func (f *fakeCore) Pending() bool { f.enter(); defer f.leave(); return len(f.queue) > 0 }
+
 func (f *fakeCore) Transmit(_ time.Duration, d *dgram.Datagram) bool {
 	f.enter()
 	defer f.leave()
+	d.Reset()
 	d.Remote = peerAddr
 	switch {
 	case len(f.queue) > 0:

@@ -53,6 +53,11 @@ func (h *handover) take() bool {
 // again because work was offered in the meantime; it must then take that work
 // and release again.
 func (h *handover) release() bool {
-	h.mu.Unlock()
-	return h.work.Load() && h.mu.TryLock()
+	h.free()
+	return h.left() && h.try()
 }
+
+// free, left and try are the steps of release, for a caller on whose way every
+// call counts.
+func (h *handover) free()      { h.mu.Unlock() }
+func (h *handover) left() bool { return h.work.Load() }

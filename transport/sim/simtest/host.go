@@ -215,7 +215,11 @@ func (h *Host) drive(now time.Duration) {
 			h.w.Failf("%s: Transmit does not come to an end", h.Name())
 		}
 		again = false
+		pending := h.FEP.Pending()
 		if h.FEP.Transmit(now, d) {
+			if !pending {
+				h.w.Failf("%s: a train of a FEP with nothing pending", h.Name())
+			}
 			if h.mangle != nil {
 				h.mangle(d)
 			}
