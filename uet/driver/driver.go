@@ -121,6 +121,7 @@ type Driver struct {
 	lastRecv   time.Duration // of the last turn that received something
 	lastPost   time.Duration
 	postTurn   uint64 // Stats.Turns then
+	postEmpty  uint64 // Stats.Empty then
 	sameTime   int    // posts since the clock was read
 	gathering  bool
 	gatherFrom time.Duration
@@ -292,6 +293,14 @@ func (d *Driver) company(now time.Duration, n int, busy, more bool) {
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
 	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
+	// Where the poster found nothing to do since its last post, and nobody else
+	// wants the processor, there is time for a call more, and what the peer waits
+	// for leaves first. Else a call less counts.
+	if apart := d.stats.Empty != d.postEmpty && !d.shared.Load(); apart != d.apart {
+		d.apart = apart
+		d.core.Apart(apart)
+	}
+	d.postEmpty = d.stats.Empty
 	if !d.gathering {
 		d.gathering, d.gatherFrom, d.gathered = true, now, 0
 	}
@@ -515,12 +524,6 @@ func (d *Driver) deliver() int {
 // transmit sends what the FEP gives, up to a budget.
 func (d *Driver) transmit(now time.Duration) {
 	d.gathering, d.surplus = false, false
-	// Where the peer may be waiting for this processor, one call less counts;
-	// else what it waits for leaves first.
-	if apart := !d.shared.Load(); apart != d.apart {
-		d.apart = apart
-		d.core.Apart(apart)
-	}
 	if ts := d.unsent; len(ts) > 0 && !d.send(now, ts) {
 		return
 	}
