@@ -28,6 +28,10 @@ const (
 	batchLen   = 16
 	batchWhole = 8 << 10
 
+	// sparePosts is after how many posts without an empty poll between them the
+	// poster has no time to spare. Two ends of a ping-pong have an empty poll in
+	// every fifth round at least.
+	sparePosts = 32
 	// gatherMax messages or gatherBytes in the queue are a full burst: nothing
 	// to wait for.
 	gatherMax   = dgram.MaxSegments
@@ -122,6 +126,7 @@ type Driver struct {
 	lastPost   time.Duration
 	postTurn   uint64 // Stats.Turns then
 	postEmpty  uint64 // Stats.Empty then
+	spare      int    // > 0: how many posts more are taken for those of an idle thread
 	sameTime   int    // posts since the clock was read
 	gathering  bool
 	gatherFrom time.Duration
@@ -293,14 +298,16 @@ func (d *Driver) company(now time.Duration, n int, busy, more bool) {
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
 	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
-	// Where the poster found nothing to do since its last post, and nobody else
-	// wants the processor, there is time for a call more, and what the peer waits
-	// for leaves first. Else a call less counts.
-	if apart := d.stats.Empty != d.postEmpty && !d.shared.Load(); apart != d.apart {
+	// Where the poster now and then finds nothing to do, and nobody else wants the
+	// processor, there is time for a call more, and what the peer waits for leaves
+	// first. Else a call less counts.
+	if d.spare--; d.stats.Empty != d.postEmpty {
+		d.postEmpty, d.spare = d.stats.Empty, sparePosts
+	}
+	if apart := d.spare > 0 && !d.shared.Load(); apart != d.apart {
 		d.apart = apart
 		d.core.Apart(apart)
 	}
-	d.postEmpty = d.stats.Empty
 	if !d.gathering {
 		d.gathering, d.gatherFrom, d.gathered = true, now, 0
 	}
