@@ -100,7 +100,7 @@ var rows = []row{
 	{name: "F1", nets: "lo,veth", what: "lat 64 B tsend, manual progress, p50", cmd: "lat", uet: pong,
 		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.35, scale: 1},
 	{name: "F2", nets: "lo,veth", what: "lat 64 B tsend, auto progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000", "--progress", "auto"},
-		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.6, scale: 1},
+		raw: []string{"pong", "-mode", "hybrid"}, key: "p50", lower: true, bar: 1.6, scale: 1},
 	{name: "F3", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, manual progress", cmd: "bw", uet: stream,
 		raw: []string{"flow"}, key: "GBps", bar: 0.70, scale: 1024.0 / 1100},
 	{name: "F2b", nets: "lo,veth", what: "bw 1 MiB tsend, window 64, auto progress", cmd: "bw", uet: []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "auto"},

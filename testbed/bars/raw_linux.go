@@ -25,14 +25,14 @@ func raw(args []string) error {
 	fs := flag.NewFlagSet("raw", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
 	addr := fs.String("addr", "127.0.0.1:7100", "server's address")
-	mode := fs.String("mode", "spin", "pong: spin or block")
+	mode := fs.String("mode", "spin", "pong: spin, block, or hybrid: spin for 50 µs, then block")
 	fs.Parse(args)
 	runtime.LockOSThread()
 	s := newSock(*serve, netip.MustParseAddrPort(*addr))
 	res := map[string]float64{}
 	switch kind {
 	case "pong":
-		s.pong(*serve, *mode == "spin", res)
+		s.pong(*serve, *mode, res)
 	case "flow": // 1,024 bytes of payload behind 72 of header and a CRC
 		s.flow(*serve, 76, 1024, 59, 256<<10, true, res)
 	case "msgs": // 8 bytes behind 60, a message a datagram, window 512
@@ -79,9 +79,16 @@ func newSock(serve bool, addr netip.AddrPort) *rawSock {
 
 func (s *rawSock) recv(b []byte, flags int) (int, unix.Errno) {
 	s.n = 16
-	n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), uintptr(unsafe.Pointer(&s.peer[0])), uintptr(unsafe.Pointer(&s.n)))
+	call := unix.RawSyscall6
+	if flags&unix.MSG_DONTWAIT == 0 {
+		call = unix.Syscall6 // it may block, so the scheduler hears of it
+	}
+	n, _, e := call(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), uintptr(unsafe.Pointer(&s.peer[0])), uintptr(unsafe.Pointer(&s.n)))
 	return int(n), e
 }
+
+// hybridSpin is how long hybrid spins.
+const hybridSpin = 50 * time.Microsecond
 
 // send answers the peer that was heard last, or the connected one.
 func (s *rawSock) send(b []byte, answer bool) unix.Errno {
@@ -94,17 +101,27 @@ func (s *rawSock) send(b []byte, answer bool) unix.Errno {
 }
 
 // pong is 64-byte round trips; half of the median is reported.
-func (s *rawSock) pong(serve, spin bool, res map[string]float64) {
+func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	b := make([]byte, 64)
 	flags := unix.MSG_DONTWAIT
-	if !spin {
+	if mode == "block" {
 		flags = 0
 	}
 	get := func() {
+		var since time.Time
 		for {
 			n, e := s.recv(b, flags)
 			if e == 0 && n > 0 {
 				return
+			}
+			if mode != "hybrid" {
+				continue
+			}
+			if since.IsZero() {
+				since = time.Now()
+			} else if time.Since(since) > hybridSpin {
+				_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}, 50)
+				since = time.Time{}
 			}
 		}
 	}
