@@ -296,6 +296,12 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
 	remote := pdc.Remote()
 	path := f.pathFor(now, p, pdc)
+	if len(f.out.d.Data) == 0 && ln.bytes >= dgram.MaxTrain && pdc.Soon(dgram.MaxTrain) {
+		// A stream that fills the window: whole trains cost the least calls. A
+		// loss, or an ACK of half a train, else leaves lone packets behind it that
+		// are acknowledged alone and stay alone.
+		return laneBlocked
+	}
 	last := -1 // offset of this PDC's newest packet in the train
 	state := laneDry
 	for pdc.CanResend() {

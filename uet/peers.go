@@ -61,10 +61,10 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		gen: gen, pid: a.PIDonFEP, ri: a.RI, initiator: a.Initiator,
 		absolute: a.Flags&wire.AddrAbsolute != 0, oneMTU: a.Flags&wire.AddrMTUMessage != 0,
 	}
-	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
-	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
-		e.err = fi.EOPNOTSUPP // R-ADDR-11
-	} else if e.id, e.err = c.fep.Peer(a.AddrPort(), true); e.err == nil {
+	if e.err = unfit(&a); e.err == nil {
+		e.id, e.err = c.fep.Peer(a.AddrPort(), true)
+	}
+	if e.err == nil {
 		for int(e.id) >= len(c.refs) {
 			c.refs = append(c.refs, 0)
 		}
@@ -76,6 +76,15 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		}
 	}
 	return e, e.err
+}
+
+// unfit is the error of sending to an address with which we have nothing in common.
+func unfit(a *wire.Addr) error {
+	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
+	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
+		return fi.EOPNOTSUPP // R-ADDR-11
+	}
+	return nil
 }
 
 // source is the handle of a message's source, fi.AddrNotAvail if the vector has
@@ -125,10 +134,14 @@ func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 
 // Known reports whether Resolve can succeed. Any goroutine may call it.
 func (o *owner) Known(to uint64) error {
-	if o.link == nil && o.av.Gen(fi.Addr(to&0xffffffff)) != uint32(to>>32) {
+	if o.link != nil {
+		return nil
+	}
+	a, gen, ok := o.av.Get(fi.Addr(to & 0xffffffff))
+	if !ok || gen != uint32(to>>32) || a.IP.Unmap().Is4() != o.info.SrcAddr.IP.Unmap().Is4() {
 		return transport.ErrNoPeer
 	}
-	return nil
+	return unfit(&a)
 }
 
 // Resolve names the peer in op: the destination of a send, the only source of

@@ -207,3 +207,17 @@ func TestManyEndpointsShareAQueue(t *testing.T) {
 	ok(t, q.Close())
 	ok(t, vec.Close())
 }
+
+// A post that finds the FEP busy is refused for the same reasons as any other, not
+// later and elsewhere.
+func TestRefusedWhileBusy(t *testing.T) {
+	r := newRig(t, nil)
+	n := r.node()
+	h, err := n.vec.InsertString("[::1]:4793")
+	ok(t, err)
+	n.drv.With(func() { // the lock is held
+		done := make(chan error)
+		go func() { done <- n.Send(nil, h, nil) }()
+		want(t, <-done, fi.EINVAL)
+	})
+}

@@ -55,6 +55,9 @@ const (
 	// cleanRounds without congestion make fast increase free again above the
 	// window at which congestion lost packets.
 	cleanRounds = 64
+	// fullPercent: a queue that stands so much of the longest one is full;
+	// deepestShift: the longest shrinks by 1/64 a round that does not reach it.
+	fullPercent, deepestShift = 88, 6
 )
 
 // A Window is the congestion window of one CCC: NSCC's gate, increases,
@@ -81,10 +84,11 @@ const (
 //   - On paths that do not mark, M is synthesised: delay over target while our
 //     own window, not the application, fills the path.
 //   - A decrease takes an eighth at least.
-//   - A round that lost packets while a queue stood, or more than an eighth of
-//     a large window, is decreased as well, and fast increase ends below that
-//     window for the next rounds. Other losses are taken for random and cost
-//     what they were.
+//   - A round that lost packets while a queue stood as long as the longest of the
+//     rounds before, or more than an eighth of a large window, is decreased as
+//     well, and fast increase ends below that window for the next rounds. A
+//     shorter queue has room: it did not overflow. Other losses are taken for
+//     random and cost what they were.
 //   - Scaling a and b are at most 1: with RTTs of a host instead of a switch
 //     they would overshoot.
 //   - An ACK without a valid sample lets the window grow, by one MTU per RTT.
@@ -144,7 +148,8 @@ type Window struct {
 	lastRTO time.Duration
 	rtoInit time.Duration // fixed by New
 	rtoMax  time.Duration // fixed by New
-	fiCount int64         // bytes in a row at no delay
+	fiCount int32         // bytes in a row at no delay
+	deepest int32         // longest standing queue of the last rounds, ns
 
 	scaleA    int32  // scaling a, fixed point; fixed by New
 	prop      int32  // proportional increase at no delay, bytes per RTT; fixed by New
@@ -373,7 +378,7 @@ func (w *Window) round(now time.Duration) {
 		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
 		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
 		cut = true
-	case w.lost > 0 && (standing > w.base/2 || queue > 0 && standing > w.base/8 || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
+	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
 		w.cut(int64(w.top) * (percent - cutPercent) / percent)
 		w.fastTop = int32(w.cwnd)
 		cut = true
@@ -382,6 +387,7 @@ func (w *Window) round(now time.Duration) {
 			w.clean, w.fastTop = 0, w.ceil
 		}
 	}
+	w.deepest = int32(min(max(int64(standing), int64(w.deepest)-int64(w.deepest)>>deepestShift), 1<<31-1))
 	if w.cwnd > smallMTU*int64(w.mtu) || w.marked || w.minRTT < w.base+max(w.cfgBase, w.base/4) {
 		w.long = 0
 	} else {
@@ -453,8 +459,8 @@ func (w *Window) retarget() {
 // (UE §3.6.13). delay is less than target.
 func (w *Window) increase(n int64, delay time.Duration) {
 	if delay <= w.base/zeroPart && w.cwnd < int64(w.fastTop) {
-		w.fiCount += n
-		if w.fast || w.fiCount > w.cwnd {
+		w.fiCount = int32(min(int64(w.fiCount)+n, maxWindow+1))
+		if w.fast || int64(w.fiCount) > w.cwnd {
 			w.fast = true
 			w.cwnd = min(w.cwnd+n*int64(w.scaleA)*fastPercent/percent>>fixed, int64(w.ceil))
 		}

@@ -320,6 +320,31 @@ func TestWindowLossOfLateSenderIsCongestion(t *testing.T) {
 	s.want(top*88/100, top/50)
 }
 
+func TestWindowLossBelowWhatTheQueueHeldIsRandom(t *testing.T) {
+	// Hosts that come late look like a queue. What overflows is full; a queue that
+	// held a quarter more without loss was not.
+	s := newScript(t, Config{})
+	s.rounds(1, 40*us)
+	s.rounds(3, 160*us)
+	s.rounds(3, 130*us)
+	s.fill()
+	top := s.w.Window()
+	for range 10 {
+		s.w.OnLoss(s.now, s.mtu, false)
+	}
+	s.rounds(2, 130*us)
+	if got := s.w.Window(); got < top-10*s.mtu {
+		t.Errorf("window %d of %d after a loss of ten packets", got, top)
+	}
+	// It may have become shorter: what it held is forgotten.
+	s.rounds(20, 130*us)
+	s.fill()
+	top = s.w.Window()
+	s.w.OnLoss(s.now, s.mtu, false)
+	s.rounds(2, 130*us)
+	s.want(top*88/100, top/50)
+}
+
 func TestWindowHeavyLossOfSmallWindowIsRandom(t *testing.T) {
 	// faults.md F1, 30 % lost: twenty packets do not overflow a queue.
 	s := newScript(t, Config{})

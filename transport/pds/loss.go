@@ -44,12 +44,17 @@ func (tx *txDir) silence(ackDelay time.Duration) time.Duration {
 const silenceLeast = 100 * time.Microsecond
 
 // tailTime is how long the last packet may stay unanswered before it is probed
-// (UE §3.5.16, Tail_Loss_Time): two round trips, or one and four times what they
-// vary by, and the peer's ACK delay. A path without a sample waits for the RTO.
+// (UE §3.5.16, Tail_Loss_Time): two round trips or four of the least one, and the
+// peer's ACK delay. A path without a sample waits for the RTO.
 func (p *PDC) tailTime() time.Duration {
 	tx := &p.tx
 	if tx.rtt == 0 {
 		return p.rto()
+	}
+	if (p.Awaited || tx.lost > 0) && tx.probes == 0 && p.mode == wire.RUD {
+		// No tail, the window is closed. Its ACKs come behind all of it, not after
+		// the least round trip, which is that of a PROBE into a silent path.
+		return min(max(tx.silence(p.t.cfg.AckDelay), 2*tx.rtt), p.rto())
 	}
 	// A PROBE or its answer may be lost as well: the second comes as soon.
 	return min(tx.silence(p.t.cfg.AckDelay)<<(tx.probes/2), p.rto())

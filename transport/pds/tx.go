@@ -127,6 +127,10 @@ const (
 	// which of them sends data.
 	tailProbes = 6
 	dataProbe  = 4
+	// soonPart is the part of the window that may wait for room for all of it,
+	// soonRTT the round trip from which nothing does. Arbitrary.
+	soonPart = 4
+	soonRTT  = time.Millisecond
 	// maxBurst is how many PROBEs go at once; the peer keeps as many.
 	maxBurst = 8
 	// bigRTOs is how many RTOs full-size packets may see while probes are
@@ -219,6 +223,13 @@ func (p *PDC) CanPush(n int) bool {
 		return false
 	}
 	return p.ccc.CanSend(n)
+}
+
+// Soon reports that n nominal bytes may not leave now, but soon will: they are a small
+// part of what is in flight, and ACKs come often. On a long path a window is too little
+// a second for anything to be saved, and half a train left at home is a round trip lost.
+func (p *PDC) Soon(n int) bool {
+	return p.tx.flight > 0 && p.ccc != nil && !p.ccc.CanSend(n) && p.ccc.Window() >= soonPart*n && p.ccc.SRTT() < soonRTT
 }
 
 // Nearly reports that the window is about to close: the packet just pushed

@@ -1,0 +1,55 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/sim"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A stream that fills its window leaves in whole trains, also where packets are
+// lost: a resend takes new data along, and neither it nor an ACK of half a train
+// leaves lone packets behind. Goodput is what the wire carries less what was lost,
+// and what is sent again is what was lost.
+func TestLossLeavesTrainsWhole(t *testing.T) {
+	const mtu, size, count = 8192, 1 << 20, 100
+	whole := float64(dgram.MaxTrain / (mtu + 12 + 44 + 4))
+	for _, c := range []struct {
+		loss, goodput, train float64
+	}{{0, 0.97, 0.97}, {0.01, 0.95, 0.94}, {0.05, 0.88, 0.85}} {
+		link := sim.Faults{Delay: 50 * us, Rate: 2_500_000_000, Queue: 4 << 20, InOrder: true, Loss: c.loss}
+		w := pair(t, 81, link, config(func(c *transport.Config) { c.PayloadMTU = mtu }))
+		took := stream(w, tsend(1, size), count, 64)
+		st := w.Hosts[0].FEP.Stats()
+		goodput := size * count / took.Seconds() / float64(link.Rate)
+		train := float64(st.TxPackets) / float64(st.TxTrains) / whole
+		again := float64(st.RtxSACK+st.RtxRTO+st.RtxProbe) / float64(st.TxData)
+		t.Logf("%2.0f %% lost: goodput %.3f, trains %.3f full, %.4f again, %d ACKs for %d packets", 100*c.loss, goodput, train, again, st.AcksRx, st.TxData)
+		if goodput < c.goodput || train < c.train || again > 1.1*c.loss {
+			t.Errorf("%2.0f %% lost: goodput %.3f, want %.2f; trains %.3f full, want %.2f; %.4f sent again", 100*c.loss, goodput, c.goodput, train, c.train, again)
+		}
+		settle(w)
+	}
+}
+
+// A window that is closed is no tail. Once a PROBE went into a silent path its round
+// trip is the least of all, and if that were the measure every train that a host is
+// late for would be probed.
+func TestLossFullWindowIsNotProbed(t *testing.T) {
+	const every, late = ms, 180 * us // the receiver is away so often and so long
+	link := sim.Faults{Delay: 5 * us, Rate: 2_500_000_000, Queue: 4 << 20, InOrder: true, Loss: 0.01}
+	link.Filter = func(now time.Duration, _ *sim.Packet) sim.Verdict {
+		return sim.Verdict{Delay: max(late-now%every, 0)}
+	}
+	w := pair(t, 82, link, config(func(c *transport.Config) { c.PayloadMTU = 8192 }))
+	stream(w, tsend(1, 1<<20), 200, 64)
+	st := w.Hosts[0].FEP.Stats()
+	t.Logf("%d PROBEs in %d trains, %d packets again", st.CPTx[wire.CtlProbe], st.TxTrains, st.RtxSACK+st.RtxRTO+st.RtxProbe)
+	if n := st.CPTx[wire.CtlProbe]; n > 30 {
+		t.Errorf("%d PROBEs in %d trains", n, st.TxTrains)
+	}
+	settle(w)
+}
