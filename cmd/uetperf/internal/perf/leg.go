@@ -644,6 +644,9 @@ func (l *leg) pingpong() error {
 			finish()
 			return fmt.Errorf("post: %w", err)
 		}
+		// The message before this one has to complete by now: its ACK may leave behind
+		// its answer (docs/decisions/0017), so to wait for this one would add the ACK's
+		// way to each round trip.
 		back := false
 		if inject {
 			done++
