@@ -36,7 +36,9 @@ func (q *CQ) readOne(e *Entry) (src fi.Addr, ok bool) {
 	q.w.Mu.Lock()
 	if q.served+1 < pollEvery && q.w.Have() == 1 { // it and nothing else
 		q.served++
-		src, ok = q.takeLone(e), true
+		src, ok = q.ring.takeOne(e), true
+		q.used.Add(-1)
+		q.w.Empty()
 	}
 	q.w.Mu.Unlock()
 	return src, ok
