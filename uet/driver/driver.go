@@ -208,19 +208,19 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		d.intake()
 	}
 	var err error
-	recv := isRecv(op.Kind)
+	recv := op.Kind.Recv()
 	switch {
 	case d.closed:
 		err = transport.ErrClosed
-	case d.stuck && d.queue[recv].peek() != nil:
+	case d.stuck && d.queue[queueOf(op.Kind)].peek() != nil:
 		err = d.refuse(transport.ErrFull) // not past the one that waits
 	default:
 		d.op.Set(op)
-		if err = d.feed(to, recv != 0, more); err != nil {
+		if err = d.feed(to, recv, more); err != nil {
 			break
 		}
 		d.inline++
-		if recv != 0 || d.armed.Load() > 0 {
+		if recv || d.armed.Load() > 0 {
 			d.deliver()
 		}
 		d.rouse()
@@ -231,17 +231,9 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	return err
 }
 
-// length is the number of bytes in the message of op.
-func length(op *transport.Op) int {
-	n := len(op.Buf)
-	for _, b := range op.Iov {
-		n += len(b)
-	}
-	return n
-}
-
-func isRecv(k transport.OpKind) int {
-	if k == transport.OpRecv || k == transport.OpTRecv {
+// queueOf is the index of the queue for operations of a kind.
+func queueOf(k transport.OpKind) int {
+	if k.Recv() {
 		return 1
 	}
 	return 0
@@ -272,7 +264,7 @@ func (d *Driver) feed(to uint64, recv, more bool) error {
 		return d.refuse(err)
 	}
 	if !recv {
-		d.company(now, length(&d.op), busy, more)
+		d.company(now, d.op.Bytes(), busy, more)
 	}
 	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
 	return nil
@@ -329,7 +321,7 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 			return err
 		}
 	}
-	if err := d.queue[isRecv(op.Kind)].put(op, to, more); err != nil {
+	if err := d.queue[queueOf(op.Kind)].put(op, to, more); err != nil {
 		return err
 	}
 	if d.h.offer() {
@@ -531,26 +523,26 @@ func (d *Driver) deliver() int {
 // transmit sends what the FEP gives, up to a budget.
 func (d *Driver) transmit(now time.Duration) {
 	d.gathering, d.surplus = false, false
-	if ts := d.unsent; len(ts) > 0 && !d.send(now, ts) {
-		return
-	}
-	for sent := 0; d.core.Pending(); {
-		if sent >= sendBudget {
-			d.surplus = true
+	if len(d.unsent) > 0 {
+		if !d.send(now, d.unsent) {
 			return
 		}
+		d.unsent = nil
+	}
+	for sent := 0; d.core.Transmit(now, d.slab(0)); {
 		n := 1
-		if !d.core.Transmit(now, d.slab(0)) {
-			break
-		}
-		// A lone train does not wait for a look at what follows.
-		for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
-			n++
+		if d.core.Queued() > 0 { // a lone train does not wait for a look at what follows
+			for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
+				n++
+			}
 		}
 		if !d.send(now, d.tx[:n]) {
 			return
 		}
-		sent += n
+		if sent += n; sent >= sendBudget {
+			d.surplus = d.core.Pending()
+			return
+		}
 	}
 	if now-d.lastRecv > restAfter {
 		d.rest()
@@ -584,9 +576,6 @@ func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
 		d.stats.SendError++
 		d.owner.Trouble(err)
 		ts = ts[1:]
-	}
-	if len(d.unsent) > 0 {
-		d.unsent = nil
 	}
 	return true
 }

@@ -75,7 +75,7 @@ func (f *fakeCore) Post(_ time.Duration, op *transport.Op) error {
 		return transport.ErrFull
 	}
 	f.room--
-	if isRecv(op.Kind) != 0 {
+	if op.Kind.Recv() {
 		if !f.quiet {
 			f.note("recv %v", op.Context)
 		}
