@@ -425,31 +425,25 @@ func (d *Driver) turn(inline bool) bool {
 	budget := recvBudget
 	trains, done := 0, 0
 	for {
-		ok := false
-		if !d.dead {
-			var err error
-			if ok, err = d.conn.Recv(d.rx); err != nil {
-				d.fail(err)
-				ok = false
-			}
+		ok, err := d.conn.Recv(d.rx)
+		if err != nil {
+			d.fail(err)
 		}
-		now = d.time()
-		if trains == 0 && now-d.lastTurn > longGap {
+		if now = d.time(); now-d.lastTurn > longGap {
 			budget = drainMax
 		}
+		d.lastTurn = now
 		if !ok {
 			break
 		}
 		trains++
 		d.still = false
 		d.core.Receive(now, d.rx)
-		n := d.deliver()
-		done += n
-		if trains == budget || n > 0 && budget == recvBudget {
+		done += d.deliver()
+		if trains == budget || done > 0 && budget == recvBudget {
 			break
 		}
 	}
-	d.lastTurn = now
 	if trains > 0 {
 		d.lastRecv = now
 		if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
@@ -485,13 +479,14 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	// The turn of the application is over when it polls and there is nothing.
 	// The goroutine cannot see its turns and leaves it some time.
-	over := trains == 0 && (inline || now >= d.holdAcks)
-	switch {
-	case over:
+	over := false
+	if trains > 0 {
+		if done > 0 && !inline {
+			d.holdAcks = now + ackHold
+		}
+	} else if over = inline || now >= d.holdAcks; over {
 		d.holdAcks = 0
 		d.core.Flush(now)
-	case done > 0 && !inline:
-		d.holdAcks = now + ackHold
 	}
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
 		d.transmit(now)
