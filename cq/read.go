@@ -37,7 +37,7 @@ func (q *CQ) readOne(e *Entry) (src fi.Addr, ok bool) {
 	if q.served+1 < pollEvery && q.w.Have() == 1 { // it and nothing else
 		q.served++
 		src, ok = q.ring.takeOne(e), true
-		q.used.Add(-1)
+		q.freed++
 		q.w.Empty()
 	}
 	q.w.Mu.Unlock()
@@ -52,7 +52,7 @@ func (q *CQ) lone() bool {
 // takeLone takes it.
 func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
 	src = q.ring.takeOne(e)
-	q.used.Add(-1)
+	q.freed++
 	q.w.Empty()
 	return src
 }
@@ -103,9 +103,7 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
 	}
 	n := q.ring.take(e, src)
-	if n > 0 {
-		q.used.Add(-int64(n))
-	}
+	q.freed += int64(n)
 	q.publish()
 	switch {
 	case n > 0:
@@ -140,7 +138,7 @@ func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
 	}
 	switch {
 	case q.ring.takeErr(e):
-		q.used.Add(-1)
+		q.freed++
 		q.publish()
 	case q.overrun && q.ring.len() == 0:
 		*e = Error{Err: fi.EOVERRUN, Source: fi.AddrNotAvail}
