@@ -15,16 +15,16 @@ func (q *CQ) Reserve(n int) bool {
 	for {
 		used := q.used.Load()
 		if used+int64(n) > int64(q.attr.Size) {
-			if !q.makeRoom() {
-				return false
-			}
-			continue
+			return q.reserve(n)
 		}
 		if q.used.CompareAndSwap(used, used+int64(n)) {
 			return true
 		}
 	}
 }
+
+// reserve is Reserve when there is no room until freed is looked at.
+func (q *CQ) reserve(n int) bool { return q.makeRoom() && q.Reserve(n) }
 
 // Admit promises a place to a completion that no operation has one for: that of
 // a message for a buffer that takes many. While there is nothing to read it goes

@@ -502,14 +502,14 @@ func (d *Driver) turn(inline bool) bool {
 
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
-	ev := d.core.NextEvent()
-	if ev == nil {
+	n := d.core.Events()
+	if n == 0 {
 		return 0
 	}
-	n := 0
-	for ; ev != nil; ev = d.core.NextEvent() {
+	for range n {
+		ev := d.core.NextEvent()
 		d.owner.Deliver(ev)
-		n++
+		ev.Context, ev.Buf = nil, nil // they are the user's
 	}
 	d.owner.Delivered()
 	return n

@@ -162,6 +162,8 @@ func (f *fakeCore) Flush(time.Duration) {
 	}
 }
 
+func (f *fakeCore) Events() int { f.enter(); defer f.leave(); return len(f.events) }
+
 func (f *fakeCore) NextEvent() *transport.Event {
 	f.enter()
 	defer f.leave()
