@@ -494,7 +494,7 @@ func (d *Driver) turn(inline bool) bool {
 	} else {
 		d.still, d.due = over, t
 	}
-	if done > 0 && d.stuck {
+	if d.stuck && done > 0 {
 		d.intake()
 	}
 	return trains > 0 || done > 0
@@ -531,8 +531,10 @@ func (d *Driver) transmit(now time.Duration) {
 				n++
 			}
 		}
-		if !d.send(now, d.tx[:n]) {
-			return
+		if ts := d.tx[:n]; !d.dead { // as send does
+			if k, err := d.conn.SendBatch(ts); k < n && !d.unsendable(now, ts[k:], err) {
+				return
+			}
 		}
 		if sent += n; sent >= sendBudget {
 			d.surplus = d.core.Pending()
@@ -555,24 +557,25 @@ func (d *Driver) slab(i int) *dgram.Datagram {
 // send sends trains and reports whether all of them are gone. What finds no room
 // stays in d.unsent, in order, and nothing overtakes it.
 func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
-	for !d.dead && len(ts) > 0 {
-		n, err := d.conn.SendBatch(ts)
-		if n == len(ts) {
-			break
-		}
-		ts = ts[n:]
-		if err == nil || err == dgram.ErrNoRoom {
-			d.stats.NoRoom++
-			d.retryAt = now + retryWait
-			d.unsent = ts
-			return false
-		}
-		// As if the network had lost it; the protocol sends it again.
-		d.stats.SendError++
-		d.owner.Trouble(err)
-		ts = ts[1:]
+	if d.dead {
+		return true
 	}
-	return true
+	n, err := d.conn.SendBatch(ts)
+	return n == len(ts) || d.unsendable(now, ts[n:], err)
+}
+
+// unsendable is send after the first of ts met with err.
+func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) bool {
+	if err == nil || err == dgram.ErrNoRoom {
+		d.stats.NoRoom++
+		d.retryAt = now + retryWait
+		d.unsent = ts
+		return false
+	}
+	// As if the network had lost it; the protocol sends it again.
+	d.stats.SendError++
+	d.owner.Trouble(err)
+	return len(ts) == 1 || d.send(now, ts[1:])
 }
 
 // fail notes that the Conn is of no use any more.
