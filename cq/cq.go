@@ -124,12 +124,15 @@ type CQ struct {
 	ctx  any
 
 	// used is the number of places that hold an entry or are promised to an
-	// operation (R-CQ-128): Reserve needs no lock.
+	// operation (R-CQ-128), and of those in freed: Reserve needs no lock.
 	used atomic.Int64
 
 	w      wait.Object // its Mu guards what follows
 	ring   ring
 	served int // reads since the last poll
+	// freed are places whose entries were read. They are taken off used when
+	// somebody finds no room: until then, nobody need be told.
+	freed int64
 	// overrun is final (R-CQ-125).
 	overrun bool
 }
@@ -222,6 +225,7 @@ func (q *CQ) Close() error {
 	open := q.w.Close()
 	if open {
 		// What is unread gives its place back: only promises are left.
+		q.settle()
 		q.used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
 	}

@@ -18,29 +18,7 @@ import (
 //
 // A read that finds the queue empty drives the endpoints and looks again, and so
 // does one of every 64 others (R-CQ-52).
-func (q *CQ) Read(e []Entry) (int, error) {
-	if q.w.Have() == 0 && !q.w.Look() {
-		return 0, fi.EAGAIN
-	}
-	if q.w.Have() == 1 && len(e) > 0 {
-		if _, ok := q.readOne(&e[0]); ok {
-			return 1, nil
-		}
-	}
-	return q.ReadFrom(e, nil)
-}
-
-// readOne is a read of the only entry there is, if it is one and this read need
-// not poll.
-func (q *CQ) readOne(e *Entry) (src fi.Addr, ok bool) {
-	q.w.Mu.Lock()
-	if q.served+1 < pollEvery && q.w.Have() == 1 { // it and nothing else
-		q.served++
-		src, ok = q.takeLone(e), true
-	}
-	q.w.Mu.Unlock()
-	return src, ok
-}
+func (q *CQ) Read(e []Entry) (int, error) { return q.ReadFrom(e, nil) }
 
 // lone reports whether the queue holds one entry and nothing else.
 func (q *CQ) lone() bool {
@@ -50,7 +28,7 @@ func (q *CQ) lone() bool {
 // takeLone takes it.
 func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
 	src = q.ring.takeOne(e)
-	q.used.Add(-1)
+	q.freed++
 	q.w.Empty()
 	return src
 }
@@ -62,26 +40,35 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	if src != nil && len(src) < len(e) {
 		return 0, fmt.Errorf("cq: readfrom: %d addresses for %d entries: %w", len(src), len(e), fi.EINVAL)
 	}
-	if src != nil && q.w.Have() == 1 && len(e) > 0 {
-		if from, ok := q.readOne(&e[0]); ok {
-			src[0] = from
-			return 1, nil
-		}
+	if (q.w.Have() == 0 || len(e) == 0) && !q.w.Look() {
+		return 0, fi.EAGAIN
 	}
-	if q.w.Have() > 0 && len(e) > 0 {
+	if len(e) > 0 {
 		q.w.Mu.Lock()
-		if q.served++; q.served < pollEvery {
+		q.served++
+		switch {
+		case q.served >= pollEvery:
+			q.served = 0
+			q.w.Mu.Unlock()
+			q.w.Look()
+		case q.w.Have() == 1: // takeLone, without a call
+			from := q.ring.takeOne(&e[0])
+			q.freed++
+			q.w.Empty()
+			q.w.Mu.Unlock()
+			if src != nil {
+				src[0] = from
+			}
+			return 1, nil
+		default:
 			n, err := q.take(e, src)
 			q.w.Mu.Unlock()
 			if err != fi.EAGAIN {
 				return n, err
 			}
-		} else {
-			q.served = 0
-			q.w.Mu.Unlock()
+			q.w.Look()
 		}
 	}
-	q.w.Look()
 	return q.look(e, src)
 }
 
@@ -101,9 +88,7 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 		return 0, fmt.Errorf("cq: read: closed: %w", fi.EBADF)
 	}
 	n := q.ring.take(e, src)
-	if n > 0 {
-		q.used.Add(-int64(n))
-	}
+	q.freed += int64(n)
 	q.publish()
 	switch {
 	case n > 0:
@@ -138,7 +123,7 @@ func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
 	}
 	switch {
 	case q.ring.takeErr(e):
-		q.used.Add(-1)
+		q.freed++
 		q.publish()
 	case q.overrun && q.ring.len() == 0:
 		*e = Error{Err: fi.EOVERRUN, Source: fi.AddrNotAvail}

@@ -15,7 +15,7 @@ func (q *CQ) Reserve(n int) bool {
 	for {
 		used := q.used.Load()
 		if used+int64(n) > int64(q.attr.Size) {
-			return false
+			return q.reserve(n)
 		}
 		if q.used.CompareAndSwap(used, used+int64(n)) {
 			return true
@@ -23,10 +23,13 @@ func (q *CQ) Reserve(n int) bool {
 	}
 }
 
+// reserve is Reserve when there is no room until freed is looked at.
+func (q *CQ) reserve(n int) bool { return q.makeRoom() && q.Reserve(n) }
+
 // Admit promises a place to a completion that no operation has one for: that of
 // a message for a buffer that takes many. While there is nothing to read it goes
 // one beyond the size: the places may all be promised to operations that end
-// only after this one, and nobody could make room. It takes no lock.
+// only after this one, and nobody could make room.
 func (q *CQ) Admit() bool {
 	limit := int64(q.attr.Size)
 	if q.w.Have() == 0 {
@@ -35,12 +38,35 @@ func (q *CQ) Admit() bool {
 	for {
 		used := q.used.Load()
 		if used >= limit {
-			return false
+			if !q.makeRoom() {
+				return false
+			}
+			continue
 		}
 		if q.used.CompareAndSwap(used, used+1) {
 			return true
 		}
 	}
+}
+
+// makeRoom takes off used what was read since it was last called, and reports
+// whether that was anything.
+func (q *CQ) makeRoom() bool {
+	q.w.Mu.Lock()
+	ok := q.settle()
+	q.w.Mu.Unlock()
+	return ok
+}
+
+// settle is makeRoom with the lock held.
+func (q *CQ) settle() bool {
+	n := q.freed
+	if n == 0 {
+		return false
+	}
+	q.freed = 0
+	q.used.Add(-n)
+	return true
 }
 
 // Unreserve gives n promised places back.
@@ -54,6 +80,7 @@ func (q *CQ) Unreserve(n int) {
 func (q *CQ) Reserved() int {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
+	q.settle()
 	return int(q.used.Load()&(full-1)) - q.ring.len()
 }
 
@@ -123,6 +150,7 @@ func (w *Writer) room(reserved bool) bool {
 	if reserved {
 		return true // counted by Reserve
 	}
+	(*CQ)(w).settle()
 	if w.used.Add(1) > int64(w.attr.Size) {
 		// R-CQ-122, -125: overrun, for ever.
 		w.overrun = true

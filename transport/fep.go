@@ -349,6 +349,9 @@ func (f *FEP) Idle() bool {
 // PDCs is the number of packet delivery contexts that exist.
 func (f *FEP) PDCs() int { return f.pds.Len() }
 
+// Events is how many Events wait for NextEvent.
+func (f *FEP) Events() int { return f.ses.Events() }
+
 // NextEvent returns the next Event, or nil. It is valid until the next call of
 // NextEvent.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }

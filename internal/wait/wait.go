@@ -129,6 +129,15 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
+	if o.watched.Load() || !o.sleepers.empty() {
+		o.publish(have)
+	} else if o.have.Load() != have {
+		o.have.Store(have)
+	}
+}
+
+// publish is Publish when there may be somebody to tell.
+func (o *Object) publish(have int64) {
 	if s := &o.sleepers.first; have == 1 && s.listed && s.alone && s.need == 1 && !o.watched.Load() {
 		// It is as good as taken: who looks without the lock need not see it.
 		s.listed = false

@@ -115,6 +115,9 @@ func (r *ring) grow() {
 	r.buf, r.head = buf, 0
 }
 
+// Events is how many events wait.
+func (s *SES) Events() int { return s.events.n }
+
 // Event returns the next event, or nil. It is valid until the next call.
 func (s *SES) Event() *Event {
 	r := &s.events

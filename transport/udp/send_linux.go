@@ -26,7 +26,7 @@ func (d *direct) send(g *dgram.Datagram) error {
 		return d.split(s, g)
 	}
 	seg := segOfSocket
-	if segs > 1 || s.seg != 0 {
+	if segs > 1 || s.seg != 0 && len(g.Data) > s.seg {
 		seg = s.segment(segs, g, true)
 	}
 	if seg != segOfSocket || g.TOS != d.tos {

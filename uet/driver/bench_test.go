@@ -29,6 +29,13 @@ func (n *nop) Transmit(time.Duration, *dgram.Datagram) bool {
 	return q
 }
 func (n *nop) Flush(time.Duration) {}
+func (n *nop) Events() int {
+	if n.event {
+		return 1
+	}
+	return 0
+}
+
 func (n *nop) NextEvent() *transport.Event {
 	if !n.event {
 		return nil

@@ -43,6 +43,7 @@ type Core interface {
 	// until one of the other methods was called.
 	Pending() bool
 	Flush(now time.Duration)
+	Events() int
 	NextEvent() *transport.Event
 	NextTimeout() time.Duration
 	Sends() int
@@ -63,7 +64,8 @@ type Owner interface {
 	Known(to uint64) error
 	// Resolve sets the fields of op that name the peer.
 	Resolve(op *transport.Op, to uint64) error
-	// Deliver reports the end of one operation; ev is borrowed.
+	// Deliver reports the end of one operation; ev is borrowed, and what it refers to
+	// is cleared afterwards.
 	Deliver(ev *transport.Event)
 	// Refused reports that an operation that Post had accepted ended before
 	// it reached the FEP: err is what Resolve or the FEP said, or

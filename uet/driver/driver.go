@@ -208,19 +208,19 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		d.intake()
 	}
 	var err error
-	recv := isRecv(op.Kind)
+	recv := op.Kind.Recv()
 	switch {
 	case d.closed:
 		err = transport.ErrClosed
-	case d.stuck && d.queue[recv].peek() != nil:
+	case d.stuck && d.queue[queueOf(op.Kind)].peek() != nil:
 		err = d.refuse(transport.ErrFull) // not past the one that waits
 	default:
 		d.op.Set(op)
-		if err = d.feed(to, recv != 0, more); err != nil {
+		if err = d.feed(to, recv, more); err != nil {
 			break
 		}
 		d.inline++
-		if recv != 0 || d.armed.Load() > 0 {
+		if recv || d.armed.Load() > 0 {
 			d.deliver()
 		}
 		d.rouse()
@@ -231,17 +231,9 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	return err
 }
 
-// length is the number of bytes in the message of op.
-func length(op *transport.Op) int {
-	n := len(op.Buf)
-	for _, b := range op.Iov {
-		n += len(b)
-	}
-	return n
-}
-
-func isRecv(k transport.OpKind) int {
-	if k == transport.OpRecv || k == transport.OpTRecv {
+// queueOf is the index of the queue for operations of a kind.
+func queueOf(k transport.OpKind) int {
+	if k.Recv() {
 		return 1
 	}
 	return 0
@@ -272,7 +264,7 @@ func (d *Driver) feed(to uint64, recv, more bool) error {
 		return d.refuse(err)
 	}
 	if !recv {
-		d.company(now, length(&d.op), busy, more)
+		d.company(now, d.op.Bytes(), busy, more)
 	}
 	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
 	return nil
@@ -329,7 +321,7 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 			return err
 		}
 	}
-	if err := d.queue[isRecv(op.Kind)].put(op, to, more); err != nil {
+	if err := d.queue[queueOf(op.Kind)].put(op, to, more); err != nil {
 		return err
 	}
 	if d.h.offer() {
@@ -433,31 +425,25 @@ func (d *Driver) turn(inline bool) bool {
 	budget := recvBudget
 	trains, done := 0, 0
 	for {
-		ok := false
-		if !d.dead {
-			var err error
-			if ok, err = d.conn.Recv(d.rx); err != nil {
-				d.fail(err)
-				ok = false
-			}
+		ok, err := d.conn.Recv(d.rx)
+		if err != nil {
+			d.fail(err)
 		}
-		now = d.time()
-		if trains == 0 && now-d.lastTurn > longGap {
+		if now = d.time(); now-d.lastTurn > longGap {
 			budget = drainMax
 		}
+		d.lastTurn = now
 		if !ok {
 			break
 		}
 		trains++
 		d.still = false
 		d.core.Receive(now, d.rx)
-		n := d.deliver()
-		done += n
-		if trains == budget || n > 0 && budget == recvBudget {
+		done += d.deliver()
+		if trains == budget || done > 0 && budget == recvBudget {
 			break
 		}
 	}
-	d.lastTurn = now
 	if trains > 0 {
 		d.lastRecv = now
 		if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
@@ -493,13 +479,14 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	// The turn of the application is over when it polls and there is nothing.
 	// The goroutine cannot see its turns and leaves it some time.
-	over := trains == 0 && (inline || now >= d.holdAcks)
-	switch {
-	case over:
+	over := false
+	if trains > 0 {
+		if done > 0 && !inline {
+			d.holdAcks = now + ackHold
+		}
+	} else if over = inline || now >= d.holdAcks; over {
 		d.holdAcks = 0
 		d.core.Flush(now)
-	case done > 0 && !inline:
-		d.holdAcks = now + ackHold
 	}
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
 		d.transmit(now)
@@ -507,7 +494,7 @@ func (d *Driver) turn(inline bool) bool {
 	} else {
 		d.still, d.due = over, t
 	}
-	if done > 0 && d.stuck {
+	if d.stuck && done > 0 {
 		d.intake()
 	}
 	return trains > 0 || done > 0
@@ -515,14 +502,14 @@ func (d *Driver) turn(inline bool) bool {
 
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
-	ev := d.core.NextEvent()
-	if ev == nil {
+	n := d.core.Events()
+	if n == 0 {
 		return 0
 	}
-	n := 0
-	for ; ev != nil; ev = d.core.NextEvent() {
+	for range n {
+		ev := d.core.NextEvent()
 		d.owner.Deliver(ev)
-		n++
+		ev.Context, ev.Buf = nil, nil // they are the user's
 	}
 	d.owner.Delivered()
 	return n
@@ -531,26 +518,28 @@ func (d *Driver) deliver() int {
 // transmit sends what the FEP gives, up to a budget.
 func (d *Driver) transmit(now time.Duration) {
 	d.gathering, d.surplus = false, false
-	if ts := d.unsent; len(ts) > 0 && !d.send(now, ts) {
-		return
+	if len(d.unsent) > 0 {
+		if !d.send(now, d.unsent) {
+			return
+		}
+		d.unsent = nil
 	}
-	for sent := 0; d.core.Pending(); {
-		if sent >= sendBudget {
-			d.surplus = true
-			return
-		}
+	for sent := 0; d.core.Transmit(now, d.slab(0)); {
 		n := 1
-		if !d.core.Transmit(now, d.slab(0)) {
-			break
+		if d.core.Queued() > 0 { // a lone train does not wait for a look at what follows
+			for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
+				n++
+			}
 		}
-		// A lone train does not wait for a look at what follows.
-		for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
-			n++
+		if ts := d.tx[:n]; !d.dead { // as send does
+			if k, err := d.conn.SendBatch(ts); k < n && !d.unsendable(now, ts[k:], err) {
+				return
+			}
 		}
-		if !d.send(now, d.tx[:n]) {
+		if sent += n; sent >= sendBudget {
+			d.surplus = d.core.Pending()
 			return
 		}
-		sent += n
 	}
 	if now-d.lastRecv > restAfter {
 		d.rest()
@@ -568,27 +557,25 @@ func (d *Driver) slab(i int) *dgram.Datagram {
 // send sends trains and reports whether all of them are gone. What finds no room
 // stays in d.unsent, in order, and nothing overtakes it.
 func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
-	for !d.dead && len(ts) > 0 {
-		n, err := d.conn.SendBatch(ts)
-		if n == len(ts) {
-			break
-		}
-		ts = ts[n:]
-		if err == nil || err == dgram.ErrNoRoom {
-			d.stats.NoRoom++
-			d.retryAt = now + retryWait
-			d.unsent = ts
-			return false
-		}
-		// As if the network had lost it; the protocol sends it again.
-		d.stats.SendError++
-		d.owner.Trouble(err)
-		ts = ts[1:]
+	if d.dead {
+		return true
 	}
-	if len(d.unsent) > 0 {
-		d.unsent = nil
+	n, err := d.conn.SendBatch(ts)
+	return n == len(ts) || d.unsendable(now, ts[n:], err)
+}
+
+// unsendable is send after the first of ts met with err.
+func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) bool {
+	if err == nil || err == dgram.ErrNoRoom {
+		d.stats.NoRoom++
+		d.retryAt = now + retryWait
+		d.unsent = ts
+		return false
 	}
-	return true
+	// As if the network had lost it; the protocol sends it again.
+	d.stats.SendError++
+	d.owner.Trouble(err)
+	return len(ts) == 1 || d.send(now, ts[1:])
 }
 
 // fail notes that the Conn is of no use any more.

@@ -75,7 +75,7 @@ func (f *fakeCore) Post(_ time.Duration, op *transport.Op) error {
 		return transport.ErrFull
 	}
 	f.room--
-	if isRecv(op.Kind) != 0 {
+	if op.Kind.Recv() {
 		if !f.quiet {
 			f.note("recv %v", op.Context)
 		}
@@ -161,6 +161,8 @@ func (f *fakeCore) Flush(time.Duration) {
 		f.queue = append(f.queue, ackBytes)
 	}
 }
+
+func (f *fakeCore) Events() int { f.enter(); defer f.leave(); return len(f.events) }
 
 func (f *fakeCore) NextEvent() *transport.Event {
 	f.enter()

@@ -128,7 +128,7 @@ func (e *end) Deliver(ev *transport.Event) {
 	switch {
 	case ev.Cause != ses.OK:
 		e.bad = append(e.bad, *ev)
-	case isRecv(ev.Kind) != 0:
+	case ev.Kind.Recv():
 		e.recved++
 		e.bytes += ev.Len
 	default:
@@ -176,7 +176,7 @@ func newEnds(t *testing.T, auto bool) (a, b *end) {
 func (e *end) post(t *testing.T, op transport.Op) {
 	t.Helper()
 	to := uint64(0)
-	if isRecv(op.Kind) != 0 {
+	if op.Kind.Recv() {
 		to = NoAddr
 	}
 	if err := e.Post(&op, to, false); err != nil {
