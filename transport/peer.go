@@ -235,11 +235,15 @@ func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
 // wakeData puts a lane into its peer's order of sending.
 func (f *FEP) wakeData(ln *lane) {
 	id := PeerID(ln.pdc.Peer)
+	p := &f.peers[id]
 	if !ln.data {
 		ln.data = true
-		f.peers[id].data.push(ln.pdc.Slot)
+		p.data.push(ln.pdc.Slot)
 	}
-	f.wakePeer(id)
+	if !p.ready {
+		p.ready = true
+		f.ready.push(id)
+	}
 }
 
 // awaitWake makes every PDC of a peer wake it: one of them waits for a window
@@ -263,25 +267,6 @@ func (f *FEP) wakePeer(id PeerID) {
 	if p := &f.peers[id]; !p.ready {
 		p.ready = true
 		f.ready.push(id)
-	}
-}
-
-// wakeAck puts a PDC into its peer's list of ACKs and control packets. They
-// leave with data to the peer, or when their time has come.
-func (f *FEP) wakeAck(pdc *pds.PDC) {
-	id := PeerID(pdc.Peer)
-	ln := &f.lanes[pdc.Slot]
-	p := &f.peers[id]
-	if !ln.owing {
-		ln.owing = true
-		p.owing.push(pdc.Slot)
-	}
-	if !p.acks {
-		p.acks = true
-		f.acks.push(id)
-		if f.ackAt == 0 {
-			f.ackAt = f.now + f.cfg.AckDelay
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/dgram"
@@ -55,28 +56,31 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	f.stats.RxPackets++
 	size := len(b) + f.overhead
 	var p *pds.PDC // of an ACK
-	switch {
-	case f.sec != nil:
+	if f.sec != nil {
 		if b = f.openPacket(now, d, b); b == nil {
 			return
 		}
-	case len(b) < wire.ReqLen+f.trailer:
+	} else if len(b) < wire.ReqLen+f.trailer {
 		if f.cut(d) {
 			f.trimmed(now, d, b, ce)
 			return
 		}
 		f.drop(DropShort)
 		return
-	case wire.Type(b[0]>>3) == wire.TypeTSS:
+	}
+	t := wire.Type(b[0] >> 3)
+	if f.sec == nil && t == wire.TypeTSS {
 		f.dropFrom(now, d, DropSecured)
 		return
-	case f.trailer != 0:
-		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
+	}
+	if f.sec == nil && f.trailer != 0 {
+		if t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
-		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+		n := len(b) - wire.CRCLen
+		if wire.CRC(f.rxCRC.prefix(f, false, d, len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
 			if f.cut(d) {
 				f.trimmed(now, d, b, ce)
 				return
@@ -84,9 +88,9 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 			f.dropFrom(now, d, DropCRC)
 			return
 		}
-		b = b[:len(b)-wire.CRCLen]
+		b = b[:n]
 	}
-	switch wire.Type(b[0] >> 3) {
+	switch t {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(now, d, b, size, ce)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:

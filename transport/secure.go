@@ -117,7 +117,7 @@ func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte 
 
 // clearStart lets a NACK 0x17 in clear pass (tss.md §9).
 func (f *FEP) clearStart(now time.Duration, d *dgram.Datagram, b []byte) []byte {
-	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d, len(b))) {
 		f.dropFrom(now, d, DropCRC)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -14,37 +15,37 @@ import (
 // have different lengths. Computed anew for each other train it costs less than a
 // cache line in each peer.
 type crcCache struct {
-	outer aad // of which remote and path are of both states
-	known [2]struct {
-		n     int // bytes of the packet, 0: none
-		state uint32
-	}
-	older int // which state to give up
+	outer    aad // of which remote and path are of both states
+	one, two crcState
 }
 
-// prefix is the state for a packet of n bytes with trailer that leaves by path,
-// or that arrived there.
-func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
-	a := &c.outer
-	if a.path != path || a.remote != remote {
-		a.path, a.remote = path, remote
-		c.known[0].n, c.known[1].n = 0, 0
-	}
-	for i := range c.known {
-		if k := &c.known[i]; k.n == n {
-			c.older = 1 - i
-			return k.state
+type crcState struct {
+	n     int // bytes of the packet, 0: none
+	state uint32
+}
+
+// prefix is the state for a packet of n bytes with trailer in the train d, which
+// leaves or has arrived.
+func (c *crcCache) prefix(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
+	if c.outer.remote == d.Remote && c.outer.path == d.Path {
+		switch n {
+		case c.one.n:
+			return c.one.state
+		case c.two.n:
+			return c.two.state
 		}
 	}
-	return c.compute(f, out, n)
+	return c.compute(f, out, d, n)
 }
 
-func (c *crcCache) compute(f *FEP, out bool, n int) uint32 {
-	a, k := &c.outer, &c.known[c.older]
+func (c *crcCache) compute(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
+	a := &c.outer
+	if c.two = c.one; a.remote != d.Remote || a.path != d.Path {
+		a.remote, a.path, c.two.n = d.Remote, d.Path, 0
+	}
 	a.put(f, out, n)
-	k.n, k.state = n, wire.CRCOuter(a.b[:a.n])
-	c.older = 1 - c.older
-	return k.state
+	c.one.n, c.one.state = n, wire.CRC(0, a.b[:a.n])
+	return c.one.state
 }
 
 // The classes of what is sent. With Config.Trimming each has a code point of its
@@ -153,16 +154,16 @@ func (f *FEP) seal() {
 	if f.trailer == 0 {
 		return
 	}
-	b := t.d.Data
-	n := len(b) - t.off
+	b := t.d.Data[t.off:]
 	if f.sec != nil {
 		if f.notes != nil {
-			f.notes.sealing(b[t.off+f.head : len(b)-f.trailer])
+			f.notes.sealing(b[f.head : len(b)-f.trailer])
 		}
-		f.sec.Seal(b[t.off:], f.txAAD.of(f, true, t.d.Remote, t.d.Path, n))
+		f.sec.Seal(b, f.txAAD.of(f, true, t.d.Remote, t.d.Path, len(b)))
 		return
 	}
-	wire.PutCRC(b[t.off:], f.txCRC.prefix(f, true, t.d.Remote, t.d.Path, n))
+	n := len(b) - wire.CRCLen
+	binary.BigEndian.PutUint32(b[n:], wire.CRC(f.txCRC.prefix(f, true, t.d, len(b)), b[:n]))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -220,7 +221,9 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fillControl fills a train with answers, or with the ACKs and control packets
 // that are due.
 func (f *FEP) fillControl(now time.Duration) {
-	f.fillLoose()
+	if f.pds.PeekLoose() != nil {
+		f.fillLoose()
+	}
 	for len(f.out.d.Data) == 0 && f.flush {
 		if f.acks.len() == 0 {
 			f.flush = false

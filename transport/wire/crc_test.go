@@ -206,7 +206,7 @@ func TestCRCOuter(t *testing.T) {
 		if want, _ := unhex(t, c.want); !bytes.Equal(b[:n], want) {
 			t.Errorf("%v %v: %x, want %x", src, dst, b[:n], want)
 		}
-		if got, want := CRCOuter(b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
+		if got, want := CRC(0, b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
 			t.Errorf("%v %v: CRC %#x, want %#x", src, dst, got, want)
 		}
 	}
