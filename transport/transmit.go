@@ -332,12 +332,12 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	}
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
-		pl := f.ses.PieceLen(h, int(p.mtu))
-		if pl < 0 {
+		piece, ok := f.ses.Peek(h, int(p.mtu))
+		if !ok {
 			f.next(ln)
 			continue
 		}
-		n := wire.ReqLen + wire.ReqStdLen + pl + f.wrap
+		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
 		if !f.fits(remote, path, n, classNew) {
 			state = laneMore
 			break
@@ -345,15 +345,10 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if !pdc.CanPush(n + f.overhead) {
 			break
 		}
-		piece, ok := f.ses.Next(h, int(p.mtu))
-		if !ok {
-			f.next(ln)
-			continue
-		}
 		ln.started = true
 		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 		b := f.join(remote, path, n, classNew)
-		b = f.ses.Append(req.Append(b), h, piece)
+		b = f.ses.Take(req.Append(b), h, piece)
 		f.joined(b)
 		if pdc.Nearly() {
 			f.askAck()

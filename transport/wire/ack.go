@@ -141,27 +141,28 @@ func (a *Ack) Append(b []byte) []byte {
 	default:
 		panic("BUG: wire: not an ACK type")
 	}
-	if a.Next > 15 || a.Flags&^flags != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
+	if uint8(a.Next)|a.CCType|a.CCFlags > 15 || a.Flags&^flags != 0 || a.Req > 3 {
 		panic("BUG: wire: ACK field out of range")
 	}
 	o := uint16(a.AckPSNOff)
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	b, h := extend(b, n)
-	binary.BigEndian.PutUint64(h, uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
+	b, tail := extend(b, n)
+	h := (*[AckLen]byte)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
 	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
 	switch {
 	case n >= AckCCLen:
-		h := h[:AckCCLen]
+		h := (*[AckCCLen]byte)(tail)
 		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
 		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
 		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
 	case n == AckEPSNLen:
-		binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+		binary.BigEndian.PutUint32(tail[ackEPSN:], uint32(a.EPSN))
 	}
 	if n == AckCCXLen {
-		binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
+		binary.BigEndian.PutUint64(tail[ackCCX:], a.CCX)
 	}
 	return b
 }
