@@ -147,13 +147,11 @@ func (f *FEP) usedByOps(id PeerID, p *peer) bool {
 	return f.ses.Names(uint32(id))
 }
 
-// sweepPeers looks whether one of the peers that could not be freed can be now.
+// sweepPeers looks whether the first of the peers that could not be freed can be now.
 func (f *FEP) sweepPeers() {
-	if f.lingering.len() > 0 {
-		id := f.lingering.pop()
-		f.peers[id].lingers = false
-		f.maybeFree(id)
-	}
+	id := f.lingering.pop()
+	f.peers[id].lingers = false
+	f.maybeFree(id)
 }
 
 // lane returns the queue a message of n bytes to the peer goes to, opening a

@@ -12,7 +12,16 @@ import (
 
 // One packet's life, wire to match: CRC, prologue, PDC, SES, response.
 
-func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
+// Receive processes a received train; d is borrowed.
+func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
+	f.now = now
+	if f.notes != nil {
+		f.notes.begin()
+	}
+	if f.ended {
+		return
+	}
+	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
 		f.drop(DropSource)
@@ -160,7 +169,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAckOf(now, p, d.Remote, a, nil)
+		f.pds.ReceiveAckOf(now, p, &d.Remote, a, nil)
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -171,7 +180,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	p = f.pds.ReceiveAckOf(now, p, d.Remote, a, rsp)
+	p = f.pds.ReceiveAckOf(now, p, &d.Remote, a, rsp)
 	if p != nil && rsp.Opcode == wire.RspResponse {
 		// S-CPL-04: the result of a message whose packets are all answered, the
 		// last of them by NO_RESPONSE, names no packet that is outstanding.
@@ -179,6 +188,8 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 	}
 }
 
+// request processes a request: it goes to the message layer if it is new, and its
+// response back to PDS.
 func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {
 	h := &f.reqRx
 	n, err := h.Parse(b)
@@ -226,10 +237,19 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 		p.Hold(now, m, h.Next, body)
 		return
 	}
-	if !f.execute(now, p, m, h.Next, body) || p.Mode() != wire.ROD {
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, h.Next, body)
+	switch {
+	case res.Nack != 0:
+		p.Refuse(now, m.PSN, res.Nack)
+		return
+	case res.Bad:
+		f.drop(DropHeader)
 		return
 	}
-	f.release(now, p)
+	p.Accept(now, m, &res.Rsp, res.Gtd)
+	if p.Mode() == wire.ROD {
+		f.release(now, p)
+	}
 }
 
 // release executes the ROD packets that waited for the one before them.
@@ -252,21 +272,6 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 		p.Accept(now, &m, &res.Rsp, res.Gtd)
 		p.HeldDone()
 	}
-}
-
-// execute hands a new packet to the message layer and records its response.
-func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, next, body)
-	if res.Nack != 0 {
-		p.Refuse(now, m.PSN, res.Nack)
-		return false
-	}
-	if res.Bad {
-		f.drop(DropHeader)
-		return false
-	}
-	p.Accept(now, m, &res.Rsp, res.Gtd)
-	return true
 }
 
 // newSource gives a PDC that a source opened its place.

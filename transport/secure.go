@@ -42,9 +42,9 @@ func (a *aad) of(f *FEP, out bool, remote netip.AddrPort, path, n int) []byte {
 func (a *aad) put(f *FEP, out bool, n int) {
 	local := &f.local[a.path]
 	if out {
-		a.n = wire.PutOuter(&a.b, *local, a.remote, uint16(8+n))
+		a.n = wire.PutOuter(&a.b, local, &a.remote, uint16(8+n))
 	} else {
-		a.n = wire.PutOuter(&a.b, a.remote, *local, uint16(8+n))
+		a.n = wire.PutOuter(&a.b, &a.remote, local, uint16(8+n))
 	}
 }
 

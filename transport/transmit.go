@@ -298,33 +298,17 @@ const (
 func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
 	remote := pdc.Remote()
-	path := f.pathFor(now, p, pdc)
+	path := 0
+	if len(f.cfg.Paths) > 1 {
+		path = f.pathFor(now, p, pdc)
+	}
 	last := -1 // offset of this PDC's newest packet in the train
 	state := laneDry
-	for pdc.CanResend() {
-		n, isCP, _ := pdc.NextLost()
-		n -= f.overhead
-		class := classAgain
-		switch {
-		case isCP:
-			class = classCtl
-		case pdc.LostFresh():
-			class = classNew
-		}
-		if !f.fits(remote, path, n, class) {
+	if pdc.Lost() {
+		var ok bool
+		if last, ok = f.drainLost(now, pdc, path); !ok {
 			return laneMore
 		}
-		a := pdc.Resend(now, uint8(path))
-		b := f.join(remote, path, n, class)
-		if isCP {
-			f.joined(a.CP.Append(b))
-			continue
-		}
-		b = a.Req.Append(b)
-		b = f.appendPiece(b, a.Ref)
-		f.joined(b)
-		f.stats.TxData++
-		last = f.out.off
 	}
 	closing := !pdc.Usable()
 	if closing && pdc.Mode() == wire.RUD {
@@ -378,6 +362,40 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	return state
 }
 
+// drainLost moves the packets that are to be sent again into the train. It reports
+// where the last request of them begins there, -1 if there is none; false: not all
+// of them found room.
+func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok bool) {
+	remote := pdc.Remote()
+	last = -1
+	for pdc.CanResend() {
+		n, isCP, _ := pdc.NextLost()
+		n -= f.overhead
+		class := classAgain
+		switch {
+		case isCP:
+			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
+		}
+		if !f.fits(remote, path, n, class) {
+			return last, false
+		}
+		a := pdc.Resend(now, uint8(path))
+		b := f.join(remote, path, n, class)
+		if isCP {
+			f.joined(a.CP.Append(b))
+			continue
+		}
+		b = a.Req.Append(b)
+		b = f.appendPiece(b, a.Ref)
+		f.joined(b)
+		f.stats.TxData++
+		last = f.out.off
+	}
+	return last, true
+}
+
 // moveUnsent takes the messages that have not begun off a PDC that closes: they
 // go to another (F28).
 func (f *FEP) moveUnsent(ln *lane) {
@@ -407,11 +425,11 @@ func (f *FEP) next(ln *lane) {
 	}
 }
 
-// pathFor chooses the local port of the next train to a peer. Packets of a PDC
+// pathFor chooses the local port of the next train to a peer, where there are several. Packets of a PDC
 // that the target does not know yet leave from the main port, by which it
 // knows the source; ROD keeps to one path while that works (UE §3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
-	if len(f.cfg.Paths) == 1 || pdc.RemoteID() == 0 {
+	if pdc.RemoteID() == 0 {
 		return 0
 	}
 	if p.paths == nil {

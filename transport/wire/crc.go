@@ -46,7 +46,7 @@ const OuterMax = 40
 // addresses and the UDP header with a checksum of zero. udpLen is as for
 // CRCPrefix; it lies at the fourth byte from the end. PutOuter returns the number
 // of bytes.
-func PutOuter(b *[OuterMax]byte, src, dst netip.AddrPort, udpLen uint16) int {
+func PutOuter(b *[OuterMax]byte, src, dst *netip.AddrPort, udpLen uint16) int {
 	s, d := src.Addr(), dst.Addr()
 	n := 8
 	if s.Is4() && d.Is4() {

@@ -202,7 +202,7 @@ func TestCRCOuter(t *testing.T) {
 		for i := range b {
 			b[i] = 0xa5
 		}
-		n := PutOuter(&b, src, dst, 0x405)
+		n := PutOuter(&b, &src, &dst, 0x405)
 		if want, _ := unhex(t, c.want); !bytes.Equal(b[:n], want) {
 			t.Errorf("%v %v: %x, want %x", src, dst, b[:n], want)
 		}
