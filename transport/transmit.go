@@ -297,7 +297,6 @@ const (
 // drain moves packets of one PDC into the train.
 func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
-	remote := pdc.Remote()
 	path := 0
 	if len(f.cfg.Paths) > 1 {
 		path = f.pathFor(now, p, pdc)
@@ -322,7 +321,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			continue
 		}
 		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
-		if !f.fits(remote, path, n, classNew) {
+		if !f.fits(pdc.Remote(), path, n, classNew) {
 			state = laneMore
 			break
 		}
@@ -331,7 +330,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 		ln.started = true
 		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-		b := f.join(remote, path, n, classNew)
+		b := f.join(pdc.Remote(), path, n, classNew)
 		b = f.ses.Take(req.Append(b), h, piece)
 		f.joined(b)
 		if pdc.Nearly() {
@@ -464,22 +463,8 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 
 // drainOwing adds what one PDC owes; false: it does not fit this train.
 func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
-	for pdc.CtlOwed() {
-		n, class := wire.CPLen+f.wrap, classCtl
-		if f.cfg.Trimming && pdc.ProbeNext() {
-			class = classNew
-		}
-		if !f.fits(pdc.Remote(), 0, n, class) {
-			return false
-		}
-		if f.out.full {
-			return false
-		}
-		c, ok := pdc.NextCtl(now)
-		if !ok {
-			break
-		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
+	if pdc.CtlOwed() && !f.drainCtl(now, pdc) {
+		return false
 	}
 	for pdc.AckOwed() {
 		remote, path := pdc.AckTo()
@@ -499,6 +484,26 @@ func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 		}
 		f.joined(b)
 		f.stats.AcksTx++
+	}
+	return true
+}
+
+// drainCtl adds the control packets that one PDC owes; false: not all of them fit
+// this train.
+func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
+	for pdc.CtlOwed() {
+		n, class := wire.CPLen+f.wrap, classCtl
+		if f.cfg.Trimming && pdc.ProbeNext() {
+			class = classNew
+		}
+		if f.out.full || !f.fits(pdc.Remote(), 0, n, class) {
+			return false
+		}
+		c, ok := pdc.NextCtl(now)
+		if !ok {
+			break
+		}
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
 	}
 	return true
 }

@@ -127,19 +127,9 @@ func (a *Ack) Len() int {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (a *Ack) Append(b []byte) []byte {
-	n, flags := AckCCLen, ackFlags
-	switch a.Type {
-	case TypeAckCC:
-	case TypeAckCCX:
-		n = AckCCXLen
-	case TypeAck:
-		n = AckLen
+	flags := ackFlags
+	if a.Type == TypeAck {
 		flags |= AckFlagEPSN
-		if a.Flags&AckFlagEPSN != 0 {
-			n = AckEPSNLen
-		}
-	default:
-		panic("BUG: wire: not an ACK type")
 	}
 	if uint8(a.Next)|a.CCType|a.CCFlags > 15 || a.Flags&^flags != 0 || a.Req > 3 {
 		panic("BUG: wire: ACK field out of range")
@@ -148,23 +138,39 @@ func (a *Ack) Append(b []byte) []byte {
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	b, tail := extend(b, n)
-	h := (*[AckLen]byte)(tail)
+	b, tail := extend(b, AckCCLen)
+	h := (*[AckCCLen]byte)(tail)
 	binary.BigEndian.PutUint64(h[:], uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
 	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
-	switch {
-	case n >= AckCCLen:
-		h := (*[AckCCLen]byte)(tail)
-		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
-		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
-		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
-	case n == AckEPSNLen:
-		binary.BigEndian.PutUint32(tail[ackEPSN:], uint32(a.EPSN))
+	if a.Type != TypeAckCC {
+		return a.appendOther(b)
 	}
-	if n == AckCCXLen {
-		binary.BigEndian.PutUint64(tail[ackCCX:], a.CCX)
-	}
+	a.putCC(h)
 	return b
+}
+
+func (a *Ack) putCC(h *[AckCCLen]byte) {
+	binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
+	binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
+	binary.BigEndian.PutUint64(h[ackState:], a.CCState)
+}
+
+// appendOther makes of the AckCCLen bytes at the end of b, of which those up to
+// AckLen are there, the header of another type.
+func (a *Ack) appendOther(b []byte) []byte {
+	at := len(b) - AckCCLen
+	switch a.Type {
+	case TypeAckCCX:
+		a.putCC((*[AckCCLen]byte)(b[at:]))
+		return binary.BigEndian.AppendUint64(b, a.CCX)
+	case TypeAck:
+		b = b[:at+AckLen]
+		if a.Flags&AckFlagEPSN != 0 {
+			b = binary.BigEndian.AppendUint32(b, uint32(a.EPSN))
+		}
+		return b
+	}
+	panic("BUG: wire: not an ACK type")
 }
 
 func (a *Ack) String() string {
