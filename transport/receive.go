@@ -38,14 +38,17 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		f.notes.dropped(d, DropShort)
 		return
 	}
-	var b []byte
-	for rest := d.Data; len(rest) > 0; {
-		b, rest = d.Next(rest)
+	b, rest := d.Next(d.Data)
+	for {
 		if f.notes != nil {
 			f.noted(now, d, b, ce)
-			continue
+		} else {
+			f.packet(now, d, b, ce)
 		}
-		f.packet(now, d, b, ce)
+		if len(rest) == 0 {
+			return
+		}
+		b, rest = d.Next(rest)
 	}
 }
 

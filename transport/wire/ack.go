@@ -80,9 +80,10 @@ func (a *Ack) Parse(b []byte) (int, error) {
 	if f&AckFlagP != 0 {
 		a.AckPSNOff, a.ProbeOpaque = 0, uint16(v>>32)
 	}
-	a.EPSN, a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState, a.CCX = 0, 0, 0, 0, 0, 0, 0, 0
+	a.EPSN, a.CCX = 0, 0
 	switch a.Type {
 	case TypeAck:
+		a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState = 0, 0, 0, 0, 0, 0
 		if f&AckFlagEPSN == 0 {
 			return AckLen, nil
 		}
@@ -93,21 +94,21 @@ func (a *Ack) Parse(b []byte) (int, error) {
 		a.EPSN = PSN(binary.BigEndian.Uint32(b[ackEPSN:]))
 		return AckEPSNLen, nil
 	case TypeAckCC, TypeAckCCX:
-		n := AckCCLen
-		if a.Type == TypeAckCCX {
-			n = AckCCXLen
-		}
-		if len(b) < n {
+		if len(b) < AckCCLen {
 			return 0, errAckLen
 		}
 		c := binary.BigEndian.Uint32(b[ackCC:])
 		a.CCType, a.CCFlags, a.MPR, a.SACKOff = uint8(c>>28), uint8(c>>24&15), uint8(c>>16), int16(c)
 		a.SACK = binary.BigEndian.Uint64(b[ackSACK:])
 		a.CCState = binary.BigEndian.Uint64(b[ackState:])
-		if n == AckCCXLen {
-			a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
+		if a.Type == TypeAckCC {
+			return AckCCLen, nil
 		}
-		return n, nil
+		if len(b) < AckCCXLen {
+			return 0, errAckLen
+		}
+		a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
+		return AckCCXLen, nil
 	}
 	return 0, errAckType
 }
