@@ -41,7 +41,7 @@ type FEP struct {
 	after fifo[uint32] // in fill: lanes that sent wait behind those that did not
 	acks  fifo[PeerID] // peers with nothing but ACKs to send
 	ackAt time.Duration
-	flush bool // what waits in acks may leave
+	flush bool // what waits in acks may leave; something does
 	apart bool // see Apart
 
 	queued   int // messages with pieces not yet taken

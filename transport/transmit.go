@@ -225,14 +225,11 @@ func (f *FEP) fillControl(now time.Duration) {
 		f.fillLoose()
 	}
 	for len(f.out.d.Data) == 0 && f.flush {
-		if f.acks.len() == 0 {
-			f.flush = false
-			break
-		}
 		id := f.acks.front()
 		if !f.fillOwing(now, id) {
 			f.acks.pop()
 			f.peers[id].acks = false
+			f.flush = f.acks.len() > 0 // or Transmit would be called once more in vain
 		}
 	}
 }
