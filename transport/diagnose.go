@@ -313,8 +313,8 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 
 // packet is the nominal size of the next packet of a message.
 func (d *diagnosis) packet(v *ses.SendView) int {
-	n := d.f.ses.PieceLen(v.Handle, int(d.f.peers[v.Peer].mtu))
-	return max(n, 0) + wire.ReqLen + wire.ReqStdLen + d.f.wrap + d.f.overhead
+	p, _ := d.f.ses.Peek(v.Handle, int(d.f.peers[v.Peer].mtu))
+	return int(p.Len) + wire.ReqLen + wire.ReqStdLen + d.f.wrap + d.f.overhead
 }
 
 // behind names the message that goes before one.

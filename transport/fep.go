@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/cms"
-	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/tss"
@@ -42,7 +41,7 @@ type FEP struct {
 	after fifo[uint32] // in fill: lanes that sent wait behind those that did not
 	acks  fifo[PeerID] // peers with nothing but ACKs to send
 	ackAt time.Duration
-	flush bool // what waits in acks may leave
+	flush bool // what waits in acks may leave; something does
 	apart bool // see Apart
 
 	queued   int // messages with pieces not yet taken
@@ -172,13 +171,6 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	return nil
 }
 
-// unfence queues what fences let go.
-func (f *FEP) unfence(now time.Duration) {
-	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
-		f.requeue(now, h)
-	}
-}
-
 func mapErr(err error) error {
 	switch err {
 	case nil:
@@ -206,19 +198,6 @@ func (f *FEP) Cancel(now time.Duration, context any) bool {
 	return ok
 }
 
-// Receive processes a received train; d is borrowed.
-func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
-	f.now = now
-	if f.notes != nil {
-		f.notes.begin()
-	}
-	if f.ended {
-		return
-	}
-	f.stats.RxTrains++
-	f.receive(now, d)
-}
-
 // Advance does what is due at or before now.
 func (f *FEP) Advance(now time.Duration) {
 	f.now = now
@@ -237,9 +216,15 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
-	f.unfence(now)
-	f.move(now)
-	f.sweepPeers()
+	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
+		f.requeue(now, h)
+	}
+	if len(f.moveLater) > 0 {
+		f.move(now)
+	}
+	if f.lingering.len() > 0 {
+		f.sweepPeers()
+	}
 }
 
 // move finds a new PDC for messages whose PDC ended before they began.

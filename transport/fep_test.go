@@ -369,3 +369,21 @@ func TestFEPCountsInvalidHeaders(t *testing.T) {
 		t.Errorf("a response of another version: %d short, %d wrong", s.Drops[DropShort], s.Drops[DropHeader])
 	}
 }
+
+func TestFEPNothingIsPendingAfterTheLastACK(t *testing.T) {
+	p := newPipe(t, nil)
+	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 8), Context: "r"})
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 8), Context: "s"})
+	p.turn()
+	p.b.Flush(p.now)
+	if !p.b.Pending() || !p.move(p.b, p.a) {
+		t.Fatal("no ACK leaves")
+	}
+	if p.b.Pending() {
+		t.Fatal("something is pending behind the last ACK")
+	}
+	p.settle()
+	p.want(p.a, "s ok")
+	p.want(p.b, "r ok len=8")
+	p.checkIdle()
+}

@@ -147,13 +147,11 @@ func (f *FEP) usedByOps(id PeerID, p *peer) bool {
 	return f.ses.Names(uint32(id))
 }
 
-// sweepPeers looks whether one of the peers that could not be freed can be now.
+// sweepPeers looks whether the first of the peers that could not be freed can be now.
 func (f *FEP) sweepPeers() {
-	if f.lingering.len() > 0 {
-		id := f.lingering.pop()
-		f.peers[id].lingers = false
-		f.maybeFree(id)
-	}
+	id := f.lingering.pop()
+	f.peers[id].lingers = false
+	f.maybeFree(id)
 }
 
 // lane returns the queue a message of n bytes to the peer goes to, opening a
@@ -235,11 +233,15 @@ func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
 // wakeData puts a lane into its peer's order of sending.
 func (f *FEP) wakeData(ln *lane) {
 	id := PeerID(ln.pdc.Peer)
+	p := &f.peers[id]
 	if !ln.data {
 		ln.data = true
-		f.peers[id].data.push(ln.pdc.Slot)
+		p.data.push(ln.pdc.Slot)
 	}
-	f.wakePeer(id)
+	if !p.ready {
+		p.ready = true
+		f.ready.push(id)
+	}
 }
 
 // awaitWake makes every PDC of a peer wake it: one of them waits for a window
@@ -263,25 +265,6 @@ func (f *FEP) wakePeer(id PeerID) {
 	if p := &f.peers[id]; !p.ready {
 		p.ready = true
 		f.ready.push(id)
-	}
-}
-
-// wakeAck puts a PDC into its peer's list of ACKs and control packets. They
-// leave with data to the peer, or when their time has come.
-func (f *FEP) wakeAck(pdc *pds.PDC) {
-	id := PeerID(pdc.Peer)
-	ln := &f.lanes[pdc.Slot]
-	p := &f.peers[id]
-	if !ln.owing {
-		ln.owing = true
-		p.owing.push(pdc.Slot)
-	}
-	if !p.acks {
-		p.acks = true
-		f.acks.push(id)
-		if f.ackAt == 0 {
-			f.ackAt = f.now + f.cfg.AckDelay
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/dgram"
@@ -11,7 +12,16 @@ import (
 
 // One packet's life, wire to match: CRC, prologue, PDC, SES, response.
 
-func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
+// Receive processes a received train; d is borrowed.
+func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
+	f.now = now
+	if f.notes != nil {
+		f.notes.begin()
+	}
+	if f.ended {
+		return
+	}
+	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
 		f.drop(DropSource)
@@ -28,14 +38,17 @@ func (f *FEP) receive(now time.Duration, d *dgram.Datagram) {
 		f.notes.dropped(d, DropShort)
 		return
 	}
-	var b []byte
-	for rest := d.Data; len(rest) > 0; {
-		b, rest = d.Next(rest)
+	b, rest := d.Next(d.Data)
+	for {
 		if f.notes != nil {
 			f.noted(now, d, b, ce)
-			continue
+		} else {
+			f.packet(now, d, b, ce)
 		}
-		f.packet(now, d, b, ce)
+		if len(rest) == 0 {
+			return
+		}
+		b, rest = d.Next(rest)
 	}
 }
 
@@ -55,28 +68,31 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	f.stats.RxPackets++
 	size := len(b) + f.overhead
 	var p *pds.PDC // of an ACK
-	switch {
-	case f.sec != nil:
+	if f.sec != nil {
 		if b = f.openPacket(now, d, b); b == nil {
 			return
 		}
-	case len(b) < wire.ReqLen+f.trailer:
+	} else if len(b) < wire.ReqLen+f.trailer {
 		if f.cut(d) {
 			f.trimmed(now, d, b, ce)
 			return
 		}
 		f.drop(DropShort)
 		return
-	case wire.Type(b[0]>>3) == wire.TypeTSS:
+	}
+	t := wire.Type(b[0] >> 3)
+	if f.sec == nil && t == wire.TypeTSS {
 		f.dropFrom(now, d, DropSecured)
 		return
-	case f.trailer != 0:
-		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
+	}
+	if f.sec == nil && f.trailer != 0 {
+		if t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
-		if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+		n := len(b) - wire.CRCLen
+		if wire.CRC(f.rxCRC.prefix(f, false, d, len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
 			if f.cut(d) {
 				f.trimmed(now, d, b, ce)
 				return
@@ -84,9 +100,9 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 			f.dropFrom(now, d, DropCRC)
 			return
 		}
-		b = b[:len(b)-wire.CRCLen]
+		b = b[:n]
 	}
-	switch wire.Type(b[0] >> 3) {
+	switch t {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(now, d, b, size, ce)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
@@ -156,7 +172,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAckOf(now, p, d.Remote, a, nil)
+		f.pds.ReceiveAckOf(now, p, &d.Remote, a, nil)
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -167,7 +183,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	p = f.pds.ReceiveAckOf(now, p, d.Remote, a, rsp)
+	p = f.pds.ReceiveAckOf(now, p, &d.Remote, a, rsp)
 	if p != nil && rsp.Opcode == wire.RspResponse {
 		// S-CPL-04: the result of a message whose packets are all answered, the
 		// last of them by NO_RESPONSE, names no packet that is outstanding.
@@ -175,6 +191,8 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 	}
 }
 
+// request processes a request: it goes to the message layer if it is new, and its
+// response back to PDS.
 func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {
 	h := &f.reqRx
 	n, err := h.Parse(b)
@@ -222,10 +240,19 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 		p.Hold(now, m, h.Next, body)
 		return
 	}
-	if !f.execute(now, p, m, h.Next, body) || p.Mode() != wire.ROD {
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, h.Next, body)
+	switch {
+	case res.Nack != 0:
+		p.Refuse(now, m.PSN, res.Nack)
+		return
+	case res.Bad:
+		f.drop(DropHeader)
 		return
 	}
-	f.release(now, p)
+	p.Accept(now, m, &res.Rsp, res.Gtd)
+	if p.Mode() == wire.ROD {
+		f.release(now, p)
+	}
 }
 
 // release executes the ROD packets that waited for the one before them.
@@ -248,21 +275,6 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 		p.Accept(now, &m, &res.Rsp, res.Gtd)
 		p.HeldDone()
 	}
-}
-
-// execute hands a new packet to the message layer and records its response.
-func (f *FEP) execute(now time.Duration, p *pds.PDC, m *pds.Meta, next wire.NextHdr, body []byte) bool {
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, next, body)
-	if res.Nack != 0 {
-		p.Refuse(now, m.PSN, res.Nack)
-		return false
-	}
-	if res.Bad {
-		f.drop(DropHeader)
-		return false
-	}
-	p.Accept(now, m, &res.Rsp, res.Gtd)
-	return true
 }
 
 // newSource gives a PDC that a source opened its place.

@@ -42,9 +42,9 @@ func (a *aad) of(f *FEP, out bool, remote netip.AddrPort, path, n int) []byte {
 func (a *aad) put(f *FEP, out bool, n int) {
 	local := &f.local[a.path]
 	if out {
-		a.n = wire.PutOuter(&a.b, *local, a.remote, uint16(8+n))
+		a.n = wire.PutOuter(&a.b, local, &a.remote, uint16(8+n))
 	} else {
-		a.n = wire.PutOuter(&a.b, a.remote, *local, uint16(8+n))
+		a.n = wire.PutOuter(&a.b, &a.remote, local, uint16(8+n))
 	}
 }
 
@@ -117,7 +117,7 @@ func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte 
 
 // clearStart lets a NACK 0x17 in clear pass (tss.md §9).
 func (f *FEP) clearStart(now time.Duration, d *dgram.Datagram, b []byte) []byte {
-	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d.Remote, d.Path, len(b))) {
+	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d, len(b))) {
 		f.dropFrom(now, d, DropCRC)
 		return nil
 	}

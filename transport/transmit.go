@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -14,37 +15,37 @@ import (
 // have different lengths. Computed anew for each other train it costs less than a
 // cache line in each peer.
 type crcCache struct {
-	outer aad // of which remote and path are of both states
-	known [2]struct {
-		n     int // bytes of the packet, 0: none
-		state uint32
-	}
-	older int // which state to give up
+	outer    aad // of which remote and path are of both states
+	one, two crcState
 }
 
-// prefix is the state for a packet of n bytes with trailer that leaves by path,
-// or that arrived there.
-func (c *crcCache) prefix(f *FEP, out bool, remote netip.AddrPort, path, n int) uint32 {
-	a := &c.outer
-	if a.path != path || a.remote != remote {
-		a.path, a.remote = path, remote
-		c.known[0].n, c.known[1].n = 0, 0
-	}
-	for i := range c.known {
-		if k := &c.known[i]; k.n == n {
-			c.older = 1 - i
-			return k.state
+type crcState struct {
+	n     int // bytes of the packet, 0: none
+	state uint32
+}
+
+// prefix is the state for a packet of n bytes with trailer in the train d, which
+// leaves or has arrived.
+func (c *crcCache) prefix(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
+	if c.outer.remote == d.Remote && c.outer.path == d.Path {
+		switch n {
+		case c.one.n:
+			return c.one.state
+		case c.two.n:
+			return c.two.state
 		}
 	}
-	return c.compute(f, out, n)
+	return c.compute(f, out, d, n)
 }
 
-func (c *crcCache) compute(f *FEP, out bool, n int) uint32 {
-	a, k := &c.outer, &c.known[c.older]
+func (c *crcCache) compute(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
+	a := &c.outer
+	if c.two = c.one; a.remote != d.Remote || a.path != d.Path {
+		a.remote, a.path, c.two.n = d.Remote, d.Path, 0
+	}
 	a.put(f, out, n)
-	k.n, k.state = n, wire.CRCOuter(a.b[:a.n])
-	c.older = 1 - c.older
-	return k.state
+	c.one.n, c.one.state = n, wire.CRC(0, a.b[:a.n])
+	return c.one.state
 }
 
 // The classes of what is sent. With Config.Trimming each has a code point of its
@@ -153,16 +154,16 @@ func (f *FEP) seal() {
 	if f.trailer == 0 {
 		return
 	}
-	b := t.d.Data
-	n := len(b) - t.off
+	b := t.d.Data[t.off:]
 	if f.sec != nil {
 		if f.notes != nil {
-			f.notes.sealing(b[t.off+f.head : len(b)-f.trailer])
+			f.notes.sealing(b[f.head : len(b)-f.trailer])
 		}
-		f.sec.Seal(b[t.off:], f.txAAD.of(f, true, t.d.Remote, t.d.Path, n))
+		f.sec.Seal(b, f.txAAD.of(f, true, t.d.Remote, t.d.Path, len(b)))
 		return
 	}
-	wire.PutCRC(b[t.off:], f.txCRC.prefix(f, true, t.d.Remote, t.d.Path, n))
+	n := len(b) - wire.CRCLen
+	binary.BigEndian.PutUint32(b[n:], wire.CRC(f.txCRC.prefix(f, true, t.d, len(b)), b[:n]))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -220,16 +221,15 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fillControl fills a train with answers, or with the ACKs and control packets
 // that are due.
 func (f *FEP) fillControl(now time.Duration) {
-	f.fillLoose()
+	if f.pds.PeekLoose() != nil {
+		f.fillLoose()
+	}
 	for len(f.out.d.Data) == 0 && f.flush {
-		if f.acks.len() == 0 {
-			f.flush = false
-			break
-		}
 		id := f.acks.front()
 		if !f.fillOwing(now, id) {
 			f.acks.pop()
 			f.peers[id].acks = false
+			f.flush = f.acks.len() > 0 // or Transmit would be called once more in vain
 		}
 	}
 }
@@ -294,40 +294,23 @@ const (
 // drain moves packets of one PDC into the train.
 func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
-	remote := pdc.Remote()
-	path := f.pathFor(now, p, pdc)
 	if len(f.out.d.Data) == 0 && ln.bytes >= dgram.MaxTrain && pdc.Soon(dgram.MaxTrain) {
 		// A stream that fills the window: whole trains cost the least calls. A
 		// loss, or an ACK of half a train, else leaves lone packets behind it that
 		// are acknowledged alone and stay alone.
 		return laneBlocked
 	}
+	path := 0
+	if len(f.cfg.Paths) > 1 {
+		path = f.pathFor(now, p, pdc)
+	}
 	last := -1 // offset of this PDC's newest packet in the train
 	state := laneDry
-	for pdc.CanResend() {
-		n, isCP, _ := pdc.NextLost()
-		n -= f.overhead
-		class := classAgain
-		switch {
-		case isCP:
-			class = classCtl
-		case pdc.LostFresh():
-			class = classNew
-		}
-		if !f.fits(remote, path, n, class) {
+	if pdc.Lost() {
+		var ok bool
+		if last, ok = f.drainLost(now, pdc, path); !ok {
 			return laneMore
 		}
-		a := pdc.Resend(now, uint8(path))
-		b := f.join(remote, path, n, class)
-		if isCP {
-			f.joined(a.CP.Append(b))
-			continue
-		}
-		b = a.Req.Append(b)
-		b = f.appendPiece(b, a.Ref)
-		f.joined(b)
-		f.stats.TxData++
-		last = f.out.off
 	}
 	closing := !pdc.Usable()
 	if closing && pdc.Mode() == wire.RUD {
@@ -335,28 +318,23 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	}
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
-		pl := f.ses.PieceLen(h, int(p.mtu))
-		if pl < 0 {
+		piece, ok := f.ses.Peek(h, int(p.mtu))
+		if !ok {
 			f.next(ln)
 			continue
 		}
-		n := wire.ReqLen + wire.ReqStdLen + pl + f.wrap
-		if !f.fits(remote, path, n, classNew) {
+		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
+		if !f.fits(pdc.Remote(), path, n, classNew) {
 			state = laneMore
 			break
 		}
 		if !pdc.CanPush(n + f.overhead) {
 			break
 		}
-		piece, ok := f.ses.Next(h, int(p.mtu))
-		if !ok {
-			f.next(ln)
-			continue
-		}
 		ln.started = true
 		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-		b := f.join(remote, path, n, classNew)
-		b = f.ses.Append(req.Append(b), h, piece)
+		b := f.join(pdc.Remote(), path, n, classNew)
+		b = f.ses.Take(req.Append(b), h, piece)
 		f.joined(b)
 		if pdc.Nearly() {
 			f.askAck()
@@ -384,6 +362,40 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 	}
 	return state
+}
+
+// drainLost moves the packets that are to be sent again into the train. It reports
+// where the last request of them begins there, -1 if there is none; false: not all
+// of them found room.
+func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok bool) {
+	remote := pdc.Remote()
+	last = -1
+	for pdc.CanResend() {
+		n, isCP, _ := pdc.NextLost()
+		n -= f.overhead
+		class := classAgain
+		switch {
+		case isCP:
+			class = classCtl
+		case pdc.LostFresh():
+			class = classNew
+		}
+		if !f.fits(remote, path, n, class) {
+			return last, false
+		}
+		a := pdc.Resend(now, uint8(path))
+		b := f.join(remote, path, n, class)
+		if isCP {
+			f.joined(a.CP.Append(b))
+			continue
+		}
+		b = a.Req.Append(b)
+		b = f.appendPiece(b, a.Ref)
+		f.joined(b)
+		f.stats.TxData++
+		last = f.out.off
+	}
+	return last, true
 }
 
 // moveUnsent takes the messages that have not begun off a PDC that closes: they
@@ -415,11 +427,11 @@ func (f *FEP) next(ln *lane) {
 	}
 }
 
-// pathFor chooses the local port of the next train to a peer. Packets of a PDC
+// pathFor chooses the local port of the next train to a peer, where there are several. Packets of a PDC
 // that the target does not know yet leave from the main port, by which it
 // knows the source; ROD keeps to one path while that works (UE §3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
-	if len(f.cfg.Paths) == 1 || pdc.RemoteID() == 0 {
+	if pdc.RemoteID() == 0 {
 		return 0
 	}
 	if p.paths == nil {
@@ -454,22 +466,8 @@ func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
 
 // drainOwing adds what one PDC owes; false: it does not fit this train.
 func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
-	for pdc.CtlOwed() {
-		n, class := wire.CPLen+f.wrap, classCtl
-		if f.cfg.Trimming && pdc.ProbeNext() {
-			class = classNew
-		}
-		if !f.fits(pdc.Remote(), 0, n, class) {
-			return false
-		}
-		if f.out.full {
-			return false
-		}
-		c, ok := pdc.NextCtl(now)
-		if !ok {
-			break
-		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
+	if pdc.CtlOwed() && !f.drainCtl(now, pdc) {
+		return false
 	}
 	for pdc.AckOwed() {
 		remote, path := pdc.AckTo()
@@ -489,6 +487,26 @@ func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
 		}
 		f.joined(b)
 		f.stats.AcksTx++
+	}
+	return true
+}
+
+// drainCtl adds the control packets that one PDC owes; false: not all of them fit
+// this train.
+func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
+	for pdc.CtlOwed() {
+		n, class := wire.CPLen+f.wrap, classCtl
+		if f.cfg.Trimming && pdc.ProbeNext() {
+			class = classNew
+		}
+		if f.out.full || !f.fits(pdc.Remote(), 0, n, class) {
+			return false
+		}
+		c, ok := pdc.NextCtl(now)
+		if !ok {
+			break
+		}
+		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
 	}
 	return true
 }

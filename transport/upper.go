@@ -169,12 +169,28 @@ func (u *upper) Path(p *pds.PDC, path uint8, news pds.PathNews) {
 	}
 }
 
+// WakeAck puts a PDC into its peer's list of ACKs and control packets. They leave
+// with data to the peer, or when their time has come.
 func (u *upper) WakeAck(p *pds.PDC) {
 	f := (*FEP)(u)
 	if p.Peer == 0 {
 		f.newSource(p)
 	}
-	f.wakeAck(p)
+	ln := &f.lanes[p.Slot]
+	if ln.owing {
+		return // and so is its peer in acks
+	}
+	ln.owing = true
+	id := PeerID(p.Peer)
+	pr := &f.peers[id]
+	pr.owing.push(p.Slot)
+	if !pr.acks {
+		pr.acks = true
+		f.acks.push(id)
+		if f.ackAt == 0 {
+			f.ackAt = f.now + f.cfg.AckDelay
+		}
+	}
 }
 
 func (u *upper) Known(addr netip.AddrPort) bool {

@@ -193,7 +193,7 @@ func (d *datagram) prefix(n int) uint32 {
 // outer is what the ICV of one packet of n bytes covers in front of the security
 // header.
 func (d *datagram) outer(b *[wire.OuterMax]byte, n int) []byte {
-	k := wire.PutOuter(b, d.src, d.dst, uint16(8+n))
+	k := wire.PutOuter(b, &d.src, &d.dst, uint16(8+n))
 	if d.native {
 		binary.BigEndian.PutUint16(b[k-8:], d.ev)
 		clear(b[k-6 : k-4])

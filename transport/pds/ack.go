@@ -106,18 +106,18 @@ func (p *PDC) newest(a *wire.Ack) bool {
 // carries, nil if none; borrowed. It reports the PDC, or nil when the ACK was
 // dropped (and counted).
 func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
-	return t.ReceiveAckOf(now, t.Lookup(a.DPDCID), from, a, rsp)
+	return t.ReceiveAckOf(now, t.Lookup(a.DPDCID), &from, a, rsp)
 }
 
 // ReceiveAckOf is ReceiveAck for an owner that has looked up the DPDCID already.
-func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
+func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
 	if p == nil {
 		t.Stats.DropNoPDC++ // T28: an ACK never causes an answer
 		return nil
 	}
 	if from.Addr() != p.remote.Addr() {
 		t.Stats.DropSource++
-		t.guessed(now, from)
+		t.guessed(now, *from)
 		return nil
 	}
 	tx := &p.tx
@@ -128,7 +128,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 		}
 	} else if a.SPDCID != p.remoteID {
 		t.Stats.DropSource++
-		t.guessed(now, from)
+		t.guessed(now, *from)
 		return nil
 	}
 	if p.who != t.Who && t.foreign(p) {
@@ -138,7 +138,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from netip.AddrPort, a *
 	// packet counts. A CACK from before the window is an old ACK.
 	if a.CACK.Sub(p.start-1) < 0 {
 		t.Stats.DropStale++ // of another life under the same PDCID
-		t.guessed(now, from)
+		t.guessed(now, *from)
 		return nil
 	}
 	isProbe := a.Flags&wire.AckFlagP != 0

@@ -325,8 +325,12 @@ func (s *SES) freeRecv(i int32, r *recv) {
 // recvEvent starts the event of a receive.
 func (s *SES) recvEvent(r *recv) *Event {
 	e := s.events.add()
-	e.Kind, e.Context, e.Flags, e.Buf = kind(EvRecv, r.tagged), r.context, r.flags, r.buf
+	r.event(e)
 	return e
+}
+
+func (r *recv) event(e *Event) {
+	e.Kind, e.Context, e.Flags, e.Buf = kind(EvRecv, r.tagged), r.context, r.flags, r.buf
 }
 
 // CancelRecv ends one receive with that context that nothing matched yet, with

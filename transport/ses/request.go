@@ -265,7 +265,8 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	if rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
-	e := s.recvEvent(rv)
+	e := s.events.add()
+	rv.event(e)
 	e.Tag, e.Peer, e.Initiator = tag, PeerID(s.src.Peer), r.Initiator
 	if r.Flags&wire.SESHD != 0 {
 		e.HasData, e.Data = true, r.HeaderData

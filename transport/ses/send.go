@@ -232,57 +232,37 @@ func (s *SES) newID() uint16 {
 
 func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
 
-// PieceLen is the payload bytes of the piece that Next would take, -1 if none.
-func (s *SES) PieceLen(h Handle, mtu int) int {
+// Peek is the piece of at most mtu payload bytes that Take is to take next; false:
+// nothing is left (all taken, cancelled or failed). mtu is the same for all pieces
+// of a message and at most 16,383 (S-SEG-01).
+func (s *SES) Peek(h Handle, mtu int) (Piece, bool) {
 	_, m := s.lookup(h)
 	switch {
 	case m == nil:
-		return -1
 	case m.phase == phaseData:
-		return int(min(m.hdr.ReqLen-m.next, uint32(mtu)))
+		left := m.hdr.ReqLen - m.next
+		n := min(left, uint32(mtu))
+		return Piece{Off: m.next, Len: n, Last: n == left}, true // S-SEG-02: an empty message has one piece
 	case m.phase == phaseError:
-		return 0
-	}
-	return -1
-}
-
-// Next takes the next piece of at most mtu payload bytes; false: nothing is left
-// (all taken, cancelled or failed). mtu is the same for all pieces of a message
-// and at most 16,383 (S-SEG-01).
-func (s *SES) Next(h Handle, mtu int) (Piece, bool) {
-	_, m := s.lookup(h)
-	if m == nil {
-		return Piece{}, false
-	}
-	switch m.phase {
-	case phaseData:
-		if m.next == 0 && len(s.gens) != 0 {
-			m.hdr.Gen = s.gens[m.genKey()] // S-GEN-03: the newest known
-		}
-		p := Piece{Off: m.next, Len: min(m.hdr.ReqLen-m.next, uint32(mtu))}
-		m.next += p.Len
-		m.open++
-		if m.next == m.hdr.ReqLen { // S-SEG-02: an empty message has one piece
-			p.Last = true
-			m.phase = phaseSent
-		}
-		return p, true
-	case phaseError:
-		m.open++
-		m.phase = phaseSent
-		s.Stats.MsgErrorsTx++
 		return Piece{Off: m.next, Kind: PieceMsgError, Last: true}, true
 	}
 	return Piece{}, false
 }
 
-// Append appends the standard header and the payload of a piece that Next took
-// (S-HDR-05). It may be called again until the piece is answered or failed:
-// retransmissions are encoded anew.
-func (s *SES) Append(b []byte, h Handle, p Piece) []byte {
+// Take takes the piece that Peek gave and appends it as Append does.
+func (s *SES) Take(b []byte, h Handle, p Piece) []byte { return s.encode(b, h, p, true) }
+
+// Append appends the standard header and the payload of a piece that was taken
+// (S-HDR-05), until it is answered or failed: retransmissions are encoded anew.
+func (s *SES) Append(b []byte, h Handle, p Piece) []byte { return s.encode(b, h, p, false) }
+
+func (s *SES) encode(b []byte, h Handle, p Piece, first bool) []byte {
 	_, m := s.lookup(h)
 	if m == nil {
-		panic("BUG: ses: Append to a message that ended")
+		panic("BUG: ses: a piece of a message that ended")
+	}
+	if first {
+		s.taken(m, p)
 	}
 	if p.Kind == PieceMsgError {
 		return m.appendError(b, p)
@@ -302,6 +282,21 @@ func (s *SES) Append(b []byte, h Handle, p Piece) []byte {
 		return gather(b, m.iov, int(p.Off), int(p.Len))
 	}
 	return append(b, m.buf[p.Off:p.Off+p.Len]...)
+}
+
+// taken says that a piece is on its way.
+func (s *SES) taken(m *send, p Piece) {
+	switch {
+	case p.Kind == PieceMsgError:
+		s.Stats.MsgErrorsTx++
+	case p.Off == 0 && len(s.gens) != 0:
+		m.hdr.Gen = s.gens[m.genKey()] // S-GEN-03: the newest known
+	}
+	m.next += p.Len
+	m.open++
+	if p.Last {
+		m.phase = phaseSent
+	}
 }
 
 // appendError appends the MSG_ERROR of a message (S-MSC-02).

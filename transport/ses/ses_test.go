@@ -367,3 +367,22 @@ func TestEventIsValidUntilNextCall(t *testing.T) {
 	}
 	g.rest()
 }
+
+// Next takes a piece without its bytes.
+func (s *SES) Next(h Handle, mtu int) (Piece, bool) {
+	p, ok := s.Peek(h, mtu)
+	if ok {
+		_, m := s.lookup(h)
+		s.taken(m, p)
+	}
+	return p, ok
+}
+
+// PieceLen is the payload bytes of the piece that Next would take, -1 if none.
+func (s *SES) PieceLen(h Handle, mtu int) int {
+	p, ok := s.Peek(h, mtu)
+	if !ok {
+		return -1
+	}
+	return int(p.Len)
+}

@@ -80,9 +80,10 @@ func (a *Ack) Parse(b []byte) (int, error) {
 	if f&AckFlagP != 0 {
 		a.AckPSNOff, a.ProbeOpaque = 0, uint16(v>>32)
 	}
-	a.EPSN, a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState, a.CCX = 0, 0, 0, 0, 0, 0, 0, 0
+	a.EPSN, a.CCX = 0, 0
 	switch a.Type {
 	case TypeAck:
+		a.CCType, a.CCFlags, a.MPR, a.SACKOff, a.SACK, a.CCState = 0, 0, 0, 0, 0, 0
 		if f&AckFlagEPSN == 0 {
 			return AckLen, nil
 		}
@@ -93,21 +94,21 @@ func (a *Ack) Parse(b []byte) (int, error) {
 		a.EPSN = PSN(binary.BigEndian.Uint32(b[ackEPSN:]))
 		return AckEPSNLen, nil
 	case TypeAckCC, TypeAckCCX:
-		n := AckCCLen
-		if a.Type == TypeAckCCX {
-			n = AckCCXLen
-		}
-		if len(b) < n {
+		if len(b) < AckCCLen {
 			return 0, errAckLen
 		}
 		c := binary.BigEndian.Uint32(b[ackCC:])
 		a.CCType, a.CCFlags, a.MPR, a.SACKOff = uint8(c>>28), uint8(c>>24&15), uint8(c>>16), int16(c)
 		a.SACK = binary.BigEndian.Uint64(b[ackSACK:])
 		a.CCState = binary.BigEndian.Uint64(b[ackState:])
-		if n == AckCCXLen {
-			a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
+		if a.Type == TypeAckCC {
+			return AckCCLen, nil
 		}
-		return n, nil
+		if len(b) < AckCCXLen {
+			return 0, errAckLen
+		}
+		a.CCX = binary.BigEndian.Uint64(b[ackCCX:])
+		return AckCCXLen, nil
 	}
 	return 0, errAckType
 }
@@ -127,43 +128,50 @@ func (a *Ack) Len() int {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (a *Ack) Append(b []byte) []byte {
-	n, flags := AckCCLen, ackFlags
-	switch a.Type {
-	case TypeAckCC:
-	case TypeAckCCX:
-		n = AckCCXLen
-	case TypeAck:
-		n = AckLen
+	flags := ackFlags
+	if a.Type == TypeAck {
 		flags |= AckFlagEPSN
-		if a.Flags&AckFlagEPSN != 0 {
-			n = AckEPSNLen
-		}
-	default:
-		panic("BUG: wire: not an ACK type")
 	}
-	if a.Next > 15 || a.Flags&^flags != 0 || a.Req > 3 || a.CCType > 15 || a.CCFlags > 15 {
+	if uint8(a.Next)|a.CCType|a.CCFlags > 15 || a.Flags&^flags != 0 || a.Req > 3 {
 		panic("BUG: wire: ACK field out of range")
 	}
 	o := uint16(a.AckPSNOff)
 	if a.Flags&AckFlagP != 0 {
 		o = a.ProbeOpaque
 	}
-	b, h := extend(b, n)
-	binary.BigEndian.PutUint64(h, uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
+	b, tail := extend(b, AckCCLen)
+	h := (*[AckCCLen]byte)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(a.Type)<<59|uint64(a.Next)<<55|(uint64(a.Flags)|uint64(a.Req)<<1)<<48|uint64(o)<<32|uint64(a.CACK))
 	binary.BigEndian.PutUint32(h[ackSPDCID:], uint32(a.SPDCID)<<16|uint32(a.DPDCID))
-	switch {
-	case n >= AckCCLen:
-		h := h[:AckCCLen]
-		binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
-		binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
-		binary.BigEndian.PutUint64(h[ackState:], a.CCState)
-	case n == AckEPSNLen:
-		binary.BigEndian.PutUint32(h[ackEPSN:], uint32(a.EPSN))
+	if a.Type != TypeAckCC {
+		return a.appendOther(b)
 	}
-	if n == AckCCXLen {
-		binary.BigEndian.PutUint64(h[ackCCX:], a.CCX)
-	}
+	a.putCC(h)
 	return b
+}
+
+func (a *Ack) putCC(h *[AckCCLen]byte) {
+	binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
+	binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
+	binary.BigEndian.PutUint64(h[ackState:], a.CCState)
+}
+
+// appendOther makes of the AckCCLen bytes at the end of b, of which those up to
+// AckLen are there, the header of another type.
+func (a *Ack) appendOther(b []byte) []byte {
+	at := len(b) - AckCCLen
+	switch a.Type {
+	case TypeAckCCX:
+		a.putCC((*[AckCCLen]byte)(b[at:]))
+		return binary.BigEndian.AppendUint64(b, a.CCX)
+	case TypeAck:
+		b = b[:at+AckLen]
+		if a.Flags&AckFlagEPSN != 0 {
+			b = binary.BigEndian.AppendUint32(b, uint32(a.EPSN))
+		}
+		return b
+	}
+	panic("BUG: wire: not an ACK type")
 }
 
 func (a *Ack) String() string {

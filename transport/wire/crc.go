@@ -25,9 +25,10 @@ func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 	return update(0, a[:n+8])
 }
 
-// CRCOuter is CRCPrefix over what PutOuter wrote. b is borrowed, and had better
-// not be on the stack, which it leaves.
-func CRCOuter(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
+// CRC is the CRC state after b: with state 0 and what PutOuter wrote CRCPrefix,
+// from there to the trailer that trailer. b is borrowed, and had better not be on
+// the stack, which it leaves. It is inlined, and spares each packet a call.
+func CRC(state uint32, b []byte) uint32 { return crc32.Update(state, castagnoli, b) }
 
 // CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
 func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
@@ -45,7 +46,7 @@ const OuterMax = 40
 // addresses and the UDP header with a checksum of zero. udpLen is as for
 // CRCPrefix; it lies at the fourth byte from the end. PutOuter returns the number
 // of bytes.
-func PutOuter(b *[OuterMax]byte, src, dst netip.AddrPort, udpLen uint16) int {
+func PutOuter(b *[OuterMax]byte, src, dst *netip.AddrPort, udpLen uint16) int {
 	s, d := src.Addr(), dst.Addr()
 	n := 8
 	if s.Is4() && d.Is4() {
@@ -94,7 +95,7 @@ func AppendCRC(b []byte, from int, prefix uint32) []byte {
 // PutCRC overwrites the last four bytes of b by the trailer of the rest.
 func PutCRC(b []byte, prefix uint32) {
 	n := len(b) - CRCLen
-	binary.BigEndian.PutUint32(b[n:], crc32.Update(prefix, castagnoli, b[:n]))
+	binary.BigEndian.PutUint32(b[n:], CRC(prefix, b[:n]))
 }
 
 // VerifyCRC reports whether the last four bytes of b are the trailer of the
@@ -104,5 +105,5 @@ func VerifyCRC(b []byte, prefix uint32) bool {
 	if n < 0 {
 		return false
 	}
-	return crc32.Update(prefix, castagnoli, b[:n]) == binary.BigEndian.Uint32(b[n:])
+	return CRC(prefix, b[:n]) == binary.BigEndian.Uint32(b[n:])
 }

@@ -202,11 +202,11 @@ func TestCRCOuter(t *testing.T) {
 		for i := range b {
 			b[i] = 0xa5
 		}
-		n := PutOuter(&b, src, dst, 0x405)
+		n := PutOuter(&b, &src, &dst, 0x405)
 		if want, _ := unhex(t, c.want); !bytes.Equal(b[:n], want) {
 			t.Errorf("%v %v: %x, want %x", src, dst, b[:n], want)
 		}
-		if got, want := CRCOuter(b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
+		if got, want := CRC(0, b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
 			t.Errorf("%v %v: CRC %#x, want %#x", src, dst, got, want)
 		}
 	}

@@ -99,20 +99,21 @@ func (r *Req) Mode() Mode {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r *Req) Append(b []byte) []byte {
-	if r.Next > 15 || r.Flags&^reqFlags != 0 || r.PDCInfo > 15 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
+	if uint8(r.Next)|r.PDCInfo > 15 || r.Flags&^reqFlags != 0 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
 		panic("BUG: wire: request field out of range")
 	}
 	d := r.DPDCID
 	if r.Flags&FlagSYN != 0 {
 		d = uint16(r.PDCInfo)<<12 | r.PSNOffset
 	}
-	b, h := extend(b, r.Len())
-	binary.BigEndian.PutUint64(h, uint64(r.Type)<<59|uint64(r.Next)<<55|uint64(r.Flags)<<48|uint64(uint16(r.ClearOff))<<32|uint64(r.PSN))
+	b, tail := extend(b, ReqLen)
+	h := (*[ReqLen]byte)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(r.Type)<<59|uint64(r.Next)<<55|uint64(r.Flags)<<48|uint64(uint16(r.ClearOff))<<32|uint64(r.PSN))
 	binary.BigEndian.PutUint32(h[reqSPDCID:], uint32(r.SPDCID)<<16|uint32(d))
 	switch r.Type {
 	case TypeRUDReq, TypeRODReq:
 	case TypeRUDCCReq, TypeRODCCReq:
-		binary.BigEndian.PutUint32(h[reqCCC:], uint32(r.CCCID)<<24|r.CreditTarget)
+		b = binary.BigEndian.AppendUint32(b, uint32(r.CCCID)<<24|r.CreditTarget)
 	default:
 		panic("BUG: wire: not a request type")
 	}

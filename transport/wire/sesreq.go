@@ -151,12 +151,12 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r *ReqStd) Append(b []byte) []byte {
-	if r.Opcode > 0x3f || r.Flags > 0x3f || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff || r.PayloadLen > 0x3fff {
+	if uint8(r.Opcode)|uint8(r.Flags) > 0x3f || r.JobID > 0xffffff || r.PIDonFEP|r.RI > 0xfff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: standard request field out of range")
 	}
-	b, h := extend(b, ReqStdLen)
-	h = h[:ReqStdLen]
-	binary.BigEndian.PutUint64(h, uint64(r.Opcode)<<56|uint64(r.Flags)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
+	b, tail := extend(b, ReqStdLen)
+	h := (*[ReqStdLen]byte)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(r.Opcode)<<56|uint64(r.Flags)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
 	binary.BigEndian.PutUint32(h[stdPID:], uint32(r.PIDonFEP)<<16|uint32(r.RI))
 	binary.BigEndian.PutUint64(h[stdBufOff:], r.BufOff)
 	binary.BigEndian.PutUint32(h[stdInitiator:], r.Initiator)

@@ -136,7 +136,7 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	}
 	e.ivs[k] = p.ID
 	var outer [wire.OuterMax]byte
-	n := wire.PutOuter(&outer, p.Src, p.Dst, uint16(8+len(p.Data)))
+	n := wire.PutOuter(&outer, &p.Src, &p.Dst, uint16(8+len(p.Data)))
 	e.buf = append(e.buf[:0], p.Data...)
 	plain, _, why := e.dom.Open(w.Net.Now(), e.buf, outer[:n], p.Src.Addr())
 	if why != tss.Good {
@@ -172,7 +172,8 @@ func (m *Member) Forge(to int, src netip.AddrPort, plain []byte) {
 	b, _ := m.dom.Begin(nil)
 	b = append(append(b, plain...), make([]byte, wire.ICVLen)...)
 	var outer [wire.OuterMax]byte
-	n := wire.PutOuter(&outer, src, m.w.Hosts[to].Addr(), uint16(8+len(b)))
+	dst := m.w.Hosts[to].Addr()
+	n := wire.PutOuter(&outer, &src, &dst, uint16(8+len(b)))
 	m.dom.Seal(b, outer[:n])
 	m.w.Forge(to, src, b, false)
 }
