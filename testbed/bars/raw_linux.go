@@ -25,7 +25,7 @@ func raw(args []string) error {
 	fs := flag.NewFlagSet("raw", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
 	addr := fs.String("addr", "127.0.0.1:7100", "server's address")
-	mode := fs.String("mode", "spin", "pong: spin, block, or hybrid: spin for 50 µs, then block")
+	mode := fs.String("mode", "spin", "pong: spin; block; hybrid: spin for 50 µs, then block; calls: the system calls of uetkit, an ACK behind each message")
 	fs.Parse(args)
 	runtime.LockOSThread()
 	s := newSock(*serve, netip.MustParseAddrPort(*addr))
@@ -50,6 +50,10 @@ type rawSock struct {
 	fd   int
 	peer [16]byte
 	n    uint32
+
+	msg unix.Msghdr
+	iov unix.Iovec
+	ctl [256]byte
 }
 
 func must(err error) {
@@ -87,6 +91,27 @@ func (s *rawSock) recv(b []byte, flags int) (int, unix.Errno) {
 	return int(n), e
 }
 
+// recvmsg is recv with control messages: segment size and traffic class.
+func (s *rawSock) recvmsg(b []byte, flags int) (int, unix.Errno) {
+	if s.msg.Iov == nil {
+		s.msg.Name, s.msg.Iov = &s.peer[0], &s.iov
+		s.msg.SetIovlen(1)
+		s.msg.Control = &s.ctl[0]
+	}
+	s.iov.Base = &b[0]
+	s.iov.SetLen(len(b))
+	s.msg.Namelen = uint32(len(s.peer))
+	s.msg.SetControllen(len(s.ctl))
+	n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msg)), uintptr(flags))
+	return int(n), e
+}
+
+// What stands around 64 bytes, and an ACK with a response, both with CRC.
+const (
+	uetHeaders = 12 + 44 + 4
+	uetAck     = 32 + 12 + 4
+)
+
 // hybridSpin is how long hybrid spins.
 const hybridSpin = 50 * time.Microsecond
 
@@ -102,7 +127,13 @@ func (s *rawSock) send(b []byte, answer bool) unix.Errno {
 
 // pong is 64-byte round trips; half of the median is reported.
 func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
-	b := make([]byte, 64)
+	size := 64
+	if mode == "calls" {
+		size += uetHeaders
+		must(unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1))
+		must(unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_RECVTOS, 1))
+	}
+	b, ack := make([]byte, size), make([]byte, uetAck)
 	flags := unix.MSG_DONTWAIT
 	if mode == "block" {
 		flags = 0
@@ -110,8 +141,12 @@ func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	get := func() {
 		var since time.Time
 		for {
-			n, e := s.recv(b, flags)
-			if e == 0 && n > 0 {
+			recv := s.recv
+			if mode == "calls" {
+				recv = s.recvmsg
+			}
+			n, e := recv(b, flags)
+			if e == 0 && n == size {
 				return
 			}
 			if mode != "hybrid" {
@@ -129,6 +164,9 @@ func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 		for {
 			get()
 			s.send(b, true)
+			if mode == "calls" {
+				s.send(ack, true)
+			}
 		}
 	}
 	const total, warm = 20000, 1000
@@ -136,6 +174,9 @@ func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	for i := range total {
 		t := time.Now()
 		s.send(b, false)
+		if mode == "calls" {
+			s.send(ack, false)
+		}
 		get()
 		if i >= warm {
 			h = append(h, time.Since(t))
