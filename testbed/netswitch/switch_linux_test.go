@@ -268,8 +268,9 @@ func TestMorePacketsThanTheRingHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent += n
+		// A switch that was off its processor meanwhile is no loss.
+		wait(t, func() bool { return r.stats().Fabric.Received == sent })
 	}
-	wait(t, func() bool { return r.stats().Fabric.Received == sent })
 	st := r.stats()
 	after, err := r.arrived()
 	// One question for the receiver's address is among them.
