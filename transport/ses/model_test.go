@@ -229,7 +229,7 @@ func matchingAgainstTwin(t *rapid.T) {
 		"packet": func(t *rapid.T) {
 			flying = slices.DeleteFunc(flying, (*twinMsg).complete)
 			if len(flying) == 0 {
-				t.Skip("nothing flies")
+				return // no t.Skip: too many in a row fail a fuzz input
 			}
 			m := flying[rapid.IntRange(0, len(flying)-1).Draw(t, "message")]
 			var left []int
@@ -247,7 +247,7 @@ func matchingAgainstTwin(t *rapid.T) {
 		},
 		"cancel": func(t *rapid.T) {
 			if nextID == 0 {
-				t.Skip("nothing posted")
+				return // as above
 			}
 			c := rapid.IntRange(1, nextID).Draw(t, "context")
 			if got, want := s.CancelRecv(c), tw.cancel(c); got != want {
@@ -396,7 +396,7 @@ func TestEndToEnd(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				if len(order) == 0 {
-					t.Skip()
+					return // as above
 				}
 				take(rapid.SampledFrom(order).Draw(t, "message"), rapid.IntRange(1, 50).Draw(t, "pieces"))
 			},
@@ -413,7 +413,7 @@ func TestEndToEnd(t *testing.T) {
 			},
 			"pdc dies": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") != 0 {
-					t.Skip()
+					return // as above
 				}
 				pdc := lives*10 + rapid.Uint32Range(0, 3).Draw(t, "pdc")
 				b.PDCGone(pdc, TimedOut)
