@@ -51,12 +51,6 @@ func (p *PDC) tailTime() time.Duration {
 	if tx.rtt == 0 {
 		return p.rto()
 	}
-	if (p.Awaited || tx.lost > 0) && tx.probes == 0 && p.mode == wire.RUD && tx.rtt < soonRTT {
-		// No tail, the window is closed. Its ACKs come behind all of it, not after
-		// the least round trip, which is that of a PROBE into a silent path. Where
-		// two round trips are longer than the RTO, nothing else would be sent again.
-		return min(max(tx.silence(p.t.cfg.AckDelay), 2*tx.rtt), p.rto())
-	}
 	// A PROBE or its answer may be lost as well: the second comes as soon.
 	return min(tx.silence(p.t.cfg.AckDelay)<<(tx.probes/2), p.rto())
 }

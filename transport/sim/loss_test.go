@@ -2,12 +2,10 @@ package sim_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/sim"
-	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A stream that fills its window leaves in whole trains, also where packets are
@@ -33,23 +31,4 @@ func TestLossLeavesTrainsWhole(t *testing.T) {
 		}
 		settle(w)
 	}
-}
-
-// A window that is closed is no tail. Once a PROBE went into a silent path its round
-// trip is the least of all, and if that were the measure every train that a host is
-// late for would be probed.
-func TestLossFullWindowIsNotProbed(t *testing.T) {
-	const every, late = ms, 180 * us // the receiver is away so often and so long
-	link := sim.Faults{Delay: 5 * us, Rate: 2_500_000_000, Queue: 4 << 20, InOrder: true, Loss: 0.01}
-	link.Filter = func(now time.Duration, _ *sim.Packet) sim.Verdict {
-		return sim.Verdict{Delay: max(late-now%every, 0)}
-	}
-	w := pair(t, 82, link, config(func(c *transport.Config) { c.PayloadMTU = 8192 }))
-	stream(w, tsend(1, 1<<20), 200, 64)
-	st := w.Hosts[0].FEP.Stats()
-	t.Logf("%d PROBEs in %d trains, %d packets again", st.CPTx[wire.CtlProbe], st.TxTrains, st.RtxSACK+st.RtxRTO+st.RtxProbe)
-	if n := st.CPTx[wire.CtlProbe]; n > 30 {
-		t.Errorf("%d PROBEs in %d trains", n, st.TxTrains)
-	}
-	settle(w)
 }
