@@ -131,6 +131,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
+	if op.Kind == 0 || op.Kind > OpTRecv {
+		panic("BUG: transport: unknown operation kind")
+	}
 	if op.Kind.Recv() {
 		if int(op.Peer) >= len(f.peers) {
 			return ErrNoPeer
@@ -145,8 +148,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 
 func (f *FEP) postSend(now time.Duration, op *Op) error {
 	switch {
-	case op.Kind == 0:
-		panic("BUG: transport: unknown operation kind")
 	case f.ended:
 		return ErrClosed
 	case op.Peer == NoPeer || int(op.Peer) >= len(f.peers):

@@ -3,6 +3,8 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -386,4 +388,22 @@ func TestFEPNothingIsPendingAfterTheLastACK(t *testing.T) {
 	p.want(p.a, "s ok")
 	p.want(p.b, "r ok len=8")
 	p.checkIdle()
+}
+
+// A kind of operation that there is not is our bug, whatever its number.
+func TestUnknownKindIsABug(t *testing.T) {
+	f, err := New(Config{Local: netip.MustParseAddrPort("198.18.0.1:4793")}, rand.New(rand.NewPCG(1, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []OpKind{0, OpTRecv + 1} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("kind %d is taken", k)
+				}
+			}()
+			_ = f.Post(time.Second, &Op{Kind: k})
+		}()
+	}
 }
