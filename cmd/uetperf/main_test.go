@@ -517,15 +517,23 @@ func TestServerKilled(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, "--keys", folder)
-			args[1] = s.addr
-			c := runClient(t, intervals, args...)
-			begin := time.Now()
-			_ = s.stop(syscall.SIGKILL)
-			if code := c.code(t); code != exitFailed {
-				t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+			var c *client
+			var d time.Duration
+			for range 3 {
+				s := newServer(t, "--keys", folder)
+				args[1] = s.addr
+				c = runClient(t, intervals, args...)
+				begin := time.Now()
+				_ = s.stop(syscall.SIGKILL)
+				if code := c.code(t); code != exitFailed {
+					t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+				}
+				d = time.Since(begin)
+				if !strings.Contains(c.err.String(), "PDS NACK INV_DPDCID") {
+					break
+				}
+				t.Log("an endpoint of another test took the server's port, and answered")
 			}
-			d := time.Since(begin)
 			t.Logf("ended after %v: %s", d, c.err.String())
 			if d > 10*time.Second {
 				t.Errorf("it took %v to end", d)
