@@ -98,7 +98,8 @@ func (o *Object) show() error {
 	}
 	o.native.shown = true
 	o.watched.Store(true)
-	if o.have.Load() > 0 || o.signals.Load() > 0 {
+	changed := o.held != nil && o.held != o.list.Load() // as setList says if it is shown
+	if o.have.Load() > 0 || o.signals.Load() > 0 || changed {
 		o.native.raise()
 	}
 	return nil

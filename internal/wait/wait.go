@@ -131,7 +131,7 @@ func (o *Object) Have() int64 { return o.have.Load() }
 func (o *Object) Publish(have int64) {
 	if o.watched.Load() || !o.sleepers.empty() {
 		o.publish(have)
-	} else if o.have.Load() != have {
+	} else {
 		o.have.Store(have)
 	}
 }
