@@ -108,7 +108,7 @@ func (q *CQ) Begin() *Writer {
 // queue overran: the entry is lost (R-CQ-122).
 func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 	r := &w.ring
-	if !reserved || w.overrun || w.w.Closed() || int(r.tail-r.head) == len(r.entries) {
+	if !reserved || w.overrun || int(r.tail-r.head) == len(r.entries) { // closed: it has none
 		if !w.room(reserved) {
 			return nil
 		}

@@ -57,20 +57,18 @@ type FEP struct {
 	keyless time.Duration
 	hint    hint
 	now     time.Duration
+	early   fifo[uint32] // lanes of ROD PDCs with packets whose turn comes at earlyAt
+	earlyAt time.Duration
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
 
 	out train
-	ack pds.AckOut
 	// What is being received; see wire.extend for why not on the stack.
 	reqRx  wire.Req
 	metaRx pds.Meta
 	ackRx  wire.Ack
 	rspRx  wire.Rsp
-	rxCRC  crcCache
-	txCRC  crcCache
-	rxAAD  aad
-	txAAD  aad
+	rx, tx outer
 	stats  Stats
 	notes  *notes // nil without Config.Notes
 }
@@ -98,6 +96,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	}
 	f.wrap = f.head + f.trailer
 	f.setClasses()
+	f.rx.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
@@ -143,10 +142,6 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		}
 		return nil
 	}
-	return f.postSend(now, op)
-}
-
-func (f *FEP) postSend(now time.Duration, op *Op) error {
 	switch {
 	case f.ended:
 		return ErrClosed
@@ -156,8 +151,8 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	n := op.Bytes()
-	ln := f.lane(now, op.Peer, n, op.Ordered)
+	p, n := &f.peers[op.Peer], op.Bytes()
+	ln := f.lane(now, op.Peer, p, n, op.Ordered)
 	if ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
@@ -168,7 +163,10 @@ func (f *FEP) postSend(now time.Duration, op *Op) error {
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
 		return nil
 	}
-	f.enqueue(ln, h, n)
+	ln.q.push(h)
+	ln.bytes += n
+	f.queued++
+	f.wakeData(ln, p)
 	return nil
 }
 
@@ -209,6 +207,9 @@ func (f *FEP) Advance(now time.Duration) {
 		f.failKeyless(now)
 	}
 	f.pds.Advance(now)
+	if f.earlyAt != 0 && now >= f.earlyAt {
+		f.releaseMore(now)
+	}
 	f.ses.Advance(now)
 	for {
 		h, ok := f.ses.Resend()
@@ -240,7 +241,7 @@ func (f *FEP) move(now time.Duration) {
 // Pending reports whether Transmit may have something. If not, it has nothing until
 // another method was called.
 func (f *FEP) Pending() bool {
-	return f.ready.len() > 0 || f.flush || len(f.moveLater) > 0 || f.keyless != 0 || f.pds.PeekLoose() != nil
+	return f.ready.len() > 0 || f.flush || len(f.moveLater) > 0 || f.keyless != 0 || f.pds.Loose()
 }
 
 // Flush makes every waiting ACK due: the caller's turn is over.
@@ -252,7 +253,7 @@ func (f *FEP) Flush(now time.Duration) {
 
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
-	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), f.ses.NextTimeout())
+	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), sooner(f.ses.NextTimeout(), f.earlyAt))
 	if f.keyless != 0 {
 		t = sooner(t, f.keyless+f.cfg.SuspectTimeout)
 	}
@@ -321,7 +322,7 @@ func (f *FEP) Close(now time.Duration) {
 // Idle reports that nothing is left at rest: no message, no packet in flight
 // and no waiting ACK. Open PDCs may be left.
 func (f *FEP) Idle() bool {
-	idle := f.ses.Idle() && f.queued == 0 && f.ses.Sends() == 0 && f.acks.len() == 0 && f.ready.len() == 0 && f.pds.PeekLoose() == nil
+	idle := f.ses.Idle() && f.queued == 0 && f.ses.Sends() == 0 && f.acks.len() == 0 && f.ready.len() == 0 && !f.pds.Loose()
 	if idle {
 		f.pds.Each(func(p *pds.PDC) {
 			if !p.AtRest() {
@@ -339,7 +340,8 @@ func (f *FEP) PDCs() int { return f.pds.Len() }
 func (f *FEP) Events() int { return f.ses.Events() }
 
 // NextEvent returns the next Event, or nil. It is valid until the next call of
-// NextEvent.
+// NextEvent. The caller clears Context and Buf, which are the user's, when it has
+// read them.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
 // Stats returns a copy of the counters.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"reflect"
 	"testing"
 	"time"
 
@@ -53,6 +52,31 @@ func TestFEPReplyTakesTheAckAlong(t *testing.T) {
 	}
 	if p.d.Segments() != 2 || p.d.Seg != 124 || len(p.d.Data) != 124+48 {
 		t.Errorf("train of %d datagrams, %d bytes each, %d in all", p.d.Segments(), p.d.Seg, len(p.d.Data))
+	}
+	if p.b.Flush(p.now); p.b.Pending() {
+		t.Error("an ACK is pending that has left")
+	}
+}
+
+func TestFEPReplyLeavesTheAcksOfOthers(t *testing.T) {
+	s := newStar(t, 2)
+	s.know()
+	for _, f := range s.leaf {
+		to, _ := f.Peer(s.hub.cfg.Local, true)
+		if err := f.Post(s.now, &Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 8)}); err != nil {
+			t.Fatal(err)
+		}
+		s.drain(f)
+	}
+	if err := s.hub.Post(s.now, &Op{Kind: OpSend, Peer: s.to[1], RI: 15, Buf: make([]byte, 8)}); err != nil {
+		t.Fatal(err)
+	}
+	if !s.hub.Transmit(s.now, &s.d) || s.d.Remote != s.leaf[1].cfg.Local || s.d.Segments() != 2 {
+		t.Fatalf("%d datagrams to %v, want the reply and its ACK", s.d.Segments(), s.d.Remote)
+	}
+	s.hub.Flush(s.now)
+	if !s.hub.Transmit(s.now, &s.d) || s.d.Remote != s.leaf[0].cfg.Local {
+		t.Error("the other ACK does not leave")
 	}
 }
 
@@ -249,31 +273,6 @@ func TestFEPNoAllocs(t *testing.T) {
 }
 
 var _ pds.CCC
-
-// Set copies every field there is.
-func TestOpSet(t *testing.T) {
-	var a, b Op
-	v := reflect.ValueOf(&a).Elem()
-	for i := range v.NumField() {
-		f := v.Field(i)
-		switch f.Kind() {
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Slice:
-			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
-		case reflect.Interface:
-			f.Set(reflect.ValueOf("context"))
-		case reflect.Int:
-			f.SetInt(int64(i + 1))
-		default:
-			f.SetUint(uint64(i + 1))
-		}
-	}
-	b.Set(&a)
-	if !reflect.DeepEqual(a, b) {
-		t.Errorf("%+v, want %+v", b, a)
-	}
-}
 
 func TestFEPFence(t *testing.T) {
 	// R-ORD-07: nothing of a fenced message leaves before all earlier ones to

@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"time"
-
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -70,7 +68,7 @@ func (n *notes) dropped(d *dgram.Datagram, r DropReason) {
 }
 
 // noted is packet, with a Note.
-func (f *FEP) noted(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+func (f *FEP) noted(d *dgram.Datagram, b []byte) {
 	n := f.notes
 	var note Note
 	if f.sec != nil {
@@ -78,7 +76,7 @@ func (f *FEP) noted(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	}
 	n.open = nil
 	was, dup, ooo, cut := f.Stats().Drops, f.pds.Stats.RxDup, f.pds.Stats.RxOOO, f.stats.RxTrimmed
-	f.packet(now, d, b, ce)
+	f.packet(d, b)
 	if n.open != nil {
 		note.Plain = n.keep(n.open)
 		n.open = nil

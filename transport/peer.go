@@ -54,6 +54,7 @@ type lane struct {
 	started bool // pieces of the first message were taken
 	data    bool // in peer.data
 	owing   bool // in peer.owing
+	early   bool // in FEP.early
 }
 
 // Peer interns an address and returns its PeerID, the same for the same
@@ -158,8 +159,7 @@ func (f *FEP) sweepPeers() {
 // PDC if need be: messages up to ShortMessage share one PDC, longer ones use
 // others, so that a long message never blocks a short one; ordered messages
 // share one ROD PDC. nil: no PDC can be had now.
-func (f *FEP) lane(now time.Duration, id PeerID, n int, ordered bool) *lane {
-	p := &f.peers[id]
+func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *lane {
 	if ordered {
 		// One that closes keeps the messages until it is gone; they move to the
 		// next one then, or they would overtake those it still carries.
@@ -223,24 +223,15 @@ func (f *FEP) adopt(pdc *pds.PDC) *lane {
 	return ln
 }
 
-func (f *FEP) enqueue(ln *lane, h ses.Handle, n int) {
-	ln.q.push(h)
-	ln.bytes += n
-	f.queued++
-	f.wakeData(ln)
-}
-
 // wakeData puts a lane into its peer's order of sending.
-func (f *FEP) wakeData(ln *lane) {
-	id := PeerID(ln.pdc.Peer)
-	p := &f.peers[id]
+func (f *FEP) wakeData(ln *lane, p *peer) {
 	if !ln.data {
 		ln.data = true
 		p.data.push(ln.pdc.Slot)
 	}
 	if !p.ready {
 		p.ready = true
-		f.ready.push(id)
+		f.ready.push(PeerID(ln.pdc.Peer))
 	}
 }
 
@@ -294,7 +285,8 @@ func (f *FEP) unqueue(h ses.Handle) {
 // posted meanwhile must not overtake it.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
-	ln := f.lane(now, PeerID(id), n, ordered)
+	p := &f.peers[id]
+	ln := f.lane(now, PeerID(id), p, n, ordered)
 	if ln == nil {
 		f.ses.Abandon(h, ses.NoResource)
 		return
@@ -309,5 +301,5 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	ln.q.insert(i, h)
 	ln.bytes += n
 	f.queued++
-	f.wakeData(ln)
+	f.wakeData(ln, p)
 }

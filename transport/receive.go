@@ -23,33 +23,44 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	}
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
-	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
+	// What came the way of the train before it needs no look at its source.
+	if !f.rx.of(d) && !f.source(d) {
 		f.drop(DropSource)
 		f.notes.dropped(d, DropSource)
 		return
 	}
-	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
-		d.Path = 0
-	}
-	ce := d.ECN() == dgram.CE
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
 		f.drop(DropShort) // T30
 		f.notes.dropped(d, DropShort)
 		return
 	}
-	b, rest := d.Next(d.Data)
-	for {
-		if f.notes != nil {
-			f.noted(now, d, b, ce)
-		} else {
-			f.packet(now, d, b, ce)
-		}
-		if len(rest) == 0 {
-			return
-		}
-		b, rest = d.Next(rest)
+	if f.notes == nil && len(d.Data) <= d.Seg {
+		f.packet(d, d.Data) // alone: no train to walk along
+		return
 	}
+	for rest := d.Data; len(rest) > 0; {
+		var b []byte
+		b, rest = d.Next(rest)
+		if f.notes != nil {
+			f.noted(d, b)
+		} else {
+			f.packet(d, b)
+		}
+	}
+}
+
+// source reports whether a train comes from where one may come from, and takes up
+// its way.
+func (f *FEP) source(d *dgram.Datagram) bool {
+	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
+		return false
+	}
+	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
+		d.Path = 0
+	}
+	f.rx.become(&d.Remote, d.Path, &d.Remote, &f.local[d.Path])
+	return true
 }
 
 func (f *FEP) drop(r DropReason) { f.stats.Drops[r]++ }
@@ -64,49 +75,47 @@ func (f *FEP) dropInvalid(err error) {
 }
 
 // packet processes one datagram.
-func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.stats.RxPackets++
-	size := len(b) + f.overhead
-	var p *pds.PDC // of an ACK
+	f.metaRx.Size = len(b) + f.overhead // should it be a request
+	var p *pds.PDC                      // of an ACK
 	if f.sec != nil {
-		if b = f.openPacket(now, d, b); b == nil {
+		if b = f.openPacket(d, b); b == nil {
 			return
 		}
 	} else if len(b) < wire.ReqLen+f.trailer {
-		if f.cut(d) {
-			f.trimmed(now, d, b, ce)
-			return
+		if !f.trimmed(d, b) {
+			f.drop(DropShort)
 		}
-		f.drop(DropShort)
 		return
 	}
 	t := wire.Type(b[0] >> 3)
-	if f.sec == nil && t == wire.TypeTSS {
-		f.dropFrom(now, d, DropSecured)
-		return
-	}
-	if f.sec == nil && f.trailer != 0 {
-		if t == wire.TypeAckCC || t == wire.TypeAck {
+	if f.sec == nil {
+		switch t {
+		case wire.TypeTSS:
+			f.dropFrom(d, DropSecured)
+			return
+		case wire.TypeAckCC, wire.TypeAck:
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
-		n := len(b) - wire.CRCLen
-		if wire.CRC(f.rxCRC.prefix(f, false, d, len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
-			if f.cut(d) {
-				f.trimmed(now, d, b, ce)
+		if f.trailer != 0 {
+			n := len(b) - wire.CRCLen
+			if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+				if !f.trimmed(d, b) {
+					f.dropFrom(d, DropCRC)
+				}
 				return
 			}
-			f.dropFrom(now, d, DropCRC)
-			return
+			b = b[:n]
 		}
-		b = b[:n]
 	}
 	switch t {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
-		f.request(now, d, b, size, ce)
+		f.request(d, b)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
-		f.ackIn(now, d, b, p)
+		f.ackIn(d, b, p)
 	case wire.TypeNack, wire.TypeNackCCX:
 		n, _, err := wire.ParseNack(b)
 		if err != nil {
@@ -117,14 +126,17 @@ func (f *FEP) packet(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 			f.drop(DropHeader)
 			return
 		}
-		f.pds.ReceiveNack(now, d.Remote, &n)
+		f.pds.ReceiveNack(f.now, d.Remote, &n)
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
 		if err != nil {
 			f.dropInvalid(err)
 			return
 		}
-		f.pds.ReceiveCP(now, d.Remote, uint8(d.Path), &c)
+		f.pds.ReceiveCP(f.now, d.Remote, uint8(d.Path), &c)
+		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() {
+			f.release(f.now, p) // it has a PSN of its own
+		}
 	default:
 		f.drop(DropType)
 	}
@@ -139,8 +151,12 @@ func (f *FEP) cut(d *dgram.Datagram) bool {
 
 // trimmed processes a packet of which a switch left the headers at most. Anybody
 // may have sent it: all that it can do is to be answered by a NACK, which costs
-// its target nothing and the source of the true one a resend.
-func (f *FEP) trimmed(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
+// its target nothing and the source of the true one a resend. It reports false for
+// one of a train that no switch cut.
+func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
+	if !f.cut(d) {
+		return false
+	}
 	f.stats.RxTrimmed++
 	code := wire.NackTrimmed
 	if d.DSCP() == f.cfg.Classes.TrimmedLastHop {
@@ -150,16 +166,27 @@ func (f *FEP) trimmed(now time.Duration, d *dgram.Datagram, b []byte, ce bool) {
 	// T27: where nobody has proved to be there the NACK is no longer than what it
 	// answers.
 	small := len(b) < wire.NackLen+f.trailer
-	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(now, d.Remote, uint8(d.Path), h, code, ce, small) {
+	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(f.now, d.Remote, uint8(d.Path), h, code, d.ECN() == dgram.CE, small) {
 		f.drop(DropTrimmed)
 	}
+	return true
 }
 
 // ackIn processes an ACK. p is its PDC if that was looked up already.
-func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) {
+func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	// The two headers live in the FEP: PDS hands them on through an interface,
 	// and the stack would not hold them.
 	a, rsp := &f.ackRx, &f.rspRx
+	if h := wire.Plain(b); h != nil {
+		if p == nil {
+			p = f.pds.Lookup(h.DPDCID())
+		}
+		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
+			f.stats.AcksRx++
+			f.responded(p, rsp)
+			return
+		}
+	}
 	var n int
 	var err error
 	if n, err = a.Parse(b); err != nil {
@@ -172,7 +199,7 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAckOf(now, p, &d.Remote, a, nil)
+		f.pds.ReceiveAckOf(f.now, p, &d.Remote, a, nil)
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -183,17 +210,33 @@ func (f *FEP) ackIn(now time.Duration, d *dgram.Datagram, b []byte, p *pds.PDC) 
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	p = f.pds.ReceiveAckOf(now, p, &d.Remote, a, rsp)
-	if p != nil && rsp.Opcode == wire.RspResponse {
-		// S-CPL-04: the result of a message whose packets are all answered, the
-		// last of them by NO_RESPONSE, names no packet that is outstanding.
+	if p = f.pds.ReceiveAckOf(f.now, p, &d.Remote, a, rsp); p != nil {
+		f.responded(p, rsp)
+	}
+}
+
+// responded hands the response of an ACK on. S-CPL-04: the result of a message whose
+// packets are all answered, the last of them by NO_RESPONSE, names no packet that is
+// outstanding.
+func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
+	if rsp.Opcode == wire.RspResponse {
 		f.ses.Response(p.Peer, rsp)
 	}
 }
 
 // request processes a request: it goes to the message layer if it is new, and its
 // response back to PDS.
-func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, ce bool) {
+func (f *FEP) request(d *dgram.Datagram, b []byte) {
+	now, m := f.now, &f.metaRx // its Size by packet
+	m.CE = d.ECN() == dgram.CE
+	if h := wire.PlainRequest(b); h != nil {
+		if p := f.pds.ReceiveNext(now, &d.Remote, uint8(d.Path), h); p != nil {
+			f.stats.RxData++
+			m.PSN, m.Len, m.AR, m.Retx = h.PSN(), len(b)-wire.ReqLen, h.AR(), false
+			f.execute(now, p, wire.NextReqStd, b[wire.ReqLen:])
+			return
+		}
+	}
 	h := &f.reqRx
 	n, err := h.Parse(b)
 	if err != nil {
@@ -220,7 +263,7 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 			}
 		}
 	}
-	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), h, ce)
+	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), h, m.CE)
 	f.stats.RxData++
 	if p == nil {
 		return
@@ -233,14 +276,20 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 	if v == pds.Drop {
 		return
 	}
-	m := &f.metaRx
-	m.PSN, m.Size, m.Len, m.CE = h.PSN, size, len(body), ce
+	m.PSN, m.Len = h.PSN, len(body)
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Hold {
 		p.Hold(now, m, h.Next, body)
 		return
 	}
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Now: now}, h.Next, body)
+	f.execute(now, p, h.Next, body)
+}
+
+// execute hands a request to the message layer, and its response to PDS. metaRx is
+// filled.
+func (f *FEP) execute(now time.Duration, p *pds.PDC, next wire.NextHdr, body []byte) {
+	m := &f.metaRx
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Unproven: p.Unproven(), Now: now}, next, body)
 	switch {
 	case res.Nack != 0:
 		p.Refuse(now, m.PSN, res.Nack)
@@ -255,25 +304,58 @@ func (f *FEP) request(now time.Duration, d *dgram.Datagram, b []byte, size int, 
 	}
 }
 
-// release executes the ROD packets that waited for the one before them.
+// quantum is how many packets of a PDC are executed before others have their turn
+// (faults.md §1); a train to be sent holds as many.
+const quantum = dgram.MaxSegments
+
+// release executes the ROD packets that waited for the one before them: a quantum,
+// the others at the next moment (Advance).
 func (f *FEP) release(now time.Duration, p *pds.PDC) {
-	for {
-		m, next, body, ok := p.NextHeld()
-		if !ok {
-			return
+	for n := 0; n < quantum && f.releaseOne(now, p); n++ {
+	}
+	ln := &f.lanes[p.Slot]
+	switch {
+	case !p.Ripe():
+		if p.AckOwed() {
+			(*upper)(f).WakeAck(p) // it had to wait for the last of them
 		}
-		res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Now: now}, next, body)
-		switch {
-		case res.Bad:
-			f.drop(DropHeader)
-			p.HeldDone()
-			return
-		case res.Nack != 0:
-			p.HeldLater(now, res.Nack)
-			return
-		}
-		p.Accept(now, &m, &res.Rsp, res.Gtd)
+	case !ln.early:
+		ln.early = true
+		f.early.push(p.Slot)
+		f.earlyAt = now + 1
+	}
+}
+
+// releaseOne executes the next of them and reports whether there was one.
+func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
+	m, next, body, ok := p.NextHeld()
+	if !ok {
+		return false
+	}
+	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}, next, body)
+	switch {
+	case res.Bad:
+		f.drop(DropHeader)
 		p.HeldDone()
+		return false
+	case res.Nack != 0:
+		p.HeldLater(now, res.Nack)
+		return false
+	}
+	p.Accept(now, &m, &res.Rsp, res.Gtd)
+	p.HeldDone()
+	return true
+}
+
+// releaseMore executes a quantum more of each PDC that has some.
+func (f *FEP) releaseMore(now time.Duration) {
+	f.earlyAt = 0
+	for n := f.early.len(); n > 0; n-- {
+		ln := &f.lanes[f.early.pop()]
+		ln.early = false
+		if ln.pdc != nil {
+			f.release(now, ln.pdc)
+		}
 	}
 }
 

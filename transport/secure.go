@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -13,40 +12,9 @@ import (
 )
 
 // A secured FEP: each packet is a security header, what would be the packet in
-// clear, encrypted, and an ICV. It is sealed when the next packet of its train
-// begins, where a clear one gets its CRC; a retransmission is encoded and sealed
-// anew, so no TSC is ever used twice.
-
-// An aad is what the ICV covers in front of the security header, the same bytes
-// as the CRC: IP addresses and the UDP header with a checksum of zero.
-type aad struct {
-	b      [wire.OuterMax]byte
-	n      int // bytes in b, 0: none yet
-	path   int
-	remote netip.AddrPort
-}
-
-// of is the AAD of a packet of n bytes that leaves by path, or that arrived
-// there. It is valid until the next call.
-func (a *aad) of(f *FEP, out bool, remote netip.AddrPort, path, n int) []byte {
-	if a.n == 0 || a.path != path || a.remote != remote {
-		a.remote, a.path = remote, path
-		a.put(f, out, n)
-	} else {
-		binary.BigEndian.PutUint16(a.b[a.n-4:], uint16(8+n))
-	}
-	return a.b[:a.n]
-}
-
-// put writes the AAD of a packet of n bytes to or from a.remote by a.path.
-func (a *aad) put(f *FEP, out bool, n int) {
-	local := &f.local[a.path]
-	if out {
-		a.n = wire.PutOuter(&a.b, local, &a.remote, uint16(8+n))
-	} else {
-		a.n = wire.PutOuter(&a.b, &a.remote, local, uint16(8+n))
-	}
-}
+// clear, encrypted, and an ICV. It is sealed where a clear one gets its CRC, when
+// nothing in it changes any more; a retransmission is encoded and sealed anew, so no
+// TSC is ever used twice.
 
 // canSeal reports whether a whole train may be sealed now, and notes since when
 // not.
@@ -55,7 +23,7 @@ func (f *FEP) canSeal(now time.Duration) bool {
 		f.keyless = 0
 		return true
 	}
-	if f.keyless == 0 && (f.ready.len() > 0 || f.flush || f.pds.PeekLoose() != nil) {
+	if f.keyless == 0 && (f.ready.len() > 0 || f.flush || f.pds.Loose()) {
 		f.keyless = now
 	}
 	return false
@@ -85,15 +53,15 @@ func (f *FEP) failKeyless(now time.Duration) {
 }
 
 // openPacket verifies and decrypts a packet in place; nil: it was dropped.
-func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte {
+func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	if t := wire.Type(b[0] >> 3); t != wire.TypeTSS {
 		if f.cfg.AcceptClearStart && (t == wire.TypeNack || t == wire.TypeNackCCX) {
-			return f.clearStart(now, d, b)
+			return f.clearStart(d, b)
 		}
-		f.dropFrom(now, d, DropClear)
+		f.dropFrom(d, DropClear)
 		return nil
 	}
-	plain, who, why := f.sec.Open(now, b, f.rxAAD.of(f, false, d.Remote, d.Path, len(b)), d.Remote.Addr())
+	plain, who, why := f.sec.Open(f.now, b, f.rx.aad(len(b)), d.Remote.Addr())
 	if why != tss.Good {
 		if f.cut(d) {
 			// Nothing in it can be read, let alone believed: it is lost.
@@ -101,7 +69,7 @@ func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte 
 			f.drop(DropTrimmed)
 			return nil
 		}
-		f.dropFrom(now, d, tssDrop(why))
+		f.dropFrom(d, tssDrop(why))
 		return nil
 	}
 	if len(plain) < wire.ReqLen {
@@ -116,14 +84,14 @@ func (f *FEP) openPacket(now time.Duration, d *dgram.Datagram, b []byte) []byte 
 }
 
 // clearStart lets a NACK 0x17 in clear pass (tss.md §9).
-func (f *FEP) clearStart(now time.Duration, d *dgram.Datagram, b []byte) []byte {
-	if !wire.VerifyCRC(b, f.rxCRC.prefix(f, false, d, len(b))) {
-		f.dropFrom(now, d, DropCRC)
+func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
+	if !wire.VerifyCRC(b, f.rx.crc(len(b))) {
+		f.dropFrom(d, DropCRC)
 		return nil
 	}
 	n, _, err := wire.ParseNack(b[:len(b)-wire.CRCLen])
 	if err != nil || n.Code != wire.NackNewStartPSN {
-		f.dropFrom(now, d, DropClear)
+		f.dropFrom(d, DropClear)
 		return nil
 	}
 	f.pds.Who = 0
@@ -173,9 +141,9 @@ const (
 
 // dropFrom counts a packet that tells of two ends that do not fit: another CRC,
 // key or encapsulation, or a NAT between them.
-func (f *FEP) dropFrom(now time.Duration, d *dgram.Datagram, r DropReason) {
+func (f *FEP) dropFrom(d *dgram.Datagram, r DropReason) {
 	f.drop(r)
-	h := &f.hint
+	now, h := f.now, &f.hint
 	if h.now.Peer != d.Remote || h.now.Reason != r || now-h.since > hintSpan {
 		if h.now.Count > 0 && now-h.since <= hintSpan {
 			// Somebody else's turn: who sends most stays longest.

@@ -95,6 +95,15 @@ func (s *star) message(i int, buf []byte) {
 	}
 }
 
+// memStats is what is in use once all garbage is collected.
+func memStats() *runtime.MemStats {
+	runtime.GC()
+	runtime.GC() // what the first one finalized
+	m := new(runtime.MemStats)
+	runtime.ReadMemStats(m)
+	return m
+}
+
 // Bar F7, design D10: an idle pair of PDCs, with what both ends know of each
 // other, takes 4 KiB at most.
 func TestMemoryOfIdlePDCs(t *testing.T) {
@@ -102,13 +111,7 @@ func TestMemoryOfIdlePDCs(t *testing.T) {
 		t.Skip("the race detector has its own memory")
 	}
 	const n = 1000
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
+	heap := func() int64 { return int64(memStats().HeapAlloc) }
 	buf := make([]byte, 64)
 	s := newStar(t, n+1)
 	talk := func(from, to int) {
@@ -171,7 +174,7 @@ func (a *answerer) answer(d *dgram.Datagram, to netip.AddrPort) {
 		a.bytes += uint64(len(last) + 46)
 	}
 	a.ack.CACK = wire.PSN(binary.BigEndian.Uint32(last[4:]))
-	a.ack.SetNSCC(0, uint32((a.bytes+255)>>8), 0)
+	a.ack.CCState = uint64(wire.NewNSCC(0, uint32((a.bytes+255)>>8), 0))
 	a.rsp.MsgID = binary.BigEndian.Uint16(last[wire.ReqLen+2:])
 	d.Data = a.rsp.Append(a.ack.Append(d.Data[:0]))
 	n := len(d.Data) + wire.CRCLen

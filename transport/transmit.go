@@ -10,44 +10,6 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A crcCache keeps the CRC states behind the addresses and the UDP header of two
-// packets: those of a train share one, and the data and the ACKs of a conversation
-// have different lengths. Computed anew for each other train it costs less than a
-// cache line in each peer.
-type crcCache struct {
-	outer    aad // of which remote and path are of both states
-	one, two crcState
-}
-
-type crcState struct {
-	n     int // bytes of the packet, 0: none
-	state uint32
-}
-
-// prefix is the state for a packet of n bytes with trailer in the train d, which
-// leaves or has arrived.
-func (c *crcCache) prefix(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
-	if c.outer.remote == d.Remote && c.outer.path == d.Path {
-		switch n {
-		case c.one.n:
-			return c.one.state
-		case c.two.n:
-			return c.two.state
-		}
-	}
-	return c.compute(f, out, d, n)
-}
-
-func (c *crcCache) compute(f *FEP, out bool, d *dgram.Datagram, n int) uint32 {
-	a := &c.outer
-	if c.two = c.one; a.remote != d.Remote || a.path != d.Path {
-		a.remote, a.path, c.two.n = d.Remote, d.Path, 0
-	}
-	a.put(f, out, n)
-	c.one.n, c.one.state = n, wire.CRC(0, a.b[:a.n])
-	return c.one.state
-}
-
 // The classes of what is sent. With Config.Trimming each has a code point of its
 // own, without they are the same.
 const (
@@ -73,20 +35,19 @@ func (f *FEP) setClasses() {
 }
 
 // A train under construction: datagrams of equal length and class to one address
-// by one path; a shorter one ends it. The trailer of the newest packet is written when
-// the next one begins, because AR may still be set on it.
+// by one path; a shorter one ends it.
 type train struct {
 	d    *dgram.Datagram
-	n    int // packets
-	off  int // start of the newest packet
-	open bool
+	n    int  // packets
+	size int  // bytes, with all trailers
+	off  int  // start of the newest packet
+	open bool // the newest packet has no trailer yet, because AR may still be set on it
 	full bool // takes no further packet
 }
 
 func (f *FEP) begin(d *dgram.Datagram) {
-	d.Reset()
-	t := &f.out
-	t.d, t.n, t.off, t.open, t.full = d, 0, -1, false, false
+	d.Data = d.Data[:0]
+	f.out.d, f.out.size, f.out.full = d, 0, false
 	if f.notes != nil {
 		f.notes.begin()
 	}
@@ -95,48 +56,51 @@ func (f *FEP) begin(d *dgram.Datagram) {
 // fits reports whether a packet of n bytes (with trailer) may join the train.
 func (f *FEP) fits(remote netip.AddrPort, path, n, class int) bool {
 	t := &f.out
-	if len(t.d.Data) == 0 {
+	if t.size == 0 {
 		return true
 	}
-	return !t.full && n <= t.d.Seg && len(t.d.Data)+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == remote
+	return !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == remote
 }
 
-// join begins a packet of n bytes; the caller appends n minus the trailer bytes
-// to the slice it gets and hands it to joined.
+// join begins a packet of n bytes. The caller appends n minus the trailer bytes
+// to the slice it gets and hands it to sealed, or to joined.
 func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
-	if t.open {
-		f.seal()
+	if d := t.d; t.size == 0 {
+		d.Remote, d.Path, d.Seg, d.TOS = remote, path, n, f.tos[class]
+		if !f.tx.of(d) {
+			f.tx.become(&d.Remote, path, &f.local[path], &d.Remote)
+		}
+		t.n, t.size, t.off = 1, n, 0
+	} else {
+		f.follow()
+		t.n, t.size, t.off = t.n+1, t.size+n, t.size
+		t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
 	}
-	if len(t.d.Data) == 0 {
-		t.d.Remote, t.d.Path, t.d.Seg, t.d.TOS = remote, path, n, f.tos[class]
-	} else if n < t.d.Seg {
-		t.full = true
-	}
-	t.off, t.open = len(t.d.Data), true
+	f.stats.TxPackets++
 	if f.sec != nil {
 		return f.secHeader(t.d.Data)
 	}
 	return t.d.Data
 }
 
+// joined takes a packet of which AR may still be set.
 func (f *FEP) joined(b []byte) {
-	t := &f.out
-	switch f.trailer {
-	case 0:
-	case wire.CRCLen:
-		b = append(b, 0, 0, 0, 0)
-	default:
-		var room [wire.ICVLen]byte
-		b = append(b, room[:f.trailer]...)
-	}
-	t.d.Data = b
+	f.noteSent()
+	f.out.d.Data, f.out.open = b, true
+}
+
+// noteSent notes why the packet just written is sent.
+func (f *FEP) noteSent() {
 	if f.notes != nil {
 		f.notes.sent(f.pds.Cause)
 	}
-	f.stats.TxPackets++
-	if t.n++; t.n == dgram.MaxSegments || len(b)+t.d.Seg > dgram.MaxTrain {
-		t.full = true
+}
+
+// follow makes the newest packet ready for another one behind it.
+func (f *FEP) follow() {
+	if f.out.open {
+		f.seal(f.out.d.Data)
 	}
 }
 
@@ -147,23 +111,28 @@ func (f *FEP) askAck() {
 	}
 }
 
-// seal writes the trailer of the newest packet, which is open.
-func (f *FEP) seal() {
+// sealed takes a packet to which nothing but its trailer is added.
+func (f *FEP) sealed(b []byte) {
+	f.noteSent()
+	f.seal(b)
+}
+
+func (f *FEP) seal(b []byte) {
 	t := &f.out
-	t.open = false
-	if f.trailer == 0 {
-		return
-	}
-	b := t.d.Data[t.off:]
-	if f.sec != nil {
+	switch p := b[t.off:]; f.trailer {
+	case 0:
+	case wire.CRCLen:
+		b = binary.BigEndian.AppendUint32(b, wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p))
+	default:
 		if f.notes != nil {
-			f.notes.sealing(b[f.head : len(b)-f.trailer])
+			f.notes.sealing(p[f.head:])
 		}
-		f.sec.Seal(b, f.txAAD.of(f, true, t.d.Remote, t.d.Path, len(b)))
-		return
+		var room [wire.ICVLen]byte
+		b = append(b, room[:f.trailer]...)
+		p = b[t.off:]
+		f.sec.Seal(p, f.tx.aad(len(p)))
 	}
-	n := len(b) - wire.CRCLen
-	binary.BigEndian.PutUint32(b[n:], wire.CRC(f.txCRC.prefix(f, true, t.d, len(b)), b[:n]))
+	t.d.Data, t.open = b, false
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -171,7 +140,7 @@ func (f *FEP) seal() {
 // same peer; alone they wait for AckDelay or Flush. After Apart(true) they do not
 // ride with a packet that is alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
-	if f.ready.len() == 0 && !f.flush && len(f.moveLater) == 0 && f.pds.PeekLoose() == nil {
+	if f.ready.len() == 0 && !f.flush && len(f.moveLater) == 0 && !f.pds.Loose() {
 		return false // as after every lone train
 	}
 	f.now = now
@@ -196,10 +165,11 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 			}
 		}
 		id := f.ready.front()
-		if !f.fill(now, id) {
+		p := &f.peers[id]
+		if !f.fill(now, id, p) {
 			// Nothing more of this peer may leave: it comes back by a Wake.
 			f.ready.pop()
-			f.peers[id].ready = false
+			p.ready = false
 		} else if f.ready.len() > 1 {
 			f.ready.push(f.ready.pop()) // round robin among peers
 		}
@@ -210,9 +180,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 			return false
 		}
 	}
-	if f.out.open {
-		f.seal()
-	}
+	f.follow()
 	f.stats.TxTrains++
 	f.stats.TxBytes += uint64(len(d.Data))
 	return true
@@ -221,14 +189,14 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 // fillControl fills a train with answers, or with the ACKs and control packets
 // that are due.
 func (f *FEP) fillControl(now time.Duration) {
-	if f.pds.PeekLoose() != nil {
+	if f.pds.Loose() {
 		f.fillLoose()
 	}
 	for len(f.out.d.Data) == 0 && f.flush {
-		id := f.acks.front()
-		if !f.fillOwing(now, id) {
+		p := &f.peers[f.acks.front()]
+		if !f.fillOwing(now, p) {
 			f.acks.pop()
-			f.peers[id].acks = false
+			p.acks = false
 			f.flush = f.acks.len() > 0 // or Transmit would be called once more in vain
 		}
 	}
@@ -236,8 +204,59 @@ func (f *FEP) fillControl(now time.Duration) {
 
 // fill adds data packets to the peer, and the ACKs that may ride along. It
 // reports whether the peer may have more to send.
-func (f *FEP) fill(now time.Duration, id PeerID) bool {
-	p := &f.peers[id]
+func (f *FEP) fill(now time.Duration, id PeerID, p *peer) bool {
+	more := !f.lone(now, id, p) && f.fillData(now, id, p)
+	if p.acks && f.out.size > 0 {
+		switch {
+		case f.apart && f.out.n == 1 && f.queued == 0 && !more:
+			f.flush = true // the packet leaves first, the ACKs right behind it
+		case !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush:
+			f.acks.pop() // or the next Flush would have them looked for in vain
+			p.acks = false
+		}
+	}
+	return more
+}
+
+// lone is fillData for a message that one packet carries and that is all there is to
+// send, as most are. It reports false where fillData has something to do, still or
+// instead.
+func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
+	if p.data.len() != 1 {
+		return false
+	}
+	ln := &f.lanes[p.data.front()]
+	pdc := ln.pdc
+	if ln.q.len() != 1 || PeerID(pdc.Peer) != id || !pdc.Usable() || pdc.Lost() {
+		return false
+	}
+	h := ln.q.front()
+	piece, _ := f.ses.Peek(h, int(p.mtu))
+	n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
+	if !piece.Last || !pdc.CanPush(n+f.overhead) {
+		return false
+	}
+	path := 0
+	if len(f.cfg.Paths) > 1 {
+		path = f.pathFor(now, p, pdc)
+	}
+	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
+	b := f.ses.Take(pdc.Header(f.join(pdc.Remote(), path, n, classNew)), h, piece)
+	b[f.out.off+f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	f.sealed(b)
+	f.stats.TxData++
+	f.next(ln)
+	if !pdc.Usable() {
+		return false // it was the last packet of the PDC
+	}
+	p.data.pop()
+	ln.data = false
+	return true
+}
+
+// fillData adds data packets to the peer. It reports whether the peer may have more
+// to send.
+func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 	more, blocked := false, false
 	for i := p.data.len(); i > 0; i-- {
 		slot := p.data.pop()
@@ -272,13 +291,6 @@ func (f *FEP) fill(now time.Duration, id PeerID) bool {
 	}
 	if blocked {
 		p.awaitWake()
-	}
-	if len(f.out.d.Data) > 0 && p.acks {
-		if f.apart && f.out.n == 1 && f.queued == 0 && !more {
-			f.flush = true // the packet leaves first, the ACKs right behind it
-		} else {
-			f.fillOwing(now, id)
-		}
 	}
 	return more
 }
@@ -332,10 +344,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			break
 		}
 		ln.started = true
-		req := pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-		b := f.join(pdc.Remote(), path, n, classNew)
-		b = f.ses.Take(req.Append(b), h, piece)
-		f.joined(b)
+		pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
+		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
+		f.joined(f.ses.Take(b, h, piece))
 		if pdc.Nearly() {
 			f.askAck()
 		}
@@ -386,7 +397,7 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 		a := pdc.Resend(now, uint8(path))
 		b := f.join(remote, path, n, class)
 		if isCP {
-			f.joined(a.CP.Append(b))
+			f.sealed(a.CP.Append(b))
 			continue
 		}
 		b = a.Req.Append(b)
@@ -449,46 +460,28 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 }
 
 // fillOwing adds ACKs and control packets of a peer's PDCs to the train, and
-// reports whether some are left.
-func (f *FEP) fillOwing(now time.Duration, id PeerID) bool {
-	p := &f.peers[id]
+// reports whether some are left that do not fit it.
+func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 	for i := p.owing.len(); i > 0; i-- {
-		slot := p.owing.front()
-		ln := &f.lanes[slot]
-		if ln.pdc != nil && ln.owing && !f.drainOwing(now, ln.pdc) {
-			return true
+		ln := &f.lanes[p.owing.front()]
+		if pdc := ln.pdc; pdc != nil && ln.owing {
+			if pdc.CtlOwed() && !f.drainCtl(now, pdc) {
+				return true
+			}
+			for pdc.AckOwed() {
+				remote, path := pdc.AckTo()
+				n := wire.AckCCLen + wire.RspLen + f.wrap
+				if !f.fits(remote, int(path), n, classCtl) {
+					return true
+				}
+				f.sealed(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.stats.AcksTx++
+			}
 		}
 		p.owing.pop()
 		ln.owing = false
 	}
 	return false
-}
-
-// drainOwing adds what one PDC owes; false: it does not fit this train.
-func (f *FEP) drainOwing(now time.Duration, pdc *pds.PDC) bool {
-	if pdc.CtlOwed() && !f.drainCtl(now, pdc) {
-		return false
-	}
-	for pdc.AckOwed() {
-		remote, path := pdc.AckTo()
-		n := wire.AckCCLen + wire.RspLen + f.wrap
-		if !f.fits(remote, int(path), n, classCtl) {
-			return false
-		}
-		if !pdc.NextAck(now, &f.ack) {
-			break
-		}
-		if !f.ack.HasRsp {
-			n -= wire.RspLen
-		}
-		b := f.ack.Ack.Append(f.join(remote, int(path), n, classCtl))
-		if f.ack.HasRsp {
-			b = f.ack.Rsp.Append(b)
-		}
-		f.joined(b)
-		f.stats.AcksTx++
-	}
-	return true
 }
 
 // drainCtl adds the control packets that one PDC owes; false: not all of them fit
@@ -506,7 +499,7 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 		if !ok {
 			break
 		}
-		f.joined(c.Append(f.join(pdc.Remote(), 0, n, class)))
+		f.sealed(c.Append(f.join(pdc.Remote(), 0, n, class)))
 	}
 	return true
 }
@@ -525,7 +518,7 @@ func (f *FEP) fillLoose() {
 		if f.notes != nil {
 			f.pds.Cause = looseCause(l.B[:l.N])
 		}
-		f.joined(append(f.join(l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
+		f.sealed(append(f.join(l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
 		f.pds.NextLoose()
 	}
 }

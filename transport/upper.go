@@ -141,7 +141,7 @@ func (u *upper) Wake(p *pds.PDC) {
 	p.Awaited = false
 	f := (*FEP)(u)
 	if int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
-		f.wakeData(&f.lanes[p.Slot])
+		f.wakeData(&f.lanes[p.Slot], &f.peers[p.Peer])
 	}
 }
 
@@ -208,6 +208,8 @@ func (u *upper) Guessed(from netip.AddrPort) {
 		u.cfg.Hint(Hint{Peer: from, Reason: DropSource, Count: pds.GuessLimit + 1})
 	}
 }
+
+func (u *upper) Proven(p *pds.PDC) { u.ses.Proven(p.Peer) }
 
 func (u *upper) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
 

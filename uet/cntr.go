@@ -4,6 +4,7 @@ import (
 	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/ses"
 )
 
 // OpenCntr opens a counter (fi_cntr_open). fi.ENOSPC: DomainAttr.CntrCnt of them
@@ -93,7 +94,7 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	if t == nil {
 		t = &tally{c: c}
 		ep.cntrs.all = append(ep.cntrs.all, t)
-		c.Bind((*progress)(ep))
+		c.Bind((*dormant)(ep))
 	}
 	for _, p := range places {
 		if flags&p.kind != 0 {
@@ -120,15 +121,18 @@ func (s *counters) of(k transport.OpKind) *tally {
 	return s.send
 }
 
-// done counts an operation that succeeded.
-func (t *tally) done(bytes int) {
-	if t != nil {
+// add counts an operation that ended.
+func (t *tally) add(ev *transport.Event) {
+	switch {
+	case ev.Cause != ses.OK:
+		t.failed()
+	case t != nil:
 		t.n++
-		t.bytes += uint64(bytes)
+		t.bytes += uint64(ev.Len)
 	}
 }
 
-// failed counts one that did not.
+// failed counts one that did not succeed.
 func (t *tally) failed() {
 	if t != nil {
 		t.errs++
@@ -145,12 +149,5 @@ func (s *counters) tell() {
 			_ = t.c.AddErr(t.errs) // fi.EBADF cannot be: it is bound
 		}
 		t.n, t.bytes, t.errs = 0, 0, 0
-	}
-}
-
-// unbind lets the counters be closed.
-func (s *counters) unbind(p *progress) {
-	for _, t := range s.all {
-		t.c.Unbind(p)
 	}
 }

@@ -58,24 +58,21 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 	return o.txq.q
 }
 
-// Deliver writes the completion of an operation.
+// Deliver writes the completion of an operation, or of one message in a
+// multi-receive buffer. The place of such a message was reserved when it matched
+// (transport.Config.Admit); the place of the post is that of the release, which is
+// part of the last entry or, if that is an error or not written, an entry of its own
+// (R-MSG-12).
 func (o *owner) Deliver(ev *transport.Event) {
-	recv := ev.Kind.Recv()
-	q, t := o.txq.q, o.cntrs.send
-	if recv {
-		q, t = o.rxq.q, o.cntrs.recv
+	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
+		o.cntrs.of(ev.Kind).add(ev)
 	}
-	if ev.Flags&opLook != 0 {
-		t = nil // no message was received or lost
+	q, recv := o.txq.q, ev.Kind.Recv()
+	if recv {
+		q = o.rxq.q
 	}
 	if ev.Cause != ses.OK {
-		t.failed()
 		o.failed(q, ev)
-		return
-	}
-	t.done(ev.Len)
-	if ev.Multi {
-		o.multi(q, ev)
 		return
 	}
 	src := fi.AddrNotAvail
@@ -83,6 +80,7 @@ func (o *owner) Deliver(ev *transport.Event) {
 		known := false
 		if src, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
 			o.unknownSource(q, ev)
+			o.release(q, ev)
 			return
 		}
 	}
@@ -90,23 +88,19 @@ func (o *owner) Deliver(ev *transport.Event) {
 		// R-EP-07: success is not written; the place goes back.
 		if recv {
 			o.rxBack++
+			o.release(q, ev)
 		} else {
 			o.txBack++
 		}
 		return
 	}
-	o.success(q, ev, src)
-}
-
-// success writes the entry of an operation that succeeded.
-func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 	e := o.out.to(q).Add(src, o.managed)
 	if e == nil {
 		o.overrun(q)
 		return
 	}
 	e.Context, e.Flags = ev.Context, kindFlags[ev.Kind]
-	if !ev.Kind.Recv() {
+	if !recv {
 		return // R-CQ-101
 	}
 	e.Len = ev.Len
@@ -121,29 +115,6 @@ func (o *owner) success(q *cq.CQ, ev *transport.Event, src fi.Addr) {
 		e.Buf = ev.Buf // R-CQ-102
 		if ev.Released {
 			e.Flags |= fi.MultiRecv // R-CQ-118
-		}
-	}
-}
-
-// multi writes the entry of a message in a multi-receive buffer. Its place was
-// reserved when it matched (transport.Config.Admit); the place of the post is
-// that of the release, which is part of the last entry or, if that is an error or
-// not written, an entry of its own (R-MSG-12).
-func (o *owner) multi(q *cq.CQ, ev *transport.Event) {
-	src, known := fi.AddrNotAvail, false
-	if o.source {
-		src, known = o.peers.source(ev.Peer, ev.Initiator)
-	}
-	switch {
-	case !known && o.sourceErr:
-		o.unknownSource(q, ev)
-		o.release(q, ev)
-	case ev.Flags&opSilent != 0:
-		o.rxBack++
-		o.release(q, ev)
-	default:
-		o.success(q, ev, src)
-		if ev.Released {
 			o.rxBack++
 		}
 	}

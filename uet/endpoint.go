@@ -53,8 +53,6 @@ type Endpoint struct {
 	rxq binding
 	// cntrs are fixed by Enable.
 	cntrs counters
-	// armed is how many readers of the queues sleep.
-	armed int
 	// aliases are open: the endpoint cannot be closed.
 	aliases int
 
@@ -195,11 +193,11 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	b := binding{q, flags&fi.SelectiveCompletion != 0}
 	if flags&fi.Transmit != 0 {
 		ep.txq = b
-		q.Bind((*progress)(ep))
+		q.Bind((*dormant)(ep))
 	}
 	if flags&fi.Recv != 0 {
 		ep.rxq = b
-		q.Bind((*progress)(ep))
+		q.Bind((*dormant)(ep))
 	}
 	return nil
 }
@@ -215,38 +213,36 @@ func foreign(p *parent, q queue) error {
 	return nil
 }
 
-// progress is the Endpoint as its completion queues see it: nothing happens
-// until it is enabled.
-type progress Endpoint
+// dormant is the Endpoint as its queues and counters see it until it is enabled:
+// nothing happens. Then its driver takes that place.
+type dormant Endpoint
 
-var _ cq.Progress = (*progress)(nil)
+var (
+	_ cq.Progress = (*dormant)(nil)
+	_ cq.Progress = (*driver.Driver)(nil)
+)
 
-func (p *progress) Poll() bool { return p.state.Load() == stateEnabled && p.drv.Poll() }
+func (*dormant) Poll() bool { return false }
+func (*dormant) Yield()     {}
+func (*dormant) Arm()       {}
+func (*dormant) Disarm()    {}
 
-func (p *progress) Yield() {
-	if p.state.Load() == stateEnabled {
-		p.drv.Yield()
+// rebind makes readers of the queues and counters drive to instead of from; nil is
+// nobody.
+func (ep *Endpoint) rebind(from, to cq.Progress) {
+	for _, q := range []*cq.CQ{ep.txq.q, ep.rxq.q} {
+		if q != nil && to != nil {
+			q.Bind(to)
+		}
+		if q != nil {
+			q.Unbind(from)
+		}
 	}
-}
-
-// Arm and Disarm come in pairs, Enable or Close may come between. The driver
-// takes an Arm at any time of its life; one that came before is made up for by
-// Enable.
-func (p *progress) Arm() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed++
-	if p.drv != nil {
-		p.drv.Arm()
-	}
-}
-
-func (p *progress) Disarm() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed--
-	if p.drv != nil {
-		p.drv.Disarm()
+	for _, t := range ep.cntrs.all {
+		if to != nil {
+			t.c.Bind(to)
+		}
+		t.c.Unbind(from)
 	}
 }
 
@@ -389,20 +385,18 @@ func (ep *Endpoint) enable() error {
 	}
 	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
-	core, conn := ep.driven()
+	core, mover := ep.driven()
 	ep.drv = driver.New(driver.Config{
-		Core: core, Conn: conn, Owner: (*owner)(ep),
+		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
 		Auto: ep.info.Domain.DataProgress != fi.ProgressManual,
 	})
-	for range ep.armed {
-		ep.drv.Arm()
-	}
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
 		ep.drv = nil
 		return err
 	}
 	ep.state.Store(stateEnabled)
+	ep.rebind((*dormant)(ep), ep.drv)
 	ep.logPath()
 	return nil
 }
@@ -458,7 +452,6 @@ func (ep *Endpoint) open() error {
 	if cfg.Paths != 0 {
 		sock.Paths = cfg.Paths
 	}
-	sock.Owned = true // the driver sees to it
 	conn, err := udp.Open(sock)
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
@@ -609,16 +602,14 @@ func (ep *Endpoint) Close() error {
 	if ep.link != nil {
 		ep.link.close()
 	}
-	if ep.txq.q != nil {
-		ep.txq.q.Unbind((*progress)(ep))
-	}
-	if ep.rxq.q != nil {
-		ep.rxq.q.Unbind((*progress)(ep))
+	if drv != nil {
+		ep.rebind(drv, nil)
+	} else {
+		ep.rebind((*dormant)(ep), nil)
 	}
 	if ep.seal != nil {
 		ep.info.Config.Security.leave(ep)
 	}
-	ep.cntrs.unbind((*progress)(ep))
 	if ep.av != nil {
 		ep.av.Unbind()
 	}

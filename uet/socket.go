@@ -10,8 +10,7 @@ import (
 	"github.com/uetkit/uetkit/uet/driver"
 )
 
-// A socket is a udp.Conn as the driver wants it. The calls of every packet are the
-// Conn's own.
+// A socket is a udp.Conn as the driver wants it, all but its Mover.
 type socket struct {
 	*udp.Conn
 	ev udp.Evidence
@@ -22,13 +21,13 @@ var _ driver.Conn = (*socket)(nil)
 // A choosySocket is the socket of an endpoint that takes packets of known peers
 // only.
 type choosySocket struct {
-	driver.Conn
+	driver.Mover
 	peers *peerCache
 }
 
 // Recv tells the FEP who is known before it judges a packet.
 func (s *choosySocket) Recv(d *dgram.Datagram) (bool, error) {
-	ok, err := s.Conn.Recv(d)
+	ok, err := s.Mover.Recv(d)
 	if ok {
 		s.peers.syncKnown(time.Now())
 	}

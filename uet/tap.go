@@ -67,19 +67,19 @@ type tappedCore struct {
 }
 
 type tappedSocket struct {
-	driver.Conn
+	driver.Mover
 	tap *tap
 }
 
 var (
-	_ driver.Core = (*tappedCore)(nil)
-	_ driver.Conn = (*tappedSocket)(nil)
+	_ driver.Core  = (*tappedCore)(nil)
+	_ driver.Mover = (*tappedSocket)(nil)
 )
 
 // driven is the FEP and the socket as the driver gets them. Without a tap there is
 // nothing in between.
-func (ep *Endpoint) driven() (driver.Core, driver.Conn) {
-	var s driver.Conn = &socket{Conn: ep.conn}
+func (ep *Endpoint) driven() (driver.Core, driver.Mover) {
+	var s driver.Mover = ep.conn.Mover()
 	if ep.info.Config.KnownPeersOnly && ep.link == nil {
 		s = &choosySocket{s, &ep.peers}
 	}
@@ -117,9 +117,18 @@ func (c *tappedCore) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	return ok
 }
 
+// Send shows what the socket has taken, after it has.
+func (s *tappedSocket) Send(d *dgram.Datagram) error {
+	err := s.Mover.Send(d)
+	if err == nil {
+		s.tap.show(true, d, s.tap.sending[d])
+	}
+	return err
+}
+
 // SendBatch shows what the socket has taken, after it has.
 func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
-	n, err := s.Conn.SendBatch(ds)
+	n, err := s.Mover.SendBatch(ds)
 	for _, d := range ds[:n] {
 		s.tap.show(true, d, s.tap.sending[d])
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/uet/driver"
 )
 
 // D12: what one end's tap shows as sent the other's shows as received, each
@@ -86,9 +86,9 @@ func TestTapShowsBothEnds(t *testing.T) {
 // Without a tap nothing is in between.
 func TestTapNone(t *testing.T) {
 	r := newRig(t, nil)
-	core, conn := r.node().driven()
-	if core.(*transport.FEP) == nil || conn.(*socket) == nil {
-		t.Errorf("the driver has a %T and a %T", core, conn)
+	nd := r.node()
+	if core, mover := nd.driven(); core != driver.Core(nd.fep) || mover != nd.conn.Mover() {
+		t.Errorf("the driver has a %T and a %T", core, mover)
 	}
 }
 

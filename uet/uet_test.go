@@ -2,7 +2,9 @@ package uet
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -178,8 +180,19 @@ func wait(t testing.TB, q *cq.CQ, others ...*node) (e cq.Entry, src fi.Addr) {
 		}
 		runtime.Gosched()
 	}
-	t.Fatal("no completion")
+	t.Fatalf("no completion%s", outstanding(others))
 	return
+}
+
+// outstanding says what nodes wait for, for a test that waited too long.
+func outstanding(nodes []*node) string {
+	var b strings.Builder
+	for i, n := range nodes {
+		for _, w := range n.Diagnose() {
+			fmt.Fprintf(&b, "\nnode %d: %s", i, w.String())
+		}
+	}
+	return b.String()
 }
 
 // waitErr is wait for an error entry.

@@ -36,3 +36,36 @@ func TestWaitFD(t *testing.T) {
 		}
 	}
 }
+
+func TestWaitFDFromBeforeEnable(t *testing.T) {
+	t.Parallel()
+	// Who waits has armed an endpoint that does nothing yet: Enable wakes it, and
+	// from its next TryWait on the driver makes progress.
+	for _, asked := range []bool{true, false} { // for the descriptor, by then
+		r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+		a := r.node()
+		b := r.node(func(o *options) {
+			o.attr.WaitObj = fi.WaitFD
+			o.bind = func(ep *Endpoint) {
+				if asked {
+					_, err := ep.rxq.q.FD()
+					ok(t, err)
+				}
+				ok(t, ep.rxq.q.TryWait())
+			}
+		})
+		fd, err := b.rx.FD()
+		ok(t, err)
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Send(nil, a.know(b), nil))
+		for err == nil {
+			n, e := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+			if n != 1 && e != unix.EINTR {
+				t.Fatalf("asked %v: poll gives %d, %v", asked, n, e)
+			}
+			err = b.rx.TryWait()
+		}
+		want(t, err, fi.EAGAIN)
+		wait(t, b.rx, a)
+	}
+}

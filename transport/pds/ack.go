@@ -69,30 +69,38 @@ func (p *PDC) arrivedAs(k *txPkt) {
 }
 
 // measured takes in how long the latest packet took of which an ACK told: not
-// packets before it, which earlier ACKs may have told of that were lost.
-func (tx *txDir) measured(d time.Duration) {
+// packets before it, which earlier ACKs may have told of that were lost. rtt is what
+// the packet says that the ACK names; measured returns what counts.
+func (p *PDC) measured(now, rtt time.Duration) time.Duration {
+	tx := &p.tx
+	if p.t.newest == 0 {
+		return rtt
+	}
+	d := now - p.t.newest
 	if tx.minRTT == 0 || d < tx.minRTT {
 		tx.minRTT = d
 	}
 	if tx.rtt == 0 {
 		tx.rtt = d
-		return
+	} else {
+		tx.rtt += (d - tx.rtt) / 4
 	}
-	tx.rtt += (d - tx.rtt) / 4
+	if rtt == 0 && p.mode == wire.ROD {
+		// A ROD target names only what is in order. Behind a hole no ACK
+		// measures anything, and the window would be judged by old news.
+		return d
+	}
+	return rtt
 }
 
 // newest reports whether no ACK seen so far was made after this one, by the
 // bytes that the peer had received (UE §3.6.13, rcvd_bytes). Then all that the
 // others had seen is older than its bitmap.
-func (p *PDC) newest(a *wire.Ack) bool {
-	tx := &p.tx
-	if a.CCType != 0 {
-		return false
-	}
+func (tx *txDir) newest(s wire.NSCC) bool {
 	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
-	n := a.RcvdBytes() << shift
+	n := s.RcvdBytes() << shift
 	if n == 0 {
-		return false // a plain ACK, a peer that does not count, or one that has wrapped
+		return false // no state, a peer that does not count, or one that has wrapped
 	}
 	d := int32(n - tx.ackOrder)
 	if d > 0 || tx.ackOrder == 0 {
@@ -100,6 +108,59 @@ func (p *PDC) newest(a *wire.Ack) bool {
 		return true
 	}
 	return d == 0
+}
+
+// sample is the round trip that an ACK measured: d since the packet that it names
+// was sent, less the time that the target took. 0: none.
+func (tx *txDir) sample(d time.Duration, s wire.NSCC) time.Duration {
+	st := s.ServiceTime()
+	rtt := d - time.Duration(st)*128
+	if rtt <= 0 || st == 0xffff { // too late to measure anything
+		return 0
+	}
+	if tx.minRTT == 0 || rtt < tx.minRTT {
+		tx.minRTT = rtt
+	}
+	return rtt
+}
+
+// ReceivePlain is ReceiveAckOf for nearly every ACK: a plain one that names the
+// oldest packet outstanding on an established PDC, which was sent once. All its news
+// is that the packet arrived. It reports false, and has done nothing, where there may
+// be more to an ACK: then ReceiveAckOf judges.
+func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h *wire.PlainAck, rsp *wire.Rsp) bool {
+	if p == nil || p.state != Established || p.tx.una == p.tx.nxt || p.tx.rough {
+		return false
+	}
+	tx := &p.tx
+	if h.CACK() != tx.una || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
+		return false
+	}
+	k := tx.at(tx.una)
+	if k.state != pktFlight || p.odd(k) {
+		return false
+	}
+	p.strikes = 0
+	p.heard(now)
+	s, before := h.NSCC(), tx.una
+	tx.newest(s)
+	rtt := tx.sample(now-k.first, s)
+	t.newest = 0
+	p.arrivedAs(k)
+	tx.flight--
+	k.state = pktDone
+	tx.backoff = 0
+	t.up.Answered(p, k.ref, rsp)
+	tx.cack = before
+	for tx.una++; tx.una != tx.nxt && tx.at(tx.una).state == pktDone; {
+		tx.una++ // was named before
+	}
+	if tx.lostHint.Before(tx.una) {
+		tx.lostHint = tx.una
+	}
+	tx.offered(before, h.MPR())
+	p.acked(now, before, int(k.size), p.measured(now, rtt), false, s)
+	return true
 }
 
 // ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
@@ -167,7 +228,8 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	newly := 0
 	var rtt time.Duration
 	before := tx.una
-	seen := p.newest(a)
+	state := a.NSCC()
+	seen := tx.newest(state)
 	// The packet the ACK names.
 	if k := p.named(a, before); k != nil && k.state != pktDone {
 		// UE §3.5.15: which transmission was answered must be certain: RETX
@@ -179,19 +241,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 			sent, certain = k.sentAt, certain && k.tries == 1
 		}
 		if certain && k.state != pktArrived {
-			rtt = now - sent
-			if a.CCType == 0 {
-				if st := a.ServiceTime(); st != 0xffff {
-					rtt -= time.Duration(st) * 128
-				} else {
-					rtt = 0 // too late to measure anything
-				}
-			}
-			if rtt <= 0 {
-				rtt = 0
-			} else if tx.minRTT == 0 || rtt < tx.minRTT {
-				tx.minRTT = rtt
-			}
+			rtt = tx.sample(now-sent, state)
 		}
 		if a.Next == wire.NextNone {
 			rsp = nil
@@ -234,13 +284,8 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	if tx.lostHint.Before(tx.una) {
 		tx.lostHint = tx.una
 	}
-	// UE §3.5.12: MPR counts only from an ACK newer than the last that set it.
-	if a.Type != wire.TypeAck && a.CACK.After(tx.mprAt) {
-		if tx.mprAt = a.CACK; a.MPR == 0 {
-			tx.window = 1 << 30
-		} else {
-			tx.window = 128 * int32(a.MPR)
-		}
+	if a.Type != wire.TypeAck {
+		tx.offered(a.CACK, a.MPR)
 	}
 	if a.SACK != 0 {
 		newly += p.sack(now, a, before, seen)
@@ -256,28 +301,35 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	if tx.rough && tx.flight == 0 {
 		tx.holeAt = 0
 	}
-	if t.newest != 0 {
-		d := now - t.newest
-		if rtt == 0 && p.mode == wire.ROD {
-			// A ROD target names only what is in order. Behind a hole no ACK
-			// measures anything, and the window would be judged by old news.
-			rtt = d
-		}
-		tx.measured(d)
-		if tx.rough && tx.holeAt != 0 {
-			t.arm(p, tx.holeAt+p.reorderTime())
-		}
+	rtt = p.measured(now, rtt)
+	if t.newest != 0 && tx.rough && tx.holeAt != 0 {
+		t.arm(p, tx.holeAt+p.reorderTime())
 	}
 	if a.Flags&wire.AckFlagM != 0 {
 		t.Stats.AcksCE++
 	}
+	p.acked(now, before, newly, rtt, a.Flags&wire.AckFlagM != 0, state)
+	return p
+}
+
+// offered takes in the PSN window of an ACK. UE §3.5.12: MPR counts only from one
+// newer than the last that set it.
+func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
+	if !cack.After(tx.mprAt) {
+		return
+	}
+	tx.mprAt = cack
+	if tx.window = 128 * int32(mpr); mpr == 0 {
+		tx.window = 1 << 30
+	}
+}
+
+// acked draws the consequences of an ACK: what it told of packets is noted. before
+// is tx.una before it; newly, rtt, ce and s are as of CCC.OnAck.
+func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
+	tx := &p.tx
 	if p.ccc != nil {
-		var pend uint8
-		var restore bool
-		if a.CCType == 0 {
-			pend, restore = a.CwndPend(), a.RestoreCwnd()
-		}
-		p.ccc.OnAck(now, newly, rtt, a.Flags&wire.AckFlagM != 0, pend, restore)
+		p.ccc.OnAck(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
 	}
 	if newly > 0 || tx.una != before {
 		tx.progress = now
@@ -291,22 +343,21 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	if tx.una == tx.nxt {
 		p.becomeIdle(now)
 		if p.shut() {
-			t.arm(p, now+p.tailTime())
+			p.t.arm(p, now+p.tailTime())
 		}
 	} else {
-		if p.heapAt > now+t.tailLeast {
+		if p.heapAt > now+p.t.tailLeast {
 			p.armTail(now)
 		}
 		if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
 			// Answers were lost, not packets: ask for the next one now.
 			tx.askOwed = true
-			t.up.WakeAck(p)
+			p.t.up.WakeAck(p)
 		}
 	}
 	if p.Awaited || tx.lost != 0 || !p.Usable() {
-		t.up.Wake(p)
+		p.t.up.Wake(p)
 	}
-	return p
 }
 
 // named is the packet that an ACK names, from una on; nil: none.

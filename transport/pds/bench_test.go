@@ -33,12 +33,14 @@ func BenchmarkInTurn(b *testing.B) {
 				ps = append(ps, tab.Open(now, 1, netip.AddrPortFrom(netip.AddrFrom4(a), 1), wire.RUD, ccc))
 			}
 			var rsp wire.Rsp
+			var hdr [wire.ReqLen]byte
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				p := ps[i%n]
 				now += time.Microsecond
-				h := p.Push(now, Ref{}, 100, 0)
-				a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: h.PSN, SPDCID: 1, DPDCID: p.ID(), MPR: 2, SACKOff: 1}
+				p.Push(now, Ref{}, 100, 0)
+				p.Header(hdr[:0])
+				a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: p.tx.nxt - 1, SPDCID: 1, DPDCID: p.ID(), MPR: 2, SACKOff: 1}
 				now += time.Microsecond
 				tab.ReceiveAck(now, p.Remote(), &a, &rsp)
 				tab.Advance(now)

@@ -280,7 +280,6 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 	}
 	if p.mode == wire.ROD && c.PSN == rx.rodNext {
 		rx.rodNext++
-		rx.held.stall = rx.held.n() > 0
 	}
 	ack.CACK = wire.PSN(rx.win.Base()) - 1
 	ack.AckPSNOff = int16(c.PSN.Sub(ack.CACK))

@@ -168,9 +168,8 @@ func TestTargetTakesItsRequestBack(t *testing.T) {
 	x.p.RequestClose(x.now)
 	x.p.Resend2(x.now)
 	x.recv(1, ar)
-	var a AckOut
-	if !x.p.NextAck(x.now, &a) || a.Ack.Req != wire.ReqNone {
-		t.Errorf("the ACK of a new packet asks %v", a.Ack.Req)
+	if a, _ := x.p.nextAck(x.now); a.Req != wire.ReqNone {
+		t.Errorf("the ACK of a new packet asks %v", a.Req)
 	}
 	x.runTo(x.now + 10*time.Second)
 	if x.p.state != Established {

@@ -66,6 +66,8 @@ type Upper interface {
 	// WakeAck says that the PDC has an ACK or CLEAR to send; urgent ones may
 	// not wait for data to ride with beyond the end of the turn anyway.
 	WakeAck(p *PDC)
+	// Proven: the source of the PDC receives what is sent to it.
+	Proven(p *PDC)
 	// InboundOpen reports whether messages from this PDC are incomplete.
 	InboundOpen(p *PDC) bool
 	// Known reports whether the application inserted the address.
@@ -243,7 +245,7 @@ func (p *PDC) CCC() CCC { return p.ccc }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
-	hdr    wire.Req // see Push
+	hdr    wire.Req // see Again
 	wantAR bool     // what the CCC said of the packet that Push gave last
 
 	rtoLeast  time.Duration // no rto of any PDC is less
@@ -486,6 +488,9 @@ func (t *Table) NextLoose() (Loose, bool) {
 	t.looseLen--
 	return l, true
 }
+
+// Loose reports whether NextLoose has something.
+func (t *Table) Loose() bool { return t.looseLen != 0 }
 
 // PeekLoose is NextLoose without taking it.
 func (t *Table) PeekLoose() *Loose {

@@ -111,6 +111,7 @@ func (x *pdcTest) Failed(p *PDC, r Ref, why Reason, certain bool) {
 func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }
 func (x *pdcTest) Wake(p *PDC)               {}
 func (x *pdcTest) WakeAck(p *PDC)            {}
+func (x *pdcTest) Proven(*PDC)               {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Guessed(netip.AddrPort)    { x.guesses++ }
@@ -138,7 +139,7 @@ func (x *pdcTest) push(n int) {
 			x.t.Fatalf("CanPush says no at %d outstanding", x.p.Outstanding())
 		}
 		i := x.p.tx.nxt.Sub(testStart)
-		h := x.p.Push(x.now, Ref{Msg: uint32(i)}, 1000, 0)
+		h := x.p.pushed(x.now, Ref{Msg: uint32(i)}, 1000, 0)
 		if h.PSN != x.psn(int(i)) {
 			x.t.Fatalf("pushed %#x, want %#x", h.PSN, x.psn(int(i)))
 		}
@@ -188,7 +189,15 @@ func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 	for _, o := range opts {
 		o(&a)
 	}
-	x.tab.ReceiveAck(x.now, peerAddr, &a, &wire.Rsp{RC: wire.RCOK})
+	if rsp := (&wire.Rsp{RC: wire.RCOK}); !x.plain(peerAddr, &a, rsp) {
+		x.tab.ReceiveAck(x.now, peerAddr, &a, rsp)
+	}
+}
+
+// plain delivers an ACK as a plain one. It reports whether it was one, for its PDC.
+func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
+	h := wire.Plain(rsp.Append(a.Append(nil)))
+	return h != nil && x.tab.ReceivePlain(x.now, x.tab.Lookup(h.DPDCID()), &from, h, rsp)
 }
 
 func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {
@@ -234,4 +243,31 @@ func (x *pdcTest) checkAtRest() {
 	if x.ccc.inFlight != 0 {
 		x.t.Errorf("%d bytes in flight at rest", x.ccc.inFlight)
 	}
+}
+
+// nextAck takes the next ACK, parsed.
+func (p *PDC) nextAck(now time.Duration) (a wire.Ack, rsp *wire.Rsp) {
+	n := p.AckLen()
+	b := p.NextAck(now, nil)
+	a, k, err := wire.ParseAck(b)
+	if err != nil || len(b) != n {
+		panic(fmt.Sprintf("an ACK of %d bytes, %d said before: %v", len(b), n, err))
+	}
+	if a.Next == wire.NextRsp {
+		rsp = new(wire.Rsp)
+		if _, err = rsp.Parse(b[k:]); err != nil {
+			panic(err)
+		}
+	}
+	return a, rsp
+}
+
+// pushed is Push and Header, parsed.
+func (p *PDC) pushed(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
+	p.Push(now, ref, n, path)
+	h, _, err := wire.ParseReq(p.Header(nil))
+	if err != nil {
+		panic(err)
+	}
+	return &h
 }

@@ -76,14 +76,54 @@ type heldPkt struct {
 	size int
 }
 
+// A holdList is the early packets of a PDC, by PSN.
 type holdList struct {
-	q     []heldPkt // by PSN
-	stall bool      // the first may be delivered now
-	retry time.Duration
-	wait  time.Duration
+	q    []heldPkt
+	head int // first of q that counts
 }
 
-func (h *holdList) n() int { return len(h.q) }
+func (h *holdList) n() int { return len(h.q) - h.head }
+
+// list is what is held, the lowest PSN first.
+func (h *holdList) list() []heldPkt { return h.q[h.head:] }
+
+// from is the index in list of the first packet at or behind psn.
+func (h *holdList) from(psn wire.PSN) int {
+	q := h.list()
+	lo, hi := 0, len(q)
+	for lo < hi {
+		if m := (lo + hi) / 2; q[m].psn.Before(psn) {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
+}
+
+// pop forgets the first packet.
+func (h *holdList) pop() {
+	h.q[h.head] = heldPkt{}
+	if h.head++; h.head == len(h.q) {
+		h.q, h.head = h.q[:0], 0
+	}
+}
+
+// put inserts a packet in order.
+func (h *holdList) put(k heldPkt) {
+	if h.head > 0 && len(h.q) == cap(h.q) {
+		n := copy(h.q, h.q[h.head:])
+		clear(h.q[n:])
+		h.q, h.head = h.q[:n], 0
+	}
+	h.q = append(h.q, k)
+	i := len(h.q) - 1
+	for i > h.head && k.psn.Before(h.q[i-1].psn) {
+		h.q[i] = h.q[i-1]
+		i--
+	}
+	h.q[i] = k
+}
 
 func (rx *rxDir) note(from netip.AddrPort, path uint8) {
 	rx.remote, rx.path = from, path
@@ -115,16 +155,18 @@ func (t *Table) getRx(p *PDC) *rxDir {
 }
 
 func (t *Table) putRx(rx *rxDir) {
-	for i := range rx.held.q {
-		t.holdUsed -= len(rx.held.q[i].b)
-		rx.held.q[i] = heldPkt{}
+	for rx.held.n() > 0 {
+		t.holdUsed -= len(rx.held.list()[0].b)
+		rx.held.pop()
 	}
-	rx.held.q = rx.held.q[:0]
 	if cap(rx.stored) > 256 {
 		rx.stored = nil
 	}
 	if cap(rx.once) > 256 {
 		rx.once = nil
+	}
+	if cap(rx.held.q) > 256 {
+		rx.held.q = nil
 	}
 	if len(t.rxFree) < 1024 {
 		t.rxFree = append(t.rxFree, rx)
@@ -211,10 +253,33 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 		p.duplicate(now, h.PSN, h.Flags, ce)
 		return p, Drop
 	}
-	if p.mode == wire.ROD && h.PSN != rx.rodNext {
+	if p.mode == wire.ROD && (h.PSN != rx.rodNext || rx.ripe()) {
 		return p, Hold
 	}
 	return p, Deliver
+}
+
+// ReceiveNext is ReceiveReq for nearly every request: a plain one with the PSN that its
+// PDC expects next, and nothing out of order or guaranteed there. It returns the PDC,
+// with the verdict Deliver, or nil where there may be more to a request, and has done
+// nothing then: ReceiveReq judges.
+func (t *Table) ReceiveNext(now time.Duration, from *netip.AddrPort, path uint8, h *wire.PlainReq) *PDC {
+	p := t.Lookup(h.DPDCID())
+	if p == nil || !p.proven || p.Peer == 0 || p.mode != wire.RUD || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
+		return nil
+	}
+	rx := p.rx
+	psn, off := h.PSN(), h.ClearOff()
+	if uint32(psn) != rx.win.Base() || rx.win.Count() != 0 || off >= 0 {
+		return nil // the count has what waits to be cleared, too
+	}
+	p.strikes = 0
+	p.heard(now)
+	rx.note(*from, path)
+	if clear := psn.Add(int(off)); clear.After(rx.clear) {
+		rx.clear = clear
+	}
+	return p
 }
 
 // Meta is what Accept has to know of a delivered packet.
@@ -240,7 +305,6 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	}
 	if p.mode == wire.ROD {
 		rx.rodNext = m.PSN + 1
-		rx.held.stall = len(rx.held.q) > 0
 	}
 	if !m.Held {
 		rx.rcvdBytes += uint64(m.Size)
@@ -516,14 +580,7 @@ func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	t.holdUsed += len(b)
 	t.Stats.RxOOO++
 	k := heldPkt{psn: m.PSN, b: append([]byte(nil), b...), next: next, ar: m.AR, ce: m.CE, size: m.Size}
-	q := append(rx.held.q, k)
-	i := len(q) - 1
-	for i > 0 && m.PSN.Before(q[i-1].psn) {
-		q[i] = q[i-1]
-		i--
-	}
-	q[i] = k
-	rx.held.q = q
+	rx.held.put(k)
 	rx.rcvdBytes += uint64(m.Size)
 	t.arm(p, now+t.cfg.PeerTimeout)
 	rx.noteMax(m.PSN)
@@ -536,40 +593,42 @@ func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 }
 
 func (rx *rxDir) isHeld(psn wire.PSN) bool {
-	for i := range rx.held.q {
-		if rx.held.q[i].psn == psn {
-			return true
-		}
-	}
-	return false
+	i := rx.held.from(psn)
+	return i < rx.held.n() && rx.held.list()[i].psn == psn
+}
+
+// Ripe reports whether NextHeld has something.
+func (p *PDC) Ripe() bool { return p.rx != nil && p.rx.ripe() }
+
+// ripe reports whether the first held packet is the next for the message layer,
+// which has not taken it yet.
+func (rx *rxDir) ripe() bool {
+	return rx.held.n() > 0 && rx.held.list()[0].psn == rx.rodNext
 }
 
 // NextHeld returns the held packet whose turn it is: its Meta, next header and
 // bytes, which stay valid until HeldDone or HeldLater.
 func (p *PDC) NextHeld() (m Meta, next wire.NextHdr, b []byte, ok bool) {
 	rx := p.rx
-	if rx == nil || len(rx.held.q) == 0 || rx.held.q[0].psn != rx.rodNext {
+	if rx == nil || !rx.ripe() {
 		return Meta{}, 0, nil, false
 	}
-	k := &rx.held.q[0]
+	k := &rx.held.list()[0]
 	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Held: true}, k.next, k.b, true
 }
 
 // HeldDone drops the packet that NextHeld returned; Accept was called for it.
 func (p *PDC) HeldDone() {
 	rx := p.rx
-	p.t.holdUsed -= len(rx.held.q[0].b)
-	n := copy(rx.held.q, rx.held.q[1:])
-	rx.held.q[n] = heldPkt{}
-	rx.held.q = rx.held.q[:n]
-	rx.held.retry, rx.held.wait = 0, 0
+	p.t.holdUsed -= len(rx.held.list()[0].b)
+	rx.held.pop()
 }
 
 // HeldLater drops the packet that NextHeld returned because the message layer
 // refused it with code: its sender has to send it again.
 func (p *PDC) HeldLater(now time.Duration, code wire.NackCode) {
 	rx := p.rx
-	psn := rx.held.q[0].psn
+	psn := rx.held.list()[0].psn
 	p.HeldDone()
 	p.Refuse(now, psn, code)
 }
@@ -701,7 +760,12 @@ func (p *PDC) markProven() {
 	}
 	p.proven = true
 	p.notPending()
+	p.t.up.Proven(p)
 }
+
+// Unproven reports whether the source may be forged: nobody named it, and nothing
+// shows that it receives what is sent to it.
+func (p *PDC) Unproven() bool { return !p.proven && !p.known && !p.initiator }
 
 // notPending takes a PDC out of what the PENDING bounds count.
 func (p *PDC) notPending() {
@@ -773,7 +837,7 @@ func (p *PDC) rxTimers(now time.Duration) time.Duration {
 	t, rx := p.t, p.rx
 	var next time.Duration
 	// PENDING (UE §3.5.8): a PDC of which no packet was ever accepted.
-	if rx.max == p.start-1 && len(rx.held.q) == 0 {
+	if rx.max == p.start-1 && rx.held.n() == 0 {
 		if at := p.lastHeard + t.cfg.NewPDCTime; now >= at {
 			t.remove(now, p, Reason{Why: WhyClosed})
 			return 0
@@ -781,7 +845,7 @@ func (p *PDC) rxTimers(now time.Duration) time.Duration {
 			next = earlier(next, at)
 		}
 	}
-	if t.up.InboundOpen(p) || len(rx.held.q) > 0 {
+	if t.up.InboundOpen(p) || rx.held.n() > 0 {
 		// F9, F25: a message stopped in the middle.
 		if at := p.lastHeard + t.cfg.PeerTimeout; now >= at {
 			t.fail(now, p, Reason{Why: WhyTimeout})

@@ -2,6 +2,8 @@ package pds
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -81,25 +83,25 @@ func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
 // acks takes all ACKs as strings.
 func (x *pdcTest) acks() []string {
 	var out []string
-	var a AckOut
-	for x.p.AckOwed() && x.p.NextAck(x.now, &a) {
-		s := fmt.Sprintf("cack=%d", a.Ack.CACK.Sub(testStart))
-		if a.Ack.Flags&wire.AckFlagP != 0 {
-			s += fmt.Sprintf(" probe=%d", a.Ack.ProbeOpaque)
+	for x.p.AckOwed() {
+		a, rsp := x.p.nextAck(x.now)
+		s := fmt.Sprintf("cack=%d", a.CACK.Sub(testStart))
+		if a.Flags&wire.AckFlagP != 0 {
+			s += fmt.Sprintf(" probe=%d", a.ProbeOpaque)
 		} else {
-			s += fmt.Sprintf(" psn=%d", a.Ack.AckPSN().Sub(testStart))
+			s += fmt.Sprintf(" psn=%d", a.AckPSN().Sub(testStart))
 		}
-		if a.Ack.Req == wire.ReqClear {
+		if a.Req == wire.ReqClear {
 			s += " clear"
 		}
-		if a.Ack.SACK != 0 {
-			s += fmt.Sprintf(" sack=%d:%b", a.Ack.CACK.Add(int(a.Ack.SACKOff)).Sub(testStart), a.Ack.SACK)
+		if a.SACK != 0 {
+			s += fmt.Sprintf(" sack=%d:%b", a.CACK.Add(int(a.SACKOff)).Sub(testStart), a.SACK)
 		}
-		if a.Ack.Flags&wire.AckFlagRETX != 0 {
+		if a.Flags&wire.AckFlagRETX != 0 {
 			s += " retx"
 		}
-		if a.HasRsp && a.Rsp.RC != wire.RCNull {
-			s += " " + a.Rsp.RC.String()
+		if rsp != nil && rsp.RC != wire.RCNull {
+			s += " " + rsp.RC.String()
 		}
 		out = append(out, s)
 	}
@@ -465,11 +467,11 @@ func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
 	x.acks()
 	x.now += 50 * time.Millisecond
 	x.recv(1, rod, ar)
-	var a AckOut
-	if !x.p.NextAck(x.now, &a) || a.Ack.AckPSN() != x.psn(2) {
-		t.Fatalf("ACK %v", a.Ack)
+	a, _ := x.p.nextAck(x.now)
+	if a.AckPSN() != x.psn(2) {
+		t.Fatalf("ACK %v", &a)
 	}
-	if st := wire.ParseNSCC(a.Ack.CCState); st.ServiceTime != 0xffff {
+	if st := wire.ParseNSCC(a.CCState); st.ServiceTime != 0xffff {
 		t.Errorf("service time %d", st.ServiceTime)
 	}
 }
@@ -527,5 +529,125 @@ func TestT39MaxPDCs(t *testing.T) {
 		if open() != nil || x.tab.Len() != 5 {
 			t.Fatalf("%v: %d PDCs", how, x.tab.Len())
 		}
+	}
+}
+
+// ReceiveNext does to a PDC what ReceiveReq does, or nothing: two targets live the same
+// life with losses, duplicates, refusals and wrong requests, one without ReceiveNext.
+func TestNextRequestIsARequest(t *testing.T) {
+	next, other := 0, 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		opts := []func(*wire.Req){}
+		if seed%4 == 0 {
+			opts = append(opts, rod)
+		}
+		var xs [2]*pdcTest
+		for i := range xs {
+			x := newTable(t, nil)
+			x.recv(0, opts...)
+			x.acks()
+			x.told = nil
+			xs[i] = x
+		}
+		for range 150 {
+			rx := xs[0].p.rx
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: wire.PSN(rx.win.Base()), SPDCID: 9, DPDCID: xs[0].p.id}
+			if seed%4 == 0 {
+				h.Type = wire.TypeRODReq
+			}
+			if rng.IntN(2) == 0 {
+				h.Flags = wire.FlagAR
+			}
+			from, ce, gtd, refuse := peerAddr, rng.IntN(20) == 0, rng.IntN(12) == 0, rng.IntN(20) == 0
+			clear := h.PSN - 1 - wire.PSN(rng.IntN(3))
+			if len(rx.stored) != 0 && rng.IntN(2) == 0 {
+				h.PSN, clear = rx.max+1, rx.max
+			}
+			switch rng.IntN(24) {
+			case 0, 1, 2:
+				h.PSN += wire.PSN(rng.IntN(4)) // one is late or lost
+			case 3:
+				h.PSN -= 1 + wire.PSN(rng.IntN(3))
+			case 4:
+				h.Flags |= wire.FlagRETX
+			case 5:
+				clear = h.PSN + wire.PSN(rng.IntN(2))
+			case 6:
+				clear = rx.max + 1
+			case 7:
+				h.SPDCID = 10
+			case 8:
+				from = otherAddr
+			case 9:
+				h.Type ^= wire.TypeRUDReq ^ wire.TypeRODReq
+			case 10:
+				h.PSN += 1000
+			}
+			h.ClearOff = int16(clear.Sub(h.PSN))
+			d, silent := time.Duration(rng.IntN(100))*time.Microsecond, rng.IntN(30) == 0
+			tookNext := false
+			for i, x := range xs {
+				x.now += d
+				var p *PDC
+				v := Deliver
+				if i == 0 {
+					b := (&wire.ReqStd{}).Append(h.Append(nil))
+					if q := wire.PlainRequest(b); q != nil {
+						p = x.tab.ReceiveNext(x.now, &from, 3, q)
+					}
+					tookNext = p != nil
+				}
+				if p == nil {
+					p, v = x.tab.ReceiveReq(x.now, from, 3, &h, ce)
+				}
+				m := Meta{PSN: h.PSN, Size: 100, Len: 50, AR: h.Flags&wire.FlagAR != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
+				switch {
+				case v == Deliver && refuse:
+					p.Refuse(x.now, m.PSN, wire.NackNoSESMsgAvail)
+				case v == Deliver:
+					p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK}, gtd)
+				case v == Hold:
+					p.Hold(x.now, &m, h.Next, []byte{1})
+				}
+				for {
+					m, _, _, ok := x.p.NextHeld()
+					if !ok {
+						break
+					}
+					x.p.Accept(x.now, &m, &wire.Rsp{}, false)
+					x.p.HeldDone()
+				}
+				if silent {
+					x.told = append(x.told, x.acks()...)
+				}
+				x.told = append(x.told, x.loose()...)
+			}
+			if tookNext {
+				next++
+			} else {
+				other++
+			}
+			if got, want := xs[0].state(), xs[1].state(); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, next %t: after %v\n%+v\n%+v\nwant\n%+v\n%+v", seed, tookNext, &h, got, got.PDC.rx, want, want.PDC.rx)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*pdcTest)
+	}{
+		{"another life of the peer", func(x *pdcTest) { x.tab.Who = 5 }},
+		{"no peer yet", func(x *pdcTest) { x.p.Peer = 0 }},
+	} {
+		x := newTarget(t)
+		c.change(x)
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(1), ClearOff: -2, SPDCID: 9, DPDCID: x.p.id}
+		if x.tab.ReceiveNext(x.now, &peerAddr, 0, wire.PlainRequest((&wire.ReqStd{}).Append(h.Append(nil)))) != nil {
+			t.Errorf("%s: taken", c.name)
+		}
+	}
+	if next < 1000 || other < 1000 {
+		t.Errorf("%d requests were the next and %d were not: too few to compare", next, other)
 	}
 }

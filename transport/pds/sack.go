@@ -14,8 +14,13 @@ import (
 // AckOwed reports whether NextAck has something.
 func (p *PDC) AckOwed() bool {
 	rx := p.rx
-	return rx != nil && (rx.ackDue || rx.due > 0 || rx.nprobe > 0 || len(rx.once) > 0)
+	return rx != nil && (p.ackReady() || rx.due > 0 || rx.nprobe > 0 || len(rx.once) > 0)
 }
+
+// ackReady reports whether an ACK is due and may leave: not while held packets are
+// being executed, for one at their end says more (at 30 % loss it saves 7 % of the
+// time).
+func (p *PDC) ackReady() bool { return p.rx.ackDue && (p.mode != wire.ROD || !p.rx.ripe()) }
 
 // AckTo is where ACKs go: to the port the packet came from, by the path it came
 // by, so that the entropy value is echoed (design D5).
@@ -24,51 +29,51 @@ func (p *PDC) AckTo() (netip.AddrPort, uint8) { return p.rx.remote, p.rx.path }
 // AtRest reports that the PDC has nothing in flight, stored or due.
 func (p *PDC) AtRest() bool {
 	rx := p.rx
-	return p.tx.una == p.tx.nxt && !p.CtlOwed() && (rx == nil || (!rx.ackDue && rx.nprobe == 0 && len(rx.once) == 0 && len(rx.stored) == 0 && len(rx.held.q) == 0))
+	return p.tx.una == p.tx.nxt && !p.CtlOwed() && (rx == nil || (!rx.ackDue && rx.nprobe == 0 && len(rx.once) == 0 && len(rx.stored) == 0 && rx.held.n() == 0))
 }
 
-// An AckOut is one ACK to send, where to and by which path.
-type AckOut struct {
-	Ack    wire.Ack
-	Rsp    wire.Rsp
-	HasRsp bool
+// AckLen is how many bytes NextAck will append.
+func (p *PDC) AckLen() int {
+	if rx := p.rx; rx.nprobe > 0 && rx.due == 0 && len(rx.once) == 0 {
+		return wire.AckCCLen
+	}
+	return wire.AckCCLen + wire.RspLen
 }
 
-// NextAck takes the next ACK that is due.
-func (p *PDC) NextAck(now time.Duration, out *AckOut) bool {
+// NextAck appends the next ACK that is due to b, with its response. AckOwed must have
+// said yes.
+func (p *PDC) NextAck(now time.Duration, b []byte) []byte {
 	t, rx := p.t, p.rx
 	switch {
-	case rx == nil:
-		return false
 	case rx.due > 0:
 		s := rx.nextDue()
 		if t.Cause = CauseGtd; s.late {
 			t.Cause = CauseGtdAgain
 		}
-		p.fillAck(out, s, 0)
-		out.Ack.Req = wire.ReqClear
+		return p.appendAck(b, s, 0, wire.ReqClear)
 	case len(rx.once) > 0:
 		t.Cause = CauseBehind
-		p.fillAck(out, &rx.once[rx.onceHead], 0)
+		b = p.appendAck(b, &rx.once[rx.onceHead], 0, wire.ReqNone)
 		if rx.onceHead++; rx.onceHead == len(rx.once) {
 			rx.once, rx.onceHead = rx.once[:0], 0
 		}
+		return b
 	case rx.nprobe > 0:
-		p.answerProbe(out)
-	case rx.ackDue:
+		t.Cause = CauseAckProbe
+		return p.answerProbe(b)
+	case p.ackReady():
 		rx.ackDue, rx.ackBytes, t.Cause = false, 0, rx.ackWhy
 		tr := &rx.trig
 		if tr.has {
-			p.fillAck(out, &tr.answer, now-tr.at)
+			b = p.appendAck(b, &tr.answer, now-tr.at, wire.ReqNone)
 		} else {
 			// Nothing new was executed: name the highest PSN below the window.
-			p.fillAck(out, &answer{psn: wire.PSN(rx.win.Base()) - 1, late: true, ce: tr.ce}, 0)
+			b = p.appendAck(b, &answer{psn: wire.PSN(rx.win.Base()) - 1, late: true, ce: tr.ce}, 0, wire.ReqNone)
 		}
 		tr.ce = false
-	default:
-		return false
+		return b
 	}
-	return true
+	panic("BUG: pds: NextAck of a PDC that owes none")
 }
 
 // nextDue takes the first guaranteed response that is to be sent.
@@ -83,21 +88,22 @@ func (rx *rxDir) nextDue() *answer {
 	panic("BUG: pds: a due response is counted but not found")
 }
 
-// answerProbe makes the answer of the first PROBE.
-func (p *PDC) answerProbe(out *AckOut) {
+// answerProbe appends the answer of the first PROBE.
+func (p *PDC) answerProbe(b []byte) []byte {
 	rx := p.rx
 	pr := rx.probes[0]
 	rx.nprobe--
-	p.t.Cause = CauseAckProbe
 	copy(rx.probes[:], rx.probes[1:])
-	p.fillAck(out, &answer{}, 0)
-	out.Ack.Flags |= wire.AckFlagP
-	out.Ack.ProbeOpaque, out.Ack.AckPSNOff = pr.id, 0
-	out.Ack.Next, out.HasRsp = wire.NextNone, false
-	if d := pr.base.Sub(out.Ack.CACK); d >= -int32(rx.win.Size()) && d <= int32(rx.win.Size()) {
-		out.Ack.SACKOff = int16(d)
-		out.Ack.SACK = p.bitmap(pr.base)
+	var a wire.Ack
+	p.fillAck(&a, &answer{}, 0)
+	a.Flags |= wire.AckFlagP
+	a.ProbeOpaque, a.AckPSNOff = pr.id, 0
+	a.Next = wire.NextNone
+	if d := pr.base.Sub(a.CACK); d >= -int32(rx.win.Size()) && d <= int32(rx.win.Size()) {
+		a.SACKOff = int16(d)
+		a.SACK = p.bitmap(pr.base)
 	}
+	return a.Append(b)
 }
 
 // bitmap is the SACK bitmap from base on: received and, on ROD, held PSNs.
@@ -110,23 +116,36 @@ func (p *PDC) bitmap(base wire.PSN) uint64 {
 		}
 		w |= 1<<uint(d) - 1 // below the window everything was received
 	}
-	for i := range rx.held.q {
-		if d := rx.held.q[i].psn.Sub(base); d >= 0 && d < 64 {
-			w |= 1 << uint(d)
+	for _, k := range rx.held.list()[rx.held.from(base):] {
+		d := k.psn.Sub(base)
+		if d >= 64 {
+			break
 		}
+		w |= 1 << uint(d)
 	}
 	return w
 }
 
-// fillAck makes the ACK that names a packet and carries its response. service is
-// how long that took.
-func (p *PDC) fillAck(out *AckOut, s *answer, service time.Duration) {
+// appendAck appends the ACK that names a packet and its response. service is how long
+// that took.
+func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.AckReq) []byte {
 	rx := p.rx
 	cack := wire.PSN(rx.win.Base()) - 1
-	out.HasRsp = true
-	out.Rsp.Set(&s.rsp)
-	a := &out.Ack
-	*a = wire.Ack{} // then field by field: a literal is built twice
+	if s.psn == cack && !rx.max.After(cack) && !s.retx && !s.ce && req == wire.ReqNone && p.state != CloseRequested {
+		return wire.AppendPlain(b, cack, p.id, p.remoteID, p.t.mpr, rx.nscc(s, service, 0), &s.rsp)
+	}
+	var a wire.Ack
+	p.fillAck(&a, s, service)
+	if req != wire.ReqNone {
+		a.Req = req
+	}
+	return s.rsp.Append(a.Append(b))
+}
+
+// fillAck makes the header of that ACK.
+func (p *PDC) fillAck(a *wire.Ack, s *answer, service time.Duration) {
+	rx := p.rx
+	cack := wire.PSN(rx.win.Base()) - 1
 	a.Type, a.Next, a.CACK, a.AckPSNOff, a.SPDCID, a.DPDCID, a.MPR = wire.TypeAckCC, wire.NextRsp, cack, int16(s.psn.Sub(cack)), p.id, p.remoteID, p.t.mpr
 	if s.retx {
 		a.Flags |= wire.AckFlagRETX
@@ -148,11 +167,16 @@ func (p *PDC) fillAck(out *AckOut, s *answer, service time.Duration) {
 		a.SACKOff = int16(base.Sub(cack))
 		a.SACK = p.bitmap(base)
 		rx.sackCur = base.Add(64)
-		ooo = min(rx.win.Count()+len(rx.held.q), 0xfffe)
+		ooo = min(rx.win.Count()+rx.held.n(), 0xfffe)
 	}
+	a.CCState = uint64(rx.nscc(s, service, uint16(ooo)))
+}
+
+// nscc is what an ACK says of the packet it names and of what was received.
+func (rx *rxDir) nscc(s *answer, service time.Duration, ooo uint16) wire.NSCC {
 	st := min(uint64(max(service, 0))/128, 0xffff)
 	if s.late {
 		st = 0xffff // no direct answer: beyond what the field holds
 	}
-	a.SetNSCC(uint16(st), uint32((rx.rcvdBytes+255)>>8), uint16(ooo))
+	return wire.NewNSCC(uint16(st), uint32((rx.rcvdBytes+255)>>8), ooo)
 }

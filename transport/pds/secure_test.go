@@ -79,7 +79,7 @@ func (d *duo) open(mode wire.Mode, msg, n int) *PDC {
 
 func (d *duo) push(p *PDC, msg, n int) (out []packet) {
 	for k := range n {
-		h := *p.Push(d.now, Ref{Msg: uint32(msg + k)}, 1000, 0)
+		h := *p.pushed(d.now, Ref{Msg: uint32(msg + k)}, 1000, 0)
 		out = append(out, packet{req: &h, ref: Ref{Msg: uint32(msg + k)}, who: d.i.who, from: d.i})
 	}
 	d.all = append(d.all, out...)
@@ -105,15 +105,8 @@ func (d *duo) sent(s *side) []packet {
 			}
 		}
 		for p.AckOwed() {
-			var a AckOut
-			if !p.NextAck(d.now, &a) {
-				break
-			}
-			ack := packet{ack: &a.Ack}
-			if a.HasRsp {
-				ack.rsp = &a.Rsp
-			}
-			add(ack)
+			a, rsp := p.nextAck(d.now)
+			add(packet{ack: &a, rsp: rsp})
 		}
 	})
 	for {

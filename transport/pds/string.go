@@ -14,7 +14,7 @@ func (p *PDC) String() string {
 		}
 	}
 	if rx := p.rx; rx != nil {
-		s += fmt.Sprintf(", receives: base %#x, max %#x, %d stored, %d early", rx.win.Base(), uint32(rx.max), len(rx.stored)-rx.head, len(rx.held.q))
+		s += fmt.Sprintf(", receives: base %#x, max %#x, %d stored, %d early", rx.win.Base(), uint32(rx.max), len(rx.stored)-rx.head, rx.held.n())
 	}
 	if p.heapAt != never {
 		s += fmt.Sprintf(", timer at %v", p.heapAt)

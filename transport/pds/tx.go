@@ -239,16 +239,10 @@ func (p *PDC) Nearly() bool {
 	return p.t.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
-// Push gives a new packet the next PSN and returns its header, valid until the
-// next call of Push or Resend for any PDC. CanPush must have said yes. n is the
-// nominal size, path the index of the local port.
-func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) *wire.Req {
-	k := p.push(now, ref, n, path)
+// Push gives a new packet the next PSN; Header appends its header. CanPush must have
+// said yes. n is the nominal size, path the index of the local port.
+func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
 	p.t.Cause = CauseNew
-	return p.header(p.tx.nxt-1, k)
-}
-
-func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	tx := &p.tx
 	if tx.flight == 0 {
 		tx.progress = now // the RTO of what leaves begins here
@@ -274,32 +268,48 @@ func (p *PDC) push(now time.Duration, ref Ref, n int, path uint8) *txPkt {
 	if p.heapAt > now+p.t.tailLeast {
 		p.armTail(now)
 	}
-	return k
 }
 
-// header builds the PDS header of a PSN as it must look now.
-func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
-	tx := &p.tx
-	h := &p.t.hdr
-	h.Next, h.Flags, h.PSN, h.SPDCID = wire.NextReqStd, 0, psn, p.id
-	h.Type = wire.TypeRUDReq
-	if p.mode == wire.ROD {
-		h.Type = wire.TypeRODReq
+// Header appends the PDS header of the packet that Push gave last.
+func (p *PDC) Header(b []byte) []byte {
+	psn := p.tx.nxt - 1
+	if p.remoteID == 0 {
+		return p.header(psn, p.tx.at(psn)).Append(b)
 	}
-	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged, minus
-	// one.
+	p.tx.greet = false
+	return wire.AppendPlainReq(b, p.reqType(), p.clearOff(psn), psn, p.id, p.remoteID)
+}
+
+func (p *PDC) reqType() wire.Type {
+	if p.mode == wire.ROD {
+		return wire.TypeRODReq
+	}
+	return wire.TypeRUDReq
+}
+
+// clearOff is CLEAR_PSN as the header of a request that leaves now has it. UE §3.5.11:
+// the left edge of what is not acknowledged, minus one.
+func (p *PDC) clearOff(psn wire.PSN) int16 {
+	tx := &p.tx
 	clear := tx.una - 1
-	h.ClearOff = int16(clear.Sub(psn))
 	if clear.After(tx.cleared) {
 		tx.cleared = clear
 	}
 	tx.clearOwed = false
+	return int16(clear.Sub(psn))
+}
+
+// header builds the PDS header of a PSN as it must look now.
+func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
+	h := &p.t.hdr
+	h.Type, h.Next, h.Flags, h.PSN, h.SPDCID = p.reqType(), wire.NextReqStd, 0, psn, p.id
+	h.ClearOff = p.clearOff(psn)
 	if p.remoteID == 0 {
 		h.Flags |= wire.FlagSYN
 		h.PSNOffset, h.DPDCID = uint16(psn.Sub(p.start)), 0
 	} else {
 		h.PSNOffset, h.DPDCID = 0, p.remoteID
-		tx.greet = false
+		p.tx.greet = false
 	}
 	if k.tries > 0 {
 		h.Flags |= wire.FlagRETX | wire.FlagAR
@@ -310,7 +320,7 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 // An Again is a packet to be sent again: a request with its Ref, or a control
 // packet that consumes a PSN.
 type Again struct {
-	Req  *wire.Req // as of Push
+	Req  *wire.Req // valid until the next call of Push or Resend for any PDC
 	Ref  Ref
 	CP   wire.CP
 	IsCP bool
@@ -405,7 +415,8 @@ func (t *Table) ctlNominal() int { return 16 + t.cfg.Nominal }
 // lost list so that one place encodes it.
 func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	psn := p.tx.nxt
-	k := p.push(now, Ref{}, p.t.ctlNominal(), p.path)
+	p.Push(now, Ref{}, p.t.ctlNominal(), p.path)
+	k := p.tx.at(psn)
 	k.ctl, k.cause = 1+uint8(c), CauseClose
 	p.tx.flight--
 	if p.ccc != nil {

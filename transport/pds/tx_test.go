@@ -13,13 +13,13 @@ func TestSynUntilFirstAck(t *testing.T) {
 	// the initiator has learned TPDCID, which is spdcid of the first ACK.
 	x := newInitiator(t, wire.RUD)
 	for i := range 3 {
-		h := x.p.Push(x.now, Ref{Msg: uint32(i)}, 1000, 0)
+		h := x.p.pushed(x.now, Ref{Msg: uint32(i)}, 1000, 0)
 		if h.Flags&wire.FlagSYN == 0 || int(h.PSNOffset) != i {
 			t.Errorf("packet %d: %v", i, h)
 		}
 	}
 	x.ack(0, 0)
-	h := x.p.Push(x.now, Ref{Msg: 3}, 1000, 0)
+	h := x.p.pushed(x.now, Ref{Msg: 3}, 1000, 0)
 	if h.Flags&wire.FlagSYN != 0 || h.DPDCID != 77 {
 		t.Errorf("after the first ACK: %v", h)
 	}
@@ -32,14 +32,14 @@ func TestClearOffsetFollowsLeftEdge(t *testing.T) {
 	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged minus
 	// one, relative to the packet's PSN.
 	x := newInitiator(t, wire.RUD)
-	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
+	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
 		t.Errorf("first packet clears %d", h.ClearOff)
 	}
-	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -2 {
+	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.ClearOff != -2 {
 		t.Errorf("second packet clears %d", h.ClearOff)
 	}
 	x.ack(1, 1)
-	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
+	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
 		t.Errorf("after the ACK the next packet clears %d", h.ClearOff)
 	}
 }
@@ -360,8 +360,25 @@ func TestClearIsDeliveredPromptly(t *testing.T) {
 	}
 	x.push(1)
 	x.ack(0, 1, req(wire.ReqClear))
-	if h := x.p.Push(x.now, Ref{}, 1000, 0); h.ClearOff != -1 || x.p.CtlOwed() {
+	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.ClearOff != -1 || x.p.CtlOwed() {
 		t.Errorf("the next request clears %d; a CLEAR command is still owed: %v", h.ClearOff, x.p.CtlOwed())
+	}
+}
+
+func TestAnyPacketGreets(t *testing.T) {
+	// UE §3.6.13: the first packet that names the target's PDCID shows it that its
+	// packets arrive here: a PROBE if there is no data, none if there is.
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	if c, ok := x.p.NextCtl(x.now); !ok || c.Ctl != wire.CtlProbe {
+		t.Errorf("without data the greeting is %v %v, want a PROBE", c, ok)
+	}
+	x = newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.DPDCID != 77 || x.p.CtlOwed() {
+		t.Errorf("a request to PDCID %d left; a greeting is still owed: %v", h.DPDCID, x.p.CtlOwed())
 	}
 }
 

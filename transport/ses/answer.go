@@ -179,11 +179,7 @@ func (s *SES) finish(i int32, m *send) {
 	case m.told:
 		s.Stats.LateErrors++
 	default:
-		s.Stats.SendErrors++
-		e := s.events.add()
-		m.event(e)
-		e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
-		e.Unknown = !m.unexecuted && m.cause != Refused && m.cause != NotReady
+		s.failed(m)
 	}
 	if len(s.fences) > 0 {
 		s.passed(m)
@@ -206,12 +202,22 @@ func (s *SES) finish(i int32, m *send) {
 
 func (s *SES) succeed(m *send) { m.event(s.events.add()) }
 
+func (s *SES) failed(m *send) {
+	s.Stats.SendErrors++
+	e := s.events.add()
+	m.event(e)
+	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
+	e.Unknown = !m.unexecuted && m.cause != Refused && m.cause != NotReady
+}
+
 func (m *send) event(e *Event) {
-	e.Kind, e.Context, e.Flags = m.kind, m.context, m.flags
-	if !m.copied {
-		e.Buf = m.buf
+	e.Kind, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = m.kind, OK, 0, 0, false, false, false
+	e.Context, e.Flags, e.Buf = m.context, m.flags, m.buf
+	if m.copied {
+		e.Buf = nil
 	}
-	e.Len, e.Tag, e.Data, e.HasData, e.Peer = int(m.hdr.ReqLen), m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0, PeerID(m.peer)
+	e.Len, e.OverLen, e.Tag, e.Data, e.HasData = int(m.hdr.ReqLen), 0, m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0
+	e.Peer, e.Initiator = PeerID(m.peer), 0
 }
 
 // Sending again. A target that has no buffer for a message and cannot keep it

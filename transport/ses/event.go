@@ -93,11 +93,11 @@ type Event struct {
 type ring struct {
 	buf     []Event // length a power of two, one more than are used
 	head, n int
-	out     *Event // handed out by the last Event call
 }
 
-// add returns a zero Event at the end of the queue. It leaves the one that was
-// handed out alone.
+// add returns the place of an Event at the end of the queue, which holds what the
+// last one left: who takes it sets all of it. It is never that of the Event that was
+// handed out last.
 func (r *ring) add() *Event {
 	if r.n+1 >= len(r.buf) {
 		r.grow()
@@ -118,18 +118,14 @@ func (r *ring) grow() {
 // Events is how many events wait.
 func (s *SES) Events() int { return s.events.n }
 
-// Event returns the next event, or nil. It is valid until the next call.
+// Event returns the next event, or nil. It is valid until the next call. What it
+// refers to is the user's: the caller clears Context and Buf when it has read them.
 func (s *SES) Event() *Event {
 	r := &s.events
-	if r.out != nil {
-		*r.out = Event{} // what it refers to is the user's
-		r.out = nil
-	}
 	if r.n == 0 {
 		return nil
 	}
 	e := &r.buf[r.head]
-	r.out = e
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 	return e

@@ -54,6 +54,7 @@ type peerUse struct {
 	open, held, dead   int32
 	bytes              int64
 	deadHead, deadTail int32
+	unproven           bool // held and bytes count in SES.unproven
 }
 
 // maxState bounds the inbound messages that have state: what is bound to
@@ -148,7 +149,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
 		return refusal(wire.RCTooLong)
 	}
-	if rv == none && !s.reserve(pu, int64(r.ReqLen)) {
+	if rv == none && !s.reserve(pu, &src, int64(r.ReqLen)) {
 		s.putUser(u, pu)
 		return s.nack()
 	}

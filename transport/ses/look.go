@@ -105,7 +105,7 @@ func (s *SES) claim(now time.Duration, op *Op) {
 
 func (s *SES) lookEvent(op *Op) *Event {
 	e := s.events.add()
-	e.Kind, e.Context, e.Flags = op.Kind, op.Context, op.Flags
+	*e = Event{Kind: op.Kind, Context: op.Context, Flags: op.Flags}
 	return e
 }
 

@@ -236,6 +236,28 @@ func TestMultiRecvWaitsForRoom(t *testing.T) {
 	}
 }
 
+func TestMatchAloneWaitsToo(t *testing.T) {
+	// The only receive of a space is not for a message that came behind those that
+	// wait for room for their Event.
+	room := false
+	g := newRig(t, func(c *Config) { c.Admit = func() bool { return room } })
+	g.recv(Recv{Buf: make([]byte, 80), Multi: true, Context: "m"})
+	g.deliver(srcA, g.untagged(pattern(17), 1024)[0])
+	if !g.CancelRecv("m") {
+		t.Fatal("nothing to cancel")
+	}
+	g.wantEvent(EvRecv, Cancelled, "m", 0)
+	g.recv(Recv{Buf: make([]byte, 80), Context: 1})
+	g.want(srcA, g.untagged(pattern(18), 1024)[0], "response OK overflow 18 gtd")
+	g.quiet()
+	room = true
+	g.Advance(1)
+	g.wantEvent(EvRecv, OK, 1, 17)
+	g.recv(Recv{Buf: make([]byte, 80), Context: 2})
+	g.wantEvent(EvRecv, OK, 2, 18)
+	g.rest()
+}
+
 func TestMultiRecvModel(t *testing.T) {
 	// Packets of messages in any order into multi-receive buffers, against what
 	// a bump pointer says (R-MSG-12, R-MSG-13).

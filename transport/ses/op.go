@@ -80,14 +80,3 @@ func (o *Op) Bytes() int {
 	}
 	return total(o.Iov)
 }
-
-// Set makes o a copy of p, field by field: p was just filled in, and copying it
-// in wide pieces would stall (see package wire).
-func (o *Op) Set(p *Op) {
-	o.Kind, o.Peer, o.PIDonFEP, o.RI, o.JobID, o.Absolute, o.SrcInitiator = p.Kind, p.Peer, p.PIDonFEP, p.RI, p.JobID, p.Absolute, p.SrcInitiator
-	o.Buf, o.Iov = p.Buf, p.Iov
-	o.Tag, o.Ignore, o.Data, o.HasData = p.Tag, p.Ignore, p.Data, p.HasData
-	o.Inject, o.Ordered, o.Silent, o.Level = p.Inject, p.Ordered, p.Silent, p.Level
-	o.Fence, o.Visible, o.Multi, o.MinFree, o.Look = p.Fence, p.Visible, p.Multi, p.MinFree, p.Look
-	o.Context, o.Flags = p.Context, p.Flags
-}

@@ -289,6 +289,11 @@ func (r *recv) accepts(tag uint64, peer, init uint32) bool {
 	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
 }
 
+// takes reports whether a message that matches is all that the receive is for.
+func (r *recv) takes(tag uint64, peer, init uint32) bool {
+	return !r.multi && r.accepts(tag, peer, init)
+}
+
 // findUnexpected finds the oldest unexpected message that r accepts. Receives
 // with an ignore mask search all of the space, others only messages with their
 // tag (and, with a source, from their peer).
@@ -322,7 +327,7 @@ func (s *SES) freeRecv(i int32, r *recv) {
 	s.recvs.put(i)
 }
 
-// recvEvent starts the event of a receive.
+// recvEvent starts the event of a receive: as yet it says nothing of a message.
 func (s *SES) recvEvent(r *recv) *Event {
 	e := s.events.add()
 	r.event(e)
@@ -330,7 +335,9 @@ func (s *SES) recvEvent(r *recv) *Event {
 }
 
 func (r *recv) event(e *Event) {
-	e.Kind, e.Context, e.Flags, e.Buf = kind(EvRecv, r.tagged), r.context, r.flags, r.buf
+	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = kind(EvRecv, r.tagged), false, OK, 0, 0, false, false, false
+	e.Context, e.Flags, e.Buf = r.context, r.flags, r.buf
+	e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = 0, 0, 0, 0, 0, 0
 }
 
 // CancelRecv ends one receive with that context that nothing matched yet, with

@@ -42,10 +42,14 @@ func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 	var v verdict
 	r := &s.req
 	s.src = src
-	if n, err := r.Parse(b); next == wire.NextReqStd && err == nil {
-		v = s.request(r, b[n:])
-	} else {
+	n, err := r.Parse(b)
+	switch {
+	case next != wire.NextReqStd || err != nil:
 		v = s.requestOther(next, b, r)
+	case s.plain(r, len(b)-n):
+		v = s.whole(r, b[n:n+int(r.ReqLen)])
+	default:
+		v = s.request(r, b[n:])
 	}
 	res := &s.res
 	if v.not != 0 {
@@ -162,6 +166,14 @@ func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
 
 const single = wire.SESSOM | wire.SESEOM
 
+// plain reports whether a request followed by n bytes is a whole message for this
+// endpoint with nothing special about it. It finds what request would, sooner.
+func (s *SES) plain(r *wire.ReqStd, n int) bool {
+	return r.Flags&(single|wire.SESIE) == single && (r.Opcode == wire.OpTaggedSend || r.Opcode == wire.OpSend) &&
+		r.JobID == s.cfg.JobID && r.PIDonFEP == s.cfg.PIDonFEP && r.RI == s.cfg.RI && r.Gen == 0 && !s.closed &&
+		uint64(r.ReqLen) <= uint64(n) && r.ReqLen <= s.cfg.MaxMessage
+}
+
 // request executes a decoded request. data is what follows the header.
 func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
 	// The order of the checks: ses.md 18.1.
@@ -261,8 +273,11 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag = &s.spaces[0], 0 // ses.md 6.10
 	}
-	i, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
-	if rv == nil {
+	i, rv := sp.alone, (*recv)(nil)
+	if i != none && !sp.starved && s.recvs.at(i).takes(tag, s.src.Peer, r.Initiator) {
+		rv = s.recvs.at(i)
+		sp.alone, rv.class = none, boundClass
+	} else if i, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
 	e := s.events.add()

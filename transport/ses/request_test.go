@@ -196,6 +196,16 @@ func TestRequestLargestFitsTheAnswer(t *testing.T) {
 	g.rest()
 }
 
+func TestRequestLongerThanTheLimit(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.MaxMessage = 16 })
+	g.recv(Recv{Buf: make([]byte, 32), Context: 1})
+	for n, want := range map[int]string{16: "default OK 16", 17: "response UNSUPPORTED_SIZE 0 gtd"} {
+		g.want(srcA, g.untagged(pattern(n), 1024)[0], want)
+	}
+	g.wantEvent(EvRecv, OK, 1, 16)
+	g.rest()
+}
+
 func TestRequestVersion(t *testing.T) {
 	// S-HDR-06: UNCOR, with the id and job echoed.
 	g := newRig(t)

@@ -147,13 +147,17 @@ type SES struct {
 	gens       map[genKey]uint8
 
 	// Target.
-	recvs   table[recv]
-	spaces  [2]space // untagged, tagged
-	in      table[inmsg]
-	last    int32 // inbound message of the last packet
-	byPDC   index // open and dead inbound messages
-	open    int   // inbound messages in progress
-	held    int   // unexpected messages, complete or not
+	recvs    table[recv]
+	spaces   [2]space // untagged, tagged
+	in       table[inmsg]
+	last     int32    // inbound message of the last packet
+	byPDC    index    // open and dead inbound messages
+	open     int      // inbound messages in progress
+	held     int      // unexpected messages, complete or not
+	unproven struct { // those of sources that may be forged
+		held  int32
+		bytes int64
+	}
 	bytes   int64 // charged for them
 	store   arena
 	tabs    []chunkTab
@@ -202,6 +206,9 @@ type Source struct {
 	// Later: a packet sent before this one was refused and is not here yet, so
 	// no message of several packets may begin with this one.
 	Later bool
+	// Unproven: nobody has named the source, and nothing shows that it receives
+	// what is sent to it. All such sources together have the share of one peer.
+	Unproven bool
 	// Now is when it came, for RecvView alone.
 	Now time.Duration
 }

@@ -17,14 +17,24 @@ func chargeOf(n int64) int64 {
 }
 
 // reserve reports whether a message of n bytes may be kept for a peer; what
-// charge will then take is there.
-func (s *SES) reserve(pu *peerUse, n int64) bool {
+// charge will then take is there. Sources that may be forged have as much together
+// as one peer, or some datagrams could take all of it (T1, T14).
+func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
+	switch {
+	case !src.Unproven:
+		s.prove(pu)
+	case pu.held == 0:
+		pu.unproven = true
+	}
 	c := chargeOf(n)
 	share := s.cfg.UnexpectedShare
 	if s.held >= s.cfg.UnexpectedMsgs || s.bytes+c > s.cfg.UnexpectedBytes {
 		return false
 	}
-	if float64(pu.held)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || float64(pu.bytes+c) > share*float64(s.cfg.UnexpectedBytes) {
+	over := func(held int32, bytes int64) bool {
+		return float64(held)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || float64(bytes+c) > share*float64(s.cfg.UnexpectedBytes)
+	}
+	if over(pu.held, pu.bytes) || pu.unproven && over(s.unproven.held, s.unproven.bytes) {
 		return false
 	}
 	switch {
@@ -34,6 +44,25 @@ func (s *SES) reserve(pu *peerUse, n int64) bool {
 		return s.store.fits(classOf(int(n)))
 	}
 	return s.store.room(int(c >> chunkBits))
+}
+
+// Proven says that a peer is not forged: what is kept for it is its own.
+func (s *SES) Proven(peer uint32) {
+	h := s.hash(uint64(peer), 2)
+	for u := s.byPeer.first(h); u != none; u = s.byPeer.next(u) {
+		if pu := s.peers.at(u); pu.peer == peer {
+			s.prove(pu)
+			return
+		}
+	}
+}
+
+func (s *SES) prove(pu *peerUse) {
+	if pu.unproven {
+		pu.unproven = false
+		s.unproven.held -= pu.held
+		s.unproven.bytes -= pu.bytes
+	}
 }
 
 // charge takes the room of a message that reserve granted and lists it. zero:
@@ -47,6 +76,10 @@ func (s *SES) charge(i int32, m *inmsg, zero bool) {
 	pu := s.peers.at(m.user)
 	pu.held++
 	pu.bytes += c
+	if pu.unproven {
+		s.unproven.held++
+		s.unproven.bytes += c
+	}
 	switch {
 	case n == 0:
 	case n <= 1<<maxPiece:
@@ -88,6 +121,10 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 	pu := s.peers.at(m.user)
 	pu.held--
 	pu.bytes -= c
+	if pu.unproven {
+		s.unproven.held--
+		s.unproven.bytes -= c
+	}
 	s.putUser(m.user, pu)
 }
 
@@ -161,7 +198,7 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict {
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if s.in.live() >= s.maxState() || !s.reserve(pu, int64(len(data))) {
+	if s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
 		s.putUser(u, pu)
 		return s.nack()
 	}

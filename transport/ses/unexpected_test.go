@@ -125,6 +125,43 @@ func TestUnexpectedShare(t *testing.T) {
 	g.want(srcA, g.tagged(1, nil, 1024)[0], "nack 09")
 }
 
+func TestUnexpectedUnprovenShare(t *testing.T) {
+	// T1, T14: sources that may all be one forger have the share of one peer
+	// together; the first packet of a long message takes all its room.
+	src := func(peer uint32) Source { return Source{Peer: peer, PDC: peer, Unproven: true} }
+	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 100 })
+	n := uint32(0)
+	for g.deliver(src(10+n), g.tagged(1, nil, 1024)[0]).Nack == 0 {
+		n++
+	}
+	if n != 25 {
+		t.Fatalf("%d messages of unproven sources", n)
+	}
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	// What is taken counts no more.
+	g.recv(Recv{Tagged: true, Tag: 1})
+	g.event()
+	g.want(src(5), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(src(6), g.tagged(1, nil, 1024)[0], "nack 09")
+	// Nor does what is of a source that was proven since.
+	g.Proven(11)
+	g.want(src(6), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(src(7), g.tagged(1, nil, 1024)[0], "nack 09")
+	g.recv(Recv{Tagged: true, Tag: 1}) // that of source 11: it counts no second time
+	g.want(src(7), g.tagged(1, nil, 1024)[0], "nack 09")
+
+	g = newRig(t, func(c *Config) { c.UnexpectedBytes = 4 << 20 })
+	first := g.tagged(1, pattern(512<<10), 8192)[0]
+	for n = 0; g.deliver(src(10+n), first).Nack == 0; n++ {
+	}
+	if n != 2 {
+		t.Fatalf("%d messages of half of a share were begun", n)
+	}
+	if r := g.deliver(srcA, first); r.Nack != 0 {
+		t.Error("a source that is proven was refused")
+	}
+}
+
 func TestUnexpectedTinyLimits(t *testing.T) {
 	// One message must always be possible, or a peer would starve for ever.
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 1 })

@@ -9,7 +9,7 @@ import (
 )
 
 // A Conn is a node as a driver sees its sockets: it has the methods of
-// driver.Conn. It makes a driver run in virtual time, with Net.Now as its Clock,
+// driver.Mover and driver.Conn. It makes a driver run in virtual time, with Net.Now as its Clock,
 // all of it on the one goroutine that the Net belongs to: Wait lets the network
 // run instead of sleeping.
 type Conn struct {
@@ -52,13 +52,21 @@ func (c *Conn) Recv(d *dgram.Datagram) (bool, error) {
 	return c.node.Recv(d), nil
 }
 
+// Send sends one train; it is borrowed, and finds room.
+func (c *Conn) Send(d *dgram.Datagram) error {
+	if c.closed {
+		return ErrConnClosed
+	}
+	c.node.Send(d)
+	return nil
+}
+
 // SendBatch sends trains; all are borrowed, and all find room.
 func (c *Conn) SendBatch(ds []*dgram.Datagram) (int, error) {
-	if c.closed {
-		return 0, ErrConnClosed
-	}
-	for _, d := range ds {
-		c.node.Send(d)
+	for i, d := range ds {
+		if err := c.Send(d); err != nil {
+			return i, err
+		}
 	}
 	return len(ds), nil
 }

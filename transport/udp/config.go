@@ -64,9 +64,6 @@ type Config struct {
 	// What path MTU discovery in the kernel has learnt is not believed, because
 	// anybody can forge it: it is handed out as evidence (NextError).
 	AllowFragments bool
-	// Owned says that Close is called when no Recv or SendBatch runs and none will:
-	// they need not look out for it, which costs 10 ns each.
-	Owned bool
 	// Portable uses the implementation for systems without one of their own.
 	Portable bool
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/dgram"
 )
@@ -354,6 +355,43 @@ func TestPathsSendAndReceive(t *testing.T) {
 					if !want[p.String()] {
 						t.Errorf("got %v", p)
 					}
+				}
+			})
+		}
+	}
+}
+
+// A Mover sends and receives what its Conn would, and counts with it.
+func TestMoverIsTheConn(t *testing.T) {
+	for _, k := range []int{1, 3} {
+		for _, backend := range backends {
+			t.Run(fmt.Sprintf("%d/%s", k, backend.name), func(t *testing.T) {
+				cfg := backend.cfg
+				cfg.Paths = k
+				a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
+				var ds []*dgram.Datagram
+				for p := range k {
+					d := train(b, p, 300, 100)
+					d.Path, d.Remote = p, addrOf(b, p)
+					ds = append(ds, d)
+					if err := a.Mover().Send(d); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if n, err := a.Mover().SendBatch(ds); n != k || err != nil {
+					t.Fatalf("SendBatch: %d, %v", n, err)
+				}
+				got := slab()
+				for end := time.Now().Add(tooLong); b.Stats().RecvSegments < uint64(6*k) && time.Now().Before(end); {
+					got.Reset()
+					if ok, err := b.Mover().Recv(got); err != nil {
+						t.Fatal(err)
+					} else if !ok {
+						_ = b.Wait(end)
+					}
+				}
+				if n, m := a.Stats().SendSegments, b.Stats().RecvSegments; n != uint64(6*k) || m != n {
+					t.Errorf("%d datagrams sent, %d received, want %d", n, m, 6*k)
 				}
 			})
 		}

@@ -28,7 +28,6 @@ var kinds = []struct {
 	{"gso", Config{GRO: Off}},
 	{"gro", Config{GSO: Off}},
 	{"none", Config{GSO: Off, GRO: Off}},
-	{"owned", Config{Owned: true}},
 	{"portable", Config{Portable: true}},
 	{"readers", Config{Portable: true, readers: true}},
 }

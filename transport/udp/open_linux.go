@@ -24,6 +24,7 @@ type direct struct {
 	// evidence has a bit for each path whose error queue may hold something.
 	evidence atomic.Uint64
 
+	from *sock // that Recv receives from: the only one, or what several has chosen
 	// ready are the events of the last look at all paths (K > 1), used from the
 	// end; pollFD is the epoll set of the sockets.
 	pollFD int
@@ -74,6 +75,7 @@ type direct struct {
 // sock is one path.
 type sock struct {
 	fd    int
+	path  int // its index
 	port  uint16
 	drops uint32 // as SO_RXQ_OVFL told last
 
@@ -111,6 +113,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 		if err != nil {
 			return 0, err
 		}
+		s.path = len(d.socks)
 		d.socks = append(d.socks, s)
 		return s.port, nil
 	}
@@ -135,6 +138,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	}
 	d.gso, d.gsoNow = i.GSO.On, i.GSO
 
+	d.from = &d.socks[0]
 	// The sets of one or all sockets that Recv and the waiters look at.
 	item := d.socks[0].fd
 	if len(d.socks) > 1 {
@@ -161,6 +165,9 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	d.tx.msg.SetIovlen(1)
 	d.errq, d.bin = newErrorQueue(), newErrorQueue()
 
+	if len(d.socks) > 1 {
+		return &several{d}, ports, nil
+	}
 	return d, ports, nil
 }
 

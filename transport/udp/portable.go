@@ -178,9 +178,7 @@ func feature(err error) Feature {
 	return Feature{On: true}
 }
 
-func (p *portable) recv(_ int, g *dgram.Datagram) (bool, error) { return p.recvAny(g) }
-
-func (p *portable) recvAny(g *dgram.Datagram) (bool, error) {
+func (p *portable) Recv(g *dgram.Datagram) (bool, error) {
 	room := g.Data[:cap(g.Data)]
 	var a *arrival
 	for {
@@ -216,7 +214,7 @@ func (p *portable) recvAny(g *dgram.Datagram) (bool, error) {
 	return true, nil
 }
 
-func (p *portable) send(g *dgram.Datagram) error {
+func (p *portable) Send(g *dgram.Datagram) error {
 	if len(g.Data) == 0 {
 		return nil
 	}
@@ -304,9 +302,9 @@ func (p *portable) mark(s *portSock, tos uint8) {
 	}
 }
 
-func (p *portable) sendBatch(gs []*dgram.Datagram) (int, error) {
+func (p *portable) SendBatch(gs []*dgram.Datagram) (int, error) {
 	for i, g := range gs {
-		if err := p.send(g); err != nil {
+		if err := p.Send(g); err != nil {
 			return i, err
 		}
 	}

@@ -9,7 +9,11 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-func (d *direct) recvAny(g *dgram.Datagram) (bool, error) {
+// several is a direct with more than one path.
+type several struct{ *direct }
+
+// Recv receives from the paths in turn.
+func (d *several) Recv(g *dgram.Datagram) (bool, error) {
 	// One look at all paths says which are ready; each of them gets one turn
 	// before the next look. It costs one call whatever their number.
 	for looked := false; ; looked = true {
@@ -19,7 +23,8 @@ func (d *direct) recvAny(g *dgram.Datagram) (bool, error) {
 			if ev.Events&unix.EPOLLERR != 0 {
 				d.evidence.Or(1 << ev.Fd)
 			}
-			if ok, err := d.recv(int(ev.Fd), g); ok || err != nil {
+			d.from = &d.socks[ev.Fd]
+			if ok, err := d.direct.Recv(g); ok || err != nil {
 				return ok, err
 			}
 		}
@@ -39,11 +44,11 @@ func (d *direct) recvAny(g *dgram.Datagram) (bool, error) {
 	}
 }
 
-// recv does not go through package unix and stays shallow: a system call makes
+// Recv does not go through package unix and stays shallow: a system call makes
 // the processor forget where the calls under way return to, and each level up
 // from it costs 5 ns.
-func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
-	s := &d.socks[path]
+func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
+	s := d.from
 	rx := &d.rx
 	rx.iov.Base = unsafe.SliceData(g.Data)
 	rx.iov.SetLen(cap(g.Data))
@@ -57,7 +62,7 @@ func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
 			return false, nil
 		}
 		if e != 0 {
-			if err := d.odd(path, e); err != nil {
+			if err := d.odd(s.path, e); err != nil {
 				return false, err
 			}
 			continue
@@ -77,7 +82,7 @@ func (d *direct) recv(path int, g *dgram.Datagram) (bool, error) {
 			continue
 		}
 		g.Data = g.Data[:n]
-		g.Seg, g.Path, g.TOS = int(n), path, c.tos
+		g.Seg, g.Path, g.TOS = int(n), s.path, c.tos
 		d.st.RecvSegments++
 		if c.seg > 0 && c.seg < g.Seg {
 			g.Seg = c.seg

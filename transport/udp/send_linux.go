@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-func (d *direct) send(g *dgram.Datagram) error {
+func (d *direct) Send(g *dgram.Datagram) error {
 	if len(g.Data) == 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 			// packet alone is not.
 			s.loose = true
 			if s.stick(0) {
-				return d.send(g)
+				return d.Send(g)
 			}
 		}
 		// EIO: the device cannot compute checksums. EINVAL, EMSGSIZE: too many
@@ -336,7 +336,7 @@ func (d *direct) split(s *sock, g *dgram.Datagram) error {
 	return lost
 }
 
-func (d *direct) sendBatch(gs []*dgram.Datagram) (int, error) {
+func (d *direct) SendBatch(gs []*dgram.Datagram) (int, error) {
 	done := 0
 	for done < len(gs) {
 		n := 1
@@ -344,7 +344,7 @@ func (d *direct) sendBatch(gs []*dgram.Datagram) (int, error) {
 			n = d.fill(gs[done:])
 		}
 		if n < 2 {
-			if err := d.send(gs[done]); err != nil {
+			if err := d.Send(gs[done]); err != nil {
 				return done, err
 			}
 			done++

@@ -174,6 +174,46 @@ func (a *Ack) appendOther(b []byte) []byte {
 	panic("BUG: wire: not an ACK type")
 }
 
+// A PlainAck is what nearly every ACK is, read where it lies: an ACK_CC without a
+// flag or a request that names the packet of its CACK, shows none behind it, and
+// carries an NSCC state and a response, which is the end of it.
+type PlainAck [AckCCLen + RspLen]byte
+
+// plainHead is the front of a PlainAck: type, next header, no flags, ack_psn_off 0.
+const plainHead = uint32(TypeAckCC)<<27 | uint32(NextRsp)<<23
+
+// Plain is the PlainAck at the front of b, nil if that is none.
+func Plain(b []byte) *PlainAck {
+	if len(b) < AckCCLen+RspLen {
+		return nil
+	}
+	h := (*PlainAck)(b)
+	if binary.BigEndian.Uint32(h[:]) != plainHead || h[ackCC] != 0 || binary.BigEndian.Uint64(h[ackSACK:]) != 0 {
+		return nil
+	}
+	return h
+}
+
+// AppendPlain appends a PlainAck and its response to b. It panics if a field of the
+// response is out of range: our bug.
+func AppendPlain(b []byte, cack PSN, spdcid, dpdcid uint16, mpr uint8, s NSCC, rsp *Rsp) []byte {
+	b, tail := extend(b, AckCCLen+RspLen)
+	h := (*PlainAck)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(plainHead)<<32|uint64(cack))
+	binary.BigEndian.PutUint64(h[ackSPDCID:], uint64(spdcid)<<48|uint64(dpdcid)<<32|uint64(mpr)<<16|1) // the bitmap begins behind CACK
+	binary.BigEndian.PutUint64(h[ackSACK:], 0)
+	binary.BigEndian.PutUint64(h[ackState:], uint64(s))
+	rsp.put((*[RspLen]byte)(h[AckCCLen:]))
+	return b
+}
+
+func (h *PlainAck) CACK() PSN      { return PSN(binary.BigEndian.Uint32(h[ackCACK:])) }
+func (h *PlainAck) SPDCID() uint16 { return binary.BigEndian.Uint16(h[ackSPDCID:]) }
+func (h *PlainAck) DPDCID() uint16 { return binary.BigEndian.Uint16(h[ackDPDCID:]) }
+func (h *PlainAck) MPR() uint8     { return h[ackMPR] }
+func (h *PlainAck) Rsp() []byte    { return h[AckCCLen:] }
+func (h *PlainAck) NSCC() NSCC     { return NSCC(binary.BigEndian.Uint64(h[ackState:])) }
+
 func (a *Ack) String() string {
 	s := fmt.Sprintf("%v %s req=%d nh=%v", a.Type, flagString(a.Flags, AckFlagM, "M", AckFlagRETX, "RETX", AckFlagP, "P", AckFlagEPSN, "EPSN"), a.Req, a.Next)
 	if a.Flags&AckFlagP != 0 {
@@ -225,17 +265,26 @@ func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
 }
 
-// What NSCCState has, of an ACK whose CCType is 0, one by one: the struct is too
-// large for the processor's registers (docs/decisions/0006).
-func (a *Ack) ServiceTime() uint16 { return uint16(a.CCState >> 48) }
-func (a *Ack) RestoreCwnd() bool   { return a.CCState>>47&1 != 0 }
-func (a *Ack) CwndPend() uint8     { return uint8(a.CCState>>40) & 0x7f }
-func (a *Ack) RcvdBytes() uint32   { return uint32(a.CCState>>16) & 0xffffff }
+// NSCC is an encoded NSCCState, of which what is needed is taken one by one: the
+// struct is too large for the processor's registers (docs/decisions/0006).
+type NSCC uint64
 
-// SetNSCC makes CCState one of an NSCCState without flow control. rcvd is cut to
-// its 24 bits.
-func (a *Ack) SetNSCC(service uint16, rcvd uint32, ooo uint16) {
-	a.CCState = uint64(service)<<48 | uint64(rcvd&0xffffff)<<16 | uint64(ooo)
+func (s NSCC) ServiceTime() uint16 { return uint16(s >> 48) }
+func (s NSCC) RestoreCwnd() bool   { return s>>47&1 != 0 }
+func (s NSCC) CwndPend() uint8     { return uint8(s>>40) & 0x7f }
+func (s NSCC) RcvdBytes() uint32   { return uint32(s>>16) & 0xffffff }
+
+// NSCC is the state of an ACK with cc_type 0; 0, which says nothing, of others.
+func (a *Ack) NSCC() NSCC {
+	if a.CCType != 0 {
+		return 0
+	}
+	return NSCC(a.CCState)
+}
+
+// NewNSCC is an NSCCState without flow control. rcvd is cut to its 24 bits.
+func NewNSCC(service uint16, rcvd uint32, ooo uint16) NSCC {
+	return NSCC(service)<<48 | NSCC(rcvd&0xffffff)<<16 | NSCC(ooo)
 }
 
 // CreditState is ack_cc_state with cc_type 1.

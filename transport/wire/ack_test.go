@@ -1,6 +1,9 @@
 package wire
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 // UE §3.5.10.4 to §3.5.10.6: ACK, ACK_CC, ACK_CCX.
 var ackCodec = codec[Ack]{
@@ -170,11 +173,14 @@ func TestNSCCState(t *testing.T) {
 		{0x99aa_ff88_7766_8765, NSCCState{0x99aa, true, 0x7f, 0x887766, 0x8765}, "service_time=39338 rc=true rcv_cwnd_pend=127 rcvd_bytes=8943462 ooo_count=34661"},
 	} {
 		a := Ack{CCState: c.v}
-		if a.ServiceTime() != c.s.ServiceTime || a.RestoreCwnd() != c.s.RestoreCwnd || a.CwndPend() != c.s.CwndPend || a.RcvdBytes() != c.s.RcvdBytes {
-			t.Errorf("%#x: the fields one by one are %d %t %d %d", c.v, a.ServiceTime(), a.RestoreCwnd(), a.CwndPend(), a.RcvdBytes())
+		if n := a.NSCC(); n.ServiceTime() != c.s.ServiceTime || n.RestoreCwnd() != c.s.RestoreCwnd || n.CwndPend() != c.s.CwndPend || n.RcvdBytes() != c.s.RcvdBytes {
+			t.Errorf("%#x: the fields one by one are %d %t %d %d", c.v, n.ServiceTime(), n.RestoreCwnd(), n.CwndPend(), n.RcvdBytes())
 		}
-		if a.SetNSCC(c.s.ServiceTime, c.s.RcvdBytes|1<<24, c.s.OOO); a.CCState != c.v&^(0xff<<40) {
-			t.Errorf("%#x: SetNSCC gives %#x", c.v, a.CCState)
+		if a.CCType = 1; a.NSCC() != 0 {
+			t.Errorf("%#x of another cc_type is taken for NSCC", c.v)
+		}
+		if n := NewNSCC(c.s.ServiceTime, c.s.RcvdBytes|1<<24, c.s.OOO); n != NSCC(c.v&^(0xff<<40)) {
+			t.Errorf("%#x: NewNSCC gives %#x", c.v, n)
 		}
 		if got := ParseNSCC(c.v); got != c.s || c.s.Encode() != c.v || c.s.String() != c.text {
 			t.Errorf("%#x: %v, written as %#x; want %v", c.v, got, c.s.Encode(), c.text)
@@ -209,4 +215,38 @@ func TestCreditState(t *testing.T) {
 		t.Errorf("the most that fits: %v, want %v", got, most)
 	}
 	wantBug(t, func() { CreditState{Credit: 1 << 24}.Encode() })
+}
+
+// A PlainAck has what Parse has, and is one if nothing else is said: each other bit
+// of the header speaks against it, reserved ones as well.
+func TestPlainAck(t *testing.T) {
+	a := Ack{Type: TypeAckCC, Next: NextRsp, CACK: 0x89abcdef, SPDCID: 0x1234, DPDCID: 0x5678, MPR: 9, SACKOff: 1, CCState: 0x1122334455667788}
+	rsp := Rsp{List: 1, Opcode: RspResponse, RC: RCOK, Gen: 2, MsgID: 3, JobID: 4, ModLen: 5}
+	dirty := bytes.Repeat([]byte{0xa5}, 60)
+	if got, want := AppendPlain(dirty[:1], a.CACK, a.SPDCID, a.DPDCID, a.MPR, a.NSCC(), &rsp), rsp.Append(a.Append(dirty[:1:1])); !bytes.Equal(got, want) {
+		t.Errorf("appended\n%x, want\n%x", got, want)
+	}
+	full := rsp.Append(a.Append(nil))
+	for n := range full {
+		if Plain(full[:n]) != nil {
+			t.Errorf("%d bytes are a header and a response", n)
+		}
+	}
+	for bit := range AckCCLen * 8 {
+		b := bytes.Clone(full)
+		b[bit/8] ^= 0x80 >> (bit % 8)
+		i := bit / 8
+		free := i >= ackCACK && i < ackCC || i == ackMPR || i >= ackSACKO && i < ackSACK || i >= ackState
+		h := Plain(b)
+		if (h != nil) != free {
+			t.Errorf("bit %d of byte %d: plain is %t", bit%8, i, h != nil)
+		}
+		if h == nil {
+			continue
+		}
+		w, _, err := ParseAck(b)
+		if err != nil || h.CACK() != w.CACK || h.SPDCID() != w.SPDCID || h.DPDCID() != w.DPDCID || h.MPR() != w.MPR || h.NSCC() != w.NSCC() || !bytes.Equal(h.Rsp(), b[AckCCLen:]) {
+			t.Errorf("%x: %v, read in place %#x %d %d %d %#x", b, &w, h.CACK(), h.SPDCID(), h.DPDCID(), h.MPR(), h.NSCC())
+		}
+	}
 }

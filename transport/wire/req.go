@@ -120,6 +120,38 @@ func (r *Req) Append(b []byte) []byte {
 	return b
 }
 
+// A PlainReq is what nearly every request is, read where it lies: of type RUD, with a
+// standard header behind it and no flag but AR.
+type PlainReq [ReqLen]byte
+
+// plainReqHead is the front of a PlainReq without AR: type, next header, no flags.
+const plainReqHead = uint16(TypeRUDReq)<<11 | uint16(NextReqStd)<<7
+
+// PlainRequest is the header at the front of b if that is a PlainReq, else nil. The
+// standard header follows it.
+func PlainRequest(b []byte) *PlainReq {
+	if len(b) < ReqLen+ReqStdLen || binary.BigEndian.Uint16(b)&^uint16(FlagAR) != plainReqHead {
+		return nil
+	}
+	return (*PlainReq)(b)
+}
+
+func (h *PlainReq) AR() bool        { return h[1]&byte(FlagAR) != 0 }
+func (h *PlainReq) ClearOff() int16 { return int16(binary.BigEndian.Uint16(h[reqClearOff:])) }
+func (h *PlainReq) PSN() PSN        { return PSN(binary.BigEndian.Uint32(h[reqPSN:])) }
+func (h *PlainReq) SPDCID() uint16  { return binary.BigEndian.Uint16(h[reqSPDCID:]) }
+func (h *PlainReq) DPDCID() uint16  { return binary.BigEndian.Uint16(h[reqDPDCID:]) }
+
+// AppendPlainReq appends the header of a request without flags and CC fields that
+// carries a standard header: what Append makes of such a Req.
+func AppendPlainReq(b []byte, t Type, clearOff int16, psn PSN, spdcid, dpdcid uint16) []byte {
+	b, tail := extend(b, ReqLen)
+	h := (*[ReqLen]byte)(tail)
+	binary.BigEndian.PutUint64(h[:], uint64(t)<<59|uint64(NextReqStd)<<55|uint64(uint16(clearOff))<<32|uint64(psn))
+	binary.BigEndian.PutUint32(h[reqSPDCID:], uint32(spdcid)<<16|uint32(dpdcid))
+	return b
+}
+
 func (r *Req) String() string {
 	s := fmt.Sprintf("%v %s nh=%v clear_off=%d psn=%#x spdcid=%d", r.Type, flagString(r.Flags, FlagRETX, "RETX", FlagAR, "AR", FlagSYN, "SYN"), r.Next, r.ClearOff, uint32(r.PSN), r.SPDCID)
 	if r.Flags&FlagSYN != 0 {

@@ -1,6 +1,9 @@
 package wire
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 // UE §3.5.10.2, §3.5.11: RUD and ROD requests.
 var reqCodec = codec[Req]{
@@ -107,6 +110,43 @@ func TestReqModeLen(t *testing.T) {
 		r := Req{Type: c.t}
 		if r.Mode() != c.mode || r.Len() != c.n || len(r.Append(nil)) != c.n {
 			t.Errorf("%v: %v, %d bytes, want %v, %d", c.t, r.Mode(), r.Len(), c.mode, c.n)
+		}
+	}
+}
+
+func TestPlainReq(t *testing.T) {
+	for _, typ := range []Type{TypeRUDReq, TypeRODReq} {
+		r := Req{Type: typ, Next: NextReqStd, ClearOff: -3, PSN: 0x89abcdef, SPDCID: 0x1234, DPDCID: 0x5678}
+		dirty := bytes.Repeat([]byte{0xa5}, 40)
+		if got, want := AppendPlainReq(dirty[:1], typ, r.ClearOff, r.PSN, r.SPDCID, r.DPDCID), r.Append(dirty[:1:1]); !bytes.Equal(got, want) {
+			t.Errorf("%v: appended\n%x, want\n%x", typ, got, want)
+		}
+	}
+}
+
+// A PlainReq has what Parse has, and is one if nothing else is said: each other bit of
+// type, next header and flags speaks against it, reserved ones as well.
+func TestPlainReqInPlace(t *testing.T) {
+	r := Req{Type: TypeRUDReq, Next: NextReqStd, ClearOff: -3, PSN: 0x89abcdef, SPDCID: 0x1234, DPDCID: 0x5678}
+	full := (&ReqStd{}).Append(r.Append(nil))
+	for n := range full {
+		if PlainRequest(full[:n]) != nil {
+			t.Errorf("%d bytes are a request", n)
+		}
+	}
+	for bit := range ReqLen * 8 {
+		b := bytes.Clone(full)
+		b[bit/8] ^= 0x80 >> (bit % 8)
+		h := PlainRequest(b)
+		if free := bit >= 16 || bit == 12; (h != nil) != free {
+			t.Errorf("bit %d: plain is %t", bit, h != nil)
+		}
+		if h == nil {
+			continue
+		}
+		w, _, err := ParseReq(b)
+		if err != nil || h.AR() != (w.Flags == FlagAR) || h.ClearOff() != w.ClearOff || h.PSN() != w.PSN || h.SPDCID() != w.SPDCID || h.DPDCID() != w.DPDCID {
+			t.Errorf("%x: %v, read in place %t %d %#x %d %d", b, &w, h.AR(), h.ClearOff(), h.PSN(), h.SPDCID(), h.DPDCID())
 		}
 	}
 }

@@ -127,11 +127,10 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 	if len(b) < ReqStdLen {
 		return 0, errStdLen
 	}
-	if b[1]>>6 != 0 {
+	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[stdPID:])
+	if v>>54&3 != 0 {
 		return 0, errStdVersion
 	}
-	b = b[:ReqStdLen]
-	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[stdPID:])
 	r.Opcode, r.Flags = Opcode(v>>56&0x3f), SESFlags(v>>48)
 	r.MsgID, r.Gen, r.JobID = uint16(v>>32), uint8(v>>24), uint32(v&0xffffff)
 	r.PIDonFEP, r.RI = uint16(d>>16&0xfff), uint16(d&0xfff)

@@ -138,14 +138,17 @@ func (r *Rsp) Set(o *Rsp) {
 
 // Append appends the header to b. It panics if a field is out of range: our bug.
 func (r *Rsp) Append(b []byte) []byte {
+	b, tail := extend(b, RspLen)
+	r.put((*[RspLen]byte)(tail))
+	return b
+}
+
+func (r *Rsp) put(h *[RspLen]byte) {
 	if r.List > 3 || uint8(r.Opcode)|uint8(r.RC) > 0x3f || r.Opcode == RspWithData || r.JobID > 0xffffff {
 		panic("BUG: wire: response field out of range")
 	}
-	b, tail := extend(b, RspLen)
-	h := (*[RspLen]byte)(tail)
 	binary.BigEndian.PutUint64(h[:], uint64(r.List)<<62|uint64(r.Opcode)<<56|uint64(r.RC)<<48|uint64(r.MsgID)<<32|uint64(r.Gen)<<24|uint64(r.JobID))
 	binary.BigEndian.PutUint32(h[8:], r.ModLen)
-	return b
 }
 
 func (r *Rsp) String() string {

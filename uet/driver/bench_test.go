@@ -55,6 +55,7 @@ func (n *nop) DiagnoseRefused(time.Duration, *transport.Op) (w transport.Waiting
 type nopConn struct{ *nop }
 
 func (c nopConn) Recv(*dgram.Datagram) (bool, error)         { return c.have, nil }
+func (c nopConn) Send(*dgram.Datagram) error                 { return nil }
 func (c nopConn) SendBatch(d []*dgram.Datagram) (int, error) { return len(d), nil }
 func (c nopConn) Wait(time.Duration) error                   { return nil }
 func (c nopConn) Wake()                                      {}
@@ -69,7 +70,7 @@ func (c nopConn) Trouble(error)                              {}
 
 func nopDriver(b *testing.B) (*Driver, *nop) {
 	n := &nop{}
-	d := New(Config{Core: n, Conn: nopConn{n}, Owner: nopConn{n}})
+	d := New(Config{Core: n, Mover: nopConn{n}, Conn: nopConn{n}, Owner: nopConn{n}})
 	b.Cleanup(func() { _ = d.Close() })
 	b.ReportAllocs()
 	return d, n

@@ -8,18 +8,27 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// A Conn moves trains of datagrams. transport/udp is one, a simulated network
-// another.
-type Conn interface {
+// A Mover moves trains of datagrams: what every packet passes. That of a udp.Conn is
+// one, a simulated network another. It is a part of its own so that nothing comes
+// between the driver and the system calls.
+type Mover interface {
 	// Recv fills all of d with a received train and reports whether there was one.
 	// It never blocks. An error means that the Conn is closed or dead for good.
 	Recv(d *dgram.Datagram) (bool, error)
+	// Send sends one train and borrows it. It never blocks. dgram.ErrNoRoom means
+	// that there is no room now; another error is the Conn's trouble, not the
+	// train's.
+	Send(d *dgram.Datagram) error
 	// SendBatch sends trains in order and borrows them. It never blocks. It
 	// reports how many were dealt with (sent, or lost as a network may lose
 	// them); fewer than len(ds) without an error, or with dgram.ErrNoRoom, means
 	// that there is no room now. Another error concerns ds[n] and is the Conn's
 	// trouble, not that train's.
 	SendBatch(ds []*dgram.Datagram) (n int, err error)
+}
+
+// A Conn is the rest of the sockets.
+type Conn interface {
 	// Wait blocks until there may be something to receive, the timeout passed
 	// (negative: none), or Wake was called since the last Wait returned.
 	Wait(timeout time.Duration) error

@@ -79,75 +79,78 @@ var ErrCancelled = errors.New("driver: cancelled")
 // Config is what a Driver drives.
 type Config struct {
 	Core  Core
+	Mover Mover
 	Conn  Conn
 	Owner Owner
 	// Auto asks for automatic progress: a goroutine does what is due when the
 	// application does nothing. Without it, that happens only while somebody
 	// waits (Arm).
 	Auto bool
-	// Clock is monotonic time since any moment; nil: time since New.
+	// Clock is monotonic time since any moment, never 0; nil: time since New.
 	Clock func() time.Duration
 }
 
-// A Driver runs one FEP. Its methods may be called from any goroutine.
+// A Driver runs one FEP. Its methods may be called from any goroutine. What each
+// poll touches comes first (docs/decisions/0011).
 type Driver struct {
-	h     handover
-	queue [2]queue // sends, receives
+	h handover
 	// armed is how many readers sleep and need the progress goroutine.
 	armed atomic.Int32
+	auto  bool
 
 	core  Core
-	conn  Conn
+	mover Mover
 	owner Owner
-	auto  bool
-	clock func() time.Duration // nil: the time since begun
-	begun time.Time
+	clock func() time.Duration
 
-	// The rest belongs to the holder of h.
+	// What follows belongs to the holder of h, down to queue.
 
-	op      transport.Op    // the operation being posted
 	rx      *dgram.Datagram // nil at rest, as those of tx
-	tx      [batchLen]*dgram.Datagram
-	unsent  []*dgram.Datagram // tail of tx that the socket had no room for
-	retryAt time.Duration
-	apart   bool // what the FEP was told
-	surplus bool // the last transmit stopped at its budget
-	stuck   bool // a queued request waits for room in the FEP
+	apart   bool            // what the FEP was told
+	surplus bool            // the last transmit stopped at its budget
+	stuck   bool            // a queued request waits for room in the FEP
 	closed  bool
 	dead    bool // the Conn failed
 	// still: the core has nothing to do before due unless somebody calls it.
-	still bool
-	due   time.Duration
+	still     bool
+	gathering bool
+	more      bool // the last send came with FI_MORE
+	watching  bool // the progress goroutine sleeps on the socket, not on the clock
+	started   bool
 
-	now        time.Duration // the last reading of the clock
-	lastTurn   time.Duration
-	lastFull   time.Duration // of the last turn that went to its end
-	lastRecv   time.Duration // of the last turn that received something
+	due      time.Duration
+	now      time.Duration // the last reading of the clock
+	lastTurn time.Duration
+	lastFull time.Duration // of the last turn that went to its end
+	lastRecv time.Duration // of the last turn that received something
+	// inline counts turns and posts of the application.
+	inline uint64
+	// until is when the progress goroutine wakes by itself; 0 while it runs or
+	// is about to.
+	until time.Duration
+	stats Stats
+
 	lastPost   time.Duration
 	postTurn   uint64 // Stats.Turns then
 	postEmpty  uint64 // Stats.Empty then
 	spare      int    // > 0: how many posts more are taken for those of an idle thread
 	sameTime   int    // posts since the clock was read
-	gathering  bool
 	gatherFrom time.Duration
-	gathered   int  // bytes
-	more       bool // the last send came with FI_MORE
+	gathered   int // bytes
 	holdAcks   time.Duration
+	retryAt    time.Duration
+	unsent     []*dgram.Datagram // tail of tx that the socket had no room for
+	tx         [batchLen]*dgram.Datagram
+	op         transport.Op // the operation being posted
+	seen       uint64       // inline at the last wake-up of the progress goroutine
 
-	// inline counts turns and posts of the application.
-	inline uint64
-	// until is when the progress goroutine wakes by itself; 0 while it runs or
-	// is about to.
-	until    time.Duration
-	watching bool // it sleeps on the socket, not on the clock
-	started  bool
-	seen     uint64 // inline at its last wake-up
-	wake     chan struct{}
-	done     chan struct{}
+	queue [2]queue // sends, receives
+	conn  Conn
+	wake  chan struct{}
+	done  chan struct{}
 
-	stats  Stats
 	yields atomic.Uint32
-	// shared: somebody else wanted the processor at the last Yield.
+	// shared: somebody else wanted the processor at the last Yield that measured.
 	shared atomic.Bool
 }
 
@@ -162,17 +165,21 @@ type Stats struct {
 	SendError uint64 // sends that failed otherwise
 }
 
-// New makes a Driver. It takes the Conn, which Close closes.
+// New makes a Driver. It takes the Conn, which Close closes when it will not call the
+// Mover any more.
 func New(cfg Config) *Driver {
 	d := &Driver{
 		core:  cfg.Core,
+		mover: cfg.Mover,
 		conn:  cfg.Conn,
 		owner: cfg.Owner,
 		auto:  cfg.Auto,
 		clock: cfg.Clock,
-		begun: time.Now(),
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
+	}
+	if d.clock == nil {
+		d.clock = newClock()
 	}
 	d.lastTurn = d.time()
 	d.lastRecv = -restAfter // at rest
@@ -184,11 +191,7 @@ func New(cfg Config) *Driver {
 
 // time reads the clock.
 func (d *Driver) time() time.Duration {
-	if d.clock == nil {
-		d.now = time.Since(d.begun) + 1 // never 0, which is "no timer" to the core
-	} else {
-		d.now = d.clock()
-	}
+	d.now = d.clock()
 	return d.now
 }
 
@@ -204,31 +207,39 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	if !d.h.try() {
 		return d.leave(op, to, more)
 	}
-	if d.h.take() || d.stuck {
-		d.intake()
+	err := error(nil)
+	if d.h.left() || d.stuck || d.closed {
+		err = d.admit(op.Kind)
 	}
-	var err error
-	recv := op.Kind.Recv()
-	switch {
-	case d.closed:
-		err = transport.ErrClosed
-	case d.stuck && d.queue[queueOf(op.Kind)].peek() != nil:
-		err = d.refuse(transport.ErrFull) // not past the one that waits
-	default:
-		d.op.Set(op)
-		if err = d.feed(to, recv, more); err != nil {
-			break
+	if err == nil {
+		d.op = *op // what the caller stored in it is in memory since try: wide pieces do not stall
+		if err = d.feed(to, more); err == nil {
+			d.inline++
+			if op.Kind.Recv() || d.armed.Load() > 0 {
+				d.deliver()
+			}
+			d.rouse()
 		}
-		d.inline++
-		if recv || d.armed.Load() > 0 {
-			d.deliver()
-		}
-		d.rouse()
 	}
 	if d.h.free(); d.h.left() {
 		d.again()
 	}
 	return err
+}
+
+// admit does what comes before an operation that is posted, and says why it cannot
+// be.
+func (d *Driver) admit(k transport.OpKind) error {
+	if d.h.take() || d.stuck {
+		d.intake()
+	}
+	switch {
+	case d.closed:
+		return transport.ErrClosed
+	case d.stuck && d.queue[queueOf(k)].peek() != nil:
+		return d.refuse(transport.ErrFull) // not past the one that waits
+	}
+	return nil
 }
 
 // queueOf is the index of the queue for operations of a kind.
@@ -240,31 +251,31 @@ func queueOf(k transport.OpKind) int {
 }
 
 // feed posts d.op.
-func (d *Driver) feed(to uint64, recv, more bool) error {
+func (d *Driver) feed(to uint64, more bool) error {
 	if to != NoAddr {
 		if err := d.owner.Resolve(&d.op, to); err != nil {
 			return d.refuse(err)
 		}
 	}
 	d.still = false
+	d.sameTime++
 	// A receive starts no timer, and a burst is posted at one time: a reading of
 	// the clock costs as much as the rest of a post.
-	now := d.now
-	busy := false
-	if !recv {
-		if !d.gathering || d.sameTime >= staleMax {
-			now = d.time()
-			d.sameTime = 0
+	if d.op.Kind.Recv() {
+		if err := d.core.Post(d.now, &d.op); err != nil {
+			return d.refuse(err)
+		}
+	} else {
+		if !d.gathering || d.sameTime > staleMax {
+			d.time()
+			d.sameTime = 1
 		}
 		n := d.core.Sends()
-		busy = n > 1 || n == 1 && d.stats.Turns == d.postTurn
-	}
-	d.sameTime++
-	if err := d.core.Post(now, &d.op); err != nil {
-		return d.refuse(err)
-	}
-	if !recv {
-		d.company(now, d.op.Bytes(), busy, more)
+		busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
+		if err := d.core.Post(d.now, &d.op); err != nil {
+			return d.refuse(err)
+		}
+		d.company(d.op.Bytes(), busy, more)
 	}
 	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
 	return nil
@@ -286,7 +297,8 @@ func (d *Driver) refuse(err error) error {
 // is queued, FI_MORE ends or gatherWait is over. A lone send on an idle
 // endpoint never waits, nor does one after a poll with one send in flight: that
 // is an answer, and the ACK of the last one comes behind what it answers.
-func (d *Driver) company(now time.Duration, n int, busy, more bool) {
+func (d *Driver) company(n int, busy, more bool) {
+	now := d.now
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
 	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
@@ -344,7 +356,7 @@ func (d *Driver) intake() {
 			d.op = r.op
 			err := transport.ErrClosed
 			if !d.closed {
-				err = d.feed(r.to, i != 0, r.more)
+				err = d.feed(r.to, r.more)
 			}
 			if err == transport.ErrFull {
 				d.stats.Queued--
@@ -421,34 +433,31 @@ func (d *Driver) turn(inline bool) bool {
 		d.rx = spare.get()
 		d.rx.Reset()
 	}
-	var now time.Duration
 	budget := recvBudget
 	trains, done := 0, 0
 	for {
-		ok, err := d.conn.Recv(d.rx)
+		ok, err := d.mover.Recv(d.rx)
 		if err != nil {
 			d.fail(err)
 		}
-		if now = d.time(); now-d.lastTurn > longGap {
+		if d.time()-d.lastTurn > longGap {
 			budget = drainMax
 		}
-		d.lastTurn = now
+		d.lastTurn = d.now
 		if !ok {
 			break
 		}
 		trains++
 		d.still = false
-		d.core.Receive(now, d.rx)
-		done += d.deliver()
-		if trains == budget || done > 0 && budget == recvBudget {
+		d.lastRecv = d.now
+		d.core.Receive(d.now, d.rx)
+		if done += d.deliver(); trains == budget || done > 0 && budget == recvBudget {
 			break
 		}
 	}
-	if trains > 0 {
-		d.lastRecv = now
-		if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
-			return true // the application waits for what was just delivered
-		}
+	now := d.now
+	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+		return true // the application waits for what was just delivered
 	}
 	d.lastFull = now
 	if trains == 0 {
@@ -526,15 +535,17 @@ func (d *Driver) transmit(now time.Duration) {
 	}
 	for sent := 0; d.core.Transmit(now, d.slab(0)); {
 		n := 1
-		if d.core.Queued() > 0 { // a lone train does not wait for a look at what follows
-			for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
-				n++
-			}
+		for n < batchLen && d.core.Queued() > 0 && len(d.tx[n-1].Data) < batchWhole && d.core.Transmit(now, d.slab(n)) {
+			n++
 		}
-		if ts := d.tx[:n]; !d.dead { // as send does
-			if k, err := d.conn.SendBatch(ts); k < n && !d.unsendable(now, ts[k:], err) {
+		switch {
+		case d.dead:
+		case n == 1:
+			if err := d.mover.Send(d.tx[0]); err != nil && !d.unsendable(now, d.tx[:1], err) {
 				return
 			}
+		case !d.send(now, d.tx[:n]):
+			return
 		}
 		if sent += n; sent >= sendBudget {
 			d.surplus = d.core.Pending()
@@ -560,7 +571,7 @@ func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
 	if d.dead {
 		return true
 	}
-	n, err := d.conn.SendBatch(ts)
+	n, err := d.mover.SendBatch(ts)
 	return n == len(ts) || d.unsendable(now, ts[n:], err)
 }
 
@@ -783,17 +794,20 @@ func (d *Driver) Disarm() { d.armed.Add(-1) }
 
 // Yield lets others run between two empty polls: other threads each time while
 // some want the processor, else every fourth time, for the call costs as much as
-// a poll; and now and then other goroutines.
+// a poll; and now and then other goroutines. Every fourth time it measures
+// whether others want it.
 func (d *Driver) Yield() {
 	n := d.yields.Add(1)
 	switch {
 	case n%goschedEvery == 0:
 		runtime.Gosched()
-	case n%4 == 0 || n == 1 || d.shared.Load():
-		t := time.Since(d.begun)
+	case n%4 == 0 || n == 1:
+		t := d.clock()
 		schedYield()
-		if shared := time.Since(d.begun)-t >= aloneMax; shared != d.shared.Load() {
+		if shared := d.clock()-t >= aloneMax; shared != d.shared.Load() {
 			d.shared.Store(shared)
 		}
+	case d.shared.Load():
+		schedYield()
 	}
 }

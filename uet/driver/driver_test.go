@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/dgram"
 )
 
 // rig is a driver between a fake FEP and a fake socket. now is its clock, set by
@@ -27,7 +29,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner(), now: 1}
-	r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Clock: func() time.Duration {
+	r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Clock: func() time.Duration {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.now
@@ -39,8 +41,14 @@ func newRig(t *testing.T) *rig {
 // bubbleRig runs on the clock of a synctest bubble.
 func bubbleRig(t *testing.T, auto bool) *rig {
 	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
-	r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Auto: auto})
+	r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: auto, Clock: bubbleClock()})
 	return r
+}
+
+// bubbleClock is a Clock that is the time of a synctest bubble.
+func bubbleClock() func() time.Duration {
+	begun := time.Now()
+	return func() time.Duration { return time.Since(begun) + 1 }
 }
 
 func (r *rig) pass(d time.Duration) {
@@ -245,6 +253,50 @@ func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
 	r.wantLog(append(want, "advance")...)
 }
 
+func TestTurnHasAnEnd(t *testing.T) {
+	// faults.md §1, T30, T38: however much arrives, whatever it is, and however much
+	// waits to be sent, timers and the other direction have their turn: after
+	// recvBudget trains received, and sendBudget sent.
+	t.Run("received", func(t *testing.T) {
+		r := newRig(t)
+		r.Poll()
+		r.core.set(func() { r.core.timeout = 5 })
+		r.pass(10)
+		var want []string
+		for i := range 3 * recvBudget {
+			s := fmt.Sprintf("a%d", i) // no completion that would end the turn
+			r.conn.arrive(s)
+			want = append(want, fmt.Sprintf("receive %q", s))
+		}
+		r.Poll()
+		r.wantLog(append(want[:recvBudget:recvBudget], "advance")...)
+		r.Poll()
+		r.wantLog(want[recvBudget : 2*recvBudget]...)
+	})
+	t.Run("sent", func(t *testing.T) {
+		r := newRig(t)
+		r.conn.full = true
+		big := strings.Repeat("b", dgram.MaxTrain)
+		for range 4 * sendBudget {
+			r.send(big) // trains of their own
+		}
+		r.conn.sent()
+		r.conn.full = false
+		for turn := range 3 {
+			r.pass(time.Millisecond)
+			r.conn.arrive("a")
+			r.core.takeLog()
+			r.Poll()
+			if n := len(r.conn.sent()); n < sendBudget || n > sendBudget+batchLen {
+				t.Errorf("turn %d sent %d trains, the budget is %d", turn, n, sendBudget)
+			}
+			if log := r.core.takeLog(); len(log) == 0 || log[0] != `receive "a"` {
+				t.Errorf("turn %d began with %q", turn, log)
+			}
+		}
+	})
+}
+
 func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
 	// The reader gets what completed at once; timers and resends come with a
 	// turn soon after, however much arrives.
@@ -270,6 +322,29 @@ func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
 	r.conn.arrive("m")
 	r.Poll()
 	r.wantSent("a", "b")
+}
+
+func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
+	// Every fourth Yield looks at the clock, so a mistake does not last.
+	took, looks := aloneMax, 0
+	now := time.Duration(1)
+	conn := newConn()
+	d := New(Config{Core: newCore(t), Mover: conn, Conn: conn, Owner: newOwner(), Clock: func() time.Duration {
+		now += took
+		looks++
+		return now
+	}})
+	defer d.Close()
+	for _, shared := range []bool{true, false} {
+		looks = 0
+		for range 4 {
+			d.Yield()
+		}
+		if d.shared.Load() != shared || looks > 4 {
+			t.Errorf("shared = %v after %d readings of the clock, want %v", d.shared.Load(), looks, shared)
+		}
+		took = aloneMax - 1
+	}
 }
 
 func TestPollPassesOnUnreachable(t *testing.T) {
@@ -493,7 +568,7 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait() // it sleeps without a deadline
-		r.core.set(func() { r.core.timeout = time.Since(r.begun) + 5*time.Millisecond })
+		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
 		r.send("a") // the deadline moved earlier: it must be told
 		time.Sleep(5*time.Millisecond + stepBack)
 		synctest.Wait()
@@ -537,7 +612,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
-		r.With(func() { r.core.set(func() { r.core.timeout = time.Since(r.begun) + time.Millisecond }) })
+		r.With(func() { r.core.set(func() { r.core.timeout = r.clock() + time.Millisecond }) })
 		r.Poll()
 		time.Sleep(2 * stepBack)
 		base, wakes := r.conn.waited(), r.Stats().Wakes
@@ -667,12 +742,24 @@ func TestNoRoomIsRetriedByItself(t *testing.T) {
 
 func TestDriverConcurrentUse(t *testing.T) {
 	// T37: races of Close, post, poll and wait; every accepted request ends or
-	// was handed to the FEP. -race watches the rest.
-	for _, auto := range []bool{false, true} {
-		t.Run(fmt.Sprintf("auto=%v", auto), func(t *testing.T) {
+	// was handed to the FEP, also where 1 % of them find no room there. -race
+	// watches the rest.
+	for i := range 4 {
+		auto, short := i%2 == 1, i >= 2
+		t.Run(fmt.Sprintf("auto=%v short=%v", auto, short), func(t *testing.T) {
 			r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
+			denied := 0
+			if rng := rand.New(rand.NewPCG(37, uint64(i))); short {
+				r.core.deny = func() bool {
+					no := rng.IntN(100) == 0
+					if no {
+						denied++
+					}
+					return no
+				}
+			}
 			r.core.quiet, r.conn.quiet = true, true
-			r.Driver = New(Config{Core: r.core, Conn: r.conn, Owner: r.own, Auto: auto})
+			r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: auto})
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			accepted := 0
@@ -716,6 +803,9 @@ func TestDriverConcurrentUse(t *testing.T) {
 				r.conn.mu.Lock()
 				closed = r.conn.closed
 				r.conn.mu.Unlock()
+			}
+			if short && denied < 10 {
+				t.Errorf("%d requests found no room: the test does not test", denied)
 			}
 			posted := 1<<20 - r.core.room
 			if got := posted + len(r.own.takeRefused()); got != accepted {

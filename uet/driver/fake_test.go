@@ -34,9 +34,10 @@ type fakeCore struct {
 	queue    [][]byte
 	inflight int
 	apart    bool
-	room     int // sends and receives it takes before ErrFull
-	refuse   any // the context of an operation it has no room for
-	pending  any // the context of an operation that Cancel finds
+	room     int         // sends and receives it takes before ErrFull
+	deny     func() bool // not nil: has it no room now?
+	refuse   any         // the context of an operation it has no room for
+	pending  any         // the context of an operation that Cancel finds
 	events   []transport.Event
 	ev       transport.Event
 	timeout  time.Duration
@@ -71,7 +72,7 @@ func (f *fakeCore) Post(_ time.Duration, op *transport.Op) error {
 	if f.closed {
 		return transport.ErrClosed
 	}
-	if f.room == 0 || f.refuse != nil && f.refuse == op.Context {
+	if f.room == 0 || f.refuse != nil && f.refuse == op.Context || f.deny != nil && f.deny() {
 		return transport.ErrFull
 	}
 	f.room--
@@ -251,6 +252,13 @@ func (c *fakeConn) Recv(d *dgram.Datagram) (bool, error) {
 	d.Remote = peerAddr
 	c.in = c.in[:copy(c.in, c.in[1:])]
 	return true, nil
+}
+
+func (c *fakeConn) Send(d *dgram.Datagram) error {
+	if n, err := c.SendBatch([]*dgram.Datagram{d}); n == 1 || err != nil {
+		return err
+	}
+	return dgram.ErrNoRoom
 }
 
 func (c *fakeConn) SendBatch(ds []*dgram.Datagram) (int, error) {

@@ -42,6 +42,11 @@ func (p *plug) Recv(d *dgram.Datagram) (bool, error) {
 	return true, nil
 }
 
+func (p *plug) Send(d *dgram.Datagram) error {
+	_, err := p.SendBatch([]*dgram.Datagram{d})
+	return err
+}
+
 func (p *plug) SendBatch(ds []*dgram.Datagram) (int, error) {
 	p.mu.Lock()
 	p.sends += len(ds)
@@ -167,7 +172,7 @@ func newEnds(t *testing.T, auto bool) (a, b *end) {
 		if e.peer, err = fep.Peer(p.peer.addr, true); err != nil {
 			t.Fatal(err)
 		}
-		e.Driver = New(Config{Core: fep, Conn: p, Owner: e, Auto: auto})
+		e.Driver = New(Config{Core: fep, Mover: p, Conn: p, Owner: e, Auto: auto, Clock: bubbleClock()})
 		return e
 	}
 	return mk(pa, 1), mk(pb, 2)

@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// F22: four peers flood an endpoint that posts no receive with all that it keeps by
+// default. The heap in use, after a collection, is within the cap and a tenth,
+// whether bytes or messages are what runs out; a second flood after all was received
+// takes no more.
+func TestF22HeapWithinTheCap(t *testing.T) {
+	if invariant.On {
+		t.Skip("the race detector has its own memory")
+	}
+	const limit = 64 << 20
+	inuse := func() int64 { return int64(memStats().HeapInuse) }
+	buf := make([]byte, 1<<20)
+	for name, size := range map[string]func(*rand.Rand) int{
+		"bytes":    func(rng *rand.Rand) int { return 1 << (8 + rng.IntN(13)) * (1 + rng.IntN(4)) / 4 },
+		"messages": func(*rand.Rand) int { return 64 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStar(t, 4)
+			rng := rand.New(rand.NewPCG(1, 22))
+			var to []PeerID
+			for _, f := range s.leaf {
+				if _, err := s.hub.Peer(f.cfg.Local, true); err != nil {
+					t.Fatal(err)
+				}
+				id, _ := f.Peer(s.hub.cfg.Local, true)
+				to = append(to, id)
+			}
+			before := inuse()
+			for round := range 2 {
+				refused := func() uint64 { return s.hub.Stats().NacksTx[wire.NackNoSESMsgAvail] }
+				was := refused()
+				for full := 0; full < 50; {
+					for i, f := range s.leaf {
+						_ = f.Post(s.now, &Op{Kind: OpSend, Peer: to[i], RI: 15, Buf: buf[:size(rng)]})
+					}
+					n := refused()
+					s.settle()
+					s.rest()
+					if refused() > n {
+						full++ // some find no room, smaller ones still may
+					}
+					s.now += time.Millisecond
+				}
+				l := s.hub.Load()
+				grown := inuse() - before
+				t.Logf("flood %d: %d messages of %d KiB are kept in %d KiB; refused %d times", round, l.Unexpected, l.UnexpectedBytes>>10, grown>>10, refused()-was)
+				if l.UnexpectedBytes < limit*8/10 && l.Unexpected < 65536*8/10 {
+					t.Errorf("the endpoint is not full: the test does not test")
+				}
+				if grown > limit*11/10 {
+					t.Errorf("the heap grew by %d KiB, the cap is %d", grown>>10, limit>>10)
+				}
+				for s.hub.Unexpected() > 0 {
+					if err := s.hub.Post(s.now, &Op{Kind: OpRecv, Buf: buf}); err != nil {
+						t.Fatal(err)
+					}
+					for s.hub.NextEvent() != nil {
+					}
+				}
+				for i := 0; i < 5000 && !(s.leaf[0].Idle() && s.leaf[1].Idle() && s.leaf[2].Idle() && s.leaf[3].Idle()); i++ {
+					s.now += time.Millisecond
+					s.rest()
+					s.settle()
+					for s.hub.Unexpected() > 0 {
+						_ = s.hub.Post(s.now, &Op{Kind: OpRecv, Buf: buf})
+					}
+				}
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package transport
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/cms"
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+)
+
+// met is a pipe over which a message went already.
+func met(t *testing.T, change func(*Config)) *pipe {
+	p := newPipe(t, change)
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 1), Context: "first"})
+	p.settle()
+	p.want(p.a, "first ok")
+	return p
+}
+
+// The short way makes the train that the general one makes, and leaves the same
+// behind.
+func TestLoneIsAsOthers(t *testing.T) {
+	for _, kind := range []string{"clear", "without CRC", "sealed", "paths", "trimming"} {
+		t.Run(kind, func(t *testing.T) {
+			var trains [2]*dgram.Datagram
+			var dumps [2]string
+			for i := range trains {
+				change := func(c *Config) {
+					c.NoCRC, c.Trimming = kind == "without CRC", kind == "trimming"
+					if kind == "paths" {
+						c.Paths = []uint16{4793, 4794, 4795}
+					}
+				}
+				if kind == "sealed" {
+					change = secured(t, nil)
+				}
+				p := met(t, change)
+				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 2), Context: "s"})
+				f, d := p.a, &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+				f.begin(d)
+				if i == 1 {
+					f.fillData(p.now, p.toB, &f.peers[p.toB])
+					f.follow()
+				} else if !f.lone(p.now, p.toB, &f.peers[p.toB]) {
+					t.Fatal("not taken for a lone one")
+				}
+				trains[i], dumps[i] = d, f.Dump()
+			}
+			x, y := trains[0], trains[1]
+			if !bytes.Equal(x.Data, y.Data) || x.Seg != y.Seg || x.Remote != y.Remote || x.Path != y.Path || x.TOS != y.TOS {
+				t.Errorf("%+v, want %+v", x, y)
+			}
+			if dumps[0] != dumps[1] {
+				t.Errorf("%s\nwant %s", dumps[0], dumps[1])
+			}
+		})
+	}
+}
+
+// What is not all there is to send, or must not be sent, does not go the short way.
+func TestLoneIsNotTaken(t *testing.T) {
+	send := func(p *pipe, n int) {
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Context: "s"})
+	}
+	leave := func(p *pipe) {
+		for p.a.Transmit(p.now, &p.d) {
+		}
+	}
+	lose := func(p *pipe) { // what left
+		for p.a.Stats().RtxRTO+p.a.Stats().RtxProbe == 0 {
+			p.now = max(p.now, p.a.NextTimeout())
+			p.a.Advance(p.now)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		post   func(p *pipe)
+		to     func(p *pipe) PeerID
+	}{
+		"two messages":      {post: func(p *pipe) { send(p, 64); send(p, 64) }},
+		"two packets":       {post: func(p *pipe) { send(p, 1500) }},
+		"one lost before":   {post: func(p *pipe) { send(p, 64); leave(p); lose(p); send(p, 64) }},
+		"others were lost":  {post: func(p *pipe) { send(p, 60<<10); leave(p); send(p, 64); lose(p) }},
+		"a closed window":   {change: narrow, post: func(p *pipe) { send(p, 900); send(p, 900); leave(p); send(p, 900) }},
+		"a PDC that closes": {post: func(p *pipe) { send(p, 64); p.a.Quiesce(p.now, p.toB) }},
+		"cancelled":         {post: func(p *pipe) { send(p, 64); p.a.Cancel(p.now, "s") }},
+		"the place is another's": {post: func(p *pipe) { send(p, 64) }, to: func(p *pipe) PeerID {
+			id, _ := p.a.Peer(netip.MustParseAddrPort("198.18.0.9:4793"), true)
+			p.a.peers[id].data.push(p.a.peers[p.toB].short.Slot)
+			return id
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := met(t, c.change)
+			c.post(p)
+			id := p.toB
+			if c.to != nil {
+				id = c.to(p)
+			}
+			was := p.a.Dump()
+			d := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+			p.a.begin(d)
+			if p.a.lone(p.now, id, &p.a.peers[id]) || len(d.Data) > 0 {
+				t.Errorf("taken for a lone one:\n%s", was)
+			}
+			if is := p.a.Dump(); is != was {
+				t.Errorf("%s\nwas %s", is, was)
+			}
+		})
+	}
+}
+
+// closer is a CCC with which the PDC closes when its next packet leaves, as it does
+// when its PSNs are at their end.
+type closer struct {
+	pds.CCC
+	onSend func()
+}
+
+func (c *closer) OnSend(now time.Duration, n int) bool {
+	if c.onSend != nil {
+		c.onSend()
+	}
+	return c.CCC.OnSend(now, n)
+}
+
+// F34: the message that takes the last PSN is not the last thing its PDC does.
+func TestLoneWithTheLastPSN(t *testing.T) {
+	var c *closer
+	p := met(t, func(cfg *Config) {
+		cfg.NewCCC = func(window int) pds.CCC {
+			c = &closer{CCC: cms.New(cms.Config{MTU: 2048, Window: window, BaseRTT: 50 * time.Microsecond, RTOInit: time.Millisecond, RTOMax: time.Second})}
+			return c
+		}
+	})
+	c.onSend = func() { p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.Close(p.now, pdc) }) }
+	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 64), Context: "s"})
+	p.move(p.a, p.b)
+	p.a.pds.Each(func(pdc *pds.PDC) {
+		if s := pdc.State(); s != pds.AckWait {
+			t.Errorf("it left, and the PDC is %v", s)
+		}
+	})
+	p.settle()
+	for range 10 {
+		p.now += time.Millisecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+		p.settle()
+	}
+	p.want(p.a, "s ok")
+	if s := p.a.Stats(); s.PDCOpened != 1 || s.PDCClosed != 1 || p.a.PDCs() != 0 {
+		t.Errorf("%d PDCs opened, %d closed, %d left", s.PDCOpened, s.PDCClosed, p.a.PDCs())
+	}
+}
