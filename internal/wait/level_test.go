@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,18 @@ func TestNote(t *testing.T) {
 	o.Mu.Unlock()
 	if len(c) != 1 {
 		t.Error("not shown")
+	}
+	if err := o.TryWait(); !errors.Is(err, fi.EAGAIN) || !o.Forget(2) {
+		t.Error("news that nobody took:", err)
+	}
+	if err := o.TryWait(); err != nil || !o.Note(1) || !o.Forget(1) {
+		t.Error("as before:", err)
+	}
+	o.Mu.Lock()
+	o.Level() // another read it between Note and Level
+	o.Mu.Unlock()
+	if len(c) != 1 {
+		t.Error("another who reads took the news away")
 	}
 	o.Mu.Lock()
 	o.Close()

@@ -164,9 +164,10 @@ func (o *Object) Empty() {
 
 // Level says, under Mu, that a value which reading does not take away has
 // changed, like that of a counter: it wakes every sleeper who finds enough by
-// the test of InitLevel, and nobody else.
+// the test of InitLevel, and nobody else. What was noted may be forgotten by now:
+// one who read it took it away from nobody who waits by other means.
 func (o *Object) Level() {
-	if o.have.Load() > 0 && (o.native.shown || o.set != nil) {
+	if o.native.shown || o.set != nil {
 		o.raise()
 	}
 	o.sleepers.wakeLevel(o)
