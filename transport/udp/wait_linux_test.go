@@ -1,0 +1,69 @@
+package udp
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watched is how many descriptors are in the set of w.
+func watched(t *testing.T, w *waiter) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", w.fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(b), "tfd:")
+}
+
+func TestWatchedOnlyWhileAsleep(t *testing.T) {
+	// performance.md, floor of a message: a socket in an epoll set pays for each
+	// packet, so it is in none while its owner polls.
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+	w := &directOf(a).in
+	for i := range 3 {
+		if n := watched(t, w); n != 0 {
+			t.Fatalf("sleep %d: %d descriptors in the set of one who is awake", i, n)
+		}
+		over := make(chan error, 1)
+		go func() { over <- a.Wait(deadline()) }()
+		for end := deadline(); watched(t, w) != 1; runtime.Gosched() {
+			if len(over) > 0 || time.Now().After(end) {
+				t.Fatal("nobody sleeps on the socket")
+			}
+		}
+		if i == 1 {
+			a.Wake()
+		} else {
+			send(t, b, train(a, i, 10, 0))
+		}
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		if i != 1 {
+			receive(t, a, 1)
+		}
+	}
+	if n := watched(t, w); n != 0 {
+		t.Fatalf("%d descriptors in the set at last", n)
+	}
+}
+
+func TestNoRoomToWatch(t *testing.T) {
+	// epoll_ctl(2): ENOSPC and ENOMEM come and go. The wait ends, the socket lives.
+	var w waiter
+	if !w.refused(unix.ENOSPC) || !w.refused(unix.ENOMEM) {
+		t.Error("one who cannot sleep sleeps")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a set without its item is our bug")
+		}
+	}()
+	w.refused(unix.EBADF)
+}
