@@ -49,10 +49,14 @@ type backend interface {
 	wake()
 	routeMTU(remote netip.Addr) (int, error)
 	info(*Info)
+	// count asks the system for what only it has counted; stats, which may be called
+	// outside the gate, is what is known.
+	count()
 	stats() Stats
 	// stop makes wait and waitWritable return, now and from now on.
 	stop()
-	// close releases the sockets; no other call runs or will come.
+	// close counts and releases the sockets; no other call runs or will come, but
+	// stats.
 	close() error
 }
 
@@ -268,7 +272,13 @@ func (c *Conn) Info() Info {
 }
 
 // Stats returns the counters. They still can be read after Close.
-func (c *Conn) Stats() Stats { return c.io.stats() }
+func (c *Conn) Stats() Stats {
+	if c.gate.enter() {
+		c.io.count()
+		c.gate.leave()
+	}
+	return c.io.stats()
+}
 
 // Close releases the sockets. It ends Wait and WaitWritable, waits for calls
 // under way, and makes later ones fail with net.ErrClosed. When it has returned

@@ -77,7 +77,7 @@ type sock struct {
 	fd    int
 	path  int // its index
 	port  uint16
-	drops uint32 // as SO_RXQ_OVFL told last
+	drops uint32 // as droppedBy told last
 
 	// seg is the segment size that the socket itself has (UDP_SEGMENT), 0: none.
 	// Trains of that size and datagrams up to it need no control message.
@@ -227,9 +227,6 @@ func (d *direct) options(fd int, cfg *Config) error {
 	if cfg.AllowFragments {
 		i.DontFragment = Feature{Why: "Config.AllowFragments"}
 	}
-	// Without it kernel drops are not counted; nothing else is lost.
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
-
 	i.GSO = Feature{Why: "Config.GSO off"}
 	if cfg.GSO != Off {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
@@ -299,6 +296,29 @@ func (d *direct) info(i *Info) {
 	}
 }
 
+// count asks for the drops of each socket. They could come along with datagrams
+// (SO_RXQ_OVFL), but those behind which none comes would stay untold, and the kernel
+// would look at the time stamps of each.
+func (d *direct) count() {
+	for p := range d.socks {
+		s := &d.socks[p]
+		if n, ok := droppedBy(s.fd); ok {
+			d.st.KernelDrops += uint64(n - s.drops)
+			s.drops = n
+		}
+	}
+}
+
+// droppedBy is how many datagrams the kernel dropped for a socket; false where it does
+// not tell (before Linux 4.12).
+func droppedBy(fd int) (uint32, bool) {
+	var info [9]uint32 // SK_MEMINFO_VARS
+	n := uint32(unsafe.Sizeof(info))
+	_, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&n)), 0)
+	const drops = 8 // SK_MEMINFO_DROPS
+	return info[drops], e == 0 && n == uint32(unsafe.Sizeof(info))
+}
+
 func (d *direct) stats() Stats {
 	s := d.st
 	s.EvidenceLost = d.thrown.Load()
@@ -306,6 +326,7 @@ func (d *direct) stats() Stats {
 }
 
 func (d *direct) close() error {
+	d.count()
 	d.in.close()
 	if d.out != nil {
 		d.out.close()

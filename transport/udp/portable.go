@@ -314,6 +314,7 @@ func (p *portable) SendBatch(gs []*dgram.Datagram) (int, error) {
 func (p *portable) evident() bool                 { return false }
 func (p *portable) nextError(*Evidence) bool      { return false }
 func (p *portable) wait(deadline time.Time) error { return p.src.wait(deadline) }
+func (p *portable) count()                        {}
 func (p *portable) stats() Stats                  { return p.st }
 
 func (p *portable) waitWritable(path int, deadline time.Time) error {

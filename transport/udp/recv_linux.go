@@ -73,10 +73,6 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 		} else {
 			c = control(rx.ctl[:rx.msg.Controllen])
 		}
-		if c.hasDrops {
-			d.st.KernelDrops += uint64(c.drops - s.drops)
-			s.drops = c.drops
-		}
 		if rx.msg.Flags&unix.MSG_TRUNC != 0 {
 			d.st.RecvCut++
 			continue
@@ -115,15 +111,13 @@ func (d *direct) odd(path int, e syscall.Errno) error {
 }
 
 // ctlLen holds every control message there may be at once: segment size, traffic
-// class, drops and, on the error queue, the error with an address (80 bytes).
+// class and, on the error queue, the error with an address (80 bytes).
 const ctlLen = 256
 
 // controls are the control messages of a received train.
 type controls struct {
-	seg      int // UDP_GRO
-	tos      uint8
-	hasDrops bool
-	drops    uint32 // SO_RXQ_OVFL: datagrams dropped since the socket exists
+	seg int // UDP_GRO
+	tos uint8
 }
 
 // sizeofHdr is where the data of a control message begins.
@@ -153,9 +147,6 @@ func control(b []byte) (c controls) {
 			c.seg = int(*(*uint16)(unsafe.Pointer(&data[0])))
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(data) >= 4:
 			c.tos = uint8(*(*int32)(unsafe.Pointer(&data[0])))
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
-			c.hasDrops = true
-			c.drops = *(*uint32)(unsafe.Pointer(&data[0]))
 		}
 		n := unix.CmsgSpace(len(data))
 		if n >= len(b) {
