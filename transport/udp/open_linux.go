@@ -56,6 +56,7 @@ type direct struct {
 
 	st     Stats
 	thrown atomic.Uint64 // evidence that discard threw away
+	drops  atomic.Uint64 // Stats.KernelDrops: close counts beside a reader
 
 	in    waiter // until a path is readable
 	stale uint64 // evidence there was when the last wait began
@@ -303,7 +304,7 @@ func (d *direct) count() {
 	for p := range d.socks {
 		s := &d.socks[p]
 		if n, ok := droppedBy(s.fd); ok {
-			d.st.KernelDrops += uint64(n - s.drops)
+			d.drops.Add(uint64(n - s.drops))
 			s.drops = n
 		}
 	}
@@ -321,7 +322,7 @@ func droppedBy(fd int) (uint32, bool) {
 
 func (d *direct) stats() Stats {
 	s := d.st
-	s.EvidenceLost = d.thrown.Load()
+	s.KernelDrops, s.EvidenceLost = d.drops.Load(), d.thrown.Load()
 	return s
 }
 
