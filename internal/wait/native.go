@@ -59,7 +59,7 @@ func (n *native) lower() {
 
 func (n *native) close() {
 	if n.ch != nil {
-		n.raise()
+		close(n.ch) // all who sleep on it learn of the end
 	} else {
 		n.fd.close()
 	}

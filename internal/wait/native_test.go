@@ -251,3 +251,29 @@ func TestChanWakesEveryWaiterInTurn(t *testing.T) {
 		}
 	})
 }
+
+func TestCloseWakesAllOfAChan(t *testing.T) {
+	// R-CQ-38: also of several that received nothing to pass on.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitMutexCond})
+		c, _ := p.Chan()
+		left := 3
+		done := make(chan bool, left)
+		for range left {
+			go func() {
+				for p.TryWait() == nil {
+					<-c
+					p.take(1)
+					p.Look()
+				}
+				done <- true
+			}()
+		}
+		synctest.Wait()
+		p.end()
+		synctest.Wait()
+		if len(done) != left {
+			t.Errorf("%d of %d waiters learn of the end", len(done), left)
+		}
+	})
+}
