@@ -152,6 +152,9 @@ func (o *Object) hold() {
 	old := o.held
 	o.held = ps
 	o.native.undo.Or(held)
+	if ps != o.list.Load() { // setList did not see what is armed
+		o.native.raise()
+	}
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)
