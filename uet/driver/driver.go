@@ -349,7 +349,6 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 // for the peer's.
 func (d *Driver) intake() {
 	d.stuck = false
-	refused := false
 	for i := len(d.queue) - 1; i >= 0; i-- {
 		for r := d.queue[i].peek(); r != nil; r = d.queue[i].peek() {
 			d.stats.Queued++
@@ -365,13 +364,12 @@ func (d *Driver) intake() {
 			}
 			if err != nil {
 				d.owner.Refused(&r.op, err)
-				refused = true
+				// At once: a batch holds the lock of a queue in which the next
+				// request may ask for room.
+				d.owner.Delivered()
 			}
 			d.queue[i].pop()
 		}
-	}
-	if refused {
-		d.owner.Delivered()
 	}
 }
 
