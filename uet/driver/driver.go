@@ -782,6 +782,8 @@ func (d *Driver) Arm() {
 			d.start()
 		case !d.watching:
 			d.kick()
+		default:
+			d.rouse() // nobody told it of a deadline while nobody slept
 		}
 	}
 	d.unlock()

@@ -836,3 +836,23 @@ func TestDriverNoAllocs(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestArmLooksAtTheDeadline(t *testing.T) {
+	// The goroutine sleeps on the socket from an earlier wait, without a deadline;
+	// what was posted since has one.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, false)
+		r.Arm()
+		synctest.Wait() // it watches
+		r.Disarm()      // the wait timed out
+		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.send("a")
+		r.Poll()
+		r.Arm()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.wantLog(`send a "a"`, "advance")
+		r.Disarm()
+		_ = r.Close()
+	})
+}
