@@ -497,10 +497,10 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
 		d.transmit(now)
-		done += d.deliver()
 	} else {
 		d.still, d.due = over, t
 	}
+	done += d.deliver() // also what a post made: an injected send may end at once
 	if d.stuck && done > 0 {
 		d.intake()
 	}
@@ -777,6 +777,7 @@ func (d *Driver) Arm() {
 	d.armed.Add(1)
 	d.h.lock()
 	if !d.closed {
+		d.deliver() // what was made while nobody slept
 		switch {
 		case !d.started:
 			d.start()

@@ -856,3 +856,31 @@ func TestArmLooksAtTheDeadline(t *testing.T) {
 		_ = r.Close()
 	})
 }
+
+func TestPollDeliversWhatAPostEnded(t *testing.T) {
+	// An injected send that nobody has to answer for.
+	r := newRig(t)
+	r.core.endAtOnce()
+	r.send("a")
+	if !r.Poll() || r.own.count() != 1 {
+		t.Errorf("%d ends delivered, want 1", r.own.count())
+	}
+}
+
+func TestArmDeliversWhatAPostEnded(t *testing.T) {
+	// The post came after the last poll of the reader that goes to sleep, and found
+	// nobody asleep.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.core.endAtOnce()
+		r.send("a")
+		r.Arm()
+		synctest.Wait()
+		if r.own.count() != 1 {
+			t.Errorf("%d ends delivered, want 1", r.own.count())
+		}
+		r.Disarm()
+		_ = r.Close()
+	})
+}
