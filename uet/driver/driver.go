@@ -231,7 +231,10 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 // be.
 func (d *Driver) admit(k transport.OpKind) error {
 	if d.h.take() || d.stuck {
+		// As served, whatever becomes of this post.
 		d.intake()
+		d.deliver()
+		d.rouse()
 	}
 	switch {
 	case d.closed:
@@ -604,6 +607,7 @@ func (d *Driver) Cancel(context any) bool {
 	d.still = false
 	ok := !d.closed && (d.core.Cancel(d.time(), context) || d.cancelQueued(context))
 	d.deliver()
+	d.rouse()
 	d.unlock()
 	return ok
 }
@@ -639,6 +643,7 @@ func (d *Driver) Diagnose() []transport.Waiting {
 	d.h.take()
 	d.intake()
 	d.deliver()
+	d.rouse()
 	now := d.time()
 	out := d.core.Diagnose(now)
 	for i := range d.queue {

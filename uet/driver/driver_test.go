@@ -857,6 +857,41 @@ func TestArmLooksAtTheDeadline(t *testing.T) {
 	})
 }
 
+func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
+	// Work was left for a holder who lets go, and before that one looks another
+	// takes it, whose own call has nothing more to do. What it posts has deadlines
+	// and may end at once.
+	for name, call := range map[string]func(*rig){
+		"cancel":   func(r *rig) { r.Cancel("x") },
+		"diagnose": func(r *rig) { r.Diagnose() },
+		"post": func(r *rig) {
+			if err := r.Post(&transport.Op{Kind: transport.OpSend}, r.own.unknown, false); err == nil {
+				t.Error("a post to nobody is accepted")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := bubbleRig(t, true)
+				synctest.Wait() // it sleeps without a deadline
+				r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+				r.core.endAtOnce()
+				r.h.lock()
+				r.send("a")
+				r.h.free() // and before this holder looks at the flag, another comes
+				call(r)
+				if r.own.count() != 1 {
+					t.Errorf("%d ends delivered, want 1", r.own.count())
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				r.wantLog(`send a "a"`, "advance")
+				_ = r.Close()
+			})
+		})
+	}
+}
+
 func TestPollDeliversWhatAPostEnded(t *testing.T) {
 	// An injected send that nobody has to answer for.
 	r := newRig(t)
