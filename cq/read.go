@@ -206,6 +206,9 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	for {
 		why, armed := q.w.Wait(ctx, int64(cond), deadline)
 		n, err := q.take(e, src)
+		if why == wait.Signalled && n >= cond {
+			q.w.GiveSignal() // what another is woken for was not published
+		}
 		q.w.Done(armed)
 		if err != fi.EAGAIN {
 			return n, blocked(err)

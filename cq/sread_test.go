@@ -385,3 +385,37 @@ func TestSReadAllocates(t *testing.T) {
 		}
 	}
 }
+
+func TestSignalAndEntryEndTwoReads(t *testing.T) {
+	// R-CQ-92: of two that sleep, an entry ends one and a signal the other, also
+	// where the one who is woken by the signal is the first to look.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitUnspec})
+		ended := make(chan int, 2)
+		first := q.w.Lie(1) // an SRead up to its sleep
+		go func() {
+			n, _ := q.SRead(make([]Entry, 1), 0, -1)
+			ended <- n
+		}()
+		synctest.Wait()
+		put(q, Entry{Context: 1})
+		if err := q.Signal(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		<-first // the rest of it
+		q.w.Rise()
+		var e [1]Entry
+		n, err := q.take(e[:], nil)
+		signalled := err == fi.EAGAIN && q.w.TakeSignal()
+		q.w.Mu.Unlock()
+		if !signalled && n == 0 {
+			t.Error("the first sleeps on")
+		}
+		if len(ended) != 1 {
+			t.Error("the second sleeps on")
+		} else if got := <-ended; got+n != 1 {
+			t.Errorf("read %d and %d entries, want one", n, got)
+		}
+	})
+}

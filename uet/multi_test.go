@@ -418,3 +418,39 @@ func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
 		t.Errorf("%+v from %v", e, src)
 	}
 }
+
+func TestRefusedBeforeAMultiRecvThatFindsNoRoom(t *testing.T) {
+	t.Parallel()
+	// Two receives wait for the driver's lock. The first is refused: its source is
+	// gone. The second is a buffer for many, for which messages are there but no
+	// room in the queue that the refusal was written to.
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.DirectedRecv | fi.MultiRecv})
+	small := func(o *options) { o.attr.Size = 64 }
+	a, b, toB, toA := r.pair(small)
+	const msgs = 4
+	for range msgs {
+		ok(t, a.Send([]byte("x"), toB, nil))
+	}
+	for n := 0; n < msgs; b.drv.With(func() { n = b.fep.Unexpected() }) {
+		a.tx.Read(nil)
+		b.rx.Read(nil)
+	}
+	for range 62 {
+		ok(t, b.TRecv(nil, fi.AddrUnspec, 7, 0, nil))
+	}
+	ok(t, b.SetOpt(fi.OptMinMultiRecv, 1))
+	b.drv.With(func() {
+		ok(t, b.Recv(nil, toA, "refused"))
+		ok(t, b.RecvMsg(&Msg{Iov: [][]byte{make([]byte, 100)}, Addr: fi.AddrUnspec}, fi.MultiRecv))
+		ok(t, b.vec.Remove(toA))
+	})
+	if e := waitErr(t, b.rx, a); e.Context != "refused" {
+		t.Errorf("%+v", e)
+	}
+	var e [1]cq.Entry
+	for n := 0; n < msgs; {
+		k, _ := b.rx.Read(e[:])
+		a.tx.Read(nil)
+		n += k
+	}
+}

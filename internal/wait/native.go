@@ -59,7 +59,7 @@ func (n *native) lower() {
 
 func (n *native) close() {
 	if n.ch != nil {
-		n.raise()
+		close(n.ch) // all who sleep on it learn of the end
 	} else {
 		n.fd.close()
 	}
@@ -152,6 +152,9 @@ func (o *Object) hold() {
 	old := o.held
 	o.held = ps
 	o.native.undo.Or(held)
+	if ps != o.list.Load() { // setList did not see what is armed
+		o.native.raise()
+	}
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)

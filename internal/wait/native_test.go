@@ -251,3 +251,47 @@ func TestChanWakesEveryWaiterInTurn(t *testing.T) {
 		}
 	})
 }
+
+func TestTryWaitArmsWhatIsBoundMeanwhile(t *testing.T) {
+	// What is bound between the look at what to arm and the note of what is armed
+	// is armed too.
+	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
+	if _, err := p.Chan(); err != nil {
+		t.Fatal(err)
+	}
+	first, second := new(endpoint), new(endpoint)
+	first.arm = func() { first.arm = nil; p.Bind(second) }
+	p.Bind(first)
+	if err := p.TryWait(); err != nil {
+		t.Fatal(err)
+	}
+	first.wantArmed(t, 1)
+	second.wantArmed(t, 1)
+	p.Release()
+}
+
+func TestCloseWakesAllOfAChan(t *testing.T) {
+	// R-CQ-38: also of several that received nothing to pass on.
+	synctest.Test(t, func(t *testing.T) {
+		p := newPile(t, Attr{Kind: fi.WaitMutexCond})
+		c, _ := p.Chan()
+		left := 3
+		done := make(chan bool, left)
+		for range left {
+			go func() {
+				for p.TryWait() == nil {
+					<-c
+					p.take(1)
+					p.Look()
+				}
+				done <- true
+			}()
+		}
+		synctest.Wait()
+		p.end()
+		synctest.Wait()
+		if len(done) != left {
+			t.Errorf("%d of %d waiters learn of the end", len(done), left)
+		}
+	})
+}

@@ -170,6 +170,16 @@ func (o *Object) TakeSignal() bool {
 	return true
 }
 
+// GiveSignal gives back, under Mu, the signal that a Wait returned for: its
+// caller found what it waited for after all, and the signal is for another.
+func (o *Object) GiveSignal() {
+	o.signals.Add(1)
+	o.sleepers.wake(Always, false)
+	if o.native.shown || o.set != nil {
+		o.raise()
+	}
+}
+
 // sleep waits for Publish. No wake-up is lost: what is driven is armed first,
 // then, under the lock that Publish needs, the sleeper looks and lies down.
 // What was put before the look is seen; what is put later finds the sleeper.

@@ -231,7 +231,10 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 // be.
 func (d *Driver) admit(k transport.OpKind) error {
 	if d.h.take() || d.stuck {
+		// As served, whatever becomes of this post.
 		d.intake()
+		d.deliver()
+		d.rouse()
 	}
 	switch {
 	case d.closed:
@@ -349,7 +352,6 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 // for the peer's.
 func (d *Driver) intake() {
 	d.stuck = false
-	refused := false
 	for i := len(d.queue) - 1; i >= 0; i-- {
 		for r := d.queue[i].peek(); r != nil; r = d.queue[i].peek() {
 			d.stats.Queued++
@@ -365,13 +367,12 @@ func (d *Driver) intake() {
 			}
 			if err != nil {
 				d.owner.Refused(&r.op, err)
-				refused = true
+				// At once: a batch holds the lock of a queue in which the next
+				// request may ask for room.
+				d.owner.Delivered()
 			}
 			d.queue[i].pop()
 		}
-	}
-	if refused {
-		d.owner.Delivered()
 	}
 }
 
@@ -499,10 +500,10 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
 		d.transmit(now)
-		done += d.deliver()
 	} else {
 		d.still, d.due = over, t
 	}
+	done += d.deliver() // also what a post made: an injected send may end at once
 	if d.stuck && done > 0 {
 		d.intake()
 	}
@@ -606,6 +607,7 @@ func (d *Driver) Cancel(context any) bool {
 	d.still = false
 	ok := !d.closed && (d.core.Cancel(d.time(), context) || d.cancelQueued(context))
 	d.deliver()
+	d.rouse()
 	d.unlock()
 	return ok
 }
@@ -641,6 +643,7 @@ func (d *Driver) Diagnose() []transport.Waiting {
 	d.h.take()
 	d.intake()
 	d.deliver()
+	d.rouse()
 	now := d.time()
 	out := d.core.Diagnose(now)
 	for i := range d.queue {
@@ -779,11 +782,14 @@ func (d *Driver) Arm() {
 	d.armed.Add(1)
 	d.h.lock()
 	if !d.closed {
+		d.deliver() // what was made while nobody slept
 		switch {
 		case !d.started:
 			d.start()
 		case !d.watching:
 			d.kick()
+		default:
+			d.rouse() // nobody told it of a deadline while nobody slept
 		}
 	}
 	d.unlock()

@@ -836,3 +836,86 @@ func TestDriverNoAllocs(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestArmLooksAtTheDeadline(t *testing.T) {
+	// The goroutine sleeps on the socket from an earlier wait, without a deadline;
+	// what was posted since has one.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, false)
+		r.Arm()
+		synctest.Wait() // it watches
+		r.Disarm()      // the wait timed out
+		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.send("a")
+		r.Poll()
+		r.Arm()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.wantLog(`send a "a"`, "advance")
+		r.Disarm()
+		_ = r.Close()
+	})
+}
+
+func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
+	// Work was left for a holder who lets go, and before that one looks another
+	// takes it, whose own call has nothing more to do. What it posts has deadlines
+	// and may end at once.
+	for name, call := range map[string]func(*rig){
+		"cancel":   func(r *rig) { r.Cancel("x") },
+		"diagnose": func(r *rig) { r.Diagnose() },
+		"post": func(r *rig) {
+			if err := r.Post(&transport.Op{Kind: transport.OpSend}, r.own.unknown, false); err == nil {
+				t.Error("a post to nobody is accepted")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := bubbleRig(t, true)
+				synctest.Wait() // it sleeps without a deadline
+				r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+				r.core.endAtOnce()
+				r.h.lock()
+				r.send("a")
+				r.h.free() // and before this holder looks at the flag, another comes
+				call(r)
+				if r.own.count() != 1 {
+					t.Errorf("%d ends delivered, want 1", r.own.count())
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				r.wantLog(`send a "a"`, "advance")
+				_ = r.Close()
+			})
+		})
+	}
+}
+
+func TestPollDeliversWhatAPostEnded(t *testing.T) {
+	// An injected send that nobody has to answer for.
+	r := newRig(t)
+	r.core.endAtOnce()
+	r.send("a")
+	if !r.Poll() || r.own.count() != 1 {
+		t.Errorf("%d ends delivered, want 1", r.own.count())
+	}
+}
+
+func TestArmDeliversWhatAPostEnded(t *testing.T) {
+	// The post came after the last poll of the reader that goes to sleep, and found
+	// nobody asleep.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		r.core.endAtOnce()
+		r.send("a")
+		r.Arm()
+		synctest.Wait()
+		if r.own.count() != 1 {
+			t.Errorf("%d ends delivered, want 1", r.own.count())
+		}
+		r.Disarm()
+		_ = r.Close()
+	})
+}

@@ -419,3 +419,13 @@ func (o *fakeOwner) takeRefused() []string {
 	o.refused = nil
 	return r
 }
+
+// endAtOnce makes each post end where it begins.
+func (f *fakeCore) endAtOnce() {
+	f.set(func() {
+		f.deny = func() bool {
+			f.events = append(f.events, transport.Event{})
+			return false
+		}
+	})
+}
