@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // earlyROD is a pipe in which all but the first of n ordered messages wait at b:
@@ -111,6 +113,39 @@ func TestFEPQuantumLeavesRoomForOthers(t *testing.T) {
 	p.want(p.b)
 	next := 1 + quantum
 	for turns := 0; p.b.NextTimeout() <= p.now+1 && turns < 300; turns++ {
+		p.now++
+		p.b.Advance(p.now)
+		next = inOrder(t, p.events(p.b), next)
+	}
+	if next != 300 {
+		t.Errorf("%d of 300 were executed", next)
+	}
+	p.settle()
+	p.events(p.a)
+	p.checkIdle()
+}
+
+// control delivers a control packet of a's ordered PDC to b.
+func (p *pipe) control(c wire.CP) {
+	p.a.pds.Each(func(pdc *pds.PDC) { c.SPDCID, c.DPDCID = pdc.ID(), pdc.RemoteID() })
+	b := c.Append(nil)
+	from, to := p.a.cfg.Local, p.b.cfg.Local
+	b = wire.AppendCRC(b, 0, wire.CRCPrefix(from.Addr(), to.Addr(), from.Port(), to.Port(), uint16(8+len(b)+wire.CRCLen)))
+	p.b.Receive(p.now, &dgram.Datagram{Data: b, Remote: from})
+}
+
+func TestFEPControlPacketsBringNoQuantum(t *testing.T) {
+	// faults.md §1, T38: 64 packets of a PDC have gone up in this turn, so none goes up
+	// with a PROBE of it, or a train of 64 PROBEs would make a turn of the whole window.
+	p, first := earlyROD(t, 300)
+	p.b.Receive(p.now, first)
+	next := inOrder(t, p.events(p.b), 0)
+	p.control(wire.CP{Ctl: wire.CtlProbe})
+	p.want(p.b)
+	if p.b.Flush(p.now); !p.move(p.b, p.a) {
+		t.Error("the PROBE is not answered")
+	}
+	for p.b.NextTimeout() <= p.now+1 {
 		p.now++
 		p.b.Advance(p.now)
 		next = inOrder(t, p.events(p.b), next)

@@ -134,7 +134,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			return
 		}
 		f.pds.ReceiveCP(f.now, d.Remote, uint8(d.Path), &c)
-		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() {
+		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
 	default:

@@ -125,7 +125,7 @@ func (tx *txDir) sample(d time.Duration, s wire.NSCC) time.Duration {
 }
 
 // ReceivePlain is ReceiveAckOf for nearly every ACK: a plain one that names the
-// oldest packet outstanding on an established PDC, which was sent once. All its news
+// oldest request outstanding on an established PDC, which was sent once. All its news
 // is that the packet arrived. It reports false, and has done nothing, where there may
 // be more to an ACK: then ReceiveAckOf judges.
 func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h *wire.PlainAck, rsp *wire.Rsp) bool {
@@ -137,7 +137,7 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 		return false
 	}
 	k := tx.at(tx.una)
-	if k.state != pktFlight || p.odd(k) {
+	if k.state != pktFlight || k.ctl != 0 || p.odd(k) {
 		return false
 	}
 	p.strikes = 0

@@ -140,3 +140,28 @@ func TestPlainAckIsAnAck(t *testing.T) {
 		t.Errorf("%d ACKs were plain and %d were not: too few to compare", plain, other)
 	}
 }
+
+func TestPlainAckOfAControlPacket(t *testing.T) {
+	// A target whose CLOSE_REQ was not answered is established again when the initiator
+	// goes on. That the CLOSE_REQ is answered then is no news of a message.
+	x := newTarget(t)
+	x.p.RequestClose(x.now)
+	if !x.p.CanResend() {
+		t.Fatal("no CLOSE_REQ leaves")
+	}
+	x.p.Resend(x.now, 0)
+	x.recv(1)
+	if s := x.p.State(); s != Established {
+		t.Fatalf("the initiator goes on, and the PDC is %v", s)
+	}
+	x.told = nil
+	x.now += time.Millisecond
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 9, DPDCID: x.p.id, MPR: 2, SACKOff: 1}
+	if rsp := (&wire.Rsp{}); !x.plain(peerAddr, &a, rsp) {
+		x.tab.ReceiveAck(x.now, peerAddr, &a, rsp)
+	}
+	x.wantTold()
+	if x.p.Outstanding() != 0 {
+		t.Error("the CLOSE_REQ is not answered")
+	}
+}

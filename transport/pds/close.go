@@ -272,14 +272,18 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 		t.closeDone(now, p)
 		return
 	}
+	if rx.isHeld(c.PSN) {
+		t.Stats.DropStale++ // the request has its PSN
+		return
+	}
 	if d >= 0 && rx.win.Set(uint32(c.PSN)) {
 		rx.noteMax(c.PSN)
+		if p.mode == wire.ROD && c.PSN == rx.rodNext {
+			rx.rodPast(c.PSN)
+		}
 		p.advance()
 	} else {
 		t.Stats.RxDup++
-	}
-	if p.mode == wire.ROD && c.PSN == rx.rodNext {
-		rx.rodNext++
 	}
 	ack.CACK = wire.PSN(rx.win.Base()) - 1
 	ack.AckPSNOff = int16(c.PSN.Sub(ack.CACK))

@@ -40,3 +40,40 @@ func TestHoldListMatchesDumbTwin(t *testing.T) {
 		}
 	}
 }
+
+// noop delivers a NOOP with the PSN of packet i.
+func (x *pdcTest) noop(i int) {
+	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlNoop, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
+}
+
+func TestEarlyControlPacketOnROD(t *testing.T) {
+	// UE §3.5.11: a NOOP has a PSN of its own. On a ROD PDC it may come before its turn;
+	// what follows it goes up when what precedes it did.
+	x := newTarget(t, rod)
+	for _, i := range []int{5, 2, 3} {
+		x.noop(i)
+	}
+	x.wantLoose("ACK cack=0 psn=5", "ACK cack=0 psn=2", "ACK cack=0 psn=3")
+	x.recv(4, rod)
+	x.recv(1, rod)
+	x.recv(6, rod, ar)
+	x.wantTold("deliver 1", "deliver 4", "deliver 6")
+	x.wantAcks("cack=6 psn=6 OK")
+	x.checkAtRest()
+}
+
+func TestControlPacketWithThePSNOfAHeldPacket(t *testing.T) {
+	// T9: a PSN belongs to the packet that is held.
+	x := newTarget(t, rod)
+	x.recv(2, rod)
+	x.acks()
+	x.noop(2)
+	x.wantLoose()
+	if x.tab.Stats.DropStale != 1 {
+		t.Errorf("%d packets dropped, want 1", x.tab.Stats.DropStale)
+	}
+	x.recv(1, rod)
+	x.wantTold("deliver 1", "deliver 2")
+	x.wantAcks("cack=2 psn=2 OK")
+	x.checkAtRest()
+}

@@ -304,7 +304,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.noteMax(m.PSN)
 	}
 	if p.mode == wire.ROD {
-		rx.rodNext = m.PSN + 1
+		rx.rodPast(m.PSN)
 	}
 	if !m.Held {
 		rx.rcvdBytes += uint64(m.Size)
@@ -339,6 +339,14 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 			t.up.WakeAck(p)
 		}
 	}
+}
+
+// rodPast: what is next for the message layer comes behind psn, and behind the control
+// packets that came before their turn and have the PSNs that follow.
+func (rx *rxDir) rodPast(psn wire.PSN) {
+	for psn++; rx.win.Test(uint32(psn)); psn++ {
+	}
+	rx.rodNext = psn
 }
 
 // acceptBehind is Accept where something is out of order or guaranteed. It reports
