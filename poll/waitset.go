@@ -24,7 +24,8 @@ type WaitAttr struct {
 
 // A WaitSet is one wait object for several queues and counters (fi_wait_open).
 // They join it when they are opened with fi.WaitSet, and leave when closed. It
-// is safe for concurrent use.
+// is safe for concurrent use. A change of a counter is told to whoever looks at the
+// counter first: where several do, each waits by cntr.Wait instead.
 type WaitSet struct {
 	w wait.Object
 

@@ -577,12 +577,12 @@ func (p *PDC) caughtUp(now time.Duration) {
 // refuses with NACK ROD_OOO when there is no room (UE §3.5.14).
 func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	t, rx := p.t, p.rx
-	if t.holdUsed+len(b) > t.cfg.HoldBytes {
-		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRODOOO, PSN: m.PSN, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.rodNext)})
-		return
-	}
 	if rx.isHeld(m.PSN) {
 		t.Stats.RxDup++
+		return
+	}
+	if t.holdUsed+len(b) > t.cfg.HoldBytes {
+		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRODOOO, PSN: m.PSN, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.rodNext)})
 		return
 	}
 	t.holdUsed += len(b)

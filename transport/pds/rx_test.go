@@ -297,6 +297,8 @@ func TestRODWithoutRoomGoesBack(t *testing.T) {
 	x.recv(2, rod)
 	x.recv(3, rod)
 	x.wantLoose("NACK ROD_OOO")
+	x.recv(2, rod) // waits already
+	x.wantLoose()
 	x.recv(1, rod)
 	x.wantTold("deliver 1", "deliver 2")
 }
