@@ -88,6 +88,9 @@ func FuzzReceive(f *testing.F) {
 				if op%10 == 3 && p != nil {
 					h.Flags, h.PSNOffset, h.DPDCID, h.SPDCID = 0, 0, p.id, p.remoteID
 					start = p.start + wire.PSN(next())
+					if next()%8 != 0 { // near each other, and near the control packets
+						h.Type, start = p.reqType(), p.start+wire.PSN(next()%16)
+					}
 				}
 				h.PSN = start.Add(int(h.PSNOffset))
 				q, v := tab.ReceiveReq(x.now, from, 0, &h, next()%9 == 0)
