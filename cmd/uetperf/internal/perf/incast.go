@@ -28,7 +28,8 @@ type race struct {
 	n     int
 	round atomic.Int64 // that is open; 0: none yet
 	left  atomic.Int64 // legs that are not through with it
-	over  atomic.Bool  // no round follows
+	stop  atomic.Bool  // a leg was told to
+	over  atomic.Bool  // no round follows; true before round changes for the last time
 	wake  func()       // all legs
 
 	mu    sync.Mutex // guards what follows; held by the last leg of a round
@@ -46,7 +47,7 @@ func newRace(n int) *race {
 // arrive says that a leg is through with a round. The last one opens the next.
 func (r *race) arrive(d time.Duration, stop bool) {
 	if stop {
-		r.over.Store(true)
+		r.stop.Store(true)
 	}
 	if r.left.Add(-1) > 0 {
 		return
@@ -58,7 +59,9 @@ func (r *race) arrive(d time.Duration, stop bool) {
 	} else {
 		r.end = now.Add(d)
 	}
-	if !now.Before(r.end) {
+	// Only here: a leg that saw the end in the middle of a round would leave the others
+	// waiting for it.
+	if r.stop.Load() || !now.Before(r.end) {
 		r.over.Store(true)
 	}
 	r.begin = now
@@ -66,6 +69,13 @@ func (r *race) arrive(d time.Duration, stop bool) {
 	r.left.Store(int64(r.n))
 	r.round.Add(1)
 	r.wake()
+}
+
+// next reports whether the round after this one is open, and whether that is the end of
+// them.
+func (r *race) next(round int64) (open, over bool) {
+	open = r.round.Load() > round // first: over is written before it
+	return open, open && r.over.Load()
 }
 
 // rounds is the distribution of the time of a round, nil if there was none.
@@ -131,6 +141,7 @@ func (l *leg) incast() error {
 			streaming = false
 		}
 		var err error
+		open, over := l.race.next(round)
 		switch {
 		case streaming:
 			for ok := true; ok && err == nil && len(free) > 0; {
@@ -144,11 +155,11 @@ func (l *leg) incast() error {
 			}
 			l.race.arrive(s.half(), l.stop.Load())
 			continue
-		case l.race.over.Load() && l.race.round.Load() > round:
+		case over:
 			finish()
 			l.tell()
 			return l.linger()
-		case l.race.round.Load() > round:
+		case open:
 			var ok bool
 			if ok, err = post(); ok {
 				round++

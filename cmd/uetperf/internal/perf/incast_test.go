@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,5 +148,47 @@ func TestSpread(t *testing.T) {
 	}
 	if _, ok := (&spread{}).converged(0.25); ok {
 		t.Error("nothing has converged")
+	}
+}
+
+func TestRaceEndsForAll(t *testing.T) {
+	// Whenever one of the legs is told to stop, all end behind the same round.
+	const legs = 4
+	for range 2000 {
+		r := newRace(legs)
+		r.wake = func() {}
+		var rounds [legs]int64
+		var all sync.WaitGroup
+		for i := range legs {
+			all.Go(func() {
+				for round := int64(0); ; round++ {
+					r.arrive(time.Hour, i == 0 && round == 3)
+					for open, over := false, false; !open; runtime.Gosched() {
+						if open, over = r.next(round); over {
+							rounds[i] = round
+							return
+						}
+					}
+				}
+			})
+		}
+		soon(t, func() { all.Wait() })
+		for i, n := range rounds {
+			if n != rounds[0] || n != 3 {
+				t.Fatalf("leg %d ends behind round %d, leg 0 behind %d, want 3", i, n, rounds[0])
+			}
+		}
+	}
+}
+
+// soon fails the test if f does not return.
+func soon(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a leg waits for the others")
 	}
 }
