@@ -406,3 +406,24 @@ func TestUnknownKindIsABug(t *testing.T) {
 		}()
 	}
 }
+
+// A source that cannot be answered opens nothing: its PDC would have no peer, and
+// the first thing that is owed to it would look for the place of one.
+func TestFEPSourceThatCannotBeAnswered(t *testing.T) {
+	for _, from := range []string{"198.18.0.9:0", "0.0.0.0:4793"} {
+		p := newPipe(t, func(c *Config) { c.NoCRC = true })
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+		if !p.a.Transmit(p.now, &p.d) {
+			t.Fatal("nothing left")
+		}
+		p.d.Remote = netip.MustParseAddrPort(from)
+		p.b.Receive(p.now, &p.d)
+		p.b.pds.Each(func(c *pds.PDC) {
+			b := wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 1, SPDCID: c.RemoteID(), DPDCID: c.ID()}.Append(nil)
+			p.b.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.d.Remote})
+		})
+		if n, s := p.b.PDCs(), p.b.Stats(); n != 0 || s.Drops[DropSource] != 1 {
+			t.Errorf("from %s: %d PDCs, %d packets dropped for their source", from, n, s.Drops[DropSource])
+		}
+	}
+}
