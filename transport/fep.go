@@ -151,6 +151,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
+	f.unfence(now) // it was posted before
 	p, n := &f.peers[op.Peer], op.Bytes()
 	ln := f.lane(now, op.Peer, p, n, op.Ordered)
 	if ln == nil {
@@ -218,14 +219,19 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
-	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
-		f.requeue(now, h)
-	}
+	f.unfence(now)
 	if len(f.moveLater) > 0 {
 		f.move(now)
 	}
 	if f.lingering.len() > 0 {
 		f.sweepPeers()
+	}
+}
+
+// unfence queues what a fence kept back and keeps no more.
+func (f *FEP) unfence(now time.Duration) {
+	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
+		f.requeue(now, h)
 	}
 }
 
@@ -316,6 +322,7 @@ func (f *FEP) Close(now time.Duration) {
 	f.closed = true
 	f.ses.CancelAll()
 	f.pds.Abort(now)
+	f.moveLater = f.moveLater[:0]
 	f.queued = 0
 }
 

@@ -406,3 +406,64 @@ func TestUnknownKindIsABug(t *testing.T) {
 		}()
 	}
 }
+
+// A source that cannot be answered opens nothing: its PDC would have no peer, and
+// the first thing that is owed to it would look for the place of one.
+func TestFEPSourceThatCannotBeAnswered(t *testing.T) {
+	for _, from := range []string{"198.18.0.9:0", "0.0.0.0:4793", "[::ffff:198.18.0.9]:4793"} {
+		p := newPipe(t, func(c *Config) { c.NoCRC = true })
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+		if !p.a.Transmit(p.now, &p.d) {
+			t.Fatal("nothing left")
+		}
+		p.d.Remote = netip.MustParseAddrPort(from)
+		p.b.Receive(p.now, &p.d)
+		p.b.pds.Each(func(c *pds.PDC) {
+			b := wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 1, SPDCID: c.RemoteID(), DPDCID: c.ID()}.Append(nil)
+			p.b.Receive(p.now, &dgram.Datagram{Data: b, Seg: len(b), Remote: p.d.Remote})
+		})
+		if n, s := p.b.PDCs(), p.b.Stats(); n != 0 || s.Drops[DropSource] != 1 {
+			t.Errorf("from %s: %d PDCs, %d packets dropped for their source", from, n, s.Drops[DropSource])
+		}
+	}
+}
+
+// What waits for another PDC when the endpoint closes ends with it, and opens none.
+func TestFEPCloseBetweenPDCs(t *testing.T) {
+	p := newPipe(t, nil)
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
+	p.a.pds.Abort(p.now) // whatever ends a PDC
+	if len(p.a.moveLater) != 1 {
+		t.Fatal("the message does not wait for another PDC")
+	}
+	p.a.Close(p.now)
+	p.want(p.a, "s cancelled")
+	for p.a.Transmit(p.now, &p.d) {
+	}
+	p.a.Advance(p.now)
+	if n := p.a.PDCs(); n != 0 || !p.a.Idle() || p.a.Pending() {
+		t.Errorf("%d PDCs are left, idle %v, pending %v", n, p.a.Idle(), p.a.Pending())
+	}
+}
+
+// Ordered messages that a fence kept back go before one that is posted after the fence
+// was lifted, also if nothing else happens in between.
+func TestFEPFenceLiftedAndPosted(t *testing.T) {
+	p := newPipe(t, nil)
+	for n := range 3 {
+		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: n})
+	}
+	send := func(n int, fence bool) {
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Ordered: true, Fence: fence, Context: n})
+	}
+	send(1, false)
+	send(2, true)
+	p.settle()
+	p.want(p.a, "1 ok")
+	send(3, false)
+	p.settle()
+	p.want(p.b, "0 ok len=1", "1 ok len=2", "2 ok len=3")
+	if n := len(p.events(p.a)); n != 2 {
+		t.Errorf("%d of 2 sends ended", n)
+	}
+}

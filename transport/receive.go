@@ -50,10 +50,10 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	}
 }
 
-// source reports whether a train comes from where one may come from, and takes up
-// its way.
+// source reports whether a train comes from where one may come from, which is what
+// can be answered, and takes up its way.
 func (f *FEP) source(d *dgram.Datagram) bool {
-	if !d.Remote.IsValid() || d.Remote.Addr().Is4() != f.cfg.Local.Addr().Is4() {
+	if a := d.Remote.Addr(); !a.IsValid() || a.IsUnspecified() || a.Is4In6() || d.Remote.Port() == 0 || a.Is4() != f.cfg.Local.Addr().Is4() {
 		return false
 	}
 	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {

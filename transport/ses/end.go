@@ -18,12 +18,18 @@ func (s *SES) End() {
 		}
 	}
 	s.cancelRecvs()
+	s.unstarve()
 }
+
+// unstarve says that no message waits for room for an Event: none is left that could, or
+// it is to be tried again.
+func (s *SES) unstarve() { s.starved, s.spaces[0].starved, s.spaces[1].starved = false, false, false }
 
 // lateRecv ends a receive that was posted just now and that nothing will match any
 // more.
 func (s *SES) lateRecv(i int32, r *recv) {
 	if s.ended && r.live && r.class != boundClass {
 		s.cancelRecv(i)
+		s.unstarve()
 	}
 }

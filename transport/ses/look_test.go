@@ -161,3 +161,22 @@ func TestMsgErrorOfAClaimed(t *testing.T) {
 	}
 	g.rest()
 }
+
+func TestClaimNamesNobodyElse(t *testing.T) {
+	// The place of an older receive tells nothing of its source.
+	g := newRig(t)
+	g.recv(Recv{Tagged: true, Tag: 1, SourcePeer: srcB.Peer, Context: 1})
+	g.CancelRecv(1)
+	g.wantEvent(EvRecv, Cancelled, 1, 0)
+	parts := g.tagged(7, pattern(2000), 1024)
+	g.deliver(srcA, parts[0])
+	g.recv(Recv{Tagged: true, Tag: 7, Look: LookPeekClaim, Context: 2})
+	g.wantEvent(EvRecv, OK, 2, 2000)
+	g.recv(Recv{Tagged: true, Tag: 7, Look: LookClaim, Buf: make([]byte, 2000), Context: 2})
+	if g.Names(srcB.Peer) {
+		t.Error("a claim has the source of another receive")
+	}
+	g.deliver(srcA, parts[1])
+	g.wantEvent(EvRecv, OK, 2, 2000)
+	g.rest()
+}

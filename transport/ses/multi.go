@@ -97,7 +97,7 @@ func (s *SES) feed(now time.Duration) {
 		}
 		return 1
 	})
-	s.starved, s.spaces[0].starved, s.spaces[1].starved = false, false, false
+	s.unstarve()
 	for _, i := range posted {
 		r := s.recvs.at(i)
 		sp := s.space(r.tagged)

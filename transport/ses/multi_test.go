@@ -258,6 +258,29 @@ func TestMatchAloneWaitsToo(t *testing.T) {
 	g.rest()
 }
 
+func TestEndWithoutRoomForEvents(t *testing.T) {
+	// R-CM-12: what arrived whole can be received after the end, also if a
+	// multi-receive buffer could not take it for lack of room, before or after.
+	g := newRig(t, func(c *Config) { c.Admit = func() bool { return false } })
+	multi := func() {
+		g.recv(Recv{Buf: make([]byte, 80), Multi: true, Context: "m"})
+	}
+	multi()
+	for n := range 2 {
+		g.deliver(srcA, g.untagged(pattern(n), 1024)[0])
+	}
+	g.quiet()
+	g.End()
+	g.wantEvent(EvRecv, Cancelled, "m", 0)
+	for n := range 2 {
+		g.recv(Recv{Buf: make([]byte, 80), Context: n})
+		g.wantEvent(EvRecv, OK, n, n)
+		multi()
+		g.wantEvent(EvRecv, Cancelled, "m", 0)
+	}
+	g.rest()
+}
+
 func TestMultiRecvModel(t *testing.T) {
 	// Packets of messages in any order into multi-receive buffers, against what
 	// a bump pointer says (R-MSG-12, R-MSG-13).
