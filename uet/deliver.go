@@ -210,7 +210,9 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	if op.Multi {
 		e.Flags |= fi.MultiRecv // the buffer is the user's again
 	}
-	o.cntrs.of(op.Kind).failed()
+	if op.Flags&opLook == 0 { // as in Deliver
+		o.cntrs.of(op.Kind).failed()
+	}
 	o.putErr(o.queueOf(op.Kind), e)
 }
 
