@@ -1174,3 +1174,21 @@ func TestConnectedPostNoAllocs(t *testing.T) {
 		})
 	}
 }
+
+func TestLeftOperationEndsAsTheConnectionDid(t *testing.T) {
+	t.Parallel()
+	// R-CM-12: a send that waits for the driver's lock when the peer is lost is
+	// outstanding as any other.
+	r := newMsgRig(t)
+	a, _ := r.listener().link()
+	done := make(chan error)
+	a.drv.With(func() {
+		go func() { done <- a.Send(nil, 0, "late") }()
+		ok(t, <-done)
+		a.link.why = fi.ETIMEDOUT
+		a.fep.End(1)
+	})
+	if e := waitErr(t, a.tx); e.Err != fi.ETIMEDOUT || e.Context != "late" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -204,13 +204,19 @@ func (o *owner) putErr(q *cq.CQ, e *cq.Error) {
 func (o *owner) Refused(op *transport.Op, err error) {
 	e := &o.out.err
 	*e = cq.Error{Context: op.Context, Flags: kindFlags[op.Kind], Source: fi.AddrNotAvail, Err: fi.ECANCELED}
-	if err != transport.ErrClosed && err != driver.ErrCancelled {
+	switch {
+	case err == driver.ErrCancelled:
+	case err != transport.ErrClosed:
 		e.Err = fi.Of(postErr(err))
+	case o.link != nil && o.link.why != 0:
+		e.Err = o.link.why // as in failed
 	}
 	if op.Multi {
 		e.Flags |= fi.MultiRecv // the buffer is the user's again
 	}
-	o.cntrs.of(op.Kind).failed()
+	if op.Flags&opLook == 0 { // as in Deliver
+		o.cntrs.of(op.Kind).failed()
+	}
 	o.putErr(o.queueOf(op.Kind), e)
 }
 

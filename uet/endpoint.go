@@ -362,13 +362,15 @@ func (ep *Endpoint) enable() error {
 		// All messages come from one peer, of which there is no address.
 		caps &^= fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr
 	}
-	if ep.tx.Load() == nil { // else SetOpsFlags was here
-		tx, err := ep.txDefaultsOf(ep.info.Tx.OpFlags)
-		if err != nil {
-			return err
-		}
-		ep.tx.Store(tx)
+	flags := ep.info.Tx.OpFlags
+	if t := ep.tx.Load(); t != nil { // SetOpsFlags was here, maybe before BindCQ
+		flags = t.flags
 	}
+	tx, err := ep.txDefaultsOf(flags)
+	if err != nil {
+		return err
+	}
+	ep.tx.Store(tx)
 	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
 	if err := ep.open(); err != nil {
 		return err

@@ -215,7 +215,12 @@ func (d *Domain) OpenAV(attr av.Attr, ctx any) (*av.AV, error) {
 
 // AVEvents makes an event queue what av.AV.BindEvents wants: insertions into an
 // AV opened with fi.Event report there (R-AV-08).
-func AVEvents(q *eq.EQ) av.Events { return avEvents{q} }
+func AVEvents(q *eq.EQ) av.Events {
+	if q == nil {
+		return nil // which BindEvents refuses
+	}
+	return avEvents{q}
+}
 
 type avEvents struct{ q *eq.EQ }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -181,6 +182,24 @@ func TestOpsFlags(t *testing.T) {
 	want(t, err, fi.EBADF)
 	want(t, ep.SetOpsFlags(fi.Recv), fi.EBADF)
 	_ = q
+}
+
+func TestDefaultFlagsBeforeTheQueueIsBound(t *testing.T) {
+	t.Parallel()
+	// R-EP-07: whether a success is silent depends on the queue that is bound in the
+	// end.
+	r := newRig(t, nil)
+	a := r.node()
+	ep, err := r.domain.OpenEndpoint(r.info, nil)
+	ok(t, err)
+	ok(t, ep.SetOpsFlags(fi.Transmit|fi.DeliveryComplete))
+	ok(t, ep.BindCQ(a.tx, fi.Transmit|fi.Recv|fi.SelectiveCompletion))
+	ok(t, ep.BindAV(a.vec))
+	ok(t, ep.Enable())
+	if d := ep.tx.Load(); !d.plan.silent || d.flags != fi.DeliveryComplete || d.plan.level != transport.LevelDelivery {
+		t.Errorf("%+v", d)
+	}
+	ok(t, ep.Close())
 }
 
 func TestAlias(t *testing.T) {
@@ -419,6 +438,33 @@ func TestHandleTakenOverWhileAnOperationWaits(t *testing.T) {
 	wait(t, c.rx, a)
 }
 
+func TestRefusedLookIsNotCounted(t *testing.T) {
+	t.Parallel()
+	// No message was lost by a look that could not be made after all.
+	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.DirectedRecv})
+	c := r.counter(cntr.Attr{})
+	a := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.BindCntr(c, fi.Recv)) } })
+	b := r.node()
+	fromB := a.know(b)
+	done := make(chan error)
+	a.drv.With(func() {
+		go func() {
+			err := a.TRecvMsg(&TMsg{Addr: fromB, Context: "look"}, fi.Peek)
+			if err == nil {
+				err = a.vec.Remove(fromB)
+			}
+			done <- err
+		}()
+		ok(t, <-done)
+	})
+	if e := waitErr(t, a.rx); e.Err != fi.EINVAL || e.Context != "look" {
+		t.Errorf("%+v", e)
+	}
+	if n := c.ReadErr(); n != 0 {
+		t.Errorf("%d errors counted", n)
+	}
+}
+
 func TestFence(t *testing.T) {
 	t.Parallel()
 	// R-MSG-20, R-ORD-07: nothing of the fenced message and of those behind it is there
@@ -497,6 +543,7 @@ func TestAsynchronousInsertion(t *testing.T) {
 	a := wire.Addr{}
 	_, err = v.Insert(addrs(a), nil, 0, nil)
 	want(t, err, fi.ENOEQ)
+	want(t, v.BindEvents(AVEvents(nil)), fi.EINVAL)
 	ok(t, v.BindEvents(AVEvents(q)))
 	want(t, q.Close(), fi.EBUSY)
 	good, err := wire.ParseAddr("fi_addr_uet://198.18.0.1")

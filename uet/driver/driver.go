@@ -216,7 +216,7 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		if err = d.feed(to, more); err == nil {
 			d.inline++
 			if op.Kind.Recv() || d.armed.Load() > 0 {
-				d.deliver()
+				d.settle()
 			}
 			d.rouse()
 		}
@@ -233,7 +233,7 @@ func (d *Driver) admit(k transport.OpKind) error {
 	if d.h.take() || d.stuck {
 		// As served, whatever becomes of this post.
 		d.intake()
-		d.deliver()
+		d.settle()
 		d.rouse()
 	}
 	switch {
@@ -396,7 +396,7 @@ func (d *Driver) served() {
 	if d.h.take() {
 		d.intake()
 		d.inline++
-		d.deliver()
+		d.settle()
 		d.rouse()
 	}
 }
@@ -503,11 +503,22 @@ func (d *Driver) turn(inline bool) bool {
 	} else {
 		d.still, d.due = over, t
 	}
-	done += d.deliver() // also what a post made: an injected send may end at once
-	if d.stuck && done > 0 {
+	if d.stuck && (trains+done > 0 || t <= now) {
 		d.intake()
 	}
+	done += d.settle() // also what a post made: an injected send may end at once
 	return trains > 0 || done > 0
+}
+
+// settle delivers, and posts what waits for the room that this made, which may end
+// at once: there may be no other turn for long, and who waits for it is asleep.
+func (d *Driver) settle() int {
+	done := d.deliver()
+	for n := done; d.stuck && n > 0; done += n {
+		d.intake()
+		n = d.deliver()
+	}
+	return done
 }
 
 // deliver hands events to the owner and reports how many.
@@ -606,7 +617,10 @@ func (d *Driver) Cancel(context any) bool {
 	d.intake()
 	d.still = false
 	ok := !d.closed && (d.core.Cancel(d.time(), context) || d.cancelQueued(context))
-	d.deliver()
+	if d.stuck {
+		d.intake() // what was behind it
+	}
+	d.settle()
 	d.rouse()
 	d.unlock()
 	return ok
@@ -642,7 +656,7 @@ func (d *Driver) Diagnose() []transport.Waiting {
 	}
 	d.h.take()
 	d.intake()
-	d.deliver()
+	d.settle()
 	d.rouse()
 	now := d.time()
 	out := d.core.Diagnose(now)
@@ -669,7 +683,10 @@ func (d *Driver) Do(f func(now time.Duration)) {
 		now := d.time()
 		d.still = false
 		f(now)
-		d.deliver()
+		if d.stuck {
+			d.intake()
+		}
+		d.settle()
 		d.transmit(now)
 		d.rouse()
 	}
@@ -782,7 +799,7 @@ func (d *Driver) Arm() {
 	d.armed.Add(1)
 	d.h.lock()
 	if !d.closed {
-		d.deliver() // what was made while nobody slept
+		d.settle() // what was made while nobody slept
 		switch {
 		case !d.started:
 			d.start()

@@ -919,3 +919,48 @@ func TestArmDeliversWhatAPostEnded(t *testing.T) {
 		_ = r.Close()
 	})
 }
+
+func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
+	// A request was left and found no room in the FEP. What makes room may be the
+	// last that happens for long: the request is posted then, and its end delivered,
+	// for who waits for it sleeps, and the progress goroutine too.
+	event := func(r *rig) { r.core.events = append(r.core.events, transport.Event{}) }
+	for name, c := range map[string]struct {
+		room func(*rig)
+		ends int
+	}{
+		"turn":  {func(r *rig) { r.conn.arrive("m"); r.Poll() }, 2},
+		"timer": {func(r *rig) { r.core.set(func() { r.core.timeout = r.clock() }); r.Poll() }, 1},
+		"cancel": {func(r *rig) {
+			r.core.set(func() { r.core.pending = "x" })
+			r.Cancel("x")
+		}, 2},
+		"do": {func(r *rig) { r.Do(func(time.Duration) { r.core.set(func() { event(r) }) }) }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.core.set(func() {
+				r.core.deny = func() bool {
+					if r.own.count() == 0 && !slices.Contains(r.core.log, "advance") {
+						return true
+					}
+					event(r) // it ends at once
+					return false
+				}
+			})
+			r.h.lock()
+			if err := r.Post(&transport.Op{Kind: transport.OpRecv, Context: "late"}, NoAddr, false); err != nil {
+				t.Fatal(err)
+			}
+			r.h.free()
+			r.Poll()
+			if r.own.count() != 0 {
+				t.Fatal("it ended without room")
+			}
+			c.room(r)
+			if got := r.own.count(); got != c.ends {
+				t.Errorf("%d ends delivered, want %d", got, c.ends)
+			}
+		})
+	}
+}
