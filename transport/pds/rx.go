@@ -845,7 +845,8 @@ func (p *PDC) rxTimers(now time.Duration) time.Duration {
 	t, rx := p.t, p.rx
 	var next time.Duration
 	// PENDING (UE §3.5.8): a PDC of which no packet was ever accepted.
-	if rx.max == p.start-1 && rx.held.n() == 0 {
+	// An initiator's was never pending: control packets may make its rx.
+	if rx.max == p.start-1 && rx.held.n() == 0 && !p.initiator {
 		if at := p.lastHeard + t.cfg.NewPDCTime; now >= at {
 			t.remove(now, p, Reason{Why: WhyClosed})
 			return 0
