@@ -142,6 +142,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			// "Unsupported": the control packet was ours (pds.md §0.5).
 			p.gone(p.finish(k, nil))
 			p.settle(now)
+			t.up.Wake(p)
 			return
 		}
 		p.fatalNack(now, n)
