@@ -207,3 +207,58 @@ func TestTargetChecksAFarewell(t *testing.T) {
 		x.wantTold("gone 8")
 	}
 }
+
+func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
+	// T9, UE §3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that
+	// the return direction cannot have must not end an initiator's PDC, whose packets
+	// nobody would fail then.
+	for _, ctl := range []wire.CtlType{wire.CtlCloseReq, wire.CtlNoop} {
+		for _, off := range []int{-1, 1000} {
+			x := newInitiator(t, wire.RUD)
+			x.push(2)
+			x.ack(0, 0)
+			x.told = nil
+			x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: ctl, Flags: wire.FlagAR, PSN: x.psn(off), SPDCID: 77, DPDCID: x.p.id})
+			x.runTo(x.now + 3*time.Second)
+			x.wantTold()
+			if x.p.state == Closed {
+				t.Fatalf("%v with PSN %d ended the PDC", ctl, off)
+			}
+			x.ack(1, 1)
+			x.wantTold("answered 1 OK")
+		}
+	}
+}
+
+func TestShutPDCAsksNowAndThen(t *testing.T) {
+	// A peer that is heard but does not answer PROBEs of a shut PDC: one each RTOMax.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(-1, 0, mpr(1))
+	for i := 1; i < 128; i++ {
+		x.push(1)
+		x.now += time.Microsecond * 50
+		x.ack(-1, i, mpr(1))
+	}
+	if !x.p.shut() {
+		t.Fatal("not shut")
+	}
+	n := 0
+	end := x.now + 200*time.Second
+	for x.now < end {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		if x.p.state == Closed {
+			t.Fatal("closed")
+		}
+		for x.p.CtlOwed() {
+			if c, _ := x.p.NextCtl(x.now); c.Ctl == wire.CtlProbe {
+				n++
+			}
+		}
+		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClearReq, SPDCID: 77, DPDCID: x.p.id})
+	}
+	if n > 450 {
+		t.Errorf("%d PROBEs in 200 s", n)
+	}
+}

@@ -52,7 +52,7 @@ func (p *PDC) tailTime() time.Duration {
 		return p.rto()
 	}
 	// A PROBE or its answer may be lost as well: the second comes as soon.
-	return min(tx.silence(p.t.cfg.AckDelay)<<(tx.probes/2), p.rto())
+	return min(tx.silence(p.t.cfg.AckDelay)<<min(tx.probes/2, 16), p.rto())
 }
 
 // reorderTime is how long a hole that few packets overtook may stay open.
@@ -98,7 +98,9 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 		}
 		at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), p.t.cfg.RTOMax)
 		if now >= at {
-			tx.probes++
+			if tx.probes < 255 {
+				tx.probes++
+			}
 			tx.progress, at = now, now+p.tailTime()
 			tx.probeOwed, tx.burst = true, 0
 			p.t.up.WakeAck(p)

@@ -56,6 +56,8 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		p.nackLost(now, psn, k, n.Code)
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
+		// Also if it is to be sent again anyway: its answer says that the shortage ended.
+		k.nacked = true
 		if tx.shortSince == 0 {
 			tx.shortSince, tx.shortCode, tx.rough = now, n.Code, true
 		}
@@ -140,6 +142,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			// "Unsupported": the control packet was ours (pds.md §0.5).
 			p.gone(p.finish(k, nil))
 			p.settle(now)
+			t.up.Wake(p)
 			return
 		}
 		p.fatalNack(now, n)

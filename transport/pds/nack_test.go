@@ -231,3 +231,52 @@ func TestTargetThatForgotIsGivenUp(t *testing.T) {
 	}
 	x.wantTold(fmt.Sprintf("failed 2 %d RCVD_SES_PROCG", WhyNack), fmt.Sprintf("gone %d", WhyNack))
 }
+
+func TestShortageOfALostPacketEndsWithIt(t *testing.T) {
+	// F32: a NACK that is about a packet that waits to be sent again says the target is short
+	// of something now. It is not when it took the packet, however busy the PDC stays.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(4)
+	x.nack(wire.NackPktNotRcvd, 1, 0) // lost
+	x.nack(wire.NackNoPktBuffer, 1, 0)
+	x.wantResend(1)
+	for i := 1; x.now < 50*time.Second; i++ {
+		x.ack(i, i)
+		x.push(1)
+		x.runTo(x.now + 10*time.Millisecond)
+		if x.p.state == Closed {
+			t.Fatalf("ended at %v: %v", x.now, x.told[len(x.told)-2:])
+		}
+	}
+}
+
+func TestRefusedNoopWakes(t *testing.T) {
+	// F32, pds.md §0.5: a NOOP fills the gap of a packet that was given up. A peer that knows none
+	// refuses it; whoever waits for the window then goes on.
+	x := newInitiator(t, wire.RUD)
+	x.tab.cfg.RNRTimeout = 10 * time.Millisecond
+	x.push(1)
+	x.ack(0, 0)
+	x.push(1)
+	for x.p.tx.at(x.psn(1)).ctl == 0 {
+		x.nack(wire.NackNoSESMsgAvail, 1, 0)
+		x.runTo(x.now + 2*time.Millisecond)
+	}
+	x.runTo(x.now + 20*time.Millisecond)
+	x.p.Awaited = true
+	w := &wakes{pdcTest: x}
+	x.tab.up = w
+	x.nack(wire.NackUnexpEvent, 1, 0)
+	if w.n == 0 || x.p.Outstanding() != 0 {
+		t.Errorf("%d wakes, %d outstanding", w.n, x.p.Outstanding())
+	}
+}
+
+type wakes struct {
+	*pdcTest
+	n int
+}
+
+func (w *wakes) Wake(*PDC) { w.n++ }

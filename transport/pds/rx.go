@@ -785,16 +785,22 @@ func (p *PDC) notPending() {
 	if s := p.t.sources[p.remote.Addr()]; s != nil {
 		s.pending--
 	}
-	if t := p.t; len(t.pendQueue) > 64 && len(t.pendQueue) > 2*t.pending {
-		q := t.pendQueue[:0]
-		for _, r := range t.pendQueue {
-			if r.p.pending {
-				q = append(q, r)
-			}
-		}
-		clear(t.pendQueue[len(q):])
-		t.pendQueue = q
+	p.t.packPending()
+}
+
+// packPending forgets the PDCs that are pending no more when they are many.
+func (t *Table) packPending() {
+	if len(t.pendQueue) <= 64 || len(t.pendQueue) <= 2*t.pending {
+		return
 	}
+	q := t.pendQueue[:0]
+	for _, r := range t.pendQueue {
+		if r.p.pending {
+			q = append(q, r)
+		}
+	}
+	clear(t.pendQueue[len(q):])
+	t.pendQueue = q
 }
 
 // uncount takes a target PDC out of the tables of its source.
@@ -811,6 +817,7 @@ func (t *Table) uncount(p *PDC) {
 		p.pending = false
 		s.pending--
 		t.pending--
+		t.packPending()
 	}
 	s.pdcs--
 	if s.pdcs == 0 {
@@ -845,7 +852,8 @@ func (p *PDC) rxTimers(now time.Duration) time.Duration {
 	t, rx := p.t, p.rx
 	var next time.Duration
 	// PENDING (UE §3.5.8): a PDC of which no packet was ever accepted.
-	if rx.max == p.start-1 && rx.held.n() == 0 {
+	// An initiator's was never pending: control packets may make its rx.
+	if rx.max == p.start-1 && rx.held.n() == 0 && !p.initiator {
 		if at := p.lastHeard + t.cfg.NewPDCTime; now >= at {
 			t.remove(now, p, Reason{Why: WhyClosed})
 			return 0

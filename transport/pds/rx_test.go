@@ -653,3 +653,20 @@ func TestNextRequestIsARequest(t *testing.T) {
 		t.Errorf("%d requests were the next and %d were not: too few to compare", next, other)
 	}
 }
+
+func TestReapedPDCsLeaveNothing(t *testing.T) {
+	// T1: PDCs that are made and reaped without ever being proven.
+	x := newTable(t, nil)
+	for i := range 2000 {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 16), ClearOff: -1, SPDCID: uint16(1 + i)}
+		if p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false); v == Deliver {
+			p.SetPeer(1, false)
+			p.Refuse(x.now, h.PSN, wire.NackNoSESMsgAvail)
+		}
+		x.loose()
+		x.advance(300 * time.Millisecond)
+	}
+	if n := len(x.tab.pendQueue); n > 200 {
+		t.Errorf("%d PDCs remembered, %d are pending", n, x.tab.pending)
+	}
+}
