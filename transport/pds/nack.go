@@ -80,21 +80,14 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		if from.Before(tx.una) || !from.Before(tx.nxt) {
 			from = psn
 		}
+		p.takenBack(now, tx.at(from))
 		for q := from; q != tx.nxt; q++ {
 			if kq := tx.at(q); kq.state == pktFlight && int32(k.seq-kq.seq) >= 0 {
 				p.nackLost(now, q, kq, n.Code)
 			}
 		}
 	case wire.NackPktNotRcvd, wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError:
-		if k.state == pktArrived {
-			// The target took the packet back (ROD) or lost the response.
-			k.state = pktFlight
-			tx.arrived--
-			tx.flight++
-			if p.ccc != nil {
-				p.ccc.OnSend(now, int(k.size))
-			}
-		}
+		p.takenBack(now, k)
 		p.nackLost(now, psn, k, n.Code)
 	case wire.NackRcvdSESProcg:
 		// Received, response not ready: ask again after the RTO. A ROD target that
@@ -188,6 +181,22 @@ func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.Nack
 		p.ccc.OnNack(now, int(k.size), code == wire.NackTrimmed || code == wire.NackTrimmedLastHop)
 	}
 	return true
+}
+
+// takenBack: a target that said that it has a packet says now that it does not. It lost the
+// response; or on a ROD PDC it held the packet, and its message layer refused it then. What
+// comes behind may be refused all the time until this one goes again.
+func (p *PDC) takenBack(now time.Duration, k *txPkt) {
+	if k.state != pktArrived {
+		return
+	}
+	tx := &p.tx
+	k.state = pktFlight
+	tx.arrived--
+	tx.flight++
+	if p.ccc != nil {
+		p.ccc.OnSend(now, int(k.size))
+	}
 }
 
 // leastRTT is how long the answer to a resend takes at least, less some doubt. Before

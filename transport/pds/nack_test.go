@@ -280,3 +280,15 @@ type wakes struct {
 }
 
 func (w *wakes) Wake(*PDC) { w.n++ }
+
+func TestHeldPacketThatIsRefusedGoesAgain(t *testing.T) {
+	// UE §3.5.14 (ROD): the target said by a SACK that it holds packet 1, and refused it
+	// when its turn came. If it did not go again when a NACK says that it is waited for,
+	// what is refused behind it would, for ever.
+	x := newInitiator(t, wire.ROD)
+	x.push(4)
+	x.ack(-1, -1, sack(0, 1))
+	x.ack(0, 0)
+	x.nack(wire.NackRODOOO, 3, uint32(x.psn(1)))
+	x.wantResend(1, 2, 3)
+}
