@@ -111,14 +111,20 @@ func TestFEPQuantumLeavesRoomForOthers(t *testing.T) {
 		t.Fatal("nothing came again: the test does not test")
 	}
 	p.want(p.b)
-	next := 1 + quantum
-	for turns := 0; p.b.NextTimeout() <= p.now+1 && turns < 300; turns++ {
+	p.rest(t, 1+quantum, 300)
+}
+
+// rest lets b execute what waits, from packet next on, and checks that n packets are
+// executed at last.
+func (p *pipe) rest(t *testing.T, next, n int) {
+	t.Helper()
+	for turns := 0; p.b.NextTimeout() <= p.now+1 && turns < n; turns++ {
 		p.now++
 		p.b.Advance(p.now)
 		next = inOrder(t, p.events(p.b), next)
 	}
-	if next != 300 {
-		t.Errorf("%d of 300 were executed", next)
+	if next != n {
+		t.Errorf("%d of %d were executed", next, n)
 	}
 	p.settle()
 	p.events(p.a)
@@ -145,17 +151,7 @@ func TestFEPControlPacketsBringNoQuantum(t *testing.T) {
 	if p.b.Flush(p.now); !p.move(p.b, p.a) {
 		t.Error("the PROBE is not answered")
 	}
-	for p.b.NextTimeout() <= p.now+1 {
-		p.now++
-		p.b.Advance(p.now)
-		next = inOrder(t, p.events(p.b), next)
-	}
-	if next != 300 {
-		t.Errorf("%d of 300 were executed", next)
-	}
-	p.settle()
-	p.events(p.a)
-	p.checkIdle()
+	p.rest(t, next, 300)
 }
 
 func TestFEPQuantumOfAPDCThatIsGone(t *testing.T) {
