@@ -41,6 +41,7 @@ type Attr struct {
 type Progress interface {
 	Poll() (worked bool)
 	Yield()
+	Shared() bool
 	Arm()
 	Disarm()
 }

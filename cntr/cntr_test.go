@@ -367,8 +367,9 @@ func (e *endpoint) Arm() {
 		e.arms.Go(e.arm)
 	}
 }
-func (e *endpoint) Disarm() { e.armed.Add(-1) }
-func (e *endpoint) wait()   { e.arms.Wait() }
+func (e *endpoint) Disarm()    { e.armed.Add(-1) }
+func (*endpoint) Shared() bool { return false }
+func (e *endpoint) wait()      { e.arms.Wait() }
 
 func TestReadDrives(t *testing.T) {
 	// R-CNTR-08: whoever only reads sees the value move: reading makes progress.

@@ -112,6 +112,9 @@ type Progress interface {
 	Poll() (worked bool)
 	// Yield gives the processor away between empty polls of a blocking read.
 	Yield()
+	// Shared reports whether others want the processor: a blocking read then calls
+	// Yield before its first Poll.
+	Shared() bool
 	// Arm says that a reader is about to sleep: progress must now happen without
 	// it, until Disarm. Calls nest.
 	Arm()

@@ -91,7 +91,8 @@ func wantReadErr(t testing.TB, q *CQ, want fi.Errno) Error {
 // idle is an endpoint on which nothing happens.
 type idle struct{}
 
-func (*idle) Poll() bool { return false }
-func (*idle) Yield()     {}
-func (*idle) Arm()       {}
-func (*idle) Disarm()    {}
+func (*idle) Poll() bool   { return false }
+func (*idle) Yield()       {}
+func (*idle) Arm()         {}
+func (*idle) Disarm()      {}
+func (*idle) Shared() bool { return false }

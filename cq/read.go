@@ -195,6 +195,9 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
 	}
+	if timeout != 0 && q.w.Have() == 0 && q.w.Spins() {
+		q.w.Give()
+	}
 	if n, err := q.ReadFrom(e, src); err != fi.EAGAIN || timeout == 0 {
 		return n, err // R-CQ-71: what is there is returned at once
 	}

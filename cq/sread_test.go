@@ -2,6 +2,7 @@ package cq
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -285,6 +286,61 @@ func (c *counting) Poll() bool { time.Sleep(c.step); return false }
 func (c *counting) Yield()     { c.yields++ }
 func (c *counting) Arm()       { c.arms++ }
 func (c *counting) Disarm()    { c.arms-- }
+func (*counting) Shared() bool { return false }
+
+func TestSReadLetsOthersRunFirst(t *testing.T) {
+	// Where others want the processor, who is to send may be one of them: a read
+	// that blocks looks after it has let them run. What is there already, and a read
+	// that does not block, does not wait for that.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: time.Hour})
+	ep := &sharing{q: q}
+	q.Bind(ep)
+	read := func(timeout time.Duration) string {
+		ep.did = ""
+		n, err := q.SRead(make([]Entry, 1), 0, timeout)
+		return fmt.Sprint(ep.did, n, " ", err == nil)
+	}
+	for _, c := range []struct {
+		wanted  bool
+		there   bool
+		timeout time.Duration
+		want    string
+	}{
+		{true, false, -1, "yield poll 1 true"},
+		{true, false, time.Hour, "yield poll 1 true"},
+		{true, false, 0, "poll 0 false"},
+		{true, true, -1, "1 true"},
+		{false, false, -1, "poll yield poll 1 true"},
+	} {
+		ep.wanted = c.wanted
+		if c.there {
+			put(q, Entry{})
+		}
+		if got := read(c.timeout); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// sharing is an endpoint whose peer runs only while it yields.
+type sharing struct {
+	idle
+	q      *CQ
+	wanted bool
+	sent   bool
+	did    string
+}
+
+func (s *sharing) Poll() bool {
+	s.did += "poll "
+	if s.sent {
+		s.sent = false
+		put(s.q, Entry{})
+	}
+	return false
+}
+func (s *sharing) Yield()       { s.did += "yield "; s.sent = true }
+func (s *sharing) Shared() bool { return s.wanted }
 
 func TestSReadManual(t *testing.T) {
 	// R-CQ-52: a blocking read drives the endpoints until one completes something.

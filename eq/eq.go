@@ -79,6 +79,7 @@ const (
 type Progress interface {
 	Poll() (worked bool)
 	Yield()
+	Shared() bool
 	Arm()
 	Disarm()
 }

@@ -161,6 +161,7 @@ func (e *idle) Poll() bool { e.polls++; time.Sleep(time.Microsecond); return fal
 func (e *idle) Yield()     { e.yields++ }
 func (e *idle) Arm()       { e.arms++ }
 func (e *idle) Disarm()    { e.arms-- }
+func (*idle) Shared() bool { return false }
 
 func TestYield(t *testing.T) {
 	// R-EQ-14: no object: a blocking read polls and yields, and never arms.

@@ -80,6 +80,7 @@ func (e *endpoint) Poll() bool {
 	put(e.q)
 	return true
 }
-func (e *endpoint) Yield()  {}
-func (e *endpoint) Arm()    { e.armed++ }
-func (e *endpoint) Disarm() { e.armed-- }
+func (e *endpoint) Yield()     {}
+func (e *endpoint) Arm()       { e.armed++ }
+func (e *endpoint) Disarm()    { e.armed-- }
+func (*endpoint) Shared() bool { return false }

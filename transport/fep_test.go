@@ -97,6 +97,38 @@ func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
 	p.want(p.a, "s ok")
 }
 
+func TestFEPAckDelayIsThatOfTheAckThatWaits(t *testing.T) {
+	// design §3: the 20 µs begin anew when the ACK that they began with has left,
+	// with a reply or behind it.
+	for _, apart := range []bool{false, true} {
+		p := newPipe(t, nil)
+		p.b.Apart(apart)
+		send := func(from *FEP, to PeerID) {
+			p.post(from, Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 8), Context: "s"})
+		}
+		for range 2 {
+			p.post(p.a, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r"})
+			p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r"})
+		}
+		send(p.a, p.toB)
+		p.move(p.a, p.b)
+		send(p.b, p.toA)
+		for p.move(p.b, p.a) {
+		}
+		p.now += 15 * time.Microsecond
+		send(p.a, p.toB)
+		p.move(p.a, p.b)
+		p.now += 10 * time.Microsecond
+		if p.b.Advance(p.now); p.b.Pending() {
+			t.Errorf("apart=%v: an ACK leaves after 10 µs", apart)
+		}
+		p.now += 10 * time.Microsecond
+		if p.b.Advance(p.now); !p.b.Pending() {
+			t.Errorf("apart=%v: an ACK waits after 20 µs", apart)
+		}
+	}
+}
+
 func TestFEPLongDoesNotBlockShort(t *testing.T) {
 	// design D8: a short message overtakes a long one on a PDC of its own.
 	p := newPipe(t, nil)

@@ -197,7 +197,9 @@ func (f *FEP) fillControl(now time.Duration) {
 		if !f.fillOwing(now, p) {
 			f.acks.pop()
 			p.acks = false
-			f.flush = f.acks.len() > 0 // or Transmit would be called once more in vain
+			if f.flush = f.acks.len() > 0; !f.flush { // or Transmit would be called once more in vain
+				f.ackAt = 0
+			}
 		}
 	}
 }
@@ -213,6 +215,7 @@ func (f *FEP) fill(now time.Duration, id PeerID, p *peer) bool {
 		case !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush:
 			f.acks.pop() // or the next Flush would have them looked for in vain
 			p.acks = false
+			f.ackAt = 0 // none waits
 		}
 	}
 	return more

@@ -222,10 +222,11 @@ var (
 	_ cq.Progress = (*driver.Driver)(nil)
 )
 
-func (*dormant) Poll() bool { return false }
-func (*dormant) Yield()     {}
-func (*dormant) Arm()       {}
-func (*dormant) Disarm()    {}
+func (*dormant) Poll() bool   { return false }
+func (*dormant) Yield()       {}
+func (*dormant) Shared() bool { return false }
+func (*dormant) Arm()         {}
+func (*dormant) Disarm()      {}
 
 // rebind makes readers of the queues and counters drive to instead of from; nil is
 // nobody.

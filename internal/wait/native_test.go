@@ -208,7 +208,8 @@ func (g *toggled) Arm() {
 	default:
 	}
 }
-func (g *toggled) Disarm() { g.armed.Add(-1) }
+func (g *toggled) Disarm()    { g.armed.Add(-1) }
+func (*toggled) Shared() bool { return false }
 
 func TestTryWaitMisuse(t *testing.T) {
 	for _, kind := range []fi.WaitObj{fi.WaitNone, fi.WaitUnspec, fi.WaitYield, fi.WaitFD, fi.WaitMutexCond} {

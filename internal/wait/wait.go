@@ -32,6 +32,7 @@ const DefaultSpin = 50 * time.Microsecond
 type Progress interface {
 	Poll() (worked bool)
 	Yield()
+	Shared() bool
 	Arm()
 	Disarm()
 }
@@ -311,6 +312,18 @@ func (o *Object) poll() (worked bool) {
 		}
 	}
 	return worked
+}
+
+// Give is what a blocking call that found nothing does before its first look: where
+// others want the processor it lets them run, for who is to send what it waits for
+// may be one of them, and the look would be in vain.
+func (o *Object) Give() {
+	for _, p := range *o.list.Load() {
+		if p.Shared() {
+			p.Yield()
+			return
+		}
+	}
 }
 
 func (o *Object) yield() {

@@ -181,6 +181,7 @@ func (e *endpoint) Disarm() {
 	defer e.mu.Unlock()
 	e.armed--
 }
+func (*endpoint) Shared() bool { return false }
 
 func (e *endpoint) wantArmed(t *testing.T, want int) {
 	t.Helper()

@@ -66,9 +66,13 @@ const (
 	// goschedEvery is how many Yields let other threads run before one lets
 	// other goroutines run.
 	goschedEvery = 32
-	// aloneMax tells a sched_yield that came back at once (0.4 to 0.8 µs here)
+	// aloneMax tells a sched_yield that came back at once (0.1 to 0.8 µs here)
 	// from one that let another thread run.
 	aloneMax = 1500 * time.Nanosecond
+	// aloneAfter is how many that came back at once, one after the other, tell
+	// that nobody else wants the processor any more: another thread that only
+	// looks and yields is back as fast.
+	aloneAfter = 4
 )
 
 const forever = time.Duration(1<<63 - 1)
@@ -150,8 +154,10 @@ type Driver struct {
 	done  chan struct{}
 
 	yields atomic.Uint32
-	// shared: somebody else wanted the processor at the last Yield that measured.
+	// shared: somebody else wants the processor, by the Yields that measured; alone
+	// is how many in a row found nobody since.
 	shared atomic.Bool
+	alone  atomic.Uint32
 }
 
 // Stats counts what the driver did. All values only grow.
@@ -821,16 +827,34 @@ func (d *Driver) Disarm() { d.armed.Add(-1) }
 // whether others want it.
 func (d *Driver) Yield() {
 	n := d.yields.Add(1)
-	switch {
-	case n%goschedEvery == 0:
+	if n%goschedEvery == 0 {
 		runtime.Gosched()
+	}
+	switch {
 	case n%4 == 0 || n == 1:
 		t := d.clock()
 		schedYield()
-		if shared := d.clock()-t >= aloneMax; shared != d.shared.Load() {
-			d.shared.Store(shared)
-		}
+		d.judge(d.clock() - t)
 	case d.shared.Load():
 		schedYield()
 	}
 }
+
+// judge learns from how long a sched_yield took.
+func (d *Driver) judge(took time.Duration) {
+	switch shared := d.shared.Load(); {
+	case took >= aloneMax:
+		if !shared {
+			d.shared.Store(true)
+		}
+		if d.alone.Load() != 0 {
+			d.alone.Store(0)
+		}
+	case shared && d.alone.Add(1) >= aloneAfter:
+		d.shared.Store(false)
+	}
+}
+
+// Shared reports whether others want the processor: then a blocking read lets them
+// run before it looks, for what it waits for has most likely not been sent.
+func (d *Driver) Shared() bool { return d.shared.Load() }
