@@ -344,6 +344,9 @@ func (h *Host) post(o *Op) bool {
 	default:
 		w.Failf("%s: Post(%v): %v", h.Name(), o, err)
 	}
+	if o.waiting {
+		w.progress = now // others ended, perhaps in silence, and made room
+	}
 	w.seq++
 	o.PostedAt, o.postSeq, o.Life = now, w.seq, h.Life()
 	w.accepted(o)

@@ -90,7 +90,7 @@ type World struct {
 	seq      uint64 // order of posts and ends
 	packets  int
 	cut      int           // datagrams that arrived trimmed
-	progress time.Duration // latest end, arrival or answer of something new
+	progress time.Duration // latest end, arrival or answer of something new, or post of what waited for room
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
 	gen      uint8        // generation of the newest key
