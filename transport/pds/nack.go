@@ -208,10 +208,22 @@ func (p *PDC) leastRTT() time.Duration {
 	return p.tx.minRTT * 7 / 8
 }
 
+// trimPatience is how often a packet is sent again without regard to the others.
+const trimPatience = 16
+
 // nackTrimmed sends a packet again of which a switch left the header. The path is to
 // blame for it unless it was the last hop (UE §3.6.16): too many sent to one target,
 // whatever path they took.
+//
+// Of those that were sent again trimPatience times one goes a round trip, the others
+// when the RTO says so. What is left of trimmed packets passes the data at a switch: a
+// few that come again at once, whenever they are trimmed, can keep a slow link so busy
+// that no data leaves its queue, theirs included.
 func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nack) {
+	if k.tries >= trimPatience && now-p.tx.progress < p.leastRTT() {
+		p.t.Stats.DropStale++
+		return
+	}
 	if !p.nackLost(now, psn, k, n.Code) {
 		return
 	}

@@ -167,6 +167,33 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 	}
 }
 
+func TestNackTrimmedAgainAndAgain(t *testing.T) {
+	// F35, all trimmed: each goes again for its NACK, at first; then one of them a round
+	// trip, and the others by the RTO.
+	x := newInitiator(t, wire.RUD)
+	x.push(4)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	round := func(want ...int) {
+		for i := 1; i <= 3; i++ {
+			x.nack(wire.NackTrimmed, i, 0)
+		}
+		x.wantResend(want...)
+		x.now += 100 * time.Microsecond
+	}
+	for range trimPatience {
+		round(1, 2, 3)
+	}
+	for range 5 {
+		round(1)
+	}
+	x.now += 20 * time.Millisecond
+	x.tab.Advance(x.now)
+	if !x.p.CanResend() {
+		t.Error("the RTO does not send the others again")
+	}
+}
+
 func TestNackTrimmedIsOneResend(t *testing.T) {
 	// T33: one resend per PSN and round trip, whatever else tells of its loss.
 	x := newInitiator(t, wire.RUD)
