@@ -220,7 +220,7 @@ const trimPatience = 16
 // few that come again at once, whenever they are trimmed, can keep a slow link so busy
 // that no data leaves its queue, theirs included.
 func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nack) {
-	if k.tries >= trimPatience && now-p.tx.progress < p.leastRTT() {
+	if k.tries >= trimPatience && now-p.tx.progress < max(p.tx.rtt, p.leastRTT()) {
 		p.t.Stats.DropStale++
 		return
 	}
