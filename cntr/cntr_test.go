@@ -347,6 +347,7 @@ func TestClosed(t *testing.T) {
 // An endpoint counts at each poll it is told to.
 type endpoint struct {
 	c     *Counter
+	skip  int // polls before the first that counts
 	todo  atomic.Int32
 	armed atomic.Int32
 	arm   func()
@@ -354,6 +355,10 @@ type endpoint struct {
 }
 
 func (e *endpoint) Poll() bool {
+	if e.skip > 0 {
+		e.skip--
+		return false
+	}
 	if e.todo.Load() <= 0 || e.todo.Add(-1) < 0 {
 		return false
 	}
@@ -458,6 +463,153 @@ func TestWaitSet(t *testing.T) {
 		}
 		wantErr(t, s.Wait(time.Second), fi.ETIMEDOUT)
 	})
+}
+
+// wantTold waits by the set's waiter w for a change that it has not told yet, or
+// finds none.
+func wantTold(t testing.TB, w interface{ Wait(time.Duration) error }, want bool) {
+	t.Helper()
+	if err := w.Wait(time.Second); want && err != nil || !want && !errors.Is(err, fi.ETIMEDOUT) {
+		t.Errorf("told %v: %v, want %v", err == nil, err, want)
+	}
+}
+
+func TestWaitSetTellsEachChange(t *testing.T) {
+	// R-CNTR-06: who waits by a set is told of each change once, whoever else reads
+	// the counter, and though nobody does.
+	for _, spin := range []time.Duration{-1, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: spin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, quiet := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s}), open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+			quiet.Bind(new(endpoint)) // something to poll
+			wantTold(t, s, false)
+			for _, read := range []func(){
+				func() {},
+				func() { c.Read(); c.ReadErr() },
+				func() { c.Poll() },
+			} {
+				for _, change := range []func(){
+					func() { c.Add(1) },
+					func() { c.AddErr(1) },
+					func() { c.Add(1); c.AddErr(1); c.Count(1, 0) },
+					func() { c.Set(0) },
+				} {
+					change()
+					read()
+					wantTold(t, s, true)
+					wantTold(t, s, false)
+				}
+			}
+		})
+	}
+}
+
+func TestWaitSetTellsEachWatch(t *testing.T) {
+	// R-CNTR-06: of several who wait by a set, what is told to one is told to each
+	// other, asleep or late.
+	synctest.Test(t, func(t *testing.T) {
+		s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+		early, late := s.Watch(), s.Watch()
+		told := make(chan error, 1)
+		for range 3 {
+			go func() { told <- early.Wait(-1) }()
+			synctest.Wait()
+			c.Add(1)
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+			c.Read()
+			wantTold(t, early, false)
+			wantTold(t, late, true)
+			wantTold(t, late, false)
+			wantTold(t, s.Watch(), true) // one who comes now has missed all of it
+		}
+		wantTold(t, s, true)
+		wantTold(t, s, false)
+		// All who sleep are woken.
+		for _, w := range []*poll.Watch{early, late, early, late} {
+			go func() { told <- w.Wait(-1) }()
+		}
+		synctest.Wait()
+		c.AddErr(1)
+		c.ReadErr()
+		for range 4 {
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestWaitSetTryWaitTellsEachChange(t *testing.T) {
+	// fi_trywait(3): a change that TryWait of the set has not told is told by it
+	// before one waits, whoever has read the counter.
+	s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitMutexCond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+	ch, err := s.Chan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := s.TryWait(); err != nil || len(ch) > 0 {
+			t.Fatal(err, len(ch))
+		}
+		c.Add(1)
+		c.Read() // another
+		<-ch
+		wantErr(t, s.TryWait(), fi.EAGAIN)
+	}
+	// Also one that TryWait itself comes upon when it polls for the last time.
+	ep := &endpoint{c: c, skip: 1}
+	ep.todo.Store(1)
+	c.Bind(ep)
+	wantErr(t, s.TryWait(), fi.EAGAIN)
+	if ep.todo.Load() != 0 {
+		t.Error("not polled twice")
+	}
+}
+
+func TestWaitSetOfSeveralReaders(t *testing.T) {
+	// R-CNTR-06: those who wait by a set for a value of a counter that all of them
+	// read get it, on real threads too.
+	const waiters, adders, each = 4, 2, 5000
+	s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() {
+			w := s.Watch()
+			for want := uint64(i + 1); want <= adders*each; want += 7 {
+				for c.Read() < want {
+					if err := w.Wait(-1); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range adders {
+		wg.Go(func() {
+			for range each {
+				c.Count(1, 0)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestChan(t *testing.T) {

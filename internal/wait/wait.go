@@ -41,6 +41,7 @@ type Progress interface {
 // lock held and takes no lock of an Object of its own members.
 type Set interface {
 	Notify()  // something is there
+	News()    // the value of a counter has changed
 	Changed() // what the Object drives has changed
 }
 
@@ -168,17 +169,39 @@ func (o *Object) Empty() {
 // the test of InitLevel, and nobody else. What was noted may be forgotten by now:
 // one who read it took it away from nobody who waits by other means.
 func (o *Object) Level() {
-	if o.native.shown || o.set != nil {
-		o.raise()
+	if o.set != nil {
+		o.set.News()
+	} else {
+		o.native.raise()
 	}
 	o.sleepers.wakeLevel(o)
 }
 
-// Note marks something as new, bit by bit, for those who wait by other means
-// than a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It
-// reports whether the bit was not set and Level has to be called because of it.
-func (o *Object) Note(bit int64) bool {
-	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
+// unsaid is what Note sets besides for a member of a wait set, until Renew.
+const unsaid int64 = 1 << 62
+
+// Note marks something as new, bit by bit below bit 62, for those who wait by
+// other means than a call of ours: FD, Chan, a wait set, a poll set. It needs no
+// lock. It reports whether a bit was not set and Level has to be called because
+// of it.
+func (o *Object) Note(bits int64) bool {
+	if o.set != nil {
+		bits |= unsaid
+	}
+	return o.have.Load()&bits != bits && o.have.Or(bits)&bits != bits && o.watched.Load()
+}
+
+// Renew is what a wait set does before it tells what it knows of a member that is
+// open: the next change of a counter is News again, whatever is noted and whoever
+// forgets it. It reports whether a queue has something.
+func (o *Object) Renew() bool {
+	switch have := o.have.Load(); {
+	case o.level == nil:
+		return have > 0
+	case have&unsaid != 0:
+		o.have.And(^unsaid)
+	}
+	return false
 }
 
 // Forget undoes Note and reports whether one of the bits was set. What the
