@@ -65,10 +65,12 @@ type Counter struct {
 	waits []uint64
 }
 
-// What is new to those who wait by other means than Wait.
+// What is new to those who wait by other means than Wait: the values since they
+// were read, and either since Poll told of it.
 const (
 	newVal int64 = 1 << iota
 	newErr
+	newPoll = wait.Unpolled
 )
 
 // nobody is wakeAt when no Wait is under way.
@@ -232,14 +234,14 @@ func raise(a *atomic.Uint64, n uint64) uint64 {
 
 // changed wakes those whom a success value of v concerns.
 func (c *Counter) changed(v uint64) {
-	if c.w.Note(newVal) || v >= c.wakeAt.Load() {
+	if c.w.Note(newVal|newPoll) || v >= c.wakeAt.Load() {
 		c.wake()
 	}
 }
 
 // failed wakes those who wait: all of them.
 func (c *Counter) failed() {
-	if c.w.Note(newErr) || c.wakeAt.Load() != nobody {
+	if c.w.Note(newErr|newPoll) || c.wakeAt.Load() != nobody {
 		c.wake()
 	}
 }
@@ -325,11 +327,11 @@ func (c *Counter) leave(threshold uint64) {
 	c.wakeAt.Store(min(slices.Min(c.waits), nobody-1))
 }
 
-// Poll drives the endpoints and reports whether the counter has changed since it
-// was last read or Poll said so, for a poll set.
+// Poll drives the endpoints and reports whether the counter has changed since
+// Poll last said so, whoever has read it, for a poll set (fi_poll(3)).
 func (c *Counter) Poll() bool {
 	c.w.Look()
-	return c.w.Forget(newVal | newErr)
+	return c.w.Forget(newPoll)
 }
 
 // Progress drives the endpoints, for a poll set.

@@ -405,7 +405,7 @@ func TestReadDrives(t *testing.T) {
 
 func TestPollSet(t *testing.T) {
 	// fi_poll(3): the context of a counter that has changed since, once.
-	c, quiet := open(t, Attr{}), open(t, Attr{})
+	c, quiet := open(t, Attr{WaitObj: fi.WaitUnspec}), open(t, Attr{})
 	s, err := poll.NewSet(0)
 	if err != nil {
 		t.Fatal(err)
@@ -427,12 +427,16 @@ func TestPollSet(t *testing.T) {
 		polls(1)
 		polls(0)
 	}
+	// Whoever reads it: fi_poll(3) tells all that changed since it told last.
 	c.Add(1)
-	c.Read() // who has read it knows it
-	polls(0)
 	c.AddErr(1)
-	c.Read() // the other value
+	c.Read()
+	c.ReadErr()
+	if err := c.Wait(0, 0); err != nil {
+		t.Error(err)
+	}
 	polls(1)
+	polls(0)
 	ep := &endpoint{c: quiet}
 	quiet.Bind(ep)
 	ep.todo.Store(1)

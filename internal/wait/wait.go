@@ -177,12 +177,14 @@ func (o *Object) Level() {
 	o.sleepers.wakeLevel(o)
 }
 
-// unsaid is what Note sets besides for a member of a wait set, until Renew.
-const unsaid int64 = 1 << 62
+// Bits of Note that FD and Chan do not show.
+const (
+	Unpolled int64 = 1 << 61 // for a poll set
+	unsaid   int64 = 1 << 62 // set besides for a member of a wait set, until Renew
+)
 
-// Note marks something as new, bit by bit below bit 62, for those who wait by
-// other means than a call of ours: FD, Chan, a wait set, a poll set. It needs no
-// lock. It reports whether a bit was not set and Level has to be called because
+// Note marks something as new, bit by bit, for those who wait by other means than
+// a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It reports whether a bit was not set and Level has to be called because
 // of it.
 func (o *Object) Note(bits int64) bool {
 	if o.set != nil {
@@ -203,6 +205,9 @@ func (o *Object) Renew() bool {
 	}
 	return false
 }
+
+// ready reports whether something is there for FD and Chan.
+func (o *Object) ready() bool { return o.have.Load()&^(Unpolled|unsaid) > 0 }
 
 // Forget undoes Note and reports whether one of the bits was set. What the
 // application waits on stays ready until a TryWait: another may sleep on it.
