@@ -252,7 +252,13 @@ type events []string
 func (e *events) AVError(_ *AV, ctx any, i int, err fi.Errno) {
 	*e = append(*e, fmt.Sprintf("error %v %d", ctx, i))
 }
-func (e *events) Bind()   { *e = append(*e, "bind") }
+func (e *events) Bind() (Binding, error) {
+	if *e == nil {
+		return nil, fi.EBADF
+	}
+	*e = append(*e, "bind")
+	return e, nil
+}
 func (e *events) Unbind() { *e = append(*e, "unbind") }
 func (e *events) AVComplete(_ *AV, ctx any, n int) {
 	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
@@ -266,6 +272,10 @@ func TestAsynchronousInsert(t *testing.T) {
 		t.Error(err)
 	}
 	var e events
+	if err := v.BindEvents(&e); !errors.Is(err, fi.EBADF) { // the queue is closed
+		t.Error(err)
+	}
+	e = events{}
 	if err := v.BindEvents(nil); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
 	}

@@ -48,7 +48,7 @@ type Endpoint struct {
 
 	mu  sync.Mutex // guards binding, enabling and closing
 	av  *av.AV
-	eq  *eq.EQ
+	eq  *eq.Binding
 	txq binding
 	rxq binding
 	// cntrs are fixed by Enable.
@@ -284,12 +284,11 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	if err := foreign(&ep.domain.fabric.parent, q); err != nil {
 		return err
 	}
-	q.Bind()
-	if ep.link != nil {
-		q.Bind() // R-EQ-68: of the beginning and of the end
+	var err error
+	if ep.eq, err = q.Bind(1); err == nil && ep.link != nil {
+		ep.link.eq, err = q.Bind(2) // R-EQ-68: of the beginning and of the end
 	}
-	ep.eq = q
-	return nil
+	return err
 }
 
 // SetName changes the source address before Enable (fi_setname, R-CM-14). Port
@@ -619,7 +618,7 @@ func (ep *Endpoint) Close() error {
 	if ep.eq != nil {
 		ep.eq.Unbind()
 		if ep.link != nil {
-			ep.eq.Unbind()
+			ep.link.eq.Unbind()
 		}
 	}
 	ep.domain.release()

@@ -23,10 +23,12 @@ func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
 	t.Helper()
 	q, err := eq.New(eq.Attr{}, nil)
 	ok(t, err)
+	b, err := q.Bind(1)
+	ok(t, err)
 	core, logs := observer.New(zap.DebugLevel)
 	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng(1))
 	ok(t, err)
-	return &owner{eq: q, log: zap.New(core), context: "ep", fep: fep}, q, logs
+	return &owner{eq: b, log: zap.New(core), context: "ep", fep: fep}, q, logs
 }
 
 func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
