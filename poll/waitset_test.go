@@ -119,16 +119,39 @@ func TestWaitSetDrives(t *testing.T) {
 }
 
 func TestWaitSetSignal(t *testing.T) {
-	// fi_cq_signal on a member, and Signal of the set, end a wait.
+	// fi_cq_signal on a member, and Signal of the set, end one wait, now or the next
+	// (R-CQ-94).
 	synctest.Test(t, func(t *testing.T) {
-		s := newWaitSet(t, fi.WaitUnspec)
-		done := make(chan error)
-		go func() { done <- s.Wait(-1) }()
-		synctest.Wait()
-		s.Signal()
-		if err := <-done; err != nil {
-			t.Error(err)
+		s := newWaitSet(t, fi.WaitMutexCond)
+		q := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		e := newEQ(t, eq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		for name, signal := range map[string]func() error{"set": s.Signal, "CQ": q.Signal, "EQ": e.Signal} {
+			tell := func() {
+				t.Helper()
+				if err := signal(); err != nil {
+					t.Error(name, err)
+				}
+			}
+			done := make(chan error)
+			go func() { done <- s.Wait(time.Second) }()
+			synctest.Wait()
+			tell()
+			if err := <-done; err != nil {
+				t.Error(name, err)
+			}
+			tell()
+			if err := s.Wait(time.Second); err != nil {
+				t.Error(name, "before:", err)
+			}
+			wantErr(t, s.Wait(time.Second), fi.ETIMEDOUT)
+			tell()
+			wantErr(t, s.TryWait(), fi.EAGAIN)
+			if err := s.TryWait(); err != nil {
+				t.Error(name, err)
+			}
 		}
+		e.Close()
+		wantErr(t, e.Signal(), fi.EBADF)
 	})
 }
 

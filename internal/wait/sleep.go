@@ -175,9 +175,7 @@ func (o *Object) TakeSignal() bool {
 func (o *Object) GiveSignal() {
 	o.signals.Add(1)
 	o.sleepers.wake(Always, false)
-	if o.native.shown || o.set != nil {
-		o.raise()
-	}
+	o.native.raise()
 }
 
 // sleep waits for Publish. No wake-up is lost: what is driven is armed first,

@@ -40,9 +40,10 @@ type Progress interface {
 // A Set is a wait set that an Object belongs to. It is called with the Object's
 // lock held and takes no lock of an Object of its own members.
 type Set interface {
-	Notify()  // something is there
-	News()    // the value of a counter has changed
-	Changed() // what the Object drives has changed
+	Notify()       // something is there
+	News()         // the value of a counter has changed
+	Signal() error // as for the Object
+	Changed()      // what the Object drives has changed
 }
 
 // Attr describes an Object.
@@ -364,8 +365,9 @@ func (o *Object) yield() {
 	}
 }
 
-// Signal ends one blocking call, now or the next (R-CQ-92, R-CQ-94). fi.EINVAL
-// without a wait object (R-CQ-93), fi.EBADF when closed.
+// Signal ends one blocking call, of a member of a wait set one of the set's, now or
+// the next (R-CQ-92, R-CQ-94). fi.EINVAL without a wait object (R-CQ-93), fi.EBADF
+// when closed.
 func (o *Object) Signal() error {
 	if o.kind == fi.WaitNone {
 		return fmt.Errorf("signal without a wait object: %w", fi.EINVAL)
@@ -375,13 +377,14 @@ func (o *Object) Signal() error {
 	if o.closed {
 		return fi.EBADF
 	}
+	if o.set != nil {
+		return o.set.Signal()
+	}
 	if n := o.signals.Load(); n == 0 || n < o.spinning.Load()+o.sleeping {
 		o.signals.Add(1)
 	}
 	o.sleepers.wake(Always, false)
-	if o.native.shown || o.set != nil {
-		o.raise()
-	}
+	o.native.raise()
 	return nil
 }
 
