@@ -64,6 +64,10 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline tim
 	}
 	o.Mu.Lock()
 	o.spinning.Add(-1)
+	if why == Signalled && o.enough(need, seen) {
+		o.GiveSignal()
+		why = Ready
+	}
 	return why, nil
 }
 

@@ -386,6 +386,27 @@ func TestSignalEndsOneEach(t *testing.T) {
 	})
 }
 
+func TestSpinnerGivesTheSignalBack(t *testing.T) {
+	// R-CQ-94, R-EQ-49: a spinner that took the signal, and finds what it waits for
+	// when it has the lock, ends by that: the signal is for another.
+	var o Object
+	looks := 0
+	err := o.InitLevel(Attr{Kind: fi.WaitYield}, func(uint64, uint64) bool {
+		looks++
+		return looks > 1 // it comes between the look and the signal
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Signal()
+	why, armed := o.WaitLevel(t.Context(), 1, 0, time.Time{})
+	left := o.TakeSignal()
+	o.Done(armed)
+	if why != Ready || !left {
+		t.Errorf("ended by %d, the signal is left: %v", why, left)
+	}
+}
+
 func TestSignalPassesToAnother(t *testing.T) {
 	// R-CQ-70, R-CQ-94: one who is woken by a signal and finds a thing instead
 	// leaves the signal to another who sleeps.
