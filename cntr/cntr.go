@@ -52,9 +52,9 @@ type Counter struct {
 	ctx  any
 
 	val, errs atomic.Uint64
-	// known is the error value last told: by ReadErr, or by a Wait that ended
-	// because of it.
-	known atomic.Uint64
+	// fails is how often errs has changed, raised after it; known is fails as last
+	// told: by ReadErr, or by a Wait that ended because of it.
+	fails, known atomic.Uint64
 	// wakeAt is the success value from which on a change looks for waiters: the
 	// least that one waits for. It is set before the waiter looks at the value,
 	// and looked at after the value is changed: one of the two sees the other.
@@ -104,7 +104,7 @@ func New(attr Attr, ctx any) (*Counter, error) {
 
 // enough is when a Wait is over.
 func (c *Counter) enough(threshold, known uint64) bool {
-	return c.val.Load() >= threshold || c.errs.Load() != known
+	return c.val.Load() >= threshold || c.fails.Load() != known
 }
 
 // Attr returns the attributes in force.
@@ -158,11 +158,10 @@ func (c *Counter) Read() uint64 {
 func (c *Counter) ReadErr() uint64 {
 	c.w.Look()
 	c.w.Forget(newErr)
-	n := c.errs.Load()
-	if c.known.Load() != n {
+	if n := c.fails.Load(); c.known.Load() != n { // first: what changes from here on is not told
 		c.known.Store(n)
 	}
-	return n
+	return c.errs.Load()
 }
 
 // Add raises the success value by n, at most to the largest there is
@@ -241,6 +240,7 @@ func (c *Counter) changed(v uint64) {
 
 // failed wakes those who wait: all of them.
 func (c *Counter) failed() {
+	c.fails.Add(1)
 	if c.w.Note(newErr|newPoll) || c.wakeAt.Load() != nobody {
 		c.wake()
 	}
@@ -292,8 +292,8 @@ func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Durat
 		case c.val.Load() >= threshold:
 			c.w.Forget(newVal)
 			return nil
-		case c.errs.Load() != known:
-			c.known.Store(c.errs.Load())
+		case c.fails.Load() != known:
+			c.known.Store(c.fails.Load())
 			return fi.EAVAIL
 		case c.Closed():
 			return fmt.Errorf("cntr: wait: closed: %w", fi.ECANCELED)

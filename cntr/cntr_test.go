@@ -257,6 +257,32 @@ func TestWaitEndsByAnError(t *testing.T) {
 	})
 }
 
+func TestErrorTakenBackEndsAWait(t *testing.T) {
+	// R-CNTR-05: any change of the error value ends a wait, also one that leaves the
+	// value as it was before anybody has looked.
+	synctest.Test(t, func(t *testing.T) {
+		c := sleepy(t)
+		ep := &endpoint{c: c, poll: func() { c.SetErr(1); c.SetErr(0) }}
+		c.Bind(ep)
+		wantErr(t, c.Wait(1, time.Second), fi.EAVAIL) // while it polls
+		ep.poll = nil
+		wantErr(t, c.Wait(1, time.Second), fi.ETIMEDOUT)
+		c.SetErr(1)
+		c.SetErr(0)
+		wantErr(t, c.Wait(1, time.Second), fi.EAVAIL) // before it
+		c.SetErr(1)
+		c.SetErr(0)
+		c.ReadErr()
+		wantErr(t, c.Wait(1, time.Second), fi.ETIMEDOUT)
+		a, b := waiting(c, 1), waiting(c, 2)
+		synctest.Wait()
+		c.SetErr(1)
+		c.SetErr(0)
+		wantErr(t, <-a, fi.EAVAIL) // asleep
+		wantErr(t, <-b, fi.EAVAIL)
+	})
+}
+
 func TestWaitContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// R-CNTR-05.
@@ -348,6 +374,7 @@ func TestClosed(t *testing.T) {
 type endpoint struct {
 	c     *Counter
 	skip  int // polls before the first that counts
+	poll  func()
 	todo  atomic.Int32
 	armed atomic.Int32
 	arm   func()
@@ -355,6 +382,9 @@ type endpoint struct {
 }
 
 func (e *endpoint) Poll() bool {
+	if e.poll != nil {
+		e.poll()
+	}
 	if e.skip > 0 {
 		e.skip--
 		return false
@@ -698,7 +728,7 @@ func model(t *rapid.T, bubble func(func())) {
 			failure = err.Error()
 			return
 		}
-		var val, errs uint64
+		var val, errs, fails uint64 // fails: changes of errs
 		news := false
 		type waiter struct {
 			threshold uint64
@@ -715,7 +745,7 @@ func model(t *rapid.T, bubble func(func())) {
 			return v + n
 		}
 		for _, s := range script {
-			was, wasErr := val, errs
+			wasVal, wasFails := val, fails
 			switch s.op {
 			case "add":
 				c.Add(s.n)
@@ -726,8 +756,14 @@ func model(t *rapid.T, bubble func(func())) {
 			case "adderr":
 				c.AddErr(s.n)
 				errs = plus(errs, s.n)
+				if s.n > 0 {
+					fails++
+				}
 			case "seterr":
 				c.SetErr(s.n)
+				if errs != s.n {
+					fails++
+				}
 				errs = s.n
 			case "read":
 				if got := c.Read(); got != val {
@@ -738,7 +774,7 @@ func model(t *rapid.T, bubble func(func())) {
 				if got := c.ReadErr(); got != errs {
 					failure = "readerr"
 				}
-				known = errs
+				known = fails
 			case "poll":
 				if c.Poll() && !news {
 					failure = "poll tells news where there are none"
@@ -749,9 +785,9 @@ func model(t *rapid.T, bubble func(func())) {
 				known = c.known.Load()
 				waiters = append(waiters, &waiter{s.n, known, waiting(c, s.n), false})
 			}
-			news = news || s.op == "add" || s.op == "set" || s.op == "adderr" && s.n > 0 || was != val || wasErr != errs
+			news = news || s.op == "add" || s.op == "set" || wasVal != val || wasFails != fails
 			for _, w := range waiters {
-				w.due = w.due || val >= w.threshold || errs != w.known
+				w.due = w.due || val >= w.threshold || fails != w.known
 			}
 			rush := s.rush && s.op != "wait" // what a waiter knows is what it finds when it begins
 			if !rush {
@@ -759,7 +795,7 @@ func model(t *rapid.T, bubble func(func())) {
 			}
 			left := waiters[:0]
 			for _, w := range waiters {
-				now := val >= w.threshold || errs != w.known
+				now := val >= w.threshold || fails != w.known
 				select {
 				case err := <-w.r:
 					if !w.due || err != nil && !errors.Is(err, fi.EAVAIL) {
