@@ -2,6 +2,7 @@ package eq
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,5 +321,70 @@ func TestReadersInParallel(t *testing.T) {
 		if times != 1 {
 			t.Fatalf("event %d was read %d times", n, times)
 		}
+	}
+}
+
+func TestBindingsInParallel(t *testing.T) {
+	// R-EQ-20, -68: objects that come and go while others read and write: none loses
+	// an event that it has a place for, each event is read once, and in the end all
+	// places are free.
+	const objects, rounds = 4, 1000
+	q := open(t, Attr{Size: 1, WaitObj: fi.WaitUnspec, Flags: fi.Write})
+	var sent, got atomic.Int64
+	count := func(n *atomic.Int64, ok bool) {
+		if ok {
+			n.Add(1)
+		}
+	}
+	take := func() error {
+		_, err := q.SRead(0, -1)
+		if err == fi.EAVAIL {
+			if _, err = q.ReadErr(0); err == fi.EAGAIN {
+				return nil // another reader was faster
+			}
+		}
+		count(&got, err == nil)
+		return err
+	}
+	var readers, all sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for take() == nil {
+			}
+		})
+	}
+	for range objects {
+		all.Go(func() {
+			for range rounds {
+				b, err := q.Bind(2)
+				if err != nil || !b.Put(Entry{}) || !b.PutErr(Error{Err: fi.EIO}) {
+					t.Error("overrun", err)
+				}
+				sent.Add(2)
+				count(&sent, b.Offer(Entry{}))
+				count(&sent, q.Write(Entry{}) == nil)
+				wantErr(t, q.Close(), fi.EBUSY)
+				b.Unbind()
+			}
+		})
+	}
+	all.Wait()
+	for q.Poll() {
+		if _, err := q.Read(0); err == fi.EAVAIL {
+			_, err = q.ReadErr(0)
+			count(&got, err == nil)
+		} else {
+			count(&got, err == nil)
+		}
+	}
+	if q.common != 0 || q.kept != 0 || q.errs != 0 {
+		t.Errorf("%d, %d and %d places are taken", q.common, q.kept, q.errs)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	readers.Wait()
+	if sent.Load() != got.Load() {
+		t.Errorf("%d events read, want %d", got.Load(), sent.Load())
 	}
 }
