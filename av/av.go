@@ -103,10 +103,15 @@ func (v *AV) Attr() Attr { return v.attr }
 func (v *AV) Context() any { return v.ctx }
 
 // Bind and Unbind count endpoints: Close is refused while there are some.
-func (v *AV) Bind() {
+// fi.EBADF: it is closed.
+func (v *AV) Bind() error {
 	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("av: bind: %w", fi.EBADF)
+	}
 	v.bound++
-	v.mu.Unlock()
+	return nil
 }
 
 // Unbind undoes one Bind.

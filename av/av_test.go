@@ -270,6 +270,9 @@ func TestOpenAndClose(t *testing.T) {
 	if err := v.Close(); !errors.Is(err, fi.EBADF) {
 		t.Error(err)
 	}
+	if err := v.Bind(); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
 	if _, err := v.Insert(nil, nil, 0, nil); !errors.Is(err, fi.EBADF) {
 		t.Error(err)
 	}

@@ -114,8 +114,13 @@ func (c *Counter) Attr() Attr { return c.attr }
 func (c *Counter) Context() any { return c.ctx }
 
 // Bind makes readers drive p and counts a reference: Close is refused until
-// Unbind.
-func (c *Counter) Bind(p Progress) { c.w.Bind(p) }
+// Unbind. fi.EBADF: the counter is closed.
+func (c *Counter) Bind(p Progress) error {
+	if err := c.w.Bind(p); err != nil {
+		return fmt.Errorf("cntr: bind: %w", err)
+	}
+	return nil
+}
 
 // Unbind undoes one Bind of p.
 func (c *Counter) Unbind(p Progress) { c.w.Unbind(p) }

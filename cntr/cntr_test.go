@@ -360,6 +360,7 @@ func TestClosed(t *testing.T) {
 		func() error { return c.WaitContext(t.Context(), 9) },
 		c.TryWait,
 		func() error { _, err := c.Chan(); return err },
+		func() error { return c.Bind(new(endpoint)) },
 	} {
 		wantErr(t, f(), fi.EBADF)
 	}

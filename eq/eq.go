@@ -188,8 +188,13 @@ func (b *Binding) Unbind() {
 }
 
 // BindProgress makes readers of the queue drive p. Close is refused until
-// UnbindProgress.
-func (q *EQ) BindProgress(p Progress) { q.w.Bind(p) }
+// UnbindProgress. fi.EBADF: the queue is closed.
+func (q *EQ) BindProgress(p Progress) error {
+	if err := q.w.Bind(p); err != nil {
+		return fmt.Errorf("eq: bind: %w", err)
+	}
+	return nil
+}
 
 // UnbindProgress undoes one BindProgress of p.
 func (q *EQ) UnbindProgress(p Progress) { q.w.Unbind(p) }

@@ -214,6 +214,7 @@ func TestClose(t *testing.T) {
 	wantErr(t, q.Close(), fi.EBADF)
 	_, err := q.Bind(1)
 	wantErr(t, err, fi.EBADF)
+	wantErr(t, q.BindProgress(new(idle)), fi.EBADF)
 	_, err = q.Read(0)
 	wantErr(t, err, fi.EBADF)
 	_, err = q.ReadErr(0)

@@ -192,12 +192,16 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	}
 	b := binding{q, flags&fi.SelectiveCompletion != 0}
 	if flags&fi.Transmit != 0 {
+		if err := q.Bind((*dormant)(ep)); err != nil {
+			return err
+		}
 		ep.txq = b
-		q.Bind((*dormant)(ep))
 	}
 	if flags&fi.Recv != 0 {
+		if err := q.Bind((*dormant)(ep)); err != nil {
+			return err
+		}
 		ep.rxq = b
-		q.Bind((*dormant)(ep))
 	}
 	return nil
 }
@@ -233,7 +237,7 @@ func (*dormant) Disarm()      {}
 func (ep *Endpoint) rebind(from, to cq.Progress) {
 	for _, q := range []*cq.CQ{ep.txq.q, ep.rxq.q} {
 		if q != nil && to != nil {
-			q.Bind(to)
+			_ = q.Bind(to) // it is not closed: from is bound
 		}
 		if q != nil {
 			q.Unbind(from)
@@ -241,7 +245,7 @@ func (ep *Endpoint) rebind(from, to cq.Progress) {
 	}
 	for _, t := range ep.cntrs.all {
 		if to != nil {
-			t.c.Bind(to)
+			_ = t.c.Bind(to)
 		}
 		t.c.Unbind(from)
 	}
@@ -262,7 +266,9 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	if err := foreign(&ep.domain.parent, v); err != nil {
 		return err
 	}
-	v.Bind()
+	if err := v.Bind(); err != nil {
+		return err
+	}
 	ep.av = v
 	return nil
 }

@@ -241,10 +241,13 @@ func (o *Object) raise() {
 	o.native.raise()
 }
 
-// Bind makes waiters drive p, and counts.
-func (o *Object) Bind(p Progress) {
+// Bind makes waiters drive p, and counts. fi.EBADF when closed.
+func (o *Object) Bind(p Progress) error {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
+	if o.closed {
+		return fi.EBADF
+	}
 	if o.bound == nil {
 		o.bound = make(map[Progress]int)
 	}
@@ -253,6 +256,7 @@ func (o *Object) Bind(p Progress) {
 		// Who reads the old list does not look behind its end.
 		o.setList(append(*o.list.Load(), p))
 	}
+	return nil
 }
 
 // Unbind undoes one Bind of p. Waiters may call p for a moment longer.
