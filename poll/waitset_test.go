@@ -180,6 +180,19 @@ func TestWaitSetClose(t *testing.T) {
 	})
 }
 
+func TestWaitSetCloseEndsASpin(t *testing.T) {
+	// Also where a wait polls and never sleeps, before and during it.
+	s := newWaitSet(t, fi.WaitYield)
+	done := make(chan error)
+	go func() { done <- s.Wait(-1) }()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, <-done, fi.ECANCELED)
+	wantErr(t, s.Wait(-1), fi.ECANCELED)
+	wantErr(t, s.Watch().Wait(0), fi.ECANCELED)
+}
+
 func TestWaitSetChan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWaitSet(t, fi.WaitMutexCond)

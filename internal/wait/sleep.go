@@ -64,7 +64,10 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline tim
 	}
 	o.Mu.Lock()
 	o.spinning.Add(-1)
-	if why == Signalled && o.enough(need, seen) {
+	switch {
+	case o.closed:
+		why = Closed
+	case why == Signalled && o.enough(need, seen):
 		o.GiveSignal()
 		why = Ready
 	}
