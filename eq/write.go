@@ -16,7 +16,7 @@ func (q *EQ) Put(e Entry) bool { return q.put(item{e: e}) }
 func (q *EQ) PutErr(e Error) bool { return q.put(item{err: &e}) }
 
 // Put is Put of the EQ for an event of the object, which finds room while the
-// object has a place of its own left.
+// object has a place of its own left, unless others have overrun the queue.
 func (b *Binding) Put(e Entry) bool { return b.q.put(item{e: e, of: b}) }
 
 // PutErr is Put of an error; its ErrData is taken.
