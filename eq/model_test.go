@@ -156,12 +156,19 @@ func model(t *rapid.T) {
 			}
 			b := rapid.SampledFrom(tw.bound).Draw(t, "of")
 			next++
+			it := twinItem{n: next, failed: rapid.Bool().Draw(t, "failed")}
 			want := !tw.overrun && tw.free(nil) > 0
-			if got := b.b.Offer(Entry{Event: fi.MRComplete, Fid: q, Data: next}); got != want {
-				t.Fatalf("offer: %v, want %v", got, want)
+			var got bool
+			if it.failed {
+				got = b.b.OfferErr(Error{Fid: q, Data: it.n, Err: fi.EIO})
+			} else {
+				got = b.b.Offer(Entry{Event: fi.MRComplete, Fid: q, Data: it.n})
+			}
+			if got != want {
+				t.Fatalf("offer %d: %v, want %v", it.n, got, want)
 			}
 			if want {
-				tw.put(twinItem{n: next})
+				tw.put(it)
 			}
 		},
 		"read": func(t *rapid.T) {

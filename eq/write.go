@@ -25,14 +25,18 @@ func (b *Binding) PutErr(e Error) bool { return b.q.put(item{err: &e, of: b}) }
 // Offer is Put of an event that may be refused: it takes no place of the object's
 // own, and a queue that has no other is left as it is. false: the producer must
 // undo what the event would have told.
-func (b *Binding) Offer(e Entry) bool {
-	q := b.q
+func (b *Binding) Offer(e Entry) bool { return b.q.offer(item{e: e}) }
+
+// OfferErr is Offer of an error; its ErrData is taken.
+func (b *Binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
+
+func (q *EQ) offer(it item) bool {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
 	if q.w.Closed() || q.overrun || !q.fits() {
 		return false
 	}
-	q.push(item{e: e})
+	q.push(it)
 	return true
 }
 
