@@ -118,6 +118,42 @@ func TestWaitSetDrives(t *testing.T) {
 	})
 }
 
+// busy is an endpoint that completes something at each poll, for another who takes
+// it at once.
+type busy struct {
+	endpoint
+	t testing.TB
+}
+
+func (e *busy) Poll() bool {
+	time.Sleep(time.Millisecond)
+	if e.todo--; e.todo > 0 {
+		put(e.q)
+		take(e.t, e.q)
+	}
+	return e.todo > 0
+}
+
+func TestWaitSetTimesOutOverWhatOthersTake(t *testing.T) {
+	// fi_wait: what comes and is gone when one looks does not prolong a wait.
+	for _, spin := range []time.Duration{-1, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: spin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+			e := &busy{endpoint{q: q, todo: 1000}, t}
+			q.Bind(e)
+			start := time.Now()
+			wantErr(t, s.Wait(10*time.Millisecond), fi.ETIMEDOUT)
+			if d := time.Since(start); d > 20*time.Millisecond {
+				t.Errorf("ended after %v", d)
+			}
+		})
+	}
+}
+
 func TestWaitSetSignal(t *testing.T) {
 	// fi_cq_signal on a member, and Signal of the set, end one wait, now or the next
 	// (R-CQ-94).
