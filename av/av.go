@@ -34,13 +34,17 @@ type Attr struct {
 // MaxLen is the most addresses of an AV; beyond, insertion fails with fi.ENOMEM.
 const MaxLen = 1 << 24
 
-// Events is where asynchronous insertions report: an EQ (R-AV-08).
+// Events is an EQ, for asynchronous insertions (R-AV-08).
 type Events interface {
+	// Bind binds an AV: the queue cannot be closed until Unbind. fi.EBADF: it is.
+	Bind() (Binding, error)
+}
+
+// A Binding is where an AV reports.
+type Binding interface {
 	// AVError reports one address that failed, AVComplete the end of a call.
 	AVError(av *AV, context any, index int, err fi.Errno)
 	AVComplete(av *AV, context any, count int)
-	// Bind and Unbind count the AV: the queue cannot be closed in between.
-	Bind()
 	Unbind()
 }
 
@@ -71,7 +75,7 @@ type AV struct {
 	max    int // MaxLen, less in tests
 	index  index
 	bound  int
-	events Events
+	events Binding
 	closed bool
 }
 
@@ -99,10 +103,15 @@ func (v *AV) Attr() Attr { return v.attr }
 func (v *AV) Context() any { return v.ctx }
 
 // Bind and Unbind count endpoints: Close is refused while there are some.
-func (v *AV) Bind() {
+// fi.EBADF: it is closed.
+func (v *AV) Bind() error {
 	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("av: bind: %w", fi.EBADF)
+	}
 	v.bound++
-	v.mu.Unlock()
+	return nil
 }
 
 // Unbind undoes one Bind.
@@ -113,7 +122,8 @@ func (v *AV) Unbind() {
 }
 
 // BindEvents names the queue of asynchronous insertions (fi_av_bind), until
-// Close. fi.EINVAL: there is one already, or it is nil. fi.EBADF: closed.
+// Close. fi.EINVAL: there is one already, or it is nil. fi.EBADF: the AV or the
+// queue is closed.
 func (v *AV) BindEvents(e Events) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,8 +133,11 @@ func (v *AV) BindEvents(e Events) error {
 	case v.events != nil || e == nil:
 		return fmt.Errorf("av: bind: one event queue: %w", fi.EINVAL)
 	}
-	e.Bind()
-	v.events = e
+	b, err := e.Bind()
+	if err != nil {
+		return fmt.Errorf("av: bind: %w", err)
+	}
+	v.events = b
 	return nil
 }
 

@@ -64,6 +64,42 @@ func TestInsertFailures(t *testing.T) {
 	}
 }
 
+func TestInsertUnspecified(t *testing.T) {
+	// R-ADDR-04: an address that names no host fails, in either of its forms.
+	v := open(t, Attr{})
+	for _, ip := range []string{"0.0.0.0", "::", "::ffff:0.0.0.0"} {
+		errs := []fi.Errno{9}
+		a := wire.Addr{IP: netip.MustParseAddr(ip), Port: 1}
+		if n, err := v.Insert([]wire.Addr{a}, nil, fi.SyncErr, errs); n != 0 || err != nil || errs[0] != fi.EINVAL {
+			t.Error(ip, n, err, errs)
+		}
+	}
+}
+
+func TestInsertOneIntoAFullVector(t *testing.T) {
+	// R-AV-04: one address that fails is FI_ADDR_NOTAVAIL, and the error says why: no
+	// place, or no address.
+	v := open(t, Attr{})
+	v.max = 1
+	for _, c := range []struct {
+		addr string
+		want fi.Errno
+	}{{"0.0.0.0", fi.EINVAL}, {"198.18.0.1", 0}, {"198.18.0.2", fi.ENOMEM}, {"0.0.0.0", fi.EINVAL}} {
+		if c.want == 0 {
+			if h, err := v.InsertString(c.addr); h != 0 || err != nil {
+				t.Error(h, err)
+			}
+			continue
+		}
+		if h, err := v.InsertString(c.addr); h != fi.AddrNotAvail || !errors.Is(err, c.want) {
+			t.Errorf("string %s: %v, %v, want %v", c.addr, h, err, c.want)
+		}
+		if h, err := v.InsertSvc(c.addr, "5000"); h != fi.AddrNotAvail || !errors.Is(err, c.want) {
+			t.Errorf("service of %s: %v, %v, want %v", c.addr, h, err, c.want)
+		}
+	}
+}
+
 func TestLookupAndRemove(t *testing.T) {
 	// R-AV-11, R-AV-13: handles that are not set are refused.
 	v := open(t, Attr{})
@@ -234,6 +270,9 @@ func TestOpenAndClose(t *testing.T) {
 	if err := v.Close(); !errors.Is(err, fi.EBADF) {
 		t.Error(err)
 	}
+	if err := v.Bind(); !errors.Is(err, fi.EBADF) {
+		t.Error(err)
+	}
 	if _, err := v.Insert(nil, nil, 0, nil); !errors.Is(err, fi.EBADF) {
 		t.Error(err)
 	}
@@ -252,7 +291,13 @@ type events []string
 func (e *events) AVError(_ *AV, ctx any, i int, err fi.Errno) {
 	*e = append(*e, fmt.Sprintf("error %v %d", ctx, i))
 }
-func (e *events) Bind()   { *e = append(*e, "bind") }
+func (e *events) Bind() (Binding, error) {
+	if *e == nil {
+		return nil, fi.EBADF
+	}
+	*e = append(*e, "bind")
+	return e, nil
+}
 func (e *events) Unbind() { *e = append(*e, "unbind") }
 func (e *events) AVComplete(_ *AV, ctx any, n int) {
 	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
@@ -266,6 +311,10 @@ func TestAsynchronousInsert(t *testing.T) {
 		t.Error(err)
 	}
 	var e events
+	if err := v.BindEvents(&e); !errors.Is(err, fi.EBADF) { // the queue is closed
+		t.Error(err)
+	}
+	e = events{}
 	if err := v.BindEvents(nil); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
 	}

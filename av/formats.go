@@ -89,13 +89,17 @@ func (v *AV) InsertString(s string) (fi.Addr, error) {
 // one inserts one address. On an AV opened with fi.Event the handle is not known
 // yet.
 func (v *AV) one(a wire.Addr, what string) (fi.Addr, error) {
-	h := []fi.Addr{0}
-	n, err := v.Insert([]wire.Addr{a}, h, 0, nil)
-	switch {
-	case err != nil:
+	h, why := []fi.Addr{0}, []fi.Errno{0}
+	var flags fi.Flags
+	var context any
+	if v.attr.Flags&fi.Event == 0 {
+		flags, context = fi.SyncErr, why
+	}
+	if _, err := v.Insert([]wire.Addr{a}, h, flags, context); err != nil {
 		return fi.AddrNotAvail, err
-	case n != 1 && v.attr.Flags&fi.Event == 0:
-		return fi.AddrNotAvail, fmt.Errorf("av: %s: %w", what, fi.EINVAL)
+	}
+	if why[0] != 0 {
+		return fi.AddrNotAvail, fmt.Errorf("av: %s: %w", what, why[0])
 	}
 	return h[0], nil
 }

@@ -52,9 +52,9 @@ type Counter struct {
 	ctx  any
 
 	val, errs atomic.Uint64
-	// known is the error value last told: by ReadErr, or by a Wait that ended
-	// because of it.
-	known atomic.Uint64
+	// fails is how often errs has changed, raised after it; known is fails as last
+	// told: by ReadErr, or by a Wait that ended because of it.
+	fails, known atomic.Uint64
 	// wakeAt is the success value from which on a change looks for waiters: the
 	// least that one waits for. It is set before the waiter looks at the value,
 	// and looked at after the value is changed: one of the two sees the other.
@@ -65,10 +65,12 @@ type Counter struct {
 	waits []uint64
 }
 
-// What is new to those who wait by other means than Wait.
+// What is new to those who wait by other means than Wait: the values since they
+// were read, and either since Poll told of it.
 const (
 	newVal int64 = 1 << iota
 	newErr
+	newPoll = wait.Unpolled
 )
 
 // nobody is wakeAt when no Wait is under way.
@@ -102,7 +104,7 @@ func New(attr Attr, ctx any) (*Counter, error) {
 
 // enough is when a Wait is over.
 func (c *Counter) enough(threshold, known uint64) bool {
-	return c.val.Load() >= threshold || c.errs.Load() != known
+	return c.val.Load() >= threshold || c.fails.Load() != known
 }
 
 // Attr returns the attributes in force.
@@ -112,8 +114,13 @@ func (c *Counter) Attr() Attr { return c.attr }
 func (c *Counter) Context() any { return c.ctx }
 
 // Bind makes readers drive p and counts a reference: Close is refused until
-// Unbind.
-func (c *Counter) Bind(p Progress) { c.w.Bind(p) }
+// Unbind. fi.EBADF: the counter is closed.
+func (c *Counter) Bind(p Progress) error {
+	if err := c.w.Bind(p); err != nil {
+		return fmt.Errorf("cntr: bind: %w", err)
+	}
+	return nil
+}
 
 // Unbind undoes one Bind of p.
 func (c *Counter) Unbind(p Progress) { c.w.Unbind(p) }
@@ -156,11 +163,10 @@ func (c *Counter) Read() uint64 {
 func (c *Counter) ReadErr() uint64 {
 	c.w.Look()
 	c.w.Forget(newErr)
-	n := c.errs.Load()
-	if c.known.Load() != n {
+	if n := c.fails.Load(); c.known.Load() != n { // first: what changes from here on is not told
 		c.known.Store(n)
 	}
-	return n
+	return c.errs.Load()
 }
 
 // Add raises the success value by n, at most to the largest there is
@@ -232,14 +238,15 @@ func raise(a *atomic.Uint64, n uint64) uint64 {
 
 // changed wakes those whom a success value of v concerns.
 func (c *Counter) changed(v uint64) {
-	if c.w.Note(newVal) || v >= c.wakeAt.Load() {
+	if c.w.Note(newVal|newPoll) || v >= c.wakeAt.Load() {
 		c.wake()
 	}
 }
 
 // failed wakes those who wait: all of them.
 func (c *Counter) failed() {
-	if c.w.Note(newErr) || c.wakeAt.Load() != nobody {
+	c.fails.Add(1)
+	if c.w.Note(newErr|newPoll) || c.wakeAt.Load() != nobody {
 		c.wake()
 	}
 }
@@ -290,8 +297,8 @@ func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Durat
 		case c.val.Load() >= threshold:
 			c.w.Forget(newVal)
 			return nil
-		case c.errs.Load() != known:
-			c.known.Store(c.errs.Load())
+		case c.fails.Load() != known:
+			c.known.Store(c.fails.Load())
 			return fi.EAVAIL
 		case c.Closed():
 			return fmt.Errorf("cntr: wait: closed: %w", fi.ECANCELED)
@@ -325,11 +332,11 @@ func (c *Counter) leave(threshold uint64) {
 	c.wakeAt.Store(min(slices.Min(c.waits), nobody-1))
 }
 
-// Poll drives the endpoints and reports whether the counter has changed since it
-// was last read or Poll said so, for a poll set.
+// Poll drives the endpoints and reports whether the counter has changed since
+// Poll last said so, whoever has read it, for a poll set (fi_poll(3)).
 func (c *Counter) Poll() bool {
 	c.w.Look()
-	return c.w.Forget(newVal | newErr)
+	return c.w.Forget(newPoll)
 }
 
 // Progress drives the endpoints, for a poll set.

@@ -257,6 +257,32 @@ func TestWaitEndsByAnError(t *testing.T) {
 	})
 }
 
+func TestErrorTakenBackEndsAWait(t *testing.T) {
+	// R-CNTR-05: any change of the error value ends a wait, also one that leaves the
+	// value as it was before anybody has looked.
+	synctest.Test(t, func(t *testing.T) {
+		c := sleepy(t)
+		ep := &endpoint{c: c, poll: func() { c.SetErr(1); c.SetErr(0) }}
+		c.Bind(ep)
+		wantErr(t, c.Wait(1, time.Second), fi.EAVAIL) // while it polls
+		ep.poll = nil
+		wantErr(t, c.Wait(1, time.Second), fi.ETIMEDOUT)
+		c.SetErr(1)
+		c.SetErr(0)
+		wantErr(t, c.Wait(1, time.Second), fi.EAVAIL) // before it
+		c.SetErr(1)
+		c.SetErr(0)
+		c.ReadErr()
+		wantErr(t, c.Wait(1, time.Second), fi.ETIMEDOUT)
+		a, b := waiting(c, 1), waiting(c, 2)
+		synctest.Wait()
+		c.SetErr(1)
+		c.SetErr(0)
+		wantErr(t, <-a, fi.EAVAIL) // asleep
+		wantErr(t, <-b, fi.EAVAIL)
+	})
+}
+
 func TestWaitContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// R-CNTR-05.
@@ -334,6 +360,7 @@ func TestClosed(t *testing.T) {
 		func() error { return c.WaitContext(t.Context(), 9) },
 		c.TryWait,
 		func() error { _, err := c.Chan(); return err },
+		func() error { return c.Bind(new(endpoint)) },
 	} {
 		wantErr(t, f(), fi.EBADF)
 	}
@@ -347,6 +374,8 @@ func TestClosed(t *testing.T) {
 // An endpoint counts at each poll it is told to.
 type endpoint struct {
 	c     *Counter
+	skip  int // polls before the first that counts
+	poll  func()
 	todo  atomic.Int32
 	armed atomic.Int32
 	arm   func()
@@ -354,6 +383,13 @@ type endpoint struct {
 }
 
 func (e *endpoint) Poll() bool {
+	if e.poll != nil {
+		e.poll()
+	}
+	if e.skip > 0 {
+		e.skip--
+		return false
+	}
 	if e.todo.Load() <= 0 || e.todo.Add(-1) < 0 {
 		return false
 	}
@@ -400,7 +436,7 @@ func TestReadDrives(t *testing.T) {
 
 func TestPollSet(t *testing.T) {
 	// fi_poll(3): the context of a counter that has changed since, once.
-	c, quiet := open(t, Attr{}), open(t, Attr{})
+	c, quiet := open(t, Attr{WaitObj: fi.WaitUnspec}), open(t, Attr{})
 	s, err := poll.NewSet(0)
 	if err != nil {
 		t.Fatal(err)
@@ -422,12 +458,16 @@ func TestPollSet(t *testing.T) {
 		polls(1)
 		polls(0)
 	}
+	// Whoever reads it: fi_poll(3) tells all that changed since it told last.
 	c.Add(1)
-	c.Read() // who has read it knows it
-	polls(0)
 	c.AddErr(1)
-	c.Read() // the other value
+	c.Read()
+	c.ReadErr()
+	if err := c.Wait(0, 0); err != nil {
+		t.Error(err)
+	}
 	polls(1)
+	polls(0)
 	ep := &endpoint{c: quiet}
 	quiet.Bind(ep)
 	ep.todo.Store(1)
@@ -458,6 +498,153 @@ func TestWaitSet(t *testing.T) {
 		}
 		wantErr(t, s.Wait(time.Second), fi.ETIMEDOUT)
 	})
+}
+
+// wantTold waits by the set's waiter w for a change that it has not told yet, or
+// finds none.
+func wantTold(t testing.TB, w interface{ Wait(time.Duration) error }, want bool) {
+	t.Helper()
+	if err := w.Wait(time.Second); want && err != nil || !want && !errors.Is(err, fi.ETIMEDOUT) {
+		t.Errorf("told %v: %v, want %v", err == nil, err, want)
+	}
+}
+
+func TestWaitSetTellsEachChange(t *testing.T) {
+	// R-CNTR-06: who waits by a set is told of each change once, whoever else reads
+	// the counter, and though nobody does.
+	for _, spin := range []time.Duration{-1, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: spin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, quiet := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s}), open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+			quiet.Bind(new(endpoint)) // something to poll
+			wantTold(t, s, false)
+			for _, read := range []func(){
+				func() {},
+				func() { c.Read(); c.ReadErr() },
+				func() { c.Poll() },
+			} {
+				for _, change := range []func(){
+					func() { c.Add(1) },
+					func() { c.AddErr(1) },
+					func() { c.Add(1); c.AddErr(1); c.Count(1, 0) },
+					func() { c.Set(0) },
+				} {
+					change()
+					read()
+					wantTold(t, s, true)
+					wantTold(t, s, false)
+				}
+			}
+		})
+	}
+}
+
+func TestWaitSetTellsEachWatch(t *testing.T) {
+	// R-CNTR-06: of several who wait by a set, what is told to one is told to each
+	// other, asleep or late.
+	synctest.Test(t, func(t *testing.T) {
+		s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+		early, late := s.Watch(), s.Watch()
+		told := make(chan error, 1)
+		for range 3 {
+			go func() { told <- early.Wait(-1) }()
+			synctest.Wait()
+			c.Add(1)
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+			c.Read()
+			wantTold(t, early, false)
+			wantTold(t, late, true)
+			wantTold(t, late, false)
+			wantTold(t, s.Watch(), true) // one who comes now has missed all of it
+		}
+		wantTold(t, s, true)
+		wantTold(t, s, false)
+		// All who sleep are woken.
+		for _, w := range []*poll.Watch{early, late, early, late} {
+			go func() { told <- w.Wait(-1) }()
+		}
+		synctest.Wait()
+		c.AddErr(1)
+		c.ReadErr()
+		for range 4 {
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestWaitSetTryWaitTellsEachChange(t *testing.T) {
+	// fi_trywait(3): a change that TryWait of the set has not told is told by it
+	// before one waits, whoever has read the counter.
+	s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitMutexCond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+	ch, err := s.Chan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := s.TryWait(); err != nil || len(ch) > 0 {
+			t.Fatal(err, len(ch))
+		}
+		c.Add(1)
+		c.Read() // another
+		<-ch
+		wantErr(t, s.TryWait(), fi.EAGAIN)
+	}
+	// Also one that TryWait itself comes upon when it polls for the last time.
+	ep := &endpoint{c: c, skip: 1}
+	ep.todo.Store(1)
+	c.Bind(ep)
+	wantErr(t, s.TryWait(), fi.EAGAIN)
+	if ep.todo.Load() != 0 {
+		t.Error("not polled twice")
+	}
+}
+
+func TestWaitSetOfSeveralReaders(t *testing.T) {
+	// R-CNTR-06: those who wait by a set for a value of a counter that all of them
+	// read get it, on real threads too.
+	const waiters, adders, each = 4, 2, 5000
+	s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, Attr{WaitObj: fi.WaitSet, WaitSet: s})
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() {
+			w := s.Watch()
+			for want := uint64(i + 1); want <= adders*each; want += 7 {
+				for c.Read() < want {
+					if err := w.Wait(-1); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range adders {
+		wg.Go(func() {
+			for range each {
+				c.Count(1, 0)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestChan(t *testing.T) {
@@ -542,7 +729,7 @@ func model(t *rapid.T, bubble func(func())) {
 			failure = err.Error()
 			return
 		}
-		var val, errs uint64
+		var val, errs, fails uint64 // fails: changes of errs
 		news := false
 		type waiter struct {
 			threshold uint64
@@ -559,7 +746,7 @@ func model(t *rapid.T, bubble func(func())) {
 			return v + n
 		}
 		for _, s := range script {
-			was, wasErr := val, errs
+			wasVal, wasFails := val, fails
 			switch s.op {
 			case "add":
 				c.Add(s.n)
@@ -570,8 +757,14 @@ func model(t *rapid.T, bubble func(func())) {
 			case "adderr":
 				c.AddErr(s.n)
 				errs = plus(errs, s.n)
+				if s.n > 0 {
+					fails++
+				}
 			case "seterr":
 				c.SetErr(s.n)
+				if errs != s.n {
+					fails++
+				}
 				errs = s.n
 			case "read":
 				if got := c.Read(); got != val {
@@ -582,7 +775,7 @@ func model(t *rapid.T, bubble func(func())) {
 				if got := c.ReadErr(); got != errs {
 					failure = "readerr"
 				}
-				known = errs
+				known = fails
 			case "poll":
 				if c.Poll() && !news {
 					failure = "poll tells news where there are none"
@@ -593,9 +786,9 @@ func model(t *rapid.T, bubble func(func())) {
 				known = c.known.Load()
 				waiters = append(waiters, &waiter{s.n, known, waiting(c, s.n), false})
 			}
-			news = news || s.op == "add" || s.op == "set" || s.op == "adderr" && s.n > 0 || was != val || wasErr != errs
+			news = news || s.op == "add" || s.op == "set" || wasVal != val || wasFails != fails
 			for _, w := range waiters {
-				w.due = w.due || val >= w.threshold || errs != w.known
+				w.due = w.due || val >= w.threshold || fails != w.known
 			}
 			rush := s.rush && s.op != "wait" // what a waiter knows is what it finds when it begins
 			if !rush {
@@ -603,7 +796,7 @@ func model(t *rapid.T, bubble func(func())) {
 			}
 			left := waiters[:0]
 			for _, w := range waiters {
-				now := val >= w.threshold || errs != w.known
+				now := val >= w.threshold || fails != w.known
 				select {
 				case err := <-w.r:
 					if !w.due || err != nil && !errors.Is(err, fi.EAVAIL) {

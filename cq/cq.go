@@ -206,8 +206,13 @@ func (q *CQ) Attr() Attr { return q.attr }
 func (q *CQ) Context() any { return q.ctx }
 
 // Bind makes readers drive p and counts a reference: Close is refused until
-// Unbind.
-func (q *CQ) Bind(p Progress) { q.w.Bind(p) }
+// Unbind. fi.EBADF: the queue is closed.
+func (q *CQ) Bind(p Progress) error {
+	if err := q.w.Bind(p); err != nil {
+		return fmt.Errorf("cq: bind: %w", err)
+	}
+	return nil
+}
 
 // Unbind undoes one Bind of p.
 func (q *CQ) Unbind(p Progress) { q.w.Unbind(p) }

@@ -143,6 +143,7 @@ func TestClosed(t *testing.T) {
 	wantErr(t, q.TryWait(), fi.EBADF)
 	_, err = q.FD()
 	wantErr(t, err, fi.EBADF)
+	wantErr(t, q.Bind(new(idle)), fi.EBADF)
 	if q.Reserve(1) {
 		t.Error("a closed queue has room")
 	}

@@ -51,8 +51,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Attr describes an EQ to open (struct fi_eq_attr).
 type Attr struct {
-	// Size is the least number of events the queue must hold; 0 takes
-	// DefaultSize. Each bound object adds one (R-EQ-68).
+	// Size is how many events the queue holds; 0 takes DefaultSize. What bound
+	// objects have places for comes on top (R-EQ-68).
 	Size int
 	// Flags: fi.Write lets the application Write; fi.Affinity is a hint that is
 	// ignored.
@@ -72,6 +72,9 @@ type Attr struct {
 const (
 	DefaultSize = 256
 	MaxSize     = 1 << 20
+	// MaxKept is how many unread events of objects that are not bound any more a
+	// queue holds, on top as well. From then on it is full for everybody.
+	MaxKept = 1 << 16
 )
 
 // Progress is an endpoint that reading an EQ drives: that of cq, where its
@@ -88,6 +91,8 @@ type Progress interface {
 type item struct {
 	e   Entry
 	err *Error // not nil: an error in its place among the events
+	// of is whose place it has; nil: one of Size.
+	of *Binding
 }
 
 // An EQ is an event queue.
@@ -99,9 +104,22 @@ type EQ struct {
 	ring    []item
 	head, n int
 	errs    int  // errors among the items
+	common  int  // items in the places of Size
+	kept    int  // items in places of what is not bound any more
 	overrun bool // final (R-EQ-66)
 	lost    uint64
-	bound   int // objects that only count
+	bound   int // each Binding
+}
+
+// A Binding is an object that is bound to an EQ and reports there.
+type Binding struct {
+	q *EQ
+
+	// Guarded by the queue's lock.
+
+	places int // of its own
+	used   int // by events that are not read yet
+	gone   bool
 }
 
 // New opens an EQ (fi_eq_open). fi.EINVAL: size, flags or wait object (R-EQ-04,
@@ -143,22 +161,40 @@ func (q *EQ) Attr() Attr { return q.attr }
 // Context returns the context given to New (R-EQ-22).
 func (q *EQ) Context() any { return q.ctx }
 
-// Bind counts an object: Close is refused while there are some.
-func (q *EQ) Bind() {
+// Bind binds an object that has so many places for events of its own, which no
+// other event takes (R-EQ-68). Close is refused until Unbind. fi.EBADF: the queue
+// is closed.
+func (q *EQ) Bind(places int) (*Binding, error) {
 	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	if q.w.Closed() {
+		return nil, fmt.Errorf("eq: bind: %w", fi.EBADF)
+	}
 	q.bound++
-	q.w.Mu.Unlock()
+	return &Binding{q: q, places: places}, nil
 }
 
-// Unbind undoes one Bind.
-func (q *EQ) Unbind() {
-	q.w.Mu.Lock()
-	q.bound--
-	q.w.Mu.Unlock()
+// Unbind undoes Bind, once. Events that nobody has read stay, and keep the places
+// they have.
+func (b *Binding) Unbind() {
+	b.q.w.Mu.Lock()
+	defer b.q.w.Mu.Unlock()
+	if b.gone {
+		return
+	}
+	b.gone, b.places = true, 0
+	b.q.kept += b.used
+	b.q.bound--
 }
 
-// BindProgress is Bind of an object that readers of the queue drive.
-func (q *EQ) BindProgress(p Progress) { q.w.Bind(p) }
+// BindProgress makes readers of the queue drive p. Close is refused until
+// UnbindProgress. fi.EBADF: the queue is closed.
+func (q *EQ) BindProgress(p Progress) error {
+	if err := q.w.Bind(p); err != nil {
+		return fmt.Errorf("eq: bind: %w", err)
+	}
+	return nil
+}
 
 // UnbindProgress undoes one BindProgress of p.
 func (q *EQ) UnbindProgress(p Progress) { q.w.Unbind(p) }

@@ -19,6 +19,15 @@ func open(t *testing.T, attr Attr) *EQ {
 	return q
 }
 
+func bind(t testing.TB, q *EQ, places int) *Binding {
+	t.Helper()
+	b, err := q.Bind(places)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func wantErr(t *testing.T, err error, want fi.Errno) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -190,18 +199,23 @@ func TestBlockingRead(t *testing.T) {
 func TestClose(t *testing.T) {
 	// R-EQ-17, -18.
 	q := open(t, Attr{WaitObj: fi.WaitUnspec})
-	q.Bind()
+	b, other := bind(t, q, 0), bind(t, q, 2)
+	b.Unbind()
+	b.Unbind() // undoes nothing else
 	wantErr(t, q.Close(), fi.EBUSY)
 	q.Put(Entry{Data: 1}) // it stays usable
 	if e, err := q.Read(fi.Peek); err != nil || e.Data != 1 {
 		t.Error(e, err)
 	}
-	q.Unbind()
+	other.Unbind()
 	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
 	wantErr(t, q.Close(), fi.EBADF)
-	_, err := q.Read(0)
+	_, err := q.Bind(1)
+	wantErr(t, err, fi.EBADF)
+	wantErr(t, q.BindProgress(new(idle)), fi.EBADF)
+	_, err = q.Read(0)
 	wantErr(t, err, fi.EBADF)
 	_, err = q.ReadErr(0)
 	wantErr(t, err, fi.EBADF)
@@ -212,7 +226,7 @@ func TestClose(t *testing.T) {
 			t.Error("a closed queue works")
 		}
 	}
-	if q.Put(Entry{}) || q.PutErr(Error{}) || !q.Closed() {
+	if q.Put(Entry{}) || q.PutErr(Error{}) || other.Put(Entry{}) || other.Offer(Entry{}) || !q.Closed() {
 		t.Error("a closed queue took an event")
 	}
 }

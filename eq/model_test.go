@@ -13,7 +13,7 @@ import (
 // A twin is an event queue that is slow and obviously right.
 type twin struct {
 	size    int
-	bound   int
+	bound   []*twinBinding
 	refuse  bool // resource management: a Write that does not fit is refused
 	items   []twinItem
 	overrun bool
@@ -23,12 +23,35 @@ type twin struct {
 type twinItem struct {
 	n      uint64
 	failed bool
+	of     *twinBinding // whose place it has
 }
 
-func (w *twin) fits() bool { return !w.overrun && len(w.items) < w.size+w.bound }
+type twinBinding struct {
+	b      *Binding
+	places int
+}
+
+// free is how many places of its own an object has left; of nil: the queue.
+func (w *twin) free(b *twinBinding) int {
+	n := w.size
+	if b != nil {
+		n = b.places
+	}
+	for _, it := range w.items {
+		if it.of == b {
+			n--
+		}
+	}
+	return n
+}
+
+func (w *twin) fits(b *twinBinding) bool { return !w.overrun && (w.free(b) > 0 || w.free(nil) > 0) }
 
 func (w *twin) put(it twinItem) bool {
-	if !w.fits() {
+	if w.free(it.of) == 0 {
+		it.of = nil
+	}
+	if !w.fits(it.of) {
 		w.overrun = true
 		w.lost++
 		return false
@@ -41,7 +64,7 @@ func (w *twin) write(it twinItem) error {
 	switch {
 	case w.overrun:
 		return fi.EOVERRUN
-	case !w.fits() && w.refuse:
+	case !w.fits(nil) && w.refuse:
 		return fi.EAGAIN
 	case !w.put(it):
 		return fi.EOVERRUN
@@ -80,38 +103,73 @@ func model(t *rapid.T) {
 	next := uint64(0)
 	flags := rapid.SampledFrom([]fi.Flags{0, 0, 0, fi.Peek})
 	amount := rapid.IntRange(1, 20)
-	insert := func(t *rapid.T, one func(it twinItem)) {
+	insert := func(t *rapid.T, bound bool, one func(it twinItem)) {
+		var b *twinBinding
+		if bound && len(tw.bound) > 0 {
+			b = rapid.SampledFrom(tw.bound).Draw(t, "of")
+		}
 		for range amount.Draw(t, "n") {
 			// Beyond the size only seldom: an overrun is for ever.
-			if !tw.fits() && rapid.IntRange(0, 19).Draw(t, "dare") > 0 {
+			if !tw.fits(b) && rapid.IntRange(0, 19).Draw(t, "dare") > 0 {
 				return
 			}
 			next++
-			one(twinItem{n: next})
+			one(twinItem{n: next, of: b})
 		}
+	}
+	// to is who inserts an item.
+	to := func(it twinItem) interface {
+		Put(Entry) bool
+		PutErr(Error) bool
+	} {
+		if it.of != nil {
+			return it.of.b
+		}
+		return q
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"put": func(t *rapid.T) {
-			insert(t, func(it twinItem) {
-				if got, want := q.Put(Entry{Event: fi.MRComplete, Fid: q, Data: it.n}), tw.put(it); got != want {
+			insert(t, true, func(it twinItem) {
+				if got, want := to(it).Put(Entry{Event: fi.MRComplete, Fid: q, Data: it.n}), tw.put(it); got != want {
 					t.Fatalf("put %d: %v, want %v", it.n, got, want)
 				}
 			})
 		},
 		"puterr": func(t *rapid.T) {
-			insert(t, func(it twinItem) {
+			insert(t, true, func(it twinItem) {
 				it.failed = true
-				if got, want := q.PutErr(Error{Fid: q, Data: it.n, Err: fi.EIO}), tw.put(it); got != want {
+				if got, want := to(it).PutErr(Error{Fid: q, Data: it.n, Err: fi.EIO}), tw.put(it); got != want {
 					t.Fatalf("put error %d: %v, want %v", it.n, got, want)
 				}
 			})
 		},
 		"write": func(t *rapid.T) {
-			insert(t, func(it twinItem) {
+			insert(t, false, func(it twinItem) {
 				if got, want := q.Write(Entry{Event: fi.MRComplete, Fid: q, Data: it.n}), tw.write(it); !errors.Is(got, want) {
 					t.Fatalf("write %d: %v, want %v", it.n, got, want)
 				}
 			})
+		},
+		"offer": func(t *rapid.T) {
+			if len(tw.bound) == 0 {
+				return
+			}
+			b := rapid.SampledFrom(tw.bound).Draw(t, "of")
+			next++
+			it := twinItem{n: next, failed: rapid.Bool().Draw(t, "failed")}
+			want := !tw.overrun && tw.free(nil) > 0
+			var got bool
+			if it.failed {
+				got = b.b.OfferErr(Error{Fid: q, Data: it.n, Err: fi.EIO})
+			} else {
+				got = b.b.Offer(Entry{Event: fi.MRComplete, Fid: q, Data: it.n})
+			}
+			if got != want {
+				t.Fatalf("offer %d: %v, want %v", it.n, got, want)
+			}
+			if want {
+				tw.put(it)
+			}
 		},
 		"read": func(t *rapid.T) {
 			f := flags.Draw(t, "flags")
@@ -141,20 +199,28 @@ func model(t *rapid.T) {
 				tw.pop()
 			}
 		},
-		"bind": func(*rapid.T) { q.Bind(); tw.bound++ },
+		"bind": func(t *rapid.T) {
+			places := rapid.IntRange(0, 3).Draw(t, "places")
+			b, err := q.Bind(places)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tw.bound = append(tw.bound, &twinBinding{b, places})
+		},
 		"unbind": func(t *rapid.T) {
-			if tw.bound == 0 {
+			if len(tw.bound) == 0 {
 				return // no t.Skip: too many in a row fail a fuzz input
 			}
-			q.Unbind()
-			tw.bound--
+			i := rapid.IntRange(0, len(tw.bound)-1).Draw(t, "which")
+			tw.bound[i].b.Unbind()
+			tw.bound = slices.Delete(tw.bound, i, i+1)
 		},
 		"close": func(t *rapid.T) {
-			if tw.bound == 0 {
+			if len(tw.bound) == 0 {
 				return // no t.Skip: too many in a row fail a fuzz input
 			}
 			if err := q.Close(); !errors.Is(err, fi.EBUSY) {
-				t.Fatalf("close with %d bound: %v", tw.bound, err)
+				t.Fatalf("close with %d bound: %v", len(tw.bound), err)
 			}
 		},
 		"": func(t *rapid.T) {

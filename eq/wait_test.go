@@ -2,6 +2,7 @@ package eq
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,25 +11,110 @@ import (
 )
 
 func TestRoomForBoundObjects(t *testing.T) {
-	// R-EQ-68: an object that is bound has a place for an event of its own.
-	q := open(t, Attr{Size: 1})
-	q.Bind()
-	if first, second := q.Put(Entry{}), q.Put(Entry{}); !first || !second || q.Put(Entry{}) {
-		t.Error("a queue of one with one object bound holds two events")
+	// R-EQ-68: an object that is bound has places for events of its own, then those
+	// of all; nobody else has its places, however much they report or write.
+	q := open(t, Attr{Size: 1, Flags: fi.Write})
+	b, other := bind(t, q, 1), bind(t, q, 2)
+	for round := range 3 {
+		for i := range 2 {
+			if !b.Put(Entry{}) {
+				t.Fatalf("round %d: event %d is lost", round, i)
+			}
+		}
+		wantErr(t, q.Write(Entry{}), fi.EAGAIN)
+		if !other.Put(Entry{}) || !other.PutErr(Error{}) || other.Offer(Entry{}) {
+			t.Fatalf("round %d: the places of the other", round)
+		}
+		for range 3 {
+			q.Read(0)
+		}
+		q.ReadErr(0)
 	}
+	for i, want := range []bool{true, true, false} {
+		if b.Put(Entry{}) != want {
+			t.Errorf("event %d of an object with one place in a queue of one", i)
+		}
+	}
+}
+
+func TestUnreadEventsOfTheGoneTakeNoRoom(t *testing.T) {
+	// R-EQ-68: what objects reported that are gone stays, and takes neither the
+	// places of those who came after them nor those of all.
+	q := open(t, Attr{Size: 1})
+	for range 3 {
+		b := bind(t, q, 2)
+		if !b.Put(Entry{}) || !b.PutErr(Error{}) {
+			t.Fatal("lost")
+		}
+		b.Unbind()
+		b.Unbind()
+	}
+	late := bind(t, q, 1)
+	late.Unbind()
+	if !late.Put(Entry{}) || late.Offer(Entry{}) {
+		t.Error("an object that is gone has the places of all")
+	}
+	for i := range 3 {
+		_, err := q.Read(0)
+		_, failed := q.ReadErr(0)
+		if err != nil || failed != nil {
+			t.Errorf("object %d: %v, %v", i, err, failed)
+		}
+	}
+	if _, err := q.Read(0); err != nil {
+		t.Error(err)
+	}
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EAGAIN)
+}
+
+func TestKeptEventsAreBounded(t *testing.T) {
+	// Design D10: events of objects that are gone, which nobody reads, end in an
+	// overrun (R-EQ-62); what was there before is read (R-EQ-64).
+	q := open(t, Attr{Size: 1, Flags: fi.Write})
+	add := func() (*Binding, bool) {
+		b := bind(t, q, 1)
+		defer b.Unbind()
+		return b, b.Put(Entry{})
+	}
+	for range MaxKept {
+		if _, ok := add(); !ok {
+			t.Fatal("overrun")
+		}
+	}
+	b := bind(t, q, 1)
+	wantErr(t, q.Write(Entry{}), fi.EAGAIN)
+	if b.Offer(Entry{}) {
+		t.Error("full, and takes one more")
+	}
+	q.Read(0)
+	if !b.Put(Entry{}) || !b.Offer(Entry{}) {
+		t.Error("reading made no room")
+	}
+	add()
+	if _, ok := add(); ok {
+		t.Error("one too many")
+	}
+	for i := range MaxKept + 2 {
+		if _, err := q.Read(0); err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+	}
+	_, err := q.Read(0)
+	wantErr(t, err, fi.EAVAIL)
 }
 
 func TestOfferLeavesRoom(t *testing.T) {
 	// R-EQ-68, F37: events that may be refused take no place of a bound object, and
 	// a queue that is full of them has not overrun.
 	q := open(t, Attr{Size: 2})
-	q.Bind()
+	b := bind(t, q, 1)
 	for i, want := range []bool{true, true, false, false} {
-		if got := q.Offer(Entry{Data: uint64(i)}); got != want {
+		if got := b.Offer(Entry{Data: uint64(i)}); got != want {
 			t.Errorf("offer %d: %v", i, got)
 		}
 	}
-	if !q.Put(Entry{Data: 9}) {
+	if !b.Put(Entry{Data: 9}) {
 		t.Error("no room for the event of the bound object")
 	}
 	for _, want := range []uint64{0, 1, 9} {
@@ -42,7 +128,7 @@ func TestOfferLeavesRoom(t *testing.T) {
 	for range 4 {
 		q.Put(Entry{})
 	}
-	if q.Offer(Entry{}) {
+	if b.Offer(Entry{}) {
 		t.Error("a queue in overrun takes an event")
 	}
 }
@@ -235,5 +321,70 @@ func TestReadersInParallel(t *testing.T) {
 		if times != 1 {
 			t.Fatalf("event %d was read %d times", n, times)
 		}
+	}
+}
+
+func TestBindingsInParallel(t *testing.T) {
+	// R-EQ-20, -68: objects that come and go while others read and write: none loses
+	// an event that it has a place for, each event is read once, and in the end all
+	// places are free.
+	const objects, rounds = 4, 1000
+	q := open(t, Attr{Size: 1, WaitObj: fi.WaitUnspec, Flags: fi.Write})
+	var sent, got atomic.Int64
+	count := func(n *atomic.Int64, ok bool) {
+		if ok {
+			n.Add(1)
+		}
+	}
+	take := func() error {
+		_, err := q.SRead(0, -1)
+		if err == fi.EAVAIL {
+			if _, err = q.ReadErr(0); err == fi.EAGAIN {
+				return nil // another reader was faster
+			}
+		}
+		count(&got, err == nil)
+		return err
+	}
+	var readers, all sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for take() == nil {
+			}
+		})
+	}
+	for range objects {
+		all.Go(func() {
+			for range rounds {
+				b, err := q.Bind(2)
+				if err != nil || !b.Put(Entry{}) || !b.PutErr(Error{Err: fi.EIO}) {
+					t.Error("overrun", err)
+				}
+				sent.Add(2)
+				count(&sent, b.Offer(Entry{}))
+				count(&sent, q.Write(Entry{}) == nil)
+				wantErr(t, q.Close(), fi.EBUSY)
+				b.Unbind()
+			}
+		})
+	}
+	all.Wait()
+	for q.Poll() {
+		if _, err := q.Read(0); err == fi.EAVAIL {
+			_, err = q.ReadErr(0)
+			count(&got, err == nil)
+		} else {
+			count(&got, err == nil)
+		}
+	}
+	if q.common != 0 || q.kept != 0 || q.errs != 0 {
+		t.Errorf("%d, %d and %d places are taken", q.common, q.kept, q.errs)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	readers.Wait()
+	if sent.Load() != got.Load() {
+		t.Errorf("%d events read, want %d", got.Load(), sent.Load())
 	}
 }

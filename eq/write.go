@@ -7,23 +7,36 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// Put inserts an event. When the queue is full it is lost, and readers find it
-// in overrun after the events before it (R-EQ-62 to -66): false.
+// Put inserts an event of an object that is not bound. When the queue is full it
+// is lost, and readers find it in overrun after the events before it (R-EQ-62 to
+// -66): false.
 func (q *EQ) Put(e Entry) bool { return q.put(item{e: e}) }
 
 // PutErr inserts an error; its ErrData is taken.
 func (q *EQ) PutErr(e Error) bool { return q.put(item{err: &e}) }
 
-// Offer is Put of an event that may be refused: it takes no room that bound
-// objects count on, and a queue that has none else is left as it is. false: the
-// producer must undo what the event would have told.
-func (q *EQ) Offer(e Entry) bool {
+// Put is Put of the EQ for an event of the object, which finds room while the
+// object has a place of its own left, unless others have overrun the queue.
+func (b *Binding) Put(e Entry) bool { return b.q.put(item{e: e, of: b}) }
+
+// PutErr is Put of an error; its ErrData is taken.
+func (b *Binding) PutErr(e Error) bool { return b.q.put(item{err: &e, of: b}) }
+
+// Offer is Put of an event that may be refused: it takes no place of the object's
+// own, and a queue that has no other is left as it is. false: the producer must
+// undo what the event would have told.
+func (b *Binding) Offer(e Entry) bool { return b.q.offer(item{e: e}) }
+
+// OfferErr is Offer of an error; its ErrData is taken.
+func (b *Binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
+
+func (q *EQ) offer(it item) bool {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
-	if q.w.Closed() || q.overrun || q.n >= q.attr.Size {
+	if q.w.Closed() || q.overrun || !q.fits() {
 		return false
 	}
-	q.push(item{e: e})
+	q.push(it)
 	return true
 }
 
@@ -33,7 +46,10 @@ func (q *EQ) put(it item) bool {
 	if q.w.Closed() {
 		return false
 	}
-	if q.overrun || q.n >= q.room() {
+	if b := it.of; b != nil && (b.used >= b.places || q.kept >= MaxKept) {
+		it.of = nil
+	}
+	if q.overrun || it.of == nil && !q.fits() {
 		q.overrun = true
 		q.lost++
 		q.publish()
@@ -58,7 +74,7 @@ func (q *EQ) Write(e Entry) error {
 		return fmt.Errorf("eq: write: %w", fi.EBADF)
 	case q.overrun:
 		return fmt.Errorf("eq: write: %w", fi.EOVERRUN)
-	case q.n < q.room():
+	case q.fits():
 		q.push(item{e: e})
 		return nil
 	case q.attr.ResourceMgmt == fi.RMEnabled:
@@ -70,8 +86,8 @@ func (q *EQ) Write(e Entry) error {
 	return fmt.Errorf("eq: write: %w", fi.EOVERRUN)
 }
 
-// room is how many events fit now.
-func (q *EQ) room() int { return q.attr.Size + q.bound + q.w.Bound() }
+// fits reports whether a place of Size is free.
+func (q *EQ) fits() bool { return q.common < q.attr.Size && q.kept < MaxKept }
 
 func (q *EQ) push(it item) {
 	if q.n == len(q.ring) {
@@ -83,6 +99,11 @@ func (q *EQ) push(it item) {
 	}
 	q.ring[(q.head+q.n)%len(q.ring)] = it
 	q.n++
+	if it.of != nil {
+		it.of.used++
+	} else {
+		q.common++
+	}
 	if it.err != nil {
 		q.errs++
 	}
@@ -90,10 +111,16 @@ func (q *EQ) push(it item) {
 }
 
 func (q *EQ) pop() {
-	if q.ring[q.head].err != nil {
+	it := &q.ring[q.head]
+	if it.err != nil {
 		q.errs--
 	}
-	q.ring[q.head] = item{}
+	if b := it.of; b == nil {
+		q.common--
+	} else if b.used--; b.gone {
+		q.kept--
+	}
+	*it = item{}
 	q.head = (q.head + 1) % len(q.ring)
 	q.n--
 }

@@ -36,7 +36,7 @@ func NewSet(flags fi.Flags) (*Set, error) {
 }
 
 // Add adds a source. Adding it twice is adding it once. fi.EINVAL: it is nil, or
-// flags are not 0.
+// flags are not 0. fi.EBADF: the set is closed.
 func (s *Set) Add(src Source, flags fi.Flags) error {
 	if src == nil || flags != 0 {
 		return fmt.Errorf("poll: add: %w", fi.EINVAL)
@@ -52,10 +52,14 @@ func (s *Set) Add(src Source, flags fi.Flags) error {
 	return nil
 }
 
-// Del takes a source out. fi.EINVAL: it is not in, or flags are not 0.
+// Del takes a source out. fi.EINVAL: it is not in, or flags are not 0. fi.EBADF:
+// the set is closed.
 func (s *Set) Del(src Source, flags fi.Flags) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("poll: del: %w", fi.EBADF)
+	}
 	i := slices.Index(s.sources, src)
 	if i < 0 || flags != 0 {
 		return fmt.Errorf("poll: del: %w", fi.EINVAL)

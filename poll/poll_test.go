@@ -88,6 +88,7 @@ func TestPollMisuse(t *testing.T) {
 	}
 	wantErr(t, s.Close(), fi.EBADF)
 	wantErr(t, s.Add(a, 0), fi.EBADF)
+	wantErr(t, s.Del(a, 0), fi.EBADF)
 	_, err = s.Poll(make([]any, 1))
 	wantErr(t, err, fi.EBADF)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
@@ -24,10 +25,14 @@ type WaitAttr struct {
 
 // A WaitSet is one wait object for several queues and counters (fi_wait_open).
 // They join it when they are opened with fi.WaitSet, and leave when closed. It
-// is safe for concurrent use. A change of a counter is told to whoever looks at the
-// counter first: where several do, each waits by cntr.Wait instead.
+// is safe for concurrent use. A counter has something when it has changed since
+// the set told of it last, whoever has read it: several goroutines that wait for
+// counters take a Watch each.
 type WaitSet struct {
 	w wait.Object
+
+	news atomic.Uint64 // raised by each change of a counter
+	told atomic.Uint64 // news as Wait or TryWait last told it
 
 	mu      sync.Mutex // guards members; between a member's lock and w's
 	members []*wait.Object
@@ -43,7 +48,7 @@ func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 	case attr.Flags != 0:
 		return nil, fmt.Errorf("poll: open wait set: flags %v: %w", attr.Flags, fi.EINVAL)
 	}
-	if err := s.w.Init(wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin}); err != nil {
+	if err := s.w.InitLevel(wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin}, s.enough); err != nil {
 		return nil, fmt.Errorf("poll: open wait set: %w", err)
 	}
 	return s, nil
@@ -53,13 +58,32 @@ func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 // called (fi_wait). It says nothing of which: a poll set does. Timeout: negative
 // is no limit, 0 looks once. fi.ETIMEDOUT when it passed, fi.ECANCELED when the
 // set was closed.
-func (s *WaitSet) Wait(timeout time.Duration) error {
-	if s.look() {
+func (s *WaitSet) Wait(timeout time.Duration) error { return s.wait(&s.told, timeout) }
+
+// A Watch is how one goroutine of several waits by a set: it is told of each
+// change of a counter, whatever the others are told.
+type Watch struct {
+	set  *WaitSet
+	told atomic.Uint64
+}
+
+// Watch returns a new Watch. Its first Wait tells of changes before it as well.
+func (s *WaitSet) Watch() *Watch { return &Watch{set: s} }
+
+// Wait is Wait of the set.
+func (w *Watch) Wait(timeout time.Duration) error { return w.set.wait(&w.told, timeout) }
+
+// enough is when a Wait that has seen so much of the news has to look.
+func (s *WaitSet) enough(_, seen uint64) bool { return s.w.Have() > 0 || s.news.Load() != seen }
+
+func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
+	seen := told.Load() // also if another who uses told is told meanwhile
+	if s.look(told, seen) {
 		return nil
 	}
 	deadline := wait.Deadline(timeout)
 	for {
-		why, armed := s.w.Wait(context.Background(), 1, deadline)
+		why, armed := s.w.WaitLevel(context.Background(), 1, seen, deadline)
 		s.w.Done(armed)
 		switch why {
 		case wait.Signalled:
@@ -69,15 +93,19 @@ func (s *WaitSet) Wait(timeout time.Duration) error {
 		case wait.Closed:
 			return fmt.Errorf("poll: wait: closed: %w", fi.ECANCELED)
 		}
-		if s.look() {
+		if s.look(told, seen) {
 			return nil
+		}
+		if !deadline.IsZero() && time.Until(deadline) <= 0 { // what was there is gone, again and again
+			return fi.ETIMEDOUT
 		}
 	}
 }
 
-// look drives the members and reports whether one has something. What a member
-// notifies from here on is not lost: it is published again.
-func (s *WaitSet) look() bool {
+// look drives the members and reports whether one has something, or there are
+// other news than seen. What a member notifies from here on is not lost: it is
+// published again.
+func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	s.w.Mu.Lock()
 	if !s.w.Closed() {
 		s.w.Publish(0)
@@ -87,13 +115,18 @@ func (s *WaitSet) look() bool {
 	s.mu.Lock()
 	ready := false
 	for _, m := range s.members {
-		ready = ready || m.Have() > 0
+		ready = m.Renew() || ready
 	}
 	s.mu.Unlock()
 	if ready {
 		s.Notify() // other waiters of the set look too
 	}
-	return ready
+	news := s.news.Load() // last: what changed before is among them, or raises them
+	if !ready && news == seen {
+		return false
+	}
+	told.Store(news)
+	return true
 }
 
 // Signal ends one Wait, now or the next.
@@ -105,22 +138,27 @@ func (s *WaitSet) Signal() error {
 }
 
 // FD is the descriptor to wait on by other means, with TryWait. It is readable
-// while something may be there. fi.EINVAL if the set was not opened with
-// fi.WaitFD.
+// while something may be there. Where a counter is a member it is for one
+// goroutine, as cntr.Counter.FD is; the others take a Watch. fi.EINVAL if the set
+// was not opened with fi.WaitFD.
 func (s *WaitSet) FD() (int, error) { return s.w.FD() }
 
-// Chan is the channel to wait on by other means, with TryWait. fi.EINVAL if the
-// set was not opened with fi.WaitMutexCond.
+// Chan is the channel to wait on by other means, with TryWait; as FD. fi.EINVAL if
+// the set was not opened with fi.WaitMutexCond.
 func (s *WaitSet) Chan() (<-chan struct{}, error) { return s.w.Chan() }
 
 // TryWait says that the application is about to wait on FD or Chan. fi.EAGAIN:
 // a member has something.
 func (s *WaitSet) TryWait() error {
-	if s.look() {
+	seen := s.told.Load()
+	if s.look(&s.told, seen) {
 		return fi.EAGAIN
 	}
 	if err := s.w.TryWait(); err != nil {
 		return err
+	}
+	if s.news.Load() != seen { // they came in between, and are not shown any more
+		return fi.EAGAIN
 	}
 	return nil
 }
@@ -169,6 +207,16 @@ func (s *WaitSet) Notify() {
 	defer s.w.Mu.Unlock()
 	if !s.w.Closed() {
 		s.w.Publish(1)
+	}
+}
+
+// News implements wait.Set: the value of a counter has changed. It wakes all.
+func (s *WaitSet) News() {
+	s.w.Mu.Lock()
+	defer s.w.Mu.Unlock()
+	if !s.w.Closed() {
+		s.news.Add(1)
+		s.w.Level()
 	}
 }
 

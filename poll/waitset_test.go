@@ -118,17 +118,76 @@ func TestWaitSetDrives(t *testing.T) {
 	})
 }
 
+// busy is an endpoint that completes something at each poll, for another who takes
+// it at once.
+type busy struct {
+	endpoint
+	t testing.TB
+}
+
+func (e *busy) Poll() bool {
+	time.Sleep(time.Millisecond)
+	if e.todo--; e.todo > 0 {
+		put(e.q)
+		take(e.t, e.q)
+	}
+	return e.todo > 0
+}
+
+func TestWaitSetTimesOutOverWhatOthersTake(t *testing.T) {
+	// fi_wait: what comes and is gone when one looks does not prolong a wait.
+	for _, spin := range []time.Duration{-1, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := poll.NewWaitSet(poll.WaitAttr{WaitObj: fi.WaitUnspec, Spin: spin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+			e := &busy{endpoint{q: q, todo: 1000}, t}
+			q.Bind(e)
+			start := time.Now()
+			wantErr(t, s.Wait(10*time.Millisecond), fi.ETIMEDOUT)
+			if d := time.Since(start); d > 20*time.Millisecond {
+				t.Errorf("ended after %v", d)
+			}
+		})
+	}
+}
+
 func TestWaitSetSignal(t *testing.T) {
-	// fi_cq_signal on a member, and Signal of the set, end a wait.
+	// fi_cq_signal on a member, and Signal of the set, end one wait, now or the next
+	// (R-CQ-94).
 	synctest.Test(t, func(t *testing.T) {
-		s := newWaitSet(t, fi.WaitUnspec)
-		done := make(chan error)
-		go func() { done <- s.Wait(-1) }()
-		synctest.Wait()
-		s.Signal()
-		if err := <-done; err != nil {
-			t.Error(err)
+		s := newWaitSet(t, fi.WaitMutexCond)
+		q := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		e := newEQ(t, eq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+		for name, signal := range map[string]func() error{"set": s.Signal, "CQ": q.Signal, "EQ": e.Signal} {
+			tell := func() {
+				t.Helper()
+				if err := signal(); err != nil {
+					t.Error(name, err)
+				}
+			}
+			done := make(chan error)
+			go func() { done <- s.Wait(time.Second) }()
+			synctest.Wait()
+			tell()
+			if err := <-done; err != nil {
+				t.Error(name, err)
+			}
+			tell()
+			if err := s.Wait(time.Second); err != nil {
+				t.Error(name, "before:", err)
+			}
+			wantErr(t, s.Wait(time.Second), fi.ETIMEDOUT)
+			tell()
+			wantErr(t, s.TryWait(), fi.EAGAIN)
+			if err := s.TryWait(); err != nil {
+				t.Error(name, err)
+			}
 		}
+		e.Close()
+		wantErr(t, e.Signal(), fi.EBADF)
 	})
 }
 
@@ -155,6 +214,19 @@ func TestWaitSetClose(t *testing.T) {
 		_, err := cq.New(cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
 		wantErr(t, err, fi.EINVAL)
 	})
+}
+
+func TestWaitSetCloseEndsASpin(t *testing.T) {
+	// Also where a wait polls and never sleeps, before and during it.
+	s := newWaitSet(t, fi.WaitYield)
+	done := make(chan error)
+	go func() { done <- s.Wait(-1) }()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, <-done, fi.ECANCELED)
+	wantErr(t, s.Wait(-1), fi.ECANCELED)
+	wantErr(t, s.Watch().Wait(0), fi.ECANCELED)
 }
 
 func TestWaitSetChan(t *testing.T) {

@@ -92,9 +92,11 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	}
 	t := ep.cntrs.tallyOf(c)
 	if t == nil {
+		if err := c.Bind((*dormant)(ep)); err != nil {
+			return err
+		}
 		t = &tally{c: c}
 		ep.cntrs.all = append(ep.cntrs.all, t)
-		c.Bind((*dormant)(ep))
 	}
 	for _, p := range places {
 		if flags&p.kind != 0 {

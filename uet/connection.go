@@ -35,6 +35,7 @@ type connection struct {
 	ep  *Endpoint
 	req *ConnReq         // what the endpoint was opened for, or nil
 	pep *PassiveEndpoint // whose address it took over, or nil
+	eq  *eq.Binding      // set by BindEQ
 
 	state atomic.Int32 // changes with mu
 
@@ -307,7 +308,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 		e := eq.Error{Fid: l.ep, Context: l.ep.context}
 		e.Err, e.ErrData = connErrno(err)
 		l.ep.log.Info("not connected", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
-		l.ep.eq.PutErr(e)
+		l.eq.PutErr(e)
 		l.mu.Unlock()
 		if s != nil {
 			_ = s.Close(nil)
@@ -322,7 +323,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 	if l.req == nil {
 		e.Bytes = s.Private() // R-EQ-43: never at the accepting side
 	}
-	l.ep.eq.Put(e)
+	l.eq.Put(e)
 	s.Start((*session)(l)) // its events come after that one, and wait for mu
 	l.mu.Unlock()
 }
@@ -422,7 +423,7 @@ func (l *connection) wind(why fi.Errno) {
 	})
 	l.mu.Lock()
 	if l.state.Load() == linkDown { // else this side has left meanwhile
-		l.ep.eq.Put(eq.Entry{Event: fi.Shutdown, Fid: l.ep})
+		l.eq.Put(eq.Entry{Event: fi.Shutdown, Fid: l.ep})
 	}
 	l.mu.Unlock()
 	l.hangUp()

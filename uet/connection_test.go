@@ -979,6 +979,44 @@ func TestF37StuckReader(t *testing.T) {
 	}
 }
 
+func TestClosedEndpointsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	// R-EQ-68: what endpoints that are closed reported and nobody has read takes no
+	// room from the endpoints that come after them.
+	const pairs = 3
+	r := newMsgRig(t)
+	q := r.eventQueue(1)
+	l := r.listener()
+	for range pairs {
+		a := r.plugTo(r.info, q)
+		ok(t, a.Connect(l.at, nil))
+		_, info := l.request()
+		b := r.plugTo(info, q)
+		ok(t, b.Accept(nil))
+		for start := time.Now(); a.link.maySend() != nil || b.link.maySend() != nil; time.Sleep(time.Millisecond) {
+			if time.Since(start) > patience {
+				t.Fatal("not connected")
+			}
+		}
+		ok(t, a.Close())
+		ok(t, b.Close())
+	}
+	told := 0
+	for {
+		e, err := q.Read(0)
+		if errors.Is(err, fi.EAGAIN) {
+			break
+		}
+		ok(t, err)
+		if e.Event == fi.Connected {
+			told++
+		}
+	}
+	if told != 2*pairs {
+		t.Errorf("%d ends were told of their connection, want %d", told, 2*pairs)
+	}
+}
+
 func TestConnectionRaces(t *testing.T) {
 	t.Parallel()
 	// T37: Connect, Accept, Shutdown, Close and posts from all sides at once; every

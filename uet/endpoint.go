@@ -48,7 +48,7 @@ type Endpoint struct {
 
 	mu  sync.Mutex // guards binding, enabling and closing
 	av  *av.AV
-	eq  *eq.EQ
+	eq  *eq.Binding
 	txq binding
 	rxq binding
 	// cntrs are fixed by Enable.
@@ -192,12 +192,16 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	}
 	b := binding{q, flags&fi.SelectiveCompletion != 0}
 	if flags&fi.Transmit != 0 {
+		if err := q.Bind((*dormant)(ep)); err != nil {
+			return err
+		}
 		ep.txq = b
-		q.Bind((*dormant)(ep))
 	}
 	if flags&fi.Recv != 0 {
+		if err := q.Bind((*dormant)(ep)); err != nil {
+			return err
+		}
 		ep.rxq = b
-		q.Bind((*dormant)(ep))
 	}
 	return nil
 }
@@ -233,7 +237,7 @@ func (*dormant) Disarm()      {}
 func (ep *Endpoint) rebind(from, to cq.Progress) {
 	for _, q := range []*cq.CQ{ep.txq.q, ep.rxq.q} {
 		if q != nil && to != nil {
-			q.Bind(to)
+			_ = q.Bind(to) // it is not closed: from is bound
 		}
 		if q != nil {
 			q.Unbind(from)
@@ -241,7 +245,7 @@ func (ep *Endpoint) rebind(from, to cq.Progress) {
 	}
 	for _, t := range ep.cntrs.all {
 		if to != nil {
-			t.c.Bind(to)
+			_ = t.c.Bind(to)
 		}
 		t.c.Unbind(from)
 	}
@@ -262,7 +266,9 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	if err := foreign(&ep.domain.parent, v); err != nil {
 		return err
 	}
-	v.Bind()
+	if err := v.Bind(); err != nil {
+		return err
+	}
 	ep.av = v
 	return nil
 }
@@ -284,12 +290,11 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	if err := foreign(&ep.domain.fabric.parent, q); err != nil {
 		return err
 	}
-	q.Bind()
-	if ep.link != nil {
-		q.Bind() // R-EQ-68: of the beginning and of the end
+	var err error
+	if ep.eq, err = q.Bind(1); err == nil && ep.link != nil {
+		ep.link.eq, err = q.Bind(2) // R-EQ-68: of the beginning and of the end
 	}
-	ep.eq = q
-	return nil
+	return err
 }
 
 // SetName changes the source address before Enable (fi_setname, R-CM-14). Port
@@ -619,7 +624,7 @@ func (ep *Endpoint) Close() error {
 	if ep.eq != nil {
 		ep.eq.Unbind()
 		if ep.link != nil {
-			ep.eq.Unbind()
+			ep.link.eq.Unbind()
 		}
 	}
 	ep.domain.release()

@@ -224,13 +224,20 @@ func AVEvents(q *eq.EQ) av.Events {
 
 type avEvents struct{ q *eq.EQ }
 
-func (e avEvents) AVError(v *av.AV, context any, index int, err fi.Errno) {
-	e.q.PutErr(eq.Error{Fid: v, Context: context, Data: uint64(index), Err: err})
+func (e avEvents) Bind() (av.Binding, error) {
+	b, err := e.q.Bind(1) // R-EQ-68: of an insertion
+	if err != nil {
+		return nil, err
+	}
+	return avBinding{b}, nil
 }
 
-func (e avEvents) Bind()   { e.q.Bind() }
-func (e avEvents) Unbind() { e.q.Unbind() }
+type avBinding struct{ *eq.Binding }
 
-func (e avEvents) AVComplete(v *av.AV, context any, count int) {
-	e.q.Put(eq.Entry{Event: fi.AVComplete, Fid: v, Context: context, Data: uint64(count)})
+func (e avBinding) AVError(v *av.AV, context any, index int, err fi.Errno) {
+	e.PutErr(eq.Error{Fid: v, Context: context, Data: uint64(index), Err: err})
+}
+
+func (e avBinding) AVComplete(v *av.AV, context any, count int) {
+	e.Put(eq.Entry{Event: fi.AVComplete, Fid: v, Context: context, Data: uint64(count)})
 }

@@ -32,7 +32,7 @@ type PassiveEndpoint struct {
 	context any
 
 	mu      sync.Mutex // guards what follows; never held in a call of cm
-	eq      *eq.EQ
+	eq      *eq.Binding
 	state   int32 // stateNew, stateEnabled once it listens, stateTaken, stateClosed
 	backlog int
 	node    *cmNode
@@ -119,9 +119,9 @@ func (p *PassiveEndpoint) BindEQ(q *eq.EQ) error {
 	if err := foreign(&p.fabric.parent, q); err != nil {
 		return err
 	}
-	q.Bind()
-	p.eq = q
-	return nil
+	var err error
+	p.eq, err = q.Bind(0) // what it has no room for is refused
+	return err
 }
 
 // SetName changes the address before Listen (fi_setname, R-CM-14). Port 0 takes an

@@ -84,13 +84,17 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 
 // unfit hears of an address whose packets are dropped all the time: operations
 // with it will end in FI_ETIMEDOUT, which tells nobody what to repair (F14, F31).
-// The FEP says it seldom enough.
+// The FEP says it seldom enough, but anybody can make it say it: when the event
+// queue has no room the log alone hears of it.
 func (o *owner) unfit(h transport.Hint) {
 	e := eq.Error{Fid: (*Endpoint)(o), Err: dropErr(h.Reason), Prov: ProvDrop + uint32(h.Reason)}
 	o.log.Warn("packets are dropped", zap.Stringer("local", o.name.AddrPort()), zap.Stringer("peer", h.Peer),
 		zap.String("why", ProvString(e.Prov)), zap.Uint64("packets", h.Count))
 	e.ErrData, _ = wire.SockAddr(h.Peer).AppendBinary(nil)
-	o.report(e)
+	if o.eq != nil {
+		e.Context = o.context
+		o.eq.OfferErr(e)
+	}
 }
 
 // Trouble hears of errors of the socket. What is lost comes again, as on a bad

@@ -23,10 +23,12 @@ func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
 	t.Helper()
 	q, err := eq.New(eq.Attr{}, nil)
 	ok(t, err)
+	b, err := q.Bind(1)
+	ok(t, err)
 	core, logs := observer.New(zap.DebugLevel)
 	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng(1))
 	ok(t, err)
-	return &owner{eq: q, log: zap.New(core), context: "ep", fep: fep}, q, logs
+	return &owner{eq: b, log: zap.New(core), context: "ep", fep: fep}, q, logs
 }
 
 func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
@@ -35,6 +37,9 @@ func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
 		e, err := q.ReadErr(0)
 		if err != nil {
 			return errs
+		}
+		if e.Lost > 0 {
+			t.Fatalf("overrun after %d events", len(errs))
 		}
 		errs = append(errs, e.Err)
 	}
@@ -101,6 +106,25 @@ func TestLostPeersDoNotFlood(t *testing.T) {
 			t.Errorf("%d events, %d log lines afterwards", len(e), logs.Len())
 		}
 	})
+}
+
+func TestHintsDoNotFillTheQueue(t *testing.T) {
+	// F21, F37: what strangers send makes hints for ever. A queue that nobody reads
+	// takes those it has room for and does not overrun: what the endpoint has to say
+	// of itself is still told.
+	o, q, logs := bare(t)
+	for range eq.DefaultSize + 50 {
+		o.unfit(transport.Hint{Peer: netip.MustParseAddrPort("192.0.2.9:5000"), Reason: transport.DropCRC, Count: 100})
+	}
+	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
+	e := events(t, q)
+	if len(e) != eq.DefaultSize+1 || e[eq.DefaultSize] != fi.EOVERRUN || logs.Len() != eq.DefaultSize+50 {
+		t.Errorf("%d events, %d log lines", len(e), logs.Len())
+	}
+	o.report(eq.Error{Err: fi.ENETDOWN})
+	if e := events(t, q); len(e) != 1 {
+		t.Errorf("%v after all of them were read", e)
+	}
 }
 
 func TestReportNamesThePeer(t *testing.T) {

@@ -99,7 +99,7 @@ func (o *Object) show() error {
 	o.native.shown = true
 	o.watched.Store(true)
 	changed := o.held != nil && o.held != o.list.Load() // as setList says if it is shown
-	if o.have.Load() > 0 || o.signals.Load() > 0 || changed {
+	if o.ready() || o.signals.Load() > 0 || changed {
 		o.native.raise()
 	}
 	return nil
@@ -118,7 +118,7 @@ func (o *Object) TryWait() error {
 	if o.kind == fi.WaitNone || o.kind == fi.WaitSet {
 		return fmt.Errorf("trywait on %v: %w", o.kind, fi.EINVAL)
 	}
-	if o.have.Load() == 0 {
+	if !o.ready() {
 		o.poll()
 	}
 	for {
@@ -127,7 +127,7 @@ func (o *Object) TryWait() error {
 		case o.closed:
 			o.Mu.Unlock()
 			return fi.EBADF
-		case o.have.Load() > 0 || o.TakeSignal():
+		case o.ready() || o.TakeSignal():
 			o.Mu.Unlock()
 			return fi.EAGAIN
 		}

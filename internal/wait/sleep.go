@@ -64,6 +64,13 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline tim
 	}
 	o.Mu.Lock()
 	o.spinning.Add(-1)
+	switch {
+	case o.closed:
+		why = Closed
+	case why == Signalled && o.enough(need, seen):
+		o.GiveSignal()
+		why = Ready
+	}
 	return why, nil
 }
 
@@ -175,9 +182,7 @@ func (o *Object) TakeSignal() bool {
 func (o *Object) GiveSignal() {
 	o.signals.Add(1)
 	o.sleepers.wake(Always, false)
-	if o.native.shown || o.set != nil {
-		o.raise()
-	}
+	o.native.raise()
 }
 
 // sleep waits for Publish. No wake-up is lost: what is driven is armed first,

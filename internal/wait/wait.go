@@ -40,8 +40,10 @@ type Progress interface {
 // A Set is a wait set that an Object belongs to. It is called with the Object's
 // lock held and takes no lock of an Object of its own members.
 type Set interface {
-	Notify()  // something is there
-	Changed() // what the Object drives has changed
+	Notify()       // something is there
+	News()         // the value of a counter has changed
+	Signal() error // as for the Object
+	Changed()      // what the Object drives has changed
 }
 
 // Attr describes an Object.
@@ -168,18 +170,45 @@ func (o *Object) Empty() {
 // the test of InitLevel, and nobody else. What was noted may be forgotten by now:
 // one who read it took it away from nobody who waits by other means.
 func (o *Object) Level() {
-	if o.native.shown || o.set != nil {
-		o.raise()
+	if o.set != nil {
+		o.set.News()
+	} else {
+		o.native.raise()
 	}
 	o.sleepers.wakeLevel(o)
 }
 
-// Note marks something as new, bit by bit, for those who wait by other means
-// than a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It
-// reports whether the bit was not set and Level has to be called because of it.
-func (o *Object) Note(bit int64) bool {
-	return o.have.Load()&bit == 0 && o.have.Or(bit)&bit == 0 && o.watched.Load()
+// Bits of Note that FD and Chan do not show.
+const (
+	Unpolled int64 = 1 << 61 // for a poll set
+	unsaid   int64 = 1 << 62 // set besides for a member of a wait set, until Renew
+)
+
+// Note marks something as new, bit by bit, for those who wait by other means than
+// a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It reports whether a bit was not set and Level has to be called because
+// of it.
+func (o *Object) Note(bits int64) bool {
+	if o.set != nil {
+		bits |= unsaid
+	}
+	return o.have.Load()&bits != bits && o.have.Or(bits)&bits != bits && o.watched.Load()
 }
+
+// Renew is what a wait set does before it tells what it knows of a member that is
+// open: the next change of a counter is News again, whatever is noted and whoever
+// forgets it. It reports whether a queue has something.
+func (o *Object) Renew() bool {
+	switch have := o.have.Load(); {
+	case o.level == nil:
+		return have > 0
+	case have&unsaid != 0:
+		o.have.And(^unsaid)
+	}
+	return false
+}
+
+// ready reports whether something is there for FD and Chan.
+func (o *Object) ready() bool { return o.have.Load()&^(Unpolled|unsaid) > 0 }
 
 // Forget undoes Note and reports whether one of the bits was set. What the
 // application waits on stays ready until a TryWait: another may sleep on it.
@@ -212,10 +241,13 @@ func (o *Object) raise() {
 	o.native.raise()
 }
 
-// Bind makes waiters drive p, and counts.
-func (o *Object) Bind(p Progress) {
+// Bind makes waiters drive p, and counts. fi.EBADF when closed.
+func (o *Object) Bind(p Progress) error {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
+	if o.closed {
+		return fi.EBADF
+	}
 	if o.bound == nil {
 		o.bound = make(map[Progress]int)
 	}
@@ -224,6 +256,7 @@ func (o *Object) Bind(p Progress) {
 		// Who reads the old list does not look behind its end.
 		o.setList(append(*o.list.Load(), p))
 	}
+	return nil
 }
 
 // Unbind undoes one Bind of p. Waiters may call p for a moment longer.
@@ -336,8 +369,9 @@ func (o *Object) yield() {
 	}
 }
 
-// Signal ends one blocking call, now or the next (R-CQ-92, R-CQ-94). fi.EINVAL
-// without a wait object (R-CQ-93), fi.EBADF when closed.
+// Signal ends one blocking call, of a member of a wait set one of the set's, now or
+// the next (R-CQ-92, R-CQ-94). fi.EINVAL without a wait object (R-CQ-93), fi.EBADF
+// when closed.
 func (o *Object) Signal() error {
 	if o.kind == fi.WaitNone {
 		return fmt.Errorf("signal without a wait object: %w", fi.EINVAL)
@@ -347,13 +381,14 @@ func (o *Object) Signal() error {
 	if o.closed {
 		return fi.EBADF
 	}
+	if o.set != nil {
+		return o.set.Signal()
+	}
 	if n := o.signals.Load(); n == 0 || n < o.spinning.Load()+o.sleeping {
 		o.signals.Add(1)
 	}
 	o.sleepers.wake(Always, false)
-	if o.native.shown || o.set != nil {
-		o.raise()
-	}
+	o.native.raise()
 	return nil
 }
 

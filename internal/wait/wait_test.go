@@ -123,10 +123,6 @@ func TestWaitEnds(t *testing.T) {
 					go func() {
 						defer close(done)
 						took, why := p.get(ctx, 1, time.Now().Add(time.Second))
-						if spin > 0 && c.want == Closed {
-							// A spinner finds that there is no use in waiting; its owner knows why.
-							why = Closed
-						}
 						if took != c.took || why != c.want {
 							t.Errorf("took %v, %d, want %d", took, why, c.want)
 						}
@@ -384,6 +380,42 @@ func TestSignalEndsOneEach(t *testing.T) {
 			t.Errorf("%d ended, want 5", got)
 		}
 	})
+}
+
+func TestSpinnerLearnsOfTheEnd(t *testing.T) {
+	// One who polls a closed object is told that it is, as one who sleeps: there is
+	// nothing to look for again.
+	for _, kind := range []fi.WaitObj{fi.WaitYield, fi.WaitUnspec} {
+		p := newPile(t, Attr{Kind: kind})
+		p.Signal()
+		p.end()
+		why, armed := p.Wait(t.Context(), 1, time.Time{})
+		p.Done(armed)
+		if why != Closed {
+			t.Errorf("%v: ended by %d, want %d", kind, why, Closed)
+		}
+	}
+}
+
+func TestSpinnerGivesTheSignalBack(t *testing.T) {
+	// R-CQ-94, R-EQ-49: a spinner that took the signal, and finds what it waits for
+	// when it has the lock, ends by that: the signal is for another.
+	var o Object
+	looks := 0
+	err := o.InitLevel(Attr{Kind: fi.WaitYield}, func(uint64, uint64) bool {
+		looks++
+		return looks > 1 // it comes between the look and the signal
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Signal()
+	why, armed := o.WaitLevel(t.Context(), 1, 0, time.Time{})
+	left := o.TakeSignal()
+	o.Done(armed)
+	if why != Ready || !left {
+		t.Errorf("ended by %d, the signal is left: %v", why, left)
+	}
 }
 
 func TestSignalPassesToAnother(t *testing.T) {
