@@ -411,11 +411,7 @@ const drainTurns = 1000
 
 func (l *connection) wind(why fi.Errno) {
 	// What the peer sent and acknowledged before it left counts.
-	for range drainTurns {
-		if !l.ep.drv.Poll() {
-			break
-		}
-	}
+	l.ep.drv.Drain(drainTurns)
 	l.ep.drv.Do(func(now time.Duration) {
 		l.why = why
 		l.ep.fep.End(now)

@@ -737,6 +737,29 @@ func TestWhatArrivedOutlivesTheConnection(t *testing.T) {
 	}
 }
 
+func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
+	t.Parallel()
+	// The same for what no endpoint has read yet when the session ends: who holds the
+	// driver's lock at that moment delays the end and takes nothing away.
+	r := newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual })
+	a, b := r.listener().link()
+	ok(t, b.TRecv(make([]byte, 8), 0, 1, 0, "there"))
+	b.drv.With(func() {
+		ok(t, a.TInject([]byte("x"), 0, 1))
+		ok(t, a.Shutdown())
+		for b.link.state.Load() != linkDown {
+			runtime.Gosched()
+		}
+		for range 1000 { // let it come as far as it can
+			runtime.Gosched()
+		}
+	})
+	event(t, b.evts, fi.Shutdown)
+	if e, _ := wait(t, b.rx); e.Context != "there" || e.Len != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestPassiveTransfersNothing(t *testing.T) {
 	t.Parallel()
 	// R-CM-18: it has no call for that. An endpoint takes over its address, and it

@@ -428,6 +428,19 @@ func (d *Driver) Poll() bool {
 	return worked
 }
 
+// Drain takes turns until one finds nothing, at most so many. Unlike Poll it waits
+// for who holds the lock.
+func (d *Driver) Drain(turns int) {
+	for more := true; more && turns > 0; turns-- {
+		d.h.lock()
+		if more = !d.closed; more {
+			more = d.turn(true)
+			d.rouse()
+		}
+		d.unlock()
+	}
+}
+
 // turn receives, advances, transmits and delivers. inline is false for the
 // progress goroutine.
 func (d *Driver) turn(inline bool) bool {

@@ -972,3 +972,27 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 		})
 	}
 }
+
+func TestDrainWaitsForTheHolder(t *testing.T) {
+	// A Poll that finds the lock taken does nothing; Drain finds all there is, within
+	// its bound.
+	r := newRig(t)
+	release := r.hold()
+	r.conn.arrive("m1", "m2", "m3")
+	done := make(chan struct{})
+	go func() { defer close(done); r.Drain(9) }()
+	if r.Poll() {
+		t.Error("Poll works while another does")
+	}
+	release()
+	<-done
+	if got := r.own.count(); got != 3 {
+		t.Errorf("%d events delivered, want 3", got)
+	}
+	r.conn.arrive("m1", "m2", "m3")
+	if r.Drain(2); r.own.count() != 5 {
+		t.Errorf("%d events delivered, want 5", r.own.count())
+	}
+	_ = r.Close()
+	r.Drain(1)
+}
