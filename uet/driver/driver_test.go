@@ -585,6 +585,33 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	})
 }
 
+func TestAutoTimersRunWithoutASocket(t *testing.T) {
+	// faults.md §1 rule 1: the socket is broken for good and nobody polls. What was
+	// posted before and after ends by its timers.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		due := func() { r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond }) }
+		due()
+		r.send("a")
+		r.conn.fail(errors.New("gone"))
+		time.Sleep(5*time.Millisecond + 2*stepBack)
+		synctest.Wait()
+		r.wantLog(`send a "a"`, "advance")
+		due()
+		r.send("b")
+		time.Sleep(5*time.Millisecond + 2*stepBack)
+		synctest.Wait()
+		r.wantLog(`send b "b"`, "advance")
+		w := r.Stats().Wakes
+		time.Sleep(time.Hour)
+		if got := r.Stats().Wakes - w; got != 0 {
+			t.Errorf("%d wake-ups in an idle hour", got)
+		}
+		_ = r.Close()
+	})
+}
+
 func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
 	// Design §3: bounded, so that a message never waits for ever.
 	synctest.Test(t, func(t *testing.T) {
