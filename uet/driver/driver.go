@@ -620,12 +620,11 @@ func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) 
 	return len(ts) == 1 || d.send(now, ts[1:])
 }
 
-// fail notes that the Conn is of no use any more.
+// fail notes that the Conn is of no use any more. The owner hears of it as often as
+// it shows: only trouble that lasts counts.
 func (d *Driver) fail(err error) {
-	if !d.dead {
-		d.dead = true
-		d.owner.Trouble(err)
-	}
+	d.dead = true
+	d.owner.Trouble(err)
 }
 
 // Cancel ends a pending operation with that context, as transport.FEP.Cancel

@@ -612,6 +612,20 @@ func TestAutoTimersRunWithoutASocket(t *testing.T) {
 	})
 }
 
+func TestBrokenSocketIsToldEachTime(t *testing.T) {
+	// F23: only trouble that lasts is reported, so the owner hears of it as long as it
+	// does.
+	r := newRig(t)
+	broken := errors.New("gone")
+	r.conn.fail(broken)
+	for want := 1; want <= 3; want++ {
+		r.Poll()
+		if got := r.own.trouble; len(got) != want || got[0] != broken {
+			t.Fatalf("after %d turns the owner has heard of %v", want, got)
+		}
+	}
+}
+
 func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
 	// Design §3: bounded, so that a message never waits for ever.
 	synctest.Test(t, func(t *testing.T) {
