@@ -868,5 +868,16 @@ func (d *Driver) judge(took time.Duration) {
 }
 
 // Shared reports whether others want the processor: then a blocking read lets them
-// run before it looks, for what it waits for has most likely not been sent.
-func (d *Driver) Shared() bool { return d.shared.Load() }
+// run before it looks, for what it waits for has most likely not been sent. Not so
+// while its look would send something: packets that wait for company, or ACKs.
+func (d *Driver) Shared() bool {
+	if !d.shared.Load() {
+		return false
+	}
+	if !d.h.try() {
+		return true // who holds the lock sends
+	}
+	waits := d.gathering || d.surplus || d.core.Owes()
+	d.unlock()
+	return !waits
+}

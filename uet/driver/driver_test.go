@@ -886,6 +886,35 @@ func TestDriverNoAllocs(t *testing.T) {
 	}
 }
 
+func TestSharedIsNoReasonToKeepWhatCanLeave(t *testing.T) {
+	// Design §3: what waits for company leaves when the poster polls or yields, an ACK
+	// at the end of the turn. Who is about to yield polls first if there is any.
+	r := newRig(t)
+	r.shared.Store(true)
+	want := func(when string, want bool) {
+		t.Helper()
+		if r.Shared() != want {
+			t.Errorf("%s: yield before a poll: %v", when, !want)
+		}
+	}
+	want("at rest", true)
+	r.send("a")
+	want("sent", true)
+	r.send("b")
+	want("gathered", false)
+	r.Poll()
+	r.wantSent("a", "b")
+	want("polled", true)
+	r.conn.arrive("m1")
+	r.Poll()
+	want("an ACK waits", false)
+	r.Poll()
+	want("it has left", true)
+	release := r.hold()
+	want("another drives", true)
+	release()
+}
+
 func TestArmLooksAtTheDeadline(t *testing.T) {
 	// The goroutine sleeps on the socket from an earlier wait, without a deadline;
 	// what was posted since has one.

@@ -179,6 +179,7 @@ func (f *fakeCore) NextEvent() *transport.Event {
 func (f *fakeCore) NextTimeout() time.Duration { f.enter(); defer f.leave(); return f.timeout }
 func (f *fakeCore) Sends() int                 { f.enter(); defer f.leave(); return f.inflight }
 func (f *fakeCore) Apart(on bool)              { f.enter(); defer f.leave(); f.apart = on }
+func (f *fakeCore) Owes() bool                 { f.enter(); defer f.leave(); return f.ackDue }
 func (f *fakeCore) Queued() int                { f.enter(); defer f.leave(); return len(f.queue) }
 
 func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
