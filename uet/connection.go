@@ -3,6 +3,7 @@ package uet
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,10 +265,10 @@ func (l *connection) mayRecv() error {
 
 // params says what the peer must know of this endpoint.
 func (l *connection) params() cm.Params {
-	ep := l.ep
+	ep, a := l.ep, l.ep.name.AddrPort()
 	c := ep.fep.Config()
 	return cm.Params{
-		Addr: ep.name.AddrPort(), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
+		Addr: netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
 		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, NoSymmetric: c.NoSymmetric,
 	}
 }

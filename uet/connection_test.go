@@ -3,6 +3,7 @@ package uet
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -405,6 +406,38 @@ func TestConnectOverIPv6(t *testing.T) {
 	a, b := rr.listener().link()
 	talk(t, a, b, "hello")
 	talk(t, b, a, "hello yourself")
+}
+
+func TestConnectOverLinkLocal(t *testing.T) {
+	t.Parallel()
+	// The zone of such an address is for this host only: neither side tells it, each
+	// has its own.
+	ip := linkLocal(t)
+	infos, err := GetInfo(ip.String(), "", fi.Source, &Info{Ep: EpAttr{Type: fi.EpMsg}})
+	ok(t, err)
+	r := newMsgRig(t)
+	rr := &rig{t: t, info: infos[0], fabric: r.fabric, domain: r.domain}
+	a, b := rr.listener().link()
+	talk(t, a, b, "hello")
+	talk(t, b, a, "hello yourself")
+}
+
+// linkLocal is an IPv6 address of this host with a zone.
+func linkLocal(t *testing.T) netip.Addr {
+	t.Helper()
+	all, err := net.Interfaces()
+	ok(t, err)
+	for i := range all {
+		ips, err := addrsOf(&all[i])
+		ok(t, err)
+		for _, ip := range ips {
+			if ip.Zone() != "" {
+				return ip
+			}
+		}
+	}
+	t.Skip("no link-local address here")
+	return netip.Addr{}
 }
 
 func TestListenOnAllAddresses(t *testing.T) {
