@@ -103,7 +103,7 @@ func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 	if a.Port == 0 {
 		a.Port = wire.Port
 	}
-	a.IP = a.IP.Unmap()
+	a.IP = named(a.IP.Unmap())
 	i := v.first
 	for i < len(v.links) && v.get(fi.Addr(i)) != nil {
 		i++
