@@ -69,6 +69,16 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	return wire.Addr{}, ErrRecord
 }
 
+// named is ip with its zone, if it has one, as sockets say it: by the name of the
+// interface, not its number.
+func named(ip netip.Addr) netip.Addr {
+	index, err := strconv.ParseUint(ip.Zone(), 10, 32)
+	if err != nil {
+		return ip
+	}
+	return ip.WithZone(zone(uint32(index)))
+}
+
 // zone is the name of an interface, as netip has zones.
 func zone(index uint32) string {
 	if i, err := net.InterfaceByIndex(int(index)); err == nil {

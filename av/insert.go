@@ -97,7 +97,7 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 // insert inserts one address. user is what its source is reported as; nil: by
 // its handle, or as SetUserID will say.
 func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
-	a.IP = a.IP.Unmap()
+	a.IP = named(a.IP.Unmap())
 	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
 		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
 	}
@@ -149,8 +149,9 @@ func (v *AV) grow(n int) {
 }
 
 // Remove makes handles invalid. fi.EINVAL if one is not set (R-AV-11): those
-// before it are removed. Messages from the peers may still come; operations that
-// were posted to it go on (R-AV-23 allows to refuse them; we do not).
+// before it are removed. Messages from the peers may still come; operations under
+// way to it go on (R-AV-23 allows to refuse them; we do not), and one that still waits
+// for its turn, because another call has the endpoint, ends with fi.EINVAL.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

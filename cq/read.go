@@ -195,8 +195,9 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
 	}
+	var deadline time.Time
 	if timeout != 0 && q.w.Have() == 0 && q.w.Spins() {
-		q.w.Give()
+		deadline = q.w.Give(ctx, timeout)
 	}
 	if n, err := q.ReadFrom(e, src); err != fi.EAGAIN || timeout == 0 {
 		return n, err // R-CQ-71: what is there is returned at once
@@ -205,7 +206,9 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 		cond = 1 // R-CQ-74
 	}
 	cond = min(cond, q.attr.Size) // more can never be there
-	deadline := wait.Deadline(timeout)
+	if deadline.IsZero() {
+		deadline = wait.Deadline(timeout)
+	}
 	for {
 		why, armed := q.w.Wait(ctx, int64(cond), deadline)
 		n, err := q.take(e, src)

@@ -322,11 +322,49 @@ func TestSReadLetsOthersRunFirst(t *testing.T) {
 	}
 }
 
+func TestSReadThatIsOverLetsNobodyRunFirst(t *testing.T) {
+	// R-CQ-70, R-CQ-94: a signal that was given before, or a context that has ended,
+	// does not wait for others who want the processor.
+	q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: time.Hour})
+	ep := &sharing{q: q, wanted: true}
+	q.Bind(ep)
+	if err := q.Signal(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.SRead(make([]Entry, 1), 0, -1); n != 0 || !errors.Is(err, fi.EAGAIN) || ep.did != "poll " {
+		t.Errorf("signalled: %d, %v after %q", n, err, ep.did)
+	}
+	ep.did = ""
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := q.SReadContext(ctx, make([]Entry, 1)); n != 0 || err != context.Canceled || ep.did != "poll " {
+		t.Errorf("cancelled: %d, %v after %q", n, err, ep.did)
+	}
+}
+
+func TestSReadTimeoutCountsFromTheCall(t *testing.T) {
+	// R-CQ-69: however long others keep the processor, the last of them beyond the
+	// timeout is the last of all.
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: time.Hour})
+		ep := &sharing{q: q, wanted: true, takes: 3 * time.Millisecond}
+		q.Bind(ep)
+		start := time.Now()
+		if n, err := q.SRead(make([]Entry, 1), 0, 5*time.Millisecond); n != 0 || !errors.Is(err, fi.EAGAIN) {
+			t.Error(n, err)
+		}
+		if d := time.Since(start); d > 6*time.Millisecond {
+			t.Errorf("a timeout of 5 ms took %v", d)
+		}
+	})
+}
+
 // sharing is an endpoint whose peer runs only while it yields.
 type sharing struct {
 	idle
 	q      *CQ
 	wanted bool
+	takes  time.Duration // of a yield; then the peer has nothing to send
 	sent   bool
 	did    string
 }
@@ -339,7 +377,11 @@ func (s *sharing) Poll() bool {
 	}
 	return false
 }
-func (s *sharing) Yield()       { s.did += "yield "; s.sent = true }
+func (s *sharing) Yield() {
+	s.did += "yield "
+	time.Sleep(s.takes)
+	s.sent = s.takes == 0
+}
 func (s *sharing) Shared() bool { return s.wanted }
 
 func TestSReadManual(t *testing.T) {

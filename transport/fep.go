@@ -257,6 +257,9 @@ func (f *FEP) Flush(now time.Duration) {
 	f.flush = f.acks.len() > 0
 }
 
+// Owes reports whether ACKs wait.
+func (f *FEP) Owes() bool { return f.acks.len() > 0 }
+
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), sooner(f.ses.NextTimeout(), f.earlyAt))

@@ -25,11 +25,15 @@ type star struct {
 	d    dgram.Datagram
 }
 
-func newStar(t testing.TB, n int) *star {
+func newStar(t testing.TB, n int, change ...func(*Config)) *star {
 	s := &star{t: t, now: time.Second, at: make(map[netip.AddrPort]*FEP), d: dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}}
 	mk := func(i int) *FEP {
 		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 4793)
-		f, err := New(Config{Local: a}, rand.New(rand.NewPCG(uint64(i), 7)))
+		cfg := Config{Local: a}
+		for _, c := range change {
+			c(&cfg)
+		}
+		f, err := New(cfg, rand.New(rand.NewPCG(uint64(i), 7)))
 		if err != nil {
 			t.Fatal(err)
 		}

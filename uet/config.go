@@ -32,7 +32,8 @@ type Config struct {
 	// numbers, context ids, jitter. For tests; an attacker could guess them.
 	Seed uint64
 	// Logger hears of the few events somebody should act on, never of a packet
-	// (design D14). nil: nobody does.
+	// (design D14). It is called by a goroutine that holds no lock, so it may wait (F37)
+	// and may call the endpoint, but Close: that waits until all is written. nil: nobody does.
 	Logger *zap.Logger
 	// Tap, if not nil, sees every datagram that the endpoint sends and every
 	// one that it receives, damaged ones too, in the order of the socket calls

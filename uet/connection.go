@@ -3,6 +3,7 @@ package uet
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -265,10 +266,10 @@ func (l *connection) mayRecv() error {
 
 // params says what the peer must know of this endpoint.
 func (l *connection) params() cm.Params {
-	ep := l.ep
+	ep, a := l.ep, l.ep.name.AddrPort()
 	c := ep.fep.Config()
 	return cm.Params{
-		Addr: ep.name.AddrPort(), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
+		Addr: netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
 		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, NoSymmetric: c.NoSymmetric,
 	}
 }
@@ -412,11 +413,7 @@ const drainTurns = 1000
 
 func (l *connection) wind(why fi.Errno) {
 	// What the peer sent and acknowledged before it left counts.
-	for range drainTurns {
-		if !l.ep.drv.Poll() {
-			break
-		}
-	}
+	l.ep.drv.Drain(drainTurns)
 	l.ep.drv.Do(func(now time.Duration) {
 		l.why = why
 		l.ep.fep.End(now)

@@ -3,6 +3,7 @@ package uet
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -407,6 +408,38 @@ func TestConnectOverIPv6(t *testing.T) {
 	talk(t, b, a, "hello yourself")
 }
 
+func TestConnectOverLinkLocal(t *testing.T) {
+	t.Parallel()
+	// The zone of such an address is for this host only: neither side tells it, each
+	// has its own.
+	ip := linkLocal(t)
+	infos, err := GetInfo(ip.String(), "", fi.Source, &Info{Ep: EpAttr{Type: fi.EpMsg}})
+	ok(t, err)
+	r := newMsgRig(t)
+	rr := &rig{t: t, info: infos[0], fabric: r.fabric, domain: r.domain}
+	a, b := rr.listener().link()
+	talk(t, a, b, "hello")
+	talk(t, b, a, "hello yourself")
+}
+
+// linkLocal is an IPv6 address of this host with a zone.
+func linkLocal(t *testing.T) netip.Addr {
+	t.Helper()
+	all, err := net.Interfaces()
+	ok(t, err)
+	for i := range all {
+		ips, err := addrsOf(&all[i])
+		ok(t, err)
+		for _, ip := range ips {
+			if ip.Zone() != "" {
+				return ip
+			}
+		}
+	}
+	t.Skip("no link-local address here")
+	return netip.Addr{}
+}
+
 func TestListenOnAllAddresses(t *testing.T) {
 	t.Parallel()
 	// R-CM-14: 0.0.0.0 is every address of this host; the endpoint of a request has the
@@ -734,6 +767,29 @@ func TestWhatArrivedOutlivesTheConnection(t *testing.T) {
 	ok(t, b.TRecv(buf, 0, 1, 0, "none"))
 	if e := waitErr(t, b.rx); e.Err != fi.ESHUTDOWN || e.Context != "none" {
 		t.Errorf("%+v", &e)
+	}
+}
+
+func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
+	t.Parallel()
+	// The same for what no endpoint has read yet when the session ends: who holds the
+	// driver's lock at that moment delays the end and takes nothing away.
+	r := newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual })
+	a, b := r.listener().link()
+	ok(t, b.TRecv(make([]byte, 8), 0, 1, 0, "there"))
+	b.drv.With(func() {
+		ok(t, a.TInject([]byte("x"), 0, 1))
+		ok(t, a.Shutdown())
+		for b.link.state.Load() != linkDown {
+			runtime.Gosched()
+		}
+		for range 1000 { // let it come as far as it can
+			runtime.Gosched()
+		}
+	})
+	event(t, b.evts, fi.Shutdown)
+	if e, _ := wait(t, b.rx); e.Context != "there" || e.Len != 1 {
+		t.Errorf("%+v", e)
 	}
 }
 

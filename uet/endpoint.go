@@ -42,6 +42,7 @@ type Endpoint struct {
 	domain  *Domain
 	info    Info
 	log     *zap.Logger
+	lines   *lines // of log
 	context any
 
 	state atomic.Int32
@@ -120,7 +121,8 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if err := d.adopt(); err != nil {
 		return nil, err
 	}
-	ep := &Endpoint{domain: d, info: *info, log: info.Config.Logger, context: ctx}
+	ep := &Endpoint{domain: d, info: *info, context: ctx}
+	ep.log, ep.lines = newScribe(info.Config.Logger)
 	if info.Ep.Type == fi.EpMsg {
 		var err error
 		if ep.link, err = newLink(ep, info.Handle); err != nil {
@@ -132,9 +134,6 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	ep.opts.init(&ep.info)
 	ep.posts.ep = ep
 	ep.rxFlags.Store(uint64(info.Rx.OpFlags))
-	if ep.log == nil {
-		ep.log = zap.NewNop()
-	}
 	return ep, nil
 }
 
@@ -628,5 +627,6 @@ func (ep *Endpoint) Close() error {
 		}
 	}
 	ep.domain.release()
+	ep.lines.flush()
 	return err
 }

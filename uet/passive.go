@@ -29,6 +29,7 @@ type PassiveEndpoint struct {
 	fabric  *Fabric
 	info    Info
 	log     *zap.Logger
+	lines   *lines // of log
 	context any
 
 	mu      sync.Mutex // guards what follows; never held in a call of cm
@@ -66,13 +67,11 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 		return nil, err
 	}
 	p := &PassiveEndpoint{
-		fabric: f, info: *info, context: ctx, log: info.Config.Logger,
+		fabric: f, info: *info, context: ctx,
 		backlog: DefaultBacklog, open: map[*ConnReq]struct{}{},
 	}
 	p.info.clone()
-	if p.log == nil {
-		p.log = zap.NewNop()
-	}
+	p.log, p.lines = newScribe(info.Config.Logger)
 	return p, nil
 }
 
@@ -296,6 +295,7 @@ func (p *PassiveEndpoint) Close() error {
 		evq.Unbind()
 	}
 	p.fabric.release()
+	p.lines.flush()
 	return nil
 }
 

@@ -2,7 +2,9 @@ package uet
 
 import (
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/uetkit/uetkit/av"
@@ -135,6 +137,38 @@ func TestIPv6(t *testing.T) {
 	h, err := a.vec.InsertString("127.0.0.1:4793")
 	ok(t, err)
 	want(t, a.Send(nil, h, nil), fi.EINVAL)
+}
+
+func TestZonesByNumber(t *testing.T) {
+	t.Parallel()
+	// An interface has a name and a number, and either is a zone: what the AV was told
+	// and what the socket says are one address.
+	ip := linkLocal(t)
+	ifc, err := net.InterfaceByName(ip.Zone())
+	ok(t, err)
+	infos, err := GetInfo(ip.String(), "", fi.Source, nil)
+	ok(t, err)
+	r := newRig(t, nil)
+	r = &rig{t: t, info: infos[0], fabric: r.fabric, domain: r.domain}
+	a, b := r.node(), r.node()
+	name, err := b.Name()
+	ok(t, err)
+	name.IP = ip.WithZone(strconv.Itoa(ifc.Index))
+	fromB, err := a.vec.InsertString(name.String())
+	ok(t, err)
+	toA := b.know(a)
+	for range 2 {
+		ok(t, a.Recv(nil, fromB, "directed"))
+		ok(t, b.Send(nil, toA, nil))
+		if _, src := wait(t, a.rx, b); src != fromB {
+			t.Errorf("source %v, want %v", src, fromB)
+		}
+		wait(t, b.tx, a)
+		ok(t, b.Recv(nil, toA, nil))
+		ok(t, a.Send(nil, fromB, nil))
+		wait(t, b.rx, a)
+		wait(t, a.tx, b)
+	}
 }
 
 func TestManyPaths(t *testing.T) {

@@ -676,6 +676,7 @@ func TestT36DroppedKey(t *testing.T) {
 	ok(t, os.Chmod(renewed, 0o644))
 	ok(t, b.Reload())
 	removed, left := l.linkAs(a)
+	left.lines.flush()
 	if logs.FilterMessageSnippet("chmod 600").Len() == 0 {
 		t.Error("nobody was told that the key file is open to all")
 	}

@@ -150,6 +150,8 @@ func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
 	a, b, toB, _ := r.pair()
+	flush := func() { a.lines.flush(); b.lines.flush() }
+	flush()
 	lines := logs.Len()
 	if n := logs.FilterMessage("endpoint enabled").Len(); n != 2 {
 		t.Errorf("%d lines about two endpoints", n)
@@ -159,6 +161,7 @@ func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 		ok(t, a.Send(nil, toB, nil))
 		wait(t, b.rx, a)
 	}
+	flush()
 	if n := logs.Len() - lines; n != 0 {
 		t.Errorf("%d log lines for 100 messages", n)
 	}

@@ -462,41 +462,6 @@ func TestMemberRemoved(t *testing.T) {
 	}
 }
 
-// F33: a cluster key is changed while messages go, and none is lost.
-func TestRotateWhileRunning(t *testing.T) {
-	t.Parallel()
-	folder := newKeys(t)
-	s := newServer(t, "--keys", folder)
-	file := t.TempDir() + "/r.json"
-	c := runClient(t, intervals, "bw", s.addr, "--sec", "psk", "--keys", folder, "-s", "64K", "-t", "9s", "-w", "1", "-i", "100ms", "-c", "-W", "8", "-J", file)
-	for range 3 {
-		if _, err := keys.Rotate(folder); err != nil {
-			t.Fatal(err)
-		}
-		// Nothing that a user sees tells that a host has looked at its file, which it
-		// does every second: he waits, and so do we, more than two of them.
-		time.Sleep(2500 * time.Millisecond)
-	}
-	if code := c.code(t); code != exitOK {
-		t.Fatalf("exit code %d\n%s%s", code, &c.out, &c.err)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := readRecord(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if run := r.Runs[0]; run.DataCheck.Wrong != 0 || *run.Lost != 0 || run.Transport.Drops["auth"] != 0 {
-		t.Errorf("%+v", run)
-	}
-	if out, err := uetperf("lat", s.addr, "--sec", "psk", "--keys", folder, "-s", "8", "-n", "10").CombinedOutput(); err != nil {
-		t.Errorf("with the new key: %v: %s", err, out)
-	}
-}
-
 // A server that is killed ends the client within 10 s, with what was measured.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()

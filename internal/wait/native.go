@@ -61,6 +61,7 @@ func (n *native) close() {
 	if n.ch != nil {
 		close(n.ch) // all who sleep on it learn of the end
 	} else {
+		n.raise() // closing a descriptor wakes nobody
 		n.fd.close()
 	}
 	n.shown = false
@@ -144,11 +145,16 @@ func (o *Object) TryWait() error {
 	}
 }
 
-// hold arms what o drives until release.
+// hold arms what o drives until release. If o was closed meanwhile it does nothing.
 func (o *Object) hold() {
 	ps := o.list.Load()
 	arm(*ps)
 	o.Mu.Lock()
+	if o.closed { // nobody calls release any more
+		o.Mu.Unlock()
+		disarm(*ps)
+		return
+	}
 	old := o.held
 	o.held = ps
 	o.native.undo.Or(held)

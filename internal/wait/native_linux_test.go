@@ -78,3 +78,25 @@ func TestDescriptorCostsNothingUnlessAskedFor(t *testing.T) {
 	}
 	p.end()
 }
+
+func TestCloseWakesWhoPollsTheDescriptor(t *testing.T) {
+	// R-CQ-38: close(2) alone ends no poll of the descriptor, nor of a duplicate of
+	// it that another event loop has.
+	p := newPile(t, Attr{Kind: fi.WaitFD})
+	fd, err := p.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dup, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dup)
+	if err := p.TryWait(); err != nil || readable(t, dup) {
+		t.Fatal("not asleep:", err)
+	}
+	p.end()
+	if !readable(t, dup) {
+		t.Error("who sleeps learns nothing of the end")
+	}
+}

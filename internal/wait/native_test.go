@@ -296,3 +296,22 @@ func TestCloseWakesAllOfAChan(t *testing.T) {
 		}
 	})
 }
+
+func TestTryWaitIntoClose(t *testing.T) {
+	// R-CQ-38: what is closed while TryWait arms is not waited for, and what was armed
+	// for it, which lives on, is disarmed.
+	for _, kind := range []fi.WaitObj{fi.WaitFD, fi.WaitMutexCond} {
+		p := newPile(t, Attr{Kind: kind})
+		e := new(endpoint)
+		p.Bind(e)
+		e.arm = func() {
+			p.Unbind(e)
+			p.end()
+			p.Release()
+		}
+		if err := p.TryWait(); !errors.Is(err, fi.EBADF) {
+			t.Errorf("%v: %v", kind, err)
+		}
+		e.wantArmed(t, 0)
+	}
+}

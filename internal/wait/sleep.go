@@ -136,6 +136,9 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 		if o.signals.Load() > 0 && o.takeSignal() {
 			return Signalled, true
 		}
+		if ctx != nil && ctx.Err() != nil {
+			return Cancelled, true
+		}
 		if !worked {
 			o.yield()
 		}
@@ -152,8 +155,6 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 		switch {
 		case now >= end:
 			return TimedOut, true
-		case ctx != nil && ctx.Err() != nil:
-			return Cancelled, true
 		case worked || first:
 			until, idle = now+o.spin, 0
 		case o.kind != fi.WaitYield && (now >= until || idle > maxIdle):

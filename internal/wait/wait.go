@@ -8,6 +8,7 @@
 package wait
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -349,14 +350,18 @@ func (o *Object) poll() (worked bool) {
 
 // Give is what a blocking call that found nothing does before its first look: where
 // others want the processor it lets them run, for who is to send what it waits for
-// may be one of them, and the look would be in vain.
-func (o *Object) Give() {
+// may be one of them, and the look would be in vain. It does nothing for a call that
+// is over: by a signal, or because ctx has ended. It returns the Deadline of timeout,
+// or zero if it let nobody run.
+func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline time.Time) {
 	for _, p := range *o.list.Load() {
-		if p.Shared() {
+		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
+			deadline = Deadline(timeout)
 			p.Yield()
-			return
+			break
 		}
 	}
+	return deadline
 }
 
 func (o *Object) yield() {

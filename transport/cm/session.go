@@ -79,8 +79,11 @@ func newSession(n *Node, conn *quic.Conn, stream *quic.Stream) *Session {
 // settle takes over what the peer said about itself.
 func (s *Session) settle(m *message) {
 	s.params, s.private = m.params, m.private
-	if a := s.params.Addr; a.Addr().IsUnspecified() {
-		s.params.Addr = netip.AddrPortFrom(s.Remote().Addr(), a.Port())
+	switch a, remote := s.params.Addr, s.Remote().Addr(); {
+	case a.Addr().IsUnspecified():
+		s.params.Addr = netip.AddrPortFrom(remote, a.Port())
+	case a.Addr().Is6() && a.Addr().IsLinkLocalUnicast():
+		s.params.Addr = netip.AddrPortFrom(a.Addr().WithZone(remote.Zone()), a.Port()) // ours: the peer's means nothing here
 	}
 	if certs := s.conn.ConnectionState().TLS.PeerCertificates; len(certs) > 0 && s.node.cfg.Security != SecOff {
 		s.cert = certs[0]

@@ -29,6 +29,7 @@ func (n *nop) Transmit(time.Duration, *dgram.Datagram) bool {
 	return q
 }
 func (n *nop) Flush(time.Duration) {}
+func (n *nop) Owes() bool          { return false }
 func (n *nop) Events() int {
 	if n.event {
 		return 1

@@ -52,6 +52,8 @@ type Core interface {
 	// until one of the other methods was called.
 	Pending() bool
 	Flush(now time.Duration)
+	// Owes reports whether Flush would have ACKs leave.
+	Owes() bool
 	Events() int
 	NextEvent() *transport.Event
 	NextTimeout() time.Duration

@@ -428,6 +428,19 @@ func (d *Driver) Poll() bool {
 	return worked
 }
 
+// Drain takes turns until one finds nothing, at most so many. Unlike Poll it waits
+// for who holds the lock.
+func (d *Driver) Drain(turns int) {
+	for more := true; more && turns > 0; turns-- {
+		d.h.lock()
+		if more = !d.closed; more {
+			more = d.turn(true)
+			d.rouse()
+		}
+		d.unlock()
+	}
+}
+
 // turn receives, advances, transmits and delivers. inline is false for the
 // progress goroutine.
 func (d *Driver) turn(inline bool) bool {
@@ -607,12 +620,11 @@ func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) 
 	return len(ts) == 1 || d.send(now, ts[1:])
 }
 
-// fail notes that the Conn is of no use any more.
+// fail notes that the Conn is of no use any more. The owner hears of it as often as
+// it shows: only trouble that lasts counts.
 func (d *Driver) fail(err error) {
-	if !d.dead {
-		d.dead = true
-		d.owner.Trouble(err)
-	}
+	d.dead = true
+	d.owner.Trouble(err)
 }
 
 // Cancel ends a pending operation with that context, as transport.FEP.Cancel
@@ -856,5 +868,16 @@ func (d *Driver) judge(took time.Duration) {
 }
 
 // Shared reports whether others want the processor: then a blocking read lets them
-// run before it looks, for what it waits for has most likely not been sent.
-func (d *Driver) Shared() bool { return d.shared.Load() }
+// run before it looks, for what it waits for has most likely not been sent. Not so
+// while its look would send something: packets that wait for company, or ACKs.
+func (d *Driver) Shared() bool {
+	if !d.shared.Load() {
+		return false
+	}
+	if !d.h.try() {
+		return true // who holds the lock sends
+	}
+	waits := d.gathering || d.surplus || d.core.Owes()
+	d.unlock()
+	return !waits
+}

@@ -585,6 +585,47 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	})
 }
 
+func TestAutoTimersRunWithoutASocket(t *testing.T) {
+	// faults.md §1 rule 1: the socket is broken for good and nobody polls. What was
+	// posted before and after ends by its timers.
+	synctest.Test(t, func(t *testing.T) {
+		r := bubbleRig(t, true)
+		synctest.Wait()
+		due := func() { r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond }) }
+		due()
+		r.send("a")
+		r.conn.fail(errors.New("gone"))
+		time.Sleep(5*time.Millisecond + 2*stepBack)
+		synctest.Wait()
+		r.wantLog(`send a "a"`, "advance")
+		due()
+		r.send("b")
+		time.Sleep(5*time.Millisecond + 2*stepBack)
+		synctest.Wait()
+		r.wantLog(`send b "b"`, "advance")
+		w := r.Stats().Wakes
+		time.Sleep(time.Hour)
+		if got := r.Stats().Wakes - w; got != 0 {
+			t.Errorf("%d wake-ups in an idle hour", got)
+		}
+		_ = r.Close()
+	})
+}
+
+func TestBrokenSocketIsToldEachTime(t *testing.T) {
+	// F23: only trouble that lasts is reported, so the owner hears of it as long as it
+	// does.
+	r := newRig(t)
+	broken := errors.New("gone")
+	r.conn.fail(broken)
+	for want := 1; want <= 3; want++ {
+		r.Poll()
+		if got := r.own.trouble; len(got) != want || got[0] != broken {
+			t.Fatalf("after %d turns the owner has heard of %v", want, got)
+		}
+	}
+}
+
 func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
 	// Design §3: bounded, so that a message never waits for ever.
 	synctest.Test(t, func(t *testing.T) {
@@ -845,6 +886,35 @@ func TestDriverNoAllocs(t *testing.T) {
 	}
 }
 
+func TestSharedIsNoReasonToKeepWhatCanLeave(t *testing.T) {
+	// Design §3: what waits for company leaves when the poster polls or yields, an ACK
+	// at the end of the turn. Who is about to yield polls first if there is any.
+	r := newRig(t)
+	r.shared.Store(true)
+	want := func(when string, want bool) {
+		t.Helper()
+		if r.Shared() != want {
+			t.Errorf("%s: yield before a poll: %v", when, !want)
+		}
+	}
+	want("at rest", true)
+	r.send("a")
+	want("sent", true)
+	r.send("b")
+	want("gathered", false)
+	r.Poll()
+	r.wantSent("a", "b")
+	want("polled", true)
+	r.conn.arrive("m1")
+	r.Poll()
+	want("an ACK waits", false)
+	r.Poll()
+	want("it has left", true)
+	release := r.hold()
+	want("another drives", true)
+	release()
+}
+
 func TestArmLooksAtTheDeadline(t *testing.T) {
 	// The goroutine sleeps on the socket from an earlier wait, without a deadline;
 	// what was posted since has one.
@@ -971,4 +1041,28 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDrainWaitsForTheHolder(t *testing.T) {
+	// A Poll that finds the lock taken does nothing; Drain finds all there is, within
+	// its bound.
+	r := newRig(t)
+	release := r.hold()
+	r.conn.arrive("m1", "m2", "m3")
+	done := make(chan struct{})
+	go func() { defer close(done); r.Drain(9) }()
+	if r.Poll() {
+		t.Error("Poll works while another does")
+	}
+	release()
+	<-done
+	if got := r.own.count(); got != 3 {
+		t.Errorf("%d events delivered, want 3", got)
+	}
+	r.conn.arrive("m1", "m2", "m3")
+	if r.Drain(2); r.own.count() != 5 {
+		t.Errorf("%d events delivered, want 5", r.own.count())
+	}
+	_ = r.Close()
+	r.Drain(1)
 }

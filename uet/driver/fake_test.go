@@ -179,6 +179,7 @@ func (f *fakeCore) NextEvent() *transport.Event {
 func (f *fakeCore) NextTimeout() time.Duration { f.enter(); defer f.leave(); return f.timeout }
 func (f *fakeCore) Sends() int                 { f.enter(); defer f.leave(); return f.inflight }
 func (f *fakeCore) Apart(on bool)              { f.enter(); defer f.leave(); f.apart = on }
+func (f *fakeCore) Owes() bool                 { f.enter(); defer f.leave(); return f.ackDue }
 func (f *fakeCore) Queued() int                { f.enter(); defer f.leave(); return len(f.queue) }
 
 func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
@@ -232,6 +233,7 @@ type fakeConn struct {
 	sendOK int  // with full: how many still fit
 	gone   []netip.AddrPort
 	waits  int
+	broken error // of Recv and Wait
 	closed bool
 
 	ready chan struct{} // something arrived
@@ -245,8 +247,8 @@ func newConn() *fakeConn {
 func (c *fakeConn) Recv(d *dgram.Datagram) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.in) == 0 {
-		return false, nil
+	if len(c.in) == 0 || c.broken != nil {
+		return false, c.broken
 	}
 	d.Data = append(d.Data[:0], c.in[0]...)
 	d.Remote = peerAddr
@@ -279,8 +281,11 @@ func (c *fakeConn) SendBatch(ds []*dgram.Datagram) (int, error) {
 func (c *fakeConn) Wait(timeout time.Duration) error {
 	c.mu.Lock()
 	c.waits++
-	n := len(c.in)
+	n, err := len(c.in), c.broken
 	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if n > 0 {
 		return nil
 	}
@@ -321,6 +326,14 @@ func (c *fakeConn) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	return nil
+}
+
+// fail breaks the socket for good.
+func (c *fakeConn) fail(err error) {
+	c.mu.Lock()
+	c.broken = err
+	c.mu.Unlock()
+	c.Wake()
 }
 
 func (c *fakeConn) arrive(b ...string) {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,13 +29,17 @@ type plug struct {
 	waits int
 	// drop, if not nil, says which datagrams this end loses on their way out.
 	drop func() bool
+	// odd, if not nil, is what becomes of the next train on its way out.
+	odd func() error
+	// broken, if not nil, is what Recv fails with.
+	broken error
 }
 
 func (p *plug) Recv(d *dgram.Datagram) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.in) == 0 {
-		return false, nil
+	if len(p.in) == 0 || p.broken != nil {
+		return false, p.broken
 	}
 	e := p.in[0]
 	p.in = p.in[1:]
@@ -51,6 +56,15 @@ func (p *plug) SendBatch(ds []*dgram.Datagram) (int, error) {
 	p.mu.Lock()
 	p.sends += len(ds)
 	p.mu.Unlock()
+	var err error
+	for i := range ds {
+		if p.odd != nil {
+			if err = p.odd(); err != nil {
+				ds = ds[:i]
+				break
+			}
+		}
+	}
 	p.peer.mu.Lock()
 	for _, d := range ds {
 		if d.Remote != p.peer.addr {
@@ -71,7 +85,7 @@ func (p *plug) SendBatch(ds []*dgram.Datagram) (int, error) {
 	}
 	p.peer.mu.Unlock()
 	p.peer.Wake()
-	return len(ds), nil
+	return len(ds), err
 }
 
 func (p *plug) Wait(timeout time.Duration) error {
@@ -383,4 +397,90 @@ func TestLossyWireBothEndsSleep(t *testing.T) {
 		b.Disarm()
 		_, _ = a.Close(), b.Close()
 	})
+}
+
+func TestOddSocketBothEndsSleep(t *testing.T) {
+	// F23 through the driver: what finds no room leaves later, once and in order; what
+	// the socket refuses is sent again.
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newEnds(t, true)
+		for i, e := range []*end{a, b} {
+			rng := rand.New(rand.NewPCG(23, uint64(i)))
+			e.plug.odd = func() error {
+				e.plug.mu.Lock()
+				defer e.plug.mu.Unlock()
+				switch rng.IntN(8) {
+				case 0, 1:
+					return dgram.ErrNoRoom
+				case 2:
+					return syscall.ENOBUFS
+				}
+				return nil
+			}
+		}
+		const n = 300
+		total := 0
+		for i := range n {
+			size := i * 37 % 20_000
+			total += size
+			b.post(t, transport.Op{Kind: transport.OpRecv, Buf: make([]byte, size)})
+			a.post(t, transport.Op{Kind: transport.OpSend, Ordered: true, Buf: make([]byte, size)})
+		}
+		a.Arm()
+		b.Arm()
+		for s, r := 0, 0; s < n || r < n; {
+			select {
+			case <-a.arrived:
+			case <-b.arrived:
+			}
+			s, _ = a.counts()
+			_, r = b.counts()
+		}
+		if b.bytes != total || len(a.bad)+len(b.bad) != 0 {
+			t.Errorf("%d of %d bytes, errors %v %v", b.bytes, total, a.bad, b.bad)
+		}
+		if s := a.Stats(); s.NoRoom == 0 || s.SendError == 0 {
+			t.Errorf("%+v", s)
+		}
+		a.Disarm()
+		b.Disarm()
+		_, _ = a.Close(), b.Close()
+	})
+}
+
+func TestAutoBrokenSocketEndsTheSend(t *testing.T) {
+	// faults.md §1 rule 1, as F9: nobody polls, nobody sleeps, and the socket is of no
+	// use any more. What was posted ends nevertheless.
+	for _, before := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newEnds(t, true)
+			_ = b.Close()
+			synctest.Wait()
+			post := func() { a.post(t, transport.Op{Kind: transport.OpSend, Buf: []byte("x")}) }
+			if before {
+				post()
+			}
+			a.plug.mu.Lock()
+			a.plug.broken = syscall.EBADF
+			a.plug.mu.Unlock()
+			a.plug.Wake()
+			synctest.Wait()
+			if !before {
+				post()
+			}
+			start := time.Now()
+			select {
+			case <-a.arrived:
+			case <-time.After(time.Hour):
+				t.Error("it never ends")
+			}
+			if d := time.Since(start); d > 41*time.Second {
+				t.Errorf("it ended after %v", d)
+			}
+			if len(a.bad) != 1 || a.bad[0].Cause != ses.TimedOut {
+				t.Errorf("events %+v", a.bad)
+			}
+			_ = a.Close()
+		})
+	}
 }

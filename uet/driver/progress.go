@@ -16,7 +16,8 @@ func (d *Driver) start() {
 //
 //   - on the socket until the next deadline, when somebody waits (Arm) or the
 //     application with automatic progress does nothing by itself;
-//   - on the clock, away from the socket, while the application polls;
+//   - on the clock, away from the socket, while the application polls, or when the
+//     socket is broken;
 //   - until it is kicked, when nobody needs it.
 //
 // A sleeping goroutine says in until and watching what it sleeps on. Both are
@@ -71,7 +72,7 @@ func (d *Driver) watch() time.Duration {
 	d.watching = false
 	switch {
 	case armed:
-	case !d.auto && (polled || d.holdAcks == 0), d.dead:
+	case !d.auto && (polled || d.holdAcks == 0):
 		d.until = forever
 		return forever
 	case polled:
