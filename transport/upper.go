@@ -33,8 +33,8 @@ func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
 	u.ses.Answered(handle(r), rsp)
 }
 
-func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason, certain bool) {
-	u.ses.Failed(handle(r), cause(why), why.Nack, certain)
+func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason) {
+	u.ses.Failed(handle(r), cause(why), why.Nack)
 }
 
 // Gone: what the PDC's lane still holds moves to another PDC if nothing of it

@@ -309,12 +309,12 @@ func (p *PDC) rebirth(now time.Duration) {
 }
 
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
-// The target never took its PSN, so a NOOP fills the gap.
+// Nobody may ever take its PSN, so a NOOP fills the gap.
 func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
 	ref := k.ref
 	k.ctl = 1 + uint8(wire.CtlNoop)
 	k.size = uint16(p.t.ctlNominal())
 	k.ref = Ref{}
-	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail}, true)
+	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail})
 	p.releaseHeld(now)
 }

@@ -24,7 +24,7 @@ func (w *walkUpper) end(r Ref, what string) {
 	delete(w.out, r.Msg)
 }
 func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)          { w.end(r, "answered") }
-func (w *walkUpper) Failed(p *PDC, r Ref, why Reason, certain bool) { w.end(r, "failed") }
+func (w *walkUpper) Failed(p *PDC, r Ref, why Reason) { w.end(r, "failed") }
 func (w *walkUpper) Gone(p *PDC, why Reason)                        { delete(w.open, p.Slot) }
 func (w *walkUpper) Wake(p *PDC)                                    {}
 func (w *walkUpper) WakeAck(p *PDC)                                 {}

@@ -90,15 +90,14 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 
 // Failed says that one piece of h will never be answered. The first failure
 // wins; nothing more of h is sent; the event comes when no piece is
-// outstanding. certain says that the target did not execute the piece.
-func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode, certain bool) {
+// outstanding. The target may have executed the piece all the same.
+func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	i, m := s.lookup(h)
 	if m == nil {
 		s.Stats.Stale++
 		return
 	}
 	m.open--
-	m.unexecuted = m.unexecuted || certain
 	s.stop(i, m, c, nack)
 }
 
@@ -207,7 +206,7 @@ func (s *SES) failed(m *send) {
 	e := s.events.add()
 	m.event(e)
 	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
-	e.Unknown = !m.unexecuted && m.cause != Refused && m.cause != NotReady
+	e.Unknown = !m.unexecuted && m.cause != Refused
 }
 
 func (m *send) event(e *Event) {
@@ -266,7 +265,7 @@ func (s *SES) retry(now time.Duration) {
 		if s.cfg.RNRTimeout > 0 && m.tries > 0 && now >= end {
 			s.waiting = slices.Delete(s.waiting, k, k+1)
 			k--
-			m.cause = NotReady
+			m.cause, m.unexecuted = NotReady, true
 			s.finish(i, m)
 			continue
 		}

@@ -88,7 +88,7 @@ func TestFenceAndFailure(t *testing.T) {
 	_ = d
 	g.freed()
 	drain(g.SES, b, 1024)
-	g.Failed(b, TimedOut, 0, false)
+	g.Failed(b, TimedOut, 0)
 	g.freed(c)
 	g.through(c)
 	for _, w := range []struct {
