@@ -292,3 +292,72 @@ func TestHeldPacketThatIsRefusedGoesAgain(t *testing.T) {
 	x.nack(wire.NackRODOOO, 3, uint32(x.psn(1)))
 	x.wantResend(1, 2, 3)
 }
+
+func TestRefusedForEverIsGivenUp(t *testing.T) {
+	// F32: a target that answers, and takes a packet in none of its transmissions, is
+	// given up after PeerTimeout: when it says that the PSN is beyond its window, and
+	// when it says that the response is not ready yet.
+	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
+		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+			t.Run(fmt.Sprint(code, mode), func(t *testing.T) {
+				x := newInitiator(t, mode)
+				x.push(1)
+				x.ack(0, 0)
+				x.push(1)
+				x.told = nil
+				end := x.now + 41*time.Second
+				for x.p.state != Closed {
+					x.nack(code, 1, 0)
+					if x.now = x.tab.NextTimeout(); x.now > end {
+						t.Fatal("still waits after 41 s")
+					}
+					x.tab.Advance(x.now)
+					for x.p.state != Closed && x.p.CanResend() {
+						x.p.Resend(x.now, 0)
+					}
+				}
+				if len(x.told) != 2 || x.now < end-time.Second {
+					t.Errorf("ended after %v: %q", x.now, x.told)
+				}
+			})
+		}
+	}
+}
+
+func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
+	// F32: the shortage ends with the packet, whichever code told of it.
+	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.ack(0, 0)
+		x.push(2)
+		for i := 1; x.now < 50*time.Second; i++ {
+			x.nack(code, i, 0)
+			x.runTo(x.now + 10*time.Millisecond)
+			x.ack(i, i)
+			x.push(1)
+		}
+		if x.p.state == Closed {
+			t.Errorf("%v: %v", code, x.told[len(x.told)-2:])
+		}
+	}
+}
+
+func TestRefusedProbeIsNoGuess(t *testing.T) {
+	// T3: a PROBE has no PSN, so the NACK that refuses it names 0: the peer forgot the
+	// PDC, and nobody guesses. Nor does it end the PDC (T6).
+	const start = 1 << 24
+	x := newTable(t, func(c *Config) { c.StartPSN = func() wire.PSN { return start } })
+	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	x.p.pushed(x.now, Ref{}, 1000, 0)
+	for _, c := range []struct {
+		psn     wire.PSN
+		guesses uint64
+	}{{0, 0}, {0, 0}, {start + 1<<20, 1}} {
+		x.advance(6 * time.Millisecond)
+		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.psn, DPDCID: x.p.id})
+		if x.p.state == Closed || x.tab.Stats.Guessed != c.guesses {
+			t.Errorf("NACK of PSN %d: %v, %d guesses, want %d", c.psn, x.p.state, x.tab.Stats.Guessed, c.guesses)
+		}
+	}
+}
