@@ -230,6 +230,9 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 // hold keeps a refused packet until the back-off passed: 1 ms doubling to
 // RTOMax (F32).
 func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
+	if p.mode == wire.ROD {
+		p.takenBack(now, k) // it was held there, and refused when its turn came
+	}
 	if k.state != pktFlight {
 		return
 	}

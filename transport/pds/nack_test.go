@@ -361,3 +361,29 @@ func TestRefusedProbeIsNoGuess(t *testing.T) {
 		}
 	}
 }
+
+func TestHeldPacketThatIsRefusedGoesAgainSoon(t *testing.T) {
+	// UE §3.5.14 (ROD): the message layer of a target had no room for a packet that the
+	// target held. NACK 09 says so; the packet goes again after the back-off, not when
+	// the RTO has it asked for.
+	x := newInitiator(t, wire.ROD)
+	x.push(3)
+	x.ack(-1, -1, sack(0, 1))
+	x.ack(0, 0)
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	x.advance(time.Millisecond)
+	x.wantResend(1)
+	x.ack(2, 2)
+	x.checkAtRest()
+}
+
+func TestLateRefusalOfWhatArrived(t *testing.T) {
+	// UE §3.5.14 (RUD): what a SACK shows was executed. A NACK that says otherwise is
+	// about another copy of it, and late.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	x.ack(-1, -1, sack(0, 1))
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	x.advance(time.Millisecond)
+	x.wantResend()
+}

@@ -23,17 +23,17 @@ func (w *walkUpper) end(r Ref, what string) {
 	}
 	delete(w.out, r.Msg)
 }
-func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)          { w.end(r, "answered") }
-func (w *walkUpper) Failed(p *PDC, r Ref, why Reason) { w.end(r, "failed") }
-func (w *walkUpper) Gone(p *PDC, why Reason)                        { delete(w.open, p.Slot) }
-func (w *walkUpper) Wake(p *PDC)                                    {}
-func (w *walkUpper) WakeAck(p *PDC)                                 {}
-func (w *walkUpper) Proven(*PDC)                                    {}
-func (w *walkUpper) InboundOpen(p *PDC) bool                        { return w.open[p.Slot] }
-func (w *walkUpper) Known(netip.AddrPort) bool                      { return false }
-func (w *walkUpper) Guessed(netip.AddrPort)                         {}
-func (w *walkUpper) Pending(p *PDC) bool                            { return false }
-func (w *walkUpper) Path(p *PDC, path uint8, news PathNews)         {}
+func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)  { w.end(r, "answered") }
+func (w *walkUpper) Failed(p *PDC, r Ref, why Reason)       { w.end(r, "failed") }
+func (w *walkUpper) Gone(p *PDC, why Reason)                { delete(w.open, p.Slot) }
+func (w *walkUpper) Wake(p *PDC)                            {}
+func (w *walkUpper) WakeAck(p *PDC)                         {}
+func (w *walkUpper) Proven(*PDC)                            {}
+func (w *walkUpper) InboundOpen(p *PDC) bool                { return w.open[p.Slot] }
+func (w *walkUpper) Known(netip.AddrPort) bool              { return false }
+func (w *walkUpper) Guessed(netip.AddrPort)                 {}
+func (w *walkUpper) Pending(p *PDC) bool                    { return false }
+func (w *walkUpper) Path(p *PDC, path uint8, news PathNews) {}
 
 // TestWalk gives a Table everything a peer could send, near what it expects, and
 // then nothing any more: every packet is answered or failed once, every PDC ends,
