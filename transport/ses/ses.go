@@ -153,6 +153,7 @@ type SES struct {
 	last     int32    // inbound message of the last packet
 	byPDC    index    // open and dead inbound messages
 	open     int      // inbound messages in progress
+	dead     int      // those that ended in error and are remembered
 	held     int      // unexpected messages, complete or not
 	unproven struct { // those of sources that may be forged
 		held  int32
