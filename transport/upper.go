@@ -130,6 +130,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		}
 	}
 	f.moveLater = keep
+	f.ses.PeerGone(uint32(id), c)
 }
 
 // Wake comes with every ACK, and mostly there is nothing to do: that is seen from

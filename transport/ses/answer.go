@@ -120,6 +120,22 @@ func (s *SES) Abandon(h Handle, c Cause) {
 	}
 }
 
+// PeerGone ends the sends to a peer of which nothing is under way: what a fence keeps,
+// what waits to be sent again, and what a response was promised for.
+func (s *SES) PeerGone(peer uint32, c Cause) {
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		switch {
+		case m.phase == phaseFree || m.peer != peer:
+		case m.phase == phaseResult:
+			s.stop(i, m, c, 0)
+		case m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseData && m.next == 0 && m.open == 0:
+			s.Abandon(handleOf(i, m), c)
+		}
+	}
+	s.unhold()
+}
+
 func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
 	if m.cause == OK {
 		m.cause, m.nack = c, nack
@@ -374,10 +390,25 @@ func (m *send) genKey() genKey {
 
 // adopt remembers the generation that a target named (S-GEN-03).
 func (s *SES) adopt(m *send, gen uint8) {
-	if s.gens == nil || len(s.gens) >= maxGens {
-		s.gens = make(map[genKey]uint8)
+	if s.gens == nil || s.numGens >= maxGens {
+		s.gens, s.numGens = make(map[uint32]map[genKey]uint8), 0
 	}
-	s.gens[m.genKey()] = gen
+	g := s.gens[m.peer]
+	if g == nil {
+		g = make(map[genKey]uint8)
+		s.gens[m.peer] = g
+	}
+	s.numGens -= len(g)
+	g[m.genKey()] = gen
+	s.numGens += len(g)
+}
+
+// Forget says that a number may come to mean another peer.
+func (s *SES) Forget(peer uint32) {
+	if len(s.gens) != 0 {
+		s.numGens -= len(s.gens[peer])
+		delete(s.gens, peer)
+	}
 }
 
 // sweepSends ends the messages whose promised response did not come.

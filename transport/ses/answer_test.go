@@ -577,3 +577,43 @@ func TestGenerationIsAdopted(t *testing.T) {
 		g.refuseOnce(h, wire.RCBadGeneration, uint8(i))
 	}
 }
+
+func TestGenerationEndsWithThePeer(t *testing.T) {
+	// S-GEN-03: a number that comes to mean another peer has no generation of the former
+	// one. With a negative RNRTimeout its refusal would be final.
+	g := newRig(t)
+	gen := func(peer uint32) uint8 {
+		h := g.send(Send{Peer: peer, Buf: pattern(10), Target: self(g.SES)})
+		p, _ := g.Next(h, 1024)
+		r, _ := parse(t, g.SES.Append(nil, h, p))
+		g.Answered(h, nil)
+		g.event()
+		return r.Gen
+	}
+	for peer := range uint32(2) {
+		h := g.send(Send{Peer: 1 + peer, Buf: pattern(10), Target: self(g.SES)})
+		g.refuseOnce(h, wire.RCBadGeneration, 5)
+		g.Advance(time.Second)
+		if h, ok := g.Resend(); ok {
+			g.through(h)
+		}
+		g.event()
+	}
+	g.Forget(1)
+	if a, b := gen(1), gen(2); a != 0 || b != 5 {
+		t.Errorf("generations %d and %d, want 0 and 5", a, b)
+	}
+}
+
+func TestClosedWhileAResponseIsPromised(t *testing.T) {
+	// faults.md §1 rule 3: every piece was answered NO_RESPONSE, so the target may have
+	// the message when the endpoint closes.
+	g := newRig(t)
+	h := g.send(Send{Buf: pattern(10), Context: "m"})
+	drain(g.SES, h, 1024)
+	g.Answered(h, &wire.Rsp{Opcode: wire.RspNone})
+	g.CancelAll()
+	if e := g.wantEvent(EvSend, Cancelled, "m", 10); !e.Unknown {
+		t.Error("it provably did not happen")
+	}
+}

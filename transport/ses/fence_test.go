@@ -1,6 +1,12 @@
 package ses
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
 
 // held posts a send to a peer and says whether a fence keeps it back.
 func (g *rig) held(peer uint32, fence bool, ctx any) (Handle, bool) {
@@ -112,4 +118,75 @@ func TestFenceAndFailure(t *testing.T) {
 	if g.Fenced(1) {
 		t.Fatal("fenced after the end")
 	}
+}
+
+func TestCancelledHandleDoesNotComeBack(t *testing.T) {
+	// A send that is cancelled behind a fence is not given back, however long the fence
+	// waits: not as the send that has its place and its life by then.
+	g := newRig(t)
+	a, _ := g.held(1, false, "a")
+	b, _ := g.held(1, true, "b")
+	c, _ := g.held(1, false, "c")
+	g.CancelSend("c")
+	g.event()
+	h := g.send(Send{Peer: 2, Target: self(g.SES)})
+	for range 1 << 17 {
+		if h == c {
+			break
+		}
+		g.through(h)
+		g.event()
+		h = g.send(Send{Peer: 2, Target: self(g.SES)})
+	}
+	if h != c {
+		t.Fatal("no send got that handle")
+	}
+	g.through(a)
+	g.freed(b)
+}
+
+func TestPeerGone(t *testing.T) {
+	// F9: of the sends to a peer that is gone those end that have nothing under way: what
+	// a fence keeps, what waits to be sent again, what a response was promised for. The
+	// target may have the last one.
+	g := newRig(t)
+	wait := g.send(Send{Peer: 1, Buf: pattern(10), Context: "waits", Target: self(g.SES)})
+	g.refuseOnce(wait, wire.RCNoMatch, 0)
+	ready := g.send(Send{Peer: 1, Buf: pattern(10), Context: "ready", Target: self(g.SES)})
+	g.refuseOnce(ready, wire.RCNoMatch, 0)
+	g.Advance(time.Second)
+	g.Advance(2 * time.Second)
+	promised := g.send(Send{Peer: 1, Buf: pattern(10), Context: "promised", Target: self(g.SES)})
+	drain(g.SES, promised, 1024)
+	g.Answered(promised, &wire.Rsp{Opcode: wire.RspNone})
+	again := g.send(Send{Peer: 1, Buf: pattern(10), Context: "again", Target: self(g.SES)})
+	g.refuseOnce(again, wire.RCNoMatch, 0)
+	other, _ := g.held(2, false, "other")
+	way, _ := g.held(1, false, "under way")
+	drain(g.SES, way, 1024)
+	g.held(1, true, "fenced")
+	g.held(1, false, "behind")
+	g.quiet()
+	g.PeerGone(1, TimedOut)
+	var ended []string
+	for e := g.Event(); e != nil; e = g.Event() {
+		name := e.Context.(string)
+		if e.Cause != TimedOut || e.Unknown != (name == "promised") {
+			t.Errorf("%v ends %v, unknown %v", name, e.Cause, e.Unknown)
+		}
+		ended = append(ended, name)
+	}
+	slices.Sort(ended)
+	if want := []string{"again", "behind", "fenced", "promised", "ready", "waits"}; !slices.Equal(ended, want) {
+		t.Fatalf("%q ended, want %q", ended, want)
+	}
+	if _, ok := g.Resend(); ok || g.Sends() != 2 {
+		t.Errorf("%d sends are left", g.Sends())
+	}
+	g.Failed(way, TimedOut, 0)
+	g.wantEvent(EvSend, TimedOut, "under way", 10)
+	g.freed()
+	g.through(other)
+	g.wantEvent(EvSend, OK, "other", 10)
+	g.rest()
 }

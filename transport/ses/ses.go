@@ -143,8 +143,9 @@ type SES struct {
 	nextRetry  time.Duration
 	fences     []fence
 	unfenced   []Handle
-	waitResult int // sends that wait for a response after NO_RESPONSE
-	gens       map[genKey]uint8
+	waitResult int                         // sends that wait for a response after NO_RESPONSE
+	gens       map[uint32]map[genKey]uint8 // by peer
+	numGens    int                         // in all of them
 
 	// Target.
 	recvs    table[recv]
