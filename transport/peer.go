@@ -274,6 +274,7 @@ func (f *FEP) unqueue(h ses.Handle) {
 			if ln.q.at(j) == h {
 				ln.q.drop(j)
 				f.queued--
+				f.recount(ln)
 				return
 			}
 		}

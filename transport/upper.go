@@ -115,6 +115,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 			f.queued--
 			f.ses.Abandon(h, c)
 		}
+		f.recount(ln)
 	}
 	fail(pr.short)
 	for _, p := range pr.long {
