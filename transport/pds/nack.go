@@ -63,7 +63,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackNoSESMsgAvail:
-		if tx.rnrSince == 0 {
+		if tx.rnrAt = now; tx.rnrSince == 0 {
 			tx.rnrSince, tx.rough = now, true
 		}
 		p.hold(now, psn, k, n.Code)

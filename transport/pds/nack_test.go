@@ -387,3 +387,44 @@ func TestLateRefusalOfWhatArrived(t *testing.T) {
 	x.advance(time.Millisecond)
 	x.wantResend()
 }
+
+func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
+	// faults.md §1 rule 1: whatever a peer says about a packet, for ever, its operation
+	// ends. The exception is the target that is not ready (NACK 09), which only
+	// RNRTimeout bounds (F18).
+	for _, code := range []wire.NackCode{0, wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck, wire.NackRODOOO, wire.NackPktNotRcvd,
+		wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError, wire.NackNoSESMsgAvail} {
+		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+			t.Run(fmt.Sprint(code, mode), func(t *testing.T) {
+				x := newInitiator(t, mode)
+				x.push(1)
+				x.ack(0, 0)
+				x.p.pushed(x.now, Ref{Msg: 1}, 300, 0) // no question of size (F7)
+				x.told = nil
+				sent := true
+				for end := x.now + 90*time.Second; x.now < end && x.p.state != Closed; {
+					if sent && code != 0 {
+						x.now += 10 * time.Microsecond
+						x.nack(code, 1, uint32(x.psn(1)))
+					}
+					if x.p.state == Closed {
+						break
+					}
+					x.now = max(x.now, x.tab.NextTimeout())
+					x.tab.Advance(x.now)
+					for x.p.state != Closed && x.p.CtlOwed() {
+						if c, _ := x.p.NextCtl(x.now); c.Ctl == wire.CtlProbe {
+							x.ack(0, 0, mpr(1), flag(wire.AckFlagP), func(a *wire.Ack) { a.AckPSNOff, a.ProbeOpaque = 0, c.ProbeOpaque })
+						}
+					}
+					for sent = false; x.p.state != Closed && x.p.CanResend(); sent = true {
+						x.p.Resend(x.now, 0)
+					}
+				}
+				if ended := x.p.state == Closed; ended != (code != wire.NackNoSESMsgAvail) {
+					t.Errorf("ended %v at %v: %q", ended, x.now, x.told)
+				}
+			})
+		}
+	}
+}

@@ -223,7 +223,7 @@ type PDC struct {
 	opened      time.Duration
 	closeBy     time.Duration // CloseRequested, CloseAckWait: give up then
 
-	_ [64]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
+	_ [56]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
 }
 
 // ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.

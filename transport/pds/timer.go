@@ -196,8 +196,18 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 			return Reason{Why: WhyNack, Nack: p.tx.shortCode}
 		}
 		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
+	case p.hopeless(now):
+		return Reason{Why: WhyTimeout}
 	}
 	return Reason{}
+}
+
+// hopeless reports whether the oldest packet was sent so long ago that no outage that
+// the peer survived explains it: the peer is heard, and answers the packet by nothing
+// or by NACKs. One that is not ready is waited for (F18).
+func (p *PDC) hopeless(now time.Duration) bool {
+	tx := &p.tx
+	return tx.una != tx.nxt && now-max(tx.at(tx.una).first, tx.rnrAt) >= 2*p.t.cfg.PeerTimeout
 }
 
 // failSilent ends the other PDCs to a peer that is gone (F9: all operations to

@@ -91,6 +91,7 @@ type txDir struct {
 	probeFrom  wire.PSN // what the next PROBE asks for; una if that is later
 	shutAt     wire.PSN // CACK since shutSince
 	shutSince  time.Duration
+	rnrAt      time.Duration // the last NACK 09
 }
 
 func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
