@@ -319,3 +319,19 @@ func TestCloseBehindAFullWindow(t *testing.T) {
 		}
 	}
 }
+
+func TestUnansweredCloseReqEndsNothing(t *testing.T) {
+	// UE §3.5.8: a target asks for CLOSE. The initiator does not answer and goes on: what
+	// it sends is taken, however long.
+	x := newTarget(t)
+	x.p.RequestClose(x.now)
+	x.told = nil
+	for i := 1; i <= 100; i++ {
+		x.runTo(x.now + time.Second)
+		if x.p.state == Closed {
+			t.Fatalf("ended at %v: %q", x.now, x.told)
+		}
+		x.recv(i)
+		x.acks()
+	}
+}

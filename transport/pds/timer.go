@@ -204,10 +204,11 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 
 // hopeless reports whether the oldest packet was sent so long ago that no outage that
 // the peer survived explains it: the peer is heard, and answers the packet by nothing
-// or by NACKs. One that is not ready is waited for (F18).
+// or by NACKs. One that is not ready is waited for (F18). A target has nothing to send
+// but a CLOSE_REQ, which ends no operation.
 func (p *PDC) hopeless(now time.Duration) bool {
 	tx := &p.tx
-	return tx.una != tx.nxt && now-max(tx.at(tx.una).first, tx.rnrAt) >= 2*p.t.cfg.PeerTimeout
+	return p.initiator && tx.una != tx.nxt && now-max(tx.at(tx.una).first, tx.rnrAt) >= 2*p.t.cfg.PeerTimeout
 }
 
 // failSilent ends the other PDCs to a peer that is gone (F9: all operations to
