@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -189,4 +190,125 @@ func TestPeerGone(t *testing.T) {
 	g.through(other)
 	g.wantEvent(EvSend, OK, "other", 10)
 	g.rest()
+}
+
+func TestFenceWalk(t *testing.T) {
+	// Sends to two peers, some fenced, answered, refused for now, failed, cancelled or
+	// given up with their peer, in any order: each ends once, none goes while a fence
+	// keeps it, and none is given back that has ended.
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		g := newRig(t)
+		now := time.Second
+		live := map[Handle]int{}  // context
+		free := map[Handle]bool{} // may be taken
+		out := map[Handle]bool{}  // its one piece is under way
+		fenced := map[int]bool{}  // contexts of fences
+		peer := map[int]uint32{}
+		next := 0
+		ends := func() {
+			for e := g.Event(); e != nil; e = g.Event() {
+				ctx, found := e.Context.(int), false
+				for h, c := range live {
+					if c == ctx {
+						delete(live, h)
+						delete(free, h)
+						delete(out, h)
+						found = true
+					}
+				}
+				if !found {
+					t.Fatalf("seed %d: %d ended twice", seed, ctx)
+				}
+			}
+		}
+		back := func() {
+			for {
+				h, ok := g.Unfenced()
+				if !ok {
+					if h, ok = g.Resend(); !ok {
+						return
+					}
+				}
+				c, ok := live[h]
+				if !ok || free[h] || out[h] {
+					t.Fatalf("seed %d: %#x comes back: live %v, free %v, under way %v", seed, h, ok, free[h], out[h])
+				}
+				free[h] = true
+				if fenced[c] {
+					for _, o := range live {
+						if o < c && peer[o] == peer[c] {
+							t.Fatalf("seed %d: %d passes its fence before %d ended", seed, c, o)
+						}
+					}
+				}
+			}
+		}
+		pick := func(m map[Handle]bool) (Handle, bool) {
+			var all []Handle
+			for h := range m {
+				all = append(all, h)
+			}
+			if len(all) == 0 {
+				return 0, false
+			}
+			slices.Sort(all)
+			return all[rng.IntN(len(all))], true
+		}
+		step := func(op int) {
+			switch op {
+			case 0, 1, 2:
+				p, fence := 1+rng.Uint32N(2), rng.IntN(4) == 0
+				h, held := g.held(p, fence, next)
+				live[h], fenced[next], peer[next] = next, fence && held, p
+				next++
+				if !held {
+					free[h] = true
+				}
+			case 3, 4, 5:
+				if h, ok := pick(free); ok {
+					drain(g.SES, h, 1024)
+					delete(free, h)
+					out[h] = true
+				}
+			case 6, 7, 8, 9:
+				if h, ok := pick(out); ok {
+					delete(out, h)
+					switch rng.IntN(5) {
+					case 0:
+						g.Answered(h, rsp(wire.RspResponse, wire.RCNoMatch))
+					case 1:
+						g.Failed(h, TimedOut, 0)
+					default:
+						g.Answered(h, nil)
+					}
+				}
+			case 10:
+				if next > 0 {
+					g.CancelSend(rng.IntN(next))
+				}
+			case 11:
+				if rng.IntN(4) == 0 {
+					g.PeerGone(1+rng.Uint32N(2), TimedOut)
+				}
+			case 12:
+				now += time.Duration(rng.IntN(200)) * time.Millisecond
+				g.Advance(now)
+			}
+			ends()
+			back()
+		}
+		for range 400 {
+			step(rng.IntN(13))
+		}
+		for n := 0; g.Sends() > 0; n++ {
+			if n > 20_000 {
+				t.Fatalf("seed %d: %d sends for ever", seed, g.Sends())
+			}
+			step(3 + rng.IntN(10))
+		}
+		if len(live) != 0 || g.Fenced(1) || g.Fenced(2) {
+			t.Fatalf("seed %d: %d are left, fenced %v %v", seed, len(live), g.Fenced(1), g.Fenced(2))
+		}
+	}
 }
