@@ -632,3 +632,24 @@ func TestRODIsMeasuredBehindAHole(t *testing.T) {
 		t.Errorf("measured %v", x.ccc.srtt)
 	}
 }
+
+func TestProbeAnswerFromElsewhere(t *testing.T) {
+	// T33: a peer that answers a PROBE with another part of the bitmap than it was asked
+	// for is not asked again and again: what the PROBEs did not cover comes next, once.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.push(200)
+	x.advance(300 * time.Microsecond)
+	probes := 0
+	for x.p.CtlOwed() && probes < 100 {
+		if c, _ := x.p.NextCtl(x.now); c.Ctl == wire.CtlProbe {
+			probes++
+			x.ack(0, 0, flag(wire.AckFlagP), func(a *wire.Ack) { a.AckPSNOff, a.ProbeOpaque = 0, c.ProbeOpaque })
+		}
+	}
+	if probes != 4 { // of 64 PSNs each
+		t.Errorf("%d PROBEs for 200 packets", probes)
+	}
+}
