@@ -428,3 +428,19 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+func TestOwnPauseEndsNothing(t *testing.T) {
+	// F17, faults.md §1 rule 6: this side stood still for long, and the peer is heard when it
+	// goes on: the age of what was lost before says nothing.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(8)
+	x.now += 100 * time.Second
+	x.ack(0, 8, sack(1, 2, 3, 4, 5, 6, 7, 8))
+	x.tab.Advance(x.now)
+	if x.p.state == Closed {
+		t.Fatal("ended")
+	}
+	x.wantResend(1)
+}
