@@ -2,6 +2,7 @@ package transport
 
 import (
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/ses"
 )
@@ -70,4 +71,29 @@ func TestFEPEndKnowsWhatIsUncertain(t *testing.T) {
 			t.Errorf("%+v, want unknown %v", e, unknown)
 		}
 	}
+}
+
+func TestFEPAllSendsEndWithThePeer(t *testing.T) {
+	// F9: what a fence kept back, and what waited to be sent again because the peer had no
+	// receive for it, ends with the rest when the peer is gone, not a PeerTimeout later.
+	p := newPipe(t, nil)
+	dark := false
+	p.drop = func(*FEP, []byte) bool { return dark }
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Context: "warm"})
+	p.settle()
+	p.want(p.a, "warm ok")
+	dark = true
+	start := p.now
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Context: "first"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Fence: true, Context: "fenced"})
+	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Ordered: true, Context: "behind"})
+	for p.a.Sends() > 0 {
+		if p.now = p.a.NextTimeout(); p.now > start+41*time.Second {
+			t.Errorf("%d sends are left", p.a.Sends())
+			break
+		}
+		p.a.Advance(p.now)
+		p.settle()
+	}
+	p.want(p.a, "first timed out", "fenced timed out", "behind timed out")
 }

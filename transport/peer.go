@@ -131,6 +131,7 @@ func (f *FEP) maybeFree(id PeerID) {
 	}
 	p.used = false
 	p.ccc = nil
+	f.ses.Forget(uint32(id))
 	delete(f.byAddr, p.addr)
 	f.freePeer.push(id)
 }
@@ -273,6 +274,7 @@ func (f *FEP) unqueue(h ses.Handle) {
 			if ln.q.at(j) == h {
 				ln.q.drop(j)
 				f.queued--
+				f.recount(ln)
 				return
 			}
 		}
@@ -285,6 +287,9 @@ func (f *FEP) unqueue(h ses.Handle) {
 // posted meanwhile must not overtake it.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
+	if id == uint32(NoPeer) {
+		return // it ended
+	}
 	p := &f.peers[id]
 	ln := f.lane(now, PeerID(id), p, n, ordered)
 	if ln == nil {

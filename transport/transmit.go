@@ -7,6 +7,7 @@ import (
 
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -336,6 +337,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		piece, ok := f.ses.Peek(h, int(p.mtu))
 		if !ok {
 			f.next(ln)
+			f.recount(ln)
 			continue
 		}
 		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
@@ -358,6 +360,9 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		ln.bytes -= int(piece.Len)
 		if piece.Last {
 			f.next(ln)
+			if piece.Kind != ses.PieceData {
+				f.recount(ln)
+			}
 		}
 	}
 	if state == laneDry {
@@ -425,6 +430,7 @@ func (f *FEP) moveUnsent(ln *lane) {
 		f.queued--
 		f.moveLater = append(f.moveLater, h)
 	}
+	f.recount(ln)
 }
 
 func (f *FEP) appendPiece(b []byte, r pds.Ref) []byte {
@@ -438,6 +444,18 @@ func (f *FEP) next(ln *lane) {
 	f.queued--
 	if ln.q.len() == 0 {
 		ln.bytes = 0
+	}
+}
+
+// recount counts anew what a lane has to send, when more left it than was sent.
+func (f *FEP) recount(ln *lane) {
+	ln.bytes = 0
+	for i := range ln.q.len() {
+		h := ln.q.at(i)
+		if next, ok := f.ses.Peek(h, 1); ok {
+			_, n, _ := f.ses.Info(h)
+			ln.bytes += n - int(next.Off)
+		}
 	}
 }
 

@@ -33,8 +33,8 @@ func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
 	u.ses.Answered(handle(r), rsp)
 }
 
-func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason, certain bool) {
-	u.ses.Failed(handle(r), cause(why), why.Nack, certain)
+func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason) {
+	u.ses.Failed(handle(r), cause(why), why.Nack)
 }
 
 // Gone: what the PDC's lane still holds moves to another PDC if nothing of it
@@ -115,6 +115,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 			f.queued--
 			f.ses.Abandon(h, c)
 		}
+		f.recount(ln)
 	}
 	fail(pr.short)
 	for _, p := range pr.long {
@@ -130,6 +131,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		}
 	}
 	f.moveLater = keep
+	f.ses.PeerGone(uint32(id), c)
 }
 
 // Wake comes with every ACK, and mostly there is nothing to do: that is seen from

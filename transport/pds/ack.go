@@ -400,7 +400,7 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	}
 	p.probeMissing(now, a)
 	if n == 0 && !tx.probeOwed {
-		p.probeOn(a.CACK.Add(int(a.SACKOff) + 64))
+		p.probeOn()
 	}
 	return tx.probeAt
 }
@@ -557,10 +557,11 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 	}
 }
 
-// probeOn asks for what a burst of PROBEs did not cover, in the next one.
-func (p *PDC) probeOn(from wire.PSN) {
+// probeOn asks for what a burst of PROBEs did not cover, in the next one. Whatever the
+// answers covered: a peer may not look at what it is asked for.
+func (p *PDC) probeOn() {
 	tx := &p.tx
-	if from = p.unknown(from, tx.probeSeq); from.After(tx.una) && from != tx.nxt {
+	if from := p.unknown(tx.probeFrom, tx.probeSeq); from.After(tx.una) && from != tx.nxt {
 		tx.probeFrom, tx.probeOwed, tx.burst = from, true, 0
 		p.t.up.WakeAck(p)
 	}

@@ -239,7 +239,8 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, path uint8, c *wire.CP) {
 	rx := p.rx
 	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
-	if d >= int32(rx.win.Size()) || d < -int32(rx.win.Size()) {
+	// UE §3.5.8: a CLOSE clears everything, also what fills the window before it.
+	if n := int32(rx.win.Size()); (d >= n || d < -n) && (c.Ctl != wire.CtlClose || c.PSN != rx.max+1) {
 		t.Stats.DropStale++
 		t.guessed(now, from)
 		return

@@ -63,12 +63,43 @@ func (p *PDC) reorderTime() time.Duration {
 	return max(p.tx.rtt/4, 20*time.Microsecond) * time.Duration(1+p.tx.patience)
 }
 
-// shut reports that nothing is outstanding and yet nothing may be sent: the ACKs
-// that named each packet came, the one that moved CACK did not. Nobody would send
-// it again, so a PROBE asks.
+// shut reports that nothing is under way and yet nothing may be sent: the ACKs that
+// named each packet came, the one that moved CACK did not; or all that is to go again
+// lies beyond a window that shrank. Nobody would send that ACK again, so a PROBE asks.
 func (p *PDC) shut() bool {
 	tx := &p.tx
-	return tx.una == tx.nxt && tx.nxt.Sub(tx.cack) > tx.window && (p.state == Established || p.state == Quiesce)
+	switch {
+	case tx.una == tx.nxt:
+		return tx.nxt.Sub(tx.cack) > tx.window && (p.state == Established || p.state == Quiesce)
+	case tx.flight > 0 || tx.held > 0 || tx.lost == 0 || p.remoteID == 0:
+		return false
+	}
+	_, _, ok := p.NextLost()
+	return !ok
+}
+
+// probeShut asks for the window of a shut PDC now and then, and gives it up when CACK
+// did not move for PeerTimeout, whatever the peer says. It reports when to look again.
+func (p *PDC) probeShut(now time.Duration) time.Duration {
+	tx, cfg := &p.tx, &p.t.cfg
+	if tx.shutSince == 0 || tx.shutAt != tx.cack {
+		tx.shutSince, tx.shutAt = now, tx.cack
+	}
+	giveUp := tx.shutSince + cfg.PeerTimeout
+	if now >= giveUp {
+		p.t.fail(now, p, Reason{WhyNoResource, wire.NackPSNOORWindow})
+		return 0
+	}
+	at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), cfg.RTOMax)
+	if now >= at {
+		if tx.probes < 255 {
+			tx.probes++
+		}
+		tx.progress, at = now, now+p.tailTime()
+		tx.probeOwed, tx.burst = true, 0
+		p.t.up.WakeAck(p)
+	}
+	return min(at, giveUp)
 }
 
 // markLost takes a packet in flight for lost.
@@ -92,20 +123,15 @@ func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 // txTimers does what is due on the sending side and returns when to look again.
 func (p *PDC) txTimers(now time.Duration) time.Duration {
 	tx := &p.tx
-	if tx.una == tx.nxt {
-		if !p.shut() {
+	if p.shut() {
+		at := p.probeShut(now)
+		if p.state == Closed {
 			return 0
 		}
-		at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), p.t.cfg.RTOMax)
-		if now >= at {
-			if tx.probes < 255 {
-				tx.probes++
-			}
-			tx.progress, at = now, now+p.tailTime()
-			tx.probeOwed, tx.burst = true, 0
-			p.t.up.WakeAck(p)
-		}
 		return min(at, p.giveUpAt())
+	}
+	if tx.una == tx.nxt {
+		return 0
 	}
 	next := p.giveUpAt()
 	if tx.held > 0 {

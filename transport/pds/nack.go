@@ -39,8 +39,8 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
 		t.Stats.DropStale++
-		if d := psn.Sub(tx.una); d < -startGap || d > startGap {
-			t.guessed(now, from) // not merely late
+		if d := psn.Sub(tx.una); (d < -startGap || d > startGap) && psn != 0 {
+			t.guessed(now, from) // not merely late, and not about a PROBE, which has no PSN
 		}
 		return
 	}
@@ -56,23 +56,20 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		p.nackLost(now, psn, k, n.Code)
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
-		// Also if it is to be sent again anyway: its answer says that the shortage ended.
-		k.nacked = true
-		if tx.shortSince == 0 {
-			tx.shortSince, tx.shortCode, tx.rough = now, n.Code, true
-		}
+		p.short(now, k, n.Code)
 		if n.Code == wire.NackNoGtdDelAvail {
 			tx.clearOwed = p.remoteID != 0
 			t.up.WakeAck(p)
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackNoSESMsgAvail:
-		if tx.rnrSince == 0 {
+		if tx.rnrAt = now; tx.rnrSince == 0 {
 			tx.rnrSince, tx.rough = now, true
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackPSNOORWindow:
 		// Beyond the peer's window: wait for it to move.
+		p.short(now, k, n.Code)
 		p.hold(now, psn, k, n.Code)
 	case wire.NackRODOOO:
 		// UE §3.5.14: go back to Expected_PSN.
@@ -90,14 +87,10 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		p.takenBack(now, k)
 		p.nackLost(now, psn, k, n.Code)
 	case wire.NackRcvdSESProcg:
-		// Received, response not ready: ask again after the RTO. A ROD target that
-		// has the first packet we miss the answer of waits for an earlier one, and
-		// all of those are answered: by a former life of it. It will wait for ever.
-		if p.mode == wire.ROD && psn == tx.una {
-			if k.nacked = true; tx.shortSince == 0 {
-				tx.shortSince, tx.shortCode, tx.rough = now, n.Code, true
-			}
-		}
+		// Received, response not ready: ask again after the RTO. It may never be: a
+		// ROD target that has the first packet we miss the answer of waits for an
+		// earlier one, and all of those are answered, by a former life of it.
+		p.short(now, k, n.Code)
 	case wire.NackNewStartPSN:
 		// T7: without security never; with it until the target's first ACK.
 		// Several packets of a burst get one each: the first counts.
@@ -156,6 +149,17 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		p.giveUpNotReady(now, k)
 	}
 	t.up.Wake(p)
+}
+
+// short notes that the target does not take a packet, or not answer it, for want of
+// something. Also if the packet is to be sent again anyway: its answer says that the
+// shortage ended.
+func (p *PDC) short(now time.Duration, k *txPkt, code wire.NackCode) {
+	tx := &p.tx
+	k.nacked = true
+	if tx.shortSince == 0 {
+		tx.shortSince, tx.shortCode, tx.rough = now, code, true
+	}
 }
 
 // proves reports whether a NACK shows knowledge of the PDC beyond its PDCID.
@@ -238,6 +242,9 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 // hold keeps a refused packet until the back-off passed: 1 ms doubling to
 // RTOMax (F32).
 func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
+	if p.mode == wire.ROD {
+		p.takenBack(now, k) // it was held there, and refused when its turn came
+	}
 	if k.state != pktFlight {
 		return
 	}
@@ -321,12 +328,12 @@ func (p *PDC) rebirth(now time.Duration) {
 }
 
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
-// The target never took its PSN, so a NOOP fills the gap.
+// Nobody may ever take its PSN, so a NOOP fills the gap.
 func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
 	ref := k.ref
 	k.ctl = 1 + uint8(wire.CtlNoop)
 	k.size = uint16(p.t.ctlNominal())
 	k.ref = Ref{}
-	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail}, true)
+	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail})
 	p.releaseHeld(now)
 }

@@ -292,3 +292,155 @@ func TestHeldPacketThatIsRefusedGoesAgain(t *testing.T) {
 	x.nack(wire.NackRODOOO, 3, uint32(x.psn(1)))
 	x.wantResend(1, 2, 3)
 }
+
+func TestRefusedForEverIsGivenUp(t *testing.T) {
+	// F32: a target that answers, and takes a packet in none of its transmissions, is
+	// given up after PeerTimeout: when it says that the PSN is beyond its window, and
+	// when it says that the response is not ready yet.
+	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
+		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+			t.Run(fmt.Sprint(code, mode), func(t *testing.T) {
+				x := newInitiator(t, mode)
+				x.push(1)
+				x.ack(0, 0)
+				x.push(1)
+				x.told = nil
+				end := x.now + 41*time.Second
+				for x.p.state != Closed {
+					x.nack(code, 1, 0)
+					if x.now = x.tab.NextTimeout(); x.now > end {
+						t.Fatal("still waits after 41 s")
+					}
+					x.tab.Advance(x.now)
+					for x.p.state != Closed && x.p.CanResend() {
+						x.p.Resend(x.now, 0)
+					}
+				}
+				if len(x.told) != 2 || x.now < end-time.Second {
+					t.Errorf("ended after %v: %q", x.now, x.told)
+				}
+			})
+		}
+	}
+}
+
+func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
+	// F32: the shortage ends with the packet, whichever code told of it.
+	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.ack(0, 0)
+		x.push(2)
+		for i := 1; x.now < 50*time.Second; i++ {
+			x.nack(code, i, 0)
+			x.runTo(x.now + 10*time.Millisecond)
+			x.ack(i, i)
+			x.push(1)
+		}
+		if x.p.state == Closed {
+			t.Errorf("%v: %v", code, x.told[len(x.told)-2:])
+		}
+	}
+}
+
+func TestRefusedProbeIsNoGuess(t *testing.T) {
+	// T3: a PROBE has no PSN, so the NACK that refuses it names 0: the peer forgot the
+	// PDC, and nobody guesses. Nor does it end the PDC (T6).
+	const start = 1 << 24
+	x := newTable(t, func(c *Config) { c.StartPSN = func() wire.PSN { return start } })
+	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	x.p.pushed(x.now, Ref{}, 1000, 0)
+	for _, c := range []struct {
+		psn     wire.PSN
+		guesses uint64
+	}{{0, 0}, {0, 0}, {start + 1<<20, 1}} {
+		x.advance(6 * time.Millisecond)
+		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.psn, DPDCID: x.p.id})
+		if x.p.state == Closed || x.tab.Stats.Guessed != c.guesses {
+			t.Errorf("NACK of PSN %d: %v, %d guesses, want %d", c.psn, x.p.state, x.tab.Stats.Guessed, c.guesses)
+		}
+	}
+}
+
+func TestHeldPacketThatIsRefusedGoesAgainSoon(t *testing.T) {
+	// UE §3.5.14 (ROD): the message layer of a target had no room for a packet that the
+	// target held. NACK 09 says so; the packet goes again after the back-off, not when
+	// the RTO has it asked for.
+	x := newInitiator(t, wire.ROD)
+	x.push(3)
+	x.ack(-1, -1, sack(0, 1))
+	x.ack(0, 0)
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	x.advance(time.Millisecond)
+	x.wantResend(1)
+	x.ack(2, 2)
+	x.checkAtRest()
+}
+
+func TestLateRefusalOfWhatArrived(t *testing.T) {
+	// UE §3.5.14 (RUD): what a SACK shows was executed. A NACK that says otherwise is
+	// about another copy of it, and late.
+	x := newInitiator(t, wire.RUD)
+	x.push(3)
+	x.ack(-1, -1, sack(0, 1))
+	x.nack(wire.NackNoSESMsgAvail, 1, 0)
+	x.advance(time.Millisecond)
+	x.wantResend()
+}
+
+func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
+	// faults.md §1 rule 1: whatever a peer says about a packet, for ever, its operation
+	// ends. The exception is the target that is not ready (NACK 09), which only
+	// RNRTimeout bounds (F18).
+	for _, code := range []wire.NackCode{0, wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck, wire.NackRODOOO, wire.NackPktNotRcvd,
+		wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError, wire.NackNoSESMsgAvail} {
+		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+			t.Run(fmt.Sprint(code, mode), func(t *testing.T) {
+				x := newInitiator(t, mode)
+				x.push(1)
+				x.ack(0, 0)
+				x.p.pushed(x.now, Ref{Msg: 1}, 300, 0) // no question of size (F7)
+				x.told = nil
+				sent := true
+				for end := x.now + 90*time.Second; x.now < end && x.p.state != Closed; {
+					if sent && code != 0 {
+						x.now += 10 * time.Microsecond
+						x.nack(code, 1, uint32(x.psn(1)))
+					}
+					if x.p.state == Closed {
+						break
+					}
+					x.now = max(x.now, x.tab.NextTimeout())
+					x.tab.Advance(x.now)
+					for x.p.state != Closed && x.p.CtlOwed() {
+						if c, _ := x.p.NextCtl(x.now); c.Ctl == wire.CtlProbe {
+							x.ack(0, 0, mpr(1), flag(wire.AckFlagP), func(a *wire.Ack) { a.AckPSNOff, a.ProbeOpaque = 0, c.ProbeOpaque })
+						}
+					}
+					for sent = false; x.p.state != Closed && x.p.CanResend(); sent = true {
+						x.p.Resend(x.now, 0)
+					}
+				}
+				if ended := x.p.state == Closed; ended != (code != wire.NackNoSESMsgAvail) {
+					t.Errorf("ended %v at %v: %q", ended, x.now, x.told)
+				}
+			})
+		}
+	}
+}
+
+func TestOwnPauseEndsNothing(t *testing.T) {
+	// F17, faults.md §1 rule 6: this side stood still for long, and the peer is heard when it
+	// goes on: the age of what was lost before says nothing.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(8)
+	x.now += 100 * time.Second
+	x.ack(0, 8, sack(1, 2, 3, 4, 5, 6, 7, 8))
+	x.tab.Advance(x.now)
+	if x.p.state == Closed {
+		t.Fatal("ended")
+	}
+	x.wantResend(1)
+}

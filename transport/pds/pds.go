@@ -57,8 +57,8 @@ type Upper interface {
 	// response.
 	Answered(p *PDC, ref Ref, rsp *wire.Rsp)
 	// Failed says that the packet with ref will never be answered. It may have
-	// been executed unless certain is true.
-	Failed(p *PDC, ref Ref, why Reason, certain bool)
+	// been executed: the network delays packets, and copies them.
+	Failed(p *PDC, ref Ref, why Reason)
 	// Gone says that the PDC no longer exists, after all its Failed calls.
 	Gone(p *PDC, why Reason)
 	// Wake says that the PDC may have something to send.
@@ -223,7 +223,7 @@ type PDC struct {
 	opened      time.Duration
 	closeBy     time.Duration // CloseRequested, CloseAckWait: give up then
 
-	_ [72]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
+	_ [56]byte // whole cache lines: 512 bytes, which the heap puts at a multiple of them
 }
 
 // ID is the PDC's own PDCID; RemoteID the peer's, 0 while unknown.
@@ -448,11 +448,9 @@ func (t *Table) settleAll(p *PDC, why Reason) {
 			p.ccc.OnGone(int(k.size))
 		}
 		if k.state != pktDone {
-			// A packet that never left this life unanswered by anything may
-			// have been executed, whatever the reason.
 			k.state = pktDone
 			if k.ctl == 0 {
-				t.up.Failed(p, k.ref, why, false)
+				t.up.Failed(p, k.ref, why)
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func (x *pdcTest) Answered(p *PDC, r Ref, rsp *wire.Rsp) {
 		x.say("answered %d %v", r.Msg, rsp.RC)
 	}
 }
-func (x *pdcTest) Failed(p *PDC, r Ref, why Reason, certain bool) {
+func (x *pdcTest) Failed(p *PDC, r Ref, why Reason) {
 	x.say("failed %d %d %v", r.Msg, why.Why, why.Nack)
 }
 func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }

@@ -196,9 +196,27 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 			return Reason{Why: WhyNack, Nack: p.tx.shortCode}
 		}
 		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
+	case p.hopeless(now):
+		return Reason{Why: WhyTimeout}
 	}
 	return Reason{}
 }
+
+// hopeless reports whether the oldest packet was sent so long ago, and so often unless it
+// arrived, that no outage that the peer survived explains it, and no pause of this side:
+// the peer is heard, and answers the packet by nothing or by NACKs. One that is not ready is waited for (F18). A target has nothing to send
+// but a CLOSE_REQ, which ends no operation.
+func (p *PDC) hopeless(now time.Duration) bool {
+	tx := &p.tx
+	if !p.initiator || tx.una == tx.nxt {
+		return false
+	}
+	k := tx.at(tx.una)
+	return now-max(k.first, tx.rnrAt) >= 2*p.t.cfg.PeerTimeout && (k.tries >= hopelessTries || k.state == pktArrived)
+}
+
+// hopelessTries is far below what RTOMax makes of such a time. Arbitrary.
+const hopelessTries = 8
 
 // failSilent ends the other PDCs to a peer that is gone (F9: all operations to
 // it fail): one that is in the middle of a message may have nothing outstanding,

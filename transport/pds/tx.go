@@ -89,6 +89,9 @@ type txDir struct {
 	probeHeard time.Duration
 	probeAt    time.Duration
 	probeFrom  wire.PSN // what the next PROBE asks for; una if that is later
+	shutAt     wire.PSN // CACK since shutSince
+	shutSince  time.Duration
+	rnrAt      time.Duration // the last NACK 09
 }
 
 func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
@@ -455,7 +458,7 @@ func (p *PDC) whyProbe() Cause {
 		return CauseGreet
 	case tx.burst > 0 || tx.probeFrom != tx.una:
 		return CauseProbeMore
-	case tx.una == tx.nxt:
+	case p.shut():
 		return CauseProbeShut
 	case tx.rtos >= 2:
 		return CauseProbeRTO

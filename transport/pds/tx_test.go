@@ -456,6 +456,56 @@ func TestLostCACKIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestShrunkWindowIsAskedFor(t *testing.T) {
+	// UE §3.5.12, faults.md §1 rule 5: the peer offers less than before, and all that is
+	// to go again lies beyond: nothing is in flight, and no ACK will move CACK. A PROBE
+	// asks. The peer that answers and never moves it is given up after PeerTimeout.
+	for _, moves := range []bool{true, false} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.ack(0, 0)
+		x.push(200)
+		x.ack(1, 1, mpr(1))
+		for i := 2; i <= 160; i++ {
+			x.ack(1, i, mpr(1))
+		}
+		x.told = nil
+		probes := 0
+		for end := x.now + 41*time.Second; x.p.state != Closed; {
+			if x.now = x.tab.NextTimeout(); x.now > end {
+				t.Fatal("still waits after 41 s")
+			}
+			x.tab.Advance(x.now)
+			if x.p.state == Closed {
+				break
+			}
+			for x.p.CtlOwed() {
+				if c, _ := x.p.NextCtl(x.now); c.Ctl != wire.CtlProbe || x.p.tx.flight > 0 {
+					continue
+				}
+				probes++
+				cack := 1
+				if moves {
+					cack = 160
+				}
+				a := wire.Ack{Type: wire.TypeAckCC, Flags: wire.AckFlagP, CACK: x.psn(cack), SPDCID: 77, DPDCID: x.p.id, MPR: 1, SACKOff: 1, ProbeOpaque: x.p.tx.probeID}
+				x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+			}
+			if x.p.CanResend() {
+				break
+			}
+		}
+		switch {
+		case moves:
+			if probes != 1 || x.now > 2*time.Second || x.p.CanPush(1000) != true {
+				t.Errorf("%d PROBEs, goes on at %v", probes, x.now)
+			}
+		case probes < 40 || probes > 100 || len(x.told) != 41:
+			t.Errorf("%d PROBEs, told %q", probes, x.told)
+		}
+	}
+}
+
 func TestShutPDCEndsWithItsPeer(t *testing.T) {
 	// F9: the same with a peer that is gone.
 	x := newInitiator(t, wire.RUD)
@@ -580,5 +630,26 @@ func TestRODIsMeasuredBehindAHole(t *testing.T) {
 	x.ack(-1, -1, sack(0, 1, 2), rcvd(8))
 	if x.ccc.srtt != 300*time.Microsecond {
 		t.Errorf("measured %v", x.ccc.srtt)
+	}
+}
+
+func TestProbeAnswerFromElsewhere(t *testing.T) {
+	// T33: a peer that answers a PROBE with another part of the bitmap than it was asked
+	// for is not asked again and again: what the PROBEs did not cover comes next, once.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.push(200)
+	x.advance(300 * time.Microsecond)
+	probes := 0
+	for x.p.CtlOwed() && probes < 100 {
+		if c, _ := x.p.NextCtl(x.now); c.Ctl == wire.CtlProbe {
+			probes++
+			x.ack(0, 0, flag(wire.AckFlagP), func(a *wire.Ack) { a.AckPSNOff, a.ProbeOpaque = 0, c.ProbeOpaque })
+		}
+	}
+	if probes != 4 { // of 64 PSNs each
+		t.Errorf("%d PROBEs for 200 packets", probes)
 	}
 }

@@ -23,17 +23,17 @@ func (w *walkUpper) end(r Ref, what string) {
 	}
 	delete(w.out, r.Msg)
 }
-func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)          { w.end(r, "answered") }
-func (w *walkUpper) Failed(p *PDC, r Ref, why Reason, certain bool) { w.end(r, "failed") }
-func (w *walkUpper) Gone(p *PDC, why Reason)                        { delete(w.open, p.Slot) }
-func (w *walkUpper) Wake(p *PDC)                                    {}
-func (w *walkUpper) WakeAck(p *PDC)                                 {}
-func (w *walkUpper) Proven(*PDC)                                    {}
-func (w *walkUpper) InboundOpen(p *PDC) bool                        { return w.open[p.Slot] }
-func (w *walkUpper) Known(netip.AddrPort) bool                      { return false }
-func (w *walkUpper) Guessed(netip.AddrPort)                         {}
-func (w *walkUpper) Pending(p *PDC) bool                            { return false }
-func (w *walkUpper) Path(p *PDC, path uint8, news PathNews)         {}
+func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)  { w.end(r, "answered") }
+func (w *walkUpper) Failed(p *PDC, r Ref, why Reason)       { w.end(r, "failed") }
+func (w *walkUpper) Gone(p *PDC, why Reason)                { delete(w.open, p.Slot) }
+func (w *walkUpper) Wake(p *PDC)                            {}
+func (w *walkUpper) WakeAck(p *PDC)                         {}
+func (w *walkUpper) Proven(*PDC)                            {}
+func (w *walkUpper) InboundOpen(p *PDC) bool                { return w.open[p.Slot] }
+func (w *walkUpper) Known(netip.AddrPort) bool              { return false }
+func (w *walkUpper) Guessed(netip.AddrPort)                 {}
+func (w *walkUpper) Pending(p *PDC) bool                    { return false }
+func (w *walkUpper) Path(p *PDC, path uint8, news PathNews) {}
 
 // TestWalk gives a Table everything a peer could send, near what it expects, and
 // then nothing any more: every packet is answered or failed once, every PDC ends,
@@ -456,8 +456,29 @@ func walk(t *testing.T, seed uint64) {
 		}
 		check(step, op)
 	}
-	// Silence.
+	// Silence; or a peer that answers, and says nothing that ends anything.
+	stubborn := wire.NackCode(0)
+	if tab.Who = 0; how != SecureNone {
+		tab.Who = initiatorWho
+	}
+	if seed%2 == 1 {
+		stubborn = []wire.NackCode{1, 2, 3, 7, 0x0a, 0x0b, 0x0d, 0x12, 0x14, 0x18, 0x1a, 0xfd, 0xfe}[rng.IntN(13)]
+	}
+	answer := func(p *PDC) {
+		for n := 0; p.state != Closed && p.CanResend() && n < 300; n++ {
+			a := p.Resend(x.now, 0)
+			if p.initiator && !a.IsCP {
+				tab.ReceiveNack(x.now, p.remote, &wire.Nack{Type: wire.TypeNack, Code: stubborn, PSN: a.Req.PSN, DPDCID: p.id, Payload: uint32(a.Req.PSN)})
+			}
+		}
+		for p.state != Closed && p.CtlOwed() {
+			if c, ok := p.NextCtl(x.now); ok && c.Ctl == wire.CtlProbe && p.initiator {
+				tab.ReceiveAck(x.now, p.remote, &wire.Ack{Type: wire.TypeAckCC, Flags: wire.AckFlagP, CACK: p.tx.cack, SPDCID: p.remoteID, DPDCID: p.id, MPR: 1, SACKOff: 1, ProbeOpaque: c.ProbeOpaque}, nil)
+			}
+		}
+	}
 	clear(w.open)
+	silent := x.now
 	end := x.now + 400*time.Second
 	for tab.Len() > 0 && x.now < end {
 		wakes := 0
@@ -472,6 +493,12 @@ func walk(t *testing.T, seed uint64) {
 				if p == nil {
 					continue
 				}
+				if stubborn != 0 {
+					answer(p)
+				}
+				if p.state == Closed {
+					continue
+				}
 				held(p)
 				drain(p, false)
 				if p.state == Quiesce {
@@ -484,6 +511,9 @@ func walk(t *testing.T, seed uint64) {
 			}
 		}
 		check(-1, 0)
+		if len(w.out) != 0 && x.now > silent+90*time.Second {
+			t.Fatalf("%d packets have no end, NACK %v", len(w.out), stubborn)
+		}
 	}
 	for _, p := range tab.slots {
 		if p != nil {

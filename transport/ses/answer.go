@@ -90,15 +90,14 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 
 // Failed says that one piece of h will never be answered. The first failure
 // wins; nothing more of h is sent; the event comes when no piece is
-// outstanding. certain says that the target did not execute the piece.
-func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode, certain bool) {
+// outstanding. The target may have executed the piece all the same.
+func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	i, m := s.lookup(h)
 	if m == nil {
 		s.Stats.Stale++
 		return
 	}
 	m.open--
-	m.unexecuted = m.unexecuted || certain
 	s.stop(i, m, c, nack)
 }
 
@@ -119,6 +118,22 @@ func (s *SES) Abandon(h Handle, c Cause) {
 		}
 		s.stop(i, m, c, 0)
 	}
+}
+
+// PeerGone ends the sends to a peer of which nothing is under way: what a fence keeps,
+// what waits to be sent again, and what a response was promised for.
+func (s *SES) PeerGone(peer uint32, c Cause) {
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		switch {
+		case m.phase == phaseFree || m.peer != peer:
+		case m.phase == phaseResult:
+			s.stop(i, m, c, 0)
+		case m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseData && m.next == 0 && m.open == 0:
+			s.Abandon(handleOf(i, m), c)
+		}
+	}
+	s.unhold()
 }
 
 func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
@@ -207,7 +222,7 @@ func (s *SES) failed(m *send) {
 	e := s.events.add()
 	m.event(e)
 	e.Cause, e.RC, e.Nack = m.cause, m.rc, m.nack
-	e.Unknown = !m.unexecuted && m.cause != Refused && m.cause != NotReady
+	e.Unknown = !m.unexecuted && m.cause != Refused
 }
 
 func (m *send) event(e *Event) {
@@ -266,7 +281,7 @@ func (s *SES) retry(now time.Duration) {
 		if s.cfg.RNRTimeout > 0 && m.tries > 0 && now >= end {
 			s.waiting = slices.Delete(s.waiting, k, k+1)
 			k--
-			m.cause = NotReady
+			m.cause, m.unexecuted = NotReady, true
 			s.finish(i, m)
 			continue
 		}
@@ -375,10 +390,25 @@ func (m *send) genKey() genKey {
 
 // adopt remembers the generation that a target named (S-GEN-03).
 func (s *SES) adopt(m *send, gen uint8) {
-	if s.gens == nil || len(s.gens) >= maxGens {
-		s.gens = make(map[genKey]uint8)
+	if s.gens == nil || s.numGens >= maxGens {
+		s.gens, s.numGens = make(map[uint32]map[genKey]uint8), 0
 	}
-	s.gens[m.genKey()] = gen
+	g := s.gens[m.peer]
+	if g == nil {
+		g = make(map[genKey]uint8)
+		s.gens[m.peer] = g
+	}
+	s.numGens -= len(g)
+	g[m.genKey()] = gen
+	s.numGens += len(g)
+}
+
+// Forget says that a number may come to mean another peer.
+func (s *SES) Forget(peer uint32) {
+	if len(s.gens) != 0 {
+		s.numGens -= len(s.gens[peer])
+		delete(s.gens, peer)
+	}
 }
 
 // sweepSends ends the messages whose promised response did not come.

@@ -206,21 +206,17 @@ func TestRefusalWithNothingInFlightWaitsForMsgError(t *testing.T) {
 }
 
 func TestFailed(t *testing.T) {
-	type step struct {
-		certain bool
-	}
 	for _, c := range []struct {
 		name            string
 		take            int // of 3 pieces
-		fail            []step
+		fail            int
 		answer          int
 		unknown, broken bool
 	}{
-		{"all taken, none known", 3, []step{{false}, {false}, {false}}, 0, true, false},
-		{"some were answered", 3, []step{{false}}, 2, true, false},
-		{"one was certainly not executed", 3, []step{{false}, {true}, {false}}, 0, false, false},
-		{"not all were taken", 2, []step{{false}, {false}}, 0, false, false},
-		{"all answered so far, broken off", 2, nil, 2, false, true},
+		{"all taken, none known", 3, 3, 0, true, false},
+		{"some were answered", 3, 1, 2, true, false},
+		{"not all were taken", 2, 2, 0, false, false},
+		{"all answered so far, broken off", 2, 0, 2, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newRig(t)
@@ -232,12 +228,12 @@ func TestFailed(t *testing.T) {
 				g.Answered(h, nil)
 			}
 			g.quiet()
-			for i, f := range c.fail {
+			for i := range c.fail {
 				if i > 0 {
 					g.quiet() // only when no packet is outstanding
 				}
-				g.Failed(h, []Cause{Aborted, TimedOut, Closed}[i], wire.NackCode(5+i), f.certain)
-				if i < len(c.fail)-1 {
+				g.Failed(h, []Cause{Aborted, TimedOut, Closed}[i], wire.NackCode(5+i))
+				if i < c.fail-1 {
 					if _, ok := g.Next(h, 1024); ok {
 						t.Fatal("a failed message has pieces")
 					}
@@ -261,7 +257,7 @@ func TestFailedAfterRefusal(t *testing.T) {
 	g.Next(h, 1024)
 	g.Next(h, 1024)
 	g.Answered(h, perm)
-	g.Failed(h, TimedOut, 0, false)
+	g.Failed(h, TimedOut, 0)
 	if e := g.wantEvent(EvSend, Refused, "m", 5000); e.RC != wire.RCPermViolation {
 		t.Fatalf("%+v", e)
 	}
@@ -395,6 +391,29 @@ func TestNotReadyEndsAfterRNRTimeout(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	g.rest()
+}
+
+func TestNotReadyPacketMayBeThere(t *testing.T) {
+	// faults.md §1 rule 3: a packet that NACKs refused until RNRTimeout was sent several
+	// times, and the network may copy one that was sent once (F4). Of a message that was
+	// not sent whole the target cannot have all.
+	for _, c := range []struct {
+		take    int
+		unknown bool
+	}{{3, true}, {2, false}} {
+		g := newRig(t)
+		h := g.send(Send{Buf: pattern(3000), Context: "m"})
+		for range c.take {
+			g.Next(h, 1024)
+		}
+		for range c.take {
+			g.Failed(h, NotReady, wire.NackNoSESMsgAvail)
+		}
+		if e := g.wantEvent(EvSend, NotReady, "m", 3000); e.Unknown != c.unknown {
+			t.Errorf("%d of 3 pieces taken: unknown %v", c.take, e.Unknown)
+		}
+		g.rest()
+	}
 }
 
 func TestNotReadyIsFinalWhenAsked(t *testing.T) {
@@ -556,5 +575,45 @@ func TestGenerationIsAdopted(t *testing.T) {
 			t.Fatal("no wait at all")
 		}
 		g.refuseOnce(h, wire.RCBadGeneration, uint8(i))
+	}
+}
+
+func TestGenerationEndsWithThePeer(t *testing.T) {
+	// S-GEN-03: a number that comes to mean another peer has no generation of the former
+	// one. With a negative RNRTimeout its refusal would be final.
+	g := newRig(t)
+	gen := func(peer uint32) uint8 {
+		h := g.send(Send{Peer: peer, Buf: pattern(10), Target: self(g.SES)})
+		p, _ := g.Next(h, 1024)
+		r, _ := parse(t, g.SES.Append(nil, h, p))
+		g.Answered(h, nil)
+		g.event()
+		return r.Gen
+	}
+	for peer := range uint32(2) {
+		h := g.send(Send{Peer: 1 + peer, Buf: pattern(10), Target: self(g.SES)})
+		g.refuseOnce(h, wire.RCBadGeneration, 5)
+		g.Advance(time.Second)
+		if h, ok := g.Resend(); ok {
+			g.through(h)
+		}
+		g.event()
+	}
+	g.Forget(1)
+	if a, b := gen(1), gen(2); a != 0 || b != 5 {
+		t.Errorf("generations %d and %d, want 0 and 5", a, b)
+	}
+}
+
+func TestClosedWhileAResponseIsPromised(t *testing.T) {
+	// faults.md §1 rule 3: every piece was answered NO_RESPONSE, so the target may have
+	// the message when the endpoint closes.
+	g := newRig(t)
+	h := g.send(Send{Buf: pattern(10), Context: "m"})
+	drain(g.SES, h, 1024)
+	g.Answered(h, &wire.Rsp{Opcode: wire.RspNone})
+	g.CancelAll()
+	if e := g.wantEvent(EvSend, Cancelled, "m", 10); !e.Unknown {
+		t.Error("it provably did not happen")
 	}
 }

@@ -1,5 +1,7 @@
 package ses
 
+import "slices"
+
 // Fences (R-ORD-07). A fenced send waits until every send to its peer that was
 // accepted before it has ended, in whatever way (R-ORD-13), and so do all that
 // are accepted after it. Fences are rare: nothing here is fast but the case that
@@ -76,6 +78,16 @@ func (s *SES) nextUnfenced() (Handle, bool) {
 		}
 	}
 	return 0, false
+}
+
+// unhold takes what has ended out of what fences keep or gave back: its handle may
+// come to name another send.
+func (s *SES) unhold() {
+	ended := func(h Handle) bool { _, m := s.lookup(h); return m == nil }
+	for i := range s.fences {
+		s.fences[i].held = slices.DeleteFunc(s.fences[i].held, ended)
+	}
+	s.unfenced = slices.DeleteFunc(s.unfenced, ended)
 }
 
 // passed tells the fences that a send ended.

@@ -129,7 +129,7 @@ func FuzzAnswered(f *testing.F) {
 					s.Resend()
 				}
 			case b >= 0xd8:
-				s.Failed(h, TimedOut, 0, b&1 != 0)
+				s.Failed(h, TimedOut, 0)
 				open--
 			case b >= 0xd0:
 				s.Answered(h, nil)
@@ -144,7 +144,7 @@ func FuzzAnswered(f *testing.F) {
 		}
 		if s.Sends() > 0 {
 			for ; open > 0; open-- {
-				s.Failed(h, Closed, 0, false)
+				s.Failed(h, Closed, 0)
 			}
 			s.Abandon(h, Closed)
 			for e := s.Event(); e != nil; e = s.Event() {

@@ -24,6 +24,7 @@ type inmsg struct {
 	tag, data, bufOff uint64
 	pdc, peer, init   uint32
 	length, got       uint32        // bytes of the message, and of those arrived
+	edges             uint32        // of what arrived, see span
 	end               uint64        // inDead: bytes that will ever come
 	base              uint64        // inBound: where it begins in a multi-receive buffer
 	began             time.Duration // when the first packet came
@@ -57,10 +58,12 @@ type peerUse struct {
 	unproven           bool // held and bytes count in SES.unproven
 }
 
+// maxDead bounds the dead messages of all peers.
+const maxDead = 4096
+
 // maxState bounds the inbound messages that have state: what is bound to
-// receives and unexpected is bounded by those, what is dead per peer and by the
-// rest.
-func (s *SES) maxState() int { return s.cfg.UnexpectedMsgs + s.cfg.MaxRecvs + 4096 }
+// receives and unexpected is bounded by those.
+func (s *SES) maxState() int { return s.cfg.UnexpectedMsgs + s.cfg.MaxRecvs + maxDead }
 
 // findIn finds the state of a message of several packets.
 func (s *SES) findIn(pdc uint32, id uint16) (int32, *inmsg) {
@@ -108,8 +111,10 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 	}
 	// S-RSM-05; JobID, PIDonFEP and RI equal ours. Bytes that came twice would
 	// end the message with others missing.
+	got := uint64(m.got) + uint64(len(data))
 	if m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || m.tagged && m.tag != r.Match ||
-		r.Flags&wire.SESSOM != 0 && m.som || uint64(m.got)+uint64(len(data)) > uint64(m.length) {
+		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
+		got == uint64(m.length) && m.edges+s.span(off, uint32(len(data))) != s.span(0, m.length) {
 		return s.refuse(src, r, wire.RCOpViolation, 0)
 	}
 	quiet := m.quiet
@@ -195,6 +200,7 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		}
 	}
 	m.got += uint32(len(data))
+	m.edges += s.span(off, uint32(len(data)))
 	switch m.state {
 	case inBound:
 		s.recvs.at(m.recv).place(m.base+uint64(off), data)
@@ -214,6 +220,13 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 	default:
 		m.state = inHeld
 	}
+}
+
+// span hashes n bytes from off on such that the sum over parts is that of the whole if
+// each byte is in one of them: what is between two neighbours cancels out, and nothing
+// else does.
+func (s *SES) span(off, n uint32) uint32 {
+	return s.hash(uint64(off)+uint64(n), 3) - s.hash(uint64(off), 3)
 }
 
 // close takes a message out of those in progress.
@@ -243,10 +256,11 @@ func (s *SES) freeIn(i int32, m *inmsg) {
 }
 
 // fail ends a message in progress: its receive in error, with nothing placed
-// (F9, S-MSC-03), or its place among the unexpected.
-func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) {
+// (F9, S-MSC-03), or its place among the unexpected. It reports whether it is
+// remembered.
+func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) bool {
 	s.end(m, i, c, rc)
-	s.bury(i, m, rc, uint64(m.length))
+	return s.bury(i, m, rc, uint64(m.length))
 }
 
 // end makes the error event of a message in progress, or takes it back from the
@@ -274,15 +288,34 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 // What is dead. A message that ended in error is remembered, because packets of
 // it may still be under way: they get the same error and must not look like a
 // new message (S-RSM-07). It is forgotten when all bytes that will ever come
-// have come, when the peer has too many of them, or after IdleTimeout.
+// have come, when the peer has too many of them, or after IdleTimeout. When there are
+// maxDead of all peers, one that has none gets none: the rest of its message looks new.
 
-// bury makes a message in progress a dead one.
-func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint64) {
-	s.open--
+// bury makes a message in progress a dead one, or forgets it, and reports which.
+func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint64) bool {
 	pu := s.peers.at(m.user)
+	if !s.deadRoom(pu) {
+		s.close(i, m)
+		s.freeIn(i, m)
+		return false
+	}
+	s.open--
 	pu.open--
 	m.state, m.rc, m.end, m.epoch = inDead, rc, end, s.epoch
 	s.enlist(i, m, pu)
+	return true
+}
+
+// deadRoom reports whether a peer may have one more dead message. Its oldest makes room.
+func (s *SES) deadRoom(pu *peerUse) bool {
+	if s.dead < maxDead {
+		return true
+	}
+	if pu.dead == 0 {
+		return false
+	}
+	s.forget(pu.deadHead, s.in.at(pu.deadHead))
+	return true
 }
 
 // entomb remembers a message of which nothing is known but that its packets are
@@ -291,12 +324,15 @@ func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint3
 	if i, m := s.findIn(src.PDC, r.MsgID); m != nil {
 		s.forget(i, m) // dead, and another message
 	}
-	if s.in.live() >= s.maxState() {
+	u := s.user(src.Peer)
+	if pu := s.peers.at(u); s.in.live() >= s.maxState() || !s.deadRoom(pu) {
+		s.putUser(u, pu)
 		return
 	}
+	u = s.user(src.Peer) // it may have been forgotten with its oldest
 	i := s.in.get()
 	m := s.in.at(i)
-	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, recv: none, user: s.user(src.Peer), tab: none, piece: noPiece,
+	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, recv: none, user: u, tab: none, piece: noPiece,
 		msgID: r.MsgID, state: inDead, opcode: r.Opcode, rc: rc, end: end, epoch: s.epoch}
 	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
 	s.enlist(i, m, s.peers.at(m.user))
@@ -320,6 +356,7 @@ func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
 	}
 	pu.deadTail = i
 	pu.dead++
+	s.dead++
 	if int(pu.dead) > s.cfg.OpenPerPeer {
 		s.forget(pu.deadHead, s.in.at(pu.deadHead))
 	}
@@ -351,6 +388,7 @@ func (s *SES) forget(i int32, m *inmsg) {
 		pu.deadTail = prev
 	}
 	pu.dead--
+	s.dead--
 	s.putUser(m.user, pu)
 	s.byPDC.remove(i)
 	if s.last == i {
@@ -381,8 +419,7 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) verdict {
 		}
 	default:
 		s.end(m, i, PeerError, wire.RCInitiatorError)
-		s.bury(i, m, wire.RCInitiatorError, end)
-		if uint64(m.got) >= m.end {
+		if s.bury(i, m, wire.RCInitiatorError, end) && uint64(m.got) >= m.end {
 			s.forget(i, m)
 		}
 	}

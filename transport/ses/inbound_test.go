@@ -251,6 +251,65 @@ func TestBytesTwice(t *testing.T) {
 	g.wantEvent(EvRecv, PeerError, nil, 0)
 }
 
+func TestHoleBesideBytesTwice(t *testing.T) {
+	// faults.md §1 rule 4: as many bytes as the message has, but some of them twice and
+	// others never: not a success. Each byte once is one, however it was cut.
+	type cut struct{ off, n uint32 }
+	const unit = 1000
+	for _, c := range []struct {
+		name string
+		cuts []cut // in units
+		ok   bool
+	}{
+		{"in order", []cut{{0, 1}, {1, 1}, {2, 1}, {3, 1}}, true},
+		{"backwards, unequal", []cut{{3, 1}, {1, 2}, {0, 1}}, true},
+		{"the second twice, the third never", []cut{{0, 1}, {1, 1}, {1, 1}, {3, 1}}, false},
+		{"the last twice, the second never", []cut{{0, 1}, {3, 1}, {2, 1}, {3, 1}}, false},
+		{"overlap", []cut{{0, 2}, {1, 2}}, false},
+		{"symmetric", []cut{{0, 1}, {1, 2}, {1, 1}}, false},
+	} {
+		for _, unexpected := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", c.name, unexpected), func(t *testing.T) {
+				g := newRig(t)
+				body := pattern(4 * unit)
+				first, _ := parse(t, g.untagged(body, 4*unit)[0])
+				if !unexpected {
+					g.recv(Recv{Buf: make([]byte, len(body)), Context: "m"})
+				}
+				for i, k := range c.cuts {
+					r := first
+					r.Flags &^= wire.SESSOM | wire.SESEOM
+					r.MsgOff, r.PayloadLen, r.HeaderData = k.off*unit, uint16(k.n*unit), 0
+					data := body[k.off*unit:][:k.n*unit]
+					if k.off == 0 {
+						// S-SEG: the first packet has as much as follows its header.
+						r.Flags |= wire.SESSOM
+						r.MsgOff, r.PayloadLen = 0, 0
+					}
+					if k.off+k.n == 4 {
+						r.Flags |= wire.SESEOM
+					}
+					res := g.deliver(srcA, append(r.Append(nil), data...))
+					if bad := res.Rsp.RC == wire.RCOpViolation; bad != (!c.ok && i == len(c.cuts)-1) {
+						t.Fatalf("packet %d: %v", i, answer(res))
+					}
+				}
+				if unexpected {
+					if n, _ := g.Unexpected(); (n == 1) != c.ok {
+						t.Fatalf("%d messages are held", n)
+					}
+					return
+				}
+				if c.ok {
+					g.wantEvent(EvRecv, OK, "m", len(body))
+				} else if e := g.wantEvent(EvRecv, PeerError, "m", 0); e.RC != wire.RCOpViolation {
+					t.Fatal(e.RC)
+				}
+			})
+		}
+	}
+}
+
 func TestIEFirst(t *testing.T) {
 	// S-MSC-05: the poisoned packet comes first; the others must not begin the
 	// message, and a single one touches nothing.
@@ -527,6 +586,35 @@ func TestDeadMessagesAreBounded(t *testing.T) {
 	g.rest()
 }
 
+func TestDeadMessagesTakeNoRoom(t *testing.T) {
+	// T14: however many peers have messages that ended in error, those of others are taken,
+	// and those that end are answered as before.
+	g := newRig(t, func(c *Config) { c.UnexpectedMsgs, c.MaxRecvs, c.UnexpectedShare = 100, 100, 1 })
+	pkts := g.untagged(pattern(3000), 1024)
+	pkts[1][1] |= byte(wire.SESIE)
+	for i := range 5000 {
+		g.want(Source{Peer: uint32(10 + i), PDC: uint32(100 + i)}, pkts[1], "response INITIATOR_ERROR 0 gtd")
+	}
+	for i := range uint32(100) {
+		g.want(Source{Peer: 3 + i/50, PDC: i / 50}, g.untagged(pattern(3000), 1024)[0], "response OK overflow 3000 gtd")
+	}
+	g.want(srcB, g.untagged(pattern(3000), 1024)[0], "nack 09") // 100 are held
+	g.recv(Recv{Buf: make([]byte, 3000), SourcePeer: srcB.Peer, Context: "m"})
+	poisoned := g.untagged(pattern(3000), 1024)
+	g.want(srcB, poisoned[0], "default OK 3000")
+	poisoned[1][1] |= byte(wire.SESIE)
+	g.want(srcB, poisoned[1], "response INITIATOR_ERROR 0 gtd")
+	g.wantEvent(EvRecv, PeerError, "m", 0)
+	for i := range uint32(5000) {
+		g.PDCGone(100+i, Closed)
+	}
+	for i := range uint32(2) {
+		g.PDCGone(i, Closed)
+	}
+	g.PDCGone(srcB.PDC, Closed)
+	g.rest()
+}
+
 func TestStateIsBounded(t *testing.T) {
 	// Poisoned messages of ever new peers.
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs, c.MaxRecvs = 100, 100 })
@@ -538,8 +626,8 @@ func TestStateIsBounded(t *testing.T) {
 	if g.in.live() > 100+100+4096 {
 		t.Fatalf("%d states", g.in.live())
 	}
-	g.want(Source{Peer: 77777, PDC: 77777}, pkts[0], "nack 09")
-	g.want(Source{Peer: 77777, PDC: 77777}, g.untagged(pattern(10), 1024)[0], "nack 09")
+	g.want(Source{Peer: 77777, PDC: 77777}, pkts[0], "response OK overflow 3000 gtd")
+	g.want(Source{Peer: 77777, PDC: 77777}, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
 }
 
 func TestIdleTimeoutEndsWhatStopped(t *testing.T) {

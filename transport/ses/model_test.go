@@ -421,7 +421,7 @@ func TestEndToEnd(t *testing.T) {
 					if q := flying[k]; q.pdc == pdc {
 						flying = slices.Delete(flying, k, k+1)
 						k--
-						a.Failed(q.h, TimedOut, 0, true)
+						a.Failed(q.h, TimedOut, 0)
 					}
 				}
 				for _, h := range order {

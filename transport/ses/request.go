@@ -252,8 +252,9 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) verdict {
 		rc = m.rc
 		s.count(i, m, r, n)
 	case m != nil && m.state != inDead:
-		s.fail(i, m, PeerError, rc)
-		s.count(i, m, r, n)
+		if s.fail(i, m, PeerError, rc) {
+			s.count(i, m, r, n)
+		}
 	case rc == wire.RCBadJobID || rc == wire.RCPermViolation || rc == wire.RCBadPID || rc == wire.RCBadIndex:
 		// Not for this endpoint, and neither is the rest of it.
 	default:

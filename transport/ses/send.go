@@ -290,7 +290,7 @@ func (s *SES) taken(m *send, p Piece) {
 	case p.Kind == PieceMsgError:
 		s.Stats.MsgErrorsTx++
 	case p.Off == 0 && len(s.gens) != 0:
-		m.hdr.Gen = s.gens[m.genKey()] // S-GEN-03: the newest known
+		m.hdr.Gen = s.gens[m.peer][m.genKey()] // S-GEN-03: the newest known
 	}
 	m.next += p.Len
 	m.open++
@@ -365,6 +365,7 @@ func (s *SES) CancelSend(ctx any) (Handle, bool) {
 	s.unwait(best, m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 	s.finish(best, m)
+	s.unhold()
 	return h, true
 }
 
@@ -389,7 +390,7 @@ func (s *SES) cancelSends() {
 		if m.phase == phaseFree {
 			continue
 		}
-		m.unexecuted = m.unexecuted || m.phase != phaseSent
+		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
 		m.cause, m.rc, m.nack = Cancelled, 0, 0
 		s.finish(i, m)
 	}

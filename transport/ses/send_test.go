@@ -268,7 +268,7 @@ func TestSendEarly(t *testing.T) {
 	drain(g.SES, h, 1024)
 	g.Answered(h, nil)
 	g.Answered(h, nil)
-	g.Failed(h, TimedOut, 0, false) // R-CMPL-17: no second entry
+	g.Failed(h, TimedOut, 0) // R-CMPL-17: no second entry
 	g.quiet()
 	if g.Sends() != 0 || g.Stats.LateErrors != 1 {
 		t.Fatalf("%d sends, %+v", g.Sends(), g.Stats)
@@ -284,7 +284,7 @@ func TestSendEarly(t *testing.T) {
 	drain(g.SES, h, 1024)
 	g.Answered(h, nil)
 	g.Answered(h, nil)
-	g.Failed(h, TimedOut, 0, false)
+	g.Failed(h, TimedOut, 0)
 	g.wantEvent(EvSend, TimedOut, "failed", 3000)
 	g.rest()
 }
@@ -299,7 +299,7 @@ func TestSendSilent(t *testing.T) {
 	h = g.send(Send{Buf: pattern(30), Copy: true, Silent: true, Early: true, Context: "not well"})
 	drain(g.SES, h, 1024)
 	g.quiet()
-	g.Failed(h, Aborted, wire.NackCode(0x0e), false)
+	g.Failed(h, Aborted, wire.NackCode(0x0e))
 	e := g.wantEvent(EvSend, Aborted, "not well", 30)
 	if e.Nack != 0x0e || !e.Unknown {
 		t.Fatalf("%+v", e)

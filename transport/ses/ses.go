@@ -143,8 +143,9 @@ type SES struct {
 	nextRetry  time.Duration
 	fences     []fence
 	unfenced   []Handle
-	waitResult int // sends that wait for a response after NO_RESPONSE
-	gens       map[genKey]uint8
+	waitResult int                         // sends that wait for a response after NO_RESPONSE
+	gens       map[uint32]map[genKey]uint8 // by peer
+	numGens    int                         // in all of them
 
 	// Target.
 	recvs    table[recv]
@@ -153,6 +154,7 @@ type SES struct {
 	last     int32    // inbound message of the last packet
 	byPDC    index    // open and dead inbound messages
 	open     int      // inbound messages in progress
+	dead     int      // those that ended in error and are remembered
 	held     int      // unexpected messages, complete or not
 	unproven struct { // those of sources that may be forged
 		held  int32

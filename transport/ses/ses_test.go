@@ -274,7 +274,7 @@ func TestCancelAllEndsEverything(t *testing.T) {
 		t.Errorf("%d sends, %d receives left", g.Sends(), g.Recvs())
 	}
 	g.Answered(h, nil) // late calls for what was cancelled
-	g.Failed(h, Closed, 0, false)
+	g.Failed(h, Closed, 0)
 	g.Break(h, Closed, 0)
 	g.Abandon(h, Closed)
 	g.CancelAll()
