@@ -186,8 +186,8 @@ const (
 )
 
 // Note marks something as new, bit by bit, for those who wait by other means than
-// a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It reports whether a bit was not set and Level has to be called because
-// of it.
+// a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It reports
+// whether a bit was not set and Level has to be called because of it.
 func (o *Object) Note(bits int64) bool {
 	if o.set != nil {
 		bits |= unsaid

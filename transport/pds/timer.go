@@ -204,8 +204,9 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 
 // hopeless reports whether the oldest packet was sent so long ago, and so often unless it
 // arrived, that no outage that the peer survived explains it, and no pause of this side:
-// the peer is heard, and answers the packet by nothing or by NACKs. One that is not ready is waited for (F18). A target has nothing to send
-// but a CLOSE_REQ, which ends no operation.
+// the peer is heard, and answers the packet by nothing or by NACKs. One that is not
+// ready is waited for (F18). A target has nothing to send but a CLOSE_REQ, which ends
+// no operation.
 func (p *PDC) hopeless(now time.Duration) bool {
 	tx := &p.tx
 	if !p.initiator || tx.una == tx.nxt {
