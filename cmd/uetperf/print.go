@@ -16,6 +16,9 @@ import (
 
 // isTerminal reports whether w is one.
 func isTerminal(w io.Writer) bool {
+	if x, ok := w.(*watched); ok {
+		w = x.w
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
