@@ -711,7 +711,7 @@ func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error 
 		return fmt.Errorf("the server opened %d endpoints for %d streams", len(remote), len(r.legs))
 	}
 	for i, l := range r.legs {
-		a := remote[i]
+		a := l.end.near(remote[i])
 		if r.relays != nil {
 			r.relays[i].Connect(l.addr(), a)
 			a = r.relays[i].FacingClient()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a server on loopback and returns its address.
 func serve(t *testing.T, cfg ServerConfig) netip.AddrPort {
 	t.Helper()
-	cfg.Listen, cfg.AnyPort = netip.MustParseAddrPort("127.0.0.1:0"), true
+	if cfg.AnyPort = true; !cfg.Listen.IsValid() {
+		cfg.Listen = netip.MustParseAddrPort("127.0.0.1:0")
+	}
 	if cfg.Log == nil {
 		cfg.Log = func(f string, args ...any) { t.Logf("server: "+f, args...) }
 	}
@@ -606,6 +609,28 @@ func TestSpecMemory(t *testing.T) {
 	}
 }
 
+// An address of a link is said with the name that the link has on one host.
+func TestLinkLocal(t *testing.T) {
+	t.Parallel()
+	infos, err := Infos(&uet.Info{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(infos, func(in *uet.Info) bool { return in.SrcAddr.IP.Is6() && in.SrcAddr.IP.IsLinkLocalUnicast() })
+	if i < 0 {
+		t.Skip("no link-local address is here")
+	}
+	at := serve(t, ServerConfig{Listen: netip.AddrPortFrom(infos[i].SrcAddr.IP, 0)})
+	c := dial(t, at, ClientConfig{})
+	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+		t.Errorf("%+v", res.Run)
+	}
+	c = dial(t, at, ClientConfig{Impair: &relay.Faults{}})
+	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+		t.Errorf("through a relay: %+v", res.Run)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	for in, want := range map[string]string{
 		"127.0.0.1": "127.0.0.1:4793", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4793", "[::1]": "[::1]:4793", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4793",
@@ -615,7 +640,10 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]error{"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable} {
+	for in, want := range map[string]error{
+		"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable,
+		"0.0.0.0": ErrUsage, "[::]:99": ErrUsage, "224.0.0.1": ErrUsage, "255.255.255.255": ErrUsage, "fe80::1": ErrUsage, "[::1": ErrUsage, "::1]": ErrUsage,
+	} {
 		if got, err := Resolve(context.Background(), in); !errors.Is(err, want) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
