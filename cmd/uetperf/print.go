@@ -213,7 +213,7 @@ func cpuText(r *record.Run) (mine, peer string) {
 		return "-", "-"
 	}
 	mine = percent(r.CPU.UserNS+r.CPU.SysNS, r)
-	if r.PeerTransport == nil {
+	if r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return mine, "-"
 	}
 	return mine, percent(r.CPU.PeerUserNS+r.CPU.PeerSysNS, r)

@@ -416,7 +416,7 @@ func (f *far) judge(res *perf.Result) {
 
 // slower says which end had no time left.
 func (f *far) slower(r *record.Run) {
-	if r.CPU == nil || r.DurationNS <= 0 || r.PeerTransport == nil {
+	if r.CPU == nil || r.DurationNS <= 0 || r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return
 	}
 	mine := float64(r.CPU.UserNS+r.CPU.SysNS) / float64(r.DurationNS)

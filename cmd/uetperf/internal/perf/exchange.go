@@ -42,9 +42,10 @@ const (
 // exchanged is what a client's leg found, besides its LegResult and histogram:
 // of requests that were measured.
 type exchanged struct {
-	offered int64 // meant to begin
-	late    int64 // of those
-	unsent  int64 // of those, never begun
+	offered int64         // meant to begin
+	late    int64         // of those
+	unsent  int64         // of those, never begun
+	span    time.Duration // in which they were meant to
 	lag     time.Duration
 	lastLag time.Duration // of the last that began
 	errors  int64
@@ -77,7 +78,7 @@ func (l *leg) exchange() error {
 		measured int64
 		last     time.Duration
 		closed   bool
-		m        = meter{m: &l.res.Tx}
+		m        = l.meter(&l.res.Tx)
 		ex       = &l.ex
 	)
 	const gone = time.Duration(-1)
@@ -86,6 +87,9 @@ func (l *leg) exchange() error {
 	}
 	finish := func() {
 		m.end(last, measured)
+		if arr != nil && first >= 0 && ex.span == 0 {
+			ex.span = min(arr.next()-from, s.Time)
+		}
 		if l.res.Tx.Msgs = measured; arr != nil && !l.stop.Load() && !l.aborted.Load() {
 			l.res.Tx.Duration = max(l.res.Tx.Duration, s.Time)
 		}
@@ -101,6 +105,7 @@ func (l *leg) exchange() error {
 		ex.unsent += n
 		ex.late += n
 		ex.offered += n
+		ex.span = end - from
 		l.waited(arr, n, end, l.since())
 	}
 	for {
@@ -270,7 +275,7 @@ func (l *leg) respond() error {
 	var (
 		got, replied int64
 		later        []*slot // replies that found no room
-		m            = meter{m: &l.res.Rx}
+		m            = l.meter(&l.res.Rx)
 		said         = false
 		churn        = l.spec.Churn && l.spec.service().ep == RDM
 	)
@@ -378,7 +383,7 @@ func (l *leg) churn() error {
 		n, good, row int64 // transactions, those that went well, failures in a row
 		measured     int64
 		last         time.Duration
-		m            = meter{m: &l.res.Tx}
+		m            = l.meter(&l.res.Tx)
 		tx, rx       = &l.tx[0], &l.rx[0]
 	)
 	finish := func() {

@@ -99,7 +99,7 @@ func (l *leg) incast() error {
 	var (
 		posted, done int64
 		last         time.Duration
-		m            = meter{m: &l.res.Tx}
+		m            = l.meter(&l.res.Tx)
 		free         = make([]*slot, 0, len(l.tx))
 		round        int64
 		streaming    = true
@@ -221,7 +221,7 @@ func (k *sink) whole() bool {
 func (l *leg) collect() error {
 	k := l.sink
 	var got int64
-	m := meter{m: &l.res.Rx}
+	m := l.meter(&l.res.Rx)
 	said := false
 	finish := func() {
 		m.end(l.since(), got)

@@ -37,7 +37,7 @@ var errAborted = errors.New("aborted")
 type Measure struct {
 	Msgs     int64         `json:"msgs"`
 	Duration time.Duration `json:"duration"`
-	User     time.Duration `json:"user"` // processor time of the process
+	User     time.Duration `json:"user"` // processor time of the process; not known if both are 0
 	Sys      time.Duration `json:"sys"`
 }
 
@@ -421,11 +421,14 @@ func (l *leg) since() time.Duration { return time.Since(l.begun) }
 // A meter measures one direction.
 type meter struct {
 	m         *Measure
+	clock     func() time.Duration // the leg's
 	on, ended bool
 	base      int64
 	from      time.Duration
 	user, sys time.Duration
 }
+
+func (l *leg) meter(m *Measure) meter { return meter{m: m, clock: l.since} }
 
 func (m *meter) start(now time.Duration, done int64) {
 	m.on, m.base, m.from = true, done, now
@@ -438,9 +441,18 @@ func (m *meter) end(now time.Duration, done int64) {
 	}
 	m.ended = true
 	m.m.Msgs, m.m.Duration = done-m.base, max(0, now-m.from)
+	// What a process used while it waited for a peer that was gone does not belong
+	// to the messages before: then it is not known what those cost.
+	if m.clock()-now > max(m.m.Duration/usageSlack, time.Millisecond) {
+		return
+	}
 	u, s := usage()
 	m.m.User, m.m.Sys = u-m.user, s-m.sys
 }
+
+// usageSlack is the part of the measured time by which the processor time may be of
+// a longer one.
+const usageSlack = 10
 
 // stream is the loop of bw and rate: a window of sends, receives that are
 // posted again, or both.
@@ -455,8 +467,8 @@ func (l *leg) stream() error {
 	}
 	var (
 		posted, done, got int64
-		txm               = meter{m: &l.res.Tx}
-		rxm               = meter{m: &l.res.Rx}
+		txm               = l.meter(&l.res.Tx)
+		rxm               = l.meter(&l.res.Rx)
 		free              = make([]*slot, 0, window) // buffers to send from
 		last              time.Duration              // something completed
 		closed            = !sends
@@ -589,7 +601,7 @@ func (l *leg) pingpong() error {
 		n     int64 // round trips
 		got   int64 // messages received
 		out   *slot // receive to post again
-		m     = meter{m: &l.res.Tx}
+		m     = l.meter(&l.res.Tx)
 		rtt   time.Duration
 		last  time.Duration // end of the last round trip
 		done  int64         // sends completed
@@ -721,7 +733,7 @@ func (l *leg) linger() error {
 func (l *leg) echo() error {
 	inject := l.spec.Op == Inject
 	var got, done int64
-	m := meter{m: &l.res.Rx}
+	m := l.meter(&l.res.Rx)
 	if l.spec.Warmup == 0 {
 		m.start(l.since(), 0)
 	}

@@ -609,6 +609,24 @@ func TestSpecMemory(t *testing.T) {
 	}
 }
 
+// The time that a process spends on the search for a peer that is gone is not that
+// of the messages before.
+func TestMeterLeavesWaitingOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		present time.Duration
+		known   bool
+	}{"at once": {1001 * time.Millisecond, true}, "two seconds later": {3 * time.Second, false}} {
+		var got Measure
+		m := meter{m: &got, clock: func() time.Duration { return c.present }}
+		m.start(0, 10)
+		m.user -= time.Second
+		m.end(time.Second, 110)
+		if got.Msgs != 100 || got.Duration != time.Second || got.User+got.Sys > 0 != c.known {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // An address of a link is said with the name that the link has on one host.
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()

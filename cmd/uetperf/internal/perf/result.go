@@ -116,6 +116,7 @@ func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
 		all.offered += x.offered
 		all.late += x.late
 		all.unsent += x.unsent
+		all.span = max(all.span, x.span)
 		all.errors += x.errors
 		all.lag = max(all.lag, x.lag)
 		all.lastLag = max(all.lastLag, x.lastLag)
@@ -141,8 +142,8 @@ func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
 		return
 	}
 	l := &record.Load{Offered: all.offered, Late: all.late, LateAfterNS: int64(LateAfter), MaxLagNS: int64(all.lag), Unsent: all.unsent}
-	if duration > 0 {
-		l.OfferedPer = float64(l.Offered) / min(duration, s.Time).Seconds()
+	if all.span > 0 {
+		l.OfferedPer = float64(l.Offered) / all.span.Seconds()
 	}
 	// What piled up to the end is no hiccup.
 	l.Overloaded = l.Unsent*100 > l.Offered || all.lastLag > max(s.Time/100, piledUp)
@@ -173,7 +174,7 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 		return l.Rx
 	}
 	m := pick(&r.legs[0].res)
-	if m.Duration <= 0 {
+	if m.Duration <= 0 || m.User+m.Sys == 0 {
 		return nil
 	}
 	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
