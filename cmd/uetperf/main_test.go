@@ -377,6 +377,9 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 			if got := strings.TrimSpace(c.err.String()); got != "uetperf: interrupted" {
 				t.Errorf("stderr %q", got)
 			}
+			if strings.Contains(c.out.String(), "no message came") {
+				t.Errorf("nothing was wrong, but it says what waited:\n%s", &c.out)
+			}
 			f, err := os.Open(file)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -263,8 +265,9 @@ func retransmissions(r *record.Run) uint64 {
 }
 
 // waits prints what operations waited for, if the run failed or took breaks that
-// somebody wants to hear of.
-func (p *printer) waits(res *perf.Result, failed bool) {
+// somebody wants to hear of. Who interrupts a test under way knows why it ended.
+func (p *printer) waits(res *perf.Result, err error) {
+	failed := err != nil && (res.Stalled > 0 || !errors.Is(err, context.Canceled))
 	if !failed && !p.cfg.Verbose || res.Waiting == nil && !failed {
 		return
 	}

@@ -383,7 +383,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			}
 			o.rec.Runs = append(o.rec.Runs, res.Run)
 			p.run(&s, res)
-			p.waits(res, err != nil)
+			p.waits(res, err)
 		}
 		if err != nil {
 			return lost(err)
