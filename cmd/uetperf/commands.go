@@ -73,8 +73,8 @@ var soakTest = testDef{
 	name: soakName, short: "everything mixed, for a long time: data verified, leaks looked for",
 	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
 rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
-levels, windows, streams, directions. What is given (--mode, --complete, --progress,
-the operation) is not drawn. Beside them a load of 200 requests a second never
+levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
+--complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a load of 200 requests a second never
 pauses. Every byte is verified; -c is always on.
 
 Between tests both processes are asked for their memory (heap in use, resident set),
@@ -93,7 +93,7 @@ no byte was wrong, nothing leaks.`,
 }
 
 // pinned is what a soak does not draw, "": it does.
-type pinned struct{ op, mode, complete, progress string }
+type pinned struct{ op, mode, complete, progress, gso string }
 
 // moreFlags are those that not all tests have.
 type moreFlags struct {
@@ -174,7 +174,7 @@ func (m *moreFlags) finish(f *pflag.FlagSet) (err error) {
 			name string
 			is   string
 			to   *string
-		}{{"mode", s.Mode, &m.cfg.Soak.mode}, {"complete", s.Complete, &m.cfg.Soak.complete}, {"progress", s.Progress, &m.cfg.Soak.progress}} {
+		}{{"mode", s.Mode, &m.cfg.Soak.mode}, {"complete", s.Complete, &m.cfg.Soak.complete}, {"progress", s.Progress, &m.cfg.Soak.progress}, {"gso", s.GSO, &m.cfg.Soak.gso}} {
 			if given(p.name) {
 				*p.to = p.is
 			}

@@ -325,7 +325,10 @@ func dropText(drops map[string]uint64) string {
 	sort.Strings(keys)
 	var b strings.Builder
 	b.WriteString("; dropped")
-	for _, k := range keys {
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
 		fmt.Fprintf(&b, " %s %d", k, drops[k])
 	}
 	return b.String()
