@@ -31,7 +31,7 @@ the speed), with the cause and what to do.
 
 Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached.`,
 		Example: "  uetperf doctor\n  uetperf doctor HOST\n  uetperf doctor HOST -e msg --sec tls --keys FOLDER",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMost(1),
 	}
 	f := c.Flags()
 	f.SortFlags = false

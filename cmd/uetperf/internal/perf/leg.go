@@ -441,18 +441,24 @@ func (m *meter) end(now time.Duration, done int64) {
 	}
 	m.ended = true
 	m.m.Msgs, m.m.Duration = done-m.base, max(0, now-m.from)
-	// What a process used while it waited for a peer that was gone does not belong
-	// to the messages before: then it is not known what those cost.
-	if m.clock()-now > max(m.m.Duration/usageSlack, time.Millisecond) {
+	// The leg may end later than its last message came. What it used is told for the
+	// measured time; but what it used while it looked for a peer that was gone says
+	// nothing of the messages before.
+	over := max(0, m.clock()-now)
+	if over > max(m.m.Duration/usageSlack, usageLeast) {
 		return
 	}
 	u, s := usage()
-	m.m.User, m.m.Sys = u-m.user, s-m.sys
+	part := float64(m.m.Duration) / max(1, float64(m.m.Duration+over))
+	m.m.User, m.m.Sys = time.Duration(float64(u-m.user)*part), time.Duration(float64(s-m.sys)*part)
 }
 
 // usageSlack is the part of the measured time by which the processor time may be of
-// a longer one.
-const usageSlack = 10
+// a longer one, usageLeast by how much it always may.
+const (
+	usageSlack = 10
+	usageLeast = 250 * time.Millisecond
+)
 
 // stream is the loop of bw and rate: a window of sends, receives that are
 // posted again, or both.
