@@ -288,7 +288,7 @@ func (o *outcome) finish(err error) error {
 			word, failed = "FAILED", true
 		}
 		if len(r.Runs) > 0 {
-			fmt.Fprintf(o.people, "assert %s: %s, measured %s at size %s\n", v.Assert, word, a.Format(v.Value), units.Size(v.Size))
+			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, a.Measured(&v), units.Size(v.Size))
 		}
 	}
 	if err != nil {
