@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 )
@@ -51,7 +49,7 @@ type exchanged struct {
 	errors  int64
 	lastErr error
 	// opened and closed are the times of churn.
-	opened, closed *hdr.Histogram
+	opened, closed *histogram
 }
 
 // exchange is the client's loop of load, and of rr without churn.
@@ -220,8 +218,8 @@ func (l *leg) exchange() error {
 }
 
 // took records a latency.
-func (l *leg) took(h *hdr.Histogram, d time.Duration) {
-	_ = h.RecordValue(max(1, min(int64(d), h.HighestTrackableValue())))
+func (l *leg) took(h *histogram, d time.Duration) {
+	h.record(d, 1)
 }
 
 // waited records for n requests that were given up the time that they waited, from
@@ -231,7 +229,7 @@ func (l *leg) waited(a *arrivals, n int64, end, now time.Duration) {
 	for i := range int64(parts) {
 		if k := n*(i+1)/parts - n*i/parts; k > 0 {
 			at := a.at + (float64(end)-a.at)*(float64(i)+0.5)/parts
-			_ = l.hist.RecordValues(max(1, min(int64(float64(now)-at), l.hist.HighestTrackableValue())), k)
+			l.hist.record(time.Duration(float64(now)-at), k)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/pattern"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cq"
@@ -95,7 +93,7 @@ type leg struct {
 	ledger *pattern.Ledger
 
 	// hist takes the measured round trips: half of each, but all of a ping's.
-	hist *hdr.Histogram
+	hist *histogram
 	ex   exchanged // of load and rr
 	gone tally     // of endpoints that churn has closed
 	// dial opens another endpoint and connects it, for churn; ctx ends with abort.
@@ -207,10 +205,6 @@ func newLeg(s *Spec, server bool, info *uet.Info) (*leg, error) {
 	}
 	return l, nil
 }
-
-// newHistogram holds latencies from a nanosecond to two minutes with three
-// digits.
-func newHistogram() *hdr.Histogram { return hdr.New(1, int64(2*time.Minute), 3) }
 
 // addr is what the peer sends to.
 func (l *leg) addr() netip.AddrPort { return l.end.local }
@@ -621,11 +615,11 @@ func (l *leg) pingpong() error {
 	// What the last round trip leaves to do is done while the next is under way.
 	settle := func() error {
 		if m.on && n > m.base {
-			v := int64(rtt)
+			d := rtt
 			if s.Test == Lat {
-				v /= 2
+				d /= 2
 			}
-			_ = l.hist.RecordValue(v)
+			l.hist.record(d, 1)
 		}
 		if out != nil {
 			b := out
