@@ -215,7 +215,7 @@ func cpuText(r *record.Run) (mine, peer string) {
 		return "-", "-"
 	}
 	mine = percent(r.CPU.UserNS+r.CPU.SysNS, r)
-	if r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
+	if r.PeerTransport == nil || r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return mine, "-"
 	}
 	return mine, percent(r.CPU.PeerUserNS+r.CPU.PeerSysNS, r)

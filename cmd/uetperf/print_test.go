@@ -100,13 +100,13 @@ func TestPrintMoreColumns(t *testing.T) {
 				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
 				r.Transport.Drops = map[string]uint64{"kernel": 4}
 			},
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds       p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
 				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     36      4\n" +
 				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
 		},
 		{
 			perf.Spec{Test: perf.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds       p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
 				"     64K       0          32.36       -            -        0            -            -            -     20     36      0\n",
 		},
 		{
