@@ -530,9 +530,9 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		interval = time.Second
 		f.VarP(durationFlag{&interval}, "interval", "i", "`TIME` between pings")
 	case soakName:
-		f.VarP(durationFlag{&interval}, "interval", "i", "say how it stands every `TIME` (default "+soakEvery.String()+")")
+		f.VarP(durationFlag{&interval}, "interval", "i", "say how it stands every `TIME` (default "+soakEvery.String()+"; 0: never)")
 	default:
-		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal)")
+		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal; 0: never)")
 	}
 	o.add(f, cfg)
 	addPcap(f, cfg)
@@ -623,7 +623,9 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {
-			cfg.Interval = interval
+			if cfg.Interval = interval; given("interval") && interval == 0 {
+				cfg.Interval = -1
+			}
 		}
 		if given("impair") {
 			fl, err := relay.ParseFaults(impair)

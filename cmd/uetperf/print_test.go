@@ -170,6 +170,18 @@ func TestPrintInterval(t *testing.T) {
 	}
 }
 
+// Those of incast have no columns: its own are of other things.
+func TestPrintIntervalsOfIncast(t *testing.T) {
+	var out bytes.Buffer
+	p := newPrinter(&out, &Config{Interval: time.Second})
+	var h perf.Hooks
+	p.hooks(&perf.Spec{Test: perf.Incast, Size: 1 << 20, Time: 10 * time.Second}, &h)
+	h.Interval(1000, time.Second)
+	if want := "      1M     1.0 s         1000 blocks/s      8.39 Gb/s\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
+	}
+}
+
 // What could not be measured is not printed as 0.
 func TestPrintNothing(t *testing.T) {
 	for _, test := range []string{perf.Lat, perf.BW} {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,5 +36,23 @@ func TestFullDiskFails(t *testing.T) {
 				t.Errorf("exit code %d, %s", code, &stderr)
 			}
 		})
+	}
+}
+
+func TestNoIntervalsIfAskedFor(t *testing.T) {
+	tty, err := os.Open(os.DevNull) // a character device, which is what terminals are told by
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	for arg, want := range map[string]bool{"0": false, "1s": true} {
+		var out bytes.Buffer
+		cfg, _ := parse([]string{"bw", "HOST", "-t", "5s", "-i", arg}, &out, &out)
+		if cfg == nil {
+			t.Fatal(&out)
+		}
+		if p := newPrinter(tty, cfg); p.every > 0 != want {
+			t.Errorf("-i %s: every %v", arg, p.every)
+		}
 	}
 }

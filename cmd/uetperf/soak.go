@@ -50,7 +50,7 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 			if st.Failed != nil {
 				fmt.Fprintf(p.w, "FAILED %s: %s\n", st.FailedTest, strings.Join(strings.Fields(st.Failed.Error()), " "))
 			}
-			if !cfg.Quiet && time.Since(said) >= every {
+			if !cfg.Quiet && every > 0 && time.Since(said) >= every {
 				said = time.Now()
 				p.soaking(st)
 			}
