@@ -47,8 +47,11 @@ func explain(err error, node, domain string) error {
 	if e != nil {
 		return fmt.Errorf("no usable network interface: %w", e)
 	}
-	var names, addrs []string
+	var names, addrs, there []string
 	for _, in := range infos {
+		if in.Domain.Name == domain {
+			there = append(there, in.SrcAddr.IP.String())
+		}
 		if !slices.Contains(names, in.Domain.Name) {
 			names = append(names, in.Domain.Name)
 		}
@@ -59,6 +62,9 @@ func explain(err error, node, domain string) error {
 	}
 	if node != "" && !slices.Contains(addrs, node) {
 		return usagef("%s is no address of this host; there are: %s", node, strings.Join(addrs, ", "))
+	}
+	if node != "" && domain != "" && !slices.Contains(there, node) {
+		return usagef("%s is no address of interface %q, which has: %s", node, domain, strings.Join(there, ", "))
 	}
 	return fmt.Errorf("the interface cannot do what is asked for: %w", err)
 }

@@ -627,6 +627,35 @@ func TestMeterLeavesWaitingOut(t *testing.T) {
 	}
 }
 
+// 0.0.0.0 is every IPv4 address, and no other.
+func TestListenOnIPv4(t *testing.T) {
+	s, err := NewServer(ServerConfig{Listen: netip.MustParseAddrPort("0.0.0.0:0"), AnyPort: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, a := range s.Addrs() {
+		if !a.Addr().Is4() {
+			t.Errorf("it serves at %v", a)
+		}
+	}
+}
+
+func TestListenWhereTheInterfaceIsNot(t *testing.T) {
+	infos, err := Infos(&uet.Info{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(infos, func(in *uet.Info) bool { return !in.SrcAddr.IP.IsLoopback() })
+	if i < 0 {
+		t.Skip("there is one interface")
+	}
+	_, err = NewServer(ServerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true, Domain: infos[i].Domain.Name})
+	if want := "127.0.0.1 is no address of interface \"" + infos[i].Domain.Name + "\", which has: "; !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // An address of a link is said with the name that the link has on one host.
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()
