@@ -157,8 +157,11 @@ func (o *outputFlags) finish(cfg *Config, test string) error {
 		}
 		cfg.Asserts = append(cfg.Asserts, a)
 	}
-	if cfg.CSV == "-" && cfg.JSON == "-" {
+	switch {
+	case cfg.CSV == "-" && cfg.JSON == "-":
 		return errors.New("--json - and --csv - cannot both have standard output")
+	case cfg.CSV != "" && (cfg.CSV == cfg.JSON || cfg.CSV == cfg.Pcap) || cfg.JSON != "" && cfg.JSON == cfg.Pcap:
+		return errors.New("-J, --csv and --pcap need files of their own")
 	}
 	return nil
 }
@@ -248,6 +251,8 @@ ECN, buffers. With --explain it also says what is not offered, and why.`,
 	return c
 }
 
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // atMost refuses what is more than n arguments.
 func atMost(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
@@ -319,6 +324,9 @@ func addProvider(f *pflag.FlagSet, provider, ep *string) {
 }
 
 func checkProvider(provider string) error {
+	if isNumber(provider) { // of those who know -p as a port
+		return fmt.Errorf("-p %s is a libfabric provider; the port goes behind the host: HOST:%s", provider, provider)
+	}
 	if provider != "uet" {
 		return fmt.Errorf("provider %q is not uet, the only one here", provider)
 	}
@@ -544,6 +552,8 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
 		case len(args) > 2:
 			return fmt.Errorf("unexpected %q after the operation", args[2])
+		case len(args) == 2 && isNumber(args[1]): // ping -c 5
+			return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
 		case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
 			return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
 		case len(args) == 2 && !slices.Contains(t.ops, args[1]):
