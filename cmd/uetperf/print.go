@@ -70,6 +70,9 @@ func modeText(c *record.Config, loopback bool) string {
 }
 
 func feature(name string, f record.Feature) string {
+	if strings.HasPrefix(f.Why, "Config.") && strings.HasSuffix(f.Why, " off") {
+		f.Why = "--gso off" // which is GRO as well
+	}
 	switch {
 	case f.On && f.Why == "":
 		return name + " on"

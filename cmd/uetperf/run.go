@@ -280,12 +280,20 @@ func (o *outcome) finish(err error) error {
 		fmt.Fprintf(o.people, "data checked: %d ok, %d wrong\n", ok, wrong)
 	}
 	failed := o.failed || wrong > 0
+	var why []string
+	if o.failed {
+		why = append(why, "a check failed: the record says which")
+	}
+	if wrong > 0 {
+		why = append(why, units.Plural(int(wrong), "message")+" with wrong data")
+	}
 	for _, a := range o.cfg.Asserts {
 		v := a.Judge(r.Runs)
 		r.Verdict = append(r.Verdict, v)
 		word := "ok"
 		if !v.Pass {
 			word, failed = "FAILED", true
+			why = append(why, fmt.Sprintf("assert %s: FAILED, %s at size %s", v.Assert, a.Measured(&v), units.Size(v.Size)))
 		}
 		if len(r.Runs) > 0 {
 			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, a.Measured(&v), units.Size(v.Size))
@@ -311,7 +319,10 @@ func (o *outcome) finish(err error) error {
 	if err == nil && pcapErr != nil {
 		err = pcapErr
 	}
-	if err == nil && failed {
+	switch {
+	case err == nil && failed && o.people == io.Discard: // nobody has been told
+		return errors.New(strings.Join(why, "; "))
+	case err == nil && failed:
 		return errSilent(exitFailed)
 	}
 	return err
