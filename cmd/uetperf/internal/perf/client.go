@@ -421,7 +421,7 @@ func (c *Client) nobody() error {
 // silent says that the server does not answer.
 func (c *Client) silent(timeout time.Duration) error {
 	if c.open {
-		return unreachablef("no answer from %v within %v any more", c.server, timeout)
+		return unreachablef("no answer from %v for %v", c.server, timeout)
 	}
 	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.serve(), c.server.Port())
 }

@@ -627,6 +627,20 @@ func TestMeterLeavesWaitingOut(t *testing.T) {
 	}
 }
 
+// A server that answered before is not asked for again.
+func TestSilentServer(t *testing.T) {
+	at := netip.MustParseAddrPort("192.0.2.1:4793")
+	for open, want := range map[bool]string{
+		true:  "no answer from 192.0.2.1:4793 for 7s",
+		false: "no answer from 192.0.2.1:4793 within 7s: is `uetperf serve` running there, and UDP port 4793 open in firewalls?",
+	} {
+		c := &Client{server: at, svc: services[0], open: open}
+		if err := c.silent(7 * time.Second); err.Error() != want || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // 0.0.0.0 is every IPv4 address, and no other.
 func TestListenOnIPv4(t *testing.T) {
 	s, err := NewServer(ServerConfig{Listen: netip.MustParseAddrPort("0.0.0.0:0"), AnyPort: true})
