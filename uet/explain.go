@@ -179,7 +179,7 @@ var notOffered = map[fi.Caps]refusal{
 	fi.XPU:          {"a user-space UDP transport reads and writes host memory only", "copy to host memory first"},
 	fi.NamedRxCtx:   {noContexts, moreEndpoints},
 	fi.SharedAV:     {"an address vector belongs to one process", "insert the addresses in each process"},
-	fi.Trigger:      {"there are no counters to trigger on yet", "post when the counter is there (cntr.Wait)"},
+	fi.Trigger:      {"operations that a counter starts are not built yet", "wait for the counter (cntr.Wait), then post"},
 	fi.FirewallAddr: {"addresses have one form whether there is a firewall or not", "leave it out"},
 	fi.Peer:         {"there are no providers below or above this one", "leave it out"},
 }

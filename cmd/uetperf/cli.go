@@ -157,8 +157,11 @@ func (o *outputFlags) finish(cfg *Config, test string) error {
 		}
 		cfg.Asserts = append(cfg.Asserts, a)
 	}
-	if cfg.CSV == "-" && cfg.JSON == "-" {
+	switch {
+	case cfg.CSV == "-" && cfg.JSON == "-":
 		return errors.New("--json - and --csv - cannot both have standard output")
+	case cfg.CSV != "" && (cfg.CSV == cfg.JSON || cfg.CSV == cfg.Pcap) || cfg.JSON != "" && cfg.JSON == cfg.Pcap:
+		return errors.New("-J, --csv and --pcap need files of their own")
 	}
 	return nil
 }
@@ -200,7 +203,7 @@ endpoints of tests have ports of their own. Clients name the first:
 Those with --sec are open with --keys; the last one answers what uetperf doctor sends,
 with no more than it got. Whoever reaches the first two can run tests:
 do not leave them open to networks that you do not trust.`,
-		Args: cobra.NoArgs,
+		Args: atMost(0),
 		RunE: func(*cobra.Command, []string) error {
 			choose("serve")
 			if cfg.MaxClients < 1 {
@@ -232,7 +235,7 @@ func infoCommand(cfg *Config, choose func(string)) *cobra.Command {
 		Long: `info shows what uet.GetInfo finds on this host, one entry per address of an
 interface, and what the system gave when a socket was opened there: GSO, GRO,
 ECN, buffers. With --explain it also says what is not offered, and why.`,
-		Args: cobra.NoArgs,
+		Args: atMost(0),
 		RunE: func(*cobra.Command, []string) error {
 			choose("info")
 			return checkProvider(provider)
@@ -246,6 +249,18 @@ ECN, buffers. With --explain it also says what is not offered, and why.`,
 	f.StringVarP(&cfg.JSON, "json", "J", "", "write JSON to `FILE`; - is standard output, then nothing else is written there")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "one block per address, as fi_info prints them")
 	return c
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// atMost refuses what is more than n arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return fmt.Errorf("unexpected %q", args[n])
+		}
+		return nil
+	}
 }
 
 // portTable says what there is at which port, a line each.
@@ -309,6 +324,9 @@ func addProvider(f *pflag.FlagSet, provider, ep *string) {
 }
 
 func checkProvider(provider string) error {
+	if isNumber(provider) { // of those who know -p as a port
+		return fmt.Errorf("-p %s is a libfabric provider; the port goes behind the host: HOST:%s", provider, provider)
+	}
 	if provider != "uet" {
 		return fmt.Errorf("provider %q is not uet, the only one here", provider)
 	}
@@ -365,11 +383,40 @@ completions; with inject complete, which says nothing of arrival, at the receive
 	},
 	{
 		name: perf.Rate, short: "message rate: many small messages under way",
-		long:    `rate is bw for small messages, which share packets trains: messages per second.`,
+		long:    `rate is bw for small messages, which share trains of packets: messages per second.`,
 		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
 		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual",
 	},
 	loadTest, rrTest, incastTest, soakTest,
+}
+
+// silence is what a server may keep in a test: one that is gone ends it within 10 s.
+const silence = 7 * time.Second
+
+// counted says what -n counts.
+func (t *testDef) counted() string {
+	switch t.name {
+	case perf.Ping, perf.Lat:
+		return "round trips per size"
+	case perf.RR:
+		return "transactions per size and stream"
+	case perf.Load:
+		return "requests per size and stream"
+	}
+	return "messages per size and stream"
+}
+
+// warmups says how many messages of a test are not measured.
+func (t *testDef) warmups() string {
+	switch t.name {
+	case perf.Lat:
+		return fmt.Sprintf("(default %d, at most as many as -n)", t.warmup)
+	case perf.RR:
+		return fmt.Sprintf("(default %d, at most as many as -n)", rrWarmup)
+	case perf.Load:
+		return fmt.Sprintf("(default what is meant to begin in a twentieth of the time, at most %d)", loadWarmup)
+	}
+	return "(default twice the window)"
 }
 
 // choice is a flag whose values are known: what is not offered yet is refused
@@ -439,14 +486,22 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		f.VarP(&choice{v, offered, later}, name, short, usage)
 	}
 	stream := t.stream()
-	f.StringVarP(&sizes, "size", "s", t.size, "message `SIZES` in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K")
-	if t.name != perf.Incast && t.name != soakName {
-		f.Int64VarP(&iters, "iters", "n", 0, fmt.Sprintf("`N` messages per size and stream%s", defaultIf(t.iters)))
+	drawn := ""
+	if t.name == soakName {
+		drawn = "to draw from, "
 	}
-	f.VarP(durationFlag{&dur}, "time", "t", "`TIME` per size, e.g. 10s"+defaultDur(t.time))
+	f.StringVarP(&sizes, "size", "s", t.size, "message `SIZES` "+drawn+"in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K")
+	if t.name != perf.Incast && t.name != soakName {
+		f.Int64VarP(&iters, "iters", "n", 0, fmt.Sprintf("`N` %s%s", t.counted(), defaultIf(t.iters)))
+	}
+	per := " per size, e.g. 10s"
+	if t.name == soakName {
+		per = " of it all, e.g. 1h"
+	}
+	f.VarP(durationFlag{&dur}, "time", "t", "`TIME`"+per+defaultDur(t.time))
 	more.add(f)
 	if t.name != perf.Ping && t.name != soakName {
-		f.Int64VarP(&warmup, "warmup", "w", -1, fmt.Sprintf("`N` messages before the clock starts%s", map[bool]string{true: " (default twice the window)", false: defaultIf(t.warmup)}[stream]))
+		f.Int64VarP(&warmup, "warmup", "w", -1, "`N` messages before the clock starts "+t.warmups())
 		f.Lookup("warmup").DefValue = "0" // do not show it
 	}
 	if t.window > 0 {
@@ -457,32 +512,39 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		f.BoolVarP(&s.Reverse, "reverse", "R", false, "the server sends")
 		f.BoolVar(&s.Bidir, "bidir", false, "both send")
 	}
-	f.BoolVarP(&s.Check, "check", "c", false, "fill messages and verify every byte")
+	always := ""
+	if t.name == soakName {
+		always = ": always on"
+	}
+	f.BoolVarP(&s.Check, "check", "c", false, "fill messages and verify every byte"+always)
 	pick(&s.Mode, "mode", "", "`MODE`: rud (unordered) or rod (ordered)", []string{"rud", "rod"}, []string{"rudi", "uud"})
 	pick(&s.Complete, "complete", "", "completion `LEVEL`: inject, transmit or delivery", []string{"inject", "transmit", "delivery"}, []string{"match", "commit"})
 	pick(&s.Progress, "progress", "", "`HOW` completions are waited for: manual polls, auto blocks", []string{"manual", "auto"}, nil)
 	addProvider(f, &provider, &s.EP)
 	f.StringVarP(&cfg.Domain, "domain", "d", "", "local `INTERFACE` (default the one that leads to HOST)")
-	pick(&s.CC, "cc", "", "congestion `CONTROL`", []string{"nscc"}, []string{"rccc", "none"})
+	pick(&s.CC, "cc", "", "congestion `CONTROL`: nscc", []string{"nscc"}, []string{"rccc", "none"})
 	f.IntVar(&paths, "paths", 1, "`N` UDP source ports (entropy values) per endpoint")
 	pick(&s.Sec, "sec", "", "`SECURITY` of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", []string{perf.Off, perf.PSK, perf.TLS}, nil)
 	addKeys(f, cfg, keys.Client)
 	pick(&crc, "crc", "", "CRC-32C trailer `on|off`", []string{"on", "off"}, nil)
-	f.DurationVar(&s.BaseRTT, "base-rtt", 0, "round trip `TIME` of the idle path (config_base_rtt): what delays longer is taken for a queue; longer than 150us on paths that are (default 150us)")
+	f.Var(durationFlag{&s.BaseRTT}, "base-rtt", "round trip `TIME` of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion (default 150us)")
 	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
 	seed.add(f)
-	if t.name == perf.Ping {
+	switch t.name {
+	case perf.Ping:
 		interval = time.Second
 		f.VarP(durationFlag{&interval}, "interval", "i", "`TIME` between pings")
-	} else {
-		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal)")
+	case soakName:
+		f.VarP(durationFlag{&interval}, "interval", "i", "say how it stands every `TIME` (default "+soakEvery.String()+"; 0: never)")
+	default:
+		f.VarP(durationFlag{&interval}, "interval", "i", "with -t, print what passed every `TIME` (default 1s on a terminal; 0: never)")
 	}
 	o.add(f, cfg)
 	addPcap(f, cfg)
-	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
+	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer; in a test it may be silent for as long, at most "+silence.String())
 
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -490,6 +552,8 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
 		case len(args) > 2:
 			return fmt.Errorf("unexpected %q after the operation", args[2])
+		case len(args) == 2 && isNumber(args[1]): // ping -c 5
+			return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
 		case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
 			return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
 		case len(args) == 2 && !slices.Contains(t.ops, args[1]):
@@ -565,12 +629,13 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--timeout must be more than 0")
 		}
 		cfg.Timeout = timeout
-		// A server that is gone ends the test within 10 s.
-		s.PeerTimeout = min(timeout, 7*time.Second)
+		s.PeerTimeout = min(timeout, silence)
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {
-			cfg.Interval = interval
+			if cfg.Interval = interval; given("interval") && interval == 0 {
+				cfg.Interval = -1
+			}
 		}
 		if given("impair") {
 			fl, err := relay.ParseFaults(impair)
@@ -615,7 +680,11 @@ func defaultDur(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (default %v)", d)
+	s := strings.TrimSuffix(d.String(), "m0s")
+	if s != d.String() {
+		s += "m"
+	}
+	return " (default " + s + ")"
 }
 
 func versionLine() string {

@@ -73,8 +73,8 @@ var soakTest = testDef{
 	name: soakName, short: "everything mixed, for a long time: data verified, leaks looked for",
 	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
 rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
-levels, windows, streams, directions. What is given (--mode, --complete, --progress,
-the operation) is not drawn. Beside them a load of 200 requests a second never
+levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
+--complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a load of 200 requests a second never
 pauses. Every byte is verified; -c is always on.
 
 Between tests both processes are asked for their memory (heap in use, resident set),
@@ -92,8 +92,11 @@ no byte was wrong, nothing leaks.`,
 	ops:     []string{perf.TSend, perf.Send, perf.Inject}, size: "0,1,8,64,1000,4K,20000,64K,1M", time: 10 * time.Minute, progress: "auto",
 }
 
+// loadWarmup is the most that load warms up with, rrWarmup what rr does.
+const loadWarmup, rrWarmup = 1000, 100
+
 // pinned is what a soak does not draw, "": it does.
-type pinned struct{ op, mode, complete, progress string }
+type pinned struct{ op, mode, complete, progress, gso string }
 
 // moreFlags are those that not all tests have.
 type moreFlags struct {
@@ -109,7 +112,7 @@ func (m *moreFlags) add(f *pflag.FlagSet) {
 	switch m.t.name {
 	case perf.Load:
 		m.s.Arrivals = perf.Constant
-		f.StringVar(&m.rate, "rate", "", "requests that all streams begin in a second, e.g. `20k/s`")
+		f.StringVar(&m.rate, "rate", "", "`RATE` of requests, those that all streams begin in a second, e.g. 20k/s")
 		f.Var(&choice{&m.s.Arrivals, []string{perf.Constant, perf.Poisson, perf.Uniform}, nil}, "arrivals", "gaps between them: `HOW` constant, poisson (exponential), uniform (0 to twice the mean); drawn by --seed")
 	case perf.RR:
 		f.BoolVar(&m.s.Churn, "churn", false, "open and close a packet delivery context, with -e msg a connection, for each transaction")
@@ -149,11 +152,11 @@ func (m *moreFlags) finish(f *pflag.FlagSet) (err error) {
 			s.Time, s.Iters = max(time.Duration(float64(s.Iters)/each*1e9), 1), 0
 		}
 		if !given("warmup") {
-			s.Warmup = int64(min(1000, each*s.Time.Seconds()/20))
+			s.Warmup = int64(min(loadWarmup, each*s.Time.Seconds()/20))
 		}
 	case perf.RR:
 		if !given("warmup") {
-			if s.Warmup = 100; s.Iters > 0 {
+			if s.Warmup = rrWarmup; s.Iters > 0 {
 				s.Warmup = min(s.Warmup, s.Iters)
 			}
 		}
@@ -174,7 +177,7 @@ func (m *moreFlags) finish(f *pflag.FlagSet) (err error) {
 			name string
 			is   string
 			to   *string
-		}{{"mode", s.Mode, &m.cfg.Soak.mode}, {"complete", s.Complete, &m.cfg.Soak.complete}, {"progress", s.Progress, &m.cfg.Soak.progress}} {
+		}{{"mode", s.Mode, &m.cfg.Soak.mode}, {"complete", s.Complete, &m.cfg.Soak.complete}, {"progress", s.Progress, &m.cfg.Soak.progress}, {"gso", s.GSO, &m.cfg.Soak.gso}} {
 			if given(p.name) {
 				*p.to = p.is
 			}

@@ -21,7 +21,7 @@ type Config struct {
 	Spec   perf.Spec // all but Size
 	Impair *relay.Faults
 	// Interval is the time between interval lines; 0: none unless standard
-	// output is a terminal.
+	// output is a terminal; negative: none.
 	Interval time.Duration
 	Soak     pinned
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ the speed), with the cause and what to do.
 
 Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached.`,
 		Example: "  uetperf doctor\n  uetperf doctor HOST\n  uetperf doctor HOST -e msg --sec tls --keys FOLDER",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMost(1),
 	}
 	f := c.Flags()
 	f.SortFlags = false
@@ -74,7 +75,7 @@ Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached
 
 // runDoctor prints what the doctor finds, as it finds it.
 func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
-	out, err := openOutput(cfg.JSON, stdout)
+	out, err := openOutput("-J", cfg.JSON, stdout)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
 		enc := json.NewEncoder(out.w)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		if err := errors.Join(enc.Encode(rep), out.close()); err != nil {
+		if err := named("-J", cfg.JSON, cmp.Or(enc.Encode(rep), out.close())); err != nil {
 			return err
 		}
 	}

@@ -245,6 +245,7 @@ func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 		},
 		{"black hole", "B", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass there .*black hole.*ours carry 8192 B", " +→ --mtu 2048"}},
 		{"black hole back", "A", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass back"}},
+		{"lossy", "B", in, "udp dport != 4793-4798 numgen random mod 25 0 drop", 0, []string{`warn  data +.*: the path lost [0-9]+ of [0-9]+ on the way there, `}},
 		{"bleached", "A", "type filter hook output priority 0 ;", `oifname "why0" ip ecn set not-ect`, 0, []string{"ok    loopback ", "warn  ecn +ECN is bleached on the way there: sent 2, arrived 0"}},
 		{"bleached back", "B", "type filter hook output priority 0 ;", `oifname "why0" ip ecn set not-ect`, 0, []string{"warn  ecn +ECN is bleached on the way back: sent 2, arrived 0"}},
 		{

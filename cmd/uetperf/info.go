@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -178,7 +179,7 @@ address vector, and a single forged datagram can deliver a message. KnownPeersOn
 forges them. Use unsecured endpoints on networks you trust.`
 
 func runInfo(cfg *Config, stdout, _ io.Writer) error {
-	out, err := openOutput(cfg.JSON, stdout)
+	out, err := openOutput("-J", cfg.JSON, stdout)
 	if err != nil {
 		return err
 	}
@@ -220,10 +221,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	enc := json.NewEncoder(out.w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		return err
-	}
-	return out.close()
+	return named("-J", cfg.JSON, cmp.Or(enc.Encode(r), out.close()))
 }
 
 // epTypes are the endpoint types that GetInfo grants.

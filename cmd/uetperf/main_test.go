@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -376,6 +377,9 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 			if got := strings.TrimSpace(c.err.String()); got != "uetperf: interrupted" {
 				t.Errorf("stderr %q", got)
 			}
+			if strings.Contains(c.out.String(), "no message came") {
+				t.Errorf("nothing was wrong, but it says what waited:\n%s", &c.out)
+			}
 			f, err := os.Open(file)
 			if err != nil {
 				t.Fatal(err)
@@ -508,6 +512,17 @@ func TestServerKilled(t *testing.T) {
 			}
 			if last := c.out.String()[strings.LastIndex(strings.TrimSpace(c.out.String()), "\n")+1:]; strings.Contains(last, "nothing was measured") {
 				t.Errorf("no partial result: %s", &c.out)
+			}
+			// Seconds without a peer are in no rate.
+			if args[0] == "load" {
+				row := regexp.MustCompile(`(?m)^ +8 +(\d+) +\d+ .* (-|\d+)$`).FindStringSubmatch(c.out.String())
+				if row == nil {
+					t.Fatalf("no result: %s", &c.out)
+				}
+				offered, _ := strconv.Atoi(row[1])
+				if cpu, _ := strconv.Atoi(row[2]); offered < 1990 || offered > 2010 || cpu > 100*runtime.NumCPU() {
+					t.Errorf("2000 requests a second on %d processors: %s", runtime.NumCPU(), row[0])
+				}
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -16,6 +18,9 @@ import (
 
 // isTerminal reports whether w is one.
 func isTerminal(w io.Writer) bool {
+	if x, ok := w.(*watched); ok {
+		w = x.w
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
@@ -65,6 +70,9 @@ func modeText(c *record.Config, loopback bool) string {
 }
 
 func feature(name string, f record.Feature) string {
+	if strings.HasPrefix(f.Why, "Config.") && strings.HasSuffix(f.Why, " off") {
+		f.Why = "--gso off" // which is GRO as well
+	}
 	switch {
 	case f.On && f.Why == "":
 		return name + " on"
@@ -180,6 +188,8 @@ func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f replies/s\n", units.Size(size), at.Seconds(), rate)
 			case s.Test == perf.Lat:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
+			case s.Test == perf.Incast:
+				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9.2f Gb/s\n", units.Size(size), at.Seconds(), rate, rate*float64(size)*8/1e9)
 			default:
 				fmt.Fprintf(p.w, "%8s %10d %7.1f %14.2f %9.0f %12.0f\n", units.Size(size), n-p.last, at.Seconds(), rate*float64(size)*8/1e9, rate*float64(size)/1e6, rate)
 			}
@@ -210,7 +220,7 @@ func cpuText(r *record.Run) (mine, peer string) {
 		return "-", "-"
 	}
 	mine = percent(r.CPU.UserNS+r.CPU.SysNS, r)
-	if r.PeerTransport == nil {
+	if r.PeerTransport == nil || r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return mine, "-"
 	}
 	return mine, percent(r.CPU.PeerUserNS+r.CPU.PeerSysNS, r)
@@ -260,8 +270,9 @@ func retransmissions(r *record.Run) uint64 {
 }
 
 // waits prints what operations waited for, if the run failed or took breaks that
-// somebody wants to hear of.
-func (p *printer) waits(res *perf.Result, failed bool) {
+// somebody wants to hear of. Who interrupts a test under way knows why it ended.
+func (p *printer) waits(res *perf.Result, err error) {
+	failed := err != nil && (res.Stalled > 0 || !errors.Is(err, context.Canceled))
 	if !failed && !p.cfg.Verbose || res.Waiting == nil && !failed {
 		return
 	}
@@ -319,7 +330,10 @@ func dropText(drops map[string]uint64) string {
 	sort.Strings(keys)
 	var b strings.Builder
 	b.WriteString("; dropped")
-	for _, k := range keys {
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
 		fmt.Fprintf(&b, " %s %d", k, drops[k])
 	}
 	return b.String()

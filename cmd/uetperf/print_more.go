@@ -29,7 +29,7 @@ func (p *printer) moreColumns(test string) {
 			"size", "reply", "trans", "trans[/s]", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "errors", "rtx", "cpu%")
 	case perf.Incast:
 		fmt.Fprintf(p.w, "%8s %7s %14s %7s %12s %8s %12s %12s %12s %6s %6s %6s\n",
-			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "slowest p50", "p99[ms]", "max[ms]", "rtx", "ecn", "drops")
+			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "p50[ms]", "p99[ms]", "max[ms]", "rtx", "ecn", "drops")
 	}
 }
 
@@ -131,19 +131,20 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 func (p *printer) soaked(r *record.Run) {
 	x := r.Soak
 	sum := both(r)
-	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d, drops %d\n", units.Plural(int(x.Episodes), "test"),
-		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropped(r))
+	fmt.Fprintf(p.w, "%s in %v, %d failed: %s messages, %s; resent %d, ecn %d%s\n", units.Plural(int(x.Episodes), "test"),
+		time.Duration(r.DurationNS).Round(100*time.Millisecond), x.Failed, strings.TrimSpace(units.Count(float64(r.Msgs))), units.Bytes(r.Bytes), sum.Rtx(), sum.ECNCE, dropText(sum.Drops))
 	if r.LastError != "" {
 		fmt.Fprintf(p.w, "the last that failed: %s\n", r.LastError)
 	}
 	for _, l := range x.Leaks {
 		v := heldText(l.What)
+		if l.Samples < soak.LeastSamples { // a line through so few says nothing
+			fmt.Fprintf(p.w, "  %-6s %-10s mean %10s: not judged by %s, of %d at least\n", l.End, l.What, v(l.Mean), units.Plural(l.Samples, "sample"), soak.LeastSamples)
+			continue
+		}
 		word := "steady"
-		switch {
-		case l.Leaks:
+		if l.Leaks {
 			word = "LEAKS"
-		case l.Samples < soak.LeastSamples:
-			word = fmt.Sprintf("not judged: %s", units.Plural(l.Samples, "sample"))
 		}
 		fmt.Fprintf(p.w, "  %-6s %-10s mean %10s, grew %10s (%s an hour), may grow %10s: %s\n", l.End, l.What, v(l.Mean), v(l.Growth), v(l.Slope), v(l.Bound), word)
 	}

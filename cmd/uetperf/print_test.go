@@ -100,13 +100,13 @@ func TestPrintMoreColumns(t *testing.T) {
 				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
 				r.Transport.Drops = map[string]uint64{"kernel": 4}
 			},
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds  slowest p50      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
 				"     64K       1          32.36  0.9877         1.50      321        2.000        6.000       10.000     20     36      4\n" +
 				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
 		},
 		{
 			perf.Spec{Test: perf.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
-			"    size senders  goodput[Gb/s]    jain converged[s]   rounds  slowest p50      p99[ms]      max[ms]    rtx    ecn  drops\n" +
+			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
 				"     64K       0          32.36       -            -        0            -            -            -     20     36      0\n",
 		},
 		{
@@ -134,6 +134,7 @@ func TestPrintMoreColumns(t *testing.T) {
 func TestPrintSoak(t *testing.T) {
 	var out bytes.Buffer
 	r := record.Run{
+		Transport: record.Counters{Drops: map[string]uint64{"no_pdc": 5}}, PeerTransport: &record.Counters{Drops: map[string]uint64{"no_pdc": 2, "rate": 3}},
 		DurationNS: 36e11, Msgs: 5_000_000, Bytes: 3 << 30, LastError: "bw tsend: 1 messages were lost",
 		Soak: &record.Soak{Episodes: 1800, Failed: 1, Leaks: []record.Leak{
 			{End: "client", What: "heap", Mean: 10 << 20, Growth: 5 << 20, Slope: 5 << 20, Bound: 4 << 20, Samples: 400, Leaks: true},
@@ -142,11 +143,11 @@ func TestPrintSoak(t *testing.T) {
 		}},
 	}
 	newPrinter(&out, &Config{}).run(&perf.Spec{Test: soakName}, &perf.Result{Run: r})
-	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0, drops 0\n" +
+	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0; dropped no_pdc 7, rate 3\n" +
 		"the last that failed: bw tsend: 1 messages were lost\n" +
 		"  client heap       mean     10 MiB, grew      5 MiB (5 MiB an hour), may grow      4 MiB: LEAKS\n" +
 		"  server rss        mean    100 MiB, grew     -1 MiB (-1 MiB an hour), may grow     32 MiB: steady\n" +
-		"  server fds        mean       14.0, grew        0.0 (0.0 an hour), may grow        4.0: not judged: 3 samples\n"
+		"  server fds        mean       14.0: not judged by 3 samples, of 8 at least\n"
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", &out, want)
 	}
@@ -166,6 +167,18 @@ func TestPrintInterval(t *testing.T) {
 		"      1M        500     1.5           8.39      1049         1000\n"
 	if h.Every != time.Second || out.String() != want {
 		t.Errorf("every %v:\n%s\nwant\n%s", h.Every, &out, want)
+	}
+}
+
+// Those of incast have no columns: its own are of other things.
+func TestPrintIntervalsOfIncast(t *testing.T) {
+	var out bytes.Buffer
+	p := newPrinter(&out, &Config{Interval: time.Second})
+	var h perf.Hooks
+	p.hooks(&perf.Spec{Test: perf.Incast, Size: 1 << 20, Time: 10 * time.Second}, &h)
+	h.Interval(1000, time.Second)
+	if want := "      1M     1.0 s         1000 blocks/s      8.39 Gb/s\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
 	}
 }
 

@@ -170,7 +170,7 @@ func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
 	}
 	write := func(w io.Writer) error { return render.HTML(w, recs, cfg.Read.Title, versionLine()) }
 	if cfg.Read.Output == "-" {
-		return write(stdout)
+		return named("-o", "-", write(stdout))
 	}
 	if err := page.WriteFile(cfg.Read.Output, write); err != nil {
 		return &usage{fmt.Errorf("-o: %w", err)}

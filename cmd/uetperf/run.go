@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
@@ -35,6 +38,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 			_ = f.Close()
 		}()
 	}
+	said := &watched{w: stdout}
+	stdout = said
 	var err error
 	switch cfg.Command {
 	case "serve":
@@ -52,7 +57,55 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
+	if lost := said.lost(); err == nil && lost != nil {
+		err = fmt.Errorf("standard output: %w", lost)
+	}
 	return report(err, stderr)
+}
+
+// watched is a writer that knows whether all that was written arrived: who prints
+// for people looks at no error.
+type watched struct {
+	w   io.Writer
+	mu  sync.Mutex // guards err; a server's log has several writers
+	err error
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	n, err := w.w.Write(b)
+	if err != nil {
+		w.mu.Lock()
+		w.err = cmp.Or(w.err, err)
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+// lost is the first error, without the name of the file, which is not the user's.
+func (w *watched) lost() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bare(w.err)
+}
+
+// bare is what the system said of a file, without operation and name.
+func bare(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// named says which option's file an error is of.
+func named(option, file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if file == "-" {
+		file = "standard output"
+	}
+	return fmt.Errorf("%s %s: %w", option, file, bare(err))
 }
 
 // errSilent is a failure that has been reported.
@@ -99,7 +152,7 @@ type output struct {
 
 // openOutput opens a file before anything is measured, so that a bad name costs
 // nothing.
-func openOutput(name string, stdout io.Writer) (*output, error) {
+func openOutput(option, name string, stdout io.Writer) (*output, error) {
 	switch name {
 	case "":
 		return &output{io.Discard, func() error { return nil }}, nil
@@ -108,7 +161,7 @@ func openOutput(name string, stdout io.Writer) (*output, error) {
 	}
 	f, err := os.Create(name)
 	if err != nil {
-		return nil, &usage{err}
+		return nil, &usage{named(option, name, err)}
 	}
 	return &output{f, f.Close}, nil
 }
@@ -125,7 +178,7 @@ func openTap(cfg *Config) (*tap, error) {
 	}
 	w, err := capture.Create(cfg.Pcap, versionLine())
 	if err != nil {
-		return nil, &usage{err}
+		return nil, &usage{named("--pcap", cfg.Pcap, err)}
 	}
 	return &tap{cfg.Pcap, w}, nil
 }
@@ -147,7 +200,7 @@ func (t *tap) close() (said string, err error) {
 	said = fmt.Sprintf("pcap: %d packets in %s", n, t.name)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("--pcap: %w", err)
+		err = named("--pcap", t.name, err)
 	case lost > 0:
 		said += fmt.Sprintf("; it is full, %d more passed", lost)
 	}
@@ -173,10 +226,10 @@ type outcome struct {
 func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	o := &outcome{cfg: cfg, people: stdout}
 	var err error
-	if o.json, err = openOutput(cfg.JSON, stdout); err != nil {
+	if o.json, err = openOutput("-J", cfg.JSON, stdout); err != nil {
 		return nil, err
 	}
-	if o.csv, err = openOutput(cfg.CSV, stdout); err != nil {
+	if o.csv, err = openOutput("--csv", cfg.CSV, stdout); err != nil {
 		return nil, err
 	}
 	if o.pcap, err = openTap(cfg); err != nil {
@@ -227,15 +280,23 @@ func (o *outcome) finish(err error) error {
 		fmt.Fprintf(o.people, "data checked: %d ok, %d wrong\n", ok, wrong)
 	}
 	failed := o.failed || wrong > 0
+	var why []string
+	if o.failed {
+		why = append(why, "a check failed: the record says which")
+	}
+	if wrong > 0 {
+		why = append(why, units.Plural(int(wrong), "message")+" with wrong data")
+	}
 	for _, a := range o.cfg.Asserts {
 		v := a.Judge(r.Runs)
 		r.Verdict = append(r.Verdict, v)
 		word := "ok"
 		if !v.Pass {
 			word, failed = "FAILED", true
+			why = append(why, fmt.Sprintf("assert %s: FAILED, %s at size %s", v.Assert, a.Measured(&v), units.Size(v.Size)))
 		}
 		if len(r.Runs) > 0 {
-			fmt.Fprintf(o.people, "assert %s: %s, measured %s at size %s\n", v.Assert, word, a.Format(v.Value), units.Size(v.Size))
+			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, a.Measured(&v), units.Size(v.Size))
 		}
 	}
 	if err != nil {
@@ -250,15 +311,18 @@ func (o *outcome) finish(err error) error {
 	}
 	r.OK = err == nil && !failed
 	if o.cfg.JSON != "" {
-		err = errors.Join(err, r.Write(o.json.w), o.json.close())
+		err = errors.Join(err, named("-J", o.cfg.JSON, cmp.Or(r.Write(o.json.w), o.json.close())))
 	}
 	if o.cfg.CSV != "" {
-		err = errors.Join(err, writeCSV(o.csv.w, r), o.csv.close())
+		err = errors.Join(err, named("--csv", o.cfg.CSV, cmp.Or(writeCSV(o.csv.w, r), o.csv.close())))
 	}
 	if err == nil && pcapErr != nil {
 		err = pcapErr
 	}
-	if err == nil && failed {
+	switch {
+	case err == nil && failed && o.people == io.Discard: // nobody has been told
+		return errors.New(strings.Join(why, "; "))
+	case err == nil && failed:
 		return errSilent(exitFailed)
 	}
 	return err
@@ -330,7 +394,7 @@ func (o *outcome) measure(ctx context.Context) error {
 			}
 			o.rec.Runs = append(o.rec.Runs, res.Run)
 			p.run(&s, res)
-			p.waits(res, err != nil)
+			p.waits(res, err)
 		}
 		if err != nil {
 			return lost(err)

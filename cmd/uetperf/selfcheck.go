@@ -346,6 +346,10 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		}
 	}()
 	tty := isTerminal(progress)
+	widest := 0
+	for i := range all {
+		widest = max(widest, len(all[i].name))
+	}
 	for i := range all {
 		st := &all[i]
 		if tty && i > 0 {
@@ -407,7 +411,7 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		}
 		o.rec.Runs = append(o.rec.Runs, r.run)
 		rows = append(rows, r)
-		fmt.Fprintf(progress, "[%2d/%d] %-46s %s\n", i+1, len(all), st.name, r.summary())
+		fmt.Fprintf(progress, "[%2d/%d] %-*s  %s\n", i+1, len(all), widest, st.name, r.summary())
 		if o.cfg.Verbose && res != nil {
 			newPrinter(progress, &Config{Impair: st.impair}).details(res)
 		}

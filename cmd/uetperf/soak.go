@@ -36,21 +36,21 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	}
 	said := time.Now()
 	run, err := soak.Run(ctx, soak.Config{
-		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress,
+		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso,
 		Impaired: cfg.Impair != nil, Dial: dialed,
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {
 				fmt.Fprintf(p.w, "soak: %s (%s) ↔ %v (%s); %s; all kinds of messages, all data verified\n", path.Local, o.rec.Host.Name, addr, o.rec.Peer.Name,
 					strings.ToUpper(o.rec.Config.EP)+", security "+cfg.Spec.Sec)
-				fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(&path, mtu, 1), o.rec.Seed)
+				fmt.Fprintf(p.w, "path: %s; seed %d\n", pathText(&path, mtu, o.rec.Config.Paths), o.rec.Seed)
 			}
 		},
 		News: func(st *soak.Status) {
 			if st.Failed != nil {
 				fmt.Fprintf(p.w, "FAILED %s: %s\n", st.FailedTest, strings.Join(strings.Fields(st.Failed.Error()), " "))
 			}
-			if !cfg.Quiet && time.Since(said) >= every {
+			if !cfg.Quiet && every > 0 && time.Since(said) >= every {
 				said = time.Now()
 				p.soaking(st)
 			}

@@ -208,7 +208,7 @@ func rich(t testing.TB) []byte {
 			Streams: []record.Stream{{}, {}}, Series: []record.Sample{{AtNS: 5, CwndBytes: 5}, {AtNS: 5}, {AtNS: -5}}, Load: &record.Load{}, Churn: &record.Churn{Open: &record.Latency{}},
 			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}}, Errors: &one,
 		}, {Size: 1 << 62, Latency: &record.Latency{P50: -5}}},
-		Verdict: []record.Verdict{{Assert: "p99<1ms"}},
+		Verdict: []record.Verdict{{Assert: "p99<1ms", Value: &g}, {Assert: "converged<1s"}},
 	}
 	var b bytes.Buffer
 	_ = rec.Write(&b)

@@ -302,7 +302,7 @@ func (r *Rec) Verdicts() (page.Table, bool) {
 	for i, v := range r.Record.Verdict {
 		t.Rows = append(t.Rows, []page.Cell{
 			page.Passed(v.Pass), {Text: v.Assert, Code: true},
-			opt(r.has("verdict", i, "value"), func() page.Cell { return page.T("%s", measured(v)) }),
+			opt(v.Value != nil && r.has("verdict", i, "value"), func() page.Cell { return page.T("%s", measured(v)) }),
 			opt(r.has("verdict", i, "size"), func() page.Cell { return page.T("%s", page.MessageSize(v.Size)) }),
 		})
 	}
@@ -317,14 +317,14 @@ func measured(v record.Verdict) string {
 	}
 	switch name {
 	case "min", "p50", "p90", "p99", "p999", "p99.9", "max", "avg", "mean", "median", "sd", "stddev", "setup", "first":
-		return page.Time.Format(v.Value)
+		return page.Time.Format(*v.Value)
 	case "goodput", "bw":
-		return page.Bits.Format(v.Value)
+		return page.Bits.Format(*v.Value)
 	case "rate", "msgs/s":
-		return page.Rate.Format(v.Value)
+		return page.Rate.Format(*v.Value)
 	}
 	if strings.HasSuffix(v.Assert, "%") || strings.HasPrefix(name, "cpu") {
-		return page.Figures(100*v.Value) + " %"
+		return page.Figures(100**v.Value) + " %"
 	}
-	return page.Figures(v.Value)
+	return page.Figures(*v.Value)
 }

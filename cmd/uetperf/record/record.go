@@ -365,8 +365,9 @@ func (c *Check) Add(o *Check) {
 type Verdict struct {
 	Assert string `json:"assert"`
 	// Value is what was measured, in the unit of the field it is about, shares
-	// as parts of 1: of the run that comes off worst, whose size is Size.
-	Value float64 `json:"value"`
-	Size  int64   `json:"size"`
-	Pass  bool    `json:"pass"`
+	// as parts of 1: of the run that comes off worst, whose size is Size. nil: that
+	// one did not measure it.
+	Value *float64 `json:"value,omitempty"`
+	Size  int64    `json:"size"`
+	Pass  bool     `json:"pass"`
 }

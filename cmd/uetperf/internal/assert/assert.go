@@ -305,9 +305,13 @@ func (a *Assert) Judge(runs []record.Run) record.Verdict {
 				v = 1
 			}
 		}
-		pass := ok && a.holds(v)
-		if i == 0 || out.Pass && (!pass || a.worse(v, out.Value)) || !pass && !out.Pass && a.worse(v, out.Value) {
-			out.Value, out.Size, out.Pass = v, runs[i].Size, pass
+		if !ok {
+			out.Value, out.Size, out.Pass = nil, runs[i].Size, false
+			break
+		}
+		pass := a.holds(v)
+		if i == 0 || out.Pass && !pass || out.Pass == pass && a.worse(v, *out.Value) {
+			out.Value, out.Size, out.Pass = &v, runs[i].Size, pass
 		}
 	}
 	return out
@@ -337,6 +341,14 @@ func (a *Assert) worse(v, than float64) bool {
 		return v < than
 	}
 	return false
+}
+
+// Measured writes what a verdict found for people.
+func (a *Assert) Measured(v *record.Verdict) string {
+	if v.Value == nil {
+		return "not measured"
+	}
+	return "measured " + a.Format(*v.Value)
 }
 
 // Format writes a value of the assertion's metric for people.

@@ -9,6 +9,7 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 func TestAssertJudge(t *testing.T) {
+	const none = -1.0 // not measured
 	lat := []record.Run{
 		{Size: 8, Msgs: 100, Latency: &record.Latency{P50: 10_000, P99: 50_000, P999: 90_000, Mean: 11_000.5}, Lost: ptr(int64(0))},
 		{Size: 64, Msgs: 100, Latency: &record.Latency{P50: 12_000, P99: 250_000, P999: 300_000, Mean: 13_000}, Lost: ptr(int64(1))},
@@ -48,8 +49,8 @@ func TestAssertJudge(t *testing.T) {
 		{"drops=0", bw, false, 2, 1 << 20},
 		{"cpu<95%", bw, true, 0.9, 1 << 20},
 		{"wrong==0", bw, true, 0, 1 << 20},
-		{"p99<1s", bw, false, 0, 1 << 20}, // not measured
-		{"p99<1s", nil, false, 0, 0},
+		{"p99<1s", bw, false, none, 1 << 20}, // not measured
+		{"p99<1s", nil, false, none, 0},
 		{"offered>=5k/s", load, true, 5000, 8},
 		{"rate>4k/s", load, true, 4500, 8},
 		{"late<5%", load, false, 0.05, 8},
@@ -63,7 +64,8 @@ func TestAssertJudge(t *testing.T) {
 		{"tail<10ms", incast, true, 9e6, 8},
 		{"tail-max<10ms", incast, false, 2e7, 8},
 		{"rounds>10", incast, true, 12, 8},
-		{"converged<1s", incast, false, 0, 8}, // it never did
+		{"converged<1s", incast, false, none, 8}, // it never did
+		{"p99<1s", append(lat[:1:1], load[0]), false, none, 8},
 		{"leaks==0", soak, false, 2, 0},
 		{"failed<=1", soak, true, 1, 0},
 		{"tests>5", soak, true, 7, 0},
@@ -74,8 +76,15 @@ func TestAssertJudge(t *testing.T) {
 			continue
 		}
 		v := a.Judge(c.runs)
-		if v.Pass != c.pass || v.Value != c.value || v.Size != c.size {
-			t.Errorf("%s: %+v, want pass %v, value %v, size %v", c.expr, v, c.pass, c.value, c.size)
+		got := none
+		if v.Value != nil {
+			got = *v.Value
+		}
+		if v.Pass != c.pass || got != c.value || v.Size != c.size {
+			t.Errorf("%s: %+v of %v, want pass %v, value %v, size %v", c.expr, v, got, c.pass, c.value, c.size)
+		}
+		if s := a.Measured(&v); (s == "not measured") != (c.value == none) {
+			t.Errorf("%s: %s", c.expr, s)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func Lookup(name string) (Metric, bool) {
 // so that runs of different length compare.
 func (m Metric) Value(r *record.Run) (float64, bool) {
 	v, ok := m.m.of(r)
-	if !ok || !m.part() {
+	if !ok || m.m.whole == nil {
 		return v, ok
 	}
 	w := m.m.whole(r)

@@ -62,9 +62,15 @@ func TestMetricValuesOfPartsAreShares(t *testing.T) {
 	if v := Relative(0, 5); !math.IsInf(v, 1) {
 		t.Errorf("from 0 to 5: %v", v)
 	}
+	// Processor time is a share without something that it is counted of.
+	full := &record.Run{DurationNS: 100, Transport: record.Counters{TxPkts: 1}, CPU: &record.CPU{UserNS: 30, SysNS: 20}}
 	for _, name := range Names() {
-		if m, ok := Lookup(name); !ok || m.Unit() == "" {
+		m, ok := Lookup(name)
+		if !ok || m.Unit() == "" {
 			t.Errorf("%s: %v", name, ok)
+		}
+		if v, ok := m.Value(full); name == "cpu" && (!ok || v != 0.5 || m.Format(v) != "50%") {
+			t.Errorf("cpu: %v %v %s", v, ok, m.Format(v))
 		}
 	}
 }

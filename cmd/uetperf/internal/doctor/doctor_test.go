@@ -325,6 +325,11 @@ func TestOffloadsOff(t *testing.T) {
 
 // What a host cannot be made to have in a test.
 func TestJudgements(t *testing.T) {
+	costs := func(here record.Counters, there *record.Counters) func(*visit) {
+		return func(v *visit) {
+			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: here, PeerTransport: there}})
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		judge   func(*visit)
@@ -352,12 +357,14 @@ func TestJudgements(t *testing.T) {
 		{"slow sender", func(v *visit) {
 			(&far{v: v}).slower(&record.Run{DurationNS: 1e9, CPU: &record.CPU{UserNS: 99e7, PeerSysNS: 98e7}, PeerTransport: &record.Counters{}})
 		}, OK, "99% of one here"},
-		{"lossy", func(v *visit) {
-			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: record.Counters{TxPkts: 1000, RtxSACK: 20}}})
-		}, Warn, "2.00% of the packets were sent again: the path loses them"},
-		{"overrun", func(v *visit) {
-			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: record.Counters{TxPkts: 1000, RtxSACK: 20}, PeerTransport: &record.Counters{Drops: map[string]uint64{"kernel": 20}}}})
-		}, Warn, "the kernel dropped 20 packets"},
+		{"lossy", costs(record.Counters{TxPkts: 1000, RxPkts: 45, RtxSACK: 20}, &record.Counters{TxPkts: 50, RxPkts: 982}), Warn,
+			"2.00% of the packets were sent again: the path lost 18 of 1000 on the way there, 5 of 50 on the way back"},
+		{"nobody tells", costs(record.Counters{TxPkts: 1000, RtxSACK: 20}, nil), Warn, "whether they were lost is not known"},
+		{"overrun", costs(record.Counters{TxPkts: 1000, RxPkts: 50, RtxSACK: 20}, &record.Counters{TxPkts: 50, RxPkts: 980, Drops: map[string]uint64{"kernel": 20}}), Warn, "the kernel dropped 20 packets"},
+		{"overrun and lossy", costs(record.Counters{TxPkts: 1000, RxPkts: 50, RtxSACK: 20}, &record.Counters{TxPkts: 50, RxPkts: 980, Drops: map[string]uint64{"kernel": 1}}), Warn, "the path lost 20 of 1000 on the way there, 0 of 50"},
+		{"mixed up", costs(record.Counters{TxPkts: 1000, RxPkts: 50, RtxSACK: 20}, &record.Counters{TxPkts: 50, RxPkts: 1000, OOO: 90}), Warn, "hardly any was lost: they overtake each other, 90 came"},
+		{"busy", costs(record.Counters{TxPkts: 1000, RxPkts: 50, RtxRTO: 20}, &record.Counters{TxPkts: 50, RxPkts: 999, Dup: 3}), Warn, "hardly any was lost: they, or their acknowledgements, were late"},
+		{"repeated", costs(record.Counters{TxPkts: 1000, RxPkts: 55, RtxRTO: 2}, &record.Counters{TxPkts: 50, RxPkts: 1010}), OK, "0.20% of the packets were sent again"},
 		{"damaged", func(v *visit) {
 			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: record.Counters{TxPkts: 1000}, PeerTransport: &record.Counters{Drops: map[string]uint64{"crc": 1}}}})
 		}, Bad, "1 packets came with a wrong CRC"},

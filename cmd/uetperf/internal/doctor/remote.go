@@ -21,6 +21,9 @@ const (
 	patience = 150 * time.Millisecond
 	// lossy is the share of resends that is more than a good path has.
 	lossy = 0.01
+	// astray is the share of resends that must have been lost, or have been overtaken,
+	// to be the cause of them.
+	astray = 0.1
 	// apart is how much two clocks may differ.
 	apart = 30 * time.Second
 	// busy is the share of a processor that shows which end is the slower one.
@@ -401,22 +404,42 @@ func (f *far) judge(res *perf.Result) {
 	}
 	share := float64(rtx) / float64(pkts)
 	text := fmt.Sprintf("a test of one second: %s, %.2f%% of the packets were sent again", speed, 100*share)
+	there, back := missing(r)
 	switch {
 	case drops["crc"] > 0:
 		v.bad("data", "look at what is in between: address translation, or a broken link", "%s; %d packets came with a wrong CRC", text, drops["crc"])
-	case drops["kernel"] > 0 && share > lossy/10:
+	case drops["kernel"] > 0 && 2*drops["kernel"] >= there+back && share > lossy/10:
 		v.warn("data", "larger socket buffers at the end that drops (sysctl -w net.core.rmem_max=…)", "%s; the kernel dropped %d packets that found the receive buffer full", text, drops["kernel"])
-	case share > lossy:
-		v.warn("data", "look for a link that loses packets (ethtool -S, counters of the switch)", "%s: the path loses them, or mixes up their order", text)
-	default:
+	case share <= lossy:
 		v.ok("data", "%s", text)
+	case r.PeerTransport == nil:
+		v.warn("data", "try again", "%s; whether they were lost is not known: the server did not tell what it received", text)
+	case float64(there+back) > float64(rtx)*astray:
+		v.warn("data", "look for a link that loses packets (ethtool -S, counters of the switch)", "%s: the path lost %d of %d on the way there, %d of %d on the way back",
+			text, there, r.Transport.TxPkts, back, r.PeerTransport.TxPkts)
+	case float64(r.Transport.OOO+r.PeerTransport.OOO) > float64(rtx)*astray:
+		v.warn("data", "look for links that share the packets of one flow between them", "%s, and hardly any was lost: they overtake each other, %d came behind later ones",
+			text, r.Transport.OOO+r.PeerTransport.OOO)
+	default:
+		v.warn("data", "give both processes time: stop what else runs there, or give them processors of their own (taskset)",
+			"%s, and hardly any was lost: they, or their acknowledgements, were late, as where an end is busy with other work", text)
 	}
 	f.slower(r)
 }
 
+// missing is how many packets did not arrive at the other end, on the way there and
+// on the way back. Both ends count all that they send and receive.
+func missing(r *record.Run) (there, back uint64) {
+	if r.PeerTransport == nil {
+		return 0, 0
+	}
+	sub := func(a, b uint64) uint64 { return a - min(a, b) } // a path may repeat packets
+	return sub(r.Transport.TxPkts, r.PeerTransport.RxPkts), sub(r.PeerTransport.TxPkts, r.Transport.RxPkts)
+}
+
 // slower says which end had no time left.
 func (f *far) slower(r *record.Run) {
-	if r.CPU == nil || r.DurationNS <= 0 || r.PeerTransport == nil {
+	if r.CPU == nil || r.DurationNS <= 0 || r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return
 	}
 	mine := float64(r.CPU.UserNS+r.CPU.SysNS) / float64(r.DurationNS)

@@ -284,6 +284,9 @@ func LoadTLS(dir, name, usual string) (*uet.Security, error) {
 			return nil, fmt.Errorf("%s has certificates of %s: say which is this end's with --as NAME", dir, strings.Join(names, ", "))
 		}
 	}
+	if names, err := Members(dir); err == nil && len(names) > 0 && !slices.Contains(names, name) && checkName(name) == nil {
+		return nil, fmt.Errorf("%s has no certificate of %q; there are %s: name one of them, --as NAME", dir, name, strings.Join(names, ", "))
+	}
 	s, err := uet.LoadTLSSecurity(dir, name)
 	return s, explain(dir, err)
 }

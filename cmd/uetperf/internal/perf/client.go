@@ -74,6 +74,9 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 		cfg.Timeout = 10 * time.Second
 	}
 	svc := (&Spec{EP: cfg.EP, Sec: cfg.Sec}).service()
+	if svc.ep == MSG && server.Addr().Zone() != "" {
+		return nil, usagef("-e msg does not go to addresses of a link yet, such as %v: name another address of that host, or leave -e msg out", server.Addr())
+	}
 	if svc == services[0] {
 		return dialService(ctx, server, svc, cfg, version)
 	}
@@ -418,7 +421,7 @@ func (c *Client) nobody() error {
 // silent says that the server does not answer.
 func (c *Client) silent(timeout time.Duration) error {
 	if c.open {
-		return unreachablef("no answer from %v within %v any more", c.server, timeout)
+		return unreachablef("no answer from %v for %v", c.server, timeout)
 	}
 	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.serve(), c.server.Port())
 }
@@ -711,7 +714,7 @@ func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error 
 		return fmt.Errorf("the server opened %d endpoints for %d streams", len(remote), len(r.legs))
 	}
 	for i, l := range r.legs {
-		a := remote[i]
+		a := l.end.near(remote[i])
 		if r.relays != nil {
 			r.relays[i].Connect(l.addr(), a)
 			a = r.relays[i].FacingClient()

@@ -345,7 +345,7 @@ func (c *ctl) received(from netip.AddrPort, r *ctlRecv, n int) {
 	err := json.Unmarshal(r.buf[:n], m)
 	c.repost(r)
 	if err == nil {
-		c.onMsg(c, from, m)
+		c.onMsg(c, c.end.near(from), m)
 	}
 }
 

@@ -78,11 +78,22 @@ func (e *end) open(info *uet.Info, size int) (err error) {
 	return nil
 }
 
+// near is addr as this end says it. A zone is the name that an interface has on the
+// host that speaks: a link-local address of the other end is on the link of this one.
+func (e *end) near(addr netip.AddrPort) netip.AddrPort {
+	ip := addr.Addr()
+	if !ip.Is6() || !ip.IsLinkLocalUnicast() {
+		return addr
+	}
+	return netip.AddrPortFrom(ip.WithZone(e.local.Addr().Zone()), addr.Port())
+}
+
 // insert makes addr a destination. Messages of a connection have one anyway.
 func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
 	if e.av == nil {
 		return fi.AddrUnspec, nil
 	}
+	addr = e.near(addr)
 	var h [1]fi.Addr
 	n, err := e.av.InsertAddrPorts([]netip.AddrPort{addr}, h[:])
 	if err == nil && n != 1 {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 )
@@ -42,15 +40,16 @@ const (
 // exchanged is what a client's leg found, besides its LegResult and histogram:
 // of requests that were measured.
 type exchanged struct {
-	offered int64 // meant to begin
-	late    int64 // of those
-	unsent  int64 // of those, never begun
+	offered int64         // meant to begin
+	late    int64         // of those
+	unsent  int64         // of those, never begun
+	span    time.Duration // in which they were meant to
 	lag     time.Duration
 	lastLag time.Duration // of the last that began
 	errors  int64
 	lastErr error
 	// opened and closed are the times of churn.
-	opened, closed *hdr.Histogram
+	opened, closed *histogram
 }
 
 // exchange is the client's loop of load, and of rr without churn.
@@ -77,7 +76,7 @@ func (l *leg) exchange() error {
 		measured int64
 		last     time.Duration
 		closed   bool
-		m        = meter{m: &l.res.Tx}
+		m        = l.meter(&l.res.Tx)
 		ex       = &l.ex
 	)
 	const gone = time.Duration(-1)
@@ -86,6 +85,9 @@ func (l *leg) exchange() error {
 	}
 	finish := func() {
 		m.end(last, measured)
+		if arr != nil && first >= 0 && ex.span == 0 {
+			ex.span = min(arr.next()-from, s.Time)
+		}
 		if l.res.Tx.Msgs = measured; arr != nil && !l.stop.Load() && !l.aborted.Load() {
 			l.res.Tx.Duration = max(l.res.Tx.Duration, s.Time)
 		}
@@ -101,6 +103,7 @@ func (l *leg) exchange() error {
 		ex.unsent += n
 		ex.late += n
 		ex.offered += n
+		ex.span = end - from
 		l.waited(arr, n, end, l.since())
 	}
 	for {
@@ -215,8 +218,8 @@ func (l *leg) exchange() error {
 }
 
 // took records a latency.
-func (l *leg) took(h *hdr.Histogram, d time.Duration) {
-	_ = h.RecordValue(max(1, min(int64(d), h.HighestTrackableValue())))
+func (l *leg) took(h *histogram, d time.Duration) {
+	h.record(d, 1)
 }
 
 // waited records for n requests that were given up the time that they waited, from
@@ -226,7 +229,7 @@ func (l *leg) waited(a *arrivals, n int64, end, now time.Duration) {
 	for i := range int64(parts) {
 		if k := n*(i+1)/parts - n*i/parts; k > 0 {
 			at := a.at + (float64(end)-a.at)*(float64(i)+0.5)/parts
-			_ = l.hist.RecordValues(max(1, min(int64(float64(now)-at), l.hist.HighestTrackableValue())), k)
+			l.hist.record(time.Duration(float64(now)-at), k)
 		}
 	}
 }
@@ -270,7 +273,7 @@ func (l *leg) respond() error {
 	var (
 		got, replied int64
 		later        []*slot // replies that found no room
-		m            = meter{m: &l.res.Rx}
+		m            = l.meter(&l.res.Rx)
 		said         = false
 		churn        = l.spec.Churn && l.spec.service().ep == RDM
 	)
@@ -378,7 +381,7 @@ func (l *leg) churn() error {
 		n, good, row int64 // transactions, those that went well, failures in a row
 		measured     int64
 		last         time.Duration
-		m            = meter{m: &l.res.Tx}
+		m            = l.meter(&l.res.Tx)
 		tx, rx       = &l.tx[0], &l.rx[0]
 	)
 	finish := func() {

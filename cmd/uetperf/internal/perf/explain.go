@@ -47,8 +47,11 @@ func explain(err error, node, domain string) error {
 	if e != nil {
 		return fmt.Errorf("no usable network interface: %w", e)
 	}
-	var names, addrs []string
+	var names, addrs, there []string
 	for _, in := range infos {
+		if in.Domain.Name == domain {
+			there = append(there, in.SrcAddr.IP.String())
+		}
 		if !slices.Contains(names, in.Domain.Name) {
 			names = append(names, in.Domain.Name)
 		}
@@ -60,6 +63,9 @@ func explain(err error, node, domain string) error {
 	if node != "" && !slices.Contains(addrs, node) {
 		return usagef("%s is no address of this host; there are: %s", node, strings.Join(addrs, ", "))
 	}
+	if node != "" && domain != "" && !slices.Contains(there, node) {
+		return usagef("%s is no address of interface %q, which has: %s", node, domain, strings.Join(there, ", "))
+	}
 	return fmt.Errorf("the interface cannot do what is asked for: %w", err)
 }
 
@@ -67,8 +73,28 @@ func explain(err error, node, domain string) error {
 // address (in brackets if a port follows). Without a port it is the well-known
 // one. A host that cannot be found is ErrUnreachable.
 func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
+	a, err := lookup(ctx, s)
+	if err != nil {
+		return a, err
+	}
+	switch ip := a.Addr(); {
+	case ip.IsUnspecified():
+		return netip.AddrPort{}, usagef("%v is every address of a host, and none to send to: name one, or localhost", ip)
+	case ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return netip.AddrPort{}, usagef("%v is a group of hosts: name one", ip)
+	case ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "":
+		return netip.AddrPort{}, usagef("%v is an address of a link: say which, such as %v%%eth0", ip, ip)
+	}
+	return a, nil
+}
+
+func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
 	host, port := s, uint16(wire.Port)
-	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+	plain := s
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		plain = s[1 : len(s)-1]
+	}
+	if ip, err := netip.ParseAddr(plain); err == nil {
 		return netip.AddrPortFrom(ip.Unmap(), port), nil
 	}
 	if h, p, err := net.SplitHostPort(s); err == nil {

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/pattern"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/fi"
@@ -35,7 +33,7 @@ type race struct {
 	mu    sync.Mutex // guards what follows; held by the last leg of a round
 	end   time.Time  // of the rounds
 	begin time.Time  // of the open round
-	hist  *hdr.Histogram
+	hist  *histogram
 }
 
 func newRace(n int) *race {
@@ -55,7 +53,7 @@ func (r *race) arrive(d time.Duration, stop bool) {
 	r.mu.Lock()
 	now := time.Now()
 	if r.round.Load() > 0 {
-		_ = r.hist.RecordValue(max(1, min(int64(now.Sub(r.begin)), r.hist.HighestTrackableValue())))
+		r.hist.record(now.Sub(r.begin), 1)
 	} else {
 		r.end = now.Add(d)
 	}
@@ -82,12 +80,12 @@ func (r *race) next(round int64) (open, over bool) {
 func (r *race) rounds() (*record.Latency, int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hist.TotalCount() == 0 {
+	if r.hist.count() == 0 {
 		return nil, 0
 	}
-	l := latency(r.hist)
+	l := r.hist.latency()
 	l.RTT = true
-	return l, r.hist.TotalCount()
+	return l, r.hist.count()
 }
 
 // half is how long each half of an incast is.
@@ -99,7 +97,7 @@ func (l *leg) incast() error {
 	var (
 		posted, done int64
 		last         time.Duration
-		m            = meter{m: &l.res.Tx}
+		m            = l.meter(&l.res.Tx)
 		free         = make([]*slot, 0, len(l.tx))
 		round        int64
 		streaming    = true
@@ -221,7 +219,7 @@ func (k *sink) whole() bool {
 func (l *leg) collect() error {
 	k := l.sink
 	var got int64
-	m := meter{m: &l.res.Rx}
+	m := l.meter(&l.res.Rx)
 	said := false
 	finish := func() {
 		m.end(l.since(), got)

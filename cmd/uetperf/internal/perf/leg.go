@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/pattern"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cq"
@@ -37,7 +35,7 @@ var errAborted = errors.New("aborted")
 type Measure struct {
 	Msgs     int64         `json:"msgs"`
 	Duration time.Duration `json:"duration"`
-	User     time.Duration `json:"user"` // processor time of the process
+	User     time.Duration `json:"user"` // processor time of the process; not known if both are 0
 	Sys      time.Duration `json:"sys"`
 }
 
@@ -95,7 +93,7 @@ type leg struct {
 	ledger *pattern.Ledger
 
 	// hist takes the measured round trips: half of each, but all of a ping's.
-	hist *hdr.Histogram
+	hist *histogram
 	ex   exchanged // of load and rr
 	gone tally     // of endpoints that churn has closed
 	// dial opens another endpoint and connects it, for churn; ctx ends with abort.
@@ -207,10 +205,6 @@ func newLeg(s *Spec, server bool, info *uet.Info) (*leg, error) {
 	}
 	return l, nil
 }
-
-// newHistogram holds latencies from a nanosecond to two minutes with three
-// digits.
-func newHistogram() *hdr.Histogram { return hdr.New(1, int64(2*time.Minute), 3) }
 
 // addr is what the peer sends to.
 func (l *leg) addr() netip.AddrPort { return l.end.local }
@@ -421,11 +415,14 @@ func (l *leg) since() time.Duration { return time.Since(l.begun) }
 // A meter measures one direction.
 type meter struct {
 	m         *Measure
+	clock     func() time.Duration // the leg's
 	on, ended bool
 	base      int64
 	from      time.Duration
 	user, sys time.Duration
 }
+
+func (l *leg) meter(m *Measure) meter { return meter{m: m, clock: l.since} }
 
 func (m *meter) start(now time.Duration, done int64) {
 	m.on, m.base, m.from = true, done, now
@@ -438,9 +435,24 @@ func (m *meter) end(now time.Duration, done int64) {
 	}
 	m.ended = true
 	m.m.Msgs, m.m.Duration = done-m.base, max(0, now-m.from)
+	// The leg may end later than its last message came. What it used is told for the
+	// measured time; but what it used while it looked for a peer that was gone says
+	// nothing of the messages before.
+	over := max(0, m.clock()-now)
+	if over > max(m.m.Duration/usageSlack, usageLeast) {
+		return
+	}
 	u, s := usage()
-	m.m.User, m.m.Sys = u-m.user, s-m.sys
+	part := float64(m.m.Duration) / max(1, float64(m.m.Duration+over))
+	m.m.User, m.m.Sys = time.Duration(float64(u-m.user)*part), time.Duration(float64(s-m.sys)*part)
 }
+
+// usageSlack is the part of the measured time by which the processor time may be of
+// a longer one, usageLeast by how much it always may.
+const (
+	usageSlack = 10
+	usageLeast = 250 * time.Millisecond
+)
 
 // stream is the loop of bw and rate: a window of sends, receives that are
 // posted again, or both.
@@ -455,8 +467,8 @@ func (l *leg) stream() error {
 	}
 	var (
 		posted, done, got int64
-		txm               = meter{m: &l.res.Tx}
-		rxm               = meter{m: &l.res.Rx}
+		txm               = l.meter(&l.res.Tx)
+		rxm               = l.meter(&l.res.Rx)
 		free              = make([]*slot, 0, window) // buffers to send from
 		last              time.Duration              // something completed
 		closed            = !sends
@@ -589,7 +601,7 @@ func (l *leg) pingpong() error {
 		n     int64 // round trips
 		got   int64 // messages received
 		out   *slot // receive to post again
-		m     = meter{m: &l.res.Tx}
+		m     = l.meter(&l.res.Tx)
 		rtt   time.Duration
 		last  time.Duration // end of the last round trip
 		done  int64         // sends completed
@@ -603,11 +615,11 @@ func (l *leg) pingpong() error {
 	// What the last round trip leaves to do is done while the next is under way.
 	settle := func() error {
 		if m.on && n > m.base {
-			v := int64(rtt)
+			d := rtt
 			if s.Test == Lat {
-				v /= 2
+				d /= 2
 			}
-			_ = l.hist.RecordValue(v)
+			l.hist.record(d, 1)
 		}
 		if out != nil {
 			b := out
@@ -721,7 +733,7 @@ func (l *leg) linger() error {
 func (l *leg) echo() error {
 	inject := l.spec.Op == Inject
 	var got, done int64
-	m := meter{m: &l.res.Rx}
+	m := l.meter(&l.res.Rx)
 	if l.spec.Warmup == 0 {
 		m.start(l.since(), 0)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a server on loopback and returns its address.
 func serve(t *testing.T, cfg ServerConfig) netip.AddrPort {
 	t.Helper()
-	cfg.Listen, cfg.AnyPort = netip.MustParseAddrPort("127.0.0.1:0"), true
+	if cfg.AnyPort = true; !cfg.Listen.IsValid() {
+		cfg.Listen = netip.MustParseAddrPort("127.0.0.1:0")
+	}
 	if cfg.Log == nil {
 		cfg.Log = func(f string, args ...any) { t.Logf("server: "+f, args...) }
 	}
@@ -412,15 +415,15 @@ func TestServerRefuses(t *testing.T) {
 	if err := c.send(&message{Type: mPrepare, Run: 100, Spec: &s}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "parallel streams") {
+	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "-P ") {
 		t.Errorf("absurd specification: %v", err)
 	}
 	for want, bad := range map[string]Spec{
-		"rate -1/s is not": exchanging(Load, TSend, 8, 8), "incast of 1 senders": incasting(1, 8, time.Second), "reply of": exchanging(RR, TSend, 8, 1<<40), "needs rdm endpoints": incasting(2, 8, time.Second),
+		"--rate -1/s is not": exchanging(Load, TSend, 8, 8), "incast of 1 senders": incasting(1, 8, time.Second), "--reply ": exchanging(RR, TSend, 8, 1<<40), "needs rdm endpoints": incasting(2, 8, time.Second),
 		"a sample each": base(BW, Send, 8), "test \"soak\" is not one of": base("soak", Send, 8), "arrivals \"often\"": exchanging(Load, TSend, 8, 8),
 	} {
 		switch {
-		case strings.HasPrefix(want, "rate"):
+		case strings.HasPrefix(want, "--rate"):
 			bad.Rate = -1
 		case strings.HasPrefix(want, "needs"):
 			bad.EP = MSG
@@ -606,6 +609,92 @@ func TestSpecMemory(t *testing.T) {
 	}
 }
 
+// The time that a process spends on the search for a peer that is gone is not that
+// of the messages before.
+func TestMeterLeavesWaitingOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		present time.Duration
+		used    time.Duration
+	}{"at once": {time.Second, time.Second}, "after a drain": {1250 * time.Millisecond, 800 * time.Millisecond}, "two seconds later": {3 * time.Second, 0}} {
+		var got Measure
+		m := meter{m: &got, clock: func() time.Duration { return c.present }}
+		m.start(0, 10)
+		m.user -= time.Second
+		m.end(time.Second, 110)
+		if got.Msgs != 100 || got.Duration != time.Second || math.Abs(float64(got.User+got.Sys-c.used)) > 1e8 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A server that answered before is not asked for again.
+func TestSilentServer(t *testing.T) {
+	at := netip.MustParseAddrPort("192.0.2.1:4793")
+	for open, want := range map[bool]string{
+		true:  "no answer from 192.0.2.1:4793 for 7s",
+		false: "no answer from 192.0.2.1:4793 within 7s: is `uetperf serve` running there, and UDP port 4793 open in firewalls?",
+	} {
+		c := &Client{server: at, svc: services[0], open: open}
+		if err := c.silent(7 * time.Second); err.Error() != want || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// 0.0.0.0 is every IPv4 address, and no other.
+func TestListenOnIPv4(t *testing.T) {
+	s, err := NewServer(ServerConfig{Listen: netip.MustParseAddrPort("0.0.0.0:0"), AnyPort: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, a := range s.Addrs() {
+		if !a.Addr().Is4() {
+			t.Errorf("it serves at %v", a)
+		}
+	}
+}
+
+func TestListenWhereTheInterfaceIsNot(t *testing.T) {
+	infos, err := Infos(&uet.Info{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(infos, func(in *uet.Info) bool { return !in.SrcAddr.IP.IsLoopback() })
+	if i < 0 {
+		t.Skip("there is one interface")
+	}
+	_, err = NewServer(ServerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true, Domain: infos[i].Domain.Name})
+	if want := "127.0.0.1 is no address of interface \"" + infos[i].Domain.Name + "\", which has: "; !errors.Is(err, ErrUsage) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// An address of a link is said with the name that the link has on one host.
+func TestLinkLocal(t *testing.T) {
+	t.Parallel()
+	infos, err := Infos(&uet.Info{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(infos, func(in *uet.Info) bool { return in.SrcAddr.IP.Is6() && in.SrcAddr.IP.IsLinkLocalUnicast() })
+	if i < 0 {
+		t.Skip("no link-local address is here")
+	}
+	at := serve(t, ServerConfig{Listen: netip.AddrPortFrom(infos[i].SrcAddr.IP, 0)})
+	c := dial(t, at, ClientConfig{})
+	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+		t.Errorf("%+v", res.Run)
+	}
+	if _, err := Dial(context.Background(), at, ClientConfig{EP: MSG}); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "-e msg does not go to addresses of a link") {
+		t.Errorf("a connection: %v", err)
+	}
+	c = dial(t, at, ClientConfig{Impair: &relay.Faults{}})
+	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+		t.Errorf("through a relay: %+v", res.Run)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	for in, want := range map[string]string{
 		"127.0.0.1": "127.0.0.1:4793", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4793", "[::1]": "[::1]:4793", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4793",
@@ -615,7 +704,10 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]error{"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable} {
+	for in, want := range map[string]error{
+		"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable,
+		"0.0.0.0": ErrUsage, "[::]:99": ErrUsage, "224.0.0.1": ErrUsage, "255.255.255.255": ErrUsage, "fe80::1": ErrUsage, "[::1": ErrUsage, "::1]": ErrUsage,
+	} {
 		if got, err := Resolve(context.Background(), in); !errors.Is(err, want) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}

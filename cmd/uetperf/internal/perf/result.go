@@ -3,8 +3,6 @@ package perf
 import (
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
@@ -90,8 +88,8 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	}
 	if s.pingpong() {
 		run.FirstNS = int64(r.legs[0].res.First)
-		if h := r.legs[0].hist; h.TotalCount() > 0 {
-			run.Latency = latency(h)
+		if h := r.legs[0].hist; h.count() > 0 {
+			run.Latency = h.latency()
 			run.Latency.RTT = s.Test == Ping
 		}
 	} else if duration > 0 && s.Test != RR {
@@ -112,20 +110,21 @@ func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
 	h := newHistogram()
 	for _, l := range r.legs {
 		x := &l.ex
-		h.Merge(l.hist)
+		h.merge(l.hist)
 		all.offered += x.offered
 		all.late += x.late
 		all.unsent += x.unsent
+		all.span = max(all.span, x.span)
 		all.errors += x.errors
 		all.lag = max(all.lag, x.lag)
 		all.lastLag = max(all.lastLag, x.lastLag)
 		if x.opened != nil {
-			all.opened.Merge(x.opened)
-			all.closed.Merge(x.closed)
+			all.opened.merge(x.opened)
+			all.closed.merge(x.closed)
 		}
 	}
-	if h.TotalCount() > 0 {
-		run.Latency = latency(h)
+	if h.count() > 0 {
+		run.Latency = h.latency()
 		run.Latency.RTT = true
 	}
 	if s.Test == RR {
@@ -134,15 +133,15 @@ func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
 			rate := float64(run.Msgs) / duration.Seconds()
 			run.MsgsPerS = &rate
 		}
-		if s.Churn && all.opened.TotalCount() > 0 {
-			run.Churn = &record.Churn{Open: latency(all.opened), Close: latency(all.closed)}
+		if s.Churn && all.opened.count() > 0 {
+			run.Churn = &record.Churn{Open: all.opened.latency(), Close: all.closed.latency()}
 			run.Churn.Open.RTT, run.Churn.Close.RTT = true, true
 		}
 		return
 	}
 	l := &record.Load{Offered: all.offered, Late: all.late, LateAfterNS: int64(LateAfter), MaxLagNS: int64(all.lag), Unsent: all.unsent}
-	if duration > 0 {
-		l.OfferedPer = float64(l.Offered) / min(duration, s.Time).Seconds()
+	if all.span > 0 {
+		l.OfferedPer = float64(l.Offered) / all.span.Seconds()
 	}
 	// What piled up to the end is no hiccup.
 	l.Overloaded = l.Unsent*100 > l.Offered || all.lastLag > max(s.Time/100, piledUp)
@@ -173,7 +172,7 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 		return l.Rx
 	}
 	m := pick(&r.legs[0].res)
-	if m.Duration <= 0 {
+	if m.Duration <= 0 || m.User+m.Sys == 0 {
 		return nil
 	}
 	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
@@ -186,16 +185,4 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 		}
 	}
 	return c
-}
-
-// latency describes a histogram.
-func latency(h *hdr.Histogram) *record.Latency {
-	b, err := h.Encode(hdr.V2CompressedEncodingCookieBase)
-	if err != nil {
-		b = nil
-	}
-	return &record.Latency{
-		Min: h.Min(), P50: h.ValueAtPercentile(50), P90: h.ValueAtPercentile(90), P99: h.ValueAtPercentile(99),
-		P999: h.ValueAtPercentile(99.9), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), HDR: string(b),
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,6 +123,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	infos, err := uet.GetInfo(node, fmt.Sprint(port), fi.Source, hints)
 	if err != nil {
 		return nil, explain(err, node, cfg.Domain)
+	}
+	if cfg.Listen.Addr() == netip.IPv4Unspecified() { // which says IPv4; :: is both, as elsewhere
+		infos = slices.DeleteFunc(infos, func(in *uet.Info) bool { return !in.SrcAddr.IP.Is4() })
+		if len(infos) == 0 {
+			return nil, usagef("no interface has an IPv4 address")
+		}
 	}
 	var failed error
 	var refused []error
@@ -280,7 +287,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	for _, ss := range s.sessions {
-		ss.end("server ends")
+		ss.end("the server was stopped")
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
@@ -560,7 +567,7 @@ func (ss *session) run(k sessionKey) {
 		select {
 		case <-ss.ctx.Done():
 			s.cfg.Log("%v gone: %v", ss.addr, context.Cause(ss.ctx))
-			_ = ss.send(&message{Type: mFail, Error: "the server ended the session: " + context.Cause(ss.ctx).Error()})
+			_ = ss.send(&message{Type: mFail, Error: "the session was ended: " + context.Cause(ss.ctx).Error()})
 			return
 		case ev := <-events:
 			ss.legSaid(ev)
@@ -710,7 +717,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	var addrs []netip.AddrPort
 	for i, a := range m.Addrs {
 		// Nobody is sent data who does not ask for it.
-		if a.Addr() != ss.addr.Addr() {
+		if ss.ctl.end.near(a).Addr() != ss.addr.Addr() {
 			err = fmt.Errorf("test address %v is not of the client %v", a, ss.addr)
 			break
 		}

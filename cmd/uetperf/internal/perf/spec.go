@@ -209,13 +209,13 @@ func (s *Spec) Validate() error {
 	case s.Window < 0 || s.Window > MaxWindow || !s.pingpong() && s.Window == 0:
 		return fmt.Errorf("window %d is not 1 to %d", s.Window, MaxWindow)
 	case s.Parallel < 1 || s.Parallel > MaxParallel:
-		return fmt.Errorf("%d parallel streams are not 1 to %d", s.Parallel, MaxParallel)
+		return fmt.Errorf("-P %d is not 1 to %d", s.Parallel, MaxParallel)
 	case s.MTU != 0 && s.MTU != 1024 && s.MTU != 2048 && s.MTU != 4096 && s.MTU != 8192:
-		return fmt.Errorf("mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
+		return fmt.Errorf("--mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
 	case s.Paths < 0 || s.Paths > udp.MaxPaths:
-		return fmt.Errorf("%d paths are not 1 to %d", s.Paths, udp.MaxPaths)
+		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, udp.MaxPaths)
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
-		return fmt.Errorf("base round trip %v is not 0 to 1s", s.BaseRTT)
+		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
 	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
 	case s.Trim && s.service().sec != Off:
@@ -223,17 +223,17 @@ func (s *Spec) Validate() error {
 	case s.Trim && !s.CRC:
 		return fmt.Errorf("trimming needs the CRC, which tells a whole packet from one that was cut")
 	case s.Reverse && s.Bidir:
-		return fmt.Errorf("reverse and bidir exclude each other")
+		return fmt.Errorf("-R and --bidir are two directions: give one")
 	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.pingpong():
 		return fmt.Errorf("%s has no direction and one stream", s.Test)
 	case (s.Reverse || s.Bidir) && (s.exchanges() || s.Test == Incast):
-		return fmt.Errorf("%s has no other direction: leave reverse and bidir out", s.Test)
+		return fmt.Errorf("%s has no other direction: leave -R and --bidir out", s.Test)
 	case s.Op == Inject && (s.exchanges() || s.Test == Incast), s.Op == Send && s.Test == Incast:
 		return fmt.Errorf("%s has no operation %s", s.Test, s.Op)
 	case s.Reply < 0 || s.Reply > MaxMemory/2 || s.Reply > 0 && !s.exchanges():
-		return fmt.Errorf("reply of %d bytes is not 0 to %s, of load and rr", s.Reply, units.Bytes(MaxMemory/2))
+		return fmt.Errorf("--reply %d is not 0 to %s, of load and rr", s.Reply, units.Bytes(MaxMemory/2))
 	case s.Test == Load && !(s.Rate > 0 && s.Rate <= maxRate) || s.Test != Load && s.Rate != 0:
-		return fmt.Errorf("rate %g/s is not more than 0 and at most %g/s, of load", s.Rate, maxRate)
+		return fmt.Errorf("--rate %g/s is not more than 0 and at most %g/s, of load", s.Rate, maxRate)
 	case (s.Test == Load || s.Test == Incast) && s.Time == 0:
 		return fmt.Errorf("%s needs a time", s.Test)
 	case s.Churn && s.Test != RR:

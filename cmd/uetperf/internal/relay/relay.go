@@ -177,6 +177,15 @@ func (r *Relay) FacingClient() netip.AddrPort { return r.side[0].local }
 // FacingServer is the address that the server is to send to.
 func (r *Relay) FacingServer() netip.AddrPort { return r.side[1].local }
 
+// unzoned is a without the name of its link: what one host sends to itself arrives
+// without one.
+func unzoned(a netip.AddrPort) netip.AddrPort {
+	if a.Addr().Is4() {
+		return a
+	}
+	return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
+}
+
 // Connect says who the two ends are.
 func (r *Relay) Connect(client, server netip.AddrPort) {
 	r.side[0].remote.Store(&client)
@@ -313,7 +322,7 @@ func (d *direction) publish() {
 func (d *direction) receive(rx *dgram.Datagram) {
 	n := uint64(rx.Segments())
 	from, to := d.in.remote.Load(), d.out.remote.Load()
-	if from == nil || to == nil || rx.Remote != *from {
+	if from == nil || to == nil || unzoned(rx.Remote) != unzoned(*from) {
 		d.stats.Strange += n
 		return
 	}

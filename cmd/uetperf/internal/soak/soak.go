@@ -25,7 +25,7 @@ type Config struct {
 	// Sizes are those of messages.
 	Sizes []int64
 	// What is not "" is the same in all tests instead of drawn.
-	Op, Mode, Complete, Progress string
+	Op, Mode, Complete, Progress, GSO string
 	// Impaired: a relay is in between, which has one path.
 	Impaired bool
 	// Dial opens a session with the server. Two are opened.
@@ -48,6 +48,8 @@ type Status struct {
 }
 
 const (
+	// seedStream tells what is drawn from what else the seed makes.
+	seedStream = 0x50a6
 	// episodeMost is how long a test takes, episodeLeast at least, and in between a
 	// part of the time.
 	episodeMost, episodeLeast = 2 * time.Second, 150 * time.Millisecond
@@ -82,7 +84,7 @@ type soak struct {
 
 // Run soaks. What it found is in the record.Run, also with an error.
 func Run(ctx context.Context, cfg Config) (record.Run, error) {
-	s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, 0x50a6)), begin: time.Now(), join: 1}
+	s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream)), begin: time.Now(), join: 1}
 	lost := int64(0)
 	s.run = record.Run{
 		Transport: record.Counters{Drops: map[string]uint64{}}, PeerTransport: &record.Counters{Drops: map[string]uint64{}},
@@ -174,6 +176,9 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			return nil
 		}
 		p, kind := s.draw(left)
+		if s.cfg.Ready != nil { // what is told of the path is what the system gives
+			p.GSO, p.Paths = s.cfg.Base.GSO, s.cfg.Base.Paths
+		}
 		res, err := c.Run(ctx, p, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
 			if s.cfg.Ready != nil {
 				s.cfg.Ready(path, mtu)
@@ -328,7 +333,9 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
 	p.GSO = pick(rng, "auto", "auto", "off")
 	if rng.IntN(4) == 0 && !cfg.Impaired {
-		p.Paths = 1 + rng.IntN(4)
+		if n := 1 + rng.IntN(4); cfg.Base.Paths <= 1 {
+			p.Paths = n
+		}
 	}
 	kinds := []string{perf.Ping, perf.Lat, perf.BW, perf.BW, perf.Rate, perf.Load, perf.RR, churn}
 	if p.EP != perf.MSG {
@@ -338,7 +345,7 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 	for _, v := range []struct {
 		is   *string
 		want string
-	}{{&p.Op, cfg.Op}, {&p.Mode, cfg.Mode}, {&p.Complete, cfg.Complete}, {&p.Progress, cfg.Progress}} {
+	}{{&p.Op, cfg.Op}, {&p.Mode, cfg.Mode}, {&p.Complete, cfg.Complete}, {&p.Progress, cfg.Progress}, {&p.GSO, cfg.GSO}} {
 		if v.want != "" {
 			*v.is = v.want
 		}

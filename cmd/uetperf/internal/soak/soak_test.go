@@ -68,7 +68,15 @@ func TestSoak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, _ := serve(t)
 			cfg := config(addr, c.ep, 2*time.Second, c.faults)
+			for first := ""; first != "off"; { // a seed whose first test is without GSO
+				cfg.Base.Seed++
+				s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream))}
+				p, _ := s.draw(cfg.Base.Time)
+				first = p.GSO
+			}
 			news := 0
+			gso := "not asked"
+			cfg.Ready = func(path record.Path, _ int) { gso = path.GSO.Why }
 			cfg.News = func(st *Status) {
 				if news++; st.Here.Heap <= 0 || st.There.Goroutines <= 0 {
 					t.Errorf("%+v", st)
@@ -80,6 +88,9 @@ func TestSoak(t *testing.T) {
 			r, err := Run(context.Background(), cfg)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.Contains(gso, "Config") {
+				t.Errorf("the path is that of a test which drew GSO: %q", gso)
 			}
 			x := r.Soak
 			sum := int64(0)
@@ -158,9 +169,9 @@ func TestDraw(t *testing.T) {
 		if len(kinds) != want {
 			t.Errorf("%s: %v, want %d kinds", ep, kinds, want)
 		}
-		s.cfg.Mode, s.cfg.Complete, s.cfg.Op = "rod", "delivery", perf.Send
+		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Base.Paths = "rod", "delivery", perf.Send, "on", 3
 		for range 1000 {
-			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.Complete != "delivery" || p.Op != perf.Send && p.Test != perf.Incast {
+			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != perf.Send && p.Test != perf.Incast {
 				t.Fatalf("%s is not what is pinned", describe(&p))
 			}
 		}

@@ -1,0 +1,61 @@
+package perf
+
+import (
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// A histogram holds latencies from a nanosecond to two minutes with three digits,
+// and the smallest, the largest and the mean of them as they were.
+type histogram struct {
+	h        *hdr.Histogram
+	min, max int64
+	sum      float64
+}
+
+func newHistogram() *histogram { return &histogram{h: hdr.New(1, int64(2*time.Minute), 3)} }
+
+// record adds d, n times.
+func (h *histogram) record(d time.Duration, n int64) {
+	v := max(1, min(int64(d), h.h.HighestTrackableValue()))
+	if n <= 0 || h.h.RecordValues(v, n) != nil {
+		return
+	}
+	h.stretch(v, v)
+	h.sum += float64(v) * float64(n)
+}
+
+// stretch is called when what is new has been counted.
+func (h *histogram) stretch(least, most int64) {
+	if h.min == 0 || least < h.min {
+		h.min = least
+	}
+	h.max = max(h.max, most)
+}
+
+func (h *histogram) merge(o *histogram) {
+	if o.count() == 0 {
+		return
+	}
+	h.h.Merge(o.h)
+	h.stretch(o.min, o.max)
+	h.sum += o.sum
+}
+
+func (h *histogram) count() int64 { return h.h.TotalCount() }
+
+// latency describes it. Percentiles have three digits, so the ends of their buckets
+// may be beyond the values that there were.
+func (h *histogram) latency() *record.Latency {
+	b, err := h.h.Encode(hdr.V2CompressedEncodingCookieBase)
+	if err != nil {
+		b = nil
+	}
+	at := func(p float64) int64 { return min(max(h.h.ValueAtPercentile(p), h.min), h.max) }
+	return &record.Latency{
+		Min: h.min, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: h.max, Mean: h.sum / max(1, float64(h.count())), StdDev: h.h.StdDev(), HDR: string(b),
+	}
+}
