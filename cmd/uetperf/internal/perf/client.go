@@ -74,9 +74,6 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 		cfg.Timeout = 10 * time.Second
 	}
 	svc := (&Spec{EP: cfg.EP, Sec: cfg.Sec}).service()
-	if svc.ep == MSG && server.Addr().Zone() != "" {
-		return nil, usagef("-e msg does not go to addresses of a link yet, such as %v: name another address of that host, or leave -e msg out", server.Addr())
-	}
 	if svc == services[0] {
 		return dialService(ctx, server, svc, cfg, version)
 	}
