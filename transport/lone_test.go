@@ -70,7 +70,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 		}
 	}
 	lose := func(p *pipe) { // what left
-		for p.a.Stats().RtxRTO+p.a.Stats().RtxProbe == 0 {
+		for lost := false; !lost; p.a.pds.Each(func(pdc *pds.PDC) { lost = lost || pdc.Lost() }) {
 			p.now = max(p.now, p.a.NextTimeout())
 			p.a.Advance(p.now)
 		}

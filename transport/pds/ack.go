@@ -509,7 +509,6 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		case over <= 0:
 		case uint32(over) >= tx.reorder:
 			p.markLost(now, psn, k, CauseSACK)
-			p.t.Stats.RtxSACK++
 		default:
 			p.youngHole(now, k)
 		}
@@ -550,7 +549,6 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 		}
 		if tx.probeAt-k.sentAt >= p.reorderTime() {
 			p.markLost(now, psn, k, CauseProbe)
-			p.t.Stats.RtxSACK++
 			continue
 		}
 		p.youngHole(now, k)

@@ -220,7 +220,6 @@ func (p *PDC) again(psn wire.PSN, k *txPkt) {
 		tx.lostHint = psn
 	}
 	tx.lost++
-	p.t.Stats.RtxProbe++
 }
 
 // onRTO takes everything in flight for lost. What a SACK reported as arrived is
@@ -242,7 +241,6 @@ func (p *PDC) onRTO(now time.Duration) {
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktFlight {
 			p.markLost(now, psn, k, CauseRTO)
-			p.t.Stats.RtxRTO++
 		}
 	}
 	if p.remoteID != 0 {
@@ -277,7 +275,6 @@ func (p *PDC) declareHoles(now time.Duration) {
 		age := time.Duration(microseconds(now)-k.hole) * time.Microsecond
 		if age >= wait-2*time.Microsecond {
 			p.markLost(now, psn, k, CauseReorder)
-			p.t.Stats.RtxSACK++
 		} else if at := now - age; tx.holeAt == 0 || at < tx.holeAt {
 			tx.holeAt = at
 		}

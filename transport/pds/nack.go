@@ -179,7 +179,6 @@ func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.Nack
 		tx.lostHint = psn
 	}
 	tx.lost++
-	p.t.Stats.RtxNack++
 	if p.ccc != nil {
 		// UE §3.6.13: 03 is about the way back, others are no congestion.
 		p.ccc.OnNack(now, int(k.size), code == wire.NackTrimmed || code == wire.NackTrimmedLastHop)
@@ -252,7 +251,6 @@ func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode
 	k.state, k.nacked, k.cause = pktHeld, true, nacked(code)
 	tx.flight--
 	tx.held++
-	p.t.Stats.RtxNack++
 	if p.ccc != nil {
 		p.ccc.OnNack(now, int(k.size), false)
 	}

@@ -176,7 +176,6 @@ func (p *PDC) restamp(start wire.PSN) {
 			continue
 		case pktFlight:
 			tx.flight--
-			t.Stats.RtxNack++
 			out += int(k.size)
 			p.gone(int(k.size)) // counted again when it leaves
 		case pktHeld:

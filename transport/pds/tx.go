@@ -379,6 +379,7 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 		panic("BUG: pds: Resend without CanResend")
 	}
 	p.t.Cause = k.cause
+	p.t.Stats.resent(k.cause)
 	tx.lost--
 	if tx.flight == 0 {
 		tx.progress = now
@@ -400,6 +401,21 @@ func (p *PDC) Resend(now time.Duration, path uint8) Again {
 		return Again{IsCP: true, CP: p.ctlHeader(psn, k)}
 	}
 	return Again{Req: p.header(psn, k), Ref: k.ref}
+}
+
+// resent counts a retransmission.
+func (s *Stats) resent(c Cause) {
+	switch c {
+	case CauseRTO:
+		s.RtxRTO++
+	case CauseSACK, CauseReorder, CauseProbe:
+		s.RtxSACK++
+	case CauseTail:
+		s.RtxProbe++
+	case CauseClose: // for the first time
+	default: // a NACK
+		s.RtxNack++
+	}
 }
 
 func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {

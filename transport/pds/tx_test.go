@@ -653,3 +653,20 @@ func TestProbeAnswerFromElsewhere(t *testing.T) {
 		t.Errorf("%d PROBEs for 200 packets", probes)
 	}
 }
+
+func TestWhatIsCountedAsResentWasSent(t *testing.T) {
+	// A packet that was taken for lost and is answered before it goes again is none.
+	x := newInitiator(t, wire.RUD)
+	x.push(4)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.advance(20 * time.Millisecond)
+	if !x.p.CanResend() {
+		t.Fatal("nothing is lost")
+	}
+	x.p.Resend(x.now, 0)
+	x.ack(3, 3)
+	if s := &x.tab.Stats; s.RtxRTO != 1 || s.RtxSACK+s.RtxNack+s.RtxProbe != 0 {
+		t.Errorf("%d resent by the RTO, %d otherwise; want 1, 0", s.RtxRTO, s.RtxSACK+s.RtxNack+s.RtxProbe)
+	}
+}
