@@ -992,6 +992,16 @@ func TestF37RequestsDoNotFillTheQueue(t *testing.T) {
 	}
 }
 
+// connected waits until both ends may send, without a look at their queues.
+func connected(t *testing.T, a, b *node) {
+	t.Helper()
+	for start := time.Now(); a.link.maySend() != nil || b.link.maySend() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			t.Fatal("not connected")
+		}
+	}
+}
+
 func TestF37StuckReader(t *testing.T) {
 	t.Parallel()
 	// F37: an event queue of one place that nobody reads, with more trouble than it
@@ -1004,11 +1014,7 @@ func TestF37StuckReader(t *testing.T) {
 	_, info := l.request()
 	b := r.plugTo(info, q)
 	ok(t, b.Accept(nil))
-	for start := time.Now(); a.link.maySend() != nil || b.link.maySend() != nil; time.Sleep(time.Millisecond) {
-		if time.Since(start) > patience {
-			t.Fatal("not connected")
-		}
-	}
+	connected(t, a, b)
 	for range 10 {
 		(*owner)(a.Endpoint).report(eq.Error{Fid: a.Endpoint, Err: fi.ENETDOWN})
 		talk(t, a, b, "goes on")
@@ -1049,11 +1055,7 @@ func TestClosedEndpointsLeaveRoom(t *testing.T) {
 		_, info := l.request()
 		b := r.plugTo(info, q)
 		ok(t, b.Accept(nil))
-		for start := time.Now(); a.link.maySend() != nil || b.link.maySend() != nil; time.Sleep(time.Millisecond) {
-			if time.Since(start) > patience {
-				t.Fatal("not connected")
-			}
-		}
+		connected(t, a, b)
 		ok(t, a.Close())
 		ok(t, b.Close())
 	}

@@ -286,6 +286,21 @@ func readRecord(rd io.Reader) (*record.Record, error) {
 	return r, nil
 }
 
+// recordIn reads the record in a file.
+func recordIn(t *testing.T, file string) *record.Record {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := readRecord(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // A client is a process whose output is watched.
 type client struct {
 	*exec.Cmd
@@ -380,15 +395,7 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 			if strings.Contains(c.out.String(), "no message came") {
 				t.Errorf("nothing was wrong, but it says what waited:\n%s", &c.out)
 			}
-			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			r, err := readRecord(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := recordIn(t, file)
 			if r.OK || r.Error != "interrupted" || len(r.Runs) != 1 || r.Runs[0].Msgs == 0 || r.Runs[0].DurationNS < int64(100*time.Millisecond) {
 				t.Errorf("record %+v\n%s", r, &c.out)
 			}

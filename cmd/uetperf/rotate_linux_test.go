@@ -41,15 +41,7 @@ func TestRotateWhileRunning(t *testing.T) {
 	if code := c.code(t); code != exitOK {
 		t.Fatalf("exit code %d\n%s%s", code, &c.out, &c.err)
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := readRecord(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := recordIn(t, file)
 	if run := r.Runs[0]; run.DataCheck.Wrong != 0 || *run.Lost != 0 || run.Transport.Drops["auth"] != 0 {
 		t.Errorf("%+v", run)
 	}

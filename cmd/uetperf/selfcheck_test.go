@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +27,7 @@ func TestSelfCheck(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s%s", err, &progress, &out)
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := readRecord(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := recordIn(t, file)
 	want := steps(1, 0)
 	if !r.OK || len(r.Runs) != len(want) || r.Peer == nil || r.Path == nil {
 		t.Errorf("ok %v, %d runs, want %d", r.OK, len(r.Runs), len(want))

@@ -187,6 +187,12 @@ func TestNackTrimmedAgainAndAgain(t *testing.T) {
 	for range 5 {
 		round(1)
 	}
+	x.p.tx.rtt = 250 * time.Microsecond // the smoothed one: the queue is what takes time
+	for range 3 {
+		round()
+		round()
+		round(1)
+	}
 	x.now += 20 * time.Millisecond
 	x.tab.Advance(x.now)
 	if !x.p.CanResend() {

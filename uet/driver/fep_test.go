@@ -359,6 +359,25 @@ func TestAutoSilentPeerEndsTheSend(t *testing.T) {
 	})
 }
 
+// bothSleep waits until n messages of a have arrived at b, total bytes of them, while
+// both have gone to sleep.
+func bothSleep(t *testing.T, a, b *end, n, total int) {
+	t.Helper()
+	a.Arm()
+	b.Arm()
+	for s, r := 0, 0; s < n || r < n; {
+		select {
+		case <-a.arrived:
+		case <-b.arrived:
+		}
+		s, _ = a.counts()
+		_, r = b.counts()
+	}
+	if b.bytes != total || len(a.bad)+len(b.bad) != 0 {
+		t.Errorf("%d of %d bytes, errors %v %v", b.bytes, total, a.bad, b.bad)
+	}
+}
+
 func TestLossyWireBothEndsSleep(t *testing.T) {
 	// F1 through the driver: everything arrives once, by timers that only the
 	// progress goroutines run.
@@ -380,19 +399,7 @@ func TestLossyWireBothEndsSleep(t *testing.T) {
 			b.post(t, transport.Op{Kind: transport.OpTRecv, Tag: uint64(i), Buf: make([]byte, size)})
 			a.post(t, transport.Op{Kind: transport.OpTSend, Tag: uint64(i), Buf: make([]byte, size)})
 		}
-		a.Arm()
-		b.Arm()
-		for s, r := 0, 0; s < n || r < n; {
-			select {
-			case <-a.arrived:
-			case <-b.arrived:
-			}
-			s, _ = a.counts()
-			_, r = b.counts()
-		}
-		if b.bytes != total || len(a.bad)+len(b.bad) != 0 {
-			t.Errorf("%d of %d bytes, errors %v %v", b.bytes, total, a.bad, b.bad)
-		}
+		bothSleep(t, a, b, n, total)
 		a.Disarm()
 		b.Disarm()
 		_, _ = a.Close(), b.Close()
@@ -426,19 +433,7 @@ func TestOddSocketBothEndsSleep(t *testing.T) {
 			b.post(t, transport.Op{Kind: transport.OpRecv, Buf: make([]byte, size)})
 			a.post(t, transport.Op{Kind: transport.OpSend, Ordered: true, Buf: make([]byte, size)})
 		}
-		a.Arm()
-		b.Arm()
-		for s, r := 0, 0; s < n || r < n; {
-			select {
-			case <-a.arrived:
-			case <-b.arrived:
-			}
-			s, _ = a.counts()
-			_, r = b.counts()
-		}
-		if b.bytes != total || len(a.bad)+len(b.bad) != 0 {
-			t.Errorf("%d of %d bytes, errors %v %v", b.bytes, total, a.bad, b.bad)
-		}
+		bothSleep(t, a, b, n, total)
 		if s := a.Stats(); s.NoRoom == 0 || s.SendError == 0 {
 			t.Errorf("%+v", s)
 		}
