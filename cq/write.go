@@ -23,6 +23,12 @@ func (q *CQ) Reserve(n int) bool {
 	}
 }
 
+// Take is Reserve(1) where that needs no second try: if not, it says no.
+func (q *CQ) Take() bool {
+	used := q.used.Load()
+	return used < int64(q.attr.Size) && q.used.CompareAndSwap(used, used+1)
+}
+
 // reserve is Reserve when there is no room until freed is looked at.
 func (q *CQ) reserve(n int) bool { return q.makeRoom() && q.Reserve(n) }
 
@@ -120,6 +126,35 @@ func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 	return &r.entries[i]
 }
 
+// Complete is Begin, Add and End for one completion that a place was promised to,
+// at half their price: what the owner of a queue does who has nothing else for it
+// now. It says no, and has done nothing, to a queue that holds errors, has overrun,
+// was closed or must grow.
+func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
+	q.w.Mu.Lock()
+	r := &q.ring
+	held := int(r.tail - r.head)
+	if q.overrun || r.first < len(r.errs) || held == len(r.entries) { // closed: it has none
+		q.w.Mu.Unlock()
+		return false
+	}
+	i := int(r.tail) & (len(r.entries) - 1)
+	r.tail++
+	r.sources[i] = src
+	e := &r.entries[i]
+	e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
+	if held++; int64(held) > q.used.Load() {
+		q.bug()
+	}
+	if q.w.Unawaited() {
+		q.w.Set(int64(held))
+	} else {
+		q.w.Publish(int64(held))
+	}
+	q.w.Mu.Unlock()
+	return true
+}
+
 // Put is Add of a copy of e.
 func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
 	to := w.Add(src, reserved)
@@ -168,10 +203,13 @@ func (w *Writer) End() {
 	if n > q.used.Load() {
 		q.bug()
 	}
-	if n > 0 && !q.overrun && q.ring.first == len(q.ring.errs) {
-		q.w.Publish(n) // it is not closed, or nothing would be there
-	} else {
+	switch {
+	case n <= 0 || q.overrun || q.ring.first < len(q.ring.errs):
 		q.publish()
+	case q.w.Unawaited():
+		q.w.Set(n) // it is not closed, or nothing would be there
+	default:
+		q.w.Publish(n)
 	}
 	q.w.Mu.Unlock()
 }

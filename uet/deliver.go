@@ -12,26 +12,28 @@ import (
 // so two endpoints that use the same two queues the other way round cannot wait
 // for each other.
 type sink struct {
-	q    *cq.CQ // the last one
-	open bool   // it is locked
-	err  cq.Error
+	q   *cq.CQ // locked; nil: none is
+	err cq.Error
 }
 
 func (s *sink) to(q *cq.CQ) *cq.Writer {
-	if s.open {
-		if s.q == q {
-			return q.Writer()
-		}
-		s.q.Writer().End()
+	if s.q != q {
+		s.turn(q)
 	}
-	s.q, s.open = q, true
-	return q.Begin()
+	return q.Writer()
+}
+
+// turn is to for a queue that is not locked.
+func (s *sink) turn(q *cq.CQ) {
+	s.end()
+	s.q = q
+	q.Begin()
 }
 
 func (s *sink) end() {
-	if s.open {
-		s.open = false
-		s.q.Writer().End()
+	if q := s.q; q != nil {
+		s.q = nil
+		q.Writer().End()
 	}
 }
 
@@ -58,12 +60,38 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 	return o.txq.q
 }
 
-// Deliver writes the completion of an operation, or of one message in a
+// Deliver writes the completion of an operation. A success that has nothing to tell
+// but the message goes a short way, of one call if it is alone in its batch.
+func (o *owner) Deliver(ev *transport.Event, last bool) {
+	if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
+		o.deliver(ev)
+	} else {
+		q, n, tag := o.txq.q, 0, uint64(0) // R-CQ-101
+		if ev.Kind.Recv() {
+			if q, n = o.rxq.q, ev.Len; ev.Kind == transport.OpTRecv {
+				tag = ev.Tag // R-CQ-104: the sender's
+			}
+		}
+		if last && !o.begun && q.Complete(ev.Context, kindFlags[ev.Kind], n, tag, fi.AddrNotAvail) {
+			return
+		}
+		if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
+			e.Context, e.Flags, e.Len, e.Tag = ev.Context, kindFlags[ev.Kind], n, tag
+		} else {
+			o.overrun(q)
+		}
+	}
+	if o.begun = true; last {
+		o.Delivered()
+	}
+}
+
+// deliver writes the completion of any operation, or of one message in a
 // multi-receive buffer. The place of such a message was reserved when it matched
 // (transport.Config.Admit); the place of the post is that of the release, which is
 // part of the last entry or, if that is an error or not written, an entry of its own
 // (R-MSG-12).
-func (o *owner) Deliver(ev *transport.Event) {
+func (o *owner) deliver(ev *transport.Event) {
 	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
 		o.cntrs.of(ev.Kind).add(ev)
 	}
@@ -222,6 +250,7 @@ func (o *owner) Refused(op *transport.Op, err error) {
 
 // Delivered ends a batch.
 func (o *owner) Delivered() {
+	o.begun = false
 	o.out.end()
 	if o.txBack|o.rxBack != 0 {
 		o.giveBack()

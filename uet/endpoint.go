@@ -78,6 +78,9 @@ type Endpoint struct {
 	source    bool
 	sourceErr bool
 	exact     bool // FI_EXACT_DIRECTED_RECV
+	simple    bool // no counters, no sources, and each operation has its place
+	visible   bool // R-ORD-08, R-ORD-10: a later fence shows what is there
+	short     [transport.OpTRecv + 1]bool
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
@@ -85,7 +88,8 @@ type Endpoint struct {
 
 	peers          peerCache
 	out            sink
-	txBack, rxBack int // places that silent successes give back
+	begun          bool // a batch has begun that may have written something
+	txBack, rxBack int  // places that silent successes give back
 	troubles       troubles
 }
 
@@ -391,6 +395,9 @@ func (ep *Endpoint) enable() error {
 		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
 	}
 	ep.exact = caps&fi.ExactDirectedRecv != 0
+	ep.visible = ep.txCaps&fi.Fence != 0
+	ep.short = ep.shortWays()
+	ep.simple = ep.managed && !ep.source && len(ep.cntrs.all) == 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
 	core, mover := ep.driven()
 	ep.drv = driver.New(driver.Config{

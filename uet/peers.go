@@ -27,6 +27,7 @@ type peerCache struct {
 // it was gen.
 type peerEntry struct {
 	gen       uint32 // 0: nothing was found yet
+	plain     uint32 // gen of a peer that takes messages of any length, else 0
 	id        transport.PeerID
 	initiator uint32
 	pid, ri   uint16
@@ -50,6 +51,14 @@ func (c *peerCache) find(h fi.Addr) (*peerEntry, error) {
 	return c.fill(h, a, gen)
 }
 
+// at is the entry of a handle if there is one, else nil.
+func (c *peerCache) at(h fi.Addr) *peerEntry {
+	if uint64(h) >= uint64(len(c.tab)) {
+		return nil
+	}
+	return &c.tab[h]
+}
+
 // fill makes the entry of a handle that is new or means something else now.
 func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error) {
 	for uint64(h) >= uint64(len(c.tab)) {
@@ -65,6 +74,9 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		e.id, e.err = c.fep.Peer(a.AddrPort(), true)
 	}
 	if e.err == nil {
+		if !e.oneMTU {
+			e.plain = gen
+		}
 		for int(e.id) >= len(c.refs) {
 			c.refs = append(c.refs, 0)
 		}

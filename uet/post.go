@@ -53,9 +53,7 @@ type TMsg struct {
 
 // Send posts an untagged message (fi_send).
 func (p *posts) Send(buf []byte, dest fi.Addr, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
-	op.Kind, op.Buf, op.Context = transport.OpSend, buf, ctx
-	return p.plain(&op, dest)
+	return p.sendShort(transport.OpSend, buf, dest, 0, ctx)
 }
 
 // Sendv posts the bytes of iov as one untagged message (fi_sendv).
@@ -104,9 +102,7 @@ func (p *posts) InjectData(buf []byte, data uint64, dest fi.Addr) error {
 
 // TSend posts a tagged message (fi_tsend).
 func (p *posts) TSend(buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
-	op.Kind, op.Buf, op.Tag, op.Context = transport.OpTSend, buf, tag, ctx
-	return p.plain(&op, dest)
+	return p.sendShort(transport.OpTSend, buf, dest, tag, ctx)
 }
 
 // TSendv posts the bytes of iov as one tagged message (fi_tsendv).
@@ -158,9 +154,7 @@ func (p *posts) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint64) e
 // fi.DirectedRecv, is the only source whose messages match; fi.AddrUnspec is
 // any (R-MSG-09).
 func (p *posts) Recv(buf []byte, src fi.Addr, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
-	op.Kind, op.Buf, op.Context = transport.OpRecv, buf, ctx
-	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
+	return p.recvShort(transport.OpRecv, buf, src, 0, 0, ctx)
 }
 
 // Recvv posts a vector of buffers for one untagged message (fi_recvv).
@@ -198,9 +192,7 @@ func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 // whose tag equals tag in all bits that ignore does not name (R-TAG-02). src as
 // in Recv, also with the capability fi.TaggedDirectedRecv.
 func (p *posts) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
-	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = transport.OpTRecv, buf, tag, ignore, ctx
-	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
+	return p.recvShort(transport.OpTRecv, buf, src, tag, ignore, ctx)
 }
 
 // TRecvv posts a vector of buffers for one tagged message (fi_trecvv).
@@ -295,6 +287,9 @@ type posts struct {
 type txDefaults struct {
 	flags        fi.Flags
 	plan, inject plan
+	// plain: nothing of plan concerns more than the operation's level and flags.
+	plain   bool
+	opFlags uint64
 }
 
 func (ep *Endpoint) txDefaultsOf(flags fi.Flags) (*txDefaults, error) {
@@ -302,7 +297,7 @@ func (ep *Endpoint) txDefaultsOf(flags fi.Flags) (*txDefaults, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &txDefaults{flags: flags, plan: pl, inject: pl}
+	t := &txDefaults{flags: flags, plan: pl, inject: pl, plain: !pl.inject && !pl.more && !pl.fence, opFlags: pl.flags()}
 	t.inject.inject, t.inject.silent = true, true // R-MSG-05
 	return t, nil
 }
@@ -325,6 +320,14 @@ type plan struct {
 	silent bool
 	more   bool
 	fence  bool
+}
+
+// flags are those of the operation.
+func (p *plan) flags() uint64 {
+	if p.silent {
+		return opSilent
+	}
+	return 0
 }
 
 // planOf turns operation flags into a plan.
@@ -358,6 +361,82 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 		flags |= p.tx.Load().flags & fi.Levels
 	}
 	return planOf(flags, p.ep.txq.selective)
+}
+
+// The short way of a post
+//
+// Send, TSend, Recv and TRecv of an endpoint that is as most are (Endpoint.short), with
+// default flags that ask for nothing, fill the operation in where the driver has it,
+// if that is free. What send and recv judge is judged here by as few looks; where
+// something is not so, or not right, nothing has been done and the general way is
+// gone.
+
+// sendShort posts a send that has nothing but these.
+func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
+	ep, t := p.ep, p.tx.Load()
+	if p.closed.Load() || ep.state.Load() != stateEnabled || !ep.short[kind] || !t.plain || uint64(len(buf)) > ep.opts.maxLen[kind-transport.OpSend] ||
+		ep.pushed.Load() || !ep.drv.TryLock() {
+		return p.sendLong(kind, buf, dest, tag, ctx)
+	}
+	op, e := ep.drv.Op(), ep.peers.at(dest)
+	if op == nil || e == nil || e.plain == 0 || e.plain != ep.av.Gen(dest) || !ep.txq.q.Take() {
+		ep.drv.Return()
+		return p.sendLong(kind, buf, dest, tag, ctx)
+	}
+	op.Kind, op.Peer, op.PIDonFEP, op.RI, op.Absolute = kind, e.id, e.pid, e.ri, e.absolute
+	op.Level, op.Ordered, op.Visible, op.Flags = t.plan.level, ep.ordered, ep.visible, t.opFlags
+	op.Buf, op.Tag, op.Context = buf, tag, ctx
+	if err := ep.drv.Submit(false); err != nil {
+		ep.txq.q.Unreserve(1)
+		return ep.refused(ep.postErr(err))
+	}
+	return nil
+}
+
+func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Context = kind, buf, tag, ctx
+	return p.plain(&op, dest)
+}
+
+// recvShort posts a receive that has nothing but these.
+func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
+	ep := p.ep
+	if p.closed.Load() || ep.state.Load() != stateEnabled || !ep.short[kind] || ignore != 0 && !ep.mayIgnore(ignore) ||
+		fi.Flags(p.rxFlags.Load())&fi.MultiRecv != 0 || !ep.drv.TryLock() {
+		return p.recvLong(kind, buf, src, tag, ignore, ctx)
+	}
+	op := ep.drv.Op()
+	if op == nil || !ep.rxq.q.Take() {
+		ep.drv.Return()
+		return p.recvLong(kind, buf, src, tag, ignore, ctx)
+	}
+	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
+	if err := ep.drv.Submit(false); err != nil {
+		ep.rxq.q.Unreserve(1)
+		return ep.postErr(err)
+	}
+	return nil
+}
+
+func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
+	var op transport.Op // field by field: a literal is built twice
+	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
+	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
+}
+
+// shortWays says which kinds of operations may go the short way: those that the
+// endpoint may post (R-MSG-19), that have a place in their queue each, and of which
+// the receives write their completions and may come from anybody.
+func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]bool) {
+	if ep.link != nil || !ep.managed {
+		return short
+	}
+	for i, need := range []fi.Caps{fi.Msg, fi.Tagged} {
+		short[transport.OpSend+transport.OpKind(i)] = ep.txCaps&need != 0
+		short[transport.OpRecv+transport.OpKind(i)] = ep.rxCaps&need != 0 && ep.rxCaps&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 && !ep.rxq.selective
+	}
+	return short
 }
 
 // ready reports why nothing can be posted, if so.
@@ -415,10 +494,8 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		return ep.refused(err)
 	}
 	op.Level, op.Inject, op.Ordered, op.Fence = pl.level, pl.inject, ep.ordered, pl.fence
-	op.Visible = ep.txCaps&fi.Fence != 0 // R-ORD-08, R-ORD-10
-	if pl.silent {
-		op.Flags = opSilent
-	}
+	op.Visible = ep.visible
+	op.Flags = pl.flags()
 	if ep.managed && !ep.txq.q.Reserve(1) { // R-CQ-127
 		return ep.refused(fi.EAGAIN)
 	}

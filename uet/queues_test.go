@@ -167,8 +167,7 @@ func TestErrorEntryOfEachWireCode(t *testing.T) {
 		if !n.tx.Reserve(1) {
 			t.Fatal("no room")
 		}
-		o.Deliver(&ev)
-		o.Delivered()
+		o.Deliver(&ev, true)
 		var e cq.Error
 		if k, err := n.tx.ReadErr(&e, 0); k != 1 {
 			t.Fatal(err)

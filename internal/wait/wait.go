@@ -133,12 +133,19 @@ func (o *Object) Have() int64 { return o.have.Load() }
 // when some were taken. It wakes one sleeper who finds enough; that one
 // publishes what it leaves, so the next is woken then. With Always it wakes all.
 func (o *Object) Publish(have int64) {
-	if o.watched.Load() || !o.sleepers.empty() {
-		o.publish(have)
+	if o.Unawaited() {
+		o.Set(have)
 	} else {
-		o.have.Store(have)
+		o.publish(have)
 	}
 }
+
+// Unawaited reports, under Mu, that there is nobody to tell what Publish says: then
+// Set does as well, without a call.
+func (o *Object) Unawaited() bool { return !o.watched.Load() && o.sleepers.empty() }
+
+// Set is Publish where nobody waits.
+func (o *Object) Set(have int64) { o.have.Store(have) }
 
 // publish is Publish when there may be somebody to tell.
 func (o *Object) publish(have int64) {

@@ -64,7 +64,7 @@ func (c nopConn) Unreachable() (a netip.AddrPort, ok bool)   { return a, false }
 func (c nopConn) Close() error                               { return nil }
 func (c nopConn) Known(uint64) error                         { return nil }
 func (c nopConn) Resolve(*transport.Op, uint64) error        { return nil }
-func (c nopConn) Deliver(*transport.Event)                   {}
+func (c nopConn) Deliver(*transport.Event, bool)             {}
 func (c nopConn) Refused(*transport.Op, error)               {}
 func (c nopConn) Delivered()                                 {}
 func (c nopConn) Trouble(error)                              {}

@@ -76,13 +76,13 @@ type Owner interface {
 	// Resolve sets the fields of op that name the peer.
 	Resolve(op *transport.Op, to uint64) error
 	// Deliver reports the end of one operation; ev is borrowed, and what it refers to
-	// is cleared afterwards.
-	Deliver(ev *transport.Event)
+	// is cleared afterwards. With last it ends a batch as Delivered does.
+	Deliver(ev *transport.Event, last bool)
 	// Refused reports that an operation that Post had accepted ended before
 	// it reached the FEP: err is what Resolve or the FEP said, or
 	// transport.ErrClosed. op is borrowed.
 	Refused(op *transport.Op, err error)
-	// Delivered ends a batch of Deliver and Refused.
+	// Delivered ends a batch of Refused.
 	Delivered()
 	// Trouble reports an error of the socket that is not the peer's.
 	Trouble(err error)

@@ -114,6 +114,7 @@ type Driver struct {
 	surplus bool            // the last transmit stopped at its budget
 	stuck   bool            // a queued request waits for room in the FEP
 	closed  bool
+	barred  bool // stuck or closed
 	dead    bool // the Conn failed
 	// still: the core has nothing to do before due unless somebody calls it.
 	still     bool
@@ -140,12 +141,12 @@ type Driver struct {
 	spare      int    // > 0: how many posts more are taken for those of an idle thread
 	sameTime   int    // posts since the clock was read
 	gatherFrom time.Duration
-	gathered   int // bytes
+	gathered   int // bytes since gatherFrom
 	holdAcks   time.Duration
 	retryAt    time.Duration
 	unsent     []*dgram.Datagram // tail of tx that the socket had no room for
 	tx         [batchLen]*dgram.Datagram
-	op         transport.Op // the operation being posted
+	op         transport.Op // the operation being posted; clear at rest
 	seen       uint64       // inline at the last wake-up of the progress goroutine
 
 	queue [2]queue // sends, receives
@@ -214,18 +215,56 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		return d.leave(op, to, more)
 	}
 	err := error(nil)
-	if d.h.left() || d.stuck || d.closed {
+	if d.h.left() || d.barred {
 		err = d.admit(op.Kind)
 	}
 	if err == nil {
 		d.op = *op // what the caller stored in it is in memory since try: wide pieces do not stall
-		if err = d.feed(to, more); err == nil {
-			d.inline++
-			if op.Kind.Recv() || d.armed.Load() > 0 {
-				d.settle()
-			}
-			d.rouse()
+		if err = d.resolve(to); err == nil {
+			return d.Submit(more)
 		}
+		d.op = transport.Op{}
+	}
+	d.unlock()
+	return err
+}
+
+// TryLock, Op and Submit are Post without a copy. TryLock takes the lock if it is
+// free; who has it fills in the Op, names the peer as Owner.Resolve does, and calls
+// Submit, or Return instead.
+func (d *Driver) TryLock() bool { return d.h.try() }
+
+// Op is the operation to post, clear; nil if something is to be done before.
+func (d *Driver) Op() *transport.Op {
+	if d.h.left() || d.barred {
+		return nil
+	}
+	return &d.op
+}
+
+// Return lets go of the lock. Nothing is posted, whatever is in the Op.
+func (d *Driver) Return() {
+	d.op = transport.Op{}
+	d.unlock()
+}
+
+// Submit posts the Op and lets go of the lock. It fails with an error of package
+// transport.
+func (d *Driver) Submit(more bool) error {
+	var err error
+	recv := d.op.Kind.Recv()
+	if recv {
+		err = d.postRecv()
+	} else {
+		err = d.postSend(more)
+	}
+	d.op = transport.Op{}
+	if err == nil {
+		d.inline++
+		if (recv || d.armed.Load() > 0) && d.core.Events() > 0 {
+			d.settle()
+		}
+		d.rouse()
 	}
 	if d.h.free(); d.h.left() {
 		d.again()
@@ -259,55 +298,58 @@ func queueOf(k transport.OpKind) int {
 	return 0
 }
 
-// feed posts d.op.
+// feed posts d.op to what to names.
 func (d *Driver) feed(to uint64, more bool) error {
+	if err := d.resolve(to); err != nil {
+		return err
+	}
+	if d.op.Kind.Recv() {
+		return d.postRecv()
+	}
+	return d.postSend(more)
+}
+
+// resolve names the peer in d.op.
+func (d *Driver) resolve(to uint64) error {
 	if to != NoAddr {
 		if err := d.owner.Resolve(&d.op, to); err != nil {
 			return d.refuse(err)
 		}
 	}
-	d.still = false
-	d.sameTime++
-	// A receive starts no timer, and a burst is posted at one time: a reading of
-	// the clock costs as much as the rest of a post.
-	if d.op.Kind.Recv() {
-		if err := d.core.Post(d.now, &d.op); err != nil {
-			return d.refuse(err)
-		}
-	} else {
-		if !d.gathering || d.sameTime > staleMax {
-			d.time()
-			d.sameTime = 1
-		}
-		n := d.core.Sends()
-		busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
-		if err := d.core.Post(d.now, &d.op); err != nil {
-			return d.refuse(err)
-		}
-		d.company(d.op.Bytes(), busy, more)
-	}
-	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
 	return nil
 }
 
-// refuse ends a post that failed. R-MSG-15: work that waited for company leaves
-// when a later post fails.
-func (d *Driver) refuse(err error) error {
-	if d.gathering {
-		d.transmit(d.time())
+// postRecv posts d.op, a receive. It starts no timer: there is no need to know the
+// time.
+func (d *Driver) postRecv() error {
+	d.still = false
+	d.sameTime++
+	if err := d.core.Post(d.now, &d.op); err != nil {
+		return d.refuse(err)
 	}
-	d.op.Buf, d.op.Iov, d.op.Context = nil, nil, nil
-	return err
+	return nil
 }
 
-// company decides whether the packets of the send just posted leave now or wait
-// for more of their kind. They wait with FI_MORE, or when earlier sends are in
-// flight and the poster posts in quick succession; until it polls, a full burst
-// is queued, FI_MORE ends or gatherWait is over. A lone send on an idle
-// endpoint never waits, nor does one after a poll with one send in flight: that
-// is an answer, and the ACK of the last one comes behind what it answers.
-func (d *Driver) company(n int, busy, more bool) {
+// postSend posts d.op, a send, whose packets leave now or wait for more of their kind.
+// They wait with FI_MORE, or when earlier sends are in flight and the poster posts
+// in quick succession; until it polls, a full burst is queued, FI_MORE ends or
+// gatherWait is over. A lone send on an idle endpoint never waits, nor does one
+// after a poll with one send in flight: that is an answer, and the ACK of the last
+// one comes behind what it answers.
+func (d *Driver) postSend(more bool) error {
+	d.still = false
+	// A burst is posted at one time: a reading of the clock costs as much as the
+	// rest of a post.
+	if d.sameTime++; !d.gathering || d.sameTime > staleMax {
+		d.time()
+		d.sameTime = 1
+	}
+	n := d.core.Sends()
+	if err := d.core.Post(d.now, &d.op); err != nil {
+		return d.refuse(err)
+	}
 	now := d.now
+	busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
 	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
@@ -321,18 +363,38 @@ func (d *Driver) company(n int, busy, more bool) {
 		d.apart = apart
 		d.core.Apart(apart)
 	}
+	if wait || d.gathering {
+		return d.gather(wait)
+	}
+	d.transmit(now)
+	return nil
+}
+
+// gather is the rest of postSend where the packets wait for company, or others have.
+func (d *Driver) gather(wait bool) error {
+	now := d.now
 	if !d.gathering {
 		d.gathering, d.gatherFrom, d.gathered = true, now, 0
 	}
-	d.gathered += n
-	if !wait || d.gathered >= gatherBytes || now-d.gatherFrom > gatherWait || d.core.Queued() >= gatherMax {
-		if d.sameTime > 1 {
-			now = d.time()
-		}
-		d.transmit(now)
-		return
+	d.gathered += d.op.Bytes()
+	if wait && d.gathered < gatherBytes && now-d.gatherFrom <= gatherWait && d.core.Queued() < gatherMax {
+		d.stats.Gathered++
+		return nil
 	}
-	d.stats.Gathered++
+	if d.sameTime > 1 {
+		now = d.time()
+	}
+	d.transmit(now)
+	return nil
+}
+
+// refuse ends a post that failed. R-MSG-15: work that waited for company leaves
+// when a later post fails.
+func (d *Driver) refuse(err error) error {
+	if d.gathering {
+		d.transmit(d.time())
+	}
+	return err
 }
 
 // leave puts a request into the queue because the lock is taken.
@@ -357,7 +419,7 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 // was told that it is accepted. Receives go first, for the sends may be waiting
 // for the peer's.
 func (d *Driver) intake() {
-	d.stuck = false
+	d.stuck, d.barred = false, d.closed
 	for i := len(d.queue) - 1; i >= 0; i-- {
 		for r := d.queue[i].peek(); r != nil; r = d.queue[i].peek() {
 			d.stats.Queued++
@@ -366,9 +428,10 @@ func (d *Driver) intake() {
 			if !d.closed {
 				err = d.feed(r.to, r.more)
 			}
+			d.op = transport.Op{}
 			if err == transport.ErrFull {
 				d.stats.Queued--
-				d.stuck = true
+				d.stuck, d.barred = true, true
 				break
 			}
 			if err != nil {
@@ -453,9 +516,62 @@ func (d *Driver) turn(inline bool) bool {
 		d.rx = spare.get()
 		d.rx.Reset()
 	}
+	ok, err := d.mover.Recv(d.rx)
+	if err != nil {
+		d.fail(err)
+	}
+	now := d.time()
+	long := now-d.lastTurn > longGap
+	d.lastTurn = now
+	if !ok {
+		return d.idle(inline, more)
+	}
+	done := d.arrived()
+	if done == 0 || long {
+		done += d.drain(long, done)
+		now = d.now
+	}
+	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+		return true // the application waits for what was just delivered
+	}
+	d.lastFull = now
+	t := d.core.NextTimeout()
+	if t != 0 && t <= now {
+		d.core.Advance(now)
+		more = true
+	}
+	if done > 0 && !inline {
+		// The goroutine cannot see the application's turns and leaves it some time.
+		d.holdAcks = now + ackHold
+	}
+	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
+		d.transmit(now)
+	}
+	if d.stuck {
+		d.intake()
+	}
+	if d.core.Events() > 0 {
+		d.settle()
+	}
+	return true
+}
+
+// arrived gives the FEP what was received, and reports how many events it delivered.
+func (d *Driver) arrived() int {
+	d.still = false
+	d.lastRecv = d.now
+	d.core.Receive(d.now, d.rx)
+	return d.deliver()
+}
+
+// drain receives the rest of what a turn may, after a first train that delivered done
+// events, and reports how many events it delivered. long says that it comes late.
+func (d *Driver) drain(long bool, done int) (n int) {
 	budget := recvBudget
-	trains, done := 0, 0
-	for {
+	if long {
+		budget = drainMax
+	}
+	for trains := 1; trains < budget && (done+n == 0 || budget > recvBudget); trains++ {
 		ok, err := d.mover.Recv(d.rx)
 		if err != nil {
 			d.fail(err)
@@ -467,35 +583,29 @@ func (d *Driver) turn(inline bool) bool {
 		if !ok {
 			break
 		}
-		trains++
-		d.still = false
-		d.lastRecv = d.now
-		d.core.Receive(d.now, d.rx)
-		if done += d.deliver(); trains == budget || done > 0 && budget == recvBudget {
+		n += d.arrived()
+	}
+	return n
+}
+
+// idle is the rest of a turn that received nothing.
+func (d *Driver) idle(inline, more bool) bool {
+	now := d.now
+	d.lastFull = now
+	d.stats.Empty++
+	if now-d.lastRecv > restAfter {
+		d.rest()
+	}
+	for {
+		remote, ok := d.conn.Unreachable()
+		if !ok {
 			break
 		}
+		d.still, more = false, true
+		d.core.Unreachable(now, remote)
 	}
-	now := d.now
-	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
-		return true // the application waits for what was just delivered
-	}
-	d.lastFull = now
-	if trains == 0 {
-		d.stats.Empty++
-		if now-d.lastRecv > restAfter {
-			d.rest()
-		}
-		for {
-			remote, ok := d.conn.Unreachable()
-			if !ok {
-				break
-			}
-			d.still, more = false, true
-			d.core.Unreachable(now, remote)
-		}
-		if d.still && now < d.due {
-			return false
-		}
+	if d.still && now < d.due {
+		return false
 	}
 	d.still = false
 	t := d.core.NextTimeout()
@@ -508,12 +618,8 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	// The turn of the application is over when it polls and there is nothing.
 	// The goroutine cannot see its turns and leaves it some time.
-	over := false
-	if trains > 0 {
-		if done > 0 && !inline {
-			d.holdAcks = now + ackHold
-		}
-	} else if over = inline || now >= d.holdAcks; over {
+	over := inline || now >= d.holdAcks
+	if over {
 		d.holdAcks = 0
 		d.core.Flush(now)
 	}
@@ -522,11 +628,10 @@ func (d *Driver) turn(inline bool) bool {
 	} else {
 		d.still, d.due = over, t
 	}
-	if d.stuck && (trains+done > 0 || t <= now) {
+	if d.stuck && t <= now {
 		d.intake()
 	}
-	done += d.settle() // also what a post made: an injected send may end at once
-	return trains > 0 || done > 0
+	return d.settle() > 0 // also what a post made: an injected send may end at once
 }
 
 // settle delivers, and posts what waits for the room that this made, which may end
@@ -543,15 +648,11 @@ func (d *Driver) settle() int {
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
 	n := d.core.Events()
-	if n == 0 {
-		return 0
-	}
-	for range n {
+	for left := n; left > 0; left-- {
 		ev := d.core.NextEvent()
-		d.owner.Deliver(ev)
+		d.owner.Deliver(ev, left == 1)
 		ev.Context, ev.Buf = nil, nil // they are the user's
 	}
-	d.owner.Delivered()
 	return n
 }
 
@@ -734,7 +835,7 @@ func (d *Driver) Close() error {
 	now := d.time()
 	d.core.Flush(now) // the peer is to know what arrived
 	d.transmit(now)
-	d.closed = true
+	d.closed, d.barred = true, true
 	d.core.Close(now)
 	for i := range d.queue {
 		d.queue[i].close()

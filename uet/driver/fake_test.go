@@ -391,10 +391,13 @@ func (o *fakeOwner) Resolve(op *transport.Op, to uint64) error {
 	return o.Known(to)
 }
 
-func (o *fakeOwner) Deliver(*transport.Event) {
+func (o *fakeOwner) Deliver(_ *transport.Event, last bool) {
 	o.mu.Lock()
 	o.events++
 	o.mu.Unlock()
+	if last {
+		o.Delivered()
+	}
 }
 
 func (o *fakeOwner) Refused(op *transport.Op, err error) {

@@ -141,7 +141,10 @@ func (e *end) Resolve(op *transport.Op, _ uint64) error {
 	return nil
 }
 
-func (e *end) Deliver(ev *transport.Event) {
+func (e *end) Deliver(ev *transport.Event, last bool) {
+	if last {
+		defer e.Delivered()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
