@@ -18,7 +18,24 @@ import (
 //
 // A read that finds the queue empty drives the endpoints and looks again, and so
 // does one of every 64 others (R-CQ-52).
-func (q *CQ) Read(e []Entry) (int, error) { return q.ReadFrom(e, nil) }
+func (q *CQ) Read(e []Entry) (int, error) {
+	if len(e) == 0 {
+		return q.ReadFrom(e, nil)
+	}
+	if q.w.Have() == 0 && !q.w.Look() {
+		return 0, fi.EAGAIN
+	}
+	q.w.Mu.Lock()
+	if q.w.Have() == 1 && q.served < pollEvery-1 { // takeLone, without a call
+		q.served++
+		q.ring.takeOne(&e[0])
+		q.freed++
+		q.w.Set(0)
+		q.w.Mu.Unlock()
+		return 1, nil
+	}
+	return q.read(e, nil)
+}
 
 // lone reports whether the queue holds one entry and nothing else.
 func (q *CQ) lone() bool {
@@ -27,7 +44,7 @@ func (q *CQ) lone() bool {
 
 // takeLone takes it.
 func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
-	src = q.ring.takeOne(e)
+	src = q.ring.sources[q.ring.takeOne(e)]
 	q.freed++
 	q.w.Empty()
 	return src
@@ -43,32 +60,35 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	if (q.w.Have() == 0 || len(e) == 0) && !q.w.Look() {
 		return 0, fi.EAGAIN
 	}
-	if len(e) > 0 {
-		q.w.Mu.Lock()
-		q.served++
-		switch {
-		case q.served >= pollEvery:
-			q.served = 0
-			q.w.Mu.Unlock()
-			q.w.Look()
-		case q.w.Have() == 1: // takeLone, without a call
-			from := q.ring.takeOne(&e[0])
-			q.freed++
-			q.w.Empty()
-			q.w.Mu.Unlock()
-			if src != nil {
-				src[0] = from
-			}
-			return 1, nil
-		default:
-			n, err := q.take(e, src)
-			q.w.Mu.Unlock()
-			if err != fi.EAGAIN {
-				return n, err
-			}
-			q.w.Look()
+	if len(e) == 0 {
+		return q.look(e, src)
+	}
+	q.w.Mu.Lock()
+	return q.read(e, src)
+}
+
+// read is a read when something was there. It lets go of the lock.
+func (q *CQ) read(e []Entry, src []fi.Addr) (int, error) {
+	q.served++
+	switch {
+	case q.served >= pollEvery:
+		q.served = 0
+		q.w.Mu.Unlock()
+	case q.w.Have() == 1:
+		from := q.takeLone(&e[0])
+		q.w.Mu.Unlock()
+		if src != nil {
+			src[0] = from
+		}
+		return 1, nil
+	default:
+		n, err := q.take(e, src)
+		q.w.Mu.Unlock()
+		if err != fi.EAGAIN {
+			return n, err
 		}
 	}
+	q.w.Look()
 	return q.look(e, src)
 }
 

@@ -10,6 +10,9 @@ type ring struct {
 	// head is the number of the next entry to read, tail of the next to put; both
 	// grow for ever, the place is the number modulo the length.
 	head, tail uint64
+	// limit is the number up to which entries may be put without a look at anything:
+	// there is a place for each, no error waits, and the queue has not overrun.
+	limit uint64
 
 	format fi.CQFormat // of what is read
 
@@ -43,11 +46,17 @@ func (r *ring) place() int {
 	return i
 }
 
-// reserve makes room for one more.
+// reserve makes room for one more, in a queue that is neither closed nor overrun.
 func (r *ring) reserve() {
-	if r.len() < len(r.entries) {
-		return
+	if r.len() == len(r.entries) {
+		r.grow()
 	}
+	if r.first == len(r.errs) {
+		r.limit = r.head + uint64(len(r.entries))
+	}
+}
+
+func (r *ring) grow() {
 	entries, sources := r.entries, r.sources
 	r.init(2 * len(entries))
 	for n := r.head; n != r.tail; n++ {
@@ -87,9 +96,10 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 	return n
 }
 
-// takeOne is take of one entry, which is there: it costs a third.
-func (r *ring) takeOne(e *Entry) (src fi.Addr) {
-	at := int(r.head) & (len(r.entries) - 1)
+// takeOne is take of one entry, which is there, without its source: it costs a
+// third. It returns the place of the source.
+func (r *ring) takeOne(e *Entry) (at int) {
+	at = int(r.head) & (len(r.entries) - 1)
 	from := &r.entries[at]
 	*e = *from
 	*from = Entry{}
@@ -97,7 +107,7 @@ func (r *ring) takeOne(e *Entry) (src fi.Addr) {
 		e.cut(r.format)
 	}
 	r.head++
-	return r.sources[at]
+	return at
 }
 
 // cut clears what the format does not have. Each is a prefix of the next
@@ -127,6 +137,7 @@ func (r *ring) putErr(e *Error) {
 	}
 	r.errs = append(r.errs, failure{r.tail, c})
 	r.place()
+	r.limit = 0
 }
 
 // takeErr moves the error at the head to e; false: the head is none.

@@ -114,7 +114,7 @@ func (q *CQ) Begin() *Writer {
 // queue overran: the entry is lost (R-CQ-122).
 func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 	r := &w.ring
-	if !reserved || w.overrun || int(r.tail-r.head) == len(r.entries) { // closed: it has none
+	if !reserved || r.tail >= r.limit {
 		if !w.room(reserved) {
 			return nil
 		}
@@ -128,13 +128,12 @@ func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 
 // Complete is Begin, Add and End for one completion that a place was promised to,
 // at half their price: what the owner of a queue does who has nothing else for it
-// now. It says no, and has done nothing, to a queue that holds errors, has overrun,
-// was closed or must grow.
+// now. It says no, and has done nothing, to a queue that holds errors, has overrun or
+// was closed, and now and then to another.
 func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	q.w.Mu.Lock()
 	r := &q.ring
-	held := int(r.tail - r.head)
-	if q.overrun || r.first < len(r.errs) || held == len(r.entries) { // closed: it has none
+	if r.tail >= r.limit {
 		q.w.Mu.Unlock()
 		return false
 	}
@@ -143,13 +142,14 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 	r.sources[i] = src
 	e := &r.entries[i]
 	e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
-	if held++; int64(held) > q.used.Load() {
+	held := int64(r.tail - r.head)
+	if held > q.used.Load() {
 		q.bug()
 	}
 	if q.w.Unawaited() {
-		q.w.Set(int64(held))
+		q.w.Set(held)
 	} else {
-		q.w.Publish(int64(held))
+		q.w.Publish(held)
 	}
 	q.w.Mu.Unlock()
 	return true
@@ -188,7 +188,7 @@ func (w *Writer) room(reserved bool) bool {
 	(*CQ)(w).settle()
 	if w.used.Add(1) > int64(w.attr.Size) {
 		// R-CQ-122, -125: overrun, for ever.
-		w.overrun = true
+		w.overrun, w.ring.limit = true, 0
 		w.used.Add(full - 1)
 		return false
 	}

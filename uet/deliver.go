@@ -12,8 +12,9 @@ import (
 // so two endpoints that use the same two queues the other way round cannot wait
 // for each other.
 type sink struct {
-	q   *cq.CQ // locked; nil: none is
-	err cq.Error
+	q     *cq.CQ // locked; nil: none is
+	begun bool   // the batch may have something to end
+	err   cq.Error
 }
 
 func (s *sink) to(q *cq.CQ) *cq.Writer {
@@ -26,7 +27,7 @@ func (s *sink) to(q *cq.CQ) *cq.Writer {
 // turn is to for a queue that is not locked.
 func (s *sink) turn(q *cq.CQ) {
 	s.end()
-	s.q = q
+	s.q, s.begun = q, true
 	q.Begin()
 }
 
@@ -64,6 +65,7 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 // but the message goes a short way, of one call if it is alone in its batch.
 func (o *owner) Deliver(ev *transport.Event, last bool) {
 	if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
+		o.out.begun = true
 		o.deliver(ev)
 	} else {
 		q, n, tag := o.txq.q, 0, uint64(0) // R-CQ-101
@@ -72,7 +74,7 @@ func (o *owner) Deliver(ev *transport.Event, last bool) {
 				tag = ev.Tag // R-CQ-104: the sender's
 			}
 		}
-		if last && !o.begun && q.Complete(ev.Context, kindFlags[ev.Kind], n, tag, fi.AddrNotAvail) {
+		if last && !o.out.begun && q.Complete(ev.Context, kindFlags[ev.Kind], n, tag, fi.AddrNotAvail) {
 			return
 		}
 		if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
@@ -81,7 +83,7 @@ func (o *owner) Deliver(ev *transport.Event, last bool) {
 			o.overrun(q)
 		}
 	}
-	if o.begun = true; last {
+	if last {
 		o.Delivered()
 	}
 }
@@ -250,7 +252,7 @@ func (o *owner) Refused(op *transport.Op, err error) {
 
 // Delivered ends a batch.
 func (o *owner) Delivered() {
-	o.begun = false
+	o.out.begun = false
 	o.out.end()
 	if o.txBack|o.rxBack != 0 {
 		o.giveBack()

@@ -77,10 +77,10 @@ type Endpoint struct {
 	ordered   bool
 	source    bool
 	sourceErr bool
-	exact     bool // FI_EXACT_DIRECTED_RECV
-	simple    bool // no counters, no sources, and each operation has its place
-	visible   bool // R-ORD-08, R-ORD-10: a later fence shows what is there
-	short     [transport.OpTRecv + 1]bool
+	exact     bool                          // FI_EXACT_DIRECTED_RECV
+	simple    bool                          // no counters, no sources, and each operation has its place
+	visible   bool                          // R-ORD-08, R-ORD-10: a later fence shows what is there
+	short     [transport.OpTRecv + 1]uint64 // by shortWays
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
@@ -88,8 +88,7 @@ type Endpoint struct {
 
 	peers          peerCache
 	out            sink
-	begun          bool // a batch has begun that may have written something
-	txBack, rxBack int  // places that silent successes give back
+	txBack, rxBack int // places that silent successes give back
 	troubles       troubles
 }
 

@@ -374,25 +374,30 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 // sendShort posts a send that has nothing but these.
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
-	if p.closed.Load() || ep.state.Load() != stateEnabled || !ep.short[kind] || !t.plain || uint64(len(buf)) > ep.opts.maxLen[kind-transport.OpSend] ||
-		ep.pushed.Load() || !ep.drv.TryLock() {
+	// Loads in a condition are kept as truth values and looked at twice.
+	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
+	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
 		return p.sendLong(kind, buf, dest, tag, ctx)
 	}
 	op, e := ep.drv.Op(), ep.peers.at(dest)
-	if op == nil || e == nil || e.plain == 0 || e.plain != ep.av.Gen(dest) || !ep.txq.q.Take() {
+	gen := ep.av.Gen(dest)
+	if op == nil || e == nil || e.plain != gen || gen == 0 || !ep.txq.q.Take() {
 		ep.drv.Return()
 		return p.sendLong(kind, buf, dest, tag, ctx)
 	}
 	op.Kind, op.Peer, op.PIDonFEP, op.RI, op.Absolute = kind, e.id, e.pid, e.ri, e.absolute
 	op.Level, op.Ordered, op.Visible, op.Flags = t.plan.level, ep.ordered, ep.visible, t.opFlags
 	op.Buf, op.Tag, op.Context = buf, tag, ctx
-	if err := ep.drv.Submit(false); err != nil {
-		ep.txq.q.Unreserve(1)
-		return ep.refused(ep.postErr(err))
+	if err := ep.drv.SubmitSend(false); err != nil {
+		return ep.unsent(err)
 	}
 	return nil
 }
 
+// sendLong posts the same the general way. Inlined, it would make the frame of the
+// short one larger.
+//
+//go:noinline
 func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	var op transport.Op // field by field: a literal is built twice
 	op.Kind, op.Buf, op.Tag, op.Context = kind, buf, tag, ctx
@@ -402,8 +407,8 @@ func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag ui
 // recvShort posts a receive that has nothing but these.
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
-	if p.closed.Load() || ep.state.Load() != stateEnabled || !ep.short[kind] || ignore != 0 && !ep.mayIgnore(ignore) ||
-		fi.Flags(p.rxFlags.Load())&fi.MultiRecv != 0 || !ep.drv.TryLock() {
+	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
+	if closed || state != stateEnabled || flags&fi.MultiRecv != 0 || ep.short[kind] == 0 || ignore != 0 && !ep.mayIgnore(ignore) || !ep.drv.TryLock() {
 		return p.recvLong(kind, buf, src, tag, ignore, ctx)
 	}
 	op := ep.drv.Op()
@@ -412,29 +417,34 @@ func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, i
 		return p.recvLong(kind, buf, src, tag, ignore, ctx)
 	}
 	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
-	if err := ep.drv.Submit(false); err != nil {
-		ep.rxq.q.Unreserve(1)
-		return ep.postErr(err)
+	if err := ep.drv.SubmitRecv(); err != nil {
+		return ep.unposted(err)
 	}
 	return nil
 }
 
+//go:noinline
 func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	var op transport.Op // field by field: a literal is built twice
 	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// shortWays says which kinds of operations may go the short way: those that the
-// endpoint may post (R-MSG-19), that have a place in their queue each, and of which
-// the receives write their completions and may come from anybody.
-func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]bool) {
+// shortWays says which kinds of operations may go the short way, by how many bytes are
+// too many: those that the endpoint may post (R-MSG-19), that have a place in their
+// queue each, and of which the receives write their completions and may come from
+// anybody.
+func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
 	if ep.link != nil || !ep.managed {
 		return short
 	}
 	for i, need := range []fi.Caps{fi.Msg, fi.Tagged} {
-		short[transport.OpSend+transport.OpKind(i)] = ep.txCaps&need != 0
-		short[transport.OpRecv+transport.OpKind(i)] = ep.rxCaps&need != 0 && ep.rxCaps&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 && !ep.rxq.selective
+		if ep.txCaps&need != 0 {
+			short[int(transport.OpSend)+i] = ep.opts.maxLen[i] + 1
+		}
+		if ep.rxCaps&need != 0 && ep.rxCaps&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 && !ep.rxq.selective {
+			short[int(transport.OpRecv)+i] = 1
+		}
 	}
 	return short
 }
@@ -500,15 +510,20 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 		return ep.refused(fi.EAGAIN)
 	}
 	if err := ep.drv.Post(op, to, pl.more); err != nil {
-		if ep.managed {
-			ep.txq.q.Unreserve(1)
-		}
-		return ep.refused(ep.postErr(err))
+		return ep.unsent(err)
 	}
 	if pl.more != ep.pushed.Load() {
 		ep.pushed.Store(pl.more)
 	}
 	return nil
+}
+
+// unsent ends a send that the driver did not take.
+func (ep *Endpoint) unsent(err error) error {
+	if ep.managed {
+		ep.txq.q.Unreserve(1)
+	}
+	return ep.refused(ep.postErr(err))
 }
 
 // refused ends a send that was not posted. R-MSG-15: what waits for more leaves
@@ -573,12 +588,17 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 		return fi.EAGAIN
 	}
 	if err := ep.drv.Post(op, from, false); err != nil {
-		if ep.managed {
-			ep.rxq.q.Unreserve(1)
-		}
-		return ep.postErr(err)
+		return ep.unposted(err)
 	}
 	return nil
+}
+
+// unposted ends a receive that the driver did not take.
+func (ep *Endpoint) unposted(err error) error {
+	if ep.managed {
+		ep.rxq.q.Unreserve(1)
+	}
+	return ep.postErr(err)
 }
 
 // mayIgnore reports whether a receive may ignore these bits of a tag.

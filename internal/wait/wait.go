@@ -331,8 +331,12 @@ func (o *Object) Look() bool {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
 	}
-	for _, p := range *o.list.Load() {
-		p.Poll()
+	if ps := *o.list.Load(); len(ps) == 1 {
+		ps[0].Poll()
+	} else {
+		for _, p := range ps {
+			p.Poll()
+		}
 	}
 	return o.have.Load() > 0
 }

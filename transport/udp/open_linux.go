@@ -36,6 +36,8 @@ type direct struct {
 		iov  unix.Iovec
 		ctl  [ctlLen]byte
 		name unix.RawSockaddrInet6
+		last unix.RawSockaddrInet6 // the sender before, and what it says
+		from netip.AddrPort
 	}
 	tx struct {
 		msg  unix.Msghdr

@@ -52,48 +52,61 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	rx := &d.rx
 	rx.iov.Base = unsafe.SliceData(g.Data)
 	rx.iov.SetLen(cap(g.Data))
-	for range maxRepeat {
+	for repeat := 0; repeat < maxRepeat; repeat++ {
 		rx.msg.Namelen = unix.SizeofSockaddrInet6
 		rx.msg.SetControllen(len(rx.ctl))
 		d.st.RecvCalls++
 		n, _, e := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
-		if e == unix.EAGAIN {
+		switch {
+		case e == 0 && rx.msg.Flags&unix.MSG_TRUNC == 0:
+			g.Data = g.Data[:n]
+			g.Seg, g.Path = int(n), s.path
+			d.st.RecvTrains++
+			d.st.RecvSegments++
+			d.st.RecvBytes += uint64(n)
+			if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
+				g.TOS = rx.ctl[sizeofHdr] // mostly there is nothing else
+			} else {
+				d.control(g)
+			}
+			if rx.name != rx.last {
+				d.sender()
+			}
+			g.Remote = rx.from
+			return true, nil
+		case e == 0:
+			d.st.RecvCut++
+		case e == unix.EAGAIN:
 			d.st.RecvEmpty++
 			return false, nil
-		}
-		if e != 0 {
+		default:
 			if err := d.odd(s.path, e); err != nil {
 				return false, err
 			}
-			continue
 		}
-		var c controls
-		if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
-			c.tos = rx.ctl[sizeofHdr] // mostly there is nothing else
-		} else {
-			c = control(rx.ctl[:rx.msg.Controllen])
-		}
-		if rx.msg.Flags&unix.MSG_TRUNC != 0 {
-			d.st.RecvCut++
-			continue
-		}
-		g.Data = g.Data[:n]
-		g.Seg, g.Path, g.TOS = int(n), s.path, c.tos
-		d.st.RecvSegments++
-		if c.seg > 0 && c.seg < g.Seg {
-			g.Seg = c.seg
-			d.st.RecvSegments += uint64(g.Segments() - 1)
-		}
-		if rx.name.Family == unix.AF_INET {
-			g.Remote = decode4((*unix.RawSockaddrInet4)(unsafe.Pointer(&rx.name)))
-		} else {
-			g.Remote = d.decode6(&rx.name)
-		}
-		d.st.RecvTrains++
-		d.st.RecvBytes += uint64(n)
-		return true, nil
 	}
 	return false, nil
+}
+
+// sender decodes who has sent what was received. Interfaces may change their names: a
+// sender with a zone is decoded each time.
+func (d *direct) sender() {
+	rx := &d.rx
+	if rx.from = d.decode(&rx.name); rx.name.Scope_id == 0 {
+		rx.last = rx.name
+	} else {
+		rx.last = unix.RawSockaddrInet6{}
+	}
+}
+
+// control takes from the control messages what concerns the train that g holds.
+func (d *direct) control(g *dgram.Datagram) {
+	c := control(d.rx.ctl[:d.rx.msg.Controllen])
+	g.TOS = c.tos
+	if c.seg > 0 && c.seg < g.Seg {
+		g.Seg = c.seg
+		d.st.RecvSegments += uint64(g.Segments() - 1)
+	}
 }
 
 // odd deals with an error of recvmsg other than EAGAIN; nil: try again.

@@ -11,11 +11,29 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
+// Send mostly sends one datagram to where the last one went, which the socket needs
+// to be told nothing about: the kernel reads one structure less than with sendmsg, 0.2
+// µs of 5.
 func (d *direct) Send(g *dgram.Datagram) error {
+	s := &d.socks[g.Path]
+	if len(g.Data) == 0 || !d.aimed(g.Remote) || g.Seg > 0 && g.Seg < len(g.Data) || s.seg != 0 && s.seg < len(g.Data) || g.TOS != d.tos || d.inject != nil {
+		return d.send(s, g)
+	}
+	d.st.SendCalls++
+	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
+		uintptr(unsafe.Pointer(&d.tx.name)), uintptr(d.tx.len))
+	if e != 0 {
+		return d.sendmsg(s, g, 1, segOfSocket, e)
+	}
+	d.sent(1, 1, len(g.Data))
+	return nil
+}
+
+// send sends any train.
+func (d *direct) send(s *sock, g *dgram.Datagram) error {
 	if len(g.Data) == 0 {
 		return nil
 	}
-	s := &d.socks[g.Path]
 	if !d.aimed(g.Remote) {
 		if e := d.aim(g.Remote); e != 0 {
 			return d.st.lost(e)
@@ -32,7 +50,6 @@ func (d *direct) Send(g *dgram.Datagram) error {
 	if seg != segOfSocket || g.TOS != d.tos {
 		return d.sendmsg(s, g, segs, seg, 0)
 	}
-	// The kernel reads one structure less than with sendmsg: 0.2 µs of 5.
 	_, e := d.outcome(1)
 	if e == 0 {
 		d.st.SendCalls++

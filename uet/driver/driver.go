@@ -105,7 +105,7 @@ type Driver struct {
 	core  Core
 	mover Mover
 	owner Owner
-	clock func() time.Duration
+	clock clock
 
 	// What follows belongs to the holder of h, down to queue.
 
@@ -181,12 +181,9 @@ func New(cfg Config) *Driver {
 		conn:  cfg.Conn,
 		owner: cfg.Owner,
 		auto:  cfg.Auto,
-		clock: cfg.Clock,
+		clock: newClock(cfg.Clock),
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
-	}
-	if d.clock == nil {
-		d.clock = newClock()
 	}
 	d.lastTurn = d.time()
 	d.lastRecv = -restAfter // at rest
@@ -198,7 +195,7 @@ func New(cfg Config) *Driver {
 
 // time reads the clock.
 func (d *Driver) time() time.Duration {
-	d.now = d.clock()
+	d.now = d.clock.now()
 	return d.now
 }
 
@@ -221,7 +218,10 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	if err == nil {
 		d.op = *op // what the caller stored in it is in memory since try: wide pieces do not stall
 		if err = d.resolve(to); err == nil {
-			return d.Submit(more)
+			if op.Kind.Recv() {
+				return d.SubmitRecv()
+			}
+			return d.SubmitSend(more)
 		}
 		d.op = transport.Op{}
 	}
@@ -229,9 +229,9 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	return err
 }
 
-// TryLock, Op and Submit are Post without a copy. TryLock takes the lock if it is
-// free; who has it fills in the Op, names the peer as Owner.Resolve does, and calls
-// Submit, or Return instead.
+// TryLock, Op and SubmitSend or SubmitRecv are Post without a copy. TryLock takes the
+// lock if it is free; who has it fills in the Op, names the peer as Owner.Resolve does,
+// and submits it, or calls Return.
 func (d *Driver) TryLock() bool { return d.h.try() }
 
 // Op is the operation to post, clear; nil if something is to be done before.
@@ -248,23 +248,38 @@ func (d *Driver) Return() {
 	d.unlock()
 }
 
-// Submit posts the Op and lets go of the lock. It fails with an error of package
-// transport.
-func (d *Driver) Submit(more bool) error {
-	var err error
-	recv := d.op.Kind.Recv()
-	if recv {
-		err = d.postRecv()
-	} else {
-		err = d.postSend(more)
-	}
+// SubmitSend posts the Op, a send, and lets go of the lock. It fails with an error of
+// package transport.
+func (d *Driver) SubmitSend(more bool) error {
+	err := d.send(more)
 	d.op = transport.Op{}
 	if err == nil {
 		d.inline++
-		if (recv || d.armed.Load() > 0) && d.core.Events() > 0 {
+		if d.armed.Load() > 0 {
 			d.settle()
 		}
 		d.rouse()
+	}
+	if d.h.free(); d.h.left() {
+		d.again()
+	}
+	return err
+}
+
+// SubmitRecv is SubmitSend for a receive, which may end at once.
+func (d *Driver) SubmitRecv() error {
+	d.still = false
+	d.sameTime++
+	err := d.core.Post(d.now, &d.op) // it starts no timer: there is no need to know the time
+	d.op = transport.Op{}
+	if err == nil {
+		d.inline++
+		if d.core.Events() > 0 {
+			d.settle()
+		}
+		d.rouse()
+	} else {
+		err = d.refuse(err)
 	}
 	if d.h.free(); d.h.left() {
 		d.again()
@@ -303,10 +318,15 @@ func (d *Driver) feed(to uint64, more bool) error {
 	if err := d.resolve(to); err != nil {
 		return err
 	}
-	if d.op.Kind.Recv() {
-		return d.postRecv()
+	if !d.op.Kind.Recv() {
+		return d.send(more)
 	}
-	return d.postSend(more)
+	d.still = false
+	d.sameTime++
+	if err := d.core.Post(d.now, &d.op); err != nil {
+		return d.refuse(err)
+	}
+	return nil
 }
 
 // resolve names the peer in d.op.
@@ -319,24 +339,13 @@ func (d *Driver) resolve(to uint64) error {
 	return nil
 }
 
-// postRecv posts d.op, a receive. It starts no timer: there is no need to know the
-// time.
-func (d *Driver) postRecv() error {
-	d.still = false
-	d.sameTime++
-	if err := d.core.Post(d.now, &d.op); err != nil {
-		return d.refuse(err)
-	}
-	return nil
-}
-
-// postSend posts d.op, a send, whose packets leave now or wait for more of their kind.
+// send posts d.op, a send, whose packets leave now or wait for more of their kind.
 // They wait with FI_MORE, or when earlier sends are in flight and the poster posts
 // in quick succession; until it polls, a full burst is queued, FI_MORE ends or
 // gatherWait is over. A lone send on an idle endpoint never waits, nor does one
 // after a poll with one send in flight: that is an answer, and the ACK of the last
 // one comes behind what it answers.
-func (d *Driver) postSend(more bool) error {
+func (d *Driver) send(more bool) error {
 	d.still = false
 	// A burst is posted at one time: a reading of the clock costs as much as the
 	// rest of a post.
@@ -370,7 +379,7 @@ func (d *Driver) postSend(more bool) error {
 	return nil
 }
 
-// gather is the rest of postSend where the packets wait for company, or others have.
+// gather is the rest of send where the packets wait for company, or others have.
 func (d *Driver) gather(wait bool) error {
 	now := d.now
 	if !d.gathering {
@@ -526,13 +535,18 @@ func (d *Driver) turn(inline bool) bool {
 	if !ok {
 		return d.idle(inline, more)
 	}
-	done := d.arrived()
+	d.still = false
+	d.lastRecv = now
+	d.core.Receive(now, d.rx)
+	done := d.deliver()
 	if done == 0 || long {
 		done += d.drain(long, done)
 		now = d.now
 	}
-	if done > 0 && inline && now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
-		return true // the application waits for what was just delivered
+	if done > 0 && inline && now-d.lastFull < fullEvery {
+		if d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+			return true // the application waits for what was just delivered
+		}
 	}
 	d.lastFull = now
 	t := d.core.NextTimeout()
@@ -556,14 +570,6 @@ func (d *Driver) turn(inline bool) bool {
 	return true
 }
 
-// arrived gives the FEP what was received, and reports how many events it delivered.
-func (d *Driver) arrived() int {
-	d.still = false
-	d.lastRecv = d.now
-	d.core.Receive(d.now, d.rx)
-	return d.deliver()
-}
-
 // drain receives the rest of what a turn may, after a first train that delivered done
 // events, and reports how many events it delivered. long says that it comes late.
 func (d *Driver) drain(long bool, done int) (n int) {
@@ -583,7 +589,9 @@ func (d *Driver) drain(long bool, done int) (n int) {
 		if !ok {
 			break
 		}
-		n += d.arrived()
+		d.lastRecv = d.now
+		d.core.Receive(d.now, d.rx)
+		n += d.deliver()
 	}
 	return n
 }
@@ -660,23 +668,21 @@ func (d *Driver) deliver() int {
 func (d *Driver) transmit(now time.Duration) {
 	d.gathering, d.surplus = false, false
 	if len(d.unsent) > 0 {
-		if !d.send(now, d.unsent) {
+		if !d.sendAll(now, d.unsent) {
 			return
 		}
 		d.unsent = nil
 	}
 	for sent := 0; d.core.Transmit(now, d.slab(0)); {
 		n := 1
-		for n < batchLen && d.core.Queued() > 0 && len(d.tx[n-1].Data) < batchWhole && d.core.Transmit(now, d.slab(n)) {
-			n++
+		if d.core.Queued() > 0 {
+			n = d.batch(now)
 		}
-		switch {
-		case d.dead:
-		case n == 1:
-			if err := d.mover.Send(d.tx[0]); err != nil && !d.unsendable(now, d.tx[:1], err) {
+		if n > 1 || d.dead {
+			if !d.sendAll(now, d.tx[:n]) {
 				return
 			}
-		case !d.send(now, d.tx[:n]):
+		} else if err := d.mover.Send(d.tx[0]); err != nil && !d.unsendable(now, d.tx[:1], err) {
 			return
 		}
 		if sent += n; sent >= sendBudget {
@@ -689,6 +695,16 @@ func (d *Driver) transmit(now time.Duration) {
 	}
 }
 
+// batch fills more trains behind the first one, for one call, and reports how many there
+// are then.
+func (d *Driver) batch(now time.Duration) int {
+	n := 1
+	for n < batchLen && len(d.tx[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(now, d.slab(n)) {
+		n++
+	}
+	return n
+}
+
 // slab is a buffer for the i-th train of a batch.
 func (d *Driver) slab(i int) *dgram.Datagram {
 	if d.tx[i] == nil {
@@ -697,9 +713,9 @@ func (d *Driver) slab(i int) *dgram.Datagram {
 	return d.tx[i]
 }
 
-// send sends trains and reports whether all of them are gone. What finds no room
+// sendAll sends trains and reports whether all of them are gone. What finds no room
 // stays in d.unsent, in order, and nothing overtakes it.
-func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
+func (d *Driver) sendAll(now time.Duration, ts []*dgram.Datagram) bool {
 	if d.dead {
 		return true
 	}
@@ -707,7 +723,7 @@ func (d *Driver) send(now time.Duration, ts []*dgram.Datagram) bool {
 	return n == len(ts) || d.unsendable(now, ts[n:], err)
 }
 
-// unsendable is send after the first of ts met with err.
+// unsendable is sendAll after the first of ts met with err.
 func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) bool {
 	if err == nil || err == dgram.ErrNoRoom {
 		d.stats.NoRoom++
@@ -718,7 +734,7 @@ func (d *Driver) unsendable(now time.Duration, ts []*dgram.Datagram, err error) 
 	// As if the network had lost it; the protocol sends it again.
 	d.stats.SendError++
 	d.owner.Trouble(err)
-	return len(ts) == 1 || d.send(now, ts[1:])
+	return len(ts) == 1 || d.sendAll(now, ts[1:])
 }
 
 // fail notes that the Conn is of no use any more. The owner hears of it as often as
@@ -945,9 +961,9 @@ func (d *Driver) Yield() {
 	}
 	switch {
 	case n%4 == 0 || n == 1:
-		t := d.clock()
+		t := d.clock.now()
 		schedYield()
-		d.judge(d.clock() - t)
+		d.judge(d.clock.now() - t)
 	case d.shared.Load():
 		schedYield()
 	}

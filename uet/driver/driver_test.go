@@ -576,7 +576,7 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait() // it sleeps without a deadline
-		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.core.set(func() { r.core.timeout = r.clock.now() + 5*time.Millisecond })
 		r.send("a") // the deadline moved earlier: it must be told
 		time.Sleep(5*time.Millisecond + stepBack)
 		synctest.Wait()
@@ -591,7 +591,7 @@ func TestAutoTimersRunWithoutASocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
-		due := func() { r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond }) }
+		due := func() { r.core.set(func() { r.core.timeout = r.clock.now() + 5*time.Millisecond }) }
 		due()
 		r.send("a")
 		r.conn.fail(errors.New("gone"))
@@ -661,7 +661,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
-		r.With(func() { r.core.set(func() { r.core.timeout = r.clock() + time.Millisecond }) })
+		r.With(func() { r.core.set(func() { r.core.timeout = r.clock.now() + time.Millisecond }) })
 		r.Poll()
 		time.Sleep(2 * stepBack)
 		base, wakes := r.conn.waited(), r.Stats().Wakes
@@ -923,7 +923,7 @@ func TestArmLooksAtTheDeadline(t *testing.T) {
 		r.Arm()
 		synctest.Wait() // it watches
 		r.Disarm()      // the wait timed out
-		r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+		r.core.set(func() { r.core.timeout = r.clock.now() + 5*time.Millisecond })
 		r.send("a")
 		r.Poll()
 		r.Arm()
@@ -952,7 +952,7 @@ func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := bubbleRig(t, true)
 				synctest.Wait() // it sleeps without a deadline
-				r.core.set(func() { r.core.timeout = r.clock() + 5*time.Millisecond })
+				r.core.set(func() { r.core.timeout = r.clock.now() + 5*time.Millisecond })
 				r.core.endAtOnce()
 				r.h.lock()
 				r.send("a")
@@ -1008,7 +1008,7 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 		ends int
 	}{
 		"turn":  {func(r *rig) { r.conn.arrive("m"); r.Poll() }, 2},
-		"timer": {func(r *rig) { r.core.set(func() { r.core.timeout = r.clock() }); r.Poll() }, 1},
+		"timer": {func(r *rig) { r.core.set(func() { r.core.timeout = r.clock.now() }); r.Poll() }, 1},
 		"cancel": {func(r *rig) {
 			r.core.set(func() { r.core.pending = "x" })
 			r.Cancel("x")
