@@ -12,9 +12,8 @@ import (
 // so two endpoints that use the same two queues the other way round cannot wait
 // for each other.
 type sink struct {
-	q     *cq.CQ // locked; nil: none is
-	begun bool   // the batch may have something to end
-	err   cq.Error
+	q   *cq.CQ // locked; nil: none is
+	err cq.Error
 }
 
 func (s *sink) to(q *cq.CQ) *cq.Writer {
@@ -27,7 +26,7 @@ func (s *sink) to(q *cq.CQ) *cq.Writer {
 // turn is to for a queue that is not locked.
 func (s *sink) turn(q *cq.CQ) {
 	s.end()
-	s.q, s.begun = q, true
+	s.q = q
 	q.Begin()
 }
 
@@ -61,31 +60,34 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 	return o.txq.q
 }
 
-// Deliver writes the completion of an operation. A success that has nothing to tell
-// but the message goes a short way, of one call if it is alone in its batch.
-func (o *owner) Deliver(ev *transport.Event, last bool) {
-	if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
-		o.out.begun = true
-		o.deliver(ev)
-	} else {
-		q, n, tag := o.txq.q, 0, uint64(0) // R-CQ-101
-		if ev.Kind.Recv() {
-			if q, n = o.rxq.q, ev.Len; ev.Kind == transport.OpTRecv {
-				tag = ev.Tag // R-CQ-104: the sender's
+// Deliver writes the completions of n operations. A success that has nothing to tell
+// but the message goes a short way, of one call if it is alone.
+func (o *owner) Deliver(n int) {
+	alone := n == 1
+	for ; n > 0; n-- {
+		ev := o.fep.NextEvent()
+		if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
+			o.deliver(ev)
+		} else {
+			q, length, tag := o.txq.q, 0, uint64(0) // R-CQ-101
+			if ev.Kind.Recv() {
+				if q, length = o.rxq.q, ev.Len; ev.Kind == transport.OpTRecv {
+					tag = ev.Tag // R-CQ-104: the sender's
+				}
+			}
+			if alone && q.Complete(ev.Context, kindFlags[ev.Kind], length, tag, fi.AddrNotAvail) {
+				ev.Context, ev.Buf = nil, nil // they are the user's
+				return
+			}
+			if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
+				e.Context, e.Flags, e.Len, e.Tag = ev.Context, kindFlags[ev.Kind], length, tag
+			} else {
+				o.overrun(q)
 			}
 		}
-		if last && !o.out.begun && q.Complete(ev.Context, kindFlags[ev.Kind], n, tag, fi.AddrNotAvail) {
-			return
-		}
-		if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
-			e.Context, e.Flags, e.Len, e.Tag = ev.Context, kindFlags[ev.Kind], n, tag
-		} else {
-			o.overrun(q)
-		}
+		ev.Context, ev.Buf = nil, nil
 	}
-	if last {
-		o.Delivered()
-	}
+	o.delivered()
 }
 
 // deliver writes the completion of any operation, or of one message in a
@@ -248,11 +250,13 @@ func (o *owner) Refused(op *transport.Op, err error) {
 		o.cntrs.of(op.Kind).failed()
 	}
 	o.putErr(o.queueOf(op.Kind), e)
+	// At once: a batch holds the lock of a queue in which the next request may ask for
+	// room.
+	o.delivered()
 }
 
-// Delivered ends a batch.
-func (o *owner) Delivered() {
-	o.out.begun = false
+// delivered ends a batch.
+func (o *owner) delivered() {
 	o.out.end()
 	if o.txBack|o.rxBack != 0 {
 		o.giveBack()

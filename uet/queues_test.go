@@ -167,7 +167,8 @@ func TestErrorEntryOfEachWireCode(t *testing.T) {
 		if !n.tx.Reserve(1) {
 			t.Fatal("no room")
 		}
-		o.Deliver(&ev, true)
+		o.deliver(&ev)
+		o.delivered()
 		var e cq.Error
 		if k, err := n.tx.ReadErr(&e, 0); k != 1 {
 			t.Fatal(err)

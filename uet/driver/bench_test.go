@@ -15,7 +15,6 @@ type nop struct {
 	have   bool // a train is there
 	queued bool // a packet waits
 	event  bool
-	ev     transport.Event
 }
 
 func (n *nop) Post(time.Duration, *transport.Op) error { n.queued = true; return nil }
@@ -37,13 +36,6 @@ func (n *nop) Events() int {
 	return 0
 }
 
-func (n *nop) NextEvent() *transport.Event {
-	if !n.event {
-		return nil
-	}
-	n.event = false
-	return &n.ev
-}
 func (n *nop) NextTimeout() time.Duration                                         { return 0 }
 func (n *nop) Sends() int                                                         { return 0 }
 func (n *nop) Apart(bool)                                                         {}
@@ -64,9 +56,8 @@ func (c nopConn) Unreachable() (a netip.AddrPort, ok bool)   { return a, false }
 func (c nopConn) Close() error                               { return nil }
 func (c nopConn) Known(uint64) error                         { return nil }
 func (c nopConn) Resolve(*transport.Op, uint64) error        { return nil }
-func (c nopConn) Deliver(*transport.Event, bool)             {}
+func (c nopConn) Deliver(int)                                { c.event = false }
 func (c nopConn) Refused(*transport.Op, error)               {}
-func (c nopConn) Delivered()                                 {}
 func (c nopConn) Trouble(error)                              {}
 
 func nopDriver(b *testing.B) (*Driver, *nop) {

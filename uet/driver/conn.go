@@ -55,7 +55,6 @@ type Core interface {
 	// Owes reports whether Flush would have ACKs leave.
 	Owes() bool
 	Events() int
-	NextEvent() *transport.Event
 	NextTimeout() time.Duration
 	Sends() int
 	Queued() int
@@ -75,15 +74,13 @@ type Owner interface {
 	Known(to uint64) error
 	// Resolve sets the fields of op that name the peer.
 	Resolve(op *transport.Op, to uint64) error
-	// Deliver reports the end of one operation; ev is borrowed, and what it refers to
-	// is cleared afterwards. With last it ends a batch as Delivered does.
-	Deliver(ev *transport.Event, last bool)
+	// Deliver takes n events from the Core, which has them (transport.FEP.NextEvent):
+	// each is the end of one operation.
+	Deliver(n int)
 	// Refused reports that an operation that Post had accepted ended before
 	// it reached the FEP: err is what Resolve or the FEP said, or
 	// transport.ErrClosed. op is borrowed.
 	Refused(op *transport.Op, err error)
-	// Delivered ends a batch of Refused.
-	Delivered()
 	// Trouble reports an error of the socket that is not the peer's.
 	Trouble(err error)
 }

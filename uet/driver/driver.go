@@ -445,9 +445,6 @@ func (d *Driver) intake() {
 			}
 			if err != nil {
 				d.owner.Refused(&r.op, err)
-				// At once: a batch holds the lock of a queue in which the next
-				// request may ask for room.
-				d.owner.Delivered()
 			}
 			d.queue[i].pop()
 		}
@@ -656,10 +653,8 @@ func (d *Driver) settle() int {
 // deliver hands events to the owner and reports how many.
 func (d *Driver) deliver() int {
 	n := d.core.Events()
-	for left := n; left > 0; left-- {
-		ev := d.core.NextEvent()
-		d.owner.Deliver(ev, left == 1)
-		ev.Context, ev.Buf = nil, nil // they are the user's
+	if n > 0 {
+		d.owner.Deliver(n)
 	}
 	return n
 }
@@ -766,7 +761,6 @@ func (d *Driver) cancelQueued(context any) bool {
 	for i := range d.queue {
 		if op := d.queue[i].cancel(context); op != nil {
 			d.owner.Refused(op, ErrCancelled)
-			d.owner.Delivered()
 			return true
 		}
 	}

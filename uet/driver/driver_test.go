@@ -28,7 +28,8 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner(), now: 1}
+	core := newCore(t)
+	r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core), now: 1}
 	r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Clock: func() time.Duration {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -40,7 +41,8 @@ func newRig(t *testing.T) *rig {
 
 // bubbleRig runs on the clock of a synctest bubble.
 func bubbleRig(t *testing.T, auto bool) *rig {
-	r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
+	core := newCore(t)
+	r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
 	r.Driver = New(Config{Core: r.core, Mover: r.conn, Conn: r.conn, Owner: r.own, Auto: auto, Clock: bubbleClock()})
 	return r
 }
@@ -331,7 +333,8 @@ func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
 	took, looks := aloneMax, 0
 	now := time.Duration(1)
 	conn := newConn()
-	d := New(Config{Core: newCore(t), Mover: conn, Conn: conn, Owner: newOwner(), Clock: func() time.Duration {
+	core := newCore(t)
+	d := New(Config{Core: core, Mover: conn, Conn: conn, Owner: newOwner(core), Clock: func() time.Duration {
 		now += took
 		looks++
 		return now
@@ -796,7 +799,8 @@ func TestDriverConcurrentUse(t *testing.T) {
 	for i := range 4 {
 		auto, short := i%2 == 1, i >= 2
 		t.Run(fmt.Sprintf("auto=%v short=%v", auto, short), func(t *testing.T) {
-			r := &rig{t: t, core: newCore(t), conn: newConn(), own: newOwner()}
+			core := newCore(t)
+			r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
 			denied := 0
 			if rng := rand.New(rand.NewPCG(37, uint64(i))); short {
 				r.core.deny = func() bool {

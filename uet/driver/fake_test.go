@@ -368,6 +368,7 @@ func (c *fakeConn) waited() int {
 
 // fakeOwner collects what is delivered.
 type fakeOwner struct {
+	core    *fakeCore
 	mu      sync.Mutex
 	events  int
 	batches int
@@ -377,7 +378,9 @@ type fakeOwner struct {
 	arrived chan struct{}
 }
 
-func newOwner() *fakeOwner { return &fakeOwner{arrived: make(chan struct{}, 1024), unknown: 666} }
+func newOwner(c *fakeCore) *fakeOwner {
+	return &fakeOwner{core: c, arrived: make(chan struct{}, 1024), unknown: 666}
+}
 
 func (o *fakeOwner) Known(to uint64) error {
 	if to == o.unknown {
@@ -391,22 +394,24 @@ func (o *fakeOwner) Resolve(op *transport.Op, to uint64) error {
 	return o.Known(to)
 }
 
-func (o *fakeOwner) Deliver(_ *transport.Event, last bool) {
-	o.mu.Lock()
-	o.events++
-	o.mu.Unlock()
-	if last {
-		o.Delivered()
+func (o *fakeOwner) Deliver(n int) {
+	for range n {
+		o.core.NextEvent()
 	}
+	o.mu.Lock()
+	o.events += n
+	o.mu.Unlock()
+	o.delivered()
 }
 
 func (o *fakeOwner) Refused(op *transport.Op, err error) {
 	o.mu.Lock()
 	o.refused = append(o.refused, fmt.Sprintf("%v: %v", op.Context, err))
 	o.mu.Unlock()
+	o.delivered()
 }
 
-func (o *fakeOwner) Delivered() {
+func (o *fakeOwner) delivered() {
 	o.mu.Lock()
 	o.batches++
 	o.mu.Unlock()

@@ -124,6 +124,7 @@ func (p *plug) sent() int {
 // An end is an endpoint in the smallest form: it counts what completes.
 type end struct {
 	*Driver
+	fep  *transport.FEP
 	plug *plug
 	peer transport.PeerID
 
@@ -141,26 +142,26 @@ func (e *end) Resolve(op *transport.Op, _ uint64) error {
 	return nil
 }
 
-func (e *end) Deliver(ev *transport.Event, last bool) {
-	if last {
-		defer e.Delivered()
-	}
+func (e *end) Deliver(n int) {
+	defer e.delivered()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case ev.Cause != ses.OK:
-		e.bad = append(e.bad, *ev)
-	case ev.Kind.Recv():
-		e.recved++
-		e.bytes += ev.Len
-	default:
-		e.sent++
+	for range n {
+		switch ev := e.fep.NextEvent(); {
+		case ev.Cause != ses.OK:
+			e.bad = append(e.bad, *ev)
+		case ev.Kind.Recv():
+			e.recved++
+			e.bytes += ev.Len
+		default:
+			e.sent++
+		}
 	}
 }
 
 func (e *end) Refused(*transport.Op, error) {}
 
-func (e *end) Delivered() {
+func (e *end) delivered() {
 	select {
 	case e.arrived <- struct{}{}:
 	default:
@@ -185,7 +186,7 @@ func newEnds(t *testing.T, auto bool) (a, b *end) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &end{plug: p, arrived: make(chan struct{}, 1)}
+		e := &end{plug: p, fep: fep, arrived: make(chan struct{}, 1)}
 		if e.peer, err = fep.Peer(p.peer.addr, true); err != nil {
 			t.Fatal(err)
 		}
