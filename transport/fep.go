@@ -51,6 +51,7 @@ type FEP struct {
 	head     int               // bytes in front of the PDS header
 	trailer  int               // bytes behind the payload: CRC or ICV
 	wrap     int               // head + trailer
+	crcOnly  bool              // no head, and the trailer is a CRC
 	overhead int               // nominal bytes per packet beyond the UDP payload
 	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
@@ -94,7 +95,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	case !cfg.NoCRC:
 		f.trailer = wire.CRCLen
 	}
-	f.wrap = f.head + f.trailer
+	f.wrap, f.crcOnly = f.head+f.trailer, f.sec == nil && !cfg.NoCRC
 	f.setClasses()
 	f.rx.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
 	if cfg.Notes {

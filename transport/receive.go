@@ -79,39 +79,72 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.stats.RxPackets++
 	f.metaRx.Size = len(b) + f.overhead // should it be a request
 	var p *pds.PDC                      // of an ACK
-	if f.sec != nil {
-		if b = f.openPacket(d, b); b == nil {
-			return
-		}
-	} else if len(b) < wire.ReqLen+f.trailer {
-		if !f.trimmed(d, b) {
-			f.drop(DropShort)
-		}
-		return
-	}
-	t := wire.Type(b[0] >> 3)
-	if f.sec == nil {
-		switch t {
-		case wire.TypeTSS:
-			f.dropFrom(d, DropSecured)
-			return
-		case wire.TypeAckCC, wire.TypeAck:
+	if n := len(b) - wire.CRCLen; f.crcOnly && n >= wire.ReqLen {
+		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
-		if f.trailer != 0 {
-			n := len(b) - wire.CRCLen
-			if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
-				if !f.trimmed(d, b) {
-					f.dropFrom(d, DropCRC)
-				}
-				return
-			}
-			b = b[:n]
+		if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+			f.damaged(d, b)
+			return
+		}
+		b = b[:n]
+	} else if b = f.unwrap(d, b); b == nil {
+		return
+	}
+	if h := wire.PlainRequest(b); h != nil {
+		if p := f.pds.ReceiveNext(f.now, &d.Remote, uint8(d.Path), h); p != nil {
+			f.stats.RxData++
+			m := &f.metaRx
+			m.PSN, m.Len, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, h.AR(), false, d.ECN() == dgram.CE
+			f.execute(f.now, p, wire.NextReqStd, b[wire.ReqLen:])
+			return
+		}
+	} else if h := wire.Plain(b); h != nil {
+		if p == nil {
+			p = f.pds.Lookup(h.DPDCID())
+		}
+		// It lives in the FEP: PDS hands it on through an interface, and the stack
+		// would not hold it.
+		rsp := &f.rspRx
+		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
+			f.stats.AcksRx++
+			f.responded(p, rsp)
+			return
 		}
 	}
-	switch t {
+	f.judge(d, b, p)
+}
+
+// unwrap is packet for one that is sealed, has no CRC or is too short: what is in it,
+// nil if it was dropped.
+func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
+	switch {
+	case f.sec != nil:
+		return f.openPacket(d, b)
+	case len(b) >= wire.ReqLen+f.trailer:
+		return b
+	case !f.trimmed(d, b):
+		f.drop(DropShort)
+	}
+	return nil
+}
+
+// damaged processes a packet the CRC of which is wrong.
+func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
+	switch {
+	case wire.Type(b[0]>>3) == wire.TypeTSS:
+		f.dropFrom(d, DropSecured)
+	case !f.trimmed(d, b):
+		f.dropFrom(d, DropCRC)
+	}
+}
+
+// judge processes any packet, whole and without its wrapping. p is the PDC of an ACK
+// if that was looked up already.
+func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
+	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(d, b)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
@@ -137,6 +170,12 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
+	case wire.TypeTSS:
+		if f.sec == nil {
+			f.dropFrom(d, DropSecured)
+			return
+		}
+		f.drop(DropType) // sealed twice
 	default:
 		f.drop(DropType)
 	}
@@ -174,22 +213,9 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 
 // ackIn processes an ACK. p is its PDC if that was looked up already.
 func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
-	// The two headers live in the FEP: PDS hands them on through an interface,
-	// and the stack would not hold them.
-	a, rsp := &f.ackRx, &f.rspRx
-	if h := wire.Plain(b); h != nil {
-		if p == nil {
-			p = f.pds.Lookup(h.DPDCID())
-		}
-		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
-			f.stats.AcksRx++
-			f.responded(p, rsp)
-			return
-		}
-	}
-	var n int
-	var err error
-	if n, err = a.Parse(b); err != nil {
+	a, rsp := &f.ackRx, &f.rspRx // in the FEP: see packet
+	n, err := a.Parse(b)
+	if err != nil {
 		f.dropInvalid(err)
 		return
 	}
@@ -229,14 +255,6 @@ func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	now, m := f.now, &f.metaRx // its Size by packet
 	m.CE = d.ECN() == dgram.CE
-	if h := wire.PlainRequest(b); h != nil {
-		if p := f.pds.ReceiveNext(now, &d.Remote, uint8(d.Path), h); p != nil {
-			f.stats.RxData++
-			m.PSN, m.Len, m.AR, m.Retx = h.PSN(), len(b)-wire.ReqLen, h.AR(), false
-			f.execute(now, p, wire.NextReqStd, b[wire.ReqLen:])
-			return
-		}
-	}
 	h := &f.reqRx
 	n, err := h.Parse(b)
 	if err != nil {
