@@ -24,10 +24,12 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	// What came the way of the train before it needs no look at its source.
-	if !f.rx.of(d) && !f.source(d) {
-		f.drop(DropSource)
-		f.notes.dropped(d, DropSource)
-		return
+	if !f.rx.of(&d.Remote, d.Path) {
+		if !f.source(d) {
+			f.drop(DropSource)
+			f.notes.dropped(d, DropSource)
+			return
+		}
 	}
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
@@ -93,7 +95,8 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	} else if b = f.unwrap(d, b); b == nil {
 		return
 	}
-	if h := wire.PlainRequest(b); h != nil {
+	if wire.IsPlainRequest(b) {
+		h := (*wire.PlainReq)(b)
 		if p := f.pds.ReceiveNext(f.now, &d.Remote, uint8(d.Path), h); p != nil {
 			f.stats.RxData++
 			m := &f.metaRx
@@ -101,7 +104,8 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			f.execute(f.now, p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
-	} else if h := wire.Plain(b); h != nil {
+	} else if wire.IsPlain(b) {
+		h := (*wire.PlainAck)(b)
 		if p == nil {
 			p = f.pds.Lookup(h.DPDCID())
 		}
@@ -379,7 +383,7 @@ func (f *FEP) releaseMore(now time.Duration) {
 
 // newSource gives a PDC that a source opened its place.
 func (f *FEP) newSource(p *pds.PDC) bool {
-	id, err := f.intern(p.Remote())
+	id, err := f.intern(*p.Remote())
 	if err != nil {
 		f.drop(DropSource)
 		return false

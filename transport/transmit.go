@@ -55,22 +55,23 @@ func (f *FEP) begin(d *dgram.Datagram) {
 }
 
 // fits reports whether a packet of n bytes (with trailer) may join the train.
-func (f *FEP) fits(remote netip.AddrPort, path, n, class int) bool {
+func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
 	t := &f.out
 	if t.size == 0 {
 		return true
 	}
-	return !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == remote
+	return !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == *remote
 }
 
 // join begins a packet of n bytes. The caller appends n minus the trailer bytes
 // to the slice it gets and hands it to sealed, or to joined.
-func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
+func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
-	if d := t.d; t.size == 0 {
-		d.Remote, d.Path, d.Seg, d.TOS = remote, path, n, f.tos[class]
-		if !f.tx.of(d) {
-			f.tx.become(&d.Remote, path, &f.local[path], &d.Remote)
+	d := t.d
+	if t.size == 0 {
+		d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, f.tos[class]
+		if !f.tx.of(remote, path) {
+			f.tx.become(remote, path, &f.local[path], remote)
 		}
 		t.n, t.size, t.off = 1, n, 0
 	} else {
@@ -80,9 +81,9 @@ func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
 	}
 	f.stats.TxPackets++
 	if f.sec != nil {
-		return f.secHeader(t.d.Data)
+		return f.secHeader(d.Data)
 	}
-	return t.d.Data
+	return d.Data
 }
 
 // joined takes a packet of which AR may still be set.
@@ -101,7 +102,7 @@ func (f *FEP) noteSent() {
 // follow makes the newest packet ready for another one behind it.
 func (f *FEP) follow() {
 	if f.out.open {
-		f.seal(f.out.d.Data)
+		f.sealed(f.out.d.Data)
 	}
 }
 
@@ -112,14 +113,13 @@ func (f *FEP) askAck() {
 	}
 }
 
-// sealed takes a packet to which nothing but its trailer is added.
+// sealed takes a packet to which nothing but its trailer is added: one of join, or the
+// newest of joined.
 func (f *FEP) sealed(b []byte) {
-	f.noteSent()
-	f.seal(b)
-}
-
-func (f *FEP) seal(b []byte) {
 	t := &f.out
+	if f.notes != nil && !t.open {
+		f.noteSent()
+	}
 	switch p := b[t.off:]; f.trailer {
 	case 0:
 	case wire.CRCLen:
@@ -474,7 +474,7 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.Mode() == wire.ROD {
 		return p.paths.single.Pick(now)
 	}
-	if len(f.out.d.Data) > 0 && f.out.d.Remote == pdc.Remote() {
+	if len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote() {
 		return f.out.d.Path
 	}
 	return p.paths.spray.Pick(now)
@@ -533,13 +533,13 @@ func (f *FEP) fillLoose() {
 			return
 		}
 		n := int(l.N) + f.wrap
-		if !f.fits(l.Remote, int(l.Path), n, classCtl) {
+		if !f.fits(&l.Remote, int(l.Path), n, classCtl) {
 			return
 		}
 		if f.notes != nil {
 			f.pds.Cause = looseCause(l.B[:l.N])
 		}
-		f.sealed(append(f.join(l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
+		f.sealed(append(f.join(&l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
 		f.pds.NextLoose()
 	}
 }

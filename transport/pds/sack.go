@@ -24,7 +24,7 @@ func (p *PDC) ackReady() bool { return p.rx.ackDue && (p.mode != wire.ROD || !p.
 
 // AckTo is where ACKs go: to the port the packet came from, by the path it came
 // by, so that the entropy value is echoed (design D5).
-func (p *PDC) AckTo() (netip.AddrPort, uint8) { return p.rx.remote, p.rx.path }
+func (p *PDC) AckTo() (remote *netip.AddrPort, path uint8) { return &p.rx.remote, p.rx.path }
 
 // AtRest reports that the PDC has nothing in flight, stored or due.
 func (p *PDC) AtRest() bool {
