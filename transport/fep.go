@@ -53,6 +53,7 @@ type FEP struct {
 	wrap     int               // head + trailer
 	crcOnly  bool              // no head, and the trailer is a CRC
 	overhead int               // nominal bytes per packet beyond the UDP payload
+	reqLen   int               // a request without payload
 	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
@@ -101,6 +102,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
+	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,

@@ -69,16 +69,27 @@ func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
 	d := t.d
 	if t.size == 0 {
-		d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, f.tos[class]
-		if !f.tx.of(remote, path) {
-			f.tx.become(remote, path, &f.local[path], remote)
-		}
-		t.n, t.size, t.off = 1, n, 0
-	} else {
-		f.follow()
-		t.n, t.size, t.off = t.n+1, t.size+n, t.size
-		t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
+		return f.start(remote, path, n, f.tos[class])
 	}
+	f.follow()
+	t.n, t.size, t.off = t.n+1, t.size+n, t.size
+	t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
+	f.stats.TxPackets++
+	if f.sec != nil {
+		return f.secHeader(d.Data)
+	}
+	return d.Data
+}
+
+// start is join for the first packet of a train, whose way the train takes.
+func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
+	t := &f.out
+	d := t.d
+	d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, tos
+	if !f.tx.of(remote, path) {
+		f.tx.become(remote, path, &f.local[path], remote)
+	}
+	t.n, t.size, t.off = 1, n, 0
 	f.stats.TxPackets++
 	if f.sec != nil {
 		return f.secHeader(d.Data)
@@ -120,20 +131,29 @@ func (f *FEP) sealed(b []byte) {
 	if f.notes != nil && !t.open {
 		f.noteSent()
 	}
-	switch p := b[t.off:]; f.trailer {
-	case 0:
-	case wire.CRCLen:
-		b = binary.BigEndian.AppendUint32(b, wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p))
-	default:
-		if f.notes != nil {
-			f.notes.sealing(p[f.head:])
-		}
-		var room [wire.ICVLen]byte
-		b = append(b, room[:f.trailer]...)
-		p = b[t.off:]
-		f.sec.Seal(p, f.tx.aad(len(p)))
+	d := t.d
+	d.Data, t.open = b, false
+	if !f.crcOnly {
+		f.wrapUp(d)
+		return
 	}
-	t.d.Data, t.open = b, false
+	p := b[t.off:]
+	d.Data = binary.BigEndian.AppendUint32(d.Data, wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p))
+}
+
+// wrapUp is the end of sealed where there is no CRC.
+func (f *FEP) wrapUp(d *dgram.Datagram) {
+	if f.sec == nil {
+		return
+	}
+	off := f.out.off
+	if f.notes != nil {
+		f.notes.sealing(d.Data[off+f.head:])
+	}
+	var room [wire.ICVLen]byte
+	d.Data = append(d.Data, room[:f.trailer]...)
+	p := d.Data[off:]
+	f.sec.Seal(p, f.tx.aad(len(p)))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -167,7 +187,15 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		}
 		id := f.ready.front()
 		p := &f.peers[id]
-		if !f.fill(now, id, p) {
+		more := !f.lone(now, id, p) && f.fillData(now, id, p)
+		if p.acks && f.out.size > 0 {
+			if f.apart && f.out.n == 1 && f.queued == 0 && !more {
+				f.flush = true // the packet leaves first, the ACKs right behind it
+			} else {
+				f.ride(now, p)
+			}
+		}
+		if !more {
 			// Nothing more of this peer may leave: it comes back by a Wake.
 			f.ready.pop()
 			p.ready = false
@@ -205,21 +233,13 @@ func (f *FEP) fillControl(now time.Duration) {
 	}
 }
 
-// fill adds data packets to the peer, and the ACKs that may ride along. It
-// reports whether the peer may have more to send.
-func (f *FEP) fill(now time.Duration, id PeerID, p *peer) bool {
-	more := !f.lone(now, id, p) && f.fillData(now, id, p)
-	if p.acks && f.out.size > 0 {
-		switch {
-		case f.apart && f.out.n == 1 && f.queued == 0 && !more:
-			f.flush = true // the packet leaves first, the ACKs right behind it
-		case !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush:
-			f.acks.pop() // or the next Flush would have them looked for in vain
-			p.acks = false
-			f.ackAt = 0 // none waits
-		}
+// ride adds the ACKs for the peer that has data in the train.
+func (f *FEP) ride(now time.Duration, p *peer) {
+	if !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush {
+		f.acks.clear() // or the next Flush would have them looked for in vain
+		p.acks = false
+		f.ackAt = 0 // none waits
 	}
-	return more
 }
 
 // lone is fillData for a message that one packet carries and that is all there is to
@@ -236,7 +256,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	h := ln.q.front()
 	piece, _ := f.ses.Peek(h, int(p.mtu))
-	n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
+	n := int(piece.Len) + f.reqLen
 	if !piece.Last || !pdc.CanPush(n+f.overhead) {
 		return false
 	}
@@ -245,15 +265,17 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-	b := f.ses.Take(pdc.Header(f.join(pdc.Remote(), path, n, classNew)), h, piece)
-	b[f.out.off+f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	b := f.ses.Take(pdc.Header(f.start(pdc.Remote(), path, n, f.tos[classNew])), h, piece)
+	b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
 	f.sealed(b)
 	f.stats.TxData++
-	f.next(ln)
+	ln.q.clear()
+	ln.started, ln.bytes = false, 0
+	f.queued--
 	if !pdc.Usable() {
 		return false // it was the last packet of the PDC
 	}
-	p.data.pop()
+	p.data.clear()
 	ln.data = false
 	return true
 }
@@ -340,7 +362,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			f.recount(ln)
 			continue
 		}
-		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
+		n := int(piece.Len) + f.reqLen
 		if !f.fits(pdc.Remote(), path, n, classNew) {
 			state = laneMore
 			break
