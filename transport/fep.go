@@ -54,6 +54,7 @@ type FEP struct {
 	crcOnly  bool              // no head, and the trailer is a CRC
 	overhead int               // nominal bytes per packet beyond the UDP payload
 	reqLen   int               // a request without payload
+	shortMsg int               // Config.ShortMessage
 	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
@@ -102,6 +103,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
+	f.shortMsg = cfg.ShortMessage
 	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
@@ -133,10 +135,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
-	if op.Kind == 0 || op.Kind > OpTRecv {
-		panic("BUG: transport: unknown operation kind")
-	}
-	if op.Kind.Recv() {
+	switch op.Kind {
+	case OpSend, OpTSend:
+	case OpRecv, OpTRecv:
 		if int(op.Peer) >= len(f.peers) {
 			return ErrNoPeer
 		}
@@ -144,6 +145,8 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 			return mapErr(err)
 		}
 		return nil
+	default:
+		panic("BUG: transport: unknown operation kind")
 	}
 	switch {
 	case f.ended:
@@ -154,10 +157,14 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	f.unfence(now) // it was posted before
+	if f.ses.SomeUnfenced() {
+		f.unfence(now) // it was posted before
+	}
 	p, n := &f.peers[op.Peer], op.Bytes()
-	ln := f.lane(now, op.Peer, p, n, op.Ordered)
-	if ln == nil {
+	var ln *lane
+	if short := p.short; short != nil && short.Usable() && n <= f.shortMsg && !op.Ordered {
+		ln = &f.lanes[short.Slot] // as lane would find
+	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
 	h, err := f.ses.Send(now, op)
@@ -170,7 +177,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	ln.q.push(h)
 	ln.bytes += n
 	f.queued++
-	f.wakeData(ln, p)
+	if !ln.data || !p.ready {
+		f.wakeData(ln, p)
+	}
 	return nil
 }
 
@@ -222,7 +231,9 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
-	f.unfence(now)
+	if f.ses.SomeUnfenced() {
+		f.unfence(now)
+	}
 	if len(f.moveLater) > 0 {
 		f.move(now)
 	}
@@ -272,12 +283,9 @@ func (f *FEP) NextTimeout() time.Duration {
 	return t
 }
 
-// sooner is the earlier of two times of which 0 is none.
+// sooner is the earlier of two times of which 0 is none: the last there is.
 func sooner(t, u time.Duration) time.Duration {
-	if u != 0 && (t == 0 || u < t) {
-		return u
-	}
-	return t
+	return time.Duration(min(uint64(t)-1, uint64(u)-1) + 1)
 }
 
 // Busy reports whether sends are outstanding.

@@ -37,19 +37,24 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		f.notes.dropped(d, DropShort)
 		return
 	}
-	if f.notes == nil && len(d.Data) <= d.Seg {
-		f.packet(d, d.Data) // alone: no train to walk along
+	if f.notes != nil {
+		for rest := d.Data; len(rest) > 0; {
+			var b []byte
+			b, rest = d.Next(rest)
+			f.noted(d, b)
+		}
 		return
 	}
-	for rest := d.Data; len(rest) > 0; {
-		var b []byte
-		b, rest = d.Next(rest)
-		if f.notes != nil {
-			f.noted(d, b)
-		} else {
-			f.packet(d, b)
-		}
+	seg := d.Seg
+	if seg <= 0 {
+		seg = len(d.Data)
 	}
+	rest := d.Data
+	for len(rest) > seg {
+		f.packet(d, rest[:seg:seg])
+		rest = rest[seg:]
+	}
+	f.packet(d, rest)
 }
 
 // source reports whether a train comes from where one may come from, which is what
@@ -101,7 +106,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			f.stats.RxData++
 			m := &f.metaRx
 			m.PSN, m.Len, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, h.AR(), false, d.ECN() == dgram.CE
-			f.execute(f.now, p, wire.NextReqStd, b[wire.ReqLen:])
+			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
 	} else if wire.IsPlain(b) {
@@ -304,13 +309,13 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		p.Hold(now, m, h.Next, body)
 		return
 	}
-	f.execute(now, p, h.Next, body)
+	f.execute(p, h.Next, body)
 }
 
 // execute hands a request to the message layer, and its response to PDS. metaRx is
 // filled.
-func (f *FEP) execute(now time.Duration, p *pds.PDC, next wire.NextHdr, body []byte) {
-	m := &f.metaRx
+func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
+	now, m := f.now, &f.metaRx
 	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Unproven: p.Unproven(), Now: now}, next, body)
 	switch {
 	case res.Nack != 0:

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -56,11 +55,19 @@ func (f *FEP) begin(d *dgram.Datagram) {
 
 // fits reports whether a packet of n bytes (with trailer) may join the train.
 func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
+	return f.goesBy(remote, path, class) && f.out.room(n)
+}
+
+// goesBy reports whether packets of a class to remote by path are of the train's kind,
+// or the train has none yet.
+func (f *FEP) goesBy(remote *netip.AddrPort, path, class int) bool {
 	t := &f.out
-	if t.size == 0 {
-		return true
-	}
-	return !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == *remote
+	return t.size == 0 || t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == *remote
+}
+
+// room reports whether a packet of n bytes may join the train if it is of its kind.
+func (t *train) room(n int) bool {
+	return t.size == 0 || !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain
 }
 
 // join begins a packet of n bytes. The caller appends n minus the trailer bytes
@@ -99,21 +106,21 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 
 // joined takes a packet of which AR may still be set.
 func (f *FEP) joined(b []byte) {
-	f.noteSent()
+	if f.notes != nil {
+		f.noteSent()
+	}
 	f.out.d.Data, f.out.open = b, true
 }
 
 // noteSent notes why the packet just written is sent.
-func (f *FEP) noteSent() {
-	if f.notes != nil {
-		f.notes.sent(f.pds.Cause)
-	}
-}
+//
+//go:noinline
+func (f *FEP) noteSent() { f.notes.sent(f.pds.Cause) }
 
 // follow makes the newest packet ready for another one behind it.
 func (f *FEP) follow() {
 	if f.out.open {
-		f.sealed(f.out.d.Data)
+		f.seal()
 	}
 }
 
@@ -124,24 +131,27 @@ func (f *FEP) askAck() {
 	}
 }
 
-// sealed takes a packet to which nothing but its trailer is added: one of join, or the
-// newest of joined.
+// sealed takes a packet to which nothing but its trailer is added.
 func (f *FEP) sealed(b []byte) {
+	f.joined(b)
+	f.seal()
+}
+
+// seal adds its trailer to the newest packet.
+func (f *FEP) seal() {
 	t := &f.out
-	if f.notes != nil && !t.open {
-		f.noteSent()
-	}
 	d := t.d
-	d.Data, t.open = b, false
+	t.open = false
 	if !f.crcOnly {
 		f.wrapUp(d)
 		return
 	}
-	p := b[t.off:]
-	d.Data = binary.BigEndian.AppendUint32(d.Data, wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p))
+	p := d.Data[t.off:]
+	c := wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p)
+	d.Data = append(d.Data, byte(c>>24), byte(c>>16), byte(c>>8), byte(c)) // in place, as AppendUint32 is not
 }
 
-// wrapUp is the end of sealed where there is no CRC.
+// wrapUp is seal where there is no CRC.
 func (f *FEP) wrapUp(d *dgram.Datagram) {
 	if f.sec == nil {
 		return
@@ -267,7 +277,8 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 	b := f.ses.Take(pdc.Header(f.start(pdc.Remote(), path, n, f.tos[classNew])), h, piece)
 	b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
-	f.sealed(b)
+	f.joined(b)
+	f.seal()
 	f.stats.TxData++
 	ln.q.clear()
 	ln.started, ln.bytes = false, 0
@@ -354,6 +365,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	if closing && pdc.Mode() == wire.RUD {
 		f.moveUnsent(ln)
 	}
+	same := f.goesBy(pdc.Remote(), path, classNew) // and so it stays
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
 		piece, ok := f.ses.Peek(h, int(p.mtu))
@@ -363,7 +375,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			continue
 		}
 		n := int(piece.Len) + f.reqLen
-		if !f.fits(pdc.Remote(), path, n, classNew) {
+		if !same || !f.out.room(n) {
 			state = laneMore
 			break
 		}
@@ -517,7 +529,8 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 				if !f.fits(remote, int(path), n, classCtl) {
 					return true
 				}
-				f.sealed(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.joined(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.seal()
 				f.stats.AcksTx++
 			}
 		}
