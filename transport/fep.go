@@ -54,6 +54,7 @@ type FEP struct {
 	crcOnly  bool              // no head, and the trailer is a CRC
 	overhead int               // nominal bytes per packet beyond the UDP payload
 	reqLen   int               // a request without payload
+	ackLen   int               // an ACK with its response
 	shortMsg int               // Config.ShortMessage
 	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
@@ -104,6 +105,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		f.notes = &notes{}
 	}
 	f.shortMsg = cfg.ShortMessage
+	f.ackLen = wire.AckCCLen + wire.RspLen + f.wrap
 	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
