@@ -51,7 +51,11 @@ type FEP struct {
 	head     int               // bytes in front of the PDS header
 	trailer  int               // bytes behind the payload: CRC or ICV
 	wrap     int               // head + trailer
+	crcOnly  bool              // no head, and the trailer is a CRC
 	overhead int               // nominal bytes per packet beyond the UDP payload
+	reqLen   int               // a request without payload
+	ackLen   int               // an ACK with its response
+	shortMsg int               // Config.ShortMessage
 	tos      [numClasses]uint8 // by class
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
@@ -94,12 +98,15 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	case !cfg.NoCRC:
 		f.trailer = wire.CRCLen
 	}
-	f.wrap = f.head + f.trailer
+	f.wrap, f.crcOnly = f.head+f.trailer, f.sec == nil && !cfg.NoCRC
 	f.setClasses()
 	f.rx.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
+	f.shortMsg = cfg.ShortMessage
+	f.ackLen = wire.AckCCLen + wire.RspLen + f.wrap
+	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
@@ -130,10 +137,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return ErrClosed
 	}
 	f.now = now
-	if op.Kind == 0 || op.Kind > OpTRecv {
-		panic("BUG: transport: unknown operation kind")
-	}
-	if op.Kind.Recv() {
+	switch op.Kind {
+	case OpSend, OpTSend:
+	case OpRecv, OpTRecv:
 		if int(op.Peer) >= len(f.peers) {
 			return ErrNoPeer
 		}
@@ -141,6 +147,8 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 			return mapErr(err)
 		}
 		return nil
+	default:
+		panic("BUG: transport: unknown operation kind")
 	}
 	switch {
 	case f.ended:
@@ -151,10 +159,14 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
-	f.unfence(now) // it was posted before
+	if f.ses.SomeUnfenced() {
+		f.unfence(now) // it was posted before
+	}
 	p, n := &f.peers[op.Peer], op.Bytes()
-	ln := f.lane(now, op.Peer, p, n, op.Ordered)
-	if ln == nil {
+	var ln *lane
+	if short := p.short; short != nil && short.Usable() && n <= f.shortMsg && !op.Ordered {
+		ln = &f.lanes[short.Slot] // as lane would find
+	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
 	h, err := f.ses.Send(now, op)
@@ -167,7 +179,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	ln.q.push(h)
 	ln.bytes += n
 	f.queued++
-	f.wakeData(ln, p)
+	if !ln.data || !p.ready {
+		f.wakeData(ln, p)
+	}
 	return nil
 }
 
@@ -219,7 +233,9 @@ func (f *FEP) Advance(now time.Duration) {
 		}
 		f.requeue(now, h)
 	}
-	f.unfence(now)
+	if f.ses.SomeUnfenced() {
+		f.unfence(now)
+	}
 	if len(f.moveLater) > 0 {
 		f.move(now)
 	}
@@ -269,12 +285,9 @@ func (f *FEP) NextTimeout() time.Duration {
 	return t
 }
 
-// sooner is the earlier of two times of which 0 is none.
+// sooner is the earlier of two times of which 0 is none: the last there is.
 func sooner(t, u time.Duration) time.Duration {
-	if u != 0 && (t == 0 || u < t) {
-		return u
-	}
-	return t
+	return time.Duration(min(uint64(t)-1, uint64(u)-1) + 1)
 }
 
 // Busy reports whether sends are outstanding.

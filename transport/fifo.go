@@ -63,6 +63,9 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
+// clear takes all elements.
+func (q *fifo[T]) clear() { q.n = 0 }
+
 // insert makes v the i-th oldest element.
 func (q *fifo[T]) insert(i int, v T) {
 	q.push(v)

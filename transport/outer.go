@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -28,8 +27,10 @@ type crcState struct {
 	state uint32
 }
 
-// of reports whether it is that of the train d.
-func (o *outer) of(d *dgram.Datagram) bool { return o.path == d.Path && o.remote == d.Remote }
+// of reports whether it is that of trains to or from remote by path.
+func (o *outer) of(remote *netip.AddrPort, path int) bool {
+	return o.path == path && o.remote == *remote
+}
 
 // become makes it that of trains by path from src to dst, one of which is remote.
 func (o *outer) become(remote *netip.AddrPort, path int, src, dst *netip.AddrPort) {

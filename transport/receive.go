@@ -24,10 +24,12 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	// What came the way of the train before it needs no look at its source.
-	if !f.rx.of(d) && !f.source(d) {
-		f.drop(DropSource)
-		f.notes.dropped(d, DropSource)
-		return
+	if !f.rx.of(&d.Remote, d.Path) {
+		if !f.source(d) {
+			f.drop(DropSource)
+			f.notes.dropped(d, DropSource)
+			return
+		}
 	}
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
@@ -35,19 +37,24 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		f.notes.dropped(d, DropShort)
 		return
 	}
-	if f.notes == nil && len(d.Data) <= d.Seg {
-		f.packet(d, d.Data) // alone: no train to walk along
+	if f.notes != nil {
+		for rest := d.Data; len(rest) > 0; {
+			var b []byte
+			b, rest = d.Next(rest)
+			f.noted(d, b)
+		}
 		return
 	}
-	for rest := d.Data; len(rest) > 0; {
-		var b []byte
-		b, rest = d.Next(rest)
-		if f.notes != nil {
-			f.noted(d, b)
-		} else {
-			f.packet(d, b)
-		}
+	seg := d.Seg
+	if seg <= 0 {
+		seg = len(d.Data)
 	}
+	rest := d.Data
+	for len(rest) > seg {
+		f.packet(d, rest[:seg:seg])
+		rest = rest[seg:]
+	}
+	f.packet(d, rest)
 }
 
 // source reports whether a train comes from where one may come from, which is what
@@ -79,39 +86,74 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.stats.RxPackets++
 	f.metaRx.Size = len(b) + f.overhead // should it be a request
 	var p *pds.PDC                      // of an ACK
-	if f.sec != nil {
-		if b = f.openPacket(d, b); b == nil {
-			return
-		}
-	} else if len(b) < wire.ReqLen+f.trailer {
-		if !f.trimmed(d, b) {
-			f.drop(DropShort)
-		}
-		return
-	}
-	t := wire.Type(b[0] >> 3)
-	if f.sec == nil {
-		switch t {
-		case wire.TypeTSS:
-			f.dropFrom(d, DropSecured)
-			return
-		case wire.TypeAckCC, wire.TypeAck:
+	if n := len(b) - wire.CRCLen; f.crcOnly && n >= wire.ReqLen {
+		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.AckDPDCID(b))
 		}
-		if f.trailer != 0 {
-			n := len(b) - wire.CRCLen
-			if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
-				if !f.trimmed(d, b) {
-					f.dropFrom(d, DropCRC)
-				}
-				return
-			}
-			b = b[:n]
+		if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+			f.damaged(d, b)
+			return
+		}
+		b = b[:n]
+	} else if b = f.unwrap(d, b); b == nil {
+		return
+	}
+	if wire.IsPlainRequest(b) {
+		h := (*wire.PlainReq)(b)
+		if p := f.pds.ReceiveNext(f.now, &d.Remote, uint8(d.Path), h); p != nil {
+			f.stats.RxData++
+			m := &f.metaRx
+			m.PSN, m.Len, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, h.AR(), false, d.ECN() == dgram.CE
+			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
+			return
+		}
+	} else if wire.IsPlain(b) {
+		h := (*wire.PlainAck)(b)
+		if p == nil {
+			p = f.pds.Lookup(h.DPDCID())
+		}
+		// It lives in the FEP: PDS hands it on through an interface, and the stack
+		// would not hold it.
+		rsp := &f.rspRx
+		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
+			f.stats.AcksRx++
+			f.responded(p, rsp)
+			return
 		}
 	}
-	switch t {
+	f.judge(d, b, p)
+}
+
+// unwrap is packet for one that is sealed, has no CRC or is too short: what is in it,
+// nil if it was dropped.
+func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
+	switch {
+	case f.sec != nil:
+		return f.openPacket(d, b)
+	case len(b) >= wire.ReqLen+f.trailer:
+		return b
+	case !f.trimmed(d, b):
+		f.drop(DropShort)
+	}
+	return nil
+}
+
+// damaged processes a packet the CRC of which is wrong.
+func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
+	switch {
+	case wire.Type(b[0]>>3) == wire.TypeTSS:
+		f.dropFrom(d, DropSecured)
+	case !f.trimmed(d, b):
+		f.dropFrom(d, DropCRC)
+	}
+}
+
+// judge processes any packet, whole and without its wrapping. p is the PDC of an ACK
+// if that was looked up already.
+func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
+	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(d, b)
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
@@ -137,6 +179,12 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
+	case wire.TypeTSS:
+		if f.sec == nil {
+			f.dropFrom(d, DropSecured)
+			return
+		}
+		f.drop(DropType) // sealed twice
 	default:
 		f.drop(DropType)
 	}
@@ -174,22 +222,9 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 
 // ackIn processes an ACK. p is its PDC if that was looked up already.
 func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
-	// The two headers live in the FEP: PDS hands them on through an interface,
-	// and the stack would not hold them.
-	a, rsp := &f.ackRx, &f.rspRx
-	if h := wire.Plain(b); h != nil {
-		if p == nil {
-			p = f.pds.Lookup(h.DPDCID())
-		}
-		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
-			f.stats.AcksRx++
-			f.responded(p, rsp)
-			return
-		}
-	}
-	var n int
-	var err error
-	if n, err = a.Parse(b); err != nil {
+	a, rsp := &f.ackRx, &f.rspRx // in the FEP: see packet
+	n, err := a.Parse(b)
+	if err != nil {
 		f.dropInvalid(err)
 		return
 	}
@@ -229,14 +264,6 @@ func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	now, m := f.now, &f.metaRx // its Size by packet
 	m.CE = d.ECN() == dgram.CE
-	if h := wire.PlainRequest(b); h != nil {
-		if p := f.pds.ReceiveNext(now, &d.Remote, uint8(d.Path), h); p != nil {
-			f.stats.RxData++
-			m.PSN, m.Len, m.AR, m.Retx = h.PSN(), len(b)-wire.ReqLen, h.AR(), false
-			f.execute(now, p, wire.NextReqStd, b[wire.ReqLen:])
-			return
-		}
-	}
 	h := &f.reqRx
 	n, err := h.Parse(b)
 	if err != nil {
@@ -282,13 +309,13 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		p.Hold(now, m, h.Next, body)
 		return
 	}
-	f.execute(now, p, h.Next, body)
+	f.execute(p, h.Next, body)
 }
 
 // execute hands a request to the message layer, and its response to PDS. metaRx is
 // filled.
-func (f *FEP) execute(now time.Duration, p *pds.PDC, next wire.NextHdr, body []byte) {
-	m := &f.metaRx
+func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
+	now, m := f.now, &f.metaRx
 	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Unproven: p.Unproven(), Now: now}, next, body)
 	switch {
 	case res.Nack != 0:
@@ -361,7 +388,7 @@ func (f *FEP) releaseMore(now time.Duration) {
 
 // newSource gives a PDC that a source opened its place.
 func (f *FEP) newSource(p *pds.PDC) bool {
-	id, err := f.intern(p.Remote())
+	id, err := f.intern(*p.Remote())
 	if err != nil {
 		f.drop(DropSource)
 		return false

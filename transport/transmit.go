@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -55,53 +54,73 @@ func (f *FEP) begin(d *dgram.Datagram) {
 }
 
 // fits reports whether a packet of n bytes (with trailer) may join the train.
-func (f *FEP) fits(remote netip.AddrPort, path, n, class int) bool {
+func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
+	return f.goesBy(remote, path, class) && f.out.room(n)
+}
+
+// goesBy reports whether packets of a class to remote by path are of the train's kind,
+// or the train has none yet.
+func (f *FEP) goesBy(remote *netip.AddrPort, path, class int) bool {
 	t := &f.out
-	if t.size == 0 {
-		return true
-	}
-	return !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain && t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == remote
+	return t.size == 0 || t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == *remote
+}
+
+// room reports whether a packet of n bytes may join the train if it is of its kind.
+func (t *train) room(n int) bool {
+	return t.size == 0 || !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain
 }
 
 // join begins a packet of n bytes. The caller appends n minus the trailer bytes
 // to the slice it gets and hands it to sealed, or to joined.
-func (f *FEP) join(remote netip.AddrPort, path, n, class int) []byte {
+func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
-	if d := t.d; t.size == 0 {
-		d.Remote, d.Path, d.Seg, d.TOS = remote, path, n, f.tos[class]
-		if !f.tx.of(d) {
-			f.tx.become(&d.Remote, path, &f.local[path], &d.Remote)
-		}
-		t.n, t.size, t.off = 1, n, 0
-	} else {
-		f.follow()
-		t.n, t.size, t.off = t.n+1, t.size+n, t.size
-		t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
+	d := t.d
+	if t.size == 0 {
+		return f.start(remote, path, n, f.tos[class])
 	}
+	f.follow()
+	t.n, t.size, t.off = t.n+1, t.size+n, t.size
+	t.full = n < d.Seg || t.n == dgram.MaxSegments || t.size+d.Seg > dgram.MaxTrain
 	f.stats.TxPackets++
 	if f.sec != nil {
-		return f.secHeader(t.d.Data)
+		return f.secHeader(d.Data)
 	}
-	return t.d.Data
+	return d.Data
+}
+
+// start is join for the first packet of a train, whose way the train takes.
+func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
+	t := &f.out
+	d := t.d
+	d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, tos
+	if !f.tx.of(remote, path) {
+		f.tx.become(remote, path, &f.local[path], remote)
+	}
+	t.n, t.size, t.off = 1, n, 0
+	f.stats.TxPackets++
+	if f.sec != nil {
+		return f.secHeader(d.Data)
+	}
+	return d.Data
 }
 
 // joined takes a packet of which AR may still be set.
 func (f *FEP) joined(b []byte) {
-	f.noteSent()
+	if f.notes != nil {
+		f.noteSent()
+	}
 	f.out.d.Data, f.out.open = b, true
 }
 
 // noteSent notes why the packet just written is sent.
-func (f *FEP) noteSent() {
-	if f.notes != nil {
-		f.notes.sent(f.pds.Cause)
-	}
-}
+//
+//go:noinline
+func (f *FEP) noteSent() { f.notes.sent(f.pds.Cause) }
 
 // follow makes the newest packet ready for another one behind it.
 func (f *FEP) follow() {
 	if f.out.open {
-		f.seal(f.out.d.Data)
+		f.seal()
 	}
 }
 
@@ -114,26 +133,37 @@ func (f *FEP) askAck() {
 
 // sealed takes a packet to which nothing but its trailer is added.
 func (f *FEP) sealed(b []byte) {
-	f.noteSent()
-	f.seal(b)
+	f.joined(b)
+	f.seal()
 }
 
-func (f *FEP) seal(b []byte) {
+// seal adds its trailer to the newest packet.
+func (f *FEP) seal() {
 	t := &f.out
-	switch p := b[t.off:]; f.trailer {
-	case 0:
-	case wire.CRCLen:
-		b = binary.BigEndian.AppendUint32(b, wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p))
-	default:
-		if f.notes != nil {
-			f.notes.sealing(p[f.head:])
-		}
-		var room [wire.ICVLen]byte
-		b = append(b, room[:f.trailer]...)
-		p = b[t.off:]
-		f.sec.Seal(p, f.tx.aad(len(p)))
+	d := t.d
+	t.open = false
+	if !f.crcOnly {
+		f.wrapUp(d)
+		return
 	}
-	t.d.Data, t.open = b, false
+	p := d.Data[t.off:]
+	c := wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p)
+	d.Data = append(d.Data, byte(c>>24), byte(c>>16), byte(c>>8), byte(c)) // in place, as AppendUint32 is not
+}
+
+// wrapUp is seal where there is no CRC.
+func (f *FEP) wrapUp(d *dgram.Datagram) {
+	if f.sec == nil {
+		return
+	}
+	off := f.out.off
+	if f.notes != nil {
+		f.notes.sealing(d.Data[off+f.head:])
+	}
+	var room [wire.ICVLen]byte
+	d.Data = append(d.Data, room[:f.trailer]...)
+	p := d.Data[off:]
+	f.sec.Seal(p, f.tx.aad(len(p)))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -167,7 +197,15 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		}
 		id := f.ready.front()
 		p := &f.peers[id]
-		if !f.fill(now, id, p) {
+		more := !f.lone(now, id, p) && f.fillData(now, id, p)
+		if p.acks && f.out.size > 0 {
+			if f.apart && f.out.n == 1 && f.queued == 0 && !more {
+				f.flush = true // the packet leaves first, the ACKs right behind it
+			} else {
+				f.ride(now, p)
+			}
+		}
+		if !more {
 			// Nothing more of this peer may leave: it comes back by a Wake.
 			f.ready.pop()
 			p.ready = false
@@ -175,7 +213,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 			f.ready.push(f.ready.pop()) // round robin among peers
 		}
 	}
-	if len(d.Data) == 0 {
+	if len(d.Data) == 0 && !f.loneAck(now) {
 		f.fillControl(now)
 		if len(d.Data) == 0 {
 			return false
@@ -184,6 +222,31 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	f.follow()
 	f.stats.TxTrains++
 	f.stats.TxBytes += uint64(len(d.Data))
+	return true
+}
+
+// loneAck is fillControl for a single ACK, where nothing else is due to anybody. It
+// reports false, and has done nothing, where fillControl has to look.
+func (f *FEP) loneAck(now time.Duration) bool {
+	if !f.flush || f.acks.len() != 1 || f.pds.Loose() {
+		return false
+	}
+	p := &f.peers[f.acks.front()]
+	if p.owing.len() != 1 {
+		return false
+	}
+	ln := &f.lanes[p.owing.front()]
+	pdc := ln.pdc
+	if pdc == nil || !ln.owing || pdc.CtlOwed() || !pdc.OneAck() {
+		return false
+	}
+	remote, path := pdc.AckTo()
+	f.joined(pdc.NextAck(now, f.start(remote, int(path), f.ackLen, f.tos[classCtl])))
+	f.seal()
+	f.stats.AcksTx++
+	p.owing.clear()
+	f.acks.clear()
+	ln.owing, p.acks, f.flush, f.ackAt = false, false, false, 0
 	return true
 }
 
@@ -205,21 +268,13 @@ func (f *FEP) fillControl(now time.Duration) {
 	}
 }
 
-// fill adds data packets to the peer, and the ACKs that may ride along. It
-// reports whether the peer may have more to send.
-func (f *FEP) fill(now time.Duration, id PeerID, p *peer) bool {
-	more := !f.lone(now, id, p) && f.fillData(now, id, p)
-	if p.acks && f.out.size > 0 {
-		switch {
-		case f.apart && f.out.n == 1 && f.queued == 0 && !more:
-			f.flush = true // the packet leaves first, the ACKs right behind it
-		case !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush:
-			f.acks.pop() // or the next Flush would have them looked for in vain
-			p.acks = false
-			f.ackAt = 0 // none waits
-		}
+// ride adds the ACKs for the peer that has data in the train.
+func (f *FEP) ride(now time.Duration, p *peer) {
+	if !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush {
+		f.acks.clear() // or the next Flush would have them looked for in vain
+		p.acks = false
+		f.ackAt = 0 // none waits
 	}
-	return more
 }
 
 // lone is fillData for a message that one packet carries and that is all there is to
@@ -236,7 +291,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	h := ln.q.front()
 	piece, _ := f.ses.Peek(h, int(p.mtu))
-	n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
+	n := int(piece.Len) + f.reqLen
 	if !piece.Last || !pdc.CanPush(n+f.overhead) {
 		return false
 	}
@@ -245,15 +300,18 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-	b := f.ses.Take(pdc.Header(f.join(pdc.Remote(), path, n, classNew)), h, piece)
-	b[f.out.off+f.head+1] |= byte(wire.FlagAR) // nothing more comes
-	f.sealed(b)
+	b := f.ses.Take(pdc.Header(f.start(pdc.Remote(), path, n, f.tos[classNew])), h, piece)
+	b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	f.joined(b)
+	f.seal()
 	f.stats.TxData++
-	f.next(ln)
+	ln.q.clear()
+	ln.started, ln.bytes = false, 0
+	f.queued--
 	if !pdc.Usable() {
 		return false // it was the last packet of the PDC
 	}
-	p.data.pop()
+	p.data.clear()
 	ln.data = false
 	return true
 }
@@ -332,6 +390,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	if closing && pdc.Mode() == wire.RUD {
 		f.moveUnsent(ln)
 	}
+	same := f.goesBy(pdc.Remote(), path, classNew) // and so it stays
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
 		piece, ok := f.ses.Peek(h, int(p.mtu))
@@ -340,8 +399,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			f.recount(ln)
 			continue
 		}
-		n := wire.ReqLen + wire.ReqStdLen + int(piece.Len) + f.wrap
-		if !f.fits(pdc.Remote(), path, n, classNew) {
+		n := int(piece.Len) + f.reqLen
+		if !same || !f.out.room(n) {
 			state = laneMore
 			break
 		}
@@ -474,7 +533,7 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.Mode() == wire.ROD {
 		return p.paths.single.Pick(now)
 	}
-	if len(f.out.d.Data) > 0 && f.out.d.Remote == pdc.Remote() {
+	if len(f.out.d.Data) > 0 && f.out.d.Remote == *pdc.Remote() {
 		return f.out.d.Path
 	}
 	return p.paths.spray.Pick(now)
@@ -491,11 +550,11 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 			}
 			for pdc.AckOwed() {
 				remote, path := pdc.AckTo()
-				n := wire.AckCCLen + wire.RspLen + f.wrap
-				if !f.fits(remote, int(path), n, classCtl) {
+				if !f.fits(remote, int(path), f.ackLen, classCtl) {
 					return true
 				}
-				f.sealed(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.joined(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.seal()
 				f.stats.AcksTx++
 			}
 		}
@@ -533,13 +592,13 @@ func (f *FEP) fillLoose() {
 			return
 		}
 		n := int(l.N) + f.wrap
-		if !f.fits(l.Remote, int(l.Path), n, classCtl) {
+		if !f.fits(&l.Remote, int(l.Path), n, classCtl) {
 			return
 		}
 		if f.notes != nil {
 			f.pds.Cause = looseCause(l.B[:l.N])
 		}
-		f.sealed(append(f.join(l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
+		f.sealed(append(f.join(&l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
 		f.pds.NextLoose()
 	}
 }

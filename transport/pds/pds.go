@@ -234,8 +234,8 @@ func (p *PDC) State() State       { return p.state }
 func (p *PDC) Initiator() bool    { return p.initiator }
 func (p *PDC) StartPSN() wire.PSN { return p.start }
 
-// Remote is the address packets of this PDC go to.
-func (p *PDC) Remote() netip.AddrPort { return p.remote }
+// Remote is the address packets of this PDC go to. It is read only.
+func (p *PDC) Remote() *netip.AddrPort { return &p.remote }
 
 // Outstanding is the number of PSNs that are sent and not finished.
 func (p *PDC) Outstanding() int { return int(p.tx.nxt.Sub(p.tx.una)) }

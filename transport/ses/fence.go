@@ -60,6 +60,9 @@ func (s *SES) Hold(h Handle, isFence bool) bool {
 	return true
 }
 
+// SomeUnfenced reports whether Unfenced may have one.
+func (s *SES) SomeUnfenced() bool { return len(s.unfenced) > 0 }
+
 // Unfenced returns a send that Hold kept back and that may go now, in the order
 // of posts.
 func (s *SES) Unfenced() (Handle, bool) {

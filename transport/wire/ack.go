@@ -182,16 +182,17 @@ type PlainAck [AckCCLen + RspLen]byte
 // plainHead is the front of a PlainAck: type, next header, no flags, ack_psn_off 0.
 const plainHead = uint32(TypeAckCC)<<27 | uint32(NextRsp)<<23
 
+// IsPlain reports whether b begins with a PlainAck.
+func IsPlain(b []byte) bool {
+	return len(b) >= AckCCLen+RspLen && binary.BigEndian.Uint32(b) == plainHead && b[ackCC] == 0 && binary.BigEndian.Uint64(b[ackSACK:]) == 0
+}
+
 // Plain is the PlainAck at the front of b, nil if that is none.
 func Plain(b []byte) *PlainAck {
-	if len(b) < AckCCLen+RspLen {
+	if !IsPlain(b) {
 		return nil
 	}
-	h := (*PlainAck)(b)
-	if binary.BigEndian.Uint32(h[:]) != plainHead || h[ackCC] != 0 || binary.BigEndian.Uint64(h[ackSACK:]) != 0 {
-		return nil
-	}
-	return h
+	return (*PlainAck)(b)
 }
 
 // AppendPlain appends a PlainAck and its response to b. It panics if a field of the

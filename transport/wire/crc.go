@@ -27,8 +27,13 @@ func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 
 // CRC is the CRC state after b: with state 0 and what PutOuter wrote CRCPrefix,
 // from there to the trailer that trailer. b is borrowed, and had better not be on
-// the stack, which it leaves. It is inlined, and spares each packet a call.
-func CRC(state uint32, b []byte) uint32 { return crc32.Update(state, castagnoli, b) }
+// the stack, which it leaves.
+func CRC(state uint32, b []byte) uint32 {
+	if len(b) < shortLen {
+		return crcShort(state, b)
+	}
+	return crc32.Update(state, castagnoli, b)
+}
 
 // CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
 func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
@@ -89,7 +94,7 @@ func putAddrs(a *[40]byte, src, dst netip.Addr) int {
 
 // AppendCRC appends the trailer for b[from:] to b.
 func AppendCRC(b []byte, from int, prefix uint32) []byte {
-	return binary.BigEndian.AppendUint32(b, crc32.Update(prefix, castagnoli, b[from:]))
+	return binary.BigEndian.AppendUint32(b, CRC(prefix, b[from:]))
 }
 
 // PutCRC overwrites the last four bytes of b by the trailer of the rest.

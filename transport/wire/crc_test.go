@@ -211,3 +211,21 @@ func TestCRCOuter(t *testing.T) {
 		}
 	}
 }
+
+// CRC is crc32.Update for all lengths and alignments, from any state, and reads
+// nothing behind b.
+func TestCRCLengths(t *testing.T) {
+	buf := make([]byte, 1100)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range buf {
+		buf[i] = byte(rng.Uint32())
+	}
+	for n := range 1040 {
+		for at := range 9 {
+			b, state := buf[at:at+n], rng.Uint32()
+			if got, want := CRC(state, b), crc32.Update(state, castagnoli, b); got != want {
+				t.Fatalf("%d bytes at %d from %#x: %#x, want %#x", n, at, state, got, want)
+			}
+		}
+	}
+}

@@ -14,11 +14,12 @@ import (
 // extend lengthens b by n bytes and returns them too. They hold anything.
 func extend(b []byte, n int) (whole, tail []byte) {
 	k := len(b)
-	if cap(b)-k < n {
+	m := k + n
+	if uint(m) > uint(cap(b)) { // unsigned and with m twice: nothing of it is asked again
 		b = slices.Grow(b, n)
 	}
-	b = b[:k+n]
-	return b, b[k:]
+	b = b[:m]
+	return b, b[k:m]
 }
 
 // The first 16 bits of every PDS header but TSS: UE §3.5.10.1.

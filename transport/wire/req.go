@@ -127,10 +127,15 @@ type PlainReq [ReqLen]byte
 // plainReqHead is the front of a PlainReq without AR: type, next header, no flags.
 const plainReqHead = uint16(TypeRUDReq)<<11 | uint16(NextReqStd)<<7
 
+// IsPlainRequest reports whether b begins with a PlainReq and the standard header.
+func IsPlainRequest(b []byte) bool {
+	return len(b) >= ReqLen+ReqStdLen && binary.BigEndian.Uint16(b)&^uint16(FlagAR) == plainReqHead
+}
+
 // PlainRequest is the header at the front of b if that is a PlainReq, else nil. The
 // standard header follows it.
 func PlainRequest(b []byte) *PlainReq {
-	if len(b) < ReqLen+ReqStdLen || binary.BigEndian.Uint16(b)&^uint16(FlagAR) != plainReqHead {
+	if !IsPlainRequest(b) {
 		return nil
 	}
 	return (*PlainReq)(b)
