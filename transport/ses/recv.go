@@ -14,10 +14,12 @@ type recv struct {
 	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
+	next       int32 // runClass: the next younger one
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
 	refs                    int32  // messages in a multi-receive buffer that are not complete
+	prev                    int32  // runClass: the next older one
 	off, minFree            uint64 // of a multi-receive buffer: where the next message goes
 
 	size    uint64 // bytes it takes
@@ -32,7 +34,7 @@ const (
 	numClassesMax = 16 // different masks looked up by hash
 	wildClass     = -1 // in the list of those beyond
 	boundClass    = -2 // matched
-	aloneClass    = -3 // space.alone
+	runClass      = -3 // in the run of its space
 )
 
 // A class is the receives of a space that look at the same bits of a message:
@@ -48,9 +50,12 @@ type class struct {
 // A space is one of the two spaces of messages that never match each other
 // (R-TAG-04): posted receives and unexpected messages.
 type space struct {
-	// alone is a receive that was posted when there was no other, until there is:
-	// it is found by a look at it. none: the receives have classes or are wild.
-	alone   int32
+	// The run is the oldest receives if they look for the same: what its first does
+	// not take none of it does, and what it takes no other is to have. So they are
+	// found by a look at it. run is the first of them, none if there is none; last
+	// counts then as little as prev of the first. The others have classes or are wild.
+	run, last int32
+
 	classes [numClassesMax]class
 	active  uint32 // classes with n > 0
 	exact   index  // receives with a class
@@ -67,7 +72,7 @@ type space struct {
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
-	sp.alone = none
+	sp.run = none
 	sp.exact.init(recvs)
 	sp.wild.init(1)
 	sp.order.init(1)
@@ -145,15 +150,21 @@ func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
 
 // post puts a receive where messages find it.
 func (s *SES) post(sp *space, i int32, r *recv) {
-	if sp.alone == none && sp.active == 0 && sp.wilds == 0 {
-		sp.alone, r.class = i, aloneClass
+	if sp.active != 0 || sp.wilds != 0 {
+		s.file(sp, i, r)
 		return
 	}
-	if k := sp.alone; k != none {
-		sp.alone = none
-		s.file(sp, k, s.recvs.at(k))
+	if sp.run == none {
+		sp.run = i
+	} else {
+		l := s.recvs.at(sp.last)
+		if l.tag != r.tag || l.ignore != r.ignore || l.peer != r.peer || l.init != r.init {
+			s.file(sp, i, r)
+			return
+		}
+		l.next, r.prev = i, sp.last
 	}
-	s.file(sp, i, r)
+	sp.last, r.next, r.class = i, none, runClass
 }
 
 // file puts a receive into its class.
@@ -200,8 +211,16 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 // unpost takes a receive away from where messages find it.
 func (s *SES) unpost(sp *space, i int32, r *recv) {
 	switch r.class {
-	case aloneClass:
-		sp.alone = none
+	case runClass:
+		switch {
+		case sp.run == i:
+			sp.run = r.next
+		case sp.last == i:
+			sp.last = r.prev
+			s.recvs.at(r.prev).next = none
+		default:
+			s.recvs.at(r.prev).next, s.recvs.at(r.next).prev = r.next, r.prev
+		}
 	case wildClass:
 		sp.wild.remove(i)
 		sp.wilds--
@@ -223,29 +242,22 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
 		return none, nil // not past those that wait
 	}
-	i := sp.alone
-	if i == none {
+	i := sp.run
+	if i == none || !s.recvs.at(i).accepts(tag, peer, init) {
 		if i = s.search(sp, tag, peer, init); i == none {
 			return none, nil
 		}
 	}
 	r := s.recvs.at(i)
-	switch {
-	case r.class == aloneClass && !r.accepts(tag, peer, init):
-		return none, nil
-	case r.multi:
-		if !s.admit(sp) {
-			return none, nil
-		}
-	case r.class == aloneClass:
-		sp.alone, r.class = none, boundClass
-	default:
+	if !r.multi {
 		s.unpost(sp, i, r)
+	} else if !s.admit(sp) {
+		return none, nil
 	}
 	return i, r
 }
 
-// search finds the first posted receive for a message if none is alone.
+// search finds the first posted receive for a message if the run has none.
 func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	best := none
 	var seq uint64

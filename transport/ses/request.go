@@ -274,10 +274,10 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag = &s.spaces[0], 0 // ses.md 6.10
 	}
-	i, rv := sp.alone, (*recv)(nil)
+	i, rv := sp.run, (*recv)(nil)
 	if i != none && !sp.starved && s.recvs.at(i).takes(tag, s.src.Peer, r.Initiator) {
 		rv = s.recvs.at(i)
-		sp.alone, rv.class = none, boundClass
+		sp.run, rv.class = rv.next, boundClass
 	} else if i, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
