@@ -23,15 +23,26 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	if m.open != 0 || m.phase != phaseSent {
 		return
 	}
-	if m.cause == OK && !m.noResponse {
-		s.finish(i, m)
+	if m.odd || len(s.fences) != 0 || !s.events.fits() {
+		s.settle(i, m)
 		return
 	}
-	s.settle(i, m)
+	// It is finish for nearly every message.
+	s.Stats.Sent++
+	s.Stats.SentBytes += uint64(m.hdr.ReqLen)
+	e := s.events.put()
+	e.Kind, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = m.kind, OK, 0, 0, false, false, false
+	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.HasData = m.flags, int(m.hdr.ReqLen), 0, m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0
+	e.Peer, e.Initiator = PeerID(m.peer), 0
+	e.Buf, e.Context = m.buf, m.context
+	s.freeID(m.hdr.MsgID)
+	m.phase, m.buf, m.context = phaseFree, nil, nil
+	s.sends.put(i)
 }
 
 // result takes a response that is not simply the default one.
 func (s *SES) result(m *send, rsp *wire.Rsp) {
+	m.odd = true
 	if rsp.MsgID != m.hdr.MsgID && rsp.MsgID != 0 {
 		// S-RSP-06. PDS tied it to the packet by PSN, so an error still counts.
 		s.Stats.RspForeign++
@@ -137,6 +148,7 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 }
 
 func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
+	m.odd = true
 	if m.cause == OK {
 		m.cause, m.nack = c, nack
 		if c == OK {
@@ -227,7 +239,8 @@ func (s *SES) failed(m *send) {
 
 func (m *send) event(e *Event) {
 	e.Kind, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = m.kind, OK, 0, 0, false, false, false
-	e.Context, e.Flags, e.Buf = m.context, m.flags, m.buf
+	e.Flags = m.flags
+	e.Buf, e.Context = m.buf, m.context
 	if m.copied {
 		e.Buf = nil
 	}

@@ -90,7 +90,7 @@ func (s *SES) claim(now time.Duration, op *Op) {
 		r := s.recvs.at(i)
 		s.seq++
 		r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
-		r.live, r.tagged, r.class = true, op.Kind.Tagged(), boundClass
+		r.live, r.tagged, r.simple, r.class = true, op.Kind.Tagged(), false, boundClass
 		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
 			r.buf, r.size = nil, 0

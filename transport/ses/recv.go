@@ -8,18 +8,19 @@ import (
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
+	next, prev *recv  // runClass: the younger and the older one
 	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
 	peer, init uint32 // 0: of any
 	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
-	next       int32 // runClass: the next younger one
+	simple     bool  // it takes one message, into buf
+	self       int32 // its place, while in a run
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
 	refs                    int32  // messages in a multi-receive buffer that are not complete
-	prev                    int32  // runClass: the next older one
 	off, minFree            uint64 // of a multi-receive buffer: where the next message goes
 
 	size    uint64 // bytes it takes
@@ -52,9 +53,9 @@ type class struct {
 type space struct {
 	// The run is the oldest receives if they look for the same: what its first does
 	// not take none of it does, and what it takes no other is to have. So they are
-	// found by a look at it. run is the first of them, none if there is none; last
-	// counts then as little as prev of the first. The others have classes or are wild.
-	run, last int32
+	// found by a look at it. run is the first of them, nil if there is none; last counts
+	// then as little as prev of the first does. The others have classes or are wild.
+	run, last *recv
 
 	classes [numClassesMax]class
 	active  uint32 // classes with n > 0
@@ -72,7 +73,6 @@ type space struct {
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
-	sp.run = none
 	sp.exact.init(recvs)
 	sp.wild.init(1)
 	sp.order.init(1)
@@ -105,8 +105,9 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	s.seq++
 	// Field by field: the place is recycled, and a literal is built twice.
 	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
-	r.live, r.tagged, r.multi, r.class = true, op.Kind == EvTRecv, op.Multi, boundClass
-	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
+	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
+	r.size, r.flags = uint64(len(op.Buf)), op.Flags
+	r.next, r.buf, r.context = nil, op.Buf, op.Context
 	if len(op.Iov) != 0 {
 		s.scatter(r, op.Iov)
 	}
@@ -116,6 +117,9 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 		sp = &s.spaces[0]
 	}
 	switch {
+	case !op.Multi && sp.n == 0 && !s.ended: // nearly always
+		s.post(sp, i, r)
+		return nil
 	case op.Multi:
 		s.postMulti(sp, i, r, op.MinFree)
 	case sp.n == 0 || sp.starved || !s.takeUnexpected(sp, i, r):
@@ -133,7 +137,7 @@ func (s *SES) scatter(r *recv, iov [][]byte) {
 		r.buf, r.size = iov[0], uint64(len(iov[0]))
 		return
 	}
-	r.buf, r.size = nil, uint64(total(iov))
+	r.buf, r.size, r.simple = nil, uint64(total(iov)), false
 	r.iov = append(s.iov(), iov...)
 }
 
@@ -154,17 +158,17 @@ func (s *SES) post(sp *space, i int32, r *recv) {
 		s.file(sp, i, r)
 		return
 	}
-	if sp.run == none {
-		sp.run = i
+	if sp.run == nil {
+		sp.run = r
 	} else {
-		l := s.recvs.at(sp.last)
+		l := sp.last
 		if l.tag != r.tag || l.ignore != r.ignore || l.peer != r.peer || l.init != r.init {
 			s.file(sp, i, r)
 			return
 		}
-		l.next, r.prev = i, sp.last
+		l.next, r.prev = r, l
 	}
-	sp.last, r.next, r.class = i, none, runClass
+	sp.last, r.self, r.class = r, i, runClass // next is nil
 }
 
 // file puts a receive into its class.
@@ -213,13 +217,13 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 	switch r.class {
 	case runClass:
 		switch {
-		case sp.run == i:
+		case sp.run == r:
 			sp.run = r.next
-		case sp.last == i:
+		case sp.last == r:
 			sp.last = r.prev
-			s.recvs.at(r.prev).next = none
+			r.prev.next = nil
 		default:
-			s.recvs.at(r.prev).next, s.recvs.at(r.next).prev = r.next, r.prev
+			r.prev.next, r.next.prev = r.next, r.prev
 		}
 	case wildClass:
 		sp.wild.remove(i)
@@ -242,13 +246,14 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
 		return none, nil // not past those that wait
 	}
-	i := sp.run
-	if i == none || !s.recvs.at(i).accepts(tag, peer, init) {
-		if i = s.search(sp, tag, peer, init); i == none {
-			return none, nil
-		}
+	i, r := none, sp.run
+	if r != nil && r.accepts(tag, peer, init) {
+		i = r.self
+	} else if i = s.search(sp, tag, peer, init); i != none {
+		r = s.recvs.at(i)
+	} else {
+		return none, nil
 	}
-	r := s.recvs.at(i)
 	if !r.multi {
 		s.unpost(sp, i, r)
 	} else if !s.admit(sp) {
@@ -299,11 +304,6 @@ func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 // accepts reports whether a message of the receive's space matches it.
 func (r *recv) accepts(tag uint64, peer, init uint32) bool {
 	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
-}
-
-// takes reports whether a message that matches is all that the receive is for.
-func (r *recv) takes(tag uint64, peer, init uint32) bool {
-	return !r.multi && r.accepts(tag, peer, init)
 }
 
 // findUnexpected finds the oldest unexpected message that r accepts. Receives

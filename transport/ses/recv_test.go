@@ -115,7 +115,7 @@ func TestMatchManyMasks(t *testing.T) {
 			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1<<60 | 1<<i>>1}), "default OK 0")
 			g.wantEvent(EvRecv, OK, i, 0)
 		}
-		if g.spaces[1].run != none || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
+		if g.spaces[1].run != nil || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
 			t.Fatalf("round %d: classes left", round)
 		}
 	}
@@ -152,15 +152,15 @@ func TestMatchRun(t *testing.T) {
 	run := func(want ...any) {
 		t.Helper()
 		var got []any
-		sp, prev := &g.spaces[1], none
-		for i := sp.run; i != none; prev, i = i, g.recvs.at(i).next {
-			if r := g.recvs.at(i); r.class != runClass || prev != none && r.prev != prev {
-				t.Fatalf("receive %v: class %d, prev %d", r.context, r.class, r.prev)
+		sp, prev := &g.spaces[1], (*recv)(nil)
+		for r := sp.run; r != nil; prev, r = r, r.next {
+			if r.class != runClass || g.recvs.at(r.self) != r || prev != nil && r.prev != prev {
+				t.Fatalf("receive %v: class %d, place %d, prev %p", r.context, r.class, r.self, r.prev)
 			}
-			got = append(got, g.recvs.at(i).context)
+			got = append(got, r.context)
 		}
-		if !slices.Equal(got, want) || prev != none && sp.last != prev {
-			t.Fatalf("the run is %v, want %v; last %d", got, want, sp.last)
+		if !slices.Equal(got, want) || prev != nil && sp.last != prev {
+			t.Fatalf("the run is %v, want %v", got, want)
 		}
 	}
 	cancel := func(ctxs ...any) {

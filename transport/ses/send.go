@@ -63,6 +63,7 @@ type send struct {
 	piece     uint32 // of the copies arena, or noPiece
 
 	ordered, early, silent bool
+	odd                    bool // its end may be more than an event of success with buf
 	outcome
 
 	posted   time.Duration
@@ -113,31 +114,35 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	if m.life++; m.life == 0 {
 		m.life = 1
 	}
-	s.seq++
-	m.context, m.buf, m.flags, m.seq, m.peer, m.posted = op.Context, op.Buf, op.Flags, s.seq, uint32(op.Peer), now
-	m.phase, m.piece, m.kind, m.outcome, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, outcome{}, 0, 0, 0
-	m.ordered, m.early, m.silent = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent
-	r := &m.hdr
-	r.MsgID, r.Gen, r.ReqLen, r.Initiator = s.newID(), 0, uint32(n), s.cfg.Initiator
-	r.PIDonFEP, r.RI, r.JobID = op.PIDonFEP&0xfff, op.RI&0xfff, op.JobID&0xffffff
+	seq := s.seq + 1
+	s.seq = seq
+	m.buf, m.context = op.Buf, op.Context
+	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
+	m.phase, m.piece, m.kind, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, 0, 0, 0
+	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
+	// Field by field: a literal is built on the stack.
+	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.cause, m.rc, m.nack = false, false, false, false, false, OK, 0, 0
+	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
 	if op.JobID == 0 {
-		r.JobID = s.cfg.JobID
+		job = s.cfg.JobID
 	}
-	r.Opcode, r.Match, r.HeaderData = wire.OpSend, 0, 0
 	if op.Kind == EvTSend {
-		r.Opcode, r.Match = wire.OpTaggedSend, op.Tag
+		opcode, match = wire.OpTaggedSend, op.Tag
 	}
-	m.wireFlags = wire.SESREL
 	if op.Absolute {
-		m.wireFlags = 0
+		flags = 0
 	}
 	if op.Level >= LevelDelivery || op.Visible {
-		m.wireFlags |= wire.SESDC
+		flags |= wire.SESDC
 	}
 	if op.HasData {
-		m.wireFlags |= wire.SESHD
-		r.HeaderData = op.Data
+		flags |= wire.SESHD
+		data = op.Data
 	}
+	r := &m.hdr
+	r.Opcode, r.Gen, r.PIDonFEP, r.RI, r.JobID = opcode, 0, op.PIDonFEP&0xfff, op.RI&0xfff, job
+	r.Initiator, r.Match, r.HeaderData, r.ReqLen = s.cfg.Initiator, match, data, uint32(n)
+	r.MsgID, m.wireFlags = s.newID(), flags
 	if op.Inject || len(op.Iov) != 0 {
 		s.hold(m, op)
 	}
@@ -154,6 +159,7 @@ func total(v [][]byte) (n int) {
 
 // hold keeps the bytes of a message that does not simply lie in op.Buf.
 func (s *SES) hold(m *send, op *Op) {
+	m.odd = true
 	switch {
 	case op.Inject:
 		s.copyIn(m, op)
@@ -250,7 +256,21 @@ func (s *SES) Peek(h Handle, mtu int) (Piece, bool) {
 }
 
 // Take takes the piece that Peek gave and appends it as Append does.
-func (s *SES) Take(b []byte, h Handle, p Piece) []byte { return s.encode(b, h, p, true) }
+func (s *SES) Take(b []byte, h Handle, p Piece) []byte {
+	if p.Off != 0 || !p.Last || p.Kind != PieceData || s.gens != nil {
+		return s.encode(b, h, p, true)
+	}
+	_, m := s.lookup(h)
+	if m == nil || m.iov != nil {
+		return s.encode(b, h, p, true)
+	}
+	// All of a message: it is what nearly every piece is.
+	m.next = p.Len
+	m.open++
+	m.phase = phaseSent
+	m.hdr.Flags = m.wireFlags | single
+	return append(m.hdr.Append(b), m.buf...)
+}
 
 // Append appends the standard header and the payload of a piece that was taken
 // (S-HDR-05), until it is answered or failed: retransmissions are encoded anew.

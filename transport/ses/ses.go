@@ -127,9 +127,10 @@ type SES struct {
 
 	// The header being executed, where it came from, and its Result: too often used to be built on the
 	// stack and copied.
-	req wire.ReqStd
-	src Source
-	res Result
+	req     wire.ReqStd
+	src     Source
+	res     Result
+	resGood bool // res is that of a plain success, see good
 
 	// Initiator.
 	sends      table[send]
