@@ -181,10 +181,13 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		if p == nil {
 			p = f.pds.Lookup(h.DPDCID())
 		}
-		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
-			f.stats.AcksRx++
-			f.responded(p, rsp)
-			return
+		if _, err := rsp.Parse(h.Rsp()); err == nil {
+			if msg, ok := f.pds.ReceivePlain(f.now, p, &d.Remote, h); ok {
+				f.stats.AcksRx++
+				f.ses.Answered(ses.Handle(msg), rsp)
+				f.responded(p, rsp)
+				return
+			}
 		}
 	}
 	var n int
@@ -232,7 +235,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	if h := wire.PlainRequest(b); h != nil {
 		if p := f.pds.ReceiveNext(now, &d.Remote, uint8(d.Path), h); p != nil {
 			f.stats.RxData++
-			m.PSN, m.Len, m.AR, m.Retx = h.PSN(), len(b)-wire.ReqLen, h.AR(), false
+			m.PSN, m.Len, m.Next, m.AR, m.Retx = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false
 			f.execute(now, p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
@@ -276,7 +279,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	if v == pds.Drop {
 		return
 	}
-	m.PSN, m.Len = h.PSN, len(body)
+	m.PSN, m.Len, m.Next = h.PSN, len(body), false
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Hold {
 		p.Hold(now, m, h.Next, body)

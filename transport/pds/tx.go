@@ -25,15 +25,16 @@ type txPkt struct {
 	sentAt time.Duration // last transmission
 	seq    uint32        // number of the last transmission, counts all of the PDC
 	size   uint16        // nominal bytes
-	state  uint8
-	tries  uint8 // retransmissions, saturating
-	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, else 0
 	path   uint8
+	state  uint8
+	// The rest is 0 of a packet that is sent for the first time.
+	tries  uint8  // retransmissions, saturating
+	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, else 0
 	cause  Cause  // why it is sent again
-	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
-	gap    bool   // that is why it was sent again last time
+	gap    bool   // a hole is why it was sent again last time
 	nacked bool   // refused at least once: which transmission was taken is not known
 	fresh  bool   // in the lost list, but never sent: a control packet
+	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
 }
 
 // txDir is one direction's sending side, by cache lines like a PDC.
@@ -245,8 +246,8 @@ func (p *PDC) Nearly() bool {
 // Push gives a new packet the next PSN; Header appends its header. CanPush must have
 // said yes. n is the nominal size, path the index of the local port.
 func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
-	p.t.Cause = CauseNew
-	tx := &p.tx
+	t, tx := p.t, &p.tx
+	t.Cause = CauseNew
 	if tx.flight == 0 {
 		tx.progress = now // the RTO of what leaves begins here
 		if tx.nxt == tx.una {
@@ -256,21 +257,21 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
 	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
 		p.grow()
 	}
-	k := tx.at(tx.nxt)
-	tx.nxt++
-	tx.seq++
-	*k = txPkt{} // then field by field: a literal is built twice
-	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
-	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
+	psn, seq := tx.nxt, tx.seq+1
+	k := tx.at(psn)
+	tx.nxt, tx.seq, tx.lastSend = psn+1, seq, now
 	tx.flight++
-	tx.lastSend = now
-	p.t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
-	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
-		p.t.Close(now, p) // what has begun goes on: F34
+	// Field by field: a literal is built twice.
+	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
+	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
+	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
+	if psn.Sub(p.start) == t.cfg.MaxRange-1 {
+		t.Close(now, p) // what has begun goes on: F34
 	}
-	if p.heapAt > now+p.t.tailLeast {
+	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
 	}
+	t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
 // Header appends the PDS header of the packet that Push gave last.
