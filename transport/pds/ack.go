@@ -39,6 +39,33 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 	return newly
 }
 
+// passed is arrivedAs and finish for what CACK passes up to the first packet that may
+// have more to tell than that it arrived. It returns their nominal bytes.
+func (p *PDC) passed() (newly int) {
+	t, tx := p.t, &p.tx
+	if t.cfg.Paths > 1 {
+		return 0
+	}
+	for ; tx.una != tx.nxt && !tx.una.After(tx.cack); tx.una++ {
+		k := tx.at(tx.una)
+		if k.state != pktFlight || k.ctl != 0 || k.tries != 0 || k.nacked || k.hole != 0 {
+			break
+		}
+		if int32(k.seq-tx.sureSeq) > 0 {
+			tx.sureSeq, t.newest = k.seq, k.sentAt
+			if int32(k.seq-tx.topSeq) > 0 {
+				tx.topSeq = k.seq
+			}
+		}
+		newly += int(k.size)
+		tx.flight--
+		tx.backoff = 0
+		k.state = pktDone
+		t.up.Answered(p, k.ref, nil)
+	}
+	return newly
+}
+
 // odd reports whether a packet that arrived has more to tell than that.
 func (p *PDC) odd(k *txPkt) bool { return k.tries != 0 || k.hole != 0 || p.t.cfg.Paths > 1 }
 
@@ -295,7 +322,11 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	if a.CACK.After(tx.cack) {
 		tx.cack = a.CACK
 	}
-	for tx.una != tx.nxt {
+	for {
+		newly += p.passed()
+		if tx.una == tx.nxt {
+			break
+		}
 		k := tx.at(tx.una)
 		if k.state != pktDone {
 			if tx.una.After(tx.cack) {

@@ -36,8 +36,7 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	e.Peer, e.Initiator = PeerID(m.peer), 0
 	e.Buf, e.Context = m.buf, m.context
 	s.freeID(m.hdr.MsgID)
-	m.phase, m.buf, m.context = phaseFree, nil, nil
-	s.sends.put(i)
+	s.freeSend(m)
 }
 
 // result takes a response that is not simply the default one.
@@ -178,7 +177,7 @@ func (s *SES) settle(i int32, m *send) {
 			s.unstamped = true
 			return
 		}
-		s.finish(i, m)
+		s.finish(m)
 		return
 	}
 	if m.noResponse && !m.response {
@@ -191,11 +190,11 @@ func (s *SES) settle(i int32, m *send) {
 		}
 		return
 	}
-	s.finish(i, m)
+	s.finish(m)
 }
 
 // finish makes the event of a message, if one is due, and frees it.
-func (s *SES) finish(i int32, m *send) {
+func (s *SES) finish(m *send) {
 	switch {
 	case m.cause == OK:
 		s.Stats.Sent++
@@ -219,12 +218,20 @@ func (s *SES) finish(i int32, m *send) {
 		s.putIov(m.iov)
 		m.iov = nil
 	}
-	m.context, m.buf = nil, nil
 	if m.phase == phaseResult {
 		s.waitResult--
 	}
+	s.freeSend(m)
+}
+
+// freeSend gives back the place of a message. Its handle names nothing any more.
+func (s *SES) freeSend(m *send) {
+	s.numSends--
 	m.phase = phaseFree
-	s.sends.put(i)
+	if m.life++; m.life == 0 {
+		m.life = 1
+	}
+	m.idle, s.idleSend, m.buf, m.context = s.idleSend, m, nil, nil
 }
 
 func (s *SES) succeed(m *send) { m.event(s.events.add()) }
@@ -295,7 +302,7 @@ func (s *SES) retry(now time.Duration) {
 			s.waiting = slices.Delete(s.waiting, k, k+1)
 			k--
 			m.cause, m.unexecuted = NotReady, true
-			s.finish(i, m)
+			s.finish(m)
 			continue
 		}
 		m.retryAt = now
@@ -432,7 +439,7 @@ func (s *SES) sweepSends() {
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase == phaseResult && s.expired(m.epoch) {
 			m.cause = TimedOut
-			s.finish(i, m)
+			s.finish(m)
 		}
 	}
 }

@@ -86,8 +86,13 @@ func (s *SES) claim(now time.Duration, op *Op) {
 		s.found(op, m)
 		s.discard(c.msg, m)
 	default:
-		i := s.recvs.get()
-		r := s.recvs.at(i)
+		r := s.idleRecv
+		if r == nil {
+			r = s.freshRecv()
+		}
+		s.numRecvs++
+		s.idleRecv, r.next = r.next, nil
+		i := r.self
 		s.seq++
 		r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
 		r.live, r.tagged, r.simple, r.class = true, op.Kind.Tagged(), false, boundClass

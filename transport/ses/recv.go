@@ -8,7 +8,7 @@ import (
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
-	next, prev *recv  // runClass: the younger and the older one
+	next, prev *recv  // runClass: the younger and the older one; next of SES.idleRecv
 	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
 	peer, init uint32 // 0: of any
@@ -16,7 +16,7 @@ type recv struct {
 	live       bool
 	tagged     bool
 	simple     bool  // it takes one message, into buf
-	self       int32 // its place, while in a run
+	self       int32 // its place
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
@@ -95,19 +95,23 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.recvs.live() >= s.cfg.MaxRecvs:
+	case s.numRecvs >= s.cfg.MaxRecvs:
 		return ErrFull
 	case op.Look != LookNone:
 		return s.look(now, op)
 	}
-	i := s.recvs.get()
-	r := s.recvs.at(i)
-	s.seq++
+	r := s.idleRecv
+	if r == nil {
+		r = s.freshRecv()
+	}
+	s.numRecvs++
+	i, seq := r.self, s.seq+1
+	s.seq = seq
 	// Field by field: the place is recycled, and a literal is built twice.
-	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
+	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
 	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
 	r.size, r.flags = uint64(len(op.Buf)), op.Flags
-	r.next, r.buf, r.context = nil, op.Buf, op.Context
+	s.idleRecv, r.next, r.buf, r.context = r.next, nil, op.Buf, op.Context
 	if len(op.Iov) != 0 {
 		s.scatter(r, op.Iov)
 	}
@@ -129,6 +133,14 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 		s.lateRecv(i, r)
 	}
 	return nil
+}
+
+// freshRecv takes a place that never was.
+func (s *SES) freshRecv() *recv {
+	i := s.recvs.fresh()
+	r := s.recvs.at(i)
+	r.self, r.next = i, nil
+	return r
 }
 
 // scatter makes iov the memory of a receive.
@@ -168,7 +180,7 @@ func (s *SES) post(sp *space, i int32, r *recv) {
 		}
 		l.next, r.prev = r, l
 	}
-	sp.last, r.self, r.class = r, i, runClass // next is nil
+	sp.last, r.class = r, runClass // next is nil
 }
 
 // file puts a receive into its class.
@@ -328,15 +340,15 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 }
 
 // freeRecv ends a receive; its event was made.
-func (s *SES) freeRecv(i int32, r *recv) {
+func (s *SES) freeRecv(r *recv) {
 	if r.iov != nil {
 		s.putIov(r.iov)
 		r.iov = nil
 	}
-	r.buf, r.context = nil, nil
 	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
 	r.off, r.refs = 0, 0
-	s.recvs.put(i)
+	s.numRecvs--
+	r.next, s.idleRecv, r.buf, r.context = s.idleRecv, r, nil, nil
 }
 
 // recvEvent starts the event of a receive: as yet it says nothing of a message.
@@ -387,7 +399,7 @@ func (s *SES) cancelled(i int32, r *recv) {
 	s.Stats.RecvErrors++
 	e := s.recvEvent(r)
 	e.Cause, e.Released = Cancelled, r.multi
-	s.freeRecv(i, r)
+	s.freeRecv(r)
 }
 
 func (s *SES) cancelRecvs() {

@@ -41,16 +41,18 @@ type Result struct {
 func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 	r := &s.req
 	n, err := r.Parse(b)
-	if next == wire.NextReqStd && err == nil && s.plain(r, len(b)) && s.simply(r, src.Peer, b) {
-		return s.good(r)
-	}
-	s.src = src
-	switch {
-	case next != wire.NextReqStd || err != nil:
+	if next != wire.NextReqStd || err != nil {
+		s.src = src
 		return s.answer(r, s.requestOther(next, b, r))
-	case s.plain(r, len(b)):
+	}
+	if s.plain(r, len(b)) {
+		if s.simply(r, src.Peer, b) {
+			return s.good(r)
+		}
+		s.src = src
 		return s.answer(r, s.whole(r, b[n:n+int(r.ReqLen)]))
 	}
+	s.src = src
 	return s.answer(r, s.request(r, b[n:]))
 }
 
@@ -302,7 +304,6 @@ func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
 	if !rv.simple || n > len(buf) || !s.events.fits() || !rv.accepts(tag, peer, r.Initiator) {
 		return false
 	}
-	sp.run = rv.next
 	e := s.events.put()
 	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = k, false, OK, 0, 0, false, false, false
 	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = rv.flags, n, 0, tag, 0, PeerID(peer), r.Initiator
@@ -312,8 +313,9 @@ func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
 	}
 	s.Stats.Received++
 	s.Stats.ReceivedBytes += uint64(n)
-	rv.buf, rv.context, rv.live = nil, nil, false
-	s.recvs.put(rv.self)
+	s.numRecvs--
+	rv.live = false
+	sp.run, rv.next, s.idleRecv, rv.buf, rv.context = rv.next, s.idleRecv, rv, nil, nil
 	copy(buf, b[wire.ReqStdLen:wire.ReqStdLen+n])
 	return true
 }
@@ -339,7 +341,7 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	}
 	copy(rv.buf, data)
 	s.arrived(e, len(data), 0)
-	s.freeRecv(i, rv)
+	s.freeRecv(rv)
 	return done(r.ReqLen)
 }
 

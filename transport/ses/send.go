@@ -54,7 +54,7 @@ type send struct {
 	wireFlags wire.SESFlags // of every packet: DC, REL, HD
 	kind      Kind
 	phase     phase
-	life      uint16 // tells handles of one place apart
+	life      uint16 // tells handles of one place apart; never 0
 	next      uint32 // first byte that no piece took
 	open      int32  // pieces taken and neither answered nor failed
 	peer      uint32
@@ -66,6 +66,8 @@ type send struct {
 	odd                    bool // its end may be more than an event of success with buf
 	outcome
 
+	idle     *send // SES.idleSend: the next one
+	self     int32 // its place
 	posted   time.Duration
 	tries    uint16
 	retryAt  time.Duration // phaseWait, 0: not yet set
@@ -89,7 +91,7 @@ type outcome struct {
 func (s *SES) lookup(h Handle) (int32, *send) {
 	i := int32(h & 0xffff)
 	if i < s.sends.used {
-		if m := s.sends.at(i); m.life == uint16(h>>16) && m.phase != phaseFree {
+		if m := s.sends.at(i); m.life == uint16(h>>16) {
 			return i, m
 		}
 	}
@@ -106,17 +108,17 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 		return 0, ErrClosed
 	case uint64(n) > uint64(s.cfg.MaxMessage):
 		return 0, ErrTooLong
-	case s.sends.live() >= s.cfg.MaxSends:
+	case s.numSends >= s.cfg.MaxSends:
 		return 0, ErrFull
 	}
-	i := s.sends.get()
-	m := s.sends.at(i)
-	if m.life++; m.life == 0 {
-		m.life = 1
+	m := s.idleSend
+	if m == nil {
+		m = s.freshSend()
 	}
+	s.numSends++
 	seq := s.seq + 1
 	s.seq = seq
-	m.buf, m.context = op.Buf, op.Context
+	s.idleSend, m.buf, m.context = m.idle, op.Buf, op.Context
 	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
 	m.phase, m.piece, m.kind, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, 0, 0, 0
 	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
@@ -146,7 +148,15 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	if op.Inject || len(op.Iov) != 0 {
 		s.hold(m, op)
 	}
-	return handleOf(i, m), nil
+	return handleOf(m.self, m), nil
+}
+
+// freshSend takes a place that never was.
+func (s *SES) freshSend() *send {
+	i := s.sends.fresh()
+	m := s.sends.at(i)
+	m.self, m.idle, m.life = i, nil, 1
+	return m
 }
 
 // total is the number of bytes in v.
@@ -384,7 +394,7 @@ func (s *SES) CancelSend(ctx any) (Handle, bool) {
 	h := handleOf(best, m)
 	s.unwait(best, m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
-	s.finish(best, m)
+	s.finish(m)
 	s.unhold()
 	return h, true
 }
@@ -412,6 +422,6 @@ func (s *SES) cancelSends() {
 		}
 		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
 		m.cause, m.rc, m.nack = Cancelled, 0, 0
-		s.finish(i, m)
+		s.finish(m)
 	}
 }
