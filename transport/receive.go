@@ -105,7 +105,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if p := f.pds.ReceiveNext(f.now, &d.Remote, uint8(d.Path), h); p != nil {
 			f.stats.RxData++
 			m := &f.metaRx
-			m.PSN, m.Len, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, h.AR(), false, d.ECN() == dgram.CE
+			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, d.ECN() == dgram.CE
 			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
@@ -117,10 +117,13 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		// It lives in the FEP: PDS hands it on through an interface, and the stack
 		// would not hold it.
 		rsp := &f.rspRx
-		if _, err := rsp.Parse(h.Rsp()); err == nil && f.pds.ReceivePlain(f.now, p, &d.Remote, h, rsp) {
-			f.stats.AcksRx++
-			f.responded(p, rsp)
-			return
+		if _, err := rsp.Parse(h.Rsp()); err == nil {
+			if msg, ok := f.pds.ReceivePlain(f.now, p, &d.Remote, h); ok {
+				f.stats.AcksRx++
+				f.ses.Answered(ses.Handle(msg), rsp)
+				f.responded(p, rsp)
+				return
+			}
 		}
 	}
 	f.judge(d, b, p)
@@ -303,7 +306,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	if v == pds.Drop {
 		return
 	}
-	m.PSN, m.Len = h.PSN, len(body)
+	m.PSN, m.Len, m.Next = h.PSN, len(body), false
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Hold {
 		p.Hold(now, m, h.Next, body)

@@ -39,6 +39,33 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 	return newly
 }
 
+// passed is arrivedAs and finish for what CACK passes up to the first packet that may
+// have more to tell than that it arrived. It returns their nominal bytes.
+func (p *PDC) passed() (newly int) {
+	t, tx := p.t, &p.tx
+	if t.cfg.Paths > 1 {
+		return 0
+	}
+	for ; tx.una != tx.nxt && !tx.una.After(tx.cack); tx.una++ {
+		k := tx.at(tx.una)
+		if k.state != pktFlight || k.ctl != 0 || k.tries != 0 || k.nacked || k.hole != 0 {
+			break
+		}
+		if int32(k.seq-tx.sureSeq) > 0 {
+			tx.sureSeq, t.newest = k.seq, k.sentAt
+			if int32(k.seq-tx.topSeq) > 0 {
+				tx.topSeq = k.seq
+			}
+		}
+		newly += int(k.size)
+		tx.flight--
+		tx.backoff = 0
+		k.state = pktDone
+		t.up.Answered(p, k.ref, nil)
+	}
+	return newly
+}
+
 // odd reports whether a packet that arrived has more to tell than that.
 func (p *PDC) odd(k *txPkt) bool { return k.tries != 0 || k.hole != 0 || p.t.cfg.Paths > 1 }
 
@@ -77,20 +104,30 @@ func (p *PDC) measured(now, rtt time.Duration) time.Duration {
 		return rtt
 	}
 	d := now - p.t.newest
-	if tx.minRTT == 0 || d < tx.minRTT {
-		tx.minRTT = d
-	}
-	if tx.rtt == 0 {
-		tx.rtt = d
-	} else {
-		tx.rtt += (d - tx.rtt) / 4
-	}
+	tx.least(d)
+	tx.smooth(d)
 	if rtt == 0 && p.mode == wire.ROD {
 		// A ROD target names only what is in order. Behind a hole no ACK
 		// measures anything, and the window would be judged by old news.
 		return d
 	}
 	return rtt
+}
+
+// least takes in a round trip as the least one.
+func (tx *txDir) least(d time.Duration) {
+	if tx.minRTT == 0 || d < tx.minRTT {
+		tx.minRTT = d
+	}
+}
+
+// smooth takes in how long a packet took, with the peer's ACK delay.
+func (tx *txDir) smooth(d time.Duration) {
+	if tx.rtt == 0 {
+		tx.rtt = d
+	} else {
+		tx.rtt += (d - tx.rtt) / 4
+	}
 }
 
 // newest reports whether no ACK seen so far was made after this one, by the
@@ -118,49 +155,71 @@ func (tx *txDir) sample(d time.Duration, s wire.NSCC) time.Duration {
 	if rtt <= 0 || st == 0xffff { // too late to measure anything
 		return 0
 	}
-	if tx.minRTT == 0 || rtt < tx.minRTT {
-		tx.minRTT = rtt
-	}
+	tx.least(rtt)
 	return rtt
 }
 
 // ReceivePlain is ReceiveAckOf for nearly every ACK: a plain one that names the
 // oldest request outstanding on an established PDC, which was sent once. All its news
-// is that the packet arrived. It reports false, and has done nothing, where there may
-// be more to an ACK: then ReceiveAckOf judges.
-func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h *wire.PlainAck, rsp *wire.Rsp) bool {
-	if p == nil || p.state != Established || p.tx.una == p.tx.nxt || p.tx.rough {
-		return false
+// is that the packet arrived; its Ref.Msg is returned, and the Upper is not told. It
+// reports false, and has done nothing, where there may be more to an ACK: then
+// ReceiveAckOf judges.
+func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h *wire.PlainAck) (msg uint32, ok bool) {
+	if p == nil || p.state != Established || p.tx.rough || p.tx.lost != 0 {
+		return 0, false
 	}
 	tx := &p.tx
-	if h.CACK() != tx.una || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
-		return false
+	una := tx.una
+	if una == tx.nxt || h.CACK() != una || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
+		return 0, false
 	}
-	k := tx.at(tx.una)
-	if k.state != pktFlight || k.ctl != 0 || p.odd(k) {
-		return false
+	// What waits for the reordering time makes the PDC rough: no hole.
+	k := tx.at(una)
+	if k.state != pktFlight || k.ctl != 0 || k.tries != 0 || t.cfg.Paths > 1 {
+		return 0, false
 	}
 	p.strikes = 0
 	p.heard(now)
-	s, before := h.NSCC(), tx.una
+	s, msg, size, seq, d := h.NSCC(), k.ref.Msg, int(k.size), k.seq, now-k.sentAt
 	tx.newest(s)
-	rtt := tx.sample(now-k.first, s)
-	t.newest = 0
-	p.arrivedAs(k)
-	tx.flight--
+	rtt := tx.sample(d, s)
 	k.state = pktDone
+	tx.flight--
 	tx.backoff = 0
-	t.up.Answered(p, k.ref, rsp)
-	tx.cack = before
-	for tx.una++; tx.una != tx.nxt && tx.at(tx.una).state == pktDone; {
+	if int32(seq-tx.sureSeq) > 0 { // arrivedAs and measured
+		tx.sureSeq = seq
+		if int32(seq-tx.topSeq) > 0 {
+			tx.topSeq = seq
+		}
+		tx.smooth(d)
+		if rtt == 0 { // else it is less
+			tx.least(d)
+			if p.mode == wire.ROD {
+				rtt = d
+			}
+		}
+	}
+	tx.cack = una
+	for tx.una = una + 1; tx.una != tx.nxt && tx.at(tx.una).state == pktDone; {
 		tx.una++ // was named before
 	}
-	if tx.lostHint.Before(tx.una) {
-		tx.lostHint = tx.una
+	tx.offered(una, h.MPR())
+	// The rest is acked.
+	if p.ccc != nil {
+		p.ccc.OnAck(now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	}
-	tx.offered(before, h.MPR())
-	p.acked(now, before, int(k.size), p.measured(now, rtt), false, s)
-	return true
+	tx.progress = now
+	tx.probes, tx.rtos = 0, 0
+	if tx.una == tx.nxt {
+		p.becomeIdle(now)
+		p.armShut(now)
+	} else {
+		p.goesOn(now, una)
+	}
+	if p.Awaited {
+		t.up.Wake(p)
+	}
+	return msg, true
 }
 
 // ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
@@ -263,7 +322,11 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	if a.CACK.After(tx.cack) {
 		tx.cack = a.CACK
 	}
-	for tx.una != tx.nxt {
+	for {
+		newly += p.passed()
+		if tx.una == tx.nxt {
+			break
+		}
 		k := tx.at(tx.una)
 		if k.state != pktDone {
 			if tx.una.After(tx.cack) {
@@ -342,21 +405,32 @@ func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Dura
 	}
 	if tx.una == tx.nxt {
 		p.becomeIdle(now)
-		if p.shut() {
-			p.t.arm(p, now+p.tailTime())
-		}
+		p.armShut(now)
 	} else {
-		if p.heapAt > now+p.t.tailLeast {
-			p.armTail(now)
-		}
-		if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
-			// Answers were lost, not packets: ask for the next one now.
-			tx.askOwed = true
-			p.t.up.WakeAck(p)
-		}
+		p.goesOn(now, before)
 	}
 	if p.Awaited || tx.lost != 0 || !p.Usable() {
 		p.t.up.Wake(p)
+	}
+}
+
+// armShut is for a PDC that has nothing outstanding any more: it may be shut.
+func (p *PDC) armShut(now time.Duration) {
+	if tx := &p.tx; tx.nxt.Sub(tx.cack) > tx.window && p.shut() {
+		p.t.arm(p, now+p.tailTime())
+	}
+}
+
+// goesOn is what an ACK begins for a PDC that still has something outstanding.
+func (p *PDC) goesOn(now time.Duration, before wire.PSN) {
+	tx := &p.tx
+	if p.heapAt > now+p.t.tailLeast {
+		p.armTail(now)
+	}
+	if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
+		// Answers were lost, not packets: ask for the next one now.
+		tx.askOwed = true
+		p.t.up.WakeAck(p)
 	}
 }
 

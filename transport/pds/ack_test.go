@@ -27,6 +27,9 @@ func (x *pdcTest) state() pdcState {
 		sent = append(sent, *x.p.tx.at(psn))
 	}
 	p.t, p.ccc, p.tx.ring, p.tx.one = nil, nil, nil, [1]txPkt{}
+	if p.tx.lost == 0 {
+		p.tx.lostHint = 0 // has no meaning
+	}
 	return pdcState{p, sent, *x.ccc, x.told, x.tab.Stats}
 }
 

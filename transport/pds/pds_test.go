@@ -197,7 +197,15 @@ func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 // plain delivers an ACK as a plain one. It reports whether it was one, for its PDC.
 func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
 	h := wire.Plain(rsp.Append(a.Append(nil)))
-	return h != nil && x.tab.ReceivePlain(x.now, x.tab.Lookup(h.DPDCID()), &from, h, rsp)
+	if h == nil {
+		return false
+	}
+	p := x.tab.Lookup(h.DPDCID())
+	msg, ok := x.tab.ReceivePlain(x.now, p, &from, h)
+	if ok {
+		x.tab.up.Answered(p, Ref{Msg: msg}, rsp)
+	}
+	return ok
 }
 
 func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {

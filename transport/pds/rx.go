@@ -275,7 +275,9 @@ func (t *Table) ReceiveNext(now time.Duration, from *netip.AddrPort, path uint8,
 	}
 	p.strikes = 0
 	p.heard(now)
-	rx.note(*from, path)
+	if rx.remote.Port() != from.Port() || rx.path != path { // its address is the PDC's
+		rx.note(*from, path)
+	}
 	if clear := psn.Add(int(off)); clear.After(rx.clear) {
 		rx.clear = clear
 	}
@@ -287,6 +289,7 @@ type Meta struct {
 	PSN  wire.PSN
 	Size int  // nominal bytes
 	Len  int  // payload bytes
+	Next bool // ReceiveNext returned the PDC
 	AR   bool // or SYN: answer at the end of the turn
 	Retx bool
 	CE   bool
@@ -297,6 +300,31 @@ type Meta struct {
 // until the initiator clears it.
 func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	rx, t := p.rx, p.t
+	if m.Next && !gtd && rx.win.Take(uint32(m.PSN)) {
+		// The rest without what ReceiveNext knows: nothing is held or late, no hole.
+		rx.max = m.PSN
+		rx.rcvdBytes += uint64(m.Size)
+		if p.state == CloseRequested {
+			p.resume(now)
+		}
+		t.arm(p, now+t.cfg.PeerTimeout)
+		tr, n := &rx.trig, rx.ackBytes+max(m.Len, t.cfg.AckMinAdd)
+		if m.CE {
+			t.Stats.RxCE++
+			tr.ce = true
+		} else if tr.ce {
+			tr.ce = rx.ackDue
+		}
+		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, false
+		tr.rsp.Set(rsp)
+		if rx.waits {
+			p.caughtUp(now)
+		}
+		if rx.ackBytes = n; m.AR || m.CE || n >= t.cfg.AckTrigger {
+			p.ackNow(m)
+		}
+		return
+	}
 	if m.PSN == rx.max+1 {
 		rx.max = m.PSN
 	} else {
@@ -333,11 +361,17 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
 	// enough bytes. What is left is covered by the next one.
 	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
-		rx.ackBytes = 0
-		if !rx.ackDue {
-			rx.ackDue, rx.ackWhy = true, m.whyAck()
-			t.up.WakeAck(p)
-		}
+		p.ackNow(m)
+	}
+}
+
+// ackNow makes an ACK due because of a delivered packet.
+func (p *PDC) ackNow(m *Meta) {
+	rx := p.rx
+	rx.ackBytes = 0
+	if !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, m.whyAck()
+		p.t.up.WakeAck(p)
 	}
 }
 

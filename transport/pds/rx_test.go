@@ -603,7 +603,7 @@ func TestNextRequestIsARequest(t *testing.T) {
 				if p == nil {
 					p, v = x.tab.ReceiveReq(x.now, from, 3, &h, ce)
 				}
-				m := Meta{PSN: h.PSN, Size: 100, Len: 50, AR: h.Flags&wire.FlagAR != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
+				m := Meta{PSN: h.PSN, Size: 100, Len: 50, Next: i == 0 && tookNext, AR: h.Flags&wire.FlagAR != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
 				switch {
 				case v == Deliver && refuse:
 					p.Refuse(x.now, m.PSN, wire.NackNoSESMsgAvail)

@@ -70,7 +70,9 @@ func (p *PDC) NextAck(now time.Duration, b []byte) []byte {
 	case p.ackReady():
 		rx.ackDue, rx.ackBytes, t.Cause = false, 0, rx.ackWhy
 		tr := &rx.trig
-		if tr.has {
+		if cack := wire.PSN(rx.win.Base()) - 1; tr.has && p.plain(&tr.answer, cack) {
+			return wire.AppendPlain(b, cack, p.id, p.remoteID, t.mpr, rx.nscc(&tr.answer, now-tr.at, 0), &tr.rsp)
+		} else if tr.has {
 			b = p.appendAck(b, &tr.answer, now-tr.at, wire.ReqNone)
 		} else {
 			// Nothing new was executed: name the highest PSN below the window.
@@ -137,7 +139,7 @@ func (p *PDC) bitmap(base wire.PSN) uint64 {
 func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.AckReq) []byte {
 	rx := p.rx
 	cack := wire.PSN(rx.win.Base()) - 1
-	if s.psn == cack && !rx.max.After(cack) && !s.retx && !s.ce && req == wire.ReqNone && p.state != CloseRequested {
+	if req == wire.ReqNone && p.plain(s, cack) {
 		return wire.AppendPlain(b, cack, p.id, p.remoteID, p.t.mpr, rx.nscc(s, service, 0), &s.rsp)
 	}
 	var a wire.Ack
@@ -146,6 +148,11 @@ func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.Ack
 		a.Req = req
 	}
 	return s.rsp.Append(a.Append(b))
+}
+
+// plain reports whether the ACK that names a packet is a wire.PlainAck.
+func (p *PDC) plain(s *answer, cack wire.PSN) bool {
+	return s.psn == cack && !p.rx.max.After(cack) && !s.retx && !s.ce && p.state != CloseRequested
 }
 
 // fillAck makes the header of that ACK.

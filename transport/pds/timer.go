@@ -29,11 +29,9 @@ func (t *Table) arm(p *PDC, at time.Duration) {
 	}
 }
 
-// armTail is arm for the end of a silence of tailTime that begins now.
+// armTail is arm for the end of a silence of tailTime that begins now, or earlier.
 func (p *PDC) armTail(now time.Duration) {
-	if p.heapAt > now+p.tailFloor() {
-		p.t.arm(p, now+p.tailTime())
-	}
+	p.t.arm(p, now+p.tailFloor())
 }
 
 // heapPut puts p into the heap, or moves it there, to be looked at earlier.
@@ -122,8 +120,13 @@ func (t *Table) advance(now time.Duration) {
 	t.pend.expire(now, t)
 	for len(t.heap) > 0 && t.heap[0].at <= now {
 		p := t.slots[t.heap[0].slot]
-		if at := p.idleUntil(); at > now {
-			// Most PDCs that are looked at were done long before.
+		at := p.idleUntil()
+		if at == 0 {
+			at = p.calmUntil()
+		}
+		if at > now {
+			// Most PDCs that are looked at were done long before, or go on as they
+			// should.
 			p.heapAt = at
 			t.down0(0, timer{at, p.Slot})
 			continue
@@ -142,6 +145,19 @@ func (p *PDC) idleUntil() time.Duration {
 		return 0
 	}
 	return p.idleAt + p.t.cfg.IdleClose
+}
+
+// calmUntil is before when nothing is due to an initiator's PDC that sends without any
+// trouble; 0: runTimers knows. It asks nobody for the RTO.
+func (p *PDC) calmUntil() time.Duration {
+	tx := &p.tx
+	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
+		return 0
+	}
+	if k := tx.at(tx.una); k.state != pktFlight || k.tries != 0 {
+		return 0 // it may be hopeless
+	}
+	return min(tx.progress+p.tailFloor(), max(p.lastHeard, tx.owedSince)+p.t.cfg.PeerTimeout)
 }
 
 // runTimers does what is due and returns the next time to look, 0: none.

@@ -25,15 +25,16 @@ type txPkt struct {
 	sentAt time.Duration // last transmission
 	seq    uint32        // number of the last transmission, counts all of the PDC
 	size   uint16        // nominal bytes
-	state  uint8
-	tries  uint8 // retransmissions, saturating
-	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, else 0
 	path   uint8
+	state  uint8
+	// The rest is 0 of a packet that is sent for the first time.
+	tries  uint8  // retransmissions, saturating
+	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, else 0
 	cause  Cause  // why it is sent again
-	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
-	gap    bool   // that is why it was sent again last time
+	gap    bool   // a hole is why it was sent again last time
 	nacked bool   // refused at least once: which transmission was taken is not known
 	fresh  bool   // in the lost list, but never sent: a control packet
+	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
 }
 
 // txDir is one direction's sending side, by cache lines like a PDC.
@@ -214,6 +215,13 @@ func (p *PDC) CanPush(n int) bool {
 	if tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || tx.nxt.Sub(tx.cack) > tx.window {
 		return false
 	}
+	// Established: the target has named its PDCID.
+	return (p.state == Established || p.mayPush()) && p.ccc.CanSend(n)
+}
+
+// mayPush is what CanPush asks of a PDC that is not established.
+func (p *PDC) mayPush() bool {
+	tx := &p.tx
 	switch p.state {
 	case Creating, Established, Quiesce:
 	default:
@@ -222,10 +230,7 @@ func (p *PDC) CanPush(n int) bool {
 	// UE §3.5.8: psn_offset has 12 bits. And after a restamp what went before goes
 	// before again, or a small packet would get past larger ones that wait for the
 	// window, and the target would see the messages in another order.
-	if p.remoteID == 0 && (tx.nxt.Sub(p.start) > 4000 || tx.lost > 0 && (p.renumberings > 0 || p.rebirths > 0)) {
-		return false
-	}
-	return p.ccc.CanSend(n)
+	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
 }
 
 // Soon reports that n nominal bytes may not leave now, but soon will: they are a small
@@ -245,32 +250,33 @@ func (p *PDC) Nearly() bool {
 // Push gives a new packet the next PSN; Header appends its header. CanPush must have
 // said yes. n is the nominal size, path the index of the local port.
 func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
-	p.t.Cause = CauseNew
-	tx := &p.tx
+	t, tx := p.t, &p.tx
+	t.Cause = CauseNew
+	psn := tx.nxt
+	out := psn.Sub(tx.una)
 	if tx.flight == 0 {
 		tx.progress = now // the RTO of what leaves begins here
-		if tx.nxt == tx.una {
+		if out == 0 {
 			tx.owedSince = now
 		}
 	}
-	if int(tx.nxt.Sub(tx.una)) == len(tx.ring) {
+	if int(out) == len(tx.ring) {
 		p.grow()
 	}
-	k := tx.at(tx.nxt)
-	tx.nxt++
-	tx.seq++
-	*k = txPkt{} // then field by field: a literal is built twice
-	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
-	k.first, k.sentAt, k.seq, k.size, k.state, k.path = now, now, tx.seq, uint16(n), pktFlight, path
+	k, seq := tx.at(psn), tx.seq+1
+	tx.nxt, tx.seq, tx.lastSend = psn+1, seq, now
 	tx.flight++
-	tx.lastSend = now
-	p.t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
-	if tx.nxt.Sub(p.start) == p.t.cfg.MaxRange {
-		p.t.Close(now, p) // what has begun goes on: F34
+	// Field by field: a literal is built twice.
+	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
+	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
+	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
+	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
+		t.Close(now, p) // what has begun goes on: F34
 	}
-	if p.heapAt > now+p.t.tailLeast {
+	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
 	}
+	t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
 // Header appends the PDS header of the packet that Push gave last.
@@ -294,12 +300,8 @@ func (p *PDC) reqType() wire.Type {
 // the left edge of what is not acknowledged, minus one.
 func (p *PDC) clearOff(psn wire.PSN) int16 {
 	tx := &p.tx
-	clear := tx.una - 1
-	if clear.After(tx.cleared) {
-		tx.cleared = clear
-	}
-	tx.clearOwed = false
-	return int16(clear.Sub(psn))
+	tx.cleared, tx.clearOwed = tx.una-1, false
+	return int16(tx.cleared.Sub(psn))
 }
 
 // header builds the PDS header of a PSN as it must look now.

@@ -23,15 +23,25 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	if m.open != 0 || m.phase != phaseSent {
 		return
 	}
-	if m.cause == OK && !m.noResponse {
-		s.finish(i, m)
+	if m.odd || len(s.fences) != 0 || !s.events.fits() {
+		s.settle(i, m)
 		return
 	}
-	s.settle(i, m)
+	// It is finish for nearly every message.
+	s.Stats.Sent++
+	s.Stats.SentBytes += uint64(m.hdr.ReqLen)
+	e := s.events.put()
+	e.Kind, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = m.kind, OK, 0, 0, false, false, false
+	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.HasData = m.flags, int(m.hdr.ReqLen), 0, m.hdr.Match, m.hdr.HeaderData, m.wireFlags&wire.SESHD != 0
+	e.Peer, e.Initiator = PeerID(m.peer), 0
+	e.Buf, e.Context = m.buf, m.context
+	s.freeID(m.hdr.MsgID)
+	s.freeSend(m)
 }
 
 // result takes a response that is not simply the default one.
 func (s *SES) result(m *send, rsp *wire.Rsp) {
+	m.odd = true
 	if rsp.MsgID != m.hdr.MsgID && rsp.MsgID != 0 {
 		// S-RSP-06. PDS tied it to the packet by PSN, so an error still counts.
 		s.Stats.RspForeign++
@@ -137,6 +147,7 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 }
 
 func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
+	m.odd = true
 	if m.cause == OK {
 		m.cause, m.nack = c, nack
 		if c == OK {
@@ -166,7 +177,7 @@ func (s *SES) settle(i int32, m *send) {
 			s.unstamped = true
 			return
 		}
-		s.finish(i, m)
+		s.finish(m)
 		return
 	}
 	if m.noResponse && !m.response {
@@ -179,11 +190,11 @@ func (s *SES) settle(i int32, m *send) {
 		}
 		return
 	}
-	s.finish(i, m)
+	s.finish(m)
 }
 
 // finish makes the event of a message, if one is due, and frees it.
-func (s *SES) finish(i int32, m *send) {
+func (s *SES) finish(m *send) {
 	switch {
 	case m.cause == OK:
 		s.Stats.Sent++
@@ -207,12 +218,20 @@ func (s *SES) finish(i int32, m *send) {
 		s.putIov(m.iov)
 		m.iov = nil
 	}
-	m.context, m.buf = nil, nil
 	if m.phase == phaseResult {
 		s.waitResult--
 	}
+	s.freeSend(m)
+}
+
+// freeSend gives back the place of a message. Its handle names nothing any more.
+func (s *SES) freeSend(m *send) {
+	s.numSends--
 	m.phase = phaseFree
-	s.sends.put(i)
+	if m.life++; m.life == 0 {
+		m.life = 1
+	}
+	m.idle, s.idleSend, m.buf, m.context = s.idleSend, m, nil, nil
 }
 
 func (s *SES) succeed(m *send) { m.event(s.events.add()) }
@@ -227,7 +246,8 @@ func (s *SES) failed(m *send) {
 
 func (m *send) event(e *Event) {
 	e.Kind, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = m.kind, OK, 0, 0, false, false, false
-	e.Context, e.Flags, e.Buf = m.context, m.flags, m.buf
+	e.Flags = m.flags
+	e.Buf, e.Context = m.buf, m.context
 	if m.copied {
 		e.Buf = nil
 	}
@@ -282,7 +302,7 @@ func (s *SES) retry(now time.Duration) {
 			s.waiting = slices.Delete(s.waiting, k, k+1)
 			k--
 			m.cause, m.unexecuted = NotReady, true
-			s.finish(i, m)
+			s.finish(m)
 			continue
 		}
 		m.retryAt = now
@@ -419,7 +439,7 @@ func (s *SES) sweepSends() {
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase == phaseResult && s.expired(m.epoch) {
 			m.cause = TimedOut
-			s.finish(i, m)
+			s.finish(m)
 		}
 	}
 }

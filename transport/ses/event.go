@@ -99,9 +99,16 @@ type ring struct {
 // last one left: who takes it sets all of it. It is never that of the Event that was
 // handed out last.
 func (r *ring) add() *Event {
-	if r.n+1 >= len(r.buf) {
+	if !r.fits() {
 		r.grow()
 	}
+	return r.put()
+}
+
+// fits reports whether put has a place, which is add then.
+func (r *ring) fits() bool { return r.n+1 < len(r.buf) }
+
+func (r *ring) put() *Event {
 	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
 	r.n++
 	return e

@@ -86,11 +86,16 @@ func (s *SES) claim(now time.Duration, op *Op) {
 		s.found(op, m)
 		s.discard(c.msg, m)
 	default:
-		i := s.recvs.get()
-		r := s.recvs.at(i)
+		r := s.idleRecv
+		if r == nil {
+			r = s.freshRecv()
+		}
+		s.numRecvs++
+		s.idleRecv, r.next = r.next, nil
+		i := r.self
 		s.seq++
 		r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
-		r.live, r.tagged, r.class = true, op.Kind.Tagged(), boundClass
+		r.live, r.tagged, r.simple, r.class = true, op.Kind.Tagged(), false, boundClass
 		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
 			r.buf, r.size = nil, 0

@@ -66,7 +66,7 @@ func (s *SES) pack(i int32, r *recv, n uint64) (base uint64) {
 // Len set, base where it begins in a multi-receive buffer.
 func (s *SES) unbind(i int32, r *recv, e *Event, base uint64) {
 	if !r.multi {
-		s.freeRecv(i, r)
+		s.freeRecv(r)
 		return
 	}
 	r.refs--
@@ -78,7 +78,7 @@ func (s *SES) unbind(i int32, r *recv, e *Event, base uint64) {
 		s.cancelled(i, r)
 	default:
 		e.Released = true
-		s.freeRecv(i, r)
+		s.freeRecv(r)
 	}
 }
 

@@ -8,12 +8,15 @@ import (
 // A recv is one posted receive: in its space until it matches, then bound to an
 // inbound message.
 type recv struct {
+	next, prev *recv  // runClass: the younger and the older one; next of SES.idleRecv
 	tag        uint64 // of a class without the bits that it does not look at
 	seq        uint64
 	peer, init uint32 // 0: of any
 	class      int8   // of its space, or one of the following
 	live       bool
 	tagged     bool
+	simple     bool  // it takes one message, into buf
+	self       int32 // its place
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
@@ -32,7 +35,7 @@ const (
 	numClassesMax = 16 // different masks looked up by hash
 	wildClass     = -1 // in the list of those beyond
 	boundClass    = -2 // matched
-	aloneClass    = -3 // space.alone
+	runClass      = -3 // in the run of its space
 )
 
 // A class is the receives of a space that look at the same bits of a message:
@@ -48,9 +51,12 @@ type class struct {
 // A space is one of the two spaces of messages that never match each other
 // (R-TAG-04): posted receives and unexpected messages.
 type space struct {
-	// alone is a receive that was posted when there was no other, until there is:
-	// it is found by a look at it. none: the receives have classes or are wild.
-	alone   int32
+	// The run is the oldest receives if they look for the same: what its first does
+	// not take none of it does, and what it takes no other is to have. So they are
+	// found by a look at it. run is the first of them, nil if there is none; last counts
+	// then as little as prev of the first does. The others have classes or are wild.
+	run, last *recv
+
 	classes [numClassesMax]class
 	active  uint32 // classes with n > 0
 	exact   index  // receives with a class
@@ -67,7 +73,6 @@ type space struct {
 }
 
 func (sp *space) init(tagged bool, recvs, msgs int) {
-	sp.alone = none
 	sp.exact.init(recvs)
 	sp.wild.init(1)
 	sp.order.init(1)
@@ -90,18 +95,23 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.recvs.live() >= s.cfg.MaxRecvs:
+	case s.numRecvs >= s.cfg.MaxRecvs:
 		return ErrFull
 	case op.Look != LookNone:
 		return s.look(now, op)
 	}
-	i := s.recvs.get()
-	r := s.recvs.at(i)
-	s.seq++
+	r := s.idleRecv
+	if r == nil {
+		r = s.freshRecv()
+	}
+	s.numRecvs++
+	i, seq := r.self, s.seq+1
+	s.seq = seq
 	// Field by field: the place is recycled, and a literal is built twice.
-	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
-	r.live, r.tagged, r.multi, r.class = true, op.Kind == EvTRecv, op.Multi, boundClass
-	r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
+	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
+	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
+	r.size, r.flags = uint64(len(op.Buf)), op.Flags
+	s.idleRecv, r.next, r.buf, r.context = r.next, nil, op.Buf, op.Context
 	if len(op.Iov) != 0 {
 		s.scatter(r, op.Iov)
 	}
@@ -111,6 +121,9 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 		sp = &s.spaces[0]
 	}
 	switch {
+	case !op.Multi && sp.n == 0 && !s.ended: // nearly always
+		s.post(sp, i, r)
+		return nil
 	case op.Multi:
 		s.postMulti(sp, i, r, op.MinFree)
 	case sp.n == 0 || sp.starved || !s.takeUnexpected(sp, i, r):
@@ -122,13 +135,21 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	return nil
 }
 
+// freshRecv takes a place that never was.
+func (s *SES) freshRecv() *recv {
+	i := s.recvs.fresh()
+	r := s.recvs.at(i)
+	r.self, r.next = i, nil
+	return r
+}
+
 // scatter makes iov the memory of a receive.
 func (s *SES) scatter(r *recv, iov [][]byte) {
 	if len(iov) == 1 {
 		r.buf, r.size = iov[0], uint64(len(iov[0]))
 		return
 	}
-	r.buf, r.size = nil, uint64(total(iov))
+	r.buf, r.size, r.simple = nil, uint64(total(iov)), false
 	r.iov = append(s.iov(), iov...)
 }
 
@@ -145,15 +166,21 @@ func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
 
 // post puts a receive where messages find it.
 func (s *SES) post(sp *space, i int32, r *recv) {
-	if sp.alone == none && sp.active == 0 && sp.wilds == 0 {
-		sp.alone, r.class = i, aloneClass
+	if sp.active != 0 || sp.wilds != 0 {
+		s.file(sp, i, r)
 		return
 	}
-	if k := sp.alone; k != none {
-		sp.alone = none
-		s.file(sp, k, s.recvs.at(k))
+	if sp.run == nil {
+		sp.run = r
+	} else {
+		l := sp.last
+		if l.tag != r.tag || l.ignore != r.ignore || l.peer != r.peer || l.init != r.init {
+			s.file(sp, i, r)
+			return
+		}
+		l.next, r.prev = r, l
 	}
-	s.file(sp, i, r)
+	sp.last, r.class = r, runClass // next is nil
 }
 
 // file puts a receive into its class.
@@ -200,8 +227,16 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 // unpost takes a receive away from where messages find it.
 func (s *SES) unpost(sp *space, i int32, r *recv) {
 	switch r.class {
-	case aloneClass:
-		sp.alone = none
+	case runClass:
+		switch {
+		case sp.run == r:
+			sp.run = r.next
+		case sp.last == r:
+			sp.last = r.prev
+			r.prev.next = nil
+		default:
+			r.prev.next, r.next.prev = r.next, r.prev
+		}
 	case wildClass:
 		sp.wild.remove(i)
 		sp.wilds--
@@ -223,29 +258,23 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
 		return none, nil // not past those that wait
 	}
-	i := sp.alone
-	if i == none {
-		if i = s.search(sp, tag, peer, init); i == none {
-			return none, nil
-		}
-	}
-	r := s.recvs.at(i)
-	switch {
-	case r.class == aloneClass && !r.accepts(tag, peer, init):
+	i, r := none, sp.run
+	if r != nil && r.accepts(tag, peer, init) {
+		i = r.self
+	} else if i = s.search(sp, tag, peer, init); i != none {
+		r = s.recvs.at(i)
+	} else {
 		return none, nil
-	case r.multi:
-		if !s.admit(sp) {
-			return none, nil
-		}
-	case r.class == aloneClass:
-		sp.alone, r.class = none, boundClass
-	default:
+	}
+	if !r.multi {
 		s.unpost(sp, i, r)
+	} else if !s.admit(sp) {
+		return none, nil
 	}
 	return i, r
 }
 
-// search finds the first posted receive for a message if none is alone.
+// search finds the first posted receive for a message if the run has none.
 func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	best := none
 	var seq uint64
@@ -289,11 +318,6 @@ func (r *recv) accepts(tag uint64, peer, init uint32) bool {
 	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
 }
 
-// takes reports whether a message that matches is all that the receive is for.
-func (r *recv) takes(tag uint64, peer, init uint32) bool {
-	return !r.multi && r.accepts(tag, peer, init)
-}
-
 // findUnexpected finds the oldest unexpected message that r accepts. Receives
 // with an ignore mask search all of the space, others only messages with their
 // tag (and, with a source, from their peer).
@@ -316,15 +340,15 @@ func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 }
 
 // freeRecv ends a receive; its event was made.
-func (s *SES) freeRecv(i int32, r *recv) {
+func (s *SES) freeRecv(r *recv) {
 	if r.iov != nil {
 		s.putIov(r.iov)
 		r.iov = nil
 	}
-	r.buf, r.context = nil, nil
 	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
 	r.off, r.refs = 0, 0
-	s.recvs.put(i)
+	s.numRecvs--
+	r.next, s.idleRecv, r.buf, r.context = s.idleRecv, r, nil, nil
 }
 
 // recvEvent starts the event of a receive: as yet it says nothing of a message.
@@ -375,7 +399,7 @@ func (s *SES) cancelled(i int32, r *recv) {
 	s.Stats.RecvErrors++
 	e := s.recvEvent(r)
 	e.Cause, e.Released = Cancelled, r.multi
-	s.freeRecv(i, r)
+	s.freeRecv(r)
 }
 
 func (s *SES) cancelRecvs() {

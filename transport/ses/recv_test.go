@@ -2,6 +2,7 @@ package ses
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -114,7 +115,7 @@ func TestMatchManyMasks(t *testing.T) {
 			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1<<60 | 1<<i>>1}), "default OK 0")
 			g.wantEvent(EvRecv, OK, i, 0)
 		}
-		if g.spaces[1].alone != none || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
+		if g.spaces[1].run != nil || g.spaces[1].active != 0 || g.spaces[1].wilds != 0 {
 			t.Fatalf("round %d: classes left", round)
 		}
 	}
@@ -124,6 +125,7 @@ func TestMatchManyMasks(t *testing.T) {
 func TestMatchOrderBeyondTheClasses(t *testing.T) {
 	// Receives found by hash and receives searched one by one, in turn.
 	g := newRig(t)
+	g.recv(Recv{Tagged: true, Tag: 1 << 61, Context: "the run"})
 	for i := range numClassesMax { // fill the classes
 		g.recv(Recv{Tagged: true, Tag: 1 << 62, Ignore: 1 << i, Context: "filler"})
 	}
@@ -143,54 +145,98 @@ func TestMatchOrderBeyondTheClasses(t *testing.T) {
 	}
 }
 
-func TestMatchAlone(t *testing.T) {
-	// The only receive of a space has no class until there is another, which comes
-	// behind it.
+func TestMatchRun(t *testing.T) {
+	// The oldest receives of a space stand in its run while they look for the same.
+	// What is posted behind another one has a class, also when it is like the run.
 	g := newRig(t)
-	alone := func(want bool) {
+	run := func(want ...any) {
 		t.Helper()
-		if got := g.spaces[1].alone != none; got != want {
-			t.Fatalf("a receive is alone: %v", got)
+		var got []any
+		sp, prev := &g.spaces[1], (*recv)(nil)
+		for r := sp.run; r != nil; prev, r = r, r.next {
+			if r.class != runClass || g.recvs.at(r.self) != r || prev != nil && r.prev != prev {
+				t.Fatalf("receive %v: class %d, place %d, prev %p", r.context, r.class, r.self, r.prev)
+			}
+			got = append(got, r.context)
+		}
+		if !slices.Equal(got, want) || prev != nil && sp.last != prev {
+			t.Fatalf("the run is %v, want %v", got, want)
 		}
 	}
-	g.recv(Recv{Tagged: true, Tag: 0x17, Ignore: 0xf, SourcePeer: srcA.Peer, Context: 1})
+	cancel := func(ctxs ...any) {
+		t.Helper()
+		for _, ctx := range ctxs {
+			if !g.CancelRecv(ctx) {
+				t.Fatal("nothing to cancel")
+			}
+			g.wantEvent(EvRecv, Cancelled, ctx, 0)
+		}
+	}
+	like := Recv{Tagged: true, Tag: 0x17, Ignore: 0xf, SourcePeer: srcA.Peer}
+	post := func(r Recv, ctx any) {
+		r.Context = ctx
+		g.recv(r)
+	}
+	post(like, 1)
 	g.recv(Recv{Context: "the other space"})
-	alone(true)
+	run(1)
 	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x20}), "response OK overflow 0 gtd")
 	g.want(srcB, from(16, g, Send{Tagged: true, Tag: 0x17}), "response OK overflow 0 gtd")
-	alone(true)
-	g.recv(Recv{Tagged: true, Tag: 0x20, Context: 2}) // takes what is there
+	post(Recv{Tagged: true, Tag: 0x20}, 2) // takes what is there
 	g.wantEvent(EvRecv, OK, 2, 0)
-	alone(true)
-	g.recv(Recv{Tagged: true, Tag: 0x15, Context: 3})
-	alone(false)
-	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 0x15}), "default OK 0")
-	g.wantEvent(EvRecv, OK, 1, 0)
-	alone(false)
-	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 4})
-	for _, ctx := range []any{3, 4} {
-		if !g.CancelRecv(ctx) {
-			t.Fatal("nothing to cancel")
+	post(like, 3)
+	post(like, 4)
+	post(like, 5)
+	post(like, 6)
+	run(1, 3, 4, 5, 6)
+	cancel(4) // from the middle, the front, the end
+	run(1, 3, 5, 6)
+	cancel(1)
+	run(3, 5, 6)
+	cancel(6)
+	run(3, 5)
+	post(Recv{Tagged: true, Tag: 0x15}, 7)
+	post(like, 8)
+	run(3, 5)
+	for _, c := range []struct {
+		src Source
+		tag uint64
+		ctx any
+	}{{srcB, 0x15, 7}, {srcA, 0x15, 3}, {srcA, 0x16, 5}, {srcA, 0x16, 8}} {
+		g.want(c.src, from(16, g, Send{Tagged: true, Tag: c.tag}), "default OK 0")
+		g.wantEvent(EvRecv, OK, c.ctx, 0)
+	}
+	for i, other := range []func(*Recv){
+		func(r *Recv) { r.Tag ^= 1 << 40 },
+		func(r *Recv) { r.Ignore = 7 },
+		func(r *Recv) { r.SourcePeer = 77 },
+		func(r *Recv) { r.SourceInitiator = 5 },
+	} {
+		r := like
+		other(&r)
+		post(like, 10)
+		post(r, 11)
+		run(10)
+		if g.spaces[1].active == 0 {
+			t.Errorf("case %d: the second has no class", i)
 		}
-		g.wantEvent(EvRecv, Cancelled, ctx, 0)
+		cancel(10, 11)
+		run()
 	}
-	g.recv(Recv{Tagged: true, Tag: 0x16, Context: 5})
-	alone(true)
-	if !g.CancelRecv(5) {
-		t.Fatal("nothing to cancel")
-	}
-	g.wantEvent(EvRecv, Cancelled, 5, 0)
-	alone(false)
 	buf := make([]byte, 20)
-	g.recv(Recv{Tagged: true, Tag: 1, Buf: buf, Multi: true, MinFree: 5, Context: 6})
+	g.recv(Recv{Tagged: true, Tag: 1, Buf: buf, Multi: true, MinFree: 5, Context: 20})
+	post(Recv{Tagged: true, Tag: 1}, 21)
 	for i := range 2 {
-		alone(true)
+		run(20, 21)
 		g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1, Buf: pattern(8)}), "default OK 8")
-		if e := g.wantEvent(EvRecv, OK, 6, 8); e.Released != (i == 1) {
+		if e := g.wantEvent(EvRecv, OK, 20, 8); e.Released != (i == 1) {
 			t.Fatalf("message %d: released %v", i, e.Released)
 		}
 	}
-	alone(false)
+	run(21)
+	g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1}), "default OK 0")
+	g.wantEvent(EvRecv, OK, 21, 0)
+	run()
 }
 
 func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {

@@ -39,19 +39,39 @@ type Result struct {
 //
 // The Result is valid until the next call.
 func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
-	var v verdict
 	r := &s.req
-	s.src = src
 	n, err := r.Parse(b)
-	switch {
-	case next != wire.NextReqStd || err != nil:
-		v = s.requestOther(next, b, r)
-	case s.plain(r, len(b)-n):
-		v = s.whole(r, b[n:n+int(r.ReqLen)])
-	default:
-		v = s.request(r, b[n:])
+	if next != wire.NextReqStd || err != nil {
+		s.src = src
+		return s.answer(r, s.requestOther(next, b, r))
 	}
+	if s.plain(r, len(b)) {
+		if s.simply(r, src.Peer, b) {
+			return s.good(r)
+		}
+		s.src = src
+		return s.answer(r, s.whole(r, b[n:n+int(r.ReqLen)]))
+	}
+	s.src = src
+	return s.answer(r, s.request(r, b[n:]))
+}
+
+// good is the Result of done: most of it is what the last one left there.
+func (s *SES) good(r *wire.ReqStd) *Result {
+	s.Stats.Answers[wire.RCOK]++
 	res := &s.res
+	if !s.resGood {
+		s.resGood = true
+		*res = Result{Rsp: wire.Rsp{RC: wire.RCOK, JobID: s.cfg.JobID}}
+	}
+	res.Rsp.MsgID, res.Rsp.ModLen = r.MsgID, r.ReqLen
+	return res
+}
+
+// answer makes the Result of a verdict.
+func (s *SES) answer(r *wire.ReqStd, v verdict) *Result {
+	res := &s.res
+	s.resGood = false
 	if v.not != 0 {
 		*res = Result{}
 		if v.not < notBad {
@@ -166,12 +186,12 @@ func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
 
 const single = wire.SESSOM | wire.SESEOM
 
-// plain reports whether a request followed by n bytes is a whole message for this
+// plain reports whether a request, n bytes with its header, is a whole message for this
 // endpoint with nothing special about it. It finds what request would, sooner.
 func (s *SES) plain(r *wire.ReqStd, n int) bool {
 	return r.Flags&(single|wire.SESIE) == single && (r.Opcode == wire.OpTaggedSend || r.Opcode == wire.OpSend) &&
 		r.JobID == s.cfg.JobID && r.PIDonFEP == s.cfg.PIDonFEP && r.RI == s.cfg.RI && r.Gen == 0 && !s.closed &&
-		uint64(r.ReqLen) <= uint64(n) && r.ReqLen <= s.cfg.MaxMessage
+		uint64(r.ReqLen)+wire.ReqStdLen <= uint64(n) && r.ReqLen <= s.cfg.MaxMessage
 }
 
 // request executes a decoded request. data is what follows the header.
@@ -268,17 +288,46 @@ func (s *SES) nack() verdict {
 	return verdict{not: uint16(wire.NackNoSESMsgAvail)} // S-RSM-09
 }
 
+// simply is whole for nearly every plain message: it fits into the memory, one piece, of
+// the first receive of the run. It reports false, and has done nothing, where that is
+// not so. The message is behind the header in b.
+func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
+	sp, tag, k := &s.spaces[1], r.Match, EvTRecv
+	if r.Opcode != wire.OpTaggedSend {
+		sp, tag, k = &s.spaces[0], 0, EvRecv // ses.md 6.10
+	}
+	rv, n := sp.run, int(r.ReqLen)
+	if rv == nil || sp.starved {
+		return false
+	}
+	buf := rv.buf
+	if !rv.simple || n > len(buf) || !s.events.fits() || !rv.accepts(tag, peer, r.Initiator) {
+		return false
+	}
+	e := s.events.put()
+	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = k, false, OK, 0, 0, false, false, false
+	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = rv.flags, n, 0, tag, 0, PeerID(peer), r.Initiator
+	e.Buf, e.Context = buf, rv.context
+	if r.Flags&wire.SESHD != 0 {
+		e.HasData, e.Data = true, r.HeaderData
+	}
+	s.Stats.Received++
+	s.Stats.ReceivedBytes += uint64(n)
+	s.numRecvs--
+	rv.live = false
+	sp.run, rv.next, s.idleRecv, rv.buf, rv.context = rv.next, s.idleRecv, rv, nil, nil
+	copy(buf, b[wire.ReqStdLen:wire.ReqStdLen+n])
+	return true
+}
+
 // whole executes a message of one packet: no state besides the receive.
 func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	sp, tag := &s.spaces[1], r.Match
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag = &s.spaces[0], 0 // ses.md 6.10
 	}
-	i, rv := sp.alone, (*recv)(nil)
-	if i != none && !sp.starved && s.recvs.at(i).takes(tag, s.src.Peer, r.Initiator) {
-		rv = s.recvs.at(i)
-		sp.alone, rv.class = none, boundClass
-	} else if i, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
+	i, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
+	if rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
 	e := s.events.add()
@@ -292,7 +341,7 @@ func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	}
 	copy(rv.buf, data)
 	s.arrived(e, len(data), 0)
-	s.freeRecv(i, rv)
+	s.freeRecv(rv)
 	return done(r.ReqLen)
 }
 

@@ -54,7 +54,7 @@ type send struct {
 	wireFlags wire.SESFlags // of every packet: DC, REL, HD
 	kind      Kind
 	phase     phase
-	life      uint16 // tells handles of one place apart
+	life      uint16 // tells handles of one place apart; never 0
 	next      uint32 // first byte that no piece took
 	open      int32  // pieces taken and neither answered nor failed
 	peer      uint32
@@ -63,8 +63,11 @@ type send struct {
 	piece     uint32 // of the copies arena, or noPiece
 
 	ordered, early, silent bool
+	odd                    bool // its end may be more than an event of success with buf
 	outcome
 
+	idle     *send // SES.idleSend: the next one
+	self     int32 // its place
 	posted   time.Duration
 	tries    uint16
 	retryAt  time.Duration // phaseWait, 0: not yet set
@@ -88,7 +91,7 @@ type outcome struct {
 func (s *SES) lookup(h Handle) (int32, *send) {
 	i := int32(h & 0xffff)
 	if i < s.sends.used {
-		if m := s.sends.at(i); m.life == uint16(h>>16) && m.phase != phaseFree {
+		if m := s.sends.at(i); m.life == uint16(h>>16) {
 			return i, m
 		}
 	}
@@ -105,43 +108,55 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 		return 0, ErrClosed
 	case uint64(n) > uint64(s.cfg.MaxMessage):
 		return 0, ErrTooLong
-	case s.sends.live() >= s.cfg.MaxSends:
+	case s.numSends >= s.cfg.MaxSends:
 		return 0, ErrFull
 	}
-	i := s.sends.get()
-	m := s.sends.at(i)
-	if m.life++; m.life == 0 {
-		m.life = 1
+	m := s.idleSend
+	if m == nil {
+		m = s.freshSend()
 	}
-	s.seq++
-	m.context, m.buf, m.flags, m.seq, m.peer, m.posted = op.Context, op.Buf, op.Flags, s.seq, uint32(op.Peer), now
-	m.phase, m.piece, m.kind, m.outcome, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, outcome{}, 0, 0, 0
-	m.ordered, m.early, m.silent = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent
-	r := &m.hdr
-	r.MsgID, r.Gen, r.ReqLen, r.Initiator = s.newID(), 0, uint32(n), s.cfg.Initiator
-	r.PIDonFEP, r.RI, r.JobID = op.PIDonFEP&0xfff, op.RI&0xfff, op.JobID&0xffffff
+	s.numSends++
+	seq := s.seq + 1
+	s.seq = seq
+	s.idleSend, m.buf, m.context = m.idle, op.Buf, op.Context
+	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
+	m.phase, m.piece, m.kind, m.tries, m.next, m.open = phaseData, noPiece, op.Kind, 0, 0, 0
+	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
+	// Field by field: a literal is built on the stack.
+	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.cause, m.rc, m.nack = false, false, false, false, false, OK, 0, 0
+	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
 	if op.JobID == 0 {
-		r.JobID = s.cfg.JobID
+		job = s.cfg.JobID
 	}
-	r.Opcode, r.Match, r.HeaderData = wire.OpSend, 0, 0
 	if op.Kind == EvTSend {
-		r.Opcode, r.Match = wire.OpTaggedSend, op.Tag
+		opcode, match = wire.OpTaggedSend, op.Tag
 	}
-	m.wireFlags = wire.SESREL
 	if op.Absolute {
-		m.wireFlags = 0
+		flags = 0
 	}
 	if op.Level >= LevelDelivery || op.Visible {
-		m.wireFlags |= wire.SESDC
+		flags |= wire.SESDC
 	}
 	if op.HasData {
-		m.wireFlags |= wire.SESHD
-		r.HeaderData = op.Data
+		flags |= wire.SESHD
+		data = op.Data
 	}
+	r := &m.hdr
+	r.Opcode, r.Gen, r.PIDonFEP, r.RI, r.JobID = opcode, 0, op.PIDonFEP&0xfff, op.RI&0xfff, job
+	r.Initiator, r.Match, r.HeaderData, r.ReqLen = s.cfg.Initiator, match, data, uint32(n)
+	r.MsgID, m.wireFlags = s.newID(), flags
 	if op.Inject || len(op.Iov) != 0 {
 		s.hold(m, op)
 	}
-	return handleOf(i, m), nil
+	return handleOf(m.self, m), nil
+}
+
+// freshSend takes a place that never was.
+func (s *SES) freshSend() *send {
+	i := s.sends.fresh()
+	m := s.sends.at(i)
+	m.self, m.idle, m.life = i, nil, 1
+	return m
 }
 
 // total is the number of bytes in v.
@@ -154,6 +169,7 @@ func total(v [][]byte) (n int) {
 
 // hold keeps the bytes of a message that does not simply lie in op.Buf.
 func (s *SES) hold(m *send, op *Op) {
+	m.odd = true
 	switch {
 	case op.Inject:
 		s.copyIn(m, op)
@@ -250,7 +266,21 @@ func (s *SES) Peek(h Handle, mtu int) (Piece, bool) {
 }
 
 // Take takes the piece that Peek gave and appends it as Append does.
-func (s *SES) Take(b []byte, h Handle, p Piece) []byte { return s.encode(b, h, p, true) }
+func (s *SES) Take(b []byte, h Handle, p Piece) []byte {
+	if p.Off != 0 || !p.Last || p.Kind != PieceData || s.gens != nil {
+		return s.encode(b, h, p, true)
+	}
+	_, m := s.lookup(h)
+	if m == nil || m.iov != nil {
+		return s.encode(b, h, p, true)
+	}
+	// All of a message: it is what nearly every piece is.
+	m.next = p.Len
+	m.open++
+	m.phase = phaseSent
+	m.hdr.Flags = m.wireFlags | single
+	return append(m.hdr.Append(b), m.buf...)
+}
 
 // Append appends the standard header and the payload of a piece that was taken
 // (S-HDR-05), until it is answered or failed: retransmissions are encoded anew.
@@ -364,7 +394,7 @@ func (s *SES) CancelSend(ctx any) (Handle, bool) {
 	h := handleOf(best, m)
 	s.unwait(best, m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
-	s.finish(best, m)
+	s.finish(m)
 	s.unhold()
 	return h, true
 }
@@ -392,6 +422,6 @@ func (s *SES) cancelSends() {
 		}
 		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
 		m.cause, m.rc, m.nack = Cancelled, 0, 0
-		s.finish(i, m)
+		s.finish(m)
 	}
 }

@@ -127,12 +127,15 @@ type SES struct {
 
 	// The header being executed, where it came from, and its Result: too often used to be built on the
 	// stack and copied.
-	req wire.ReqStd
-	src Source
-	res Result
+	req     wire.ReqStd
+	src     Source
+	res     Result
+	resGood bool // res is that of a plain success, see good
 
 	// Initiator.
 	sends      table[send]
+	idleSend   *send        // free places of it, the last one freed first
+	numSends   int          // places of it in use
 	ids        [1024]uint64 // message ids in use
 	lastID     uint16
 	copies     arena
@@ -149,6 +152,8 @@ type SES struct {
 
 	// Target.
 	recvs    table[recv]
+	idleRecv *recv // as idleSend
+	numRecvs int
 	spaces   [2]space // untagged, tagged
 	in       table[inmsg]
 	last     int32    // inbound message of the last packet
@@ -232,10 +237,10 @@ func New(cfg Config) *SES {
 
 // Sends is the number of sends not yet finished, including those whose early
 // completion was reported.
-func (s *SES) Sends() int { return s.sends.live() }
+func (s *SES) Sends() int { return s.numSends }
 
 // Recvs is the number of receives not yet finished.
-func (s *SES) Recvs() int { return s.recvs.live() }
+func (s *SES) Recvs() int { return s.numRecvs }
 
 // Unexpected is the number of messages that no receive matched yet and the
 // bytes charged for them.
@@ -247,7 +252,7 @@ func (s *SES) InProgress() int { return s.open }
 // Idle reports that no message is in progress in either direction, no
 // unexpected one is held and no Event waits. Receives may be posted.
 func (s *SES) Idle() bool {
-	return s.sends.live() == 0 && s.open == 0 && s.held == 0 && s.events.n == 0
+	return s.numSends == 0 && s.open == 0 && s.held == 0 && s.events.n == 0
 }
 
 // Config returns the configuration in force, defaults filled in.
