@@ -73,10 +73,21 @@ func (r *ring) ready() int {
 	return r.len()
 }
 
+// few entries are taken one by one: for more a copy is faster, once it has begun.
+const few = 4
+
 // take moves up to len(e) entries to e and src. What it leaves behind is
 // cleared, so that nothing of the user's is kept alive.
 func (r *ring) take(e []Entry, src []fi.Addr) int {
 	n := min(len(e), r.ready())
+	if n <= few {
+		for i := range n {
+			if at := r.takeOne(&e[i]); src != nil {
+				src[i] = r.sources[at]
+			}
+		}
+		return n
+	}
 	for done := 0; done < n; {
 		at := int(r.head) & (len(r.entries) - 1)
 		run := r.entries[at:min(len(r.entries), at+n-done)]

@@ -901,6 +901,9 @@ func (d *Driver) rouseLate() {
 	if d.armed.Load() > 0 {
 		slack = gatherWait
 	}
+	if d.until-d.lastTurn <= slack {
+		return // soon enough for all that was not due in that turn
+	}
 	if t := d.deadline(d.lastTurn); t != forever && t+slack < d.until {
 		d.kick()
 	}
