@@ -326,12 +326,15 @@ func (p *PDC) rebirth(now time.Duration) {
 }
 
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
-// Nobody may ever take its PSN, so a NOOP fills the gap.
+// Nobody may ever take its PSN, so what the owner has to say instead has it, and half
+// of that time; or a NOOP fills the gap.
 func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
-	ref := k.ref
-	k.ctl = 1 + uint8(wire.CtlNoop)
-	k.size = uint16(p.t.ctlNominal())
-	k.ref = Ref{}
-	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail})
+	ref, n := p.t.up.GiveUp(p, k.ref, wire.NackNoSESMsgAvail)
+	if n == 0 {
+		k.ctl, n = 1+uint8(wire.CtlNoop), p.t.ctlNominal()
+	} else {
+		k.first = now - p.t.cfg.RNRTimeout/2
+	}
+	k.ref, k.size = ref, uint16(n)
 	p.releaseHeld(now)
 }

@@ -274,6 +274,56 @@ func TestRefusedNoopWakes(t *testing.T) {
 	}
 }
 
+func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
+	// F18, S-SEG-08: what the owner has to say instead of a packet that was given up has its
+	// PSN, and as a SYN opens the PDC as well. A target that is not ready for that either
+	// gets a NOOP after half of RNRTimeout.
+	for _, taken := range []bool{true, false} {
+		x := newInitiator(t, wire.RUD)
+		x.tab.cfg.RNRTimeout = time.Second
+		x.instead = 100
+		x.push(2)
+		start := x.now
+		refuse := func(give uint8) Again {
+			for {
+				x.nack(wire.NackNoSESMsgAvail, 0, 0)
+				for !x.p.CanResend() {
+					if x.now = x.tab.NextTimeout(); x.now > start+3*time.Second {
+						t.Fatal("nothing goes again")
+					}
+					x.tab.Advance(x.now)
+				}
+				a := x.p.Resend(x.now, 0)
+				for x.p.CanResend() {
+					x.p.Resend(x.now, 0)
+				}
+				if a.IsCP || a.Ref.Kind == give || x.now > start+3*time.Second {
+					return a
+				}
+			}
+		}
+		a := refuse(1)
+		if a.IsCP || a.Ref != (Ref{Kind: 1}) || a.Req.PSN != testStart || a.Req.Flags != wire.FlagSYN|wire.FlagRETX|wire.FlagAR || x.p.tx.at(testStart).size != 100 {
+			t.Fatalf("%+v %v", a, a.Req)
+		}
+		if d := x.now - start; d < time.Second || d > 2*time.Second {
+			t.Errorf("given up after %v", d)
+		}
+		x.wantTold()
+		if taken {
+			x.ack(0, 0)
+			x.wantTold("answered 0 OK")
+			x.ack(1, 1)
+			x.checkAtRest()
+			continue
+		}
+		if a = refuse(2); !a.IsCP || a.CP.Ctl != wire.CtlNoop || a.CP.PSN != testStart {
+			t.Fatalf("%+v", a)
+		}
+		x.wantTold("failed 0 5 NO_SES_MSG_AVAIL")
+	}
+}
+
 type wakes struct {
 	*pdcTest
 	n int
