@@ -38,6 +38,9 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
+		if n.Code == wire.NackInvDPDCID && p.shut() && p.nackShut(now, psn) {
+			return
+		}
 		t.Stats.DropStale++
 		if d := psn.Sub(tx.una); (d < -startGap || d > startGap) && psn != 0 {
 			t.guessed(now, from) // not merely late, and not about a PROBE, which has no PSN
@@ -298,6 +301,25 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 		}
 		p.t.arm(p, tx.heldUntil)
 	}
+}
+
+// nackShut takes it that the peer does not know a shut PDC (F12), and reports false if
+// that says nothing. Who knows a PSN is believed, as with other fatal NACKs (T6). What
+// a PROBE gets names none, so an ACK_REQ follows that does.
+func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
+	tx := &p.tx
+	switch {
+	case psn == tx.cack+1 && tx.una == tx.nxt:
+		if p.confirmFatal(now, wire.NackInvDPDCID) {
+			p.t.fail(now, p, Reason{WhyNack, wire.NackInvDPDCID})
+		}
+	case tx.burst != 0:
+		tx.burst, tx.askOwed = 0, true // one for each PROBE
+		p.t.up.WakeAck(p)
+	default:
+		return false
+	}
+	return true
 }
 
 // rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
