@@ -374,6 +374,42 @@ func TestRefusedForEverIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
+	// F18, F32: a target takes the first packet not, for want of a receive, and the last one
+	// not, because its window shrank. Nothing moves that window while it is not ready: it is
+	// waited for. Once it is ready, and still refuses the last one, that is a shortage.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(200)
+	start, ready := x.now, x.now+100*time.Second
+	x.told = nil
+	var end time.Duration
+	for x.p.state != Closed {
+		if x.now = x.tab.NextTimeout(); x.now > start+200*time.Second {
+			t.Fatal("waits for ever")
+		}
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CtlOwed() {
+			x.p.NextCtl(x.now)
+		}
+		for x.p.state != Closed && x.p.CanResend() {
+			switch i := int(x.p.Resend(x.now, 0).Req.PSN.Sub(testStart)); {
+			case i == 200:
+				x.nack(wire.NackPSNOORWindow, i, 0)
+			case i == 1 && x.now < ready:
+				x.nack(wire.NackNoSESMsgAvail, i, 0)
+			default:
+				x.ack(0, i)
+			}
+		}
+		end = x.now
+	}
+	if end < ready+39*time.Second || end > ready+42*time.Second {
+		t.Errorf("ended %v after the target was ready: %q", end-ready, x.told[len(x.told)-2:])
+	}
+}
+
 func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
 	// F32: the shortage ends with the packet, whichever code told of it.
 	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
