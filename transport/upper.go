@@ -37,6 +37,14 @@ func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason) {
 	u.ses.Failed(handle(r), cause(why), why.Nack)
 }
 
+func (u *upper) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int) {
+	pc, ok := u.ses.GiveUp(handle(r), piece(r), nack)
+	if !ok {
+		return pds.Ref{}, 0
+	}
+	return ref(handle(r), pc), wire.ReqLen + wire.ReqStdLen + u.wrap + u.overhead
+}
+
 // Gone: what the PDC's lane still holds moves to another PDC if nothing of it
 // was sent, and ends if part of it was (faults.md §1 rule 3).
 func (u *upper) Gone(p *pds.PDC, why pds.Reason) {

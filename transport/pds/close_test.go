@@ -335,3 +335,32 @@ func TestUnansweredCloseReqEndsNothing(t *testing.T) {
 		x.acks()
 	}
 }
+
+func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
+	// F28, F32: an initiator that has messages under way refuses the CLOSE_REQ for want of
+	// something, however long: that is no reason to end them. One that has none, and refuses
+	// it for PeerTimeout, loses the PDC.
+	for _, c := range []struct{ busy, open bool }{{true, false}, {false, true}, {false, false}} {
+		x := newTarget(t)
+		x.p.RequestClose(x.now)
+		x.open[x.p.Slot] = c.open // a message of which no more comes for now
+		x.told = nil
+		start := x.now
+		for i := 1; x.p.state != Closed && x.now < start+100*time.Second; i++ {
+			if x.p.Outstanding() > 0 {
+				x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackNoResource, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+			}
+			x.runTo(x.now + 400*time.Millisecond)
+			if c.busy && x.p.state != Closed {
+				x.recv(i)
+				x.acks()
+			}
+		}
+		switch d := x.now - start; {
+		case (c.busy || c.open) && x.p.state == Closed:
+			t.Errorf("%+v: ended after %v: %q", c, d, x.told[len(x.told)-1])
+		case !c.busy && !c.open && (d < 39*time.Second || d > 42*time.Second):
+			t.Errorf("%+v: %v after %v", c, x.p.state, d)
+		}
+	}
+}

@@ -38,6 +38,9 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
+		if n.Code == wire.NackInvDPDCID && p.shut() && p.nackShut(now, psn) {
+			return
+		}
 		t.Stats.DropStale++
 		if d := psn.Sub(tx.una); (d < -startGap || d > startGap) && psn != 0 {
 			t.guessed(now, from) // not merely late, and not about a PROBE, which has no PSN
@@ -300,6 +303,25 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 	}
 }
 
+// nackShut takes it that the peer does not know a shut PDC (F12), and reports false if
+// that says nothing. Who knows a PSN is believed, as with other fatal NACKs (T6). What
+// a PROBE gets names none, so an ACK_REQ follows that does.
+func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
+	tx := &p.tx
+	switch {
+	case psn == tx.cack+1 && tx.una == tx.nxt:
+		if p.confirmFatal(now, wire.NackInvDPDCID) {
+			p.t.fail(now, p, Reason{WhyNack, wire.NackInvDPDCID})
+		}
+	case tx.burst != 0:
+		tx.burst, tx.askOwed = 0, true // one for each PROBE
+		p.t.up.WakeAck(p)
+	default:
+		return false
+	}
+	return true
+}
+
 // rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
 // (faults.md: renumberings ≤ 8) and sends everything again.
 func (p *PDC) rebirth(now time.Duration) {
@@ -326,12 +348,15 @@ func (p *PDC) rebirth(now time.Duration) {
 }
 
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
-// Nobody may ever take its PSN, so a NOOP fills the gap.
+// Nobody may ever take its PSN, so what the owner has to say instead has it, and half
+// of that time; or a NOOP fills the gap.
 func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
-	ref := k.ref
-	k.ctl = 1 + uint8(wire.CtlNoop)
-	k.size = uint16(p.t.ctlNominal())
-	k.ref = Ref{}
-	p.t.up.Failed(p, ref, Reason{WhyNotReady, wire.NackNoSESMsgAvail})
+	ref, n := p.t.up.GiveUp(p, k.ref, wire.NackNoSESMsgAvail)
+	if n == 0 {
+		k.ctl, n = 1+uint8(wire.CtlNoop), p.t.ctlNominal()
+	} else {
+		k.first = now - p.t.cfg.RNRTimeout/2
+	}
+	k.ref, k.size = ref, uint16(n)
 	p.releaseHeld(now)
 }

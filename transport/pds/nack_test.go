@@ -274,6 +274,56 @@ func TestRefusedNoopWakes(t *testing.T) {
 	}
 }
 
+func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
+	// F18, S-SEG-08: what the owner has to say instead of a packet that was given up has its
+	// PSN, and as a SYN opens the PDC as well. A target that is not ready for that either
+	// gets a NOOP after half of RNRTimeout.
+	for _, taken := range []bool{true, false} {
+		x := newInitiator(t, wire.RUD)
+		x.tab.cfg.RNRTimeout = time.Second
+		x.instead = 100
+		x.push(2)
+		start := x.now
+		refuse := func(give uint8) Again {
+			for {
+				x.nack(wire.NackNoSESMsgAvail, 0, 0)
+				for !x.p.CanResend() {
+					if x.now = x.tab.NextTimeout(); x.now > start+3*time.Second {
+						t.Fatal("nothing goes again")
+					}
+					x.tab.Advance(x.now)
+				}
+				a := x.p.Resend(x.now, 0)
+				for x.p.CanResend() {
+					x.p.Resend(x.now, 0)
+				}
+				if a.IsCP || a.Ref.Kind == give || x.now > start+3*time.Second {
+					return a
+				}
+			}
+		}
+		a := refuse(1)
+		if a.IsCP || a.Ref != (Ref{Kind: 1}) || a.Req.PSN != testStart || a.Req.Flags != wire.FlagSYN|wire.FlagRETX|wire.FlagAR || x.p.tx.at(testStart).size != 100 {
+			t.Fatalf("%+v %v", a, a.Req)
+		}
+		if d := x.now - start; d < time.Second || d > 2*time.Second {
+			t.Errorf("given up after %v", d)
+		}
+		x.wantTold()
+		if taken {
+			x.ack(0, 0)
+			x.wantTold("answered 0 OK")
+			x.ack(1, 1)
+			x.checkAtRest()
+			continue
+		}
+		if a = refuse(2); !a.IsCP || a.CP.Ctl != wire.CtlNoop || a.CP.PSN != testStart {
+			t.Fatalf("%+v", a)
+		}
+		x.wantTold("failed 0 5 NO_SES_MSG_AVAIL")
+	}
+}
+
 type wakes struct {
 	*pdcTest
 	n int
@@ -321,6 +371,42 @@ func TestRefusedForEverIsGivenUp(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
+	// F18, F32: a target takes the first packet not, for want of a receive, and the last one
+	// not, because its window shrank. Nothing moves that window while it is not ready: it is
+	// waited for. Once it is ready, and still refuses the last one, that is a shortage.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(200)
+	start, ready := x.now, x.now+100*time.Second
+	x.told = nil
+	var end time.Duration
+	for x.p.state != Closed {
+		if x.now = x.tab.NextTimeout(); x.now > start+200*time.Second {
+			t.Fatal("waits for ever")
+		}
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CtlOwed() {
+			x.p.NextCtl(x.now)
+		}
+		for x.p.state != Closed && x.p.CanResend() {
+			switch i := int(x.p.Resend(x.now, 0).Req.PSN.Sub(testStart)); {
+			case i == 200:
+				x.nack(wire.NackPSNOORWindow, i, 0)
+			case i == 1 && x.now < ready:
+				x.nack(wire.NackNoSESMsgAvail, i, 0)
+			default:
+				x.ack(0, i)
+			}
+		}
+		end = x.now
+	}
+	if end < ready+39*time.Second || end > ready+42*time.Second {
+		t.Errorf("ended %v after the target was ready: %q", end-ready, x.told[len(x.told)-2:])
 	}
 }
 

@@ -59,6 +59,10 @@ type Upper interface {
 	// Failed says that the packet with ref will never be answered. It may have
 	// been executed: the network delays packets, and copies them.
 	Failed(p *PDC, ref Ref, why Reason)
+	// GiveUp is Failed for a packet that its target was not ready for in RNRTimeout, on
+	// a PDC that goes on. It returns what goes in its place and the nominal size of that,
+	// 0: nothing does.
+	GiveUp(p *PDC, ref Ref, code wire.NackCode) (instead Ref, n int)
 	// Gone says that the PDC no longer exists, after all its Failed calls.
 	Gone(p *PDC, why Reason)
 	// Wake says that the PDC may have something to send.

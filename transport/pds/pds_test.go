@@ -23,6 +23,7 @@ type pdcTest struct {
 	open map[uint32]bool // slots with incomplete inbound messages
 
 	guesses int // how often the Upper was told of guesses
+	instead int // nominal size of what goes in the place of a packet given up, 0: nothing
 }
 
 const testStart wire.PSN = 0xffff_fff0 // so that every script crosses 2^32
@@ -107,6 +108,13 @@ func (x *pdcTest) Answered(p *PDC, r Ref, rsp *wire.Rsp) {
 }
 func (x *pdcTest) Failed(p *PDC, r Ref, why Reason) {
 	x.say("failed %d %d %v", r.Msg, why.Why, why.Nack)
+}
+func (x *pdcTest) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
+	if x.instead != 0 && r.Kind == 0 {
+		return Ref{Msg: r.Msg, Kind: 1}, x.instead
+	}
+	x.say("failed %d %d %v", r.Msg, WhyNotReady, code)
+	return Ref{}, 0
 }
 func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }
 func (x *pdcTest) Wake(p *PDC)               {}

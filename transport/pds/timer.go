@@ -205,7 +205,7 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 		return Reason{Why: WhyTimeout}
 	case cfg.SpecRetries && p.tx.rtos > 5:
 		return Reason{Why: WhyTimeout}
-	case p.tx.shortSince != 0 && now-p.tx.shortSince >= cfg.PeerTimeout:
+	case p.tx.shortSince != 0 && now >= p.shortUntil():
 		// F32: the target answers, but is short of something; or of what a former
 		// life of it knew (F12).
 		if p.tx.shortCode == wire.NackRcvdSESProcg {
@@ -216,6 +216,23 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 		return Reason{Why: WhyTimeout}
 	}
 	return Reason{}
+}
+
+// shortUntil is when the shortage of the target ends the PDC (F32).
+func (p *PDC) shortUntil() time.Duration {
+	tx, wait := &p.tx, p.t.cfg.PeerTimeout
+	switch {
+	case !p.initiator:
+		// What is refused is a CLOSE_REQ. It ends nothing that is under way (F28).
+		if p.state != CloseRequested || p.t.up.InboundOpen(p) {
+			return never
+		}
+		return max(tx.shortSince, p.idleAt) + wait
+	case tx.shortCode == wire.NackPSNOORWindow:
+		// A target that is not ready (F18) does not move its window.
+		return max(tx.shortSince, tx.rnrAt) + wait
+	}
+	return tx.shortSince + wait
 }
 
 // hopeless reports whether the oldest packet was sent so long ago, and so often unless it
@@ -265,7 +282,7 @@ func (p *PDC) giveUpAt() time.Duration {
 		at = min(at, max(since, p.evidence-cfg.RTOMax)+cfg.SuspectTimeout)
 	}
 	if p.tx.shortSince != 0 {
-		at = min(at, p.tx.shortSince+cfg.PeerTimeout)
+		at = min(at, p.shortUntil())
 	}
 	return at
 }

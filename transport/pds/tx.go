@@ -462,11 +462,15 @@ func (p *PDC) CtlOwed() bool {
 // it belongs into the class of data.
 func (p *PDC) ProbeNext() bool {
 	tx := &p.tx
-	if p.remoteID == 0 || tx.clearOwed || tx.greet && tx.una == tx.nxt || tx.askOwed && tx.una != tx.nxt {
+	if p.remoteID == 0 || tx.clearOwed || tx.greet && tx.una == tx.nxt || tx.askOwed && p.canAsk() {
 		return false
 	}
 	return tx.probeOwed || tx.greet
 }
+
+// canAsk reports whether there is a packet that an ACK_REQ can be about: one that is not
+// finished, or that is and CACK has not passed.
+func (p *PDC) canAsk() bool { return p.tx.una != p.tx.nxt || p.shut() }
 
 // whyProbe is why the next PROBE is sent.
 func (p *PDC) whyProbe() Cause {
@@ -503,10 +507,12 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 		tx.clearOwed, tx.greet = false, false
 		tx.cleared = tx.una - 1
 		c.Ctl, c.Payload = wire.CtlClear, uint32(tx.una-1)
-	case tx.askOwed && tx.una != tx.nxt:
+	case tx.askOwed && p.canAsk():
 		tx.askOwed = false
 		p.t.Cause = CauseArrived
-		c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, tx.una
+		if c.Ctl, c.Flags, c.PSN = wire.CtlAckReq, wire.FlagAR, tx.una; tx.una == tx.nxt {
+			c.PSN, p.t.Cause = tx.cack+1, CauseProbeShut
+		}
 	case tx.probeOwed || tx.greet && tx.una != tx.nxt:
 		p.t.Cause = p.whyProbe()
 		if tx.burst == 0 || !tx.probeOwed {

@@ -530,6 +530,108 @@ func TestShutPDCEndsWithItsPeer(t *testing.T) {
 	}
 }
 
+func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
+	// F12: nothing is outstanding or may leave, and the peer, in a new life, knows nothing
+	// of the PDC: it ends within 1 s after contact.
+	for _, beyond := range []bool{false, true} {
+		x := newInitiator(t, wire.RUD)
+		if beyond { // what is to go again lies beyond a window that shrank
+			x.push(1)
+			x.ack(0, 0)
+			x.push(200)
+			x.ack(1, 1, mpr(1))
+			for i := 2; i <= 160; i++ {
+				x.ack(1, i, mpr(1))
+			}
+			for x.p.tx.flight > 0 {
+				x.advance(time.Millisecond)
+			}
+		} else {
+			x.push(128)
+			for i := range 128 {
+				x.ack(-1, i, mpr(1))
+			}
+		}
+		if x.p.tx.greet = false; !x.p.shut() {
+			t.Fatal("not shut")
+		}
+		x.told = nil
+		live := x.now + 5*time.Second // until then it answers
+		var contact time.Duration
+		reborn := newTable(t, nil)
+		for x.p.state != Closed {
+			if x.now = x.tab.NextTimeout(); contact != 0 && x.now > contact+time.Second {
+				t.Fatalf("beyond %v: still waits 1 s after contact at %v", beyond, contact)
+			}
+			x.p.idleAt = x.now // a message waits: no IdleClose
+			x.tab.Advance(x.now)
+			for x.p.state != Closed && x.p.CtlOwed() {
+				c, ok := x.p.NextCtl(x.now)
+				if !ok || c.Ctl == wire.CtlClear {
+					continue
+				}
+				x.now += 50 * time.Microsecond
+				if x.now < live {
+					if c.Ctl == wire.CtlProbe {
+						x.ack(int(x.p.tx.cack.Sub(testStart)), 0, mpr(1), flag(wire.AckFlagP), func(a *wire.Ack) { a.AckPSNOff, a.ProbeOpaque = 0, c.ProbeOpaque })
+					}
+					continue
+				}
+				if contact == 0 {
+					contact = x.now
+				}
+				reborn.tab.ReceiveCP(x.now, peerAddr, 0, &c)
+				for l, ok := reborn.tab.NextLoose(); ok; l, ok = reborn.tab.NextLoose() {
+					n, _, err := wire.ParseNack(l.B[:l.N])
+					if err != nil {
+						t.Fatal(err)
+					}
+					x.tab.ReceiveNack(x.now, peerAddr, &n)
+				}
+			}
+		}
+		if got := x.told[len(x.told)-1]; got != "gone 3" || x.now-contact < x.tab.cfg.RTOInit {
+			t.Errorf("beyond %v: %q %v after contact", beyond, got, x.now-contact)
+		}
+	}
+}
+
+func TestT6ShutPDCIsNotForged(t *testing.T) {
+	// T6: who does not know the PSNs does not end a shut PDC, however often they say that
+	// the peer does not know it. An ACK_REQ for each PROBE is all that they cause.
+	x := newInitiator(t, wire.RUD)
+	x.push(128)
+	for i := range 128 {
+		x.ack(-1, i, mpr(1))
+	}
+	asked, probes := 0, 0
+	for end := x.now + 10*time.Second; x.now < end; {
+		x.now = x.tab.NextTimeout()
+		x.p.idleAt = x.now
+		x.tab.Advance(x.now)
+		for x.p.state != Closed && x.p.CtlOwed() {
+			c, _ := x.p.NextCtl(x.now)
+			switch c.Ctl {
+			case wire.CtlProbe:
+				probes++
+			case wire.CtlAckReq:
+				asked++
+			}
+			for i := range 10 {
+				for _, psn := range []wire.PSN{0, testStart - 1, x.psn(128 + i)} {
+					x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: psn, DPDCID: x.p.id})
+				}
+			}
+		}
+		if x.p.state == Closed {
+			t.Fatalf("ended at %v: %q", x.now, x.told[len(x.told)-1])
+		}
+	}
+	if asked > probes || probes > 200 {
+		t.Errorf("%d ACK_REQs, %d PROBEs in 10 s", asked, probes)
+	}
+}
+
 // rcvd sets how many bytes the peer had received when it made the ACK, in units of
 // 256.
 func rcvd(n uint32) ackOpt {

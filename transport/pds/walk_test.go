@@ -23,8 +23,15 @@ func (w *walkUpper) end(r Ref, what string) {
 	}
 	delete(w.out, r.Msg)
 }
-func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp)  { w.end(r, "answered") }
-func (w *walkUpper) Failed(p *PDC, r Ref, why Reason)       { w.end(r, "failed") }
+func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp) { w.end(r, "answered") }
+func (w *walkUpper) Failed(p *PDC, r Ref, why Reason)      { w.end(r, "failed") }
+func (w *walkUpper) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
+	if r.Msg%2 == 0 && r.Kind == 0 {
+		return Ref{Msg: r.Msg, Kind: 1}, 80
+	}
+	w.end(r, "given up")
+	return Ref{}, 0
+}
 func (w *walkUpper) Gone(p *PDC, why Reason)                { delete(w.open, p.Slot) }
 func (w *walkUpper) Wake(p *PDC)                            {}
 func (w *walkUpper) WakeAck(p *PDC)                         {}

@@ -111,6 +111,31 @@ func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	s.stop(i, m, c, nack)
 }
 
+// GiveUp says that the target was not ready for a piece of h in all the time there was,
+// and that its PDC goes on. What the target has of h must end (S-SEG-08): GiveUp returns
+// the MSG_ERROR that goes in the place of the piece, as if it had been taken, and false
+// if that is what the target was not ready for: then the piece has failed. Pieces that
+// were not taken are replaced as after a refusal: the target may have the one given up.
+func (s *SES) GiveUp(h Handle, p Piece, nack wire.NackCode) (Piece, bool) {
+	_, m := s.lookup(h)
+	if m == nil || p.Kind != PieceData {
+		s.Failed(h, NotReady, nack)
+		return Piece{}, false
+	}
+	if m.cause == OK {
+		m.cause, m.nack = NotReady, nack
+	}
+	if m.phase == phaseData {
+		m.phase, m.unexecuted = phaseError, true
+	}
+	s.Stats.MsgErrorsTx++
+	e := Piece{Off: m.next, Kind: PieceMsgError, Last: true}
+	if p.Off == 0 && p.Last {
+		e.Off = 0 // nothing else of it will come
+	}
+	return e, true
+}
+
 // Break says that nothing more of h can be sent, part of it having been.
 func (s *SES) Break(h Handle, c Cause, nack wire.NackCode) {
 	if i, m := s.lookup(h); m != nil {

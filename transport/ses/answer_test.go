@@ -205,6 +205,57 @@ func TestRefusalWithNothingInFlightWaitsForMsgError(t *testing.T) {
 	g.rest()
 }
 
+func TestGiveUpEndsTheMessage(t *testing.T) {
+	// F18, S-SEG-08: the target was not ready for a piece. A MSG_ERROR has its place; what
+	// was not taken is replaced by another, because the target may have the piece.
+	for _, c := range []struct {
+		name     string
+		n, take  int // bytes; pieces of 1024
+		off      uint32
+		flags    wire.SESFlags
+		rest     bool
+		outcomes int
+	}{
+		{"one piece", 100, 1, 0, wire.SESSOM, false, 1},
+		{"all taken", 3000, 3, 3000, 0, false, 3},
+		{"some taken", 3000, 2, 2048, 0, true, 3},
+	} {
+		for _, answered := range []bool{true, false} {
+			g := newRig(t)
+			h := g.send(Send{Buf: pattern(c.n), Context: "m", HasData: true, Data: 7, Target: self(g.SES)})
+			first, _ := g.Next(h, 1024)
+			for range c.take - 1 {
+				g.Next(h, 1024)
+			}
+			p, ok := g.GiveUp(h, first, wire.NackNoSESMsgAvail)
+			if want := (Piece{Off: c.off, Kind: PieceMsgError, Last: true}); !ok || p != want {
+				t.Fatalf("%s: %+v", c.name, p)
+			}
+			r, _ := parse(t, g.Append(nil, h, p))
+			if r.Opcode != wire.OpMsgError || r.Flags != wire.SESEOM|wire.SESREL|wire.SESIE|c.flags || r.MsgOff != c.off || r.HeaderData != 0 {
+				t.Fatalf("%s: %v", c.name, &r)
+			}
+			q, ok := g.Next(h, 1024)
+			if ok != c.rest || ok && q != p {
+				t.Fatalf("%s: then %+v %v", c.name, q, ok)
+			}
+			for range c.outcomes - 1 {
+				g.Answered(h, nil)
+			}
+			g.quiet()
+			if answered {
+				g.Answered(h, defOK)
+			} else if _, ok := g.GiveUp(h, p, wire.NackNoSESMsgAvail); ok {
+				t.Fatalf("%s: instead of a MSG_ERROR goes something", c.name)
+			}
+			if e := g.wantEvent(EvSend, NotReady, "m", c.n); e.Unknown == c.rest || e.Nack != wire.NackNoSESMsgAvail {
+				t.Fatalf("%s: %+v", c.name, e)
+			}
+			g.rest()
+		}
+	}
+}
+
 func TestFailed(t *testing.T) {
 	for _, c := range []struct {
 		name            string

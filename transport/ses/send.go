@@ -336,7 +336,10 @@ func (m *send) appendError(b []byte, p Piece) []byte {
 	if p.Last {
 		r.Flags |= wire.SESEOM
 	}
-	r.MsgOff, r.PayloadLen = p.Off, 0
+	if r.MsgOff, r.PayloadLen = p.Off, 0; p.Off == 0 {
+		r.Flags |= wire.SESSOM
+		r.HeaderData = 0
+	}
 	return r.Append(b)
 }
 

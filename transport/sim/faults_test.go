@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -558,6 +559,78 @@ func TestF18RNRTimeout(t *testing.T) {
 	if ok != 2 || rnr != 4 {
 		t.Errorf("%d succeeded and %d were not ready, want 2 and 4", ok, rnr)
 	}
+	settle(w)
+}
+
+// F18, S-SEG-08: RNRTimeout in the middle of a message. The first packet is given up,
+// the others would be taken when there is room again: the target is told that the rest
+// will not come, and does not wait for it until IdleTimeout.
+func TestF18RNRTimeoutMidMessage(t *testing.T) {
+	for _, n := range []int{8_000, 100_000} { // all of it is sent; much of it waits for the window
+		for _, mode := range []string{"RUD", "ROD"} {
+			t.Run(fmt.Sprint(mode, n), func(t *testing.T) {
+				w := pair(t, 32, lan, mayFail, smallWindow, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }),
+					only(0, func(c *transport.Config) { c.RNRTimeout = 2 * time.Second }))
+				a, b := w.Hosts[0], w.Hosts[1]
+				w.RunOps(time.Second, a.Post(tsend(1, 20_000))) // fills the pool
+				var psn []byte                                  // of the first packet that is refused; of the others the sender hears nothing
+				f := lan
+				f.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+					if p.Data[0]>>3 != byte(wire.TypeNack) || p.Data[2] != byte(wire.NackNoSESMsgAvail) {
+						return sim.Verdict{}
+					}
+					if psn == nil {
+						psn = append(psn, p.Data[4:8]...)
+					}
+					return sim.Verdict{Drop: !bytes.Equal(psn, p.Data[4:8])}
+				}
+				w.Link(1, 0).SetFaults(f)
+				s := tsend(1, n)
+				s.Ordered = mode == "ROD"
+				op := a.Post(s)
+				w.Run(op.PostedAt + 2*time.Second - w.Now())
+				for d := w.Now() + time.Second; a.FEP.Stats().CPTx[wire.CtlNoop] == 0 && op.Open() && w.Now() < d; {
+					w.Run(50 * us) // to the answer that gives it up, and no further
+				}
+				recvs := post(b, trecv(n), 3) // the first is for what fills the pool
+				w.RunOps(time.Second, op)
+				if op.Cause() != ses.NotReady {
+					t.Errorf("%v: %v", op, op.Cause())
+				}
+				w.RunUntil(time.Second, "the end of what came of the message", func() bool { return b.FEP.Idle() })
+				for _, o := range recvs[1:] {
+					if !o.Open() {
+						t.Errorf("%v: %v", o, o.Cause())
+					}
+				}
+				w.SetFaults(lan)
+				next := a.Post(s)
+				w.RunOps(time.Second, next)
+				wantOK(t, next)
+				settle(w)
+			})
+		}
+	}
+}
+
+// F18, UE §3.5.8: the target has not taken any packet of a PDC yet when the first one is
+// given up. What has its place opens the PDC, and the other messages there go on.
+func TestF18RNRTimeoutOfAFirstPacket(t *testing.T) {
+	w := pair(t, 33, lan, mayFail, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }),
+		only(0, func(c *transport.Config) { c.RNRTimeout = 2 * time.Second }))
+	a, b := w.Hosts[0], w.Hosts[1]
+	w.RunOps(time.Second, a.Post(tsend(1, 20_000))) // fills the pool, from a PDC for long messages
+	first := a.Post(tsend(1, 100))
+	w.Run(time.Second)
+	others := post(a, tsend(1, 100), 3)
+	w.RunOps(2*time.Second, first)
+	if first.Cause() != ses.NotReady {
+		t.Errorf("%v: %v", first, first.Cause())
+	}
+	w.Run(100 * ms)
+	post(b, trecv(20_000), 4)
+	w.RunOps(time.Second, others...)
+	wantOK(t, others...)
 	settle(w)
 }
 

@@ -89,6 +89,25 @@ func TestSwarm(t *testing.T) {
 		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
 }
 
+// F18: the same with targets that have room for few messages and senders that give up
+// soon. Of messages that fail some checks know nothing: those that told of success
+// before, and those that tell of failure only.
+func TestF18SwarmGivesUp(t *testing.T) {
+	for seed := uint64(101); seed <= 200; seed++ {
+		v := simtest.Variant{Seed: seed, Without: []string{"silent", "level", "inject"}}
+		sc := v.Scenario()
+		sc.Spec.MayFail = true
+		for i := range sc.Spec.Hosts {
+			c := &sc.Spec.Hosts[i].Config
+			c.RNRTimeout = time.Duration(2+seed%7*5) * time.Millisecond
+			c.UnexpectedMsgs, c.UnexpectedShare = 1+int(seed%5), 1
+		}
+		if res := simtest.Run(sc, nil); res.Err != nil {
+			t.Errorf("seed %d: %v", seed, res.Err)
+		}
+	}
+}
+
 const command = "go test ./transport/sim -run Swarm"
 
 // failed reports a failing seed and its smallest failing variant.

@@ -103,6 +103,52 @@ func TestFallbackForOneDestination(t *testing.T) {
 	}
 }
 
+// T34: what switched GSO off may be over, or have been forged: it is tried again, for one
+// destination as for all, and goes off again if it still fails.
+func TestFallbackIsNotForGood(t *testing.T) {
+	a := open(t, loopback4, Config{})
+	needGSO(t, a)
+	b := open(t, loopback4, Config{})
+	d := train(b, 1, 400, 100)
+	arrives := func(want int) {
+		t.Helper()
+		send(t, a, d)
+		ps, trains := receive(t, b, 4)
+		if same(t, ps, cut(d)); trains != want {
+			t.Fatalf("received in %d trains, want %d", trains, want)
+		}
+	}
+	inject(a, script(unix.EMSGSIZE, unix.EMSGSIZE))
+	arrives(4)
+	for range retryTrains {
+		arrives(4)
+	}
+	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" {
+		t.Errorf("%+v", i.GSO)
+	}
+	arrives(1)
+	inject(a, script(unix.EIO))
+	arrives(4) // and nothing is lost
+	arrives(4)
+	if i, st := a.Info(), a.Stats(); i.GSO.Why == "" || st.Fallbacks != 2 || st.SendTooBig+st.SendLost != 0 {
+		t.Errorf("%+v, %+v", i.GSO, st)
+	}
+	io := directOf(a)
+	for i := range maxNoGSO {
+		io.switchOff(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), unix.EIO)
+	}
+	if i := a.Info(); i.GSO.On {
+		t.Fatalf("%+v", i.GSO)
+	}
+	io.rest = 2
+	arrives(4)
+	arrives(4)
+	arrives(1)
+	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" {
+		t.Errorf("%+v", i.GSO)
+	}
+}
+
 func TestFallbackForAll(t *testing.T) {
 	a := open(t, loopback4, Config{})
 	needGSO(t, a)

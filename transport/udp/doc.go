@@ -6,7 +6,8 @@
 // entropy value of what it sends. On Linux a train leaves in one system call by
 // UDP_SEGMENT and arrives in one by UDP_GRO. Both are tried when the Conn is
 // opened and switched off where they fail later: for one destination, then for
-// all. On other systems, and where Config.Portable asks for it, a Conn does the
+// all, until some thousand trains later: the reason may be gone, or have been an
+// ICMP message that somebody forged. On other systems, and where Config.Portable asks for it, a Conn does the
 // same with the batches of golang.org/x/net, only slower.
 //
 // # Who may call what
@@ -28,8 +29,8 @@
 //     train. An error that an earlier packet left behind on the socket (ICMP) is
 //     noted as evidence and the call repeated.
 //  3. EIO, EINVAL or EMSGSIZE of a train of several datagrams: it goes out as
-//     single datagrams instead, and when that works the destination gets no
-//     more trains.
+//     single datagrams instead, and when that works so do the next 1,024
+//     trains to that destination.
 //  4. Other errors lose the train, as a network may: they are counted, returned
 //     and not retried.
 //  5. At the other end Recv asks the paths in turn, and gives what the kernel

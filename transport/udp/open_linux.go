@@ -52,9 +52,11 @@ type direct struct {
 	errq *errorQueue
 
 	tos uint8
-	// gso says that trains are sent whole to those who are not in off.
-	gso bool
-	off []noGSO
+	// gso says that trains are sent whole to those who are not in off. If it is false
+	// and rest is not 0, so many trains go before that is tried again.
+	gso  bool
+	off  []noGSO
+	rest int
 
 	st     Stats
 	thrown atomic.Uint64 // evidence that discard threw away
@@ -92,11 +94,17 @@ type sock struct {
 
 // noGSO is a destination that a train could not be sent to.
 type noGSO struct {
-	to  netip.Addr
-	why syscall.Errno
+	to   netip.Addr
+	why  syscall.Errno
+	rest int // so many trains to it go before one is tried whole again
 }
 
-// maxNoGSO destinations without GSO turn it off for all. Arbitrary: it bounds
+// retryTrains is how many trains leave in singles before one is sent whole again. What
+// made the sends fail may have been a late or forged ICMP message (T34), or a path that
+// is gone. The attempt costs one or two calls of about 1,024. Arbitrary.
+const retryTrains = 1024
+
+// maxNoGSO destinations without GSO turn it off for all for a while. Arbitrary: it bounds
 // the memory and the search, and so many failures are not the destination's.
 const maxNoGSO = 64
 

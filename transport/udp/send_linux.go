@@ -3,6 +3,7 @@ package udp
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -41,6 +42,7 @@ func (d *direct) send(s *sock, g *dgram.Datagram) error {
 	}
 	segs := g.Segments()
 	if segs > 1 && !d.whole(segs) {
+		d.singly()
 		return d.split(s, g)
 	}
 	seg := segOfSocket
@@ -223,7 +225,7 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 }
 
 // switchOff sends no more trains to one destination, or to nobody if there are
-// too many such destinations.
+// too many such destinations, until singly has seen enough of them.
 func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
 	d.st.Fallbacks++
 	if d.tx.to.Addr() == to {
@@ -232,12 +234,52 @@ func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.off) == maxNoGSO {
-		d.gso = false
+		d.gso, d.rest = false, maxNoGSO*retryTrains
 		d.gsoNow = Feature{Why: fmt.Sprintf("failed for %d destinations, last %v: %v", maxNoGSO+1, to, why)}
 		return
 	}
-	d.off = append(d.off, noGSO{to, why})
-	d.gsoNow.Why = fmt.Sprintf("off for %d destinations, last %v: %v", len(d.off), to, why)
+	d.off = append(d.off, noGSO{to, why, retryTrains})
+	d.offNow()
+}
+
+// offNow tells for whom GSO is off. It is called with mu.
+func (d *direct) offNow() {
+	d.gsoNow = Feature{On: true}
+	if n := len(d.off); n > 0 {
+		d.gsoNow.Why = fmt.Sprintf("off for %d destinations, last %v: %v", n, d.off[n-1].to, d.off[n-1].why)
+	}
+}
+
+// singly counts a train to where we aim that leaves in singles. After retryTrains the
+// next one is sent whole; after that many for each of those that turned GSO off for
+// all it is tried again for all.
+func (d *direct) singly() {
+	i := -1
+	switch {
+	case d.gso:
+		i = slices.IndexFunc(d.off, func(o noGSO) bool { return o.to == d.tx.to.Addr() })
+		if i < 0 {
+			return // too many segments for a train
+		}
+		if d.off[i].rest--; d.off[i].rest > 0 {
+			return
+		}
+	case d.rest == 0:
+		return // the system has none
+	default:
+		if d.rest--; d.rest > 0 {
+			return
+		}
+	}
+	d.tx.solo = false
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gso {
+		d.off = slices.Delete(d.off, i, i+1)
+	} else {
+		d.gso, d.off = true, d.off[:0]
+	}
+	d.offNow()
 }
 
 func (d *direct) isOff(to netip.Addr) bool {

@@ -347,6 +347,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	}
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
 	if r.opcode == opMsgError {
+		op.gaveUp = op.gaveUp || i < next
 		return
 	}
 	l.content(r, op)

@@ -76,7 +76,7 @@ type Op struct {
 	head     [8]byte        // receive: the first bytes it got
 	from     netip.AddrPort // receive: whom its event names
 	drainer  bool
-	gaveUp   bool // a NOOP took the place of a packet
+	gaveUp   bool // a NOOP or MSG_ERROR took the place of a packet
 	waiting  bool // in its host's backlog
 }
 
