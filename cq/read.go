@@ -215,7 +215,7 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
 	}
-	var deadline time.Time
+	var deadline wait.Moment
 	if timeout != 0 && q.w.Have() == 0 && q.w.Spins() {
 		deadline = q.w.Give(ctx, timeout)
 	}
@@ -226,7 +226,7 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 		cond = 1 // R-CQ-74
 	}
 	cond = min(cond, q.attr.Size) // more can never be there
-	if deadline.IsZero() {
+	if deadline == 0 {
 		deadline = wait.Deadline(timeout)
 	}
 	for {

@@ -96,7 +96,7 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 		if s.look(told, seen) {
 			return nil
 		}
-		if !deadline.IsZero() && time.Until(deadline) <= 0 { // what was there is gone, again and again
+		if deadline.Until() <= 0 { // what was there is gone, again and again
 			return fi.ETIMEDOUT
 		}
 	}

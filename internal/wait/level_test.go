@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/uetkit/uetkit/fi"
 )
@@ -27,7 +26,7 @@ func TestLevelWakesExactly(t *testing.T) {
 		ended := make(chan uint64, 3)
 		for _, threshold := range []uint64{5, 10, 20} {
 			go func() {
-				_, armed := o.WaitLevel(t.Context(), threshold, 0, time.Time{})
+				_, armed := o.WaitLevel(t.Context(), threshold, 0, Never)
 				o.Done(armed)
 				ended <- threshold
 			}()

@@ -20,27 +20,48 @@ const (
 	Closed                  // the object was closed
 )
 
-// Deadline turns the timeout of a blocking call into the point in time that Wait
-// takes: negative is no limit.
-func Deadline(timeout time.Duration) time.Time {
-	if timeout < 0 {
-		return time.Time{}
+// A Moment is monotonic time since the program began, and not 0. It takes one look at
+// a clock, where time.Now takes two.
+type Moment time.Duration
+
+// Never is no limit.
+const Never Moment = math.MaxInt64
+
+var epoch = time.Now()
+
+func now() Moment { return Moment(time.Since(epoch)) + 1 }
+
+// Until is how long it is until m.
+func (m Moment) Until() time.Duration {
+	if m == Never {
+		return math.MaxInt64
 	}
-	return time.Now().Add(timeout)
+	return time.Duration(m - now())
 }
 
-// Wait returns when at least need things are there, or for another Reason: a
-// deadline of zero is no limit. It polls for Attr.Spin after the
-// last poll that did something, then arms what it drives and sleeps.
+// Deadline turns the timeout of a blocking call into the moment that Wait takes:
+// negative is Never, as is what a Moment cannot hold.
+func Deadline(timeout time.Duration) Moment {
+	if timeout >= 0 {
+		if m := now(); m+Moment(timeout) >= m {
+			return m + Moment(timeout)
+		}
+	}
+	return Never
+}
+
+// Wait returns when at least need things are there, or for another Reason. It polls
+// for Attr.Spin after the last poll that did something, then arms what it drives and
+// sleeps.
 //
 // It returns with Mu held, so that who was woken takes what it was woken for
 // under the same lock, and calls Done with what Wait armed.
-func (o *Object) Wait(ctx context.Context, need int64, deadline time.Time) (why Reason, armed []Progress) {
+func (o *Object) Wait(ctx context.Context, need int64, deadline Moment) (why Reason, armed []Progress) {
 	return o.wait(ctx, need, 0, deadline)
 }
 
 // WaitLevel is Wait for a counter.
-func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline Moment) (why Reason, armed []Progress) {
 	return o.wait(ctx, int64(threshold), seen, deadline)
 }
 
@@ -50,7 +71,7 @@ func (o *Object) Spins() bool {
 	return o.kind == fi.WaitYield || o.spin > 0 && len(*o.list.Load()) > 0
 }
 
-func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline time.Time) (why Reason, armed []Progress) {
+func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Moment) (why Reason, armed []Progress) {
 	if ctx.Done() == nil {
 		ctx = nil // it never ends
 	}
@@ -123,11 +144,8 @@ func (o *Object) Done(armed []Progress) {
 // in a bubble of testing/synctest.
 const maxIdle = 1 << 14
 
-func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline time.Time) (_ Reason, done bool) {
-	// Since the first look at the clock: it costs half without the calendar.
-	var begun time.Time
-	var now, until time.Duration
-	end := time.Duration(math.MaxInt64)
+func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline Moment) (_ Reason, done bool) {
+	var until Moment // 0 before the first poll
 	worked := false
 	for idle := 0; ; idle++ {
 		if o.enough(need, seen) {
@@ -146,17 +164,12 @@ func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline 
 		if o.enough(need, seen) {
 			return Ready, true
 		}
-		first := begun.IsZero()
-		if !first {
-			now = time.Since(begun)
-		} else if begun = time.Now(); !deadline.IsZero() {
-			end = deadline.Sub(begun)
-		}
+		now := now()
 		switch {
-		case now >= end:
+		case now >= deadline:
 			return TimedOut, true
-		case worked || first:
-			until, idle = now+o.spin, 0
+		case worked || until == 0:
+			until, idle = now+Moment(o.spin), 0
 		case o.kind != fi.WaitYield && (now >= until || idle > maxIdle):
 			return 0, false
 		}
@@ -193,7 +206,7 @@ func (o *Object) GiveSignal() {
 // A wake-up costs one lock to lie down, one to take, and the channel between
 // them: the number of blocked calls is counted under the lock, and there is no
 // timer nor select where nothing asks for one.
-func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline time.Time, spun bool) (why Reason, armed []Progress) {
+func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Moment, spun bool) (why Reason, armed []Progress) {
 	list := o.list.Load()
 	arm(*list)
 
@@ -226,8 +239,8 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline ti
 			if s == nil {
 				s = o.sleepers.get(need)
 				s.seen = seen
-				if !deadline.IsZero() {
-					expired = s.start(time.Until(deadline))
+				if deadline != Never {
+					expired = s.start(deadline.Until())
 				}
 			}
 			o.sleepers.add(s)

@@ -363,8 +363,8 @@ func (o *Object) poll() (worked bool) {
 // others want the processor it lets them run, for who is to send what it waits for
 // may be one of them, and the look would be in vain. It does nothing for a call that
 // is over: by a signal, or because ctx has ended. It returns the Deadline of timeout,
-// or zero if it let nobody run.
-func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline time.Time) {
+// or 0 if it let nobody run.
+func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Moment) {
 	for _, p := range *o.list.Load() {
 		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
 			deadline = Deadline(timeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,9 +65,9 @@ func (p *pile) end() {
 }
 
 // get is a blocking read of one thing.
-func (p *pile) get(ctx context.Context, need int64, deadline time.Time) (bool, Reason) {
+func (p *pile) get(ctx context.Context, need int64, deadline Moment) (bool, Reason) {
 	for {
-		if ctx == context.Background() && deadline.IsZero() && p.Have() == 0 && p.CanLie() {
+		if ctx == context.Background() && deadline == Never && p.Have() == 0 && p.CanLie() {
 			if woken := p.Lie(need); woken != nil {
 				<-woken
 				p.Rise()
@@ -122,7 +123,7 @@ func TestWaitEnds(t *testing.T) {
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						took, why := p.get(ctx, 1, time.Now().Add(time.Second))
+						took, why := p.get(ctx, 1, Deadline(time.Second))
 						if took != c.took || why != c.want {
 							t.Errorf("took %v, %d, want %d", took, why, c.want)
 						}
@@ -204,7 +205,7 @@ func TestWaitPollsThenArms(t *testing.T) {
 			return false
 		}
 		p.Bind(e)
-		if took, why := p.get(context.Background(), 1, time.Time{}); !took || why != Ready {
+		if took, why := p.get(context.Background(), 1, Never); !took || why != Ready {
 			t.Fatal(took, why)
 		}
 		if e.arms != 0 || e.yld != 20 {
@@ -223,7 +224,7 @@ func TestWaitPollsThenArms(t *testing.T) {
 		}
 		e.arm = func() { p.put(1) }
 		start := time.Now()
-		if took, why := p.get(context.Background(), 1, time.Time{}); !took || why != Ready {
+		if took, why := p.get(context.Background(), 1, Never); !took || why != Ready {
 			t.Fatal(took, why)
 		}
 		if d := time.Since(start); d != 150*time.Microsecond || e.arms != 1 {
@@ -240,7 +241,7 @@ func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec})
 		p.Bind(&endpoint{poll: func() bool { time.Sleep(time.Microsecond); return true }})
 		start := time.Now()
-		if _, why := p.get(context.Background(), 1, start.Add(time.Millisecond)); why != TimedOut || time.Since(start) != time.Millisecond {
+		if _, why := p.get(context.Background(), 1, Deadline(time.Millisecond)); why != TimedOut || time.Since(start) != time.Millisecond {
 			t.Errorf("%d after %v", why, time.Since(start))
 		}
 	})
@@ -260,7 +261,7 @@ func TestWaitSeesWhatComesWhileItArms(t *testing.T) {
 	} {
 		for range 1000 {
 			e.arm = put
-			p.get(context.Background(), 1, time.Time{})
+			p.get(context.Background(), 1, Never)
 		}
 	}
 	e.wantArmed(t, 0)
@@ -274,7 +275,7 @@ func TestBindWhileAsleep(t *testing.T) {
 		first, second := new(endpoint), new(endpoint)
 		p.Bind(first)
 		p.Bind(first) // both directions of one endpoint: driven once
-		go p.get(context.Background(), 1, time.Time{})
+		go p.get(context.Background(), 1, Never)
 		synctest.Wait()
 		first.wantArmed(t, 1)
 		p.Bind(second)
@@ -336,7 +337,7 @@ func TestSignalIsRemembered(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec})
 		p.Signal()
 		p.Signal()
-		soon := func() time.Time { return time.Now().Add(time.Second) }
+		soon := func() Moment { return Deadline(time.Second) }
 		if _, why := p.get(context.Background(), 1, soon()); why != Signalled {
 			t.Error(why)
 		}
@@ -353,7 +354,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 		var ended atomic.Int32
 		for range 3 {
 			go func() {
-				p.get(context.Background(), 1, time.Time{})
+				p.get(context.Background(), 1, Never)
 				ended.Add(1)
 			}()
 		}
@@ -368,7 +369,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 		// Signals given at once, before any sleeper has run.
 		for range 2 {
 			go func() {
-				p.get(context.Background(), 1, time.Time{})
+				p.get(context.Background(), 1, Never)
 				ended.Add(1)
 			}()
 		}
@@ -389,7 +390,7 @@ func TestSpinnerLearnsOfTheEnd(t *testing.T) {
 		p := newPile(t, Attr{Kind: kind})
 		p.Signal()
 		p.end()
-		why, armed := p.Wait(t.Context(), 1, time.Time{})
+		why, armed := p.Wait(t.Context(), 1, Never)
 		p.Done(armed)
 		if why != Closed {
 			t.Errorf("%v: ended by %d, want %d", kind, why, Closed)
@@ -410,7 +411,7 @@ func TestSpinnerGivesTheSignalBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Signal()
-	why, armed := o.WaitLevel(t.Context(), 1, 0, time.Time{})
+	why, armed := o.WaitLevel(t.Context(), 1, 0, Never)
 	left := o.TakeSignal()
 	o.Done(armed)
 	if why != Ready || !left {
@@ -426,7 +427,7 @@ func TestSignalPassesToAnother(t *testing.T) {
 		woken := p.Lie(1)
 		ended := make(chan Reason, 1)
 		go func() {
-			_, why := p.get(t.Context(), 3, time.Time{})
+			_, why := p.get(t.Context(), 3, Never)
 			ended <- why
 		}()
 		synctest.Wait()
@@ -451,7 +452,7 @@ func TestSignalPassesToAnotherThatWaits(t *testing.T) {
 		ended := make(chan Reason, 2)
 		for _, need := range []int64{1, 3} {
 			go func() {
-				_, why := p.get(t.Context(), need, time.Time{})
+				_, why := p.get(t.Context(), need, Never)
 				ended <- why
 			}()
 			synctest.Wait()
@@ -615,7 +616,7 @@ func (r *readers) read(ctx context.Context, need int64) {
 	r.asleep[one] = true
 	r.mu.Unlock()
 	go func() {
-		took, _ := r.get(ctx, need, time.Time{})
+		took, _ := r.get(ctx, need, Never)
 		cancel()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -660,7 +661,7 @@ func TestManySleepers(t *testing.T) {
 	for i := range readers {
 		wg.Go(func() {
 			for range each {
-				if took, why := p.get(context.Background(), 1, time.Time{}); !took {
+				if took, why := p.get(context.Background(), 1, Never); !took {
 					t.Errorf("reader %d ended: %d", i, why)
 				}
 			}
@@ -676,7 +677,7 @@ func TestManySleepers(t *testing.T) {
 }
 
 func TestWaitAllocatesNothing(t *testing.T) {
-	for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
+	for _, deadline := range []Moment{Never, Deadline(time.Hour)} {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 		e := &endpoint{arm: func() { p.put(1) }}
 		p.Bind(e)
@@ -696,7 +697,16 @@ func TestWaitAllocatesNothing(t *testing.T) {
 		})
 		p.end()
 		if n != 0 {
-			t.Errorf("%v allocations for a wake-up, deadline %v", n, !deadline.IsZero())
+			t.Errorf("%v allocations for a wake-up, deadline %v", n, deadline != Never)
+		}
+	}
+}
+
+// A limit that is too far off to say is none; it must not have passed already.
+func TestDeadlineBeyondTheClock(t *testing.T) {
+	for timeout, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour: true, math.MaxInt64: false} {
+		if got := Deadline(timeout); (got != Never) != want || got.Until() > 0 != (timeout != 0) {
+			t.Errorf("timeout %d: deadline %d, want one: %v", timeout, got, want)
 		}
 	}
 }
