@@ -179,11 +179,11 @@ func resolve(node, service string) (wire.Addr, error) {
 // no service, the services are PIDonFEPs. flags and context are as for Insert.
 func (v *AV) InsertSym(node string, nodeCount int, service string, svcCount int, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insertsym: %s: %w", what, fi.EINVAL) }
-	if nodeCount < 0 || svcCount < 0 || nodeCount > MaxLen || svcCount > 1<<16 || nodeCount*svcCount > MaxLen {
+	if nodeCount < 0 || svcCount < 0 || svcCount > 1<<16 || nodeCount > MaxLen/max(svcCount, 1) {
 		return bad("counts")
 	}
-	if nodeCount*svcCount == 0 {
-		return 0, nil
+	if nodeCount*svcCount == 0 { // refused, or told of its end, as all others
+		return v.insertAll(0, nil, handles, flags, context)
 	}
 	first, err := resolve(node, service)
 	if err != nil {

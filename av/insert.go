@@ -152,9 +152,13 @@ func (v *AV) grow(n int) {
 // before it are removed. Messages from the peers may still come; operations under
 // way to it go on (R-AV-23 allows to refuse them; we do not), and one that still waits
 // for its turn, because another call has the endpoint, ends with fi.EINVAL.
+// fi.EBADF: the AV is closed.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("av: remove: %w", fi.EBADF)
+	}
 	for _, h := range handles {
 		r := v.get(h)
 		if r == nil {
