@@ -40,8 +40,11 @@ type Events interface {
 	Bind() (Binding, error)
 }
 
-// A Binding is where an AV reports.
+// A Binding is where an AV reports. It is called with the AV locked.
 type Binding interface {
+	// Room is called before an insertion, which fails with what it returns: whatever
+	// is reported of it afterwards finds room.
+	Room() error
 	// AVError reports one address that failed, AVComplete the end of a call.
 	AVError(av *AV, context any, index int, err fi.Errno)
 	AVComplete(av *AV, context any, count int)

@@ -318,7 +318,8 @@ func (e *events) Bind() (Binding, error) {
 	*e = append(*e, "bind")
 	return e, nil
 }
-func (e *events) Unbind() { *e = append(*e, "unbind") }
+func (e *events) Room() error { return nil }
+func (e *events) Unbind()     { *e = append(*e, "unbind") }
 func (e *events) AVComplete(_ *AV, ctx any, n int) {
 	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
 }

@@ -73,7 +73,8 @@ const (
 	DefaultSize = 256
 	MaxSize     = 1 << 20
 	// MaxKept is how many unread events of objects that are not bound any more a
-	// queue holds, on top as well. From then on it is full for everybody.
+	// queue holds, on top as well. From then on it is full for everybody. So many of
+	// one object that asks for Room stop it.
 	MaxKept = 1 << 16
 )
 

@@ -1,6 +1,7 @@
 package uet
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -225,7 +226,7 @@ func AVEvents(q *eq.EQ) av.Events {
 type avEvents struct{ q *eq.EQ }
 
 func (e avEvents) Bind() (av.Binding, error) {
-	b, err := e.q.Bind(1) // R-EQ-68: of an insertion
+	b, err := e.q.Bind(math.MaxInt) // R-EQ-68: the AV asks for Room before an insertion, however long
 	if err != nil {
 		return nil, err
 	}
