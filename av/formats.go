@@ -69,9 +69,9 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	return wire.Addr{}, ErrRecord
 }
 
-// named is ip with its zone, if it has one, as sockets say it: by the name of the
+// Named is ip with its zone, if it has one, as sockets say it: by the name of the
 // interface, not its number.
-func named(ip netip.Addr) netip.Addr {
+func Named(ip netip.Addr) netip.Addr {
 	index, err := strconv.ParseUint(ip.Zone(), 10, 32)
 	if err != nil {
 		return ip

@@ -100,7 +100,7 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 // insert inserts one address. user is what its source is reported as; nil: by
 // its handle, or as SetUserID will say.
 func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
-	a.IP = named(a.IP.Unmap())
+	a.IP = Named(a.IP.Unmap())
 	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
 		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
 	}

@@ -131,6 +131,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 		}
 	}
 	ep.info.clone()
+	ep.info.SrcAddr, ep.info.DestAddr = byName(info.SrcAddr), byName(info.DestAddr)
 	ep.opts.init(&ep.info)
 	ep.posts.ep = ep
 	ep.rxFlags.Store(uint64(info.Rx.OpFlags))
@@ -307,8 +308,14 @@ func (ep *Endpoint) SetName(a wire.Addr) error {
 	if !a.IP.IsValid() {
 		return fi.EINVAL
 	}
-	ep.info.SrcAddr = a
+	ep.info.SrcAddr = byName(a)
 	return nil
+}
+
+// byName is a with its zone as sockets say it: an interface has a name and a number.
+func byName(a wire.Addr) wire.Addr {
+	a.IP = av.Named(a.IP)
+	return a
 }
 
 // Name returns the endpoint's address, for peers to insert into their AVs

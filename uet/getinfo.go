@@ -63,6 +63,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 			}
 		}
 	}
+	src, dst = byName(src), byName(dst)
 	links, err := interfaces()
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (l *link) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via net
 	switch {
 	case !fits(hints.AddrFormat, ip):
 		return refuse("AddrFormat", hints.AddrFormat, ip, "the address is of another family than the format", "leave AddrFormat out, or give the interface an address of that family")
-	case src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap().WithZone("") != ip.WithZone(""):
+	case src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap() != ip && (src.IP.Zone() != "" || src.IP.Unmap() != ip.WithZone("")):
 		return refuse("SrcAddr", src.IP, ip, "the source address asked for is another one", "leave SrcAddr out, or ask for an address of this host")
 	case dst.IP.IsValid() && dst.IP.Unmap().Is4() != ip.Is4():
 		return refuse("DestAddr", dst.IP, ip, "the destination is of another address family", "name an address of the destination of this family")

@@ -71,6 +71,7 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 		backlog: DefaultBacklog, open: map[*ConnReq]struct{}{},
 	}
 	p.info.clone()
+	p.info.SrcAddr = byName(info.SrcAddr)
 	p.log, p.lines = newScribe(info.Config.Logger)
 	return p, nil
 }
@@ -134,7 +135,7 @@ func (p *PassiveEndpoint) SetName(a wire.Addr) error {
 	if !a.IP.IsValid() {
 		return fi.EINVAL
 	}
-	p.info.SrcAddr = a
+	p.info.SrcAddr = byName(a)
 	return nil
 }
 
