@@ -99,8 +99,8 @@ type binding struct {
 // address vector, then Enable it. One of type FI_EP_MSG needs no address vector but
 // an event queue; Connect or, when info came with a request, Accept make it useful.
 //
-// fi.EINVAL: info is nil or contradicts itself, or its request was accepted or
-// rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
+// fi.EINVAL: info is nil or asks for what GetInfo refuses, or its request was accepted
+// or rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
 // passive endpoint in info listens, or another endpoint has its address.
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
@@ -112,11 +112,8 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
 		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)
 	}
-	if err := info.Config.check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
-	}
-	if _, err := jobOf(info.Ep.AuthKey); err != nil {
-		return nil, fmt.Errorf("uet: open endpoint: authorization key of %d bytes: %w", len(info.Ep.AuthKey), err)
+	if err := info.check(); err != nil {
+		return nil, fmt.Errorf("uet: open endpoint: %w", err)
 	}
 	if err := d.adopt(); err != nil {
 		return nil, err
