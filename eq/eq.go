@@ -2,7 +2,8 @@
 // of control events and errors.
 //
 // An EQ is safe for concurrent use and starts no goroutine. Whoever produces
-// events puts them in by Put and PutErr.
+// events puts them in by Put and PutErr: one that finds no place overruns the
+// queue, which is final (R-EQ-62, -66), so a queue must be read.
 //
 // Rule numbers (R-EQ-…) are those of the tests that hold the package to them.
 package eq

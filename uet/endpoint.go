@@ -272,9 +272,13 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 
 // BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
 // lost, a socket in trouble, an overrun completion queue; and for the events of an
-// FI_EP_MSG endpoint's connection, which it has room for. fi.EINVAL: none, or
-// there is one already. fi.EDOMAIN: it is of another fabric. fi.EBADF: it is
-// closed.
+// FI_EP_MSG endpoint's connection, which it has room for. Of the errors one has a
+// place of its own; those beyond take the places of the queue's size, so one that
+// nobody reads overruns in the end, which is final for all who are bound to it
+// (R-EQ-62, R-EQ-66).
+//
+// fi.EINVAL: none, or there is one already. fi.EDOMAIN: it is of another fabric.
+// fi.EBADF: it is closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -381,6 +385,7 @@ func (ep *Endpoint) enable() error {
 	}
 	ep.tx.Store(tx)
 	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
+	asked, inject := ep.info, ep.opts.maxInject
 	if err := ep.open(); err != nil {
 		return err
 	}
@@ -404,6 +409,7 @@ func (ep *Endpoint) enable() error {
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
 		ep.drv = nil
+		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{} // not what open chose
 		return err
 	}
 	ep.state.Store(stateEnabled)

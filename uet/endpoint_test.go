@@ -667,3 +667,41 @@ func TestPathInfoSaysWhatIsThere(t *testing.T) {
 		t.Errorf("name %v, path %+v", name, p)
 	}
 }
+
+func TestEnableThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	// R-CM-15, R-EP-02: what Enable chose before it failed is not the endpoint's: it
+	// has no name, and asks for the next free port the next time.
+	r := newRig(t, nil)
+	info := *r.info
+	sec, err := NewClusterKey(NewKey(1))
+	ok(t, err)
+	info.Config.Security = sec
+	ok(t, sec.Close()) // before Enable
+	ep, err := r.domain.OpenEndpoint(&info, nil)
+	ok(t, err)
+	defer ep.Close()
+	q, err := r.domain.OpenCQ(cq.Attr{}, nil)
+	ok(t, err)
+	v, err := r.domain.OpenAV(av.Attr{}, nil)
+	ok(t, err)
+	defer v.Close()
+	defer q.Close()
+	ok(t, ep.BindCQ(q, fi.Transmit|fi.Recv))
+	ok(t, ep.BindAV(v))
+	before, inject := ep.Info(), uint64(0)
+	for range 2 {
+		want(t, ep.Enable(), fi.EBADF)
+		_, err = ep.Name()
+		want(t, err, fi.EOPBADSTATE)
+		if in := ep.Info(); in.SrcAddr != before.SrcAddr || in.Tx != before.Tx {
+			t.Errorf("%v, want %v", in.SrcAddr, before.SrcAddr)
+		}
+		want(t, ep.Send(nil, 0, nil), fi.EOPBADSTATE)
+		inject, err = ep.GetOpt(fi.OptInjectMsgSize)
+		if err != nil || inject != uint64(before.Tx.InjectSize) {
+			t.Error(inject, err)
+		}
+	}
+	ok(t, ep.Close())
+}
