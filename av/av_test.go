@@ -256,6 +256,20 @@ func TestService(t *testing.T) {
 	}
 }
 
+func TestNameOfBothFamilies(t *testing.T) {
+	// R-AV-15: GetInfo gives an endpoint the IPv4 address of a name that has both;
+	// whoever inserts that name means the same.
+	four, six := netip.MustParseAddr("::ffff:198.18.0.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range []struct {
+		ips  []netip.Addr
+		want netip.Addr
+	}{{[]netip.Addr{six, four}, four.Unmap()}, {[]netip.Addr{four, six}, four.Unmap()}, {[]netip.Addr{six}, six}} {
+		if got := best(c.ips); got != c.want {
+			t.Errorf("%v of %v", got, c.ips)
+		}
+	}
+}
+
 func TestOpenAndClose(t *testing.T) {
 	// R-AV-03: map is treated as table and reported so. R-AV-17: EBUSY.
 	// R-AV-18: shared is refused.

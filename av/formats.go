@@ -1,6 +1,7 @@
 package av
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -163,13 +164,23 @@ func resolve(node, service string) (wire.Addr, error) {
 	}
 	ip, err := netip.ParseAddr(node)
 	if err != nil {
-		ips, err := net.LookupIP(node)
+		ips, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", node)
 		if err != nil || len(ips) == 0 {
 			return wire.Addr{}, fmt.Errorf("av: resolve %q: %w", node, fi.ENODATA)
 		}
-		ip, _ = netip.AddrFromSlice(ips[0])
+		ip = best(ips)
 	}
 	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
+}
+
+// best is the address of a name that GetInfo takes: the first of IPv4, or of all.
+func best(ips []netip.Addr) netip.Addr {
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			return ip.Unmap()
+		}
+	}
+	return ips[0]
 }
 
 // InsertSym inserts nodeCount nodes from node on with svcCount services each
