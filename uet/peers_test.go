@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cq"
@@ -112,6 +113,39 @@ func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
 	ok(t, a.Send(nil, toB, nil))
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
+}
+
+func TestKnownPeersOnlyHearsOfRemovedAddresses(t *testing.T) {
+	t.Parallel()
+	// Design D9: an address that was taken out is no better than one that never was
+	// in. What goes on is the conversation that there is (R-AV-11).
+	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
+	b, c := r.node(), r.node()
+	name, err := c.Name()
+	ok(t, err)
+	fromC, toB := b.know(c), c.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, c.Send(nil, toB, nil))
+	wait(t, b.rx, c)
+	wait(t, c.tx, b)
+	ok(t, b.vec.Remove(fromC))
+	ok(t, c.Endpoint.Close())
+	again := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.SetName(name)) } })
+	toB = again.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, again.Send(nil, toB, nil))
+	refused := func() bool { return b.Stats().Drops[transport.DropUnknown] > 0 }
+	for start := time.Now(); !refused(); {
+		if n, err := b.rx.Read(make([]cq.Entry, 1)); n != 0 || err != fi.EAGAIN || time.Since(start) > patience {
+			t.Fatalf("%d, %v", n, err)
+		}
+		_, _ = again.tx.Read(nil)
+	}
+	fromC = b.know(again)
+	if _, src := wait(t, b.rx, again); src != fromC {
+		t.Error(src)
+	}
+	wait(t, again.tx, b)
 }
 
 func TestIPv6(t *testing.T) {
