@@ -592,7 +592,8 @@ func openErrno(err error) fi.Errno {
 
 // Close closes the endpoint. Operations that are outstanding complete with
 // fi.ECANCELED before it returns (F27), and nothing completes after; their
-// buffers are the caller's again. The peer of an FI_EP_MSG endpoint gets
+// buffers are the caller's again. Without resource management those that the queue
+// has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG endpoint gets
 // fi.Shutdown; no event comes to this side any more. fi.EBADF: it is closed already.
 // fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {

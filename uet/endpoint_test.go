@@ -705,3 +705,38 @@ func TestEnableThatFailsLeavesNothing(t *testing.T) {
 	}
 	ok(t, ep.Close())
 }
+
+func TestCloseDoesNotOverrun(t *testing.T) {
+	t.Parallel()
+	// R-EP-14, R-CQ-129: without resource management a queue may have no room for what
+	// a close cancels. It drops those operations: a queue that others use, and that
+	// had room for all that was done, is not lost because one of them leaves.
+	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
+	b := r.node(func(o *options) { o.attr.Size, o.oneCQ = 64, true })
+	ep, err := r.domain.OpenEndpoint(r.info, "leaves")
+	ok(t, err)
+	ok(t, ep.BindCQ(b.rx, fi.Transmit|fi.Recv))
+	ok(t, ep.BindAV(b.vec))
+	ok(t, ep.BindEQ(b.evts))
+	ok(t, ep.Enable())
+	for range b.rx.Attr().Size + 10 {
+		ok(t, ep.Recv(nil, fi.AddrUnspec, "cancelled"))
+	}
+	ok(t, ep.Close())
+	if b.rx.Overrun() {
+		t.Error("overrun")
+	}
+	_, err = b.evts.Read(0)
+	want(t, err, fi.EAGAIN)
+	var e cq.Error
+	for range b.rx.Unread() {
+		if _, err := b.rx.ReadErr(&e, 0); err != nil || e.Err != fi.ECANCELED || e.Context != "cancelled" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	self := b.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, "goes on"))
+	ok(t, b.Send(nil, self, nil))
+	wait(t, b.rx)
+	wait(t, b.rx)
+}
