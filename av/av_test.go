@@ -67,9 +67,10 @@ func TestInsertFailures(t *testing.T) {
 }
 
 func TestInsertUnspecified(t *testing.T) {
-	// R-ADDR-04: an address that names no host fails, in either of its forms.
+	// R-ADDR-04: an address that names no host fails, in either of its forms, and so
+	// does one that names many: UET is unicast.
 	v := open(t, Attr{})
-	for _, ip := range []string{"0.0.0.0", "::", "::ffff:0.0.0.0"} {
+	for _, ip := range []string{"0.0.0.0", "::", "::ffff:0.0.0.0", "224.0.0.1", "ff02::1", "::ffff:239.1.2.3"} {
 		errs := []fi.Errno{9}
 		a := wire.Addr{IP: netip.MustParseAddr(ip), Port: 1}
 		if n, err := v.Insert([]wire.Addr{a}, nil, fi.SyncErr, errs); n != 0 || err != nil || errs[0] != fi.EINVAL {

@@ -101,7 +101,7 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 // its handle, or as SetUserID will say.
 func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 	a.IP = Named(a.IP.Unmap())
-	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
+	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.IP.IsMulticast() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
 		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
 	}
 	if a.Port == 0 {
