@@ -81,6 +81,10 @@ type Endpoint struct {
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
+	// ending is who ends what is pending in a disabled endpoint; begun with the
+	// driver's lock.
+	ending sync.WaitGroup
+
 	// What follows belongs to the holder of the driver's lock.
 
 	peers          peerCache
@@ -616,6 +620,7 @@ func (ep *Endpoint) Close() error {
 		if err = drv.Close(); ep.link != nil && err == transport.ErrClosed {
 			err = nil // Shutdown did
 		}
+		ep.ending.Wait()
 	}
 	if ep.link != nil {
 		ep.link.close()
