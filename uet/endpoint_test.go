@@ -740,3 +740,71 @@ func TestCloseDoesNotOverrun(t *testing.T) {
 	wait(t, b.rx)
 	wait(t, b.rx)
 }
+
+func TestCancelRaces(t *testing.T) {
+	t.Parallel()
+	// R-EP-10, R-EP-13: a receive that is cancelled while its message arrives has one
+	// end: the message, or FI_ECANCELED; and Cancel says which it was.
+	const n = 400
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	ended := make([]int, n)
+	var cancelled, said int
+	for base := 0; base < n; base += 20 {
+		for i := range 20 {
+			ok(t, b.TRecv(make([]byte, 1), fi.AddrUnspec, uint64(base+i), 0, base+i))
+		}
+		done := make(chan error, 1)
+		go func() {
+			for i := range 20 {
+				if err := a.TSend([]byte{1}, toB, uint64(base+i), nil); err != nil {
+					done <- err
+					return
+				}
+				_, _ = a.tx.Read(make([]cq.Entry, 8))
+			}
+			done <- nil
+		}()
+		for start := time.Now(); b.rx.Unread() == 0 && time.Since(start) < patience; {
+			_, _ = b.rx.Read(nil)
+		}
+		for i := range 20 { // from the other end: they meet
+			switch err := b.Cancel(base + 19 - i); err {
+			case nil:
+				said++
+			case fi.ENOENT:
+			default:
+				t.Error(err)
+			}
+		}
+		ok(t, <-done)
+		for got, start := 0, time.Now(); got < 20 && time.Since(start) < patience; {
+			var es [8]cq.Entry
+			k, err := b.rx.Read(es[:])
+			for _, e := range es[:max(k, 0)] {
+				ended[e.Context.(int)]++
+				got++
+			}
+			if err == fi.EAVAIL {
+				var ce cq.Error
+				if _, err := b.rx.ReadErr(&ce, 0); err == nil {
+					if ce.Err != fi.ECANCELED {
+						t.Errorf("%+v", ce)
+					}
+					ended[ce.Context.(int)]++
+					cancelled++
+					got++
+				}
+			}
+			_, _ = a.tx.Read(make([]cq.Entry, 8))
+		}
+	}
+	for i, k := range ended {
+		if k != 1 {
+			t.Errorf("receive %d ended %d times", i, k)
+		}
+	}
+	if cancelled != said {
+		t.Errorf("%d were cancelled, Cancel said so of %d", cancelled, said)
+	}
+}
