@@ -70,9 +70,15 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	return wire.Addr{}, ErrRecord
 }
 
-// Named is ip with its zone, if it has one, as sockets say it: by the name of the
-// interface, not its number.
+// Named is ip with its zone as sockets say it: by the name of the interface, not its
+// number, and only for addresses that are of one link.
 func Named(ip netip.Addr) netip.Addr {
+	if ip.Zone() == "" {
+		return ip
+	}
+	if !ip.IsLinkLocalUnicast() {
+		return ip.WithZone("")
+	}
 	index, err := strconv.ParseUint(ip.Zone(), 10, 32)
 	if err != nil {
 		return ip
