@@ -18,7 +18,6 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/udp"
@@ -109,9 +108,6 @@ type binding struct {
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open endpoint: no RDM or MSG endpoint with a source address is described: %w", fi.EINVAL)
-	}
-	if sec := info.Config.Security; sec != nil && sec.kind == cm.SecTLS && info.Ep.Type != fi.EpMsg {
-		return nil, fmt.Errorf("uet: open endpoint: certificates secure FI_EP_MSG endpoints; for FI_EP_RDM take a cluster key (LoadClusterKey): %w", fi.EINVAL)
 	}
 	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
 		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -212,6 +213,9 @@ func match(h *Info, why *reasons) *Info {
 	in.matchTx(&h.Tx, why)
 	in.matchRx(&h.Rx, why)
 	in.matchEp(&h.Ep, why)
+	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecTLS && in.Ep.Type != fi.EpMsg {
+		why.refuse("Config.Security", "certificates", "a cluster key", "certificates secure connections", "ask for FI_EP_MSG endpoints, or take a cluster key (LoadClusterKey)")
+	}
 	in.matchDomain(&h.Domain, why)
 	in.matchFabric(&h.Fabric, why)
 	return in
