@@ -40,8 +40,11 @@ type Events interface {
 	Bind() (Binding, error)
 }
 
-// A Binding is where an AV reports.
+// A Binding is where an AV reports. It is called with the AV locked.
 type Binding interface {
+	// Room is called before an insertion, which fails with what it returns: whatever
+	// is reported of it afterwards finds room.
+	Room() error
 	// AVError reports one address that failed, AVComplete the end of a call.
 	AVError(av *AV, context any, index int, err fi.Errno)
 	AVComplete(av *AV, context any, count int)
@@ -142,7 +145,7 @@ func (v *AV) BindEvents(e Events) error {
 }
 
 // Close frees the AV. fi.EBUSY with endpoints bound (R-AV-17), fi.EBADF the
-// second time. Events about it that are queued stay.
+// second time, and all other calls then. Events about it that are queued stay.
 func (v *AV) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -204,17 +207,21 @@ func (v *AV) Gen(h fi.Addr) uint32 {
 	return 0
 }
 
-// Lookup returns the address of a handle. fi.EINVAL if it is not set (R-AV-13).
+// Lookup returns the address of a handle. fi.EINVAL: it is not set (R-AV-13).
+// fi.EBADF: the AV is closed.
 func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
 	if r := v.get(h); r != nil {
 		return r.addr, nil
 	}
-	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), fi.EINVAL)
+	no := fi.EINVAL
+	if v.Closed() {
+		no = fi.EBADF
+	}
+	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), no)
 }
 
 // LookupRecord fills b with the binary record of a handle's address, cut to b's
-// length, and returns the bytes that it needs (R-AV-13). fi.EINVAL if the handle
-// is not set.
+// length, and returns the bytes that it needs (R-AV-13). Errors: those of Lookup.
 func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 	a, err := v.Lookup(h)
 	if err != nil {
@@ -231,10 +238,14 @@ func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 
 // SetUserID defines what the source of a handle is reported as, on an AV opened
 // with fi.AVUserID; before, that is fi.AddrNotAvail (R-CQ-66). fi.EINVAL: the
-// handle is not set, or the AV was opened without the flag.
+// handle is not set, or the AV was opened without the flag. fi.EBADF: it is
+// closed.
 func (v *AV) SetUserID(h, id fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EBADF)
+	}
 	r := v.get(h)
 	if r == nil || v.attr.Flags&fi.AVUserID == 0 {
 		return fmt.Errorf("av: set user id of %d: %w", uint64(h), fi.EINVAL)

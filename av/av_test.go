@@ -25,6 +25,8 @@ func addr(i int) wire.Addr {
 	return wire.SockAddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 4793))
 }
 
+func second[T any](_ T, err error) error { return err }
+
 func TestInsertIndices(t *testing.T) {
 	// R-AV-01: the first index is 0, the next follow, across calls.
 	// R-AV-02: the lowest unused index is taken, also after a removal.
@@ -65,9 +67,10 @@ func TestInsertFailures(t *testing.T) {
 }
 
 func TestInsertUnspecified(t *testing.T) {
-	// R-ADDR-04: an address that names no host fails, in either of its forms.
+	// R-ADDR-04: an address that names no host fails, in either of its forms, and so
+	// does one that names many: UET is unicast.
 	v := open(t, Attr{})
-	for _, ip := range []string{"0.0.0.0", "::", "::ffff:0.0.0.0"} {
+	for _, ip := range []string{"0.0.0.0", "::", "::ffff:0.0.0.0", "224.0.0.1", "ff02::1", "::ffff:239.1.2.3"} {
 		errs := []fi.Errno{9}
 		a := wire.Addr{IP: netip.MustParseAddr(ip), Port: 1}
 		if n, err := v.Insert([]wire.Addr{a}, nil, fi.SyncErr, errs); n != 0 || err != nil || errs[0] != fi.EINVAL {
@@ -226,7 +229,9 @@ func TestSymmetric(t *testing.T) {
 		svc   string
 		svcs  int
 	}{
-		{"10.1.1.1", -1, "5000", 1}, {"10.1.1.1", 1, "5000", -1}, {"10.1.1.1", 1 << 20, "1", 1 << 16}, {"10.1.1.1", 1, "65535", 2},
+		{"10.1.1.1", -1, "5000", 1}, {"10.1.1.1", 1, "5000", -1}, {"10.1.1.1", MaxLen + 1, "1", 1},
+		{"10.1.1.1", 1 << 20, "1", 1 << 16}, {"10.1.1.1", 1 << 16, "1", 1 << 16}, // on 32 bits, 0
+		{"10.1.1.1", 1, "65535", 2},
 		{"255.255.255.255", 2, "1", 1}, {"fi_addr_uet://10.1.1.1/4095", 1, "", 2}, {"fi_addr_uet://10.1.1.1", 1, "7", 2},
 		{"localhost", 2, "5000", 1}, {"10.1.1.1", 1, "no such service", 1},
 	} {
@@ -249,6 +254,20 @@ func TestService(t *testing.T) {
 	}
 	if _, err := v.InsertSvc("fi_addr_uet://198.18.0.1/0/15/16", "5001"); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
+	}
+}
+
+func TestNameOfBothFamilies(t *testing.T) {
+	// R-AV-15: GetInfo gives an endpoint the IPv4 address of a name that has both;
+	// whoever inserts that name means the same.
+	four, six := netip.MustParseAddr("::ffff:198.18.0.1"), netip.MustParseAddr("2001:db8::1")
+	for _, c := range []struct {
+		ips  []netip.Addr
+		want netip.Addr
+	}{{[]netip.Addr{six, four}, four.Unmap()}, {[]netip.Addr{four, six}, four.Unmap()}, {[]netip.Addr{six}, six}} {
+		if got := best(c.ips); got != c.want {
+			t.Errorf("%v of %v", got, c.ips)
+		}
 	}
 }
 
@@ -276,6 +295,22 @@ func TestOpenAndClose(t *testing.T) {
 	if _, err := v.Insert(nil, nil, 0, nil); !errors.Is(err, fi.EBADF) {
 		t.Error(err)
 	}
+	for name, err := range map[string]error{
+		"insert string": second(v.InsertString("198.18.0.1")),
+		"insert svc":    second(v.InsertSvc("198.18.0.1", "")),
+		"insert sym":    second(v.InsertSym("198.18.0.1", 1, "", 1, nil, 0, nil)),
+		"insert none":   second(v.InsertSym("198.18.0.1", 0, "", 1, nil, 0, nil)),
+		"lookup":        second(v.Lookup(0)),
+		"lookup record": second(v.LookupRecord(0, nil)),
+		"remove":        v.Remove(0),
+		"remove none":   v.Remove(),
+		"set user id":   v.SetUserID(0, 1),
+		"bind events":   v.BindEvents(nil),
+	} {
+		if !errors.Is(err, fi.EBADF) {
+			t.Errorf("%s of a closed vector: %v", name, err)
+		}
+	}
 	for _, c := range []struct {
 		attr Attr
 		err  fi.Errno
@@ -298,7 +333,8 @@ func (e *events) Bind() (Binding, error) {
 	*e = append(*e, "bind")
 	return e, nil
 }
-func (e *events) Unbind() { *e = append(*e, "unbind") }
+func (e *events) Room() error { return nil }
+func (e *events) Unbind()     { *e = append(*e, "unbind") }
 func (e *events) AVComplete(_ *AV, ctx any, n int) {
 	*e = append(*e, fmt.Sprintf("complete %v %d", ctx, n))
 }
@@ -335,8 +371,11 @@ func TestAsynchronousInsert(t *testing.T) {
 	if h, err := v.InsertString("198.18.0.2"); h != 1 || err != nil {
 		t.Error(h, err)
 	}
+	// None at all are told of as well.
+	v.Insert(nil, nil, 0, "e")
+	v.InsertSym("198.18.0.3", 0, "", 5, nil, 0, "f")
 	v.Close()
-	if got := fmt.Sprint(e); got != "[bind error c 0 error c 2 complete c 1 error d 0 complete d 0 complete <nil> 1 unbind]" {
+	if got := fmt.Sprint(e); got != "[bind error c 0 error c 2 complete c 1 error d 0 complete d 0 complete <nil> 1 complete e 0 complete f 0 unbind]" {
 		t.Error(got)
 	}
 	if err := v.BindEvents(&e); !errors.Is(err, fi.EBADF) {

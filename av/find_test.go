@@ -212,3 +212,21 @@ func BenchmarkFind(b *testing.B) {
 		})
 	}
 }
+
+func TestZoneOfNoLink(t *testing.T) {
+	// A zone says which link an address is of. Sockets give it for link-local
+	// addresses only, whatever others were written with.
+	v := open(t, Attr{})
+	for i, s := range []string{"[2001:db8::1%1]:5000", "[2001:db8::2%lo]:5000", "[::1%1]:5000"} {
+		if h, err := v.InsertString(s); h != fi.Addr(i) || err != nil {
+			t.Fatal(h, err)
+		}
+		ap := netip.MustParseAddrPort(s)
+		if h := v.Find(netip.AddrPortFrom(ap.Addr().WithZone(""), ap.Port()), 16); h != fi.Addr(i) {
+			t.Errorf("%s is not found as the source of its packets", s)
+		}
+	}
+	if h, _ := v.InsertString("[fe80::1%nolink]:5000"); v.Find(netip.MustParseAddrPort("[fe80::1]:5000"), 16) == h {
+		t.Error("a link-local address of any link")
+	}
+}

@@ -1,6 +1,7 @@
 package av
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -69,9 +70,15 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	return wire.Addr{}, ErrRecord
 }
 
-// named is ip with its zone, if it has one, as sockets say it: by the name of the
-// interface, not its number.
-func named(ip netip.Addr) netip.Addr {
+// Named is ip with its zone as sockets say it: by the name of the interface, not its
+// number, and only for addresses that are of one link.
+func Named(ip netip.Addr) netip.Addr {
+	if ip.Zone() == "" {
+		return ip
+	}
+	if !ip.IsLinkLocalUnicast() {
+		return ip.WithZone("")
+	}
 	index, err := strconv.ParseUint(ip.Zone(), 10, 32)
 	if err != nil {
 		return ip
@@ -163,13 +170,23 @@ func resolve(node, service string) (wire.Addr, error) {
 	}
 	ip, err := netip.ParseAddr(node)
 	if err != nil {
-		ips, err := net.LookupIP(node)
+		ips, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", node)
 		if err != nil || len(ips) == 0 {
 			return wire.Addr{}, fmt.Errorf("av: resolve %q: %w", node, fi.ENODATA)
 		}
-		ip, _ = netip.AddrFromSlice(ips[0])
+		ip = best(ips)
 	}
 	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
+}
+
+// best is the address of a name that GetInfo takes: the first of IPv4, or of all.
+func best(ips []netip.Addr) netip.Addr {
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			return ip.Unmap()
+		}
+	}
+	return ips[0]
 }
 
 // InsertSym inserts nodeCount nodes from node on with svcCount services each
@@ -179,11 +196,11 @@ func resolve(node, service string) (wire.Addr, error) {
 // no service, the services are PIDonFEPs. flags and context are as for Insert.
 func (v *AV) InsertSym(node string, nodeCount int, service string, svcCount int, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insertsym: %s: %w", what, fi.EINVAL) }
-	if nodeCount < 0 || svcCount < 0 || nodeCount > MaxLen || svcCount > 1<<16 || nodeCount*svcCount > MaxLen {
+	if nodeCount < 0 || svcCount < 0 || svcCount > 1<<16 || nodeCount > MaxLen/max(svcCount, 1) {
 		return bad("counts")
 	}
-	if nodeCount*svcCount == 0 {
-		return 0, nil
+	if nodeCount*svcCount == 0 { // refused, or told of its end, as all others
+		return v.insertAll(0, nil, handles, flags, context)
 	}
 	first, err := resolve(node, service)
 	if err != nil {

@@ -18,7 +18,9 @@ import (
 // each is to be reported as.
 //
 // fi.EINVAL: other flags, or arguments that contradict them. fi.ENOEQ: fi.Event
-// without an event queue. fi.EBADF: closed.
+// without an event queue. fi.EAGAIN: nothing is inserted, because tens of thousands
+// of events of this AV are unread; fi.EOVERRUN: or the queue takes none any more.
+// fi.EBADF: closed.
 func (v *AV) Insert(addrs []wire.Addr, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	return v.insertAll(len(addrs), func(i int) (wire.Addr, fi.Errno) { return addrs[i], 0 }, handles, flags, context)
 }
@@ -42,15 +44,17 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 		}
 	}
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	ev := v.events
 	switch {
 	case v.closed:
-		v.mu.Unlock()
 		return 0, fmt.Errorf("av: insert: closed: %w", fi.EBADF)
 	case async && ev == nil:
-		v.mu.Unlock()
 		return 0, fmt.Errorf("av: insert: no event queue is bound: %w", fi.ENOEQ) // R-AV-08
 	case async:
+		if err := ev.Room(); err != nil {
+			return 0, fmt.Errorf("av: insert: event queue: %w", err)
+		}
 		errs = make([]fi.Errno, n)
 	}
 	count := 0
@@ -80,7 +84,6 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 			errs[i] = err
 		}
 	}
-	v.mu.Unlock()
 	if !async {
 		return count, nil
 	}
@@ -97,8 +100,8 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 // insert inserts one address. user is what its source is reported as; nil: by
 // its handle, or as SetUserID will say.
 func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
-	a.IP = named(a.IP.Unmap())
-	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
+	a.IP = Named(a.IP.Unmap())
+	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.IP.IsMulticast() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
 		return fi.AddrNotAvail, fi.EINVAL // R-ADDR-04, -05
 	}
 	if a.Port == 0 {
@@ -152,9 +155,13 @@ func (v *AV) grow(n int) {
 // before it are removed. Messages from the peers may still come; operations under
 // way to it go on (R-AV-23 allows to refuse them; we do not), and one that still waits
 // for its turn, because another call has the endpoint, ends with fi.EINVAL.
+// fi.EBADF: the AV is closed.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("av: remove: %w", fi.EBADF)
+	}
 	for _, h := range handles {
 		r := v.get(h)
 		if r == nil {

@@ -60,13 +60,16 @@ type Counter struct {
 	// and looked at after the value is changed: one of the two sees the other.
 	wakeAt atomic.Uint64
 
+	// changes is how often Changes found one; polled is it as Poll last told.
+	changes, polled atomic.Uint64
+
 	w wait.Object // its Mu guards what follows
 	// waits are the thresholds of the calls of Wait under way.
 	waits []uint64
 }
 
 // What is new to those who wait by other means than Wait: the values since they
-// were read, and either since Poll told of it.
+// were read, and either since Changes counted it.
 const (
 	newVal int64 = 1 << iota
 	newErr
@@ -333,10 +336,20 @@ func (c *Counter) leave(threshold uint64) {
 }
 
 // Poll drives the endpoints and reports whether the counter has changed since
-// Poll last said so, whoever has read it, for a poll set (fi_poll(3)).
+// Poll last said so, whoever has read it.
 func (c *Counter) Poll() bool {
+	n := c.Changes()
+	return c.polled.Swap(n) != n
+}
+
+// Changes drives the endpoints and returns another number than before if the
+// counter has changed since, whoever has read it, for poll sets (fi_poll(3)).
+func (c *Counter) Changes() uint64 {
 	c.w.Look()
-	return c.w.Forget(newPoll)
+	if c.w.Forget(newPoll) {
+		return c.changes.Add(1)
+	}
+	return c.changes.Load()
 }
 
 // Progress drives the endpoints, for a poll set.

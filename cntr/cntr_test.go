@@ -474,6 +474,53 @@ func TestPollSet(t *testing.T) {
 	polls(1)
 }
 
+func TestPollSetsOfACounter(t *testing.T) {
+	// fi_poll(3): each set tells of a change, whatever another has told, or who
+	// asks the counter itself; the values need not differ in the end.
+	c := open(t, Attr{})
+	sets := make([]*poll.Set, 3)
+	for i := range sets {
+		var err error
+		if sets[i], err = poll.NewSet(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := sets[i].Add(c, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	polls := func(when string, want int) {
+		t.Helper()
+		for i, s := range sets {
+			if n, err := s.Poll(make([]any, 1)); n != want || err != nil {
+				t.Errorf("%s: set %d: %d, %v; want %d", when, i, n, err, want)
+			}
+		}
+		if c.Poll() != (want > 0) || c.Poll() {
+			t.Errorf("%s: the counter itself", when)
+		}
+	}
+	polls("new", 0)
+	for range 3 {
+		c.Add(1)
+		polls("changed", 1)
+		polls("told", 0)
+		c.SetErr(1)
+		c.SetErr(0)
+		polls("changed and back", 1)
+	}
+	// Each change by itself, seen by one set only.
+	c.Add(1)
+	sets[0].Poll(make([]any, 1))
+	c.Add(1)
+	polls("twice", 1)
+	// No room for the context: it is told the next time.
+	c.Add(1)
+	for _, s := range sets {
+		s.Poll(nil)
+	}
+	polls("no room", 1)
+}
+
 func TestWaitSet(t *testing.T) {
 	// R-CNTR-06: a member of a wait set is waited for by the set.
 	synctest.Test(t, func(t *testing.T) {

@@ -174,6 +174,23 @@ func (w *Writer) PutErr(e *Error, reserved bool) bool {
 	return true
 }
 
+// OfferErr is PutErr of an error without a promised place that may be dropped: a
+// queue that has no room stays as it is.
+func (w *Writer) OfferErr(e *Error) bool {
+	(*CQ)(w).settle()
+	for !w.overrun && !w.w.Closed() {
+		used := w.used.Load()
+		if used >= int64(w.attr.Size) {
+			break
+		}
+		if w.used.CompareAndSwap(used, used+1) {
+			w.ring.putErr(e)
+			return true
+		}
+	}
+	return false
+}
+
 // room finds out whether one more fits and counts it.
 func (w *Writer) room(reserved bool) bool {
 	if w.overrun || w.w.Closed() {

@@ -150,6 +150,39 @@ func TestOverrunSparesReservations(t *testing.T) {
 	}
 }
 
+func TestOfferErrTakesWhatIsFree(t *testing.T) {
+	// R-EP-14: an error that may be dropped takes neither a promised place nor the
+	// queue from others.
+	q := open(t, Attr{Size: 64})
+	q.Reserve(1)
+	put(q, numbered(0, 62)...)
+	offer := func(want bool) {
+		t.Helper()
+		w := q.Begin()
+		defer w.End()
+		if w.OfferErr(&Error{Err: fi.ECANCELED}) != want {
+			t.Error("not", want)
+		}
+	}
+	offer(true)
+	offer(false)
+	if q.Overrun() || q.Reserved() != 1 {
+		t.Fatal(q.Overrun(), q.Reserved())
+	}
+	if n, err := q.Read(make([]Entry, 100)); n != 62 || err != nil {
+		t.Fatal(n, err)
+	}
+	offer(true)
+	wantReadErr(t, q, fi.ECANCELED)
+	wantReadErr(t, q, fi.ECANCELED)
+	put(q, numbered(0, 64)...)
+	offer(false) // overrun
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	offer(false)
+}
+
 func TestSharedByManagedAndUnmanaged(t *testing.T) {
 	// A failing Reserve must never be the reason of an overrun.
 	q := open(t, Attr{Size: 64})

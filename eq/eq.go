@@ -2,7 +2,8 @@
 // of control events and errors.
 //
 // An EQ is safe for concurrent use and starts no goroutine. Whoever produces
-// events puts them in by Put and PutErr.
+// events puts them in by Put and PutErr: one that finds no place overruns the
+// queue, which is final (R-EQ-62, -66), so a queue must be read.
 //
 // Rule numbers (R-EQ-…) are those of the tests that hold the package to them.
 package eq
@@ -73,7 +74,8 @@ const (
 	DefaultSize = 256
 	MaxSize     = 1 << 20
 	// MaxKept is how many unread events of objects that are not bound any more a
-	// queue holds, on top as well. From then on it is full for everybody.
+	// queue holds, on top as well. From then on it is full for everybody. So many of
+	// one object that asks for Room stop it.
 	MaxKept = 1 << 16
 )
 

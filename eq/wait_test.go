@@ -1,6 +1,7 @@
 package eq
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,6 +132,35 @@ func TestOfferLeavesRoom(t *testing.T) {
 	if b.Offer(Entry{}) {
 		t.Error("a queue in overrun takes an event")
 	}
+}
+
+func TestRoom(t *testing.T) {
+	// R-EQ-68: who asks before it does what it would report loses nothing, and does
+	// not fill a queue that nobody reads for ever (design D10).
+	q := open(t, Attr{Size: 1})
+	b, many, other := bind(t, q, 1), bind(t, q, math.MaxInt), bind(t, q, 2)
+	for i := range MaxKept {
+		if err := many.Room(); err != nil {
+			t.Fatal(i, err)
+		}
+		many.Put(Entry{})
+	}
+	wantErr(t, many.Room(), fi.EAGAIN)
+	if err := b.Room(); err != nil {
+		t.Error(err)
+	}
+	b.Put(Entry{})
+	wantErr(t, b.Room(), fi.EAGAIN)
+	q.Read(0)
+	if err := many.Room(); err != nil {
+		t.Error(err)
+	}
+	many.Put(Entry{})
+	many.Put(Entry{}) // more than it was asked for
+	many.Unbind()
+	wantErr(t, other.Room(), fi.EAGAIN) // full of what the other left
+	q.Put(Entry{})
+	wantErr(t, other.Room(), fi.EOVERRUN)
 }
 
 func TestWriteWithoutResourceManagement(t *testing.T) {

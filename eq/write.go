@@ -30,6 +30,23 @@ func (b *Binding) Offer(e Entry) bool { return b.q.offer(item{e: e}) }
 // OfferErr is Offer of an error; its ErrData is taken.
 func (b *Binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
 
+// Room is for an object with as many places as its calls may need, and asked before
+// one: whether its events would be lost, or too many of them are unread.
+// fi.EAGAIN: MaxKept of the object, or of those that are gone. fi.EOVERRUN: the
+// queue is in overrun.
+func (b *Binding) Room() error {
+	q := b.q
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	switch {
+	case q.overrun:
+		return fi.EOVERRUN
+	case b.used >= min(b.places, MaxKept) || q.kept >= MaxKept:
+		return fi.EAGAIN
+	}
+	return nil
+}
+
 func (q *EQ) offer(it item) bool {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()

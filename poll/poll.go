@@ -2,8 +2,10 @@ package poll
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/uetkit/uetkit/fi"
 )
@@ -12,19 +14,47 @@ import (
 type Source interface {
 	// Progress drives the endpoints behind it without blocking.
 	Progress()
-	// Poll is Progress that reports whether something may be there to read: for a
-	// counter, whether it changed since the last Poll that said so.
+	// Poll is Progress that reports whether something may be there to read.
 	Poll() bool
 	// Context is the context it was opened with.
 	Context() any
 }
 
+// A value is a Source that reading takes nothing away from, a counter. Changes is
+// Poll that returns another number than before if it changed: so each set tells of
+// a change, whatever others are told.
+type value interface{ Changes() uint64 }
+
 // A Set is a poll set (fi_poll_open). It is safe for concurrent use.
 type Set struct {
 	mu      sync.Mutex
-	sources []Source // replaced, never changed in place
-	next    int      // where the next Poll begins to look
+	members []*member // replaced, never changed in place
+	next    int       // where the next Poll begins to look
 	closed  bool
+}
+
+type member struct {
+	Source
+	told atomic.Uint64 // of a value: Changes as the set last told
+}
+
+func (m *member) poll() bool {
+	if v, ok := m.Source.(value); ok {
+		n := v.Changes()
+		return m.told.Swap(n) != n
+	}
+	return m.Source.Poll()
+}
+
+// find is the place of a source, -1 if it is not in.
+func (s *Set) find(src Source) int {
+	return slices.IndexFunc(s.members, func(m *member) bool { return m.Source == src })
+}
+
+// missing reports whether x is nil, or a pointer that is.
+func missing(x any) bool {
+	v := reflect.ValueOf(x)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // NewSet opens a poll set. fi.EINVAL: flags, which must be 0.
@@ -38,7 +68,7 @@ func NewSet(flags fi.Flags) (*Set, error) {
 // Add adds a source. Adding it twice is adding it once. fi.EINVAL: it is nil, or
 // flags are not 0. fi.EBADF: the set is closed.
 func (s *Set) Add(src Source, flags fi.Flags) error {
-	if src == nil || flags != 0 {
+	if missing(src) || flags != 0 {
 		return fmt.Errorf("poll: add: %w", fi.EINVAL)
 	}
 	s.mu.Lock()
@@ -46,8 +76,8 @@ func (s *Set) Add(src Source, flags fi.Flags) error {
 	if s.closed {
 		return fmt.Errorf("poll: add: %w", fi.EBADF)
 	}
-	if !slices.Contains(s.sources, src) {
-		s.sources = append(slices.Clip(s.sources), src)
+	if s.find(src) < 0 {
+		s.members = append(slices.Clip(s.members), &member{Source: src})
 	}
 	return nil
 }
@@ -60,11 +90,11 @@ func (s *Set) Del(src Source, flags fi.Flags) error {
 	if s.closed {
 		return fmt.Errorf("poll: del: %w", fi.EBADF)
 	}
-	i := slices.Index(s.sources, src)
+	i := s.find(src)
 	if i < 0 || flags != 0 {
 		return fmt.Errorf("poll: del: %w", fi.EINVAL)
 	}
-	s.sources = slices.Concat(s.sources[:i], s.sources[i+1:])
+	s.members = slices.Concat(s.members[:i], s.members[i+1:])
 	return nil
 }
 
@@ -73,20 +103,20 @@ func (s *Set) Del(src Source, flags fi.Flags) error {
 // not fit come first the next time.
 func (s *Set) Poll(contexts []any) (int, error) {
 	s.mu.Lock()
-	sources, first, closed := s.sources, s.next, s.closed
+	members, first, closed := s.members, s.next, s.closed
 	s.mu.Unlock()
 	if closed {
 		return 0, fmt.Errorf("poll: %w", fi.EBADF)
 	}
 	n := 0
-	for i := range sources {
-		at := (first + i) % len(sources)
-		src := sources[at]
+	for i := range members {
+		at := (first + i) % len(members)
+		m := members[at]
 		switch {
 		case n == len(contexts):
-			src.Progress()
-		case src.Poll():
-			contexts[n] = src.Context()
+			m.Progress()
+		case m.poll():
+			contexts[n] = m.Context()
 			if n++; n == len(contexts) {
 				s.mu.Lock()
 				s.next = at + 1
@@ -97,14 +127,17 @@ func (s *Set) Poll(contexts []any) (int, error) {
 	return n, nil
 }
 
-// Close frees the set. Its sources stay open. fi.EBADF the second time.
+// Close frees the set. fi.EBUSY while a source is in it, fi.EBADF the second time.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return fmt.Errorf("poll: close: %w", fi.EBADF)
+	case len(s.members) > 0:
+		return fmt.Errorf("poll: close: sources are in it: %w", fi.EBUSY)
 	}
-	s.closed, s.sources = true, nil
+	s.closed = true
 	return nil
 }
 
@@ -114,8 +147,13 @@ type Waiter interface{ TryWait() error }
 // TryWait says that the application is about to wait on the wait objects of all
 // of ws by other means than a call of ours (fi_trywait). It may if it gets nil.
 // fi.EAGAIN: one of them has something to read. fi.EINVAL: one of them has no
-// wait object of its own.
+// wait object of its own, or is nil.
 func TryWait(ws ...Waiter) error {
+	for _, w := range ws {
+		if missing(w) {
+			return fmt.Errorf("poll: trywait: %w", fi.EINVAL)
+		}
+	}
 	for _, w := range ws {
 		if err := w.TryWait(); err != nil {
 			return err

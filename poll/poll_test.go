@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
@@ -83,6 +84,25 @@ func TestPollMisuse(t *testing.T) {
 	wantErr(t, s.Add(nil, 0), fi.EINVAL)
 	wantErr(t, s.Add(a, fi.More), fi.EINVAL)
 	wantErr(t, s.Del(a, 0), fi.EINVAL)
+	wantErr(t, s.Del(nil, 0), fi.EINVAL)
+	// A pointer that is nil is as bad as none.
+	wantErr(t, s.Add((*cq.CQ)(nil), 0), fi.EINVAL)
+	wantErr(t, s.Add((*eq.EQ)(nil), 0), fi.EINVAL)
+	wantErr(t, s.Add((*cntr.Counter)(nil), 0), fi.EINVAL)
+	wantErr(t, poll.TryWait(nil), fi.EINVAL)
+	wantErr(t, poll.TryWait((*cq.CQ)(nil)), fi.EINVAL)
+	wantErr(t, poll.TryWait((*poll.WaitSet)(nil)), fi.EINVAL)
+	// fi_poll(3): no close while something is in it, also something closed.
+	if err := s.Add(a, 0); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, s.Close(), fi.EBUSY)
+	a.Close()
+	wantErr(t, s.Close(), fi.EBUSY)
+	wantPoll(t, s, 0)
+	if err := s.Del(a, 0); err != nil {
+		t.Error(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

@@ -103,14 +103,18 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 }
 
 // look drives the members and reports whether one has something, or there are
-// other news than seen. What a member notifies from here on is not lost: it is
+// other news than seen; not in a set that is closed. What a member notifies from here on is not lost: it is
 // published again.
 func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	s.w.Mu.Lock()
-	if !s.w.Closed() {
+	closed := s.w.Closed()
+	if !closed {
 		s.w.Publish(0)
 	}
 	s.w.Mu.Unlock()
+	if closed {
+		return false
+	}
 	s.w.Poll()
 	s.mu.Lock()
 	ready := false

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
@@ -227,6 +228,24 @@ func TestWaitSetCloseEndsASpin(t *testing.T) {
 	wantErr(t, <-done, fi.ECANCELED)
 	wantErr(t, s.Wait(-1), fi.ECANCELED)
 	wantErr(t, s.Watch().Wait(0), fi.ECANCELED)
+}
+
+func TestClosedWaitSetHasNoNews(t *testing.T) {
+	// A counter that changed before it was closed is nobody's any more.
+	s := newWaitSet(t, fi.WaitUnspec)
+	c, err := cntr.New(cntr.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.Watch()
+	c.Add(1)
+	c.Close()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, s.TryWait(), fi.EBADF)
+	wantErr(t, s.Wait(0), fi.ECANCELED)
+	wantErr(t, w.Wait(-1), fi.ECANCELED)
 }
 
 func TestWaitSetChan(t *testing.T) {

@@ -80,6 +80,7 @@ func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 	if !addr.IP.IsValid() {
 		addr = ep.info.DestAddr
 	}
+	addr = byName(addr)
 	switch {
 	case ep.state.Load() == stateClosed:
 		return fi.EBADF

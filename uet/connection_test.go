@@ -1288,3 +1288,36 @@ func TestLeftOperationEndsAsTheConnectionDid(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+func TestOverrunEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	// R-EP-15, R-CM-11, R-CM-13: an endpoint that is disabled has no connection any
+	// more: each side is told once.
+	r := newMsgRig(t, func(in *Info) { in.Domain.ResourceMgmt = fi.RMDisabled })
+	l := r.listener()
+	small := func(o *options) { o.attr.Size = 64 }
+	a := r.plug(r.info, small)
+	ok(t, a.Connect(l.at, nil))
+	_, info := l.request()
+	b := r.plug(info, small)
+	ok(t, b.Accept(nil))
+	event(t, a.evts, fi.Connected)
+	event(t, b.evts, fi.Connected)
+	for range b.rx.Attr().Size + 2 {
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Inject(nil, 0))
+	}
+	if e := eventErr(t, b.evts); e.Err != fi.EOVERRUN || e.Fid != b.rx {
+		t.Errorf("%+v", e)
+	}
+	event(t, b.evts, fi.Shutdown)
+	event(t, a.evts, fi.Shutdown)
+	want(t, b.Send(nil, 0, nil), fi.EOPBADSTATE)
+	want(t, a.Send(nil, 0, nil), fi.ESHUTDOWN)
+	ok(t, b.Close())
+	ok(t, a.Close())
+	for _, n := range []*node{a, b} {
+		_, err := n.evts.Read(0)
+		want(t, err, fi.EAGAIN)
+	}
+}

@@ -225,10 +225,19 @@ func (o *owner) describe(e *cq.Error, ev *transport.Event) {
 }
 
 func (o *owner) putErr(q *cq.CQ, e *cq.Error) {
-	if !o.out.to(q).PutErr(e, o.managed) {
+	w := o.out.to(q)
+	if !o.managed && o.leaving() {
+		w.OfferErr(e) // R-EP-14, R-EP-15: what is discarded overruns nobody's queue
+	} else if !w.PutErr(e, o.managed) {
 		o.overrun(q)
 	}
 	*e = cq.Error{}
+}
+
+// leaving reports whether what ends now ends by Close or Shutdown, or because the
+// endpoint is disabled.
+func (o *owner) leaving() bool {
+	return o.state.Load() >= stateDisabled || o.link != nil && o.link.state.Load() == linkShut
 }
 
 // Refused writes the error entry of an operation that was accepted while

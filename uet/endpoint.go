@@ -18,7 +18,6 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/udp"
@@ -84,6 +83,10 @@ type Endpoint struct {
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
+	// ending is who ends what is pending in a disabled endpoint; begun with the
+	// driver's lock.
+	ending sync.WaitGroup
+
 	// What follows belongs to the holder of the driver's lock.
 
 	peers          peerCache
@@ -102,24 +105,18 @@ type binding struct {
 // address vector, then Enable it. One of type FI_EP_MSG needs no address vector but
 // an event queue; Connect or, when info came with a request, Accept make it useful.
 //
-// fi.EINVAL: info is nil or contradicts itself, or its request was accepted or
-// rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
+// fi.EINVAL: info is nil or asks for what GetInfo refuses, or its request was accepted
+// or rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
 // passive endpoint in info listens, or another endpoint has its address.
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open endpoint: no RDM or MSG endpoint with a source address is described: %w", fi.EINVAL)
 	}
-	if sec := info.Config.Security; sec != nil && sec.kind == cm.SecTLS && info.Ep.Type != fi.EpMsg {
-		return nil, fmt.Errorf("uet: open endpoint: certificates secure FI_EP_MSG endpoints; for FI_EP_RDM take a cluster key (LoadClusterKey): %w", fi.EINVAL)
-	}
 	if info.Handle != nil && info.Ep.Type != fi.EpMsg {
 		return nil, fmt.Errorf("uet: open endpoint: a handle is for MSG endpoints: %w", fi.EINVAL)
 	}
-	if err := info.Config.check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
-	}
-	if _, err := jobOf(info.Ep.AuthKey); err != nil {
-		return nil, fmt.Errorf("uet: open endpoint: authorization key of %d bytes: %w", len(info.Ep.AuthKey), err)
+	if err := info.check(); err != nil {
+		return nil, fmt.Errorf("uet: open endpoint: %w", err)
 	}
 	if err := d.adopt(); err != nil {
 		return nil, err
@@ -134,6 +131,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 		}
 	}
 	ep.info.clone()
+	ep.info.SrcAddr, ep.info.DestAddr = byName(info.SrcAddr), byName(info.DestAddr)
 	ep.opts.init(&ep.info)
 	ep.posts.ep = ep
 	ep.rxFlags.Store(uint64(info.Rx.OpFlags))
@@ -277,9 +275,13 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 
 // BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
 // lost, a socket in trouble, an overrun completion queue; and for the events of an
-// FI_EP_MSG endpoint's connection, which it has room for. fi.EINVAL: none, or
-// there is one already. fi.EDOMAIN: it is of another fabric. fi.EBADF: it is
-// closed.
+// FI_EP_MSG endpoint's connection, which it has room for. Of the errors one has a
+// place of its own; those beyond take the places of the queue's size, so one that
+// nobody reads overruns in the end, which is final for all who are bound to it
+// (R-EQ-62, R-EQ-66).
+//
+// fi.EINVAL: none, or there is one already. fi.EDOMAIN: it is of another fabric.
+// fi.EBADF: it is closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -310,8 +312,14 @@ func (ep *Endpoint) SetName(a wire.Addr) error {
 	if !a.IP.IsValid() {
 		return fi.EINVAL
 	}
-	ep.info.SrcAddr = a
+	ep.info.SrcAddr = byName(a)
 	return nil
+}
+
+// byName is a with its zone as sockets say it: an interface has a name and a number.
+func byName(a wire.Addr) wire.Addr {
+	a.IP = av.Named(a.IP)
+	return a
 }
 
 // Name returns the endpoint's address, for peers to insert into their AVs
@@ -380,6 +388,7 @@ func (ep *Endpoint) enable() error {
 	}
 	ep.tx.Store(tx)
 	ep.managed = ep.info.Domain.ResourceMgmt != fi.RMDisabled
+	asked, inject := ep.info, ep.opts.maxInject
 	if err := ep.open(); err != nil {
 		return err
 	}
@@ -406,6 +415,7 @@ func (ep *Endpoint) enable() error {
 	if err := ep.secure(); err != nil {
 		_ = ep.drv.Close()
 		ep.drv = nil
+		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{} // not what open chose
 		return err
 	}
 	ep.state.Store(stateEnabled)
@@ -588,7 +598,8 @@ func openErrno(err error) fi.Errno {
 
 // Close closes the endpoint. Operations that are outstanding complete with
 // fi.ECANCELED before it returns (F27), and nothing completes after; their
-// buffers are the caller's again. The peer of an FI_EP_MSG endpoint gets
+// buffers are the caller's again. Without resource management those that the queue
+// has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG endpoint gets
 // fi.Shutdown; no event comes to this side any more. fi.EBADF: it is closed already.
 // fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
@@ -611,6 +622,7 @@ func (ep *Endpoint) Close() error {
 		if err = drv.Close(); ep.link != nil && err == transport.ErrClosed {
 			err = nil // Shutdown did
 		}
+		ep.ending.Wait()
 	}
 	if ep.link != nil {
 		ep.link.close()

@@ -667,3 +667,144 @@ func TestPathInfoSaysWhatIsThere(t *testing.T) {
 		t.Errorf("name %v, path %+v", name, p)
 	}
 }
+
+func TestEnableThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	// R-CM-15, R-EP-02: what Enable chose before it failed is not the endpoint's: it
+	// has no name, and asks for the next free port the next time.
+	r := newRig(t, nil)
+	info := *r.info
+	sec, err := NewClusterKey(NewKey(1))
+	ok(t, err)
+	info.Config.Security = sec
+	ok(t, sec.Close()) // before Enable
+	ep, err := r.domain.OpenEndpoint(&info, nil)
+	ok(t, err)
+	defer ep.Close()
+	q, err := r.domain.OpenCQ(cq.Attr{}, nil)
+	ok(t, err)
+	v, err := r.domain.OpenAV(av.Attr{}, nil)
+	ok(t, err)
+	defer v.Close()
+	defer q.Close()
+	ok(t, ep.BindCQ(q, fi.Transmit|fi.Recv))
+	ok(t, ep.BindAV(v))
+	before, inject := ep.Info(), uint64(0)
+	for range 2 {
+		want(t, ep.Enable(), fi.EBADF)
+		_, err = ep.Name()
+		want(t, err, fi.EOPBADSTATE)
+		if in := ep.Info(); in.SrcAddr != before.SrcAddr || in.Tx != before.Tx {
+			t.Errorf("%v, want %v", in.SrcAddr, before.SrcAddr)
+		}
+		want(t, ep.Send(nil, 0, nil), fi.EOPBADSTATE)
+		inject, err = ep.GetOpt(fi.OptInjectMsgSize)
+		if err != nil || inject != uint64(before.Tx.InjectSize) {
+			t.Error(inject, err)
+		}
+	}
+	ok(t, ep.Close())
+}
+
+func TestCloseDoesNotOverrun(t *testing.T) {
+	t.Parallel()
+	// R-EP-14, R-CQ-129: without resource management a queue may have no room for what
+	// a close cancels. It drops those operations: a queue that others use, and that
+	// had room for all that was done, is not lost because one of them leaves.
+	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
+	b := r.node(func(o *options) { o.attr.Size, o.oneCQ = 64, true })
+	ep, err := r.domain.OpenEndpoint(r.info, "leaves")
+	ok(t, err)
+	ok(t, ep.BindCQ(b.rx, fi.Transmit|fi.Recv))
+	ok(t, ep.BindAV(b.vec))
+	ok(t, ep.BindEQ(b.evts))
+	ok(t, ep.Enable())
+	for range b.rx.Attr().Size + 10 {
+		ok(t, ep.Recv(nil, fi.AddrUnspec, "cancelled"))
+	}
+	ok(t, ep.Close())
+	if b.rx.Overrun() {
+		t.Error("overrun")
+	}
+	_, err = b.evts.Read(0)
+	want(t, err, fi.EAGAIN)
+	var e cq.Error
+	for range b.rx.Unread() {
+		if _, err := b.rx.ReadErr(&e, 0); err != nil || e.Err != fi.ECANCELED || e.Context != "cancelled" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	self := b.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, "goes on"))
+	ok(t, b.Send(nil, self, nil))
+	wait(t, b.rx)
+	wait(t, b.rx)
+}
+
+func TestCancelRaces(t *testing.T) {
+	t.Parallel()
+	// R-EP-10, R-EP-13: a receive that is cancelled while its message arrives has one
+	// end: the message, or FI_ECANCELED; and Cancel says which it was.
+	const n = 400
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	ended := make([]int, n)
+	var cancelled, said int
+	for base := 0; base < n; base += 20 {
+		for i := range 20 {
+			ok(t, b.TRecv(make([]byte, 1), fi.AddrUnspec, uint64(base+i), 0, base+i))
+		}
+		done := make(chan error, 1)
+		go func() {
+			for i := range 20 {
+				if err := a.TSend([]byte{1}, toB, uint64(base+i), nil); err != nil {
+					done <- err
+					return
+				}
+				_, _ = a.tx.Read(make([]cq.Entry, 8))
+			}
+			done <- nil
+		}()
+		for start := time.Now(); b.rx.Unread() == 0 && time.Since(start) < patience; {
+			_, _ = b.rx.Read(nil)
+		}
+		for i := range 20 { // from the other end: they meet
+			switch err := b.Cancel(base + 19 - i); err {
+			case nil:
+				said++
+			case fi.ENOENT:
+			default:
+				t.Error(err)
+			}
+		}
+		ok(t, <-done)
+		for got, start := 0, time.Now(); got < 20 && time.Since(start) < patience; {
+			var es [8]cq.Entry
+			k, err := b.rx.Read(es[:])
+			for _, e := range es[:max(k, 0)] {
+				ended[e.Context.(int)]++
+				got++
+			}
+			if err == fi.EAVAIL {
+				var ce cq.Error
+				if _, err := b.rx.ReadErr(&ce, 0); err == nil {
+					if ce.Err != fi.ECANCELED {
+						t.Errorf("%+v", ce)
+					}
+					ended[ce.Context.(int)]++
+					cancelled++
+					got++
+				}
+			}
+			_, _ = a.tx.Read(make([]cq.Entry, 8))
+		}
+	}
+	for i, k := range ended {
+		if k != 1 {
+			t.Errorf("receive %d ended %d times", i, k)
+		}
+	}
+	if cancelled != said {
+		t.Errorf("%d were cancelled, Cancel said so of %d", cancelled, said)
+	}
+}

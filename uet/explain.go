@@ -61,6 +61,16 @@ func (r *reasons) refused() bool {
 	return slices.ContainsFunc(r.list, func(x Reason) bool { return x.Interface == "" })
 }
 
+// err is the first reason that everything is refused, as fi.EINVAL.
+func (r *reasons) err() error {
+	for _, x := range r.list {
+		if x.Interface == "" {
+			return fmt.Errorf("%v: %w", x, fi.EINVAL)
+		}
+	}
+	return nil
+}
+
 func (r *reasons) refuse(field string, asked, have any, why, mend string) {
 	r.refuseAt("", field, asked, have, why, mend)
 }
@@ -137,6 +147,7 @@ func (r *reasons) tclass(field string, c fi.TClass) {
 }
 
 func (r *reasons) atMost(field string, asked, most int, why, mend string) {
+	r.atLeast0(field, asked)
 	if asked > most {
 		r.refuse(field, asked, most, why, mend)
 	}
@@ -145,6 +156,13 @@ func (r *reasons) atMost(field string, asked, most int, why, mend string) {
 func (r *reasons) atLeast0(field string, asked int) {
 	if asked < 0 {
 		r.refuse(field, asked, "", "it is negative", "leave "+field+" 0 for the default")
+	}
+}
+
+// among refuses what is no value of an enumeration.
+func (r *reasons) among(field string, asked, last uint8) {
+	if asked > last {
+		r.refuse(field, asked, "", "there is no such model", "leave "+field+" 0 for the default")
 	}
 }
 

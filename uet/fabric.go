@@ -1,6 +1,8 @@
 package uet
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -107,8 +109,9 @@ func OpenFabric(info *Info, ctx any) (*Fabric, error) {
 		return nil, fi.EINVAL
 	}
 	var why reasons
-	if (&Info{}).matchFabric(&info.Fabric, &why); why.refused() {
-		return nil, fi.EINVAL
+	(&Info{}).matchFabric(&info.Fabric, &why)
+	if err := why.err(); err != nil {
+		return nil, fmt.Errorf("uet: open fabric: %w", err)
 	}
 	return &Fabric{attr: info.Fabric, context: ctx}, nil
 }
@@ -132,10 +135,15 @@ func (f *Fabric) OpenEQ(attr eq.Attr, ctx any) (*eq.EQ, error) {
 }
 
 // OpenDomain opens the domain that info describes: a network interface. fi.EINVAL:
-// info is nil.
+// info is nil, or its Domain asks for what GetInfo refuses.
 func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
 	if info == nil {
 		return nil, fi.EINVAL
+	}
+	var why reasons
+	(&Info{}).matchDomain(&info.Domain, &why)
+	if err := why.err(); err != nil {
+		return nil, fmt.Errorf("uet: open domain: %w", err)
 	}
 	if err := f.adopt(); err != nil {
 		return nil, err
@@ -225,7 +233,7 @@ func AVEvents(q *eq.EQ) av.Events {
 type avEvents struct{ q *eq.EQ }
 
 func (e avEvents) Bind() (av.Binding, error) {
-	b, err := e.q.Bind(1) // R-EQ-68: of an insertion
+	b, err := e.q.Bind(math.MaxInt) // R-EQ-68: the AV asks for Room before an insertion, however long
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -63,6 +64,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 			}
 		}
 	}
+	src, dst = byName(src), byName(dst)
 	links, err := interfaces()
 	if err != nil {
 		return nil, err
@@ -131,7 +133,7 @@ func (l *link) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via net
 	switch {
 	case !fits(hints.AddrFormat, ip):
 		return refuse("AddrFormat", hints.AddrFormat, ip, "the address is of another family than the format", "leave AddrFormat out, or give the interface an address of that family")
-	case src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap().WithZone("") != ip.WithZone(""):
+	case src.IP.IsValid() && !src.IP.IsUnspecified() && src.IP.Unmap() != ip && (src.IP.Zone() != "" || src.IP.Unmap() != ip.WithZone("")):
 		return refuse("SrcAddr", src.IP, ip, "the source address asked for is another one", "leave SrcAddr out, or ask for an address of this host")
 	case dst.IP.IsValid() && dst.IP.Unmap().Is4() != ip.Is4():
 		return refuse("DestAddr", dst.IP, ip, "the destination is of another address family", "name an address of the destination of this family")
@@ -181,6 +183,17 @@ func (in *Info) clone() {
 	in.Domain.AuthKey = bytes.Clone(in.Domain.AuthKey)
 }
 
+// maxID is the largest PIDonFEP and the largest RI.
+const maxID = 1<<12 - 1
+
+// check says what of an Info GetInfo would refuse, as fi.EINVAL: whoever has
+// changed it gets nothing less without being told.
+func (in *Info) check() error {
+	var why reasons
+	match(in, &why)
+	return why.err()
+}
+
 // match checks hints against what the provider can do and returns the Info that
 // satisfies them, addresses left out (R-INFO-01 to 26). What it refuses it says.
 func match(h *Info, why *reasons) *Info {
@@ -194,9 +207,15 @@ func match(h *Info, why *reasons) *Info {
 	if err := h.Config.check(); err != nil {
 		why.refuse("Config", "", "", strings.TrimPrefix(err.Error(), "uet: "), "set the field to a value in this range, or leave it 0")
 	}
+	if a := &h.SrcAddr; a.PIDonFEP > maxID || a.RI > maxID {
+		why.refuse("SrcAddr", fmt.Sprintf("PIDonFEP %d, RI %d", a.PIDonFEP, a.RI), maxID, "they have 12 bits", "leave them 0 for the default")
+	}
 	in.matchTx(&h.Tx, why)
 	in.matchRx(&h.Rx, why)
 	in.matchEp(&h.Ep, why)
+	if sec := h.Config.Security; sec != nil && sec.kind == cm.SecTLS && in.Ep.Type != fi.EpMsg {
+		why.refuse("Config.Security", "certificates", "a cluster key", "certificates secure connections", "ask for FI_EP_MSG endpoints, or take a cluster key (LoadClusterKey)")
+	}
 	in.matchDomain(&h.Domain, why)
 	in.matchFabric(&h.Fabric, why)
 	return in
@@ -227,7 +246,6 @@ func (in *Info) matchTx(h *TxAttr, why *reasons) {
 	why.atMost("Tx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
 	why.atMost("Tx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "send fewer, longer elements")
 	why.atLeast0("Tx.InjectSize", h.InjectSize)
-	why.atLeast0("Tx.Size", h.Size)
 	in.Tx = TxAttr{
 		Caps: in.Caps & txCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, TClass: h.TClass, Size: orDefault(h.Size, defaultTxSize), IovLimit: IovLimit,
 	}
@@ -245,7 +263,6 @@ func (in *Info) matchRx(h *RxAttr, why *reasons) {
 	why.order("Rx.MsgOrder", h.MsgOrder)
 	why.atMost("Rx.Size", h.Size, maxQueueSize, "more operations at once than an endpoint holds", "ask for less, and post again when fi.EAGAIN is over")
 	why.atMost("Rx.IovLimit", h.IovLimit, IovLimit, "more vector elements than a message may have", "receive into fewer, longer elements")
-	why.atLeast0("Rx.Size", h.Size)
 	in.Rx = RxAttr{
 		Caps: in.Caps & rxCaps, OpFlags: h.OpFlags, MsgOrder: h.MsgOrder, Size: orDefault(h.Size, defaultRxSize), IovLimit: IovLimit,
 	}
@@ -330,6 +347,11 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 	why.atMost("Domain.MaxErrData", h.MaxErrData, d.MaxErrData, "errors carry an address, not more", "ask for less")
 	why.atMost("Domain.MRCnt", h.MRCnt, d.MRCnt, "memory registration is not built yet", "leave Domain.MRCnt 0: messages need no registered memory")
 	why.key("Domain.AuthKey", h.AuthKey)
+	why.among("Domain.Threading", uint8(h.Threading), uint8(fi.ThreadEndpoint))
+	why.among("Domain.ControlProgress", uint8(h.ControlProgress), uint8(fi.ProgressControlUnified))
+	why.among("Domain.DataProgress", uint8(h.DataProgress), uint8(fi.ProgressControlUnified))
+	why.among("Domain.ResourceMgmt", uint8(h.ResourceMgmt), uint8(fi.RMEnabled))
+	why.among("Domain.AVType", uint8(h.AVType), uint8(fi.AVTable))
 	// R-INFO-18 to 20: whatever is asked.
 	if h.Threading != fi.ThreadUnspec {
 		d.Threading = h.Threading

@@ -1,10 +1,13 @@
 package uet
 
 import (
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -106,6 +109,15 @@ var refusedHints = map[string]struct {
 	"tx contexts per ep":    {"Domain.MaxEpTxCtx", Info{Domain: DomainAttr{MaxEpTxCtx: 2}}},
 	"rx contexts per ep":    {"Domain.MaxEpRxCtx", Info{Domain: DomainAttr{MaxEpRxCtx: 2}}},
 	"error data":            {"Domain.MaxErrData", Info{Domain: DomainAttr{MaxErrData: 1 << 20}}},
+	"threading":             {"Domain.Threading", Info{Domain: DomainAttr{Threading: fi.ThreadEndpoint + 1}}},
+	"control progress":      {"Domain.ControlProgress", Info{Domain: DomainAttr{ControlProgress: fi.ProgressControlUnified + 1}}},
+	"data progress":         {"Domain.DataProgress", Info{Domain: DomainAttr{DataProgress: fi.ProgressControlUnified + 1}}},
+	"resource management":   {"Domain.ResourceMgmt", Info{Domain: DomainAttr{ResourceMgmt: fi.RMEnabled + 1}}},
+	"vector type":           {"Domain.AVType", Info{Domain: DomainAttr{AVType: fi.AVTable + 1}}},
+	"negative queues":       {"Domain.CQCnt", Info{Domain: DomainAttr{CQCnt: -1}}},
+	"negative vector":       {"Tx.IovLimit", Info{Tx: TxAttr{IovLimit: -1}}},
+	"source beyond PIDs":    {"SrcAddr", Info{SrcAddr: wire.Addr{PIDonFEP: 1 << 12}}},
+	"source beyond RIs":     {"SrcAddr", Info{SrcAddr: wire.Addr{RI: 1 << 12}}},
 	"memory regions":        {"Domain.MRCnt", Info{Domain: DomainAttr{MRCnt: 1}}},
 	"domain capability":     {"Domain.Caps", Info{Domain: DomainAttr{Caps: fi.Msg}}},
 	"address format":        {"AddrFormat", Info{AddrFormat: 0x7777}},
@@ -115,6 +127,7 @@ var refusedHints = map[string]struct {
 	"long key":              {"Ep.AuthKey", Info{Ep: EpAttr{AuthKey: []byte{1, 2, 3, 4, 5}}}},
 	"key over 24 bits":      {"Domain.AuthKey", Info{Domain: DomainAttr{AuthKey: []byte{1, 0, 0, 0}}}},
 	"payload mtu":           {"Config", Info{Config: Config{PayloadMTU: 1500}}},
+	"certificates":          {"Config.Security", Info{Config: Config{Security: &Security{kind: cm.SecTLS}}}},
 	"another host's source": {"SrcAddr", Info{SrcAddr: wire.SockAddr(netip.MustParseAddrPort("192.0.2.77:1"))}},
 	"loopback to outside":   {"DestAddr", Info{Domain: DomainAttr{Name: "lo"}, DestAddr: wire.SockAddr(netip.MustParseAddrPort("[2001:db8::1]:1"))}},
 }
@@ -126,6 +139,45 @@ func TestGetInfoRefusesHonestly(t *testing.T) {
 			_, err := GetInfo("", "", 0, &h.Info)
 			want(t, err, fi.ENODATA)
 		})
+	}
+}
+
+func TestOpenRefusesWhatGetInfoDoes(t *testing.T) {
+	t.Parallel()
+	// fi.EINVAL: nobody gets less than the Info says, whoever has written into it.
+	r := newRig(t, nil)
+	src := r.info.SrcAddr
+	for name, h := range refusedHints {
+		in := h.Info
+		switch h.field {
+		case "Domain.Name", "AddrFormat", "DestAddr":
+			continue // of no endpoint
+		case "SrcAddr":
+			in.SrcAddr.IP = src.IP
+			if in.SrcAddr.Port != 0 {
+				continue // Enable will say
+			}
+		default:
+			in.SrcAddr = src
+		}
+		if in.Tx.InjectSize > 0 {
+			continue // cut to what there is
+		}
+		if ep, err := r.domain.OpenEndpoint(&in, nil); !errors.Is(err, fi.EINVAL) {
+			t.Errorf("%s: endpoint: %v", name, err)
+			if err == nil {
+				ep.Close()
+			}
+		}
+		if !strings.HasPrefix(h.field, "Domain.") {
+			continue
+		}
+		if d, err := r.fabric.OpenDomain(&in, nil); !errors.Is(err, fi.EINVAL) {
+			t.Errorf("%s: domain: %v", name, err)
+			if err == nil {
+				d.Close()
+			}
+		}
 	}
 }
 

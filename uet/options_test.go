@@ -564,6 +564,12 @@ func TestAsynchronousInsertion(t *testing.T) {
 	if c.Event != fi.AVComplete || c.Fid != v || c.Context != "call" || c.Data != 1 {
 		t.Errorf("%+v", c)
 	}
+	// R-AV-17: what is queued about a vector outlives it.
+	_, err = v.Insert(addrs(good), nil, 0, "last")
+	ok(t, err)
 	ok(t, v.Close())
+	if c, err := q.Read(0); err != nil || c.Fid != v || c.Context != "last" {
+		t.Errorf("%+v, %v", c, err)
+	}
 	ok(t, q.Close())
 }

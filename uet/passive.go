@@ -54,14 +54,14 @@ func (*PassiveEndpoint) source() {}
 const DefaultBacklog = 128
 
 // OpenPassive opens a passive endpoint at the source address of info: port 0 is an
-// ephemeral one, an unspecified IP address, by SetName, all of this host. fi.EINVAL: info is nil, of another endpoint type than FI_EP_MSG,
-// or contradicts itself.
+// ephemeral one, an unspecified IP address, by SetName, all of this host. fi.EINVAL: info is nil, of
+// another endpoint type than FI_EP_MSG, or asks for what GetInfo refuses.
 func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open passive endpoint: no MSG endpoint with a source address is described: %w", fi.EINVAL)
 	}
-	if err := info.Config.check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, fi.EINVAL)
+	if err := info.check(); err != nil {
+		return nil, fmt.Errorf("uet: open passive endpoint: %w", err)
 	}
 	if err := f.adopt(); err != nil {
 		return nil, err
@@ -71,6 +71,7 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 		backlog: DefaultBacklog, open: map[*ConnReq]struct{}{},
 	}
 	p.info.clone()
+	p.info.SrcAddr = byName(info.SrcAddr)
 	p.log, p.lines = newScribe(info.Config.Logger)
 	return p, nil
 }
@@ -134,7 +135,7 @@ func (p *PassiveEndpoint) SetName(a wire.Addr) error {
 	if !a.IP.IsValid() {
 		return fi.EINVAL
 	}
-	p.info.SrcAddr = a
+	p.info.SrcAddr = byName(a)
 	return nil
 }
 

@@ -82,12 +82,18 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		}
 		c.refs[e.id]++
 	}
-	if old.id != transport.NoPeer {
-		if c.refs[old.id]--; c.refs[old.id] == 0 {
-			c.fep.Forget(old.id)
-		}
-	}
+	c.release(old.id)
 	return e, e.err
+}
+
+// release says that a handle names a peer no more.
+func (c *peerCache) release(id transport.PeerID) {
+	if id == transport.NoPeer {
+		return
+	}
+	if c.refs[id]--; c.refs[id] == 0 {
+		c.fep.Forget(id)
+	}
 }
 
 // unfit is the error of sending to an address with which we have nothing in common.
@@ -109,14 +115,22 @@ func (c *peerCache) source(id transport.PeerID, initiator uint32) (fi.Addr, bool
 // vector.
 const syncEvery = 100 * time.Millisecond
 
-// syncKnown tells the FEP all addresses of the vector: with KnownPeersOnly it
-// refuses the others, and a peer that we never sent to has not been looked up.
+// syncKnown tells the FEP all addresses of the vector, and which it has no more: with
+// KnownPeersOnly it refuses the others, and a peer that we never sent to has not been
+// looked up.
 func (c *peerCache) syncKnown(now time.Time) {
 	n := c.av.Len()
 	if n == c.known && now.Sub(c.sync) < syncEvery {
 		return
 	}
 	c.known, c.sync = n, now
+	for h := range c.tab {
+		if e := &c.tab[h]; e.gen != 0 && c.av.Gen(fi.Addr(h)) == 0 {
+			id := e.id
+			*e = peerEntry{}
+			c.release(id)
+		}
+	}
 	for h := fi.Addr(0); n > 0; h++ {
 		if _, _, ok := c.av.Get(h); ok {
 			_, _ = c.find(h)

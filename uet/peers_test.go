@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cq"
@@ -112,6 +113,39 @@ func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
 	ok(t, a.Send(nil, toB, nil))
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
+}
+
+func TestKnownPeersOnlyHearsOfRemovedAddresses(t *testing.T) {
+	t.Parallel()
+	// Design D9: an address that was taken out is no better than one that never was
+	// in. What goes on is the conversation that there is (R-AV-11).
+	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
+	b, c := r.node(), r.node()
+	name, err := c.Name()
+	ok(t, err)
+	fromC, toB := b.know(c), c.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, c.Send(nil, toB, nil))
+	wait(t, b.rx, c)
+	wait(t, c.tx, b)
+	ok(t, b.vec.Remove(fromC))
+	ok(t, c.Endpoint.Close())
+	again := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.SetName(name)) } })
+	toB = again.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, again.Send(nil, toB, nil))
+	refused := func() bool { return b.Stats().Drops[transport.DropUnknown] > 0 }
+	for start := time.Now(); !refused(); {
+		if n, err := b.rx.Read(make([]cq.Entry, 1)); n != 0 || err != fi.EAGAIN || time.Since(start) > patience {
+			t.Fatalf("%d, %v", n, err)
+		}
+		_, _ = again.tx.Read(nil)
+	}
+	fromC = b.know(again)
+	if _, src := wait(t, b.rx, again); src != fromC {
+		t.Error(src)
+	}
+	wait(t, again.tx, b)
 }
 
 func TestIPv6(t *testing.T) {
@@ -254,4 +288,59 @@ func TestRefusedWhileBusy(t *testing.T) {
 		go func() { done <- n.Send(nil, h, nil) }()
 		want(t, <-done, fi.EINVAL)
 	})
+}
+
+func TestOwnZoneByNumber(t *testing.T) {
+	t.Parallel()
+	// The address of an endpoint itself has its zone by name, whoever wrote it and
+	// where, and the zone of a hint is heeded.
+	ip := linkLocal(t)
+	ifc, err := net.InterfaceByName(ip.Zone())
+	ok(t, err)
+	number := ip.WithZone(strconv.Itoa(ifc.Index))
+	_, err = GetInfo("", "", 0, &Info{SrcAddr: wire.Addr{IP: ip.WithZone("1")}}) // of lo
+	want(t, err, fi.ENODATA)
+	infos, err := GetInfo("", "", 0, &Info{SrcAddr: wire.Addr{IP: number}, Ep: EpAttr{Type: fi.EpMsg}})
+	ok(t, err)
+	if len(infos) != 1 || infos[0].SrcAddr.IP != ip {
+		t.Fatalf("%d, %v", len(infos), infos[0].SrcAddr)
+	}
+	r := newMsgRig(t)
+	check := func(what string, name wire.Addr, err error) {
+		t.Helper()
+		if err != nil || name.IP != ip {
+			t.Errorf("%s: %v, %v, want %v", what, name, err, ip)
+		}
+	}
+	rdm := newRig(t, nil)
+	info := *rdm.info
+	info.SrcAddr = wire.Addr{IP: number}
+	rdm = &rig{t: t, info: &info, fabric: rdm.fabric, domain: rdm.domain}
+	a := rdm.node()
+	b := rdm.node(func(o *options) {
+		o.bind = func(ep *Endpoint) { ok(t, ep.SetName(wire.Addr{IP: number})) }
+	})
+	for what, n := range map[string]*node{"opened": a, "named": b} {
+		name, err := n.Name()
+		check(what, name, err)
+		check(what, n.Info().SrcAddr, nil)
+	}
+	toB, toA := a.know(b), b.know(a)
+	ok(t, b.Recv(nil, toA, nil))
+	ok(t, a.Send(nil, toB, nil))
+	if _, src := wait(t, b.rx, a); src != toA {
+		t.Errorf("source %v, want %v", src, toA)
+	}
+	// Connections: the passive end, and where Connect goes.
+	minfo := *infos[0]
+	minfo.SrcAddr.IP = number
+	m := &rig{t: t, info: &minfo, fabric: r.fabric, domain: r.domain}
+	l := m.listener(func(p *PassiveEndpoint) { ok(t, p.SetName(wire.Addr{IP: number})) })
+	check("passive", l.at, nil)
+	l.at.IP = number
+	c, d := l.link()
+	talk(t, c, d, "hello")
+	talk(t, d, c, "hello yourself")
+	peer, err := c.Peer()
+	check("peer", peer, err)
 }

@@ -523,8 +523,11 @@ func TestOverrunWithoutManagement(t *testing.T) {
 	t.Parallel()
 	// R-CQ-126, R-CQ-129, R-ERR-41, R-EP-15: with resource management off the queue overruns, the
 	// event queue hears of it, and the endpoint is disabled (R-EQ-46).
-	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
-	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
+	h := &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}}
+	h.Config.Transport.PeerTimeout = 300 * time.Millisecond
+	r := newRig(t, h)
+	a, b, toB, toA := r.pair(func(o *options) { o.attr.Size = 64 })
+	ok(t, b.TSend(make([]byte, 64<<20), toA, 1, "pending")) // more than a keeps
 	for range b.rx.Attr().Size + 2 {
 		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
 		ok(t, a.Inject(nil, toB))
@@ -545,6 +548,17 @@ func TestOverrunWithoutManagement(t *testing.T) {
 	want(t, b.Enable(), fi.EOPBADSTATE)
 	if _, err := b.Name(); err != nil {
 		t.Error(err)
+	}
+	// R-EP-15: what is pending is discarded: no message goes into a receive whose end
+	// nobody will learn of, and its sender does not take it for received.
+	if e := waitErr(t, b.tx, a); e.Context != "pending" || e.Err != fi.ECANCELED {
+		t.Errorf("%+v", e)
+	}
+	for n := 1; n > 0; n, _ = a.tx.Read(make([]cq.Entry, 64)) {
+	}
+	ok(t, a.Send(nil, toB, "late"))
+	if e := waitErr(t, a.tx, b); e.Context != "late" {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -396,3 +396,66 @@ func TestOneQueueForAll(t *testing.T) {
 		ok(t, vec.Close())
 	}
 }
+
+func TestInsertionsDoNotOverrun(t *testing.T) {
+	t.Parallel()
+	// R-AV-08, R-EQ-68: every failure of an insertion is told, however small the
+	// queue is; one that could not be told of is refused before anything happens.
+	r := newRig(t, nil)
+	q, err := r.fabric.OpenEQ(eq.Attr{Size: 1}, nil)
+	ok(t, err)
+	v, err := r.domain.OpenAV(av.Attr{Flags: fi.Event}, nil)
+	ok(t, err)
+	ok(t, v.BindEvents(AVEvents(q)))
+	const failing = 20
+	in := make([]wire.Addr, failing)
+	read := func(ctx string) {
+		t.Helper()
+		for i := range failing {
+			if e, err := q.ReadErr(0); err != nil || e.Err != fi.EINVAL || e.Data != uint64(i) || e.Context != ctx {
+				t.Fatalf("failure %d: %+v, %v", i, e, err)
+			}
+		}
+		if e, err := q.Read(0); err != nil || e.Event != fi.AVComplete || e.Data != 0 || e.Context != ctx {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	for _, ctx := range []string{"one", "two", "three"} {
+		_, err := v.Insert(in, nil, 0, ctx)
+		ok(t, err)
+	}
+	for _, ctx := range []string{"one", "two", "three"} {
+		read(ctx)
+	}
+	// Nobody reads: there is an end (design D10), and no overrun.
+	good, err := wire.ParseAddr("fi_addr_uet://198.18.0.1")
+	ok(t, err)
+	calls := 0
+	for err = nil; err == nil && calls < eq.MaxKept; calls++ {
+		_, err = v.Insert(in, nil, 0, "many")
+	}
+	want(t, err, fi.EAGAIN)
+	h := []fi.Addr{77}
+	_, err = v.Insert(addrs(good), h, fi.AVUserID, nil)
+	want(t, err, fi.EAGAIN)
+	if v.Len() != 0 || h[0] != 77 {
+		t.Errorf("refused, and inserted %d, %d", v.Len(), h)
+	}
+	for range calls - 1 {
+		read("many")
+	}
+	_, err = q.Read(0)
+	want(t, err, fi.EAGAIN)
+	_, err = v.Insert(addrs(good), h, fi.AVUserID, nil)
+	ok(t, err)
+	// A queue that others have overrun tells of nothing any more.
+	q.Put(eq.Entry{})
+	q.Put(eq.Entry{})
+	_, err = v.Insert(addrs(good), nil, 0, nil)
+	want(t, err, fi.EOVERRUN)
+	if v.Len() != 1 {
+		t.Error("inserted")
+	}
+	ok(t, v.Close())
+	ok(t, q.Close())
+}

@@ -117,13 +117,20 @@ func (o *owner) Trouble(err error) {
 }
 
 // overrun reports that a completion queue lost an entry, and disables the
-// endpoint (R-CQ-126, R-EQ-46).
+// endpoint (R-CQ-126, R-EQ-46): what is pending is discarded, and peers get no
+// answer any more (R-EP-15).
 func (o *owner) overrun(q *cq.CQ) {
 	if !o.state.CompareAndSwap(stateEnabled, stateDisabled) {
 		return
 	}
 	o.log.Error("completion queue overrun: endpoint disabled", zap.Stringer("local", o.name.AddrPort()))
 	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
+	o.ending.Go(func() { // not under a completion's feet
+		o.drv.Do(func(now time.Duration) { o.fep.End(now) })
+		if o.link != nil {
+			o.link.lost(fi.EOVERRUN)
+		}
+	})
 }
 
 // report puts an asynchronous error into the endpoint's event queue, if it has

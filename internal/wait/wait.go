@@ -249,8 +249,11 @@ func (o *Object) raise() {
 	o.native.raise()
 }
 
-// Bind makes waiters drive p, and counts. fi.EBADF when closed.
+// Bind makes waiters drive p, and counts. fi.EBADF when closed, fi.EINVAL for nil.
 func (o *Object) Bind(p Progress) error {
+	if p == nil {
+		return fi.EINVAL
+	}
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
 	if o.closed {

@@ -330,6 +330,16 @@ func TestEachIsDrivenOnce(t *testing.T) {
 	p.Drive(nil)
 }
 
+func TestBindNothing(t *testing.T) {
+	// It would be driven.
+	p := newPile(t, Attr{Kind: fi.WaitUnspec})
+	if err := p.Bind(nil); !errors.Is(err, fi.EINVAL) {
+		t.Error(err)
+	}
+	p.Look()
+	p.end()
+}
+
 func TestSignalIsRemembered(t *testing.T) {
 	// R-CQ-94: a signal with nobody waiting is for one blocking call, however many
 	// there were.
