@@ -160,10 +160,10 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
+	p, n := &f.peers[op.Peer], op.Bytes()
 	if f.ses.SomeUnfenced() {
 		f.unfence(now) // it was posted before
 	}
-	p, n := &f.peers[op.Peer], op.Bytes()
 	var ln *lane
 	if short := p.short; short != nil && short.Usable() && n <= f.shortMsg && !op.Ordered {
 		ln = &f.lanes[short.Slot] // as lane would find
