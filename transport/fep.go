@@ -286,7 +286,8 @@ func (f *FEP) NextTimeout() time.Duration {
 	return t
 }
 
-// sooner is the earlier of two times of which 0 is none: the last there is.
+// sooner is the earlier of two times of which 0 is none: one before it is the latest
+// there is.
 func sooner(t, u time.Duration) time.Duration {
 	return time.Duration(min(uint64(t)-1, uint64(u)-1) + 1)
 }
