@@ -24,57 +24,58 @@ import (
 
 // A FEP is the protocol state of one fabric endpoint.
 type FEP struct {
-	cfg   Config
-	local []netip.AddrPort // by path
-	rng   *rand.Rand
+	// What every packet touches comes first, so that it lies together and is
+	// addressed by short offsets (docs/decisions/0011).
 	ses   *ses.SES
 	pds   *pds.Table
-
-	peers    []peer // index is PeerID; 0 is nobody
-	byAddr   map[netip.AddrPort]PeerID
-	freePeer fifo[PeerID] // unknown peers without a PDC, oldest first
-
-	lingering fifo[PeerID] // the same, with messages that wait for a receive
-
+	peers []peer // index is PeerID; 0 is nobody
 	lanes []lane // index is pds.PDC.Slot
-	ready fifo[PeerID]
-	after fifo[uint32] // in fill: lanes that sent wait behind those that did not
-	acks  fifo[PeerID] // peers with nothing but ACKs to send
-	ackAt time.Duration
-	flush bool // what waits in acks may leave; something does
-	apart bool // see Apart
+	now   time.Duration
+	out   train
+	sec   *tss.Domain // nil: in clear
+	notes *notes      // nil without Config.Notes
 
-	queued   int // messages with pieces not yet taken
+	ready    fifo[PeerID]
+	acks     fifo[PeerID] // peers with nothing but ACKs to send
+	ackAt    time.Duration
+	queued   int  // messages with pieces not yet taken
+	flush    bool // what waits in acks may leave; something does
+	apart    bool // see Apart
 	closed   bool
 	ended    bool              // End was called
-	sec      *tss.Domain       // nil: in clear
-	head     int               // bytes in front of the PDS header
-	trailer  int               // bytes behind the payload: CRC or ICV
-	wrap     int               // head + trailer
 	crcOnly  bool              // no head, and the trailer is a CRC
+	trims    bool              // Config.Trimming
+	sprays   bool              // several Config.Paths
+	tos      [numClasses]uint8 // by class
+	head     int               // bytes in front of the PDS header
+	wrap     int               // head + trailer
 	overhead int               // nominal bytes per packet beyond the UDP payload
 	reqLen   int               // a request without payload
 	ackLen   int               // an ACK with its response
 	shortMsg int               // Config.ShortMessage
-	tos      [numClasses]uint8 // by class
-	// keyless is since when there is nothing to seal with, 0: there is.
-	keyless time.Duration
-	hint    hint
-	now     time.Duration
-	early   fifo[uint32] // lanes of ROD PDCs with packets whose turn comes at earlyAt
-	earlyAt time.Duration
 	// moveLater are messages of a PDC that ended, nothing of which was sent.
 	moveLater []ses.Handle
-
-	out train
+	earlyAt   time.Duration
+	// keyless is since when there is nothing to seal with, 0: there is.
+	keyless time.Duration
 	// What is being received; see wire.extend for why not on the stack.
-	reqRx  wire.Req
 	metaRx pds.Meta
-	ackRx  wire.Ack
 	rspRx  wire.Rsp
 	rx, tx outer
 	stats  Stats
-	notes  *notes // nil without Config.Notes
+
+	reqRx     wire.Req
+	ackRx     wire.Ack
+	trailer   int          // bytes behind the payload: CRC or ICV
+	after     fifo[uint32] // in fillData: lanes that sent wait behind those that did not
+	early     fifo[uint32] // lanes of ROD PDCs with packets whose turn comes at earlyAt
+	byAddr    map[netip.AddrPort]PeerID
+	freePeer  fifo[PeerID] // unknown peers without a PDC, oldest first
+	lingering fifo[PeerID] // the same, with messages that wait for a receive
+	hint      hint
+	local     []netip.AddrPort // by path
+	rng       *rand.Rand
+	cfg       Config
 }
 
 // New makes a FEP. rng is the only source of randomness; cfg is copied.
@@ -104,7 +105,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
-	f.shortMsg = cfg.ShortMessage
+	f.shortMsg, f.trims, f.sprays = cfg.ShortMessage, cfg.Trimming, len(cfg.Paths) > 1
 	f.ackLen = wire.AckCCLen + wire.RspLen + f.wrap
 	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
 	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
@@ -159,10 +160,10 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.sec != nil && !f.sec.Ready() {
 		return ErrNoKey
 	}
+	p, n := &f.peers[op.Peer], op.Bytes()
 	if f.ses.SomeUnfenced() {
 		f.unfence(now) // it was posted before
 	}
-	p, n := &f.peers[op.Peer], op.Bytes()
 	var ln *lane
 	if short := p.short; short != nil && short.Usable() && n <= f.shortMsg && !op.Ordered {
 		ln = &f.lanes[short.Slot] // as lane would find
@@ -285,7 +286,8 @@ func (f *FEP) NextTimeout() time.Duration {
 	return t
 }
 
-// sooner is the earlier of two times of which 0 is none: the last there is.
+// sooner is the earlier of two times of which 0 is none: one before it is the latest
+// there is.
 func sooner(t, u time.Duration) time.Duration {
 	return time.Duration(min(uint64(t)-1, uint64(u)-1) + 1)
 }

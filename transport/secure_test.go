@@ -115,6 +115,11 @@ func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
 	if n := p.b.Stats().Drops[DropSecured]; n == 0 {
 		t.Error("a secured packet was not dropped as such")
 	}
+	bare := newPipe(t, func(c *Config) { c.NoCRC = true }).b
+	bare.Receive(p.now, &dgram.Datagram{Data: append([]byte{byte(wire.TypeTSS) << 3}, make([]byte, 99)...), Remote: p.a.cfg.Local})
+	if n := bare.Stats().Drops[DropSecured]; n != 1 {
+		t.Errorf("without a CRC %d secured packets were dropped as such, want 1", n)
+	}
 	if n := p.a.PDCs() + p.b.PDCs(); n != 2 {
 		t.Errorf("%d PDCs, want the two that the senders opened", n)
 	}

@@ -182,7 +182,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	if f.sec != nil && !f.canSeal(now) {
 		return false
 	}
-	if f.cfg.Trimming {
+	if f.trims {
 		f.fillControl(now) // as switches do: data of another class does not take it along
 	}
 	for len(d.Data) == 0 {
@@ -296,7 +296,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		return false
 	}
 	path := 0
-	if len(f.cfg.Paths) > 1 {
+	if f.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
@@ -375,7 +375,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		return laneBlocked
 	}
 	path := 0
-	if len(f.cfg.Paths) > 1 {
+	if f.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
 	last := -1 // offset of this PDC's newest packet in the train
@@ -569,7 +569,7 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
 		n, class := wire.CPLen+f.wrap, classCtl
-		if f.cfg.Trimming && pdc.ProbeNext() {
+		if f.trims && pdc.ProbeNext() {
 			class = classNew
 		}
 		if f.out.full || !f.fits(pdc.Remote(), 0, n, class) {

@@ -127,19 +127,20 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 	if len(b) < ReqStdLen {
 		return 0, errStdLen
 	}
-	v, d := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[stdPID:])
-	if v>>54&3 != 0 {
+	flags := b[1]
+	if flags>>6 != 0 {
 		return 0, errStdVersion
 	}
-	r.Opcode, r.Flags = Opcode(v>>56&0x3f), SESFlags(v>>48)
-	r.MsgID, r.Gen, r.JobID = uint16(v>>32), uint8(v>>24), uint32(v&0xffffff)
+	j, d := binary.BigEndian.Uint32(b[stdGen:]), binary.BigEndian.Uint32(b[stdPID:])
+	r.Opcode, r.Flags, r.MsgID = Opcode(b[0]&0x3f), SESFlags(flags), binary.BigEndian.Uint16(b[stdMsgID:])
+	r.Gen, r.JobID = uint8(j>>24), j&0xffffff
 	r.PIDonFEP, r.RI = uint16(d>>16&0xfff), uint16(d&0xfff)
 	r.BufOff = binary.BigEndian.Uint64(b[stdBufOff:])
 	r.Initiator = binary.BigEndian.Uint32(b[stdInitiator:])
 	r.Match = binary.BigEndian.Uint64(b[stdMatch:])
 	r.ReqLen = binary.BigEndian.Uint32(b[stdReqLen:])
 	h := binary.BigEndian.Uint64(b[stdHD:])
-	if r.Flags&SESSOM != 0 {
+	if flags&byte(SESSOM) != 0 {
 		r.HeaderData, r.PayloadLen, r.MsgOff = h, 0, 0
 	} else {
 		r.Flags &^= SESHD // has no meaning here: ses.md 2.3

@@ -119,15 +119,17 @@ func (r *Rsp) Parse(b []byte) (int, error) {
 	if len(b) < RspLen {
 		return 0, errRspLen
 	}
-	v := binary.BigEndian.Uint64(b)
-	if v>>54&3 != 0 {
+	list, rc := b[0], b[1]
+	if rc>>6 != 0 {
 		return 0, errRspVersion
 	}
-	if RspOpcode(v>>56&0x3f) == RspWithData {
+	op := RspOpcode(list & 0x3f)
+	if op == RspWithData {
 		return 0, errRspOpcode
 	}
-	r.List, r.Opcode, r.RC, r.MsgID = List(v>>62), RspOpcode(v>>56&0x3f), RC(v>>48&0x3f), uint16(v>>32)
-	r.Gen, r.JobID, r.ModLen = uint8(v>>24), uint32(v&0xffffff), binary.BigEndian.Uint32(b[8:])
+	j := binary.BigEndian.Uint32(b[4:])
+	r.List, r.Opcode, r.RC, r.MsgID = List(list>>6), op, RC(rc), binary.BigEndian.Uint16(b[2:])
+	r.Gen, r.JobID, r.ModLen = uint8(j>>24), j&0xffffff, binary.BigEndian.Uint32(b[8:])
 	return RspLen, nil
 }
 
