@@ -368,22 +368,12 @@ func (w *Window) begin(now time.Duration, after bool) {
 func (w *Window) round(now time.Duration) {
 	queue := w.least - w.base // what every packet of the round met at least
 	standing := w.least - w.minRTT
-	over := queue >= w.target
 	cut := false
-	switch {
-	case w.after:
-	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
-		cut = true
-	case over && (w.marked || w.full && !w.marks):
-		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
-		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
-		cut = true
-	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
-		w.cut(int64(w.top) * (percent - cutPercent) / percent)
-		w.fastTop = int32(w.cwnd)
-		cut = true
-	default:
-		if w.clean++; w.clean >= cleanRounds {
+	if !w.after {
+		// At rest there is nothing to judge.
+		if (w.trimmed > 0 || w.lost > 0 || queue >= w.target) && w.judge(now, queue, standing) {
+			cut = true
+		} else if w.clean++; w.clean >= cleanRounds {
 			w.clean, w.fastTop = 0, w.ceil
 		}
 	}
@@ -414,6 +404,24 @@ func (w *Window) round(now time.Duration) {
 		w.retarget()
 	}
 	w.begin(now, cut)
+}
+
+// judge shrinks the window if the round saw congestion, and reports whether it did.
+// queue is what every packet of it met at least, standing what of that is not the path.
+func (w *Window) judge(now, queue, standing time.Duration) bool {
+	over := queue >= w.target
+	switch {
+	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
+	case over && (w.marked || w.full && !w.marks):
+		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
+		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
+	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
+		w.cut(int64(w.top) * (percent - cutPercent) / percent)
+		w.fastTop = int32(w.cwnd)
+	default:
+		return false
+	}
+	return true
 }
 
 // cut shrinks the window to n bytes, or leaves it if losses of the round did

@@ -3,6 +3,8 @@ package pds
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +36,10 @@ func (x *pdcTest) state() pdcState {
 }
 
 // ReceivePlain does to a PDC what ReceiveAckOf does, or nothing: two PDCs live the
-// same life with losses, refusals and wrong ACKs, one of them without ReceivePlain.
+// same life with losses, refusals and wrong ACKs, one of them without ReceivePlain. With
+// two paths, of which it is told besides, it does not go the short way of a CACK either.
 func TestPlainAckIsAnAck(t *testing.T) {
-	plain, other := 0, 0
+	plain, other, calms := 0, 0, 0
 	for seed := range uint64(120) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		paths, mode := 1, wire.RUD
@@ -53,6 +56,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			x.push(1)
 			xs[i] = x
 		}
+		xs[1].tab.cfg.Paths = 2
 		rcvd := uint32(0)
 		for step := 0; step < 150 && xs[0].p.state != Closed; step++ {
 			op, n, d := rng.IntN(17), rng.IntN(4), time.Duration(rng.IntN(100))*time.Microsecond
@@ -132,12 +136,28 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			case op < 8:
 				other++
 			}
+			if paths == 1 {
+				xs[1].told = slices.DeleteFunc(xs[1].told, func(s string) bool { return strings.HasPrefix(s, "path") })
+				if len(xs[1].told) == 0 {
+					xs[1].told = nil
+				}
+			}
+			// What calmUntil says runTimers would say, and do nothing.
+			if at := xs[0].p.calmUntil(); at > xs[0].now {
+				calms++
+				if next := xs[0].p.runTimers(xs[0].now); next != at {
+					t.Fatalf("seed %d: calm until %v, and runTimers looks again at %v", seed, at, next)
+				}
+			}
 			got, want := xs[0].state(), xs[1].state()
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d, plain %t: after %v\n%+v\nwant\n%+v", seed, tookPlain, &a, got, want)
 			}
 			xs[0].told, xs[1].told = nil, nil
 		}
+	}
+	if calms < 1000 {
+		t.Errorf("calm %d times: too few to compare", calms)
 	}
 	if plain < 500 || other < 500 {
 		t.Errorf("%d ACKs were plain and %d were not: too few to compare", plain, other)

@@ -52,7 +52,11 @@ func (p *PDC) tailTime() time.Duration {
 		return p.rto()
 	}
 	// A PROBE or its answer may be lost as well: the second comes as soon.
-	return min(tx.silence(p.t.cfg.AckDelay)<<min(tx.probes/2, 16), p.rto())
+	d := tx.silence(p.t.cfg.AckDelay) << min(tx.probes/2, 16)
+	if d <= p.t.rtoLeast {
+		return d
+	}
+	return min(d, p.rto())
 }
 
 // reorderTime is how long a hole that few packets overtook may stay open.

@@ -321,7 +321,11 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 			p.caughtUp(now)
 		}
 		if rx.ackBytes = n; m.AR || m.CE || n >= t.cfg.AckTrigger {
-			p.ackNow(m)
+			rx.ackBytes = 0
+			if !rx.ackDue {
+				rx.ackDue, rx.ackWhy = true, m.whyAck()
+				t.up.WakeAck(p)
+			}
 		}
 		return
 	}
@@ -361,17 +365,11 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
 	// enough bytes. What is left is covered by the next one.
 	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
-		p.ackNow(m)
-	}
-}
-
-// ackNow makes an ACK due because of a delivered packet.
-func (p *PDC) ackNow(m *Meta) {
-	rx := p.rx
-	rx.ackBytes = 0
-	if !rx.ackDue {
-		rx.ackDue, rx.ackWhy = true, m.whyAck()
-		p.t.up.WakeAck(p)
+		rx.ackBytes = 0
+		if !rx.ackDue {
+			rx.ackDue, rx.ackWhy = true, m.whyAck()
+			t.up.WakeAck(p)
+		}
 	}
 }
 

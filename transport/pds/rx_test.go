@@ -3,6 +3,7 @@ package pds
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -588,9 +589,19 @@ func TestNextRequestIsARequest(t *testing.T) {
 			}
 			h.ClearOff = int16(clear.Sub(h.PSN))
 			d, silent := time.Duration(rng.IntN(100))*time.Microsecond, rng.IntN(30) == 0
+			asks, unarmed, move := rng.IntN(20) == 0, rng.IntN(10) == 0, rng.IntN(20) == 0
+			if move {
+				from = netip.AddrPortFrom(from.Addr(), 1+uint16(rng.IntN(2)))
+			}
 			tookNext := false
 			for i, x := range xs {
 				x.now += d
+				if asks {
+					x.p.RequestClose(x.now)
+				}
+				if unarmed {
+					x.tab.heapRemove(x.p)
+				}
 				var p *PDC
 				v := Deliver
 				if i == 0 {

@@ -152,7 +152,7 @@ func (p *PDC) appendAck(b []byte, s *answer, service time.Duration, req wire.Ack
 
 // plain reports whether the ACK that names a packet is a wire.PlainAck.
 func (p *PDC) plain(s *answer, cack wire.PSN) bool {
-	return s.psn == cack && !p.rx.max.After(cack) && !s.retx && !s.ce && p.state != CloseRequested
+	return s.psn == cack && p.rx.max == cack && !s.retx && !s.ce && p.state != CloseRequested
 }
 
 // fillAck makes the header of that ACK.

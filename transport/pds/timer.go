@@ -29,9 +29,11 @@ func (t *Table) arm(p *PDC, at time.Duration) {
 	}
 }
 
-// armTail is arm for the end of a silence of tailTime that begins now, or earlier.
+// armTail is arm for the end of a silence of tailTime that begins now.
 func (p *PDC) armTail(now time.Duration) {
-	p.t.arm(p, now+p.tailFloor())
+	if p.heapAt > now+p.tailFloor() {
+		p.t.arm(p, now+p.tailTime())
+	}
 }
 
 // heapPut puts p into the heap, or moves it there, to be looked at earlier.
@@ -120,18 +122,17 @@ func (t *Table) advance(now time.Duration) {
 	t.pend.expire(now, t)
 	for len(t.heap) > 0 && t.heap[0].at <= now {
 		p := t.slots[t.heap[0].slot]
-		at := p.idleUntil()
-		if at == 0 {
-			at = p.calmUntil()
-		}
-		if at > now {
-			// Most PDCs that are looked at were done long before, or go on as they
-			// should.
+		if at := p.idleUntil(); at > now {
+			// Most PDCs that are looked at were done long before.
 			p.heapAt = at
 			t.down0(0, timer{at, p.Slot})
 			continue
 		}
 		t.heapRemove(p)
+		if at := p.calmUntil(); at > now {
+			t.arm(p, at)
+			continue
+		}
 		if at := p.runTimers(now); at != 0 && p.state != Closed {
 			t.arm(p, max(at, now+1))
 		}
@@ -147,17 +148,21 @@ func (p *PDC) idleUntil() time.Duration {
 	return p.idleAt + p.t.cfg.IdleClose
 }
 
-// calmUntil is before when nothing is due to an initiator's PDC that sends without any
-// trouble; 0: runTimers knows. It asks nobody for the RTO.
+// calmUntil is when runTimers would look again at an initiator's PDC that sends without
+// any trouble, and would do nothing before; 0: runTimers knows. It asks nobody for the RTO.
 func (p *PDC) calmUntil() time.Duration {
-	tx := &p.tx
-	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
+	t, tx := p.t, &p.tx
+	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
 		return 0
 	}
 	if k := tx.at(tx.una); k.state != pktFlight || k.tries != 0 {
 		return 0 // it may be hopeless
 	}
-	return min(tx.progress+p.tailFloor(), max(p.lastHeard, tx.owedSince)+p.t.cfg.PeerTimeout)
+	at := max(tx.progress, tx.lastSend) + tx.silence(t.cfg.AckDelay)
+	if at > tx.progress+t.rtoLeast {
+		return 0 // the RTO may be earlier
+	}
+	return min(at, max(p.lastHeard, tx.owedSince)+t.cfg.PeerTimeout)
 }
 
 // runTimers does what is due and returns the next time to look, 0: none.

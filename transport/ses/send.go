@@ -143,7 +143,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	}
 	r := &m.hdr
 	r.Opcode, r.Gen, r.PIDonFEP, r.RI, r.JobID = opcode, 0, op.PIDonFEP&0xfff, op.RI&0xfff, job
-	r.Initiator, r.Match, r.HeaderData, r.ReqLen = s.cfg.Initiator, match, data, uint32(n)
+	r.Match, r.HeaderData, r.ReqLen = match, data, uint32(n)
 	r.MsgID, m.wireFlags = s.newID(), flags
 	if op.Inject || len(op.Iov) != 0 {
 		s.hold(m, op)
@@ -155,7 +155,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 func (s *SES) freshSend() *send {
 	i := s.sends.fresh()
 	m := s.sends.at(i)
-	m.self, m.idle, m.life = i, nil, 1
+	m.self, m.idle, m.life, m.hdr.Initiator = i, nil, 1, s.cfg.Initiator
 	return m
 }
 
