@@ -79,9 +79,7 @@ func (o *owner) Deliver(n int) {
 				ev.Context, ev.Buf = nil, nil // they are the user's
 				return
 			}
-			if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
-				e.Context, e.Flags, e.Len, e.Tag = ev.Context, kindFlags[ev.Kind], length, tag
-			} else {
+			if !o.out.to(q).Complete(ev.Context, kindFlags[ev.Kind], length, tag, fi.AddrNotAvail) {
 				o.overrun(q)
 			}
 		}

@@ -535,7 +535,10 @@ func (d *Driver) turn(inline bool) bool {
 	d.still = false
 	d.lastRecv = now
 	d.core.Receive(now, d.rx)
-	done := d.deliver()
+	done := d.core.Events()
+	if done > 0 {
+		d.owner.Deliver(done) // d.deliver, without a call
+	}
 	if done == 0 || long {
 		done += d.drain(long, done)
 		now = d.now
