@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/uet/driver"
 )
 
 // long takes the short ways away.
@@ -18,6 +20,30 @@ func (n *node) long() {
 	n.drv.With(func() {
 		n.simple, n.short = false, [transport.OpTRecv + 1]uint64{}
 	})
+}
+
+// A recorder is a FEP that writes down what is posted.
+type recorder struct {
+	*transport.FEP
+	ops []string
+}
+
+func (r *recorder) Post(now time.Duration, op *transport.Op) error {
+	o := *op
+	o.Buf, o.Iov, o.Context = nil, nil, nil
+	err := r.FEP.Post(now, op)
+	r.ops = append(r.ops, fmt.Sprintf("%+v of %d bytes for %v: %v", o, op.Bytes(), op.Context, err))
+	return err
+}
+
+// record has the operations of a node written down. It makes progress by hand, so its
+// driver can be another.
+func (n *node) record() *recorder {
+	r, old := &recorder{FEP: n.fep}, n.drv
+	_, mover := n.driven()
+	n.drv = driver.New(driver.Config{Core: r, Mover: mover, Conn: &socket{Conn: n.conn}, Owner: (*owner)(n.Endpoint)})
+	n.rebind(old, n.drv)
+	return r
 }
 
 // A life is what two nodes did and saw, in words.
@@ -83,7 +109,7 @@ func (l *life) live(rng *rand.Rand, n int) {
 		case 8:
 			err = from.SendData(msg[:length], 77, dest, i)
 		case 9:
-			err = from.SetOpsFlags(fi.Transmit | []fi.Flags{0, fi.Completion, fi.More, fi.DeliveryComplete, fi.InjectComplete, fi.Completion | fi.More}[rng.IntN(6)])
+			err = from.SetOpsFlags(fi.Transmit | []fi.Flags{0, fi.Completion, fi.More, fi.DeliveryComplete, fi.InjectComplete, fi.Inject}[rng.IntN(6)])
 		case 10:
 			err = to.SetOpsFlags(fi.Recv | []fi.Flags{0, fi.Completion, fi.Completion}[rng.IntN(3)])
 		case 11:
@@ -138,9 +164,25 @@ func TestShortWaysAreTheLongOnes(t *testing.T) {
 		short bool // the first one has them
 	}{
 		{"as most are", &Info{Caps: fi.Msg | fi.Tagged}, nil, true},
-		{"short messages", &Info{Caps: fi.Msg | fi.Tagged, Ep: EpAttr{MaxMsgSize: 1000}}, nil, true},
+		{"as by default", &Info{}, nil, true},
+		{"fences", &Info{Caps: fi.Msg | fi.Tagged | fi.Fence, Tx: TxAttr{MsgOrder: fi.OrderSAS}}, nil, true},
+		{"short messages", &Info{Caps: fi.Msg | fi.Tagged}, func(t *testing.T, _ *rig) func(*options) {
+			return func(o *options) {
+				o.bind = func(ep *Endpoint) {
+					ok(t, ep.SetOpt(fi.OptMaxMsgSize, 1000))
+					ok(t, ep.SetOpt(fi.OptMaxTaggedSize, 2000))
+				}
+			}
+		}, true},
 		{"one queue", &Info{Caps: fi.Msg | fi.Tagged}, func(*testing.T, *rig) func(*options) { return func(o *options) { o.oneCQ = true } }, true},
-		{"small queues", &Info{Caps: fi.Msg | fi.Tagged, Tx: TxAttr{Size: 16}, Rx: RxAttr{Size: 16}}, nil, true},
+		{"small queues", &Info{Caps: fi.Msg | fi.Tagged}, func(t *testing.T, _ *rig) func(*options) {
+			return func(o *options) {
+				o.bind = func(ep *Endpoint) {
+					ok(t, ep.SetOpt(fi.OptTxSize, 8))
+					ok(t, ep.SetOpt(fi.OptRxSize, 8))
+				}
+			}
+		}, true},
 		{"selective sends", &Info{Caps: fi.Msg | fi.Tagged}, func(*testing.T, *rig) func(*options) {
 			return func(o *options) { o.txFlags = fi.SelectiveCompletion }
 		}, true},
@@ -182,6 +224,7 @@ func TestShortWaysAreTheLongOnes(t *testing.T) {
 						a.long()
 						b.long()
 					}
+					ra, rb := a.record(), b.record()
 					alias, err := a.Alias(fi.Transmit)
 					ok(t, err)
 					l := &life{t: t, a: a, b: b, c: r.node(), toB: toB, alias: alias}
@@ -193,7 +236,7 @@ func TestShortWaysAreTheLongOnes(t *testing.T) {
 					ok(t, a.Endpoint.Close())
 					want(t, a.Send(nil, toB, nil), fi.EBADF)
 					want(t, a.TRecv(nil, fi.AddrUnspec, 0, 0, nil), fi.EBADF)
-					logs[twin] = l.log
+					logs[twin] = append(append(l.log, ra.ops...), rb.ops...)
 				}
 				for i := range max(len(logs[0]), len(logs[1])) {
 					if i >= len(logs[0]) || i >= len(logs[1]) || logs[0][i] != logs[1][i] {
