@@ -112,11 +112,53 @@ func model(t *rapid.T) {
 					if got, want := w.PutErr(&Error{Context: it.n, Err: fi.EIO}, reserved), tw.put(it, reserved); got != want {
 						t.Fatalf("put error %d: %v, want %v", it.n, got, want)
 					}
-				} else if got, want := w.Put(&Entry{Context: it.n, Tag: uint64(it.n)}, it.src, reserved), tw.put(it, reserved); got != want {
+					continue
+				}
+				put := func() bool { return w.Put(&Entry{Context: it.n, Tag: uint64(it.n)}, it.src, reserved) }
+				if reserved && rapid.Bool().Draw(t, "complete") {
+					put = func() bool { return w.Complete(it.n, 0, 0, uint64(it.n), it.src) }
+				}
+				if got, want := put(), tw.put(it, reserved); got != want {
 					t.Fatalf("put %d: %v, want %v", it.n, got, want)
 				}
 			}
 			w.End()
+		},
+		"complete": func(t *rapid.T) {
+			for range amount.Draw(t, "n") {
+				if tw.reserved == 0 {
+					break
+				}
+				it := twinItem{n: next, src: fi.Addr(next * 3)}
+				next++
+				got := q.Complete(it.n, 0, 0, uint64(it.n), it.src)
+				if !got { // then nothing was done, and the general way is gone
+					w := q.Begin()
+					got = w.Put(&Entry{Context: it.n, Tag: uint64(it.n)}, it.src, true)
+					w.End()
+				}
+				if want := tw.put(it, true); got != want {
+					t.Fatalf("complete %d: %v, want %v", it.n, got, want)
+				}
+			}
+		},
+		"take": func(t *rapid.T) {
+			for range amount.Draw(t, "n") {
+				if q.Take() {
+					if tw.overrun || len(tw.items)+tw.reserved >= tw.size {
+						t.Fatal("took a place that is not there")
+					}
+					tw.reserved++
+				}
+			}
+		},
+		"readone": func(t *rapid.T) {
+			var e [1]Entry
+			n, err := q.Read(e[:])
+			want, wantErr := tw.read(1)
+			if n != len(want) || err != wantErr || n == 1 && (e[0].Context != want[0].n || e[0].Tag != uint64(want[0].n)) {
+				t.Fatalf("read: %d, %v, %+v; want %v, %v", n, err, e[0], want, wantErr)
+			}
 		},
 		"read": func(t *rapid.T) {
 			count := rapid.IntRange(0, 300).Draw(t, "count")

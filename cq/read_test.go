@@ -205,6 +205,20 @@ func TestReadNeverStarvesProgress(t *testing.T) {
 	}
 }
 
+func TestReadOfLoneEntriesNeverStarvesProgress(t *testing.T) {
+	// R-CQ-52, on the short way of one entry at a time.
+	q := open(t, Attr{})
+	ep := &scripted{q: q}
+	q.Bind(ep)
+	for i := range 1000 {
+		put(q, Entry{Context: i})
+		wantRead(t, q, 1, i)
+	}
+	if ep.polls < 1000/pollEvery || ep.polls > 1000/pollEvery+1 {
+		t.Errorf("%d polls in 1000 reads of a queue with one entry", ep.polls)
+	}
+}
+
 func TestReadAfterUnbind(t *testing.T) {
 	// R-CQ-37: an endpoint that is gone is driven no more.
 	q := open(t, Attr{})

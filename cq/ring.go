@@ -46,6 +46,15 @@ func (r *ring) place() int {
 	return i
 }
 
+// put puts a completion; the number of its place is below limit.
+func (r *ring) put(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) {
+	i := int(r.tail) & (len(r.entries) - 1)
+	r.tail++
+	r.sources[i] = src
+	e := &r.entries[i]
+	e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
+}
+
 // reserve makes room for one more, in a queue that is neither closed nor overrun.
 func (r *ring) reserve() {
 	if r.len() == len(r.entries) {

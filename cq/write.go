@@ -137,11 +137,7 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 		q.w.Mu.Unlock()
 		return false
 	}
-	i := int(r.tail) & (len(r.entries) - 1)
-	r.tail++
-	r.sources[i] = src
-	e := &r.entries[i]
-	e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
+	r.put(ctx, flags, n, tag, src)
 	held := int64(r.tail - r.head)
 	if held > q.used.Load() {
 		q.bug()
@@ -153,6 +149,19 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 	}
 	q.w.Mu.Unlock()
 	return true
+}
+
+// Complete is Add of a completion that a place was promised to.
+func (w *Writer) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
+	if w.ring.tail < w.ring.limit {
+		w.ring.put(ctx, flags, n, tag, src)
+		return true
+	}
+	e := w.Add(src, true)
+	if e != nil {
+		e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
+	}
+	return e != nil
 }
 
 // Put is Add of a copy of e.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"reflect"
 	"testing"
+	"testing/synctest"
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/invariant"
@@ -268,5 +269,113 @@ func TestAdmitGoesOneBeyond(t *testing.T) {
 	}
 	if !q.Admit() || q.Admit() || q.Reserve(1) {
 		t.Fatal("one place was free")
+	}
+}
+
+func TestCompleteSaysNo(t *testing.T) {
+	// Then nothing has happened, and the promise still stands.
+	q := open(t, Attr{Format: fi.CQTagged})
+	completes := func(want bool) {
+		t.Helper()
+		if !q.Reserve(1) {
+			t.Fatal("no room")
+		}
+		reserved, unread := q.Reserved(), q.Unread()
+		if got := q.Complete("c", fi.Send, 1, 2, 3); got != want {
+			t.Fatalf("complete: %v", got)
+		}
+		if want {
+			reserved, unread = reserved-1, unread+1
+		}
+		if q.Reserved() != reserved || q.Unread() != unread {
+			t.Errorf("%d reserved, %d unread; want %d, %d", q.Reserved(), q.Unread(), reserved, unread)
+		}
+	}
+	e, src := make([]Entry, 2), make([]fi.Addr, 2)
+	put(q, Entry{Context: "p"})
+	completes(true)
+	if n, err := q.ReadFrom(e, src); n != 2 || err != nil || src[1] != 3 || e[1].Context != "c" || e[1].Flags != fi.Send || e[1].Len != 1 || e[1].Tag != 2 {
+		t.Errorf("%d, %v: %+v from %v", n, err, e, src)
+	}
+	putErr(q, Error{Err: fi.EIO}) // an error wakes whoever waits, also for more than this
+	completes(false)
+	var failed Error
+	if n, err := q.ReadErr(&failed, 0); n != 1 {
+		t.Fatal(err)
+	}
+	put(q, Entry{Context: "p"})
+	completes(true)
+	for !q.Overrun() {
+		put(q, Entry{})
+	}
+	if q.Complete("c", fi.Send, 1, 2, 3) {
+		t.Error("into a queue that has overrun")
+	}
+	if err := q.Close(); err != nil || q.Complete("c", fi.Send, 1, 2, 3) {
+		t.Errorf("closed (%v), and it takes more", err)
+	}
+}
+
+func TestCompleteFillsTheQueue(t *testing.T) {
+	// As far as there are promises, also round the end of the ring and where it grows.
+	q := open(t, Attr{Size: 1024})
+	said := 0
+	for range 5 {
+		for i := range 1000 {
+			if !q.Take() {
+				t.Fatal("no room")
+			}
+			if q.Complete(i, 0, 0, 0, 0) {
+				said++
+				continue
+			}
+			w := q.Begin()
+			w.Complete(i, 0, 0, 0, 0)
+			w.End()
+		}
+		for i := range 1000 {
+			wantRead(t, q, 1, i)
+		}
+		if !q.Reserve(1024) { // what was read makes room, for one who looks
+			t.Fatal("no room")
+		}
+		q.Unreserve(1024)
+	}
+	if said < 4900 {
+		t.Errorf("%d of 5000 were completed by one call", said)
+	}
+}
+
+func TestCompleteWakes(t *testing.T) {
+	// R-CQ-27, -28: as any insertion does, if it makes enough.
+	synctest.Test(t, func(t *testing.T) {
+		q := sleepy(t)
+		put(q, Entry{})
+		wantRead(t, q, 1, nil)
+		r := sread(q, 0)
+		synctest.Wait()
+		if !q.Reserve(1) || !q.Complete("c", 0, 0, 0, 0) {
+			t.Fatal("not completed")
+		}
+		if got := <-r; got.n != 1 || got.first != "c" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestCompleteShowsIt(t *testing.T) {
+	// R-CQ-39: to those who wait on the channel, too.
+	q := open(t, Attr{WaitObj: fi.WaitMutexCond})
+	c, err := q.Chan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(q, Entry{})
+	wantRead(t, q, 1, nil)
+	if err := q.TryWait(); err != nil {
+		t.Fatal(err)
+	}
+	if !q.Reserve(1) || !q.Complete("c", 0, 0, 0, 0) || len(c) != 1 {
+		t.Errorf("%d tokens", len(c))
 	}
 }

@@ -69,19 +69,20 @@ func (o *owner) Deliver(n int) {
 		if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
 			o.deliver(ev)
 		} else {
-			q, length, tag := o.txq.q, 0, uint64(0) // R-CQ-101
+			q, length, tag, src := o.txq.q, 0, uint64(0), fi.AddrNotAvail // R-CQ-101
 			if ev.Kind.Recv() {
 				if q, length = o.rxq.q, ev.Len; ev.Kind == transport.OpTRecv {
 					tag = ev.Tag // R-CQ-104: the sender's
 				}
+				if o.source {
+					src, _ = o.peers.source(ev.Peer, ev.Initiator)
+				}
 			}
-			if alone && q.Complete(ev.Context, kindFlags[ev.Kind], length, tag, fi.AddrNotAvail) {
+			if alone && q.Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
 				ev.Context, ev.Buf = nil, nil // they are the user's
 				return
 			}
-			if e := o.out.to(q).Add(fi.AddrNotAvail, true); e != nil {
-				e.Context, e.Flags, e.Len, e.Tag = ev.Context, kindFlags[ev.Kind], length, tag
-			} else {
+			if !o.out.to(q).Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
 				o.overrun(q)
 			}
 		}

@@ -405,7 +405,7 @@ func (ep *Endpoint) enable() error {
 	ep.exact = caps&fi.ExactDirectedRecv != 0
 	ep.visible = ep.txCaps&fi.Fence != 0
 	ep.short = ep.shortWays()
-	ep.simple = ep.managed && !ep.source && len(ep.cntrs.all) == 0
+	ep.simple = ep.managed && !ep.sourceErr && len(ep.cntrs.all) == 0
 	ep.peers = peerCache{av: ep.av, fep: ep.fep}
 	core, mover := ep.driven()
 	ep.drv = driver.New(driver.Config{

@@ -36,8 +36,8 @@ type direct struct {
 		iov  unix.Iovec
 		ctl  [ctlLen]byte
 		name unix.RawSockaddrInet6
-		last unix.RawSockaddrInet6 // the sender before, and what it says
-		from netip.AddrPort
+		last [8]byte        // how name began when sender looked
+		from netip.AddrPort // what it said
 	}
 	tx struct {
 		msg  unix.Msghdr

@@ -52,7 +52,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	rx := &d.rx
 	rx.iov.Base = unsafe.SliceData(g.Data)
 	rx.iov.SetLen(cap(g.Data))
-	for repeat := 0; repeat < maxRepeat; repeat++ {
+	for repeat := 1; ; repeat++ {
 		rx.msg.Namelen = unix.SizeofSockaddrInet6
 		rx.msg.SetControllen(len(rx.ctl))
 		d.st.RecvCalls++
@@ -69,7 +69,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			} else {
 				d.control(g)
 			}
-			if rx.name != rx.last {
+			if k := (*[8]byte)(unsafe.Pointer(&rx.name)); *k != rx.last {
 				d.sender()
 			}
 			g.Remote = rx.from
@@ -84,18 +84,20 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 				return false, err
 			}
 		}
+		if repeat == maxRepeat {
+			return false, nil
+		}
 	}
-	return false, nil
 }
 
-// sender decodes who has sent what was received. Interfaces may change their names: a
-// sender with a zone is decoded each time.
+// sender decodes who has sent what was received, and keeps it if the first bytes of
+// the name are all there is to it: family, port and address of IPv4.
 func (d *direct) sender() {
 	rx := &d.rx
-	if rx.from = d.decode(&rx.name); rx.name.Scope_id == 0 {
-		rx.last = rx.name
+	if rx.from = d.decode(&rx.name); rx.name.Family == unix.AF_INET {
+		rx.last = *(*[8]byte)(unsafe.Pointer(&rx.name))
 	} else {
-		rx.last = unix.RawSockaddrInet6{}
+		rx.last = [8]byte{} // no family: none begins so
 	}
 }
 

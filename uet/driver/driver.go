@@ -535,28 +535,28 @@ func (d *Driver) turn(inline bool) bool {
 	d.still = false
 	d.lastRecv = now
 	d.core.Receive(now, d.rx)
-	done := d.deliver()
+	done := d.core.Events()
+	if done > 0 {
+		d.owner.Deliver(done) // d.deliver, without a call
+	}
 	if done == 0 || long {
 		done += d.drain(long, done)
-		now = d.now
 	}
-	if done > 0 && inline && now-d.lastFull < fullEvery {
-		if d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
+	if done > 0 {
+		if !inline {
+			// The goroutine cannot see the application's turns and leaves it some time.
+			d.holdAcks = d.now + ackHold
+		} else if d.now-d.lastFull < fullEvery && d.core.Queued() == 0 && len(d.unsent) == 0 && !d.stuck {
 			return true // the application waits for what was just delivered
 		}
 	}
-	d.lastFull = now
-	t := d.core.NextTimeout()
-	if t != 0 && t <= now {
-		d.core.Advance(now)
+	d.lastFull = d.now
+	if t := d.core.NextTimeout(); t != 0 && t <= d.now {
+		d.core.Advance(d.now)
 		more = true
 	}
-	if done > 0 && !inline {
-		// The goroutine cannot see the application's turns and leaves it some time.
-		d.holdAcks = now + ackHold
-	}
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
-		d.transmit(now)
+		d.transmit(d.now)
 	}
 	if d.stuck {
 		d.intake()
