@@ -753,3 +753,39 @@ func TestAddressesAreBounded(t *testing.T) {
 		t.Errorf("an address in use: %v", err)
 	}
 }
+
+// Streams that measure one after the other do not add up to more than the path
+// carries.
+func TestStreamsOneAfterTheOther(t *testing.T) {
+	ms := time.Millisecond
+	stream := func(begin, took time.Duration) LegResult {
+		return LegResult{Tx: Measure{Msgs: 100, Begin: begin, Duration: took}, Rx: Measure{Msgs: 100, Begin: begin, Duration: took}}
+	}
+	for name, c := range map[string]struct {
+		spec  func(*Spec)
+		here  []LegResult
+		there []LegResult
+		want  time.Duration
+	}{
+		"all at once":        {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
+		"one after another":  {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"with a gap":         {func(*Spec) {}, []LegResult{stream(45*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 50 * ms},
+		"at the server":      {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, 20 * ms},
+		"an older server":    {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(0, 10*ms), stream(0, 12*ms)}, 12 * ms},
+		"of both, no clock":  {func(s *Spec) { s.Bidir = true }, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, []LegResult{stream(time.Hour, 10*ms), stream(time.Hour, 11*ms)}, 12 * ms},
+		"transactions":       {func(s *Spec) { s.Test, s.Window = RR, 1 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"intended times":     {func(s *Spec) { s.Test, s.Rate = Load, 10 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
+		"one measured never": {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), {}}, make([]LegResult, 2), 10 * ms},
+	} {
+		s := base(BW, Send, 1000)
+		s.Parallel = 2
+		c.spec(&s)
+		r := &clientRun{spec: &s}
+		for i := range c.here {
+			r.legs = append(r.legs, &leg{spec: &s, res: c.here[i], hist: newHistogram()})
+		}
+		if got := r.result(c.there); got.DurationNS != int64(c.want) {
+			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
+		}
+	}
+}
