@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +33,21 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var unknown error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		// Help of what is no command is no help: cobra shows that of the command above.
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+			unknown = notThere(cmd, words[0])
+			return
+		}
+		help(cmd, args)
+	})
 	cmd, err := root.ExecuteC()
-	if err != nil {
+	if err = cmp.Or(err, unknown); err != nil {
+		if cmd.Name() == "help" {
+			cmd = root
+		}
 		fmt.Fprintf(stderr, "uetperf: %s (see %s -h)\n", usageText(err), cmd.CommandPath())
 		return nil, exitUsage
 	}
@@ -91,6 +105,41 @@ could not be reached, 130 interrupted.`
 // laterCommands have a name already and nothing behind it.
 var laterCommands = []string{"coll"}
 
+// notThere says what there is instead of a command that is not.
+func notThere(cmd *cobra.Command, name string) error {
+	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
+	if cmd.HasParent() {
+		var names []string
+		for _, c := range cmd.Commands() {
+			names = append(names, c.Name())
+		}
+		there = "there are " + strings.Join(names, ", ")
+	} else if slices.Contains(laterCommands, name) {
+		return fmt.Errorf("command %s is not offered yet: %s", name, there)
+	}
+	return fmt.Errorf("unknown command %q: %s", name, there)
+}
+
+// helpCommand is cobra's, but for names that are no commands.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "what a command does and which flags it has", DisableFlagsInUseLine: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			to, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil:
+				return err
+			case len(rest) > 0 && to.HasSubCommands():
+				return notThere(to, rest[0])
+			case len(rest) > 0:
+				return fmt.Errorf("unexpected %q", rest[0])
+			}
+			to.InitDefaultHelpFlag()
+			return to.Help()
+		},
+	}
+}
+
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
 	root := &cobra.Command{
@@ -98,14 +147,10 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
-			switch {
-			case len(args) == 0:
+			if len(args) == 0 {
 				return nil
-			case slices.Contains(laterCommands, args[0]):
-				return fmt.Errorf("command %s is not offered yet: %s", args[0], there)
 			}
-			return fmt.Errorf("unknown command %q: %s", args[0], there)
+			return notThere(cmd, args[0])
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -130,6 +175,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
 	}
+	root.SetHelpCommand(helpCommand())
 	return root
 }
 
