@@ -576,6 +576,13 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	f.Var(durationFlag{&s.BaseRTT}, "base-rtt", "round trip `TIME` of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion (default 150us)")
 	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
+	if t.name == soakName {
+		for _, name := range []string{"mode", "complete", "progress", "gso", "paths"} {
+			fl := f.Lookup(name)
+			fl.DefValue = "0" // do not show it
+			fl.Usage += " (default drawn)"
+		}
+	}
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
 	seed.add(f)
