@@ -436,9 +436,6 @@ completions; with inject complete, which says nothing of arrival, at the receive
 	loadTest, rrTest, incastTest, soakTest,
 }
 
-// silence is what a server may keep in a test: one that is gone ends it within 10 s.
-const silence = 7 * time.Second
-
 // counted says what -n counts.
 func (t *testDef) counted() string {
 	switch t.name {
@@ -518,6 +515,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		crc           = "on"
 		impair        string
 		timeout       = 10 * time.Second
+		silence       time.Duration
 		mtu, paths    int
 		iters, warmup int64
 		dur, interval time.Duration
@@ -597,7 +595,8 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	}
 	o.add(f, cfg)
 	addPcap(f, cfg)
-	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer; in a test it may be silent for as long, at most "+silence.String())
+	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
+	f.Var(durationFlag{&silence}, "silence", "`TIME` that the server may be silent in a test: stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
 
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -682,7 +681,15 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--timeout must be more than 0")
 		}
 		cfg.Timeout = timeout
-		s.PeerTimeout = min(timeout, silence)
+		switch {
+		case !given("silence"):
+			silence = min(timeout, perf.Silence)
+		case silence <= 0 || silence > time.Hour:
+			return fmt.Errorf("--silence %v is not more than 0 and at most 1h", silence)
+		default:
+			cfg.Silence = silence
+		}
+		s.PeerTimeout = silence
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {

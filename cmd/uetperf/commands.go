@@ -106,7 +106,7 @@ type pinned struct {
 }
 
 // commonFlags are those that a soak neither draws nor keeps to itself.
-var commonFlags = []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout"}
+var commonFlags = []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"}
 
 // moreFlags are those that not all tests have.
 type moreFlags struct {

@@ -362,7 +362,7 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
 	}
 	if cfg.Command == soakName {
 		return o.soak(ctx, addr, dial)

@@ -214,7 +214,7 @@ func TestServerRefusesConnections(t *testing.T) {
 	c := dial(t, addr, ClientConfig{EP: MSG})
 	stray := func(to call) error {
 		t.Helper()
-		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second)
+		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second, 0)
 		info, err := infoTo(c.server, "", hints)
 		if err != nil {
 			t.Fatal(err)
@@ -722,7 +722,7 @@ func TestAddressesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := openCtl(services[0], info, netip.AddrPort{}, func(*ctl, netip.AddrPort, *message) {}, func(*ctl, netip.AddrPort, uint64, error) {})
+	c, err := openCtl(services[0], info, netip.AddrPort{}, func(*ctl, netip.AddrPort, *message) {}, func(*ctl, netip.AddrPort, undelivered, error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
