@@ -3,7 +3,9 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -76,5 +78,21 @@ func TestStoppedForLong(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Who lost the terminal finds the record all the same; nohup goes on.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	file := filepath.Join(t.TempDir(), "r.json")
+	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-J", file)
+	_ = c.Process.Signal(syscall.SIGHUP)
+	if code := c.code(t); code != exitInterrupted {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(b), `"error": "interrupted"`) {
+		t.Errorf("%v: %s", err, b)
 	}
 }
