@@ -122,7 +122,13 @@ func report(err error, stderr io.Writer) int {
 		return int(e)
 	}
 	code := exitCode(err)
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	var lines []string // of errors.Join
+	for l := range strings.Lines(err.Error()) {
+		if words := strings.Fields(l); len(words) > 0 {
+			lines = append(lines, strings.Join(words, " "))
+		}
+	}
+	text := strings.Join(lines, "; ")
 	if code == exitInterrupted {
 		text = "interrupted"
 	}

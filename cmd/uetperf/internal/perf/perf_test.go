@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -786,6 +788,31 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		}
 		if got := r.result(c.there); got.DurationNS != int64(c.want) {
 			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
+		}
+	}
+}
+
+func TestOtherPort(t *testing.T) {
+	for _, c := range []struct {
+		node string
+		port uint16
+		want string
+	}{{"127.0.0.1", 4793, "127.0.0.1:4799"}, {"", 4793, ":4799"}, {"::1", 80, "[::1]:1024"}, {"", 65530, ":0"}} {
+		if got := otherPort(c.node, c.port); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	at := netip.MustParseAddrPort("127.0.0.1:80")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("uet: enable: bind: address already in use: %w", fi.EADDRINUSE), "cannot listen on 127.0.0.1:80: address already in use"},
+		{fmt.Errorf("uet: enable: bind: permission denied: %w", fi.EACCES), "cannot listen on 127.0.0.1:80: permission denied: ports below 1024 are of root: take another one by --listen"},
+		{errors.New("strange"), "cannot listen on 127.0.0.1:80: strange"},
+	} {
+		if got := noListening(at, c.err); got.Error() != c.want {
+			t.Errorf("%v, want %s", got, c.want)
 		}
 	}
 }

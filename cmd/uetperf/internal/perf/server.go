@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -140,8 +142,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	if len(s.addrs) == 0 {
 		if errors.Is(failed, fi.EADDRINUSE) {
-			a := infos[0].SrcAddr.AddrPort()
-			return nil, fmt.Errorf("cannot listen on %v: %w: does a server run already? another port: --listen %v", a, fi.EADDRINUSE, netip.AddrPortFrom(a.Addr(), max(port+1, 1024)))
+			return nil, fmt.Errorf("%w: does a server run already? another port: --listen %s", failed, otherPort(node, port))
 		}
 		return nil, failed
 	}
@@ -149,6 +150,28 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg.Warn("%v", err)
 	}
 	return s, nil
+}
+
+// otherPort is what to listen on instead of a port and those behind it.
+func otherPort(node string, port uint16) string {
+	next := max(int(port)+ProbePort+1, 1024)
+	if next+ProbePort > 1<<16-1 {
+		next = 0 // any
+	}
+	return net.JoinHostPort(node, strconv.Itoa(next))
+}
+
+// noListening says why there is no socket at an address: what the system said, once.
+func noListening(at netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, fi.EADDRINUSE):
+		err = fi.EADDRINUSE
+	case errors.Is(err, fi.EACCES) && at.Port() < 1024:
+		return fmt.Errorf("cannot listen on %v: %w: ports below 1024 are of root: take another one by --listen", at, fi.EACCES)
+	case errors.Is(err, fi.EACCES):
+		err = fi.EACCES
+	}
+	return fmt.Errorf("cannot listen on %v: %w", at, err)
 }
 
 // hints ask for the control endpoints of a service.
@@ -205,14 +228,14 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		if svc.ep == MSG {
 			l, err := listen(infos[0], svc, s.called)
 			if err != nil {
-				return fmt.Errorf("cannot listen on %v: %w", here, err)
+				return noListening(here, err)
 			}
 			s.listeners = append(s.listeners, l)
 			continue
 		}
 		c, err := openCtl(svc, infos[0], netip.AddrPort{}, s.message, s.lost)
 		if err != nil {
-			return fmt.Errorf("cannot listen on %v: %w", here, err)
+			return noListening(here, err)
 		}
 		s.cfg.Opened(c.end.ep, "control")
 		s.ctls = append(s.ctls, c)
