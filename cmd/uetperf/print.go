@@ -183,15 +183,16 @@ func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
 		h.Interval = func(n int64, at time.Duration) {
 			secs := (at - p.at).Seconds()
 			rate := float64(n-p.last) / secs
+			bps := rate * float64(size) * 8
 			switch {
 			case s.Test == perf.Load || s.Test == perf.RR:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f replies/s\n", units.Size(size), at.Seconds(), rate)
 			case s.Test == perf.Lat:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
 			case s.Test == perf.Incast:
-				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9.2f Gb/s\n", units.Size(size), at.Seconds(), rate, rate*float64(size)*8/1e9)
+				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9s Gb/s\n", units.Size(size), at.Seconds(), rate, gbpsText(bps))
 			default:
-				fmt.Fprintf(p.w, "%8s %10d %7.1f %14.2f %9.0f %12.0f\n", units.Size(size), n-p.last, at.Seconds(), rate*float64(size)*8/1e9, rate*float64(size)/1e6, rate)
+				fmt.Fprintf(p.w, "%8s %10d %7.1f %14s %9s %12s\n", units.Size(size), n-p.last, at.Seconds(), gbpsText(bps), mbpsText(bps), rateText(rate))
 			}
 			p.last, p.at = n, at
 		}

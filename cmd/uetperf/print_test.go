@@ -166,6 +166,9 @@ func TestPrintInterval(t *testing.T) {
 	want := "" +
 		"      1M       1000     1.0           8.39      1049         1000\n" +
 		"      1M        500     1.5           8.39      1049         1000\n"
+	p.hooks(&perf.Spec{Test: perf.BW, Size: 1, Time: 10 * time.Second}, &h)
+	h.Interval(300000, time.Second)
+	want += "       1     300000     1.0         0.0024      0.30       300000\n"
 	if h.Every != time.Second || out.String() != want {
 		t.Errorf("every %v:\n%s\nwant\n%s", h.Every, &out, want)
 	}

@@ -761,7 +761,8 @@ func TestAddressesAreBounded(t *testing.T) {
 func TestStreamsOneAfterTheOther(t *testing.T) {
 	ms := time.Millisecond
 	stream := func(begin, took time.Duration) LegResult {
-		return LegResult{Tx: Measure{Msgs: 100, Begin: begin, Duration: took}, Rx: Measure{Msgs: 100, Begin: begin, Duration: took}}
+		m := Measure{Msgs: 100, Begin: begin, Duration: took, User: took / 2}
+		return LegResult{Tx: m, Rx: m}
 	}
 	for name, c := range map[string]struct {
 		spec  func(*Spec)
@@ -788,6 +789,8 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		}
 		if got := r.result(c.there); got.DurationNS != int64(c.want) {
 			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
+		} else if x := got.CPU; x != nil && x.UserNS != got.DurationNS/2 {
+			t.Errorf("%s: %v of %v used, want half", name, time.Duration(x.UserNS), c.want)
 		}
 	}
 }

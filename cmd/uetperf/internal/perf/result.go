@@ -124,7 +124,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if len(run.Streams) < 2 {
 		run.Streams = nil
 	}
-	run.CPU = r.cpu(peer)
+	run.CPU = r.cpu(peer, duration)
 	return run
 }
 
@@ -187,9 +187,10 @@ func (r *clientRun) incast(run *record.Run) {
 	run.Incast = x
 }
 
-// cpu is the processor time of the processes while the first leg measured:
-// getrusage knows processes, not streams.
-func (r *clientRun) cpu(peer []LegResult) *record.CPU {
+// cpu is the processor time of the processes while the first leg measured, for the time
+// that all did: getrusage knows processes, not streams. The clocks of legs and ends do
+// not run at the same time.
+func (r *clientRun) cpu(peer []LegResult, duration time.Duration) *record.CPU {
 	pick := func(l *LegResult) Measure {
 		if l.Tx.Duration > 0 {
 			return l.Tx
@@ -200,13 +201,11 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 	if m.Duration <= 0 || m.User+m.Sys == 0 {
 		return nil
 	}
-	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
+	told := func(used, in time.Duration) int64 { return int64(float64(used) * float64(duration) / float64(in)) }
+	c := &record.CPU{UserNS: told(m.User, m.Duration), SysNS: told(m.Sys, m.Duration)}
 	if peer != nil {
-		// The peer's clock ran from its first to its last message, which is not
-		// the same time: what it used is told for a time as long as ours.
 		if p := pick(&peer[0]); p.Duration > 0 {
-			scale := float64(m.Duration) / float64(p.Duration)
-			c.PeerUserNS, c.PeerSysNS = int64(float64(p.User)*scale), int64(float64(p.Sys)*scale)
+			c.PeerUserNS, c.PeerSysNS = told(p.User, p.Duration), told(p.Sys, p.Duration)
 		}
 	}
 	return c
