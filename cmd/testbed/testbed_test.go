@@ -39,6 +39,7 @@ func TestList(t *testing.T) {
 // What is wrong with a command line: one line, exit status 2.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
+		{"play -h", `unknown command "play": there are list, up, run`},
 		{"play", `unknown command "play": there are list, up, run`},
 		{"run claen", `no scenario "claen": ` + "`testbed list`"},
 		{"run ./nowhere", "no such file"},
