@@ -122,18 +122,25 @@ func report(err error, stderr io.Writer) int {
 		return int(e)
 	}
 	code := exitCode(err)
-	var lines []string // of errors.Join
-	for l := range strings.Lines(err.Error()) {
-		if words := strings.Fields(l); len(words) > 0 {
-			lines = append(lines, strings.Join(words, " "))
-		}
-	}
-	text := strings.Join(lines, "; ")
+	text := oneLine(err)
 	if code == exitInterrupted {
 		text = "interrupted"
 	}
 	fmt.Fprintf(stderr, "uetperf: %s\n", text)
 	return code
+}
+
+// oneLine is the text of an error as one line, with those of errors.Join told apart.
+func oneLine(err error) string {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) && errors.Join(several.Unwrap()...).Error() == err.Error() {
+		var parts []string
+		for _, e := range several.Unwrap() {
+			parts = append(parts, oneLine(e))
+		}
+		return strings.Join(parts, "; ")
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 func exitCode(err error) int {

@@ -60,7 +60,7 @@ func TestNoIntervalsIfAskedFor(t *testing.T) {
 
 func TestErrorsAreOneLine(t *testing.T) {
 	var stderr bytes.Buffer
-	if code := report(errors.Join(errors.New("one\n"), errors.New("two  words")), &stderr); code != exitFailed || stderr.String() != "uetperf: one; two words\n" {
+	if code := report(&usage{errors.Join(errors.New("one\nline\n"), errors.New("two  words"))}, &stderr); code != exitUsage || stderr.String() != "uetperf: one line; two words\n" {
 		t.Errorf("exit code %d, %q", code, &stderr)
 	}
 }
