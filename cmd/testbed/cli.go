@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var unknown error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		// Help of what is no command is no help: cobra shows that of the command above.
+		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 {
+			unknown = root.Args(root, words)
+			return
+		}
+		help(cmd, args)
+	})
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, unknown)
 	var code exit
 	var f *failure
 	switch {

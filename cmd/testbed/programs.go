@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,34 +24,58 @@ var programs = []string{"testbed", "uetperf", "uetswitch"}
 const module = "github.com/uetkit/uetkit"
 
 // binaries is a folder with the programs: the one given, that of this program, or one
-// that they are built into from the source that lies here.
-func (cfg *config) binaries(ctx context.Context, r *lab.Registry) (string, error) {
+// that they are built into from the source that lies here. Containers, if there are
+// any, want them static.
+func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers bool) (string, error) {
 	if cfg.bin != "" {
 		dir, err := filepath.Abs(cfg.bin)
 		if err != nil {
 			return "", err
 		}
-		for _, p := range programs {
-			if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
-				return "", fmt.Errorf("--bin %s has no %s: build it by CGO_ENABLED=0 go build -o %s ./cmd/%s", cfg.bin, p, cfg.bin, p)
-			}
+		if p, why := unfit(dir, containers); p != "" {
+			return "", fmt.Errorf("--bin %s %s: build it by CGO_ENABLED=0 go build -o %s ./cmd/%s", cfg.bin, why, cfg.bin, p)
 		}
 		return dir, nil
 	}
+	there := ""
 	if self, err := os.Executable(); err == nil {
 		dir := filepath.Dir(self)
-		if !slices.ContainsFunc(programs, func(p string) bool {
-			_, err := os.Stat(filepath.Join(dir, p))
-			return err != nil
-		}) {
+		p, why := unfit(dir, containers)
+		if p == "" {
 			return dir, nil
 		}
+		there = dir + " " + why
 	}
 	root, err := source()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s, and %w", there, err)
 	}
 	return build(ctx, root, filepath.Join(r.Dir(), "bin"), len(r.List()) == 0)
+}
+
+// unfit is the first of the programs that cannot be taken from a folder, and why; "":
+// all can. In a container there are no libraries.
+func unfit(dir string, containers bool) (program, why string) {
+	for _, p := range programs {
+		file := filepath.Join(dir, p)
+		if _, err := os.Stat(file); err != nil {
+			return p, "has no " + p
+		}
+		if containers && dynamic(file) {
+			return p, "has a " + p + " that needs libraries, which containers have not (go install makes such programs where there is a C compiler)"
+		}
+	}
+	return "", ""
+}
+
+// dynamic reports whether a program needs an interpreter to load libraries.
+func dynamic(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // source is the root of the module, at or above the current folder.
@@ -65,7 +90,7 @@ func source() (string, error) {
 			return d, nil
 		}
 		if d == filepath.Dir(d) {
-			return "", errors.New("the programs of labs are not beside this one, and this is not the project's source to build them from: run inside it, or say where they are by --bin")
+			return "", errors.New("this is not the project's source to build the programs of labs from: run inside it, or say where they are by --bin")
 		}
 	}
 }

@@ -194,7 +194,8 @@ func (cfg *config) prepare(ctx context.Context, reg *lab.Registry, subs map[stri
 	if err := cfg.sweep(ctx, reg, subs, reg.Owned); err != nil {
 		return "", 0, nil, err
 	}
-	if bin, err = cfg.binaries(ctx, reg); err != nil {
+	_, containers := subs["docker"]
+	if bin, err = cfg.binaries(ctx, reg, containers); err != nil {
 		return "", 0, nil, &failure{err}
 	}
 	for _, s := range subs {

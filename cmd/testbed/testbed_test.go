@@ -39,6 +39,7 @@ func TestList(t *testing.T) {
 // What is wrong with a command line: one line, exit status 2.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
+		{"play -h", `unknown command "play": there are list, up, run`},
 		{"play", `unknown command "play": there are list, up, run`},
 		{"run claen", `no scenario "claen": ` + "`testbed list`"},
 		{"run ./nowhere", "no such file"},
@@ -148,4 +149,32 @@ func registryDir(t *testing.T, prefix string) string {
 		t.Fatal(err)
 	}
 	return r.Dir()
+}
+
+// Programs that need libraries do not run in containers.
+func TestProgramsAreFit(t *testing.T) {
+	sh, err := os.ReadFile("/bin/sh")
+	if err != nil || !dynamic("/bin/sh") {
+		t.Skip("no program here that needs libraries")
+	}
+	dir := t.TempDir()
+	write := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(containers bool, program, why string) {
+		t.Helper()
+		if p, w := unfit(dir, containers); p != program || !strings.Contains(w, why) {
+			t.Errorf("%q, %q", p, w)
+		}
+	}
+	want(false, "testbed", "has no testbed")
+	for _, p := range programs {
+		write(p, nil)
+	}
+	want(true, "", "")
+	write("uetperf", sh)
+	want(false, "", "")
+	want(true, "uetperf", "has a uetperf that needs libraries")
 }

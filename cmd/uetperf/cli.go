@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +33,21 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var unknown error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		// Help of what is no command is no help: cobra shows that of the command above.
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+			unknown = notThere(cmd, words[0])
+			return
+		}
+		help(cmd, args)
+	})
 	cmd, err := root.ExecuteC()
-	if err != nil {
+	if err = cmp.Or(err, unknown); err != nil {
+		if cmd.Name() == "help" {
+			cmd = root
+		}
 		fmt.Fprintf(stderr, "uetperf: %s (see %s -h)\n", usageText(err), cmd.CommandPath())
 		return nil, exitUsage
 	}
@@ -91,6 +105,41 @@ could not be reached, 130 interrupted.`
 // laterCommands have a name already and nothing behind it.
 var laterCommands = []string{"coll"}
 
+// notThere says what there is instead of a command that is not.
+func notThere(cmd *cobra.Command, name string) error {
+	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
+	if cmd.HasParent() {
+		var names []string
+		for _, c := range cmd.Commands() {
+			names = append(names, c.Name())
+		}
+		there = "there are " + strings.Join(names, ", ")
+	} else if slices.Contains(laterCommands, name) {
+		return fmt.Errorf("command %s is not offered yet: %s", name, there)
+	}
+	return fmt.Errorf("unknown command %q: %s", name, there)
+}
+
+// helpCommand is cobra's, but for names that are no commands.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "what a command does and which flags it has", DisableFlagsInUseLine: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			to, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil:
+				return err
+			case len(rest) > 0 && to.HasSubCommands():
+				return notThere(to, rest[0])
+			case len(rest) > 0:
+				return fmt.Errorf("unexpected %q", rest[0])
+			}
+			to.InitDefaultHelpFlag()
+			return to.Help()
+		},
+	}
+}
+
 func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	choose := func(name string) { cfg.Command, *chosen = name, true }
 	root := &cobra.Command{
@@ -98,14 +147,10 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true, Version: versionLine(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(cmd *cobra.Command, args []string) error {
-			const there = "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
-			switch {
-			case len(args) == 0:
+			if len(args) == 0 {
 				return nil
-			case slices.Contains(laterCommands, args[0]):
-				return fmt.Errorf("command %s is not offered yet: %s", args[0], there)
 			}
-			return fmt.Errorf("unknown command %q: %s", args[0], there)
+			return notThere(cmd, args[0])
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -130,6 +175,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	for _, t := range tests {
 		root.AddCommand(testCommand(cfg, choose, t))
 	}
+	root.SetHelpCommand(helpCommand())
 	return root
 }
 
@@ -390,9 +436,6 @@ completions; with inject complete, which says nothing of arrival, at the receive
 	loadTest, rrTest, incastTest, soakTest,
 }
 
-// silence is what a server may keep in a test: one that is gone ends it within 10 s.
-const silence = 7 * time.Second
-
 // counted says what -n counts.
 func (t *testDef) counted() string {
 	switch t.name {
@@ -472,6 +515,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 		crc           = "on"
 		impair        string
 		timeout       = 10 * time.Second
+		silence       time.Duration
 		mtu, paths    int
 		iters, warmup int64
 		dur, interval time.Duration
@@ -530,6 +574,13 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	f.Var(durationFlag{&s.BaseRTT}, "base-rtt", "round trip `TIME` of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion (default 150us)")
 	f.BoolVar(&s.Trim, "trim", false, "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)")
 	pick(&s.GSO, "gso", "", "segmentation offload `auto|on|off` at both ends", []string{"auto", "on", "off"}, nil)
+	if t.name == soakName {
+		for _, name := range []string{"mode", "complete", "progress", "gso", "paths"} {
+			fl := f.Lookup(name)
+			fl.DefValue = "0" // do not show it
+			fl.Usage += " (default drawn)"
+		}
+	}
 	f.IntVar(&mtu, "mtu", 0, "payload `BYTES` per packet: 1024, 2048, 4096, 8192 (default what fits)")
 	f.StringVar(&impair, "impair", "", "put a bad network in between: `FAULTS` like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%")
 	seed.add(f)
@@ -544,7 +595,8 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	}
 	o.add(f, cfg)
 	addPcap(f, cfg)
-	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer; in a test it may be silent for as long, at most "+silence.String())
+	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
+	f.Var(durationFlag{&silence}, "silence", "`TIME` that the server may be silent in a test: stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
 
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -629,7 +681,15 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return errors.New("--timeout must be more than 0")
 		}
 		cfg.Timeout = timeout
-		s.PeerTimeout = min(timeout, silence)
+		switch {
+		case !given("silence"):
+			silence = min(timeout, perf.Silence)
+		case silence <= 0 || silence > time.Hour:
+			return fmt.Errorf("--silence %v is not more than 0 and at most 1h", silence)
+		default:
+			cfg.Silence = silence
+		}
+		s.PeerTimeout = silence
 		if t.name == perf.Ping {
 			s.Interval = interval
 		} else {

@@ -74,8 +74,9 @@ var soakTest = testDef{
 	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
 rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
 levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
---complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a load of 200 requests a second never
-pauses. Every byte is verified; -c is always on.
+--complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a
+load of 200 requests a second never pauses. Every byte is verified; -c is always on.
+The record (-J) has for each test the command that repeats it.
 
 Between tests both processes are asked for their memory (heap in use, resident set),
 goroutines and file descriptors, after garbage was collected. At the end a line is
@@ -95,8 +96,17 @@ no byte was wrong, nothing leaks.`,
 // loadWarmup is the most that load warms up with, rrWarmup what rr does.
 const loadWarmup, rrWarmup = 1000, 100
 
-// pinned is what a soak does not draw, "": it does.
-type pinned struct{ op, mode, complete, progress, gso string }
+// pinned is what a soak does not draw, "" and 0: it does.
+type pinned struct {
+	op, mode, complete, progress, gso string
+
+	paths int
+	// common are the flags that were given and that all of its tests have.
+	common []string
+}
+
+// commonFlags are those that a soak neither draws nor keeps to itself.
+var commonFlags = []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"}
 
 // moreFlags are those that not all tests have.
 type moreFlags struct {
@@ -180,6 +190,14 @@ func (m *moreFlags) finish(f *pflag.FlagSet) (err error) {
 		}{{"mode", s.Mode, &m.cfg.Soak.mode}, {"complete", s.Complete, &m.cfg.Soak.complete}, {"progress", s.Progress, &m.cfg.Soak.progress}, {"gso", s.GSO, &m.cfg.Soak.gso}} {
 			if given(p.name) {
 				*p.to = p.is
+			}
+		}
+		if given("paths") {
+			m.cfg.Soak.paths = s.Paths
+		}
+		for _, name := range commonFlags {
+			if given(name) {
+				m.cfg.Soak.common = append(m.cfg.Soak.common, "--"+name+"="+f.Lookup(name).Value.String())
 			}
 		}
 		for _, n := range m.cfg.Sizes {

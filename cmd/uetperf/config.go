@@ -40,7 +40,8 @@ type Config struct {
 
 	Domain  string
 	Timeout time.Duration
-	JSON    string // file for the record, "-": standard output
+	Silence time.Duration // that was asked for; 0: the usual one
+	JSON    string        // file for the record, "-": standard output
 	CSV     string
 	Pcap    string // file for datagrams, also of serve
 	Asserts []*assert.Assert

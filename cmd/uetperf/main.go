@@ -33,10 +33,13 @@ func mainCode() int {
 	if cfg.UntilEOF {
 		// The server of a self-check ends with its parent, which hears what the
 		// terminal tells both.
-		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	} else {
 		sig := make(chan os.Signal, 1)
 		signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+		if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+			signal.Notify(sig, syscall.SIGHUP) // the terminal is gone, the record need not be
+		}
 		go heed(sig, cancel, time.Now, func() { os.Exit(exitInterrupted) })
 	}
 	return run(ctx, cfg, os.Stdout, os.Stderr)

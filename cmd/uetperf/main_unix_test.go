@@ -3,7 +3,9 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -51,5 +53,46 @@ func TestServerSilent(t *testing.T) {
 	}
 	if !regexp.MustCompile(`(?m)^nothing went on for \ds; operations waited:\n  here:  receive[ ,]`).MatchString(c.out.String()) {
 		t.Errorf("it is not said what operations waited for: %s", &c.out)
+	}
+}
+
+// A server that is stopped for longer than one that is gone may be silent is waited
+// for if that was asked for, by control and data of both kinds of endpoints; so is a
+// client that is stopped.
+func TestStoppedForLong(t *testing.T) {
+	for _, ep := range []string{"rdm", "msg"} {
+		for _, who := range []string{"server", "client"} {
+			t.Run(ep+" "+who, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t)
+				c := runClient(t, intervals, "bw", s.addr, "-e", ep, "-s", "64K", "-t", "15s", "-w", "1", "-i", "100ms", "--silence", "30s", "-c")
+				p := s.cmd.Process
+				if who == "client" {
+					p = c.Process
+				}
+				_ = p.Signal(syscall.SIGSTOP)
+				time.Sleep(13 * time.Second)
+				_ = p.Signal(syscall.SIGCONT)
+				if code := c.code(t); code != exitOK {
+					t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+				}
+			})
+		}
+	}
+}
+
+// Who lost the terminal finds the record all the same; nohup goes on.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	file := filepath.Join(t.TempDir(), "r.json")
+	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-J", file)
+	_ = c.Process.Signal(syscall.SIGHUP)
+	if code := c.code(t); code != exitInterrupted {
+		t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(b), `"error": "interrupted"`) {
+		t.Errorf("%v: %s", err, b)
 	}
 }

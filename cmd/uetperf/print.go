@@ -183,15 +183,16 @@ func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
 		h.Interval = func(n int64, at time.Duration) {
 			secs := (at - p.at).Seconds()
 			rate := float64(n-p.last) / secs
+			bps := rate * float64(size) * 8
 			switch {
 			case s.Test == perf.Load || s.Test == perf.RR:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f replies/s\n", units.Size(size), at.Seconds(), rate)
 			case s.Test == perf.Lat:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
 			case s.Test == perf.Incast:
-				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9.2f Gb/s\n", units.Size(size), at.Seconds(), rate, rate*float64(size)*8/1e9)
+				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9s Gb/s\n", units.Size(size), at.Seconds(), rate, gbpsText(bps))
 			default:
-				fmt.Fprintf(p.w, "%8s %10d %7.1f %14.2f %9.0f %12.0f\n", units.Size(size), n-p.last, at.Seconds(), rate*float64(size)*8/1e9, rate*float64(size)/1e6, rate)
+				fmt.Fprintf(p.w, "%8s %10d %7.1f %14s %9s %12s\n", units.Size(size), n-p.last, at.Seconds(), gbpsText(bps), mbpsText(bps), rateText(rate))
 			}
 			p.last, p.at = n, at
 		}
@@ -238,17 +239,17 @@ func (p *printer) run(s *perf.Spec, res *perf.Result) {
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
 	case s.Test == perf.Lat:
 		l := r.Latency
-		f := func(ns float64) string { return fmt.Sprintf("%.2f", ns/1e3) }
-		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(float64(l.Min)), f(float64(l.P50)), f(float64(l.P90)),
-			f(float64(l.P99)), f(float64(l.P999)), f(float64(l.Max)), f(l.Mean)+"±"+f(l.StdDev), sum.Rtx(), sum.Trimmed, sum.ECNCE, mine)
+		f := func(ns int64) string { return inµs(float64(ns), 8) }
+		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(l.Min), f(l.P50), f(l.P90), f(l.P99), f(l.P999),
+			inµs(float64(l.Max), 9), avgText(l), sum.Rtx(), sum.Trimmed, sum.ECNCE, mine)
 	case s.Test == perf.Ping:
 		p.ping(r)
 	default:
 		if s.Reverse {
 			mine, peer = peer, mine
 		}
-		fmt.Fprintf(p.w, "%8s %10d %7.2f %14.2f %9.0f %12.0f %6d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, *r.GoodputBPS/1e9,
-			*r.GoodputBPS/8e6, *r.MsgsPerS, sum.Rtx(), sum.OOO, sum.ECNCE, mine, peer)
+		fmt.Fprintf(p.w, "%8s %10d %7.2f %14s %9s %12s %6d %6d %5d %8s %8s\n", units.Size(r.Size), r.Msgs, float64(r.DurationNS)/1e9, gbpsText(*r.GoodputBPS),
+			mbpsText(*r.GoodputBPS), rateText(*r.MsgsPerS), sum.Rtx(), sum.OOO, sum.ECNCE, mine, peer)
 	}
 	if p.cfg.Verbose {
 		p.details(res)

@@ -33,8 +33,30 @@ func (p *printer) moreColumns(test string) {
 	}
 }
 
-func inµs(ns float64) string { return fmt.Sprintf("%.2f", ns/1e3) }
-func inMS(ns int64) string   { return fmt.Sprintf("%.3f", float64(ns)/1e6) }
+// inµs writes a time with two decimals, or less where it would not fit its column.
+func inµs(ns float64, width int) string {
+	s := fmt.Sprintf("%.2f", ns/1e3)
+	for d := 1; d >= 0 && len(s) > width; d-- {
+		s = fmt.Sprintf("%.*f", d, ns/1e3)
+	}
+	return s
+}
+
+// little writes a number with some digits where it is small: no zero is made up.
+func little(v float64, digits int, below float64, more int) string {
+	if v > 0 && v < below {
+		digits = more
+	}
+	return fmt.Sprintf("%.*f", digits, v)
+}
+
+func gbpsText(bps float64) string  { return little(bps/1e9, 2, 0.1, 4) }
+func mbpsText(bps float64) string  { return little(bps/8e6, 0, 10, 2) }
+func rateText(perS float64) string { return little(perS, 0, 100, 1) }
+
+// avgText writes average and deviation for a column of 16.
+func avgText(l *record.Latency) string { return inµs(l.Mean, 8) + "±" + inµs(l.StdDev, 7) }
+func inMS(ns int64) string             { return fmt.Sprintf("%.3f", float64(ns)/1e6) }
 
 func dropped(r *record.Run) (n uint64) {
 	sum := both(r)
@@ -52,7 +74,7 @@ func (p *printer) more(s *perf.Spec, r *record.Run) {
 	if l == nil {
 		l = &record.Latency{}
 	}
-	avg := inµs(l.Mean) + "±" + inµs(l.StdDev)
+	avg := avgText(l)
 	switch {
 	case s.Test == soakName:
 		p.soaked(r)
@@ -68,21 +90,21 @@ func (p *printer) more(s *perf.Spec, r *record.Run) {
 			late = 100 * float64(x.Late) / float64(x.Offered)
 		}
 		fmt.Fprintf(p.w, "%8s %12.0f %12.0f %7.2f %8s %8s %8s %9s %16s %6d %5d %6s\n", units.Size(r.Size), x.OfferedPer, *r.MsgsPerS, late,
-			inµs(float64(l.P50)), inµs(float64(l.P90)), inµs(float64(l.P99)), inµs(float64(l.Max)), avg, sum.Rtx(), sum.ECNCE, mine)
+			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.Max), 9), avg, sum.Rtx(), sum.ECNCE, mine)
 		if x.Overloaded {
 			fmt.Fprintf(p.w, "overloaded: the host or the path carries at most %s of the %s requests a second%s; the latencies say how long the test was\n",
 				strings.TrimSpace(units.Count(*r.MsgsPerS)), strings.TrimSpace(units.Count(x.OfferedPer)), unsentText(x))
 		}
 	case s.Test == perf.RR:
 		fmt.Fprintf(p.w, "%8s %8s %10d %12.0f %8s %8s %8s %8s %9s %16s %7d %6d %6s\n", units.Size(r.Size), units.Size(s.Reply), r.Msgs, *r.MsgsPerS,
-			inµs(float64(l.P50)), inµs(float64(l.P90)), inµs(float64(l.P99)), inµs(float64(l.P999)), inµs(float64(l.Max)), avg, *r.Errors, sum.Rtx(), mine)
+			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.P999), 8), inµs(float64(l.Max), 9), avg, *r.Errors, sum.Rtx(), mine)
 		if c := r.Churn; c != nil {
 			for _, x := range []struct {
 				what string
 				l    *record.Latency
 			}{{"open", c.Open}, {"close", c.Close}} {
-				fmt.Fprintf(p.w, "%8s %41s %8s %8s %8s %9s %16s\n", x.what, inµs(float64(x.l.P50)), inµs(float64(x.l.P90)), inµs(float64(x.l.P99)),
-					inµs(float64(x.l.P999)), inµs(float64(x.l.Max)), inµs(x.l.Mean)+"±"+inµs(x.l.StdDev))
+				fmt.Fprintf(p.w, "%8s %41s %8s %8s %8s %9s %16s\n", x.what, inµs(float64(x.l.P50), 8), inµs(float64(x.l.P90), 8), inµs(float64(x.l.P99), 8),
+					inµs(float64(x.l.P999), 8), inµs(float64(x.l.Max), 9), avgText(x.l))
 			}
 		}
 		if r.LastError != "" {

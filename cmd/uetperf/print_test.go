@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,9 @@ func TestPrintInterval(t *testing.T) {
 	want := "" +
 		"      1M       1000     1.0           8.39      1049         1000\n" +
 		"      1M        500     1.5           8.39      1049         1000\n"
+	p.hooks(&perf.Spec{Test: perf.BW, Size: 1, Time: 10 * time.Second}, &h)
+	h.Interval(300000, time.Second)
+	want += "       1     300000     1.0         0.0024      0.30       300000\n"
 	if h.Every != time.Second || out.String() != want {
 		t.Errorf("every %v:\n%s\nwant\n%s", h.Every, &out, want)
 	}
@@ -216,6 +220,58 @@ func TestPrintSecurity(t *testing.T) {
 		got := modeText(&record.Config{EP: "msg", Mode: "rud", Complete: "transmit", Progress: "auto", Sec: c.sec, CRC: c.crc}, c.loopback)
 		if want := "MSG/RUD, transmit complete, progress auto, " + c.want; got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// What takes long stands under its column as well, with less decimals; what is small
+// is no zero.
+func TestPrintExtremes(t *testing.T) {
+	r := sample()
+	r.Run.Latency = &record.Latency{Min: 5432, P50: 99999990, P90: 536608770, P99: 5803868100, P999: 10e9, Max: 587649280000, Mean: 341208620, StdDev: 141444910}
+	r.Run.GoodputBPS, r.Run.MsgsPerS = ptr(2.4e6), ptr(8.27)
+	r.Run.Load = &record.Load{Offered: 1}
+	r.Run.Errors = ptr(int64(0))
+	r.Run.Churn = &record.Churn{Open: r.Run.Latency, Close: r.Run.Latency}
+	for test, want := range map[string]string{
+		perf.Lat:  "     64K   123456     5.43 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445     20    47    36     75",
+		perf.BW:   "     64K     123456    2.00         0.0024      0.30          8.3     20     25    36       75       25",
+		perf.Load: "     64K            0            8    0.00 99999.99 536608.8  5803868 587649280  341208.6±141445     20    36     75",
+		perf.RR:   "     64K        0     123456            8 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445       0     20     75",
+	} {
+		var out bytes.Buffer
+		p := newPrinter(&out, &Config{})
+		p.columns(test)
+		columns := strings.Split(out.String(), "\n")
+		out.Reset()
+		p.run(&perf.Spec{Test: test}, r)
+		row, rest, _ := strings.Cut(out.String(), "\n")
+		if row != want {
+			t.Errorf("%s:\n%s\nwant\n%s", test, row, want)
+		}
+		if a, b := utf8.RuneCountInString(columns[len(columns)-2]), utf8.RuneCountInString(row); a != b {
+			t.Errorf("%s: %d columns, %d in the row", test, a, b)
+		}
+		if test == perf.RR && !strings.HasPrefix(rest, "    open                                  99999.99 536608.8  5803868 10000000 587649280  341208.6±141445\n") {
+			t.Errorf("%s", rest)
+		}
+	}
+}
+
+func TestPortsText(t *testing.T) {
+	a, b := netip.MustParseAddrPort("127.0.0.1:5000"), netip.MustParseAddrPort("[::1]:6000")
+	clear, all := []string{"-e rdm", "-e msg", "", "", ""}, []string{"-e rdm", "-e msg", "-e rdm --sec psk"}
+	for _, c := range []struct {
+		addrs    []netip.AddrPort
+		services []string
+		want     string
+	}{
+		{[]netip.AddrPort{a}, clear, "UDP ports: 5000 -e rdm, 5001 -e msg; secured tests need --keys FOLDER (uetperf keys)"},
+		{[]netip.AddrPort{a, a}, all, "UDP ports: 5000 -e rdm, 5001 -e msg, 5002 -e rdm --sec psk"},
+		{[]netip.AddrPort{a, b}, all, "UDP ports: the named one -e rdm, +1 -e msg, +2 -e rdm --sec psk"},
+	} {
+		if got := portsText(c.addrs, c.services); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 }

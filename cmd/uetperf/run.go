@@ -122,12 +122,25 @@ func report(err error, stderr io.Writer) int {
 		return int(e)
 	}
 	code := exitCode(err)
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := oneLine(err)
 	if code == exitInterrupted {
 		text = "interrupted"
 	}
 	fmt.Fprintf(stderr, "uetperf: %s\n", text)
 	return code
+}
+
+// oneLine is the text of an error as one line, with those of errors.Join told apart.
+func oneLine(err error) string {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) && errors.Join(several.Unwrap()...).Error() == err.Error() {
+		var parts []string
+		for _, e := range several.Unwrap() {
+			parts = append(parts, oneLine(e))
+		}
+		return strings.Join(parts, "; ")
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 func exitCode(err error) int {
@@ -362,7 +375,7 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
 	}
 	if cfg.Command == soakName {
 		return o.soak(ctx, addr, dial)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"strings"
@@ -54,5 +55,12 @@ func TestNoIntervalsIfAskedFor(t *testing.T) {
 		if p := newPrinter(tty, cfg); p.every > 0 != want {
 			t.Errorf("-i %s: every %v", arg, p.every)
 		}
+	}
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	var stderr bytes.Buffer
+	if code := report(&usage{errors.Join(errors.New("one\nline\n"), errors.New("two  words"))}, &stderr); code != exitUsage || stderr.String() != "uetperf: one line; two words\n" {
+		t.Errorf("exit code %d, %q", code, &stderr)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,7 +84,7 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 			addrs = append(addrs, a.String())
 		}
 		fmt.Fprintf(stdout, "%s serves at %s\n", versionLine(), strings.Join(addrs, " "))
-		fmt.Fprintln(stdout, portsText(s))
+		fmt.Fprintln(stdout, portsText(s.Addrs(), s.Services()))
 		if m != nil {
 			fmt.Fprintf(stdout, "metrics at %s\n", m.url())
 		}
@@ -100,15 +101,24 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 	return nil
 }
 
-// portsText says what is behind which port.
-func portsText(s *perf.Server) string {
-	base := s.Addrs()[0].Port()
+// portsText says what is behind which port, or how far behind the first where each
+// address has ports of its own.
+func portsText(addrs []netip.AddrPort, services []string) string {
+	base := addrs[0].Port()
+	same := !slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return a.Port() != base })
 	var parts []string
-	for i, name := range s.Services() {
+	for i, name := range services {
 		if name == "" {
 			return "UDP ports: " + strings.Join(parts, ", ") + "; secured tests need --keys FOLDER (uetperf keys)"
 		}
-		parts = append(parts, fmt.Sprintf("%d %s", base+uint16(i), name))
+		port := strconv.Itoa(int(base) + i)
+		if !same {
+			port = "the named one"
+			if i > 0 {
+				port = "+" + strconv.Itoa(i)
+			}
+		}
+		parts = append(parts, port+" "+name)
 	}
 	return "UDP ports: " + strings.Join(parts, ", ")
 }

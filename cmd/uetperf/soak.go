@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,10 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	}
 	said := time.Now()
 	run, err := soak.Run(ctx, soak.Config{
-		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso,
+		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso, Paths: cfg.Soak.paths,
+		Command: func(words []string) []string {
+			return append(slices.Concat([]string{"uetperf", words[0], cfg.Target}, words[1:]), cfg.Soak.common...)
+		},
 		Impaired: cfg.Impair != nil, Dial: dialed,
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu

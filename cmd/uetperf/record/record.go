@@ -254,6 +254,20 @@ type Soak struct {
 	// Leaks judges each resource of both ends. Leaking are those that grow.
 	Leaks   []Leak `json:"leaks"`
 	Leaking int64  `json:"leaking"`
+	// Rounds are the episodes, the last 2000: before one that failed is left out,
+	// those that went well are.
+	Rounds []Round `json:"rounds,omitempty"`
+}
+
+// A Round is an episode of a soak.
+type Round struct {
+	N          int64 `json:"n"`    // 1 is the first
+	AtNS       int64 `json:"t_ns"` // its begin, since that of the soak
+	DurationNS int64 `json:"duration_ns"`
+	// Command repeats it alone, with all that was drawn for it, as a shell reads
+	// it. What --impair does to which packet is drawn anew.
+	Command string `json:"command"`
+	Error   string `json:"error,omitempty"` // why it failed
 }
 
 // A Leak is how a resource went over the time of a soak, its warm-up left out: a

@@ -170,6 +170,11 @@ runs[].soak.leaks[].mean float64
 runs[].soak.leaks[].samples int
 runs[].soak.leaks[].slope_per_h float64
 runs[].soak.leaks[].what string
+runs[].soak.rounds[].command string
+runs[].soak.rounds[].duration_ns int64
+runs[].soak.rounds[].error string
+runs[].soak.rounds[].n int64
+runs[].soak.rounds[].t_ns int64
 runs[].streams[].bytes int64
 runs[].streams[].direction string
 runs[].streams[].duration_ns int64

@@ -28,6 +28,8 @@ type ClientConfig struct {
 	Domain  string // interface; "": the one that leads to the server
 	// Timeout is how long the server may take to answer; 0: 10 s.
 	Timeout time.Duration
+	// Silence is how long it may be silent after that; 0: Silence.
+	Silence time.Duration
 	// Impair, if not nil, puts a relay with these faults between the test
 	// endpoints.
 	Impair *relay.Faults
@@ -72,6 +74,9 @@ func Dial(ctx context.Context, server netip.AddrPort, cfg ClientConfig) (*Client
 func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, version int) (*Client, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
+	}
+	if cfg.Silence <= 0 {
+		cfg.Silence = Silence
 	}
 	svc := (&Spec{EP: cfg.EP, Sec: cfg.Sec}).service()
 	if svc == services[0] {
@@ -156,7 +161,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	c := &Client{
 		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
 	}
-	hints := svc.hints(ctlHints(cfg.Timeout), cfg.Keys, cfg.Timeout)
+	hints := svc.hints(ctlHints(max(cfg.Timeout, cfg.Silence)), cfg.Keys, cfg.Timeout, cfg.Silence)
 	hints.Config.Tap = cfg.Tap
 	info, err := infoTo(server, cfg.Domain, hints)
 	if err != nil {
@@ -167,7 +172,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	if svc.ep == MSG {
 		only = server
 	}
-	c.ctl, err = openCtl(svc, info, only, c.message, func(_ *ctl, _ netip.AddrPort, _ uint64, err error) { c.lose(err) })
+	c.ctl, err = openCtl(svc, info, only, c.message, func(_ *ctl, _ netip.AddrPort, _ undelivered, err error) { c.lose(err) })
 	if err != nil {
 		return nil, fmt.Errorf("control endpoint: %w", err)
 	}
@@ -181,7 +186,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 		return nil, err
 	}
 	if svc.ep == MSG {
-		if err := c.connect(ctx, c.ctl.end, call{Session: c.id}); err != nil {
+		if err := c.connect(ctx, c.ctl.end, call{Session: c.id, Silence: cfg.Silence}); err != nil {
 			c.ctl.close()
 			return nil, err
 		}
@@ -311,6 +316,7 @@ func (c *Client) beat() {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	arrived, quiet := c.ctl.arrived.Load(), 0
+	most := seconds(max(c.cfg.Silence, silenceLeast))
 	for n := 1; ; n++ {
 		select {
 		case <-c.closed:
@@ -326,8 +332,8 @@ func (c *Client) beat() {
 		if now := c.ctl.arrived.Load(); now != arrived {
 			arrived, quiet = now, 0
 		}
-		if quiet >= quietMax {
-			c.lose(c.silent(quietMax * time.Second))
+		if quiet >= most {
+			c.lose(c.silent(time.Duration(most) * time.Second))
 			return
 		}
 	}
@@ -605,7 +611,7 @@ func (c *Client) reason(err error) error {
 // returns the addresses by which the server is to know the legs.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
-	hints := spec.hints(c.cfg.Keys, c.cfg.Timeout)
+	hints := spec.hints(c.cfg.Keys, c.cfg.Timeout, c.cfg.Silence)
 	hints.Config.Tap = c.cfg.Tap
 	info, err := infoTo(c.server, c.cfg.Domain, hints)
 	if err != nil {

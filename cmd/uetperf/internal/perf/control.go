@@ -71,15 +71,22 @@ const (
 const (
 	// beatEvery is how often a client says that it is alive. A server asks one it
 	// has not heard of for beatLate, so that its host can say that nobody is
-	// there, and forgets one it has not heard of for beatLost.
+	// there, and forgets one it has not heard of for beatLost, or for as long as its
+	// test lets peers be silent.
 	beatEvery = 2 * time.Second
 	beatLate  = beatEvery + 500*time.Millisecond
 	beatLost  = 10 * time.Second
-	// quietMax is how many seconds a client waits for a sign of the server, the
+	// Silence is how long a client waits for a sign of the server, the
 	// acknowledgement of a beat, before it gives it up: a server that is gone
-	// ends a test within 10 s, also where nothing is owed to the test itself.
-	quietMax = 7
+	// ends a test within 10 s, also where nothing is owed to the test itself. One
+	// that is stopped or cut off looks the same. silenceLeast lets a beat be late.
+	Silence      = 7 * time.Second
+	silenceLeast = beatEvery + 2*time.Second
 )
+
+// seconds is how many whole seconds d is, at least: what is counted by a clock that
+// stands while the process does.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // A message is one message of the control exchange.
 type message struct {
@@ -125,7 +132,7 @@ type ctl struct {
 	remote  netip.AddrPort
 	down    sync.Once // onLost was told that it is no longer
 	onMsg   func(c *ctl, from netip.AddrPort, m *message)
-	onLost  func(c *ctl, to netip.AddrPort, session uint64, err error)
+	onLost  func(c *ctl, to netip.AddrPort, what undelivered, err error)
 	arrived atomic.Int64 // messages that the peer's endpoint has taken
 	closing atomic.Bool
 	done    chan struct{}
@@ -150,13 +157,20 @@ type ctlPeer struct {
 	resting bool // in ctl.rest
 }
 
+// undelivered is what a message was: its session, which tells a client from an earlier
+// one with the same address, and whether it was a beat, which says nothing. Both are
+// zero if it is the connection that is lost.
+type undelivered struct {
+	session uint64
+	beat    bool
+}
+
 // restMax is how many destinations that nobody needs stay.
 const restMax = 1024
 
 type ctlSend struct {
 	to netip.AddrPort
-	// session tells a client from an earlier one with the same address.
-	session uint64
+	undelivered
 	// again is the message if it may be sent a second time: the first answer to
 	// a client. Its port may have been another's a moment ago; then the packet
 	// delivery context to it is of that life, and to this end the peer was
@@ -167,7 +181,7 @@ type ctlSend struct {
 // openCtl opens a control endpoint, for one peer if remote is valid. onMsg hears of
 // each message and onLost of each one that could not be delivered, or of the end of
 // the connection, both from the ctl's goroutine.
-func openCtl(svc service, info *uet.Info, remote netip.AddrPort, onMsg func(*ctl, netip.AddrPort, *message), onLost func(*ctl, netip.AddrPort, uint64, error)) (*ctl, error) {
+func openCtl(svc service, info *uet.Info, remote netip.AddrPort, onMsg func(*ctl, netip.AddrPort, *message), onLost func(*ctl, netip.AddrPort, undelivered, error)) (*ctl, error) {
 	e, err := openEnd(info, ctlRecvs+ctlSends)
 	if err != nil {
 		return nil, err
@@ -228,7 +242,7 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	if !forget {
 		p.keep = true
 	}
-	s := &ctlSend{to: to, session: m.Session}
+	s := &ctlSend{to: to, undelivered: undelivered{m.Session, m.Type == mBeat}}
 	if m.Type == mWelcome || m.Type == mRefuse {
 		s.again = b
 	}
@@ -324,7 +338,7 @@ func (c *ctl) failed(ce *cq.Error) {
 	case *ctlRecv:
 		if c.remote.IsValid() { // the connection is gone: nothing comes any more
 			if ce.Err != fi.ECANCELED {
-				c.down.Do(func() { c.onLost(c, c.remote, 0, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)}) })
+				c.down.Do(func() { c.onLost(c, c.remote, undelivered{}, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)}) })
 			}
 			return
 		}
@@ -366,7 +380,7 @@ func (c *ctl) gone(s *ctlSend, err error) {
 	}
 	c.mu.Unlock()
 	if err != nil && !errors.Is(err, fi.ECANCELED) {
-		c.onLost(c, s.to, s.session, err)
+		c.onLost(c, s.to, s.undelivered, err)
 	}
 }
 

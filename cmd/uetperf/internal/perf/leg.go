@@ -33,7 +33,10 @@ var errAborted = errors.New("aborted")
 // A Measure is what one direction of a leg measured: messages and the time they
 // took, warm-up and drain left out.
 type Measure struct {
-	Msgs     int64         `json:"msgs"`
+	Msgs int64 `json:"msgs"`
+	// Begin is when the clock started, the same for all legs of an end; an older
+	// release does not tell.
+	Begin    time.Duration `json:"begin,omitempty"`
 	Duration time.Duration `json:"duration"`
 	User     time.Duration `json:"user"` // processor time of the process; not known if both are 0
 	Sys      time.Duration `json:"sys"`
@@ -416,13 +419,19 @@ func (l *leg) since() time.Duration { return time.Since(l.begun) }
 type meter struct {
 	m         *Measure
 	clock     func() time.Duration // the leg's
+	zero      time.Duration        // of clock, since origin
 	on, ended bool
 	base      int64
 	from      time.Duration
 	user, sys time.Duration
 }
 
-func (l *leg) meter(m *Measure) meter { return meter{m: m, clock: l.since} }
+// origin is what the legs of a process have in common.
+var origin = time.Now()
+
+func (l *leg) meter(m *Measure) meter {
+	return meter{m: m, clock: l.since, zero: l.begun.Sub(origin)}
+}
 
 func (m *meter) start(now time.Duration, done int64) {
 	m.on, m.base, m.from = true, done, now
@@ -434,7 +443,7 @@ func (m *meter) end(now time.Duration, done int64) {
 		return
 	}
 	m.ended = true
-	m.m.Msgs, m.m.Duration = done-m.base, max(0, now-m.from)
+	m.m.Msgs, m.m.Begin, m.m.Duration = done-m.base, m.zero+m.from, max(0, now-m.from)
 	// The leg may end later than its last message came. What it used is told for the
 	// measured time; but what it used while it looked for a peer that was gone says
 	// nothing of the messages before.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -214,7 +216,7 @@ func TestServerRefusesConnections(t *testing.T) {
 	c := dial(t, addr, ClientConfig{EP: MSG})
 	stray := func(to call) error {
 		t.Helper()
-		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second)
+		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second, 0)
 		info, err := infoTo(c.server, "", hints)
 		if err != nil {
 			t.Fatal(err)
@@ -722,7 +724,7 @@ func TestAddressesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := openCtl(services[0], info, netip.AddrPort{}, func(*ctl, netip.AddrPort, *message) {}, func(*ctl, netip.AddrPort, uint64, error) {})
+	c, err := openCtl(services[0], info, netip.AddrPort{}, func(*ctl, netip.AddrPort, *message) {}, func(*ctl, netip.AddrPort, undelivered, error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -751,5 +753,69 @@ func TestAddressesAreBounded(t *testing.T) {
 		t.Error("an address in use is gone")
 	} else if _, err := c.end.av.Lookup(p.h); err != nil {
 		t.Errorf("an address in use: %v", err)
+	}
+}
+
+// Streams that measure one after the other do not add up to more than the path
+// carries.
+func TestStreamsOneAfterTheOther(t *testing.T) {
+	ms := time.Millisecond
+	stream := func(begin, took time.Duration) LegResult {
+		m := Measure{Msgs: 100, Begin: begin, Duration: took, User: took / 2}
+		return LegResult{Tx: m, Rx: m}
+	}
+	for name, c := range map[string]struct {
+		spec  func(*Spec)
+		here  []LegResult
+		there []LegResult
+		want  time.Duration
+	}{
+		"all at once":        {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
+		"one after another":  {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"with a gap":         {func(*Spec) {}, []LegResult{stream(45*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 50 * ms},
+		"at the server":      {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, 20 * ms},
+		"an older server":    {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(0, 10*ms), stream(0, 12*ms)}, 12 * ms},
+		"of both, no clock":  {func(s *Spec) { s.Bidir = true }, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, []LegResult{stream(time.Hour, 10*ms), stream(time.Hour, 11*ms)}, 12 * ms},
+		"transactions":       {func(s *Spec) { s.Test, s.Window = RR, 1 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"intended times":     {func(s *Spec) { s.Test, s.Rate = Load, 10 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
+		"one measured never": {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), {}}, make([]LegResult, 2), 10 * ms},
+	} {
+		s := base(BW, Send, 1000)
+		s.Parallel = 2
+		c.spec(&s)
+		r := &clientRun{spec: &s}
+		for i := range c.here {
+			r.legs = append(r.legs, &leg{spec: &s, res: c.here[i], hist: newHistogram()})
+		}
+		if got := r.result(c.there); got.DurationNS != int64(c.want) {
+			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
+		} else if x := got.CPU; x != nil && x.UserNS != got.DurationNS/2 {
+			t.Errorf("%s: %v of %v used, want half", name, time.Duration(x.UserNS), c.want)
+		}
+	}
+}
+
+func TestOtherPort(t *testing.T) {
+	for _, c := range []struct {
+		node string
+		port uint16
+		want string
+	}{{"127.0.0.1", 4793, "127.0.0.1:4799"}, {"", 4793, ":4799"}, {"::1", 80, "[::1]:1024"}, {"", 65530, ":0"}} {
+		if got := otherPort(c.node, c.port); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	at := netip.MustParseAddrPort("127.0.0.1:80")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("uet: enable: bind: address already in use: %w", fi.EADDRINUSE), "cannot listen on 127.0.0.1:80: address already in use"},
+		{fmt.Errorf("uet: enable: bind: permission denied: %w", fi.EACCES), "cannot listen on 127.0.0.1:80: permission denied: ports below 1024 are of root: take another one by --listen"},
+		{errors.New("strange"), "cannot listen on 127.0.0.1:80: strange"},
+	} {
+		if got := noListening(at, c.err); got.Error() != c.want {
+			t.Errorf("%v, want %s", got, c.want)
+		}
 	}
 }

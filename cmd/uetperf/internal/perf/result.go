@@ -6,6 +6,23 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
+// A span is the time in which the legs of one end measured, from the first that began
+// to the last that ended: those of a short test may do so one after the other.
+type span struct{ from, to time.Duration }
+
+func (s *span) add(m *Measure) {
+	if m.Duration <= 0 {
+		return
+	}
+	if end := m.Begin + m.Duration; s.to == 0 {
+		*s = span{m.Begin, end}
+	} else {
+		s.from, s.to = min(s.from, m.Begin), max(s.to, end)
+	}
+}
+
+func (s *span) length() time.Duration { return s.to - s.from }
+
 // result puts together what both ends of all legs measured. peer is nil if the
 // server did not tell.
 func (r *clientRun) result(peer []LegResult) record.Run {
@@ -22,7 +39,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			run.DataCheck.Add(c)
 		}
 	}
-	var duration time.Duration
+	var here, there span // as each end's clock has it
 	var lost int64
 	for i, l := range r.legs {
 		mine := l.res
@@ -37,7 +54,10 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 		}
 		if s.pingpong() || s.exchanges() {
 			run.Msgs += mine.Tx.Msgs
-			duration = max(duration, mine.Tx.Duration)
+			if s.Test == Load { // whose streams have the same times, each on its own clock
+				mine.Tx.Begin = 0
+			}
+			here.add(&mine.Tx)
 			continue
 		}
 		for _, d := range []struct {
@@ -53,10 +73,10 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			}
 			// The sender's completions say when messages had arrived, unless
 			// they say no such thing, or the sender was lost.
-			m := d.from.Tx
+			m, local := d.from.Tx, d.from == &mine
 			run.MeasuredAt = "sender"
 			if s.Op == Inject || s.Complete == "inject" || m.Duration == 0 {
-				m = d.to.Rx
+				m, local = d.to.Rx, !local
 				run.MeasuredAt = "receiver"
 			}
 			st := record.Stream{Direction: d.name, Msgs: m.Msgs, Bytes: m.Msgs * s.Size, DurationNS: int64(m.Duration)}
@@ -64,7 +84,11 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 				st.GoodputBPS = float64(st.Bytes) * 8 / m.Duration.Seconds()
 			}
 			run.Msgs += m.Msgs
-			duration = max(duration, m.Duration)
+			if local {
+				here.add(&m)
+			} else {
+				there.add(&m)
+			}
 			if s.Test == Incast {
 				rtx, trimmed := mine.Counters.Rtx(), l.end.refusedTrimmed()
 				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &trimmed
@@ -75,6 +99,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if run.Iters = s.Iters; s.Iters == 0 {
 		run.Iters = run.Msgs / int64(max(1, len(run.Streams)))
 	}
+	duration := max(here.length(), there.length())
 	run.Bytes = run.Msgs * s.Size
 	run.DurationNS = int64(duration)
 	if peer != nil {
@@ -99,7 +124,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if len(run.Streams) < 2 {
 		run.Streams = nil
 	}
-	run.CPU = r.cpu(peer)
+	run.CPU = r.cpu(peer, duration)
 	return run
 }
 
@@ -162,9 +187,10 @@ func (r *clientRun) incast(run *record.Run) {
 	run.Incast = x
 }
 
-// cpu is the processor time of the processes while the first leg measured:
-// getrusage knows processes, not streams.
-func (r *clientRun) cpu(peer []LegResult) *record.CPU {
+// cpu is the processor time of the processes while the first leg measured, for the time
+// that all did: getrusage knows processes, not streams. The clocks of legs and ends do
+// not run at the same time.
+func (r *clientRun) cpu(peer []LegResult, duration time.Duration) *record.CPU {
 	pick := func(l *LegResult) Measure {
 		if l.Tx.Duration > 0 {
 			return l.Tx
@@ -175,13 +201,11 @@ func (r *clientRun) cpu(peer []LegResult) *record.CPU {
 	if m.Duration <= 0 || m.User+m.Sys == 0 {
 		return nil
 	}
-	c := &record.CPU{UserNS: int64(m.User), SysNS: int64(m.Sys)}
+	told := func(used, in time.Duration) int64 { return int64(float64(used) * float64(duration) / float64(in)) }
+	c := &record.CPU{UserNS: told(m.User, m.Duration), SysNS: told(m.Sys, m.Duration)}
 	if peer != nil {
-		// The peer's clock ran from its first to its last message, which is not
-		// the same time: what it used is told for a time as long as ours.
 		if p := pick(&peer[0]); p.Duration > 0 {
-			scale := float64(m.Duration) / float64(p.Duration)
-			c.PeerUserNS, c.PeerSysNS = int64(float64(p.User)*scale), int64(float64(p.Sys)*scale)
+			c.PeerUserNS, c.PeerSysNS = told(p.User, p.Duration), told(p.Sys, p.Duration)
 		}
 	}
 	return c

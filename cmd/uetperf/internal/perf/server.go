@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -140,8 +142,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	if len(s.addrs) == 0 {
 		if errors.Is(failed, fi.EADDRINUSE) {
-			a := infos[0].SrcAddr.AddrPort()
-			return nil, fmt.Errorf("cannot listen on %v: %w: does a server run already? another port: --listen %v", a, fi.EADDRINUSE, netip.AddrPortFrom(a.Addr(), max(port+1, 1024)))
+			return nil, fmt.Errorf("%w: does a server run already? another port: --listen %s", failed, otherPort(node, port))
 		}
 		return nil, failed
 	}
@@ -151,12 +152,34 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
+// otherPort is what to listen on instead of a port and those behind it.
+func otherPort(node string, port uint16) string {
+	next := max(int(port)+ProbePort+1, 1024)
+	if next+ProbePort > 1<<16-1 {
+		next = 0 // any
+	}
+	return net.JoinHostPort(node, strconv.Itoa(next))
+}
+
+// noListening says why there is no socket at an address: what the system said, once.
+func noListening(at netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, fi.EADDRINUSE):
+		err = fi.EADDRINUSE
+	case errors.Is(err, fi.EACCES) && at.Port() < 1024:
+		return fmt.Errorf("cannot listen on %v: %w: ports below 1024 are of root: take another one by --listen", at, fi.EACCES)
+	case errors.Is(err, fi.EACCES):
+		err = fi.EACCES
+	}
+	return fmt.Errorf("cannot listen on %v: %w", at, err)
+}
+
 // hints ask for the control endpoints of a service.
 func (s *Server) hints(svc service) *uet.Info {
 	h := ctlHints(beatLost)
 	h.Domain.Name = s.cfg.Domain
 	h.Config.Tap = s.cfg.Tap
-	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime)
+	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime, maxSilence)
 }
 
 // anyTries is how often a free port is looked for that has free ports behind it.
@@ -205,14 +228,14 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		if svc.ep == MSG {
 			l, err := listen(infos[0], svc, s.called)
 			if err != nil {
-				return fmt.Errorf("cannot listen on %v: %w", here, err)
+				return noListening(here, err)
 			}
 			s.listeners = append(s.listeners, l)
 			continue
 		}
 		c, err := openCtl(svc, infos[0], netip.AddrPort{}, s.message, s.lost)
 		if err != nil {
-			return fmt.Errorf("cannot listen on %v: %w", here, err)
+			return noListening(here, err)
 		}
 		s.cfg.Opened(c.end.ep, "control")
 		s.ctls = append(s.ctls, c)
@@ -267,13 +290,13 @@ func (s *Server) Serve(ctx context.Context) {
 			return
 		case <-once:
 			return
-		case now := <-tick.C:
+		case <-tick.C:
 			s.mu.Lock()
 			for _, ss := range s.sessions {
-				switch quiet := now.Sub(ss.heard); {
-				case quiet > beatLost:
-					ss.end("not heard of for " + beatLost.String())
-				case quiet > beatLate:
+				switch ss.quiet++; {
+				case ss.quiet > ss.patience:
+					ss.end(fmt.Sprintf("not heard of for %ds", ss.patience))
+				case ss.quiet >= seconds(beatLate):
 					_ = ss.send(&message{Type: mBeat}) // lost hears if nobody is there
 				}
 			}
@@ -326,7 +349,7 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 	}
 	switch {
 	case ss != nil && m.Session == ss.id:
-		ss.heard = time.Now()
+		ss.quiet = 0
 		if m.Type == mBeat {
 			return
 		}
@@ -367,7 +390,7 @@ func (s *Server) full() string {
 func (s *Server) newSession(k sessionKey, id uint64) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ss := &session{
-		srv: s, ctl: k.ctl, addr: k.addr, id: id, heard: time.Now(), in: make(chan *message, 4*MaxParallel), calls: make(chan *incoming, MaxParallel),
+		srv: s, ctl: k.ctl, addr: k.addr, id: id, patience: seconds(beatLost), in: make(chan *message, 4*MaxParallel), calls: make(chan *incoming, MaxParallel),
 		ctx: ctx, cancel: cancel,
 	}
 	s.sessions[k] = ss
@@ -423,7 +446,9 @@ func (s *Server) meet(in *incoming, from netip.AddrPort) {
 		in.reject("%s", why)
 		return
 	}
-	info, err := in.open(s.hints(in.svc))
+	hints := s.hints(in.svc)
+	hints.Config.Transport.PeerTimeout = min(max(beatLost, in.call.Silence), maxSilence)
+	info, err := in.open(hints)
 	var c *ctl
 	if err == nil {
 		c, err = openCtl(in.svc, info, from, s.message, s.lost)
@@ -451,23 +476,30 @@ func (in *incoming) open(hints *uet.Info) (*uet.Info, error) {
 }
 
 // lost handles a control message that could not be delivered.
-func (s *Server) lost(c *ctl, to netip.AddrPort, session uint64, err error) {
+func (s *Server) lost(c *ctl, to netip.AddrPort, what undelivered, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ss := s.sessions[sessionKey{c, to}]; ss != nil && (ss.id == session || c.remote.IsValid()) {
+	ss := s.sessions[sessionKey{c, to}]
+	switch {
+	case ss == nil || ss.id != what.session && !c.remote.IsValid():
+	case what.beat && errors.Is(err, fi.ETIMEDOUT) && ss.quiet <= ss.patience: // the next one may arrive
+	default:
 		ss.end(err.Error())
 	}
 }
 
 // A session is one client.
 type session struct {
-	srv   *Server
-	ctl   *ctl
-	addr  netip.AddrPort
-	id    uint64
-	heard time.Time // guarded by Server.mu
-	in    chan *message
-	calls chan *incoming // guarded by Server.mu on the sending side
+	srv  *Server
+	ctl  *ctl
+	addr netip.AddrPort
+	id   uint64
+	// quiet is for how many seconds nothing was heard while this process ran, patience
+	// how many it may be; both guarded by Server.mu.
+	quiet    int
+	patience int
+	in       chan *message
+	calls    chan *incoming // guarded by Server.mu on the sending side
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -703,6 +735,9 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if len(m.Addrs) != spec.Parallel {
 		return nil, fmt.Errorf("%d addresses for %d streams", len(m.Addrs), spec.Parallel)
 	}
+	ss.srv.mu.Lock()
+	ss.patience = seconds(max(beatLost, spec.PeerTimeout))
+	ss.srv.mu.Unlock()
 	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel)}
 	if spec.EP == MSG { // legs come with their connections
 		ss.cur = r
@@ -758,7 +793,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 
 // legHints are the hints of a leg of the session.
 func (ss *session) legHints(spec *Spec) *uet.Info {
-	h := spec.hints(ss.ctl.sec, acceptTime)
+	h := spec.hints(ss.ctl.sec, acceptTime, maxSilence)
 	h.Config.Tap = ss.srv.cfg.Tap
 	return h
 }

@@ -66,19 +66,22 @@ func (v service) String() string {
 }
 
 // hints makes h ask for endpoints of the service.
-func (v service) hints(h *uet.Info, sec *uet.Security, handshake time.Duration) *uet.Info {
+func (v service) hints(h *uet.Info, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h.Config.Security = sec
 	if v.ep == MSG {
 		h.Ep.Type = fi.EpMsg
-		h.Config.CM = uet.CMConfig{Handshake: handshake, Idle: connIdle}
+		h.Config.CM = uet.CMConfig{Handshake: handshake, Idle: max(idle, connIdle), KeepAlive: connIdle / 3}
 	}
 	return h
 }
 
 const (
-	// connIdle is how long a connection may be silent. Control messages and data
-	// find out earlier that the other end is gone.
+	// connIdle is how long a connection may be silent, or longer if peers may.
+	// Control messages and data find out earlier that the other end is gone.
 	connIdle = 10 * time.Second
+	// maxSilence is the longest silence that a client may ask for. A server allows it
+	// for all connections: of both ends the shorter one holds.
+	maxSilence = time.Hour
 	// acceptTime is how long an accepted connection may take to be one.
 	acceptTime = 5 * time.Second
 )
@@ -92,6 +95,8 @@ type call struct {
 	Leg     int    `json:"leg,omitempty"`
 	// Again asks for a connection beside that of the leg, for one transaction.
 	Again bool `json:"again,omitempty"`
+	// Silence, of the connection for control, is how long a peer may be silent.
+	Silence time.Duration `json:"silence,omitempty"`
 }
 
 // A ConnectError is a connection that did not come about.

@@ -216,7 +216,7 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, udp.MaxPaths)
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
-	case s.PeerTimeout < 0 || s.PeerTimeout > time.Hour || s.Interval < 0:
+	case s.PeerTimeout < 0 || s.PeerTimeout > maxSilence || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
 	case s.Trim && s.service().sec != Off:
 		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.service().sec)
@@ -285,8 +285,8 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 func (s *Spec) EffectiveWindow() int { tx, _, _, _ := s.slots(); return tx }
 
 // hints turns s into the hints of GetInfo for a leg secured by sec. A connection
-// may take handshake to come about.
-func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
+// may take handshake to come about, and be silent for idle.
+func (s *Spec) hints(sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
 	tx, _, rx, _ := s.slots()
 	// Sends complete in batches: room for what has completed and was not read.
@@ -325,7 +325,7 @@ func (s *Spec) hints(sec *uet.Security, handshake time.Duration) *uet.Info {
 	case "off":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
 	}
-	return s.service().hints(h, sec, handshake)
+	return s.service().hints(h, sec, handshake, idle)
 }
 
 // cpus is how many processors the process may use at once.

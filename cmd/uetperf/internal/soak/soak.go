@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/page"
 )
 
 // Config describes a soak.
@@ -26,6 +28,10 @@ type Config struct {
 	Sizes []int64
 	// What is not "" is the same in all tests instead of drawn.
 	Op, Mode, Complete, Progress, GSO string
+	Paths                             int // 0: drawn
+	// Command makes of Words the command that repeats a test; nil: without the name of
+	// the server and what all tests have in common.
+	Command func(words []string) []string
 	// Impaired: a relay is in between, which has one path.
 	Impaired bool
 	// Dial opens a session with the server. Two are opened.
@@ -67,6 +73,8 @@ const (
 	// steadyRate and steadySize are the load that never pauses.
 	steadyRate, steadySize = 200, 1000
 	maxSamples             = 1000
+	// maxRounds is how many tests the record tells of.
+	maxRounds = 2000
 )
 
 // A soak is one under way.
@@ -104,7 +112,7 @@ func Run(ctx context.Context, cfg Config) (record.Run, error) {
 		}
 	}
 	if err != nil {
-		s.run.Error = strings.Join(strings.Fields(err.Error()), " ")
+		s.run.Error = oneLine(err)
 		if errors.Is(err, context.Canceled) {
 			s.run.Error = "interrupted"
 		}
@@ -179,6 +187,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		if s.cfg.Ready != nil { // what is told of the path is what the system gives
 			p.GSO, p.Paths = s.cfg.Base.GSO, s.cfg.Base.Paths
 		}
+		begin := time.Now()
 		res, err := c.Run(ctx, p, perf.Hooks{Ready: func(path record.Path, mtu int, _, _ time.Duration) {
 			if s.cfg.Ready != nil {
 				s.cfg.Ready(path, mtu)
@@ -188,6 +197,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		x := s.run.Soak
 		x.Episodes++
 		x.Kinds[kind]++
+		round := s.round(record.Round{N: x.Episodes, AtNS: int64(begin.Sub(s.begin)), DurationNS: int64(time.Since(begin)), Command: s.command(&p)})
 		if res != nil {
 			s.add(&res.Run)
 			s.sample()
@@ -199,6 +209,9 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		if err == nil {
 			err = found(&res.Run)
 		}
+		if err != nil {
+			round.Error = oneLine(err)
+		}
 		if err != nil && (errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err)) {
 			// Is it the server that is gone, or has only this test lost its way?
 			if e := s.look(ctx, c); e != nil {
@@ -208,8 +221,8 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		if err != nil {
 			x.Failed++
 			row++
-			st.Failed, st.FailedTest = err, describe(&p)
-			s.run.LastError = fmt.Sprintf("%s: %s", st.FailedTest, strings.Join(strings.Fields(err.Error()), " "))
+			st.Failed, st.FailedTest = err, round.Command
+			s.run.LastError = fmt.Sprintf("%s: %s", round.Command, round.Error)
 		} else {
 			row = 0
 		}
@@ -233,9 +246,23 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		default:
 		}
 		if row == givenUp {
-			return fmt.Errorf("%d tests in a row failed, the last one %s: %w", row, describe(&p), err)
+			return fmt.Errorf("%d tests in a row failed, the last one %s: %w", row, round.Command, err)
 		}
 	}
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// round notes a test, and keeps their number bounded: the oldest that went well goes.
+// It is good until the next one.
+func (s *soak) round(r record.Round) *record.Round {
+	x := s.run.Soak
+	if len(x.Rounds) == maxRounds {
+		old := max(0, slices.IndexFunc(x.Rounds, func(r record.Round) bool { return r.Error == "" }))
+		x.Rounds = slices.Delete(x.Rounds, old, old+1)
+	}
+	x.Rounds = append(x.Rounds, r)
+	return &x.Rounds[len(x.Rounds)-1]
 }
 
 // found says what is wrong with what a test measured.
@@ -333,7 +360,7 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
 	p.GSO = pick(rng, "auto", "auto", "off")
 	if rng.IntN(4) == 0 && !cfg.Impaired {
-		if n := 1 + rng.IntN(4); cfg.Base.Paths <= 1 {
+		if n := 1 + rng.IntN(4); cfg.Paths == 0 {
 			p.Paths = n
 		}
 	}
@@ -392,20 +419,41 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 // churn is rr that opens and closes.
 const churn = "rr --churn"
 
-// describe says what a test was, so that it can be run again.
-func describe(p *perf.Spec) string {
-	parts := []string{p.Test, p.Op, units.Bytes(p.Size)}
-	if p.Reply > 0 || p.Test == perf.RR || p.Test == perf.Load {
-		parts = append(parts, "reply "+units.Bytes(p.Reply))
+// command is what repeats a test.
+func (s *soak) command(p *perf.Spec) string {
+	w := Words(p)
+	if s.cfg.Command == nil {
+		return page.Shell(slices.Concat([]string{"uetperf", w[0], "HOST"}, w[1:]))
 	}
-	parts = append(parts, p.Mode, p.Complete, p.Progress)
-	for _, f := range []struct {
-		on   bool
-		what string
-	}{{p.Churn, "--churn"}, {p.Reverse, "-R"}, {p.Bidir, "--bidir"}} {
-		if f.on {
-			parts = append(parts, f.what)
+	return page.Shell(s.cfg.Command(w))
+}
+
+// Words are the test and its flags: all that is drawn. What tests have in common,
+// and the host, is not there.
+func Words(p *perf.Spec) []string {
+	test := p.Test
+	if test == perf.BW && p.Op == perf.Inject {
+		test = perf.Rate // the same, and has that operation
+	}
+	w := []string{test, p.Op, "-s", strconv.FormatInt(p.Size, 10)}
+	add := func(on bool, flag string, v ...string) {
+		if on {
+			w = append(append(w, flag), v...)
 		}
 	}
-	return fmt.Sprintf("%s -W %d -P %d --seed %d", strings.Join(parts, " "), p.Window, p.Parallel, p.Seed)
+	number := func(n int) string { return strconv.Itoa(n) }
+	add(p.Iters > 0, "-n", strconv.FormatInt(p.Iters, 10))
+	add(p.Time > 0, "-t", p.Time.String())
+	add(p.Test == perf.Ping, "-i", p.Interval.String())
+	add(p.Test != perf.Ping, "-w", strconv.FormatInt(p.Warmup, 10))
+	add(p.Window > 0, "-W", number(p.Window), "-P", number(p.Parallel))
+	add(p.Reverse, "-R")
+	add(p.Bidir, "--bidir")
+	add(p.Test == perf.Load, "--rate", strconv.FormatFloat(p.Rate, 'f', -1, 64), "--arrivals", p.Arrivals)
+	add(p.Test == perf.Load || p.Test == perf.RR, "--reply", strconv.FormatInt(p.Reply, 10))
+	add(p.Churn, "--churn")
+	add(p.Test == perf.Incast, "--within", strconv.FormatFloat(p.Within, 'f', -1, 64))
+	add(true, "--mode", p.Mode, "--complete", p.Complete, "--progress", p.Progress, "--gso", p.GSO)
+	add(p.Paths > 0, "--paths", number(p.Paths))
+	return append(w, "-c", "--seed", strconv.FormatUint(p.Seed, 10))
 }

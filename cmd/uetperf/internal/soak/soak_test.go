@@ -100,6 +100,9 @@ func TestSoak(t *testing.T) {
 			if x.Episodes < 3 || x.Failed != 0 || sum != x.Episodes || int64(news) != x.Episodes || len(r.Series) == 0 || r.Msgs == 0 {
 				t.Errorf("%+v", r)
 			}
+			if n := len(x.Rounds); int64(n) != x.Episodes || x.Rounds[0].N != 1 || x.Rounds[n-1].N != int64(n) || !strings.Contains(x.Rounds[n-1].Command, " --seed ") || x.Rounds[1].AtNS < x.Rounds[0].DurationNS {
+				t.Errorf("rounds %+v", x.Rounds)
+			}
 			if r.DataCheck.OK == 0 || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
 				t.Errorf("%+v, lost %d", r.DataCheck, *r.Lost)
 			}
@@ -154,7 +157,7 @@ func TestDraw(t *testing.T) {
 		for range 20000 {
 			p, kind := s.draw(time.Hour)
 			if err := p.Validate(); err != nil {
-				t.Fatalf("%s: %v", describe(&p), err)
+				t.Fatalf("%v: %v", Words(&p), err)
 			}
 			kinds[kind]++
 			if seeds[p.Seed] {
@@ -162,19 +165,50 @@ func TestDraw(t *testing.T) {
 			}
 			seeds[p.Seed] = true
 			if n := max(p.Size, p.Reply) * int64(max(1, p.Window)*p.Parallel); n > 4*maxBytes {
-				t.Errorf("%s needs %d bytes", describe(&p), n)
+				t.Errorf("%v needs %d bytes", Words(&p), n)
 			}
 		}
 		want := map[string]int{perf.RDM: 8, perf.MSG: 7}[ep]
 		if len(kinds) != want {
 			t.Errorf("%s: %v, want %d kinds", ep, kinds, want)
 		}
-		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Base.Paths = "rod", "delivery", perf.Send, "on", 3
+		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Paths, s.cfg.Base.Paths = "rod", "delivery", perf.Send, "on", 3, 3
 		for range 1000 {
 			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != perf.Send && p.Test != perf.Incast {
-				t.Fatalf("%s is not what is pinned", describe(&p))
+				t.Fatalf("%v is not what is pinned", Words(&p))
 			}
 		}
+	}
+}
+
+// However long a soak takes, what is told of its tests is bounded, and those that
+// failed stay.
+func TestRoundsAreBounded(t *testing.T) {
+	s := &soak{run: record.Run{Soak: &record.Soak{}}}
+	const n = 3 * maxRounds
+	for i := range int64(n) {
+		if r := s.round(record.Round{N: i + 1}); i%1000 == 7 {
+			r.Error = "lost"
+		}
+	}
+	rounds := s.run.Soak.Rounds
+	failed := 0
+	for i, r := range rounds {
+		if r.Error != "" {
+			failed++
+		}
+		if i > 0 && r.N <= rounds[i-1].N {
+			t.Fatal("out of order")
+		}
+	}
+	if len(rounds) != maxRounds || failed != n/1000 || rounds[0].N != 8 || rounds[maxRounds-1].N != n {
+		t.Errorf("%d rounds from %d to %d, %d failed", len(rounds), rounds[0].N, rounds[len(rounds)-1].N, failed)
+	}
+	for range n { // also if all do
+		s.round(record.Round{}).Error = "lost"
+	}
+	if len(s.run.Soak.Rounds) != maxRounds {
+		t.Error("not bounded")
 	}
 }
 
