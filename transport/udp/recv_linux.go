@@ -66,8 +66,11 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvBytes += uint64(n)
 			if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
 				g.TOS = rx.ctl[sizeofHdr] // mostly there is nothing else
+			} else if k := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl[spaceSeg])); int(rx.msg.Controllen) == spaceSeg+oneTOS && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP && k.Type == unix.IP_TOS && k.Level == unix.IPPROTO_IP {
+				d.train(g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr]) // or the size of the segments before it
 			} else {
-				d.control(g)
+				c := control(rx.ctl[:rx.msg.Controllen])
+				d.train(g, c.seg, c.tos)
 			}
 			if k := (*[8]byte)(unsafe.Pointer(&rx.name)); *k != rx.last {
 				d.sender()
@@ -101,12 +104,11 @@ func (d *direct) sender() {
 	}
 }
 
-// control takes from the control messages what concerns the train that g holds.
-func (d *direct) control(g *dgram.Datagram) {
-	c := control(d.rx.ctl[:d.rx.msg.Controllen])
-	g.TOS = c.tos
-	if c.seg > 0 && c.seg < g.Seg {
-		g.Seg = c.seg
+// train notes what the control messages said of the train that g holds.
+func (d *direct) train(g *dgram.Datagram, seg int, tos uint8) {
+	g.TOS = tos
+	if seg > 0 && seg < g.Seg {
+		g.Seg = seg
 		d.st.RecvSegments += uint64(g.Segments() - 1)
 	}
 }
@@ -140,6 +142,13 @@ const sizeofHdr = int(unsafe.Sizeof(unix.Cmsghdr{}))
 
 // oneTOS is the length of a single control message that holds a byte.
 const oneTOS = (sizeofHdr + 1 + sizeofWord - 1) &^ (sizeofWord - 1)
+
+// lenSeg is the length of a control message that holds the size of segments, spaceSeg
+// that with the gap behind it.
+const (
+	lenSeg   = sizeofHdr + 4
+	spaceSeg = (sizeofHdr + 4 + sizeofWord - 1) &^ (sizeofWord - 1)
+)
 
 const sizeofWord = int(unsafe.Sizeof(uintptr(0)))
 

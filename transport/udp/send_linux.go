@@ -12,21 +12,29 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// Send mostly sends one datagram to where the last one went, which the socket needs
-// to be told nothing about: the kernel reads one structure less than with sendmsg, 0.2
-// µs of 5.
+// Send mostly sends what goes to where the last one went, and what the socket needs to
+// be told nothing about, one datagram or a train in segments of the socket's size: the
+// kernel reads one structure less than with sendmsg, 0.2 µs of 5.
 func (d *direct) Send(g *dgram.Datagram) error {
 	s := &d.socks[g.Path]
-	if len(g.Data) == 0 || !d.aimed(g.Remote) || g.Seg > 0 && g.Seg < len(g.Data) || s.seg != 0 && s.seg < len(g.Data) || g.TOS != d.tos || d.inject != nil {
+	if len(g.Data) == 0 || !d.aimed(g.Remote) || g.TOS != d.tos || d.inject != nil {
+		return d.send(s, g)
+	}
+	segs := 1
+	if g.Seg > 0 && g.Seg < len(g.Data) {
+		if segs = g.Segments(); g.Seg != s.seg || !d.whole(segs) {
+			return d.send(s, g)
+		}
+	} else if s.seg != 0 && s.seg < len(g.Data) {
 		return d.send(s, g)
 	}
 	d.st.SendCalls++
 	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&g.Data[0])), uintptr(len(g.Data)), unix.MSG_DONTWAIT,
 		uintptr(unsafe.Pointer(&d.tx.name)), uintptr(d.tx.len))
 	if e != 0 {
-		return d.sendmsg(s, g, 1, segOfSocket, e)
+		return d.sendmsg(s, g, segs, segOfSocket, e)
 	}
-	d.sent(1, 1, len(g.Data))
+	d.sent(1, segs, len(g.Data))
 	return nil
 }
 
