@@ -71,7 +71,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			case 1:
 				a.CACK, a.AckPSNOff = a.CACK-1, 1
 			case 2, 15, 16:
-				a.CACK += wire.PSN(rng.IntN(5)) - 2
+				a.CACK += wire.PSN(rng.IntN(7)) - 2
 			case 3:
 				a.CACK, a.AckPSNOff = a.CACK-1, int16(1+rng.IntN(3)) // a later one is named
 			case 4:
@@ -108,6 +108,8 @@ func TestPlainAckIsAnAck(t *testing.T) {
 					}
 				case op == 8 && n == 0:
 					x.nack(wire.NackRODOOO, int(x.p.tx.una.Sub(testStart))+n, 0)
+				case op == 8 && n == 1:
+					x.nack(wire.NackRcvdSESProcg, int(x.p.tx.una.Sub(testStart)), 0)
 				case op == 9:
 					x.advance(time.Duration(n) * 4 * time.Millisecond)
 				case op == 10:
@@ -161,6 +163,17 @@ func TestPlainAckIsAnAck(t *testing.T) {
 	}
 	if plain < 500 || other < 500 {
 		t.Errorf("%d ACKs were plain and %d were not: too few to compare", plain, other)
+	}
+}
+
+func TestPathsOfWhatACACKPasses(t *testing.T) {
+	// The Upper hears of the path of every packet.
+	x := newTable(t, func(c *Config) { c.Paths = 2 })
+	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
+	x.push(3)
+	x.ack(2, 2)
+	if n := strings.Count(strings.Join(x.told, ";"), "good"); n != 3 {
+		t.Errorf("told %q: %d paths are good, want 3", x.told, n)
 	}
 }
 

@@ -54,6 +54,7 @@ func TestEndsThatAreNotPlain(t *testing.T) {
 	// Messages that are answered like any other at last, and of whose end there is more
 	// to tell, or less.
 	g := newRig(t)
+	g.events.grow()
 	h := g.send(Send{Buf: pattern(30), Context: "failed"})
 	n := len(drain(g.SES, h, 10))
 	g.Failed(h, Unreachable, 0)
