@@ -330,6 +330,28 @@ func TestTOSOfEachTrain(t *testing.T) {
 	}
 }
 
+// Who has sent a datagram is told of each, whoever sent the one before, and each goes to
+// where it is to.
+func TestRemoteOfEachTrain(t *testing.T) {
+	for _, ip := range families(t) {
+		for _, k := range kinds {
+			t.Run(fmt.Sprintf("%v/%s", ip, k.name), func(t *testing.T) {
+				to := [2]*Conn{open(t, ip, k.cfg), open(t, ip, k.cfg)}
+				from := [2]*Conn{open(t, ip, k.cfg), open(t, ip, k.cfg)}
+				for i, c := range []int{0, 0, 1, 0, 1, 1, 3, 2, 2, 3, 0, 3} {
+					f, b := from[c&1], to[c>>1]
+					send(t, f, train(b, i, 64, 64))
+					ps, _ := receive(t, b, 1)
+					same(t, ps, [][]byte{pattern(i, 64)})
+					if ps[0].remote != f.LocalAddr() {
+						t.Errorf("datagram %d is from %v, want %v", i, ps[0].remote, f.LocalAddr())
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestPathsSendAndReceive(t *testing.T) {
 	const k = 4
 	for _, ip := range families(t) {

@@ -1070,3 +1070,88 @@ func TestDrainWaitsForTheHolder(t *testing.T) {
 	_ = r.Close()
 	r.Drain(1)
 }
+
+func TestSubmitIsPost(t *testing.T) {
+	// By the same calls the same happens, wherever the operation is filled in.
+	for seed := range uint64(20) {
+		post, submit := newRig(t), newRig(t)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for i := range 200 {
+			op := transport.Op{Kind: transport.OpSend, Buf: []byte{'s', byte(i)}, Context: i}
+			if rng.IntN(3) == 0 {
+				op.Kind = transport.OpRecv
+			}
+			more, gap, poll, full := rng.IntN(5) == 0, time.Duration(rng.IntN(30))*time.Microsecond, rng.IntN(4) == 0, rng.IntN(10) == 0
+			var errs [2]error
+			for j, r := range []*rig{post, submit} {
+				r.pass(gap)
+				if poll {
+					r.Poll()
+				}
+				if r.core.set(func() { r.core.room = 1 << 20 }); full {
+					r.core.set(func() { r.core.room = 0 })
+				}
+				if j == 0 {
+					errs[0] = r.Post(&op, 1, more)
+					continue
+				}
+				if !r.TryLock() {
+					t.Fatal("the lock is taken")
+				}
+				to := r.Op()
+				if *to = op; rng.IntN(10) == 0 {
+					r.Return() // and nothing has happened
+					_, to = r.TryLock(), r.Op()
+					if to.Kind != 0 || to.Buf != nil || to.Context != nil {
+						t.Fatalf("%+v is not clear", to)
+					}
+					*to = op
+				}
+				if to.Peer = 1; op.Kind.Recv() {
+					errs[1] = r.SubmitRecv()
+				} else {
+					errs[1] = r.SubmitSend(more)
+				}
+			}
+			if errs[0] != errs[1] {
+				t.Fatalf("seed %d, post %d: %v and %v", seed, i, errs[0], errs[1])
+			}
+		}
+		if a, b := post.core.takeLog(), submit.core.takeLog(); !slices.Equal(a, b) {
+			t.Fatalf("seed %d: the FEPs saw\n%v\n%v", seed, a, b)
+		}
+		if a, b := post.conn.sent(), submit.conn.sent(); !slices.Equal(a, b) {
+			t.Fatalf("seed %d: sent\n%v\n%v", seed, a, b)
+		}
+		if a, b := post.Stats(), submit.Stats(); a != b {
+			t.Fatalf("seed %d: %+v and %+v", seed, a, b)
+		}
+	}
+}
+
+func TestNoOpWhereSomethingIsBefore(t *testing.T) {
+	r := newRig(t)
+	r.core.set(func() { r.core.refuse = "waits" })
+	if !r.TryLock() {
+		t.Fatal("the lock is taken")
+	}
+	if err := r.Post(&transport.Op{Kind: transport.OpSend, Context: "waits"}, 1, false); err != nil || r.Op() != nil {
+		t.Errorf("with work left: %v", err)
+	}
+	r.Return()
+	if !r.TryLock() || r.Op() != nil {
+		t.Error("with a request that waits for room")
+	}
+	r.Return()
+	r.core.set(func() { r.core.refuse = nil })
+	r.core.set(func() { r.core.timeout = 1 })
+	r.Poll()
+	if !r.TryLock() || r.Op() == nil {
+		t.Error("with nothing before it")
+	}
+	r.Return()
+	if err := r.Close(); err != nil || !r.TryLock() || r.Op() != nil {
+		t.Errorf("closed: %v", err)
+	}
+	r.Return()
+}
