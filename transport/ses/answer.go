@@ -122,6 +122,7 @@ func (s *SES) GiveUp(h Handle, p Piece, nack wire.NackCode) (Piece, bool) {
 		s.Failed(h, NotReady, nack)
 		return Piece{}, false
 	}
+	m.odd = true
 	if m.cause == OK {
 		m.cause, m.nack = NotReady, nack
 	}

@@ -222,6 +222,10 @@ func TestGiveUpEndsTheMessage(t *testing.T) {
 	} {
 		for _, answered := range []bool{true, false} {
 			g := newRig(t)
+			before := g.send(Send{Buf: pattern(1), Context: "before", Target: self(g.SES)}) // there is a place for events then
+			g.Next(before, 1024)
+			g.Answered(before, nil)
+			g.wantEvent(EvSend, OK, "before", 1)
 			h := g.send(Send{Buf: pattern(c.n), Context: "m", HasData: true, Data: 7, Target: self(g.SES)})
 			first, _ := g.Next(h, 1024)
 			for range c.take - 1 {
@@ -244,7 +248,8 @@ func TestGiveUpEndsTheMessage(t *testing.T) {
 			}
 			g.quiet()
 			if answered {
-				g.Answered(h, defOK)
+				// What most responses say, and the short way of Answered takes.
+				g.Answered(h, &wire.Rsp{Opcode: wire.RspDefault, RC: wire.RCOK, List: wire.ListExpected, MsgID: r.MsgID})
 			} else if _, ok := g.GiveUp(h, p, wire.NackNoSESMsgAvail); ok {
 				t.Fatalf("%s: instead of a MSG_ERROR goes something", c.name)
 			}
