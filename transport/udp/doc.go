@@ -7,7 +7,8 @@
 // UDP_SEGMENT and arrives in one by UDP_GRO. Both are tried when the Conn is
 // opened and switched off where they fail later: for one destination, then for
 // all, until some thousand trains later: the reason may be gone, or have been an
-// ICMP message that somebody forged. On other systems, and where Config.Portable asks for it, a Conn does the
+// ICMP message that somebody forged. Where no trains come, UDP_GRO is off until some
+// may have, for it costs each datagram that is alone. On other systems, and where Config.Portable asks for it, a Conn does the
 // same with the batches of golang.org/x/net, only slower.
 //
 // # Who may call what

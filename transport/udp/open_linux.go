@@ -90,6 +90,8 @@ type sock struct {
 	last  int  // segment size of the newest train with another one
 	run   int  // how many of them there were in a row
 	loose bool // seg stays 0: it has made trouble
+
+	gro gro
 }
 
 // noGSO is a destination that a train could not be sent to.
@@ -148,6 +150,13 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 		}
 	}
 	d.gso, d.gsoNow = i.GSO.On, i.GSO
+	for p := range d.socks {
+		g := &d.socks[p].gro
+		// Of several sockets each is looked at when something is there: a row says nothing.
+		if g.on, g.left = true, groTry; !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1 {
+			g.left = never
+		}
+	}
 
 	d.from = &d.socks[0]
 	// The sets of one or all sockets that Recv and the waiters look at.

@@ -66,11 +66,12 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvBytes += uint64(n)
 			if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
 				g.TOS = rx.ctl[sizeofHdr] // mostly there is nothing else
+				s.gro.alone(s.fd, g.Seg)
 			} else if k := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl[spaceSeg])); int(rx.msg.Controllen) == spaceSeg+oneTOS && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP && k.Type == unix.IP_TOS && k.Level == unix.IPPROTO_IP {
-				d.train(g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr]) // or the size of the segments before it
+				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr]) // or the size of the segments before it
 			} else {
 				c := control(rx.ctl[:rx.msg.Controllen])
-				d.train(g, c.seg, c.tos)
+				d.train(s, g, c.seg, c.tos)
 			}
 			if k := (*[8]byte)(unsafe.Pointer(&rx.name)); *k != rx.last {
 				d.sender()
@@ -81,6 +82,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvCut++
 		case e == unix.EAGAIN:
 			d.st.RecvEmpty++
+			s.gro.row = 0
 			return false, nil
 		default:
 			if err := d.odd(s.path, e); err != nil {
@@ -105,11 +107,14 @@ func (d *direct) sender() {
 }
 
 // train notes what the control messages said of the train that g holds.
-func (d *direct) train(g *dgram.Datagram, seg int, tos uint8) {
+func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	g.TOS = tos
 	if seg > 0 && seg < g.Seg {
 		g.Seg = seg
 		d.st.RecvSegments += uint64(g.Segments() - 1)
+		s.gro.left = groTry
+	} else {
+		s.gro.alone(s.fd, g.Seg)
 	}
 }
 
