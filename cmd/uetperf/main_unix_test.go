@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -84,6 +85,10 @@ func TestStoppedForLong(t *testing.T) {
 // Who lost the terminal finds the record all the same; nohup goes on.
 func TestHangup(t *testing.T) {
 	t.Parallel()
+	// Under nohup the programs this one starts would go on, too.
+	hups := make(chan os.Signal, 1)
+	signal.Notify(hups, syscall.SIGHUP)
+	defer signal.Stop(hups)
 	s := newServer(t)
 	file := filepath.Join(t.TempDir(), "r.json")
 	c := runClient(t, intervals, "bw", s.addr, "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-J", file)
