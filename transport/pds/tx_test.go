@@ -456,19 +456,24 @@ func TestLostCACKIsAskedFor(t *testing.T) {
 	}
 }
 
+// shrunk makes a window that shrank: what is to go again lies beyond it.
+func (x *pdcTest) shrunk() {
+	x.push(1)
+	x.ack(0, 0)
+	x.push(200)
+	x.ack(1, 1, mpr(1))
+	for i := 2; i <= 160; i++ {
+		x.ack(1, i, mpr(1))
+	}
+}
+
 func TestShrunkWindowIsAskedFor(t *testing.T) {
 	// UE §3.5.12, faults.md §1 rule 5: the peer offers less than before, and all that is
 	// to go again lies beyond: nothing is in flight, and no ACK will move CACK. A PROBE
 	// asks. The peer that answers and never moves it is given up after PeerTimeout.
 	for _, moves := range []bool{true, false} {
 		x := newInitiator(t, wire.RUD)
-		x.push(1)
-		x.ack(0, 0)
-		x.push(200)
-		x.ack(1, 1, mpr(1))
-		for i := 2; i <= 160; i++ {
-			x.ack(1, i, mpr(1))
-		}
+		x.shrunk()
 		x.told = nil
 		probes := 0
 		for end := x.now + 41*time.Second; x.p.state != Closed; {
@@ -536,13 +541,7 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 	for _, beyond := range []bool{false, true} {
 		x := newInitiator(t, wire.RUD)
 		if beyond { // what is to go again lies beyond a window that shrank
-			x.push(1)
-			x.ack(0, 0)
-			x.push(200)
-			x.ack(1, 1, mpr(1))
-			for i := 2; i <= 160; i++ {
-				x.ack(1, i, mpr(1))
-			}
+			x.shrunk()
 			for x.p.tx.flight > 0 {
 				x.advance(time.Millisecond)
 			}

@@ -108,3 +108,22 @@ func TestGROIsNotOursToJudge(t *testing.T) {
 		}
 	}
 }
+
+func TestSocketsOwnSegmentsAreNoWayAround(t *testing.T) {
+	// A train in segments of the socket's own size goes in singles, too, to who gets no
+	// trains.
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{GRO: On})
+	d := directOf(a)
+	if !a.Info().GSO.On || !d.socks[0].stick(100) {
+		t.Skip("no GSO")
+	}
+	for _, want := range []int{1, 3} {
+		send(t, a, train(b, 1, 300, 100))
+		if _, trains := receive(t, b, 3); trains != want {
+			t.Errorf("in %d pieces, want %d", trains, want)
+		}
+		d.off = append(d.off, noGSO{to: loopback4, rest: retryTrains})
+		d.tx.len = 0 // aim anew
+		alone(t, a, b, 1)
+	}
+}

@@ -64,11 +64,12 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvTrains++
 			d.st.RecvSegments++
 			d.st.RecvBytes += uint64(n)
+			// Mostly there is the traffic class only, or a train's segment size before it.
 			if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
-				g.TOS = rx.ctl[sizeofHdr] // mostly there is nothing else
+				g.TOS = rx.ctl[sizeofHdr]
 				s.gro.alone(s.fd, g.Seg)
 			} else if k := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl[spaceSeg])); int(rx.msg.Controllen) == spaceSeg+oneTOS && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP && k.Type == unix.IP_TOS && k.Level == unix.IPPROTO_IP {
-				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr]) // or the size of the segments before it
+				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr])
 			} else {
 				c := control(rx.ctl[:rx.msg.Controllen])
 				d.train(s, g, c.seg, c.tos)
