@@ -27,6 +27,7 @@ type peer struct {
 	// forgot: the application had its number, and operations may have it still.
 	forgot  bool
 	lingers bool // in FEP.lingering
+	to      wire.Prefix // of what leaves by the first path
 
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
 	ccc   pds.CCC      // shared by the RUD PDCs
@@ -91,7 +92,7 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 	}
 	p := &f.peers[id]
 	data, owing, long := p.data, p.owing, p.long[:0]
-	*p = peer{addr: addr, used: true, mtu: uint32(f.cfg.PayloadMTU), data: data, owing: owing, long: long}
+	*p = peer{addr: addr, used: true, mtu: uint32(f.cfg.PayloadMTU), to: wire.PrefixOf(&f.local[0], &addr), data: data, owing: owing, long: long}
 	f.byAddr[addr] = id
 	return id, nil
 }
@@ -215,6 +216,7 @@ func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *p
 
 // adopt gives a PDC its lane.
 func (f *FEP) adopt(pdc *pds.PDC) *lane {
+	pdc.From = wire.PrefixOf(pdc.Remote(), &f.local[0])
 	for int(pdc.Slot) >= len(f.lanes) {
 		f.lanes = append(f.lanes, lane{})
 	}

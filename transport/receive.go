@@ -25,7 +25,7 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.stats.RxBytes += uint64(len(d.Data))
 	// What came the way of the train before it needs no look at its source.
 	if !f.rx.of(&d.Remote, d.Path) {
-		if !f.source(d) {
+		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
 			return
@@ -70,6 +70,22 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 	return true
 }
 
+// familiar is source for a train that comes from where the PDC of its first packet
+// has its peer: what there is to compute was computed when that came to be. Who
+// forges its PDCID gains nothing, the way is that of the train.
+func (f *FEP) familiar(d *dgram.Datagram) bool {
+	b := d.Data
+	if len(b) < wire.ReqLen || !f.crcOnly || d.Path != 0 {
+		return false
+	}
+	p := f.pds.Lookup(wire.DPDCID(b))
+	if p == nil || p.Peer == 0 || *p.Remote() != d.Remote {
+		return false
+	}
+	f.rx.remote, f.rx.path, f.rx.prefix = d.Remote, 0, p.From
+	return true
+}
+
 func (f *FEP) drop(r DropReason) { f.stats.Drops[r]++ }
 
 // dropInvalid counts a packet whose header did not parse.
@@ -90,9 +106,9 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
-			p = f.pds.Lookup(wire.AckDPDCID(b))
+			p = f.pds.Lookup(wire.DPDCID(b))
 		}
-		if wire.CRC(f.rx.crc(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+		if wire.CRC(f.rx.prefix.CRC(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
 			f.damaged(d, b)
 			return
 		}

@@ -85,7 +85,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 
 // clearStart lets a NACK 0x17 in clear pass (tss.md §9).
 func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
-	if !wire.VerifyCRC(b, f.rx.crc(len(b))) {
+	if !wire.VerifyCRC(b, f.rx.prefix.CRC(len(b))) {
 		f.dropFrom(d, DropCRC)
 		return nil
 	}

@@ -43,6 +43,8 @@ type train struct {
 	off  int  // start of the newest packet
 	open bool // the newest packet has no trailer yet, because AR may still be set on it
 	full bool // takes no further packet
+	// The way it takes.
+	prefix wire.Prefix
 }
 
 func (f *FEP) begin(d *dgram.Datagram) {
@@ -96,11 +98,25 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	if !f.tx.of(remote, path) {
 		f.tx.become(remote, path, &f.local[path], remote)
 	}
+	t.prefix = f.tx.prefix
 	t.n, t.size, t.off = 1, n, 0
 	f.stats.TxPackets++
 	if f.sec != nil {
 		return f.secHeader(d.Data)
 	}
+	return d.Data
+}
+
+// startTo is start for a train of data to a peer, of which remote is the address.
+func (f *FEP) startTo(p *peer, remote *netip.AddrPort, path, n int) []byte {
+	if path != 0 || !f.crcOnly {
+		return f.start(remote, path, n, f.tos[classNew])
+	}
+	t := &f.out
+	d := t.d
+	d.Remote, d.Path, d.Seg, d.TOS = *remote, 0, n, f.tos[classNew]
+	t.prefix, t.n, t.size, t.off = p.to, 1, n, 0
+	f.stats.TxPackets++
 	return d.Data
 }
 
@@ -147,7 +163,7 @@ func (f *FEP) seal() {
 		return
 	}
 	p := d.Data[t.off:]
-	c := wire.CRC(f.tx.crc(len(p)+wire.CRCLen), p)
+	c := wire.CRC(f.out.prefix.CRC(len(p)+wire.CRCLen), p)
 	d.Data = append(d.Data, byte(c>>24), byte(c>>16), byte(c>>8), byte(c)) // in place, as AppendUint32 is not
 }
 
@@ -300,7 +316,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-	b := f.ses.Take(pdc.Header(f.start(pdc.Remote(), path, n, f.tos[classNew])), h, piece)
+	b := f.ses.Take(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
 	b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
 	f.joined(b)
 	f.seal()

@@ -217,6 +217,8 @@ type PDC struct {
 	// it (T6).
 	doubted bool
 	fatal   wire.NackCode
+	// From is the owner's: what the CRC of packets from remote begins with.
+	From wire.Prefix
 
 	tx txDir
 	rx *rxDir

@@ -62,9 +62,10 @@ func ParseAck(b []byte) (a Ack, n int, err error) {
 	return a, n, err
 }
 
-// AckDPDCID is the DPDCID of the header at the front of b, of AckLen bytes at
-// least, before anything of it is verified: where the PDC is to be looked for.
-func AckDPDCID(b []byte) uint16 { return binary.BigEndian.Uint16(b[ackDPDCID:]) }
+// DPDCID is the DPDCID of the header at the front of b, of AckLen bytes at least,
+// before anything of it is verified: where the PDC is to be looked for. It lies at
+// the same place in every header but that of a request with SYN, which has none.
+func DPDCID(b []byte) uint16 { return binary.BigEndian.Uint16(b[ackDPDCID:]) }
 
 // Parse is ParseAck into a, whose content is undefined after an error.
 func (a *Ack) Parse(b []byte) (int, error) {

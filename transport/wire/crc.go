@@ -25,6 +25,36 @@ func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 	return update(0, a[:n+8])
 }
 
+// A Prefix is the CRC state after the IP addresses and the UDP header of a packet
+// of no length: all packets from one address to another share it.
+type Prefix uint32
+
+// PrefixOf is the Prefix of packets from src to dst.
+func PrefixOf(src, dst *netip.AddrPort) Prefix {
+	var b [OuterMax]byte
+	return Prefix(update(0, b[:PutOuter(&b, src, dst, 0)]))
+}
+
+// CRC is the state for a packet of n bytes with trailer: what CRCPrefix computes
+// from addresses. CRC-32C is linear: a length adds the same to any state.
+func (p Prefix) CRC(n int) uint32 {
+	n += 8
+	return uint32(p) ^ lengths[0][uint8(n>>8)] ^ lengths[1][uint8(n)]
+}
+
+// lengths is what each byte of the UDP length, in front of the checksum of zero,
+// adds to the state.
+var lengths = func() (t [2][256]uint32) {
+	for v := range 256 {
+		low := castagnoli[v]
+		for range 2 {
+			low = castagnoli[byte(low)] ^ low>>8
+		}
+		t[0][v], t[1][v] = castagnoli[byte(low)]^low>>8, low
+	}
+	return t
+}()
+
 // CRC is the CRC state after b: with state 0 and what PutOuter wrote CRCPrefix,
 // from there to the trailer that trailer. b is borrowed, and had better not be on
 // the stack, which it leaves.
