@@ -475,6 +475,8 @@ func (ep *Endpoint) open() error {
 	if cfg.Paths != 0 {
 		sock.Paths = cfg.Paths
 	}
+	// Trimming switches mark what they cut by its class, and a tap shows it.
+	sock.EveryClass = sock.EveryClass || cfg.Transport.Trimming || cfg.Tap != nil
 	conn, err := udp.Open(sock)
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))

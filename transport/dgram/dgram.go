@@ -51,7 +51,7 @@ type Datagram struct {
 	Path int
 	// TOS is the IP traffic class octet: DSCP in the upper six bits, ECN in
 	// the lower two. What is received has the DSCP that the network gave it, 0 where
-	// the system does not tell; all datagrams of a train have the same.
+	// the system does not tell or was not asked; all datagrams of a train have the same.
 	TOS uint8
 
 	pool *Pool

@@ -59,6 +59,10 @@ type Config struct {
 	// TOS is the traffic class of most trains. Those with another one work too,
 	// but cost a control message each.
 	TOS uint8
+	// EveryClass asks for the traffic class of each datagram. Otherwise short
+	// datagrams that come one by one are asked for theirs in samples, until one of
+	// them shows congestion (docs/decisions/0023).
+	EveryClass bool
 	// AllowFragments lets IP fragment what exceeds the MTU. Otherwise (and by
 	// default) packets carry DF, and what does not fit fails with EMSGSIZE.
 	// What path MTU discovery in the kernel has learnt is not believed, because

@@ -8,8 +8,10 @@
 // opened and switched off where they fail later: for one destination, then for
 // all, until some thousand trains later: the reason may be gone, or have been an
 // ICMP message that somebody forged. Where no trains come, UDP_GRO is off until some
-// may have, for it costs each datagram that is alone. On other systems, and where Config.Portable asks for it, a Conn does the
-// same with the batches of golang.org/x/net, only slower.
+// may have, for it costs each datagram that is alone; and where these are short, their
+// traffic class is asked for in samples (Config.EveryClass). On other systems, and where
+// Config.Portable asks for it, a Conn does the same with the batches of golang.org/x/net,
+// only slower.
 //
 // # Who may call what
 //
@@ -35,5 +37,6 @@
 //  4. Other errors lose the train, as a network may: they are counted, returned
 //     and not retried.
 //  5. At the other end Recv asks the paths in turn, and gives what the kernel
-//     has put together: one sender, one segment length, one traffic class.
+//     has put together: one sender, one segment length, one traffic class. Of a
+//     datagram alone it may take nothing but the sender.
 package udp

@@ -36,8 +36,10 @@ type direct struct {
 		iov  unix.Iovec
 		ctl  [ctlLen]byte
 		name unix.RawSockaddrInet6
-		last [8]byte        // how name began when sender looked
-		from netip.AddrPort // what it said
+		// namelen is for recvfrom.
+		namelen uint32
+		last    [8]byte        // how name began when sender looked
+		from    netip.AddrPort // what it said
 	}
 	tx struct {
 		msg  unix.Msghdr
@@ -91,7 +93,7 @@ type sock struct {
 	run   int  // how many of them there were in a row
 	loose bool // seg stays 0: it has made trouble
 
-	gro gro
+	asks asks
 }
 
 // noGSO is a destination that a train could not be sent to.
@@ -151,11 +153,11 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	}
 	d.gso, d.gsoNow = i.GSO.On, i.GSO
 	for p := range d.socks {
-		g := &d.socks[p].gro
+		a := &d.socks[p].asks
+		a.trains, a.left, a.class, a.classLeft, a.v6 = i.GRO.On, groTry, true, classTry, d.v6
 		// Of several sockets each is looked at when something is there: a row says nothing.
-		if g.on, g.left = true, groTry; !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1 {
-			g.left = never
-		}
+		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1
+		a.classFixed = cfg.EveryClass || !i.ECN.On || len(d.socks) > 1
 	}
 
 	d.from = &d.socks[0]

@@ -53,21 +53,37 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	rx.iov.Base = unsafe.SliceData(g.Data)
 	rx.iov.SetLen(cap(g.Data))
 	for repeat := 1; ; repeat++ {
-		rx.msg.Namelen = unix.SizeofSockaddrInet6
-		rx.msg.SetControllen(len(rx.ctl))
 		d.st.RecvCalls++
-		n, _, e := syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
+		var n uintptr
+		var e syscall.Errno
+		cut := false
+		if s.asks.class {
+			rx.msg.Namelen = unix.SizeofSockaddrInet6
+			rx.msg.SetControllen(len(rx.ctl))
+			n, _, e = syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
+			cut = rx.msg.Flags&unix.MSG_TRUNC != 0
+		} else {
+			// There is nothing to be told, so the shorter call does.
+			rx.namelen = unix.SizeofSockaddrInet6
+			n, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(rx.iov.Base)), uintptr(cap(g.Data)), unix.MSG_DONTWAIT|unix.MSG_TRUNC,
+				uintptr(unsafe.Pointer(&rx.name)), uintptr(unsafe.Pointer(&rx.namelen)))
+			cut = e == 0 && n > uintptr(cap(g.Data))
+			rx.msg.Controllen = 0
+		}
 		switch {
-		case e == 0 && rx.msg.Flags&unix.MSG_TRUNC == 0:
+		case e == 0 && !cut:
 			g.Data = g.Data[:n]
 			g.Seg, g.Path = int(n), s.path
 			d.st.RecvTrains++
 			d.st.RecvSegments++
 			d.st.RecvBytes += uint64(n)
-			// Mostly there is the traffic class only, or a train's segment size before it.
-			if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
+			// Mostly there is nothing, the traffic class only, or a train's segment size before it.
+			if rx.msg.Controllen == 0 {
+				g.TOS = 0
+				s.asks.alone(s.fd, g.Seg, 0)
+			} else if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
 				g.TOS = rx.ctl[sizeofHdr]
-				s.gro.alone(s.fd, g.Seg)
+				s.asks.alone(s.fd, g.Seg, g.TOS)
 			} else if k := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl[spaceSeg])); int(rx.msg.Controllen) == spaceSeg+oneTOS && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP && k.Type == unix.IP_TOS && k.Level == unix.IPPROTO_IP {
 				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr])
 			} else {
@@ -83,7 +99,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvCut++
 		case e == unix.EAGAIN:
 			d.st.RecvEmpty++
-			s.gro.row = 0
+			s.asks.row = 0
 			return false, nil
 		default:
 			if err := d.odd(s.path, e); err != nil {
@@ -113,9 +129,9 @@ func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	if seg > 0 && seg < g.Seg {
 		g.Seg = seg
 		d.st.RecvSegments += uint64(g.Segments() - 1)
-		s.gro.left = groTry
+		s.asks.left = groTry
 	} else {
-		s.gro.alone(s.fd, g.Seg)
+		s.asks.alone(s.fd, g.Seg, tos)
 	}
 }
 

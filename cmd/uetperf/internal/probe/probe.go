@@ -65,7 +65,7 @@ type Identity struct {
 
 // Listen opens an Echo.
 func Listen(at netip.AddrPort, id Identity) (*Echo, error) {
-	conn, err := udp.Open(udp.Config{Addr: at, RecvBuf: 1 << 20, SendBuf: 1 << 20})
+	conn, err := udp.Open(udp.Config{Addr: at, RecvBuf: 1 << 20, SendBuf: 1 << 20, EveryClass: true})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ type Asker struct {
 
 // Open opens an Asker at a local IP address, for the Echo at to.
 func Open(local netip.Addr, to netip.AddrPort) (*Asker, error) {
-	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), RecvBuf: 1 << 20, SendBuf: 1 << 20})
+	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), RecvBuf: 1 << 20, SendBuf: 1 << 20, EveryClass: true})
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,7 @@ type side struct {
 func Open(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg}
 	for i := range r.side {
-		conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(cfg.Local, 0)})
+		conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(cfg.Local, 0), EveryClass: true})
 		if err != nil {
 			if i == 1 {
 				_ = r.side[0].conn.Close()
