@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Each train is judged by its own way, whatever way the one before it came.
@@ -46,6 +47,82 @@ func TestOuterIsOfEachTrain(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", fmt.Sprint(c.from, " by ", c.path), got, c.want)
+		}
+	}
+}
+
+// The CRC of a packet is that of the way it came, whichever PDC it names: what a PDC
+// keeps of its peer's address is of use for packets from there only.
+func TestOuterIsNotOfThePDCNamed(t *testing.T) {
+	s := newStar(t, 2)
+	s.know()
+	buf := make([]byte, 8)
+	for range 2 { // the second ACK finds the PDC open
+		s.message(0, buf)
+		s.message(1, buf)
+		s.settle()
+		s.rest()
+	}
+	// An ACK from leaf 0 that names, with and without leaf 0's CRC, a PDC of leaf 1.
+	s.message(0, buf)
+	s.message(1, buf)
+	s.drain(s.hub)
+	var acks [2][]byte
+	for i, f := range s.leaf {
+		f.Flush(s.now)
+		if !f.Transmit(s.now, &s.d) {
+			t.Fatal("no ACK")
+		}
+		acks[i] = append([]byte(nil), s.d.Data...)
+	}
+	from := s.leaf[0].cfg.Local
+	take := func(b []byte) string {
+		was, got := s.hub.Stats(), ""
+		s.hub.Receive(s.now, &dgram.Datagram{Data: append([]byte(nil), b...), Seg: len(b), Remote: from})
+		is := s.hub.Stats()
+		for r := range is.Drops {
+			if is.Drops[r] != was.Drops[r] {
+				got += DropReason(r).String()
+			}
+		}
+		if is.AcksRx != was.AcksRx {
+			got += "taken"
+		}
+		return got
+	}
+	if got := take(acks[1]); got != "crc" {
+		t.Errorf("with the CRC of the other address: %q", got)
+	}
+	n := len(acks[1])
+	wire.PutCRC(acks[1], wire.CRCPrefix(from.Addr(), s.hub.cfg.Local.Addr(), from.Port(), s.hub.cfg.Local.Port(), uint16(8+n)))
+	if got := take(acks[1]); got != "sourcetaken" {
+		t.Errorf("with its own: %q", got)
+	}
+	if got := take(acks[0]); got != "taken" {
+		t.Errorf("the true one: %q", got)
+	}
+}
+
+// Nor is what a PDC keeps of use for packets that came to another port of ours.
+func TestOuterIsOfThePort(t *testing.T) {
+	p := newPipe(t, func(c *Config) { c.Paths = []uint16{4793, 4794} })
+	for range 2 {
+		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
+		p.move(p.a, p.b)
+		p.b.Flush(p.now)
+		if !p.b.Transmit(p.now, &p.d) {
+			t.Fatal("no ACK")
+		}
+		for _, c := range []struct {
+			path int
+			crc  uint64
+		}{{1, 1}, {0, 0}} {
+			f, was := p.a, p.a.Stats()
+			f.rx.path = -1 // as if another train had come in between
+			f.Receive(p.now, &dgram.Datagram{Data: append([]byte(nil), p.d.Data...), Seg: len(p.d.Data), Remote: p.b.cfg.Local, Path: c.path})
+			if is := f.Stats(); is.Drops[DropCRC]-was.Drops[DropCRC] != c.crc || is.AcksRx-was.AcksRx != 1-c.crc {
+				t.Errorf("by path %d: %d dropped for their CRC, want %d", c.path, is.Drops[DropCRC]-was.Drops[DropCRC], c.crc)
+			}
 		}
 	}
 }

@@ -50,10 +50,6 @@ type rawSock struct {
 	fd   int
 	peer [16]byte
 	n    uint32
-
-	msg unix.Msghdr
-	iov unix.Iovec
-	ctl [256]byte
 }
 
 func must(err error) {
@@ -91,21 +87,6 @@ func (s *rawSock) recv(b []byte, flags int) (int, unix.Errno) {
 	return int(n), e
 }
 
-// recvmsg is recv with control messages: segment size and traffic class.
-func (s *rawSock) recvmsg(b []byte, flags int) (int, unix.Errno) {
-	if s.msg.Iov == nil {
-		s.msg.Name, s.msg.Iov = &s.peer[0], &s.iov
-		s.msg.SetIovlen(1)
-		s.msg.Control = &s.ctl[0]
-	}
-	s.iov.Base = &b[0]
-	s.iov.SetLen(len(b))
-	s.msg.Namelen = uint32(len(s.peer))
-	s.msg.SetControllen(len(s.ctl))
-	n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msg)), uintptr(flags))
-	return int(n), e
-}
-
 // What stands around 64 bytes, and an ACK with a response, both with CRC.
 const (
 	uetHeaders = 12 + 44 + 4
@@ -130,8 +111,6 @@ func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	size := 64
 	if mode == "calls" {
 		size += uetHeaders
-		must(unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1))
-		must(unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_RECVTOS, 1))
 	}
 	b, ack := make([]byte, size), make([]byte, uetAck)
 	flags := unix.MSG_DONTWAIT
@@ -141,11 +120,7 @@ func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	get := func() {
 		var since time.Time
 		for {
-			recv := s.recv
-			if mode == "calls" {
-				recv = s.recvmsg
-			}
-			n, e := recv(b, flags)
+			n, e := s.recv(b, flags)
 			if e == 0 && n == size {
 				return
 			}

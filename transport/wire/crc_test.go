@@ -133,7 +133,10 @@ func TestCRCPrefix(t *testing.T) {
 func TestCRCNoAllocs(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	b := make([]byte, 1024, 2048)
+	at4, at6 := netip.AddrPortFrom(v4, 1), netip.AddrPortFrom(v6, 1)
 	for name, f := range map[string]func(){
+		"PrefixOf":          func() { PrefixOf(&at4, &at4) },
+		"PrefixOf IPv6":     func() { PrefixOf(&at6, &at6) },
 		"CRCPrefix":         func() { CRCPrefix(v4, v4, 1, 2, 3) },
 		"CRCPrefix IPv6":    func() { CRCPrefix(v6, v6, 1, 2, 3) },
 		"CRCPrefixNative":   func() { CRCPrefixNative(v4, v4, 1) },
@@ -208,6 +211,24 @@ func TestCRCOuter(t *testing.T) {
 		}
 		if got, want := CRC(0, b[:n]), CRCPrefix(src.Addr(), dst.Addr(), 258, 4793, 0x405); got != want {
 			t.Errorf("%v %v: CRC %#x, want %#x", src, dst, got, want)
+		}
+	}
+}
+
+// A Prefix with a length added is the CRC state that CRCPrefix computes, for all
+// lengths that UDP has.
+func TestPrefix(t *testing.T) {
+	for _, c := range []struct{ src, dst string }{
+		{"192.0.2.1:258", "198.51.100.2:4793"},
+		{"[::ffff:192.0.2.1]:65535", "198.51.100.2:1"},
+		{"[2001:db8::1]:4793", "[2001:db8::2]:49152"},
+	} {
+		src, dst := netip.MustParseAddrPort(c.src), netip.MustParseAddrPort(c.dst)
+		p := PrefixOf(&src, &dst)
+		for n := range 65536 - 8 {
+			if got, want := p.CRC(n), CRCPrefix(src.Addr(), dst.Addr(), src.Port(), dst.Port(), uint16(8+n)); got != want {
+				t.Fatalf("%v %v, %d bytes: %#x, want %#x", src, dst, n, got, want)
+			}
 		}
 	}
 }
