@@ -101,6 +101,20 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 	if got := take(acks[0]); got != "taken" {
 		t.Errorf("the true one: %q", got)
 	}
+
+	// What the train before it left is of its own way.
+	hub := s.hub.cfg.Local
+	b := (&wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, SPDCID: 77, DPDCID: 88, ClearOff: -1}).Append(nil)
+	b = (&wire.ReqStd{}).Append(b)
+	b = wire.AppendCRC(b, 0, wire.CRCPrefix(from.Addr(), hub.Addr(), from.Port(), hub.Port(), uint16(8+len(b)+wire.CRCLen)))
+	if got := take(b); got != "no_pdc" {
+		t.Errorf("a request to no PDC: %q", got)
+	}
+	s.message(1, buf)
+	s.settle()
+	if got := take(b); got != "no_pdc" {
+		t.Errorf("a request to no PDC, behind an ACK of another: %q", got)
+	}
 }
 
 // Nor is what a PDC keeps of use for packets that came to another port of ours.
