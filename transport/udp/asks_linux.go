@@ -31,7 +31,7 @@ const (
 // nothing is read by a shorter call: together 5 % of the same. What says so little that
 // congestion is not of its making is asked about in samples (docs/decisions/0023).
 const (
-	// classTry datagrams in a row that came alone, are not longer than classShort bytes
+	// classTry datagrams or trains in a row that are not longer than classShort bytes
 	// and show no congestion end the asking.
 	classTry   = 256
 	classShort = 512
@@ -45,14 +45,14 @@ const (
 // asks is what a socket asks to be told with each datagram, and what it knows of those
 // that it receives.
 type asks struct {
-	trains bool
-	class  bool // true while trains is
-	v6     bool
+	trains, class bool
+	any           bool // either
+	v6            bool
 	// Of what is fixed nothing is judged.
 	trainsFixed, classFixed bool
 	// left is how many datagrams that come alone are left until asking for trains is
-	// judged, classLeft until asking for classes is; row how many like the newest, of
-	// size bytes, came before it since the last empty look.
+	// judged, classLeft how many pieces until asking for classes is; row how many like
+	// the newest, of size bytes, came before it since the last empty look.
 	left, classLeft int
 	row, size       int
 	tries           int
@@ -70,6 +70,15 @@ func (a *asks) alone(fd, n int, class uint8) {
 	if a.left <= 0 || a.row >= groBurst && !a.trains {
 		a.judge(fd)
 	}
+	a.classLeft--
+	if n > classShort || a.classLeft <= 0 || class&3 == dgram.CE {
+		a.judgeClass(fd, n, class)
+	}
+}
+
+// together counts a train of n bytes.
+func (a *asks) together(fd, n int, class uint8) {
+	a.left = groTry
 	a.classLeft--
 	if n > classShort || a.classLeft <= 0 || class&3 == dgram.CE {
 		a.judgeClass(fd, n, class)
@@ -113,8 +122,6 @@ func (a *asks) judgeClass(fd, n int, class uint8) {
 	case !a.class:
 		a.classLeft = classSample
 		a.askClass(fd, true)
-	case a.trains:
-		a.classLeft = classSample
 	default:
 		a.classLeft = classSkip
 		a.askClass(fd, false)
@@ -130,7 +137,7 @@ func (a *asks) askTrains(fd int, on bool) bool {
 	if !ok {
 		a.trains, a.trainsFixed = true, true // what the socket does say is read
 	}
-	if a.trains && !a.class {
+	if a.any = a.trains || a.class; a.trains && !a.class {
 		a.classLeft = classTry
 		a.askClass(fd, true)
 	}
@@ -146,6 +153,7 @@ func (a *asks) askClass(fd int, on bool) {
 	if a.class = on; !set(fd, level, opt, on) {
 		a.class, a.classFixed = true, true
 	}
+	a.any = a.trains || a.class
 }
 
 // set sets an option that is on or off and reports whether that worked. It does not

@@ -154,7 +154,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	d.gso, d.gsoNow = i.GSO.On, i.GSO
 	for p := range d.socks {
 		a := &d.socks[p].asks
-		a.trains, a.left, a.class, a.classLeft, a.v6 = i.GRO.On, groTry, true, classTry, d.v6
+		a.trains, a.left, a.class, a.classLeft, a.any, a.v6 = i.GRO.On, groTry, true, classTry, true, d.v6
 		// Of several sockets each is looked at when something is there: a row says nothing.
 		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1
 		a.classFixed = cfg.EveryClass || !i.ECN.On || len(d.socks) > 1

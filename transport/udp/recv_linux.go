@@ -57,7 +57,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 		var n uintptr
 		var e syscall.Errno
 		cut := false
-		if s.asks.class {
+		if s.asks.any {
 			rx.msg.Namelen = unix.SizeofSockaddrInet6
 			rx.msg.SetControllen(len(rx.ctl))
 			n, _, e = syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
@@ -84,6 +84,8 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			} else if h := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl)); int(rx.msg.Controllen) == oneTOS && h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS {
 				g.TOS = rx.ctl[sizeofHdr]
 				s.asks.alone(s.fd, g.Seg, g.TOS)
+			} else if int(rx.msg.Controllen) == spaceSeg && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP {
+				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), 0)
 			} else if k := (*unix.Cmsghdr)(unsafe.Pointer(&rx.ctl[spaceSeg])); int(rx.msg.Controllen) == spaceSeg+oneTOS && int(h.Len) == lenSeg && h.Type == unix.UDP_GRO && h.Level == unix.IPPROTO_UDP && k.Type == unix.IP_TOS && k.Level == unix.IPPROTO_IP {
 				d.train(s, g, int(*(*int32)(unsafe.Pointer(&rx.ctl[sizeofHdr]))), rx.ctl[spaceSeg+sizeofHdr])
 			} else {
@@ -129,7 +131,7 @@ func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	if seg > 0 && seg < g.Seg {
 		g.Seg = seg
 		d.st.RecvSegments += uint64(g.Segments() - 1)
-		s.asks.left = groTry
+		s.asks.together(s.fd, len(g.Data), tos)
 	} else {
 		s.asks.alone(s.fd, g.Seg, tos)
 	}
