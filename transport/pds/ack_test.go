@@ -166,6 +166,25 @@ func TestPlainAckIsAnAck(t *testing.T) {
 	}
 }
 
+func TestCalmIsNotWhoHolds(t *testing.T) {
+	// A packet that was refused once goes again when its time has come, though the
+	// others are under way without trouble.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.advance(40 * time.Microsecond)
+	x.ack(0, 0)
+	x.push(3)
+	x.nack(wire.NackPDCModeMismatch, 2, 0) // T6: one is not believed
+	due := x.p.tx.heldUntil
+	for x.now < due {
+		x.now = min(x.now+50*time.Microsecond, due)
+		x.push(1)
+		x.ack(0, int(x.p.tx.nxt.Sub(testStart))-1)
+		x.tab.Advance(x.now)
+	}
+	x.wantResend(2)
+}
+
 func TestPathsOfWhatACACKPasses(t *testing.T) {
 	// The Upper hears of the path of every packet.
 	x := newTable(t, func(c *Config) { c.Paths = 2 })

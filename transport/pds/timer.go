@@ -152,7 +152,7 @@ func (p *PDC) idleUntil() time.Duration {
 // any trouble, and would do nothing before; 0: runTimers knows. It asks nobody for the RTO.
 func (p *PDC) calmUntil() time.Duration {
 	t, tx := p.t, &p.tx
-	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
+	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.held != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
 		return 0
 	}
 	if k := tx.at(tx.una); k.state != pktFlight || k.tries != 0 {
