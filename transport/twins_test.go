@@ -152,7 +152,7 @@ type twinPair struct {
 // same bytes, report the same and wait for the same.
 func TestShortWaysOfAFEP(t *testing.T) {
 	kinds := []string{"clear", "without CRC", "sealed", "paths", "trimming", "known", "narrow", "small", "notes"}
-	for seed := range uint64(10 * len(kinds)) {
+	for seed := range uint64(5 * len(kinds)) {
 		kind := kinds[seed%uint64(len(kinds))]
 		t.Run(fmt.Sprintf("%s %d", kind, seed), func(t *testing.T) { liveAsTwins(t, seed, kind) })
 		if t.Failed() {
