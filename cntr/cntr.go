@@ -338,11 +338,10 @@ func (c *Counter) leave(threshold uint64) {
 // Poll drives the endpoints and reports whether the counter has changed since
 // Poll last said so, whoever has read it.
 func (c *Counter) Poll() bool {
-	n := c.Changes()
-	return c.polled.Swap(n) != n
+	return wait.Newer(&c.polled, c.Changes())
 }
 
-// Changes drives the endpoints and returns another number than before if the
+// Changes drives the endpoints and returns a higher number than before if the
 // counter has changed since, whoever has read it, for poll sets (fi_poll(3)).
 func (c *Counter) Changes() uint64 {
 	c.w.Look()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/wait"
 )
 
 // A Source is a completion queue, event queue or counter.
@@ -21,7 +22,7 @@ type Source interface {
 }
 
 // A value is a Source that reading takes nothing away from, a counter. Changes is
-// Poll that returns another number than before if it changed: so each set tells of
+// Poll that returns a higher number than before if it changed: so each set tells of
 // a change, whatever others are told.
 type value interface{ Changes() uint64 }
 
@@ -40,8 +41,7 @@ type member struct {
 
 func (m *member) poll() bool {
 	if v, ok := m.Source.(value); ok {
-		n := v.Changes()
-		return m.told.Swap(n) != n
+		return wait.Newer(&m.told, v.Changes())
 	}
 	return m.Source.Poll()
 }

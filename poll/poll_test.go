@@ -123,3 +123,35 @@ func TestTryWaitOfSeveral(t *testing.T) {
 	wantErr(t, poll.TryWait(a, b), fi.EAGAIN)
 	wantErr(t, poll.TryWait(a, newCQ(t, cq.Attr{}, nil)), fi.EINVAL)
 }
+
+// A racer is a value that changes again while a poll of it is under way, which another
+// poll tells of meanwhile.
+type racer struct {
+	n     uint64
+	again func()
+}
+
+func (r *racer) Progress()    {}
+func (r *racer) Poll() bool   { return false }
+func (r *racer) Context() any { return "r" }
+func (r *racer) Changes() uint64 {
+	n := r.n
+	if again := r.again; again != nil {
+		r.again = nil
+		r.n++
+		again()
+	}
+	return n
+}
+
+func TestPollTellsOnceWhateverOthersDo(t *testing.T) {
+	// Two polls at once, of which the one that began later ends first: what it told of
+	// is not told again.
+	r := &racer{n: 1}
+	s := newSet(t, r)
+	r.again = func() { wantPoll(t, s, 1, "r") }
+	wantPoll(t, s, 1)
+	wantPoll(t, s, 1)
+	r.n++
+	wantPoll(t, s, 1, "r")
+}

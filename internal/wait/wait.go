@@ -429,3 +429,14 @@ func (o *Object) Close() bool {
 
 // Closed reports, under Mu, whether Close was called.
 func (o *Object) Closed() bool { return o.closed }
+
+// Newer notes n, of a number that only grows, in told, and reports whether it is above
+// what is noted there. Of calls at the same time the one that is behind says no.
+func Newer(told *atomic.Uint64, n uint64) bool {
+	for old := told.Load(); n > old; old = told.Load() {
+		if told.CompareAndSwap(old, n) {
+			return true
+		}
+	}
+	return false
+}
