@@ -167,10 +167,11 @@ func set(fd, level, opt int, on bool) bool {
 	return e == 0
 }
 
-// waiting reports whether the socket holds a datagram. What another processor is just
-// putting there it may miss: a train torn by that is dropped as damaged and sent again.
+// waiting reports whether the socket holds a datagram, be it one without a byte, which
+// SIOCINQ takes for nothing. What another processor is just putting there it may miss: a
+// train torn by that is dropped as damaged and sent again.
 func waiting(fd int) bool {
-	n := int32(0)
-	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCINQ, uintptr(unsafe.Pointer(&n)))
+	p, now := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}, unix.Timespec{}
+	n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 	return n > 0 || e != 0
 }
