@@ -77,7 +77,7 @@ type Endpoint struct {
 	source    bool
 	sourceErr bool
 	exact     bool                          // FI_EXACT_DIRECTED_RECV
-	simple    bool                          // no counters, no sources, and each operation has its place
+	simple    bool                          // no counters, unknown sources are no errors, and each operation has its place
 	visible   bool                          // R-ORD-08, R-ORD-10: a later fence shows what is there
 	short     [transport.OpTRecv + 1]uint64 // by shortWays
 	txCaps    fi.Caps

@@ -6,7 +6,8 @@
 // A Table holds the PDCs of one FEP. It knows no message: what a packet carries
 // is an opaque Ref, and a packet that must be sent again is asked for again by
 // its Ref. It does no I/O and reads no clock; one caller at a time. What
-// happened to a packet is told to an Upper, from inside the call that found out.
+// happened to a packet is told to an Upper, from inside the call that found out;
+// ReceivePlain alone returns it.
 package pds
 
 import (

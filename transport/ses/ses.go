@@ -7,7 +7,7 @@
 // and PDCs are numbers of the caller's, and time comes in by Advance. One caller
 // at a time. The owner drains Event after its calls; nothing is called back.
 //
-// Initiator side: Send, then Next and Append for each piece, then one Answered
+// Initiator side: Send, then Peek and Take for each piece, then one Answered
 // or Failed for each piece taken; the Event follows the last of them
 // (S-CPL-01..07). Target side: Recv, and Request for each new packet.
 package ses
