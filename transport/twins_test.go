@@ -151,7 +151,7 @@ type twinPair struct {
 // reorders, damages and marks, one of each pair without the short ways: they send the
 // same bytes, report the same and wait for the same.
 func TestShortWaysOfAFEP(t *testing.T) {
-	kinds := []string{"clear", "without CRC", "sealed", "paths", "trimming", "known", "narrow", "small", "notes"}
+	kinds := []string{"clear", "without CRC", "sealed", "paths", "trimming", "known", "narrow", "small", "notes", "IPv6"}
 	for seed := range uint64(5 * len(kinds)) {
 		kind := kinds[seed%uint64(len(kinds))]
 		t.Run(fmt.Sprintf("%s %d", kind, seed), func(t *testing.T) { liveAsTwins(t, seed, kind) })
@@ -165,7 +165,12 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	const hosts = 3
 	now := time.Second
-	addr := func(i int) netip.AddrPort { return netip.MustParseAddrPort(fmt.Sprintf("198.18.0.%d:4793", i+1)) }
+	addr := func(i int) netip.AddrPort {
+		if kind == "IPv6" {
+			return netip.MustParseAddrPort(fmt.Sprintf("[fd00::%d]:4793", i+1))
+		}
+		return netip.MustParseAddrPort(fmt.Sprintf("198.18.0.%d:4793", i+1))
+	}
 	paths := []uint16{4793}
 	if kind == "paths" {
 		paths = []uint16{4793, 4794, 4795}
@@ -176,7 +181,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 		x := &twinPair{}
 		for k, f := range []**FEP{&x.short, &x.long} {
 			cfg := Config{Local: addr(i), Paths: paths, PeerTimeout: 2 * time.Second, SuspectTimeout: 500 * time.Millisecond, IdleClose: 300 * time.Millisecond,
-				RTOMax: 50 * time.Millisecond, UnexpectedMsgs: 40, Lanes: 1 + int(seed%2), MPRange: 256}
+				RTOMax: 50 * time.Millisecond, UnexpectedMsgs: 40, Lanes: 1 + int(seed%2), MPRange: 256, PayloadMTU: 1024 << (i % 2)}
 			wrap := wire.PSN(0) - wire.PSN(seed%40)
 			cfg.StartPSN = func() wire.PSN { wrap += 1 << 20; return wrap - 1<<20 }
 			switch kind {
@@ -259,7 +264,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 			if !bytes.Equal(d.Data, e.Data) || d.Seg != e.Seg || d.Remote != e.Remote || d.Path != e.Path || d.TOS != e.TOS {
 				t.Fatalf("step %d, host %d: sends %+v, want %+v", step, i, d, e)
 			}
-			to := int(d.Remote.Addr().As4()[3]) - 1
+			to := int(d.Remote.Addr().As16()[15]) - 1
 			out := dgram.Datagram{Seg: d.Seg, TOS: d.TOS, Remote: netip.AddrPortFrom(addr(i).Addr(), paths[d.Path]), Path: int(d.Remote.Port()) - 4793}
 			whole := rng.IntN(2) == 0
 			for rest := d.Data; len(rest) > 0; {
