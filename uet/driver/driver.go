@@ -902,7 +902,7 @@ func (d *Driver) rouseLate() {
 		slack = gatherWait
 	}
 	if d.until-d.lastTurn <= slack {
-		return // soon enough for all that was not due in that turn
+		return // it is not later than for a deadline that moves
 	}
 	if t := d.deadline(d.lastTurn); t != forever && t+slack < d.until {
 		d.kick()
