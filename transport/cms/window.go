@@ -120,6 +120,7 @@ type Window struct {
 	after   bool  // this round follows a cut: what it shows was sent before
 	full    bool  // this round filled the window
 	marked  bool  // this round saw CE
+	blind   bool  // the round before had no sample
 
 	// The round that runs: until as many bytes left flight as were in flight
 	// when it began, and at least one smoothed RTT.
@@ -390,10 +391,17 @@ func (w *Window) round(now time.Duration) {
 		w.inc += etaPercent * int64(w.mtu) * int64(w.scaleA) >> fixed / percent * w.cwnd * int64(min(now-w.start, w.cfgBase)) / int64(w.cfgBase)
 		w.apply()
 	}
-	if w.leastCur != noRTT { // else the delay of the round before must do
-		w.least, w.leastCur = w.leastCur, noRTT
+	switch {
+	case w.leastCur != noRTT:
+		w.least, w.leastCur, w.blind = w.leastCur, noRTT, false
+	case !w.blind:
+		w.blind = true // the delay of the round before must do
+	default:
+		// Old news. What they made of the window stays, but round after round
+		// nothing more is made of them: no queue is known.
+		w.least = min(w.base, w.minRTT)
 	}
-	if now >= w.minEnd {
+	if now >= w.minEnd && !w.blind {
 		w.minRTT, w.minCur = w.minCur, w.least
 		w.minEnd = now + minWindow
 	}

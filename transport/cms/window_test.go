@@ -933,3 +933,30 @@ func TestWindowCacheLines(t *testing.T) {
 		t.Errorf("the last line of a Window begins at byte %d", got)
 	}
 }
+
+func TestOldNewsShrinkNoMore(t *testing.T) {
+	// A round without a sample is judged by the delay of the round before, as with
+	// heavy loss; but when nothing can be measured any more that delay is no queue that
+	// still stands, and the window grows by an MTU per round trip.
+	s := newScript(t, Config{})
+	s.rounds(3, 100*us)
+	s.rounds(2, 800*us)
+	blind := func() {
+		s.now += 20 * ms // host and host are busy
+		for left := s.w.InFlight(); left > 0; left = s.w.InFlight() {
+			s.w.OnAck(s.now, min(left, 16*s.mtu), 0, false, 0, false)
+		}
+		s.fill()
+	}
+	s.fill()
+	for range 3 { // the samples of the round under way count, and those of one before
+		blind()
+	}
+	before := s.w.Window()
+	for range 10 {
+		blind()
+	}
+	if got := s.w.Window(); got < min(before+9*s.mtu, int(s.w.ceil)) {
+		t.Errorf("window %d, and %d after ten rounds without a sample", before, got)
+	}
+}
