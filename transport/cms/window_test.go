@@ -960,3 +960,44 @@ func TestOldNewsShrinkNoMore(t *testing.T) {
 		t.Errorf("window %d, and %d after ten rounds without a sample", before, got)
 	}
 }
+
+func TestSpuriousTimeoutIsTakenBack(t *testing.T) {
+	// F17: the peer was busy for two timeouts, which leave one MTU. When it turns out
+	// that nothing was lost, the window is what it was; not when that turns out later,
+	// nor for a loss that a gap showed.
+	timeouts := func() *script {
+		s := newScript(t, Config{})
+		s.rounds(3, 100*us)
+		s.fill()
+		n := s.w.InFlight()
+		s.now += 5 * ms
+		for range n / s.mtu {
+			s.w.OnLoss(s.now, s.mtu, true)
+		}
+		s.w.OnSend(s.now, s.mtu)
+		s.now += 10 * ms
+		s.w.OnLoss(s.now, s.mtu, true)
+		s.want(s.mtu, 0)
+		s.w.OnSend(s.now, s.mtu)
+		s.now += ms
+		return s
+	}
+	s := timeouts()
+	s.w.OnSpurious()
+	s.w.OnAck(s.now, s.mtu, 0, false, 0, false)
+	s.want(int(s.w.ceil), 0)
+
+	s = timeouts()
+	s.rounds(undoRounds, 100*us)
+	before := s.w.Window()
+	s.w.OnSpurious()
+	s.want(before, 0)
+
+	s = newScript(t, Config{})
+	s.rounds(3, 100*us)
+	s.fill()
+	s.w.OnLoss(s.now, 10*s.mtu, false)
+	before = s.w.Window()
+	s.w.OnSpurious()
+	s.want(before, 0)
+}

@@ -666,9 +666,10 @@ func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo, certain bool) {
 		return
 	}
 	p.t.Stats.RtxSpurious++
-	// Not if a timer sent it: that the answer was lost is no reordering.
-	if k.gap {
-		tx.reorder = min(tx.reorder*2, maxReorder)
-		tx.patience = min(tx.patience+1, maxPatience)
+	if !k.gap { // a timer sent it: that the answer was late or lost is no reordering
+		p.ccc.OnSpurious()
+		return
 	}
+	tx.reorder = min(tx.reorder*2, maxReorder)
+	tx.patience = min(tx.patience+1, maxPatience)
 }

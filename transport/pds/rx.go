@@ -478,6 +478,11 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 		p.t.up.WakeAck(p)
 		return
 	}
+	if tr := &rx.trig; rx.ackDue && tr.has && !tr.retx && psn.Before(wire.PSN(rx.win.Base())) {
+		// CACK tells of this one. The ACK names what came for the first time: so its
+		// sender learns that it was late, not lost.
+		return
+	}
 	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || p.t.Paused}, true, now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup

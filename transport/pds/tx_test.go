@@ -838,3 +838,36 @@ func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
 		t.Errorf("measured %v", x.ccc.srtt)
 	}
 }
+
+func TestLateIsNotLost(t *testing.T) {
+	// F17: a target that was busy longer than the RTO finds everything twice. Its ACK
+	// names what came first, and its sender tells the CCC that nothing was lost. If it
+	// names the second transmission, the first may have been lost.
+	for _, again := range []bool{false, true} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.now += 100 * time.Microsecond
+		x.ack(0, 0)
+		x.p.NextCtl(x.now)
+		x.p.tx.echoes = true
+		x.push(4)
+		x.runTo(x.now + 7*time.Millisecond)
+		if again {
+			x.ack(4, 4, flag(wire.AckFlagRETX))
+		} else {
+			x.ack(4, 4)
+		}
+		if (x.ccc.spurious != 0) == again {
+			t.Errorf("second transmission named %v, the CCC was told %d times", again, x.ccc.spurious)
+		}
+	}
+	x := newTarget(t)
+	x.recv(1)
+	x.recv(2, ar)
+	x.recv(1, retx)
+	x.recv(2, retx)
+	x.wantAcks("cack=2 psn=2 OK")
+	x.recv(1, retx)
+	x.recv(2, retx)
+	x.wantAcks("cack=2 psn=2 retx")
+}
