@@ -307,6 +307,12 @@ func (f *FEP) Unexpected() int {
 // Sends is how many sends have not ended.
 func (f *FEP) Sends() int { return f.ses.Sends() }
 
+// Paused says whether nobody looked at the network for a while before what Receive
+// gets from now on. It may have waited here all that time, and tells of no delay of the
+// path then: neither by what an ACK measures, nor by what our ACKs let the peer measure
+// (UE §3.6.13: the target's own delay is none of the path).
+func (f *FEP) Paused(on bool) { f.pds.Paused = on }
+
 // Apart says whether an ACK leaves behind a data packet that is alone instead of
 // with it. Together they cost one system call and the processor least; apart the
 // data is not kept by the ACK, neither here nor where it arrives.

@@ -52,6 +52,9 @@ const (
 	// hosts makes b 12 and the speed that the ceiling stands for makes a 5;
 	// both overshoot when several senders share a slower link.
 	minA, maxA, maxB = 25, 100, 100
+	// undoRounds after a timeout, the one that it was in included, its packets may be
+	// found not to have been lost.
+	undoRounds = 2
 	// cleanRounds without congestion make fast increase free again above the
 	// window at which congestion lost packets.
 	cleanRounds = 64
@@ -94,6 +97,9 @@ const (
 //   - An ACK without a valid sample lets the window grow, by one MTU per RTT.
 //   - What was in flight when the window was cut is not held against it again.
 //     A second timeout without any ACK in between leaves one MTU.
+//   - A timeout that turns out to have been about late answers is taken back
+//     (OnSpurious).
+//   - A delay is not judged again and again when nothing is measured any more.
 //
 // The link model of the tests shows what each of these is worth; its tables are
 // in testdata.
@@ -120,6 +126,8 @@ type Window struct {
 	after   bool  // this round follows a cut: what it shows was sent before
 	full    bool  // this round filled the window
 	marked  bool  // this round saw CE
+	blind   bool  // the round before had no sample
+	undoFor uint8 // rounds in which undo holds
 
 	// The round that runs: until as many bytes left flight as were in flight
 	// when it began, and at least one smoothed RTT.
@@ -147,7 +155,8 @@ type Window struct {
 	longRTT time.Duration // least RTT when the long rounds began
 	lastRTO time.Duration
 	rtoInit time.Duration // fixed by New
-	rtoMax  time.Duration // fixed by New
+	rtoMax  uint32        // µs; fixed by New
+	undo    int32         // cwnd before a timeout; 0: there was none of late
 	fiCount int32         // bytes in a row at no delay
 	deepest int32         // longest standing queue of the last rounds, ns
 
@@ -166,7 +175,7 @@ func New(cfg Config) *Window {
 		ackTrigger: int32(cfg.AckTrigger),
 		cfgBase:    cfg.BaseRTT,
 		rtoInit:    cfg.RTOInit,
-		rtoMax:     cfg.RTOMax,
+		rtoMax:     uint32(min(cfg.RTOMax/time.Microsecond, math.MaxUint32)),
 		marks:      cfg.Marks,
 		trims:      cfg.Trims,
 		base:       cfg.BaseRTT,
@@ -268,10 +277,23 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 // queue that leaves exactly what got through. The end of the round judges.
 func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.leave(int64(n))
+	if rto && w.undo == 0 {
+		w.undo, w.undoFor = int32(w.cwnd), undoRounds
+	}
 	if rto {
 		w.timeout(now)
 	}
 	w.lose(int64(n))
+}
+
+// OnSpurious tells that what a timer took for lost was not: the transmission of before
+// was answered, late, as by a host that was busy. The window is what it was before the
+// timer (RFC 4015); what delay there is, samples tell.
+func (w *Window) OnSpurious() {
+	if int64(w.undo) > w.cwnd {
+		w.cwnd, w.lost, w.after = int64(w.undo), 0, false
+	}
+	w.undo = 0
 }
 
 // OnNack tells that a packet of n nominal bytes was refused; trimmed says a
@@ -301,7 +323,7 @@ func (w *Window) MinRTT() time.Duration { return w.minRTT }
 // the last packets of a burst may be acknowledged a round trip late. At most
 // RTOMax.
 func (w *Window) RTO() time.Duration {
-	return min(w.srtt+max(4*w.rttvar, w.rtoInit, w.srtt), w.rtoMax)
+	return min(w.srtt+max(4*w.rttvar, w.rtoInit, w.srtt), time.Duration(w.rtoMax)*time.Microsecond)
 }
 
 // Window is the congestion window in nominal bytes: at least one MTU, at most
@@ -390,15 +412,27 @@ func (w *Window) round(now time.Duration) {
 		w.inc += etaPercent * int64(w.mtu) * int64(w.scaleA) >> fixed / percent * w.cwnd * int64(min(now-w.start, w.cfgBase)) / int64(w.cfgBase)
 		w.apply()
 	}
-	if w.leastCur != noRTT { // else the delay of the round before must do
-		w.least, w.leastCur = w.leastCur, noRTT
+	switch {
+	case w.leastCur != noRTT:
+		w.least, w.leastCur, w.blind = w.leastCur, noRTT, false
+	case !w.blind:
+		w.blind = true // the delay of the round before must do
+	default:
+		// Old news. What they made of the window stays, but round after round
+		// nothing more is made of them: no queue is known.
+		w.least = min(w.base, w.minRTT)
 	}
-	if now >= w.minEnd {
+	if now >= w.minEnd && !w.blind {
 		w.minRTT, w.minCur = w.minCur, w.least
 		w.minEnd = now + minWindow
 	}
 	if w.trimmed > 0 {
 		w.trimmed--
+	}
+	if w.undo != 0 {
+		if w.undoFor--; w.undoFor == 0 {
+			w.undo = 0
+		}
 	}
 	if w.cwnd != int64(w.aimCwnd) || w.path() != w.aimPath {
 		w.retarget()

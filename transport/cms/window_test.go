@@ -933,3 +933,71 @@ func TestWindowCacheLines(t *testing.T) {
 		t.Errorf("the last line of a Window begins at byte %d", got)
 	}
 }
+
+func TestOldNewsShrinkNoMore(t *testing.T) {
+	// A round without a sample is judged by the delay of the round before, as with
+	// heavy loss; but when nothing can be measured any more that delay is no queue that
+	// still stands, and the window grows by an MTU per round trip.
+	s := newScript(t, Config{})
+	s.rounds(3, 100*us)
+	s.rounds(2, 800*us)
+	blind := func() {
+		s.now += 20 * ms // host and host are busy
+		for left := s.w.InFlight(); left > 0; left = s.w.InFlight() {
+			s.w.OnAck(s.now, min(left, 16*s.mtu), 0, false, 0, false)
+		}
+		s.fill()
+	}
+	s.fill()
+	for range 3 { // the samples of the round under way count, and those of one before
+		blind()
+	}
+	before := s.w.Window()
+	for range 10 {
+		blind()
+	}
+	if got := s.w.Window(); got < min(before+9*s.mtu, int(s.w.ceil)) {
+		t.Errorf("window %d, and %d after ten rounds without a sample", before, got)
+	}
+}
+
+func TestSpuriousTimeoutIsTakenBack(t *testing.T) {
+	// F17: the peer was busy for two timeouts, which leave one MTU. When it turns out
+	// that nothing was lost, the window is what it was; not when that turns out later,
+	// nor for a loss that a gap showed.
+	timeouts := func() *script {
+		s := newScript(t, Config{})
+		s.rounds(3, 100*us)
+		s.fill()
+		n := s.w.InFlight()
+		s.now += 5 * ms
+		for range n / s.mtu {
+			s.w.OnLoss(s.now, s.mtu, true)
+		}
+		s.w.OnSend(s.now, s.mtu)
+		s.now += 10 * ms
+		s.w.OnLoss(s.now, s.mtu, true)
+		s.want(s.mtu, 0)
+		s.w.OnSend(s.now, s.mtu)
+		s.now += ms
+		return s
+	}
+	s := timeouts()
+	s.w.OnSpurious()
+	s.w.OnAck(s.now, s.mtu, 0, false, 0, false)
+	s.want(int(s.w.ceil), 0)
+
+	s = timeouts()
+	s.rounds(undoRounds, 100*us)
+	before := s.w.Window()
+	s.w.OnSpurious()
+	s.want(before, 0)
+
+	s = newScript(t, Config{})
+	s.rounds(3, 100*us)
+	s.fill()
+	s.w.OnLoss(s.now, 10*s.mtu, false)
+	before = s.w.Window()
+	s.w.OnSpurious()
+	s.want(before, 0)
+}

@@ -98,7 +98,7 @@ func (p *PDC) arrivedAs(k *txPkt) {
 // measured takes in how long the latest packet took of which an ACK told: not
 // packets before it, which earlier ACKs may have told of that were lost. rtt is what
 // the packet says that the ACK names; measured returns what counts.
-func (p *PDC) measured(now, rtt time.Duration) time.Duration {
+func (p *PDC) measured(now, rtt time.Duration, hole bool) time.Duration {
 	tx := &p.tx
 	if p.t.newest == 0 {
 		return rtt
@@ -106,7 +106,7 @@ func (p *PDC) measured(now, rtt time.Duration) time.Duration {
 	d := now - p.t.newest
 	tx.least(d)
 	tx.smooth(d)
-	if rtt == 0 && p.mode == wire.ROD {
+	if rtt == 0 && hole && p.mode == wire.ROD && !p.t.Paused {
 		// A ROD target names only what is in order. Behind a hole no ACK
 		// measures anything, and the window would be judged by old news.
 		return d
@@ -121,7 +121,8 @@ func (tx *txDir) least(d time.Duration) {
 	}
 }
 
-// smooth takes in how long a packet took, with the peer's ACK delay.
+// smooth takes in how long a packet took, with the peer's ACK delay and the pauses of
+// both sides: so long an answer may take.
 func (tx *txDir) smooth(d time.Duration) {
 	if tx.rtt == 0 {
 		tx.rtt = d
@@ -148,11 +149,12 @@ func (tx *txDir) newest(s wire.NSCC) bool {
 }
 
 // sample is the round trip that an ACK measured: d since the packet that it names
-// was sent, less the time that the target took. 0: none.
-func (tx *txDir) sample(d time.Duration, s wire.NSCC) time.Duration {
+// was sent, less the time that the target took. 0: none, because the packet waited
+// there for nobody knows how long, or the ACK here: that says nothing of the path.
+func (t *Table) sample(tx *txDir, d time.Duration, s wire.NSCC) time.Duration {
 	st := s.ServiceTime()
 	rtt := d - time.Duration(st)*128
-	if rtt <= 0 || st == 0xffff { // too late to measure anything
+	if rtt <= 0 || st == 0xffff || t.Paused {
 		return 0
 	}
 	tx.least(rtt)
@@ -182,7 +184,7 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 	p.heard(now)
 	s, msg, size, seq, d := h.NSCC(), k.ref.Msg, int(k.size), k.seq, now-k.sentAt
 	tx.newest(s)
-	rtt := tx.sample(d, s)
+	rtt := t.sample(tx, d, s)
 	k.state = pktDone
 	tx.flight--
 	tx.backoff = 0
@@ -194,9 +196,6 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 		tx.smooth(d)
 		if rtt == 0 { // else it is less
 			tx.least(d)
-			if p.mode == wire.ROD {
-				rtt = d
-			}
 		}
 	}
 	tx.cack = una
@@ -300,7 +299,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 			sent, certain = k.sentAt, certain && k.tries == 1
 		}
 		if certain && k.state != pktArrived {
-			rtt = tx.sample(now-sent, state)
+			rtt = t.sample(tx, now-sent, state)
 		}
 		if a.Next == wire.NextNone {
 			rsp = nil
@@ -358,13 +357,13 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 	}
 	if isProbe {
 		if at := p.probeAnswered(now, a); at != 0 {
-			rtt = now - at // UE §3.6.13: what a PROBE measures is certain
+			rtt = t.sample(tx, now-at, state) // UE §3.6.13: what a PROBE measures is certain
 		}
 	}
 	if tx.rough && tx.flight == 0 {
 		tx.holeAt = 0
 	}
-	rtt = p.measured(now, rtt)
+	rtt = p.measured(now, rtt, a.SACK != 0)
 	if t.newest != 0 && tx.rough && tx.holeAt != 0 {
 		t.arm(p, tx.holeAt+p.reorderTime())
 	}
@@ -667,9 +666,10 @@ func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo, certain bool) {
 		return
 	}
 	p.t.Stats.RtxSpurious++
-	// Not if a timer sent it: that the answer was lost is no reordering.
-	if k.gap {
-		tx.reorder = min(tx.reorder*2, maxReorder)
-		tx.patience = min(tx.patience+1, maxPatience)
+	if !k.gap { // a timer sent it: that the answer was late or lost is no reordering
+		p.ccc.OnSpurious()
+		return
 	}
+	tx.reorder = min(tx.reorder*2, maxReorder)
+	tx.patience = min(tx.patience+1, maxPatience)
 }

@@ -26,6 +26,9 @@ type CCC interface {
 	// OnLoss tells that n nominal bytes in flight are taken for lost; rto says
 	// that a timer, not a SACK gap or NACK, found out.
 	OnLoss(now time.Duration, n int, rto bool)
+	// OnSpurious tells that a packet was sent again by a timer in vain: what OnLoss said
+	// a timer had found, if it did, was late and not lost.
+	OnSpurious()
 	// OnNack tells that a packet of n nominal bytes was refused (not lost in
 	// the network); trimmed says that a switch cut it for want of room.
 	OnNack(now time.Duration, n int, trimmed bool)

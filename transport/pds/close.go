@@ -218,7 +218,7 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 		if int(rx.nprobe) == len(rx.probes) {
 			rx.nprobe-- // the last one is overtaken
 		}
-		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, wire.PSN(c.Payload)}
+		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, t.Paused, wire.PSN(c.Payload)}
 		rx.nprobe++
 		rx.note(from, path)
 		t.up.WakeAck(p)

@@ -13,6 +13,11 @@ func (p *PDC) rto() time.Duration {
 	d := cfg.RTOInit
 	if p.ccc != nil {
 		d = max(d, p.ccc.RTO())
+		if rtt := p.tx.rtt; rtt > 2*p.ccc.SRTT() {
+			// What answers take is not the path, of which alone the CCC hears, but
+			// pauses of a host, which vary as much as they last.
+			d = max(d, 4*rtt)
+		}
 	}
 	for range p.tx.backoff {
 		if d >= cfg.RTOMax {

@@ -308,6 +308,11 @@ type Table struct {
 	// initiator's to that of its first ACK.
 	Who uint64
 
+	// Paused: nobody looked at the network for a while before what the next Receive
+	// calls get. It waited here for an unknown part of that, which is no delay of the
+	// path: the owner says so.
+	Paused bool
+
 	// Cause is why what Push, Resend, NextCtl or NextAck of a PDC gave last is sent.
 	Cause Cause
 

@@ -39,6 +39,7 @@ type fixedCCC struct {
 	srtt             time.Duration
 	lost, nacked     int
 	trimmed          int // of nacked
+	spurious         int
 	acked            int
 }
 
@@ -55,6 +56,7 @@ func (c *fixedCCC) OnAck(_ time.Duration, n int, rtt time.Duration, _ bool, _ ui
 	}
 }
 func (c *fixedCCC) OnLoss(_ time.Duration, n int, _ bool) { c.inFlight -= n; c.lost += n }
+func (c *fixedCCC) OnSpurious()                           { c.spurious++ }
 func (c *fixedCCC) OnNack(_ time.Duration, n int, trimmed bool) {
 	c.inFlight -= n
 	c.nacked += n

@@ -63,6 +63,7 @@ type trigger struct {
 // A probe is a PROBE that waits for its answer.
 type probe struct {
 	id   uint16
+	late bool // as of an answer
 	base wire.PSN
 }
 
@@ -315,7 +316,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		} else if tr.ce {
 			tr.ce = rx.ackDue
 		}
-		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, false
+		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, t.Paused
 		tr.rsp.Set(rsp)
 		if rx.waits {
 			p.caughtUp(now)
@@ -357,7 +358,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		}
 	}
 	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
-	tr.late = m.Held // it waited here, not on the path
+	tr.late = m.Held || t.Paused // it waited here, not on the path
 	tr.rsp.Set(rsp)
 	if rx.waits {
 		p.caughtUp(now)
@@ -389,7 +390,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 		panic("BUG: pds: Accept of a PSN that was received")
 	}
 	if gtd {
-		rx.store(m, rsp)
+		rx.store(m, rsp, m.Held || t.Paused)
 		t.up.WakeAck(p)
 		t.arm(p, now+4*t.cfg.RTOInit)
 	}
@@ -403,7 +404,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 	case behind && len(rx.stored) != 0:
 		// CACK is held back in front of this packet: unless an ACK names it,
 		// its sender cannot complete it and cannot clear what holds CACK.
-		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held})
+		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held || t.Paused})
 		rx.trig.has = false
 		t.up.WakeAck(p)
 		return true
@@ -477,7 +478,12 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 		p.t.up.WakeAck(p)
 		return
 	}
-	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0}, true, now}
+	if tr := &rx.trig; rx.ackDue && tr.has && !tr.retx && psn.Before(wire.PSN(rx.win.Base())) {
+		// CACK tells of this one. The ACK names what came for the first time: so its
+		// sender learns that it was late, not lost.
+		return
+	}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || p.t.Paused}, true, now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.t.up.WakeAck(p)
@@ -506,9 +512,9 @@ func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN
 
 // store keeps a guaranteed response, in PSN order, to be sent until its PSN is
 // cleared (UE §3.5.13).
-func (rx *rxDir) store(m *Meta, rsp *wire.Rsp) {
+func (rx *rxDir) store(m *Meta, rsp *wire.Rsp, late bool) {
 	psn := m.PSN
-	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: m.Held}
+	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: late}
 	rx.due++
 	i := len(rx.stored)
 	rx.stored = append(rx.stored, s)

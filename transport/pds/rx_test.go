@@ -479,6 +479,48 @@ func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
 	}
 }
 
+func TestPauseOfTheTargetIsSaid(t *testing.T) {
+	// UE §3.6.13: the time that a packet waited for its target to look is none of the
+	// path. How long that was the target does not know: beyond the field.
+	const beyond = 0xffff
+	x := newTarget(t)
+	want := func(what string, st uint16) {
+		t.Helper()
+		if !x.p.AckOwed() {
+			t.Fatalf("%s: no ACK", what)
+		}
+		for x.p.AckOwed() {
+			if a, _ := x.p.nextAck(x.now); a.NSCC().ServiceTime() != st {
+				t.Errorf("%s: service time %d, want %d", what, a.NSCC().ServiceTime(), st)
+			}
+		}
+	}
+	probe := func() {
+		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 4, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	}
+	next := func() { // as FEP does where a request is the next one
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: wire.PSN(x.p.rx.win.Base()), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
+		if p := x.tab.ReceiveNext(x.now, &peerAddr, 0, (*wire.PlainReq)(h.Append(nil))); p != x.p {
+			t.Fatal("not the next one")
+		}
+		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true}, &wire.Rsp{}, false)
+	}
+	x.tab.Paused = true
+	x.recv(1, ar)
+	want("request", beyond)
+	next()
+	want("next request", beyond)
+	probe()
+	want("probe", beyond)
+	x.tab.Paused = false
+	x.recv(3, ar)
+	want("request", 0)
+	next()
+	want("next request", 0)
+	probe()
+	want("probe", 0)
+}
+
 func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 	// UE §3.5.16: each PROBE is answered, in order, with the base it asks for.
 	x := newTarget(t)

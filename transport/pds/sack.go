@@ -103,7 +103,7 @@ func (p *PDC) answerProbe(b []byte) []byte {
 	rx.nprobe--
 	copy(rx.probes[:], rx.probes[1:])
 	var a wire.Ack
-	p.fillAck(&a, &answer{}, 0)
+	p.fillAck(&a, &answer{late: pr.late}, 0)
 	a.Flags |= wire.AckFlagP
 	a.ProbeOpaque, a.AckPSNOff = pr.id, 0
 	a.Next = wire.NextNone

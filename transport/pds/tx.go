@@ -57,7 +57,7 @@ type txDir struct {
 	owedSince time.Duration // when outstanding became non-zero
 	lastSend  time.Duration
 	minRTT    time.Duration // least RTT of all
-	rtt       time.Duration // smoothed, of what newly arrived, with the peer's ACK delay
+	rtt       time.Duration // smoothed, of what newly arrived, with the peer's ACK delay and pauses
 	topSeq    uint32        // highest transmission number known to have arrived
 	sureSeq   uint32        // the same without those of which an earlier transmission may have arrived
 	pastSeq   uint32        // sureSeq before the newest ACK
@@ -237,7 +237,7 @@ func (p *PDC) mayPush() bool {
 // part of what is in flight, and ACKs come often. On a long path a window is too little
 // a second for anything to be saved, and half a train left at home is a round trip lost.
 func (p *PDC) Soon(n int) bool {
-	return p.tx.flight > 0 && p.ccc != nil && !p.ccc.CanSend(n) && p.ccc.Window() >= soonPart*n && p.ccc.SRTT() < soonRTT
+	return p.tx.flight > 0 && p.ccc != nil && !p.ccc.CanSend(n) && p.ccc.Window() >= soonPart*n && max(p.ccc.SRTT(), p.tx.rtt) < soonRTT
 }
 
 // Nearly reports that the window is about to close: the packet just pushed

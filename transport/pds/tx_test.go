@@ -771,3 +771,103 @@ func TestWhatIsCountedAsResentWasSent(t *testing.T) {
 		t.Errorf("%d resent by the RTO, %d otherwise; want 1, 0", s.RtxRTO, s.RtxSACK+s.RtxNack+s.RtxProbe)
 	}
 }
+
+func TestPauseIsNoRoundTrip(t *testing.T) {
+	// UE §3.6.13, F17: what waited on this side, or on the other, as its service time
+	// says, measures no path; but so long an answer may take, and the RTO waits for it.
+	const usual, pause = 100 * time.Microsecond, 20 * time.Millisecond
+	late := func(a *wire.Ack) { a.CCState = wire.NSCCState{ServiceTime: 0xffff}.Encode() }
+	for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
+		for _, c := range []struct {
+			name   string
+			paused bool
+			opts   []ackOpt
+		}{{"here", true, nil}, {"there", false, []ackOpt{late}}, {"there, not plain", false, []ackOpt{late, flag(wire.AckFlagM)}}, {"here, not plain", true, []ackOpt{flag(wire.AckFlagM)}}} {
+			x := newInitiator(t, mode)
+			x.push(1)
+			x.now += usual
+			x.ack(0, 0)
+			if x.ccc.srtt != usual || x.p.rto() > 6*time.Millisecond {
+				t.Fatalf("measured %v, RTO %v", x.ccc.srtt, x.p.rto())
+			}
+			x.tab.Paused = c.paused
+			for i := range 8 {
+				x.push(1)
+				x.now += pause
+				x.ack(1+i, 1+i, c.opts...)
+			}
+			if x.ccc.srtt != usual {
+				t.Errorf("%v, %s: measured %v", mode, c.name, x.ccc.srtt)
+			}
+			if rto := x.p.rto(); rto < 2*pause {
+				t.Errorf("%v, %s: the RTO is %v", mode, c.name, rto)
+			}
+			x.tab.Paused = false
+			for i := range 12 {
+				x.push(1)
+				x.now += usual
+				x.ack(9+i, 9+i)
+			}
+			if rto := x.p.rto(); rto > 6*time.Millisecond {
+				t.Errorf("%v, %s: the RTO is %v after the pauses", mode, c.name, rto)
+			}
+		}
+	}
+}
+
+func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
+	// UE §3.6.13: a PROBE that waited for its target to look measures nothing.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.now += 100 * time.Microsecond
+	x.ack(0, 0)
+	x.p.NextCtl(x.now)
+	x.push(1)
+	for !x.p.tx.probeOwed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	c, ok := x.p.NextCtl(x.now)
+	if !ok || c.Ctl != wire.CtlProbe {
+		t.Fatal(c, ok)
+	}
+	x.now += 20 * time.Millisecond
+	x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, CACK: x.psn(0), ProbeOpaque: c.ProbeOpaque,
+		SPDCID: 77, DPDCID: x.p.id, MPR: 2, SACKOff: 1, CCState: wire.NSCCState{ServiceTime: 0xffff}.Encode()}, nil)
+	if x.ccc.srtt != 100*time.Microsecond {
+		t.Errorf("measured %v", x.ccc.srtt)
+	}
+}
+
+func TestLateIsNotLost(t *testing.T) {
+	// F17: a target that was busy longer than the RTO finds everything twice. Its ACK
+	// names what came first, and its sender tells the CCC that nothing was lost. If it
+	// names the second transmission, the first may have been lost.
+	for _, again := range []bool{false, true} {
+		x := newInitiator(t, wire.RUD)
+		x.push(1)
+		x.now += 100 * time.Microsecond
+		x.ack(0, 0)
+		x.p.NextCtl(x.now)
+		x.p.tx.echoes = true
+		x.push(4)
+		x.runTo(x.now + 7*time.Millisecond)
+		if again {
+			x.ack(4, 4, flag(wire.AckFlagRETX))
+		} else {
+			x.ack(4, 4)
+		}
+		if (x.ccc.spurious != 0) == again {
+			t.Errorf("second transmission named %v, the CCC was told %d times", again, x.ccc.spurious)
+		}
+	}
+	x := newTarget(t)
+	x.recv(1)
+	x.recv(2, ar)
+	x.recv(1, retx)
+	x.recv(2, retx)
+	x.wantAcks("cack=2 psn=2 OK")
+	x.recv(1, retx)
+	x.recv(2, retx)
+	x.wantAcks("cack=2 psn=2 retx")
+}

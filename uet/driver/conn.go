@@ -46,6 +46,8 @@ type Core interface {
 	Post(now time.Duration, op *transport.Op) error
 	Cancel(now time.Duration, context any) bool
 	Receive(now time.Duration, d *dgram.Datagram)
+	// Paused says whether what Receive gets from now on may have waited here.
+	Paused(on bool)
 	Advance(now time.Duration)
 	Transmit(now time.Duration, d *dgram.Datagram) bool
 	// Pending reports whether Transmit may have something; if not it has nothing

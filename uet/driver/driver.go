@@ -59,7 +59,9 @@ const (
 	// longGap between two turns makes the next one empty the socket before any
 	// timer is judged, but receive no more than drainMax trains. faults.md §1
 	// rule 6 asks for that after 100 ms; a thread that was off its processor for
-	// some milliseconds has ACKs waiting as well.
+	// some milliseconds has ACKs waiting as well. How long they waited is no delay of
+	// the path (FEP.Paused), unless the progress goroutine slept on the socket and
+	// they woke it.
 	longGap  = time.Millisecond
 	drainMax = 4096
 
@@ -110,9 +112,10 @@ type Driver struct {
 	// What follows belongs to the holder of h, down to queue.
 
 	rx      *dgram.Datagram // nil at rest, as those of tx
-	apart   bool            // what the FEP was told
-	surplus bool            // the last transmit stopped at its budget
-	stuck   bool            // a queued request waits for room in the FEP
+	apart   bool            // what the FEP was told, as is paused
+	paused  bool
+	surplus bool // the last transmit stopped at its budget
+	stuck   bool // a queued request waits for room in the FEP
 	closed  bool
 	barred  bool // stuck or closed
 	dead    bool // the Conn failed
@@ -534,6 +537,9 @@ func (d *Driver) turn(inline bool) bool {
 	}
 	d.still = false
 	d.lastRecv = now
+	if paused := long && !d.watching; paused != d.paused {
+		d.pause(paused)
+	}
 	d.core.Receive(now, d.rx)
 	done := d.core.Events()
 	if done > 0 {
@@ -581,6 +587,7 @@ func (d *Driver) drain(long bool, done int) (n int) {
 		}
 		if d.time()-d.lastTurn > longGap {
 			budget = drainMax
+			d.pause(true)
 		}
 		d.lastTurn = d.now
 		if !ok {
@@ -591,6 +598,12 @@ func (d *Driver) drain(long bool, done int) (n int) {
 		n += d.deliver()
 	}
 	return n
+}
+
+// pause tells the FEP whether what it receives may have waited for this turn.
+func (d *Driver) pause(on bool) {
+	d.paused = on
+	d.core.Paused(on)
 }
 
 // idle is the rest of a turn that received nothing.

@@ -255,6 +255,70 @@ func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
 	r.wantLog(append(want, "advance")...)
 }
 
+func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
+	// F17: what arrived while this thread was off its processor waited for it and not
+	// on the path. Not so what comes while it looks, nor what ends a sleep.
+	want := func(r *rig, want ...bool) {
+		t.Helper()
+		r.core.set(func() {
+			if !slices.Equal(r.core.waited, want) {
+				t.Errorf("may have waited: %v, want %v", r.core.waited, want)
+			}
+			r.core.waited = nil
+		})
+	}
+	t.Run("polled", func(t *testing.T) {
+		r := newRig(t)
+		r.Poll()
+		r.pass(longGap)
+		r.conn.arrive("m1")
+		r.Poll()
+		want(r, false)
+		r.pass(longGap + 1)
+		r.conn.arrive("m2", "m3")
+		r.Poll()
+		want(r, true, true)
+		r.pass(10)
+		r.conn.arrive("m4")
+		r.Poll()
+		want(r, false)
+		// Off its processor between two looks of one turn.
+		r.conn.arrive("a5", "a6")
+		r.core.onRecv = func() { r.pass(longGap + 1); r.core.onRecv = nil }
+		r.Poll()
+		want(r, false, true)
+	})
+	t.Run("woken", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := bubbleRig(t, true)
+			for range 3 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				r.conn.arrive("m")
+				synctest.Wait()
+			}
+			want(r, false, false, false)
+			// A poll finds it first.
+			time.Sleep(time.Second)
+			r.conn.mu.Lock()
+			r.conn.in = append(r.conn.in, []byte("m"))
+			r.conn.mu.Unlock()
+			r.Poll()
+			want(r, false)
+			// The goroutine has stepped back from who polls.
+			r.Poll()
+			time.Sleep(stepBack)
+			r.Poll()
+			synctest.Wait()
+			r.conn.arrive("m")
+			time.Sleep(stepBack - 1)
+			r.Poll()
+			want(r, true)
+			_ = r.Close()
+		})
+	})
+}
+
 func TestTurnHasAnEnd(t *testing.T) {
 	// faults.md §1, T30, T38: however much arrives, whatever it is, and however much
 	// waits to be sent, timers and the other direction have their turn: after

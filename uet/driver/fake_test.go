@@ -42,6 +42,8 @@ type fakeCore struct {
 	ev       transport.Event
 	timeout  time.Duration
 	ackDue   bool
+	paused   bool
+	waited   []bool // by train: whether it may have waited here
 	onRecv   func() // runs inside Receive
 	closed   bool
 }
@@ -114,6 +116,7 @@ func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) {
 		f.note("receive %q", d.Data)
 	}
 	f.ackDue = true
+	f.waited = append(f.waited, f.paused)
 	if len(d.Data) > 0 && d.Data[0] == 'm' { // a message; else an ACK or so
 		f.events = append(f.events, transport.Event{Kind: transport.OpRecv, Len: len(d.Data)})
 	}
@@ -124,6 +127,12 @@ func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) {
 	}
 	f.mu.Lock()
 	f.leave()
+}
+
+func (f *fakeCore) Paused(on bool) {
+	f.enter()
+	defer f.leave()
+	f.paused = on
 }
 
 func (f *fakeCore) Advance(now time.Duration) {

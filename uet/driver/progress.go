@@ -69,19 +69,20 @@ func (d *Driver) watch() time.Duration {
 	polled := d.inline != d.seen
 	d.seen = d.inline
 	armed := d.armed.Load() > 0
-	d.watching = false
 	switch {
 	case armed:
 	case !d.auto && (polled || d.holdAcks == 0):
-		d.until = forever
+		d.watching, d.until = false, forever
 		return forever
 	case polled:
 		// The application drives the FEP; look again soon whether it still does.
 		now := d.time()
-		d.until = now + stepBack
+		d.watching, d.until = false, now+stepBack
 		return stepBack
 	}
-	if d.turn(false) {
+	more := d.turn(false)
+	d.watching = false
+	if more {
 		return 0
 	}
 	now := d.lastTurn

@@ -582,6 +582,10 @@ func (w *World) Rest(slow time.Duration) {
 		if !h.FEP.Idle() || h.FEP.Busy() || h.FEP.Queued() != 0 {
 			w.Failf("%s: not idle at rest: busy %v, %d queued", h.Name(), h.FEP.Busy(), h.FEP.Queued())
 		}
+		// A window of one packet would never open again.
+		if n := h.FEP.Load().InFlight; n != 0 {
+			w.Failf("%s: %d bytes in flight at rest", h.Name(), n)
+		}
 	}
 }
 

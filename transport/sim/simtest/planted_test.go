@@ -8,6 +8,7 @@ import (
 
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/pds"
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/sim"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -248,6 +249,31 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
+func TestBytesThatStayInFlightAreFound(t *testing.T) {
+	hosts := make([]HostSpec, 2)
+	hosts[0].Config.NewCCC = func(int) pds.CCC { return &leaky{} }
+	if err := runOn(hosts, func(*World) {}); err == nil || !strings.Contains(err.What, "bytes in flight at rest") {
+		t.Errorf("found: %v", err)
+	}
+}
+
+// leaky is an open window that forgets a byte of what left flight with each ACK.
+type leaky struct{ flight int }
+
+func (l *leaky) CanSend(int) bool                      { return true }
+func (l *leaky) OnSend(_ time.Duration, n int) bool    { l.flight += n; return false }
+func (l *leaky) OnLoss(_ time.Duration, n int, _ bool) { l.flight -= n }
+func (l *leaky) OnSpurious()                           {}
+func (l *leaky) OnNack(_ time.Duration, n int, _ bool) { l.flight -= n }
+func (l *leaky) OnGone(n int)                          { l.flight -= n }
+func (l *leaky) SRTT() time.Duration                   { return 0 }
+func (l *leaky) RTO() time.Duration                    { return 5 * time.Millisecond }
+func (l *leaky) Window() int                           { return 1 << 20 }
+func (l *leaky) InFlight() int                         { return l.flight }
+func (l *leaky) OnAck(_ time.Duration, newly int, _ time.Duration, _ bool, _ uint8, _ bool) {
+	l.flight -= max(newly-1, 0)
+}
+
 // exchange swaps the contents of two buffers.
 func exchange(a, b []byte) {
 	t := append([]byte(nil), b...)
@@ -261,7 +287,9 @@ func lastAck(w *World) []byte { return append([]byte(nil), w.Hosts[0].keep...) }
 
 // runPlanted runs a small system with a planted bug and returns what the
 // checkers say.
-func runPlanted(plant func(*World)) (v *Violation) {
+func runPlanted(plant func(*World)) *Violation { return runOn(make([]HostSpec, 2), plant) }
+
+func runOn(hosts []HostSpec, plant func(*World)) (v *Violation) {
 	defer func() {
 		if p := recover(); p != nil {
 			var ok bool
@@ -270,7 +298,7 @@ func runPlanted(plant func(*World)) (v *Violation) {
 			}
 		}
 	}()
-	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 50 * time.Microsecond}})
+	w := NewWorld(nil, Spec{Seed: 1, Hosts: hosts, Link: sim.Faults{Delay: 50 * time.Microsecond}})
 	a, b := w.Hosts[0], w.Hosts[1]
 	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
 		if r := read(p.Data, 4); what == sim.Sent && p.From == a.Node && r.class == classAck {
