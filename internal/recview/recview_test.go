@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -233,6 +234,9 @@ func TestExtremeNumbers(t *testing.T) {
 			return old
 		})
 		r, err := Parse("x", []byte(s))
+		if err != nil { // some are of the host's int
+			r, err = Parse("x", number.ReplaceAllFunc([]byte(s), clip))
+		}
 		if err != nil {
 			continue // a negative one where there can be none
 		}
@@ -248,6 +252,15 @@ func TestExtremeNumbers(t *testing.T) {
 	if read < 20 {
 		t.Errorf("only %d variants could be read", read)
 	}
+}
+
+// clip makes a number of a record one that an int of this host holds.
+func clip(old []byte) []byte {
+	n, err := strconv.ParseInt(string(old[len(": "):]), 10, 64)
+	if err != nil {
+		return old
+	}
+	return strconv.AppendInt([]byte(": "), min(max(n, math.MinInt), math.MaxInt), 10)
 }
 
 func FuzzShow(f *testing.F) {
