@@ -26,7 +26,7 @@ type peer struct {
 	used  bool
 	// forgot: the application had its number, and operations may have it still.
 	forgot  bool
-	lingers bool // in FEP.lingering
+	lingers bool        // in FEP.lingering
 	to      wire.Prefix // of what leaves by the first path
 
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
