@@ -143,12 +143,23 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("HOST", s.addr)
 }
 
-// silent: $HOST is an address where somebody listens and says nothing.
+// silent: $HOST is an address where somebody listens and says nothing, also at the next
+// port, which is for -e msg.
 func cmdSilent(ts *testscript.TestScript, _ bool, _ []string) {
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	ts.Check(err)
-	ts.Defer(func() { _ = c.Close() })
-	ts.Setenv("HOST", c.LocalAddr().String())
+	for {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+		ts.Check(err)
+		ts.Defer(func() { _ = c.Close() })
+		at := c.LocalAddr().(*net.UDPAddr).AddrPort()
+		next, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr(), at.Port()+1)))
+		if errors.Is(err, syscall.EADDRINUSE) || at.Port() == 1<<16-1 {
+			continue
+		}
+		ts.Check(err)
+		ts.Defer(func() { _ = next.Close() })
+		ts.Setenv("HOST", at.String())
+		return
+	}
 }
 
 // record FILE: the file (or stdout) holds one record of the schema, and nothing

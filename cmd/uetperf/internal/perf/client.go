@@ -266,8 +266,10 @@ func (c *Client) refused(e *ConnectError, after time.Duration) error {
 	switch {
 	case e.Err == fi.ECONNREFUSED && e.Text != "":
 		return fmt.Errorf("refused by %v: %s", c.server, e.Text)
+	case e.Err == fi.ETIMEDOUT && after < c.cfg.Timeout: // the server said so
+		return c.silent(after.Round(time.Millisecond))
 	case e.Err == fi.ETIMEDOUT:
-		return c.silent(after.Round(100 * time.Millisecond))
+		return c.silent(c.cfg.Timeout)
 	case Unreachable(e.Err):
 		return c.nobody()
 	}
