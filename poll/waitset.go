@@ -56,8 +56,8 @@ func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 
 // Wait waits until something is there in one of the members, or Signal was
 // called (fi_wait). It says nothing of which: a poll set does. Timeout: negative
-// is no limit, 0 looks once. fi.ETIMEDOUT when it passed, fi.ECANCELED when the
-// set was closed.
+// is no limit, 0 looks once. fi.ETIMEDOUT when it passed, fi.ECANCELED when the set
+// is closed meanwhile, fi.EBADF when it was before, as of a queue (R-CQ-38).
 func (s *WaitSet) Wait(timeout time.Duration) error { return s.wait(&s.told, timeout) }
 
 // A Watch is how one goroutine of several waits by a set: it is told of each
@@ -81,6 +81,9 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 	if s.look(told, seen) {
 		return nil
 	}
+	if s.isClosed() {
+		return fmt.Errorf("poll: wait: %w", fi.EBADF)
+	}
 	deadline := wait.Deadline(timeout)
 	for {
 		why, armed := s.w.WaitLevel(context.Background(), 1, seen, deadline)
@@ -103,8 +106,8 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 }
 
 // look drives the members and reports whether one has something, or there are
-// other news than seen; not in a set that is closed. What a member notifies from here on is not lost: it is
-// published again.
+// other news than seen; not in a set that is closed. What a member notifies from here
+// on is not lost: it is published again.
 func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	s.w.Mu.Lock()
 	closed := s.w.Closed()
@@ -131,6 +134,12 @@ func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	}
 	told.Store(news)
 	return true
+}
+
+func (s *WaitSet) isClosed() bool {
+	s.w.Mu.Lock()
+	defer s.w.Mu.Unlock()
+	return s.w.Closed()
 }
 
 // Signal ends one Wait, now or the next.

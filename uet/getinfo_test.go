@@ -23,7 +23,7 @@ func TestGetInfoWithoutHints(t *testing.T) {
 		if in.Mode != 0 || in.Domain.MRMode != 0 { // R-INFO-07, -08
 			t.Errorf("%s: something is asked of the application: %v, %v", in.Domain.Name, in.Mode, in.Domain.MRMode)
 		}
-		if in.Ep.MaxMsgSize != 0xFFFFFFFE || in.Domain.CQDataSize != 8 || in.Domain.MRKeySize != 8 { // R-INFO-09, -11, -13
+		if in.Ep.MaxMsgSize != MaxMsgSize || in.Domain.CQDataSize != 8 || in.Domain.MRKeySize != 8 { // R-INFO-09, -11, -13
 			t.Errorf("%s: sizes %d %d %d", in.Domain.Name, in.Ep.MaxMsgSize, in.Domain.CQDataSize, in.Domain.MRKeySize)
 		}
 		if in.Tx.IovLimit != 64 || in.Rx.IovLimit != 64 || in.Tx.MsgOrder != 0 { // R-INFO-10, -15

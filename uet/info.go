@@ -2,6 +2,7 @@ package uet
 
 import (
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -15,8 +16,9 @@ const (
 
 // Limits that GetInfo reports.
 const (
-	// MaxMsgSize is the longest message, in bytes (R-INFO-11).
-	MaxMsgSize = 0xFFFFFFFE
+	// MaxMsgSize is the longest message, in bytes (R-INFO-11): 0xFFFFFFFE, but where
+	// int has 32 bits.
+	MaxMsgSize = ses.MaxMessage
 	// IovLimit is the most vector elements of a message (R-INFO-10).
 	IovLimit = 64
 	// CQDataSize is the size of remote CQ data in bytes (R-INFO-13).

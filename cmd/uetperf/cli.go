@@ -31,7 +31,8 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	chosen := false
 	root := newCommand(cfg, &chosen)
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	said := &watched{w: stdout}
+	root.SetOut(said)
 	root.SetErr(stderr)
 	var unknown error
 	help := root.HelpFunc()
@@ -44,6 +45,9 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 		help(cmd, args)
 	})
 	cmd, err := root.ExecuteC()
+	if err := said.lost(); err != nil {
+		return nil, report(err, stderr)
+	}
 	if err = cmp.Or(err, unknown); err != nil {
 		if cmd.Name() == "help" {
 			cmd = root

@@ -57,8 +57,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	default:
 		err = runTests(ctx, cfg, stdout, stderr)
 	}
-	if lost := said.lost(); err == nil && lost != nil {
-		err = fmt.Errorf("standard output: %w", lost)
+	if err == nil {
+		err = said.lost()
 	}
 	return report(err, stderr)
 }
@@ -85,7 +85,10 @@ func (w *watched) Write(b []byte) (int, error) {
 func (w *watched) lost() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return bare(w.err)
+	if w.err == nil {
+		return nil
+	}
+	return fmt.Errorf("standard output: %w", bare(w.err))
 }
 
 // bare is what the system said of a file, without operation and name.

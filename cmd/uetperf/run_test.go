@@ -40,6 +40,16 @@ func TestFullDiskFails(t *testing.T) {
 	}
 }
 
+// Nor is help, or a version, that could not be written.
+func TestFullDiskFailsHelp(t *testing.T) {
+	for _, args := range [][]string{{"--version"}, {"-h"}, {"help"}, {"help", "bw"}, {"bw", "-h"}} {
+		var stderr bytes.Buffer
+		if cfg, code := parse(args, full{}, &stderr); cfg != nil || code != exitFailed || stderr.String() != "uetperf: standard output: no space left on device\n" {
+			t.Errorf("%v: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}
+
 func TestNoIntervalsIfAskedFor(t *testing.T) {
 	tty, err := os.Open(os.DevNull) // a character device, which is what terminals are told by
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -170,6 +171,43 @@ func TestLongSeriesKeepTheirSums(t *testing.T) {
 	}
 }
 
+// What the record tells of each test of a soak the page shows, failures first.
+func TestSoakRounds(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[
+		{"n":4,"t_ns":1500000000,"duration_ns":250000000,"command":"uetperf lat HOST --seed 4"},
+		{"n":5,"t_ns":2000000000,"duration_ns":10000000,"command":"uetperf bw HOST --seed 5","error":"3 messages were lost"}]}}]}`)
+	var failed page.Table
+	var all page.Details
+	for _, b := range r.Special() {
+		switch b := b.(type) {
+		case page.Table:
+			failed = b
+		case page.Details:
+			all = b
+		}
+	}
+	if len(all.Body) != 1 || all.Summary != "2 tests of 5, each with the command that repeats it" || len(failed.Rows) != 1 {
+		t.Fatalf("%+v\n%+v", failed, all)
+	}
+	tab := all.Body[0].(page.Table)
+	for i, want := range []map[string]string{
+		{"verdict|": "ok", "test|": "4", "began|s": "1.5", "took|s": "0.25", "command|": "uetperf lat HOST --seed 4"},
+		{"verdict|": "failed", "test|": "5", "began|s": "2.0", "took|s": "0.01", "command|": "uetperf bw HOST --seed 5", "why it failed|": "3 messages were lost"},
+	} {
+		got := []map[string]page.Cell{cells(t, tab, i)}
+		if want["verdict|"] == "failed" {
+			got = append(got, cells(t, failed, 0))
+		}
+		for _, got := range got {
+			for key, c := range got {
+				if c.Text != want[key] && !(c.Missing && want[key] == "") {
+					t.Errorf("%s of test %d is %+v, want %q", key, i, c, want[key])
+				}
+			}
+		}
+	}
+}
+
 func TestMeasuredNames(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","runs":[{"transport":{"rtx_sack":0},"latency_ns":{"p50":1}}]}`)
 	for name, want := range map[string]bool{"rtx": true, "p50": true, "p99": false, "ooo": false, "goodput": true} {
@@ -206,7 +244,7 @@ func rich(t testing.TB) []byte {
 		Runs: []record.Run{{
 			Size: 8, GoodputBPS: &g, MsgsPerS: &g, Lost: &one, Latency: &record.Latency{P50: 5, HDR: hdr(t, 3, 5, 9)}, CPU: &record.CPU{}, DataCheck: &record.Check{},
 			Streams: []record.Stream{{}, {}}, Series: []record.Sample{{AtNS: 5, CwndBytes: 5}, {AtNS: 5}, {AtNS: -5}}, Load: &record.Load{}, Churn: &record.Churn{Open: &record.Latency{}},
-			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}}, Errors: &one,
+			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}, Rounds: []record.Round{{N: 1, AtNS: 1, DurationNS: 1, Command: "x", Error: "y"}, {}}}, Errors: &one,
 		}, {Size: 1 << 62, Latency: &record.Latency{P50: -5}}},
 		Verdict: []record.Verdict{{Assert: "p99<1ms", Value: &g}, {Assert: "converged<1s"}},
 	}
@@ -233,6 +271,9 @@ func TestExtremeNumbers(t *testing.T) {
 			return old
 		})
 		r, err := Parse("x", []byte(s))
+		if err != nil { // some are of the host's int
+			r, err = Parse("x", number.ReplaceAllFunc([]byte(s), clip))
+		}
 		if err != nil {
 			continue // a negative one where there can be none
 		}
@@ -248,6 +289,15 @@ func TestExtremeNumbers(t *testing.T) {
 	if read < 20 {
 		t.Errorf("only %d variants could be read", read)
 	}
+}
+
+// clip makes a number of a record one that an int of this host holds.
+func clip(old []byte) []byte {
+	n, err := strconv.ParseInt(string(old[len(": "):]), 10, 64)
+	if err != nil {
+		return old
+	}
+	return strconv.AppendInt([]byte(": "), min(max(n, math.MinInt), math.MaxInt), 10)
 }
 
 func FuzzShow(f *testing.F) {

@@ -130,7 +130,39 @@ func soak(s *record.Soak) []page.Block {
 	if len(t.Rows) > 0 {
 		out = append(out, t)
 	}
-	return out
+	return append(out, rounds(s)...)
+}
+
+// rounds are the tests of a soak: those that failed at once, all of them on demand.
+func rounds(s *record.Soak) []page.Block {
+	if len(s.Rounds) == 0 {
+		return nil
+	}
+	heads := []page.Head{
+		{Name: "verdict", Left: true}, {Name: "test", Help: "1 is the first of the soak"}, {Name: "began", Unit: "s", Help: "since the soak did"}, {Name: "took", Unit: "s"},
+		{Name: "command", Left: true, Help: "repeats it alone"}, {Name: "why it failed", Left: true},
+	}
+	failed, all := page.Table{Caption: "Tests that failed", Heads: heads}, page.Table{Heads: heads}
+	for _, r := range s.Rounds {
+		row := []page.Cell{
+			page.Mark("ok", page.Good), page.T("%s", page.Int(r.N)), num(float64(r.AtNS)/1e9, 1), num(float64(r.DurationNS)/1e9, 2),
+			page.T("%s", r.Command), opt(r.Error != "", func() page.Cell { return page.T("%s", r.Error) }),
+		}
+		if r.Error != "" {
+			row[0] = page.Mark("failed", page.Bad)
+			failed.Rows = append(failed.Rows, row)
+		}
+		all.Rows = append(all.Rows, row)
+	}
+	var out []page.Block
+	if len(failed.Rows) > 0 {
+		out = append(out, failed)
+	}
+	n := page.Plural(len(s.Rounds), "test")
+	if int64(len(s.Rounds)) < s.Episodes {
+		n += " of " + page.Int(s.Episodes)
+	}
+	return append(out, page.Details{Summary: n + ", each with the command that repeats it", Body: []page.Block{all}})
 }
 
 // Blocks is all that the record shows of its runs, without figures of latency.

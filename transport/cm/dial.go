@@ -55,7 +55,11 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private
 func (n *Node) dial(ctx context.Context, to netip.AddrPort, mine *Params, private []byte) (*Session, error) {
 	secure, cancel := context.WithTimeout(ctx, n.cfg.Handshake)
 	defer cancel()
-	conn, err := n.tr.Dial(secure, net.UDPAddrFromAddrPort(to), n.id.client, n.quic)
+	// QUIC gives a host up that was silent for half of what a handshake may take, but
+	// here it has all of that to answer.
+	patient := *n.quic
+	patient.HandshakeIdleTimeout = n.cfg.Handshake
+	conn, err := n.tr.Dial(secure, net.UDPAddrFromAddrPort(to), n.id.client, &patient)
 	if err != nil {
 		return nil, err
 	}

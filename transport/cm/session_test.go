@@ -453,15 +453,20 @@ func TestDialUnreachable(t *testing.T) {
 }
 
 func TestDialNobodyThere(t *testing.T) {
-	n := open(t, Config{Handshake: 400 * time.Millisecond})
+	const patience = 400 * time.Millisecond
+	n := open(t, Config{Handshake: patience})
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(loopback))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close() // takes packets and says nothing
+	begin := time.Now()
 	_, err = n.Dial(t.Context(), c.LocalAddr().(*net.UDPAddr).AddrPort(), params(1000), nil)
 	if !errors.Is(err, ErrTimeout) || !errors.Is(err, fi.ETIMEDOUT) {
 		t.Errorf("dial: %v", err)
+	}
+	if d := time.Since(begin); d < patience {
+		t.Errorf("given up after %v, want %v", d, patience)
 	}
 	// A node that does not listen is as silent.
 	m := open(t, Config{})

@@ -340,7 +340,14 @@ func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
 	// F28, F32: an initiator that has messages under way refuses the CLOSE_REQ for want of
 	// something, however long: that is no reason to end them. One that has none, and refuses
 	// it for PeerTimeout, loses the PDC.
-	for _, c := range []struct{ busy, open bool }{{true, false}, {false, true}, {false, false}} {
+	// NACK 09 is of messages: what it refuses here is as good as any other refusal.
+	for _, c := range []struct {
+		busy, open bool
+		code       wire.NackCode
+	}{
+		{true, false, wire.NackNoResource}, {false, true, wire.NackNoResource}, {false, false, wire.NackNoResource},
+		{true, false, wire.NackNoSESMsgAvail}, {false, true, wire.NackNoSESMsgAvail}, {false, false, wire.NackNoSESMsgAvail},
+	} {
 		x := newTarget(t)
 		x.p.RequestClose(x.now)
 		x.open[x.p.Slot] = c.open // a message of which no more comes for now
@@ -348,7 +355,7 @@ func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
 		start := x.now
 		for i := 1; x.p.state != Closed && x.now < start+100*time.Second; i++ {
 			if x.p.Outstanding() > 0 {
-				x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackNoResource, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+				x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: c.code, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
 			}
 			x.runTo(x.now + 400*time.Millisecond)
 			if c.busy && x.p.state != Closed {

@@ -66,7 +66,11 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackNoSESMsgAvail:
-		if tx.rnrAt = now; tx.rnrSince == 0 {
+		if k.ctl != 0 {
+			// It is of messages, which may be waited for (F18). A control packet has
+			// none: refused like this it is refused for want of something (F32).
+			p.short(now, k, n.Code)
+		} else if tx.rnrAt = now; tx.rnrSince == 0 {
 			tx.rnrSince, tx.rough = now, true
 		}
 		p.hold(now, psn, k, n.Code)

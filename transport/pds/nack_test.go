@@ -321,6 +321,17 @@ func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 		x.wantTold("failed 0 5 NO_SES_MSG_AVAIL")
+		// F32: nor is a target waited for that never takes the NOOP.
+		for begin := x.now; x.p.state != Closed; {
+			x.nack(wire.NackNoSESMsgAvail, 0, 0)
+			if x.now = x.tab.NextTimeout(); x.now > begin+42*time.Second {
+				t.Fatal("still waits for a NOOP")
+			}
+			x.tab.Advance(x.now)
+			for x.p.state != Closed && x.p.CanResend() {
+				x.p.Resend(x.now, 0)
+			}
+		}
 	}
 }
 

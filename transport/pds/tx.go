@@ -79,7 +79,7 @@ type txDir struct {
 	holeAt     time.Duration // since when a hole waits for the reordering time
 	heldFor    time.Duration // current back-off of refused packets
 	rnrSince   time.Duration // since when the target is not ready (NACK 09)
-	shortSince time.Duration // since when the target is short of something else
+	shortSince time.Duration // since when the target is short of something else, or refuses a control packet
 	held       int32
 	arrived    int32
 	shortCode  wire.NackCode

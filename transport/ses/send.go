@@ -1,6 +1,7 @@
 package ses
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -159,10 +160,13 @@ func (s *SES) freshSend() *send {
 	return m
 }
 
-// total is the number of bytes in v.
+// total is the number of bytes in v, at most what an int holds: the same bytes may be
+// in it more than once.
 func total(v [][]byte) (n int) {
 	for _, b := range v {
-		n += len(b)
+		if n += len(b); n < 0 {
+			return math.MaxInt
+		}
 	}
 	return n
 }

@@ -14,6 +14,7 @@ package ses
 
 import (
 	"errors"
+	"math"
 	"math/bits"
 	"time"
 
@@ -28,8 +29,8 @@ var (
 )
 
 // MaxMessage is the longest message the protocol carries, in bytes (ses.md
-// 6.11).
-const MaxMessage = 0xFFFFFFFE
+// 6.11). Where int has 32 bits it is what int tells from too long.
+const MaxMessage = min(0xFFFFFFFE, math.MaxInt-1)
 
 // Config describes one SES. Zero fields take the stated defaults, except the
 // four of the identity.

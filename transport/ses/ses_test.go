@@ -212,7 +212,7 @@ func wantBytes(t *testing.T, got, want []byte) {
 func TestConfigDefaults(t *testing.T) {
 	c := New(Config{}).Config()
 	if c.MaxSends != 4096 || c.MaxRecvs != 8192 || c.UnexpectedBytes != 64<<20 || c.UnexpectedMsgs != 65536 ||
-		c.UnexpectedShare != 0.25 || c.OpenPerPeer != 64 || c.MaxMessage != 0xFFFFFFFE || c.IdleTimeout != 80*time.Second {
+		c.UnexpectedShare != 0.25 || c.OpenPerPeer != 64 || c.MaxMessage != MaxMessage || c.IdleTimeout != 80*time.Second {
 		t.Fatalf("%+v", c)
 	}
 	if c := New(Config{MaxSends: 1 << 20}).Config(); c.MaxSends != 65000 {

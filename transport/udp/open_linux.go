@@ -88,10 +88,10 @@ type sock struct {
 
 	// seg is the segment size that the socket itself has (UDP_SEGMENT), 0: none.
 	// Trains of that size and datagrams up to it need no control message.
-	seg   int
-	last  int  // segment size of the newest train with another one
-	run   int  // how many of them there were in a row
-	loose bool // seg stays 0: it has made trouble
+	seg  int
+	last int // segment size of the newest train with another one
+	run  int // how many of them there were in a row
+	rest int // so many trains go before it may have a size again: the last one made trouble
 
 	asks asks
 }
@@ -103,9 +103,10 @@ type noGSO struct {
 	rest int // so many trains to it go before one is tried whole again
 }
 
-// retryTrains is how many trains leave in singles before one is sent whole again. What
-// made the sends fail may have been a late or forged ICMP message (T34), or a path that
-// is gone. The attempt costs one or two calls of about 1,024. Arbitrary.
+// retryTrains is how many trains leave in singles before one is sent whole again, and how
+// many tell their segment size before the socket may have one of its own again. What made
+// the sends fail may have been a late or forged ICMP message (T34), or a path that is
+// gone. The attempt costs one to three calls of about 1,024. Arbitrary.
 const retryTrains = 1024
 
 // maxNoGSO destinations without GSO turn it off for all for a while. Arbitrary: it bounds

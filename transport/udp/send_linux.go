@@ -122,10 +122,14 @@ func (s *sock) segment(segs int, g *dgram.Datagram, settle bool) int {
 	if g.Seg == s.seg {
 		return segOfSocket
 	}
+	if s.rest > 0 {
+		s.rest--
+		return g.Seg
+	}
 	if g.Seg != s.last {
 		s.last, s.run = g.Seg, 0
 	}
-	if s.run++; settle && s.run >= stickAfter && !s.loose && s.stick(g.Seg) {
+	if s.run++; settle && s.run >= stickAfter && s.stick(g.Seg) {
 		return segOfSocket
 	}
 	return g.Seg
@@ -135,7 +139,7 @@ func (s *sock) segment(segs int, g *dgram.Datagram, settle bool) int {
 func (s *sock) stick(seg int) bool {
 	s.last, s.run = 0, 0
 	if unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, seg) != nil {
-		s.loose = true
+		s.rest = retryTrains
 		return false
 	}
 	s.seg = seg
@@ -207,7 +211,7 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 		if s.seg != 0 {
 			// The size may have been too much for a destination that this
 			// packet alone is not.
-			s.loose = true
+			s.rest = retryTrains
 			if s.stick(0) {
 				return d.Send(g)
 			}

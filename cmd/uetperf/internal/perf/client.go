@@ -266,8 +266,10 @@ func (c *Client) refused(e *ConnectError, after time.Duration) error {
 	switch {
 	case e.Err == fi.ECONNREFUSED && e.Text != "":
 		return fmt.Errorf("refused by %v: %s", c.server, e.Text)
+	case e.Err == fi.ETIMEDOUT && after < c.cfg.Timeout: // the server said so
+		return c.silent(after.Round(time.Millisecond))
 	case e.Err == fi.ETIMEDOUT:
-		return c.silent(after.Round(100 * time.Millisecond))
+		return c.silent(c.cfg.Timeout)
 	case Unreachable(e.Err):
 		return c.nobody()
 	}
@@ -358,6 +360,8 @@ func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	case m.Session != c.id, m.Type == mBeat:
 	case m.Type == mRefuse && m.V != ProtocolVersion:
 		c.lose(fmt.Errorf("refused by %v: %s", c.server, m.Error))
+	case m.Type == mFail && m.Run == 0: // not of a leg: no result follows, nor anything else
+		c.lose(unreachablef("%v ended the session: %s", c.server, strings.TrimPrefix(m.Error, sessionEnded)))
 	default:
 		select {
 		case c.in <- m:
@@ -629,6 +633,7 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		}
 	}
 	var addrs []netip.AddrPort
+	both := newMusters(spec)
 	for i := range spec.Parallel {
 		in := *info
 		l, err := newLeg(spec, false, &in)
@@ -642,7 +647,7 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 			l.dial = func(ctx context.Context) (*end, error) { return r.dial(ctx, info, i) }
 		}
 		l.onReply = hooks.Reply
-		l.race = r.race
+		l.race, l.both = r.race, both
 		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		l.complete = func() {}
 		if c.cfg.Impair == nil {

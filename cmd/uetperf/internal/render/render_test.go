@@ -132,7 +132,7 @@ func TestHostileTextsStayText(t *testing.T) {
 			Path:   &record.Path{Local: s, Remote: s, Interface: s, GSO: record.Feature{Why: s}},
 			Runs: []record.Run{{
 				Name: s, Op: s, Error: s, LastError: s, Errors: new(int64), Latency: &record.Latency{HDR: s}, Transport: record.Counters{Drops: map[string]uint64{s: 1}}, Series: []record.Sample{{AtNS: 1, Bytes: 1}},
-				Soak: &record.Soak{Kinds: map[string]int64{s: 1}, Leaks: []record.Leak{{End: s, What: s}}}, Streams: []record.Stream{{Direction: s}, {Direction: s}},
+				Soak: &record.Soak{Kinds: map[string]int64{s: 1}, Leaks: []record.Leak{{End: s, What: s}}, Rounds: []record.Round{{Command: s, Error: s}}}, Streams: []record.Stream{{Direction: s}, {Direction: s}},
 			}},
 			Verdict: []record.Verdict{{Assert: s}},
 		}
