@@ -106,6 +106,18 @@ Secured, with connections and certificates (the folder goes to both hosts):
 Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
+// notEmpty refuses names of files and places that are given and empty, as those of a
+// variable that is not set: what nobody named would be taken, or nothing written.
+func notEmpty(f *pflag.FlagSet) error {
+	for _, name := range []string{"json", "csv", "pcap", "output", "listen", "metrics", "domain", "keys", "as", "remove"} {
+		if fl := f.Lookup(name); fl != nil && fl.Changed && fl.Value.String() == "" {
+			what, _ := pflag.UnquoteUsage(fl)
+			return fmt.Errorf("--%s is empty: give %s, or leave it out", name, what)
+		}
+	}
+	return nil
+}
+
 // laterCommands have a name already and nothing behind it.
 var laterCommands = []string{"coll"}
 
@@ -158,6 +170,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return notEmpty(cmd.Flags()) }
 	root.Flags().SortFlags = false
 	of := &outputFlags{}
 	of.add(root.Flags(), cfg)
@@ -339,7 +352,7 @@ their folder changes.`,
 		Example:               "  uetperf keys FOLDER\n  uetperf keys FOLDER --rotate\n  uetperf keys FOLDER --remove client",
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return errors.New("keys needs a folder to make")
 			}
 			return nil

@@ -49,7 +49,10 @@ The file that has the name already is replaced when all of the new one is writte
 		RunE: func(_ *cobra.Command, args []string) error {
 			choose("report")
 			cfg.Read.Files = args
-			return onceStdin(args)
+			if err := onceStdin(args); err != nil {
+				return err
+			}
+			return notRead("-o", cfg.Read.Output, args)
 		},
 	}
 	f := c.Flags()
@@ -93,7 +96,11 @@ wrong data and no base did.`,
 				}
 				r.FailOn = append(r.FailOn, ch)
 			}
-			return onceStdin(append(append([]string{}, r.Base...), r.New...))
+			files := append(append([]string{}, r.Base...), r.New...)
+			if err := onceStdin(files); err != nil {
+				return err
+			}
+			return notRead("-J", cfg.JSON, files)
 		},
 	}
 	f := c.Flags()
@@ -104,6 +111,20 @@ wrong data and no base did.`,
 	f.StringVarP(&cfg.JSON, "json", "J", "", "write the comparison (JSON) to `FILE`; - is standard output, then nothing else is written there")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "all metrics")
 	return c
+}
+
+// notRead refuses to write over a record that is read.
+func notRead(flag, out string, files []string) error {
+	o, err := os.Stat(out)
+	if out == "-" || err != nil {
+		return nil
+	}
+	for _, f := range files {
+		if in, err := os.Stat(f); f != "-" && err == nil && in.Mode().IsRegular() && os.SameFile(in, o) {
+			return fmt.Errorf("%s %s is one of the records: it would be gone; name another file", flag, out)
+		}
+	}
+	return nil
 }
 
 // onceStdin refuses standard input that is to be read twice.

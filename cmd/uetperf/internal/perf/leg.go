@@ -425,6 +425,7 @@ type meter struct {
 	on, ended bool
 	base      int64
 	from      time.Duration
+	late      time.Duration // from when on user and sys are, after from
 	user, sys time.Duration
 }
 
@@ -440,6 +441,20 @@ func (m *meter) start(now time.Duration, done int64) {
 	m.user, m.sys = usage()
 }
 
+// startWithin starts the clock of a stream that had had messages at before, has done
+// at now, and finds its warm-up over. Messages complete in batches: with -n all but
+// those of the warm-up count, as if those of the batch had come one by one. before is
+// 0 if that is not known; then the batch is left out.
+func (m *meter) startWithin(s *Spec, before, now time.Duration, had, done int64) {
+	if s.Iters == 0 || done <= s.Warmup || before == 0 {
+		m.start(now, done)
+		return
+	}
+	at := before + time.Duration(float64(now-before)*float64(s.Warmup-had)/float64(done-had))
+	m.start(at, s.Warmup)
+	m.late = now - at
+}
+
 func (m *meter) end(now time.Duration, done int64) {
 	if !m.on || m.ended {
 		return
@@ -450,7 +465,7 @@ func (m *meter) end(now time.Duration, done int64) {
 	// measured time; but what it used while it looked for a peer that was gone says
 	// nothing of the messages before.
 	over := max(0, m.clock()-now)
-	if over > max(m.m.Duration/usageSlack, usageLeast) {
+	if over > max(m.m.Duration/usageSlack, usageLeast) || m.late > m.m.Duration/usageSlack {
 		return
 	}
 	u, s := usage()
@@ -500,6 +515,7 @@ func (l *leg) stream() error {
 			finish()
 			return errAborted
 		}
+		had, hadGot := done, got
 		if !closed && l.open() {
 			if l.stop.Load() {
 				total = posted
@@ -565,17 +581,17 @@ func (l *leg) stream() error {
 			}
 		}
 		if n > 0 || inject {
-			now := l.since()
+			now, before := l.since(), max(last, l.opened)
 			if n > 0 || !closed {
 				last = now
 			}
 			// A warm-up that takes as long as the test is one.
 			warm := total < 0 && now-l.opened >= s.Time
 			if sends && !txm.on && (done >= s.Warmup && txp.begins() || warm) {
-				txm.start(now, done)
+				txm.startWithin(s, before, now, had, done)
 			}
 			if receives && !rxm.on && (got >= s.Warmup && rxp.begins() || warm) {
-				rxm.start(now, got)
+				rxm.startWithin(s, before, now, hadGot, got)
 			}
 			if txm.on && (done == total || total < 0 && now-txm.from >= s.Time) {
 				txm.end(now, done)

@@ -670,6 +670,59 @@ func TestMeterLeavesWaitingOut(t *testing.T) {
 	}
 }
 
+// Of messages that complete in one batch with the last of the warm-up, those behind
+// it count, and the time that they took.
+func TestMeterStartsWithinABatch(t *testing.T) {
+	type at = time.Duration
+	for name, c := range map[string]struct {
+		iters       int64
+		before, now at
+		had, done   int64
+		from        at
+		base        int64
+		late        at
+	}{
+		"all at once":        {10, 100, 200, 0, 20, 150, 10, 50},
+		"at its end":         {10, 100, 200, 4, 10, 200, 10, 0},
+		"the whole batch":    {10, 100, 200, 9, 12, 133, 10, 67},
+		"a first batch":      {10, 0, 200, 0, 20, 200, 20, 0},
+		"a test that has -t": {0, 100, 200, 0, 20, 200, 20, 0},
+	} {
+		m := meter{m: new(Measure), clock: func() time.Duration { return c.now }}
+		m.startWithin(&Spec{Iters: c.iters, Warmup: 10}, c.before, c.now, c.had, c.done)
+		if !m.on || m.from != c.from || m.base != c.base || m.late != c.late {
+			t.Errorf("%s: from %d, base %d, late %d", name, m.from, m.base, m.late)
+		}
+	}
+	// What the process used before the clock was looked at is not known.
+	got := Measure{}
+	m := meter{m: &got, clock: func() time.Duration { return 200 }}
+	m.startWithin(&Spec{Iters: 10, Warmup: 10}, 100, 200, 0, 20)
+	m.user -= time.Second
+	if m.end(200, 20); got.Msgs != 10 || got.Duration != 50 || got.User != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// -n says how many messages are measured, also where they complete together.
+func TestRunMeasuresWhatWasAsked(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, bidir := range []bool{false, true} {
+		s := base(Rate, Send, 8)
+		s.Iters, s.Warmup, s.Window, s.Progress, s.Bidir = 10, 10, 512, "manual", bidir
+		want := s.Iters
+		if bidir {
+			want *= 2
+		}
+		for range 20 {
+			r := run(t, c, s).Run
+			if r.Msgs != want || r.DurationNS <= 0 || r.MsgsPerS == nil {
+				t.Fatalf("both ways %v: %d messages in %d ns", bidir, r.Msgs, r.DurationNS)
+			}
+		}
+	}
+}
+
 // A server that answered before is not asked for again.
 func TestSilentServer(t *testing.T) {
 	at := netip.MustParseAddrPort("192.0.2.1:4793")
