@@ -101,3 +101,31 @@ func TestHangup(t *testing.T) {
 		t.Errorf("%v: %s", err, b)
 	}
 }
+
+// A server that is stopped says so: its clients end with what was measured.
+func TestServerStopped(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"bw"}, {"bw", "-e", "msg"}, {"bw", "-R"}, {"lat"}, {"soak"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			args = append([]string{args[0], s.addr, "-t", "60s", "-i", "100ms"}, args[1:]...)
+			if args[0] != "soak" {
+				args = append(args, "-s", "64K", "-w", "1")
+			}
+			c := runClient(t, intervals, args...)
+			if err := s.stop(syscall.SIGTERM); err != nil {
+				t.Errorf("the server: %v", err)
+			}
+			if code := c.code(t); code != exitFailed {
+				t.Errorf("exit code %d\n%s%s", code, &c.out, &c.err)
+			}
+			if !regexp.MustCompile(`^uetperf: the server was lost: 127\.0\.0\.1:\d+ ended the session: the server was stopped\n$`).Match(c.err.Bytes()) {
+				t.Errorf("stderr %q", &c.err)
+			}
+			if strings.Contains(c.out.String(), "nothing was measured") {
+				t.Errorf("no partial result: %s", &c.out)
+			}
+		})
+	}
+}

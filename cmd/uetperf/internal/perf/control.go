@@ -34,7 +34,8 @@ const ProtocolVersion = 1
 //	sent leg, n →      ← sent leg, n          no more messages than n
 //	                   ← done leg             the server's leg is complete
 //	stop →                                    post no more (interrupted)
-//	                   ← fail error           a leg of the server's failed
+//	                   ← fail error           a leg of the server's failed; without a run:
+//	                                          the session has ended, nothing follows
 //	end →                                     legs end
 //	                   ← result per leg
 //	facts →                                   uetperf doctor
@@ -67,6 +68,9 @@ const (
 	mResources = "resources"
 	mBye       = "bye"
 )
+
+// sessionEnded begins what a server says to a client whose session it ends.
+const sessionEnded = "the session was ended: "
 
 const (
 	// beatEvery is how often a client says that it is alive. A server asks one it

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -290,6 +291,50 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	// The session is as good as new.
 	run(t, c, base(Lat, Send, 8))
+}
+
+// A server that is stopped says so: nothing of it is waited for any more.
+func TestServerIsStopped(t *testing.T) {
+	server, client := testKeys(t)
+	for _, svc := range services {
+		t.Run(svc.String(), func(t *testing.T) {
+			s, err := NewServer(ServerConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0"), AnyPort: true, Keys: server})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := dial(t, s.Addrs()[0], ClientConfig{EP: svc.ep, Sec: svc.sec, Keys: client[svc.sec]})
+			spec := base(BW, Send, 600)
+			spec.Iters, spec.Time = 0, time.Minute
+			spec.CRC = svc.sec == Off
+			var stop sync.Once
+			var stopping sync.WaitGroup
+			_, err = c.Run(t.Context(), spec, Hooks{Every: time.Millisecond, Interval: func(n int64, _ time.Duration) {
+				if n > 0 {
+					stop.Do(func() { stopping.Go(s.Close) })
+				}
+			}})
+			stopping.Wait()
+			if want := svc.at(s.Addrs()[0]).String() + " ended the session: the server was stopped"; !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run: %v, want %s", err, want)
+			}
+			// Nobody need find out by an answer that does not come.
+			if !isClosed(c.lost) || c.why != err {
+				t.Errorf("the client lost the server by %v", c.why)
+			}
+		})
+	}
+}
+
+// What a server says after it has ended a session is no answer: to what came too late it
+// says that it does not know the client.
+func TestSessionEndIsTheLastWord(t *testing.T) {
+	addr := serve(t, ServerConfig{})
+	c := dial(t, addr, ClientConfig{})
+	c.message(nil, addr, &message{Session: c.id, Type: mFail, Error: sessionEnded + "so it is"})
+	c.message(nil, addr, &message{V: ProtocolVersion, Session: c.id, Type: mRefuse, Error: "who is it?"})
+	if _, err := c.await(t.Context(), time.Minute, mReady); !errors.Is(err, ErrUnreachable) || len(c.in) != 0 {
+		t.Errorf("%v, %d messages left", err, len(c.in))
+	}
 }
 
 func TestRunStreams(t *testing.T) {

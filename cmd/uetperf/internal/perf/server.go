@@ -599,7 +599,7 @@ func (ss *session) run(k sessionKey) {
 		select {
 		case <-ss.ctx.Done():
 			s.cfg.Log("%v gone: %v", ss.addr, context.Cause(ss.ctx))
-			_ = ss.send(&message{Type: mFail, Error: "the session was ended: " + context.Cause(ss.ctx).Error()})
+			_ = ss.send(&message{Type: mFail, Error: sessionEnded + context.Cause(ss.ctx).Error()})
 			return
 		case ev := <-events:
 			ss.legSaid(ev)
