@@ -633,6 +633,7 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		}
 	}
 	var addrs []netip.AddrPort
+	both := newMusters(spec)
 	for i := range spec.Parallel {
 		in := *info
 		l, err := newLeg(spec, false, &in)
@@ -646,7 +647,7 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 			l.dial = func(ctx context.Context) (*end, error) { return r.dial(ctx, info, i) }
 		}
 		l.onReply = hooks.Reply
-		l.race = r.race
+		l.race, l.both = r.race, both
 		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		l.complete = func() {}
 		if c.cfg.Impair == nil {

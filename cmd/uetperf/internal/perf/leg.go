@@ -105,6 +105,8 @@ type leg struct {
 	cancel context.CancelFunc
 	race   *race // of the legs of an incast
 	sink   *sink // of the receiver of an incast
+	// both are those of all streams of this end.
+	both musters
 	// onReply hears of every round trip of a ping.
 	onReply func(n int64, rtt time.Duration)
 
@@ -478,6 +480,8 @@ func (l *leg) stream() error {
 		posted, done, got int64
 		txm               = l.meter(&l.res.Tx)
 		rxm               = l.meter(&l.res.Rx)
+		txp               = place{muster: l.both.tx}
+		rxp               = place{muster: l.both.rx}
 		free              = make([]*slot, 0, window) // buffers to send from
 		last              time.Duration              // something completed
 		closed            = !sends
@@ -500,8 +504,8 @@ func (l *leg) stream() error {
 			if l.stop.Load() {
 				total = posted
 			}
-			if !txm.on && s.Warmup == 0 {
-				txm.start(l.since(), 0)
+			if !txm.on && s.Warmup == 0 && txp.begins() {
+				txm.start(l.since(), done)
 			}
 			for n := 0; n < window && len(free) > 0 && posted != total; n++ {
 				b := free[len(free)-1]
@@ -567,15 +571,15 @@ func (l *leg) stream() error {
 			}
 			// A warm-up that takes as long as the test is one.
 			warm := total < 0 && now-l.opened >= s.Time
-			if sends && !txm.on && (done >= s.Warmup || warm) {
+			if sends && !txm.on && (done >= s.Warmup && txp.begins() || warm) {
 				txm.start(now, done)
 			}
-			if receives && !rxm.on && (got >= s.Warmup || warm) {
+			if receives && !rxm.on && (got >= s.Warmup && rxp.begins() || warm) {
 				rxm.start(now, got)
 			}
 			if txm.on && (done == total || total < 0 && now-txm.from >= s.Time) {
 				txm.end(now, done)
-				if total < 0 {
+				if total < 0 && (txp.ends() || now-txm.from >= 2*s.Time) {
 					total = posted
 				}
 			}

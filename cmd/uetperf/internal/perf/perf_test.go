@@ -809,6 +809,7 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		m := Measure{Msgs: 100, Begin: begin, Duration: took, User: took / 2}
 		return LegResult{Tx: m, Rx: m}
 	}
+	timed := func(s *Spec) { s.Iters, s.Time = 0, 10*ms }
 	for name, c := range map[string]struct {
 		spec  func(*Spec)
 		here  []LegResult
@@ -824,6 +825,10 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		"transactions":       {func(s *Spec) { s.Test, s.Window = RR, 1 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
 		"intended times":     {func(s *Spec) { s.Test, s.Rate = Load, 10 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
 		"one measured never": {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), {}}, make([]LegResult, 2), 10 * ms},
+		// What goes beside it at its ends is nobody's.
+		"for a time, together": {timed, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
+		"for a time, apart":    {timed, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"for a time, reverse":  {func(s *Spec) { timed(s); s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(6*ms, 15*ms)}, 12 * ms},
 	} {
 		s := base(BW, Send, 1000)
 		s.Parallel = 2
@@ -836,6 +841,43 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
 		} else if x := got.CPU; x != nil && x.UserNS != got.DurationNS/2 {
 			t.Errorf("%s: %v of %v used, want half", name, time.Duration(x.UserNS), c.want)
+		}
+	}
+}
+
+// Streams measure when all are warm, and send until all have measured.
+func TestStreamsMeasureTogether(t *testing.T) {
+	s := base(BW, Send, 1000)
+	s.Iters, s.Time, s.Parallel = 0, time.Second, 2
+	both := newMusters(&s)
+	a, b := place{muster: both.tx}, place{muster: both.tx}
+	for _, step := range []struct {
+		says func() bool
+		want bool
+	}{{a.begins, false}, {a.begins, false}, {b.begins, true}, {a.begins, true}, {b.ends, false}, {b.ends, false}, {a.ends, true}, {b.ends, true}} {
+		if got := step.says(); got != step.want {
+			t.Errorf("%+v", both.tx)
+		}
+	}
+	if other := (&place{muster: both.rx}); other.begins() {
+		t.Error("one direction waits for the other")
+	}
+	// Nobody is waited for by a stream alone, or one with messages to count.
+	for _, change := range []func(*Spec){func(s *Spec) { s.Parallel = 1 }, func(s *Spec) { s.Iters, s.Time = 10, 0 }} {
+		s := s
+		change(&s)
+		if p := (&place{muster: newMusters(&s).tx}); !p.begins() || !p.ends() {
+			t.Errorf("%+v waits", s)
+		}
+	}
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, change := range []func(*Spec){func(*Spec) {}, func(s *Spec) { s.Reverse = true }, func(s *Spec) { s.Bidir = true }, func(s *Spec) { s.Test, s.Op, s.Warmup = Rate, Inject, 0 }} {
+		s := s
+		s.Parallel, s.Time = 4, 50*time.Millisecond
+		change(&s)
+		r := run(t, c, s).Run
+		if len(r.Streams) < 4 || r.Msgs == 0 || *r.Lost != 0 || r.DataCheck.Wrong != 0 {
+			t.Errorf("%+v", r)
 		}
 	}
 }

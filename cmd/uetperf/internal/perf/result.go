@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"math"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -8,20 +9,38 @@ import (
 
 // A span is the time in which the legs of one end measured, from the first that began
 // to the last that ended: those of a short test may do so one after the other.
-type span struct{ from, to time.Duration }
+type span struct {
+	from, to time.Duration
+	// late is when the last one began, early when the first one ended.
+	late, early time.Duration
+	msgs        int64
+	rate        float64 // messages a second, of each in its own time
+}
 
 func (s *span) add(m *Measure) {
 	if m.Duration <= 0 {
 		return
 	}
 	if end := m.Begin + m.Duration; s.to == 0 {
-		*s = span{m.Begin, end}
+		s.from, s.to, s.late, s.early = m.Begin, end, m.Begin, end
 	} else {
 		s.from, s.to = min(s.from, m.Begin), max(s.to, end)
+		s.late, s.early = max(s.late, m.Begin), min(s.early, end)
 	}
+	s.msgs += m.Msgs
+	s.rate += float64(m.Msgs) / m.Duration.Seconds()
 }
 
-func (s *span) length() time.Duration { return s.to - s.from }
+// length is the time in which the messages of all went. Legs that measured for a given
+// time, timed, and most of it together, had their rates at once: then it is what gives
+// the sum of the rates.
+func (s *span) length(timed bool) time.Duration {
+	all := s.to - s.from
+	if together := s.early - s.late; !timed || together < all/2 || s.rate == 0 {
+		return all
+	}
+	return time.Duration(math.Round(float64(s.msgs) / s.rate * float64(time.Second)))
+}
 
 // result puts together what both ends of all legs measured. peer is nil if the
 // server did not tell.
@@ -99,7 +118,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if run.Iters = s.Iters; s.Iters == 0 {
 		run.Iters = run.Msgs / int64(max(1, len(run.Streams)))
 	}
-	duration := max(here.length(), there.length())
+	duration := max(here.length(s.Iters == 0), there.length(s.Iters == 0))
 	run.Bytes = run.Msgs * s.Size
 	run.DurationNS = int64(duration)
 	if peer != nil {

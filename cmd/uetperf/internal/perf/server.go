@@ -522,6 +522,7 @@ type serverRun struct {
 	series *series
 	tick   *time.Ticker // of series, nil until go
 	churn  churn
+	both   musters
 }
 
 // A churn is the connections that come and go beside those of the legs.
@@ -738,7 +739,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	ss.srv.mu.Lock()
 	ss.patience = seconds(max(beatLost, spec.PeerTimeout))
 	ss.srv.mu.Unlock()
-	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel)}
+	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), both: newMusters(spec)}
 	if spec.EP == MSG { // legs come with their connections
 		ss.cur = r
 		ss.srv.cfg.Log("%v runs %s %s, %d bytes", ss.addr, spec.Test, spec.Op, spec.Size)
@@ -806,6 +807,7 @@ func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
 	}
 	ss.srv.cfg.Opened(l.end.ep, "test")
 	r.legs[i] = l
+	l.both = r.both
 	l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 	l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
 	if l.sink != nil {
