@@ -17,7 +17,7 @@ import (
 // A Ctrl-C on a terminal goes to the whole group: to the server of a self-check
 // as well, and once more to us if a parent passes it on.
 func TestInterruptOfGroup(t *testing.T) {
-	c := startClient(t, `(?m)^path: `, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }, "--seed", "1")
+	c := startClient(t, regexp.MustCompile(`(?m)^path: `).Match, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }, "--seed", "1")
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
 	_ = c.Process.Signal(syscall.SIGINT)
 	if code := c.code(t); code != exitInterrupted {
