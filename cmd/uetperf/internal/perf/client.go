@@ -357,7 +357,7 @@ func (c *Client) lose(err error) {
 // message takes a control message.
 func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	switch {
-	case m.Session != c.id, m.Type == mBeat:
+	case m.Session != c.id, m.Type == mBeat, isClosed(c.lost): // what follows an end is no answer
 	case m.Type == mRefuse && m.V != ProtocolVersion:
 		c.lose(fmt.Errorf("refused by %v: %s", c.server, m.Error))
 	case m.Type == mFail && m.Run == 0: // not of a leg: no result follows, nor anything else

@@ -326,6 +326,18 @@ func TestServerIsStopped(t *testing.T) {
 	}
 }
 
+// What a server says after it has ended a session is no answer: to what came too late it
+// says that it does not know the client.
+func TestSessionEndIsTheLastWord(t *testing.T) {
+	addr := serve(t, ServerConfig{})
+	c := dial(t, addr, ClientConfig{})
+	c.message(nil, addr, &message{Session: c.id, Type: mFail, Error: sessionEnded + "so it is"})
+	c.message(nil, addr, &message{V: ProtocolVersion, Session: c.id, Type: mRefuse, Error: "who is it?"})
+	if _, err := c.await(t.Context(), time.Minute, mReady); !errors.Is(err, ErrUnreachable) || len(c.in) != 0 {
+		t.Errorf("%v, %d messages left", err, len(c.in))
+	}
+}
+
 func TestRunStreams(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
 	s := base(BW, TSend, 5000)
