@@ -59,8 +59,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		// Help of what is no command is no help: cobra shows that of the command above.
 		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 {
-			unknown = root.Args(root, words)
-			return
+			if cmd, _, _ = root.Find(words); cmd == nil || cmd == root {
+				unknown = root.Args(root, words)
+				return
+			}
+			cmd.InitDefaultHelpFlag()
 		}
 		help(cmd, args)
 	})

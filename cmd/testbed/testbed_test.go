@@ -36,6 +36,15 @@ func TestList(t *testing.T) {
 	}
 }
 
+// Help of a command may be asked for in front of its name.
+func TestHelpOfACommand(t *testing.T) {
+	_, want, _ := call(t, "run", "-h")
+	code, out, errs := call(t, "-h", "run")
+	if code != exitOK || errs != "" || out != want || !strings.Contains(out, "--substrate") {
+		t.Errorf("exit %d: %s%s", code, errs, out)
+	}
+}
+
 // What is wrong with a command line: one line, exit status 2.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{

@@ -39,8 +39,13 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		// Help of what is no command is no help: cobra shows that of the command above.
 		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-			unknown = notThere(cmd, words[0])
-			return
+			to, _, _ := cmd.Find(words)
+			if to == nil || to == cmd {
+				unknown = notThere(cmd, words[0])
+				return
+			}
+			cmd = to // -h was in front of it
+			cmd.InitDefaultHelpFlag()
 		}
 		help(cmd, args)
 	})

@@ -352,8 +352,22 @@ func (c *Counters) Add(d *Counters) {
 type CPU struct {
 	UserNS     int64 `json:"user_ns"`
 	SysNS      int64 `json:"sys_ns"`
-	PeerUserNS int64 `json:"peer_user_ns,omitempty"`
+	PeerUserNS int64 `json:"peer_user_ns,omitempty"` // both are 0: not measured
 	PeerSysNS  int64 `json:"peer_sys_ns,omitempty"`
+}
+
+// MarshalJSON writes both of the peer or none: one of them may well be 0.
+func (c CPU) MarshalJSON() ([]byte, error) {
+	if c.PeerUserNS+c.PeerSysNS == 0 {
+		type mine CPU
+		return json.Marshal(mine(c))
+	}
+	return json.Marshal(struct {
+		UserNS     int64 `json:"user_ns"`
+		SysNS      int64 `json:"sys_ns"`
+		PeerUserNS int64 `json:"peer_user_ns"`
+		PeerSysNS  int64 `json:"peer_sys_ns"`
+	}(c))
 }
 
 // Check is what the verification of data found, in messages.

@@ -321,3 +321,21 @@ func TestCountersAdd(t *testing.T) {
 		t.Errorf("drops %v, rtx %d", sum.Drops, sum.Rtx())
 	}
 }
+
+// What was measured and is 0 is there, what was not measured is not.
+func TestCPUOfThePeer(t *testing.T) {
+	for want, c := range map[string]CPU{
+		`{"user_ns":0,"sys_ns":7}`:                                  {SysNS: 7},
+		`{"user_ns":0,"sys_ns":7,"peer_user_ns":0,"peer_sys_ns":9}`: {SysNS: 7, PeerSysNS: 9},
+		`{"user_ns":5,"sys_ns":0,"peer_user_ns":3,"peer_sys_ns":0}`: {UserNS: 5, PeerUserNS: 3},
+	} {
+		b, err := json.Marshal(&Run{CPU: &c})
+		if err != nil || !strings.Contains(string(b), `"cpu":`+want) {
+			t.Errorf("%v: %s, want %s", err, b, want)
+		}
+		var back Run
+		if err := json.Unmarshal(b, &back); err != nil || *back.CPU != c {
+			t.Errorf("%v: %+v", err, back.CPU)
+		}
+	}
+}
