@@ -523,7 +523,13 @@ func (l *leg) stream() error {
 			if !txm.on && s.Warmup == 0 && txp.begins() {
 				txm.start(l.since(), done)
 			}
-			for n := 0; n < window && len(free) > 0 && posted != total; n++ {
+			// With -n the warm-up ends before the first message that counts is sent: one
+			// that was under way with it would seem to take no time.
+			most := total
+			if s.Iters > 0 && !inject && !txm.on {
+				most = min(total, s.Warmup)
+			}
+			for n := 0; n < window && len(free) > 0 && posted != most; n++ {
 				b := free[len(free)-1]
 				if l.check != nil {
 					l.pat.Fill(b.buf, uint64(posted))
