@@ -43,6 +43,7 @@ type FEP struct {
 	apart    bool // see Apart
 	closed   bool
 	ended    bool              // End was called
+	answer   bool              // see Answer
 	crcOnly  bool              // no head, and the trailer is a CRC
 	trims    bool              // Config.Trimming
 	sprays   bool              // several Config.Paths
@@ -58,6 +59,7 @@ type FEP struct {
 	earlyAt   time.Duration
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
+	restAt  time.Duration // when to ask those that rest, 0: none does
 	// What is being received; see wire.extend for why not on the stack.
 	metaRx pds.Meta
 	rspRx  wire.Rsp
@@ -69,6 +71,8 @@ type FEP struct {
 	trailer   int          // bytes behind the payload: CRC or ICV
 	after     fifo[uint32] // in fillData: lanes that sent wait behind those that did not
 	early     fifo[uint32] // lanes of ROD PDCs with packets whose turn comes at earlyAt
+	turns     fifo[PeerID] // peers to whom it may be our turn to speak
+	resting   fifo[PeerID] // those of them of whom it was found that nothing is said
 	byAddr    map[netip.AddrPort]PeerID
 	freePeer  fifo[PeerID] // unknown peers without a PDC, oldest first
 	lingering fifo[PeerID] // the same, with messages that wait for a receive
@@ -170,10 +174,12 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
+	sends := f.ses.Sends()
 	h, err := f.ses.Send(now, op)
 	if err != nil {
 		return mapErr(err)
 	}
+	f.answer = p.talk.speak(sends)
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
 		return nil
 	}
@@ -217,7 +223,10 @@ func (f *FEP) Cancel(now time.Duration, context any) bool {
 func (f *FEP) Advance(now time.Duration) {
 	f.now = now
 	if f.ackAt != 0 && now >= f.ackAt {
-		f.Flush(now)
+		f.dueAcks()
+	}
+	if f.restAt != 0 && now >= f.restAt {
+		f.askResting()
 	}
 	if f.keyless != 0 && now-f.keyless >= f.cfg.SuspectTimeout {
 		f.failKeyless(now)
@@ -270,6 +279,14 @@ func (f *FEP) Pending() bool {
 // Flush makes every waiting ACK due: the caller's turn is over.
 func (f *FEP) Flush(now time.Duration) {
 	f.now = now
+	if f.turns.len() > 0 {
+		f.passTurns()
+	}
+	f.dueAcks()
+}
+
+// dueAcks has the ACKs that wait leave.
+func (f *FEP) dueAcks() {
 	f.ackAt = 0
 	f.flush = f.acks.len() > 0
 }
@@ -279,7 +296,7 @@ func (f *FEP) Owes() bool { return f.acks.len() > 0 }
 
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
-	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), sooner(f.ses.NextTimeout(), f.earlyAt))
+	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), sooner(f.ses.NextTimeout(), sooner(f.earlyAt, f.restAt)))
 	if f.keyless != 0 {
 		t = sooner(t, f.keyless+f.cfg.SuspectTimeout)
 	}

@@ -21,13 +21,8 @@ type peer struct {
 	mtu   uint32       // payload bytes per packet
 	ready bool         // in FEP.ready
 	acks  bool         // in FEP.acks
-	known bool         // the application inserted it
-	named bool         // the application has its number
-	used  bool
-	// forgot: the application had its number, and operations may have it still.
-	forgot  bool
-	lingers bool        // in FEP.lingering
-	to      wire.Prefix // of what leaves by the first path
+	talk  talk
+	to    wire.Prefix // of what leaves by the first path
 
 	owing fifo[uint32] // slots of PDCs with ACKs or control packets
 	ccc   pds.CCC      // shared by the RUD PDCs
@@ -39,7 +34,15 @@ type peer struct {
 	rod    *pds.PDC
 	paths  *paths // nil with one path
 
-	_ [48]byte // whole cache lines
+	pace  pace
+	known bool // the application inserted it
+	named bool // the application has its number
+	used  bool
+	// forgot: the application had its number, and operations may have it still.
+	forgot  bool
+	lingers bool // in FEP.lingering
+
+	_ [32]byte // whole cache lines
 }
 
 // paths chooses the local ports by which packets to one peer leave: spray for

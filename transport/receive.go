@@ -345,6 +345,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		return
 	}
 	p.Accept(now, m, &res.Rsp, res.Gtd)
+	f.hear(PeerID(p.Peer))
 	if p.Mode() == wire.ROD {
 		f.release(now, p)
 	}

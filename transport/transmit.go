@@ -317,7 +317,9 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 	b := f.ses.Take(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
-	b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	if piece.Off != 0 || !f.lags(now, p, pdc) {
+		b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	}
 	f.joined(b)
 	f.seal()
 	f.stats.TxData++
@@ -394,7 +396,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	if f.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
-	last := -1 // offset of this PDC's newest packet in the train
+	last := -1     // offset of this PDC's newest packet in the train
+	whole := false // that packet is a message
 	state := laneDry
 	if pdc.Lost() {
 		var ok bool
@@ -431,7 +434,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			f.askAck()
 		}
 		f.stats.TxData++
-		last = f.out.off
+		last, whole = f.out.off, piece.Last && piece.Off == 0
 		ln.bytes -= int(piece.Len)
 		if piece.Last {
 			f.next(ln)
@@ -445,8 +448,10 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			state = laneBlocked
 		}
 		// Nothing more comes: ask for an ACK with the newest packet (design §3).
-		if last >= 0 && last == f.out.off {
-			f.askAck()
+		if last >= 0 && last == f.out.off && !(whole && f.out.n == 1 && f.lags(now, p, pdc)) {
+			if f.askAck(); pdc == p.short {
+				p.talk.unasked = 0
+			}
 		}
 		if pdc.State() == pds.Quiesce && !ln.started {
 			f.pds.Drained(now, pdc)

@@ -58,7 +58,7 @@ func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	ln := &f.lanes[p.Slot]
 	pr.pdcs--
 	if pr.short == p {
-		pr.short = nil
+		pr.short, pr.talk.unasked = nil, 0
 	}
 	for i := range pr.long {
 		if pr.long[i] == p {
@@ -200,6 +200,12 @@ func (u *upper) WakeAck(p *pds.PDC) {
 		if f.ackAt == 0 {
 			f.ackAt = f.now + f.cfg.AckDelay
 		}
+	}
+}
+
+func (u *upper) Silence(p *pds.PDC) {
+	if pr := &u.peers[p.Peer]; pr.short == p && pr.talk.unasked != 0 {
+		pr.askAll()
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	CauseClear           // CLEAR: the peer waits for it
 	CauseGreet           // to prove that this side knows the peer's PDCID
 	CauseArrived         // ACK_REQ: it arrived, its response did not
+	CauseProbeAsk        // PROBE: what is outstanding asked for no ACK
 	CauseProbeTail       // PROBE: silence after the last packet
 	CauseProbeRTO        // PROBE: a small packet, as large ones go unanswered
 	CauseProbeShut       // PROBE: the window is closed, and no ACK comes
@@ -56,6 +57,7 @@ var causeNames = [...]string{
 	CauseClear:     "the peer waits for CLEAR",
 	CauseGreet:     "greeting: shows the PDCID that the peer just told",
 	CauseArrived:   "it arrived, its response did not",
+	CauseProbeAsk:  "asks about what asked for no ACK",
 	CauseProbeTail: "silence after the last packet",
 	CauseProbeRTO:  "RTO: asks with a small packet",
 	CauseProbeShut: "the window is closed and no ACK comes",

@@ -194,6 +194,7 @@ func (p *PDC) txTimers(now time.Duration) time.Duration {
 func (p *PDC) probeTail(now time.Duration) {
 	tx := &p.tx
 	tx.probes++
+	p.t.up.Silence(p)
 	if tx.probes != dataProbe {
 		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 		p.t.up.WakeAck(p)
@@ -235,6 +236,7 @@ func (p *PDC) again(psn wire.PSN, k *txPkt) {
 // asked about instead (UE §3.5.15).
 func (p *PDC) onRTO(now time.Duration) {
 	tx := &p.tx
+	p.t.up.Silence(p)
 	if tx.rtos < 255 {
 		tx.rtos++
 	}

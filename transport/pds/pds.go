@@ -73,6 +73,9 @@ type Upper interface {
 	WakeAck(p *PDC)
 	// Proven: the source of the PDC receives what is sent to it.
 	Proven(p *PDC)
+	// Silence says that nothing was heard of what is outstanding for so long that a
+	// PROBE, or all of it, goes out.
+	Silence(p *PDC)
 	// InboundOpen reports whether messages from this PDC are incomplete.
 	InboundOpen(p *PDC) bool
 	// Known reports whether the application inserted the address.

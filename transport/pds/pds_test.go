@@ -122,6 +122,7 @@ func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }
 func (x *pdcTest) Wake(p *PDC)               {}
 func (x *pdcTest) WakeAck(p *PDC)            {}
 func (x *pdcTest) Proven(*PDC)               {}
+func (x *pdcTest) Silence(*PDC)              {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Guessed(netip.AddrPort)    { x.guesses++ }

@@ -247,6 +247,31 @@ func (p *PDC) Nearly() bool {
 	return p.t.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
+// MayLag reports whether the packet just pushed may do without an ACK of its own: the
+// next one tells of it as well. Not so where there is trouble, the window is about to
+// close, or the peer has told nothing for a while.
+func (p *PDC) MayLag(now time.Duration) bool {
+	tx := &p.tx
+	return p.state == Established && !tx.rough && tx.lost == 0 && tx.held == 0 && tx.arrived == 0 && tx.rtt != 0 &&
+		now-tx.progress < lagTime && !p.Nearly()
+}
+
+// lagTime is how long nothing may be heard of the oldest packet before each packet
+// asks again: less than the silence that is taken for a loss.
+const lagTime = silenceLeast
+
+// Ask asks the peer by a PROBE what it has of what is outstanding. It reports false
+// if nothing is, or the peer cannot be asked now.
+func (p *PDC) Ask() bool {
+	tx := &p.tx
+	if tx.flight == 0 || p.state != Established {
+		return false
+	}
+	tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
+	p.t.up.WakeAck(p)
+	return true
+}
+
 // Push gives a new packet the next PSN; Header appends its header. CanPush must have
 // said yes. n is the nominal size, path the index of the local port.
 func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
@@ -484,6 +509,8 @@ func (p *PDC) whyProbe() Cause {
 		return CauseProbeShut
 	case tx.rtos >= 2:
 		return CauseProbeRTO
+	case tx.probes == 0:
+		return CauseProbeAsk
 	}
 	return CauseProbeTail
 }

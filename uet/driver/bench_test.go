@@ -39,6 +39,7 @@ func (n *nop) Events() int {
 
 func (n *nop) NextTimeout() time.Duration                                         { return 0 }
 func (n *nop) Sends() int                                                         { return 0 }
+func (n *nop) Answer() bool                                                       { return false }
 func (n *nop) Apart(bool)                                                         {}
 func (n *nop) Queued() int                                                        { return 1 }
 func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}

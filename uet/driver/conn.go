@@ -59,6 +59,8 @@ type Core interface {
 	Events() int
 	NextTimeout() time.Duration
 	Sends() int
+	// Answer reports whether the send posted last answers what the peer sent.
+	Answer() bool
 	Queued() int
 	Apart(on bool)
 	Unreachable(now time.Duration, remote netip.AddrPort)

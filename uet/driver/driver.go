@@ -346,8 +346,8 @@ func (d *Driver) resolve(to uint64) error {
 // They wait with FI_MORE, or when earlier sends are in flight and the poster posts
 // in quick succession; until it polls, a full burst is queued, FI_MORE ends or
 // gatherWait is over. A lone send on an idle endpoint never waits, nor does one
-// after a poll with one send in flight: that is an answer, and the ACK of the last
-// one comes behind what it answers.
+// after a poll with one send in flight, whose ACK comes behind what this one answers;
+// or with several, if it is known to be an answer.
 func (d *Driver) send(more bool) error {
 	d.still = false
 	// A burst is posted at one time: a reading of the clock costs as much as the
@@ -361,7 +361,7 @@ func (d *Driver) send(more bool) error {
 		return d.refuse(err)
 	}
 	now := d.now
-	busy := n > 1 || n == 1 && d.stats.Turns == d.postTurn
+	busy := n > 1 && !d.core.Answer() || n > 0 && d.stats.Turns == d.postTurn
 	ended := d.more && !more
 	wait := more || busy && !ended && now-d.lastPost <= gatherGap
 	d.more, d.lastPost, d.postTurn = more, now, d.stats.Turns
@@ -626,11 +626,8 @@ func (d *Driver) idle(inline, more bool) bool {
 		return false
 	}
 	d.still = false
-	t := d.core.NextTimeout()
-	if t == 0 {
-		t = forever
-	}
-	if t <= now {
+	late := d.timeout() <= now
+	if late {
 		d.core.Advance(now)
 		more = true
 	}
@@ -644,12 +641,20 @@ func (d *Driver) idle(inline, more bool) bool {
 	if more || d.gathering || d.surplus || len(d.unsent) > 0 || d.core.Pending() {
 		d.transmit(now)
 	} else {
-		d.still, d.due = over, t
+		d.still, d.due = over, d.timeout()
 	}
-	if d.stuck && t <= now {
+	if d.stuck && late {
 		d.intake()
 	}
 	return d.settle() > 0 // also what a post made: an injected send may end at once
+}
+
+// timeout is the core's next one; forever if it has none.
+func (d *Driver) timeout() time.Duration {
+	if t := d.core.NextTimeout(); t != 0 {
+		return t
+	}
+	return forever
 }
 
 // settle delivers, and posts what waits for the room that this made, which may end

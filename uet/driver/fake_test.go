@@ -34,6 +34,7 @@ type fakeCore struct {
 	queue    [][]byte
 	inflight int
 	apart    bool
+	answer   bool
 	room     int         // sends and receives it takes before ErrFull
 	deny     func() bool // not nil: has it no room now?
 	refuse   any         // the context of an operation it has no room for
@@ -187,6 +188,7 @@ func (f *fakeCore) NextEvent() *transport.Event {
 
 func (f *fakeCore) NextTimeout() time.Duration { f.enter(); defer f.leave(); return f.timeout }
 func (f *fakeCore) Sends() int                 { f.enter(); defer f.leave(); return f.inflight }
+func (f *fakeCore) Answer() bool               { f.enter(); defer f.leave(); return f.answer }
 func (f *fakeCore) Apart(on bool)              { f.enter(); defer f.leave(); f.apart = on }
 func (f *fakeCore) Owes() bool                 { f.enter(); defer f.leave(); return f.ackDue }
 func (f *fakeCore) Queued() int                { f.enter(); defer f.leave(); return len(f.queue) }

@@ -134,6 +134,7 @@ type slot struct {
 	buf    []byte
 	seq    int64 // receives: the how manieth that was posted
 	isRecv bool
+	busy   bool   // of lat and ping: posted and not completed
 	reply  []byte // what answers a request that came to buf
 	num    int64  // of that request
 }
@@ -631,7 +632,7 @@ func (l *leg) pingpong() error {
 	if s.Iters > 0 {
 		total = s.Warmup + s.Iters
 	}
-	inject := s.Op == Inject
+	inject, slots := s.Op == Inject, int64(len(l.tx))
 	var (
 		n     int64 // round trips
 		got   int64 // messages received
@@ -664,7 +665,7 @@ func (l *leg) pingpong() error {
 		return nil
 	}
 	for n < total && !l.stop.Load() {
-		tx := &l.tx[n&1]
+		tx := &l.tx[n%slots]
 		if l.check != nil {
 			l.pat.Fill(tx.buf, uint64(n))
 		}
@@ -691,14 +692,16 @@ func (l *leg) pingpong() error {
 			finish()
 			return fmt.Errorf("post: %w", err)
 		}
-		// The message before this one has to complete by now: its ACK may leave behind
-		// its answer (docs/decisions/0017), so to wait for this one would add the ACK's
-		// way to each round trip.
+		// The one that had the next one's place has to complete by now. One ACK, behind
+		// an answer, may tell of several messages (docs/decisions/0025), so to wait for
+		// this one would add the ACK's way to each round trip.
 		back := false
 		if inject {
 			done++
+		} else {
+			tx.busy = true
 		}
-		for done < n || !back {
+		for next := &l.tx[(n+1)%slots]; next.busy || !back; {
 			k, err := l.p.read(true)
 			if err != nil || l.aborted.Load() {
 				if err == nil {
@@ -711,6 +714,7 @@ func (l *leg) pingpong() error {
 				e := &l.p.ents[i]
 				b := e.Context.(*slot)
 				if !b.isRecv {
+					b.busy = false
 					done++
 					continue
 				}
@@ -746,6 +750,20 @@ func (l *leg) pingpong() error {
 	finish()
 	if err := settle(); err != nil {
 		return fmt.Errorf("post: %w", err)
+	}
+	for done < n {
+		k, err := l.p.read(true)
+		if err != nil {
+			return err
+		}
+		if l.aborted.Load() {
+			return errAborted
+		}
+		for i := range k {
+			if !l.p.ents[i].Context.(*slot).isRecv {
+				done++
+			}
+		}
 	}
 	l.tell()
 	return l.linger()

@@ -259,11 +259,22 @@ func (s *Spec) Validate() error {
 // largest is the longest message of the test.
 func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }
 
+const (
+	// pongs is how many messages of a ping-pong may have been answered and not have
+	// completed: more than an ACK tells of (docs/decisions/0025).
+	pongs = 16
+	// onePacket is the longest message that any packet carries, in bytes.
+	onePacket = 8192
+)
+
 // slots returns how many messages a sending and a receiving direction of a leg
 // have outstanding, and how many buffers each has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	if s.pingpong() {
-		return 2, 2, 4, 4
+		if s.Size > onePacket {
+			return 2, 2, 4, 4
+		}
+		return pongs, pongs, 2 * pongs, 2 * pongs
 	}
 	fit := func(n int, mem int64) int {
 		if s.largest() == 0 {

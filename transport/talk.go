@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/pds"
+)
+
+// A talk is what is known of a conversation with a peer: two ends that send short
+// messages in turn, each when it has heard the other. A message then need not ask for
+// an ACK: one in several does, and completes those before it. Whoever waits for a
+// completion instead of going on shows by it that the conversation rests, and asks at
+// once (docs/decisions/0025).
+type talk struct {
+	heard   bool  // data came since the last post
+	answer  bool  // the message posted last is one of a conversation
+	turn    bool  // in FEP.turns or FEP.resting
+	rests   bool  // a turn of the application passed, and it posted nothing
+	ahead   uint8 // messages posted, less packets of data that came since; saturates both ways
+	unasked uint8 // messages in a row that asked for no ACK, since one of the short PDC did
+	lag     uint8 // how many there may be
+}
+
+// A pace is how fast the lag of a talk grows.
+type pace struct {
+	rounds uint32 // messages of the conversation since it changed
+	slow   uint8  // how slowly it does
+}
+
+const (
+	// lagMost bounds what one ACK completes to eight messages, half of what makes a
+	// target send one unasked (UE §3.5.12: ACK_Gen_Trigger by ACK_Gen_Min_Pkt_Add).
+	lagMost = 7
+	// lagRounds is how many messages a conversation has before one more may ask for
+	// nothing, and slowMost how often that doubles at most, each time when somebody
+	// had to ask. Arbitrary: who waits for each completion waits a round trip longer
+	// for 24 of the first million.
+	lagRounds = 32
+	slowMost  = 12
+	// restTime is how long an application that has heard the peer and looked again may
+	// take to answer. Its look may have come before it read what it heard. Arbitrary.
+	restTime = 5 * time.Microsecond
+)
+
+// speak notes a message to the peer, with so many sends outstanding at this end, and
+// reports whether it is an answer: the peer was heard since the last one, and answers
+// one message at a time.
+func (t *talk) speak(sends int) bool {
+	if int(t.ahead) > sends {
+		t.ahead = uint8(sends) // some were taken and never answered
+	}
+	t.answer = t.heard && t.ahead <= 1
+	t.heard, t.rests = false, false
+	if t.ahead < 255 {
+		t.ahead++
+	}
+	return t.answer
+}
+
+// askAll has every message ask again, for a while.
+func (p *peer) askAll() {
+	p.talk.unasked, p.talk.lag, p.pace.rounds = 0, 0, 0
+}
+
+// goOn is the progress of a conversation by a message.
+func (p *peer) goOn() {
+	t, c := &p.talk, &p.pace
+	if t.lag == lagMost && c.slow == 0 {
+		return
+	}
+	if c.rounds++; c.rounds < lagRounds<<c.slow {
+		return
+	}
+	if c.rounds = 0; t.lag < lagMost {
+		t.lag++
+	} else {
+		c.slow--
+	}
+}
+
+// hear notes data from a peer.
+func (f *FEP) hear(id PeerID) {
+	t := &f.peers[id].talk
+	t.heard = true
+	if t.ahead != 0 {
+		t.ahead--
+	}
+	if t.unasked != 0 && !t.turn {
+		t.turn = true
+		f.turns.push(id)
+	}
+}
+
+// passTurns looks where the peer has spoken and the application, whose turn is over,
+// has not answered.
+func (f *FEP) passTurns() {
+	for f.turns.len() > 0 {
+		id := f.turns.pop()
+		t := &f.peers[id].talk
+		if !t.heard || t.unasked == 0 {
+			t.turn = false
+			continue
+		}
+		t.rests = true
+		f.resting.push(id)
+		if f.restAt == 0 {
+			f.restAt = f.now + restTime
+		}
+	}
+}
+
+// askResting asks about what asked for nothing where the application has posted
+// nothing since.
+func (f *FEP) askResting() {
+	f.restAt = 0
+	for f.resting.len() > 0 {
+		p := &f.peers[f.resting.pop()]
+		t := &p.talk
+		t.turn = false
+		if t.rests && t.unasked != 0 {
+			if p.short != nil && p.short.Ask() {
+				p.pace.slow = min(p.pace.slow+1, slowMost) // somebody waits for it
+			}
+			p.askAll()
+		}
+	}
+}
+
+// lags reports whether the packet just pushed, a message that leaves alone, asks for
+// no ACK.
+func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC) bool {
+	if pdc != p.short {
+		return false
+	}
+	t := &p.talk
+	if !t.answer {
+		t.unasked = 0
+		return false
+	}
+	p.goOn()
+	if t.unasked >= t.lag || !pdc.MayLag(now) {
+		t.unasked = 0
+		return false
+	}
+	t.unasked++
+	return true
+}
+
+// Answer reports whether the send that Post took last answers what the peer sent:
+// nothing more is posted before the peer has it.
+func (f *FEP) Answer() bool { return f.answer }

@@ -1,0 +1,268 @@
+package transport
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A chat is two ends that send short messages in turn over a pipe. Each round takes
+// 6 µs, and ACKs leave behind the answers.
+type chat struct {
+	*pipe
+	n int // rounds
+	// window is how many messages either end may have in flight when it posts; 0:
+	// any number.
+	window int
+	// waits counts the rounds in which an end had to wait for completions.
+	waits int
+	done  [2]int // sends that completed at a, at b
+	got   [2]int
+}
+
+func newChat(t *testing.T) *chat {
+	c := &chat{pipe: newPipe(t, nil)}
+	c.a.Apart(true)
+	c.b.Apart(true)
+	return c
+}
+
+// end is a, or b, the number of its peer and its place in counters.
+func (c *chat) end(i int) (*FEP, PeerID) {
+	if i == 0 {
+		return c.a, c.toB
+	}
+	return c.b, c.toA
+}
+
+// reap takes the events of both ends.
+func (c *chat) reap() {
+	for i := range 2 {
+		f, _ := c.end(i)
+		for e := f.NextEvent(); e != nil; e = f.NextEvent() {
+			switch {
+			case e.Cause != 0:
+				c.t.Fatalf("round %d: %v ends with %v", c.n, e.Kind, e.Cause)
+			case e.Kind.Recv():
+				c.got[i]++
+			default:
+				c.done[i]++
+			}
+		}
+	}
+}
+
+// say has end i post a message, which arrives 3 µs later. In front of it the end waits for
+// completions if its window is full, and looks at the network meanwhile.
+func (c *chat) say(i int) {
+	f, to := c.end(i)
+	if c.window != 0 && f.Sends() >= c.window {
+		c.waits++
+		for since := c.now; f.Sends() >= c.window; c.now += time.Microsecond {
+			c.look()
+			if c.now-since > 50*time.Microsecond {
+				c.t.Fatalf("round %d: %d sends in flight, lag %d, asked for nothing", c.n, f.Sends(), c.lag(i))
+			}
+		}
+	}
+	c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 64)})
+	c.now += 3 * time.Microsecond
+	c.turn()
+	c.reap()
+}
+
+// look is an empty look of both ends.
+func (c *chat) look() {
+	for _, f := range []*FEP{c.a, c.b} {
+		if at := f.NextTimeout(); at != 0 && at <= c.now {
+			f.Advance(c.now)
+		}
+		f.Flush(c.now)
+	}
+	c.turn()
+	c.reap()
+}
+
+func (c *chat) rounds(n int) {
+	for range n {
+		for i := range 2 {
+			f, _ := c.end(1 - i)
+			c.post(f, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(i)
+		}
+		c.n++
+	}
+}
+
+// lag is that of an end.
+func (c *chat) lag(i int) int {
+	f, to := c.end(i)
+	return int(f.peers[to].talk.lag)
+}
+
+// rest looks until all has completed, and reports how long that took.
+func (c *chat) rest() time.Duration {
+	since := c.now
+	for c.a.Busy() || c.b.Busy() {
+		if c.now += time.Microsecond; c.now-since > time.Second {
+			c.t.Fatalf("sends in flight for ever: %d and %d", c.a.Sends(), c.b.Sends())
+		}
+		c.look()
+	}
+	return c.now - since
+}
+
+// UE §3.5.12, D7: of a conversation one message in eight asks for an ACK. Every message
+// completes, none before its ACK, and none is sent again.
+func TestConversationAsksSeldom(t *testing.T) {
+	c := newChat(t)
+	c.rounds(2000)
+	before, done := c.a.Stats(), c.done
+	c.rounds(8000)
+	s := c.a.Stats()
+	if n := s.AcksRx - before.AcksRx; n < 990 || n > 1010 {
+		t.Errorf("%d ACKs in 8000 rounds, want one in eight", n)
+	}
+	for i := range 2 {
+		if n := c.done[i] - done[i]; n < 7990 {
+			t.Errorf("end %d: %d of 8000 sends completed meanwhile", i, n)
+		}
+	}
+	c.rest()
+	if c.done != [2]int{10000, 10000} || c.got != c.done {
+		t.Errorf("%v completed, %v received", c.done, c.got)
+	}
+	if s := c.a.Stats(); s.RtxRTO+s.RtxSACK+s.RtxNack+s.RtxProbe != 0 || s.RxDup != 0 {
+		t.Errorf("sent again: %+v", s)
+	}
+	c.checkIdle()
+}
+
+// Who has heard the peer and posts nothing more is told at once what became of its
+// messages: 5 µs after it looked, not when the tail is taken for lost. The other end
+// has said the last word and learns by its tail.
+func TestConversationRests(t *testing.T) {
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		since := c.now
+		for c.look(); c.a.Busy(); c.look() {
+			if c.now += time.Microsecond; c.now-since > restTime+time.Microsecond {
+				t.Fatalf("after %d rounds %d sends of the first end are in flight %v later", c.n, c.a.Sends(), c.now-since)
+			}
+		}
+		if d := c.rest(); d > 150*time.Microsecond {
+			t.Errorf("after %d rounds the last word completes %v later", c.n, d)
+		}
+		c.checkIdle()
+	}
+}
+
+// An end that waits for completions before it goes on, be it for each or for some of
+// them, soon has every message ask that it waits for: of 60,000 rounds it waits longer
+// than for the ACK that is on its way in a dozen.
+func TestConversationOfWhoWaits(t *testing.T) {
+	for _, window := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			c := newChat(t)
+			c.window = window
+			asked := func() uint64 {
+				return c.a.Stats().CPTx[wire.CtlProbe] + c.b.Stats().CPTx[wire.CtlProbe]
+			}
+			c.rounds(60_000)
+			if n := asked(); n > 24 {
+				t.Errorf("had to ask %d times", n)
+			}
+			c.rest()
+			if c.done != [2]int{60_000, 60_000} || c.got != c.done {
+				t.Errorf("%v completed, %v received", c.done, c.got)
+			}
+		})
+	}
+}
+
+// What is lost of a conversation is found, whether it asked or not.
+func TestConversationLosesPackets(t *testing.T) {
+	for seed := range 50 {
+		c := newChat(t)
+		c.rounds(1000 + seed)
+		n := 0
+		c.drop = func(from *FEP, b []byte) bool {
+			if n++; n == 1 { // what is posted next
+				return true
+			}
+			return false
+		}
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.say(0)
+		if c.rest() > 10*time.Millisecond {
+			t.Fatalf("seed %d: recovery took long", seed)
+		}
+		if c.got[1] != 1001+seed {
+			t.Fatalf("seed %d: %d messages arrived", seed, c.got[1])
+		}
+		c.checkIdle()
+	}
+}
+
+// Messages that answer nothing ask: a stream, one after another, two for one answer.
+func TestOthersAsk(t *testing.T) {
+	ar := func(c *chat) (asked, all *int) {
+		asked, all = new(int), new(int)
+		c.drop = func(from *FEP, b []byte) bool {
+			if h, _, err := wire.ParseReq(b[:len(b)-wire.CRCLen]); from == c.a && err == nil {
+				if *all++; h.Flags&wire.FlagAR != 0 {
+					*asked++
+				}
+			}
+			return false
+		}
+		return asked, all
+	}
+	t.Run("stream", func(t *testing.T) {
+		c := newChat(t)
+		c.rounds(2000)
+		asked, all := ar(c)
+		for i := range 100 {
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			if i == 0 {
+				c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+				c.say(1) // so that the first of them is an answer
+			}
+			c.say(0)
+		}
+		if *all != 100 || *asked < 99 {
+			t.Errorf("%d of %d asked", *asked, *all)
+		}
+	})
+	t.Run("slow", func(t *testing.T) {
+		// Nothing was heard of the one before for as long as what is taken for a loss.
+		c := newChat(t)
+		c.rounds(2000)
+		c.rest()
+		asked, all := ar(c)
+		for i := range 100 {
+			before := *asked
+			for range 2 {
+				c.rounds(1)
+				c.now += 120 * time.Microsecond
+			}
+			if *asked == before {
+				t.Fatalf("round %d: two messages in a row asked for nothing", i)
+			}
+		}
+		if *all != 200 {
+			t.Errorf("%d messages", *all)
+		}
+	})
+	t.Run("first", func(t *testing.T) {
+		c := newChat(t)
+		asked, all := ar(c)
+		c.rounds(lagRounds - 1)
+		if *asked != *all {
+			t.Errorf("%d of %d asked", *asked, *all)
+		}
+	})
+}
