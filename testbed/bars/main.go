@@ -99,6 +99,8 @@ type row struct {
 var rows = []row{
 	{name: "F1", nets: "lo,veth", what: "lat 64 B tsend, manual progress, p50", cmd: "lat", uet: pong,
 		raw: []string{"pong", "-mode", "spin"}, key: "p50", lower: true, bar: 1.35, scale: 1},
+	{name: "F1b", nets: "lo,veth", what: "the same against raw sockets that the runtime's poller does not watch", cmd: "lat", uet: pong,
+		raw: []string{"pong", "-mode", "bare"}, key: "p50", lower: true, scale: 1},
 	{name: "F1k", nets: "lo,veth", what: "the same against raw sockets that make the same calls", cmd: "lat", uet: pong,
 		raw: []string{"pong", "-mode", "calls"}, key: "p50", lower: true, scale: 1},
 	{name: "F2", nets: "lo,veth", what: "lat 64 B tsend, auto progress, p50", cmd: "lat", uet: []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000", "--progress", "auto"},

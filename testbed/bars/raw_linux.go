@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -25,10 +26,16 @@ func raw(args []string) error {
 	fs := flag.NewFlagSet("raw", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
 	addr := fs.String("addr", "127.0.0.1:7100", "server's address")
-	mode := fs.String("mode", "spin", "pong: spin; block; hybrid: spin for 50 µs, then block; calls: the system calls of uetkit, an ACK behind each message")
+	mode := fs.String("mode", "spin", "pong: spin; block; hybrid: spin for 50 µs, then block: on sockets of package net. bare: spin on others; calls: the same with the system calls of uetkit, an ACK behind each message")
 	fs.Parse(args)
 	runtime.LockOSThread()
-	s := newSock(*serve, netip.MustParseAddrPort(*addr))
+	at := netip.MustParseAddrPort(*addr)
+	var s *rawSock
+	if kind == "pong" && *mode != "bare" && *mode != "calls" {
+		s = newNetSock(*serve, at, *mode == "block")
+	} else {
+		s = newSock(*serve, at)
+	}
 	res := map[string]float64{}
 	switch kind {
 	case "pong":
@@ -48,6 +55,7 @@ func raw(args []string) error {
 
 type rawSock struct {
 	fd   int
+	conn *net.UDPConn // whose fd it is, or nil
 	peer [16]byte
 	n    uint32
 }
@@ -73,6 +81,31 @@ func newSock(serve bool, addr netip.AddrPort) *rawSock {
 		fmt.Println(netip.AddrPortFrom(addr.Addr(), uint16(got.(*unix.SockaddrInet4).Port)))
 	} else {
 		must(unix.Connect(fd, sa))
+	}
+	return s
+}
+
+// newNetSock is newSock by package net, as the ping-pong that the bars name has it: the
+// runtime's poller watches the socket, so the kernel tells it of each datagram.
+func newNetSock(serve bool, addr netip.AddrPort, block bool) *rawSock {
+	var c *net.UDPConn
+	var err error
+	if serve {
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))
+		must(err)
+		fmt.Println(c.LocalAddr())
+	} else {
+		c, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(addr))
+		must(err)
+	}
+	s := &rawSock{conn: c}
+	rc, err := c.SyscallConn()
+	must(err)
+	must(rc.Control(func(fd uintptr) { s.fd = int(fd) }))
+	unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20)
+	unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20)
+	if block {
+		must(unix.SetNonblock(s.fd, false))
 	}
 	return s
 }
