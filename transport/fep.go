@@ -180,6 +180,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		return mapErr(err)
 	}
 	f.answer = p.talk.speak(sends)
+	p.talk.answer = f.answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
 		return nil
 	}

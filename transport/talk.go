@@ -12,14 +12,23 @@ import (
 // completion instead of going on shows by it that the conversation rests, and asks at
 // once (docs/decisions/0025).
 type talk struct {
-	heard   bool  // data came since the last post
-	answer  bool  // the message posted last is one of a conversation
-	turn    bool  // in FEP.turns or FEP.resting
-	rests   bool  // a turn of the application passed, and it posted nothing
+	heard   bool // data came since the last post
+	answer  bool // the message posted last is one of a conversation, and may lag
+	turn    turn
 	ahead   uint8 // messages posted, less packets of data that came since; saturates both ways
 	unasked uint8 // messages in a row that asked for no ACK, since one of the short PDC did
 	lag     uint8 // how many there may be
 }
+
+// A turn says in which list of the FEP a peer is.
+type turn uint8
+
+const (
+	turnNone  turn = iota
+	turnOurs       // in turns
+	turnRests      // in resting: a turn of the application passed, and it posted nothing
+	turnSpoke      // in resting, but it did since
+)
 
 // A pace is how fast the lag of a talk grows.
 type pace struct {
@@ -34,7 +43,7 @@ const (
 	// lagRounds is how many messages a conversation has before one more may ask for
 	// nothing, and slowMost how often that doubles at most, each time when somebody
 	// had to ask. Arbitrary: who waits for each completion waits a round trip longer
-	// for 24 of the first million.
+	// for some twenty of the first million.
 	lagRounds = 32
 	slowMost  = 12
 	// restTime is how long an application that has heard the peer and looked again may
@@ -49,12 +58,14 @@ func (t *talk) speak(sends int) bool {
 	if int(t.ahead) > sends {
 		t.ahead = uint8(sends) // some were taken and never answered
 	}
-	t.answer = t.heard && t.ahead <= 1
-	t.heard, t.rests = false, false
+	answer := t.heard && t.ahead <= 1
+	if t.heard = false; t.turn == turnRests {
+		t.turn = turnSpoke
+	}
 	if t.ahead < 255 {
 		t.ahead++
 	}
-	return t.answer
+	return answer
 }
 
 // askAll has every message ask again, for a while.
@@ -85,8 +96,8 @@ func (f *FEP) hear(id PeerID) {
 	if t.ahead != 0 {
 		t.ahead--
 	}
-	if t.unasked != 0 && !t.turn {
-		t.turn = true
+	if t.unasked != 0 && t.turn == turnNone {
+		t.turn = turnOurs
 		f.turns.push(id)
 	}
 }
@@ -98,10 +109,10 @@ func (f *FEP) passTurns() {
 		id := f.turns.pop()
 		t := &f.peers[id].talk
 		if !t.heard || t.unasked == 0 {
-			t.turn = false
+			t.turn = turnNone
 			continue
 		}
-		t.rests = true
+		t.turn = turnRests
 		f.resting.push(id)
 		if f.restAt == 0 {
 			f.restAt = f.now + restTime
@@ -116,8 +127,8 @@ func (f *FEP) askResting() {
 	for f.resting.len() > 0 {
 		p := &f.peers[f.resting.pop()]
 		t := &p.talk
-		t.turn = false
-		if t.rests && t.unasked != 0 {
+		rests := t.turn == turnRests
+		if t.turn = turnNone; rests && t.unasked != 0 {
 			if p.short != nil && p.short.Ask() {
 				p.pace.slow = min(p.pace.slow+1, slowMost) // somebody waits for it
 			}

@@ -16,6 +16,7 @@ type chat struct {
 	// window is how many messages either end may have in flight when it posts; 0:
 	// any number.
 	window int
+	level  Level
 	// waits counts the rounds in which an end had to wait for completions.
 	waits int
 	done  [2]int // sends that completed at a, at b
@@ -67,7 +68,7 @@ func (c *chat) say(i int) {
 			}
 		}
 	}
-	c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 64)})
+	c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Level: c.level, Buf: make([]byte, 64)})
 	c.now += 3 * time.Microsecond
 	c.turn()
 	c.reap()
@@ -255,6 +256,17 @@ func TestOthersAsk(t *testing.T) {
 		}
 		if *all != 200 {
 			t.Errorf("%d messages", *all)
+		}
+	})
+	t.Run("delivery complete", func(t *testing.T) {
+		// R-CMPL: its stage is what the poster asked for.
+		c := newChat(t)
+		c.rounds(2000)
+		asked, all := ar(c)
+		c.level = LevelDelivery
+		c.rounds(100)
+		if *all != 100 || *asked != *all {
+			t.Errorf("%d of %d asked", *asked, *all)
 		}
 	})
 	t.Run("first", func(t *testing.T) {

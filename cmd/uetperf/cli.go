@@ -437,7 +437,9 @@ with the data in its first packet), and round trips after it.`,
 		long: `lat sends a message back and forth and measures each round trip; what it prints is
 half of it, one way. A round trip ends when the answer is there and the message
 before it has completed, whose acknowledgement comes behind its answer: a
-completion level that takes longer than a round trip counts.`,
+completion level that takes longer than a round trip counts. Up to 8 KiB and with
+inject or transmit complete, where one acknowledgement may tell of several
+messages, it is the message fifteen round trips before that has to be complete.`,
 		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
 		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8:64K:*2", iters: 10000, warmup: 1000, progress: "manual",
 	},

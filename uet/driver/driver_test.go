@@ -94,6 +94,29 @@ func TestPostLoneSendLeavesAtOnce(t *testing.T) {
 	r.wantSent("a")
 }
 
+func TestAnswerLeavesAtOnce(t *testing.T) {
+	// Decision 0025: what answers the peer does not wait for company because messages
+	// before it are in flight. Two posts without a look between them are a stream.
+	for _, answer := range []bool{false, true} {
+		r := newRig(t)
+		for range 4 {
+			r.core.answer = answer
+			r.send("a")
+			r.pass(time.Microsecond)
+			r.Poll()
+		}
+		r.conn.sent()
+		r.send("b")
+		if got := len(r.conn.sent()); got != 0 != answer {
+			t.Errorf("answer %v: %d trains left with the post", answer, got)
+		}
+		r.pass(time.Microsecond)
+		r.send("c")
+		r.wantSent()
+		r.Poll()
+	}
+}
+
 func TestPostInSuccessionGathersUntilPoll(t *testing.T) {
 	r := newRig(t)
 	r.send("a")

@@ -271,7 +271,7 @@ const (
 // have outstanding, and how many buffers each has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	if s.pingpong() {
-		if s.Size > onePacket {
+		if s.Size > onePacket || s.Complete == "delivery" {
 			return 2, 2, 4, 4
 		}
 		return pongs, pongs, 2 * pongs, 2 * pongs
