@@ -179,8 +179,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
-	f.answer = p.talk.speak(sends)
-	p.talk.answer = f.answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
+	answer := p.speak(sends)
+	f.answer = answer && p.talk.lag != 0
+	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 // completion instead of going on shows by it that the conversation rests, and asks at
 // once (docs/decisions/0025).
 type talk struct {
-	heard   bool // data came since the last post
-	answer  bool // the message posted last is one of a conversation, and may lag
+	heard   uint8 // packets of data that came since the last post; saturates
+	answer  bool  // the message posted last is one of a conversation, and may lag
 	turn    turn
 	ahead   uint8 // messages posted, less packets of data that came since; saturates both ways
 	unasked uint8 // messages in a row that asked for no ACK, since one of the short PDC did
@@ -52,15 +52,19 @@ const (
 )
 
 // speak notes a message to the peer, with so many sends outstanding at this end, and
-// reports whether it is an answer: the peer was heard since the last one, and answers
-// one message at a time.
-func (t *talk) speak(sends int) bool {
+// reports whether it is part of a conversation: since the last one the peer was heard
+// once, and it has answered those before.
+func (p *peer) speak(sends int) bool {
+	t := &p.talk
 	if int(t.ahead) > sends {
 		t.ahead = uint8(sends) // some were taken and never answered
 	}
-	answer := t.heard && t.ahead <= 1
-	if t.heard = false; t.turn == turnRests {
+	answer := t.heard == 1 && t.ahead <= 1
+	if t.heard = 0; t.turn == turnRests {
 		t.turn = turnSpoke
+	}
+	if !answer && (t.lag|t.unasked != 0 || p.pace.rounds != 0) {
+		p.askAll()
 	}
 	if t.ahead < 255 {
 		t.ahead++
@@ -92,7 +96,9 @@ func (p *peer) goOn() {
 // hear notes data from a peer.
 func (f *FEP) hear(id PeerID) {
 	t := &f.peers[id].talk
-	t.heard = true
+	if t.heard < 255 {
+		t.heard++
+	}
 	if t.ahead != 0 {
 		t.ahead--
 	}
@@ -108,7 +114,7 @@ func (f *FEP) passTurns() {
 	for f.turns.len() > 0 {
 		id := f.turns.pop()
 		t := &f.peers[id].talk
-		if !t.heard || t.unasked == 0 {
+		if t.heard == 0 || t.unasked == 0 {
 			t.turn = turnNone
 			continue
 		}
@@ -157,6 +163,6 @@ func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC) bool {
 	return true
 }
 
-// Answer reports whether the send that Post took last answers what the peer sent:
-// nothing more is posted before the peer has it.
+// Answer reports whether the send that Post took last answers what the peer sent, in a
+// conversation that goes on: nothing more is posted before the peer has it.
 func (f *FEP) Answer() bool { return f.answer }
