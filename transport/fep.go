@@ -59,7 +59,7 @@ type FEP struct {
 	earlyAt   time.Duration
 	// keyless is since when there is nothing to seal with, 0: there is.
 	keyless time.Duration
-	restAt  time.Duration // when to ask those that rest, 0: none does
+	restAt  time.Duration // when to ask the first of those that rest, 0: none does
 	// What is being received; see wire.extend for why not on the stack.
 	metaRx pds.Meta
 	rspRx  wire.Rsp
@@ -183,6 +183,8 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	f.answer = answer && p.talk.lag != 0
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+		p.talk.answer = false // nor may what has not left yet do without an ACK
+		p.ask()
 		return nil
 	}
 	ln.q.push(h)

@@ -34,6 +34,8 @@ type peer struct {
 	rod    *pds.PDC
 	paths  *paths // nil with one path
 
+	restAt time.Duration // in FEP.resting: until when the application may answer
+
 	pace  pace
 	known bool // the application inserted it
 	named bool // the application has its number
@@ -42,7 +44,7 @@ type peer struct {
 	forgot  bool
 	lingers bool // in FEP.lingering
 
-	_ [32]byte // whole cache lines
+	_ [24]byte // whole cache lines
 }
 
 // paths chooses the local ports by which packets to one peer leave: spray for

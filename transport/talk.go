@@ -43,7 +43,7 @@ const (
 	// lagRounds is how many messages a conversation has before one more may ask for
 	// nothing, and slowMost how often that doubles at most, each time when somebody
 	// had to ask. Arbitrary: who waits for each completion waits a round trip longer
-	// for some twenty of the first million.
+	// for 18 of the first million.
 	lagRounds = 32
 	slowMost  = 12
 	// restTime is how long an application that has heard the peer and looked again may
@@ -75,6 +75,15 @@ func (p *peer) speak(sends int) bool {
 // askAll has every message ask again, for a while.
 func (p *peer) askAll() {
 	p.talk.unasked, p.talk.lag, p.pace.rounds = 0, 0, 0
+}
+
+// ask asks about what asked for nothing, if anything did: somebody waits for it.
+func (p *peer) ask() {
+	if p.talk.unasked != 0 && p.short != nil && p.short.Ask() {
+		p.pace.slow = min(p.pace.slow+1, slowMost)
+		p.askAll()
+	}
+	p.talk.unasked = 0
 }
 
 // goOn is the progress of a conversation by a message.
@@ -113,15 +122,16 @@ func (f *FEP) hear(id PeerID) {
 func (f *FEP) passTurns() {
 	for f.turns.len() > 0 {
 		id := f.turns.pop()
-		t := &f.peers[id].talk
+		p := &f.peers[id]
+		t := &p.talk
 		if t.heard == 0 || t.unasked == 0 {
 			t.turn = turnNone
 			continue
 		}
-		t.turn = turnRests
+		t.turn, p.restAt = turnRests, f.now+restTime
 		f.resting.push(id)
 		if f.restAt == 0 {
-			f.restAt = f.now + restTime
+			f.restAt = p.restAt
 		}
 	}
 }
@@ -131,26 +141,34 @@ func (f *FEP) passTurns() {
 func (f *FEP) askResting() {
 	f.restAt = 0
 	for f.resting.len() > 0 {
-		p := &f.peers[f.resting.pop()]
+		id := f.resting.front()
+		p := &f.peers[id]
+		if p.restAt > f.now {
+			f.restAt = p.restAt
+			return
+		}
+		f.resting.pop()
 		t := &p.talk
+		if t.turn == turnSpoke && t.heard != 0 {
+			t.turn = turnOurs // it was answered already
+			f.turns.push(id)
+			continue
+		}
 		rests := t.turn == turnRests
-		if t.turn = turnNone; rests && t.unasked != 0 {
-			if p.short != nil && p.short.Ask() {
-				p.pace.slow = min(p.pace.slow+1, slowMost) // somebody waits for it
-			}
-			p.askAll()
+		if t.turn = turnNone; rests {
+			p.ask()
 		}
 	}
 }
 
-// lags reports whether the packet just pushed, a message that leaves alone, asks for
-// no ACK.
-func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC) bool {
+// lags reports whether the packet just pushed, behind which nothing more comes, asks
+// for no ACK. alone says that it is a message and leaves alone.
+func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC, alone bool) bool {
 	if pdc != p.short {
 		return false
 	}
 	t := &p.talk
-	if !t.answer {
+	if !alone || !t.answer || t.heard != 0 {
 		t.unasked = 0
 		return false
 	}

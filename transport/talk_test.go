@@ -278,3 +278,170 @@ func TestOthersAsk(t *testing.T) {
 		}
 	})
 }
+
+// until looks until an end has no sends in flight, and reports how long that took.
+func (c *chat) until(i int) time.Duration {
+	f, _ := c.end(i)
+	since := c.now
+	for f.Sends() > 0 {
+		if c.now += 500 * time.Nanosecond; c.now-since > time.Second {
+			c.t.Fatalf("sends in flight for ever: %d", f.Sends())
+		}
+		c.look()
+	}
+	return c.now - since
+}
+
+// An end that looked, answered and was answered within restTime is told as soon as
+// others when it posts nothing more.
+func TestConversationRestsAfterShortRound(t *testing.T) {
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		c.look()
+		c.now += time.Microsecond
+		for i := range 2 {
+			f, to := c.end(i)
+			g, _ := c.end(1 - i)
+			c.post(g, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 64)})
+			c.now += time.Microsecond
+			c.turn()
+			c.reap()
+		}
+		if d := c.until(0); d > 2*restTime {
+			t.Errorf("after %d rounds the last ones complete %v later", c.n, d)
+		}
+	}
+}
+
+// What crosses a message of the peer answers nothing that the application has heard:
+// it asks, or nobody would see that the conversation rests.
+func TestConversationCrosses(t *testing.T) {
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		for i := range 2 {
+			g, _ := c.end(1 - i)
+			c.post(g, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(i)
+			if i == 0 {
+				c.look() // nobody has spoken
+			}
+		}
+		for i := range 2 {
+			f, to := c.end(i)
+			g, _ := c.end(1 - i)
+			c.post(g, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.post(f, Op{Kind: OpSend, Peer: to, RI: 15, Buf: make([]byte, 64)})
+		}
+		c.move(c.b, c.a)
+		c.now += time.Microsecond
+		c.turn()
+		if d := c.until(0); d > 2*restTime {
+			t.Errorf("after %d rounds it completes %v later", c.n, d)
+		}
+	}
+}
+
+// A peer that acknowledges more than it is asked for leaves nothing to ask about when
+// the conversation rests: nobody waited.
+func TestConversationOfWhoAcknowledgesMore(t *testing.T) {
+	c := &chat{pipe: newPipe(t, func(cfg *Config) { cfg.AckTrigger = 1024 })}
+	c.a.Apart(true)
+	c.b.Apart(true)
+	c.rounds(2000)
+	idle := 0
+	for range 50 {
+		c.rounds(1)
+		c.now += time.Microsecond
+		c.look()
+		if c.a.Sends() != 0 || c.a.peers[c.toB].talk.unasked == 0 {
+			continue
+		}
+		idle++
+		if c.rest(); c.lag(0) != lagMost {
+			t.Fatalf("lag %d after a rest with nothing in flight", c.lag(0))
+		}
+		c.now += 2 * restTime
+		if c.look(); c.lag(0) != lagMost {
+			t.Fatalf("lag %d after a rest with nothing in flight", c.lag(0))
+		}
+	}
+	if idle == 0 {
+		t.Error("it never rested so")
+	}
+}
+
+// Each conversation has its own time to go on.
+func TestConversationsRestEachByItself(t *testing.T) {
+	s := newStar(t, 2)
+	s.know()
+	s.hub.Apart(true)
+	look := func() {
+		for _, f := range append(s.leaf, s.hub) {
+			if at := f.NextTimeout(); at != 0 && at <= s.now {
+				f.Advance(s.now)
+			}
+		}
+		s.settle()
+		for _, f := range append(s.leaf, s.hub) {
+			for f.NextEvent() != nil {
+			}
+		}
+	}
+	say := func(from, to *FEP, d time.Duration) {
+		t.Helper()
+		id, err := from.Peer(to.cfg.Local, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := to.Post(s.now, &Op{Kind: OpRecv, Buf: make([]byte, 64)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := from.Post(s.now, &Op{Kind: OpSend, Peer: id, RI: 15, Buf: make([]byte, 64)}); err != nil {
+			t.Fatal(err)
+		}
+		for from.Transmit(s.now, &s.d) {
+			s.d.Remote = from.cfg.Local
+			to.Receive(s.now, &s.d)
+		}
+		s.now += d
+		look()
+	}
+	talk := func(i int) *talk { return &s.hub.peers[s.to[i]].talk }
+	for n := 0; n < 2000 || n < 2008 && (talk(0).unasked == 0 || talk(1).unasked == 0); n++ {
+		say(s.hub, s.leaf[0], time.Microsecond)
+		say(s.hub, s.leaf[1], restTime)
+		say(s.leaf[0], s.hub, 2*time.Microsecond)
+		say(s.leaf[1], s.hub, time.Microsecond)
+	}
+	lag := func(i int) int { return int(talk(i).lag) }
+	// The second has spoken last, 1 µs after the first was found to rest.
+	s.now += restTime - time.Microsecond
+	look()
+	if lag(0) != 0 || lag(1) != lagMost {
+		t.Errorf("lags %d and %d when the first rests", lag(0), lag(1))
+	}
+	s.now += 2 * time.Microsecond
+	look()
+	if lag(1) != 0 {
+		t.Errorf("lag %d when the second rests", lag(1))
+	}
+}
+
+// A fence does not wait for the tail of what it waits for.
+func TestFenceAsks(t *testing.T) {
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Fence: true})
+		c.turn()
+		for since := c.now; c.got[1] == c.n; c.look() {
+			if c.now += time.Microsecond; c.now-since > restTime {
+				t.Fatalf("after %d rounds it is kept back %v later", c.n, c.now-since)
+			}
+		}
+	}
+}

@@ -317,7 +317,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 	b := f.ses.Take(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
-	if piece.Off != 0 || !f.lags(now, p, pdc) {
+	if !f.lags(now, p, pdc, piece.Off == 0) {
 		b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
 	}
 	f.joined(b)
@@ -448,10 +448,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 			state = laneBlocked
 		}
 		// Nothing more comes: ask for an ACK with the newest packet (design §3).
-		if last >= 0 && last == f.out.off && !(whole && f.out.n == 1 && f.lags(now, p, pdc)) {
-			if f.askAck(); pdc == p.short {
-				p.talk.unasked = 0
-			}
+		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
+			f.askAck()
 		}
 		if pdc.State() == pds.Quiesce && !ln.started {
 			f.pds.Drained(now, pdc)
