@@ -269,6 +269,29 @@ func TestOthersAsk(t *testing.T) {
 			t.Errorf("%d of %d asked", *asked, *all)
 		}
 	})
+	t.Run("many at once", func(t *testing.T) {
+		// A server of many: what it is asked comes twice between two answers.
+		c := newChat(t)
+		c.rounds(2000)
+		if !c.b.Answer() {
+			t.Error("an answer of a conversation is not known as one")
+		}
+		asked, all := ar(c)
+		for range 100 {
+			for range 2 {
+				c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+				c.say(1)
+			}
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(0)
+			if c.a.Answer() {
+				t.Fatal("a reply to one of many is taken for part of a conversation")
+			}
+		}
+		if *all != 100 || *asked != *all {
+			t.Errorf("%d of %d asked", *asked, *all)
+		}
+	})
 	t.Run("first", func(t *testing.T) {
 		c := newChat(t)
 		asked, all := ar(c)
