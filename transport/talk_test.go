@@ -17,10 +17,8 @@ type chat struct {
 	// any number.
 	window int
 	level  Level
-	// waits counts the rounds in which an end had to wait for completions.
-	waits int
-	done  [2]int // sends that completed at a, at b
-	got   [2]int
+	done   [2]int // sends that completed at a, at b
+	got    [2]int
 }
 
 func newChat(t *testing.T) *chat {
@@ -60,7 +58,6 @@ func (c *chat) reap() {
 func (c *chat) say(i int) {
 	f, to := c.end(i)
 	if c.window != 0 && f.Sends() >= c.window {
-		c.waits++
 		for since := c.now; f.Sends() >= c.window; c.now += time.Microsecond {
 			c.look()
 			if c.now-since > 50*time.Microsecond {
