@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -403,9 +404,20 @@ func (w *World) patience() time.Duration {
 }
 
 // work is how long a host may need for what is still to be sent by a window that
-// its configuration keeps small: a window per round trip, at half the pace.
+// its configuration keeps small, or a switch that drops or trims early: a window per
+// round trip, at half the pace.
 func (w *World) work() time.Duration {
 	var d time.Duration
+	room := math.MaxInt
+	for _, l := range w.Net.Links() {
+		f := l.Faults()
+		if f.Queue > 0 {
+			room = min(room, f.Queue)
+		}
+		if f.Trim.After > 0 {
+			room = min(room, f.Trim.After)
+		}
+	}
 	for _, h := range w.Hosts {
 		left := 0
 		for _, o := range w.ops {
@@ -413,7 +425,7 @@ func (w *World) work() time.Duration {
 				left += o.Len
 			}
 		}
-		trips := left / max(h.Config.Window, h.Config.PayloadMTU)
+		trips := left / max(min(h.Config.Window, room), h.Config.PayloadMTU)
 		d = max(d, time.Duration(2*trips)*w.patience()/4)
 	}
 	return d
