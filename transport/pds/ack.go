@@ -9,7 +9,7 @@ import (
 )
 
 // finish ends a packet: its answer is known.
-func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
+func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	tx := &p.tx
 	switch k.state {
 	case pktFlight:
@@ -26,6 +26,9 @@ func (p *PDC) finish(k *txPkt, rsp *wire.Rsp) (newly int) {
 	if k.nacked {
 		// What it was refused for is there again: others are refused anew.
 		tx.heldFor, tx.shortSince = 0, 0
+		if tx.held > 0 && k.ctl == 0 {
+			p.accepted(psn, k.ref.Msg)
+		}
 	}
 	if k.tries == 0 {
 		// It was not sent twice: the timeout in force is long enough (Karn).
@@ -311,7 +314,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 		if a.Flags&wire.AckFlagM != 0 {
 			p.pathNews(k, PathMarked)
 		}
-		newly = p.finish(k, rsp)
+		newly = p.finish(a.AckPSN(), k, rsp)
 		if p.state == Closed {
 			p.gone(newly)
 			return nil
@@ -335,7 +338,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 				p.oddArrival(now, k, false, false)
 			}
 			p.arrivedAs(k)
-			newly += p.finish(k, nil)
+			newly += p.finish(tx.una, k, nil)
 			if p.state == Closed {
 				p.gone(newly)
 				return nil
@@ -568,7 +571,9 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		}
 		p.arrivedAs(k)
 		k.state = pktArrived
-		tx.arrived++
+		if tx.arrived++; tx.held > 0 && k.nacked && k.ctl == 0 {
+			p.accepted(psn, k.ref.Msg)
+		}
 	}
 	if !holes || !seen {
 		return newly

@@ -295,18 +295,58 @@ func (p *PDC) declareHoles(now time.Duration) {
 	}
 }
 
-// releaseHeld lets refused packets go again.
+// releaseHeld lets refused packets go again. Of a message that the target has no room
+// for, one goes, for all: see accepted.
 func (p *PDC) releaseHeld(now time.Duration) {
 	tx := &p.tx
+	asked := false
+	var msg uint32 // asked about last
 	for psn := tx.una; psn != tx.nxt && tx.held > 0; psn++ {
-		if k := tx.at(psn); k.state == pktHeld {
-			k.state = pktLost
-			tx.held--
-			if tx.lost == 0 || psn.Before(tx.lostHint) {
-				tx.lostHint = psn
-			}
-			tx.lost++
+		k := tx.at(psn)
+		whole := k.ctl == 0 && k.cause == nacked(wire.NackNoSESMsgAvail) && p.mode == wire.RUD
+		switch {
+		case k.state == pktHeld && !(whole && asked && k.ref.Msg == msg):
+			tx.release(psn, k)
+		case k.state != pktFlight && k.state != pktLost:
+			continue
+		}
+		if whole {
+			asked, msg = true, k.ref.Msg
 		}
 	}
 	p.t.up.Wake(p)
+}
+
+// release has a refused packet sent again.
+func (tx *txDir) release(psn wire.PSN, k *txPkt) {
+	k.state = pktLost
+	tx.held--
+	if tx.lost == 0 || psn.Before(tx.lostHint) {
+		tx.lostHint = psn
+	}
+	tx.lost++
+}
+
+// accepted lets what was refused of the message of an answered packet go again, as far
+// as none is under way: that says more when it is answered.
+func (p *PDC) accepted(psn wire.PSN, msg uint32) {
+	tx := &p.tx
+	held := tx.held
+	more := func(q wire.PSN) bool {
+		k := tx.at(q)
+		if k.ctl != 0 || k.ref.Msg != msg || k.state == pktFlight || k.state == pktLost {
+			return false
+		}
+		if k.state == pktHeld {
+			tx.release(q, k)
+		}
+		return tx.held > 0
+	}
+	for q := psn + 1; q != tx.nxt && more(q); q++ {
+	}
+	for q := psn; q != tx.una && more(q-1); q-- {
+	}
+	if tx.held != held {
+		p.t.up.Wake(p)
+	}
 }

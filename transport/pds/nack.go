@@ -133,7 +133,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	case wire.NackUnexpEvent:
 		if k.ctl != 0 {
 			// "Unsupported": the control packet was ours (pds.md §0.5).
-			p.gone(p.finish(k, nil))
+			p.gone(p.finish(psn, k, nil))
 			p.settle(now)
 			t.up.Wake(p)
 			return
@@ -153,7 +153,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 		return
 	}
 	if n.Code == wire.NackNoSESMsgAvail && t.cfg.RNRTimeout > 0 && now-k.first >= t.cfg.RNRTimeout && k.state == pktHeld && k.ctl == 0 {
-		p.giveUpNotReady(now, k)
+		p.giveUpNotReady(now, psn, k)
 	}
 	t.up.Wake(p)
 }
@@ -354,7 +354,8 @@ func (p *PDC) rebirth(now time.Duration) {
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.
 // Nobody may ever take its PSN, so what the owner has to say instead has it, and half
 // of that time; or a NOOP fills the gap.
-func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
+func (p *PDC) giveUpNotReady(now time.Duration, psn wire.PSN, k *txPkt) {
+	msg := k.ref.Msg
 	ref, n := p.t.up.GiveUp(p, k.ref, wire.NackNoSESMsgAvail)
 	if n == 0 {
 		k.ctl, n = 1+uint8(wire.CtlNoop), p.t.ctlNominal()
@@ -362,5 +363,6 @@ func (p *PDC) giveUpNotReady(now time.Duration, k *txPkt) {
 		k.first = now - p.t.cfg.RNRTimeout/2
 	}
 	k.ref, k.size = ref, uint16(n)
+	p.accepted(psn, msg) // what is left of the message
 	p.releaseHeld(now)
 }

@@ -184,6 +184,78 @@ func TestNacksDoNotPutOffTheRTO(t *testing.T) {
 	}
 }
 
+func TestOneAsksForARefusedMessage(t *testing.T) {
+	// F18: a target without room for a message refuses each packet of it. One of them goes
+	// again after the back-off, for all, so that a long message does not take the window
+	// from what the target has room for; another message has its own. When one is taken
+	// the others follow at once.
+	for _, by := range []string{"ack", "sack"} {
+		t.Run(by, func(t *testing.T) {
+			x := newInitiator(t, wire.RUD)
+			x.push(1)
+			x.ack(0, 0)
+			for _, msg := range []uint32{7, 7, 7, 7, 8, 8} {
+				x.p.pushed(x.now, Ref{Msg: msg}, 1000, 0)
+			}
+			for i := 1; i <= 6; i++ {
+				x.nack(wire.NackNoSESMsgAvail, i, 0)
+			}
+			again := func(want ...int) {
+				t.Helper()
+				x.wantResend()
+				x.now = x.p.tx.heldUntil
+				x.tab.Advance(x.now)
+				x.wantResend(want...)
+			}
+			again(1, 5)
+			x.nack(wire.NackNoSESMsgAvail, 1, 0)
+			x.nack(wire.NackNoSESMsgAvail, 5, 0)
+			again(1, 5)
+			if by == "ack" {
+				x.nack(wire.NackNoSESMsgAvail, 5, 0)
+				x.ack(1, 1)
+			} else {
+				x.ack(0, 5, sack(1, 1))
+				x.wantResend(2, 3, 4, 6)
+				return
+			}
+			x.wantResend(2, 3, 4)
+			x.nack(wire.NackNoSESMsgAvail, 2, 0) // it was full again
+			x.ack(1, 4)
+			x.wantResend() // 3 will tell
+			x.ack(1, 3)
+			x.wantResend(2)
+			x.ack(1, 5)
+			x.wantResend(6)
+		})
+	}
+}
+
+func TestAllOfARefusedMessageIsGivenUp(t *testing.T) {
+	// F18: what is left of a message goes again when one packet of it was given up, and is
+	// given up in its turn, not one after the other with a back-off in between.
+	x := newInitiator(t, wire.RUD)
+	x.tab.cfg.RNRTimeout = time.Second
+	x.push(1)
+	x.ack(0, 0)
+	for range 3 {
+		x.p.pushed(x.now, Ref{Msg: 7}, 1000, 0)
+	}
+	end := x.now + 3*time.Second
+	x.nack(wire.NackNoSESMsgAvail, 3, 0)
+	x.nack(wire.NackNoSESMsgAvail, 2, 0)
+	for x.now < end {
+		x.nack(wire.NackNoSESMsgAvail, 1, 0)
+		if x.p.tx.at(x.psn(1)).ctl != 0 {
+			break
+		}
+		x.now = x.p.tx.heldUntil
+		x.tab.Advance(x.now)
+		x.wantResend(1)
+	}
+	x.wantResend(1, 2, 3) // the first is a NOOP now
+}
+
 func TestTakenAfterRefusalEndsTheBackOff(t *testing.T) {
 	// F32: the back-off begins again at 1 ms, and PeerTimeout anew, when what was
 	// refused is taken: the target is short, then not, then short again.
