@@ -179,6 +179,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
+	if p.talk.unasked != 0 && ln.pdc != p.short {
+		p.turnAway()
+	}
 	answer := p.speak(sends)
 	f.answer = answer && p.talk.lag != 0
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
@@ -287,6 +290,13 @@ func (f *FEP) Flush(now time.Duration) {
 		f.passTurns()
 	}
 	f.dueAcks()
+}
+
+// AckAll is Flush for the last time: the peers are told of all that came, also of what
+// nobody asked about yet, and nobody will.
+func (f *FEP) AckAll(now time.Duration) {
+	f.pds.Each((*pds.PDC).OweAck)
+	f.Flush(now)
 }
 
 // dueAcks has the ACKs that wait leave.

@@ -86,6 +86,15 @@ func (p *peer) ask() {
 	p.talk.unasked = 0
 }
 
+// turnAway asks about what asked for nothing when the next message goes another way, so
+// that its ACK will not tell.
+func (p *peer) turnAway() {
+	if p.short != nil {
+		p.short.Ask()
+	}
+	p.askAll()
+}
+
 // goOn is the progress of a conversation by a message.
 func (p *peer) goOn() {
 	t, c := &p.talk, &p.pace

@@ -465,3 +465,58 @@ func TestFenceAsks(t *testing.T) {
 		}
 	}
 }
+
+// The ACK of a message that goes by another PDC, as it is long or ordered, does not tell
+// of what asked for nothing: that is asked about at once.
+func TestConversationTurnsAway(t *testing.T) {
+	for _, op := range []Op{
+		{Kind: OpSend, Buf: make([]byte, 64<<10)},
+		{Kind: OpSend, Buf: make([]byte, 64), Ordered: true},
+	} {
+		asked := 0
+		for extra := range 8 {
+			c := newChat(t)
+			c.rounds(2000 + extra)
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64<<10)})
+			op.Peer, op.RI = c.toB, 15
+			if c.a.Sends() > 0 {
+				asked++
+			}
+			c.post(c.a, op)
+			if took := c.until(0); took > 10*time.Microsecond {
+				t.Errorf("%d bytes, ordered %v, after %d rounds: all complete %v later", op.Bytes(), op.Ordered, c.n, took)
+			}
+		}
+		if asked < 4 {
+			t.Errorf("only %d of 8 conversations lagged", asked)
+		}
+	}
+}
+
+// R-CMPL: what arrived, be it asked about or not, is told of before an end closes: the
+// sends of its peer succeed, for nobody can ask later.
+func TestConversationCloses(t *testing.T) {
+	lagged := 0
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		if c.a.Sends() > 0 {
+			lagged++
+		}
+		c.b.AckAll(c.now)
+		c.turn()
+		c.b.Close(c.now)
+		c.turn()
+		for e := c.a.NextEvent(); e != nil; e = c.a.NextEvent() {
+			if e.Cause != 0 {
+				t.Errorf("after %d rounds: %v ends with %v", c.n, e.Kind, e.Cause)
+			}
+		}
+		if c.a.Sends() != 0 {
+			t.Errorf("after %d rounds %d sends that arrived are open", c.n, c.a.Sends())
+		}
+	}
+	if lagged < 4 {
+		t.Errorf("only %d of 8 conversations lagged", lagged)
+	}
+}

@@ -3,6 +3,7 @@ package uet
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
@@ -790,6 +791,43 @@ func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
 	event(t, b.evts, fi.Shutdown)
 	if e, _ := wait(t, b.rx); e.Context != "there" || e.Len != 1 {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestAnswerAndClose(t *testing.T) {
+	t.Parallel()
+	// R-CMPL: what the peer has answered it has received, so it is no error that it closes
+	// then, though most messages of a conversation have not asked for an ACK.
+	manual := &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}}
+	for _, c := range []struct {
+		name string
+		pair func(t *testing.T) (a, b *node, toB, toA fi.Addr)
+	}{
+		{"rdm", func(t *testing.T) (a, b *node, toB, toA fi.Addr) { return newRig(t, manual).pair() }},
+		{"msg", func(t *testing.T) (a, b *node, toB, toA fi.Addr) {
+			a, b = newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual }).listener().link()
+			return a, b, 0, 0
+		}},
+	} {
+		for extra := range 4 {
+			t.Run(fmt.Sprintf("%s, %d", c.name, extra), func(t *testing.T) {
+				a, b, toB, toA := c.pair(t)
+				buf := make([]byte, 8)
+				rounds := 1500 + extra
+				for n := range rounds {
+					ok(t, b.TRecv(buf, fi.AddrUnspec, 1, 0, n))
+					ok(t, a.TRecv(buf, fi.AddrUnspec, 2, 0, n))
+					ok(t, a.TSend(buf, toB, 1, n))
+					wait(t, b.rx)
+					ok(t, b.TInject(buf, toA, 2))
+					wait(t, a.rx)
+				}
+				ok(t, b.Close())
+				for range rounds {
+					wait(t, a.tx, a)
+				}
+			})
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	CauseAckHole         // ACK: a hole is filled, or a CLEAR came, and CACK moves on
 	CauseAckHeld         // ACK: a packet waits for one before it
 	CauseAckProbe        // ACK: a PROBE asked
+	CauseAckLast         // ACK: this end is about to close
 	CauseGtd             // ACK: a response that is kept until a CLEAR
 	CauseGtdAgain        // ACK: the same again, no CLEAR came
 	CauseBehind          // ACK: plain, of a packet behind a response that is kept
@@ -70,6 +71,7 @@ var causeNames = [...]string{
 	CauseAckHole:   "because CACK moved on",
 	CauseAckHeld:   "because of a hole before it",
 	CauseAckProbe:  "because of a PROBE",
+	CauseAckLast:   "because this end closes",
 	CauseGtd:       "because of a guaranteed response",
 	CauseGtdAgain:  "because of a guaranteed response, again",
 	CauseBehind:    "because a guaranteed response holds CACK back",

@@ -46,6 +46,14 @@ func (p *PDC) AckLen() int {
 	return wire.AckCCLen + wire.RspLen
 }
 
+// OweAck has an ACK leave for what came and asked for none.
+func (p *PDC) OweAck() {
+	if rx := p.rx; rx != nil && rx.ackBytes != 0 && !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, CauseAckLast
+		p.t.up.WakeAck(p)
+	}
+}
+
 // NextAck appends the next ACK that is due to b, with its response. AckOwed must have
 // said yes.
 func (p *PDC) NextAck(now time.Duration, b []byte) []byte {

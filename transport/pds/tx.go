@@ -249,15 +249,15 @@ func (p *PDC) Nearly() bool {
 
 // MayLag reports whether the packet just pushed may do without an ACK of its own: the
 // next one tells of it as well. Not so where there is trouble, the window is about to
-// close, or the peer has told nothing for a while.
+// close, the peer is far or has told nothing for a while.
 func (p *PDC) MayLag(now time.Duration) bool {
 	tx := &p.tx
-	return p.state == Established && !tx.rough && tx.lost == 0 && tx.held == 0 && tx.arrived == 0 && tx.rtt != 0 &&
+	return p.state == Established && !tx.rough && tx.lost == 0 && tx.held == 0 && tx.arrived == 0 && tx.rtt != 0 && tx.minRTT < lagTime &&
 		now-tx.progress < lagTime && !p.Nearly()
 }
 
-// lagTime is how long nothing may be heard of the oldest packet before each packet
-// asks again: less than the silence that is taken for a loss.
+// lagTime is how far the peer may be, and how long nothing may be heard of the oldest
+// packet, before each packet asks again: less than the silence that is taken for a loss.
 const lagTime = silenceLeast
 
 // Ask asks the peer by a PROBE what it has of what is outstanding. It reports false

@@ -2,15 +2,17 @@ package sim_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/sim"
 	"github.com/uetkit/uetkit/transport/sim/simtest"
 )
 
 // talk has A and B send short messages in turn until each has sent n, and returns
-// A's.
-func talk(w *simtest.World, n int) []*simtest.Op {
+// A's. A thinks so long before each.
+func talk(w *simtest.World, n int, think time.Duration) []*simtest.Op {
 	a, b := w.Hosts[0], w.Hosts[1]
 	var sends []*simtest.Op
 	said := 0
@@ -27,7 +29,7 @@ func talk(w *simtest.World, n int) []*simtest.Op {
 	})
 	a.OnEvent(func(o *simtest.Op) {
 		if o.Kind.Recv() && o.OK() && len(sends) < n {
-			say()
+			w.Net.After(think, say)
 		}
 	})
 	post(b, trecv(64), 4)
@@ -55,6 +57,7 @@ func TestTalk(t *testing.T) {
 		{"duplicates", func(f *sim.Faults) { f.Duplicate = 0.5 }, 0.1, 2},
 		{"jitter", func(f *sim.Faults) { f.Jitter, f.InOrder = 20*us, false }, 0.1, 1.1},
 		{"long", func(f *sim.Faults) { f.Delay = 60 * us }, 0.99, 1.01},
+		{"long, thinking", func(f *sim.Faults) { f.Delay = 60 * us }, 0.99, 1.01},
 	} {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s, seed %d", c.name, seed), func(t *testing.T) {
@@ -66,7 +69,11 @@ func TestTalk(t *testing.T) {
 					}
 				})
 				const n = 1000
-				sends := talk(w, n)
+				think := time.Duration(0)
+				if strings.HasSuffix(c.name, "thinking") {
+					think = 2 * us // then nothing is in flight any more
+				}
+				sends := talk(w, n, think)
 				w.RunOps(1000*ms, sends...)
 				wantOK(t, sends...)
 				st := w.Hosts[0].FEP.Stats()

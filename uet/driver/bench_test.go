@@ -28,8 +28,9 @@ func (n *nop) Transmit(time.Duration, *dgram.Datagram) bool {
 	n.queued = false
 	return q
 }
-func (n *nop) Flush(time.Duration) {}
-func (n *nop) Owes() bool          { return false }
+func (n *nop) Flush(time.Duration)  {}
+func (n *nop) AckAll(time.Duration) {}
+func (n *nop) Owes() bool           { return false }
 func (n *nop) Events() int {
 	if n.event {
 		return 1

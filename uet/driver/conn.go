@@ -54,6 +54,8 @@ type Core interface {
 	// until one of the other methods was called.
 	Pending() bool
 	Flush(now time.Duration)
+	// AckAll is Flush before Close: also what came and asked for no ACK is told of.
+	AckAll(now time.Duration)
 	// Owes reports whether Flush would have ACKs leave.
 	Owes() bool
 	Events() int

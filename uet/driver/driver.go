@@ -861,7 +861,7 @@ func (d *Driver) Close() error {
 	d.h.take()
 	d.intake()
 	now := d.time()
-	d.core.Flush(now) // the peer is to know what arrived
+	d.core.AckAll(now) // the peers are to know what arrived
 	d.transmit(now)
 	d.closed, d.barred = true, true
 	d.core.Close(now)

@@ -634,7 +634,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.wantLog("flush", "close") // what arrived is acknowledged before the farewell
+	r.wantLog("ack all", "flush", "close") // what arrived is acknowledged before the farewell
 	if got, want := r.own.takeRefused(), []string{"s1: " + transport.ErrClosed.Error()}; !slices.Equal(got, want) {
 		t.Errorf("refused %q, want %q", got, want)
 	}

@@ -173,6 +173,11 @@ func (f *fakeCore) Flush(time.Duration) {
 	}
 }
 
+func (f *fakeCore) AckAll(now time.Duration) {
+	f.note("ack all")
+	f.Flush(now)
+}
+
 func (f *fakeCore) Events() int { f.enter(); defer f.leave(); return len(f.events) }
 
 func (f *fakeCore) NextEvent() *transport.Event {
