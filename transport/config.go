@@ -102,8 +102,9 @@ type Config struct {
 	// (default 2048). It also bounds how far it sends ahead.
 	MPRange int
 	// Lanes is how many RUD PDCs to one peer carry long messages besides the
-	// one for short messages (default 1). ShortMessage is the largest message,
-	// in bytes, that counts as short (default 16 KiB).
+	// one for short messages (default 1); while the peer has no room for what some of
+	// them carry there are up to three more. ShortMessage is the largest message, in
+	// bytes, that counts as short (default 16 KiB).
 	Lanes        int
 	ShortMessage int
 

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -69,6 +71,67 @@ func TestFEPLaneBytes(t *testing.T) {
 			c.act(p)
 			if after := p.checkLanes(p.a, "after"); after >= before && c.name != "moved" {
 				t.Errorf("%d bytes before, %d after", before, after)
+			}
+		})
+	}
+}
+
+// F18, D8: long messages that have their receives arrive, though others, posted before
+// them, are longer than what the target keeps as unexpected.
+func TestF18LongMessagePassesRefusedOnes(t *testing.T) {
+	for _, c := range []struct {
+		refused, n, pdcs int
+		want             bool
+	}{
+		{1, 20 << 10, 0, true}, {1, 1 << 20, 0, true}, {3, 20 << 10, 0, true}, {3, 1 << 20, 0, true},
+		{4, 20 << 10, 0, false}, // as many as spare PDCs, and one
+		{1, 20 << 10, 1, false}, // no other PDC can be had
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			p := newPipe(t, func(cfg *Config) {
+				cfg.UnexpectedBytes, cfg.UnexpectedShare, cfg.MaxPDCs = 8<<20, 0.25, c.pdcs
+			})
+			n, refused, want := c.n, c.refused, c.want
+			p.post(p.b, Op{Kind: OpTRecv, Tag: 9, Buf: make([]byte, n), Context: "wanted"})
+			for i := range refused {
+				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: uint64(i), Buf: make([]byte, 3<<20)})
+			}
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 9, Buf: make([]byte, n)})
+			arrived := false
+			run := func(until func() bool) bool {
+				for end := p.now + time.Second; !until() && p.now < end; p.now += 100 * time.Microsecond {
+					for _, f := range []*FEP{p.a, p.b} {
+						f.Advance(p.now)
+					}
+					p.settle()
+					for e := p.b.NextEvent(); e != nil; e = p.b.NextEvent() {
+						arrived = arrived || e.Context == "wanted" && e.Cause == 0
+					}
+				}
+				return until()
+			}
+			if got := run(func() bool { return arrived }); got != want {
+				t.Errorf("%d bytes behind %d that are refused: arrived %v, want %v", n, refused, got, want)
+			}
+			for i := refused - 1; i >= 0; i-- {
+				p.post(p.b, Op{Kind: OpTRecv, Tag: uint64(i), Buf: make([]byte, 3<<20)})
+			}
+			for e := p.a.NextEvent(); e != nil; e = p.a.NextEvent() {
+			}
+			if !run(func() bool { return arrived && p.a.Sends() == 0 }) {
+				t.Errorf("%d bytes behind %d that were refused: %d sends are still open", n, refused, p.a.Sends())
+			}
+			p.checkLanes(p.a, "at the end")
+			for range 3 {
+				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 9, Buf: make([]byte, n)})
+			}
+			for i, pdc := range p.a.peers[p.toB].long {
+				if pdc == nil {
+					continue
+				}
+				if got, want := p.a.lanes[pdc.Slot].q.len(), max(3-3*i, 0); got != want {
+					t.Errorf("with nothing refused PDC %d has %d messages, want %d", i, got, want)
+				}
 			}
 		})
 	}

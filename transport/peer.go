@@ -189,25 +189,52 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		}
 		*at = f.open(now, id, wire.RUD, p.ccc)
 	}
+	if *at == nil && at != &p.short {
+		// A spare one would have been better.
+		for i, pdc := range p.long {
+			if pdc != nil && pdc.Usable() {
+				at = &p.long[i]
+				break
+			}
+		}
+	}
 	if *at == nil {
 		return nil
 	}
 	return &f.lanes[(*at).Slot]
 }
 
+// spareLanes is how many more than Config.Lanes there may be while messages are refused.
+const spareLanes = 3
+
 // longLane is the place of the PDC that a long message goes to: one that is not
-// open yet, else the one with least to send.
+// open yet, else the one with least to send. One whose messages the target has no room
+// for keeps what it has (F18); then a spare one is taken.
 func (f *FEP) longLane(p *peer) **pds.PDC {
 	for len(p.long) < f.cfg.Lanes {
 		p.long = append(p.long, nil)
 	}
-	i := 0
-	for j := 1; j < len(p.long); j++ {
-		if a, b := p.long[i], p.long[j]; a != nil && (b == nil || f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes) {
-			i = j
+	least, free := 0, -1 // of all, of those that are not refused
+	for i, b := range p.long {
+		if a := p.long[least]; a != nil && b != nil && f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes {
+			least = i
+		}
+		switch {
+		case b != nil && b.Refused() || i >= f.cfg.Lanes && free >= 0:
+		case free < 0:
+			free = i
+		case p.long[free] != nil && (b == nil || f.lanes[b.Slot].bytes < f.lanes[p.long[free].Slot].bytes):
+			free = i
 		}
 	}
-	return &p.long[i]
+	switch {
+	case free >= 0:
+		return &p.long[free]
+	case len(p.long) < f.cfg.Lanes+spareLanes:
+		p.long = append(p.long, nil)
+		return &p.long[len(p.long)-1]
+	}
+	return &p.long[least]
 }
 
 func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *pds.PDC {

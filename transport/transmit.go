@@ -495,8 +495,8 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 	return last, true
 }
 
-// moveUnsent takes the messages that have not begun off a PDC that closes: they
-// go to another (F28).
+// moveUnsent takes the messages that have not begun off a PDC that closes (F28), or is
+// refused (F18): they go to another.
 func (f *FEP) moveUnsent(ln *lane) {
 	keep := 0
 	if ln.started {

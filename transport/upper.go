@@ -209,6 +209,17 @@ func (u *upper) Silence(p *pds.PDC) {
 	}
 }
 
+// Refused has the long messages behind the one that is refused go by another PDC: their
+// receives may be posted first.
+func (u *upper) Refused(p *pds.PDC) {
+	f := (*FEP)(u)
+	pr, ln := &f.peers[p.Peer], &f.lanes[p.Slot]
+	if p != pr.short && p != pr.rod && ln.q.len() > 0 {
+		f.moveUnsent(ln)
+		f.wakePeer(PeerID(p.Peer))
+	}
+}
+
 func (u *upper) Known(addr netip.AddrPort) bool {
 	id, ok := u.byAddr[addr]
 	return ok && u.peers[id].known

@@ -72,6 +72,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			p.short(now, k, n.Code)
 		} else if tx.rnrAt = now; tx.rnrSince == 0 {
 			tx.rnrSince, tx.rough = now, true
+			t.up.Refused(p)
 		}
 		p.hold(now, psn, k, n.Code)
 	case wire.NackPSNOORWindow:
@@ -157,6 +158,9 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	t.up.Wake(p)
 }
+
+// Refused reports whether the target has no room for messages of the PDC.
+func (p *PDC) Refused() bool { return p.tx.rnrSince != 0 }
 
 // short notes that the target does not take a packet, or not answer it, for want of
 // something. Also if the packet is to be sent again anyway: its answer says that the

@@ -73,6 +73,9 @@ type Upper interface {
 	WakeAck(p *PDC)
 	// Proven: the source of the PDC receives what is sent to it.
 	Proven(p *PDC)
+	// Refused says that the target began to refuse messages of the PDC for want of room,
+	// NACK 09.
+	Refused(p *PDC)
 	// Silence says that nothing was heard of what is outstanding for so long that a
 	// PROBE, or all of it, goes out.
 	Silence(p *PDC)

@@ -123,6 +123,7 @@ func (x *pdcTest) Wake(p *PDC)               {}
 func (x *pdcTest) WakeAck(p *PDC)            {}
 func (x *pdcTest) Proven(*PDC)               {}
 func (x *pdcTest) Silence(*PDC)              {}
+func (x *pdcTest) Refused(*PDC)              {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Guessed(netip.AddrPort)    { x.guesses++ }

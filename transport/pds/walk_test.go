@@ -37,6 +37,7 @@ func (w *walkUpper) Wake(p *PDC)                            {}
 func (w *walkUpper) WakeAck(p *PDC)                         {}
 func (w *walkUpper) Proven(*PDC)                            {}
 func (w *walkUpper) Silence(*PDC)                           {}
+func (w *walkUpper) Refused(*PDC)                           {}
 func (w *walkUpper) InboundOpen(p *PDC) bool                { return w.open[p.Slot] }
 func (w *walkUpper) Known(netip.AddrPort) bool              { return false }
 func (w *walkUpper) Guessed(netip.AddrPort)                 {}
