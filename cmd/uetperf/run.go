@@ -378,7 +378,11 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		if o.rec.Peer == nil && errors.Is(err, perf.ErrUnreachable) {
+			err = perf.Bracketed(cfg.Target, err)
+		}
+		return c, err
 	}
 	if cfg.Command == soakName {
 		return o.soak(ctx, addr, dial)

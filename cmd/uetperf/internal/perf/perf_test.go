@@ -823,6 +823,26 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// What was meant as a port, and is a part of an IPv6 address, is pointed out.
+func TestBracketed(t *testing.T) {
+	no := unreachablef("no answer")
+	for in, want := range map[string]string{
+		"::1:4793": "no answer; if 4793 is the port, write [::1]:4793", "2001:db8::7:99": "no answer; if 99 is the port, write [2001:db8::7]:99",
+		"2001:db8::7": "no answer", "::1": "no answer", "[::1:4793]": "no answer", "[::1]:4793": "no answer", "::1:ab": "no answer", "::1:0": "no answer",
+		"127.0.0.1:4793": "no answer", "host": "no answer", "1:2:3:4:5:6:7:8": "no answer",
+	} {
+		if got := Bracketed(in, no); got.Error() != want || !errors.Is(got, ErrUnreachable) {
+			t.Errorf("%s: %v, want %s", in, got, want)
+		}
+	}
+	if err := Bracketed("::1:4793", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Resolve(context.Background(), "fe80::1:4793"); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
+		t.Error(err)
+	}
+}
+
 // Whoever comes and goes leaves a bounded trace, and an address that is needed again
 // is not taken away.
 func TestAddressesAreBounded(t *testing.T) {
