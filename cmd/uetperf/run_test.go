@@ -26,6 +26,7 @@ func TestFullDiskFails(t *testing.T) {
 		"people":   {[]string{"info", "-d", "lo"}, "uetperf: standard output: no space left on device\n"},
 		"machines": {[]string{"info", "-d", "lo", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
 		"page":     {[]string{"report", "internal/render/testdata/lat.json", "-o", "-"}, "uetperf: -o standard output: no space left on device\n"},
+		"changes":  {[]string{"compare", "internal/render/testdata/lat.json", "internal/render/testdata/lat.json", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
