@@ -600,11 +600,12 @@ func (l *leg) stream() error {
 			if receives && !rxm.on && (got >= s.Warmup && rxp.begins() || warm) {
 				rxm.startWithin(s, before, now, hadGot, got)
 			}
-			if txm.on && (done == total || total < 0 && now-txm.from >= s.Time) {
+			switch {
+			case txm.on && total < 0 && txp.over(now-txm.from, s.Time):
 				txm.end(now, done)
-				if total < 0 && (txp.ends() || now-txm.from >= 2*s.Time) {
-					total = posted
-				}
+				total = posted
+			case txm.on && done == total:
+				txm.end(now, done)
 			}
 			l.live.Store(done + got)
 		}

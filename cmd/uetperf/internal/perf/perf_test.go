@@ -923,6 +923,7 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		// What goes beside it at its ends is nobody's.
 		"for a time, together": {timed, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
 		"for a time, apart":    {timed, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"for a time, a batch":  {timed, []LegResult{stream(5*ms, 35*ms), stream(30*ms, 10*ms)}, make([]LegResult, 2), 15_555_556},
 		"for a time, reverse":  {func(s *Spec) { timed(s); s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(6*ms, 15*ms)}, 12 * ms},
 	} {
 		s := base(BW, Send, 1000)
@@ -953,6 +954,20 @@ func TestStreamsMeasureTogether(t *testing.T) {
 		if got := step.says(); got != step.want {
 			t.Errorf("%+v", both.tx)
 		}
+	}
+	both = newMusters(&s)
+	a, b = place{muster: both.tx}, place{muster: both.tx}
+	for i, step := range []struct {
+		p     *place
+		since time.Duration
+		want  bool
+	}{{&a, 9, false}, {&a, 12, false}, {&b, 9, false}, {&a, 14, false}, {&b, 11, true}, {&a, 16, true}} {
+		if got := step.p.over(step.since, 10); got != step.want {
+			t.Errorf("step %d: over %v", i, got)
+		}
+	}
+	if c := (&place{muster: both.rx}); c.over(19, 10) || !c.over(20, 10) {
+		t.Error("a stream that has nothing completed is not waited for twice the time")
 	}
 	if other := (&place{muster: both.rx}); other.begins() {
 		t.Error("one direction waits for the other")
