@@ -620,7 +620,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	o.add(f, cfg)
 	addPcap(f, cfg)
 	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
-	f.Var(durationFlag{&silence}, "silence", "`TIME` that the server may be silent in a test: stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
+	f.Var(durationFlag{&silence}, "silence", "end a test when nothing was heard of the server for `TIME`: it was stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
 
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {

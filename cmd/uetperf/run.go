@@ -454,16 +454,19 @@ func (o *outcome) measure(ctx context.Context) error {
 			p.waits(res, err)
 		}
 		if err != nil {
-			return lost(err)
+			return lost(cfg, err)
 		}
 	}
 	return nil
 }
 
 // lost says of an error after a server was reached that it was lost, if so: the
-// test failed.
-func lost(err error) error {
-	if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) {
+// test failed. Where a bad network was asked for, that may be all that was lost.
+func lost(cfg *Config, err error) error {
+	switch gone := errors.Is(err, perf.ErrUnreachable); {
+	case !gone && perf.Unreachable(err) && cfg.Impair != nil:
+		return fmt.Errorf("--impair %v lets too little through for a test, or the server was lost: %s", cfg.Impair, err.Error())
+	case gone || perf.Unreachable(err):
 		return fmt.Errorf("the server was lost: %s", err.Error())
 	}
 	return err

@@ -67,5 +67,5 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	if run.Soak.Failed > 0 || run.Soak.Leaking > 0 {
 		o.failed = true
 	}
-	return lost(err)
+	return lost(cfg, err)
 }
