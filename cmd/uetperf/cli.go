@@ -620,7 +620,7 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 	o.add(f, cfg)
 	addPcap(f, cfg)
 	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
-	f.Var(durationFlag{&silence}, "silence", "`TIME` that the server may be silent in a test: stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
+	f.Var(durationFlag{&silence}, "silence", "end a test when nothing was heard of the server for `TIME`: it was stopped, or cut off (default "+perf.Silence.String()+", or --timeout if that is less)")
 
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -628,7 +628,11 @@ func testCommand(cfg *Config, choose func(string), t testDef) *cobra.Command {
 			return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
 		case len(args) > 2:
 			return fmt.Errorf("unexpected %q after the operation", args[2])
-		case len(args) == 2 && isNumber(args[1]): // ping -c 5
+		case len(args) == 2 && isNumber(args[0]): // ping -c 5 HOST
+			return fmt.Errorf("%q in the place of the host: -n %s says how many", args[0], args[0])
+		case len(args) == 2 && isNumber(args[1]) && strings.Contains(args[0], ":"): // it has a port
+			return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
+		case len(args) == 2 && isNumber(args[1]): // ping HOST -c 5
 			return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
 		case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
 			return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))

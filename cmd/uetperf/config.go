@@ -67,3 +67,8 @@ type Config struct {
 
 	CPUProfile string // file, for those who work on the stack
 }
+
+// writesFiles reports whether results go elsewhere than to standard output.
+func (c *Config) writesFiles() bool {
+	return c.JSON != "" && c.JSON != "-" || c.CSV != "" && c.CSV != "-" || c.Pcap != ""
+}

@@ -42,6 +42,10 @@ func mainCode() int {
 		}
 		go heed(sig, cancel, time.Now, func() { os.Exit(exitInterrupted) })
 	}
+	if cfg.writesFiles() {
+		// Who reads no further, as head, ends what we say, and not what the files are for.
+		signal.Ignore(syscall.SIGPIPE)
+	}
 	return run(ctx, cfg, os.Stdout, os.Stderr)
 }
 

@@ -31,6 +31,38 @@ func TestInterruptOfGroup(t *testing.T) {
 	}
 }
 
+// The record of a test is written though nobody reads what it says, as behind head;
+// without one there is nothing left to run for.
+func TestNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	file := filepath.Join(t.TempDir(), "r.json")
+	for _, args := range [][]string{{"-J", file}, nil} {
+		rd, wr, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = rd.Close()
+		cmd := uetperf(append([]string{"lat", s.addr, "-s", "8", "-n", "100"}, args...)...)
+		var stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = wr, &stderr
+		_ = cmd.Run()
+		_ = wr.Close()
+		if args == nil {
+			if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGPIPE {
+				t.Errorf("without a record: %v, %s", cmd.ProcessState, &stderr)
+			}
+			continue
+		}
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || stderr.String() != "uetperf: standard output: broken pipe\n" {
+			t.Errorf("exit code %d, %q", code, &stderr)
+		}
+		if r := recordIn(t, file); !r.OK || len(r.Runs) != 1 || r.Runs[0].Msgs != 100 {
+			t.Errorf("record %+v", r)
+		}
+	}
+}
+
 // A server whose host is gone says nothing, not even that its port is closed, and
 // owes nothing to one that only receives.
 func TestServerSilent(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,6 +26,10 @@ type metricsServer struct {
 // openMetrics takes the address.
 func openMetrics(addr string) (*metricsServer, error) {
 	l, err := net.Listen("tcp", addr)
+	var bad *net.AddrError
+	if errors.As(err, &bad) {
+		return nil, &usage{fmt.Errorf("--metrics %q is not IP:PORT, such as 127.0.0.1:9464", addr)}
+	}
 	if err != nil {
 		return nil, &usage{fmt.Errorf("--metrics %s: %w", addr, err)}
 	}

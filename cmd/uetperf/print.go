@@ -235,7 +235,7 @@ func (p *printer) run(s *perf.Spec, res *perf.Result) {
 	switch {
 	case printed(s.Test):
 		p.more(s, r)
-	case s.Test == perf.Lat && r.Latency == nil, s.Test != perf.Ping && r.Msgs == 0:
+	case s.Test != perf.Ping && !measured(s.Test, r):
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
 	case s.Test == perf.Lat:
 		l := r.Latency

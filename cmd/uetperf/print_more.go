@@ -78,7 +78,7 @@ func (p *printer) more(s *perf.Spec, r *record.Run) {
 	switch {
 	case s.Test == soakName:
 		p.soaked(r)
-	case r.Msgs == 0 || s.Test != perf.Incast && r.Latency == nil:
+	case !measured(s.Test, r):
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
 		if r.LastError != "" {
 			fmt.Fprintf(p.w, "the last error: %s\n", r.LastError)

@@ -184,6 +184,20 @@ func readRecords(cfg *Config, files []string) ([]*recview.Rec, error) {
 	return out, nil
 }
 
+// writeFile writes the file of an option. A name that cannot be one is an error of
+// usage; a file that cannot take what is written is not.
+func writeFile(option, name string, write func(io.Writer) error) error {
+	opened := false
+	err := page.WriteFile(name, func(w io.Writer) error {
+		opened = true
+		return write(w)
+	})
+	if err == nil || opened {
+		return named(option, name, err)
+	}
+	return &usage{fmt.Errorf("%s: %w", option, err)}
+}
+
 func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
 	recs, err := readRecords(cfg, cfg.Read.Files)
 	if err != nil {
@@ -193,8 +207,8 @@ func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
 	if cfg.Read.Output == "-" {
 		return named("-o", "-", write(stdout))
 	}
-	if err := page.WriteFile(cfg.Read.Output, write); err != nil {
-		return &usage{fmt.Errorf("-o: %w", err)}
+	if err := writeFile("-o", cfg.Read.Output, write); err != nil {
+		return err
 	}
 	if !cfg.Quiet {
 		fmt.Fprintf(stdout, "report: %s in %s\n", page.Plural(len(recs), "record"), cfg.Read.Output)
@@ -223,15 +237,15 @@ func runCompare(_ context.Context, cfg *Config, stdout io.Writer) error {
 	}
 	switch cfg.JSON {
 	case "-":
-		err = writeJSON(stdout)
+		err = named("-J", "-", writeJSON(stdout))
 	default:
-		err = page.WriteFile(cfg.JSON, writeJSON)
+		err = writeFile("-J", cfg.JSON, writeJSON)
 		fallthrough
 	case "":
 		r.Print(stdout)
 	}
 	if err != nil {
-		return &usage{fmt.Errorf("-J: %w", err)}
+		return err
 	}
 	if !r.OK {
 		return errSilent(exitFailed)

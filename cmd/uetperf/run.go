@@ -315,6 +315,9 @@ func (o *outcome) finish(err error) error {
 			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, a.Measured(&v), units.Size(v.Size))
 		}
 	}
+	if err == nil {
+		err = unmeasured(o.cfg.Spec.Test, r.Runs)
+	}
 	if err != nil {
 		r.Error = strings.Join(strings.Fields(err.Error()), " ")
 		if errors.Is(err, context.Canceled) {
@@ -342,6 +345,40 @@ func (o *outcome) finish(err error) error {
 		return errSilent(exitFailed)
 	}
 	return err
+}
+
+// measured reports whether there is something to tell of a run.
+func measured(test string, r *record.Run) bool {
+	switch test {
+	case perf.Lat:
+		return r.Msgs > 0 && r.Latency != nil
+	case perf.Load, perf.RR:
+		return r.Msgs > 0 && r.Latency != nil && r.MsgsPerS != nil
+	case perf.BW, perf.Rate:
+		return r.Msgs > 0 && r.GoodputBPS != nil
+	case perf.Ping, perf.Incast:
+		return r.Msgs > 0
+	}
+	return true
+}
+
+// unmeasured is the error of a test that ended in order and measured nothing, which is
+// no success whatever is asserted.
+func unmeasured(test string, runs []record.Run) error {
+	var sizes []string
+	why := "give it more time (-t), or fewer messages of warm-up (-w)"
+	for i := range runs {
+		if r := &runs[i]; !measured(test, r) {
+			sizes = append(sizes, units.Size(r.Size))
+			if r.LastError != "" {
+				why = r.LastError
+			}
+		}
+	}
+	if sizes == nil {
+		return nil
+	}
+	return fmt.Errorf("nothing was measured at size %s: %s", strings.Join(sizes, ", "), why)
 }
 
 // runTests runs ping, lat, bw, rate or the self-check.
@@ -378,7 +415,11 @@ func (o *outcome) measure(ctx context.Context) error {
 		return err
 	}
 	dial := func(ctx context.Context) (*perf.Client, error) {
-		return perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		c, err := perf.Dial(ctx, addr, perf.ClientConfig{EP: cfg.Spec.EP, Sec: cfg.Spec.Sec, Keys: sec, Domain: cfg.Domain, Timeout: cfg.Timeout, Silence: cfg.Silence, Impair: cfg.Impair, Tap: o.pcap.seen()})
+		if o.rec.Peer == nil && errors.Is(err, perf.ErrUnreachable) {
+			err = perf.Bracketed(cfg.Target, err)
+		}
+		return c, err
 	}
 	if cfg.Command == soakName {
 		return o.soak(ctx, addr, dial)
@@ -413,16 +454,19 @@ func (o *outcome) measure(ctx context.Context) error {
 			p.waits(res, err)
 		}
 		if err != nil {
-			return lost(err)
+			return lost(cfg, err)
 		}
 	}
 	return nil
 }
 
 // lost says of an error after a server was reached that it was lost, if so: the
-// test failed.
-func lost(err error) error {
-	if errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err) {
+// test failed. Where a bad network was asked for, that may be all that was lost.
+func lost(cfg *Config, err error) error {
+	switch gone := errors.Is(err, perf.ErrUnreachable); {
+	case !gone && perf.Unreachable(err) && cfg.Impair != nil:
+		return fmt.Errorf("--impair %v lets too little through for a test, or the server was lost: %s", cfg.Impair, err.Error())
+	case gone || perf.Unreachable(err):
 		return fmt.Errorf("the server was lost: %s", err.Error())
 	}
 	return err

@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
 // full is the standard output of a process whose disk is full.
@@ -26,6 +31,7 @@ func TestFullDiskFails(t *testing.T) {
 		"people":   {[]string{"info", "-d", "lo"}, "uetperf: standard output: no space left on device\n"},
 		"machines": {[]string{"info", "-d", "lo", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
 		"page":     {[]string{"report", "internal/render/testdata/lat.json", "-o", "-"}, "uetperf: -o standard output: no space left on device\n"},
+		"changes":  {[]string{"compare", "internal/render/testdata/lat.json", "internal/render/testdata/lat.json", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -64,6 +70,54 @@ func TestNoIntervalsIfAskedFor(t *testing.T) {
 		}
 		if p := newPrinter(tty, cfg); p.every > 0 != want {
 			t.Errorf("-i %s: every %v", arg, p.every)
+		}
+	}
+}
+
+// A test that measured nothing is no success.
+func TestNothingMeasuredFails(t *testing.T) {
+	some := record.Run{Size: 8, Msgs: 5, Latency: &record.Latency{}, GoodputBPS: ptr(1.0), MsgsPerS: ptr(1.0), Incast: &record.Incast{}}
+	more := "give it more time (-t), or fewer messages of warm-up (-w)"
+	for _, c := range []struct {
+		command string
+		runs    []record.Run
+		want    string
+	}{
+		{"ping", []record.Run{some}, ""},
+		{"lat", []record.Run{some}, ""},
+		{"lat", []record.Run{{Size: 8, Msgs: 1}, some, {Size: 64}}, "nothing was measured at size 8, 64: " + more},
+		{"bw", []record.Run{some}, ""},
+		{"bw", []record.Run{{Size: 1 << 20}}, "nothing was measured at size 1M: " + more},
+		{"rate", []record.Run{{Size: 8, Msgs: 1}}, "nothing was measured at size 8: " + more},
+		{"load", []record.Run{{Size: 4 << 10}}, "nothing was measured at size 4K: " + more},
+		{"rr", []record.Run{{Size: 64, LastError: "no reply came"}}, "nothing was measured at size 64: no reply came"},
+		{"incast", []record.Run{some}, ""},
+		{"incast", []record.Run{{Size: 64}}, "nothing was measured at size 64: " + more},
+		{"soak", []record.Run{{Soak: &record.Soak{}}}, ""},
+	} {
+		var out bytes.Buffer
+		args := []string{c.command, "HOST", "-J", filepath.Join(t.TempDir(), "r.json")}
+		if c.command == "load" {
+			args = append(args, "--rate", "1")
+		}
+		cfg, _ := parse(args, &out, &out)
+		if cfg == nil {
+			t.Fatal(&out)
+		}
+		o, err := newOutcome(cfg, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.rec.Runs = c.runs
+		err = o.finish(nil)
+		if got := fmt.Sprint(err); c.want != "" && (got != c.want || exitCode(err) != exitFailed) || c.want == "" && err != nil {
+			t.Errorf("%s: %v, want %q", c.command, err, c.want)
+		}
+		if r := recordIn(t, cfg.JSON); r.OK != (c.want == "") || r.Error != c.want {
+			t.Errorf("%s: the record says ok %v, error %q", c.command, r.OK, r.Error)
+		}
+		for i := range c.runs { // what there is can be printed
+			newPrinter(&out, cfg).run(&cfg.Spec, &perf.Result{Run: c.runs[i]})
 		}
 	}
 }

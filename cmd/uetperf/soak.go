@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -67,5 +68,8 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	if run.Soak.Failed > 0 || run.Soak.Leaking > 0 {
 		o.failed = true
 	}
-	return lost(err)
+	if err == nil && run.Soak.Episodes == 0 {
+		return errors.New("nothing was measured: give it more time (-t)")
+	}
+	return lost(cfg, err)
 }

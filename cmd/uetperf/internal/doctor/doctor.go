@@ -67,6 +67,7 @@ type Config struct {
 
 // A visit is a Run under way.
 type visit struct {
+	ctx context.Context
 	cfg Config
 	rep *Report
 }
@@ -76,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	v := &visit{cfg: cfg, rep: &Report{Schema: Schema, Tool: perf.ThisTool(), Host: perf.ThisHost(), OK: true}}
+	v := &visit{ctx: ctx, cfg: cfg, rep: &Report{Schema: Schema, Tool: perf.ThisTool(), Host: perf.ThisHost(), OK: true}}
 	if err := v.local(ctx); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return v.rep, ctx.Err()
 }
 
+// add notes a check, unless the visit was ended from outside: what did not arrive then
+// says nothing of the network.
 func (v *visit) add(name string, verdict Verdict, cause, mend string) {
+	if v.ctx.Err() != nil {
+		return
+	}
 	c := Check{name, verdict, cause, mend}
 	v.rep.Checks = append(v.rep.Checks, c)
 	v.rep.OK = v.rep.OK && verdict != Bad

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"runtime"
@@ -64,6 +65,25 @@ func visitTo(t *testing.T, to netip.AddrPort, change func(*Config)) *Report {
 		}
 	}
 	return r
+}
+
+// Who is interrupted finds nothing more: that what was under way did not arrive says
+// nothing of the network.
+func TestInterruptedFindsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	there := serve(t, nil)
+	_, err := Run(ctx, Config{Target: there, Say: func(c *Check) {
+		switch {
+		case ctx.Err() != nil:
+			t.Errorf("%s %s: %s", c.Verdict, c.Name, c.Cause)
+		case c.Name == "reach":
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, and not interrupted", err)
+	}
 }
 
 // wants fails unless the check says that.
@@ -370,7 +390,7 @@ func TestJudgements(t *testing.T) {
 		}, Bad, "1 packets came with a wrong CRC"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := &visit{rep: &Report{OK: true}}
+			v := &visit{ctx: t.Context(), rep: &Report{OK: true}}
 			c.judge(v)
 			if len(v.rep.Checks) != 1 {
 				t.Fatalf("%+v", v.rep.Checks)

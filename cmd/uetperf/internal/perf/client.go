@@ -108,8 +108,13 @@ func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg Clie
 		}
 		return c, err
 	}
-	if o, e := offers(); e == nil {
+	o, e := offers()
+	var nobody *nobodyError
+	switch {
+	case e == nil:
 		err = svc.missed(server, o)
+	case errors.As(e, &nobody): // of the port that was named, which says more than a port behind it
+		err = &nobodyError{server, svc.serve()}
 	}
 	return nil, err
 }
@@ -422,20 +427,32 @@ func (c *Client) nobody() error {
 	if c.open {
 		return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
 	}
-	return unreachablef("nothing listens at %v (UDP), or the host is gone: start `%s` there, or name its port", c.server, c.serve())
+	return &nobodyError{c.server, c.svc.serve()}
 }
+
+// A nobodyError says that no server was ever at an address: its port is closed.
+type nobodyError struct {
+	at    netip.AddrPort
+	serve string
+}
+
+func (e *nobodyError) Error() string {
+	return fmt.Sprintf("nothing listens at %v (UDP), or the host is gone: start `%s` there, or name its port", e.at, e.serve)
+}
+
+func (e *nobodyError) Is(target error) bool { return target == ErrUnreachable }
 
 // silent says that the server does not answer.
 func (c *Client) silent(timeout time.Duration) error {
 	if c.open {
 		return unreachablef("no answer from %v for %v", c.server, timeout)
 	}
-	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.serve(), c.server.Port())
+	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.svc.serve(), c.server.Port())
 }
 
-// serve is the command that should run at the server.
-func (c *Client) serve() string {
-	if c.svc.sec != Off {
+// serve is the command that should run at a server.
+func (v service) serve() string {
+	if v.sec != Off {
 		return "uetperf serve --keys FOLDER"
 	}
 	return "uetperf serve"

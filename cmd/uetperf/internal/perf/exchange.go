@@ -119,14 +119,16 @@ func (l *leg) exchange() error {
 			}
 			// A warm-up that takes as long as the test is one.
 			if first < 0 && (posted == s.Warmup || s.Iters == 0 && now >= s.Time) {
-				first, from = posted, at
-				m.start(at, 0)
+				if first, from = posted, at; arr != nil {
+					from = arr.since()
+				}
+				m.start(from, 0)
 			}
 			switch {
 			case l.stop.Load():
 				giveUp(now)
 			case first < 0:
-			case s.Iters > 0 && posted == first+s.Iters, s.Iters == 0 && at-from >= s.Time:
+			case s.Iters > 0 && posted == first+s.Iters, s.Iters == 0 && arr == nil && at-from >= s.Time, arr != nil && arr.over(from+s.Time):
 				closed = true
 			case arr != nil && now-from >= s.Time+min(max(s.Time/drainPart, drainLeast), drainMost):
 				giveUp(from + s.Time)

@@ -90,10 +90,59 @@ func TestArrivals(t *testing.T) {
 		}
 	}
 	a := arrivals{gap: 1e6, at: 5e6}
-	for end, want := range map[time.Duration]int64{4 * time.Millisecond: 0, 5*time.Millisecond + 1: 1, 10 * time.Millisecond: 6} {
+	for end, want := range map[time.Duration]int64{4 * time.Millisecond: 0, 5*time.Millisecond + 1: 1, 10 * time.Millisecond: 5, 10*time.Millisecond + 1: 6} {
 		if got := a.until(end); got != want {
 			t.Errorf("%d until %v, want %d", got, end, want)
 		}
+	}
+}
+
+// The streams together have as many requests as the rate says, not each one more.
+func TestArrivalsOfAllStreams(t *testing.T) {
+	for _, c := range []struct {
+		kind     string
+		rate     float64
+		parallel int
+		time     time.Duration
+		warmup   int
+		want     float64
+	}{
+		{Constant, 10, 4, time.Second, 0, 10},
+		{Constant, 10, 4, time.Second, 3, 10},
+		{Constant, 1000, 64, 100 * time.Millisecond, 1, 100},
+		{Constant, 3, 7, time.Second, 2, 3},
+		{Constant, 3e4, 7, 10 * time.Second, 1000, 3e5},
+		{Constant, 1000, 3, 10500 * time.Microsecond, 0, 11},
+		{Poisson, 1000, 64, time.Second, 3, 1000},
+		{Uniform, 1000, 64, time.Second, 3, 1000},
+	} {
+		s := Spec{Rate: c.rate, Parallel: c.parallel, Arrivals: c.kind, Seed: 3}
+		n, later := 0.0, int64(0)
+		for i := range c.parallel {
+			a := newArrivals(&s, i)
+			for range c.warmup {
+				a.step()
+			}
+			end := a.since() + c.time
+			for later += a.until(end); !a.over(end); n++ {
+				a.step()
+			}
+		}
+		allowed := 0.0
+		if c.kind != Constant {
+			allowed = 4 * math.Sqrt(c.want)
+		} else if float64(later) != n {
+			t.Errorf("%+v: %d until the end, want %v", c, later, n)
+		}
+		if math.Abs(n-c.want) > allowed {
+			t.Errorf("%+v: %v requests", c, n)
+		}
+	}
+	client := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	s := exchanging(Load, TSend, 8, 8)
+	s.Rate, s.Time, s.Warmup, s.Parallel = 200, 100*time.Millisecond, 1, 16
+	if l := run(t, client, s).Run.Load; l.Offered != 20 || l.OfferedPer != 200 {
+		t.Errorf("%+v, want 20 in 100 ms", l)
 	}
 }
 

@@ -74,18 +74,40 @@ func explain(err error, node, domain string) error {
 // one. A host that cannot be found is ErrUnreachable.
 func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
 	a, err := lookup(ctx, s)
-	if err != nil {
-		return a, err
+	if err == nil {
+		err = Bracketed(s, noPeer(a.Addr()))
 	}
-	switch ip := a.Addr(); {
+	return a, err
+}
+
+// noPeer says why an address is not that of a server.
+func noPeer(ip netip.Addr) error {
+	switch {
 	case ip.IsUnspecified():
-		return netip.AddrPort{}, usagef("%v is every address of a host, and none to send to: name one, or localhost", ip)
+		return usagef("%v is every address of a host, and none to send to: name one, or localhost", ip)
 	case ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return netip.AddrPort{}, usagef("%v is a group of hosts: name one", ip)
+		return usagef("%v is a group of hosts: name one", ip)
 	case ip.Is6() && ip.IsLinkLocalUnicast() && ip.Zone() == "":
-		return netip.AddrPort{}, usagef("%v is an address of a link: say which, such as %v%%eth0", ip, ip)
+		return usagef("%v is an address of a link: say which, such as %v%%eth0", ip, ip)
 	}
-	return a, nil
+	return nil
+}
+
+// Bracketed adds to an error in reaching s, a HOST[:PORT], that what looks like a port
+// behind an IPv6 address without brackets was taken for a part of the address.
+func Bracketed(s string, err error) error {
+	i := strings.LastIndexByte(s, ':')
+	if err == nil || i < 0 {
+		return err
+	}
+	port, e := strconv.ParseUint(s[i+1:], 10, 16)
+	if ip, e := netip.ParseAddr(s[:i]); e != nil || !ip.Is6() {
+		return err
+	}
+	if _, whole := netip.ParseAddr(s); whole != nil || e != nil || port == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; if %d is the port, write [%s]:%d", err, port, s[:i], port)
 }
 
 func lookup(ctx context.Context, s string) (netip.AddrPort, error) {

@@ -444,10 +444,10 @@ func (m *meter) start(now time.Duration, done int64) {
 
 // startWithin starts the clock of a stream that had had messages at before, has done
 // at now, and finds its warm-up over. Messages complete in batches: with -n all but
-// those of the warm-up count, as if those of the batch had come one by one. before is
-// 0 if that is not known; then the batch is left out.
+// those of the warm-up count, as if those of the batch had come one by one. before of a
+// first batch is when the leg found its gate open, 0 if the batch was faster.
 func (m *meter) startWithin(s *Spec, before, now time.Duration, had, done int64) {
-	if s.Iters == 0 || done <= s.Warmup || before == 0 {
+	if s.Iters == 0 || done <= s.Warmup {
 		m.start(now, done)
 		return
 	}
@@ -517,7 +517,7 @@ func (l *leg) stream() error {
 			return errAborted
 		}
 		had, hadGot := done, got
-		if !closed && l.open() {
+		if opened := l.open(); opened && !closed {
 			if l.stop.Load() {
 				total = posted
 			}
@@ -600,11 +600,12 @@ func (l *leg) stream() error {
 			if receives && !rxm.on && (got >= s.Warmup && rxp.begins() || warm) {
 				rxm.startWithin(s, before, now, hadGot, got)
 			}
-			if txm.on && (done == total || total < 0 && now-txm.from >= s.Time) {
+			switch {
+			case txm.on && total < 0 && txp.over(now-txm.from, s.Time):
 				txm.end(now, done)
-				if total < 0 && (txp.ends() || now-txm.from >= 2*s.Time) {
-					total = posted
-				}
+				total = posted
+			case txm.on && done == total:
+				txm.end(now, done)
 			}
 			l.live.Store(done + got)
 		}

@@ -1,11 +1,14 @@
 package perf
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A muster lets the streams of one end and direction measure at the same time: each
-// begins when all are warm, and goes on sending until all have measured. Otherwise what
-// one carries while another warms up or is done already would be nobody's, and the sum
-// of a short test less than what the path carried. Nil: nobody is waited for.
+// begins when all are warm, and goes on until all have measured. Otherwise what one
+// carries while another warms up or is done already would be nobody's, and the sum of a
+// short test less than what the path carried. Nil: nobody is waited for.
 type muster struct {
 	streams    int32
 	warm, done atomic.Int32
@@ -32,6 +35,12 @@ type place struct {
 // begins says that the stream is warm, and reports whether all are.
 func (p *place) begins() bool {
 	return p.muster == nil || p.all(&p.isWarm, &p.warm)
+}
+
+// over reports whether a stream that has measured for a while is to end, as all have
+// measured for the time. One that has nothing completed is waited for as long again.
+func (p *place) over(since, time time.Duration) bool {
+	return since >= time && (p.ends() || since >= 2*time)
 }
 
 // ends says that the stream has measured, and reports whether all have.

@@ -697,11 +697,16 @@ func TestMeterStartsWithinABatch(t *testing.T) {
 		"all at once":        {10, 100, 200, 0, 20, 150, 10, 50},
 		"at its end":         {10, 100, 200, 4, 10, 200, 10, 0},
 		"the whole batch":    {10, 100, 200, 9, 12, 133, 10, 67},
-		"a first batch":      {10, 0, 200, 0, 20, 200, 20, 0},
+		"a first batch":      {10, 0, 200, 0, 20, 100, 10, 100},
+		"without a warm-up":  {10, 100, 200, 0, 10, 100, 0, 100},
 		"a test that has -t": {0, 100, 200, 0, 20, 200, 20, 0},
 	} {
 		m := meter{m: new(Measure), clock: func() time.Duration { return c.now }}
-		m.startWithin(&Spec{Iters: c.iters, Warmup: 10}, c.before, c.now, c.had, c.done)
+		s := Spec{Iters: c.iters, Warmup: 10}
+		if name == "without a warm-up" {
+			s.Warmup = 0
+		}
+		m.startWithin(&s, c.before, c.now, c.had, c.done)
 		if !m.on || m.from != c.from || m.base != c.base || m.late != c.late {
 			t.Errorf("%s: from %d, base %d, late %d", name, m.from, m.base, m.late)
 		}
@@ -719,17 +724,26 @@ func TestMeterStartsWithinABatch(t *testing.T) {
 // -n says how many messages are measured, also where they complete together.
 func TestRunMeasuresWhatWasAsked(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, bidir := range []bool{false, true} {
+	for name, change := range map[string]func(*Spec){
+		"one way":           func(*Spec) {},
+		"both ways":         func(s *Spec) { s.Bidir = true },
+		"injected":          func(s *Spec) { s.Op, s.Warmup, s.Parallel = Inject, 0, 4 },
+		"injected, back":    func(s *Spec) { s.Op, s.Warmup, s.Reverse = Inject, 0, true },
+		"inject complete":   func(s *Spec) { s.Complete, s.Warmup, s.Reverse = "inject", 2, true },
+		"injected, warm-up": func(s *Spec) { s.Op, s.Bidir = Inject, true },
+	} {
 		s := base(Rate, Send, 8)
-		s.Iters, s.Warmup, s.Window, s.Progress, s.Bidir = 10, 10, 512, "manual", bidir
-		want := s.Iters
-		if bidir {
+		s.Iters, s.Warmup, s.Window, s.Progress = 10, 10, 512, "manual"
+		change(&s)
+		want := s.Iters * int64(s.Parallel)
+		if s.Bidir {
 			want *= 2
 		}
 		for range 20 {
 			r := run(t, c, s).Run
 			if r.Msgs != want || r.DurationNS < 1000 || r.MsgsPerS == nil {
-				t.Fatalf("both ways %v: %d messages in %d ns", bidir, r.Msgs, r.DurationNS)
+				t.Errorf("%s: %d messages in %d ns, want %d", name, r.Msgs, r.DurationNS, want)
+				break
 			}
 		}
 	}
@@ -823,6 +837,26 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// What was meant as a port, and is a part of an IPv6 address, is pointed out.
+func TestBracketed(t *testing.T) {
+	no := unreachablef("no answer")
+	for in, want := range map[string]string{
+		"::1:4793": "no answer; if 4793 is the port, write [::1]:4793", "2001:db8::7:99": "no answer; if 99 is the port, write [2001:db8::7]:99",
+		"2001:db8::7": "no answer", "::1": "no answer", "[::1:4793]": "no answer", "[::1]:4793": "no answer", "::1:ab": "no answer", "::1:0": "no answer",
+		"127.0.0.1:4793": "no answer", "host": "no answer", "1:2:3:4:5:6:7:8": "no answer",
+	} {
+		if got := Bracketed(in, no); got.Error() != want || !errors.Is(got, ErrUnreachable) {
+			t.Errorf("%s: %v, want %s", in, got, want)
+		}
+	}
+	if err := Bracketed("::1:4793", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Resolve(context.Background(), "fe80::1:4793"); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
+		t.Error(err)
+	}
+}
+
 // Whoever comes and goes leaves a bounded trace, and an address that is needed again
 // is not taken away.
 func TestAddressesAreBounded(t *testing.T) {
@@ -889,6 +923,7 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		// What goes beside it at its ends is nobody's.
 		"for a time, together": {timed, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
 		"for a time, apart":    {timed, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
+		"for a time, a batch":  {timed, []LegResult{stream(5*ms, 35*ms), stream(30*ms, 10*ms)}, make([]LegResult, 2), 15_555_556},
 		"for a time, reverse":  {func(s *Spec) { timed(s); s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(6*ms, 15*ms)}, 12 * ms},
 	} {
 		s := base(BW, Send, 1000)
@@ -919,6 +954,20 @@ func TestStreamsMeasureTogether(t *testing.T) {
 		if got := step.says(); got != step.want {
 			t.Errorf("%+v", both.tx)
 		}
+	}
+	both = newMusters(&s)
+	a, b = place{muster: both.tx}, place{muster: both.tx}
+	for i, step := range []struct {
+		p     *place
+		since time.Duration
+		want  bool
+	}{{&a, 9, false}, {&a, 12, false}, {&b, 9, false}, {&a, 14, false}, {&b, 11, true}, {&a, 16, true}} {
+		if got := step.p.over(step.since, 10); got != step.want {
+			t.Errorf("step %d: over %v", i, got)
+		}
+	}
+	if c := (&place{muster: both.rx}); c.over(19, 10) || !c.over(20, 10) {
+		t.Error("a stream that has nothing completed is not waited for twice the time")
 	}
 	if other := (&place{muster: both.rx}); other.begins() {
 		t.Error("one direction waits for the other")

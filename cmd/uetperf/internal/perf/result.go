@@ -11,10 +11,11 @@ import (
 // to the last that ended: those of a short test may do so one after the other.
 type span struct {
 	from, to time.Duration
-	// late is when the last one began, early when the first one ended.
-	late, early time.Duration
-	msgs        int64
-	rate        float64 // messages a second, of each in its own time
+	// late is when the last one began, early when the first one ended, least the time of
+	// the shortest.
+	late, early, least time.Duration
+	msgs               int64
+	rate               float64 // messages a second, of each in its own time
 }
 
 func (s *span) add(m *Measure) {
@@ -22,10 +23,10 @@ func (s *span) add(m *Measure) {
 		return
 	}
 	if end := m.Begin + m.Duration; s.to == 0 {
-		s.from, s.to, s.late, s.early = m.Begin, end, m.Begin, end
+		s.from, s.to, s.late, s.early, s.least = m.Begin, end, m.Begin, end, m.Duration
 	} else {
 		s.from, s.to = min(s.from, m.Begin), max(s.to, end)
-		s.late, s.early = max(s.late, m.Begin), min(s.early, end)
+		s.late, s.early, s.least = max(s.late, m.Begin), min(s.early, end), min(s.least, m.Duration)
 	}
 	s.msgs += m.Msgs
 	s.rate += float64(m.Msgs) / m.Duration.Seconds()
@@ -33,10 +34,11 @@ func (s *span) add(m *Measure) {
 
 // length is the time in which the messages of all went. Legs that measured for a given
 // time, timed, and most of it together, had their rates at once: then it is what gives
-// the sum of the rates.
+// the sum of the rates. Of a short test some may begin early and others end late, by as
+// much as a batch of completions takes; they were all sending then.
 func (s *span) length(timed bool) time.Duration {
 	all := s.to - s.from
-	if together := s.early - s.late; !timed || together < all/2 || s.rate == 0 {
+	if together := s.early - s.late; !timed || together < s.least/2 || s.rate == 0 {
 		return all
 	}
 	return time.Duration(math.Round(float64(s.msgs) / s.rate * float64(time.Second)))

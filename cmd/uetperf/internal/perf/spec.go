@@ -198,10 +198,10 @@ func (s *Spec) Validate() error {
 	switch {
 	case s.EP != MSG && s.Sec == TLS:
 		return fmt.Errorf("security tls is of connections: take --ep msg, or --sec psk")
-	case s.Size < 0 || s.Size > uet.MaxMsgSize:
-		return fmt.Errorf("size %d is not 0 to %d", s.Size, int64(uet.MaxMsgSize))
 	case s.Size > MaxMemory/2:
-		return fmt.Errorf("size %s needs more than the %s of buffers a test may have", units.Size(s.Size), units.Bytes(MaxMemory))
+		return fmt.Errorf("size %s is more than %s, the most that a test has buffers for", units.Size(s.Size), units.Bytes(MaxMemory/2))
+	case s.Size < 0:
+		return fmt.Errorf("size %d is negative", s.Size)
 	case s.Iters < 0 || s.Time < 0 || s.Warmup < 0 || s.Iters+s.Warmup < 0:
 		return fmt.Errorf("iterations, time or warm-up are negative")
 	case s.Iters == 0 && s.Time == 0:
