@@ -81,3 +81,33 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 		})
 	}
 }
+
+// F18: what has its receive arrives, of one packet or several, behind messages of another
+// tag that nobody receives and there is no room for.
+func TestF18ReceivedBehindRefused(t *testing.T) {
+	for _, n := range []int{64, 1500, 4000, 16 << 10} {
+		p := newPipe(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 0.25 })
+		for range 40 {
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 8000)})
+		}
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: make([]byte, n)})
+		posted := p.now + 5*time.Millisecond
+		for arrived := false; !arrived; {
+			if p.now += 100 * time.Microsecond; p.now == posted {
+				p.post(p.b, Op{Kind: OpTRecv, Tag: 2, Buf: make([]byte, n), Context: "wanted"})
+			} else if p.now > posted+time.Second {
+				t.Fatalf("%d bytes never arrive; refused: %d", n, p.a.Stats().NacksRx[wire.NackNoSESMsgAvail])
+			}
+			for _, f := range []*FEP{p.a, p.b} {
+				f.Advance(p.now)
+			}
+			p.settle()
+			for e := p.b.NextEvent(); e != nil; e = p.b.NextEvent() {
+				arrived = arrived || e.Context == "wanted" && e.Cause == 0
+			}
+		}
+		if p.a.Stats().NacksRx[wire.NackNoSESMsgAvail] == 0 {
+			t.Error("nothing was refused")
+		}
+	}
+}

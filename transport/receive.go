@@ -335,7 +335,11 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 // filled.
 func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	now, m := f.now, &f.metaRx
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Later: p.Later(m.PSN), Unproven: p.Unproven(), Now: now}, next, body)
+	src := ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}
+	if p.Later(m.PSN) {
+		src.Later, src.Behind = true, p.Behind(m.PSN)
+	}
+	res := f.ses.Request(src, next, body)
 	switch {
 	case res.Nack != 0:
 		p.Refuse(now, m.PSN, res.Nack)

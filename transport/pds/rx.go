@@ -438,10 +438,20 @@ func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 
 // Later reports whether the message layer should take up nothing new with this
 // packet, because one before it was refused for want of room there (NACK 09). If
-// later messages took the room that comes free, refused ones would fill the
-// initiator's window and keep the rest of the later ones at home: all would wait
-// for ever.
+// later messages took the room that comes free, or a receive, refused ones would fill
+// the initiator's window and keep the rest of the later ones at home: all would wait
+// for ever. Not so a message all packets of which were sent: see Behind.
 func (p *PDC) Later(psn wire.PSN) bool { return p.rx.refused && p.later(psn) }
+
+// Behind is how many packets behind this one are known to have been sent, of which one
+// at least was refused.
+func (p *PDC) Behind(psn wire.PSN) int {
+	last := p.rx.max
+	if p.rx.refuseTo.After(last) {
+		last = p.rx.refuseTo
+	}
+	return max(int(last.Sub(psn)), 0)
+}
 
 func (p *PDC) later(psn wire.PSN) bool {
 	rx := p.rx

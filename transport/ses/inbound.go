@@ -128,7 +128,7 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) verdict 
 // begin executes the first packet to arrive of a message of several, whichever
 // that is (S-RSM-02): here it is matched, once (S-MAT-06).
 func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict {
-	if src.Later {
+	if src.Later && !sent(&src, r, off, len(data)) {
 		return s.nack()
 	}
 	u := s.user(src.Peer)
@@ -154,7 +154,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
 		return refusal(wire.RCTooLong)
 	}
-	if rv == none && !s.reserve(pu, &src, int64(r.ReqLen)) {
+	if rv == none && (src.Later || !s.reserve(pu, &src, int64(r.ReqLen))) {
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -187,6 +187,13 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	m.quiet = v.op() == wire.RspResponse
 	s.put(i, m, r, off, data)
 	return v
+}
+
+// sent reports whether what follows n bytes at off of a message was sent. All packets of
+// a message but the last are of one size.
+func sent(src *Source, r *wire.ReqStd, off uint32, n int) bool {
+	rest := uint64(r.ReqLen) - min(uint64(off)+uint64(n), uint64(r.ReqLen))
+	return rest <= uint64(src.Behind)*uint64(n)
 }
 
 // put places the bytes of one packet and completes the message with the last.

@@ -818,7 +818,8 @@ func TestInboundEndsWithTheLastByteAndTheFirstPacket(t *testing.T) {
 func TestLaterMessageDoesNotBegin(t *testing.T) {
 	// F18: with a packet before it refused, a message of several packets does not
 	// begin, room or not; one that has begun goes on, and one packet alone is
-	// complete and in nobody's way.
+	// complete and in nobody's way. So is one that has its receive, and all packets of
+	// which have been sent.
 	g := newRig(t)
 	later := Source{Peer: srcA.Peer, PDC: srcA.PDC, Later: true}
 	two := g.untagged(pattern(2000), 1024)
@@ -826,4 +827,15 @@ func TestLaterMessageDoesNotBegin(t *testing.T) {
 	g.want(srcA, two[0], "response OK overflow 2000 gtd")
 	g.want(later, two[1], "default NULL 0")
 	g.want(later, g.untagged(pattern(10), 1024)[0], "response OK overflow 10 gtd")
+
+	g.recv(Recv{Tagged: true, Tag: 7, Buf: make([]byte, 3000)})
+	three := g.tagged(7, pattern(3000), 1024)
+	for behind := range 2 {
+		later.Behind = behind
+		g.want(later, three[0], "nack 09")
+	}
+	g.want(later, g.tagged(8, pattern(3000), 1024)[1], "nack 09")
+	g.want(later, three[1], "default OK 3000") // one behind it is all the rest
+	g.want(later, three[0], "default OK 3000")
+	g.want(later, three[2], "default OK 3000")
 }

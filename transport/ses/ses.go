@@ -212,8 +212,10 @@ type Source struct {
 	Peer uint32
 	PDC  uint32
 	// Later: a packet sent before this one was refused and is not here yet, so
-	// no message of several packets may begin with this one.
-	Later bool
+	// with this one no message of several packets may take room as unexpected, nor a
+	// receive, unless Behind packets, which were sent after this one, are all the rest.
+	Later  bool
+	Behind int
 	// Unproven: nobody has named the source, and nothing shows that it receives
 	// what is sent to it. All such sources together have the share of one peer.
 	Unproven bool
