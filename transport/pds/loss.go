@@ -50,11 +50,17 @@ const silenceLeast = 100 * time.Microsecond
 
 // tailTime is how long the last packet may stay unanswered before it is probed
 // (UE §3.5.16, Tail_Loss_Time): two round trips or four of the least one, and the
-// peer's ACK delay. A path without a sample waits for the RTO.
+// peer's ACK delay. A path without a sample waits for the RTO, but not for all that a
+// back-off made of it: where each packet is lost once none is ever a sample, and each
+// flight would wait for RTOMax.
 func (p *PDC) tailTime() time.Duration {
 	tx := &p.tx
 	if tx.rtt == 0 {
-		return p.rto()
+		d := p.rto()
+		if tx.backoff > 1 {
+			d = min(d, 2*p.t.cfg.RTOInit<<min(tx.probes, 16))
+		}
+		return d
 	}
 	// A PROBE or its answer may be lost as well: the second comes as soon.
 	d := tx.silence(p.t.cfg.AckDelay) << min(tx.probes/2, 16)

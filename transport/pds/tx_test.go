@@ -871,3 +871,29 @@ func TestLateIsNotLost(t *testing.T) {
 	x.recv(2, retx)
 	x.wantAcks("cack=2 psn=2 retx")
 }
+
+func TestTailWithoutSampleIsProbedSoon(t *testing.T) {
+	// UE §3.5.16: where each packet is lost once no round trip is ever measured (Karn), so
+	// no back-off ends. Who hears an ACK and then nothing does not wait for RTOMax.
+	x := newInitiator(t, wire.RUD)
+	x.push(4)
+	for x.p.tx.backoff < 7 {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+	}
+	x.ack(0, 0, flag(wire.AckFlagRETX))
+	if x.p.tx.rtt != 0 {
+		t.Fatal("a round trip was measured")
+	}
+	heard := x.now
+	for !x.p.tx.probeOwed && x.p.tx.backoff == 7 {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	if d := x.now - heard; !x.p.tx.probeOwed || d > 2*x.tab.cfg.RTOInit {
+		t.Errorf("%v after the ACK: a PROBE is owed: %v, back-off %d", d, x.p.tx.probeOwed, x.p.tx.backoff)
+	}
+}
