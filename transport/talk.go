@@ -63,8 +63,8 @@ func (p *peer) speak(sends int) bool {
 	if t.heard = 0; t.turn == turnRests {
 		t.turn = turnSpoke
 	}
-	if !answer && (t.lag|t.unasked != 0 || p.pace.rounds != 0) {
-		p.askAll()
+	if !answer && (t.lag != 0 || p.pace.rounds != 0) {
+		t.lag, p.pace.rounds = 0, 0 // and not unasked: it may go by another PDC
 	}
 	if t.ahead < 255 {
 		t.ahead++

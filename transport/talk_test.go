@@ -465,3 +465,30 @@ func TestFenceAsks(t *testing.T) {
 		}
 	}
 }
+
+// A message that goes by another PDC asks for nothing that the short one carries: who
+// posts one in between is asked for as soon as anybody else.
+func TestConversationAsksBesideAnotherPDC(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		c := newChat(t)
+		c.rounds(1000)
+		n := 64
+		if !ordered {
+			n = 64 << 10
+		}
+		for lagged := false; !lagged; c.n++ {
+			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(0)
+			if lagged = c.a.peers[c.toB].talk.unasked != 0; lagged {
+				c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, n)})
+				c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Ordered: ordered, Buf: make([]byte, n)})
+			}
+			c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+			c.say(1)
+		}
+		if d := c.rest(); d > 2*restTime+5*time.Microsecond {
+			t.Errorf("ordered %v: all is complete after %v", ordered, d)
+		}
+		c.checkIdle()
+	}
+}
