@@ -53,7 +53,8 @@ type Config struct {
 	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
 	// OneRTT, Hint and, if it is 0, RecvWindow itself.
 	Transport transport.Config
-	// Socket are the settings of the UDP sockets. uet sets the addresses.
+	// Socket are the settings of the UDP sockets. uet sets the addresses and
+	// GSOChanged.
 	Socket udp.Config
 }
 

@@ -451,16 +451,13 @@ func (ep *Endpoint) logPath() {
 // (R-ORD-01).
 const sendOrder = fi.OrderSAS | fi.OrderSAR | fi.OrderSAW | fi.OrderRAS | fi.OrderWAS
 
-// open opens the socket and makes the FEP.
-func (ep *Endpoint) open() error {
+// sockets is what the UDP sockets are to be.
+func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 	cfg := &ep.info.Config
 	src := ep.info.SrcAddr
 	sock := cfg.Socket
 	sock.Addr = netip.AddrPortFrom(src.IP, src.Port)
-	dscp, err := ep.dscp()
-	if err != nil {
-		return err
-	}
+	sock.GSOChanged = (*owner)(ep).offload
 	if sock.TOS == 0 {
 		sock.TOS = dscp<<2 | dgram.ECT0 // what most packets carry; another costs a control message
 		if t := &cfg.Transport; t.Trimming && cfg.Security == nil {
@@ -477,7 +474,18 @@ func (ep *Endpoint) open() error {
 	}
 	// Trimming switches mark what they cut by its class, and a tap shows it.
 	sock.EveryClass = sock.EveryClass || cfg.Transport.Trimming || cfg.Tap != nil
-	conn, err := udp.Open(sock)
+	return sock
+}
+
+// open opens the socket and makes the FEP.
+func (ep *Endpoint) open() error {
+	cfg := &ep.info.Config
+	src := ep.info.SrcAddr
+	dscp, err := ep.dscp()
+	if err != nil {
+		return err
+	}
+	conn, err := udp.Open(ep.sockets(dscp))
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -27,6 +28,11 @@ type troubles struct {
 	silent int
 
 	since, last, said time.Time // of an error of the socket
+
+	// The minute began at gsoFrom: so many changes of GSO were told in it, so many
+	// not since the last line.
+	gsoFrom            time.Time
+	gsoTold, gsoSilent int
 }
 
 type peerTrouble struct {
@@ -44,6 +50,9 @@ const (
 	// troubleLasts is how long a socket must refuse packets before the EQ
 	// hears of it (F23).
 	troubleLasts = time.Second
+	// gsoMax is how many changes of GSO are told in gsoQuiet. Arbitrary.
+	gsoMax   = 4
+	gsoQuiet = time.Minute
 )
 
 // peerLost reports a peer that operations failed to reach.
@@ -151,4 +160,24 @@ func (o *owner) rawSource(ev *transport.Event) []byte {
 	}
 	raw, _ := a.AppendBinary(nil)
 	return raw
+}
+
+// offload hears that trains to some destination no longer leave whole, or may again
+// (design §3). It can go on and on, as after forged ICMP messages (T34): a minute has
+// few lines.
+func (o *owner) offload(gso udp.Feature) {
+	t, now := &o.troubles, time.Now()
+	if now.Sub(t.gsoFrom) >= gsoQuiet {
+		t.gsoFrom, t.gsoTold = now, 0
+	}
+	if t.gsoTold == gsoMax {
+		t.gsoSilent++
+		return
+	}
+	local, more := zap.Stringer("local", o.name.AddrPort()), zap.Int("more_before", t.gsoSilent)
+	if t.gsoTold, t.gsoSilent = t.gsoTold+1, 0; gso.On && gso.Why == "" {
+		o.log.Info("GSO is on again", local, more)
+	} else {
+		o.log.Warn("GSO is off", local, zap.Bool("for_all", !gso.On), zap.String("why", gso.Why), more)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -208,5 +209,34 @@ func TestT3GuessesReachTheQueue(t *testing.T) {
 	guess(500)
 	if e := events(t, q); e != nil || logs.Len() != 1 {
 		t.Errorf("events %v of more guesses in the same second, %d log lines", e, logs.Len())
+	}
+}
+
+// Design §3: that GSO is switched off at run time is said in the log, and that it is on
+// again, but not for ever: anybody may make it happen (T34).
+func TestGSOChangesAreSaid(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
+	a := r.node()
+	sock := a.sockets(0)
+	off, on := udp.Feature{On: true, Why: "off for 1 destinations"}, udp.Feature{On: true}
+	for _, f := range []udp.Feature{off, on, {Why: "failed for 9 destinations"}, on, off, on} {
+		sock.GSOChanged(f)
+	}
+	a.lines.flush()
+	said := logs.FilterMessageSnippet("GSO is").All()
+	if len(said) != gsoMax {
+		t.Fatalf("%d lines of 6 changes, want %d", len(said), gsoMax)
+	}
+	for i, e := range said {
+		if f := e.ContextMap(); (e.Level == zap.WarnLevel) != (i%2 == 0) || i%2 == 0 && (f["for_all"] != (i == 2) || f["why"] == "") || f["local"] == "" {
+			t.Errorf("line %d: %v %v", i, e.Entry, f)
+		}
+	}
+	a.troubles.gsoFrom = time.Now().Add(-gsoQuiet)
+	sock.GSOChanged(off)
+	a.lines.flush()
+	if said = logs.FilterMessageSnippet("GSO is").All(); len(said) != gsoMax+1 || said[gsoMax].ContextMap()["more_before"] != int64(2) {
+		t.Errorf("a minute later: %v", said[gsoMax:])
 	}
 }

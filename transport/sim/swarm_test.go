@@ -41,7 +41,7 @@ func TestSwarm(t *testing.T) {
 	}
 	start := time.Now()
 	var next atomic.Int64
-	var bad, packets, trimmed, ops, bytes atomic.Int64
+	var bad, packets, trimmed, lagged, lagging, eighth, ops, bytes atomic.Int64
 	var mu sync.Mutex
 	var slowest time.Duration
 	var slow simtest.Variant
@@ -67,6 +67,12 @@ func TestSwarm(t *testing.T) {
 				mu.Unlock()
 				packets.Add(int64(res.Packets))
 				trimmed.Add(int64(res.Trimmed))
+				if lagged.Add(int64(res.Lagged)); res.Lagged > 0 {
+					lagging.Add(1)
+				}
+				if res.LagRow == 7 {
+					eighth.Add(1)
+				}
 				ops.Add(int64(res.Ops))
 				bytes.Add(int64(res.Bytes))
 				if res.Err == nil && v.Seed%20 == 0 {
@@ -85,8 +91,11 @@ func TestSwarm(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations, %d MiB received; seed %d was the slowest with %d ms",
-		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
+	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations (%d asked for no ACK, in %d seeds, seven in a row in %d), %d MiB received; seed %d was the slowest with %d ms",
+		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), lagged.Load(), lagging.Load(), eighth.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
+	if n >= 200 && eighth.Load() == 0 {
+		t.Error("in no seed did eight messages share an ACK (docs/decisions/0025)")
+	}
 }
 
 // F18: the same with targets that have room for few messages and senders that give up

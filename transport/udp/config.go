@@ -53,6 +53,9 @@ type Config struct {
 	// receives trains put together by the kernel (UDP_GRO). The portable
 	// implementation has neither.
 	GSO, GRO Mode
+	// GSOChanged, if not nil, is told Info.GSO when trains to some destination no
+	// longer leave whole, or may again. Whoever sends calls it; it must not send.
+	GSOChanged func(Feature)
 	// RecvBuf and SendBuf are the socket buffers to ask for, in bytes per path;
 	// 0 is 8 MiB. Info tells what the system gave.
 	RecvBuf, SendBuf int

@@ -106,7 +106,8 @@ func TestFallbackForOneDestination(t *testing.T) {
 // T34: what switched GSO off may be over, or have been forged: it is tried again, for one
 // destination as for all, and goes off again if it still fails.
 func TestFallbackIsNotForGood(t *testing.T) {
-	a := open(t, loopback4, Config{})
+	var told []Feature
+	a := open(t, loopback4, Config{GSOChanged: func(f Feature) { told = append(told, f) }})
 	needGSO(t, a)
 	b := open(t, loopback4, Config{})
 	d := train(b, 1, 400, 100)
@@ -127,6 +128,9 @@ func TestFallbackIsNotForGood(t *testing.T) {
 		t.Errorf("%+v", i.GSO)
 	}
 	arrives(1)
+	if len(told) != 2 || !told[0].On || told[0].Why == "" || told[1] != a.Info().GSO {
+		t.Errorf("told of %+v", told)
+	}
 	inject(a, script(unix.EIO))
 	arrives(4) // and nothing is lost
 	arrives(4)
@@ -137,15 +141,15 @@ func TestFallbackIsNotForGood(t *testing.T) {
 	for i := range maxNoGSO {
 		io.switchOff(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), unix.EIO)
 	}
-	if i := a.Info(); i.GSO.On {
-		t.Fatalf("%+v", i.GSO)
+	if i := a.Info(); i.GSO.On || told[len(told)-1] != i.GSO {
+		t.Fatalf("%+v, told of %+v", i.GSO, told)
 	}
 	io.rest = 2
 	arrives(4)
 	arrives(4)
 	arrives(1)
-	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" {
-		t.Errorf("%+v", i.GSO)
+	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" || told[len(told)-1] != i.GSO {
+		t.Errorf("%+v, told of %+v", i.GSO, told)
 	}
 }
 

@@ -73,6 +73,8 @@ type direct struct {
 	// kernel's. For tests.
 	inject func(n int) (int, syscall.Errno)
 
+	gsoChanged func(Feature) // or nil
+
 	mu      sync.Mutex
 	gsoNow  Feature // these three are guarded by mu
 	out     *waiter // until a path is writable; made when first needed
@@ -152,7 +154,7 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 			return nil, nil, err
 		}
 	}
-	d.gso, d.gsoNow = i.GSO.On, i.GSO
+	d.gso, d.gsoNow, d.gsoChanged = i.GSO.On, i.GSO, cfg.GSOChanged
 	for p := range d.socks {
 		a := &d.socks[p].asks
 		a.trains, a.left, a.class, a.classLeft, a.any, a.v6 = i.GRO.On, groTry, true, classTry, true, d.v6

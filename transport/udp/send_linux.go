@@ -243,22 +243,31 @@ func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
 	if d.tx.to.Addr() == to {
 		d.tx.solo = true
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if len(d.off) == maxNoGSO {
 		d.gso, d.rest = false, maxNoGSO*retryTrains
-		d.gsoNow = Feature{Why: fmt.Sprintf("failed for %d destinations, last %v: %v", maxNoGSO+1, to, why)}
+		d.tell(Feature{Why: fmt.Sprintf("failed for %d destinations, last %v: %v", maxNoGSO+1, to, why)})
 		return
 	}
 	d.off = append(d.off, noGSO{to, why, retryTrains})
 	d.offNow()
 }
 
-// offNow tells for whom GSO is off. It is called with mu.
+// offNow tells for whom GSO is off.
 func (d *direct) offNow() {
-	d.gsoNow = Feature{On: true}
+	f := Feature{On: true}
 	if n := len(d.off); n > 0 {
-		d.gsoNow.Why = fmt.Sprintf("off for %d destinations, last %v: %v", n, d.off[n-1].to, d.off[n-1].why)
+		f.Why = fmt.Sprintf("off for %d destinations, last %v: %v", n, d.off[n-1].to, d.off[n-1].why)
+	}
+	d.tell(f)
+}
+
+// tell tells what GSO is from now on.
+func (d *direct) tell(gso Feature) {
+	d.mu.Lock()
+	d.gsoNow = gso
+	d.mu.Unlock()
+	if d.gsoChanged != nil {
+		d.gsoChanged(gso)
 	}
 }
 
@@ -284,8 +293,6 @@ func (d *direct) singly() {
 		}
 	}
 	d.tx.solo = false
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.gso {
 		d.off = slices.Delete(d.off, i, i+1)
 	} else {

@@ -438,6 +438,7 @@ func (w *World) Settle(bound time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
 	}
+	w.settling = true
 	w.Drain(4)
 	w.note("settling")
 	bound += w.work()
@@ -668,15 +669,21 @@ func (w *World) auditOrder() {
 	}
 	ordered := map[flow][]*Op{}
 	var flows []flow
+	var cancelled []*Op
+	for _, r := range w.ops {
+		if !r.send() && r.postSeq != 0 && r.cancel {
+			cancelled = append(cancelled, r)
+		}
+	}
 	for _, s := range w.ops {
 		for _, d := range s.lives {
 			if d.receive == nil || d.twin {
 				continue
 			}
-			for _, r := range w.ops {
+			for _, r := range cancelled {
 				// A receive that stayed pending the whole time would have had it.
-				if !r.send() && r.postSeq != 0 && r.Host == d.receive.Host && r.Life == d.receive.Life && r.postSeq < d.receive.postSeq &&
-					r.cancel && r.endSeq > d.receive.endSeq && r.accepts(s) {
+				if r.Host == d.receive.Host && r.Life == d.receive.Life && r.postSeq < d.receive.postSeq &&
+					r.endSeq > d.receive.endSeq && r.accepts(s) {
 					w.Failf("%s: %v got %v, though %v was posted before and matches", r.Host.Name(), d.receive, s, r)
 				}
 			}

@@ -76,6 +76,8 @@ type Host struct {
 	born    []time.Duration // start of each life
 	died    []time.Duration // end of each life
 	errRecv int             // receives that ended in error in this life
+	talks   []talk          // with each host in this life
+	fences  []*Op           // sends with a fence that nothing has passed
 
 	// Tests of the checkers plant bugs here: in what leaves, in what is told.
 	mangle func(*dgram.Datagram)
@@ -128,6 +130,7 @@ func (h *Host) start() {
 	h.errRecv = 0
 	h.onEvent, h.drainLeft = nil, nil
 	h.peers = make([]transport.PeerID, len(h.w.Hosts))
+	h.talks, h.fences = make([]talk, len(h.w.spec.Hosts)), nil
 	if cfg.KnownPeersOnly {
 		for i := range h.w.Hosts {
 			h.Peer(i)
@@ -182,6 +185,7 @@ func (h *Host) Turn(now time.Duration) {
 	case FlushTurn:
 		h.FEP.Flush(now)
 		h.drive(now)
+		h.waits(now)
 	case FlushLater:
 		if h.flushAt == 0 {
 			h.flushAt = now + 1 + time.Duration(h.rng.Int64N(int64(h.spec.FlushDelay)+1))
@@ -189,6 +193,7 @@ func (h *Host) Turn(now time.Duration) {
 			h.flushAt = 0
 			h.FEP.Flush(now)
 			h.drive(now)
+			h.waits(now)
 		}
 	}
 	h.timer()
@@ -237,6 +242,7 @@ func (h *Host) drive(now time.Duration) {
 		}
 	}
 	h.pool.Put(d)
+	h.w.ledger.lags()
 }
 
 // checkTrain checks what the socket layer relies on.
@@ -312,7 +318,7 @@ func (h *Host) post(o *Op) bool {
 	}
 	op := transport.Op{
 		Kind: o.Kind, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.HasData, Inject: o.Inject, Ordered: o.Ordered,
-		Silent: o.Silent, Level: o.Level, SrcInitiator: o.init, Context: o, Flags: uint64(o.ID) << 8, Absolute: o.Absolute,
+		Silent: o.Silent, Fence: o.Fence, Level: o.Level, SrcInitiator: o.init, Context: o, Flags: uint64(o.ID) << 8, Absolute: o.Absolute,
 	}
 	if o.Peer != Any {
 		op.Peer = h.Peer(o.Peer)
@@ -349,6 +355,10 @@ func (h *Host) post(o *Op) bool {
 	}
 	w.seq++
 	o.PostedAt, o.postSeq, o.Life = now, w.seq, h.Life()
+	if o.send() {
+		t := &h.talks[o.Peer]
+		o.answers, t.heard, t.posted = t.heard, false, w.seq
+	}
 	w.accepted(o)
 	if h.spec.Lazy > 0 && h.rng.Float64() < h.spec.Lazy {
 		h.Node.Kick(time.Duration(h.rng.Int64N(int64(h.spec.LazyDelay) + 1)))
@@ -504,9 +514,16 @@ func (h *Host) event(now time.Duration, e transport.Event) {
 	} else {
 		w.recvEnded(o)
 	}
+	if o.match != nil {
+		t := &h.talks[o.match.Host.Index]
+		t.had = max(t.had, o.match.delivery(h.Life()).allSeq)
+	}
 	w.giveBack(o)
 	if h.onEvent != nil {
 		h.onEvent(o)
+	}
+	for _, c := range w.talks {
+		c.ended(o)
 	}
 }
 

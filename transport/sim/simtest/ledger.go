@@ -62,10 +62,19 @@ type dir struct {
 	renumbered bool
 	was        *dir // then
 
-	cackRx   uint32 // PSNs covered by the highest CACK that came back
-	mpr      uint32 // the largest window that was offered
-	answered bitset // the answer came back
-	below    uint32 // all below are answered
+	cackRx   uint32        // PSNs covered by the highest CACK that came back
+	mpr      uint32        // the largest window that was offered
+	answered bitset        // the answer came back
+	below    uint32        // all below are answered
+	newAt    time.Duration // the newest that is answered was sent then
+
+	// Messages in a row that asked for no ACK, the last of them, and one that may
+	// be the next: if nothing comes behind it now.
+	lagged  int
+	lag     uint32
+	newest  *sentPSN
+	newestR reading
+	ragged  bool // when that was sent, a packet had no answer, and one sent after it had
 
 	rx []*rxLife
 }
@@ -84,6 +93,7 @@ type sentPSN struct {
 	off, n uint32
 	ctl    uint8 // control type + 1
 	sentAt time.Duration
+	lastAt time.Duration
 	resent int
 	hole   bool // not sent yet, though later ones are
 }
@@ -130,7 +140,8 @@ type ledger struct {
 	dirs    map[dirKey][]*dir
 	opened  []*dir
 	msgs    map[msgKey]*Op
-	eye     *eye // nil: packets are in clear
+	eye     *eye   // nil: packets are in clear
+	lone    []*dir // those with a newest
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -277,11 +288,12 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	var s *sentPSN
 	if i < next && d.sent[i].hole {
 		s = &d.sent[i]
-		*s = sentPSN{sentAt: now}
+		*s = sentPSN{sentAt: now, lastAt: now}
 		next = i // it is sent for the first time
 	} else if i < next {
 		s = &d.sent[i]
 		s.resent++
+		s.lastAt = now
 		if !r.retx {
 			w.Failf("%s resends PSN %d without RETX: %s", h.Name(), r.psn, &r.reading)
 		}
@@ -308,9 +320,10 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		if r.syn && i > 4095 {
 			w.Failf("%s: psn_offset out of range: %s", h.Name(), &r.reading)
 		}
-		d.sent = append(d.sent, sentPSN{sentAt: now})
+		d.sent = append(d.sent, sentPSN{sentAt: now, lastAt: now})
 		s = &d.sent[i]
 	}
+	l.asks(r, d)
 	if r.class == classCP {
 		// A packet that the target refused may give its PSN to a NOOP when its
 		// message has failed.
@@ -346,6 +359,10 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		return
 	}
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
+	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 {
+		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
+		l.lone = append(l.lone, d)
+	}
 	if r.opcode == opMsgError {
 		op.gaveUp = op.gaveUp || i < next
 		return
@@ -391,10 +408,35 @@ func (l *ledger) content(r *record, op *Op) {
 	case r.rod != op.Ordered:
 		w.Failf("%s: wrong mode for %v: %s", h.Name(), op, &r.reading)
 	}
+	if op.txPieces == 0 {
+		l.fenced(r, op)
+	}
 	if i := r.off >> 10; !op.tx.has(i) {
 		op.tx.set(i)
 		op.txPieces++
 		op.txBytes += r.n
+	}
+}
+
+// fenced checks that neither a send with a fence nor what was posted behind it leaves
+// before what was posted ahead of it has ended (R-ORD-07).
+func (l *ledger) fenced(r *record, op *Op) {
+	h := r.from
+	for i := 0; i < len(h.fences); i++ {
+		f := h.fences[i]
+		if f.Peer != op.Peer || f.postSeq > op.postSeq {
+			continue
+		}
+		if l.w.mayFail(op) {
+			return // it may have ended just now, and nobody was told
+		}
+		for _, o := range h.sends {
+			if o.Peer == f.Peer && o.postSeq < f.postSeq && !o.Failed() && (o.ansBytes < o.Len || len(o.answered) == 0) {
+				l.w.Failf("%s sends %v before %v has ended, by the fence of %v: %s", h.Name(), op, o, f, &r.reading)
+			}
+		}
+		h.fences = append(h.fences[:i], h.fences[i+1:]...)
+		i--
 	}
 }
 
@@ -548,6 +590,11 @@ func (l *ledger) clear(r *record, d *dir) {
 
 // ctl checks a control packet without PSN.
 func (l *ledger) ctl(r *record, to *Host) {
+	if r.next == ctlProbe {
+		for _, d := range l.dirs[dirKey{r.from.Index, r.spdcid}] {
+			l.asks(r, d)
+		}
+	}
 	if r.next != ctlClear {
 		return
 	}
@@ -602,9 +649,13 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
 		to.refused = to.Life()
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
-		r.dir.at(to.Life()).got.set(r.idx)
+		if got := &r.dir.at(to.Life()).got; !got.has(r.idx) {
+			got.set(r.idx)
+			to.talks[r.from.Index].heard = true
+		}
 		if r.op != nil && r.opcode != opMsgError {
-			if r.op.arrived(now, to.Life(), r) {
+			l.w.seq++
+			if r.op.arrived(now, l.w.seq, to.Life(), r) {
 				l.w.progress = now
 			}
 		}
@@ -643,6 +694,7 @@ func (d *dir) answer(i uint32) bool {
 	}
 	d.answered.set(i)
 	s := &d.sent[i]
+	d.newAt = max(d.newAt, s.sentAt)
 	if s.op == nil {
 		return true
 	}
@@ -655,7 +707,7 @@ func (d *dir) answer(i uint32) bool {
 
 // arrived notes a packet's worth of the message at its target and reports
 // whether it is new.
-func (o *Op) arrived(now time.Duration, life int, r *record) bool {
+func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	d := o.delivery(life)
 	if d.pieces.has(r.off >> 10) {
 		return false
@@ -663,7 +715,7 @@ func (o *Op) arrived(now time.Duration, life int, r *record) bool {
 	d.pieces.set(r.off >> 10)
 	d.bytes += r.n
 	if d.bytes == o.Len {
-		d.allAt = now
+		d.allAt, d.allSeq = now, seq
 	}
 	return true
 }

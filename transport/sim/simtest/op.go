@@ -23,8 +23,8 @@ type OpSpec struct {
 	// Exact, of a tagged receive, is the send whose tag it takes to the bit.
 	Exact *Op
 
-	HasData, Inject, Ordered, Silent, Absolute bool
-	Level                                      transport.Level
+	HasData, Inject, Ordered, Silent, Absolute, Fence bool
+	Level                                             transport.Level
 	// Pieces is how many parts the buffer is given in: 0 as Buf, else as Iov.
 	Pieces int
 	// BySource makes a directed receive also name the initiator.
@@ -78,6 +78,7 @@ type Op struct {
 	drainer  bool
 	gaveUp   bool // a NOOP or MSG_ERROR took the place of a packet
 	waiting  bool // in its host's backlog
+	answers  bool // a send: its peer was heard since the one before
 }
 
 // A delivery is what of a message came to one life of its target.
@@ -86,8 +87,9 @@ type delivery struct {
 	pieces  bitset // by offset / 1024
 	bytes   int
 	allAt   time.Duration // when the last of it arrived, 0: not yet
-	receive *Op           // the receive that got it
-	twin    bool          // or that of another message that looks the same
+	allSeq  uint64
+	receive *Op  // the receive that got it
+	twin    bool // or that of another message that looks the same
 }
 
 func (s *OpSpec) String() string {
@@ -103,7 +105,7 @@ func (s *OpSpec) String() string {
 	for _, f := range []struct {
 		on bool
 		n  string
-	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"},
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"},
 		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
 		if f.on {
 			t += " " + f.n

@@ -30,10 +30,12 @@ type Step struct {
 	N    int // its number, which stays when others are left out
 	At   time.Duration
 	Host int
-	Kind string // "post", "cancel", "crash", "restart", "close", "pause", "resume", "newkey", "usekey"
+	Kind string // "post", "cancel", "crash", "restart", "close", "pause", "resume", "newkey", "usekey", "converse", "aside"
 	Op   OpSpec
-	Of   int // cancel: the Step whose operation is meant
+	Of   int // cancel: the Step whose operation is meant; aside: the conversation
 	ICMP bool
+	Talk Talk
+	Aside
 }
 
 func (s *Step) String() string {
@@ -43,6 +45,8 @@ func (s *Step) String() string {
 		t += fmt.Sprintf(" %v class %d", &s.Op, s.Op.Class)
 	case "cancel":
 		t += fmt.Sprintf(" of %d", s.Of)
+	case "converse", "aside":
+		t += s.talk()
 	}
 	return t
 }
@@ -50,7 +54,7 @@ func (s *Step) String() string {
 // kinds are the parts of a scenario that Without can name, in the order in
 // which shrinking tries them.
 var kinds = []string{
-	"crash", "close", "pause", "cancel", "icmp",
+	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey",
 	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big",
@@ -97,6 +101,7 @@ func Generate(seed uint64) *Scenario {
 	}
 	g.traffic(n)
 	g.disasters(n)
+	g.converse()
 	g.secure()
 	g.trim()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
@@ -412,7 +417,7 @@ func (g *generator) secure() {
 		return
 	}
 	sc.Spec.Secure = pds.SecureZeroRTT
-	again := slices.ContainsFunc(sc.Steps, func(s Step) bool { return s.Kind == "restart" })
+	again := slices.ContainsFunc(sc.Steps, func(s Step) bool { return s.Kind == "restart" || s.again() })
 	if again || rng.Float64() < 0.5 {
 		sc.Spec.Secure = pds.SecureOneRTT
 	}
@@ -491,12 +496,18 @@ func (sc *Scenario) Without(kind string) {
 			f(&sc.Steps[i].Op)
 		}
 	}
+	talks := func(f func(*Talk)) {
+		for i := range sc.Steps {
+			f(&sc.Steps[i].Talk)
+		}
+	}
 	steps := func(kinds ...string) {
 		sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return slices.Contains(kinds, s.Kind) })
 	}
 	switch kind {
 	case "crash":
 		steps("crash")
+		sc.withoutAsides("crash")
 		closed := false
 		for _, s := range sc.Steps {
 			closed = closed || s.Kind == "close"
@@ -506,12 +517,21 @@ func (sc *Scenario) Without(kind string) {
 		}
 	case "close":
 		steps("close")
+		sc.withoutAsides("close")
 	case "pause":
 		steps("pause", "resume")
 	case "cancel":
 		steps("cancel")
 	case "icmp":
 		sc.Spec.ICMP = false
+	case "converse":
+		steps("converse", "aside")
+	case "aside":
+		steps("aside")
+	case "rounds":
+		talks(func(t *Talk) { t.Rounds = min(t.Rounds, 50) })
+	case "think":
+		talks(func(t *Talk) { t.Think = 0 })
 	case "blackout":
 		each(func(f *sim.Faults) { f.Blackouts = nil })
 	case "loss":
@@ -653,6 +673,8 @@ type Result struct {
 	Hash    uint64
 	Packets int
 	Trimmed int // of these
+	Lagged  int // messages that asked for no ACK
+	LagRow  int // the most of them in a row
 	Ops     int
 	Bytes   int // of messages received
 	Virtual time.Duration
@@ -666,7 +688,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 	defer func() {
 		if w != nil {
 			res.Hash, res.Packets, res.Ops, res.Virtual = w.Hash(), w.packets, len(w.ops), w.Net.Now()-sim.Start
-			res.Trimmed = w.cut
+			res.Trimmed, res.Lagged, res.LagRow = w.cut, w.lagged, w.lagRow
 		}
 		switch p := recover().(type) {
 		case nil:
@@ -692,8 +714,15 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 		}
 	}
 	ops := map[int]*Op{}
+	asides := sc.asides()
 	for _, s := range sc.Steps {
-		w.Net.At(sim.Start+s.At, func() { w.step(&s, ops) })
+		w.Net.At(sim.Start+s.At, func() {
+			if s.Kind == "converse" {
+				w.begin(&s, asides[s.N])
+			} else {
+				w.step(&s, ops)
+			}
+		})
 	}
 	w.Net.At(sim.Start+sc.Heal, func() {
 		w.Heal()

@@ -97,6 +97,10 @@ type World struct {
 	log      []traceEntry // ring
 	logged   int
 	spare    map[int][]spare // buffers to use again, by length
+	talks    []*conversation
+	settling bool // nothing new begins
+	lagged   int  // messages that asked for no ACK
+	lagRow   int  // the most of them in a row
 }
 
 // A spare is a buffer and the operation that had it last.
@@ -398,6 +402,9 @@ func (w *World) accepted(o *Op) {
 	}
 	if o.send() {
 		h.sends = append(h.sends, o)
+		if o.Fence {
+			h.fences = append(h.fences, o)
+		}
 		if o.Inject {
 			set(o.buf, spent) // the bytes may be reused at once
 		}

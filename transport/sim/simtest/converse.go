@@ -1,0 +1,395 @@
+package simtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+)
+
+// A Talk is what two hosts make of their conversation: Step.Host says its Op to
+// Op.Peer, which answers with one like it when it has received that, and so on.
+// Messages are numbered from 0, the even ones are Step.Host's.
+type Talk struct {
+	Rounds int           // messages of both
+	Think  time.Duration // the longest pause before a message
+	Vary   bool          // lengths up to Op.Len, else all have that
+	// Wait: before a side speaks, its message that many before has to be complete;
+	// 0: it waits for none.
+	Wait [2]int
+	// Ready is how many receives a side has posted, 0: one, but only some time after
+	// it spoke, so that the answer may be there before.
+	Ready int
+}
+
+// An Aside is what happens in one round of a conversation besides: a Step "aside" of
+// the Step Of.
+type Aside struct {
+	What  string // "first", "also", "instead", "silence", "wait", "close", "crash", "hangup"
+	Round int
+	For   time.Duration // how long the silence lasts; when a life begins anew, 0: never
+}
+
+func (s *Step) talk() string {
+	if s.Kind == "aside" {
+		t := fmt.Sprintf(" in round %d of %d: %s", s.Aside.Round, s.Of, s.Aside.What)
+		if s.Op.send() {
+			t += fmt.Sprintf(" %v", &s.Op)
+		}
+		if s.Aside.For > 0 {
+			t += fmt.Sprintf(" %v", s.Aside.For)
+		}
+		return t
+	}
+	return fmt.Sprintf(" by %v class %d, %+v", &s.Op, s.Op.Class, s.Talk)
+}
+
+// converse has hosts talk with each other in some scenarios, over a path that is
+// mostly short. Like secure it draws from numbers of its own.
+func (g *generator) converse() {
+	sc := g.sc
+	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x74616c6b))
+	if rng.Float64() >= 0.35 {
+		return
+	}
+	t := &generator{rng: rng, sc: sc}
+	n := len(sc.Spec.Hosts)
+	near, calm := t.chance(0.8), t.chance(0.5)
+	for range t.upTo(3) {
+		from := rng.IntN(n)
+		to := (from + 1 + rng.IntN(n-1)) % n
+		if near {
+			most := 10 * time.Microsecond
+			if calm {
+				most = 3 * time.Microsecond // eight round trips shall not take 100 µs
+			}
+			delay, rare := t.dur(0, most), rng.Float64()
+			for _, p := range [][2]int{{from, to}, {to, from}} {
+				f := &sc.Links[p[0]][p[1]]
+				f.Delay, f.Jitter = delay, min(f.Jitter, t.dur(0, 20*time.Microsecond))
+				h := &sc.Spec.Hosts[p[0]]
+				h.Node.Wake = min(h.Node.Wake, most)
+				if calm {
+					// It bites when few ask for an ACK: not before.
+					f.Rate, f.Queue, f.Mark, f.Paths, f.Jitter = 0, 0, 0, nil, 0
+					for _, p := range []*float64{&f.Loss, &f.Burst.Enter, &f.Reorder, &f.Reverse, &f.Duplicate, &f.Corrupt, &f.Truncate, &f.Pad, &f.Spike} {
+						*p *= rare * rare * 0.2
+					}
+					h.Node.TimerLate = min(h.Node.TimerLate, 20*time.Microsecond)
+				}
+			}
+		}
+		t.conversation(from, to, near && calm)
+	}
+}
+
+func (g *generator) conversation(from, to int, calm bool) {
+	r := g.rng
+	at := time.Duration(float64(g.sc.Heal) * r.Float64() * r.Float64())
+	o := OpSpec{Kind: transport.OpTSend, Peer: to, Len: 8 + g.upTo(120), Class: uint8(128 + r.IntN(64))}
+	switch {
+	case g.chance(0.25):
+		o.Kind = transport.OpSend
+	case g.chance(0.2):
+		o.Len = r.IntN(8)
+	case g.chance(0.1):
+		o.Len = 1024
+	}
+	o.HasData, o.Inject, o.Silent = g.chance(0.2), g.chance(0.3), g.chance(0.1)
+	if g.chance(0.3) {
+		o.Level = []transport.Level{transport.LevelInject, transport.LevelTransmit, transport.LevelDelivery}[r.IntN(3)]
+	}
+	t := Talk{Rounds: 100 + r.IntN(200), Vary: g.chance(0.4), Ready: r.IntN(4)}
+	t.Think = []time.Duration{0, time.Microsecond, 8 * time.Microsecond, 40 * time.Microsecond, 150 * time.Microsecond}[r.IntN(5)]
+	for i := range t.Wait {
+		if g.chance(0.45) {
+			t.Wait[i] = []int{1, 2, 3, 8, 12, 20}[r.IntN(6)]
+		}
+	}
+	early := 0
+	if calm && g.chance(0.6) {
+		// One that comes to where eight share an ACK, and has its troubles then.
+		at, early = g.dur(0, g.sc.Heal), 450
+		t.Rounds, t.Think, o.Level = 500+r.IntN(400), t.Think/40, 0
+		for i := range t.Wait {
+			if t.Wait[i] > 0 {
+				t.Wait[i] += 8
+			}
+		}
+	}
+	of := g.add(Step{At: at, Host: from, Kind: "converse", Op: o, Talk: t})
+	aside := func(a Aside, o OpSpec) {
+		g.add(Step{At: at, Host: from, Kind: "aside", Of: of, Op: o, Aside: a})
+	}
+	if g.chance(0.6) {
+		for range g.upTo(8) {
+			a, p := Aside{Round: early + r.IntN(t.Rounds-early)}, OpSpec{}
+			switch r.IntN(8) {
+			case 0:
+				a.What, a.For = "silence", time.Duration(float64(50*time.Millisecond)*r.Float64()*r.Float64()*r.Float64())
+			case 1, 2:
+				a.What = "wait"
+			default:
+				a.What = []string{"first", "also", "also", "instead"}[r.IntN(4)]
+				p = o
+				switch r.IntN(5) {
+				case 0:
+					p.Fence = true
+				case 1:
+					p.Ordered = true
+				case 2:
+					p.Level, p.Silent = transport.LevelDelivery, false
+				case 3:
+					p.Len = g.upTo(64 << 10)
+				}
+				p.Inject = p.Inject && p.Len <= 4096
+			}
+			aside(a, p)
+		}
+	}
+	last := Aside{Round: max(early, t.Rounds/2)}
+	last.Round += r.IntN(t.Rounds - last.Round)
+	if g.chance(0.5) {
+		last.For = 1 + g.dur(0, 10*time.Millisecond)
+	}
+	switch r.IntN(12) {
+	case 0, 1:
+		last.What = "close"
+	case 2:
+		last.What = "crash"
+	case 3:
+		last.What = "hangup"
+	default:
+		return
+	}
+	aside(last, OpSpec{})
+}
+
+// A conversation is a Talk under way.
+type conversation struct {
+	w      *World
+	step   *Step
+	asides map[int][]*Step
+	hosts  [2]*Host
+	lives  [2]int
+	said   [2][]*Op
+	next   int // the message to come
+	rng    *rand.Rand
+	wait   *Op // its end is waited for before that
+	over   bool
+}
+
+// A line is one message of a conversation.
+type line struct {
+	c *conversation
+	n int
+}
+
+// begin has the first word said.
+func (w *World) begin(s *Step, asides map[int][]*Step) {
+	c := &conversation{w: w, step: s, asides: asides, hosts: [2]*Host{w.Hosts[s.Host], w.Hosts[s.Op.Peer]}}
+	for i, h := range c.hosts {
+		if !h.Up() {
+			return
+		}
+		c.lives[i] = h.Life()
+	}
+	for i := range c.hosts {
+		for range s.Talk.Ready {
+			c.listen(i)
+		}
+	}
+	w.talks = append(w.talks, c)
+	c.turn()
+}
+
+// up reports whether a side goes on: nothing new begins when all is to come to rest.
+func (c *conversation) up(side int) bool {
+	h := c.hosts[side]
+	return !c.over && !c.w.settling && h.Up() && h.Life() == c.lives[side] && !h.closing
+}
+
+// listen posts a receive for the answers.
+func (c *conversation) listen(side int) {
+	if !c.up(side) {
+		return
+	}
+	o := OpSpec{Kind: transport.OpRecv, Peer: c.hosts[1-side].Index, Len: c.step.Op.Len, Class: c.step.Op.Class, Note: c}
+	if c.step.Op.tagged() {
+		o.Kind = transport.OpTRecv
+	}
+	c.hosts[side].Post(o)
+}
+
+// ended takes in the end of an operation.
+func (c *conversation) ended(o *Op) {
+	switch {
+	case c.wait == o:
+		c.wait = nil
+		c.think()
+	case o.send():
+	case o.match != nil:
+		if l, ok := o.match.Note.(line); ok && l.c == c && l.n == c.next-1 && o.Host == c.hosts[c.next&1] {
+			c.turn()
+		}
+	}
+	if side := c.side(o.Host); o.Note == c && c.step.Talk.Ready > 0 && (o.OK() || o.match != nil) {
+		c.listen(side)
+	}
+}
+
+func (c *conversation) side(h *Host) int {
+	if h == c.hosts[0] {
+		return 0
+	}
+	return 1
+}
+
+// turn is when the one who is to speak has heard the other.
+func (c *conversation) turn() {
+	side, t := c.next&1, &c.step.Talk
+	if c.next >= t.Rounds || !c.up(side) {
+		return
+	}
+	// Each round has random numbers of its own: what happens in others is not heard.
+	c.rng = rand.New(rand.NewPCG(c.w.spec.Seed^0x726f756e64, uint64(c.step.N)<<32|uint64(c.next)))
+	n := t.Wait[side]
+	for _, a := range c.asides[c.next] {
+		switch a.Aside.What {
+		case "wait":
+			n = 1
+		case "hangup":
+			c.over = true
+			return
+		}
+	}
+	if said := c.said[side]; n > 0 && n <= len(said) {
+		if o := said[len(said)-n]; o.Open() && !o.Silent && o.Host.Up() {
+			c.wait = o
+			return
+		}
+	}
+	c.think()
+}
+
+// think passes the time before the next message.
+func (c *conversation) think() {
+	d, later := time.Duration(0), false
+	if c.rng.Float64() < 0.4 {
+		d = time.Duration(c.rng.Int64N(int64(c.step.Talk.Think) + 1))
+		later = true // in a turn of its own, if at the same time
+	}
+	for _, a := range c.asides[c.next] {
+		if a.Aside.What == "silence" {
+			d, later = d+a.Aside.For, true
+		}
+	}
+	if !later {
+		c.speak()
+		return
+	}
+	c.w.Net.After(d, c.speak)
+}
+
+// speak says the next message.
+func (c *conversation) speak() {
+	w, n := c.w, c.next
+	side := n & 1
+	h, peer := c.hosts[side], c.hosts[1-side]
+	if !c.up(side) {
+		return
+	}
+	op := c.step.Op
+	if c.step.Talk.Vary && op.Len > 0 {
+		op.Len = min(op.Len, 8) + c.rng.IntN(op.Len-min(op.Len, 8)+1)
+	}
+	c.next++
+	other := func(a *Step) OpSpec {
+		o := a.Op
+		o.Peer = peer.Index
+		// It is expected or not.
+		q := OpSpec{Kind: transport.OpRecv, Peer: h.Index, Len: o.Len, Class: o.Class}
+		if o.tagged() {
+			q.Kind = transport.OpTRecv
+		}
+		if c.rng.Float64() < 0.7 && c.up(1-side) {
+			peer.Post(q)
+		}
+		return o
+	}
+	asides := c.asides[n]
+	for _, a := range asides {
+		switch {
+		case !a.Op.send():
+		case a.Aside.What == "first":
+			h.Post(other(a))
+		case a.Aside.What == "instead":
+			op = other(a)
+		}
+	}
+	op.Peer, op.Note = peer.Index, line{c, n}
+	c.said[side] = append(c.said[side], h.Post(op))
+	for _, a := range asides {
+		if a.Aside.What == "also" && a.Op.send() {
+			h.Post(other(a))
+		}
+	}
+	if c.step.Talk.Ready == 0 {
+		w.Net.After(time.Duration(c.rng.Int64N(int64(30*time.Microsecond))), func() { c.listen(side) })
+	}
+	for _, a := range asides {
+		if a.Aside.What == "close" || a.Aside.What == "crash" {
+			c.leave(h, a)
+		}
+	}
+}
+
+// leave ends a host's life right behind its answer, if it is not in the middle of
+// something.
+func (c *conversation) leave(h *Host, a *Step) {
+	if h.busy {
+		c.w.Net.After(0, func() { c.leave(h, a) })
+		return
+	}
+	if !c.up(c.side(h)) || h.Node.IsPaused() {
+		return
+	}
+	if c.over = true; a.Aside.What == "crash" {
+		h.Crash(a.ICMP)
+	} else {
+		h.Close()
+	}
+	if a.Aside.For > 0 {
+		c.w.Net.After(a.Aside.For, func() {
+			if !h.Up() && !c.w.settling {
+				h.Restart()
+			}
+		})
+	}
+}
+
+// again reports whether a life begins anew by an aside.
+func (s *Step) again() bool {
+	return (s.Aside.What == "close" || s.Aside.What == "crash") && s.Aside.For > 0
+}
+
+// asides sorts those of a scenario by conversation and round.
+func (sc *Scenario) asides() map[int]map[int][]*Step {
+	m := map[int]map[int][]*Step{}
+	for i := range sc.Steps {
+		if s := &sc.Steps[i]; s.Kind == "aside" {
+			if m[s.Of] == nil {
+				m[s.Of] = map[int][]*Step{}
+			}
+			m[s.Of][s.Aside.Round] = append(m[s.Of][s.Aside.Round], s)
+		}
+	}
+	return m
+}
+
+// withoutAsides leaves out what Without names of conversations.
+func (sc *Scenario) withoutAsides(what ...string) {
+	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Kind == "aside" && slices.Contains(what, s.Aside.What) })
+}

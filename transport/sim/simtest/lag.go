@@ -1,0 +1,89 @@
+package simtest
+
+import "time"
+
+// Messages that ask for no ACK (docs/decisions/0025): which may, and that somebody who
+// waits for them asks.
+
+// lagMost is how many messages in a row may ask for no ACK.
+const lagMost = 7
+
+// lagRest is how long a host that has heard its peer and looks again may leave open
+// what asked for nothing, if nothing is posted: twice what it gives the application.
+const lagRest = 10 * time.Microsecond
+
+// A talk is what a host exchanges with another one.
+type talk struct {
+	heard  bool   // new data came since the last post
+	posted uint64 // when that was
+	had    uint64 // when the newest message came of which the application knows
+	lag    *dir   // where the last message went that asked for no ACK
+}
+
+// asks notes a packet that asks for an ACK, for itself and what is before it, or one
+// that comes behind others.
+func (l *ledger) asks(r *record, d *dir) {
+	d.newest = nil
+	if r.ar || r.syn || r.class == classCP {
+		d.lagged = 0
+	}
+}
+
+// lags counts the messages that asked for no ACK: nothing came behind them.
+func (l *ledger) lags() {
+	for _, d := range l.lone {
+		r, s := &d.newestR, d.newest
+		if s == nil {
+			continue
+		}
+		d.newest = nil
+		w, h, o := l.w, d.host, s.op
+		if h.FEP == nil || h.FEP.Queued() > 0 {
+			continue // a window is closed: an ACK is on its way
+		}
+		if d.lag = uint32(len(d.sent)) - 1; d.below >= d.lag {
+			d.lagged = 0 // none of them is on its way any more
+		}
+		d.lagged++
+		w.lagged++
+		w.lagRow = max(w.lagRow, d.lagged)
+		h.talks[d.peer.Index].lag = d
+		why := ""
+		switch {
+		case !r.som || !r.eom:
+			why = "it is in several packets"
+		case r.rod:
+			why = "it is ordered"
+		case r.dc:
+			why = "delivery is waited for"
+		case !o.answers:
+			why = "it answers nothing"
+		case d.ragged:
+			why = "something is missing"
+		case d.lagged > lagMost:
+			why = "too many did"
+		default:
+			continue
+		}
+		w.Failf("%s asks for no ACK of %v, though %s: %s", h.Name(), o, why, r)
+	}
+	l.lone = l.lone[:0]
+}
+
+// waits checks, when a turn is over, that what asked for no ACK is asked about soon if
+// the application has heard the peer and said nothing.
+func (h *Host) waits(now time.Duration) {
+	if !h.Up() {
+		return
+	}
+	for i := range h.talks {
+		t := &h.talks[i]
+		d := t.lag
+		if d == nil || d.lagged == 0 || t.had < t.posted || d.closed || d.answered.has(d.lag) || h.w.Hosts[i].everDied() {
+			continue
+		}
+		if at := h.FEP.NextTimeout(); at == 0 || at > now+lagRest {
+			h.w.Failf("%s leaves PSN %d on %v open, which asked for no ACK: the next timeout is in %v", h.Name(), d.start+d.lag, d, at-now)
+		}
+	}
+}
