@@ -14,7 +14,7 @@ const lagRest = 10 * time.Microsecond
 
 // A talk is what a host exchanges with another one.
 type talk struct {
-	heard  bool   // new data came since the last post
+	heard  bool   // data came since the last post
 	posted uint64 // when that was
 	had    uint64 // when the newest message came of which the application knows
 	lag    *dir   // where the last message went that asked for no ACK
@@ -38,7 +38,7 @@ func (l *ledger) lags() {
 		}
 		d.newest = nil
 		w, h, o := l.w, d.host, s.op
-		if h.FEP == nil || h.FEP.Queued() > 0 {
+		if h.FEP == nil || h.FEP.Queued() > 0 || !r.som || !r.eom {
 			continue // a window is closed: an ACK is on its way
 		}
 		if d.lag = uint32(len(d.sent)) - 1; d.below >= d.lag {
@@ -50,8 +50,6 @@ func (l *ledger) lags() {
 		h.talks[d.peer.Index].lag = d
 		why := ""
 		switch {
-		case !r.som || !r.eom:
-			why = "it is in several packets"
 		case r.rod:
 			why = "it is ordered"
 		case r.dc:

@@ -359,7 +359,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		return
 	}
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
-	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 {
+	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // nor under another PSN before
 		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
 		l.lone = append(l.lone, d)
 	}
@@ -649,10 +649,8 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
 		to.refused = to.Life()
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
-		if got := &r.dir.at(to.Life()).got; !got.has(r.idx) {
-			got.set(r.idx)
-			to.talks[r.from.Index].heard = true
-		}
+		r.dir.at(to.Life()).got.set(r.idx)
+		to.talks[r.from.Index].heard = true // or for the first time: it may have been refused before
 		if r.op != nil && r.opcode != opMsgError {
 			l.w.seq++
 			if r.op.arrived(now, l.w.seq, to.Life(), r) {
