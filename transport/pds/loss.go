@@ -309,7 +309,7 @@ func (p *PDC) releaseHeld(now time.Duration) {
 	var msg uint32 // asked about last
 	for psn := tx.una; psn != tx.nxt && tx.held > 0; psn++ {
 		k := tx.at(psn)
-		whole := k.ctl == 0 && k.cause == nacked(wire.NackNoSESMsgAvail) && p.mode == wire.RUD
+		whole := p.wholeRefused(k)
 		switch {
 		case k.state == pktHeld && !(whole && asked && k.ref.Msg == msg):
 			tx.release(psn, k)
@@ -321,6 +321,12 @@ func (p *PDC) releaseHeld(now time.Duration) {
 		}
 	}
 	p.t.up.Wake(p)
+}
+
+// wholeRefused reports whether a packet was refused with its message: the target has no
+// room for that, and is short of nothing else.
+func (p *PDC) wholeRefused(k *txPkt) bool {
+	return k.ctl == 0 && k.cause == nacked(wire.NackNoSESMsgAvail) && p.mode == wire.RUD
 }
 
 // release has a refused packet sent again.
@@ -343,7 +349,7 @@ func (p *PDC) accepted(psn wire.PSN, msg uint32) {
 		if k.ctl != 0 || k.ref.Msg != msg || k.state == pktFlight || k.state == pktLost {
 			return false
 		}
-		if k.state == pktHeld {
+		if k.state == pktHeld && p.wholeRefused(k) {
 			tx.release(q, k)
 		}
 		return tx.held > 0

@@ -231,6 +231,27 @@ func TestOneAsksForARefusedMessage(t *testing.T) {
 	}
 }
 
+func TestEachAsksForWantOfABuffer(t *testing.T) {
+	// F32: a target that had no buffer for a packet says nothing of others, refusing it or
+	// taking it.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	for range 2 {
+		x.p.pushed(x.now, Ref{Msg: 7}, 1000, 0)
+	}
+	for range 2 {
+		x.nack(wire.NackNoPktBuffer, 1, 0)
+		x.nack(wire.NackNoPktBuffer, 2, 0)
+		x.now = x.p.tx.heldUntil
+		x.tab.Advance(x.now)
+		x.wantResend(1, 2)
+	}
+	x.nack(wire.NackNoPktBuffer, 2, 0)
+	x.ack(1, 1)
+	x.wantResend()
+}
+
 func TestAllOfARefusedMessageIsGivenUp(t *testing.T) {
 	// F18: what is left of a message goes again when one packet of it was given up, and is
 	// given up in its turn, not one after the other with a back-off in between.
