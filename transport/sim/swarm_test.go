@@ -21,6 +21,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "TestSwarm: run only this seed; with -v print its trace")
 	without = flag.String("without", "", "TestSwarm with -seed: leave these kinds of things out")
 	keep    = flag.String("keep", "", "TestSwarm with -seed: keep only these steps")
+	hashes  = flag.String("hashes", "", "TestSwarm: write the hash of each seed's run to this file, to compare two builds that should behave alike")
 )
 
 // TestSwarm runs whole systems under every fault at once, a different one for
@@ -46,6 +47,7 @@ func TestSwarm(t *testing.T) {
 	var slowest time.Duration
 	var slow simtest.Variant
 	var group sync.WaitGroup
+	sums := make([]uint64, n)
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for {
@@ -60,6 +62,7 @@ func TestSwarm(t *testing.T) {
 				})
 				began := time.Now()
 				res := simtest.Run(v.Scenario(), nil)
+				sums[i] = res.Hash
 				mu.Lock()
 				if took := time.Since(began); took > slowest {
 					slowest, slow = took, v
@@ -91,10 +94,24 @@ func TestSwarm(t *testing.T) {
 		})
 	}
 	group.Wait()
+	if *hashes != "" {
+		writeHashes(t, sums)
+	}
 	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations (%d asked for no ACK, in %d seeds, seven in a row in %d), %d MiB received; seed %d was the slowest with %d ms",
 		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), lagged.Load(), lagging.Load(), eighth.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
 	if n >= 200 && eighth.Load() == 0 {
 		t.Error("in no seed did eight messages share an ACK (docs/decisions/0025)")
+	}
+}
+
+// writeHashes writes a line for each seed.
+func writeHashes(t *testing.T, sums []uint64) {
+	var b strings.Builder
+	for i, h := range sums {
+		fmt.Fprintf(&b, "%d %016x\n", *first+uint64(i), h)
+	}
+	if err := os.WriteFile(*hashes, []byte(b.String()), 0o666); err != nil {
+		t.Error(err)
 	}
 }
 

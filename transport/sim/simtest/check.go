@@ -155,11 +155,11 @@ func (w *World) received(o *Op) {
 		// It looks like several: any that is free will do, and one that another
 		// such receive was given if that can have another.
 		if s = w.place(o, map[*Op]bool{}); s == nil {
-			w.Failf("%s: %v receives a message that nobody sent here: %+v", h.Name(), o, *e)
+			w.Failf("%s: %v receives a message that nobody sent here: %d bytes, tag %#x, peer %d", h.Name(), o, e.Len, e.Tag, e.Peer)
 		}
 	}
 	if s == nil || !s.send() || w.Hosts[s.Peer] != h {
-		w.Failf("%s: %v receives a message that nobody sent here: %+v", h.Name(), o, *e)
+		w.Failf("%s: %v receives a message that nobody sent here: %d bytes, tag %#x, peer %d", h.Name(), o, e.Len, e.Tag, e.Peer)
 	}
 	if d := s.delivery(h.Life()); sure && d.receive != nil && d.twin && w.place(d.receive, map[*Op]bool{s: true}) != nil {
 		d.receive, d.twin = nil, false
@@ -206,7 +206,7 @@ func (w *World) identify(o *Op) (s *Op, sure bool) {
 	e := &o.Event
 	switch {
 	case o.tagged():
-		return w.op(uint32(e.Tag >> 8)), true
+		return w.op(tagID(e.Tag)), true
 	case e.HasData:
 		return w.op(uint32(e.Data)), true
 	case e.Len >= 8:

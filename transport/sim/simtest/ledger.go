@@ -543,7 +543,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	switch {
 	case op != nil:
 	case r.opcode == opTSend:
-		op = w.op(uint32(r.tag >> 8))
+		op = w.op(tagID(r.tag))
 	case r.hasHeader:
 		op = w.op(uint32(r.header))
 	default:

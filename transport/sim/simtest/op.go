@@ -16,8 +16,8 @@ type OpSpec struct {
 	Peer int
 	// Len is the length of the message, or of the receive's buffer.
 	Len int
-	// Class is the low byte of a tag; the rest of a send's tag is the message's
-	// number. A tagged receive takes its Class, or any with AnyClass.
+	// Class stands in a send's tag, beside the message's number (tagOf). A tagged
+	// receive takes its Class, or any with AnyClass.
 	Class    uint8
 	AnyClass bool
 	// Exact, of a tagged receive, is the send whose tag it takes to the bit.
@@ -168,6 +168,29 @@ func (o *Op) delivery(life int) *delivery {
 	o.lives = append(o.lives, d)
 	return d
 }
+
+// tagOf is the 64-bit tag of the message with that number: its class in the highest
+// and in the lowest byte, its number across the middle, and other bits between, so that
+// each half of the tag matters.
+func tagOf(id uint32, class uint8) uint64 {
+	const between = 0x00ff_0000_0000_ff00
+	return uint64(class)<<56 | uint64(id)<<16 | uint64(class) | scatter(id)&between
+}
+
+// tagID is the number of the message with that tag.
+func tagID(tag uint64) uint32 { return uint32(tag >> 16) }
+
+// classBits are the bits of a tag that a receive of a class looks at: the highest byte
+// for odd classes, the lowest for even ones.
+func classBits(class uint8) uint64 {
+	if class&1 != 0 {
+		return 0xff << 56
+	}
+	return 0xff
+}
+
+// scatter is 64 bits that a number decides.
+func scatter(id uint32) uint64 { return (uint64(id) + 1) * 0x9e3779b97f4a7c15 }
 
 // accepts says whether a receive may take a message (S-MAT-01 … 03, R-TAG-02).
 func (o *Op) accepts(s *Op) bool {

@@ -112,7 +112,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Len-- })
 		}},
 		{"a wrong tag is told", "reports tag", func(w *World) {
-			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Tag += 1 << 40 })
+			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Tag ^= 1 << 50 })
 		}},
 		{"a wrong source is told", "as source", func(w *World) {
 			w.Hosts[1].twist = twistRecv(func(e *transport.Event) { e.Peer = w.Hosts[1].Peer(1) })

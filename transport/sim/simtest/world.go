@@ -322,7 +322,7 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 			o.data = uint64(o.ID)*0x9e3779b97f4a7c15&^0xffffffff | uint64(o.ID)
 		}
 		if s.tagged() {
-			o.tag = uint64(o.ID)<<8 | uint64(s.Class)
+			o.tag = tagOf(o.ID, s.Class)
 		}
 		return o
 	}
@@ -331,9 +331,10 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 		case s.Exact != nil:
 			o.tag = s.Exact.tag
 		case s.AnyClass:
-			o.tag, o.ignore = uint64(o.ID)<<20, ^uint64(0)
+			o.tag, o.ignore = scatter(o.ID), ^uint64(0)
 		default:
-			o.tag, o.ignore = uint64(o.ID)<<12|uint64(s.Class), ^uint64(0xff)
+			count := classBits(s.Class)
+			o.tag, o.ignore = scatter(o.ID)&^count|tagOf(0, s.Class)&count, ^count
 		}
 	}
 	if s.BySource && s.Peer != Any {
