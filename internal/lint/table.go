@@ -48,6 +48,7 @@ var House = Table{
 		"github.com/google/go-cmp",
 		"github.com/rogpeppe/go-internal",
 		"github.com/anishathalye/porcupine",
+		"github.com/cockroachdb/datadriven",
 		"golang.org/x/net",
 		"golang.org/x/sys",
 		"go.uber.org/zap",
