@@ -72,7 +72,7 @@ type decl struct {
 
 // collect reads all tests of the module.
 func collect(root string) (map[rule][]string, error) {
-	packages := map[string]map[string][]*decl{} // folder, name
+	packages := map[string]map[string][]*decl{} // folder and package, name
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -90,11 +90,7 @@ func collect(root string) (map[rule][]string, error) {
 		if strings.HasPrefix(rel, "internal/conformance/") {
 			return nil // its examples are no citations
 		}
-		dir := filepath.Dir(rel)
-		if packages[dir] == nil {
-			packages[dir] = map[string][]*decl{}
-		}
-		return readTests(path, rel, packages[dir])
+		return readTests(path, rel, packages)
 	})
 	if err != nil {
 		return nil, err
@@ -151,13 +147,19 @@ func reach(d *decl, decls map[string][]*decl) map[*decl]bool {
 	return seen
 }
 
-// readTests adds the declarations of a file.
-func readTests(path, rel string, decls map[string][]*decl) error {
+// readTests adds the declarations of a file to those of its package: a folder has two,
+// which do not use each other's.
+func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 	if err != nil {
 		return err
 	}
+	in := filepath.Dir(rel) + " " + file.Name.Name
+	if packages[in] == nil {
+		packages[in] = map[string][]*decl{}
+	}
+	decls := packages[in]
 	line := func(p token.Pos) string { return fmt.Sprintf("%s:%d", rel, fset.Position(p).Line) }
 	taken := map[*ast.CommentGroup]bool{}
 	for _, top := range file.Decls {
