@@ -30,7 +30,8 @@ type Tapped struct {
 	// Trailer bytes the CRC (4, or 0 without one).
 	//
 	// A secured endpoint's datagram is shown as it was before it was sealed, or after
-	// it was opened: TSS is its security header, Data what that hides, and there is no
+	// it was opened, because a tap is there to show why something is slow, and sealed
+	// bytes are noise. So whoever keeps what a tap shows keeps the messages in clear: TSS is its security header, Data what that hides, and there is no
 	// trailer, as the ICV is over what is on the wire. A received one that did not
 	// open, or is in clear, is shown as it came; its TSS is nil, and its Trailer that
 	// of what it seems to be.

@@ -14,7 +14,7 @@ import (
 // whether it is a train in memory that the sender's processor wrote last: 5 % of a half
 // round trip of 64 bytes over loopback, 10 % over veth. One that does not ask gets trains
 // cut into datagrams, at ten times the cost. So a socket asks while trains come
-// (docs/decisions/0022).
+// (package comment).
 const (
 	// groTry datagrams in a row that came alone end the asking, if in groTries tries
 	// nothing more is there.
@@ -29,7 +29,7 @@ const (
 
 // One that asks for traffic classes pays for each datagram, too, and one that asks for
 // nothing is read by a shorter call: together 5 % of the same. What says so little that
-// congestion is not of its making is asked about in samples (docs/decisions/0023).
+// congestion is not of its making is asked about in samples (package comment).
 const (
 	// classTry datagrams or trains in a row that are not longer than classShort bytes
 	// and show no congestion end the asking.

@@ -64,7 +64,7 @@ type Config struct {
 	TOS uint8
 	// EveryClass asks for the traffic class of each datagram. Otherwise short
 	// datagrams that come one by one are asked for theirs in samples, until one of
-	// them shows congestion (docs/decisions/0023).
+	// them shows congestion (package comment).
 	EveryClass bool
 	// AllowFragments lets IP fragment what exceeds the MTU. Otherwise (and by
 	// default) packets carry DF, and what does not fit fails with EMSGSIZE.

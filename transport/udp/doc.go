@@ -39,4 +39,36 @@
 //  5. At the other end Recv asks the paths in turn, and gives what the kernel
 //     has put together: one sender, one segment length, one traffic class. Of a
 //     datagram alone it may take nothing but the sender.
+//
+// # What a socket is asked for
+//
+// Three options of a socket are changed while it is used, because each costs the traffic
+// that has no need of it. Figures are of half a round trip of 64 bytes on loopback.
+//
+// The segment size of trains. It goes with each train in a control message, or the socket
+// has one of its own (UDP_SEGMENT). A size that 32 trains in a row had becomes the
+// socket's: its trains and single datagrams up to that size need no control message then
+// and go by sendto instead of sendmsg, 0.22 µs less of 5.2. Trains of another size override
+// it. It concerns every packet of the socket, also those to a destination with a smaller
+// MTU; so an EIO, EINVAL or EMSGSIZE takes it away for good, and the packet is sent again.
+//
+// Received trains (UDP_GRO). They save nine tenths of the calls. But to see whether a
+// datagram is a train the kernel reads memory that the sender's processor wrote last: 5 %.
+// A socket that got 256 datagrams and no train stops asking. It asks again after 16
+// datagrams of one size in a row with no empty look between them, which a train makes that
+// was cut, or after 8,192 datagrams, as short trains make no such row. A train that came
+// while the socket asked and is read when it does not would be one long datagram; so the
+// asking ends only with nothing in the socket, which is looked at behind the change. A
+// train that slips through is dropped as damaged and sent again.
+//
+// The traffic class of received datagrams (IP_RECVTOS), which shows marks of congestion.
+// It costs 2 %, and another 3 % because a socket that asks for nothing is read by recvfrom,
+// which copies two structures less. A socket stops asking when 256 pieces in a row had 512
+// bytes at most and no mark; then 16 of 256 are asked about. It asks about all again with
+// the first longer one (who sends that much can make a queue), when it begins to ask for
+// trains, and for 8,192 of them behind one with a mark. Of short messages one by one a mark
+// that is alone goes unseen in 15 of 16 cases; where a queue stands marks come in numbers.
+//
+// A socket that is one of several always asks for trains and classes, as do one whose
+// switches trim or that a tap looks at (Config.EveryClass).
 package udp

@@ -31,7 +31,10 @@ const (
 
 // The interfaces of a file. What a secured endpoint sends is shown before it is
 // sealed, what it receives after it was opened: there is neither a security header
-// nor a trailer, which readers can see by the interface.
+// nor a trailer. A reader that expected a CRC would call each such packet damaged, so
+// they have an interface of their own; packets in clear, and received ones that did
+// not open, are on the other. Sealed bytes with the key in the file (pcapng has a block
+// for it) would open all other captures of that key, too.
 const (
 	IfaceName  = "uet"
 	IfacePlain = "uet-plain"
