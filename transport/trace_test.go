@@ -1,0 +1,743 @@
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// TestTraces runs the scripts of testdata and compares what happens with what they say:
+// go test ./transport -run TestTraces. With -rewrite it writes down what happens.
+// testdata/README.md explains the language.
+//
+// Each script runs with several Start_PSNs, some of which bring the PSNs of its PDCs
+// across 2³¹ or 2³², and each time with other PDCIDs: the traces must be the same.
+func TestTraces(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	starts := []wire.PSN{5000, 1<<32 - 1, 1<<32 - 2, 1<<32 - 7, 1<<32 - 50, 1<<31 - 3}
+	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+		starts = starts[:1]
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			for i, start := range starts {
+				if t.Failed() {
+					return // the same once more says nothing new
+				}
+				tr := newTrace(start, uint64(i))
+				datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+					return tr.block(t, d, start)
+				})
+			}
+		})
+	}
+}
+
+// A trace is a script under way: FEPs, the network between them, one clock.
+type trace struct {
+	t     *testing.T
+	now   time.Duration
+	told  time.Duration // the time that was printed last
+	out   strings.Builder
+	start wire.PSN
+	seed  uint64
+	nodes []*traceNode
+	delay time.Duration
+	way   map[string]string // "A>B": "hold" or "lose"
+	all   []*tracePkt       // all packets that ever left, by number less one
+	fly   []*tracePkt       // those under way, in the order of leaving
+	sent  []traceMsg
+	ops   int
+
+	// Names for numbers that are drawn.
+	ids    map[tracePDCID]string
+	starts map[tracePDCID]wire.PSN // of a PDC, by each of its PDCIDs
+	names  map[wire.PSN]string     // of Start_PSNs
+	msgs   map[traceMsgID]string
+}
+
+type tracePDCID struct {
+	node string
+	id   uint16
+}
+
+type traceMsgID struct {
+	from, to string
+	life     int
+	id       uint16
+}
+
+// A traceMsg is a message that was posted.
+type traceMsg struct {
+	context string
+	buf     []byte
+}
+
+type traceNode struct {
+	name  string
+	addr  netip.AddrPort
+	fep   *traceFEP
+	words []string
+	key   byte
+	life  int
+	src   *traceSource
+	known bool // the others' applications inserted its address
+	open  bool // its application goes on: ACKs that can wait do
+	busy  bool // something was done to it since its last turn
+	ids   int
+	paths map[int]string
+	what  []uint64 // see traceFEP.refused
+}
+
+// A tracePkt is a packet on its way, as it is now.
+type tracePkt struct {
+	no       int
+	from, to *traceNode
+	b        []byte
+	at       time.Duration // when it arrives
+	held     bool
+	train    int // number of the first packet of its train
+	seg      int
+	tos      uint8
+	path     int // the local port it left from
+	toPath   int // and the one it goes to
+	spdcid   uint16
+	noPSN    bool // it has no PSN
+}
+
+// A traceSource draws numbers that are far apart, and PDCIDs of which the RTO has no
+// jitter: their low byte is 128.
+type traceSource struct{ n uint64 }
+
+func (s *traceSource) Uint64() uint64 {
+	s.n++
+	v := uint64(bits.Reverse8(uint8(s.n)))<<8 | 0x80
+	return v | v<<16 | v<<32 | v<<48
+}
+
+func newTrace(start wire.PSN, seed uint64) *trace {
+	return &trace{
+		now: time.Second, told: time.Second, start: start, seed: seed, delay: 5 * time.Microsecond, way: map[string]string{},
+		ids: map[tracePDCID]string{}, starts: map[tracePDCID]wire.PSN{}, names: map[wire.PSN]string{}, msgs: map[traceMsgID]string{},
+	}
+}
+
+// block runs one block of a script: a command, and more of them on the lines below.
+func (tr *trace) block(t *testing.T, d *datadriven.TestData, start wire.PSN) string {
+	tr.t = t
+	tr.out.Reset()
+	lines := []string{d.Cmd}
+	for _, a := range d.CmdArgs {
+		lines[0] += " " + a.Key
+		if len(a.Vals) > 0 {
+			lines[0] += "=" + strings.Join(a.Vals, ",")
+		}
+	}
+	if d.Input != "" {
+		lines = append(lines, strings.Split(d.Input, "\n")...)
+	}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		cmd := traceCommands[words[0]]
+		if cmd == nil {
+			d.Fatalf(t, "no command %q", words[0])
+		}
+		if err := cmd(tr, words[1:]); err != nil {
+			d.Fatalf(t, "Start_PSN %#x: %s: %v", uint32(start), line, err)
+		}
+	}
+	return tr.out.String()
+}
+
+// say prints a line, and before it the time if that is new.
+func (tr *trace) say(format string, args ...any) {
+	if tr.told != tr.now {
+		tr.told = tr.now
+		fmt.Fprintf(&tr.out, "@%v\n", tr.now-time.Second)
+	}
+	fmt.Fprintf(&tr.out, format+"\n", args...)
+}
+
+func (tr *trace) node(name string) (*traceNode, error) {
+	for _, n := range tr.nodes {
+		if n.name == name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("no FEP %q", name)
+}
+
+func (tr *trace) at(addr netip.AddrPort) *traceNode {
+	for _, n := range tr.nodes {
+		if n.addr.Addr() == addr.Addr() {
+			return n
+		}
+	}
+	return nil
+}
+
+// traceCommands are the commands of a script.
+var traceCommands map[string]func(tr *trace, args []string) error
+
+func init() {
+	onNode := func(do func(tr *trace, n *traceNode, args []string) error) func(*trace, []string) error {
+		return func(tr *trace, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("which FEP?")
+			}
+			n, err := tr.node(args[0])
+			if err != nil {
+				return err
+			}
+			n.busy = true
+			err = do(tr, n, args[1:])
+			tr.events(n)
+			return err
+		}
+	}
+	onPeer := func(do func(tr *trace, n *traceNode, peer netip.AddrPort)) func(*trace, []string) error {
+		return onNode(func(tr *trace, n *traceNode, args []string) error {
+			p, err := tr.node(args[0])
+			if err == nil {
+				do(tr, n, p.addr)
+			}
+			return err
+		})
+	}
+	onWay := func(what string) func(*trace, []string) error {
+		return func(tr *trace, args []string) error {
+			for _, w := range args {
+				tr.way[w] = what
+			}
+			return nil
+		}
+	}
+	onPackets := func(do func(tr *trace, p *tracePkt, args []string) error) func(*trace, []string) error {
+		return func(tr *trace, args []string) error {
+			list, err := tr.packets(args[0])
+			for _, p := range list {
+				if err == nil {
+					err = do(tr, p, args[1:])
+				}
+			}
+			return err
+		}
+	}
+	traceCommands = map[string]func(*trace, []string) error{
+		"fep":     (*trace).newFEP,
+		"restart": onNode((*trace).restart),
+		"send":    onNode(func(tr *trace, n *traceNode, args []string) error { return tr.post(n, args, false) }),
+		"recv":    onNode(func(tr *trace, n *traceNode, args []string) error { return tr.post(n, args, true) }),
+		"cancel": onNode(func(tr *trace, n *traceNode, args []string) error {
+			if !n.fep.cancel(tr.now, args[0]) {
+				tr.say("%s  %s is not to be cancelled", n.name, args[0])
+			}
+			return nil
+		}),
+		"close":    onNode(func(tr *trace, n *traceNode, _ []string) error { n.fep.close(tr.now); return nil }),
+		"end":      onNode(func(tr *trace, n *traceNode, _ []string) error { n.fep.end(tr.now); return nil }),
+		"ack_all":  onNode(func(tr *trace, n *traceNode, _ []string) error { n.fep.ackAll(tr.now); return nil }),
+		"apart":    onNode(func(tr *trace, n *traceNode, args []string) error { n.fep.apart(true); return nil }),
+		"open":     onNode(func(tr *trace, n *traceNode, _ []string) error { n.open = true; return nil }),
+		"turn":     onNode(func(tr *trace, n *traceNode, _ []string) error { n.open = false; return nil }),
+		"quiesce":  onPeer(func(tr *trace, n *traceNode, a netip.AddrPort) { n.fep.quiesce(tr.now, a) }),
+		"forget":   onPeer(func(tr *trace, n *traceNode, a netip.AddrPort) { n.fep.forget(a) }),
+		"icmp":     onPeer(func(tr *trace, n *traceNode, a netip.AddrPort) { n.fep.unreachable(tr.now, a) }),
+		"know":     onPeer(func(tr *trace, n *traceNode, a netip.AddrPort) { n.fep.peer(a, true) }),
+		"load":     onNode(func(tr *trace, n *traceNode, _ []string) error { tr.say("%s  %s", n.name, n.fep.load()); return nil }),
+		"counters": onNode((*trace).counters),
+		"install": onNode(func(tr *trace, n *traceNode, args []string) error {
+			an, key, _, err := traceKey(args)
+			return cmp.Or(err, n.fep.install(an, key))
+		}),
+		"use": onNode(func(tr *trace, n *traceNode, args []string) error {
+			an, _, epoch, err := traceKey(args)
+			return cmp.Or(err, n.fep.use(tr.now, an, epoch))
+		}),
+		"revoke": onNode(func(tr *trace, n *traceNode, args []string) error {
+			an, _, _, err := traceKey(args)
+			n.fep.revoke(an)
+			return err
+		}),
+		"delay": func(tr *trace, args []string) (err error) {
+			tr.delay, err = time.ParseDuration(args[0])
+			return err
+		},
+		"hold": onWay("hold"), "lose": onWay("lose"), "pass": onWay(""),
+		"deliver": (*trace).deliverSome,
+		"drop": onPackets(func(tr *trace, p *tracePkt, _ []string) error {
+			return tr.land(p)
+		}),
+		"mark": onPackets(func(tr *trace, p *tracePkt, _ []string) error { p.tos |= dgram.CE; return nil }),
+		"cut": onPackets(func(tr *trace, p *tracePkt, args []string) error {
+			keep, dscp := 60, uint8(26)
+			for _, w := range args {
+				if w == "last_hop" {
+					dscp = 28
+				} else if k, err := strconv.Atoi(w); err == nil {
+					keep = k
+				}
+			}
+			p.b, p.tos, p.train = p.b[:min(keep, len(p.b))], dscp<<2|p.tos&3, p.no
+			return nil
+		}),
+		"damage": onPackets(func(tr *trace, p *tracePkt, _ []string) error { p.b[len(p.b)/2] ^= 1; return nil }),
+		"again": onPackets(func(tr *trace, p *tracePkt, _ []string) error {
+			k := *p
+			k.b, k.train = slices.Clone(p.b), p.no
+			tr.deliver([]*tracePkt{&k})
+			return nil
+		}),
+		"settle": func(tr *trace, _ []string) error { return tr.settle() },
+		"advance": func(tr *trace, args []string) error {
+			d, err := time.ParseDuration(args[0])
+			if err != nil {
+				return err
+			}
+			return tr.advance(tr.now+d, false)
+		},
+		"wait": func(tr *trace, args []string) error {
+			d := time.Hour
+			if len(args) > 0 {
+				var err error
+				if d, err = time.ParseDuration(args[0]); err != nil {
+					return err
+				}
+			}
+			n := tr.out.Len()
+			if err := tr.advance(tr.now+d, true); err != nil {
+				return err
+			}
+			if tr.out.Len() == n {
+				tr.say("nothing")
+			}
+			return nil
+		},
+	}
+}
+
+func traceKey(args []string) (an, key byte, epoch uint16, err error) {
+	for _, w := range args {
+		name, v, _ := strings.Cut(w, "=")
+		n, e := strconv.ParseUint(v, 10, 16)
+		switch name {
+		case "an":
+			an = byte(n)
+		case "key":
+			key = byte(n)
+		case "epoch":
+			epoch = uint16(n)
+		default:
+			e = fmt.Errorf("no word %q", name)
+		}
+		err = cmp.Or(err, e)
+	}
+	return an, key, epoch, err
+}
+
+// newFEP makes FEPs: names, then words.
+func (tr *trace) newFEP(args []string) error {
+	i := 0
+	for i < len(args) && strings.ToUpper(args[i]) == args[i] {
+		i++
+	}
+	names, words := args[:i], args[i:]
+	for _, name := range names {
+		k := len(tr.nodes) + 1
+		n := &traceNode{
+			name: name, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 0, byte(k)}), 4793), known: true, paths: map[int]string{0: "main"},
+			src: &traceSource{n: uint64(k-1)*5 + 3*tr.seed},
+		}
+		for _, w := range words {
+			switch name, v, _ := strings.Cut(w, "="); name {
+			case "stranger":
+				n.known = false
+			case "key":
+				key, err := strconv.ParseUint(v, 10, 8)
+				if err != nil {
+					return err
+				}
+				n.key = byte(key)
+			default:
+				n.words = append(n.words, w)
+			}
+		}
+		tr.nodes = append(tr.nodes, n)
+		if err := tr.boot(n); err != nil {
+			return err
+		}
+		for _, p := range tr.nodes {
+			if p != n && n.known {
+				p.fep.peer(n.addr, true)
+			}
+		}
+	}
+	return nil
+}
+
+// boot begins a life of a FEP.
+func (tr *trace) boot(n *traceNode) (err error) {
+	ssi := uint32(slices.Index(tr.nodes, n) + 1)
+	n.fep, err = newTraceFEP(n.addr, n.src, func() wire.PSN { return tr.start }, n.words, n.key, ssi)
+	if err != nil {
+		return err
+	}
+	if n.key != 0 {
+		if err := cmp.Or(n.fep.install(0, n.key), n.fep.use(tr.now, 0, uint16(100*n.life)+1)); err != nil {
+			return err
+		}
+	}
+	for _, p := range tr.nodes {
+		if p != n && p.known {
+			n.fep.peer(p.addr, true)
+		}
+	}
+	_, n.what = n.fep.refused()
+	return nil
+}
+
+func (tr *trace) restart(n *traceNode, _ []string) error {
+	n.life++
+	return tr.boot(n)
+}
+
+func (tr *trace) counters(n *traceNode, words []string) error {
+	for _, c := range n.fep.counters() {
+		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(c, w) }) {
+			tr.say("%s  %s", n.name, c)
+		}
+	}
+	return nil
+}
+
+// post posts an operation: send A B 100 tag=7, or recv A 100 from=B.
+func (tr *trace) post(n *traceNode, args []string, recv bool) error {
+	p := tracePost{recv: recv, ri: 15}
+	if !recv {
+		to, err := tr.node(args[0])
+		if err != nil {
+			return err
+		}
+		p.to, args = to.addr, args[1:]
+	}
+	size, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	tr.ops++
+	p.context = fmt.Sprintf("op%d", tr.ops)
+	for _, w := range args[1:] {
+		name, v, _ := strings.Cut(w, "=")
+		var err error
+		num := func(bits int) (u uint64) {
+			u, err = strconv.ParseUint(v, 0, bits)
+			return u
+		}
+		switch name {
+		case "as":
+			p.context = v
+		case "from":
+			var from *traceNode
+			if from, err = tr.node(v); err == nil {
+				p.to = from.addr
+			}
+		case "tag":
+			p.tagged, p.tag = true, num(64)
+		case "ignore":
+			p.ignore = num(64)
+		case "data":
+			p.hasData, p.data = true, num(64)
+		case "level":
+			p.level = v
+		case "ordered":
+			p.ordered = true
+		case "fence":
+			p.fence = true
+		case "inject":
+			p.inject = true
+		case "silent":
+			p.silent = true
+		case "multi":
+			p.multi = int(num(31)) + 1
+		case "look":
+			p.look = v
+		case "ri":
+			p.ri = uint16(num(12))
+		case "pid":
+			p.pid = uint16(num(12))
+		case "job":
+			p.job = uint32(num(24))
+		default:
+			err = fmt.Errorf("no word %q", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.buf = make([]byte, size); !recv {
+		for i := range p.buf {
+			p.buf[i] = byte(i*7+i>>8) ^ byte(31*tr.ops)
+		}
+		tr.sent = append(tr.sent, traceMsg{p.context, slices.Clone(p.buf)})
+	}
+	if err := n.fep.post(tr.now, &p); err != nil {
+		tr.say("%s  %s is not posted: %v", n.name, p.context, err)
+	}
+	return nil
+}
+
+// events prints what ended at a FEP.
+func (tr *trace) events(n *traceNode) {
+	for e, ok := n.fep.event(); ok; e, ok = n.fep.event() {
+		s := e.context
+		if e.ok {
+			s += " ok"
+		} else {
+			s += " ends: " + e.why
+		}
+		if e.recv && (e.ok || len(e.buf) > 0 || e.over > 0) {
+			s += fmt.Sprintf(", %d bytes", len(e.buf))
+			if e.over > 0 {
+				s += fmt.Sprintf(" (%d more found no room)", e.over)
+			}
+			s += tr.whose(e.buf)
+			if p := tr.at(e.from); p != nil {
+				s += " from " + p.name
+			}
+			if e.tagged {
+				s += fmt.Sprintf(" tag=%#x", e.tag)
+			}
+			if e.hasData {
+				s += fmt.Sprintf(" data=%#x", e.data)
+			}
+			if e.multi && !e.released {
+				s += ", the buffer goes on"
+			}
+		}
+		tr.say("%s  %s", n.name, s)
+	}
+	words, counts := n.fep.refused()
+	var what []string
+	for i, c := range counts {
+		if d := c - n.what[i]; d == 1 {
+			what = append(what, words[i])
+		} else if d > 1 {
+			what = append(what, fmt.Sprintf("%s (%d)", words[i], d))
+		}
+	}
+	if n.what = counts; what != nil {
+		tr.say("%s  %s", n.name, strings.Join(what, ", "))
+	}
+}
+
+// whose is the message that bytes are the beginning of.
+func (tr *trace) whose(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	for _, m := range slices.Backward(tr.sent) {
+		if bytes.HasPrefix(m.buf, b) {
+			return " of " + m.context
+		}
+	}
+	return " THAT NOBODY SENT"
+}
+
+// packets finds the packets that a word names: 3, 3-5, 3,5-7 or A>B for those under way.
+func (tr *trace) packets(word string) (list []*tracePkt, err error) {
+	if strings.Contains(word, ">") {
+		for _, p := range tr.fly {
+			if p.from.name+">"+p.to.name == word {
+				list = append(list, p)
+			}
+		}
+		return list, nil
+	}
+	for _, part := range strings.Split(word, ",") {
+		a, b, ranged := strings.Cut(part, "-")
+		first, err := strconv.Atoi(a)
+		last := first
+		if ranged && err == nil {
+			last, err = strconv.Atoi(b)
+		}
+		if err != nil || first < 1 || last > len(tr.all) {
+			return nil, fmt.Errorf("no packets %q", word)
+		}
+		list = append(list, tr.all[first-1:last]...)
+	}
+	return list, nil
+}
+
+// land takes a packet off the network.
+func (tr *trace) land(p *tracePkt) error {
+	i := slices.Index(tr.fly, p)
+	if i < 0 {
+		return fmt.Errorf("packet %d is not under way", p.no)
+	}
+	tr.fly = slices.Delete(tr.fly, i, i+1)
+	return nil
+}
+
+// deliverSome delivers packets now, in the order named.
+func (tr *trace) deliverSome(args []string) error {
+	list, err := tr.packets(args[0])
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if err := tr.land(p); err != nil {
+			return err
+		}
+	}
+	tr.deliver(list)
+	return nil
+}
+
+// deliver hands packets to their FEPs. Those of one train that still are as they left
+// arrive as a train.
+func (tr *trace) deliver(list []*tracePkt) {
+	for len(list) > 0 {
+		p := list[0]
+		d := dgram.Datagram{Data: slices.Clone(p.b), Seg: len(p.b), Remote: netip.AddrPortFrom(p.from.addr.Addr(), p.from.addr.Port()+uint16(p.path)), TOS: p.tos, Path: p.toPath}
+		n := 1
+		for ; n < len(list) && list[n].train == p.train && list[n].no == p.no+n && list[n].tos == p.tos && len(list[n-1].b) == p.seg; n++ {
+			d.Data = append(d.Data, list[n].b...)
+		}
+		list = list[n:]
+		p.to.fep.receive(tr.now, &d)
+		p.to.busy = true
+		tr.events(p.to)
+	}
+}
+
+// settle has everything happen that happens now.
+func (tr *trace) settle() error {
+	for range 10_000 {
+		if !tr.moment() {
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not come to rest")
+}
+
+func (tr *trace) moment() (some bool) {
+	for _, n := range tr.nodes {
+		var due []*tracePkt
+		for _, p := range tr.fly {
+			if p.to == n && !p.held && p.at <= tr.now {
+				due = append(due, p)
+			}
+		}
+		for _, p := range due {
+			_ = tr.land(p)
+		}
+		tr.deliver(due)
+		if at := n.fep.next(); at != 0 && at <= tr.now {
+			n.fep.advance(tr.now)
+			n.busy = true
+			tr.events(n)
+		}
+		if !n.busy {
+			continue
+		}
+		some, n.busy = true, false
+		tr.leave(n)
+		if !n.open {
+			n.fep.flush(tr.now)
+			tr.leave(n)
+		}
+		tr.events(n)
+	}
+	return some
+}
+
+// leave has a FEP send what it may.
+func (tr *trace) leave(n *traceNode) {
+	d := dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	for n.fep.transmit(tr.now, &d) {
+		to := tr.at(d.Remote)
+		if to == nil {
+			tr.say("%s  sends to %v", n.name, d.Remote)
+			continue
+		}
+		train := len(tr.all) + 1
+		i := 0
+		for rest := d.Data; len(rest) > 0; i++ {
+			var b []byte
+			b, rest = d.Next(rest)
+			p := &tracePkt{
+				no: len(tr.all) + 1, from: n, to: to, b: slices.Clone(b), at: tr.now + tr.delay, train: train, seg: d.Seg, tos: d.TOS, path: d.Path,
+				toPath: int(d.Remote.Port() - to.addr.Port()),
+			}
+			tr.all = append(tr.all, p)
+			tr.fly = append(tr.fly, p)
+			head, tail := "  +", ""
+			if i == 0 {
+				head = n.name + ">" + to.name
+				if d.Path != 0 {
+					if n.paths[d.Path] == "" {
+						n.paths[d.Path] = fmt.Sprint("path", len(n.paths))
+					}
+					head += " by " + n.paths[d.Path]
+				}
+			}
+			switch tr.way[n.name+">"+to.name] {
+			case "hold":
+				p.held, tail = true, " (held)"
+			case "lose":
+				tail = " (lost)"
+				_ = tr.land(p)
+			}
+			tr.say("%s %d %s%s", head, p.no, tr.show(p, n.fep.plain(i)), tail)
+		}
+	}
+}
+
+// advance lets time pass until then, or until something is to be seen.
+func (tr *trace) advance(until time.Duration, stop bool) error {
+	n := tr.out.Len()
+	for {
+		if err := tr.settle(); err != nil {
+			return err
+		}
+		if stop && tr.out.Len() > n {
+			return nil
+		}
+		next := until + 1
+		for _, p := range tr.fly {
+			if !p.held {
+				next = min(next, p.at)
+			}
+		}
+		for _, n := range tr.nodes {
+			if at := n.fep.next(); at != 0 {
+				next = min(next, at)
+			}
+		}
+		if next > until {
+			tr.now = until
+			return nil
+		}
+		if next <= tr.now {
+			return fmt.Errorf("a timeout of now stays due")
+		}
+		tr.now = next
+	}
+}
