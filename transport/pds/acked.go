@@ -11,18 +11,7 @@ import (
 // finish ends a packet: its answer is known.
 func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	tx := &p.tx
-	switch k.state {
-	case pktFlight:
-		tx.flight--
-		newly = int(k.size)
-	case pktLost:
-		tx.lost--
-	case pktHeld:
-		tx.held--
-	case pktArrived:
-		tx.arrived--
-	}
-	k.state = pktDone
+	newly = tx.settle(k)
 	if k.nacked {
 		// What it was refused for is there again: others are refused anew.
 		tx.heldFor, tx.shortSince = 0, 0
@@ -61,9 +50,8 @@ func (p *PDC) passed() (newly int) {
 			}
 		}
 		newly += int(k.size)
-		tx.flight--
+		tx.settleFlight(k)
 		tx.backoff = 0
-		k.state = pktDone
 		t.up.Answered(p, k.ref, nil)
 	}
 	return newly
@@ -188,8 +176,7 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 	s, msg, size, seq, d := h.NSCC(), k.ref.Msg, int(k.size), k.seq, now-k.sentAt
 	tx.newest(s)
 	rtt := t.sample(tx, d, s)
-	k.state = pktDone
-	tx.flight--
+	tx.settleFlight(k)
 	tx.backoff = 0
 	if int32(seq-tx.sureSeq) > 0 { // arrivedAs and measured
 		tx.sureSeq = seq
@@ -207,9 +194,7 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 	}
 	tx.offered(una, h.MPR())
 	// The rest is acked.
-	if p.ccc != nil {
-		p.ccc.OnAck(now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
-	}
+	p.reported(now, size, rtt, false, s)
 	tx.progress = now
 	tx.probes, tx.rtos = 0, 0
 	if tx.una == tx.nxt {
@@ -393,9 +378,7 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 // is tx.una before it; newly, rtt, ce and s are as of CCC.OnAck.
 func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
 	tx := &p.tx
-	if p.ccc != nil {
-		p.ccc.OnAck(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
-	}
+	p.reported(now, newly, rtt, ce, s)
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0
@@ -481,13 +464,6 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	return tx.probeAt
 }
 
-// gone takes n bytes out of flight that no ACK will report.
-func (p *PDC) gone(n int) {
-	if p.ccc != nil && n > 0 {
-		p.ccc.OnGone(n)
-	}
-}
-
 // unsent counts a packet that acknowledges what was never sent (T9).
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
@@ -555,23 +531,15 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		if k.tries == 0 && (!seen || int32(k.seq-top) > 0) {
 			top, seen = k.seq, true
 		}
-		switch k.state {
-		case pktFlight:
-			tx.flight--
-			newly += int(k.size)
-		case pktLost:
-			tx.lost--
-		case pktHeld:
-			tx.held--
-		default:
+		if k.state == pktArrived || k.state == pktDone {
 			continue
 		}
 		if p.odd(k) {
 			p.oddArrival(now, k, false, false)
 		}
 		p.arrivedAs(k)
-		k.state = pktArrived
-		if tx.arrived++; tx.held > 0 && k.nacked && k.ctl == 0 {
+		newly += tx.arrive(k)
+		if tx.held > 0 && k.nacked && k.ctl == 0 {
 			p.accepted(psn, k.ref.Msg)
 		}
 	}
@@ -586,7 +554,7 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		switch over := int32(top - k.seq); {
 		case over <= 0:
 		case uint32(over) >= tx.reorder:
-			p.markLost(now, psn, k, CauseSACK)
+			p.lose(now, psn, k, CauseSACK)
 		default:
 			p.youngHole(now, k)
 		}
@@ -626,7 +594,7 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 			continue
 		}
 		if tx.probeAt-k.sentAt >= p.reorderTime() {
-			p.markLost(now, psn, k, CauseProbe)
+			p.lose(now, psn, k, CauseProbe)
 			continue
 		}
 		p.youngHole(now, k)

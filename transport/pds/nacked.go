@@ -64,7 +64,7 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			tx.clearOwed = p.remoteID != 0
 			t.up.WakeAck(p)
 		}
-		p.hold(now, psn, k, n.Code)
+		p.backOff(now, k, n.Code)
 	case wire.NackNoSESMsgAvail:
 		if k.ctl != 0 {
 			// It is of messages, which may be waited for (F18). A control packet has
@@ -74,11 +74,11 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 			tx.rnrSince, tx.rough = now, true
 			t.up.Refused(p)
 		}
-		p.hold(now, psn, k, n.Code)
+		p.backOff(now, k, n.Code)
 	case wire.NackPSNOORWindow:
 		// Beyond the peer's window: wait for it to move.
 		p.short(now, k, n.Code)
-		p.hold(now, psn, k, n.Code)
+		p.backOff(now, k, n.Code)
 	case wire.NackRODOOO:
 		// UE §3.5.14: go back to Expected_PSN.
 		from := wire.PSN(n.Payload)
@@ -180,37 +180,11 @@ func (p *PDC) proves(n *wire.Nack) bool { return n.SPDCID != 0 && n.SPDCID == p.
 // that comes sooner after a resend than any answer ever came is about an earlier
 // transmission, or a storm: one resend per PSN and round trip (T33).
 func (p *PDC) nackLost(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) bool {
-	tx := &p.tx
 	if k.state != pktFlight || k.tries > 0 && now-k.sentAt < p.leastRTT() {
 		return false
 	}
-	k.state, k.cause = pktLost, nacked(code)
-	tx.flight--
-	if tx.lost == 0 || psn.Before(tx.lostHint) {
-		tx.lostHint = psn
-	}
-	tx.lost++
-	if p.ccc != nil {
-		// UE §3.6.13: 03 is about the way back, others are no congestion.
-		p.ccc.OnNack(now, int(k.size), code == wire.NackTrimmed || code == wire.NackTrimmedLastHop)
-	}
+	p.lose(now, psn, k, nacked(code))
 	return true
-}
-
-// takenBack: a target that said that it has a packet says now that it does not. It lost the
-// response; or on a ROD PDC it held the packet, and its message layer refused it then. What
-// comes behind may be refused all the time until this one goes again.
-func (p *PDC) takenBack(now time.Duration, k *txPkt) {
-	if k.state != pktArrived {
-		return
-	}
-	tx := &p.tx
-	k.state = pktFlight
-	tx.arrived--
-	tx.flight++
-	if p.ccc != nil {
-		p.ccc.OnSend(now, int(k.size))
-	}
 }
 
 // leastRTT is how long the answer to a resend takes at least, less some doubt. Before
@@ -249,9 +223,9 @@ func (p *PDC) nackTrimmed(now time.Duration, psn wire.PSN, k *txPkt, n *wire.Nac
 	p.tx.probes, p.tx.rtos = 0, 0
 }
 
-// hold keeps a refused packet until the back-off passed: 1 ms doubling to
+// backOff holds a refused packet until the back-off passed: 1 ms doubling to
 // RTOMax (F32).
-func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode) {
+func (p *PDC) backOff(now time.Duration, k *txPkt, code wire.NackCode) {
 	if p.mode == wire.ROD {
 		p.takenBack(now, k) // it was held there, and refused when its turn came
 	}
@@ -259,12 +233,8 @@ func (p *PDC) hold(now time.Duration, psn wire.PSN, k *txPkt, code wire.NackCode
 		return
 	}
 	tx := &p.tx
-	k.state, k.nacked, k.cause = pktHeld, true, nacked(code)
-	tx.flight--
-	tx.held++
-	if p.ccc != nil {
-		p.ccc.OnNack(now, int(k.size), false)
-	}
+	k.nacked = true
+	p.hold(now, k, code)
 	// Several packets refused in one flight are one event.
 	if now >= tx.heldUntil {
 		if tx.heldFor == 0 {
@@ -301,12 +271,7 @@ func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
 	tx := &p.tx
 	if k := tx.at(n.PSN); k.state == pktFlight {
 		tx.heldUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
-		k.state, k.cause = pktHeld, nacked(n.Code)
-		tx.flight--
-		tx.held++
-		if p.ccc != nil {
-			p.ccc.OnNack(now, int(k.size), false)
-		}
+		p.hold(now, k, n.Code)
 		p.t.arm(p, tx.heldUntil)
 	}
 }
@@ -328,31 +293,6 @@ func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
 		return false
 	}
 	return true
-}
-
-// rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
-// (faults.md: renumberings ≤ 8) and sends everything again.
-func (p *PDC) rebirth(now time.Duration) {
-	t := p.t
-	p.rebirths++
-	id := t.newID(now)
-	if p.rebirths > 8 || id == 0 {
-		t.fail(now, p, Reason{WhyNack, wire.NackInvalidSyn})
-		return
-	}
-	// What the network still holds of the old PDCID names nothing for a while.
-	t.quar.addID(now, t.cfg.Quarantine, p.id)
-	t.retireID(p)
-	p.id = id
-	t.setID(id, p)
-	if t.secured() {
-		// A 0-RTT target that refused the old Start_PSN will take none up to it.
-		p.restamp(t.above(id, p.start.Add(startGap)))
-	} else {
-		p.restamp(t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30)))))
-	}
-	p.checkTx()
-	t.up.Wake(p)
 }
 
 // giveUpNotReady ends a packet that its target was not ready for in RNRTimeout.

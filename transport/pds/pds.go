@@ -457,25 +457,6 @@ func (t *Table) fail(now time.Duration, p *PDC, why Reason) {
 	t.remove(now, p, why)
 }
 
-// settleAll fails every packet that is not finished and takes it out of flight.
-func (t *Table) settleAll(p *PDC, why Reason) {
-	tx := &p.tx
-	for psn := tx.una; psn != tx.nxt; psn++ {
-		k := tx.at(psn)
-		if k.state == pktFlight && p.ccc != nil {
-			p.ccc.OnGone(int(k.size))
-		}
-		if k.state != pktDone {
-			k.state = pktDone
-			if k.ctl == 0 {
-				t.up.Failed(p, k.ref, why)
-			}
-		}
-	}
-	tx.una = tx.nxt
-	tx.flight, tx.lost, tx.held, tx.arrived = 0, 0, 0, 0
-}
-
 // Abort ends every PDC at once without waiting for the peers: each gets one
 // farewell. The owner is closing.
 func (t *Table) Abort(now time.Duration) {

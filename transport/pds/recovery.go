@@ -117,24 +117,6 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 	return min(at, giveUp)
 }
 
-// markLost takes a packet in flight for lost.
-func (p *PDC) markLost(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
-	tx := &p.tx
-	rto := why == CauseRTO
-	k.cause = why
-	k.state = pktLost
-	tx.flight--
-	if tx.lost == 0 || psn.Before(tx.lostHint) {
-		tx.lostHint = psn
-	}
-	tx.lost++
-	k.gap = !rto
-	if p.ccc != nil {
-		p.ccc.OnLoss(now, int(k.size), rto)
-	}
-	p.pathNews(k, PathLost)
-}
-
 // txTimers does what is due on the sending side and returns when to look again.
 func (p *PDC) txTimers(now time.Duration) time.Duration {
 	tx := &p.tx
@@ -208,34 +190,20 @@ func (p *PDC) probeTail(now time.Duration) {
 	}
 	for psn := tx.nxt - 1; !psn.Before(tx.una); psn-- {
 		if k := tx.at(psn); k.state == pktFlight {
-			p.again(psn, k)
+			p.lose(now, psn, k, CauseTail)
 			break
 		}
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
 		if k.state == pktFlight {
-			p.again(psn, k)
+			p.lose(now, psn, k, CauseTail)
 		}
 		if k.state != pktDone && k.state != pktArrived {
 			break
 		}
 	}
 	p.t.up.Wake(p)
-}
-
-// again sends a packet in flight once more without judging it lost.
-func (p *PDC) again(psn wire.PSN, k *txPkt) {
-	tx := &p.tx
-	k.state, k.gap, k.cause = pktLost, false, CauseTail
-	tx.flight--
-	if p.ccc != nil {
-		p.ccc.OnGone(int(k.size)) // counted again when it leaves
-	}
-	if tx.lost == 0 || psn.Before(tx.lostHint) {
-		tx.lostHint = psn
-	}
-	tx.lost++
 }
 
 // onRTO takes everything in flight for lost. What a SACK reported as arrived is
@@ -257,7 +225,7 @@ func (p *PDC) onRTO(now time.Duration) {
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktFlight {
-			p.markLost(now, psn, k, CauseRTO)
+			p.lose(now, psn, k, CauseRTO)
 		}
 	}
 	if p.remoteID != 0 {
@@ -291,7 +259,7 @@ func (p *PDC) declareHoles(now time.Duration) {
 		}
 		age := time.Duration(microseconds(now)-k.hole) * time.Microsecond
 		if age >= wait-2*time.Microsecond {
-			p.markLost(now, psn, k, CauseReorder)
+			p.lose(now, psn, k, CauseReorder)
 		} else if at := now - age; tx.holeAt == 0 || at < tx.holeAt {
 			tx.holeAt = at
 		}
@@ -327,16 +295,6 @@ func (p *PDC) releaseHeld(now time.Duration) {
 // room for that, and is short of nothing else.
 func (p *PDC) wholeRefused(k *txPkt) bool {
 	return k.ctl == 0 && k.cause == nacked(wire.NackNoSESMsgAvail) && p.mode == wire.RUD
-}
-
-// release has a refused packet sent again.
-func (tx *txDir) release(psn wire.PSN, k *txPkt) {
-	k.state = pktLost
-	tx.held--
-	if tx.lost == 0 || psn.Before(tx.lostHint) {
-		tx.lostHint = psn
-	}
-	tx.lost++
 }
 
 // accepted lets what was refused of the message of an answered packet go again, as far

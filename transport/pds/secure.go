@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/internal/invariant"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -131,106 +130,6 @@ func (e *expectedTable) learn(remote netip.AddrPort, psn wire.PSN) {
 		e.head = (e.head + 1) % maxExpected
 	}
 	e.psn[remote] = psn
-}
-
-// renumber follows a NACK 0x17: every packet goes again with the PSN that the
-// target wants the first of them to have. It reports false if the PDC ended.
-func (p *PDC) renumber(now time.Duration, start wire.PSN) bool {
-	if p.t.Who == 0 {
-		p.clearStarts++
-	} else if p.renumberings++; p.renumberings > maxRenumberings {
-		p.t.fail(now, p, Reason{WhyNack, wire.NackNewStartPSN})
-		return false
-	}
-	p.t.Stats.Renumbered++
-	p.restamp(start)
-	tx := &p.tx
-	// The target is there and takes none of it yet: no timeout of before counts.
-	tx.backoff, tx.rtos, tx.progress = 0, 0, now
-	tx.heldUntil, tx.heldFor, tx.rnrSince, tx.shortSince = 0, 0, 0, 0
-	p.checkTx()
-	return true
-}
-
-// restamp gives a PDC of which no target ever took a packet another Start_PSN.
-// All packets become lost ones that were never sent.
-func (p *PDC) restamp(start wire.PSN) {
-	t, tx := p.t, &p.tx
-	delta := int(start.Sub(p.start))
-	n, una, old := int(tx.nxt.Sub(tx.una)), tx.una, tx.ring
-	p.start = start
-	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
-	tx.cleared, tx.lostHint, tx.mprAt = start-1, tx.una, start-2
-	tx.holeAt = 0
-	if n == 0 {
-		return
-	}
-	tx.ring = t.getRing(max(len(old), minRing))
-	before, out := p.inFlight(), 0
-	for i := range n {
-		q := una.Add(i)
-		k := tx.at(q.Add(delta))
-		*k = old[uint32(q)&uint32(len(old)-1)]
-		switch k.state {
-		case pktDone:
-			continue
-		case pktFlight:
-			tx.flight--
-			out += int(k.size)
-			p.gone(int(k.size)) // counted again when it leaves
-		case pktHeld:
-			tx.held--
-		case pktLost:
-			tx.lost--
-		case pktArrived:
-			panic("BUG: pds: a packet of a PDC that no target took has arrived")
-		}
-		tx.lost++
-		k.state, k.tries, k.hole, k.gap, k.nacked, k.fresh = pktLost, 0, 0, false, false, true
-		k.cause = CauseRenumber
-	}
-	keep := tx.ring
-	tx.ring = old
-	t.putRing(p)
-	tx.ring = keep
-	if invariant.On && p.inFlight() != before-out {
-		invariant.Check(false, "pds: %v: %d bytes in flight of %d, %d left it", p, p.inFlight(), before, out)
-	}
-}
-
-// inFlight is what the congestion window counts, of this PDC and those that share
-// the window.
-func (p *PDC) inFlight() int {
-	if p.ccc == nil {
-		return 0
-	}
-	return p.ccc.InFlight()
-}
-
-// checkTx checks that the sending side's counters are those of its packets.
-func (p *PDC) checkTx() {
-	if !invariant.On {
-		return
-	}
-	tx := &p.tx
-	var n [pktDone + 1]int32
-	bytes := 0
-	for psn := tx.una; psn != tx.nxt; psn++ {
-		k := tx.at(psn)
-		n[k.state]++
-		if k.state == pktFlight {
-			bytes += int(k.size)
-		}
-		if k.state == pktLost && psn.Before(tx.lostHint) {
-			invariant.Check(false, "pds: %v: lost packet %#x before the hint %#x", p, uint32(psn), uint32(tx.lostHint))
-		}
-	}
-	if n[pktFlight] != tx.flight || n[pktLost] != tx.lost || n[pktHeld] != tx.held || n[pktArrived] != tx.arrived {
-		invariant.Check(false, "pds: %v: counted %v", p, n)
-	}
-	if p.ccc != nil && p.inFlight() < bytes {
-		invariant.Check(false, "pds: %v: %d bytes in flight", p, bytes)
-	}
 }
 
 // below reports whether a Start_PSN is older than floor. Both conditions matter:

@@ -1,41 +1,11 @@
 package pds
 
 import (
-	"math/bits"
 	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
-
-// The states of a sent packet.
-const (
-	pktFlight  uint8 = iota + 1 // sent, nothing known
-	pktLost                     // to be sent again as soon as the window allows
-	pktHeld                     // refused; to be sent again at tx.heldUntil
-	pktArrived                  // a SACK said it arrived; its response is not known
-	pktDone                     // answered
-)
-
-// A txPkt is a PSN that was sent. The encoded bytes are not kept: a resend is
-// encoded anew from ref.
-type txPkt struct {
-	ref    Ref
-	first  time.Duration // first transmission
-	sentAt time.Duration // last transmission
-	seq    uint32        // number of the last transmission, counts all of the PDC
-	size   uint16        // nominal bytes
-	path   uint8
-	state  uint8
-	// The rest is 0 of a packet that is sent for the first time.
-	tries  uint8  // retransmissions, saturating
-	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, else 0
-	cause  Cause  // why it is sent again
-	gap    bool   // a hole is why it was sent again last time
-	nacked bool   // refused at least once: which transmission was taken is not known
-	fresh  bool   // in the lost list, but never sent: a control packet
-	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
-}
 
 // txDir is one direction's sending side, by cache lines like a PDC.
 type txDir struct {
@@ -95,8 +65,6 @@ type txDir struct {
 	rnrAt      time.Duration // the last NACK 09
 }
 
-func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
-
 func (tx *txDir) init(start wire.PSN) {
 	tx.ring = tx.one[:]
 	tx.una, tx.nxt = start, start
@@ -142,44 +110,6 @@ const (
 	// each way sixteen in a row happen by chance once in 50,000.
 	bigRTOs = 16
 )
-
-func (t *Table) getRing(n int) []txPkt {
-	c := bits.Len(uint(n - 1))
-	if l := t.rings[c]; len(l) > 0 {
-		r := l[len(l)-1]
-		t.rings[c] = l[:len(l)-1]
-		t.ringKept -= n
-		return r
-	}
-	return make([]txPkt, 1<<c)
-}
-
-// putRing takes the ring from a PDC with one packet outstanding at most, which it
-// must have elsewhere, and keeps it for whoever sends more next.
-func (t *Table) putRing(p *PDC) {
-	n := len(p.tx.ring)
-	if n == 1 {
-		return // its own
-	}
-	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
-		t.rings[c] = append(t.rings[c], p.tx.ring)
-		t.ringKept += n
-	}
-	p.tx.ring = p.tx.one[:]
-	p.tx.ringHint = uint8(min(n, maxRingHint))
-}
-
-// grow makes room in the ring for one more packet.
-func (p *PDC) grow() {
-	tx := &p.tx
-	old := tx.ring
-	nw := p.t.getRing(max(2*len(old), minRing, int(tx.ringHint)))
-	for psn := tx.una; psn != tx.nxt; psn++ {
-		nw[uint32(psn)&uint32(len(nw)-1)] = old[uint32(psn)&uint32(len(old)-1)]
-	}
-	p.t.putRing(p)
-	tx.ring = nw
-}
 
 // Open makes a PDC to a peer as its initiator (UE §3.5.8). Nothing is
 // sent before the first Push. known marks an address the application named.
@@ -270,38 +200,6 @@ func (p *PDC) Ask() bool {
 	tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 	p.t.up.WakeAck(p)
 	return true
-}
-
-// Push gives a new packet the next PSN; Header appends its header. CanPush must have
-// said yes. n is the nominal size, path the index of the local port.
-func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
-	t, tx := p.t, &p.tx
-	t.Cause = CauseNew
-	psn := tx.nxt
-	out := psn.Sub(tx.una)
-	if tx.flight == 0 {
-		tx.progress = now // the RTO of what leaves begins here
-		if out == 0 {
-			tx.owedSince = now
-		}
-	}
-	if int(out) == len(tx.ring) {
-		p.grow()
-	}
-	k, seq := tx.at(psn), tx.seq+1
-	tx.nxt, tx.seq, tx.lastSend = psn+1, seq, now
-	tx.flight++
-	// Field by field: a literal is built twice.
-	k.ref.Msg, k.ref.Off, k.ref.Len, k.ref.Kind = ref.Msg, ref.Off, ref.Len, ref.Kind
-	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
-	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
-	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
-		t.Close(now, p) // what has begun goes on: F34
-	}
-	if p.heapAt > now+t.tailLeast {
-		p.armTail(now)
-	}
-	t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
 // Header appends the PDS header of the packet that Push gave last.
@@ -397,54 +295,6 @@ func (p *PDC) canResend() bool {
 	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n)
 }
 
-// Resend takes the oldest lost packet. CanResend must have said yes.
-func (p *PDC) Resend(now time.Duration, path uint8) Again {
-	tx := &p.tx
-	psn := tx.lostHint
-	k := tx.at(psn)
-	if k.state != pktLost {
-		panic("BUG: pds: Resend without CanResend")
-	}
-	p.t.Cause = k.cause
-	p.t.Stats.resent(k.cause)
-	tx.lost--
-	if tx.flight == 0 {
-		tx.progress = now
-	}
-	tx.flight++
-	tx.seq++
-	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, 0
-	if k.fresh {
-		k.fresh, k.first = false, now
-	} else if k.tries < 255 {
-		k.tries++
-	}
-	tx.lastSend = now
-	if p.ccc != nil {
-		p.ccc.OnSend(now, int(k.size))
-	}
-	p.t.arm(p, now+p.tailTime())
-	if k.ctl != 0 {
-		return Again{IsCP: true, CP: p.ctlHeader(psn, k)}
-	}
-	return Again{Req: p.header(psn, k), Ref: k.ref}
-}
-
-// resent counts a retransmission.
-func (s *Stats) resent(c Cause) {
-	switch c {
-	case CauseRTO:
-		s.RtxRTO++
-	case CauseSACK, CauseReorder, CauseProbe:
-		s.RtxSACK++
-	case CauseTail:
-		s.RtxProbe++
-	case CauseClose: // for the first time
-	default: // a NACK
-		s.RtxNack++
-	}
-}
-
 func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {
 	c := wire.CP{Ctl: wire.CtlType(k.ctl - 1), Flags: wire.FlagAR, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID}
 	if k.tries > 0 {
@@ -463,17 +313,8 @@ func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	psn := p.tx.nxt
 	p.Push(now, Ref{}, p.t.ctlNominal(), p.path)
 	k := p.tx.at(psn)
-	k.ctl, k.cause = 1+uint8(c), CauseClose
-	p.tx.flight--
-	if p.ccc != nil {
-		p.ccc.OnGone(int(k.size))
-	}
-	k.state = pktLost
-	if p.tx.lost == 0 || psn.Before(p.tx.lostHint) {
-		p.tx.lostHint = psn
-	}
-	p.tx.lost++
-	k.fresh = true
+	k.ctl = 1 + uint8(c)
+	p.unsend(now, psn, k, CauseClose)
 	p.t.up.Wake(p)
 }
 
