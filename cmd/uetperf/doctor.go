@@ -4,22 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/doctor"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 )
 
-func doctorCommand(cfg *Config, choose func(string)) *cobra.Command {
-	var provider string
-	c := &cobra.Command{
+func (l *line) doctor() *cobra.Command {
+	return l.command(&cobra.Command{
 		Use: "doctor [HOST[:PORT]]", Short: "why is it slow or unreachable",
 		Long: `doctor looks at this host: interfaces, socket buffers, offloads, limits, processors,
 clock. With a HOST where uetperf serve runs it also looks at the way there and at
@@ -32,45 +28,12 @@ the speed), with the cause and what to do.
 Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached.`,
 		Example: "  uetperf doctor\n  uetperf doctor HOST\n  uetperf doctor HOST -e msg --sec tls --keys FOLDER",
 		Args:    atMost(1),
-	}
-	f := c.Flags()
-	f.SortFlags = false
-	addProvider(f, &provider, &cfg.Spec.EP)
-	f.StringVarP(&cfg.Domain, "domain", "d", "", "this `INTERFACE` (default all, or the one that leads to HOST)")
-	cfg.Spec.Sec, cfg.Spec.GSO = perf.Off, "auto"
-	sec, gso := perf.Off, "auto"
-	f.Var(&choice{&sec, []string{perf.Off, perf.PSK, perf.TLS}, nil}, "sec", "`SECURITY` that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)")
-	addKeys(f, cfg, keys.Client)
-	f.Var(&choice{&gso, []string{"auto", "off"}, nil}, "gso", "segmentation offload `auto|off`")
-	f.StringVarP(&cfg.JSON, "json", "J", "", "write the report (JSON, schema uetperf-doctor/1) to `FILE`; - is standard output, then nothing else is written there")
-	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "what is not ok only")
-	timeout := 5 * time.Second
-	f.Var(durationFlag{&timeout}, "timeout", "`TIME` that the server may take to answer")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		choose("doctor")
-		if err := checkProvider(provider); err != nil {
-			return err
-		}
-		if timeout <= 0 {
-			return errors.New("--timeout must be more than 0")
-		}
-		cfg.Timeout, cfg.Spec.Sec, cfg.Spec.GSO = timeout, sec, gso
+	}, "doctor", testDef{}, func(p *params, args []string) error {
 		if len(args) == 1 {
-			cfg.Target = args[0]
-		}
-		switch {
-		case cfg.Target == "" && (sec != perf.Off || cfg.Keys != ""):
-			return errors.New("--sec and --keys are about a server: name its host")
-		case sec == perf.TLS && cfg.Spec.EP != perf.MSG:
-			return errors.New("--sec tls is for connections: add -e msg")
-		case sec != perf.Off && cfg.Keys == "":
-			return fmt.Errorf("--sec %s needs --keys FOLDER, made by uetperf keys", sec)
-		case sec == perf.Off && cfg.Keys != "":
-			return errors.New("--keys needs --sec psk or --sec tls")
+			p.cfg.Target = args[0]
 		}
 		return nil
-	}
-	return c
+	}, nil)
 }
 
 // runDoctor prints what the doctor finds, as it finds it.

@@ -29,8 +29,8 @@ type readConfig struct {
 	FailOn    []*assert.Change
 }
 
-func reportCommand(cfg *Config, choose func(string)) *cobra.Command {
-	c := &cobra.Command{
+func (l *line) report() *cobra.Command {
+	return l.command(&cobra.Command{
 		Use: "report RUN.json... -o report.html", Short: "one offline HTML page of records",
 		Long: `report makes one HTML file of records that -J wrote: tables, the distribution of
 latency (log x, nines y), goodput with window, round trip and retransmissions over
@@ -46,26 +46,17 @@ The file that has the name already is replaced when all of the new one is writte
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			choose("report")
-			cfg.Read.Files = args
-			if err := onceStdin(args); err != nil {
-				return err
-			}
-			return notRead("-o", cfg.Read.Output, args)
-		},
-	}
-	f := c.Flags()
-	f.SortFlags = false
-	f.StringVarP(&cfg.Read.Output, "output", "o", "report.html", "`FILE` to write; - is standard output")
-	f.StringVar(&cfg.Read.Title, "title", "", "`TEXT` above the page (default what was measured)")
-	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but errors")
-	return c
+	}, "report", testDef{}, func(p *params, args []string) error {
+		p.cfg.Read.Files = args
+		if err := onceStdin(args); err != nil {
+			return err
+		}
+		return notRead("-o", p.cfg.Read.Output, args)
+	}, nil)
 }
 
-func compareCommand(cfg *Config, choose func(string)) *cobra.Command {
-	var failOn []string
-	c := &cobra.Command{
+func (l *line) compare() *cobra.Command {
+	return l.command(&cobra.Command{
 		Use: "compare BASE.json NEW.json", Short: "what changed between two records; exit 1 on regression",
 		Long: `compare holds the runs of a new record against those of a base with the same test,
 operation and size. Where there are several runs of a kind, in a record or in
@@ -76,41 +67,24 @@ Exit status 1 if a --fail-on was exceeded, or if a new record ended early or had
 wrong data and no base did.`,
 		Example:               "  uetperf compare base.json new.json --fail-on 'p99>+10%' --fail-on 'goodput<-5%'\n  uetperf compare --base a1.json --base a2.json --base a3.json --new b1.json --new b2.json --new b3.json",
 		DisableFlagsInUseLine: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			choose("compare")
-			r := &cfg.Read
-			switch {
-			case len(args) == 2:
-				r.Base, r.New = append([]string{args[0]}, r.Base...), append([]string{args[1]}, r.New...)
-			case len(args) == 1 && len(r.Base) > 0 && len(r.New) == 0:
-				r.New = args
-			case len(args) > 2:
-				return fmt.Errorf("unexpected %q after the two records: name more by --base FILE and --new FILE", args[2])
-			case len(args) == 1 || len(r.Base) == 0 || len(r.New) == 0:
-				return errors.New("compare needs two records: BASE.json NEW.json, or --base FILE and --new FILE")
-			}
-			for _, s := range failOn {
-				ch, err := assert.ParseChange(s)
-				if err != nil {
-					return fmt.Errorf("--fail-on %w", err)
-				}
-				r.FailOn = append(r.FailOn, ch)
-			}
-			files := append(append([]string{}, r.Base...), r.New...)
-			if err := onceStdin(files); err != nil {
-				return err
-			}
-			return notRead("-J", cfg.JSON, files)
-		},
-	}
-	f := c.Flags()
-	f.SortFlags = false
-	f.StringArrayVar(&cfg.Read.Base, "base", nil, "a `FILE` of the base (repeatable)")
-	f.StringArrayVar(&cfg.Read.New, "new", nil, "a `FILE` to hold against it (repeatable)")
-	f.StringArrayVar(&failOn, "fail-on", nil, "exit 1 if the median changed by more than `CHANGE`, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)")
-	f.StringVarP(&cfg.JSON, "json", "J", "", "write the comparison (JSON) to `FILE`; - is standard output, then nothing else is written there")
-	f.BoolVarP(&cfg.Verbose, "verbose", "v", false, "all metrics")
-	return c
+	}, "compare", testDef{}, func(p *params, args []string) error {
+		r := &p.cfg.Read
+		switch {
+		case len(args) == 2:
+			r.Base, r.New = append([]string{args[0]}, r.Base...), append([]string{args[1]}, r.New...)
+		case len(args) == 1 && len(r.Base) > 0 && len(r.New) == 0:
+			r.New = args
+		case len(args) > 2:
+			return fmt.Errorf("unexpected %q after the two records: name more by --base FILE and --new FILE", args[2])
+		case len(args) == 1 || len(r.Base) == 0 || len(r.New) == 0:
+			return errors.New("compare needs two records: BASE.json NEW.json, or --base FILE and --new FILE")
+		}
+		files := append(append([]string{}, r.Base...), r.New...)
+		if err := onceStdin(files); err != nil {
+			return err
+		}
+		return notRead("-J", p.cfg.JSON, files)
+	}, nil)
 }
 
 // notRead refuses to write over a record that is read.

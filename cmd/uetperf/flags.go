@@ -1,0 +1,573 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A flagRow describes one flag. Help, defaults and refusals all come from rows.
+type flagRow struct {
+	on          string // the commands that have the flag; one that differs between them has several rows
+	name, short string
+	unit, help  string // help contains the unit
+	def         string // the default, as a user would give it
+	said        string // the default in words, if help is to tell it so
+	to          any    // where the value goes: a pointer to it, or a pflag.Value
+	hidden      bool
+	// check refuses a wrong value and derives what follows from a good one. It runs when
+	// all flags are read, in the order of the rows, also for a flag that was not given.
+	check func() error
+}
+
+// Groups of commands.
+const (
+	selfName  = "selfcheck" // the command without a name
+	streams   = perf.BW + " " + perf.Rate
+	exchanges = perf.Load + " " + perf.RR
+	windowed  = streams + " " + exchanges + " " + perf.Incast
+	counted   = perf.Ping + " " + perf.Lat + " " + streams + " " + exchanges
+	warmed    = perf.Lat + " " + windowed
+	single    = perf.Ping + " " + warmed // tests that are one test
+	anyTest   = single + " " + soakName
+	recorded  = anyTest + " " + selfName
+)
+
+// params are the flags of one command, which has a Config of its own.
+type params struct {
+	command string
+	test    testDef // of a test
+	cfg     Config
+	set     *pflag.FlagSet
+	rows    []flagRow
+
+	// What flags give that a check turns into a part of cfg.
+
+	provider      string
+	iters, warmup int64
+	dur           time.Duration
+	seed          uint64
+}
+
+// addTo adds the flags of the command to f.
+func (p *params) addTo(f *pflag.FlagSet) {
+	p.set = f
+	f.SortFlags = false
+	for _, r := range p.table() {
+		if slices.Contains(strings.Fields(r.on), p.command) {
+			p.rows = append(p.rows, r)
+			r.addTo(f)
+		}
+	}
+}
+
+func (r *flagRow) addTo(f *pflag.FlagSet) {
+	usage := strings.Replace(r.help, r.unit, "`"+r.unit+"`", 1)
+	if r.unit == "" {
+		usage = r.help
+	}
+	switch v := r.to.(type) {
+	case pflag.Value:
+		f.VarP(v, r.name, r.short, usage)
+	case *string:
+		f.StringVarP(v, r.name, r.short, "", usage)
+	case *[]string:
+		f.StringArrayVarP(v, r.name, r.short, nil, usage)
+	case *bool:
+		f.BoolVarP(v, r.name, r.short, false, usage)
+	case *int:
+		f.IntVarP(v, r.name, r.short, 0, usage)
+	case *int64:
+		f.Int64VarP(v, r.name, r.short, 0, usage)
+	case *uint64:
+		f.Uint64VarP(v, r.name, r.short, 0, usage)
+	}
+	fl := f.Lookup(r.name)
+	if r.def != "" {
+		if err := fl.Value.Set(r.def); err != nil {
+			panic("BUG: --" + r.name + ": " + err.Error())
+		}
+		fl.DefValue = r.def
+	}
+	if r.said != "" {
+		fl.DefValue = "0" // which help does not show
+		fl.Usage += " (default " + r.said + ")"
+	}
+	fl.Hidden = r.hidden
+}
+
+// given reports whether a flag is on the command line.
+func (p *params) given(name string) bool { return p.set.Changed(name) }
+
+// check refuses what is wrong with the flags, the first thing in the order of the table.
+func (p *params) check() error {
+	for _, r := range p.rows {
+		if v, ok := r.to.(place); ok && p.given(r.name) && *v.s == "" {
+			return fmt.Errorf("--%s is empty: give %s, or leave it out", r.name, r.unit)
+		}
+	}
+	for _, r := range p.rows {
+		if r.check == nil {
+			continue
+		}
+		if err := r.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A place is the name of a file, folder, interface, address or member. An empty one, as of a
+// shell variable that is not set, names nothing and is refused.
+type place struct{ s *string }
+
+func (p place) String() string     { return *p.s }
+func (p place) Set(s string) error { *p.s = s; return nil }
+func (p place) Type() string       { return "string" }
+
+// A choice is one of several words. Those that come later are refused with a word about it.
+type choice struct {
+	v       *string
+	offered []string
+	later   []string
+}
+
+func oneOf(v *string, offered ...string) *choice { return &choice{v: v, offered: offered} }
+
+func (c *choice) but(later ...string) *choice { c.later = later; return c }
+
+func (c *choice) String() string { return *c.v }
+func (c *choice) Type() string   { return "string" }
+
+func (c *choice) Set(s string) error {
+	switch {
+	case slices.Contains(c.offered, s):
+		*c.v = s
+		return nil
+	case slices.Contains(c.later, s):
+		return fmt.Errorf("%s is not offered yet; there is %s", s, strings.Join(c.offered, ", "))
+	}
+	return fmt.Errorf("%q is not one of %s", s, strings.Join(c.offered, ", "))
+}
+
+// isOn reads a choice of two.
+func isOn(s string) (bool, error) {
+	var v string
+	err := oneOf(&v, "on", "off").Set(s)
+	return v == "on", err
+}
+
+// A parsed value is read by a function.
+type parsed[T any] struct {
+	v    *T
+	read func(string) (T, error)
+	text string // as given
+}
+
+func read[T any](v *T, by func(string) (T, error)) *parsed[T] { return &parsed[T]{v: v, read: by} }
+
+func (p *parsed[T]) Type() string   { return "string" }
+func (p *parsed[T]) String() string { return p.text }
+
+func (p *parsed[T]) Set(s string) (err error) {
+	p.text = s
+	*p.v, err = p.read(s)
+	return err
+}
+
+// A whole error says all of itself: what was given and what is wrong with it.
+type whole struct{ error }
+
+// asIs makes the errors of a function whole.
+func asIs[T any](f func(string) (T, error)) func(string) (T, error) {
+	return func(s string) (T, error) {
+		v, err := f(s)
+		if err != nil {
+			err = whole{err}
+		}
+		return v, err
+	}
+}
+
+// A list of parsed values grows with each flag.
+type list[T any] struct {
+	v    *[]T
+	read func(string) (T, error)
+}
+
+func (l *list[T]) Type() string   { return "stringArray" }
+func (l *list[T]) String() string { return "" }
+
+func (l *list[T]) Set(s string) error {
+	v, err := l.read(s)
+	*l.v = append(*l.v, v)
+	return err
+}
+
+// table has all flags of uetperf. The rows of tests have the defaults of p's test.
+func (p *params) table() []flagRow {
+	c, s, t := &p.cfg, &p.cfg.Spec, &p.test
+	drawn, always := "", ""
+	if p.command == soakName {
+		drawn, always = "drawn", ": always on"
+	}
+	usual := keys.Client
+	if p.command == "serve" {
+		usual = keys.Server
+	}
+	const elsewhere = "; - is standard output, then nothing else is written there"
+	return []flagRow{
+		{on: "serve", name: "listen", unit: "IP:PORT", help: fmt.Sprintf("IP:PORT to listen on, and the %d ports behind it; port 0 takes free ones", perf.ProbePort), said: fmt.Sprintf("every address, port %d", wire.Port), to: place{&c.Listen}},
+		{on: "keys", name: "rotate", help: "take the next of three steps to a new cluster key: made and accepted, used, the old one gone", to: &c.Rotate},
+		{on: "keys", name: "remove", unit: "NAME", help: "let the member NAME in no more", to: place{&c.Remove}},
+		{on: "info", name: "explain", help: "say why each thing that is not offered is not", to: &c.Explain},
+		{on: "report", name: "output", short: "o", unit: "FILE", help: "FILE to write; - is standard output", def: "report.html", to: place{&c.Read.Output}},
+		{on: "report", name: "title", unit: "TEXT", help: "TEXT above the page", said: "what was measured", to: read(&c.Read.Title, anyText)},
+		{on: "compare", name: "base", unit: "FILE", help: "a FILE of the base (repeatable)", to: &c.Read.Base},
+		{on: "compare", name: "new", unit: "FILE", help: "a FILE to hold against it (repeatable)", to: &c.Read.New},
+		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, failOn}},
+
+		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.size, to: read(&c.Sizes, asIs(units.ParseSizes))},
+		{on: soakName, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
+		{on: counted, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: shownIf(t.iters), to: &p.iters, check: p.checkIters},
+		{on: single, name: "time", short: "t", unit: "TIME", help: "TIME per size, e.g. 10s", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
+		{on: soakName, name: "time", short: "t", unit: "TIME", help: "TIME of it all, e.g. 1h", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
+		{on: perf.Load, name: "rate", unit: "RATE", help: "RATE of requests, those that all streams begin in a second, e.g. 20k/s", to: read(&s.Rate, units.ParseRate), check: p.checkRate},
+		{on: perf.Load, name: "arrivals", unit: "HOW", help: "gaps between them: HOW constant, poisson (exponential), uniform (0 to twice the mean); drawn by --seed", def: perf.Constant, to: oneOf(&s.Arrivals, perf.Constant, perf.Poisson, perf.Uniform)},
+		{on: perf.RR, name: "churn", help: "open and close a packet delivery context, with -e msg a connection, for each transaction", to: &s.Churn, check: p.checkChurn},
+		{on: perf.Incast, name: "within", unit: "PART", help: "a sender has converged when it stays within ± this PART of its share", def: "25%", to: read(&s.Within, units.ParseShare)},
+		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.reply, to: read(&s.Reply, units.ParseSize)},
+		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
+		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
+		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.window), to: &s.Window},
+		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.parallel)), to: &s.Parallel},
+		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
+		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
+		{on: anyTest, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},
+		{on: anyTest, name: "mode", unit: "MODE", help: "MODE: rud (unordered) or rod (ordered)", def: "rud", said: drawn, to: oneOf(&s.Mode, "rud", "rod").but("rudi", "uud")},
+		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit or delivery", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery").but("match", "commit")},
+		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
+		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, check: p.checkProvider},
+		{on: anyTest, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: perf.RDM, to: oneOf(&s.EP, perf.RDM, perf.MSG).but("dgram")},
+		{on: "info doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, perf.RDM, perf.MSG).but("dgram")},
+		{on: anyTest, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE", said: "the one that leads to HOST", to: place{&c.Domain}},
+		{on: "serve", name: "domain", short: "d", unit: "INTERFACE", help: "listen on the addresses of this INTERFACE only", to: place{&c.Domain}},
+		{on: "info", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE only", to: place{&c.Domain}},
+		{on: "doctor", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE", said: "all, or the one that leads to HOST", to: place{&c.Domain}},
+		{on: "serve", name: "max-clients", unit: "N", help: "serve at most N clients at once", def: "64", to: &c.MaxClients, check: p.checkClients},
+		{on: "serve", name: "once", help: "end when the first client is gone", to: &c.Once},
+		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
+		{on: anyTest, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
+		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},
+		{on: anyTest, name: "sec", unit: "SECURITY", help: "SECURITY of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: perf.Off, to: oneOf(&s.Sec, perf.Off, perf.PSK, perf.TLS)},
+		{on: "doctor", name: "sec", unit: "SECURITY", help: "SECURITY that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: perf.Off, to: oneOf(&s.Sec, perf.Off, perf.PSK, perf.TLS), check: p.checkDoctor},
+		{on: anyTest + " serve doctor", name: "keys", unit: "FOLDER", help: "FOLDER of keys, made by uetperf keys", to: place{&c.Keys}},
+		{on: anyTest + " serve doctor", name: "as", unit: "NAME", help: "with --sec tls, the NAME whose certificate this end has", said: usual + ", or the only one in the folder", to: place{&c.As}},
+		{on: anyTest, name: "crc", unit: "on|off", help: "CRC-32C trailer on|off", def: "on", to: read(&s.CRC, isOn)},
+		{on: anyTest, name: "base-rtt", unit: "TIME", help: "round trip TIME of the idle path, hosts included (config_base_rtt of UE): what takes longer is taken for congestion", said: "150us", to: read(&s.BaseRTT, units.ParseDuration)},
+		{on: anyTest, name: "trim", help: "offer packets to switches that trim (DSCP 10, resent 12; control 46), and refuse what arrives cut (DSCP 26, 28)", to: &s.Trim, check: p.checkSecurity},
+		{on: anyTest, name: "gso", unit: "auto|on|off", help: "segmentation offload auto|on|off at both ends", def: "auto", said: drawn, to: oneOf(&s.GSO, "auto", "on", "off")},
+		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
+		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU},
+		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
+		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents, packet numbers and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
+		{on: perf.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
+		{on: soakName, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
+		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
+		{on: recorded, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
+		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
+		{on: "doctor", name: "json", short: "J", unit: "FILE", help: "write the report (JSON, schema uetperf-doctor/1) to FILE" + elsewhere, to: place{&c.JSON}},
+		{on: "compare", name: "json", short: "J", unit: "FILE", help: "write the comparison (JSON) to FILE" + elsewhere, to: place{&c.JSON}},
+		{on: recorded, name: "csv", unit: "FILE", help: "write one line per size to FILE", to: place{&c.CSV}, check: p.checkFiles},
+		{on: recorded, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, asIs(assert.Parse)}, check: p.checkAsserts},
+		{on: recorded, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
+		{on: "serve keys report", name: "quiet", short: "q", help: "say nothing but errors", to: &c.Quiet},
+		{on: "doctor", name: "quiet", short: "q", help: "what is not ok only", to: &c.Quiet},
+		{on: recorded, name: "verbose", short: "v", help: "counters of both ends below each result", to: &c.Verbose},
+		{on: "serve", name: "verbose", short: "v", help: "say who runs what", to: &c.Verbose},
+		{on: "info", name: "verbose", short: "v", help: "one block per address, as fi_info prints them", to: &c.Verbose},
+		{on: "compare", name: "verbose", short: "v", help: "all metrics", to: &c.Verbose},
+		{on: anyTest + " serve", name: "pcap", unit: "FILE", help: fmt.Sprintf("write the datagrams of this end to FILE (pcapng, %d bytes of each, at most %s), sealed ones opened; slows the test down", capture.SnapLen, units.Bytes(capture.MaxBytes)), to: place{&c.Pcap}},
+		{on: anyTest, name: "timeout", unit: "TIME", help: "TIME that the server may take to answer", def: "10s", to: read(&c.Timeout, units.ParseDuration), check: p.checkTimeout},
+		{on: "doctor", name: "timeout", unit: "TIME", help: "TIME that the server may take to answer", def: "5s", to: read(&c.Timeout, units.ParseDuration), check: p.checkTimeout},
+		{on: anyTest, name: "silence", unit: "TIME", help: "end a test when nothing was heard of the server for TIME: it was stopped, or cut off", said: perf.Silence.String() + ", or --timeout if that is less", to: read(&c.Silence, units.ParseDuration), check: p.checkSilence},
+		{on: "serve", name: "until-eof", help: "end when standard input ends", to: &c.UntilEOF, hidden: true},
+	}
+}
+
+func anyText(s string) (string, error) { return s, nil }
+
+func failOn(s string) (*assert.Change, error) {
+	c, err := assert.ParseChange(s)
+	if err != nil {
+		return nil, whole{fmt.Errorf("--fail-on %w", err)}
+	}
+	return c, nil
+}
+
+func faults(s string) (*relay.Faults, error) {
+	f, err := relay.ParseFaults(s)
+	return &f, err
+}
+
+// shownIf is how help tells a default that is not zero.
+func shownIf(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func shownTime(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	if s, ok := strings.CutSuffix(d.String(), "m0s"); ok {
+		return s + "m"
+	}
+	return d.String()
+}
+
+// The checks of the table, in its order.
+
+func (p *params) checkMixed() error {
+	for _, n := range p.cfg.Sizes {
+		if n > 32<<20 {
+			return fmt.Errorf("size %s is more than the 32 MiB that a soak mixes", units.Size(n))
+		}
+	}
+	return nil
+}
+
+func (p *params) checkIters() error {
+	s := &p.cfg.Spec
+	switch {
+	case !p.given("iters"):
+		s.Iters = p.test.iters
+	case p.given("time"):
+		return errors.New("-n and -t are two ways to say how long: give one")
+	case p.iters < 1:
+		return fmt.Errorf("-n %d is not at least 1", p.iters)
+	default:
+		s.Iters = p.iters
+	}
+	return nil
+}
+
+func (p *params) checkTime() error {
+	s := &p.cfg.Spec
+	switch {
+	case p.given("time") && p.dur <= 0:
+		return errors.New("-t must be more than 0")
+	case p.given("time"):
+		s.Iters, s.Time = 0, p.dur
+	case !p.given("iters"):
+		s.Time = p.test.time
+	}
+	return nil
+}
+
+func (p *params) checkRate() error {
+	s := &p.cfg.Spec
+	if s.Rate == 0 {
+		return errors.New("load needs --rate: how many requests begin in a second, e.g. --rate 20k/s")
+	}
+	if s.Iters > 0 { // the rate says when they begin, and with that how long it takes
+		s.Time, s.Iters = max(time.Duration(float64(s.Iters)/eachRate(s)*1e9), 1), 0
+	}
+	return nil
+}
+
+// eachRate is how many requests one stream of a load begins in a second.
+func eachRate(s *perf.Spec) float64 { return s.Rate / float64(max(1, s.Parallel)) }
+
+func (p *params) checkChurn() error {
+	if s := &p.cfg.Spec; s.Churn && s.EP == perf.MSG && !p.given("progress") {
+		// Connections are made by goroutines, which those who poll keep waiting.
+		s.Progress = "auto"
+	}
+	return nil
+}
+
+func (p *params) checkSample() error {
+	if d := p.cfg.Spec.Sample; p.given("sample") && d < 10*time.Millisecond {
+		return fmt.Errorf("--sample %v is not at least 10ms", d)
+	}
+	return nil
+}
+
+func (p *params) checkWarmup() error {
+	s := &p.cfg.Spec
+	switch {
+	case slices.Contains(strings.Fields(windowed), p.command) && (s.Window < 1 || s.Window > perf.MaxWindow):
+		return fmt.Errorf("-W %d is not 1 to %d", s.Window, perf.MaxWindow)
+	case !p.given("warmup"):
+		s.Warmup = p.test.warmup(s)
+	case p.warmup < 0:
+		return fmt.Errorf("-w %d is negative", p.warmup)
+	default:
+		s.Warmup = p.warmup
+	}
+	return nil
+}
+
+func (p *params) checkData() error {
+	if p.command == soakName {
+		p.cfg.Spec.Check = true
+	}
+	return nil
+}
+
+func (p *params) checkProvider() error {
+	switch n := p.provider; {
+	case n == "uet":
+		return nil
+	case isNumber(n): // of those who know -p as a port
+		return fmt.Errorf("-p %s is a libfabric provider; the port goes behind the host: HOST:%s", n, n)
+	default:
+		return fmt.Errorf("provider %q is not uet, the only one here", n)
+	}
+}
+
+func (p *params) checkClients() error {
+	if n := p.cfg.MaxClients; n < 1 {
+		return fmt.Errorf("--max-clients %d is not at least 1", n)
+	}
+	return nil
+}
+
+func (p *params) checkPaths() error {
+	if n := p.cfg.Spec.Paths; n < 1 {
+		return fmt.Errorf("--paths %d is not at least 1", n)
+	}
+	return nil
+}
+
+func (p *params) checkSecurity() error {
+	c, s := &p.cfg, &p.cfg.Spec
+	switch sealed := s.Sec != perf.Off; {
+	case s.Sec == perf.TLS && s.EP != perf.MSG:
+		return errors.New("--sec tls needs -e msg: certificates secure connections; rdm endpoints take --sec psk")
+	case sealed && c.Keys == "":
+		return fmt.Errorf("--sec %s needs --keys FOLDER: make one by `uetperf keys FOLDER`", s.Sec)
+	case !sealed && c.Keys != "":
+		return errors.New("--keys is of no use without --sec psk or --sec tls")
+	case s.Sec != perf.TLS && c.As != "":
+		return errors.New("--as names a certificate: it needs --sec tls")
+	case sealed && p.given("crc"):
+		return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
+	case sealed && s.Trim:
+		return errors.New("--trim is of no use with --sec: of a sealed packet switches leave nothing that could be read")
+	case sealed:
+		s.CRC = false
+	case s.Trim && !s.CRC:
+		return errors.New("--trim needs the CRC, which tells a whole packet from one that was cut: leave out --crc off")
+	}
+	return nil
+}
+
+func (p *params) checkDoctor() error {
+	c, s := &p.cfg, &p.cfg.Spec
+	switch {
+	case c.Target == "" && (s.Sec != perf.Off || c.Keys != ""):
+		return errors.New("--sec and --keys are about a server: name its host")
+	case s.Sec == perf.TLS && s.EP != perf.MSG:
+		return errors.New("--sec tls is for connections: add -e msg")
+	case s.Sec != perf.Off && c.Keys == "":
+		return fmt.Errorf("--sec %s needs --keys FOLDER, made by uetperf keys", s.Sec)
+	case s.Sec == perf.Off && c.Keys != "":
+		return errors.New("--keys needs --sec psk or --sec tls")
+	}
+	return nil
+}
+
+func (p *params) checkImpair() error {
+	switch s := &p.cfg.Spec; {
+	case p.cfg.Impair == nil:
+	case s.EP != perf.RDM || s.Sec != perf.Off:
+		return errors.New("--impair relays packets from other addresses, which only unsecured rdm endpoints let pass: leave out -e msg and --sec")
+	case s.Paths > 1:
+		return errors.New("--impair relays one path: leave --paths out")
+	}
+	return nil
+}
+
+// checkSeed draws a seed for contents and faults if none was given. Endpoints have none then:
+// packet numbers that can be foreseen are for tests.
+func (p *params) checkSeed() error {
+	s := &p.cfg.Spec
+	switch {
+	case !p.given("seed"):
+		s.Seed = uint64(rand.Uint32()) + 1
+	case p.seed == 0:
+		return errors.New("--seed 0 is not at least 1: leave it out for a random one")
+	default:
+		s.Seed, s.EndpointSeed = p.seed, p.seed
+	}
+	if p.cfg.Impair != nil {
+		p.cfg.Impair.Seed = s.Seed
+	}
+	return nil
+}
+
+func (p *params) checkInterval() error {
+	if c := &p.cfg; p.given("interval") && c.Interval == 0 {
+		c.Interval = -1
+	}
+	return nil
+}
+
+func (p *params) checkAsserts() error {
+	for _, a := range p.cfg.Asserts {
+		if p.command == selfName {
+			break
+		}
+		if err := a.For(p.command, p.cfg.Spec.Check); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *params) checkFiles() error {
+	switch c := &p.cfg; {
+	case c.CSV == "-" && c.JSON == "-":
+		return errors.New("--json - and --csv - cannot both have standard output")
+	case c.CSV != "" && (c.CSV == c.JSON || c.CSV == c.Pcap) || c.JSON != "" && c.JSON == c.Pcap:
+		return errors.New("-J, --csv and --pcap need files of their own")
+	}
+	return nil
+}
+
+func (p *params) checkTimeout() error {
+	if p.cfg.Timeout <= 0 {
+		return errors.New("--timeout must be more than 0")
+	}
+	return nil
+}
+
+func (p *params) checkSilence() error {
+	c := &p.cfg
+	switch {
+	case !p.given("silence"):
+		c.Spec.PeerTimeout = min(c.Timeout, perf.Silence)
+	case c.Silence <= 0 || c.Silence > time.Hour:
+		return fmt.Errorf("--silence %v is not more than 0 and at most 1h", c.Silence)
+	default:
+		c.Spec.PeerTimeout = c.Silence
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+)
+
+// soakName is the command that runs all the other tests.
+const soakName = "soak"
+
+// A testDef is what distinguishes the commands that run a test: what help says of it, its
+// operations, the usual one first, and the defaults of its flags.
+type testDef struct {
+	name, short, long, example string
+	ops                        []string
+	size, reply, progress      string
+	iters                      int64
+	time                       time.Duration
+	window, parallel           int // 0: it has no window; one stream
+	// counted is what -n counts.
+	counted string
+	// warmup is how many messages are not measured unless -w says so, warmed the same in
+	// words. Nil: there is no warm-up.
+	warmup func(*perf.Spec) int64
+	warmed string
+}
+
+var tests = []testDef{
+	{
+		name: perf.Ping, short: "is a host there, and how far is it",
+		long: `ping tells how long it takes to reach a host: the control exchange, the opening of
+both endpoints, the first round trip (which opens the packet delivery context
+with the data in its first packet), and round trips after it.`,
+		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4793 -n 100 -i 10ms --assert 'p99<1ms'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "64", iters: 5, progress: "auto", counted: "round trips per size",
+	},
+	{
+		name: perf.Lat, short: "latency: round trips of one message at a time",
+		long: `lat sends a message back and forth and measures each round trip; what it prints is
+half of it, one way. A round trip ends when the answer is there and the message
+before it has completed, whose acknowledgement comes behind its answer: a
+completion level that takes longer than a round trip counts. Up to 8 KiB and with
+inject or transmit complete, where one acknowledgement may tell of several
+messages, it is the message fifteen round trips before that has to be complete.`,
+		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8:64K:*2", iters: 10000, progress: "manual", counted: "round trips per size",
+		warmup: func(s *perf.Spec) int64 { return atMostIters(latWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", latWarmup),
+	},
+	{
+		name: perf.BW, short: "bandwidth: a window of messages under way",
+		long: `bw keeps a window of messages under way and measures what arrives. The clock runs
+from the end of the warm-up to the end of the time, at the sender, by
+completions; with inject complete, which says nothing of arrival, at the receiver.`,
+		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST --impair loss=1%,reorder=1%",
+		ops:     []string{perf.Send, perf.TSend}, size: "1M", time: 10 * time.Second, window: 64, progress: "auto", counted: perStream,
+		warmup: twoWindows, warmed: "twice the window",
+	},
+	{
+		name: perf.Rate, short: "message rate: many small messages under way",
+		long:    `rate is bw for small messages, which share trains of packets: messages per second.`,
+		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
+		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual", counted: perStream,
+		warmup: twoWindows, warmed: "twice the window",
+	},
+	loadTest, rrTest, incastTest, soakTest,
+}
+
+// The most messages that tests warm up with.
+const loadWarmup, rrWarmup, latWarmup = 1000, 100, 1000
+
+const perStream = "messages per size and stream"
+
+func twoWindows(s *perf.Spec) int64 { return int64(2 * s.Window) }
+
+func atMostIters(n int64, s *perf.Spec) int64 {
+	if s.Iters > 0 {
+		return min(n, s.Iters)
+	}
+	return n
+}
+
+var loadTest = testDef{
+	name: perf.Load, short: "latency under load: requests at intended times, whatever becomes of those before",
+	long: `load is an open loop: requests begin at a rate, and what is printed is the time from
+when a request was MEANT to begin to when the application here had its reply. The
+server's application answers each. A round trip is measured because it needs one
+clock and ends with what the other application did; it is not halved.
+
+Requests that cannot begin in time, because the window is full or this host is too
+slow, wait their turn and are never left out: a stall shows in every request that
+it delayed. "late%" are those that began more than ` + perf.LateAfter.String() + ` late.
+
+When requests pile up to the end of the time, host and path are overloaded: those
+that wait get another 1 s at most, the rest is given up and counts with the time it
+waited, and the last line says how much the path carries at most.`,
+	example: "  uetperf load HOST --rate 20k/s -s 4K -t 30s\n  uetperf load HOST --rate 100k/s -s 64 --arrivals poisson --assert 'p99<200us' --assert 'late<1%'",
+	ops:     []string{perf.TSend, perf.Send}, size: "4K", time: 10 * time.Second, window: 1024, progress: "manual", reply: "8", counted: "requests per size and stream",
+	warmup: func(s *perf.Spec) int64 { return int64(min(loadWarmup, eachRate(s)*s.Time.Seconds()/20)) },
+	warmed: fmt.Sprintf("what is meant to begin in a twentieth of the time, at most %d", loadWarmup),
+}
+
+var rrTest = testDef{
+	name: perf.RR, short: "transactions: a request, its reply, the next request",
+	long: `rr counts transactions: a request and its reply, one at a time per stream (-P), or a
+window of them (-W). Times are whole round trips.
+
+With --churn each transaction opens what carries it and closes it again. With rdm
+that are the packet delivery contexts of both ends: data opens them, so the
+transaction includes it; "open" is until the request was acknowledged, "close" the
+orderly end of both. With -e msg it is an endpoint with its connection each time:
+"open" is endpoint and connection, "close" the end of both, the transaction what is
+in between. Transactions that fail are counted, and the test goes on; five in a row
+end it.`,
+	example: "  uetperf rr HOST -t 10s -P 4\n  uetperf rr HOST -s 100 --reply 10K --assert 'rate>20k/s'\n  uetperf rr HOST --churn\n  uetperf rr HOST --churn -e msg --sec tls --keys KEYS --assert errors==0",
+	ops:     []string{perf.TSend, perf.Send}, size: "64", time: 10 * time.Second, window: 1, progress: "manual", reply: "64", counted: "transactions per size and stream",
+	warmup: func(s *perf.Spec) int64 { return atMostIters(rrWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", rrWarmup),
+}
+
+var incastTest = testDef{
+	name: perf.Incast, short: "many senders at once to one receiver: fairness, convergence, slowest block",
+	long: `incast has -P senders here, each an endpoint of its own, and one receiver, an endpoint
+at the server. Half of the time the senders stream blocks, -W each under way:
+
+  jain       fairness of the second half of the streams: 1 if all got the same,
+             1/P if one got all
+  converged  from when on each sender stayed within ±25 % (--within) of its share,
+             the mean of all, in intervals of 1/50 of the time of the streams
+
+Then come rounds: all senders send one block at once, and the next round begins when
+all are complete. A round takes as long as its slowest sender; who waits for all
+ranks of a job waits that long.
+
+A line per sender follows: what it streamed, and over all the packets that it sent
+again, that were marked (ecn) and that switches cut (trim). What the receiver threw
+away is in the line of all.`,
+	example: "  uetperf incast HOST -P 8 -s 256K -t 10s\n  uetperf incast HOST -P 32 -s 64K -c --assert 'jain>0.9' --assert 'tail<20ms'",
+	ops:     []string{perf.TSend}, size: "256K", time: 10 * time.Second, window: 4, progress: "auto", parallel: 8,
+	warmup: twoWindows, warmed: "twice the window",
+}
+
+var soakTest = testDef{
+	name: soakName, short: "everything mixed, for a long time: data verified, leaks looked for",
+	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
+rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
+levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
+--complete, --progress, --gso, --paths, the operation) is not drawn. Beside them a
+load of 200 requests a second never pauses. Every byte is verified; -c is always on.
+The record (-J) has for each test the command that repeats it.
+
+Between tests both processes are asked for their memory (heap in use, resident set),
+goroutines and file descriptors, after garbage was collected. At the end a line is
+fitted to each, by least squares, without the first quarter of the time. It leaks if
+the line grew more than its bound and is no chance (3 standard errors, 8 samples):
+
+  heap 4 MiB or 10 %, resident set 32 MiB or 20 %, goroutines 8 or 10 %,
+  file descriptors 4 or 10 % of the mean, over the time that is judged
+
+The server's process is judged as a whole: let nobody else use it. A test that fails
+is told, and the soak goes on; five in a row end it. Exit status 0: no test failed,
+no byte was wrong, nothing leaks.`,
+	example: "  uetperf soak HOST -t 1h --check\n  uetperf soak HOST -e msg --sec tls --keys KEYS -t 10m -J soak.json\n  uetperf soak HOST -t 5m --impair loss=1%,reorder=1% --assert leaks==0",
+	ops:     []string{perf.TSend, perf.Send, perf.Inject}, size: "0,1,8,64,1000,4K,20000,64K,1M", time: 10 * time.Minute, progress: "auto",
+}
+
+// test is the command of a test.
+func (l *line) test(t testDef) *cobra.Command {
+	return l.command(&cobra.Command{
+		Use: t.name + " HOST[:PORT] [" + strings.Join(t.ops, "|") + "]", Short: t.short, Long: t.long, Example: t.example,
+		DisableFlagsInUseLine: true,
+		Args:                  func(_ *cobra.Command, args []string) error { return t.arguments(args) },
+	}, t.name, t, func(p *params, args []string) error {
+		s := &p.cfg.Spec
+		p.cfg.Target, s.Test, s.Op = args[0], t.name, t.ops[0]
+		if len(args) > 1 {
+			s.Op, p.cfg.Soak.op = args[1], args[1]
+		}
+		if t.window == 0 {
+			s.Parallel = 1
+		}
+		return nil
+	}, func(p *params) error {
+		if t.name == soakName { // which draws its tests
+			p.pin()
+			return nil
+		}
+		for _, n := range p.cfg.Sizes {
+			s := p.cfg.Spec
+			if s.Size = n; s.Validate() != nil {
+				return s.Validate()
+			}
+		}
+		return nil
+	})
+}
+
+// arguments refuses what are not a host and an operation.
+func (t *testDef) arguments(args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
+	case len(args) > 2:
+		return fmt.Errorf("unexpected %q after the operation", args[2])
+	case len(args) == 2 && isNumber(args[0]): // ping -c 5 HOST
+		return fmt.Errorf("%q in the place of the host: -n %s says how many", args[0], args[0])
+	case len(args) == 2 && isNumber(args[1]) && strings.Contains(args[0], ":"): // it has a port
+		return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
+	case len(args) == 2 && isNumber(args[1]): // ping HOST -c 5
+		return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
+	case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
+		return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
+	case len(args) == 2 && !slices.Contains(t.ops, args[1]):
+		return fmt.Errorf("operation %q of %s is not one of %s", args[1], t.name, strings.Join(t.ops, ", "))
+	}
+	return nil
+}
+
+// pinned is what a soak does not draw, "" and 0: it does.
+type pinned struct {
+	op, mode, complete, progress, gso string
+
+	paths int
+	// common are the flags that were given and that all of its tests have.
+	common []string
+}
+
+// pin notes what the flags of a soak pin.
+func (p *params) pin() {
+	s, pins := &p.cfg.Spec, &p.cfg.Soak
+	for name, v := range map[string]struct {
+		to *string
+		is string
+	}{"mode": {&pins.mode, s.Mode}, "complete": {&pins.complete, s.Complete}, "progress": {&pins.progress, s.Progress}, "gso": {&pins.gso, s.GSO}} {
+		if p.given(name) {
+			*v.to = v.is
+		}
+	}
+	if p.given("paths") {
+		pins.paths = s.Paths
+	}
+	// The others are neither drawn nor the soak's own.
+	for _, name := range []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"} {
+		if p.given(name) {
+			pins.common = append(pins.common, "--"+name+"="+p.set.Lookup(name).Value.String())
+		}
+	}
+}
