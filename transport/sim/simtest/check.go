@@ -31,7 +31,7 @@ func (w *World) sendEnded(o *Op) {
 		case o.Silent:
 			w.Failf("%s: success event for a silent %v", h.Name(), o)
 		case o.WrongRI && !o.early():
-			w.Failf("%s: success of %v", h.Name(), o)
+			w.Failf("%s: success of %v, whose target is not there", h.Name(), o)
 		case o.gaveUp:
 			w.Failf("%s: success of %v, of which a packet was given up", h.Name(), o)
 		case o.cancel:
@@ -45,9 +45,7 @@ func (w *World) sendEnded(o *Op) {
 		// S-CPL-07: a truncated receive is the receiver's affair.
 		w.Failf("%s: truncation at the sender of %v", h.Name(), o)
 	case e.Cause == ses.Cancelled:
-		if !o.cancel && !h.closing {
-			w.Failf("%s: %v ends cancelled without a cancel", h.Name(), o)
-		}
+		w.wanted(o)
 		if o.cancel && (o.txPieces > 0 || e.Unknown) {
 			w.Failf("%s: cancelled after packets left: %v", h.Name(), o)
 		}
@@ -60,6 +58,14 @@ func (w *World) sendEnded(o *Op) {
 	}
 	if !o.Inject {
 		set(o.buf, spent)
+	}
+}
+
+// wanted checks that somebody asked for the end of an operation that ended
+// cancelled.
+func (w *World) wanted(o *Op) {
+	if !o.cancel && !o.Host.closing {
+		w.Failf("%s: %v ends cancelled without a cancel", o.Host.Name(), o)
 	}
 }
 
@@ -107,9 +113,7 @@ func (w *World) recvEnded(o *Op) {
 			w.received(o)
 		}
 	case ses.Cancelled:
-		if !o.cancel && !h.closing {
-			w.Failf("%s: %v ends cancelled without a cancel", h.Name(), o)
-		}
+		w.wanted(o)
 		if i := untouched(o.buf, soil); i >= 0 && o.cancel {
 			w.Failf("%s: byte %d of a receive that nothing matched was written: %v", h.Name(), i, o)
 		}
@@ -123,9 +127,7 @@ func (w *World) recvEnded(o *Op) {
 	if e.Unknown {
 		w.Failf("%s: a receive with unknown outcome: %v", h.Name(), o)
 	}
-	if !guardsIntact(o.whole) {
-		w.Failf("%s: bytes around the buffer of %v were written", h.Name(), o)
-	}
+	w.guarded(o, o.whole)
 	set(o.buf, spent)
 }
 
@@ -154,9 +156,7 @@ func (w *World) received(o *Op) {
 	if !sure {
 		// It looks like several: any that is free will do, and one that another
 		// such receive was given if that can have another.
-		if s = w.place(o, map[*Op]bool{}); s == nil {
-			w.Failf("%s: %v receives a message that nobody sent here: %d bytes, tag %#x, peer %d", h.Name(), o, e.Len, e.Tag, e.Peer)
-		}
+		s = w.place(o, map[*Op]bool{})
 	}
 	if s == nil || !s.send() || w.Hosts[s.Peer] != h {
 		w.Failf("%s: %v receives a message that nobody sent here: %d bytes, tag %#x, peer %d", h.Name(), o, e.Len, e.Tag, e.Peer)
@@ -488,7 +488,7 @@ func (w *World) Settle(bound time.Duration) {
 				since = max(from, w.progress) // for room, which takes a dead peer's time
 			}
 			if now-since > bound+slow+w.patience() {
-				w.Failf("%v is still open %v after the faults have ended", o, now-from)
+				w.Failf("%v is still open %v after the faults have ended, time for a dead peer included", o, now-from)
 			}
 		}
 	}
@@ -618,8 +618,8 @@ func (w *World) Audit() {
 		switch {
 		case o.buf != nil && o.Ended:
 			w.unwritten(o, o.whole, o.buf)
-		case o.whole != nil && !guardsIntact(o.whole):
-			w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
+		case o.whole != nil:
+			w.guarded(o, o.whole)
 		}
 		if !o.send() {
 			continue

@@ -49,7 +49,7 @@ type HostSpec struct {
 type Host struct {
 	Index  int
 	Node   *sim.Node
-	FEP    *transport.FEP // nil: down
+	FEP    Endpoint // nil: down
 	Config transport.Config
 	Closed bool
 
@@ -78,11 +78,6 @@ type Host struct {
 	errRecv int             // receives that ended in error in this life
 	talks   []talk          // with each host in this life
 	fences  []*Op           // sends with a fence that nothing has passed
-
-	// Tests of the checkers plant bugs here: in what leaves, in what is told.
-	mangle func(*dgram.Datagram)
-	twist  func(transport.Event) []transport.Event
-	keep   []byte
 
 	onEvent   func(*Op)
 	drainLeft func() // ends Drain
@@ -225,9 +220,6 @@ func (h *Host) drive(now time.Duration) {
 			if !pending {
 				h.w.Failf("%s: a train of a FEP with nothing pending", h.Name())
 			}
-			if h.mangle != nil {
-				h.mangle(d)
-			}
 			h.checkTrain(d)
 			h.Node.Send(d)
 			again = true
@@ -238,7 +230,7 @@ func (h *Host) drive(now time.Duration) {
 				break
 			}
 			again = true
-			h.tell(now, *e)
+			h.event(now, *e)
 		}
 	}
 	h.pool.Put(d)
@@ -383,18 +375,21 @@ func split(b []byte, n int, rng *rand.Rand) [][]byte {
 
 // Cancel asks for the end of an operation and reports whether it was found.
 func (h *Host) Cancel(o *Op) bool {
-	if h.FEP == nil || !o.Open() || o.Life != h.Life() {
+	if h.FEP == nil || o.Lost || o.Life != h.Life() {
 		return false
 	}
 	now := h.w.Net.Now()
 	found := h.FEP.Cancel(now, o)
+	if o.Ended {
+		if found {
+			h.w.Failf("%s: Cancel found %v, which has ended", h.Name(), o)
+		}
+		return false
+	}
 	if !o.drainer {
 		h.w.note("%s cancels %v: %v", h.Name(), o, found)
 	}
 	if found {
-		if o.Ended {
-			h.w.Failf("%s: Cancel found %v, which has ended", h.Name(), o)
-		}
 		if o.send() && o.txPieces > 0 {
 			h.w.Failf("%s: Cancel found %v, of which packets have left", h.Name(), o)
 		}
@@ -433,7 +428,7 @@ func (h *Host) Close() {
 		if e == nil {
 			break
 		}
-		h.tell(now, *e)
+		h.event(now, *e)
 	}
 	h.busy, h.closing = false, false
 	h.Closed = true
@@ -472,16 +467,6 @@ func (h *Host) Restart() {
 		h.Crash(false)
 	}
 	h.start()
-}
-
-func (h *Host) tell(now time.Duration, e transport.Event) {
-	if h.twist == nil {
-		h.event(now, e)
-		return
-	}
-	for _, e := range h.twist(e) {
-		h.event(now, e)
-	}
 }
 
 // event takes the end of an operation in.

@@ -254,7 +254,7 @@ func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
 				left += "\n" + h.Name() + ": " + h.FEP.Dump()
 			}
 		}
-		w.Failf("%s does not happen within %v%s", what, d, left)
+		w.fail(what, fmt.Sprintf("%s does not happen within %v%s", what, d, left))
 	}
 }
 
@@ -375,6 +375,11 @@ func (w *World) unwritten(o *Op, whole, buf []byte) {
 	if i := untouched(buf, spent); i >= 0 {
 		w.Failf("%s: byte %d of the buffer of %v was written after its end", o.Host.Name(), i, o)
 	}
+	w.guarded(o, whole)
+}
+
+// guarded checks that nothing was written around the buffer of an operation.
+func (w *World) guarded(o *Op, whole []byte) {
 	if !guardsIntact(whole) {
 		w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
 	}
@@ -417,6 +422,7 @@ func (w *World) accepted(o *Op) {
 // A Violation is a broken rule.
 type Violation struct {
 	What string
+	Rule string // which checker found it: its text before the values are put in
 	At   time.Duration
 	Tail string // the last lines of the trace, and what each endpoint has
 }
@@ -425,7 +431,14 @@ func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s", v.At-sim.St
 
 // Failf reports a broken rule and ends the run.
 func (w *World) Failf(format string, args ...any) {
-	v := &Violation{What: fmt.Sprintf(format, args...), At: w.Net.Now(), Tail: w.Tail(40)}
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	w.fail(format, fmt.Sprintf(format, args...))
+}
+
+func (w *World) fail(rule, what string) {
+	v := &Violation{What: what, Rule: rule, At: w.Net.Now(), Tail: w.Tail(40)}
 	for _, h := range w.Hosts {
 		if h.FEP != nil {
 			v.Tail += h.Name() + " has " + h.FEP.Dump()
