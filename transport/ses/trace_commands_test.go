@@ -31,6 +31,7 @@ func init() {
 		"drop":     (*world).drop,
 		"cack":     (*world).cack,
 		"answer":   (*world).answer,
+		"codes":    (*world).codes,
 		"result":   (*world).result,
 		"request":  (*world).request,
 		"hex":      (*world).hex,
@@ -233,6 +234,11 @@ func inParts(b []byte, n int) (whole []byte, parts [][]byte) {
 
 func (w *world) recv(a *args, tagged bool, look string) {
 	o := &operation{at: w.party(a), name: a.pos()}
+	if look == "claim" {
+		o = w.ops[o.name] // the peek has the context that the claim needs
+		delete(w.ops, o.name)
+		o.ended = false
+	}
 	for _, l := range []string{"claim", "discard"} {
 		if look != "" && a.has(l) {
 			look += " and " + l
@@ -385,6 +391,25 @@ func (w *world) answer(a *args) {
 	w.printf("%s %s->%s %s", responseName(p), p.to.name, p.from.name, w.rspText(p, rsp, false))
 	p.done = true
 	p.from.answered(p.handle, rsp)
+}
+
+// codes posts a message of one packet for each return code, has it answered so, and prints
+// only how it ended.
+func (w *world) codes(a *args) {
+	from, to := w.party(a), w.named(a.str("to", ""))
+	for _, rc := range strings.Split(a.str("rc", ""), ",") {
+		before := w.out.String()
+		o := &operation{at: from, to: to, name: rc, bytes: pattern(rc, 8)}
+		o.posting = posting{peer: to.num, job: to.job, pid: to.pid, ri: to.ri, buf: o.bytes}
+		w.post(o)
+		w.leave(o, 1)
+		p := w.packets[fmt.Sprintf("p%d", len(w.packets))]
+		p.done = true
+		p.from.answered(p.handle, w.rspOf(&args{t: w.t, vals: map[string]string{"op": "RESPONSE", "rc": rc}}, wire.Rsp{MsgID: o.ids[0], JobID: to.job}))
+		w.out.Reset()
+		w.out.WriteString(before)
+		w.drain()
+	}
 }
 
 // result is a response that comes after its packet was answered.
@@ -574,7 +599,7 @@ func (w *world) request(a *args) {
 		RI: uint16(a.num("ri", uint64(p.to.ri))), JobID: uint32(a.num("job", uint64(p.to.job))), Initiator: uint32(a.num("initiator", uint64(p.from.initiator))),
 		BufOff: a.num("buffer_offset", 0), Match: a.num("tag", 0), HeaderData: a.num("data", 0), MsgOff: uint32(off), ReqLen: uint32(length), PayloadLen: uint16(payload),
 	}
-	body := w.rawMessage(p, name, int(length))
+	body := w.rawMessage(p, name, int(max(length, off+payload)))
 	switch form {
 	case "std":
 		if flags&wire.SESSOM != 0 {

@@ -350,6 +350,9 @@ func offsetIn(all, part []byte) int {
 }
 
 func kindWords(o *operation) string {
+	if o.look != "" {
+		return o.look
+	}
 	s := "send"
 	if o.recv {
 		s = "recv"
