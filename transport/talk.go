@@ -63,8 +63,10 @@ func (p *peer) speak(sends int) bool {
 	if t.heard = 0; t.turn == turnRests {
 		t.turn = turnSpoke
 	}
-	if !answer && (t.lag|t.unasked != 0 || p.pace.rounds != 0) {
-		p.askAll()
+	if !answer {
+		// It asks for itself, if it leaves: a fence may keep it back, and it may be
+		// cancelled. So those before it that asked for nothing are not forgotten.
+		t.lag, p.pace.rounds = 0, 0
 	}
 	if t.ahead < 255 {
 		t.ahead++

@@ -466,6 +466,68 @@ func TestFenceAsks(t *testing.T) {
 	}
 }
 
+// sayTwice has the second end send two messages in a row, so that what the first posts
+// next answers nothing.
+func (c *chat) sayTwice() {
+	for range 2 {
+		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.say(1)
+	}
+}
+
+// A fence that answers nothing asks as well about what asked for no ACK before it.
+func TestFenceAsksAfterConversation(t *testing.T) {
+	lagged := 0
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		c.sayTwice()
+		if c.a.Sends() > 0 {
+			lagged++
+		}
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Fence: true})
+		c.turn()
+		for since := c.now; c.got[1] == c.n; c.look() {
+			if c.now += time.Microsecond; c.now-since > restTime {
+				t.Fatalf("after %d rounds it is kept back %v later", c.n, c.now-since)
+			}
+		}
+	}
+	if lagged < 4 {
+		t.Errorf("only %d of 8 conversations lagged", lagged)
+	}
+}
+
+// A message that answers nothing and is cancelled before it leaves tells nothing of those
+// before it: they are asked about when the conversation rests.
+func TestConversationRestsAfterCancel(t *testing.T) {
+	lagged := 0
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		c.sayTwice()
+		if c.a.Sends() > 0 {
+			lagged++
+		}
+		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Context: "cancelled"})
+		if !c.a.Cancel(c.now, "cancelled") {
+			t.Fatal("it was not cancelled")
+		}
+		for e := c.a.NextEvent(); e != nil && e.Context != "cancelled"; e = c.a.NextEvent() {
+		}
+		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.say(1) // nobody answers
+		c.look()
+		if took := c.until(0); took > 2*restTime {
+			t.Errorf("after %d rounds the last ones complete %v later", c.n, took)
+		}
+	}
+	if lagged < 4 {
+		t.Errorf("only %d of 8 conversations lagged", lagged)
+	}
+}
+
 // The ACK of a message that goes by another PDC, as it is long or ordered, does not tell
 // of what asked for nothing: that is asked about at once.
 func TestConversationTurnsAway(t *testing.T) {
