@@ -144,11 +144,11 @@ func TestPlainAckIsAnAck(t *testing.T) {
 					xs[1].told = nil
 				}
 			}
-			// What calmUntil says runTimers would say, and do nothing.
+			// What calmUntil says runDeadlines would say, and do nothing.
 			if at := xs[0].p.calmUntil(); at > xs[0].now {
 				calms++
-				if next := xs[0].p.runTimers(xs[0].now); next != at {
-					t.Fatalf("seed %d: calm until %v, and runTimers looks again at %v", seed, at, next)
+				if next := xs[0].p.runDeadlines(xs[0].now); next != at {
+					t.Fatalf("seed %d: calm until %v, and runDeadlines looks again at %v", seed, at, next)
 				}
 			}
 			got, want := xs[0].state(), xs[1].state()

@@ -72,66 +72,81 @@ func (t *Table) closeDone(now time.Duration, p *PDC) {
 	t.remove(now, p, Reason{Why: WhyClosed})
 }
 
-// closeTimers closes what is idle and ends what waits too long for an answer.
-func (p *PDC) closeTimers(now time.Duration) time.Duration {
-	cfg := &p.t.cfg
-	switch p.state {
-	case Creating, Established:
-		if p.tx.una != p.tx.nxt {
-			return 0
-		}
-		if p.initiator {
-			at := p.idleAt + cfg.IdleClose
-			if now < at {
-				return at
-			}
-			if p.t.up.Pending(p) {
-				return now + cfg.IdleClose
-			}
-			p.t.Close(now, p)
-			p.t.up.Wake(p) // the owner answers with Drained
-			return now + cfg.RTOInit
-		}
-		// An initiator closes after IdleClose; one that does not is dead or
-		// lost its state. Ask once and let the retry budget decide. One in the
-		// middle of a message is neither: PeerTimeout judges it.
-		at := max(p.lastHeard, p.idleAt) + 2*cfg.IdleClose
-		if now < at {
-			return at
-		}
-		if p.t.up.InboundOpen(p) {
-			return now + 2*cfg.IdleClose
-		}
-		p.RequestClose(now)
+// idleCloseAt is when a PDC closes that sends nothing. An initiator closes after IdleClose;
+// one that does not is dead or lost its state: its target asks after twice that.
+func (p *PDC) idleCloseAt() time.Duration {
+	switch {
+	case p.state != Creating && p.state != Established || p.tx.una != p.tx.nxt:
+		return never
+	case p.initiator:
+		return p.idleAt + p.t.cfg.IdleClose
+	}
+	return max(p.lastHeard, p.idleAt) + 2*p.t.cfg.IdleClose
+}
+
+func (p *PDC) closeIdle(now time.Duration) time.Duration {
+	t, cfg := p.t, &p.t.cfg
+	switch {
+	case p.initiator && t.up.Pending(p):
+		return now + cfg.IdleClose
+	case p.initiator:
+		t.Close(now, p)
+		t.up.Wake(p) // the owner answers with Drained
 		return now + cfg.RTOInit
-	case Quiesce:
-		p.t.up.Wake(p)
-		return now + cfg.RTOInit
-	case AckWait:
-		p.settle(now)
-		return 0
-	case CloseAckWait:
-		if now >= p.closeBy {
-			p.t.closeDone(now, p)
-			return 0
-		}
-		return p.closeBy
-	case CloseRequested:
-		// An initiator that is heard is finishing its messages.
-		if p.t.up.InboundOpen(p) {
-			p.closeBy = now + cfg.CloseReqTime
-			return p.closeBy
-		}
-		if by := p.lastHeard + max(cfg.CloseReqTime, cfg.SuspectTimeout); by > p.closeBy {
-			p.closeBy = by
-		}
-		if now >= p.closeBy {
-			p.t.fail(now, p, Reason{Why: WhyClosed})
-			return 0
-		}
-		return p.closeBy
+	case t.up.InboundOpen(p):
+		// One in the middle of a message is not idle: PeerTimeout judges it.
+		return now + 2*cfg.IdleClose
+	}
+	p.RequestClose(now)
+	return now + cfg.RTOInit
+}
+
+// drainAt is when the owner of a quiescing PDC is asked whether it is done: whenever the
+// PDC is looked at.
+func (p *PDC) drainAt() time.Duration {
+	if p.state != Quiesce && p.state != AckWait {
+		return never
 	}
 	return 0
+}
+
+func (p *PDC) drain(now time.Duration) time.Duration {
+	if p.state == AckWait {
+		p.settle(now)
+		return never
+	}
+	p.t.up.Wake(p)
+	return now + p.t.cfg.RTOInit
+}
+
+// closeAt is when the end that this side asked for has taken too long.
+func (p *PDC) closeAt() time.Duration {
+	switch p.state {
+	case CloseAckWait:
+		return p.closeBy
+	case CloseRequested:
+		return 0 // closeBy moves on while the initiator is heard
+	}
+	return never
+}
+
+func (p *PDC) endClosing(now time.Duration) time.Duration {
+	t, cfg := p.t, &p.t.cfg
+	if p.state == CloseAckWait {
+		t.closeDone(now, p)
+		return never
+	}
+	// An initiator that is heard is finishing its messages.
+	if t.up.InboundOpen(p) {
+		p.closeBy = now + cfg.CloseReqTime
+		return p.closeBy
+	}
+	p.closeBy = max(p.closeBy, p.lastHeard+max(cfg.CloseReqTime, cfg.SuspectTimeout))
+	if now >= p.closeBy {
+		t.fail(now, p, Reason{Why: WhyClosed})
+		return never
+	}
+	return p.closeBy
 }
 
 // resume takes the request to close back: the initiator goes on. It may have

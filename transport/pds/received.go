@@ -895,57 +895,70 @@ func (t *Table) evictPending(now time.Duration) bool {
 	return false
 }
 
-// rxTimers does what is due on the receiving side.
-func (p *PDC) rxTimers(now time.Duration) time.Duration {
+// unusedAt is when a PENDING PDC ends (UE §3.5.8): one of which no packet was ever
+// accepted. An initiator's was never pending: control packets may make its rx.
+func (p *PDC) unusedAt() time.Duration {
+	rx := p.rx
+	if rx == nil || p.initiator || rx.max != p.start-1 || rx.held.n() != 0 {
+		return never
+	}
+	return p.lastHeard + p.t.cfg.NewPDCTime
+}
+
+func (p *PDC) endUnused(now time.Duration) time.Duration {
+	p.t.remove(now, p, Reason{Why: WhyClosed})
+	return never
+}
+
+// messageAt is when a PDC ends whose initiator stopped in the middle of a message (F9, F25).
+func (p *PDC) messageAt() time.Duration {
+	if p.rx == nil || !p.t.up.InboundOpen(p) && p.rx.held.n() == 0 {
+		return never
+	}
+	return p.lastHeard + p.t.cfg.PeerTimeout
+}
+
+func (p *PDC) endSilent(now time.Duration) time.Duration {
+	p.t.fail(now, p, Reason{Why: WhyTimeout})
+	return never
+}
+
+// clearAt is when the initiator is asked to clear a guaranteed response; it is looked at
+// whenever the PDC is.
+func (p *PDC) clearAt() time.Duration {
+	if p.rx == nil || len(p.rx.stored) == 0 {
+		return never
+	}
+	return 0
+}
+
+// askClear asks for a CLEAR that may be lost (T12), sends what is to be cleared again, and
+// gives the PDC up with the peer.
+func (p *PDC) askClear(now time.Duration) time.Duration {
 	t, rx := p.t, p.rx
-	var next time.Duration
-	// PENDING (UE §3.5.8): a PDC of which no packet was ever accepted.
-	// An initiator's was never pending: control packets may make its rx.
-	if rx.max == p.start-1 && rx.held.n() == 0 && !p.initiator {
-		if at := p.lastHeard + t.cfg.NewPDCTime; now >= at {
-			t.remove(now, p, Reason{Why: WhyClosed})
-			return 0
-		} else {
-			next = earlier(next, at)
-		}
-	}
-	if t.up.InboundOpen(p) || rx.held.n() > 0 {
-		// F9, F25: a message stopped in the middle.
-		if at := p.lastHeard + t.cfg.PeerTimeout; now >= at {
-			t.fail(now, p, Reason{Why: WhyTimeout})
-			return 0
-		} else {
-			next = earlier(next, at)
-		}
-	}
-	if len(rx.stored) != 0 {
-		// T12, and a lost CLEAR: ask for it, then give the PDC up.
-		switch {
-		case now-p.lastHeard >= t.cfg.PeerTimeout:
-			t.fail(now, p, Reason{Why: WhyTimeout})
-			return 0
-		case rx.clearAsk == 0:
-			rx.clearWait = 4 * t.cfg.RTOInit
-			rx.clearAsk = now + rx.clearWait
-		case now >= rx.clearAsk && !p.proven && rx.asked:
-			// T27: a source that never used our PDCID may be forged; it is not
-			// asked again, and given up with the peer.
-			rx.clearAsk = p.lastHeard + t.cfg.PeerTimeout
-		case now >= rx.clearAsk:
-			rx.asked = true
-			rx.clearWait = min(2*rx.clearWait, t.cfg.RTOMax)
-			rx.clearAsk = now + rx.clearWait
-			t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.max)})
-			// The response itself may be what was lost.
-			for i := rx.head; i < len(rx.stored) && i < rx.head+16; i++ {
-				if !rx.stored[i].due {
-					rx.stored[i].due, rx.stored[i].late = true, true
-					rx.due++
-				}
+	switch {
+	case now-p.lastHeard >= t.cfg.PeerTimeout:
+		return p.endSilent(now)
+	case rx.clearAsk == 0:
+		rx.clearWait = 4 * t.cfg.RTOInit
+		rx.clearAsk = now + rx.clearWait
+	case now >= rx.clearAsk && !p.proven && rx.asked:
+		// T27: a source that never used our PDCID may be forged; it is not
+		// asked again, and given up with the peer.
+		rx.clearAsk = p.lastHeard + t.cfg.PeerTimeout
+	case now >= rx.clearAsk:
+		rx.asked = true
+		rx.clearWait = min(2*rx.clearWait, t.cfg.RTOMax)
+		rx.clearAsk = now + rx.clearWait
+		t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.max)})
+		// The response itself may be what was lost.
+		for i := rx.head; i < len(rx.stored) && i < rx.head+16; i++ {
+			if !rx.stored[i].due {
+				rx.stored[i].due, rx.stored[i].late = true, true
+				rx.due++
 			}
-			t.up.WakeAck(p)
 		}
-		next = earlier(next, rx.clearAsk)
+		t.up.WakeAck(p)
 	}
-	return next
+	return rx.clearAsk
 }

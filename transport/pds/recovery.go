@@ -93,6 +93,15 @@ func (p *PDC) shut() bool {
 	return !ok
 }
 
+// shutAt is when a shut PDC asks for its window again: it is looked at whenever the PDC is,
+// as the time is counted from the first look.
+func (p *PDC) shutAt() time.Duration {
+	if !p.shut() {
+		return never
+	}
+	return 0
+}
+
 // probeShut asks for the window of a shut PDC now and then, and gives it up when CACK
 // did not move for PeerTimeout, whatever the peer says. It reports when to look again.
 func (p *PDC) probeShut(now time.Duration) time.Duration {
@@ -103,7 +112,7 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 	giveUp := tx.shutSince + cfg.PeerTimeout
 	if now >= giveUp {
 		p.t.fail(now, p, Reason{WhyNoResource, wire.NackPSNOORWindow})
-		return 0
+		return never
 	}
 	at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), cfg.RTOMax)
 	if now >= at {
@@ -117,77 +126,93 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 	return min(at, giveUp)
 }
 
-// txTimers does what is due on the sending side and returns when to look again.
-func (p *PDC) txTimers(now time.Duration) time.Duration {
+// releaseAt is when the back-off of refused packets ends.
+func (p *PDC) releaseAt() time.Duration {
+	if p.tx.held == 0 || p.shut() {
+		return never
+	}
+	return p.tx.heldUntil
+}
+
+// releaseDue lets refused packets go again.
+func (p *PDC) releaseDue(now time.Duration) time.Duration {
+	p.releaseHeld(now)
+	return never
+}
+
+// reorderAt is when the oldest hole is taken for a loss.
+func (p *PDC) reorderAt() time.Duration {
+	if p.tx.holeAt == 0 || p.tx.una == p.tx.nxt || p.shut() {
+		return never
+	}
+	return p.tx.holeAt + p.reorderTime()
+}
+
+// keptBack reports whether all that is unanswered is lost: the window or the owner keeps it.
+func (p *PDC) keptBack() bool { return p.tx.flight == 0 && p.tx.lost > 0 && !p.shut() }
+
+// lostAt is when the owner is woken for packets that are kept back: they are not overdue.
+func (p *PDC) lostAt() time.Duration {
+	if !p.keptBack() {
+		return never
+	}
+	return 0
+}
+
+func (p *PDC) wakeLost(now time.Duration) time.Duration {
+	p.t.up.Wake(p)
+	return now + p.rto()
+}
+
+// overdue reports whether an answer that is missing for too long is a reason to act.
+func (p *PDC) overdue() bool {
 	tx := &p.tx
-	if p.shut() {
-		at := p.probeShut(now)
-		if p.state == Closed {
-			return 0
-		}
-		return min(at, p.giveUpAt())
+	if tx.una == tx.nxt || p.shut() || p.keptBack() {
+		return false
 	}
-	if tx.una == tx.nxt {
-		return 0
+	return tx.flight != 0 || tx.held == 0 || tx.arrived != 0
+}
+
+// rtoAt is when all in flight is taken for lost.
+func (p *PDC) rtoAt() time.Duration {
+	if !p.overdue() {
+		return never
 	}
-	next := p.giveUpAt()
-	if tx.held > 0 {
-		if now >= tx.heldUntil {
-			p.releaseHeld(now)
-		} else {
-			next = min(next, tx.heldUntil)
-		}
+	return p.tx.progress + p.rto()
+}
+
+// tailAt is when the silence after the last packet is broken.
+func (p *PDC) tailAt() time.Duration {
+	tx := &p.tx
+	if tx.flight == 0 || tx.probes >= tailProbes || p.remoteID == 0 || !p.initiator && !p.proven || !p.overdue() {
+		return never
 	}
-	if tx.holeAt != 0 {
-		if at := tx.holeAt + p.reorderTime(); now >= at {
-			p.declareHoles(now)
-		}
-		if tx.holeAt != 0 {
-			next = min(next, tx.holeAt+p.reorderTime())
-		}
-	}
-	rtoAt := tx.progress + p.rto()
-	if tx.flight == 0 && tx.lost > 0 {
-		// The window or the driver keeps them; they are not overdue.
-		p.t.up.Wake(p)
-		return min(next, now+p.rto())
-	}
-	if tx.flight == 0 && tx.held > 0 && tx.arrived == 0 {
-		return next
-	}
-	if now >= rtoAt {
-		p.onRTO(now)
-		if p.state == Closed {
-			return 0
-		}
-		return min(next, tx.progress+p.rto())
-	}
-	if tx.probes < tailProbes && tx.flight > 0 && p.remoteID != 0 && (p.initiator || p.proven) {
-		at := max(tx.progress, tx.lastSend) + p.tailTime()
-		if now >= at {
-			p.probeTail(now)
-			at = now + p.tailTime()
-		}
-		if tx.probes < tailProbes {
-			next = min(next, at)
-		}
-	}
-	return min(next, rtoAt)
+	return max(tx.progress, tx.lastSend) + p.tailTime()
 }
 
 // probeTail breaks the silence after the last packet by a PROBE (UE §3.5.16),
 // which is small: its answer shows what is missing, and nothing is sent again
 // that only waits for a peer that is not running. Once the lowest and the highest
 // packet in flight go again: some peers know no PROBE.
-func (p *PDC) probeTail(now time.Duration) {
+func (p *PDC) probeTail(now time.Duration) time.Duration {
 	tx := &p.tx
 	tx.probes++
 	p.t.up.Silence(p)
-	if tx.probes != dataProbe {
+	if tx.probes == dataProbe {
+		p.resendEnds(now)
+	} else {
 		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 		p.t.up.WakeAck(p)
-		return
 	}
+	if tx.probes >= tailProbes {
+		return never
+	}
+	return now + p.tailTime()
+}
+
+// resendEnds sends the lowest and the highest packet in flight again.
+func (p *PDC) resendEnds(now time.Duration) {
+	tx := &p.tx
 	for psn := tx.nxt - 1; !psn.Before(tx.una); psn-- {
 		if k := tx.at(psn); k.state == pktFlight {
 			p.lose(now, psn, k, CauseTail)
@@ -208,7 +233,7 @@ func (p *PDC) probeTail(now time.Duration) {
 
 // onRTO takes everything in flight for lost. What a SACK reported as arrived is
 // asked about instead (UE §3.5.15).
-func (p *PDC) onRTO(now time.Duration) {
+func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx := &p.tx
 	p.t.up.Silence(p)
 	if tx.rtos < 255 {
@@ -221,7 +246,7 @@ func (p *PDC) onRTO(now time.Duration) {
 	tx.progress = now
 	tx.holeAt = 0
 	if !p.initiator && !p.proven {
-		return // T27: nothing is repeated to a source that may be forged
+		return tx.progress + p.rto() // T27: nothing is repeated to a source that may be forged
 	}
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktFlight {
@@ -239,16 +264,17 @@ func (p *PDC) onRTO(now time.Duration) {
 			p.t.up.WakeAck(p)
 			if tx.rtos >= bigRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
 				p.t.fail(now, p, Reason{Why: WhyTooBig})
-				return
+				return never
 			}
 		}
 	}
 	p.t.up.Wake(p)
+	return tx.progress + p.rto()
 }
 
 // declareHoles takes every packet for lost that a SACK showed missing while a
 // later one had arrived, and that stayed missing for the reordering time.
-func (p *PDC) declareHoles(now time.Duration) {
+func (p *PDC) declareHoles(now time.Duration) time.Duration {
 	tx := &p.tx
 	wait := p.reorderTime()
 	tx.holeAt = 0
@@ -267,6 +293,7 @@ func (p *PDC) declareHoles(now time.Duration) {
 	if tx.lost > 0 {
 		p.t.up.Wake(p)
 	}
+	return p.reorderAt()
 }
 
 // releaseHeld lets refused packets go again. Of a message that the target has no room
