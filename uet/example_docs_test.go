@@ -1,0 +1,53 @@
+package uet_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/av"
+	"github.com/uetkit/uetkit/cq"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// The ten lines of README.md: one endpoint sends one message.
+func Example_readme() {
+	other := open("127.0.0.1")
+	defer other.Close()
+	address := other.address()
+
+	info, _ := uet.GetInfo("127.0.0.1", "", fi.Source, nil) // one entry per interface
+	fabric, _ := uet.OpenFabric(info[0], nil)
+	domain, _ := fabric.OpenDomain(info[0], nil)
+	ep, _ := domain.OpenEndpoint(info[0], nil)
+	done, _ := domain.OpenCQ(cq.Attr{Format: fi.CQTagged, WaitObj: fi.WaitUnspec}, nil)
+	peers, _ := domain.OpenAV(av.Attr{}, nil)
+	_ = errors.Join(ep.BindCQ(done, fi.Transmit|fi.Recv), ep.BindAV(peers), ep.Enable())
+
+	to, _ := peers.InsertString(address)        // what the other end's Name says
+	_ = ep.TSend([]byte("hello"), to, 1, "ctx") // tag 1
+	var c [1]cq.Entry
+	_, err := done.SRead(c[:], 1, time.Second) // nil: the peer has it; fi.EAVAIL: done.ReadErr says why not
+
+	fmt.Println(c[0].Context, err)
+	_ = ep.Close()
+	// Output: ctx <nil>
+}
+
+// Explain says what is not offered, Diagnose what an operation waits for. What is printed
+// depends on the interfaces of the host, so this one is compiled and not run.
+func Example_whyNothingGoesOn() {
+	ep := open("127.0.0.1")
+	defer ep.Close()
+	hints := &uet.Info{Tx: uet.TxAttr{OpFlags: fi.MatchComplete}}
+
+	for _, r := range uet.Explain(hints) { // why GetInfo returns nothing, or not that interface
+		fmt.Println(r) // Tx.OpFlags MATCH_COMPLETE (there is …): the target does not tell yet when …; take FI_DELIVERY_COMPLETE, …
+	}
+	for _, w := range ep.Diagnose() { // what each operation waits for that has not ended
+		if w.Cause != uet.WaitNothing {
+			fmt.Println(w.String()) // send to 192.0.2.3:4793, 2s old, 0 of 300 bytes: no ACK: the peer was heard 2s ago, 9 timeouts since, …
+		}
+	}
+}
