@@ -144,11 +144,12 @@ func (s *SES) Break(h Handle, c Cause, nack wire.NackCode) {
 	}
 }
 
-// Abandon ends h, of which nothing was sent, or not in this attempt.
+// Abandon ends h, of which nothing was sent, or not in this attempt. If a result was
+// promised for it the target has it, and the effect is unknown.
 func (s *SES) Abandon(h Handle, c Cause) {
 	if i, m := s.lookup(h); m != nil {
 		s.unwait(i, m)
-		if m.open == 0 {
+		if m.open == 0 && m.phase != phaseResult {
 			m.cause = OK // the refusal of an earlier attempt does not stand
 			m.unexecuted = true
 		}
