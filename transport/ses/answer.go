@@ -150,7 +150,7 @@ func (s *SES) Abandon(h Handle, c Cause) {
 	if i, m := s.lookup(h); m != nil {
 		s.unwait(i, m)
 		if m.open == 0 && m.phase != phaseResult {
-			m.cause = OK // the refusal of an earlier attempt does not stand
+			m.cause, m.rc = OK, 0 // the refusal of an earlier attempt does not stand
 			m.unexecuted = true
 		}
 		s.stop(i, m, c, 0)

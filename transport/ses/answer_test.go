@@ -341,7 +341,7 @@ func TestAbandon(t *testing.T) {
 	drain(g.SES, h, 1024)
 	g.Answered(h, rsp(wire.RspResponse, wire.RCNoMatch))
 	g.Abandon(h, NoResource) // while it waits to be sent again
-	if e := g.wantEvent(EvSend, NoResource, "n", 10); e.Unknown {
+	if e := g.wantEvent(EvSend, NoResource, "n", 10); e.Unknown || e.RC != 0 {
 		t.Fatalf("%+v", e)
 	}
 	g.rest()
