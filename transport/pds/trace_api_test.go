@@ -167,7 +167,7 @@ func (c *traceCC) OnGone(n int) {
 	c.gone += n
 }
 func (c *traceCC) SRTT() time.Duration { return c.srtt }
-func (c *traceCC) RTO() time.Duration  { return 5 * time.Millisecond }
+func (c *traceCC) RTO() time.Duration  { return max(5*time.Millisecond, 4*c.srtt) }
 func (c *traceCC) Window() int         { return c.window }
 func (c *traceCC) InFlight() int       { return c.inFlight }
 
@@ -614,21 +614,26 @@ func (s *side) state(now time.Duration) []string {
 			line += fmt.Sprintf(", gives up %v", s.w.clock(v.GiveUp))
 		}
 		out = append(out, line)
+		var sent []string
 		p.EachSent(func(x pds.Sent) {
-			line := fmt.Sprintf("  %v %s", refText(x.Ref), map[pds.Fate]string{
+			line := fmt.Sprintf("%v %s", refText(x.Ref), map[pds.Fate]string{
 				pds.InFlight: "in flight", pds.Lost: "lost", pds.Refused: "refused, waits", pds.Arrived: "arrived, not answered",
 			}[x.Fate])
 			if x.Tries != 0 {
 				line += fmt.Sprintf(", sent again %d", x.Tries)
 			}
-			out = append(out, line)
+			sent = append(sent, line)
 		})
+		for _, line := range joined(sent) {
+			out = append(out, "  "+line)
+		}
 	}
 	return out
 }
 
 // The rest of what a script may ask a side.
 
+func (s *side) setWindow(n int)         { s.cc.window = n }
 func (s *side) next() time.Duration     { return s.tab.NextTimeout() }
 func (s *side) timers(at time.Duration) { s.tab.Advance(at) }
 

@@ -41,7 +41,7 @@ func TestTrace(t *testing.T) {
 							t.Logf("run it again: go test ./transport/pds -run '^%s$'", t.Name())
 						}
 					})
-					w := &world{start: v.start, fast: v.fast, now: worldBegin, labels: map[labelKey]string{}, ids: map[string]uint16{}, probes: map[uint16]int{}}
+					w := &world{start: v.start, fast: v.fast, now: worldBegin, begin: worldBegin, hop: 50 * time.Microsecond, labels: map[labelKey]string{}, ids: map[string]uint16{}, probes: map[uint16]int{}}
 					n, other := 0, false
 					wrong := slices.Contains(wrongAt[filepath.Base(path)], v.start)
 					datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -121,8 +121,7 @@ func checkComments(t *testing.T, path string) {
 	}
 }
 
-// worldBegin is what the clock shows when a trace begins, which is 0 in its text: 0
-// means never to PDS.
+// worldBegin is what the clock shows when a trace begins: 0 means never to PDS.
 const worldBegin = time.Second
 
 // A world is some sides and what is under way between them.
@@ -130,6 +129,8 @@ type world struct {
 	start wire.PSN
 	fast  bool // short cuts for plain packets are taken
 	now   time.Duration
+	begin time.Duration // what the traces write as 0
+	hop   time.Duration // how long packets are under way where the script does not say
 	sides []*side
 	pkts  []*packet // all that were ever sent, by number - 1
 
@@ -156,6 +157,7 @@ type packet struct {
 	size     int // nominal bytes
 	why      string
 	underWay bool
+	at       time.Duration // when it left
 }
 
 // An arrival is how a packet arrives.
@@ -258,7 +260,7 @@ func (w *world) abs(s string) (wire.PSN, error) {
 }
 
 // clock is a moment as the traces give it.
-func (w *world) clock(at time.Duration) string { return "at " + shortTime(at-worldBegin) }
+func (w *world) clock(at time.Duration) string { return "at " + shortTime(at-w.begin) }
 
 // shortTime is a time without what timers lose and gain by being looked at in turn.
 func shortTime(d time.Duration) string { return d.Round(time.Microsecond).String() }
@@ -324,7 +326,7 @@ func (w *world) run(d *datadriven.TestData) (string, error) {
 	case "deliver", "replay":
 		err = w.deliver(&a, &out)
 	case "settle":
-		w.settle(&out)
+		err = w.pass(never, true, true, &out)
 	case "drop":
 		err = w.drop(&a, &out)
 	case "trim":
@@ -339,6 +341,8 @@ func (w *world) run(d *datadriven.TestData) (string, error) {
 		err = w.state(&a, &out)
 	case "close", "request-close", "suspect", "probe":
 		err = w.do(&a, &out)
+	case "window":
+		err = w.window(&a, &out)
 	case "restart":
 		err = w.restart(&a, &out)
 	case "show":
@@ -457,9 +461,14 @@ func (w *world) established(a *args, out *strings.Builder) error {
 	w.msg++
 	before := len(w.pkts)
 	w.send([]*packet{k}, &b)
-	w.now += d
-	w.settle(&b)
+	w.hop = d / 2
+	if err := w.pass(never, true, true, &b); err != nil {
+		return err
+	}
 	w.pkts = w.pkts[:before]
+	if before == 0 {
+		w.begin = w.now
+	}
 	fmt.Fprintf(out, "%s %smsg 0 opened it, the round trip takes %s\n", label, rest, shortTime(d))
 	return nil
 }
@@ -526,7 +535,7 @@ func (w *world) push(a *args, out *strings.Builder) error {
 func (w *world) send(ks []*packet, out *strings.Builder) {
 	for _, k := range ks {
 		w.pkts = append(w.pkts, k)
-		k.n, k.underWay = len(w.pkts), true
+		k.n, k.underWay, k.at = len(w.pkts), true, w.now
 		fmt.Fprintf(out, "%d %s", k.n, w.text(k))
 		if k.why != "" {
 			fmt.Fprintf(out, " (%s)", k.why)
@@ -554,11 +563,20 @@ func (w *world) flush(out *strings.Builder) {
 // from a side; without a word all. Only those under way count unless again is set.
 func (w *world) selected(a *args, again bool) ([]*packet, error) {
 	var out []*packet
-	all := len(a.words) == 0
-	in := func(k *packet) bool { return all }
-	if !all {
-		named := map[int]bool{}
+	if len(a.words) != 0 {
 		for _, word := range a.words {
+			if word == "first" || word == "last" {
+				ks := slices.Clone(w.pkts)
+				if word == "last" {
+					slices.Reverse(ks)
+				}
+				i := slices.IndexFunc(ks, func(k *packet) bool { return k.underWay })
+				if i < 0 {
+					return nil, fmt.Errorf("nothing is under way")
+				}
+				out = append(out, ks[i])
+				continue
+			}
 			lo, hi, ok := strings.Cut(word, "-")
 			if !ok {
 				hi = lo
@@ -575,20 +593,22 @@ func (w *world) selected(a *args, again bool) ([]*packet, error) {
 				if n < 1 || n > len(w.pkts) || !again && !w.pkts[n-1].underWay {
 					return nil, fmt.Errorf("packet %d is not under way", n)
 				}
-				named[n] = true
 				out = append(out, w.pkts[n-1]) // in the order that the words have
 			}
 		}
 		return out, nil
 	}
 	for _, k := range w.pkts {
-		if !k.underWay || !in(k) {
+		if !k.underWay {
 			continue
 		}
 		if to, ok := a.vals["to"]; ok && w.byAddr(k.dst).name != to {
 			continue
 		}
 		if from, ok := a.vals["from"]; ok && k.from.name != from {
+			continue
+		}
+		if t, ok := a.vals["type"]; ok && !strings.Contains(w.text(k), " "+t+" ") {
 			continue
 		}
 		out = append(out, k)
@@ -650,26 +670,6 @@ func (w *world) arrive(k *packet, how arrival, out *strings.Builder) {
 	out.WriteByte('\n')
 }
 
-// settle delivers until nothing is under way.
-func (w *world) settle(out *strings.Builder) {
-	for {
-		var ks []*packet
-		for _, k := range w.pkts {
-			if k.underWay {
-				ks = append(ks, k)
-			}
-		}
-		if len(ks) == 0 {
-			return
-		}
-		for _, k := range ks {
-			k.underWay = false
-			w.arrive(k, arrival{src: k.src, who: k.from.who}, out)
-		}
-		w.flush(out)
-	}
-}
-
 func (w *world) drop(a *args, out *strings.Builder) error {
 	ks, err := w.selected(a, false)
 	if err != nil {
@@ -709,13 +709,36 @@ func (w *world) advance(a *args, out *strings.Builder) error {
 	if err != nil {
 		return err
 	}
-	end := w.now + d
+	return w.pass(w.now+d, deliver, false, out)
+}
+
+// pass lets time pass until end, or until nothing is under way: the timers do their work,
+// and what is under way arrives when it was for long enough, if it is to.
+func (w *world) pass(end time.Duration, deliver, settle bool, out *strings.Builder) error {
 	for range 100000 {
-		at := end + 1
+		at := never
 		for _, s := range w.sides {
 			if n := s.next(); n != 0 {
 				at = min(at, n)
 			}
+		}
+		var due []*packet
+		if deliver {
+			arrives := never
+			for _, k := range w.pkts {
+				if k.underWay {
+					arrives = min(arrives, max(k.at+w.hop, w.now))
+				}
+			}
+			for _, k := range w.pkts {
+				if k.underWay && k.at+w.hop <= arrives && arrives <= at {
+					due = append(due, k)
+				}
+			}
+			if settle && arrives == never {
+				return nil
+			}
+			at = min(at, arrives)
 		}
 		if at > end {
 			w.now = end
@@ -723,21 +746,24 @@ func (w *world) advance(a *args, out *strings.Builder) error {
 		}
 		w.now = max(w.now, at)
 		var b strings.Builder
+		for _, k := range due {
+			k.underWay = false
+			w.arrive(k, arrival{src: k.src, who: k.from.who}, &b)
+		}
 		for _, s := range w.sides {
 			if n := s.next(); n != 0 && n <= w.now {
 				s.timers(w.now)
 			}
 		}
 		w.flush(&b)
-		if deliver {
-			w.settle(&b)
-		}
 		if b.Len() != 0 {
 			fmt.Fprintf(out, "%s\n%s", w.clock(w.now), b.String())
 		}
 	}
 	return fmt.Errorf("the timers never rest")
 }
+
+const never = time.Duration(1 << 62)
 
 func (w *world) upper(a *args, out *strings.Builder) error {
 	if len(a.words) == 0 {
@@ -812,6 +838,24 @@ func (w *world) state(a *args, out *strings.Builder) error {
 			fmt.Fprintln(out, line)
 		}
 	}
+	return nil
+}
+
+func (w *world) window(a *args, out *strings.Builder) error {
+	if len(a.words) != 2 {
+		return fmt.Errorf("window SIDE BYTES")
+	}
+	s, err := w.side(a.words[0])
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(a.words[1])
+	if err != nil {
+		return err
+	}
+	s.setWindow(n)
+	fmt.Fprintf(out, "the congestion window of %s is %d\n", s.name, n)
+	w.flush(out)
 	return nil
 }
 
