@@ -13,7 +13,7 @@ import (
 )
 
 func TestInsertRecords(t *testing.T) {
-	// R-ADDR-01, R-ADDR-14, design D4: every form of an address as bytes; what
+	// R-ADDR-01, R-ADDR-14: every form of an address as bytes; what
 	// is malformed fails by itself with EINVAL (R-ADDR-04).
 	record := func(s string) []byte {
 		a, err := wire.ParseAddr(s)

@@ -70,7 +70,7 @@ func TestUnreadEventsOfTheGoneTakeNoRoom(t *testing.T) {
 }
 
 func TestKeptEventsAreBounded(t *testing.T) {
-	// Design D10: events of objects that are gone, which nobody reads, end in an
+	// Events of objects that are gone, which nobody reads, end in an
 	// overrun (R-EQ-62); what was there before is read (R-EQ-64).
 	q := open(t, Attr{Size: 1, Flags: fi.Write})
 	add := func() (*Binding, bool) {
@@ -136,7 +136,7 @@ func TestOfferLeavesRoom(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	// R-EQ-68: who asks before it does what it would report loses nothing, and does
-	// not fill a queue that nobody reads for ever (design D10).
+	// not fill a queue that nobody reads for ever.
 	q := open(t, Attr{Size: 1})
 	b, many, other := bind(t, q, 1), bind(t, q, math.MaxInt), bind(t, q, 2)
 	for i := range MaxKept {

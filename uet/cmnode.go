@@ -12,7 +12,7 @@ import (
 )
 
 // CMConfig are the times and bounds of connection management, for FI_EP_MSG
-// endpoints. A zero field takes the default (faults.md §1).
+// endpoints. A zero field takes the default.
 type CMConfig struct {
 	// Handshake is how long Connect waits for an answer of the host (10 s).
 	Handshake time.Duration

@@ -15,29 +15,29 @@ import (
 type Config struct {
 	// PayloadMTU is the most message bytes per packet: 1024, 2048, 4096 or
 	// 8192. 0: the largest that fits the interface (R-INFO-28). Peers may
-	// differ (design D6).
+	// differ.
 	PayloadMTU int
 	// NoCRC leaves out the CRC-32C trailer. Both ends must agree.
 	NoCRC bool
 	// Paths is the number of UDP ports, that is of entropy values, of the
-	// endpoint (design D5). 0: 1.
+	// endpoint. 0: 1.
 	Paths int
 	// JobID is the 24-bit job that peers must share. 0: that of the
 	// authorization key, else 1 (R-ADDR-07).
 	JobID uint32
-	// KnownPeersOnly refuses packets from addresses that are not in the AV
-	// (design D9).
+	// KnownPeersOnly refuses packets from addresses that are not in the AV.
 	KnownPeersOnly bool
 	// Seed, if not 0, makes the endpoint's random numbers repeatable: packet
 	// numbers, context ids, jitter. For tests; an attacker could guess them.
 	Seed uint64
-	// Logger hears of the few events somebody should act on, never of a packet
-	// (design D14). It is called by a goroutine that holds no lock, so it may wait (F37)
-	// and may call the endpoint, but Close: that waits until all is written. nil: nobody does.
+	// Logger hears of the few events somebody should act on, never of a packet. It
+	// is called by a goroutine that holds no lock, so it may wait (F37)
+	// and may call the endpoint, but Close: that waits until all is written. nil disables
+	// logging.
 	Logger *zap.Logger
 	// Tap, if not nil, sees every datagram that the endpoint sends and every
-	// one that it receives, damaged ones too, in the order of the socket calls
-	// (design D12), with why it was sent or what became of it. Of a secured endpoint it
+	// one that it receives, damaged ones too, in the order of the socket
+	// calls, with why it was sent or what became of it. Of a secured endpoint it
 	// sees what is in the packets. It borrows its argument. It is called with the endpoint
 	// locked: it must not wait, nor call the endpoint or its queues. Endpoints
 	// that share a Tap call it at the same time.
@@ -49,7 +49,7 @@ type Config struct {
 	CM CMConfig
 
 	// Transport are the bounds and timers of the protocol, with their defaults
-	// (faults.md §1 has the reasons), and whether switches trim (Trimming). uet sets Local, Paths, PayloadMTU, NoCRC,
+	// (docs/faults.md has the reasons), and whether switches trim (Trimming). uet sets Local, Paths, PayloadMTU, NoCRC,
 	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
 	// OneRTT, Hint and, if it is 0, RecvWindow itself.
 	Transport transport.Config

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkConnect opens and accepts connections, both ends in one process, with
 // 32 at a time under way: connections a second, and the memory of one that idles,
-// both ends and their sockets' buffers in user space (performance.md, S3).
+// both ends and their sockets' buffers in user space (docs/perf.md, bar S3).
 func BenchmarkConnect(b *testing.B) {
 	for _, kind := range []string{"off", "psk", "tls"} {
 		b.Run("sec="+kind, func(b *testing.B) { benchmarkConnect(b, kind) })

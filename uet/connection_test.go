@@ -317,7 +317,7 @@ func TestWithdrawnRequestsMakeRoom(t *testing.T) {
 
 func TestUnequalEnds(t *testing.T) {
 	t.Parallel()
-	// Design D5, D6: ends with other payload MTUs and numbers of paths. Neither sends
+	// Ends with other payload MTUs and numbers of paths. Neither sends
 	// more than both can, and all paths of the peer are its own.
 	var mu sync.Mutex
 	most := 0
@@ -379,7 +379,7 @@ func TestUnequalEnds(t *testing.T) {
 
 func TestStrangersAreNotHeard(t *testing.T) {
 	t.Parallel()
-	// A connected endpoint takes messages of its peer alone (design D9).
+	// A connected endpoint takes messages of its peer alone.
 	r := newMsgRig(t)
 	_, b := r.listener().link()
 	buf := make([]byte, 8)
@@ -1188,7 +1188,7 @@ func TestConnectionRaces(t *testing.T) {
 
 func TestEveryOperationOfAConnectionEnds(t *testing.T) {
 	t.Parallel()
-	// faults.md §1 rule 1, R-CM-10, R-CM-12: whichever side ends the connection, and
+	// docs/faults.md rule 1, R-CM-10, R-CM-12: whichever side ends the connection, and
 	// however, in the middle of posts from both: each accepted operation has one entry,
 	// and none comes after Close.
 	r := newMsgRig(t, func(in *Info) {

@@ -406,7 +406,7 @@ func TestRemoveAndReinsert(t *testing.T) {
 
 func TestKnownPeersOnly(t *testing.T) {
 	t.Parallel()
-	// Design D9. An address in the AV is known though nothing was sent to it.
+	// An address in the AV is known though nothing was sent to it.
 	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
 	a, b := r.node(), r.node()
 	toB := a.know(b)

@@ -117,7 +117,7 @@ func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
 
 func TestKnownPeersOnlyHearsOfRemovedAddresses(t *testing.T) {
 	t.Parallel()
-	// Design D9: an address that was taken out is no better than one that never was
+	// An address that was taken out is no better than one that never was
 	// in. What goes on is the conversation that there is (R-AV-11).
 	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
 	b, c := r.node(), r.node()
@@ -207,8 +207,7 @@ func TestZonesByNumber(t *testing.T) {
 
 func TestManyPaths(t *testing.T) {
 	t.Parallel()
-	// Design D5: an endpoint with several ports, another payload size at each
-	// end (D6).
+	// An endpoint with several ports, and another payload size at each end.
 	r := newRig(t, &Info{Config: Config{Paths: 4, PayloadMTU: 1024}})
 	a := r.node()
 	r.info.Config.PayloadMTU, r.info.Config.Paths = 4096, 1

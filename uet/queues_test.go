@@ -427,7 +427,7 @@ func TestInsertionsDoNotOverrun(t *testing.T) {
 	for _, ctx := range []string{"one", "two", "three"} {
 		read(ctx)
 	}
-	// Nobody reads: there is an end (design D10), and no overrun.
+	// Nobody reads: there is an end, and no overrun.
 	good, err := wire.ParseAddr("fi_addr_uet://198.18.0.1")
 	ok(t, err)
 	calls := 0

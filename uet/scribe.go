@@ -17,7 +17,7 @@ type scribe struct {
 
 // maxLines is how many lines may wait for a logger. What comes then is not written,
 // and the next line that is says how many those were. Arbitrary: some seconds of all
-// reasons at once (faults.md §1 rule 7).
+// reasons at once (docs/faults.md rule 7).
 const maxLines = 64
 
 // lines are those that wait, in order.

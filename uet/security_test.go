@@ -117,7 +117,7 @@ func talk(t testing.TB, a, b *node, text string) {
 
 func TestSealedConnection(t *testing.T) {
 	t.Parallel()
-	// T35, design D9: each side knows who the other is, and no byte of a message is
+	// T35: each side knows who the other is, and no byte of a message is
 	// on the wire in clear.
 	ca := newAuthority(t)
 	key := NewKey(1)
@@ -472,7 +472,7 @@ func TestT40SecretsDoNotShow(t *testing.T) {
 
 func TestClusterKeyEndpoints(t *testing.T) {
 	t.Parallel()
-	// Design D9: datagram endpoints with the same key talk, and with nobody else: not
+	// Datagram endpoints with the same key talk, and with nobody else: not
 	// with another key, not with none.
 	r := newRig(t, nil)
 	key := NewKey(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/uetkit/uetkit/uet/driver"
 )
 
-// D12: what one end's tap shows as sent the other's shows as received, each
+// What one end's tap shows as sent the other's shows as received, each
 // datagram once, with its ports and its bytes; and the counters say the same.
 func TestTapShowsBothEnds(t *testing.T) {
 	type flow struct {
@@ -92,7 +92,7 @@ func TestTapNone(t *testing.T) {
 	}
 }
 
-// D12: the tap of a secured endpoint is before encryption: it shows what is in each
+// The tap of a secured endpoint is before encryption: it shows what is in each
 // packet, with the security header it travels behind, the same at both ends, and why
 // it was sent.
 func TestTapBeforeSealing(t *testing.T) {

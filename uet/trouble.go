@@ -17,7 +17,7 @@ import (
 
 // troubles keeps the event queue and the log from being flooded: by a dead peer
 // with thousands of operations, by a socket that refuses every packet (T29,
-// faults.md §1 rule 7).
+// docs/faults.md rule 7).
 type troubles struct {
 	peers [16]peerTrouble // the last ones reported
 	next  int
@@ -162,8 +162,8 @@ func (o *owner) rawSource(ev *transport.Event) []byte {
 	return raw
 }
 
-// offload hears that trains to some destination no longer leave whole, or may again
-// (design §3). It can go on and on, as after forged ICMP messages (T34): a minute has
+// offload hears that trains to some destination no longer leave whole, or may again.
+// It can go on and on, as after forged ICMP messages (T34): a minute has
 // few lines.
 func (o *owner) offload(gso udp.Feature) {
 	t, now := &o.troubles, time.Now()

@@ -80,7 +80,7 @@ func TestSocketTroubleIsReportedWhenItLasts(t *testing.T) {
 
 func TestLostPeersDoNotFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// T29, faults.md §1 rule 7: one event for a peer with many operations,
+		// T29, docs/faults.md rule 7: one event for a peer with many operations,
 		// at most one log line a second.
 		o, q, logs := bare(t)
 		lose := func(n, each int) {
@@ -147,7 +147,7 @@ func TestReportNamesThePeer(t *testing.T) {
 }
 
 func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
-	// Design D14: events somebody may act on, never a line per packet.
+	// Events somebody may act on, never a line per packet.
 	core, logs := observer.New(zap.DebugLevel)
 	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
 	a, b, toB, _ := r.pair()
@@ -212,7 +212,7 @@ func TestT3GuessesReachTheQueue(t *testing.T) {
 	}
 }
 
-// Design §3: that GSO is switched off at run time is said in the log, and that it is on
+// That GSO is switched off at run time is said in the log, and that it is on
 // again, but not for ever: anybody may make it happen (T34).
 func TestGSOChangesAreSaid(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)

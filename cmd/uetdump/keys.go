@@ -122,8 +122,8 @@ func (r *keyring) open(d *datagram, pkt []byte) ([]byte, bool) {
 }
 
 // domains are those that may open packets of an id: with the keys as they are, and
-// with those that the UEC reference provider derives anew every 256 packets (tss.md
-// 3.3).
+// with those that the UEC reference provider derives anew every 256 packets
+// (S-KEY-05).
 func (r *keyring) domains(id domainID) []*tss.Domain {
 	if doms, ok := r.doms[id]; ok || len(r.doms) >= maxDomains {
 		return doms

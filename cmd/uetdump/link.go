@@ -18,7 +18,7 @@ const (
 	etherOld  = 0x9100
 
 	protoUDP    = 17
-	protoUET    = 253 // native IP: UE §3.5.5
+	protoUET    = 253 // native IP: UE 3.5.10.1
 	protoHop    = 0
 	protoRoute  = 43
 	protoFrag   = 44

@@ -182,10 +182,10 @@ func declared(b []byte) (n int, sure bool) {
 // maxHeaders is as long as PDS and SES headers together are, extensions aside.
 const maxHeaders = wire.ReqCCLen + wire.ReqStdLen
 
-// mtus are the payload MTUs of UE (pds.md 6).
+// mtus are the payload MTUs of UE (S-MTU-01).
 var mtus = [...]int{8192, 4096, 2048, 1024}
 
-// maxPayload is the greatest payload MTU (pds.md 6).
+// maxPayload is the greatest payload MTU (S-MTU-01).
 const maxPayload = 8192
 
 // carried is how many of n bytes a request of an opcode has with it.

@@ -273,7 +273,7 @@ func (t *tracker) syn(k *packet, src endKey) *pdc {
 		case d.base == start && p.syn:
 			return p
 		case p.hasNewStart && p.newStart == start && p.ended == "":
-			// UE §3.5.8: all of it comes again under other numbers.
+			// UE 3.5.8: all of it comes again under other numbers.
 			p.hasNewStart = false
 			p.begin(start)
 			return p
@@ -311,7 +311,7 @@ func (t *tracker) add(k *packet) *pdc {
 	p := &pdc{n: len(t.pdcs) + 1, began: k.at}
 	for i := range p.dir {
 		p.dir[i].sent = map[wire.PSN]*sent{}
-		p.dir[i].window = 128 // until an ACK_CC says otherwise (pds.md §0)
+		p.dir[i].window = 128 // until an ACK_CC says otherwise (S-WIN-02)
 	}
 	t.pdcs = append(t.pdcs, p)
 	return p

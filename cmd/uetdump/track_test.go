@@ -44,7 +44,7 @@ func (tr *trail) wantPDCs(want ...string) {
 	}
 }
 
-// UE §3.5.8: two ends on one host, under one PDCID each, are told apart by their ports.
+// UE 3.5.8: two ends on one host, under one PDCID each, are told apart by their ports.
 func TestTrackSameHostSameID(t *testing.T) {
 	tr := newTrail(t)
 	a, b := tr.f.pair("127.0.0.1:1000", "127.0.0.1:2000", 7)
@@ -64,7 +64,7 @@ func TestTrackSameHostSameID(t *testing.T) {
 	tr.wantPDCs("127.0.0.1:1000/7 > 127.0.0.1:2000/7, open, at rest")
 }
 
-// UE §3.5.8, NACK 0x17: all comes again from another Start_PSN, on the same PDC; a SYN
+// UE 3.5.8, NACK 0x17: all comes again from another Start_PSN, on the same PDC; a SYN
 // with any other Start_PSN is another life.
 func TestTrackRenumbered(t *testing.T) {
 	tr := newTrail(t)
@@ -143,7 +143,7 @@ func TestTrackIgnoresDamaged(t *testing.T) {
 	tr.wantPDCs()
 }
 
-// UE §3.5.11: a resend says so by RETX; what is there twice without it is a copy.
+// UE 3.5.11: a resend says so by RETX; what is there twice without it is a copy.
 func TestTrackCopies(t *testing.T) {
 	tr := newTrail(t)
 	a, _ := tr.f.pair("192.0.2.1:1", "192.0.2.2:2", 7)

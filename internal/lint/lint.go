@@ -1,7 +1,9 @@
 // Package lint holds the house rules as a test: who may import whom, that no
 // clock, goroutine, socket or global randomness slips into the protocol core,
-// that packet sequence numbers are compared as serial numbers, and that the links and
-// the Go of the Markdown pages are right. It reads sources and runs nothing; `go test ./internal/lint` applies it to the module.
+// that packet sequence numbers are compared as serial numbers, that the links and
+// the Go of the Markdown pages are right, and that what comments and documents
+// refer to exists. It reads sources and runs nothing; `go test ./internal/lint`
+// applies it to the module.
 //
 // A rule that is in the way is changed in table.go, with its reason.
 package lint

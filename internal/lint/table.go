@@ -40,7 +40,7 @@ func (t *Table) row(dir string) *Row {
 
 // House is the table of this module.
 var House = Table{
-	Anywhere: []string{"internal/invariant", "internal/window", "internal/pcap"},
+	Anywhere: []string{"internal/invariant", "internal/window"},
 	Tests:    []string{"transport/sim", "transport/sim/simtest"},
 	TestModules: []string{
 		"pgregory.net/rapid",
@@ -142,7 +142,7 @@ var House = Table{
 
 		// Programs.
 		{
-			Dir: "cmd/uetdump", May: []string{"transport/wire", "transport/tss", "internal/pcap"},
+			Dir: "cmd/uetdump", May: []string{"transport/wire", "transport/tss"},
 			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
 			Why:     "transport/tss to open captured packets with the keys of a cluster",
 		},

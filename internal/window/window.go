@@ -16,7 +16,7 @@ import (
 
 const (
 	// MinSize and MaxSize bound the size of a Bitmap, in bits. 32,768 is the
-	// largest MP_RANGE (255 · 128, UE §3.5.11) rounded up to a power of two.
+	// largest MP_RANGE (255 · 128, UE 3.5.11) rounded up to a power of two.
 	MinSize = 64
 	MaxSize = 32768
 )

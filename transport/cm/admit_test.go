@@ -75,7 +75,7 @@ func TestT2RetryAboveThreshold(t *testing.T) {
 }
 
 func TestT2RatePerSource(t *testing.T) {
-	// faults.md §1: 20/s burst 5.
+	// The default: 20 a second after a burst of 5.
 	a := newAdmitTest(t)
 	for range 5 {
 		a.admit("10.0.0.1", true).end(nil, a.now)

@@ -21,7 +21,7 @@ func members(t testing.TB, more Config) (dialer, listener *Node) {
 }
 
 // BenchmarkConnect opens connections with mutual TLS, 16 at a time, both ends in
-// this process: performance.md S3 wants 300 a second on two cores.
+// this process: docs/perf.md, bar S3, wants 300 a second on two cores.
 func BenchmarkConnect(b *testing.B) {
 	for _, sec := range []Security{SecOff, SecTLS, SecPSK} {
 		b.Run(sec.String(), func(b *testing.B) {

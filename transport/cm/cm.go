@@ -2,7 +2,7 @@
 // of endpoints is to talk, proves it, exchanges parameters and private data,
 // gives both ends the same keys, notices when the peer is gone and ends the
 // session in order. It carries control only, on a UDP port of its own
-// (design.md D15), and knows nothing of the endpoints.
+// (docs/architecture.md#connections), and knows nothing of the endpoints.
 //
 // A Node is a socket, a Session what Dial and Request.Accept agree on. All
 // methods may be called from any goroutine; a session's events come from one of

@@ -217,7 +217,7 @@ func TestGarbageIsDropped(t *testing.T) {
 			b[j] = byte(rng.Uint32())
 		}
 		switch {
-		case len(b) > 1 && i%3 == 0: // a PDS request, an ACK, …: UE §3.5.10, type in the upper 5 bits
+		case len(b) > 1 && i%3 == 0: // a PDS request, an ACK, …: UE 3.5.10, type in the upper 5 bits
 			b[0] = byte(1+i%14)<<3 | b[0]&7
 		case len(b) > 5 && i%3 == 1: // a long header of QUIC
 			b[0] |= 0xc0

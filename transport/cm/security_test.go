@@ -273,7 +273,7 @@ func TestT35TooLongMessage(t *testing.T) {
 }
 
 func TestT2StreamsAreBounded(t *testing.T) {
-	// faults.md T2: at most 16 streams. We take one, in the life of a connection,
+	// T2: at most 16 streams. We take one, in the life of a connection,
 	// and none of the other kinds.
 	l := open(t, Config{})
 	listen(t, l, func(*Request) {})

@@ -367,7 +367,7 @@ func keyOf(t testing.TB, s *Session, gen uint32) [32]byte {
 }
 
 func TestF9SilentPeerIsLost(t *testing.T) {
-	// faults.md F9 and §1: nothing heard for the idle time.
+	// F9: nothing heard for the idle time.
 	p := connect(t, Config{Idle: time.Second, KeepAlive: 200 * time.Millisecond})
 	p.start()
 	p.l.gone()

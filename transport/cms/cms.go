@@ -1,12 +1,12 @@
-// Package cms is the congestion management sublayer (UE §3.6): when a packet
+// Package cms is the congestion management sublayer (UE 3.6): when a packet
 // may leave (Window, one per congestion control context) and by which path
 // (Paths). What leaves is the business of transport/pds.
 //
-// A Window is NSCC, the sender side algorithm of UE §3.6.13, with the changes
+// A Window is NSCC, the sender side algorithm of UE 3.6.13, with the changes
 // that a pure software stack needs, over switches that trim or do not; the comment
 // of Window lists them. RCCC, receiver credit, is not here yet.
 //
-// All sizes are nominal bytes: UDP length + 40 (UE §3.6.12). All times are
+// All sizes are nominal bytes: UDP length + 40 (UE 3.6.12). All times are
 // monotonic, since an epoch of the caller. Nothing here reads a clock, starts a
 // goroutine, takes a lock or allocates after New and Init; a value belongs to
 // one caller at a time. Nothing assumes that ACKs arrive in order: every input
@@ -26,7 +26,7 @@ type Config struct {
 	// a link speed that a socket cannot tell.
 	Window int
 	// BaseRTT is config_base_rtt; default 150 µs. It is also target_qdelay, the
-	// queueing delay that is no congestion yet (UE §3.6.13: 1.0 · config_base_rtt
+	// queueing delay that is no congestion yet (UE 3.6.13: 1.0 · config_base_rtt
 	// without trimming), so that a window may be worth 300 µs of the path. 150 µs
 	// is two wake-ups of a sleeping thread (45–80 µs each, measured on a virtual
 	// machine): a window worth less time runs dry while the peers wake, and a
@@ -37,14 +37,14 @@ type Config struct {
 	// sample, default 5 ms; RTOMax the greatest, default 500 ms.
 	RTOInit time.Duration
 	RTOMax  time.Duration
-	// AckTrigger is the peer's ACK_Gen_Trigger in bytes (UE §3.5.13), default
+	// AckTrigger is the peer's ACK_Gen_Trigger in bytes (UE 3.5.12.2), default
 	// 16 KiB: as many it may receive without a word.
 	AckTrigger int
 	// Marks says that every queue of the path marks ECN, as UE fabrics do: delay
 	// without marks is then a queue that drains. False: delay alone is taken
 	// for congestion as well.
 	Marks bool
-	// Trims says that every queue of the path trims (UE §3.6.13): packets are cut
+	// Trims says that every queue of the path trims (UE 3.6.13): packets are cut
 	// before a queue is long. The target delay is 0.75 · config_base_rtt then, and
 	// quick adapt goes by what was trimmed and never by delay.
 	Trims bool

@@ -350,7 +350,7 @@ func (f *flow) onAck(report []arrival, service time.Duration) {
 			continue
 		}
 		s := &f.sent[a.psn-f.first]
-		// UE §3.5.15: never sent again, or once and the copy is the one named.
+		// UE 3.5.20.3: never sent again, or once and the copy is the one named.
 		if i == len(report)-1 && s.times <= 2 && a.times == s.times && s.state != acked {
 			rtt = f.l.now - s.at - service
 		}

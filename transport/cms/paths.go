@@ -8,13 +8,13 @@ import (
 // MaxPaths is the largest number of entropy values of one FEP.
 const MaxPaths = 256
 
-// Constants of path choice (UE §3.6.16–17), the first two from there.
+// Constants of path choice (UE 3.6.16, 3.6.17), the first two from there.
 const (
 	rerouteRTTs = 10 // single path: at most one change in so many RTTs
 	avoidShare  = 2  // stop avoiding congested paths when 1/avoidShare are
 	deadStrikes = 2  // losses in a row, a round trip apart, that make a path dead
 	// deadMax is the longest time a dead path is left alone: after a fault ends
-	// all paths carry data again within a second (faults.md §1 rule 5).
+	// all paths carry data again within a second (docs/faults.md rule 5).
 	deadMax = 500 * time.Millisecond
 	// pathRTT stands in for an RTT not measured yet.
 	pathRTT = defaultBaseRTT
@@ -64,7 +64,7 @@ func (p *Paths) Init(n int, single bool, rng *rand.Rand) {
 		p.order[i] = uint8(i)
 	}
 	if single {
-		p.at = uint8(rng.IntN(n)) // parallel PDCs then differ (UE §3.6.16)
+		p.at = uint8(rng.IntN(n)) // parallel PDCs then differ (UE 3.6.16)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestPathsOneIsFree(t *testing.T) {
 }
 
 func TestPathsUseEachOncePerRound(t *testing.T) {
-	// UE §3.6.16, oblivious: each EV once before repeating, in an order that
+	// UE 3.6.16, oblivious: each EV once before repeating, in an order that
 	// changes.
 	for _, n := range []int{2, 3, 8, 64, 256} {
 		p := newPaths(n, false)
@@ -59,7 +59,7 @@ func TestPathsUseEachOncePerRound(t *testing.T) {
 }
 
 func TestPathsDifferBySource(t *testing.T) {
-	// UE §3.6.16: independent per source.
+	// UE 3.6.16: independent per source.
 	var a, b Paths
 	a.Init(64, false, rand.New(rand.NewPCG(1, 1)))
 	b.Init(64, false, rand.New(rand.NewPCG(1, 2)))
@@ -75,7 +75,7 @@ func TestPathsDifferBySource(t *testing.T) {
 }
 
 func TestPathsMarkedRestsOneRTT(t *testing.T) {
-	// UE §3.6.17, path aware: not reused for an RTT.
+	// UE 3.6.17, path aware: not reused for an RTT.
 	p := newPaths(8, false)
 	p.OnMarked(ms, 3, 100*us)
 	for i := range 100 {
@@ -94,7 +94,7 @@ func TestPathsMarkedRestsOneRTT(t *testing.T) {
 }
 
 func TestPathsHalfMarkedAreAllUsed(t *testing.T) {
-	// UE §3.6.17: with half of them congested avoiding stops.
+	// UE 3.6.17: with half of them congested avoiding stops.
 	p := newPaths(8, false)
 	for i := range 3 {
 		p.OnMarked(ms, i, 100*us)
@@ -117,7 +117,7 @@ func TestPathsHalfMarkedAreAllUsed(t *testing.T) {
 }
 
 func TestPathsDeadOneIsFoundWithinTenRTTs(t *testing.T) {
-	// faults.md F35: one of 8 EVs dead: avoided within 10 RTTs, tried again
+	// F35: one of 8 EVs dead: avoided within 10 RTTs, tried again
 	// within a second when it heals. 5 % random loss besides, so that at times
 	// half of the others rest.
 	const rtt = 100 * us
@@ -168,7 +168,7 @@ func TestPathsDeadOneIsFoundWithinTenRTTs(t *testing.T) {
 }
 
 func TestPathsDeadOneIsTriedTwiceASecond(t *testing.T) {
-	// faults.md §1 rule 5: however long it was dead.
+	// docs/faults.md rule 5: however long it was dead.
 	p := newPaths(8, false)
 	now := time.Second
 	for range 100 {
@@ -201,7 +201,7 @@ func TestPathsAllDeadGoesOn(t *testing.T) {
 }
 
 func TestPathsSingleKeepsItsPath(t *testing.T) {
-	// UE §3.6.16, ROD: one EV, never changed for congestion.
+	// UE 3.6.16, ROD: one EV, never changed for congestion.
 	p := newPaths(8, true)
 	at := p.Pick(0)
 	for i := range time.Duration(100) {
@@ -217,7 +217,7 @@ func TestPathsSingleKeepsItsPath(t *testing.T) {
 }
 
 func TestPathsSingleOnesDiffer(t *testing.T) {
-	// UE §3.6.16: parallel single-path CCCs hold different EVs.
+	// UE 3.6.16: parallel single-path CCCs hold different EVs.
 	rng := rand.New(rand.NewPCG(7, 7))
 	used := map[int]bool{}
 	for range 32 {
@@ -231,7 +231,7 @@ func TestPathsSingleOnesDiffer(t *testing.T) {
 }
 
 func TestPathsSingleLeavesDeadPath(t *testing.T) {
-	// F35 for ROD; UE §3.6.16: at most every 10 RTTs.
+	// F35 for ROD; UE 3.6.16: at most every 10 RTTs.
 	const rtt = 100 * us
 	p := newPaths(8, true)
 	at := p.Pick(0)

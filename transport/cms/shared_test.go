@@ -58,8 +58,8 @@ func TestLinkSingleFlowFills(t *testing.T) {
 }
 
 func TestLinkRandomLoss(t *testing.T) {
-	// performance.md F5: 0.95 and 0.80 of clean under 1 % and 5 % random loss;
-	// faults.md F1: half of what gets through, up to 30 %.
+	// Bars F5 and F5b of docs/perf.md: 0.95 and 0.80 of clean under 1 % and 5 % random loss;
+	// F1: half of what gets through, up to 30 %.
 	for _, c := range []struct {
 		loss int // of 1000
 		want float64
@@ -96,7 +96,7 @@ func TestLinkRandomLoss(t *testing.T) {
 }
 
 func TestLinkIsSharedEqually(t *testing.T) {
-	// faults.md F35: 64→1, Jain ≥ 0.9.
+	// F35: 64→1, Jain ≥ 0.9.
 	for _, n := range []int{2, 4, 16, 64} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			l := newLink(3).hosts()
@@ -153,7 +153,7 @@ func TestLinkIncastKeepsGoing(t *testing.T) {
 }
 
 func TestLinkBlackholeHeals(t *testing.T) {
-	// faults.md F8, §1 rule 5.
+	// F8, docs/faults.md rule 5.
 	l := newLink(6)
 	l.cut = func(now time.Duration) bool { return now > 20*ms && now < 1020*ms }
 	f := l.add(Config{})
@@ -172,7 +172,7 @@ func TestLinkBlackholeHeals(t *testing.T) {
 }
 
 func TestLinkAcksLate(t *testing.T) {
-	// faults.md F36: ACKs 200 ms late: at least 0.8 windows per RTT.
+	// F36: ACKs 200 ms late: at least 0.8 windows per RTT.
 	l := newLink(7)
 	l.late = 200 * ms
 	l.add(Config{}).start(0)
@@ -183,7 +183,7 @@ func TestLinkAcksLate(t *testing.T) {
 }
 
 func TestLinkAcksRare(t *testing.T) {
-	// faults.md F36: 1 ACK in 100 packets.
+	// F36: 1 ACK in 100 packets.
 	l := newLink(7)
 	l.trigger = 100 * defaultMTU
 	l.add(Config{}).start(0)
@@ -193,7 +193,7 @@ func TestLinkAcksRare(t *testing.T) {
 }
 
 func TestLinkAllMarked(t *testing.T) {
-	// faults.md F35: all CE.
+	// F35: all CE.
 	for _, marks := range []bool{false, true} {
 		l := newLink(8)
 		l.mark, l.loss = 1, 10
@@ -205,7 +205,7 @@ func TestLinkAllMarked(t *testing.T) {
 }
 
 func TestLinkJitterDoesNotCollapse(t *testing.T) {
-	// faults.md F3: delays of 0 to 10 ms, packets in any order.
+	// F3: delays of 0 to 10 ms, packets in any order.
 	l := newLink(9)
 	l.jitter, l.reorder = 10*ms, 1<<40
 	f := l.add(Config{})

@@ -7,7 +7,7 @@ import (
 	"github.com/uetkit/uetkit/internal/invariant"
 )
 
-// Constants of NSCC (UE §3.6.13, Table 3-76). Those marked † are known from the
+// Constants of NSCC (UE 3.6.13, Table 3-76). Those marked † are known from the
 // specification authors' simulator only.
 const (
 	refBDP   = 150_000               // bytes: 100 Gb/s · 12 µs, where scaling a and b are 1
@@ -70,7 +70,7 @@ const (
 // was reported lost, and not sent again since, is not news.
 //
 // Increases happen with every ACK, decreases once per round trip, on what the
-// whole round showed. Where it differs from UE §3.6.13, and why:
+// whole round showed. Where it differs from UE 3.6.13, and why:
 //
 //   - The delay that may shrink the window is the least of the last one to two
 //     round trips, not an average (averaging is implementation defined). A queue
@@ -203,7 +203,7 @@ func (w *Window) CanSend(n int) bool {
 func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	w.inflight += int64(n)
 	w.sinceAR += int64(n)
-	// UE §3.6.13 asks for AR on every packet that leaves less than an MTU of
+	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of
 	// room. While the window is full that is the last packet of what each ACK
 	// lets go, and bursts that once became small stay small for ever. Half the
 	// peer's own trigger between two ARs lets them grow together again; what
@@ -273,7 +273,7 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 }
 
 // OnLoss tells that n nominal bytes in flight are taken for lost, by a timer if
-// rto. The window loses as many bytes (UE §3.6.13 OnInferredLoss): in a full
+// rto. The window loses as many bytes (UE 3.6.13 OnInferredLoss): in a full
 // queue that leaves exactly what got through. The end of the round judges.
 func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.leave(int64(n))
@@ -298,7 +298,7 @@ func (w *Window) OnSpurious() {
 
 // OnNack tells that a packet of n nominal bytes was refused; trimmed says a
 // switch cut it for want of buffer, on the last hop or before it: without RCCC both
-// are the window's business (UE §3.6.13 OnNACK). Any other refusal is no congestion.
+// are the window's business (UE 3.6.13 OnNACK). Any other refusal is no congestion.
 // The window loses the bytes, and the end of the round runs quick adapt.
 func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	w.leave(int64(n))
@@ -498,7 +498,7 @@ func (w *Window) retarget() {
 }
 
 // increase is fast increase on a path without delay, else proportional increase
-// (UE §3.6.13). delay is less than target.
+// (UE 3.6.13). delay is less than target.
 func (w *Window) increase(n int64, delay time.Duration) {
 	if delay <= w.base/zeroPart && w.cwnd < int64(w.fastTop) {
 		w.fiCount = int32(min(int64(w.fiCount)+n, maxWindow+1))
@@ -523,7 +523,7 @@ func (w *Window) apply() {
 }
 
 // quickAdapt sets the window to what would arrive in one period of base_rtt +
-// target_qdelay at the rate of the round, if that is little (UE §3.6.13). It
+// target_qdelay at the rate of the round, if that is little (UE 3.6.13). It
 // reports whether it did.
 func (w *Window) quickAdapt(now time.Duration) bool {
 	period, passed := w.base+w.target, now-w.start

@@ -97,7 +97,7 @@ func (s *script) want(n, slack int) {
 }
 
 func TestWindowStartsAtCeiling(t *testing.T) {
-	// UE §3.6.13: cwnd starts at MaxWnd.
+	// UE 3.6.13: cwnd starts at MaxWnd.
 	s := newScript(t, Config{Window: 256 << 10})
 	s.want(256<<10, 0)
 	if n := s.fill(); n != 256<<10/s.mtu {
@@ -106,7 +106,7 @@ func TestWindowStartsAtCeiling(t *testing.T) {
 }
 
 func TestWindowGateTestsPacketSize(t *testing.T) {
-	// UE §3.6.13: a packet may leave while inflight plus its size is in cwnd.
+	// UE 3.6.13: a packet may leave while inflight plus its size is in cwnd.
 	w := New(Config{MTU: 1000, Window: 10_000})
 	for range 9 {
 		w.OnSend(0, 1000)
@@ -121,7 +121,7 @@ func TestWindowGateTestsPacketSize(t *testing.T) {
 }
 
 func TestWindowOnePacketAlwaysGoes(t *testing.T) {
-	// faults.md F35: at least one packet per RTT, also one larger than the MTU
+	// F35: at least one packet per RTT, also one larger than the MTU
 	// that the window was made for.
 	w := New(Config{MTU: 1132, Window: 1132})
 	if !w.CanSend(9000) {
@@ -138,9 +138,9 @@ func TestWindowOnePacketAlwaysGoes(t *testing.T) {
 }
 
 func TestWindowAsksForACKWhenClosed(t *testing.T) {
-	// UE §3.6.13: AR when cwnd − inflight < MTU.
+	// UE 3.6.13: AR when cwnd − inflight < MTU.
 	s := newScript(t, Config{MTU: 1000, Window: 100_000})
-	if !s.w.OnSend(s.now, 1000) { // UE §3.6.13: a sample before our own queue stands
+	if !s.w.OnSend(s.now, 1000) { // UE 3.6.13: a sample before our own queue stands
 		t.Fatal("the first packet asks for no sample")
 	}
 	for range 98 {
@@ -168,7 +168,7 @@ func TestWindowAsksForACKWhenClosed(t *testing.T) {
 }
 
 func TestWindowAsksForACKBelowTrigger(t *testing.T) {
-	// UE §3.6.13: AR while cwnd < ACK_Gen_Trigger, or the peer never answers.
+	// UE 3.6.13: AR while cwnd < ACK_Gen_Trigger, or the peer never answers.
 	w := New(Config{MTU: 1000, Window: 8000})
 	for range 8 {
 		if !w.OnSend(0, 1000) {
@@ -178,7 +178,7 @@ func TestWindowAsksForACKBelowTrigger(t *testing.T) {
 }
 
 func TestWindowProportionalIncrease(t *testing.T) {
-	// UE §3.6.13 with a = b = 1: 4 MTU per RTT at no delay, falling to 0 at the
+	// UE 3.6.13 with a = b = 1: 4 MTU per RTT at no delay, falling to 0 at the
 	// target, and eta of 0.15 MTU per adjust period.
 	for _, c := range []struct {
 		name string
@@ -201,7 +201,7 @@ func TestWindowProportionalIncrease(t *testing.T) {
 }
 
 func TestWindowFastIncrease(t *testing.T) {
-	// UE §3.6.13: after one window without delay the window grows by a quarter
+	// UE 3.6.13: after one window without delay the window grows by a quarter
 	// per RTT (fi_scale 0.25·a), and stops that with the first delay.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
@@ -222,7 +222,7 @@ func TestWindowFastIncrease(t *testing.T) {
 }
 
 func TestWindowRegrowsWithinMillisecondsOfVirtualTime(t *testing.T) {
-	// faults.md §1 rule 5: from one MTU to a full MiB on an idle local path.
+	// docs/faults.md rule 5: from one MTU to a full MiB on an idle local path.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.shrinkTo(s.mtu)
@@ -236,7 +236,7 @@ func TestWindowRegrowsWithinMillisecondsOfVirtualTime(t *testing.T) {
 }
 
 func TestWindowCeilingHolds(t *testing.T) {
-	// faults.md T10: optimistic ACKs never take the window over the ceiling.
+	// T10: optimistic ACKs never take the window over the ceiling.
 	s := newScript(t, Config{Window: 512 << 10})
 	s.rounds(1, 40*us)
 	s.w.OnLoss(s.now, 40*s.mtu, false)
@@ -252,7 +252,7 @@ func TestWindowCeilingHolds(t *testing.T) {
 }
 
 func TestWindowImpossibleRTTIsNoSample(t *testing.T) {
-	// faults.md T10: an RTT below the minimum is no sample.
+	// T10: an RTT below the minimum is no sample.
 	s := newScript(t, Config{})
 	s.rounds(2, 50*us)
 	srtt, base, least := s.w.SRTT(), s.w.MinRTT(), s.w.least
@@ -277,8 +277,8 @@ func TestWindowWithoutSamplesDaresOneMTU(t *testing.T) {
 }
 
 func TestWindowRandomLossCostsWhatItWas(t *testing.T) {
-	// UE §3.6.13 OnInferredLoss: cwnd −= n, inflight −= n, and no more: on a
-	// path without a queue the loss is random (faults.md F1).
+	// UE 3.6.13 OnInferredLoss: cwnd −= n, inflight −= n, and no more: on a
+	// path without a queue the loss is random (F1).
 	s := newScript(t, Config{})
 	s.rounds(4, 50*us)
 	s.fill()
@@ -346,7 +346,7 @@ func TestWindowLossBelowWhatTheQueueHeldIsRandom(t *testing.T) {
 }
 
 func TestWindowHeavyLossOfSmallWindowIsRandom(t *testing.T) {
-	// faults.md F1, 30 % lost: twenty packets do not overflow a queue.
+	// F1, 30 % lost: twenty packets do not overflow a queue.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.shrinkTo(20 * s.mtu)
@@ -383,7 +383,7 @@ func TestWindowHeavyLossIsCongestionWithoutDelay(t *testing.T) {
 }
 
 func TestWindowFloorIsOneMTU(t *testing.T) {
-	// faults.md T33, F35: storms of losses and refusals leave one packet.
+	// T33, F35: storms of losses and refusals leave one packet.
 	s := newScript(t, Config{})
 	s.rounds(4, 50*us)
 	for range 5000 {
@@ -398,7 +398,7 @@ func TestWindowFloorIsOneMTU(t *testing.T) {
 }
 
 func TestWindowOverTargetShrinks(t *testing.T) {
-	// UE §3.6.13 multiplicative decrease on a path that does not mark: the
+	// UE 3.6.13 multiplicative decrease on a path that does not mark: the
 	// window follows a queue that stays, to the floor if need be.
 	s := newScript(t, Config{})
 	s.rounds(3, 50*us)
@@ -522,7 +522,7 @@ func TestWindowApplicationLimitedIsNotCongested(t *testing.T) {
 }
 
 func TestWindowMarksBelowTargetHold(t *testing.T) {
-	// UE §3.6.13: M with delay below target: let load balancing act. (F35, T33:
+	// UE 3.6.13: M with delay below target: let load balancing act. (F35, T33:
 	// all CE.) Only eta is added.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
@@ -534,7 +534,7 @@ func TestWindowMarksBelowTargetHold(t *testing.T) {
 }
 
 func TestWindowMarksOverTargetShrinkToFloor(t *testing.T) {
-	// UE §3.6.13: M and delay over target: decrease, to one MTU if it lasts
+	// UE 3.6.13: M and delay over target: decrease, to one MTU if it lasts
 	// (F35: at least one packet per RTT).
 	s := newScript(t, Config{Marks: true})
 	for range 60 { // never a short RTT: and still no long path, it is marked
@@ -549,7 +549,7 @@ func TestWindowMarksOverTargetShrinkToFloor(t *testing.T) {
 }
 
 func TestWindowMarkingPathTrustsMarks(t *testing.T) {
-	// UE §3.6.13: no M and delay over target: the queue drains, fair increase
+	// UE 3.6.13: no M and delay over target: the queue drains, fair increase
 	// of 5 MTU per RTT.
 	s := newScript(t, Config{Marks: true})
 	s.rounds(2, 60*us)
@@ -561,7 +561,7 @@ func TestWindowMarkingPathTrustsMarks(t *testing.T) {
 }
 
 func TestWindowQuickAdapt(t *testing.T) {
-	// UE §3.6.13: delay over 4 targets and little achieved: the window becomes
+	// UE 3.6.13: delay over 4 targets and little achieved: the window becomes
 	// what a period of base_rtt + target_qdelay delivers at that rate.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
@@ -572,7 +572,7 @@ func TestWindowQuickAdapt(t *testing.T) {
 }
 
 func TestWindowTrimmedTriggersQuickAdapt(t *testing.T) {
-	// UE §3.6.13 OnNACK: a trimmed packet counts as lost and runs quick adapt.
+	// UE 3.6.13 OnNACK: a trimmed packet counts as lost and runs quick adapt.
 	s := newScript(t, Config{})
 	s.rounds(3, 60*us)
 	s.fill()
@@ -586,7 +586,7 @@ func TestWindowTrimmedTriggersQuickAdapt(t *testing.T) {
 }
 
 func TestWindowTrimmedNeedsNoDelay(t *testing.T) {
-	// UE §3.6.13: trigger_qa; the trimmed packets' delay is not seen.
+	// UE 3.6.13: trigger_qa; the trimmed packets' delay is not seen.
 	s := newScript(t, Config{})
 	s.rounds(3, 60*us)
 	s.fill()
@@ -601,7 +601,7 @@ func TestWindowTrimmedNeedsNoDelay(t *testing.T) {
 }
 
 func TestWindowTrimsTarget(t *testing.T) {
-	// UE §3.6.13: target_qdelay is 0.75 · config_base_rtt where queues are trimmed, so
+	// UE 3.6.13: target_qdelay is 0.75 · config_base_rtt where queues are trimmed, so
 	// a queue between the two shrinks the window there only.
 	without, with := newScript(t, Config{}), newScript(t, Config{Trims: true})
 	between := without.w.base + (without.w.target+with.w.target)/2
@@ -619,7 +619,7 @@ func TestWindowTrimsTarget(t *testing.T) {
 }
 
 func TestWindowTrimsQuickAdaptNeedsATrim(t *testing.T) {
-	// UE §3.6.13: the threshold of delay is infinite where queues are trimmed. What
+	// UE 3.6.13: the threshold of delay is infinite where queues are trimmed. What
 	// delays 20 ms is no queue of these switches; the decreases see to it.
 	s := newScript(t, Config{Trims: true})
 	s.rounds(2, 60*us)
@@ -635,7 +635,7 @@ func TestWindowTrimsQuickAdaptNeedsATrim(t *testing.T) {
 }
 
 func TestWindowOtherNackIsNoCongestion(t *testing.T) {
-	// UE §3.6.13: other reasons leave the window alone.
+	// UE 3.6.13: other reasons leave the window alone.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	s.fill()
@@ -748,7 +748,7 @@ func TestWindowPathThatWasShortIsNotLong(t *testing.T) {
 }
 
 func TestWindowFarPathNeedsNoLearning(t *testing.T) {
-	// faults.md F36: ACKs 200 ms late from the start, after five timeouts that
+	// F36: ACKs 200 ms late from the start, after five timeouts that
 	// were about nothing.
 	s := newScript(t, Config{})
 	s.fill()
@@ -778,7 +778,7 @@ func TestWindowForgetsLeastRTT(t *testing.T) {
 }
 
 func TestWindowFlowControl(t *testing.T) {
-	// UE §3.6.13: rcv_cwnd_pend 64 takes 2048 B for 4096 B acknowledged;
+	// UE 3.6.13: rcv_cwnd_pend 64 takes 2048 B for 4096 B acknowledged;
 	// rc brings the window back.
 	w := New(Config{MTU: 4096, Window: 1 << 20})
 	for range 64 {
@@ -810,7 +810,7 @@ func TestWindowFlowControl(t *testing.T) {
 }
 
 func TestWindowBoundsHoldForAnyInput(t *testing.T) {
-	// faults.md T10, T11, T33: whatever a peer reports, in whatever order, the
+	// T10, T11, T33: whatever a peer reports, in whatever order, the
 	// window stays between one MTU and the ceiling and the bytes balance.
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{

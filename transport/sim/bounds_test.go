@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// T39, faults.md §1: the quarantine holds as many closed PDCs as its bound says;
+// T39: the quarantine holds as many closed PDCs as its bound says;
 // then a new PDC is refused with NACK 04 until one leaves it, and opens then.
 func TestT39QuarantineFull(t *testing.T) {
 	const room = 3
@@ -43,7 +43,7 @@ func TestT39QuarantineFull(t *testing.T) {
 func TestT12NeverClears(t *testing.T) {
 	w := pair(t, 51, lan, forged, only(0, func(c *transport.Config) { c.MPRange, c.UnexpectedShare = 128, 1 }))
 	a := w.Hosts[0]
-	// Unexpected messages: each answer is guaranteed (design D7).
+	// Unexpected messages: each answer is guaranteed (S-RSP-02).
 	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, JobID: 1, RI: 15, Initiator: 16, ReqLen: 16}
 	before := a.FEP.Stats()
 	for i := range 1000 {
@@ -193,7 +193,7 @@ func TestT33NackStorm(t *testing.T) {
 	settle(w)
 }
 
-// faults.md §2: a life that ended and came back with the same PDCID and another
+// S-PDC-05: a life that ended and came back with the same PDCID and another
 // Start_PSN is refused with NACK 15, never acknowledged, and its message is not
 // delivered (two lives, one address).
 func TestF13SYNOfAnotherLifeIsNeverAcked(t *testing.T) {
@@ -432,7 +432,7 @@ func TestT9ClearOneTooHigh(t *testing.T) {
 	settle(w)
 }
 
-// F13, faults.md §1: a target that calls every PDCID another life's ends the
+// F13: a target that calls every PDCID another life's ends the
 // operation after 8 renumberings, not never.
 func TestF13RenumberingsAreBounded(t *testing.T) {
 	w := pair(t, 66, sim.Faults{Loss: 1}, forged)

@@ -416,7 +416,7 @@ func TestF12PeerRestarted(t *testing.T) {
 	settle(w)
 }
 
-// F13, faults.md §2: we were restarted, same address and same PDCIDs: new
+// F13: we were restarted, same address and same PDCIDs: new
 // operations succeed within 1 s.
 func TestF13WeWereRestarted(t *testing.T) {
 	start := uint32(1 << 20)
@@ -446,7 +446,7 @@ func TestF13WeWereRestarted(t *testing.T) {
 	settle(w)
 }
 
-// faults.md §2: a SYN packet after its PDC was closed is answered NACK 0E while
+// S-PDC-06: a SYN packet after its PDC was closed is answered NACK 0E while
 // in quarantine, and never makes a new PDC.
 func TestF13StaleSYNAfterClose(t *testing.T) {
 	w := pair(t, 19, lan, config(func(c *transport.Config) { c.IdleClose = 10 * ms }), func(s *simtest.Spec) { s.Hostile = true })
@@ -613,7 +613,7 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 	}
 }
 
-// F18, UE §3.5.8: the target has not taken any packet of a PDC yet when the first one is
+// F18, UE 3.5.8: the target has not taken any packet of a PDC yet when the first one is
 // given up. What has its place opens the PDC, and the other messages there go on.
 func TestF18RNRTimeoutOfAFirstPacket(t *testing.T) {
 	w := pair(t, 33, lan, mayFail, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }),

@@ -14,7 +14,7 @@ import (
 // Completion levels: each level × operation × mode against what may lie between
 // the post and its end. The checkers of simtest hold in all of them that an
 // operation ends once, that no success comes before its stage, and that a failure
-// without OutcomeUnknown is one (faults.md §1 rules 1 to 3);
+// without OutcomeUnknown is one (docs/faults.md rule 1, rule 2, rule 3);
 // here each stage is held open until the test lets it pass.
 
 // A levelCase is one operation of the matrix.
@@ -266,7 +266,7 @@ func TestLevelPeerDies(t *testing.T) {
 	})
 }
 
-// Faults.md §1 rule 3: what was never sent fails for certain.
+// docs/faults.md rule 3: what was never sent fails for certain.
 func TestLevelNeverSent(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		w := pair(t, 48, lan, mayFail, smallWindow)

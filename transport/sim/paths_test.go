@@ -26,7 +26,7 @@ func byPath(w *simtest.World) *[8]int {
 	return n
 }
 
-// F35, UE §3.6.16: RUD uses all paths alike; one that dies is avoided within 10
+// F35, UE 3.6.16: RUD uses all paths alike; one that dies is avoided within 10
 // round trips, the others carry on, and it is used again after it has healed.
 func TestF35DeadPath(t *testing.T) {
 	w := pair(t, 35, lan, eight)
@@ -79,7 +79,7 @@ func TestF35MarkedPaths(t *testing.T) {
 	settle(w)
 }
 
-// UE §3.6.16: ROD keeps to one path, and leaves it when it is dead.
+// UE 3.6.16: ROD keeps to one path, and leaves it when it is dead.
 func TestF35OrderedPath(t *testing.T) {
 	w := pair(t, 37, lan, eight)
 	stream(w, ordered(tsend(1, 64<<10)), 4, 4) // the first packets leave from the main port

@@ -166,7 +166,7 @@ func TestT8NothingInClear(t *testing.T) {
 	settle(w)
 }
 
-// tss.md §8: a bit flipped anywhere in a packet of any kind, header and ICV
+// S-SEC-05: a bit flipped anywhere in a packet of any kind, header and ICV
 // included, makes it a counted drop without an answer.
 func TestT8BitFlips(t *testing.T) {
 	w := pair(t, 530, sim.Faults{Delay: 50 * us, Loss: 0.1}, secure(pds.SecureOneRTT), hostile, config(func(c *transport.Config) { c.IdleClose = 100 * ms }))

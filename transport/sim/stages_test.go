@@ -215,7 +215,7 @@ var stageCases = []stageCase{
 		dark = false
 		c.ends()
 	}},
-	// faults.md §1 rule 3: what may have been taken is unknown, what cannot be
+	// docs/faults.md rule 3: what may have been taken is unknown, what cannot be
 	// whole at the target is certain.
 	{"death before the post", 700, func(c *stageRun) {
 		c.b.Crash(false)
@@ -262,7 +262,7 @@ func reqOf(b []byte) (wire.ReqStd, bool) {
 }
 
 // R-CMPL-01, R-CMPL-02, R-CMPL-05, R-CMPL-07, R-CMPL-11, R-CMPL-16, R-CMPL-17,
-// R-CMPL-19, R-TGT-01, R-TGT-11, R-ORD-01, R-ORD-05, faults.md §1 rules 1 to 3
+// R-CMPL-19, R-TGT-01, R-TGT-11, R-ORD-01, R-ORD-05, docs/faults.md rule 1, 2, 3
 // (F9, F10): at every level, for every kind of send, on both delivery modes,
 // whatever happens on the way: the entry is there not before its stage and once,
 // and an error says whether the effect is unknown. That no second entry comes,

@@ -40,7 +40,7 @@ func talk(w *simtest.World, n int, think time.Duration) []*simtest.Op {
 	return sends
 }
 
-// UE §3.5.12, D7: of two ends that send short messages in turn over a short path few
+// UE 3.5.12.2: of two ends that send short messages in turn over a short path few
 // messages ask for an ACK, and yet all complete, in order of their stages, whatever the
 // path loses, doubles or delays. On one that is long all ask.
 func TestTalk(t *testing.T) {

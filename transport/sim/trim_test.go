@@ -253,8 +253,8 @@ func TestTrimmedSynOpensNothing(t *testing.T) {
 	settle(w)
 }
 
-// A switch in front of the target is not the path's fault, one before it is: UE
-// §3.6.16.
+// A switch in front of the target is not the path's fault, one before it is:
+// UE 3.6.16.
 func TestTrimmedPathIsAvoided(t *testing.T) {
 	for name, last := range map[string]bool{"last hop": true, "before": false} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,7 @@ package tss
 import "strconv"
 
 // A Drop is why Open refused a packet. A refused packet is answered by nothing
-// (tss.md 8).
+// (S-SEC-05).
 type Drop uint8
 
 const (

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// Key derivation: counter mode over CMAC with AES-256 (tss.md 3.3).
+// Key derivation: counter mode over CMAC with AES-256 (S-KEY-03).
 const (
 	labelCluster = "U1"
 	labelServer  = "U2"
@@ -25,7 +25,7 @@ type kdf struct {
 
 // derive fills k.out with what belongs to one source. ssi counts for IPv4 alone:
 // the context of IPv6 always holds the address, also of a source with SSI. So the
-// reference does it, and nothing else speaks about it (tss.md 12).
+// reference does it, and nothing else speaks about it (S-KEY-04).
 func (k *kdf) derive(m *cmac, label string, epoch uint16, rekey uint32, ssi uint32, src netip.Addr) {
 	b := append(k.in[:0], 0, label[0], label[1], 0)
 	if src.Is6() {
@@ -53,7 +53,7 @@ func (k *kdf) wipe()        { clear(k.out[:]) }
 
 // ClientKey is what the management of a domain in server mode hands to one client:
 // the key that the server derives for it in that epoch, and the IV mask that goes
-// with it. client is the client's SSI, src its address (tss.md 4).
+// with it. client is the client's SSI, src its address (S-KEY-02).
 func ClientKey(server Key, epoch uint16, client uint32, src netip.Addr) (k Key, mask [maskLen]byte) {
 	var m cmac
 	var d kdf

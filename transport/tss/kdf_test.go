@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// tss.md 3.3: the four derivations that are published.
+// S-KEY-03: the four derivations that are published.
 func TestKDFKnown(t *testing.T) {
 	var m cmac
 	m.init(newBlock(unhex(t, kdfMaster)))
@@ -38,7 +38,7 @@ func TestKDFKnown(t *testing.T) {
 	}
 }
 
-// tss.md 4: what a client is handed is what the server derives for it.
+// S-KEY-02: what a client is handed is what the server derives for it.
 func TestKDFClientKey(t *testing.T) {
 	master := Key(unhex(t, kdfMaster))
 	for _, c := range kdfAnswers[2:] {

@@ -2,7 +2,7 @@ package tss
 
 import "fmt"
 
-// KeyLen is the length of every key of the sublayer in bytes: AES-256 (tss.md 3).
+// KeyLen is the length of every key of the sublayer in bytes: AES-256.
 const KeyLen = 32
 
 // A Key is the secret of a secure domain. It hides itself from everything that

@@ -38,7 +38,7 @@ func (d *Domain) Open(now time.Duration, pkt, outer []byte, src netip.Addr) (pla
 }
 
 func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]byte, Who, Drop) {
-	// tss.md 8: the order of the checks.
+	// The order of the checks: S-SEC-06.
 	if len(pkt) == 0 {
 		return nil, 0, DropShort
 	}

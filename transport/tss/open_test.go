@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// tss.md 3.1, 3.3: all that is authenticated is: no bit of header, SSI, cipher
+// S-SEC-04: all that is authenticated is: no bit of header, SSI, cipher
 // text, ICV or outer headers may change.
 func TestOpenRefusesEveryBitFlip(t *testing.T) {
 	for _, ssi := range []bool{false, true} {
@@ -60,7 +60,7 @@ func TestOpenRefusesEveryPrefix(t *testing.T) {
 	}
 }
 
-// T8, tss.md 8: what is not of this domain is refused by what it is, before any
+// T8, S-SEC-06: what is not of this domain is refused by what it is, before any
 // key is touched.
 func TestT8OpenRefusals(t *testing.T) {
 	p := pairOf(t, cluster)

@@ -50,7 +50,7 @@ func (w *window) slide(tsc uint64) {
 
 // Fresh reports whether the packet that Open let through last is there for the
 // first time, and notes it. It is for packets without a PDC, whose PSN guards
-// them from nothing: UUD, and RUDI where it must not happen twice (tss.md 7, T23).
+// them from nothing: UUD, and RUDI where it must not happen twice (S-TSC-04, T23).
 // A packet more than WindowLen behind the newest of its source is not fresh. The
 // window is per source, epoch and AN, lives as long as the key, and begins with
 // the first packet asked about: 1 KiB, once per source.

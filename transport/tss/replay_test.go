@@ -58,7 +58,7 @@ func TestT23WindowSlides(t *testing.T) {
 	}
 }
 
-// T23, tss.md 7: a datagram without PDC that comes again is fresh once. Each
+// T23, S-TSC-04: a datagram without PDC that comes again is fresh once. Each
 // source, each of its epochs and each AN has a window of its own.
 func TestT23ReplayedDatagram(t *testing.T) {
 	p := pairOf(t, cluster)

@@ -37,7 +37,7 @@ func (s *sealed) end(tsc uint64) bool {
 }
 
 // Begin appends the security header of the next packet to b. It takes a TSC of its
-// own for each, also if the packet is a resend or is never sent (tss.md 6). False:
+// own for each, also if the packet is a resend or is never sent (S-TSC-01). False:
 // there is no key to send with, or no TSC left; b is returned as it was.
 //
 // What follows is the plain text, room for the ICV, and Seal: before the 1024th
@@ -60,7 +60,7 @@ func (d *Domain) Begin(b []byte) ([]byte, bool) {
 // Seal encrypts a packet in place and writes its ICV. pkt begins with the header
 // that Begin gave, unchanged, and ends with 16 bytes of room for the ICV. outer is
 // what the receiver hands to Open as outer: addresses and UDP or entropy header
-// (tss.md 3.1, 11). It borrows both.
+// (S-SEC-04). It borrows both.
 //
 // It panics if Begin did not give that header, or not under the key in use, or if
 // that packet was sealed before: our bug, and a repeated IV. A resend begins anew.
@@ -92,7 +92,7 @@ func (d *Domain) Seal(pkt, outer []byte) {
 	d.stats.Out++
 }
 
-// bind is the IV (tss.md 3.2) and the AAD (3.1) of a packet.
+// bind is the IV (S-KEY-01) and the AAD (S-SEC-04) of a packet.
 func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
 	binary.BigEndian.PutUint32(d.iv[:], k.s)
 	binary.BigEndian.PutUint64(d.iv[4:], k.iv^binary.BigEndian.Uint64(header[len(header)-8:]))
@@ -103,7 +103,7 @@ func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
 // rekey is what of a TSC goes into the derivation.
 func (d *Domain) rekey(tsc uint64) uint32 { return uint32((tsc & d.cfg.RekeyMask) >> d.cfg.RekeyShift) }
 
-// derive fills k with what seals and opens packets of from: tss.md 4.
+// derive fills k with what seals and opens packets of from (S-KEY-02).
 func (d *Domain) derive(k *packetKey, s *slot, from *sender, addr netip.Addr, rekey uint32) {
 	s0 := from.ssi
 	if from.addr.Is6() { // IPv6 without SSI: the key alone tells sources apart

@@ -12,9 +12,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// tss.md 3.1, 3.2: sixteen packets of another implementation, sealed to the byte
+// S-SEC-04, S-KEY-01: sixteen packets of another implementation, sealed to the byte
 // and opened again. Server mode is there as a warning: in frames 1 and 2 both
-// directions have one source, key and IV (tss.md 9).
+// directions have one source, key and IV (S-KEY-06).
 func TestPacketAnswers(t *testing.T) {
 	for _, c := range packetAnswers {
 		t.Run(fmt.Sprintf("%s %d", c.file, c.frame), func(t *testing.T) {
@@ -91,7 +91,7 @@ func answerDomain(t *testing.T, c *packetAnswer, local netip.Addr, ssi uint32) *
 	return d
 }
 
-// tss.md 6, F34: the TSC rises by one for each packet, ends at 2^48-1 or at the
+// S-TSC-02, F34: the TSC rises by one for each packet, ends at 2^48-1 or at the
 // limit of packets, and never wraps. What is refused is counted and leaves the
 // buffer alone.
 func TestF34TSCCeiling(t *testing.T) {
@@ -306,7 +306,7 @@ func domainRapid(t *rapid.T, cfg Config) *Domain {
 	return d
 }
 
-// tss.md 4, 9: in server mode the two directions have one key and two sources.
+// S-KEY-06: in server mode the two directions have one key and two sources.
 // A server that takes its client's SSI for its own, as the reference does, is not
 // believed by the client.
 func TestT24ServerMode(t *testing.T) {

@@ -24,7 +24,7 @@ func hear(t testing.TB, b, d *Domain, why Drop) {
 	want(t, b, 0, sealPacket(t, d, "x", nil), nil, d.cfg.Local, why, "x")
 }
 
-// D10: MaxSources bounds what is remembered of sources under one key. At the bound
+// MaxSources bounds what is remembered of sources under one key. At the bound
 // one that was not heard of lately goes, and costs a derivation when it comes back.
 func TestSourcesAreBounded(t *testing.T) {
 	cfg := cluster
@@ -122,7 +122,7 @@ func TestT23WindowIsNeverForgotten(t *testing.T) {
 	hear(t, b, late, Good)
 }
 
-// tss.md 3.3: with rekey by TSC, packets of neighbouring intervals may overtake each
+// S-KEY-05: with rekey by TSC, packets of neighbouring intervals may overtake each
 // other without a derivation each; more than two intervals at once only cost.
 func TestRekeyByTSC(t *testing.T) {
 	cfg := cluster
@@ -167,7 +167,7 @@ func TestRekeyByTSC(t *testing.T) {
 	}
 }
 
-// D10: what a source costs is what the comment of Config.MaxSources says.
+// What a source costs is what the comment of Config.MaxSources says.
 func TestSourceMemoryFormula(t *testing.T) {
 	const n = 2000
 	heap := func() int64 {

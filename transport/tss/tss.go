@@ -1,6 +1,6 @@
 // Package tss is the transport security sublayer: it seals the packets that a FEP
-// sends and opens those that it receives (UE §3.7; tss.md, the digest of what is
-// known of it, is cited by its section).
+// sends and opens those that it receives (UE 3.7;
+// docs/protocol/tss.md has the rules).
 //
 // A Domain is one sender's part in one secure domain (SDI): two keys told apart by
 // the association number (AN), the transmit counter (TSC), and what is remembered
@@ -28,7 +28,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Mode says which key a packet is sealed with: tss.md 4. It is a property of the
+// A Mode says which key a packet is sealed with (S-KEY-02). It is a property of the
 // domain and not on the wire.
 type Mode uint8
 
@@ -39,7 +39,7 @@ const (
 	Cluster
 	// Server and Client: a key for each client, which the server derives and a
 	// client is handed. The two directions are two sources, so that they share no
-	// IV, which the reference gets wrong (tss.md 9). A Domain of a server is for
+	// IV, which the reference gets wrong (S-KEY-06). A Domain of a server is for
 	// one client.
 	Server
 	Client

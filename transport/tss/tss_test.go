@@ -10,7 +10,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// tss.md 3.2, 4, 9: New refuses what contradicts itself, and above all what would
+// S-KEY-06: New refuses what contradicts itself, and above all what would
 // let one IV be used twice.
 func TestNewRefuses(t *testing.T) {
 	good := []Config{
@@ -94,7 +94,7 @@ func (c Config) at(a netip.Addr) Config {
 	return c
 }
 
-// T24, tss.md 6: a key has one life. Neither Install nor Use takes one twice, under
+// T24, S-TSC-03: a key has one life. Neither Install nor Use takes one twice, under
 // either AN, while it is in use or after.
 func TestT24KeyHasOneLife(t *testing.T) {
 	d := domain(t, cluster.at(addrA))
@@ -148,7 +148,7 @@ func TestT24KeysEnd(t *testing.T) {
 	}
 }
 
-// tss.md 9: a sender that comes back under a key that lives on begins above what
+// S-TSC-03: a sender that comes back under a key that lives on begins above what
 // it sent. What it kept goes into Config; Use begins nowhere below.
 func TestT24RestartBeginsAbove(t *testing.T) {
 	cfg := cluster.at(addrA)
@@ -279,7 +279,7 @@ func TestF33Revoke(t *testing.T) {
 	}
 }
 
-// tss.md 6: a packet older than the own epoch by more than the lifetime, and by
+// S-KEY-08: a packet older than the own epoch by more than the lifetime, and by
 // less than half the space, is late. Newer ones are not.
 func TestEpochLateness(t *testing.T) {
 	for _, c := range []struct {

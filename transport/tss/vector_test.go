@@ -24,7 +24,7 @@ import (
 // known answers. Without the variable there is nothing to do.
 
 // clearPackets of captures under security are NACKs 0x17 that the reference sends
-// without it. They do not get in (tss.md 9, T7).
+// without it. They do not get in (S-SEC-07, T7).
 var clearPackets = []string{"refprov-tss-cluster-0rtt-stale.pcap 6", "refprov-tss-cluster-1rtt.pcap 4", "refprov-tss-cluster-1rtt.pcap 5", "refprov-tss-cluster-1rtt.pcap 6"}
 
 func vectors(t *testing.T) string {
@@ -138,7 +138,7 @@ func vectorDomain(t *testing.T, file string, h *wire.TSS, key Key, local netip.A
 	case strings.Contains(file, "-cluster-"):
 		cfg.Mode, cfg.RekeyMask, cfg.RekeyShift = Cluster, 0xff00, 8
 	case strings.Contains(file, "-server-"):
-		// Both ends of it have SSI 2 (tss.md 9). As server and client there is no
+		// Both ends of it have SSI 2 (S-KEY-06). As server and client there is no
 		// such pair here; a Client that takes itself for the sender, and one that
 		// takes it for its server, read it.
 		cfg.Mode, cfg.PeerSSI = Client, 2
@@ -207,7 +207,7 @@ func covers(line, got string) bool {
 	return true
 }
 
-// tss.md 2, 3, 10: every secured packet of every capture opens, holds what another
+// S-SEC-02, S-SEC-03: every secured packet of every capture opens, holds what another
 // decoder read in it, and is sealed again to the same bytes. What came in clear
 // stays out.
 func TestVectorPackets(t *testing.T) {

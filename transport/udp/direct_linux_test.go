@@ -48,7 +48,7 @@ func needGSO(t *testing.T, c *Conn) {
 	}
 }
 
-// Design §3: GSO is switched off for one destination on EIO, EINVAL or EMSGSIZE,
+// GSO is switched off for one destination on EIO, EINVAL or EMSGSIZE,
 // and nothing is lost.
 func TestFallbackForOneDestination(t *testing.T) {
 	for _, e := range []syscall.Errno{unix.EIO, unix.EINVAL, unix.EMSGSIZE} {
@@ -277,7 +277,7 @@ func TestTooBigIsNoFallback(t *testing.T) {
 	}
 }
 
-// EAGAIN keeps the train (design §3), whole or what is left of it.
+// EAGAIN keeps the train, whole or what is left of it.
 func TestAgainKeepsTheTrain(t *testing.T) {
 	for _, cfg := range []Config{{}, {GSO: Off}} {
 		t.Run(cfg.GSO.String(), func(t *testing.T) {

@@ -100,7 +100,7 @@ const (
 
 // Evidence says that a packet did not get where it was to go. ICMP messages can
 // be forged by anybody: check Payload before believing anything, and even then
-// it is no proof (faults.md T34).
+// it is no proof (T34).
 type Evidence struct {
 	// Remote is where the packet was going.
 	Remote netip.AddrPort

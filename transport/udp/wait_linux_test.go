@@ -22,7 +22,7 @@ func watched(t *testing.T, w *waiter) int {
 }
 
 func TestWatchedOnlyWhileAsleep(t *testing.T) {
-	// performance.md, floor of a message: a socket in an epoll set pays for each
+	// A socket in an epoll set pays for each
 	// packet, so it is in none while its owner polls.
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	w := &directOf(a).in

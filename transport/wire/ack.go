@@ -6,7 +6,7 @@ import (
 )
 
 // ACK, 12 bytes (16 with Expected_PSN), ACK_CC, 32 bytes, ACK_CCX, 40 bytes:
-// UE §3.5.10.4 to §3.5.10.6.
+// UE 3.5.10.5 to 3.5.10.7.
 const (
 	ackOff    = 2  // int16, ack_psn relative to cack; with P: probe_opaque
 	ackCACK   = 4  // uint32
@@ -237,7 +237,7 @@ func (a *Ack) String() string {
 	return s
 }
 
-// NSCCState is ack_cc_state with cc_type 0 (UE §3.6.13).
+// NSCCState is ack_cc_state with cc_type 0 (UE 3.6.9.2).
 type NSCCState struct {
 	ServiceTime uint16 // 128 ns units; 0 unknown, 0xFFFF ≥ 8.388 ms
 	RestoreCwnd bool   // rc

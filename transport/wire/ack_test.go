@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// UE §3.5.10.4 to §3.5.10.6: ACK, ACK_CC, ACK_CCX.
+// UE 3.5.10.5 to 3.5.10.7: ACK, ACK_CC, ACK_CCX.
 var ackCodec = codec[Ack]{
 	parse: ParseAck,
 	put:   (*Ack).Append,
@@ -23,7 +23,7 @@ var ackCodec = codec[Ack]{
 			text: "ACK - req=1 nh=RSP_DATA ack_off=1 cack=0x5819817c spdcid=1 dpdcid=1",
 		},
 		{
-			name: "ACK of a CLOSE", // pds.md 1.5 C
+			name: "ACK of a CLOSE",
 			bytes: `
 				3800/0001 # type 7 ACK, next_hdr 0 NONE
 				0001      # ack_psn_offset +1
@@ -145,7 +145,7 @@ var ackCodec = codec[Ack]{
 func TestAck(t *testing.T) { ackCodec.test(t) }
 func FuzzAck(f *testing.F) { ackCodec.fuzz(f) }
 
-// UE §3.5.11: ACK_PSN = cack_psn + ack_psn_offset, modulo 2^32.
+// UE 3.5.11: ACK_PSN = cack_psn + ack_psn_offset, modulo 2^32.
 func TestAckPSN(t *testing.T) {
 	for _, c := range []struct {
 		cack PSN
@@ -158,7 +158,7 @@ func TestAckPSN(t *testing.T) {
 	}
 }
 
-// UE §3.6.13, pds.md 2.4: ack_cc_state, each bit of it.
+// UE 3.6.9.2: ack_cc_state, each bit of it.
 func TestNSCCState(t *testing.T) {
 	for _, c := range []struct {
 		v    uint64
@@ -200,7 +200,7 @@ func TestNSCCState(t *testing.T) {
 	}
 }
 
-// pds.md 2.4, cc_type 1: 24 bits of credit, 24 reserved, 16 of ooo_count.
+// UE 3.6.9.2, cc_type 1: 24 bits of credit, 24 reserved, 16 of ooo_count.
 func TestCreditState(t *testing.T) {
 	// xdp2-uet_pds 11, with the reserved bits set too.
 	s := CreditState{Credit: 0x123456, OOO: 0x8765}

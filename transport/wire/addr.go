@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// API addresses: never in a header, exchanged out of band (R-ADDR-02). The
-// binary form is libfabric-map.md §1.2, the layout of the reference provider's C
-// structure §1.1; version 2 is ours (design D4).
+// API addresses: never in a header, exchanged out of band (R-ADDR-02). They have a
+// binary form of 32 bytes, a string form, and the C layout of the UEC reference
+// provider's struct uet_addr. Version 2 of the binary form, which appends port, payload
+// MTU and encapsulation, is ours (docs/architecture.md#addresses-and-ports).
 
 // Port is the UDP port of Ultra Ethernet Transport (IANA).
 const Port = 4793
@@ -25,7 +26,7 @@ const (
 // AddrScheme begins the string form.
 const AddrScheme = "fi_addr_uet://"
 
-// Flags of an Addr (libfabric-map.md §1.1).
+// Flags of an Addr: which of its fields are valid, and how it is meant.
 const (
 	AddrCapsValid      = 1 << 0
 	AddrIPValid        = 1 << 1
@@ -269,7 +270,7 @@ func ParseAddrC(b []byte) (Addr, error) {
 }
 
 // String is the form of fi_av_straddr: fi_addr_uet://ip:port/pid/ri/initiator
-// (R-ADDR-06, design D4).
+// (R-ADDR-06).
 func (a Addr) String() string {
 	if !a.IP.IsValid() {
 		return AddrScheme + "invalid"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// R-ADDR-01, libfabric-map.md 1.2: the exchange form, field by field.
+// R-ADDR-01: the exchange form, field by field.
 func TestAddrBinary(t *testing.T) {
 	for _, c := range []struct {
 		name, bytes string
@@ -52,7 +52,7 @@ func TestAddrBinary(t *testing.T) {
 		{
 			"version 2", `
 				55    # magic
-				02    # version 2: ours, design D4
+				02    # version 2: ours
 				02    # flags: fa valid
 				00/ff # 0
 				0000/ffff # FEP capabilities: not valid
@@ -115,7 +115,7 @@ func TestAddrBinary(t *testing.T) {
 	}
 }
 
-// libfabric-map.md 1.1: offsets of struct uet_addr, in host byte order.
+// Offsets of struct uet_addr, in host byte order.
 func TestAddrC(t *testing.T) {
 	a := Addr{
 		Flags: AddrCapsValid | AddrAbsolute, Caps: CapAIBase | CapHPC, PIDonFEP: 0x123, RI: 0x456, NumRI: 0x789, Initiator: 0x89abcdef,

@@ -20,9 +20,9 @@ import (
 //  5. Whatever parses comes back from append and parse as the same value (fuzz).
 //
 // A source of a vector is a capture and the number of the packet in it (the UEC
-// reference provider's refprov-*, XDP2's xdp2-*), a vector of the digests (ses.md
-// V1 to V18, pds.md 1.5 and 2.1), or "layout": put together by hand from the
-// section that the codec cites, each field with a value of its own.
+// reference provider's refprov-*, XDP2's xdp2-*), "computed", or "layout": put
+// together by hand from the section that the codec cites, each field with a value of
+// its own.
 type codec[H comparable] struct {
 	parse   func([]byte) (H, int, error)
 	put     func(*H, []byte) []byte

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Control packet, 16 bytes: UE §3.5.10.9.
+// Control packet, 16 bytes: UE 3.5.10.8.
 const (
 	cpProbe   = 2  // uint16, PROBE only, else reserved
 	cpPSN     = 4  // uint32

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE §3.5.10.9: control packets.
+// UE 3.5.10.8: control packets.
 var cpCodec = codec[CP]{
 	parse: ParseCP,
 	put:   (*CP).Append,
@@ -21,7 +21,7 @@ var cpCodec = codec[CP]{
 			text: "CTRL NOOP ISROD+AR+SYN psn=0x1020304 spdcid=1286 psn_offset=1800 payload=0x0",
 		},
 		{
-			name: "ACK_REQ", // pds.md 2.1 for the first 16 bits, layout for the rest
+			name: "ACK_REQ", // by the layout
 			bytes: `
 				5888/0043 # type 11 CP, ctl_type 1 ACK_REQ, flags AR
 				0000/ffff # reserved
@@ -33,7 +33,7 @@ var cpCodec = codec[CP]{
 			text: "CTRL ACK_REQ AR psn=0xa1b2c3d4 spdcid=17 dpdcid=34 payload=0x105",
 		},
 		{
-			name: "CLEAR_CMD", // pds.md 1.5 A
+			name: "CLEAR_CMD",
 			bytes: `
 				5900/0043 # type 11 CP, ctl_type 2 CLEAR_CMD
 				0000/ffff # reserved
@@ -69,7 +69,7 @@ var cpCodec = codec[CP]{
 			text: "CTRL CLOSE_CMD AR psn=0x5819817f spdcid=1 dpdcid=1 payload=0x0",
 		},
 		{
-			name: "CLOSE_REQ", // pds.md 2.1 for the first 16 bits, layout for the rest
+			name: "CLOSE_REQ", // by the layout
 			bytes: `
 				5a98/0043 # type 11 CP, ctl_type 5 CLOSE_REQ, flags RETX+AR
 				0000/ffff # reserved
@@ -81,7 +81,7 @@ var cpCodec = codec[CP]{
 			text: "CTRL CLOSE_REQ RETX+AR psn=0x5819817d spdcid=2 dpdcid=3 payload=0x0",
 		},
 		{
-			name: "PROBE", // pds.md 2.1 for the first 16 bits, layout for the rest
+			name: "PROBE", // by the layout
 			bytes: `
 				5b00/0043 # type 11 CP, ctl_type 6 PROBE
 				beef      # probe_opaque

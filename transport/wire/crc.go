@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// CRC-32C trailer, 4 bytes, most significant byte first: UE §3.5.6. It covers
+// CRC-32C trailer, 4 bytes, most significant byte first: UE 3.5. It covers
 // the IP source and destination address, the UDP header with checksum zero (or
 // the entropy header), and everything up to the trailer.
 const CRCLen = 4 // bytes

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// UE §3.5.6, pds.md 1.5: CRC-32C, sent most significant byte first.
+// UE 3.5: CRC-32C, sent most significant byte first.
 func TestCRCKnown(t *testing.T) {
 	for _, c := range []struct{ name, data, trailer string }{
 		{"check value of CRC-32C", "123456789", "e3069283"},
@@ -29,7 +29,7 @@ func TestCRCKnown(t *testing.T) {
 	}
 }
 
-// pds.md 1.5 A to C: whole packets from the IP header on. The CRC covers the
+// Whole packets from the IP header on. The CRC covers the
 // addresses and all behind the IP header, the UDP checksum counting as zero.
 func TestCRCPackets(t *testing.T) {
 	for _, c := range []struct{ name, ip, body string }{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Entropy header, 4 bytes, native IP only (UE §3.5.5): over UDP the source port
+// Entropy header, 4 bytes, native IP only (UE 3.5.10.1): over UDP the source port
 // is the entropy value.
 const EntropyLen = 4 // bytes: entropy u16, reserved u16
 

@@ -1,5 +1,5 @@
-// Package wire is the bytes of every Ultra Ethernet Transport header: UE 1.0.1
-// §3.4 (SES), §3.5 (PDS) and the security header of TSS, the CRC behind them, and
+// Package wire is the bytes of every Ultra Ethernet Transport header: SES (UE 3.4),
+// PDS (UE 3.5) and the security header of TSS (UE 3.7), the CRC behind them, and
 // the arithmetic of packet sequence numbers. Dump tells a packet in one line.
 //
 // Nothing here remembers anything. Parse functions take the bytes at the front

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE §3.5.10.7, §3.5.10.8. Others send
+// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE 3.5.10.10, 3.5.10.11. Others send
 // NACK_CCX in 24 or 28 bytes; what it shares with a NACK is read from any of
-// them (pds.md 8).
+// them.
 const (
 	nackCode    = 2  // uint8
 	nackVendor  = 3  // uint8

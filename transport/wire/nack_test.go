@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE §3.5.10.7, §3.5.10.8: NACK, NACK_CCX.
+// UE 3.5.10.10, 3.5.10.11: NACK, NACK_CCX.
 var nackCodec = codec[Nack]{
 	parse: ParseNack,
 	put:   (*Nack).Append,
@@ -55,7 +55,7 @@ var nackCodec = codec[Nack]{
 			},
 			text: "NACK_CCX M+RETX nh=NONE code=ROD_OOO vendor=0x21 psn=0x98765432 spdcid=13398 dpdcid=30874 payload=0x98765430 " +
 				"nccx_type=12 state=0x123456789abcdef,0xfedcba9876543210",
-			min: NackLen, // pds.md 8: other implementations send 24 and 28 bytes
+			min: NackLen, // other implementations send 24 and 28 bytes
 		},
 	},
 	most: []Nack{
@@ -80,7 +80,7 @@ var nackCodec = codec[Nack]{
 func TestNack(t *testing.T) { nackCodec.test(t) }
 func FuzzNack(f *testing.F) { nackCodec.fuzz(f) }
 
-// pds.md 8: of a NACK_CCX in another length what it shares with a NACK is read.
+// Of a NACK_CCX in another length what it shares with a NACK is read.
 func TestNackCCXShort(t *testing.T) {
 	// xdp2-test_uet 19, 24 bytes.
 	b, _ := unhex(t, "6030 fe dc fedcba98 1234 8875 dcba9876 cdd0d1d2d3d4d5d6")

@@ -22,7 +22,7 @@ func extend(b []byte, n int) (whole, tail []byte) {
 	return b, b[k:m]
 }
 
-// The first 16 bits of every PDS header but TSS: UE §3.5.10.1.
+// The first 16 bits of every PDS header but TSS: UE 3.5.10.2.
 const (
 	PrologueLen = 2 // type:5 next_hdr:4 flags:7
 )

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE §3.5.10.1: the 16 bits in front of every PDS header.
+// UE 3.5.10.2: the 16 bits in front of every PDS header.
 var prologueCodec = codec[Prologue]{
 	parse: func(b []byte) (Prologue, int, error) {
 		p, err := ParsePrologue(b)
@@ -15,13 +15,13 @@ var prologueCodec = codec[Prologue]{
 	text: func(p *Prologue) string { return p.String() },
 	vectors: []vector[Prologue]{
 		{
-			name:  "request", // pds.md 2.1, handy values
+			name:  "request",
 			bytes: "1998 # type 00011 ROD_REQ, next_hdr 0011 REQ_STD, flags 0011000 RETX+AR",
 			want:  Prologue{Type: TypeRODReq, Next: NextReqStd, Flags: FlagRETX | FlagAR},
 			text:  "ROD_REQ nh=REQ_STD flags=0x18",
 		},
 		{
-			name:  "control", // pds.md 2.1, handy values
+			name:  "control",
 			bytes: "5a08 # type 01011 CP, ctl_type 0100 CLOSE_CMD, flags 0001000 AR",
 			want:  Prologue{Type: TypeCP, Ctl: CtlClose, Flags: FlagAR},
 			text:  "CTRL CLOSE_CMD flags=0x8",
@@ -48,7 +48,7 @@ var prologueCodec = codec[Prologue]{
 func TestPrologue(t *testing.T) { prologueCodec.test(t) }
 func FuzzPrologue(f *testing.F) { prologueCodec.fuzz(f) }
 
-// pds.md 2.1 gives these values of the first 16 bits.
+// The first 16 bits of packets of each kind.
 func TestPrologueHandyValues(t *testing.T) {
 	for _, c := range []struct {
 		v    uint16

@@ -1,6 +1,6 @@
 package wire
 
-// A PSN is a packet sequence number: 32 bits, compared modulo 2^32 (UE §3.5.4).
+// A PSN is a packet sequence number: 32 bits, compared modulo 2^32 (UE 3.5.11.4).
 type PSN uint32
 
 // Add returns the PSN n places on; n may be negative.

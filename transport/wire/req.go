@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RUD/ROD request, 12 bytes, and its CC variant, 16 bytes: UE §3.5.10.2 (format),
-// §3.5.11 (fields).
+// RUD/ROD request, 12 bytes, and its CC variant, 16 bytes: UE 3.5.10.3 (format),
+// UE 3.5.11 (fields).
 const (
 	reqClearOff = 2  // int16, CLEAR_PSN relative to PSN
 	reqPSN      = 4  // uint32
@@ -30,7 +30,7 @@ type Req struct {
 	Flags  Flags // FlagRETX, FlagAR, FlagSYN
 	SPDCID uint16
 	// DPDCID is valid without SYN, PDCInfo (4 bit; 0 on send, not to be looked
-	// at on receipt: pds.md 8) and PSNOffset (12 bit) with.
+	// at on receipt) and PSNOffset (12 bit) with.
 	DPDCID    uint16
 	PSNOffset uint16
 	PDCInfo   uint8

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// UE §3.5.10.2, §3.5.11: RUD and ROD requests.
+// UE 3.5.10.3, 3.5.11: RUD and ROD requests.
 var reqCodec = codec[Req]{
 	parse: ParseReq,
 	put:   (*Req).Append,
@@ -100,7 +100,7 @@ var reqCodec = codec[Req]{
 func TestReq(t *testing.T) { reqCodec.test(t) }
 func FuzzReq(f *testing.F) { reqCodec.fuzz(f) }
 
-// UE §3.5.2: the type says the mode and the length.
+// UE 3.5.10.2: the type says the mode and the length.
 func TestReqModeLen(t *testing.T) {
 	for _, c := range []struct {
 		t    Type

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// RUDI request and response, 8 bytes: UE §3.5.10.3.
+// RUDI request and response, 8 bytes: UE 3.5.10.9.
 const (
 	rudiPktID = 4 // uint32
 	RUDILen   = 8 // bytes

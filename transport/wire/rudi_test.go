@@ -2,14 +2,14 @@ package wire
 
 import "testing"
 
-// UE §3.5.10.3: RUDI request and response.
+// UE 3.5.10.9: RUDI request and response.
 var rudiCodec = codec[RUDIHdr]{
 	parse: ParseRUDI,
 	put:   (*RUDIHdr).Append,
 	text:  (*RUDIHdr).String,
 	vectors: []vector[RUDIHdr]{
 		{
-			name: "request", // pds.md 2.1 for the first 16 bits, layout for the rest
+			name: "request", // by the layout
 			bytes: `
 				2190/004f # type 4 RUDI_REQ, next_hdr 3 REQ_STD, flags RETX
 				0000/ffff # reserved

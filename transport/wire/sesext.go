@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Rendezvous extension, 24 bytes behind a standard request: ses.md 2.8.
+// Rendezvous extension, 24 bytes behind a standard request: UE 3.4.2.
 const RendezvousLen = 24 // bytes
 
 var errRdvLen = &Invalid{"rendezvous extension", "length"}
@@ -45,7 +45,7 @@ func (r Rendezvous) String() string {
 	return fmt.Sprintf("rendezvous eager=%d read_gen=%d read_pid=%d read_ri=%d read_off=%#x read_key=%#x", r.EagerLen, r.ReadGen, r.ReadPIDonFEP, r.ReadRI, r.ReadOff, r.ReadMatch)
 }
 
-// AtomicOp is an atomic operation, 8 bits (ses.md 4.5).
+// AtomicOp is an atomic operation, 8 bits (UE 3.4.1).
 type AtomicOp uint8
 
 // The atomic operations.
@@ -81,7 +81,7 @@ func (o AtomicOp) String() string { return name(atomicNames[:], int(o), "atomic"
 // Compares reports whether the operation carries the compare-and-swap extension.
 func (o AtomicOp) Compares() bool { return o >= AtomicCSwap && o <= AtomicMSwap }
 
-// AtomicType is an atomic datatype, 8 bits (ses.md 4.6).
+// AtomicType is an atomic datatype, 8 bits (UE 3.4.1).
 type AtomicType uint8
 
 // The atomic datatypes.
@@ -120,7 +120,7 @@ func (t AtomicType) Size() int {
 
 func (t AtomicType) String() string { return name(atomicTypeNames[:], int(t), "datatype") }
 
-// Semantic control bits of the atomic extension (ses.md 4.7).
+// Semantic control bits of the atomic extension.
 const (
 	AtomicCacheable   uint8 = 0x01
 	AtomicCPUCoherent uint8 = 0x02
@@ -128,7 +128,7 @@ const (
 	atomicControl = AtomicCacheable | AtomicCPUCoherent
 )
 
-// Atomic extension, 4 bytes: ses.md 2.9.
+// Atomic extension, 4 bytes: UE 3.4.2.
 const AtomicLen = 4 // bytes
 
 var errAtomicLen = &Invalid{"atomic extension", "length"}
@@ -160,7 +160,7 @@ func (a Atomic) String() string {
 	return fmt.Sprintf("atomic %v %v control=%#x", a.Op, a.Type, a.Control)
 }
 
-// Compare-and-swap extension, 36 bytes: ses.md 2.10.
+// Compare-and-swap extension, 36 bytes: UE 3.4.2.
 const (
 	cswapCompare = 4  // 16 bytes, operand right-aligned
 	cswapSwap    = 20 // 16 bytes, operand right-aligned

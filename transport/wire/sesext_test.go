@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// UE §3.4, ses.md 2.8: rendezvous extension.
+// UE 3.4.2: rendezvous extension.
 var rendezvousCodec = codec[Rendezvous]{
 	parse: ParseRendezvous,
 	put:   (*Rendezvous).Append,
 	text:  (*Rendezvous).String,
 	vectors: []vector[Rendezvous]{
 		{
-			name: "eager part", // ses.md V17, its last 24 bytes
+			name: "eager part", // the last 24 bytes of a whole one
 			bytes: `
 				00001000 # eager_length 4096
 				00       # read_ri_generation
@@ -46,14 +46,14 @@ var rendezvousCodec = codec[Rendezvous]{
 func TestRendezvous(t *testing.T) { rendezvousCodec.test(t) }
 func FuzzRendezvous(f *testing.F) { rendezvousCodec.fuzz(f) }
 
-// UE §3.4, ses.md 2.9, 4.5 to 4.7: atomic extension.
+// UE 3.4.2: atomic extension.
 var atomicCodec = codec[Atomic]{
 	parse: ParseAtomic,
 	put:   (*Atomic).Append,
 	text:  (*Atomic).String,
 	vectors: []vector[Atomic]{
 		{
-			name: "SUM", // ses.md V12
+			name: "SUM",
 			bytes: `
 				02    # atomic_opcode SUM
 				07    # datatype UINT64
@@ -82,14 +82,14 @@ var atomicCodec = codec[Atomic]{
 func TestAtomic(t *testing.T) { atomicCodec.test(t) }
 func FuzzAtomic(f *testing.F) { atomicCodec.fuzz(f) }
 
-// UE §3.4, ses.md 2.10: compare-and-swap extension.
+// UE 3.4.2: compare-and-swap extension.
 var cswapCodec = codec[CSwap]{
 	parse: ParseCSwap,
 	put:   (*CSwap).Append,
 	text:  (*CSwap).String,
 	vectors: []vector[CSwap]{
 		{
-			name: "UINT64", // ses.md V13
+			name: "UINT64",
 			bytes: `
 				0d    # atomic_opcode CSWAP
 				07    # datatype UINT64
@@ -122,7 +122,7 @@ var cswapCodec = codec[CSwap]{
 func TestCSwap(t *testing.T) { cswapCodec.test(t) }
 func FuzzCSwap(f *testing.F) { cswapCodec.fuzz(f) }
 
-// ses.md 2.10, 4.5: the operations that carry a compare value.
+// The operations that carry a compare value.
 func TestAtomicOpCompares(t *testing.T) {
 	for op := range AtomicOp(255) {
 		want := op >= 0x0d && op <= 0x13
@@ -132,7 +132,7 @@ func TestAtomicOpCompares(t *testing.T) {
 	}
 }
 
-// ses.md 4.6: sizes in bytes; LONG_DOUBLE as on the platforms that have 16.
+// Sizes in bytes; LONG_DOUBLE as on the platforms that have 16.
 func TestAtomicTypeSize(t *testing.T) {
 	for typ, want := range map[AtomicType]int{
 		Int8: 1, Uint8: 1, Int16: 2, Uint16: 2, Int32: 4, Uint32: 4, Int64: 8, Uint64: 8, Int128: 16, Uint128: 16, Float: 4, Double: 8,
@@ -144,7 +144,7 @@ func TestAtomicTypeSize(t *testing.T) {
 	}
 }
 
-// ses.md 2.12, 2.13: which extension follows which opcode.
+// Which extension follows which opcode.
 func TestOpcodeExtensions(t *testing.T) {
 	for op := range Opcode(64) {
 		atomic := op == 0x03 || op == 0x04 || op == 0x0d || op == 0x0e
@@ -155,7 +155,7 @@ func TestOpcodeExtensions(t *testing.T) {
 	}
 }
 
-// ses.md 2.8 to 2.10: the extension stands behind the 44 bytes of the standard
+// The extension stands behind the 44 bytes of the standard
 // header, the operands behind it.
 func TestExtensionsBehindHeader(t *testing.T) {
 	base := ReqStd{Flags: SESREL | SESEOM | SESSOM, JobID: 0x012345, PIDonFEP: 10, RI: 15, Initiator: 16}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Opcode is an SES request opcode, 6 bits (UE §3.4, ses.md 4.1).
+// Opcode is an SES request opcode, 6 bits (UE 3.4.1).
 type Opcode uint8
 
 // The request opcodes.
@@ -35,7 +35,7 @@ var opNames = [...]string{"NO_OP", "WRITE", "READ", "ATOMIC", "FETCHING_ATOMIC",
 func (o Opcode) String() string { return name(opNames[:], int(o), "opcode") }
 
 // HasAtomic reports whether the atomic or compare-and-swap extension follows the
-// request header (ses.md 2.12).
+// request header.
 func (o Opcode) HasAtomic() bool {
 	return o == OpAtomic || o == OpFetchAtomic || o == OpTSendAtomic || o == OpTSendFetchAtomic
 }
@@ -74,7 +74,7 @@ func (f SESFlags) String() string {
 	return strings.Join(set, "+")
 }
 
-// Standard request, 44 bytes: ses.md 2.1 to 2.3.
+// Standard request, 44 bytes: UE 3.4.2.
 const (
 	stdMsgID     = 2  // uint16
 	stdGen       = 4  // uint8; job_id is the 24 bits behind it
@@ -143,7 +143,7 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 	if flags&byte(SESSOM) != 0 {
 		r.HeaderData, r.PayloadLen, r.MsgOff = h, 0, 0
 	} else {
-		r.Flags &^= SESHD // has no meaning here: ses.md 2.3
+		r.Flags &^= SESHD // has no meaning here
 		r.HeaderData, r.PayloadLen, r.MsgOff = 0, uint16(h>>32&0x3fff), uint32(h)
 	}
 	return ReqStdLen, nil
@@ -183,7 +183,7 @@ func (r *ReqStd) String() string {
 }
 
 // RestartTokens are the tokens of a deferrable send, which take the place of
-// the buffer offset (ses.md 2.6).
+// the buffer offset.
 func (r *ReqStd) RestartTokens() (initiator, target uint32) {
 	return uint32(r.BufOff >> 32), uint32(r.BufOff)
 }
@@ -194,7 +194,7 @@ func (r *ReqStd) SetRestartTokens(initiator, target uint32) {
 }
 
 // RTRTokens are the tokens of a ready-to-restart, which take the place of the
-// match bits (ses.md 2.7).
+// match bits.
 func (r *ReqStd) RTRTokens() (initiator, target uint32) {
 	return uint32(r.Match >> 32), uint32(r.Match)
 }
@@ -204,7 +204,7 @@ func (r *ReqStd) SetRTRTokens(initiator, target uint32) {
 	r.Match = uint64(initiator)<<32 | uint64(target)
 }
 
-// Medium request, 32 bytes: ses.md 2.4.
+// Medium request, 32 bytes: UE 3.4.2.
 const (
 	medLen       = 2  // rsvd:2 request_length:14
 	medHD        = 12 // uint64, header data (HD) or buffer offset
@@ -295,7 +295,7 @@ func (r ReqMedium) String() string {
 	return s + fmt.Sprintf(" initiator=%d match/key=%#x req_len=%d", r.Initiator, r.Match, r.ReqLen)
 }
 
-// Small request (optimized, non-matching), 20 bytes: ses.md 2.5.
+// Small request (optimized, non-matching), 20 bytes: UE 3.4.2.
 const (
 	smallBufOff = 12 // uint64
 	ReqSmallLen = 20 // bytes

@@ -2,14 +2,14 @@ package wire
 
 import "testing"
 
-// UE §3.4, ses.md 2.1 to 2.3, 2.6, 2.7: standard request.
+// UE 3.4.2: standard request.
 var reqStdCodec = codec[ReqStd]{
 	parse: ParseReqStd,
 	put:   (*ReqStd).Append,
 	text:  (*ReqStd).String,
 	vectors: []vector[ReqStd]{
 		{
-			name: "first packet", // ses.md V1
+			name: "first packet",
 			bytes: `
 				01/c0    # opcode WRITE
 				2d       # version 0, DC+REL+HD+SOM
@@ -31,7 +31,7 @@ var reqStdCodec = codec[ReqStd]{
 				"hdr_data=0x1122334455667788 req_len=2500",
 		},
 		{
-			name: "middle packet", // ses.md V2
+			name: "middle packet",
 			bytes: `
 				01/c0    # opcode WRITE
 				28/04    # version 0, DC+REL; HD means nothing without SOM
@@ -55,7 +55,7 @@ var reqStdCodec = codec[ReqStd]{
 				"payload_len=1024 msg_off=1024 req_len=2500",
 		},
 		{
-			name: "last packet", // ses.md V3
+			name: "last packet",
 			bytes: `
 				01/c0    # opcode WRITE
 				2a/04    # version 0, DC+REL+EOM; HD means nothing without SOM
@@ -101,7 +101,7 @@ var reqStdCodec = codec[ReqStd]{
 				"match/key=0x43210fedcba98765 hdr_data=0x4321fedcba987654 req_len=839974620",
 		},
 		{
-			name: "deferrable", // ses.md V14
+			name: "deferrable",
 			bytes: `
 				0b/c0    # opcode DEFERRABLE_TSEND
 				09       # version 0, REL+SOM
@@ -124,7 +124,7 @@ var reqStdCodec = codec[ReqStd]{
 				"hdr_data=0x0 req_len=9000",
 		},
 		{
-			name: "ready to restart", // ses.md V15
+			name: "ready to restart",
 			bytes: `
 				0c/c0    # opcode DEFERRABLE_RTR
 				0b       # version 0, REL+EOM+SOM
@@ -146,7 +146,7 @@ var reqStdCodec = codec[ReqStd]{
 				"hdr_data=0x0 req_len=0",
 		},
 		{
-			name: "restart", // ses.md V16
+			name: "restart",
 			bytes: `
 				0b/c0    # opcode DEFERRABLE_TSEND
 				09       # version 0, REL+SOM
@@ -169,7 +169,7 @@ var reqStdCodec = codec[ReqStd]{
 				"hdr_data=0x0 req_len=9000",
 		},
 		{
-			name: "message error", // ses.md V18
+			name: "message error",
 			bytes: `
 				0f/c0    # opcode MSG_ERROR
 				1a/04    # version 0, IE+REL+EOM; HD means nothing without SOM
@@ -230,7 +230,7 @@ var reqStdCodec = codec[ReqStd]{
 func TestReqStd(t *testing.T) { reqStdCodec.test(t) }
 func FuzzReqStd(f *testing.F) { reqStdCodec.fuzz(f) }
 
-// ses.md 2.3: HD is sent as 0 in all packets but the first.
+// HD is sent as 0 in all packets but the first.
 func TestReqStdHDWithoutSOM(t *testing.T) {
 	r := ReqStd{Opcode: OpSend, Flags: SESHD | SESEOM, HeaderData: 7, PayloadLen: 1}
 	if b := r.Append(nil); b[1] != byte(SESEOM) || b[stdHD+7] != 0 {
@@ -238,7 +238,7 @@ func TestReqStdHDWithoutSOM(t *testing.T) {
 	}
 }
 
-// ses.md 2.6, 2.7: where the tokens of deferrable sends are.
+// Where the tokens of deferrable sends are.
 func TestReqStdTokens(t *testing.T) {
 	var r ReqStd
 	r.SetRestartTokens(0x87654321, 0x12345678) // xdp2-uet_ses 3
@@ -252,14 +252,14 @@ func TestReqStdTokens(t *testing.T) {
 	}
 }
 
-// UE §3.4, ses.md 2.4: medium request.
+// UE 3.4.2: medium request.
 var reqMediumCodec = codec[ReqMedium]{
 	parse: ParseReqMedium,
 	put:   (*ReqMedium).Append,
 	text:  (*ReqMedium).String,
 	vectors: []vector[ReqMedium]{
 		{
-			name: "header data", // ses.md V4
+			name: "header data",
 			bytes: `
 				09/c0    # opcode TAGGED_SEND
 				0f       # version 0, REL+HD+EOM+SOM
@@ -343,14 +343,14 @@ var reqMediumCodec = codec[ReqMedium]{
 func TestReqMedium(t *testing.T) { reqMediumCodec.test(t) }
 func FuzzReqMedium(f *testing.F) { reqMediumCodec.fuzz(f) }
 
-// UE §3.4, ses.md 2.5: small request.
+// UE 3.4.2: small request.
 var reqSmallCodec = codec[ReqSmall]{
 	parse: ParseReqSmall,
 	put:   (*ReqSmall).Append,
 	text:  (*ReqSmall).String,
 	vectors: []vector[ReqSmall]{
 		{
-			name: "absolute", // ses.md V5
+			name: "absolute",
 			bytes: `
 				01/c0    # opcode WRITE
 				03/04    # version 0, EOM+SOM; HD is reserved

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// RspOpcode is an SES response opcode, 6 bits (ses.md 4.2).
+// RspOpcode is an SES response opcode, 6 bits (UE 3.4.3).
 type RspOpcode uint8
 
 // The response opcodes.
@@ -21,7 +21,7 @@ var rspNames = [...]string{"DEFAULT_RESPONSE", "RESPONSE", "RESPONSE_W_DATA", "N
 
 func (o RspOpcode) String() string { return name(rspNames[:], int(o), "response") }
 
-// List says which list a message met, 2 bits (ses.md 4.3).
+// List says which list a message met, 2 bits (UE 3.4.3).
 type List uint8
 
 // The lists.
@@ -30,7 +30,7 @@ const (
 	ListOverflow List = 1
 )
 
-// RC is an SES return code, 6 bits (ses.md 4.4).
+// RC is an SES return code, 6 bits (UE 3.4.3).
 type RC uint8
 
 // The return codes.
@@ -87,7 +87,7 @@ func (c RC) String() string {
 	return "rc 0x" + strconv.FormatUint(uint64(c), 16)
 }
 
-// Response without data, 12 bytes: ses.md 3.1.
+// Response without data, 12 bytes: UE 3.4.3.
 const RspLen = 12 // bytes: list:2 opcode:6 ver:2 rc:6 msg_id:16 ri_gen:8 job_id:24 modified_length:32
 
 var (
@@ -108,7 +108,7 @@ type Rsp struct {
 }
 
 // ParseRsp decodes the header at the front of b and reports the bytes read. An
-// opcode that says that data follows is refused: ses.md 3.1.
+// opcode that says that data follows is refused.
 func ParseRsp(b []byte) (r Rsp, n int, err error) {
 	n, err = r.Parse(b)
 	return r, n, err
@@ -157,7 +157,7 @@ func (r *Rsp) String() string {
 	return fmt.Sprintf("%v list=%d rc=%v msg_id=%#x gen=%d job=%d mod_len=%d", r.Opcode, r.List, r.RC, r.MsgID, r.Gen, r.JobID, r.ModLen)
 }
 
-// Response with data, 20 bytes: ses.md 3.2.
+// Response with data, 20 bytes: UE 3.4.3.
 const RspDataLen = 20 // bytes
 
 var (
@@ -215,7 +215,7 @@ func (r RspData) String() string {
 	return fmt.Sprintf("%v list=%d rc=%v msg_id=%#x job=%d read_msg_id=%#x payload_len=%d mod_len=%d msg_off=%d", r.Opcode, r.List, r.RC, r.MsgID, r.JobID, r.ReadMsgID, r.PayloadLen, r.ModLen, r.MsgOff)
 }
 
-// Optimized response with data, 12 bytes: ses.md 3.3.
+// Optimized response with data, 12 bytes: UE 3.4.3.
 const RspDataSmallLen = 12 // bytes
 
 var (

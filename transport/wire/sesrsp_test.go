@@ -2,14 +2,14 @@ package wire
 
 import "testing"
 
-// UE §3.4, ses.md 3.1: response without data.
+// UE 3.4.3: response without data.
 var rspCodec = codec[Rsp]{
 	parse: ParseRsp,
 	put:   (*Rsp).Append,
 	text:  (*Rsp).String,
 	vectors: []vector[Rsp]{
 		{
-			name: "default OK", // ses.md V6
+			name: "default OK",
 			bytes: `
 				00       # list 0 EXPECTED, opcode DEFAULT_RESPONSE
 				01       # version 0, return_code OK
@@ -21,7 +21,7 @@ var rspCodec = codec[Rsp]{
 			text: "DEFAULT_RESPONSE list=0 rc=OK msg_id=0x102 gen=0 job=74565 mod_len=2500",
 		},
 		{
-			name: "made by PDS", // ses.md V7
+			name: "made by PDS",
 			bytes: `
 				00       # list 0 EXPECTED, opcode DEFAULT_RESPONSE
 				00       # version 0, return_code NULL
@@ -33,7 +33,7 @@ var rspCodec = codec[Rsp]{
 			text: "DEFAULT_RESPONSE list=0 rc=NULL msg_id=0x102 gen=0 job=0 mod_len=0",
 		},
 		{
-			name: "generation", // ses.md V8
+			name: "generation",
 			bytes: `
 				01       # list 0 EXPECTED, opcode RESPONSE
 				02       # version 0, return_code BAD_GENERATION
@@ -45,7 +45,7 @@ var rspCodec = codec[Rsp]{
 			text: "RESPONSE list=0 rc=BAD_GENERATION msg_id=0x103 gen=7 job=74565 mod_len=0",
 		},
 		{
-			name: "overflow", // ses.md V9
+			name: "overflow",
 			bytes: `
 				41       # list 1 OVERFLOW, opcode RESPONSE
 				01       # version 0, return_code OK
@@ -88,14 +88,14 @@ var rspCodec = codec[Rsp]{
 func TestRsp(t *testing.T) { rspCodec.test(t) }
 func FuzzRsp(f *testing.F) { rspCodec.fuzz(f) }
 
-// UE §3.4, ses.md 3.2: response with data.
+// UE 3.4.3: response with data.
 var rspDataCodec = codec[RspData]{
 	parse: ParseRspData,
 	put:   (*RspData).Append,
 	text:  (*RspData).String,
 	vectors: []vector[RspData]{
 		{
-			name: "OK", // ses.md V10
+			name: "OK",
 			bytes: `
 				02       # list 0 EXPECTED, opcode RESPONSE_W_DATA
 				01       # version 0, return_code OK
@@ -151,14 +151,14 @@ var rspDataCodec = codec[RspData]{
 func TestRspData(t *testing.T) { rspDataCodec.test(t) }
 func FuzzRspData(f *testing.F) { rspDataCodec.fuzz(f) }
 
-// UE §3.4, ses.md 3.3: optimized response with data.
+// UE 3.4.3: optimized response with data.
 var rspDataSmallCodec = codec[RspDataSmall]{
 	parse: ParseRspDataSmall,
 	put:   (*RspDataSmall).Append,
 	text:  (*RspDataSmall).String,
 	vectors: []vector[RspDataSmall]{
 		{
-			name: "OK", // ses.md V11
+			name: "OK",
 			bytes: `
 				02       # list 0 EXPECTED, opcode RESPONSE_W_DATA
 				01       # version 0, return_code OK

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Security header, 12 bytes, 16 with SSI: tss.md 2. What follows it, a PDS header
+// Security header, 12 bytes, 16 with SSI: UE 3.7. What follows it, a PDS header
 // first of all, is encrypted, and an ICV takes the place of the CRC.
 const (
 	tssSSI    = 4  // uint32, with SP; else epoch:16 tsc:48, which end the header
@@ -21,7 +21,7 @@ const (
 	tssSDI = 1<<24 - 1
 )
 
-// TSCMax is the greatest TSC. The counter never wraps (tss.md 6).
+// TSCMax is the greatest TSC. The counter never wraps.
 const TSCMax = 1<<48 - 1
 
 var (

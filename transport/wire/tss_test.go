@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// tss.md 2: security header.
+// UE 3.7: security header.
 var tssCodec = codec[TSS]{
 	parse: ParseTSS,
 	put:   (*TSS).Append,
@@ -76,7 +76,7 @@ func TestTSSLen(t *testing.T) {
 			t.Errorf("%v: %d bytes, Len says %d", h, n, h.Len())
 		}
 	}
-	if ICVLen != 16 { // tss.md 3
+	if ICVLen != 16 {
 		t.Errorf("ICV of %d bytes", ICVLen)
 	}
 }

@@ -2,7 +2,7 @@ package wire
 
 import "strconv"
 
-// Mode is a delivery mode (UE §3.5.2).
+// Mode is a delivery mode (UE 3.5.7).
 type Mode uint8
 
 // The delivery modes.
@@ -17,7 +17,7 @@ func (m Mode) String() string { return name(modeNames[:], int(m), "mode") }
 
 var modeNames = [...]string{RUD: "RUD", ROD: "ROD", RUDI: "RUDI", UUD: "UUD"}
 
-// Type is the PDS header type, 5 bits (UE §3.5.10).
+// Type is the PDS header type, 5 bits (UE 3.5.10).
 type Type uint8
 
 // The PDS header types.
@@ -64,8 +64,8 @@ var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP",
 
 func (n NextHdr) String() string { return name(nextNames[:], int(n), "next_hdr") }
 
-// Carries reports whether a packet of type t may carry the SES header n: ses.md
-// 0.4. Behind NACKs and control packets there is none.
+// Carries reports whether a packet of type t may carry the SES header n.
+// Behind NACKs and control packets there is none.
 func (t Type) Carries(n NextHdr) bool {
 	switch t {
 	case TypeRUDReq, TypeRODReq, TypeRUDCCReq, TypeRODCCReq:
@@ -134,7 +134,7 @@ const (
 	ReqClose AckReq = 2
 )
 
-// CtlType is the kind of a control packet, 4 bits (UE §3.5.10.9).
+// CtlType is the kind of a control packet, 4 bits (UE 3.5.16).
 type CtlType uint8
 
 // The control packets.
@@ -155,7 +155,7 @@ var ctlNames = [...]string{"NOOP", "ACK_REQ", "CLEAR_CMD", "CLEAR_REQ", "CLOSE_C
 
 func (c CtlType) String() string { return name(ctlNames[:], int(c), "ctl_type") }
 
-// NackCode says why a packet was refused, 8 bits (UE §3.5.14).
+// NackCode says why a packet was refused, 8 bits (UE 3.5.12.7).
 type NackCode uint8
 
 // The NACK codes.

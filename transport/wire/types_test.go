@@ -34,11 +34,11 @@ func checkCodes[C interface {
 	}
 }
 
-func TestModeNames(t *testing.T) { // UE §3.5.2
+func TestModeNames(t *testing.T) { // UE 3.5.7
 	checkCodes[Mode](t, 8, "1:RUD 2:ROD 3:RUDI 4:UUD")
 }
 
-func TestTypeCodes(t *testing.T) { // UE §3.5.10, pds.md 2.1
+func TestTypeCodes(t *testing.T) { // UE 3.5.10
 	checkCodes[Type](t, 5, `1:TSS 2:RUD_REQ 3:ROD_REQ 4:RUDI_REQ 5:RUDI_RESP 6:UUD_REQ 7:ACK 8:ACK_CC 9:ACK_CCX a:NACK b:CTRL c:NACK_CCX
 		d:RUD_CC_REQ e:ROD_CC_REQ`)
 	for want, typ := range []Type{
@@ -51,7 +51,7 @@ func TestTypeCodes(t *testing.T) { // UE §3.5.10, pds.md 2.1
 	}
 }
 
-func TestNextHdrCodes(t *testing.T) { // pds.md 2.1, ses.md 0.4
+func TestNextHdrCodes(t *testing.T) { // UE 3.5.10.2
 	checkCodes[NextHdr](t, 4, "0:NONE 1:REQ_SMALL 2:REQ_MEDIUM 3:REQ_STD 4:RSP 5:RSP_DATA 6:RSP_DATA_SMALL")
 	for want, n := range []NextHdr{NextNone, NextReqSmall, NextReqMedium, NextReqStd, NextRsp, NextRspData, NextRspDataSmall} {
 		if int(n) != want {
@@ -60,7 +60,7 @@ func TestNextHdrCodes(t *testing.T) { // pds.md 2.1, ses.md 0.4
 	}
 }
 
-// ses.md 0.4, pds.md 2.1: which packet carries which SES header.
+// Which packet carries which SES header.
 func TestTypeCarries(t *testing.T) {
 	for typ := range Type(32) {
 		want := map[Type]string{
@@ -75,7 +75,7 @@ func TestTypeCarries(t *testing.T) {
 	}
 }
 
-func TestCtlCodes(t *testing.T) { // UE §3.5.10.9, pds.md 2.6
+func TestCtlCodes(t *testing.T) { // UE 3.5.16
 	checkCodes[CtlType](t, 4, `0:NOOP 1:ACK_REQ 2:CLEAR_CMD 3:CLEAR_REQ 4:CLOSE_CMD 5:CLOSE_REQ 6:PROBE 7:CREDIT 8:CREDIT_REQ 9:NEGOTIATION`)
 	for want, c := range []CtlType{
 		CtlNoop, CtlAckReq, CtlClear, CtlClearReq, CtlClose, CtlCloseReq, CtlProbe, CtlCredit, CtlCreditReq, CtlNegotiation,
@@ -86,7 +86,7 @@ func TestCtlCodes(t *testing.T) { // UE §3.5.10.9, pds.md 2.6
 	}
 }
 
-// UE §3.5.14, pds.md 2.5: code, name and class of every NACK.
+// UE 3.5.12.7: code, name and class of every NACK.
 func TestNackCodes(t *testing.T) {
 	checkCodes[NackCode](t, 8, `01:TRIMMED 02:TRIMMED_LASTHOP 03:TRIMMED_ACK 04:NO_PDC_AVAIL 05:NO_CCC_AVAIL 06:NO_BITMAP 07:NO_PKT_BUFFER
 		08:NO_GTD_DEL_AVAIL 09:NO_SES_MSG_AVAIL 0a:NO_RESOURCE 0b:PSN_OOR_WINDOW 0d:ROD_OOO 0e:INV_DPDCID 0f:PDC_HDR_MISMATCH 10:CLOSING
@@ -121,7 +121,7 @@ func TestNackCodes(t *testing.T) {
 	}
 }
 
-func TestOpcodes(t *testing.T) { // ses.md 4.1
+func TestOpcodes(t *testing.T) { // UE 3.4.1
 	checkCodes[Opcode](t, 6, `0:NO_OP 1:WRITE 2:READ 3:ATOMIC 4:FETCHING_ATOMIC 5:SEND 6:RENDEZVOUS_SEND 7:DATAGRAM_SEND 8:DEFERRABLE_SEND
 		9:TAGGED_SEND a:RENDEZVOUS_TSEND b:DEFERRABLE_TSEND c:DEFERRABLE_RTR d:TSEND_ATOMIC e:TSEND_FETCH_ATOMIC f:MSG_ERROR`)
 	for want, o := range []Opcode{
@@ -134,7 +134,7 @@ func TestOpcodes(t *testing.T) { // ses.md 4.1
 	}
 }
 
-func TestRspOpcodes(t *testing.T) { // ses.md 4.2
+func TestRspOpcodes(t *testing.T) { // UE 3.4.3
 	checkCodes[RspOpcode](t, 6, "0:DEFAULT_RESPONSE 1:RESPONSE 2:RESPONSE_W_DATA 3:NO_RESPONSE")
 	for want, o := range []RspOpcode{RspDefault, RspResponse, RspWithData, RspNone} {
 		if int(o) != want {
@@ -143,7 +143,7 @@ func TestRspOpcodes(t *testing.T) { // ses.md 4.2
 	}
 }
 
-func TestReturnCodes(t *testing.T) { // ses.md 4.4
+func TestReturnCodes(t *testing.T) { // UE 3.4.3
 	checkCodes[RC](t, 6, `00:NULL 01:OK 02:BAD_GENERATION 03:DISABLED 04:DISABLED_GEN 05:NO_MATCH 06:UNSUPPORTED_OP 07:UNSUPPORTED_SIZE
 		08:AT_INVALID 09:AT_PERM 0a:AT_ATS_ERROR 0b:AT_NO_TRANS 0c:AT_OUT_OF_RANGE 0d:HOST_POISONED 0e:HOST_UNSUCCESS_CMPL
 		0f:AMO_UNSUPPORTED_OP 10:AMO_UNSUPPORTED_DT 11:AMO_UNSUPPORTED_SIZE 12:AMO_UNALIGNED 13:AMO_FP_NAN 14:AMO_FP_UNDERFLOW
@@ -161,7 +161,7 @@ func TestReturnCodes(t *testing.T) { // ses.md 4.4
 	}
 }
 
-func TestAtomicCodes(t *testing.T) { // ses.md 4.5, 4.6
+func TestAtomicCodes(t *testing.T) { // UE 3.4.1
 	checkCodes[AtomicOp](t, 8, `00:MIN 01:MAX 02:SUM 03:DIFF 04:PROD 05:LOR 06:LAND 07:BOR 08:BAND 09:LXOR 0a:BXOR 0b:READ 0c:WRITE 0d:CSWAP
 		0e:CSWAP_NE 0f:CSWAP_LE 10:CSWAP_LT 11:CSWAP_GE 12:CSWAP_GT 13:MSWAP 14:INVAL`)
 	for want, o := range []AtomicOp{

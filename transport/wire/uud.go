@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// UUD request, 4 bytes: UE §3.5.10.
+// UUD request, 4 bytes: UE 3.5.10.12.
 const UUDLen = 4 // bytes: prologue, reserved u16
 
 var (

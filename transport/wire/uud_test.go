@@ -2,13 +2,13 @@ package wire
 
 import "testing"
 
-// UE §3.5.10: UUD request.
+// UE 3.5.10.12: UUD request.
 var uudCodec = codec[UUDHdr]{
 	parse: ParseUUD,
 	put:   (*UUDHdr).Append,
 	text:  (*UUDHdr).String,
 	vectors: []vector[UUDHdr]{{
-		name: "request", // pds.md 2.1 for the first 16 bits; xdp2-test_uet 20 sets all flags
+		name: "request", // by the layout; xdp2-test_uet 20 sets all flags
 		bytes: `
 			3180/007f # type 6 UUD_REQ, next_hdr 3 REQ_STD, no flags
 			0000/ffff # reserved`,

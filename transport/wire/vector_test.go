@@ -32,12 +32,12 @@ type exception struct {
 }
 
 const (
-	whySemantic = "XDP2 puts cacheable at 0x80, coherent at 0x40 and vendor bits below; they are 0x01, 0x02 and reserved (ses.md 4.7)"
+	whySemantic = "XDP2 puts cacheable at 0x80, coherent at 0x40 and vendor bits below; they are 0x01, 0x02 and reserved"
 	whyOneShot  = "a small or medium request is a whole message: EOM is missing (S-HDR-07)"
-	whyCCX      = "ACK_CCX has 40 bytes, this one 32: its last 8 are the response's first (pds.md 2.4)"
-	whyNack     = "no SES header follows a NACK (ses.md 0.4)"
-	whyProbe    = "probe_opaque is a PROBE's alone, and reserved in other control packets (pds.md 2.6)"
-	whyReserved = "reserved bits are sent as zero (ses.md 0.3); here there is a message id or data of the test in them"
+	whyCCX      = "ACK_CCX has 40 bytes, this one 32: its last 8 are the response's first"
+	whyNack     = "no SES header follows a NACK"
+	whyProbe    = "probe_opaque is a PROBE's alone, and reserved in other control packets"
+	whyReserved = "reserved bits are sent as zero; here there is a message id or data of the test in them"
 )
 
 var exceptions = []exception{
@@ -64,11 +64,11 @@ var exceptions = []exception{
 	{"xdp2-uet_ses.pcap", 11, whySemantic, "atomic byte 2: c5 becomes 01"},
 	{"xdp2-uet_ses.pcap", 12, whySemantic, "compare-and-swap byte 2: c7 becomes 03"},
 	{
-		"xdp2-uet_ses.pcap", 13, "RESPONSE_W_DATA is no opcode of a response without data (ses.md 3.1)",
+		"xdp2-uet_ses.pcap", 13, "RESPONSE_W_DATA is no opcode of a response without data",
 		"12 bytes of data, listed as 0; SES: not read; wire: response: invalid opcode",
 	},
 	{
-		"xdp2-uet_ses.pcap", 16, "a rendezvous without its extension (ses.md 2.8)",
+		"xdp2-uet_ses.pcap", 16, "a rendezvous without its extension",
 		"wire: rendezvous extension: invalid length",
 	},
 	{"xdp2-test_uet.pcap", 3, whyOneShot, "20 bytes of data, listed as 0; SES: not read; wire: small request: invalid SOM/EOM"},
@@ -76,7 +76,7 @@ var exceptions = []exception{
 	{"xdp2-test_uet.pcap", 5, whyProbe, "CP byte 2: 98 becomes 00; CP byte 3: 76 becomes 00; PDS: probe_opaque is 0x0, listed as 0x9876"},
 	{"xdp2-test_uet.pcap", 7, whySemantic, "atomic byte 2: c3 becomes 03"},
 	{
-		"xdp2-test_uet.pcap", 8, "a standard header of 32 bytes and an extension of 8; they have 44 and 24 (ses.md 2.2, 2.8)",
+		"xdp2-test_uet.pcap", 8, "a standard header of 32 bytes and an extension of 8; they have 44 and 24",
 		"40 bytes of data, listed as 0; SES: not read; wire: standard request: invalid length",
 	},
 	{"xdp2-test_uet.pcap", 9, whyOneShot, "20 bytes of data, listed as 0; SES: not read; wire: small request: invalid SOM/EOM"},
@@ -90,7 +90,7 @@ var exceptions = []exception{
 	{"xdp2-test_uet.pcap", 17, whyOneShot, "32 bytes of data, listed as 0; SES: not read; wire: medium request: invalid SOM/EOM"},
 	{"xdp2-test_uet.pcap", 18, whyNack, "SES: not read; next_hdr RSP behind NACK"},
 	{
-		"xdp2-test_uet.pcap", 19, "NACK_CCX has 32 bytes; of this one in 24 the NACK is read (pds.md 8)",
+		"xdp2-test_uet.pcap", 19, "NACK_CCX has 32 bytes; of this one in 24 the NACK is read",
 		"8 bytes of data, listed as 0; NACK: 16 bytes become 32; PDS: nccx_type is 0x0, listed as 0xc; PDS: state is 0x0, listed as 0xdd0d1d2d3d4d5d6",
 	},
 	{
@@ -554,7 +554,7 @@ var listedExt = map[string]string{
 	"xdp2-test_uet.pcap 11": "atomic CSWAP_GE UINT128 control=0x3 compare=000102030405060708090a0b0c0d0e0f swap=0f0e0d0c0b0a09080706050403020100",
 }
 
-// UE §3.4, §3.5, tss.md 2: every packet of every capture says what another
+// Every packet of every capture says what another
 // decoder read in it, is written again as it was, and has the CRC that we compute.
 func TestVectors(t *testing.T) {
 	dir := os.Getenv("UETKIT_VECTORS")

@@ -96,7 +96,7 @@ func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) f
 	return -1
 }
 
-// D12: what endpoints of a name count is one number, which never goes back: not
+// What endpoints of a name count is one number, which never goes back: not
 // when one of them is removed, closed or not.
 func TestCollector(t *testing.T) {
 	c := metrics.New()

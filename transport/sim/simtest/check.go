@@ -70,7 +70,7 @@ func (w *World) wanted(o *Op) {
 }
 
 // stage: no success before every packet was given to the target and every
-// answer was given to the sender (faults.md §1 rule 2, R-CMPL-01, S-CPL-01).
+// answer was given to the sender (docs/faults.md rule 2, R-CMPL-01, S-CPL-01).
 func (w *World) stage(o *Op) {
 	h := o.Host
 	there := false
@@ -86,7 +86,7 @@ func (w *World) stage(o *Op) {
 }
 
 // certain: a failure without Unknown says that the target does not have the
-// message (faults.md §1 rule 3).
+// message (docs/faults.md rule 3).
 func (w *World) certain(o *Op) {
 	if o.Event.Unknown {
 		return
@@ -95,7 +95,7 @@ func (w *World) certain(o *Op) {
 		switch {
 		case o.Event.Cause == ses.Refused && len(w.Hosts[o.Peer].born) > 1:
 			// One life refused it; a copy that was under way may come to another.
-			// Nothing unsecured can tell (faults.md T22).
+			// Nothing unsecured can tell (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
 		case d.allAt != 0 && o.Event.Cause != ses.Refused && o.Event.Cause != ses.NotReady && o.Event.Cause != ses.NoResource:
@@ -450,7 +450,7 @@ func (w *World) Settle(bound time.Duration) {
 			}
 		}
 	}
-	// Liveness: faults.md §1 rule 5, progress within 1 s. While an operation
+	// Liveness: docs/faults.md rule 5, progress within 1 s. While an operation
 	// between living hosts is open something must go on.
 	from := w.Net.Now()
 	i, live := 0, 0

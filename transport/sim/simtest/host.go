@@ -152,9 +152,9 @@ func (h *Host) Peer(i int) transport.PeerID {
 // OnEvent calls f after each event of the host, nil: no more. f may post.
 func (h *Host) OnEvent(f func(*Op)) { h.onEvent = f }
 
-// Turn is one turn of the driver (design.md §3).
+// Turn is one turn of the driver (docs/architecture.md#a-turn-and-what-waits).
 func (h *Host) Turn(now time.Duration) {
-	// faults.md §1 rule 6: after a gap everything that waits is received before
+	// docs/faults.md rule 6: after a gap everything that waits is received before
 	// a timer is judged.
 	all := now-h.last > 100*time.Millisecond
 	h.last = now

@@ -277,7 +277,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	d := l.dirOf(r, to)
 	i := r.psn - d.start
 	r.dir, r.idx = d, i
-	// UE §3.5.13: CLEAR covers only PSNs whose answers are in.
+	// UE 3.5.20.1: CLEAR covers only PSNs whose answers are in.
 	if r.class == classData {
 		l.clear(r, d)
 	}
@@ -310,7 +310,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		if d.closed {
 			w.Failf("%s sends a new PSN after its CLOSE: %s", h.Name(), &r.reading)
 		}
-		// UE §3.5.12: the peer's window counts from its CACK.
+		// UE 3.5.12: the peer's window counts from its CACK.
 		if i >= d.cackRx+d.mpr {
 			w.Failf("%s exceeds the window: PSN %d is %d beyond CACK, %d were offered", h.Name(), r.psn, i-d.cackRx+1, d.mpr)
 		}
@@ -450,7 +450,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	}
 	if r.syn {
 		if d == nil || !d.forward || d.start != r.start {
-			// tss.md §7: the target asked for another Start_PSN, and nothing was
+			// S-SYN-03: the target asked for another Start_PSN, and nothing was
 			// taken of this one.
 			again := false
 			if ds := l.dirs[k]; len(ds) > 0 && w.spec.Secure != pds.SecureNone {
@@ -470,7 +470,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 		d.remote = r.dpdcid
 		return d
 	}
-	// The return direction: UE §3.5.8, it starts at the same Start_PSN.
+	// The return direction: UE 3.5.8, it starts at the same Start_PSN.
 	for i := len(l.dirs[dirKey{to.Index, r.dpdcid}]) - 1; i >= 0; i-- {
 		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
 			d = l.open(k, h, to, f.start, f.rod, false)
@@ -487,7 +487,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir {
 	w := l.w
 	if ds := l.dirs[k]; len(ds) > 0 && !again {
-		// faults.md §2: the next Start_PSN of a PDCID is 2¹⁶ away from the last
+		// S-PSN-03: the next Start_PSN of a PDCID is 2¹⁶ away from the last
 		// PSN used with it.
 		last := ds[len(ds)-1]
 		if last.life == h.Life() && last.forward {
@@ -614,7 +614,7 @@ func (l *ledger) ack(r *record, to *Host) {
 	d.acker = r.spdcid
 	n := r.cack + 1 - d.start
 	rx := d.at(h.Life())
-	// UE §3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE, which
+	// UE 3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE, which
 	// covers what a former life answered.
 	closing := !r.probe && d.closed && r.ackPSN-d.start == n && int(n) < len(d.sent) && d.sent[n].ctl == ctlClose+1 && rx.got.has(n)
 	if !closing && !rx.got.full(min(n, rx.cack), n) {

@@ -177,7 +177,7 @@ func (g *generator) host() HostSpec {
 	}
 	switch back := uint32(r.IntN(200)); {
 	case g.sc.Spec.SameRandom:
-		// The next life has the same PDCIDs, as faults.md §2 fears; the same
+		// The next life has the same PDCIDs, as F13 fears; the same
 		// Start_PSN, too, is a chance that unsecured peers live with.
 		psns := rand.New(rand.NewPCG(r.Uint64(), 0))
 		c.StartPSN = func() wire.PSN { return wire.PSN(psns.Uint32()) }
