@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "TestSwarm: run this many seeds (default 200, 40 with -short or -race)")
+	seeds   = flag.Int("seeds", 0, "TestSwarm: run this many seeds (default 200, 40 with -short or -race); TestF1Loss: as many (default 4)")
 	first   = flag.Uint64("first", 1, "TestSwarm: the first seed of -seeds")
 	seed    = flag.Uint64("seed", 0, "TestSwarm: run only this seed; with -v print its trace")
 	without = flag.String("without", "", "TestSwarm with -seed: leave these kinds of things out")

@@ -648,6 +648,7 @@ func (p planted) run() *Violation {
 			p.spec(&spec)
 		}
 		w := NewWorld(nil, spec)
+		w.Net.After(time.Hour, func() { panic("the run has no end") })
 		if p.plant != nil {
 			p.plant(w)
 		}
