@@ -76,6 +76,9 @@ func TestInsertRecords(t *testing.T) {
 	if k := v.StrRecord(v2, b); string(b[:k]) != "fi_addr_uet://198.18.0.1:5000/3/7/99" {
 		t.Errorf("%q", b[:k])
 	}
+	if k := v.StrRecord(record("fi_addr_uet://198.18.7.7:5000/3/7/99"), b); string(b[:k]) != "fi_addr_uet://198.18.7.7:5000/3/7/99" {
+		t.Errorf("never inserted: %q", b[:k])
+	}
 	if k := v.StrRecord(noIP, b[:5]); k != len("fi_addr_uet://invalid") || string(b[:5]) != "fi_ad" {
 		t.Errorf("%d %q", k, b[:5])
 	}

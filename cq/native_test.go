@@ -26,8 +26,9 @@ func TestChanInSelect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		start := time.Now()
 		go func() {
-			time.Sleep(time.Minute)
+			time.Sleep(70 * time.Second) // between two timeouts: these must not stand in for the channel
 			put(q, numbered(0, 3)...)
 		}()
 		timeouts, read := 0, 0
@@ -42,8 +43,8 @@ func TestChanInSelect(t *testing.T) {
 			n, _ := q.Read(e)
 			read += n
 		}
-		if timeouts < 3 || timeouts > 4 {
-			t.Errorf("%d timeouts of 15 s in a minute", timeouts)
+		if d := time.Since(start); timeouts != 4 || d != 70*time.Second {
+			t.Errorf("read after %v and %d timeouts of 15 s, want 70 s and 4", d, timeouts)
 		}
 	})
 }

@@ -36,7 +36,18 @@ type result struct {
 }
 
 func TestSReadNeedsAWaitObject(t *testing.T) {
-	// R-CQ-19, -73: EINVAL, never a hang. R-CQ-93: nor can it be signalled.
+	// R-CQ-19, -73: EINVAL, never a hang, whether something is there or not (in the
+	// bubble an hour is over at once). R-CQ-93: nor can it be signalled.
+	synctest.Test(t, func(t *testing.T) {
+		q, start := open(t, Attr{}), time.Now()
+		_, err := q.SRead(make([]Entry, 1), 0, time.Hour)
+		wantErr(t, err, fi.EINVAL)
+		_, err = q.SReadFrom(make([]Entry, 1), make([]fi.Addr, 1), 0, time.Hour)
+		wantErr(t, err, fi.EINVAL)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("they waited %v", d)
+		}
+	})
 	q := open(t, Attr{})
 	put(q, Entry{})
 	_, err := q.SRead(make([]Entry, 1), 0, -1)

@@ -24,11 +24,27 @@ func TestFormats(t *testing.T) {
 		{fi.CQData, Entry{Context: "c", Flags: all.Flags, Len: 1, Buf: all.Buf, Data: 3}},
 		{fi.CQTagged, all},
 	} {
-		q := open(t, Attr{Format: c.format})
-		put(q, all)
-		e := make([]Entry, 1)
-		if _, err := q.Read(e); err != nil || !reflect.DeepEqual(e[0], c.want) {
-			t.Errorf("%v: %+v, %v", c.format, e[0], err)
+		// However they are read: one by one, a few at once, or so many that they are
+		// copied in runs, one of which ends where the ring does.
+		for _, n := range []int{1, few, few + 1, firstSize} {
+			q := open(t, Attr{Format: c.format})
+			put(q, numbered(0, firstSize/2)...)
+			if _, err := q.Read(make([]Entry, firstSize/2)); err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				put(q, all)
+			}
+			e := make([]Entry, n)
+			if k, err := q.Read(e); k != n || err != nil {
+				t.Fatalf("%v: %d of %d, %v", c.format, k, n, err)
+			}
+			for i := range e {
+				if !reflect.DeepEqual(e[i], c.want) {
+					t.Errorf("%v, %d of %d: %+v", c.format, i+1, n, e[i])
+					break
+				}
+			}
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package eq
 
 import (
+	"bytes"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -298,35 +300,95 @@ func TestYield(t *testing.T) {
 	})
 }
 
+// parked reports whether a goroutine, which closes done at its end, came to sleep on
+// a lock before.
+func parked(done <-chan struct{}) bool {
+	for buf := make([]byte, 1<<16); ; runtime.Gosched() {
+		select {
+		case <-done:
+			return false
+		default:
+		}
+		if bytes.Contains(buf[:runtime.Stack(buf, true)], []byte("[sync.Mutex.Lock")) {
+			return true
+		}
+	}
+}
+
+func TestCallsWaitForEachOther(t *testing.T) {
+	// R-EQ-20: an application need not serialize anything, because each call that looks
+	// at the queue or changes it waits while another one does. Under -race the tests
+	// below find the same.
+	for name, call := range map[string]func(q *EQ, b *Binding){
+		"read":         func(q *EQ, _ *Binding) { q.Read(0) },
+		"peek":         func(q *EQ, _ *Binding) { q.Read(fi.Peek) },
+		"readerr":      func(q *EQ, _ *Binding) { q.ReadErr(0) },
+		"sread":        func(q *EQ, _ *Binding) { q.SRead(0, -1) },
+		"write":        func(q *EQ, _ *Binding) { q.Write(Entry{}) },
+		"signal":       func(q *EQ, _ *Binding) { q.Signal() },
+		"wait object":  func(q *EQ, _ *Binding) { q.Chan() },
+		"trywait":      func(q *EQ, _ *Binding) { q.TryWait() },
+		"close":        func(q *EQ, _ *Binding) { q.Close() },
+		"put":          func(q *EQ, _ *Binding) { q.Put(Entry{}) },
+		"put an error": func(q *EQ, _ *Binding) { q.PutErr(Error{}) },
+		"bind":         func(q *EQ, _ *Binding) { q.Bind(1) },
+		"drive":        func(q *EQ, _ *Binding) { q.BindProgress(new(idle)) },
+		"put of one":   func(_ *EQ, b *Binding) { b.Put(Entry{}) },
+		"offer":        func(_ *EQ, b *Binding) { b.Offer(Entry{}) },
+		"room":         func(_ *EQ, b *Binding) { b.Room() },
+		"unbind":       func(_ *EQ, b *Binding) { b.Unbind() },
+	} {
+		q := open(t, Attr{WaitObj: fi.WaitMutexCond, Flags: fi.Write})
+		b := bind(t, q, 1)
+		q.Put(Entry{})
+		done := make(chan struct{})
+		q.w.Mu.Lock() // another call is in the middle of its work
+		go func() {
+			defer close(done)
+			call(q, b)
+		}()
+		if !parked(done) {
+			t.Errorf("%s does not wait for another call", name)
+		}
+		q.w.Mu.Unlock()
+		<-done
+	}
+}
+
 func TestReadersInParallel(t *testing.T) {
 	// R-EQ-20: nothing needs to be serialized: readers, writers, and the calls that
 	// fi_control(3) stands for run at the same time. R-EQ-30: each event is read
 	// once; R-EQ-53: errors among them.
-	const writers, each = 4, 2000
+	const writers, each = 4, 5000
 	q := open(t, Attr{WaitObj: fi.WaitMutexCond, Flags: fi.Write, Size: writers * each})
 	var mu sync.Mutex
-	seen := map[uint64]int{}
-	note := func(n uint64) {
+	seen, all := map[uint64]int{}, 0
+	// take reads one event and reports whether there may be another. Of a queue that
+	// is out of its senses not more than twice what was put.
+	take := func(read func() (Entry, error)) bool {
+		e, err := read()
+		n := e.Data
+		if err == fi.EAVAIL {
+			var failed Error
+			if failed, err = q.ReadErr(0); err == fi.EAGAIN {
+				return true // another reader was faster
+			}
+			n = failed.Data
+		}
+		if err != nil {
+			return false
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		if seen[n]++; len(seen) == writers*each {
-			q.Close()
-		}
+		seen[n]++
+		all++
+		return all < 2*writers*each
 	}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				e, err := q.SRead(0, -1)
-				switch err {
-				case nil:
-					note(e.Data)
-				case fi.EAVAIL:
-					if e, err := q.ReadErr(0); err == nil {
-						note(e.Data)
-					}
-				default:
-					return
+	var reading, writing sync.WaitGroup
+	for i := range 8 {
+		reading.Go(func() {
+			for take(func() (Entry, error) { return q.SRead(0, -1) }) {
+				for i%2 == 0 && take(func() (Entry, error) { return q.Read(0) }) {
 				}
 				q.TryWait()
 				q.Chan()
@@ -334,7 +396,7 @@ func TestReadersInParallel(t *testing.T) {
 		})
 	}
 	for w := range writers {
-		wg.Go(func() {
+		writing.Go(func() {
 			for i := range each {
 				if n := uint64(w*each + i); i%10 == 0 {
 					q.PutErr(Error{Data: n, Err: fi.EIO})
@@ -346,10 +408,14 @@ func TestReadersInParallel(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
-	for n, times := range seen {
-		if times != 1 {
-			t.Fatalf("event %d was read %d times", n, times)
+	writing.Wait()
+	for take(func() (Entry, error) { return q.Read(0) }) {
+	}
+	q.Close()
+	reading.Wait()
+	for n := range uint64(writers * each) {
+		if seen[n] != 1 {
+			t.Fatalf("event %d was read %d times; %d of %d were read, %d times in all", n, seen[n], len(seen), writers*each, all)
 		}
 	}
 }
