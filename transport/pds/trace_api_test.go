@@ -528,7 +528,8 @@ func (s *side) take(now time.Duration) []*packet {
 	add := func(b []byte, size int, path int, dst netip.AddrPort) {
 		out = append(out, &packet{from: s, b: b, size: size, src: s.port(path), dst: dst, why: causeText(s.tab.Cause)})
 	}
-	for _, p := range s.pdcs() {
+	all := s.pdcs()
+	for _, p := range all { // data first
 		if p.State() == pds.Quiesce && !s.sending && !p.Lost() {
 			s.tab.Drained(now, p)
 		}
@@ -541,6 +542,16 @@ func (s *side) take(now time.Duration) []*packet {
 				add(body(a.Req.Append(nil), a.Ref), n, 0, dst)
 			}
 		}
+	}
+	for {
+		l, ok := s.tab.NextLoose()
+		if !ok {
+			break
+		}
+		s.tab.Cause = pds.CauseNone
+		add(slices.Clone(l.B[:l.N]), 0, int(l.Path), l.Remote)
+	}
+	for _, p := range all {
 		for p.CtlOwed() {
 			c, ok := p.NextCtl(now)
 			if !ok {
@@ -553,14 +564,7 @@ func (s *side) take(now time.Duration) []*packet {
 			add(p.NextAck(now, nil), 0, int(path), *dst)
 		}
 	}
-	for {
-		l, ok := s.tab.NextLoose()
-		if !ok {
-			return out
-		}
-		s.tab.Cause = pds.CauseNone
-		add(slices.Clone(l.B[:l.N]), 0, int(l.Path), l.Remote)
-	}
+	return out
 }
 
 // causeText says why a packet is sent, where a reader could wonder.
