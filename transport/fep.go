@@ -61,6 +61,7 @@ type FEP struct {
 	keyless time.Duration
 	restAt  time.Duration // when to ask the first of those that rest, 0: none does
 	// What is being received; see wire.extend for why not on the stack.
+	in     pds.Arrival
 	metaRx pds.Meta
 	rspRx  wire.Rsp
 	rx, tx outer
@@ -106,6 +107,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	f.wrap, f.crcOnly = f.head+f.trailer, f.sec == nil && !cfg.NoCRC
 	f.setClasses()
 	f.rx.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
+	f.in.From = f.local[0]
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
@@ -342,7 +344,7 @@ func (f *FEP) Sends() int { return f.ses.Sends() }
 // gets from now on. It may have waited here all that time, and tells of no delay of the
 // path then: neither by what an ACK measures, nor by what our ACKs let the peer measure
 // (UE §3.6.13: the target's own delay is none of the path).
-func (f *FEP) Paused(on bool) { f.pds.Paused = on }
+func (f *FEP) Paused(on bool) { f.in.Paused = on }
 
 // Apart says whether an ACK leaves behind a data packet that is alone instead of
 // with it. Together they cost one system call and the processor least; apart the

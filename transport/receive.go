@@ -21,6 +21,7 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	if f.ended {
 		return
 	}
+	f.in.Now, f.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	// What came the way of the train before it needs no look at its source.
@@ -67,6 +68,7 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 		d.Path = 0
 	}
 	f.rx.become(&d.Remote, d.Path, &d.Remote, &f.local[d.Path])
+	f.in.From, f.in.Path = d.Remote, uint8(d.Path)
 	return true
 }
 
@@ -83,6 +85,7 @@ func (f *FEP) familiar(d *dgram.Datagram) bool {
 		return false
 	}
 	f.rx.remote, f.rx.path, f.rx.prefix = d.Remote, 0, p.From
+	f.in.From, f.in.Path = d.Remote, 0
 	return true
 }
 
@@ -118,10 +121,10 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	}
 	if wire.IsPlainRequest(b) {
 		h := (*wire.PlainReq)(b)
-		if p := f.pds.ReceiveNext(f.now, &d.Remote, uint8(d.Path), h); p != nil {
+		if p := f.pds.ReceiveNext(&f.in, h); p != nil {
 			f.stats.RxData++
 			m := &f.metaRx
-			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, d.ECN() == dgram.CE
+			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE, m.Late = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, f.in.CE, f.in.Paused
 			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
@@ -134,7 +137,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		// would not hold it.
 		rsp := &f.rspRx
 		if _, err := rsp.Parse(h.Rsp()); err == nil {
-			if msg, ok := f.pds.ReceivePlain(f.now, p, &d.Remote, h); ok {
+			if msg, ok := f.pds.ReceivePlain(&f.in, p, h); ok {
 				f.stats.AcksRx++
 				f.ses.Answered(ses.Handle(msg), rsp)
 				f.responded(p, rsp)
@@ -187,14 +190,14 @@ func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.drop(DropHeader)
 			return
 		}
-		f.pds.ReceiveNack(f.now, d.Remote, &n)
+		f.pds.ReceiveNack(&f.in, &n)
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
 		if err != nil {
 			f.dropInvalid(err)
 			return
 		}
-		f.pds.ReceiveCP(f.now, d.Remote, uint8(d.Path), &c)
+		f.pds.ReceiveCP(&f.in, &c)
 		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
@@ -233,7 +236,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 	// T27: where nobody has proved to be there the NACK is no longer than what it
 	// answers.
 	small := len(b) < wire.NackLen+f.trailer
-	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(f.now, d.Remote, uint8(d.Path), h, code, d.ECN() == dgram.CE, small) {
+	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(&f.in, h, code, small) {
 		f.drop(DropTrimmed)
 	}
 	return true
@@ -253,7 +256,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAckOf(f.now, p, &d.Remote, a, nil)
+		f.pds.ReceiveAckOf(&f.in, p, a, nil)
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -264,7 +267,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	if p = f.pds.ReceiveAckOf(f.now, p, &d.Remote, a, rsp); p != nil {
+	if p = f.pds.ReceiveAckOf(&f.in, p, a, rsp); p != nil {
 		f.responded(p, rsp)
 	}
 }
@@ -282,7 +285,7 @@ func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 // response back to PDS.
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	now, m := f.now, &f.metaRx // its Size by packet
-	m.CE = d.ECN() == dgram.CE
+	m.CE, m.Late = f.in.CE, f.in.Paused
 	h := &f.reqRx
 	n, err := h.Parse(b)
 	if err != nil {
@@ -309,7 +312,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 			}
 		}
 	}
-	p, v := f.pds.ReceiveReq(now, d.Remote, uint8(d.Path), h, m.CE)
+	p, v := f.pds.ReceiveReq(&f.in, h)
 	f.stats.RxData++
 	if p == nil {
 		return

@@ -76,7 +76,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 		f.drop(DropShort)
 		return nil
 	}
-	f.pds.Who = uint64(who)
+	f.in.Who = uint64(who)
 	if f.notes != nil {
 		f.notes.open = plain
 	}
@@ -94,7 +94,7 @@ func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
 		f.dropFrom(d, DropClear)
 		return nil
 	}
-	f.pds.Who = 0
+	f.in.Who = 0
 	return b[:len(b)-wire.CRCLen]
 }
 

@@ -21,6 +21,7 @@ func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 	if f.ended {
 		return
 	}
+	f.in.Now, f.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	if !f.source(d) {

@@ -2,7 +2,6 @@ package pds
 
 import (
 	"math/bits"
-	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -33,7 +32,7 @@ func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 
 // passed is arrivedAs and finish for what CACK passes up to the first packet that may
 // have more to tell than that it arrived. It returns their nominal bytes.
-func (p *PDC) passed() (newly int) {
+func (p *PDC) passed(newest *time.Duration) (newly int) {
 	t, tx := p.t, &p.tx
 	if t.cfg.Paths > 1 {
 		return 0
@@ -44,7 +43,7 @@ func (p *PDC) passed() (newly int) {
 			break
 		}
 		if int32(k.seq-tx.sureSeq) > 0 {
-			tx.sureSeq, t.newest = k.seq, k.sentAt
+			tx.sureSeq, *newest = k.seq, k.sentAt
 			if int32(k.seq-tx.topSeq) > 0 {
 				tx.topSeq = k.seq
 			}
@@ -76,28 +75,27 @@ func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
 }
 
 // arrivedAs notes the transmission number of something that arrived.
-func (p *PDC) arrivedAs(k *txPkt) {
-	tx := &p.tx
+func (tx *txDir) arrivedAs(k *txPkt, newest *time.Duration) {
 	if int32(k.seq-tx.topSeq) > 0 {
 		tx.topSeq = k.seq
 	}
 	if k.tries == 0 && int32(k.seq-tx.sureSeq) > 0 {
-		tx.sureSeq, p.t.newest = k.seq, k.sentAt
+		tx.sureSeq, *newest = k.seq, k.sentAt
 	}
 }
 
 // measured takes in how long the latest packet took of which an ACK told: not
 // packets before it, which earlier ACKs may have told of that were lost. rtt is what
 // the packet says that the ACK names; measured returns what counts.
-func (p *PDC) measured(now, rtt time.Duration, hole bool) time.Duration {
+func (p *PDC) measured(in *Arrival, newest, rtt time.Duration, hole bool) time.Duration {
 	tx := &p.tx
-	if p.t.newest == 0 {
+	if newest == 0 {
 		return rtt
 	}
-	d := now - p.t.newest
+	d := in.Now - newest
 	tx.least(d)
 	tx.smooth(d)
-	if rtt == 0 && hole && p.mode == wire.ROD && !p.t.Paused {
+	if rtt == 0 && hole && p.mode == wire.ROD && !in.Paused {
 		// A ROD target names only what is in order. Behind a hole no ACK
 		// measures anything, and the window would be judged by old news.
 		return d
@@ -142,10 +140,10 @@ func (tx *txDir) newest(s wire.NSCC) bool {
 // sample is the round trip that an ACK measured: d since the packet that it names
 // was sent, less the time that the target took. 0: none, because the packet waited
 // there for nobody knows how long, or the ACK here: that says nothing of the path.
-func (t *Table) sample(tx *txDir, d time.Duration, s wire.NSCC) time.Duration {
+func (tx *txDir) sample(d time.Duration, s wire.NSCC, paused bool) time.Duration {
 	st := s.ServiceTime()
 	rtt := d - time.Duration(st)*128
-	if rtt <= 0 || st == 0xffff || t.Paused {
+	if rtt <= 0 || st == 0xffff || paused {
 		return 0
 	}
 	tx.least(rtt)
@@ -157,13 +155,13 @@ func (t *Table) sample(tx *txDir, d time.Duration, s wire.NSCC) time.Duration {
 // is that the packet arrived; its Ref.Msg is returned, and the Upper is not told. It
 // reports false, and has done nothing, where there may be more to an ACK: then
 // ReceiveAckOf judges.
-func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h *wire.PlainAck) (msg uint32, ok bool) {
+func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32, ok bool) {
 	if p == nil || p.state != Established || p.tx.rough || p.tx.lost != 0 {
 		return 0, false
 	}
 	tx := &p.tx
 	una := tx.una
-	if una == tx.nxt || h.CACK() != una || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
+	if una == tx.nxt || h.CACK() != una || h.SPDCID() != p.remoteID || p.who != in.Who || in.From.Addr() != p.remote.Addr() {
 		return 0, false
 	}
 	// What waits for the reordering time makes the PDC rough: no hole.
@@ -172,10 +170,10 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 		return 0, false
 	}
 	p.strikes = 0
-	p.heard(now)
-	s, msg, size, seq, d := h.NSCC(), k.ref.Msg, int(k.size), k.seq, now-k.sentAt
+	p.heard(in.Now)
+	s, msg, size, seq, d := h.NSCC(), k.ref.Msg, int(k.size), k.seq, in.Now-k.sentAt
 	tx.newest(s)
-	rtt := t.sample(tx, d, s)
+	rtt := tx.sample(d, s, in.Paused)
 	tx.settleFlight(k)
 	tx.backoff = 0
 	if int32(seq-tx.sureSeq) > 0 { // arrivedAs and measured
@@ -194,14 +192,14 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 	}
 	tx.offered(una, h.MPR())
 	// The rest is acked.
-	p.reported(now, size, rtt, false, s)
-	tx.progress = now
+	p.reported(in.Now, size, rtt, false, s)
+	tx.progress = in.Now
 	tx.probes, tx.rtos = 0, 0
 	if tx.una == tx.nxt {
-		p.becomeIdle(now)
-		p.armShut(now)
+		p.becomeIdle(in.Now)
+		p.armShut(in.Now)
 	} else {
-		p.goesOn(now, una)
+		p.goesOn(in.Now, una)
 	}
 	if p.Awaited {
 		t.up.Wake(p)
@@ -212,19 +210,19 @@ func (t *Table) ReceivePlain(now time.Duration, p *PDC, from *netip.AddrPort, h 
 // ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
 // carries, nil if none; borrowed. It reports the PDC, or nil when the ACK was
 // dropped (and counted).
-func (t *Table) ReceiveAck(now time.Duration, from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
-	return t.ReceiveAckOf(now, t.Lookup(a.DPDCID), &from, a, rsp)
+func (t *Table) ReceiveAck(in *Arrival, a *wire.Ack, rsp *wire.Rsp) *PDC {
+	return t.ReceiveAckOf(in, t.Lookup(a.DPDCID), a, rsp)
 }
 
 // ReceiveAckOf is ReceiveAck for an owner that has looked up the DPDCID already.
-func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) *PDC {
+func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *PDC {
 	if p == nil {
 		t.Stats.DropNoPDC++ // T28: an ACK never causes an answer
 		return nil
 	}
-	if from.Addr() != p.remote.Addr() {
+	if in.From.Addr() != p.remote.Addr() {
 		t.Stats.DropSource++
-		t.guessed(now, *from)
+		t.guessed(in.Now, in.From)
 		return nil
 	}
 	tx := &p.tx
@@ -235,42 +233,42 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 		}
 	} else if a.SPDCID != p.remoteID {
 		t.Stats.DropSource++
-		t.guessed(now, *from)
+		t.guessed(in.Now, in.From)
 		return nil
 	}
-	if p.who != t.Who && t.foreign(p) {
+	if p.who != in.Who && t.foreign(p, in.Who) {
 		return nil
 	}
 	// T9: CACK, ACK_PSN and SACK name only what was sent, else nothing of the
 	// packet counts. A CACK from before the window is an old ACK.
 	if a.CACK.Sub(p.start-1) < 0 {
 		t.Stats.DropStale++ // of another life under the same PDCID
-		t.guessed(now, *from)
+		t.guessed(in.Now, in.From)
 		return nil
 	}
 	isProbe := a.Flags&wire.AckFlagP != 0
 	if !a.CACK.Before(tx.nxt) || !isProbe && !a.AckPSN().Before(tx.nxt) {
-		t.unsent(now, p)
+		t.unsent(in.Now, p)
 		return nil
 	}
 	if a.SACK != 0 {
 		top := a.CACK.Add(int(a.SACKOff)).Add(63 - bits.LeadingZeros64(a.SACK))
 		if !top.Before(tx.nxt) {
-			t.unsent(now, p)
+			t.unsent(in.Now, p)
 			return nil
 		}
 	}
 	p.strikes = 0
-	p.heard(now)
+	p.heard(in.Now)
 	if p.remoteID == 0 {
-		p.becomeEstablished(a.SPDCID)
+		p.becomeEstablished(a.SPDCID, in.Who)
 	}
 
 	if a.Flags&wire.AckFlagEPSN != 0 && p.state == CloseAckWait && a.AckPSN() == tx.nxt-1 && t.secured() {
 		t.expected.learn(p.remote, a.EPSN)
 	}
 
-	t.newest = 0
+	var newest time.Duration // when the latest packet left of which the ACK tells; 0: none
 	newly := 0
 	var rtt time.Duration
 	before := tx.una
@@ -287,15 +285,15 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 			sent, certain = k.sentAt, certain && k.tries == 1
 		}
 		if certain && k.state != pktArrived {
-			rtt = t.sample(tx, now-sent, state)
+			rtt = tx.sample(in.Now-sent, state, in.Paused)
 		}
 		if a.Next == wire.NextNone {
 			rsp = nil
 		}
 		if p.odd(k) {
-			p.oddArrival(now, k, echo, tx.echoes)
+			p.oddArrival(in.Now, k, echo, tx.echoes)
 		}
-		p.arrivedAs(k)
+		tx.arrivedAs(k, &newest)
 		if a.Flags&wire.AckFlagM != 0 {
 			p.pathNews(k, PathMarked)
 		}
@@ -310,7 +308,7 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 		tx.cack = a.CACK
 	}
 	for {
-		newly += p.passed()
+		newly += p.passed(&newest)
 		if tx.una == tx.nxt {
 			break
 		}
@@ -320,9 +318,9 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 				break
 			}
 			if p.odd(k) {
-				p.oddArrival(now, k, false, false)
+				p.oddArrival(in.Now, k, false, false)
 			}
-			p.arrivedAs(k)
+			tx.arrivedAs(k, &newest)
 			newly += p.finish(tx.una, k, nil)
 			if p.state == Closed {
 				p.gone(newly)
@@ -338,27 +336,28 @@ func (t *Table) ReceiveAckOf(now time.Duration, p *PDC, from *netip.AddrPort, a 
 		tx.offered(a.CACK, a.MPR)
 	}
 	if a.SACK != 0 {
-		newly += p.sack(now, a, before, seen)
+		newly += p.sack(in.Now, a, before, seen, &newest)
 	}
 	if a.Req != 0 {
-		p.requested(now, a)
+		p.requested(in.Now, a)
 	}
 	if isProbe {
-		if at := p.probeAnswered(now, a); at != 0 {
-			rtt = t.sample(tx, now-at, state) // UE §3.6.13: what a PROBE measures is certain
+		if at := p.probeAnswered(in.Now, a); at != 0 {
+			newest = at
+			rtt = tx.sample(in.Now-at, state, in.Paused) // UE §3.6.13: what a PROBE measures is certain
 		}
 	}
 	if tx.rough && tx.flight == 0 {
 		tx.holeAt = 0
 	}
-	rtt = p.measured(now, rtt, a.SACK != 0)
-	if t.newest != 0 && tx.rough && tx.holeAt != 0 {
+	rtt = p.measured(in, newest, rtt, a.SACK != 0)
+	if newest != 0 && tx.rough && tx.holeAt != 0 {
 		t.arm(p, tx.holeAt+p.reorderTime())
 	}
 	if a.Flags&wire.AckFlagM != 0 {
 		t.Stats.AcksCE++
 	}
-	p.acked(now, before, newly, rtt, a.Flags&wire.AckFlagM != 0, state)
+	p.acked(in.Now, before, newly, rtt, a.Flags&wire.AckFlagM != 0, state)
 	return p
 }
 
@@ -450,7 +449,6 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 		return 0
 	}
 	tx.probeHeard = now
-	p.t.newest = tx.probeAt
 	if int32(tx.probeSeq-tx.sureSeq) > 0 {
 		tx.sureSeq = tx.probeSeq
 	}
@@ -480,11 +478,11 @@ func (t *Table) unsent(now time.Duration, p *PDC) {
 // becomeEstablished: the target's PDCID is known. One PROBE uses it at once: it
 // measures the path without data (UE §3.6.13) and proves to the target that its
 // packets arrive here.
-func (p *PDC) becomeEstablished(remoteID uint16) {
+func (p *PDC) becomeEstablished(remoteID uint16, who uint64) {
 	if p.state == Creating {
 		p.state = Established // not if it closes already
 	}
-	p.remoteID, p.who = remoteID, p.t.Who
+	p.remoteID, p.who = remoteID, who
 	p.tx.greet = true
 	p.t.up.WakeAck(p)
 }
@@ -509,7 +507,7 @@ func (p *PDC) becomeIdle(now time.Duration) {
 // reordered and gets some time. Only what this very ACK has seen is evidence: what
 // other ACKs tell may be older or younger than its bitmap. una is tx.una before
 // the ACK, seen what newest said.
-func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (newly int) {
+func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool, newest *time.Duration) (newly int) {
 	tx := &p.tx
 	top := tx.pastSeq // the latest transmission this ACK is known to have seen, if seen
 	if k := p.named(a, una); k != nil && a.Flags&wire.AckFlagRETX != 0 == (k.tries > 0) && k.tries <= 1 && (!seen || int32(k.seq-top) > 0) {
@@ -537,7 +535,7 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool) (new
 		if p.odd(k) {
 			p.oddArrival(now, k, false, false)
 		}
-		p.arrivedAs(k)
+		tx.arrivedAs(k, newest)
 		newly += tx.arrive(k)
 		if tx.held > 0 && k.nacked && k.ctl == 0 {
 			p.accepted(psn, k.ref.Msg)

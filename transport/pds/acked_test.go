@@ -104,7 +104,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 					if i == 0 && x.plain(from, &a, rsp) {
 						tookPlain = true
 					} else {
-						x.tab.ReceiveAck(x.now, from, &a, rsp)
+						x.tab.ReceiveAck(x.in(from), &a, rsp)
 					}
 				case op == 8 && n == 0:
 					x.nack(wire.NackRODOOO, int(x.p.tx.una.Sub(testStart))+n, 0)
@@ -213,7 +213,7 @@ func TestPlainAckOfAControlPacket(t *testing.T) {
 	x.now += time.Millisecond
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 9, DPDCID: x.p.id, MPR: 2, SACKOff: 1}
 	if rsp := (&wire.Rsp{}); !x.plain(peerAddr, &a, rsp) {
-		x.tab.ReceiveAck(x.now, peerAddr, &a, rsp)
+		x.tab.ReceiveAck(x.in(peerAddr), &a, rsp)
 	}
 	x.wantTold()
 	if x.p.Outstanding() != 0 {

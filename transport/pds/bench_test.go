@@ -42,7 +42,7 @@ func BenchmarkInTurn(b *testing.B) {
 				p.Header(hdr[:0])
 				a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: p.tx.nxt - 1, SPDCID: 1, DPDCID: p.ID(), MPR: 2, SACKOff: 1}
 				now += time.Microsecond
-				tab.ReceiveAck(now, *p.Remote(), &a, &rsp)
+				tab.ReceiveAck(&Arrival{Now: now, From: *p.Remote()}, &a, &rsp)
 				tab.Advance(now)
 			}
 		})

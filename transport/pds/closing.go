@@ -1,7 +1,6 @@
 package pds
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -170,28 +169,28 @@ func (p *PDC) RequestClose(now time.Duration) {
 
 // ReceiveCP processes a control packet. It reports the PDC when a message layer
 // event may follow, else nil.
-func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c *wire.CP) {
+func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 	t.Stats.CPRx[c.Ctl&15]++
 	if c.Flags&wire.FlagSYN != 0 {
 		// Only NOOP and NEGOTIATION may carry SYN; neither is needed to open a
 		// PDC here. T28: refused once per packet.
-		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID})
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID})
 		return
 	}
 	p := t.Lookup(c.DPDCID)
-	if p == nil || from.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
+	if p == nil || in.From.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
 		t.Stats.DropNoPDC++
 		if p != nil {
-			t.guessed(now, from)
+			t.guessed(in.Now, in.From)
 		}
 		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
 			// UE §3.5.8: after freeing, a late CLOSE gets NACK 0E, which its
 			// sender reads as success.
-			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
 		}
 		return
 	}
-	if p.who != t.Who && t.foreign(p) {
+	if p.who != in.Who && t.foreign(p, in.Who) {
 		return
 	}
 	if p.remoteID == 0 {
@@ -200,7 +199,7 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 	}
 	switch c.Ctl {
 	case wire.CtlCredit, wire.CtlCreditReq, wire.CtlNegotiation:
-		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return
 	case wire.CtlClearReq:
 		clear := wire.PSN(c.Payload)
@@ -212,7 +211,7 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 			p.tx.askOwed = p.tx.una != p.tx.nxt
 			t.up.WakeAck(p)
 		}
-		p.heard(now)
+		p.heard(in.Now)
 		return
 	}
 	p.markProven()
@@ -226,41 +225,41 @@ func (t *Table) ReceiveCP(now time.Duration, from netip.AddrPort, path uint8, c 
 	}
 	switch c.Ctl {
 	case wire.CtlAckReq:
-		p.heard(now)
-		t.answerAckReq(now, p, path, c.PSN)
+		p.heard(in.Now)
+		t.answerAckReq(in, p, c.PSN)
 	case wire.CtlProbe:
-		p.heard(now)
+		p.heard(in.Now)
 		if int(rx.nprobe) == len(rx.probes) {
 			rx.nprobe-- // the last one is overtaken
 		}
-		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, t.Paused, wire.PSN(c.Payload)}
+		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, in.Paused, wire.PSN(c.Payload)}
 		rx.nprobe++
-		rx.note(from, path)
+		rx.note(in.From, in.Path)
 		t.up.WakeAck(p)
 	case wire.CtlClear:
 		clear := wire.PSN(c.Payload)
 		if clear.After(rx.max) {
-			t.unsent(now, p)
+			t.unsent(in.Now, p)
 			return
 		}
-		p.heard(now)
-		p.cleared(now, clear)
+		p.heard(in.Now)
+		p.cleared(in.Now, clear)
 	case wire.CtlNoop, wire.CtlClose, wire.CtlCloseReq:
-		t.receivePSNCtl(now, p, from, path, c)
+		t.receivePSNCtl(in, p, c)
 	}
 }
 
 // receivePSNCtl handles the control packets that consume a PSN.
-func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, path uint8, c *wire.CP) {
+func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
 	rx := p.rx
 	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
 	// UE §3.5.8: a CLOSE clears everything, also what fills the window before it.
 	if n := int32(rx.win.Size()); (d >= n || d < -n) && (c.Ctl != wire.CtlClose || c.PSN != rx.max+1) {
 		t.Stats.DropStale++
-		t.guessed(now, from)
+		t.guessed(in.Now, in.From)
 		return
 	}
-	p.heard(now)
+	p.heard(in.Now)
 	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, SPDCID: p.id, DPDCID: p.remoteID}
 	if c.Ctl == wire.CtlClose {
 		if p.initiator {
@@ -269,7 +268,7 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 		}
 		// What a target has outstanding is at most a CLOSE_REQ, granted by this.
 		if t.up.InboundOpen(p) {
-			t.fail(now, p, Reason{Why: WhyProtocol})
+			t.fail(in.Now, p, Reason{Why: WhyProtocol})
 			return
 		}
 		// UE §3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
@@ -281,11 +280,11 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 			ack.Flags, ack.EPSN = wire.AckFlagEPSN, wire.PSN(t.floor)
 		}
 		var a [64]byte
-		t.pushLoose(from, path, ack.Append(a[:0]))
+		t.pushLoose(in.From, in.Path, ack.Append(a[:0]))
 		if c.PSN.After(rx.max) {
 			rx.max = c.PSN
 		}
-		t.closeDone(now, p)
+		t.closeDone(in.Now, p)
 		return
 	}
 	if rx.isHeld(c.PSN) {
@@ -304,8 +303,8 @@ func (t *Table) receivePSNCtl(now time.Duration, p *PDC, from netip.AddrPort, pa
 	ack.CACK = wire.PSN(rx.win.Base()) - 1
 	ack.AckPSNOff = int16(c.PSN.Sub(ack.CACK))
 	var a [64]byte
-	t.pushLoose(from, path, ack.Append(a[:0]))
+	t.pushLoose(in.From, in.Path, ack.Append(a[:0]))
 	if c.Ctl == wire.CtlCloseReq && p.initiator {
-		p.closeRequested(now)
+		p.closeRequested(in.Now)
 	}
 }

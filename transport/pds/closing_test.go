@@ -29,7 +29,7 @@ func TestInitiatorCloses(t *testing.T) {
 	x.wantResend(1) // the CLOSE
 	x.told = nil
 	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, CACK: x.psn(0), AckPSNOff: 1, SPDCID: 77, DPDCID: x.p.id}
-	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
 	x.wantTold("gone 8")
 	if x.tab.Len() != 0 || x.ccc.inFlight != 0 {
 		t.Errorf("%d PDCs, %d bytes in flight", x.tab.Len(), x.ccc.inFlight)
@@ -89,15 +89,15 @@ func TestTargetAsksForClose(t *testing.T) {
 	y.told = nil
 	c := a.CP
 	c.SPDCID, c.DPDCID = 77, y.p.id
-	y.tab.ReceiveCP(y.now, peerAddr, 0, &c)
+	y.tab.ReceiveCP(y.in(peerAddr), &c)
 	y.wantLoose("ACK cack=0 psn=0")
 	if y.p.State() != Quiesce {
 		t.Errorf("initiator is %v", y.p.State())
 	}
 	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, CACK: testStart, SPDCID: 9, DPDCID: x.p.id}
-	x.tab.ReceiveAck(x.now, peerAddr, &ack, nil)
+	x.tab.ReceiveAck(x.in(peerAddr), &ack, nil)
 	x.wantTold()
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: x.p.id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: x.p.id})
 	x.wantTold("gone 8")
 }
 
@@ -176,7 +176,7 @@ func TestTargetTakesItsRequestBack(t *testing.T) {
 		t.Fatalf("the target is %v", x.p.state)
 	}
 	x.told = nil
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(2), SPDCID: 9, DPDCID: x.p.id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(2), SPDCID: 9, DPDCID: x.p.id})
 	x.wantTold("gone 8")
 	x.wantLoose("ACK cack=1 psn=2")
 }
@@ -188,7 +188,7 @@ func TestTargetChecksAFarewell(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		x := newTarget(t)
 		x.open[x.p.Slot] = true
-		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
 		x.wantTold()
 		a := x.p.Resend2(x.now)
 		if !a.IsCP || a.CP.Ctl != wire.CtlCloseReq {
@@ -203,7 +203,7 @@ func TestTargetChecksAFarewell(t *testing.T) {
 			continue
 		}
 		x.advance(100 * time.Microsecond)
-		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: a.CP.PSN, DPDCID: x.p.id})
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: a.CP.PSN, DPDCID: x.p.id})
 		x.wantTold("gone 8")
 	}
 }
@@ -218,7 +218,7 @@ func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
 			x.push(2)
 			x.ack(0, 0)
 			x.told = nil
-			x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: ctl, Flags: wire.FlagAR, PSN: x.psn(off), SPDCID: 77, DPDCID: x.p.id})
+			x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: ctl, Flags: wire.FlagAR, PSN: x.psn(off), SPDCID: 77, DPDCID: x.p.id})
 			x.runTo(x.now + 3*time.Second)
 			x.wantTold()
 			if x.p.state == Closed {
@@ -258,7 +258,7 @@ func TestShutPDCAsksNowAndThen(t *testing.T) {
 				n++
 			}
 		}
-		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClearReq, SPDCID: 77, DPDCID: x.p.id})
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClearReq, SPDCID: 77, DPDCID: x.p.id})
 	}
 	if n > 100 {
 		t.Errorf("%d PROBEs in 40 s", n)
@@ -309,7 +309,7 @@ func TestCloseBehindAFullWindow(t *testing.T) {
 		}
 		x.acks()
 		x.told = nil
-		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(c.psn), SPDCID: 9, DPDCID: x.p.id})
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(c.psn), SPDCID: 9, DPDCID: x.p.id})
 		if closes := x.p.state == Closed; closes != c.closes {
 			t.Errorf("CLOSE with PSN %d closes: %v", c.psn, closes)
 		}
@@ -355,7 +355,7 @@ func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
 		start := x.now
 		for i := 1; x.p.state != Closed && x.now < start+100*time.Second; i++ {
 			if x.p.Outstanding() > 0 {
-				x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: c.code, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
+				x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: c.code, PSN: x.psn(0), SPDCID: 9, DPDCID: x.p.id})
 			}
 			x.runTo(x.now + 400*time.Millisecond)
 			if c.busy && x.p.state != Closed {

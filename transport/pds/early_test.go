@@ -43,7 +43,7 @@ func TestHoldListMatchesDumbTwin(t *testing.T) {
 
 // noop delivers a NOOP with the PSN of packet i.
 func (x *pdcTest) noop(i int) {
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlNoop, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlNoop, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
 }
 
 func TestEarlyControlPacketOnROD(t *testing.T) {

@@ -56,8 +56,8 @@ func FuzzReceive(f *testing.F) {
 		}
 		for len(b) > 0 {
 			op := next()
-			if tab.Who = whos[next()%3]; how == SecureNone {
-				tab.Who = 0
+			if x.sender = whos[next()%3]; how == SecureNone {
+				x.sender = 0
 			}
 			p := pdc()
 			switch op % 10 {
@@ -93,7 +93,9 @@ func FuzzReceive(f *testing.F) {
 					}
 				}
 				h.PSN = start.Add(int(h.PSNOffset))
-				q, v := tab.ReceiveReq(x.now, from, 0, &h, next()%9 == 0)
+				in := x.in(from)
+				in.CE = next()%9 == 0
+				q, v := tab.ReceiveReq(in, &h)
 				if q != nil && q.Peer == 0 {
 					q.SetPeer(1, next()%2 == 0)
 				}
@@ -130,7 +132,7 @@ func FuzzReceive(f *testing.F) {
 				case 2:
 					a.Req = wire.AckReq(next() % 3)
 				}
-				tab.ReceiveAck(x.now, peerAddr, &a, &wire.Rsp{})
+				tab.ReceiveAck(x.in(peerAddr), &a, &wire.Rsp{})
 			case 5, 6:
 				n := wire.Nack{Type: wire.TypeNack, Code: wire.NackCode(next()), Payload: uint32(next()) << 20}
 				if op%10 == 6 {
@@ -142,7 +144,7 @@ func FuzzReceive(f *testing.F) {
 						n.SPDCID = p.remoteID
 					}
 				}
-				tab.ReceiveNack(x.now, peerAddr, &n)
+				tab.ReceiveNack(x.in(peerAddr), &n)
 			case 7:
 				c := wire.CP{Ctl: wire.CtlType(next() % 10), Payload: uint32(next()), Flags: wire.FlagAR}
 				if p != nil {
@@ -153,7 +155,7 @@ func FuzzReceive(f *testing.F) {
 				if p != nil {
 					from = p.remote
 				}
-				tab.ReceiveCP(x.now, from, 0, &c)
+				tab.ReceiveCP(x.in(from), &c)
 			case 8:
 				x.advance(time.Duration(next()*next()) * 100 * time.Microsecond)
 			case 9:

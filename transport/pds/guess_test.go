@@ -17,33 +17,33 @@ func TestT3GuessesAreTold(t *testing.T) {
 	x.recv(1, ar)
 	for name, guess := range map[string]func(){
 		"request from elsewhere": func() {
-			x.tab.ReceiveReq(x.now, otherAddr, 0, &wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(2), ClearOff: -1, SPDCID: 9, DPDCID: id}, false)
+			x.tab.ReceiveReq(x.in(otherAddr), &wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(2), ClearOff: -1, SPDCID: 9, DPDCID: id})
 		},
 		"request far off": func() { x.recv(far) },
 		"ACK from elsewhere": func() {
-			x.tab.ReceiveAck(x.now, otherAddr, &wire.Ack{Type: wire.TypeAck, CACK: x.psn(0), SPDCID: 9, DPDCID: id}, nil)
+			x.tab.ReceiveAck(x.in(otherAddr), &wire.Ack{Type: wire.TypeAck, CACK: x.psn(0), SPDCID: 9, DPDCID: id}, nil)
 		},
 		"ACK of another PDCID": func() {
-			x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAck, CACK: x.psn(0), SPDCID: 10, DPDCID: id}, nil)
+			x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAck, CACK: x.psn(0), SPDCID: 10, DPDCID: id}, nil)
 		},
 		"ACK of before": func() {
-			x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAck, CACK: x.psn(-far), SPDCID: 9, DPDCID: id}, nil)
+			x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAck, CACK: x.psn(-far), SPDCID: 9, DPDCID: id}, nil)
 		},
 		"ACK of the unsent": func() {
 			x.p.strikes = 0
-			x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAck, CACK: far32, SPDCID: 9, DPDCID: id}, nil)
+			x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAck, CACK: far32, SPDCID: 9, DPDCID: id}, nil)
 		},
 		"NACK from elsewhere": func() {
-			x.tab.ReceiveNack(x.now, otherAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(0), DPDCID: id})
+			x.tab.ReceiveNack(x.in(otherAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(0), DPDCID: id})
 		},
 		"NACK far off": func() {
-			x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: far32, DPDCID: id})
+			x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: far32, DPDCID: id})
 		},
 		"CP of another PDCID": func() {
-			x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClear, SPDCID: 10, DPDCID: id})
+			x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClear, SPDCID: 10, DPDCID: id})
 		},
 		"CLOSE far off": func() {
-			x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, PSN: far32, SPDCID: 9, DPDCID: id})
+			x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, PSN: far32, SPDCID: 9, DPDCID: id})
 		},
 	} {
 		x.now += 2 * time.Second
@@ -73,8 +73,8 @@ func TestT3GuessesAreTold(t *testing.T) {
 	x.guesses = 0
 	for range 500 {
 		x.recv(1, ar) // late, or a duplicate
-		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(-30), DPDCID: id})
-		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(1), DPDCID: id + 1})
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(-30), DPDCID: id})
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(1), DPDCID: id + 1})
 	}
 	if x.guesses != 0 {
 		t.Error("honest packets are taken for guesses")

@@ -1,7 +1,6 @@
 package pds
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -9,41 +8,41 @@ import (
 
 // ReceiveNack processes a RUD/ROD NACK (UE §3.5.14): it never moves CACK, and one
 // for a PSN that is not outstanding is ignored.
-func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack) {
+func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	t.Stats.NacksRx[n.Code]++
 	p := t.Lookup(n.DPDCID)
 	if p == nil {
 		t.Stats.DropNoPDC++
 		return
 	}
-	if from.Addr() != p.remote.Addr() || (n.SPDCID != 0 && p.remoteID != 0 && n.SPDCID != p.remoteID) {
+	if in.From.Addr() != p.remote.Addr() || (n.SPDCID != 0 && p.remoteID != 0 && n.SPDCID != p.remoteID) {
 		t.Stats.DropSource++
-		t.guessed(now, from)
+		t.guessed(in.Now, in.From)
 		return
 	}
-	if p.who != t.Who && t.foreignNack(p, n.Code) {
+	if p.who != in.Who && t.foreignNack(p, in.Who, n.Code) {
 		return
 	}
 	tx := &p.tx
 	if n.Code == wire.NackClosingInErr && p.proves(n) && (tx.una == tx.nxt || !p.initiator) {
 		// The peer tears down a PDC on which nothing is outstanding.
-		if p.confirmFatal(now, n.Code) {
-			t.fail(now, p, Reason{WhyNack, n.Code})
+		if p.confirmFatal(in.Now, n.Code) {
+			t.fail(in.Now, p, Reason{WhyNack, n.Code})
 			return
 		}
 		// T6: one is not believed, but checked: whoever has freed the PDC answers a
 		// CLOSE_REQ with NACK 0E, or not at all; whoever has not closes in order.
-		p.RequestClose(now)
+		p.RequestClose(in.Now)
 		return
 	}
 	psn := n.PSN
 	if psn.Before(tx.una) || !psn.Before(tx.nxt) {
-		if n.Code == wire.NackInvDPDCID && p.shut() && p.nackShut(now, psn) {
+		if n.Code == wire.NackInvDPDCID && p.shut() && p.nackShut(in.Now, psn) {
 			return
 		}
 		t.Stats.DropStale++
 		if d := psn.Sub(tx.una); (d < -startGap || d > startGap) && psn != 0 {
-			t.guessed(now, from) // not merely late, and not about a PROBE, which has no PSN
+			t.guessed(in.Now, in.From) // not merely late, and not about a PROBE, which has no PSN
 		}
 		return
 	}
@@ -54,107 +53,107 @@ func (t *Table) ReceiveNack(now time.Duration, from netip.AddrPort, n *wire.Nack
 	}
 	switch n.Code {
 	case wire.NackTrimmed, wire.NackTrimmedLastHop:
-		p.nackTrimmed(now, psn, k, n)
+		p.nackTrimmed(in.Now, psn, k, n)
 	case wire.NackTrimmedAck:
-		p.nackLost(now, psn, k, n.Code)
+		p.nackLost(in.Now, psn, k, n.Code)
 	case wire.NackNoPDCAvail, wire.NackNoCCCAvail, wire.NackNoBitmap, wire.NackNoPktBuffer,
 		wire.NackNoGtdDelAvail, wire.NackNoResource:
-		p.short(now, k, n.Code)
+		p.short(in.Now, k, n.Code)
 		if n.Code == wire.NackNoGtdDelAvail {
 			tx.clearOwed = p.remoteID != 0
 			t.up.WakeAck(p)
 		}
-		p.backOff(now, k, n.Code)
+		p.backOff(in.Now, k, n.Code)
 	case wire.NackNoSESMsgAvail:
 		if k.ctl != 0 {
 			// It is of messages, which may be waited for (F18). A control packet has
 			// none: refused like this it is refused for want of something (F32).
-			p.short(now, k, n.Code)
-		} else if tx.rnrAt = now; tx.rnrSince == 0 {
-			tx.rnrSince, tx.rough = now, true
+			p.short(in.Now, k, n.Code)
+		} else if tx.rnrAt = in.Now; tx.rnrSince == 0 {
+			tx.rnrSince, tx.rough = in.Now, true
 			t.up.Refused(p)
 		}
-		p.backOff(now, k, n.Code)
+		p.backOff(in.Now, k, n.Code)
 	case wire.NackPSNOORWindow:
 		// Beyond the peer's window: wait for it to move.
-		p.short(now, k, n.Code)
-		p.backOff(now, k, n.Code)
+		p.short(in.Now, k, n.Code)
+		p.backOff(in.Now, k, n.Code)
 	case wire.NackRODOOO:
 		// UE §3.5.14: go back to Expected_PSN.
 		from := wire.PSN(n.Payload)
 		if from.Before(tx.una) || !from.Before(tx.nxt) {
 			from = psn
 		}
-		p.takenBack(now, tx.at(from))
+		p.takenBack(in.Now, tx.at(from))
 		for q := from; q != tx.nxt; q++ {
 			if kq := tx.at(q); kq.state == pktFlight && int32(k.seq-kq.seq) >= 0 {
-				p.nackLost(now, q, kq, n.Code)
+				p.nackLost(in.Now, q, kq, n.Code)
 			}
 		}
 	case wire.NackPktNotRcvd, wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError:
-		p.takenBack(now, k)
-		p.nackLost(now, psn, k, n.Code)
+		p.takenBack(in.Now, k)
+		p.nackLost(in.Now, psn, k, n.Code)
 	case wire.NackRcvdSESProcg:
 		// Received, response not ready: ask again after the RTO. It may never be: a
 		// ROD target that has the first packet we miss the answer of waits for an
 		// earlier one, and all of those are answered, by a former life of it.
-		p.short(now, k, n.Code)
+		p.short(in.Now, k, n.Code)
 	case wire.NackNewStartPSN:
 		// T7: without security never; with it until the target's first ACK.
 		// Several packets of a burst get one each: the first counts.
 		if start := wire.PSN(n.Payload); !t.secured() || p.remoteID != 0 || start == p.start {
 			t.Stats.DropStale++
 			return
-		} else if !p.renumber(now, start) {
+		} else if !p.renumber(in, start) {
 			return
 		}
-		p.heard(now)
+		p.heard(in.Now)
 		t.up.Wake(p)
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
 		if p.remoteID == 0 {
 			// The target has a PDC of another life under our PDCID: no packet of
 			// this one was taken. Start again under another PDCID.
-			p.rebirth(now)
+			p.rebirth(in.Now)
 			return
 		}
-		p.fatalNack(now, n)
+		p.fatalNack(in.Now, n)
 		return
 	case wire.NackInvDPDCID:
 		if p.state == CloseAckWait || p.state == CloseRequested {
 			// UE §3.5.8: the peer freed it already.
-			t.closeDone(now, p)
+			t.closeDone(in.Now, p)
 			return
 		}
-		p.fatalNack(now, n)
+		p.fatalNack(in.Now, n)
 		return
 	case wire.NackClosing, wire.NackClosingInErr, wire.NackGtdRespUnavail, wire.NackPDCModeMismatch, wire.NackExpFatal:
-		p.fatalNack(now, n)
+		p.fatalNack(in.Now, n)
 		return
 	case wire.NackUnexpEvent:
 		if k.ctl != 0 {
 			// "Unsupported": the control packet was ours (pds.md §0.5).
 			p.gone(p.finish(psn, k, nil))
-			p.settle(now)
+			p.settle(in.Now)
 			t.up.Wake(p)
 			return
 		}
-		p.fatalNack(now, n)
+		p.fatalNack(in.Now, n)
 		return
 	default:
 		t.Stats.DropStale++
 		return
 	}
-	p.heard(now)
+	p.heard(in.Now)
 	if tx.shortSince != 0 || tx.rnrSince != 0 {
 		tx.rtos = 0 // the path works
 	}
-	if why := p.givenUp(now); why.Why != WhyNone {
-		t.fail(now, p, why)
+	if why := p.givenUp(in.Now); why.Why != WhyNone {
+		t.fail(in.Now, p, why)
 		return
 	}
-	if n.Code == wire.NackNoSESMsgAvail && t.cfg.RNRTimeout > 0 && now-k.first >= t.cfg.RNRTimeout && k.state == pktHeld && k.ctl == 0 {
-		p.giveUpNotReady(now, psn, k)
+	if n.Code == wire.NackNoSESMsgAvail && t.cfg.RNRTimeout > 0 && in.Now-k.first >= t.cfg.RNRTimeout && k.state == pktHeld && k.ctl == 0 {
+		p.giveUpNotReady(in.Now, psn, k)
 	}
 	t.up.Wake(p)
 }

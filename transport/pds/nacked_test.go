@@ -545,7 +545,7 @@ func TestRefusedProbeIsNoGuess(t *testing.T) {
 		guesses uint64
 	}{{0, 0}, {0, 0}, {start + 1<<20, 1}} {
 		x.advance(6 * time.Millisecond)
-		x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.psn, DPDCID: x.p.id})
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.psn, DPDCID: x.p.id})
 		if x.p.state == Closed || x.tab.Stats.Guessed != c.guesses {
 			t.Errorf("NACK of PSN %d: %v, %d guesses, want %d", c.psn, x.p.state, x.tab.Stats.Guessed, c.guesses)
 		}

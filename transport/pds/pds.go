@@ -215,7 +215,7 @@ type PDC struct {
 	lastHeard time.Duration // last valid packet from the peer
 	idleAt    time.Duration // since when nothing is outstanding
 	evidence  time.Duration // first ICMP evidence since lastHeard, 0: none
-	who       uint64        // the life of the peer that the PDC is bound to, see Table.Who
+	who       uint64        // the life of the peer that the PDC is bound to, see Arrival.Who
 	heapAt    time.Duration // when the timer heap looks at the PDC
 
 	path         uint8 // target: the path the SYN came by
@@ -258,8 +258,7 @@ func (p *PDC) CCC() CCC { return p.ccc }
 
 // A Table holds the PDCs of one FEP.
 type Table struct {
-	hdr    wire.Req // see Again
-	wantAR bool     // what the CCC said of the packet that Push gave last
+	hdr wire.Req // see Again
 
 	rtoLeast  time.Duration // no rto of any PDC is less
 	tailLeast time.Duration // no tailTime of any PDC is less
@@ -286,10 +285,6 @@ type Table struct {
 	heap    []timer
 	heapPos []int32 // where in heap the timer of a Slot is, if it has one
 
-	// newest is when the latest packet left of which the ACK tells that is being
-	// processed; 0: none.
-	newest time.Duration
-
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: none any more
 	pend     pendTable
 	expected expectedTable // what targets told of their floors
@@ -306,18 +301,6 @@ type Table struct {
 	ringKept int           // packets in rings
 	rxFree   []*rxDir
 	holdUsed int
-
-	// Who is the authenticated life of the sender of the packet that the next
-	// Receive call gets: the owner sets it before each of them when Secure is
-	// not SecureNone, to any number but 0 and the highest. 0: nobody, always on a
-	// clear FEP. A PDC belongs to one: a target's to that of its SYN, an
-	// initiator's to that of its first ACK.
-	Who uint64
-
-	// Paused: nobody looked at the network for a while before what the next Receive
-	// calls get. It waited here for an unknown part of that, which is no delay of the
-	// path: the owner says so.
-	Paused bool
 
 	// Cause is why what Push, Resend, NextCtl or NextAck of a PDC gave last is sent.
 	Cause Cause

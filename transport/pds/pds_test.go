@@ -22,6 +22,9 @@ type pdcTest struct {
 	ccc  *fixedCCC
 	open map[uint32]bool // slots with incomplete inbound messages
 
+	sender uint64 // Arrival.Who
+	paused bool
+
 	guesses int // how often the Upper was told of guesses
 	instead int // nominal size of what goes in the place of a packet given up, 0: nothing
 }
@@ -143,6 +146,11 @@ func (x *pdcTest) wantTold(want ...string) {
 	x.told = nil
 }
 
+// in is how a packet arrives from an address.
+func (x *pdcTest) in(from netip.AddrPort) *Arrival {
+	return &Arrival{Now: x.now, From: from, Who: x.sender, Paused: x.paused}
+}
+
 // push sends n packets of 1,000 nominal bytes; packet i carries Ref.Msg i.
 func (x *pdcTest) push(n int) {
 	x.t.Helper()
@@ -202,7 +210,7 @@ func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 		o(&a)
 	}
 	if rsp := (&wire.Rsp{RC: wire.RCOK}); !x.plain(peerAddr, &a, rsp) {
-		x.tab.ReceiveAck(x.now, peerAddr, &a, rsp)
+		x.tab.ReceiveAck(x.in(peerAddr), &a, rsp)
 	}
 }
 
@@ -213,7 +221,7 @@ func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
 		return false
 	}
 	p := x.tab.Lookup(h.DPDCID())
-	msg, ok := x.tab.ReceivePlain(x.now, p, &from, h)
+	msg, ok := x.tab.ReceivePlain(x.in(from), p, h)
 	if ok {
 		x.tab.up.Answered(p, Ref{Msg: msg}, rsp)
 	}
@@ -221,7 +229,7 @@ func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
 }
 
 func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {
-	x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(i), DPDCID: x.p.id, Payload: payload})
+	x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(i), DPDCID: x.p.id, Payload: payload})
 }
 
 // loose takes all loose packets as strings.

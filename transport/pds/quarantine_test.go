@@ -16,7 +16,7 @@ func otherLife(h *wire.Req) {
 
 func (x *pdcTest) closeTarget(i int) {
 	id := x.p.ID()
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: id})
 	x.p = nil
 	x.told = nil
 	x.loose()

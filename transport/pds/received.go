@@ -186,32 +186,32 @@ const (
 
 // ReceiveReq judges a RUD or ROD request. size is its nominal size. On Deliver
 // the owner executes the packet and calls Accept or Refuse at once.
-func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, ce bool) (*PDC, Verdict) {
+func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Verdict) {
 	var p *PDC
 	if h.Flags&wire.FlagSYN != 0 {
-		if p = t.findSyn(now, from, path, h); p == nil {
+		if p = t.findSyn(in, h); p == nil {
 			return nil, Drop
 		}
 	} else {
 		p = t.Lookup(h.DPDCID)
 		if p == nil {
 			t.Stats.DropNoPDC++
-			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: h.PSN, DPDCID: h.SPDCID})
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: h.PSN, DPDCID: h.SPDCID})
 			return nil, Drop
 		}
-		if from.Addr() != p.remote.Addr() {
+		if in.From.Addr() != p.remote.Addr() {
 			t.Stats.DropSource++
-			t.guessed(now, from)
+			t.guessed(in.Now, in.From)
 			return nil, Drop
 		}
-		if p.who != t.Who && t.foreign(p) {
+		if p.who != in.Who && t.foreign(p, in.Who) {
 			return nil, Drop
 		}
 		if p.remoteID != h.SPDCID || p.initiator {
 			// The return direction carries read data, which this side never
 			// asked for.
 			t.Stats.DropHeader++
-			t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
 			return nil, Drop
 		}
 		if !p.proven {
@@ -219,39 +219,39 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 		}
 	}
 	if p.mode != h.Mode() {
-		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return nil, Drop
 	}
 	rx := p.rx
 	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
-	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not from −n to n−1
-		t.guessed(now, from)
+	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not in.From −n to n−1
+		t.guessed(in.Now, in.From)
 		code := wire.NackPSNOORWindow
 		if h.Flags&wire.FlagSYN != 0 {
 			code = wire.NackInvalidSyn
 		}
-		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return nil, Drop
 	}
 	// T9: a sender clears only what this side acknowledged. The packet itself
 	// counts as received for the check, its own PSN never as cleared.
 	clear := h.PSN.Add(int(h.ClearOff))
 	if clear.After(rx.max) || h.ClearOff >= 0 {
-		t.unsent(now, p)
+		t.unsent(in.Now, p)
 		return nil, Drop
 	}
 	p.strikes = 0
-	p.heard(now)
-	rx.note(from, path)
+	p.heard(in.Now)
+	rx.note(in.From, in.Path)
 	if clear.After(rx.clear) {
 		rx.clear = clear
 		if len(rx.stored) != 0 {
-			p.cleared(now, clear)
+			p.cleared(in.Now, clear)
 			d = h.PSN.Sub(wire.PSN(rx.win.Base()))
 		}
 	}
 	if d < 0 || rx.win.Count() != 0 && rx.win.Test(uint32(h.PSN)) {
-		p.duplicate(now, h.PSN, h.Flags, ce)
+		p.duplicate(in, h.PSN, h.Flags, in.CE)
 		return p, Drop
 	}
 	if p.mode == wire.ROD && (h.PSN != rx.rodNext || rx.ripe()) {
@@ -264,9 +264,9 @@ func (t *Table) ReceiveReq(now time.Duration, from netip.AddrPort, path uint8, h
 // PDC expects next, and nothing out of order or guaranteed there. It returns the PDC,
 // with the verdict Deliver, or nil where there may be more to a request, and has done
 // nothing then: ReceiveReq judges.
-func (t *Table) ReceiveNext(now time.Duration, from *netip.AddrPort, path uint8, h *wire.PlainReq) *PDC {
+func (t *Table) ReceiveNext(in *Arrival, h *wire.PlainReq) *PDC {
 	p := t.Lookup(h.DPDCID())
-	if p == nil || !p.proven || p.Peer == 0 || p.mode != wire.RUD || h.SPDCID() != p.remoteID || p.who != t.Who || from.Addr() != p.remote.Addr() {
+	if p == nil || !p.proven || p.Peer == 0 || p.mode != wire.RUD || h.SPDCID() != p.remoteID || p.who != in.Who || in.From.Addr() != p.remote.Addr() {
 		return nil
 	}
 	rx := p.rx
@@ -275,9 +275,9 @@ func (t *Table) ReceiveNext(now time.Duration, from *netip.AddrPort, path uint8,
 		return nil // the count has what waits to be cleared, too
 	}
 	p.strikes = 0
-	p.heard(now)
-	if rx.remote.Port() != from.Port() || rx.path != path { // its address is the PDC's
-		rx.note(*from, path)
+	p.heard(in.Now)
+	if rx.remote.Port() != in.From.Port() || rx.path != in.Path { // its address is the PDC's
+		rx.note(in.From, in.Path)
 	}
 	if clear := psn.Add(int(off)); clear.After(rx.clear) {
 		rx.clear = clear
@@ -295,6 +295,7 @@ type Meta struct {
 	Retx bool
 	CE   bool
 	Held bool // from NextHeld
+	Late bool // it waited here, not on the path: no round trip may be measured by it
 }
 
 // Accept records a delivered packet with its response. gtd keeps the response
@@ -316,7 +317,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		} else if tr.ce {
 			tr.ce = rx.ackDue
 		}
-		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, t.Paused
+		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, m.Late
 		tr.rsp.Set(rsp)
 		if rx.waits {
 			p.caughtUp(now)
@@ -358,7 +359,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		}
 	}
 	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
-	tr.late = m.Held || t.Paused // it waited here, not on the path
+	tr.late = m.Late
 	tr.rsp.Set(rsp)
 	if rx.waits {
 		p.caughtUp(now)
@@ -390,7 +391,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 		panic("BUG: pds: Accept of a PSN that was received")
 	}
 	if gtd {
-		rx.store(m, rsp, m.Held || t.Paused)
+		rx.store(m, rsp, m.Late)
 		t.up.WakeAck(p)
 		t.arm(p, now+4*t.cfg.RTOInit)
 	}
@@ -404,7 +405,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 	case behind && len(rx.stored) != 0:
 		// CACK is held back in front of this packet: unless an ACK names it,
 		// its sender cannot complete it and cannot clear what holds CACK.
-		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Held || t.Paused})
+		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Late})
 		rx.trig.has = false
 		t.up.WakeAck(p)
 		return true
@@ -469,7 +470,7 @@ func (p *PDC) later(psn wire.PSN) bool {
 
 // duplicate answers what was received before (UE §3.5.12): the stored response
 // again, or the default response.
-func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) {
+func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 	rx := p.rx
 	p.t.Stats.RxDup++
 	if s := rx.find(psn); s != nil {
@@ -493,7 +494,7 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 		// sender learns that it was late, not lost.
 		return
 	}
-	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || p.t.Paused}, true, now}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		p.t.up.WakeAck(p)
@@ -501,7 +502,7 @@ func (p *PDC) duplicate(now time.Duration, psn wire.PSN, f wire.Flags, ce bool) 
 }
 
 // answerAckReq answers "what became of this PSN?".
-func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN) {
+func (t *Table) answerAckReq(in *Arrival, p *PDC, psn wire.PSN) {
 	rx := p.rx
 	d := psn.Sub(wire.PSN(rx.win.Base()))
 	switch {
@@ -512,11 +513,11 @@ func (t *Table) answerAckReq(now time.Duration, p *PDC, path uint8, psn wire.PSN
 		if rx.isHeld(psn) {
 			code = wire.NackRcvdSESProcg
 		}
-		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+		t.sendNack(in.Now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
 	case p.mode == wire.ROD && !psn.Before(rx.rodNext):
-		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRcvdSESProcg, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+		t.sendNack(in.Now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRcvdSESProcg, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
 	default:
-		p.duplicate(now, psn, 0, false)
+		p.duplicate(in, psn, 0, false)
 	}
 }
 
@@ -670,7 +671,7 @@ func (p *PDC) NextHeld() (m Meta, next wire.NextHdr, b []byte, ok bool) {
 		return Meta{}, 0, nil, false
 	}
 	k := &rx.held.list()[0]
-	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Held: true}, k.next, k.b, true
+	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Held: true, Late: true}, k.next, k.b, true
 }
 
 // HeldDone drops the packet that NextHeld returned; Accept was called for it.
@@ -690,19 +691,19 @@ func (p *PDC) HeldLater(now time.Duration, code wire.NackCode) {
 }
 
 // findSyn finds or makes the PDC of a SYN packet (UE §3.5.8, faults.md §2).
-func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req) *PDC {
+func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	start := h.PSN.Add(-int(h.PSNOffset))
 	p := t.lastSyn
-	key := synKey{from, h.SPDCID}
-	if p == nil || p.remoteID != h.SPDCID || p.remote != from {
+	key := synKey{in.From, h.SPDCID}
+	if p == nil || p.remoteID != h.SPDCID || p.remote != in.From {
 		p = t.bySyn[key]
 	}
 	refuse := func(code wire.NackCode) *PDC {
-		t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
 		return nil
 	}
 	if p != nil && p.start == start {
-		if p.who != t.Who && t.foreign(p) {
+		if p.who != in.Who && t.foreign(p, in.Who) {
 			return nil
 		}
 		t.lastSyn = p
@@ -713,21 +714,21 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		return nil
 	}
 	secured := t.secured()
-	if secured && t.Who == 0 {
+	if secured && in.Who == 0 {
 		t.Stats.DropBinding++ // T8
 		return nil
 	}
-	switch l, ok := t.quar.find(now, lifeKey{key, start}); {
-	case ok && !l.refused && l.who == t.Who:
+	switch l, ok := t.quar.find(in.Now, lifeKey{key, start}); {
+	case ok && !l.refused && l.who == in.Who:
 		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
 	case secured && p != nil:
-		t.otherStart(now, from, path, h, start, p)
+		t.otherStart(in, h, start, p)
 		return nil
 	case !secured && (ok || p != nil):
 		// Another life under the same PDCID. Its initiator will send the same
 		// messages under another one: whatever still comes of this one must not
 		// be taken once the PDC in its way is gone.
-		if !t.quar.refuse(now, t.cfg.Quarantine, lifeKey{key, start}) {
+		if !t.quar.refuse(in.Now, t.cfg.Quarantine, lifeKey{key, start}) {
 			t.Stats.DropLimit++
 			return refuse(wire.NackNoPDCAvail)
 		}
@@ -736,33 +737,33 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
 		return refuse(wire.NackPDCHdrMismatch)
 	}
-	src := t.sources[from.Addr()]
+	src := t.sources[in.From.Addr()]
 	if src == nil {
 		src = &sourceCount{}
 	}
-	known := t.up.Known(from)
-	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(now) ||
-		!known && !t.roomForStranger(now, src) {
+	known := t.up.Known(in.From)
+	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now) ||
+		!known && !t.roomForStranger(in.Now, src) {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
 	}
-	if secured && !t.startAgreed(now, from, path, h, start) {
+	if secured && !t.startAgreed(in, h, start) {
 		return nil
 	}
-	id := t.newID(now)
+	id := t.newID(in.Now)
 	if id == 0 {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
 	}
-	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: from, path: path, who: t.Who}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, path: in.Path, who: in.Who}
 	p.tx.init(start) // UE §3.5.8: the return direction starts at the same PSN
-	t.add(now, p)
+	t.add(in.Now, p)
 	rx := t.getRx(p)
 	// The first packet to arrive need not be the first that was sent.
-	rx.note(from, path)
+	rx.note(in.From, in.Path)
 	t.bySyn[key] = p
 	t.lastSyn = p
-	t.sources[from.Addr()] = src
+	t.sources[in.From.Addr()] = src
 	src.pdcs++
 	t.unknown++
 	if secured {
@@ -771,10 +772,10 @@ func (t *Table) findSyn(now time.Duration, from netip.AddrPort, path uint8, h *w
 		src.pending++
 		t.pending++
 		p.pending = true
-		t.pendQueue = append(t.pendQueue, pendRef{p, now})
+		t.pendQueue = append(t.pendQueue, pendRef{p, in.Now})
 	}
 	t.Stats.Accepted++
-	t.arm(p, now+t.cfg.NewPDCTime)
+	t.arm(p, in.Now+t.cfg.NewPDCTime)
 	return p
 }
 

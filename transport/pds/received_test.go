@@ -29,14 +29,14 @@ func (x *pdcTest) recv(i int, opts ...func(*wire.Req)) Verdict {
 	if h.PDCInfo == 1 { // the script's mark for "guaranteed response"
 		gtd, h.PDCInfo = true, 0
 	}
-	p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false)
+	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
 	if p != nil {
 		x.p = p
 		if p.Peer == 0 {
 			p.SetPeer(1, true)
 		}
 	}
-	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0}
+	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, Late: x.paused}
 	switch v {
 	case Deliver:
 		x.say("deliver %d", i)
@@ -145,14 +145,14 @@ func TestClosedLifeIsQuarantined(t *testing.T) {
 	// until the quarantine ends; another Start_PSN may come.
 	x := newTarget(t)
 	id := x.p.ID()
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
 	x.wantTold("gone 8")
 	x.wantLoose("ACK cack=0 psn=1") // as the reference closes: CACK one below
 	x.p = nil
 	x.recv(0)
 	x.wantLoose("NACK INV_DPDCID")
 	// A late CLOSE is answered so that its sender knows it is done.
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
 	x.wantLoose("NACK INV_DPDCID")
 	x.recv(5, func(h *wire.Req) { h.PSN += 1 << 20 })
 	x.wantTold("deliver 5")
@@ -235,7 +235,7 @@ func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
 	x.wantAcks("cack=0 psn=2 clear sack=1:111 retx OK")
 	x.recv(4, ar, clearTo(1))
 	x.wantAcks("cack=1 psn=4 sack=2:111 OK")
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlClear, Payload: uint32(x.psn(2)), SPDCID: 9, DPDCID: x.p.id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClear, Payload: uint32(x.psn(2)), SPDCID: 9, DPDCID: x.p.id})
 	x.recv(5, ar, clearTo(2))
 	x.wantAcks("cack=5 psn=5 OK")
 	if len(x.p.rx.stored) != 0 {
@@ -318,7 +318,7 @@ func TestUnknownPDCIsAnswered(t *testing.T) {
 	x := newTable(t, nil)
 	x.recv(0, noSyn, func(h *wire.Req) { h.DPDCID = 5 })
 	x.wantLoose("NACK INV_DPDCID")
-	x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAck, DPDCID: 5}, nil)
+	x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAck, DPDCID: 5}, nil)
 	x.wantLoose()
 }
 
@@ -328,7 +328,7 @@ func TestAckReqAnswers(t *testing.T) {
 	x.recv(1, gtd)
 	x.acks()
 	ask := func(i int) {
-		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlAckReq, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlAckReq, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
 	}
 	ask(1)
 	x.wantAcks("cack=0 psn=1 clear sack=1:1 OK")
@@ -343,7 +343,7 @@ func TestProbeIsAnswered(t *testing.T) {
 	// the bitmap from the PSN it names.
 	x := newTarget(t)
 	x.recv(2)
-	x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 42, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 42, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
 	x.wantAcks("cack=0 probe=42 sack=1:10")
 }
 
@@ -351,7 +351,7 @@ func TestPendingIsReaped(t *testing.T) {
 	// UE §3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
 	x := newTable(t, nil)
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 9}
-	p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false)
+	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
 	if v != Deliver {
 		t.Fatalf("verdict %v", v)
 	}
@@ -371,7 +371,7 @@ func TestSynFloodIsBounded(t *testing.T) {
 	honest := x.p
 	for i := range 200 {
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 20), ClearOff: -1, SPDCID: uint16(100 + i)}
-		p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false)
+		p, v := x.tab.ReceiveReq(x.in(otherAddr), &h)
 		if v == Deliver {
 			p.SetPeer(2, false)
 			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
@@ -445,14 +445,14 @@ func TestWhoAnswersIsNotPending(t *testing.T) {
 		x := newTable(t, nil)
 		for i := range 40 {
 			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: uint16(100 + i)}
-			p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false)
+			p, v := x.tab.ReceiveReq(x.in(otherAddr), &h)
 			if v != Deliver {
 				t.Fatalf("%v: client %d is refused: %v", how, i, x.loose())
 			}
 			p.SetPeer(2, how == 99)
 			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
 			if how != 99 {
-				x.tab.ReceiveCP(x.now, otherAddr, 0, &wire.CP{Ctl: how, PSN: h.PSN, SPDCID: h.SPDCID, DPDCID: p.id, Payload: uint32(testStart)})
+				x.tab.ReceiveCP(x.in(otherAddr), &wire.CP{Ctl: how, PSN: h.PSN, SPDCID: h.SPDCID, DPDCID: p.id, Payload: uint32(testStart)})
 			}
 		}
 		x.tab.Abort(x.now)
@@ -496,23 +496,23 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 		}
 	}
 	probe := func() {
-		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 4, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 4, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
 	}
 	next := func() { // as FEP does where a request is the next one
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: wire.PSN(x.p.rx.win.Base()), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
-		if p := x.tab.ReceiveNext(x.now, &peerAddr, 0, (*wire.PlainReq)(h.Append(nil))); p != x.p {
+		if p := x.tab.ReceiveNext(x.in(peerAddr), (*wire.PlainReq)(h.Append(nil))); p != x.p {
 			t.Fatal("not the next one")
 		}
-		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true}, &wire.Rsp{}, false)
+		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true, Late: x.paused}, &wire.Rsp{}, false)
 	}
-	x.tab.Paused = true
+	x.paused = true
 	x.recv(1, ar)
 	want("request", beyond)
 	next()
 	want("next request", beyond)
 	probe()
 	want("probe", beyond)
-	x.tab.Paused = false
+	x.paused = false
 	x.recv(3, ar)
 	want("request", 0)
 	next()
@@ -525,7 +525,7 @@ func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 	// UE §3.5.16: each PROBE is answered, in order, with the base it asks for.
 	x := newTarget(t)
 	for i := range maxBurst {
-		x.tab.ReceiveCP(x.now, peerAddr, 0, &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
 	}
 	var want []string
 	for i := range maxBurst {
@@ -540,11 +540,11 @@ func TestT39MaxPDCs(t *testing.T) {
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })
 		if how != SecureNone {
-			x.tab.Who = 1
+			x.sender = 1
 		}
 		syn := func(spdcid uint16, start wire.PSN) {
 			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: start, ClearOff: -1, SPDCID: spdcid}
-			if p, v := x.tab.ReceiveReq(x.now, peerAddr, 0, &h, false); v == Deliver {
+			if p, v := x.tab.ReceiveReq(x.in(peerAddr), &h); v == Deliver {
 				p.SetPeer(1, true)
 				p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100}, &wire.Rsp{}, false)
 			}
@@ -644,17 +644,19 @@ func TestNextRequestIsARequest(t *testing.T) {
 				if unarmed {
 					x.tab.heapRemove(x.p)
 				}
+				in := x.in(from)
+				in.Path, in.CE = 3, ce
 				var p *PDC
 				v := Deliver
 				if i == 0 {
 					b := (&wire.ReqStd{}).Append(h.Append(nil))
 					if q := wire.PlainRequest(b); q != nil {
-						p = x.tab.ReceiveNext(x.now, &from, 3, q)
+						p = x.tab.ReceiveNext(in, q)
 					}
 					tookNext = p != nil
 				}
 				if p == nil {
-					p, v = x.tab.ReceiveReq(x.now, from, 3, &h, ce)
+					p, v = x.tab.ReceiveReq(in, &h)
 				}
 				m := Meta{PSN: h.PSN, Size: 100, Len: 50, Next: i == 0 && tookNext, AR: h.Flags&wire.FlagAR != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
 				switch {
@@ -692,13 +694,13 @@ func TestNextRequestIsARequest(t *testing.T) {
 		name   string
 		change func(*pdcTest)
 	}{
-		{"another life of the peer", func(x *pdcTest) { x.tab.Who = 5 }},
+		{"another life of the peer", func(x *pdcTest) { x.sender = 5 }},
 		{"no peer yet", func(x *pdcTest) { x.p.Peer = 0 }},
 	} {
 		x := newTarget(t)
 		c.change(x)
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(1), ClearOff: -2, SPDCID: 9, DPDCID: x.p.id}
-		if x.tab.ReceiveNext(x.now, &peerAddr, 0, wire.PlainRequest((&wire.ReqStd{}).Append(h.Append(nil)))) != nil {
+		if x.tab.ReceiveNext(x.in(peerAddr), wire.PlainRequest((&wire.ReqStd{}).Append(h.Append(nil)))) != nil {
 			t.Errorf("%s: taken", c.name)
 		}
 	}
@@ -712,7 +714,7 @@ func TestReapedPDCsLeaveNothing(t *testing.T) {
 	x := newTable(t, nil)
 	for i := range 2000 {
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 16), ClearOff: -1, SPDCID: uint16(1 + i)}
-		if p, v := x.tab.ReceiveReq(x.now, otherAddr, 0, &h, false); v == Deliver {
+		if p, v := x.tab.ReceiveReq(x.in(otherAddr), &h); v == Deliver {
 			p.SetPeer(1, false)
 			p.Refuse(x.now, h.PSN, wire.NackNoSESMsgAvail)
 		}

@@ -47,18 +47,18 @@ func (p *PDC) restamp(now time.Duration, start wire.PSN) {
 
 // renumber follows a NACK 0x17: every packet goes again with the PSN that the
 // target wants the first of them to have. It reports false if the PDC ended.
-func (p *PDC) renumber(now time.Duration, start wire.PSN) bool {
-	if p.t.Who == 0 {
+func (p *PDC) renumber(in *Arrival, start wire.PSN) bool {
+	if in.Who == 0 {
 		p.clearStarts++
 	} else if p.renumberings++; p.renumberings > maxRenumberings {
-		p.t.fail(now, p, Reason{WhyNack, wire.NackNewStartPSN})
+		p.t.fail(in.Now, p, Reason{WhyNack, wire.NackNewStartPSN})
 		return false
 	}
 	p.t.Stats.Renumbered++
-	p.restamp(now, start)
+	p.restamp(in.Now, start)
 	tx := &p.tx
 	// The target is there and takes none of it yet: no timeout of before counts.
-	tx.backoff, tx.rtos, tx.progress = 0, 0, now
+	tx.backoff, tx.rtos, tx.progress = 0, 0, in.Now
 	tx.heldUntil, tx.heldFor, tx.rnrSince, tx.shortSince = 0, 0, 0, 0
 	p.checkTx()
 	return true

@@ -2,7 +2,6 @@ package pds
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -39,7 +38,7 @@ const (
 
 func (t *Table) secured() bool { return t.cfg.Secure != SecureNone }
 
-// Who is the life of the peer that the PDC is bound to, see Table.Who; 0 without
+// Who is the life of the peer that the PDC is bound to, see Arrival.Who; 0 without
 // security and while no target has answered.
 func (p *PDC) Who() uint64 {
 	if p.who == nobody {
@@ -51,8 +50,8 @@ func (p *PDC) Who() uint64 {
 // foreign judges a packet for p of a who that is not p's, and counts it if it is
 // dropped: all are but those for a PDC that is bound to nobody yet. T8: nothing
 // unauthenticated touches a secured PDC.
-func (t *Table) foreign(p *PDC) bool {
-	if p.who == nobody && t.Who != 0 {
+func (t *Table) foreign(p *PDC, who uint64) bool {
+	if p.who == nobody && who != 0 {
 		return false
 	}
 	t.Stats.DropBinding++
@@ -62,18 +61,18 @@ func (t *Table) foreign(p *PDC) bool {
 // foreignNack is foreign for NACKs. A new life of the peer may say that it knows
 // nothing of the PDC (F12). A NACK 0x17 that nobody authenticated comes this far
 // when the owner wants it to, for targets that send it in clear (T7).
-func (t *Table) foreignNack(p *PDC, c wire.NackCode) bool {
+func (t *Table) foreignNack(p *PDC, who uint64, c wire.NackCode) bool {
 	switch c {
 	case wire.NackNewStartPSN:
-		if p.who == nobody && (t.Who != 0 || p.clearStarts < maxRenumberings) {
+		if p.who == nobody && (who != 0 || p.clearStarts < maxRenumberings) {
 			return false
 		}
 	case wire.NackInvDPDCID, wire.NackPDCHdrMismatch, wire.NackInvalidSyn:
-		if t.Who != 0 && t.secured() {
+		if who != 0 && t.secured() {
 			return false
 		}
 	}
-	return t.foreign(p)
+	return t.foreign(p, who)
 }
 
 // secureStart chooses the first PSN of a secured PDC that this side opens under
@@ -154,24 +153,24 @@ func (t *Table) zeroRTT() bool {
 
 // otherStart answers a SYN packet for the PDCID of a PDC that has another
 // Start_PSN.
-func (t *Table) otherStart(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, start wire.PSN, p *PDC) {
-	if t.zeroRTT() && p.who == t.Who && below(start, uint64(p.start)) {
-		// It left before a NACK 0x17 of which its initiator knows by now. Any
-		// answer could be taken for one to the packet that has its PSN now.
+func (t *Table) otherStart(in *Arrival, h *wire.Req, start wire.PSN, p *PDC) {
+	if t.zeroRTT() && p.who == in.Who && below(start, uint64(p.start)) {
+		// It left before a NACK 0x17 of which its initiator knows by in.Now. Any
+		// answer could be taken for one to the packet that has its PSN in.Now.
 		t.Stats.DropStale++
 		return
 	}
 	// Another life. Its initiator will send the same messages under another
 	// PDCID: no copy of this packet may be taken once p is gone.
 	t.raiseFloor(start)
-	t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID})
+	t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID})
 }
 
 // startAgreed reports whether a SYN packet of no PDC may open one. If not, NACK
 // 0x17 asks for another Start_PSN.
-func (t *Table) startAgreed(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, start wire.PSN) bool {
-	t.pend.expire(now, t)
-	key := synKey{from, h.SPDCID}
+func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
+	t.pend.expire(in.Now, t)
+	key := synKey{in.From, h.SPDCID}
 	e := t.pend.m[key]
 	zero := t.zeroRTT()
 	if e != nil && e.start == start || zero && !below(start, t.floor) {
@@ -180,7 +179,7 @@ func (t *Table) startAgreed(now time.Duration, from netip.AddrPort, path uint8, 
 		}
 		return true
 	}
-	if !t.mayNack(now) {
+	if !t.mayNack(in.Now) {
 		return false // and nothing is drawn that nobody would be told
 	}
 	if e == nil {
@@ -188,14 +187,14 @@ func (t *Table) startAgreed(now time.Duration, from netip.AddrPort, path uint8, 
 		if !zero {
 			give = t.mint(start)
 		}
-		e = t.pend.add(now+t.cfg.NewPDCTime, key, give, t.cfg.MaxPending, t.cfg.MaxPendingPerSource)
+		e = t.pend.add(in.Now+t.cfg.NewPDCTime, key, give, t.cfg.MaxPending, t.cfg.MaxPendingPerSource)
 		t.Stats.Pending++
 	}
-	if !e.answer(now, start) {
+	if !e.answer(in.Now, start) {
 		t.Stats.DropRate++
 		return false
 	}
-	t.sendNack(now, from, path, wire.Nack{Type: wire.TypeNack, Code: wire.NackNewStartPSN, PSN: h.PSN, DPDCID: h.SPDCID, Payload: uint32(e.start)})
+	t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackNewStartPSN, PSN: h.PSN, DPDCID: h.SPDCID, Payload: uint32(e.start)})
 	return false
 }
 

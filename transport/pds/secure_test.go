@@ -135,20 +135,20 @@ func (d *duo) sent(s *side) []packet {
 
 // deliver hands a packet to a side, which executes requests.
 func (d *duo) deliver(s *side, k packet) {
-	s.tab.Who = k.who
 	from := initiatorAddr
 	if s.addr == initiatorAddr {
 		from = targetAddr
 	}
+	in := &Arrival{Now: d.now, From: from, Who: k.who}
 	switch {
 	case k.ack != nil:
-		s.tab.ReceiveAck(d.now, from, k.ack, k.rsp)
+		s.tab.ReceiveAck(in, k.ack, k.rsp)
 	case k.nack != nil:
-		s.tab.ReceiveNack(d.now, from, k.nack)
+		s.tab.ReceiveNack(in, k.nack)
 	case k.cp != nil:
-		s.tab.ReceiveCP(d.now, from, 0, k.cp)
+		s.tab.ReceiveCP(in, k.cp)
 	default:
-		p, v := s.tab.ReceiveReq(d.now, from, 0, k.req, false)
+		p, v := s.tab.ReceiveReq(in, k.req)
 		if p != nil && p.Peer == 0 {
 			p.SetPeer(1, true)
 		}
@@ -892,8 +892,7 @@ func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
 	t.Run("reaped", func(t *testing.T) {
 		// Nothing of it was executed, and yet.
 		d := newDuo(t, SecureZeroRTT, nil)
-		d.r.tab.Who = initiatorWho
-		p, _ := d.r.tab.ReceiveReq(d.now, initiatorAddr, 0, syn(start, 0, 9).req, false)
+		p, _ := d.r.tab.ReceiveReq(&Arrival{Now: d.now, From: initiatorAddr, Who: initiatorWho}, syn(start, 0, 9).req)
 		p.SetPeer(1, true)
 		p.Refuse(d.now, start, wire.NackNoSESMsgAvail)
 		d.advance(2 * time.Second)
@@ -1084,13 +1083,12 @@ func TestT1PendingIsBounded(t *testing.T) {
 	// busiest source makes room, and one that sends little keeps its place.
 	d := newDuo(t, SecureOneRTT, func(c *Config) { c.MaxPending, c.MaxPendingPerSource = 20, 8 })
 	tab := d.r.tab
-	tab.Who = initiatorWho
 	from := func(i int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 1, byte(i)}), 4793)
 	}
 	send := func(src, spdcid int) {
 		h := syn(1<<20, 0, uint16(spdcid)).req
-		tab.ReceiveReq(d.now, from(src), 0, h, false)
+		tab.ReceiveReq(&Arrival{Now: d.now, From: from(src), Who: initiatorWho}, h)
 	}
 	has := func(src, spdcid int) bool { return tab.pend.m[synKey{from(src), uint16(spdcid)}] != nil }
 	send(1, 1)

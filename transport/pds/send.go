@@ -40,8 +40,8 @@ type txDir struct {
 	askOwed   bool   // ACK_REQ for una
 	clearOwed bool   // the peer waits for a CLEAR
 	greet     bool   // the first packet that names the target's PDCID is due
+	wantAR    bool   // the congestion context wants an ACK of the newest packet
 	rough     bool   // one of the four times that follow may not be 0
-	ringHint  uint8  // length to begin with
 	burst     uint8  // PROBEs of the burst that is under way, probeID the last of them
 	patience  uint8  // how many times the path was found to reorder more than assumed
 	reorder   uint32 // transmissions that may overtake a packet before it is taken for lost
@@ -53,6 +53,7 @@ type txDir struct {
 	held       int32
 	arrived    int32
 	shortCode  wire.NackCode
+	ringHint   uint8 // length of the ring to begin with
 	probeID    uint16
 	probeSeq   uint32
 
@@ -174,7 +175,7 @@ func (p *PDC) Soon(n int) bool {
 // should ask for an ACK.
 func (p *PDC) Nearly() bool {
 	tx := &p.tx
-	return p.t.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
+	return tx.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
 // MayLag reports whether the packet just pushed may do without an ACK of its own: the

@@ -172,7 +172,7 @@ func TestTailIsProbedBeforeRTO(t *testing.T) {
 	// Its answer shows that 1 and 4 are missing.
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, ProbeOpaque: c.ProbeOpaque, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id, SACKOff: 1, SACK: 0b0110}
 	x.advance(90 * time.Microsecond)
-	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
 	x.wantResend(1, 4)
 }
 
@@ -295,13 +295,13 @@ func TestAckFromElsewhereIsDropped(t *testing.T) {
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id}
-	x.tab.ReceiveAck(x.now, otherAddr, &a, &wire.Rsp{})
+	x.tab.ReceiveAck(x.in(otherAddr), &a, &wire.Rsp{})
 	x.wantTold()
 	x.ack(0, 0)
 	x.push(1)
 	x.told = nil
 	a.SPDCID, a.CACK = 78, x.psn(1)
-	x.tab.ReceiveAck(x.now, peerAddr, &a, &wire.Rsp{})
+	x.tab.ReceiveAck(x.in(peerAddr), &a, &wire.Rsp{})
 	x.wantTold()
 }
 
@@ -494,7 +494,7 @@ func TestShrunkWindowIsAskedFor(t *testing.T) {
 					cack = 160
 				}
 				a := wire.Ack{Type: wire.TypeAckCC, Flags: wire.AckFlagP, CACK: x.psn(cack), SPDCID: 77, DPDCID: x.p.id, MPR: 1, SACKOff: 1, ProbeOpaque: x.p.tx.probeID}
-				x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+				x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
 			}
 			if x.p.CanResend() {
 				break
@@ -579,13 +579,13 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 				if contact == 0 {
 					contact = x.now
 				}
-				reborn.tab.ReceiveCP(x.now, peerAddr, 0, &c)
+				reborn.tab.ReceiveCP(x.in(peerAddr), &c)
 				for l, ok := reborn.tab.NextLoose(); ok; l, ok = reborn.tab.NextLoose() {
 					n, _, err := wire.ParseNack(l.B[:l.N])
 					if err != nil {
 						t.Fatal(err)
 					}
-					x.tab.ReceiveNack(x.now, peerAddr, &n)
+					x.tab.ReceiveNack(x.in(peerAddr), &n)
 				}
 			}
 		}
@@ -618,7 +618,7 @@ func TestT6ShutPDCIsNotForged(t *testing.T) {
 			}
 			for i := range 10 {
 				for _, psn := range []wire.PSN{0, testStart - 1, x.psn(128 + i)} {
-					x.tab.ReceiveNack(x.now, peerAddr, &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: psn, DPDCID: x.p.id})
+					x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: psn, DPDCID: x.p.id})
 				}
 			}
 		}
@@ -692,7 +692,7 @@ func TestProbesCoverAllInFlight(t *testing.T) {
 	}
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, ProbeOpaque: last.ProbeOpaque, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id,
 		SACKOff: 1 + 64*(maxBurst-1), SACK: ^uint64(0)}
-	x.tab.ReceiveAck(x.now, peerAddr, &a, nil)
+	x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
 	if c, ok := x.p.NextCtl(x.now); !ok || wire.PSN(c.Payload) != x.psn(1+64*maxBurst) {
 		t.Errorf("the next burst begins with %v %v", c, ok)
 	}
@@ -790,7 +790,7 @@ func TestPauseIsNoRoundTrip(t *testing.T) {
 			if x.ccc.srtt != usual || x.p.rto() > 6*time.Millisecond {
 				t.Fatalf("measured %v, RTO %v", x.ccc.srtt, x.p.rto())
 			}
-			x.tab.Paused = c.paused
+			x.paused = c.paused
 			for i := range 8 {
 				x.push(1)
 				x.now += pause
@@ -802,7 +802,7 @@ func TestPauseIsNoRoundTrip(t *testing.T) {
 			if rto := x.p.rto(); rto < 2*pause {
 				t.Errorf("%v, %s: the RTO is %v", mode, c.name, rto)
 			}
-			x.tab.Paused = false
+			x.paused = false
 			for i := range 12 {
 				x.push(1)
 				x.now += usual
@@ -832,7 +832,7 @@ func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
 		t.Fatal(c, ok)
 	}
 	x.now += 20 * time.Millisecond
-	x.tab.ReceiveAck(x.now, peerAddr, &wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, CACK: x.psn(0), ProbeOpaque: c.ProbeOpaque,
+	x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAckCC, Next: wire.NextNone, Flags: wire.AckFlagP, CACK: x.psn(0), ProbeOpaque: c.ProbeOpaque,
 		SPDCID: 77, DPDCID: x.p.id, MPR: 2, SACKOff: 1, CCState: wire.NSCCState{ServiceTime: 0xffff}.Encode()}, nil)
 	if x.ccc.srtt != 100*time.Microsecond {
 		t.Errorf("measured %v", x.ccc.srtt)

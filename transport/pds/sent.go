@@ -121,7 +121,7 @@ func (p *PDC) Push(now time.Duration, ref Ref, n int, path uint8) {
 	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
 	}
-	t.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
+	tx.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
 // unsend takes back that Push sent a packet: it is to go for the first time by Resend.

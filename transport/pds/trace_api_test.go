@@ -396,36 +396,35 @@ func body(b []byte, r pds.Ref) []byte {
 
 // receive hands a packet to the Table as a FEP does.
 func (s *side) receive(now time.Duration, k *packet, how arrival) {
-	if s.tab.Who = 0; s.cfg.Secure != pds.SecureNone {
-		s.tab.Who = how.who
+	in := &pds.Arrival{Now: now, From: how.src, CE: how.ce, Paused: how.paused}
+	if s.cfg.Secure != pds.SecureNone {
+		in.Who = how.who
 	}
-	s.tab.Paused = how.paused
 	switch b := k.b; wire.Type(b[0] >> 3) {
 	case wire.TypeAck, wire.TypeAckCC, wire.TypeAckCCX:
-		s.ack(now, k, how)
+		s.ack(in, k)
 	case wire.TypeNack, wire.TypeNackCCX:
 		if n, _, err := wire.ParseNack(b); err == nil {
-			s.tab.ReceiveNack(now, how.src, &n)
+			s.tab.ReceiveNack(in, &n)
 		}
 	case wire.TypeCP:
 		if c, _, err := wire.ParseCP(b); err == nil {
-			s.tab.ReceiveCP(now, how.src, 0, &c)
+			s.tab.ReceiveCP(in, &c)
 			if p := s.tab.Lookup(c.DPDCID); p != nil {
 				s.release(now, p)
 			}
 		}
 	default:
-		s.request(now, k, how)
+		s.request(in, k, how.trimmed)
 	}
-	s.tab.Paused, s.tab.Who = false, 0
 }
 
-func (s *side) ack(now time.Duration, k *packet, how arrival) {
+func (s *side) ack(in *pds.Arrival, k *packet) {
 	if h := wire.Plain(k.b); h != nil && s.w.fast {
 		var rsp wire.Rsp
 		rsp.Parse(h.Rsp())
 		p := s.tab.Lookup(h.DPDCID())
-		if msg, ok := s.tab.ReceivePlain(now, p, &how.src, h); ok {
+		if msg, ok := s.tab.ReceivePlain(in, p, h); ok {
 			s.Answered(p, pds.Ref{Msg: msg}, &rsp)
 			return
 		}
@@ -439,32 +438,33 @@ func (s *side) ack(now time.Duration, k *packet, how arrival) {
 		rsp = new(wire.Rsp)
 		rsp.Parse(k.b[n:])
 	}
-	s.tab.ReceiveAck(now, how.src, &a, rsp)
+	s.tab.ReceiveAck(in, &a, rsp)
 }
 
-func (s *side) request(now time.Duration, k *packet, how arrival) {
+func (s *side) request(in *pds.Arrival, k *packet, trimmed wire.NackCode) {
+	now := in.Now
 	h, n, err := wire.ParseReq(k.b)
 	if err != nil {
 		return
 	}
-	m := pds.Meta{PSN: h.PSN, Size: k.size, Len: k.size, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: how.ce}
-	if how.trimmed != 0 {
-		s.tab.ReceiveTrimmed(now, how.src, 0, &h, how.trimmed, how.ce, false)
+	m := pds.Meta{PSN: h.PSN, Size: k.size, Len: k.size, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: in.CE, Late: in.Paused}
+	if trimmed != 0 {
+		s.tab.ReceiveTrimmed(in, &h, trimmed, false)
 		return
 	}
 	if pl := wire.PlainRequest(k.b); pl != nil && s.w.fast {
-		if p := s.tab.ReceiveNext(now, &how.src, 0, pl); p != nil {
+		if p := s.tab.ReceiveNext(in, pl); p != nil {
 			m.Next = true
 			s.execute(now, p, &m, k.b[n:])
 			return
 		}
 	}
-	p, v := s.tab.ReceiveReq(now, how.src, 0, &h, how.ce)
+	p, v := s.tab.ReceiveReq(in, &h)
 	if p == nil {
 		return
 	}
 	if p.Peer == 0 {
-		p.SetPeer(uint32(1+how.src.Addr().As4()[3]), !s.stranger)
+		p.SetPeer(uint32(1+in.From.Addr().As4()[3]), !s.stranger)
 	}
 	switch v {
 	case pds.Deliver:

@@ -1,9 +1,6 @@
 package pds
 
 import (
-	"net/netip"
-	"time"
-
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -12,11 +9,11 @@ import (
 // of one (pds.md 3.6): if the PSN is one that the PDC waits for, a NACK with that
 // code leaves by the path the packet came by, and ReceiveTrimmed reports true.
 // small says that the NACK would be longer than the packet.
-func (t *Table) ReceiveTrimmed(now time.Duration, from netip.AddrPort, path uint8, h *wire.Req, code wire.NackCode, ce, small bool) bool {
+func (t *Table) ReceiveTrimmed(in *Arrival, h *wire.Req, code wire.NackCode, small bool) bool {
 	var p *PDC
 	if h.Flags&wire.FlagSYN != 0 {
 		// It does not name our PDCID, but the two numbers that its source chose.
-		p = t.bySyn[synKey{from, h.SPDCID}]
+		p = t.bySyn[synKey{in.From, h.SPDCID}]
 		if p == nil || p.start != h.PSN.Add(-int(h.PSNOffset)) {
 			return false
 		}
@@ -25,8 +22,8 @@ func (t *Table) ReceiveTrimmed(now time.Duration, from netip.AddrPort, path uint
 		if p == nil {
 			return false
 		}
-		if from.Addr() != p.remote.Addr() || p.remoteID != h.SPDCID {
-			t.guessed(now, from)
+		if in.From.Addr() != p.remote.Addr() || p.remoteID != h.SPDCID {
+			t.guessed(in.Now, in.From)
 			return false
 		}
 	}
@@ -36,16 +33,16 @@ func (t *Table) ReceiveTrimmed(now time.Duration, from netip.AddrPort, path uint
 	win := &p.rx.win
 	d := h.PSN.Sub(wire.PSN(win.Base()))
 	if n := int32(win.Size()); d >= n || d < -n {
-		t.guessed(now, from)
+		t.guessed(in.Now, in.From)
 		return false
 	}
 	if d < 0 || win.Test(uint32(h.PSN)) || p.rx.isHeld(h.PSN) {
 		return false // it came before, or after
 	}
 	n := wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID}
-	if ce {
+	if in.CE {
 		n.Flags |= wire.NackFlagM
 	}
-	t.sendNack(now, from, path, n)
+	t.sendNack(in.Now, in.From, in.Path, n)
 	return true
 }

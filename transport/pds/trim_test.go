@@ -16,7 +16,7 @@ func (x *pdcTest) trimmed(from netip.AddrPort, small bool, i int, opts ...func(*
 	for _, o := range opts {
 		o(&h)
 	}
-	return x.tab.ReceiveTrimmed(x.now, from, 0, &h, wire.NackTrimmedLastHop, false, small)
+	return x.tab.ReceiveTrimmed(x.in(from), &h, wire.NackTrimmedLastHop, small)
 }
 
 func synOf(offset int) func(*wire.Req) {
@@ -37,7 +37,9 @@ func TestTrimmedIsRefused(t *testing.T) {
 	from := netip.AddrPortFrom(peerAddr.Addr(), 55555) // by another of its paths
 	for _, code := range []wire.NackCode{wire.NackTrimmed, wire.NackTrimmedLastHop} {
 		for _, ce := range []bool{false, true} {
-			if !x.tab.ReceiveTrimmed(x.now, from, 7, &h, code, ce, false) {
+			in := x.in(from)
+			in.Path, in.CE = 7, ce
+			if !x.tab.ReceiveTrimmed(in, &h, code, false) {
 				t.Fatal("no answer")
 			}
 			l, _ := x.tab.NextLoose()
@@ -156,8 +158,8 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 		if c.ce {
 			n.Flags |= wire.NackFlagM
 		}
-		x.tab.ReceiveNack(x.now, peerAddr, &n)
-		x.tab.ReceiveNack(x.now, peerAddr, &n) // no news
+		x.tab.ReceiveNack(x.in(peerAddr), &n)
+		x.tab.ReceiveNack(x.in(peerAddr), &n) // no news
 		x.wantTold(c.want...)
 		x.wantResend(1)
 		// UE §3.6.13: 03 is about the way back.

@@ -242,8 +242,8 @@ func walk(t *testing.T, seed uint64) {
 	steps := 100 + rng.IntN(1500)
 	forge := rng.IntN(3) // 0: hardly
 	for step := range steps {
-		if tab.Who = whos[rng.IntN(len(whos))]; how == SecureNone {
-			tab.Who = 0
+		if x.sender = whos[rng.IntN(len(whos))]; how == SecureNone {
+			x.sender = 0
 		}
 		p := pick()
 		op := rng.IntN(16)
@@ -304,7 +304,9 @@ func walk(t *testing.T, seed uint64) {
 			if rng.IntN(4) == 0 {
 				h.Flags |= wire.FlagRETX
 			}
-			q, v := tab.ReceiveReq(x.now, from, 0, &h, rng.IntN(9) == 0)
+			in := x.in(from)
+			in.CE = rng.IntN(9) == 0
+			q, v := tab.ReceiveReq(in, &h)
 			if q != nil && q.Peer == 0 {
 				q.SetPeer(1, rng.IntN(2) == 0)
 			}
@@ -382,12 +384,12 @@ func walk(t *testing.T, seed uint64) {
 				a.Flags, a.SACK, a.CACK = 0, 0, p.tx.cack
 				for psn := p.tx.una; p.state != Closed && psn != p.tx.nxt; psn++ {
 					a.AckPSNOff = int16(psn.Sub(a.CACK))
-					tab.ReceiveAck(x.now, p.remote, &a, rsp)
+					tab.ReceiveAck(x.in(p.remote), &a, rsp)
 				}
 				break
 			}
 			if !x.plain(p.remote, &a, rsp) {
-				tab.ReceiveAck(x.now, p.remote, &a, rsp)
+				tab.ReceiveAck(x.in(p.remote), &a, rsp)
 			}
 		case 10, 11: // a NACK
 			if p == nil {
@@ -407,7 +409,7 @@ func walk(t *testing.T, seed uint64) {
 			if n.Code == 0x17 {
 				n.Payload = rng.Uint32()
 			}
-			tab.ReceiveNack(x.now, p.remote, &n)
+			tab.ReceiveNack(x.in(p.remote), &n)
 		case 12: // a control packet
 			if p == nil {
 				break
@@ -419,7 +421,7 @@ func walk(t *testing.T, seed uint64) {
 			if c.Ctl == wire.CtlClearReq {
 				c.Payload = uint32(nearTx(p))
 			}
-			tab.ReceiveCP(x.now, p.remote, 0, &c)
+			tab.ReceiveCP(x.in(p.remote), &c)
 			if rng.IntN(4) != 0 {
 				held(p)
 			}
@@ -460,15 +462,15 @@ func walk(t *testing.T, seed uint64) {
 				tab.Suspect(x.now, p)
 			case 4:
 				h := wire.Req{Type: p.reqType(), Next: wire.NextReqStd, PSN: nearRx(p), DPDCID: p.id, SPDCID: p.remoteID}
-				tab.ReceiveTrimmed(x.now, p.remote, 0, &h, wire.NackTrimmed, false, false)
+				tab.ReceiveTrimmed(x.in(p.remote), &h, wire.NackTrimmed, false)
 			}
 		}
 		check(step, op)
 	}
 	// Silence; or a peer that answers, and says nothing that ends anything.
 	stubborn := wire.NackCode(0)
-	if tab.Who = 0; how != SecureNone {
-		tab.Who = initiatorWho
+	if x.sender = 0; how != SecureNone {
+		x.sender = initiatorWho
 	}
 	if seed%2 == 1 {
 		stubborn = []wire.NackCode{1, 2, 3, 7, 0x0a, 0x0b, 0x0d, 0x12, 0x14, 0x18, 0x1a, 0xfd, 0xfe}[rng.IntN(13)]
@@ -477,12 +479,12 @@ func walk(t *testing.T, seed uint64) {
 		for n := 0; p.state != Closed && p.CanResend() && n < 300; n++ {
 			a := p.Resend(x.now, 0)
 			if p.initiator && !a.IsCP {
-				tab.ReceiveNack(x.now, p.remote, &wire.Nack{Type: wire.TypeNack, Code: stubborn, PSN: a.Req.PSN, DPDCID: p.id, Payload: uint32(a.Req.PSN)})
+				tab.ReceiveNack(x.in(p.remote), &wire.Nack{Type: wire.TypeNack, Code: stubborn, PSN: a.Req.PSN, DPDCID: p.id, Payload: uint32(a.Req.PSN)})
 			}
 		}
 		for p.state != Closed && p.CtlOwed() {
 			if c, ok := p.NextCtl(x.now); ok && c.Ctl == wire.CtlProbe && p.initiator {
-				tab.ReceiveAck(x.now, p.remote, &wire.Ack{Type: wire.TypeAckCC, Flags: wire.AckFlagP, CACK: p.tx.cack, SPDCID: p.remoteID, DPDCID: p.id, MPR: 1, SACKOff: 1, ProbeOpaque: c.ProbeOpaque}, nil)
+				tab.ReceiveAck(x.in(p.remote), &wire.Ack{Type: wire.TypeAckCC, Flags: wire.AckFlagP, CACK: p.tx.cack, SPDCID: p.remoteID, DPDCID: p.id, MPR: 1, SACKOff: 1, ProbeOpaque: c.ProbeOpaque}, nil)
 			}
 		}
 	}
