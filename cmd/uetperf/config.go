@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // Config is one invocation.
@@ -18,7 +18,7 @@ type Config struct {
 
 	Target string // HOST[:PORT]
 	Sizes  []int64
-	Spec   perf.Spec // all but Size
+	Spec   traffic.Spec // all but Size
 	Impair *relay.Faults
 	// Interval is the time between interval lines; 0: none unless standard
 	// output is a terminal; negative: none.

@@ -16,6 +16,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -36,12 +37,12 @@ type flagRow struct {
 // Groups of commands.
 const (
 	selfName  = "selfcheck" // the command without a name
-	streams   = perf.BW + " " + perf.Rate
-	exchanges = perf.Load + " " + perf.RR
-	windowed  = streams + " " + exchanges + " " + perf.Incast
-	counted   = perf.Ping + " " + perf.Lat + " " + streams + " " + exchanges
-	warmed    = perf.Lat + " " + windowed
-	single    = perf.Ping + " " + warmed // tests that are one test
+	streams   = traffic.BW + " " + traffic.Rate
+	exchanges = traffic.Load + " " + traffic.RR
+	windowed  = streams + " " + exchanges + " " + traffic.Incast
+	counted   = traffic.Ping + " " + traffic.Lat + " " + streams + " " + exchanges
+	warmed    = traffic.Lat + " " + windowed
+	single    = traffic.Ping + " " + warmed // tests that are one test
 	anyTest   = single + " " + soakName
 	recorded  = anyTest + " " + selfName
 )
@@ -245,10 +246,10 @@ func (p *params) table() []flagRow {
 		{on: counted, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: shownIf(t.iters), to: &p.iters, check: p.checkIters},
 		{on: single, name: "time", short: "t", unit: "TIME", help: "TIME per size, e.g. 10s", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
 		{on: soakName, name: "time", short: "t", unit: "TIME", help: "TIME of it all, e.g. 1h", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
-		{on: perf.Load, name: "rate", unit: "RATE", help: "RATE of requests, those that all streams begin in a second, e.g. 20k/s", to: read(&s.Rate, units.ParseRate), check: p.checkRate},
-		{on: perf.Load, name: "arrivals", unit: "HOW", help: "gaps between them: HOW constant, poisson (exponential), uniform (0 to twice the mean); drawn by --seed", def: perf.Constant, to: oneOf(&s.Arrivals, perf.Constant, perf.Poisson, perf.Uniform)},
-		{on: perf.RR, name: "churn", help: "open and close a packet delivery context, with -e msg a connection, for each transaction", to: &s.Churn, check: p.checkChurn},
-		{on: perf.Incast, name: "within", unit: "PART", help: "a sender has converged when it stays within ± this PART of its share", def: "25%", to: read(&s.Within, units.ParseShare)},
+		{on: traffic.Load, name: "rate", unit: "RATE", help: "RATE of requests, those that all streams begin in a second, e.g. 20k/s", to: read(&s.Rate, units.ParseRate), check: p.checkRate},
+		{on: traffic.Load, name: "arrivals", unit: "HOW", help: "gaps between them: HOW constant, poisson (exponential), uniform (0 to twice the mean); drawn by --seed", def: traffic.Constant, to: oneOf(&s.Arrivals, traffic.Constant, traffic.Poisson, traffic.Uniform)},
+		{on: traffic.RR, name: "churn", help: "open and close a packet delivery context, with -e msg a connection, for each transaction", to: &s.Churn, check: p.checkChurn},
+		{on: traffic.Incast, name: "within", unit: "PART", help: "a sender has converged when it stays within ± this PART of its share", def: "25%", to: read(&s.Within, units.ParseShare)},
 		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.reply, to: read(&s.Reply, units.ParseSize)},
 		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
 		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
@@ -261,8 +262,8 @@ func (p *params) table() []flagRow {
 		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit or delivery", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery").but("match", "commit")},
 		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
 		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, check: p.checkProvider},
-		{on: anyTest, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: perf.RDM, to: oneOf(&s.EP, perf.RDM, perf.MSG).but("dgram")},
-		{on: "info doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, perf.RDM, perf.MSG).but("dgram")},
+		{on: anyTest, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
+		{on: "info doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
 		{on: anyTest, name: "domain", short: "d", unit: "INTERFACE", help: "local INTERFACE", said: "the one that leads to HOST", to: place{&c.Domain}},
 		{on: "serve", name: "domain", short: "d", unit: "INTERFACE", help: "listen on the addresses of this INTERFACE only", to: place{&c.Domain}},
 		{on: "info", name: "domain", short: "d", unit: "INTERFACE", help: "this INTERFACE only", to: place{&c.Domain}},
@@ -272,8 +273,8 @@ func (p *params) table() []flagRow {
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
 		{on: anyTest, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
 		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},
-		{on: anyTest, name: "sec", unit: "SECURITY", help: "SECURITY of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: perf.Off, to: oneOf(&s.Sec, perf.Off, perf.PSK, perf.TLS)},
-		{on: "doctor", name: "sec", unit: "SECURITY", help: "SECURITY that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: perf.Off, to: oneOf(&s.Sec, perf.Off, perf.PSK, perf.TLS), check: p.checkDoctor},
+		{on: anyTest, name: "sec", unit: "SECURITY", help: "SECURITY of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS)},
+		{on: "doctor", name: "sec", unit: "SECURITY", help: "SECURITY that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS), check: p.checkDoctor},
 		{on: anyTest + " serve doctor", name: "keys", unit: "FOLDER", help: "FOLDER of keys, made by uetperf keys", to: place{&c.Keys}},
 		{on: anyTest + " serve doctor", name: "as", unit: "NAME", help: "with --sec tls, the NAME whose certificate this end has", said: usual + ", or the only one in the folder", to: place{&c.As}},
 		{on: anyTest, name: "crc", unit: "on|off", help: "CRC-32C trailer on|off", def: "on", to: read(&s.CRC, isOn)},
@@ -284,7 +285,7 @@ func (p *params) table() []flagRow {
 		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU},
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
 		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents, packet numbers and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
-		{on: perf.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
+		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
 		{on: soakName, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: recorded, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
@@ -392,10 +393,10 @@ func (p *params) checkRate() error {
 }
 
 // eachRate is how many requests one stream of a load begins in a second.
-func eachRate(s *perf.Spec) float64 { return s.Rate / float64(max(1, s.Parallel)) }
+func eachRate(s *traffic.Spec) float64 { return s.Rate / float64(max(1, s.Parallel)) }
 
 func (p *params) checkChurn() error {
-	if s := &p.cfg.Spec; s.Churn && s.EP == perf.MSG && !p.given("progress") {
+	if s := &p.cfg.Spec; s.Churn && s.EP == traffic.MSG && !p.given("progress") {
 		// Connections are made by goroutines, which those who poll keep waiting.
 		s.Progress = "auto"
 	}
@@ -412,8 +413,8 @@ func (p *params) checkSample() error {
 func (p *params) checkWarmup() error {
 	s := &p.cfg.Spec
 	switch {
-	case slices.Contains(strings.Fields(windowed), p.command) && (s.Window < 1 || s.Window > perf.MaxWindow):
-		return fmt.Errorf("-W %d is not 1 to %d", s.Window, perf.MaxWindow)
+	case slices.Contains(strings.Fields(windowed), p.command) && (s.Window < 1 || s.Window > traffic.MaxWindow):
+		return fmt.Errorf("-W %d is not 1 to %d", s.Window, traffic.MaxWindow)
 	case !p.given("warmup"):
 		s.Warmup = p.test.warmup(s)
 	case p.warmup < 0:
@@ -458,14 +459,14 @@ func (p *params) checkPaths() error {
 
 func (p *params) checkSecurity() error {
 	c, s := &p.cfg, &p.cfg.Spec
-	switch sealed := s.Sec != perf.Off; {
-	case s.Sec == perf.TLS && s.EP != perf.MSG:
+	switch sealed := s.Sec != traffic.Off; {
+	case s.Sec == traffic.TLS && s.EP != traffic.MSG:
 		return errors.New("--sec tls needs -e msg: certificates secure connections; rdm endpoints take --sec psk")
 	case sealed && c.Keys == "":
 		return fmt.Errorf("--sec %s needs --keys FOLDER: make one by `uetperf keys FOLDER`", s.Sec)
 	case !sealed && c.Keys != "":
 		return errors.New("--keys is of no use without --sec psk or --sec tls")
-	case s.Sec != perf.TLS && c.As != "":
+	case s.Sec != traffic.TLS && c.As != "":
 		return errors.New("--as names a certificate: it needs --sec tls")
 	case sealed && p.given("crc"):
 		return errors.New("--crc is of no use with --sec: sealed packets are protected by more than a CRC")
@@ -482,13 +483,13 @@ func (p *params) checkSecurity() error {
 func (p *params) checkDoctor() error {
 	c, s := &p.cfg, &p.cfg.Spec
 	switch {
-	case c.Target == "" && (s.Sec != perf.Off || c.Keys != ""):
+	case c.Target == "" && (s.Sec != traffic.Off || c.Keys != ""):
 		return errors.New("--sec and --keys are about a server: name its host")
-	case s.Sec == perf.TLS && s.EP != perf.MSG:
+	case s.Sec == traffic.TLS && s.EP != traffic.MSG:
 		return errors.New("--sec tls is for connections: add -e msg")
-	case s.Sec != perf.Off && c.Keys == "":
+	case s.Sec != traffic.Off && c.Keys == "":
 		return fmt.Errorf("--sec %s needs --keys FOLDER, made by uetperf keys", s.Sec)
-	case s.Sec == perf.Off && c.Keys != "":
+	case s.Sec == traffic.Off && c.Keys != "":
 		return errors.New("--keys needs --sec psk or --sec tls")
 	}
 	return nil
@@ -497,7 +498,7 @@ func (p *params) checkDoctor() error {
 func (p *params) checkImpair() error {
 	switch s := &p.cfg.Spec; {
 	case p.cfg.Impair == nil:
-	case s.EP != perf.RDM || s.Sec != perf.Off:
+	case s.EP != traffic.RDM || s.Sec != traffic.Off:
 		return errors.New("--impair relays packets from other addresses, which only unsecured rdm endpoints let pass: leave out -e msg and --sec")
 	case s.Paths > 1:
 		return errors.New("--impair relays one path: leave --paths out")

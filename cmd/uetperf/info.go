@@ -15,6 +15,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -80,8 +81,8 @@ type infoSecurity struct {
 }
 
 var security = []infoSecurity{
-	{perf.PSK, []string{"FI_EP_RDM", "FI_EP_MSG"}, "a cluster key: packets are sealed (TSS, AES-GCM) by whoever has the key"},
-	{perf.TLS, []string{"FI_EP_MSG"}, "certificates: each connection is between two members by name, and has keys of its own"},
+	{traffic.PSK, []string{"FI_EP_RDM", "FI_EP_MSG"}, "a cluster key: packets are sealed (TSS, AES-GCM) by whoever has the key"},
+	{traffic.TLS, []string{"FI_EP_MSG"}, "certificates: each connection is between two members by name, and has keys of its own"},
 }
 
 // An infoRefused is something that a libfabric program may ask for, with the
@@ -185,7 +186,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	}
 	hints := &uet.Info{}
 	hints.Domain.Name = cfg.Domain
-	if cfg.Spec.EP == perf.MSG {
+	if cfg.Spec.EP == traffic.MSG {
 		hints.Ep.Type = fi.EpMsg
 	}
 	infos, err := perf.Infos(hints)

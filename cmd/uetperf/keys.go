@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -44,9 +44,9 @@ func runKeys(cfg *Config, stdout io.Writer) error {
 // loadKeys loads what the security of a test needs; nil without.
 func loadKeys(cfg *Config) (sec *uet.Security, err error) {
 	switch cfg.Spec.Sec {
-	case perf.PSK:
+	case traffic.PSK:
 		sec, err = keys.LoadPSK(cfg.Keys)
-	case perf.TLS:
+	case traffic.TLS:
 		sec, err = keys.LoadTLS(cfg.Keys, cfg.As, keys.Client)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // isTerminal reports whether w is one.
@@ -52,7 +53,7 @@ func newPrinter(w io.Writer, cfg *Config) *printer {
 // modeText describes how messages travel.
 func modeText(c *record.Config, loopback bool) string {
 	sec := map[string]string{
-		perf.PSK: "security psk (sealed under the cluster key)", perf.TLS: "security tls (certificates; sealed)",
+		traffic.PSK: "security psk (sealed under the cluster key)", traffic.TLS: "security tls (certificates; sealed)",
 	}[c.Sec]
 	if sec == "" {
 		sec = "security off, CRC " + onOff(c.CRC)
@@ -126,11 +127,11 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 		fmt.Fprintf(p.w, "impaired by a relay in this process: %s\n", p.cfg.Impair)
 	}
 	switch r.Config.Test {
-	case perf.BW, perf.Rate, perf.Load, perf.Incast:
+	case traffic.BW, traffic.Rate, traffic.Load, traffic.Incast:
 		if w := r.Config.Window; w != p.cfg.Spec.Window {
 			fmt.Fprintf(p.w, "window %d instead of %d: checked messages of this size need %s of buffers\n", w, p.cfg.Spec.Window, units.Bytes(int64(w)*p.cfg.Sizes[0]))
 		}
-	case perf.Ping:
+	case traffic.Ping:
 		fmt.Fprintf(p.w, "set-up: session with the server %s%s\n", µs(int64(c.Setup())), ofConnection(c.Connected()))
 	}
 	p.columns(r.Config.Test)
@@ -139,20 +140,20 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 // columns prints what stands above the rows of a test.
 func (p *printer) columns(test string) {
 	switch test {
-	case perf.Load, perf.RR, perf.Incast:
+	case traffic.Load, traffic.RR, traffic.Incast:
 		p.moreColumns(test)
-	case perf.Lat:
+	case traffic.Lat:
 		fmt.Fprintf(p.w, "one-way = rtt/2, µs\n%8s %8s %8s %8s %8s %8s %8s %9s %16s %6s %5s %5s %6s\n",
 			"size", "iters", "min", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "rtx", "trim", "ecn", "cpu%")
-	case perf.BW, perf.Rate:
+	case traffic.BW, traffic.Rate:
 		fmt.Fprintf(p.w, "%8s %10s %7s %14s %9s %12s %6s %6s %5s %8s %8s\n",
 			"size", "msgs", "secs", "goodput[Gb/s]", "MB/s", "msg[/s]", "rtx", "ooo", "ecn", "cpu-tx%", "cpu-rx%")
 	}
 }
 
 // ready says how long the opening of endpoints took.
-func (p *printer) ready(s *perf.Spec, setup, connected time.Duration) {
-	if s.Test == perf.Ping && !p.cfg.Quiet {
+func (p *printer) ready(s *traffic.Spec, setup, connected time.Duration) {
+	if s.Test == traffic.Ping && !p.cfg.Quiet {
 		fmt.Fprintf(p.w, "set-up: endpoints of the test at both ends %s%s\n", µs(int64(setup)), ofConnection(connected))
 	}
 }
@@ -166,11 +167,11 @@ func ofConnection(d time.Duration) string {
 }
 
 // hooks lets the printer hear of a run's progress.
-func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
+func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
 	p.last, p.at = 0, 0
 	size := s.Size
 	switch {
-	case s.Test == perf.Ping && !p.cfg.Quiet:
+	case s.Test == traffic.Ping && !p.cfg.Quiet:
 		h.Reply = func(n int64, rtt time.Duration) {
 			note := ""
 			if n == 0 {
@@ -185,11 +186,11 @@ func (p *printer) hooks(s *perf.Spec, h *perf.Hooks) {
 			rate := float64(n-p.last) / secs
 			bps := rate * float64(size) * 8
 			switch {
-			case s.Test == perf.Load || s.Test == perf.RR:
+			case s.Test == traffic.Load || s.Test == traffic.RR:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f replies/s\n", units.Size(size), at.Seconds(), rate)
-			case s.Test == perf.Lat:
+			case s.Test == traffic.Lat:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f round trips/s\n", units.Size(size), at.Seconds(), rate)
-			case s.Test == perf.Incast:
+			case s.Test == traffic.Incast:
 				fmt.Fprintf(p.w, "%8s %7.1f s %12.0f blocks/s %9s Gb/s\n", units.Size(size), at.Seconds(), rate, gbpsText(bps))
 			default:
 				fmt.Fprintf(p.w, "%8s %10d %7.1f %14s %9s %12s\n", units.Size(size), n-p.last, at.Seconds(), gbpsText(bps), mbpsText(bps), rateText(rate))
@@ -228,21 +229,21 @@ func cpuText(r *record.Run) (mine, peer string) {
 }
 
 // run prints what was measured.
-func (p *printer) run(s *perf.Spec, res *perf.Result) {
+func (p *printer) run(s *traffic.Spec, res *perf.Result) {
 	r := &res.Run
 	sum := both(r)
 	mine, peer := cpuText(r)
 	switch {
 	case printed(s.Test):
 		p.more(s, r)
-	case s.Test != perf.Ping && !measured(s.Test, r):
+	case s.Test != traffic.Ping && !measured(s.Test, r):
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))
-	case s.Test == perf.Lat:
+	case s.Test == traffic.Lat:
 		l := r.Latency
 		f := func(ns int64) string { return inµs(float64(ns), 8) }
 		fmt.Fprintf(p.w, "%8s %8d %8s %8s %8s %8s %8s %9s %16s %6d %5d %5d %6s\n", units.Size(r.Size), r.Msgs, f(l.Min), f(l.P50), f(l.P90), f(l.P99), f(l.P999),
 			inµs(float64(l.Max), 9), avgText(l), sum.Rtx(), sum.Trimmed, sum.ECNCE, mine)
-	case s.Test == perf.Ping:
+	case s.Test == traffic.Ping:
 		p.ping(r)
 	default:
 		if s.Reverse {

@@ -9,25 +9,26 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // printed are the tests that print themselves here.
 func printed(test string) bool {
-	return test == perf.Load || test == perf.RR || test == perf.Incast || test == soakName
+	return test == traffic.Load || test == traffic.RR || test == traffic.Incast || test == soakName
 }
 
 // moreColumns prints what stands above the rows of load, rr and incast.
 func (p *printer) moreColumns(test string) {
 	switch test {
-	case perf.Load:
+	case traffic.Load:
 		fmt.Fprintf(p.w, "round trips from the intended time of a request to its reply (%s, %s arrivals), µs; late: begun more than %v after that time\n",
-			units.Bytes(p.cfg.Spec.Reply), p.cfg.Spec.Arrivals, perf.LateAfter)
+			units.Bytes(p.cfg.Spec.Reply), p.cfg.Spec.Arrivals, traffic.LateAfter)
 		fmt.Fprintf(p.w, "%8s %12s %12s %7s %8s %8s %8s %9s %16s %6s %5s %6s\n",
 			"size", "offered[/s]", "achieved[/s]", "late%", "p50", "p90", "p99", "max", "avg±sd", "rtx", "ecn", "cpu%")
-	case perf.RR:
+	case traffic.RR:
 		fmt.Fprintf(p.w, "round trips from a request to its reply, µs\n%8s %8s %10s %12s %8s %8s %8s %8s %9s %16s %7s %6s %6s\n",
 			"size", "reply", "trans", "trans[/s]", "p50", "p90", "p99", "p99.9", "max", "avg±sd", "errors", "rtx", "cpu%")
-	case perf.Incast:
+	case traffic.Incast:
 		fmt.Fprintf(p.w, "%8s %7s %14s %7s %12s %8s %12s %12s %12s %6s %6s %6s\n",
 			"size", "senders", "goodput[Gb/s]", "jain", "converged[s]", "rounds", "p50[ms]", "p99[ms]", "max[ms]", "rtx", "ecn", "drops")
 	}
@@ -67,7 +68,7 @@ func dropped(r *record.Run) (n uint64) {
 }
 
 // more prints what load, rr, incast and soak measured.
-func (p *printer) more(s *perf.Spec, r *record.Run) {
+func (p *printer) more(s *traffic.Spec, r *record.Run) {
 	sum := both(r)
 	mine, _ := cpuText(r)
 	l := r.Latency
@@ -83,7 +84,7 @@ func (p *printer) more(s *perf.Spec, r *record.Run) {
 		if r.LastError != "" {
 			fmt.Fprintf(p.w, "the last error: %s\n", r.LastError)
 		}
-	case s.Test == perf.Load:
+	case s.Test == traffic.Load:
 		x := r.Load
 		late := 0.0
 		if x.Offered > 0 {
@@ -95,7 +96,7 @@ func (p *printer) more(s *perf.Spec, r *record.Run) {
 			fmt.Fprintf(p.w, "overloaded: the host or the path carries at most %s of the %s requests a second%s; the latencies say how long the test was\n",
 				strings.TrimSpace(units.Count(*r.MsgsPerS)), strings.TrimSpace(units.Count(x.OfferedPer)), unsentText(x))
 		}
-	case s.Test == perf.RR:
+	case s.Test == traffic.RR:
 		fmt.Fprintf(p.w, "%8s %8s %10d %12.0f %8s %8s %8s %8s %9s %16s %7d %6d %6s\n", units.Size(r.Size), units.Size(s.Reply), r.Msgs, *r.MsgsPerS,
 			inµs(float64(l.P50), 8), inµs(float64(l.P90), 8), inµs(float64(l.P99), 8), inµs(float64(l.P999), 8), inµs(float64(l.Max), 9), avg, *r.Errors, sum.Rtx(), mine)
 		if c := r.Churn; c != nil {

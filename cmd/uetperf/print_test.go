@@ -10,6 +10,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -35,17 +36,17 @@ func TestPrintColumns(t *testing.T) {
 		row     string
 	}{
 		{
-			perf.Lat, false,
+			traffic.Lat, false,
 			"    size    iters      min      p50      p90      p99    p99.9       max           avg±sd    rtx  trim   ecn   cpu%",
 			"     64K   123456     5.43     6.54     7.65    18.77    29.88   1234.57        6.79±0.35     20    47    36     75",
 		},
 		{
-			perf.BW, false,
+			traffic.BW, false,
 			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx    ooo   ecn  cpu-tx%  cpu-rx%",
 			"     64K     123456    2.00          32.36      4045        61728     20     25    36       75       25",
 		},
 		{
-			perf.Rate, true, // the server sends: cpu-tx% is its
+			traffic.Rate, true, // the server sends: cpu-tx% is its
 			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx    ooo   ecn  cpu-tx%  cpu-rx%",
 			"     64K     123456    2.00          32.36      4045        61728     20     25    36       25       75",
 		},
@@ -53,7 +54,7 @@ func TestPrintColumns(t *testing.T) {
 		var out bytes.Buffer
 		p := newPrinter(&out, &Config{})
 		p.columns(c.test)
-		p.run(&perf.Spec{Test: c.test, Reverse: c.reverse}, sample())
+		p.run(&traffic.Spec{Test: c.test, Reverse: c.reverse}, sample())
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if n := len(lines); n < 2 || lines[n-2] != c.columns || lines[n-1] != c.row {
 			t.Errorf("%s:\n%s\nwant\n%s\n%s", c.test, &out, c.columns, c.row)
@@ -70,12 +71,12 @@ func TestPrintMoreColumns(t *testing.T) {
 		return &record.Latency{Min: ns, P50: ns, P90: 2 * ns, P99: 3 * ns, P999: 4 * ns, Max: 5 * ns, Mean: float64(ns), StdDev: float64(ns) / 10}
 	}
 	for _, c := range []struct {
-		spec perf.Spec
+		spec traffic.Spec
 		run  func(*record.Run)
 		want string
 	}{
 		{
-			perf.Spec{Test: perf.Load, Arrivals: "poisson", Reply: 2048}, func(r *record.Run) {
+			traffic.Spec{Test: traffic.Load, Arrivals: "poisson", Reply: 2048}, func(r *record.Run) {
 				r.Load = &record.Load{Offered: 200000, OfferedPer: 100000, Late: 3000, Unsent: 2000, Overloaded: true}
 			},
 			"round trips from the intended time of a request to its reply (2 KiB, poisson arrivals), µs; late: begun more than 100µs after that time\n" +
@@ -84,7 +85,7 @@ func TestPrintMoreColumns(t *testing.T) {
 				"overloaded: the host or the path carries at most 61.7 k of the 100 k requests a second; 2 k were never sent; the latencies say how long the test was\n",
 		},
 		{
-			perf.Spec{Test: perf.RR, Reply: 100}, func(r *record.Run) {
+			traffic.Spec{Test: traffic.RR, Reply: 100}, func(r *record.Run) {
 				r.Errors, r.LastError = ptr(int64(3)), "no reply came"
 				r.Churn = &record.Churn{Open: l(100_000), Close: l(200_000)}
 			},
@@ -96,7 +97,7 @@ func TestPrintMoreColumns(t *testing.T) {
 				"the last error: no reply came\n",
 		},
 		{
-			perf.Spec{Test: perf.Incast}, func(r *record.Run) {
+			traffic.Spec{Test: traffic.Incast}, func(r *record.Run) {
 				r.Incast = &record.Incast{Jain: ptr(0.98765), ConvergenceNS: ptr(int64(1.5e9)), Rounds: 321, Round: l(2e6)}
 				r.Streams = []record.Stream{{Msgs: 5, GoodputBPS: 2e9, Rtx: ptr(uint64(1)), ECN: ptr(uint64(2)), Trimmed: ptr(uint64(3))}}
 				r.Transport.Drops = map[string]uint64{"kernel": 4}
@@ -106,12 +107,12 @@ func TestPrintMoreColumns(t *testing.T) {
 				"  sender  1:        5 blocks    2.000 Gb/s; rtx 1, ecn 2, trim 3\n",
 		},
 		{
-			perf.Spec{Test: perf.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
+			traffic.Spec{Test: traffic.Incast}, func(r *record.Run) { r.Incast, r.Streams = &record.Incast{}, nil },
 			"    size senders  goodput[Gb/s]    jain converged[s]   rounds      p50[ms]      p99[ms]      max[ms]    rtx    ecn  drops\n" +
 				"     64K       0          32.36       -            -        0            -            -            -     20     36      0\n",
 		},
 		{
-			perf.Spec{Test: perf.RR}, func(r *record.Run) {
+			traffic.Spec{Test: traffic.RR}, func(r *record.Run) {
 				r.Msgs, r.Latency, r.Errors, r.LastError = 0, nil, ptr(int64(5)), "no reply came"
 			},
 			"round trips from a request to its reply, µs\n" +
@@ -143,7 +144,7 @@ func TestPrintSoak(t *testing.T) {
 			{End: "server", What: "fds", Mean: 14, Samples: 3, Bound: 4},
 		}},
 	}
-	newPrinter(&out, &Config{}).run(&perf.Spec{Test: soakName}, &perf.Result{Run: r})
+	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: soakName}, &perf.Result{Run: r})
 	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0; dropped no_pdc 7, rate 3\n" +
 		"the last that failed: bw tsend: 1 messages were lost\n" +
 		"  client heap       mean     10 MiB, grew      5 MiB (5 MiB an hour), may grow      4 MiB: LEAKS\n" +
@@ -160,13 +161,13 @@ func TestPrintInterval(t *testing.T) {
 	var out bytes.Buffer
 	p := newPrinter(&out, &Config{Interval: time.Second})
 	var h perf.Hooks
-	p.hooks(&perf.Spec{Test: perf.BW, Size: 1 << 20, Time: 10 * time.Second}, &h)
+	p.hooks(&traffic.Spec{Test: traffic.BW, Size: 1 << 20, Time: 10 * time.Second}, &h)
 	h.Interval(1000, time.Second)
 	h.Interval(1500, 1500*time.Millisecond)
 	want := "" +
 		"      1M       1000     1.0           8.39      1049         1000\n" +
 		"      1M        500     1.5           8.39      1049         1000\n"
-	p.hooks(&perf.Spec{Test: perf.BW, Size: 1, Time: 10 * time.Second}, &h)
+	p.hooks(&traffic.Spec{Test: traffic.BW, Size: 1, Time: 10 * time.Second}, &h)
 	h.Interval(300000, time.Second)
 	want += "       1     300000     1.0         0.0024      0.30       300000\n"
 	if h.Every != time.Second || out.String() != want {
@@ -179,7 +180,7 @@ func TestPrintIntervalsOfIncast(t *testing.T) {
 	var out bytes.Buffer
 	p := newPrinter(&out, &Config{Interval: time.Second})
 	var h perf.Hooks
-	p.hooks(&perf.Spec{Test: perf.Incast, Size: 1 << 20, Time: 10 * time.Second}, &h)
+	p.hooks(&traffic.Spec{Test: traffic.Incast, Size: 1 << 20, Time: 10 * time.Second}, &h)
 	h.Interval(1000, time.Second)
 	if want := "      1M     1.0 s         1000 blocks/s      8.39 Gb/s\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
@@ -188,9 +189,9 @@ func TestPrintIntervalsOfIncast(t *testing.T) {
 
 // What could not be measured is not printed as 0.
 func TestPrintNothing(t *testing.T) {
-	for _, test := range []string{perf.Lat, perf.BW} {
+	for _, test := range []string{traffic.Lat, traffic.BW} {
 		var out bytes.Buffer
-		newPrinter(&out, &Config{}).run(&perf.Spec{Test: test}, &perf.Result{Run: record.Run{Size: 8}})
+		newPrinter(&out, &Config{}).run(&traffic.Spec{Test: test}, &perf.Result{Run: record.Run{Size: 8}})
 		if want := "       8 nothing was measured\n"; out.String() != want {
 			t.Errorf("%s: %q", test, &out)
 		}
@@ -198,7 +199,7 @@ func TestPrintNothing(t *testing.T) {
 	res := sample()
 	res.Run.PeerTransport = nil // a server that was lost
 	var out bytes.Buffer
-	newPrinter(&out, &Config{}).run(&perf.Spec{Test: perf.BW}, res)
+	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: traffic.BW}, res)
 	if !strings.HasSuffix(out.String(), "       75        -\n") {
 		t.Errorf("%q", &out)
 	}
@@ -234,17 +235,17 @@ func TestPrintExtremes(t *testing.T) {
 	r.Run.Errors = ptr(int64(0))
 	r.Run.Churn = &record.Churn{Open: r.Run.Latency, Close: r.Run.Latency}
 	for test, want := range map[string]string{
-		perf.Lat:  "     64K   123456     5.43 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445     20    47    36     75",
-		perf.BW:   "     64K     123456    2.00         0.0024      0.30          8.3     20     25    36       75       25",
-		perf.Load: "     64K            0            8    0.00 99999.99 536608.8  5803868 587649280  341208.6±141445     20    36     75",
-		perf.RR:   "     64K        0     123456            8 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445       0     20     75",
+		traffic.Lat:  "     64K   123456     5.43 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445     20    47    36     75",
+		traffic.BW:   "     64K     123456    2.00         0.0024      0.30          8.3     20     25    36       75       25",
+		traffic.Load: "     64K            0            8    0.00 99999.99 536608.8  5803868 587649280  341208.6±141445     20    36     75",
+		traffic.RR:   "     64K        0     123456            8 99999.99 536608.8  5803868 10000000 587649280  341208.6±141445       0     20     75",
 	} {
 		var out bytes.Buffer
 		p := newPrinter(&out, &Config{})
 		p.columns(test)
 		columns := strings.Split(out.String(), "\n")
 		out.Reset()
-		p.run(&perf.Spec{Test: test}, r)
+		p.run(&traffic.Spec{Test: test}, r)
 		row, rest, _ := strings.Cut(out.String(), "\n")
 		if row != want {
 			t.Errorf("%s:\n%s\nwant\n%s", test, row, want)
@@ -252,7 +253,7 @@ func TestPrintExtremes(t *testing.T) {
 		if a, b := utf8.RuneCountInString(columns[len(columns)-2]), utf8.RuneCountInString(row); a != b {
 			t.Errorf("%s: %d columns, %d in the row", test, a, b)
 		}
-		if test == perf.RR && !strings.HasPrefix(rest, "    open                                  99999.99 536608.8  5803868 10000000 587649280  341208.6±141445\n") {
+		if test == traffic.RR && !strings.HasPrefix(rest, "    open                                  99999.99 536608.8  5803868 10000000 587649280  341208.6±141445\n") {
 			t.Errorf("%s", rest)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -269,9 +270,9 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	return o, nil
 }
 
-func direction(s *perf.Spec) string {
+func direction(s *traffic.Spec) string {
 	switch {
-	case s.Bidir, s.Test == perf.Lat, s.Test == perf.Ping, s.Test == perf.Load, s.Test == perf.RR, s.Test == soakName:
+	case s.Bidir, s.Test == traffic.Lat, s.Test == traffic.Ping, s.Test == traffic.Load, s.Test == traffic.RR, s.Test == soakName:
 		return "both"
 	case s.Reverse:
 		return "reverse"
@@ -350,13 +351,13 @@ func (o *outcome) finish(err error) error {
 // measured reports whether there is something to tell of a run.
 func measured(test string, r *record.Run) bool {
 	switch test {
-	case perf.Lat:
+	case traffic.Lat:
 		return r.Msgs > 0 && r.Latency != nil
-	case perf.Load, perf.RR:
+	case traffic.Load, traffic.RR:
 		return r.Msgs > 0 && r.Latency != nil && r.MsgsPerS != nil
-	case perf.BW, perf.Rate:
+	case traffic.BW, traffic.Rate:
 		return r.Msgs > 0 && r.GoodputBPS != nil
-	case perf.Ping, perf.Incast:
+	case traffic.Ping, traffic.Incast:
 		return r.Msgs > 0
 	}
 	return true

@@ -21,6 +21,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -38,25 +39,25 @@ const voidTries = 5
 // operation that is new adds its rows to steps.
 type step struct {
 	name   string
-	spec   perf.Spec
+	spec   traffic.Spec
 	impair *relay.Faults
 }
 
 // steps are all of them.
 func steps(seed, endpointSeed uint64) []step {
-	base := perf.Spec{
-		Op: perf.Send, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
+	base := traffic.Spec{
+		Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
 		EndpointSeed: endpointSeed, PeerTimeout: 8 * time.Second,
 	}
 	lat := func(op string, size int64) step {
 		s := base
-		s.Test, s.Op, s.Size, s.Time, s.Warmup = perf.Lat, op, size, 400*time.Millisecond, 200
+		s.Test, s.Op, s.Size, s.Time, s.Warmup = traffic.Lat, op, size, 400*time.Millisecond, 200
 		return step{name: fmt.Sprintf("latency %s %s", op, units.Bytes(size)), spec: s}
 	}
-	stream := func(name, test, op string, size int64, window int, d time.Duration, change func(*perf.Spec)) step {
+	stream := func(name, test, op string, size int64, window int, d time.Duration, change func(*traffic.Spec)) step {
 		s := base
 		s.Test, s.Op, s.Size, s.Window, s.Time, s.Warmup = test, op, size, window, d, int64(2*window)
-		if test == perf.BW {
+		if test == traffic.BW {
 			s.Progress = "auto"
 		}
 		if change != nil {
@@ -65,59 +66,59 @@ func steps(seed, endpointSeed uint64) []step {
 		return step{name: name, spec: s}
 	}
 	ping := base
-	ping.Test, ping.Size, ping.Iters, ping.Interval, ping.Progress = perf.Ping, 64, 10, 5*time.Millisecond, "auto"
+	ping.Test, ping.Size, ping.Iters, ping.Interval, ping.Progress = traffic.Ping, 64, 10, 5*time.Millisecond, "auto"
 	out := []step{{name: "ping", spec: ping}}
-	for _, op := range []string{perf.Send, perf.TSend} {
+	for _, op := range []string{traffic.Send, traffic.TSend} {
 		for _, size := range []int64{8, 4 << 10, 64 << 10} {
 			out = append(out, lat(op, size))
 		}
 	}
 	out = append(out,
-		stream("bandwidth send 1 MiB", perf.BW, perf.Send, 1<<20, 64, 1500*time.Millisecond, nil),
-		stream("bandwidth tsend 1 MiB, both ways", perf.BW, perf.TSend, 1<<20, 32, time.Second, func(s *perf.Spec) { s.Bidir = true }),
-		stream("bandwidth send 64 KiB, ordered (ROD)", perf.BW, perf.Send, 64<<10, 64, time.Second, func(s *perf.Spec) { s.Mode = "rod" }),
-		stream("message rate tsend 8 B", perf.Rate, perf.TSend, 8, 512, time.Second, nil),
-		stream("message rate inject 8 B", perf.Rate, perf.Inject, 8, 512, time.Second, nil),
+		stream("bandwidth send 1 MiB", traffic.BW, traffic.Send, 1<<20, 64, 1500*time.Millisecond, nil),
+		stream("bandwidth tsend 1 MiB, both ways", traffic.BW, traffic.TSend, 1<<20, 32, time.Second, func(s *traffic.Spec) { s.Bidir = true }),
+		stream("bandwidth send 64 KiB, ordered (ROD)", traffic.BW, traffic.Send, 64<<10, 64, time.Second, func(s *traffic.Spec) { s.Mode = "rod" }),
+		stream("message rate tsend 8 B", traffic.Rate, traffic.TSend, 8, 512, time.Second, nil),
+		stream("message rate inject 8 B", traffic.Rate, traffic.Inject, 8, 512, time.Second, nil),
 	)
 	for _, level := range []string{"inject", "transmit", "delivery"} {
-		out = append(out, stream(level+" complete, send 32 KiB", perf.BW, perf.Send, 32<<10, 64, 400*time.Millisecond, func(s *perf.Spec) { s.Complete = level }))
+		out = append(out, stream(level+" complete, send 32 KiB", traffic.BW, traffic.Send, 32<<10, 64, 400*time.Millisecond, func(s *traffic.Spec) { s.Complete = level }))
 	}
-	lossy := stream("bandwidth send 1 MiB, 1 % lost", perf.BW, perf.Send, 1<<20, 64, 2*time.Second, nil)
+	lossy := stream("bandwidth send 1 MiB, 1 % lost", traffic.BW, traffic.Send, 1<<20, 64, 2*time.Second, nil)
 	lossy.impair = &relay.Faults{Loss: 0.01, Seed: seed}
-	bad := lat(perf.Send, 4<<10)
+	bad := lat(traffic.Send, 4<<10)
 	bad.name = "latency send 4 KiB, 1 % lost"
 	bad.spec.Progress, bad.spec.Time = "auto", time.Second
 	bad.impair = lossy.impair
 	for _, svc := range []struct{ ep, sec, name string }{
-		{perf.MSG, perf.Off, "connection"}, {perf.MSG, perf.TLS, "connection, certificates"}, {perf.MSG, perf.PSK, "connection, cluster key"},
-		{perf.RDM, perf.PSK, "cluster key"},
+		{traffic.MSG, traffic.Off, "connection"}, {traffic.MSG, traffic.TLS, "connection, certificates"}, {traffic.MSG, traffic.PSK, "connection, cluster key"},
+		{traffic.RDM, traffic.PSK, "cluster key"},
 	} {
-		l := lat(perf.TSend, 64)
+		l := lat(traffic.TSend, 64)
 		l.name = "latency tsend 64 B, " + svc.name
 		l.spec.Time = 300 * time.Millisecond
-		b := stream("bandwidth tsend 1 MiB, "+svc.name, perf.BW, perf.TSend, 1<<20, 32, 600*time.Millisecond, nil)
+		b := stream("bandwidth tsend 1 MiB, "+svc.name, traffic.BW, traffic.TSend, 1<<20, 32, 600*time.Millisecond, nil)
 		for _, st := range []step{l, b} {
-			st.spec.EP, st.spec.Sec, st.spec.CRC = svc.ep, svc.sec, svc.sec == perf.Off
+			st.spec.EP, st.spec.Sec, st.spec.CRC = svc.ep, svc.sec, svc.sec == traffic.Off
 			out = append(out, st)
 		}
 	}
-	request := func(name, test string, change func(*perf.Spec)) {
+	request := func(name, test string, change func(*traffic.Spec)) {
 		s := base
-		s.Test, s.Op, s.Size, s.Reply, s.Window, s.Time, s.Warmup = test, perf.TSend, 1000, 1000, 64, 400*time.Millisecond, 20
+		s.Test, s.Op, s.Size, s.Reply, s.Window, s.Time, s.Warmup = test, traffic.TSend, 1000, 1000, 64, 400*time.Millisecond, 20
 		change(&s)
 		out = append(out, step{name: name, spec: s})
 	}
-	request("load 5,000 requests/s of 1,000 B", perf.Load, func(s *perf.Spec) { s.Rate, s.Arrivals = 5000, perf.Poisson })
-	request("transactions 1,000 B", perf.RR, func(s *perf.Spec) { s.Window = 1 })
-	request("transactions that open and close", perf.RR, func(s *perf.Spec) { s.Window, s.Churn = 1, true })
-	request("transactions, a connection each", perf.RR, func(s *perf.Spec) { s.Window, s.Churn, s.EP, s.Progress = 1, true, perf.MSG, "auto" })
-	request("incast, 4 senders, 64 KiB", perf.Incast, func(s *perf.Spec) {
+	request("load 5,000 requests/s of 1,000 B", traffic.Load, func(s *traffic.Spec) { s.Rate, s.Arrivals = 5000, traffic.Poisson })
+	request("transactions 1,000 B", traffic.RR, func(s *traffic.Spec) { s.Window = 1 })
+	request("transactions that open and close", traffic.RR, func(s *traffic.Spec) { s.Window, s.Churn = 1, true })
+	request("transactions, a connection each", traffic.RR, func(s *traffic.Spec) { s.Window, s.Churn, s.EP, s.Progress = 1, true, traffic.MSG, "auto" })
+	request("incast, 4 senders, 64 KiB", traffic.Incast, func(s *traffic.Spec) {
 		s.Size, s.Reply, s.Parallel, s.Window, s.Within, s.Progress, s.Time = 64<<10, 0, 4, 2, 0.25, "auto", 800*time.Millisecond
 	})
 	mixed := base
 	mixed.Test, mixed.Time, mixed.Progress = soakName, 2*time.Second, "auto"
 	out = append(out, step{name: "everything mixed, leaks looked for", spec: mixed})
-	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", perf.BW, perf.Send, 64<<10, 64, time.Second, nil)
+	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", traffic.BW, traffic.Send, 64<<10, 64, time.Second, nil)
 	worst.impair = &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: seed}
 	return append(out, lossy, bad, worst)
 }
@@ -276,11 +277,11 @@ func (r *row) result() string {
 		}
 	case m.Incast != nil && m.Incast.Round != nil:
 		s = fmt.Sprintf("%.2f Gb/s, all blocks in %s", *m.GoodputBPS/1e9, µs(m.Incast.Round.P50))
-	case r.step.spec.Test == perf.Ping && m.Latency != nil:
+	case r.step.spec.Test == traffic.Ping && m.Latency != nil:
 		s = fmt.Sprintf("set-up %s, first rtt %s, then %s", µs(m.SetupNS), µs(m.FirstNS), µs(m.Latency.P50))
 	case m.Latency != nil:
 		s = fmt.Sprintf("p50 %s, p99 %s, one way", µs(m.Latency.P50), µs(m.Latency.P99))
-	case r.step.spec.Test == perf.Rate && m.MsgsPerS != nil:
+	case r.step.spec.Test == traffic.Rate && m.MsgsPerS != nil:
 		s = units.Count(*m.MsgsPerS) + " msg/s"
 	case m.GoodputBPS != nil:
 		s = fmt.Sprintf("%.2f Gb/s, %.0f MB/s", *m.GoodputBPS/1e9, *m.GoodputBPS/8e6)
@@ -294,8 +295,8 @@ func (r *row) result() string {
 // selfCheck checks this host: two processes, everything there is, all data
 // verified.
 func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
-	cfg.Spec = perf.Spec{
-		Test: "selfcheck", Op: perf.Send, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
+	cfg.Spec = traffic.Spec{
+		Test: "selfcheck", Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
 		Seed: cfg.Spec.Seed, EndpointSeed: cfg.Spec.EndpointSeed,
 	}
 	o, err := newOutcome(cfg, stdout)

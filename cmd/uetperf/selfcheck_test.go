@@ -11,6 +11,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // What a new user runs first: everything. That it takes less than a minute on a host
@@ -51,7 +52,7 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 	zero, one := int64(0), int64(1)
 	good := func() row {
 		return row{
-			step:  &step{name: "x", spec: perf.Spec{Test: perf.BW}, impair: &relay.Faults{Loss: 0.01}},
+			step:  &step{name: "x", spec: traffic.Spec{Test: traffic.BW}, impair: &relay.Faults{Loss: 0.01}},
 			run:   record.Run{Msgs: 5, Lost: &zero, DataCheck: &record.Check{OK: 5}, Transport: record.Counters{RtxSACK: 1}},
 			relay: relay.Stats{In: 100, Lost: 1},
 		}

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // soakName is the command that runs all the other tests.
@@ -27,21 +26,21 @@ type testDef struct {
 	counted string
 	// warmup is how many messages are not measured unless -w says so, warmed the same in
 	// words. Nil: there is no warm-up.
-	warmup func(*perf.Spec) int64
+	warmup func(*traffic.Spec) int64
 	warmed string
 }
 
 var tests = []testDef{
 	{
-		name: perf.Ping, short: "is a host there, and how far is it",
+		name: traffic.Ping, short: "is a host there, and how far is it",
 		long: `ping tells how long it takes to reach a host: the control exchange, the opening of
 both endpoints, the first round trip (which opens the packet delivery context
 with the data in its first packet), and round trips after it.`,
 		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4793 -n 100 -i 10ms --assert 'p99<1ms'",
-		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "64", iters: 5, progress: "auto", counted: "round trips per size",
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "64", iters: 5, progress: "auto", counted: "round trips per size",
 	},
 	{
-		name: perf.Lat, short: "latency: round trips of one message at a time",
+		name: traffic.Lat, short: "latency: round trips of one message at a time",
 		long: `lat sends a message back and forth and measures each round trip; what it prints is
 half of it, one way. A round trip ends when the answer is there and the message
 before it has completed, whose acknowledgement comes behind its answer: a
@@ -49,23 +48,23 @@ completion level that takes longer than a round trip counts. Up to 8 KiB and wit
 inject or transmit complete, where one acknowledgement may tell of several
 messages, it is the message fifteen round trips before that has to be complete.`,
 		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
-		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8:64K:*2", iters: 10000, progress: "manual", counted: "round trips per size",
-		warmup: func(s *perf.Spec) int64 { return atMostIters(latWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", latWarmup),
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "8:64K:*2", iters: 10000, progress: "manual", counted: "round trips per size",
+		warmup: func(s *traffic.Spec) int64 { return atMostIters(latWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", latWarmup),
 	},
 	{
-		name: perf.BW, short: "bandwidth: a window of messages under way",
+		name: traffic.BW, short: "bandwidth: a window of messages under way",
 		long: `bw keeps a window of messages under way and measures what arrives. The clock runs
 from the end of the warm-up to the end of the time, at the sender, by
 completions; with inject complete, which says nothing of arrival, at the receiver.`,
 		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST --impair loss=1%,reorder=1%",
-		ops:     []string{perf.Send, perf.TSend}, size: "1M", time: 10 * time.Second, window: 64, progress: "auto", counted: perStream,
+		ops:     []string{traffic.Send, traffic.TSend}, size: "1M", time: 10 * time.Second, window: 64, progress: "auto", counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	{
-		name: perf.Rate, short: "message rate: many small messages under way",
+		name: traffic.Rate, short: "message rate: many small messages under way",
 		long:    `rate is bw for small messages, which share trains of packets: messages per second.`,
 		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
-		ops:     []string{perf.Send, perf.TSend, perf.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual", counted: perStream,
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual", counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	loadTest, rrTest, incastTest, soakTest,
@@ -76,9 +75,9 @@ const loadWarmup, rrWarmup, latWarmup = 1000, 100, 1000
 
 const perStream = "messages per size and stream"
 
-func twoWindows(s *perf.Spec) int64 { return int64(2 * s.Window) }
+func twoWindows(s *traffic.Spec) int64 { return int64(2 * s.Window) }
 
-func atMostIters(n int64, s *perf.Spec) int64 {
+func atMostIters(n int64, s *traffic.Spec) int64 {
 	if s.Iters > 0 {
 		return min(n, s.Iters)
 	}
@@ -86,7 +85,7 @@ func atMostIters(n int64, s *perf.Spec) int64 {
 }
 
 var loadTest = testDef{
-	name: perf.Load, short: "latency under load: requests at intended times, whatever becomes of those before",
+	name: traffic.Load, short: "latency under load: requests at intended times, whatever becomes of those before",
 	long: `load is an open loop: requests begin at a rate, and what is printed is the time from
 when a request was MEANT to begin to when the application here had its reply. The
 server's application answers each. A round trip is measured because it needs one
@@ -94,19 +93,19 @@ clock and ends with what the other application did; it is not halved.
 
 Requests that cannot begin in time, because the window is full or this host is too
 slow, wait their turn and are never left out: a stall shows in every request that
-it delayed. "late%" are those that began more than ` + perf.LateAfter.String() + ` late.
+it delayed. "late%" are those that began more than ` + traffic.LateAfter.String() + ` late.
 
 When requests pile up to the end of the time, host and path are overloaded: those
 that wait get another 1 s at most, the rest is given up and counts with the time it
 waited, and the last line says how much the path carries at most.`,
 	example: "  uetperf load HOST --rate 20k/s -s 4K -t 30s\n  uetperf load HOST --rate 100k/s -s 64 --arrivals poisson --assert 'p99<200us' --assert 'late<1%'",
-	ops:     []string{perf.TSend, perf.Send}, size: "4K", time: 10 * time.Second, window: 1024, progress: "manual", reply: "8", counted: "requests per size and stream",
-	warmup: func(s *perf.Spec) int64 { return int64(min(loadWarmup, eachRate(s)*s.Time.Seconds()/20)) },
+	ops:     []string{traffic.TSend, traffic.Send}, size: "4K", time: 10 * time.Second, window: 1024, progress: "manual", reply: "8", counted: "requests per size and stream",
+	warmup: func(s *traffic.Spec) int64 { return int64(min(loadWarmup, eachRate(s)*s.Time.Seconds()/20)) },
 	warmed: fmt.Sprintf("what is meant to begin in a twentieth of the time, at most %d", loadWarmup),
 }
 
 var rrTest = testDef{
-	name: perf.RR, short: "transactions: a request, its reply, the next request",
+	name: traffic.RR, short: "transactions: a request, its reply, the next request",
 	long: `rr counts transactions: a request and its reply, one at a time per stream (-P), or a
 window of them (-W). Times are whole round trips.
 
@@ -118,12 +117,12 @@ orderly end of both. With -e msg it is an endpoint with its connection each time
 in between. Transactions that fail are counted, and the test goes on; five in a row
 end it.`,
 	example: "  uetperf rr HOST -t 10s -P 4\n  uetperf rr HOST -s 100 --reply 10K --assert 'rate>20k/s'\n  uetperf rr HOST --churn\n  uetperf rr HOST --churn -e msg --sec tls --keys KEYS --assert errors==0",
-	ops:     []string{perf.TSend, perf.Send}, size: "64", time: 10 * time.Second, window: 1, progress: "manual", reply: "64", counted: "transactions per size and stream",
-	warmup: func(s *perf.Spec) int64 { return atMostIters(rrWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", rrWarmup),
+	ops:     []string{traffic.TSend, traffic.Send}, size: "64", time: 10 * time.Second, window: 1, progress: "manual", reply: "64", counted: "transactions per size and stream",
+	warmup: func(s *traffic.Spec) int64 { return atMostIters(rrWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", rrWarmup),
 }
 
 var incastTest = testDef{
-	name: perf.Incast, short: "many senders at once to one receiver: fairness, convergence, slowest block",
+	name: traffic.Incast, short: "many senders at once to one receiver: fairness, convergence, slowest block",
 	long: `incast has -P senders here, each an endpoint of its own, and one receiver, an endpoint
 at the server. Half of the time the senders stream blocks, -W each under way:
 
@@ -140,7 +139,7 @@ A line per sender follows: what it streamed, and over all the packets that it se
 again, that were marked (ecn) and that switches cut (trim). What the receiver threw
 away is in the line of all.`,
 	example: "  uetperf incast HOST -P 8 -s 256K -t 10s\n  uetperf incast HOST -P 32 -s 64K -c --assert 'jain>0.9' --assert 'tail<20ms'",
-	ops:     []string{perf.TSend}, size: "256K", time: 10 * time.Second, window: 4, progress: "auto", parallel: 8,
+	ops:     []string{traffic.TSend}, size: "256K", time: 10 * time.Second, window: 4, progress: "auto", parallel: 8,
 	warmup: twoWindows, warmed: "twice the window",
 }
 
@@ -165,7 +164,7 @@ The server's process is judged as a whole: let nobody else use it. A test that f
 is told, and the soak goes on; five in a row end it. Exit status 0: no test failed,
 no byte was wrong, nothing leaks.`,
 	example: "  uetperf soak HOST -t 1h --check\n  uetperf soak HOST -e msg --sec tls --keys KEYS -t 10m -J soak.json\n  uetperf soak HOST -t 5m --impair loss=1%,reorder=1% --assert leaks==0",
-	ops:     []string{perf.TSend, perf.Send, perf.Inject}, size: "0,1,8,64,1000,4K,20000,64K,1M", time: 10 * time.Minute, progress: "auto",
+	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject}, size: "0,1,8,64,1000,4K,20000,64K,1M", time: 10 * time.Minute, progress: "auto",
 }
 
 // test is the command of a test.

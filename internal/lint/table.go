@@ -155,6 +155,11 @@ var House = Table{
 			Why: "probes ask what the network does to datagrams of any kind: they are below any endpoint, as the relay is",
 		},
 		{
+			Dir: "cmd/uetperf/traffic", May: []string{"cmd/uetperf/record", "cmd/uetperf/internal/pattern", "cmd/uetperf/internal/units"},
+			Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"}, Core: true, Std: []string{"sync/atomic"},
+			Why: "the tests of uetperf are state machines: testbed/simulated plays them, too; sync/atomic for what legs in several goroutines share",
+		},
+		{
 			Dir: "cmd/uetswitch", May: []string{"testbed/..."}, Foreign: []string{"github.com", "golang.org/x", "go.uber.org/zap"},
 			Why: "the switch program: a command line over testbed/netswitch",
 		},
@@ -178,7 +183,7 @@ var House = Table{
 			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
 		},
 		{
-			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "transport", "transport/..."},
+			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "transport", "transport/..."},
 			Foreign: []string{"github.com", "golang.org/x"},
 			Why:     "it plays scenarios with FEPs on transport/sim, beside the substrates that run binaries",
 		},

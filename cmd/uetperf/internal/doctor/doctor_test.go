@@ -17,6 +17,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -218,7 +219,7 @@ func TestKeys(t *testing.T) {
 	}
 	mine, theirs := load(), load()
 	psk := func(k *uet.Security) func(*Config) {
-		return func(c *Config) { c.Sec, c.Keys = perf.PSK, k }
+		return func(c *Config) { c.Sec, c.Keys = traffic.PSK, k }
 	}
 	at := serve(t, func(c *perf.ServerConfig) { c.Keys.PSK = theirs })
 	t.Run("other key", func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 const (
@@ -59,7 +60,7 @@ func (v *visit) remote(ctx context.Context) bool {
 			f.first, _ = f.asker.Ask(ctx, probe.Question{ECN: probe.NotECT}, tries, patience)
 		}
 	}
-	c, err := f.dial(ctx, perf.RDM, perf.Off)
+	c, err := f.dial(ctx, traffic.RDM, traffic.Off)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -100,7 +101,7 @@ func (v *visit) remote(ctx context.Context) bool {
 
 func (f *far) dial(ctx context.Context, ep, sec string) (*perf.Client, error) {
 	cfg := perf.ClientConfig{EP: ep, Sec: sec, Domain: f.v.cfg.Domain, Timeout: f.v.cfg.Timeout}
-	if sec != perf.Off {
+	if sec != traffic.Off {
 		cfg.Keys = f.v.cfg.Keys
 	}
 	return perf.Dial(ctx, f.to, cfg)
@@ -158,10 +159,10 @@ func (f *far) unreached(ctx context.Context, err error) bool {
 func (f *far) security(ctx context.Context) {
 	v, ep, sec := f.v, f.v.cfg.EP, f.v.cfg.Sec
 	if ep == "" {
-		ep = perf.RDM
+		ep = traffic.RDM
 	}
 	if sec == "" {
-		sec = perf.Off
+		sec = traffic.Off
 	}
 	offers := ""
 	if f.facts != nil {
@@ -173,14 +174,14 @@ func (f *far) security(ctx context.Context) {
 		}
 		offers = "; it offers " + strings.Join(names, ", ")
 	}
-	if ep == perf.RDM && sec == perf.Off {
+	if ep == traffic.RDM && sec == traffic.Off {
 		v.ok("security", "tests in clear work%s", offers)
 		return
 	}
 	c, err := f.dial(ctx, ep, sec)
 	if err != nil {
 		mend := "make keys with `uetperf keys FOLDER`, and give both ends copies of that folder (--keys)"
-		if sec == perf.Off {
+		if sec == traffic.Off {
 			mend = fmt.Sprintf("let UDP ports %d to %d pass in firewalls", f.to.Port(), int(f.to.Port())+perf.Ports-1)
 		}
 		v.bad("security", mend, "-e %s --sec %s does not work: %v%s", ep, sec, err, offers)
@@ -357,8 +358,8 @@ func (f *far) clocks() {
 // data runs a short test and looks at what it cost.
 func (f *far) data(ctx context.Context, c *perf.Client) {
 	v := f.v
-	s := perf.Spec{
-		Test: perf.BW, Op: perf.TSend, EP: perf.RDM, Sec: perf.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
+	s := traffic.Spec{
+		Test: traffic.BW, Op: traffic.TSend, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Progress: "auto", CRC: true, CC: "nscc", GSO: "auto",
 		Size: 64 << 10, Window: 32, Time: time.Second, Warmup: 32, Seed: 1, PeerTimeout: min(v.cfg.Timeout, 7*time.Second), MTU: f.mtuFit,
 	}
 	if v.cfg.GSO != "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -78,7 +79,7 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 	if cfg.Silence <= 0 {
 		cfg.Silence = Silence
 	}
-	svc := (&Spec{EP: cfg.EP, Sec: cfg.Sec}).service()
+	svc := serviceOf(&traffic.Spec{EP: cfg.EP, Sec: cfg.Sec})
 	if svc == services[0] {
 		return dialService(ctx, server, svc, cfg, version)
 	}
@@ -148,11 +149,11 @@ func ask(ctx context.Context, server netip.AddrPort, cfg ClientConfig) ([]string
 func (v service) missed(server netip.AddrPort, offers []string) error {
 	at := v.at(server)
 	switch {
-	case !slices.Contains(offers, v.String()) && v.sec != Off:
+	case !slices.Contains(offers, v.String()) && v.sec != traffic.Off:
 		return fmt.Errorf("the server at %v has no keys for --sec %s: start it with `uetperf serve --keys FOLDER`", server, v.sec)
 	case !slices.Contains(offers, v.String()):
 		return fmt.Errorf("the server at %v does not offer %v: use the same release at both ends", server, v)
-	case v == service{RDM, PSK}:
+	case v == service{traffic.RDM, traffic.PSK}:
 		// Who has another key hears nothing and is not heard.
 		return unreachablef("the server at %v does not answer at %v: has its --keys FOLDER the same cluster.key, and is there no firewall or NAT in between?", server, at)
 	}
@@ -164,7 +165,7 @@ func (v service) missed(server netip.AddrPort, offers []string) error {
 func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
 	server = svc.at(server)
 	c := &Client{
-		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 8*MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
+		cfg: cfg, svc: svc, server: server, id: rand.Uint64(), in: make(chan *message, 8*traffic.MaxParallel), lost: make(chan struct{}), closed: make(chan struct{}), version: version,
 	}
 	hints := svc.hints(ctlHints(max(cfg.Timeout, cfg.Silence)), cfg.Keys, cfg.Timeout, cfg.Silence)
 	hints.Config.Tap = cfg.Tap
@@ -174,7 +175,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	}
 	info.SrcAddr.Port = cfg.port
 	var only netip.AddrPort
-	if svc.ep == MSG {
+	if svc.ep == traffic.MSG {
 		only = server
 	}
 	c.ctl, err = openCtl(svc, info, only, c.message, func(_ *ctl, _ netip.AddrPort, _ undelivered, err error) { c.lose(err) })
@@ -190,7 +191,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 	if err != nil {
 		return nil, err
 	}
-	if svc.ep == MSG {
+	if svc.ep == traffic.MSG {
 		if err := c.connect(ctx, c.ctl.end, call{Session: c.id, Silence: cfg.Silence}); err != nil {
 			c.ctl.close()
 			return nil, err
@@ -452,7 +453,7 @@ func (c *Client) silent(timeout time.Duration) error {
 
 // serve is the command that should run at a server.
 func (v service) serve() string {
-	if v.sec != Off {
+	if v.sec != traffic.Off {
 		return "uetperf serve --keys FOLDER"
 	}
 	return "uetperf serve"
@@ -492,7 +493,7 @@ const grace = 2 * time.Second
 // A clientRun is a run under way.
 type clientRun struct {
 	c      *Client
-	spec   *Spec
+	spec   *traffic.Spec
 	id     int
 	legs   []*leg
 	relays []*relay.Relay
@@ -502,14 +503,13 @@ type clientRun struct {
 	events    chan legEvent
 	err       error
 	series    *series
-	race      *race  // of an incast
-	spread    spread // of an incast
+	spread    traffic.Spread // of an incast
 	stall     stall
 }
 
 // Run runs one test. With an error the result has what was measured before it;
 // context.Canceled: interrupted. The server is asked to run the same.
-func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, error) {
+func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Result, error) {
 	spec.EP, spec.Sec = c.svc.ep, c.svc.sec
 	if err := spec.Validate(); err != nil {
 		return nil, usagef("%v", err)
@@ -518,7 +518,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 		return nil, usagef("a relay changes addresses, which %v endpoints do not let pass", c.svc)
 	}
 	if spec.Sample == 0 {
-		spec.Sample = spec.sampling()
+		spec.Sample = spec.Sampling()
 	}
 	c.runs++
 	r := &clientRun{c: c, spec: &spec, id: c.runs, events: newEvents(spec.Parallel), series: newSeries(spec.Sample)}
@@ -541,7 +541,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	res := &Result{}
 	res.Path, res.MTU = r.legs[0].end.path(r.legs[0].remote)
 	for _, l := range r.legs {
-		if err := l.post(); err != nil {
+		if err := l.Start(); err != nil {
 			return nil, err
 		}
 	}
@@ -557,7 +557,7 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 	if err != nil {
 		end.Error = oneLine(err)
 	}
-	var peer []LegResult
+	var peer []traffic.LegResult
 	var theirs []record.Sample
 	wait := grace
 	switch {
@@ -577,14 +577,9 @@ func (c *Client) Run(ctx context.Context, spec Spec, hooks Hooks) (*Result, erro
 			err = e
 		}
 	}
-	res.Run = r.result(peer)
+	res.Run = traffic.Result(&spec, r.ends(), peer, &r.spread)
 	if mine := r.series.samples; len(mine) > 1 { // one sample is no series
-		res.Run.Series = merge(mine, theirs, !spec.sends(false))
-	}
-	for _, l := range r.legs {
-		if l.ex.lastErr != nil {
-			res.Run.LastError = oneLine(l.ex.lastErr)
-		}
+		res.Run.Series = merge(mine, theirs, !spec.Sends(false))
 	}
 	res.Waiting, res.Stalled = r.stall.said, r.stall.long
 	for _, p := range peer {
@@ -615,7 +610,7 @@ const lastWord = 500 * time.Millisecond
 // reason is err, or what is behind it: when all connections of the client end, the
 // one for control knows why.
 func (c *Client) reason(err error) error {
-	if err == nil || c.svc.ep != MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || c.svc.ep != traffic.MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	t := time.NewTimer(lastWord)
@@ -632,41 +627,34 @@ func (c *Client) reason(err error) error {
 // returns the addresses by which the server is to know the legs.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
-	hints := spec.hints(c.cfg.Keys, c.cfg.Timeout, c.cfg.Silence)
-	hints.Config.Tap = c.cfg.Tap
-	info, err := infoTo(c.server, c.cfg.Domain, hints)
+	h := hints(spec, c.cfg.Keys, c.cfg.Timeout, c.cfg.Silence)
+	h.Config.Tap = c.cfg.Tap
+	info, err := infoTo(c.server, c.cfg.Domain, h)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Op == Inject && spec.Size > int64(info.Tx.InjectSize) {
+	if spec.Op == traffic.Inject && spec.Size > int64(info.Tx.InjectSize) {
 		return nil, usagef("%d bytes cannot be injected: at most %d", spec.Size, info.Tx.InjectSize)
 	}
-	if spec.Test == Incast {
-		r.race = newRace(spec.Parallel)
-		r.race.wake = func() {
-			for _, l := range r.legs {
-				l.wake()
-			}
+	group := traffic.NewGroup(spec, false, func() {
+		for _, l := range r.legs {
+			l.wake()
 		}
-	}
+	})
 	var addrs []netip.AddrPort
-	both := newMusters(spec)
 	for i := range spec.Parallel {
 		in := *info
-		l, err := newLeg(spec, false, &in)
+		l, err := newLeg(spec, i, false, &in, group)
 		if err != nil {
 			return nil, fmt.Errorf("test endpoint: %w", err)
 		}
 		r.legs = append(r.legs, l)
-		l.index = i
-		l.gate.Store(true)
-		if spec.Churn && spec.EP == MSG {
+		l.Gate.Store(true)
+		if spec.Churn && spec.EP == traffic.MSG {
 			l.dial = func(ctx context.Context) (*end, error) { return r.dial(ctx, info, i) }
 		}
-		l.onReply = hooks.Reply
-		l.race, l.both = r.race, both
-		l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
-		l.complete = func() {}
+		l.Reply = hooks.Reply
+		l.Sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
 		if c.cfg.Impair == nil {
 			addrs = append(addrs, l.addr())
 			continue
@@ -681,6 +669,15 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 		addrs = append(addrs, x.FacingServer())
 	}
 	return addrs, nil
+}
+
+// ends are the legs as their tests see them.
+func (r *clientRun) ends() []*traffic.Leg {
+	var v []*traffic.Leg
+	for _, l := range r.legs {
+		v = append(v, l.Leg)
+	}
+	return v
 }
 
 // dial opens another endpoint for a leg and connects it.
@@ -702,7 +699,7 @@ func (r *clientRun) dial(ctx context.Context, info *uet.Info, leg int) (*end, er
 func (r *clientRun) total() (t total, cwnd int, rtt time.Duration) {
 	t, cwnd, rtt = sample(slices.Values(r.legs))
 	for _, l := range r.legs {
-		t.msgs += l.live.Load()
+		t.msgs += l.Live.Load()
 	}
 	t.bytes = t.msgs * r.spec.Size
 	return t, cwnd, rtt
@@ -727,12 +724,12 @@ func (r *clientRun) look(at time.Duration) {
 	for i, l := range r.legs {
 		sent[i] = float64(l.end.ep.Stats().TxBytes)
 	}
-	r.spread.add(at, sent)
+	r.spread.Add(at, sent)
 }
 
 // connect tells each leg where the other is.
 func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error {
-	if r.c.svc.ep == MSG {
+	if r.c.svc.ep == traffic.MSG {
 		return r.connectAll(ctx)
 	}
 	if len(remote) != len(r.legs) {
@@ -787,7 +784,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		r.wg.Add(1)
 		go func() {
 			defer r.wg.Done()
-			if err := l.run(); err != nil && err != errAborted {
+			if err := l.run(); err != nil && err != traffic.ErrAborted {
 				r.events <- legEvent{leg: i, kind: mFail, err: err}
 			}
 		}()
@@ -824,8 +821,8 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			r.series.end(time.Since(begin), t, cwnd, rtt)
 		}()
 	}
-	if r.race != nil {
-		t := time.NewTicker(r.spec.spreadEvery())
+	if r.spec.Test == traffic.Incast {
+		t := time.NewTicker(r.spec.SpreadEvery())
 		defer t.Stop()
 		look = t.C
 		r.look(0)
@@ -861,10 +858,10 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			l := r.legs[m.Leg]
 			switch m.Type {
 			case mSent:
-				l.peerSent.Store(m.N)
+				l.PeerSent.Store(m.N)
 				l.wake()
 			case mDone:
-				l.over.Store(true)
+				l.Over.Store(true)
 				l.wake()
 			case mFail, mRefuse:
 				abort(fmt.Errorf("at the server: %s", m.Error))
@@ -875,7 +872,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		case <-interrupt:
 			interrupt = nil
 			for _, l := range r.legs {
-				l.stop.Store(true)
+				l.Stop.Store(true)
 				l.wake()
 			}
 			_ = r.c.send(&message{Type: mStop, Run: r.id})
@@ -886,7 +883,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 			t, cwnd, rtt := r.total()
 			r.series.add(time.Since(begin), t, cwnd, rtt)
 		case <-look:
-			if at := time.Since(begin); r.race.round.Load() == 0 && at < r.spec.half() {
+			if at := time.Since(begin); r.legs[0].Group.Round() == 0 && at < r.spec.Time/2 {
 				r.look(at)
 			}
 		case <-stalled.C:
@@ -894,7 +891,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 		case <-tick:
 			n := int64(0)
 			for _, l := range r.legs {
-				n += l.live.Load()
+				n += l.Live.Load()
 			}
 			hooks.Interval(n, time.Since(begin))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -94,20 +95,20 @@ func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Seco
 
 // A message is one message of the control exchange.
 type message struct {
-	V       int              `json:"v"`
-	Type    string           `json:"type"`
-	Session uint64           `json:"session"`
-	Run     int              `json:"run,omitempty"`
-	Error   string           `json:"error,omitempty"`
-	Tool    *record.Tool     `json:"tool,omitempty"`
-	Host    *record.Host     `json:"host,omitempty"`
-	Spec    *Spec            `json:"spec,omitempty"`
-	Addrs   []netip.AddrPort `json:"addrs,omitempty"`
-	Leg     int              `json:"leg,omitempty"`
-	N       int64            `json:"n,omitempty"`
-	Results []LegResult      `json:"results,omitempty"`
-	Series  [][7]int64       `json:"series,omitempty"` // packed samples
-	Offers  []string         `json:"offers,omitempty"`
+	V       int                 `json:"v"`
+	Type    string              `json:"type"`
+	Session uint64              `json:"session"`
+	Run     int                 `json:"run,omitempty"`
+	Error   string              `json:"error,omitempty"`
+	Tool    *record.Tool        `json:"tool,omitempty"`
+	Host    *record.Host        `json:"host,omitempty"`
+	Spec    *traffic.Spec       `json:"spec,omitempty"`
+	Addrs   []netip.AddrPort    `json:"addrs,omitempty"`
+	Leg     int                 `json:"leg,omitempty"`
+	N       int64               `json:"n,omitempty"`
+	Results []traffic.LegResult `json:"results,omitempty"`
+	Series  [][7]int64          `json:"series,omitempty"` // packed samples
+	Offers  []string            `json:"offers,omitempty"`
 	// Can, of welcome, says that the server knows facts; Facts are those.
 	Can   []string `json:"can,omitempty"`
 	Facts *Facts   `json:"facts,omitempty"`

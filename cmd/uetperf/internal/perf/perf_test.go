@@ -21,6 +21,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -65,14 +66,14 @@ func dial(t *testing.T, addr netip.AddrPort, cfg ClientConfig) *Client {
 }
 
 // base is a Spec that a test changes.
-func base(test, op string, size int64) Spec {
-	return Spec{
+func base(test, op string, size int64) traffic.Spec {
+	return traffic.Spec{
 		Test: test, Op: op, Mode: "rud", Complete: "transmit", Size: size, Iters: 200, Warmup: 10, Window: 16, Parallel: 1, Check: true,
 		Progress: "auto", CRC: true, CC: "nscc", GSO: "auto", Seed: 7, PeerTimeout: 8 * time.Second,
 	}
 }
 
-func run(t *testing.T, c *Client, s Spec) *Result {
+func run(t *testing.T, c *Client, s traffic.Spec) *Result {
 	t.Helper()
 	res, err := c.Run(context.Background(), s, Hooks{})
 	if err != nil {
@@ -83,8 +84,8 @@ func run(t *testing.T, c *Client, s Spec) *Result {
 
 func TestRunEveryTest(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, test := range []string{Ping, Lat, BW, Rate} {
-		for _, op := range []string{Send, TSend, Inject} {
+	for _, test := range []string{traffic.Ping, traffic.Lat, traffic.BW, traffic.Rate} {
+		for _, op := range []string{traffic.Send, traffic.TSend, traffic.Inject} {
 			for _, mode := range []string{"rud", "rod"} {
 				for _, level := range []string{"inject", "transmit", "delivery"} {
 					for _, progress := range []string{"auto", "manual"} {
@@ -97,20 +98,20 @@ func TestRunEveryTest(t *testing.T) {
 								t.Errorf("%d messages, lost %v", r.Msgs, r.Lost)
 							}
 							want := s.Iters + s.Warmup
-							if s.pingpong() {
+							if s.Pingpong() {
 								want *= 2
 							}
 							if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 {
 								t.Errorf("data check %+v, want %d ok", r.DataCheck, want)
 							}
 							at := "sender"
-							if op == Inject || level == "inject" {
+							if op == traffic.Inject || level == "inject" {
 								at = "receiver" // the sender's completions say nothing of arrival
 							}
-							if !s.pingpong() && r.MeasuredAt != at {
+							if !s.Pingpong() && r.MeasuredAt != at {
 								t.Errorf("measured at the %s", r.MeasuredAt)
 							}
-							if s.pingpong() != (r.Latency != nil) || s.pingpong() == (r.GoodputBPS != nil) {
+							if s.Pingpong() != (r.Latency != nil) || s.Pingpong() == (r.GoodputBPS != nil) {
 								t.Errorf("measured %+v", r)
 							}
 						})
@@ -140,7 +141,7 @@ func testKeys(t *testing.T) (server Keys, client map[string]*uet.Security) {
 		return s
 	}
 	server = Keys{PSK: load(keys.LoadPSK(dir)), TLS: load(keys.LoadTLS(dir, "", keys.Server))}
-	return server, map[string]*uet.Security{PSK: load(keys.LoadPSK(dir)), TLS: load(keys.LoadTLS(dir, "", keys.Client))}
+	return server, map[string]*uet.Security{traffic.PSK: load(keys.LoadPSK(dir)), traffic.TLS: load(keys.LoadTLS(dir, "", keys.Client))}
 }
 
 // Every service runs every test, and what it sends is as secured as it says.
@@ -157,30 +158,30 @@ func TestRunEveryService(t *testing.T) {
 					sealed.Add(1)
 				}
 			}})
-			if (c.Connected() > 0) != (v.ep == MSG) {
+			if (c.Connected() > 0) != (v.ep == traffic.MSG) {
 				t.Errorf("connected in %v", c.Connected())
 			}
-			for _, test := range []string{Ping, Lat, BW, Rate} {
-				for _, op := range []string{Send, TSend, Inject} {
+			for _, test := range []string{traffic.Ping, traffic.Lat, traffic.BW, traffic.Rate} {
+				for _, op := range []string{traffic.Send, traffic.TSend, traffic.Inject} {
 					s := base(test, op, 600)
-					s.CRC = v.sec == Off
-					if !s.pingpong() {
-						s.Bidir, s.Parallel = op == Send, 2
+					s.CRC = v.sec == traffic.Off
+					if !s.Pingpong() {
+						s.Bidir, s.Parallel = op == traffic.Send, 2
 					}
 					r := run(t, c, s).Run
 					want := (s.Iters + s.Warmup) * int64(s.Parallel)
-					if s.pingpong() || s.Bidir {
+					if s.Pingpong() || s.Bidir {
 						want *= 2
 					}
 					if r.DataCheck.OK != want || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
 						t.Errorf("%s %s: data check %+v, want %d ok, lost %d", test, op, r.DataCheck, want, *r.Lost)
 					}
-					if (r.ConnectNS > 0) != (v.ep == MSG) || r.ConnectNS > r.SetupNS {
+					if (r.ConnectNS > 0) != (v.ep == traffic.MSG) || r.ConnectNS > r.SetupNS {
 						t.Errorf("%s %s: connected in %d ns of %d", test, op, r.ConnectNS, r.SetupNS)
 					}
 				}
 			}
-			if (clear.Load() == 0) != (v.sec != Off) || v.sec != Off && sealed.Load() == 0 {
+			if (clear.Load() == 0) != (v.sec != traffic.Off) || v.sec != traffic.Off && sealed.Load() == 0 {
 				t.Errorf("%d datagrams show the control exchange, %d do not", clear.Load(), sealed.Load())
 			}
 		})
@@ -198,7 +199,7 @@ func TestControlIsSecuredAsTheTest(t *testing.T) {
 			if other == v {
 				continue
 			}
-			s := base(BW, Send, 100)
+			s := base(traffic.BW, traffic.Send, 100)
 			s.EP, s.Sec = other.ep, other.sec
 			i++
 			if err := c.send(&message{Type: mPrepare, Run: 100 + i, Spec: &s, Addrs: []netip.AddrPort{c.Local()}}); err != nil {
@@ -208,14 +209,14 @@ func TestControlIsSecuredAsTheTest(t *testing.T) {
 				t.Errorf("%v over a channel of %v: %v", other, v, err)
 			}
 		}
-		run(t, c, base(Lat, Send, 8))
+		run(t, c, base(traffic.Lat, traffic.Send, 8))
 	}
 }
 
 // Connections that nobody waits for are refused, with a reason, and bounded.
 func TestServerRefusesConnections(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 2})
-	c := dial(t, addr, ClientConfig{EP: MSG})
+	c := dial(t, addr, ClientConfig{EP: traffic.MSG})
 	stray := func(to call) error {
 		t.Helper()
 		hints := services[1].hints(ctlHints(time.Second), nil, 5*time.Second, 0)
@@ -247,12 +248,12 @@ func TestServerRefusesConnections(t *testing.T) {
 	if err := stray(call{V: ProtocolVersion, Session: 5}); err == nil || !strings.Contains(err.Error(), "busy with 2 clients") {
 		t.Errorf("a third client: %v", err)
 	}
-	run(t, c, base(BW, Send, 100))
+	run(t, c, base(traffic.BW, traffic.Send, 100))
 }
 
 func TestRunLossy(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.05, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: 3}})
-	s := base(BW, Send, 64<<10)
+	s := base(traffic.BW, traffic.Send, 64<<10)
 	res := run(t, c, s)
 	t.Logf("%+v", res.Relay)
 	if res.Relay.Lost == 0 || res.Run.Transport.Rtx() == 0 || res.Run.DataCheck.OK != s.Iters+s.Warmup {
@@ -262,11 +263,11 @@ func TestRunLossy(t *testing.T) {
 
 func TestRunInterrupted(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, change := range []func(*Spec){
-		func(*Spec) {}, func(s *Spec) { s.Reverse = true }, func(s *Spec) { s.Bidir = true }, func(s *Spec) { s.Test = Lat }, func(s *Spec) { s.Op = Inject },
-		func(s *Spec) { s.Test, s.Interval = Ping, time.Hour },
+	for _, change := range []func(*traffic.Spec){
+		func(*traffic.Spec) {}, func(s *traffic.Spec) { s.Reverse = true }, func(s *traffic.Spec) { s.Bidir = true }, func(s *traffic.Spec) { s.Test = traffic.Lat }, func(s *traffic.Spec) { s.Op = traffic.Inject },
+		func(s *traffic.Spec) { s.Test, s.Interval = traffic.Ping, time.Hour },
 	} {
-		s := base(BW, TSend, 1000)
+		s := base(traffic.BW, traffic.TSend, 1000)
 		s.Iters, s.Time, s.Warmup = 0, time.Hour, 0
 		change(&s)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -291,7 +292,7 @@ func TestRunInterrupted(t *testing.T) {
 		}
 	}
 	// The session is as good as new.
-	run(t, c, base(Lat, Send, 8))
+	run(t, c, base(traffic.Lat, traffic.Send, 8))
 }
 
 // A server that is stopped says so: nothing of it is waited for any more.
@@ -304,9 +305,9 @@ func TestServerIsStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := dial(t, s.Addrs()[0], ClientConfig{EP: svc.ep, Sec: svc.sec, Keys: client[svc.sec]})
-			spec := base(BW, Send, 600)
+			spec := base(traffic.BW, traffic.Send, 600)
 			spec.Iters, spec.Time = 0, time.Minute
-			spec.CRC = svc.sec == Off
+			spec.CRC = svc.sec == traffic.Off
 			var stop sync.Once
 			var stopping sync.WaitGroup
 			_, err = c.Run(t.Context(), spec, Hooks{Every: time.Millisecond, Interval: func(n int64, _ time.Duration) {
@@ -340,7 +341,7 @@ func TestSessionEndIsTheLastWord(t *testing.T) {
 
 func TestRunStreams(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	s := base(BW, TSend, 5000)
+	s := base(traffic.BW, traffic.TSend, 5000)
 	s.Parallel, s.Bidir = 3, true
 	r := run(t, c, s).Run
 	if len(r.Streams) != 6 || r.DataCheck.OK != 6*(s.Iters+s.Warmup) || r.DataCheck.Wrong != 0 || *r.Lost != 0 {
@@ -361,9 +362,9 @@ func TestRunAllocatesNothing(t *testing.T) {
 		t.Skip("counts allocations of a long run")
 	}
 	c := dial(t, serve(t, ServerConfig{Log: func(string, ...any) {}}), ClientConfig{})
-	for _, test := range []string{Lat, Rate, RR} {
-		for _, op := range []string{Send, TSend, Inject} {
-			if test == RR && op == Inject {
+	for _, test := range []string{traffic.Lat, traffic.Rate, traffic.RR} {
+		for _, op := range []string{traffic.Send, traffic.TSend, traffic.Inject} {
+			if test == traffic.RR && op == traffic.Inject {
 				continue
 			}
 			for _, progress := range []string{"manual", "auto"} {
@@ -404,11 +405,11 @@ func TestRunAllocatesNothing(t *testing.T) {
 // The series is of all that went, as both ends counted it.
 func TestRunSeries(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.02, Seed: 3}})
-	for name, change := range map[string]func(*Spec){
-		"bw": func(*Spec) {}, "reverse": func(s *Spec) { s.Reverse = true }, "load": func(s *Spec) { *s = exchanging(Load, TSend, 20000, 8) }, "lat": func(s *Spec) { s.Test = Lat },
-		"incast": func(s *Spec) { *s = incasting(2, 20000, time.Second) },
+	for name, change := range map[string]func(*traffic.Spec){
+		"bw": func(*traffic.Spec) {}, "reverse": func(s *traffic.Spec) { s.Reverse = true }, "load": func(s *traffic.Spec) { *s = exchanging(traffic.Load, traffic.TSend, 20000, 8) }, "lat": func(s *traffic.Spec) { s.Test = traffic.Lat },
+		"incast": func(s *traffic.Spec) { *s = incasting(2, 20000, time.Second) },
 	} {
-		s := base(BW, TSend, 20000)
+		s := base(traffic.BW, traffic.TSend, 20000)
 		change(&s)
 		s.Iters, s.Time, s.Sample, s.Warmup = 0, 400*time.Millisecond, 20*time.Millisecond, 0
 		var r record.Run
@@ -445,7 +446,7 @@ func TestRunSeries(t *testing.T) {
 		}
 	}
 	// Too short for one.
-	if r := run(t, c, base(Lat, TSend, 8)).Run; r.DurationNS < int64(sampleLeast) && len(r.Series) > 2 {
+	if r := run(t, c, base(traffic.Lat, traffic.TSend, 8)).Run; r.DurationNS < int64(traffic.SampleLeast) && len(r.Series) > 2 {
 		t.Errorf("%d samples in %v", len(r.Series), time.Duration(r.DurationNS))
 	}
 }
@@ -458,7 +459,7 @@ func TestServerRefuses(t *testing.T) {
 		t.Errorf("second client: %v", err)
 	}
 	// Data goes only to the host that asks for it.
-	s := base(BW, Send, 100)
+	s := base(traffic.BW, traffic.Send, 100)
 	if err := c.send(&message{Type: mPrepare, Run: 99, Spec: &s, Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:99")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -473,15 +474,15 @@ func TestServerRefuses(t *testing.T) {
 	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "-P ") {
 		t.Errorf("absurd specification: %v", err)
 	}
-	for want, bad := range map[string]Spec{
-		"--rate -1/s is not": exchanging(Load, TSend, 8, 8), "incast of 1 senders": incasting(1, 8, time.Second), "--reply ": exchanging(RR, TSend, 8, 1<<40), "needs rdm endpoints": incasting(2, 8, time.Second),
-		"a sample each": base(BW, Send, 8), "test \"soak\" is not one of": base("soak", Send, 8), "arrivals \"often\"": exchanging(Load, TSend, 8, 8),
+	for want, bad := range map[string]traffic.Spec{
+		"--rate -1/s is not": exchanging(traffic.Load, traffic.TSend, 8, 8), "incast of 1 senders": incasting(1, 8, time.Second), "--reply ": exchanging(traffic.RR, traffic.TSend, 8, 1<<40), "needs rdm endpoints": incasting(2, 8, time.Second),
+		"a sample each": base(traffic.BW, traffic.Send, 8), "test \"soak\" is not one of": base("soak", traffic.Send, 8), "arrivals \"often\"": exchanging(traffic.Load, traffic.TSend, 8, 8),
 	} {
 		switch {
 		case strings.HasPrefix(want, "--rate"):
 			bad.Rate = -1
 		case strings.HasPrefix(want, "needs"):
-			bad.EP = MSG
+			bad.EP = traffic.MSG
 		case strings.HasPrefix(want, "a sample"):
 			bad.Sample = 1
 		case strings.HasPrefix(want, "arrivals"):
@@ -503,7 +504,7 @@ func TestServerRefuses(t *testing.T) {
 	_ = c.send(&message{Type: "nonsense"})
 	_ = c.send(&message{Type: mSent, Leg: -5, N: 1 << 60})
 	_ = c.ctl.send(c.server, &message{V: ProtocolVersion, Session: c.id + 1, Type: mGo}, false)
-	run(t, c, base(BW, Send, 100))
+	run(t, c, base(traffic.BW, traffic.Send, 100))
 }
 
 // A server for one client has no second, whose test would end with the first.
@@ -513,7 +514,7 @@ func TestServerOnce(t *testing.T) {
 	if _, err := Dial(context.Background(), addr, ClientConfig{}); err == nil || !strings.Contains(err.Error(), "serves one client (--once), and has it") {
 		t.Errorf("second client: %v", err)
 	}
-	run(t, c, base(Lat, Send, 8))
+	run(t, c, base(traffic.Lat, traffic.Send, 8))
 }
 
 // F12: a busy host gives a port to one client soon after another had it. To the
@@ -543,7 +544,7 @@ func TestDialFromPortUsedBefore(t *testing.T) {
 		if err != nil {
 			t.Fatalf("free server: %v", err)
 		}
-		run(t, c, base(Lat, Send, 8))
+		run(t, c, base(traffic.Lat, traffic.Send, 8))
 		c.Close()
 	}
 }
@@ -590,149 +591,18 @@ func TestDialNobody(t *testing.T) {
 	}
 }
 
-func TestSpecValidate(t *testing.T) {
-	ok := base(BW, Send, 100)
-	if err := ok.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for name, change := range map[string]func(*Spec){
-		"test":        func(s *Spec) { s.Test = "x" },
-		"op":          func(s *Spec) { s.Op = "write" },
-		"mode":        func(s *Spec) { s.Mode = "uud" },
-		"level":       func(s *Spec) { s.Complete = "commit" },
-		"progress":    func(s *Spec) { s.Progress = "" },
-		"cc":          func(s *Spec) { s.CC = "rccc" },
-		"gso":         func(s *Spec) { s.GSO = "maybe" },
-		"size":        func(s *Spec) { s.Size = -1 },
-		"huge":        func(s *Spec) { s.Size = 1 << 33 },
-		"memory":      func(s *Spec) { s.Size = MaxMemory },
-		"iters":       func(s *Spec) { s.Iters = -1 },
-		"warmup":      func(s *Spec) { s.Warmup = -1 },
-		"overflow":    func(s *Spec) { s.Iters, s.Warmup = 1<<62, 1<<62 },
-		"no end":      func(s *Spec) { s.Iters = 0 },
-		"no window":   func(s *Spec) { s.Window = 0 },
-		"window":      func(s *Spec) { s.Window = MaxWindow + 1 },
-		"parallel":    func(s *Spec) { s.Parallel = 0 },
-		"mtu":         func(s *Spec) { s.MTU = 1500 },
-		"paths":       func(s *Spec) { s.Paths = 1000 },
-		"both":        func(s *Spec) { s.Reverse, s.Bidir = true, true },
-		"reverse lat": func(s *Spec) { s.Test, s.Reverse = Lat, true },
-		"total":       func(s *Spec) { s.Size, s.Window, s.Parallel = 16<<20, 64, 64 },
-		"timeout":     func(s *Spec) { s.PeerTimeout = -1 },
-		"sample":      func(s *Spec) { s.Sample = time.Millisecond },
-		"rate of bw":  func(s *Spec) { s.Rate = 5 },
-		"reply of bw": func(s *Spec) { s.Reply = 5 },
-		"churn of bw": func(s *Spec) { s.Churn, s.Window = true, 1 },
-		"no rate":     func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = 0 },
-		"bad rate":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = math.NaN() },
-		"endless":     func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Rate = math.Inf(1) },
-		"arrivals":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Arrivals = "" },
-		"timeless":    func(s *Spec) { *s = exchanging(Load, TSend, 8, 8); s.Time, s.Iters = 0, 5 },
-		"reply":       func(s *Spec) { *s = exchanging(RR, TSend, 8, -1) },
-		"huge reply":  func(s *Spec) { *s = exchanging(RR, TSend, 8, 1<<40) },
-		"replies":     func(s *Spec) { *s = exchanging(RR, TSend, 8, MaxMemory/2); s.Parallel, s.Window = 64, 64 },
-		"reverse rr":  func(s *Spec) { *s = exchanging(RR, TSend, 8, 8); s.Reverse = true },
-		"inject rr":   func(s *Spec) { *s = exchanging(RR, Inject, 8, 8) },
-		"churn":       func(s *Spec) { *s = exchanging(RR, TSend, 8, 8); s.Churn = true },
-		"one sender":  func(s *Spec) { *s = incasting(1, 8, time.Second) },
-		"within":      func(s *Spec) { *s = incasting(2, 8, time.Second); s.Within = math.NaN() },
-		"incast send": func(s *Spec) { *s = incasting(2, 8, time.Second); s.Op = Send },
-		"incast msg":  func(s *Spec) { *s = incasting(2, 8, time.Second); s.EP = MSG },
-		"incast all":  func(s *Spec) { *s = incasting(64, 8, time.Second); s.Window = 1024 },
-	} {
-		s := ok
-		change(&s)
-		if err := s.Validate(); err == nil {
-			t.Errorf("%s: %+v is taken", name, s)
-		}
-	}
-}
-
-// Buffers never exceed the bounds, whatever is asked for.
-func TestSpecMemory(t *testing.T) {
-	for _, size := range []int64{0, 1, 4 << 10, 1 << 20, 100 << 20, MaxMemory / 2} {
-		for _, window := range []int{1, 64, MaxWindow} {
-			for _, check := range []bool{false, true} {
-				s := base(BW, Send, size)
-				s.Window, s.Check = window, check
-				tx, txBufs, rx, rxBufs := s.slots()
-				if mem := int64(txBufs+rxBufs) * size; mem > MaxMemory+MaxMemory/2 || tx < 1 || rx < tx || check && (tx != txBufs || rx != rxBufs) {
-					t.Errorf("size %d, window %d, check %v: %d sends in %d buffers, %d receives in %d, %d bytes", size, window, check, tx, txBufs, rx, rxBufs, mem)
-				}
-			}
-		}
-	}
-}
-
-// The time that a process spends on the search for a peer that is gone is not that
-// of the messages before.
-func TestMeterLeavesWaitingOut(t *testing.T) {
-	for name, c := range map[string]struct {
-		present time.Duration
-		used    time.Duration
-	}{"at once": {time.Second, time.Second}, "after a drain": {1250 * time.Millisecond, 800 * time.Millisecond}, "two seconds later": {3 * time.Second, 0}} {
-		var got Measure
-		m := meter{m: &got, clock: func() time.Duration { return c.present }}
-		m.start(0, 10)
-		m.user -= time.Second
-		m.end(time.Second, 110)
-		if got.Msgs != 100 || got.Duration != time.Second || math.Abs(float64(got.User+got.Sys-c.used)) > 1e8 {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// Of messages that complete in one batch with the last of the warm-up, those behind
-// it count, and the time that they took.
-func TestMeterStartsWithinABatch(t *testing.T) {
-	type at = time.Duration
-	for name, c := range map[string]struct {
-		iters       int64
-		before, now at
-		had, done   int64
-		from        at
-		base        int64
-		late        at
-	}{
-		"all at once":        {10, 100, 200, 0, 20, 150, 10, 50},
-		"at its end":         {10, 100, 200, 4, 10, 200, 10, 0},
-		"the whole batch":    {10, 100, 200, 9, 12, 133, 10, 67},
-		"a first batch":      {10, 0, 200, 0, 20, 100, 10, 100},
-		"without a warm-up":  {10, 100, 200, 0, 10, 100, 0, 100},
-		"a test that has -t": {0, 100, 200, 0, 20, 200, 20, 0},
-	} {
-		m := meter{m: new(Measure), clock: func() time.Duration { return c.now }}
-		s := Spec{Iters: c.iters, Warmup: 10}
-		if name == "without a warm-up" {
-			s.Warmup = 0
-		}
-		m.startWithin(&s, c.before, c.now, c.had, c.done)
-		if !m.on || m.from != c.from || m.base != c.base || m.late != c.late {
-			t.Errorf("%s: from %d, base %d, late %d", name, m.from, m.base, m.late)
-		}
-	}
-	// What the process used before the clock was looked at is not known.
-	got := Measure{}
-	m := meter{m: &got, clock: func() time.Duration { return 200 }}
-	m.startWithin(&Spec{Iters: 10, Warmup: 10}, 100, 200, 0, 20)
-	m.user -= time.Second
-	if m.end(200, 20); got.Msgs != 10 || got.Duration != 50 || got.User != 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
 // -n says how many messages are measured, also where they complete together.
 func TestRunMeasuresWhatWasAsked(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for name, change := range map[string]func(*Spec){
-		"one way":           func(*Spec) {},
-		"both ways":         func(s *Spec) { s.Bidir = true },
-		"injected":          func(s *Spec) { s.Op, s.Warmup, s.Parallel = Inject, 0, 4 },
-		"injected, back":    func(s *Spec) { s.Op, s.Warmup, s.Reverse = Inject, 0, true },
-		"inject complete":   func(s *Spec) { s.Complete, s.Warmup, s.Reverse = "inject", 2, true },
-		"injected, warm-up": func(s *Spec) { s.Op, s.Bidir = Inject, true },
+	for name, change := range map[string]func(*traffic.Spec){
+		"one way":           func(*traffic.Spec) {},
+		"both ways":         func(s *traffic.Spec) { s.Bidir = true },
+		"injected":          func(s *traffic.Spec) { s.Op, s.Warmup, s.Parallel = traffic.Inject, 0, 4 },
+		"injected, back":    func(s *traffic.Spec) { s.Op, s.Warmup, s.Reverse = traffic.Inject, 0, true },
+		"inject complete":   func(s *traffic.Spec) { s.Complete, s.Warmup, s.Reverse = "inject", 2, true },
+		"injected, warm-up": func(s *traffic.Spec) { s.Op, s.Bidir = traffic.Inject, true },
 	} {
-		s := base(Rate, Send, 8)
+		s := base(traffic.Rate, traffic.Send, 8)
 		s.Iters, s.Warmup, s.Window, s.Progress = 10, 10, 512, "manual"
 		change(&s)
 		want := s.Iters * int64(s.Parallel)
@@ -805,15 +675,15 @@ func TestLinkLocal(t *testing.T) {
 	}
 	at := serve(t, ServerConfig{Listen: netip.AddrPortFrom(infos[i].SrcAddr.IP, 0)})
 	c := dial(t, at, ClientConfig{})
-	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+	if res := run(t, c, base(traffic.Lat, traffic.Send, 8)); res.Run.Msgs != 200 {
 		t.Errorf("%+v", res.Run)
 	}
-	c = dial(t, at, ClientConfig{EP: MSG})
-	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+	c = dial(t, at, ClientConfig{EP: traffic.MSG})
+	if res := run(t, c, base(traffic.Lat, traffic.Send, 8)); res.Run.Msgs != 200 {
 		t.Errorf("a connection: %+v", res.Run)
 	}
 	c = dial(t, at, ClientConfig{Impair: &relay.Faults{}})
-	if res := run(t, c, base(Lat, Send, 8)); res.Run.Msgs != 200 {
+	if res := run(t, c, base(traffic.Lat, traffic.Send, 8)); res.Run.Msgs != 200 {
 		t.Errorf("through a relay: %+v", res.Run)
 	}
 }
@@ -896,102 +766,6 @@ func TestAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// Streams that measure one after the other do not add up to more than the path
-// carries.
-func TestStreamsOneAfterTheOther(t *testing.T) {
-	ms := time.Millisecond
-	stream := func(begin, took time.Duration) LegResult {
-		m := Measure{Msgs: 100, Begin: begin, Duration: took, User: took / 2}
-		return LegResult{Tx: m, Rx: m}
-	}
-	timed := func(s *Spec) { s.Iters, s.Time = 0, 10*ms }
-	for name, c := range map[string]struct {
-		spec  func(*Spec)
-		here  []LegResult
-		there []LegResult
-		want  time.Duration
-	}{
-		"all at once":        {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
-		"one after another":  {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
-		"with a gap":         {func(*Spec) {}, []LegResult{stream(45*ms, 10*ms), stream(5*ms, 10*ms)}, make([]LegResult, 2), 50 * ms},
-		"at the server":      {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, 20 * ms},
-		"an older server":    {func(s *Spec) { s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(0, 10*ms), stream(0, 12*ms)}, 12 * ms},
-		"of both, no clock":  {func(s *Spec) { s.Bidir = true }, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, []LegResult{stream(time.Hour, 10*ms), stream(time.Hour, 11*ms)}, 12 * ms},
-		"transactions":       {func(s *Spec) { s.Test, s.Window = RR, 1 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
-		"intended times":     {func(s *Spec) { s.Test, s.Rate = Load, 10 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
-		"one measured never": {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), {}}, make([]LegResult, 2), 10 * ms},
-		// What goes beside it at its ends is nobody's.
-		"for a time, together": {timed, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
-		"for a time, apart":    {timed, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
-		"for a time, a batch":  {timed, []LegResult{stream(5*ms, 35*ms), stream(30*ms, 10*ms)}, make([]LegResult, 2), 15_555_556},
-		"for a time, reverse":  {func(s *Spec) { timed(s); s.Reverse = true }, make([]LegResult, 2), []LegResult{stream(5*ms, 10*ms), stream(6*ms, 15*ms)}, 12 * ms},
-	} {
-		s := base(BW, Send, 1000)
-		s.Parallel = 2
-		c.spec(&s)
-		r := &clientRun{spec: &s}
-		for i := range c.here {
-			r.legs = append(r.legs, &leg{spec: &s, res: c.here[i], hist: newHistogram()})
-		}
-		if got := r.result(c.there); got.DurationNS != int64(c.want) {
-			t.Errorf("%s: %v, want %v", name, time.Duration(got.DurationNS), c.want)
-		} else if x := got.CPU; x != nil && x.UserNS != got.DurationNS/2 {
-			t.Errorf("%s: %v of %v used, want half", name, time.Duration(x.UserNS), c.want)
-		}
-	}
-}
-
-// Streams measure when all are warm, and send until all have measured.
-func TestStreamsMeasureTogether(t *testing.T) {
-	s := base(BW, Send, 1000)
-	s.Iters, s.Time, s.Parallel = 0, time.Second, 2
-	both := newMusters(&s)
-	a, b := place{muster: both.tx}, place{muster: both.tx}
-	for _, step := range []struct {
-		says func() bool
-		want bool
-	}{{a.begins, false}, {a.begins, false}, {b.begins, true}, {a.begins, true}, {b.ends, false}, {b.ends, false}, {a.ends, true}, {b.ends, true}} {
-		if got := step.says(); got != step.want {
-			t.Errorf("%+v", both.tx)
-		}
-	}
-	both = newMusters(&s)
-	a, b = place{muster: both.tx}, place{muster: both.tx}
-	for i, step := range []struct {
-		p     *place
-		since time.Duration
-		want  bool
-	}{{&a, 9, false}, {&a, 12, false}, {&b, 9, false}, {&a, 14, false}, {&b, 11, true}, {&a, 16, true}} {
-		if got := step.p.over(step.since, 10); got != step.want {
-			t.Errorf("step %d: over %v", i, got)
-		}
-	}
-	if c := (&place{muster: both.rx}); c.over(19, 10) || !c.over(20, 10) {
-		t.Error("a stream that has nothing completed is not waited for twice the time")
-	}
-	if other := (&place{muster: both.rx}); other.begins() {
-		t.Error("one direction waits for the other")
-	}
-	// Nobody is waited for by a stream alone, or one with messages to count.
-	for _, change := range []func(*Spec){func(s *Spec) { s.Parallel = 1 }, func(s *Spec) { s.Iters, s.Time = 10, 0 }} {
-		s := s
-		change(&s)
-		if p := (&place{muster: newMusters(&s).tx}); !p.begins() || !p.ends() {
-			t.Errorf("%+v waits", s)
-		}
-	}
-	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, change := range []func(*Spec){func(*Spec) {}, func(s *Spec) { s.Reverse = true }, func(s *Spec) { s.Bidir = true }, func(s *Spec) { s.Test, s.Op, s.Warmup = Rate, Inject, 0 }} {
-		s := s
-		s.Parallel, s.Time = 4, 50*time.Millisecond
-		change(&s)
-		r := run(t, c, s).Run
-		if len(r.Streams) < 4 || r.Msgs == 0 || *r.Lost != 0 || r.DataCheck.Wrong != 0 {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
 func TestOtherPort(t *testing.T) {
 	for _, c := range []struct {
 		node string
@@ -1014,5 +788,30 @@ func TestOtherPort(t *testing.T) {
 		if got := noListening(at, c.err); got.Error() != c.want {
 			t.Errorf("%v, want %s", got, c.want)
 		}
+	}
+}
+
+// Streams that measure together lose nothing.
+func TestStreamsTogether(t *testing.T) {
+	s := base(traffic.BW, traffic.Send, 1000)
+	s.Iters, s.Time, s.Parallel = 0, time.Second, 2
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	for _, change := range []func(*traffic.Spec){func(*traffic.Spec) {}, func(s *traffic.Spec) { s.Reverse = true }, func(s *traffic.Spec) { s.Bidir = true }, func(s *traffic.Spec) { s.Test, s.Op, s.Warmup = traffic.Rate, traffic.Inject, 0 }} {
+		s := s
+		s.Parallel, s.Time = 4, 50*time.Millisecond
+		change(&s)
+		r := run(t, c, s).Run
+		if len(r.Streams) < 4 || r.Msgs == 0 || *r.Lost != 0 || r.DataCheck.Wrong != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestOneRoundTripIsOneValue(t *testing.T) {
+	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
+	s := base(traffic.Lat, traffic.Send, 64<<10)
+	s.Iters, s.Warmup = 1, 0
+	if l := run(t, c, s).Run.Latency; l.Min != l.P50 || l.P50 != l.Max || l.Mean != float64(l.Max) {
+		t.Errorf("%+v", l)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 )
@@ -22,8 +23,6 @@ const (
 	// it. Then every empty poll offers: two ends that share a processor would
 	// otherwise each burn their time slice.
 	yieldShared = 1500 * time.Nanosecond
-	// waitSlice is how long a blocking read waits before the leg looks around.
-	waitSlice = 100 * time.Millisecond
 )
 
 // A poller reads the completions of a leg.
@@ -36,23 +35,14 @@ type poller struct {
 	shared bool
 }
 
-// read takes completions: 0 when there are none now. It waits for some only if
-// wait is true and progress is automatic. An operation that failed comes as an
-// error.
-func (p *poller) read(wait bool) (int, error) {
-	if !wait {
-		return p.readFor(0)
-	}
-	return p.readFor(waitSlice)
-}
-
-// readFor is read that waits at most for d.
-func (p *poller) readFor(d time.Duration) (int, error) {
+// read takes completions: 0 when there are none now. It waits for some, at most for d, only
+// if progress is automatic or the leg rests. An operation that failed comes as an error.
+func (p *poller) read(d time.Duration, rests bool) (int, error) {
 	var n int
 	var err error
-	wait := d > 0 && p.block
+	wait := d > 0 && (p.block || rests)
 	if wait {
-		n, err = p.end.cq.SRead(p.ents, 1, min(d, waitSlice))
+		n, err = p.end.cq.SRead(p.ents, 1, min(d, traffic.Idle))
 	} else {
 		n, err = p.end.cq.Read(p.ents)
 	}
@@ -89,3 +79,6 @@ func (p *poller) idle() {
 
 // cpus0 is cpus at the start.
 var cpus0 = cpus()
+
+// cpus is how many processors the process may use at once.
+func cpus() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

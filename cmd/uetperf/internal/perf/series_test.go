@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // sum is all that a series counted.
@@ -17,14 +18,14 @@ func sumOf(samples []record.Sample) (s record.Sample) {
 
 // However long it takes, a series is bounded, and nothing it counted is lost.
 func TestSeriesIsBounded(t *testing.T) {
-	s := newSeries(sampleLeast)
+	s := newSeries(traffic.SampleLeast)
 	const n = 12345
 	var now total
 	for i := 1; i <= n; i++ {
 		now.bytes, now.msgs, now.rtx, now.drops = now.bytes+1000, now.msgs+1, now.rtx+2, now.drops+3
-		s.add(time.Duration(i)*sampleLeast, now, i, time.Duration(i))
+		s.add(time.Duration(i)*traffic.SampleLeast, now, i, time.Duration(i))
 	}
-	s.end((n+1)*sampleLeast, now, 1, 1)
+	s.end((n+1)*traffic.SampleLeast, now, 1, 1)
 	if k := len(s.samples); k > maxSamples || k < maxSamples/4 {
 		t.Errorf("%d samples", k)
 	}
@@ -38,7 +39,7 @@ func TestSeriesIsBounded(t *testing.T) {
 		}
 		last = x.AtNS
 	}
-	if last != int64((n+1)*sampleLeast) {
+	if last != int64((n+1)*traffic.SampleLeast) {
 		t.Errorf("it ends at %v", time.Duration(last))
 	}
 }
@@ -48,11 +49,11 @@ func TestSeriesEnd(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  int
-	}{{sampleLeast / 10, 1}, {sampleLeast / 2, 2}} {
-		s := newSeries(sampleLeast)
-		s.add(sampleLeast, total{msgs: 10}, 5, 6)
-		s.end(sampleLeast+c.after, total{msgs: 12}, 0, 0)
-		if last := s.samples[len(s.samples)-1]; len(s.samples) != c.want || last.AtNS != int64(sampleLeast+c.after) || sumOf(s.samples).Msgs != 12 || c.want == 1 && last.CwndBytes != 5 {
+	}{{traffic.SampleLeast / 10, 1}, {traffic.SampleLeast / 2, 2}} {
+		s := newSeries(traffic.SampleLeast)
+		s.add(traffic.SampleLeast, total{msgs: 10}, 5, 6)
+		s.end(traffic.SampleLeast+c.after, total{msgs: 12}, 0, 0)
+		if last := s.samples[len(s.samples)-1]; len(s.samples) != c.want || last.AtNS != int64(traffic.SampleLeast+c.after) || sumOf(s.samples).Msgs != 12 || c.want == 1 && last.CwndBytes != 5 {
 			t.Errorf("after %v: %+v", c.after, s.samples)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
@@ -25,9 +26,9 @@ type Keys struct{ PSK, TLS *uet.Security }
 
 func (k *Keys) of(svc service) *uet.Security {
 	switch svc.sec {
-	case PSK:
+	case traffic.PSK:
 		return k.PSK
-	case TLS:
+	case traffic.TLS:
 		return k.TLS
 	}
 	return nil
@@ -179,7 +180,7 @@ func (s *Server) hints(svc service) *uet.Info {
 	h := ctlHints(beatLost)
 	h.Domain.Name = s.cfg.Domain
 	h.Config.Tap = s.cfg.Tap
-	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime, maxSilence)
+	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime, traffic.MaxSilence)
 }
 
 // anyTries is how often a free port is looked for that has free ports behind it.
@@ -214,7 +215,7 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 	}()
 	first := at
 	for _, svc := range services {
-		if svc.sec != Off && s.cfg.Keys.of(svc) == nil {
+		if svc.sec != traffic.Off && s.cfg.Keys.of(svc) == nil {
 			continue
 		}
 		here := at
@@ -225,7 +226,7 @@ func (s *Server) openAt(at netip.AddrPort) (err error) {
 		if err != nil {
 			return fmt.Errorf("cannot listen on %v for %v: %w", here, svc, err)
 		}
-		if svc.ep == MSG {
+		if svc.ep == traffic.MSG {
 			l, err := listen(infos[0], svc, s.called)
 			if err != nil {
 				return noListening(here, err)
@@ -269,7 +270,7 @@ func (s *Server) Addrs() []netip.AddrPort { return s.addrs }
 func (s *Server) Services() []string {
 	out := make([]string, Ports)
 	for i, svc := range services {
-		if svc.sec == Off || s.cfg.Keys.of(svc) != nil {
+		if svc.sec == traffic.Off || s.cfg.Keys.of(svc) != nil {
 			out[i] = svc.String()
 		}
 	}
@@ -390,7 +391,7 @@ func (s *Server) full() string {
 func (s *Server) newSession(k sessionKey, id uint64) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ss := &session{
-		srv: s, ctl: k.ctl, addr: k.addr, id: id, patience: seconds(beatLost), in: make(chan *message, 4*MaxParallel), calls: make(chan *incoming, MaxParallel),
+		srv: s, ctl: k.ctl, addr: k.addr, id: id, patience: seconds(beatLost), in: make(chan *message, 4*traffic.MaxParallel), calls: make(chan *incoming, traffic.MaxParallel),
 		ctx: ctx, cancel: cancel,
 	}
 	s.sessions[k] = ss
@@ -447,7 +448,7 @@ func (s *Server) meet(in *incoming, from netip.AddrPort) {
 		return
 	}
 	hints := s.hints(in.svc)
-	hints.Config.Transport.PeerTimeout = min(max(beatLost, in.call.Silence), maxSilence)
+	hints.Config.Transport.PeerTimeout = min(max(beatLost, in.call.Silence), traffic.MaxSilence)
 	info, err := in.open(hints)
 	var c *ctl
 	if err == nil {
@@ -513,7 +514,7 @@ func (ss *session) end(why string) { ss.cancel(errors.New(why)) }
 // A serverRun is one run of a session.
 type serverRun struct {
 	id     int
-	spec   *Spec
+	spec   *traffic.Spec
 	legs   []*leg // nil: not open yet, its connection was not asked for
 	opened bool   // the gate of the legs
 	wg     sync.WaitGroup
@@ -522,7 +523,7 @@ type serverRun struct {
 	series *series
 	tick   *time.Ticker // of series, nil until go
 	churn  churn
-	both   musters
+	group  *traffic.Group
 }
 
 // A churn is the connections that come and go beside those of the legs.
@@ -530,7 +531,7 @@ type churn struct {
 	mu    sync.Mutex // guards what follows
 	live  map[*leg]struct{}
 	asked int // being opened, or live
-	done  map[int]*LegResult
+	done  map[int]*traffic.LegResult
 	ended bool
 }
 
@@ -634,7 +635,7 @@ func (r *serverRun) begin() {
 		r.begun, r.series, r.tick = time.Now(), newSeries(r.spec.Sample), time.NewTicker(r.spec.Sample)
 	}
 	for _, l := range r.open() {
-		l.gate.Store(true)
+		l.Gate.Store(true)
 		l.wake()
 	}
 }
@@ -699,16 +700,16 @@ func (ss *session) handle(m *message) {
 	case mGo:
 		r.begin()
 	case mSent:
-		if m.Leg >= 0 && m.Leg < len(r.legs) && r.spec.Test == Incast {
-			r.legs[0].sink.sent[m.Leg].Store(m.N)
+		if m.Leg >= 0 && m.Leg < len(r.legs) && r.spec.Test == traffic.Incast {
+			r.legs[0].Senders[m.Leg].Store(m.N)
 			r.legs[0].wake()
 		} else if m.Leg >= 0 && m.Leg < len(r.legs) && r.legs[m.Leg] != nil {
-			r.legs[m.Leg].peerSent.Store(m.N)
+			r.legs[m.Leg].PeerSent.Store(m.N)
 			r.legs[m.Leg].wake()
 		}
 	case mStop:
 		for _, l := range r.open() {
-			l.stop.Store(true)
+			l.Stop.Store(true)
 			l.wake()
 		}
 	case mEnd:
@@ -730,8 +731,8 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if spec.service() != ss.ctl.svc {
-		return nil, fmt.Errorf("a test of %v endpoints over a control channel of %v is not run", spec.service(), ss.ctl.svc)
+	if serviceOf(spec) != ss.ctl.svc {
+		return nil, fmt.Errorf("a test of %v endpoints over a control channel of %v is not run", serviceOf(spec), ss.ctl.svc)
 	}
 	if len(m.Addrs) != spec.Parallel {
 		return nil, fmt.Errorf("%d addresses for %d streams", len(m.Addrs), spec.Parallel)
@@ -739,8 +740,8 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	ss.srv.mu.Lock()
 	ss.patience = seconds(max(beatLost, spec.PeerTimeout))
 	ss.srv.mu.Unlock()
-	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), both: newMusters(spec)}
-	if spec.EP == MSG { // legs come with their connections
+	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), group: traffic.NewGroup(spec, true, nil)}
+	if spec.EP == traffic.MSG { // legs come with their connections
 		ss.cur = r
 		ss.srv.cfg.Log("%v runs %s %s, %d bytes", ss.addr, spec.Test, spec.Op, spec.Size)
 		return m.Addrs, nil
@@ -757,7 +758,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 			err = fmt.Errorf("test address %v is not of the client %v", a, ss.addr)
 			break
 		}
-		if sink := r.legs[0]; i > 0 && spec.Test == Incast { // one for all
+		if sink := r.legs[0]; i > 0 && spec.Test == traffic.Incast { // one for all
 			if _, err = sink.end.insert(a); err != nil {
 				break
 			}
@@ -773,7 +774,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 		if err = l.connect(a); err != nil {
 			break
 		}
-		if err = l.post(); err != nil {
+		if err = l.Start(); err != nil {
 			break
 		}
 		addrs = append(addrs, l.addr())
@@ -793,25 +794,24 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 }
 
 // legHints are the hints of a leg of the session.
-func (ss *session) legHints(spec *Spec) *uet.Info {
-	h := spec.hints(ss.ctl.sec, acceptTime, maxSilence)
+func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
+	h := hints(spec, ss.ctl.sec, acceptTime, traffic.MaxSilence)
 	h.Config.Tap = ss.srv.cfg.Tap
 	return h
 }
 
 // openLeg opens leg i of a run.
 func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
-	l, err := newLeg(r.spec, true, info)
+	l, err := newLeg(r.spec, i, true, info, r.group)
 	if err != nil {
 		return nil, err
 	}
 	ss.srv.cfg.Opened(l.end.ep, "test")
 	r.legs[i] = l
-	l.both = r.both
-	l.sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
-	l.complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
-	if l.sink != nil {
-		l.complete = func() {
+	l.Sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
+	l.Complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
+	if l.Senders != nil {
+		l.Complete = func() {
 			for k := range r.legs {
 				r.events <- legEvent{leg: k, kind: mDone}
 			}
@@ -841,7 +841,7 @@ func (r *serverRun) all() iter.Seq[*leg] {
 func (r *serverRun) start(i int) {
 	l := r.legs[i]
 	r.wg.Go(func() {
-		if err := l.run(); err != nil && err != errAborted {
+		if err := l.run(); err != nil && err != traffic.ErrAborted {
 			r.events <- legEvent{leg: i, kind: mFail, err: err}
 		}
 	})
@@ -862,7 +862,7 @@ func (ss *session) answer(in *incoming) error {
 		err = l.connect(netip.AddrPort{})
 	}
 	if err == nil {
-		err = l.post()
+		err = l.Start()
 	}
 	if err == nil {
 		err = l.end.accept(ss.ctx)
@@ -910,29 +910,28 @@ func (ss *session) answerAgain(in *incoming) error {
 			return
 		}
 		if c.done == nil {
-			c.done = map[int]*LegResult{}
+			c.done = map[int]*traffic.LegResult{}
 		}
 		if c.done[i] == nil {
-			c.done[i] = &LegResult{Counters: record.Counters{Drops: map[string]uint64{}}}
+			c.done[i] = &traffic.LegResult{Counters: record.Counters{Drops: map[string]uint64{}}}
 		}
-		c.done[i].add(res)
+		c.done[i].Add(res)
 	})
 	return nil
 }
 
 // once serves a connection from its request to its end.
-func (ss *session) once(r *serverRun, in *incoming, i int) (*LegResult, error) {
+func (ss *session) once(r *serverRun, in *incoming, i int) (*traffic.LegResult, error) {
 	info, err := in.open(ss.legHints(r.spec))
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLeg(r.spec, true, info)
+	l, err := newLeg(r.spec, i, true, info, r.group)
 	if err != nil {
 		return nil, err
 	}
 	ss.srv.cfg.Opened(l.end.ep, "test")
 	defer ss.closeLeg(l)
-	l.index, l.sent, l.complete = i, func(int64) {}, func() {}
 	c := &r.churn
 	c.mu.Lock()
 	if c.live == nil {
@@ -949,7 +948,7 @@ func (ss *session) once(r *serverRun, in *incoming, i int) (*LegResult, error) {
 		c.mu.Unlock()
 	}()
 	if err = l.connect(netip.AddrPort{}); err == nil {
-		err = l.post()
+		err = l.Start()
 	}
 	if err == nil {
 		err = l.end.accept(l.ctx)
@@ -958,10 +957,10 @@ func (ss *session) once(r *serverRun, in *incoming, i int) (*LegResult, error) {
 		return nil, err
 	}
 	// It ends when the client closes it.
-	if err := l.run(); err != nil && err != errAborted && !errors.Is(err, fi.ESHUTDOWN) && !errors.Is(err, fi.ECANCELED) {
+	if err := l.run(); err != nil && err != traffic.ErrAborted && !errors.Is(err, fi.ESHUTDOWN) && !errors.Is(err, fi.ECANCELED) {
 		ss.srv.cfg.Log("%v: a transaction: %v", ss.addr, err)
 	}
-	return &l.res, nil
+	return &l.Res, nil
 }
 
 // end makes all of them end soon.
@@ -970,7 +969,7 @@ func (c *churn) end(abort bool) {
 	defer c.mu.Unlock()
 	c.ended = true
 	for l := range c.live {
-		l.over.Store(true)
+		l.Over.Store(true)
 		l.wake()
 		if abort {
 			l.abort()
@@ -979,7 +978,7 @@ func (c *churn) end(abort bool) {
 }
 
 // stopRun ends the current run, if there is one, and returns what its legs did.
-func (ss *session) stopRun(abort bool) []LegResult {
+func (ss *session) stopRun(abort bool) []traffic.LegResult {
 	r := ss.cur
 	if r == nil {
 		return nil
@@ -996,7 +995,7 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		}
 	}
 	for _, l := range r.open() {
-		l.over.Store(true)
+		l.Over.Store(true)
 		l.wake()
 		if abort {
 			l.abort()
@@ -1016,13 +1015,11 @@ func (ss *session) stopRun(abort bool) []LegResult {
 		t, cwnd, rtt := sample(r.all())
 		r.series.end(time.Since(r.begun), t, cwnd, rtt)
 	}
-	out := make([]LegResult, len(r.legs))
+	out := make([]traffic.LegResult, len(r.legs))
 	for i, l := range r.open() {
-		if out[i] = l.res; l.sink != nil {
-			out = l.sink.results(l.res)
-		}
+		copy(out[i:], l.Results())
 		if d := r.churn.done[i]; d != nil {
-			out[i].add(d)
+			out[i].Add(d)
 		}
 		out[i].Waiting = waiting[i]
 		ss.closeLeg(l)

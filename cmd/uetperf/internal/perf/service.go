@@ -8,23 +8,11 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
-)
-
-// Endpoint types.
-const (
-	RDM = "rdm"
-	MSG = "msg"
-)
-
-// Security of a test: of its endpoints and of its control exchange alike.
-const (
-	Off = "off"
-	PSK = "psk" // a cluster key
-	TLS = "tls" // certificates
 )
 
 // A service is a kind of endpoint that a server offers. Each has a UDP port of its
@@ -33,7 +21,7 @@ const (
 // in this order.
 type service struct{ ep, sec string }
 
-var services = []service{{RDM, Off}, {MSG, Off}, {RDM, PSK}, {MSG, PSK}, {MSG, TLS}}
+var services = []service{{traffic.RDM, traffic.Off}, {traffic.MSG, traffic.Off}, {traffic.RDM, traffic.PSK}, {traffic.MSG, traffic.PSK}, {traffic.MSG, traffic.TLS}}
 
 // Services are the names of all services in the order of their ports.
 func Services() []string {
@@ -57,9 +45,12 @@ func (v service) at(server netip.AddrPort) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// serviceOf is what the endpoints of a test are.
+func serviceOf(s *traffic.Spec) service { return service{s.Endpoint(), s.Security()} }
+
 func (v service) String() string {
 	s := "-e " + v.ep
-	if v.sec != Off {
+	if v.sec != traffic.Off {
 		s += " --sec " + v.sec
 	}
 	return s
@@ -68,7 +59,7 @@ func (v service) String() string {
 // hints makes h ask for endpoints of the service.
 func (v service) hints(h *uet.Info, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h.Config.Security = sec
-	if v.ep == MSG {
+	if v.ep == traffic.MSG {
 		h.Ep.Type = fi.EpMsg
 		h.Config.CM = uet.CMConfig{Handshake: handshake, Idle: max(idle, connIdle), KeepAlive: connIdle / 3}
 	}
@@ -79,9 +70,6 @@ const (
 	// connIdle is how long a connection may be silent, or longer if peers may.
 	// Control messages and data find out earlier that the other end is gone.
 	connIdle = 10 * time.Second
-	// maxSilence is the longest silence that a client may ask for. A server allows it
-	// for all connections: of both ends the shorter one holds.
-	maxSilence = time.Hour
 	// acceptTime is how long an accepted connection may take to be one.
 	acceptTime = 5 * time.Second
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/uet"
 )
@@ -26,7 +27,7 @@ type stall struct {
 func (s *stall) look() {
 	n := int64(0)
 	for _, l := range s.legs {
-		n += l.live.Load()
+		n += l.Live.Load()
 	}
 	went := n != s.last
 	s.last = n
@@ -90,7 +91,7 @@ func sendText(w *uet.Waiting) string {
 // idle reports that a leg has nothing under way: a ping that pauses has a receive
 // posted all the same.
 func (l *leg) idle(list []uet.Waiting) bool {
-	if l.spec.Test != Ping || l.spec.Interval < stallEvery/2 {
+	if l.Spec.Test != traffic.Ping || l.Spec.Interval < stallEvery/2 {
 		return len(list) == 0
 	}
 	for _, w := range list {

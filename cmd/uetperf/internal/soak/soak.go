@@ -15,6 +15,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/page"
 )
 
@@ -23,7 +24,7 @@ type Config struct {
 	// Base has what all tests have in common: endpoint type, security, CRC, congestion
 	// control, time-outs, and the seed from which all is drawn. Time is how long
 	// the soak takes.
-	Base perf.Spec
+	Base traffic.Spec
 	// Sizes are those of messages.
 	Sizes []int64
 	// What is not "" is the same in all tests instead of drawn.
@@ -168,9 +169,9 @@ func (e *steadyError) Is(target error) bool { return target == errSteady }
 func (e *steadyError) Unwrap() error        { return e.err }
 
 // steady is the load beside the tests.
-func (s *soak) steady() perf.Spec {
+func (s *soak) steady() traffic.Spec {
 	p := s.cfg.Base
-	p.Test, p.Op, p.Size, p.Reply, p.Rate, p.Arrivals = perf.Load, perf.TSend, steadySize, steadySize, steadyRate, perf.Poisson
+	p.Test, p.Op, p.Size, p.Reply, p.Rate, p.Arrivals = traffic.Load, traffic.TSend, steadySize, steadySize, steadyRate, traffic.Poisson
 	p.Iters, p.Time, p.Warmup, p.Window, p.Parallel, p.Check, p.Progress = 0, s.cfg.Base.Time, 0, 64, 1, true, "auto"
 	return p
 }
@@ -350,13 +351,13 @@ func (s *soak) look(ctx context.Context, c *perf.Client) error {
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
 // draw makes the next test.
-func (s *soak) draw(left time.Duration) (perf.Spec, string) {
+func (s *soak) draw(left time.Duration) (traffic.Spec, string) {
 	rng, cfg := s.rng, &s.cfg
 	p := cfg.Base
 	p.Check, p.Seed = true, rng.Uint64()>>1+1
 	p.Iters, p.Warmup, p.Parallel, p.Window = 0, int64(rng.IntN(20)), 1+rng.IntN(4), 1<<rng.IntN(7)
 	p.Time = min(max(cfg.Base.Time/episodePart, episodeLeast), episodeMost, max(left, episodeLeast))
-	p.Op = pick(rng, perf.Send, perf.TSend, perf.Inject)
+	p.Op = pick(rng, traffic.Send, traffic.TSend, traffic.Inject)
 	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
 	p.GSO = pick(rng, "auto", "auto", "off")
 	if rng.IntN(4) == 0 && !cfg.Impaired {
@@ -364,9 +365,9 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 			p.Paths = n
 		}
 	}
-	kinds := []string{perf.Ping, perf.Lat, perf.BW, perf.BW, perf.Rate, perf.Load, perf.RR, churn}
-	if p.EP != perf.MSG {
-		kinds = append(kinds, perf.Incast)
+	kinds := []string{traffic.Ping, traffic.Lat, traffic.BW, traffic.BW, traffic.Rate, traffic.Load, traffic.RR, churn}
+	if p.EP != traffic.MSG {
+		kinds = append(kinds, traffic.Incast)
 	}
 	kind := pick(rng, kinds...)
 	for _, v := range []struct {
@@ -379,30 +380,30 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 	}
 	p.Size = pick(rng, cfg.Sizes...)
 	switch p.Test = kind; kind {
-	case perf.Ping:
+	case traffic.Ping:
 		p.Parallel, p.Window, p.Iters, p.Time, p.Warmup, p.Interval = 1, 0, 5, 0, 0, time.Millisecond
-	case perf.Lat:
+	case traffic.Lat:
 		p.Parallel, p.Window = 1, 0
-	case perf.BW, perf.Rate:
+	case traffic.BW, traffic.Rate:
 		p.Reverse = rng.IntN(3) == 0
 		p.Bidir = !p.Reverse && rng.IntN(2) == 0
-	case perf.Load:
-		p.Rate, p.Arrivals = float64(500+rng.IntN(5000)), pick(rng, perf.Constant, perf.Poisson, perf.Uniform)
+	case traffic.Load:
+		p.Rate, p.Arrivals = float64(500+rng.IntN(5000)), pick(rng, traffic.Constant, traffic.Poisson, traffic.Uniform)
 		p.Reply = pick(rng, cfg.Sizes...)
-	case perf.RR:
+	case traffic.RR:
 		p.Reply = pick(rng, cfg.Sizes...)
 	case churn:
-		p.Test, p.Churn, p.Window, p.Reply = perf.RR, true, 1, pick(rng, cfg.Sizes...)
-		if p.EP == perf.MSG {
+		p.Test, p.Churn, p.Window, p.Reply = traffic.RR, true, 1, pick(rng, cfg.Sizes...)
+		if p.EP == traffic.MSG {
 			p.Progress = "auto"
 		}
-	case perf.Incast:
-		p.Parallel, p.Within, p.Op, p.Window = 2+rng.IntN(6), 0.5, perf.TSend, 1+rng.IntN(4)
+	case traffic.Incast:
+		p.Parallel, p.Within, p.Op, p.Window = 2+rng.IntN(6), 0.5, traffic.TSend, 1+rng.IntN(4)
 	}
-	if p.Op == perf.Inject {
+	if p.Op == traffic.Inject {
 		switch {
-		case p.Test == perf.Load || p.Test == perf.RR:
-			p.Op = perf.TSend
+		case p.Test == traffic.Load || p.Test == traffic.RR:
+			p.Op = traffic.TSend
 		default:
 			p.Size = min(p.Size, maxInject)
 		}
@@ -420,7 +421,7 @@ func (s *soak) draw(left time.Duration) (perf.Spec, string) {
 const churn = "rr --churn"
 
 // command is what repeats a test.
-func (s *soak) command(p *perf.Spec) string {
+func (s *soak) command(p *traffic.Spec) string {
 	w := Words(p)
 	if s.cfg.Command == nil {
 		return page.Shell(slices.Concat([]string{"uetperf", w[0], "HOST"}, w[1:]))
@@ -430,10 +431,10 @@ func (s *soak) command(p *perf.Spec) string {
 
 // Words are the test and its flags: all that is drawn. What tests have in common,
 // and the host, is not there.
-func Words(p *perf.Spec) []string {
+func Words(p *traffic.Spec) []string {
 	test := p.Test
-	if test == perf.BW && p.Op == perf.Inject {
-		test = perf.Rate // the same, and has that operation
+	if test == traffic.BW && p.Op == traffic.Inject {
+		test = traffic.Rate // the same, and has that operation
 	}
 	w := []string{test, p.Op, "-s", strconv.FormatInt(p.Size, 10)}
 	add := func(on bool, flag string, v ...string) {
@@ -444,15 +445,15 @@ func Words(p *perf.Spec) []string {
 	number := func(n int) string { return strconv.Itoa(n) }
 	add(p.Iters > 0, "-n", strconv.FormatInt(p.Iters, 10))
 	add(p.Time > 0, "-t", p.Time.String())
-	add(p.Test == perf.Ping, "-i", p.Interval.String())
-	add(p.Test != perf.Ping, "-w", strconv.FormatInt(p.Warmup, 10))
+	add(p.Test == traffic.Ping, "-i", p.Interval.String())
+	add(p.Test != traffic.Ping, "-w", strconv.FormatInt(p.Warmup, 10))
 	add(p.Window > 0, "-W", number(p.Window), "-P", number(p.Parallel))
 	add(p.Reverse, "-R")
 	add(p.Bidir, "--bidir")
-	add(p.Test == perf.Load, "--rate", strconv.FormatFloat(p.Rate, 'f', -1, 64), "--arrivals", p.Arrivals)
-	add(p.Test == perf.Load || p.Test == perf.RR, "--reply", strconv.FormatInt(p.Reply, 10))
+	add(p.Test == traffic.Load, "--rate", strconv.FormatFloat(p.Rate, 'f', -1, 64), "--arrivals", p.Arrivals)
+	add(p.Test == traffic.Load || p.Test == traffic.RR, "--reply", strconv.FormatInt(p.Reply, 10))
 	add(p.Churn, "--churn")
-	add(p.Test == perf.Incast, "--within", strconv.FormatFloat(p.Within, 'f', -1, 64))
+	add(p.Test == traffic.Incast, "--within", strconv.FormatFloat(p.Within, 'f', -1, 64))
 	add(true, "--mode", p.Mode, "--complete", p.Complete, "--progress", p.Progress, "--gso", p.GSO)
 	add(p.Paths > 0, "--paths", number(p.Paths))
 	return append(w, "-c", "--seed", strconv.FormatUint(p.Seed, 10))

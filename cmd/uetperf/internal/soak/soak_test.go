@@ -15,6 +15,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,8 +46,8 @@ func serve(t *testing.T) (addr netip.AddrPort, stop func()) {
 	return s.Addrs()[0], stop
 }
 
-func base(ep string, d time.Duration) perf.Spec {
-	return perf.Spec{EP: ep, Sec: perf.Off, Mode: "rud", Complete: "transmit", Progress: "auto", CRC: true, CC: "nscc", GSO: "auto", Seed: 11, Time: d, PeerTimeout: 8 * time.Second, Parallel: 1}
+func base(ep string, d time.Duration) traffic.Spec {
+	return traffic.Spec{EP: ep, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Progress: "auto", CRC: true, CC: "nscc", GSO: "auto", Seed: 11, Time: d, PeerTimeout: 8 * time.Second, Parallel: 1}
 }
 
 func config(addr netip.AddrPort, ep string, d time.Duration, faults *relay.Faults) Config {
@@ -63,7 +64,7 @@ func TestSoak(t *testing.T) {
 		ep     string
 		faults *relay.Faults
 	}{
-		"rdm": {perf.RDM, nil}, "msg": {perf.MSG, nil}, "lossy": {perf.RDM, &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.005, Seed: 4}},
+		"rdm": {traffic.RDM, nil}, "msg": {traffic.MSG, nil}, "lossy": {traffic.RDM, &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.005, Seed: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, _ := serve(t)
@@ -125,7 +126,7 @@ func TestSoak(t *testing.T) {
 // A server that goes away ends the soak, with what was found.
 func TestSoakLosesTheServer(t *testing.T) {
 	addr, stop := serve(t)
-	cfg := config(addr, perf.RDM, time.Hour, nil)
+	cfg := config(addr, traffic.RDM, time.Hour, nil)
 	n := 0
 	cfg.News = func(*Status) {
 		if n++; n == 1 {
@@ -145,7 +146,7 @@ func TestSoakLosesTheServer(t *testing.T) {
 func TestSoakInterrupted(t *testing.T) {
 	addr, _ := serve(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	cfg := config(addr, perf.RDM, time.Hour, nil)
+	cfg := config(addr, traffic.RDM, time.Hour, nil)
 	cfg.News = func(*Status) { cancel() }
 	r, err := Run(ctx, cfg)
 	if !errors.Is(err, context.Canceled) || r.Error != "interrupted" || r.Soak.Failed != 0 || r.DataCheck.Wrong != 0 || *r.Lost != 0 || r.DataCheck.OK == 0 {
@@ -155,7 +156,7 @@ func TestSoakInterrupted(t *testing.T) {
 
 // Every test that can be drawn can be run, and all kinds are drawn.
 func TestDraw(t *testing.T) {
-	for _, ep := range []string{perf.RDM, perf.MSG} {
+	for _, ep := range []string{traffic.RDM, traffic.MSG} {
 		cfg := Config{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}}
 		s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(1, 2))}
 		kinds := map[string]int{}
@@ -174,13 +175,13 @@ func TestDraw(t *testing.T) {
 				t.Errorf("%v needs %d bytes", Words(&p), n)
 			}
 		}
-		want := map[string]int{perf.RDM: 8, perf.MSG: 7}[ep]
+		want := map[string]int{traffic.RDM: 8, traffic.MSG: 7}[ep]
 		if len(kinds) != want {
 			t.Errorf("%s: %v, want %d kinds", ep, kinds, want)
 		}
-		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Paths, s.cfg.Base.Paths = "rod", "delivery", perf.Send, "on", 3, 3
+		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Paths, s.cfg.Base.Paths = "rod", "delivery", traffic.Send, "on", 3, 3
 		for range 1000 {
-			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != perf.Send && p.Test != perf.Incast {
+			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != traffic.Send && p.Test != traffic.Incast {
 				t.Fatalf("%v is not what is pinned", Words(&p))
 			}
 		}

@@ -1,21 +1,11 @@
-// Package perf is the engine of uetperf: both ends of every test, the control
-// channel between them, the server that serves many clients and the client's
-// session with one.
-//
-// A test is a Spec. The client carries it to the server; both open endpoints
-// (legs), one pair per stream, tell each other their addresses, and run the same
-// loops, each leg in one goroutine. Nothing in a loop allocates per message.
-package perf
+package traffic
 
 import (
+	"cmp"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
-	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/udp"
-	"github.com/uetkit/uetkit/uet"
 )
 
 // Tests.
@@ -45,10 +35,27 @@ const (
 	Inject = "inject" // tagged
 )
 
+// Endpoint types.
+const (
+	RDM = "rdm"
+	MSG = "msg"
+)
+
+// Security of a test: of its endpoints and of its control exchange alike.
+const (
+	Off = "off"
+	PSK = "psk" // a cluster key
+	TLS = "tls" // certificates
+)
+
 // Bounds of a Spec. They keep a server from being asked for the impossible.
 const (
 	MaxParallel = 64
 	MaxWindow   = 16384
+	MaxPaths    = 64
+	// MaxSilence is the longest silence that a client may ask for. A server allows it for all
+	// connections: of both ends the shorter one holds.
+	MaxSilence = time.Hour
 	// MaxMemory bounds the message buffers of one leg.
 	MaxMemory = 1 << 30
 	// bufferShare is how much memory the buffers of one direction of a leg take
@@ -113,15 +120,15 @@ type Spec struct {
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
 
-// pingpong reports whether the test is of round trips.
-func (s *Spec) pingpong() bool { return s.Test == Ping || s.Test == Lat }
+// Pingpong reports whether the test is of round trips.
+func (s *Spec) Pingpong() bool { return s.Test == Ping || s.Test == Lat }
 
-// exchanges reports whether the test is of requests and replies that say which
+// Exchanges reports whether the test is of requests and replies that say which
 // request they answer.
-func (s *Spec) exchanges() bool { return s.Test == Load || s.Test == RR }
+func (s *Spec) Exchanges() bool { return s.Test == Load || s.Test == RR }
 
-// numbered reports whether each message says its number, checked or not.
-func (s *Spec) numbered() bool { return s.Check || s.exchanges() || s.Test == Incast }
+// Numbered reports whether each message says its number, checked or not.
+func (s *Spec) Numbered() bool { return s.Check || s.Exchanges() || s.Test == Incast }
 
 // maxRate bounds Rate: more messages than a host can count.
 const maxRate = 1e9
@@ -129,37 +136,31 @@ const maxRate = 1e9
 const (
 	// minSample is the least interval of a series.
 	minSample = 10 * time.Millisecond
-	// sampleParts and sampleLeast make the usual interval: a part of the time.
+	// sampleParts and SampleLeast make the usual interval: a part of the time.
 	sampleParts = 100
-	sampleLeast = 100 * time.Millisecond
+	SampleLeast = 100 * time.Millisecond
 )
 
-// sampling is the interval of the series if nobody says another.
-func (s *Spec) sampling() time.Duration {
+// Sampling is the interval of the series if nobody says another.
+func (s *Spec) Sampling() time.Duration {
 	if s.Test == Ping {
 		return 0
 	}
-	return max(s.Time/sampleParts, sampleLeast)
+	return max(s.Time/sampleParts, SampleLeast)
 }
 
-// service is what the endpoints are.
-func (s *Spec) service() service {
-	v := service{s.EP, s.Sec}
-	if v.ep == "" {
-		v.ep = RDM
-	}
-	if v.sec == "" {
-		v.sec = Off
-	}
-	return v
-}
+// Endpoint is the type of the endpoints.
+func (s *Spec) Endpoint() string { return cmp.Or(s.EP, RDM) }
 
-// tagged reports whether messages go by fi_tsend.
-func (s *Spec) tagged() bool { return s.Op != Send }
+// Security is what secures the endpoints.
+func (s *Spec) Security() string { return cmp.Or(s.Sec, Off) }
 
-// sends reports whether a side sends messages of its own accord.
-func (s *Spec) sends(server bool) bool {
-	if s.pingpong() || s.exchanges() || s.Test == Incast {
+// Tagged reports whether messages go by fi_tsend.
+func (s *Spec) Tagged() bool { return s.Op != Send }
+
+// Sends reports whether a side sends messages of its own accord.
+func (s *Spec) Sends(server bool) bool {
+	if s.Pingpong() || s.Exchanges() || s.Test == Incast {
 		return !server
 	}
 	return s.Bidir || s.Reverse == server
@@ -178,8 +179,8 @@ func (s *Spec) Validate() error {
 	for _, err := range []error{
 		oneOf("test", s.Test, Ping, Lat, BW, Rate, Load, RR, Incast),
 		oneOf("operation", s.Op, Send, TSend, Inject),
-		oneOf("endpoint type", s.service().ep, RDM, MSG),
-		oneOf("security", s.service().sec, Off, PSK, TLS),
+		oneOf("endpoint type", s.Endpoint(), RDM, MSG),
+		oneOf("security", s.Security(), Off, PSK, TLS),
 		oneOf("mode", s.Mode, "rud", "rod"),
 		oneOf("completion level", s.Complete, "inject", "transmit", "delivery"),
 		oneOf("progress", s.Progress, "auto", "manual"),
@@ -206,31 +207,31 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("iterations, time or warm-up are negative")
 	case s.Iters == 0 && s.Time == 0:
 		return fmt.Errorf("neither iterations nor time say how long the test is")
-	case s.Window < 0 || s.Window > MaxWindow || !s.pingpong() && s.Window == 0:
+	case s.Window < 0 || s.Window > MaxWindow || !s.Pingpong() && s.Window == 0:
 		return fmt.Errorf("window %d is not 1 to %d", s.Window, MaxWindow)
 	case s.Parallel < 1 || s.Parallel > MaxParallel:
 		return fmt.Errorf("-P %d is not 1 to %d", s.Parallel, MaxParallel)
 	case s.MTU != 0 && s.MTU != 1024 && s.MTU != 2048 && s.MTU != 4096 && s.MTU != 8192:
 		return fmt.Errorf("--mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
-	case s.Paths < 0 || s.Paths > udp.MaxPaths:
-		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, udp.MaxPaths)
+	case s.Paths < 0 || s.Paths > MaxPaths:
+		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, MaxPaths)
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
-	case s.PeerTimeout < 0 || s.PeerTimeout > maxSilence || s.Interval < 0:
+	case s.PeerTimeout < 0 || s.PeerTimeout > MaxSilence || s.Interval < 0:
 		return fmt.Errorf("a time is negative or too long")
-	case s.Trim && s.service().sec != Off:
-		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.service().sec)
+	case s.Trim && s.Security() != Off:
+		return fmt.Errorf("trimming is of no use with security %s: of a sealed packet switches leave nothing that could be read", s.Security())
 	case s.Trim && !s.CRC:
 		return fmt.Errorf("trimming needs the CRC, which tells a whole packet from one that was cut")
 	case s.Reverse && s.Bidir:
 		return fmt.Errorf("-R and --bidir are two directions: give one")
-	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.pingpong():
+	case (s.Reverse || s.Bidir || s.Parallel > 1) && s.Pingpong():
 		return fmt.Errorf("%s has no direction and one stream", s.Test)
-	case (s.Reverse || s.Bidir) && (s.exchanges() || s.Test == Incast):
+	case (s.Reverse || s.Bidir) && (s.Exchanges() || s.Test == Incast):
 		return fmt.Errorf("%s has no other direction: leave -R and --bidir out", s.Test)
-	case s.Op == Inject && (s.exchanges() || s.Test == Incast), s.Op == Send && s.Test == Incast:
+	case s.Op == Inject && (s.Exchanges() || s.Test == Incast), s.Op == Send && s.Test == Incast:
 		return fmt.Errorf("%s has no operation %s", s.Test, s.Op)
-	case s.Reply < 0 || s.Reply > MaxMemory/2 || s.Reply > 0 && !s.exchanges():
+	case s.Reply < 0 || s.Reply > MaxMemory/2 || s.Reply > 0 && !s.Exchanges():
 		return fmt.Errorf("--reply %d is not 0 to %s, of load and rr", s.Reply, units.Bytes(MaxMemory/2))
 	case s.Test == Load && !(s.Rate > 0 && s.Rate <= maxRate) || s.Test != Load && s.Rate != 0:
 		return fmt.Errorf("--rate %g/s is not more than 0 and at most %g/s, of load", s.Rate, maxRate)
@@ -270,7 +271,7 @@ const (
 // slots returns how many messages a sending and a receiving direction of a leg
 // have outstanding, and how many buffers each has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
-	if s.pingpong() {
+	if s.Pingpong() {
 		if s.Size > onePacket || s.Complete == "delivery" {
 			return 2, 2, 4, 4
 		}
@@ -291,53 +292,12 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	return tx, fit(tx, bufferShare), rx, fit(rx, bufferShare)
 }
 
+// Depth is how many messages a sending and a receiving direction of a leg have outstanding.
+func (s *Spec) Depth() (tx, rx int) {
+	tx, _, rx, _ = s.slots()
+	return tx, rx
+}
+
 // EffectiveWindow is how many messages are really outstanding: less than asked
 // when checked messages of this size would take too much memory.
 func (s *Spec) EffectiveWindow() int { tx, _, _, _ := s.slots(); return tx }
-
-// hints turns s into the hints of GetInfo for a leg secured by sec. A connection
-// may take handshake to come about, and be silent for idle.
-func (s *Spec) hints(sec *uet.Security, handshake, idle time.Duration) *uet.Info {
-	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
-	tx, _, rx, _ := s.slots()
-	// Sends complete in batches: room for what has completed and was not read.
-	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
-	switch {
-	case s.exchanges():
-		h.Tx.Size = max(h.Tx.Size, 2*rx) // replies to all that can be under way
-	case s.Test == Incast:
-		h.Rx.Size = max(h.Rx.Size, s.Parallel*rx)
-	}
-	switch s.Complete {
-	case "inject":
-		h.Tx.OpFlags = fi.InjectComplete
-	case "delivery":
-		h.Tx.OpFlags = fi.DeliveryComplete
-	default:
-		h.Tx.OpFlags = fi.TransmitComplete
-	}
-	if s.Mode == "rod" {
-		h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
-	}
-	h.Domain.DataProgress = fi.ProgressManual
-	if s.Progress == "auto" {
-		h.Domain.DataProgress = fi.ProgressAuto
-	}
-	h.Config.NoCRC = !s.CRC
-	h.Config.PayloadMTU = s.MTU
-	h.Config.Paths = s.Paths
-	h.Config.Seed = s.EndpointSeed
-	h.Config.Transport.PeerTimeout = s.PeerTimeout
-	h.Config.Transport.Trimming = s.Trim
-	h.Config.Transport.BaseRTT = s.BaseRTT
-	switch s.GSO {
-	case "on":
-		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On
-	case "off":
-		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
-	}
-	return s.service().hints(h, sec, handshake, idle)
-}
-
-// cpus is how many processors the process may use at once.
-func cpus() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

@@ -1,7 +1,8 @@
-package perf
+package traffic
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
@@ -44,10 +45,9 @@ func (s *span) length(timed bool) time.Duration {
 	return time.Duration(math.Round(float64(s.msgs) / s.rate * float64(time.Second)))
 }
 
-// result puts together what both ends of all legs measured. peer is nil if the
-// server did not tell.
-func (r *clientRun) result(peer []LegResult) record.Run {
-	s := r.spec
+// Result puts together what both ends of a test measured: the legs of the client, and what those
+// of the server told, nil if the server did not. spread is of an incast.
+func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 	run := record.Run{Op: s.Op, Size: s.Size, Transport: record.Counters{Drops: map[string]uint64{}}}
 	if peer != nil {
 		run.PeerTransport = &record.Counters{Drops: map[string]uint64{}}
@@ -62,8 +62,8 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	}
 	var here, there span // as each end's clock has it
 	var lost int64
-	for i, l := range r.legs {
-		mine := l.res
+	for i, l := range legs {
+		mine := l.Res
 		run.Transport.Add(&mine.Counters)
 		addCheck(mine.Check)
 		var theirs LegResult
@@ -73,7 +73,7 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			addCheck(theirs.Check)
 			lost += max(0, mine.Sent-theirs.Received) + max(0, theirs.Sent-mine.Received)
 		}
-		if s.pingpong() || s.exchanges() {
+		if s.Pingpong() || s.Exchanges() {
 			run.Msgs += mine.Tx.Msgs
 			if s.Test == Load { // whose streams have the same times, each on its own clock
 				mine.Tx.Begin = 0
@@ -86,8 +86,8 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 			on       bool
 			from, to *LegResult
 		}{
-			{"forward", s.sends(false), &mine, &theirs},
-			{"reverse", s.sends(true), &theirs, &mine},
+			{"forward", s.Sends(false), &mine, &theirs},
+			{"reverse", s.Sends(true), &theirs, &mine},
 		} {
 			if !d.on {
 				continue
@@ -111,8 +111,8 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 				there.add(&m)
 			}
 			if s.Test == Incast {
-				rtx, trimmed := mine.Counters.Rtx(), l.end.refusedTrimmed()
-				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &trimmed
+				rtx := mine.Counters.Rtx()
+				st.Rtx, st.ECN, st.Trimmed = &rtx, &mine.Echoed, &mine.Refused
 			}
 			run.Streams = append(run.Streams, st)
 		}
@@ -127,14 +127,14 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 		run.Lost = &lost
 	}
 	switch {
-	case s.exchanges():
-		r.exchanged(&run, duration)
+	case s.Exchanges():
+		exchangedBy(s, legs, &run, duration)
 	case s.Test == Incast:
-		r.incast(&run)
+		shared(s, legs, &run, spread)
 	}
-	if s.pingpong() {
-		run.FirstNS = int64(r.legs[0].res.First)
-		if h := r.legs[0].hist; h.count() > 0 {
+	if s.Pingpong() {
+		run.FirstNS = int64(legs[0].Res.First)
+		if h := legs[0].hist; h.count() > 0 {
 			run.Latency = h.latency()
 			run.Latency.RTT = s.Test == Ping
 		}
@@ -145,23 +145,24 @@ func (r *clientRun) result(peer []LegResult) record.Run {
 	if len(run.Streams) < 2 {
 		run.Streams = nil
 	}
-	run.CPU = r.cpu(peer, duration)
+	run.CPU = cpu(&legs[0].Res, peer, duration)
 	return run
 }
 
-// exchanged adds what is measured of requests and replies.
-func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
-	s := r.spec
+// exchangedBy adds what is measured of requests and replies.
+func exchangedBy(s *Spec, legs []*Leg, run *record.Run, duration time.Duration) {
 	all := exchanged{opened: newHistogram(), closed: newHistogram()}
 	h := newHistogram()
-	for _, l := range r.legs {
+	for _, l := range legs {
 		x := &l.ex
 		h.merge(l.hist)
 		all.offered += x.offered
 		all.late += x.late
 		all.unsent += x.unsent
 		all.span = max(all.span, x.span)
-		all.errors += x.errors
+		if all.errors += x.errors; x.lastErr != nil {
+			run.LastError = strings.Join(strings.Fields(x.lastErr.Error()), " ")
+		}
 		all.lag = max(all.lag, x.lag)
 		all.lastLag = max(all.lastLag, x.lastLag)
 		if x.opened != nil {
@@ -194,31 +195,31 @@ func (r *clientRun) exchanged(run *record.Run, duration time.Duration) {
 	run.Load = l
 }
 
-// incast adds how the senders shared and how long rounds took.
-func (r *clientRun) incast(run *record.Run) {
-	x := &record.Incast{Within: r.spec.Within}
-	if j, ok := r.spread.fairness(); ok {
+// shared adds how the senders of an incast shared and how long rounds took.
+func shared(s *Spec, legs []*Leg, run *record.Run, spread *Spread) {
+	x := &record.Incast{Within: s.Within}
+	if j, ok := spread.fairness(); ok {
 		x.Jain = &j
 	}
-	if at, ok := r.spread.converged(r.spec.Within); ok {
+	if at, ok := spread.converged(s.Within); ok {
 		ns := int64(at)
 		x.ConvergenceNS = &ns
 	}
-	x.Round, x.Rounds = r.race.rounds()
+	x.Round, x.Rounds = legs[0].Group.race.rounds()
 	run.Incast = x
 }
 
 // cpu is the processor time of the processes while the first leg measured, for the time
 // that all did: getrusage knows processes, not streams. The clocks of legs and ends do
 // not run at the same time.
-func (r *clientRun) cpu(peer []LegResult, duration time.Duration) *record.CPU {
+func cpu(mine *LegResult, peer []LegResult, duration time.Duration) *record.CPU {
 	pick := func(l *LegResult) Measure {
 		if l.Tx.Duration > 0 {
 			return l.Tx
 		}
 		return l.Rx
 	}
-	m := pick(&r.legs[0].res)
+	m := pick(mine)
 	if m.Duration <= 0 || m.User+m.Sys == 0 {
 		return nil
 	}

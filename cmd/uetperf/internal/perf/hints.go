@@ -1,0 +1,57 @@
+package perf
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// hints are the hints of GetInfo for a leg of a test that is secured by sec. A connection
+// may take handshake to come about, and be silent for idle.
+func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
+	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
+	tx, rx := s.Depth()
+	// Sends complete in batches: room for what has completed and was not read.
+	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
+	switch {
+	case s.Exchanges():
+		h.Tx.Size = max(h.Tx.Size, 2*rx) // replies to all that can be under way
+	case s.Test == traffic.Incast:
+		h.Rx.Size = max(h.Rx.Size, s.Parallel*rx)
+	}
+	switch s.Complete {
+	case "inject":
+		h.Tx.OpFlags = fi.InjectComplete
+	case "delivery":
+		h.Tx.OpFlags = fi.DeliveryComplete
+	default:
+		h.Tx.OpFlags = fi.TransmitComplete
+	}
+	if s.Mode == "rod" {
+		h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
+	}
+	h.Domain.DataProgress = fi.ProgressManual
+	if s.Progress == "auto" {
+		h.Domain.DataProgress = fi.ProgressAuto
+	}
+	h.Config.NoCRC = !s.CRC
+	h.Config.PayloadMTU = s.MTU
+	h.Config.Paths = s.Paths
+	h.Config.Seed = s.EndpointSeed
+	h.Config.Transport.PeerTimeout = s.PeerTimeout
+	h.Config.Transport.Trimming = s.Trim
+	h.Config.Transport.BaseRTT = s.BaseRTT
+	switch s.GSO {
+	case "on":
+		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On
+	case "off":
+		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
+	}
+	return serviceOf(s).hints(h, sec, handshake, idle)
+}
+
+// A leg of a test has as many paths as an endpoint may.
+const _ = uint(udp.MaxPaths - traffic.MaxPaths)

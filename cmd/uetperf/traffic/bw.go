@@ -1,0 +1,130 @@
+package traffic
+
+import "time"
+
+// A stream is bw and rate: a window of sends, receives that are posted again, or both.
+type stream struct {
+	*Leg
+	inject            bool
+	total             int64 // messages to send, -1: not known yet
+	posted, done, got int64
+	had, hadGot       int64 // done and got at the last look
+	txm, rxm          meter
+	txp, rxp          place
+	ready             []*Slot       // buffers to send from
+	last              time.Duration // something completed
+	closed, said      bool
+}
+
+func newStream(l *Leg) *stream {
+	t := &stream{
+		Leg: l, inject: l.Spec.Op == Inject, total: -1, ready: l.free(), closed: len(l.tx) == 0,
+		txm: l.meter(&l.Res.Tx), rxm: l.meter(&l.Res.Rx), txp: place{muster: l.Group.both.tx}, rxp: place{muster: l.Group.both.rx},
+	}
+	if l.Spec.Iters > 0 {
+		t.total = l.Spec.Warmup + l.Spec.Iters
+	}
+	return t
+}
+
+// Post keeps the window full.
+func (t *stream) Post() (time.Duration, error) {
+	s := t.Spec
+	t.had, t.hadGot = t.done, t.got
+	if t.open() && !t.closed {
+		if t.Stop.Load() {
+			t.total = t.posted
+		}
+		if !t.txm.on && s.Warmup == 0 && t.txp.begins() {
+			t.txm.start(t.since(), t.done)
+		}
+		// With -n the warm-up ends before the first message that counts is sent: one
+		// that was under way with it would seem to take no time.
+		most := t.total
+		if s.Iters > 0 && !t.inject && !t.txm.on {
+			most = min(t.total, s.Warmup)
+		}
+		for n := 0; n < len(t.tx) && len(t.ready) > 0 && t.posted != most; n++ {
+			b := t.ready[len(t.ready)-1]
+			t.fill(b.Buf, uint64(t.posted))
+			ok, err := t.Conn.Send(b.Buf, t.posted, b)
+			if err != nil {
+				return 0, postError(err)
+			}
+			if !ok {
+				break
+			}
+			t.posted++
+			if t.inject {
+				t.done++
+			} else {
+				t.ready = t.ready[:len(t.ready)-1]
+			}
+		}
+		if t.posted == t.total {
+			t.closed = true
+			t.Res.Sent = t.posted
+			t.tell()
+		}
+	}
+	if t.inject && !t.closed { // injected messages complete in silence: nothing would end a wait
+		return 0, nil
+	}
+	return Idle, nil
+}
+
+func (t *stream) Take(c *Completion) error {
+	if c.Sent {
+		t.done++
+		t.ready = append(t.ready, c.Slot)
+		return nil
+	}
+	t.got++
+	t.verify(c)
+	return t.recv(c.Slot)
+}
+
+// Look starts and stops the clocks.
+func (t *stream) Look(n int) (bool, error) {
+	s := t.Spec
+	if n > 0 || t.inject {
+		now, before := t.since(), max(t.last, t.opened)
+		if n > 0 || !t.closed {
+			t.last = now
+		}
+		// A warm-up that takes as long as the test is one.
+		warm := t.total < 0 && now-t.opened >= s.Time
+		if len(t.tx) > 0 && !t.txm.on && (t.done >= s.Warmup && t.txp.begins() || warm) {
+			t.txm.startWithin(s, before, now, t.had, t.done)
+		}
+		if len(t.rx) > 0 && !t.rxm.on && (t.got >= s.Warmup && t.rxp.begins() || warm) {
+			t.rxm.startWithin(s, before, now, t.hadGot, t.got)
+		}
+		switch {
+		case t.txm.on && t.total < 0 && t.txp.over(now-t.txm.from, s.Time):
+			t.txm.end(now, t.done)
+			t.total = t.posted
+		case t.txm.on && t.done == t.total:
+			t.txm.end(now, t.done)
+		}
+		t.Live.Store(t.done + t.got)
+	}
+	if !t.closed || t.posted != t.done {
+		return false, nil
+	}
+	if peer := t.PeerSent.Load(); len(t.rx) > 0 && (peer < 0 || t.got < peer) {
+		return false, nil
+	}
+	if !t.said {
+		t.said = true
+		t.Finish()
+		t.Complete()
+	}
+	return t.Over.Load(), nil
+}
+
+func (t *stream) Finish() {
+	t.txm.end(t.last, t.done)
+	t.rxm.end(t.last, t.got)
+	t.Res.Sent, t.Res.Received = t.posted, t.got
+}

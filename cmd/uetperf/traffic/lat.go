@@ -1,0 +1,142 @@
+package traffic
+
+import "time"
+
+// A pingpong is the client's end of lat and ping: one message at a time that comes back.
+type pingpong struct {
+	*Leg
+	total int64 // round trips
+	n     int64
+	done  int64 // sends completed
+	got   int64 // messages received
+	m     meter
+	begin time.Duration // of the round trip
+	rtt   time.Duration // of the last one
+	last  time.Duration // its end
+	pause time.Duration // of a ping: until then
+	out   *Slot         // receive to post again
+	// filled says that the next message only needs room, away that it is under way, back
+	// that it came back, drained that no other follows.
+	filled, away, back, drained bool
+}
+
+func newPingpong(l *Leg) *pingpong {
+	t := &pingpong{Leg: l, m: l.meter(&l.Res.Tx), total: 1<<63 - 1}
+	if l.Spec.Iters > 0 {
+		t.total = l.Spec.Warmup + l.Spec.Iters
+	}
+	return t
+}
+
+// at is the slot of a round trip.
+func (t *pingpong) at(n int64) *Slot { return &t.tx[n%int64(len(t.tx))] }
+
+// Post begins the next round trip.
+func (t *pingpong) Post() (time.Duration, error) {
+	s := t.Spec
+	if t.drained || t.away {
+		return Idle, nil
+	}
+	if !t.filled {
+		t.rests = false
+		stop := t.n >= t.total || t.Stop.Load()
+		if !stop && t.pause > 0 {
+			if left := t.pause - t.since(); left > 0 {
+				t.rests = true
+				return left, nil
+			}
+			t.pause = 0
+		}
+		if !stop {
+			t.fill(t.at(t.n).Buf, uint64(t.n))
+			t.begin = t.since()
+			// A warm-up that takes as long as the test is one.
+			if t.n == s.Warmup || !t.m.on && s.Iters == 0 && t.begin >= s.Time {
+				t.m.start(t.begin, t.n)
+			}
+			stop = s.Iters == 0 && t.m.on && t.begin-t.m.from >= s.Time
+		}
+		if stop {
+			t.drained = true
+			t.Finish()
+			return 0, t.settle()
+		}
+		t.filled = true
+	}
+	b := t.at(t.n)
+	ok, err := t.Conn.Send(b.Buf, t.n, b)
+	if err != nil {
+		return 0, postError(err)
+	}
+	if !ok {
+		return 0, nil
+	}
+	t.filled, t.away, t.back = false, true, false
+	if s.Op == Inject {
+		t.done++
+	} else {
+		b.busy = true
+	}
+	return Idle, t.settle()
+}
+
+// settle does what the last round trip left to do, while the next one is under way.
+func (t *pingpong) settle() error {
+	if t.m.on && t.n > t.m.base {
+		d := t.rtt
+		if t.Spec.Test == Lat {
+			d /= 2
+		}
+		t.hist.record(d, 1)
+	}
+	if b := t.out; b != nil {
+		t.out = nil
+		return t.recv(b)
+	}
+	return nil
+}
+
+func (t *pingpong) Take(c *Completion) error {
+	if c.Sent {
+		c.busy = false
+		t.done++
+		return nil
+	}
+	t.back = true
+	t.got++
+	t.out = c.Slot
+	t.verify(c)
+	return nil
+}
+
+// Look ends a round trip. The message that had the next one's place has to be complete by then.
+// One ACK, behind an answer, may tell of several messages (docs/decisions/0025), so to wait for
+// this one would add the ACK's way to each round trip.
+func (t *pingpong) Look(int) (bool, error) {
+	if t.drained && t.done >= t.n {
+		return t.finished()
+	}
+	if t.drained || !t.away || !t.back || t.at(t.n+1).busy {
+		return false, nil
+	}
+	t.away = false
+	t.last = t.since()
+	t.rtt = t.last - t.begin
+	if t.n == 0 {
+		t.Res.First = t.rtt
+	}
+	t.n++
+	t.Live.Store(t.n)
+	if t.Reply != nil {
+		t.Reply(t.n-1, t.rtt)
+	}
+	if d := t.Spec.Interval; d > 0 && t.n < t.total {
+		t.pause = t.last + d
+	}
+	return false, nil
+}
+
+func (t *pingpong) Finish() {
+	t.m.end(t.last, t.n)
+	t.Res.Sent, t.Res.Received = t.n, t.got
+}

@@ -1,0 +1,366 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/pattern"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+)
+
+// Signals are what a leg hears from outside. They may be given by another goroutine, which
+// then wakes the owner of the leg.
+type Signals struct {
+	Gate     atomic.Bool  // the other leg is there: messages may be posted
+	Stop     atomic.Bool  // post no more messages
+	Over     atomic.Bool  // the other side is complete
+	Aborted  atomic.Bool  // end at once
+	PeerSent atomic.Int64 // how many messages the other leg has sent, -1: not known yet
+}
+
+// A Leg is one end of one stream. How its life goes, at both ends:
+//
+//  1. Start posts receives. A side that sends begins when the Gate is opened.
+//  2. Who has posted its last message tells the other how many there were (Sent). A leg is
+//     complete when its own sends have completed and all messages of the other side have
+//     arrived.
+//  3. The server's leg says so (Complete) and goes on, because the client may still need an
+//     answer. The client's leg ends when it is complete and the server's is (Over); then the
+//     server's is told to end (Over).
+type Leg struct {
+	Signals
+	Spec   *Spec
+	Index  int // of the stream
+	Server bool
+	Conn   Conn
+	Res    LegResult
+	// Senders is, of the receiver of an incast, how many messages each sender has sent, -1:
+	// not known yet.
+	Senders []atomic.Int64
+	// Live is how many messages there are so far, for interval lines.
+	Live atomic.Int64
+	// Sent is told how many messages were sent, Complete that the leg is complete.
+	Sent     func(n int64)
+	Complete func()
+	// Reply hears of every round trip of a ping.
+	Reply func(n int64, rtt time.Duration)
+	// Group is what the legs of one end share.
+	Group *Group
+
+	test    Test // made with the first turn
+	tx, rx  []Slot
+	again   []*Slot // receives that found no room
+	posts   int64   // receives posted
+	check   *record.Check
+	ledger  *pattern.Ledger
+	hist    *histogram // measured round trips: half of each, but all of a ping's
+	ex      exchanged  // of load and rr
+	begun   time.Duration
+	opened  time.Duration // when the leg found its gate open
+	started bool
+	linger  bool // the test is complete; only the other side is waited for
+	rests   bool // nothing is to happen before the time of the wait
+	told    bool
+}
+
+// A Group is what the legs of one end of a test share.
+type Group struct {
+	both musters
+	race *race // of the senders of an incast
+}
+
+// NewGroup makes the group of one end. wake wakes all its legs.
+func NewGroup(s *Spec, server bool, wake func()) *Group {
+	g := &Group{both: newMusters(s)}
+	if s.Test == Incast && !server {
+		g.race = newRace(s.Parallel, wake)
+	}
+	return g
+}
+
+// Round is the open round of an incast, 0 during its streams.
+func (g *Group) Round() int64 { return g.race.round.Load() }
+
+// Results are those of the legs of the other end: what the receiver of an incast found is told
+// with the first, how much came of each sender with each.
+func (l *Leg) Results() []LegResult {
+	k, ok := l.test.(*sink)
+	if !ok {
+		return []LegResult{l.Res}
+	}
+	out := make([]LegResult, len(k.got))
+	out[0] = l.Res
+	for i := range out {
+		out[i].Received = k.got[i]
+	}
+	return out
+}
+
+// ErrAborted ends a leg from outside.
+var ErrAborted = errors.New("aborted")
+
+// NewLeg makes a leg. Its owner sets Conn, and what is to be told, before it starts.
+func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
+	l := &Leg{Spec: s, Index: index, Server: server, Group: g, Sent: func(int64) {}, Complete: func() {}}
+	l.PeerSent.Store(-1)
+	tx, txBufs, rx, rxBufs := s.slots()
+	if s.Test == Incast && server {
+		rx *= s.Parallel
+		if s.Check {
+			rxBufs = rx
+		}
+		l.Senders = make([]atomic.Int64, s.Parallel)
+		for i := range l.Senders {
+			l.Senders[i].Store(-1)
+		}
+	}
+	if s.Check {
+		l.check = &record.Check{}
+		// A sender is at most a window ahead of the slowest message; twice that
+		// and what a batch of completions adds.
+		l.ledger = pattern.NewLedger(4*s.Window + 1024)
+	}
+	if !server && (s.Pingpong() || s.Exchanges()) {
+		l.hist = newHistogram()
+	}
+	back := s.Size // of what comes back
+	if s.Exchanges() {
+		back = s.Reply
+	}
+	if s.Sends(server) {
+		l.tx = slots(tx, txBufs, s.Size)
+	}
+	switch {
+	case s.Sends(!server):
+		l.rx = slots(rx, rxBufs, s.Size)
+	case s.Pingpong() || s.Exchanges():
+		l.rx = slots(rx, rxBufs, back)
+	}
+	l.again = make([]*Slot, 0, len(l.rx))
+	if s.Exchanges() && server {
+		for i, r := range slots(rx, rxBufs, back) {
+			l.rx[i].Reply = r.Buf
+		}
+	}
+	return l
+}
+
+// newTest makes the test of a leg.
+func newTest(l *Leg) Test {
+	switch s := l.Spec; {
+	case s.Test == Incast && l.Server:
+		return newSink(l)
+	case s.Test == Incast:
+		return newSender(l)
+	case (s.Pingpong() || s.Exchanges()) && l.Server:
+		return newAnswerer(l)
+	case s.Pingpong():
+		return newPingpong(l)
+	case s.Churn:
+		return newChurn(l)
+	case s.Exchanges():
+		return newExchange(l)
+	default:
+		return newStream(l)
+	}
+}
+
+// slots makes n slots whose buffers of size bytes are one of bufs.
+func slots(n, bufs int, size int64) []Slot {
+	v := make([]Slot, n)
+	slab := make([]byte, max(1, bufs*int(size))) // never nil: an address even for empty messages
+	for i := range v {
+		b := i % bufs * int(size)
+		v[i].Buf = slab[b : b+int(size) : b+int(size)]
+	}
+	return v
+}
+
+// Start posts the receives.
+func (l *Leg) Start() error {
+	for i := range l.rx {
+		if err := l.recv(&l.rx[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Turn takes completions and posts what can be posted then. It reports how long to wait for the
+// next turn, and whether the leg has ended. After an error it has ended, too.
+func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error) {
+	switch {
+	case l.Aborted.Load():
+		err = ErrAborted
+	case l.linger:
+		return Idle, l.Over.Load(), nil
+	case l.started:
+		over, err = l.take(done)
+	default:
+		l.started = true
+		l.begun = l.Conn.Now()
+		l.test = newTest(l)
+	}
+	switch {
+	case err != nil || over:
+	case l.linger:
+		wait = Idle
+	default:
+		wait, err = l.test.Post()
+	}
+	if err != nil || over {
+		l.finish()
+	}
+	return wait, over || l.linger && l.Over.Load(), err
+}
+
+// Failed is called when an operation has failed. It reports whether that ends the leg, and why.
+func (l *Leg) Failed(err error) error {
+	if t, ok := l.test.(*churn); ok && !l.linger { // a transaction failed, others may not
+		return t.fail(err)
+	}
+	return err
+}
+
+// take takes completions.
+func (l *Leg) take(done []Completion) (over bool, err error) {
+	for i := range done {
+		if err := l.test.Take(&done[i]); err != nil {
+			return false, err
+		}
+	}
+	for k := len(l.again); k > 0; k-- { // receives that found no room
+		s := l.again[0]
+		l.again = append(l.again[:0], l.again[1:]...)
+		if err := l.recv(s); err != nil {
+			return false, err
+		}
+	}
+	return l.test.Look(len(done))
+}
+
+// Rests reports that the leg has nothing to do before the wait of its turn is over, so that
+// even those who poll may sleep.
+func (l *Leg) Rests() bool { return l.rests }
+
+// End is called once when the leg has ended, well or not.
+func (l *Leg) End(err error) {
+	if err != nil {
+		l.finish()
+	}
+	l.tell()
+	if l.check == nil {
+		return
+	}
+	if n := l.PeerSent.Load(); err == nil && n >= 0 && !l.Spec.Pingpong() && !l.Spec.Churn && l.Senders == nil {
+		l.check.Wrong += int64(l.ledger.Gaps(uint64(n)))
+	}
+	l.Res.Check = l.check
+}
+
+func (l *Leg) finish() {
+	if l.test != nil { // else it was aborted before its first turn
+		l.test.Finish()
+	}
+}
+
+// finished is the end of a client's test: it lingers until the other side is complete.
+func (l *Leg) finished() (bool, error) {
+	l.test.Finish()
+	l.tell()
+	l.linger = true
+	return false, nil
+}
+
+// since is the time since the leg began.
+func (l *Leg) since() time.Duration { return l.Conn.Now() - l.begun }
+
+// open reports whether messages may be posted.
+func (l *Leg) open() bool {
+	if l.opened == 0 && l.Gate.Load() {
+		l.opened = max(1, l.since())
+	}
+	return l.opened != 0
+}
+
+// tell tells how many messages were sent, once.
+func (l *Leg) tell() {
+	if !l.told && len(l.tx) > 0 {
+		l.told = true
+		l.Sent(l.Res.Sent)
+	}
+}
+
+// recv posts a receive, later if there is no room now.
+func (l *Leg) recv(s *Slot) error {
+	s.seq = l.posts
+	ok, err := l.Conn.Recv(s)
+	switch {
+	case err != nil:
+		return postError(err)
+	case ok:
+		l.posts++
+	default:
+		l.again = append(l.again, s)
+	}
+	return nil
+}
+
+// fill makes the contents of message n if they are checked.
+func (l *Leg) fill(b []byte, n uint64) {
+	if l.check != nil {
+		l.Conn.Fill(b, n)
+	}
+}
+
+// free are all slots to send from.
+func (l *Leg) free() []*Slot {
+	v := make([]*Slot, 0, len(l.tx))
+	for i := range l.tx {
+		v = append(v, &l.tx[i])
+	}
+	return v
+}
+
+// wrong counts the bytes of a message that are wrong, missing or too many.
+func (l *Leg) wrong(c *Completion, size int64, n uint64) int {
+	wrong := 0
+	if n := int64(c.Len); n != size {
+		wrong = int(max(n, size) - min(n, size))
+	}
+	wrong += l.Conn.Verify(c.Buf[:min(c.Len, len(c.Buf))], n)
+	l.check.WrongBytes += int64(wrong)
+	return wrong
+}
+
+// judge counts a message that was checked.
+func (l *Leg) judge(dup bool, wrong int) {
+	switch {
+	case dup:
+		l.check.Dup++
+		l.check.Wrong++
+	case wrong > 0:
+		l.check.Wrong++
+	default:
+		l.check.OK++
+	}
+}
+
+// verify checks a message if messages are checked.
+func (l *Leg) verify(c *Completion) {
+	if l.check == nil {
+		return
+	}
+	wrong := l.wrong(c, l.Spec.Size, uint64(c.Seq))
+	// Messages of an ordered endpoint take the receives in the order posted.
+	dup := c.Seq < 0
+	if !dup && !l.Spec.Churn { // transactions that failed leave gaps
+		dup = !l.ledger.Take(uint64(c.Seq)) || l.Spec.Mode == "rod" && c.Seq != c.seq
+	}
+	l.judge(dup, wrong)
+}
+
+// postError is a message or a receive that could not be posted.
+func postError(err error) error { return fmt.Errorf("post: %w", err) }

@@ -1,0 +1,236 @@
+package traffic
+
+import "time"
+
+// Load and rr exchange requests and replies. A request says its number, and so
+// does its reply, so that replies may come in any order.
+//
+// Load is an open loop: each request has a time at which it is meant to begin,
+// whatever became of those before, and its latency counts from that time to the
+// reply. A round trip needs one clock, and its end is what the application at the
+// other end did, not what its transport promised. What cannot begin in time waits
+// its turn; nothing is left out, so an end that stalls shows in every request that
+// the stall delayed.
+
+const (
+	// LateAfter is how long after its intended time a request has begun late.
+	LateAfter = 100 * time.Microsecond
+	// drainPart of the time, but at least drainLeast and at most drainMost, is
+	// what requests that wait have after the end before they are given up.
+	drainPart  = 10
+	drainLeast = 100 * time.Millisecond
+	drainMost  = time.Second
+	// piledUp, or a hundredth of the time if that is more, is the delay of the last
+	// request that says that requests pile up.
+	piledUp = 20 * time.Millisecond
+	// replyBit tells the contents of a reply from that of its request.
+	replyBit = 1 << 62
+	// seqAhead times the window is how far a request may be ahead of the oldest
+	// one that is not answered.
+	seqAhead = 4
+)
+
+// exchanged is what a client's leg found, besides its LegResult and histogram:
+// of requests that were measured.
+type exchanged struct {
+	offered int64         // meant to begin
+	late    int64         // of those
+	unsent  int64         // of those, never begun
+	span    time.Duration // in which they were meant to
+	lag     time.Duration
+	lastLag time.Duration // of the last that began
+	errors  int64
+	lastErr error
+	// opened and closed are the times of churn.
+	opened, closed *histogram
+}
+
+// An exchange is the client's end of load, and of rr without churn.
+type exchange struct {
+	*Leg
+	arr      *arrivals // nil: a request begins when there is room
+	window   int64
+	due      []time.Duration // by number of the request, modulo its length; answered: -1
+	ready    []*Slot
+	posted   int64 // requests
+	sent     int64 // requests that completed
+	got      int64 // replies
+	oldest   int64 // request that is not answered
+	first    int64 // request that is measured, -1: none yet
+	from     time.Duration
+	measured int64
+	last     time.Duration
+	now      time.Duration // of the completions that are being taken
+	fresh    bool          // now is good
+	closed   bool
+	m        meter
+}
+
+const answered = time.Duration(-1)
+
+func newExchange(l *Leg) *exchange {
+	t := &exchange{Leg: l, window: int64(len(l.tx)), ready: l.free(), first: -1, m: l.meter(&l.Res.Tx)}
+	if l.Spec.Test == Load {
+		t.arr = newArrivals(l.Spec, l.Index)
+	}
+	ring := int64(1)
+	for ring < seqAhead*t.window {
+		ring *= 2
+	}
+	t.due = make([]time.Duration, ring)
+	return t
+}
+
+// at is when a request was meant to begin.
+func (t *exchange) at(seq int64) *time.Duration { return &t.due[seq&int64(len(t.due)-1)] }
+
+// Post begins the requests that are due.
+func (t *exchange) Post() (time.Duration, error) {
+	ex := &t.ex
+	now := t.since()
+	for n := 0; !t.closed && n < len(t.tx); n++ {
+		at := now
+		if t.arr != nil {
+			at = t.arr.next()
+		}
+		t.bound(now, at)
+		if t.closed || at > now || !t.room() || t.posted-t.oldest >= seqAhead*t.window {
+			break
+		}
+		b := t.ready[len(t.ready)-1]
+		t.fill(b.Buf, uint64(t.posted))
+		if t.arr != nil {
+			now = t.since()
+		}
+		ok, err := t.Conn.Send(b.Buf, t.posted, b)
+		if err != nil {
+			return 0, postError(err)
+		}
+		if !ok {
+			break
+		}
+		t.ready = t.ready[:len(t.ready)-1]
+		*t.at(t.posted) = at
+		t.posted++
+		if t.first >= 0 {
+			ex.offered++
+			ex.lastLag = now - at
+			if ex.lag = max(ex.lag, ex.lastLag); ex.lastLag > LateAfter {
+				ex.late++
+			}
+		}
+		if t.arr != nil {
+			t.arr.step()
+		}
+	}
+	if t.arr != nil && !t.closed && t.room() {
+		return t.arr.next() - t.since(), nil // negative: at once
+	}
+	return Idle, nil
+}
+
+// room reports whether the window has room for a request.
+func (t *exchange) room() bool { return len(t.ready) > 0 && t.posted-t.got < t.window }
+
+// bound finds out whether the next request, which is meant to begin at a time, is the first that
+// is measured, or one too many.
+func (t *exchange) bound(now, at time.Duration) {
+	s := t.Spec
+	// A warm-up that takes as long as the test is one.
+	if t.first < 0 && (t.posted == s.Warmup || s.Iters == 0 && now >= s.Time) {
+		if t.first, t.from = t.posted, at; t.arr != nil {
+			t.from = t.arr.since()
+		}
+		t.m.start(t.from, 0)
+	}
+	switch {
+	case t.Stop.Load():
+		t.giveUp(now)
+	case t.first < 0:
+	case s.Iters > 0 && t.posted == t.first+s.Iters, s.Iters == 0 && t.arr == nil && at-t.from >= s.Time, t.arr != nil && t.arr.over(t.from+s.Time):
+		t.closed = true
+	case t.arr != nil && now-t.from >= s.Time+min(max(s.Time/drainPart, drainLeast), drainMost):
+		t.giveUp(t.from + s.Time)
+	}
+}
+
+// giveUp counts what was meant to begin before a time and did not.
+func (t *exchange) giveUp(end time.Duration) {
+	t.closed = true
+	if t.first < 0 || t.arr == nil {
+		return
+	}
+	n := t.arr.until(end)
+	t.ex.unsent += n
+	t.ex.late += n
+	t.ex.offered += n
+	t.ex.span = end - t.from
+	t.waited(n, end, t.since())
+}
+
+// waited records for n requests that were given up the time that they waited, from
+// their intended times until now: less than it would have become.
+func (t *exchange) waited(n int64, end, now time.Duration) {
+	const parts = 1000
+	for i := range int64(parts) {
+		if k := n*(i+1)/parts - n*i/parts; k > 0 {
+			at := t.arr.at + (float64(end)-t.arr.at)*(float64(i)+0.5)/parts
+			t.hist.record(time.Duration(float64(now)-at), k)
+		}
+	}
+}
+
+func (t *exchange) Take(c *Completion) error {
+	if !t.fresh { // those that are read together came together
+		t.now, t.fresh = t.since(), true
+	}
+	if c.Sent {
+		t.sent++
+		t.ready = append(t.ready, c.Slot)
+		return nil
+	}
+	seq := c.Seq
+	known := seq >= t.oldest && seq < t.posted && *t.at(seq) != answered
+	if known {
+		at := t.at(seq)
+		if t.first >= 0 && seq >= t.first {
+			t.measured++
+			t.last = t.now
+			t.hist.record(t.now-*at, 1)
+		}
+		*at = answered
+		t.got++
+		for t.oldest < t.posted && *t.at(t.oldest) == answered {
+			t.oldest++
+		}
+	}
+	t.verifyReply(c, known)
+	return t.recv(c.Slot)
+}
+
+func (t *exchange) Look(int) (bool, error) {
+	t.fresh = false
+	t.Live.Store(t.got)
+	if t.closed && t.got == t.posted && t.sent == t.posted {
+		return t.finished()
+	}
+	return false, nil
+}
+
+func (t *exchange) Finish() {
+	t.m.end(t.last, t.measured)
+	if t.arr != nil && t.first >= 0 && t.ex.span == 0 {
+		t.ex.span = min(t.arr.next()-t.from, t.Spec.Time)
+	}
+	if t.Res.Tx.Msgs = t.measured; t.arr != nil && !t.Stop.Load() && !t.Aborted.Load() {
+		t.Res.Tx.Duration = max(t.Res.Tx.Duration, t.Spec.Time)
+	}
+	t.Res.Sent, t.Res.Received = t.posted, t.got
+}
+
+// verifyReply checks a reply; known says that its request waits for one.
+func (l *Leg) verifyReply(c *Completion, known bool) {
+	if l.check != nil {
+		l.judge(!known, l.wrong(c, l.Spec.Reply, uint64(c.Seq)|replyBit))
+	}
+}

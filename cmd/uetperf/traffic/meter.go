@@ -1,0 +1,64 @@
+package traffic
+
+import "time"
+
+// A meter measures one direction.
+type meter struct {
+	m         *Measure
+	clock     func() time.Duration // since the leg began
+	usage     func() (user, sys time.Duration)
+	zero      time.Duration // of clock, on the clock of all legs of the end
+	on, ended bool
+	base      int64
+	from      time.Duration
+	late      time.Duration // from when on user and sys are, after from
+	user, sys time.Duration
+}
+
+func (l *Leg) meter(m *Measure) meter {
+	return meter{m: m, clock: l.since, usage: l.Conn.Usage, zero: l.begun}
+}
+
+func (m *meter) start(now time.Duration, done int64) {
+	m.on, m.base, m.from = true, done, now
+	m.user, m.sys = m.usage()
+}
+
+// startWithin starts the clock of a stream that had had messages at before, has done
+// at now, and finds its warm-up over. Messages complete in batches: with -n all but
+// those of the warm-up count, as if those of the batch had come one by one. before of a
+// first batch is when the leg found its gate open, 0 if the batch was faster.
+func (m *meter) startWithin(s *Spec, before, now time.Duration, had, done int64) {
+	if s.Iters == 0 || done <= s.Warmup {
+		m.start(now, done)
+		return
+	}
+	at := before + time.Duration(float64(now-before)*float64(s.Warmup-had)/float64(done-had))
+	m.start(at, s.Warmup)
+	m.late = now - at
+}
+
+func (m *meter) end(now time.Duration, done int64) {
+	if !m.on || m.ended {
+		return
+	}
+	m.ended = true
+	m.m.Msgs, m.m.Begin, m.m.Duration = done-m.base, m.zero+m.from, max(0, now-m.from)
+	// The leg may end later than its last message came. What it used is told for the
+	// measured time; but what it used while it looked for a peer that was gone says
+	// nothing of the messages before.
+	over := max(0, m.clock()-now)
+	if over > max(m.m.Duration/usageSlack, usageLeast) || m.late > m.m.Duration/usageSlack {
+		return
+	}
+	u, s := m.usage()
+	part := float64(m.m.Duration) / max(1, float64(m.m.Duration+over))
+	m.m.User, m.m.Sys = time.Duration(float64(u-m.user)*part), time.Duration(float64(s-m.sys)*part)
+}
+
+// usageSlack is the part of the measured time by which the processor time may be of
+// a longer one, usageLeast by how much it always may.
+const (
+	usageSlack = 10
+	usageLeast = 250 * time.Millisecond
+)
