@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -79,6 +80,20 @@ func (tr *trace) startName(s wire.PSN) string {
 	return tr.names[s]
 }
 
+// psn is a PSN relative to the Start_PSN of its PDC, or to another one that it is near
+// to.
+func (tr *trace) psn(psn, start wire.PSN) string {
+	if d := psn.Sub(start); d > -1<<16 && d < 1<<16 {
+		return fmt.Sprint(d)
+	}
+	for s, name := range tr.names {
+		if d := psn.Sub(s); d >= 0 && d < 1<<12 {
+			return fmt.Sprintf("%s+%d", name, d)
+		}
+	}
+	return "far"
+}
+
 // startOf is the Start_PSN of the PDC of a packet between two PDCIDs.
 func (tr *trace) startOf(p *tracePkt, spdcid, dpdcid uint16) (wire.PSN, bool) {
 	a, b := tracePDCID{p.from.name, spdcid}, tracePDCID{p.to.name, dpdcid}
@@ -98,7 +113,7 @@ func (tr *trace) showReq(p *tracePkt, b []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	p.spdcid = h.SPDCID
+	p.spdcid, p.psn = h.SPDCID, h.PSN
 	s := fmt.Sprintf("%v%s", h.Type, traceFlags(h.Flags, wire.FlagRETX, "RETX", wire.FlagAR, "AR", wire.FlagSYN, "SYN"))
 	k, dest := tracePDCID{p.from.name, h.SPDCID}, ""
 	if h.Flags&wire.FlagSYN != 0 {
@@ -230,8 +245,8 @@ func (tr *trace) showNack(p *tracePkt, b []byte) string {
 	}
 	start, known := tr.startOf(p, h.SPDCID, h.DPDCID)
 	psn := "none"
-	if known && (h.PSN != 0 || !tr.answersNoPSN(p, h.DPDCID)) {
-		psn = fmt.Sprint(h.PSN.Sub(start))
+	if known && (h.PSN != 0 || !p.from.answersNoPSN(h.DPDCID)) {
+		psn = tr.psn(h.PSN, start)
 	}
 	s := fmt.Sprintf("%v%s code=%v psn=%s spdcid=%s dpdcid=%s", h.Type, traceFlags(h.Flags, wire.NackFlagM, "M", wire.NackFlagRETX, "RETX"), h.Code, psn,
 		tr.id(p.from, h.SPDCID), tr.id(p.to, h.DPDCID))
@@ -248,12 +263,13 @@ func (tr *trace) showNack(p *tracePkt, b []byte) string {
 	return s
 }
 
-// answersNoPSN reports whether the packet of a PDC that a FEP got last was one without
-// a PSN.
-func (tr *trace) answersNoPSN(p *tracePkt, id uint16) bool {
-	for i := len(tr.all) - 1; i >= 0; i-- {
-		if q := tr.all[i]; q.from == p.to && q.to == p.from && q.spdcid == id {
-			return q.noPSN
+// answersNoPSN reports whether a NACK of PSN 0 answers a control packet that has no PSN:
+// what was received is answered in order.
+func (n *traceNode) answersNoPSN(id uint16) bool {
+	for i, p := range n.got {
+		if p.spdcid == id && (p.noPSN || p.psn == 0) {
+			n.got = slices.Delete(n.got, i, i+1)
+			return p.noPSN
 		}
 	}
 	return false
@@ -265,7 +281,7 @@ func (tr *trace) showCP(p *tracePkt, b []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	p.spdcid = h.SPDCID
+	p.spdcid, p.psn = h.SPDCID, h.PSN
 	start, _ := tr.startOf(p, h.SPDCID, h.DPDCID)
 	s := fmt.Sprintf("CTRL %v%s", h.Ctl, traceFlags(h.Flags, wire.FlagISROD, "ISROD", wire.FlagRETX, "RETX", wire.FlagAR, "AR", wire.FlagSYN, "SYN"))
 	switch h.Ctl {

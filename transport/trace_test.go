@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/netip"
 	"path/filepath"
@@ -52,19 +53,22 @@ func TestTraces(t *testing.T) {
 
 // A trace is a script under way: FEPs, the network between them, one clock.
 type trace struct {
-	t     *testing.T
-	now   time.Duration
-	told  time.Duration // the time that was printed last
-	out   strings.Builder
-	start wire.PSN
-	seed  uint64
-	nodes []*traceNode
-	delay time.Duration
-	way   map[string]string // "A>B": "hold" or "lose"
-	all   []*tracePkt       // all packets that ever left, by number less one
-	fly   []*tracePkt       // those under way, in the order of leaving
-	sent  []traceMsg
-	ops   int
+	t       *testing.T
+	now     time.Duration
+	told    time.Duration // the time that was printed last
+	out     strings.Builder
+	start   wire.PSN
+	seed    uint64
+	nodes   []*traceNode
+	ghosts  []*traceNode // addresses without a FEP
+	delay   time.Duration
+	way     map[string]string // "A>B": "hold" or "lose"
+	all     []*tracePkt       // all packets that ever left, by number less one
+	fly     []*tracePkt       // those under way, in the order of leaving
+	sent    []traceMsg
+	ops     int
+	brief   bool // packets are counted, not printed
+	flooded int  // addresses that took part in floods
 
 	// Names for numbers that are drawn.
 	ids    map[tracePDCID]string
@@ -103,7 +107,8 @@ type traceNode struct {
 	busy  bool // something was done to it since its last turn
 	ids   int
 	paths map[int]string
-	what  []uint64 // see traceFEP.refused
+	what  []uint64    // see traceFEP.refused
+	got   []*tracePkt // received since it sent last
 }
 
 // A tracePkt is a packet on its way, as it is now.
@@ -119,7 +124,9 @@ type tracePkt struct {
 	path     int // the local port it left from
 	toPath   int // and the one it goes to
 	spdcid   uint16
-	noPSN    bool // it has no PSN
+	psn      wire.PSN // as it is on the wire
+	noPSN    bool     // it has no PSN
+	what     string   // its first words
 }
 
 // A traceSource draws numbers that are far apart, and PDCIDs of which the RTO has no
@@ -185,7 +192,7 @@ func (tr *trace) node(name string) (*traceNode, error) {
 }
 
 func (tr *trace) at(addr netip.AddrPort) *traceNode {
-	for _, n := range tr.nodes {
+	for _, n := range slices.Concat(tr.nodes, tr.ghosts) {
 		if n.addr.Addr() == addr.Addr() {
 			return n
 		}
@@ -276,11 +283,15 @@ func init() {
 			n.fep.revoke(an)
 			return err
 		}),
+		"forge":  (*trace).forge,
+		"flood":  (*trace).flood,
+		"rounds": (*trace).rounds,
 		"delay": func(tr *trace, args []string) (err error) {
 			tr.delay, err = time.ParseDuration(args[0])
 			return err
 		},
 		"hold": onWay("hold"), "lose": onWay("lose"), "pass": onWay(""),
+		"small":   func(tr *trace, args []string) error { tr.way[args[0]] = args[1]; return nil },
 		"deliver": (*trace).deliverSome,
 		"drop": onPackets(func(tr *trace, p *tracePkt, _ []string) error {
 			return tr.land(p)
@@ -312,6 +323,28 @@ func init() {
 				return err
 			}
 			return tr.advance(tr.now+d, false)
+		},
+		"brief": func(tr *trace, args []string) error {
+			d, err := time.ParseDuration(args[0])
+			if err != nil {
+				return err
+			}
+			was := len(tr.all)
+			tr.brief = true
+			err = tr.advance(tr.now+d, false)
+			tr.brief = false
+			var kinds []string
+			counts := map[string]int{}
+			for _, p := range tr.all[was:] {
+				k := p.from.name + ">" + p.to.name + " " + p.what
+				if counts[k]++; counts[k] == 1 {
+					kinds = append(kinds, k)
+				}
+			}
+			for _, k := range kinds {
+				tr.say("%s, %d times", k, counts[k])
+			}
+			return err
 		},
 		"wait": func(tr *trace, args []string) error {
 			d := time.Hour
@@ -542,7 +575,7 @@ func (tr *trace) events(n *traceNode) {
 			what = append(what, fmt.Sprintf("%s (%d)", words[i], d))
 		}
 	}
-	if n.what = counts; what != nil {
+	if n.what = counts; what != nil && !tr.brief {
 		tr.say("%s  %s", n.name, strings.Join(what, ", "))
 	}
 }
@@ -620,7 +653,9 @@ func (tr *trace) deliver(list []*tracePkt) {
 		for ; n < len(list) && list[n].train == p.train && list[n].no == p.no+n && list[n].tos == p.tos && len(list[n-1].b) == p.seg; n++ {
 			d.Data = append(d.Data, list[n].b...)
 		}
+		all := list
 		list = list[n:]
+		p.to.got = append(p.to.got, all[:n]...)
 		p.to.fep.receive(tr.now, &d)
 		p.to.busy = true
 		tr.events(p.to)
@@ -671,6 +706,7 @@ func (tr *trace) moment() (some bool) {
 // leave has a FEP send what it may.
 func (tr *trace) leave(n *traceNode) {
 	d := dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	defer func() { n.got = nil }()
 	for n.fep.transmit(tr.now, &d) {
 		to := tr.at(d.Remote)
 		if to == nil {
@@ -704,10 +740,129 @@ func (tr *trace) leave(n *traceNode) {
 			case "lose":
 				tail = " (lost)"
 				_ = tr.land(p)
+			case "":
+				if to.fep == nil {
+					_ = tr.land(p)
+				}
+			default:
+				if tr.large(p) {
+					tail = " (lost)"
+					_ = tr.land(p)
+				}
 			}
-			tr.say("%s %d %s%s", head, p.no, tr.show(p, n.fep.plain(i)), tail)
+			text := tr.show(p, n.fep.plain(i))
+			p.what = text
+			for _, end := range []string{" psn=", " cack_psn=", " probe_opaque=", " clear_psn="} {
+				p.what, _, _ = strings.Cut(p.what, end)
+			}
+			p.what += tail
+			if tr.brief {
+				continue
+			}
+			tr.say("%s %d %s%s", head, p.no, text, tail)
 		}
 	}
+}
+
+// large reports whether a packet is larger than its way carries.
+func (tr *trace) large(p *tracePkt) bool {
+	n, err := strconv.Atoi(tr.way[p.from.name+">"+p.to.name])
+	return err == nil && len(p.b) > n
+}
+
+// quietly runs something without a line about it.
+func (tr *trace) quietly(do func() error) error {
+	n := tr.out.Len()
+	err := do()
+	was := tr.out.String()[:n]
+	tr.out.Reset()
+	tr.out.WriteString(was)
+	tr.told = 0
+	return err
+}
+
+// rounds has two FEPs send each other 64 bytes in turn, each as soon as it has heard the
+// other, and says what that made: rounds A B 1000. Neither ends its turn before it has
+// answered.
+func (tr *trace) rounds(args []string) error {
+	a, err := tr.node(args[0])
+	if err != nil {
+		return err
+	}
+	b, err := tr.node(args[1])
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	was := len(tr.all)
+	err = tr.quietly(func() error {
+		for i := range 2 * n {
+			to := b
+			if i%2 == 1 {
+				to = a
+			}
+			from := a
+			if to == a {
+				from = b
+			}
+			if err := cmp.Or(tr.post(to, []string{"64"}, true), tr.post(from, []string{to.name, "64"}, false)); err != nil {
+				return err
+			}
+			to.busy, from.busy = true, true
+			if err := tr.advance(tr.now+tr.delay, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	asked, acks := 0, 0
+	for _, p := range tr.all[was:] {
+		switch t := wire.Type(p.b[0] >> 3); {
+		case t == wire.TypeAckCC:
+			acks++
+		case t == wire.TypeRUDReq && p.b[1]&byte(wire.FlagAR) != 0:
+			asked++
+		}
+	}
+	tr.say("%d messages, %d of them asked for an ACK, %d ACKs", 2*n, asked, acks)
+	return err
+}
+
+// flood delivers SYN packets of many addresses without a FEP, and counts the answers:
+// flood B 1000 data=10.
+func (tr *trace) flood(args []string) error {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	to, err := tr.node(args[0])
+	if err != nil {
+		return err
+	}
+	was := len(tr.all)
+	err = tr.quietly(func() error {
+		for range n {
+			tr.flooded++
+			words := append([]string{fmt.Sprintf("x%d>%s", tr.flooded, to.name), "rud", "syn", "ar", "spdcid=77"}, args[2:]...)
+			if err := tr.forge(words); err != nil {
+				return err
+			}
+		}
+		return tr.settle()
+	})
+	kinds := map[string]int{}
+	for _, p := range tr.all[was:] {
+		if p.to.fep == nil {
+			kinds[p.what]++
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		tr.say("%s answers %d times %s", to.name, kinds[k], k)
+	}
+	return err
 }
 
 // advance lets time pass until then, or until something is to be seen.
