@@ -62,6 +62,10 @@ var traceWords = map[string]func(c *Config, v string) error{
 	"no_crc":           traceFlag(func(c *Config) *bool { return &c.NoCRC }),
 	"one_rtt":          traceFlag(func(c *Config) *bool { return &c.OneRTT }),
 	"clear_start":      traceFlag(func(c *Config) *bool { return &c.AcceptClearStart }),
+	"unexpected_share": func(c *Config, v string) (err error) {
+		c.UnexpectedShare, err = strconv.ParseFloat(v, 64)
+		return err
+	},
 	"job": func(c *Config, v string) error {
 		n, err := strconv.ParseUint(v, 10, 24)
 		c.JobID = uint32(n)

@@ -66,7 +66,7 @@ func (tr *trace) anybody(name string) (*traceNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &traceNode{name: name, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 19, byte(k >> 8), byte(k)}), 4793), paths: map[int]string{}}
+	n := &traceNode{name: name, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 19, byte(k >> 8), byte(k)}), 4793)}
 	tr.ghosts = append(tr.ghosts, n)
 	return n, nil
 }
@@ -104,14 +104,14 @@ func (m *tracePacket) id(word string, n *traceNode) uint16 {
 		return 0
 	}
 	for k, name := range m.tr.ids {
-		if name == m.words[word] && k.node == n.name {
+		if name == m.words[word] && (k.node == n.name || name[0] >= 'A') {
 			return k.id
 		}
 	}
 	k, err := strconv.ParseUint(m.words[word], 10, 16)
 	if err != nil {
 		m.err = err
-	} else if m.tr.ids[tracePDCID{n.name, uint16(k)}] == "" {
+	} else if k != 0 && m.tr.ids[tracePDCID{n.name, uint16(k)}] == "" {
 		m.tr.ids[tracePDCID{n.name, uint16(k)}] = m.words[word]
 	}
 	return uint16(k)

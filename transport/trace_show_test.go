@@ -289,7 +289,6 @@ func (tr *trace) showCP(p *tracePkt, b []byte) string {
 		p.noPSN = true
 		s += fmt.Sprintf(" probe_opaque=%d sack_base=%d", h.ProbeOpaque, wire.PSN(h.Payload).Sub(start))
 	case wire.CtlClear, wire.CtlClearReq:
-		p.noPSN = true
 		s += fmt.Sprintf(" clear_psn=%d", wire.PSN(h.Payload).Sub(start))
 	default:
 		s += fmt.Sprintf(" psn=%d", h.PSN.Sub(start))

@@ -66,8 +66,11 @@ type trace struct {
 	all     []*tracePkt       // all packets that ever left, by number less one
 	fly     []*tracePkt       // those under way, in the order of leaving
 	sent    []traceMsg
+	room    []byte // for trains
 	ops     int
 	brief   bool // packets are counted, not printed
+	trains  bool // trains are printed, not packets
+	pathsTo int  // packets up to this number were told of by by_path
 	flooded int  // addresses that took part in floods
 
 	// Names for numbers that are drawn.
@@ -106,7 +109,6 @@ type traceNode struct {
 	open  bool // its application goes on: ACKs that can wait do
 	busy  bool // something was done to it since its last turn
 	ids   int
-	paths map[int]string
 	what  []uint64    // see traceFEP.refused
 	got   []*tracePkt // received since it sent last
 }
@@ -141,7 +143,7 @@ func (s *traceSource) Uint64() uint64 {
 
 func newTrace(start wire.PSN, seed uint64) *trace {
 	return &trace{
-		now: time.Second, told: time.Second, start: start, seed: seed, delay: 5 * time.Microsecond, way: map[string]string{},
+		room: make([]byte, 0, dgram.SlabLen), now: time.Second, told: time.Second, start: start, seed: seed, delay: 5 * time.Microsecond, way: map[string]string{},
 		ids: map[tracePDCID]string{}, starts: map[tracePDCID]wire.PSN{}, names: map[wire.PSN]string{}, msgs: map[traceMsgID]string{},
 	}
 }
@@ -324,6 +326,17 @@ func init() {
 			}
 			return tr.advance(tr.now+d, false)
 		},
+		"trains": func(tr *trace, args []string) error {
+			d, err := time.ParseDuration(args[0])
+			if err != nil {
+				return err
+			}
+			tr.trains = true
+			err = tr.advance(tr.now+d, false)
+			tr.trains = false
+			return err
+		},
+		"by_path": (*trace).byPath,
 		"brief": func(tr *trace, args []string) error {
 			d, err := time.ParseDuration(args[0])
 			if err != nil {
@@ -336,7 +349,11 @@ func init() {
 			var kinds []string
 			counts := map[string]int{}
 			for _, p := range tr.all[was:] {
-				k := p.from.name + ">" + p.to.name + " " + p.what
+				to := p.to.name
+				if p.to.fep == nil {
+					to = "others"
+				}
+				k := p.from.name + ">" + to + " " + p.what
 				if counts[k]++; counts[k] == 1 {
 					kinds = append(kinds, k)
 				}
@@ -395,7 +412,7 @@ func (tr *trace) newFEP(args []string) error {
 	for _, name := range names {
 		k := len(tr.nodes) + 1
 		n := &traceNode{
-			name: name, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 0, byte(k)}), 4793), known: true, paths: map[int]string{0: "main"},
+			name: name, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 0, byte(k)}), 4793), known: true,
 			src: &traceSource{n: uint64(k-1)*5 + 3*tr.seed},
 		}
 		for _, w := range words {
@@ -593,15 +610,21 @@ func (tr *trace) whose(b []byte) string {
 	return " THAT NOBODY SENT"
 }
 
-// packets finds the packets that a word names: 3, 3-5, 3,5-7 or A>B for those under way.
+// packets finds the packets that a word names: 3, 3-5 or 3,5-7 by their numbers, A>B for
+// those under way, A>B:2-3 for some of these.
 func (tr *trace) packets(word string) (list []*tracePkt, err error) {
-	if strings.Contains(word, ">") {
+	all := tr.all
+	if way, some, ok := strings.Cut(word, ":"); strings.Contains(way, ">") {
+		all = nil
 		for _, p := range tr.fly {
-			if p.from.name+">"+p.to.name == word {
-				list = append(list, p)
+			if p.from.name+">"+p.to.name == way {
+				all = append(all, p)
 			}
 		}
-		return list, nil
+		if !ok {
+			return all, nil
+		}
+		word = some
 	}
 	for _, part := range strings.Split(word, ",") {
 		a, b, ranged := strings.Cut(part, "-")
@@ -610,10 +633,10 @@ func (tr *trace) packets(word string) (list []*tracePkt, err error) {
 		if ranged && err == nil {
 			last, err = strconv.Atoi(b)
 		}
-		if err != nil || first < 1 || last > len(tr.all) {
+		if err != nil || first < 1 || last > len(all) {
 			return nil, fmt.Errorf("no packets %q", word)
 		}
-		list = append(list, tr.all[first-1:last]...)
+		list = append(list, all[first-1:last]...)
 	}
 	return list, nil
 }
@@ -705,7 +728,7 @@ func (tr *trace) moment() (some bool) {
 
 // leave has a FEP send what it may.
 func (tr *trace) leave(n *traceNode) {
-	d := dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+	d := dgram.Datagram{Data: tr.room}
 	defer func() { n.got = nil }()
 	for n.fep.transmit(tr.now, &d) {
 		to := tr.at(d.Remote)
@@ -727,12 +750,6 @@ func (tr *trace) leave(n *traceNode) {
 			head, tail := "  +", ""
 			if i == 0 {
 				head = n.name + ">" + to.name
-				if d.Path != 0 {
-					if n.paths[d.Path] == "" {
-						n.paths[d.Path] = fmt.Sprint("path", len(n.paths))
-					}
-					head += " by " + n.paths[d.Path]
-				}
 			}
 			switch tr.way[n.name+">"+to.name] {
 			case "hold":
@@ -756,10 +773,18 @@ func (tr *trace) leave(n *traceNode) {
 				p.what, _, _ = strings.Cut(p.what, end)
 			}
 			p.what += tail
-			if tr.brief {
+			if tr.brief || tr.trains {
 				continue
 			}
 			tr.say("%s %d %s%s", head, p.no, text, tail)
+		}
+		if tr.trains {
+			first, last := tr.all[train-1], tr.all[len(tr.all)-1]
+			what := fmt.Sprintf("%d %s", first.no, first.what)
+			if first != last {
+				what = fmt.Sprintf("%d-%d %s … %s", first.no, last.no, first.what, last.what)
+			}
+			tr.say("%s>%s %s, %d bytes", n.name, to.name, what, len(d.Data))
 		}
 	}
 }
@@ -863,6 +888,21 @@ func (tr *trace) flood(args []string) error {
 		tr.say("%s answers %d times %s", to.name, kinds[k], k)
 	}
 	return err
+}
+
+// byPath says how many packets left by how many paths since the last time: by_path A>B.
+// Which they are is drawn.
+func (tr *trace) byPath(args []string) error {
+	counts := map[int]int{}
+	for _, p := range tr.all[tr.pathsTo:] {
+		if p.from.name+">"+p.to.name == args[0] {
+			counts[p.path]++
+		}
+	}
+	tr.pathsTo = len(tr.all)
+	list := slices.Sorted(maps.Values(counts))
+	tr.say("%s by %s: %v", args[0], map[bool]string{true: "one path", false: fmt.Sprintf("%d paths", len(list))}[len(list) == 1], list)
+	return nil
 }
 
 // advance lets time pass until then, or until something is to be seen.
