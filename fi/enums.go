@@ -16,10 +16,10 @@ type EpType uint8
 
 // The endpoint types.
 const (
-	EpUnspec EpType = iota
-	EpMsg
-	EpDgram
-	EpRDM
+	EpUnspec EpType = iota // any
+	EpMsg                  // connected to one peer
+	EpDgram                // unreliable datagrams
+	EpRDM                  // reliable, without connections
 )
 
 func (t EpType) String() string {
@@ -31,9 +31,9 @@ type AVType uint8
 
 // The address vector types.
 const (
-	AVUnspec AVType = iota
-	AVMap
-	AVTable
+	AVUnspec AVType = iota // the provider chooses
+	AVMap                  // handles of any value
+	AVTable                // handles are indices, from 0 on
 )
 
 func (t AVType) String() string { return nameOf(t, "FI_AV_UNSPEC", "FI_AV_MAP", "FI_AV_TABLE") }
@@ -43,10 +43,10 @@ type Progress uint8
 
 // The progress models.
 const (
-	ProgressUnspec Progress = iota
-	ProgressAuto
-	ProgressManual
-	ProgressControlUnified
+	ProgressUnspec         Progress = iota // the provider chooses
+	ProgressAuto                           // without calls of the application
+	ProgressManual                         // only in calls of the application
+	ProgressControlUnified                 // manual, and one call drives control and data
 )
 
 func (p Progress) String() string {
@@ -58,12 +58,12 @@ type Threading uint8
 
 // The threading models.
 const (
-	ThreadUnspec Threading = iota
-	ThreadSafe
-	ThreadFid
-	ThreadDomain
-	ThreadCompletion
-	ThreadEndpoint
+	ThreadUnspec     Threading = iota // the provider chooses
+	ThreadSafe                        // any call from any thread
+	ThreadFid                         // one thread at a time per object
+	ThreadDomain                      // one thread at a time per domain
+	ThreadCompletion                  // one thread at a time per completion queue
+	ThreadEndpoint                    // one thread at a time per endpoint
 )
 
 func (t Threading) String() string {
@@ -75,9 +75,9 @@ type ResourceMgmt uint8
 
 // The resource management models.
 const (
-	RMUnspec ResourceMgmt = iota
-	RMDisabled
-	RMEnabled
+	RMUnspec   ResourceMgmt = iota // the provider chooses
+	RMDisabled                     // the application keeps queues from overrunning
+	RMEnabled                      // the provider does
 )
 
 func (r ResourceMgmt) String() string {
@@ -89,8 +89,8 @@ type AddrFormat uint32
 
 // The address formats in use.
 const (
-	FormatUnspec    AddrFormat = 0
-	FormatSockaddr  AddrFormat = 1
+	FormatUnspec    AddrFormat = 0  // the provider chooses
+	FormatSockaddr  AddrFormat = 1  // FI_SOCKADDR: any socket address
 	FormatSockaddr4 AddrFormat = 2  // FI_SOCKADDR_IN
 	FormatSockaddr6 AddrFormat = 3  // FI_SOCKADDR_IN6
 	FormatStr       AddrFormat = 9  // FI_ADDR_STR
@@ -118,13 +118,13 @@ type WaitObj uint8
 
 // The wait objects.
 const (
-	WaitNone WaitObj = iota
-	WaitUnspec
-	WaitSet
-	WaitFD
-	WaitMutexCond
-	WaitYield
-	WaitPollFD
+	WaitNone      WaitObj = iota // blocking calls are refused
+	WaitUnspec                   // only by blocking calls
+	WaitSet                      // by the wait set that it joins
+	WaitFD                       // by a file descriptor as well
+	WaitMutexCond                // by a channel as well (libfabric: a mutex and a condition variable)
+	WaitYield                    // by yielding the processor
+	WaitPollFD                   // by a list of descriptors to poll
 )
 
 func (w WaitObj) String() string {
@@ -136,8 +136,8 @@ type WaitCond uint8
 
 // The wait conditions.
 const (
-	CondNone WaitCond = iota
-	CondThreshold
+	CondNone      WaitCond = iota // at each entry
+	CondThreshold                 // when as many entries are there as the call says
 )
 
 func (c WaitCond) String() string { return nameOf(c, "FI_CQ_COND_NONE", "FI_CQ_COND_THRESHOLD") }
@@ -147,8 +147,8 @@ type CntrEvents uint8
 
 // What counters count: completions, or the bytes of the users in them.
 const (
-	CntrComp CntrEvents = iota
-	CntrBytes
+	CntrComp  CntrEvents = iota // completions
+	CntrBytes                   // their bytes
 )
 
 func (e CntrEvents) String() string {
@@ -160,11 +160,11 @@ type CQFormat uint8
 
 // The completion entry formats.
 const (
-	CQUnspec CQFormat = iota
-	CQContext
-	CQMsg
-	CQData
-	CQTagged
+	CQUnspec  CQFormat = iota // the provider chooses
+	CQContext                 // the context
+	CQMsg                     // and flags and length
+	CQData                    // and buffer and remote CQ data
+	CQTagged                  // and the tag
 )
 
 func (f CQFormat) String() string {
@@ -176,13 +176,13 @@ type EQEvent uint32
 
 // The events.
 const (
-	Notify EQEvent = iota
-	ConnReq
-	Connected
-	Shutdown
-	MRComplete
-	AVComplete
-	JoinComplete
+	Notify       EQEvent = iota // something about an object; its manual says what
+	ConnReq                     // a peer asks for a connection
+	Connected                   // a connection is established
+	Shutdown                    // a connection ended
+	MRComplete                  // a registration of memory is done
+	AVComplete                  // an insertion of addresses is done
+	JoinComplete                // a join of a multicast group is done
 )
 
 func (e EQEvent) String() string {

@@ -4,7 +4,7 @@ package fi
 
 import "syscall"
 
-// The platform's error numbers.
+// The platform's error numbers, by their names in errno(3).
 const (
 	EPERM         = Errno(syscall.EPERM)
 	ENOENT        = Errno(syscall.ENOENT)

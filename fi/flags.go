@@ -12,69 +12,72 @@ type Flags uint64
 // Caps are capability bits (fi_getinfo(3)); they are Flags.
 type Caps = Flags
 
-// The flag bits.
+// The flag bits. Which of them a call takes, and which capabilities an endpoint may
+// have, says the comment of the call and GetInfo of package uet; the others are named
+// so that programs can ask for them and are refused.
 const (
-	Msg          Flags = 1 << 1
-	RMA          Flags = 1 << 2
-	Tagged       Flags = 1 << 3
-	Atomic       Flags = 1 << 4
-	Multicast    Flags = 1 << 5
-	Collective   Flags = 1 << 6
-	Read         Flags = 1 << 8
-	Write        Flags = 1 << 9
-	Recv         Flags = 1 << 10
-	Send         Flags = 1 << 11
-	Transmit           = Send
-	RemoteRead   Flags = 1 << 12
-	RemoteWrite  Flags = 1 << 13
-	MultiRecv    Flags = 1 << 16
-	RemoteCQData Flags = 1 << 17
-	More         Flags = 1 << 18
-	Peek         Flags = 1 << 19
-	Trigger      Flags = 1 << 20
-	Fence        Flags = 1 << 21
-	Completion   Flags = 1 << 24
-	Event              = Completion
-	Inject       Flags = 1 << 25
+	Msg          Flags = 1 << 1     // capability: untagged messages
+	RMA          Flags = 1 << 2     // capability: remote memory access
+	Tagged       Flags = 1 << 3     // capability: tagged messages; completion: of one
+	Atomic       Flags = 1 << 4     // capability: atomic operations
+	Multicast    Flags = 1 << 5     // capability: multicast
+	Collective   Flags = 1 << 6     // capability: collective operations
+	Read         Flags = 1 << 8     // starts RMA reads; on eq.Attr and av.Attr: read-only, or shared
+	Write        Flags = 1 << 9     // starts RMA writes; on eq.Attr: the application may Write
+	Recv         Flags = 1 << 10    // may receive; BindCQ, BindCntr: of receives; completion: of one
+	Send         Flags = 1 << 11    // may send; completion: of a send
+	Transmit           = Send       // BindCQ, BindCntr: of sends
+	RemoteRead   Flags = 1 << 12    // is the target of RMA reads
+	RemoteWrite  Flags = 1 << 13    // is the target of RMA writes
+	MultiRecv    Flags = 1 << 16    // a receive takes several messages; completion: its buffer is released
+	RemoteCQData Flags = 1 << 17    // a send carries 64 bits for the completion of the receive; completion: it does
+	More         Flags = 1 << 18    // more calls follow at once: it may wait for them
+	Peek         Flags = 1 << 19    // look for a message, or read an event, and leave it there
+	Trigger      Flags = 1 << 20    // triggered operations
+	Fence        Flags = 1 << 21    // wait for the operations before it to the same peer
+	Completion   Flags = 1 << 24    // write a completion on an endpoint that is bound with SelectiveCompletion
+	Event              = Completion // av.Attr: insert asynchronously
+	Inject       Flags = 1 << 25    // the buffer may be used again when the call returns
 
-	InjectComplete   Flags = 1 << 26
-	TransmitComplete Flags = 1 << 27
-	DeliveryComplete Flags = 1 << 28
-	Affinity         Flags = 1 << 29
-	CommitComplete   Flags = 1 << 30
-	MatchComplete    Flags = 1 << 31
+	InjectComplete   Flags = 1 << 26 // complete when the buffer may be used again
+	TransmitComplete Flags = 1 << 27 // complete when the peer's transport has the message
+	DeliveryComplete Flags = 1 << 28 // complete when the data is visible at the target
+	Affinity         Flags = 1 << 29 // Attr.SignalingVector is set; a hint
+	CommitComplete   Flags = 1 << 30 // complete when the data is persistent
+	MatchComplete    Flags = 1 << 31 // complete when the message met its receive
 
-	AVUserID           Flags = 1 << 41
-	FirewallAddr       Flags = 1 << 42
-	Peer               Flags = 1 << 43
-	XPU                Flags = 1 << 44
-	TaggedDirectedRecv Flags = 1 << 45
-	TaggedMultiRecv    Flags = 1 << 46
-	HMEM               Flags = 1 << 47
-	ExactDirectedRecv  Flags = 1 << 48
-	RMAPmem            Flags = 1 << 49
-	SourceErr          Flags = 1 << 50
-	LocalComm          Flags = 1 << 51
-	RemoteComm         Flags = 1 << 52
-	SharedAV           Flags = 1 << 53
-	RMAEvent           Flags = 1 << 56
-	Source             Flags = 1 << 57
-	AuthKey                  = Source // on calls
-	NamedRxCtx         Flags = 1 << 58
-	Discard                  = NamedRxCtx // on tagged calls
-	DirectedRecv       Flags = 1 << 59
-	Claim                    = DirectedRecv // on tagged calls
+	AVUserID           Flags = 1 << 41      // the application gives the number that a source is reported as
+	FirewallAddr       Flags = 1 << 42      // the address is behind a firewall
+	Peer               Flags = 1 << 43      // peer providers
+	XPU                Flags = 1 << 44      // triggered by other processors
+	TaggedDirectedRecv Flags = 1 << 45      // capability: tagged receives may name a source
+	TaggedMultiRecv    Flags = 1 << 46      // capability: tagged multi-receive
+	HMEM               Flags = 1 << 47      // capability: memory of devices
+	ExactDirectedRecv  Flags = 1 << 48      // directed receives name exactly one source
+	RMAPmem            Flags = 1 << 49      // capability: RMA to persistent memory
+	SourceErr          Flags = 1 << 50      // capability: errors tell the address of an unknown source
+	LocalComm          Flags = 1 << 51      // capability: peers on the same host
+	RemoteComm         Flags = 1 << 52      // capability: peers on other hosts
+	SharedAV           Flags = 1 << 53      // capability: address vectors shared by processes
+	RMAEvent           Flags = 1 << 56      // capability: events of RMA at the target
+	Source             Flags = 1 << 57      // capability: completions tell the source
+	AuthKey                  = Source       // on calls: an authorization key
+	NamedRxCtx         Flags = 1 << 58      // capability: receive contexts that can be addressed
+	Discard                  = NamedRxCtx   // on tagged calls: drop the message that was claimed or peeked
+	DirectedRecv       Flags = 1 << 59      // capability: receives may name a source
+	Claim                    = DirectedRecv // on tagged calls: reserve the peeked message, or receive the reserved one
 
-	// SelectiveCompletion goes with Transmit or Recv to Endpoint.BindCQ only.
+	// SelectiveCompletion goes with Transmit or Recv to Endpoint.BindCQ only: operations
+	// write a completion only if they have Completion, errors always.
 	SelectiveCompletion Flags = 1 << 59
-	// SyncErr goes to address vector insertion only: per-entry errors.
+	// SyncErr goes to the insertion of addresses only: each has an error of its own.
 	SyncErr Flags = 1 << 58
 	// Symmetric goes to opening an address vector only: all processes insert
 	// the same addresses in the same order.
 	Symmetric Flags = 1 << 59
 
-	ProvAttrOnly Flags = 1 << 54 // to GetInfo only
-	NumericHost  Flags = 1 << 55 // to GetInfo only
+	ProvAttrOnly Flags = 1 << 54 // to GetInfo only: list providers, look at no interface
+	NumericHost  Flags = 1 << 55 // to GetInfo only: the node is an IP address, no name
 )
 
 // Levels are the completion level flags.
@@ -159,22 +162,23 @@ type bitName struct {
 // Order is a set of message ordering bits (fi_endpoint(3), msg_order).
 type Order uint64
 
-// The ordering bits: the second letter pair after the first.
+// The ordering bits. XAY: an X is not done before a Y that was posted earlier, to one
+// peer; R is a read, W a write, S a send.
 const (
-	OrderRAR       Order = 1 << 0
-	OrderRAW       Order = 1 << 1
-	OrderRAS       Order = 1 << 2
-	OrderWAR       Order = 1 << 3
-	OrderWAW       Order = 1 << 4
-	OrderWAS       Order = 1 << 5
-	OrderSAR       Order = 1 << 6
-	OrderSAW       Order = 1 << 7
-	OrderSAS       Order = 1 << 8
-	OrderRMARAR    Order = 1 << 32
+	OrderRAR       Order = 1 << 0  // reads after reads
+	OrderRAW       Order = 1 << 1  // reads after writes
+	OrderRAS       Order = 1 << 2  // reads after sends
+	OrderWAR       Order = 1 << 3  // writes after reads
+	OrderWAW       Order = 1 << 4  // writes after writes
+	OrderWAS       Order = 1 << 5  // writes after sends
+	OrderSAR       Order = 1 << 6  // sends after reads
+	OrderSAW       Order = 1 << 7  // sends after writes
+	OrderSAS       Order = 1 << 8  // sends after sends
+	OrderRMARAR    Order = 1 << 32 // as OrderRAR, of RMA only
 	OrderRMARAW    Order = 1 << 33
 	OrderRMAWAR    Order = 1 << 34
 	OrderRMAWAW    Order = 1 << 35
-	OrderAtomicRAR Order = 1 << 36
+	OrderAtomicRAR Order = 1 << 36 // as OrderRAR, of atomics only
 	OrderAtomicRAW Order = 1 << 37
 	OrderAtomicWAR Order = 1 << 38
 	OrderAtomicWAW Order = 1 << 39
@@ -208,11 +212,11 @@ type Mode uint64
 
 // The mode bits.
 const (
-	ModeContext2  Mode = 1 << 52
-	ModeRxCQData  Mode = 1 << 56
-	ModeAsyncIov  Mode = 1 << 57
-	ModeMsgPrefix Mode = 1 << 58
-	ModeContext   Mode = 1 << 59
+	ModeContext2  Mode = 1 << 52 // contexts are struct fi_context2
+	ModeRxCQData  Mode = 1 << 56 // receives get buffers for remote CQ data
+	ModeAsyncIov  Mode = 1 << 57 // vectors stay valid until completion
+	ModeMsgPrefix Mode = 1 << 58 // buffers have room in front
+	ModeContext   Mode = 1 << 59 // contexts are struct fi_context
 )
 
 func (m Mode) String() string { return join(uint64(m), modeNames[:]) }
@@ -230,17 +234,17 @@ type MRMode uint64
 
 // The memory registration modes.
 const (
-	MRLocal      MRMode = 1 << 2
-	MRRaw        MRMode = 1 << 3
-	MRVirtAddr   MRMode = 1 << 4
-	MRAllocated  MRMode = 1 << 5
-	MRProvKey    MRMode = 1 << 6
-	MRMMUNotify  MRMode = 1 << 7
-	MRRMAEvent   MRMode = 1 << 8
-	MREndpoint   MRMode = 1 << 9
-	MRHMEM       MRMode = 1 << 10
-	MRCollective MRMode = 1 << 11
-	MRXPUDesc    MRMode = 1 << 12
+	MRLocal      MRMode = 1 << 2  // local buffers must be registered
+	MRRaw        MRMode = 1 << 3  // keys are longer than 64 bits
+	MRVirtAddr   MRMode = 1 << 4  // the target is named by virtual address
+	MRAllocated  MRMode = 1 << 5  // memory must be there before it is registered
+	MRProvKey    MRMode = 1 << 6  // the provider chooses keys
+	MRMMUNotify  MRMode = 1 << 7  // the application tells of changed mappings
+	MRRMAEvent   MRMode = 1 << 8  // regions must ask for RMA events
+	MREndpoint   MRMode = 1 << 9  // regions are bound to endpoints
+	MRHMEM       MRMode = 1 << 10 // memory of devices must be registered
+	MRCollective MRMode = 1 << 11 // of collectives, too
+	MRXPUDesc    MRMode = 1 << 12 // descriptors for other processors
 )
 
 func (m MRMode) String() string { return join(uint64(m), mrNames[:]) }

@@ -4,28 +4,28 @@ package fi
 // FI_OPT_ENDPOINT).
 type Opt int
 
-// The options.
+// The options. Those without a unit are about what uetkit does not have.
 const (
-	OptMinMultiRecv Opt = iota // least free bytes of a multi-receive buffer
-	OptCMDataSize              // most private data of connection management, bytes
-	OptBufferedMin             // buffered receives, least bytes
-	OptBufferedLimit
-	OptSendBufSize // socket buffers, bytes
-	OptRecvBufSize
-	OptTxSize // operations outstanding
-	OptRxSize
-	OptHMEMP2P
-	OptXPUTrigger
-	OptCUDAAPIPermitted
-	OptSharedMemoryPermitted
-	OptMaxMsgSize // longest message, bytes
-	OptMaxTaggedSize
-	OptMaxRMASize
-	OptMaxAtomicSize
-	OptInjectMsgSize // longest injected message, bytes
-	OptInjectTaggedSize
-	OptInjectRMASize
-	OptInjectAtomicSize
+	OptMinMultiRecv          Opt = iota // bytes: a multi-receive buffer with less room is released
+	OptCMDataSize                       // bytes: most private data of connection management
+	OptBufferedMin                      // buffered receives
+	OptBufferedLimit                    // buffered receives
+	OptSendBufSize                      // bytes: send buffer of the socket
+	OptRecvBufSize                      // bytes: receive buffer of the socket
+	OptTxSize                           // operations: sends outstanding
+	OptRxSize                           // operations: receives outstanding
+	OptHMEMP2P                          // memory of devices
+	OptXPUTrigger                       // other processors
+	OptCUDAAPIPermitted                 // memory of devices
+	OptSharedMemoryPermitted            // shared memory between processes
+	OptMaxMsgSize                       // bytes: longest untagged message
+	OptMaxTaggedSize                    // bytes: longest tagged message
+	OptMaxRMASize                       // RMA
+	OptMaxAtomicSize                    // atomics
+	OptInjectMsgSize                    // bytes: longest injected untagged message
+	OptInjectTaggedSize                 // bytes: longest injected tagged message
+	OptInjectRMASize                    // RMA
+	OptInjectAtomicSize                 // atomics
 )
 
 // A TClass is a traffic class (fi_endpoint(3), tclass): 0 for not said, TCDSCP
