@@ -126,15 +126,15 @@ type CQ struct {
 	attr Attr
 	ctx  any
 
-	// used is the number of places that hold an entry or are promised to an
-	// operation (R-CQ-128), and of those in freed: Reserve needs no lock.
+	// used is the number of places that are reserved (R-CQ-128), hold an entry, or
+	// are counted by freed. It is atomic: Reserve needs no lock.
 	used atomic.Int64
 
 	w      wait.Object // its Mu guards what follows
 	ring   ring
 	served int // reads since the last poll
-	// freed are places whose entries were read. They are taken off used when
-	// somebody finds no room: until then, nobody need be told.
+	// freed counts places whose entries were read. They stay in used until a
+	// reservation finds no room, so that reading changes no shared counter.
 	freed int64
 	// overrun is final (R-CQ-125).
 	overrun bool
@@ -228,11 +228,11 @@ func (q *CQ) Close() error {
 		return fmt.Errorf("cq: close: endpoints are bound: %w", fi.EBUSY)
 	}
 	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
-		q.attr.WaitSet.Leave(&q.w) // first: it has nothing for who waits for the set
+		q.attr.WaitSet.Leave(&q.w) // first, so that closing wakes nobody who waits for the set
 	}
 	open := q.w.Close()
 	if open {
-		// What is unread gives its place back: only promises are left.
+		// Unread entries give their places back: only reserved ones are left.
 		q.settle()
 		q.used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
@@ -264,7 +264,8 @@ func (q *CQ) StrError(prov uint32) string {
 
 // FD is the descriptor of a CQ opened with fi.WaitFD, for select, poll and epoll
 // (R-CQ-22, -39). It is readable from the moment there is something to read
-// until a TryWait finds nothing. Call TryWait before each wait. fi.EINVAL: the CQ has none (R-CQ-40).
+// until a TryWait finds nothing. Call TryWait before each wait.
+// fi.EINVAL: the CQ has none (R-CQ-40).
 func (q *CQ) FD() (int, error) {
 	fd, err := q.w.FD()
 	if err != nil {
@@ -274,9 +275,9 @@ func (q *CQ) FD() (int, error) {
 }
 
 // Chan is the wait object of a CQ opened with fi.WaitMutexCond (R-CQ-23, -39): a
-// channel that can be received from when there is something to read, to wait for
-// it together with other things. Several goroutines may, each of them calls
-// TryWait before each wait, and whoever received reads until there is nothing.
+// channel that is ready when there is something to read. Several goroutines may wait
+// on it, together with other things: each calls TryWait before each wait, and after it
+// received it reads until the queue is empty.
 // fi.EINVAL: the CQ has none.
 func (q *CQ) Chan() (<-chan struct{}, error) {
 	c, err := q.w.Chan()
@@ -286,8 +287,8 @@ func (q *CQ) Chan() (<-chan struct{}, error) {
 	return c, err
 }
 
-// TryWait says that the application is about to wait on FD or Chan (fi_trywait).
-// It may if it gets nil: from then on the endpoints make progress without it,
-// until it is woken and reads. fi.EAGAIN: there is something to read, or Signal
-// was called. fi.EINVAL: there is nothing to wait on.
+// TryWait prepares to wait on FD or Chan by other means than SRead (fi_trywait). After
+// nil the caller may wait: the endpoints make progress without it until it is woken and
+// reads. fi.EAGAIN: there is something to read, or Signal was called; read first.
+// fi.EINVAL: the CQ has nothing to wait on.
 func (q *CQ) TryWait() error { return q.w.TryWait() }

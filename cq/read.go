@@ -37,12 +37,12 @@ func (q *CQ) Read(e []Entry) (int, error) {
 	return q.read(e, nil)
 }
 
-// lone reports whether the queue holds one entry and nothing else.
+// lone reports whether the queue holds exactly one entry and no error.
 func (q *CQ) lone() bool {
 	return q.ring.tail-q.ring.head == 1 && q.ring.first == len(q.ring.errs) && !q.overrun
 }
 
-// takeLone takes it.
+// takeLone moves that entry to e and returns its source.
 func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
 	src = q.ring.sources[q.ring.takeOne(e)]
 	q.freed++
@@ -67,7 +67,8 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	return q.read(e, src)
 }
 
-// read is a read when something was there. It lets go of the lock.
+// read is Read of a queue that holds something. It is called with the lock held and
+// releases it.
 func (q *CQ) read(e []Entry, src []fi.Addr) (int, error) {
 	q.served++
 	switch {
@@ -92,7 +93,7 @@ func (q *CQ) read(e []Entry, src []fi.Addr) (int, error) {
 	return q.look(e, src)
 }
 
-// look is a read without progress.
+// look is Read without progress.
 func (q *CQ) look(e []Entry, src []fi.Addr) (int, error) {
 	if q.w.Have() == 0 {
 		return 0, fi.EAGAIN
@@ -172,14 +173,15 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanLie() {
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
-	// Nothing is there, nothing to drive and no limit: the shortest way to sleep.
+	// The queue is empty, there is nothing to drive and no timeout: the shortest way
+	// to sleep.
 	woken := q.w.Lie(1)
 	if woken == nil {
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	<-woken
 	q.w.Rise()
-	if len(e) > 0 && q.lone() { // what a wake-up finds
+	if len(e) > 0 && q.lone() { // what a reader finds that was woken
 		from := q.takeLone(&e[0])
 		if src != nil {
 			src[0] = from
@@ -190,7 +192,7 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 	n, err := q.take(e, src)
 	signalled := err == fi.EAGAIN && q.w.TakeSignal()
 	q.w.Mu.Unlock()
-	if err == fi.EAGAIN && !signalled { // somebody was faster, or something was bound
+	if err == fi.EAGAIN && !signalled { // another reader was faster, or an endpoint was bound
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	return n, blocked(err)
@@ -210,7 +212,7 @@ func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
 	return q.sread(ctx, e, nil, 1, -1)
 }
 
-// sread is all blocking reads.
+// sread implements all blocking reads.
 func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if !q.w.MayBlock() {
 		return 0, fmt.Errorf("cq: sread with %v: %w", q.w.Kind(), fi.EINVAL)
@@ -233,7 +235,7 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 		why, armed := q.w.Wait(ctx, int64(cond), deadline)
 		n, err := q.take(e, src)
 		if why == wait.Signalled && n >= cond {
-			q.w.GiveSignal() // what another is woken for was not published
+			q.w.GiveSignal() // the entry was not published, so another reader may be woken by the signal
 		}
 		q.w.Done(armed)
 		if err != fi.EAGAIN {

@@ -10,8 +10,8 @@ type ring struct {
 	// head is the number of the next entry to read, tail of the next to put; both
 	// grow for ever, the place is the number modulo the length.
 	head, tail uint64
-	// limit is the number up to which entries may be put without a look at anything:
-	// there is a place for each, no error waits, and the queue has not overrun.
+	// limit is the number up to which entries may be put without further checks: each
+	// has a place, no error is queued, and the queue has not overrun.
 	limit uint64
 
 	format fi.CQFormat // of what is read

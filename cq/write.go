@@ -9,8 +9,8 @@ import (
 
 // The provider's side.
 
-// Reserve promises n places to operations that are about to be posted. false:
-// there is no room, the post must fail with fi.EAGAIN (R-CQ-127, -128).
+// Reserve reserves n places for operations that are about to be posted. It returns
+// false without room: the post must fail with fi.EAGAIN (R-CQ-127, -128).
 func (q *CQ) Reserve(n int) bool {
 	for {
 		used := q.used.Load()
@@ -23,19 +23,20 @@ func (q *CQ) Reserve(n int) bool {
 	}
 }
 
-// Take is Reserve(1) where that needs no second try: if not, it says no.
+// Take reserves one place in one attempt. After false, Reserve(1) may still succeed.
 func (q *CQ) Take() bool {
 	used := q.used.Load()
 	return used < int64(q.attr.Size) && q.used.CompareAndSwap(used, used+1)
 }
 
-// reserve is Reserve when there is no room until freed is looked at.
+// reserve is the slow path of Reserve: it gives back the places of entries that were
+// read, and tries again.
 func (q *CQ) reserve(n int) bool { return q.makeRoom() && q.Reserve(n) }
 
-// Admit promises a place to a completion that no operation has one for: that of
-// a message for a buffer that takes many. While there is nothing to read it goes
-// one beyond the size: the places may all be promised to operations that end
-// only after this one, and nobody could make room.
+// Admit reserves a place for a completion that no posted operation reserved one for:
+// that of a message into a multi-receive buffer. On an empty queue it may reserve one
+// place more than the size, because all places may be reserved by operations that can
+// complete only after this one, and no reader could make room.
 func (q *CQ) Admit() bool {
 	limit := int64(q.attr.Size)
 	if q.w.Have() == 0 {
@@ -55,8 +56,8 @@ func (q *CQ) Admit() bool {
 	}
 }
 
-// makeRoom takes off used what was read since it was last called, and reports
-// whether that was anything.
+// makeRoom gives back the places of the entries that were read since its last call, and
+// reports whether there were any.
 func (q *CQ) makeRoom() bool {
 	q.w.Mu.Lock()
 	ok := q.settle()
@@ -75,14 +76,14 @@ func (q *CQ) settle() bool {
 	return true
 }
 
-// Unreserve gives n promised places back.
+// Unreserve gives n reserved places back.
 func (q *CQ) Unreserve(n int) {
 	if q.used.Add(-int64(n)) < 0 {
 		panic("BUG: cq: more places given back than reserved")
 	}
 }
 
-// Reserved is the number of places promised and not used.
+// Reserved is the number of places that are reserved and hold no entry.
 func (q *CQ) Reserved() int {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
@@ -109,8 +110,8 @@ func (q *CQ) Begin() *Writer {
 	return (*Writer)(q)
 }
 
-// Add inserts a completion and returns the entry, clear, for the caller to fill in
-// before End. reserved says that a place was promised. It returns nil when the
+// Add inserts an empty completion and returns it, for the caller to fill in before End.
+// reserved says that Reserve or Admit reserved a place for it. Add returns nil when the
 // queue overran: the entry is lost (R-CQ-122).
 func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 	r := &w.ring
@@ -126,10 +127,10 @@ func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 	return &r.entries[i]
 }
 
-// Complete is Begin, Add and End for one completion that a place was promised to,
-// at half their price: what the owner of a queue does who has nothing else for it
-// now. It says no, and has done nothing, to a queue that holds errors, has overrun or
-// was closed, and now and then to another.
+// Complete writes one completion with a reserved place: Begin, Writer.Complete and End
+// in a single call, at half the price. It returns false, having done nothing, if the
+// general path is needed: the queue holds errors, has overrun, is closed, or its ring
+// must grow.
 func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	q.w.Mu.Lock()
 	r := &q.ring
@@ -151,7 +152,7 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 	return true
 }
 
-// Complete is Add of a completion that a place was promised to.
+// Complete is Add of a completion with a reserved place, filled in.
 func (w *Writer) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	if w.ring.tail < w.ring.limit {
 		w.ring.put(ctx, flags, n, tag, src)
@@ -174,7 +175,7 @@ func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
 	return true
 }
 
-// PutErr inserts an error; e is copied, its ErrData is taken.
+// PutErr inserts a copy of an error. The queue keeps its ErrData.
 func (w *Writer) PutErr(e *Error, reserved bool) bool {
 	if !w.room(reserved) {
 		return false
@@ -183,8 +184,8 @@ func (w *Writer) PutErr(e *Error, reserved bool) bool {
 	return true
 }
 
-// OfferErr is PutErr of an error without a promised place that may be dropped: a
-// queue that has no room stays as it is.
+// OfferErr inserts an error that has no reserved place if there is room. Without room
+// it drops the error and the queue stays as it is.
 func (w *Writer) OfferErr(e *Error) bool {
 	(*CQ)(w).settle()
 	for !w.overrun && !w.w.Closed() {
@@ -200,7 +201,7 @@ func (w *Writer) OfferErr(e *Error) bool {
 	return false
 }
 
-// room finds out whether one more fits and counts it.
+// room reports whether one more entry fits, and counts it.
 func (w *Writer) room(reserved bool) bool {
 	if w.overrun || w.w.Closed() {
 		if reserved {
