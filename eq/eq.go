@@ -1,9 +1,9 @@
 // Package eq is event queues as fi_eq(3) describes them: bounded, passive rings
 // of control events and errors.
 //
-// An EQ is safe for concurrent use and starts no goroutine. Whoever produces
-// events puts them in by Put and PutErr: one that finds no place overruns the
-// queue, which is final (R-EQ-62, -66), so a queue must be read.
+// An EQ is safe for concurrent use and starts no goroutine. Producers insert events by
+// Put and PutErr. An event that finds no place overruns the queue, which is final
+// (R-EQ-62, -66): a queue must be read.
 //
 // Rule numbers (R-EQ-…) are those of the tests that hold the package to them.
 package eq
@@ -52,8 +52,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Attr describes an EQ to open (struct fi_eq_attr).
 type Attr struct {
-	// Size is how many events the queue holds; 0 takes DefaultSize. What bound
-	// objects have places for comes on top (R-EQ-68).
+	// Size is how many events the queue holds; 0 takes DefaultSize. The places of
+	// bound objects come on top (R-EQ-68).
 	Size int
 	// Flags: fi.Write lets the application Write; fi.Affinity is a hint that is
 	// ignored.
@@ -62,8 +62,8 @@ type Attr struct {
 	WaitObj         fi.WaitObj
 	WaitSet         *poll.WaitSet
 	SignalingVector int // with fi.Affinity
-	// ResourceMgmt says what a Write does that does not fit: fi.RMEnabled, the
-	// default, refuses it, fi.RMDisabled overruns the queue (R-EQ-67).
+	// ResourceMgmt says what a Write does to a full queue: with fi.RMEnabled, the
+	// default, it fails; with fi.RMDisabled it overruns the queue (R-EQ-67).
 	ResourceMgmt fi.ResourceMgmt
 	// StrError explains provider error codes; nil: a generic text.
 	StrError func(prov uint32) string
@@ -73,9 +73,9 @@ type Attr struct {
 const (
 	DefaultSize = 256
 	MaxSize     = 1 << 20
-	// MaxKept is how many unread events of objects that are not bound any more a
-	// queue holds, on top as well. From then on it is full for everybody. So many of
-	// one object that asks for Room stop it.
+	// MaxKept is how many unread events of objects that are no longer bound a queue
+	// holds, also on top. Then it is full for all. Room fails for an object with as
+	// many unread events.
 	MaxKept = 1 << 16
 )
 
@@ -93,7 +93,7 @@ type Progress interface {
 type item struct {
 	e   Entry
 	err *Error // not nil: an error in its place among the events
-	// of is whose place it has; nil: one of Size.
+	// of is the object whose place it has; nil: a common place, of Size.
 	of *Binding
 }
 
@@ -105,9 +105,9 @@ type EQ struct {
 	w       wait.Object // its Mu guards what follows
 	ring    []item
 	head, n int
-	errs    int  // errors among the items
-	common  int  // items in the places of Size
-	kept    int  // items in places of what is not bound any more
+	errs    int  // how many items are errors
+	common  int  // items in common places
+	kept    int  // items in places of objects that are no longer bound
 	overrun bool // final (R-EQ-66)
 	lost    uint64
 	bound   int // each Binding
@@ -163,9 +163,8 @@ func (q *EQ) Attr() Attr { return q.attr }
 // Context returns the context given to New (R-EQ-22).
 func (q *EQ) Context() any { return q.ctx }
 
-// Bind binds an object that has so many places for events of its own, which no
-// other event takes (R-EQ-68). Close is refused until Unbind. fi.EBADF: the queue
-// is closed.
+// Bind binds an object and gives it so many places for its own events, which no other
+// event takes (R-EQ-68). Close is refused until Unbind. fi.EBADF: the queue is closed.
 func (q *EQ) Bind(places int) (*Binding, error) {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
@@ -176,8 +175,7 @@ func (q *EQ) Bind(places int) (*Binding, error) {
 	return &Binding{q: q, places: places}, nil
 }
 
-// Unbind undoes Bind, once. Events that nobody has read stay, and keep the places
-// they have.
+// Unbind undoes Bind, once. Unread events stay and keep their places.
 func (b *Binding) Unbind() {
 	b.q.w.Mu.Lock()
 	defer b.q.w.Mu.Unlock()
@@ -211,7 +209,7 @@ func (q *EQ) Close() error {
 		return fmt.Errorf("eq: close: objects are bound: %w", fi.EBUSY)
 	}
 	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
-		q.attr.WaitSet.Leave(&q.w) // first: it has nothing for who waits for the set
+		q.attr.WaitSet.Leave(&q.w) // first, so that closing wakes nobody who waits for the set
 	}
 	open := q.w.Close()
 	q.ring, q.n = nil, 0
@@ -262,7 +260,7 @@ func (q *EQ) Chan() (<-chan struct{}, error) {
 	return c, err
 }
 
-// TryWait says that the application is about to wait on FD or Chan (fi_trywait).
-// It may if it gets nil. fi.EAGAIN: there is something to read, or Signal was
-// called. fi.EINVAL: there is nothing to wait on.
+// TryWait prepares to wait on FD or Chan by other means than SRead (fi_trywait). After
+// nil the caller may wait. fi.EAGAIN: there is something to read, or Signal was called;
+// read first. fi.EINVAL: the EQ has nothing to wait on.
 func (q *EQ) TryWait() error { return q.w.TryWait() }

@@ -7,33 +7,33 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// Put inserts an event of an object that is not bound. When the queue is full it
-// is lost, and readers find it in overrun after the events before it (R-EQ-62 to
-// -66): false.
+// Put inserts an event of an object that is not bound. If the queue is full, the event
+// is lost, Put returns false, and readers find the queue in overrun after the events
+// before it (R-EQ-62 to -66).
 func (q *EQ) Put(e Entry) bool { return q.put(item{e: e}) }
 
-// PutErr inserts an error; its ErrData is taken.
+// PutErr is Put of an error. The queue keeps its ErrData.
 func (q *EQ) PutErr(e Error) bool { return q.put(item{err: &e}) }
 
-// Put is Put of the EQ for an event of the object, which finds room while the
-// object has a place of its own left, unless others have overrun the queue.
+// Put inserts an event of the bound object. It succeeds while the object has a free
+// place of its own, unless others have overrun the queue.
 func (b *Binding) Put(e Entry) bool { return b.q.put(item{e: e, of: b}) }
 
-// PutErr is Put of an error; its ErrData is taken.
+// PutErr is Put of an error. The queue keeps its ErrData.
 func (b *Binding) PutErr(e Error) bool { return b.q.put(item{err: &e, of: b}) }
 
-// Offer is Put of an event that may be refused: it takes no place of the object's
-// own, and a queue that has no other is left as it is. false: the producer must
-// undo what the event would have told.
+// Offer inserts an event if the queue has a common place; it uses none of the object's
+// own. It returns false, and the queue stays as it is, if there is none: the producer
+// must then undo what the event would have told.
 func (b *Binding) Offer(e Entry) bool { return b.q.offer(item{e: e}) }
 
-// OfferErr is Offer of an error; its ErrData is taken.
+// OfferErr is Offer of an error. The queue keeps its ErrData.
 func (b *Binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
 
-// Room is for an object with as many places as its calls may need, and asked before
-// one: whether its events would be lost, or too many of them are unread.
-// fi.EAGAIN: MaxKept of the object, or of those that are gone. fi.EOVERRUN: the
-// queue is in overrun.
+// Room reports whether the events of one more call of the object would be kept. An
+// object that was bound with as many places as its calls may need asks before each
+// call. fi.EAGAIN: MaxKept events of the object, or of objects that are no longer
+// bound, are unread. fi.EOVERRUN: the queue is in overrun.
 func (b *Binding) Room() error {
 	q := b.q
 	q.w.Mu.Lock()
@@ -76,10 +76,10 @@ func (q *EQ) put(it item) bool {
 	return true
 }
 
-// Write inserts an event of the application's (R-EQ-60). fi.EINVAL unless the EQ
-// was opened with fi.Write (R-EQ-06), fi.EOVERRUN in overrun (R-EQ-63). When it
-// does not fit: fi.EAGAIN, or without resource management fi.EOVERRUN and the
-// queue is in overrun from then on (R-EQ-67).
+// Write inserts an event of the application (R-EQ-60). fi.EINVAL: the EQ was opened
+// without fi.Write (R-EQ-06). fi.EOVERRUN: the queue is in overrun (R-EQ-63). A full
+// queue gives fi.EAGAIN; without resource management it gives fi.EOVERRUN and is in
+// overrun from then on (R-EQ-67).
 func (q *EQ) Write(e Entry) error {
 	if q.attr.Flags&fi.Write == 0 {
 		return fmt.Errorf("eq: write: not opened for writing: %w", fi.EINVAL)
@@ -103,7 +103,7 @@ func (q *EQ) Write(e Entry) error {
 	return fmt.Errorf("eq: write: %w", fi.EOVERRUN)
 }
 
-// fits reports whether a place of Size is free.
+// fits reports whether a common place is free.
 func (q *EQ) fits() bool { return q.common < q.attr.Size && q.kept < MaxKept }
 
 func (q *EQ) push(it item) {
