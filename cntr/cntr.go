@@ -1,10 +1,10 @@
 // Package cntr is completion counters as fi_cntr(3) describes them: a number of
-// successes and a number of failures that cost next to nothing to raise and to
-// read, and that one can wait for.
+// successes and a number of failures, which are cheap to raise and to read, and which
+// an application can wait for.
 //
-// A Counter is safe for concurrent use and starts no goroutine. Read, ReadErr
-// and the calls that change a value take no lock; a change takes one only when
-// somebody waits whom it may concern.
+// A Counter is safe for concurrent use and starts no goroutine. Read, ReadErr and the
+// calls that change a value take no lock, unless a Wait is under way that the change
+// may end.
 //
 // Rule numbers (R-CNTR-…) are those of the tests that hold the package to them.
 package cntr
@@ -25,7 +25,7 @@ import (
 // Attr describes a counter to open (struct fi_cntr_attr).
 type Attr struct {
 	// Events is what the success value counts: completions, or with
-	// fi.CntrBytes the bytes of the user's in them. The error value counts
+	// fi.CntrBytes the bytes of the messages. The error value counts
 	// operations in either case (R-CNTR-02).
 	Events fi.CntrEvents
 	// WaitObj and WaitSet are as in cq.Attr. Default none: Wait is refused.
@@ -52,15 +52,16 @@ type Counter struct {
 	ctx  any
 
 	val, errs atomic.Uint64
-	// fails is how often errs has changed, raised after it; known is fails as last
-	// told: by ReadErr, or by a Wait that ended because of it.
+	// fails is how often errs has changed; it is raised after errs. known is the value
+	// of fails that ReadErr or a Wait that ended because of it last reported.
 	fails, known atomic.Uint64
 	// wakeAt is the success value from which on a change looks for waiters: the
 	// least that one waits for. It is set before the waiter looks at the value,
 	// and looked at after the value is changed: one of the two sees the other.
 	wakeAt atomic.Uint64
 
-	// changes is how often Changes found one; polled is it as Poll last told.
+	// changes is how often Changes found a change; polled is its value when Poll last
+	// reported one.
 	changes, polled atomic.Uint64
 
 	w wait.Object // its Mu guards what follows
@@ -68,8 +69,8 @@ type Counter struct {
 	waits []uint64
 }
 
-// What is new to those who wait by other means than Wait: the values since they
-// were read, and either since Changes counted it.
+// Bits of wait.Object.Note: a value has changed since it was read, or since Changes
+// counted it.
 const (
 	newVal int64 = 1 << iota
 	newErr
@@ -105,7 +106,7 @@ func New(attr Attr, ctx any) (*Counter, error) {
 	return c, nil
 }
 
-// enough is when a Wait is over.
+// enough reports whether a Wait for threshold is over, which has seen known failures.
 func (c *Counter) enough(threshold, known uint64) bool {
 	return c.val.Load() >= threshold || c.fails.Load() != known
 }
@@ -139,7 +140,7 @@ func (c *Counter) Close() error {
 		return fmt.Errorf("cntr: close: an endpoint is bound: %w", fi.EBUSY)
 	}
 	if c.attr.WaitObj == fi.WaitSet && !c.w.Closed() {
-		c.attr.WaitSet.Leave(&c.w) // first: it has nothing for who waits for the set
+		c.attr.WaitSet.Leave(&c.w) // first, so that closing wakes nobody who waits for the set
 	}
 	open := c.w.Close()
 	c.w.Mu.Unlock()
@@ -153,16 +154,15 @@ func (c *Counter) Close() error {
 // Closed reports whether Close succeeded.
 func (c *Counter) Closed() bool { return c.w.Have() == wait.Always }
 
-// Read drives the endpoints bound and returns the success value (fi_cntr_read).
+// Read drives the bound endpoints and returns the success value (fi_cntr_read).
 func (c *Counter) Read() uint64 {
 	c.w.Look()
 	c.w.Forget(newVal) // first: what changes from here on is new
 	return c.val.Load()
 }
 
-// ReadErr drives the endpoints bound and returns the error value
-// (fi_cntr_readerr): how many operations failed. Why, the error entries of the
-// completion queue say.
+// ReadErr drives the bound endpoints and returns the error value: how many operations
+// failed (fi_cntr_readerr). The error entries of the completion queue say why.
 func (c *Counter) ReadErr() uint64 {
 	c.w.Look()
 	c.w.Forget(newErr)
@@ -216,8 +216,8 @@ func (c *Counter) SetErr(v uint64) error {
 	return nil
 }
 
-// Count is how a provider counts n operations that succeeded with bytes in
-// total.
+// Count counts n operations that succeeded with so many bytes in total. It is for
+// providers.
 func (c *Counter) Count(n, bytes uint64) {
 	if c.attr.Events == fi.CntrBytes {
 		n = bytes
@@ -239,14 +239,14 @@ func raise(a *atomic.Uint64, n uint64) uint64 {
 	}
 }
 
-// changed wakes those whom a success value of v concerns.
+// changed wakes the waiters that a success value of v may concern.
 func (c *Counter) changed(v uint64) {
 	if c.w.Note(newVal|newPoll) || v >= c.wakeAt.Load() {
 		c.wake()
 	}
 }
 
-// failed wakes those who wait: all of them.
+// failed counts a change of the error value and wakes all waiters.
 func (c *Counter) failed() {
 	c.fails.Add(1)
 	if c.w.Note(newErr|newPoll) || c.wakeAt.Load() != nobody {
@@ -310,16 +310,16 @@ func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Durat
 		case why == wait.TimedOut:
 			return fi.ETIMEDOUT
 		}
-		// The value was lowered again before it could be told.
+		// The value was lowered again before Wait looked.
 	}
 }
 
-// enter makes changes look for one who waits for threshold.
+// enter registers a Wait for threshold: changes from there on look for waiters.
 func (c *Counter) enter(threshold uint64) {
 	c.w.Mu.Lock()
 	defer c.w.Mu.Unlock()
 	c.waits = append(c.waits, threshold)
-	// Below nobody, also for one who waits for the largest value there is.
+	// Below nobody, also for a Wait for the largest value there is.
 	c.wakeAt.Store(min(c.wakeAt.Load(), threshold, nobody-1))
 }
 
@@ -335,14 +335,15 @@ func (c *Counter) leave(threshold uint64) {
 	c.wakeAt.Store(min(slices.Min(c.waits), nobody-1))
 }
 
-// Poll drives the endpoints and reports whether the counter has changed since
-// Poll last said so, whoever has read it.
+// Poll drives the endpoints and reports whether the counter has changed since Poll last
+// reported a change. Other readers do not matter.
 func (c *Counter) Poll() bool {
 	return wait.Newer(&c.polled, c.Changes())
 }
 
-// Changes drives the endpoints and returns a higher number than before if the
-// counter has changed since, whoever has read it, for poll sets (fi_poll(3)).
+// Changes drives the endpoints and returns a number that grows whenever the counter has
+// changed since the last call. Other readers do not matter. It is for poll sets
+// (fi_poll(3)).
 func (c *Counter) Changes() uint64 {
 	c.w.Look()
 	if c.w.Forget(newPoll) {
@@ -354,10 +355,10 @@ func (c *Counter) Changes() uint64 {
 // Progress drives the endpoints, for a poll set.
 func (c *Counter) Progress() { c.w.Look() }
 
-// FD is the descriptor of a counter opened with fi.WaitFD, for select, poll and
-// epoll: readable when the counter has changed since a TryWait. Call TryWait, look
-// at the counter, then wait. It is for one waiter, whoever else reads the
-// counter; several wait by Wait. fi.EINVAL: the counter has none.
+// FD is the descriptor of a counter opened with fi.WaitFD, for select, poll and epoll:
+// readable when the counter has changed since a TryWait. Call TryWait, look at the
+// counter, then wait. The descriptor is for one waiter; several use Wait. fi.EINVAL:
+// the counter has none.
 func (c *Counter) FD() (int, error) {
 	fd, err := c.w.FD()
 	if err != nil {
@@ -366,9 +367,9 @@ func (c *Counter) FD() (int, error) {
 	return fd, err
 }
 
-// Chan is the wait object of a counter opened with fi.WaitMutexCond: a channel
-// that can be received from when the counter has changed since a TryWait. As FD.
-// fi.EINVAL: the counter has none.
+// Chan is the wait object of a counter opened with fi.WaitMutexCond: a channel that is
+// ready when the counter has changed since a TryWait. It is used as FD is. fi.EINVAL:
+// the counter has none.
 func (c *Counter) Chan() (<-chan struct{}, error) {
 	ch, err := c.w.Chan()
 	if err != nil {
@@ -377,9 +378,9 @@ func (c *Counter) Chan() (<-chan struct{}, error) {
 	return ch, err
 }
 
-// TryWait says that the application is about to wait on FD or Chan (fi_trywait).
-// It may if it gets nil. fi.EAGAIN, once: the counter has changed since it was
-// read. fi.EINVAL: there is nothing to wait on.
+// TryWait prepares to wait on FD or Chan by other means than Wait (fi_trywait). After
+// nil the caller may wait. fi.EAGAIN, once: the counter has changed since it was read;
+// look first. fi.EINVAL: the counter has nothing to wait on.
 func (c *Counter) TryWait() error {
 	err := c.w.TryWait()
 	if err == fi.EAGAIN {
