@@ -144,10 +144,10 @@ func (s *Set) Close() error {
 // A Waiter is a queue, counter or wait set with a wait object.
 type Waiter interface{ TryWait() error }
 
-// TryWait says that the application is about to wait on the wait objects of all
-// of ws by other means than a call of ours (fi_trywait). It may if it gets nil.
-// fi.EAGAIN: one of them has something to read. fi.EINVAL: one of them has no
-// wait object of its own, or is nil.
+// TryWait prepares to wait on the wait objects of all of ws by other means than a call
+// of this module (fi_trywait). After nil the caller may wait. fi.EAGAIN: one of them
+// has something to read. fi.EINVAL: one of them has no wait object of its own, or is
+// nil.
 func TryWait(ws ...Waiter) error {
 	for _, w := range ws {
 		if missing(w) {

@@ -23,16 +23,18 @@ type WaitAttr struct {
 	Spin time.Duration
 }
 
-// A WaitSet is one wait object for several queues and counters (fi_wait_open).
-// They join it when they are opened with fi.WaitSet, and leave when closed. It
-// is safe for concurrent use. A counter has something when it has changed since
-// the set told of it last, whoever has read it: several goroutines that wait for
-// counters take a Watch each.
+// A WaitSet is one wait object for several queues and counters (fi_wait_open). They
+// join it when they are opened with fi.WaitSet, and leave when they are closed. It is
+// safe for concurrent use.
+//
+// A queue has something while it holds an entry. A counter has something when it has
+// changed since the set last reported it, even if another goroutine has read it. So
+// several goroutines that wait for counters use a Watch each.
 type WaitSet struct {
 	w wait.Object
 
 	news atomic.Uint64 // raised by each change of a counter
-	told atomic.Uint64 // news as Wait or TryWait last told it
+	told atomic.Uint64 // the value of news that Wait or TryWait last reported
 
 	mu      sync.Mutex // guards members; between a member's lock and w's
 	members []*wait.Object
@@ -54,30 +56,30 @@ func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 	return s, nil
 }
 
-// Wait waits until something is there in one of the members, or Signal was
-// called (fi_wait). It says nothing of which: a poll set does. Timeout: negative
-// is no limit, 0 looks once. fi.ETIMEDOUT when it passed, fi.ECANCELED when the set
-// is closed meanwhile, fi.EBADF when it was before, as of a queue (R-CQ-38).
+// Wait waits until one of the members has something, or Signal was called (fi_wait). It
+// does not say which member; a poll set does. A negative timeout is no limit, 0 looks
+// once. fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the set was closed meanwhile.
+// fi.EBADF: it was closed before, as with a queue (R-CQ-38).
 func (s *WaitSet) Wait(timeout time.Duration) error { return s.wait(&s.told, timeout) }
 
-// A Watch is how one goroutine of several waits by a set: it is told of each
-// change of a counter, whatever the others are told.
+// A Watch lets one of several goroutines wait for a set. It reports every change of a
+// counter, whatever the others were told.
 type Watch struct {
 	set  *WaitSet
 	told atomic.Uint64
 }
 
-// Watch returns a new Watch. Its first Wait tells of changes before it as well.
+// Watch returns a new Watch. Its first Wait also reports changes before it.
 func (s *WaitSet) Watch() *Watch { return &Watch{set: s} }
 
 // Wait is Wait of the set.
 func (w *Watch) Wait(timeout time.Duration) error { return w.set.wait(&w.told, timeout) }
 
-// enough is when a Wait that has seen so much of the news has to look.
+// enough reports whether a Wait that has seen so much of news has to look.
 func (s *WaitSet) enough(_, seen uint64) bool { return s.w.Have() > 0 || s.news.Load() != seen }
 
 func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
-	seen := told.Load() // also if another who uses told is told meanwhile
+	seen := told.Load() // kept, though another goroutine may raise told meanwhile
 	if s.look(told, seen) {
 		return nil
 	}
@@ -99,15 +101,15 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 		if s.look(told, seen) {
 			return nil
 		}
-		if deadline.Until() <= 0 { // what was there is gone, again and again
+		if deadline.Until() <= 0 { // others took what was there, again and again
 			return fi.ETIMEDOUT
 		}
 	}
 }
 
-// look drives the members and reports whether one has something, or there are
-// other news than seen; not in a set that is closed. What a member notifies from here
-// on is not lost: it is published again.
+// look drives the members and reports whether one has something, or whether news is not
+// seen; false for a closed set. It clears what was published first, so that a member
+// that notifies from there on is not missed.
 func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	s.w.Mu.Lock()
 	closed := s.w.Closed()
@@ -128,7 +130,7 @@ func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	if ready {
 		s.Notify() // other waiters of the set look too
 	}
-	news := s.news.Load() // last: what changed before is among them, or raises them
+	news := s.news.Load() // last, so that it counts every change before
 	if !ready && news == seen {
 		return false
 	}
@@ -150,18 +152,17 @@ func (s *WaitSet) Signal() error {
 	return nil
 }
 
-// FD is the descriptor to wait on by other means, with TryWait. It is readable
-// while something may be there. Where a counter is a member it is for one
-// goroutine, as cntr.Counter.FD is; the others take a Watch. fi.EINVAL if the set
-// was not opened with fi.WaitFD.
+// FD is the descriptor to wait on by other means, after TryWait. It is readable while a
+// member may have something. If a counter is a member, it is for one goroutine; the
+// others use a Watch. fi.EINVAL: the set was not opened with fi.WaitFD.
 func (s *WaitSet) FD() (int, error) { return s.w.FD() }
 
-// Chan is the channel to wait on by other means, with TryWait; as FD. fi.EINVAL if
-// the set was not opened with fi.WaitMutexCond.
+// Chan is the channel to wait on by other means, after TryWait. It is used as FD is.
+// fi.EINVAL: the set was not opened with fi.WaitMutexCond.
 func (s *WaitSet) Chan() (<-chan struct{}, error) { return s.w.Chan() }
 
-// TryWait says that the application is about to wait on FD or Chan. fi.EAGAIN:
-// a member has something.
+// TryWait prepares to wait on FD or Chan by other means than Wait. After nil the caller
+// may wait. fi.EAGAIN: a member has something.
 func (s *WaitSet) TryWait() error {
 	seen := s.told.Load()
 	if s.look(&s.told, seen) {
@@ -170,7 +171,7 @@ func (s *WaitSet) TryWait() error {
 	if err := s.w.TryWait(); err != nil {
 		return err
 	}
-	if s.news.Load() != seen { // they came in between, and are not shown any more
+	if s.news.Load() != seen { // a change in between, which FD and Chan do not show
 		return fi.EAGAIN
 	}
 	return nil
@@ -194,7 +195,7 @@ func (s *WaitSet) Close() error {
 	return nil
 }
 
-// Join makes a queue or counter a member. They call it when they are opened.
+// Join makes a queue or counter a member. It is called when they are opened.
 func (s *WaitSet) Join(m *wait.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *WaitSet) Join(m *wait.Object) error {
 	return nil
 }
 
-// Leave undoes Join. They call it when they are closed.
+// Leave undoes Join. It is called when they are closed.
 func (s *WaitSet) Leave(m *wait.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +215,7 @@ func (s *WaitSet) Leave(m *wait.Object) {
 	}
 }
 
-// Notify implements wait.Set: a member has something.
+// Notify implements wait.Set: a member has something to read.
 func (s *WaitSet) Notify() {
 	s.w.Mu.Lock()
 	defer s.w.Mu.Unlock()
@@ -223,7 +224,7 @@ func (s *WaitSet) Notify() {
 	}
 }
 
-// News implements wait.Set: the value of a counter has changed. It wakes all.
+// News implements wait.Set: the value of a counter has changed. It wakes all waiters.
 func (s *WaitSet) News() {
 	s.w.Mu.Lock()
 	defer s.w.Mu.Unlock()
