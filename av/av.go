@@ -3,7 +3,7 @@
 //
 // An AV is safe for concurrent use; Get, which every post needs, takes no lock.
 // An AV knows no endpoint: endpoints that keep something per entry compare its
-// generation (Get), which changes when the handle comes to mean something else.
+// generation (Get), which changes when a handle comes to mean another address.
 package av
 
 import (
@@ -36,14 +36,14 @@ const MaxLen = 1 << 24
 
 // Events is an EQ, for asynchronous insertions (R-AV-08).
 type Events interface {
-	// Bind binds an AV: the queue cannot be closed until Unbind. fi.EBADF: it is.
+	// Bind binds an AV: the queue cannot be closed until Unbind. fi.EBADF: it is closed.
 	Bind() (Binding, error)
 }
 
-// A Binding is where an AV reports. It is called with the AV locked.
+// A Binding takes the reports of an AV. It is called with the AV locked.
 type Binding interface {
-	// Room is called before an insertion, which fails with what it returns: whatever
-	// is reported of it afterwards finds room.
+	// Room is called before an insertion. After nil, all that the insertion reports
+	// finds room; with an error, the insertion fails with it.
 	Room() error
 	// AVError reports one address that failed, AVComplete the end of a call.
 	AVError(av *AV, context any, index int, err fi.Errno)
@@ -54,15 +54,15 @@ type Binding interface {
 // A record is what a handle means. It is never changed once it is in the table.
 type record struct {
 	addr wire.Addr
-	user fi.Addr // what sources are reported as
+	user fi.Addr // what this source is reported as
 	gen  uint32
 }
 
 // A table is what Get reads without a lock.
 type table []atomic.Pointer[record]
 
-// A link is what else is kept of a handle: its generation, also while it is not
-// used, and its neighbours in the ring of those with the same source.
+// A link is the rest of what is kept of a handle: its generation, which outlives its use,
+// and its neighbours in the ring of handles with the same source.
 type link struct{ gen, next, prev uint32 }
 
 // An AV is an address vector.
@@ -105,8 +105,8 @@ func (v *AV) Attr() Attr { return v.attr }
 // Context returns the context given to New.
 func (v *AV) Context() any { return v.ctx }
 
-// Bind and Unbind count endpoints: Close is refused while there are some.
-// fi.EBADF: it is closed.
+// Bind counts an endpoint that uses the AV: Close is refused until Unbind. fi.EBADF:
+// the AV is closed.
 func (v *AV) Bind() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,9 +124,9 @@ func (v *AV) Unbind() {
 	v.mu.Unlock()
 }
 
-// BindEvents names the queue of asynchronous insertions (fi_av_bind), until
-// Close. fi.EINVAL: there is one already, or it is nil. fi.EBADF: the AV or the
-// queue is closed.
+// BindEvents sets the queue of asynchronous insertions, until Close (fi_av_bind).
+// fi.EINVAL: the AV has one already, or e is nil. fi.EBADF: the AV or the queue is
+// closed.
 func (v *AV) BindEvents(e Events) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,8 +144,8 @@ func (v *AV) BindEvents(e Events) error {
 	return nil
 }
 
-// Close frees the AV. fi.EBUSY with endpoints bound (R-AV-17), fi.EBADF the
-// second time, and all other calls then. Events about it that are queued stay.
+// Close frees the AV. fi.EBUSY: endpoints are bound (R-AV-17). fi.EBADF: it is closed
+// already; all other calls fail with that afterwards. Queued events about it stay.
 func (v *AV) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -189,8 +189,8 @@ func (v *AV) get(h fi.Addr) *record {
 	return t[h].Load()
 }
 
-// Get is Lookup for endpoints: gen changes whenever the handle comes to mean
-// something else, and is never 0. It takes no lock.
+// Get is Lookup for endpoints. gen changes whenever the handle comes to mean another
+// address, and is never 0. Get takes no lock.
 func (v *AV) Get(h fi.Addr) (a wire.Addr, gen uint32, ok bool) {
 	r := v.get(h)
 	if r == nil {
@@ -236,10 +236,9 @@ func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 	return len(rec), nil
 }
 
-// SetUserID defines what the source of a handle is reported as, on an AV opened
-// with fi.AVUserID; before, that is fi.AddrNotAvail (R-CQ-66). fi.EINVAL: the
-// handle is not set, or the AV was opened without the flag. fi.EBADF: it is
-// closed.
+// SetUserID sets what the source of a handle is reported as, on an AV opened with
+// fi.AVUserID; until then it is reported as fi.AddrNotAvail (R-CQ-66). fi.EINVAL: the
+// handle is not set, or the AV was opened without the flag. fi.EBADF: the AV is closed.
 func (v *AV) SetUserID(h, id fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -259,9 +258,9 @@ func (v *AV) SetUserID(h, id fi.Addr) error {
 // StrAddr is the text of an address, inserted or not (R-AV-14).
 func (v *AV) StrAddr(a wire.Addr) string { return a.String() }
 
-// StrRecord fills b with the text of a binary record, inserted or not, cut to
-// b's length, and returns the bytes it needs (R-AV-14). What cannot be decoded
-// is fi_addr_uet://invalid (R-ADDR-06).
+// StrRecord fills b with the text of a binary record, inserted or not, cut to the
+// length of b, and returns the bytes it needs (R-AV-14). A record that cannot be
+// decoded gives fi_addr_uet://invalid (R-ADDR-06).
 func (v *AV) StrRecord(rec, b []byte) int {
 	a, err := ParseRecord(rec)
 	if err != nil {

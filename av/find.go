@@ -10,13 +10,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// The way back from a source to its handle. What a packet tells of its source is
-// its FEP and the initiator (R-CQ-65); a host may have thousands of handles that
-// differ in nothing else, or only in what a packet does not tell. The index has
-// each source once, by the lowest of its handles; the others hang on a ring in
-// ascending order.
+// The index finds the handle of a source. A packet names its source by FEP and
+// initiator (R-CQ-65), and thousands of handles may share those. The index has each
+// source once, with its lowest handle; the others form a ring in ascending order.
 
-// key is how a source is known on the wire.
+// key names a source as packets do.
 type key struct {
 	fep       netip.AddrPort
 	initiator uint32
@@ -45,15 +43,15 @@ func (x *index) slot(k key) int {
 	return int(hi^lo) & (len(x.tab) - 1)
 }
 
-// Find returns the handle of a source: the lowest of those inserted for it, its
-// user id if it has one (R-CQ-65, -66); fi.AddrNotAvail if there is none.
+// Find returns the lowest handle of a source, or its user id if it has one (R-CQ-65,
+// -66); fi.AddrNotAvail if the source was not inserted.
 func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
 	h, _ := v.Source(fep, initiator)
 	return h
 }
 
-// Source is Find, and reports whether the source was inserted: one that has no
-// user id yet was, and is fi.AddrNotAvail all the same.
+// Source is Find, and also reports whether the source was inserted. A source that has
+// no user id yet was inserted, and its handle is fi.AddrNotAvail all the same.
 func (v *AV) Source(fep netip.AddrPort, initiator uint32) (h fi.Addr, known bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -122,7 +120,7 @@ func (v *AV) leave(h uint32, k key) {
 	x.tab[j] = 0
 	m := len(x.tab) - 1
 	for i := (j + 1) & m; x.tab[i] != 0; i = (i + 1) & m {
-		// What the place had pushed away moves up.
+		// Entries that this one had displaced move up.
 		home := x.slot(keyOf(&v.get(fi.Addr(x.tab[i] - 1)).addr))
 		if (i-home)&m >= (i-j)&m {
 			x.tab[j], x.tab[i] = x.tab[i], 0

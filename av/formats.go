@@ -24,7 +24,7 @@ func (v *AV) InsertAddrPorts(addrs []netip.AddrPort, handles []fi.Addr) (int, er
 }
 
 // InsertRecords is Insert of addresses as bytes, each in any of the forms of
-// ParseRecord. What cannot be decoded fails by itself with fi.EINVAL
+// ParseRecord. An address that cannot be decoded fails alone, with fi.EINVAL
 // (R-ADDR-04). The bytes are borrowed.
 func (v *AV) InsertRecords(recs [][]byte, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	return v.insertAll(len(recs), func(i int) (wire.Addr, fi.Errno) {
@@ -36,7 +36,7 @@ func (v *AV) InsertRecords(recs [][]byte, handles []fi.Addr, flags fi.Flags, con
 	}, handles, flags, context)
 }
 
-// ErrRecord says that bytes are no address in a form that ParseRecord knows.
+// ErrRecord is the error of ParseRecord for bytes that are not an address.
 var ErrRecord = errors.New("av: not an address record")
 
 // ParseRecord decodes an address as bytes: the UET record of version 1 or 2
@@ -70,8 +70,8 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	return wire.Addr{}, ErrRecord
 }
 
-// Named is ip with its zone as sockets say it: by the name of the interface, not its
-// number, and only for addresses that are of one link.
+// Named returns ip with its zone as sockets write it: by the name of the interface
+// instead of its number, and only for link-local addresses.
 func Named(ip netip.Addr) netip.Addr {
 	if ip.Zone() == "" {
 		return ip
@@ -199,7 +199,7 @@ func (v *AV) InsertSym(node string, nodeCount int, service string, svcCount int,
 	if nodeCount < 0 || svcCount < 0 || svcCount > 1<<16 || nodeCount > MaxLen/max(svcCount, 1) {
 		return bad("counts")
 	}
-	if nodeCount*svcCount == 0 { // refused, or told of its end, as all others
+	if nodeCount*svcCount == 0 { // fails or completes as any other insertion
 		return v.insertAll(0, nil, handles, flags, context)
 	}
 	first, err := resolve(node, service)

@@ -7,25 +7,25 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Insert inserts addresses, each at the lowest unused index (R-AV-01, -02), and
-// returns how many it took (R-AV-04). handles, if not nil, gets the handle of
-// each, fi.AddrNotAvail for a failure. On an AV opened with fi.Event the results
-// come by the event queue, and 0 is returned (R-AV-08).
+// Insert inserts addresses, each at the lowest unused index (R-AV-01, -02), and returns
+// how many succeeded (R-AV-04). handles, if not nil, gets the handle of each,
+// fi.AddrNotAvail for a failure. On an AV opened with fi.Event the results come by the
+// event queue, and Insert returns 0 (R-AV-08).
 //
-// Flags: fi.More, a hint that is ignored (R-AV-07). With fi.SyncErr context must
-// be a []fi.Errno as long as addrs, which gets each one's result (R-AV-05). With
-// fi.AVUserID, on an AV opened without, handles has on input what the source of
-// each is to be reported as.
+// Flags: fi.More is a hint that is ignored (R-AV-07). With fi.SyncErr, context must be
+// a []fi.Errno as long as addrs, which gets the result of each (R-AV-05). With
+// fi.AVUserID, on an AV that was opened without it, handles holds the user id of each
+// address on input.
 //
-// fi.EINVAL: other flags, or arguments that contradict them. fi.ENOEQ: fi.Event
-// without an event queue. fi.EAGAIN: nothing is inserted, because tens of thousands
-// of events of this AV are unread; fi.EOVERRUN: or the queue takes none any more.
-// fi.EBADF: closed.
+// fi.EINVAL: other flags, or arguments that contradict them. fi.ENOEQ: fi.Event without
+// an event queue. fi.EAGAIN: tens of thousands of events of this AV are unread; nothing
+// was inserted. fi.EOVERRUN: the event queue is in overrun; nothing was inserted.
+// fi.EBADF: the AV is closed.
 func (v *AV) Insert(addrs []wire.Addr, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	return v.insertAll(len(addrs), func(i int) (wire.Addr, fi.Errno) { return addrs[i], 0 }, handles, flags, context)
 }
 
-// insertAll inserts n addresses that at gives.
+// insertAll inserts the n addresses at(0) to at(n-1).
 func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insert: %s: %w", what, fi.EINVAL) }
 	async := v.attr.Flags&fi.Event != 0
@@ -137,8 +137,8 @@ func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 	return h, 0
 }
 
-// grow makes room in the table for n handles. Readers of the old one see it as
-// it was when they looked.
+// grow makes room in the table for n handles. It replaces the table, so readers of the
+// old one see a consistent state.
 func (v *AV) grow(n int) {
 	old := *v.tab.Load()
 	if n <= len(old) {
@@ -151,11 +151,10 @@ func (v *AV) grow(n int) {
 	v.tab.Store(&t)
 }
 
-// Remove makes handles invalid. fi.EINVAL if one is not set (R-AV-11): those
-// before it are removed. Messages from the peers may still come; operations under
-// way to it go on (R-AV-23 allows to refuse them; we do not), and one that still waits
-// for its turn, because another call has the endpoint, ends with fi.EINVAL.
-// fi.EBADF: the AV is closed.
+// Remove makes handles invalid. fi.EINVAL: one is not set (R-AV-11); those before it
+// are removed. Messages from the peers may still arrive. Operations under way go on
+// (R-AV-23 would allow to refuse them); one that has not reached its endpoint yet,
+// because another call holds it, fails with fi.EINVAL. fi.EBADF: the AV is closed.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
