@@ -13,8 +13,8 @@ import (
 // ready while something is there. All of it is guarded by the Object's Mu.
 type native struct {
 	shown bool // the application has it
-	// undo is what the next read that finds nothing has to do something about,
-	// raised and held, in one word that it looks at without the lock.
+	// undo holds the bits raised and held in one word, so that a read that finds
+	// nothing can see without the lock whether unwatch has work.
 	undo atomic.Int32
 	fd   descriptor
 	ch   chan struct{}
@@ -25,8 +25,7 @@ const (
 	held                     // Object.held is not nil
 )
 
-// raise makes it ready. It does nothing to one that the application never asked
-// for.
+// raise makes it ready. It does nothing if the application never asked for it.
 func (n *native) raise() {
 	if !n.shown {
 		return
@@ -59,7 +58,7 @@ func (n *native) lower() {
 
 func (n *native) close() {
 	if n.ch != nil {
-		close(n.ch) // all who sleep on it learn of the end
+		close(n.ch) // it wakes all goroutines that sleep on it
 	} else {
 		n.raise() // closing a descriptor wakes nobody
 		n.fd.close()
@@ -106,15 +105,14 @@ func (o *Object) show() error {
 	return nil
 }
 
-// TryWait says that the application is about to wait by itself (fi_trywait). It
-// returns nil if it may: progress happens without the application from here on,
-// until what it waits on has become ready and somebody polls. fi.EAGAIN: there is
-// something to read, or a Signal. fi.EINVAL: there is nothing to wait on.
+// TryWait prepares the application to wait by itself (fi_trywait). After nil it may
+// wait: progress happens without it until the descriptor or channel has become ready
+// and somebody polls. fi.EAGAIN: there is something to read, or a Signal. fi.EINVAL:
+// there is nothing to wait on.
 //
-// Only TryWait makes what the application waits on unready, and progress that it
-// armed ends only while that is ready. So one thread that reads the queue empty
-// takes nothing away from another that sleeps: it is either still driven, or
-// woken.
+// Only TryWait makes the descriptor or channel unready, and the progress that it armed
+// ends only while that is ready. So a goroutine that reads the queue empty takes
+// nothing away from another that sleeps: the other is either still driven, or woken.
 func (o *Object) TryWait() error {
 	if o.kind == fi.WaitNone || o.kind == fi.WaitSet {
 		return fmt.Errorf("trywait on %v: %w", o.kind, fi.EINVAL)
@@ -145,7 +143,7 @@ func (o *Object) TryWait() error {
 	}
 }
 
-// hold arms what o drives until release. If o was closed meanwhile it does nothing.
+// hold arms the endpoints until release, unless o was closed meanwhile.
 func (o *Object) hold() {
 	ps := o.list.Load()
 	arm(*ps)
@@ -170,9 +168,9 @@ func (o *Object) hold() {
 // Release disarms what TryWait armed.
 func (o *Object) Release() { o.release(false) }
 
-// unwatch is what a poll does when what the application waits on is ready: it
-// needs no progress made for it. A channel wakes one of those who sleep on it;
-// who comes by passes the token on to the next.
+// unwatch undoes TryWait for a caller that polls while the descriptor or channel is
+// ready. Receiving from a channel wakes one sleeper only, so it makes the channel ready
+// again for the next.
 func (o *Object) unwatch(undo int32) {
 	if undo&held != 0 {
 		o.release(true)
@@ -186,7 +184,8 @@ func (o *Object) unwatch(undo int32) {
 	}
 }
 
-// release is Release; onlyRaised: unless somebody may still sleep.
+// release disarms what TryWait armed; with onlyRaised it does not while another
+// goroutine may still sleep.
 func (o *Object) release(onlyRaised bool) {
 	o.Mu.Lock()
 	if onlyRaised && o.native.undo.Load() != held|raised {

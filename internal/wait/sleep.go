@@ -13,7 +13,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	Ready     Reason = iota // there was enough when it looked; others may be faster
+	Ready     Reason = iota // enough was there; another reader may still be faster
 	Signalled               // Signal was called
 	TimedOut                // the deadline passed
 	Cancelled               // the context ended
@@ -54,8 +54,8 @@ func Deadline(timeout time.Duration) Moment {
 // for Attr.Spin after the last poll that did something, then arms what it drives and
 // sleeps.
 //
-// It returns with Mu held, so that who was woken takes what it was woken for
-// under the same lock, and calls Done with what Wait armed.
+// It returns with Mu held, so that the caller takes the entry it was woken for under the
+// same lock. The caller then calls Done with what Wait armed.
 func (o *Object) Wait(ctx context.Context, need int64, deadline Moment) (why Reason, armed []Progress) {
 	return o.wait(ctx, need, 0, deadline)
 }
@@ -121,8 +121,8 @@ func (o *Object) Lie(need int64) <-chan struct{} {
 	return s.woken
 }
 
-// Rise takes Mu after the channel was received from. What is there may not have
-// been published: the caller takes it.
+// Rise locks Mu after the channel of Lie was received from. The entry the caller was
+// woken for may not have been published: the caller takes it.
 func (o *Object) Rise() {
 	o.Mu.Lock()
 	o.sleeping--
@@ -182,7 +182,7 @@ func (o *Object) takeSignal() bool {
 	return o.TakeSignal()
 }
 
-// TakeSignal takes, under Mu, a signal for one blocking call.
+// TakeSignal consumes, under Mu, a signal for one blocking call.
 func (o *Object) TakeSignal() bool {
 	if o.signals.Load() == 0 {
 		return false
@@ -191,17 +191,17 @@ func (o *Object) TakeSignal() bool {
 	return true
 }
 
-// GiveSignal gives back, under Mu, the signal that a Wait returned for: its
-// caller found what it waited for after all, and the signal is for another.
+// GiveSignal gives back, under Mu, the signal that a Wait returned for: its caller
+// found an entry after all, so the signal ends another call.
 func (o *Object) GiveSignal() {
 	o.signals.Add(1)
 	o.sleepers.wake(Always, false)
 	o.native.raise()
 }
 
-// sleep waits for Publish. No wake-up is lost: what is driven is armed first,
-// then, under the lock that Publish needs, the sleeper looks and lies down.
-// What was put before the look is seen; what is put later finds the sleeper.
+// sleep waits for Publish. No wake-up is lost: first it arms the endpoints, then it looks
+// and lists the sleeper under the lock that Publish needs. So it sees what was put before
+// the look, and what is put later finds the sleeper.
 //
 // A wake-up costs one lock to lie down, one to take, and the channel between
 // them: the number of blocked calls is counted under the lock, and there is no
@@ -253,8 +253,8 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 			} else if o.Mu.Lock(); !o.sleepers.remove(s) {
 				<-s.woken // it was woken at the same moment
 			}
-			// One who was woken by a signal may find things instead, and the other
-			// way round: what it does not take wakes the next.
+			// A sleeper that was woken by a signal may find entries instead, and the
+			// other way round. What it leaves wakes the next.
 			if o.signals.Load() > 0 {
 				o.sleepers.wake(Always, false)
 			}
@@ -296,10 +296,10 @@ func disarm(ps []Progress) {
 	}
 }
 
-// sleepers is a list of those who sleep, first come first woken.
+// sleepers is the list of blocked calls, woken in the order they came.
 type sleepers struct {
-	// first is the sleeper who came when nobody slept: mostly there is no other,
-	// and then none of the links below is touched.
+	// first is the sleeper that came when no other slept. Mostly there is no other, and
+	// then none of the links below is touched.
 	first      sleeper
 	busy       bool // first is in use
 	head, tail *sleeper
@@ -312,7 +312,7 @@ type sleeper struct {
 	seen       uint64        // of a counter: the errors known
 	woken      chan struct{} // one token, sent when it is taken off the list
 	listed     bool
-	alone      bool // between Lie and Rise: it takes what it is woken for, whatever happens
+	alone      bool // between Lie and Rise: it certainly takes the entry it is woken for
 	prev, next *sleeper
 	timer      *time.Timer
 }
@@ -398,7 +398,7 @@ func (l *sleepers) remove(s *sleeper) bool {
 	return true
 }
 
-// wake wakes the first sleeper who needs no more than have, or all of those.
+// wake wakes the first sleeper that needs no more than have, or all such sleepers.
 func (l *sleepers) wake(have int64, all bool) {
 	if s := &l.first; s.listed && s.need <= have {
 		s.listed = false
@@ -420,7 +420,7 @@ func (l *sleepers) wake(have int64, all bool) {
 	}
 }
 
-// wakeLevel wakes all who find enough.
+// wakeLevel wakes the sleepers of a counter that have enough.
 func (l *sleepers) wakeLevel(o *Object) {
 	if s := &l.first; s.listed && o.enough(s.need, s.seen) {
 		s.listed = false

@@ -1,10 +1,10 @@
-// Package wait is what completion queues, event queues, counters and wait sets
-// have in common: sleeping until something is there, being woken by a signal,
-// and showing it to those who wait by other means than a call of ours.
+// Package wait is the wait object below completion queues, event queues, counters and
+// wait sets: blocking calls sleep in it until something is there or a signal comes, and
+// applications that wait by themselves see it as a descriptor or channel.
 //
-// An Object holds its owner's lock, so that the owner's queue and those who wait
-// for it cannot disagree. The owner says by Publish how much there is; the
-// Object decides who wakes up. It starts no goroutine.
+// An Object holds its owner's lock, so that the owner's queue and the waiters always
+// agree. The owner says by Publish how many entries there are; the Object decides which
+// waiter wakes up. It starts no goroutine.
 package wait
 
 import (
@@ -63,8 +63,8 @@ type Object struct {
 	spin time.Duration
 	set  Set
 
-	have    atomic.Int64 // as published
-	signals atomic.Int32 // not yet taken by a blocking call; changed under Mu
+	have    atomic.Int64 // the number last published, or the bits of Note
+	signals atomic.Int32 // not yet consumed by a blocking call; changed under Mu
 	// Blocking calls under way, those that poll and, under Mu, those that sleep.
 	spinning atomic.Int32
 	sleeping int32
@@ -74,7 +74,7 @@ type Object struct {
 	binds int                        // sum of them
 	held  *[]Progress                // armed by TryWait
 
-	// level, of a counter, is the test of InitLevel.
+	// level is the test of InitLevel; nil for a queue.
 	level   func(threshold, seen uint64) bool
 	watched atomic.Bool // native.shown, or set is not nil
 
@@ -112,9 +112,8 @@ func (o *Object) Init(attr Attr) error {
 	return nil
 }
 
-// InitLevel is Init for a counter. enough, which is called with and without Mu,
-// says whether a blocking call is over that waits for threshold and has seen so
-// many errors.
+// InitLevel is Init for a counter. enough reports whether a blocking call is over that
+// waits for threshold and had seen so many failures. It is called with and without Mu.
 func (o *Object) InitLevel(attr Attr, enough func(threshold, seen uint64) bool) error {
 	o.level = enough
 	return o.Init(attr)
@@ -126,12 +125,12 @@ func (o *Object) Kind() fi.WaitObj { return o.kind }
 // MayBlock reports whether a blocking call of the owner's may wait by o.
 func (o *Object) MayBlock() bool { return o.kind != fi.WaitNone && o.kind != fi.WaitSet }
 
-// Have is what was published last. It needs no lock.
+// Have is the number that was last published. It needs no lock.
 func (o *Object) Have() int64 { return o.have.Load() }
 
-// Publish says, under Mu, that have things are there: those put and those left
-// when some were taken. It wakes one sleeper who finds enough; that one
-// publishes what it leaves, so the next is woken then. With Always it wakes all.
+// Publish says, under Mu, that have entries are there, after some were put or taken. It
+// wakes one sleeper that needs no more than those; that sleeper publishes what it
+// leaves, which wakes the next. With Always it wakes all.
 func (o *Object) Publish(have int64) {
 	if o.Unawaited() {
 		o.Set(have)
@@ -140,8 +139,8 @@ func (o *Object) Publish(have int64) {
 	}
 }
 
-// Unawaited reports, under Mu, that there is nobody to tell what Publish says: then
-// Set does as well, without a call.
+// Unawaited reports, under Mu, that nobody waits: Set then does what Publish would do,
+// without a call.
 func (o *Object) Unawaited() bool { return !o.watched.Load() && o.sleepers.empty() }
 
 // Set is Publish where nobody waits.
@@ -150,7 +149,7 @@ func (o *Object) Set(have int64) { o.have.Store(have) }
 // publish is Publish when there may be somebody to tell.
 func (o *Object) publish(have int64) {
 	if s := &o.sleepers.first; have == 1 && s.listed && s.alone && s.need == 1 && !o.watched.Load() {
-		// It is as good as taken: who looks without the lock need not see it.
+		// The only sleeper takes it; do not publish it to lock-free readers.
 		s.listed = false
 		s.woken <- struct{}{}
 		return
@@ -173,10 +172,10 @@ func (o *Object) Empty() {
 	}
 }
 
-// Level says, under Mu, that a value which reading does not take away has
-// changed, like that of a counter: it wakes every sleeper who finds enough by
-// the test of InitLevel, and nobody else. What was noted may be forgotten by now:
-// one who read it took it away from nobody who waits by other means.
+// Level says, under Mu, that a value has changed which reading does not consume: that
+// of a counter. It wakes the sleepers for whom the test of InitLevel holds. It does so
+// even if the bit of Note was forgotten meanwhile: a reader that forgot it consumed
+// nothing that other waiters wait for.
 func (o *Object) Level() {
 	if o.set != nil {
 		o.set.News()
@@ -186,15 +185,15 @@ func (o *Object) Level() {
 	o.sleepers.wakeLevel(o)
 }
 
-// Bits of Note that FD and Chan do not show.
+// Bits of Note that do not make FD and Chan ready.
 const (
 	Unpolled int64 = 1 << 61 // for a poll set
-	unsaid   int64 = 1 << 62 // set besides for a member of a wait set, until Renew
+	unsaid   int64 = 1 << 62 // of a member of a wait set: changed since Renew
 )
 
-// Note marks something as new, bit by bit, for those who wait by other means than
-// a call of ours: FD, Chan, a wait set, a poll set. It needs no lock. It reports
-// whether a bit was not set and Level has to be called because of it.
+// Note marks something as new, one bit for each kind, for waiters by other means than a
+// blocking call: FD, Chan, a wait set, a poll set. It needs no lock. It returns true if
+// the caller must call Level, because a bit was new and somebody watches.
 func (o *Object) Note(bits int64) bool {
 	if o.set != nil {
 		bits |= unsaid
@@ -202,9 +201,8 @@ func (o *Object) Note(bits int64) bool {
 	return o.have.Load()&bits != bits && o.have.Or(bits)&bits != bits && o.watched.Load()
 }
 
-// Renew is what a wait set does before it tells what it knows of a member that is
-// open: the next change of a counter is News again, whatever is noted and whoever
-// forgets it. It reports whether a queue has something.
+// Renew prepares a member of a wait set for being reported: the next change of a
+// counter notifies the set again. It reports whether a queue has entries.
 func (o *Object) Renew() bool {
 	switch have := o.have.Load(); {
 	case o.level == nil:
@@ -218,8 +216,8 @@ func (o *Object) Renew() bool {
 // ready reports whether something is there for FD and Chan.
 func (o *Object) ready() bool { return o.have.Load()&^(Unpolled|unsaid) > 0 }
 
-// Forget undoes Note and reports whether one of the bits was set. What the
-// application waits on stays ready until a TryWait: another may sleep on it.
+// Forget undoes Note and reports whether one of the bits was set. FD and Chan stay
+// ready until a TryWait: another goroutine may sleep on them.
 func (o *Object) Forget(bits int64) bool {
 	if o.have.Load()&bits == 0 {
 		return false
@@ -264,7 +262,7 @@ func (o *Object) Bind(p Progress) error {
 	}
 	o.binds++
 	if o.bound[p]++; o.bound[p] == 1 {
-		// Who reads the old list does not look behind its end.
+		// Readers of the old list do not look behind its end.
 		o.setList(append(*o.list.Load(), p))
 	}
 	return nil
@@ -289,9 +287,8 @@ func (o *Object) Unbind(p Progress) {
 // Bound is how often Bind was called without Unbind. It needs Mu.
 func (o *Object) Bound() int { return o.binds }
 
-// setList changes what waiters drive. Those who have armed the old ones are
-// woken to arm the new: this is called with locks of endpoints held, so it cannot
-// arm them itself.
+// setList changes what waiters drive. It is called with locks of endpoints held, so it
+// cannot arm the new list itself: it wakes the waiters that have armed the old one.
 func (o *Object) setList(list []Progress) {
 	o.list.Store(&list)
 	o.sleepers.wake(Always, true)
@@ -303,17 +300,17 @@ func (o *Object) setList(list []Progress) {
 	}
 }
 
-// CanLie reports whether Lie will do for a blocking call: it may block, there is
-// nothing to drive, and nothing that TryWait left behind to undo.
+// CanLie reports whether a blocking call may use Lie: it may block, there is nothing to
+// drive, and TryWait left nothing to undo.
 func (o *Object) CanLie() bool {
 	return o.MayBlock() && o.kind != fi.WaitYield && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
 }
 
-// Driven is what waiters drive.
+// Driven is the list of endpoints that waiters drive.
 func (o *Object) Driven() []Progress { return *o.list.Load() }
 
-// Drive replaces what waiters drive, for a wait set: its members' endpoints, each
-// once though members share them. Nothing else is bound then.
+// Drive replaces the endpoints that waiters drive. It is for a wait set, which drives
+// those of its members, each once. Bind is not used on the same Object.
 func (o *Object) Drive(ps []Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
@@ -328,8 +325,8 @@ func (o *Object) Drive(ps []Progress) {
 	o.setList(once)
 }
 
-// Look is what a read does that found nothing: it drives what is bound, once,
-// and reports whether something is there now.
+// Look drives the bound endpoints once, for a read that found nothing, and reports
+// whether something is there now.
 func (o *Object) Look() bool {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
@@ -344,8 +341,8 @@ func (o *Object) Look() bool {
 	return o.have.Load() > 0
 }
 
-// Poll drives every bound endpoint once. Whoever polls needs no progress made
-// for it: what TryWait armed is disarmed, unless somebody may still sleep.
+// Poll drives the bound endpoints once. The caller polls by itself, so what TryWait
+// armed is disarmed, unless another goroutine may still sleep.
 func (o *Object) Poll() (worked bool) {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
@@ -362,11 +359,10 @@ func (o *Object) poll() (worked bool) {
 	return worked
 }
 
-// Give is what a blocking call that found nothing does before its first look: where
-// others want the processor it lets them run, for who is to send what it waits for
-// may be one of them, and the look would be in vain. It does nothing for a call that
-// is over: by a signal, or because ctx has ended. It returns the Deadline of timeout,
-// or 0 if it let nobody run.
+// Give lets other threads run before the first look of a blocking call that found
+// nothing, if some want the processor: one of them may be the peer that is to answer.
+// It does nothing if a signal or the end of ctx is about to end the call. It returns
+// the Deadline of timeout, or 0 if it did not yield.
 func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Moment) {
 	for _, p := range *o.list.Load() {
 		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
@@ -388,9 +384,9 @@ func (o *Object) yield() {
 	}
 }
 
-// Signal ends one blocking call, of a member of a wait set one of the set's, now or
-// the next (R-CQ-92, R-CQ-94). fi.EINVAL without a wait object (R-CQ-93), fi.EBADF
-// when closed.
+// Signal ends one blocking call, now or the next one; of a member of a wait set it ends
+// one of the set (R-CQ-92, R-CQ-94). fi.EINVAL: there is no wait object (R-CQ-93).
+// fi.EBADF: it is closed.
 func (o *Object) Signal() error {
 	if o.kind == fi.WaitNone {
 		return fmt.Errorf("signal without a wait object: %w", fi.EINVAL)
@@ -411,8 +407,8 @@ func (o *Object) Signal() error {
 	return nil
 }
 
-// Close ends every blocking call. The owner has found nothing bound, holds Mu,
-// and calls Release without it afterwards. It reports whether o was open.
+// Close ends every blocking call. The owner holds Mu, has checked that nothing is
+// bound, and calls Release after it unlocked Mu. Close reports whether o was open.
 func (o *Object) Close() bool {
 	if o.closed {
 		return false
@@ -430,8 +426,8 @@ func (o *Object) Close() bool {
 // Closed reports, under Mu, whether Close was called.
 func (o *Object) Closed() bool { return o.closed }
 
-// Newer notes n, of a number that only grows, in told, and reports whether it is above
-// what is noted there. Of calls at the same time the one that is behind says no.
+// Newer stores n, of a number that only grows, in told, and reports whether n is above
+// what was there. Of concurrent calls, those with smaller numbers return false.
 func Newer(told *atomic.Uint64, n uint64) bool {
 	for old := told.Load(); n > old; old = told.Load() {
 		if told.CompareAndSwap(old, n) {
