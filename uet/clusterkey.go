@@ -19,7 +19,7 @@ import (
 const keyLen = tss.KeyLen
 
 // A ClusterKey is the secret that the members of a cluster share. It does not show
-// its key when it is printed or encoded (T40); WriteClusterKey does.
+// its key when it is printed or encoded; only WriteClusterKey writes it.
 type ClusterKey struct {
 	// Generation tells keys apart, 1 and up: the higher is the newer.
 	Generation uint32
@@ -81,8 +81,8 @@ func WriteClusterKey(path string, keys ...ClusterKey) error {
 	return nil
 }
 
-// ReadClusterKey reads the keys of a file of WriteClusterKey, first the one that seals.
-// Who only wants to use them takes LoadClusterKey.
+// ReadClusterKey reads the keys of a file of WriteClusterKey; the first one seals. To
+// use them, LoadClusterKey is enough.
 func ReadClusterKey(path string) ([]ClusterKey, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -70,7 +70,7 @@ func openNode(addr netip.AddrPort, c *Config, backlog int) (*cmNode, error) {
 	return n, nil
 }
 
-// recheck asks again who is welcome.
+// recheck checks again which peers are still members.
 func (n *cmNode) recheck() {
 	n.mu.Lock()
 	open := n.open

@@ -30,17 +30,16 @@ type Config struct {
 	// Seed, if not 0, makes the endpoint's random numbers repeatable: packet
 	// numbers, context ids, jitter. For tests; an attacker could guess them.
 	Seed uint64
-	// Logger hears of the few events somebody should act on, never of a packet. It
-	// is called by a goroutine that holds no lock, so it may wait (F37)
-	// and may call the endpoint, but Close: that waits until all is written. nil disables
-	// logging.
+	// Logger gets the few events that somebody should act on, never a line per packet.
+	// A goroutine without locks calls it, so it may block, and may call the endpoint,
+	// except Close, which waits until everything is written. nil disables logging.
 	Logger *zap.Logger
 	// Tap, if not nil, sees every datagram that the endpoint sends and every
 	// one that it receives, damaged ones too, in the order of the socket
-	// calls, with why it was sent or what became of it. Of a secured endpoint it
-	// sees what is in the packets. It borrows its argument. It is called with the endpoint
-	// locked: it must not wait, nor call the endpoint or its queues. Endpoints
-	// that share a Tap call it at the same time.
+	// calls, with the reason of the send or what became of the packet. Of a secured
+	// endpoint it sees the packets before they are sealed. It borrows its argument. It
+	// is called with the endpoint locked: it must neither block nor call the endpoint
+	// or its queues. Endpoints that share a Tap call it concurrently.
 	Tap func(*Tapped)
 	// Security authenticates peers and seals packets; nil: neither. Certificates are
 	// for FI_EP_MSG endpoints.
@@ -49,8 +48,8 @@ type Config struct {
 	CM CMConfig
 
 	// Transport are the bounds and timers of the protocol, with their defaults
-	// (docs/faults.md has the reasons), and whether switches trim (Trimming). uet sets Local, Paths, PayloadMTU, NoCRC,
-	// KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
+	// (docs/faults.md has the reasons), and whether switches trim (Trimming). uet sets
+	// Local, Paths, PayloadMTU, NoCRC, KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
 	// OneRTT, Hint and, if it is 0, RecvWindow itself.
 	Transport transport.Config
 	// Socket are the settings of the UDP sockets. uet sets the addresses and

@@ -27,11 +27,11 @@ const (
 	linkShut                 // Shutdown or Close was called
 )
 
-// A connection is that of an FI_EP_MSG endpoint: a session of connection
-// management beside the FEP. What becomes of it is told by the event queue.
+// A connection is the connection of an FI_EP_MSG endpoint: a session of connection
+// management beside the FEP. The event queue reports what becomes of it.
 //
-// Locks: the driver's may be held when mu is taken, not the other way round. What
-// waits for the peer is not called with mu.
+// Locks: mu may be locked while the driver's lock is held, never the other way round.
+// Calls that wait for the peer are made without mu.
 type connection struct {
 	ep  *Endpoint
 	req *ConnReq         // what the endpoint was opened for, or nil
@@ -161,7 +161,7 @@ func (ep *Endpoint) Accept(data []byte) error {
 	l.mu.Unlock()
 	go func() {
 		defer l.work.Done()
-		// What the other side sends when it hears of it must not be a stranger's.
+		// The other side may send as soon as it hears of this; it must be known then.
 		err := l.learn(l.req.req.Params())
 		if err != nil {
 			_ = l.req.req.Reject(nil)
@@ -230,7 +230,7 @@ func cut(data []byte) []byte {
 	return append([]byte(nil), data[:min(len(data), cmDataSize)]...)
 }
 
-// begun says why neither Connect nor Accept is possible any more.
+// begun returns why neither Connect nor Accept is possible any more.
 func (l *connection) begun() error {
 	switch l.state.Load() {
 	case linkIdle:
@@ -241,7 +241,7 @@ func (l *connection) begun() error {
 	return fi.EOPBADSTATE
 }
 
-// maySend says why nothing can be sent, if so.
+// maySend returns why nothing can be sent; nil if something can.
 func (l *connection) maySend() error {
 	switch l.state.Load() {
 	case linkUp:
@@ -252,9 +252,9 @@ func (l *connection) maySend() error {
 	return fi.ENOTCONN // R-CM-08
 }
 
-// mayRecv says why no receive can be posted, if so. Before the connection it can
-// (R-CM-08). When the peer has shut down, what it sent before is still there; a
-// receive that finds nothing ends at once.
+// mayRecv returns why no receive can be posted; nil if one can, also before the
+// connection (R-CM-08). When the peer has shut down, messages that it sent before can
+// still be received; a receive that finds none ends at once.
 func (l *connection) mayRecv() error {
 	switch l.state.Load() {
 	case linkShut:
@@ -265,7 +265,7 @@ func (l *connection) mayRecv() error {
 	return nil
 }
 
-// params says what the peer must know of this endpoint.
+// params is what the peer must know of this endpoint.
 func (l *connection) params() cm.Params {
 	ep, a := l.ep, l.ep.name.AddrPort()
 	c := ep.fep.Config()
@@ -278,8 +278,8 @@ func (l *connection) params() cm.Params {
 // modes are the delivery modes that an endpoint has, a bit each.
 const modes = 1<<wire.RUD | 1<<wire.ROD
 
-// learn makes the peer known to the FEP, and nobody else is. It is known by its main
-// port, from which the packets that open a PDC come.
+// learn makes the peer, and no other address, known to the FEP: by its main port, from
+// which the packets that open a PDC come.
 func (l *connection) learn(p cm.Params) error {
 	var err error
 	l.ep.drv.Do(func(time.Duration) {
@@ -320,7 +320,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 	p := s.Params()
 	l.session = s
 	l.peer = peerName(p)
-	l.state.Store(linkUp) // first: who reads the event may send
+	l.state.Store(linkUp) // first, because a reader of the event may send
 	e := eq.Entry{Event: fi.Connected, Fid: l.ep}
 	if l.req == nil {
 		e.Bytes = s.Private() // R-EQ-43: never at the accepting side
@@ -336,8 +336,8 @@ func peerName(p cm.Params) wire.Addr {
 	return identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort())
 }
 
-// connErrno is the errno of a connection that did not come about, and what is to
-// be said of it: the data of a rejection, else a text.
+// connErrno returns the errno of a connection that failed, and its error data: those of
+// a rejection, else a text.
 func connErrno(err error) (fi.Errno, []byte) {
 	var rej *cm.RejectedError
 	if errors.As(err, &rej) {
@@ -350,8 +350,8 @@ func connErrno(err error) (fi.Errno, []byte) {
 	return no, []byte(err.Error())
 }
 
-// session is the connection as its session sees it. The calls come from a goroutine of
-// connection management, which must not wait.
+// session is the connection as its session of connection management calls it, from a
+// goroutine that must not block.
 type session connection
 
 // InstallKey takes the peer's next key, from now on beside the one in use (F33).
@@ -392,9 +392,9 @@ func (s *session) Closed(why cm.Reason, _ []byte) {
 	(*connection)(s).lost(why.Errno())
 }
 
-// lost ends a connection that the peer ended, or that has no peer any more: what
-// is outstanding completes with why, then the event queue hears of it, once
-// (R-CM-12, R-CM-13). It may be called with the driver's lock held.
+// lost ends a connection that the peer ended, or whose peer is gone: outstanding
+// operations complete with why, then one event is written (R-CM-12, R-CM-13). It may be
+// called with the driver's lock held.
 func (l *connection) lost(why fi.Errno) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -409,11 +409,11 @@ func (l *connection) lost(why fi.Errno) {
 	}()
 }
 
-// drainTurns bounds how often wind looks for what the socket still holds.
+// drainTurns bounds how often wind empties the socket.
 const drainTurns = 1000
 
 func (l *connection) wind(why fi.Errno) {
-	// What the peer sent and acknowledged before it left counts.
+	// Messages and ACKs that the peer sent before it left count.
 	l.ep.drv.Drain(drainTurns)
 	l.ep.drv.Do(func(now time.Duration) {
 		l.why = why
@@ -427,8 +427,8 @@ func (l *connection) wind(why fi.Errno) {
 	l.hangUp()
 }
 
-// leave goes to linkShut and reports whether the state was one of those. After it
-// no event is put.
+// leave goes to linkShut and reports whether the state was one of those. No event is
+// written afterwards.
 func (l *connection) leave(from ...int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/uetkit/uetkit/uet/driver"
 )
 
-// A sink writes completions in batches. At most one queue is locked at a time,
-// so two endpoints that use the same two queues the other way round cannot wait
-// for each other.
+// A sink writes completions in batches. It locks one queue at a time, so two endpoints
+// that use the same two queues in opposite roles cannot block each other.
 type sink struct {
 	q   *cq.CQ // locked; nil: none is
 	err cq.Error
@@ -23,7 +22,7 @@ func (s *sink) to(q *cq.CQ) *cq.Writer {
 	return q.Writer()
 }
 
-// turn is to for a queue that is not locked.
+// turn is the slow path of to: the queue is not the locked one.
 func (s *sink) turn(q *cq.CQ) {
 	s.end()
 	s.q = q
@@ -37,8 +36,8 @@ func (s *sink) end() {
 	}
 }
 
-// kindFlags is what a completion says of the kind of its operation (R-CQ-106 to
-// R-CQ-111).
+// kindFlags are the flags of a completion that tell the kind of its operation (R-CQ-106
+// to R-CQ-111).
 var kindFlags = [...]fi.Flags{
 	transport.OpSend:  fi.Send | fi.Msg,
 	transport.OpTSend: fi.Send | fi.Tagged,
@@ -60,8 +59,8 @@ func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
 	return o.txq.q
 }
 
-// Deliver writes the completions of n operations. A success that has nothing to tell
-// but the message goes a short way, of one call if it is alone.
+// Deliver writes the completions of n operations. A plain success takes a fast path,
+// which is a single call if it is the only one.
 func (o *owner) Deliver(n int) {
 	alone := n == 1
 	for ; n > 0; n-- {
@@ -153,7 +152,8 @@ func (o *owner) deliver(ev *transport.Event) {
 	}
 }
 
-// release writes that a multi-receive buffer is the user's again, if it is.
+// release writes the entry that gives a multi-receive buffer back to the user, if it is
+// released now.
 func (o *owner) release(q *cq.CQ, ev *transport.Event) {
 	if !ev.Released {
 		return
@@ -228,21 +228,21 @@ func (o *owner) describe(e *cq.Error, ev *transport.Event) {
 func (o *owner) putErr(q *cq.CQ, e *cq.Error) {
 	w := o.out.to(q)
 	if !o.managed && o.leaving() {
-		w.OfferErr(e) // R-EP-14, R-EP-15: what is discarded overruns nobody's queue
+		w.OfferErr(e) // R-EP-14, R-EP-15: a discarded entry overruns no queue
 	} else if !w.PutErr(e, o.managed) {
 		o.overrun(q)
 	}
 	*e = cq.Error{}
 }
 
-// leaving reports whether what ends now ends by Close or Shutdown, or because the
-// endpoint is disabled.
+// leaving reports whether operations end now because of Close or Shutdown, or because
+// the endpoint is disabled.
 func (o *owner) leaving() bool {
 	return o.state.Load() >= stateDisabled || o.link != nil && o.link.state.Load() == linkShut
 }
 
-// Refused writes the error entry of an operation that was accepted while
-// another goroutine held the lock, and could not be posted.
+// Refused writes the error entry of an operation that the driver accepted while another
+// goroutine held the lock, and that could not be posted afterwards.
 func (o *owner) Refused(op *transport.Op, err error) {
 	e := &o.out.err
 	*e = cq.Error{Context: op.Context, Flags: kindFlags[op.Kind], Source: fi.AddrNotAvail, Err: fi.ECANCELED}

@@ -16,9 +16,9 @@
 // receives, on the caller's thread. With automatic progress (Info.Domain.
 // DataProgress) a goroutine does what is due while the application does nothing.
 //
-// All methods may be called from any goroutine. The bytes of a buffer belong to
-// the provider from the posting call to the completion (R-MSG-04); what a call
-// borrows or copies instead, its comment says.
+// All methods may be called from any goroutine. A buffer belongs to the provider from
+// the posting call to the completion (R-MSG-04), unless the comment of a call says that
+// it borrows or copies its argument.
 //
 // # Connections
 //
@@ -53,17 +53,16 @@
 //	                                 key (fi.ECONNABORTED)
 //	it is no longer a member         5 s (fi.EKEYREJECTED)
 //
-// The earliest counts. A process that ends right after Close may take the farewell
-// with it; Domain.Close waits until the peers have it, a second at most.
+// The earliest counts. If a process ends right after Close, its peers may not hear of
+// it; Domain.Close waits until they have, a second at most.
 //
 // # Security
 //
-// Without Config.Security, whoever can send to the UDP port of an endpoint can forge
-// messages, and whoever sees the packets can read them. With it every packet is
-// encrypted and authenticated (AES-256-GCM), one in clear is dropped, and nobody who
-// cannot prove who he is gets to send one. See Security for the two ways:
-// certificates, for connections, whose keys nobody else has and which change as often
-// as Rekey asks; or a cluster key, one secret for all, which endpoints without
-// connections can use as well. Whoever has the cluster key can be anybody in the
-// cluster and read what the others send.
+// Without Config.Security, anybody who can send to the UDP port of an endpoint can forge
+// messages, and anybody who sees the packets can read them. With it every packet is
+// encrypted and authenticated (AES-256-GCM), and packets in clear are dropped. There are
+// two ways, see Security. Certificates are for connections: each connection has keys of
+// its own, which Rekey changes. A cluster key is one secret for all, and also serves
+// endpoints without connections; each member can read what the others send and pose as
+// any of them.
 package uet

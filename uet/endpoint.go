@@ -60,8 +60,8 @@ type Endpoint struct {
 	link *connection
 
 	opts epOptions
-	// pushed says that the last send came with fi.More: what waits for company
-	// leaves when a post fails (R-MSG-15).
+	// pushed says that the last send came with fi.More: if the next post fails, the
+	// sends that wait for it leave (R-MSG-15).
 	pushed atomic.Bool
 
 	// Set by Enable, constant afterwards.
@@ -83,8 +83,8 @@ type Endpoint struct {
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
-	// ending is who ends what is pending in a disabled endpoint; begun with the
-	// driver's lock.
+	// ending counts the goroutines that end the operations of a disabled endpoint. They
+	// are started under the driver's lock.
 	ending sync.WaitGroup
 
 	// What follows belongs to the holder of the driver's lock.
@@ -151,7 +151,7 @@ func (ep *Endpoint) Info() *Info {
 	return &in
 }
 
-// unenabled says why nothing can be bound or set any more, if so.
+// unenabled returns why nothing can be bound or set any more; nil before Enable.
 func (ep *Endpoint) unenabled() error {
 	switch ep.state.Load() {
 	case stateEnabled, stateDisabled:
@@ -206,7 +206,7 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	return nil
 }
 
-// foreign says why q, which was not opened in p or is closed, cannot be bound.
+// foreign returns why a queue that was not opened in p, or is closed, cannot be bound.
 func foreign(p *parent, q queue) error {
 	switch {
 	case q.Closed():
@@ -217,8 +217,8 @@ func foreign(p *parent, q queue) error {
 	return nil
 }
 
-// dormant is the Endpoint as its queues and counters see it until it is enabled:
-// nothing happens. Then its driver takes that place.
+// dormant stands for the driver in the queues and counters until the endpoint is
+// enabled. It does nothing.
 type dormant Endpoint
 
 var (
@@ -232,8 +232,8 @@ func (*dormant) Shared() bool { return false }
 func (*dormant) Arm()         {}
 func (*dormant) Disarm()      {}
 
-// rebind makes readers of the queues and counters drive to instead of from; nil is
-// nobody.
+// rebind makes readers of the queues and counters drive to instead of from; nil stands
+// for nothing.
 func (ep *Endpoint) rebind(from, to cq.Progress) {
 	for _, q := range []*cq.CQ{ep.txq.q, ep.rxq.q} {
 		if q != nil && to != nil {
@@ -273,15 +273,14 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	return nil
 }
 
-// BindEQ binds an event queue for asynchronous errors (R-EQ-45): peers that are
-// lost, a socket in trouble, an overrun completion queue; and for the events of an
-// FI_EP_MSG endpoint's connection, which it has room for. Of the errors one has a
-// place of its own; those beyond take the places of the queue's size, so one that
-// nobody reads overruns in the end, which is final for all who are bound to it
-// (R-EQ-62, R-EQ-66).
+// BindEQ binds an event queue for asynchronous errors (R-EQ-45): a lost peer, a socket
+// in trouble, an overrun completion queue; and for the events of the connection of an
+// FI_EP_MSG endpoint, which have places of their own. One error has a place of its own;
+// more of them take common places of the queue. So a queue that nobody reads overruns
+// in the end, which is final for all objects bound to it (R-EQ-62, R-EQ-66).
 //
-// fi.EINVAL: none, or there is one already. fi.EDOMAIN: it is of another fabric.
-// fi.EBADF: it is closed.
+// fi.EINVAL: q is nil, or the endpoint has one already. fi.EDOMAIN: it is of another
+// fabric. fi.EBADF: it is closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -424,8 +423,8 @@ func (ep *Endpoint) enable() error {
 	return nil
 }
 
-// logPath says once what the system gave: offloads that are off and buffers that
-// are short are the first answers to "why is it slow".
+// logPath logs once what the system gave. Offloads that are off and buffers that are
+// short are the first answers to "why is it slow".
 func (ep *Endpoint) logPath() {
 	in := ep.conn.Info()
 	fields := []zap.Field{
@@ -451,7 +450,7 @@ func (ep *Endpoint) logPath() {
 // (R-ORD-01).
 const sendOrder = fi.OrderSAS | fi.OrderSAR | fi.OrderSAW | fi.OrderRAS | fi.OrderWAS
 
-// sockets is what the UDP sockets are to be.
+// sockets is the configuration of the UDP sockets.
 func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 	cfg := &ep.info.Config
 	src := ep.info.SrcAddr
@@ -607,7 +606,7 @@ func openErrno(err error) fi.Errno {
 }
 
 // Close closes the endpoint. Operations that are outstanding complete with
-// fi.ECANCELED before it returns (F27), and nothing completes after; their
+// fi.ECANCELED before it returns, and nothing completes after; their
 // buffers are the caller's again. Without resource management those that the queue
 // has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG endpoint gets
 // fi.Shutdown; no event comes to this side any more. fi.EBADF: it is closed already.

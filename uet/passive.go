@@ -49,13 +49,14 @@ const stateTaken int32 = 100
 
 func (*PassiveEndpoint) source() {}
 
-// DefaultBacklog is how many requests may wait for Accept or Reject unless
-// SetBacklog says otherwise: as sockets have it.
+// DefaultBacklog is how many requests may wait for Accept or Reject before SetBacklog
+// changes that.
 const DefaultBacklog = 128
 
-// OpenPassive opens a passive endpoint at the source address of info: port 0 is an
-// ephemeral one, an unspecified IP address, by SetName, all of this host. fi.EINVAL: info is nil, of
-// another endpoint type than FI_EP_MSG, or asks for what GetInfo refuses.
+// OpenPassive opens a passive endpoint at the source address of info. Port 0 is an
+// ephemeral one; an unspecified IP address, which SetName may set, stands for all of this
+// host. fi.EINVAL: info is nil, of another endpoint type than FI_EP_MSG, or asks for what
+// GetInfo refuses.
 func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open passive endpoint: no MSG endpoint with a source address is described: %w", fi.EINVAL)
@@ -93,7 +94,7 @@ func (p *PassiveEndpoint) Info() *Info {
 	return &in
 }
 
-// fresh says why nothing can be bound or set any more, if so.
+// fresh returns why nothing can be bound or set any more; nil before Listen.
 func (p *PassiveEndpoint) fresh() error {
 	switch p.state {
 	case stateNew:
@@ -199,9 +200,9 @@ func (p *PassiveEndpoint) Listen() error {
 	return nil
 }
 
-// requested hears of a request, on a goroutine of connection management that is its
-// own. It stays until there is an answer; a request that is withdrawn gets one here,
-// or it would count towards the backlog for as long as the application likes.
+// requested handles one request, on a goroutine of connection management that it may
+// block. It returns when the request is answered. A request that is withdrawn is answered
+// here, so that it does not count towards the backlog until the application gets to it.
 func (p *PassiveEndpoint) requested(r *cm.Request) {
 	q := p.offer(r)
 	if q == nil {
@@ -218,8 +219,8 @@ func (p *PassiveEndpoint) requested(r *cm.Request) {
 	}
 }
 
-// offer puts a request into the event queue. nil: there is no room for it, because a
-// queue that nobody reads must not be filled by strangers; or nobody listens.
+// offer puts a request into the event queue. It returns nil if there is no room, because
+// strangers must not fill a queue that nobody reads, or if the endpoint does not listen.
 func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +264,7 @@ func (p *PassiveEndpoint) Reject(h Handle, data []byte) error {
 	if !is || q == nil || q.pep != p || !q.decide() {
 		return fi.EINVAL
 	}
-	_ = q.req.Reject(cut(data)) // who left meanwhile needs no answer
+	_ = q.req.Reject(cut(data)) // it fails if the other side has left: nothing to do
 	return nil
 }
 
@@ -300,7 +301,7 @@ func (p *PassiveEndpoint) Close() error {
 	return nil
 }
 
-// take hands the address over to an endpoint.
+// take gives the address to an endpoint.
 func (p *PassiveEndpoint) take() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,7 +319,7 @@ type ConnReq struct {
 	req *cm.Request
 
 	// With pep.mu:
-	held     bool          // an endpoint is open for it
+	held     bool          // by an endpoint that is open for it
 	decided  bool          // accepted or rejected
 	answered chan struct{} // closed when decided
 }
@@ -359,7 +360,7 @@ func (q *ConnReq) decide() bool {
 	return true
 }
 
-// settle notes that the request has its answer. The caller holds pep.mu.
+// settle marks the request as answered. The caller holds pep.mu.
 func (q *ConnReq) settle() {
 	q.decided = true
 	close(q.answered)

@@ -33,13 +33,13 @@ func (ep *Endpoint) Stats() Stats {
 	return s
 }
 
-// Quiesce begins the orderly end of the packet delivery contexts that an endpoint
-// has opened to a peer: what was posted goes to its end, what is posted later opens
-// new ones. They end by themselves when they were idle for a while; who knows that a
-// peer is not needed any more frees its resources earlier. It returns at once.
+// Quiesce begins the orderly end of the packet delivery contexts (PDCs) that an
+// endpoint has opened to a peer, and returns at once. Messages that were posted go to
+// their end; messages that are posted later open new ones. PDCs also end by themselves
+// after a while without traffic; Quiesce frees the peer's resources earlier.
 //
-// to is ignored by a connected endpoint. fi.EINVAL: to is none. fi.EOPBADSTATE:
-// the endpoint is not enabled, or closed.
+// to is ignored by a connected endpoint. fi.EINVAL: to is none. fi.EOPBADSTATE: the
+// endpoint is not enabled, or closed.
 func (ep *Endpoint) Quiesce(to fi.Addr) error {
 	if ep.ready() != nil {
 		return fi.EOPBADSTATE

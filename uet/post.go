@@ -11,8 +11,8 @@ import (
 
 // What all posting calls have in common
 //
-// They return nil when the operation is accepted; its completion follows, unless
-// it is one that writes none. Otherwise nothing was posted and the error is
+// They return nil when the operation is accepted. Its completion follows, unless it is
+// one that writes none. Otherwise nothing was posted, and the error is
 //
 //	fi.EAGAIN       no room now: read the completion queues and try again (R-EP-20)
 //	fi.EMSGSIZE     longer than MaxMsgSize, or than Info.Tx.InjectSize for an
@@ -287,7 +287,7 @@ type posts struct {
 type txDefaults struct {
 	flags        fi.Flags
 	plan, inject plan
-	// plain: nothing of plan concerns more than the operation's level and flags.
+	// plain: the flags set no more than the level and flags of the operation.
 	plain   bool
 	opFlags uint64
 }
@@ -365,13 +365,12 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 
 // The short way of a post
 //
-// Send, TSend, Recv and TRecv of an endpoint that is as most are (Endpoint.short), with
-// default flags that ask for nothing, fill the operation in where the driver has it,
-// if that is free. What send and recv judge is judged here by as few looks; where
-// something is not so, or not right, nothing has been done and the general way is
-// gone.
+// Send, TSend, Recv and TRecv with plain default flags, on an endpoint without special
+// capabilities (Endpoint.short), write the operation directly into the driver, if its
+// lock is free. The checks are those of send and recv, in as few comparisons as possible.
+// If one fails, nothing has been done, and the general path is taken.
 
-// sendShort posts a send that has nothing but these.
+// sendShort posts a send that has no more than these arguments.
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
 	// Loads in a condition are kept as truth values and looked at twice.
@@ -394,8 +393,8 @@ func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag u
 	return nil
 }
 
-// sendLong posts the same the general way. Inlined, it would make the frame of the
-// short one larger.
+// sendLong posts the same by the general path. It is not inlined, because it would make
+// the stack frame of sendShort larger.
 //
 //go:noinline
 func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
@@ -404,7 +403,7 @@ func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag ui
 	return p.plain(&op, dest)
 }
 
-// recvShort posts a receive that has nothing but these.
+// recvShort posts a receive that has no more than these arguments.
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
 	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
@@ -430,10 +429,10 @@ func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ig
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// shortWays says which kinds of operations may go the short way, by how many bytes are
-// too many: those that the endpoint may post (R-MSG-19), that have a place in their
-// queue each, and of which the receives write their completions and may come from
-// anybody.
+// shortWays sets, for each kind of operation, how many bytes are too many for the fast
+// path; 0 closes it. It is open for kinds that the endpoint may post (R-MSG-19) and whose
+// queue reserves places; for receives also only if they write completions and may come
+// from any source.
 func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
 	if ep.link != nil || !ep.managed {
 		return short
@@ -449,7 +448,7 @@ func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
 	return short
 }
 
-// ready reports why nothing can be posted, if so.
+// ready returns why nothing can be posted; nil if something can.
 func (p *posts) ready() error {
 	if p.closed.Load() {
 		return fi.EBADF
@@ -463,7 +462,7 @@ func (p *posts) ready() error {
 	return fi.EOPBADSTATE // R-EP-01
 }
 
-// plain posts a send with the default flags, injected one of the inject calls.
+// plain posts a send with the default flags; injected says that an inject call posts it.
 func (p *posts) plain(op *transport.Op, dest fi.Addr) error {
 	if err := p.ready(); err != nil {
 		return err
@@ -518,7 +517,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	return nil
 }
 
-// unsent ends a send that the driver did not take.
+// unsent ends a send that the driver did not accept.
 func (ep *Endpoint) unsent(err error) error {
 	if ep.managed {
 		ep.txq.q.Unreserve(1)
@@ -593,7 +592,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	return nil
 }
 
-// unposted ends a receive that the driver did not take.
+// unposted ends a receive that the driver did not accept.
 func (ep *Endpoint) unposted(err error) error {
 	if ep.managed {
 		ep.rxq.q.Unreserve(1)
@@ -606,7 +605,7 @@ func (ep *Endpoint) mayIgnore(ignore uint64) bool {
 	switch ep.info.Ep.MemTagFormat {
 	case fi.TagCCL: // R-TAG-05
 		return false
-	case fi.TagMPI: // R-TAG-06: whole fields; what is above them nobody looks at
+	case fi.TagMPI: // R-TAG-06: whole fields; the bits above them are not checked
 		tag, payload := uint32(ignore), uint8(ignore>>32)
 		return (tag == 0 || tag == 1<<32-1) && (payload == 0 || payload == 1<<8-1)
 	}

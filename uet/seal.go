@@ -79,14 +79,14 @@ func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
 	return s, nil
 }
 
-// secure makes a sealed endpoint known to its Security and gives it what keys there
-// are. The driver is there and nobody else has it yet.
+// secure registers a sealed endpoint with its Security and installs the keys that exist.
+// It is called while only this goroutine has the driver.
 func (ep *Endpoint) secure() error {
 	if ep.seal == nil {
 		return nil
 	}
 	sec := ep.info.Config.Security
-	if err := sec.join(ep); err != nil { // first: a key that comes now is not missed
+	if err := sec.join(ep); err != nil { // first, so that no key is missed
 		return fmt.Errorf("uet: enable: %w", err)
 	}
 	if ep.link == nil {
@@ -110,8 +110,8 @@ func firstTSC() uint64 {
 // what was sealed with it (F33).
 const oldKeyLife = 4 * time.Second
 
-// clusterKeys installs the cluster keys as they are now; what is not named any more
-// is forgotten in oldKeyLife.
+// clusterKeys installs the current cluster keys. Keys that are no longer named are
+// forgotten after oldKeyLife.
 func (ep *Endpoint) clusterKeys() error {
 	sec := ep.info.Config.Security
 	sec.mu.Lock()
@@ -129,7 +129,7 @@ func (ep *Endpoint) clusterKeys() error {
 	return nil
 }
 
-// take installs keys, of which the first seals.
+// take installs keys; the first one seals.
 func (s *seal) take(now time.Duration, keys []ClusterKey) error {
 	k := &keys[0]
 	an := k.an()
@@ -158,7 +158,7 @@ func (s *seal) take(now time.Duration, keys []ClusterKey) error {
 	return nil
 }
 
-// install lets packets in that a key sealed, if it does not already.
+// install makes the domain accept packets that a key sealed, if it does not already.
 func (s *seal) install(k *ClusterKey) error {
 	an := k.an()
 	if s.gens[an] == k.Generation {
@@ -171,7 +171,7 @@ func (s *seal) install(k *ClusterKey) error {
 	return nil
 }
 
-// tendKeys sees to what time, or the number of packets, asks for.
+// tendKeys changes and removes keys when their time or number of packets is over.
 func (ep *Endpoint) tendKeys(ctx context.Context) {
 	if ep.seal == nil {
 		return

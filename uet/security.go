@@ -33,14 +33,14 @@ import (
 //	NewClusterKey, LoadClusterKey    one secret that all members have: FI_EP_RDM
 //	                                 and FI_EP_MSG endpoints
 //
-// A secured endpoint takes no packet in clear and none that was not sealed by
-// somebody who has the key. Both ends of a connection need the same kind.
+// A secured endpoint accepts only packets that were sealed with a key of the domain.
+// Both ends of a connection need the same kind of Security.
 //
-// What was loaded from files is looked at every second while endpoints, passive ones
-// too, are open; what is wrong with a new file is logged and the old contents stay in
-// force.
+// Files that a Security was loaded from are checked every second while endpoints,
+// passive ones too, are open. A new file that is wrong is logged, and the old contents
+// stay in force.
 //
-// It prints as what it is for, never with a secret (T40). All methods may be called
+// A Security prints as what it is for, never with a secret. All methods may be called
 // from any goroutine.
 type Security struct {
 	kind cm.Security
@@ -172,13 +172,13 @@ func NewClusterKey(keys ...ClusterKey) (*Security, error) {
 //	key 2 0123… 64 hexadecimal digits
 //	key 1 …
 //
-// The key of the highest generation seals, the one before is taken as well. Instead
-// of an older key there may be a line next, with a newer one that is taken and does
-// not seal yet. So a rotation without a pause is: give every host "key 1, next 2",
-// then "key 2, key 1", then "key 2". Who goes on to another key before all have it
-// makes them wait, for PeerTimeout at most, and cannot connect to them. A host that has the old key alone is out
-// when the last file does not name it any more; so are connections that began with it,
-// which have to be made anew.
+// The key of the highest generation seals; packets of the one before are accepted as
+// well. Instead of an older key there may be a line "next" with a newer one, which is
+// accepted and does not seal yet. So a rotation without a pause is: give every host
+// "key 1, next 2", then "key 2, key 1", then "key 2". A host that seals with a key before
+// the others have it makes them wait, for PeerTimeout at most, and cannot connect to them.
+// A host with only the old key is out when the last file no longer names that key.
+// Connections that began with it end then, too, and have to be made anew.
 func LoadClusterKey(path string) (*Security, error) {
 	s := newSecurity(cm.SecPSK)
 	s.load = func() error {
@@ -203,7 +203,7 @@ func newSecurity(kind cm.Security) *Security {
 	return &Security{kind: kind, removed: map[string]bool{}, users: map[*Endpoint]struct{}{}, nodes: map[*cmNode]struct{}{}}
 }
 
-// String and Format say what the Security is, with every verb, and no secret (T40).
+// String and Format say what the Security is, with every verb, and no secret.
 func (s *Security) String() string {
 	if s == nil {
 		return "security off"
@@ -248,9 +248,9 @@ func (s *Security) Rekey() error {
 	return errors.Join(errs...)
 }
 
-// Remove ends the connections with a member and lets it in no more (T36). It is for
-// certificates: who has a cluster key can call himself anything, so fi.EINVAL then;
-// give the others a new key.
+// Remove ends the connections with a member and accepts no further ones. It is for
+// certificates. With a cluster key it fails with fi.EINVAL, because a member can call
+// itself anything: give the others a new key.
 func (s *Security) Remove(member string) error {
 	if s.kind != cm.SecTLS {
 		return fmt.Errorf("uet: security: members of a cluster key have no name; give the others a new key: %w", fi.EINVAL)
@@ -407,7 +407,8 @@ func (s *Security) leave(ep *Endpoint) {
 	s.end()
 }
 
-// begin starts the watcher with the first who uses the Security. The lock is held.
+// begin starts the watcher when the Security is used for the first time. The lock is
+// held.
 func (s *Security) begin() {
 	if s.stop == nil {
 		var ctx context.Context

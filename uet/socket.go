@@ -25,7 +25,7 @@ type choosySocket struct {
 	peers *peerCache
 }
 
-// Recv tells the FEP who is known before it judges a packet.
+// Recv makes the senders that are in the AV known to the FEP before it gets the packets.
 func (s *choosySocket) Recv(d *dgram.Datagram) (bool, error) {
 	ok, err := s.Mover.Recv(d)
 	if ok {

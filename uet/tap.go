@@ -23,18 +23,18 @@ type Tapped struct {
 	TOS uint8
 	// Why it was sent: "new", "RTO", "SACK: …", "NACK TRIMMED", "because of AR or
 	// SYN", …; or what became of a received one: "duplicate", "out of order",
-	// "trimmed", "dropped: …", empty for one that was taken. The words are for people and may
-	// change.
+	// "trimmed", "dropped: …", or empty if it was accepted. The words are for people and
+	// may change.
 	Why string
 	// Data is the UDP payload: PDS header, SES header, message, and in the last
 	// Trailer bytes the CRC (4, or 0 without one).
 	//
-	// A secured endpoint's datagram is shown as it was before it was sealed, or after
-	// it was opened, because a tap is there to show why something is slow, and sealed
-	// bytes are noise. So whoever keeps what a tap shows keeps the messages in clear: TSS is its security header, Data what that hides, and there is no
-	// trailer, as the ICV is over what is on the wire. A received one that did not
-	// open, or is in clear, is shown as it came; its TSS is nil, and its Trailer that
-	// of what it seems to be.
+	// A secured endpoint's datagram is shown as it was before it was sealed, or after it
+	// was opened: a tap is there to show why something is slow, and sealed bytes are
+	// noise. (A file of them holds the messages in clear.) TSS is its security header,
+	// Data the plain text, and there is no trailer, because the ICV covers what is on the
+	// wire. A received datagram that did not open, or came in clear, is shown as it came:
+	// TSS is nil, and Trailer is that of what it seems to be.
 	Data    []byte
 	Trailer int
 	TSS     *wire.TSS
