@@ -127,7 +127,7 @@ func (a *Ack) Len() int {
 	return AckLen
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (a *Ack) Append(b []byte) []byte {
 	flags := ackFlags
 	if a.Type == TypeAck {
@@ -175,9 +175,9 @@ func (a *Ack) appendOther(b []byte) []byte {
 	panic("BUG: wire: not an ACK type")
 }
 
-// A PlainAck is what nearly every ACK is, read where it lies: an ACK_CC without a
-// flag or a request that names the packet of its CACK, shows none behind it, and
-// carries an NSCC state and a response, which is the end of it.
+// A PlainAck is an ACK of the most common form, read in place without decoding: an
+// ACK_CC without flags or a request, whose ACK_PSN is its CACK and whose SACK bitmap is
+// empty, with an NSCC state, followed by a response and nothing else.
 type PlainAck [AckCCLen + RspLen]byte
 
 // plainHead is the front of a PlainAck: type, next header, no flags, ack_psn_off 0.
@@ -197,7 +197,7 @@ func Plain(b []byte) *PlainAck {
 }
 
 // AppendPlain appends a PlainAck and its response to b. It panics if a field of the
-// response is out of range: our bug.
+// response is out of range.
 func AppendPlain(b []byte, cack PSN, spdcid, dpdcid uint16, mpr uint8, s NSCC, rsp *Rsp) []byte {
 	b, tail := extend(b, AckCCLen+RspLen)
 	h := (*PlainAck)(tail)
@@ -267,10 +267,11 @@ func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
 }
 
-// NSCC is an encoded NSCCState, of which what is needed is taken one by one: the
+// NSCC is an encoded NSCCState whose fields are read one by one, because the decoded
 // struct is too large for the processor's registers (docs/decisions/0006).
 type NSCC uint64
 
+// ServiceTime, RestoreCwnd, CwndPend and RcvdBytes are the fields of NSCCState.
 func (s NSCC) ServiceTime() uint16 { return uint16(s >> 48) }
 func (s NSCC) RestoreCwnd() bool   { return s>>47&1 != 0 }
 func (s NSCC) CwndPend() uint8     { return uint8(s>>40) & 0x7f }

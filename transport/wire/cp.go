@@ -64,7 +64,7 @@ func ParseCP(b []byte) (CP, int, error) {
 	return c, CPLen, nil
 }
 
-// Append appends the packet to b. It panics if a field is out of range: our bug.
+// Append appends the packet to b. It panics if a field is out of range.
 func (c CP) Append(b []byte) []byte {
 	if c.Ctl > CtlNegotiation || c.Flags&^cpFlags != 0 || c.PDCInfo > 15 || c.PSNOffset > 0xfff {
 		panic("BUG: wire: control packet field out of range")

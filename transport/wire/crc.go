@@ -25,8 +25,8 @@ func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 	return update(0, a[:n+8])
 }
 
-// A Prefix is the CRC state after the IP addresses and the UDP header of a packet
-// of no length: all packets from one address to another share it.
+// A Prefix is the CRC state after the IP addresses and a UDP header with length 0. All
+// packets from one address and port to another share it.
 type Prefix uint32
 
 // PrefixOf is the Prefix of packets from src to dst.
@@ -35,8 +35,8 @@ func PrefixOf(src, dst *netip.AddrPort) Prefix {
 	return Prefix(update(0, b[:PutOuter(&b, src, dst, 0)]))
 }
 
-// CRC is the state for a packet of n bytes with trailer: what CRCPrefix computes
-// from addresses. CRC-32C is linear: a length adds the same to any state.
+// CRC returns the state that CRCPrefix computes for a packet of n bytes with trailer.
+// It is cheap because CRC-32C is linear: a length changes any state in the same way.
 func (p Prefix) CRC(n int) uint32 {
 	n += 8
 	return uint32(p) ^ lengths[0][uint8(n>>8)] ^ lengths[1][uint8(n)]
@@ -55,9 +55,9 @@ var lengths = func() (t [2][256]uint32) {
 	return t
 }()
 
-// CRC is the CRC state after b: with state 0 and what PutOuter wrote CRCPrefix,
-// from there to the trailer that trailer. b is borrowed, and had better not be on
-// the stack, which it leaves.
+// CRC returns the CRC state after b. Over the bytes of PutOuter, from state 0, it gives
+// what CRCPrefix gives; from there, over the packet, the value of the trailer. b is
+// borrowed; it escapes to the heap.
 func CRC(state uint32, b []byte) uint32 {
 	if len(b) < shortLen {
 		return crcShort(state, b)

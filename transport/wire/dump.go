@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Dump is the text of one packet, on one line: the headers by their String
-// methods, with " | " between, and the number of bytes behind them. b begins at
-// the PDS or security header and ends before the trailer; it is borrowed. Bytes
-// that do not parse are given as an error and the first of them in hex: Dump
-// fails over nothing, whoever sent it.
+// Dump returns one packet as text on one line: the headers by their String methods,
+// with " | " between, and the number of bytes behind them. b begins at the PDS or
+// security header and ends before the trailer; it is borrowed. Bytes that do not parse
+// are shown as an error and the first of them in hex; Dump accepts any bytes.
 //
-// It is for packet comments and for people, not for every packet of a busy
-// endpoint: it allocates.
+// It allocates: it is for packet comments and for people, not for every packet of a
+// busy endpoint.
 func Dump(b []byte) string { return DumpCut(b, 0) }
 
 // DumpCut is Dump of a packet that goes on behind b: the cut bytes that a capture

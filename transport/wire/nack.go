@@ -70,7 +70,7 @@ func ParseNack(b []byte) (Nack, int, error) {
 	return Nack{}, 0, errNackType
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (n Nack) Append(b []byte) []byte {
 	if n.Next > 15 || n.Flags&^nackFlags != 0 || n.CCXType > 15 || n.CCX0>>60 != 0 {
 		panic("BUG: wire: NACK field out of range")

@@ -97,7 +97,7 @@ func (r *Req) Mode() Mode {
 	return RUD
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r *Req) Append(b []byte) []byte {
 	if uint8(r.Next)|r.PDCInfo > 15 || r.Flags&^reqFlags != 0 || r.PSNOffset > 0xfff || r.CreditTarget > 0xffffff {
 		panic("BUG: wire: request field out of range")

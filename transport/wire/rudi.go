@@ -37,7 +37,7 @@ func ParseRUDI(b []byte) (RUDIHdr, int, error) {
 	return r, RUDILen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r RUDIHdr) Append(b []byte) []byte {
 	if (r.Type != TypeRUDIReq && r.Type != TypeRUDIRsp) || r.Next > 15 || r.Flags&^rudiFlags != 0 {
 		panic("BUG: wire: RUDI field out of range")

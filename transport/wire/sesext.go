@@ -30,7 +30,7 @@ func ParseRendezvous(b []byte) (Rendezvous, int, error) {
 		binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}, RendezvousLen, nil
 }
 
-// Append appends the extension to b. It panics if a field is out of range: our bug.
+// Append appends the extension to b. It panics if a field is out of range.
 func (r Rendezvous) Append(b []byte) []byte {
 	if r.ReadPIDonFEP > 0xfff || r.ReadRI > 0xfff {
 		panic("BUG: wire: rendezvous field out of range")
@@ -50,27 +50,27 @@ type AtomicOp uint8
 
 // The atomic operations.
 const (
-	AtomicMin AtomicOp = iota
-	AtomicMax
-	AtomicSum
-	AtomicDiff
-	AtomicProd
-	AtomicLOr
-	AtomicLAnd
-	AtomicBOr
-	AtomicBAnd
-	AtomicLXor
-	AtomicBXor
-	AtomicRead
-	AtomicWrite
-	AtomicCSwap
-	AtomicCSwapNE
-	AtomicCSwapLE
-	AtomicCSwapLT
-	AtomicCSwapGE
-	AtomicCSwapGT
-	AtomicMSwap
-	AtomicInval
+	AtomicMin     AtomicOp = iota // min(T, I), where T is the target and I the operand
+	AtomicMax                     // max(T, I)
+	AtomicSum                     // T + I
+	AtomicDiff                    // T − I
+	AtomicProd                    // T · I
+	AtomicLOr                     // logical or
+	AtomicLAnd                    // logical and
+	AtomicBOr                     // bitwise or
+	AtomicBAnd                    // bitwise and
+	AtomicLXor                    // logical exclusive or
+	AtomicBXor                    // bitwise exclusive or
+	AtomicRead                    // T
+	AtomicWrite                   // I
+	AtomicCSwap                   // I if C = T, where C is the compare value
+	AtomicCSwapNE                 // I if C ≠ T
+	AtomicCSwapLE                 // I if C ≤ T
+	AtomicCSwapLT                 // I if C < T
+	AtomicCSwapGE                 // I if C ≥ T
+	AtomicCSwapGT                 // I if C > T
+	AtomicMSwap                   // the bits of I that C masks
+	AtomicInval                   // no operation
 )
 
 var atomicNames = [...]string{"MIN", "MAX", "SUM", "DIFF", "PROD", "LOR", "LAND", "BOR", "BAND", "LXOR", "BXOR", "READ", "WRITE",
@@ -148,7 +148,7 @@ func ParseAtomic(b []byte) (Atomic, int, error) {
 	return Atomic{AtomicOp(b[0]), AtomicType(b[1]), b[2] & atomicControl}, AtomicLen, nil
 }
 
-// Append appends the extension to b. It panics if a field is out of range: our bug.
+// Append appends the extension to b. It panics if a field is out of range.
 func (a Atomic) Append(b []byte) []byte {
 	if a.Control&^atomicControl != 0 {
 		panic("BUG: wire: atomic field out of range")
@@ -186,7 +186,7 @@ func ParseCSwap(b []byte) (CSwap, int, error) {
 	return c, CSwapLen, nil
 }
 
-// Append appends the extension to b. It panics if a field is out of range: our bug.
+// Append appends the extension to b. It panics if a field is out of range.
 func (c CSwap) Append(b []byte) []byte {
 	b = c.Atomic.Append(b)
 	b = append(b, c.Compare[:]...)

@@ -11,22 +11,22 @@ type Opcode uint8
 
 // The request opcodes.
 const (
-	OpNoOp             Opcode = 0x00
-	OpWrite            Opcode = 0x01
-	OpRead             Opcode = 0x02
-	OpAtomic           Opcode = 0x03
-	OpFetchAtomic      Opcode = 0x04
-	OpSend             Opcode = 0x05
-	OpRendezvousSend   Opcode = 0x06
-	OpDatagramSend     Opcode = 0x07
-	OpDeferrableSend   Opcode = 0x08
-	OpTaggedSend       Opcode = 0x09
-	OpRendezvousTSend  Opcode = 0x0A
-	OpDeferrableTSend  Opcode = 0x0B
-	OpDeferrableRTR    Opcode = 0x0C
-	OpTSendAtomic      Opcode = 0x0D
-	OpTSendFetchAtomic Opcode = 0x0E
-	OpMsgError         Opcode = 0x0F
+	OpNoOp             Opcode = 0x00 // nothing
+	OpWrite            Opcode = 0x01 // RMA write
+	OpRead             Opcode = 0x02 // RMA read
+	OpAtomic           Opcode = 0x03 // atomic without a result
+	OpFetchAtomic      Opcode = 0x04 // atomic that returns the old value
+	OpSend             Opcode = 0x05 // untagged message
+	OpRendezvousSend   Opcode = 0x06 // untagged; the target reads the rest
+	OpDatagramSend     Opcode = 0x07 // untagged, by UUD
+	OpDeferrableSend   Opcode = 0x08 // untagged; the target may put it off
+	OpTaggedSend       Opcode = 0x09 // tagged message
+	OpRendezvousTSend  Opcode = 0x0A // tagged; the target reads the rest
+	OpDeferrableTSend  Opcode = 0x0B // tagged; the target may put it off
+	OpDeferrableRTR    Opcode = 0x0C // from the target: send it now
+	OpTSendAtomic      Opcode = 0x0D // atomic on a tagged buffer
+	OpTSendFetchAtomic Opcode = 0x0E // the same, returning the old value
+	OpMsgError         Opcode = 0x0F // ends a message abnormally
 )
 
 var opNames = [...]string{"NO_OP", "WRITE", "READ", "ATOMIC", "FETCHING_ATOMIC", "SEND", "RENDEZVOUS_SEND", "DATAGRAM_SEND",
@@ -113,7 +113,7 @@ type ReqStd struct {
 }
 
 // ParseReqStd decodes the header at the front of b and reports the bytes read.
-// A version other than 0 is refused (S-HDR-06).
+// A version other than 0 is an error.
 func ParseReqStd(b []byte) (r ReqStd, n int, err error) {
 	n, err = r.Parse(b)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 	return ReqStdLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r *ReqStd) Append(b []byte) []byte {
 	if uint8(r.Opcode)|uint8(r.Flags) > 0x3f || r.JobID > 0xffffff || r.PIDonFEP|r.RI > 0xfff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: standard request field out of range")
@@ -219,8 +219,7 @@ var (
 	errMedOneShot = &Invalid{"medium request", "SOM/EOM"}
 )
 
-// A ReqMedium is the medium request header. SOM and EOM are always set; it is
-// the caller who sets them.
+// A ReqMedium is the medium request header. The caller must set SOM and EOM.
 type ReqMedium struct {
 	Opcode       Opcode
 	Flags        SESFlags
@@ -235,7 +234,7 @@ type ReqMedium struct {
 }
 
 // ParseReqMedium decodes the header at the front of b and reports the bytes
-// read. A packet that is not a whole message is refused (S-HDR-07).
+// read. A header without SOM and EOM is an error: the packet must be a whole message.
 func ParseReqMedium(b []byte) (ReqMedium, int, error) {
 	if len(b) < ReqMediumLen {
 		return ReqMedium{}, 0, errMedLen
@@ -264,7 +263,7 @@ func ParseReqMedium(b []byte) (ReqMedium, int, error) {
 	return r, ReqMediumLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r ReqMedium) Append(b []byte) []byte {
 	if r.Opcode > 0x3f || r.Flags > 0x3f || r.ReqLen > 0x3fff || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff {
 		panic("BUG: wire: medium request field out of range")
@@ -320,7 +319,7 @@ type ReqSmall struct {
 }
 
 // ParseReqSmall decodes the header at the front of b and reports the bytes
-// read. A packet that is not a whole message is refused (S-HDR-07).
+// read. A header without SOM and EOM is an error: the packet must be a whole message.
 func ParseReqSmall(b []byte) (ReqSmall, int, error) {
 	if len(b) < ReqSmallLen {
 		return ReqSmall{}, 0, errSmallLen
@@ -343,7 +342,7 @@ func ParseReqSmall(b []byte) (ReqSmall, int, error) {
 	return r, ReqSmallLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r ReqSmall) Append(b []byte) []byte {
 	if r.Opcode > 0x3f || r.Flags > 0x3f || r.Flags&SESHD != 0 || r.ReqLen > 0x3fff || r.JobID > 0xffffff || r.PIDonFEP > 0xfff || r.RI > 0xfff {
 		panic("BUG: wire: small request field out of range")

@@ -11,10 +11,10 @@ type RspOpcode uint8
 
 // The response opcodes.
 const (
-	RspDefault  RspOpcode = 0
-	RspResponse RspOpcode = 1
-	RspWithData RspOpcode = 2
-	RspNone     RspOpcode = 3
+	RspDefault  RspOpcode = 0 // success or nothing to tell; ACKs may merge it
+	RspResponse RspOpcode = 1 // must not be lost
+	RspWithData RspOpcode = 2 // with read data or an old value
+	RspNone     RspOpcode = 3 // the result comes later
 )
 
 var rspNames = [...]string{"DEFAULT_RESPONSE", "RESPONSE", "RESPONSE_W_DATA", "NO_RESPONSE"}
@@ -26,8 +26,8 @@ type List uint8
 
 // The lists.
 const (
-	ListExpected List = 0
-	ListOverflow List = 1
+	ListExpected List = 0 // met a receive, or needs none
+	ListOverflow List = 1 // met no receive and is kept
 )
 
 // RC is an SES return code, 6 bits (UE 3.4.3).
@@ -35,43 +35,43 @@ type RC uint8
 
 // The return codes.
 const (
-	RCNull RC = iota
-	RCOK
-	RCBadGeneration
-	RCDisabled
-	RCDisabledGen
-	RCNoMatch
-	RCUnsupportedOp
-	RCUnsupportedSize
-	RCATInvalid
-	RCATPerm
-	RCATATSError
-	RCATNoTrans
-	RCATOutOfRange
-	RCHostPoisoned
-	RCHostUnsuccessCmpl
-	RCAMOUnsupportedOp
-	RCAMOUnsupportedDT
-	RCAMOUnsupportedSize
-	RCAMOUnaligned
-	RCAMOFPNaN
-	RCAMOFPUnderflow
-	RCAMOFPOverflow
-	RCAMOFPInexact
-	RCPermViolation
-	RCOpViolation
-	RCBadIndex
-	RCBadPID
-	RCBadJobID
-	RCBadMKey
-	RCBadAddr
-	RCCancelled
-	RCUndeliverable
-	RCUncor
-	RCUncorTrnsnt
-	RCTooLong
-	RCInitiatorError
-	RCDropped
+	RCNull               RC = iota // says nothing about the message
+	RCOK                           // executed
+	RCBadGeneration                // another generation of the RI; the response has it
+	RCDisabled                     // the RI is disabled
+	RCDisabledGen                  // the RI is disabled for want of resources
+	RCNoMatch                      // no receive matches
+	RCUnsupportedOp                // opcode not supported
+	RCUnsupportedSize              // length not supported
+	RCATInvalid                    // address translation: invalid
+	RCATPerm                       // address translation: no permission
+	RCATATSError                   // address translation service failed
+	RCATNoTrans                    // no address translation
+	RCATOutOfRange                 // address translation: out of range
+	RCHostPoisoned                 // host memory is poisoned
+	RCHostUnsuccessCmpl            // host access failed
+	RCAMOUnsupportedOp             // atomic operation not supported
+	RCAMOUnsupportedDT             // atomic datatype not supported
+	RCAMOUnsupportedSize           // atomic length not supported
+	RCAMOUnaligned                 // atomic address not aligned
+	RCAMOFPNaN                     // floating point: NaN
+	RCAMOFPUnderflow               // floating point: underflow
+	RCAMOFPOverflow                // floating point: overflow
+	RCAMOFPInexact                 // floating point: inexact
+	RCPermViolation                // the requester may not do that
+	RCOpViolation                  // that may not be done here, or is malformed
+	RCBadIndex                     // no such RI
+	RCBadPID                       // no such PIDonFEP
+	RCBadJobID                     // no such JobID
+	RCBadMKey                      // no such memory key
+	RCBadAddr                      // outside the memory region
+	RCCancelled                    // cancelled by the target
+	RCUndeliverable                // could not be delivered
+	RCUncor                        // uncorrectable
+	RCUncorTrnsnt                  // uncorrectable now; a retry may work
+	RCTooLong                      // longer than its buffer
+	RCInitiatorError               // the initiator said that its data is bad
+	RCDropped                      // dropped by the target
 )
 
 var rcNames = [...]string{"NULL", "OK", "BAD_GENERATION", "DISABLED", "DISABLED_GEN", "NO_MATCH", "UNSUPPORTED_OP", "UNSUPPORTED_SIZE",
@@ -138,7 +138,7 @@ func (r *Rsp) Set(o *Rsp) {
 	r.List, r.Opcode, r.RC, r.Gen, r.MsgID, r.JobID, r.ModLen = o.List, o.Opcode, o.RC, o.Gen, o.MsgID, o.JobID, o.ModLen
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r *Rsp) Append(b []byte) []byte {
 	b, tail := extend(b, RspLen)
 	r.put((*[RspLen]byte)(tail))
@@ -197,7 +197,7 @@ func ParseRspData(b []byte) (RspData, int, error) {
 		MsgOff: binary.BigEndian.Uint32(b[16:])}, RspDataLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r RspData) Append(b []byte) []byte {
 	if r.List > 3 || r.Opcode != RspWithData || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: response field out of range")
@@ -251,7 +251,7 @@ func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
 		ReqPSN: PSN(binary.BigEndian.Uint32(b[8:]))}, RspDataSmallLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (r RspDataSmall) Append(b []byte) []byte {
 	if r.List > 3 || r.Opcode != RspWithData || r.RC > 0x3f || r.JobID > 0xffffff || r.PayloadLen > 0x3fff {
 		panic("BUG: wire: response field out of range")

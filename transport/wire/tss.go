@@ -73,7 +73,7 @@ func (t TSS) Len() int {
 	return TSSLen
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (t TSS) Append(b []byte) []byte {
 	if t.AN > 1 || t.SDI > tssSDI || t.TSC > TSCMax {
 		panic("BUG: wire: security header field out of range")

@@ -51,13 +51,13 @@ type NextHdr uint8
 
 // The next headers.
 const (
-	NextNone         NextHdr = 0
-	NextReqSmall     NextHdr = 1
-	NextReqMedium    NextHdr = 2
-	NextReqStd       NextHdr = 3
-	NextRsp          NextHdr = 4
-	NextRspData      NextHdr = 5
-	NextRspDataSmall NextHdr = 6
+	NextNone         NextHdr = 0 // nothing follows
+	NextReqSmall     NextHdr = 1 // small request
+	NextReqMedium    NextHdr = 2 // medium request
+	NextReqStd       NextHdr = 3 // standard request
+	NextRsp          NextHdr = 4 // response without data
+	NextRspData      NextHdr = 5 // response with data
+	NextRspDataSmall NextHdr = 6 // optimized response with data
 )
 
 var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP", "RSP_DATA", "RSP_DATA_SMALL"}
@@ -129,9 +129,9 @@ type AckReq uint8
 
 // The requests an ACK may make.
 const (
-	ReqNone  AckReq = 0
-	ReqClear AckReq = 1
-	ReqClose AckReq = 2
+	ReqNone  AckReq = 0 // nothing
+	ReqClear AckReq = 1 // clear the packet that the ACK names
+	ReqClose AckReq = 2 // close the PDC
 )
 
 // CtlType is the kind of a control packet, 4 bits (UE 3.5.16).
@@ -139,16 +139,16 @@ type CtlType uint8
 
 // The control packets.
 const (
-	CtlNoop        CtlType = 0
-	CtlAckReq      CtlType = 1
-	CtlClear       CtlType = 2
-	CtlClearReq    CtlType = 3
-	CtlClose       CtlType = 4
-	CtlCloseReq    CtlType = 5
-	CtlProbe       CtlType = 6
-	CtlCredit      CtlType = 7
-	CtlCreditReq   CtlType = 8
-	CtlNegotiation CtlType = 9
+	CtlNoop        CtlType = 0 // nothing, with a PSN
+	CtlAckReq      CtlType = 1 // what became of PSN?
+	CtlClear       CtlType = 2 // Payload is CLEAR_PSN
+	CtlClearReq    CtlType = 3 // asks for CLEAR up to Payload
+	CtlClose       CtlType = 4 // ends the PDC
+	CtlCloseReq    CtlType = 5 // asks the initiator to end it
+	CtlProbe       CtlType = 6 // asks for an ACK_CC from PSN Payload on
+	CtlCredit      CtlType = 7 // Payload is credit
+	CtlCreditReq   CtlType = 8 // asks for credit
+	CtlNegotiation CtlType = 9 // optional features
 )
 
 var ctlNames = [...]string{"NOOP", "ACK_REQ", "CLEAR_CMD", "CLEAR_REQ", "CLOSE_CMD", "CLOSE_REQ", "PROBE", "CREDIT", "CREDIT_REQ", "NEGOTIATION"}
@@ -160,34 +160,34 @@ type NackCode uint8
 
 // The NACK codes.
 const (
-	NackTrimmed         NackCode = 0x01
-	NackTrimmedLastHop  NackCode = 0x02
-	NackTrimmedAck      NackCode = 0x03
-	NackNoPDCAvail      NackCode = 0x04
-	NackNoCCCAvail      NackCode = 0x05
-	NackNoBitmap        NackCode = 0x06
-	NackNoPktBuffer     NackCode = 0x07
-	NackNoGtdDelAvail   NackCode = 0x08
-	NackNoSESMsgAvail   NackCode = 0x09
-	NackNoResource      NackCode = 0x0A
-	NackPSNOORWindow    NackCode = 0x0B
-	NackRODOOO          NackCode = 0x0D
-	NackInvDPDCID       NackCode = 0x0E
-	NackPDCHdrMismatch  NackCode = 0x0F
-	NackClosing         NackCode = 0x10
-	NackClosingInErr    NackCode = 0x11
-	NackPktNotRcvd      NackCode = 0x12
-	NackGtdRespUnavail  NackCode = 0x13
-	NackAckWithData     NackCode = 0x14
-	NackInvalidSyn      NackCode = 0x15
-	NackPDCModeMismatch NackCode = 0x16
-	NackNewStartPSN     NackCode = 0x17
-	NackRcvdSESProcg    NackCode = 0x18
-	NackUnexpEvent      NackCode = 0x19
-	NackRcvrInferLoss   NackCode = 0x1A
-	NackExpNormal       NackCode = 0xFD
-	NackExpError        NackCode = 0xFE
-	NackExpFatal        NackCode = 0xFF
+	NackTrimmed         NackCode = 0x01 // a switch cut the packet, before the last hop
+	NackTrimmedLastHop  NackCode = 0x02 // the last hop cut it
+	NackTrimmedAck      NackCode = 0x03 // an ACK with data was cut; gone in UE 1.0.3
+	NackNoPDCAvail      NackCode = 0x04 // no PDC is free
+	NackNoCCCAvail      NackCode = 0x05 // no congestion control context is free
+	NackNoBitmap        NackCode = 0x06 // no memory to track PSNs
+	NackNoPktBuffer     NackCode = 0x07 // no buffer
+	NackNoGtdDelAvail   NackCode = 0x08 // no room to store a guaranteed response
+	NackNoSESMsgAvail   NackCode = 0x09 // no room for the message
+	NackNoResource      NackCode = 0x0A // short of something else
+	NackPSNOORWindow    NackCode = 0x0B // the PSN is outside the window
+	NackRODOOO          NackCode = 0x0D // out of order on ROD; Payload is the PSN expected
+	NackInvDPDCID       NackCode = 0x0E // there is no such PDC
+	NackPDCHdrMismatch  NackCode = 0x0F // PDCID or next header do not fit the PDC
+	NackClosing         NackCode = 0x10 // the PDC is closing
+	NackClosingInErr    NackCode = 0x11 // the peer ends the PDC in error
+	NackPktNotRcvd      NackCode = 0x12 // answer to ACK_REQ: the packet never came
+	NackGtdRespUnavail  NackCode = 0x13 // the stored response was lost
+	NackAckWithData     NackCode = 0x14 // answer to ACK_REQ: the data were not kept
+	NackInvalidSyn      NackCode = 0x15 // the SYN does not fit the PDC
+	NackPDCModeMismatch NackCode = 0x16 // RUD packet on a ROD PDC, or the reverse
+	NackNewStartPSN     NackCode = 0x17 // secured: Payload is the Start_PSN to use
+	NackRcvdSESProcg    NackCode = 0x18 // received, the response is not ready
+	NackUnexpEvent      NackCode = 0x19 // not expected, or not supported
+	NackRcvrInferLoss   NackCode = 0x1A // the receiver takes it for lost
+	NackExpNormal       NackCode = 0xFD // experimental, normal
+	NackExpError        NackCode = 0xFE // experimental, error
+	NackExpFatal        NackCode = 0xFF // experimental, fatal
 )
 
 var nackNames = map[NackCode]string{

@@ -27,7 +27,7 @@ func ParseUUD(b []byte) (UUDHdr, int, error) {
 	return UUDHdr{NextHdr(v >> 7 & 15)}, UUDLen, nil
 }
 
-// Append appends the header to b. It panics if a field is out of range: our bug.
+// Append appends the header to b. It panics if a field is out of range.
 func (u UUDHdr) Append(b []byte) []byte {
 	if u.Next > 15 {
 		panic("BUG: wire: UUD field out of range")
