@@ -2,7 +2,7 @@ package tss
 
 import "strconv"
 
-// A Drop is why Open refused a packet. A refused packet is answered by nothing
+// A Drop is the reason why Open dropped a packet. Nothing answers such a packet
 // (S-SEC-05).
 type Drop uint8
 
@@ -34,9 +34,9 @@ func (d Drop) String() string {
 
 // Stats are what a Domain counted since New.
 type Stats struct {
-	In    uint64           // packets that Open let through
+	In    uint64           // packets that Open accepted
 	Out   uint64           // packets sealed
-	Drops [NumDrops]uint64 // packets that Open refused, by reason
+	Drops [NumDrops]uint64 // packets that Open dropped, by reason
 	// NoKey and Exhausted are packets that Begin refused: there was no key to send
 	// with, or no TSC left under it.
 	NoKey     uint64

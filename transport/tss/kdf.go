@@ -23,9 +23,9 @@ type kdf struct {
 	out [3 * blockLen]byte // key, IV mask, 4 bytes to spare
 }
 
-// derive fills k.out with what belongs to one source. ssi counts for IPv4 alone:
-// the context of IPv6 always holds the address, also of a source with SSI. So the
-// reference does it, and nothing else speaks about it (S-KEY-04).
+// derive fills k.out with the key and IV mask of one source. ssi matters over IPv4 only:
+// the context of IPv6 holds the address, even if the source has an SSI, as in the UEC
+// reference provider (S-KEY-04).
 func (k *kdf) derive(m *cmac, label string, epoch uint16, rekey uint32, ssi uint32, src netip.Addr) {
 	b := append(k.in[:0], 0, label[0], label[1], 0)
 	if src.Is6() {
@@ -51,9 +51,9 @@ func (k *kdf) key() []byte  { return k.out[:KeyLen] }
 func (k *kdf) mask() []byte { return k.out[KeyLen : KeyLen+maskLen] }
 func (k *kdf) wipe()        { clear(k.out[:]) }
 
-// ClientKey is what the management of a domain in server mode hands to one client:
-// the key that the server derives for it in that epoch, and the IV mask that goes
-// with it. client is the client's SSI, src its address (S-KEY-02).
+// ClientKey returns what the management of a domain in server mode gives one client:
+// the key that the server derives for it in that epoch, and its IV mask (S-KEY-02).
+// client is the SSI of the client, src its address.
 func ClientKey(server Key, epoch uint16, client uint32, src netip.Addr) (k Key, mask [maskLen]byte) {
 	var m cmac
 	var d kdf
@@ -80,8 +80,7 @@ func newAEAD(b cipher.Block) cipher.AEAD {
 	return a
 }
 
-// plainAddr is a without the two things that are not on the wire: the form of an
-// IPv4 address, and a zone.
+// plainAddr is a without what is not on the wire: the IPv4-in-IPv6 form, and a zone.
 func plainAddr(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is6() {

@@ -5,11 +5,10 @@ import "fmt"
 // KeyLen is the length of every key of the sublayer in bytes: AES-256.
 const KeyLen = 32
 
-// A Key is the secret of a secure domain. It hides itself from everything that
-// prints or encodes (T40): fmt with every verb but %p, which go vet refuses here,
-// and encoders that ask for text, JSON or bytes. A field that is not exported is
-// beyond its reach, because fmt asks those nothing: a type that holds a Key in one
-// hides itself, as Domain does.
+// A Key is the secret of a secure domain. It does not show itself to anything that
+// prints or encodes it (T40): fmt with every verb but %p, which go vet rejects here,
+// and encoders that ask for text, JSON or bytes. fmt does not ask unexported fields, so
+// a type with a Key in one hides itself, as Domain does.
 type Key [KeyLen]byte
 
 const hidden = "tss.Key(hidden)"

@@ -7,10 +7,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A trial is the key of a packet whose source is not known, or has no key for that
-// TSC. It is remembered for the source when the packet has verified, and gives way
-// to that of the next such packet: forged ones take no memory and push nobody out
-// (T25).
+// A trial is the derived key of a packet whose source is unknown, or has no key for its
+// TSC yet. It is kept for the source once the packet has verified. There is only one,
+// which the next such packet replaces: so forged packets need no memory and displace
+// nobody (T25).
 type trial struct {
 	gen  uint64 // of the slot; 0: none
 	from sender
@@ -18,14 +18,14 @@ type trial struct {
 	packetKey
 }
 
-// Open verifies and decrypts a packet in place: pkt is a datagram from the security
-// header to the ICV, outer as for Seal, src the address that it came from. It
-// borrows all three. With Good, plain is the part of pkt with the PDS header and
-// what follows, and who its sender's life, which stays at the address that it was
-// first heard from under this key. With any other Drop there is nothing to
-// look at: pkt may have been overwritten, and no answer is due.
+// Open verifies and decrypts a packet in place. pkt is a datagram from the security
+// header to the ICV, outer is as for Seal, src is the address it came from; all are
+// borrowed. With Good, plain is the part of pkt from the PDS header on, and who is the
+// life of its sender. That life stays at the address where it was first heard under
+// this key. With any other Drop there is nothing to look at: pkt may have been
+// overwritten, and no answer is due.
 //
-// now is the caller's clock: keys die by it.
+// now is the caller's clock, by which keys expire.
 func (d *Domain) Open(now time.Duration, pkt, outer []byte, src netip.Addr) (plain []byte, who Who, why Drop) {
 	d.opened = nil
 	plain, who, why = d.open(now, pkt, outer, src)
@@ -52,8 +52,8 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	if t.SDI != d.cfg.SDI {
 		return nil, 0, DropSDI
 	}
-	// A packet with SSI and one without may have one source and one IV between
-	// them, so a domain has packets of one kind only.
+	// A packet with SSI and one without could share source and IV, so a domain has
+	// packets of one kind only.
 	if t.SP != d.cfg.UseSSI {
 		if t.SP {
 			return nil, 0, DropSSI
@@ -117,8 +117,8 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	return plain, p.who, Good
 }
 
-// try is the key of a packet that there is none for: the one of the last packet
-// tried, if that was from the same source.
+// try returns the key of a packet whose source has none: that of the last packet tried,
+// if it was from the same source, else a new one.
 func (d *Domain) try(s *slot, from *sender, src netip.Addr, rekey uint32) *packetKey {
 	t := &d.trial
 	if t.gen != s.gen || t.rekey != rekey || t.from != *from || t.addr != src {
@@ -128,7 +128,7 @@ func (d *Domain) try(s *slot, from *sender, src netip.Addr, rekey uint32) *packe
 	return &t.packetKey
 }
 
-// remember adds the source of a packet that verified. nil: there is no room.
+// remember adds the source of a packet that verified, or returns nil without room.
 func (d *Domain) remember(s *slot, from *sender, src netip.Addr) *source {
 	ok, evicted := s.peers.room(d.cfg.MaxSources)
 	if !ok {

@@ -3,15 +3,15 @@ package tss
 // WindowLen is the length of a replay window in packets (T23).
 const WindowLen = 8192
 
-// A replay window knows which of the last WindowLen TSCs of a source were there.
+// A replay window tracks which of the last WindowLen TSCs of a source arrived.
 type window struct {
 	top  uint64 // the greatest so far
 	any  bool
 	bits [WindowLen / 64]uint64
 }
 
-// seen notes tsc. It reports whether it was there before, and whether it is too
-// old for the window to tell.
+// seen marks tsc as arrived. It reports whether it had arrived before, and whether it is
+// too old for the window to tell.
 func (w *window) seen(tsc uint64) (was, old bool) {
 	switch {
 	case !w.any:
@@ -29,7 +29,7 @@ func (w *window) seen(tsc uint64) (was, old bool) {
 	return false, false
 }
 
-// slide moves the front to tsc and clears what comes in.
+// slide moves the front to tsc and clears the TSCs that come in.
 func (w *window) slide(tsc uint64) {
 	if tsc-w.top >= WindowLen {
 		clear(w.bits[:])
@@ -48,15 +48,15 @@ func (w *window) slide(tsc uint64) {
 	w.top = tsc
 }
 
-// Fresh reports whether the packet that Open let through last is there for the
-// first time, and notes it. It is for packets without a PDC, whose PSN guards
-// them from nothing: UUD, and RUDI where it must not happen twice (S-TSC-04, T23).
-// A packet more than WindowLen behind the newest of its source is not fresh. The
-// window is per source, epoch and AN, lives as long as the key, and begins with
-// the first packet asked about: 1 KiB, once per source.
+// Fresh reports whether the packet that Open accepted last arrived for the first time,
+// and marks it. It is for packets without a PDC, which no PSN guards: UUD, and RUDI
+// where the effect must not happen twice (S-TSC-04, T23). A packet more than WindowLen
+// behind the newest of its source is not fresh. The window belongs to a source, epoch
+// and AN, lives as long as the key, and begins with the first packet asked about; it
+// takes 1 KiB.
 //
-// A packet is asked about at most once, before the next Open; there is none
-// after New or a refusal: false.
+// Fresh is called at most once for a packet, before the next Open; otherwise, and after
+// New or a refusal, it returns false.
 func (d *Domain) Fresh() bool {
 	s := d.opened
 	d.opened = nil

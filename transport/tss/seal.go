@@ -12,11 +12,11 @@ import (
 // sealedLen is how many packets may be begun and not sealed.
 const sealedLen = 1 << 10
 
-// sealed knows which of the last sealedLen TSCs may not be sealed: they were, or
-// they were not begun. A TSC sealed twice is an IV used twice.
+// sealed tracks which of the last sealedLen TSCs may still be sealed, each once: those
+// that were begun and not sealed. A TSC sealed twice would be an IV used twice.
 type sealed struct{ bits [sealedLen / 64]uint64 }
 
-// init forbids all.
+// init allows none.
 func (s *sealed) init() {
 	for i := range s.bits {
 		s.bits[i] = ^uint64(0)
@@ -26,7 +26,7 @@ func (s *sealed) init() {
 // begin allows tsc, one more than the last one.
 func (s *sealed) begin(tsc uint64) { s.bits[tsc%sealedLen/64] &^= 1 << (tsc % 64) }
 
-// end forbids tsc. It reports false if it was not allowed.
+// end marks tsc as sealed. It returns false if tsc may not be sealed.
 func (s *sealed) end(tsc uint64) bool {
 	w, bit := &s.bits[tsc%sealedLen/64], uint64(1)<<(tsc%64)
 	if *w&bit != 0 {
@@ -36,12 +36,12 @@ func (s *sealed) end(tsc uint64) bool {
 	return true
 }
 
-// Begin appends the security header of the next packet to b. It takes a TSC of its
-// own for each, also if the packet is a resend or is never sent (S-TSC-01). False:
-// there is no key to send with, or no TSC left; b is returned as it was.
+// Begin appends the security header of the next packet to b. Each call consumes a TSC,
+// even if the packet is a resend or is never sent (S-TSC-01). It returns false, and b
+// unchanged, if there is no key to seal with or no TSC left.
 //
-// What follows is the plain text, room for the ICV, and Seal: before the 1024th
-// Begin after this one, and before Use or Revoke.
+// The caller appends the plain text and room for the ICV, and calls Seal: before the
+// 1024th Begin after this one, and before Use or Revoke.
 func (d *Domain) Begin(b []byte) ([]byte, bool) {
 	if d.send < 0 {
 		d.stats.NoKey++
@@ -57,13 +57,13 @@ func (d *Domain) Begin(b []byte) ([]byte, bool) {
 	return binary.BigEndian.AppendUint64(append(b, d.head...), uint64(d.epoch)<<48|tsc), true
 }
 
-// Seal encrypts a packet in place and writes its ICV. pkt begins with the header
-// that Begin gave, unchanged, and ends with 16 bytes of room for the ICV. outer is
-// what the receiver hands to Open as outer: addresses and UDP or entropy header
+// Seal encrypts a packet in place and writes its ICV. pkt begins with the header that
+// Begin appended, unchanged, and ends with 16 bytes of room for the ICV. outer is what
+// the receiver passes to Open as outer: IP addresses and UDP or entropy header
 // (S-SEC-04). It borrows both.
 //
-// It panics if Begin did not give that header, or not under the key in use, or if
-// that packet was sealed before: our bug, and a repeated IV. A resend begins anew.
+// It panics if the header is not from Begin under the current key, or if that packet
+// was sealed before: that would repeat an IV. A resend calls Begin again.
 func (d *Domain) Seal(pkt, outer []byte) {
 	h := d.HeaderLen()
 	n := len(pkt) - wire.ICVLen
@@ -92,7 +92,7 @@ func (d *Domain) Seal(pkt, outer []byte) {
 	d.stats.Out++
 }
 
-// bind is the IV (S-KEY-01) and the AAD (S-SEC-04) of a packet.
+// bind returns the IV (S-KEY-01) and the AAD (S-SEC-04) of a packet.
 func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
 	binary.BigEndian.PutUint32(d.iv[:], k.s)
 	binary.BigEndian.PutUint64(d.iv[4:], k.iv^binary.BigEndian.Uint64(header[len(header)-8:]))
@@ -100,10 +100,10 @@ func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
 	return d.iv[:], d.aad
 }
 
-// rekey is what of a TSC goes into the derivation.
+// rekey is the part of a TSC that goes into the key derivation.
 func (d *Domain) rekey(tsc uint64) uint32 { return uint32((tsc & d.cfg.RekeyMask) >> d.cfg.RekeyShift) }
 
-// derive fills k with what seals and opens packets of from (S-KEY-02).
+// derive fills k with the key and IV mask for packets of from (S-KEY-02).
 func (d *Domain) derive(k *packetKey, s *slot, from *sender, addr netip.Addr, rekey uint32) {
 	s0 := from.ssi
 	if from.addr.Is6() { // IPv6 without SSI: the key alone tells sources apart

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// A Who is one life of one sender: its SSI, or the source address where the domain
-// uses none, and its epoch. It stays the same across a rotation of keys that keeps
-// the epoch. The zero Who is nobody.
+// A Who is one life of one sender: its SSI, or its address where the domain uses no SSI,
+// and its epoch. It stays the same across a rotation of keys that keeps the epoch. The
+// zero Who is nobody.
 //
-// Of an IPv6 source without SSI it holds 47 bits made of the address: who compares
-// it must compare the address too.
+// For an IPv6 source without SSI it holds a hash of 47 bits of the address, so a
+// comparison must look at the address, too.
 type Who uint64
 
 const whoSomebody = 1 << 63 // so that SSI 0 in epoch 0 is not nobody
@@ -32,7 +32,7 @@ func (w Who) String() string {
 	return "ssi " + strconv.FormatUint(uint64(w&^whoSomebody)>>16, 16) + " epoch " + strconv.Itoa(int(w.Epoch()))
 }
 
-// A sender is how a packet names its source: by SSI, or without by address.
+// A sender is the name of a source in a packet: its SSI, or its address without one.
 type sender struct {
 	addr  netip.Addr // without SSI
 	ssi   uint32     // with it; else an IPv4 address
@@ -51,13 +51,13 @@ func (s *sender) who() Who {
 	return whoSomebody | Who(h>>17)<<16 | Who(s.epoch)
 }
 
-// A packetKey is what one packet is sealed with: an AEAD, and the IV but for the
-// epoch and the TSC.
+// A packetKey seals and opens packets: an AEAD, and the IV without the epoch and the TSC
+// of the packet.
 type packetKey struct {
 	aead  cipher.AEAD
 	iv    uint64 // its last 8 bytes, to be XORed with those of the header
 	s     uint32 // its first 4 bytes
-	rekey uint32 // of the TSCs that it is for
+	rekey uint32 // the rekey value of the TSCs it is for
 }
 
 // A source is a sender whose packets verified.
@@ -67,7 +67,7 @@ type source struct {
 	who  Who
 	keys [2]packetKey // newest first; the second only while automatic rekey is on
 	win  *window
-	used bool // since the hand went by
+	used bool // since the clock hand of room passed it
 }
 
 func (s *source) key(rekey uint32) *packetKey {
@@ -79,16 +79,16 @@ func (s *source) key(rekey uint32) *packetKey {
 	return nil
 }
 
-// add keeps a key. Two are enough: packets of three rekey intervals under way at
-// once only cost derivations.
+// add keeps a key. Two are enough: packets of three rekey intervals at once only cost
+// derivations.
 func (s *source) add(k *packetKey) {
 	s.keys[1] = s.keys[0]
 	s.keys[0] = *k
 }
 
-// sources are those of one key. What is remembered is a derived key, which can be
-// had again, and a replay window, which cannot: a source with a window stays as
-// long as the key.
+// sources are the sources seen under one key. A source has derived keys, which can be
+// derived again, and may have a replay window, which cannot be replaced: a source with a
+// window stays as long as the key.
 type sources struct {
 	at   map[sender]*source
 	ring []*source
@@ -98,9 +98,10 @@ type sources struct {
 // evictLook is how many sources are looked at for one to forget.
 const evictLook = 64
 
-// room makes room for one source among at most limit, and reports whether it could
-// and whether that took another's place: one not heard of since the hand last went
-// by, else the first that may go. It could not if all it looked at have a window.
+// room makes room for one source among at most limit. It evicts one, if it must, that
+// was not heard since the clock hand last passed, else the first without a window. It
+// reports whether there is room and whether a source was evicted; there is no room if
+// all that it looked at have a window.
 func (t *sources) room(limit int) (ok, evicted bool) {
 	if len(t.ring) < limit {
 		return true, false

@@ -5,16 +5,16 @@
 // A Domain is one sender's part in one secure domain (SDI): two keys told apart by
 // the association number (AN), the transmit counter (TSC), and what is remembered
 // of the sources that send to it. It knows no clock, no randomness and no peer to
-// negotiate with: keys, times and first values are arguments, and who brings keys
-// is the business of connection management.
+// negotiate with: keys, times and first values are arguments, and keys come from
+// connection management.
 //
 // A Domain belongs to one caller at a time. Two Domains never send under the same
 // key as the same source: the TSC lives in the Domain, and one value used twice
 // gives both packets away (T24). What a Domain can see of that, it refuses: a key
 // is installed once, a packet begun is sealed once.
 //
-// What TSS does not do: it does not know whether a request was there before. The
-// PSN of a PDC does that, and Fresh for packets without one.
+// A Domain does not know whether a request arrived before. The PSNs of a PDC tell
+// that, and Fresh for packets without a PDC.
 package tss
 
 import (
@@ -93,8 +93,8 @@ type Config struct {
 	RekeyMask  uint64
 	RekeyShift uint8
 
-	// EpochLifetime is by how many epochs a packet may be older than the own epoch,
-	// less than 2^15. 0: by any number, as it must be where epochs are drawn at random.
+	// EpochLifetime is how many epochs older than the own one a packet may be, less than
+	// 2^15. 0 accepts all, as it must where epochs are drawn at random.
 	EpochLifetime uint16
 	// OldKeyLife is how long after Use the other key still opens, default 4 s (F33).
 	OldKeyLife time.Duration
@@ -102,12 +102,12 @@ type Config struct {
 	// 16,384. One takes about 1 KiB, 1.7 with RekeyMask, 0.25 in direct and client
 	// mode, and 1.1 KiB more once Fresh was asked about it: with the default and both
 	// keys at most 70 MiB, without RekeyMask. When it is reached a source without
-	// replay window is forgotten for the new one, and has its key derived again
-	// when it next sends; where none is found, packets of new sources are refused as
-	// DropFull until a new key comes. Only who holds the key can get that far.
+	// replay window is forgotten for the new one; its key is derived again when it next
+	// sends. If there is none, packets of new sources are dropped as DropFull until a
+	// new key comes. Only holders of the key can get that far.
 	MaxSources int
-	// MaxAuthFailures is how many packets may fail to verify under one key until
-	// Worn says so, default 2^36 (T25). Nothing else comes of it (T41).
+	// MaxAuthFailures is how many packets may fail to verify under one key before Worn
+	// reports it, default 2^36 (T25). It has no other effect (T41).
 	MaxAuthFailures uint64
 }
 
@@ -119,13 +119,13 @@ const (
 	defaultMaxAuthFailures = 1 << 36
 )
 
-// maxKeys is how many keys a Domain remembers to have had. Then it takes no more:
-// a new Domain, of another SSI or epoch, does. At a key an hour that is in 7 years.
+// maxKeys is how many keys a Domain may have in its life; it remembers all of them. With
+// a key an hour that is 7 years. Then a new Domain, with another SSI or epoch, is needed.
 const maxKeys = 1 << 16
 
 const maxSDI = 1<<24 - 1
 
-// An Error is why something was refused.
+// An Error is an error of New, Install or Use.
 type Error string
 
 func (e Error) Error() string { return "tss: " + string(e) }
@@ -177,17 +177,17 @@ type Domain struct {
 	slots [2]slot
 	send  int // slot to send with, or -1
 	gen   uint64
-	had   []uint64 // prints of all keys there ever were
+	had   []uint64 // fingerprints of all keys there ever were
 	stats Stats
 
 	head  []byte // of the security header, what all packets to be sent share
 	epoch uint16 // own
 	begun bool   // Use was called
 	next  uint64 // TSC of the next packet
-	end   uint64 // the TSC that is not used any more
+	end   uint64 // TSCs below it may be used
 	seal  sealed
 
-	opened    *source // of the packet that Open let through last
+	opened    *source // of the packet that Open accepted last
 	openedTSC uint64
 	trial     trial
 
@@ -196,7 +196,7 @@ type Domain struct {
 	aad []byte
 }
 
-// New makes a Domain without keys. It reports what in cfg contradicts itself or
+// New makes a Domain without keys. It returns an error if cfg contradicts itself or
 // would let an IV repeat.
 func New(cfg Config) (*Domain, error) {
 	cfg.Local, cfg.Peer = plainAddr(cfg.Local), plainAddr(cfg.Peer)
@@ -242,12 +242,12 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Install lets packets of association number an in that are sealed with k, from
-// now on, and forgets what was there. It never takes a key twice: ErrKeyUsed; nor
-// takes it the place of the key to send with: ErrSending. ErrAN, ErrKeys,
-// ErrNeedMask: as they say.
+// Install makes the Domain accept packets of association number an that are sealed with
+// k, from now on, and forgets the key that was there. It never accepts the same key
+// twice (ErrKeyUsed), nor a key in the place of the one that seals (ErrSending). ErrAN,
+// ErrKeys, ErrNeedMask: as they say.
 //
-// Both keys open; which of them seals is said by Use.
+// Both keys open packets. Use chooses the one that seals.
 func (d *Domain) Install(an uint8, k Key) error {
 	if d.cfg.Mode == Client {
 		return ErrNeedMask
@@ -292,14 +292,14 @@ func (d *Domain) install(an uint8, k Key, mask [maskLen]byte) error {
 	return nil
 }
 
-// Use seals with the key of an from now on, beginning with tsc in epoch: both are
-// free to choose under a new key, and an epoch kept keeps the Who. The other key
-// opens for OldKeyLife more and is then forgotten, whether it was in use or not:
-// install the key to come after Use, not before. A first TSC drawn at random leaves
-// MaxFrames of room below 2^48.
+// Use seals with the key of an from now on, beginning with tsc in epoch. Under a new
+// key both may be chosen freely; keeping the epoch keeps the Who. The other key opens
+// for OldKeyLife more and is then forgotten, even if it was never used: so install the
+// next key after Use, not before. A first TSC drawn at random leaves MaxFrames of room
+// below 2^48.
 //
-// ErrNoKey: there is none. ErrKeyUsed: it was used already, also if it still is.
-// ErrTSC: tsc is out of range, or below Config.TSC at the first Use in its epoch.
+// ErrNoKey: an has no key. ErrKeyUsed: Use was called for that key before. ErrTSC: tsc
+// is out of range, or below Config.TSC at the first Use in its epoch.
 func (d *Domain) Use(now time.Duration, an uint8, epoch uint16, tsc uint64) error {
 	if an > 1 {
 		return ErrAN
@@ -328,7 +328,7 @@ func (d *Domain) Use(now time.Duration, an uint8, epoch uint16, tsc uint64) erro
 	return nil
 }
 
-// self is the sender that this Domain is.
+// self names this Domain as a sender.
 func (d *Domain) self() sender {
 	if d.cfg.UseSSI {
 		return sender{ssi: d.cfg.SSI, epoch: d.epoch}
@@ -344,7 +344,7 @@ func byAddr(a netip.Addr, epoch uint16) sender {
 	return sender{ssi: binary.BigEndian.Uint32(b[:]), epoch: epoch}
 }
 
-// Self is what peers take packets of this Domain to be from.
+// Self is the Who that peers see in packets of this Domain.
 func (d *Domain) Self() Who {
 	s := d.self()
 	return s.who()
@@ -385,8 +385,8 @@ func (d *Domain) kill(an uint8) {
 // Ready reports whether there is a key to send with and a TSC left under it.
 func (d *Domain) Ready() bool { return d.send >= 0 && d.next < d.end }
 
-// Left is how many packets may still be sent under the key in use: the owner asks
-// for a new key in time.
+// Left is how many packets the sealing key may still seal. The owner asks for a new key
+// in time.
 func (d *Domain) Left() uint64 {
 	if d.send < 0 {
 		return 0
@@ -394,8 +394,8 @@ func (d *Domain) Left() uint64 {
 	return d.end - d.next
 }
 
-// Worn reports that MaxAuthFailures packets did not verify under one of the keys:
-// whoever brings keys had better bring new ones. Traffic goes on (T41).
+// Worn reports that MaxAuthFailures packets failed to verify under one of the keys: new
+// keys should be brought. Traffic goes on (T41).
 func (d *Domain) Worn() bool {
 	for an := range d.slots {
 		if s := &d.slots[an]; s.live && s.failures >= d.cfg.MaxAuthFailures {
