@@ -13,8 +13,8 @@ const (
 	rerouteRTTs = 10 // single path: at most one change in so many RTTs
 	avoidShare  = 2  // stop avoiding congested paths when 1/avoidShare are
 	deadStrikes = 2  // losses in a row, a round trip apart, that make a path dead
-	// deadMax is the longest time a dead path is left alone: after a fault ends
-	// all paths carry data again within a second (docs/faults.md rule 5).
+	// deadMax is the longest time without a try on a dead path: all paths carry data
+	// again within a second after a fault (docs/faults.md rule 5).
 	deadMax = 500 * time.Millisecond
 	// pathRTT stands in for an RTT not measured yet.
 	pathRTT = defaultBaseRTT
@@ -94,7 +94,7 @@ func (p *Paths) Pick(now time.Duration) int {
 	if dead == n {
 		return p.soonest()
 	}
-	spare := bad*avoidShare >= n // too many: avoid the dead only
+	spare := bad*avoidShare >= n // too many are congested: avoid dead ones only
 	for {
 		// Each round of n draws has every path once, so this ends.
 		i := p.draw()

@@ -90,25 +90,25 @@ const (
 //   - A round that lost packets while a queue stood as long as the longest of the
 //     rounds before, or more than an eighth of a large window, is decreased as
 //     well, and fast increase ends below that window for the next rounds. A
-//     shorter queue has room: it did not overflow. Other losses are taken for
-//     random and cost what they were.
+//     shorter queue did not overflow. Other losses are taken for random: the window
+//     shrinks by the lost bytes only.
 //   - Scaling a and b are at most 1: with RTTs of a host instead of a switch
 //     they would overshoot.
 //   - An ACK without a valid sample lets the window grow, by one MTU per RTT.
-//   - What was in flight when the window was cut is not held against it again.
+//   - Packets in flight when the window was cut do not cut it again.
 //     A second timeout without any ACK in between leaves one MTU.
 //   - A timeout that turns out to have been about late answers is taken back
 //     (OnSpurious).
-//   - A delay is not judged again and again when nothing is measured any more.
+//   - A round without a measurement cuts the window at most once.
 //
 // The link model of the tests shows what each of these is worth; its tables are
 // in testdata.
 type Window struct {
-	// The first cache line is all that sending touches, this and the next two
-	// what ACKs touch at rest (docs/decisions/0011).
+	// Sending touches the first cache line only; ACKs without trouble touch this one
+	// and the next two (docs/decisions/0011).
 	cwnd     int64
 	inflight int64
-	sinceAR  int64         // bytes sent since OnSend last said yes
+	sinceAR  int64         // bytes sent since OnSend last asked for AR
 	srtt     time.Duration // smoothed RTT, 0 before the first sample
 
 	mtu, ceil  int32 // fixed by New
@@ -123,7 +123,7 @@ type Window struct {
 	marks   bool  // fixed by New
 	trims   bool  // fixed by New
 	fast    bool  // fast increase
-	after   bool  // this round follows a cut: what it shows was sent before
+	after   bool  // this round follows a cut: its ACKs are of packets sent before
 	full    bool  // this round filled the window
 	marked  bool  // this round saw CE
 	blind   bool  // the round before had no sample
@@ -156,14 +156,14 @@ type Window struct {
 	lastRTO time.Duration
 	rtoInit time.Duration // fixed by New
 	rtoMax  uint32        // µs; fixed by New
-	undo    int32         // cwnd before a timeout; 0: there was none of late
-	fiCount int32         // bytes in a row at no delay
+	undo    int32         // cwnd before a recent timeout, else 0
+	fiCount int32         // bytes in a row without delay
 	deepest int32         // longest standing queue of the last rounds, ns
 
 	scaleA    int32  // scaling a, fixed point; fixed by New
 	prop      int32  // proportional increase at no delay, bytes per RTT; fixed by New
 	targetInv uint32 // 2³²/target, 0: not yet known
-	saved     int32  // cwnd before destination flow control; 0: not in force
+	saved     int32  // cwnd before destination flow control, 0 while that is not in force
 }
 
 // New returns the window of a new CCC.
@@ -203,12 +203,11 @@ func (w *Window) CanSend(n int) bool {
 func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	w.inflight += int64(n)
 	w.sinceAR += int64(n)
-	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of
-	// room. While the window is full that is the last packet of what each ACK
-	// lets go, and bursts that once became small stay small for ever. Half the
-	// peer's own trigger between two ARs lets them grow together again; what
-	// stays unasked for is less than that, and acknowledged one round later. A
-	// window below the trigger cannot wait: there every packet asks.
+	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of room.
+	// While the window is full, that is the last packet that each ACK lets go, and
+	// bursts that once became small would stay small for ever. With half the peer's
+	// own trigger between two ARs they merge again; the rest is acknowledged one round
+	// later. A window below the trigger cannot wait: there every packet asks.
 	//
 	// The first packet asks for a sample before our own queue stands.
 	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && w.sinceAR >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
@@ -218,11 +217,11 @@ func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	return false
 }
 
-// OnAck tells of an ACK. newly is the nominal bytes in flight that it reports as
-// arrived, rtt the round trip of the packet it names less the service time,
-// zero or less without a valid sample, ce the M flag, pend and restore the
-// fields rcv_cwnd_pend and rc. A peer can at worst make the window stay at its
-// ceiling or at one MTU.
+// OnAck processes an ACK. newly is how many nominal bytes in flight it reports as
+// arrived. rtt is the round trip of the packet it names, less the service time, or not
+// positive without a valid sample. ce is the M flag; pend and restore are the fields
+// rcv_cwnd_pend and rc. The worst a lying peer achieves is a window at its ceiling or of
+// one MTU.
 func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
 	n := int64(newly)
 	if 2*w.inflight >= w.cwnd {
@@ -259,8 +258,8 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	case pend != 0:
 		// The receiver is short; no increase.
 	case rtt <= 0:
-		// Not one packet could be measured, so many were lost. The specification
-		// waits; we dare one MTU per round trip.
+		// No packet could be measured, because so many were lost. The specification
+		// waits; this grows by one MTU per round trip.
 		w.inc += int64(w.mtu) * n
 	case delay < w.target:
 		w.increase(n, delay)
@@ -272,9 +271,9 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	}
 }
 
-// OnLoss tells that n nominal bytes in flight are taken for lost, by a timer if
-// rto. The window loses as many bytes (UE 3.6.13 OnInferredLoss): in a full
-// queue that leaves exactly what got through. The end of the round judges.
+// OnLoss processes n nominal bytes in flight that are taken for lost, by a timer if rto.
+// The window shrinks by as many (UE 3.6.13 OnInferredLoss): with a full queue, exactly
+// what got through is left. The end of the round decides about more.
 func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.leave(int64(n))
 	if rto && w.undo == 0 {
@@ -286,9 +285,8 @@ func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.lose(int64(n))
 }
 
-// OnSpurious tells that what a timer took for lost was not: the transmission of before
-// was answered, late, as by a host that was busy. The window is what it was before the
-// timer (RFC 4015); what delay there is, samples tell.
+// OnSpurious undoes a timeout: the earlier transmission was answered after all, late, as
+// by a busy host. The window is what it was before the timer (RFC 4015).
 func (w *Window) OnSpurious() {
 	if int64(w.undo) > w.cwnd {
 		w.cwnd, w.lost, w.after = int64(w.undo), 0, false
@@ -296,10 +294,10 @@ func (w *Window) OnSpurious() {
 	w.undo = 0
 }
 
-// OnNack tells that a packet of n nominal bytes was refused; trimmed says a
-// switch cut it for want of buffer, on the last hop or before it: without RCCC both
-// are the window's business (UE 3.6.13 OnNACK). Any other refusal is no congestion.
-// The window loses the bytes, and the end of the round runs quick adapt.
+// OnNack processes the refusal of a packet of n nominal bytes. trimmed says that a switch
+// cut it, on the last hop or before; without RCCC both count (UE 3.6.13 OnNACK): the
+// window shrinks by the bytes, and the end of the round runs quick adapt. Any other
+// refusal is no congestion.
 func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	w.leave(int64(n))
 	if trimmed {
@@ -308,7 +306,7 @@ func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	}
 }
 
-// OnGone takes n nominal bytes out of flight without judgement.
+// OnGone takes n nominal bytes out of flight. It is no sign of congestion.
 func (w *Window) OnGone(n int) { w.leave(int64(n)) }
 
 // SRTT is the smoothed round trip time, 0 before the first sample.
@@ -340,11 +338,11 @@ func (w *Window) leave(n int64) {
 	if invariant.On && (n < 0 || w.inflight < 0) {
 		invariant.Check(false, "cms: %d bytes left flight, %d more than were sent", n, -w.inflight)
 	}
-	// Heal at rest what a wrong count did, rather than carry it for ever.
+	// A wrong count is healed at rest and not carried for ever.
 	w.inflight = max(w.inflight, 0)
 }
 
-// sample takes one more round trip time.
+// sample adds one round trip time.
 func (w *Window) sample(rtt time.Duration) {
 	dev := rtt - w.srtt
 	w.srtt += dev >> 3
@@ -363,19 +361,19 @@ func (w *Window) sample(rtt time.Duration) {
 	}
 }
 
-// first takes the first sample.
+// first adds the first round trip time.
 func (w *Window) first(now, rtt time.Duration) {
 	w.srtt, w.rttvar = rtt, rtt/2
 	w.minRTT, w.minCur, w.minEnd = rtt, rtt, now+minWindow
 	w.least, w.leastCur = rtt, rtt
-	if rtt >= farRTT { // the timeouts before it were about nothing
+	if rtt >= farRTT { // the timeouts before it were wrong
 		w.base, w.cwnd = rtt, int64(w.ceil)
 	}
 	w.retarget()
 	w.begin(now, false)
 }
 
-// noRTT is no sample yet.
+// noRTT stands for no sample.
 const noRTT = time.Duration(math.MaxInt64)
 
 // begin starts a round.
@@ -386,13 +384,13 @@ func (w *Window) begin(now time.Duration, after bool) {
 	w.after, w.full, w.marked = after, false, false
 }
 
-// round ends a round trip and judges it.
+// round ends a round trip and changes the window by what it showed.
 func (w *Window) round(now time.Duration) {
-	queue := w.least - w.base // what every packet of the round met at least
+	queue := w.least - w.base // the delay that every packet of the round had at least
 	standing := w.least - w.minRTT
 	cut := false
 	if !w.after {
-		// At rest there is nothing to judge.
+		// At rest there is nothing to decide.
 		if (w.trimmed > 0 || w.lost > 0 || queue >= w.target) && w.judge(now, queue, standing) {
 			cut = true
 		} else if w.clean++; w.clean >= cleanRounds {
@@ -416,10 +414,9 @@ func (w *Window) round(now time.Duration) {
 	case w.leastCur != noRTT:
 		w.least, w.leastCur, w.blind = w.leastCur, noRTT, false
 	case !w.blind:
-		w.blind = true // the delay of the round before must do
+		w.blind = true // use the delay of the round before
 	default:
-		// Old news. What they made of the window stays, but round after round
-		// nothing more is made of them: no queue is known.
+		// The last measurement is two rounds old: it changes the window no more.
 		w.least = min(w.base, w.minRTT)
 	}
 	if now >= w.minEnd && !w.blind {
@@ -440,8 +437,8 @@ func (w *Window) round(now time.Duration) {
 	w.begin(now, cut)
 }
 
-// judge shrinks the window if the round saw congestion, and reports whether it did.
-// queue is what every packet of it met at least, standing what of that is not the path.
+// judge shrinks the window if the round saw congestion, and reports whether it did. queue
+// is the least delay of the round; standing is the part of it that is not the path.
 func (w *Window) judge(now, queue, standing time.Duration) bool {
 	over := queue >= w.target
 	switch {
@@ -458,7 +455,7 @@ func (w *Window) judge(now, queue, standing time.Duration) bool {
 	return true
 }
 
-// cut shrinks the window to n bytes, or leaves it if losses of the round did
+// cut shrinks the window to n bytes, unless the losses of the round shrank it further
 // already, and ends fast increase.
 func (w *Window) cut(n int64) {
 	w.cwnd = max(min(n, w.cwnd), int64(w.mtu))
@@ -466,20 +463,20 @@ func (w *Window) cut(n int64) {
 	w.fast, w.fiCount, w.clean = false, 0, 0
 }
 
-// pathLength counts rounds in a row with next to no window and a delay that was
-// never under target, stays as it is and comes without marks. What delays
-// then is the path, or a queue of others that we cannot shorten.
+// pathLength counts rounds in a row with a tiny window and a delay that is steady, above
+// target and without marks. Such a delay is the path, or a queue of others that this
+// window cannot shorten.
 func (w *Window) pathLength() {
 	if off := w.least - w.longRTT; w.long == 0 || off > w.longRTT/8 || off < -w.longRTT/8 {
 		w.long, w.longRTT = 0, w.least
 	}
 	if w.long++; w.long == longRounds {
 		w.base, w.long = w.longRTT, 0
-		w.fastTop = w.ceil // what limited it was a mistake
+		w.fastTop = w.ceil // the limit was a mistake
 	}
 }
 
-// path is the part of the path in the target delay.
+// path is the part of the target delay that the length of the path adds.
 func (w *Window) path() time.Duration {
 	least := w.cfgBase
 	if w.trims {
@@ -488,8 +485,8 @@ func (w *Window) path() time.Duration {
 	return max(least, w.base/4, w.rttvar)
 }
 
-// retarget sets what depends on the path and the window, whose roots and quotients
-// are dear. Once per round is often enough, and only when they changed.
+// retarget computes the target delay. Its root and quotients are expensive, so it runs
+// once per round, and only if path or window changed.
 func (w *Window) retarget() {
 	path := w.path()
 	w.aimPath, w.aimCwnd = path, int32(w.cwnd)
@@ -538,7 +535,7 @@ func (w *Window) quickAdapt(now time.Duration) bool {
 	return true
 }
 
-// lose takes n lost bytes, which have left flight, off the window.
+// lose shrinks the window by n lost bytes, which have left flight.
 func (w *Window) lose(n int64) {
 	w.lost += n
 	if !w.after {
@@ -546,8 +543,8 @@ func (w *Window) lose(n int64) {
 	}
 }
 
-// timeout counts a retransmission timeout. The packets of one window time out
-// one by one; what follows within half an RTO is the same event.
+// timeout counts a retransmission timeout. The packets of one window time out one by
+// one: those within half an RTO are the same event.
 func (w *Window) timeout(now time.Duration) {
 	if w.rtoRuns != 0 && now-w.lastRTO < w.RTO()/2 {
 		return
@@ -562,8 +559,8 @@ func (w *Window) timeout(now time.Duration) {
 	}
 }
 
-// flowControl obeys the receiver: pend/128 of every acknowledged byte off the
-// window, and back to where it was when the receiver says so.
+// flowControl obeys the receiver: it shrinks the window by pend/128 of the acknowledged
+// bytes, and restores it when the receiver says so.
 func (w *Window) flowControl(n, pend int64, restore bool) {
 	switch {
 	case pend > 0:
