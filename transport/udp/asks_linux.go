@@ -10,55 +10,53 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// A socket that asks for trains (UDP_GRO) pays for each datagram, for the kernel looks
-// whether it is a train in memory that the sender's processor wrote last: 5 % of a half
-// round trip of 64 bytes over loopback, 10 % over veth. One that does not ask gets trains
-// cut into datagrams, at ten times the cost. So a socket asks while trains come
+// A socket with UDP_GRO pays for each lone datagram; a socket without it gets trains cut
+// into datagrams, at ten times the cost. So a socket has UDP_GRO while trains come
 // (package comment).
 const (
-	// groTry datagrams in a row that came alone end the asking, if in groTries tries
-	// nothing more is there.
+	// After groTry lone datagrams in a row UDP_GRO is switched off, if the socket is
+	// empty at that moment; that is tried groTries times.
 	groTry   = 256
 	groTries = 16
-	// groBurst datagrams of one size in a row without an empty look between them may
-	// have been a train: it begins again. So it does after groEvery datagrams, because
-	// short trains make no such row.
+	// It is switched on again after groBurst datagrams of one size in a row without an
+	// empty look between them, which may have been a train, and after groEvery
+	// datagrams, because short trains make no such row.
 	groBurst = 16
 	groEvery = 8192
 )
 
-// One that asks for traffic classes pays for each datagram, too, and one that asks for
-// nothing is read by a shorter call: together 5 % of the same. What says so little that
-// congestion is not of its making is asked about in samples (package comment).
+// A socket also pays for the traffic class of each datagram, and one without both is read
+// by a shorter call. Short datagrams cause no congestion, so their class is sampled
+// (package comment).
 const (
-	// classTry datagrams or trains in a row that are not longer than classShort bytes
-	// and show no congestion end the asking.
+	// After classTry datagrams or trains in a row that are not longer than classShort
+	// bytes and carry no mark, sampling begins.
 	classTry   = 256
 	classShort = 512
-	// Of those that follow classSkip are not asked about, then classSample are.
+	// classSkip of them come without their class, then classSample with it, in turn.
 	classSkip   = 240
 	classSample = 16
-	// One that shows congestion has so many behind it asked about.
+	// After a mark, so many come with their class.
 	classMarked = 8192
 )
 
-// asks is what a socket asks to be told with each datagram, and what it knows of those
-// that it receives.
+// asks holds which control messages a socket asks for with each datagram, and what
+// decides about them.
 type asks struct {
 	trains, class bool
 	any           bool // either
 	v6            bool
-	// Of what is fixed nothing is judged.
+	// What is fixed is never changed.
 	trainsFixed, classFixed bool
-	// left is how many datagrams that come alone are left until asking for trains is
-	// judged, classLeft how many pieces until asking for classes is; row how many like
-	// the newest, of size bytes, came before it since the last empty look.
+	// left is how many lone datagrams come until trains are decided about, classLeft how
+	// many datagrams or trains until classes are. row is how many datagrams of the size
+	// of the newest came in a row since the last empty look.
 	left, classLeft int
 	row, size       int
 	tries           int
 }
 
-// never is in left where there is nothing to judge.
+// never is the value of left where there is nothing to decide.
 const never = math.MaxInt
 
 // alone counts a datagram of n bytes and a class that came alone.
@@ -85,10 +83,9 @@ func (a *asks) together(fd, n int, class uint8) {
 	}
 }
 
-// judge begins to ask for trains where that looks of use, or ends it where it was of
-// none. What came while the socket asked may be a train, which cannot be told from a
-// datagram when it does not ask any more: so there must be nothing, else it is tried
-// again behind the next datagram.
+// judge switches UDP_GRO on or off. A train that arrived while it was on and is read
+// while it is off would look like one long datagram, so it is switched off only when the
+// socket is empty; else that is tried again after the next datagram.
 func (a *asks) judge(fd int) {
 	switch {
 	case a.trainsFixed:
@@ -107,7 +104,7 @@ func (a *asks) judge(fd int) {
 	}
 }
 
-// judgeClass does the same for classes.
+// judgeClass switches the traffic class on or off.
 func (a *asks) judgeClass(fd, n int, class uint8) {
 	switch {
 	case a.classFixed:
@@ -128,14 +125,14 @@ func (a *asks) judgeClass(fd, n int, class uint8) {
 	}
 }
 
-// askTrains begins or ends the asking for trains and reports whether that worked.
+// askTrains switches UDP_GRO and reports whether that worked.
 func (a *asks) askTrains(fd int, on bool) bool {
 	if a.trains, a.left, a.row = on, groEvery, 0; on {
 		a.left = groTry
 	}
 	ok := set(fd, unix.IPPROTO_UDP, unix.UDP_GRO, on)
 	if !ok {
-		a.trains, a.trainsFixed = true, true // what the socket does say is read
+		a.trains, a.trainsFixed = true, true // it cannot be switched off: go on reading it
 	}
 	if a.any = a.trains || a.class; a.trains && !a.class {
 		a.classLeft = classTry
@@ -144,7 +141,7 @@ func (a *asks) askTrains(fd int, on bool) bool {
 	return ok
 }
 
-// askClass begins or ends the asking for classes.
+// askClass switches the traffic class.
 func (a *asks) askClass(fd int, on bool) {
 	level, opt := unix.IPPROTO_IP, unix.IP_RECVTOS
 	if a.v6 {
@@ -167,9 +164,9 @@ func set(fd, level, opt int, on bool) bool {
 	return e == 0
 }
 
-// waiting reports whether the socket holds a datagram, be it one without a byte, which
-// SIOCINQ takes for nothing. What another processor is just putting there it may miss: a
-// train torn by that is dropped as damaged and sent again.
+// waiting reports whether the socket holds a datagram, even an empty one, which SIOCINQ
+// does not count. It may miss one that another processor is just adding; a train torn by
+// that is dropped as damaged and sent again.
 func waiting(fd int) bool {
 	p, now := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}, unix.Timespec{}
 	n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)

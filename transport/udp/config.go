@@ -54,7 +54,7 @@ type Config struct {
 	// implementation has neither.
 	GSO, GRO Mode
 	// GSOChanged, if not nil, is told Info.GSO when trains to some destination no
-	// longer leave whole, or may again. Whoever sends calls it; it must not send.
+	// longer leave whole, or may again. It is called by Send and must not send.
 	GSOChanged func(Feature)
 	// RecvBuf and SendBuf are the socket buffers to ask for, in bytes per path;
 	// 0 is 8 MiB. Info tells what the system gave.

@@ -89,7 +89,7 @@ type Stats struct {
 	EvidenceLost uint64 // pieces thrown away because nobody asked for them
 }
 
-// An Origin says who noticed an error.
+// An Origin is where an error was noticed.
 type Origin uint8
 
 const (
@@ -109,13 +109,13 @@ type Evidence struct {
 	// Errno is what the system makes of it: ECONNREFUSED (port closed),
 	// EHOSTUNREACH, ENETUNREACH, EMSGSIZE, …
 	Errno syscall.Errno
-	// Origin, Type and Code are who said so and how. Type and Code are those of
-	// the ICMP message.
+	// Origin is where the error was noticed, Type and Code are those of the ICMP
+	// message.
 	Origin     Origin
 	Type, Code uint8
 	// MTU, with EMSGSIZE, is the largest IP packet that would have passed.
 	MTU int
-	// Offender is who sent the ICMP message, if known.
+	// Offender is the address that the ICMP message came from, if known.
 	Offender netip.Addr
 	// Payload is the beginning of the UDP payload of the packet as the message
 	// quotes it; often a few bytes, perhaps none. It is valid until the next

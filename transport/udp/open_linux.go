@@ -54,8 +54,8 @@ type direct struct {
 	errq *errorQueue
 
 	tos uint8
-	// gso says that trains are sent whole to those who are not in off. If it is false
-	// and rest is not 0, so many trains go before that is tried again.
+	// gso: trains to destinations that are not in off are sent whole. If it is false
+	// and rest is not 0, that is tried again after rest trains.
 	gso  bool
 	off  []noGSO
 	rest int
@@ -68,9 +68,8 @@ type direct struct {
 	stale uint64 // evidence there was when the last wait began
 	bin   *errorQueue
 
-	// inject, if not nil, is told how many messages each call is to send, and
-	// says how many of them the kernel gets to see, or the error in place of the
-	// kernel's. For tests.
+	// inject, if not nil, gets the number of messages of each call, and returns how many
+	// of them the kernel gets, or the error to use instead of the kernel's. For tests.
 	inject func(n int) (int, syscall.Errno)
 
 	gsoChanged func(Feature) // or nil
@@ -158,7 +157,8 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	for p := range d.socks {
 		a := &d.socks[p].asks
 		a.trains, a.left, a.class, a.classLeft, a.any, a.v6 = i.GRO.On, groTry, true, classTry, true, d.v6
-		// Of several sockets each is looked at when something is there: a row says nothing.
+		// One of several sockets is read only when something is there, so a row of
+		// datagrams says nothing.
 		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1
 		a.classFixed = cfg.EveryClass || !i.ECN.On || len(d.socks) > 1
 	}

@@ -63,7 +63,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			n, _, e = syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 			cut = rx.msg.Flags&unix.MSG_TRUNC != 0
 		} else {
-			// There is nothing to be told, so the shorter call does.
+			// No control message is wanted, so the shorter call is enough.
 			rx.namelen = unix.SizeofSockaddrInet6
 			n, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(rx.iov.Base)), uintptr(cap(g.Data)), unix.MSG_DONTWAIT|unix.MSG_TRUNC,
 				uintptr(unsafe.Pointer(&rx.name)), uintptr(unsafe.Pointer(&rx.namelen)))
@@ -114,8 +114,8 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	}
 }
 
-// sender decodes who has sent what was received, and keeps it if the first bytes of
-// the name are all there is to it: family, port and address of IPv4.
+// sender decodes the address that a datagram came from. It caches an IPv4 address, whose
+// first 8 bytes are all there is to compare.
 func (d *direct) sender() {
 	rx := &d.rx
 	if rx.from = d.decode(&rx.name); rx.name.Family == unix.AF_INET {
@@ -125,7 +125,7 @@ func (d *direct) sender() {
 	}
 }
 
-// train notes what the control messages said of the train that g holds.
+// train stores what the control messages say about the train that g holds.
 func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	g.TOS = tos
 	if seg > 0 && seg < g.Seg {
@@ -137,7 +137,7 @@ func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	}
 }
 
-// odd deals with an error of recvmsg other than EAGAIN; nil: try again.
+// odd handles an error of recvmsg other than EAGAIN. After nil, try again.
 func (d *direct) odd(path int, e syscall.Errno) error {
 	switch e {
 	case unix.EINTR:

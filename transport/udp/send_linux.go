@@ -12,9 +12,8 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// Send mostly sends what goes to where the last one went, and what the socket needs to
-// be told nothing about, one datagram or a train in segments of the socket's size: the
-// kernel reads one structure less than with sendmsg, 0.2 µs of 5.
+// Send has a fast path for the same destination as the previous train and a train of the
+// socket's own segment size: sendto needs no control message, which saves 0.2 µs of 5.
 func (d *direct) Send(g *dgram.Datagram) error {
 	s := &d.socks[g.Path]
 	if len(g.Data) == 0 || !d.aimed(g.Remote) || g.TOS != d.tos || d.inject != nil {
@@ -73,7 +72,7 @@ func (d *direct) send(s *sock, g *dgram.Datagram) error {
 	return nil
 }
 
-// sendmsg sends a train that may need control messages, or that e has met with.
+// sendmsg sends a train that may need control messages, or whose sendto failed with e.
 func (d *direct) sendmsg(s *sock, g *dgram.Datagram, segs, seg int, e syscall.Errno) error {
 	tx := &d.tx
 	tx.msg.Namelen = tx.len
@@ -146,8 +145,8 @@ func (s *sock) stick(seg int) bool {
 	return true
 }
 
-// outcome asks the test that runs us, if there is one, what to do with the n
-// messages of a call: pass some of them on, or fail.
+// outcome lets a test decide what happens to the n messages of a call: the kernel gets
+// some of them, or the call fails.
 func (d *direct) outcome(n int) (int, syscall.Errno) {
 	if d.inject == nil {
 		return n, 0
@@ -158,7 +157,7 @@ func (d *direct) outcome(n int) (int, syscall.Errno) {
 // aimed reports whether to is the destination of the next train.
 func (d *direct) aimed(to netip.AddrPort) bool { return to == d.tx.to && d.tx.len != 0 }
 
-// aim makes it so.
+// aim makes to the destination of the next train.
 func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	tx := &d.tx
 	n, e := d.encode(&tx.name, to)
@@ -171,7 +170,7 @@ func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	return 0
 }
 
-// whole reports whether a train to where we aim leaves in one piece.
+// whole reports whether a train to the current destination leaves in one piece.
 func (d *direct) whole(segs int) bool {
 	return d.gso && !d.tx.solo && segs <= dgram.MaxSegments
 }
@@ -201,7 +200,7 @@ func (d *direct) again(path int, e syscall.Errno, repeat int) bool {
 	return false
 }
 
-// failed deals with a train, aimed at, that sendmsg has refused with e.
+// failed handles a train to the current destination that sendmsg refused with e.
 func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 	switch e {
 	case unix.EAGAIN:

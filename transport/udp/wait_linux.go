@@ -68,9 +68,9 @@ func (w *waiter) find() bool {
 	return true
 }
 
-// refused deals with an item that could not join the set. There may be no room for
-// another watch now, in the system or for its user: then a wait is over soon, with
-// nothing. Whoever waits looks at the socket and waits again.
+// refused handles an item that could not join the set, because the system or the user has
+// no room for another watch now. The wait then ends soon without an event; the caller
+// looks at the socket and waits again.
 func (w *waiter) refused(err error) bool {
 	if err != unix.ENOMEM && err != unix.ENOSPC {
 		// The item is open as long as we are, and in the set only here.
@@ -80,7 +80,8 @@ func (w *waiter) refused(err error) bool {
 	return true
 }
 
-// refusedWait keeps one who cannot sleep from taking the processor. Arbitrary.
+// refusedWait is how long such a wait lasts, so that it does not take the processor.
+// Arbitrary.
 const refusedWait = time.Millisecond
 
 // disarm takes the item out of the set.
@@ -101,8 +102,8 @@ func (w *waiter) close() {
 }
 
 func (d *direct) wait(deadline time.Time) error {
-	// A queue with evidence ends every wait. Who does not take it out between
-	// one wait and the next does not want it.
+	// An error queue with evidence ends every wait. If the caller did not read it
+	// between two waits, it does not want it.
 	e := d.evidence.Load()
 	for left := e & d.stale; left != 0; left &= left - 1 {
 		d.discard(bits.TrailingZeros64(left))
