@@ -13,19 +13,18 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Who may begin a handshake (T2, T39).
+// Admission decides which handshakes may begin (T2, T39).
 //
-// A first packet proves nothing, least of all where it came from. So of sources
-// that have not shown that they receive what is sent to them only a few are let
-// in: at most 1/16 of MaxHandshakes in flight, at 10 times Rate a second. To all
-// others goes a Retry, which costs no memory, and a peer that means it comes
-// back with the token, one round trip later.
+// A first packet proves nothing, not even where it came from. So few handshakes begin
+// for sources that have not shown that they receive what is sent to them: at most 1/16 of
+// MaxHandshakes in flight, at 10 times Rate a second. All others get a Retry, which costs
+// no memory; an honest peer comes back with its token one round trip later.
 //
-// A source that came back is charged: one of its Burst tokens, that grow again
-// at Rate, for each handshake; it gets it back when the handshake leads to an
-// authenticated session, so that members may connect as fast as they can. What
-// was refused for its certificate is charged without a token too, for it has
-// answered us. Nothing that an address is blamed for can come from elsewhere.
+// A source with a token pays one of its Burst tickets, which grow again at Rate, for each
+// handshake, and gets it back when the handshake leads to an authenticated session. So
+// members may connect as fast as they can. A source whose certificate was refused pays,
+// too, even without a token: its answer proved its address. So nobody pays for what came
+// from a forged address.
 //
 // One source has at most 1/16 of MaxHandshakes in flight; sources without a
 // session leave a quarter of them to those with one (or that had one in the last
@@ -55,7 +54,7 @@ type admission struct {
 
 	mu       sync.Mutex // guards what follows
 	sources  map[netip.Addr]*source
-	others   source // whoever has no room in sources
+	others   source // shared by all that have no room in sources
 	flight   int    // handshakes
 	unproven int    // of these, from sources that sent no token
 	fresh    bucket // for these
@@ -116,7 +115,7 @@ func sourceOf(addr net.Addr) netip.Addr {
 // find returns what is remembered of a source, nil if nothing.
 func (a *admission) find(ip netip.Addr) *source { return a.sources[ip] }
 
-// get is find that remembers.
+// get is find, and adds the source if it is new.
 func (a *admission) get(ip netip.Addr, now time.Time) *source {
 	if s := a.sources[ip]; s != nil {
 		return s
@@ -163,7 +162,7 @@ func (a *admission) fillSource(s *source, now time.Time) bool {
 	return false
 }
 
-// verify reports whether a source without a token has to get one.
+// verify reports whether a source without a token must get one by a Retry.
 func (a *admission) verify(addr net.Addr, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,8 +276,8 @@ func (h *handshake) trust() {
 	h.trusted = true
 }
 
-// refusedCertificate reports whether we refused what the peer showed, which it
-// does in answer to what we sent: its address is proven.
+// refusedCertificate reports whether the peer's certificate was refused. The peer showed
+// it in answer to our packet, so its address is proven.
 func refusedCertificate(err error) bool {
 	var te *quic.TransportError
 	if !errors.As(err, &te) || te.Remote || !te.ErrorCode.IsCryptoError() {
@@ -299,7 +298,7 @@ const (
 	alertCertificateRequired tls.AlertError = 116
 )
 
-// session counts a session of a source: more of them, or less.
+// session counts a session of a source in, or out.
 func (a *admission) session(ip netip.Addr, more bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package cm is connection management over QUIC: it finds out with whom a pair
-// of endpoints is to talk, proves it, exchanges parameters and private data,
-// gives both ends the same keys, notices when the peer is gone and ends the
-// session in order. It carries control only, on a UDP port of its own
+// Package cm is connection management over QUIC. It authenticates the two ends of a
+// connection, exchanges their parameters and private data, gives both the same keys,
+// notices when the peer is gone, and ends the session in order. It carries control only,
+// on a UDP port of its own
 // (docs/architecture.md#connections), and knows nothing of the endpoints.
 //
-// A Node is a socket, a Session what Dial and Request.Accept agree on. All
-// methods may be called from any goroutine; a session's events come from one of
-// its own.
+// A Node is a socket; a Session is what Dial and Request.Accept agree on. All methods
+// may be called from any goroutine. The events of a session come from a goroutine of its
+// own.
 //
 // # Times
 //
@@ -14,9 +14,9 @@
 // (PeerClosed); one whose process was killed and has come back at its address,
 // which SecTLS and SecPSK can tell, within 25 s of its last packet or with the
 // next thing that is sent to it (PeerReset); one that is gone, or cannot be
-// reached, after 30 s (PeerLost), later if a round trip takes seconds. A member that was removed is
-// out within 2 s (Removed). A handshake that does not end is forgotten after 5 s
-// without a packet, 10 s in all. Close takes 1 s if the peer does not answer.
+// reached, after 30 s (PeerLost), later if a round trip takes seconds. A member that was
+// removed is out within 2 s (Removed). A handshake that does not end is forgotten after
+// 5 s without a packet, or 10 s in all. Close takes 1 s if the peer does not answer.
 //
 // # Cost
 //
@@ -28,10 +28,10 @@
 //
 // # What it does not do
 //
-// Without security anybody may connect, and who can see the packets can be in
-// the middle. A cluster key that can be guessed can be tried offline by whoever
-// may send to the port: it has to be random. Who has it is every member. Nothing
-// here stops a flood from filling the line.
+// Without security anybody may connect, and anybody on the path can be in the middle. A
+// cluster key must be random: guesses can be tried offline by anybody who can send to the
+// port. A holder of the cluster key can pose as every member. Nothing here stops a flood
+// from filling the line.
 package cm
 
 import (
@@ -64,13 +64,13 @@ type Config struct {
 	// are forced; names are not compared with addresses, that is what Member is
 	// for.
 	TLS *tls.Config
-	// PSK returns, for SecPSK, the cluster keys that are good now, best first:
-	// what the node proves is that it has the first, what it takes is any. At
-	// least 16 bytes each, random: who is told a certificate can try guesses.
+	// PSK returns, for SecPSK, the cluster keys that are valid now, best first. The node
+	// proves that it has the first, and accepts proof of any. Each has at least 16
+	// random bytes, because a peer that sees a certificate can try guesses.
 	PSK func() [][]byte
-	// Member refuses, by an error, a peer whose certificate the authority vouches
-	// for. Nil refuses none. It is called for each handshake, from any goroutine,
-	// and again for each session while it lasts.
+	// Member returns an error to refuse a peer with a valid certificate. Nil refuses
+	// none. It is called for each handshake, from any goroutine, and again and again
+	// for each session while it lasts.
 	Member func(name string, cert *x509.Certificate) error
 
 	// Backlog is how many requests may wait for Accept or Reject; beyond it peers
@@ -92,8 +92,8 @@ type Config struct {
 	// a session, after Burst of them. Default 20, 5.
 	Rate  float64
 	Burst int
-	// KeyLog takes the secrets of all connections, as NSS key log. Nil: none
-	// leave the process.
+	// KeyLog gets the secrets of all connections in the NSS key log format. With nil
+	// none leave the process.
 	KeyLog io.Writer
 }
 
@@ -289,7 +289,7 @@ func (n *Node) Close() error {
 	return errors.Join(err, n.sock.Close())
 }
 
-// enter counts a session in. Who leaves is Session.run.
+// enter counts a session. Session.run counts it out.
 func (n *Node) enter(s *Session) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -315,7 +315,7 @@ func (n *Node) leave(s *Session) {
 	}
 }
 
-// ask notes a connection that is no session yet, for Close to find it.
+// ask registers a connection that is no session yet, so that Close finds it.
 func (n *Node) ask(c *quic.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -386,8 +386,8 @@ func (n *Node) all(to []*Session) []*Session {
 	return to
 }
 
-// recheckTime is how often Member and PSK are asked about the sessions there
-// are: T36 gives 5 s for a removed member to be out.
+// recheckTime is how often Member and PSK are asked about the open sessions. A removed
+// member must be out within 5 s (T36).
 const recheckTime = 2 * time.Second
 
 func (n *Node) recheck() {
@@ -403,9 +403,8 @@ func (n *Node) recheck() {
 	}
 }
 
-// Recheck asks Member, or PSK, about every session now and ends those whose peer
-// is no longer welcome, at both ends with Removed. It happens by itself every
-// two seconds.
+// Recheck asks Member, or PSK, about every session now, and ends those whose peer is no
+// longer a member, at both ends with Removed. It also runs by itself every two seconds.
 func (n *Node) Recheck() {
 	for _, s := range n.all(nil) {
 		if n.id.good(s) != nil {

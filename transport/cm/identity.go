@@ -122,7 +122,7 @@ func newIdentity(n *Node) (*identity, error) {
 	return id, nil
 }
 
-// server is the configuration of the listening side, which depends on who asks.
+// server is the configuration of the listening side, which depends on the peer's version.
 func (id *identity) server() *tls.Config {
 	c := id.serve.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -162,7 +162,7 @@ func (id *identity) serving() (*tls.Config, error) {
 	return p.serve, nil
 }
 
-// verifyServer is the dialer's look at the certificate of who answered.
+// verifyServer is the dialer's check of the listener's certificate.
 func (id *identity) verifyServer(cs tls.ConnectionState) error {
 	mine, theirs := id.n.cfg.Security, kindOf(cs.PeerCertificates[0])
 	if mine != theirs {
@@ -191,12 +191,12 @@ func (id *identity) verifyServer(cs tls.ConnectionState) error {
 	return id.member(cs.PeerCertificates[0])
 }
 
-// verifyClient is the listener's, after TLS has verified the chain.
+// verifyClient is the listener's check, after TLS has verified the chain.
 func (id *identity) verifyClient(cs tls.ConnectionState) error {
 	return id.member(cs.PeerCertificates[0])
 }
 
-// member asks whether a certificate that is in order is welcome.
+// member asks Config.Member about a valid certificate.
 func (id *identity) member(cert *x509.Certificate) error {
 	if id.n.cfg.Member == nil || id.n.cfg.Security != SecTLS {
 		return nil
@@ -207,7 +207,7 @@ func (id *identity) member(cert *x509.Certificate) error {
 	return nil
 }
 
-// good asks whether the peer of a session is still welcome.
+// good reports whether the peer of a session is still a member.
 func (id *identity) good(s *Session) error {
 	if s.cert == nil {
 		return nil
@@ -306,8 +306,8 @@ func pskAuthority(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	return cert, priv, err
 }
 
-// keys asks for the cluster keys and makes of them what is needed, if they are
-// not those of the last time.
+// keys asks for the cluster keys and, if they have changed, derives the identity from
+// them.
 func (id *identity) keys() (*pskIdentity, error) {
 	keys := id.n.cfg.PSK()
 	if len(keys) == 0 {
@@ -366,10 +366,9 @@ func (id *identity) keys() (*pskIdentity, error) {
 	return p, nil
 }
 
-// resetKey is from what a process that comes after us at the same address can
-// tell our peers that we are gone: something secret that it has too. Without it,
-// which is so without security and with keys that do not show themselves, they
-// find out by silence.
+// resetKey is the secret by which a later process at the same address can tell our peers
+// that this one is gone; it is derived from what both have. Without it, as without
+// security and with private keys that cannot be read, peers find out by silence.
 func (id *identity) resetKey() *quic.StatelessResetKey {
 	var secret []byte
 	switch id.n.cfg.Security {
@@ -414,7 +413,7 @@ func (id *identity) own() (*tls.Certificate, error) {
 	return cert, err
 }
 
-// Format keeps what is secret out of every print (T40).
+// Format keeps secrets out of all output (T40).
 func (c Config) Format(w fmt.State, _ rune) {
 	fmt.Fprintf(w, "cm.Config{%v security=%v}", c.Addr, c.Security)
 }

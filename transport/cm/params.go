@@ -14,12 +14,12 @@ const MaxPrivate = 256
 // MaxPorts is how many ports of a data socket a message names.
 const MaxPorts = 256
 
-// Security is who has to prove what before a connection comes about.
+// Security is what the two ends must prove to each other for a connection.
 type Security uint8
 
 const (
-	// SecOff: neither side is authenticated; the connection is encrypted to
-	// whoever answered.
+	// SecOff: neither side is authenticated; the connection is encrypted to whatever
+	// answered.
 	SecOff Security = iota
 	// SecTLS: both sides show a certificate of the authority.
 	SecTLS

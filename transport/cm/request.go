@@ -38,7 +38,7 @@ func (r *Request) Member() string { return r.s.Member() }
 // Withdrawn is closed when the peer no longer waits, or is gone.
 func (r *Request) Withdrawn() <-chan struct{} { return r.s.conn.Context().Done() }
 
-// answer takes the right to answer.
+// answer claims the right to answer. It fails if the request was answered before.
 func (r *Request) answer() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

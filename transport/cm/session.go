@@ -24,9 +24,9 @@ const exporterLabel = "EXPORTER-uet-cm session key"
 
 // A Handler takes the events of a session, one after the other.
 type Handler interface {
-	// InstallKey: from now on take what the peer seals with this generation.
+	// InstallKey: accept packets that the peer seals with this generation.
 	InstallKey(gen uint32)
-	// SwitchKey: the peer takes it, seal with it.
+	// SwitchKey: the peer accepts this generation; seal with it.
 	SwitchKey(gen uint32)
 	// Closed is the last event. private is what the peer gave to Close.
 	Closed(why Reason, private []byte)
@@ -47,17 +47,17 @@ type Session struct {
 
 	in input // of the goroutine that reads
 
-	heard  uint64 // packets, when Node.probe last looked; its own
-	silent int    // how often it has looked since without a new one
+	heard  uint64 // packets received when Node.probe last looked; owned by it
+	silent int    // how often it has looked since without a new packet
 
 	mu      sync.Mutex // guards what follows, and the stream's deadlines
 	h       Handler
 	running bool   // the reader
-	woken   bool   // it is to look at what is wanted
-	closing Reason // why we end it; 0: we do not
+	woken   bool   // wake was called: the reader must look at the fields below
+	closing Reason // why this end closes; 0: it does not
 	last    []byte // private data of Close
 	probing bool   // send a probe
-	why     Reason // it has ended
+	why     Reason // the session has ended because of this
 	gen     uint32 // of the key in use
 	rekey   *rekey // under way
 	done    chan struct{}
@@ -76,7 +76,7 @@ func newSession(n *Node, conn *quic.Conn, stream *quic.Stream) *Session {
 	return s
 }
 
-// settle takes over what the peer said about itself.
+// settle stores what the peer says about itself.
 func (s *Session) settle(m *message) {
 	s.params, s.private = m.params, m.private
 	switch a, remote := s.params.Addr, s.Remote().Addr(); {
@@ -222,7 +222,7 @@ func (s *Session) wake() {
 	s.stream.SetReadDeadline(time.Unix(1, 0))
 }
 
-// errWoken is that the reader was woken.
+// errWoken is the error of a Read that wake ended.
 var errWoken = errors.New("woken")
 
 // run reads until the session is over. It is the goroutine of the handler.
@@ -252,7 +252,7 @@ func (s *Session) run() {
 	}
 }
 
-// read returns why the session is over, as far as the peer has to do with it.
+// read processes messages until the session is over, and returns the peer's reason.
 func (s *Session) read() (Reason, []byte) {
 	for {
 		s.mu.Lock()
@@ -351,7 +351,7 @@ func (s *Session) rekeyed(h Handler, m *message) error {
 	sent := r != nil && r.sent
 	ok := m.gen == next && next != 0 && (sent || m.kind == kindRekey)
 	if ok {
-		// Who calls Rekey from now on wants the one after.
+		// Later calls of Rekey ask for the generation after this one.
 		s.gen, s.rekey = m.gen, nil
 	}
 	s.mu.Unlock()

@@ -32,7 +32,7 @@ type socket struct {
 	lost    uint64 // sends that failed
 }
 
-// A failure is told the first error of a send to its address.
+// A failure receives the first error of a send to its address.
 type failure struct {
 	tell func(fi.Errno)
 }
@@ -45,8 +45,8 @@ func openSocket(addr netip.AddrPort) (*socket, error) {
 	return &socket{UDPConn: c, dialing: map[netip.AddrPort]map[*failure]struct{}{}}, nil
 }
 
-// SyscallConn gives the descriptor to whoever wants to read or write it, not to
-// those who want to look at its buffers, and these are the first who ask.
+// SyscallConn gives the descriptor to callers that read or write. Until both buffers
+// are set, quic-go asks for it only to look at their sizes, and is refused.
 func (s *socket) SyscallConn() (syscall.RawConn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *socket) SyscallConn() (syscall.RawConn, error) {
 	return s.UDPConn.SyscallConn()
 }
 
-// SetReadBuffer sets what we want, whatever is asked for.
+// SetReadBuffer ignores its argument and asks for sockBuffer.
 func (s *socket) SetReadBuffer(int) error { return s.size(s.UDPConn.SetReadBuffer) }
 
 // SetWriteBuffer is as SetReadBuffer.
@@ -119,7 +119,7 @@ func (s *socket) failed(err error, to net.Addr) bool {
 	return true
 }
 
-// watch tells f of failing sends to an address until the result is called.
+// watch sends failing sends to an address to f until the returned function is called.
 func (s *socket) watch(to netip.AddrPort, f *failure) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
