@@ -22,8 +22,8 @@ type keyring struct {
 	buf  []byte
 }
 
-// A domainID is what a tss.Domain is for. Who seals says which secure domain it is;
-// the key file does not.
+// A domainID names the secure domain of a packet: the packets say it, the key file does
+// not.
 type domainID struct {
 	sdi  uint32
 	ssi  bool

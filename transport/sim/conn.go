@@ -8,10 +8,9 @@ import (
 	"github.com/uetkit/uetkit/transport/dgram"
 )
 
-// A Conn is a node as a driver sees its sockets: it has the methods of
-// driver.Mover and driver.Conn. It makes a driver run in virtual time, with Net.Now as its Clock,
-// all of it on the one goroutine that the Net belongs to: Wait lets the network
-// run instead of sleeping.
+// A Conn stands for the sockets of a driver: it implements driver.Mover and driver.Conn on
+// a node. With Net.Now as its Clock a driver runs in virtual time, on the one goroutine
+// that the Net belongs to: Wait lets the network run instead of sleeping.
 type Conn struct {
 	node   *Node
 	turn   func(now time.Duration)
@@ -20,7 +19,7 @@ type Conn struct {
 	closed bool
 }
 
-// ErrConnClosed is what a closed Conn says.
+// ErrConnClosed is the error of a closed Conn.
 var ErrConnClosed = errors.New("sim: connection is closed")
 
 // NewConn attaches a Conn to a node that is down. turn, if not nil, is called

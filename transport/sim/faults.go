@@ -68,8 +68,8 @@ type Faults struct {
 	// a path beyond the end of the slice has nothing added.
 	Paths []PathFaults
 
-	// Filter, if not nil, judges each datagram before everything else. It
-	// borrows p and may read the protocol that this package does not know.
+	// Filter, if not nil, decides about each datagram before all other faults. It
+	// borrows p and may read the protocol, which this package does not know.
 	Filter func(now time.Duration, p *Packet) Verdict
 }
 
@@ -81,9 +81,9 @@ type PathFaults struct {
 }
 
 // Trim is how a link cuts the payload off packets (UE packet trimming). The zero Trim
-// cuts nothing. Only packets with one of two DSCP values are cut; they leave with
-// another one, in front of what waits, and so do those of the class Control. What is
-// Keep bytes long or less goes whole, and so does what Pad has made longer.
+// cuts nothing. Only packets with one of two DSCP values are cut; they get another DSCP and
+// leave before what waits, as packets of the class Control do. Packets of at most Keep
+// bytes, and those that Pad has made longer, are not cut.
 type Trim struct {
 	Trimmable, TrimmableRTX, As, Control uint8
 

@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// Start is the time on the clock of a new Net: not zero, because zero is a
-// moment like any other and code that takes it for "never" shall not pass by
-// luck of an early test.
+// Start is the time on the clock of a new Net. It is not zero, so that code which takes
+// zero for "never" does not pass a test by luck.
 const Start = time.Second
 
 // A Packet is one UDP datagram under way. Taps and Filters borrow it.
@@ -265,8 +264,8 @@ func (n *Net) hop(p *Packet) {
 }
 
 // Deliver puts a datagram into its destination's receive buffer now: one that a
-// diverted link (Link.Divert) has carried. p is borrowed. It says who sent the
-// datagram and when, under which ID, and by its Marks what became of it.
+// diverted link (Link.Divert) has carried. p is borrowed; it has the sender, the time of
+// sending, the ID, and Marks for what became of the datagram.
 func (n *Net) Deliver(p *Packet) {
 	q := n.get(len(p.Data))
 	q.Data = append(q.Data, p.Data...)

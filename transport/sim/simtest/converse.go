@@ -247,7 +247,7 @@ func (c *conversation) side(h *Host) int {
 	return 1
 }
 
-// turn is when the one who is to speak has heard the other.
+// turn is when the host that speaks next has heard the other.
 func (c *conversation) turn() {
 	side, t := c.next&1, &c.step.Talk
 	if c.next >= t.Rounds || !c.up(side) {
