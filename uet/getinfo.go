@@ -35,9 +35,8 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 	return infos, nil
 }
 
-// getInfo is GetInfo, and why whatever is refused is refused: it fails with
-// fi.ENODATA exactly if it gives a Reason that is of no single interface. Explain
-// shows them.
+// getInfo is GetInfo, and also collects the reasons of every refusal, for Explain. It
+// fails with fi.ENODATA exactly if there is a Reason without an interface.
 func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([]*Info, error) {
 	if flags&^(fi.Source|fi.NumericHost) != 0 {
 		return nil, fi.EBADFLAGS
@@ -186,8 +185,8 @@ func (in *Info) clone() {
 // maxID is the largest PIDonFEP and the largest RI.
 const maxID = 1<<12 - 1
 
-// check says what of an Info GetInfo would refuse, as fi.EINVAL: whoever has
-// changed it gets nothing less without being told.
+// check returns fi.EINVAL for an Info that GetInfo would refuse. The application may have
+// changed it, and must not silently get less than it asks for.
 func (in *Info) check() error {
 	var why reasons
 	match(in, &why)

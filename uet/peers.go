@@ -96,7 +96,8 @@ func (c *peerCache) release(id transport.PeerID) {
 	}
 }
 
-// unfit is the error of sending to an address with which we have nothing in common.
+// unfit returns the error of sending to an address that shares no feature with this
+// endpoint; nil if one is shared.
 func unfit(a *wire.Addr) error {
 	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
 	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
@@ -115,9 +116,8 @@ func (c *peerCache) source(id transport.PeerID, initiator uint32) (fi.Addr, bool
 // vector.
 const syncEvery = 100 * time.Millisecond
 
-// syncKnown tells the FEP all addresses of the vector, and which it has no more: with
-// KnownPeersOnly it refuses the others, and a peer that we never sent to has not been
-// looked up.
+// syncKnown tells the FEP which addresses the vector has. With KnownPeersOnly it refuses
+// all others, and a peer that was never sent to has not been looked up.
 func (c *peerCache) syncKnown(now time.Time) {
 	n := c.av.Len()
 	if n == c.known && now.Sub(c.sync) < syncEvery {
@@ -141,9 +141,9 @@ func (c *peerCache) syncKnown(now time.Time) {
 	}
 }
 
-// A destination on its way through the driver is a handle with the generation
-// that it had when the call was made: an operation that had to wait never goes to
-// an address that took the handle over meanwhile.
+// A destination passes through the driver as a handle with its generation at the time of
+// the call, so that an operation that had to wait never goes to an address that has got
+// the handle meanwhile.
 func destOf(h fi.Addr, gen uint32) uint64 { return uint64(gen)<<32 | uint64(h) }
 
 // dest is the destination that a handle means now. fi.EINVAL: none (R-AV-19).

@@ -7,17 +7,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A scribe is the core of the logger of an endpoint. What there is to say comes up
-// while locks are held: a goroutine of its own says it, so that a logger may wait, and
-// may call the endpoint (F37).
+// A scribe is the zap core of an endpoint's logger. Lines come up while locks are held; a
+// goroutine of its own writes them, so that a logger may block, and may call the endpoint
+// (F37).
 type scribe struct {
 	zapcore.Core
 	lines *lines
 }
 
-// maxLines is how many lines may wait for a logger. What comes then is not written,
-// and the next line that is says how many those were. Arbitrary: some seconds of all
-// reasons at once (docs/faults.md rule 7).
+// maxLines is how many lines may wait for a logger. Further lines are dropped, and the next
+// one that is written says how many. Arbitrary: some seconds of all reasons at once
+// (docs/faults.md rule 7).
 const maxLines = 64
 
 // lines are those that wait, in order.

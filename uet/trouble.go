@@ -91,10 +91,10 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	o.report(eq.Error{Fid: (*Endpoint)(o), Err: e.Err, Prov: e.Prov, ErrData: raw})
 }
 
-// unfit hears of an address whose packets are dropped all the time: operations
-// with it will end in FI_ETIMEDOUT, which tells nobody what to repair (F14, F31).
-// The FEP says it seldom enough, but anybody can make it say it: when the event
-// queue has no room the log alone hears of it.
+// unfit reports an address whose packets are dropped all the time. Operations with it
+// will end in FI_ETIMEDOUT, which does not say what to repair (F14, F31). The FEP calls it
+// rarely, but anybody can cause it: without room in the event queue it only writes to the
+// log.
 func (o *owner) unfit(h transport.Hint) {
 	e := eq.Error{Fid: (*Endpoint)(o), Err: dropErr(h.Reason), Prov: ProvDrop + uint32(h.Reason)}
 	o.log.Warn("packets are dropped", zap.Stringer("local", o.name.AddrPort()), zap.Stringer("peer", h.Peer),
@@ -106,8 +106,8 @@ func (o *owner) unfit(h transport.Hint) {
 	}
 }
 
-// Trouble hears of errors of the socket. What is lost comes again, as on a bad
-// network; only trouble that lasts is reported (F23).
+// Trouble counts errors of the socket. Lost packets are sent again, as on a bad network;
+// only trouble that lasts is reported (F23).
 func (o *owner) Trouble(err error) {
 	now := time.Now()
 	t := &o.troubles
@@ -134,7 +134,7 @@ func (o *owner) overrun(q *cq.CQ) {
 	}
 	o.log.Error("completion queue overrun: endpoint disabled", zap.Stringer("local", o.name.AddrPort()))
 	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
-	o.ending.Go(func() { // not under a completion's feet
+	o.ending.Go(func() { // not while completions are being written
 		o.drv.Do(func(now time.Duration) { o.fep.End(now) })
 		if o.link != nil {
 			o.link.lost(fi.EOVERRUN)
@@ -162,9 +162,9 @@ func (o *owner) rawSource(ev *transport.Event) []byte {
 	return raw
 }
 
-// offload hears that trains to some destination no longer leave whole, or may again.
-// It can go on and on, as after forged ICMP messages (T34): a minute has
-// few lines.
+// offload logs that trains to some destination no longer leave whole, or may again. It
+// writes few lines a minute, because forged ICMP messages can make it go on for ever
+// (T34).
 func (o *owner) offload(gso udp.Feature) {
 	t, now := &o.troubles, time.Now()
 	if now.Sub(t.gsoFrom) >= gsoQuiet {
