@@ -10,7 +10,7 @@ import (
 
 // TestFEPNoAckWaitsLongerThanAckDelay is a walk through what lets ACKs leave or wait:
 // replies, other peers, other PDCs of the same peer, trains that they do not fit,
-// losses, Apart and Flush. Design §3: none waits longer than AckDelay unless nothing
+// losses, Apart and Flush. None waits longer than AckDelay unless nothing
 // can be sent, and there is always a time at which the first of them is due.
 func TestFEPNoAckWaitsLongerThanAckDelay(t *testing.T) {
 	for name, change := range map[string]func(*Config){

@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// UE §3.6.13: a window below the peer's ACK_Gen_Trigger cannot wait for an ACK of its
+// UE 3.6.13: a window below the peer's ACK_Gen_Trigger cannot wait for an ACK of its
 // own accord: each packet asks. With one ACK for a whole window each round trip would
 // see the window's own length as delay, and the window would stay small for ever.
 func TestSmallWindowAsksWithEachPacket(t *testing.T) {

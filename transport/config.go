@@ -21,7 +21,7 @@ type Config struct {
 	Paths []uint16
 
 	// JobID (24 bit, default 1), PIDonFEP (12 bit), RI (12 bit, default 15) and
-	// Initiator (default 16) are this endpoint's identity (UE §2, R-ADDR-05).
+	// Initiator (default 16) are this endpoint's identity (UE 2, R-ADDR-05).
 	JobID     uint32
 	PIDonFEP  uint16
 	RI        uint16
@@ -33,14 +33,14 @@ type Config struct {
 	// NoCRC sends and expects no CRC-32C trailer.
 	NoCRC bool
 	// TSS, if not nil, secures the FEP, which owns it from then on: every packet is
-	// sealed, and nothing in clear is accepted (tss.md §9). NoCRC is of no
+	// sealed, and nothing in clear is accepted (S-SEC-07). NoCRC is of no
 	// consequence then: the ICV is the trailer. Nothing leaves before a key to
 	// send with was installed.
 	TSS *tss.Domain
 	// OneRTT lets sources that open a PDC prove with a round trip that they are
 	// alive now: for keys that outlive a FEP, so that what was recorded in an
 	// earlier life of it opens nothing. Without it the floor of Start_PSNs has to
-	// do, which is as old as the FEP (tss.md §7).
+	// do, which is as old as the FEP (S-SYN-02).
 	OneRTT bool
 	// AcceptClearStart takes NACK 0x17 in clear, with a good CRC, while a PDC is
 	// being opened, eight times at most: the UEC reference provider sends them so.
@@ -48,12 +48,12 @@ type Config struct {
 	// them in clear (T7).
 	AcceptClearStart bool
 	// KnownPeersOnly refuses packets of addresses that were never interned by
-	// Peer (design D9).
+	// Peer.
 	KnownPeersOnly bool
 	// DSCP is the differentiated services code point of packets, 0 to 63.
 	DSCP uint8
 	// Trimming says that the switches trim: cut the payload off packets that find
-	// no room, so that the target sees at once what is missing (cms.md §7). Packets
+	// no room, so that the target sees at once what is missing (S-TRIM-01). Packets
 	// then have the code points of Classes instead of DSCP, those with data and the
 	// others leave in trains of their own, and a packet that arrives cut is
 	// answered by NACK 01 or 02, or counted as DropTrimmed. Nothing vouches for such
@@ -72,7 +72,7 @@ type Config struct {
 	// FEP seals and opens; without it there is nothing to pay.
 	Notes bool
 	// NoSymmetric addresses every packet to the well-known port 4793 of the
-	// peer instead of the port the peer used (design D5).
+	// peer instead of the port the peer used (S-PKT-03).
 	NoSymmetric bool
 
 	// MaxSends and MaxRecvs bound the posted operations (default 4096, 8192):
@@ -115,7 +115,7 @@ type Config struct {
 	AckTrigger int
 	AckMinAdd  int
 
-	// Timers of faults.md §1, same names and defaults.
+	// Timers of same names and defaults.
 	RTOInit        time.Duration // 5 ms
 	RTOMax         time.Duration // 500 ms
 	PeerTimeout    time.Duration // 40 s
@@ -142,7 +142,7 @@ type Config struct {
 
 	// NewCCC makes the congestion control context for a peer; nil: cms.New.
 	NewCCC func(linkWindow int) pds.CCC
-	// BaseRTT is config_base_rtt (UE §3.6.13): the round trip of one packet over the
+	// BaseRTT is config_base_rtt (UE 3.6.13): the round trip of one packet over the
 	// longest path while nothing else is on it, hosts included. Delay beyond it and
 	// as much again is taken for a queue, so a value below the truth keeps the
 	// window small where the path is idle; one above it allows longer queues. 0:

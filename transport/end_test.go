@@ -8,7 +8,7 @@ import (
 )
 
 func TestFEPEndKeepsWhatArrived(t *testing.T) {
-	// R-CM-12, faults.md §1 rule 1: when the peer is gone every operation ends, and
+	// R-CM-12, docs/faults.md rule 1: when the peer is gone every operation ends, and
 	// what the peer saw delivered can still be received, also by a look; nothing
 	// else comes.
 	p := newPipe(t, nil)
@@ -58,7 +58,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 }
 
 func TestFEPEndKnowsWhatIsUncertain(t *testing.T) {
-	// faults.md §1 rule 3: a send of which something left may have happened.
+	// docs/faults.md rule 3: a send of which something left may have happened.
 	p := newPipe(t, nil)
 	p.drop = func(*FEP, []byte) bool { return true }
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 5), Context: "left"})

@@ -42,7 +42,7 @@ func (p *pipe) ends(max int) (short int, long bool) {
 }
 
 func TestFEPLanesShareAClosedWindow(t *testing.T) {
-	// Design D8, T38: the RUD PDCs to one peer share a window; short messages
+	// T38: the RUD PDCs to one peer share a window; short messages
 	// without end leave a long one its part of it. 40 packets beside messages of
 	// one packet each: as many of them, and some, until it is sent.
 	p := newPipe(t, narrow)
@@ -71,7 +71,7 @@ func TestFEPPDCThatClosesFinishes(t *testing.T) {
 }
 
 func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
-	// UE §3.5.20 (ROD), R-MSG-20: ordered messages that move to another PDC stay in
+	// UE 3.5.7.2, R-MSG-20: ordered messages that move to another PDC stay in
 	// front of one that is posted before they have moved.
 	p := newPipe(t, narrow)
 	send := func(n, ctx int) {
@@ -103,7 +103,7 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 }
 
 func TestFEPAckOfOneLaneLetsAnotherSend(t *testing.T) {
-	// Design D8, UE §3.6: the RUD PDCs to one peer share a window. A short message
+	// UE 3.6: the RUD PDCs to one peer share a window. A short message
 	// that it stops leaves when the ACK of a long one opens it, whose own lane is
 	// empty by then, and whether its PDC existed before or not.
 	for _, met := range []bool{false, true} {

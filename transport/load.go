@@ -41,7 +41,7 @@ func (f *FEP) Load() Load {
 		if p.ccc != nil {
 			add(p.ccc)
 		}
-		if p.rod != nil { // UE §3.6: it has one of its own
+		if p.rod != nil { // UE 3.6: it has one of its own
 			add(p.rod.CCC())
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A Note says of one packet what only the FEP knows: what a tap shows besides its
-// bytes (design D12).
+// bytes.
 type Note struct {
 	// Why it is sent ("new", "RTO", "NACK TRIMMED", "because of AR or SYN"), or what
 	// became of a received one ("duplicate", "trimmed": it was answered by a NACK,

@@ -85,7 +85,7 @@ func lost(int, string) bool { return true }
 
 func withNotes(c *Config) { c.Notes = true }
 
-// D12: the reason of each send, and what became of what was received.
+// The reason of each send, and what became of what was received.
 func TestNotesReasons(t *testing.T) {
 	p := newPipe(t, withNotes)
 	send := func(n int) {
@@ -98,7 +98,7 @@ func TestNotesReasons(t *testing.T) {
 		"ACK_CC: because of AR or SYN",
 		"CLEAR_CMD: greeting: shows the PDCID that the peer just told")
 
-	// UE §3.5.15: four later ones overtake the first.
+	// UE 3.5.20.3: four later ones overtake the first.
 	send(5 * 1024)
 	wantNotes(t, p.carry(p.a, p.b, func(i int, _ string) bool { return i == 0 }),
 		"RUD_REQ: new → lost", "RUD_REQ: new → out of order", "RUD_REQ: new", "RUD_REQ: new", "RUD_REQ: new")
@@ -107,7 +107,7 @@ func TestNotesReasons(t *testing.T) {
 		"RUD_REQ: SACK: later ones arrived → out of order",
 		"ACK_CC: because CACK moved on")
 
-	// UE §3.5.16: the silence after the last packet is probed.
+	// UE 3.5.16: the silence after the last packet is probed.
 	send(100)
 	wantNotes(t, p.carry(p.a, p.b, lost), "RUD_REQ: new → lost")
 	p.advance(time.Millisecond)
@@ -138,7 +138,7 @@ func TestNotesReasons(t *testing.T) {
 	wantNotes(t, p.all(), "ACK_CC: because of a duplicate")
 }
 
-// UE §3.5.15: before anything was heard of the target there is the RTO alone.
+// UE 3.5.20.3: before anything was heard of the target there is the RTO alone.
 func TestNotesRTO(t *testing.T) {
 	p := newPipe(t, withNotes)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: "send"})
@@ -147,7 +147,7 @@ func TestNotesRTO(t *testing.T) {
 	wantNotes(t, p.carry(p.a, p.b, nil), "RUD_REQ: RTO")
 }
 
-// UE §3.5.14: what a NACK refused says by which code.
+// UE 3.5.12.7: what a NACK refused says by which code.
 func TestNotesNack(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.Notes, c.UnexpectedBytes = true, 1 })
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 100), Context: "send"})
@@ -159,7 +159,7 @@ func TestNotesNack(t *testing.T) {
 	}
 }
 
-// D12: what is refused below PDS says why.
+// What is refused below PDS says why.
 func TestNotesDropped(t *testing.T) {
 	p := newPipe(t, withNotes)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: "send"})
@@ -180,7 +180,7 @@ func TestNotesDropped(t *testing.T) {
 	}
 }
 
-// D12: the tap is before encryption: what a secured FEP sends and receives is there
+// The tap is before encryption: what a secured FEP sends and receives is there
 // in plain, byte for byte the same at both ends, and what came is not lost.
 func TestNotesPlain(t *testing.T) {
 	sec := secured(t, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestPausesOfHostsAreNoCongestion(t *testing.T) {
-	// F17, UE §3.6.13: two hosts so busy that each end looks at the network every
+	// F17, UE 3.6.13: two hosts so busy that each end looks at the network every
 	// 5 to 40 ms only, over a path of no length. What waits meanwhile tells of no queue of
 	// the path: the window stays open, and 64 KiB messages go on by windows and not
 	// by packets.

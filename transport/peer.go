@@ -51,7 +51,7 @@ type peer struct {
 // RUD, single for what must stay in order.
 type paths struct{ spray, single cms.Paths }
 
-// A lane is the queue in front of a PDC (design D8: one active message per PDC).
+// A lane is the queue in front of a PDC (one active message per PDC).
 // It is one cache line.
 type lane struct {
 	pdc     *pds.PDC
@@ -171,7 +171,7 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		// One that closes keeps the messages until it is gone; they move to the
 		// next one then, or they would overtake those it still carries.
 		if p.rod == nil {
-			// UE §3.6: a ROD PDC has a CCC of its own.
+			// UE 3.6: a ROD PDC has a CCC of its own.
 			p.rod = f.open(now, id, wire.ROD, f.newCCC())
 		}
 		if p.rod == nil {

@@ -55,7 +55,7 @@ func inOrder(t *testing.T, events []string, next int) int {
 }
 
 func TestFEPExecutesAQuantumOfAPDC(t *testing.T) {
-	// faults.md §1, T31, T38: one packet that lets all of a window go up makes no
+	// T31, T38: one packet that lets all of a window go up makes no
 	// turn of a whole window: 64 packets of a PDC, the others at the next
 	// moment, in their order. One ACK tells of all of them.
 	const n = 1000
@@ -141,7 +141,7 @@ func (p *pipe) control(c wire.CP) {
 }
 
 func TestFEPControlPacketsBringNoQuantum(t *testing.T) {
-	// faults.md §1, T38: 64 packets of a PDC have gone up in this turn, so none goes up
+	// T38: 64 packets of a PDC have gone up in this turn, so none goes up
 	// with a PROBE of it, or a train of 64 PROBEs would make a turn of the whole window.
 	p, first := earlyROD(t, 300)
 	p.b.Receive(p.now, first)
@@ -167,7 +167,7 @@ func TestFEPQuantumOfAPDCThatIsGone(t *testing.T) {
 }
 
 func TestFEPSendsAQuantumToAPeer(t *testing.T) {
-	// faults.md §1, T38: one train to a peer, 64 packets at most, then one to the
+	// T38: one train to a peer, 64 packets at most, then one to the
 	// next that has some to send.
 	const peers, size = 5, 60 << 10
 	s := newStar(t, peers)

@@ -34,7 +34,7 @@ func TestFEPLoad(t *testing.T) {
 	}
 }
 
-// UE §3.5.8: what is under way goes to its end, then the PDC; what is posted later
+// UE 3.5.8: what is under way goes to its end, then the PDC; what is posted later
 // takes another.
 func TestFEPQuiesce(t *testing.T) {
 	for _, ordered := range []bool{false, true} {

@@ -47,7 +47,7 @@ func secured(t testing.TB, change func(*tss.Config)) func(*Config) {
 	}
 }
 
-// tss.md §1: messages of all sizes arrive over sealed packets; each is a
+// Messages of all sizes arrive over sealed packets; each is a
 // security header, cipher text, ICV, and no bytes of the message in clear.
 func TestSecuredMessages(t *testing.T) {
 	for _, oneRTT := range []bool{false, true} {

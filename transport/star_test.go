@@ -108,7 +108,7 @@ func memStats() *runtime.MemStats {
 	return m
 }
 
-// Bar F7, design D10: an idle pair of PDCs, with what both ends know of each
+// Bar F7, An idle pair of PDCs, with what both ends know of each
 // other, takes 4 KiB at most.
 func TestMemoryOfIdlePDCs(t *testing.T) {
 	if invariant.On {

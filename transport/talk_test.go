@@ -112,7 +112,7 @@ func (c *chat) rest() time.Duration {
 	return c.now - since
 }
 
-// UE §3.5.12, D7: of a conversation one message in eight asks for an ACK. Every message
+// UE 3.5.12, S-ACK-05: of a conversation one message in eight asks for an ACK. Every message
 // completes, none before its ACK, and none is sent again.
 func TestConversationAsksSeldom(t *testing.T) {
 	c := newChat(t)

@@ -46,7 +46,7 @@ func (u *upper) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int)
 }
 
 // Gone: what the PDC's lane still holds moves to another PDC if nothing of it
-// was sent, and ends if part of it was (faults.md §1 rule 3).
+// was sent, and ends if part of it was (docs/faults.md rule 3).
 func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
 	f := (*FEP)(u)
 	if p.Peer == 0 || int(p.Slot) >= len(f.lanes) {

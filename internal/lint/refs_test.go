@@ -12,9 +12,6 @@ import (
 var unmended = []string{
 	"transport/",
 	"transport/pds/...",
-	"transport/ses/...",
-	"uet/driver/...",
-	"cmd/uetperf/...",
 }
 
 func TestHouseRefs(t *testing.T) {

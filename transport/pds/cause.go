@@ -3,7 +3,7 @@ package pds
 import "github.com/uetkit/uetkit/transport/wire"
 
 // A Cause is why a packet is sent: Table.Cause tells it of the newest one. It is for
-// people (design D12); nothing depends on it.
+// people; nothing depends on it.
 type Cause uint8
 
 // The causes. From causeNack on they are the code of the NACK that refused the

@@ -9,7 +9,7 @@ import (
 )
 
 func TestHoldListMatchesDumbTwin(t *testing.T) {
-	// UE §3.5.12 (ROD): early packets come in any order and go in that of their
+	// UE 3.5.12 (ROD): early packets come in any order and go in that of their
 	// PSNs, also across 2³².
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -47,7 +47,7 @@ func (x *pdcTest) noop(i int) {
 }
 
 func TestEarlyControlPacketOnROD(t *testing.T) {
-	// UE §3.5.11: a NOOP has a PSN of its own. On a ROD PDC it may come before its turn;
+	// UE 3.5.11: a NOOP has a PSN of its own. On a ROD PDC it may come before its turn;
 	// what follows it goes up when what precedes it did.
 	x := newTarget(t, rod)
 	for _, i := range []int{5, 2, 3} {

@@ -64,7 +64,7 @@ func (t *Table) setID(id uint16, p *PDC) {
 }
 
 // newID draws a PDCID that is neither in use nor in quarantine; 0: none left.
-// UE §3.5.8: PDCID 0 is never valid. T3: never sequential.
+// UE 3.5.8: PDCID 0 is never valid. T3: never sequential.
 func (t *Table) newID(now time.Duration) uint16 {
 	x := &t.ids
 	for len(x.pdc) < 1<<16 && 2*t.live >= len(x.pdc) {
@@ -123,7 +123,7 @@ func (t *Table) retireID(p *PDC) {
 }
 
 // startGap is how far the first PSN of a PDC stays from all PSNs that its PDCID
-// was last used with (faults.md §2).
+// was last used with (S-PSN-03).
 const startGap = 1 << 16
 
 // newStart chooses the first PSN of a PDC that this side opens under id.

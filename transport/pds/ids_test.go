@@ -8,7 +8,7 @@ import (
 )
 
 func TestIDTable(t *testing.T) {
-	// T3, UE §3.5.8: PDCIDs are drawn at random, each is found, and no other is;
+	// T3, UE 3.5.8: PDCIDs are drawn at random, each is found, and no other is;
 	// with PDCs that come and go, until nearly all PDCIDs are in use.
 	x := newTable(t, func(c *Config) { c.MaxPDCs, c.StartPSN = 1<<16, nil })
 	closings, most := 0, 0

@@ -7,7 +7,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A pending is a PDC in the state PENDING (UE §3.5.8): an initiator was asked for
+// A pending is a PDC in the state PENDING (UE 3.5.8): an initiator was asked for
 // another Start_PSN and has not used it yet. It holds no packet.
 type pending struct {
 	key    synKey

@@ -8,7 +8,7 @@ import (
 )
 
 // synKey is how a target finds the PDC of a SYN packet: the address it came
-// from and the initiator's PDCID (UE §3.5.8). The port belongs to it because
+// from and the initiator's PDCID (UE 3.5.8). The port belongs to it because
 // several FEPs share an IP address; SYN packets leave from the main port.
 type synKey struct {
 	remote netip.AddrPort
@@ -16,7 +16,7 @@ type synKey struct {
 }
 
 // quarantine remembers the lives of PDCs that are over, so that late packets of
-// them are neither executed again nor taken for a new one (faults.md §2), and
+// them are neither executed again nor taken for a new one (S-PDC-06), and
 // closed PDCIDs, so that they are not used again too soon. A life is over when
 // its PDC was closed, or when its SYN was refused with NACK 15: the initiator
 // sends the same messages in another life then.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestF34PSNRangeReopens(t *testing.T) {
-	// F34, UE §3.5.8 (Limit_PSN_Range): a PDC that has used its range takes no new
+	// F34, UE 3.5.8 (Limit_PSN_Range): a PDC that has used its range takes no new
 	// message, ends the one that has begun, closes, and another takes its place.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		d := newDuo(t, how, func(c *Config) { c.MaxRange = 8 })

@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Secured establishment (UE §3.5.8, tss.md §7). Whoever replays authentic packets
+// Secured establishment (UE 3.5.8, S-SYN-02, S-SYN-03). Whoever replays authentic packets
 // of a PDC that lives sends duplicates. What could open a PDC again is a SYN, and
 // Start_PSN tells an old one from a new one:
 //
@@ -26,7 +26,7 @@ const (
 	// the 2³¹ PSNs a PDC may use do not wrap.
 	firstStart = 1 << 16
 	lastStart  = 1 << 31
-	// maxRenumberings bounds how often one PDC follows a NACK 0x17 (faults.md §1),
+	// maxRenumberings bounds how often one PDC follows a NACK 0x17,
 	// and once more as many that nobody authenticated: those are ignored then.
 	maxRenumberings = 8
 	// maxExpected bounds how many targets' Expected_PSN are remembered, 40 bytes
@@ -132,7 +132,7 @@ func (e *expectedTable) learn(remote netip.AddrPort, psn wire.PSN) {
 }
 
 // below reports whether a Start_PSN is older than floor. Both conditions matter:
-// the serial one is the rule (tss.md §7), and without the other the floor, once it
+// the serial one is the rule (S-SYN-02), and without the other the floor, once it
 // has gone half round, would take the first PDCs' packets for new ones.
 func below(start wire.PSN, floor uint64) bool {
 	return uint64(start) < floor || uint64(start)-floor >= 1<<31

@@ -6,7 +6,7 @@ import (
 
 // ReceiveTrimmed judges what a switch left of a request, of which nothing but the
 // header is known and nobody vouches for that. It makes no PDC and changes nothing
-// of one (pds.md 3.6): if the PSN is one that the PDC waits for, a NACK with that
+// of one (S-TRIM-03): if the PSN is one that the PDC waits for, a NACK with that
 // code leaves by the path the packet came by, and ReceiveTrimmed reports true.
 // small says that the NACK would be longer than the packet.
 func (t *Table) ReceiveTrimmed(in *Arrival, h *wire.Req, code wire.NackCode, small bool) bool {

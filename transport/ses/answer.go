@@ -8,7 +8,7 @@ import (
 )
 
 // Answered says that the target executed one piece of h. rsp is its response,
-// borrowed; nil is the default response, success (design D7: every other result
+// borrowed; nil is the default response, success (S-ACK-05: every other result
 // is guaranteed and comes by itself).
 func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 	i, m := s.lookup(h)
@@ -61,7 +61,7 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 		return
 	}
 	// S-CPL-02: NULL only says that the packet is answered. S-CPL-07: a smaller
-	// modified_length with OK is success for the sender. U-25, R-CMPL-19: so is
+	// modified_length with OK is success for the sender. R-CMPL-19: so is
 	// OVERFLOW.
 	if rsp.RC == wire.RCNull || rsp.RC == wire.RCOK {
 		return
@@ -284,7 +284,7 @@ func (m *send) event(e *Event) {
 
 // Sending again. A target that has no buffer for a message and cannot keep it
 // says so (NO_MATCH, DISABLED_GEN), and a target whose resource came back names
-// its new generation (BAD_GENERATION): ses.md 16, 18.2. The whole message goes
+// its new generation (BAD_GENERATION): S-GEN-03, S-GEN-05. The whole message goes
 // again under a new message id, after a wait that doubles, until RNRTimeout.
 
 // Back-off of sends to a target that is not ready: from 2 ms, doubled up to

@@ -36,7 +36,7 @@ func TestAnsweredCompletes(t *testing.T) {
 		{"S-CPL-04 the response came first", []*wire.Rsp{rspOK, noRsp, nil}, OK, 0},
 		{"S-CPL-04 the response came last", []*wire.Rsp{noRsp, nil, rspNull}, OK, 0},
 		{"S-CPL-07 truncated there is success here", []*wire.Rsp{short, nil, nil}, OK, 0},
-		{"U-25, R-CMPL-19 overflow is success", []*wire.Rsp{overflow, defNull, defNull}, OK, 0},
+		{"R-CMPL-19 overflow is success", []*wire.Rsp{overflow, defNull, defNull}, OK, 0},
 		{"S-CPL-03 an error first", []*wire.Rsp{perm, nil, nil}, Refused, wire.RCPermViolation},
 		{"S-CPL-03 an error last", []*wire.Rsp{nil, nil, perm}, Refused, wire.RCPermViolation},
 		{"S-ERR-01 the first error wins", []*wire.Rsp{perm, nil, badAddr}, Refused, wire.RCPermViolation},
@@ -78,7 +78,7 @@ func TestAnsweredCountsStrangeResponses(t *testing.T) {
 	if g.Stats.RspUnknown != 2 || g.Stats.RspForeign != 1 {
 		t.Fatalf("%+v", g.Stats)
 	}
-	// PDS makes some without any field (ses.md 3.4): not foreign.
+	// PDS makes some without any field: not foreign.
 	g.event()
 	h = g.send(Send{Buf: pattern(10)})
 	drain(g.SES, h, 1024)
@@ -365,7 +365,7 @@ func (g *rig) refuseOnce(h Handle, rc wire.RC, gen uint8) {
 }
 
 func TestNotReadyIsSentAgain(t *testing.T) {
-	// ses.md 18.2: NO_MATCH and DISABLED_GEN are retried with back-off.
+	// S-GEN-05: NO_MATCH and DISABLED_GEN are retried with back-off.
 	for _, rc := range []wire.RC{wire.RCNoMatch, wire.RCDisabledGen} {
 		g := newRig(t)
 		body := pattern(3000)
@@ -452,7 +452,7 @@ func TestNotReadyEndsAfterRNRTimeout(t *testing.T) {
 }
 
 func TestNotReadyPacketMayBeThere(t *testing.T) {
-	// faults.md §1 rule 3: a packet that NACKs refused until RNRTimeout was sent several
+	// docs/faults.md rule 3: a packet that NACKs refused until RNRTimeout was sent several
 	// times, and the network may copy one that was sent once (F4). Of a message that was
 	// not sent whole the target cannot have all.
 	for _, c := range []struct {
@@ -664,7 +664,7 @@ func TestGenerationEndsWithThePeer(t *testing.T) {
 }
 
 func TestClosedWhileAResponseIsPromised(t *testing.T) {
-	// faults.md §1 rule 3: every piece was answered NO_RESPONSE, so the target may have
+	// docs/faults.md rule 3: every piece was answered NO_RESPONSE, so the target may have
 	// the message when the endpoint closes.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(10), Context: "m"})

@@ -172,7 +172,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) verdict
 	if rv == none {
 		m.state = inOpen
 		s.charge(i, m, true)
-		v = special(wire.ListOverflow, r.ReqLen) // U-28
+		v = special(wire.ListOverflow, r.ReqLen)
 	} else {
 		m.state = inBound
 		room := p.size

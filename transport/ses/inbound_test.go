@@ -77,7 +77,7 @@ func TestPlacementInAnyOrder(t *testing.T) {
 						g.recv(Recv{Tagged: true, Tag: 3, Buf: buf})
 					}
 					if want := late > 0 || size < c.n; want != (special == 1) {
-						t.Fatalf("%d guaranteed answers", special) // ses.md 17.1
+						t.Fatalf("%d guaranteed answers", special) // S-RSP-03
 					}
 					cause, placed := OK, c.n
 					if size < c.n {
@@ -101,7 +101,7 @@ func TestPlacementInAnyOrder(t *testing.T) {
 }
 
 func TestPiecesOfDifferentSizes(t *testing.T) {
-	// Design D6: the receiver never assumes a payload size, not even that of the
+	// The receiver never assumes a payload size, not even that of the
 	// packet before.
 	g := newRig(t)
 	body := pattern(10_000)
@@ -151,7 +151,7 @@ func TestMessagesOfOneIDOnTwoPDCs(t *testing.T) {
 }
 
 func TestCompletionWaitsForSOM(t *testing.T) {
-	// ses.md 6.4: all bytes are there, the header data is not.
+	// S-FLD-06: all bytes are there, the header data is not.
 	g := newRig(t)
 	g.recv(Recv{Buf: make([]byte, 3000)})
 	rest := func(off uint32, n uint16) []byte {
@@ -252,7 +252,7 @@ func TestBytesTwice(t *testing.T) {
 }
 
 func TestHoleBesideBytesTwice(t *testing.T) {
-	// faults.md §1 rule 4: as many bytes as the message has, but some of them twice and
+	// docs/faults.md rule 4: as many bytes as the message has, but some of them twice and
 	// others never: not a success. Each byte once is one, however it was cut.
 	type cut struct{ off, n uint32 }
 	const unit = 1000
@@ -467,7 +467,7 @@ func TestOpenIsPerPDC(t *testing.T) {
 
 func TestLateReceiveAnswers(t *testing.T) {
 	// The news went out with the first packet; the receive posted meanwhile
-	// changes nothing for the initiator (U-28).
+	// changes nothing for the initiator.
 	g := newRig(t)
 	pkts := g.tagged(1, pattern(4000), 1024)
 	g.want(srcA, pkts[0], "response OK overflow 4000 gtd")

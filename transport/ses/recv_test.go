@@ -240,7 +240,7 @@ func TestMatchRun(t *testing.T) {
 }
 
 func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
-	// ses.md 6.10: the receiver must ignore the field.
+	// S-FLD-05: the receiver must ignore the field.
 	g := newRig(t)
 	set := func(pkts [][]byte, v byte) [][]byte {
 		for _, p := range pkts {

@@ -34,7 +34,7 @@ type Result struct {
 // one it met, the packet that was executed first carries that in a guaranteed
 // RESPONSE, and the others get DEFAULT_RESPONSE NULL, which says nothing new: the
 // initiator needs the news once, and one stored response per message is what it
-// costs (S-RSP-03, ses.md 17.1). After an error every packet gets that error
+// costs (S-RSP-03). After an error every packet gets that error
 // (S-RSM-07).
 //
 // The Result is valid until the next call.
@@ -103,7 +103,7 @@ const notBad = 0x100
 
 func (v verdict) op() wire.RspOpcode { return wire.RspOpcode(v.form & 0x3f) }
 
-// The answer to what went as usual, and to an error (ses.md 17.1).
+// The answer to what went as usual, and to an error (S-RSP-03).
 func done(modified uint32) verdict {
 	return verdict{rc: wire.RCOK, modified: modified}
 }
@@ -146,7 +146,7 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict 
 		return bad(ReasonNextHdr)
 	}
 	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
-		return refusal(wire.RCUnsupportedOp) // ses.md 2.13: STD only
+		return refusal(wire.RCUnsupportedOp) // standard header only
 	}
 	return s.request(r, b)
 }
@@ -196,7 +196,7 @@ func (s *SES) plain(r *wire.ReqStd, n int) bool {
 
 // request executes a decoded request. data is what follows the header.
 func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
-	// The order of the checks: ses.md 18.1.
+	// The order of the checks: S-ERR-04.
 	if rc := s.check(r); rc != wire.RCNull {
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
@@ -210,7 +210,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
 	n := uint64(r.ReqLen) // payload bytes
 	if r.Flags&wire.SESSOM != 0 {
 		if uint64(len(data)) < n {
-			n = uint64(len(data)) // ses.md 6.12
+			n = uint64(len(data)) // S-FLD-02
 		}
 	} else {
 		off, n = uint64(r.MsgOff), uint64(r.PayloadLen)
@@ -242,13 +242,13 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 	switch {
 	case r.JobID != s.cfg.JobID:
 		if r.Flags&wire.SESREL != 0 {
-			return wire.RCBadJobID // U-20
+			return wire.RCBadJobID
 		}
 		return wire.RCPermViolation
 	case s.closed:
 		return wire.RCBadIndex // F27
 	case r.PIDonFEP != s.cfg.PIDonFEP:
-		return wire.RCBadPID // U-21
+		return wire.RCBadPID
 	case r.RI != s.cfg.RI:
 		return wire.RCBadIndex
 	}
@@ -294,7 +294,7 @@ func (s *SES) nack() verdict {
 func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
 	sp, tag, k := &s.spaces[1], r.Match, EvTRecv
 	if r.Opcode != wire.OpTaggedSend {
-		sp, tag, k = &s.spaces[0], 0, EvRecv // ses.md 6.10
+		sp, tag, k = &s.spaces[0], 0, EvRecv // S-FLD-05
 	}
 	rv, n := sp.run, int(r.ReqLen)
 	if rv == nil || sp.starved {
@@ -324,7 +324,7 @@ func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
 func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
 	sp, tag := &s.spaces[1], r.Match
 	if r.Opcode != wire.OpTaggedSend {
-		sp, tag = &s.spaces[0], 0 // ses.md 6.10
+		sp, tag = &s.spaces[0], 0 // S-FLD-05
 	}
 	i, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
 	if rv == nil {

@@ -16,7 +16,7 @@ func (g *rig) req(change func(*wire.ReqStd)) []byte {
 }
 
 func TestRequestCheckOrder(t *testing.T) {
-	// ses.md 18.1: the first check that fails is the answer. Each row breaks one
+	// S-ERR-04: the first check that fails is the answer. Each row breaks one
 	// thing; all rows behind it are broken as well.
 	g := newRig(t)
 	rows := []struct {
@@ -24,9 +24,9 @@ func TestRequestCheckOrder(t *testing.T) {
 		want  string
 		wrong func(*wire.ReqStd)
 	}{
-		{"U-20 JobID, relative", "response BAD_JOB_ID 0 gtd", func(r *wire.ReqStd) { r.JobID++ }},
-		{"U-21 PIDonFEP", "response BAD_PID 0 gtd", func(r *wire.ReqStd) { r.PIDonFEP++ }},
-		{"U-21 RI", "response BAD_INDEX 0 gtd", func(r *wire.ReqStd) { r.RI++ }},
+		{"JobID, relative", "response BAD_JOB_ID 0 gtd", func(r *wire.ReqStd) { r.JobID++ }},
+		{"PIDonFEP", "response BAD_PID 0 gtd", func(r *wire.ReqStd) { r.PIDonFEP++ }},
+		{"RI", "response BAD_INDEX 0 gtd", func(r *wire.ReqStd) { r.RI++ }},
 		{"opcode", "response UNSUPPORTED_OP 0 gtd", func(r *wire.ReqStd) { r.Opcode = wire.OpWrite }},
 		{"length", "response OP_VIOLATION 0 gtd", func(r *wire.ReqStd) { r.ReqLen = 1 }},
 		{"S-GEN-02 generation", "response BAD_GENERATION 0 gtd", func(r *wire.ReqStd) { r.Gen = 3 }},
@@ -89,7 +89,7 @@ func TestRequestForeignJobLearnsNothing(t *testing.T) {
 func TestRequestOpcodes(t *testing.T) {
 	g := newRig(t)
 	for op := wire.Opcode(0); op < 0x40; op++ {
-		want := "response UNSUPPORTED_OP 0 gtd" // ses.md 4.1
+		want := "response UNSUPPORTED_OP 0 gtd"
 		switch op {
 		case wire.OpSend, wire.OpTaggedSend:
 			want = "response OK overflow 0 gtd"
@@ -115,7 +115,7 @@ func TestRequestEchoes(t *testing.T) {
 		func(r *wire.ReqStd) {},
 		func(r *wire.ReqStd) { r.JobID = 0xabcdef },
 		func(r *wire.ReqStd) { r.Opcode = wire.OpNoOp },
-		func(r *wire.ReqStd) { r.MsgID = 0 }, // U-07: accepted
+		func(r *wire.ReqStd) { r.MsgID = 0 }, // 0 is accepted
 	} {
 		pkt := g.req(change)
 		q, _ := parse(t, pkt)
@@ -129,7 +129,7 @@ func TestRequestEchoes(t *testing.T) {
 }
 
 func TestRequestPayloadLengths(t *testing.T) {
-	// S-RSM-04, ses.md 6.12.
+	// S-RSM-04.
 	type m = func(*wire.ReqStd)
 	const viol = "response OP_VIOLATION 0 gtd"
 	part := func(off uint32, n uint16, req uint32, f wire.SESFlags) m {
@@ -254,7 +254,7 @@ func TestRequestTooShort(t *testing.T) {
 }
 
 func TestRequestMedium(t *testing.T) {
-	// ses.md 2.4, S-HDR-07: accepted for messages of one packet.
+	// S-HDR-07: accepted for messages of one packet.
 	g := newRig(t)
 	med := func(change func(*wire.ReqMedium), body []byte) string {
 		r := wire.ReqMedium{Opcode: wire.OpTaggedSend, Flags: single | wire.SESREL | wire.SESHD, ReqLen: 5, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP,

@@ -229,8 +229,8 @@ func (s *SES) putIov(v [][]byte) {
 	s.iovs = append(s.iovs, v[:0])
 }
 
-// newID takes the next message id that is not in use: 1 to 65535 in turn (ses.md
-// 6.5). Unique per endpoint, it is unique on each PDC.
+// newID takes the next message id that is not in use: 1 to 65535 in turn (S-FLD-03).
+// Unique per endpoint, it is unique on each PDC.
 func (s *SES) newID() uint16 {
 	for {
 		s.lastID++
@@ -304,7 +304,7 @@ func (s *SES) encode(b []byte, h Handle, p Piece, first bool) []byte {
 	r := &m.hdr
 	r.Flags = m.wireFlags
 	if p.Off == 0 {
-		r.Flags |= wire.SESSOM // which has the header data: ses.md 6.4
+		r.Flags |= wire.SESSOM // which has the header data: S-FLD-06
 	} else {
 		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
 	}

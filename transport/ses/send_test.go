@@ -21,7 +21,7 @@ func parse(t *testing.T, pkt []byte) (wire.ReqStd, []byte) {
 }
 
 func TestSendEncodesTheStandardHeader(t *testing.T) {
-	// ses.md 2.2, by hand.
+	// By hand.
 	want := strings.Join([]string{
 		"09 0f 00 01",             // TAGGED_SEND; REL HD EOM SOM; message id 1
 		"00 01 23 45",             // generation 0, JobID
@@ -41,7 +41,7 @@ func TestSendEncodesTheStandardHeader(t *testing.T) {
 }
 
 func TestSendCutsAtTheMTU(t *testing.T) {
-	// S-SEG-01, S-SEG-02; ses.md 2.3, 6.4, 6.11. R-TAG-01: TAGGED_SEND with the
+	// S-SEG-01, S-SEG-02, S-FLD-02, S-FLD-04. R-TAG-01: TAGGED_SEND with the
 	// tag as match bits. R-CMPL-11: DC on every packet when it was asked for.
 	for _, mtu := range []int{1, 7, 1024, 2048, 4096, 8192} {
 		for _, n := range []int{0, 1, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 5*mtu + 3} {
@@ -88,7 +88,7 @@ func TestSendUntaggedHasNoMatchBits(t *testing.T) {
 	// R-MSG-01: SEND. R-CMPL-11: no DC unless asked for.
 	s := New(testConfig())
 	r, _ := parse(t, packets(s, &Send{Tag: 77, Buf: []byte{1}, Data: 5}, 1024)[0])
-	if r.Opcode != wire.OpSend || r.Match != 0 || r.HeaderData != 0 || r.Flags&(wire.SESHD|wire.SESDC) != 0 { // ses.md 6.10
+	if r.Opcode != wire.OpSend || r.Match != 0 || r.HeaderData != 0 || r.Flags&(wire.SESHD|wire.SESDC) != 0 { // S-FLD-05
 		t.Fatal(&r)
 	}
 }
@@ -121,7 +121,7 @@ func TestSendGathers(t *testing.T) {
 }
 
 func TestSendLargest(t *testing.T) {
-	// ses.md 6.11: up to 0xFFFFFFFE bytes, or half of that where int has 32 bits; here
+	// S-FLD-04: up to 0xFFFFFFFE bytes, or half of that where int has 32 bits; here
 	// 4096 times the same MiB.
 	const most = MaxMessage
 	if most != 0xFFFFFFFE && (bits.UintSize != 32 || most != 0x7FFFFFFE) {
@@ -209,7 +209,7 @@ func TestSendPieceMayBeEncodedAgain(t *testing.T) {
 }
 
 func TestSendMessageIDs(t *testing.T) {
-	// ses.md 6.5: 1 to 65535 in turn, those in use are skipped.
+	// S-FLD-03: 1 to 65535 in turn, those in use are skipped.
 	s := New(testConfig())
 	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).hdr.MsgID }
 	end := func(h Handle) {

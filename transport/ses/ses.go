@@ -1,4 +1,4 @@
-// Package ses is the semantic sublayer of Ultra Ethernet Transport (UE §3.4):
+// Package ses is the semantic sublayer of Ultra Ethernet Transport (UE 3.4):
 // messages, their cutting into packets and their placement, matching of
 // receives, and the response that every request packet gets.
 //
@@ -28,8 +28,8 @@ var (
 	ErrClosed  = errors.New("ses: endpoint is closed")
 )
 
-// MaxMessage is the longest message the protocol carries, in bytes (ses.md
-// 6.11). Where int has 32 bits it is what int tells from too long.
+// MaxMessage is the longest message the protocol carries, in bytes (S-FLD-04).
+// Where int has 32 bits it is what int tells from too long.
 const MaxMessage = min(0xFFFFFFFE, math.MaxInt-1)
 
 // Config describes one SES. Zero fields take the stated defaults, except the
@@ -66,7 +66,7 @@ type Config struct {
 	// (UNSUPPORTED_SIZE), in bytes; 0: the protocol's limit.
 	MaxMessage uint32
 	// RefuseTooLong answers TOO_LONG to a message that does not fit the receive
-	// it matches, instead of placing its beginning (S-MAT-08, U-13). Either way
+	// it matches, instead of placing its beginning (S-MAT-08). Either way
 	// the receive ends as Truncated. A message that came unexpected was answered
 	// already and is placed as far as it fits.
 	RefuseTooLong bool

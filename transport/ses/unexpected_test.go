@@ -170,7 +170,7 @@ func TestUnexpectedTinyLimits(t *testing.T) {
 }
 
 func TestUnexpectedMemoryFormula(t *testing.T) {
-	// Design D10: held memory stays within UnexpectedBytes whatever the sizes and
+	// Held memory stays within UnexpectedBytes whatever the sizes and
 	// the order of taking, so a few left of each size do not pin the rest.
 	const limit = 4 << 20
 	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })

@@ -10,7 +10,7 @@ import (
 )
 
 // nop is a FEP, a socket and an endpoint that cost nothing, so that what is left
-// is the driver. Budget: 100 ns a post, 100 ns a train (performance.md §3).
+// is the driver. Budget: 100 ns a post, 100 ns a train.
 type nop struct {
 	have   bool // a train is there
 	queued bool // a packet waits

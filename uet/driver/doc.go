@@ -2,7 +2,7 @@
 // stack with a clock, a goroutine, a lock and a socket; the protocol below has
 // none of them and the API above need not know.
 //
-// A FEP belongs to whoever holds its lock (design D2). Three callers may: a
+// A FEP belongs to whoever holds its lock (docs/architecture.md#who-drives-a-fep). Three callers may: a
 // post, which hands the operation to the FEP and transmits inline; a poll, by a
 // reader of an empty completion queue; and the progress goroutine, which exists
 // for automatic progress and for blocking waits and otherwise sleeps. No

@@ -57,8 +57,8 @@ const (
 	retryWait = 50 * time.Microsecond
 
 	// longGap between two turns makes the next one empty the socket before any
-	// timer is judged, but receive no more than drainMax trains. faults.md §1
-	// rule 6 asks for that after 100 ms; a thread that was off its processor for
+	// timer is judged, but receive no more than drainMax trains.
+	// docs/faults.md rule 6 asks for that after 100 ms; a thread that was off its processor for
 	// some milliseconds has ACKs waiting as well. How long they waited is no delay of
 	// the path (FEP.Paused), unless the progress goroutine slept on the socket and
 	// they woke it.

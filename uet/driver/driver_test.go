@@ -88,7 +88,7 @@ func (r *rig) wantLog(want ...string) {
 }
 
 func TestPostLoneSendLeavesAtOnce(t *testing.T) {
-	// Design §3: a post on an idle endpoint transmits at once.
+	// A post on an idle endpoint transmits at once.
 	r := newRig(t)
 	r.send("a")
 	r.wantSent("a")
@@ -209,7 +209,7 @@ func TestPostThatFailsSendsWhatWaits(t *testing.T) {
 }
 
 func TestPollHoldsAcksForTheAnswer(t *testing.T) {
-	// Design §3, "ACKs ride along": the turn ends with an empty poll.
+	// The turn ends with an empty poll.
 	r := newRig(t)
 	r.conn.arrive("m1")
 	if !r.Poll() {
@@ -263,7 +263,7 @@ func TestPollReceivesBeforeItJudgesTimers(t *testing.T) {
 }
 
 func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
-	// faults.md §1 rule 6 (F17): after a gap > 100 ms all queued datagrams are
+	// docs/faults.md rule 6 (F17): after a gap > 100 ms all queued datagrams are
 	// received before any timer is judged, completions or not.
 	r := newRig(t)
 	r.core.set(func() { r.core.timeout = 5 })
@@ -343,7 +343,7 @@ func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
 }
 
 func TestTurnHasAnEnd(t *testing.T) {
-	// faults.md §1, T30, T38: however much arrives, whatever it is, and however much
+	// T30, T38: however much arrives, whatever it is, and however much
 	// waits to be sent, timers and the other direction have their turn: after
 	// recvBudget trains received, and sendBudget sent.
 	t.Run("received", func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestPollPassesOnUnreachable(t *testing.T) {
 }
 
 func TestSendWithoutRoomKeepsTheOrder(t *testing.T) {
-	// Design §3: EAGAIN keeps the burst, nothing is lost or reordered.
+	// EAGAIN keeps the burst, nothing is lost or reordered.
 	r := newRig(t)
 	r.conn.full = true
 	r.send("a")
@@ -676,7 +676,7 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 }
 
 func TestAutoTimersRunWithoutASocket(t *testing.T) {
-	// faults.md §1 rule 1: the socket is broken for good and nobody polls. What was
+	// docs/faults.md rule 1: the socket is broken for good and nobody polls. What was
 	// posted before and after ends by its timers.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
@@ -717,7 +717,7 @@ func TestBrokenSocketIsToldEachTime(t *testing.T) {
 }
 
 func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
-	// Design §3: bounded, so that a message never waits for ever.
+	// Bounded, so that a message never waits for ever.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -747,7 +747,7 @@ func TestAutoReceivesWhenTheApplicationDoesNothing(t *testing.T) {
 }
 
 func TestAutoStepsBackFromAPoller(t *testing.T) {
-	// performance.md: pure pollers never wake the progress goroutine.
+	// Pure pollers never wake the progress goroutine.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -978,7 +978,7 @@ func TestDriverNoAllocs(t *testing.T) {
 }
 
 func TestSharedIsNoReasonToKeepWhatCanLeave(t *testing.T) {
-	// Design §3: what waits for company leaves when the poster polls or yields, an ACK
+	// What waits for company leaves when the poster polls or yields, an ACK
 	// at the end of the turn. Who is about to yield polls first if there is any.
 	r := newRig(t)
 	r.shared.Store(true)

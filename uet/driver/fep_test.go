@@ -208,7 +208,7 @@ func (e *end) post(t *testing.T, op transport.Op) {
 }
 
 func TestAcksOfAnEcho(t *testing.T) {
-	// Design §3, "ACKs ride along": on a shared processor, and where each poll finds
+	// On a shared processor, and where each poll finds
 	// something, reply and ACK leave in one system call. An end with time to spare sends
 	// the reply first, alone.
 	for _, shared := range []bool{true, false} {
@@ -295,7 +295,7 @@ func echoes(t *testing.T, shared, busy bool) {
 }
 
 func TestSmallMessagesLeaveInTrains(t *testing.T) {
-	// Design §3, "Posts may wait for company"; bar F4 rests on it.
+	// Posts may wait for company; bar F4 rests on it.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, false)
 		msg := make([]byte, 8)
@@ -448,7 +448,7 @@ func TestOddSocketBothEndsSleep(t *testing.T) {
 }
 
 func TestAutoBrokenSocketEndsTheSend(t *testing.T) {
-	// faults.md §1 rule 1, as F9: nobody polls, nobody sleeps, and the socket is of no
+	// docs/faults.md rule 1, as F9: nobody polls, nobody sleeps, and the socket is of no
 	// use any more. What was posted ends nevertheless.
 	for _, before := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 )
 
 // A handover is a lock whose contenders leave work behind instead of waiting
-// (design D2, faults.md §2). The work itself lies in a queue of the owner's;
+// (docs/architecture.md#who-drives-a-fep). The work itself lies in a queue of the owner's;
 // the handover holds the lock and one flag, "there is work".
 //
 // Three rules, and no other order of them is right (the model in

@@ -138,7 +138,7 @@ func (o modelOrder) explore() (states int, lost *modelState) {
 }
 
 func TestHandoverModel(t *testing.T) {
-	// faults.md §2, "FEP lock hand-off": any other order loses work.
+	// docs/architecture.md#who-drives-a-fep: any other order loses work.
 	for _, o := range []modelOrder{
 		{},
 		{tryFirst: true},

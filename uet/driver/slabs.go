@@ -8,7 +8,7 @@ import (
 )
 
 // A Driver that has nothing to do holds no buffers: thousands of idle endpoints share
-// a few (performance.md, S3).
+// a few (docs/perf.md, bar S3).
 
 const (
 	// restAfter is how long a Driver has nothing to do before it gives its buffers

@@ -190,7 +190,7 @@ func TestWriterStops(t *testing.T) {
 	}
 }
 
-// D12: what a secured endpoint shows is on an interface of its own, so that readers
+// What a secured endpoint shows is on an interface of its own, so that readers
 // know that there is no trailer, and its comment says what it is sealed as.
 func TestWriterPlain(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
