@@ -685,6 +685,9 @@ func TestShutdown(t *testing.T) {
 		ok(t, b.TRecv(make([]byte, 8), 0, 3, 0, i))
 	}
 	ok(t, a.Shutdown())
+	if n := a.rx.Unread(); n != 6 { // before the call returns: nothing is waited for, nobody is driven
+		t.Errorf("%d entries when Shutdown has returned, want 6", n)
+	}
 	if e, _ := wait(t, a.rx); e.Context != "done" {
 		t.Errorf("%+v", e)
 	}

@@ -97,58 +97,87 @@ func TestEntryOfEachOperation(t *testing.T) {
 	data := []byte("four")
 	for _, c := range []struct {
 		name       string
-		recv, send func(buf []byte) error
+		recv, send func(buf []byte, ctx any) error
 		rx, tx     cq.Entry
 	}{
 		{
 			"send",
-			func(b []byte) error { return a.Recv(b, fi.AddrUnspec, "r") },
-			func([]byte) error { return a.Send(data, self, "s") },
+			func(b []byte, ctx any) error { return a.Recv(b, fi.AddrUnspec, ctx) },
+			func(_ []byte, ctx any) error { return a.Send(data, self, ctx) },
 			cq.Entry{Flags: fi.Recv | fi.Msg, Len: 4}, cq.Entry{Flags: fi.Send | fi.Msg},
 		},
 		{
 			"empty",
-			func([]byte) error { return a.Recv(nil, fi.AddrUnspec, "r") },
-			func([]byte) error { return a.Send(nil, self, "s") },
+			func(_ []byte, ctx any) error { return a.Recv(nil, fi.AddrUnspec, ctx) },
+			func(_ []byte, ctx any) error { return a.Send(nil, self, ctx) },
 			cq.Entry{Flags: fi.Recv | fi.Msg}, cq.Entry{Flags: fi.Send | fi.Msg},
 		},
 		{
 			"senddata",
-			func(b []byte) error { return a.Recv(b, fi.AddrUnspec, "r") },
-			func([]byte) error { return a.SendData(data, 1<<63|5, self, "s") },
+			func(b []byte, ctx any) error { return a.Recv(b, fi.AddrUnspec, ctx) },
+			func(_ []byte, ctx any) error { return a.SendData(data, 1<<63|5, self, ctx) },
 			cq.Entry{Flags: fi.Recv | fi.Msg | fi.RemoteCQData, Len: 4, Data: 1<<63 | 5}, cq.Entry{Flags: fi.Send | fi.Msg},
 		},
 		{
 			"tsend",
-			func(b []byte) error { return a.TRecv(b, fi.AddrUnspec, 0xff00, 0xff, "r") },
-			func([]byte) error { return a.TSend(data, self, 0xff42, "s") },
+			func(b []byte, ctx any) error { return a.TRecv(b, fi.AddrUnspec, 0xff00, 0xff, ctx) },
+			func(_ []byte, ctx any) error { return a.TSend(data, self, 0xff42, ctx) },
 			cq.Entry{Flags: fi.Recv | fi.Tagged, Len: 4, Tag: 0xff42}, cq.Entry{Flags: fi.Send | fi.Tagged},
 		},
 		{
 			"tsenddata",
-			func(b []byte) error { return a.TRecv(b, fi.AddrUnspec, 1, 0, "r") },
-			func([]byte) error { return a.TSendData(data, 0, self, 1, "s") },
+			func(b []byte, ctx any) error { return a.TRecv(b, fi.AddrUnspec, 1, 0, ctx) },
+			func(_ []byte, ctx any) error { return a.TSendData(data, 0, self, 1, ctx) },
 			cq.Entry{Flags: fi.Recv | fi.Tagged | fi.RemoteCQData, Len: 4, Tag: 1}, cq.Entry{Flags: fi.Send | fi.Tagged},
 		},
 	} {
+		// Each context is another: one that is left over from an operation before, or
+		// taken from one beside it, would not be seen otherwise.
+		c.rx.Context, c.tx.Context = "receive of "+c.name, "send of "+c.name
 		buf := make([]byte, 8)
-		ok(t, c.recv(buf))
-		ok(t, c.send(data))
-		c.rx.Context, c.tx.Context = "r", "s"
+		ok(t, c.recv(buf, c.rx.Context))
+		ok(t, c.send(data, c.tx.Context))
 		got := map[any]cq.Entry{}
 		for range 2 {
 			e, _ := wait(t, a.tx)
 			got[e.Context] = e
 		}
-		if !reflect.DeepEqual(got["r"], c.rx) || !reflect.DeepEqual(got["s"], c.tx) {
-			t.Errorf("%s:\n%+v\n%+v, want\n%+v\n%+v", c.name, got["r"], got["s"], c.rx, c.tx)
+		if r, s := got[c.rx.Context], got[c.tx.Context]; !reflect.DeepEqual(r, c.rx) || !reflect.DeepEqual(s, c.tx) {
+			t.Errorf("%s:\n%+v, want\n%+v and\n%+v", c.name, got, c.rx, c.tx)
 		}
 	}
-	// R-CQ-105: an error entry says 0 bytes lost unless some were.
 	ok(t, a.Recv(make([]byte, 8), fi.AddrUnspec, "c"))
 	ok(t, a.Cancel("c"))
 	if e := waitErr(t, a.tx); e.OverLen != 0 || e.Len != 0 || e.Context != "c" || e.Flags != fi.Recv|fi.Msg {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestOverLenIsOfTruncationAlone(t *testing.T) {
+	t.Parallel()
+	// R-CQ-105: olen is 0 unless bytes found no room: also where a message that would
+	// have been cut ends in another way, whatever the layers below know of it.
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+	n := r.node()
+	o := (*owner)(n.Endpoint)
+	for c := ses.OK; c <= ses.NoMessage; c++ {
+		ev := transport.Event{Kind: transport.OpTRecv, Cause: c, Context: c.String(), Len: 3, OverLen: 5}
+		if !n.rx.Reserve(1) {
+			t.Fatal("no room")
+		}
+		o.deliver(&ev)
+		o.delivered()
+		if c == ses.OK {
+			wait(t, n.rx)
+			continue
+		}
+		length, over := 0, 0
+		if c == ses.Truncated {
+			length, over = 3, 5
+		}
+		if e := waitErr(t, n.rx); e.Context != c.String() || e.Len != length || e.OverLen != over {
+			t.Errorf("%v: %+v, want %d bytes and %d over", c, &e, length, over)
+		}
 	}
 }
 

@@ -158,6 +158,14 @@ func (s *seal) take(now time.Duration, keys []ClusterKey) error {
 	return nil
 }
 
+// expire forgets a key that is not named any more and had its time.
+func (s *seal) expire(now time.Duration) {
+	if s.dropAt != 0 && now >= s.dropAt {
+		s.dom.Revoke(s.drop)
+		s.gens[s.drop], s.dropAt = 0, 0
+	}
+}
+
 // install makes the domain accept packets that a key sealed, if it does not already.
 func (s *seal) install(k *ClusterKey) error {
 	an := k.an()
@@ -186,10 +194,7 @@ func (ep *Endpoint) tendKeys(ctx context.Context) {
 	low, worn := false, false
 	ep.drv.Do(func(now time.Duration) {
 		s := ep.seal
-		if s.dropAt != 0 && now >= s.dropAt {
-			s.dom.Revoke(s.drop)
-			s.gens[s.drop], s.dropAt = 0, 0
-		}
+		s.expire(now)
 		worn = s.dom.Worn()
 		low = s.dom.Ready() && s.dom.Left() < below || worn
 		if low && ep.link == nil && !s.warned {

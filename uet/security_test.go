@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,8 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -284,7 +287,13 @@ func TestT36RemovedMember(t *testing.T) {
 		ok(t, n.TRecv(nil, 0, 5, 0, nil))
 	}
 	start := time.Now()
+	b.link.mu.Lock()
+	session := b.link.session
+	b.link.mu.Unlock()
 	ok(t, bob.Remove("alice"))
+	if err := session.Close(nil); !errors.Is(err, cm.ErrClosed) {
+		t.Errorf("the removal has not ended the session: %v", err) // it waits for who looks next
+	}
 	event(t, b.evts, fi.Shutdown)
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("out after %v", d)
@@ -652,6 +661,43 @@ func TestF33ClusterKeyRotation(t *testing.T) {
 		ok(t, WriteClusterKey(paths[0], k))
 		want(t, secs[0].Reload(), fi.EINVAL)
 		exchange(a, b, toB, "still three")
+	}
+}
+
+func TestT36OldClusterKeyEndsInTime(t *testing.T) {
+	// T36, F33: what was sealed with a cluster key that is no longer named opens for
+	// 4 s more and then no longer.
+	domain := func(ip string, ssi uint32) *tss.Domain {
+		d, err := tss.New(tss.Config{Local: netip.MustParseAddr(ip), Mode: tss.Cluster, SDI: sdiCluster, UseSSI: true, SSI: ssi, OldKeyLife: 1 << 62})
+		ok(t, err)
+		return d
+	}
+	one, two := NewKey(1), NewKey(2)
+	s := &seal{dom: domain("192.0.2.1", 1)}
+	ok(t, s.take(0, []ClusterKey{one}))
+	const left = 100 * time.Second
+	for _, keys := range [][]ClusterKey{{two, one}, {two}} {
+		ok(t, s.take(left, keys))
+	}
+	out := domain("192.0.2.2", 2) // it has the old key alone
+	ok(t, out.Install(one.an(), tss.Key(one.Key)))
+	ok(t, out.Use(0, one.an(), 0, 0))
+	opens := func(now time.Duration) bool {
+		s.expire(now)
+		b, ready := out.Begin(nil)
+		if !ready {
+			t.Fatal(out)
+		}
+		b = append(b, make([]byte, 20+wire.ICVLen)...)
+		out.Seal(b, nil)
+		_, _, why := s.dom.Open(now, b, nil, netip.MustParseAddr("192.0.2.2"))
+		return why == tss.Good
+	}
+	if !opens(left) || !opens(left+4*time.Second-1) {
+		t.Error("the old key does not open for 4 s")
+	}
+	if opens(left + 4*time.Second) {
+		t.Error("the old key opens after 4 s")
 	}
 }
 

@@ -113,10 +113,29 @@ func TestRCM02BacklogRefuses(t *testing.T) {
 			results <- err
 		}()
 	}
-	r1, r2 := <-requests, <-requests
-	_, err := d.Dial(t.Context(), l.Addr(), params(1000), nil)
-	if !errors.Is(err, ErrRefused) || !errors.Is(err, fi.ECONNREFUSED) {
-		t.Errorf("dial: %v", err)
+	request := func() *Request {
+		t.Helper()
+		select {
+		case r := <-requests:
+			return r
+		case err := <-results:
+			t.Fatalf("a dial within the backlog: %v", err)
+		}
+		return nil
+	}
+	r1, r2 := request(), request()
+	third := make(chan error, 1)
+	go func() {
+		_, err := d.Dial(t.Context(), l.Addr(), params(1000), nil)
+		third <- err
+	}()
+	select {
+	case err := <-third:
+		if !errors.Is(err, ErrRefused) || !errors.Is(err, fi.ECONNREFUSED) {
+			t.Errorf("dial: %v", err)
+		}
+	case <-requests:
+		t.Fatal("a request beyond the backlog is handed on")
 	}
 	if st := l.Stats(); st.RefusedBacklog != 1 || st.Pending != 2 {
 		t.Errorf("%+v", st)
