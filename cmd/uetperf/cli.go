@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -194,6 +195,7 @@ func (l *line) root() *cobra.Command {
 	_ = root.PersistentFlags().MarkHidden("cpuprofile")
 	root.AddCommand(l.serve(), l.keys(), l.info(), l.doctor(), l.report(), l.compare())
 	for _, t := range tests {
+		t.Usual, _ = traffic.UsualOf(t.name)
 		root.AddCommand(l.test(t))
 	}
 	root.SetHelpCommand(helpCommand())

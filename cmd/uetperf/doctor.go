@@ -11,7 +11,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/doctor"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 func (l *line) doctor() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -43,7 +43,7 @@ const (
 	counted   = traffic.Ping + " " + traffic.Lat + " " + streams + " " + exchanges
 	warmed    = traffic.Lat + " " + windowed
 	single    = traffic.Ping + " " + warmed // tests that are one test
-	anyTest   = single + " " + soakName
+	anyTest   = single + " " + traffic.Soak
 	recorded  = anyTest + " " + selfName
 )
 
@@ -222,7 +222,7 @@ func (l *list[T]) Set(s string) error {
 func (p *params) table() []flagRow {
 	c, s, t := &p.cfg, &p.cfg.Spec, &p.test
 	drawn, always := "", ""
-	if p.command == soakName {
+	if p.command == traffic.Soak {
 		drawn, always = "drawn", ": always on"
 	}
 	usual := keys.Client
@@ -241,26 +241,26 @@ func (p *params) table() []flagRow {
 		{on: "compare", name: "new", unit: "FILE", help: "a FILE to hold against it (repeatable)", to: &c.Read.New},
 		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, failOn}},
 
-		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.size, to: read(&c.Sizes, asIs(units.ParseSizes))},
-		{on: soakName, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
-		{on: counted, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: shownIf(t.iters), to: &p.iters, check: p.checkIters},
-		{on: single, name: "time", short: "t", unit: "TIME", help: "TIME per size, e.g. 10s", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
-		{on: soakName, name: "time", short: "t", unit: "TIME", help: "TIME of it all, e.g. 1h", said: shownTime(t.time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
+		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
+		{on: traffic.Soak, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
+		{on: counted, name: "iters", short: "n", unit: "N", help: "N " + t.counted, said: shownIf(t.Iters), to: &p.iters, check: p.checkIters},
+		{on: single, name: "time", short: "t", unit: "TIME", help: "TIME per size, e.g. 10s", said: shownTime(t.Time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
+		{on: traffic.Soak, name: "time", short: "t", unit: "TIME", help: "TIME of it all, e.g. 1h", said: shownTime(t.Time), to: read(&p.dur, units.ParseDuration), check: p.checkTime},
 		{on: traffic.Load, name: "rate", unit: "RATE", help: "RATE of requests, those that all streams begin in a second, e.g. 20k/s", to: read(&s.Rate, units.ParseRate), check: p.checkRate},
 		{on: traffic.Load, name: "arrivals", unit: "HOW", help: "gaps between them: HOW constant, poisson (exponential), uniform (0 to twice the mean); drawn by --seed", def: traffic.Constant, to: oneOf(&s.Arrivals, traffic.Constant, traffic.Poisson, traffic.Uniform)},
 		{on: traffic.RR, name: "churn", help: "open and close a packet delivery context, with -e msg a connection, for each transaction", to: &s.Churn, check: p.checkChurn},
 		{on: traffic.Incast, name: "within", unit: "PART", help: "a sender has converged when it stays within ± this PART of its share", def: "25%", to: read(&s.Within, units.ParseShare)},
-		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.reply, to: read(&s.Reply, units.ParseSize)},
+		{on: exchanges, name: "reply", unit: "SIZE", help: "SIZE of a reply", def: t.Reply, to: read(&s.Reply, units.ParseSize)},
 		{on: warmed, name: "sample", unit: "TIME", help: "TIME between samples of the series in the record", said: "a hundredth of the time, at least 100ms", to: read(&s.Sample, units.ParseDuration), check: p.checkSample},
 		{on: warmed, name: "warmup", short: "w", unit: "N", help: "N messages before the clock starts", said: t.warmed, to: &p.warmup, check: p.checkWarmup},
-		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.window), to: &s.Window},
-		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.parallel)), to: &s.Parallel},
+		{on: windowed, name: "window", short: "W", unit: "N", help: "N messages under way per stream", def: fmt.Sprint(t.Window), to: &s.Window},
+		{on: windowed, name: "parallel", short: "P", unit: "N", help: "N streams, each with endpoints of its own", def: fmt.Sprint(max(1, t.Parallel)), to: &s.Parallel},
 		{on: streams, name: "reverse", short: "R", help: "the server sends", to: &s.Reverse},
 		{on: streams, name: "bidir", help: "both send", to: &s.Bidir},
 		{on: anyTest, name: "check", short: "c", help: "fill messages and verify every byte" + always, to: &s.Check, check: p.checkData},
 		{on: anyTest, name: "mode", unit: "MODE", help: "MODE: rud (unordered) or rod (ordered)", def: "rud", said: drawn, to: oneOf(&s.Mode, "rud", "rod").but("rudi", "uud")},
 		{on: anyTest, name: "complete", unit: "LEVEL", help: "completion LEVEL: inject, transmit or delivery", def: "transmit", said: drawn, to: oneOf(&s.Complete, "inject", "transmit", "delivery").but("match", "commit")},
-		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
+		{on: anyTest, name: "progress", unit: "HOW", help: "HOW completions are waited for: manual polls, auto blocks", def: t.Progress, said: drawn, to: oneOf(&s.Progress, "manual", "auto")},
 		{on: anyTest + " info doctor", name: "provider", short: "p", unit: "PROVIDER", help: "libfabric PROVIDER", def: "uet", to: &p.provider, check: p.checkProvider},
 		{on: anyTest, name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", def: traffic.RDM, to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
 		{on: "info doctor", name: "ep", short: "e", unit: "TYPE", help: "endpoint TYPE: rdm, or msg, which has connections", to: oneOf(&s.EP, traffic.RDM, traffic.MSG).but("dgram")},
@@ -286,7 +286,7 @@ func (p *params) table() []flagRow {
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
 		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents, packet numbers and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
-		{on: soakName, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
+		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: recorded, name: "json", short: "J", unit: "FILE", help: "write the record (JSON, schema uetperf/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "info", name: "json", short: "J", unit: "FILE", help: "write JSON to FILE" + elsewhere, to: place{&c.JSON}},
@@ -357,7 +357,7 @@ func (p *params) checkIters() error {
 	s := &p.cfg.Spec
 	switch {
 	case !p.given("iters"):
-		s.Iters = p.test.iters
+		s.Iters = p.test.Iters
 	case p.given("time"):
 		return errors.New("-n and -t are two ways to say how long: give one")
 	case p.iters < 1:
@@ -376,7 +376,7 @@ func (p *params) checkTime() error {
 	case p.given("time"):
 		s.Iters, s.Time = 0, p.dur
 	case !p.given("iters"):
-		s.Time = p.test.time
+		s.Time = p.test.Time
 	}
 	return nil
 }
@@ -426,7 +426,7 @@ func (p *params) checkWarmup() error {
 }
 
 func (p *params) checkData() error {
-	if p.command == soakName {
+	if p.command == traffic.Soak {
 		p.cfg.Spec.Check = true
 	}
 	return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/uet"
 )
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // isTerminal reports whether w is one.

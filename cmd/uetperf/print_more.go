@@ -7,14 +7,14 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // printed are the tests that print themselves here.
 func printed(test string) bool {
-	return test == traffic.Load || test == traffic.RR || test == traffic.Incast || test == soakName
+	return test == traffic.Load || test == traffic.RR || test == traffic.Incast || test == traffic.Soak
 }
 
 // moreColumns prints what stands above the rows of load, rr and incast.
@@ -77,7 +77,7 @@ func (p *printer) more(s *traffic.Spec, r *record.Run) {
 	}
 	avg := avgText(l)
 	switch {
-	case s.Test == soakName:
+	case s.Test == traffic.Soak:
 		p.soaked(r)
 	case !measured(s.Test, r):
 		fmt.Fprintf(p.w, "%8s nothing was measured\n", units.Size(r.Size))

@@ -144,7 +144,7 @@ func TestPrintSoak(t *testing.T) {
 			{End: "server", What: "fds", Mean: 14, Samples: 3, Bound: 4},
 		}},
 	}
-	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: soakName}, &perf.Result{Run: r})
+	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: traffic.Soak}, &perf.Result{Run: r})
 	want := "1800 tests in 1h0m0s, 1 failed: 5 M messages, 3 GiB; resent 0, ecn 0; dropped no_pdc 7, rate 3\n" +
 		"the last that failed: bw tsend: 1 messages were lost\n" +
 		"  client heap       mean     10 MiB, grew      5 MiB (5 MiB an hour), may grow      4 MiB: LEAKS\n" +

@@ -18,9 +18,9 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -261,23 +261,13 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 		Config: record.Config{
 			Test: s.Test, Op: s.Op, EP: s.EP, Mode: s.Mode, Complete: s.Complete, CC: s.CC, Sec: s.Sec, CRC: s.CRC, Trimming: s.Trim, BaseRTTNS: int64(s.BaseRTT), MTU: s.MTU,
 			Rate: s.Rate, Arrivals: s.Arrivals, Reply: s.Reply, Churn: s.Churn,
-			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: direction(s),
+			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: s.Direction(),
 		},
 	}
 	if cfg.Impair != nil {
 		o.rec.Config.Impair = cfg.Impair.String()
 	}
 	return o, nil
-}
-
-func direction(s *traffic.Spec) string {
-	switch {
-	case s.Bidir, s.Test == traffic.Lat, s.Test == traffic.Ping, s.Test == traffic.Load, s.Test == traffic.RR, s.Test == soakName:
-		return "both"
-	case s.Reverse:
-		return "reverse"
-	}
-	return "forward"
 }
 
 // finish judges, writes what machines read, and turns err and the verdicts into
@@ -422,7 +412,7 @@ func (o *outcome) measure(ctx context.Context) error {
 		}
 		return c, err
 	}
-	if cfg.Command == soakName {
+	if cfg.Command == traffic.Soak {
 		return o.soak(ctx, addr, dial)
 	}
 	c, err := dial(ctx)

@@ -19,9 +19,9 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -116,7 +116,7 @@ func steps(seed, endpointSeed uint64) []step {
 		s.Size, s.Reply, s.Parallel, s.Window, s.Within, s.Progress, s.Time = 64<<10, 0, 4, 2, 0.25, "auto", 800*time.Millisecond
 	})
 	mixed := base
-	mixed.Test, mixed.Time, mixed.Progress = soakName, 2*time.Second, "auto"
+	mixed.Test, mixed.Time, mixed.Progress = traffic.Soak, 2*time.Second, "auto"
 	out = append(out, step{name: "everything mixed, leaks looked for", spec: mixed})
 	worst := stream("send 64 KiB, 1 % lost, late, repeated, corrupt", traffic.BW, traffic.Send, 64<<10, 64, time.Second, nil)
 	worst.impair = &relay.Faults{Loss: 0.01, Reorder: 0.01, Duplicate: 0.01, Corrupt: 0.01, Seed: seed}
@@ -377,9 +377,9 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 		r := row{step: st}
 		var res *perf.Result
 		for range voidTries {
-			if st.spec.Test == soakName {
+			if st.spec.Test == traffic.Soak {
 				var run record.Run
-				run, err = soak.Run(limited, soak.Config{Base: st.spec, Sizes: []int64{0, 8, 1000, 4 << 10, 64 << 10}, Dial: func(ctx context.Context) (*perf.Client, error) {
+				run, err = soak.Run(limited, soak.Config{Mix: traffic.Mix{Base: st.spec, Sizes: []int64{0, 8, 1000, 4 << 10, 64 << 10}}, Dial: func(ctx context.Context) (*perf.Client, error) {
 					return perf.Dial(ctx, srv.addr, perf.ClientConfig{Timeout: o.cfg.Timeout})
 				}})
 				run.Op, run.Size = st.spec.Op, st.spec.Size

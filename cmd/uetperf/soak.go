@@ -12,6 +12,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/soak"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
 // soakEvery is the time between lines of a soak: they are not many, and who looks at
@@ -38,11 +39,14 @@ func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(conte
 	}
 	said := time.Now()
 	run, err := soak.Run(ctx, soak.Config{
-		Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso, Paths: cfg.Soak.paths,
+		Mix: traffic.Mix{
+			Base: cfg.Spec, Sizes: cfg.Sizes, Op: cfg.Soak.op, Mode: cfg.Soak.mode, Complete: cfg.Soak.complete, Progress: cfg.Soak.progress, GSO: cfg.Soak.gso, Paths: cfg.Soak.paths,
+			Impaired: cfg.Impair != nil,
+		},
 		Command: func(words []string) []string {
 			return append(slices.Concat([]string{"uetperf", words[0], cfg.Target}, words[1:]), cfg.Soak.common...)
 		},
-		Impaired: cfg.Impair != nil, Dial: dialed,
+		Dial: dialed,
 		Ready: func(path record.Path, mtu int) {
 			o.rec.Path, o.rec.Config.MTU = &path, mtu
 			if !cfg.Quiet {

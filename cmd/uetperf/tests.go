@@ -4,24 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
-
-// soakName is the command that runs all the other tests.
-const soakName = "soak"
 
 // A testDef is what distinguishes the commands that run a test: what help says of it, its
 // operations, the usual one first, and the defaults of its flags.
 type testDef struct {
 	name, short, long, example string
 	ops                        []string
-	size, reply, progress      string
-	iters                      int64
-	time                       time.Duration
-	window, parallel           int // 0: it has no window; one stream
+	traffic.Usual
 	// counted is what -n counts.
 	counted string
 	// warmup is how many messages are not measured unless -w says so, warmed the same in
@@ -37,7 +30,7 @@ var tests = []testDef{
 both endpoints, the first round trip (which opens the packet delivery context
 with the data in its first packet), and round trips after it.`,
 		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4793 -n 100 -i 10ms --assert 'p99<1ms'",
-		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "64", iters: 5, progress: "auto", counted: "round trips per size",
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: "round trips per size",
 	},
 	{
 		name: traffic.Lat, short: "latency: round trips of one message at a time",
@@ -48,7 +41,7 @@ completion level that takes longer than a round trip counts. Up to 8 KiB and wit
 inject or transmit complete, where one acknowledgement may tell of several
 messages, it is the message fifteen round trips before that has to be complete.`,
 		example: "  uetperf lat HOST tsend -s 8:64K:*2\n  uetperf lat HOST -s 64 --progress auto --assert 'p99<100us'",
-		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "8:64K:*2", iters: 10000, progress: "manual", counted: "round trips per size",
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: "round trips per size",
 		warmup: func(s *traffic.Spec) int64 { return atMostIters(latWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", latWarmup),
 	},
 	{
@@ -57,14 +50,14 @@ messages, it is the message fifteen round trips before that has to be complete.`
 from the end of the warm-up to the end of the time, at the sender, by
 completions; with inject complete, which says nothing of arrival, at the receiver.`,
 		example: "  uetperf bw HOST -s 1M -t 10s\n  uetperf bw HOST tsend -s 64K -P 4 --bidir -c\n  uetperf bw HOST --impair loss=1%,reorder=1%",
-		ops:     []string{traffic.Send, traffic.TSend}, size: "1M", time: 10 * time.Second, window: 64, progress: "auto", counted: perStream,
+		ops:     []string{traffic.Send, traffic.TSend}, counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	{
 		name: traffic.Rate, short: "message rate: many small messages under way",
 		long:    `rate is bw for small messages, which share trains of packets: messages per second.`,
 		example: "  uetperf rate HOST -s 8 -W 512\n  uetperf rate HOST inject -s 8 -t 5s --assert 'rate>2M/s'",
-		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, size: "8", time: 5 * time.Second, window: 512, progress: "manual", counted: perStream,
+		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: perStream,
 		warmup: twoWindows, warmed: "twice the window",
 	},
 	loadTest, rrTest, incastTest, soakTest,
@@ -99,7 +92,7 @@ When requests pile up to the end of the time, host and path are overloaded: thos
 that wait get another 1 s at most, the rest is given up and counts with the time it
 waited, and the last line says how much the path carries at most.`,
 	example: "  uetperf load HOST --rate 20k/s -s 4K -t 30s\n  uetperf load HOST --rate 100k/s -s 64 --arrivals poisson --assert 'p99<200us' --assert 'late<1%'",
-	ops:     []string{traffic.TSend, traffic.Send}, size: "4K", time: 10 * time.Second, window: 1024, progress: "manual", reply: "8", counted: "requests per size and stream",
+	ops:     []string{traffic.TSend, traffic.Send}, counted: "requests per size and stream",
 	warmup: func(s *traffic.Spec) int64 { return int64(min(loadWarmup, eachRate(s)*s.Time.Seconds()/20)) },
 	warmed: fmt.Sprintf("what is meant to begin in a twentieth of the time, at most %d", loadWarmup),
 }
@@ -117,7 +110,7 @@ orderly end of both. With -e msg it is an endpoint with its connection each time
 in between. Transactions that fail are counted, and the test goes on; five in a row
 end it.`,
 	example: "  uetperf rr HOST -t 10s -P 4\n  uetperf rr HOST -s 100 --reply 10K --assert 'rate>20k/s'\n  uetperf rr HOST --churn\n  uetperf rr HOST --churn -e msg --sec tls --keys KEYS --assert errors==0",
-	ops:     []string{traffic.TSend, traffic.Send}, size: "64", time: 10 * time.Second, window: 1, progress: "manual", reply: "64", counted: "transactions per size and stream",
+	ops:     []string{traffic.TSend, traffic.Send}, counted: "transactions per size and stream",
 	warmup: func(s *traffic.Spec) int64 { return atMostIters(rrWarmup, s) }, warmed: fmt.Sprintf("%d, at most as many as -n", rrWarmup),
 }
 
@@ -139,12 +132,12 @@ A line per sender follows: what it streamed, and over all the packets that it se
 again, that were marked (ecn) and that switches cut (trim). What the receiver threw
 away is in the line of all.`,
 	example: "  uetperf incast HOST -P 8 -s 256K -t 10s\n  uetperf incast HOST -P 32 -s 64K -c --assert 'jain>0.9' --assert 'tail<20ms'",
-	ops:     []string{traffic.TSend}, size: "256K", time: 10 * time.Second, window: 4, progress: "auto", parallel: 8,
-	warmup: twoWindows, warmed: "twice the window",
+	ops:     []string{traffic.TSend},
+	warmup:  twoWindows, warmed: "twice the window",
 }
 
 var soakTest = testDef{
-	name: soakName, short: "everything mixed, for a long time: data verified, leaks looked for",
+	name: traffic.Soak, short: "everything mixed, for a long time: data verified, leaks looked for",
 	long: `soak runs one test after the other, drawn by the seed: ping, lat, bw, rate, load, rr,
 rr --churn and, with rdm, incast; sizes (-s, a list), operations, modes, completion
 levels, windows, streams, directions, paths, GSO on and off. What is given (--mode,
@@ -164,7 +157,7 @@ The server's process is judged as a whole: let nobody else use it. A test that f
 is told, and the soak goes on; five in a row end it. Exit status 0: no test failed,
 no byte was wrong, nothing leaks.`,
 	example: "  uetperf soak HOST -t 1h --check\n  uetperf soak HOST -e msg --sec tls --keys KEYS -t 10m -J soak.json\n  uetperf soak HOST -t 5m --impair loss=1%,reorder=1% --assert leaks==0",
-	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject}, size: "0,1,8,64,1000,4K,20000,64K,1M", time: 10 * time.Minute, progress: "auto",
+	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject},
 }
 
 // test is the command of a test.
@@ -179,12 +172,12 @@ func (l *line) test(t testDef) *cobra.Command {
 		if len(args) > 1 {
 			s.Op, p.cfg.Soak.op = args[1], args[1]
 		}
-		if t.window == 0 {
+		if t.Window == 0 {
 			s.Parallel = 1
 		}
 		return nil
 	}, func(p *params) error {
-		if t.name == soakName { // which draws its tests
+		if t.name == traffic.Soak { // which draws its tests
 			p.pin()
 			return nil
 		}

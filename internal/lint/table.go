@@ -147,7 +147,7 @@ var House = Table{
 			Why:     "transport/tss to open captured packets with the keys of a cluster",
 		},
 		{
-			Dir: "cmd/uetperf/internal/relay", May: []string{"transport/udp", "transport/dgram", "transport/wire", "cmd/uetperf/internal/units"},
+			Dir: "cmd/uetperf/internal/relay", May: []string{"transport/udp", "transport/dgram", "transport/wire", "internal/units"},
 			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
 		},
 		{
@@ -155,7 +155,7 @@ var House = Table{
 			Why: "probes ask what the network does to datagrams of any kind: they are below any endpoint, as the relay is",
 		},
 		{
-			Dir: "cmd/uetperf/traffic", May: []string{"cmd/uetperf/record", "cmd/uetperf/internal/pattern", "cmd/uetperf/internal/units"},
+			Dir: "cmd/uetperf/traffic", May: []string{"cmd/uetperf/record", "cmd/uetperf/internal/pattern", "internal/units"},
 			Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"}, Core: true, Std: []string{"sync/atomic"},
 			Why: "the tests of uetperf are state machines: testbed/simulated plays them, too; sync/atomic for what legs in several goroutines share",
 		},
@@ -168,7 +168,7 @@ var House = Table{
 			Why: "the testbed's command line",
 		},
 		{
-			Dir: "cmd/...", May: []string{"internal/page", "internal/recview", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
+			Dir: "cmd/...", May: []string{"internal/page", "internal/recview", "internal/units", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
 			Why: "transport for the counters of uet.Stats, transport/udp for the settings of a socket that uet.Config takes, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
@@ -183,7 +183,7 @@ var House = Table{
 			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
 		},
 		{
-			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "transport", "transport/..."},
+			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "internal/units", "transport", "transport/..."},
 			Foreign: []string{"github.com", "golang.org/x"},
 			Why:     "it plays scenarios with FEPs on transport/sim, beside the substrates that run binaries",
 		},

@@ -1,36 +1,24 @@
 package simulated
 
 import (
+	"cmp"
 	"runtime"
-
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/sim/simtest"
 )
-
-// counters are those of one side's endpoints, as uetperf has them.
-func (s *session) counters(server bool) record.Counters {
-	c := record.Counters{Drops: map[string]uint64{}}
-	for _, st := range s.streams {
-		e := st.c
-		if server {
-			e = st.v
-		}
-		if e.h.FEP == nil {
-			continue
-		}
-		st := e.h.FEP.Stats()
-		c.Add(countersOf(&st))
-	}
-	return c
-}
 
 // nackTrimmed are the NACK codes of packets that a switch has cut.
 var nackTrimmed = [...]uint8{1, 2}
 
-func countersOf(s *transport.Stats) *record.Counters {
-	c := &record.Counters{
+// countersOf is what an endpoint has counted in this life, as uetperf has it.
+func countersOf(h *simtest.Host) record.Counters {
+	if h.FEP == nil {
+		return record.Counters{Drops: map[string]uint64{}}
+	}
+	s := h.FEP.Stats()
+	c := record.Counters{
 		TxPkts: s.TxPackets, RxPkts: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 		RtxRTO: s.RtxRTO, RtxSACK: s.RtxSACK, RtxNack: s.RtxNack, RtxProbe: s.RtxProbe,
 		Dup: s.RxDup, OOO: s.RxOOO, ECNCE: s.RxCE, AcksTx: s.AcksTx, AcksRx: s.AcksRx, Drops: map[string]uint64{},
@@ -79,22 +67,10 @@ func minus(a, b record.Counters) record.Counters {
 	return a
 }
 
-// latency describes a histogram.
-func latency(h *hdr.Histogram) *record.Latency {
-	b, err := h.Encode(hdr.V2CompressedEncodingCookieBase)
-	if err != nil {
-		b = nil
-	}
-	return &record.Latency{
-		Min: h.Min(), P50: h.ValueAtPercentile(50), P90: h.ValueAtPercentile(90), P99: h.ValueAtPercentile(99),
-		P999: h.ValueAtPercentile(99.9), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), HDR: string(b),
-	}
-}
-
 // addTo adds the session to the record of its host, which is that of its first
 // session.
 func (s *session) addTo(r *record.Record) *record.Record {
-	if !s.begun {
+	if s.begun == 0 {
 		return r
 	}
 	if r == nil {
@@ -102,12 +78,11 @@ func (s *session) addTo(r *record.Record) *record.Record {
 		h.Name = s.l.hosts[s.client].name
 		peer := h
 		peer.Name = s.l.hosts[s.server].name
-		st := s.streams[0]
 		r = &record.Record{
 			Schema: record.Schema, Tool: record.Tool{Version: "simulated", Go: runtime.Version()}, Started: s.l.res.Started, Command: []string{}, Seed: s.l.seed,
 			Host: h, Peer: &peer, Config: s.config(), Verdict: []record.Verdict{}, OK: true,
 			Path: &record.Path{
-				Local: st.c.h.Addr().String(), Remote: st.v.h.Addr().String(), Interface: "sim", MTU: max(s.l.sc.Fabric.MTU, 0),
+				Local: s.clients[0].Addr().String(), Remote: s.servers[0].Addr().String(), Interface: "sim", MTU: max(s.l.sc.Fabric.MTU, 0),
 				GSO: record.Feature{Why: "simulated"}, GRO: record.Feature{Why: "simulated"},
 				Rcvbuf: hostBuffer, RcvbufAsked: hostBuffer, ECN: true,
 			},
@@ -133,21 +108,13 @@ func (s *session) addTo(r *record.Record) *record.Record {
 }
 
 func (s *session) config() record.Config {
+	p := s.p
 	c := record.Config{
-		Test: s.p.test, Op: s.p.op, EP: "rdm", Mode: s.p.mode, Complete: s.p.complete, CC: "nscc", Sec: "off", CRC: true, MTU: s.p.mtu,
-		Paths: s.p.paths, Parallel: s.p.parallel, Progress: "auto", Direction: "forward",
+		Test: p.Test, Op: p.Op, EP: p.Endpoint(), Mode: p.Mode, Complete: p.Complete, CC: p.CC, Sec: cmp.Or(s.l.sc.Security, p.Security()), CRC: p.CRC, MTU: p.mtu,
+		Paths: p.Paths, Parallel: p.Parallel, Progress: p.Progress, Direction: p.Direction(),
 	}
-	if !s.p.exchanges() {
-		c.Window = s.p.window
-	}
-	if s.l.sc.Security == "psk" {
-		c.Sec = "psk"
-	}
-	switch {
-	case s.p.bidir:
-		c.Direction = "both"
-	case s.p.reverse:
-		c.Direction = "reverse"
+	if !p.Exchanges() && !p.Pingpong() {
+		c.Window = p.Window
 	}
 	return c
 }

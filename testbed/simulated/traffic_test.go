@@ -48,13 +48,13 @@ func TestPlanDefaults(t *testing.T) {
 		{"bw", "[1048576] iters 0 time 10s window 64"},
 		{"rate", "[8] iters 0 time 5s window 512"},
 		{"rr", "[64] iters 0 time 10s window 1"},
-		{"load", "[4096] iters 0 time 10s window 1"},
+		{"load", "[4096] iters 0 time 10s window 1024"},
 	} {
 		p, err := planOf(&scenario.Traffic{Test: c.test, Rate: map[bool]string{true: "1k/s"}[c.test == "load"]}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprintf("%v iters %d time %v window %d", p.sizes, p.iters, p.time, p.window); got != c.want || !p.check || p.mode != "rud" || p.complete != "transmit" || p.op != "tsend" {
+		if got := fmt.Sprintf("%v iters %d time %v window %d", p.sizes, p.Iters, p.Time, p.Window); got != c.want || !p.Check || p.Mode != "rud" || p.Complete != "transmit" || p.Op != "tsend" {
 			t.Errorf("%s: %s, %+v", c.test, got, p)
 		}
 	}

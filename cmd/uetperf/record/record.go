@@ -399,3 +399,34 @@ type Verdict struct {
 	Size  int64    `json:"size"`
 	Pass  bool     `json:"pass"`
 }
+
+// Sum is a Run to Add others to.
+func Sum() Run {
+	return Run{
+		Transport: Counters{Drops: map[string]uint64{}}, PeerTransport: &Counters{Drops: map[string]uint64{}}, DataCheck: &Check{}, Lost: new(int64),
+	}
+}
+
+// Add adds what another run counted.
+func (r *Run) Add(o *Run) {
+	r.Msgs += o.Msgs
+	r.Bytes += o.Bytes
+	r.Transport.Add(&o.Transport)
+	if o.PeerTransport != nil {
+		r.PeerTransport.Add(o.PeerTransport)
+	}
+	if o.Lost != nil {
+		*r.Lost += *o.Lost
+	}
+	if o.DataCheck != nil {
+		r.DataCheck.Add(o.DataCheck)
+	}
+}
+
+// Took says how long the runs that were added took in all, and what they carried in that time.
+func (r *Run) Took(d time.Duration) {
+	if r.DurationNS = int64(d); r.Msgs > 0 {
+		bps, rate := float64(r.Bytes)*8/d.Seconds(), float64(r.Msgs)/d.Seconds()
+		r.GoodputBPS, r.MsgsPerS = &bps, &rate
+	}
+}

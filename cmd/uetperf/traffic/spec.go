@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // Tests.
@@ -19,6 +19,8 @@ const (
 	// Incast is a block of each of several senders to one receiver: first
 	// streams of them for half of the time, then one block each, in rounds.
 	Incast = "incast"
+	// Soak is all the others, one after the other: a Mix.
+	Soak = "soak"
 )
 
 // Arrivals of a load: the gaps between intended times.
@@ -290,6 +292,17 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	}
 	tx, rx = s.Window, 2*s.Window
 	return tx, fit(tx, bufferShare), rx, fit(rx, bufferShare)
+}
+
+// Direction is which way messages go.
+func (s *Spec) Direction() string {
+	switch {
+	case s.Bidir, s.Pingpong(), s.Exchanges(), s.Test == Soak:
+		return "both"
+	case s.Reverse:
+		return "reverse"
+	}
+	return "forward"
 }
 
 // Depth is how many messages a sending and a receiving direction of a leg have outstanding.

@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // Print writes a result for people.

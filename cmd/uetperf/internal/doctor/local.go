@@ -11,8 +11,8 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/uet"
 )

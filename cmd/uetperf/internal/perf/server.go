@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/units"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )

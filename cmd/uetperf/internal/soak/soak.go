@@ -21,20 +21,12 @@ import (
 
 // Config describes a soak.
 type Config struct {
-	// Base has what all tests have in common: endpoint type, security, CRC, congestion
-	// control, time-outs, and the seed from which all is drawn. Time is how long
-	// the soak takes.
-	Base traffic.Spec
-	// Sizes are those of messages.
-	Sizes []int64
-	// What is not "" is the same in all tests instead of drawn.
-	Op, Mode, Complete, Progress, GSO string
-	Paths                             int // 0: drawn
+	// Mix are the tests. The Base has endpoint type, security, CRC, congestion control, time-outs,
+	// and the seed from which all is drawn; its Time is how long the soak takes.
+	traffic.Mix
 	// Command makes of Words the command that repeats a test; nil: without the name of
 	// the server and what all tests have in common.
 	Command func(words []string) []string
-	// Impaired: a relay is in between, which has one path.
-	Impaired bool
 	// Dial opens a session with the server. Two are opened.
 	Dial func(context.Context) (*perf.Client, error)
 	// Ready hears of the path when the first test begins.
@@ -57,18 +49,10 @@ type Status struct {
 const (
 	// seedStream tells what is drawn from what else the seed makes.
 	seedStream = 0x50a6
-	// episodeMost is how long a test takes, episodeLeast at least, and in between a
-	// part of the time.
-	episodeMost, episodeLeast = 2 * time.Second, 150 * time.Millisecond
-	episodePart               = 30
 	// lookPart of the time, at least lookLeast, is between two looks at what the
 	// processes hold.
 	lookPart  = 400
 	lookLeast = 200 * time.Millisecond
-	// maxBytes bounds the buffers of a test.
-	maxBytes = 32 << 20
-	// maxInject is what all endpoints can inject.
-	maxInject = 1024
 	// givenUp tests that fail one after the other end the soak.
 	givenUp = 5
 	// steadyRate and steadySize are the load that never pauses.
@@ -94,18 +78,11 @@ type soak struct {
 // Run soaks. What it found is in the record.Run, also with an error.
 func Run(ctx context.Context, cfg Config) (record.Run, error) {
 	s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream)), begin: time.Now(), join: 1}
-	lost := int64(0)
-	s.run = record.Run{
-		Transport: record.Counters{Drops: map[string]uint64{}}, PeerTransport: &record.Counters{Drops: map[string]uint64{}},
-		DataCheck: &record.Check{}, Lost: &lost, Soak: &record.Soak{Kinds: map[string]int64{}},
-	}
+	s.run = record.Sum()
+	s.run.Soak = &record.Soak{Kinds: map[string]int64{}}
 	err := s.soak(ctx)
-	d := time.Since(s.begin)
-	s.run.DurationNS, s.run.Iters = int64(d), s.run.Soak.Episodes
-	if s.run.Msgs > 0 {
-		bps, rate := float64(s.run.Bytes)*8/d.Seconds(), float64(s.run.Msgs)/d.Seconds()
-		s.run.GoodputBPS, s.run.MsgsPerS = &bps, &rate
-	}
+	s.run.Took(time.Since(s.begin))
+	s.run.Iters = s.run.Soak.Episodes
 	s.run.Soak.Leaks = append(s.here.judge("client"), s.there.judge("server")...)
 	for _, l := range s.run.Soak.Leaks {
 		if l.Leaks {
@@ -184,7 +161,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 		if left <= 0 {
 			return nil
 		}
-		p, kind := s.draw(left)
+		p, kind := s.cfg.Draw(s.rng, left)
 		if s.cfg.Ready != nil { // what is told of the path is what the system gives
 			p.GSO, p.Paths = s.cfg.Base.GSO, s.cfg.Base.Paths
 		}
@@ -284,17 +261,8 @@ func found(r *record.Run) error {
 // add adds what a test found.
 func (s *soak) add(r *record.Run) {
 	t := &s.run
-	t.Msgs += r.Msgs
-	t.Bytes += r.Bytes
-	t.Transport.Add(&r.Transport)
-	if r.PeerTransport != nil {
-		t.PeerTransport.Add(r.PeerTransport)
-	}
-	if r.Lost != nil {
-		*t.Lost += *r.Lost
-	}
+	t.Add(r)
 	if d := r.DataCheck; d != nil {
-		t.DataCheck.Add(d)
 		s.bytes += d.OK * r.Size
 	}
 	x := record.Sample{AtNS: int64(time.Since(s.begin)), Bytes: r.Bytes, Msgs: r.Msgs}
@@ -347,78 +315,6 @@ func (s *soak) look(ctx context.Context, c *perf.Client) error {
 	s.there.add(at, there)
 	return nil
 }
-
-func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
-
-// draw makes the next test.
-func (s *soak) draw(left time.Duration) (traffic.Spec, string) {
-	rng, cfg := s.rng, &s.cfg
-	p := cfg.Base
-	p.Check, p.Seed = true, rng.Uint64()>>1+1
-	p.Iters, p.Warmup, p.Parallel, p.Window = 0, int64(rng.IntN(20)), 1+rng.IntN(4), 1<<rng.IntN(7)
-	p.Time = min(max(cfg.Base.Time/episodePart, episodeLeast), episodeMost, max(left, episodeLeast))
-	p.Op = pick(rng, traffic.Send, traffic.TSend, traffic.Inject)
-	p.Mode, p.Complete, p.Progress = pick(rng, "rud", "rod"), pick(rng, "inject", "transmit", "delivery"), pick(rng, "auto", "auto", "manual")
-	p.GSO = pick(rng, "auto", "auto", "off")
-	if rng.IntN(4) == 0 && !cfg.Impaired {
-		if n := 1 + rng.IntN(4); cfg.Paths == 0 {
-			p.Paths = n
-		}
-	}
-	kinds := []string{traffic.Ping, traffic.Lat, traffic.BW, traffic.BW, traffic.Rate, traffic.Load, traffic.RR, churn}
-	if p.EP != traffic.MSG {
-		kinds = append(kinds, traffic.Incast)
-	}
-	kind := pick(rng, kinds...)
-	for _, v := range []struct {
-		is   *string
-		want string
-	}{{&p.Op, cfg.Op}, {&p.Mode, cfg.Mode}, {&p.Complete, cfg.Complete}, {&p.Progress, cfg.Progress}, {&p.GSO, cfg.GSO}} {
-		if v.want != "" {
-			*v.is = v.want
-		}
-	}
-	p.Size = pick(rng, cfg.Sizes...)
-	switch p.Test = kind; kind {
-	case traffic.Ping:
-		p.Parallel, p.Window, p.Iters, p.Time, p.Warmup, p.Interval = 1, 0, 5, 0, 0, time.Millisecond
-	case traffic.Lat:
-		p.Parallel, p.Window = 1, 0
-	case traffic.BW, traffic.Rate:
-		p.Reverse = rng.IntN(3) == 0
-		p.Bidir = !p.Reverse && rng.IntN(2) == 0
-	case traffic.Load:
-		p.Rate, p.Arrivals = float64(500+rng.IntN(5000)), pick(rng, traffic.Constant, traffic.Poisson, traffic.Uniform)
-		p.Reply = pick(rng, cfg.Sizes...)
-	case traffic.RR:
-		p.Reply = pick(rng, cfg.Sizes...)
-	case churn:
-		p.Test, p.Churn, p.Window, p.Reply = traffic.RR, true, 1, pick(rng, cfg.Sizes...)
-		if p.EP == traffic.MSG {
-			p.Progress = "auto"
-		}
-	case traffic.Incast:
-		p.Parallel, p.Within, p.Op, p.Window = 2+rng.IntN(6), 0.5, traffic.TSend, 1+rng.IntN(4)
-	}
-	if p.Op == traffic.Inject {
-		switch {
-		case p.Test == traffic.Load || p.Test == traffic.RR:
-			p.Op = traffic.TSend
-		default:
-			p.Size = min(p.Size, maxInject)
-		}
-	}
-	for n := max(1, p.Size, p.Reply); p.Window > 1 && n*int64(p.Window*p.Parallel) > maxBytes; {
-		p.Window /= 2
-	}
-	for n := max(1, p.Size, p.Reply); p.Parallel > 2 && n*int64(max(1, p.Window)*p.Parallel) > maxBytes; {
-		p.Parallel = max(2, p.Parallel/2)
-	}
-	return p, kind
-}
-
-// churn is rr that opens and closes.
-const churn = "rr --churn"
 
 // command is what repeats a test.
 func (s *soak) command(p *traffic.Spec) string {

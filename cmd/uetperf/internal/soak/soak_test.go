@@ -52,7 +52,7 @@ func base(ep string, d time.Duration) traffic.Spec {
 
 func config(addr netip.AddrPort, ep string, d time.Duration, faults *relay.Faults) Config {
 	return Config{
-		Base: base(ep, d), Sizes: []int64{0, 1, 1000, 20000, 64 << 10}, Impaired: faults != nil,
+		Mix: traffic.Mix{Base: base(ep, d), Sizes: []int64{0, 1, 1000, 20000, 64 << 10}, Impaired: faults != nil},
 		Dial: func(ctx context.Context) (*perf.Client, error) {
 			return perf.Dial(ctx, addr, perf.ClientConfig{EP: ep, Impair: faults})
 		},
@@ -72,7 +72,7 @@ func TestSoak(t *testing.T) {
 			for first := ""; first != "off"; { // a seed whose first test is without GSO
 				cfg.Base.Seed++
 				s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream))}
-				p, _ := s.draw(cfg.Base.Time)
+				p, _ := s.cfg.Draw(s.rng, cfg.Base.Time)
 				first = p.GSO
 			}
 			var news int
@@ -157,12 +157,12 @@ func TestSoakInterrupted(t *testing.T) {
 // Every test that can be drawn can be run, and all kinds are drawn.
 func TestDraw(t *testing.T) {
 	for _, ep := range []string{traffic.RDM, traffic.MSG} {
-		cfg := Config{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}}
+		cfg := Config{Mix: traffic.Mix{Base: base(ep, time.Hour), Sizes: []int64{0, 1, 1000, 4 << 10, 1 << 20, 32 << 20}}}
 		s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(1, 2))}
 		kinds := map[string]int{}
 		seeds := map[uint64]bool{}
 		for range 20000 {
-			p, kind := s.draw(time.Hour)
+			p, kind := s.cfg.Draw(s.rng, time.Hour)
 			if err := p.Validate(); err != nil {
 				t.Fatalf("%v: %v", Words(&p), err)
 			}
@@ -171,7 +171,7 @@ func TestDraw(t *testing.T) {
 				t.Fatal("a seed came twice")
 			}
 			seeds[p.Seed] = true
-			if n := max(p.Size, p.Reply) * int64(max(1, p.Window)*p.Parallel); n > 4*maxBytes {
+			if n := max(p.Size, p.Reply) * int64(max(1, p.Window)*p.Parallel); n > 4*32<<20 {
 				t.Errorf("%v needs %d bytes", Words(&p), n)
 			}
 		}
@@ -181,7 +181,7 @@ func TestDraw(t *testing.T) {
 		}
 		s.cfg.Mode, s.cfg.Complete, s.cfg.Op, s.cfg.GSO, s.cfg.Paths, s.cfg.Base.Paths = "rod", "delivery", traffic.Send, "on", 3, 3
 		for range 1000 {
-			if p, _ := s.draw(time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != traffic.Send && p.Test != traffic.Incast {
+			if p, _ := s.cfg.Draw(s.rng, time.Hour); p.Mode != "rod" || p.GSO != "on" || p.Paths != 3 || p.Complete != "delivery" || p.Op != traffic.Send && p.Test != traffic.Incast {
 				t.Fatalf("%v is not what is pinned", Words(&p))
 			}
 		}
