@@ -132,7 +132,7 @@ type traceCC struct {
 func (c *traceCC) CanSend(n int) bool { return c.inFlight+n <= c.window }
 func (c *traceCC) OnSend(_ time.Duration, n int) bool {
 	c.inFlight += n
-	return false
+	return c.inFlight+n > c.window
 }
 
 func (c *traceCC) OnAck(_ time.Duration, n int, rtt time.Duration, ce bool, _ uint8, _ bool) {
@@ -533,6 +533,7 @@ func (s *side) take(now time.Duration) []*packet {
 		if p.State() == pds.Quiesce && !s.sending && !p.Lost() {
 			s.tab.Drained(now, p)
 		}
+		var last *packet // a request
 		for p.State() != pds.Closed && p.CanResend() {
 			n, _, _ := p.NextLost()
 			dst := *p.Remote()
@@ -540,7 +541,11 @@ func (s *side) take(now time.Duration) []*packet {
 				add(a.CP.Append(nil), n, 0, dst)
 			} else {
 				add(body(a.Req.Append(nil), a.Ref), n, 0, dst)
+				last = out[len(out)-1]
 			}
+		}
+		if last != nil {
+			last.b[1] |= byte(wire.FlagAR)
 		}
 	}
 	for {

@@ -212,11 +212,14 @@ func (w *world) label(s *side, id uint16) string {
 	return w.labels[k]
 }
 
-// base notes a Start_PSN.
+// base notes a Start_PSN, if it is not near one that is known.
 func (w *world) base(start wire.PSN) {
-	if !slices.Contains(w.bases, start) {
-		w.bases = append(w.bases, start)
+	for _, b := range w.bases {
+		if d := start.Sub(b); d > -1<<15 && d < 1<<15 {
+			return
+		}
 	}
+	w.bases = append(w.bases, start)
 }
 
 // rel is a PSN relative to the Start_PSN that is nearest to it.
@@ -688,7 +691,7 @@ func (w *world) trim(a *args, out *strings.Builder) error {
 		code = wire.NackTrimmedLastHop
 	}
 	ce := a.flag("ce")
-	ks, err := w.selected(a, false)
+	ks, err := w.selected(a, a.flag("copy"))
 	if err != nil {
 		return err
 	}
