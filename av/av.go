@@ -29,6 +29,10 @@ type Attr struct {
 	// a hint and ignored.
 	Name  string
 	Flags fi.Flags
+	// Format is what LookupRecord writes: socket addresses, of the family of each
+	// address (fi.FormatSockaddr and its kin), text (fi.FormatStr), or the UET record
+	// (fi.FormatUnspec). Insertion takes any. uet.Domain.OpenAV sets it.
+	Format fi.AddrFormat
 }
 
 // MaxLen is the most addresses of an AV; beyond, insertion fails with fi.ENOMEM.
@@ -91,6 +95,8 @@ func New(attr Attr, ctx any) (*AV, error) {
 		return nil, fmt.Errorf("av: open: shared address vectors: %w", fi.ENOSYS)
 	case attr.Flags&^(fi.Event|fi.AVUserID|fi.Symmetric) != 0 || attr.Count < 0 || attr.EPPerNode < 0:
 		return nil, fmt.Errorf("av: open: flags: %w", fi.EINVAL)
+	case !attr.Format.Known():
+		return nil, fmt.Errorf("av: open: address format %#x: %w", uint32(attr.Format), fi.EINVAL)
 	}
 	attr.Type = fi.AVTable
 	v := &AV{attr: attr, ctx: ctx, max: MaxLen}
@@ -220,15 +226,15 @@ func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
 	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), no)
 }
 
-// LookupRecord fills b with the binary record of a handle's address, cut to b's
-// length, and returns the bytes that it needs (R-AV-13). Errors: those of Lookup.
+// LookupRecord fills b with a handle's address as bytes in the format of the AV, cut
+// to b's length, and returns the bytes that it needs (R-AV-13). Errors: those of Lookup.
 func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 	a, err := v.Lookup(h)
 	if err != nil {
 		return 0, err
 	}
-	var buf [wire.AddrLen]byte
-	rec, err := a.AppendBinary(buf[:0])
+	var buf [MaxRecord]byte
+	rec, err := v.AppendRecord(buf[:0], a)
 	if err != nil {
 		return 0, fmt.Errorf("av: lookup %d: %w: %w", uint64(h), err, fi.EINVAL)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,7 +40,7 @@ func (v *AV) InsertRecords(recs [][]byte, handles []fi.Addr, flags fi.Flags, con
 // ErrRecord is the error of ParseRecord for bytes that are not an address.
 var ErrRecord = errors.New("av: not an address record")
 
-// ParseRecord decodes an address as bytes: the UET record of version 1 or 2
+// ParseRecord decodes an address as bytes, in whichever form it is: the UET record of version 1 or 2
 // (R-ADDR-01), the platform's sockaddr_in or sockaddr_in6 (R-ADDR-14: its port
 // is the UDP port, 0 the well-known one), or the string form (R-ADDR-06).
 func ParseRecord(b []byte) (wire.Addr, error) {
@@ -58,9 +59,9 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	}
 	port := binary.BigEndian.Uint16(b[2:])
 	switch {
-	case family == syscall.AF_INET && len(b) >= 16:
+	case family == syscall.AF_INET && len(b) >= sockaddr4Len:
 		return wire.SockAddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port)), nil
-	case family == syscall.AF_INET6 && len(b) >= 28:
+	case family == syscall.AF_INET6 && len(b) >= sockaddr6Len:
 		ip := netip.AddrFrom16([16]byte(b[8:24]))
 		if scope := binary.NativeEndian.Uint32(b[24:]); scope != 0 && ip.IsLinkLocalUnicast() {
 			ip = ip.WithZone(zone(scope))
@@ -68,6 +69,63 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 		return wire.SockAddr(netip.AddrPortFrom(ip, port)), nil
 	}
 	return wire.Addr{}, ErrRecord
+}
+
+// MaxRecord is the most bytes of an address in any format.
+const MaxRecord = 128
+
+// AppendRecord appends an address as bytes in the format of the AV. A socket address
+// has no PIDonFEP, RI and initiator: who uses others than the defaults takes another
+// format. It fails if the address has no IP address.
+func (v *AV) AppendRecord(b []byte, a wire.Addr) ([]byte, error) {
+	switch {
+	case !a.IP.IsValid():
+		return b, wire.ErrAddrNoIP
+	case v.attr.Format == fi.FormatUnspec:
+		return a.AppendBinary(b)
+	case v.attr.Format == fi.FormatStr:
+		return append(b, a.String()...), nil
+	}
+	return appendSockaddr(b, a.AddrPort()), nil
+}
+
+// appendSockaddr appends the platform's sockaddr_in or sockaddr_in6.
+func appendSockaddr(b []byte, ap netip.AddrPort) []byte {
+	family, length, ip := syscall.AF_INET, sockaddr4Len, ap.Addr()
+	if ip.Is6() {
+		family, length = syscall.AF_INET6, sockaddr6Len
+	}
+	switch runtime.GOOS {
+	case "darwin", "dragonfly", "freebsd", "ios", "netbsd", "openbsd":
+		b = append(b, byte(length), byte(family))
+	default:
+		b = binary.NativeEndian.AppendUint16(b, uint16(family))
+	}
+	b = binary.BigEndian.AppendUint16(b, ap.Port())
+	if ip.Is4() {
+		b = append(b, ip.AsSlice()...)
+		return append(b, make([]byte, 8)...)
+	}
+	b = append(b, 0, 0, 0, 0) // flow
+	b = append(b, ip.AsSlice()...)
+	return binary.NativeEndian.AppendUint32(b, scope(ip.Zone()))
+}
+
+// Lengths of sockaddr_in and sockaddr_in6.
+const (
+	sockaddr4Len = 16
+	sockaddr6Len = 28
+)
+
+// scope is the number of the interface that a zone names, 0 if there is none.
+func scope(zone string) uint32 {
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	return 0
 }
 
 // Named returns ip with its zone as sockets write it: by the name of the interface

@@ -1,9 +1,12 @@
 package av
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,6 +84,72 @@ func TestInsertRecords(t *testing.T) {
 	}
 	if k := v.StrRecord(noIP, b[:5]); k != len("fi_addr_uet://invalid") || string(b[:5]) != "fi_ad" {
 		t.Errorf("%d %q", k, b[:5])
+	}
+}
+
+func TestRecordsHaveTheFormatOfTheVector(t *testing.T) {
+	// R-AV-13, R-INFO-22: what a lookup writes has the format that was announced, its
+	// length too, and can be inserted.
+	const four, six = "fi_addr_uet://198.18.0.1:5000/0/15/16", "fi_addr_uet://[2001:db8::1]:5001/0/15/16"
+	head := func(family, length int) []byte {
+		switch runtime.GOOS {
+		case "darwin", "freebsd":
+			return []byte{byte(length), byte(family)}
+		}
+		return binary.NativeEndian.AppendUint16(nil, uint16(family))
+	}
+	ip := netip.MustParseAddr("2001:db8::1").AsSlice()
+	in4 := append(head(syscall.AF_INET, 16), 5000>>8, 5000&0xff, 198, 18, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+	in6 := append(append(append(head(syscall.AF_INET6, 28), 5001>>8, 5001&0xff, 0, 0, 0, 0), ip...), 0, 0, 0, 0)
+	own := func(s string) []byte {
+		a, err := wire.ParseAddr(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := a.AppendBinary(nil)
+		return b
+	}
+	for f, want := range map[fi.AddrFormat][2][]byte{
+		fi.FormatSockaddr: {in4, in6}, fi.FormatSockaddrs: {in4, in6}, fi.FormatSockaddr4: {in4, in6}, fi.FormatSockaddr6: {in4, in6},
+		fi.FormatStr: {[]byte(four), []byte(six)}, fi.FormatUnspec: {own(four), own(six)},
+	} {
+		v := open(t, Attr{Format: f})
+		for i, s := range []string{four, six} {
+			h, err := v.InsertString(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, MaxRecord)
+			n, err := v.LookupRecord(h, b)
+			if err != nil || !bytes.Equal(b[:n], want[i]) {
+				t.Errorf("%v: %d bytes %x, %v, want %x", f, n, b[:n], err, want[i])
+			}
+			again := []fi.Addr{0}
+			if _, err := v.InsertRecords([][]byte{b[:n]}, again, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := v.Lookup(again[0]); err != nil || a.String() != s {
+				t.Errorf("%v: %v, %v, want %s", f, a, err, s)
+			}
+		}
+	}
+	if _, err := New(Attr{Format: 5}, nil); !errors.Is(err, fi.EINVAL) {
+		t.Errorf("an unknown format: %v", err)
+	}
+	// A link-local address keeps its link.
+	links, err := net.Interfaces()
+	if err != nil || len(links) == 0 {
+		t.Fatal(links, err)
+	}
+	a := netip.AddrPortFrom(netip.MustParseAddr("fe80::1").WithZone(links[0].Name), 5)
+	if got, err := ParseRecord(appendSockaddr(nil, a)); err != nil || got.AddrPort() != a {
+		t.Errorf("%v, %v, want %v", got, err, a)
+	}
+	// The longest text there is.
+	a = netip.AddrPortFrom(netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").WithZone("fifteen_letters"), 65535)
+	long := wire.Addr{IP: a.Addr(), Port: a.Port(), PIDonFEP: 4095, RI: 4095, Initiator: 1<<32 - 1}
+	if n := len(long.String()); n > MaxRecord {
+		t.Errorf("%d bytes, MaxRecord is %d", n, MaxRecord)
 	}
 }
 

@@ -89,13 +89,16 @@ type AddrFormat uint32
 
 // The address formats in use.
 const (
-	FormatUnspec    AddrFormat = 0  // the provider chooses
+	FormatUnspec    AddrFormat = 0  // the provider's own
 	FormatSockaddr  AddrFormat = 1  // FI_SOCKADDR: any socket address
 	FormatSockaddr4 AddrFormat = 2  // FI_SOCKADDR_IN
 	FormatSockaddr6 AddrFormat = 3  // FI_SOCKADDR_IN6
 	FormatStr       AddrFormat = 9  // FI_ADDR_STR
 	FormatSockaddrs AddrFormat = 17 // FI_SOCKADDR_IP: either of IN and IN6
 )
+
+// Known reports whether f is one of these.
+func (f AddrFormat) Known() bool { return f == FormatUnspec || f.String() != FormatUnspec.String() }
 
 func (f AddrFormat) String() string {
 	switch f {

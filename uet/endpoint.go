@@ -448,7 +448,7 @@ func (ep *Endpoint) logPath() {
 
 // sendOrder are the ordering bits that make sends ordered among themselves
 // (R-ORD-01).
-const sendOrder = fi.OrderSAS | fi.OrderSAR | fi.OrderSAW | fi.OrderRAS | fi.OrderWAS
+const sendOrder = fi.OrderSAS
 
 // sockets is the configuration of the UDP sockets.
 func (ep *Endpoint) sockets(dscp uint8) udp.Config {

@@ -135,8 +135,8 @@ func (r *reasons) opFlags(field string, want, there fi.Flags) {
 }
 
 func (r *reasons) order(field string, want fi.Order) {
-	if bad := want &^ anyOrder; bad != 0 {
-		r.refuse(field, bad, anyOrder, "there is no such ordering", "ask for orderings of fi_endpoint(3), FI_ORDER_SAS for messages, or leave "+field+" 0")
+	if bad := want &^ msgOrders; bad != 0 {
+		r.refuse(field, bad, msgOrders, "there are no reads, writes and atomics to be ordered, only messages", "ask for FI_ORDER_SAS, the order of messages, or leave "+field+" 0")
 	}
 }
 

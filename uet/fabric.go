@@ -141,14 +141,14 @@ func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
 		return nil, fi.EINVAL
 	}
 	var why reasons
-	(&Info{}).matchDomain(&info.Domain, &why)
+	(&Info{AddrFormat: info.AddrFormat}).matchDomain(&info.Domain, &why)
 	if err := why.err(); err != nil {
 		return nil, fmt.Errorf("uet: open domain: %w", err)
 	}
 	if err := f.adopt(); err != nil {
 		return nil, err
 	}
-	d := &Domain{fabric: f, attr: info.Domain, context: ctx}
+	d := &Domain{fabric: f, attr: info.Domain, format: info.AddrFormat, context: ctx}
 	d.attr.AuthKey = append([]byte(nil), d.attr.AuthKey...)
 	return d, nil
 }
@@ -158,6 +158,7 @@ type Domain struct {
 	parent
 	fabric  *Fabric
 	attr    DomainAttr
+	format  fi.AddrFormat // of addresses as bytes
 	context any
 	cqs     limited // with parent.mu
 	cntrs   limited
@@ -216,8 +217,10 @@ func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
 	})
 }
 
-// OpenAV opens an address vector (fi_av_open).
+// OpenAV opens an address vector (fi_av_open). Its Format is that of the Info which
+// the domain was opened with.
 func (d *Domain) OpenAV(attr av.Attr, ctx any) (*av.AV, error) {
+	attr.Format = d.format
 	return keep(&d.parent, func() (*av.AV, error) { return av.New(attr, ctx) })
 }
 

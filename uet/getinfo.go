@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -22,7 +23,8 @@ const NumericHost = fi.NumericHost
 // GetInfo returns the ways to communicate that satisfy the hints, best first
 // (fi_getinfo(3)). node is a host name, an IP address or an address string
 // fi_addr_uet://…; service a port number or name. They name the destination,
-// or with fi.Source the local address. Nil hints ask for nothing.
+// or with fi.Source the local address. Nil hints ask for nothing but socket addresses
+// (see Info.AddrFormat).
 //
 // fi.ENODATA: nothing satisfies the hints, or node cannot be resolved.
 // fi.EBADFLAGS: flags other than fi.Source and fi.NumericHost. fi.EINVAL:
@@ -42,7 +44,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 		return nil, fi.EBADFLAGS
 	}
 	if hints == nil {
-		hints = &Info{}
+		hints = &Info{AddrFormat: fi.FormatSockaddr}
 	}
 	tmpl := match(hints, why)
 	if why.refused() && (node != "" || service != "") {
@@ -145,7 +147,7 @@ func (l *link) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via net
 	info.SrcAddr = identity(src, netip.AddrPortFrom(ip, src.Port))
 	info.DestAddr = dst
 	info.Domain.Name = l.name
-	if info.AddrFormat == fi.FormatUnspec || info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {
+	if info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {
 		info.AddrFormat = fi.FormatSockaddr4
 		if ip.Is6() {
 			info.AddrFormat = fi.FormatSockaddr6
@@ -198,9 +200,7 @@ func (in *Info) check() error {
 func match(h *Info, why *reasons) *Info {
 	in := &Info{Config: h.Config, AddrFormat: h.AddrFormat}
 	in.Caps = grantCaps(h.Caps, why)
-	switch h.AddrFormat {
-	case fi.FormatUnspec, fi.FormatSockaddr, fi.FormatSockaddr4, fi.FormatSockaddr6, fi.FormatSockaddrs, fi.FormatStr:
-	default:
+	if !h.AddrFormat.Known() {
 		why.refuse("AddrFormat", h.AddrFormat, "FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_STR", "addresses are IP addresses with a port, or strings of them", "leave AddrFormat out, or ask for one of these")
 	}
 	if err := h.Config.check(); err != nil {
@@ -300,22 +300,9 @@ func (in *Info) matchEp(h *EpAttr, why *reasons) {
 	} else if h.MemTagFormat != fi.TagBits && h.MemTagFormat < fi.TagMaxFormat {
 		why.refuse("Ep.MemTagFormat", h.MemTagFormat, "bits, FI_TAG_MPI, FI_TAG_CCL", "there is no such tag format", "leave Ep.MemTagFormat 0: all 64 bits of a tag count")
 	}
-	order := in.Tx.MsgOrder & in.Rx.MsgOrder
-	for _, o := range []struct {
-		name string
-		bit  fi.Order
-		hint uint64
-		size *uint64
-	}{
-		{"RAW", fi.OrderRAW, h.MaxOrderRAWSize, &in.Ep.MaxOrderRAWSize},
-		{"WAR", fi.OrderWAR, h.MaxOrderWARSize, &in.Ep.MaxOrderWARSize},
-		{"WAW", fi.OrderWAW, h.MaxOrderWAWSize, &in.Ep.MaxOrderWAWSize},
-	} {
-		if order&o.bit != 0 {
-			*o.size = MaxMsgSize
-		}
-		if o.hint > *o.size {
-			why.refuse("Ep.MaxOrder"+o.name+"Size", o.hint, *o.size, "ordered data of that size is not promised", "ask for FI_ORDER_"+o.name+" in both Tx.MsgOrder and Rx.MsgOrder, or leave the size 0")
+	for name, hint := range map[string]uint64{"RAW": h.MaxOrderRAWSize, "WAR": h.MaxOrderWARSize, "WAW": h.MaxOrderWAWSize} {
+		if hint > 0 {
+			why.refuse("Ep.MaxOrder"+name+"Size", hint, 0, "there are no reads and writes to be ordered", "leave Ep.MaxOrder"+name+"Size 0")
 		}
 	}
 }
@@ -326,6 +313,9 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 		ResourceMgmt: fi.RMEnabled, AVType: fi.AVTable, MRKeySize: 8, CQDataSize: CQDataSize,
 		CQCnt: maxQueues, CntrCnt: maxQueues, EpCnt: 1 << 10, TxCtxCnt: 1 << 10, RxCtxCnt: 1 << 10, MaxEpTxCtx: 1, MaxEpRxCtx: 1,
 		MaxErrData: wire.AddrLen, TClass: h.TClass, AuthKey: h.AuthKey,
+	}
+	if in.AddrFormat == fi.FormatStr {
+		d.MaxErrData = av.MaxRecord
 	}
 	why.tclass("Domain.TClass", h.TClass)
 	if in.Caps&fi.AVUserID != 0 {

@@ -96,7 +96,8 @@ var refusedHints = map[string]struct {
 	"send flag":             {"Tx.OpFlags", Info{Tx: TxAttr{OpFlags: fi.Peek}}},
 	"receive flag":          {"Rx.OpFlags", Info{Rx: RxAttr{OpFlags: fi.Inject}}},
 	"contexts":              {"Ep.TxCtxCnt", Info{Ep: EpAttr{TxCtxCnt: 2}}},
-	"order size unasked":    {"Ep.MaxOrderRAWSize", Info{Ep: EpAttr{MaxOrderRAWSize: 1}}},
+	"order size":            {"Ep.MaxOrderRAWSize", Info{Ep: EpAttr{MaxOrderRAWSize: 1}}},
+	"order of reads":        {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: fi.OrderRAW}}},
 	"order":                 {"Tx.MsgOrder", Info{Tx: TxAttr{MsgOrder: 1 << 63}}},
 	"receive order":         {"Rx.MsgOrder", Info{Rx: RxAttr{MsgOrder: 1 << 63}}},
 	"key size":              {"Domain.MRKeySize", Info{Domain: DomainAttr{MRKeySize: 9}}},
@@ -254,11 +255,19 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
 		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
-	// R-INFO-15, -16
-	o := fi.OrderSAS | fi.OrderRAW | fi.OrderWAW
-	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: o}, Rx: RxAttr{MsgOrder: o}, Ep: EpAttr{MaxOrderRAWSize: 4096}})
-	if in.Tx.MsgOrder&o != o || in.Rx.MsgOrder&o != o || in.Ep.MaxOrderRAWSize != MaxMsgSize || in.Ep.MaxOrderWARSize != 0 {
+	// R-INFO-15, -16: the order of messages; there are no reads and writes whose order
+	// could be granted, or the size up to which they have one.
+	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
+	if in.Tx.MsgOrder != fi.OrderSAS || in.Rx.MsgOrder != fi.OrderSAS || in.Ep.MaxOrderRAWSize|in.Ep.MaxOrderWARSize|in.Ep.MaxOrderWAWSize != 0 {
 		t.Errorf("order: %+v %+v %+v", in.Tx, in.Rx, in.Ep)
+	}
+	for bit := range 64 {
+		if o := fi.Order(1) << bit; o != fi.OrderSAS {
+			_, err := GetInfo("127.0.0.1", "", fi.Source, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS | o}})
+			want(t, err, fi.ENODATA)
+			_, err = GetInfo("127.0.0.1", "", fi.Source, &Info{Rx: RxAttr{MsgOrder: o}})
+			want(t, err, fi.ENODATA)
+		}
 	}
 	// R-INFO-08: no bit outside those asked for.
 	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != 0 {

@@ -34,8 +34,12 @@ const (
 type Info struct {
 	Caps fi.Caps
 	Mode fi.Mode
-	// AddrFormat says what the addresses of this Info and of the address
-	// vectors it opens look like as bytes. In Go they are wire.Addr.
+	// AddrFormat says what addresses look like as bytes: those that the address
+	// vectors of a domain opened with this Info look up, and those of unknown sources in
+	// errors. In Go they are wire.Addr. GetInfo without hints says socket addresses,
+	// fi.FormatSockaddr4 or fi.FormatSockaddr6; hints choose among them, text
+	// (fi.FormatStr) and, with fi.FormatUnspec, the UET record, which alone of the binary
+	// ones has PIDonFEP, RI and initiator (R-INFO-22).
 	AddrFormat fi.AddrFormat
 	// SrcAddr is the local address. Port 0: an ephemeral port.
 	SrcAddr wire.Addr
@@ -58,9 +62,11 @@ type Info struct {
 
 // TxAttr describes the sending side of an endpoint (struct fi_tx_attr).
 type TxAttr struct {
-	Caps     fi.Caps
-	OpFlags  fi.Flags // defaults of calls without a flags argument (R-EP-09)
-	MsgOrder fi.Order // SAS asks for ROD (R-ORD-01)
+	Caps    fi.Caps
+	OpFlags fi.Flags // defaults of calls without a flags argument (R-EP-09)
+	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders are of
+	// reads and writes, and there are none.
+	MsgOrder fi.Order
 	// TClass is the traffic class of packets (R-INFO-23); 0: that of the domain.
 	TClass fi.TClass
 	// InjectSize is the longest message, in bytes, that the inject calls take.
@@ -87,7 +93,7 @@ type EpAttr struct {
 	ProtocolVersion uint32
 	MaxMsgSize      uint64
 	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to
-	// which data is ordered (R-INFO-16).
+	// which reads and writes are ordered: 0, there are none (R-INFO-16).
 	MaxOrderRAWSize uint64
 	MaxOrderWARSize uint64
 	MaxOrderWAWSize uint64
@@ -158,7 +164,6 @@ const (
 	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
 	rxOpFlags = fi.Completion | fi.MultiRecv
 
-	anyOrder = fi.OrderRAR | fi.OrderRAW | fi.OrderRAS | fi.OrderWAR | fi.OrderWAW | fi.OrderWAS | fi.OrderSAR | fi.OrderSAW | fi.OrderSAS |
-		fi.OrderRMARAR | fi.OrderRMARAW | fi.OrderRMAWAR | fi.OrderRMAWAW |
-		fi.OrderAtomicRAR | fi.OrderAtomicRAW | fi.OrderAtomicWAR | fi.OrderAtomicWAW
+	// msgOrders are the orders there are: the others are of reads and writes.
+	msgOrders = fi.OrderSAS
 )

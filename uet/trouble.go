@@ -151,14 +151,14 @@ func (o *owner) report(e eq.Error) {
 	}
 }
 
-// rawSource is the address of a message's source, ready for
-// av.AV.InsertRecords (R-CQ-83).
+// rawSource is the address of a message's source in the format of the domain, ready
+// for av.AV.InsertRecords (R-CQ-83).
 func (o *owner) rawSource(ev *transport.Event) []byte {
 	a := wire.SockAddr(o.fep.PeerAddr(ev.Peer))
 	if ev.Initiator != a.Initiator {
 		a.Initiator, a.Flags = ev.Initiator, a.Flags|wire.AddrInitiatorValid
 	}
-	raw, _ := a.AppendBinary(nil)
+	raw, _ := o.av.AppendRecord(nil, a)
 	return raw
 }
 

@@ -184,7 +184,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	hints := &uet.Info{}
+	hints := &uet.Info{AddrFormat: fi.FormatSockaddr}
 	hints.Domain.Name = cfg.Domain
 	if cfg.Spec.EP == traffic.MSG {
 		hints.Ep.Type = fi.EpMsg
