@@ -23,7 +23,7 @@ func TestT39QuarantineFull(t *testing.T) {
 		o := a.Post(tsend(1, 100))
 		b.Post(trecv(100))
 		w.RunOps(time.Second, o)
-		wantOK(t, o)
+		w.Want("ok", o)
 		w.RunUntil(time.Second, "the end of the PDC", func() bool { return b.FEP.PDCs() == 0 && a.FEP.PDCs() == 0 })
 	}
 	o := a.Post(tsend(1, 100))
@@ -34,7 +34,7 @@ func TestT39QuarantineFull(t *testing.T) {
 		t.Errorf("with a full quarantine: open %v, %d PDCs accepted, %d NACKs 04", o.Open(), st.PDCAccepted, st.NacksTx[wire.NackNoPDCAvail])
 	}
 	w.RunOps(full+b.Config.Quarantine+2*time.Second-w.Now(), o)
-	wantOK(t, o)
+	w.Want("ok", o)
 	settle(w)
 }
 
@@ -90,7 +90,7 @@ func TestT14UnexpectedFlood(t *testing.T) {
 	}
 	honest := post(w.Hosts[4], simtest.OpSpec{Kind: transport.OpSend, Peer: 0, Len: 16 << 10}, 8)
 	w.RunOps(time.Second, honest...)
-	wantOK(t, honest...)
+	w.Want("ok", honest...)
 	settle(w)
 }
 
@@ -109,12 +109,10 @@ func TestT3GuessedNumbers(t *testing.T) {
 	// Half a guess is none: what is in flight is not acknowledged by it.
 	forge(w, ackCC(simtest.PDC{ID: p.ID, Remote: p.Remote ^ 0x5555}, p.Start+uint32(p.Sent)-1, 0, 1, 0))
 	w.Run(100 * ms)
-	if !op.Open() {
-		t.Fatalf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -160,12 +158,10 @@ func TestT11SackAndMPRFlap(t *testing.T) {
 		forge(w, r.Append(b.Append(nil)))
 		w.Run(10 * us)
 	}
-	if !op.Open() {
-		t.Fatalf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -189,7 +185,7 @@ func TestT33NackStorm(t *testing.T) {
 	}
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -264,12 +260,10 @@ func TestF27CancelIsCertain(t *testing.T) {
 		t.Fatalf("%v was not found", behind)
 	}
 	w.Run(ms)
-	if behind.Cause() != ses.Cancelled || behind.Event.Unknown {
-		t.Errorf("%v: %v, unknown %v", behind, behind.Cause(), behind.Event.Unknown)
-	}
+	w.Want("cancelled", behind)
 	post(b, trecv(300_000), 1)
 	w.RunOps(time.Second, first)
-	wantOK(t, first)
+	w.Want("ok", first)
 	settle(w)
 }
 
@@ -291,7 +285,7 @@ func TestF8EverythingAtOnce(t *testing.T) {
 		w.Run(10 * time.Second)
 		w.Heal()
 		w.RunOps(2*time.Second, ops...)
-		wantOK(t, ops...)
+		w.Want("ok", ops...)
 		settle(w)
 	}
 }
@@ -313,12 +307,10 @@ func TestT9OneTooHigh(t *testing.T) {
 	if n := a.FEP.Stats().Drops[transport.DropUnsent] - before; n != 40 {
 		t.Errorf("%d of 40 were dropped for naming the unsent", n)
 	}
-	if !op.Open() {
-		t.Fatalf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -428,7 +420,7 @@ func TestT9ClearOneTooHigh(t *testing.T) {
 	}
 	o := a.Post(tsend(1, 100))
 	w.RunOps(time.Second, o, got)
-	wantOK(t, o, got)
+	w.Want("ok", o, got)
 	settle(w)
 }
 

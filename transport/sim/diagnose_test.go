@@ -66,7 +66,7 @@ func warm(t *testing.T, w *simtest.World, s simtest.OpSpec) {
 	r := w.Hosts[1].Post(trecv(s.Len))
 	o := w.Hosts[0].Post(s)
 	w.RunOps(time.Second, o, r)
-	wantOK(t, o, r)
+	w.Want("ok", o, r)
 }
 
 func TestDiagnoseNothing(t *testing.T) {

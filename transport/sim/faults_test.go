@@ -84,7 +84,7 @@ func TestF2Burst(t *testing.T) {
 		ops := post(w.Hosts[0], tsend(1, 64<<10), 1)
 		post(w.Hosts[1], trecv(64<<10), 1)
 		w.RunOps(time.Second, ops...) // heal: 1 s
-		wantOK(t, ops...)
+		w.Want("ok", ops...)
 		settle(w)
 	})
 	t.Run("all its ACKs", func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestF2Burst(t *testing.T) {
 		ops := post(w.Hosts[0], tsend(1, 64<<10), 4)
 		post(w.Hosts[1], trecv(64<<10), 4)
 		w.RunOps(time.Second, ops...)
-		wantOK(t, ops...)
+		w.Want("ok", ops...)
 		settle(w)
 	})
 }
@@ -218,14 +218,12 @@ func TestF7MTUBlackHole(t *testing.T) {
 	big := w.Hosts[0].Post(tsend(1, 64<<10))
 	post(w.Hosts[1], trecv(64<<10), 1)
 	w.RunOps(10*time.Second, big)
-	if big.Cause() != ses.TooBig || !big.Event.Unknown {
-		t.Errorf("%v: %v, unknown %v", big, big.Cause(), big.Event.Unknown)
-	}
+	w.Want("too big, unknown", big)
 	w.Run(time.Second)
 	small := w.Hosts[0].Post(tsend(1, 64<<10))
 	post(w.Hosts[1], trecv(64<<10), 1)
 	w.RunOps(10*time.Second, small)
-	wantOK(t, small)
+	w.Want("ok", small)
 	settle(w)
 }
 
@@ -256,7 +254,7 @@ func TestF8Blackout(t *testing.T) {
 				healed := w.Now()
 				w.RunUntil(time.Second, "progress after the blackout", func() bool { return w.Progress() > healed })
 				w.RunOps(2*time.Second, ops...)
-				wantOK(t, ops...)
+				w.Want("ok", ops...)
 				settle(w)
 			})
 		}
@@ -280,17 +278,9 @@ func TestF9PeerGone(t *testing.T) {
 	sent = append(sent, post(a, ordered(tsend(1, 10)), 5)...)
 	w.Run(10 * time.Second)
 	late := post(a, tsend(1, 50_000), 2)
-	for _, o := range append(sent, got) {
-		if !o.Open() {
-			t.Errorf("%v ended after %v: %v", o, o.EndedAt-died, o.Cause())
-		}
-	}
+	w.Want("open", append(sent, got)...)
 	w.RunOps(died+41*time.Second-w.Now(), append(append(sent, late...), got)...)
-	for _, o := range append(sent, late...) {
-		if o.Cause() != ses.TimedOut {
-			t.Errorf("%v: %v", o, o.Cause())
-		}
-	}
+	w.Want("timed out or timed out, unknown", append(sent, late...)...)
 	if !half.Lost || got.Event.Cause == ses.OK || got.Event.Len != 0 {
 		t.Errorf("the receive in the middle of a message: %v len %d", got.Cause(), got.Event.Len)
 	}
@@ -304,7 +294,7 @@ func TestF9PeerGone(t *testing.T) {
 	again := a.Post(tsend(1, 1000))
 	b.Post(trecv(1000))
 	w.RunOps(time.Second, again)
-	wantOK(t, again)
+	w.Want("ok", again)
 	settle(w)
 }
 
@@ -321,18 +311,14 @@ func TestF10OneWayCut(t *testing.T) {
 			ops := post(w.Hosts[0], tsend(1, 10_000), 3)
 			got := post(w.Hosts[1], trecv(10_000), 3)
 			w.Run(20 * time.Second)
-			wantOK(t, got...)
+			w.Want("ok", got...)
 			if heals {
 				w.SetFaults(lan)
 				w.RunOps(time.Second, ops...)
-				wantOK(t, ops...)
+				w.Want("ok", ops...)
 			} else {
 				w.RunOps(22*time.Second, ops...)
-				for _, o := range ops {
-					if o.Cause() != ses.TimedOut || !o.Event.Unknown {
-						t.Errorf("%v: %v, unknown %v", o, o.Cause(), o.Event.Unknown)
-					}
-				}
+				w.Want("timed out, unknown", ops...)
 				w.SetFaults(lan)
 			}
 			settle(w)
@@ -355,11 +341,7 @@ func TestF11EvidenceOfDeath(t *testing.T) {
 		}
 	}
 	w.RunOps(1500*ms, ops...) // 4 s in all
-	for _, o := range ops {
-		if o.Cause() != ses.Unreachable {
-			t.Errorf("%v: %v", o, o.Cause())
-		}
-	}
+	w.Want("unreachable, unknown", ops...)
 	b.Restart()
 	settle(w)
 }
@@ -382,7 +364,7 @@ func TestF11FalseEvidence(t *testing.T) {
 	w.Hosts[0].Unreachable(w.Now(), w.Hosts[1].Addr())
 	post(w.Hosts[1], trecv(50_000), 3)
 	w.RunOps(3*time.Second, ops...)
-	wantOK(t, ops...)
+	w.Want("ok", ops...)
 	settle(w)
 }
 
@@ -411,10 +393,10 @@ func TestF12PeerRestarted(t *testing.T) {
 	if sent.OK() || !sent.Event.Unknown {
 		t.Errorf("%v was executed by a life that is over: %v, unknown %v", sent, sent.Cause(), sent.Event.Unknown)
 	}
-	wantOK(t, behind...)
+	w.Want("ok", behind...)
 	next := a.Post(tsend(1, 1000))
 	w.RunOps(time.Second, next)
-	wantOK(t, next)
+	w.Want("ok", next)
 	settle(w)
 }
 
@@ -440,7 +422,7 @@ func TestF13WeWereRestarted(t *testing.T) {
 		ops = append(ops, post(a, tsend(1, 50_000), 3)...)
 		post(b, trecv(100_000), 7)
 		w.RunOps(time.Second, ops...)
-		wantOK(t, ops...)
+		w.Want("ok", ops...)
 		if n := b.FEP.Stats().NacksTx[wire.NackInvalidSyn]; n == 0 && life == 0 {
 			t.Error("no SYN of another life was refused: the test does not test")
 		}
@@ -495,7 +477,7 @@ func TestF17Pause(t *testing.T) {
 				before := w.Hosts[0].FEP.Stats()
 				w.Hosts[who].Node.Resume()
 				w.RunOps(2*time.Second, ops...)
-				wantOK(t, ops...)
+				w.Want("ok", ops...)
 				// The sender's own pause is no reason to resend anything: the ACKs
 				// waited in its socket.
 				after := w.Hosts[0].FEP.Stats()
@@ -536,7 +518,7 @@ func TestF18NothingPosted(t *testing.T) {
 	}
 	post(b, trecv(100), len(ops))
 	w.RunOps(time.Second, ops...)
-	wantOK(t, ops...)
+	w.Want("ok", ops...)
 	settle(w)
 }
 
@@ -596,19 +578,13 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 				}
 				recvs := post(b, trecv(n), 3) // the first is for what fills the pool
 				w.RunOps(time.Second, op)
-				if op.Cause() != ses.NotReady {
-					t.Errorf("%v: %v", op, op.Cause())
-				}
+				w.Want("not ready or not ready, unknown", op)
 				w.RunUntil(time.Second, "the end of what came of the message", func() bool { return b.FEP.Idle() })
-				for _, o := range recvs[1:] {
-					if !o.Open() {
-						t.Errorf("%v: %v", o, o.Cause())
-					}
-				}
+				w.Want("open", recvs[1:]...)
 				w.SetFaults(lan)
 				next := a.Post(s)
 				w.RunOps(time.Second, next)
-				wantOK(t, next)
+				w.Want("ok", next)
 				settle(w)
 			})
 		}
@@ -626,13 +602,11 @@ func TestF18RNRTimeoutOfAFirstPacket(t *testing.T) {
 	w.Run(time.Second)
 	others := post(a, tsend(1, 100), 3)
 	w.RunOps(2*time.Second, first)
-	if first.Cause() != ses.NotReady {
-		t.Errorf("%v: %v", first, first.Cause())
-	}
+	w.Want("not ready, unknown", first)
 	w.Run(100 * ms)
 	post(b, trecv(20_000), 4)
 	w.RunOps(time.Second, others...)
-	wantOK(t, others...)
+	w.Want("ok", others...)
 	settle(w)
 }
 
@@ -652,7 +626,7 @@ func TestF19Truncation(t *testing.T) {
 				r = w.Hosts[1].Post(trecv(n))
 			}
 			w.RunOps(time.Second, o, r)
-			wantOK(t, o)
+			w.Want("ok", o)
 			if r.Cause() != ses.Truncated || r.Event.Len != n || r.Event.OverLen != 100_000-n {
 				t.Errorf("%v: %v len %d over %d", r, r.Cause(), r.Event.Len, r.Event.OverLen)
 			}
@@ -689,7 +663,7 @@ func TestF22Limits(t *testing.T) {
 	start := w.Now()
 	ops := post(honest, tsend(0, 1000), 10)
 	w.RunOps(time.Second, ops...)
-	wantOK(t, ops...)
+	w.Want("ok", ops...)
 	if d := w.Now() - start; d > 10*ms {
 		t.Errorf("the honest peer's messages took %v", d)
 	}
@@ -771,7 +745,7 @@ func TestF32TargetShortOfPDCs(t *testing.T) {
 			t.Errorf("%v: open %v, NACKs %d", second, second.Open(), w.Hosts[0].FEP.Stats().NacksTx[wire.NackNoPDCAvail])
 		}
 		w.RunOps(2*time.Second, second)
-		wantOK(t, first, second)
+		w.Want("ok", first, second)
 		settle(w)
 	})
 	t.Run("never comes back", func(t *testing.T) {

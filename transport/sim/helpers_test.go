@@ -78,16 +78,6 @@ func post(h *simtest.Host, s simtest.OpSpec, count int) []*simtest.Op {
 	return ops
 }
 
-// wantOK fails for every operation that has not ended in success.
-func wantOK(t *testing.T, ops ...*simtest.Op) {
-	t.Helper()
-	for _, o := range ops {
-		if !o.OK() {
-			t.Errorf("%v: ended %v, %v", o, o.Ended, o.Cause())
-		}
-	}
-}
-
 // stream moves count messages of n bytes from A to B, window at a time, and
 // returns how long it took.
 func stream(w *simtest.World, s simtest.OpSpec, count, window int) time.Duration {

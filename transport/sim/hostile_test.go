@@ -76,12 +76,10 @@ func TestT9AckOfUnsentIsDropped(t *testing.T) {
 	if n := w.Hosts[0].FEP.Stats().Drops[transport.DropUnsent] - before; n != uint64(len(bad)) {
 		t.Errorf("%d of %d were dropped for naming the unsent", n, len(bad))
 	}
-	if !op.Open() {
-		t.Fatalf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -103,7 +101,7 @@ func TestT9SixteenInARowClose(t *testing.T) {
 	light()
 	next := w.Hosts[0].Post(tsend(1, 100))
 	w.RunOps(time.Second, next)
-	wantOK(t, next)
+	w.Want("ok", next)
 	settle(w)
 }
 
@@ -123,7 +121,7 @@ func TestT9ClearOfUnsent(t *testing.T) {
 	more = append(more, post(a, tsend(1, 100), 5)...)
 	post(b, trecv(20_000), 10)
 	w.RunOps(time.Second, append(ops, more...)...)
-	wantOK(t, append(ops, more...)...)
+	w.Want("ok", append(ops, more...)...)
 	settle(w)
 }
 
@@ -152,7 +150,7 @@ func TestT6ForgedFatalNack(t *testing.T) {
 			}
 			light()
 			w.RunOps(2*time.Second, op)
-			wantOK(t, op)
+			w.Want("ok", op)
 			settle(w)
 		})
 	}
@@ -241,7 +239,7 @@ func TestT1SYNFlood(t *testing.T) {
 		post(target, trecv(size), count)
 		ops := post(streamer, tsend(0, size), count)
 		w.RunOps(time.Minute, ops...)
-		wantOK(t, ops...)
+		w.Want("ok", ops...)
 		return size * count / (w.Now() - from).Seconds()
 	}
 	slice() // opens the PDC
@@ -312,7 +310,7 @@ func TestT1SYNFlood(t *testing.T) {
 			ok++
 		}
 	}
-	wantOK(t, strange...) // they wait their turn
+	w.Want("ok", strange...) // they wait their turn
 	st := target.FEP.Stats()
 	t.Logf("heap grew by %d KiB; %d of %d opens; goodput %.2f of what it was; %d PDCs accepted, %d now; %d drops",
 		grown>>10, ok, len(opens), least/clean, st.PDCAccepted, target.FEP.PDCs(), st.Drops[transport.DropLimit])
@@ -442,9 +440,7 @@ func TestT30Malformed(t *testing.T) {
 	next := post(a, tsend(1, 20_000), 3)
 	w.Drain(4)
 	w.RunOps(5*time.Second, next...)
-	if !next[2].OK() {
-		t.Errorf("%v: %v", next[2], next[2].Cause())
-	}
+	w.Want("ok", next[2])
 	settle(w)
 }
 
@@ -514,7 +510,7 @@ func FuzzDatagrams(f *testing.F) {
 		post(a, trecv(4000), 2)
 		post(b, trecv(4000), 2)
 		w.Run(ms)
-		wantOK(t, opened...)
+		w.Want("ok", opened...)
 		// PDCIDs and PSNs of the capture are not those of this run: put the right
 		// ones in where they belong.
 		variants := [][]byte{p}

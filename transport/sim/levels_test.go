@@ -105,7 +105,7 @@ func TestLevelLostACK(t *testing.T) {
 			c.mustWait(t, o, "though no ACK came back")
 			w.SetFaults(lan)
 			w.RunOps(time.Second, o)
-			wantOK(t, o, r)
+			w.Want("ok", o, r)
 			settle(w)
 		}
 	})
@@ -128,7 +128,7 @@ func TestLevelLostData(t *testing.T) {
 			}
 			w.SetFaults(lan)
 			w.RunOps(time.Second, o, r)
-			wantOK(t, o, r)
+			w.Want("ok", o, r)
 			settle(w)
 		}
 	})
@@ -143,11 +143,11 @@ func TestLevelUnexpected(t *testing.T) {
 			a, b := w.Hosts[0], w.Hosts[1]
 			o := a.Post(c.of(n))
 			w.RunOps(time.Second, o)
-			wantOK(t, o)
+			w.Want("ok", o)
 			w.Run(10 * ms)
 			r := c.take(b, n)
 			w.RunOps(100*ms, r)
-			wantOK(t, r)
+			w.Want("ok", r)
 			if r.Event.Len != n {
 				t.Errorf("%d of %d bytes", r.Event.Len, n)
 			}
@@ -174,7 +174,7 @@ func TestLevelDeferredMatch(t *testing.T) {
 			}
 			rs = append(rs, c.take(b, n))
 			w.RunOps(time.Second, append(rs, o)...)
-			wantOK(t, append(rs, o)...)
+			w.Want("ok", append(rs, o)...)
 			settle(w)
 		}
 	})
@@ -256,10 +256,10 @@ func TestLevelPeerDies(t *testing.T) {
 			r := c.take(b, 60_000)
 			o := a.Post(c.of(60_000))
 			w.RunOps(time.Second, o, r)
-			wantOK(t, o, r)
+			w.Want("ok", o, r)
 			b.Crash(true)
 			w.Run(50 * ms)
-			wantOK(t, o)
+			w.Want("ok", o)
 			b.Restart()
 			settle(w)
 		})
@@ -302,7 +302,7 @@ func TestLevelDC(t *testing.T) {
 		r := c.take(w.Hosts[1], 60_000)
 		o := w.Hosts[0].Post(c.of(60_000))
 		w.RunOps(time.Second, o, r)
-		wantOK(t, o, r)
+		w.Want("ok", o, r)
 		if dc := c.level == transport.LevelDelivery; dc && (with == 0 || without != 0) || !dc && with != 0 {
 			t.Errorf("%d packets with DC, %d without", with, without)
 		}

@@ -115,11 +115,11 @@ func TestT26SiblingTouchesNoPDC(t *testing.T) {
 	}
 	w.SetFaults(lan)
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	again := b.Post(tsend(0, 100))
 	a.Post(trecv(100))
 	w.RunOps(time.Second, again)
-	wantOK(t, again)
+	w.Want("ok", again)
 	settle(w)
 }
 
@@ -203,7 +203,7 @@ func TestF33RotationUnderTraffic(t *testing.T) {
 			b.UseKey()
 			w.Run(400 * ms)
 			w.RunOps(5*time.Second, *ops...)
-			wantOK(t, *ops...)
+			w.Want("ok", *ops...)
 			count := map[*simtest.Host][2]int{}
 			var last sim.Packet // of B's under the old key
 			for i, p := range rec.pkts {

@@ -157,12 +157,10 @@ func TestT8NothingInClear(t *testing.T) {
 	if st.NacksRx != before.NacksRx || st.CPRx != before.CPRx || st.AcksRx != before.AcksRx || st.RxData != before.RxData {
 		t.Error("a packet in clear was read")
 	}
-	if !op.Open() {
-		t.Errorf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	light()
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 

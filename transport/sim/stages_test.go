@@ -77,7 +77,7 @@ func (c *stageRun) wantOpen(why string) {
 // wantReceived fails unless each receive has its message.
 func (c *stageRun) wantReceived() {
 	c.Helper()
-	wantOK(c.T, c.recvs...)
+	c.w.Want("ok", c.recvs...)
 	for _, o := range c.sends {
 		if !o.Delivered() {
 			c.Errorf("%v was not received", o)
@@ -89,7 +89,7 @@ func (c *stageRun) wantReceived() {
 func (c *stageRun) ends() {
 	c.Helper()
 	c.w.RunOps(time.Second, append(c.sends, c.recvs...)...)
-	wantOK(c.T, c.sends...)
+	c.w.Want("ok", c.sends...)
 	c.wantReceived()
 }
 
@@ -135,14 +135,14 @@ var stageCases = []stageCase{
 	{"unexpected", 700, func(c *stageRun) {
 		c.send()
 		c.w.RunOps(20*ms, c.sends...)
-		wantOK(c.T, c.sends...)
+		c.w.Want("ok", c.sends...)
 		c.recv()
 		c.ends()
 	}},
 	{"unexpected, many packets", 60_000, func(c *stageRun) {
 		c.send()
 		c.w.RunOps(100*ms, c.sends...)
-		wantOK(c.T, c.sends...)
+		c.w.Want("ok", c.sends...)
 		c.recv()
 		c.ends()
 	}},

@@ -75,7 +75,7 @@ func TestTalk(t *testing.T) {
 				}
 				sends := talk(w, n, think)
 				w.RunOps(1000*ms, sends...)
-				wantOK(t, sends...)
+				w.Want("ok", sends...)
 				st := w.Hosts[0].FEP.Stats()
 				if per := float64(st.AcksRx) / n; per < c.least || per > c.most {
 					t.Errorf("%.3f ACKs per message, want %.2f to %.2f", per, c.least, c.most)

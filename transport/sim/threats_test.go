@@ -109,11 +109,7 @@ func TestT17ForeignJobFailsTheSend(t *testing.T) {
 			t.Errorf("%v: %v %v unknown %v", o, o.Cause(), o.Event.RC, o.Event.Unknown)
 		}
 	}
-	for _, r := range recvs {
-		if !r.Open() {
-			t.Errorf("%v: %v", r, r.Cause())
-		}
-	}
+	w.Want("open", recvs...)
 	settle(w)
 }
 
@@ -139,12 +135,10 @@ func TestT34StrangeICMP(t *testing.T) {
 		}
 		w.Run(100 * ms)
 	}
-	if !op.Open() {
-		t.Fatalf("%v: %v", op, op.Cause())
-	}
+	w.Want("open", op)
 	post(b, trecv(50_000), 1)
 	w.SetFaults(lan)
 	w.RunOps(2*time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }

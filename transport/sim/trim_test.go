@@ -86,7 +86,7 @@ func (x *incast) finish(t *testing.T) time.Duration {
 	t.Helper()
 	for _, ops := range x.ops {
 		x.RunOps(time.Minute, ops...)
-		wantOK(t, ops...)
+		x.Want("ok", ops...)
 	}
 	return x.Now() - x.start
 }
@@ -136,7 +136,7 @@ func TestF35IncastTrimmed(t *testing.T) {
 					round = append(round, x.Hosts[1+i].Post(tsend(0, size)))
 				}
 				x.RunOps(time.Minute, round...)
-				wantOK(t, round...)
+				x.Want("ok", round...)
 			}
 			took := x.Now() - start
 			defer settle(x.World)
@@ -215,7 +215,7 @@ func TestF35AllTrimmed(t *testing.T) {
 				at := w.Now()
 				op := a.Post(s)
 				w.RunOps(time.Second, op)
-				wantOK(t, first, op)
+				w.Want("ok", first, op)
 				st := a.FEP.Stats()
 				// 10 packets, each of which takes two round trips of 120 µs.
 				if took := w.Now() - at; took > 10*2*150*us {
@@ -249,7 +249,7 @@ func TestTrimmedSynOpensNothing(t *testing.T) {
 		t.Errorf("%d trimmed, %d dropped; %d PDCs, %d packets in answer", st.RxTrimmed, st.Drops[transport.DropTrimmed], b.FEP.PDCs(), w.PacketsFrom(1))
 	}
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }
 
@@ -404,6 +404,6 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	}
 	w.SetFaults(lan)
 	w.RunOps(time.Second, op)
-	wantOK(t, op)
+	w.Want("ok", op)
 	settle(w)
 }

@@ -432,6 +432,9 @@ var plantedBugs = []planted{
 	{bug: "a byte behind the message is written", says: "behind it was written", plant: trecvs(func(e *transport.Event) { e.Context.(*Op).buf[e.Len] = 0 })},
 
 	// The end of all.
+	{bug: "an operation stands otherwise", says: "%v is %s, want %s", play: func(w *World) {
+		w.Want("ok", w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: Any}))
+	}},
 	{bug: "a send does not end in time", says: "%v does not end within", plant: mute, play: func(w *World) {
 		w.RunOps(ms, w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 500}))
 	}},

@@ -125,6 +125,21 @@ func (o *Op) String() string {
 	return s
 }
 
+// State says how the operation stands: "open", "lost" with its host, or the cause of
+// its end ("ok", "timed out", …), with ", unknown" behind it if nobody can tell whether
+// the target has the message.
+func (o *Op) State() string {
+	switch {
+	case o.Lost:
+		return "lost"
+	case !o.Ended:
+		return "open"
+	case o.Event.Unknown:
+		return o.Event.Cause.String() + ", unknown"
+	}
+	return o.Event.Cause.String()
+}
+
 // OK reports whether the operation has ended in success.
 func (o *Op) OK() bool { return o.Ended && o.Event.Cause == ses.OK }
 

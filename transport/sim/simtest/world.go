@@ -11,6 +11,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uetkit/uetkit/transport"
@@ -271,6 +273,19 @@ func (w *World) RunOps(d time.Duration, ops ...*Op) {
 		return i == len(ops)
 	}) {
 		w.Failf("%v does not end within %v", ops[i], d)
+	}
+}
+
+// Want fails unless all these operations stand so: state is what Op.State says, or
+// several of that with " or " between.
+func (w *World) Want(state string, ops ...*Op) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	for _, o := range ops {
+		if s := o.State(); !slices.Contains(strings.Split(state, " or "), s) {
+			w.Failf("%v is %s, want %s", o, s, state)
+		}
 	}
 }
 
