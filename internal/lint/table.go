@@ -59,6 +59,7 @@ var House = Table{
 		{Dir: "transport/wire", Core: true},
 		{Dir: "transport/dgram", Core: true},
 		{Dir: "internal/invariant"},
+		{Dir: "internal/agenda", Core: true},
 		{
 			Dir: "internal/wait", May: []string{"fi"}, Foreign: []string{"golang.org/x/sys"},
 			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
@@ -97,7 +98,7 @@ var House = Table{
 			Dir: "transport/udp", May: []string{"transport/dgram"},
 			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
 		},
-		{Dir: "transport/sim", May: []string{"transport/dgram"}, TestsMay: []string{"transport/..."}, Core: true},
+		{Dir: "transport/sim", May: []string{"transport/dgram", "internal/agenda"}, TestsMay: []string{"transport/..."}, Core: true},
 		{
 			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/pds", "transport/tss", "transport/wire", "transport/dgram"}, Core: true,
 			Std: []string{"runtime/debug"},
@@ -179,7 +180,7 @@ var House = Table{
 			},
 		},
 		{
-			Dir: "testbed/fabric", May: []string{"transport/wire"}, Core: true,
+			Dir: "testbed/fabric", May: []string{"transport/wire", "internal/agenda"}, Core: true,
 			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
 		},
 		{

@@ -104,7 +104,7 @@ func (s *Switch) Apply(now time.Duration, e Event) error {
 		s.happen(t)
 		return nil
 	}
-	s.agenda.push(s.now+time.Duration(t.At), event{kind: evTimed, do: t})
+	s.due(s.now+time.Duration(t.At), event{kind: evTimed, do: t})
 	return nil
 }
 
@@ -126,12 +126,12 @@ func (s *Switch) happen(t *timed) {
 	s.timed--
 	if t.For > 0 {
 		s.timed++
-		s.agenda.push(s.now+time.Duration(t.For), event{kind: evUndo, undo: c})
+		s.due(s.now+time.Duration(t.For), event{kind: evUndo, undo: c})
 	}
 	if t.Every > 0 && (t.Times == 0 || t.done < t.Times) {
 		s.timed++
 		at := t.zero + time.Duration(t.At) + time.Duration(t.done)*time.Duration(t.Every)
-		s.agenda.push(at, event{kind: evTimed, do: t})
+		s.due(at, event{kind: evTimed, do: t})
 	}
 }
 

@@ -29,107 +29,11 @@ const (
 	evPackets = evTimed        // kinds below are about packets
 )
 
-// A key is an event's place in the heap; the body stays where it is.
-type key struct {
-	at   time.Duration
-	seq  uint64
-	body int32
-}
-
-func (k key) before(o key) bool { return k.at < o.at || k.at == o.at && k.seq < o.seq }
-
-// An agenda is a binary heap of events, earliest first.
-type agenda struct {
-	heap   []key
-	bodies []event
-	free   []int32
-	seq    uint64
-}
-
-func (q *agenda) len() int { return len(q.heap) }
-
-// next is the time of the earliest event; there must be one.
-func (q *agenda) next() time.Duration { return q.heap[0].at }
-
-func (q *agenda) push(at time.Duration, e event) {
-	var b int32
-	if n := len(q.free); n > 0 {
-		b, q.free = q.free[n-1], q.free[:n-1]
-		q.bodies[b] = e
-	} else {
-		b = int32(len(q.bodies))
-		q.bodies = append(q.bodies, e)
-	}
-	q.seq++
-	k := key{at, q.seq, b}
+// due puts an event on the agenda.
+func (s *Switch) due(at time.Duration, e event) {
 	if e.kind < evPackets {
-		k.seq |= 1 << 63
+		s.agenda.Push(at, e)
+		return
 	}
-	q.heap = append(q.heap, k)
-	i := len(q.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !k.before(q.heap[up]) {
-			break
-		}
-		q.heap[i] = q.heap[up]
-		i = up
-	}
-	q.heap[i] = k
-}
-
-func (q *agenda) pop() (time.Duration, event) {
-	top := q.heap[0]
-	last := len(q.heap) - 1
-	k := q.heap[last]
-	q.heap = q.heap[:last]
-	if last > 0 {
-		i := 0
-		for {
-			c := 2*i + 1
-			if c >= last {
-				break
-			}
-			if c+1 < last && q.heap[c+1].before(q.heap[c]) {
-				c++
-			}
-			if !q.heap[c].before(k) {
-				break
-			}
-			q.heap[i] = q.heap[c]
-			i = c
-		}
-		q.heap[i] = k
-	}
-	e := q.bodies[top.body]
-	q.bodies[top.body] = event{}
-	q.free = append(q.free, top.body)
-	return top.at, e
-}
-
-// A fifo is a ring of packets. It grows to what its owner's bound allows and
-// stays so.
-type fifo struct {
-	ring    []*packet
-	head, n int
-}
-
-func (f *fifo) push(p *packet) {
-	if f.n == len(f.ring) {
-		ring := make([]*packet, max(16, 2*len(f.ring)))
-		for i := range f.n {
-			ring[i] = f.ring[(f.head+i)&(len(f.ring)-1)]
-		}
-		f.ring, f.head = ring, 0
-	}
-	f.ring[(f.head+f.n)&(len(f.ring)-1)] = p
-	f.n++
-}
-
-func (f *fifo) pop() *packet {
-	p := f.ring[f.head]
-	f.ring[f.head] = nil
-	f.head = (f.head + 1) & (len(f.ring) - 1)
-	f.n--
-	return p
+	s.agenda.PushFirst(at, e)
 }

@@ -209,7 +209,7 @@ func (s *Switch) serve(l *line, p *packet) {
 	took := num / int64(l.eff.Rate)
 	l.txFrac = num % int64(l.eff.Rate)
 	l.tx, l.txEnd = p, s.now+time.Duration(took)
-	s.agenda.push(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
+	s.due(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
 }
 
 // ecn marks by what waits behind p. Only the low class is marked.
@@ -289,7 +289,7 @@ func (s *Switch) retime(l *line, old Rate) {
 		}
 		l.txEnd = s.now + time.Duration(left)
 	}
-	s.agenda.push(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
+	s.due(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
 }
 
 // sent is a packet that has had its turn: it leaves the line after the delay.
@@ -305,12 +305,12 @@ func (s *Switch) sent(l *line, p *packet) {
 	case at == s.now && (l.pipe.n == 0 || at < l.pipeEnd):
 		s.hop(p)
 	case at < l.pipeEnd && l.pipe.n > 0: // it overtakes
-		s.agenda.push(at, event{kind: evHop, pkt: p})
+		s.due(at, event{kind: evHop, pkt: p})
 	default:
 		p.at, l.pipeEnd = at, at
 		l.pipe.push(p)
 		if l.pipe.n == 1 {
-			s.agenda.push(at, event{kind: evPipe, line: l})
+			s.due(at, event{kind: evPipe, line: l})
 		}
 	}
 }
@@ -319,7 +319,7 @@ func (s *Switch) sent(l *line, p *packet) {
 func (s *Switch) piped(l *line) {
 	p := l.pipe.pop()
 	if l.pipe.n > 0 {
-		s.agenda.push(l.pipe.ring[l.pipe.head].at, event{kind: evPipe, line: l})
+		s.due(l.pipe.ring[l.pipe.head].at, event{kind: evPipe, line: l})
 	}
 	s.hop(p)
 }

@@ -60,7 +60,7 @@ func (s *Switch) record(r *rule, p *packet) {
 	t.young.push(c)
 	if !t.runs {
 		t.runs = true
-		s.agenda.push(s.now+max(t.every, t.after), event{kind: evReplay, rule: r})
+		s.due(s.now+max(t.every, t.after), event{kind: evReplay, rule: r})
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *Switch) replay(r *rule) {
 	} else {
 		next = max(next, t.young.ring[t.young.head].at+t.after)
 	}
-	s.agenda.push(next, event{kind: evReplay, rule: r})
+	s.due(next, event{kind: evReplay, rule: r})
 }
 
 // wipe gives back what a rule that is gone has recorded.

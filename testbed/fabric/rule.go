@@ -184,7 +184,7 @@ func (s *Switch) goOn(l *line, r *rule, p *packet, after time.Duration) {
 		return
 	}
 	p.ord = r.ord + 1
-	s.agenda.push(s.now+after, event{kind: evRule, line: l, pkt: p})
+	s.due(s.now+after, event{kind: evRule, line: l, pkt: p})
 }
 
 const (
@@ -207,7 +207,7 @@ func (s *Switch) hold(l *line, r *rule, p *packet) {
 	if d == 0 {
 		d = defaultHold
 	}
-	s.agenda.push(s.now+d, event{kind: evHold, rule: r, pkt: p, gen: p.gen})
+	s.due(s.now+d, event{kind: evHold, rule: r, pkt: p, gen: p.gen})
 }
 
 // overtaken is that a packet has passed those that r holds.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/uetkit/uetkit/internal/agenda"
 )
 
 // A Switch is the state of a switch. It belongs to one goroutine.
@@ -20,7 +22,7 @@ type Switch struct {
 	routes routes
 
 	now     time.Duration // of what is being done
-	agenda  agenda
+	agenda  agenda.Agenda[event]
 	pool    pool
 	out     fifo
 	lent    *packet // what Transmit gave last
@@ -95,7 +97,7 @@ func (s *Switch) start() {
 	s.started, s.zero = true, s.now
 	for _, t := range s.pending {
 		t.zero = s.now
-		s.agenda.push(s.now+time.Duration(t.At), event{kind: evTimed, do: t})
+		s.due(s.now+time.Duration(t.At), event{kind: evTimed, do: t})
 	}
 	s.pending = nil
 	s.advance() // those of time 0
@@ -144,21 +146,21 @@ func (s *Switch) Receive(now time.Duration, port int, ip []byte) {
 // Advance does everything that is due at or before now.
 func (s *Switch) Advance(now time.Duration) {
 	s.recycle()
-	for s.agenda.len() > 0 && s.agenda.next() <= now {
+	for s.agenda.Len() > 0 && s.agenda.Next() <= now {
 		s.step()
 	}
 	s.now = max(s.now, now)
 }
 
 func (s *Switch) advance() {
-	for s.agenda.len() > 0 && s.agenda.next() <= s.now {
+	for s.agenda.Len() > 0 && s.agenda.Next() <= s.now {
 		s.step()
 	}
 }
 
 // step does the first thing on the agenda, at its time.
 func (s *Switch) step() {
-	at, e := s.agenda.pop()
+	at, e := s.agenda.Pop()
 	s.now = max(s.now, at)
 	switch e.kind {
 	case evTx:
@@ -208,7 +210,7 @@ func (s *Switch) hop(p *packet) {
 // is when it should have left.
 func (s *Switch) Transmit(now time.Duration) (port int, ip []byte, at time.Duration, ok bool) {
 	s.recycle()
-	for s.out.n == 0 && s.agenda.len() > 0 && s.agenda.next() <= now {
+	for s.out.n == 0 && s.agenda.Len() > 0 && s.agenda.Next() <= now {
 		s.step()
 	}
 	if s.out.n == 0 {
@@ -233,8 +235,8 @@ func (s *Switch) NextTimeout() (at time.Duration, ok bool) {
 	if s.out.n > 0 {
 		return s.out.ring[s.out.head].at, true
 	}
-	if s.agenda.len() > 0 {
-		return s.agenda.next(), true
+	if s.agenda.Len() > 0 {
+		return s.agenda.Next(), true
 	}
 	return 0, false
 }

@@ -77,7 +77,7 @@ func (c *Conn) Wait(timeout time.Duration) error {
 	n := c.node.net
 	until := n.now + timeout
 	for !c.closed && !c.woken && c.node.Waiting() == 0 {
-		if n.queue.len() == 0 || timeout >= 0 && n.queue.next() > until {
+		if n.queue.Len() == 0 || timeout >= 0 && n.queue.Next() > until {
 			if timeout >= 0 {
 				n.now = max(n.now, until)
 			}

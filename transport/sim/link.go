@@ -232,7 +232,7 @@ func (l *Link) reorder(p *Packet, extra time.Duration) {
 	if len(l.back) > 0 || l.hits(drawReverse, f.Reverse) {
 		if len(l.back) == 0 {
 			l.holds++
-			l.net.queue.push(l.net.now+hold, event{kind: evRelease, link: l, gen: l.holds})
+			l.net.queue.Push(l.net.now+hold, event{kind: evRelease, link: l, gen: l.holds})
 		}
 		l.back = append(l.back, p)
 		if len(l.back) >= max(f.ReverseLen, 2) {
@@ -349,7 +349,7 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 		l.last = at
 	}
 	l.Passed++
-	l.net.queue.push(at, event{kind: evHop, pkt: p})
+	l.net.queue.Push(at, event{kind: evHop, pkt: p})
 }
 
 // trim cuts a packet if it is to be, and reports whether it did.

@@ -14,6 +14,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"time"
+
+	"github.com/uetkit/uetkit/internal/agenda"
 )
 
 // Start is the time on the clock of a new Net. It is not zero, so that code which takes
@@ -127,7 +129,7 @@ type Net struct {
 
 	seed   uint64
 	now    time.Duration
-	queue  queue
+	queue  agenda.Agenda[event]
 	nodes  []*Node
 	links  []*Link
 	ports  map[netip.AddrPort]port
@@ -181,7 +183,7 @@ func (n *Net) Note(x uint64) {
 
 // At calls fn at that time, or now if it has passed.
 func (n *Net) At(at time.Duration, fn func()) {
-	n.queue.push(max(at, n.now), event{kind: evFunc, fn: fn})
+	n.queue.Push(max(at, n.now), event{kind: evFunc, fn: fn})
 }
 
 // After calls fn when d is over.
@@ -189,10 +191,10 @@ func (n *Net) After(d time.Duration, fn func()) { n.At(n.now+d, fn) }
 
 // Step lets the next event happen and reports false if there is none.
 func (n *Net) Step() bool {
-	if n.queue.len() == 0 {
+	if n.queue.Len() == 0 {
 		return false
 	}
-	at, e := n.queue.pop()
+	at, e := n.queue.Pop()
 	n.now = at
 	n.steps++
 	switch e.kind {
@@ -216,7 +218,7 @@ func (n *Net) Steps() uint64 { return n.steps }
 // Run lets everything happen that is due at or before until, and sets the clock
 // to it.
 func (n *Net) Run(until time.Duration) {
-	for n.queue.len() > 0 && n.queue.next() <= until {
+	for n.queue.Len() > 0 && n.queue.Next() <= until {
 		n.Step()
 	}
 	n.now = max(n.now, until)
@@ -226,7 +228,7 @@ func (n *Net) Run(until time.Duration) {
 // it did by that time.
 func (n *Net) RunUntil(until time.Duration, cond func() bool) bool {
 	for !cond() {
-		if n.queue.len() == 0 || n.queue.next() > until {
+		if n.queue.Len() == 0 || n.queue.Next() > until {
 			n.now = max(n.now, until)
 			return cond()
 		}

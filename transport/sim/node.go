@@ -194,7 +194,7 @@ func (n *Net) inject(from *Node, src netip.AddrPort, path int, dst netip.AddrPor
 		n.hop(p)
 		return
 	}
-	n.queue.push(n.now, event{kind: evHop, pkt: p})
+	n.queue.Push(n.now, event{kind: evHop, pkt: p})
 }
 
 // arrive puts a packet into the receive buffer.
@@ -204,7 +204,7 @@ func (nd *Node) arrive(p *Packet) {
 			// The answer takes as long as the datagram did.
 			c := nd.net.clone(p, 0)
 			c.Data = c.Data[:0]
-			nd.net.queue.push(nd.net.now+nd.net.now-p.Sent, event{kind: evICMP, node: p.From, gen: uint32(p.FromLife), pkt: c})
+			nd.net.queue.Push(nd.net.now+nd.net.now-p.Sent, event{kind: evICMP, node: p.From, gen: uint32(p.FromLife), pkt: c})
 		}
 		nd.net.drop(p, WhyDown)
 		return
@@ -298,7 +298,7 @@ func (nd *Node) schedule() {
 func (nd *Node) push(at time.Duration) {
 	nd.gen++
 	nd.turnAt = at
-	nd.net.queue.push(at, event{kind: evTurn, node: nd, gen: nd.gen})
+	nd.net.queue.Push(at, event{kind: evTurn, node: nd, gen: nd.gen})
 }
 
 // spinLimit is how many turns a node may take without time passing before it is
