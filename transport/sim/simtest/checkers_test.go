@@ -49,8 +49,8 @@ var plantedBugs = []planted{
 	{bug: "an empty train", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Data = d.Data[:0] })},
 	{bug: "a train to nowhere", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Remote = netip.AddrPort{} })},
 	{bug: "a train on a path that is not there", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Path = 1 })},
-	{bug: "a train of too many datagrams", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Seg = len(d.Data)/(dgram.MaxSegments+1) + 1 - len(d.Data)/80 })},
-	{bug: "a train of too many bytes", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Data = append(d.Data, make([]byte, dgram.MaxTrain)...) })},
+	{bug: "a train of too many datagrams", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Seg = 1 })},
+	{bug: "a train of too many bytes", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Data, d.Seg = append(d.Data, make([]byte, dgram.MaxTrain)...), 0 })},
 	{bug: "a train though nothing was pending", says: "with nothing pending", plant: func(w *World) { lie(w.Hosts[0]).pending = always(false) }},
 	{bug: "trains without end", says: "does not come to an end", plant: func(w *World) {
 		nobody := netip.MustParseAddrPort("10.9.9.9:1")
