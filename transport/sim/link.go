@@ -47,8 +47,8 @@ const (
 	numDraws
 )
 
-// defaultHold is Faults.ReorderHold's default: longer than a round trip of most
-// tests, shorter than patience.
+// defaultHold is the default of Faults.ReorderHold. It is longer than a round trip of
+// most tests.
 const defaultHold = 20 * time.Millisecond
 
 // NewLink makes a link that is on no route yet.
@@ -76,9 +76,9 @@ func (l *Link) SetFaults(f Faults) {
 	}
 }
 
-// Divert hands every datagram that enters the link to f instead of doing anything
-// to it: for a model of a network that is not of this package. f borrows the
-// Packet; what comes out of the model goes on by Net.Deliver.
+// Divert hands every datagram that enters the link to f, and the link does nothing
+// to it: another model of a network takes its place. f borrows the Packet and calls
+// Net.Deliver for what arrives.
 func (l *Link) Divert(f func(*Packet)) { l.divert = f }
 
 // Entered is how many datagrams have entered the link: the number of the next
@@ -100,7 +100,7 @@ func (l *Link) hits(d draw, p float64) bool {
 	return p > 0 && (p >= 1 || l.rng(d).Float64() < p)
 }
 
-// enter takes a packet in: what loses it, then what changes or repeats it.
+// enter takes in a packet: it may lose it, then repeat it, then damage it.
 func (l *Link) enter(p *Packet) {
 	f := &l.f
 	num := l.count
@@ -186,8 +186,8 @@ func (l *Link) burst() bool {
 	return l.bad && l.hits(drawBurst, b.Loss)
 }
 
-// damage changes the bytes. A UDP checksum would catch most of it; the protocol
-// must not need one.
+// damage changes the bytes of a packet. No UDP checksum protects them: the protocol
+// has to find out by itself.
 func (l *Link) damage(p *Packet) *Packet {
 	f := &l.f
 	if len(p.Data) > 0 && l.hits(drawCorrupt, f.Corrupt) {
@@ -309,8 +309,8 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 	switch {
 	case f.Rate <= 0:
 	case front:
-		// What comes later waits for it, and what waits is passed: its turn stays what
-		// it was said to be, so that for the while the rate is exceeded.
+		// It overtakes the packets that wait, and later ones wait for it. Those that
+		// wait keep their time, so the link exceeds its rate for a moment.
 		l.ahead = max(l.ahead, now)
 		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
 			l.net.drop(p, WhyQueue)

@@ -16,8 +16,8 @@ func (h *Host) everDied() bool {
 	return h.FEP == nil || h.Closed || len(h.died) > 1
 }
 
-// mayFail says whether a send may end in error: rule "success only" of most
-// faults.
+// mayFail reports whether a send may end in error. Most faults of docs/faults.md allow
+// success only.
 func (w *World) mayFail(o *Op) bool {
 	return w.spec.MayFail || o.WrongRI || w.Hosts[o.Peer].everDied()
 }
@@ -61,16 +61,16 @@ func (w *World) sendEnded(o *Op) {
 	}
 }
 
-// wanted checks that somebody asked for the end of an operation that ended
-// cancelled.
+// wanted checks that an operation that ended cancelled was cancelled, or its host
+// closed.
 func (w *World) wanted(o *Op) {
 	if !o.cancel && !o.Host.closing {
 		w.Failf("%s: %v ends cancelled without a cancel", o.Host.Name(), o)
 	}
 }
 
-// stage: no success before every packet was given to the target and every
-// answer was given to the sender (docs/faults.md rule 2, R-CMPL-01, S-CPL-01).
+// stage checks that a send succeeds only after its target received every packet and
+// its host every answer (docs/faults.md rule 2, R-CMPL-01, S-CPL-01).
 func (w *World) stage(o *Op) {
 	h := o.Host
 	there := false
@@ -85,8 +85,8 @@ func (w *World) stage(o *Op) {
 	}
 }
 
-// certain: a failure without Unknown says that the target does not have the
-// message (docs/faults.md rule 3).
+// certain checks that the target does not have the message of a send that failed
+// without Unknown (docs/faults.md rule 3).
 func (w *World) certain(o *Op) {
 	if o.Event.Unknown {
 		return
@@ -94,8 +94,8 @@ func (w *World) certain(o *Op) {
 	for _, d := range o.lives {
 		switch {
 		case o.Event.Cause == ses.Refused && len(w.Hosts[o.Peer].born) > 1:
-			// One life refused it; a copy that was under way may come to another.
-			// Nothing unsecured can tell (T22).
+			// One life of the target refused it, and the next one may have taken a copy
+			// that was under way. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
 		case d.allAt != 0 && o.Event.Cause != ses.Refused && o.Event.Cause != ses.NotReady && o.Event.Cause != ses.NoResource:
@@ -118,7 +118,7 @@ func (w *World) recvEnded(o *Op) {
 			w.Failf("%s: byte %d of a receive that nothing matched was written: %v", h.Name(), i, o)
 		}
 	default:
-		// F9: matched, and the rest of the message will never come.
+		// F9: it matched a message whose rest will never arrive.
 		if e.Len != 0 {
 			w.Failf("%s: %v ends in error with length %d", h.Name(), o, e.Len)
 		}
@@ -131,9 +131,9 @@ func (w *World) recvEnded(o *Op) {
 	set(o.buf, spent)
 }
 
-// forgotten says that a message was over before its target began its present
-// life. If it had to be sent as two PDCs (NACK 15), the target knows neither, and
-// nothing tells a late copy of the one from a late copy of the other (T22).
+// forgotten reports whether a message was over before its target began its present
+// life. If the message was sent on two PDCs (NACK 15), the target knows neither, and
+// may take a late copy from each (T22).
 func (w *World) forgotten(s *Op, h *Host) bool {
 	var over time.Duration
 	if s.Ended && s.Level != transport.LevelInject {
@@ -154,8 +154,8 @@ func (w *World) received(o *Op) {
 	o.from = h.FEP.PeerAddr(e.Peer)
 	s, sure := w.identify(o)
 	if !sure {
-		// It looks like several: any that is free will do, and one that another
-		// such receive was given if that can have another.
+		// It may be one of several messages. Take any that no receive has; else one
+		// whose receive can take another instead.
 		s = w.place(o, map[*Op]bool{})
 	}
 	if s == nil || !s.send() || w.Hosts[s.Peer] != h {
@@ -200,8 +200,8 @@ func (w *World) received(o *Op) {
 	}
 }
 
-// identify finds the send that a receive got. Unless sure, what was received
-// is too short to say.
+// identify is the send whose message a receive got. It is not sure if the message is
+// too short to carry its number.
 func (w *World) identify(o *Op) (s *Op, sure bool) {
 	e := &o.Event
 	switch {
@@ -230,7 +230,7 @@ func (w *World) looksLike(o, s *Op) bool {
 		s.Host.Addr() != o.from || !o.accepts(s) {
 		return false
 	}
-	// What a former life of the target refused, another copy may bring to this one.
+	// A message that a former life of the target refused may have come to this one.
 	if s.Failed() && !s.Event.Unknown && len(o.Host.born) == 1 {
 		return false
 	}
@@ -259,9 +259,9 @@ func (w *World) place(o *Op, seen map[*Op]bool) *Op {
 	return nil
 }
 
-// claim gives a message one of the receives that it looks like, if what that was
-// taken to have got need not have arrived or finds another one: all of it came to
-// the target, but in vain, when a former life had begun the PDC.
+// claim takes a receive for a message from another one that looks the same, if that
+// one need not have been received or can claim a receive itself. A message need not be
+// received although all of it arrived, if the target refused its PDC as a former life's.
 func (w *World) claim(s *Op, seen map[*Op]bool) bool {
 	t := w.Hosts[s.Peer]
 	for _, o := range w.ops {
@@ -288,8 +288,8 @@ func (w *World) claim(s *Op, seen map[*Op]bool) bool {
 	return false
 }
 
-// owed reports whether a message must still be delivered, or a send still end:
-// what Settle waits for.
+// owed reports whether Settle has to wait for an operation: a send that has not ended,
+// or a message that must still be received.
 func (w *World) owed(o *Op) bool {
 	if o.waiting {
 		return o.Host.Up()
@@ -302,7 +302,7 @@ func (w *World) owed(o *Op) bool {
 		if !o.Silent {
 			return true
 		}
-		// A silent success makes no event: it is done when it is delivered.
+		// A silent send makes no event when it succeeds: it is over when it is received.
 		if !o.Delivered() && !t.everDied() && !o.WrongRI && !w.spec.Forged {
 			return true
 		}
@@ -360,8 +360,7 @@ func (h *Host) drain(k, n int) {
 		o := h.w.newOp(h, OpSpec{Kind: kind, Peer: Any, AnyClass: true})
 		o.Len, o.drainer = n, true
 		if old != nil {
-			// The buffer goes on to the next receive: what is written late shows
-			// there.
+			// The next receive gets the same buffer, so that a late write shows.
 			o.whole, o.buf = old.whole, old.buf
 			old.whole, old.buf = nil, nil
 			set(o.buf, soil)
@@ -403,9 +402,9 @@ func (w *World) patience() time.Duration {
 	return 8 * d
 }
 
-// work is how long a host may need for what is still to be sent by a window that
-// its configuration keeps small, or a switch that drops or trims early: a window per
-// round trip, at half the pace.
+// work is how long the hosts may need to send what is left, at half a window in each
+// round trip. The window is as small as the configuration makes it, or the queue of a
+// switch that drops or trims.
 func (w *World) work() time.Duration {
 	var d time.Duration
 	room := math.MaxInt
@@ -450,8 +449,8 @@ func (w *World) Settle(bound time.Duration) {
 			}
 		}
 	}
-	// Liveness: docs/faults.md rule 5, progress within 1 s. While an operation
-	// between living hosts is open something must go on.
+	// docs/faults.md rule 5: while an operation between living hosts is open, there is
+	// progress within 1 s.
 	from := w.Net.Now()
 	i, live := 0, 0
 	stuck := func() *Op {
@@ -492,7 +491,7 @@ func (w *World) Settle(bound time.Duration) {
 			}
 		}
 	}
-	// A silent send to a host that died shows its end in nothing else.
+	// Only this shows the end of a silent send to a host that died.
 	w.RunUntil(bound+slow+w.patience(), "the end of all sends", func() bool {
 		for _, h := range w.Hosts {
 			if h.Up() && h.FEP.Busy() {
@@ -501,10 +500,10 @@ func (w *World) Settle(bound time.Duration) {
 		}
 		return true
 	})
-	// A late copy may be news to a host that was restarted meanwhile.
+	// A host that was restarted may take a late copy for a new packet.
 	w.RunUntil(10*time.Second, "the arrival of the last late copy", func() bool { return w.Net.UnderWay() == 0 })
-	// Half a message that comes late takes a receive until its PDC is given up, and
-	// what comes whole may have to wait for it.
+	// A late half of a message holds a receive until its PDC is given up, and a whole
+	// message may have to wait for that receive.
 	w.RunUntil(time.Second+slow+w.patience(), "the receipt of what is unexpected", func() bool {
 		for _, h := range w.Hosts {
 			if h.Up() && h.FEP.Unexpected() > 0 {
@@ -513,8 +512,8 @@ func (w *World) Settle(bound time.Duration) {
 		}
 		return true
 	})
-	// Nothing is left to match: the receives that remain are cancelled, those
-	// that wait for the rest of a message end with their peer.
+	// No message is left, so cancel the receives that remain. Those that wait for the
+	// rest of a message end with their peer.
 	for _, h := range w.Hosts {
 		if h.drainLeft != nil && h.Up() {
 			h.drainLeft()
@@ -547,8 +546,8 @@ func (w *World) Settle(bound time.Duration) {
 	w.Audit()
 }
 
-// Rest waits until nothing is left: no message, no packet under way, then no
-// PDC, then no timer; and no packet moves any more.
+// Rest waits until there is no message any more, then no PDC, then no timer, then no
+// packet under way, and checks that no host sends anything after that.
 func (w *World) Rest(slow time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -595,14 +594,14 @@ func (w *World) Rest(slow time.Duration) {
 		if !h.FEP.Idle() || h.FEP.Busy() || h.FEP.Queued() != 0 {
 			w.Failf("%s: not idle at rest: busy %v, %d queued", h.Name(), h.FEP.Busy(), h.FEP.Queued())
 		}
-		// A window of one packet would never open again.
+		// Bytes that stay in flight would close a window of one packet for ever.
 		if n := h.FEP.Load().InFlight; n != 0 {
 			w.Failf("%s: %d bytes in flight at rest", h.Name(), n)
 		}
 	}
 }
 
-// Audit checks what can be judged only when all is over.
+// Audit checks what is known only at the end of a run.
 func (w *World) Audit() {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -614,7 +613,7 @@ func (w *World) Audit() {
 		if o.Open() && o.Host.Up() && o.Life == o.Host.Life() && !(o.send() && o.Silent) {
 			w.Failf("%s: %v never ended", o.Host.Name(), o)
 		}
-		// Nothing was written where nothing may be.
+		// Nobody wrote to a buffer that was given back, or around one.
 		switch {
 		case o.buf != nil && o.Ended:
 			w.unwritten(o, o.whole, o.buf)
@@ -645,9 +644,9 @@ func (w *World) Audit() {
 	}
 }
 
-// deliveryStage: at LevelDelivery the result is available at the target when
-// the success is (R-CMPL-07): a receive that was posted before the message was
-// complete has ended by then.
+// deliveryStage checks that a send at LevelDelivery succeeds only when the target has
+// the message (R-CMPL-07): a receive that was posted before the message was complete has
+// ended by then.
 func (w *World) deliveryStage(o *Op) {
 	if !o.OK() || o.Level != transport.LevelDelivery {
 		return
@@ -659,8 +658,8 @@ func (w *World) deliveryStage(o *Op) {
 	}
 }
 
-// auditOrder checks matching: ordered messages are matched in post order, and
-// receives in theirs (S-MAT-04, R-MSG-08, R-ORD-05).
+// auditOrder checks that ordered messages, and receives, are matched in the order in
+// which they were posted (S-MAT-04, R-MSG-08, R-ORD-05).
 func (w *World) auditOrder() {
 	type flow struct {
 		from, to     *Host
@@ -681,13 +680,13 @@ func (w *World) auditOrder() {
 				continue
 			}
 			for _, r := range cancelled {
-				// A receive that stayed pending the whole time would have had it.
+				// r was pending all the time and should have got it.
 				if r.Host == d.receive.Host && r.Life == d.receive.Life && r.postSeq < d.receive.postSeq &&
 					r.endSeq > d.receive.endSeq && r.accepts(s) {
 					w.Failf("%s: %v got %v, though %v was posted before and matches", r.Host.Name(), d.receive, s, r)
 				}
 			}
-			// Packets sent to a former life may come late to this one.
+			// Packets for a former life of the target may arrive late, in any order.
 			if s.Ordered && s.PostedAt >= d.receive.Host.born[d.life-1] {
 				f := flow{s.Host, d.receive.Host, s.Life, d.life, s.tagged()}
 				if ordered[f] == nil {
@@ -717,7 +716,7 @@ func (w *World) auditHost(h *Host) {
 	}
 	st := h.FEP.Stats()
 	if !w.spec.Hostile && !w.spec.NoCRC {
-		// F5, F6: every damaged datagram is a counted drop, and only they are.
+		// F5, F6: each damaged datagram, and no other, is counted as such a drop.
 		n := st.Drops[transport.DropCRC] + st.Drops[transport.DropShort] + st.Drops[transport.DropLength] + st.Drops[transport.DropSecured]
 		if w.spec.Secure != pds.SecureNone {
 			for _, r := range [...]transport.DropReason{transport.DropClear, transport.DropAuth, transport.DropSDI, transport.DropKey, transport.DropEpoch} {
@@ -727,7 +726,7 @@ func (w *World) auditHost(h *Host) {
 		if n+st.RxTrimmed != uint64(h.damaged+h.trimmed) {
 			w.Failf("%s: %d datagrams came damaged or trimmed, %d are counted as such", h.Name(), h.damaged+h.trimmed, n+st.RxTrimmed)
 		}
-		// Cut ones are known by their code point, if somebody looks.
+		// A FEP that looks at code points counts trimmed datagrams apart.
 		if cut := uint64(h.trimmed); h.Config.Trimming && (st.RxTrimmed > cut || st.RxTrimmed < cut-uint64(h.wild)) || !h.Config.Trimming && st.RxTrimmed != 0 {
 			w.Failf("%s: %d datagrams came trimmed, %d are counted as such", h.Name(), h.trimmed, st.RxTrimmed)
 		}
@@ -746,7 +745,7 @@ func (w *World) auditHost(h *Host) {
 			}
 		}
 	}
-	// A host in its second life may get late copies of half a message.
+	// A host in a later life may get late copies of half a message, and is excused.
 	if h.errRecv > 0 && !w.spec.MayFail && h.Life() == 1 {
 		for _, s := range w.ops {
 			if s.send() && s.postSeq != 0 && w.Hosts[s.Peer] == h && (s.Lost || s.Failed() || s.Host.everDied()) {

@@ -187,7 +187,7 @@ type line struct {
 	n int
 }
 
-// begin has the first word said.
+// begin starts a conversation: the first message leaves.
 func (w *World) begin(s *Step, asides map[int][]*Step) {
 	c := &conversation{w: w, step: s, asides: asides, hosts: [2]*Host{w.Hosts[s.Host], w.Hosts[s.Op.Peer]}}
 	for i, h := range c.hosts {
@@ -205,7 +205,7 @@ func (w *World) begin(s *Step, asides map[int][]*Step) {
 	c.turn()
 }
 
-// up reports whether a side goes on: nothing new begins when all is to come to rest.
+// up reports whether a side may post. In Settle it may not.
 func (c *conversation) up(side int) bool {
 	h := c.hosts[side]
 	return !c.over && !c.w.settling && h.Up() && h.Life() == c.lives[side] && !h.closing
@@ -253,7 +253,8 @@ func (c *conversation) turn() {
 	if c.next >= t.Rounds || !c.up(side) {
 		return
 	}
-	// Each round has random numbers of its own: what happens in others is not heard.
+	// Each round has its own random numbers, so that it stays the same when shrinking
+	// changes another.
 	c.rng = rand.New(rand.NewPCG(c.w.spec.Seed^0x726f756e64, uint64(c.step.N)<<32|uint64(c.next)))
 	n := t.Wait[side]
 	for _, a := range c.asides[c.next] {
@@ -309,7 +310,7 @@ func (c *conversation) speak() {
 	other := func(a *Step) OpSpec {
 		o := a.Op
 		o.Peer = peer.Index
-		// It is expected or not.
+		// The peer posts a receive for it, or not.
 		q := OpSpec{Kind: transport.OpRecv, Peer: h.Index, Len: o.Len, Class: o.Class}
 		if o.tagged() {
 			q.Kind = transport.OpTRecv
@@ -346,8 +347,7 @@ func (c *conversation) speak() {
 	}
 }
 
-// leave ends a host's life right behind its answer, if it is not in the middle of
-// something.
+// leave ends a host's life right behind its answer, or as soon as drive has returned.
 func (c *conversation) leave(h *Host, a *Step) {
 	if h.busy {
 		c.w.Net.After(0, func() { c.leave(h, a) })

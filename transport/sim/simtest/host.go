@@ -15,14 +15,14 @@ import (
 	"github.com/uetkit/uetkit/transport/tss"
 )
 
-// FlushMode says when a host's turn is over for waiting ACKs.
+// FlushMode says when a host calls Flush, which sends the ACKs that wait.
 type FlushMode uint8
 
 // The modes.
 const (
 	FlushTurn  FlushMode = iota // at the end of every turn
 	FlushLater                  // up to FlushDelay after it
-	FlushNever                  // the FEP's own timer must do
+	FlushNever                  // never: the FEP's own timer sends them
 )
 
 // A HostSpec describes a host: an endpoint and the driver around it.
@@ -98,7 +98,7 @@ func (h *Host) Diagnose() []transport.Waiting { return h.FEP.Diagnose(h.w.Net.No
 // Up reports whether the endpoint exists and is open.
 func (h *Host) Up() bool { return h.FEP != nil && !h.Closed }
 
-// start makes a new FEP and attaches it: a new process.
+// start begins a new life: it makes a FEP and attaches it to the node.
 func (h *Host) start() {
 	cfg := h.spec.Config
 	cfg.Local = h.Node.Addr()
@@ -154,8 +154,8 @@ func (h *Host) OnEvent(f func(*Op)) { h.onEvent = f }
 
 // Turn is one turn of the driver (docs/architecture.md#a-turn-and-what-waits).
 func (h *Host) Turn(now time.Duration) {
-	// docs/faults.md rule 6: after a gap everything that waits is received before
-	// a timer is judged.
+	// docs/faults.md rule 6: after a pause the host receives all that waits before it
+	// looks at timers.
 	all := now-h.last > 100*time.Millisecond
 	h.last = now
 	d := h.pool.Get()
@@ -202,7 +202,7 @@ func (h *Host) Unreachable(now time.Duration, remote netip.AddrPort) {
 	h.timer()
 }
 
-// drive transmits and drains events until nothing is left of either.
+// drive transmits packets and takes events until there are no more of both.
 func (h *Host) drive(now time.Duration) {
 	if h.busy {
 		return // an event's handler posts: the loop below goes on with it
@@ -237,7 +237,7 @@ func (h *Host) drive(now time.Duration) {
 	h.w.ledger.lags()
 }
 
-// checkTrain checks what the socket layer relies on.
+// checkTrain checks that a socket could send a train.
 func (h *Host) checkTrain(d *dgram.Datagram) {
 	if len(d.Data) == 0 || d.Path >= len(h.Config.Paths) || !d.Remote.IsValid() {
 		h.w.Failf("%s: Transmit gave a train of %d bytes to %v on path %d", h.Name(), len(d.Data), d.Remote, d.Path)
@@ -258,8 +258,8 @@ func (h *Host) timer() {
 	h.Node.Timer(t)
 }
 
-// Post posts an operation now. Without room it is retried if the host has a
-// Backlog, else nil is returned.
+// Post posts an operation now. If the FEP has no room, a host with a Backlog tries
+// again later; one without returns nil.
 func (h *Host) Post(s OpSpec) *Op {
 	o := h.w.newOp(h, s)
 	if h.Node.IsPaused() || len(h.backlog) > 0 || !h.post(o) {
@@ -275,7 +275,7 @@ func (h *Host) Post(s OpSpec) *Op {
 	return o
 }
 
-// retry posts the backlog as room comes.
+// retry posts the backlog, in order, when there is room again.
 func (h *Host) retry() {
 	life := h.Life()
 	h.w.Net.After(50*time.Microsecond+time.Duration(h.rng.Int64N(int64(time.Millisecond))), func() {
@@ -415,8 +415,8 @@ func (h *Host) Quiesce() {
 	h.timer()
 }
 
-// Close closes the endpoint: every operation ends now (F27), farewell packets
-// leave, nothing comes after.
+// Close closes the endpoint. Every operation ends now (F27), then the farewell packets
+// leave; no event may follow.
 func (h *Host) Close() {
 	now := h.w.Net.Now()
 	h.w.note("%s closes", h.Name())
@@ -444,7 +444,8 @@ func (h *Host) Close() {
 	h.timer()
 }
 
-// Crash kills the process. With icmp its machine tells senders.
+// Crash ends the host's life without a word. With icmp its machine answers later
+// datagrams with ICMP.
 func (h *Host) Crash(icmp bool) {
 	h.w.note("%s crashes", h.Name())
 	if !h.Closed {
@@ -469,7 +470,7 @@ func (h *Host) Restart() {
 	h.start()
 }
 
-// event takes the end of an operation in.
+// event checks and records the end of an operation.
 func (h *Host) event(now time.Duration, e transport.Event) {
 	w := h.w
 	o, ok := e.Context.(*Op)

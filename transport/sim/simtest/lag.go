@@ -2,17 +2,17 @@ package simtest
 
 import "time"
 
-// Messages that ask for no ACK (docs/decisions/0025): which may, and that somebody who
-// waits for them asks.
+// These checks are about messages that ask for no ACK (docs/decisions/0025): which ones
+// may, and that a host that waits for them asks in the end.
 
 // lagMost is how many messages in a row may ask for no ACK.
 const lagMost = 7
 
-// lagRest is how long a host that has heard its peer and looks again may leave open
-// what asked for nothing, if nothing is posted: twice what it gives the application.
+// lagRest is the longest time for which a host leaves such messages open when its
+// application has heard the peer and posts nothing: twice what the FEP allows.
 const lagRest = 10 * time.Microsecond
 
-// A talk is what a host exchanges with another one.
+// A talk is the state of what a host exchanges with one other host.
 type talk struct {
 	heard  bool   // data came since the last post
 	posted uint64 // when that was
@@ -20,8 +20,8 @@ type talk struct {
 	lag    *dir   // where the last message went that asked for no ACK
 }
 
-// asks notes a packet that asks for an ACK, for itself and what is before it, or one
-// that comes behind others.
+// asks records that a packet leaves. One that asks for an ACK asks for those before it
+// as well.
 func (l *ledger) asks(r *record, d *dir) {
 	d.newest = nil
 	if r.ar || r.syn || r.class == classCP {
@@ -29,7 +29,8 @@ func (l *ledger) asks(r *record, d *dir) {
 	}
 }
 
-// lags counts the messages that asked for no ACK: nothing came behind them.
+// lags counts the messages that asked for no ACK and have no packet behind them, and
+// checks that they may.
 func (l *ledger) lags() {
 	for _, d := range l.lone {
 		r, s := &d.newestR, d.newest
@@ -68,8 +69,8 @@ func (l *ledger) lags() {
 	l.lone = l.lone[:0]
 }
 
-// waits checks, when a turn is over, that what asked for no ACK is asked about soon if
-// the application has heard the peer and said nothing.
+// waits checks, at the end of a turn, that the host will soon ask for the ACKs that no
+// message asked for, if the application has heard the peer and posted nothing since.
 func (h *Host) waits(now time.Duration) {
 	if !h.Up() {
 		return

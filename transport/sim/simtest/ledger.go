@@ -10,11 +10,10 @@ import (
 	"github.com/uetkit/uetkit/transport/sim"
 )
 
-// The ledger is the truth about packets: what each side sent, what the network
-// gave to the other, what was acknowledged. It is kept from the datagrams alone
-// and never asks a FEP.
+// The ledger records what each side sent, what arrived and what was acknowledged. It
+// reads that from the datagrams alone and never asks a FEP.
 
-// A bitset of what was seen, by PSN − Start_PSN.
+// A bitset is a set of small numbers, mostly of PSN − Start_PSN.
 type bitset []uint64
 
 func (b bitset) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]>>(i%64)&1 != 0 }
@@ -26,7 +25,7 @@ func (b *bitset) set(i uint32) {
 	(*b)[i/64] |= 1 << (i % 64)
 }
 
-// full reports whether 0 to n−1 are all set, given that below are.
+// full reports whether 0 to n−1 are all in the set, given that 0 to below−1 are.
 func (b bitset) full(below, n uint32) bool {
 	for below < n {
 		if below%64 == 0 && n-below >= 64 {
@@ -57,10 +56,10 @@ type dir struct {
 	rod     bool
 	sent    []sentPSN // by PSN − start
 	closed  bool      // CLOSE was sent: nothing new may follow
-	// renumbered: it began with what an earlier start had; not all need have been
-	// sent again before new ones are.
+	// renumbered says that it took the place of was, whose Start_PSN the target
+	// refused. It may send new PSNs before it has sent all of was again.
 	renumbered bool
-	was        *dir // then
+	was        *dir
 
 	cackRx   uint32        // PSNs covered by the highest CACK that came back
 	mpr      uint32        // the largest window that was offered
@@ -68,18 +67,18 @@ type dir struct {
 	below    uint32        // all below are answered
 	newAt    time.Duration // the newest that is answered was sent then
 
-	// Messages in a row that asked for no ACK, the last of them, and one that may
-	// be the next: if nothing comes behind it now.
+	// lagged counts messages in a row that asked for no ACK, lag is the last of them.
+	// newest asked for none either; it counts if nothing leaves behind it in this turn.
 	lagged  int
 	lag     uint32
 	newest  *sentPSN
 	newestR reading
-	ragged  bool // when that was sent, a packet had no answer, and one sent after it had
+	ragged  bool // when newest left, a packet had no answer though a later one had
 
 	rx []*rxLife
 }
 
-// rxLife is what one life of the destination got and said.
+// rxLife is what one life of the destination received and acknowledged.
 type rxLife struct {
 	life int
 	got  bitset
@@ -87,7 +86,7 @@ type rxLife struct {
 	cack uint32 // PSNs covered by the highest CACK it sent
 }
 
-// sentPSN is what a PSN stands for.
+// sentPSN is the packet that has a PSN.
 type sentPSN struct {
 	op     *Op
 	off, n uint32
@@ -210,7 +209,7 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 	}
 }
 
-// sent checks what a FEP says.
+// sent checks a packet that a FEP sends.
 func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	w, h := l.w, r.from
 	if r.class == classBad || r.class == classOther {
@@ -256,8 +255,8 @@ func (w *World) dscp(r *record) uint8 {
 	return cfg.Classes.Trimmable
 }
 
-// nackTrimmed checks that NACK 01 or 02 is about a packet whose header alone came.
-// All of it may have come since.
+// nackTrimmed checks that NACK 01 or 02 names a packet that arrived trimmed, whether
+// or not the whole packet arrived later.
 func (l *ledger) nackTrimmed(r *record, to *Host) {
 	w, h := l.w, r.from
 	if h.wild > 0 || w.spec.Hostile {
@@ -295,8 +294,8 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 			w.Failf("%s resends PSN %d without RETX: %s", h.Name(), r.psn, &r.reading)
 		}
 	} else {
-		// A PDC that was refused begins again under another PDCID with what it has:
-		// then its packets need not come in order the first time.
+		// A refused PDC sends its packets again under another PDCID. They need not
+		// leave in order then.
 		for reborn := h.refused == h.Life() || d.renumbered; reborn && i > uint32(len(d.sent)) && i < uint32(len(d.sent))+4096; {
 			d.sent = append(d.sent, sentPSN{hole: true})
 		}
@@ -319,8 +318,8 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	}
 	l.asks(r, d)
 	if r.class == classCP {
-		// A packet that the target refused may give its PSN to a NOOP when its
-		// message has failed.
+		// A NOOP may take the PSN of a packet that the target refused and whose message
+		// has failed.
 		if i < next && r.next == ctlNoop && s.op != nil {
 			s.op.gaveUp = true
 		} else if i < next && s.ctl != r.next+1 {
@@ -422,7 +421,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 			continue
 		}
 		if l.w.mayFail(op) {
-			return // it may have ended just now, and nobody was told
+			return // o may have failed just now, and its event not be read yet
 		}
 		for _, o := range h.sends {
 			if o.Peer == f.Peer && o.postSeq < f.postSeq && !o.Failed() && (o.ansBytes < o.Len || len(o.answered) == 0) {
@@ -434,7 +433,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 	}
 }
 
-// dirOf finds the PSN space a request belongs to, or opens it.
+// dirOf is the PSN space of a request. It opens one for the first request in it.
 func (l *ledger) dirOf(r *record, to *Host) *dir {
 	w, h := l.w, r.from
 	k := dirKey{h.Index, r.spdcid}
@@ -470,7 +469,7 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 		d.remote = r.dpdcid
 		return d
 	}
-	// The return direction: UE 3.5.8, it starts at the same Start_PSN.
+	// UE 3.5.8: the return direction starts at the same Start_PSN.
 	for i := len(l.dirs[dirKey{to.Index, r.dpdcid}]) - 1; i >= 0; i-- {
 		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
 			d = l.open(k, h, to, f.start, f.rod, false)
@@ -482,8 +481,8 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	return nil
 }
 
-// open makes a PSN space. again says that it takes the place of one that the
-// target wanted to begin elsewhere.
+// open adds a PSN space. again says that the target refused the Start_PSN of the one
+// before.
 func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir {
 	w := l.w
 	if ds := l.dirs[k]; len(ds) > 0 && !again {
@@ -541,7 +540,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	case r.hasHeader:
 		op = w.op(uint32(r.header))
 	default:
-		// Too short to bear its number: the oldest that looks like it.
+		// It is too short to carry its number: take the oldest that looks like it.
 		for pass := 0; pass < 2 && op == nil; pass++ {
 			for _, o := range h.sends {
 				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
@@ -559,8 +558,8 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	return op
 }
 
-// before is the message of that number on the PSN space whose place d took, if it
-// is still under way.
+// before is the message with that number on the PSN spaces that d replaced, nil if
+// there is none.
 func (l *ledger) before(d *dir, id uint16) *Op {
 	for d.renumbered {
 		d = d.was
@@ -624,8 +623,8 @@ func (l *ledger) ack(r *record, to *Host) {
 		w.Failf("%s: CACK goes back from %d: %s", h.Name(), d.start+rx.cack-1, &r.reading)
 	}
 	rx.cack = n
-	// What CACK covers has been answered one way or the other; beyond it, an
-	// ACK names what arrived.
+	// A PSN that CACK covers may have had its answer in another way; beyond CACK an
+	// ACK names only what arrived.
 	if i := r.ackPSN - d.start; !r.probe && int32(r.ackPSN-r.cack) > 0 && !rx.got.has(i) {
 		w.Failf("%s acknowledges PSN %d, which never arrived: %s", h.Name(), r.ackPSN, &r.reading)
 	}
@@ -637,7 +636,7 @@ func (l *ledger) ack(r *record, to *Host) {
 	}
 }
 
-// taken notes what a FEP was given.
+// taken records a packet that a FEP received.
 func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	switch {
 	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
@@ -678,8 +677,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	}
 }
 
-// answer notes that the answer for a PSN came back and reports whether that is
-// new.
+// answer records that a PSN was acknowledged and reports whether that is new.
 func (d *dir) answer(i uint32) bool {
 	if d.answered.has(i) || int(i) >= len(d.sent) {
 		return false
@@ -697,8 +695,8 @@ func (d *dir) answer(i uint32) bool {
 	return true
 }
 
-// arrived notes a packet's worth of the message at its target and reports
-// whether it is new.
+// arrived records that a part of the message reached its target and reports whether
+// that is new.
 func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	d := o.delivery(life)
 	if d.pieces.has(r.off >> 10) {
@@ -712,8 +710,8 @@ func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	return true
 }
 
-// A PDC is one direction of a packet delivery context as the ledger knows it
-// from the packets: what a forger on the path would know.
+// A PDC is one direction of a packet delivery context, as somebody who reads the
+// packets on the path knows it.
 type PDC struct {
 	From, To   int
 	ID, Remote uint16

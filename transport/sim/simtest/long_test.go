@@ -11,12 +11,12 @@ import (
 
 // longWorld sends count messages, two at a time.
 func longWorld(count, size int, plant func(w *World)) (w *World, v *Violation) {
-	defer func() {
-		if p := recover(); p != nil {
-			v = p.(*Violation)
-		}
-	}()
-	w = NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 10 * time.Microsecond, InOrder: true}, Light: true, Long: true})
+	v = caught(func() { w = playLong(count, size, plant) })
+	return w, v
+}
+
+func playLong(count, size int, plant func(w *World)) *World {
+	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 10 * time.Microsecond, InOrder: true}, Light: true, Long: true})
 	if plant != nil {
 		plant(w)
 	}
@@ -45,7 +45,7 @@ func longWorld(count, size int, plant func(w *World)) (w *World, v *Violation) {
 	w.RunUntil(time.Minute, "the end", func() bool { return got == count })
 	b.OnEvent(nil)
 	w.Settle(time.Second)
-	return w, nil
+	return w
 }
 
 func TestLongRunForgets(t *testing.T) {

@@ -12,26 +12,26 @@ import (
 // An OpSpec is an operation that a scripted application posts.
 type OpSpec struct {
 	Kind transport.OpKind
-	// Peer is the other host; Any of a receive that takes from everybody.
+	// Peer is the index of the other host, or Any for a receive from everybody.
 	Peer int
 	// Len is the length of the message, or of the receive's buffer.
 	Len int
-	// Class stands in a send's tag, beside the message's number (tagOf). A tagged
-	// receive takes its Class, or any with AnyClass.
+	// Class is a part of a send's tag, beside the message's number (tagOf). A tagged
+	// receive takes messages of its Class, or of all with AnyClass.
 	Class    uint8
 	AnyClass bool
-	// Exact, of a tagged receive, is the send whose tag it takes to the bit.
+	// Exact, if not nil, is the send whose tag alone a tagged receive takes.
 	Exact *Op
 
 	HasData, Inject, Ordered, Silent, Absolute, Fence bool
 	Level                                             transport.Level
-	// Pieces is how many parts the buffer is given in: 0 as Buf, else as Iov.
+	// Pieces is in how many parts Post gets the buffer, as Iov; 0: whole, as Buf.
 	Pieces int
-	// BySource makes a directed receive also name the initiator.
+	// BySource makes a receive from one Peer name its initiator as well.
 	BySource bool
 	// WrongRI addresses an endpoint that is not there.
 	WrongRI bool
-	// Note is the application's own: it finds it again in the Op.
+	// Note belongs to the application, which finds it in the Op again.
 	Note any
 }
 
@@ -43,8 +43,7 @@ func (s *OpSpec) tagged() bool {
 	return s.Kind == transport.OpTSend || s.Kind == transport.OpTRecv
 }
 
-// Op is one posted operation and the truth about it, as far as the harness
-// knows it from the packets.
+// An Op is a posted operation, and what the packets tell about it.
 type Op struct {
 	OpSpec
 	ID   uint32
@@ -81,7 +80,7 @@ type Op struct {
 	answers  bool // a send: its peer was heard since the one before
 }
 
-// A delivery is what of a message came to one life of its target.
+// A delivery says which parts of a message arrived in one life of its target.
 type delivery struct {
 	life    int
 	pieces  bitset // by offset / 1024
@@ -89,7 +88,7 @@ type delivery struct {
 	allAt   time.Duration // when the last of it arrived, 0: not yet
 	allSeq  uint64
 	receive *Op  // the receive that got it
-	twin    bool // or that of another message that looks the same
+	twin    bool // the receive may have got another message that looks the same
 }
 
 func (s *OpSpec) String() string {
@@ -146,7 +145,7 @@ func (o *Op) OK() bool { return o.Ended && o.Event.Cause == ses.OK }
 // Cause is how it ended.
 func (o *Op) Cause() ses.Cause { return o.Event.Cause }
 
-// Got is the send whose message a receive got, nil if none.
+// Got is the send whose message a receive got; nil: none.
 func (o *Op) Got() *Op { return o.match }
 
 // Failed reports whether it has ended in anything but success or truncation.
@@ -204,7 +203,7 @@ func classBits(class uint8) uint64 {
 	return 0xff
 }
 
-// scatter is 64 bits that a number decides.
+// scatter spreads a number over 64 bits.
 func scatter(id uint32) uint64 { return (uint64(id) + 1) * 0x9e3779b97f4a7c15 }
 
 // accepts says whether a receive may take a message (S-MAT-01 … 03, R-TAG-02).

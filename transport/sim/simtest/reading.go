@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// This is a second reading of the packets, as far as the checkers need one. It
-// shares nothing with transport/wire on purpose: a codec that reads and writes
-// the same mistake shall not blind its own proof.
+// This file decodes packets for the checkers. It shares no code with transport/wire,
+// so that a mistake that the codec both writes and reads does not hide from them.
 
 type class uint8
 

@@ -15,8 +15,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Scenario is one run of the swarm, written down before it begins: so that
-// parts of it can be left out when a failing run is made smaller.
+// A Scenario is one run of the swarm, written down before it begins, so that a
+// failing run can be repeated without parts of it.
 type Scenario struct {
 	Spec  Spec
 	Links [][]sim.Faults // [from][to]
@@ -92,7 +92,7 @@ func Generate(seed uint64) *Scenario {
 				row[j] = g.faults()
 			}
 			if i != j && g.chance(0.1) {
-				// Half of a path may be worse than the other.
+				// One direction of a path may be worse than the other.
 				row[j].Loss = min(1, row[j].Loss*2)
 			}
 			row[j].Delay = base.Delay
@@ -166,7 +166,7 @@ func (g *generator) host() HostSpec {
 		c.MaxSends = 1 + r.IntN(8)
 	}
 	if g.chance(0.3) {
-		// Shut the drain: unexpected messages are refused and come again.
+		// Little room: unexpected messages are refused and sent again.
 		c.UnexpectedMsgs = 1 + r.IntN(8)
 		c.UnexpectedBytes = int64(64<<10 + r.IntN(1<<20))
 		c.UnexpectedShare = 0.25 + 0.75*r.Float64()
@@ -466,8 +466,8 @@ func (g *generator) trim() {
 	}
 }
 
-// Trim is a link that gives packets the code points of trimmed ones, on the last hop
-// or before it. What is trimmed is for the caller to say.
+// Trim is the code points by which a link trims, on the last hop or before it. The
+// caller adds which packets it trims.
 func Trim(lastHop bool) sim.Trim {
 	c := &transport.DefaultClasses
 	t := sim.Trim{Trimmable: c.Trimmable, TrimmableRTX: c.TrimmableRTX, As: c.Trimmed, Control: c.Control}

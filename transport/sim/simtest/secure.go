@@ -20,8 +20,8 @@ func simKey(gen uint8) (k tss.Key) {
 	return k
 }
 
-// domain makes the secure domain of a new life of the host. The life draws its
-// source and its first TSC, as processes that share a key for long have to.
+// domain makes the secure domain of a new life of the host. Each life draws its
+// source and its first TSC at random, as all processes that share a key must.
 func (h *Host) domain() *tss.Domain {
 	rng := rand.New(rand.NewPCG(h.w.spec.Seed^0x747373, uint64(h.Index)<<32|uint64(h.Life())))
 	cfg := tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: rng.Uint32(), Local: h.Addr().Addr()}
@@ -90,8 +90,8 @@ func (h *Host) UseKey() {
 	h.w.note("%s seals with key %d", h.Name(), h.gen)
 }
 
-// An eye reads sealed packets over the shoulder of the hosts, and watches that
-// no two of them have one key and one IV (T24).
+// An eye opens the sealed packets of all hosts for the ledger, and checks that no two
+// of them have the same key and IV (T24).
 type eye struct {
 	dom *tss.Domain
 	ivs map[iv]uint64 // ID of the packet
@@ -145,8 +145,7 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	return plain
 }
 
-// A Member holds the key as all hosts do, and turned on the others: it seals
-// whatever it likes.
+// A Member is an attacker that has the key of all hosts: it seals whatever it likes.
 type Member struct {
 	w   *World
 	dom *tss.Domain

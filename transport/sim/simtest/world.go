@@ -36,11 +36,11 @@ type Spec struct {
 	Link sim.Faults
 	IPv6 bool
 	ICMP bool
-	// NoCRC runs without trailer: damage would be believed, so have none.
+	// NoCRC makes all FEPs send without trailer. No link may damage packets then.
 	NoCRC bool
-	// Secure, if not pds.SecureNone, runs every FEP with a key that all share and
-	// that outlives them; a PDC is opened the way it names. With
-	// pds.SecureZeroRTT no host may restart: what is late would be taken.
+	// Secure, if not pds.SecureNone, gives all FEPs one key, which outlives them, and
+	// is the way in which they open PDCs. With pds.SecureZeroRTT no host may
+	// restart: a new life would take the late packets of the old one.
 	Secure pds.Secure
 	// Domain, if not nil, changes the secure domain of each life of a host.
 	Domain func(*tss.Config)
@@ -48,27 +48,28 @@ type Spec struct {
 	// the errors themselves. Otherwise a send may fail only if its target or its
 	// host died, closed, or is not there.
 	MayFail bool
-	// Hostile says that forged packets are about, so that drop counters and
-	// answers to them are no fault.
+	// Hostile says that the test forges packets. Drops of them, and answers to them,
+	// are no fault then.
 	Hostile bool
-	// StartPSNFixed says that Config.StartPSN chooses.
+	// StartPSNFixed says that Config.StartPSN chooses the first PSN of a PDC, which
+	// may be close to the last one of the same PDCID.
 	StartPSNFixed bool
 	// SameRandom gives every life of a host the same random numbers: the same
 	// PDCIDs again.
 	SameRandom bool
-	// Forged says that forged packets with a right CRC are about, from which
-	// follow messages nobody sent: the ledger and what hangs on it is off.
+	// Forged says that the test forges packets with a right CRC. Messages may arrive
+	// that nobody sent, so the ledger and all checks that need it are off.
 	Forged bool
 	// Light leaves out the audit of matching order, whose cost is the square of
 	// the number of operations.
 	Light bool
-	// Long is for runs of millions of packets: what is over is checked and then
-	// forgotten. A buffer is used again, and looked at then: nothing may have been
-	// written to it meanwhile. Of datagrams the newest recordsKept are known.
+	// Long is for runs of millions of packets. It reuses the buffer of an operation
+	// that has ended, after a check that nobody wrote to it since, and it keeps the
+	// records of the newest recordsKept datagrams only.
 	Long bool
-	// Wire, if not nil, is handed every datagram in place of the links (see
-	// sim.Link.Divert): what it gives back by sim.Net.Deliver arrives. Patience
-	// is the longest that it keeps one.
+	// Wire, if not nil, gets every datagram in place of the links (sim.Link.Divert)
+	// and returns by sim.Net.Deliver what arrives. Patience is the longest time for
+	// which it keeps a datagram.
 	Wire     func(*sim.Packet)
 	Patience time.Duration
 	// MaxPackets ends a packet storm (default 2 million datagrams).
@@ -92,7 +93,7 @@ type World struct {
 	seq      uint64 // order of posts and ends
 	packets  int
 	cut      int           // datagrams that arrived trimmed
-	progress time.Duration // latest end, arrival or answer of something new, or post of what waited for room
+	progress time.Duration // when something last ended, arrived or was answered for the first time, or a waiting post found room
 	sentBy   []int         // datagrams per host
 	forger   *sim.Node
 	gen      uint8        // generation of the newest key
@@ -111,12 +112,12 @@ type spare struct {
 	was   *Op
 }
 
-// sparesLeft is how many buffers of a length rest, the oldest is used first: a
-// write that comes late shall find none that is in use again.
+// sparesLeft is how many buffers of a length stay unused before the oldest is reused,
+// so that a late write hits a buffer that is not in use.
 const sparesLeft = 16
 
-// recordsKept is how many datagrams a Long run knows: more than are ever under
-// way.
+// recordsKept is how many records of datagrams a Long run keeps: more than there are
+// datagrams under way at any time.
 const recordsKept = 1 << 16
 
 // NewWorld builds the network and starts all hosts. A violated check fails tb;
@@ -198,7 +199,7 @@ func hostName(i int) string {
 // Link is the link from one host to another.
 func (w *World) Link(from, to int) *sim.Link { return w.links[from][to] }
 
-// SetFaults changes all links, for all hosts both ways.
+// SetFaults changes the links between all hosts, in both directions.
 func (w *World) SetFaults(f sim.Faults) {
 	for i := range w.links {
 		for j, l := range w.links[i] {
@@ -221,8 +222,7 @@ func (w *World) Heal() {
 // for the last time.
 func (w *World) Progress() time.Duration { return w.progress }
 
-// Packets is how many datagrams were sent, forged ones too; PacketsFrom those a
-// host's endpoint sent.
+// Packets is how many datagrams were sent, forged ones included.
 func (w *World) Packets() int { return w.packets }
 
 // PacketsFrom is how many datagrams a host's endpoint sent.
@@ -400,8 +400,8 @@ func (w *World) guarded(o *Op, whole []byte) {
 	}
 }
 
-// looksLikeAnother reports whether a message bears nothing to tell it from one
-// that may still be under way.
+// looksLikeAnother reports whether nothing distinguishes a message from another one
+// that may still be under way: no tag, no data, few bytes, the same length.
 func (w *World) looksLikeAnother(o *Op) bool {
 	if o.Kind != transport.OpSend || o.HasData || o.Len >= 8 {
 		return false
