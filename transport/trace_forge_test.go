@@ -178,6 +178,10 @@ func (m *tracePacket) make(kind string) []byte {
 		h.Next = wire.NextRsp
 		r := wire.Rsp{Opcode: wire.RspOpcode(m.num("rsp")), RC: wire.RC(m.num("rc")), MsgID: uint16(m.num("msg")), JobID: 1, ModLen: uint32(m.num("mod_len"))}
 		b := h.Append(nil)
+		if m.has("nscc") { // as this side's own ACKs
+			b = wire.AppendPlain(nil, h.CACK, s, d, h.MPR, wire.NewNSCC(0, 1, 0), &r)
+			h.Type, b = wire.TypeAckCC, b[:wire.AckCCLen]
+		}
 		if m.has("version") {
 			b = r.Append(b)
 			b[h.Len()+1] |= 0x40

@@ -109,6 +109,7 @@ type traceNode struct {
 	open  bool // its application goes on: ACKs that can wait do
 	busy  bool // something was done to it since its last turn
 	ids   int
+	fine  int         // operations without a name of the script's that ended well
 	what  []uint64    // see traceFEP.refused
 	got   []*tracePkt // received since it sent last
 }
@@ -334,6 +335,7 @@ func init() {
 			tr.trains = true
 			err = tr.advance(tr.now+d, false)
 			tr.trains = false
+			tr.sayFine()
 			return err
 		},
 		"by_path": (*trace).byPath,
@@ -361,6 +363,7 @@ func init() {
 			for _, k := range kinds {
 				tr.say("%s, %d times", k, counts[k])
 			}
+			tr.sayFine()
 			return err
 		},
 		"wait": func(tr *trace, args []string) error {
@@ -479,6 +482,13 @@ func (tr *trace) counters(n *traceNode, words []string) error {
 
 // post posts an operation: send A B 100 tag=7, or recv A 100 from=B.
 func (tr *trace) post(n *traceNode, args []string, recv bool) error {
+	if times, ok := strings.CutPrefix(args[len(args)-1], "times="); ok {
+		k, err := strconv.Atoi(times)
+		for i := 0; i < k && err == nil; i++ {
+			err = tr.post(n, args[:len(args)-1], recv)
+		}
+		return err
+	}
 	p := tracePost{recv: recv, ri: 15}
 	if !recv {
 		to, err := tr.node(args[0])
@@ -557,6 +567,10 @@ func (tr *trace) post(n *traceNode, args []string, recv bool) error {
 func (tr *trace) events(n *traceNode) {
 	for e, ok := n.fep.event(); ok; e, ok = n.fep.event() {
 		s := e.context
+		if (tr.brief || tr.trains) && e.ok && strings.HasPrefix(s, "op") {
+			n.fine++
+			continue
+		}
 		if e.ok {
 			s += " ok"
 		} else {
@@ -808,7 +822,7 @@ func (tr *trace) quietly(do func() error) error {
 
 // rounds has two FEPs send each other 64 bytes in turn, each as soon as it has heard the
 // other, and says what that made: rounds A B 1000. Neither ends its turn before it has
-// answered.
+// answered. Further words are those of the sends.
 func (tr *trace) rounds(args []string) error {
 	a, err := tr.node(args[0])
 	if err != nil {
@@ -833,7 +847,7 @@ func (tr *trace) rounds(args []string) error {
 			if to == a {
 				from = b
 			}
-			if err := cmp.Or(tr.post(to, []string{"64"}, true), tr.post(from, []string{to.name, "64"}, false)); err != nil {
+			if err := cmp.Or(tr.post(to, []string{"64"}, true), tr.post(from, append([]string{to.name, "64"}, args[3:]...), false)); err != nil {
 				return err
 			}
 			to.busy, from.busy = true, true
@@ -888,6 +902,16 @@ func (tr *trace) flood(args []string) error {
 		tr.say("%s answers %d times %s", to.name, kinds[k], k)
 	}
 	return err
+}
+
+// sayFine says how many operations without a name of the script's ended well.
+func (tr *trace) sayFine() {
+	for _, n := range tr.nodes {
+		if n.fine > 0 {
+			tr.say("%s  %d operations ok", n.name, n.fine)
+		}
+		n.fine = 0
+	}
 }
 
 // byPath says how many packets left by how many paths since the last time: by_path A>B.
