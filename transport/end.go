@@ -14,6 +14,7 @@ func (f *FEP) End(now time.Duration) {
 	f.ended = true
 	f.ses.End()
 	f.pds.Abort(now)
+	f.heed()
 	f.moveLater = f.moveLater[:0]
 	f.queued = 0
 }

@@ -130,7 +130,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		MaxPDCs: cfg.MaxPDCs, MaxPDCsPerSource: cfg.MaxPDCsPerSource, MaxPDCsUnknown: cfg.MaxPDCsUnknown,
 		MaxPending: cfg.MaxPending, MaxPendingPerSource: cfg.MaxPendingPerSource, MaxQuarantine: cfg.MaxQuarantine,
 		StartPSN: cfg.StartPSN,
-	}, rng, (*upper)(f))
+	}, rng, (*owner)(f))
 	return f, nil
 }
 
@@ -183,6 +183,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	}
 	if p.talk.unasked != 0 && ln.pdc != p.short {
 		p.turnAway()
+		f.heed()
 	}
 	answer := p.speak(sends)
 	f.answer = answer && p.talk.lag != 0
@@ -190,6 +191,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
 		p.talk.answer = false // nor may what has not left yet do without an ACK
 		p.ask()
+		f.heed()
 		return nil
 	}
 	ln.q.push(h)
@@ -241,6 +243,7 @@ func (f *FEP) Advance(now time.Duration) {
 		f.failKeyless(now)
 	}
 	f.pds.Advance(now)
+	f.heed()
 	if f.earlyAt != 0 && now >= f.earlyAt {
 		f.releaseMore(now)
 	}
@@ -298,6 +301,7 @@ func (f *FEP) Flush(now time.Duration) {
 // nobody asked about yet, and nobody will.
 func (f *FEP) AckAll(now time.Duration) {
 	f.pds.Each((*pds.PDC).OweAck)
+	f.heed()
 	f.Flush(now)
 }
 
@@ -379,6 +383,7 @@ func (f *FEP) Close(now time.Duration) {
 	f.closed = true
 	f.ses.CancelAll()
 	f.pds.Abort(now)
+	f.heed()
 	f.moveLater = f.moveLater[:0]
 	f.queued = 0
 }

@@ -465,6 +465,7 @@ func TestFEPCloseBetweenPDCs(t *testing.T) {
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
 	p.a.pds.Abort(p.now) // whatever ends a PDC
+	p.a.heed()
 	if len(p.a.moveLater) != 1 {
 		t.Fatal("the message does not wait for another PDC")
 	}

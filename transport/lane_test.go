@@ -47,7 +47,7 @@ func TestFEPLaneBytes(t *testing.T) {
 		}},
 		{"moved", func(p *pipe) {
 			p.a.pds.Close(p.now, p.a.peers[p.toB].long[0])
-			(*upper)(p.a).Wake(p.a.peers[p.toB].long[0])
+			p.a.wake(p.a.peers[p.toB].long[0])
 			p.settle()
 		}},
 		{"refused", func(p *pipe) {

@@ -14,7 +14,7 @@ func (f *FEP) Quiesce(now time.Duration, id PeerID) {
 	f.pds.Each(func(p *pds.PDC) {
 		if p.Peer == uint32(id) && p.Initiator() {
 			f.pds.Close(now, p)
-			(*upper)(f).Wake(p)
+			f.wake(p)
 		}
 	})
 }

@@ -139,6 +139,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if _, err := rsp.Parse(h.Rsp()); err == nil {
 			if msg, ok := f.pds.ReceivePlain(&f.in, p, h); ok {
 				f.stats.AcksRx++
+				f.heed()
 				f.ses.Answered(ses.Handle(msg), rsp)
 				f.responded(p, rsp)
 				return
@@ -191,6 +192,7 @@ func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 		f.pds.ReceiveNack(&f.in, &n)
+		f.heed()
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
 		if err != nil {
@@ -198,6 +200,7 @@ func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 		f.pds.ReceiveCP(&f.in, &c)
+		f.heed()
 		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
@@ -239,6 +242,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(&f.in, h, code, small) {
 		f.drop(DropTrimmed)
 	}
+	f.heed()
 	return true
 }
 
@@ -257,6 +261,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	switch a.Next {
 	case wire.NextNone:
 		f.pds.ReceiveAckOf(&f.in, p, a, nil)
+		f.heed()
 		return
 	case wire.NextRsp:
 		if _, err = rsp.Parse(b[n:]); err != nil {
@@ -267,7 +272,9 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	if p = f.pds.ReceiveAckOf(&f.in, p, a, rsp); p != nil {
+	p = f.pds.ReceiveAckOf(&f.in, p, a, rsp)
+	f.heed()
+	if p != nil {
 		f.responded(p, rsp)
 	}
 }
@@ -313,6 +320,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		}
 	}
 	p, v := f.pds.ReceiveReq(&f.in, h)
+	f.heed()
 	f.stats.RxData++
 	if p == nil {
 		return
@@ -329,6 +337,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
 	if v == pds.Hold {
 		p.Hold(now, m, h.Next, body)
+		f.heed()
 		return
 	}
 	f.execute(p, h.Next, body)
@@ -352,6 +361,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		return
 	}
 	p.Accept(now, m, &res.Rsp, res.Gtd)
+	f.heed()
 	f.hear(PeerID(p.Peer))
 	if p.Mode() == wire.ROD {
 		f.release(now, p)
@@ -371,7 +381,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 	switch {
 	case !p.Ripe():
 		if p.AckOwed() {
-			(*upper)(f).WakeAck(p) // it had to wait for the last of them
+			f.oweAck(p) // it had to wait for the last of them
 		}
 	case !ln.early:
 		ln.early = true
@@ -397,6 +407,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 		return false
 	}
 	p.Accept(now, &m, &res.Rsp, res.Gtd)
+	f.heed()
 	p.HeldDone()
 	return true
 }

@@ -46,6 +46,7 @@ func (f *FEP) failKeyless(now time.Duration) {
 	}
 	f.keyless = 0
 	f.pds.FailAll(now, pds.WhyNoKey)
+	f.heed()
 	for _, h := range f.moveLater {
 		f.ses.Abandon(h, ses.NoKey)
 	}

@@ -168,6 +168,7 @@ func (f *FEP) askResting() {
 		rests := t.turn == turnRests
 		if t.turn = turnNone; rests {
 			p.ask()
+			f.heed()
 		}
 	}
 }

@@ -453,6 +453,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 		if pdc.State() == pds.Quiesce && !ln.started {
 			f.pds.Drained(now, pdc)
+			f.heed()
 			if ln.pdc != nil && pdc.CanResend() {
 				return laneMore
 			}

@@ -395,7 +395,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 					both(func(f *FEP) { f.End(now) })
 				}
 			case 5:
-				both(func(f *FEP) { f.pds.Each(func(p *pds.PDC) { p.RequestClose(now) }) })
+				both(func(f *FEP) { f.pds.Each(func(p *pds.PDC) { p.RequestClose(now) }); f.heed() })
 			}
 		}
 		check(i)

@@ -23,7 +23,7 @@ func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 		tx.backoff = 0
 	}
 	if k.ctl == 0 {
-		p.t.up.Answered(p, k.ref, rsp)
+		p.t.news.put(News{Kind: NewsAnswered, PDC: p, Ref: k.ref, Rsp: rsp})
 	} else {
 		p.ctlAnswered(wire.CtlType(k.ctl - 1))
 	}
@@ -51,7 +51,7 @@ func (p *PDC) passed(newest *time.Duration) (newly int) {
 		newly += int(k.size)
 		tx.settleFlight(k)
 		tx.backoff = 0
-		t.up.Answered(p, k.ref, nil)
+		p.t.news.put(News{Kind: NewsAnswered, PDC: p, Ref: k.ref})
 	}
 	return newly
 }
@@ -151,10 +151,9 @@ func (tx *txDir) sample(d time.Duration, s wire.NSCC, paused bool) time.Duration
 }
 
 // ReceivePlain is ReceiveAckOf for nearly every ACK: a plain one that names the
-// oldest request outstanding on an established PDC, which was sent once. All its news
-// is that the packet arrived; its Ref.Msg is returned, and the Upper is not told. It
-// reports false, and has done nothing, where there may be more to an ACK: then
-// ReceiveAckOf judges.
+// oldest request outstanding on an established PDC, which was sent once. That the packet
+// was answered is no News: its Ref.Msg is returned. It reports false, and has done
+// nothing, where there may be more to an ACK: then ReceiveAckOf looks at it.
 func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32, ok bool) {
 	if p == nil || p.state != Established || p.tx.rough || p.tx.lost != 0 {
 		return 0, false
@@ -202,7 +201,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 		p.goesOn(in.Now, una)
 	}
 	if p.Awaited {
-		t.up.Wake(p)
+		p.wake()
 	}
 	return msg, true
 }
@@ -394,7 +393,7 @@ func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Dura
 		p.goesOn(now, before)
 	}
 	if p.Awaited || tx.lost != 0 || !p.Usable() {
-		p.t.up.Wake(p)
+		p.wake()
 	}
 }
 
@@ -414,7 +413,7 @@ func (p *PDC) goesOn(now time.Duration, before wire.PSN) {
 	if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
 		// Answers were lost, not packets: ask for the next one now.
 		tx.askOwed = true
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 
@@ -433,7 +432,7 @@ func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 		// UE §3.5.13: deliver CLEAR_PSN promptly.
 		if ap := a.AckPSN(); ap.Before(p.tx.una) {
 			p.tx.clearOwed = true
-			p.t.up.WakeAck(p)
+			p.oweAck()
 		}
 	case wire.ReqClose:
 		p.closeRequested(now)
@@ -484,7 +483,7 @@ func (p *PDC) becomeEstablished(remoteID uint16, who uint64) {
 	}
 	p.remoteID, p.who = remoteID, who
 	p.tx.greet = true
-	p.t.up.WakeAck(p)
+	p.oweAck()
 }
 
 // becomeIdle: nothing is outstanding any more.
@@ -605,7 +604,7 @@ func (p *PDC) probeOn() {
 	tx := &p.tx
 	if from := p.unknown(tx.probeFrom, tx.probeSeq); from.After(tx.una) && from != tx.nxt {
 		tx.probeFrom, tx.probeOwed, tx.burst = from, true, 0
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A pdcState is all of a PDC and its Table that an ACK may change, and what the Upper
+// A pdcState is all of a PDC and its Table that an ACK may change, and what the owner
 // and the CCC were told.
 type pdcState struct {
 	PDC  PDC
@@ -32,7 +32,7 @@ func (x *pdcTest) state() pdcState {
 	if p.tx.lost == 0 {
 		p.tx.lostHint = 0 // has no meaning
 	}
-	return pdcState{p, sent, *x.ccc, x.told, x.tab.Stats}
+	return pdcState{p, sent, *x.ccc, x.news(), x.tab.Stats}
 }
 
 // ReceivePlain does to a PDC what ReceiveAckOf does, or nothing: two PDCs live the
@@ -139,7 +139,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 				other++
 			}
 			if paths == 1 {
-				xs[1].told = slices.DeleteFunc(xs[1].told, func(s string) bool { return strings.HasPrefix(s, "path") })
+				xs[1].told = slices.DeleteFunc(xs[1].news(), func(s string) bool { return strings.HasPrefix(s, "path") })
 				if len(xs[1].told) == 0 {
 					xs[1].told = nil
 				}
@@ -155,7 +155,8 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d, plain %t: after %v\n%+v\nwant\n%+v", seed, tookPlain, &a, got, want)
 			}
-			xs[0].told, xs[1].told = nil, nil
+			xs[0].forget()
+			xs[1].forget()
 		}
 	}
 	if calms < 1000 {
@@ -186,13 +187,13 @@ func TestCalmIsNotWhoHolds(t *testing.T) {
 }
 
 func TestPathsOfWhatACACKPasses(t *testing.T) {
-	// The Upper hears of the path of every packet.
+	// The owner hears of the path of every packet.
 	x := newTable(t, func(c *Config) { c.Paths = 2 })
 	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
 	x.push(3)
 	x.ack(2, 2)
-	if n := strings.Count(strings.Join(x.told, ";"), "good"); n != 3 {
-		t.Errorf("told %q: %d paths are good, want 3", x.told, n)
+	if n := strings.Count(strings.Join(x.news(), ";"), "good"); n != 3 {
+		t.Errorf("told %q: %d paths are good, want 3", x.news(), n)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestPlainAckOfAControlPacket(t *testing.T) {
 	if s := x.p.State(); s != Established {
 		t.Fatalf("the initiator goes on, and the PDC is %v", s)
 	}
-	x.told = nil
+	x.forget()
 	x.now += time.Millisecond
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 9, DPDCID: x.p.id, MPR: 2, SACKOff: 1}
 	if rsp := (&wire.Rsp{}); !x.plain(peerAddr, &a, rsp) {

@@ -50,7 +50,7 @@ func (p *PDC) AckLen() int {
 func (p *PDC) OweAck() {
 	if rx := p.rx; rx != nil && rx.ackBytes != 0 && !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckLast
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 

@@ -11,11 +11,6 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// mute is an Upper that is told nothing it would write down.
-type mute struct{ pdcTest }
-
-func (*mute) Answered(*PDC, Ref, *wire.Rsp) {}
-
 // What a packet and its ACK cost of the PDC's state and timers, to as many peers in
 // turn, one every 2 µs, ns.
 func BenchmarkInTurn(b *testing.B) {
@@ -23,7 +18,7 @@ func BenchmarkInTurn(b *testing.B) {
 		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
 			c := testConfig()
 			c.MaxPDCs = n
-			tab := New(c, rand.New(rand.NewPCG(1, 2)), &mute{})
+			tab := New(c, rand.New(rand.NewPCG(1, 2)), &pdcTest{})
 			ccc := &fixedCCC{window: 1 << 30}
 			now := time.Second
 			var ps []*PDC
@@ -44,6 +39,8 @@ func BenchmarkInTurn(b *testing.B) {
 				now += time.Microsecond
 				tab.ReceiveAck(&Arrival{Now: now, From: *p.Remote()}, &a, &rsp)
 				tab.Advance(now)
+				for tab.NextNews() != nil {
+				}
 			}
 		})
 	}

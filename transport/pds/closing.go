@@ -55,7 +55,7 @@ func (p *PDC) settle(now time.Duration) {
 func (p *PDC) closeRequested(now time.Duration) {
 	if p.initiator {
 		p.t.Close(now, p)
-		p.t.up.Wake(p)
+		p.wake()
 	}
 }
 
@@ -86,13 +86,13 @@ func (p *PDC) idleCloseAt() time.Duration {
 func (p *PDC) closeIdle(now time.Duration) time.Duration {
 	t, cfg := p.t, &p.t.cfg
 	switch {
-	case p.initiator && t.up.Pending(p):
+	case p.initiator && t.owner.Pending(p):
 		return now + cfg.IdleClose
 	case p.initiator:
 		t.Close(now, p)
-		t.up.Wake(p) // the owner answers with Drained
+		p.wake() // the owner answers with Drained
 		return now + cfg.RTOInit
-	case t.up.InboundOpen(p):
+	case t.owner.InboundOpen(p):
 		// One in the middle of a message is not idle: PeerTimeout judges it.
 		return now + 2*cfg.IdleClose
 	}
@@ -114,7 +114,7 @@ func (p *PDC) drain(now time.Duration) time.Duration {
 		p.settle(now)
 		return never
 	}
-	p.t.up.Wake(p)
+	p.wake()
 	return now + p.t.cfg.RTOInit
 }
 
@@ -136,7 +136,7 @@ func (p *PDC) endClosing(now time.Duration) time.Duration {
 		return never
 	}
 	// An initiator that is heard is finishing its messages.
-	if t.up.InboundOpen(p) {
+	if t.owner.InboundOpen(p) {
 		p.closeBy = now + cfg.CloseReqTime
 		return p.closeBy
 	}
@@ -205,11 +205,11 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 		clear := wire.PSN(c.Payload)
 		if clear.Before(p.tx.una) && p.initiator {
 			p.tx.clearOwed = true
-			t.up.WakeAck(p)
+			p.oweAck()
 		} else if p.initiator {
 			// Not acknowledged here yet: ask what became of it.
 			p.tx.askOwed = p.tx.una != p.tx.nxt
-			t.up.WakeAck(p)
+			p.oweAck()
 		}
 		p.heard(in.Now)
 		return
@@ -235,7 +235,7 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, in.Paused, wire.PSN(c.Payload)}
 		rx.nprobe++
 		rx.note(in.From, in.Path)
-		t.up.WakeAck(p)
+		p.oweAck()
 	case wire.CtlClear:
 		clear := wire.PSN(c.Payload)
 		if clear.After(rx.max) {
@@ -267,7 +267,7 @@ func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
 			return
 		}
 		// What a target has outstanding is at most a CLOSE_REQ, granted by this.
-		if t.up.InboundOpen(p) {
+		if t.owner.InboundOpen(p) {
 			t.fail(in.Now, p, Reason{Why: WhyProtocol})
 			return
 		}

@@ -27,7 +27,7 @@ func TestInitiatorCloses(t *testing.T) {
 		t.Fatalf("state %v", x.p.State())
 	}
 	x.wantResend(1) // the CLOSE
-	x.told = nil
+	x.forget()
 	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, CACK: x.psn(0), AckPSNOff: 1, SPDCID: 77, DPDCID: x.p.id}
 	x.tab.ReceiveAck(x.in(peerAddr), &a, nil)
 	x.wantTold("gone 8")
@@ -50,7 +50,7 @@ func TestLostClosingAckResolves(t *testing.T) {
 	x.wantResend(1)
 	x.advance(20 * time.Millisecond)
 	x.wantResend(1)
-	x.told = nil
+	x.forget()
 	x.nack(wire.NackInvDPDCID, 1, 0)
 	x.wantTold("gone 8")
 }
@@ -86,7 +86,7 @@ func TestTargetAsksForClose(t *testing.T) {
 	y := newInitiator(t, wire.RUD)
 	y.push(1)
 	y.ack(0, 0)
-	y.told = nil
+	y.forget()
 	c := a.CP
 	c.SPDCID, c.DPDCID = 77, y.p.id
 	y.tab.ReceiveCP(y.in(peerAddr), &c)
@@ -145,7 +145,7 @@ func TestTargetWaitsForAnOpenMessage(t *testing.T) {
 	x.tab.cfg.IdleClose = 100 * time.Millisecond
 	x.open[x.p.Slot] = true
 	x.recv(1, ar)
-	x.told = nil
+	x.forget()
 	start := x.now
 	x.runTo(start + 10*time.Second)
 	if x.p.state != Established {
@@ -175,7 +175,7 @@ func TestTargetTakesItsRequestBack(t *testing.T) {
 	if x.p.state != Established {
 		t.Fatalf("the target is %v", x.p.state)
 	}
-	x.told = nil
+	x.forget()
 	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(2), SPDCID: 9, DPDCID: x.p.id})
 	x.wantTold("gone 8")
 	x.wantLoose("ACK cack=1 psn=2")
@@ -217,7 +217,7 @@ func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(2)
 			x.ack(0, 0)
-			x.told = nil
+			x.forget()
 			x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: ctl, Flags: wire.FlagAR, PSN: x.psn(off), SPDCID: 77, DPDCID: x.p.id})
 			x.runTo(x.now + 3*time.Second)
 			x.wantTold()
@@ -308,7 +308,7 @@ func TestCloseBehindAFullWindow(t *testing.T) {
 			x.recv(i, gtd, clearTo(-1))
 		}
 		x.acks()
-		x.told = nil
+		x.forget()
 		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(c.psn), SPDCID: 9, DPDCID: x.p.id})
 		if closes := x.p.state == Closed; closes != c.closes {
 			t.Errorf("CLOSE with PSN %d closes: %v", c.psn, closes)
@@ -325,11 +325,11 @@ func TestUnansweredCloseReqEndsNothing(t *testing.T) {
 	// it sends is taken, however long.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
-	x.told = nil
+	x.forget()
 	for i := 1; i <= 100; i++ {
 		x.runTo(x.now + time.Second)
 		if x.p.state == Closed {
-			t.Fatalf("ended at %v: %q", x.now, x.told)
+			t.Fatalf("ended at %v: %q", x.now, x.news())
 		}
 		x.recv(i)
 		x.acks()
@@ -351,7 +351,7 @@ func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
 		x := newTarget(t)
 		x.p.RequestClose(x.now)
 		x.open[x.p.Slot] = c.open // a message of which no more comes for now
-		x.told = nil
+		x.forget()
 		start := x.now
 		for i := 1; x.p.state != Closed && x.now < start+100*time.Second; i++ {
 			if x.p.Outstanding() > 0 {
@@ -365,7 +365,7 @@ func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
 		}
 		switch d := x.now - start; {
 		case (c.busy || c.open) && x.p.state == Closed:
-			t.Errorf("%+v: ended after %v: %q", c, d, x.told[len(x.told)-1])
+			t.Errorf("%+v: ended after %v: %q", c, d, x.news()[len(x.news())-1])
 		case !c.busy && !c.open && (d < 39*time.Second || d > 42*time.Second):
 			t.Errorf("%+v: %v after %v", c, x.p.state, d)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // GuessLimit is how many packets a second may name a live PDC and yet have
-// numbers that no packet of it can have, before the Upper is told (T3): another
+// numbers that no packet of it can have, before it is news (T3): another
 // address, another PDCID of the peer, a PSN far outside of the window. Delay and
 // restarts make some; arbitrary, far below what a search of the numbers takes.
 const GuessLimit = 100
@@ -18,6 +18,7 @@ func (t *Table) guessed(now time.Duration, from netip.AddrPort) {
 		t.guessAt, t.guesses = now, 0
 	}
 	if t.guesses++; t.guesses == GuessLimit+1 {
-		t.up.Guessed(from)
+		t.guesser = from
+		t.news.put(News{Kind: NewsGuessed})
 	}
 }

@@ -47,36 +47,38 @@ func TestT3GuessesAreTold(t *testing.T) {
 		},
 	} {
 		x.now += 2 * time.Second
+		x.guessed()
 		x.guesses = 0
 		for range 100 {
 			guess()
 		}
-		if x.guesses != 0 {
+		if x.guessed() != 0 {
 			t.Errorf("%s: told after %d", name, 100)
 		}
 		for range 300 {
 			guess()
 		}
-		if x.guesses != 1 {
-			t.Errorf("%s: told %d times in a second", name, x.guesses)
+		if x.guessed() != 1 {
+			t.Errorf("%s: told %d times in a second", name, x.guessed())
 		}
 		x.now += time.Second
 		for range 101 {
 			guess()
 		}
-		if x.guesses != 2 {
-			t.Errorf("%s: told %d times in two seconds", name, x.guesses)
+		if x.guessed() != 2 {
+			t.Errorf("%s: told %d times in two seconds", name, x.guessed())
 		}
 		x.loose()
 	}
 	x.now += 2 * time.Second
+	x.guessed()
 	x.guesses = 0
 	for range 500 {
 		x.recv(1, ar) // late, or a duplicate
 		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(-30), DPDCID: id})
 		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackTrimmed, PSN: x.psn(1), DPDCID: id + 1})
 	}
-	if x.guesses != 0 {
+	if x.guessed() != 0 {
 		t.Error("honest packets are taken for guesses")
 	}
 }

@@ -61,7 +61,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.short(in.Now, k, n.Code)
 		if n.Code == wire.NackNoGtdDelAvail {
 			tx.clearOwed = p.remoteID != 0
-			t.up.WakeAck(p)
+			p.oweAck()
 		}
 		p.backOff(in.Now, k, n.Code)
 	case wire.NackNoSESMsgAvail:
@@ -71,7 +71,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			p.short(in.Now, k, n.Code)
 		} else if tx.rnrAt = in.Now; tx.rnrSince == 0 {
 			tx.rnrSince, tx.rough = in.Now, true
-			t.up.Refused(p)
+			p.tell(NewsRefused)
 		}
 		p.backOff(in.Now, k, n.Code)
 	case wire.NackPSNOORWindow:
@@ -108,7 +108,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			return
 		}
 		p.heard(in.Now)
-		t.up.Wake(p)
+		p.wake()
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
 		if p.remoteID == 0 {
@@ -135,7 +135,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			// "Unsupported": the control packet was ours (pds.md §0.5).
 			p.gone(p.finish(psn, k, nil))
 			p.settle(in.Now)
-			t.up.Wake(p)
+			p.wake()
 			return
 		}
 		p.fatalNack(in.Now, n)
@@ -155,7 +155,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	if n.Code == wire.NackNoSESMsgAvail && t.cfg.RNRTimeout > 0 && in.Now-k.first >= t.cfg.RNRTimeout && k.state == pktHeld && k.ctl == 0 {
 		p.giveUpNotReady(in.Now, psn, k)
 	}
-	t.up.Wake(p)
+	p.wake()
 }
 
 // Refused reports whether the target has no room for messages of the PDC.
@@ -287,7 +287,7 @@ func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
 		}
 	case tx.burst != 0:
 		tx.burst, tx.askOwed = 0, true // one for each PROBE
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	default:
 		return false
 	}
@@ -299,7 +299,7 @@ func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
 // of that time; or a NOOP fills the gap.
 func (p *PDC) giveUpNotReady(now time.Duration, psn wire.PSN, k *txPkt) {
 	msg := k.ref.Msg
-	ref, n := p.t.up.GiveUp(p, k.ref, wire.NackNoSESMsgAvail)
+	ref, n := p.t.owner.GiveUp(p, k.ref, wire.NackNoSESMsgAvail)
 	if n == 0 {
 		k.ctl, n = 1+uint8(wire.CtlNoop), p.t.ctlNominal()
 	} else {

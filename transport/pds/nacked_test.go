@@ -34,7 +34,7 @@ func TestNackReactions(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(3)
 			x.ack(0, 0)
-			x.told = nil
+			x.forget()
 			x.nack(code, 1, 0)
 			if w == again {
 				x.wantResend(1)
@@ -69,7 +69,7 @@ func TestFatalNackNeedsASecond(t *testing.T) {
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
-	x.told = nil
+	x.forget()
 	x.nack(wire.NackInvDPDCID, 1, 0)
 	x.nack(wire.NackInvDPDCID, 1, 0)
 	x.wantTold()
@@ -84,7 +84,7 @@ func TestNackOutsideWindowIsIgnored(t *testing.T) {
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
-	x.told = nil
+	x.forget()
 	for range 3 {
 		x.nack(wire.NackInvDPDCID, 0, 0)
 		x.nack(wire.NackInvDPDCID, 2, 0)
@@ -310,7 +310,7 @@ func TestTargetThatForgotIsGivenUp(t *testing.T) {
 	x.push(3)
 	x.ack(1, 1)
 	x.ack(-1, -1, sack(2, 2))
-	x.told = nil
+	x.forget()
 	end := x.now + 41*time.Second
 	for x.p.state != Closed {
 		if x.now = x.tab.NextTimeout(); x.now > end {
@@ -340,7 +340,7 @@ func TestShortageOfALostPacketEndsWithIt(t *testing.T) {
 		x.push(1)
 		x.runTo(x.now + 10*time.Millisecond)
 		if x.p.state == Closed {
-			t.Fatalf("ended at %v: %v", x.now, x.told[len(x.told)-2:])
+			t.Fatalf("ended at %v: %v", x.now, x.news()[len(x.news())-2:])
 		}
 	}
 }
@@ -359,11 +359,16 @@ func TestRefusedNoopWakes(t *testing.T) {
 	}
 	x.runTo(x.now + 20*time.Millisecond)
 	x.p.Awaited = true
-	w := &wakes{pdcTest: x}
-	x.tab.up = w
+	x.heed()
 	x.nack(wire.NackUnexpEvent, 1, 0)
-	if w.n == 0 || x.p.Outstanding() != 0 {
-		t.Errorf("%d wakes, %d outstanding", w.n, x.p.Outstanding())
+	wakes := 0
+	for n := x.tab.NextNews(); n != nil; n = x.tab.NextNews() {
+		if n.Kind == NewsAwake {
+			wakes++
+		}
+	}
+	if wakes == 0 || x.p.Outstanding() != 0 {
+		t.Errorf("%d wakes, %d outstanding", wakes, x.p.Outstanding())
 	}
 }
 
@@ -428,13 +433,6 @@ func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
 	}
 }
 
-type wakes struct {
-	*pdcTest
-	n int
-}
-
-func (w *wakes) Wake(*PDC) { w.n++ }
-
 func TestHeldPacketThatIsRefusedGoesAgain(t *testing.T) {
 	// UE §3.5.14 (ROD): the target said by a SACK that it holds packet 1, and refused it
 	// when its turn came. If it did not go again when a NACK says that it is waited for,
@@ -458,7 +456,7 @@ func TestRefusedForEverIsGivenUp(t *testing.T) {
 				x.push(1)
 				x.ack(0, 0)
 				x.push(1)
-				x.told = nil
+				x.forget()
 				end := x.now + 41*time.Second
 				for x.p.state != Closed {
 					x.nack(code, 1, 0)
@@ -470,8 +468,8 @@ func TestRefusedForEverIsGivenUp(t *testing.T) {
 						x.p.Resend(x.now, 0)
 					}
 				}
-				if len(x.told) != 2 || x.now < end-time.Second {
-					t.Errorf("ended after %v: %q", x.now, x.told)
+				if len(x.news()) != 2 || x.now < end-time.Second {
+					t.Errorf("ended after %v: %q", x.now, x.news())
 				}
 			})
 		}
@@ -487,7 +485,7 @@ func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
 	x.ack(0, 0)
 	x.push(200)
 	start, ready := x.now, x.now+100*time.Second
-	x.told = nil
+	x.forget()
 	var end time.Duration
 	for x.p.state != Closed {
 		if x.now = x.tab.NextTimeout(); x.now > start+200*time.Second {
@@ -510,7 +508,7 @@ func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
 		end = x.now
 	}
 	if end < ready+39*time.Second || end > ready+42*time.Second {
-		t.Errorf("ended %v after the target was ready: %q", end-ready, x.told[len(x.told)-2:])
+		t.Errorf("ended %v after the target was ready: %q", end-ready, x.news()[len(x.news())-2:])
 	}
 }
 
@@ -528,7 +526,7 @@ func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
 			x.push(1)
 		}
 		if x.p.state == Closed {
-			t.Errorf("%v: %v", code, x.told[len(x.told)-2:])
+			t.Errorf("%v: %v", code, x.news()[len(x.news())-2:])
 		}
 	}
 }
@@ -590,7 +588,7 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 				x.push(1)
 				x.ack(0, 0)
 				x.p.pushed(x.now, Ref{Msg: 1}, 300, 0) // no question of size (F7)
-				x.told = nil
+				x.forget()
 				sent := true
 				for end := x.now + 90*time.Second; x.now < end && x.p.state != Closed; {
 					if sent && code != 0 {
@@ -612,7 +610,7 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 					}
 				}
 				if ended := x.p.state == Closed; ended != (code != wire.NackNoSESMsgAvail) {
-					t.Errorf("ended %v at %v: %q", ended, x.now, x.told)
+					t.Errorf("ended %v at %v: %q", ended, x.now, x.news())
 				}
 			})
 		}

@@ -6,8 +6,8 @@
 // A Table holds the PDCs of one FEP. It knows no message: what a packet carries
 // is an opaque Ref, and a packet that must be sent again is asked for again by
 // its Ref. It does no I/O and reads no clock; one caller at a time. What
-// happened to a packet is told to an Upper, from inside the call that found out;
-// ReceivePlain alone returns it.
+// became of packets and PDCs comes out as News, which the owner takes after each call
+// and before the next; what the Table has to know of the message layer it asks an Owner.
 package pds
 
 import (
@@ -48,66 +48,6 @@ const (
 type Reason struct {
 	Why  Why
 	Nack wire.NackCode
-}
-
-// Upper is what PDS tells. Calls come from inside the Table's methods and must
-// not call back into the Table except for CanPush-like questions.
-type Upper interface {
-	// Answered says that the packet with ref was executed by the target. rsp is
-	// its response, borrowed; nil when only a CACK covered it: the default
-	// response.
-	Answered(p *PDC, ref Ref, rsp *wire.Rsp)
-	// Failed says that the packet with ref will never be answered. It may have
-	// been executed: the network delays packets, and copies them.
-	Failed(p *PDC, ref Ref, why Reason)
-	// GiveUp is Failed for a packet that its target was not ready for in RNRTimeout, on
-	// a PDC that goes on. It returns what goes in its place and the nominal size of that,
-	// 0: nothing does.
-	GiveUp(p *PDC, ref Ref, code wire.NackCode) (instead Ref, n int)
-	// Gone says that the PDC no longer exists, after all its Failed calls.
-	Gone(p *PDC, why Reason)
-	// Wake says that the PDC may have something to send.
-	Wake(p *PDC)
-	// WakeAck says that the PDC has an ACK or CLEAR to send; urgent ones may
-	// not wait for data to ride with beyond the end of the turn anyway.
-	WakeAck(p *PDC)
-	// Proven: the source of the PDC receives what is sent to it.
-	Proven(p *PDC)
-	// Refused says that the target began to refuse messages of the PDC for want of room,
-	// NACK 09.
-	Refused(p *PDC)
-	// Silence says that nothing was heard of what is outstanding for so long that a
-	// PROBE, or all of it, goes out.
-	Silence(p *PDC)
-	// InboundOpen reports whether messages from this PDC are incomplete.
-	InboundOpen(p *PDC) bool
-	// Known reports whether the application inserted the address.
-	Known(addr netip.AddrPort) bool
-	// Pending reports whether the owner has something queued for the PDC.
-	Pending(p *PDC) bool
-	// Path says what became of a packet that left by that path. It is called
-	// with Config.Paths above 1 only.
-	Path(p *PDC, path uint8, news PathNews)
-	// Guessed says that within a second more than GuessLimit packets had numbers
-	// that no packet of the PDC they name can have (T3); from is where the last
-	// came from. It is said once a second at most.
-	Guessed(from netip.AddrPort)
-}
-
-// PathNews is what a packet tells of the path it took.
-type PathNews uint8
-
-// The news.
-const (
-	PathGood   PathNews = iota // it arrived
-	PathMarked                 // it arrived with ECN CE; follows PathGood
-	PathLost                   // it is taken for lost
-)
-
-func (p *PDC) pathNews(k *txPkt, news PathNews) {
-	if p.t.cfg.Paths > 1 {
-		p.t.up.Path(p, k.path, news)
-	}
 }
 
 // Config holds the constants of a Table. All must be set but where zero has a
@@ -264,9 +204,11 @@ type Table struct {
 	tailLeast time.Duration // no tailTime of any PDC is less
 	mpr       uint8         // the PSN window offered, in the units of the header
 
-	cfg Config
-	rng *rand.Rand
-	up  Upper
+	cfg     Config
+	rng     *rand.Rand
+	owner   Owner
+	news    newsList
+	guesser netip.AddrPort // where the last guess came from
 
 	ids   idTable
 	last  *[1 << (16 - lastBits)]*lastPage // nil: no PDC yet that this side opened and that ended
@@ -335,11 +277,11 @@ type Loose struct {
 const maxLoose = 1024
 
 // New makes an empty Table.
-func New(cfg Config, rng *rand.Rand, up Upper) *Table {
+func New(cfg Config, rng *rand.Rand, owner Owner) *Table {
 	if cfg.MaxRange == 0 {
 		cfg.MaxRange = maxRange
 	}
-	t := &Table{cfg: cfg, rng: rng, up: up, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
+	t := &Table{cfg: cfg, rng: rng, owner: owner, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
 		mpr:     uint8(min(max(cfg.MPRange/128, 1), 255)),
 		bySyn:   make(map[synKey]*PDC),
 		sources: make(map[netip.Addr]*sourceCount),
@@ -408,8 +350,7 @@ func (t *Table) remove(now time.Duration, p *PDC, why Reason) {
 	if why.Why != WhyNone && why.Why != WhyClosed {
 		t.Stats.Errors++
 	}
-	t.up.Gone(p, why)
-	t.free = append(t.free, p.Slot)
+	t.news.put(News{Kind: NewsGone, PDC: p, Why: why})
 }
 
 // FailAll ends every PDC in error.

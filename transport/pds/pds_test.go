@@ -18,14 +18,14 @@ type pdcTest struct {
 	tab  *Table
 	p    *PDC
 	now  time.Duration
-	told []string // what the Upper was told
+	told []string // what the owner was told
 	ccc  *fixedCCC
 	open map[uint32]bool // slots with incomplete inbound messages
 
 	sender uint64 // Arrival.Who
 	paused bool
 
-	guesses int // how often the Upper was told of guesses
+	guesses int // how often the owner was told of guesses
 	instead int // nominal size of what goes in the place of a packet given up, 0: nothing
 }
 
@@ -104,16 +104,6 @@ func newInitiator(t *testing.T, mode wire.Mode) *pdcTest {
 
 func (x *pdcTest) say(f string, a ...any) { x.told = append(x.told, fmt.Sprintf(f, a...)) }
 
-func (x *pdcTest) Answered(p *PDC, r Ref, rsp *wire.Rsp) {
-	if rsp == nil {
-		x.say("answered %d default", r.Msg)
-	} else {
-		x.say("answered %d %v", r.Msg, rsp.RC)
-	}
-}
-func (x *pdcTest) Failed(p *PDC, r Ref, why Reason) {
-	x.say("failed %d %d %v", r.Msg, why.Why, why.Nack)
-}
 func (x *pdcTest) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
 	if x.instead != 0 && r.Kind == 0 {
 		return Ref{Msg: r.Msg, Kind: 1}, x.instead
@@ -121,26 +111,48 @@ func (x *pdcTest) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
 	x.say("failed %d %d %v", r.Msg, WhyNotReady, code)
 	return Ref{}, 0
 }
-func (x *pdcTest) Gone(p *PDC, why Reason)   { x.say("gone %d", why.Why) }
-func (x *pdcTest) Wake(p *PDC)               {}
-func (x *pdcTest) WakeAck(p *PDC)            {}
-func (x *pdcTest) Proven(*PDC)               {}
-func (x *pdcTest) Silence(*PDC)              {}
-func (x *pdcTest) Refused(*PDC)              {}
 func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
-func (x *pdcTest) Guessed(netip.AddrPort)    { x.guesses++ }
 func (x *pdcTest) Pending(p *PDC) bool       { return false }
-func (x *pdcTest) Path(p *PDC, path uint8, news PathNews) {
-	x.told = append(x.told, fmt.Sprintf("path %d %s", path, [...]string{"good", "marked", "lost"}[news]))
+
+// heed takes the news and writes down what became of packets, paths and PDCs.
+func (x *pdcTest) heed() {
+	for n := x.tab.NextNews(); n != nil; n = x.tab.NextNews() {
+		switch n.Kind {
+		case NewsAnswered:
+			x.answered(n.Ref.Msg, n.Rsp)
+		case NewsFailed:
+			x.say("failed %d %d %v", n.Ref.Msg, n.Why.Why, n.Why.Nack)
+		case NewsGone:
+			x.say("gone %d", n.Why.Why)
+		case NewsPath:
+			x.say("path %d %s", n.Path, [...]string{"good", "marked", "lost"}[n.PathNews])
+		case NewsGuessed:
+			x.guesses++
+		}
+	}
 }
+
+func (x *pdcTest) answered(msg uint32, rsp *wire.Rsp) {
+	if rsp == nil {
+		x.say("answered %d default", msg)
+	} else {
+		x.say("answered %d %v", msg, rsp.RC)
+	}
+}
+
+// news is what was told since forget.
+func (x *pdcTest) news() []string { x.heed(); return x.told }
+func (x *pdcTest) forget()        { x.heed(); x.told = nil }
+func (x *pdcTest) guessed() int   { x.heed(); return x.guesses }
+
 func (x *pdcTest) psn(i int) wire.PSN      { return testStart.Add(i) }
 func (x *pdcTest) advance(d time.Duration) { x.now += d; x.tab.Advance(x.now) }
 
-// wantTold checks and forgets what the Upper was told.
+// wantTold checks and forgets what the owner was told.
 func (x *pdcTest) wantTold(want ...string) {
 	x.t.Helper()
-	if got, w := strings.Join(x.told, "; "), strings.Join(want, "; "); got != w {
+	if got, w := strings.Join(x.news(), "; "), strings.Join(want, "; "); got != w {
 		x.t.Fatalf("told %q, want %q", got, w)
 	}
 	x.told = nil
@@ -216,16 +228,20 @@ func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 
 // plain delivers an ACK as a plain one. It reports whether it was one, for its PDC.
 func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
-	h := wire.Plain(rsp.Append(a.Append(nil)))
-	if h == nil {
-		return false
-	}
-	p := x.tab.Lookup(h.DPDCID())
-	msg, ok := x.tab.ReceivePlain(x.in(from), p, h)
+	msg, ok := x.receivePlain(from, a, rsp)
 	if ok {
-		x.tab.up.Answered(p, Ref{Msg: msg}, rsp)
+		x.heed()
+		x.answered(msg, rsp)
 	}
 	return ok
+}
+
+func (x *pdcTest) receivePlain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) (msg uint32, ok bool) {
+	h := wire.Plain(rsp.Append(a.Append(nil)))
+	if h == nil {
+		return 0, false
+	}
+	return x.tab.ReceivePlain(x.in(from), x.tab.Lookup(h.DPDCID()), h)
 }
 
 func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {

@@ -18,7 +18,7 @@ func (x *pdcTest) closeTarget(i int) {
 	id := x.p.ID()
 	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(i), SPDCID: 9, DPDCID: id})
 	x.p = nil
-	x.told = nil
+	x.forget()
 	x.loose()
 }
 

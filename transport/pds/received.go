@@ -326,7 +326,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 			rx.ackBytes = 0
 			if !rx.ackDue {
 				rx.ackDue, rx.ackWhy = true, m.whyAck()
-				t.up.WakeAck(p)
+				p.oweAck()
 			}
 		}
 		return
@@ -370,7 +370,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.ackBytes = 0
 		if !rx.ackDue {
 			rx.ackDue, rx.ackWhy = true, m.whyAck()
-			t.up.WakeAck(p)
+			p.oweAck()
 		}
 	}
 }
@@ -392,7 +392,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 	}
 	if gtd {
 		rx.store(m, rsp, m.Late)
-		t.up.WakeAck(p)
+		p.oweAck()
 		t.arm(p, now+4*t.cfg.RTOInit)
 	}
 	p.advance()
@@ -407,7 +407,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 		// its sender cannot complete it and cannot clear what holds CACK.
 		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Late})
 		rx.trig.has = false
-		t.up.WakeAck(p)
+		p.oweAck()
 		return true
 	case behind && (!rx.waits || m.PSN.After(rx.waitPSN)):
 		rx.waitPSN, rx.waits = m.PSN, true
@@ -479,14 +479,14 @@ func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 			rx.due++
 		}
 		s.retx = f&wire.FlagRETX != 0
-		p.t.up.WakeAck(p)
+		p.oweAck()
 		return
 	}
 	if p.mode == wire.ROD && !psn.Before(rx.rodNext) {
 		// Held, not executed yet: no response exists, the SACK shows it.
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		rx.trig.has = false
-		p.t.up.WakeAck(p)
+		p.oweAck()
 		return
 	}
 	if tr := &rx.trig; rx.ackDue && tr.has && !tr.retx && psn.Before(wire.PSN(rx.win.Base())) {
@@ -497,7 +497,7 @@ func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now}
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 
@@ -603,7 +603,7 @@ func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 	}
 	if int(rx.win.Base()-base) > gone && !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckHole
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 
@@ -618,7 +618,7 @@ func (p *PDC) caughtUp(now time.Duration) {
 	rx.waits = false
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckHole
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 
@@ -645,7 +645,7 @@ func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckHeld
 		rx.trig.has = false
-		t.up.WakeAck(p)
+		p.oweAck()
 	}
 }
 
@@ -741,7 +741,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	if src == nil {
 		src = &sourceCount{}
 	}
-	known := t.up.Known(in.From)
+	known := t.owner.Known(in.From)
 	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now) ||
 		!known && !t.roomForStranger(in.Now, src) {
 		t.Stats.DropLimit++
@@ -817,7 +817,7 @@ func (p *PDC) markProven() {
 	}
 	p.proven = true
 	p.notPending()
-	p.t.up.Proven(p)
+	p.tell(NewsProven)
 }
 
 // Unproven reports whether the source may be forged: nobody named it, and nothing
@@ -886,7 +886,7 @@ func (t *Table) evictPending(now time.Duration) bool {
 		if now-r.at < t.cfg.NewPDCTime {
 			break
 		}
-		if t.up.InboundOpen(r.p) {
+		if t.owner.InboundOpen(r.p) {
 			continue
 		}
 		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)
@@ -913,7 +913,7 @@ func (p *PDC) endUnused(now time.Duration) time.Duration {
 
 // messageAt is when a PDC ends whose initiator stopped in the middle of a message (F9, F25).
 func (p *PDC) messageAt() time.Duration {
-	if p.rx == nil || !p.t.up.InboundOpen(p) && p.rx.held.n() == 0 {
+	if p.rx == nil || !p.t.owner.InboundOpen(p) && p.rx.held.n() == 0 {
 		return never
 	}
 	return p.lastHeard + p.t.cfg.PeerTimeout
@@ -959,7 +959,7 @@ func (p *PDC) askClear(now time.Duration) time.Duration {
 				rx.due++
 			}
 		}
-		t.up.WakeAck(p)
+		p.oweAck()
 	}
 	return rx.clearAsk
 }

@@ -77,7 +77,7 @@ func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
 	x.recv(0, opts...)
 	x.p.markProven()
 	x.acks()
-	x.told = nil
+	x.forget()
 	return x
 }
 
@@ -164,7 +164,7 @@ func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
 	x := newTarget(t)
 	x.recv(1, ar)
 	x.wantAcks("cack=1 psn=1 OK")
-	x.told = nil
+	x.forget()
 	x.recv(1, retx)
 	x.recv(0, retx)
 	x.wantTold()
@@ -294,7 +294,7 @@ func TestRODWithoutRoomGoesBack(t *testing.T) {
 	x.recv(0, rod)
 	x.p.markProven()
 	x.acks()
-	x.told = nil
+	x.forget()
 	x.recv(2, rod)
 	x.recv(3, rod)
 	x.wantLoose("NACK ROD_OOO")
@@ -390,7 +390,7 @@ func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 	x := newTarget(t)
 	x.open[x.p.Slot] = true
 	x.recv(1, ar)
-	x.told = nil
+	x.forget()
 	for x.p.state != Closed {
 		x.now = x.tab.NextTimeout()
 		x.tab.Advance(x.now)
@@ -592,7 +592,7 @@ func TestNextRequestIsARequest(t *testing.T) {
 			x := newTable(t, nil)
 			x.recv(0, opts...)
 			x.acks()
-			x.told = nil
+			x.forget()
 			xs[i] = x
 		}
 		for range 150 {
@@ -676,9 +676,9 @@ func TestNextRequestIsARequest(t *testing.T) {
 					x.p.HeldDone()
 				}
 				if silent {
-					x.told = append(x.told, x.acks()...)
+					x.told = append(x.news(), x.acks()...)
 				}
-				x.told = append(x.told, x.loose()...)
+				x.told = append(x.news(), x.loose()...)
 			}
 			if tookNext {
 				next++

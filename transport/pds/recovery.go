@@ -121,7 +121,7 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 		}
 		tx.progress, at = now, now+p.tailTime()
 		tx.probeOwed, tx.burst = true, 0
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 	return min(at, giveUp)
 }
@@ -160,7 +160,7 @@ func (p *PDC) lostAt() time.Duration {
 }
 
 func (p *PDC) wakeLost(now time.Duration) time.Duration {
-	p.t.up.Wake(p)
+	p.wake()
 	return now + p.rto()
 }
 
@@ -197,12 +197,12 @@ func (p *PDC) tailAt() time.Duration {
 func (p *PDC) probeTail(now time.Duration) time.Duration {
 	tx := &p.tx
 	tx.probes++
-	p.t.up.Silence(p)
+	p.tell(NewsSilent)
 	if tx.probes == dataProbe {
 		p.resendEnds(now)
 	} else {
 		tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
-		p.t.up.WakeAck(p)
+		p.oweAck()
 	}
 	if tx.probes >= tailProbes {
 		return never
@@ -228,14 +228,14 @@ func (p *PDC) resendEnds(now time.Duration) {
 			break
 		}
 	}
-	p.t.up.Wake(p)
+	p.wake()
 }
 
 // onRTO takes everything in flight for lost. What a SACK reported as arrived is
 // asked about instead (UE §3.5.15).
 func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx := &p.tx
-	p.t.up.Silence(p)
+	p.tell(NewsSilent)
 	if tx.rtos < 255 {
 		tx.rtos++
 	}
@@ -256,19 +256,19 @@ func (p *PDC) onRTO(now time.Duration) time.Duration {
 	if p.remoteID != 0 {
 		if tx.at(tx.una).state == pktArrived {
 			tx.askOwed = true
-			p.t.up.WakeAck(p)
+			p.oweAck()
 		} else if tx.rtos >= 2 {
 			// A small packet tells a dead peer from a path that does not carry
 			// full-size packets (F7).
 			tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
-			p.t.up.WakeAck(p)
+			p.oweAck()
 			if tx.rtos >= bigRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
 				p.t.fail(now, p, Reason{Why: WhyTooBig})
 				return never
 			}
 		}
 	}
-	p.t.up.Wake(p)
+	p.wake()
 	return tx.progress + p.rto()
 }
 
@@ -291,7 +291,7 @@ func (p *PDC) declareHoles(now time.Duration) time.Duration {
 		}
 	}
 	if tx.lost > 0 {
-		p.t.up.Wake(p)
+		p.wake()
 	}
 	return p.reorderAt()
 }
@@ -315,7 +315,7 @@ func (p *PDC) releaseHeld(now time.Duration) {
 			asked, msg = true, k.ref.Msg
 		}
 	}
-	p.t.up.Wake(p)
+	p.wake()
 }
 
 // wholeRefused reports whether a packet was refused with its message: the target has no
@@ -344,6 +344,6 @@ func (p *PDC) accepted(psn wire.PSN, msg uint32) {
 	for q := psn; q != tx.una && more(q-1); q-- {
 	}
 	if tx.held != held {
-		p.t.up.Wake(p)
+		p.wake()
 	}
 }

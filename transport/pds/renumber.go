@@ -86,5 +86,5 @@ func (p *PDC) rebirth(now time.Duration) {
 		p.restamp(now, t.away(id, p.start.Add(1<<17+int(t.rng.Uint32N(1<<30)))))
 	}
 	p.checkTx()
-	t.up.Wake(p)
+	p.wake()
 }

@@ -785,7 +785,7 @@ func TestF12NewLifeOfThePeerEndsThePDC(t *testing.T) {
 		p := d.open(wire.RUD, 0, 1)
 		d.settle(d.all...)
 		d.push(p, 1, 2)
-		d.i.told = nil
+		d.i.forget()
 		d.nack(0, code, p.start+1, 0)
 		d.i.wantTold()
 		d.nack(otherWho, code, p.start+7, 0) // names nothing that is outstanding
@@ -801,7 +801,7 @@ func TestF12SecuredTargetRestarts(t *testing.T) {
 	p := d.open(wire.RUD, 0, 2)
 	d.settle(d.all...)
 	d.r = d.newSide(SecureOneRTT, targetAddr, otherWho, nil)
-	d.i.told = nil
+	d.i.forget()
 	d.settle(d.push(p, 2, 1)...)
 	d.i.wantTold("failed 2 3 INV_DPDCID", "gone 3")
 	d.open(wire.RUD, 3, 2)
@@ -852,7 +852,7 @@ func TestT6SecuredFatalNackCountsAtOnce(t *testing.T) {
 	p := d.open(wire.RUD, 0, 1)
 	d.settle(d.all...)
 	d.push(p, 1, 1)
-	d.i.told = nil
+	d.i.forget()
 	d.nack(targetWho, wire.NackClosing, p.start+1, 0)
 	d.i.wantTold("failed 1 3 CLOSING", "gone 3")
 }
@@ -1271,7 +1271,7 @@ func TestSecuredExactlyOnce(t *testing.T) {
 			}
 		}
 		failed := map[string]bool{}
-		for _, s := range d.i.told {
+		for _, s := range d.i.news() {
 			if f := strings.Fields(s); f[0] == "failed" {
 				failed[f[1]] = true
 			}

@@ -199,7 +199,7 @@ func (p *PDC) Ask() bool {
 		return false
 	}
 	tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
-	p.t.up.WakeAck(p)
+	p.oweAck()
 	return true
 }
 
@@ -316,7 +316,7 @@ func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	k := p.tx.at(psn)
 	k.ctl = 1 + uint8(c)
 	p.unsend(now, psn, k, CauseClose)
-	p.t.up.Wake(p)
+	p.wake()
 }
 
 // CtlOwed reports whether NextCtl has something.

@@ -75,7 +75,7 @@ func TestResendsOnRTOOnlyWhatIsOpen(t *testing.T) {
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	x.ack(0, 0)
-	x.told = nil
+	x.forget()
 	x.advance(20 * time.Millisecond)
 	x.wantResend(1, 2)
 	x.advance(time.Millisecond)
@@ -276,7 +276,7 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 				t.Fatalf("a former life's ACKs: %v, %d dropped", x.p.State(), x.tab.Stats.DropUnsent)
 			}
 			x.ack(-1, 0)
-			x.told = nil
+			x.forget()
 			for i := range 16 {
 				if x.wantTold(); x.p.State() == Closed {
 					t.Fatalf("closed after %d", i)
@@ -299,7 +299,7 @@ func TestAckFromElsewhereIsDropped(t *testing.T) {
 	x.wantTold()
 	x.ack(0, 0)
 	x.push(1)
-	x.told = nil
+	x.forget()
 	a.SPDCID, a.CACK = 78, x.psn(1)
 	x.tab.ReceiveAck(x.in(peerAddr), &a, &wire.Rsp{})
 	x.wantTold()
@@ -399,7 +399,7 @@ func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
 	}
 	x.p = p
 	x.push(1)
-	x.told = nil
+	x.forget()
 	end := x.now + 40*time.Second + 600*time.Millisecond
 	for x.now < end {
 		x.now = min(max(x.now+1, x.tab.NextTimeout()), end)
@@ -444,7 +444,7 @@ func TestLostCACKIsAskedFor(t *testing.T) {
 		}
 	}
 	x.ack(127, 0, mpr(1), flag(wire.AckFlagP))
-	x.told = nil
+	x.forget()
 	if !x.p.CanPush(1000) {
 		t.Error("the window is still closed")
 	}
@@ -474,7 +474,7 @@ func TestShrunkWindowIsAskedFor(t *testing.T) {
 	for _, moves := range []bool{true, false} {
 		x := newInitiator(t, wire.RUD)
 		x.shrunk()
-		x.told = nil
+		x.forget()
 		probes := 0
 		for end := x.now + 41*time.Second; x.p.state != Closed; {
 			if x.now = x.tab.NextTimeout(); x.now > end {
@@ -505,8 +505,8 @@ func TestShrunkWindowIsAskedFor(t *testing.T) {
 			if probes != 1 || x.now > 2*time.Second || x.p.CanPush(1000) != true {
 				t.Errorf("%d PROBEs, goes on at %v", probes, x.now)
 			}
-		case probes < 40 || probes > 100 || len(x.told) != 41:
-			t.Errorf("%d PROBEs, told %q", probes, x.told)
+		case probes < 40 || probes > 100 || len(x.news()) != 41:
+			t.Errorf("%d PROBEs, told %q", probes, x.news())
 		}
 	}
 }
@@ -518,7 +518,7 @@ func TestShutPDCEndsWithItsPeer(t *testing.T) {
 	for i := range 128 {
 		x.ack(-1, i, mpr(1))
 	}
-	x.told = nil
+	x.forget()
 	start, probes := x.now, 0
 	for x.p.state != Closed && x.now < start+41*time.Second {
 		x.now = x.tab.NextTimeout()
@@ -554,7 +554,7 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 		if x.p.tx.greet = false; !x.p.shut() {
 			t.Fatal("not shut")
 		}
-		x.told = nil
+		x.forget()
 		live := x.now + 5*time.Second // until then it answers
 		var contact time.Duration
 		reborn := newTable(t, nil)
@@ -589,7 +589,7 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 				}
 			}
 		}
-		if got := x.told[len(x.told)-1]; got != "gone 3" || x.now-contact < x.tab.cfg.RTOInit {
+		if got := x.news()[len(x.news())-1]; got != "gone 3" || x.now-contact < x.tab.cfg.RTOInit {
 			t.Errorf("beyond %v: %q %v after contact", beyond, got, x.now-contact)
 		}
 	}
@@ -623,7 +623,7 @@ func TestT6ShutPDCIsNotForged(t *testing.T) {
 			}
 		}
 		if x.p.state == Closed {
-			t.Fatalf("ended at %v: %q", x.now, x.told[len(x.told)-1])
+			t.Fatalf("ended at %v: %q", x.now, x.news()[len(x.news())-1])
 		}
 	}
 	if asked > probes || probes > 200 {

@@ -291,7 +291,7 @@ func (t *Table) settleAll(p *PDC, why Reason) {
 		if k.state != pktDone {
 			k.state = pktDone
 			if k.ctl == 0 {
-				t.up.Failed(p, k.ref, why)
+				t.news.put(News{Kind: NewsFailed, PDC: p, Ref: k.ref, Why: why})
 			}
 		}
 	}

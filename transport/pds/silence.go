@@ -37,7 +37,7 @@ func (p *PDC) shortUntil() time.Duration {
 	switch {
 	case !p.initiator:
 		// What is refused is a CLOSE_REQ. It ends nothing that is under way (F28).
-		if p.state != CloseRequested || p.t.up.InboundOpen(p) {
+		if p.state != CloseRequested || p.t.owner.InboundOpen(p) {
 			return never
 		}
 		return max(tx.shortSince, p.idleAt) + wait

@@ -202,16 +202,34 @@ func (c *traceCC) take() string {
 
 func (s *side) pdc(p *pds.PDC) string { return s.w.label(s, p.ID()) }
 
-func (s *side) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
+// heed takes the news of the Table and says what a reader wants to know.
+func (s *side) heed() {
+	for n := s.tab.NextNews(); n != nil; n = s.tab.NextNews() {
+		switch p := n.PDC; n.Kind {
+		case pds.NewsAnswered:
+			s.answered(n.Ref, n.Rsp)
+		case pds.NewsFailed:
+			s.say("%v failed: %v", refText(n.Ref), whyText(n.Why))
+		case pds.NewsGone:
+			s.say("%s is gone: %v", s.pdc(p), whyText(n.Why))
+		case pds.NewsProven:
+			s.say("%s is proven", s.pdc(p))
+		case pds.NewsRefused:
+			s.say("%s finds the target without room", s.pdc(p))
+		case pds.NewsPath:
+			s.say("path %d is %s", n.Path, map[pds.PathNews]string{pds.PathGood: "good", pds.PathMarked: "marked", pds.PathLost: "lossy"}[n.PathNews])
+		case pds.NewsGuessed:
+			s.say("somebody guesses numbers from the address of %s", s.w.byAddr(s.tab.Guesser()).name)
+		}
+	}
+}
+
+func (s *side) answered(r pds.Ref, rsp *wire.Rsp) {
 	if rsp == nil {
 		s.say("%v answered by default", refText(r))
 	} else {
 		s.say("%v answered %v", refText(r), rspText(rsp))
 	}
-}
-
-func (s *side) Failed(p *pds.PDC, r pds.Ref, why pds.Reason) {
-	s.say("%v failed: %v", refText(r), whyText(why))
 }
 
 func (s *side) GiveUp(p *pds.PDC, r pds.Ref, code wire.NackCode) (pds.Ref, int) {
@@ -222,21 +240,9 @@ func (s *side) GiveUp(p *pds.PDC, r pds.Ref, code wire.NackCode) (pds.Ref, int) 
 	}
 	return pds.Ref{}, 0
 }
-func (s *side) Gone(p *pds.PDC, why pds.Reason) { s.say("%s is gone: %v", s.pdc(p), whyText(why)) }
-func (s *side) Wake(*pds.PDC)                   {}
-func (s *side) WakeAck(*pds.PDC)                {}
-func (s *side) Silence(*pds.PDC)                {}
-func (s *side) Proven(p *pds.PDC)               { s.say("%s is proven", s.pdc(p)) }
-func (s *side) Refused(p *pds.PDC)              { s.say("%s finds the target without room", s.pdc(p)) }
-func (s *side) InboundOpen(p *pds.PDC) bool     { return s.inbound[p] }
-func (s *side) Known(netip.AddrPort) bool       { return !s.stranger }
-func (s *side) Pending(*pds.PDC) bool           { return false }
-func (s *side) Guessed(from netip.AddrPort) {
-	s.say("somebody guesses numbers from the address of %s", s.w.byAddr(from).name)
-}
-func (s *side) Path(p *pds.PDC, path uint8, n pds.PathNews) {
-	s.say("path %d is %s", path, map[pds.PathNews]string{pds.PathGood: "good", pds.PathMarked: "marked", pds.PathLost: "lossy"}[n])
-}
+func (s *side) InboundOpen(p *pds.PDC) bool { return s.inbound[p] }
+func (s *side) Known(netip.AddrPort) bool   { return !s.stranger }
+func (s *side) Pending(*pds.PDC) bool       { return false }
 
 func refText(r pds.Ref) string {
 	if r.Kind != 0 {
@@ -406,10 +412,12 @@ func (s *side) receive(now time.Duration, k *packet, how arrival) {
 	case wire.TypeNack, wire.TypeNackCCX:
 		if n, _, err := wire.ParseNack(b); err == nil {
 			s.tab.ReceiveNack(in, &n)
+			s.heed()
 		}
 	case wire.TypeCP:
 		if c, _, err := wire.ParseCP(b); err == nil {
 			s.tab.ReceiveCP(in, &c)
+			s.heed()
 			if p := s.tab.Lookup(c.DPDCID); p != nil {
 				s.release(now, p)
 			}
@@ -425,7 +433,8 @@ func (s *side) ack(in *pds.Arrival, k *packet) {
 		rsp.Parse(h.Rsp())
 		p := s.tab.Lookup(h.DPDCID())
 		if msg, ok := s.tab.ReceivePlain(in, p, h); ok {
-			s.Answered(p, pds.Ref{Msg: msg}, &rsp)
+			s.heed()
+			s.answered(pds.Ref{Msg: msg}, &rsp)
 			return
 		}
 	}
@@ -439,6 +448,7 @@ func (s *side) ack(in *pds.Arrival, k *packet) {
 		rsp.Parse(k.b[n:])
 	}
 	s.tab.ReceiveAck(in, &a, rsp)
+	s.heed()
 }
 
 func (s *side) request(in *pds.Arrival, k *packet, trimmed wire.NackCode) {
@@ -450,6 +460,7 @@ func (s *side) request(in *pds.Arrival, k *packet, trimmed wire.NackCode) {
 	m := pds.Meta{PSN: h.PSN, Size: k.size, Len: k.size, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: in.CE, Late: in.Paused}
 	if trimmed != 0 {
 		s.tab.ReceiveTrimmed(in, &h, trimmed, false)
+		s.heed()
 		return
 	}
 	if pl := wire.PlainRequest(k.b); pl != nil && s.w.fast {
@@ -460,6 +471,7 @@ func (s *side) request(in *pds.Arrival, k *packet, trimmed wire.NackCode) {
 		}
 	}
 	p, v := s.tab.ReceiveReq(in, &h)
+	s.heed()
 	if p == nil {
 		return
 	}
@@ -532,6 +544,7 @@ func (s *side) take(now time.Duration) []*packet {
 	for _, p := range all { // data first
 		if p.State() == pds.Quiesce && !s.sending && !p.Lost() {
 			s.tab.Drained(now, p)
+			s.heed()
 		}
 		var last *packet // a request
 		for p.State() != pds.Closed && p.CanResend() {
@@ -644,12 +657,13 @@ func (s *side) state(now time.Duration) []string {
 
 func (s *side) setWindow(n int)         { s.cc.window = n }
 func (s *side) next() time.Duration     { return s.tab.NextTimeout() }
-func (s *side) timers(at time.Duration) { s.tab.Advance(at) }
+func (s *side) timers(at time.Duration) { s.tab.Advance(at); s.heed() }
 
 func (s *side) do(now time.Duration, verb string, p *pds.PDC) {
 	switch verb {
 	case "close":
 		s.tab.Close(now, p)
+		s.heed()
 	case "request-close":
 		p.RequestClose(now)
 	case "suspect":

@@ -153,7 +153,7 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 		x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
 		x.push(3)
 		x.ack(0, 0)
-		x.told = nil
+		x.forget()
 		n := wire.Nack{Type: wire.TypeNack, Code: c.code, PSN: x.psn(1), SPDCID: 77, DPDCID: x.p.id}
 		if c.ce {
 			n.Flags |= wire.NackFlagM

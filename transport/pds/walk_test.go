@@ -10,39 +10,42 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// walkUpper counts what became of each packet.
-type walkUpper struct {
+// walkOwner counts what became of each packet.
+type walkOwner struct {
 	t    *testing.T
 	out  map[uint32]bool // Refs that are neither answered nor failed
 	open map[uint32]bool
 }
 
-func (w *walkUpper) end(r Ref, what string) {
+func (w *walkOwner) end(r Ref, what string) {
 	if !w.out[r.Msg] {
 		w.t.Fatalf("packet %d %s, but it was settled", r.Msg, what)
 	}
 	delete(w.out, r.Msg)
 }
-func (w *walkUpper) Answered(p *PDC, r Ref, rsp *wire.Rsp) { w.end(r, "answered") }
-func (w *walkUpper) Failed(p *PDC, r Ref, why Reason)      { w.end(r, "failed") }
-func (w *walkUpper) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
+func (w *walkOwner) GiveUp(p *PDC, r Ref, code wire.NackCode) (Ref, int) {
 	if r.Msg%2 == 0 && r.Kind == 0 {
 		return Ref{Msg: r.Msg, Kind: 1}, 80
 	}
 	w.end(r, "given up")
 	return Ref{}, 0
 }
-func (w *walkUpper) Gone(p *PDC, why Reason)                { delete(w.open, p.Slot) }
-func (w *walkUpper) Wake(p *PDC)                            {}
-func (w *walkUpper) WakeAck(p *PDC)                         {}
-func (w *walkUpper) Proven(*PDC)                            {}
-func (w *walkUpper) Silence(*PDC)                           {}
-func (w *walkUpper) Refused(*PDC)                           {}
-func (w *walkUpper) InboundOpen(p *PDC) bool                { return w.open[p.Slot] }
-func (w *walkUpper) Known(netip.AddrPort) bool              { return false }
-func (w *walkUpper) Guessed(netip.AddrPort)                 {}
-func (w *walkUpper) Pending(p *PDC) bool                    { return false }
-func (w *walkUpper) Path(p *PDC, path uint8, news PathNews) {}
+func (w *walkOwner) InboundOpen(p *PDC) bool   { return w.open[p.Slot] }
+func (w *walkOwner) Known(netip.AddrPort) bool { return false }
+func (w *walkOwner) Pending(p *PDC) bool       { return false }
+
+func (w *walkOwner) heed(tab *Table) {
+	for n := tab.NextNews(); n != nil; n = tab.NextNews() {
+		switch n.Kind {
+		case NewsAnswered:
+			w.end(n.Ref, "answered")
+		case NewsFailed:
+			w.end(n.Ref, "failed")
+		case NewsGone:
+			delete(w.open, n.PDC.Slot)
+		}
+	}
+}
 
 // TestWalk gives a Table everything a peer could send, near what it expects, and
 // then nothing any more: every packet is answered or failed once, every PDC ends,
@@ -75,9 +78,9 @@ func walk(t *testing.T, seed uint64) {
 		}
 	})
 	x.ccc.window = 1000 * (1 + rng.IntN(200))
-	w := &walkUpper{t: t, out: map[uint32]bool{}, open: map[uint32]bool{}}
+	w := &walkOwner{t: t, out: map[uint32]bool{}, open: map[uint32]bool{}}
 	tab := x.tab
-	tab.up = w
+	tab.owner = w
 	whos := []uint64{initiatorWho, initiatorWho, initiatorWho, initiatorWho, initiatorWho, 0, targetWho}
 	msg := uint32(0)
 	pick := func() *PDC {
@@ -178,6 +181,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 	}
 	check := func(step int, op int) {
+		w.heed(tab)
 		flight := 0
 		live := 0
 		hold := 0
@@ -388,7 +392,10 @@ func walk(t *testing.T, seed uint64) {
 				}
 				break
 			}
-			if !x.plain(p.remote, &a, rsp) {
+			if msg, ok := x.receivePlain(p.remote, &a, rsp); ok {
+				w.heed(tab)
+				w.end(Ref{Msg: msg}, "answered")
+			} else {
 				tab.ReceiveAck(x.in(p.remote), &a, rsp)
 			}
 		case 10, 11: // a NACK
@@ -531,6 +538,7 @@ func walk(t *testing.T, seed uint64) {
 			t.Errorf("%v is %v for ever, %d outstanding", p, p.state, p.Outstanding())
 		}
 	}
+	w.heed(tab)
 	if len(w.out) != 0 || x.ccc.inFlight != 0 || tab.holdUsed != 0 || tab.pending != 0 || tab.unknown != 0 || len(tab.sources) != 0 || len(tab.bySyn) != 0 {
 		t.Fatalf("left: %d packets, %d bytes, %d held, %d pending, %d unknown, %d sources, %d syn", len(w.out), x.ccc.inFlight, tab.holdUsed, tab.pending, tab.unknown, len(tab.sources), len(tab.bySyn))
 	}

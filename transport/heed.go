@@ -9,8 +9,48 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// upper is the FEP as PDS sees it: what became of packets is told to SES.
-type upper FEP
+// heed acts on what PDS found out in the last call: what became of packets is told to SES,
+// and PDCs with something to send take their place in the lists of Transmit.
+func (f *FEP) heed() {
+	if f.pds.HasNews() {
+		f.heedAll()
+	}
+}
+
+func (f *FEP) heedAll() {
+	for n := f.pds.NextNews(); n != nil; n = f.pds.NextNews() {
+		switch p := n.PDC; n.Kind {
+		case pds.NewsAnswered:
+			f.ses.Answered(handle(n.Ref), n.Rsp)
+		case pds.NewsAwake:
+			f.wake(p)
+		case pds.NewsOwesAck:
+			f.oweAck(p)
+		case pds.NewsFailed:
+			f.ses.Failed(handle(n.Ref), cause(n.Why), n.Why.Nack)
+		case pds.NewsGone:
+			f.gone(p, n.Why)
+		case pds.NewsPath:
+			f.learnPath(p, n.Path, n.PathNews)
+		case pds.NewsSilent:
+			if pr := &f.peers[p.Peer]; pr.short == p && pr.talk.unasked != 0 {
+				pr.askAll()
+			}
+		case pds.NewsRefused:
+			f.refused(p)
+		case pds.NewsProven:
+			f.ses.Proven(p.Peer)
+		case pds.NewsGuessed:
+			// Packets that cannot belong to the PDCs they name are worth a hint.
+			if f.cfg.Hint != nil {
+				f.cfg.Hint(Hint{Peer: f.pds.Guesser(), Reason: DropSource, Count: pds.GuessLimit + 1})
+			}
+		}
+	}
+}
+
+// An owner is the FEP as PDS may ask it.
+type owner FEP
 
 func handle(r pds.Ref) ses.Handle { return ses.Handle(r.Msg) }
 
@@ -29,15 +69,7 @@ func piece(r pds.Ref) ses.Piece {
 	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind &^ lastPiece, Last: r.Kind&lastPiece != 0}
 }
 
-func (u *upper) Answered(p *pds.PDC, r pds.Ref, rsp *wire.Rsp) {
-	u.ses.Answered(handle(r), rsp)
-}
-
-func (u *upper) Failed(p *pds.PDC, r pds.Ref, why pds.Reason) {
-	u.ses.Failed(handle(r), cause(why), why.Nack)
-}
-
-func (u *upper) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int) {
+func (u *owner) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int) {
 	pc, ok := u.ses.GiveUp(handle(r), piece(r), nack)
 	if !ok {
 		return pds.Ref{}, 0
@@ -45,10 +77,9 @@ func (u *upper) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int)
 	return ref(handle(r), pc), wire.ReqLen + wire.ReqStdLen + u.wrap + u.overhead
 }
 
-// Gone: what the PDC's lane still holds moves to another PDC if nothing of it
+// gone takes leave of a PDC: what its lane still holds moves to another PDC if nothing of it
 // was sent, and ends if part of it was (docs/faults.md rule 3).
-func (u *upper) Gone(p *pds.PDC, why pds.Reason) {
-	f := (*FEP)(u)
+func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	if p.Peer == 0 || int(p.Slot) >= len(f.lanes) {
 		return
 	}
@@ -142,22 +173,21 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 	f.ses.PeerGone(uint32(id), c)
 }
 
-// Wake comes with every ACK, and mostly there is nothing to do: that is seen from
+// wake puts a PDC into the order of sending. It comes with every ACK, and mostly there is nothing to do: that is seen from
 // the PDC alone, without a look at its lane and its peer.
-func (u *upper) Wake(p *pds.PDC) {
+func (f *FEP) wake(p *pds.PDC) {
 	if !p.Awaited && !p.Lost() && p.Usable() {
 		return
 	}
 	p.Awaited = false
-	f := (*FEP)(u)
 	if int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
 		f.wakeData(&f.lanes[p.Slot], &f.peers[p.Peer])
 	}
 }
 
-// Path hands what packets tell of their paths to those who choose them.
-func (u *upper) Path(p *pds.PDC, path uint8, news pds.PathNews) {
-	pr := &u.peers[p.Peer]
+// learnPath hands what packets tell of their paths to those who choose them.
+func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
+	pr := &f.peers[p.Peer]
 	if pr.paths == nil {
 		return
 	}
@@ -173,16 +203,15 @@ func (u *upper) Path(p *pds.PDC, path uint8, news pds.PathNews) {
 	case pds.PathGood:
 		c.OnGood(int(path))
 	case pds.PathMarked:
-		c.OnMarked(u.now, int(path), rtt)
+		c.OnMarked(f.now, int(path), rtt)
 	case pds.PathLost:
-		c.OnLoss(u.now, int(path), rtt)
+		c.OnLoss(f.now, int(path), rtt)
 	}
 }
 
-// WakeAck puts a PDC into its peer's list of ACKs and control packets. They leave
+// oweAck puts a PDC into its peer's list of ACKs and control packets. They leave
 // with data to the peer, or when their time has come.
-func (u *upper) WakeAck(p *pds.PDC) {
-	f := (*FEP)(u)
+func (f *FEP) oweAck(p *pds.PDC) {
 	if p.Peer == 0 {
 		f.newSource(p)
 	}
@@ -203,16 +232,9 @@ func (u *upper) WakeAck(p *pds.PDC) {
 	}
 }
 
-func (u *upper) Silence(p *pds.PDC) {
-	if pr := &u.peers[p.Peer]; pr.short == p && pr.talk.unasked != 0 {
-		pr.askAll()
-	}
-}
-
-// Refused has the long messages behind the one that is refused go by another PDC: their
+// refused has the long messages behind the one that is refused go by another PDC: their
 // receives may be posted first.
-func (u *upper) Refused(p *pds.PDC) {
-	f := (*FEP)(u)
+func (f *FEP) refused(p *pds.PDC) {
 	pr, ln := &f.peers[p.Peer], &f.lanes[p.Slot]
 	if p != pr.short && p != pr.rod && ln.q.len() > 0 {
 		f.moveUnsent(ln)
@@ -220,25 +242,16 @@ func (u *upper) Refused(p *pds.PDC) {
 	}
 }
 
-func (u *upper) Known(addr netip.AddrPort) bool {
+func (u *owner) Known(addr netip.AddrPort) bool {
 	id, ok := u.byAddr[addr]
 	return ok && u.peers[id].known
 }
 
-func (u *upper) Pending(p *pds.PDC) bool {
+func (u *owner) Pending(p *pds.PDC) bool {
 	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
 }
 
-// Guessed: packets that cannot belong to the PDCs they name are worth a hint.
-func (u *upper) Guessed(from netip.AddrPort) {
-	if u.cfg.Hint != nil {
-		u.cfg.Hint(Hint{Peer: from, Reason: DropSource, Count: pds.GuessLimit + 1})
-	}
-}
-
-func (u *upper) Proven(p *pds.PDC) { u.ses.Proven(p.Peer) }
-
-func (u *upper) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
+func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
 
 // cause translates why PDS gave up.
 func cause(why pds.Reason) ses.Cause {
