@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -86,7 +87,8 @@ type AV struct {
 	closed bool
 }
 
-// New opens an AV. fi.EINVAL: unknown type or flags. fi.ENOSYS: shared.
+// New opens an AV. Programs call uet.Domain.OpenAV, because endpoints take only vectors of
+// their domain. fi.EINVAL: unknown type or flags. fi.ENOSYS: shared.
 func New(attr Attr, ctx any) (*AV, error) {
 	switch {
 	case attr.Type > fi.AVTable:
@@ -111,9 +113,12 @@ func (v *AV) Attr() Attr { return v.attr }
 // Context returns the context given to New.
 func (v *AV) Context() any { return v.ctx }
 
-// Bind counts an endpoint that uses the AV: Close is refused until Unbind. fi.EBADF:
-// the AV is closed.
-func (v *AV) Bind() error {
+// A provider is the AV as the provider sees it. door.References says what the methods do.
+type provider AV
+
+func init() { door.AV = func(v any) door.References { return (*provider)(v.(*AV)) } }
+
+func (v *provider) Bind() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -123,8 +128,7 @@ func (v *AV) Bind() error {
 	return nil
 }
 
-// Unbind undoes one Bind.
-func (v *AV) Unbind() {
+func (v *provider) Unbind() {
 	v.mu.Lock()
 	v.bound--
 	v.mu.Unlock()

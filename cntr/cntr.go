@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 	"github.com/uetkit/uetkit/poll"
 )
@@ -34,16 +35,6 @@ type Attr struct {
 	Flags   fi.Flags // must be 0 (R-CNTR-12)
 	// Spin is as in cq.Attr.
 	Spin time.Duration
-}
-
-// Progress is an endpoint that reading a counter drives: that of cq, where its
-// methods are described.
-type Progress interface {
-	Poll() (worked bool)
-	Yield()
-	Shared() bool
-	Arm()
-	Disarm()
 }
 
 // A Counter is a completion counter.
@@ -69,8 +60,32 @@ type Counter struct {
 	waits []uint64
 }
 
-// Bits of wait.Object.Note: a value has changed since it was read, or since Changes
-// counted it.
+// A provider is the Counter as the provider sees it. door.Counting says what the methods
+// do.
+type provider Counter
+
+func init() { door.Counter = func(c any) door.Counting { return (*provider)(c.(*Counter)) } }
+
+func (c *provider) Bind(p wait.Progress) error {
+	if err := c.w.Bind(p); err != nil {
+		return fmt.Errorf("cntr: bind: %w", err)
+	}
+	return nil
+}
+
+func (c *provider) Unbind(p wait.Progress) { c.w.Unbind(p) }
+
+func (c *provider) Count(n, bytes uint64) {
+	if c.attr.Events == fi.CntrBytes {
+		n = bytes
+	}
+	(*Counter)(c).changed(raise(&c.val, n))
+}
+
+func (c *provider) AddErr(n uint64) error { return (*Counter)(c).AddErr(n) }
+
+// What is new to those who wait by other means than Wait: the values since they
+// were read, and either since Changes counted it.
 const (
 	newVal int64 = 1 << iota
 	newErr
@@ -80,7 +95,8 @@ const (
 // nobody is wakeAt when no Wait is under way.
 const nobody = math.MaxUint64
 
-// New opens a counter (fi_cntr_open). fi.EINVAL: events, flags or wait object
+// New opens a counter (fi_cntr_open). Programs call uet.Domain.OpenCntr, because endpoints
+// take only counters of their domain. fi.EINVAL: events, flags or wait object
 // (R-CNTR-12). fi.EMFILE: the system has no descriptor left.
 func New(attr Attr, ctx any) (*Counter, error) {
 	switch {
@@ -93,15 +109,10 @@ func New(attr Attr, ctx any) (*Counter, error) {
 	c.wakeAt.Store(nobody)
 	w := wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin}
 	if attr.WaitSet != nil {
-		w.Set = attr.WaitSet
+		w.Set = door.WaitSet(attr.WaitSet)
 	}
 	if err := c.w.InitLevel(w, c.enough); err != nil {
 		return nil, fmt.Errorf("cntr: open: %w", err)
-	}
-	if attr.WaitObj == fi.WaitSet {
-		if err := attr.WaitSet.Join(&c.w); err != nil {
-			return nil, fmt.Errorf("cntr: open: %w", err)
-		}
 	}
 	return c, nil
 }
@@ -117,18 +128,6 @@ func (c *Counter) Attr() Attr { return c.attr }
 // Context returns the context given to New.
 func (c *Counter) Context() any { return c.ctx }
 
-// Bind makes readers drive p and counts a reference: Close is refused until
-// Unbind. fi.EBADF: the counter is closed.
-func (c *Counter) Bind(p Progress) error {
-	if err := c.w.Bind(p); err != nil {
-		return fmt.Errorf("cntr: bind: %w", err)
-	}
-	return nil
-}
-
-// Unbind undoes one Bind of p.
-func (c *Counter) Unbind(p Progress) { c.w.Unbind(p) }
-
 // Close frees the counter. fi.EBUSY while an endpoint or region is bound
 // (R-CNTR-10), fi.EBADF the second time. A Wait under way ends with
 // fi.ECANCELED. Read and ReadErr keep giving the last values, all other calls
@@ -138,9 +137,6 @@ func (c *Counter) Close() error {
 	if c.w.Bound() > 0 {
 		c.w.Mu.Unlock()
 		return fmt.Errorf("cntr: close: an endpoint is bound: %w", fi.EBUSY)
-	}
-	if c.attr.WaitObj == fi.WaitSet && !c.w.Closed() {
-		c.attr.WaitSet.Leave(&c.w) // first, so that closing wakes nobody who waits for the set
 	}
 	open := c.w.Close()
 	c.w.Mu.Unlock()
@@ -214,15 +210,6 @@ func (c *Counter) SetErr(v uint64) error {
 		c.failed()
 	}
 	return nil
-}
-
-// Count counts n operations that succeeded with so many bytes in total. It is for
-// providers.
-func (c *Counter) Count(n, bytes uint64) {
-	if c.attr.Events == fi.CntrBytes {
-		n = bytes
-	}
-	c.changed(raise(&c.val, n))
 }
 
 // raise adds n to a, at most to the largest value there is.

@@ -117,8 +117,8 @@ func BenchmarkWake(b *testing.B) {
 			attr := Attr{WaitObj: fi.WaitUnspec, Spin: -1 * time.Nanosecond}
 			there, back := open(b, attr), open(b, attr)
 			// The places were promised when the operations were posted.
-			there.used.Add(1 << 39)
-			back.used.Add(1 << 39)
+			there.places.Used.Add(1 << 39)
+			back.places.Used.Add(1 << 39)
 			put := func(q *CQ) {
 				w := q.Begin()
 				w.Put(&nothing, fi.AddrNotAvail, true)

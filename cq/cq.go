@@ -2,19 +2,19 @@
 // rings of completion and error entries.
 //
 // A CQ is safe for concurrent use. It starts no goroutine: readers that find it
-// empty drive the endpoints bound to it (Progress), and blocking readers ask
-// those endpoints to make progress without them before they sleep. One small
-// mutex guards the ring; it is never held across a call of a Progress.
+// empty drive the endpoints bound to it, and blocking readers ask those endpoints to
+// make progress without them before they sleep. One small mutex guards the ring; it is
+// never held while endpoints are driven.
 //
 // Rule numbers (R-CQ-…) are those of the tests that hold the package to them.
 package cq
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 	"github.com/uetkit/uetkit/poll"
 )
@@ -104,31 +104,14 @@ const (
 	pollEvery = 64
 )
 
-// Progress is how a CQ drives an endpoint that is bound to it. The methods may
-// be called for a moment after Unbind.
-type Progress interface {
-	// Poll makes what progress it can without blocking and reports whether there
-	// was any. It is called without locks of the CQ.
-	Poll() (worked bool)
-	// Yield gives the processor away between empty polls of a blocking read.
-	Yield()
-	// Shared reports whether others want the processor: a blocking read then calls
-	// Yield before its first Poll.
-	Shared() bool
-	// Arm says that a reader is about to sleep: progress must now happen without
-	// it, until Disarm. Calls nest.
-	Arm()
-	Disarm()
-}
-
 // A CQ is a completion queue.
 type CQ struct {
 	attr Attr
 	ctx  any
 
-	// used is the number of places that are reserved (R-CQ-128), hold an entry, or
-	// are counted by freed. It is atomic: Reserve needs no lock.
-	used atomic.Int64
+	// places counts as used what is reserved (R-CQ-128), holds an entry, or is counted by
+	// freed. Reserving one needs no lock.
+	places door.Places
 
 	w      wait.Object // its Mu guards what follows
 	ring   ring
@@ -140,10 +123,11 @@ type CQ struct {
 	overrun bool
 }
 
-// full is added to used when nothing can be put any more.
+// full is added to places.Used when nothing can be put any more.
 const full = 1 << 40
 
-// New opens a CQ (fi_cq_open). Its errors are fi.EINVAL for an attribute
+// New opens a CQ (fi_cq_open). Programs call uet.Domain.OpenCQ, because endpoints take only
+// queues of their domain. The errors are fi.EINVAL for an attribute
 // (R-CQ-07, -08, -10, -21, -25, -26, -30), fi.EMFILE when the system has no
 // descriptor left.
 func New(attr Attr, ctx any) (*CQ, error) {
@@ -162,13 +146,13 @@ func New(attr Attr, ctx any) (*CQ, error) {
 	}
 	attr.Size = size // R-CQ-05
 	q := &CQ{attr: attr, ctx: ctx}
-	if err := q.w.Init(wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin, Set: set(attr)}); err != nil {
-		return nil, fmt.Errorf("cq: open: %w", err)
+	q.places.Size = int64(size)
+	w := wait.Attr{Kind: attr.WaitObj, Spin: attr.Spin}
+	if attr.WaitSet != nil {
+		w.Set = door.WaitSet(attr.WaitSet)
 	}
-	if attr.WaitObj == fi.WaitSet {
-		if err := attr.WaitSet.Join(&q.w); err != nil {
-			return nil, fmt.Errorf("cq: open: %w", err)
-		}
+	if err := q.w.Init(w); err != nil {
+		return nil, fmt.Errorf("cq: open: %w", err)
 	}
 	q.ring.init(min(size, firstSize))
 	q.ring.format = attr.Format
@@ -190,32 +174,12 @@ func (a *Attr) check() error {
 	return nil
 }
 
-// set is the wait set as an interface that is nil if it is.
-func set(a Attr) wait.Set {
-	if a.WaitSet == nil {
-		return nil
-	}
-	return a.WaitSet
-}
-
 // Attr returns the attributes in force: the size and format that were chosen
 // (R-CQ-11).
 func (q *CQ) Attr() Attr { return q.attr }
 
 // Context returns the context given to New (R-CQ-04).
 func (q *CQ) Context() any { return q.ctx }
-
-// Bind makes readers drive p and counts a reference: Close is refused until
-// Unbind. fi.EBADF: the queue is closed.
-func (q *CQ) Bind(p Progress) error {
-	if err := q.w.Bind(p); err != nil {
-		return fmt.Errorf("cq: bind: %w", err)
-	}
-	return nil
-}
-
-// Unbind undoes one Bind of p.
-func (q *CQ) Unbind(p Progress) { q.w.Unbind(p) }
 
 // Close frees the CQ; entries that were not read are lost. With an endpoint
 // still bound it fails with fi.EBUSY and changes nothing (R-CQ-35, -36); a
@@ -227,14 +191,11 @@ func (q *CQ) Close() error {
 		q.w.Mu.Unlock()
 		return fmt.Errorf("cq: close: endpoints are bound: %w", fi.EBUSY)
 	}
-	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
-		q.attr.WaitSet.Leave(&q.w) // first, so that closing wakes nobody who waits for the set
-	}
 	open := q.w.Close()
 	if open {
 		// Unread entries give their places back: only reserved ones are left.
 		q.settle()
-		q.used.Add(full - int64(q.ring.len()))
+		q.places.Used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
 	}
 	q.w.Mu.Unlock()

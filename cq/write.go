@@ -4,53 +4,65 @@ import (
 	"fmt"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// The provider's side.
+// A provider is the CQ as the provider sees it. door.Completions says what the methods
+// do.
+type provider CQ
 
-// Reserve reserves n places for operations that are about to be posted. It returns
-// false without room: the post must fail with fi.EAGAIN (R-CQ-127, -128).
-func (q *CQ) Reserve(n int) bool {
+// A batch is the CQ, locked, as a batch of entries is written.
+type batch CQ
+
+var (
+	_ door.Completions[Entry, Error] = (*provider)(nil)
+	_ door.Batch[Entry, Error]       = (*batch)(nil)
+)
+
+func init() { door.CQ = func(q any) any { return (*provider)(q.(*CQ)) } }
+
+func (q *provider) Bind(p wait.Progress) error {
+	if err := q.w.Bind(p); err != nil {
+		return fmt.Errorf("cq: bind: %w", err)
+	}
+	return nil
+}
+
+func (q *provider) Unbind(p wait.Progress) { q.w.Unbind(p) }
+
+func (q *provider) Reserve(n int) bool {
 	for {
-		used := q.used.Load()
-		if used+int64(n) > int64(q.attr.Size) {
+		used := q.places.Used.Load()
+		if used+int64(n) > q.places.Size {
 			return q.reserve(n)
 		}
-		if q.used.CompareAndSwap(used, used+int64(n)) {
+		if q.places.Used.CompareAndSwap(used, used+int64(n)) {
 			return true
 		}
 	}
 }
 
-// Take reserves one place in one attempt. After false, Reserve(1) may still succeed.
-func (q *CQ) Take() bool {
-	used := q.used.Load()
-	return used < int64(q.attr.Size) && q.used.CompareAndSwap(used, used+1)
-}
+func (q *provider) Places() *door.Places { return &q.places }
 
 // reserve is the slow path of Reserve: it gives back the places of entries that were
 // read, and tries again.
-func (q *CQ) reserve(n int) bool { return q.makeRoom() && q.Reserve(n) }
+func (q *provider) reserve(n int) bool { return (*CQ)(q).makeRoom() && q.Reserve(n) }
 
-// Admit reserves a place for a completion that no posted operation reserved one for:
-// that of a message into a multi-receive buffer. On an empty queue it may reserve one
-// place more than the size, because all places may be reserved by operations that can
-// complete only after this one, and no reader could make room.
-func (q *CQ) Admit() bool {
-	limit := int64(q.attr.Size)
+func (q *provider) Admit() bool {
+	limit := q.places.Size
 	if q.w.Have() == 0 {
 		limit++
 	}
 	for {
-		used := q.used.Load()
+		used := q.places.Used.Load()
 		if used >= limit {
-			if !q.makeRoom() {
+			if !(*CQ)(q).makeRoom() {
 				return false
 			}
 			continue
 		}
-		if q.used.CompareAndSwap(used, used+1) {
+		if q.places.Used.CompareAndSwap(used, used+1) {
 			return true
 		}
 	}
@@ -72,23 +84,16 @@ func (q *CQ) settle() bool {
 		return false
 	}
 	q.freed = 0
-	q.used.Add(-n)
+	q.places.Used.Add(-n)
 	return true
 }
 
-// Unreserve gives n reserved places back.
-func (q *CQ) Unreserve(n int) {
-	if q.used.Add(-int64(n)) < 0 {
-		panic("BUG: cq: more places given back than reserved")
-	}
-}
-
-// Reserved is the number of places that are reserved and hold no entry.
+// Reserved is the number of places promised to operations that have no entry yet.
 func (q *CQ) Reserved() int {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
 	q.settle()
-	return int(q.used.Load()&(full-1)) - q.ring.len()
+	return int(q.places.Used.Load()&(full-1)) - q.ring.len()
 }
 
 // Unread is how many entries wait to be read.
@@ -98,22 +103,12 @@ func (q *CQ) Unread() int {
 	return q.ring.len()
 }
 
-// A Writer inserts a batch of entries under one lock: Begin, Puts, End.
-type Writer CQ
-
-// Writer is what Begin returned, until its End.
-func (q *CQ) Writer() *Writer { return (*Writer)(q) }
-
-// Begin locks the CQ for a batch. The Writer is valid until its End.
-func (q *CQ) Begin() *Writer {
+func (q *provider) Begin() door.Batch[Entry, Error] {
 	q.w.Mu.Lock()
-	return (*Writer)(q)
+	return (*batch)(q)
 }
 
-// Add inserts an empty completion and returns it, for the caller to fill in before End.
-// reserved says that Reserve or Admit reserved a place for it. Add returns nil when the
-// queue overran: the entry is lost (R-CQ-122).
-func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
+func (w *batch) Add(src fi.Addr, reserved bool) *Entry {
 	r := &w.ring
 	if !reserved || r.tail >= r.limit {
 		if !w.room(reserved) {
@@ -131,7 +126,7 @@ func (w *Writer) Add(src fi.Addr, reserved bool) *Entry {
 // in a single call, at half the price. It returns false, having done nothing, if the
 // general path is needed: the queue holds errors, has overrun, is closed, or its ring
 // must grow.
-func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
+func (q *provider) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	q.w.Mu.Lock()
 	r := &q.ring
 	if r.tail >= r.limit {
@@ -140,8 +135,8 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 	}
 	r.put(ctx, flags, n, tag, src)
 	held := int64(r.tail - r.head)
-	if held > q.used.Load() {
-		q.bug()
+	if held > q.places.Used.Load() {
+		(*CQ)(q).bug()
 	}
 	if q.w.Unawaited() {
 		q.w.Set(held)
@@ -152,8 +147,7 @@ func (q *CQ) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) b
 	return true
 }
 
-// Complete is Add of a completion with a reserved place, filled in.
-func (w *Writer) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
+func (w *batch) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	if w.ring.tail < w.ring.limit {
 		w.ring.put(ctx, flags, n, tag, src)
 		return true
@@ -165,18 +159,7 @@ func (w *Writer) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Add
 	return e != nil
 }
 
-// Put is Add of a copy of e.
-func (w *Writer) Put(e *Entry, src fi.Addr, reserved bool) bool {
-	to := w.Add(src, reserved)
-	if to == nil {
-		return false
-	}
-	*to = *e
-	return true
-}
-
-// PutErr inserts a copy of an error. The queue keeps its ErrData.
-func (w *Writer) PutErr(e *Error, reserved bool) bool {
+func (w *batch) PutErr(e *Error, reserved bool) bool {
 	if !w.room(reserved) {
 		return false
 	}
@@ -184,16 +167,14 @@ func (w *Writer) PutErr(e *Error, reserved bool) bool {
 	return true
 }
 
-// OfferErr inserts an error that has no reserved place if there is room. Without room
-// it drops the error and the queue stays as it is.
-func (w *Writer) OfferErr(e *Error) bool {
+func (w *batch) OfferErr(e *Error) bool {
 	(*CQ)(w).settle()
 	for !w.overrun && !w.w.Closed() {
-		used := w.used.Load()
-		if used >= int64(w.attr.Size) {
+		used := w.places.Used.Load()
+		if used >= w.places.Size {
 			break
 		}
-		if w.used.CompareAndSwap(used, used+1) {
+		if w.places.Used.CompareAndSwap(used, used+1) {
 			w.ring.putErr(e)
 			return true
 		}
@@ -202,10 +183,10 @@ func (w *Writer) OfferErr(e *Error) bool {
 }
 
 // room reports whether one more entry fits, and counts it.
-func (w *Writer) room(reserved bool) bool {
+func (w *batch) room(reserved bool) bool {
 	if w.overrun || w.w.Closed() {
 		if reserved {
-			w.used.Add(-1)
+			w.places.Used.Add(-1)
 		}
 		return false
 	}
@@ -213,10 +194,10 @@ func (w *Writer) room(reserved bool) bool {
 		return true // counted by Reserve
 	}
 	(*CQ)(w).settle()
-	if w.used.Add(1) > int64(w.attr.Size) {
+	if w.places.Used.Add(1) > w.places.Size {
 		// R-CQ-122, -125: overrun, for ever.
 		w.overrun, w.ring.limit = true, 0
-		w.used.Add(full - 1)
+		w.places.Used.Add(full - 1)
 		return false
 	}
 	return true
@@ -224,10 +205,10 @@ func (w *Writer) room(reserved bool) bool {
 
 // End ends the batch and wakes sleepers whose condition holds (R-CQ-27, -28,
 // -31: an error wakes at once).
-func (w *Writer) End() {
+func (w *batch) End() {
 	q := (*CQ)(w)
 	n := int64(q.ring.tail - q.ring.head)
-	if n > q.used.Load() {
+	if n > q.places.Used.Load() {
 		q.bug()
 	}
 	switch {
@@ -242,7 +223,7 @@ func (w *Writer) End() {
 }
 
 func (q *CQ) bug() {
-	panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", q.ring.len(), q.used.Load()))
+	panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", q.ring.len(), q.places.Used.Load()))
 }
 
 // publish tells waiters what is there.

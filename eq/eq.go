@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 	"github.com/uetkit/uetkit/poll"
 )
@@ -79,22 +80,12 @@ const (
 	MaxKept = 1 << 16
 )
 
-// Progress is an endpoint that reading an EQ drives: that of cq, where its
-// methods are described.
-type Progress interface {
-	Poll() (worked bool)
-	Yield()
-	Shared() bool
-	Arm()
-	Disarm()
-}
-
 // item is one place of the queue.
 type item struct {
 	e   Entry
 	err *Error // not nil: an error in its place among the events
-	// of is the object whose place it has; nil: a common place, of Size.
-	of *Binding
+	// of is whose place it has; nil: one of Size.
+	of *binding
 }
 
 // An EQ is an event queue.
@@ -110,21 +101,22 @@ type EQ struct {
 	kept    int  // items in places of objects that are no longer bound
 	overrun bool // final (R-EQ-66)
 	lost    uint64
-	bound   int // each Binding
+	bound   int // each binding
 }
 
-// A Binding is an object that is bound to an EQ and reports there.
-type Binding struct {
+// A binding is an object that is bound to an EQ and reports there.
+type binding struct {
 	q *EQ
 
-	// Guarded by the queue's lock.
+	// The queue's lock guards what follows.
 
 	places int // of its own
 	used   int // by events that are not read yet
 	gone   bool
 }
 
-// New opens an EQ (fi_eq_open). fi.EINVAL: size, flags or wait object (R-EQ-04,
+// New opens an EQ (fi_eq_open). Programs call uet.Fabric.OpenEQ, because endpoints take only
+// queues of their fabric. fi.EINVAL: size, flags or wait object (R-EQ-04,
 // -11, -15). fi.EMFILE: the system has no descriptor left.
 func New(attr Attr, ctx any) (*EQ, error) {
 	switch {
@@ -144,15 +136,10 @@ func New(attr Attr, ctx any) (*EQ, error) {
 	q := &EQ{attr: attr, ctx: ctx}
 	w := wait.Attr{Kind: attr.WaitObj}
 	if attr.WaitSet != nil {
-		w.Set = attr.WaitSet
+		w.Set = door.WaitSet(attr.WaitSet)
 	}
 	if err := q.w.Init(w); err != nil {
 		return nil, fmt.Errorf("eq: open: %w", err)
-	}
-	if attr.WaitObj == fi.WaitSet {
-		if err := attr.WaitSet.Join(&q.w); err != nil {
-			return nil, fmt.Errorf("eq: open: %w", err)
-		}
 	}
 	return q, nil
 }
@@ -163,42 +150,6 @@ func (q *EQ) Attr() Attr { return q.attr }
 // Context returns the context given to New (R-EQ-22).
 func (q *EQ) Context() any { return q.ctx }
 
-// Bind binds an object and gives it so many places for its own events, which no other
-// event takes (R-EQ-68). Close is refused until Unbind. fi.EBADF: the queue is closed.
-func (q *EQ) Bind(places int) (*Binding, error) {
-	q.w.Mu.Lock()
-	defer q.w.Mu.Unlock()
-	if q.w.Closed() {
-		return nil, fmt.Errorf("eq: bind: %w", fi.EBADF)
-	}
-	q.bound++
-	return &Binding{q: q, places: places}, nil
-}
-
-// Unbind undoes Bind, once. Unread events stay and keep their places.
-func (b *Binding) Unbind() {
-	b.q.w.Mu.Lock()
-	defer b.q.w.Mu.Unlock()
-	if b.gone {
-		return
-	}
-	b.gone, b.places = true, 0
-	b.q.kept += b.used
-	b.q.bound--
-}
-
-// BindProgress makes readers of the queue drive p. Close is refused until
-// UnbindProgress. fi.EBADF: the queue is closed.
-func (q *EQ) BindProgress(p Progress) error {
-	if err := q.w.Bind(p); err != nil {
-		return fmt.Errorf("eq: bind: %w", err)
-	}
-	return nil
-}
-
-// UnbindProgress undoes one BindProgress of p.
-func (q *EQ) UnbindProgress(p Progress) { q.w.Unbind(p) }
-
 // Close frees the EQ; events that were not read are lost (R-EQ-17). fi.EBUSY
 // while objects are bound (R-EQ-18), fi.EBADF the second time. Blocking reads end
 // with fi.ECANCELED, all other calls fail with fi.EBADF.
@@ -207,9 +158,6 @@ func (q *EQ) Close() error {
 	if q.bound+q.w.Bound() > 0 {
 		q.w.Mu.Unlock()
 		return fmt.Errorf("eq: close: objects are bound: %w", fi.EBUSY)
-	}
-	if q.attr.WaitObj == fi.WaitSet && !q.w.Closed() {
-		q.attr.WaitSet.Leave(&q.w) // first, so that closing wakes nobody who waits for the set
 	}
 	open := q.w.Close()
 	q.ring, q.n = nil, 0

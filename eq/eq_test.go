@@ -19,7 +19,7 @@ func open(t *testing.T, attr Attr) *EQ {
 	return q
 }
 
-func bind(t testing.TB, q *EQ, places int) *Binding {
+func bind(t testing.TB, q *EQ, places int) *binding {
 	t.Helper()
 	b, err := q.Bind(places)
 	if err != nil {

@@ -27,7 +27,7 @@ type twinItem struct {
 }
 
 type twinBinding struct {
-	b      *Binding
+	b      *binding
 	places int
 }
 

@@ -75,7 +75,7 @@ func TestKeptEventsAreBounded(t *testing.T) {
 	// Events of objects that are gone, which nobody reads, end in an
 	// overrun (R-EQ-62); what was there before is read (R-EQ-64).
 	q := open(t, Attr{Size: 1, Flags: fi.Write})
-	add := func() (*Binding, bool) {
+	add := func() (*binding, bool) {
 		b := bind(t, q, 1)
 		defer b.Unbind()
 		return b, b.Put(Entry{})
@@ -319,24 +319,24 @@ func TestCallsWaitForEachOther(t *testing.T) {
 	// R-EQ-20: an application need not serialize anything, because each call that looks
 	// at the queue or changes it waits while another one does. Under -race the tests
 	// below find the same.
-	for name, call := range map[string]func(q *EQ, b *Binding){
-		"read":         func(q *EQ, _ *Binding) { q.Read(0) },
-		"peek":         func(q *EQ, _ *Binding) { q.Read(fi.Peek) },
-		"readerr":      func(q *EQ, _ *Binding) { q.ReadErr(0) },
-		"sread":        func(q *EQ, _ *Binding) { q.SRead(0, -1) },
-		"write":        func(q *EQ, _ *Binding) { q.Write(Entry{}) },
-		"signal":       func(q *EQ, _ *Binding) { q.Signal() },
-		"wait object":  func(q *EQ, _ *Binding) { q.Chan() },
-		"trywait":      func(q *EQ, _ *Binding) { q.TryWait() },
-		"close":        func(q *EQ, _ *Binding) { q.Close() },
-		"put":          func(q *EQ, _ *Binding) { q.Put(Entry{}) },
-		"put an error": func(q *EQ, _ *Binding) { q.PutErr(Error{}) },
-		"bind":         func(q *EQ, _ *Binding) { q.Bind(1) },
-		"drive":        func(q *EQ, _ *Binding) { q.BindProgress(new(idle)) },
-		"put of one":   func(_ *EQ, b *Binding) { b.Put(Entry{}) },
-		"offer":        func(_ *EQ, b *Binding) { b.Offer(Entry{}) },
-		"room":         func(_ *EQ, b *Binding) { b.Room() },
-		"unbind":       func(_ *EQ, b *Binding) { b.Unbind() },
+	for name, call := range map[string]func(q *EQ, b *binding){
+		"read":         func(q *EQ, _ *binding) { q.Read(0) },
+		"peek":         func(q *EQ, _ *binding) { q.Read(fi.Peek) },
+		"readerr":      func(q *EQ, _ *binding) { q.ReadErr(0) },
+		"sread":        func(q *EQ, _ *binding) { q.SRead(0, -1) },
+		"write":        func(q *EQ, _ *binding) { q.Write(Entry{}) },
+		"signal":       func(q *EQ, _ *binding) { q.Signal() },
+		"wait object":  func(q *EQ, _ *binding) { q.Chan() },
+		"trywait":      func(q *EQ, _ *binding) { q.TryWait() },
+		"close":        func(q *EQ, _ *binding) { q.Close() },
+		"put":          func(q *EQ, _ *binding) { q.Put(Entry{}) },
+		"put an error": func(q *EQ, _ *binding) { q.PutErr(Error{}) },
+		"bind":         func(q *EQ, _ *binding) { q.Bind(1) },
+		"drive":        func(q *EQ, _ *binding) { q.BindProgress(new(idle)) },
+		"put of one":   func(_ *EQ, b *binding) { b.Put(Entry{}) },
+		"offer":        func(_ *EQ, b *binding) { b.Offer(Entry{}) },
+		"room":         func(_ *EQ, b *binding) { b.Room() },
+		"unbind":       func(_ *EQ, b *binding) { b.Unbind() },
 	} {
 		q := open(t, Attr{WaitObj: fi.WaitMutexCond, Flags: fi.Write})
 		b := bind(t, q, 1)

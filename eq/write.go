@@ -4,37 +4,49 @@ import (
 	"fmt"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// Put inserts an event of an object that is not bound. If the queue is full, the event
-// is lost, Put returns false, and readers find the queue in overrun after the events
-// before it (R-EQ-62 to -66).
-func (q *EQ) Put(e Entry) bool { return q.put(item{e: e}) }
+// A provider is the EQ as the provider sees it, a binding one of the objects that report
+// there. door.Events and door.Reporter say what the methods do.
+type provider EQ
 
-// PutErr is Put of an error. The queue keeps its ErrData.
-func (q *EQ) PutErr(e Error) bool { return q.put(item{err: &e}) }
+var (
+	_ door.Events[Entry, Error]   = (*provider)(nil)
+	_ door.Reporter[Entry, Error] = (*binding)(nil)
+)
 
-// Put inserts an event of the bound object. It succeeds while the object has a free
-// place of its own, unless others have overrun the queue.
-func (b *Binding) Put(e Entry) bool { return b.q.put(item{e: e, of: b}) }
+func init() { door.EQ = func(q any) any { return (*provider)(q.(*EQ)) } }
 
-// PutErr is Put of an error. The queue keeps its ErrData.
-func (b *Binding) PutErr(e Error) bool { return b.q.put(item{err: &e, of: b}) }
+func (q *provider) Bind(places int) (door.Reporter[Entry, Error], error) {
+	q.w.Mu.Lock()
+	defer q.w.Mu.Unlock()
+	if q.w.Closed() {
+		return nil, fmt.Errorf("eq: bind: %w", fi.EBADF)
+	}
+	q.bound++
+	return &binding{q: (*EQ)(q), places: places}, nil
+}
 
-// Offer inserts an event if the queue has a common place; it uses none of the object's
-// own. It returns false, and the queue stays as it is, if there is none: the producer
-// must then undo what the event would have told.
-func (b *Binding) Offer(e Entry) bool { return b.q.offer(item{e: e}) }
+func (b *binding) Unbind() {
+	b.q.w.Mu.Lock()
+	defer b.q.w.Mu.Unlock()
+	if b.gone {
+		return
+	}
+	b.gone, b.places = true, 0
+	b.q.kept += b.used
+	b.q.bound--
+}
 
-// OfferErr is Offer of an error. The queue keeps its ErrData.
-func (b *Binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
+func (b *binding) Put(e Entry) bool      { return b.q.put(item{e: e, of: b}) }
+func (b *binding) PutErr(e Error) bool   { return b.q.put(item{err: &e, of: b}) }
+func (b *binding) Offer(e Entry) bool    { return b.q.offer(item{e: e}) }
+func (b *binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
 
-// Room reports whether the events of one more call of the object would be kept. An
-// object that was bound with as many places as its calls may need asks before each
-// call. fi.EAGAIN: MaxKept events of the object, or of objects that are no longer
-// bound, are unread. fi.EOVERRUN: the queue is in overrun.
-func (b *Binding) Room() error {
+// Room refuses when MaxKept events of the object, or of those that are gone, are unread.
+func (b *binding) Room() error {
 	q := b.q
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()

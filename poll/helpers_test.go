@@ -9,6 +9,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/poll"
 )
 
@@ -48,11 +49,33 @@ func newEQ(t testing.TB, attr eq.Attr, ctx any) *eq.EQ {
 	return q
 }
 
+// completions is the provider's side of a completion queue.
+func completions(q *cq.CQ) door.Completions[cq.Entry, cq.Error] {
+	return door.CQ(q).(door.Completions[cq.Entry, cq.Error])
+}
+
 // put inserts one entry.
 func put(q *cq.CQ) {
-	w := q.Begin()
+	w := completions(q).Begin()
 	defer w.End()
-	w.Put(&cq.Entry{}, fi.AddrNotAvail, false)
+	w.Add(fi.AddrNotAvail, false)
+}
+
+// report reports to an event queue as an object that is bound to it for a moment.
+func report(q *eq.EQ, put func(door.Reporter[eq.Entry, eq.Error]) bool) {
+	b, err := door.EQ(q).(door.Events[eq.Entry, eq.Error]).Bind(0)
+	if err != nil || !put(b) {
+		panic("an event queue took no event")
+	}
+	b.Unbind()
+}
+
+func putEvent(q *eq.EQ) {
+	report(q, func(b door.Reporter[eq.Entry, eq.Error]) bool { return b.Put(eq.Entry{}) })
+}
+
+func putEventErr(q *eq.EQ) {
+	report(q, func(b door.Reporter[eq.Entry, eq.Error]) bool { return b.PutErr(eq.Error{Err: fi.EIO}) })
 }
 
 // take reads one entry.

@@ -43,12 +43,12 @@ func TestPollFindsWhatIsThere(t *testing.T) {
 	put(b)
 	wantPoll(t, s, 4, "b")
 	wantPoll(t, s, 4, "b") // until it is read
-	e.Put(eq.Entry{})
+	putEvent(e)
 	wantPoll(t, s, 4, "b", "e")
 	take(t, b)
 	wantPoll(t, s, 4, "e")
 	// An error is something to read.
-	w := a.Begin()
+	w := completions(a).Begin()
 	w.PutErr(&cq.Error{Err: fi.EIO}, false)
 	w.End()
 	wantPoll(t, s, 4, "a", "e")
@@ -63,8 +63,8 @@ func TestPollDrives(t *testing.T) {
 	// no place.
 	a, b := newCQ(t, cq.Attr{}, "a"), newCQ(t, cq.Attr{}, "b")
 	epA, epB := &endpoint{q: a, todo: 1}, &endpoint{q: b, todo: 1}
-	a.Bind(epA)
-	b.Bind(epB)
+	completions(a).Bind(epA)
+	completions(b).Bind(epB)
 	s := newSet(t, a, b)
 	wantPoll(t, s, 1, "a")
 	if epB.polls != 1 {
@@ -119,7 +119,7 @@ func TestTryWaitOfSeveral(t *testing.T) {
 	if err := poll.TryWait(a, b); err != nil {
 		t.Error(err)
 	}
-	b.Put(eq.Entry{})
+	putEvent(b)
 	wantErr(t, poll.TryWait(a, b), fi.EAGAIN)
 	wantErr(t, poll.TryWait(a, newCQ(t, cq.Attr{}, nil)), fi.EINVAL)
 }

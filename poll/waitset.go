@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
@@ -128,7 +129,7 @@ func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	}
 	s.mu.Unlock()
 	if ready {
-		s.Notify() // other waiters of the set look too
+		s.notify() // other waiters of the set look too
 	}
 	news := s.news.Load() // last, so that it counts every change before
 	if !ready && news == seen {
@@ -195,8 +196,14 @@ func (s *WaitSet) Close() error {
 	return nil
 }
 
-// Join makes a queue or counter a member. It is called when they are opened.
-func (s *WaitSet) Join(m *wait.Object) error {
+// A group is the WaitSet as its members see it.
+type group WaitSet
+
+var _ wait.Set = (*group)(nil)
+
+func init() { door.WaitSet = func(s any) wait.Set { return (*group)(s.(*WaitSet)) } }
+
+func (s *group) Join(m *wait.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -206,8 +213,7 @@ func (s *WaitSet) Join(m *wait.Object) error {
 	return nil
 }
 
-// Leave undoes Join. It is called when they are closed.
-func (s *WaitSet) Leave(m *wait.Object) {
+func (s *group) Leave(m *wait.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.members, m); i >= 0 {
@@ -215,8 +221,12 @@ func (s *WaitSet) Leave(m *wait.Object) {
 	}
 }
 
-// Notify implements wait.Set: a member has something to read.
-func (s *WaitSet) Notify() {
+// Signal ends one Wait of the set.
+func (s *group) Signal() error { return (*WaitSet)(s).Signal() }
+
+func (s *group) Notify() { (*WaitSet)(s).notify() }
+
+func (s *WaitSet) notify() {
 	s.w.Mu.Lock()
 	defer s.w.Mu.Unlock()
 	if !s.w.Closed() {
@@ -225,7 +235,7 @@ func (s *WaitSet) Notify() {
 }
 
 // News implements wait.Set: the value of a counter has changed. It wakes all waiters.
-func (s *WaitSet) News() {
+func (s *group) News() {
 	s.w.Mu.Lock()
 	defer s.w.Mu.Unlock()
 	if !s.w.Closed() {
@@ -234,8 +244,7 @@ func (s *WaitSet) News() {
 	}
 }
 
-// Changed implements wait.Set: a member drives other endpoints than before.
-func (s *WaitSet) Changed() {
+func (s *group) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ps []wait.Progress

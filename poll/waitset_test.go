@@ -54,7 +54,7 @@ func TestWaitSetOfSeveralQueues(t *testing.T) {
 		for _, insert := range []func(){
 			func() { put(a) },
 			func() { put(b) },
-			func() { e.PutErr(eq.Error{Err: fi.EIO}) },
+			func() { putEventErr(e) },
 		} {
 			go func() {
 				time.Sleep(time.Millisecond)
@@ -104,7 +104,7 @@ func TestWaitSetDrives(t *testing.T) {
 		a := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
 		b := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
 		first, second := &endpoint{q: a}, &endpoint{q: b}
-		a.Bind(first)
+		completions(a).Bind(first)
 		first.todo = 1
 		if err := s.Wait(-1); err != nil {
 			t.Error(err)
@@ -113,7 +113,7 @@ func TestWaitSetDrives(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Wait(-1) }()
 		synctest.Wait()
-		b.Bind(second)
+		completions(b).Bind(second)
 		synctest.Wait()
 		if first.armed != 1 || second.armed != 1 {
 			t.Errorf("armed %d and %d times, want once each", first.armed, second.armed)
@@ -154,7 +154,7 @@ func TestWaitSetTimesOutOverWhatOthersTake(t *testing.T) {
 			}
 			q := newCQ(t, cq.Attr{WaitObj: fi.WaitSet, WaitSet: s}, nil)
 			e := &busy{endpoint{q: q, todo: 1000}, t}
-			q.Bind(e)
+			completions(q).Bind(e)
 			start := time.Now()
 			wantErr(t, s.Wait(10*time.Millisecond), fi.ETIMEDOUT)
 			if d := time.Since(start); d > 20*time.Millisecond {

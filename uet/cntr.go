@@ -3,6 +3,7 @@ package uet
 import (
 	"github.com/uetkit/uetkit/cntr"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/ses"
 )
@@ -41,7 +42,8 @@ type counters struct {
 // the end of the batch, when the entries of the completion queues can be read.
 type tally struct {
 	c              *cntr.Counter
-	n, bytes, errs uint64 // belong to the holder of the driver's lock
+	counting       door.Counting // of c
+	n, bytes, errs uint64        // belong to the holder of the driver's lock
 }
 
 // BindCntr binds a counter for the kinds of operations in flags (fi_ep_bind):
@@ -92,10 +94,11 @@ func (ep *Endpoint) BindCntr(c *cntr.Counter, flags fi.Flags) error {
 	}
 	t := ep.cntrs.tallyOf(c)
 	if t == nil {
-		if err := c.Bind((*dormant)(ep)); err != nil {
+		counting := countingOf(c)
+		if err := counting.Bind((*dormant)(ep)); err != nil {
 			return err
 		}
-		t = &tally{c: c}
+		t = &tally{c: c, counting: counting}
 		ep.cntrs.all = append(ep.cntrs.all, t)
 	}
 	for _, p := range places {
@@ -145,10 +148,10 @@ func (t *tally) failed() {
 func (s *counters) tell() {
 	for _, t := range s.all {
 		if t.n > 0 {
-			t.c.Count(t.n, t.bytes)
+			t.counting.Count(t.n, t.bytes)
 		}
 		if t.errs > 0 {
-			_ = t.c.AddErr(t.errs) // fi.EBADF cannot be: it is bound
+			_ = t.counting.AddErr(t.errs) // fi.EBADF cannot be: it is bound
 		}
 		t.n, t.bytes, t.errs = 0, 0, 0
 	}

@@ -36,7 +36,7 @@ type connection struct {
 	ep  *Endpoint
 	req *ConnReq         // what the endpoint was opened for, or nil
 	pep *PassiveEndpoint // whose address it took over, or nil
-	eq  *eq.Binding      // set by BindEQ
+	eq  reporter         // set by BindEQ
 
 	state atomic.Int32 // changes with mu
 

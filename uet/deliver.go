@@ -11,28 +11,28 @@ import (
 // A sink writes completions in batches. It locks one queue at a time, so two endpoints
 // that use the same two queues in opposite roles cannot block each other.
 type sink struct {
-	q   *cq.CQ // locked; nil: none is
-	err cq.Error
+	cq    *cq.CQ // locked; nil: none is
+	batch batch  // of cq
+	err   cq.Error
 }
 
-func (s *sink) to(q *cq.CQ) *cq.Writer {
-	if s.q != q {
-		s.turn(q)
+func (s *sink) to(b *binding) batch {
+	if s.cq != b.cq {
+		s.turn(b)
 	}
-	return q.Writer()
+	return s.batch
 }
 
 // turn is the slow path of to: the queue is not the locked one.
-func (s *sink) turn(q *cq.CQ) {
+func (s *sink) turn(b *binding) {
 	s.end()
-	s.q = q
-	q.Begin()
+	s.cq, s.batch = b.cq, b.q.Begin()
 }
 
 func (s *sink) end() {
-	if q := s.q; q != nil {
-		s.q = nil
-		q.Writer().End()
+	if s.cq != nil {
+		s.cq = nil
+		s.batch.End()
 	}
 }
 
@@ -52,11 +52,11 @@ type owner Endpoint
 var _ driver.Owner = (*owner)(nil)
 
 // queueOf is the queue of an operation's direction.
-func (o *owner) queueOf(k transport.OpKind) *cq.CQ {
+func (o *owner) queueOf(k transport.OpKind) *binding {
 	if k.Recv() {
-		return o.rxq.q
+		return &o.rxq
 	}
-	return o.txq.q
+	return &o.txq
 }
 
 // Deliver writes the completions of n operations. A plain success takes a fast path,
@@ -68,21 +68,21 @@ func (o *owner) Deliver(n int) {
 		if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
 			o.deliver(ev)
 		} else {
-			q, length, tag, src := o.txq.q, 0, uint64(0), fi.AddrNotAvail // R-CQ-101
+			b, length, tag, src := &o.txq, 0, uint64(0), fi.AddrNotAvail // R-CQ-101
 			if ev.Kind.Recv() {
-				if q, length = o.rxq.q, ev.Len; ev.Kind == transport.OpTRecv {
+				if b, length = &o.rxq, ev.Len; ev.Kind == transport.OpTRecv {
 					tag = ev.Tag // R-CQ-104: the sender's
 				}
 				if o.source {
 					src, _ = o.peers.source(ev.Peer, ev.Initiator)
 				}
 			}
-			if alone && q.Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
+			if alone && b.q.Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
 				ev.Context, ev.Buf = nil, nil // they are the user's
 				return
 			}
-			if !o.out.to(q).Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
-				o.overrun(q)
+			if !o.out.to(b).Complete(ev.Context, kindFlags[ev.Kind], length, tag, src) {
+				o.overrun(b.cq)
 			}
 		}
 		ev.Context, ev.Buf = nil, nil
@@ -99,20 +99,20 @@ func (o *owner) deliver(ev *transport.Event) {
 	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
 		o.cntrs.of(ev.Kind).add(ev)
 	}
-	q, recv := o.txq.q, ev.Kind.Recv()
+	b, recv := &o.txq, ev.Kind.Recv()
 	if recv {
-		q = o.rxq.q
+		b = &o.rxq
 	}
 	if ev.Cause != ses.OK {
-		o.failed(q, ev)
+		o.failed(b, ev)
 		return
 	}
 	src := fi.AddrNotAvail
 	if recv && o.source {
 		known := false
 		if src, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
-			o.unknownSource(q, ev)
-			o.release(q, ev)
+			o.unknownSource(b, ev)
+			o.release(b, ev)
 			return
 		}
 	}
@@ -120,15 +120,15 @@ func (o *owner) deliver(ev *transport.Event) {
 		// R-EP-07: success is not written; the place goes back.
 		if recv {
 			o.rxBack++
-			o.release(q, ev)
+			o.release(b, ev)
 		} else {
 			o.txBack++
 		}
 		return
 	}
-	e := o.out.to(q).Add(src, o.managed)
+	e := o.out.to(b).Add(src, o.managed)
 	if e == nil {
-		o.overrun(q)
+		o.overrun(b.cq)
 		return
 	}
 	e.Context, e.Flags = ev.Context, kindFlags[ev.Kind]
@@ -154,13 +154,13 @@ func (o *owner) deliver(ev *transport.Event) {
 
 // release writes the entry that gives a multi-receive buffer back to the user, if it is
 // released now.
-func (o *owner) release(q *cq.CQ, ev *transport.Event) {
+func (o *owner) release(b *binding, ev *transport.Event) {
 	if !ev.Released {
 		return
 	}
-	e := o.out.to(q).Add(fi.AddrNotAvail, o.managed)
+	e := o.out.to(b).Add(fi.AddrNotAvail, o.managed)
 	if e == nil {
-		o.overrun(q)
+		o.overrun(b.cq)
 		return
 	}
 	e.Context, e.Flags = ev.Context, fi.MultiRecv
@@ -168,7 +168,7 @@ func (o *owner) release(q *cq.CQ, ev *transport.Event) {
 
 // failed writes the error entry of an operation; every failure has one
 // (R-CQ-81).
-func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
+func (o *owner) failed(b *binding, ev *transport.Event) {
 	e := &o.out.err
 	*e = cq.Error{
 		Context: ev.Context, Flags: kindFlags[ev.Kind], Source: fi.AddrNotAvail,
@@ -192,19 +192,19 @@ func (o *owner) failed(q *cq.CQ, ev *transport.Event) {
 		if ev.Cause == ses.Truncated {
 			e.Buf = ev.Buf
 		}
-		o.putErr(q, e)
-		o.release(q, ev)
+		o.putErr(b, e)
+		o.release(b, ev)
 		return
 	}
 	if ev.Released {
 		e.Flags |= fi.MultiRecv // a buffer that was cancelled
 	}
-	o.putErr(q, e)
+	o.putErr(b, e)
 }
 
 // unknownSource writes a completion that carries its source's address because
 // it is not in the AV (R-CQ-62, R-CQ-83).
-func (o *owner) unknownSource(q *cq.CQ, ev *transport.Event) {
+func (o *owner) unknownSource(b *binding, ev *transport.Event) {
 	e := &o.out.err
 	*e = cq.Error{Context: ev.Context, Flags: kindFlags[ev.Kind], Len: ev.Len, Source: fi.AddrNotAvail, Err: fi.EADDRNOTAVAIL}
 	o.describe(e, ev)
@@ -212,7 +212,7 @@ func (o *owner) unknownSource(q *cq.CQ, ev *transport.Event) {
 		e.Buf = ev.Buf
 	}
 	e.ErrData = o.rawSource(ev)
-	o.putErr(q, e)
+	o.putErr(b, e)
 }
 
 func (o *owner) describe(e *cq.Error, ev *transport.Event) {
@@ -225,12 +225,12 @@ func (o *owner) describe(e *cq.Error, ev *transport.Event) {
 	}
 }
 
-func (o *owner) putErr(q *cq.CQ, e *cq.Error) {
-	w := o.out.to(q)
+func (o *owner) putErr(b *binding, e *cq.Error) {
+	w := o.out.to(b)
 	if !o.managed && o.leaving() {
 		w.OfferErr(e) // R-EP-14, R-EP-15: a discarded entry overruns no queue
 	} else if !w.PutErr(e, o.managed) {
-		o.overrun(q)
+		o.overrun(b.cq)
 	}
 	*e = cq.Error{}
 }
@@ -279,10 +279,10 @@ func (o *owner) delivered() {
 // giveBack returns the places that the batch did not need.
 func (o *owner) giveBack() {
 	if o.managed && o.txBack > 0 {
-		o.txq.q.Unreserve(o.txBack)
+		o.txq.places.Unreserve(o.txBack)
 	}
 	if o.managed && o.rxBack > 0 {
-		o.rxq.q.Unreserve(o.rxBack)
+		o.rxq.places.Unreserve(o.rxBack)
 	}
 	o.txBack, o.rxBack = 0, 0
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/tss"
@@ -48,7 +49,7 @@ type Endpoint struct {
 
 	mu  sync.Mutex // guards binding, enabling and closing
 	av  *av.AV
-	eq  *eq.Binding
+	eq  reporter
 	txq binding
 	rxq binding
 	// cntrs are fixed by Enable.
@@ -97,7 +98,9 @@ type Endpoint struct {
 
 // A binding is the completion queue of one direction.
 type binding struct {
-	q         *cq.CQ
+	cq        *cq.CQ      // nil: none is bound
+	q         completions // of cq
+	places    *door.Places
 	selective bool
 }
 
@@ -184,21 +187,22 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
-	if flags&fi.Transmit != 0 && ep.txq.q != nil || flags&fi.Recv != 0 && ep.rxq.q != nil {
+	if flags&fi.Transmit != 0 && ep.txq.cq != nil || flags&fi.Recv != 0 && ep.rxq.cq != nil {
 		return fi.EINVAL
 	}
 	if err := foreign(&ep.domain.parent, q); err != nil {
 		return err
 	}
-	b := binding{q, flags&fi.SelectiveCompletion != 0}
+	b := binding{cq: q, q: completionsOf(q), selective: flags&fi.SelectiveCompletion != 0}
+	b.places = b.q.Places()
 	if flags&fi.Transmit != 0 {
-		if err := q.Bind((*dormant)(ep)); err != nil {
+		if err := b.q.Bind((*dormant)(ep)); err != nil {
 			return err
 		}
 		ep.txq = b
 	}
 	if flags&fi.Recv != 0 {
-		if err := q.Bind((*dormant)(ep)); err != nil {
+		if err := b.q.Bind((*dormant)(ep)); err != nil {
 			return err
 		}
 		ep.rxq = b
@@ -222,8 +226,8 @@ func foreign(p *parent, q queue) error {
 type dormant Endpoint
 
 var (
-	_ cq.Progress = (*dormant)(nil)
-	_ cq.Progress = (*driver.Driver)(nil)
+	_ door.Progress = (*dormant)(nil)
+	_ door.Progress = (*driver.Driver)(nil)
 )
 
 func (*dormant) Poll() bool   { return false }
@@ -234,20 +238,21 @@ func (*dormant) Disarm()      {}
 
 // rebind makes readers of the queues and counters drive to instead of from; nil stands
 // for nothing.
-func (ep *Endpoint) rebind(from, to cq.Progress) {
-	for _, q := range []*cq.CQ{ep.txq.q, ep.rxq.q} {
-		if q != nil && to != nil {
-			_ = q.Bind(to) // it is not closed: from is bound
-		}
-		if q != nil {
-			q.Unbind(from)
+func (ep *Endpoint) rebind(from, to door.Progress) {
+	var all []door.Driven
+	for _, b := range []*binding{&ep.txq, &ep.rxq} {
+		if b.cq != nil {
+			all = append(all, b.q)
 		}
 	}
 	for _, t := range ep.cntrs.all {
+		all = append(all, t.counting)
+	}
+	for _, d := range all {
 		if to != nil {
-			_ = t.c.Bind(to)
+			_ = d.Bind(to) // it is not closed: from is bound
 		}
-		t.c.Unbind(from)
+		d.Unbind(from)
 	}
 }
 
@@ -266,7 +271,7 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	if err := foreign(&ep.domain.parent, v); err != nil {
 		return err
 	}
-	if err := v.Bind(); err != nil {
+	if err := referencesOf(v).Bind(); err != nil {
 		return err
 	}
 	ep.av = v
@@ -294,8 +299,8 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 		return err
 	}
 	var err error
-	if ep.eq, err = q.Bind(1); err == nil && ep.link != nil {
-		ep.link.eq, err = q.Bind(2) // R-EQ-68: of the beginning and of the end
+	if ep.eq, err = reporterOf(q, 1); err == nil && ep.link != nil {
+		ep.link.eq, err = reporterOf(q, 2) // R-EQ-68: of the beginning and of the end
 	}
 	return err
 }
@@ -366,7 +371,7 @@ func (ep *Endpoint) enable() error {
 		caps |= fi.Send | fi.Recv
 	}
 	switch {
-	case caps&fi.Send != 0 && ep.txq.q == nil, caps&fi.Recv != 0 && ep.rxq.q == nil:
+	case caps&fi.Send != 0 && ep.txq.cq == nil, caps&fi.Recv != 0 && ep.rxq.cq == nil:
 		return fi.ENOCQ
 	case ep.link != nil && ep.eq == nil:
 		return fi.ENOEQ
@@ -509,8 +514,8 @@ func (ep *Endpoint) open() error {
 	if dscp != 0 {
 		tc.DSCP = dscp
 	}
-	if q := ep.rxq.q; q != nil && ep.managed {
-		tc.Admit = q.Admit
+	if ep.rxq.cq != nil && ep.managed {
+		tc.Admit = ep.rxq.q.Admit
 	}
 	tc.Hint = (*owner)(ep).unfit
 	if tc.RecvWindow == 0 {
@@ -645,7 +650,7 @@ func (ep *Endpoint) Close() error {
 		ep.info.Config.Security.leave(ep)
 	}
 	if ep.av != nil {
-		ep.av.Unbind()
+		referencesOf(ep.av).Unbind()
 	}
 	if ep.eq != nil {
 		ep.eq.Unbind()

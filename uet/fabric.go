@@ -236,14 +236,14 @@ func AVEvents(q *eq.EQ) av.Events {
 type avEvents struct{ q *eq.EQ }
 
 func (e avEvents) Bind() (av.Binding, error) {
-	b, err := e.q.Bind(math.MaxInt) // R-EQ-68: the AV asks for Room before an insertion, however long
+	b, err := reporterOf(e.q, math.MaxInt) // R-EQ-68: the AV asks for Room before an insertion, however long
 	if err != nil {
 		return nil, err
 	}
 	return avBinding{b}, nil
 }
 
-type avBinding struct{ *eq.Binding }
+type avBinding struct{ reporter }
 
 func (e avBinding) AVError(v *av.AV, context any, index int, err fi.Errno) {
 	e.PutErr(eq.Error{Fid: v, Context: context, Data: uint64(index), Err: err})

@@ -33,7 +33,7 @@ type PassiveEndpoint struct {
 	context any
 
 	mu      sync.Mutex // guards what follows; never held in a call of cm
-	eq      *eq.Binding
+	eq      reporter
 	state   int32 // stateNew, stateEnabled once it listens, stateTaken, stateClosed
 	backlog int
 	node    *cmNode
@@ -121,7 +121,7 @@ func (p *PassiveEndpoint) BindEQ(q *eq.EQ) error {
 		return err
 	}
 	var err error
-	p.eq, err = q.Bind(0) // what it has no room for is refused
+	p.eq, err = reporterOf(q, 0) // what it has no room for is refused
 	return err
 }
 

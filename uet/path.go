@@ -71,7 +71,7 @@ type Load struct {
 // Load looks at all peers. It is zero before Enable and after Close.
 func (ep *Endpoint) Load() Load {
 	ep.mu.Lock()
-	drv, txq, rxq := ep.drv, ep.txq.q, ep.rxq.q
+	drv, txq, rxq := ep.drv, ep.txq.cq, ep.rxq.cq
 	ep.mu.Unlock()
 	if drv == nil || ep.state.Load() == stateClosed {
 		return Load{}

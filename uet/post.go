@@ -380,7 +380,7 @@ func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag u
 	}
 	op, e := ep.drv.Op(), ep.peers.at(dest)
 	gen := ep.av.Gen(dest)
-	if op == nil || e == nil || e.plain != gen || gen == 0 || !ep.txq.q.Take() {
+	if op == nil || e == nil || e.plain != gen || gen == 0 || !ep.txq.places.Take() {
 		ep.drv.Return()
 		return p.sendLong(kind, buf, dest, tag, ctx)
 	}
@@ -411,7 +411,7 @@ func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, i
 		return p.recvLong(kind, buf, src, tag, ignore, ctx)
 	}
 	op := ep.drv.Op()
-	if op == nil || !ep.rxq.q.Take() {
+	if op == nil || !ep.rxq.places.Take() {
 		ep.drv.Return()
 		return p.recvLong(kind, buf, src, tag, ignore, ctx)
 	}
@@ -520,7 +520,7 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 // unsent ends a send that the driver did not accept.
 func (ep *Endpoint) unsent(err error) error {
 	if ep.managed {
-		ep.txq.q.Unreserve(1)
+		ep.txq.places.Unreserve(1)
 	}
 	return ep.refused(ep.postErr(err))
 }
@@ -595,7 +595,7 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 // unposted ends a receive that the driver did not accept.
 func (ep *Endpoint) unposted(err error) error {
 	if ep.managed {
-		ep.rxq.q.Unreserve(1)
+		ep.rxq.places.Unreserve(1)
 	}
 	return ep.postErr(err)
 }

@@ -162,7 +162,7 @@ func TestOverLenIsOfTruncationAlone(t *testing.T) {
 	o := (*owner)(n.Endpoint)
 	for c := ses.OK; c <= ses.NoMessage; c++ {
 		ev := transport.Event{Kind: transport.OpTRecv, Cause: c, Context: c.String(), Len: 3, OverLen: 5}
-		if !n.rx.Reserve(1) {
+		if !completionsOf(n.rx).Reserve(1) {
 			t.Fatal("no room")
 		}
 		o.deliver(&ev)
@@ -193,7 +193,7 @@ func TestErrorEntryOfEachWireCode(t *testing.T) {
 	fails := func(ev transport.Event, prov uint32, name string) {
 		t.Helper()
 		ev.Kind, ev.Context, ev.Flags = transport.OpTSend, name, opSilent
-		if !n.tx.Reserve(1) {
+		if !completionsOf(n.tx).Reserve(1) {
 			t.Fatal("no room")
 		}
 		o.deliver(&ev)
@@ -478,8 +478,11 @@ func TestInsertionsDoNotOverrun(t *testing.T) {
 	_, err = v.Insert(addrs(good), h, fi.AVUserID, nil)
 	ok(t, err)
 	// A queue that others have overrun tells of nothing any more.
-	q.Put(eq.Entry{})
-	q.Put(eq.Entry{})
+	other, err := reporterOf(q, 0)
+	ok(t, err)
+	other.Put(eq.Entry{})
+	other.Put(eq.Entry{})
+	other.Unbind()
 	_, err = v.Insert(addrs(good), nil, 0, nil)
 	want(t, err, fi.EOVERRUN)
 	if v.Len() != 1 {

@@ -24,7 +24,7 @@ func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
 	t.Helper()
 	q, err := eq.New(eq.Attr{}, nil)
 	ok(t, err)
-	b, err := q.Bind(1)
+	b, err := reporterOf(q, 1)
 	ok(t, err)
 	core, logs := observer.New(zap.DebugLevel)
 	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng(1))

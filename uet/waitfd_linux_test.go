@@ -48,10 +48,10 @@ func TestWaitFDFromBeforeEnable(t *testing.T) {
 			o.attr.WaitObj = fi.WaitFD
 			o.bind = func(ep *Endpoint) {
 				if asked {
-					_, err := ep.rxq.q.FD()
+					_, err := ep.rxq.cq.FD()
 					ok(t, err)
 				}
-				ok(t, ep.rxq.q.TryWait())
+				ok(t, ep.rxq.cq.TryWait())
 			}
 		})
 		fd, err := b.rx.FD()

@@ -94,7 +94,7 @@ func (m *Module) coreFile(row *Row, dir string, f *ast.File) []Finding {
 // Other modules and the standard library are left out, so an expression whose
 // type depends on them is not seen.
 func (m *Module) Types(t *Table) []Finding {
-	c := &checker{m: m, done: map[string]*types.Package{}, info: map[string]*types.Info{}}
+	c := m.checker()
 	var out []Finding
 	for _, dir := range m.dirs() {
 		c.check(dir)
@@ -167,6 +167,14 @@ type checker struct {
 	m    *Module
 	done map[string]*types.Package
 	info map[string]*types.Info
+}
+
+// checker is the checker of m, one for all who ask: packages are checked once.
+func (m *Module) checker() *checker {
+	if m.types == nil {
+		m.types = &checker{m: m, done: map[string]*types.Package{}, info: map[string]*types.Info{}}
+	}
+	return m.types
 }
 
 func (c *checker) Import(imp string) (*types.Package, error) {

@@ -37,6 +37,8 @@ type Module struct {
 	fset *token.FileSet
 	root string
 	pkgs map[string]*pkg // by directory relative to the root, "." for the root
+
+	types *checker // nil: nothing was checked yet
 }
 
 type pkg struct {

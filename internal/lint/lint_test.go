@@ -1,35 +1,40 @@
 package lint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// house loads the module this test is part of.
+// house is the module this test is part of.
 func house(t *testing.T) *Module {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above this package")
-		}
-		dir = filepath.Dir(dir)
-	}
-	m, err := Load(dir)
+	m, err := loadHouse()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
+
+var loadHouse = sync.OnceValues(func() (*Module, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return Load(dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil, errors.New("no go.mod above this package")
+		}
+		dir = filepath.Dir(dir)
+	}
+})
 
 func report(t *testing.T, found []Finding) {
 	t.Helper()

@@ -77,6 +77,10 @@ var House = Table{
 			Why: "the tables of planted bugs are TOML, as the scenarios are",
 		},
 		{
+			Dir: "internal/door", May: []string{"fi", "internal/wait"},
+			Why: "the provider's side of queues, counters and vectors, which their packages hide from users",
+		},
+		{
 			Dir: "internal/*",
 			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
 		},
@@ -111,14 +115,14 @@ var House = Table{
 		},
 
 		// The API.
-		{Dir: "poll", May: []string{"fi", "internal/wait"}, TestsMay: []string{"cq", "eq", "cntr"}},
+		{Dir: "poll", May: []string{"fi", "internal/wait", "internal/door"}, TestsMay: []string{"cq", "eq", "cntr"}},
 		{
-			Dir: "cq", May: []string{"fi", "poll", "internal/wait"},
+			Dir: "cq", May: []string{"fi", "poll", "internal/wait", "internal/door"},
 			Why: "poll for the wait set that fi_cq_attr.wait_set names",
 		},
-		{Dir: "eq", May: []string{"fi", "poll", "internal/wait"}, Why: "as cq"},
-		{Dir: "cntr", May: []string{"fi", "poll", "internal/wait"}, Why: "as cq"},
-		{Dir: "av", May: []string{"fi", "transport/wire"}},
+		{Dir: "eq", May: []string{"fi", "poll", "internal/wait", "internal/door"}, Why: "as cq"},
+		{Dir: "cntr", May: []string{"fi", "poll", "internal/wait", "internal/door"}, Why: "as cq"},
+		{Dir: "av", May: []string{"fi", "transport/wire", "internal/door"}},
 		{
 			Dir: "uet/driver", May: []string{"transport", "transport/dgram"}, TestsMay: []string{"transport/..."},
 			Foreign: []string{"golang.org/x/sys", "go.uber.org/zap"},
@@ -128,7 +132,7 @@ var House = Table{
 			Dir: "uet",
 			May: []string{
 				"uet/driver", "transport", "transport/udp", "transport/dgram", "transport/wire", "transport/cm",
-				"transport/ses", "transport/tss", "cq", "eq", "cntr", "av", "fi",
+				"transport/ses", "transport/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
 			},
 			Foreign: []string{"go.uber.org/zap"},
 			Why: "transport/ses for its Cause alone, which transport passes on in an Event: uet/errmap.go turns it into an Errno, " +
@@ -199,3 +203,19 @@ var House = Table{
 // UetReach are the modules of others that importing uet may pull in. A program
 // that sends messages builds no command line, plot or table library.
 var UetReach = []string{"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys", "github.com/quic-go/quic-go"}
+
+// ForUsers are the packages whose API is for users.
+var ForUsers = []Public{
+	{Dir: "fi"},
+	{
+		Dir: "uet", Shows: []string{"transport", "transport/udp", "transport/ses", "uet/driver"},
+		Why: "the settings of the protocol and of sockets in Config, the counters in Stats, and what Diagnose tells: of a FEP, a socket, SES and the driver",
+	},
+	{Dir: "uet/metrics"},
+	{Dir: "cq", Listed: true},
+	{Dir: "eq", Listed: true},
+	{Dir: "cntr", Listed: true},
+	{Dir: "av", Listed: true},
+	{Dir: "poll", Listed: true},
+	{Dir: "transport/wire"},
+}

@@ -29,18 +29,28 @@ const Always = math.MaxInt64
 // than twice the best choice.
 const DefaultSpin = 50 * time.Microsecond
 
-// Progress is an endpoint as waiters drive it. See cq.Progress.
+// Progress is an endpoint as those drive it who read the queues and counters that it is
+// bound to. The methods may be called for a moment after Unbind.
 type Progress interface {
+	// Poll makes what progress it can without blocking and reports whether there
+	// was any. It is called without locks of the Object.
 	Poll() (worked bool)
+	// Yield gives the processor away between empty polls of a blocking read.
 	Yield()
+	// Shared reports whether others want the processor: a blocking read then calls
+	// Yield before its first Poll.
 	Shared() bool
+	// Arm says that a reader is about to sleep: progress must now happen without
+	// it, until Disarm. Calls nest.
 	Arm()
 	Disarm()
 }
 
-// A Set is a wait set that an Object belongs to. It is called with the Object's
-// lock held and takes no lock of an Object of its own members.
+// A Set is a wait set that an Object belongs to. All but Join are called with the
+// Object's lock held. It takes no lock of an Object of its own members.
 type Set interface {
+	Join(*Object) error // makes it a member; fi.EINVAL: the set is closed
+	Leave(*Object)
 	Notify()       // something is there
 	News()         // the value of a counter has changed
 	Signal() error // as for the Object
@@ -96,8 +106,6 @@ func (o *Object) Init(attr Attr) error {
 		if attr.Set == nil {
 			return fmt.Errorf("no wait set is named: %w", fi.EINVAL)
 		}
-		o.set = attr.Set
-		o.watched.Store(true)
 	default:
 		return fmt.Errorf("wait object %v: %w", attr.Kind, fi.EINVAL)
 	}
@@ -109,6 +117,11 @@ func (o *Object) Init(attr Attr) error {
 		o.native.ch = make(chan struct{}, 1)
 	}
 	o.list.Store(new([]Progress))
+	if o.kind == fi.WaitSet {
+		o.set = attr.Set
+		o.watched.Store(true)
+		return o.set.Join(o)
+	}
 	return nil
 }
 
@@ -412,6 +425,9 @@ func (o *Object) Signal() error {
 func (o *Object) Close() bool {
 	if o.closed {
 		return false
+	}
+	if o.set != nil {
+		o.set.Leave(o) // first: it has nothing for who waits for the set
 	}
 	o.closed = true
 	o.have.Store(Always)
