@@ -1,11 +1,11 @@
 package uet
 
 import (
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
 
-	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/udp"
 )
 
@@ -47,11 +47,8 @@ type Config struct {
 	// CM are the times and bounds of connections.
 	CM CMConfig
 
-	// Transport are the bounds and timers of the protocol, with their defaults
-	// (docs/faults.md has the reasons), and whether switches trim (Trimming). uet sets
-	// Local, Paths, PayloadMTU, NoCRC, KnownPeersOnly, JobID, PIDonFEP, RI, Initiator, MaxSends, MaxRecvs, TSS,
-	// OneRTT, Hint and, if it is 0, RecvWindow itself.
-	Transport transport.Config
+	// Tuning are the knobs of the protocol: times, bounds, and whether switches trim.
+	Tuning Tuning
 	// Socket are the settings of the UDP sockets. uet sets the addresses and
 	// GSOChanged.
 	Socket udp.Config
@@ -69,5 +66,8 @@ func (c *Config) check() error {
 	if c.Paths < 0 || c.Paths > udp.MaxPaths {
 		return fmt.Errorf("uet: Paths %d is not 0 to %d", c.Paths, udp.MaxPaths)
 	}
-	return nil
+	if c.Tuning.Trimming && c.NoCRC && c.Security == nil {
+		return errors.New("uet: Tuning.Trimming needs the CRC, which tells a whole packet from one that was cut: not with NoCRC")
+	}
+	return c.Tuning.check()
 }

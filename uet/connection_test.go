@@ -909,7 +909,7 @@ func TestF30EndsThatDoNotFit(t *testing.T) {
 	for what, change := range map[string]func(*Config){
 		"JobID":         func(c *Config) { c.JobID = 7 },
 		"CRC":           func(c *Config) { c.NoCRC = true },
-		"encapsulation": func(c *Config) { c.Transport.NoSymmetric = true },
+		"encapsulation": func(c *Config) { c.Tuning.NoSymmetric = true },
 	} {
 		info := *r.info
 		change(&info.Config)

@@ -464,8 +464,8 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 	sock.GSOChanged = (*owner)(ep).offload
 	if sock.TOS == 0 {
 		sock.TOS = dscp<<2 | dgram.ECT0 // what most packets carry; another costs a control message
-		if t := &cfg.Transport; t.Trimming && cfg.Security == nil {
-			c := t.Classes
+		if t := &cfg.Tuning; t.Trimming && cfg.Security == nil {
+			c := transport.Classes(t.TrimClasses)
 			if c == (transport.Classes{}) {
 				c = transport.DefaultClasses
 			}
@@ -477,7 +477,7 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		sock.Paths = cfg.Paths
 	}
 	// Trimming switches mark what they cut by its class, and a tap shows it.
-	sock.EveryClass = sock.EveryClass || cfg.Transport.Trimming || cfg.Tap != nil
+	sock.EveryClass = sock.EveryClass || cfg.Tuning.Trimming || cfg.Tap != nil
 	return sock
 }
 
@@ -493,10 +493,10 @@ func (ep *Endpoint) open() error {
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
 	}
-	tc := cfg.Transport
+	tc := cfg.Tuning.fep()
 	tc.Local = conn.LocalAddr()
 	tc.Paths = conn.Ports()
-	tc.Notes = tc.Notes || cfg.Tap != nil
+	tc.Notes = cfg.Tap != nil
 	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
 	if tc.PayloadMTU == 0 {
 		tc.PayloadMTU = 1024
@@ -511,16 +511,12 @@ func (ep *Endpoint) open() error {
 	id := identity(src, conn.LocalAddr())
 	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
 	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
-	if dscp != 0 {
-		tc.DSCP = dscp
-	}
+	tc.DSCP = dscp
 	if ep.rxq.cq != nil && ep.managed {
 		tc.Admit = ep.rxq.q.Admit
 	}
 	tc.Hint = (*owner)(ep).unfit
-	if tc.RecvWindow == 0 {
-		tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
-	}
+	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
 	if cfg.Security != nil {
 		if ep.seal, err = ep.newSeal(tss.Config{Local: tc.Local.Addr()}); err != nil {
 			_ = conn.Close()

@@ -445,7 +445,7 @@ func TestSilentPeer(t *testing.T) {
 	// F9: FI_ETIMEDOUT with prov_errno 0x1FF, an EQ event, never a hang; also
 	// for calls that write no entry when they succeed (R-CQ-81, R-CQ-82).
 	hints := &Info{}
-	hints.Config.Transport.PeerTimeout = 200 * time.Millisecond
+	hints.Config.Tuning.PeerTimeout = 200 * time.Millisecond
 	r := newRig(t, hints)
 	a := r.node()
 	h, err := a.vec.InsertString(blackHole(t).String())
@@ -478,7 +478,7 @@ func TestDeadPeer(t *testing.T) {
 	t.Parallel()
 	// F11: the port is closed: FI_EHOSTUNREACH after SuspectTimeout, not at once.
 	hints := &Info{}
-	hints.Config.Transport.SuspectTimeout = 100 * time.Millisecond
+	hints.Config.Tuning.SuspectTimeout = 100 * time.Millisecond
 	r := newRig(t, hints)
 	a, b := r.node(), r.node()
 	toB := a.know(b)

@@ -109,7 +109,7 @@ func TestNoReceiveIsWaitedFor(t *testing.T) {
 	// R-MSG-16: with resource management a message for which there is neither a
 	// receive nor room waits at its sender until there is; nothing is lost.
 	hints := &Info{}
-	hints.Config.Transport.UnexpectedBytes, hints.Config.Transport.UnexpectedShare = 1<<16, 1
+	hints.Config.Tuning.UnexpectedBytes, hints.Config.Tuning.UnexpectedShare = 1<<16, 1
 	r := newRig(t, hints)
 	a, b, toB, _ := r.pair()
 	const n, size = 20, 20_000

@@ -177,7 +177,7 @@ func TestF11CrashedPeer(t *testing.T) {
 	// R-CM-12, F11: the peer's process is killed while something is owed. The network
 	// says that its port is closed, and SuspectTimeout later every operation has ended
 	// and fi.Shutdown is there, once.
-	r := newMsgRig(t, func(in *Info) { in.Config.Transport.SuspectTimeout = 300 * time.Millisecond })
+	r := newMsgRig(t, func(in *Info) { in.Config.Tuning.SuspectTimeout = 300 * time.Millisecond })
 	v := startVictim(t, 0, "")
 	n := r.connectTo(v)
 	ok(t, n.TRecv(make([]byte, 8), 0, 1, 0, "recv"))
@@ -226,7 +226,7 @@ func TestF9SilentPeer(t *testing.T) {
 	t.Parallel()
 	// R-CM-12, F9: the peer's host stops answering while something is owed; the packet
 	// delivery gives up before the connection management does.
-	r := newMsgRig(t, func(in *Info) { in.Config.Transport.PeerTimeout = 500 * time.Millisecond })
+	r := newMsgRig(t, func(in *Info) { in.Config.Tuning.PeerTimeout = 500 * time.Millisecond })
 	v := startVictim(t, 0, "")
 	n := r.connectTo(v)
 	ok(t, n.TRecv(make([]byte, 8), 0, 1, 0, "recv"))

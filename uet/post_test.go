@@ -524,7 +524,7 @@ func TestOverrunWithoutManagement(t *testing.T) {
 	// R-CQ-126, R-CQ-129, R-ERR-41, R-EP-15: with resource management off the queue overruns, the
 	// event queue hears of it, and the endpoint is disabled (R-EQ-46).
 	h := &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}}
-	h.Config.Transport.PeerTimeout = 5 * time.Second // long enough for a busy machine: only the last send waits for it
+	h.Config.Tuning.PeerTimeout = 5 * time.Second // long enough for a busy machine: only the last send waits for it
 	r := newRig(t, h)
 	a, b, toB, toA := r.pair(func(o *options) { o.attr.Size = 64 })
 	ok(t, b.TSend(make([]byte, 64<<20), toA, 1, "pending")) // more than a keeps

@@ -209,7 +209,7 @@ var ForUsers = []Public{
 	{Dir: "fi"},
 	{
 		Dir: "uet", Shows: []string{"transport", "transport/udp", "transport/ses", "uet/driver"},
-		Why: "the settings of the protocol and of sockets in Config, the counters in Stats, and what Diagnose tells: of a FEP, a socket, SES and the driver",
+		Why: "the settings of sockets in Config, the counters in Stats, and what Diagnose tells: of a FEP, a socket, SES and the driver",
 	},
 	{Dir: "uet/metrics"},
 	{Dir: "cq", Listed: true},

@@ -211,8 +211,8 @@ func ctlHints(timeout time.Duration) *uet.Info {
 	h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
 	h.Tx.Size, h.Rx.Size = ctlSends, ctlRecvs
 	h.Domain.DataProgress = fi.ProgressAuto
-	h.Config.Transport.PeerTimeout = timeout
-	h.Config.Transport.SuspectTimeout = min(timeout, time.Second)
+	h.Config.Tuning.PeerTimeout = timeout
+	h.Config.Tuning.SuspectTimeout = min(timeout, time.Second)
 	// Little is received at a time, and a server has one such socket per
 	// interface address.
 	h.Config.Socket.RecvBuf, h.Config.Socket.SendBuf = 1<<20, 1<<20

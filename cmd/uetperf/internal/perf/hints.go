@@ -41,9 +41,9 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	h.Config.PayloadMTU = s.MTU
 	h.Config.Paths = s.Paths
 	h.Config.Seed = s.EndpointSeed
-	h.Config.Transport.PeerTimeout = s.PeerTimeout
-	h.Config.Transport.Trimming = s.Trim
-	h.Config.Transport.BaseRTT = s.BaseRTT
+	h.Config.Tuning.PeerTimeout = s.PeerTimeout
+	h.Config.Tuning.Trimming = s.Trim
+	h.Config.Tuning.BaseRTT = s.BaseRTT
 	switch s.GSO {
 	case "on":
 		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On

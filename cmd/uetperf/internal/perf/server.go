@@ -448,7 +448,7 @@ func (s *Server) meet(in *incoming, from netip.AddrPort) {
 		return
 	}
 	hints := s.hints(in.svc)
-	hints.Config.Transport.PeerTimeout = min(max(beatLost, in.call.Silence), traffic.MaxSilence)
+	hints.Config.Tuning.PeerTimeout = min(max(beatLost, in.call.Silence), traffic.MaxSilence)
 	info, err := in.open(hints)
 	var c *ctl
 	if err == nil {
