@@ -89,7 +89,7 @@ func (p *posts) SendMsg(m *Msg, flags fi.Flags) error {
 // Inject posts an untagged message and writes no completion unless it fails;
 // buf may be used again when the call returns (fi_inject, R-MSG-05).
 func (p *posts) Inject(buf []byte, dest fi.Addr) error {
-	var op transport.Op // field by field: a literal is built twice
+	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
 	op.Kind, op.Buf = transport.OpSend, buf
 	return p.injected(&op, dest)
 }
@@ -138,7 +138,7 @@ func (p *posts) TSendMsg(m *TMsg, flags fi.Flags) error {
 
 // TInject is Inject for a tagged message (fi_tinject).
 func (p *posts) TInject(buf []byte, dest fi.Addr, tag uint64) error {
-	var op transport.Op // field by field: a literal is built twice
+	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
 	op.Kind, op.Buf, op.Tag = transport.OpTSend, buf, tag
 	return p.injected(&op, dest)
 }
@@ -373,7 +373,7 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 // sendShort posts a send that has no more than these arguments.
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
-	// Loads in a condition are kept as truth values and looked at twice.
+	// The compiler keeps loads in a condition as booleans and tests them twice.
 	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
 	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
 		return p.sendLong(kind, buf, dest, tag, ctx)
@@ -398,7 +398,7 @@ func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag u
 //
 //go:noinline
 func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
+	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
 	op.Kind, op.Buf, op.Tag, op.Context = kind, buf, tag, ctx
 	return p.plain(&op, dest)
 }
@@ -424,7 +424,7 @@ func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, i
 
 //go:noinline
 func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	var op transport.Op // field by field: a literal is built twice
+	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
 	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }

@@ -254,7 +254,7 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 				<-s.woken // it was woken at the same moment
 			}
 			// A sleeper that was woken by a signal may find entries instead, and the
-			// other way round. What it leaves wakes the next.
+			// other way round. The next is woken for the rest.
 			if o.signals.Load() > 0 {
 				o.sleepers.wake(Always, false)
 			}

@@ -185,8 +185,8 @@ func (o *Object) Empty() {
 	}
 }
 
-// Level says, under Mu, that a value has changed which reading does not consume: that
-// of a counter. It wakes the sleepers for whom the test of InitLevel holds. It does so
+// Level says, under Mu, that a value has changed which reading does not consume, as a
+// counter's. It wakes the sleepers that the test of InitLevel lets go. It does so
 // even if the bit of Note was forgotten meanwhile: a reader that forgot it consumed
 // nothing that other waiters wait for.
 func (o *Object) Level() {

@@ -78,15 +78,16 @@ func (c *Collector) Remove(ep *uet.Endpoint) {
 	s.add(ep)
 }
 
-// AddConns shows the connections of c under a name, the label "endpoint" as well.
+// AddConns adds the counters of connections under a name, which is the label
+// "endpoint" here too.
 func (c *Collector) AddConns(x Connections, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conns[x] = name
 }
 
-// RemoveConns forgets them and keeps what was counted; a domain must not be closed
-// yet. It does nothing to what is not there.
+// RemoveConns forgets connections and keeps their counts. It has to be called before
+// a domain is closed. It does nothing to connections that were not added.
 func (c *Collector) RemoveConns(x Connections) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
