@@ -61,8 +61,8 @@ type Line struct {
 	// MTU is the largest IP packet in bytes; larger ones are dropped without a
 	// word. 0: any.
 	MTU int `toml:"mtu" json:"mtu,omitempty"`
-	// Down drops everything that enters, and what waits as its turn comes: a cable
-	// that is out. What has left the queue arrives.
+	// Down drops packets as they enter, and queued ones when their turn comes, like a
+	// cable that is out. Packets that have left the queue arrive.
 	Down bool `toml:"down" json:"down,omitempty"`
 	// Rules are judged in order, each on what those before it let through.
 	Rules []Rule `toml:"rule" json:"rules,omitempty"`
@@ -96,7 +96,7 @@ type Classes struct {
 	TrimmableRTX   uint8 `toml:"trimmable_rtx" json:"trimmable_rtx"`
 	Trimmed        uint8 `toml:"trimmed" json:"trimmed"`
 	TrimmedLastHop uint8 `toml:"trimmed_last_hop" json:"trimmed_last_hop"`
-	// Control is that of acks and control packets: the high class, never trimmed.
+	// Control is the code point of acks and control packets: the high class, never trimmed.
 	Control uint8 `toml:"control" json:"control"`
 }
 
@@ -104,10 +104,9 @@ type Classes struct {
 // the numbers to the deployment): AF11, AF12, AF31, AF32, EF.
 var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, TrimmedLastHop: 28, Control: 46}
 
-// A Rule does one thing to the packets that match. What is 0 or empty does
-// nothing; more than one thing may be asked of a rule. What loses it comes
-// first, then corruption, CE, trimming, copies, and last what makes it late: one of
-// reordering and delay.
+// A Rule does something to the packets that match. A field that is 0 or empty does
+// nothing; several may be set. Loss comes first, then corruption, CE, trimming, copies,
+// and last either reordering or delay.
 //
 // Its random numbers are a stream of its own, made of the seed and the names of
 // line and rule (and of how many rules of the name the line has had): other rules
@@ -197,9 +196,9 @@ type Match struct {
 
 // An Event changes the switch while it runs.
 type Event struct {
-	// At is when, For how long: then what was changed is as before, but for what
-	// other events have changed since. For 0: for good, also under what holds for a
-	// while.
+	// At is when the event happens, For how long its changes last. Then they are taken
+	// back, except where other events have changed the same since. With For 0 they last,
+	// and show again when a change on top of them, which was made for a while, ends.
 	At  Duration `toml:"at" json:"at"`
 	For Duration `toml:"for" json:"for,omitempty"`
 	// Every repeats it, Times times (0: until the end), for a link that flaps.
@@ -208,8 +207,8 @@ type Event struct {
 	// On names the lines: "PORT.from", "PORT.to", "PORT" (both), "spine.N" (from
 	// 0), "*".
 	On []string `toml:"on" json:"on"`
-	// Set replaces what is set in it (rate, delay, jitter, queue, ecn, trim, mtu),
-	// leaving the rest; Down takes the line down; Clear removes the rules of that name,
+	// Set replaces the fields that are set in it (rate, delay, jitter, queue, ecn, trim,
+	// mtu), leaving the rest; Down takes the line down; Clear removes the rules of that name,
 	// Rule adds one, in this order, behind the others.
 	Set   *Line  `toml:"set" json:"set,omitempty"`
 	Down  bool   `toml:"down" json:"down,omitempty"`

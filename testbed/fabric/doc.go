@@ -14,7 +14,7 @@
 //
 // It looks at destination addresses alone, leaves TTL and hop limit as they are and
 // sends nothing of its own: hosts see one link with faults, not a router. Fragments
-// and IPv6 extension headers are forwarded, what is behind them is not read.
+// and IPv6 extension headers are forwarded; nothing behind them is read.
 //
 // Everything that grows has a bound: 256 MiB of packets (more is LostFull), what a
 // Config may ask for (New says so), 4096 events and 256 rules a line (Apply refuses

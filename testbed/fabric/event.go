@@ -15,7 +15,8 @@ type timed struct {
 	done  int           // times that it has happened
 }
 
-// A change is what one event has changed for a while, to be undone.
+// A change lists the changes that an event has made for a while, so that they can be
+// undone.
 type change struct {
 	lines   []*line
 	added   []*rule
@@ -50,7 +51,7 @@ func (s *Switch) newTimed(e *Event) (*timed, error) {
 			t.lines = append(t.lines, l)
 		}
 	}
-	// What the event will have and hold must not change in the hands of the caller.
+	// The event's fields are copied: the caller may change its own afterwards.
 	if e.Set != nil {
 		set := e.Set.clone()
 		t.Set = &set
@@ -135,7 +136,7 @@ func (s *Switch) happen(t *timed) {
 	}
 }
 
-// undo takes back what an event has changed. What others have changed since stays.
+// undo takes back the changes of an event. Changes of later events stay.
 func (s *Switch) undo(c *change) {
 	s.timed--
 	for _, l := range c.lines {
@@ -150,8 +151,7 @@ func (s *Switch) undo(c *change) {
 	}
 }
 
-// refresh makes the line what it is now to be, in the middle of a packet if need
-// be.
+// refresh applies the present settings to a line, in the middle of a packet if need be.
 func (s *Switch) refresh(l *line) {
 	old := l.eff.Rate
 	l.refresh()
@@ -227,7 +227,7 @@ func (s *Switch) removeRule(r *rule) {
 	}
 }
 
-// letGo releases what a rule holds.
+// letGo releases the packets that a rule holds.
 func (s *Switch) letGo(r *rule) {
 	for len(r.held) > 0 {
 		s.release(r, 0)

@@ -15,7 +15,7 @@ type line struct {
 	last bool // leads to hosts
 	base Line // as configured, and changed for good
 	eff  Line // as it is now: base under layers. Its Rules are not looked at
-	// layers are what events have changed for a while, oldest first.
+	// layers are the changes that events have made for a while, oldest first.
 	layers []layer
 
 	rules []*rule        // by ord
@@ -40,7 +40,7 @@ type line struct {
 	trimAfter, trimAfRTX int64
 }
 
-// A layer is what one event has changed on a line.
+// A layer holds the changes of one event to a line.
 type layer struct {
 	by   *change
 	set  Line
@@ -54,7 +54,7 @@ const (
 	minTrimmed = 64
 )
 
-// refresh makes eff what base and layers say.
+// refresh computes eff from base and layers.
 func (l *line) refresh() {
 	l.eff = l.base
 	for i := range l.layers {
@@ -75,7 +75,7 @@ func (l *line) refresh() {
 	}
 }
 
-// merge replaces in l what is set in s.
+// merge copies the fields that are set in s to l.
 func merge(l, s *Line) {
 	if s.Rate != 0 {
 		l.Rate = s.Rate
@@ -106,7 +106,7 @@ func merge(l, s *Line) {
 	}
 }
 
-// unmerge unsets in l what is set in s.
+// unmerge clears in l the fields that are set in s.
 func unmerge(l, s *Line) {
 	if s.Rate != 0 {
 		l.Rate = 0
@@ -212,7 +212,7 @@ func (s *Switch) serve(l *line, p *packet) {
 	s.due(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
 }
 
-// ecn marks by what waits behind p. Only the low class is marked.
+// ecn marks p depending on how many bytes wait behind it. Only the low class is marked.
 func (s *Switch) ecn(l *line, e *ECN, p *packet) {
 	t := tos(p.buf, p.v6)
 	w := l.lowBytes
@@ -265,8 +265,8 @@ func (s *Switch) pull(l *line) {
 	}
 }
 
-// retime follows a change of the rate from old: what the packet on the wire still
-// needs, it needs at the new one.
+// retime follows a change of the rate from old: the rest of the packet that is on the
+// wire takes its time at the new rate.
 func (s *Switch) retime(l *line, old Rate) {
 	if l.eff.Rate == old {
 		return

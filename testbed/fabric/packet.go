@@ -29,8 +29,8 @@ type packet struct {
 
 func (p *packet) ip() []byte { return p.buf[:p.n] }
 
-// hdr is what the switch has read of a packet as it came in; what is done to the
-// packet afterwards does not change it, so that the log tells what it was.
+// hdr has the header fields of a packet as it came in. Changes to the packet do not
+// change them, so that the log shows the packet that arrived.
 type hdr struct {
 	v6       bool
 	udp, end int // where the UDP header begins and its payload ends; 0: no UDP
@@ -67,9 +67,9 @@ const (
 	maxIP = 1<<16 - 1 + ipv6Len
 )
 
-// parse reads the IP header in ip and what it can of what follows. It returns the
-// length of the IP packet, less than len(ip) if the link has padded it, or 0 if
-// there is none. It keeps nothing of ip.
+// parse reads the IP header in ip, and as many of the headers behind it as it can. It
+// returns the length of the IP packet, less than len(ip) if the link has padded it, or
+// 0 if there is none. It keeps nothing of ip.
 func (h *hdr) parse(ip []byte, c *Classes) int {
 	*h = hdr{}
 	if len(ip) < ipv4Len {
@@ -257,8 +257,8 @@ func headers(b []byte) int {
 	n := sesLen(p.Next)
 	switch p.Type {
 	case wire.TypeTSS:
-		// What follows is encrypted: room for the longest, so that a target that
-		// reads on without a proof finds what it would find in clear.
+		// The rest is encrypted. Keep enough for the longest headers, so that a target
+		// that reads on without a proof finds as much as in a clear packet.
 		t, _, err := wire.ParseTSS(b)
 		if err != nil {
 			return 0

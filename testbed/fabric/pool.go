@@ -4,10 +4,10 @@ package fabric
 var poolSizes = [...]int{256, 2048, 16384, maxIP}
 
 // maxInside is how many bytes of buffers the switch holds at most, packets on
-// their way and on tapes together. What comes when it is full is lost as LostFull.
+// their way and on tapes together. A packet that arrives beyond it is lost as LostFull.
 const maxInside = 256 << 20
 
-// A pool is the memory of packets. What was made once is kept for the next.
+// A pool is the memory of packets. Buffers are used again.
 type pool struct {
 	free  [len(poolSizes)][]*packet
 	used  int // bytes

@@ -2,7 +2,7 @@ package fabric
 
 import "time"
 
-// A tape is what the adversary of a rule has recorded.
+// A tape holds the packets that a rule's adversary has recorded.
 type tape struct {
 	keep  int
 	every time.Duration
@@ -14,8 +14,8 @@ type tape struct {
 
 const (
 	defaultTape = 4096
-	// maxTapeShare of the switch's memory may be on tapes; beyond, nothing more is
-	// recorded.
+	// Packets on tapes may take 1/maxTapeShare of the switch's memory. Beyond, nothing
+	// more is recorded.
 	maxTapeShare = 2
 )
 
@@ -27,7 +27,7 @@ func newTape(r *Replay) *tape {
 	return t
 }
 
-// ripen moves what has grown old enough.
+// ripen moves the packets that have grown old enough from young to ripe.
 func (t *tape) ripen(now time.Duration) {
 	for t.young.n > 0 && t.young.ring[t.young.head].at+t.after <= now {
 		t.ripe = append(t.ripe, t.young.pop())
@@ -89,7 +89,7 @@ func (s *Switch) replay(r *rule) {
 	s.due(next, event{kind: evReplay, rule: r})
 }
 
-// wipe gives back what a rule that is gone has recorded.
+// wipe gives back the packets of a tape whose rule is gone.
 func (s *Switch) wipe(t *tape) {
 	for t.young.n > 0 {
 		s.untape(t.young.pop())

@@ -78,8 +78,8 @@ func chance(rng *rand.Rand, p float64) bool {
 	return p >= 1 || p > 0 && rng.Float64() < p
 }
 
-// judge shows a packet to the rules from place ord on. What they let through goes
-// to the queue.
+// judge shows a packet to the rules from place ord on. A packet that they let through
+// goes to the queue.
 func (s *Switch) judge(l *line, p *packet, ord int) {
 	for _, r := range l.rules {
 		if r.ord < ord || r.off > 0 || !r.m.matches(p) {
@@ -106,7 +106,7 @@ func (s *Switch) judge(l *line, p *packet, ord int) {
 	s.queue(l, p)
 }
 
-// apply does to p what r says. pass is false if p is dropped, held or delayed.
+// apply applies rule r to packet p. pass is false if p is dropped, held or delayed.
 // copies are to be sent behind it.
 func (s *Switch) apply(l *line, r *rule, p *packet) (pass bool, copies *packet) {
 	n := r.n
@@ -189,8 +189,8 @@ func (s *Switch) goOn(l *line, r *rule, p *packet, after time.Duration) {
 
 const (
 	defaultHold = 20 * time.Millisecond
-	// maxDepth is how often what is a copy of a copy is copied again: rules that all
-	// duplicate would else make more packets than there is time for.
+	// maxDepth is how often a copy is copied again: several rules that duplicate would
+	// otherwise make more packets than there is time for.
 	maxDepth = 3
 	// maxHeld is how many packets a rule holds for reordering at a time. Beyond, it
 	// lets them pass in order.

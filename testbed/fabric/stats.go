@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Why is what was decided about a packet.
+// A Why is a decision about a packet.
 type Why uint8
 
 // The decisions.
@@ -63,7 +63,7 @@ type Decision struct {
 	PDC  uint16 // SPDCID; 0 if not seen
 }
 
-// Stats is what the switch has done.
+// Stats are the counters of a switch.
 type Stats struct {
 	Now      Duration  `json:"now"`
 	Started  *Duration `json:"started,omitempty"` // when the first UET packet came: zero of the Events
@@ -77,7 +77,7 @@ type Stats struct {
 	Whys map[string]uint64 `json:"whys"`
 }
 
-// LineStats is what one line has done.
+// LineStats are the counters of a line.
 type LineStats struct {
 	Packets  uint64            `json:"packets"` // that entered
 	Bytes    uint64            `json:"bytes"`
@@ -88,7 +88,7 @@ type LineStats struct {
 	SentPkts uint64            `json:"sent_packets"` // that left
 }
 
-// Stats copies what was counted.
+// Stats returns a copy of the counters.
 func (s *Switch) Stats(now time.Duration) *Stats {
 	s.Advance(now)
 	st := &Stats{

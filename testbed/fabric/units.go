@@ -10,7 +10,7 @@ import (
 )
 
 // The three units are text in TOML and JSON. Bytes and Rate may also be a bare
-// number there; a Duration may not, but for 0: nobody agrees on its unit.
+// number there; a Duration may not, except 0, because its unit would not be clear.
 
 // A Duration is written as Go does: "1.5ms".
 type Duration time.Duration
@@ -104,7 +104,7 @@ var (
 	}
 )
 
-// unitText is v in the largest unit of which it is a whole number.
+// unitText writes v in the largest unit that gives a whole number.
 func unitText(v int64, units []unit) string {
 	for _, u := range units {
 		if u.out && v%u.size == 0 && (v != 0 || u.size == 1) {
@@ -114,8 +114,8 @@ func unitText(v int64, units []unit) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// unitValue is the inverse, with fractions. What is not a whole number of the
-// base unit is rounded.
+// unitValue is the inverse, with fractions. It rounds to a whole number of the base
+// unit.
 func unitValue(s string, units []unit) (int64, bool) {
 	s = strings.TrimSpace(s)
 	for _, u := range units {

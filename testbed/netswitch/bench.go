@@ -43,15 +43,15 @@ func (c *BenchConfig) check() error {
 	return nil
 }
 
-// A Speed is what the switch forwards from one port to another by one core.
+// A Speed is the rate at which one core forwards from one port to another.
 type Speed struct {
 	Size int `json:"size"` // of the IP packets in bytes
 	// PPS is the highest rate, in packets per second, that was forwarded without a loss: all
 	// packets arrived, and none later than drained after the last was sent. 0: none of the rates
 	// that were tried.
 	PPS float64 `json:"pps"`
-	// Overload is what arrives per second when more is sent than can be forwarded, and
-	// Offered how much that was.
+	// Overload is how many packets arrive per second when more are sent than can be
+	// forwarded, and Offered how many were sent.
 	Overload float64 `json:"overload_pps"`
 	Offered  float64 `json:"offered_pps"`
 	// CPU is the processor time that one packet took in the switch.

@@ -81,8 +81,8 @@ type lab struct {
 	toIndex       int
 }
 
-// inThread runs f on a thread that ends with it, so that f may change what belongs to
-// a thread.
+// inThread runs f on a thread that ends with it, so that f may change the thread's
+// namespace and the like.
 func inThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -358,7 +358,7 @@ type bench struct {
 	trial time.Duration
 }
 
-// A trial is what came of sending at one rate.
+// A trial is the result of sending at one rate.
 type trial struct {
 	sent, arrived uint64
 	took          time.Duration // of the sender

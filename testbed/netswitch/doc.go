@@ -14,15 +14,14 @@
 // machine is tens of microseconds late, so it is set earlier by as much
 // as it was late before, and the rest is waited for awake. On a machine that hosts keep
 // busy the thread needs real-time priority to be in time (CAP_SYS_NICE), and takes it
-// if it may. What else must know or change
-// something (HTTP, samples) hands a function to that goroutine; decisions
-// for the log go to a writer through a bounded list and are counted when they find it
-// full.
+// if it may. Others that have to read or change something (HTTP, samples) hand a
+// function to that goroutine. Decisions for the log go to a writer through a bounded
+// list; those that find it full are counted.
 //
-// A switch that is too slow would falsify what is tested through it. Health counts what it
-// lost itself and how late packets left; Calibrate measures in two seconds what it can
-// forward on this machine, which a testbed prints into each report, and Bench does
-// so with care.
+// A switch that is too slow would falsify a test through it. Health counts the packets
+// that it lost itself and tells how late packets left. Calibrate measures in two seconds
+// how much it can forward on this machine, which a testbed prints into each report;
+// Bench measures the same with care.
 //
 // The HTTP interface:
 //

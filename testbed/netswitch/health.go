@@ -55,7 +55,7 @@ type Health struct {
 	LogLines   uint64 `json:"log_lines"`
 	LogDropped uint64 `json:"log_dropped"`
 
-	// Warnings are sentences for a reader: what of the above should not be.
+	// Warnings are sentences for a reader about those of the above that should not be.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

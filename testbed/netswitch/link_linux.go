@@ -107,9 +107,9 @@ var offloads = []string{
 }
 
 // OffloadsOff switches checksum and segmentation offload off on an interface of the
-// calling thread's network namespace, so that what it sends is what a wire
-// would carry. Hosts of a testbed need it as much as the switch does. What an
-// interface does not have or does not let go of is no error.
+// calling thread's network namespace, so that it sends packets as a wire
+// would carry them. Hosts of a testbed need it as much as the switch does. It is no error
+// if an interface has no offload, or cannot do without.
 func OffloadsOff(dev string) error {
 	e, err := ethtool.NewEthtool()
 	if err != nil {

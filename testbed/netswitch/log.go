@@ -12,7 +12,8 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// Bounds of the decision log. What does not fit is counted, never waited for.
+// Bounds of the decision log. Decisions that do not fit are counted; nothing waits for
+// room.
 const (
 	logChunk   = 512                    // decisions handed to the writer at once
 	logChunks  = 64                     // that may wait for it
@@ -70,7 +71,7 @@ func (l *decisionLog) add(d *fabric.Decision) {
 	}
 }
 
-// tick hands over what was kept for long. It returns when it wants to be called
+// tick hands over a chunk that was kept for long. It returns when it wants to be called
 // again; ok is false if nothing is kept.
 func (l *decisionLog) tick(now time.Duration) (at time.Duration, ok bool) {
 	if len(l.cur) == 0 {
@@ -88,7 +89,7 @@ func (l *decisionLog) handOver() {
 	l.cur = nil
 }
 
-// close writes what is kept and ends the writer.
+// close writes the decisions that are kept and ends the writer.
 func (l *decisionLog) close() error {
 	if len(l.cur) > 0 {
 		l.handOver()
@@ -184,8 +185,8 @@ func (m *memo) name(n string) string {
 	return s
 }
 
-// appendDecision appends d as a Line and a newline: what encoding/json would write,
-// without its cost for each packet.
+// appendDecision appends d as a Line and a newline, as encoding/json would, without
+// its cost for each packet.
 func appendDecision(b []byte, d *fabric.Decision, m *memo) []byte {
 	b = append(b, `{"at_ns":`...)
 	b = strconv.AppendInt(b, int64(d.At), 10)

@@ -49,8 +49,8 @@ func newNeighbours(addrs []netip.Prefix) *neighbours {
 	return &neighbours{addrs: addrs, m: map[netip.Addr]*neighbour{}}
 }
 
-// contains reports whether a may be behind the port: nobody fills the table with
-// forged addresses.
+// contains reports whether a may be behind the port. So forged addresses cannot fill
+// the table.
 func (t *neighbours) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(t.addrs, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -22,7 +22,7 @@ const (
 	txBatch    = 32 // frames a system call
 )
 
-// A port is one packet socket: a ring that the kernel fills with what arrives, and
+// A port is one packet socket: a ring that the kernel fills with packets that arrive, and
 // a batch of frames to send.
 type port struct {
 	name  string // of the fabric
@@ -91,8 +91,8 @@ func (p *port) open() (err error) {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
 		return os.NewSyscallError("PACKET_VERSION", err)
 	}
-	// What this namespace's kernel sends (answers to ARP, the control connection) is
-	// not to be seen; a kernel before 4.20 shows it, marked as outgoing.
+	// Packets that this namespace's kernel sends (answers to ARP, the control connection)
+	// are not to be seen; a kernel before 4.20 shows it, marked as outgoing.
 	_ = unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	// No queueing discipline between the switch's queues and the wire.
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {

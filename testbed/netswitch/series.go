@@ -28,7 +28,7 @@ type rates struct {
 	last, up float64         // packets a second: now, most
 }
 
-// An engine is what is looked at and controlled: a Switch.
+// An engine is a Switch, as the HTTP interface and the samples see it.
 type engine interface {
 	Stats() (Stats, error)
 	Start() error
@@ -111,8 +111,8 @@ var lostWhys = func() (names []string) {
 	return names
 }()
 
-// Sample is the part of st that plots show. Its time is that of the switch's clock
-// if the timeline has not started.
+// Sample is the part of st that plots show. Its time is read from the switch's
+// clock if the timeline has not started.
 func Sample(st *fabric.Stats) result.Sample {
 	s := result.Sample{
 		At:    time.Duration(st.Now),
@@ -122,7 +122,7 @@ func Sample(st *fabric.Stats) result.Sample {
 	if st.Started != nil {
 		s.At -= time.Duration(*st.Started)
 	}
-	// What is 0 is left out but for Bytes, which names the lines.
+	// Values of 0 are left out, except Bytes, which names the lines.
 	set := func(m map[string]int64, line string, n int64) {
 		if n != 0 {
 			m[line] = n

@@ -31,7 +31,7 @@ const (
 	restMin      = 8
 	restBack     = 3
 	ordinaryNice = -10
-	// shortest is what is never slept for: the call takes about as long.
+	// A wait below shortest is spent awake: to go to sleep takes about as long.
 	shortest = 4 * time.Microsecond
 	// overshootDecay is how fast the measured lateness of the timer is forgotten.
 	overshootDecay = 32
@@ -325,7 +325,7 @@ func (s *Switch) forward() {
 	}
 }
 
-// receive takes what has arrived at a port. It reports whether anything had.
+// receive takes a packet that has arrived at a port. It reports whether there was one.
 func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool {
 	var r arrival
 	if !p.next(&r) {
@@ -392,7 +392,8 @@ func (s *Switch) frame(i int, p *port, r *arrival, now time.Duration) {
 	s.sw.Receive(now, i, ip)
 }
 
-// learn notes who has an address behind a port, and sends what waited for it.
+// learn stores the MAC of an address behind a port, and sends the packets that waited
+// for it.
 func (s *Switch) learn(p *port, now time.Duration, a netip.Addr, m mac) {
 	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || s.own[a] {
 		return
@@ -476,8 +477,8 @@ func (s *Switch) flush(p *port) {
 	p.pending = 0
 }
 
-// sleep waits until something arrives or is due. What is due within the
-// overshoot of the timer is waited for awake.
+// sleep waits until something arrives or is due. It stays awake if something is due
+// within the overshoot of the timer.
 func (s *Switch) sleep(now time.Duration) {
 	due, ok := s.sw.NextTimeout()
 	margin := time.Duration(0)
