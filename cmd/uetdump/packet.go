@@ -56,8 +56,7 @@ func (p *packet) text() string {
 	return wire.DumpCut(p.raw[:max(0, min(len(p.raw), p.len-wire.ICVLen))], max(0, p.len-wire.ICVLen-len(p.raw)))
 }
 
-// A decoder makes packets of frames. What it learns about a capture is which UDP
-// flows are UET.
+// A decoder makes packets of frames. It learns which UDP flows of a capture are UET.
 type decoder struct {
 	ports    map[uint16]bool
 	allPorts bool

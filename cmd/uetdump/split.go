@@ -51,10 +51,10 @@ const maxTrain = 128
 // capture has it before it is split, a receiver's after it was put together again.
 // It returns the length of each packet but the last; d.len: it is one packet.
 //
-// A capture does not say so. What does is that the datagram is longer than its
-// first packet says that it is, and the CRC of each part verifies: the whole never
-// does then, because its length field is another. Without a CRC, or where it was
-// not captured, what the headers say must do.
+// A capture does not say so. The signs are that the datagram is longer than the length
+// in its first packet, and that the CRC of each part verifies: that of the whole never
+// does then, because its length field is another. Without a CRC, or where it was not
+// captured, the headers have to do.
 func segments(d *datagram, kind ifaceKind) int {
 	b := d.body
 	if d.len == 0 || len(b) < wire.PrologueLen || kind != ifaceOther || d.native || d.more {
@@ -209,7 +209,7 @@ func extension(op wire.Opcode, rdv bool, b []byte) int {
 	return wire.AtomicLen
 }
 
-// clearTrailer finds out what is behind the packet b in clear, of which cut bytes
+// clearTrailer finds out which trailer the clear packet b has. cut bytes of the packet
 // were not captured.
 func clearTrailer(d *datagram, b []byte, cut int, kind ifaceKind) trailer {
 	if kind == ifacePlain || len(b)+cut < wire.CRCLen {

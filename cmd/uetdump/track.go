@@ -9,8 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Bounds of what is remembered of a capture. What is beyond is printed, but belongs to
-// no PDC; of a PDC whose ACKs were not captured, the oldest packets are forgotten.
+// Bounds of the memory for a capture. Packets beyond are printed, but belong to no PDC;
+// of a PDC whose ACKs were not captured, the oldest packets are forgotten.
 const (
 	maxPDCs  = 1 << 16
 	maxSent  = 1 << 15 // packets of one direction that nothing answered
@@ -524,7 +524,7 @@ func (p *pdc) ack(k *packet, n *note) {
 			p.ended = "closed"
 		}
 	}
-	// A CACK far ahead of all that was seen is of a PDC of which little was captured.
+	// If a CACK is far ahead of all that was seen, little of the PDC was captured.
 	if ahead := a.CACK.Sub(d.nxt); ahead >= 0 && ahead < 1<<20 && len(d.sent) == 0 {
 		d.una, d.nxt = a.CACK+1, a.CACK+1
 	}

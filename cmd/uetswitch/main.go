@@ -164,8 +164,8 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 			return fmt.Errorf("--log: %w", err)
 		}
 	}
-	// A collection stops the thread that forwards. What is allocated while it does is
-	// little, so with some memory more there are next to none.
+	// A garbage collection stops the thread that forwards. Forwarding allocates little,
+	// so with some more memory there are next to none.
 	debug.SetGCPercent(800)
 	s, err := netswitch.Open(o)
 	if err != nil {

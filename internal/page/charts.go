@@ -43,7 +43,7 @@ func (d *Distribution) points() plotter.XYs {
 		seen += n
 		after := toNines(min(float64(seen), float64(total)-0.5) / float64(total))
 		v = max(v, 1) // a clock that did not move
-		// What is less than a line's width away is the same place.
+		// A point that is less than a line's width away is the same place.
 		if k := len(out); k > 1 && seen < total && v < out[k-1].X*1.003 && after-out[k-1].Y < 0.01 {
 			continue
 		}

@@ -49,7 +49,7 @@ var standIns = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
-// Colours of kinds are told apart by those who do not see red or green too: they
+// Readers who do not see red or green can tell the colours of kinds apart too: they
 // differ in lightness, and lines get dashes after the first round.
 var (
 	lightSeries = [seriesN]string{"#0b66c3", "#d1600a", "#128a5c", "#9d3fb5", "#b8860b", "#c2294e", "#4a5a6a", "#2aa5c9"}

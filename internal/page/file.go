@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file by way of another one beside it: what had that name stays
-// as it was unless all of the new one is there. What is no regular file, such as
-// a pipe, is written to directly.
+// WriteFile writes a file by way of another one beside it, so that an older file of
+// that name stays until all of the new one is there. It writes directly to anything
+// that is no regular file, such as a pipe.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	if at, err := filepath.EvalSymlinks(name); err == nil {
 		name = at

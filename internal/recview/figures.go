@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/internal/page"
 )
 
-// Bounds of what a record of somebody else may make us hold and draw.
+// Bounds of the memory and the drawing that a record from elsewhere may ask for.
 const (
 	maxHDR    = 4 << 20 // bytes of a histogram, in text
 	maxCounts = 8 << 20 // and in memory

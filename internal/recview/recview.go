@@ -2,8 +2,8 @@
 // a run went over time, the environment. The reports of uetperf and of the testbed
 // have the same look by it.
 //
-// What a record does not have was not measured and is shown so; a zero is shown
-// only where a zero was written.
+// A value that a record does not have is shown as not measured; a zero is shown only
+// where a zero was written.
 package recview
 
 import (
@@ -134,7 +134,8 @@ func (r *Rec) Badge() page.Cell {
 	return page.Mark("failed", page.Bad)
 }
 
-// measuredBy are the keys of which one must be there for a metric of --assert.
+// measuredBy has the keys of a record that each metric of --assert needs, one of them
+// at least.
 var measuredBy = map[string][][]any{
 	"min": {{"latency_ns", "min"}}, "p50": {{"latency_ns", "p50"}}, "p90": {{"latency_ns", "p90"}}, "p99": {{"latency_ns", "p99"}},
 	"p999": {{"latency_ns", "p999"}}, "max": {{"latency_ns", "max"}}, "avg": {{"latency_ns", "mean"}}, "sd": {{"latency_ns", "stddev"}},

@@ -89,7 +89,7 @@ func (h *host) serve(ctx context.Context) error {
 	return ended(ctx, c, "uetperf serve")
 }
 
-// ended runs what is to run until ctx ends.
+// ended runs a command that is meant to run until ctx ends.
 func ended(ctx context.Context, c *exec.Cmd, what string) error {
 	err := c.Run()
 	switch {
@@ -115,7 +115,7 @@ func command(ctx context.Context, stdout, stderr io.Writer, program string, args
 	return c
 }
 
-// seen passes on what is written and calls then at the first word.
+// seen passes on what is written to it, and calls then once when word appears.
 type seen struct {
 	w    io.Writer
 	word string
@@ -138,7 +138,7 @@ func (s *seen) Write(b []byte) (int, error) {
 func (h *host) client(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(h.Out, Ready)); err == nil {
 		// A second life at the same address. Endpoints with the packet numbers of the
-		// first would be what no peer has to expect.
+		// first are nothing that a peer has to expect.
 		h.Seed = 0
 	}
 	if err := h.touch(Ready); err != nil {

@@ -157,7 +157,7 @@ func (e *Env) Command(i int) []string {
 	num("--paths", int64(t.Paths))
 	str("--cc", t.CC)
 	num("--mtu", int64(t.MTU))
-	// Hosts share processors: who polls takes them from the switch.
+	// Hosts share processors: a host that polls takes them from the switch.
 	str("--progress", "auto")
 	switch e.Security {
 	case "psk":

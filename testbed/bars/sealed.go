@@ -111,7 +111,7 @@ func selfSigned() (tls.Certificate, error) {
 }
 
 // Bytes of a sealed packet besides its message: the headers that are encrypted too,
-// and what is authenticated only.
+// and the bytes that are authenticated only.
 const (
 	sealedHdr = 56
 	sealedAAD = 36

@@ -1,6 +1,6 @@
 // Package lab keeps account of the labs on this machine: each has a number, a folder, and
-// a lock that lives as long as the program that owns it. What a killed program has
-// left is known by a folder without a lock.
+// a lock that lives as long as the program that owns it. The labs
+// of a killed program are folders without a lock.
 package lab
 
 import (
@@ -64,7 +64,7 @@ type Lab struct {
 	lock *os.File
 }
 
-// Info is what others may know of a lab: lab.json in its folder.
+// Info describes a lab to other programs: it is lab.json in the lab's folder.
 type Info struct {
 	Name      string         `json:"name"`
 	Number    int            `json:"number"`
@@ -186,7 +186,7 @@ func (r *Registry) Running(name string) bool {
 	return false
 }
 
-// Forget makes a kept lab one that nobody owns.
+// Forget gives up a kept lab: nobody owns it any more.
 func (r *Registry) Forget(name string) error {
 	dir := r.folder(name)
 	i, err := readInfo(dir)

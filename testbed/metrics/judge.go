@@ -22,7 +22,7 @@ import (
 // Reserved are names that no host may have.
 var Reserved = []string{"all", "min", "max", "jain", "net", "line", "took", "sim", "true", "false", "nil", "in", "not", "and", "or", "let", "if", "else", "matches", "contains"}
 
-// Env is what the names in assertions stand for.
+// An Env has the values of the names in assertions.
 type Env struct {
 	vars  map[string]any
 	lines map[string]reflect.Value
@@ -124,16 +124,16 @@ func (e *Env) fill(hosts []Host, net reflect.Value, took float64, sim bool) {
 	e.vars["sim"] = sim
 }
 
-// Flat is every name with its value; what was not measured is not there.
+// Flat returns every name with its value, without those that were not measured.
 func (e *Env) Flat() map[string]float64 { return e.flat }
 
-// Check says what is wrong with an assertion, in one line.
+// Check returns an error of one line if an assertion cannot be evaluated.
 func (e *Env) Check(src string) error {
 	_, err := e.compile(src)
 	return err
 }
 
-// Judge says whether an assertion holds, and what its names stood for.
+// Judge evaluates an assertion: whether it holds, and the values of its names.
 func (e *Env) Judge(src string) (pass bool, value string, err error) {
 	p, err := e.compile(src)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package metrics is what assertions of scenarios may speak of: it makes numbers of
-// what a run left, checks the names in an assertion before the run, and judges it
+// Package metrics evaluates the assertions of scenarios: it makes numbers of the files
+// that a run left, checks the names in an assertion before the run, and judges it
 // after.
 //
-// What was not measured is NaN: no comparison with it holds, so that an assertion
+// A number that was not measured is NaN. No comparison with NaN holds, so an assertion
 // about it fails rather than passes on a zero.
 package metrics
 
@@ -17,7 +17,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// Host is what one client did: c.goodput. With several runs counts are sums, goodput
+// Host has the numbers of one client, as in c.goodput. With several runs counts are sums, goodput
 // and rate means weighted by time, latencies the worst.
 type Host struct {
 	Msgs    float64 `expr:"msgs"`
@@ -69,7 +69,7 @@ func newHost() Host {
 	return h
 }
 
-// ofHost is what a client left.
+// ofHost makes the numbers of a client from its result.
 func ofHost(r *result.Host) Host {
 	h := newHost()
 	if r.Exit != nil {
@@ -152,7 +152,7 @@ func (h *Host) count(c *record.Counters) {
 	}
 }
 
-// weighted is a mean of what was measured, by the time it was measured for.
+// weighted is a mean of measurements, weighted by the time that each took.
 type weighted struct{ sum, secs float64 }
 
 func (w *weighted) add(v *float64, secs float64) {
@@ -170,8 +170,8 @@ func worst(to *float64, v float64) {
 	}
 }
 
-// fold makes one Host of several, field by field; what one of them did not measure is
-// left out.
+// fold makes one Host of several, field by field, without values that were not
+// measured.
 func fold(hosts []Host, f func(a, b float64) float64) Host {
 	out := newHost()
 	o := reflect.ValueOf(&out).Elem()
@@ -222,7 +222,7 @@ func whyNames() []string {
 	return names
 }
 
-// What a line and the whole network have beside a number for each decision.
+// The numbers of a line and of the whole network, beside one for each decision.
 var (
 	lineNames = []string{"packets", "bytes", "sent_packets", "sent_bytes", "max_waiting", "rate"}
 	netNames  = []string{"received", "sent"}

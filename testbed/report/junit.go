@@ -53,7 +53,8 @@ type (
 )
 
 // JUnit writes the results as JUnit XML: a suite for each substrate, a case for
-// each scenario. What is inconclusive or not supported is skipped, with its reason.
+// each scenario. Inconclusive and unsupported scenarios are skipped, with the
+// reason.
 func JUnit(w io.Writer, rs []*result.Result) error {
 	all := testSuites{Name: "uetkit testbed"}
 	by := map[string]*testSuite{}

@@ -252,7 +252,7 @@ func asserts(r *result.Result) page.Block {
 	return t
 }
 
-// hosts is the table of who did what.
+// hosts makes the table of hosts, a row each.
 func hosts(r *result.Result) page.Table {
 	t := page.Table{Caption: "Hosts", Heads: []page.Head{
 		{Name: "host", Left: true}, {Name: "role", Left: true}, {Name: "address", Left: true}, {Name: "image", Left: true}, {Name: "exit", Help: "status: 0 done and right, 1 failed, 127 not supported"},

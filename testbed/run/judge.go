@@ -63,7 +63,7 @@ func Judge(sc *scenario.Scenario, r *result.Result, took float64, slow []string)
 	r.Metrics = env.Flat()
 	health(&r.Health)
 
-	// What failed, and what of it a slow machine may have caused.
+	// Everything that failed, and the part of it that a slow machine may have caused.
 	var failed, timing []string
 	var limited, wrong bool // a client was ended by its limit; data was wrong
 	fail := func(isTiming bool, format string, args ...any) {
@@ -125,8 +125,8 @@ func Judge(sc *scenario.Scenario, r *result.Result, took float64, slow []string)
 	case len(failed) == 0:
 		r.Verdict = result.Pass
 	case !r.Health.OK && !wrong && (limited || len(timing) == len(failed)):
-		// Who is ended by the limit has messages on the way, and asserts fail that have
-		// nothing to do with time.
+		// A client that the time limit ended has messages on the way, so asserts fail that
+		// have nothing to do with time.
 		over(r, result.Inconclusive, "the machine was too slow (%s) for %s", strings.Join(r.Health.Why, "; "), strings.Join(failed, "; "))
 	case !wrong && !limited && len(timing) == len(failed) && crowded(r):
 		// A resend too many or a little less speed may be a program that waited for

@@ -145,7 +145,8 @@ type player struct {
 	stalls time.Duration
 }
 
-// play brings up, runs and takes down. What it returns is an error of the testbed.
+// play brings the lab up, runs the scenario and takes the lab down. The error that it
+// returns is one of the testbed, not of the scenario.
 func (p *player) play(ctx context.Context) (err error) {
 	p.ended = map[string]substrate.Exit{}
 	if p.reg, err = p.o.Registry.Claim(); err != nil {
@@ -293,7 +294,7 @@ func plan(sc *scenario.Scenario, l *lab.Lab, bin string, seed uint64, images map
 }
 
 // folder makes a folder that the root of a container without capabilities can write to,
-// whoever owns it.
+// even if somebody else owns it.
 func folder(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

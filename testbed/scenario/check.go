@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/metrics"
 )
 
-// What a scenario may ask for.
+// The words that a scenario may use.
 var (
 	Tests      = []string{"ping", "lat", "bw", "rate", "load", "soak", "rr"}
 	Substrates = []string{"docker", "netns", "sim"}

@@ -2,9 +2,9 @@
 // transport/sim, the switch between them is testbed/fabric, and all of it belongs
 // to one goroutine. One seed gives one run.
 //
-// What is promised on real hosts is checked here twice: by the assertions of the
-// scenario, and by the checkers of transport/sim/simtest, which know every
-// datagram and hold every completion, byte and acknowledgement against it.
+// A run is checked twice: by the assertions of the scenario, as on real hosts, and by
+// the checkers of transport/sim/simtest, which know every datagram and compare every
+// completion, byte and acknowledgement with it.
 package simulated
 
 import (
@@ -446,8 +446,8 @@ func (l *lab) play(ctx context.Context) (err error) {
 	l.res.Took = ran
 	l.res.Switch = l.wire.sw.Stats(l.w.Now())
 	l.report()
-	// What was promised beyond the clients: nothing is left, nothing was written
-	// that should not be, no datagram moves any more.
+	// Promises beyond the clients: nothing is left, nothing was written that should
+	// not be, no datagram moves any more.
 	for i := range l.hosts {
 		for _, e := range l.hosts[i].ends {
 			e.OnEvent(nil)

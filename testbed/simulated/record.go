@@ -67,8 +67,8 @@ func minus(a, b record.Counters) record.Counters {
 	return a
 }
 
-// addTo adds the session to the record of its host, which is that of its first
-// session.
+// addTo adds the session to the record of its host, which the host's first session
+// began.
 func (s *session) addTo(r *record.Record) *record.Record {
 	if s.begun == 0 {
 		return r

@@ -186,7 +186,7 @@ func (l *lab) sessionsOf(t *scenario.Traffic) ([]*session, error) {
 	return v, nil
 }
 
-// What a host is like: a process wakes within some microseconds, a timer is late
+// The model of a host: a process wakes within some microseconds, a timer is late
 // by a little more, and the socket buffer is what systems give.
 const (
 	hostWake   = 20 * time.Microsecond

@@ -105,7 +105,8 @@ type Substrate interface {
 	// Up brings a lab up and returns when all of its processes have been started. A
 	// lab that could not be brought up is taken down.
 	Up(ctx context.Context, s *Spec) (Lab, error)
-	// Leftovers removes what labs that nobody owns any more have left: those whose names
-	// begin with prefix and that owned does not know. It says what it removed.
+	// Leftovers removes the remains of labs that have no owner any more: those whose
+	// names begin with prefix and that owned does not know. It returns the names of
+	// what it removed.
 	Leftovers(ctx context.Context, prefix string, owned func(lab string) bool) ([]string, error)
 }

@@ -357,8 +357,8 @@ func (l *dockerLab) Down(ctx context.Context) error {
 	return nil
 }
 
-// Leftovers removes what belongs to labs that nobody owns. Where there is no engine there
-// is nothing.
+// Leftovers removes everything that belongs to labs without an owner. Without an engine
+// there is nothing to remove.
 func (s *Substrate) Leftovers(ctx context.Context, prefix string, owned func(string) bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*answerLimit)
 	defer cancel()

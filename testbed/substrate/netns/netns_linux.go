@@ -279,7 +279,8 @@ func (l *netLab) start(name string) error {
 	return nil
 }
 
-// exitStatus is that of a shell: 128 and the signal for who was killed.
+// exitStatus is the status that a shell reports: 128 plus the signal if the process was
+// killed.
 func exitStatus(s *os.ProcessState) int {
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -433,7 +434,7 @@ func killIn(inodes map[uint64]bool) {
 	deadline := time.Now().Add(3 * time.Second)
 	for _, pid := range pids {
 		for time.Now().Before(deadline) {
-			// A zombie, of which its parent has not heard, has no namespace any more.
+			// A zombie, which its parent has not waited for, has no namespace any more.
 			if _, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
 				break
 			}
