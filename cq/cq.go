@@ -6,7 +6,7 @@
 // make progress without them before they sleep. One small mutex guards the ring; it is
 // never held while endpoints are driven.
 //
-// Rule numbers (R-CQ-…) are those of the tests that hold the package to them.
+// Tests hold the package to its rules, which have numbers (R-CQ-…).
 package cq
 
 import (

@@ -131,8 +131,8 @@ var flagNames = [...]bitName{
 	{uint64(NumericHost), "NUMERICHOST"},
 }
 
-// String names the bits as fi_tostr(3) does, without the prefix. Bits of which
-// one call or object means something else than the others have the common name.
+// String names the bits as fi_tostr(3) does, without the prefix. If a bit
+// means something else to one call or object, String gives the common name.
 func (f Flags) String() string { return join(uint64(f), flagNames[:]) }
 
 // join names the bits of v that have a name, and gives the rest as a number.

@@ -19,11 +19,11 @@ type Config struct {
 	PayloadMTU int
 	// NoCRC leaves out the CRC-32C trailer. Both ends must agree.
 	NoCRC bool
-	// Paths is the number of UDP ports, that is of entropy values, of the
+	// Paths is the number of UDP ports (entropy values) of the
 	// endpoint. 0: 1.
 	Paths int
-	// JobID is the 24-bit job that peers must share. 0: that of the
-	// authorization key, else 1 (R-ADDR-07).
+	// JobID is the 24-bit job that peers must share. 0: the job
+	// of the authorization key, else 1 (R-ADDR-07).
 	JobID uint32
 	// KnownPeersOnly refuses packets from addresses that are not in the AV.
 	KnownPeersOnly bool

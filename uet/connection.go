@@ -63,7 +63,7 @@ type connection struct {
 //	an error      fi.ECONNREFUSED: rejected, with the data of Reject in ErrData,
 //	              or nobody listens. fi.ETIMEDOUT: no answer. fi.EPROTO: the two
 //	              sides do not fit, ErrData says in which way. fi.EKEYREJECTED:
-//	              one does not accept who the other is. After Close none comes.
+//	              one does not trust the other. After Close none comes.
 //
 // Connect works once in the life of an endpoint, whatever the answer (R-CM-03).
 //

@@ -40,10 +40,10 @@ func (r Reason) String() string {
 	return s + ": " + r.Why + "; " + r.Mend
 }
 
-// Explain says why GetInfo, with these hints and no node, refuses what it
-// refuses: hints that cannot be served, and interfaces that are of no use or do not
+// Explain gives the reasons why GetInfo, with these hints and no node, offers less or
+// nothing: hints that cannot be served, and interfaces that are of no use or do not
 // serve them. There is a Reason without an Interface exactly if GetInfo returns
-// nothing. It takes GetInfo's own decisions. To learn about a peer, set
+// nothing. It uses GetInfo's own code to decide. To learn about a peer, set
 // hints.DestAddr.
 func Explain(hints *Info) []Reason {
 	var why reasons

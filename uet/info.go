@@ -10,7 +10,7 @@ import (
 const (
 	ProviderName = "uet"
 	FabricName   = "uet" // R-INFO-27
-	// Version is that of the provider, major and minor.
+	// VersionMajor and VersionMinor are the provider's version.
 	VersionMajor, VersionMinor = 0, 1
 )
 
@@ -67,7 +67,7 @@ type TxAttr struct {
 	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders are of
 	// reads and writes, and there are none.
 	MsgOrder fi.Order
-	// TClass is the traffic class of packets (R-INFO-23); 0: that of the domain.
+	// TClass is the traffic class of packets (R-INFO-23); 0: the domain's.
 	TClass fi.TClass
 	// InjectSize is the longest message, in bytes, that the inject calls take.
 	InjectSize int

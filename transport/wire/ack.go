@@ -62,9 +62,10 @@ func ParseAck(b []byte) (a Ack, n int, err error) {
 	return a, n, err
 }
 
-// DPDCID is the DPDCID of the header at the front of b, of AckLen bytes at least,
-// before anything of it is verified: where the PDC is to be looked for. It lies at
-// the same place in every header but that of a request with SYN, which has none.
+// DPDCID reads the DPDCID, the number under which the receiver finds the PDC, from the
+// header at the front of b. b has AckLen bytes at least, and nothing of it need be
+// verified. The field lies at the same place in every header, except a request with
+// SYN, which has none.
 func DPDCID(b []byte) uint16 { return binary.BigEndian.Uint16(b[ackDPDCID:]) }
 
 // Parse is ParseAck into a, whose content is undefined after an error.
@@ -267,8 +268,8 @@ func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
 }
 
-// NSCC is an encoded NSCCState whose fields are read one by one, because the decoded
-// struct is too large for the processor's registers (docs/decisions/0006).
+// NSCC is an encoded NSCCState whose fields are read one by one. It fits into a
+// register, which the decoded struct does not.
 type NSCC uint64
 
 // ServiceTime, RestoreCwnd, CwndPend and RcvdBytes are the fields of NSCCState.
