@@ -114,7 +114,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	f.shortMsg, f.trims, f.sprays = cfg.ShortMessage, cfg.Trimming, len(cfg.Paths) > 1
 	f.ackLen = wire.AckCCLen + wire.RspLen + f.wrap
 	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
-	f.overhead = 8 + 40 // UDP header, and what UE §3.6.12 adds to the transport size
+	f.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size
 	f.ses = ses.New(ses.Config{
 		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
 		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
@@ -347,7 +347,7 @@ func (f *FEP) Sends() int { return f.ses.Sends() }
 // Paused says whether nobody looked at the network for a while before what Receive
 // gets from now on. It may have waited here all that time, and tells of no delay of the
 // path then: neither by what an ACK measures, nor by what our ACKs let the peer measure
-// (UE §3.6.13: the target's own delay is none of the path).
+// (UE 3.6.13: the target's own delay is none of the path).
 func (f *FEP) Paused(on bool) { f.in.Paused = on }
 
 // Apart says whether an ACK leaves behind a data packet that is alone instead of

@@ -33,7 +33,7 @@ func TestFEPMessageSizes(t *testing.T) {
 }
 
 func TestFEPReplyTakesTheAckAlong(t *testing.T) {
-	// design §3: if the application answers in the same turn, reply and ACK
+	// If the application answers in the same turn, reply and ACK
 	// leave in one train, the shorter ACK last.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 64), Context: "ping"})
@@ -81,7 +81,7 @@ func TestFEPReplyLeavesTheAcksOfOthers(t *testing.T) {
 }
 
 func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
-	// design §3: an ACK that is due waits at most 20 µs.
+	// An ACK that is due waits at most 20 µs.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
@@ -98,7 +98,7 @@ func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
 }
 
 func TestFEPAckDelayIsThatOfTheAckThatWaits(t *testing.T) {
-	// design §3: the 20 µs begin anew when the ACK that they began with has left,
+	// The 20 µs begin anew when the ACK that they began with has left,
 	// with a reply or behind it.
 	for _, apart := range []bool{false, true} {
 		p := newPipe(t, nil)
@@ -130,7 +130,7 @@ func TestFEPAckDelayIsThatOfTheAckThatWaits(t *testing.T) {
 }
 
 func TestFEPLongDoesNotBlockShort(t *testing.T) {
-	// design D8: a short message overtakes a long one on a PDC of its own.
+	// A short message overtakes a long one on a PDC of its own.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8<<20), Tag: 1, Context: "long"})
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 8), Tag: 2, Context: "short"})
@@ -191,7 +191,7 @@ func TestFEPTruncation(t *testing.T) {
 }
 
 func TestFEPEveryPacketLostOnce(t *testing.T) {
-	// UE §3.5.15, twice for each packet as golang.org/x/net's lostFrameTest:
+	// UE 3.5.20.3, twice for each packet as golang.org/x/net's lostFrameTest:
 	// whatever datagram is lost once, the message arrives once and completes.
 	for lost := range 12 {
 		for _, ordered := range []bool{false, true} {

@@ -76,7 +76,7 @@ func TestFEPLaneBytes(t *testing.T) {
 	}
 }
 
-// F18, D8: long messages that have their receives arrive, though others, posted before
+// F18: long messages that have their receives arrive, though others, posted before
 // them, are longer than what the target keeps as unexpected.
 func TestF18LongMessagePassesRefusedOnes(t *testing.T) {
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // Quiesce begins the orderly end of the PDCs that this side opened to a peer
-// (UE §3.5.8): what they carry goes to its end, and messages that are posted from
+// (UE 3.5.8): what they carry goes to its end, and messages that are posted from
 // now on open new ones.
 func (f *FEP) Quiesce(now time.Duration, id PeerID) {
 	f.now = now

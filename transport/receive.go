@@ -368,8 +368,8 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	}
 }
 
-// quantum is how many packets of a PDC are executed before others have their turn
-// (faults.md §1); a train to be sent holds as many.
+// quantum is how many packets of a PDC are executed before others have their turn;
+// a train to be sent holds as many.
 const quantum = dgram.MaxSegments
 
 // release executes the ROD packets that waited for the one before them: a quantum,

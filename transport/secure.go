@@ -84,7 +84,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	return plain
 }
 
-// clearStart lets a NACK 0x17 in clear pass (tss.md §9).
+// clearStart lets a NACK 0x17 in clear pass (S-SEC-07).
 func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
 	if !wire.VerifyCRC(b, f.rx.prefix.CRC(len(b))) {
 		f.dropFrom(d, DropCRC)

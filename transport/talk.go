@@ -38,7 +38,7 @@ type pace struct {
 
 const (
 	// lagMost bounds what one ACK completes to eight messages, half of what makes a
-	// target send one unasked (UE §3.5.12: ACK_Gen_Trigger by ACK_Gen_Min_Pkt_Add).
+	// target send one unasked (UE 3.5.12.2: ACK_Gen_Trigger by ACK_Gen_Min_Pkt_Add).
 	lagMost = 7
 	// lagRounds is how many messages a conversation has before one more may ask for
 	// nothing, and slowMost how often that doubles at most, each time when somebody

@@ -447,7 +447,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.started) {
 			state = laneBlocked
 		}
-		// Nothing more comes: ask for an ACK with the newest packet (design §3).
+		// Nothing more comes: ask for an ACK with the newest packet (docs/architecture.md#a-turn-and-what-waits).
 		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
@@ -540,7 +540,7 @@ func (f *FEP) recount(ln *lane) {
 
 // pathFor chooses the local port of the next train to a peer, where there are several. Packets of a PDC
 // that the target does not know yet leave from the main port, by which it
-// knows the source; ROD keeps to one path while that works (UE §3.6.16).
+// knows the source; ROD keeps to one path while that works (UE 3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.RemoteID() == 0 {
 		return 0

@@ -121,7 +121,7 @@ func (tx *txDir) smooth(d time.Duration) {
 }
 
 // newest reports whether no ACK seen so far was made after this one, by the
-// bytes that the peer had received (UE §3.6.13, rcvd_bytes). Then all that the
+// bytes that the peer had received (UE 3.6.9.2: rcvd_bytes). Then all that the
 // others had seen is older than its bitmap.
 func (tx *txDir) newest(s wire.NSCC) bool {
 	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
@@ -275,7 +275,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	seen := tx.newest(state)
 	// The packet the ACK names.
 	if k := p.named(a, before); k != nil && k.state != pktDone {
-		// UE §3.5.15: which transmission was answered must be certain: RETX
+		// UE 3.5.20.3: which transmission was answered must be certain: RETX
 		// not echoed is the first, echoed the second if there are two.
 		echo := a.Flags&wire.AckFlagRETX != 0
 		sent, certain := k.first, !k.nacked
@@ -302,7 +302,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 			return nil
 		}
 	}
-	// What the CACK passes had the default response (design D7).
+	// What the CACK passes had the default response (S-ACK-05).
 	if a.CACK.After(tx.cack) {
 		tx.cack = a.CACK
 	}
@@ -343,7 +343,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if isProbe {
 		if at := p.probeAnswered(in.Now, a); at != 0 {
 			newest = at
-			rtt = tx.sample(in.Now-at, state, in.Paused) // UE §3.6.13: what a PROBE measures is certain
+			rtt = tx.sample(in.Now-at, state, in.Paused) // UE 3.6.13: what a PROBE measures is certain
 		}
 	}
 	if tx.rough && tx.flight == 0 {
@@ -360,7 +360,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	return p
 }
 
-// offered takes in the PSN window of an ACK. UE §3.5.12: MPR counts only from one
+// offered takes in the PSN window of an ACK. UE 3.5.12: MPR counts only from one
 // newer than the last that set it.
 func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 	if !cack.After(tx.mprAt) {
@@ -429,7 +429,7 @@ func (p *PDC) named(a *wire.Ack, una wire.PSN) *txPkt {
 func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 	switch a.Req {
 	case wire.ReqClear:
-		// UE §3.5.13: deliver CLEAR_PSN promptly.
+		// UE 3.5.20.1: deliver CLEAR_PSN promptly.
 		if ap := a.AckPSN(); ap.Before(p.tx.una) {
 			p.tx.clearOwed = true
 			p.oweAck()
@@ -475,7 +475,7 @@ func (t *Table) unsent(now time.Duration, p *PDC) {
 }
 
 // becomeEstablished: the target's PDCID is known. One PROBE uses it at once: it
-// measures the path without data (UE §3.6.13) and proves to the target that its
+// measures the path without data (UE 3.6.13) and proves to the target that its
 // packets arrive here.
 func (p *PDC) becomeEstablished(remoteID uint16, who uint64) {
 	if p.state == Creating {

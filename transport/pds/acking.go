@@ -7,7 +7,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Generating ACKs (UE §3.5.12). ACKs are cheap to coalesce: whatever became due
+// Generating ACKs (UE 3.5.12). ACKs are cheap to coalesce: whatever became due
 // in a turn leaves as one ACK, except guaranteed responses, which travel one by
 // one.
 
@@ -29,7 +29,7 @@ func (p *PDC) OneAck() bool {
 }
 
 // AckTo is where ACKs go: to the port the packet came from, by the path it came
-// by, so that the entropy value is echoed (design D5).
+// by, so that the entropy value is echoed (S-PKT-03).
 func (p *PDC) AckTo() (remote *netip.AddrPort, path uint8) { return &p.rx.remote, p.rx.path }
 
 // AtRest reports that the PDC has nothing in flight, stored or due.

@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Closing (UE §3.5.8): only the initiator closes a PDC; a target asks for it.
+// Closing (UE 3.5.8): only the initiator closes a PDC; a target asks for it.
 
 // Close begins the orderly end of a PDC this side opened: no new message may
 // start. The owner says by Drained that no message is open any more.
@@ -184,7 +184,7 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 			t.guessed(in.Now, in.From)
 		}
 		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
-			// UE §3.5.8: after freeing, a late CLOSE gets NACK 0E, which its
+			// UE 3.5.8: after freeing, a late CLOSE gets NACK 0E, which its
 			// sender reads as success.
 			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
 		}
@@ -253,7 +253,7 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
 	rx := p.rx
 	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
-	// UE §3.5.8: a CLOSE clears everything, also what fills the window before it.
+	// UE 3.5.8: a CLOSE clears everything, also what fills the window before it.
 	if n := int32(rx.win.Size()); (d >= n || d < -n) && (c.Ctl != wire.CtlClose || c.PSN != rx.max+1) {
 		t.Stats.DropStale++
 		t.guessed(in.Now, in.From)
@@ -271,7 +271,7 @@ func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
 			t.fail(in.Now, p, Reason{Why: WhyProtocol})
 			return
 		}
-		// UE §3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
+		// UE 3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
 		// below the CLOSE's PSN, as the reference sends it.
 		ack.CACK, ack.AckPSNOff = c.PSN-1, 1
 		// In 1-RTT there is nothing to tell: no Start_PSN saves the initiator of

@@ -8,7 +8,7 @@ import (
 )
 
 func TestInitiatorCloses(t *testing.T) {
-	// UE §3.5.8: quiesce, wait for every ACK, CLOSE with a PSN of its own, free
+	// UE 3.5.8: quiesce, wait for every ACK, CLOSE with a PSN of its own, free
 	// on its ACK.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -34,14 +34,14 @@ func TestInitiatorCloses(t *testing.T) {
 	if x.tab.Len() != 0 || x.ccc.inFlight != 0 {
 		t.Errorf("%d PDCs, %d bytes in flight", x.tab.Len(), x.ccc.inFlight)
 	}
-	// Own PDCID reuse: not within Quarantine (faults.md §2).
+	// Own PDCID reuse: not within Quarantine (S-PDC-01).
 	if !x.tab.quar.holdsID(x.now+3*time.Second, x.p.id) || x.tab.quar.holdsID(x.now+5*time.Second, x.p.id) {
 		t.Error("the PDCID is not in quarantine for 4 s")
 	}
 }
 
 func TestLostClosingAckResolves(t *testing.T) {
-	// UE §3.5.8: the CLOSE is sent again; NACK 0E means the peer freed it.
+	// UE 3.5.8: the CLOSE is sent again; NACK 0E means the peer freed it.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -75,7 +75,7 @@ func TestCloseWithoutAnswerEnds(t *testing.T) {
 }
 
 func TestTargetAsksForClose(t *testing.T) {
-	// UE §3.5.8: a target wants its resources back: CLOSE_REQ with a PSN of the
+	// UE 3.5.8: a target wants its resources back: CLOSE_REQ with a PSN of the
 	// return direction, REQ=CLOSE in ACKs; the initiator then closes.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
@@ -110,7 +110,7 @@ func (p *PDC) Resend2(now time.Duration) Again {
 }
 
 func TestIdlePDCCloses(t *testing.T) {
-	// faults.md §1: IdleClose 30 s.
+	// IdleClose 30 s.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -162,7 +162,7 @@ func TestTargetWaitsForAnOpenMessage(t *testing.T) {
 }
 
 func TestTargetTakesItsRequestBack(t *testing.T) {
-	// F28, UE §3.5.8: an initiator that goes on is not asked again with each ACK;
+	// F28, UE 3.5.8: an initiator that goes on is not asked again with each ACK;
 	// when it closes after all, an unanswered CLOSE_REQ is no error.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
@@ -209,7 +209,7 @@ func TestTargetChecksAFarewell(t *testing.T) {
 }
 
 func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
-	// T9, UE §3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that
+	// T9, UE 3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that
 	// the return direction cannot have must not end an initiator's PDC, whose packets
 	// nobody would fail then.
 	for _, ctl := range []wire.CtlType{wire.CtlCloseReq, wire.CtlNoop} {
@@ -266,7 +266,7 @@ func TestShutPDCAsksNowAndThen(t *testing.T) {
 }
 
 func TestCloseWaitsForTheWindow(t *testing.T) {
-	// UE §3.5.8: every packet was named, but CACK is a window behind, and the CLOSE lies
+	// UE 3.5.8: every packet was named, but CACK is a window behind, and the CLOSE lies
 	// beyond it. A PROBE brings CACK, and the CLOSE goes.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
@@ -297,7 +297,7 @@ func TestCloseWaitsForTheWindow(t *testing.T) {
 }
 
 func TestCloseBehindAFullWindow(t *testing.T) {
-	// UE §3.5.8: a CLOSE clears everything, so it comes when guaranteed responses fill
+	// UE 3.5.8: a CLOSE clears everything, so it comes when guaranteed responses fill
 	// the window of the target, too: right behind the last packet, and nowhere else.
 	for _, c := range []struct {
 		psn    int
@@ -321,7 +321,7 @@ func TestCloseBehindAFullWindow(t *testing.T) {
 }
 
 func TestUnansweredCloseReqEndsNothing(t *testing.T) {
-	// UE §3.5.8: a target asks for CLOSE. The initiator does not answer and goes on: what
+	// UE 3.5.8: a target asks for CLOSE. The initiator does not answer and goes on: what
 	// it sends is taken, however long.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)

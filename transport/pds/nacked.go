@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// ReceiveNack processes a RUD/ROD NACK (UE §3.5.14): it never moves CACK, and one
+// ReceiveNack processes a RUD/ROD NACK (UE 3.5.12.7): it never moves CACK, and one
 // for a PSN that is not outstanding is ignored.
 func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	t.Stats.NacksRx[n.Code]++
@@ -79,7 +79,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.short(in.Now, k, n.Code)
 		p.backOff(in.Now, k, n.Code)
 	case wire.NackRODOOO:
-		// UE §3.5.14: go back to Expected_PSN.
+		// UE 3.5.12.7: go back to Expected_PSN.
 		from := wire.PSN(n.Payload)
 		if from.Before(tx.una) || !from.Before(tx.nxt) {
 			from = psn
@@ -121,7 +121,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		return
 	case wire.NackInvDPDCID:
 		if p.state == CloseAckWait || p.state == CloseRequested {
-			// UE §3.5.8: the peer freed it already.
+			// UE 3.5.8: the peer freed it already.
 			t.closeDone(in.Now, p)
 			return
 		}
@@ -132,7 +132,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		return
 	case wire.NackUnexpEvent:
 		if k.ctl != 0 {
-			// "Unsupported": the control packet was ours (pds.md §0.5).
+			// "Unsupported": the control packet was ours.
 			p.gone(p.finish(psn, k, nil))
 			p.settle(in.Now)
 			p.wake()
@@ -199,7 +199,7 @@ func (p *PDC) leastRTT() time.Duration {
 const trimPatience = 16
 
 // nackTrimmed sends a packet again of which a switch left the header. The path is to
-// blame for it unless it was the last hop (UE §3.6.16): too many sent to one target,
+// blame for it unless it was the last hop (UE 3.6.16): too many sent to one target,
 // whatever path they took.
 //
 // Of those that were sent again trimPatience times one goes a round trip, the others

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNackReactions(t *testing.T) {
-	// UE §3.5.14, table of codes: what a first NACK of each code does to a
+	// UE 3.5.12.7, table of codes: what a first NACK of each code does to a
 	// packet in flight on an established PDC.
 	type want uint8
 	const (
@@ -80,7 +80,7 @@ func TestFatalNackNeedsASecond(t *testing.T) {
 }
 
 func TestNackOutsideWindowIsIgnored(t *testing.T) {
-	// UE §3.5.14: one whose PSN is not outstanding is ignored; CACK never moves.
+	// UE 3.5.12.7: one whose PSN is not outstanding is ignored; CACK never moves.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
@@ -100,7 +100,7 @@ func TestNackOutsideWindowIsIgnored(t *testing.T) {
 }
 
 func TestInvalidSynStartsAgain(t *testing.T) {
-	// faults.md §2: NACK 15 while creating means another life holds our PDCID:
+	// S-PDC-05: NACK 15 while creating means another life holds our PDCID:
 	// new PDCID, new Start_PSN, everything again.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
@@ -122,7 +122,7 @@ func TestInvalidSynStartsAgain(t *testing.T) {
 }
 
 func TestRODGoesBack(t *testing.T) {
-	// UE §3.5.14: NACK ROD_OOO names Expected_PSN in its payload; everything
+	// UE 3.5.12.7: NACK ROD_OOO names Expected_PSN in its payload; everything
 	// from there is sent again.
 	x := newInitiator(t, wire.ROD)
 	x.push(5)
@@ -162,7 +162,7 @@ func TestShortTargetEndsAfterPeerTimeout(t *testing.T) {
 }
 
 func TestNacksDoNotPutOffTheRTO(t *testing.T) {
-	// faults.md §1 rule 5: what is in flight is resent after the RTO, also when
+	// docs/faults.md rule 5: what is in flight is resent after the RTO, also when
 	// NACKs for other packets come all the time.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -346,7 +346,7 @@ func TestShortageOfALostPacketEndsWithIt(t *testing.T) {
 }
 
 func TestRefusedNoopWakes(t *testing.T) {
-	// F32, pds.md §0.5: a NOOP fills the gap of a packet that was given up. A peer that knows none
+	// F32: a NOOP fills the gap of a packet that was given up. A peer that knows none
 	// refuses it; whoever waits for the window then goes on.
 	x := newInitiator(t, wire.RUD)
 	x.tab.cfg.RNRTimeout = 10 * time.Millisecond
@@ -434,7 +434,7 @@ func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
 }
 
 func TestHeldPacketThatIsRefusedGoesAgain(t *testing.T) {
-	// UE §3.5.14 (ROD): the target said by a SACK that it holds packet 1, and refused it
+	// UE 3.5.12.7 (ROD): the target said by a SACK that it holds packet 1, and refused it
 	// when its turn came. If it did not go again when a NACK says that it is waited for,
 	// what is refused behind it would, for ever.
 	x := newInitiator(t, wire.ROD)
@@ -551,7 +551,7 @@ func TestRefusedProbeIsNoGuess(t *testing.T) {
 }
 
 func TestHeldPacketThatIsRefusedGoesAgainSoon(t *testing.T) {
-	// UE §3.5.14 (ROD): the message layer of a target had no room for a packet that the
+	// UE 3.5.12.7 (ROD): the message layer of a target had no room for a packet that the
 	// target held. NACK 09 says so; the packet goes again after the back-off, not when
 	// the RTO has it asked for.
 	x := newInitiator(t, wire.ROD)
@@ -566,7 +566,7 @@ func TestHeldPacketThatIsRefusedGoesAgainSoon(t *testing.T) {
 }
 
 func TestLateRefusalOfWhatArrived(t *testing.T) {
-	// UE §3.5.14 (RUD): what a SACK shows was executed. A NACK that says otherwise is
+	// UE 3.5.12.7 (RUD): what a SACK shows was executed. A NACK that says otherwise is
 	// about another copy of it, and late.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
@@ -577,7 +577,7 @@ func TestLateRefusalOfWhatArrived(t *testing.T) {
 }
 
 func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
-	// faults.md §1 rule 1: whatever a peer says about a packet, for ever, its operation
+	// docs/faults.md rule 1: whatever a peer says about a packet, for ever, its operation
 	// ends. The exception is the target that is not ready (NACK 09), which only
 	// RNRTimeout bounds (F18).
 	for _, code := range []wire.NackCode{0, wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck, wire.NackRODOOO, wire.NackPktNotRcvd,
@@ -618,7 +618,7 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 }
 
 func TestOwnPauseEndsNothing(t *testing.T) {
-	// F17, faults.md §1 rule 6: this side stood still for long, and the peer is heard when it
+	// F17, docs/faults.md rule 6: this side stood still for long, and the peer is heard when it
 	// goes on: the age of what was lost before says nothing.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)

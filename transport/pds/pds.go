@@ -1,5 +1,5 @@
 // Package pds is the packet delivery sublayer of Ultra Ethernet Transport (UE
-// §3.5): packet delivery contexts (PDCs), packet sequence numbers, selective
+// 3.5): packet delivery contexts (PDCs), packet sequence numbers, selective
 // acknowledgement, loss recovery, the life of a PDC from its first SYN to its
 // quarantine.
 //
@@ -94,7 +94,7 @@ type Config struct {
 	MaxRange int32
 }
 
-// Secure is how a target establishes PDCs (UE §3.5.8, tss.md §7).
+// Secure is how a target establishes PDCs (UE 3.5.8, S-SYN-02, S-SYN-03).
 type Secure uint8
 
 // The ways. The target alone chooses: peers with different ones get on.
@@ -104,7 +104,7 @@ const (
 	SecureOneRTT                // the Start_PSN that the target drew for this very PDC
 )
 
-// State is the state of a PDC (UE §3.5.8).
+// State is the state of a PDC (UE 3.5.8).
 type State uint8
 
 // The states. An initiator goes Creating → Established → Quiesce → AckWait →
@@ -367,7 +367,7 @@ func (t *Table) fail(now time.Duration, p *PDC, why Reason) {
 	if p.state == Closed {
 		return
 	}
-	// UE §3.5.8: tell the peer, unless it said so itself or does not answer.
+	// UE 3.5.8: tell the peer, unless it said so itself or does not answer.
 	if why.Why == WhyProtocol || why.Why == WhyTooBig || why.Why == WhyNotReady || why.Why == WhyClosed {
 		if p.remoteID != 0 {
 			psn := p.tx.una
@@ -390,7 +390,7 @@ func (t *Table) Abort(now time.Duration) {
 			continue
 		}
 		if p.initiator && p.Outstanding() == 0 && p.remoteID != 0 && p.tx.nxt.Sub(p.tx.cack) <= p.tx.window {
-			// UE §3.5.8: an initiator with nothing outstanding closes in order.
+			// UE 3.5.8: an initiator with nothing outstanding closes in order.
 			t.sendCP(p, wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: p.tx.nxt, SPDCID: p.id, DPDCID: p.remoteID})
 			t.remove(now, p, Reason{Why: WhyClosed})
 			continue

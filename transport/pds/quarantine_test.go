@@ -23,7 +23,7 @@ func (x *pdcTest) closeTarget(i int) {
 }
 
 func TestRefusedLifeStaysRefused(t *testing.T) {
-	// faults.md §2: a SYN refused with NACK 15 belongs to messages that are sent
+	// S-PDC-05: a SYN refused with NACK 15 belongs to messages that are sent
 	// again under another PDCID. A late copy of it is refused also when the PDC
 	// in its way is gone, or the message would be delivered twice.
 	x := newTarget(t)
@@ -51,7 +51,7 @@ func TestRefusedLifeStaysRefused(t *testing.T) {
 }
 
 func TestClosedLifeIsNotTakenForAnother(t *testing.T) {
-	// faults.md §2: what was executed gets NACK 0E, never NACK 15 after which its
+	// S-PDC-05: what was executed gets NACK 0E, never NACK 15 after which its
 	// initiator would send it again, also when another life has its PDCID.
 	x := newTarget(t)
 	x.closeTarget(1)
@@ -63,7 +63,7 @@ func TestClosedLifeIsNotTakenForAnother(t *testing.T) {
 }
 
 func TestRefusedLivesAreBounded(t *testing.T) {
-	// T1, faults.md §1: forged lives under a known PDCID fill a quarter of the
+	// T1, Forged lives under a known PDCID fill a quarter of the
 	// quarantine at most. Beyond it the answer is NACK 04: come again.
 	x := newTarget(t)
 	for i := range 40 {
@@ -82,7 +82,7 @@ func TestRefusedLivesAreBounded(t *testing.T) {
 }
 
 func TestStartPSNStaysAwayFromTheLast(t *testing.T) {
-	// faults.md §2: the next Start_PSN of a PDCID is ≥ 2¹⁶ away from the last PSN
+	// S-PSN-03: the next Start_PSN of a PDCID is ≥ 2¹⁶ away from the last PSN
 	// it was used with.
 	for _, next := range []int{0, 7, 9, 1 << 15, -(1 << 16) + 1, 1 << 20} {
 		start := testStart
@@ -113,7 +113,7 @@ func TestStartPSNStaysAwayFromTheLast(t *testing.T) {
 }
 
 func TestPDCIDGivenUpIsQuarantined(t *testing.T) {
-	// faults.md §2: a PDCID is not used again within Quarantine, also when its
+	// S-PDC-01: a PDCID is not used again within Quarantine, also when its
 	// PDC goes on under another one.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)

@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// rxDir is one direction's receiving side (UE §3.5.12).
+// rxDir is one direction's receiving side (UE 3.5.12).
 type rxDir struct {
 	win      window.Bitmap // received PSNs from base = CACK+1 on
 	clear    wire.PSN      // highest CLEAR_PSN received
@@ -364,7 +364,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	if rx.waits {
 		p.caughtUp(now)
 	}
-	// UE §3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
+	// UE 3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
 	// enough bytes. What is left is covered by the next one.
 	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
 		rx.ackBytes = 0
@@ -468,7 +468,7 @@ func (p *PDC) later(psn wire.PSN) bool {
 	return psn != wire.PSN(low)
 }
 
-// duplicate answers what was received before (UE §3.5.12): the stored response
+// duplicate answers what was received before (UE 3.5.12): the stored response
 // again, or the default response.
 func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 	rx := p.rx
@@ -522,7 +522,7 @@ func (t *Table) answerAckReq(in *Arrival, p *PDC, psn wire.PSN) {
 }
 
 // store keeps a guaranteed response, in PSN order, to be sent until its PSN is
-// cleared (UE §3.5.13).
+// cleared (UE 3.5.20.1).
 func (rx *rxDir) store(m *Meta, rsp *wire.Rsp, late bool) {
 	psn := m.PSN
 	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: late}
@@ -574,7 +574,7 @@ func (rx *rxDir) clearTo(clear wire.PSN) {
 }
 
 // advance moves base over what is received and not held back by a guaranteed
-// response (UE §3.5.12).
+// response (UE 3.5.12).
 func (p *PDC) advance() {
 	rx := p.rx
 	if len(rx.stored) == 0 {
@@ -608,7 +608,7 @@ func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 }
 
 // caughtUp: an ACK is due when CACK passes packets that came behind a hole or a
-// guaranteed response: nothing else tells that they are complete (UE §3.5.12,
+// guaranteed response: nothing else tells that they are complete (UE 3.5.12,
 // rule 7).
 func (p *PDC) caughtUp(now time.Duration) {
 	rx := p.rx
@@ -623,7 +623,7 @@ func (p *PDC) caughtUp(now time.Duration) {
 }
 
 // Hold keeps a copy of an early ROD packet until the ones before it came. It
-// refuses with NACK ROD_OOO when there is no room (UE §3.5.14).
+// refuses with NACK ROD_OOO when there is no room (UE 3.5.12.7).
 func (p *PDC) Hold(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	t, rx := p.t, p.rx
 	if rx.isHeld(m.PSN) {
@@ -690,7 +690,7 @@ func (p *PDC) HeldLater(now time.Duration, code wire.NackCode) {
 	p.Refuse(now, psn, code)
 }
 
-// findSyn finds or makes the PDC of a SYN packet (UE §3.5.8, faults.md §2).
+// findSyn finds or makes the PDC of a SYN packet (UE 3.5.8, S-PDC-05).
 func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	start := h.PSN.Add(-int(h.PSNOffset))
 	p := t.lastSyn
@@ -756,7 +756,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		return refuse(wire.NackNoPDCAvail)
 	}
 	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, path: in.Path, who: in.Who}
-	p.tx.init(start) // UE §3.5.8: the return direction starts at the same PSN
+	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
 	t.add(in.Now, p)
 	rx := t.getRx(p)
 	// The first packet to arrive need not be the first that was sent.
@@ -788,7 +788,7 @@ func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
 	return t.pending < t.cfg.MaxPending && src.pending < t.cfg.MaxPendingPerSource && t.unknown < t.cfg.MaxPDCsUnknown || t.evictPending(now)
 }
 
-// sourceCount is what one source address holds (faults.md §1).
+// sourceCount is what one source address holds.
 type sourceCount struct {
 	pdcs    int
 	pending int
@@ -896,7 +896,7 @@ func (t *Table) evictPending(now time.Duration) bool {
 	return false
 }
 
-// unusedAt is when a PENDING PDC ends (UE §3.5.8): one of which no packet was ever
+// unusedAt is when a PENDING PDC ends (UE 3.5.8): one of which no packet was ever
 // accepted. An initiator's was never pending: control packets may make its rx.
 func (p *PDC) unusedAt() time.Duration {
 	rx := p.rx

@@ -117,7 +117,7 @@ func (x *pdcTest) wantAcks(want ...string) {
 }
 
 func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
-	// UE §3.5.8: each SYN packet carries enough to compute Start_PSN; the PDC
+	// UE 3.5.8: each SYN packet carries enough to compute Start_PSN; the PDC
 	// appears with whichever arrives first.
 	x := newTable(t, nil)
 	x.recv(2)
@@ -131,7 +131,7 @@ func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
 }
 
 func TestSynOfAnotherLifeIsRefused(t *testing.T) {
-	// faults.md §2: a SYN for a known {source, SPDCID} with another Start_PSN is
+	// S-PDC-05: a SYN for a known {source, SPDCID} with another Start_PSN is
 	// another life: NACK 15, never an ACK.
 	x := newTarget(t)
 	x.recv(1, func(h *wire.Req) { h.Flags |= wire.FlagSYN; h.DPDCID = 0; h.PSNOffset = 0 })
@@ -141,7 +141,7 @@ func TestSynOfAnotherLifeIsRefused(t *testing.T) {
 }
 
 func TestClosedLifeIsQuarantined(t *testing.T) {
-	// faults.md §2: late packets of a closed PDC get NACK 0E, never a new PDC,
+	// S-PDC-06: late packets of a closed PDC get NACK 0E, never a new PDC,
 	// until the quarantine ends; another Start_PSN may come.
 	x := newTarget(t)
 	id := x.p.ID()
@@ -159,7 +159,7 @@ func TestClosedLifeIsQuarantined(t *testing.T) {
 }
 
 func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
-	// UE §3.5.12: what was received before is answered, never executed again;
+	// UE 3.5.12: what was received before is answered, never executed again;
 	// RETX is echoed.
 	x := newTarget(t)
 	x.recv(1, ar)
@@ -175,7 +175,7 @@ func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
 }
 
 func TestOutOfWindowIsRefused(t *testing.T) {
-	// UE §3.5.12: outside [base − MP_RANGE, base + MP_RANGE).
+	// UE 3.5.12: outside [base − MP_RANGE, base + MP_RANGE).
 	x := newTarget(t)
 	x.recv(300)
 	x.wantLoose("NACK PSN_OOR_WINDOW")
@@ -185,7 +185,7 @@ func TestOutOfWindowIsRefused(t *testing.T) {
 }
 
 func TestAckTriggers(t *testing.T) {
-	// UE §3.5.12: AR, a retransmission, or 16 KiB since the last ACK, where a
+	// UE 3.5.12: AR, a retransmission, or 16 KiB since the last ACK, where a
 	// packet counts at least 1 KiB; else the ACK is coalesced.
 	x := newTarget(t)
 	for i := 1; i <= 15; i++ {
@@ -201,7 +201,7 @@ func TestAckTriggers(t *testing.T) {
 }
 
 func TestSackShowsWhatIsAboveTheHole(t *testing.T) {
-	// UE §3.5.12: bit i of the bitmap is base + i, least significant bit first.
+	// UE 3.5.12: bit i of the bitmap is base + i, least significant bit first.
 	x := newTarget(t)
 	x.recv(2)
 	x.recv(4, ar)
@@ -209,7 +209,7 @@ func TestSackShowsWhatIsAboveTheHole(t *testing.T) {
 }
 
 func TestSackSweepsTheWindow(t *testing.T) {
-	// pds.md 4.6: successive ACKs move the bitmap by 64 until it covered
+	// S-ACK-06: successive ACKs move the bitmap by 64 until it covered
 	// everything up to the highest PSN, then begin at CACK again.
 	x := newTarget(t)
 	x.recv(2)
@@ -224,7 +224,7 @@ func TestSackSweepsTheWindow(t *testing.T) {
 }
 
 func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
-	// UE §3.5.13: a guaranteed response has its own ACK with REQ=CLEAR, is sent
+	// UE 3.5.20.1: a guaranteed response has its own ACK with REQ=CLEAR, is sent
 	// again for a duplicate, and holds CACK back until it is cleared.
 	x := newTarget(t)
 	x.recv(1, gtd)
@@ -276,7 +276,7 @@ func TestClearOfUnsentIsDropped(t *testing.T) {
 }
 
 func TestRODReleasesInOrder(t *testing.T) {
-	// UE §3.5.2, pds.md 5.2: ROD packets reach the message layer in PSN order;
+	// S-ROD-01: ROD packets reach the message layer in PSN order;
 	// early ones wait, and the SACK shows them.
 	x := newTarget(t, rod)
 	x.recv(2, rod)
@@ -289,7 +289,7 @@ func TestRODReleasesInOrder(t *testing.T) {
 }
 
 func TestRODWithoutRoomGoesBack(t *testing.T) {
-	// UE §3.5.14: a packet that cannot wait is refused with ROD_OOO.
+	// UE 3.5.12.7: a packet that cannot wait is refused with ROD_OOO.
 	x := newTable(t, func(c *Config) { c.HoldBytes = 1 })
 	x.recv(0, rod)
 	x.p.markProven()
@@ -313,7 +313,7 @@ func TestModeMismatchIsRefused(t *testing.T) {
 }
 
 func TestUnknownPDCIsAnswered(t *testing.T) {
-	// UE §3.5.8: a request without SYN for no PDC gets NACK 0E with spdcid 0; an
+	// UE 3.5.8: a request without SYN for no PDC gets NACK 0E with spdcid 0; an
 	// ACK for no PDC gets nothing (T28).
 	x := newTable(t, nil)
 	x.recv(0, noSyn, func(h *wire.Req) { h.DPDCID = 5 })
@@ -323,7 +323,7 @@ func TestUnknownPDCIsAnswered(t *testing.T) {
 }
 
 func TestAckReqAnswers(t *testing.T) {
-	// UE §3.5.16: received: its response; never received: NACK 12.
+	// UE 3.5.16: received: its response; never received: NACK 12.
 	x := newTarget(t)
 	x.recv(1, gtd)
 	x.acks()
@@ -339,7 +339,7 @@ func TestAckReqAnswers(t *testing.T) {
 }
 
 func TestProbeIsAnswered(t *testing.T) {
-	// UE §3.5.16: a PROBE is answered by an ACK_CC with P, its opaque value and
+	// UE 3.5.16: a PROBE is answered by an ACK_CC with P, its opaque value and
 	// the bitmap from the PSN it names.
 	x := newTarget(t)
 	x.recv(2)
@@ -348,7 +348,7 @@ func TestProbeIsAnswered(t *testing.T) {
 }
 
 func TestPendingIsReaped(t *testing.T) {
-	// UE §3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
+	// UE 3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
 	x := newTable(t, nil)
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 9}
 	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
@@ -366,7 +366,7 @@ func TestPendingIsReaped(t *testing.T) {
 }
 
 func TestSynFloodIsBounded(t *testing.T) {
-	// T1, faults.md §1: 10 pending PDCs per source here; honest PDCs stay.
+	// T1, 10 pending PDCs per source here; honest PDCs stay.
 	x := newTarget(t)
 	honest := x.p
 	for i := range 200 {
@@ -402,7 +402,7 @@ func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 }
 
 func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
-	// faults.md §1 rule 5, F18: what was refused for want of room (NACK 09) comes
+	// docs/faults.md rule 5, F18: what was refused for want of room (NACK 09) comes
 	// before what was sent later. Else later messages take the room that comes
 	// free, refused ones fill the window, and nothing goes on on either side.
 	x := newTarget(t)
@@ -437,7 +437,7 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 }
 
 func TestWhoAnswersIsNotPending(t *testing.T) {
-	// faults.md §1: the bounds of PENDING concern PDCs that are not proved. More
+	// The bounds of PENDING concern PDCs that are not proved. More
 	// clients of one host than that, one message each, then a CLEAR, a PROBE or an
 	// ACK_REQ that uses our PDCID, or being one that the application named: all
 	// get in, and when they are gone nothing is counted.
@@ -463,7 +463,7 @@ func TestWhoAnswersIsNotPending(t *testing.T) {
 }
 
 func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
-	// UE §3.5.15: an ACK for a ROD packet that waited here for an earlier one says
+	// UE 3.5.20.3: an ACK for a ROD packet that waited here for an earlier one says
 	// so (service time beyond the field), or the congestion window shrinks for it.
 	x := newTarget(t, rod)
 	x.recv(2, rod, ar)
@@ -480,7 +480,7 @@ func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
 }
 
 func TestPauseOfTheTargetIsSaid(t *testing.T) {
-	// UE §3.6.13: the time that a packet waited for its target to look is none of the
+	// UE 3.6.13: the time that a packet waited for its target to look is none of the
 	// path. How long that was the target does not know: beyond the field.
 	const beyond = 0xffff
 	x := newTarget(t)
@@ -522,7 +522,7 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 }
 
 func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
-	// UE §3.5.16: each PROBE is answered, in order, with the base it asks for.
+	// UE 3.5.16: each PROBE is answered, in order, with the base it asks for.
 	x := newTarget(t)
 	for i := range maxBurst {
 		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
@@ -535,7 +535,7 @@ func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 }
 
 func TestT39MaxPDCs(t *testing.T) {
-	// faults.md §1, T39: MaxPDCs bounds PDCs of both kinds together. Beyond, this
+	// T39: MaxPDCs bounds PDCs of both kinds together. Beyond, this
 	// side opens none and others get NACK 04; secured, nothing is drawn for them.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })

@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// rto is the retransmission timeout with back-off (faults.md §1: doubling to
+// rto is the retransmission timeout with back-off (doubling to
 // RTOMax, ±10 % so that many senders do not fall into step).
 func (p *PDC) rto() time.Duration {
 	cfg := &p.t.cfg
@@ -49,7 +49,7 @@ func (tx *txDir) silence(ackDelay time.Duration) time.Duration {
 const silenceLeast = 100 * time.Microsecond
 
 // tailTime is how long the last packet may stay unanswered before it is probed
-// (UE §3.5.16, Tail_Loss_Time): two round trips or four of the least one, and the
+// (UE 3.5.16, Tail_Loss_Time): two round trips or four of the least one, and the
 // peer's ACK delay. A path without a sample waits for the RTO, but not for all that a
 // back-off made of it: where each packet is lost once none is ever a sample, and each
 // flight would wait for RTOMax.
@@ -190,7 +190,7 @@ func (p *PDC) tailAt() time.Duration {
 	return max(tx.progress, tx.lastSend) + p.tailTime()
 }
 
-// probeTail breaks the silence after the last packet by a PROBE (UE §3.5.16),
+// probeTail breaks the silence after the last packet by a PROBE (UE 3.5.16),
 // which is small: its answer shows what is missing, and nothing is sent again
 // that only waits for a peer that is not running. Once the lowest and the highest
 // packet in flight go again: some peers know no PROBE.
@@ -232,7 +232,7 @@ func (p *PDC) resendEnds(now time.Duration) {
 }
 
 // onRTO takes everything in flight for lost. What a SACK reported as arrived is
-// asked about instead (UE §3.5.15).
+// asked about instead (UE 3.5.20.3).
 func (p *PDC) onRTO(now time.Duration) time.Duration {
 	tx := &p.tx
 	p.tell(NewsSilent)

@@ -65,7 +65,7 @@ func (p *PDC) renumber(in *Arrival, start wire.PSN) bool {
 }
 
 // rebirth gives a PDC that no target ever accepted a new PDCID and Start_PSN
-// (faults.md: renumberings ≤ 8) and sends everything again.
+// (renumberings ≤ 8) and sends everything again.
 func (p *PDC) rebirth(now time.Duration) {
 	t := p.t
 	p.rebirths++

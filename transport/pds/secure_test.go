@@ -376,7 +376,7 @@ func TestOneRTTCapture(t *testing.T) {
 }
 
 func TestSecureStartPSN(t *testing.T) {
-	// tss.md §7: the first Start_PSN is random, at least 2^16 and below 2^31.
+	// S-SYN-06: the first Start_PSN is random, at least 2^16 and below 2^31.
 	d := newDuo(t, SecureZeroRTT, func(c *Config) { c.MaxPDCs = 2000 })
 	var low, high int
 	for range 1000 {
@@ -400,7 +400,7 @@ func TestSecureStartPSN(t *testing.T) {
 }
 
 func TestSecureStartPSNStaysAboveTheLast(t *testing.T) {
-	// faults.md §2: the next Start_PSN of a PDCID is 2^16 beyond the last PSN it was
+	// S-PSN-03: the next Start_PSN of a PDCID is 2^16 beyond the last PSN it was
 	// used with, whatever the target expects. A target that still has the last PDC
 	// takes what is below it for late.
 	for _, expect := range []int{0, 1, -5, 1 << 15, 1<<16 + 7, 1<<16 + 8, 1 << 20} {
@@ -424,7 +424,7 @@ func TestSecureStartPSNStaysAboveTheLast(t *testing.T) {
 }
 
 func TestExpectedPSNOnlyNewer(t *testing.T) {
-	// tss.md §7: the initiator adopts an Expected_PSN that is newer than what it
+	// S-SYN-05: the initiator adopts an Expected_PSN that is newer than what it
 	// has, and keeps those of 4096 targets.
 	var e expectedTable
 	e.learn(targetAddr, 100)
@@ -448,7 +448,7 @@ func TestExpectedPSNOnlyNewer(t *testing.T) {
 }
 
 func TestClosingACKElsewhereTeachesNothing(t *testing.T) {
-	// tss.md §7: Expected_PSN comes with the ACK of a CLOSE on a secured PDC.
+	// S-SYN-05: Expected_PSN comes with the ACK of a CLOSE on a secured PDC.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT} {
 		d := newDuo(t, how, nil)
 		if how == SecureNone {
@@ -537,7 +537,7 @@ func TestT21ReplayAcrossRestartOpensNothing(t *testing.T) {
 }
 
 func TestT7NackOfStartIsRefused(t *testing.T) {
-	// T7, tss.md §7: NACK 0x17 counts before the first ACK, for a packet that is
+	// T7, S-SYN-04: NACK 0x17 counts before the first ACK, for a packet that is
 	// outstanding, when it asks for something else; in clear too if the owner hands
 	// it over.
 	open := func(how Secure) *duo {
@@ -626,7 +626,7 @@ func TestT7ClearRenumberingsAreBounded(t *testing.T) {
 }
 
 func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
-	// tss.md §7: every unacknowledged packet goes again, with SYN, whatever was
+	// S-SYN-04: every unacknowledged packet goes again, with SYN, whatever was
 	// known of it; what counts it stays right across the wrap of the ring.
 	for _, to := range []wire.PSN{1<<30 + 1, 1<<30 - 3, 70001, 0xffff_fffe, 0} {
 		d := newDuo(t, SecureZeroRTT, func(c *Config) { c.StartPSN = func() wire.PSN { return 1 << 30 } })
@@ -668,7 +668,7 @@ func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
 }
 
 func TestNothingOvertakesWhatIsRenumbered(t *testing.T) {
-	// UE §3.5.8, pds.md §5.1 rule 2: packets of later messages follow those of
+	// UE 3.5.8, S-PDC-09: packets of later messages follow those of
 	// earlier ones also under the new PSNs, however small they are.
 	for _, code := range []wire.NackCode{wire.NackNewStartPSN, wire.NackInvalidSyn} {
 		d := newDuo(t, SecureOneRTT, nil)
@@ -858,7 +858,7 @@ func TestT6SecuredFatalNackCountsAtOnce(t *testing.T) {
 }
 
 func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
-	// tss.md §7, T21: Expected_PSN = Start_PSN + 1 when a target PDC ends in any
+	// T21: Expected_PSN = Start_PSN + 1 when a target PDC ends in any
 	// way, and never sinks.
 	const start = 1 << 20
 	for name, end := range map[string]func(d *duo, p *PDC){
@@ -953,7 +953,7 @@ func TestFloorNeverComesRound(t *testing.T) {
 }
 
 func TestOneRTTTakesOnlyWhatItDrew(t *testing.T) {
-	// tss.md §7: another Start_PSN is refused again, whatever it is; PENDING is
+	// S-SYN-03: another Start_PSN is refused again, whatever it is; PENDING is
 	// freed after New_PDC_Time, and what it drew is worth nothing then.
 	d := newDuo(t, SecureOneRTT, nil)
 	d.deliver(d.r, syn(5<<20, 0, 9))
@@ -988,7 +988,7 @@ func TestOneRTTTakesOnlyWhatItDrew(t *testing.T) {
 }
 
 func TestZeroRTTKeepsItsWord(t *testing.T) {
-	// tss.md §7, PENDING: the Start_PSN that was asked for is taken, also when the
+	// PENDING: the Start_PSN that was asked for is taken, also when the
 	// floor has risen meanwhile; once.
 	d := newDuo(t, SecureZeroRTT, nil)
 	d.deliver(d.r, syn(1<<20, 0, 1))
@@ -1011,7 +1011,7 @@ func TestZeroRTTKeepsItsWord(t *testing.T) {
 }
 
 func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
-	// tss.md §7: packets that left before their initiator followed a NACK 0x17 and
+	// S-SYN-04: packets that left before their initiator followed a NACK 0x17 and
 	// arrive after. In 0-RTT their PSNs may be those of other packets now: an answer
 	// would be taken for one to those.
 	d := newDuo(t, SecureZeroRTT, nil)
@@ -1052,7 +1052,7 @@ func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
 }
 
 func TestClosedLifeIsUnknownNotSentAgain(t *testing.T) {
-	// faults.md §1 rule 3: an initiator that saw no ACK of a PDC that the target
+	// docs/faults.md rule 3: an initiator that saw no ACK of a PDC that the target
 	// executed and gave up must not send the same messages again. The very life is in
 	// quarantine: NACK 0E. Whatever else is below the floor: NACK 0x17.
 	for _, how := range []Secure{SecureZeroRTT, SecureOneRTT} {
@@ -1079,7 +1079,7 @@ func TestClosedLifeIsUnknownNotSentAgain(t *testing.T) {
 }
 
 func TestT1PendingIsBounded(t *testing.T) {
-	// T1, faults.md §1: PENDING is bounded in all and per source; the oldest of the
+	// T1, PENDING is bounded in all and per source; the oldest of the
 	// busiest source makes room, and one that sends little keeps its place.
 	d := newDuo(t, SecureOneRTT, func(c *Config) { c.MaxPending, c.MaxPendingPerSource = 20, 8 })
 	tab := d.r.tab

@@ -72,7 +72,7 @@ func (tx *txDir) init(start wire.PSN) {
 	tx.cack, tx.cleared = start-1, start-1
 	tx.lostHint = start
 	tx.mprAt = start - 2 // before any CACK
-	tx.window = 128      // until an ACK_CC says otherwise (pds.md §0.7)
+	tx.window = 128      // until an ACK_CC says otherwise (S-WIN-02)
 	tx.reorder = minReorder
 }
 
@@ -87,7 +87,7 @@ const (
 	// maxRange is how many PSNs a PDC uses before another takes its place, if
 	// Config.MaxRange does not say so. A message that has begun then has at most
 	// 2²² packets more, so no PDC comes near 2³¹, which it must not reach: every
-	// comparison with Start_PSN holds (UE §3.5.8, Limit_PSN_Range).
+	// comparison with Start_PSN holds (UE 3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
 	// minRing is the length of the smallest transmit ring but tx.one, in packets;
 	// maxRingHint bounds the one that a PDC begins with because it needed it
@@ -112,7 +112,7 @@ const (
 	bigRTOs = 16
 )
 
-// Open makes a PDC to a peer as its initiator (UE §3.5.8). Nothing is
+// Open makes a PDC to a peer as its initiator (UE 3.5.8). Nothing is
 // sent before the first Push. known marks an address the application named.
 // It returns nil when no PDC or PDCID is free.
 func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode wire.Mode, ccc CCC) *PDC {
@@ -158,7 +158,7 @@ func (p *PDC) mayPush() bool {
 	default:
 		return false
 	}
-	// UE §3.5.8: psn_offset has 12 bits. And after a restamp what went before goes
+	// UE 3.5.8: psn_offset has 12 bits. And after a restamp what went before goes
 	// before again, or a small packet would get past larger ones that wait for the
 	// window, and the target would see the messages in another order.
 	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
@@ -220,7 +220,7 @@ func (p *PDC) reqType() wire.Type {
 	return wire.TypeRUDReq
 }
 
-// clearOff is CLEAR_PSN as the header of a request that leaves now has it. UE §3.5.11:
+// clearOff is CLEAR_PSN as the header of a request that leaves now has it. UE 3.5.11:
 // the left edge of what is not acknowledged, minus one.
 func (p *PDC) clearOff(psn wire.PSN) int16 {
 	tx := &p.tx
@@ -264,7 +264,7 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	for psn := tx.lostHint; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktLost {
 			tx.lostHint = psn
-			// UE §3.5.12: MP_RANGE holds for retransmissions too.
+			// UE 3.5.12: MP_RANGE holds for retransmissions too.
 			if psn.Sub(tx.cack) > tx.window {
 				return 0, false, false
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSynUntilFirstAck(t *testing.T) {
-	// UE §3.5.8: every request carries SYN and its offset from Start_PSN until
+	// UE 3.5.8: every request carries SYN and its offset from Start_PSN until
 	// the initiator has learned TPDCID, which is spdcid of the first ACK.
 	x := newInitiator(t, wire.RUD)
 	for i := range 3 {
@@ -29,7 +29,7 @@ func TestSynUntilFirstAck(t *testing.T) {
 }
 
 func TestClearOffsetFollowsLeftEdge(t *testing.T) {
-	// UE §3.5.11: CLEAR_PSN is the left edge of what is not acknowledged minus
+	// UE 3.5.11: CLEAR_PSN is the left edge of what is not acknowledged minus
 	// one, relative to the packet's PSN.
 	x := newInitiator(t, wire.RUD)
 	if h := x.p.pushed(x.now, Ref{}, 1000, 0); h.ClearOff != -1 {
@@ -45,7 +45,7 @@ func TestClearOffsetFollowsLeftEdge(t *testing.T) {
 }
 
 func TestAckNamesOneAndCoversMany(t *testing.T) {
-	// UE §3.5.12, design D7: the named packet has the response the ACK carries,
+	// UE 3.5.12, S-ACK-05: the named packet has the response the ACK carries,
 	// what the CACK passed has the default response.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)
@@ -57,7 +57,7 @@ func TestAckNamesOneAndCoversMany(t *testing.T) {
 }
 
 func TestSackedIsNotComplete(t *testing.T) {
-	// UE §3.5.12: a SACKed PSN has arrived and is not sent again, but it is
+	// UE 3.5.12: a SACKed PSN has arrived and is not sent again, but it is
 	// complete only when an ACK names it or CACK covers it.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
@@ -71,7 +71,7 @@ func TestSackedIsNotComplete(t *testing.T) {
 }
 
 func TestResendsOnRTOOnlyWhatIsOpen(t *testing.T) {
-	// UE §3.5.15: an unacknowledged request is resent when its RTO expires.
+	// UE 3.5.20.3: an unacknowledged request is resent when its RTO expires.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	x.ack(0, 0)
@@ -83,7 +83,7 @@ func TestResendsOnRTOOnlyWhatIsOpen(t *testing.T) {
 }
 
 func TestRTOBacksOff(t *testing.T) {
-	// faults.md §1: doubling from RTOInit to RTOMax, ±10 %.
+	// Doubling from RTOInit to RTOMax, ±10 %.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	last := x.now
@@ -103,7 +103,7 @@ func TestRTOBacksOff(t *testing.T) {
 }
 
 func TestLossBySackGap(t *testing.T) {
-	// UE §3.5.15 (fast detection): three later arrivals make a hole lost at once,
+	// UE 3.5.20.3 (fast detection): three later arrivals make a hole lost at once,
 	// without a timer.
 	x := newInitiator(t, wire.RUD)
 	x.push(5)
@@ -156,7 +156,7 @@ func TestHoleOutsideBitmapIsNotLost(t *testing.T) {
 }
 
 func TestTailIsProbedBeforeRTO(t *testing.T) {
-	// UE §3.5.16: a silent tail is probed after Tail_Loss_Time, by a PROBE: what
+	// UE 3.5.16: a silent tail is probed after Tail_Loss_Time, by a PROBE: what
 	// waits at a peer that is not running is not sent again.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -192,7 +192,7 @@ func TestSpuriousRetransmissionWidensReordering(t *testing.T) {
 }
 
 func TestRTTSampleNeedsCertainty(t *testing.T) {
-	// UE §3.5.15: a sample counts for a first transmission with RETX 0 or the
+	// UE 3.5.20.3: a sample counts for a first transmission with RETX 0 or the
 	// first retransmission with RETX 1; service time is taken off.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -225,7 +225,7 @@ func TestRTTSampleNeedsCertainty(t *testing.T) {
 }
 
 func TestPeerWindow(t *testing.T) {
-	// pds.md §0.7: 128 PSNs until an ACK_CC says otherwise; then CACK + 128 × mpr.
+	// S-WIN-02: 128 PSNs until an ACK_CC says otherwise; then CACK + 128 × mpr.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	if x.p.CanPush(1000) {
@@ -267,7 +267,7 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(3)
-			// faults.md §2: before the peer is known they may be meant for a
+			// S-PDC-05: before the peer is known they may be meant for a
 			// former life under the same PDCID, and end nothing.
 			for range 20 {
 				c.bad(x)
@@ -349,7 +349,7 @@ func TestGivesUpSoonerWithEvidence(t *testing.T) {
 }
 
 func TestClearIsDeliveredPromptly(t *testing.T) {
-	// UE §3.5.13: after an ACK with REQ=CLEAR the CLEAR goes with the next
+	// UE 3.5.20.1: after an ACK with REQ=CLEAR the CLEAR goes with the next
 	// request, or as a CLEAR command if there is none.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -366,7 +366,7 @@ func TestClearIsDeliveredPromptly(t *testing.T) {
 }
 
 func TestAnyPacketGreets(t *testing.T) {
-	// UE §3.6.13: the first packet that names the target's PDCID shows it that its
+	// UE 3.6.13: the first packet that names the target's PDCID shows it that its
 	// packets arrive here: a PROBE if there is no data, none if there is.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
@@ -419,7 +419,7 @@ func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
 }
 
 func TestLostCACKIsAskedFor(t *testing.T) {
-	// faults.md §1 rule 5: every packet was named by an ACK and the ACK that moved
+	// docs/faults.md rule 5: every packet was named by an ACK and the ACK that moved
 	// CACK was lost: the window of the peer is closed with nothing outstanding. A
 	// PROBE asks, again and again, until the peer is given up (F9).
 	x := newInitiator(t, wire.RUD)
@@ -468,7 +468,7 @@ func (x *pdcTest) shrunk() {
 }
 
 func TestShrunkWindowIsAskedFor(t *testing.T) {
-	// UE §3.5.12, faults.md §1 rule 5: the peer offers less than before, and all that is
+	// UE 3.5.12, docs/faults.md rule 5: the peer offers less than before, and all that is
 	// to go again lies beyond: nothing is in flight, and no ACK will move CACK. A PROBE
 	// asks. The peer that answers and never moves it is given up after PeerTimeout.
 	for _, moves := range []bool{true, false} {
@@ -642,7 +642,7 @@ func rcvd(n uint32) ackOpt {
 }
 
 func TestLaterACKsAreEvidence(t *testing.T) {
-	// cms.md §9: a retransmission that was lost again is found by what arrived that
+	// S-LOSS-01: a retransmission that was lost again is found by what arrived that
 	// was sent after it, also when another ACK tells of that than the one whose
 	// bitmap shows the hole: rcvd_bytes says which was made later.
 	for _, late := range []bool{false, true} {
@@ -669,7 +669,7 @@ func TestLaterACKsAreEvidence(t *testing.T) {
 }
 
 func TestProbesCoverAllInFlight(t *testing.T) {
-	// UE §3.5.16: a PROBE asks for 64 PSNs; a burst of them for all that is in
+	// UE 3.5.16: a PROBE asks for 64 PSNs; a burst of them for all that is in
 	// flight, and the last answer for what the burst did not reach.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
@@ -723,7 +723,7 @@ func TestTimersSayNothingOfReordering(t *testing.T) {
 }
 
 func TestRODIsMeasuredBehindAHole(t *testing.T) {
-	// UE §3.5.15: a first transmission that a SACK reports for the first time is as
+	// UE 3.5.20.3: a first transmission that a SACK reports for the first time is as
 	// good a sample as one that is named; ROD names nothing behind a hole.
 	x := newInitiator(t, wire.ROD)
 	x.push(3)
@@ -773,7 +773,7 @@ func TestWhatIsCountedAsResentWasSent(t *testing.T) {
 }
 
 func TestPauseIsNoRoundTrip(t *testing.T) {
-	// UE §3.6.13, F17: what waited on this side, or on the other, as its service time
+	// UE 3.6.13, F17: what waited on this side, or on the other, as its service time
 	// says, measures no path; but so long an answer may take, and the RTO waits for it.
 	const usual, pause = 100 * time.Microsecond, 20 * time.Millisecond
 	late := func(a *wire.Ack) { a.CCState = wire.NSCCState{ServiceTime: 0xffff}.Encode() }
@@ -816,7 +816,7 @@ func TestPauseIsNoRoundTrip(t *testing.T) {
 }
 
 func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
-	// UE §3.6.13: a PROBE that waited for its target to look measures nothing.
+	// UE 3.6.13: a PROBE that waited for its target to look measures nothing.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -873,7 +873,7 @@ func TestLateIsNotLost(t *testing.T) {
 }
 
 func TestTailWithoutSampleIsProbedSoon(t *testing.T) {
-	// UE §3.5.16: where each packet is lost once no round trip is ever measured (Karn), so
+	// UE 3.5.16: where each packet is lost once no round trip is ever measured (Karn), so
 	// no back-off ends. Who hears an ACK and then nothing does not wait for RTOMax.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)

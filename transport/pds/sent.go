@@ -305,7 +305,7 @@ func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
 	n, why := int(k.size), k.cause
 	switch {
 	case why >= causeNack:
-		// UE §3.6.13: a trimmed packet is a sign of congestion; 03 is about the way
+		// UE 3.6.13: a trimmed packet is a sign of congestion; 03 is about the way
 		// back, and others are none.
 		if p.ccc != nil {
 			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop))

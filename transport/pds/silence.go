@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// givenUp judges a PDC that has something outstanding (faults.md §1:
+// givenUp judges a PDC that has something outstanding (docs/faults.md:
 // PeerTimeout, SuspectTimeout).
 func (p *PDC) givenUp(now time.Duration) Reason {
 	cfg := &p.t.cfg

@@ -24,7 +24,7 @@ func synOf(offset int) func(*wire.Req) {
 }
 
 func TestTrimmedIsRefused(t *testing.T) {
-	// pds.md 2.5: NACK 01 or 02 names the PSN and both PDCIDs, echoes CE, and goes
+	// S-TRIM-02: NACK 01 or 02 names the PSN and both PDCIDs, echoes CE, and goes
 	// back the way the packet came. Nothing else comes of it.
 	x := newTarget(t)
 	x.recv(1)
@@ -138,7 +138,7 @@ func TestTrimmedAtInitiator(t *testing.T) {
 }
 
 func TestNackTrimmedBlamesThePath(t *testing.T) {
-	// UE §3.6.16: TRIMMED is bad news of the path, TRIMMED_LASTHOP is not, but for CE.
+	// UE 3.6.16: TRIMMED is bad news of the path, TRIMMED_LASTHOP is not, but for CE.
 	for _, c := range []struct {
 		code wire.NackCode
 		ce   bool
@@ -162,7 +162,7 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 		x.tab.ReceiveNack(x.in(peerAddr), &n) // no news
 		x.wantTold(c.want...)
 		x.wantResend(1)
-		// UE §3.6.13: 03 is about the way back.
+		// UE 3.6.13: 03 is about the way back.
 		if n := x.ccc.trimmed; (n == 1000) == (c.code == wire.NackTrimmedAck) || n != 0 && n != 1000 {
 			t.Errorf("%v: the window heard of %d trimmed bytes", c.code, n)
 		}
