@@ -10,7 +10,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Config describes one FEP. Zero fields take the defaults of DefaultConfig;
+// Config describes one FEP. Zero fields take their defaults;
 // New fills them in and refuses contradictions.
 type Config struct {
 	// Local is the address of the FEP: the IP address that packets leave from

@@ -109,7 +109,7 @@ func (t *Table) advance(now time.Duration) {
 // any trouble, and would do nothing before; 0: runDeadlines knows. It does not ask the
 // congestion context for the RTO.
 //
-// Without it a ping-pong takes 2.9 % more instructions (docs/perf.md, "Fast paths").
+// Without it a ping-pong takes 2.9 % more instructions (docs/perf.md, Fast paths).
 func (p *PDC) calmUntil() time.Duration {
 	t, tx := p.t, &p.tx
 	if p.rx != nil || p.state != Established || tx.rough || tx.flight == 0 || tx.lost != 0 || tx.held != 0 || tx.rtt == 0 || tx.probes != 0 || tx.rtos != 0 || p.evidence != 0 {
