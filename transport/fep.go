@@ -188,7 +188,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	answer := p.speak(sends)
 	f.answer = answer && p.talk.lag != 0
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
-	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
 		p.talk.answer = false // nor may what has not left yet do without an ACK
 		p.ask()
 		f.heed()

@@ -291,7 +291,7 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		path = f.pathFor(now, p, pdc)
 	}
 	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-	b := f.ses.Take(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
+	b := f.ses.AppendPiece(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
 	if !f.lags(now, p, pdc, piece.Off == 0) {
 		b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
 	}
@@ -404,7 +404,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		ln.started = true
 		pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
 		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
-		f.joined(f.ses.Take(b, h, piece))
+		f.joined(f.ses.AppendPiece(b, h, piece))
 		if pdc.Nearly() {
 			f.askAck()
 		}

@@ -131,7 +131,7 @@ func (f *FEP) longPost(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
-	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Hold(h, op.Fence) {
+	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
 		return nil
 	}
 	ln.q.push(h)

@@ -13,8 +13,8 @@ type Stage uint8
 
 // The stages.
 const (
-	StageSend    Stage = iota + 1 // pieces are left to take
-	StageAnswers                  // all were taken, some are not answered
+	StageSend    Stage = iota + 1 // pieces are left to hand out
+	StageAnswers                  // all were handed out, some are not answered
 	StageAgain                    // the target refused it for now: it goes again
 	StageResult                   // all were answered, and a result was promised
 	StageFenced                   // it waits for the sends before a fence
@@ -45,7 +45,7 @@ type SendView struct {
 func (s *SES) EachSend(fn func(v *SendView)) {
 	held := map[Handle]bool{}
 	for _, f := range s.fences {
-		for _, h := range f.held {
+		for _, h := range f.behind {
 			held[h] = true
 		}
 	}

@@ -88,6 +88,22 @@ type Event struct {
 	Initiator uint32
 }
 
+// init makes e the event of an operation that succeeded, about a message of n bytes. It sets
+// all of e: places of events are used again as they are. A literal would be built on the
+// stack and copied.
+func (e *Event) init(k Kind, context any, flags uint64, buf []byte, n int, tag uint64, peer PeerID, initiator uint32) {
+	e.Context, e.Buf = context, buf
+	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = k, false, OK, 0, 0, false, false, false
+	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = flags, n, 0, tag, 0, peer, initiator
+}
+
+// data notes the header data of the message, if it has any.
+func (e *Event) data(has bool, v uint64) {
+	if has {
+		e.HasData, e.Data = true, v
+	}
+}
+
 // ring is a queue of events. It grows to the largest number ever waiting and
 // keeps that.
 type ring struct {
@@ -96,19 +112,12 @@ type ring struct {
 }
 
 // add returns the place of an Event at the end of the queue, which holds what the
-// last one left: who takes it sets all of it. It is never that of the Event that was
-// handed out last.
+// last one left: init is to follow. It is never that of the Event that was handed out
+// last.
 func (r *ring) add() *Event {
-	if !r.fits() {
+	if r.n+1 >= len(r.buf) {
 		r.grow()
 	}
-	return r.put()
-}
-
-// fits reports whether put has a place, which is add then.
-func (r *ring) fits() bool { return r.n+1 < len(r.buf) }
-
-func (r *ring) put() *Event {
 	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
 	r.n++
 	return e

@@ -9,13 +9,13 @@ import "slices"
 
 // A fence is one fenced send that waits, with the sends behind it.
 type fence struct {
-	peer uint32
-	seq  uint64   // of the fenced send
-	left int      // earlier sends to the peer that have not ended
-	held []Handle // the fenced send and those behind it, up to the next fence
+	peer   uint32
+	seq    uint64   // of the fenced send
+	left   int      // earlier sends to the peer that have not ended
+	behind []Handle // the fenced send and those behind it, up to the next fence
 }
 
-// Fenced reports whether sends to the peer must go through Hold.
+// Fenced reports whether sends to the peer must go through Fence.
 func (s *SES) Fenced(peer uint32) bool { return len(s.fences) != 0 && s.fenced(peer) }
 
 func (s *SES) fenced(peer uint32) bool {
@@ -27,10 +27,10 @@ func (s *SES) fenced(peer uint32) bool {
 	return false
 }
 
-// Hold keeps back h, just accepted, if it is a fence with sends before it or
+// Fence keeps back h, just accepted, if it is a fence with sends before it or
 // comes behind one. It reports whether it does; Unfenced gives h back when it
-// may go. No piece of h may be taken before.
-func (s *SES) Hold(h Handle, isFence bool) bool {
+// may go. No piece of h may be handed out before.
+func (s *SES) Fence(h Handle, isFence bool) bool {
 	_, m := s.lookup(h)
 	if m == nil {
 		return false
@@ -43,11 +43,11 @@ func (s *SES) Hold(h Handle, isFence bool) bool {
 	}
 	if !isFence {
 		if last >= 0 {
-			s.fences[last].held = append(s.fences[last].held, h)
+			s.fences[last].behind = append(s.fences[last].behind, h)
 		}
 		return last >= 0
 	}
-	f := fence{peer: m.peer, seq: m.seq, held: []Handle{h}}
+	f := fence{peer: m.peer, seq: m.seq, behind: []Handle{h}}
 	for i := range s.sends.used {
 		if o := s.sends.at(i); o.phase != phaseFree && o.peer == m.peer && o.seq < m.seq {
 			f.left++
@@ -63,7 +63,7 @@ func (s *SES) Hold(h Handle, isFence bool) bool {
 // SomeUnfenced reports whether Unfenced may have one.
 func (s *SES) SomeUnfenced() bool { return len(s.unfenced) > 0 }
 
-// Unfenced returns a send that Hold kept back and that may go now, in the order
+// Unfenced returns a send that Fence kept back and that may go now, in the order
 // of posts.
 func (s *SES) Unfenced() (Handle, bool) {
 	if len(s.unfenced) == 0 {
@@ -83,12 +83,12 @@ func (s *SES) nextUnfenced() (Handle, bool) {
 	return 0, false
 }
 
-// unhold takes what has ended out of what fences keep or gave back: its handle may
+// unfence takes what has ended out of what fences keep or gave back: its handle may
 // come to name another send.
-func (s *SES) unhold() {
+func (s *SES) unfence() {
 	ended := func(h Handle) bool { _, m := s.lookup(h); return m == nil }
 	for i := range s.fences {
-		s.fences[i].held = slices.DeleteFunc(s.fences[i].held, ended)
+		s.fences[i].behind = slices.DeleteFunc(s.fences[i].behind, ended)
 	}
 	s.unfenced = slices.DeleteFunc(s.unfenced, ended)
 }
@@ -101,7 +101,7 @@ func (s *SES) passed(m *send) {
 			f.left--
 		}
 		if f.left == 0 {
-			s.unfenced = append(s.unfenced, f.held...)
+			s.unfenced = append(s.unfenced, f.behind...)
 		} else {
 			keep = append(keep, f)
 		}

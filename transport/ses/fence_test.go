@@ -13,7 +13,7 @@ import (
 func (g *rig) held(peer uint32, fence bool, ctx any) (Handle, bool) {
 	g.t.Helper()
 	h := g.send(Send{Buf: pattern(10), Peer: peer, Target: self(g.SES), Context: ctx})
-	return h, (fence || g.Fenced(peer)) && g.Hold(h, fence)
+	return h, (fence || g.Fenced(peer)) && g.Fence(h, fence)
 }
 
 // through sends and answers all of h.

@@ -108,22 +108,24 @@ func (s *SES) claim(now time.Duration, op *Op) {
 	}
 }
 
+// lookEvent makes the event of a receive that looked and found no message.
 func (s *SES) lookEvent(op *Op) *Event {
 	e := s.events.add()
-	*e = Event{Kind: op.Kind, Context: op.Context, Flags: op.Flags}
+	e.init(op.Kind, op.Context, op.Flags, nil, 0, 0, NoPeer, 0)
 	return e
 }
 
 // found reports an unexpected message.
 func (s *SES) found(op *Op, m *inmsg) {
-	e := s.lookEvent(op)
-	e.Len, e.Tag, e.Peer, e.Initiator, e.HasData, e.Data = int(m.length), m.tag, PeerID(m.peer), m.init, m.hasData, m.data
+	e := s.events.add()
+	e.init(op.Kind, op.Context, op.Flags, nil, int(m.length), m.tag, PeerID(m.peer), m.init)
+	e.data(m.hasData, m.data)
 }
 
 // discard drops an unexpected message. Parts of it that are still to come are
 // answered as if somebody had taken them.
 func (s *SES) discard(i int32, m *inmsg) {
-	held := m.state == inHeld
+	held := m.state == inUnexpected
 	s.uncharge(i, m)
 	if held {
 		s.freeIn(i, m)

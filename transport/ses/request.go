@@ -2,29 +2,6 @@ package ses
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// A Reason says why a request could not even be answered.
-type Reason uint8
-
-// The reasons.
-const (
-	ReasonNone    Reason = iota
-	ReasonShort          // shorter than its header (S-HDR-08)
-	ReasonNextHdr        // next_hdr is not a request's
-)
-
-// A Result is what became of a request packet.
-type Result struct {
-	// Rsp is the response to give; Gtd says that it must not be lost (S-RSP-02).
-	Rsp wire.Rsp
-	Gtd bool
-	// Nack, if not 0, refuses the packet: nothing happened, it is to be sent
-	// again later.
-	Nack wire.NackCode
-	// Bad: the packet cannot be answered; count it under Reason and drop it.
-	Bad    bool
-	Reason Reason
-}
-
 // Request executes one request packet: b is the SES header and the payload, and
 // is borrowed. The caller removed duplicates (S-RSM-03); packets of a message
 // may come in any order. Each answer but a plain success is guaranteed.
@@ -39,149 +16,16 @@ type Result struct {
 //
 // The Result is valid until the next call.
 func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
+	s.src = src
 	r := &s.req
 	n, err := r.Parse(b)
-	if next != wire.NextReqStd || err != nil {
-		s.src = src
-		return s.answer(r, s.requestOther(next, b, r))
+	switch {
+	case next != wire.NextReqStd || err != nil:
+		return s.requestOther(next, b, r)
+	case s.plain(r, len(b)):
+		return s.whole(r, b[n:n+int(r.ReqLen)])
 	}
-	if s.plain(r, len(b)) {
-		if s.simply(r, src.Peer, b) {
-			return s.good(r)
-		}
-		s.src = src
-		return s.answer(r, s.whole(r, b[n:n+int(r.ReqLen)]))
-	}
-	s.src = src
-	return s.answer(r, s.request(r, b[n:]))
-}
-
-// good is the Result of done: most of it is what the last one left there.
-func (s *SES) good(r *wire.ReqStd) *Result {
-	s.Stats.Answers[wire.RCOK]++
-	res := &s.res
-	if !s.resGood {
-		s.resGood = true
-		*res = Result{Rsp: wire.Rsp{RC: wire.RCOK, JobID: s.cfg.JobID}}
-	}
-	res.Rsp.MsgID, res.Rsp.ModLen = r.MsgID, r.ReqLen
-	return res
-}
-
-// answer makes the Result of a verdict.
-func (s *SES) answer(r *wire.ReqStd, v verdict) *Result {
-	res := &s.res
-	s.resGood = false
-	if v.not != 0 {
-		*res = Result{}
-		if v.not < notBad {
-			res.Nack = wire.NackCode(v.not)
-		} else {
-			res.Bad, res.Reason = true, Reason(v.not-notBad)
-		}
-		return res
-	}
-	// S-RSP-04: no generation, because it is 0; a guaranteed one is a RESPONSE.
-	s.Stats.Answers[v.rc&63]++
-	res.Rsp.List, res.Rsp.Opcode, res.Rsp.RC, res.Rsp.Gen, res.Rsp.ModLen = wire.List(v.form>>6), v.op(), v.rc, 0, v.modified
-	res.Rsp.MsgID, res.Rsp.JobID = r.MsgID, r.JobID
-	res.Gtd = v.op() == wire.RspResponse
-	res.Nack, res.Bad, res.Reason = 0, false, ReasonNone
-	return res
-}
-
-// A verdict is a Result that the compiler keeps in registers, which it does with
-// up to four fields.
-type verdict struct {
-	modified uint32
-	not      uint16 // a NACK code, or notBad + Reason: no answer
-	form     uint8  // list:2 opcode:6 of the response
-	rc       wire.RC
-}
-
-const notBad = 0x100
-
-func (v verdict) op() wire.RspOpcode { return wire.RspOpcode(v.form & 0x3f) }
-
-// The answer to what went as usual, and to an error (S-RSP-03).
-func done(modified uint32) verdict {
-	return verdict{rc: wire.RCOK, modified: modified}
-}
-func refusal(rc wire.RC) verdict { return verdict{form: uint8(wire.RspResponse), rc: rc} }
-func bad(why Reason) verdict     { return verdict{not: notBad + uint16(why)} }
-
-// special makes of a plain success news: the message met no receive, or does not
-// fit it.
-func special(list wire.List, modified uint32) verdict {
-	return verdict{form: uint8(list)<<6 | uint8(wire.RspResponse), rc: wire.RCOK, modified: modified}
-}
-
-// requestOther executes the optimized request forms: one packet, no message id.
-// The decoded header is left in r.
-func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
-	switch next {
-	case wire.NextReqStd:
-		return s.malformed(next, b, r)
-	case wire.NextReqMedium:
-		h, n, err := wire.ParseReqMedium(b)
-		if err != nil {
-			return s.malformed(next, b, r)
-		}
-		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
-			Initiator: h.Initiator, BufOff: h.BufOff, Match: h.Match, HeaderData: h.HeaderData, ReqLen: uint32(h.ReqLen)}
-		b = b[n:]
-	case wire.NextReqSmall:
-		h, n, err := wire.ParseReqSmall(b)
-		if err != nil {
-			return s.malformed(next, b, r)
-		}
-		if h.Opcode == wire.OpSend || h.Opcode == wire.OpTaggedSend || h.Opcode == wire.OpNoOp || h.Opcode == wire.OpMsgError {
-			h.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
-		}
-		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
-			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
-		b = b[n:]
-	default:
-		s.Stats.Bad++
-		return bad(ReasonNextHdr)
-	}
-	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
-		return refusal(wire.RCUnsupportedOp) // standard header only
-	}
-	return s.request(r, b)
-}
-
-// malformed answers a request whose header does not parse: of another version
-// (S-HDR-06), or of a one-packet form that claims to be part of something
-// (S-HDR-07). It echoes what those fields would say.
-func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) verdict {
-	var h [wire.ReqStdLen]byte
-	n := copy(h[:], b)
-	rc := wire.RCOpViolation
-	if n > 1 {
-		if h[1]&0xc0 != 0 {
-			rc = wire.RCUncor
-		}
-		h[1] = h[1]&0x3f | byte(single)
-	}
-	var err error
-	switch next {
-	case wire.NextReqStd:
-		*r, _, err = wire.ParseReqStd(h[:n])
-	case wire.NextReqMedium:
-		var m wire.ReqMedium
-		m, _, err = wire.ParseReqMedium(h[:n])
-		*r = wire.ReqStd{JobID: m.JobID}
-	default:
-		var m wire.ReqSmall
-		m, _, err = wire.ParseReqSmall(h[:n])
-		*r = wire.ReqStd{JobID: m.JobID}
-	}
-	if err != nil {
-		s.Stats.Bad++
-		return bad(ReasonShort)
-	}
-	return refusal(rc)
+	return s.request(r, b[n:])
 }
 
 const single = wire.SESSOM | wire.SESEOM
@@ -195,7 +39,7 @@ func (s *SES) plain(r *wire.ReqStd, n int) bool {
 }
 
 // request executes a decoded request. data is what follows the header.
-func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
+func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	// The order of the checks: S-ERR-04.
 	if rc := s.check(r); rc != wire.RCNull {
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
@@ -204,7 +48,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) verdict {
 		if r.Opcode == wire.OpMsgError {
 			return s.msgError(s.src, r)
 		}
-		return done(0) // S-MSC-01: NO_OP
+		return s.done(0) // S-MSC-01: NO_OP
 	}
 	var off uint64
 	n := uint64(r.ReqLen) // payload bytes
@@ -262,9 +106,9 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 // refuse answers an error. It ends the message, if it is known; if it is not,
 // its other packets must not begin it, and their MSG_ERROR must find it
 // (S-RSM-07). n is the payload bytes of the packet, 0 if they cannot be told.
-func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) verdict {
+func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	if r.Flags&single == single {
-		return refusal(rc)
+		return s.rejected(rc)
 	}
 	i, m := s.findIn(src.PDC, r.MsgID)
 	switch {
@@ -280,111 +124,64 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) verdict {
 	default:
 		s.entomb(src, r, rc, uint64(r.ReqLen), n)
 	}
-	return refusal(rc)
-}
-
-func (s *SES) nack() verdict {
-	s.Stats.Refused++
-	return verdict{not: uint16(wire.NackNoSESMsgAvail)} // S-RSM-09
-}
-
-// simply is whole for nearly every plain message: it fits into the memory, one piece, of
-// the first receive of the run. It reports false, and has done nothing, where that is
-// not so. The message is behind the header in b.
-func (s *SES) simply(r *wire.ReqStd, peer uint32, b []byte) bool {
-	sp, tag, k := &s.spaces[1], r.Match, EvTRecv
-	if r.Opcode != wire.OpTaggedSend {
-		sp, tag, k = &s.spaces[0], 0, EvRecv // S-FLD-05
-	}
-	rv, n := sp.run, int(r.ReqLen)
-	if rv == nil || sp.starved {
-		return false
-	}
-	buf := rv.buf
-	if !rv.simple || n > len(buf) || !s.events.fits() || !rv.accepts(tag, peer, r.Initiator) {
-		return false
-	}
-	e := s.events.put()
-	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = k, false, OK, 0, 0, false, false, false
-	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = rv.flags, n, 0, tag, 0, PeerID(peer), r.Initiator
-	e.Buf, e.Context = buf, rv.context
-	if r.Flags&wire.SESHD != 0 {
-		e.HasData, e.Data = true, r.HeaderData
-	}
-	s.Stats.Received++
-	s.Stats.ReceivedBytes += uint64(n)
-	s.numRecvs--
-	rv.live = false
-	sp.run, rv.next, s.idleRecv, rv.buf, rv.context = rv.next, s.idleRecv, rv, nil, nil
-	copy(buf, b[wire.ReqStdLen:wire.ReqStdLen+n])
-	return true
+	return s.rejected(rc)
 }
 
 // whole executes a message of one packet: no state besides the receive.
-func (s *SES) whole(r *wire.ReqStd, data []byte) verdict {
+func (s *SES) whole(r *wire.ReqStd, data []byte) *Result {
 	sp, tag := &s.spaces[1], r.Match
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag = &s.spaces[0], 0 // S-FLD-05
 	}
-	i, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
-	if rv == nil {
+	rv := sp.first(tag, s.src.Peer, r.Initiator)
+	if rv != nil && rv.simple {
+		sp.run = rv.next // what match does, without a call
+	} else if _, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
 		return s.keep(s.src, r, tag, data)
 	}
+	if !rv.simple || len(data) > len(rv.buf) {
+		return s.fit(rv, r, tag, data)
+	}
 	e := s.events.add()
-	rv.event(e)
-	e.Tag, e.Peer, e.Initiator = tag, PeerID(s.src.Peer), r.Initiator
-	if r.Flags&wire.SESHD != 0 {
-		e.HasData, e.Data = true, r.HeaderData
-	}
-	if rv.multi || rv.iov != nil || uint64(len(data)) > rv.size {
-		return s.fit(i, rv, e, r, data)
-	}
+	e.init(kind(EvRecv, rv.tagged), rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
+	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
+	s.arrived(e, 0)
 	copy(rv.buf, data)
-	s.arrived(e, len(data), 0)
 	s.freeRecv(rv)
-	return done(r.ReqLen)
+	return s.done(r.ReqLen)
 }
 
-// fit gives a receive a message that does not simply go into its buffer.
-func (s *SES) fit(i int32, rv *recv, e *Event, r *wire.ReqStd, data []byte) verdict {
-	placed := len(data)
-	v := done(r.ReqLen)
-	room, base := rv.size, uint64(0)
+// fit gives a receive a message of one packet that does not simply go into its buffer.
+func (s *SES) fit(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
+	n, room, base := uint64(len(data)), rv.size, uint64(0)
 	if rv.multi {
 		room -= rv.off
-		if uint64(placed) <= room || !s.cfg.RefuseTooLong {
-			base = s.pack(i, rv, uint64(placed))
-		} else {
-			rv.refs++ // it gets an error and no place
-		}
+	}
+	refused := s.cfg.RefuseTooLong && n > room
+	placed := min(n, room) // S-MAT-08
+	if refused {
+		placed = 0
 	}
 	switch {
-	case uint64(placed) <= room:
-	case s.cfg.RefuseTooLong:
-		placed = 0
-		v = refusal(wire.RCTooLong)
-		e.RC = wire.RCTooLong
+	case !rv.multi:
+	case refused:
+		rv.refs++ // it gets an error and no place
 	default:
-		placed = int(room) // S-MAT-08
-		v = special(wire.ListExpected, uint32(placed))
+		base = s.pack(rv.self, rv, n)
 	}
-	if rv.iov == nil {
-		copy(rv.buf[base:], data[:placed])
-	} else {
-		rv.place(0, data[:placed])
+	rv.place(base, data[:placed])
+	e := s.recvEvent(rv, int(placed), tag, s.src.Peer, r.Initiator)
+	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
+	s.arrived(e, int(n-placed))
+	if refused {
+		e.RC = wire.RCTooLong
 	}
-	s.arrived(e, placed, len(data)-placed)
-	s.unbind(i, rv, e, base)
-	return v
-}
-
-// arrived completes the event of a receive whose message is all there.
-func (s *SES) arrived(e *Event, placed, over int) {
-	e.Len, e.OverLen = placed, over
-	s.Stats.Received++
-	s.Stats.ReceivedBytes += uint64(placed)
-	if over > 0 {
-		e.Cause = Truncated
-		s.Stats.Truncated++
+	s.unbind(rv.self, rv, e, base)
+	switch {
+	case refused:
+		return s.rejected(wire.RCTooLong)
+	case placed < n:
+		return s.special(wire.ListExpected, uint32(placed))
 	}
+	return s.done(r.ReqLen)
 }

@@ -12,23 +12,9 @@ import (
 // it is neither Answered nor Failed. 0 is none.
 type Handle uint32
 
-// Kinds of Pieces.
-const (
-	PieceData     uint8 = 0
-	PieceMsgError uint8 = 1
-)
-
-// A Piece is what one packet carries: Len bytes at Off of a message. Last marks
-// the last one there will be.
-type Piece struct {
-	Off, Len uint32
-	Kind     uint8
-	Last     bool
-}
-
 // phase is how far the sending of a message is. It goes
 //
-//	phaseData → phaseSent                         all pieces taken
+//	phaseData → phaseSent                         all pieces handed out
 //	phaseData → phaseError → phaseSent            refused with pieces left (S-CPL-03)
 //	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
 //	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
@@ -56,15 +42,15 @@ type send struct {
 	kind      Kind
 	phase     phase
 	life      uint16 // tells handles of one place apart; never 0
-	next      uint32 // first byte that no piece took
-	open      int32  // pieces taken and neither answered nor failed
+	next      uint32 // first byte that no piece has
+	open      int32  // pieces handed out and neither answered nor failed
 	peer      uint32
 	flags     uint64
 	seq       uint64
 	piece     uint32 // of the copies arena, or noPiece
 
 	ordered, early, silent bool
-	odd                    bool // its end may be more than an event of success with buf
+	odd                    bool // not plain: silent, not simply in buf, or not simply answered
 	outcome
 
 	idle     *send // SES.idleSend: the next one
@@ -178,7 +164,7 @@ func (s *SES) hold(m *send, op *Op) {
 	case op.Inject:
 		s.copyIn(m, op)
 		if m.early {
-			s.succeed(m)
+			s.sendEvent(m)
 			m.told = true
 		}
 	case len(op.Iov) == 1:
@@ -229,6 +215,17 @@ func (s *SES) putIov(v [][]byte) {
 	s.iovs = append(s.iovs, v[:0])
 }
 
+// freeBytes gives back what hold keeps.
+func (s *SES) freeBytes(m *send) {
+	if m.piece != noPiece {
+		s.copies.put(m.piece)
+	}
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+}
+
 // newID takes the next message id that is not in use: 1 to 65535 in turn (S-FLD-03).
 // Unique per endpoint, it is unique on each PDC.
 func (s *SES) newID() uint16 {
@@ -252,118 +249,6 @@ func (s *SES) newID() uint16 {
 
 func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
 
-// Peek is the piece of at most mtu payload bytes that Take is to take next; false:
-// nothing is left (all taken, cancelled or failed). mtu is the same for all pieces
-// of a message and at most 16,383 (S-SEG-01).
-func (s *SES) Peek(h Handle, mtu int) (Piece, bool) {
-	_, m := s.lookup(h)
-	switch {
-	case m == nil:
-	case m.phase == phaseData:
-		left := m.hdr.ReqLen - m.next
-		n := min(left, uint32(mtu))
-		return Piece{Off: m.next, Len: n, Last: n == left}, true // S-SEG-02: an empty message has one piece
-	case m.phase == phaseError:
-		return Piece{Off: m.next, Kind: PieceMsgError, Last: true}, true
-	}
-	return Piece{}, false
-}
-
-// Take takes the piece that Peek gave and appends it as Append does.
-func (s *SES) Take(b []byte, h Handle, p Piece) []byte {
-	if p.Off != 0 || !p.Last || p.Kind != PieceData || s.gens != nil {
-		return s.encode(b, h, p, true)
-	}
-	_, m := s.lookup(h)
-	if m == nil || m.iov != nil {
-		return s.encode(b, h, p, true)
-	}
-	// All of a message: it is what nearly every piece is.
-	m.next = p.Len
-	m.open++
-	m.phase = phaseSent
-	m.hdr.Flags = m.wireFlags | single
-	return append(m.hdr.Append(b), m.buf...)
-}
-
-// Append appends the standard header and the payload of a piece that was taken
-// (S-HDR-05), until it is answered or failed: retransmissions are encoded anew.
-func (s *SES) Append(b []byte, h Handle, p Piece) []byte { return s.encode(b, h, p, false) }
-
-func (s *SES) encode(b []byte, h Handle, p Piece, first bool) []byte {
-	_, m := s.lookup(h)
-	if m == nil {
-		panic("BUG: ses: a piece of a message that ended")
-	}
-	if first {
-		s.taken(m, p)
-	}
-	if p.Kind == PieceMsgError {
-		return m.appendError(b, p)
-	}
-	r := &m.hdr
-	r.Flags = m.wireFlags
-	if p.Off == 0 {
-		r.Flags |= wire.SESSOM // which has the header data: S-FLD-06
-	} else {
-		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
-	}
-	if p.Last {
-		r.Flags |= wire.SESEOM
-	}
-	b = r.Append(b)
-	if m.iov != nil {
-		return gather(b, m.iov, int(p.Off), int(p.Len))
-	}
-	return append(b, m.buf[p.Off:p.Off+p.Len]...)
-}
-
-// taken says that a piece is on its way.
-func (s *SES) taken(m *send, p Piece) {
-	switch {
-	case p.Kind == PieceMsgError:
-		s.Stats.MsgErrorsTx++
-	case p.Off == 0 && len(s.gens) != 0:
-		m.hdr.Gen = s.gens[m.peer][m.genKey()] // S-GEN-03: the newest known
-	}
-	m.next += p.Len
-	m.open++
-	if p.Last {
-		m.phase = phaseSent
-	}
-}
-
-// appendError appends the MSG_ERROR of a message (S-MSC-02).
-func (m *send) appendError(b []byte, p Piece) []byte {
-	r := m.hdr
-	r.Opcode, r.Flags = wire.OpMsgError, m.wireFlags&^wire.SESHD|wire.SESIE
-	if p.Last {
-		r.Flags |= wire.SESEOM
-	}
-	if r.MsgOff, r.PayloadLen = p.Off, 0; p.Off == 0 {
-		r.Flags |= wire.SESSOM
-		r.HeaderData = 0
-	}
-	return r.Append(b)
-}
-
-// gather appends n bytes from offset off of the concatenation of iov.
-func gather(b []byte, iov [][]byte, off, n int) []byte {
-	for _, v := range iov {
-		if n == 0 {
-			break
-		}
-		if off >= len(v) {
-			off -= len(v)
-			continue
-		}
-		k := min(n, len(v)-off)
-		b = append(b, v[off:off+k]...)
-		off, n = 0, n-k
-	}
-	return b
-}
-
 // Info tells of a message: the peer it goes to, its length in bytes and whether
 // it was marked Ordered. All zero if it ended.
 func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
@@ -381,7 +266,7 @@ func (s *SES) Seq(h Handle) uint64 {
 	return 0
 }
 
-// CancelSend ends one send with that context of which no piece was taken, or
+// CancelSend ends one send with that context of which no piece was handed out, or
 // that waits to be sent again, with a Cancelled event. ctx is compared with ==;
 // nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
 func (s *SES) CancelSend(ctx any) (Handle, bool) {
@@ -402,7 +287,7 @@ func (s *SES) CancelSend(ctx any) (Handle, bool) {
 	s.unwait(best, m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 	s.finish(m)
-	s.unhold()
+	s.unfence()
 	return h, true
 }
 
@@ -417,18 +302,4 @@ func same(a, b any) (eq bool) {
 		}
 	}()
 	return a == b
-}
-
-func (s *SES) cancelSends() {
-	s.waiting, s.ready, s.nextRetry, s.unstamped = nil, nil, 0, false
-	s.fences, s.unfenced = nil, nil
-	for i := range s.sends.used {
-		m := s.sends.at(i)
-		if m.phase == phaseFree {
-			continue
-		}
-		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
-		m.cause, m.rc, m.nack = Cancelled, 0, 0
-		s.finish(m)
-	}
 }

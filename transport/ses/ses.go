@@ -7,9 +7,14 @@
 // and PDCs are numbers of the caller's, and time comes in by Advance. One caller
 // at a time. The owner drains Event after its calls; nothing is called back.
 //
-// Initiator side: Send, then Peek and Take for each piece, then one Answered
-// or Failed for each piece taken; the Event follows the last of them
+// Initiator side: Send, then Peek and AppendPiece for each piece, then one Answered
+// or Failed for each piece handed out; the Event follows the last of them
 // (S-CPL-01..07). Target side: Recv, and Request for each new packet.
+//
+// Where what is: send.go, piece.go (cutting), answer.go (responses, and how a send ends),
+// again.go (sending again), fence.go; request.go (checks, messages of one packet), forms.go
+// (other headers), response.go, match.go, recv.go, multi.go, look.go; inbound.go (messages of
+// several packets), dead.go (those that ended in error), unexpected.go, peers.go; end.go.
 package ses
 
 import (
@@ -126,14 +131,27 @@ type SES struct {
 	now    time.Duration // of the last Advance
 	seq    uint64        // post order of receives and sends
 
-	// The header being executed, where it came from, and its Result: too often used to be built on the
-	// stack and copied.
-	req     wire.ReqStd
-	src     Source
-	res     Result
-	resGood bool // res is that of a plain success, see good
+	// The header being executed, where it came from, and its Result. They live here because
+	// every packet uses them: on the stack they would be built and copied.
+	req wire.ReqStd
+	src Source
+	res Result
 
-	// Initiator.
+	outgoing
+	posted
+	incoming
+
+	epoch   uint32 // counts sweeps
+	sweepAt time.Duration
+
+	events ring
+
+	// Stats only grow; the owner reads them.
+	Stats Stats
+}
+
+// outgoing is the sends of the endpoint.
+type outgoing struct {
 	sends      table[send]
 	idleSend   *send        // free places of it, the last one freed first
 	numSends   int          // places of it in use
@@ -150,39 +168,39 @@ type SES struct {
 	waitResult int                         // sends that wait for a response after NO_RESPONSE
 	gens       map[uint32]map[genKey]uint8 // by peer
 	numGens    int                         // in all of them
+}
 
-	// Target.
+// posted is the receives of the endpoint, and the lists of the unexpected messages that
+// they may take.
+type posted struct {
 	recvs    table[recv]
 	idleRecv *recv // as idleSend
 	numRecvs int
-	spaces   [2]space // untagged, tagged
+	spaces   [2]space      // untagged, tagged
+	claims   []claim       // unexpected messages that a peek reserved
+	starved  bool          // one of spaces is
+	feedAt   time.Duration // when to try, 0: as soon as possible
+}
+
+// incoming is the messages that peers sent: it is kept by peer and PDC, and bounded for
+// each peer and in all, whatever endpoint they are for.
+type incoming struct {
 	in       table[inmsg]
 	last     int32    // inbound message of the last packet
 	byPDC    index    // open and dead inbound messages
 	open     int      // inbound messages in progress
 	dead     int      // those that ended in error and are remembered
 	held     int      // unexpected messages, complete or not
+	bytes    int64    // charged for them
 	unproven struct { // those of sources that may be forged
 		held  int32
 		bytes int64
 	}
-	bytes   int64 // charged for them
-	store   arena
-	tabs    []chunkTab
-	tabs0   []int32 // free elements of tabs
-	peers   table[peerUse]
-	byPeer  index
-	claims  []claim       // unexpected messages that a peek reserved
-	starved bool          // one of spaces is
-	feedAt  time.Duration // when to try, 0: as soon as possible
-
-	epoch   uint32 // counts sweeps
-	sweepAt time.Duration
-
-	events ring
-
-	// Stats only grow; the owner reads them.
-	Stats Stats
+	store  arena
+	tabs   []chunkTab
+	tabs0  []int32 // free elements of tabs
+	peers  table[peerUse]
+	byPeer index
 }
 
 // Stats counts what a SES did.
@@ -197,7 +215,7 @@ type Stats struct {
 	Unexpected              uint64     // messages that met no receive
 	Refused                 uint64     // packets refused with NACK 09
 	Answers                 [64]uint64 // responses given, by return code
-	MsgErrorsTx             uint64     // MSG_ERROR pieces taken
+	MsgErrorsTx             uint64     // MSG_ERROR pieces handed out
 	MsgErrorsRx             uint64
 	Bad                     uint64 // requests too short to answer
 	Expired                 uint64 // inbound messages ended by IdleTimeout
@@ -211,13 +229,14 @@ type Stats struct {
 type Source struct {
 	Peer uint32
 	PDC  uint32
-	// Later: a packet sent before this one was refused and is not here yet, so
-	// with this one no message of several packets may take room as unexpected, nor a
-	// receive, unless Behind packets, which were sent after this one, are all the rest.
+	// Later: a packet that was sent before this one was refused and is still to come. This
+	// packet begins no message of several packets then: the room, or the receive, may be
+	// meant for the other. The exception is a message all of which is known to be sent:
+	// Behind packets were sent after this one.
 	Later  bool
 	Behind int
-	// Unproven: nobody has named the source, and nothing shows that it receives
-	// what is sent to it. All such sources together have the share of one peer.
+	// Unproven: the source may be forged. No operation has named it, and nothing shows that
+	// it receives what is sent to it. All such sources together have the share of one peer.
 	Unproven bool
 	// Now is when it came, for RecvView alone.
 	Now time.Duration
@@ -226,7 +245,7 @@ type Source struct {
 // New makes a SES. cfg is copied.
 func New(cfg Config) *SES {
 	cfg.fill()
-	s := &SES{cfg: cfg, last: none}
+	s := &SES{cfg: cfg, incoming: incoming{last: none}}
 	share := func(n int) int { return min(max(1<<bits.Len(uint(n/2)), 64), 1<<15) }
 	for i := range s.spaces {
 		s.spaces[i].init(i == 1, share(cfg.MaxRecvs), share(cfg.UnexpectedMsgs))
@@ -260,19 +279,6 @@ func (s *SES) Idle() bool {
 
 // Config returns the configuration in force, defaults filled in.
 func (s *SES) Config() Config { return s.cfg }
-
-// CancelAll ends every operation with a Cancelled event: the endpoint closes.
-// Unexpected messages are dropped; later requests are answered BAD_INDEX, later
-// operations get ErrClosed, and calls for earlier handles do nothing.
-func (s *SES) CancelAll() {
-	if s.closed {
-		return
-	}
-	s.closed = true
-	s.cancelSends()
-	s.cancelInbound()
-	s.cancelRecvs()
-}
 
 // Advance does what is due at or before now: messages to be sent again become
 // ready for Resend, what stopped in the middle ends.

@@ -1,54 +1,6 @@
 package ses
 
-import (
-	"bytes"
-	"math/rand/v2"
-	"testing"
-
-	"github.com/uetkit/uetkit/transport/wire"
-)
-
-// Take appends and notes of a message what encode does, and what Next and Append do.
-func TestTakeIsEncode(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 2000 {
-		op := Send{Tagged: rng.IntN(2) == 0, Tag: rng.Uint64(), Buf: pattern(rng.IntN(40)), HasData: rng.IntN(3) == 0, Data: 7, DeliveryComplete: rng.IntN(3) == 0}
-		if rng.IntN(3) == 0 {
-			op.Buf, op.Iov = nil, [][]byte{pattern(rng.IntN(20)), pattern(rng.IntN(20))}
-		}
-		gen, fail := uint8(rng.IntN(2)*9), rng.IntN(6) == 0
-		mtu := 10 + 40*rng.IntN(2)
-		var out [2][]byte
-		var left [2]send
-		for i := range out {
-			g := newRig(t)
-			h := g.send(op)
-			_, m := g.lookup(h)
-			if gen != 0 {
-				g.adopt(m, gen)
-			}
-			for {
-				p, ok := g.Peek(h, mtu)
-				if !ok {
-					break
-				}
-				if i == 0 {
-					out[i] = g.Take(out[i], h, p)
-				} else {
-					out[i] = g.encode(out[i], h, p, true)
-				}
-				if fail && m.phase == phaseData {
-					g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCTooLong, MsgID: m.hdr.MsgID})
-				}
-			}
-			left[i] = *m
-		}
-		a, b := left[0], left[1]
-		if !bytes.Equal(out[0], out[1]) || a.phase != b.phase || a.next != b.next || a.open != b.open || a.hdr != b.hdr {
-			t.Fatalf("%+v by %d: %x\n%x\n%+v\n%+v", op, mtu, out[0], out[1], a, b)
-		}
-	}
-}
+import "testing"
 
 func TestEndsThatAreNotPlain(t *testing.T) {
 	// Messages that are answered like any other at last, and of whose end there is more

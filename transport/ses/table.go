@@ -23,7 +23,7 @@ func (t *table[T]) at(i int32) *T {
 
 func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
 
-// get gives out a place. What it holds is what put left there.
+// get gives out a place, which holds what it held when it was put back.
 func (t *table[T]) get() int32 {
 	if n := len(t.free) - 1; n >= 0 {
 		i := t.free[n]

@@ -83,7 +83,7 @@ func (p *party) post(now time.Duration, o *operation) (handle, error) {
 
 // fenced reports whether a send just accepted has to wait for unfenced to give it back.
 func (p *party) fenced(o *operation) bool {
-	return (o.fence || p.ses.Fenced(o.peer)) && p.ses.Hold(o.handle, o.fence)
+	return (o.fence || p.ses.Fenced(o.peer)) && p.ses.Fence(o.handle, o.fence)
 }
 
 func (p *party) unfenced() (handle, bool) { return p.ses.Unfenced() }
@@ -95,7 +95,7 @@ func (p *party) leave(h handle, mtu int) (piece, []byte, bool) {
 	if !ok {
 		return pc, nil, false
 	}
-	return pc, p.ses.Take(nil, h, pc), true
+	return pc, p.ses.AppendPiece(nil, h, pc), true
 }
 
 func (p *party) again(h handle, pc piece) []byte { return p.ses.Append(nil, h, pc) }

@@ -16,9 +16,9 @@ func (s *SES) longRequest(src Source, next wire.NextHdr, b []byte) *Result {
 	r := &s.req
 	n, err := r.Parse(b)
 	if next != wire.NextReqStd || err != nil {
-		return s.answer(r, s.requestOther(next, b, r))
+		return s.requestOther(next, b, r)
 	}
-	return s.answer(r, s.request(r, b[n:]))
+	return s.request(r, b[n:])
 }
 
 // longAnswered is Answered without the short way of an end.
@@ -88,10 +88,9 @@ func chronicled(seed uint64, long bool) []string {
 	full := false
 	cfg.Admit = func() bool { return !full }
 	x := New(cfg)
-	c := &chronicle{SES: x, request: x.Request, answered: x.Answered, take: x.Take}
+	c := &chronicle{SES: x, request: x.Request, answered: x.Answered, take: x.AppendPiece}
 	if long {
 		c.request, c.answered = x.longRequest, x.longAnswered
-		c.take = func(b []byte, h Handle, p Piece) []byte { return x.encode(b, h, p, true) }
 	}
 	for i := range c.ids {
 		c.ids[i] = ^uint64(0)
@@ -127,7 +126,7 @@ func chronicled(seed uint64, long bool) []string {
 				break
 			}
 			ctxs = append(ctxs, step)
-			if (fence || c.Fenced(s.Peer)) && c.Hold(h, fence) {
+			if (fence || c.Fenced(s.Peer)) && c.Fence(h, fence) {
 				c.say("held")
 				break
 			}

@@ -195,7 +195,7 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 }
 
 // keep holds a message of one packet that no receive matched.
-func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict {
+func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
 	if s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
@@ -206,14 +206,14 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) verdict 
 	m := s.in.at(i)
 	*m = inmsg{
 		tag: tag, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, recv: none, user: u, tab: none, piece: noPiece,
-		state: inHeld, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true,
+		state: inUnexpected, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true,
 	}
 	if r.Flags&wire.SESHD != 0 {
 		m.hasData, m.data = true, r.HeaderData
 	}
 	s.charge(i, m, false)
 	s.keepBytes(m, 0, data)
-	return special(wire.ListOverflow, r.ReqLen)
+	return s.special(wire.ListOverflow, r.ReqLen)
 }
 
 // take gives an unexpected message to a receive: what is there is copied; if
@@ -235,7 +235,7 @@ func (s *SES) take(rv int32, r *recv, i int32) {
 			}
 		}
 	}
-	if m.state == inHeld {
+	if m.state == inUnexpected {
 		s.deliver(rv, r, m)
 		s.uncharge(i, m)
 		s.freeIn(i, m)

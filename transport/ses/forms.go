@@ -1,0 +1,71 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// The request headers of one packet that are not standard, and those that do not parse.
+
+// requestOther executes the optimized request forms: one packet, no message id.
+// The decoded header is left in r.
+func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
+	switch next {
+	case wire.NextReqStd:
+		return s.malformed(next, b, r)
+	case wire.NextReqMedium:
+		h, n, err := wire.ParseReqMedium(b)
+		if err != nil {
+			return s.malformed(next, b, r)
+		}
+		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+			Initiator: h.Initiator, BufOff: h.BufOff, Match: h.Match, HeaderData: h.HeaderData, ReqLen: uint32(h.ReqLen)}
+		b = b[n:]
+	case wire.NextReqSmall:
+		h, n, err := wire.ParseReqSmall(b)
+		if err != nil {
+			return s.malformed(next, b, r)
+		}
+		if h.Opcode == wire.OpSend || h.Opcode == wire.OpTaggedSend || h.Opcode == wire.OpNoOp || h.Opcode == wire.OpMsgError {
+			h.Opcode = 0x3F // S-HDR-03: RMA only; there is no initiator to match
+		}
+		*r = wire.ReqStd{Opcode: h.Opcode, Flags: h.Flags, Gen: h.Gen, JobID: h.JobID, PIDonFEP: h.PIDonFEP, RI: h.RI,
+			BufOff: h.BufOff, ReqLen: uint32(h.ReqLen)}
+		b = b[n:]
+	default:
+		return s.bad(ReasonNextHdr)
+	}
+	if r.Opcode == wire.OpNoOp || r.Opcode == wire.OpMsgError {
+		return s.rejected(wire.RCUnsupportedOp) // standard header only
+	}
+	return s.request(r, b)
+}
+
+// malformed answers a request whose header does not parse: of another version
+// (S-HDR-06), or of a one-packet form that claims to be part of something
+// (S-HDR-07). It echoes what those fields would say.
+func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
+	var h [wire.ReqStdLen]byte
+	n := copy(h[:], b)
+	rc := wire.RCOpViolation
+	if n > 1 {
+		if h[1]&0xc0 != 0 {
+			rc = wire.RCUncor
+		}
+		h[1] = h[1]&0x3f | byte(single)
+	}
+	var err error
+	switch next {
+	case wire.NextReqStd:
+		*r, _, err = wire.ParseReqStd(h[:n])
+	case wire.NextReqMedium:
+		var m wire.ReqMedium
+		m, _, err = wire.ParseReqMedium(h[:n])
+		*r = wire.ReqStd{JobID: m.JobID}
+	default:
+		var m wire.ReqSmall
+		m, _, err = wire.ParseReqSmall(h[:n])
+		*r = wire.ReqStd{JobID: m.JobID}
+	}
+	if err != nil {
+		return s.bad(ReasonShort)
+	}
+	return s.rejected(rc)
+}

@@ -1,0 +1,72 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// A Reason says why a request could not even be answered.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNone    Reason = iota
+	ReasonShort          // shorter than its header (S-HDR-08)
+	ReasonNextHdr        // next_hdr is not a request's
+)
+
+// A Result is what became of a request packet.
+type Result struct {
+	// Rsp is the response to give; Gtd says that it must not be lost (S-RSP-02).
+	Rsp wire.Rsp
+	Gtd bool
+	// Nack, if not 0, refuses the packet: nothing happened, it is to be sent
+	// again later.
+	Nack wire.NackCode
+	// Bad: the packet cannot be answered; count it under Reason and drop it.
+	Bad    bool
+	Reason Reason
+}
+
+// respond makes the Result of the request in s.req: the response to give. One that says
+// more than plain success is a RESPONSE, and guaranteed.
+func (s *SES) respond(op wire.RspOpcode, list wire.List, rc wire.RC, modified uint32) *Result {
+	s.Stats.Answers[rc&63]++
+	res, p := &s.res, &s.res.Rsp
+	// S-RSP-04: no generation, because it is 0.
+	p.List, p.Opcode, p.RC, p.Gen, p.MsgID, p.JobID, p.ModLen = list, op, rc, 0, s.req.MsgID, s.req.JobID, modified
+	res.Gtd, res.Nack, res.Bad, res.Reason = op == wire.RspResponse, 0, false, ReasonNone
+	return res
+}
+
+// done answers what went as usual; modified is the bytes that it changed or will change.
+func (s *SES) done(modified uint32) *Result {
+	return s.respond(wire.RspDefault, wire.ListExpected, wire.RCOK, modified)
+}
+
+// special answers a success that the initiator must hear of: the message met no receive,
+// or does not fit it.
+func (s *SES) special(list wire.List, modified uint32) *Result {
+	return s.respond(wire.RspResponse, list, wire.RCOK, modified)
+}
+
+// nothingNew answers another packet of a message of which something special was said.
+func (s *SES) nothingNew() *Result {
+	return s.respond(wire.RspDefault, wire.ListExpected, wire.RCNull, 0)
+}
+
+// rejected answers an error.
+func (s *SES) rejected(rc wire.RC) *Result {
+	return s.respond(wire.RspResponse, wire.ListExpected, rc, 0)
+}
+
+// nack refuses a packet for lack of room: nothing happened (S-RSM-09).
+func (s *SES) nack() *Result {
+	s.Stats.Refused++
+	s.res = Result{Nack: wire.NackNoSESMsgAvail}
+	return &s.res
+}
+
+// bad drops a packet that cannot be answered.
+func (s *SES) bad(why Reason) *Result {
+	s.Stats.Bad++
+	s.res = Result{Bad: true, Reason: why}
+	return &s.res
+}
