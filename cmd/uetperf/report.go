@@ -18,6 +18,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // readConfig is what report and compare do with records that exist.
@@ -185,7 +186,7 @@ func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
 		return err
 	}
 	if !cfg.Quiet {
-		fmt.Fprintf(stdout, "report: %s in %s\n", page.Plural(len(recs), "record"), cfg.Read.Output)
+		fmt.Fprintf(stdout, "report: %s in %s\n", units.Plural(len(recs), "record"), cfg.Read.Output)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (t *Table) row(dir string) *Row {
 
 // House is the table of this module.
 var House = Table{
-	Anywhere: []string{"internal/invariant", "internal/window"},
+	Anywhere: []string{"internal/invariant", "internal/window", "internal/units"},
 	Tests:    []string{"transport/sim", "transport/sim/simtest"},
 	TestModules: []string{
 		"pgregory.net/rapid",

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/uetkit/uetkit/internal/units"
 	"gonum.org/v1/plot"
 )
 
@@ -157,7 +158,7 @@ func sizes(all []float64) (axis, func(float64) float64) {
 		if e >= 0 {
 			n = int64(1) << int(min(e, 62))
 		}
-		a.ticks = append(a.ticks, plot.Tick{Value: e, Label: MessageSize(n)})
+		a.ticks = append(a.ticks, plot.Tick{Value: e, Label: units.Size(n)})
 	}
 	return a, at
 }

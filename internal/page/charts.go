@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/uetkit/uetkit/internal/units"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -82,7 +83,7 @@ func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
 		curve(p, curves[i], l, plotter.NoStep, false)
 		f.Keys = append(f.Keys, l.key(names[i], false))
 	}
-	f.SVG = render(fmt.Sprintf("%s: %s from %s to %s; the numbers are in the tables.", title, Plural(len(curves), "curve"), Time.Format(lo), Time.Format(hi)), part{p, "share of messages that were at least as fast", 380})
+	f.SVG = render(fmt.Sprintf("%s: %s from %s to %s; the numbers are in the tables.", title, units.Plural(len(curves), "curve"), Time.Format(lo), Time.Format(hi)), part{p, "share of messages that were at least as fast", 380})
 	return f, true
 }
 
@@ -294,7 +295,7 @@ func OverSize(title, ylabel string, u Unit, log bool, series []Series) (Figure, 
 	if unit != "" {
 		ylabel += ", " + unit
 	}
-	f.SVG = render(fmt.Sprintf("%s: %s, %s from %s to %s; the numbers are in the tables.", title, Plural(len(use), "line"), ylabel, u.Format(slices.Min(ys)), u.Format(slices.Max(ys))), part{p, ylabel, 290})
+	f.SVG = render(fmt.Sprintf("%s: %s, %s from %s to %s; the numbers are in the tables.", title, units.Plural(len(use), "line"), ylabel, u.Format(slices.Min(ys)), u.Format(slices.Max(ys))), part{p, ylabel, 290})
 	return f, true
 }
 
@@ -336,7 +337,7 @@ func Bars(title, ylabel string, u Unit, names []string, values []float64) (Figur
 		ylabel += ", " + unit
 	}
 	f := Figure{Title: title}
-	f.SVG = render(fmt.Sprintf("%s: %s, the highest %s.", title, Plural(len(names), "bar"), u.Format(hi)), part{p, ylabel, 190})
+	f.SVG = render(fmt.Sprintf("%s: %s, the highest %s.", title, units.Plural(len(names), "bar"), u.Format(hi)), part{p, ylabel, 190})
 	return f, true
 }
 

@@ -114,27 +114,6 @@ func Int[T int | int64 | uint64](n T) string {
 	return sign + s
 }
 
-// MessageSize writes a size as command lines have it: 64K.
-func MessageSize(n int64) string {
-	for _, u := range []struct {
-		suffix string
-		n      int64
-	}{{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}} {
-		if n >= u.n && n%u.n == 0 {
-			return strconv.FormatInt(n/u.n, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// Plural writes a number of things.
-func Plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
-}
-
 // Shell writes a command line that a shell reads as these words.
 func Shell(words []string) string {
 	out := make([]string, len(words))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/uetkit/uetkit/internal/units"
 	"golang.org/x/net/html"
 )
 
@@ -267,7 +268,7 @@ func TestFormat(t *testing.T) {
 		{Int(int64(-1000)), "−1\u202f000"}, {Int(uint64(math.MaxUint64)), "18\u202f446\u202f744\u202f073\u202f709\u202f551\u202f615"},
 		{Figures(0.00012), "0.00012"}, {Figures(0.25), "0.250"}, {Figures(1137), "1137"},
 		{Shell([]string{"uetperf", "a b", "it's", "", "p99<1ms", "[::1]:5"}), `uetperf 'a b' 'it'\''s' '' 'p99<1ms' '[::1]:5'`},
-		{MessageSize(65536), "64K"}, {MessageSize(0), "0"}, {MessageSize(1000), "1000"},
+		{units.Size(65536), "64K"}, {units.Size(0), "0"}, {units.Size(1000), "1000"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // Environment is where and how the record was made.
@@ -27,7 +28,7 @@ func (r *Rec) Environment() page.Facts {
 		}
 		cpus := ""
 		if h.CPUs > 0 {
-			cpus = page.Plural(h.CPUs, "processor")
+			cpus = units.Plural(h.CPUs, "processor")
 		}
 		add(name, r.has(key), "%s", join(", ", h.Name, h.OS, h.Kernel, cpus))
 	}
@@ -53,7 +54,7 @@ func (r *Rec) Environment() page.Facts {
 	add("payload", c.MTU > 0, "%d B per packet", c.MTU)
 	add("paths", c.Paths > 0, "%d", c.Paths)
 	if c.Window > 0 {
-		add("window", true, "%s under way, per stream", page.Plural(c.Window, "message"))
+		add("window", true, "%s under way, per stream", units.Plural(c.Window, "message"))
 	}
 	if c.Parallel > 0 {
 		add("streams", true, "%s", join(", ", fmt.Sprint(c.Parallel), map[string]string{"forward": "client to server", "reverse": "server to client", "both": "both ways"}[c.Direction]))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // Bounds of the memory and the drawing that a record from elsewhere may ask for.
@@ -130,7 +131,7 @@ func CDF(recs []*Rec) []page.Block {
 					cs = append(cs, c)
 				}
 			}
-			draw(fmt.Sprintf("%s, size %s", title, page.MessageSize(s)), cs, false)
+			draw(fmt.Sprintf("%s, size %s", title, units.Size(s)), cs, false)
 		}
 	}
 	return append(out, problems...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // A Rec is a record to show.
@@ -110,7 +111,7 @@ func (r *Rec) RunName(i int) string {
 		if run.Size == 1 {
 			add("1 byte")
 		} else {
-			add(page.MessageSize(run.Size))
+			add(units.Size(run.Size))
 		}
 	}
 	if s == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // Special are tables of what some tests alone measure: open loop, opening and
@@ -158,7 +159,7 @@ func rounds(s *record.Soak) []page.Block {
 	if len(failed.Rows) > 0 {
 		out = append(out, failed)
 	}
-	n := page.Plural(len(s.Rounds), "test")
+	n := units.Plural(len(s.Rounds), "test")
 	if int64(len(s.Rounds)) < s.Episodes {
 		n += " of " + page.Int(s.Episodes)
 	}

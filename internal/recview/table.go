@@ -8,6 +8,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // A column of the table of runs.
@@ -113,7 +114,7 @@ func (r *Rec) Results(caption string) page.Table {
 		text("run", func(i int) string { return run(i).Name }),
 		text("op", func(i int) string { return run(i).Op }),
 		{head: page.Head{Name: "size", Unit: "B", Help: "of a message"}, always: true, cell: func(i int) page.Cell {
-			return opt(r.hasRun(i, "size"), func() page.Cell { return page.T("%s", page.MessageSize(run(i).Size)) })
+			return opt(r.hasRun(i, "size"), func() page.Cell { return page.T("%s", units.Size(run(i).Size)) })
 		}},
 		whole("msgs", "", "messages or round trips that were measured", "msgs", func(r *record.Run) int64 { return r.Msgs }),
 		{head: page.Head{Name: "time", Unit: "s", Help: "what they took"}, cell: func(i int) page.Cell {
@@ -303,7 +304,7 @@ func (r *Rec) Verdicts() (page.Table, bool) {
 		t.Rows = append(t.Rows, []page.Cell{
 			page.Passed(v.Pass), {Text: v.Assert, Code: true},
 			opt(v.Value != nil && r.has("verdict", i, "value"), func() page.Cell { return page.T("%s", measured(v)) }),
-			opt(r.has("verdict", i, "size"), func() page.Cell { return page.T("%s", page.MessageSize(v.Size)) }),
+			opt(r.has("verdict", i, "size"), func() page.Cell { return page.T("%s", units.Size(v.Size)) }),
 		})
 	}
 	return t, len(t.Rows) > 0

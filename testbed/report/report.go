@@ -13,6 +13,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
@@ -23,7 +24,7 @@ func Folder(r *result.Result) string { return r.Scenario + "-" + r.Substrate }
 // Folder beside the page.
 func HTML(w io.Writer, rs []*result.Result) error {
 	badge, counts := overall(rs)
-	doc := page.Doc{Title: "Testbed: " + page.Plural(len(rs), "run"), Badge: &badge, Lead: lead(rs), Foot: "Made by testbed from " + page.Plural(len(rs), "result") + ". This page needs no network; captures and logs are files beside it."}
+	doc := page.Doc{Title: "Testbed: " + units.Plural(len(rs), "run"), Badge: &badge, Lead: lead(rs), Foot: "Made by testbed from " + units.Plural(len(rs), "result") + ". This page needs no network; captures and logs are files beside it."}
 	summary := page.Section{Title: "Verdicts", Body: []page.Block{counts, verdicts(rs)}}
 	if len(rs) > 0 {
 		summary.Body = append(summary.Body, page.Details{Summary: "The machine", Open: true, Body: []page.Block{machine(rs)}})
@@ -226,7 +227,7 @@ func run(i int, r *result.Result) page.Section {
 	}
 	add(page.Details{Summary: "Health of the machine, and where the time went", Open: !r.Health.OK, Body: []page.Block{health(r), phases(r)}})
 	if len(r.Metrics) > 0 {
-		add(page.Details{Summary: page.Plural(len(r.Metrics), "metric") + " that assertions may use", Body: []page.Block{metrics(r)}})
+		add(page.Details{Summary: units.Plural(len(r.Metrics), "metric") + " that assertions may use", Body: []page.Block{metrics(r)}})
 	}
 	if len(r.Command) > 0 {
 		add(page.Text("To repeat it:"), page.Pre{Name: "command", Text: page.Shell(r.Command)})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/result"
 )
@@ -40,7 +41,7 @@ func lineText(l *fabric.Line) string {
 		out = append(out, fmt.Sprintf("MTU %d", l.MTU))
 	}
 	if n := len(l.Rules); n > 0 {
-		out = append(out, page.Plural(n, "rule"))
+		out = append(out, units.Plural(n, "rule"))
 	}
 	if len(out) == 0 {
 		return "no limit"
@@ -175,13 +176,13 @@ func topology(r *result.Result) (page.Figure, bool) {
 		text(switchX+switchW/2, y+13, "middle", "", fmt.Sprintf("spine.%d", i))
 		text(switchX+switchW/2, y+25, "middle", "muted", short(lineText(&spines[i]), 28))
 	}
-	alt := fmt.Sprintf("Topology: %s, a switch", page.Plural(len(left)+len(right)+hidden, "host"))
+	alt := fmt.Sprintf("Topology: %s, a switch", units.Plural(len(left)+len(right)+hidden, "host"))
 	if n := len(r.Topology.Spines); n > 0 {
-		alt += " with " + page.Plural(n, "spine")
+		alt += " with " + units.Plural(n, "spine")
 	}
 	f := page.Figure{Title: "Topology", SVG: template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">%s</svg>`, drawingW, height, esc(alt), b.String()))}
 	if hidden+hiddenSpines > 0 {
-		f.Note = fmt.Sprintf("%s and %s more are in the table of lines.", page.Plural(hidden, "host"), page.Plural(hiddenSpines, "spine"))
+		f.Note = fmt.Sprintf("%s and %s more are in the table of lines.", units.Plural(hidden, "host"), units.Plural(hiddenSpines, "spine"))
 	}
 	return f, true
 }
@@ -284,7 +285,7 @@ func ruleText(r *fabric.Rule) string {
 	pct := func(f float64) string { return page.Figures(100*f) + " %" }
 	add(r.Loss > 0, "loss %s", pct(r.Loss))
 	add(r.Burst != nil, "loss in bursts")
-	add(len(r.Drop) > 0, "drops %s by number", page.Plural(len(r.Drop), "packet"))
+	add(len(r.Drop) > 0, "drops %s by number", units.Plural(len(r.Drop), "packet"))
 	add(r.First > 0, "drops the first %d of each PDC", r.First)
 	add(r.Blackhole, "drops all")
 	add(r.Delay > 0, "delay %s", page.Time.Format(float64(r.Delay)))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/testbed/agent"
 	"github.com/uetkit/uetkit/testbed/metrics"
 	"github.com/uetkit/uetkit/testbed/result"
@@ -131,7 +131,7 @@ func Judge(sc *scenario.Scenario, r *result.Result, took float64, slow []string)
 	case !wrong && !limited && len(timing) == len(failed) && crowded(r):
 		// A resend too many or a little less speed may be a program that waited for
 		// its processor just then, however well the rest of the run went.
-		over(r, result.Inconclusive, "%d programs share %s, which is too few to judge %s", len(r.Hosts)+1, page.Plural(r.Machine.CPUs, "processor"), strings.Join(failed, "; "))
+		over(r, result.Inconclusive, "%d programs share %s, which is too few to judge %s", len(r.Hosts)+1, units.Plural(r.Machine.CPUs, "processor"), strings.Join(failed, "; "))
 	default:
 		over(r, result.Fail, "%s", strings.Join(failed, "; "))
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/page"
 	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/units"
 )
 
 // HTML writes the page. title may be empty; by says what made the page. The page
 // is the same for the same records.
 func HTML(w io.Writer, recs []*recview.Rec, title, by string) error {
-	doc := page.Doc{Title: title, Foot: "Made by " + by + " from " + page.Plural(len(recs), "record") + ". This page needs no network and keeps the records inside."}
+	doc := page.Doc{Title: title, Foot: "Made by " + by + " from " + units.Plural(len(recs), "record") + ". This page needs no network and keeps the records inside."}
 	if len(recs) == 1 {
 		one(&doc, recs[0])
 	} else {
@@ -65,7 +66,7 @@ func add(doc *page.Doc, title string, body []page.Block) {
 // several is the page of more than one.
 func several(doc *page.Doc, recs []*recview.Rec) {
 	if doc.Title == "" {
-		doc.Title = "uetperf: " + page.Plural(len(recs), "record")
+		doc.Title = "uetperf: " + units.Plural(len(recs), "record")
 	}
 	t := page.Table{Heads: []page.Head{
 		{Name: "verdict", Left: true}, {Name: "record", Left: true}, {Name: "test", Left: true}, {Name: "ends", Left: true}, {Name: "runs"},
@@ -230,7 +231,7 @@ func fixed(v *float64, per float64, prec int) page.Cell {
 func tiles(r *recview.Rec) page.Tiles {
 	h := headline(r)
 	var t page.Tiles
-	at := func(size int64) string { return "at size " + page.MessageSize(size) }
+	at := func(size int64) string { return "at size " + units.Size(size) }
 	if h.p50 != nil {
 		t = append(t, page.Tile{Name: "latency, p50", Value: page.Time.Format(*h.p50), Note: at(h.size)})
 	}
