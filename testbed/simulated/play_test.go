@@ -210,6 +210,9 @@ func TestPlayRefuses(t *testing.T) {
 		{`rate ""`, func(sc *scenario.Scenario) { sc.Traffic[0].Test = "load" }},
 		{`test "write"`, func(sc *scenario.Scenario) { sc.Traffic[0].Test = "write" }},
 		{`mode "uud"`, func(sc *scenario.Scenario) { sc.Traffic[0].Mode = "uud" }},
+		{`mode "uud"`, func(sc *scenario.Scenario) {
+			sc.Traffic[0] = scenario.Traffic{From: "c", To: "s", Test: "soak", Mode: "uud", Time: fabric.Duration(time.Second)}
+		}},
 		{`complete "match"`, func(sc *scenario.Scenario) { sc.Traffic[0].Complete = "match" }},
 		{`cc "none"`, func(sc *scenario.Scenario) { sc.Traffic[0].CC = "none" }},
 		{"window 100000", func(sc *scenario.Scenario) { sc.Traffic[0].Test, sc.Traffic[0].Window = "bw", 100000 }},
@@ -253,6 +256,21 @@ func TestPlayTellsBrokenPromises(t *testing.T) {
 func stranger() []byte {
 	b := putIP(nil, &sim.Packet{Src: addrPort("198.18.16.2:1"), Dst: addrPort("198.18.17.2:2"), Data: make([]byte, 30)})
 	return b
+}
+
+// A soak plays tests of all kinds, and its record has one run, the sum of them.
+func TestPlaySoak(t *testing.T) {
+	sc := small(t)
+	sc.Traffic = []scenario.Traffic{{From: "c", To: "s", Test: "soak", Op: "send", Time: fabric.Duration(2 * time.Second)}}
+	r := play(t, sc, *seed)
+	rec := r.Hosts[1].Record
+	if !rec.OK || len(rec.Runs) != 1 {
+		t.Fatalf("%+v, %s", rec, r.Hosts[1].Log)
+	}
+	run := rec.Runs[0]
+	if run.Op != "send" || run.Msgs < 1000 || run.DataCheck.OK < run.Msgs || run.DataCheck.Wrong != 0 || *run.Lost != 0 || run.DurationNS < 2e9 {
+		t.Errorf("%+v, %+v", run, run.DataCheck)
+	}
 }
 
 func TestPlayEndsWithItsContext(t *testing.T) {

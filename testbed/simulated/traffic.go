@@ -83,10 +83,11 @@ func planOf(t *scenario.Traffic, mtu int) (*plan, error) {
 		return nil, fmt.Errorf("mtu %d is not 1024, 2048, 4096 or 8192", p.mtu)
 	case int64(3*s.Window*s.Parallel)*largest > maxBuffers:
 		return nil, fmt.Errorf("%d streams with a window of %d messages of %d bytes need more than %d bytes of buffers", s.Parallel, s.Window, largest, maxBuffers)
-	case p.soak: // which draws the rest
-		return p, nil
 	}
 	run := p.of(largest)
+	if p.soak { // which draws its tests
+		run.Test = traffic.BW
+	}
 	return p, run.Validate()
 }
 
@@ -249,7 +250,7 @@ func (s *session) draw() (spec traffic.Spec, ok bool) {
 		return spec, ok
 	}
 	left := s.p.Time - (s.l.w.Now() - s.begun)
-	m := traffic.Mix{Base: s.p.Spec, Sizes: s.p.sizes, Impaired: true}
+	m := traffic.Mix{Base: s.p.Spec, Sizes: s.p.sizes, Op: s.t.Op, Mode: s.t.Mode, Complete: s.t.Complete, Impaired: true}
 	spec, _ = m.Draw(s.rng, left)
 	return spec, left > 0
 }
