@@ -9,6 +9,7 @@ import (
 	"github.com/uetkit/uetkit/transport/cms"
 	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // met is a pipe over which a message went already.
@@ -111,6 +112,124 @@ func TestLoneIsNotTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// owing is a pipe whose b owes an ACK that is due, of a message that a receive took.
+func owing(t *testing.T, change func(*Config)) *pipe {
+	p := newPipe(t, change)
+	for i := range 2 {
+		p.settle()
+		p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 64)})
+		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, byte(i))})
+	}
+	p.move(p.a, p.b)
+	p.b.Flush(p.now)
+	return p
+}
+
+// The short way of an ACK, like that of a message.
+func TestLoneAckIsAsOthers(t *testing.T) {
+	for _, kind := range []string{"clear", "without CRC", "sealed", "trimming"} {
+		t.Run(kind, func(t *testing.T) {
+			var trains [2]*dgram.Datagram
+			var dumps [2]string
+			for i := range trains {
+				change := func(c *Config) { c.NoCRC, c.Trimming = kind == "without CRC", kind == "trimming" }
+				if kind == "sealed" {
+					change = secured(t, nil)
+				}
+				p := owing(t, change)
+				f, d := p.b, &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+				f.begin(d)
+				if i == 1 {
+					f.fillControl(p.now)
+				} else if !f.loneAck(p.now) {
+					t.Fatal("not taken for a lone one")
+				}
+				if trains[i], dumps[i] = d, f.Dump(); f.Pending() || f.Owes() {
+					t.Error("something is left")
+				}
+			}
+			x, y := trains[0], trains[1]
+			if !bytes.Equal(x.Data, y.Data) || x.Seg != y.Seg || x.Remote != y.Remote || x.Path != y.Path || x.TOS != y.TOS {
+				t.Errorf("%+v, want %+v", x, y)
+			}
+			if dumps[0] != dumps[1] {
+				t.Errorf("%s\nwant %s", dumps[0], dumps[1])
+			}
+		})
+	}
+}
+
+// What is not one ACK, or not all that is due, does not go the short way.
+func TestLoneAckIsNotTaken(t *testing.T) {
+	for name, more := range map[string]func(p *pipe) *pipe{
+		"not due": func(p *pipe) *pipe {
+			p.b.flush = false
+			return p
+		},
+		"another peer": func(p *pipe) *pipe {
+			id, _ := p.b.Peer(netip.MustParseAddrPort("198.18.0.9:4793"), true)
+			p.b.acks.push(id)
+			return p
+		},
+		"another PDC": func(p *pipe) *pipe {
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 2), Ordered: true})
+			p.move(p.a, p.b)
+			return p
+		},
+		"a PDC that is gone": func(p *pipe) *pipe {
+			p.b.lanes[p.b.peers[p.toA].owing.front()].pdc = nil
+			return p
+		},
+		"a result": func(p *pipe) *pipe {
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 2)}) // no receive: what becomes of it is told for sure
+			p.move(p.a, p.b)
+			return p
+		},
+		"a probe": func(p *pipe) *pipe {
+			p.drop = func(from *FEP, _ []byte) bool { return from == p.b }
+			p.move(p.b, p.a)
+			for probes := p.a.Stats().CPTx; p.a.Stats().CPTx == probes; p.move(p.a, p.b) {
+				p.now = max(p.now, p.a.NextTimeout())
+				p.a.Advance(p.now)
+			}
+			p.b.Flush(p.now)
+			return p
+		},
+		"a lane given anew": func(p *pipe) *pipe {
+			p.b.lanes[p.b.peers[p.toA].owing.front()].owing = false
+			return p
+		},
+		"an answer to a stranger": func(p *pipe) *pipe {
+			p.b.Receive(p.now, &dgram.Datagram{Data: strange(p), Remote: p.a.cfg.Local})
+			if !p.b.pds.Loose() {
+				p.t.Fatal("no answer")
+			}
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := more(owing(t, nil))
+			f, was := p.b, p.b.Dump()
+			d := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
+			f.begin(d)
+			if f.loneAck(p.now) || len(d.Data) > 0 {
+				t.Errorf("taken for a lone one:\n%s", was)
+			}
+			if is := f.Dump(); is != was {
+				t.Errorf("%s\nwas %s", is, was)
+			}
+		})
+	}
+}
+
+// strange is a request of a to a PDC that b does not have: it is answered by a NACK.
+func strange(p *pipe) []byte {
+	b := (&wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, SPDCID: 77, DPDCID: 88, ClearOff: -1}).Append(nil)
+	b = (&wire.ReqStd{}).Append(b)
+	a, z := p.a.cfg.Local, p.b.cfg.Local
+	return wire.AppendCRC(b, 0, wire.CRCPrefix(a.Addr(), z.Addr(), a.Port(), z.Port(), uint16(8+len(b)+wire.CRCLen)))
 }
 
 // closer is a CCC with which the PDC closes when its next packet leaves, as it does

@@ -360,7 +360,9 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 		f.drop(DropHeader)
 		return
 	}
-	p.Accept(now, m, &res.Rsp, res.Gtd)
+	if p.Accept(now, m, &res.Rsp, res.Gtd) {
+		f.oweAck(p)
+	}
 	f.heed()
 	f.hear(PeerID(p.Peer))
 	if p.Mode() == wire.ROD {
@@ -406,7 +408,9 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 		p.HeldLater(now, res.Nack)
 		return false
 	}
-	p.Accept(now, &m, &res.Rsp, res.Gtd)
+	if p.Accept(now, &m, &res.Rsp, res.Gtd) {
+		f.oweAck(p)
+	}
 	f.heed()
 	p.HeldDone()
 	return true

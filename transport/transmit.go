@@ -229,7 +229,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 			f.ready.push(f.ready.pop()) // round robin among peers
 		}
 	}
-	if len(d.Data) == 0 {
+	if len(d.Data) == 0 && !f.loneAck(now) {
 		f.fillControl(now)
 		if len(d.Data) == 0 {
 			return false
@@ -238,6 +238,32 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	f.follow()
 	f.stats.TxTrains++
 	f.stats.TxBytes += uint64(len(d.Data))
+	return true
+}
+
+// loneAck is fillControl for a single ACK, where nothing else is due to anybody. It
+// reports false, and has done nothing, where fillControl has to look. Without it a
+// ping-pong takes 1 % more instructions (docs/perf.md, Fast paths).
+func (f *FEP) loneAck(now time.Duration) bool {
+	if !f.flush || f.acks.len() != 1 || f.pds.Loose() {
+		return false
+	}
+	p := &f.peers[f.acks.front()]
+	if p.owing.len() != 1 {
+		return false
+	}
+	ln := &f.lanes[p.owing.front()]
+	pdc := ln.pdc
+	if pdc == nil || !ln.owing || pdc.CtlOwed() || !pdc.OneAck() {
+		return false
+	}
+	remote, path := pdc.AckTo()
+	f.joined(pdc.NextAck(now, f.start(remote, int(path), f.ackLen, f.tos[classCtl])))
+	f.seal()
+	f.stats.AcksTx++
+	p.owing.clear()
+	f.acks.clear()
+	ln.owing, p.acks, f.flush, f.ackAt = false, false, false, 0
 	return true
 }
 

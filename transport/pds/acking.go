@@ -22,6 +22,12 @@ func (p *PDC) AckOwed() bool {
 // time).
 func (p *PDC) ackReady() bool { return p.rx.ackDue && (p.mode != wire.ROD || !p.rx.ripe()) }
 
+// OneAck reports whether NextAck has the ACK of what came, and then nothing.
+func (p *PDC) OneAck() bool {
+	rx := p.rx
+	return rx != nil && p.ackReady() && rx.due == 0 && rx.nprobe == 0 && len(rx.once) == 0
+}
+
 // AckTo is where ACKs go: to the port the packet came from, by the path it came
 // by, so that the entropy value is echoed (S-PKT-03).
 func (p *PDC) AckTo() (remote *netip.AddrPort, path uint8) { return &p.rx.remote, p.rx.path }

@@ -38,3 +38,34 @@ func TestAckSaysWhatThereIs(t *testing.T) {
 		}
 	}
 }
+
+// OneAck is an ACK that is due and alone: behind it nothing is owed.
+func TestOneAck(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(*pdcTest)
+		one  bool
+	}{
+		{"an ACK", func(x *pdcTest) { x.p.rx.ackDue = true }, true},
+		{"nothing", func(*pdcTest) {}, false},
+		{"a PDC that never received", func(x *pdcTest) { x.p.rx = nil }, false},
+		{"a guaranteed response too", func(x *pdcTest) {
+			x.p.rx.ackDue, x.p.rx.due, x.p.rx.stored = true, 1, []answer{{psn: x.psn(0), due: true}}
+		}, false},
+		{"an answer to a PROBE too", func(x *pdcTest) { x.p.rx.ackDue, x.p.rx.nprobe = true, 1 }, false},
+		{"a response behind a hole too", func(x *pdcTest) { x.p.rx.ackDue, x.p.rx.once = true, []answer{{psn: x.psn(1)}} }, false},
+	} {
+		x := newTarget(t)
+		x.recv(1)
+		x.p.rx.ackDue = false
+		c.make(x)
+		if got := x.p.OneAck(); got != c.one {
+			t.Errorf("%s: %t", c.name, got)
+		}
+		if c.one {
+			if x.p.NextAck(0, nil); x.p.AckOwed() {
+				t.Errorf("%s: more is owed", c.name)
+			}
+		}
+	}
+}

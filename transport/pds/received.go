@@ -299,8 +299,9 @@ type Meta struct {
 }
 
 // Accept records a delivered packet with its response. gtd keeps the response
-// until the initiator clears it.
-func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
+// until the initiator clears it. It reports that the PDC owes an ACK now, which is the most
+// frequent news of all, or leaves that to News.
+func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes bool) {
 	rx, t := p.rx, p.t
 	if m.Next && !gtd && rx.win.Take(uint32(m.PSN)) {
 		// The rest without what ReceiveNext knows: nothing is held or late, no hole.
@@ -326,10 +327,10 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 			rx.ackBytes = 0
 			if !rx.ackDue {
 				rx.ackDue, rx.ackWhy = true, m.whyAck()
-				p.oweAck()
+				return true
 			}
 		}
-		return
+		return false
 	}
 	if m.PSN == rx.max+1 {
 		rx.max = m.PSN
@@ -355,7 +356,7 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 	tr.ce = m.CE || tr.ce && rx.ackDue
 	if gtd || len(rx.stored) != 0 || !rx.win.Take(uint32(m.PSN)) {
 		if p.acceptBehind(now, m, rsp, gtd) {
-			return
+			return false
 		}
 	}
 	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
@@ -370,9 +371,10 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) {
 		rx.ackBytes = 0
 		if !rx.ackDue {
 			rx.ackDue, rx.ackWhy = true, m.whyAck()
-			p.oweAck()
+			return true
 		}
 	}
+	return false
 }
 
 // rodPast: what is next for the message layer comes behind psn, and behind the control
