@@ -22,6 +22,10 @@ func (f *FEP) heedAll() {
 		switch p := n.PDC; n.Kind {
 		case pds.NewsAnswered:
 			f.ses.Answered(handle(n.Ref), n.Rsp)
+		case pds.NewsPassed:
+			for _, msg := range n.Msgs {
+				f.ses.Answered(ses.Handle(msg), nil)
+			}
 		case pds.NewsAwake:
 			f.wake(p)
 		case pds.NewsOwesAck:

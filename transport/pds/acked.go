@@ -37,6 +37,8 @@ func (p *PDC) passed(newest *time.Duration) (newly int) {
 	if t.cfg.Paths > 1 {
 		return 0
 	}
+	msgs := t.news.msgs
+	had := len(msgs)
 	for ; tx.una != tx.nxt && !tx.una.After(tx.cack); tx.una++ {
 		k := tx.at(tx.una)
 		if k.state != pktFlight || k.ctl != 0 || k.tries != 0 || k.nacked || k.hole != 0 {
@@ -51,7 +53,10 @@ func (p *PDC) passed(newest *time.Duration) (newly int) {
 		newly += int(k.size)
 		tx.settleFlight(k)
 		tx.backoff = 0
-		p.t.news.put(News{Kind: NewsAnswered, PDC: p, Ref: k.ref})
+		msgs = append(msgs, k.ref.Msg)
+	}
+	if t.news.msgs = msgs; len(msgs) > had {
+		t.news.put(News{Kind: NewsPassed, PDC: p, Msgs: msgs[had:]})
 	}
 	return newly
 }

@@ -16,6 +16,7 @@ type News struct {
 	PDC      *PDC      // nil for NewsGuessed
 	Ref      Ref       // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp // of NewsAnswered: what the ACK carried, borrowed by the call; nil: the default response
+	Msgs     []uint32  // of NewsPassed: Ref.Msg of each packet
 }
 
 // NewsKind is what a piece of News tells.
@@ -26,6 +27,9 @@ const (
 	// NewsAnswered: the packet with Ref was executed by the target. Without Rsp only a CACK
 	// covered it: the default response.
 	NewsAnswered NewsKind = iota + 1
+	// NewsPassed: the packets of Msgs were executed by the target, in this order; a CACK
+	// covered them: the default response.
+	NewsPassed
 	// NewsFailed: the packet with Ref will never be answered, because of Why. It may have been
 	// executed: the network delays packets, and copies them.
 	NewsFailed
@@ -79,6 +83,7 @@ type Owner interface {
 type newsList struct {
 	q    []News
 	head int
+	msgs []uint32 // what News.Msgs are parts of
 }
 
 func (l *newsList) put(n News) { l.q = append(l.q, n) }
@@ -91,7 +96,7 @@ func (t *Table) HasNews() bool { return len(t.news.q) != 0 }
 func (t *Table) NextNews() *News {
 	l := &t.news
 	if l.head == len(l.q) {
-		l.q, l.head = l.q[:0], 0
+		l.q, l.head, l.msgs = l.q[:0], 0, l.msgs[:0]
 		return nil
 	}
 	n := &l.q[l.head]

@@ -121,6 +121,10 @@ func (x *pdcTest) heed() {
 		switch n.Kind {
 		case NewsAnswered:
 			x.answered(n.Ref.Msg, n.Rsp)
+		case NewsPassed:
+			for _, msg := range n.Msgs {
+				x.answered(msg, nil)
+			}
 		case NewsFailed:
 			x.say("failed %d %d %v", n.Ref.Msg, n.Why.Why, n.Why.Nack)
 		case NewsGone:

@@ -208,6 +208,10 @@ func (s *side) heed() {
 		switch p := n.PDC; n.Kind {
 		case pds.NewsAnswered:
 			s.answered(n.Ref, n.Rsp)
+		case pds.NewsPassed:
+			for _, msg := range n.Msgs {
+				s.answered(pds.Ref{Msg: msg}, nil)
+			}
 		case pds.NewsFailed:
 			s.say("%v failed: %v", refText(n.Ref), whyText(n.Why))
 		case pds.NewsGone:

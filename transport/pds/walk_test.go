@@ -39,6 +39,10 @@ func (w *walkOwner) heed(tab *Table) {
 		switch n.Kind {
 		case NewsAnswered:
 			w.end(n.Ref, "answered")
+		case NewsPassed:
+			for _, msg := range n.Msgs {
+				w.end(Ref{Msg: msg}, "answered")
+			}
 		case NewsFailed:
 			w.end(n.Ref, "failed")
 		case NewsGone:
