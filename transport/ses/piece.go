@@ -48,6 +48,14 @@ func (s *SES) encode(b []byte, h Handle, p Piece, first bool) []byte {
 	if m == nil {
 		panic("BUG: ses: a piece of a message that ended")
 	}
+	if p.Off == 0 && p.Last && p.Kind == PieceData && first && m.iov == nil && len(s.gens) == 0 {
+		// All of a message. Without this 0.7 % more instructions (docs/perf.md, Fast paths).
+		m.next = p.Len
+		m.open++
+		m.phase = phaseSent
+		m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
+		return append(m.hdr.Append(b), m.buf...)
+	}
 	if first {
 		m.next += p.Len
 		m.open++
