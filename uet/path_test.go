@@ -16,10 +16,13 @@ func TestQuiesce(t *testing.T) {
 		t.Errorf("to nobody: %v", err)
 	}
 	for i := range 3 {
-		ok(t, b.Recv(make([]byte, 8), fi.AddrUnspec, i))
-		ok(t, a.Send(make([]byte, 8), toB, i))
-		wait(t, a.tx, b)
-		wait(t, b.rx)
+		// A message that waited for a busy machine measures no round trip: then another one.
+		for n := 0; n == 0 || n < 1000 && a.Load().RTT == 0; n++ {
+			ok(t, b.Recv(make([]byte, 8), fi.AddrUnspec, i))
+			ok(t, a.Send(make([]byte, 8), toB, i))
+			wait(t, a.tx, b)
+			wait(t, b.rx)
+		}
 		if c := a.Load(); c.PDCs == 0 || c.Window == 0 || c.RTT == 0 {
 			t.Errorf("after a message: %+v", c)
 		}
