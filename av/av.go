@@ -1,9 +1,9 @@
-// Package av is address vectors as fi_av(3) describes them: tables that turn
-// addresses into fi.Addr handles.
+// Package av implements address vectors as fi_av(3) describes them: tables that map fi.Addr
+// handles to addresses.
 //
-// An AV is safe for concurrent use; Get, which every post needs, takes no lock.
-// An AV knows no endpoint: endpoints that keep something per entry compare its
-// generation (Get), which changes when a handle comes to mean another address.
+// An AV is safe for concurrent use. Get, which every post calls, takes no lock. A removed
+// handle may be used again for another address: its generation (Gen) changes then, by which
+// an endpoint notices that what it cached for the handle is stale.
 package av
 
 import (
@@ -18,57 +18,61 @@ import (
 
 // Attr describes an AV to open (struct fi_av_attr).
 type Attr struct {
-	// Type is table; map is treated as table, unspec chooses table (R-AV-03).
+	// Type may have any value; every AV is a fi.AVTable (R-AV-03).
 	Type fi.AVType
-	// Count is how many addresses to expect, EPPerNode how many endpoints per
-	// network address: hints, 0 for not known.
+	// Count is the expected number of addresses, EPPerNode that of endpoints per network
+	// address. Both are hints that are ignored.
 	Count     int
 	EPPerNode int
-	// Name and fi.Read ask for a shared AV, which is refused with fi.ENOSYS
-	// (R-AV-18). fi.Event asks for asynchronous insertion: needs an EQ.
-	// fi.AVUserID: sources are reported by what SetUserID says. fi.Symmetric is
-	// a hint and ignored.
-	Name  string
+	// Name must be empty: an AV cannot be shared by processes (R-AV-18).
+	Name string
+	// Flags may contain fi.Event (insertions are asynchronous and need an event queue),
+	// fi.AVUserID (the source of a message is reported as SetUserID says) and
+	// fi.Symmetric (a hint that is ignored). fi.Read, for a shared AV, fails with
+	// fi.ENOSYS.
 	Flags fi.Flags
-	// Format is what LookupRecord writes: socket addresses, of the family of each
-	// address (fi.FormatSockaddr and its kin), text (fi.FormatStr), or the UET record
-	// (fi.FormatUnspec). Insertion takes any. uet.Domain.OpenAV sets it.
+	// Format is the format that LookupRecord writes: a socket address of the address's
+	// family (fi.FormatSockaddr and its kin), text (fi.FormatStr) or the UET record
+	// (fi.FormatUnspec). Insertions accept all formats. uet.Domain.OpenAV sets it.
 	Format fi.AddrFormat
 }
 
-// MaxLen is the most addresses of an AV; beyond, insertion fails with fi.ENOMEM.
+// MaxLen is the most addresses of an AV. Insertions beyond it fail with fi.ENOMEM.
 const MaxLen = 1 << 24
 
-// Events is an EQ, for asynchronous insertions (R-AV-08).
+// Events is the event queue to which an AV reports asynchronous insertions (R-AV-08).
 type Events interface {
-	// Bind binds an AV: the queue cannot be closed until Unbind. fi.EBADF: it is closed.
+	// Bind binds an AV; the queue cannot be closed until Unbind. It fails with fi.EBADF
+	// if the queue is closed.
 	Bind() (Binding, error)
 }
 
-// A Binding takes the reports of an AV. It is called with the AV locked.
+// A Binding accepts the events of one AV. Its methods are called with the AV locked.
 type Binding interface {
-	// Room is called before an insertion. After nil, all that the insertion reports
-	// finds room; with an error, the insertion fails with it.
+	// Room is called before an insertion. If it returns nil, the queue has room for all
+	// events of the insertion. If it returns an error, the insertion fails with that.
 	Room() error
-	// AVError reports one address that failed, AVComplete the end of a call.
+	// AVError reports one address that could not be inserted.
 	AVError(av *AV, context any, index int, err fi.Errno)
+	// AVComplete reports the end of an insertion and the number of addresses inserted.
 	AVComplete(av *AV, context any, count int)
+	// Unbind ends the binding.
 	Unbind()
 }
 
-// A record is what a handle means. It is never changed once it is in the table.
+// A record is the meaning of a handle. It is never changed once it is in the table.
 type record struct {
 	addr wire.Addr
-	user fi.Addr // what this source is reported as
+	user fi.Addr // how this source is reported
 	gen  uint32
 }
 
-// A table is what Get reads without a lock.
+// A table has the record of each handle. Get reads it without a lock.
 type table []atomic.Pointer[record]
 
-// A link is the rest of what is kept of a handle: its generation, which outlives its use,
-// and its neighbours in the ring of handles with the same source.
-type link struct{ gen, next, prev uint32 }
+// A node has the generation of a handle, which survives its removal, and the handle's
+// neighbours in the ring of handles with the same source.
+type node struct{ gen, next, prev uint32 }
 
 // An AV is an address vector.
 type AV struct {
@@ -77,8 +81,8 @@ type AV struct {
 	tab  atomic.Pointer[table]
 
 	mu     sync.RWMutex // guards what follows, and changes of tab
-	links  []link
-	first  int // no free handle is below
+	nodes  []node       // by handle
+	first  int          // no lower handle is free
 	n      int
 	max    int // MaxLen, less in tests
 	index  index
@@ -87,8 +91,9 @@ type AV struct {
 	closed bool
 }
 
-// New opens an AV. Programs call uet.Domain.OpenAV, because endpoints take only vectors of
-// their domain. fi.EINVAL: unknown type or flags. fi.ENOSYS: shared.
+// New opens an AV (fi_av_open). Programs call uet.Domain.OpenAV instead: endpoints bind only
+// to vectors of their domain. New fails with fi.EINVAL for an invalid attribute, with
+// fi.ENOSYS for a shared AV.
 func New(attr Attr, ctx any) (*AV, error) {
 	switch {
 	case attr.Type > fi.AVTable:
@@ -134,9 +139,9 @@ func (v *provider) Unbind() {
 	v.mu.Unlock()
 }
 
-// BindEvents sets the queue of asynchronous insertions, until Close (fi_av_bind).
-// fi.EINVAL: the AV has one already, or e is nil. fi.EBADF: the AV or the queue is
-// closed.
+// BindEvents sets the event queue for asynchronous insertions until Close (fi_av_bind). It
+// fails with fi.EINVAL if e is nil or the AV has a queue already, with fi.EBADF if the AV or
+// the queue is closed.
 func (v *AV) BindEvents(e Events) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -154,8 +159,9 @@ func (v *AV) BindEvents(e Events) error {
 	return nil
 }
 
-// Close frees the AV. fi.EBUSY: endpoints are bound (R-AV-17). fi.EBADF: it is closed
-// already; all other calls fail with that afterwards. Queued events about it stay.
+// Close frees the AV. It fails with fi.EBUSY while endpoints are bound (R-AV-17), with
+// fi.EBADF the second time. Later calls fail with fi.EBADF. Events of the AV that are in its
+// event queue stay there.
 func (v *AV) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,7 +173,7 @@ func (v *AV) Close() error {
 	}
 	v.closed = true
 	v.tab.Store(&table{})
-	v.links, v.n = nil, 0
+	v.nodes, v.n = nil, 0
 	v.index.init()
 	if v.events != nil {
 		v.events.Unbind()
@@ -183,14 +189,14 @@ func (v *AV) Closed() bool {
 	return v.closed
 }
 
-// Len is the number of addresses.
+// Len returns the number of addresses.
 func (v *AV) Len() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.n
 }
 
-// get is the record of a handle, nil if it is not set.
+// get returns the record of a handle, nil if the handle is not in use.
 func (v *AV) get(h fi.Addr) *record {
 	t := *v.tab.Load()
 	if uint64(h) >= uint64(len(t)) {
@@ -199,8 +205,7 @@ func (v *AV) get(h fi.Addr) *record {
 	return t[h].Load()
 }
 
-// Get is Lookup for endpoints. gen changes whenever the handle comes to mean another
-// address, and is never 0. Get takes no lock.
+// Get is Lookup for endpoints, without a lock. gen is the generation of the handle; see Gen.
 func (v *AV) Get(h fi.Addr) (a wire.Addr, gen uint32, ok bool) {
 	r := v.get(h)
 	if r == nil {
@@ -209,7 +214,8 @@ func (v *AV) Get(h fi.Addr) (a wire.Addr, gen uint32, ok bool) {
 	return r.addr, r.gen, true
 }
 
-// Gen is the generation of a handle, 0 if it is not set.
+// Gen returns the generation of a handle: a number that changes with each address inserted
+// under the handle. It is 0 if the handle is not in use.
 func (v *AV) Gen(h fi.Addr) uint32 {
 	if r := v.get(h); r != nil {
 		return r.gen
@@ -217,8 +223,8 @@ func (v *AV) Gen(h fi.Addr) uint32 {
 	return 0
 }
 
-// Lookup returns the address of a handle. fi.EINVAL: it is not set (R-AV-13).
-// fi.EBADF: the AV is closed.
+// Lookup returns the address of a handle (fi_av_lookup). It fails with fi.EINVAL if the
+// handle is not in use (R-AV-13), with fi.EBADF if the AV is closed.
 func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
 	if r := v.get(h); r != nil {
 		return r.addr, nil
@@ -230,8 +236,9 @@ func (v *AV) Lookup(h fi.Addr) (wire.Addr, error) {
 	return wire.Addr{}, fmt.Errorf("av: lookup %d: %w", uint64(h), no)
 }
 
-// LookupRecord fills b with a handle's address as bytes in the format of the AV, cut
-// to b's length, and returns the bytes that it needs (R-AV-13). Errors: those of Lookup.
+// LookupRecord writes the address of a handle to b, as bytes in the format of the AV. It
+// returns the length of the address; if b is shorter, the address is cut (R-AV-13). It fails
+// as Lookup does.
 func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 	a, err := v.Lookup(h)
 	if err != nil {
@@ -246,9 +253,11 @@ func (v *AV) LookupRecord(h fi.Addr, b []byte) (int, error) {
 	return len(rec), nil
 }
 
-// SetUserID sets what the source of a handle is reported as, on an AV opened with
-// fi.AVUserID; until then it is reported as fi.AddrNotAvail (R-CQ-66). fi.EINVAL: the
-// handle is not set, or the AV was opened without the flag. fi.EBADF: the AV is closed.
+// SetUserID sets the user id of a handle: the fi.Addr as which completions report messages
+// from it (fi_av_set_user_id). The AV must have been opened with fi.AVUserID. Until the first
+// call, such messages are reported as fi.AddrNotAvail (R-CQ-66). SetUserID fails with
+// fi.EINVAL if the handle is not in use or the AV was opened without the flag, with fi.EBADF
+// if the AV is closed.
 func (v *AV) SetUserID(h, id fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -265,12 +274,12 @@ func (v *AV) SetUserID(h, id fi.Addr) error {
 	return nil
 }
 
-// StrAddr is the text of an address, inserted or not (R-AV-14).
+// StrAddr returns the text of an address, which need not be in the AV (R-AV-14).
 func (v *AV) StrAddr(a wire.Addr) string { return a.String() }
 
-// StrRecord fills b with the text of a binary record, inserted or not, cut to the
-// length of b, and returns the bytes it needs (R-AV-14). A record that cannot be
-// decoded gives fi_addr_uet://invalid (R-ADDR-06).
+// StrRecord writes the text of a binary record to b. It returns the length of the text; if b
+// is shorter, the text is cut (R-AV-14). The address need not be in the AV. The text of a
+// record that cannot be decoded is fi_addr_uet://invalid (R-ADDR-06).
 func (v *AV) StrRecord(rec, b []byte) int {
 	a, err := ParseRecord(rec)
 	if err != nil {

@@ -64,6 +64,18 @@ func TestInsertFailures(t *testing.T) {
 	if _, err := v.Insert(in, nil, fi.Inject, nil); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
 	}
+	// R-ADDR-04: PIDonFEP and resource index have 12 bits. R-ADDR-05: without a port
+	// the address has the well-known one.
+	wide := []wire.Addr{addr(3), addr(4), addr(5), {IP: addr(6).IP}}
+	wide[0].PIDonFEP, wide[0].RI = 0xfff, 0xfff
+	wide[1].PIDonFEP, wide[2].RI = 0x1000, 0x1000
+	errs, h = make([]fi.Errno, 4), make([]fi.Addr, 4)
+	if n, err := v.Insert(wide, h, fi.SyncErr, errs); n != 2 || err != nil || errs[0] != 0 || errs[1] != fi.EINVAL || errs[2] != fi.EINVAL || errs[3] != 0 {
+		t.Error(n, err, errs)
+	}
+	if a, err := v.Lookup(h[3]); err != nil || a.Port != wire.Port {
+		t.Error(a, err)
+	}
 }
 
 func TestInsertUnspecified(t *testing.T) {
@@ -129,6 +141,14 @@ func TestLookupAndRemove(t *testing.T) {
 	}
 	if _, err := v.Lookup(h); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
+	}
+	// Several at once: those before one that is not set are removed.
+	v.Insert([]wire.Addr{addr(1), addr(2), addr(3), addr(4)}, nil, 0, nil)
+	if err := v.Remove(0, 2, 7, 3); !errors.Is(err, fi.EINVAL) || v.Len() != 2 {
+		t.Error(err, v.Len())
+	}
+	if err := v.Remove(1, 3); err != nil || v.Len() != 0 {
+		t.Error(err, v.Len())
 	}
 	// R-AV-12: remove and insert again works, and is seen to be something new.
 	v.InsertString("198.18.0.2")

@@ -10,9 +10,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// The index finds the handle of a source. A packet names its source by FEP and
-// initiator (R-CQ-65), and thousands of handles may share those. The index has each
-// source once, with its lowest handle; the others form a ring in ascending order.
+// The index maps a source to its lowest handle. A packet names its source by FEP and
+// initiator (R-CQ-65). Thousands of handles may have the same source; they form a ring in
+// ascending order.
 
 // key names a source as packets do.
 type key struct {
@@ -43,15 +43,15 @@ func (x *index) slot(k key) int {
 	return int(hi^lo) & (len(x.tab) - 1)
 }
 
-// Find returns the lowest handle of a source, or its user id if it has one (R-CQ-65,
-// -66); fi.AddrNotAvail if the source was not inserted.
+// Find returns the lowest handle of a source, or the user id of that handle (R-CQ-65, -66).
+// It returns fi.AddrNotAvail if the source is not in the AV.
 func (v *AV) Find(fep netip.AddrPort, initiator uint32) fi.Addr {
 	h, _ := v.Source(fep, initiator)
 	return h
 }
 
-// Source is Find, and also reports whether the source was inserted. A source that has
-// no user id yet was inserted, and its handle is fi.AddrNotAvail all the same.
+// Source is Find that also reports whether the source is in the AV. If it is there but has no
+// user id yet, Source returns fi.AddrNotAvail and true.
 func (v *AV) Source(fep netip.AddrPort, initiator uint32) (h fi.Addr, known bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -61,8 +61,8 @@ func (v *AV) Source(fep netip.AddrPort, initiator uint32) (h fi.Addr, known bool
 	return fi.AddrNotAvail, false
 }
 
-// lookup finds the place of a source in the index, or the free one where it
-// would be.
+// lookup returns the slot of a source in the index, or the free slot where it would go, and
+// whether the source is there.
 func (v *AV) lookup(k key) (int, bool) {
 	x := &v.index
 	for j := x.slot(k); ; j = (j + 1) & (len(x.tab) - 1) {
@@ -81,36 +81,36 @@ func (v *AV) join(h uint32, k key) {
 	x := &v.index
 	j, ok := v.lookup(k)
 	if !ok {
-		v.links[h].next, v.links[h].prev = h, h
+		v.nodes[h].next, v.nodes[h].prev = h, h
 		x.tab[j] = h + 1
 		if x.n++; 2*x.n > len(x.tab) {
 			v.widen()
 		}
 		return
 	}
-	// R-AV-12: a source again. It goes behind the highest lower handle; nearly
-	// always that is the last.
+	// R-AV-12: the source has handles already. h goes behind the highest lower handle,
+	// which is nearly always the last.
 	first := x.tab[j] - 1
-	at := v.links[first].prev
+	at := v.nodes[first].prev
 	if h < first {
 		x.tab[j] = h + 1
 	} else {
 		for at > h {
-			at = v.links[at].prev
+			at = v.nodes[at].prev
 		}
 	}
-	next := v.links[at].next
-	v.links[h].prev, v.links[h].next = at, next
-	v.links[at].next, v.links[next].prev = h, h
+	next := v.nodes[at].next
+	v.nodes[h].prev, v.nodes[h].next = at, next
+	v.nodes[at].next, v.nodes[next].prev = h, h
 }
 
-// leave takes handle h out of the index.
+// leave removes handle h from the index.
 func (v *AV) leave(h uint32, k key) {
 	x := &v.index
-	l := v.links[h]
+	l := v.nodes[h]
 	j, _ := v.lookup(k)
 	if l.next != h {
-		v.links[l.prev].next, v.links[l.next].prev = l.next, l.prev
+		v.nodes[l.prev].next, v.nodes[l.next].prev = l.next, l.prev
 		if x.tab[j] == h+1 {
 			x.tab[j] = l.next + 1
 		}
@@ -129,7 +129,7 @@ func (v *AV) leave(h uint32, k key) {
 	}
 }
 
-// widen doubles the index.
+// widen doubles the size of the index.
 func (v *AV) widen() {
 	old := v.index.tab
 	v.index.tab = make([]uint32, 2*len(old))

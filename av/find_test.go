@@ -214,7 +214,7 @@ func BenchmarkFind(b *testing.B) {
 }
 
 func TestZoneOfNoLink(t *testing.T) {
-	// A zone says which link an address is of. Sockets give it for link-local
+	// A zone names the interface of an address. Sockets give it for link-local
 	// addresses only, whatever others were written with.
 	v := open(t, Attr{})
 	for i, s := range []string{"[2001:db8::1%1]:5000", "[2001:db8::2%lo]:5000", "[::1%1]:5000"} {
@@ -227,6 +227,6 @@ func TestZoneOfNoLink(t *testing.T) {
 		}
 	}
 	if h, _ := v.InsertString("[fe80::1%nolink]:5000"); v.Find(netip.MustParseAddrPort("[fe80::1]:5000"), 16) == h {
-		t.Error("a link-local address of any link")
+		t.Error("a link-local address of any interface")
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Addresses come in many forms: as wire.Addr (Insert), as IP address and port,
-// as bytes, as text, by name, and as ranges.
+// This file inserts addresses that are given in other forms than wire.Addr: as IP address
+// and port, as bytes, as text, by name, and as ranges.
 
-// InsertAddrPorts is Insert of IP addresses and UDP ports.
+// InsertAddrPorts is Insert of IP addresses with UDP ports, without flags and context.
 func (v *AV) InsertAddrPorts(addrs []netip.AddrPort, handles []fi.Addr) (int, error) {
 	return v.insertAll(len(addrs), func(i int) (wire.Addr, fi.Errno) { return wire.SockAddr(addrs[i]), 0 }, handles, 0, nil)
 }
 
-// InsertRecords is Insert of addresses as bytes, each in any of the forms of
-// ParseRecord. An address that cannot be decoded fails alone, with fi.EINVAL
-// (R-ADDR-04). The bytes are borrowed.
+// InsertRecords is Insert of addresses as bytes, each in any form that ParseRecord accepts. An
+// address that cannot be decoded fails with fi.EINVAL and does not stop the others
+// (R-ADDR-04). InsertRecords does not retain the bytes.
 func (v *AV) InsertRecords(recs [][]byte, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	return v.insertAll(len(recs), func(i int) (wire.Addr, fi.Errno) {
 		a, err := ParseRecord(recs[i])
@@ -37,12 +37,12 @@ func (v *AV) InsertRecords(recs [][]byte, handles []fi.Addr, flags fi.Flags, con
 	}, handles, flags, context)
 }
 
-// ErrRecord is the error of ParseRecord for bytes that are not an address.
+// ErrRecord is the error of ParseRecord for bytes in none of its forms.
 var ErrRecord = errors.New("av: not an address record")
 
-// ParseRecord decodes an address as bytes, in whichever form it is: the UET record of version 1 or 2
-// (R-ADDR-01), the platform's sockaddr_in or sockaddr_in6 (R-ADDR-14: its port
-// is the UDP port, 0 the well-known one), or the string form (R-ADDR-06).
+// ParseRecord decodes an address. It accepts the UET record of version 1 or 2 (R-ADDR-01),
+// the platform's sockaddr_in and sockaddr_in6 (R-ADDR-14; port 0 means the well-known UDP
+// port), and the string form (R-ADDR-06).
 func ParseRecord(b []byte) (wire.Addr, error) {
 	switch {
 	case len(b) > 0 && b[0] == 0x55:
@@ -55,7 +55,7 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 	}
 	family := int(binary.NativeEndian.Uint16(b))
 	if b[0] == byte(len(b)) && (b[1] == syscall.AF_INET || int(b[1]) == syscall.AF_INET6) {
-		family = int(b[1]) // with a length before it, as the BSDs have it
+		family = int(b[1]) // BSD: the first byte is the length
 	}
 	port := binary.BigEndian.Uint16(b[2:])
 	switch {
@@ -74,9 +74,9 @@ func ParseRecord(b []byte) (wire.Addr, error) {
 // MaxRecord is the most bytes of an address in any format.
 const MaxRecord = 128
 
-// AppendRecord appends an address as bytes in the format of the AV. A socket address
-// has no PIDonFEP, RI and initiator: who uses others than the defaults takes another
-// format. It fails if the address has no IP address.
+// AppendRecord appends an address to b, as bytes in the format of the AV. It fails if a has no
+// IP address. The socket formats lose PIDonFEP, RI and initiator: use another format if they
+// are not the defaults.
 func (v *AV) AppendRecord(b []byte, a wire.Addr) ([]byte, error) {
 	switch {
 	case !a.IP.IsValid():
@@ -117,7 +117,7 @@ const (
 	sockaddr6Len = 28
 )
 
-// scope is the number of the interface that a zone names, 0 if there is none.
+// scope returns the index of the interface that a zone names, 0 if there is none.
 func scope(zone string) uint32 {
 	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(n)
@@ -128,8 +128,8 @@ func scope(zone string) uint32 {
 	return 0
 }
 
-// Named returns ip with its zone as sockets write it: by the name of the interface
-// instead of its number, and only for link-local addresses.
+// Named returns ip with its zone as sockets report it: the name of the interface instead of its
+// index, and no zone unless ip is link-local.
 func Named(ip netip.Addr) netip.Addr {
 	if ip.Zone() == "" {
 		return ip
@@ -144,7 +144,7 @@ func Named(ip netip.Addr) netip.Addr {
 	return ip.WithZone(zone(uint32(index)))
 }
 
-// zone is the name of an interface, as netip has zones.
+// zone returns the name of an interface, or its index as text.
 func zone(index uint32) string {
 	if i, err := net.InterfaceByIndex(int(index)); err == nil {
 		return i.Name
@@ -152,7 +152,7 @@ func zone(index uint32) string {
 	return strconv.Itoa(int(index))
 }
 
-// InsertString inserts one address in string form (FI_ADDR_STR) or as ip:port.
+// InsertString inserts one address in string form (FI_ADDR_STR), as ip:port or as ip.
 func (v *AV) InsertString(s string) (fi.Addr, error) {
 	a, err := parse(s)
 	if err != nil {
@@ -161,8 +161,7 @@ func (v *AV) InsertString(s string) (fi.Addr, error) {
 	return v.one(a, "insert "+s)
 }
 
-// one inserts one address. On an AV opened with fi.Event the handle is not known
-// yet.
+// one inserts one address and returns its handle. what describes the call in an error.
 func (v *AV) one(a wire.Addr, what string) (fi.Addr, error) {
 	h, why := []fi.Addr{0}, []fi.Errno{0}
 	var flags fi.Flags
@@ -193,9 +192,10 @@ func parse(s string) (wire.Addr, error) {
 	return wire.SockAddr(netip.AddrPortFrom(ip, wire.Port)), nil
 }
 
-// InsertSvc inserts node and service as GetInfo resolves them (R-AV-15): a
-// string form needs an empty service; service is a port number, empty for the
-// well-known one. fi.ENODATA: the name is not known.
+// InsertSvc inserts the address of a node and a service, resolved as uet.GetInfo does
+// (fi_av_insertsvc, R-AV-15). node is an IP address, a host name, or an address in string form;
+// service is a UDP port or its name, empty for the well-known port, and empty with a string
+// form. InsertSvc fails with fi.ENODATA if the name is not known.
 func (v *AV) InsertSvc(node, service string) (fi.Addr, error) {
 	a, err := resolve(node, service)
 	if err != nil {
@@ -237,7 +237,7 @@ func resolve(node, service string) (wire.Addr, error) {
 	return wire.SockAddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))), nil
 }
 
-// best is the address of a name that GetInfo takes: the first of IPv4, or of all.
+// best chooses the address of a name as uet.GetInfo does: the first of IPv4, or else the first.
 func best(ips []netip.Addr) netip.Addr {
 	for _, ip := range ips {
 		if ip.Unmap().Is4() {
@@ -247,17 +247,17 @@ func best(ips []netip.Addr) netip.Addr {
 	return ips[0]
 }
 
-// InsertSym inserts nodeCount nodes from node on with svcCount services each
-// from service on: all services of a node, then the next node (R-AV-16). node is
-// an IP address, or a name, which needs a number at its end if there are
-// several; a service is then a UDP port. With a node in string form, which takes
-// no service, the services are PIDonFEPs. flags and context are as for Insert.
+// InsertSym inserts nodeCount nodes with svcCount services each (fi_av_insertsym): all services
+// of node, then those of the next node (R-AV-16). If node is an IP address or a host name,
+// services are consecutive UDP ports from service on; a host name must end in a number if
+// nodeCount is above 1. If node is an address in string form, service must be empty and the
+// services are consecutive PIDonFEPs. handles, flags and context are as for Insert.
 func (v *AV) InsertSym(node string, nodeCount int, service string, svcCount int, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insertsym: %s: %w", what, fi.EINVAL) }
 	if nodeCount < 0 || svcCount < 0 || svcCount > 1<<16 || nodeCount > MaxLen/max(svcCount, 1) {
 		return bad("counts")
 	}
-	if nodeCount*svcCount == 0 { // fails or completes as any other insertion
+	if nodeCount*svcCount == 0 { // an empty insertion has errors and events too
 		return v.insertAll(0, nil, handles, flags, context)
 	}
 	first, err := resolve(node, service)
@@ -302,7 +302,7 @@ func (v *AV) InsertSym(node string, nodeCount int, service string, svcCount int,
 	}, handles, flags, context)
 }
 
-// nextName adds i to the number at the end of a name, keeping its width.
+// nextName adds i to the number at the end of a name, which keeps its width.
 func nextName(name string, i int) (string, error) {
 	k := len(name)
 	for k > 0 && name[k-1] >= '0' && name[k-1] <= '9' {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
@@ -124,6 +125,10 @@ func TestRecordsHaveTheFormatOfTheVector(t *testing.T) {
 			if err != nil || !bytes.Equal(b[:n], want[i]) {
 				t.Errorf("%v: %d bytes %x, %v, want %x", f, n, b[:n], err, want[i])
 			}
+			few := []byte{9, 9, 9, 9, 9}
+			if n, err := v.LookupRecord(h, few[:3]); n != len(want[i]) || err != nil || !bytes.Equal(few, append(want[i][:3:3], 9, 9)) {
+				t.Errorf("%v: %d bytes needed, %v, %x, want %d", f, n, err, few, len(want[i]))
+			}
 			again := []fi.Addr{0}
 			if _, err := v.InsertRecords([][]byte{b[:n]}, again, 0, nil); err != nil {
 				t.Fatal(err)
@@ -136,12 +141,12 @@ func TestRecordsHaveTheFormatOfTheVector(t *testing.T) {
 	if _, err := New(Attr{Format: 5}, nil); !errors.Is(err, fi.EINVAL) {
 		t.Errorf("an unknown format: %v", err)
 	}
-	// A link-local address keeps its link.
-	links, err := net.Interfaces()
-	if err != nil || len(links) == 0 {
-		t.Fatal(links, err)
+	// A link-local address keeps its interface.
+	interfaces, err := net.Interfaces()
+	if err != nil || len(interfaces) == 0 {
+		t.Fatal(interfaces, err)
 	}
-	a := netip.AddrPortFrom(netip.MustParseAddr("fe80::1").WithZone(links[0].Name), 5)
+	a := netip.AddrPortFrom(netip.MustParseAddr("fe80::1").WithZone(interfaces[0].Name), 5)
 	if got, err := ParseRecord(appendSockaddr(nil, a)); err != nil || got.AddrPort() != a {
 		t.Errorf("%v, %v, want %v", got, err, a)
 	}
@@ -165,6 +170,23 @@ func TestInsertIsAborted(t *testing.T) {
 	v.Remove(1)
 	if h, err := v.InsertString("198.18.0.9"); h != 1 || err != nil {
 		t.Error(h, err)
+	}
+	// R-AV-09: an event queue hears of each of them.
+	v = open(t, Attr{Flags: fi.Event})
+	v.max = 1
+	var e events
+	if err := v.BindEvents(&e); err == nil {
+		t.Fatal("bound to a closed queue")
+	}
+	e = events{}
+	if err := v.BindEvents(&e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Insert([]wire.Addr{addr(0), addr(1), addr(2)}, nil, 0, "c"); err != nil {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(e); got != "[bind error c 1 error c 2 complete c 1]" {
+		t.Error(got)
 	}
 }
 

@@ -7,25 +7,27 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Insert inserts addresses, each at the lowest unused index (R-AV-01, -02), and returns
-// how many succeeded (R-AV-04). handles, if not nil, gets the handle of each,
-// fi.AddrNotAvail for a failure. On an AV opened with fi.Event the results come by the
-// event queue, and Insert returns 0 (R-AV-08).
+// Insert inserts addresses, each at the lowest unused handle (R-AV-01, -02), and returns the
+// number that succeeded (R-AV-04). It stores the handle of each in handles, if that is not
+// nil, and fi.AddrNotAvail for one that failed. On an AV opened with fi.Event, Insert returns
+// 0 and the event queue gets the results (R-AV-08).
 //
-// Flags: fi.More is a hint that is ignored (R-AV-07). With fi.SyncErr, context must be
-// a []fi.Errno as long as addrs, which gets the result of each (R-AV-05). With
-// fi.AVUserID, on an AV that was opened without it, handles holds the user id of each
-// address on input.
+// Flags may contain:
+//   - fi.More, a hint that is ignored (R-AV-07);
+//   - fi.SyncErr: context must be a []fi.Errno as long as addrs, in which Insert stores the
+//     result of each address (R-AV-05);
+//   - fi.AVUserID, if the AV was opened without it: on input, handles has the user id of each
+//     address.
 //
-// fi.EINVAL: other flags, or arguments that contradict them. fi.ENOEQ: fi.Event without
-// an event queue. fi.EAGAIN: tens of thousands of events of this AV are unread; nothing
-// was inserted. fi.EOVERRUN: the event queue is in overrun; nothing was inserted.
-// fi.EBADF: the AV is closed.
+// Insert fails with fi.EINVAL for other flags or arguments that contradict them, and with
+// fi.EBADF if the AV is closed. An AV opened with fi.Event also fails with fi.ENOEQ without
+// an event queue, with fi.EAGAIN while eq.MaxKept events of it are unread, and with
+// fi.EOVERRUN if the queue has overrun. A call that fails inserts nothing.
 func (v *AV) Insert(addrs []wire.Addr, handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	return v.insertAll(len(addrs), func(i int) (wire.Addr, fi.Errno) { return addrs[i], 0 }, handles, flags, context)
 }
 
-// insertAll inserts the n addresses at(0) to at(n-1).
+// insertAll is Insert of the addresses at(0) to at(n-1).
 func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.Addr, flags fi.Flags, context any) (int, error) {
 	bad := func(what string) (int, error) { return 0, fmt.Errorf("av: insert: %s: %w", what, fi.EINVAL) }
 	async := v.attr.Flags&fi.Event != 0
@@ -97,8 +99,8 @@ func (v *AV) insertAll(n int, at func(int) (wire.Addr, fi.Errno), handles []fi.A
 	return 0, nil
 }
 
-// insert inserts one address. user is what its source is reported as; nil: by
-// its handle, or as SetUserID will say.
+// insert inserts one address. user is its user id; nil means its handle or, on an AV opened
+// with fi.AVUserID, none yet.
 func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 	a.IP = Named(a.IP.Unmap())
 	if !a.IP.IsValid() || a.IP.IsUnspecified() || a.IP.IsMulticast() || a.PIDonFEP > 0xfff || a.RI > 0xfff {
@@ -108,19 +110,19 @@ func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 		a.Port = wire.Port
 	}
 	i := v.first
-	for i < len(v.links) && v.get(fi.Addr(i)) != nil {
+	for i < len(v.nodes) && v.get(fi.Addr(i)) != nil {
 		i++
 	}
 	if i >= v.max {
 		return fi.AddrNotAvail, fi.ENOMEM
 	}
 	v.first = i + 1
-	if i == len(v.links) {
-		v.links = append(v.links, link{})
+	if i == len(v.nodes) {
+		v.nodes = append(v.nodes, node{})
 		v.grow(i + 1)
 	}
 	h := fi.Addr(i)
-	l := &v.links[i]
+	l := &v.nodes[i]
 	if l.gen++; l.gen == 0 {
 		l.gen = 1
 	}
@@ -137,8 +139,8 @@ func (v *AV) insert(a wire.Addr, user *fi.Addr) (fi.Addr, fi.Errno) {
 	return h, 0
 }
 
-// grow makes room in the table for n handles. It replaces the table, so readers of the
-// old one see a consistent state.
+// grow makes room in the table for n handles. It replaces the table; readers of the old one
+// see a consistent state.
 func (v *AV) grow(n int) {
 	old := *v.tab.Load()
 	if n <= len(old) {
@@ -151,10 +153,12 @@ func (v *AV) grow(n int) {
 	v.tab.Store(&t)
 }
 
-// Remove makes handles invalid. fi.EINVAL: one is not set (R-AV-11); those before it
-// are removed. Messages from the peers may still arrive. Operations under way go on
-// (R-AV-23 would allow to refuse them); one that has not reached its endpoint yet,
-// because another call holds it, fails with fi.EINVAL. fi.EBADF: the AV is closed.
+// Remove removes handles (fi_av_remove). It fails with fi.EINVAL at the first that is not in
+// use (R-AV-11); those before it are removed. It fails with fi.EBADF if the AV is closed.
+//
+// Messages from the removed addresses may still arrive. Operations under way to them go on,
+// though R-AV-23 permits that they fail. An operation that still waits for its endpoint to
+// finish another call fails with fi.EINVAL.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

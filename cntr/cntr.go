@@ -1,12 +1,12 @@
-// Package cntr is completion counters as fi_cntr(3) describes them: a number of
-// successes and a number of failures, which are cheap to raise and to read, and which
-// an application can wait for.
+// Package cntr implements completion counters as fi_cntr(3) describes them: a number of
+// successes and a number of failures, cheap to raise and to read. An application can wait
+// for a value.
 //
-// A Counter is safe for concurrent use and starts no goroutine. Read, ReadErr and the
-// calls that change a value take no lock, unless a Wait is under way that the change
-// may end.
+// A Counter is safe for concurrent use and starts no goroutine. Reading or changing a value
+// takes no lock, unless the change may end a Wait.
 //
-// Rule numbers (R-CNTR-…) are those of the tests that hold the package to them.
+// Numbers like R-CNTR-05 name rules of libfabric; docs/conformance.md lists the test of
+// each.
 package cntr
 
 import (
@@ -25,11 +25,10 @@ import (
 
 // Attr describes a counter to open (struct fi_cntr_attr).
 type Attr struct {
-	// Events is what the success value counts: completions, or with
-	// fi.CntrBytes the bytes of the messages. The error value counts
-	// operations in either case (R-CNTR-02).
+	// Events says what the success value counts: completions or, with fi.CntrBytes,
+	// bytes of messages. The error value always counts operations (R-CNTR-02).
 	Events fi.CntrEvents
-	// WaitObj and WaitSet are as in cq.Attr. Default none: Wait is refused.
+	// WaitObj and WaitSet are as in cq.Attr. The default, fi.WaitNone, makes Wait fail.
 	WaitObj fi.WaitObj
 	WaitSet *poll.WaitSet
 	Flags   fi.Flags // must be 0 (R-CNTR-12)
@@ -43,25 +42,25 @@ type Counter struct {
 	ctx  any
 
 	val, errs atomic.Uint64
-	// fails is how often errs has changed; it is raised after errs. known is the value
-	// of fails that ReadErr or a Wait that ended because of it last reported.
+	// fails counts the changes of errs, after each. known is the value of fails at the
+	// last ReadErr, or the last Wait that ended with fi.EAVAIL.
 	fails, known atomic.Uint64
-	// wakeAt is the success value from which on a change looks for waiters: the
-	// least that one waits for. It is set before the waiter looks at the value,
-	// and looked at after the value is changed: one of the two sees the other.
+	// wakeAt is the lowest threshold that a Wait waits for: a change to it or above looks
+	// for waiters. A waiter lowers wakeAt before it reads the value; a change reads wakeAt
+	// after it stored the value. So one of the two sees the other.
 	wakeAt atomic.Uint64
 
-	// changes is how often Changes found a change; polled is its value when Poll last
-	// reported one.
+	// changes counts the changes that Changes found; polled is its value when Poll last
+	// returned true.
 	changes, polled atomic.Uint64
 
 	w wait.Object // its Mu guards what follows
-	// waits are the thresholds of the calls of Wait under way.
+	// waits has the threshold of each Wait under way.
 	waits []uint64
 }
 
-// A provider is the Counter as the provider sees it. door.Counting says what the methods
-// do.
+// A provider is the Counter with the methods that the provider calls; door.Counting
+// describes them.
 type provider Counter
 
 func init() { door.Counter = func(c any) door.Counting { return (*provider)(c.(*Counter)) } }
@@ -84,20 +83,20 @@ func (c *provider) Count(n, bytes uint64) {
 
 func (c *provider) AddErr(n uint64) error { return (*Counter)(c).AddErr(n) }
 
-// What is new to those who wait by other means than Wait: the values since they
-// were read, and either since Changes counted it.
+// Bits of wait.Object.Note: which value changed since it was last read, and whether one
+// changed since the last call of Changes.
 const (
 	newVal int64 = 1 << iota
 	newErr
 	newPoll = wait.Unpolled
 )
 
-// nobody is wakeAt when no Wait is under way.
+// nobody is the value of wakeAt while no Wait is under way.
 const nobody = math.MaxUint64
 
-// New opens a counter (fi_cntr_open). Programs call uet.Domain.OpenCntr, because endpoints
-// take only counters of their domain. fi.EINVAL: events, flags or wait object
-// (R-CNTR-12). fi.EMFILE: the system has no descriptor left.
+// New opens a counter (fi_cntr_open). Programs call uet.Domain.OpenCntr instead: endpoints
+// bind only to counters of their domain. New fails with fi.EINVAL for an invalid attribute
+// (R-CNTR-12), with fi.EMFILE when the system has no descriptor left.
 func New(attr Attr, ctx any) (*Counter, error) {
 	switch {
 	case attr.Events > fi.CntrBytes:
@@ -117,7 +116,8 @@ func New(attr Attr, ctx any) (*Counter, error) {
 	return c, nil
 }
 
-// enough reports whether a Wait for threshold is over, which has seen known failures.
+// enough reports whether a Wait for threshold is over: the value was reached, or fails is no
+// longer known.
 func (c *Counter) enough(threshold, known uint64) bool {
 	return c.val.Load() >= threshold || c.fails.Load() != known
 }
@@ -128,10 +128,9 @@ func (c *Counter) Attr() Attr { return c.attr }
 // Context returns the context given to New.
 func (c *Counter) Context() any { return c.ctx }
 
-// Close frees the counter. fi.EBUSY while an endpoint or region is bound
-// (R-CNTR-10), fi.EBADF the second time. A Wait under way ends with
-// fi.ECANCELED. Read and ReadErr keep giving the last values, all other calls
-// fail with fi.EBADF.
+// Close frees the counter. It fails with fi.EBUSY while an endpoint is bound (R-CNTR-10),
+// with fi.EBADF the second time. A Wait under way ends with fi.ECANCELED. Afterwards Read
+// and ReadErr return the last values, and all other calls fail with fi.EBADF.
 func (c *Counter) Close() error {
 	c.w.Mu.Lock()
 	if c.w.Bound() > 0 {
@@ -153,23 +152,23 @@ func (c *Counter) Closed() bool { return c.w.Have() == wait.Always }
 // Read drives the bound endpoints and returns the success value (fi_cntr_read).
 func (c *Counter) Read() uint64 {
 	c.w.Look()
-	c.w.Forget(newVal) // first: what changes from here on is new
+	c.w.Forget(newVal) // before the load, so that a later change counts as new
 	return c.val.Load()
 }
 
-// ReadErr drives the bound endpoints and returns the error value: how many operations
-// failed (fi_cntr_readerr). The error entries of the completion queue say why.
+// ReadErr drives the bound endpoints and returns the error value, the number of operations
+// that failed (fi_cntr_readerr). The error entries of the completion queue say why.
 func (c *Counter) ReadErr() uint64 {
 	c.w.Look()
 	c.w.Forget(newErr)
-	if n := c.fails.Load(); c.known.Load() != n { // first: what changes from here on is not told
+	if n := c.fails.Load(); c.known.Load() != n { // before errs is loaded: a later change is not known
 		c.known.Store(n)
 	}
 	return c.errs.Load()
 }
 
-// Add raises the success value by n, at most to the largest there is
-// (fi_cntr_add, R-CNTR-08, -09). fi.EBADF: the counter is closed.
+// Add raises the success value by n (fi_cntr_add, R-CNTR-08). The value stays at its
+// maximum rather than wrap (R-CNTR-09). Add fails with fi.EBADF if the counter is closed.
 func (c *Counter) Add(n uint64) error {
 	if c.Closed() {
 		return fmt.Errorf("cntr: add: %w", fi.EBADF)
@@ -178,7 +177,7 @@ func (c *Counter) Add(n uint64) error {
 	return nil
 }
 
-// Set sets the success value (fi_cntr_set).
+// Set sets the success value (fi_cntr_set). It fails with fi.EBADF if the counter is closed.
 func (c *Counter) Set(v uint64) error {
 	if c.Closed() {
 		return fmt.Errorf("cntr: set: %w", fi.EBADF)
@@ -188,7 +187,8 @@ func (c *Counter) Set(v uint64) error {
 	return nil
 }
 
-// AddErr raises the error value by n (fi_cntr_adderr). It ends every Wait.
+// AddErr raises the error value by n (fi_cntr_adderr), which ends every Wait. It fails with
+// fi.EBADF if the counter is closed.
 func (c *Counter) AddErr(n uint64) error {
 	if c.Closed() {
 		return fmt.Errorf("cntr: adderr: %w", fi.EBADF)
@@ -200,8 +200,8 @@ func (c *Counter) AddErr(n uint64) error {
 	return nil
 }
 
-// SetErr sets the error value (fi_cntr_seterr). It ends every Wait unless it
-// changes nothing.
+// SetErr sets the error value (fi_cntr_seterr). A change ends every Wait. SetErr fails with
+// fi.EBADF if the counter is closed.
 func (c *Counter) SetErr(v uint64) error {
 	if c.Closed() {
 		return fmt.Errorf("cntr: seterr: %w", fi.EBADF)
@@ -212,7 +212,7 @@ func (c *Counter) SetErr(v uint64) error {
 	return nil
 }
 
-// raise adds n to a, at most to the largest value there is.
+// raise adds n to a, up to the largest uint64, and returns the sum.
 func raise(a *atomic.Uint64, n uint64) uint64 {
 	for {
 		v := a.Load()
@@ -247,17 +247,18 @@ func (c *Counter) wake() {
 	c.w.Mu.Unlock()
 }
 
-// Wait waits until the success value is at least threshold (fi_cntr_wait,
-// R-CNTR-05). Timeout: negative is no limit, 0 looks once.
+// Wait waits until the success value is at least threshold (fi_cntr_wait, R-CNTR-05). A
+// negative timeout means no limit, 0 no waiting.
 //
-// fi.EAVAIL: the error value has changed since ReadErr or a Wait last told it.
-// fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the counter was closed.
-// fi.EINVAL: there is no wait object, or it is a wait set (R-CNTR-06).
+// Wait fails with fi.EAVAIL if the error value has changed since ReadErr or a Wait last
+// reported it, with fi.ETIMEDOUT after the timeout, with fi.ECANCELED if the counter is
+// closed meanwhile, and with fi.EINVAL if the counter has no wait object or is in a wait set
+// (R-CNTR-06).
 func (c *Counter) Wait(threshold uint64, timeout time.Duration) error {
 	return c.wait(context.Background(), threshold, timeout)
 }
 
-// WaitContext is Wait that ends with ctx's error instead of a timeout.
+// WaitContext is Wait without a timeout; it fails with ctx.Err() when ctx is done.
 func (c *Counter) WaitContext(ctx context.Context, threshold uint64) error {
 	return c.wait(ctx, threshold, -1)
 }
@@ -301,12 +302,12 @@ func (c *Counter) wait(ctx context.Context, threshold uint64, timeout time.Durat
 	}
 }
 
-// enter registers a Wait for threshold: changes from there on look for waiters.
+// enter registers a Wait for threshold, so that changes to threshold or above wake it.
 func (c *Counter) enter(threshold uint64) {
 	c.w.Mu.Lock()
 	defer c.w.Mu.Unlock()
 	c.waits = append(c.waits, threshold)
-	// Below nobody, also for a Wait for the largest value there is.
+	// nobody-1, because a Wait for the largest value must not look like nobody.
 	c.wakeAt.Store(min(c.wakeAt.Load(), threshold, nobody-1))
 }
 
@@ -323,14 +324,14 @@ func (c *Counter) leave(threshold uint64) {
 }
 
 // Poll drives the endpoints and reports whether the counter has changed since Poll last
-// reported a change. Other readers do not matter.
+// returned true, whether or not another goroutine has read it.
 func (c *Counter) Poll() bool {
 	return wait.Newer(&c.polled, c.Changes())
 }
 
-// Changes drives the endpoints and returns a number that grows whenever the counter has
-// changed since the last call. Other readers do not matter. It is for poll sets
-// (fi_poll(3)).
+// Changes drives the endpoints and returns a number that is higher than before if the
+// counter has changed since the last call, whether or not another goroutine has read it.
+// Poll sets call it.
 func (c *Counter) Changes() uint64 {
 	c.w.Look()
 	if c.w.Forget(newPoll) {
@@ -339,13 +340,13 @@ func (c *Counter) Changes() uint64 {
 	return c.changes.Load()
 }
 
-// Progress drives the endpoints, for a poll set.
+// Progress drives the endpoints. Poll sets call it.
 func (c *Counter) Progress() { c.w.Look() }
 
-// FD is the descriptor of a counter opened with fi.WaitFD, for select, poll and epoll:
-// readable when the counter has changed since a TryWait. Call TryWait, look at the
-// counter, then wait. The descriptor is for one waiter; several use Wait. fi.EINVAL:
-// the counter has none.
+// FD returns the descriptor of a counter opened with fi.WaitFD, for select, poll and epoll.
+// It becomes readable when the counter changes after a TryWait. Call TryWait, read the
+// counter, then wait. Only one goroutine may wait on it; several use Wait. FD fails with
+// fi.EINVAL for a counter opened otherwise.
 func (c *Counter) FD() (int, error) {
 	fd, err := c.w.FD()
 	if err != nil {
@@ -354,9 +355,9 @@ func (c *Counter) FD() (int, error) {
 	return fd, err
 }
 
-// Chan is the wait object of a counter opened with fi.WaitMutexCond: a channel that is
-// ready when the counter has changed since a TryWait. It is used as FD is. fi.EINVAL:
-// the counter has none.
+// Chan returns the channel of a counter opened with fi.WaitMutexCond. A receive from it
+// succeeds when the counter has changed after a TryWait. It is used as FD is. Chan fails
+// with fi.EINVAL for a counter opened otherwise.
 func (c *Counter) Chan() (<-chan struct{}, error) {
 	ch, err := c.w.Chan()
 	if err != nil {
@@ -365,9 +366,9 @@ func (c *Counter) Chan() (<-chan struct{}, error) {
 	return ch, err
 }
 
-// TryWait prepares to wait on FD or Chan by other means than Wait (fi_trywait). After
-// nil the caller may wait. fi.EAGAIN, once: the counter has changed since it was read;
-// look first. fi.EINVAL: the counter has nothing to wait on.
+// TryWait prepares the caller to wait on FD or Chan (fi_trywait). If it returns nil, the
+// caller may wait. fi.EAGAIN, returned once for a change, means that the counter has changed
+// since it was read: read first. fi.EINVAL means that the counter has neither FD nor Chan.
 func (c *Counter) TryWait() error {
 	err := c.w.TryWait()
 	if err == fi.EAGAIN {

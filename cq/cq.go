@@ -1,12 +1,12 @@
-// Package cq is completion queues as fi_cq(3) describes them: bounded, passive
-// rings of completion and error entries.
+// Package cq implements completion queues as fi_cq(3) describes them: bounded rings of
+// completion and error entries.
 //
-// A CQ is safe for concurrent use. It starts no goroutine: readers that find it
-// empty drive the endpoints bound to it, and blocking readers ask those endpoints to
-// make progress without them before they sleep. One small mutex guards the ring; it is
-// never held while endpoints are driven.
+// A CQ is safe for concurrent use and starts no goroutine. A read that finds it empty
+// drives the endpoints bound to it. Before a blocking read sleeps, it asks those
+// endpoints to make progress by themselves.
 //
-// Tests hold the package to its rules, which have numbers (R-CQ-…).
+// Numbers like R-CQ-46 name rules of libfabric; docs/conformance.md lists the test of
+// each.
 package cq
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/uetkit/uetkit/poll"
 )
 
-// An Entry is one successful completion: the fields of all formats. Fields that
-// the CQ's format does not have are zero (R-CQ-12 to -16).
+// An Entry is one successful completion. It has the fields of all formats; those that
+// the format of the CQ lacks are zero (R-CQ-12 to -16).
 type Entry struct {
 	Context any      // the operation's context
 	Flags   fi.Flags // what completed (R-CQ-106 to -120)
 	Len     int      // bytes received
-	Buf     []byte   // multi-receive: where this message is
+	Buf     []byte   // multi-receive: the message, in the posted buffer
 	Data    uint64   // remote CQ data, with fi.RemoteCQData
 	Tag     uint64   // of a tagged receive, as sent
 }
@@ -34,23 +34,22 @@ type Entry struct {
 type Error struct {
 	Context any
 	Flags   fi.Flags // the kind of operation (R-CQ-88)
-	Len     int      // bytes placed
-	Buf     []byte   // multi-receive
+	Len     int      // bytes written to the buffer
+	Buf     []byte   // multi-receive: as in Entry
 	Data    uint64
 	Tag     uint64
 	OverLen int      // bytes of the message that did not fit (R-CQ-89)
 	Err     fi.Errno // what went wrong
 	Prov    uint32   // the wire code behind it; StrError explains it
-	// OutcomeUnknown: the effect may have happened at the target. Without it it
-	// provably did not.
+	// OutcomeUnknown reports that the operation may have taken effect at the target.
+	// If it is false, the operation certainly did not.
 	OutcomeUnknown bool
-	Source         fi.Addr
-	// ErrData with fi.EADDRNOTAVAIL is the source's address as a binary record,
-	// ready for av.AV.InsertRecords (R-CQ-83). See CQ.ReadErr for whose memory it
-	// is.
+	Source         fi.Addr // as ReadFrom reports it
+	// ErrData is, with fi.EADDRNOTAVAIL, the address of the source as a binary record,
+	// ready for av.AV.InsertRecords (R-CQ-83). CQ.ReadErr says who owns the memory.
 	ErrData []byte
 
-	lent *byte // begin of ErrData if it is the queue's memory
+	lent *byte // start of ErrData if ReadErr set it; nil if it is the caller's buffer
 }
 
 func (e *Error) Error() string {
@@ -69,25 +68,25 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Attr describes a CQ to open (struct fi_cq_attr).
 type Attr struct {
-	// Size is the least number of entries the queue must hold; 0 takes
-	// DefaultSize. More than MaxSize is refused.
+	// Size is the least number of entries that the queue must have room for; 0 means
+	// DefaultSize. New fails if it is above MaxSize.
 	Size int
-	// Flags may hold fi.Affinity, a hint that is ignored.
+	// Flags may contain fi.Affinity, a hint that is ignored.
 	Flags  fi.Flags
-	Format fi.CQFormat // fi.CQUnspec: fi.CQContext
-	// WaitObj is how readers wait. Default none: blocking reads are refused.
-	// fi.WaitFD: by the descriptor of CQ.FD as well; fi.WaitMutexCond: by the
-	// channel of CQ.Chan as well; fi.WaitSet: only by WaitSet.
+	Format fi.CQFormat // fi.CQUnspec means fi.CQContext
+	// WaitObj says how readers can wait. The default, fi.WaitNone, makes blocking reads
+	// fail. fi.WaitFD adds the descriptor of CQ.FD, fi.WaitMutexCond the channel of
+	// CQ.Chan. With fi.WaitSet, readers wait for WaitSet only.
 	WaitObj fi.WaitObj
 	WaitSet *poll.WaitSet
-	// WaitCond fi.CondThreshold makes the cond argument of blocking reads the
+	// WaitCond, if fi.CondThreshold, makes the cond argument of blocking reads the
 	// number of entries to wait for.
 	WaitCond        fi.WaitCond
-	SignalingVector int // with fi.Affinity
-	// Spin is how long a blocking read polls, after the last poll that did
-	// something, before it sleeps; 0 takes 50 µs, negative: not at all.
+	SignalingVector int // with fi.Affinity; ignored
+	// Spin is how long a blocking read keeps polling without result before it sleeps;
+	// 0 means 50 µs, a negative value no polling.
 	Spin time.Duration
-	// StrError explains provider error codes; nil: a generic text.
+	// StrError explains provider error codes; nil gives a generic text.
 	StrError func(prov uint32) string
 }
 
@@ -96,11 +95,12 @@ const (
 	DefaultSize = 8192
 	MaxSize     = 1 << 20
 
-	// minSize is the least that a queue holds.
+	// minSize is the smallest size of a queue.
 	minSize = 64
-	// firstSize is what is allocated before there is need for more.
+	// firstSize is the most entries that New allocates; the ring grows on demand.
 	firstSize = 256
-	// pollEvery is how many reads may be served from the ring before one polls.
+	// pollEvery is the number of reads of which one polls the endpoints although the
+	// queue is not empty.
 	pollEvery = 64
 )
 
@@ -109,27 +109,26 @@ type CQ struct {
 	attr Attr
 	ctx  any
 
-	// places counts as used what is reserved (R-CQ-128), holds an entry, or is counted by
+	// places counts the places in use: reserved (R-CQ-128), with an entry, or counted by
 	// freed. Reserving one needs no lock.
 	places door.Places
 
 	w      wait.Object // its Mu guards what follows
 	ring   ring
 	served int // reads since the last poll
-	// freed counts places whose entries were read. They stay in used until a
+	// freed counts the places whose entries were read. They stay in places.Used until a
 	// reservation finds no room, so that reading changes no shared counter.
 	freed int64
 	// overrun is final (R-CQ-125).
 	overrun bool
 }
 
-// full is added to places.Used when nothing can be put any more.
+// full is added to places.Used when the queue accepts no more entries.
 const full = 1 << 40
 
-// New opens a CQ (fi_cq_open). Programs call uet.Domain.OpenCQ, because endpoints take only
-// queues of their domain. The errors are fi.EINVAL for an attribute
-// (R-CQ-07, -08, -10, -21, -25, -26, -30), fi.EMFILE when the system has no
-// descriptor left.
+// New opens a CQ (fi_cq_open). Programs call uet.Domain.OpenCQ instead: endpoints bind only
+// to queues of their domain. New fails with fi.EINVAL for an invalid attribute (R-CQ-07,
+// -08, -10, -21, -25, -26, -30), with fi.EMFILE when the system has no descriptor left.
 func New(attr Attr, ctx any) (*CQ, error) {
 	if err := attr.check(); err != nil {
 		return nil, fmt.Errorf("cq: open: %w", err)
@@ -181,10 +180,9 @@ func (q *CQ) Attr() Attr { return q.attr }
 // Context returns the context given to New (R-CQ-04).
 func (q *CQ) Context() any { return q.ctx }
 
-// Close frees the CQ; entries that were not read are lost. With an endpoint
-// still bound it fails with fi.EBUSY and changes nothing (R-CQ-35, -36); a
-// second Close fails with fi.EBADF. Blocking reads end with fi.ECANCELED
-// (R-CQ-38), all other calls fail with fi.EBADF.
+// Close frees the CQ and discards unread entries. It fails with fi.EBUSY while an
+// endpoint is bound (R-CQ-35, -36), with fi.EBADF the second time. Blocking reads end
+// with fi.ECANCELED (R-CQ-38); later calls fail with fi.EBADF.
 func (q *CQ) Close() error {
 	q.w.Mu.Lock()
 	if q.w.Bound() > 0 {
@@ -193,8 +191,8 @@ func (q *CQ) Close() error {
 	}
 	open := q.w.Close()
 	if open {
-		// Unread entries give their places back: only reserved ones are left.
-		q.settle()
+		// Unread entries give up their places; only reserved ones remain.
+		q.freePlaces()
 		q.places.Used.Add(full - int64(q.ring.len()))
 		q.ring = ring{}
 	}
@@ -213,7 +211,7 @@ func (q *CQ) Closed() bool {
 	return q.w.Closed()
 }
 
-// StrError explains a provider error code, never with an empty text (R-CQ-95).
+// StrError explains a provider error code. The text is never empty (R-CQ-95).
 func (q *CQ) StrError(prov uint32) string {
 	if q.attr.StrError != nil {
 		if s := q.attr.StrError(prov); s != "" {
@@ -223,10 +221,10 @@ func (q *CQ) StrError(prov uint32) string {
 	return fmt.Sprintf("provider error 0x%x", prov)
 }
 
-// FD is the descriptor of a CQ opened with fi.WaitFD, for select, poll and epoll
-// (R-CQ-22, -39). It is readable from the moment there is something to read
-// until a TryWait finds nothing. Call TryWait before each wait.
-// fi.EINVAL: the CQ has none (R-CQ-40).
+// FD returns the descriptor of a CQ opened with fi.WaitFD, for select, poll and epoll
+// (R-CQ-22, -39). It becomes readable when there is something to read, and stays so until
+// a TryWait finds the queue empty. Call TryWait before each wait. FD fails with fi.EINVAL
+// for a CQ opened otherwise (R-CQ-40).
 func (q *CQ) FD() (int, error) {
 	fd, err := q.w.FD()
 	if err != nil {
@@ -235,11 +233,10 @@ func (q *CQ) FD() (int, error) {
 	return fd, err
 }
 
-// Chan is the wait object of a CQ opened with fi.WaitMutexCond (R-CQ-23, -39): a
-// channel that is ready when there is something to read. Several goroutines may wait
-// on it, together with other things: each calls TryWait before each wait, and after it
-// received it reads until the queue is empty.
-// fi.EINVAL: the CQ has none.
+// Chan returns the channel of a CQ opened with fi.WaitMutexCond (R-CQ-23, -39). A receive
+// from it succeeds when there is something to read. Several goroutines may wait on it, in
+// a select too: each calls TryWait before each wait, and after a receive reads until the
+// queue is empty. Chan fails with fi.EINVAL for a CQ opened otherwise.
 func (q *CQ) Chan() (<-chan struct{}, error) {
 	c, err := q.w.Chan()
 	if err != nil {
@@ -248,8 +245,8 @@ func (q *CQ) Chan() (<-chan struct{}, error) {
 	return c, err
 }
 
-// TryWait prepares to wait on FD or Chan by other means than SRead (fi_trywait). After
-// nil the caller may wait: the endpoints make progress without it until it is woken and
-// reads. fi.EAGAIN: there is something to read, or Signal was called; read first.
-// fi.EINVAL: the CQ has nothing to wait on.
+// TryWait prepares the caller to wait on FD or Chan (fi_trywait). If it returns nil, the
+// caller may wait; the endpoints make progress by themselves until it wakes up and reads.
+// fi.EAGAIN means that there is something to read or Signal was called: read first.
+// fi.EINVAL means that the CQ has neither FD nor Chan.
 func (q *CQ) TryWait() error { return q.w.TryWait() }

@@ -11,13 +11,13 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// Read takes up to len(e) completions in order of insertion and never blocks.
-// Errors: fi.EAGAIN when there is none (R-CQ-46), fi.EAVAIL when an error entry
-// is next, until ReadErr takes it (R-CQ-47 to -49). An empty e drives progress
-// and returns 0, or fi.EAGAIN when the queue is empty (R-CQ-51).
+// Read moves up to len(e) completions to e, oldest first, and returns how many. It never
+// blocks. It fails with fi.EAGAIN when the queue is empty (R-CQ-46), with fi.EAVAIL when
+// an error entry is next: ReadErr removes that (R-CQ-47 to -49). With an empty e it drives
+// progress and returns 0, or fi.EAGAIN when the queue is empty (R-CQ-51).
 //
-// A read that finds the queue empty drives the endpoints and looks again, and so
-// does one of every 64 others (R-CQ-52).
+// A read that finds the queue empty drives the endpoints and looks again. So does one of
+// every 64 other reads (R-CQ-52).
 func (q *CQ) Read(e []Entry) (int, error) {
 	if len(e) == 0 {
 		return q.ReadFrom(e, nil)
@@ -26,7 +26,7 @@ func (q *CQ) Read(e []Entry) (int, error) {
 		return 0, fi.EAGAIN
 	}
 	q.w.Mu.Lock()
-	if q.w.Have() == 1 && q.served < pollEvery-1 { // takeLone, without a call
+	if q.w.Have() == 1 && q.served < pollEvery-1 { // takeLone, inlined
 		q.served++
 		q.ring.takeOne(&e[0])
 		q.freed++
@@ -42,7 +42,7 @@ func (q *CQ) lone() bool {
 	return q.ring.tail-q.ring.head == 1 && q.ring.first == len(q.ring.errs) && !q.overrun
 }
 
-// takeLone moves that entry to e and returns its source.
+// takeLone moves the only entry to e and returns its source.
 func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
 	src = q.ring.sources[q.ring.takeOne(e)]
 	q.freed++
@@ -50,9 +50,10 @@ func (q *CQ) takeLone(e *Entry) (src fi.Addr) {
 	return src
 }
 
-// ReadFrom is Read that also gives the source of each entry: fi.AddrNotAvail
-// unless it is a receive of a source in the address vector of an endpoint opened
-// with fi.Source (R-CQ-55, -56). src, if not nil, must be as long as e.
+// ReadFrom is Read that also stores the source of each entry in src. The source is
+// fi.AddrNotAvail unless the entry is a receive, its endpoint was opened with fi.Source,
+// and the sender is in the address vector (R-CQ-55, -56). src, if not nil, must be as long
+// as e.
 func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	if src != nil && len(src) < len(e) {
 		return 0, fmt.Errorf("cq: readfrom: %d addresses for %d entries: %w", len(src), len(e), fi.EINVAL)
@@ -67,8 +68,8 @@ func (q *CQ) ReadFrom(e []Entry, src []fi.Addr) (int, error) {
 	return q.read(e, src)
 }
 
-// read is Read of a queue that holds something. It is called with the lock held and
-// releases it.
+// read is Read of a queue that is not empty. It is called with the lock held and releases
+// it.
 func (q *CQ) read(e []Entry, src []fi.Addr) (int, error) {
 	q.served++
 	switch {
@@ -122,13 +123,14 @@ func (q *CQ) take(e []Entry, src []fi.Addr) (int, error) {
 	return 0, fi.EAGAIN
 }
 
-// ReadErr takes the error entry at the head of the queue into e and returns 1
-// (R-CQ-77); fi.EAGAIN when the head is none (R-CQ-78). A queue that has overrun
-// gives fi.EOVERRUN in e.Err when it has nothing else, every time (R-CQ-124).
-// flags must be 0 (R-CQ-91: fi.EINVAL).
+// ReadErr moves the error entry at the head of the queue to e and returns 1 (R-CQ-77). It
+// fails with fi.EAGAIN when no error is at the head (R-CQ-78). From a queue that has
+// overrun and has no more entries, each call returns 1 with fi.EOVERRUN in e.Err
+// (R-CQ-124). flags must be 0, or the call fails with fi.EINVAL (R-CQ-91).
 //
-// ErrData that e comes with is filled and cut to what was copied (R-CQ-84).
-// Without, it is set to memory that becomes the caller's (R-CQ-85).
+// If e.ErrData is a buffer of the caller's, ReadErr copies the data there and cuts the
+// slice to what was copied (R-CQ-84). Otherwise it sets e.ErrData to memory that belongs
+// to the caller from then on (R-CQ-85).
 func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
 	if e == nil || flags != 0 {
 		return 0, fmt.Errorf("cq: readerr: %w", fi.EINVAL)
@@ -159,29 +161,29 @@ func (q *CQ) ReadErr(e *Error, flags fi.Flags) (int, error) {
 	return 1, nil
 }
 
-// SRead is Read that waits until there is an entry or an error, the timeout
-// passed (fi.EAGAIN, R-CQ-69; negative: no limit, 0: one look), or Signal was
-// called (fi.EAGAIN, R-CQ-70). cond is the number of entries to wait for if the
-// CQ was opened with fi.CondThreshold; a hint (R-CQ-29, -75). fi.EINVAL without
-// a wait object, or with a wait set (R-CQ-19, -73).
+// SRead is Read that waits until there is an entry or an error. It fails with fi.EAGAIN
+// after the timeout (R-CQ-69) and after Signal (R-CQ-70). A negative timeout means no
+// limit, 0 no waiting. cond is the number of entries to wait for if the CQ was opened with
+// fi.CondThreshold; it is a hint (R-CQ-29, -75). SRead fails with fi.EINVAL if the CQ has
+// no wait object or is in a wait set (R-CQ-19, -73).
 func (q *CQ) SRead(e []Entry, cond int, timeout time.Duration) (int, error) {
 	return q.SReadFrom(e, nil, cond, timeout)
 }
 
-// SReadFrom is SRead with source addresses as ReadFrom.
+// SReadFrom is SRead that also stores sources in src, as ReadFrom does.
 func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration) (int, error) {
 	if timeout >= 0 || q.attr.WaitCond == fi.CondThreshold || src != nil && len(src) < len(e) || q.w.Have() > 0 || !q.w.CanLie() {
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
-	// The queue is empty, there is nothing to drive and no timeout: the shortest way
-	// to sleep.
+	// The queue is empty, nothing is to be driven and there is no timeout: take the
+	// shortest way to sleep.
 	woken := q.w.Lie(1)
 	if woken == nil {
 		return q.sread(context.Background(), e, src, cond, timeout)
 	}
 	<-woken
 	q.w.Rise()
-	if len(e) > 0 && q.lone() { // what a reader finds that was woken
+	if len(e) > 0 && q.lone() { // the usual case after a wake-up
 		from := q.takeLone(&e[0])
 		if src != nil {
 			src[0] = from
@@ -198,8 +200,8 @@ func (q *CQ) SReadFrom(e []Entry, src []fi.Addr, cond int, timeout time.Duration
 	return n, blocked(err)
 }
 
-// blocked is the error of a read that was asleep when the queue was closed
-// (R-CQ-38).
+// blocked turns the error of a closed queue into that of a read that slept when the queue
+// was closed (R-CQ-38).
 func blocked(err error) error {
 	if err != nil && errors.Is(err, fi.EBADF) {
 		return fmt.Errorf("cq: sread: closed: %w", fi.ECANCELED)
@@ -207,7 +209,7 @@ func blocked(err error) error {
 	return err
 }
 
-// SReadContext is SRead that ends with ctx's error instead of a timeout.
+// SReadContext is SRead without a timeout; it fails with ctx.Err() when ctx is done.
 func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
 	return q.sread(ctx, e, nil, 1, -1)
 }
@@ -222,12 +224,12 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 		deadline = q.w.Give(ctx, timeout)
 	}
 	if n, err := q.ReadFrom(e, src); err != fi.EAGAIN || timeout == 0 {
-		return n, err // R-CQ-71: what is there is returned at once
+		return n, err // R-CQ-71: entries that are there are returned at once
 	}
 	if q.attr.WaitCond != fi.CondThreshold || cond < 1 {
 		cond = 1 // R-CQ-74
 	}
-	cond = min(cond, q.attr.Size) // more can never be there
+	cond = min(cond, q.attr.Size) // the queue never has more
 	if deadline == 0 {
 		deadline = wait.Deadline(timeout)
 	}
@@ -235,7 +237,7 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 		why, armed := q.w.Wait(ctx, int64(cond), deadline)
 		n, err := q.take(e, src)
 		if why == wait.Signalled && n >= cond {
-			q.w.GiveSignal() // the entry was not published, so another reader may be woken by the signal
+			q.w.GiveSignal() // this call got an entry, so the signal may end another
 		}
 		q.w.Done(armed)
 		if err != fi.EAGAIN {
@@ -251,18 +253,18 @@ func (q *CQ) sread(ctx context.Context, e []Entry, src []fi.Addr, cond int, time
 	}
 }
 
-// Poll drives the endpoints and reports whether there is something to read, for
-// a poll set.
+// Poll drives the endpoints and reports whether there is something to read. Poll sets
+// call it.
 func (q *CQ) Poll() bool {
 	q.w.Poll()
 	return q.w.Have() > 0
 }
 
-// Progress drives the endpoints, for a poll set.
+// Progress drives the endpoints. Poll sets call it.
 func (q *CQ) Progress() { q.w.Poll() }
 
-// Signal ends one blocking read, now or the next (R-CQ-92, -94). fi.EINVAL
-// without a wait object (R-CQ-93).
+// Signal ends one blocking read: one that sleeps now, or else the next (R-CQ-92, -94). It
+// fails with fi.EINVAL if the CQ has no wait object (R-CQ-93).
 func (q *CQ) Signal() error {
 	if err := q.w.Signal(); err != nil {
 		return fmt.Errorf("cq: signal: %w", err)

@@ -246,6 +246,27 @@ func TestReadFromSources(t *testing.T) {
 	if n, err := q.ReadFrom(e, src); n != 1 || err != nil || src[0] != 0 {
 		t.Error(n, err, src)
 	}
+	// However many are read at once, and wherever they lie.
+	for from := range 5 {
+		put(q, numbered(0, from)...)
+		q.Read(make([]Entry, from+1))
+		w = q.Begin()
+		for i := range 20 {
+			w.Put(&Entry{Context: i}, fi.Addr(100+i), false)
+		}
+		w.End()
+		for _, n := range []int{2, 8, 10} {
+			e, src := make([]Entry, n), make([]fi.Addr, n)
+			if k, err := q.ReadFrom(e, src); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			for i := range e {
+				if want := fi.Addr(100 + e[i].Context.(int)); src[i] != want {
+					t.Errorf("entry %v of %d: source %v, want %v", e[i].Context, n, src[i], want)
+				}
+			}
+		}
+	}
 	// Fewer places for sources than for entries is an error that takes nothing.
 	put(q, Entry{Context: 9})
 	_, err := q.ReadFrom(e, src[:1])

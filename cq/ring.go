@@ -2,32 +2,32 @@ package cq
 
 import "github.com/uetkit/uetkit/fi"
 
-// A ring holds entries in order. Errors have a place among them, and wait beside
-// the ring, so that a run of entries is copied in one piece.
+// A ring is a FIFO of entries. An error takes a place among the entries but is stored in
+// errs, so that a run of entries can be copied at once.
 type ring struct {
 	entries []Entry
 	sources []fi.Addr
-	// head is the number of the next entry to read, tail of the next to put; both
-	// grow for ever, the place is the number modulo the length.
+	// head is the number of the next entry to read, tail of the next to write. Both
+	// only grow; an entry's index is its number modulo the length.
 	head, tail uint64
-	// limit is the number up to which entries may be put without further checks: each
+	// limit is the number up to which entries may be written without further checks: each
 	// has a place, no error is queued, and the queue has not overrun.
 	limit uint64
 
-	format fi.CQFormat // of what is read
+	format fi.CQFormat // of the entries that are read
 
-	errs  []failure // in order, from firstErr on
+	errs  []failure // in order, from first on
 	first int
 	spare []*Error // recycled
 }
 
-// A failure is an error and the number of its place.
+// A failure is an error and the number it has among the entries.
 type failure struct {
 	at uint64
 	e  *Error
 }
 
-// maxSpare bounds the recycled errors: a burst of failures must not hold memory
+// maxSpare bounds the recycled errors, so that many failures at once do not occupy memory
 // for ever.
 const maxSpare = 64
 
@@ -38,7 +38,7 @@ func (r *ring) init(size int) {
 
 func (r *ring) len() int { return int(r.tail - r.head) }
 
-// place makes room for one more, growing up to size, and returns its index.
+// place makes room for one more entry and returns its index.
 func (r *ring) place() int {
 	r.reserve()
 	i := int(r.tail) & (len(r.entries) - 1)
@@ -46,7 +46,7 @@ func (r *ring) place() int {
 	return i
 }
 
-// put puts a completion; the number of its place is below limit.
+// put appends a completion. tail must be below limit.
 func (r *ring) put(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) {
 	i := int(r.tail) & (len(r.entries) - 1)
 	r.tail++
@@ -55,7 +55,7 @@ func (r *ring) put(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) {
 	e.Context, e.Flags, e.Len, e.Tag = ctx, flags, n, tag
 }
 
-// reserve makes room for one more, in a queue that is neither closed nor overrun.
+// reserve makes room for one more entry. The queue must be neither closed nor overrun.
 func (r *ring) reserve() {
 	if r.len() == len(r.entries) {
 		r.grow()
@@ -74,7 +74,7 @@ func (r *ring) grow() {
 	}
 }
 
-// ready is how many entries can be read before an error or the end.
+// ready is the number of entries before the first error or the end.
 func (r *ring) ready() int {
 	if r.first < len(r.errs) {
 		return int(r.errs[r.first].at - r.head)
@@ -82,11 +82,11 @@ func (r *ring) ready() int {
 	return r.len()
 }
 
-// few entries are taken one by one: for more a copy is faster, once it has begun.
+// few is the most entries that are moved one by one; for more, copy is faster.
 const few = 4
 
-// take moves up to len(e) entries to e and src. What it leaves behind is
-// cleared, so that nothing of the user's is kept alive.
+// take moves up to len(e) entries to e and src. It clears the ring's copies, so that they
+// keep no memory of the user alive.
 func (r *ring) take(e []Entry, src []fi.Addr) int {
 	n := min(len(e), r.ready())
 	if n <= few {
@@ -116,8 +116,8 @@ func (r *ring) take(e []Entry, src []fi.Addr) int {
 	return n
 }
 
-// takeOne is take of one entry, which is there, without its source: it costs a
-// third. It returns the place of the source.
+// takeOne is take of one entry, which must be there, at a third of the cost. It returns
+// the index of the source.
 func (r *ring) takeOne(e *Entry) (at int) {
 	at = int(r.head) & (len(r.entries) - 1)
 	from := &r.entries[at]
@@ -130,8 +130,7 @@ func (r *ring) takeOne(e *Entry) (at int) {
 	return at
 }
 
-// cut clears what the format does not have. Each is a prefix of the next
-// (R-CQ-16).
+// cut clears the fields that format f lacks. Each format is a prefix of the next (R-CQ-16).
 func (e *Entry) cut(f fi.CQFormat) {
 	e.Tag = 0
 	if f < fi.CQData {
@@ -142,7 +141,7 @@ func (e *Entry) cut(f fi.CQFormat) {
 	}
 }
 
-// putErr puts a copy of e.
+// putErr appends a copy of e.
 func (r *ring) putErr(e *Error) {
 	var c *Error
 	if k := len(r.spare); k > 0 {
@@ -152,7 +151,7 @@ func (r *ring) putErr(e *Error) {
 		c = new(Error)
 	}
 	*c = *e
-	if 2*r.first >= len(r.errs) { // half of it is gone
+	if 2*r.first >= len(r.errs) { // at least half of it was read
 		r.errs, r.first = r.errs[:copy(r.errs, r.errs[r.first:])], 0
 	}
 	r.errs = append(r.errs, failure{r.tail, c})
@@ -160,7 +159,7 @@ func (r *ring) putErr(e *Error) {
 	r.limit = 0
 }
 
-// takeErr moves the error at the head to e; false: the head is none.
+// takeErr moves the error at the head to e. It returns false if the head is no error.
 func (r *ring) takeErr(e *Error) bool {
 	if r.first == len(r.errs) || r.errs[r.first].at != r.head {
 		return false

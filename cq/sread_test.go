@@ -15,7 +15,22 @@ import (
 
 // sleepy is a queue whose blocking reads sleep at once.
 func sleepy(t testing.TB) *CQ {
-	return open(t, Attr{WaitObj: fi.WaitUnspec, Spin: -1})
+	q := open(t, Attr{WaitObj: fi.WaitUnspec, Spin: -1})
+	t.Cleanup(func() { _ = q.Close() }) // ends who reads though the test has failed
+	return q
+}
+
+// ended is how a read in a bubble ended. An hour is over at once there, so a read that
+// nobody ends fails the test.
+func ended(t testing.TB, r <-chan result) result {
+	t.Helper()
+	select {
+	case got := <-r:
+		return got
+	case <-time.After(time.Hour):
+		t.Fatal("it did not end")
+		return result{}
+	}
 }
 
 // sread is a blocking read of one entry without a limit, in a goroutine.
@@ -95,14 +110,17 @@ func TestSReadWakes(t *testing.T) {
 		q := sleepy(t)
 		r := sread(q, 0)
 		time.Sleep(time.Hour)
+		if len(r) > 0 {
+			t.Fatal("ended by nothing:", <-r)
+		}
 		put(q, Entry{Context: "x"})
-		if got := <-r; got.n != 1 || got.err != nil || got.first != "x" {
+		if got := ended(t, r); got.n != 1 || got.err != nil || got.first != "x" {
 			t.Error(got)
 		}
 		r = sread(q, 0)
 		synctest.Wait()
 		putErr(q, Error{Err: fi.EIO})
-		wantErr(t, (<-r).err, fi.EAVAIL)
+		wantErr(t, ended(t, r).err, fi.EAVAIL)
 	})
 }
 
@@ -138,6 +156,7 @@ func TestSReadThreshold(t *testing.T) {
 		attr := Attr{WaitObj: fi.WaitUnspec, WaitCond: fi.CondThreshold, Spin: -1, Size: 64}
 		// R-CQ-28: as many entries as asked for.
 		q := open(t, attr)
+		t.Cleanup(func() { _ = q.Close() })
 		r := sread(q, 3)
 		synctest.Wait()
 		put(q, numbered(0, 2)...)
@@ -146,7 +165,7 @@ func TestSReadThreshold(t *testing.T) {
 			t.Fatal("woken by two entries")
 		}
 		put(q, numbered(2, 3)...)
-		if got := <-r; got.n != 3 || got.err != nil {
+		if got := ended(t, r); got.n != 3 || got.err != nil {
 			t.Error(got)
 		}
 		// R-CQ-31: an error signals at once.
@@ -154,7 +173,7 @@ func TestSReadThreshold(t *testing.T) {
 		synctest.Wait()
 		put(q, numbered(0, 1)...)
 		putErr(q, Error{Err: fi.EIO})
-		if got := <-r; got.n != 1 || got.err != nil { // R-CQ-48, -75
+		if got := ended(t, r); got.n != 1 || got.err != nil { // R-CQ-48, -75
 			t.Error(got)
 		}
 		wantReadErr(t, q, fi.EIO)
@@ -162,13 +181,13 @@ func TestSReadThreshold(t *testing.T) {
 		r = sread(q, 0)
 		synctest.Wait()
 		put(q, numbered(0, 1)...)
-		if got := <-r; got.n != 1 {
+		if got := ended(t, r); got.n != 1 {
 			t.Error(got)
 		}
 		r = sread(q, 1000)
 		synctest.Wait()
 		put(q, numbered(0, 64)...)
-		if got := <-r; got.n != 16 {
+		if got := ended(t, r); got.n != 16 {
 			t.Error(got)
 		}
 		q.Read(make([]Entry, 64))
@@ -185,7 +204,7 @@ func TestSReadThreshold(t *testing.T) {
 		r = sread(q, 3)
 		synctest.Wait()
 		put(q, numbered(0, 1)...)
-		if got := <-r; got.n != 1 {
+		if got := ended(t, r); got.n != 1 {
 			t.Error(got)
 		}
 	})
@@ -200,7 +219,7 @@ func TestSignal(t *testing.T) {
 		if err := q.Signal(); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, (<-r).err, fi.EAGAIN)
+		wantErr(t, ended(t, r).err, fi.EAGAIN)
 		// R-CQ-92: as many signals as readers end all of them, however they come.
 		for range 20 {
 			var rs []<-chan result
@@ -212,7 +231,7 @@ func TestSignal(t *testing.T) {
 				q.Signal()
 			}
 			for _, r := range rs {
-				wantErr(t, (<-r).err, fi.EAGAIN)
+				wantErr(t, ended(t, r).err, fi.EAGAIN)
 			}
 		}
 		// R-CQ-94: one that comes first ends the next blocking read, and only that.
@@ -227,10 +246,10 @@ func TestSignal(t *testing.T) {
 		// R-CQ-70: an entry that is there is returned, the signal stays.
 		q.Signal()
 		put(q, Entry{Context: 1})
-		if got := <-sread(q, 0); got.n != 1 {
+		if got := ended(t, sread(q, 0)); got.n != 1 {
 			t.Error(got)
 		}
-		wantErr(t, (<-sread(q, 0)).err, fi.EAGAIN)
+		wantErr(t, ended(t, sread(q, 0)).err, fi.EAGAIN)
 	})
 }
 
@@ -266,7 +285,7 @@ func TestSReadContext(t *testing.T) {
 			t.Error("a cancelled context ended another read:", <-other)
 		}
 		put(q, Entry{Context: 2})
-		if got := <-other; got.n != 1 {
+		if got := ended(t, other); got.n != 1 {
 			t.Error(got)
 		}
 	})

@@ -8,11 +8,11 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// A provider is the CQ as the provider sees it. door.Completions says what the methods
-// do.
+// A provider is the CQ with the methods that the provider calls; door.Completions
+// describes them.
 type provider CQ
 
-// A batch is the CQ, locked, as a batch of entries is written.
+// A batch is the locked CQ while a batch of entries is written.
 type batch CQ
 
 var (
@@ -45,8 +45,8 @@ func (q *provider) Reserve(n int) bool {
 
 func (q *provider) Places() *door.Places { return &q.places }
 
-// reserve is the slow path of Reserve: it gives back the places of entries that were
-// read, and tries again.
+// reserve is the slow path of Reserve: it frees the places of entries that were read and
+// tries again.
 func (q *provider) reserve(n int) bool { return (*CQ)(q).makeRoom() && q.Reserve(n) }
 
 func (q *provider) Admit() bool {
@@ -68,17 +68,17 @@ func (q *provider) Admit() bool {
 	}
 }
 
-// makeRoom gives back the places of the entries that were read since its last call, and
-// reports whether there were any.
+// makeRoom frees the places of the entries that were read since its last call, and reports
+// whether there were any.
 func (q *CQ) makeRoom() bool {
 	q.w.Mu.Lock()
-	ok := q.settle()
+	ok := q.freePlaces()
 	q.w.Mu.Unlock()
 	return ok
 }
 
-// settle is makeRoom with the lock held.
-func (q *CQ) settle() bool {
+// freePlaces is makeRoom with the lock held.
+func (q *CQ) freePlaces() bool {
 	n := q.freed
 	if n == 0 {
 		return false
@@ -88,15 +88,15 @@ func (q *CQ) settle() bool {
 	return true
 }
 
-// Reserved is the number of places promised to operations that have no entry yet.
+// Reserved returns the number of places promised to operations that have no entry yet.
 func (q *CQ) Reserved() int {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
-	q.settle()
+	q.freePlaces()
 	return int(q.places.Used.Load()&(full-1)) - q.ring.len()
 }
 
-// Unread is how many entries wait to be read.
+// Unread returns the number of entries in the queue, errors included.
 func (q *CQ) Unread() int {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()
@@ -122,10 +122,9 @@ func (w *batch) Add(src fi.Addr, reserved bool) *Entry {
 	return &r.entries[i]
 }
 
-// Complete writes one completion with a reserved place: Begin, Writer.Complete and End
-// in a single call, at half the price. It returns false, having done nothing, if the
-// general path is needed: the queue holds errors, has overrun, is closed, or its ring
-// must grow.
+// Complete writes one completion with a reserved place: Begin, batch.Complete and End in
+// one call, at half the cost. It returns false and does nothing if the queue has errors,
+// has overrun, is closed, or must grow; the caller then makes the three calls.
 func (q *provider) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.Addr) bool {
 	q.w.Mu.Lock()
 	r := &q.ring
@@ -134,14 +133,14 @@ func (q *provider) Complete(ctx any, flags fi.Flags, n int, tag uint64, src fi.A
 		return false
 	}
 	r.put(ctx, flags, n, tag, src)
-	held := int64(r.tail - r.head)
-	if held > q.places.Used.Load() {
+	unread := int64(r.tail - r.head)
+	if unread > q.places.Used.Load() {
 		(*CQ)(q).bug()
 	}
 	if q.w.Unawaited() {
-		q.w.Set(held)
+		q.w.Set(unread)
 	} else {
-		q.w.Publish(held)
+		q.w.Publish(unread)
 	}
 	q.w.Mu.Unlock()
 	return true
@@ -168,7 +167,7 @@ func (w *batch) PutErr(e *Error, reserved bool) bool {
 }
 
 func (w *batch) OfferErr(e *Error) bool {
-	(*CQ)(w).settle()
+	(*CQ)(w).freePlaces()
 	for !w.overrun && !w.w.Closed() {
 		used := w.places.Used.Load()
 		if used >= w.places.Size {
@@ -182,7 +181,7 @@ func (w *batch) OfferErr(e *Error) bool {
 	return false
 }
 
-// room reports whether one more entry fits, and counts it.
+// room reports whether one more entry fits, and counts its place.
 func (w *batch) room(reserved bool) bool {
 	if w.overrun || w.w.Closed() {
 		if reserved {
@@ -193,9 +192,9 @@ func (w *batch) room(reserved bool) bool {
 	if reserved {
 		return true // counted by Reserve
 	}
-	(*CQ)(w).settle()
+	(*CQ)(w).freePlaces()
 	if w.places.Used.Add(1) > w.places.Size {
-		// R-CQ-122, -125: overrun, for ever.
+		// R-CQ-122, -125: the queue has overrun, for ever.
 		w.overrun, w.ring.limit = true, 0
 		w.places.Used.Add(full - 1)
 		return false
@@ -203,8 +202,8 @@ func (w *batch) room(reserved bool) bool {
 	return true
 }
 
-// End ends the batch and wakes sleepers whose condition holds (R-CQ-27, -28,
-// -31: an error wakes at once).
+// End ends the batch and wakes the sleepers whose condition holds (R-CQ-27, -28). An error
+// wakes all (R-CQ-31).
 func (w *batch) End() {
 	q := (*CQ)(w)
 	n := int64(q.ring.tail - q.ring.head)
@@ -215,7 +214,7 @@ func (w *batch) End() {
 	case n <= 0 || q.overrun || q.ring.first < len(q.ring.errs):
 		q.publish()
 	case q.w.Unawaited():
-		q.w.Set(n) // it is not closed, or nothing would be there
+		q.w.Set(n) // the queue is not closed: a closed one has no entries
 	default:
 		q.w.Publish(n)
 	}
@@ -226,7 +225,7 @@ func (q *CQ) bug() {
 	panic(fmt.Sprintf("BUG: cq: %d entries in %d reserved places", q.ring.len(), q.places.Used.Load()))
 }
 
-// publish tells waiters what is there.
+// publish tells waiters how many entries there are.
 func (q *CQ) publish() {
 	n := int64(q.ring.tail - q.ring.head)
 	if q.overrun || q.ring.first < len(q.ring.errs) {
@@ -237,7 +236,7 @@ func (q *CQ) publish() {
 	}
 }
 
-// Overrun reports whether the queue is in the overrun state.
+// Overrun reports whether the queue has overrun: an entry found no place and was lost.
 func (q *CQ) Overrun() bool {
 	q.w.Mu.Lock()
 	defer q.w.Mu.Unlock()

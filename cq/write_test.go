@@ -119,6 +119,9 @@ func TestOverrun(t *testing.T) {
 		t.Fatal("no overrun")
 	}
 	// R-CQ-123: what was there before is read, in order.
+	if n, err := q.ReadErr(new(Error), 0); n != 0 || err != fi.EAGAIN {
+		t.Errorf("told of the overrun before what was there: %d, %v", n, err)
+	}
 	e := make([]Entry, 100)
 	if n, err := q.Read(e); n != 63 || err != nil || e[62].Context != 62 {
 		t.Fatal(n, err)

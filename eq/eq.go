@@ -1,11 +1,12 @@
-// Package eq is event queues as fi_eq(3) describes them: bounded, passive rings
-// of control events and errors.
+// Package eq implements event queues as fi_eq(3) describes them: bounded rings of control
+// events and errors.
 //
-// An EQ is safe for concurrent use and starts no goroutine. Producers insert events by
-// Put and PutErr. An event that finds no place overruns the queue, which is final
-// (R-EQ-62, -66): a queue must be read.
+// An EQ is safe for concurrent use and starts no goroutine. An event that finds no place
+// is lost, and the queue has then overrun for ever (R-EQ-62, -66): applications must read
+// their queues.
 //
-// Rule numbers (R-EQ-…) are those of the tests that hold the package to them.
+// Numbers like R-EQ-62 name rules of libfabric; docs/conformance.md lists the test of
+// each.
 package eq
 
 import (
@@ -22,9 +23,9 @@ type Entry struct {
 	Event   fi.EQEvent
 	Fid     any    // the object the event is about
 	Context any    // of the call that caused it (R-EQ-44)
-	Data    uint64 // as the object's manual says
-	Info    any    // CONNREQ: describes the endpoint to open
-	Bytes   []byte // connection management: private data
+	Data    uint64 // depends on the event
+	Info    any    // of fi.ConnReq: describes the endpoint to open
+	Bytes   []byte // of connection events: the peer's private data
 }
 
 // An Error is one failed operation or asynchronous error (struct
@@ -35,9 +36,8 @@ type Error struct {
 	Data    uint64
 	Err     fi.Errno
 	Prov    uint32 // the wire or system code behind it; StrError explains it
-	ErrData []byte // for debugging; the reader's
-	// Lost is how many events were dropped because the queue was full, in the
-	// error that says so.
+	ErrData []byte // for debugging; belongs to the reader
+	// Lost is, with fi.EOVERRUN, the number of events lost because the queue was full.
 	Lost uint64
 }
 
@@ -53,20 +53,20 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Attr describes an EQ to open (struct fi_eq_attr).
 type Attr struct {
-	// Size is how many events the queue holds; 0 takes DefaultSize. The places of
-	// bound objects come on top (R-EQ-68).
+	// Size is the number of events that the queue has room for; 0 means DefaultSize.
+	// Places promised to bound objects come on top (R-EQ-68).
 	Size int
-	// Flags: fi.Write lets the application Write; fi.Affinity is a hint that is
-	// ignored.
+	// Flags may contain fi.Write, which permits EQ.Write, and fi.Affinity, a hint that
+	// is ignored.
 	Flags fi.Flags
-	// WaitObj and WaitSet are as in cq.Attr. Default none: SRead is refused.
+	// WaitObj and WaitSet are as in cq.Attr. The default, fi.WaitNone, makes SRead fail.
 	WaitObj         fi.WaitObj
 	WaitSet         *poll.WaitSet
-	SignalingVector int // with fi.Affinity
-	// ResourceMgmt says what a Write does to a full queue: with fi.RMEnabled, the
-	// default, it fails; with fi.RMDisabled it overruns the queue (R-EQ-67).
+	SignalingVector int // with fi.Affinity; ignored
+	// ResourceMgmt says what EQ.Write does when the queue is full. With fi.RMEnabled, the
+	// default, it fails; with fi.RMDisabled it also overruns the queue (R-EQ-67).
 	ResourceMgmt fi.ResourceMgmt
-	// StrError explains provider error codes; nil: a generic text.
+	// StrError explains provider error codes; nil gives a generic text.
 	StrError func(prov uint32) string
 }
 
@@ -74,17 +74,17 @@ type Attr struct {
 const (
 	DefaultSize = 256
 	MaxSize     = 1 << 20
-	// MaxKept is how many unread events of objects that are no longer bound a queue
-	// holds, also on top. Then it is full for all. Room fails for an object with as
-	// many unread events.
+	// MaxKept is the number of unread events of objects that are no longer bound at
+	// which the queue counts as full. It also limits the unread events of one address
+	// vector: with more, insertions fail with fi.EAGAIN.
 	MaxKept = 1 << 16
 )
 
-// item is one place of the queue.
+// An item is one entry of the queue: an event or an error.
 type item struct {
 	e   Entry
-	err *Error // not nil: an error in its place among the events
-	// of is whose place it has; nil: one of Size.
+	err *Error // nil for an event
+	// of is the object whose place it takes; nil for one of the Attr.Size common places.
 	of *binding
 }
 
@@ -101,23 +101,23 @@ type EQ struct {
 	kept    int  // items in places of objects that are no longer bound
 	overrun bool // final (R-EQ-66)
 	lost    uint64
-	bound   int // each binding
+	bound   int // number of bindings
 }
 
-// A binding is an object that is bound to an EQ and reports there.
+// A binding is an object that is bound to an EQ and reports to it.
 type binding struct {
 	q *EQ
 
 	// The queue's lock guards what follows.
 
-	places int // of its own
-	used   int // by events that are not read yet
+	places int // promised to it
+	used   int // of places, by unread events
 	gone   bool
 }
 
-// New opens an EQ (fi_eq_open). Programs call uet.Fabric.OpenEQ, because endpoints take only
-// queues of their fabric. fi.EINVAL: size, flags or wait object (R-EQ-04,
-// -11, -15). fi.EMFILE: the system has no descriptor left.
+// New opens an EQ (fi_eq_open). Programs call uet.Fabric.OpenEQ instead: endpoints bind
+// only to queues of their fabric. New fails with fi.EINVAL for an invalid attribute
+// (R-EQ-04, -11, -15), with fi.EMFILE when the system has no descriptor left.
 func New(attr Attr, ctx any) (*EQ, error) {
 	switch {
 	case attr.Size < 0 || attr.Size > MaxSize:
@@ -150,9 +150,9 @@ func (q *EQ) Attr() Attr { return q.attr }
 // Context returns the context given to New (R-EQ-22).
 func (q *EQ) Context() any { return q.ctx }
 
-// Close frees the EQ; events that were not read are lost (R-EQ-17). fi.EBUSY
-// while objects are bound (R-EQ-18), fi.EBADF the second time. Blocking reads end
-// with fi.ECANCELED, all other calls fail with fi.EBADF.
+// Close frees the EQ and discards unread events (R-EQ-17). It fails with fi.EBUSY while
+// objects are bound (R-EQ-18), with fi.EBADF the second time. Blocking reads end with
+// fi.ECANCELED; later calls fail with fi.EBADF.
 func (q *EQ) Close() error {
 	q.w.Mu.Lock()
 	if q.bound+q.w.Bound() > 0 {
@@ -176,7 +176,7 @@ func (q *EQ) Closed() bool {
 	return q.w.Closed()
 }
 
-// StrError explains a provider error code, never with an empty text (R-EQ-61).
+// StrError explains a provider error code. The text is never empty (R-EQ-61).
 func (q *EQ) StrError(prov uint32) string {
 	if q.attr.StrError != nil {
 		if s := q.attr.StrError(prov); s != "" {
@@ -186,9 +186,10 @@ func (q *EQ) StrError(prov uint32) string {
 	return fmt.Sprintf("provider error 0x%x", prov)
 }
 
-// FD is the descriptor of an EQ opened with fi.WaitFD, for select, poll and epoll
-// (R-EQ-12, -19). It is readable from the moment there is something to read
-// until a TryWait finds nothing. Call TryWait before each wait. fi.EINVAL: the EQ has none.
+// FD returns the descriptor of an EQ opened with fi.WaitFD, for select, poll and epoll
+// (R-EQ-12, -19). It becomes readable when there is something to read, and stays so until
+// a TryWait finds the queue empty. Call TryWait before each wait. FD fails with fi.EINVAL
+// for an EQ opened otherwise.
 func (q *EQ) FD() (int, error) {
 	fd, err := q.w.FD()
 	if err != nil {
@@ -197,9 +198,9 @@ func (q *EQ) FD() (int, error) {
 	return fd, err
 }
 
-// Chan is the wait object of an EQ opened with fi.WaitMutexCond (R-EQ-13, -19): a
-// channel that can be received from while there is something to read. Call
-// TryWait before each wait. fi.EINVAL: the EQ has none.
+// Chan returns the channel of an EQ opened with fi.WaitMutexCond (R-EQ-13, -19). A receive
+// from it succeeds when there is something to read. It is used as that of cq.CQ. Chan
+// fails with fi.EINVAL for an EQ opened otherwise.
 func (q *EQ) Chan() (<-chan struct{}, error) {
 	c, err := q.w.Chan()
 	if err != nil {
@@ -208,7 +209,7 @@ func (q *EQ) Chan() (<-chan struct{}, error) {
 	return c, err
 }
 
-// TryWait prepares to wait on FD or Chan by other means than SRead (fi_trywait). After
-// nil the caller may wait. fi.EAGAIN: there is something to read, or Signal was called;
-// read first. fi.EINVAL: the EQ has nothing to wait on.
+// TryWait prepares the caller to wait on FD or Chan (fi_trywait). If it returns nil, the
+// caller may wait. fi.EAGAIN means that there is something to read or Signal was called:
+// read first. fi.EINVAL means that the EQ has neither FD nor Chan.
 func (q *EQ) TryWait() error { return q.w.TryWait() }

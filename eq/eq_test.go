@@ -74,15 +74,25 @@ func TestPeekLeavesTheEvent(t *testing.T) {
 	}
 	_, err := q.Read(0)
 	wantErr(t, err, fi.EAGAIN)
-	_, err = q.Read(fi.Inject)
-	wantErr(t, err, fi.EINVAL) // R-EQ-31
+	for bit := range 64 { // R-EQ-31
+		if f := fi.Flags(1) << bit; f != fi.Peek {
+			_, err = q.Read(f)
+			wantErr(t, err, fi.EINVAL)
+			_, err = q.ReadErr(f)
+			wantErr(t, err, fi.EINVAL)
+		}
+	}
 }
 
 func TestWrite(t *testing.T) {
 	// R-EQ-05, -06, -60, -67.
-	q := open(t, Attr{})
-	wantErr(t, q.Write(Entry{}), fi.EINVAL)
-	q = open(t, Attr{Flags: fi.Write, Size: 2})
+	for _, flags := range []fi.Flags{0, fi.Affinity} {
+		q := open(t, Attr{Flags: flags})
+		wantErr(t, q.Write(Entry{}), fi.EINVAL)
+		_, err := q.Read(0)
+		wantErr(t, err, fi.EAGAIN)
+	}
+	q := open(t, Attr{Flags: fi.Write, Size: 2})
 	for i := range 2 {
 		if err := q.Write(Entry{Data: uint64(i)}); err != nil {
 			t.Fatal(err)
@@ -111,7 +121,7 @@ func TestOverrun(t *testing.T) {
 			t.Error(e, err)
 		}
 	}
-	if q.Put(Entry{}) {
+	if q.Put(Entry{}) || bind(t, q, 1).Offer(Entry{}) {
 		t.Error("an event was taken after the overrun")
 	}
 }
@@ -150,7 +160,7 @@ func TestOpenAttributes(t *testing.T) {
 		t.Error(a, q.Context())
 	}
 	// R-EQ-03: at least as many as asked for.
-	for _, size := range []int{1, 2, 3, 100} {
+	for _, size := range []int{1, 2, 3, 100, MaxSize} {
 		q := open(t, Attr{Size: size})
 		for range size {
 			if !q.Put(Entry{}) {

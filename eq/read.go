@@ -10,9 +10,9 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// Read takes the next event and never blocks; with fi.Peek it stays (R-EQ-23,
-// -27). fi.EAGAIN when there is none, fi.EAVAIL when an error is next (R-EQ-28,
-// -29), fi.EINVAL for other flags (R-EQ-31).
+// Read removes the oldest event and returns it. It never blocks. With fi.Peek the event
+// stays in the queue (R-EQ-23, -27). Read fails with fi.EAGAIN when the queue is empty, with
+// fi.EAVAIL when an error is next (R-EQ-28, -29), with fi.EINVAL for other flags (R-EQ-31).
 func (q *EQ) Read(flags fi.Flags) (Entry, error) {
 	if flags&^fi.Peek != 0 {
 		return Entry{}, fmt.Errorf("eq: read: flags %v: %w", flags, fi.EINVAL)
@@ -48,14 +48,14 @@ func (q *EQ) take(flags fi.Flags) (Entry, error) {
 	if flags&fi.Peek == 0 {
 		q.pop()
 	}
-	q.publish() // also after a peek: the next sleeper may take it
+	q.publish() // also after a peek: the event is there for the next sleeper
 	return e, nil
 }
 
-// ReadErr takes the error at the head of the queue; with fi.Peek it stays
-// (R-EQ-59). fi.EAGAIN when the head is none (R-EQ-52). A queue that has overrun
-// gives fi.EOVERRUN with the number of events lost when it has nothing else,
-// every time (R-EQ-65).
+// ReadErr removes the error at the head of the queue and returns it. With fi.Peek the error
+// stays (R-EQ-59). ReadErr fails with fi.EAGAIN when no error is at the head (R-EQ-52). From
+// a queue that has overrun and has no more events, each call returns fi.EOVERRUN in
+// Error.Err and the number of lost events (R-EQ-65).
 func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 	if flags&^fi.Peek != 0 {
 		return Error{}, fmt.Errorf("eq: readerr: flags %v: %w", flags, fi.EINVAL)
@@ -78,14 +78,14 @@ func (q *EQ) ReadErr(flags fi.Flags) (Error, error) {
 	return e, nil
 }
 
-// SRead is Read that waits for an event, an error, the timeout (negative: none;
-// fi.EAGAIN) or Signal (fi.EAGAIN). fi.EINVAL without a wait object or with a
-// wait set (R-EQ-51).
+// SRead is Read that waits until there is an event or an error. It fails with fi.EAGAIN
+// after the timeout and after Signal. A negative timeout means no limit, 0 no waiting. SRead
+// fails with fi.EINVAL if the EQ has no wait object or is in a wait set (R-EQ-51).
 func (q *EQ) SRead(flags fi.Flags, timeout time.Duration) (Entry, error) {
 	return q.sread(context.Background(), flags, timeout)
 }
 
-// SReadContext is SRead that ends with ctx's error instead of a timeout.
+// SReadContext is SRead without a timeout; it fails with ctx.Err() when ctx is done.
 func (q *EQ) SReadContext(ctx context.Context, flags fi.Flags) (Entry, error) {
 	return q.sread(ctx, flags, -1)
 }
@@ -118,8 +118,8 @@ func (q *EQ) sread(ctx context.Context, flags fi.Flags, timeout time.Duration) (
 	}
 }
 
-// Signal ends one SRead, now or the next (R-EQ-49). fi.EINVAL without a wait
-// object.
+// Signal ends one SRead: one that sleeps now, or else the next (R-EQ-49). It fails with
+// fi.EINVAL if the EQ has no wait object.
 func (q *EQ) Signal() error {
 	if err := q.w.Signal(); err != nil {
 		return fmt.Errorf("eq: signal: %w", err)
@@ -127,11 +127,12 @@ func (q *EQ) Signal() error {
 	return nil
 }
 
-// Poll reports whether there is something to read, for a poll set.
+// Poll drives the bound endpoints and reports whether there is something to read. Poll sets
+// call it.
 func (q *EQ) Poll() bool {
 	q.w.Poll()
 	return q.w.Have() > 0
 }
 
-// Progress drives the endpoints bound by BindProgress, for a poll set.
+// Progress drives the bound endpoints. Poll sets call it.
 func (q *EQ) Progress() { q.w.Poll() }

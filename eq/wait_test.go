@@ -69,6 +69,9 @@ func TestUnreadEventsOfTheGoneTakeNoRoom(t *testing.T) {
 	}
 	_, err := q.Read(0)
 	wantErr(t, err, fi.EAGAIN)
+	if q.kept != 0 {
+		t.Errorf("%d places are kept for events that were read", q.kept)
+	}
 }
 
 func TestKeptEventsAreBounded(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/internal/wait"
 )
 
-// A provider is the EQ as the provider sees it, a binding one of the objects that report
-// there. door.Events and door.Reporter say what the methods do.
+// A provider is the EQ with the methods that the provider calls. door.Events describes
+// them, door.Reporter those of a binding.
 type provider EQ
 
 var (
@@ -45,7 +45,8 @@ func (b *binding) PutErr(e Error) bool   { return b.q.put(item{err: &e, of: b}) 
 func (b *binding) Offer(e Entry) bool    { return b.q.offer(item{e: e}) }
 func (b *binding) OfferErr(e Error) bool { return b.q.offer(item{err: &e}) }
 
-// Room refuses when MaxKept events of the object, or of those that are gone, are unread.
+// Room fails with fi.EAGAIN when the object has used its places, or when MaxKept events of
+// it, or of objects that are no longer bound, are unread.
 func (b *binding) Room() error {
 	q := b.q
 	q.w.Mu.Lock()
@@ -88,10 +89,10 @@ func (q *EQ) put(it item) bool {
 	return true
 }
 
-// Write inserts an event of the application (R-EQ-60). fi.EINVAL: the EQ was opened
-// without fi.Write (R-EQ-06). fi.EOVERRUN: the queue is in overrun (R-EQ-63). A full
-// queue gives fi.EAGAIN; without resource management it gives fi.EOVERRUN and is in
-// overrun from then on (R-EQ-67).
+// Write inserts an event of the application (R-EQ-60). It fails with fi.EINVAL if the EQ was
+// opened without fi.Write (R-EQ-06), with fi.EOVERRUN if the queue has overrun (R-EQ-63). If
+// the queue is full, it fails with fi.EAGAIN; with fi.RMDisabled it fails with fi.EOVERRUN,
+// and the queue has overrun from then on (R-EQ-67).
 func (q *EQ) Write(e Entry) error {
 	if q.attr.Flags&fi.Write == 0 {
 		return fmt.Errorf("eq: write: not opened for writing: %w", fi.EINVAL)
@@ -154,7 +155,7 @@ func (q *EQ) pop() {
 	q.n--
 }
 
-// publish tells waiters what is there.
+// publish tells waiters how many events there are.
 func (q *EQ) publish() {
 	switch {
 	case q.w.Closed():

@@ -13,30 +13,30 @@ import (
 
 // A Source is a completion queue, event queue or counter.
 type Source interface {
-	// Progress drives the endpoints behind it without blocking.
+	// Progress drives the endpoints bound to it without blocking.
 	Progress()
-	// Poll is Progress that reports whether something may be there to read.
+	// Poll calls Progress and reports whether there may be something to read.
 	Poll() bool
-	// Context is the context it was opened with.
+	// Context returns the context that it was opened with.
 	Context() any
 }
 
-// A value is a Source that reading takes nothing away from, a counter. Changes is
-// Poll that returns a higher number than before if it changed: so each set tells of
-// a change, whatever others are told.
+// A value is a counter: a Source that reading does not empty. Changes calls Progress and
+// returns a higher number than before if the counter changed, so that each set reports each
+// change by itself.
 type value interface{ Changes() uint64 }
 
 // A Set is a poll set (fi_poll_open). It is safe for concurrent use.
 type Set struct {
 	mu      sync.Mutex
 	members []*member // replaced, never changed in place
-	next    int       // where the next Poll begins to look
+	next    int       // the index at which the next Poll begins
 	closed  bool
 }
 
 type member struct {
 	Source
-	told atomic.Uint64 // of a value: Changes as the set last told
+	told atomic.Uint64 // of a value: the result of Changes that the set last reported
 }
 
 func (m *member) poll() bool {
@@ -46,18 +46,18 @@ func (m *member) poll() bool {
 	return m.Source.Poll()
 }
 
-// find is the place of a source, -1 if it is not in.
+// find returns the index of a source, -1 if it is no member.
 func (s *Set) find(src Source) int {
 	return slices.IndexFunc(s.members, func(m *member) bool { return m.Source == src })
 }
 
-// missing reports whether x is nil, or a pointer that is.
+// missing reports whether x is nil or a nil pointer.
 func missing(x any) bool {
 	v := reflect.ValueOf(x)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// NewSet opens a poll set. fi.EINVAL: flags, which must be 0.
+// NewSet opens a poll set. flags must be 0, or it fails with fi.EINVAL.
 func NewSet(flags fi.Flags) (*Set, error) {
 	if flags != 0 {
 		return nil, fmt.Errorf("poll: open: flags %v: %w", flags, fi.EINVAL)
@@ -65,8 +65,8 @@ func NewSet(flags fi.Flags) (*Set, error) {
 	return new(Set), nil
 }
 
-// Add adds a source. Adding it twice is adding it once. fi.EINVAL: it is nil, or
-// flags are not 0. fi.EBADF: the set is closed.
+// Add adds a source; a source that is in the set already is not added again. Add fails with
+// fi.EINVAL if src is nil or flags are not 0, with fi.EBADF if the set is closed.
 func (s *Set) Add(src Source, flags fi.Flags) error {
 	if missing(src) || flags != 0 {
 		return fmt.Errorf("poll: add: %w", fi.EINVAL)
@@ -82,8 +82,8 @@ func (s *Set) Add(src Source, flags fi.Flags) error {
 	return nil
 }
 
-// Del takes a source out. fi.EINVAL: it is not in, or flags are not 0. fi.EBADF:
-// the set is closed.
+// Del removes a source. It fails with fi.EINVAL if src is not in the set or flags are not 0,
+// with fi.EBADF if the set is closed.
 func (s *Set) Del(src Source, flags fi.Flags) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,9 +98,9 @@ func (s *Set) Del(src Source, flags fi.Flags) error {
 	return nil
 }
 
-// Poll drives every source and fills contexts with those of sources that may
-// have something to read, as many as fit. It reports how many. Those that did
-// not fit come first the next time.
+// Poll drives every source. It stores the contexts of sources that may have something to
+// read in contexts, as many as fit, and returns their number. The next Poll begins with the
+// sources that did not fit. Poll fails with fi.EBADF if the set is closed.
 func (s *Set) Poll(contexts []any) (int, error) {
 	s.mu.Lock()
 	members, first, closed := s.members, s.next, s.closed
@@ -127,7 +127,8 @@ func (s *Set) Poll(contexts []any) (int, error) {
 	return n, nil
 }
 
-// Close frees the set. fi.EBUSY while a source is in it, fi.EBADF the second time.
+// Close frees the set. It fails with fi.EBUSY while a source is in it, with fi.EBADF the
+// second time.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +145,9 @@ func (s *Set) Close() error {
 // A Waiter is a queue, counter or wait set with a wait object.
 type Waiter interface{ TryWait() error }
 
-// TryWait prepares to wait on the wait objects of all of ws by other means than a call
-// of this module (fi_trywait). After nil the caller may wait. fi.EAGAIN: one of them
-// has something to read. fi.EINVAL: one of them has no wait object of its own, or is
-// nil.
+// TryWait prepares the caller to wait on the descriptors or channels of all of ws
+// (fi_trywait). If it returns nil, the caller may wait. fi.EAGAIN means that one of them has
+// something to read. fi.EINVAL means that one is nil or has neither descriptor nor channel.
 func TryWait(ws ...Waiter) error {
 	for _, w := range ws {
 		if missing(w) {

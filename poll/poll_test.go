@@ -1,6 +1,7 @@
 package poll_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -86,9 +87,11 @@ func TestPollMisuse(t *testing.T) {
 	wantErr(t, s.Del(a, 0), fi.EINVAL)
 	wantErr(t, s.Del(nil, 0), fi.EINVAL)
 	// A pointer that is nil is as bad as none.
-	wantErr(t, s.Add((*cq.CQ)(nil), 0), fi.EINVAL)
-	wantErr(t, s.Add((*eq.EQ)(nil), 0), fi.EINVAL)
-	wantErr(t, s.Add((*cntr.Counter)(nil), 0), fi.EINVAL)
+	for _, none := range []poll.Source{(*cq.CQ)(nil), (*eq.EQ)(nil), (*cntr.Counter)(nil)} {
+		if err := s.Add(none, 0); !errors.Is(err, fi.EINVAL) {
+			t.Fatalf("%T that is nil: %v", none, err)
+		}
+	}
 	wantErr(t, poll.TryWait(nil), fi.EINVAL)
 	wantErr(t, poll.TryWait((*cq.CQ)(nil)), fi.EINVAL)
 	wantErr(t, poll.TryWait((*poll.WaitSet)(nil)), fi.EINVAL)
@@ -96,6 +99,10 @@ func TestPollMisuse(t *testing.T) {
 	if err := s.Add(a, 0); err != nil {
 		t.Error(err)
 	}
+	if err := s.Add(a, 0); err != nil { // twice is once
+		t.Error(err)
+	}
+	wantErr(t, s.Del(a, fi.More), fi.EINVAL)
 	wantErr(t, s.Close(), fi.EBUSY)
 	a.Close()
 	wantErr(t, s.Close(), fi.EBUSY)

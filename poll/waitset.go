@@ -1,5 +1,5 @@
-// Package poll is the poll sets and wait sets of fi_poll(3): looking at, and
-// waiting for, several completion queues, event queues and counters at once.
+// Package poll implements the poll sets and wait sets of fi_poll(3): a poll set looks at
+// several completion queues, event queues and counters at once, a wait set waits for them.
 package poll
 
 import (
@@ -24,25 +24,25 @@ type WaitAttr struct {
 	Spin time.Duration
 }
 
-// A WaitSet is one wait object for several queues and counters (fi_wait_open). They
-// join it when they are opened with fi.WaitSet, and leave when they are closed. It is
-// safe for concurrent use.
+// A WaitSet is one wait object for several queues and counters (fi_wait_open). A queue or
+// counter joins it when it is opened with fi.WaitSet, and leaves when it is closed. A WaitSet
+// is safe for concurrent use.
 //
-// A queue has something while it holds an entry. A counter has something when it has
-// changed since the set last reported it, even if another goroutine has read it. So
-// several goroutines that wait for counters use a Watch each.
+// A queue is ready while it has an entry. A counter is ready when it has changed since the
+// set last reported it, even if another goroutine has read it. Several goroutines that wait
+// for counters therefore use a Watch each.
 type WaitSet struct {
 	w wait.Object
 
-	news atomic.Uint64 // raised by each change of a counter
-	told atomic.Uint64 // the value of news that Wait or TryWait last reported
+	changes atomic.Uint64 // of counters among the members
+	told    atomic.Uint64 // the value of changes that Wait or TryWait last reported
 
-	mu      sync.Mutex // guards members; between a member's lock and w's
+	mu      sync.Mutex // guards members; taken after a member's lock and before w's
 	members []*wait.Object
 	closed  bool
 }
 
-// NewWaitSet opens a wait set. fi.EINVAL: wait object or flags.
+// NewWaitSet opens a wait set. It fails with fi.EINVAL for another wait object or flags.
 func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 	s := new(WaitSet)
 	switch {
@@ -57,30 +57,30 @@ func NewWaitSet(attr WaitAttr) (*WaitSet, error) {
 	return s, nil
 }
 
-// Wait waits until one of the members has something, or Signal was called (fi_wait). It
-// does not say which member; a poll set does. A negative timeout is no limit, 0 looks
-// once. fi.ETIMEDOUT: the timeout passed. fi.ECANCELED: the set was closed meanwhile.
-// fi.EBADF: it was closed before, as with a queue (R-CQ-38).
+// Wait waits until a member is ready or Signal is called (fi_wait). It does not say which
+// member; a poll set does. A negative timeout means no limit, 0 no waiting. Wait fails with
+// fi.ETIMEDOUT after the timeout, with fi.ECANCELED if the set is closed meanwhile, with
+// fi.EBADF if it was closed before (as with a queue, R-CQ-38).
 func (s *WaitSet) Wait(timeout time.Duration) error { return s.wait(&s.told, timeout) }
 
 // A Watch lets one of several goroutines wait for a set. It reports every change of a
-// counter, whatever the others were told.
+// counter, also those that other goroutines were told of.
 type Watch struct {
 	set  *WaitSet
 	told atomic.Uint64
 }
 
-// Watch returns a new Watch. Its first Wait also reports changes before it.
+// Watch returns a new Watch. Its first Wait also reports earlier changes.
 func (s *WaitSet) Watch() *Watch { return &Watch{set: s} }
 
-// Wait is Wait of the set.
+// Wait is WaitSet.Wait.
 func (w *Watch) Wait(timeout time.Duration) error { return w.set.wait(&w.told, timeout) }
 
-// enough reports whether a Wait that has seen so much of news has to look.
-func (s *WaitSet) enough(_, seen uint64) bool { return s.w.Have() > 0 || s.news.Load() != seen }
+// enough reports whether a Wait that has seen so many changes must look at the members.
+func (s *WaitSet) enough(_, seen uint64) bool { return s.w.Have() > 0 || s.changes.Load() != seen }
 
 func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
-	seen := told.Load() // kept, though another goroutine may raise told meanwhile
+	seen := told.Load() // once: another goroutine may raise told meanwhile
 	if s.look(told, seen) {
 		return nil
 	}
@@ -102,15 +102,15 @@ func (s *WaitSet) wait(told *atomic.Uint64, timeout time.Duration) error {
 		if s.look(told, seen) {
 			return nil
 		}
-		if deadline.Until() <= 0 { // others took what was there, again and again
+		if deadline.Until() <= 0 { // other readers were faster each time
 			return fi.ETIMEDOUT
 		}
 	}
 }
 
-// look drives the members and reports whether one has something, or whether news is not
-// seen; false for a closed set. It clears what was published first, so that a member
-// that notifies from there on is not missed.
+// look drives the members and reports whether one is ready: a queue has an entry, or changes
+// differs from seen. It returns false for a closed set. It first clears what was published,
+// so that it misses no later notification.
 func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	s.w.Mu.Lock()
 	closed := s.w.Closed()
@@ -131,11 +131,11 @@ func (s *WaitSet) look(told *atomic.Uint64, seen uint64) bool {
 	if ready {
 		s.notify() // other waiters of the set look too
 	}
-	news := s.news.Load() // last, so that it counts every change before
-	if !ready && news == seen {
+	changes := s.changes.Load() // last, so that it counts every earlier change
+	if !ready && changes == seen {
 		return false
 	}
-	told.Store(news)
+	told.Store(changes)
 	return true
 }
 
@@ -145,7 +145,7 @@ func (s *WaitSet) isClosed() bool {
 	return s.w.Closed()
 }
 
-// Signal ends one Wait, now or the next.
+// Signal ends one Wait: one that sleeps now, or else the next.
 func (s *WaitSet) Signal() error {
 	if err := s.w.Signal(); err != nil {
 		return fmt.Errorf("poll: signal: %w", err)
@@ -153,17 +153,18 @@ func (s *WaitSet) Signal() error {
 	return nil
 }
 
-// FD is the descriptor to wait on by other means, after TryWait. It is readable while a
-// member may have something. If a counter is a member, it is for one goroutine; the
-// others use a Watch. fi.EINVAL: the set was not opened with fi.WaitFD.
+// FD returns the descriptor of a set opened with fi.WaitFD, for select, poll and epoll. It is
+// readable while a member may be ready. Call TryWait before each wait. If a member is a
+// counter, only one goroutine may use it; the others use a Watch. FD fails with fi.EINVAL for
+// a set opened otherwise.
 func (s *WaitSet) FD() (int, error) { return s.w.FD() }
 
-// Chan is the channel to wait on by other means, after TryWait. It is used as FD is.
-// fi.EINVAL: the set was not opened with fi.WaitMutexCond.
+// Chan returns the channel of a set opened with fi.WaitMutexCond. It is used as FD is. Chan
+// fails with fi.EINVAL for a set opened otherwise.
 func (s *WaitSet) Chan() (<-chan struct{}, error) { return s.w.Chan() }
 
-// TryWait prepares to wait on FD or Chan by other means than Wait. After nil the caller
-// may wait. fi.EAGAIN: a member has something.
+// TryWait prepares the caller to wait on FD or Chan. If it returns nil, the caller may wait.
+// fi.EAGAIN means that a member is ready.
 func (s *WaitSet) TryWait() error {
 	seen := s.told.Load()
 	if s.look(&s.told, seen) {
@@ -172,13 +173,14 @@ func (s *WaitSet) TryWait() error {
 	if err := s.w.TryWait(); err != nil {
 		return err
 	}
-	if s.news.Load() != seen { // a change in between, which FD and Chan do not show
+	if s.changes.Load() != seen { // a change in between, which FD and Chan do not show
 		return fi.EAGAIN
 	}
 	return nil
 }
 
-// Close frees the set. fi.EBUSY while it has members, fi.EBADF the second time.
+// Close frees the set. It fails with fi.EBUSY while it has members, with fi.EBADF the second
+// time.
 func (s *WaitSet) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +198,7 @@ func (s *WaitSet) Close() error {
 	return nil
 }
 
-// A group is the WaitSet as its members see it.
+// A group is the WaitSet with the methods that its members call.
 type group WaitSet
 
 var _ wait.Set = (*group)(nil)
@@ -221,7 +223,7 @@ func (s *group) Leave(m *wait.Object) {
 	}
 }
 
-// Signal ends one Wait of the set.
+// Signal implements wait.Set.
 func (s *group) Signal() error { return (*WaitSet)(s).Signal() }
 
 func (s *group) Notify() { (*WaitSet)(s).notify() }
@@ -239,7 +241,7 @@ func (s *group) News() {
 	s.w.Mu.Lock()
 	defer s.w.Mu.Unlock()
 	if !s.w.Closed() {
-		s.news.Add(1)
+		s.changes.Add(1)
 		s.w.Level()
 	}
 }

@@ -60,11 +60,11 @@ func TestWaitSetOfSeveralQueues(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				insert()
 			}()
-			if err := s.Wait(-1); err != nil {
+			if err := s.Wait(time.Hour); err != nil {
 				t.Error(err)
 			}
 			// Level: as long as it is not read.
-			if err := s.Wait(-1); err != nil {
+			if err := s.Wait(time.Hour); err != nil {
 				t.Error(err)
 			}
 			a.Read(make([]cq.Entry, 1))
@@ -72,6 +72,19 @@ func TestWaitSetOfSeveralQueues(t *testing.T) {
 			e.ReadErr(0)
 			wantErr(t, s.Wait(0), fi.ETIMEDOUT)
 		}
+		// One leaves, the others stay.
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, insert := range []func(){func() { put(b) }, func() { putEventErr(e) }} {
+			insert()
+			if err := s.Wait(time.Hour); err != nil {
+				t.Error(err)
+			}
+			b.Read(make([]cq.Entry, 1))
+			e.ReadErr(0)
+		}
+		wantErr(t, s.Close(), fi.EBUSY)
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 // TestFEPNoAckWaitsLongerThanAckDelay is a walk through what lets ACKs leave or wait:
@@ -79,7 +79,7 @@ func (w *ackWalk) step() {
 			if at := f.NextTimeout(); at != 0 && at <= w.now {
 				f.Advance(w.now)
 			}
-			for f.flush && w.send(f) {
+			for f.todo.flush && w.send(f) {
 			}
 		}
 	}
@@ -119,12 +119,12 @@ func (w *ackWalk) check() {
 				since = w.now
 				w.since[f][slot] = since
 			}
-			if f.flush {
+			if f.todo.flush {
 				continue
 			}
 			w.waited++
-			if due := since + f.cfg.AckDelay; f.ackAt == 0 || f.ackAt > due {
-				w.t.Errorf("FEP %d: an ACK due at %v leaves at %v", i, due, f.ackAt)
+			if due := since + f.cfg.AckDelay; f.todo.ackAt == 0 || f.todo.ackAt > due {
+				w.t.Errorf("FEP %d: an ACK due at %v leaves at %v", i, due, f.todo.ackAt)
 			}
 		}
 	}

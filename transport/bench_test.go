@@ -29,7 +29,7 @@ func BenchmarkFEPSmall(b *testing.B) {
 					p.b.Post(p.now, &recv)
 					p.a.Post(p.now, &send)
 				}
-				p.settle()
+				p.exchange()
 				for p.a.NextEvent() != nil {
 				}
 				for p.b.NextEvent() != nil {
@@ -58,7 +58,7 @@ func BenchmarkFEPBulk(b *testing.B) {
 			for range b.N {
 				p.post(p.b, Op{Kind: OpTRecv, Buf: dst, Tag: 1})
 				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: src, Tag: 1})
-				p.settle()
+				p.exchange()
 				for p.a.NextEvent() != nil {
 				}
 				for p.b.NextEvent() != nil {

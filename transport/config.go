@@ -5,9 +5,17 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/tss"
-	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
+)
+
+// What of Config belongs to the sublayers.
+type (
+	Messages       = ses.Config         // of semantics
+	EndpointConfig = ses.EndpointConfig // the part of it that each endpoint has
+	Identity       = ses.Identity       // the name of an endpoint
+	Packets        = pds.Limits         // of packet delivery
 )
 
 // Config describes one FEP. Zero fields take their defaults;
@@ -20,12 +28,11 @@ type Config struct {
 	// An entropy value is an index into it.
 	Paths []uint16
 
-	// JobID (24 bit, default 1), PIDonFEP (12 bit), RI (12 bit, default 15) and
-	// Initiator (default 16) are this endpoint's identity (UE 2, R-ADDR-05).
-	JobID     uint32
-	PIDonFEP  uint16
-	RI        uint16
-	Initiator uint32
+	// Messages is how messages are kept and matched, and the first endpoint: its name
+	// (default JobID 1, PIDonFEP 0, RI 15, Initiator 16; UE 2, R-ADDR-05) and its bounds.
+	Messages
+	// Packets are the times and bounds of packet delivery.
+	Packets
 
 	// PayloadMTU is the SES payload per packet this FEP sends: 1024, 2048, 4096
 	// or 8192 (default 1024). What it receives may be of any size.
@@ -75,29 +82,10 @@ type Config struct {
 	// peer instead of the port the peer used (S-PKT-03).
 	NoSymmetric bool
 
-	// MaxSends and MaxRecvs bound the posted operations (default 4096, 8192):
-	// a post beyond is refused with ErrFull.
-	MaxSends int
-	MaxRecvs int
-	// UnexpectedBytes bounds the payload held for messages that no receive
-	// matched yet (default 64 MiB), UnexpectedMsgs their number (default
-	// 65,536), UnexpectedShare the part one peer may take (default 1/4).
-	// Beyond, packets are refused with NACK 09 and come again later.
-	UnexpectedBytes int64
-	UnexpectedMsgs  int
-	UnexpectedShare float64
-	// Admit is asked for room for one Event more than there are operations: that
-	// of a message for a multi-receive buffer. While it says no, messages wait
-	// as unexpected ones (R-CQ-127). nil: there is always room. It is called
-	// from Post, Receive and Advance and must not call the FEP.
-	Admit func() bool
 	// Hint is told why what one address sends is dropped all the time: two ends
 	// that do not fit, or somebody who guesses. nil: nobody wants to know. It is
 	// called from Receive, rarely, and must not call the FEP.
 	Hint func(Hint)
-	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
-	OpenPerPeer int
-
 	// MPRange is the PSN window this FEP offers per PDC, a multiple of 128
 	// (default 2048). It also bounds how far it sends ahead.
 	MPRange int
@@ -108,40 +96,11 @@ type Config struct {
 	Lanes        int
 	ShortMessage int
 
-	// AckDelay is how long an ACK that is due may wait for data to ride with
-	// (default 20 µs). AckTrigger is ACK_Gen_Trigger (default 16 KiB),
-	// AckMinAdd is ACK_Gen_Min_Pkt_Add (default 1 KiB).
-	AckDelay   time.Duration
-	AckTrigger int
-	AckMinAdd  int
-
-	// Timers of same names and defaults.
-	RTOInit        time.Duration // 5 ms
-	RTOMax         time.Duration // 500 ms
-	PeerTimeout    time.Duration // 40 s
-	SuspectTimeout time.Duration // 3 s
-	NewPDCTime     time.Duration // 1 s
-	CloseReqTime   time.Duration // 1 s
-	Quarantine     time.Duration // 4 s
-	IdleClose      time.Duration // 30 s
 	// RNRTimeout ends a send whose target answers but is not ready; 0: never.
 	RNRTimeout time.Duration
-	// SpecRetries switches the retry profile from time to the five
-	// retransmissions of the specification (RTO count).
-	SpecRetries bool
-
-	// MaxPDCs, MaxPDCsPerSource, MaxPDCsUnknown, MaxPending,
-	// MaxPendingPerSource and MaxQuarantine bound the PDC tables (60,000;
-	// 4,096; 4,096; 4,096; 256; 65,536).
-	MaxPDCs             int
-	MaxPDCsPerSource    int
-	MaxPDCsUnknown      int
-	MaxPending          int
-	MaxPendingPerSource int
-	MaxQuarantine       int
 
 	// NewCCC makes the congestion control context for a peer; nil: cms.New.
-	NewCCC func(linkWindow int) pds.CCC
+	NewCCC func(window int) CCC
 	// BaseRTT is config_base_rtt (UE 3.6.13): the round trip of one packet over the
 	// longest path while nothing else is on it, hosts included. Delay beyond it and
 	// as much again is taken for a queue, so a value below the truth keeps the
@@ -155,10 +114,6 @@ type Config struct {
 	// buffer's usable size). It limits the PSN window offered to peers; 0: no
 	// limit.
 	RecvWindow int
-
-	// StartPSN, if not nil, chooses the first PSN of the PDCs this FEP opens: for
-	// tests of wrap-around. nil: random.
-	StartPSN func() wire.PSN
 }
 
 // Classes are the DSCP values, 0 to 63, that hosts and trimming switches agree on.
@@ -202,11 +157,6 @@ func (c *Config) fill() {
 			*p = v
 		}
 	}
-	dur := func(p *time.Duration, v time.Duration) {
-		if *p == 0 {
-			*p = v
-		}
-	}
 	if c.Paths == nil {
 		c.Paths = []uint16{c.Local.Port()}
 	}
@@ -223,36 +173,11 @@ func (c *Config) fill() {
 		c.Initiator = 16
 	}
 	def(&c.PayloadMTU, 1024)
-	def(&c.MaxSends, 4096)
-	def(&c.MaxRecvs, 8192)
-	if c.UnexpectedBytes == 0 {
-		c.UnexpectedBytes = 64 << 20
-	}
-	def(&c.UnexpectedMsgs, 65536)
-	if c.UnexpectedShare == 0 {
-		c.UnexpectedShare = 0.25
-	}
-	def(&c.OpenPerPeer, 64)
 	def(&c.MPRange, 2048)
 	def(&c.Lanes, 1)
 	def(&c.ShortMessage, 16<<10)
-	dur(&c.AckDelay, 20*time.Microsecond)
-	def(&c.AckTrigger, 16<<10)
-	def(&c.AckMinAdd, 1<<10)
-	dur(&c.RTOInit, 5*time.Millisecond)
-	dur(&c.RTOMax, 500*time.Millisecond)
-	dur(&c.PeerTimeout, 40*time.Second)
-	dur(&c.SuspectTimeout, 3*time.Second)
-	dur(&c.NewPDCTime, time.Second)
-	dur(&c.CloseReqTime, time.Second)
-	dur(&c.Quarantine, 4*time.Second)
-	dur(&c.IdleClose, 30*time.Second)
-	def(&c.MaxPDCs, 60000)
-	def(&c.MaxPDCsPerSource, 4096)
-	def(&c.MaxPDCsUnknown, 4096)
-	def(&c.MaxPending, 4096)
-	def(&c.MaxPendingPerSource, 256)
-	def(&c.MaxQuarantine, 65536)
+	c.Messages.Fill()
+	c.Packets.Fill()
 	def(&c.Window, 1<<20)
 }
 
@@ -287,6 +212,17 @@ func (c *Config) check() error {
 		return bad("Lanes must be 1 to 16", c.Lanes)
 	}
 	return nil
+}
+
+// secure is how PDCs are opened.
+func (c *Config) secure() Secure {
+	switch {
+	case c.TSS == nil:
+		return SecureNone
+	case c.OneRTT:
+		return SecureOneRTT
+	}
+	return SecureZeroRTT
 }
 
 // offered is the PSN window this FEP offers per PDC: what the receive path can

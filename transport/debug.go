@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
 // Dump says in words what the FEP holds and waits for, a line a PDC: for
@@ -12,7 +12,7 @@ import (
 func (f *FEP) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d sends, %d queued, %d messages in progress, %d unexpected, next timeout %v, ready %d, acks %d\n",
-		f.ses.Sends(), f.queued, f.ses.InProgress(), f.Unexpected(), f.NextTimeout(), f.ready.len(), f.acks.len())
+		f.ses.Sends(), f.todo.queued, f.ses.InProgress(), f.Unexpected(), f.NextTimeout(), f.todo.ready.len(), f.todo.acks.len())
 	f.pds.Each(func(p *pds.PDC) {
 		fmt.Fprintf(&b, "  %v", p)
 		if p.Peer != 0 && int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -62,8 +62,9 @@ func (w WaitFor) String() string {
 // its cause are zero. Durations are before the Diagnose, or after it if they say
 // when.
 type Waiting struct {
-	Context any
-	Kind    OpKind
+	Endpoint EndpointID
+	Context  any
+	Kind     OpKind
 	// Peer and Remote are the target of a send, the source of the message that a
 	// receive has, or that it asks for; NoPeer: any.
 	Peer   PeerID
@@ -129,7 +130,7 @@ func (f *FEP) Diagnose(now time.Duration) []Waiting {
 
 // DiagnoseRefused says why op finds no room: Post fails with ErrFull.
 func (f *FEP) DiagnoseRefused(now time.Duration, op *Op) Waiting {
-	w := Waiting{Context: op.Context, Kind: op.Kind, Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
+	w := Waiting{Endpoint: op.Endpoint, Context: op.Context, Kind: op.Kind, Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
 	for _, v := range op.Iov {
 		w.Total += uint64(len(v))
 	}
@@ -187,13 +188,13 @@ func (d *diagnosis) findSends() {
 	f := d.f
 	f.pds.Each(func(p *pds.PDC) {
 		p.EachSent(func(k pds.Sent) {
-			s := d.of(handle(k.Ref), p)
-			s.bytes += k.Ref.Len
+			s := d.of(handle(k.Piece), p)
+			s.bytes += k.Piece.Len
 			if s.first == 0 || k.First < s.first {
 				s.first = k.First
 			}
-			s.notReady = s.notReady || k.Fate != pds.Arrived && k.Nack == wire.NackNoSESMsgAvail
-			switch k.Fate {
+			s.notReady = s.notReady || k.State != pds.Arrived && k.Nack == wire.NackNoSESMsgAvail
+			switch k.State {
 			case pds.InFlight:
 				s.inFlight++
 			case pds.Lost:
@@ -234,7 +235,7 @@ func (d *diagnosis) in(t time.Duration) time.Duration {
 
 func (d *diagnosis) send(v *ses.SendView) {
 	w := Waiting{
-		Context: v.Context, Kind: OpSend, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
+		Endpoint: v.Endpoint, Context: v.Context, Kind: OpSend, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
 		Done: uint64(v.Taken), Total: uint64(v.Length), Heard: -1,
 	}
 	if v.Tagged {
@@ -266,7 +267,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	}
 	switch {
 	case f.sec != nil && !f.sec.Ready() && (s == nil || s.queue > 0 || s.lost > 0 || s.refused > 0):
-		w.Cause, w.For = WaitKey, max(0, d.ago(f.keyless))
+		w.Cause, w.For = WaitKey, max(0, d.ago(f.todo.keyless))
 		return
 	case s == nil:
 		w.Cause = WaitPDC // between two of them
@@ -314,7 +315,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 // packet is the nominal size of the next packet of a message.
 func (d *diagnosis) packet(v *ses.SendView) int {
 	p, _ := d.f.ses.Peek(v.Handle, int(d.f.peers[v.Peer].mtu))
-	return int(p.Len) + wire.ReqLen + wire.ReqStdLen + d.f.wrap + d.f.overhead
+	return int(p.Len) + wire.ReqLen + wire.ReqStdLen + d.f.form.wrap + d.f.form.overhead
 }
 
 // behind names the message that goes before one.
@@ -344,7 +345,7 @@ func (d *diagnosis) behind(s *sending, w *Waiting) {
 
 func (d *diagnosis) recv(v *ses.RecvView) {
 	f := d.f
-	w := Waiting{Context: v.Context, Kind: OpRecv, Tag: v.Tag, Peer: PeerID(v.Peer), Age: d.now - v.Posted, Total: v.Size, Heard: -1}
+	w := Waiting{Endpoint: v.Endpoint, Context: v.Context, Kind: OpRecv, Tag: v.Tag, Peer: PeerID(v.Peer), Age: d.now - v.Posted, Total: v.Size, Heard: -1}
 	if v.Tagged {
 		w.Kind = OpTRecv
 	}
@@ -363,13 +364,13 @@ func (d *diagnosis) recv(v *ses.RecvView) {
 		}
 	case v.Starved:
 		w.Cause = WaitCQ
-		w.Unmatched, _ = f.ses.UnexpectedOf(v.Tagged, 0)
+		w.Unmatched, _ = f.ses.UnexpectedOf(v.Endpoint, v.Tagged, 0)
 	case early > 0:
 		w.Cause = WaitEarlier
 	default:
 		var oldest []ses.Early
-		w.Unmatched, oldest = f.ses.UnexpectedOf(v.Tagged, manyTags)
-		w.OtherKind, _ = f.ses.UnexpectedOf(!v.Tagged, 0)
+		w.Unmatched, oldest = f.ses.UnexpectedOf(v.Endpoint, v.Tagged, manyTags)
+		w.OtherKind, _ = f.ses.UnexpectedOf(v.Endpoint, !v.Tagged, 0)
 		if v.Tagged {
 			for _, e := range oldest {
 				w.Tags = append(w.Tags, e.Tag)

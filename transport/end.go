@@ -15,6 +15,5 @@ func (f *FEP) End(now time.Duration) {
 	f.ses.End()
 	f.pds.Abort(now)
 	f.heed()
-	f.moveLater = f.moveLater[:0]
-	f.queued = 0
+	f.todo.clear()
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
 func TestFEPEndKeepsWhatArrived(t *testing.T) {
@@ -24,7 +24,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 	p.post(p.b, Op{Kind: OpTRecv, Tag: 5, Buf: make([]byte, 8), Context: "never"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 4, Buf: make([]byte, 5000), Context: "s4"})
 	p.post(p.b, Op{Kind: OpSend, Peer: p.toA, RI: 15, Buf: make([]byte, 5), Context: "lost"})
-	p.settle()
+	p.exchange()
 	p.drop = nil
 	p.b.End(p.now)
 	p.b.End(p.now) // once more does nothing
@@ -48,7 +48,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 
 	// Packets of the peer that are still on their way change nothing.
 	before := p.b.Stats().RxPackets
-	p.settle()
+	p.exchange()
 	if n := p.b.Stats().RxPackets; n != before {
 		t.Errorf("%d packets after the end", n-before)
 	}
@@ -62,7 +62,7 @@ func TestFEPEndKnowsWhatIsUncertain(t *testing.T) {
 	p := newPipe(t, nil)
 	p.drop = func(*FEP, []byte) bool { return true }
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 5), Context: "left"})
-	p.settle()
+	p.exchange()
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 5), Context: "stayed"})
 	p.a.End(p.now)
 	for _, unknown := range []bool{true, false} {
@@ -80,7 +80,7 @@ func TestFEPAllSendsEndWithThePeer(t *testing.T) {
 	dark := false
 	p.drop = func(*FEP, []byte) bool { return dark }
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Context: "warm"})
-	p.settle()
+	p.exchange()
 	p.want(p.a, "warm ok")
 	dark = true
 	start := p.now
@@ -93,7 +93,7 @@ func TestFEPAllSendsEndWithThePeer(t *testing.T) {
 			break
 		}
 		p.a.Advance(p.now)
-		p.settle()
+		p.exchange()
 	}
 	p.want(p.a, "first timed out", "fenced timed out", "behind timed out")
 }

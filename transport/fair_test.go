@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
 // narrow is a window of two packets, so that every lane waits for it.
@@ -87,7 +87,7 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 	send(2, 2)
 	send(3, 3)
 	p.a.pds.Each(func(pdc *pds.PDC) { p.a.pds.Close(p.now, pdc) })
-	for i := 0; len(p.a.moveLater) == 0; i++ {
+	for i := 0; len(p.a.todo.moveLater) == 0; i++ {
 		if i == 100 {
 			t.Fatal(p.a.Dump())
 		}
@@ -98,7 +98,7 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 		p.move(p.b, p.a)
 	}
 	send(4, 4)
-	p.settle()
+	p.exchange()
 	p.want(p.b, "100 ok len=8000", "101 ok len=2", "102 ok len=3", "103 ok len=4")
 }
 
@@ -114,7 +114,7 @@ func TestFEPAckOfOneLaneLetsAnotherSend(t *testing.T) {
 		}
 		if met {
 			send(900, "before")
-			p.settle()
+			p.exchange()
 			p.want(p.a, "before ok")
 			p.events(p.b)
 		}
@@ -124,7 +124,7 @@ func TestFEPAckOfOneLaneLetsAnotherSend(t *testing.T) {
 		if p.move(p.a, p.b) {
 			t.Fatal("the window stops nothing")
 		}
-		p.settle()
+		p.exchange()
 		p.want(p.a, "long ok", "short ok")
 		p.events(p.b)
 		p.checkIdle()

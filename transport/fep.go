@@ -1,12 +1,16 @@
-// Package transport joins the sublayers of Ultra Ethernet Transport into one
-// state machine, the FEP: packet delivery (pds), semantics (ses), congestion
-// management (cms) over the wire formats (wire).
+// Package transport is Ultra Ethernet Transport as one state machine, the FEP: packet
+// delivery, semantics, congestion management and security over the headers of package wire.
+// It carries messages between FEPs by whatever network its caller has.
 //
-// A FEP does no I/O, starts no goroutine, reads no clock and no global
-// randomness: the same calls give the same results. One caller at a time; the
-// driver holds the lock. Everywhere in the core now is monotonic time since an
-// arbitrary epoch of the caller's; 0 means never, so the epoch lies before the
-// first call.
+// A FEP does no I/O, starts no goroutine, takes no lock, reads no clock and no global
+// randomness: the same calls give the same results. One caller at a time. The caller posts
+// operations (Post), hands in what arrives (Receive), takes out what is to leave (Transmit)
+// and what has ended (NextEvent), and calls Advance when NextTimeout has come. Time is a
+// time.Duration since a moment of the caller's choice that lies before its first call; 0
+// means never.
+//
+// Simulators and drivers of other networks may embed it. Its API follows the engine and is
+// promised nothing; applications use package uet.
 package transport
 
 import (
@@ -15,14 +19,16 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/cms"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport/internal/cms"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A FEP is the protocol state of one fabric endpoint.
+// A FEP is the protocol state of one address: its PDCs, its peers, and the endpoints that
+// share them. Requests find their endpoint after PDS, because one PDC may carry messages for
+// several (UE 3.5.8).
 type FEP struct {
 	// What every packet touches comes first, so that it lies together and is
 	// addressed by short offsets (docs/decisions/0011).
@@ -34,104 +40,61 @@ type FEP struct {
 	out   train
 	sec   *tss.Domain // nil: in clear
 	notes *notes      // nil without Config.Notes
+	todo  agenda
+	form  format
+	rx    intake
+	talks talks
 
-	ready    fifo[PeerID]
-	acks     fifo[PeerID] // peers with nothing but ACKs to send
-	ackAt    time.Duration
-	queued   int  // messages with pieces not yet taken
-	flush    bool // what waits in acks may leave; something does
-	apart    bool // see Apart
-	closed   bool
-	ended    bool              // End was called
-	answer   bool              // see Answer
-	crcOnly  bool              // no head, and the trailer is a CRC
-	trims    bool              // Config.Trimming
-	sprays   bool              // several Config.Paths
-	tos      [numClasses]uint8 // by class
-	head     int               // bytes in front of the PDS header
-	wrap     int               // head + trailer
-	overhead int               // nominal bytes per packet beyond the UDP payload
-	reqLen   int               // a request without payload
-	ackLen   int               // an ACK with its response
-	shortMsg int               // Config.ShortMessage
-	// moveLater are messages of a PDC that ended, nothing of which was sent.
-	moveLater []ses.Handle
-	earlyAt   time.Duration
-	// keyless is since when there is nothing to seal with, 0: there is.
-	keyless time.Duration
-	restAt  time.Duration // when to ask the first of those that rest, 0: none does
-	// What is being received; see wire.extend for why not on the stack.
-	in     pds.Arrival
-	metaRx pds.Meta
-	rspRx  wire.Rsp
-	rx, tx outer
+	closed bool
+	ended  bool // End was called
 	stats  Stats
-
-	reqRx     wire.Req
-	ackRx     wire.Ack
-	trailer   int          // bytes behind the payload: CRC or ICV
-	after     fifo[uint32] // in fillData: lanes that sent wait behind those that did not
-	early     fifo[uint32] // lanes of ROD PDCs with packets whose turn comes at earlyAt
-	turns     fifo[PeerID] // peers to whom it may be our turn to speak
-	resting   fifo[PeerID] // those of them of whom it was found that nothing is said
-	byAddr    map[netip.AddrPort]PeerID
-	freePeer  fifo[PeerID] // unknown peers without a PDC, oldest first
-	lingering fifo[PeerID] // the same, with messages that wait for a receive
-	hint      hint
-	local     []netip.AddrPort // by path
-	rng       *rand.Rand
-	cfg       Config
+	book   book
+	hint   hint
+	local  []netip.AddrPort // by path
+	rng    *rand.Rand
+	cfg    Config
 }
 
-// New makes a FEP. rng is the only source of randomness; cfg is copied.
+// New makes a FEP with one endpoint, number 0. rng is the only source of randomness; cfg is
+// copied.
 func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	cfg.fill()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	f := &FEP{cfg: cfg, rng: rng, byAddr: make(map[netip.AddrPort]PeerID), peers: make([]peer, 1, 8)}
+	f := &FEP{cfg: cfg, rng: rng, sec: cfg.TSS, peers: make([]peer, 1, 8)}
+	f.book.byAddr = make(map[netip.AddrPort]PeerID)
 	for _, port := range cfg.Paths {
 		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))
 	}
-	secure := pds.SecureNone
-	switch {
-	case cfg.TSS != nil:
-		f.sec, f.head, f.trailer = cfg.TSS, cfg.TSS.HeaderLen(), wire.ICVLen
-		secure = pds.SecureZeroRTT
-		if cfg.OneRTT {
-			secure = pds.SecureOneRTT
-		}
-	case !cfg.NoCRC:
-		f.trailer = wire.CRCLen
-	}
-	f.wrap, f.crcOnly = f.head+f.trailer, f.sec == nil && !cfg.NoCRC
-	f.setClasses()
-	f.rx.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
-	f.in.From = f.local[0]
+	f.form.init(&cfg)
+	f.rx.outer.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
+	f.rx.in.From = f.local[0]
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
-	f.shortMsg, f.trims, f.sprays = cfg.ShortMessage, cfg.Trimming, len(cfg.Paths) > 1
-	f.ackLen = wire.AckCCLen + wire.RspLen + f.wrap
-	f.reqLen = wire.ReqLen + wire.ReqStdLen + f.wrap
-	f.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size
-	f.ses = ses.New(ses.Config{
-		JobID: cfg.JobID, PIDonFEP: cfg.PIDonFEP, RI: cfg.RI, Initiator: cfg.Initiator,
-		MaxSends: cfg.MaxSends, MaxRecvs: cfg.MaxRecvs,
-		UnexpectedBytes: cfg.UnexpectedBytes, UnexpectedMsgs: cfg.UnexpectedMsgs, UnexpectedShare: cfg.UnexpectedShare,
-		OpenPerPeer: cfg.OpenPerPeer, Admit: cfg.Admit, RNRTimeout: cfg.RNRTimeout, Seed: rng.Uint64(),
-	})
+	cfg.Messages.RNRTimeout, cfg.Seed = cfg.RNRTimeout, rng.Uint64()
+	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
-		MPRange: cfg.offered(), TxWindow: cfg.MPRange, HoldBytes: 4 << 20, Paths: len(cfg.Paths), Nominal: f.overhead + f.wrap, Secure: secure,
-		AckTrigger: cfg.AckTrigger, AckMinAdd: cfg.AckMinAdd, AckDelay: cfg.AckDelay,
-		RTOInit: cfg.RTOInit, RTOMax: cfg.RTOMax, PeerTimeout: cfg.PeerTimeout, SuspectTimeout: cfg.SuspectTimeout,
-		NewPDCTime: cfg.NewPDCTime, CloseReqTime: cfg.CloseReqTime, Quarantine: cfg.Quarantine, IdleClose: cfg.IdleClose,
-		RNRTimeout: cfg.RNRTimeout, SpecRetries: cfg.SpecRetries,
-		MaxPDCs: cfg.MaxPDCs, MaxPDCsPerSource: cfg.MaxPDCsPerSource, MaxPDCsUnknown: cfg.MaxPDCsUnknown,
-		MaxPending: cfg.MaxPending, MaxPendingPerSource: cfg.MaxPendingPerSource, MaxQuarantine: cfg.MaxQuarantine,
-		StartPSN: cfg.StartPSN,
+		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
+		Nominal: f.form.overhead + f.form.wrap, RNRTimeout: cfg.RNRTimeout, Secure: cfg.secure(),
 	}, rng, (*owner)(f))
 	return f, nil
+}
+
+// Open adds an endpoint. Its operations have its number. Errors: ErrName, ErrInUse, ErrEndpoints,
+// ErrClosed.
+func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
+	id, err := f.ses.Open(cfg)
+	return id, mapErr(err)
+}
+
+// CloseEndpoint ends one endpoint; the FEP and the others go on. Its operations end with a
+// Cancelled event each, those of which packets are under way when they are answered.
+// Messages for it are refused from now on.
+func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
+	f.now = now
+	f.ses.CloseEndpoint(id)
 }
 
 // Config returns the configuration in force, defaults filled in.
@@ -171,7 +134,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		f.unfence(now) // it was posted before
 	}
 	var ln *lane
-	if short := p.short; short != nil && short.Usable() && n <= f.shortMsg && !op.Ordered {
+	if short := p.short; short != nil && short.Usable() && n <= f.cfg.ShortMessage && !op.Ordered {
 		ln = &f.lanes[short.Slot] // as lane would find
 	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
@@ -186,9 +149,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 		f.heed()
 	}
 	answer := p.speak(sends)
-	f.answer = answer && p.talk.lag != 0
+	f.talks.answer = answer && p.talk.goesOn
 	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
-	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
+	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
 		p.talk.answer = false // nor may what has not left yet do without an ACK
 		p.ask()
 		f.heed()
@@ -196,7 +159,7 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	}
 	ln.q.push(h)
 	ln.bytes += n
-	f.queued++
+	f.todo.queued++
 	if !ln.data || !p.ready {
 		f.wakeData(ln, p)
 	}
@@ -211,19 +174,27 @@ func mapErr(err error) error {
 		return ErrFull
 	case ses.ErrTooLong:
 		return ErrTooLong
+	case ses.ErrClosed:
+		return ErrClosed
+	case ses.ErrName:
+		return ErrName
+	case ses.ErrInUse:
+		return ErrInUse
+	case ses.ErrEndpoints:
+		return ErrEndpoints
 	}
 	return fmt.Errorf("transport: %w", err)
 }
 
-// Cancel ends one operation with that context that is still pending: a receive
-// that nothing matched, or a send of which nothing left. It reports whether it
+// Cancel ends one operation of an endpoint with that context that is still pending: a
+// receive that nothing matched, or a send of which nothing left. It reports whether it
 // found one; the Event follows.
-func (f *FEP) Cancel(now time.Duration, context any) bool {
+func (f *FEP) Cancel(now time.Duration, id EndpointID, context any) bool {
 	f.now = now
-	if f.ses.CancelRecv(context) {
+	if f.ses.CancelRecv(id, context) {
 		return true
 	}
-	h, ok := f.ses.CancelSend(context)
+	h, ok := f.ses.CancelSend(id, context)
 	if ok {
 		f.unqueue(h)
 	}
@@ -233,18 +204,18 @@ func (f *FEP) Cancel(now time.Duration, context any) bool {
 // Advance does what is due at or before now.
 func (f *FEP) Advance(now time.Duration) {
 	f.now = now
-	if f.ackAt != 0 && now >= f.ackAt {
+	if f.todo.ackAt != 0 && now >= f.todo.ackAt {
 		f.dueAcks()
 	}
-	if f.restAt != 0 && now >= f.restAt {
+	if f.talks.restAt != 0 && now >= f.talks.restAt {
 		f.askResting()
 	}
-	if f.keyless != 0 && now-f.keyless >= f.cfg.SuspectTimeout {
+	if f.todo.keyless != 0 && now-f.todo.keyless >= f.cfg.SuspectTimeout {
 		f.failKeyless(now)
 	}
 	f.pds.Advance(now)
 	f.heed()
-	if f.earlyAt != 0 && now >= f.earlyAt {
+	if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
 		f.releaseMore(now)
 	}
 	f.ses.Advance(now)
@@ -258,10 +229,10 @@ func (f *FEP) Advance(now time.Duration) {
 	if f.ses.SomeUnfenced() {
 		f.unfence(now)
 	}
-	if len(f.moveLater) > 0 {
+	if len(f.todo.moveLater) > 0 {
 		f.move(now)
 	}
-	if f.lingering.len() > 0 {
+	if f.book.lingering.len() > 0 {
 		f.sweepPeers()
 	}
 }
@@ -275,9 +246,9 @@ func (f *FEP) unfence(now time.Duration) {
 
 // move finds a new PDC for messages whose PDC ended before they began.
 func (f *FEP) move(now time.Duration) {
-	for len(f.moveLater) > 0 {
-		h := f.moveLater[0]
-		f.moveLater = append(f.moveLater[:0], f.moveLater[1:]...)
+	for len(f.todo.moveLater) > 0 {
+		h := f.todo.moveLater[0]
+		f.todo.moveLater = append(f.todo.moveLater[:0], f.todo.moveLater[1:]...)
 		f.requeue(now, h)
 	}
 }
@@ -285,13 +256,13 @@ func (f *FEP) move(now time.Duration) {
 // Pending reports whether Transmit may have something. If not, it has nothing until
 // another method was called.
 func (f *FEP) Pending() bool {
-	return f.ready.len() > 0 || f.flush || len(f.moveLater) > 0 || f.keyless != 0 || f.pds.Loose()
+	return f.todo.ready.len() > 0 || f.todo.flush || len(f.todo.moveLater) > 0 || f.todo.keyless != 0 || f.pds.Loose()
 }
 
 // Flush makes every waiting ACK due: the caller's turn is over.
 func (f *FEP) Flush(now time.Duration) {
 	f.now = now
-	if f.turns.len() > 0 {
+	if f.talks.turns.len() > 0 {
 		f.passTurns()
 	}
 	f.dueAcks()
@@ -307,18 +278,21 @@ func (f *FEP) AckAll(now time.Duration) {
 
 // dueAcks has the ACKs that wait leave.
 func (f *FEP) dueAcks() {
-	f.ackAt = 0
-	f.flush = f.acks.len() > 0
+	f.todo.ackAt = 0
+	f.todo.flush = f.todo.acks.len() > 0
 }
 
 // Owes reports whether ACKs wait.
-func (f *FEP) Owes() bool { return f.acks.len() > 0 }
+func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 
 // NextTimeout is the time Advance must be called at the latest, 0: no timer.
 func (f *FEP) NextTimeout() time.Duration {
-	t := sooner(sooner(f.pds.NextTimeout(), f.ackAt), sooner(f.ses.NextTimeout(), sooner(f.earlyAt, f.restAt)))
-	if f.keyless != 0 {
-		t = sooner(t, f.keyless+f.cfg.SuspectTimeout)
+	t := sooner(sooner(f.pds.NextTimeout(), f.todo.ackAt), sooner(f.todo.earlyAt, f.talks.restAt))
+	if f.ses.Waits() {
+		t = sooner(t, f.ses.NextTimeout())
+	}
+	if f.todo.keyless != 0 {
+		t = sooner(t, f.todo.keyless+f.cfg.SuspectTimeout)
 	}
 	return t
 }
@@ -348,21 +322,21 @@ func (f *FEP) Sends() int { return f.ses.Sends() }
 // gets from now on. It may have waited here all that time, and tells of no delay of the
 // path then: neither by what an ACK measures, nor by what our ACKs let the peer measure
 // (UE 3.6.13: the target's own delay is none of the path).
-func (f *FEP) Paused(on bool) { f.in.Paused = on }
+func (f *FEP) Paused(on bool) { f.rx.in.Paused = on }
 
 // Apart says whether an ACK leaves behind a data packet that is alone instead of
 // with it. Together they cost one system call and the processor least; apart the
 // data is not kept by the ACK, neither here nor where it arrives.
-func (f *FEP) Apart(on bool) { f.apart = on }
+func (f *FEP) Apart(on bool) { f.out.apart = on }
 
 // Queued is how many messages wait for Transmit to take their packets.
-func (f *FEP) Queued() int { return f.queued }
+func (f *FEP) Queued() int { return f.todo.queued }
 
 // Unreachable gives evidence (ICMP) that remote does not answer. It starts
 // SuspectTimeout and never kills at once (F11).
 func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	f.now = now
-	id, ok := f.byAddr[remote]
+	id, ok := f.book.byAddr[remote]
 	if !ok {
 		return // T34: not an address of ours
 	}
@@ -384,14 +358,13 @@ func (f *FEP) Close(now time.Duration) {
 	f.ses.CancelAll()
 	f.pds.Abort(now)
 	f.heed()
-	f.moveLater = f.moveLater[:0]
-	f.queued = 0
+	f.todo.clear()
 }
 
 // Idle reports that nothing is left at rest: no message, no packet in flight
 // and no waiting ACK. Open PDCs may be left.
 func (f *FEP) Idle() bool {
-	idle := f.ses.Idle() && f.queued == 0 && f.ses.Sends() == 0 && f.acks.len() == 0 && f.ready.len() == 0 && !f.pds.Loose()
+	idle := f.ses.Idle() && f.todo.queued == 0 && f.ses.Sends() == 0 && f.todo.acks.len() == 0 && f.todo.ready.len() == 0 && !f.pds.Loose()
 	if idle {
 		f.pds.Each(func(p *pds.PDC) {
 			if !p.AtRest() {
@@ -413,34 +386,13 @@ func (f *FEP) Events() int { return f.ses.Events() }
 // read them.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
-// Stats returns a copy of the counters.
-func (f *FEP) Stats() Stats {
-	s, p := f.stats, &f.pds.Stats
-	s.RtxRTO, s.RtxSACK, s.RtxNack, s.RtxProbe, s.RtxSpurious = p.RtxRTO, p.RtxSACK, p.RtxNack, p.RtxProbe, p.RtxSpurious
-	s.RxDup, s.RxOOO, s.RxCE, s.AcksCE = p.RxDup, p.RxOOO, p.RxCE, p.AcksCE
-	s.NacksTx, s.NacksRx, s.CPTx, s.CPRx = p.NacksTx, p.NacksRx, p.CPTx, p.CPRx
-	s.PDCOpened, s.PDCAccepted, s.PDCClosed, s.PDCErrors, s.Quarantined = p.Opened, p.Accepted, p.Closed, p.Errors, p.Quarantined
-	m := &f.ses.Stats
-	s.MsgsTx, s.BytesTx, s.MsgsRx, s.BytesRx, s.Unexpected = m.Sent, m.SentBytes, m.Received, m.ReceivedBytes, m.Unexpected
-	s.Drops[DropNoPDC] += p.DropNoPDC
-	s.Drops[DropSource] += p.DropSource
-	s.Drops[DropUnsent] += p.DropUnsent
-	s.Drops[DropStale] += p.DropStale
-	s.Drops[DropLimit] += p.DropLimit
-	s.Drops[DropRate] += p.DropRate
-	s.Drops[DropHeader] += p.DropHeader
-	s.Drops[DropType] += p.DropType
-	s.Drops[DropBinding] += p.DropBinding
-	return s
-}
-
 // newCCC makes the congestion control context of one peer or ROD PDC.
 func (f *FEP) newCCC() pds.CCC {
 	if f.cfg.NewCCC != nil {
 		return f.cfg.NewCCC(f.cfg.Window)
 	}
 	return cms.New(cms.Config{
-		MTU: f.cfg.PayloadMTU + 12 + 44 + f.wrap + f.overhead, Window: f.cfg.Window, BaseRTT: f.cfg.BaseRTT, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
+		MTU: f.cfg.PayloadMTU + wire.ReqLen + wire.ReqStdLen + f.form.wrap + f.form.overhead, Window: f.cfg.Window, BaseRTT: f.cfg.BaseRTT, RTOInit: f.cfg.RTOInit, RTOMax: f.cfg.RTOMax,
 		AckTrigger: f.cfg.AckTrigger, Trims: f.cfg.Trimming && f.sec == nil,
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -21,7 +21,7 @@ func TestFEPMessageSizes(t *testing.T) {
 			src, dst := pattern(n, 1), make([]byte, n)
 			p.post(p.b, Op{Kind: OpTRecv, Buf: dst, Tag: 7, Context: "r"})
 			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: src, Tag: 7, Context: "s"})
-			p.settle()
+			p.exchange()
 			p.want(p.b, fmt.Sprintf("r ok len=%d", n))
 			p.want(p.a, "s ok")
 			if !bytes.Equal(src, dst) {
@@ -140,7 +140,7 @@ func TestFEPLongDoesNotBlockShort(t *testing.T) {
 	p.move(p.a, p.b)
 	p.move(p.a, p.b)
 	p.want(p.b, "short ok len=8")
-	p.settle()
+	p.exchange()
 	p.want(p.b, "long ok len=8388608")
 }
 
@@ -151,7 +151,7 @@ func TestFEPOrderedKeepsOrder(t *testing.T) {
 		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 100000), Context: i})
 		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Ordered: true, Context: i})
 	}
-	p.settle()
+	p.exchange()
 	p.want(p.b, "0 ok len=100000", "1 ok len=8", "2 ok len=50000", "3 ok len=0")
 	if n := p.a.PDCs(); n != 1 {
 		t.Errorf("%d PDCs", n)
@@ -165,7 +165,7 @@ func TestFEPUnexpectedThenReceive(t *testing.T) {
 	for _, n := range []int{8, 5000} {
 		src := pattern(n, 3)
 		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: src, Tag: 9, Data: 5, HasData: true, Context: "s"})
-		p.settle()
+		p.exchange()
 		p.want(p.a, "s ok")
 		p.want(p.b)
 		dst := make([]byte, n)
@@ -184,7 +184,7 @@ func TestFEPTruncation(t *testing.T) {
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 1500), Context: "r"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 4000), Context: "s"})
-	p.settle()
+	p.exchange()
 	p.want(p.b, "r truncated len=1500 over=2500")
 	p.want(p.a, "s ok")
 	p.checkIdle()
@@ -202,12 +202,12 @@ func TestFEPEveryPacketLostOnce(t *testing.T) {
 				src, dst := pattern(7000, 5), make([]byte, 7000)
 				p.post(p.b, Op{Kind: OpRecv, Buf: dst, Context: "r"})
 				p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: src, Ordered: ordered, Context: "s"})
-				p.settle()
+				p.exchange()
 				for i := 0; i < 100 && !(p.a.Idle() && p.b.Idle()); i++ {
 					p.now += time.Millisecond
 					p.a.Advance(p.now)
 					p.b.Advance(p.now)
-					p.settle()
+					p.exchange()
 				}
 				p.want(p.b, "r ok len=7000")
 				p.want(p.a, "s ok")
@@ -226,7 +226,7 @@ func TestFEPCloseTellsThePeer(t *testing.T) {
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r1"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s1"})
-	p.settle()
+	p.exchange()
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r2"})
 	p.want(p.b, "r1 ok len=8")
 	p.want(p.a, "s1 ok")
@@ -235,7 +235,7 @@ func TestFEPCloseTellsThePeer(t *testing.T) {
 	if err := p.b.Post(p.now, &Op{Kind: OpRecv}); err != ErrClosed {
 		t.Errorf("Post after Close: %v", err)
 	}
-	p.settle()
+	p.exchange()
 }
 
 func TestFEPDropsAreCounted(t *testing.T) {
@@ -281,7 +281,7 @@ func TestFEPNoAllocs(t *testing.T) {
 			p.b.Post(p.now, &recv)
 			p.a.Post(p.now, &send)
 		}
-		p.settle()
+		p.exchange()
 		n := 0
 		for p.a.NextEvent() != nil {
 			n++
@@ -320,7 +320,7 @@ func TestFEPFence(t *testing.T) {
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: 1})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: make([]byte, 10), Fence: true, Visible: true, Context: 2})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 3, Buf: make([]byte, 10), Context: 3})
-	p.settle()
+	p.exchange()
 	p.want(p.b, "0 ok len=20000", "1 ok len=10")
 	p.want(p.a)
 	acks = true
@@ -330,7 +330,7 @@ func TestFEPFence(t *testing.T) {
 		}
 		p.a.Advance(p.now)
 		p.b.Advance(p.now)
-		p.settle()
+		p.exchange()
 	}
 	p.want(p.b, "2 ok len=10", "3 ok len=10")
 	got := p.events(p.a)
@@ -348,7 +348,7 @@ func TestFEPMultiRecv(t *testing.T) {
 	off := 0
 	for k, n := range []int{3000, 8, 0, 4000} {
 		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(n, byte(k))})
-		p.settle()
+		p.exchange()
 		e := p.b.NextEvent()
 		if e == nil || !e.Multi || e.Released != (k == 3) || string(e.Buf) != string(pattern(n, byte(k))) || n > 0 && &e.Buf[0] != &buf[off] {
 			t.Fatalf("message %d: %+v", k, e)
@@ -415,7 +415,7 @@ func TestFEPNothingIsPendingAfterTheLastACK(t *testing.T) {
 	if p.b.Pending() {
 		t.Fatal("something is pending behind the last ACK")
 	}
-	p.settle()
+	p.exchange()
 	p.want(p.a, "s ok")
 	p.want(p.b, "r ok len=8")
 	p.checkIdle()
@@ -466,7 +466,7 @@ func TestFEPCloseBetweenPDCs(t *testing.T) {
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
 	p.a.pds.Abort(p.now) // whatever ends a PDC
 	p.a.heed()
-	if len(p.a.moveLater) != 1 {
+	if len(p.a.todo.moveLater) != 1 {
 		t.Fatal("the message does not wait for another PDC")
 	}
 	p.a.Close(p.now)
@@ -491,10 +491,10 @@ func TestFEPFenceLiftedAndPosted(t *testing.T) {
 	}
 	send(1, false)
 	send(2, true)
-	p.settle()
+	p.exchange()
 	p.want(p.a, "1 ok")
 	send(3, false)
-	p.settle()
+	p.exchange()
 	p.want(p.b, "0 ok len=1", "1 ok len=2", "2 ok len=3")
 	if n := len(p.events(p.a)); n != 2 {
 		t.Errorf("%d of 2 sends ended", n)

@@ -4,8 +4,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -21,7 +22,7 @@ func (f *FEP) heedAll() {
 	for n := f.pds.NextNews(); n != nil; n = f.pds.NextNews() {
 		switch p := n.PDC; n.Kind {
 		case pds.NewsAnswered:
-			f.ses.Answered(handle(n.Ref), n.Rsp)
+			f.ses.Answered(handle(n.Piece), n.Rsp)
 		case pds.NewsPassed:
 			for _, msg := range n.Msgs {
 				f.ses.Answered(ses.Handle(msg), nil)
@@ -31,7 +32,7 @@ func (f *FEP) heedAll() {
 		case pds.NewsOwesAck:
 			f.oweAck(p)
 		case pds.NewsFailed:
-			f.ses.Failed(handle(n.Ref), cause(n.Why), n.Why.Nack)
+			f.ses.Failed(handle(n.Piece), cause(n.Why), n.Why.Nack)
 		case pds.NewsGone:
 			f.gone(p, n.Why)
 		case pds.NewsPath:
@@ -56,29 +57,14 @@ func (f *FEP) heedAll() {
 // An owner is the FEP as PDS may ask it.
 type owner FEP
 
-func handle(r pds.Ref) ses.Handle { return ses.Handle(r.Msg) }
+func handle(p piece.Piece) ses.Handle { return ses.Handle(p.Msg) }
 
-// lastPiece marks the last piece of a message in the Kind of a Ref.
-const lastPiece = 0x80
-
-func ref(h ses.Handle, p ses.Piece) pds.Ref {
-	k := p.Kind
-	if p.Last {
-		k |= lastPiece
-	}
-	return pds.Ref{Msg: uint32(h), Off: p.Off, Len: p.Len, Kind: k}
-}
-
-func piece(r pds.Ref) ses.Piece {
-	return ses.Piece{Off: r.Off, Len: r.Len, Kind: r.Kind &^ lastPiece, Last: r.Kind&lastPiece != 0}
-}
-
-func (u *owner) GiveUp(p *pds.PDC, r pds.Ref, nack wire.NackCode) (pds.Ref, int) {
-	pc, ok := u.ses.GiveUp(handle(r), piece(r), nack)
+func (u *owner) GiveUp(_ *pds.PDC, p piece.Piece, nack wire.NackCode) (piece.Piece, int) {
+	p, ok := u.ses.GiveUp(p, nack)
 	if !ok {
-		return pds.Ref{}, 0
+		return piece.Piece{}, 0
 	}
-	return ref(handle(r), pc), wire.ReqLen + wire.ReqStdLen + u.wrap + u.overhead
+	return p, u.form.reqLen + u.form.overhead
 }
 
 // gone takes leave of a PDC: what its lane still holds moves to another PDC if nothing of it
@@ -118,7 +104,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	}
 	for i := 0; q.len() > 0; i++ {
 		h := q.pop()
-		f.queued--
+		f.todo.queued--
 		switch {
 		case i == 0 && started:
 			f.ses.Break(h, cause(why), why.Nack)
@@ -126,7 +112,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 			// F9: the peer is gone; whatever was posted to it fails.
 			f.ses.Abandon(h, cause(why))
 		default:
-			f.moveLater = append(f.moveLater, h)
+			f.todo.moveLater = append(f.todo.moveLater, h)
 		}
 	}
 	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
@@ -155,7 +141,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		for ln.q.len() > keep {
 			h := ln.q.at(keep)
 			ln.q.drop(keep)
-			f.queued--
+			f.todo.queued--
 			f.ses.Abandon(h, c)
 		}
 		f.recount(ln)
@@ -165,15 +151,15 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 		fail(p)
 	}
 	fail(pr.rod)
-	keep := f.moveLater[:0]
-	for _, h := range f.moveLater {
+	keep := f.todo.moveLater[:0]
+	for _, h := range f.todo.moveLater {
 		if peer, _, _ := f.ses.Info(h); peer == uint32(id) {
 			f.ses.Abandon(h, c)
 		} else {
 			keep = append(keep, h)
 		}
 	}
-	f.moveLater = keep
+	f.todo.moveLater = keep
 	f.ses.PeerGone(uint32(id), c)
 }
 
@@ -229,9 +215,9 @@ func (f *FEP) oweAck(p *pds.PDC) {
 	pr.owing.push(p.Slot)
 	if !pr.acks {
 		pr.acks = true
-		f.acks.push(id)
-		if f.ackAt == 0 {
-			f.ackAt = f.now + f.cfg.AckDelay
+		f.todo.acks.push(id)
+		if f.todo.ackAt == 0 {
+			f.todo.ackAt = f.now + f.cfg.AckDelay
 		}
 	}
 }
@@ -247,7 +233,7 @@ func (f *FEP) refused(p *pds.PDC) {
 }
 
 func (u *owner) Known(addr netip.AddrPort) bool {
-	id, ok := u.byAddr[addr]
+	id, ok := u.book.byAddr[addr]
 	return ok && u.peers[id].known
 }
 
@@ -255,7 +241,7 @@ func (u *owner) Pending(p *pds.PDC) bool {
 	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
 }
 
-func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Open(p.Slot) }
+func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }
 
 // cause translates why PDS gave up.
 func cause(why pds.Reason) ses.Cause {

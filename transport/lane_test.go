@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -41,19 +41,19 @@ func TestFEPLaneBytes(t *testing.T) {
 		act  func(p *pipe)
 	}{
 		{"cancelled", func(p *pipe) {
-			if !p.a.Cancel(p.now, 2) {
+			if !p.a.Cancel(p.now, 0, 2) {
 				p.t.Fatal("not cancelled")
 			}
 		}},
 		{"moved", func(p *pipe) {
 			p.a.pds.Close(p.now, p.a.peers[p.toB].long[0])
 			p.a.wake(p.a.peers[p.toB].long[0])
-			p.settle()
+			p.exchange()
 		}},
 		{"refused", func(p *pipe) {
 			first := p.a.lanes[p.a.peers[p.toB].long[0].Slot].q.front()
 			p.a.ses.Answered(first, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCPermViolation})
-			p.settle() // MSG_ERROR, and the next
+			p.exchange() // MSG_ERROR, and the next
 		}},
 		{"given up", func(p *pipe) { p.a.failQueued(p.toB, ses.TimedOut) }},
 	} {
@@ -65,7 +65,7 @@ func TestFEPLaneBytes(t *testing.T) {
 			}
 			p.move(p.a, p.b) // one train: the window has room for more
 			if c.name != "refused" {
-				p.settle()
+				p.exchange()
 			}
 			before := p.checkLanes(p.a, "before")
 			c.act(p)
@@ -103,7 +103,7 @@ func TestF18LongMessagePassesRefusedOnes(t *testing.T) {
 					for _, f := range []*FEP{p.a, p.b} {
 						f.Advance(p.now)
 					}
-					p.settle()
+					p.exchange()
 					for e := p.b.NextEvent(); e != nil; e = p.b.NextEvent() {
 						arrived = arrived || e.Context == "wanted" && e.Cause == 0
 					}

@@ -39,7 +39,7 @@ func TestFEPLevels(t *testing.T) {
 				}
 				msg := pattern(n, 3)
 				p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Level: c.level, Inject: c.inject, Context: "s"})
-				p.settle()
+				p.exchange()
 				got := len(p.events(p.a))
 				if got != c.atOnce {
 					t.Fatalf("%d entries with nothing sent, want %d", got, c.atOnce)
@@ -69,7 +69,7 @@ func TestFEPLevels(t *testing.T) {
 // until lets time pass until done.
 func (p *pipe) until(done func() bool) {
 	p.t.Helper()
-	p.settle()
+	p.exchange()
 	for end := p.now + 10*time.Second; !done(); {
 		for _, f := range []*FEP{p.a, p.b} {
 			if t := f.NextTimeout(); t != 0 {
@@ -81,7 +81,7 @@ func (p *pipe) until(done func() bool) {
 		}
 		p.a.Advance(p.now)
 		p.b.Advance(p.now)
-		p.settle()
+		p.exchange()
 		p.now += time.Millisecond
 	}
 }

@@ -45,7 +45,7 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 						_ = f.Post(s.now, &Op{Kind: OpSend, Peer: to[i], RI: 15, Buf: buf[:size(rng)]})
 					}
 					n := refused()
-					s.settle()
+					s.exchange()
 					s.rest()
 					if refused() > n {
 						full++ // some find no room, smaller ones still may
@@ -71,7 +71,7 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 				for i := 0; i < 5000 && !(s.leaf[0].Idle() && s.leaf[1].Idle() && s.leaf[2].Idle() && s.leaf[3].Idle()); i++ {
 					s.now += time.Millisecond
 					s.rest()
-					s.settle()
+					s.exchange()
 					for s.hub.Unexpected() > 0 {
 						_ = s.hub.Post(s.now, &Op{Kind: OpRecv, Buf: buf})
 					}
@@ -101,7 +101,7 @@ func TestF18ReceivedBehindRefused(t *testing.T) {
 			for _, f := range []*FEP{p.a, p.b} {
 				f.Advance(p.now)
 			}
-			p.settle()
+			p.exchange()
 			for e := p.b.NextEvent(); e != nil; e = p.b.NextEvent() {
 				arrived = arrived || e.Context == "wanted" && e.Cause == 0
 			}

@@ -3,7 +3,7 @@ package transport
 import (
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
 // A Load is what a FEP has to do now. Unlike Stats it goes up and down.
@@ -25,7 +25,7 @@ type Load struct {
 func (f *FEP) Load() Load {
 	var l Load
 	l.Sends, l.Recvs = f.Posted()
-	l.Queued, l.PDCs = f.queued, f.pds.Len()
+	l.Queued, l.PDCs = f.todo.queued, f.pds.Len()
 	l.Unexpected, l.UnexpectedBytes = f.ses.Unexpected()
 	add := func(c pds.CCC) {
 		l.RTT = max(l.RTT, c.SRTT())

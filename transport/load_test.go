@@ -22,7 +22,7 @@ func TestLoad(t *testing.T) {
 	if l := p.a.Load(); l.InFlight < 3000 || l.Queued > 1 {
 		t.Errorf("sent: %+v", l)
 	}
-	p.settle()
+	p.exchange()
 	if l := p.a.Load(); l.Sends != 0 || l.InFlight != 0 || l.RTT != time.Millisecond {
 		t.Errorf("at rest: %+v", l)
 	}

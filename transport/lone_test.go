@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/cms"
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/cms"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -16,7 +16,7 @@ import (
 func met(t *testing.T, change func(*Config)) *pipe {
 	p := newPipe(t, change)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 1), Context: "first"})
-	p.settle()
+	p.exchange()
 	p.want(p.a, "first ok")
 	return p
 }
@@ -45,7 +45,7 @@ func TestLoneIsAsOthers(t *testing.T) {
 				if i == 1 {
 					f.fillData(p.now, p.toB, &f.peers[p.toB])
 					f.follow()
-				} else if !f.lone(p.now, p.toB, &f.peers[p.toB]) {
+				} else if !f.fillAlone(p.now, p.toB, &f.peers[p.toB]) {
 					t.Fatal("not taken for a lone one")
 				}
 				trains[i], dumps[i] = d, f.Dump()
@@ -87,7 +87,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 		"others were lost":  {post: func(p *pipe) { send(p, 60<<10); leave(p); send(p, 64); lose(p) }},
 		"a closed window":   {change: narrow, post: func(p *pipe) { send(p, 900); send(p, 900); leave(p); send(p, 900) }},
 		"a PDC that closes": {post: func(p *pipe) { send(p, 64); p.a.Quiesce(p.now, p.toB) }},
-		"cancelled":         {post: func(p *pipe) { send(p, 64); p.a.Cancel(p.now, "s") }},
+		"cancelled":         {post: func(p *pipe) { send(p, 64); p.a.Cancel(p.now, 0, "s") }},
 		"the place is another's": {post: func(p *pipe) { send(p, 64) }, to: func(p *pipe) PeerID {
 			id, _ := p.a.Peer(netip.MustParseAddrPort("198.18.0.9:4793"), true)
 			p.a.peers[id].data.push(p.a.peers[p.toB].short.Slot)
@@ -104,7 +104,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 			was := p.a.Dump()
 			d := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
 			p.a.begin(d)
-			if p.a.lone(p.now, id, &p.a.peers[id]) || len(d.Data) > 0 {
+			if p.a.fillAlone(p.now, id, &p.a.peers[id]) || len(d.Data) > 0 {
 				t.Errorf("taken for a lone one:\n%s", was)
 			}
 			if is := p.a.Dump(); is != was {
@@ -118,7 +118,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 func owing(t *testing.T, change func(*Config)) *pipe {
 	p := newPipe(t, change)
 	for i := range 2 {
-		p.settle()
+		p.exchange()
 		p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 64)})
 		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, byte(i))})
 	}
@@ -143,7 +143,7 @@ func TestLoneAckIsAsOthers(t *testing.T) {
 				f.begin(d)
 				if i == 1 {
 					f.fillControl(p.now)
-				} else if !f.loneAck(p.now) {
+				} else if !f.fillAckAlone(p.now) {
 					t.Fatal("not taken for a lone one")
 				}
 				if trains[i], dumps[i] = d, f.Dump(); f.Pending() || f.Owes() {
@@ -165,12 +165,12 @@ func TestLoneAckIsAsOthers(t *testing.T) {
 func TestLoneAckIsNotTaken(t *testing.T) {
 	for name, more := range map[string]func(p *pipe) *pipe{
 		"not due": func(p *pipe) *pipe {
-			p.b.flush = false
+			p.b.todo.flush = false
 			return p
 		},
 		"another peer": func(p *pipe) *pipe {
 			id, _ := p.b.Peer(netip.MustParseAddrPort("198.18.0.9:4793"), true)
-			p.b.acks.push(id)
+			p.b.todo.acks.push(id)
 			return p
 		},
 		"another PDC": func(p *pipe) *pipe {
@@ -214,7 +214,7 @@ func TestLoneAckIsNotTaken(t *testing.T) {
 			f, was := p.b, p.b.Dump()
 			d := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
 			f.begin(d)
-			if f.loneAck(p.now) || len(d.Data) > 0 {
+			if f.fillAckAlone(p.now) || len(d.Data) > 0 {
 				t.Errorf("taken for a lone one:\n%s", was)
 			}
 			if is := f.Dump(); is != was {
@@ -263,12 +263,12 @@ func TestLoneWithTheLastPSN(t *testing.T) {
 			t.Errorf("it left, and the PDC is %v", s)
 		}
 	})
-	p.settle()
+	p.exchange()
 	for range 10 {
 		p.now += time.Millisecond
 		p.a.Advance(p.now)
 		p.b.Advance(p.now)
-		p.settle()
+		p.exchange()
 	}
 	p.want(p.a, "s ok")
 	if s := p.a.Stats(); s.PDCOpened != 1 || s.PDCClosed != 1 || p.a.PDCs() != 0 {

@@ -1,8 +1,8 @@
 package transport
 
 import (
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 

@@ -3,7 +3,7 @@ package transport
 import (
 	"errors"
 
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
 // OpKind is the kind of a posted operation.
@@ -39,6 +39,9 @@ const (
 	LookClaimDiscard = ses.LookClaimDiscard
 )
 
+// An EndpointID names an endpoint of a FEP. That of New is 0.
+type EndpointID = ses.EndpointID
+
 // A PeerID names a peer address inside one FEP. It comes from FEP.Peer.
 type PeerID = ses.PeerID
 
@@ -48,12 +51,17 @@ const NoPeer = ses.NoPeer
 // An Op is one operation to post.
 type Op = ses.Op
 
-// Errors of Post. They say that the operation was not accepted and makes no
+// Errors of Post and Open. They say that the operation was not accepted and makes no
 // Event.
 var (
 	ErrFull    = errors.New("transport: no room for another operation now")
 	ErrTooLong = errors.New("transport: message longer than the protocol carries")
 	ErrNoPeer  = errors.New("transport: unknown peer")
 	ErrClosed  = errors.New("transport: endpoint is closed")
-	ErrNoKey   = errors.New("transport: no valid key to seal with")
+	// ErrEndpoints says that the FEP has as many endpoints as there may be.
+	ErrEndpoints = errors.New("transport: too many endpoints")
+	ErrInUse     = errors.New("transport: another endpoint of the address has this JobID, PIDonFEP and resource index")
+	// ErrName says that a JobID has more than 24 bits, or a PIDonFEP or resource index more than 12.
+	ErrName  = errors.New("transport: JobID, PIDonFEP or resource index out of range")
+	ErrNoKey = errors.New("transport: no valid key to seal with")
 )

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -60,7 +60,7 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 	for range 2 { // the second ACK finds the PDC open
 		s.message(0, buf)
 		s.message(1, buf)
-		s.settle()
+		s.exchange()
 		s.rest()
 	}
 	// An ACK from leaf 0 that names, with and without leaf 0's CRC, a PDC of leaf 1.
@@ -111,7 +111,7 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 		t.Errorf("a request to no PDC: %q", got)
 	}
 	s.message(1, buf)
-	s.settle()
+	s.exchange()
 	if got := take(b); got != "no_pdc" {
 		t.Errorf("a request to no PDC, behind an ACK of another: %q", got)
 	}
@@ -132,7 +132,7 @@ func TestOuterIsOfThePort(t *testing.T) {
 			crc  uint64
 		}{{1, 1}, {0, 0}} {
 			f, was := p.a, p.a.Stats()
-			f.rx.path = -1 // as if another train had come in between
+			f.rx.outer.path = -1 // as if another train had come in between
 			f.Receive(p.now, &dgram.Datagram{Data: append([]byte(nil), p.d.Data...), Seg: len(p.d.Data), Remote: p.b.cfg.Local, Path: c.path})
 			if is := f.Stats(); is.Drops[DropCRC]-was.Drops[DropCRC] != c.crc || is.AcksRx-was.AcksRx != 1-c.crc {
 				t.Errorf("by path %d: %d dropped for their CRC, want %d", c.path, is.Drops[DropCRC]-was.Drops[DropCRC], c.crc)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 func TestPausesOfHostsAreNoCongestion(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/cms"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport/internal/cms"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -18,7 +18,7 @@ import (
 type peer struct {
 	data  fifo[uint32] // slots of lanes with data, also of those a window stops
 	short *pds.PDC     // RUD, for messages up to ShortMessage
-	mtu   uint32       // payload bytes per packet
+	mtu   uint16       // payload bytes per packet
 	ready bool         // in FEP.ready
 	acks  bool         // in FEP.acks
 	talk  talk
@@ -45,6 +45,13 @@ type peer struct {
 	lingers bool // in FEP.lingering
 
 	_ [24]byte // whole cache lines
+}
+
+// A book finds peers by address, and keeps the numbers that may be given out again.
+type book struct {
+	byAddr    map[netip.AddrPort]PeerID
+	free      fifo[PeerID] // unknown peers without a PDC, oldest first
+	lingering fifo[PeerID] // the same, with messages that wait for a receive
 }
 
 // paths chooses the local ports by which packets to one peer leave: spray for
@@ -83,22 +90,22 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() || addr.Port() == 0 || addr.Addr().Is4() != f.cfg.Local.Addr().Is4() {
 		return NoPeer, ErrNoPeer
 	}
-	if id, ok := f.byAddr[addr]; ok {
+	if id, ok := f.book.byAddr[addr]; ok {
 		return id, nil
 	}
 	var id PeerID
 	// An unknown peer's number is used again only after many others, so that
 	// an event that names it is read before.
-	if f.freePeer.len() > 4096 {
-		id = f.freePeer.pop()
+	if f.book.free.len() > 4096 {
+		id = f.book.free.pop()
 	} else {
 		id = PeerID(len(f.peers))
 		f.peers = append(f.peers, peer{})
 	}
 	p := &f.peers[id]
 	data, owing, long := p.data, p.owing, p.long[:0]
-	*p = peer{addr: addr, used: true, mtu: uint32(f.cfg.PayloadMTU), to: wire.PrefixOf(&f.local[0], &addr), data: data, owing: owing, long: long}
-	f.byAddr[addr] = id
+	*p = peer{addr: addr, used: true, mtu: uint16(f.cfg.PayloadMTU), to: wire.PrefixOf(&f.local[0], &addr), data: data, owing: owing, long: long}
+	f.book.byAddr[addr] = id
 	return id, nil
 }
 
@@ -131,15 +138,15 @@ func (f *FEP) maybeFree(id PeerID) {
 		// another peer.
 		if !p.lingers {
 			p.lingers = true
-			f.lingering.push(id)
+			f.book.lingering.push(id)
 		}
 		return
 	}
 	p.used = false
 	p.ccc = nil
 	f.ses.Forget(uint32(id))
-	delete(f.byAddr, p.addr)
-	f.freePeer.push(id)
+	delete(f.book.byAddr, p.addr)
+	f.book.free.push(id)
 }
 
 // lookEvery is how often operations are searched for the number of a peer that
@@ -157,7 +164,7 @@ func (f *FEP) usedByOps(id PeerID, p *peer) bool {
 
 // sweepPeers looks whether the first of the peers that could not be freed can be now.
 func (f *FEP) sweepPeers() {
-	id := f.lingering.pop()
+	id := f.book.lingering.pop()
 	f.peers[id].lingers = false
 	f.maybeFree(id)
 }
@@ -204,8 +211,8 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 	return &f.lanes[(*at).Slot]
 }
 
-// spareLanes is how many more than Config.Lanes there may be while messages are refused.
-const spareLanes = 3
+// extraLanes is how many more than Config.Lanes there may be while messages are refused.
+const extraLanes = 3
 
 // longLane is the place of the PDC that a long message goes to: one that is not
 // open yet, else the one with least to send. One whose messages the target has no room
@@ -230,7 +237,7 @@ func (f *FEP) longLane(p *peer) **pds.PDC {
 	switch {
 	case free >= 0:
 		return &p.long[free]
-	case len(p.long) < f.cfg.Lanes+spareLanes:
+	case len(p.long) < f.cfg.Lanes+extraLanes:
 		p.long = append(p.long, nil)
 		return &p.long[len(p.long)-1]
 	}
@@ -266,7 +273,7 @@ func (f *FEP) wakeData(ln *lane, p *peer) {
 	}
 	if !p.ready {
 		p.ready = true
-		f.ready.push(PeerID(ln.pdc.Peer))
+		f.todo.ready.push(PeerID(ln.pdc.Peer))
 	}
 }
 
@@ -290,15 +297,15 @@ func (p *peer) awaitWake() {
 func (f *FEP) wakePeer(id PeerID) {
 	if p := &f.peers[id]; !p.ready {
 		p.ready = true
-		f.ready.push(id)
+		f.todo.ready.push(id)
 	}
 }
 
 // unqueue takes a cancelled message out of its lane.
 func (f *FEP) unqueue(h ses.Handle) {
-	for i, m := range f.moveLater {
+	for i, m := range f.todo.moveLater {
 		if m == h {
-			f.moveLater = append(f.moveLater[:i], f.moveLater[i+1:]...)
+			f.todo.moveLater = append(f.todo.moveLater[:i], f.todo.moveLater[i+1:]...)
 			return
 		}
 	}
@@ -307,7 +314,7 @@ func (f *FEP) unqueue(h ses.Handle) {
 		for j := range ln.q.len() {
 			if ln.q.at(j) == h {
 				ln.q.drop(j)
-				f.queued--
+				f.todo.queued--
 				f.recount(ln)
 				return
 			}
@@ -339,6 +346,6 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	}
 	ln.q.insert(i, h)
 	ln.bytes += n
-	f.queued++
+	f.todo.queued++
 	f.wakeData(ln, p)
 }

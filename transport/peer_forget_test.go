@@ -48,7 +48,7 @@ func TestFEPForgottenPeerStaysWhileOperationsNameIt(t *testing.T) {
 		}
 		// Its end, and with the PDC's the number is free again.
 		if kind == "receive" {
-			if !p.a.Cancel(p.now, "op") {
+			if !p.a.Cancel(p.now, 0, "op") {
 				t.Fatal("not cancelled")
 			}
 		} else {
@@ -62,7 +62,7 @@ func TestFEPForgottenPeerStaysWhileOperationsNameIt(t *testing.T) {
 			p.now += time.Second
 			p.a.Advance(p.now)
 			p.b.Advance(p.now)
-			p.settle()
+			p.exchange()
 		}
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
 // A pipe joins two FEPs by a perfect network without delay, so that tests of
 // how the sublayers meet read as scripts. What a network can do to them is the
-// simulator's business (transport/sim).
+// simulator's business (internal/sim).
 type pipe struct {
 	t    testing.TB
 	now  time.Duration
@@ -49,8 +49,8 @@ func (p *pipe) turn() {
 	}
 }
 
-// settle ends the turn: waiting ACKs leave, too.
-func (p *pipe) settle() {
+// exchange ends the turn: waiting ACKs leave, too.
+func (p *pipe) exchange() {
 	p.turn()
 	for {
 		p.a.Flush(p.now)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -21,7 +21,7 @@ func earlyROD(t *testing.T, n int) (*pipe, *dgram.Datagram) {
 		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Ordered: true, Context: i})
 	}
 	send(-1) // opens the PDC
-	p.settle()
+	p.exchange()
 	p.events(p.b)
 	for i := range n {
 		send(i)
@@ -85,7 +85,7 @@ func TestFEPExecutesAQuantumOfAPDC(t *testing.T) {
 	if next != n || turns != 1+(n-2)/quantum {
 		t.Errorf("%d of %d packets after %d turns", next, n, turns)
 	}
-	p.settle()
+	p.exchange()
 	p.events(p.a)
 	p.checkIdle()
 }
@@ -126,7 +126,7 @@ func (p *pipe) rest(t *testing.T, next, n int) {
 	if next != n {
 		t.Errorf("%d of %d were executed", next, n)
 	}
-	p.settle()
+	p.exchange()
 	p.events(p.a)
 	p.checkIdle()
 }
@@ -175,7 +175,7 @@ func TestFEPSendsAQuantumToAPeer(t *testing.T) {
 	for i := range peers {
 		s.message(i, make([]byte, 64)) // opens the PDCs
 	}
-	s.settle()
+	s.exchange()
 	s.rest()
 	name := map[netip.AddrPort]int{}
 	for i, f := range s.leaf {
@@ -222,7 +222,7 @@ func TestT38GreedyPeer(t *testing.T) {
 	for i := range peers {
 		s.message(i, make([]byte, small)) // opens the PDCs
 	}
-	s.settle()
+	s.exchange()
 	s.rest()
 	buf := make([]byte, long)
 	var sent, done [peers]int

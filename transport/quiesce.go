@@ -3,7 +3,7 @@ package transport
 import (
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
 // Quiesce begins the orderly end of the PDCs that this side opened to a peer

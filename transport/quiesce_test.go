@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 func TestFEPLoad(t *testing.T) {
@@ -25,7 +25,7 @@ func TestFEPLoad(t *testing.T) {
 	p.now += 3 * time.Millisecond
 	d.Remote = p.a.cfg.Local
 	p.b.Receive(p.now, &d)
-	p.settle()
+	p.exchange()
 	if c := p.a.Load(); c.InFlight != 0 || c.Window == 0 || c.RTT <= 0 || c.RTT > 3*time.Millisecond {
 		t.Errorf("after it arrived: %+v", c)
 	}
@@ -49,7 +49,7 @@ func TestFEPQuiesce(t *testing.T) {
 			p.a.Quiesce(p.now, p.toB)
 			send("2")
 			for range 10 {
-				p.settle()
+				p.exchange()
 				p.now += time.Millisecond
 				p.a.Advance(p.now)
 				p.b.Advance(p.now)
@@ -61,7 +61,7 @@ func TestFEPQuiesce(t *testing.T) {
 			}
 			p.a.Quiesce(p.now, p.toB)
 			for range 10 {
-				p.settle()
+				p.exchange()
 				p.now += time.Millisecond
 				p.a.Advance(p.now)
 				p.b.Advance(p.now)

@@ -4,13 +4,24 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // One packet's life, wire to match: CRC, prologue, PDC, SES, response.
+
+// An intake is the packet being processed. It lives in the FEP: PDS hands the headers on
+// through an interface, and the stack would not hold them (see also wire.extend).
+type intake struct {
+	in    pds.Arrival
+	meta  pds.Meta
+	rsp   wire.Rsp
+	outer outer // of its train
+	req   wire.Req
+	ack   wire.Ack
+}
 
 // Receive processes a received train; d is borrowed.
 func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
@@ -21,11 +32,11 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	if f.ended {
 		return
 	}
-	f.in.Now, f.in.CE = now, d.ECN() == dgram.CE
+	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	// What came the way of the train before it needs no look at its source.
-	if !f.rx.of(&d.Remote, d.Path) {
+	if !f.rx.outer.of(&d.Remote, d.Path) {
 		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
@@ -67,8 +78,8 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
 		d.Path = 0
 	}
-	f.rx.become(&d.Remote, d.Path, &d.Remote, &f.local[d.Path])
-	f.in.From, f.in.Path = d.Remote, uint8(d.Path)
+	f.rx.outer.become(&d.Remote, d.Path, &d.Remote, &f.local[d.Path])
+	f.rx.in.From, f.rx.in.Path = d.Remote, uint8(d.Path)
 	return true
 }
 
@@ -77,15 +88,15 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 // forges its PDCID gains nothing, the way is that of the train.
 func (f *FEP) familiar(d *dgram.Datagram) bool {
 	b := d.Data
-	if len(b) < wire.ReqLen || !f.crcOnly || d.Path != 0 {
+	if len(b) < wire.ReqLen || !f.form.crcOnly || d.Path != 0 {
 		return false
 	}
 	p := f.pds.Lookup(wire.DPDCID(b))
 	if p == nil || p.Peer == 0 || *p.Remote() != d.Remote {
 		return false
 	}
-	f.rx.remote, f.rx.path, f.rx.prefix = d.Remote, 0, p.From
-	f.in.From, f.in.Path = d.Remote, 0
+	f.rx.outer.remote, f.rx.outer.path, f.rx.outer.prefix = d.Remote, 0, p.From
+	f.rx.in.From, f.rx.in.Path = d.Remote, 0
 	return true
 }
 
@@ -103,15 +114,15 @@ func (f *FEP) dropInvalid(err error) {
 // packet processes one datagram.
 func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.stats.RxPackets++
-	f.metaRx.Size = len(b) + f.overhead // should it be a request
-	var p *pds.PDC                      // of an ACK
-	if n := len(b) - wire.CRCLen; f.crcOnly && n >= wire.ReqLen {
+	f.rx.meta.Size = len(b) + f.form.overhead // should it be a request
+	var p *pds.PDC                            // of an ACK
+	if n := len(b) - wire.CRCLen; f.form.crcOnly && n >= wire.ReqLen {
 		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
 			// The PDC of one of many peers is not in the cache: it is on its way
 			// while the CRC is computed.
 			p = f.pds.Lookup(wire.DPDCID(b))
 		}
-		if wire.CRC(f.rx.prefix.CRC(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+		if wire.CRC(f.rx.outer.prefix.CRC(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
 			f.damaged(d, b)
 			return
 		}
@@ -121,10 +132,10 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	}
 	if wire.IsPlainRequest(b) {
 		h := (*wire.PlainReq)(b)
-		if p := f.pds.ReceiveNext(&f.in, h); p != nil {
+		if p := f.pds.ReceiveNext(&f.rx.in, h); p != nil {
 			f.stats.RxData++
-			m := &f.metaRx
-			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE, m.Late = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, f.in.CE, f.in.Paused
+			m := &f.rx.meta
+			m.PSN, m.Len, m.Next, m.AR, m.Retx, m.CE, m.Late = h.PSN(), len(b)-wire.ReqLen, true, h.AR(), false, f.rx.in.CE, f.rx.in.Paused
 			f.execute(p, wire.NextReqStd, b[wire.ReqLen:])
 			return
 		}
@@ -133,11 +144,9 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 		if p == nil {
 			p = f.pds.Lookup(h.DPDCID())
 		}
-		// It lives in the FEP: PDS hands it on through an interface, and the stack
-		// would not hold it.
-		rsp := &f.rspRx
+		rsp := &f.rx.rsp
 		if _, err := rsp.Parse(h.Rsp()); err == nil {
-			if msg, ok := f.pds.ReceivePlain(&f.in, p, h); ok {
+			if msg, ok := f.pds.ReceivePlain(&f.rx.in, p, h); ok {
 				f.stats.AcksRx++
 				f.heed()
 				f.ses.Answered(ses.Handle(msg), rsp)
@@ -146,7 +155,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			}
 		}
 	}
-	f.judge(d, b, p)
+	f.dispatch(d, b, p)
 }
 
 // unwrap is packet for one that is sealed, has no CRC or is too short: what is in it,
@@ -155,7 +164,7 @@ func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
 	switch {
 	case f.sec != nil:
 		return f.openPacket(d, b)
-	case len(b) >= wire.ReqLen+f.trailer:
+	case len(b) >= wire.ReqLen+f.form.trailer:
 		return b
 	case !f.trimmed(d, b):
 		f.drop(DropShort)
@@ -173,9 +182,9 @@ func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
 	}
 }
 
-// judge processes any packet, whole and without its wrapping. p is the PDC of an ACK
+// dispatch processes any packet, whole and without its wrapping. p is the PDC of an ACK
 // if that was looked up already.
-func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
+func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
 		f.request(d, b)
@@ -191,7 +200,7 @@ func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.drop(DropHeader)
 			return
 		}
-		f.pds.ReceiveNack(&f.in, &n)
+		f.pds.ReceiveNack(&f.rx.in, &n)
 		f.heed()
 	case wire.TypeCP:
 		c, _, err := wire.ParseCP(b)
@@ -199,9 +208,9 @@ func (f *FEP) judge(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
-		f.pds.ReceiveCP(&f.in, &c)
+		f.pds.ReceiveCP(&f.rx.in, &c)
 		f.heed()
-		if p := f.pds.Lookup(c.DPDCID); p != nil && p.Ripe() && !f.lanes[p.Slot].early {
+		if p := f.pds.Lookup(c.DPDCID); p != nil && p.EarlyReady() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // it has a PSN of its own
 		}
 	case wire.TypeTSS:
@@ -235,11 +244,11 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 	if d.DSCP() == f.cfg.Classes.TrimmedLastHop {
 		code = wire.NackTrimmedLastHop
 	}
-	h := &f.reqRx
+	h := &f.rx.req
 	// T27: where nobody has proved to be there the NACK is no longer than what it
 	// answers.
-	small := len(b) < wire.NackLen+f.trailer
-	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(&f.in, h, code, small) {
+	small := len(b) < wire.NackLen+f.form.trailer
+	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(&f.rx.in, h, code, small) {
 		f.drop(DropTrimmed)
 	}
 	f.heed()
@@ -248,7 +257,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 
 // ackIn processes an ACK. p is its PDC if that was looked up already.
 func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
-	a, rsp := &f.ackRx, &f.rspRx // in the FEP: see packet
+	a, rsp := &f.rx.ack, &f.rx.rsp
 	n, err := a.Parse(b)
 	if err != nil {
 		f.dropInvalid(err)
@@ -260,7 +269,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	}
 	switch a.Next {
 	case wire.NextNone:
-		f.pds.ReceiveAckOf(&f.in, p, a, nil)
+		f.pds.ReceiveAckOf(&f.rx.in, p, a, nil)
 		f.heed()
 		return
 	case wire.NextRsp:
@@ -272,7 +281,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		f.drop(DropNextHdr) // read data that nobody asked for
 		return
 	}
-	p = f.pds.ReceiveAckOf(&f.in, p, a, rsp)
+	p = f.pds.ReceiveAckOf(&f.rx.in, p, a, rsp)
 	f.heed()
 	if p != nil {
 		f.responded(p, rsp)
@@ -291,9 +300,9 @@ func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 // request processes a request: it goes to the message layer if it is new, and its
 // response back to PDS.
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
-	now, m := f.now, &f.metaRx // its Size by packet
-	m.CE, m.Late = f.in.CE, f.in.Paused
-	h := &f.reqRx
+	now, m := f.now, &f.rx.meta // its Size by packet
+	m.CE, m.Late = f.rx.in.CE, f.rx.in.Paused
+	h := &f.rx.req
 	n, err := h.Parse(b)
 	if err != nil {
 		f.dropInvalid(err)
@@ -307,19 +316,19 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	if h.Flags&wire.FlagSYN != 0 {
 		if d.Remote == f.cfg.Local {
 			// T28: sending to oneself is legal, but only what this side sent.
-			if !f.peers[f.byAddr[d.Remote]].used {
+			if !f.peers[f.book.byAddr[d.Remote]].used {
 				f.drop(DropSelf)
 				return
 			}
 		}
 		if f.cfg.KnownPeersOnly {
-			if id, ok := f.byAddr[d.Remote]; !ok || !f.peers[id].known {
+			if id, ok := f.book.byAddr[d.Remote]; !ok || !f.peers[id].known {
 				f.drop(DropUnknown)
 				return
 			}
 		}
 	}
-	p, v := f.pds.ReceiveReq(&f.in, h)
+	p, v := f.pds.ReceiveReq(&f.rx.in, h)
 	f.heed()
 	f.stats.RxData++
 	if p == nil {
@@ -335,8 +344,8 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	}
 	m.PSN, m.Len, m.Next = h.PSN, len(body), false
 	m.AR, m.Retx = h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, h.Flags&wire.FlagRETX != 0
-	if v == pds.Hold {
-		p.Hold(now, m, h.Next, body)
+	if v == pds.Keep {
+		p.KeepEarly(now, m, h.Next, body)
 		f.heed()
 		return
 	}
@@ -346,7 +355,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 // execute hands a request to the message layer, and its response to PDS. metaRx is
 // filled.
 func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
-	now, m := f.now, &f.metaRx
+	now, m := f.now, &f.rx.meta
 	src := ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}
 	if p.Later(m.PSN) {
 		src.Later, src.Behind = true, p.Behind(m.PSN)
@@ -381,20 +390,20 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 	}
 	ln := &f.lanes[p.Slot]
 	switch {
-	case !p.Ripe():
+	case !p.EarlyReady():
 		if p.AckOwed() {
 			f.oweAck(p) // it had to wait for the last of them
 		}
 	case !ln.early:
 		ln.early = true
-		f.early.push(p.Slot)
-		f.earlyAt = now + 1
+		f.todo.early.push(p.Slot)
+		f.todo.earlyAt = now + 1
 	}
 }
 
 // releaseOne executes the next of them and reports whether there was one.
 func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
-	m, next, body, ok := p.NextHeld()
+	m, next, body, ok := p.NextEarly()
 	if !ok {
 		return false
 	}
@@ -402,25 +411,25 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	switch {
 	case res.Bad:
 		f.drop(DropHeader)
-		p.HeldDone()
+		p.EarlyDone()
 		return false
 	case res.Nack != 0:
-		p.HeldLater(now, res.Nack)
+		p.EarlyRefused(now, res.Nack)
 		return false
 	}
 	if p.Accept(now, &m, &res.Rsp, res.Gtd) {
 		f.oweAck(p)
 	}
 	f.heed()
-	p.HeldDone()
+	p.EarlyDone()
 	return true
 }
 
 // releaseMore executes a quantum more of each PDC that has some.
 func (f *FEP) releaseMore(now time.Duration) {
-	f.earlyAt = 0
-	for n := f.early.len(); n > 0; n-- {
-		ln := &f.lanes[f.early.pop()]
+	f.todo.earlyAt = 0
+	for n := f.todo.early.len(); n > 0; n-- {
+		ln := &f.lanes[f.todo.early.pop()]
 		ln.early = false
 		if ln.pdc != nil {
 			f.release(now, ln.pdc)

@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -20,11 +20,11 @@ import (
 // not.
 func (f *FEP) canSeal(now time.Duration) bool {
 	if f.sec.Ready() && f.sec.Left() >= dgram.MaxSegments {
-		f.keyless = 0
+		f.todo.keyless = 0
 		return true
 	}
-	if f.keyless == 0 && (f.ready.len() > 0 || f.flush || f.pds.Loose()) {
-		f.keyless = now
+	if f.todo.keyless == 0 && (f.todo.ready.len() > 0 || f.todo.flush || f.pds.Loose()) {
+		f.todo.keyless = now
 	}
 	return false
 }
@@ -44,25 +44,25 @@ func (f *FEP) failKeyless(now time.Duration) {
 	if f.canSeal(now) {
 		return
 	}
-	f.keyless = 0
+	f.todo.keyless = 0
 	f.pds.FailAll(now, pds.WhyNoKey)
 	f.heed()
-	for _, h := range f.moveLater {
+	for _, h := range f.todo.moveLater {
 		f.ses.Abandon(h, ses.NoKey)
 	}
-	f.moveLater = f.moveLater[:0]
+	f.todo.moveLater = f.todo.moveLater[:0]
 }
 
 // openPacket verifies and decrypts a packet in place; nil: it was dropped.
 func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	if t := wire.Type(b[0] >> 3); t != wire.TypeTSS {
 		if f.cfg.AcceptClearStart && (t == wire.TypeNack || t == wire.TypeNackCCX) {
-			return f.clearStart(d, b)
+			return f.startInClear(d, b)
 		}
 		f.dropFrom(d, DropClear)
 		return nil
 	}
-	plain, who, why := f.sec.Open(f.now, b, f.rx.aad(len(b)), d.Remote.Addr())
+	plain, who, why := f.sec.Open(f.now, b, f.rx.outer.aad(len(b)), d.Remote.Addr())
 	if why != tss.Good {
 		if f.cut(d) {
 			// Nothing in it can be read, let alone believed: it is lost.
@@ -77,16 +77,16 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 		f.drop(DropShort)
 		return nil
 	}
-	f.in.Who = uint64(who)
+	f.rx.in.Who = uint64(who)
 	if f.notes != nil {
 		f.notes.open = plain
 	}
 	return plain
 }
 
-// clearStart lets a NACK 0x17 in clear pass (S-SEC-07).
-func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
-	if !wire.VerifyCRC(b, f.rx.prefix.CRC(len(b))) {
+// startInClear lets a NACK 0x17 in clear pass (S-SEC-07).
+func (f *FEP) startInClear(d *dgram.Datagram, b []byte) []byte {
+	if !wire.VerifyCRC(b, f.rx.outer.prefix.CRC(len(b))) {
 		f.dropFrom(d, DropCRC)
 		return nil
 	}
@@ -95,7 +95,7 @@ func (f *FEP) clearStart(d *dgram.Datagram, b []byte) []byte {
 		f.dropFrom(d, DropClear)
 		return nil
 	}
-	f.in.Who = 0
+	f.rx.in.Who = 0
 	return b[:len(b)-wire.CRCLen]
 }
 
@@ -163,6 +163,7 @@ func (f *FEP) dropFrom(d *dgram.Datagram, r DropReason) {
 // what it said it has: 1024, 2048, 4096 or 8192.
 func (f *FEP) LimitMTU(id PeerID, mtu int) {
 	if id != NoPeer && int(id) < len(f.peers) && mtu >= 1024 {
-		f.peers[id].mtu = min(f.peers[id].mtu, uint32(mtu))
+		p := &f.peers[id]
+		p.mtu = uint16(min(int(p.mtu), mtu))
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -66,7 +66,7 @@ func TestSecuredMessages(t *testing.T) {
 			buf := make([]byte, n)
 			p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: buf, Context: "recv"})
 			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Context: "send"})
-			p.settle()
+			p.exchange()
 			if got := p.events(p.a); len(got) != 1 || got[0] != "send ok" {
 				t.Fatalf("1-RTT %v, %d bytes: sender's events %q", oneRTT, n, got)
 			}
@@ -108,7 +108,7 @@ func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
 	p.post(p.a, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 10), Context: "recv"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: []byte("x"), Context: "send"})
 	p.post(p.b, Op{Kind: OpTSend, Peer: p.toA, RI: 15, Tag: 1, Buf: []byte("x"), Context: "send"})
-	p.settle()
+	p.exchange()
 	if n := p.a.Stats().Drops[DropClear]; n == 0 {
 		t.Error("a packet in clear was not dropped as such")
 	}
@@ -167,7 +167,7 @@ func TestF33NoValidKey(t *testing.T) {
 	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: make([]byte, 1<<20), Context: "recv"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 1<<20), Context: "long"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: make([]byte, 10), Context: "short"})
-	p.settle()
+	p.exchange()
 	if n := p.a.Stats().TxPackets; n > 200 {
 		t.Fatalf("%d packets sealed with 200 frames", n)
 	}
@@ -179,7 +179,7 @@ func TestF33NoValidKey(t *testing.T) {
 		}
 		p.now = max(at, p.now)
 		p.a.Advance(p.now)
-		p.settle()
+		p.exchange()
 	}
 	for e := p.a.NextEvent(); e != nil; e = p.a.NextEvent() {
 		if e.Context == "long" && e.Cause != ses.NoKey {
@@ -209,7 +209,7 @@ func TestF33NoValidKey(t *testing.T) {
 		if !p.a.Busy() {
 			break
 		}
-		p.settle()
+		p.exchange()
 		p.now = max(p.now, p.a.NextTimeout())
 		p.a.Advance(p.now)
 		p.b.Advance(p.now)
@@ -227,7 +227,7 @@ func TestSecuredAllocs(t *testing.T) {
 		p.now += 10 * time.Microsecond
 		p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: buf, Context: recv})
 		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: msg, Context: send})
-		p.settle()
+		p.exchange()
 		for p.a.NextEvent() != nil || p.b.NextEvent() != nil {
 		}
 	}
@@ -283,7 +283,7 @@ func TestT7ClearStart(t *testing.T) {
 					return dark && n > 1 // the first ACK arrives
 				}
 			}
-			p.settle()
+			p.exchange()
 			var was wire.PSN
 			p.a.pds.Each(func(q *pds.PDC) {
 				if was = q.StartPSN(); (q.RemoteID() != 0) != c.opened {
@@ -315,7 +315,7 @@ func TestT7ClearStart(t *testing.T) {
 				}
 				p.now = max(p.now, p.a.NextTimeout())
 				p.a.Advance(p.now)
-				p.settle()
+				p.exchange()
 			}
 			p.want(p.a, "send ok")
 		})
@@ -362,7 +362,7 @@ func TestT1UnauthenticatedMakesNoState(t *testing.T) {
 	if after > before+n {
 		t.Errorf("%d bytes more after %d packets", after-before, n)
 	}
-	p.settle()
+	p.exchange()
 	st := p.a.Stats()
 	if got := st.Drops[DropClear] + st.Drops[DropAuth]; got != 1000+n {
 		t.Errorf("%d of %d are counted: %v", got, 1000+n, st.Drops)

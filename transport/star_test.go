@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/internal/invariant"
-	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -59,8 +59,8 @@ func (s *star) know() {
 	}
 }
 
-// settle carries everything, ACKs too.
-func (s *star) settle() {
+// exchange carries everything, ACKs too.
+func (s *star) exchange() {
 	for more := true; more; {
 		more = s.drain(s.hub)
 		for _, f := range s.leaf {
@@ -122,9 +122,9 @@ func TestMemoryOfIdlePDCs(t *testing.T) {
 		for i := from; i < to; i++ {
 			s.message(i, buf)
 		}
-		s.settle()
+		s.exchange()
 		s.now += 100 * time.Millisecond
-		s.settle()
+		s.exchange()
 		s.rest()
 	}
 	// Every FEP has met somebody before, so that its own tables exist.

@@ -3,7 +3,8 @@ package transport
 import (
 	"strconv"
 
-	"github.com/uetkit/uetkit/transport/wire"
+	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
 // DropReason says why a received datagram was thrown away.
@@ -52,28 +53,37 @@ func (r DropReason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
+// The counters of the sublayers.
+type (
+	PacketCounters  = pds.Counters // of packet delivery
+	MessageCounters = ses.Stats    // of semantics
+)
+
 // Stats counts what a FEP did. All values only grow.
 type Stats struct {
-	TxPackets, RxPackets     uint64 // datagrams, all kinds
-	TxBytes, RxBytes         uint64 // UDP payload bytes
-	TxTrains, RxTrains       uint64 // calls of the socket layer
-	TxData, RxData           uint64 // request packets, first or again
-	RtxRTO, RtxSACK, RtxNack uint64 // retransmissions by cause
-	RtxProbe                 uint64 // tail-loss resends
-	RtxSpurious              uint64 // found unnecessary afterwards
-	RxDup, RxOOO, RxCE       uint64 // duplicates, out of order arrivals, congestion marks
-	RxTrimmed                uint64 // packets that a switch cut, those under DropTrimmed too
-	AcksTx, AcksRx           uint64
-	AcksCE                   uint64      // of AcksRx, those that tell of a congestion mark
-	NacksTx, NacksRx         [256]uint64 // by code
-	CPTx, CPRx               [16]uint64  // by control type
-	PDCOpened, PDCAccepted   uint64
-	PDCClosed, PDCErrors     uint64
-	Quarantined              uint64
-	MsgsTx, MsgsRx           uint64
-	BytesTx, BytesRx         uint64 // message bytes completed
-	Unexpected               uint64
-	Drops                    [NumDropReasons]uint64
+	TxPackets, RxPackets uint64 // datagrams, all kinds
+	TxBytes, RxBytes     uint64 // UDP payload bytes
+	TxTrains, RxTrains   uint64 // calls of the socket layer
+	TxData, RxData       uint64 // request packets, first or again
+	RxTrimmed            uint64 // packets that a switch cut, those under DropTrimmed too
+	AcksTx, AcksRx       uint64
+	Drops                [NumDropReasons]uint64
+	PacketCounters
+	MessageCounters
 }
 
-var _ wire.NackCode // NacksTx is indexed by it
+// Stats returns a copy of the counters.
+func (f *FEP) Stats() Stats {
+	s, p := f.stats, &f.pds.Stats
+	s.PacketCounters, s.MessageCounters = p.Counters, f.ses.Stats
+	for _, d := range [...]struct {
+		why DropReason
+		n   uint64
+	}{
+		{DropNoPDC, p.DropNoPDC}, {DropSource, p.DropSource}, {DropUnsent, p.DropUnsent}, {DropStale, p.DropStale}, {DropLimit, p.DropLimit},
+		{DropRate, p.DropRate}, {DropHeader, p.DropHeader}, {DropType, p.DropType}, {DropBinding, p.DropBinding},
+	} {
+		s.Drops[d.why] += d.n
+	}
+	return s
+}

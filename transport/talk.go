@@ -3,7 +3,7 @@ package transport
 import (
 	"time"
 
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
 // A talk is what is known of a conversation with a peer: two ends that send short
@@ -18,6 +18,15 @@ type talk struct {
 	ahead   uint8 // messages posted, less packets of data that came since; saturates both ways
 	unasked uint8 // messages in a row that asked for no ACK, since one of the short PDC did
 	lag     uint8 // how many there may be
+	goesOn  bool  // there might be some since the last message that answered nothing
+}
+
+// talks lists the conversations that are to be looked at.
+type talks struct {
+	turns   fifo[PeerID]  // peers to whom it may be our turn to speak
+	resting fifo[PeerID]  // those of them of whom it was found that nothing is said
+	restAt  time.Duration // when to ask the first of those that rest; 0: none does
+	answer  bool          // see FEP.Answer
 }
 
 // A turn says in which list of the FEP a peer is.
@@ -66,6 +75,7 @@ func (p *peer) speak(sends int) bool {
 	if !answer {
 		// It asks for itself, if it leaves: a fence may keep it back, and it may be
 		// cancelled. So those before it that asked for nothing are not forgotten.
+		t.goesOn = false
 		t.lag, p.pace.rounds = 0, 0
 	}
 	if t.ahead < 255 {
@@ -74,7 +84,8 @@ func (p *peer) speak(sends int) bool {
 	return answer
 }
 
-// askAll has every message ask again, for a while.
+// askAll has every message ask again, for a while. The conversation goes on: what has
+// not been acknowledged yet makes no stream of it.
 func (p *peer) askAll() {
 	p.talk.unasked, p.talk.lag, p.pace.rounds = 0, 0, 0
 }
@@ -108,6 +119,7 @@ func (p *peer) goOn() {
 	}
 	if c.rounds = 0; t.lag < lagMost {
 		t.lag++
+		t.goesOn = true
 	} else {
 		c.slow--
 	}
@@ -124,15 +136,15 @@ func (f *FEP) hear(id PeerID) {
 	}
 	if t.unasked != 0 && t.turn == turnNone {
 		t.turn = turnOurs
-		f.turns.push(id)
+		f.talks.turns.push(id)
 	}
 }
 
 // passTurns looks where the peer has spoken and the application, whose turn is over,
 // has not answered.
 func (f *FEP) passTurns() {
-	for f.turns.len() > 0 {
-		id := f.turns.pop()
+	for f.talks.turns.len() > 0 {
+		id := f.talks.turns.pop()
 		p := &f.peers[id]
 		t := &p.talk
 		if t.heard == 0 || t.unasked == 0 {
@@ -140,9 +152,9 @@ func (f *FEP) passTurns() {
 			continue
 		}
 		t.turn, p.restAt = turnRests, f.now+restTime
-		f.resting.push(id)
-		if f.restAt == 0 {
-			f.restAt = p.restAt
+		f.talks.resting.push(id)
+		if f.talks.restAt == 0 {
+			f.talks.restAt = p.restAt
 		}
 	}
 }
@@ -150,19 +162,19 @@ func (f *FEP) passTurns() {
 // askResting asks about what asked for nothing where the application has posted
 // nothing since.
 func (f *FEP) askResting() {
-	f.restAt = 0
-	for f.resting.len() > 0 {
-		id := f.resting.front()
+	f.talks.restAt = 0
+	for f.talks.resting.len() > 0 {
+		id := f.talks.resting.front()
 		p := &f.peers[id]
 		if p.restAt > f.now {
-			f.restAt = p.restAt
+			f.talks.restAt = p.restAt
 			return
 		}
-		f.resting.pop()
+		f.talks.resting.pop()
 		t := &p.talk
 		if t.turn == turnSpoke && t.heard != 0 {
 			t.turn = turnOurs // it was answered already
-			f.turns.push(id)
+			f.talks.turns.push(id)
 			continue
 		}
 		rests := t.turn == turnRests
@@ -195,4 +207,4 @@ func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC, alone bool) bool {
 
 // Answer reports whether the send that Post took last answers what the peer sent, in a
 // conversation that goes on: nothing more is posted before the peer has it.
-func (f *FEP) Answer() bool { return f.answer }
+func (f *FEP) Answer() bool { return f.talks.answer }

@@ -158,6 +158,27 @@ func TestConversationRests(t *testing.T) {
 	}
 }
 
+// An end that was off its processor finds its tail silent, and has each message ask. What
+// it says next answers the peer all the same: it does not wait for company, which does not
+// come before the peer has it.
+func TestConversationGoesOnAfterSilence(t *testing.T) {
+	for extra := range 8 {
+		c := newChat(t)
+		c.rounds(2000 + extra)
+		c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
+		c.say(0)
+		c.now += 200 * time.Microsecond
+		c.b.Advance(c.now)
+		c.say(1)
+		if !c.b.Answer() {
+			t.Errorf("after %d rounds an answer is taken for part of a stream, with %d sends in flight", c.n, c.b.Sends())
+		}
+		c.rest()
+		c.checkIdle()
+	}
+}
+
 // An end that waits for completions before it goes on, be it for each or for some of
 // them, soon has every message ask that it waits for: of 60,000 rounds it waits longer
 // than for the ACK that is on its way in a dozen.
@@ -404,7 +425,7 @@ func TestConversationsRestEachByItself(t *testing.T) {
 				f.Advance(s.now)
 			}
 		}
-		s.settle()
+		s.exchange()
 		for _, f := range append(s.leaf, s.hub) {
 			for f.NextEvent() != nil {
 			}
@@ -511,7 +532,7 @@ func TestConversationRestsAfterCancel(t *testing.T) {
 			lagged++
 		}
 		c.post(c.a, Op{Kind: OpSend, Peer: c.toB, RI: 15, Buf: make([]byte, 64), Context: "cancelled"})
-		if !c.a.Cancel(c.now, "cancelled") {
+		if !c.a.Cancel(c.now, 0, "cancelled") {
 			t.Fatal("it was not cancelled")
 		}
 		for e := c.a.NextEvent(); e != nil && e.Context != "cancelled"; e = c.a.NextEvent() {

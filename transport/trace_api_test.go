@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -96,7 +96,7 @@ func traceFlag(field func(*Config) *bool) func(*Config, string) error {
 
 // newTraceFEP makes a FEP. key not 0 secures it as the source ssi of a domain.
 func newTraceFEP(local netip.AddrPort, src rand.Source, start func() wire.PSN, words []string, key byte, ssi uint32) (*traceFEP, error) {
-	cfg := Config{Local: local, StartPSN: start}
+	cfg := Config{Local: local, Packets: Packets{StartPSN: start}}
 	for _, w := range words {
 		name, v, _ := strings.Cut(w, "=")
 		set := traceWords[name]
@@ -200,7 +200,7 @@ func (n *traceFEP) event() (t traceEvent, ok bool) {
 		return t, false
 	}
 	t = traceEvent{
-		context: e.Context.(string), recv: e.Kind.Recv(), tagged: e.Kind.Tagged(), ok: e.Cause == 0, why: e.Cause.String(), over: e.OverLen,
+		context: e.Context.(string), recv: e.Kind.Recv(), tagged: e.Kind.Tagged(), ok: e.Cause == 0, why: e.Cause.String(), over: int(e.OverLen),
 		tag: e.Tag, data: e.Data, hasData: e.HasData, from: n.f.PeerAddr(e.Peer), multi: e.Multi, released: e.Released,
 	}
 	if t.recv && e.Buf != nil {
@@ -238,7 +238,7 @@ func (n *traceFEP) close(now time.Duration)                      { n.f.Close(now
 func (n *traceFEP) end(now time.Duration)                        { n.f.End(now) }
 func (n *traceFEP) apart(on bool)                                { n.f.Apart(on) }
 func (n *traceFEP) cancel(now time.Duration, context string) bool {
-	return n.f.Cancel(now, context)
+	return n.f.Cancel(now, 0, context)
 }
 
 func (n *traceFEP) quiesce(now time.Duration, addr netip.AddrPort) {

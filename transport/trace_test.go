@@ -17,7 +17,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -319,7 +319,7 @@ func init() {
 			tr.deliver([]*tracePkt{&k})
 			return nil
 		}),
-		"settle": func(tr *trace, _ []string) error { return tr.settle() },
+		"settle": func(tr *trace, _ []string) error { return tr.exchange() },
 		"advance": func(tr *trace, args []string) error {
 			d, err := time.ParseDuration(args[0])
 			if err != nil {
@@ -699,8 +699,8 @@ func (tr *trace) deliver(list []*tracePkt) {
 	}
 }
 
-// settle has everything happen that happens now.
-func (tr *trace) settle() error {
+// exchange has everything happen that happens now.
+func (tr *trace) exchange() error {
 	for range 10_000 {
 		if !tr.moment() {
 			return nil
@@ -890,7 +890,7 @@ func (tr *trace) flood(args []string) error {
 				return err
 			}
 		}
-		return tr.settle()
+		return tr.exchange()
 	})
 	kinds := map[string]int{}
 	for _, p := range tr.all[was:] {
@@ -933,7 +933,7 @@ func (tr *trace) byPath(args []string) error {
 func (tr *trace) advance(until time.Duration, stop bool) error {
 	n := tr.out.Len()
 	for {
-		if err := tr.settle(); err != nil {
+		if err := tr.exchange(); err != nil {
 			return err
 		}
 		if stop && tr.out.Len() > n {

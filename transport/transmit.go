@@ -4,35 +4,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
-
-// The classes of what is sent. With Config.Trimming each has a code point of its
-// own, without they are the same.
-const (
-	classNew   = iota // data for the first time, and PROBEs
-	classAgain        // data again
-	classCtl          // everything else
-	numClasses
-)
-
-// setClasses chooses the traffic class octet of each class.
-func (f *FEP) setClasses() {
-	for i := range f.tos {
-		f.tos[i] = f.cfg.DSCP<<2 | dgram.ECT0
-	}
-	if !f.cfg.Trimming {
-		return
-	}
-	c := &f.cfg.Classes
-	f.tos[classCtl] = c.Control<<2 | dgram.ECT0
-	if f.sec == nil {
-		f.tos[classNew], f.tos[classAgain] = c.Trimmable<<2|dgram.ECT0, c.TrimmableRTX<<2|dgram.ECT0
-	}
-}
 
 // A train under construction: datagrams of equal length and class to one address
 // by one path; a shorter one ends it.
@@ -45,6 +20,8 @@ type train struct {
 	full bool // takes no further packet
 	// The way it takes.
 	prefix wire.Prefix
+	apart  bool  // see FEP.Apart
+	outer  outer // of the last train that had to be wrapped in one of its own
 }
 
 func (f *FEP) begin(d *dgram.Datagram) {
@@ -64,7 +41,7 @@ func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
 // or the train has none yet.
 func (f *FEP) goesBy(remote *netip.AddrPort, path, class int) bool {
 	t := &f.out
-	return t.size == 0 || t.d.Path == path && t.d.TOS == f.tos[class] && t.d.Remote == *remote
+	return t.size == 0 || t.d.Path == path && t.d.TOS == f.form.tos[class] && t.d.Remote == *remote
 }
 
 // room reports whether a packet of n bytes may join the train if it is of its kind.
@@ -78,7 +55,7 @@ func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
 	d := t.d
 	if t.size == 0 {
-		return f.start(remote, path, n, f.tos[class])
+		return f.start(remote, path, n, f.form.tos[class])
 	}
 	f.follow()
 	t.n, t.size, t.off = t.n+1, t.size+n, t.size
@@ -95,10 +72,10 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	t := &f.out
 	d := t.d
 	d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, tos
-	if !f.tx.of(remote, path) {
-		f.tx.become(remote, path, &f.local[path], remote)
+	if !f.out.outer.of(remote, path) {
+		f.out.outer.become(remote, path, &f.local[path], remote)
 	}
-	t.prefix = f.tx.prefix
+	t.prefix = f.out.outer.prefix
 	t.n, t.size, t.off = 1, n, 0
 	f.stats.TxPackets++
 	if f.sec != nil {
@@ -109,12 +86,12 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 
 // startTo is start for a train of data to a peer, of which remote is the address.
 func (f *FEP) startTo(p *peer, remote *netip.AddrPort, path, n int) []byte {
-	if path != 0 || !f.crcOnly {
-		return f.start(remote, path, n, f.tos[classNew])
+	if path != 0 || !f.form.crcOnly {
+		return f.start(remote, path, n, f.form.tos[classNew])
 	}
 	t := &f.out
 	d := t.d
-	d.Remote, d.Path, d.Seg, d.TOS = *remote, 0, n, f.tos[classNew]
+	d.Remote, d.Path, d.Seg, d.TOS = *remote, 0, n, f.form.tos[classNew]
 	t.prefix, t.n, t.size, t.off = p.to, 1, n, 0
 	f.stats.TxPackets++
 	return d.Data
@@ -143,7 +120,7 @@ func (f *FEP) follow() {
 // askAck sets AR on the newest packet, a request.
 func (f *FEP) askAck() {
 	if f.out.open {
-		f.out.d.Data[f.out.off+f.head+1] |= byte(wire.FlagAR)
+		f.out.d.Data[f.out.off+f.form.head+1] |= byte(wire.FlagAR)
 	}
 }
 
@@ -158,7 +135,7 @@ func (f *FEP) seal() {
 	t := &f.out
 	d := t.d
 	t.open = false
-	if !f.crcOnly {
+	if !f.form.crcOnly {
 		f.wrapUp(d)
 		return
 	}
@@ -174,12 +151,12 @@ func (f *FEP) wrapUp(d *dgram.Datagram) {
 	}
 	off := f.out.off
 	if f.notes != nil {
-		f.notes.sealing(d.Data[off+f.head:])
+		f.notes.sealing(d.Data[off+f.form.head:])
 	}
 	var room [wire.ICVLen]byte
-	d.Data = append(d.Data, room[:f.trailer]...)
+	d.Data = append(d.Data, room[:f.form.trailer]...)
 	p := d.Data[off:]
-	f.sec.Seal(p, f.tx.aad(len(p)))
+	f.sec.Seal(p, f.out.outer.aad(len(p)))
 }
 
 // Transmit fills d with the next train that may leave now and reports false
@@ -187,49 +164,49 @@ func (f *FEP) wrapUp(d *dgram.Datagram) {
 // same peer; alone they wait for AckDelay or Flush. After Apart(true) they do not
 // ride with a packet that is alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
-	if f.ready.len() == 0 && !f.flush && len(f.moveLater) == 0 && !f.pds.Loose() {
+	if f.todo.ready.len() == 0 && !f.todo.flush && len(f.todo.moveLater) == 0 && !f.pds.Loose() {
 		return false // as after every lone train
 	}
 	f.now = now
-	if len(f.moveLater) > 0 {
+	if len(f.todo.moveLater) > 0 {
 		f.move(now)
 	}
 	f.begin(d)
 	if f.sec != nil && !f.canSeal(now) {
 		return false
 	}
-	if f.trims {
+	if f.form.trims {
 		f.fillControl(now) // as switches do: data of another class does not take it along
 	}
 	for len(d.Data) == 0 {
-		if f.ready.len() == 0 {
-			if len(f.moveLater) == 0 {
+		if f.todo.ready.len() == 0 {
+			if len(f.todo.moveLater) == 0 {
 				break
 			}
 			f.move(now)
-			if f.ready.len() == 0 {
+			if f.todo.ready.len() == 0 {
 				break
 			}
 		}
-		id := f.ready.front()
+		id := f.todo.ready.front()
 		p := &f.peers[id]
-		more := !f.lone(now, id, p) && f.fillData(now, id, p)
+		more := !f.fillAlone(now, id, p) && f.fillData(now, id, p)
 		if p.acks && f.out.size > 0 {
-			if f.apart && f.out.n == 1 && f.queued == 0 && !more {
-				f.flush = true // the packet leaves first, the ACKs right behind it
+			if f.out.apart && f.out.n == 1 && f.todo.queued == 0 && !more {
+				f.todo.flush = true // the packet leaves first, the ACKs right behind it
 			} else {
 				f.ride(now, p)
 			}
 		}
 		if !more {
 			// Nothing more of this peer may leave: it comes back by a Wake.
-			f.ready.pop()
+			f.todo.ready.pop()
 			p.ready = false
-		} else if f.ready.len() > 1 {
-			f.ready.push(f.ready.pop()) // round robin among peers
+		} else if f.todo.ready.len() > 1 {
+			f.todo.ready.push(f.todo.ready.pop()) // round robin among peers
 		}
 	}
-	if len(d.Data) == 0 && !f.loneAck(now) {
+	if len(d.Data) == 0 && !f.fillAckAlone(now) {
 		f.fillControl(now)
 		if len(d.Data) == 0 {
 			return false
@@ -241,14 +218,14 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	return true
 }
 
-// loneAck is fillControl for a single ACK, where nothing else is due to anybody. It
+// fillAckAlone is fillControl for a single ACK, where nothing else is due to anybody. It
 // reports false, and has done nothing, where fillControl has to look. Without it a
 // ping-pong takes 1 % more instructions (docs/perf.md, Fast paths).
-func (f *FEP) loneAck(now time.Duration) bool {
-	if !f.flush || f.acks.len() != 1 || f.pds.Loose() {
+func (f *FEP) fillAckAlone(now time.Duration) bool {
+	if !f.todo.flush || f.todo.acks.len() != 1 || f.pds.Loose() {
 		return false
 	}
-	p := &f.peers[f.acks.front()]
+	p := &f.peers[f.todo.acks.front()]
 	if p.owing.len() != 1 {
 		return false
 	}
@@ -258,12 +235,12 @@ func (f *FEP) loneAck(now time.Duration) bool {
 		return false
 	}
 	remote, path := pdc.AckTo()
-	f.joined(pdc.NextAck(now, f.start(remote, int(path), f.ackLen, f.tos[classCtl])))
+	f.joined(pdc.NextAck(now, f.start(remote, int(path), f.form.ackLen, f.form.tos[classCtl])))
 	f.seal()
 	f.stats.AcksTx++
 	p.owing.clear()
-	f.acks.clear()
-	ln.owing, p.acks, f.flush, f.ackAt = false, false, false, 0
+	f.todo.acks.clear()
+	ln.owing, p.acks, f.todo.flush, f.todo.ackAt = false, false, false, 0
 	return true
 }
 
@@ -273,13 +250,13 @@ func (f *FEP) fillControl(now time.Duration) {
 	if f.pds.Loose() {
 		f.fillLoose()
 	}
-	for len(f.out.d.Data) == 0 && f.flush {
-		p := &f.peers[f.acks.front()]
+	for len(f.out.d.Data) == 0 && f.todo.flush {
+		p := &f.peers[f.todo.acks.front()]
 		if !f.fillOwing(now, p) {
-			f.acks.pop()
+			f.todo.acks.pop()
 			p.acks = false
-			if f.flush = f.acks.len() > 0; !f.flush { // or Transmit would be called once more in vain
-				f.ackAt = 0
+			if f.todo.flush = f.todo.acks.len() > 0; !f.todo.flush { // or Transmit would be called once more in vain
+				f.todo.ackAt = 0
 			}
 		}
 	}
@@ -287,17 +264,17 @@ func (f *FEP) fillControl(now time.Duration) {
 
 // ride adds the ACKs for the peer that has data in the train.
 func (f *FEP) ride(now time.Duration, p *peer) {
-	if !f.fillOwing(now, p) && f.acks.len() == 1 && !f.flush {
-		f.acks.clear() // or the next Flush would have them looked for in vain
+	if !f.fillOwing(now, p) && f.todo.acks.len() == 1 && !f.todo.flush {
+		f.todo.acks.clear() // or the next Flush would have them looked for in vain
 		p.acks = false
-		f.ackAt = 0 // none waits
+		f.todo.ackAt = 0 // none waits
 	}
 }
 
-// lone is fillData for a message that one packet carries and that is all there is to
+// fillAlone is fillData for a message that one packet carries and that is all there is to
 // send, as most are. It reports false where fillData has something to do, still or
 // instead.
-func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
+func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	if p.data.len() != 1 {
 		return false
 	}
@@ -307,26 +284,26 @@ func (f *FEP) lone(now time.Duration, id PeerID, p *peer) bool {
 		return false
 	}
 	h := ln.q.front()
-	piece, _ := f.ses.Peek(h, int(p.mtu))
-	n := int(piece.Len) + f.reqLen
-	if !piece.Last || !pdc.CanPush(n+f.overhead) {
+	pc, _ := f.ses.Peek(h, int(p.mtu))
+	n := int(pc.Len) + f.form.reqLen
+	if !pc.Last() || !pdc.CanPush(n+f.form.overhead) {
 		return false
 	}
 	path := 0
-	if f.sprays {
+	if f.form.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
-	pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
-	b := f.ses.AppendPiece(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), h, piece)
-	if !f.lags(now, p, pdc, piece.Off == 0) {
-		b[f.head+1] |= byte(wire.FlagAR) // nothing more comes
+	pdc.Push(now, pc, n+f.form.overhead, uint8(path))
+	b := f.ses.AppendPiece(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), pc)
+	if !f.lags(now, p, pdc, pc.Off == 0) {
+		b[f.form.head+1] |= byte(wire.FlagAR) // nothing more comes
 	}
 	f.joined(b)
 	f.seal()
 	f.stats.TxData++
 	ln.q.clear()
 	ln.started, ln.bytes = false, 0
-	f.queued--
+	f.todo.queued--
 	if !pdc.Usable() {
 		return false // it was the last packet of the PDC
 	}
@@ -357,7 +334,7 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 			// The RUD lanes of a peer share a window. What opens next is for
 			// those that had nothing of it this time.
 			if f.stats.TxData != sent {
-				f.after.push(slot)
+				f.todo.after.push(slot)
 			} else {
 				p.data.push(slot)
 			}
@@ -367,8 +344,8 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 			break
 		}
 	}
-	for f.after.len() > 0 {
-		p.data.push(f.after.pop())
+	for f.todo.after.len() > 0 {
+		p.data.push(f.todo.after.pop())
 	}
 	if blocked {
 		p.awaitWake()
@@ -394,7 +371,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		return laneBlocked
 	}
 	path := 0
-	if f.sprays {
+	if f.form.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
 	last := -1     // offset of this PDC's newest packet in the train
@@ -413,33 +390,33 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	same := f.goesBy(pdc.Remote(), path, classNew) // and so it stays
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
-		piece, ok := f.ses.Peek(h, int(p.mtu))
+		pc, ok := f.ses.Peek(h, int(p.mtu))
 		if !ok {
 			f.next(ln)
 			f.recount(ln)
 			continue
 		}
-		n := int(piece.Len) + f.reqLen
+		n := int(pc.Len) + f.form.reqLen
 		if !same || !f.out.room(n) {
 			state = laneMore
 			break
 		}
-		if !pdc.CanPush(n + f.overhead) {
+		if !pdc.CanPush(n + f.form.overhead) {
 			break
 		}
 		ln.started = true
-		pdc.Push(now, ref(h, piece), n+f.overhead, uint8(path))
+		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
-		f.joined(f.ses.AppendPiece(b, h, piece))
+		f.joined(f.ses.AppendPiece(b, pc))
 		if pdc.Nearly() {
 			f.askAck()
 		}
 		f.stats.TxData++
-		last, whole = f.out.off, piece.Last && piece.Off == 0
-		ln.bytes -= int(piece.Len)
-		if piece.Last {
+		last, whole = f.out.off, pc.Last() && pc.Off == 0
+		ln.bytes -= int(pc.Len)
+		if pc.Last() {
 			f.next(ln)
-			if piece.Kind != ses.PieceData {
+			if pc.Error() {
 				f.recount(ln)
 			}
 		}
@@ -471,7 +448,7 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 	last = -1
 	for pdc.CanResend() {
 		n, isCP, _ := pdc.NextLost()
-		n -= f.overhead
+		n -= f.form.overhead
 		class := classAgain
 		switch {
 		case isCP:
@@ -489,7 +466,7 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 			continue
 		}
 		b = a.Req.Append(b)
-		b = f.appendPiece(b, a.Ref)
+		b = f.ses.Append(b, a.Piece)
 		f.joined(b)
 		f.stats.TxData++
 		last = f.out.off
@@ -507,21 +484,17 @@ func (f *FEP) moveUnsent(ln *lane) {
 	for ln.q.len() > keep {
 		h := ln.q.at(keep)
 		ln.q.drop(keep)
-		f.queued--
-		f.moveLater = append(f.moveLater, h)
+		f.todo.queued--
+		f.todo.moveLater = append(f.todo.moveLater, h)
 	}
 	f.recount(ln)
-}
-
-func (f *FEP) appendPiece(b []byte, r pds.Ref) []byte {
-	return f.ses.Append(b, handle(r), piece(r))
 }
 
 // next ends the turn of the lane's first message: all its pieces are taken.
 func (f *FEP) next(ln *lane) {
 	ln.q.pop()
 	ln.started = false
-	f.queued--
+	f.todo.queued--
 	if ln.q.len() == 0 {
 		ln.bytes = 0
 	}
@@ -571,10 +544,10 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 			}
 			for pdc.AckOwed() {
 				remote, path := pdc.AckTo()
-				if !f.fits(remote, int(path), f.ackLen, classCtl) {
+				if !f.fits(remote, int(path), f.form.ackLen, classCtl) {
 					return true
 				}
-				f.joined(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.wrap, classCtl)))
+				f.joined(pdc.NextAck(now, f.join(remote, int(path), pdc.AckLen()+f.form.wrap, classCtl)))
 				f.seal()
 				f.stats.AcksTx++
 			}
@@ -589,8 +562,8 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 // this train.
 func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
-		n, class := wire.CPLen+f.wrap, classCtl
-		if f.trims && pdc.ProbeNext() {
+		n, class := wire.CPLen+f.form.wrap, classCtl
+		if f.form.trims && pdc.ProbeNext() {
 			class = classNew
 		}
 		if f.out.full || !f.fits(pdc.Remote(), 0, n, class) {
@@ -612,7 +585,7 @@ func (f *FEP) fillLoose() {
 		if l == nil {
 			return
 		}
-		n := int(l.N) + f.wrap
+		n := int(l.N) + f.form.wrap
 		if !f.fits(&l.Remote, int(l.Path), n, classCtl) {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/pds"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -21,7 +21,7 @@ func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 	if f.ended {
 		return
 	}
-	f.in.Now, f.in.CE = now, d.ECN() == dgram.CE
+	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
 	if !f.source(d) {
@@ -37,18 +37,18 @@ func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 		var b []byte
 		b, rest = d.Next(rest)
 		f.stats.RxPackets++
-		f.metaRx.Size = len(b) + f.overhead
+		f.rx.meta.Size = len(b) + f.form.overhead
 		switch {
 		case f.sec != nil:
 			if b = f.openPacket(d, b); b == nil {
 				continue
 			}
-		case len(b) < wire.ReqLen+f.trailer:
+		case len(b) < wire.ReqLen+f.form.trailer:
 			if !f.trimmed(d, b) {
 				f.drop(DropShort)
 			}
 			continue
-		case f.trailer != 0:
+		case f.form.trailer != 0:
 			n, to := len(b)-wire.CRCLen, f.local[d.Path]
 			if !wire.VerifyCRC(b, wire.CRCPrefix(d.Remote.Addr(), to.Addr(), d.Remote.Port(), to.Port(), uint16(8+len(b)))) {
 				f.damaged(d, b)
@@ -56,48 +56,48 @@ func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 			}
 			b = b[:n]
 		}
-		f.judge(d, b, nil)
+		f.dispatch(d, b, nil)
 	}
 }
 
 // longTransmit is Transmit without the short ways of a train.
 func (f *FEP) longTransmit(now time.Duration, d *dgram.Datagram) bool {
 	f.now = now
-	if len(f.moveLater) > 0 {
+	if len(f.todo.moveLater) > 0 {
 		f.move(now)
 	}
 	f.begin(d)
 	if f.sec != nil && !f.canSeal(now) {
 		return false
 	}
-	if f.trims {
+	if f.form.trims {
 		f.fillControl(now)
 	}
 	for len(d.Data) == 0 {
-		if f.ready.len() == 0 {
-			if len(f.moveLater) == 0 {
+		if f.todo.ready.len() == 0 {
+			if len(f.todo.moveLater) == 0 {
 				break
 			}
 			f.move(now)
-			if f.ready.len() == 0 {
+			if f.todo.ready.len() == 0 {
 				break
 			}
 		}
-		id := f.ready.front()
+		id := f.todo.ready.front()
 		p := &f.peers[id]
 		more := f.fillData(now, id, p)
 		if p.acks && f.out.size > 0 {
-			if f.apart && f.out.n == 1 && f.queued == 0 && !more {
-				f.flush = true
+			if f.out.apart && f.out.n == 1 && f.todo.queued == 0 && !more {
+				f.todo.flush = true
 			} else {
 				f.ride(now, p)
 			}
 		}
 		if !more {
-			f.ready.pop()
+			f.todo.ready.pop()
 			p.ready = false
-		} else if f.ready.len() > 1 {
-			f.ready.push(f.ready.pop())
+		} else if f.todo.ready.len() > 1 {
+			f.todo.ready.push(f.todo.ready.pop())
 		}
 	}
 	if len(d.Data) == 0 {
@@ -131,12 +131,12 @@ func (f *FEP) longPost(now time.Duration, op *Op) error {
 	if err != nil {
 		return mapErr(err)
 	}
-	if (op.Fence || f.ses.Fenced(uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
+	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
 		return nil
 	}
 	ln.q.push(h)
 	ln.bytes += n
-	f.queued++
+	f.todo.queued++
 	f.wakeData(ln, p)
 	return nil
 }
@@ -181,8 +181,10 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 	for i := range pairs {
 		x := &twinPair{}
 		for k, f := range []**FEP{&x.short, &x.long} {
-			cfg := Config{Local: addr(i), Paths: paths, PeerTimeout: 2 * time.Second, SuspectTimeout: 500 * time.Millisecond, IdleClose: 300 * time.Millisecond,
-				RTOMax: 50 * time.Millisecond, UnexpectedMsgs: 40, Lanes: 1 + int(seed%2), MPRange: 256, PayloadMTU: 1024 << (i % 2)}
+			cfg := Config{
+				Local: addr(i), Paths: paths, Lanes: 1 + int(seed%2), MPRange: 256, PayloadMTU: 1024 << (i % 2), Messages: Messages{UnexpectedMsgs: 40},
+				Packets: Packets{PeerTimeout: 2 * time.Second, SuspectTimeout: 500 * time.Millisecond, IdleClose: 300 * time.Millisecond, RTOMax: 50 * time.Millisecond},
+			}
 			wrap := wire.PSN(0) - wire.PSN(seed%40)
 			cfg.StartPSN = func() wire.PSN { wrap += 1 << 20; return wrap - 1<<20 }
 			switch kind {
@@ -247,8 +249,8 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 		if a, b := f.Stats(), g.Stats(); a != b {
 			t.Fatalf("step %d, op %d, host %d:\n%+v\nwant\n%+v", step, op, i, a, b)
 		}
-		if f.Owes() != g.Owes() || f.Queued() != g.Queued() || f.ackAt != g.ackAt || f.Idle() != g.Idle() {
-			t.Fatalf("step %d, op %d, host %d: owes %v %v, queued %d %d, ACKs at %v %v", step, op, i, f.Owes(), g.Owes(), f.Queued(), g.Queued(), f.ackAt, g.ackAt)
+		if f.Owes() != g.Owes() || f.Queued() != g.Queued() || f.todo.ackAt != g.todo.ackAt || f.Idle() != g.Idle() {
+			t.Fatalf("step %d, op %d, host %d: owes %v %v, queued %d %d, ACKs at %v %v", step, op, i, f.Owes(), g.Owes(), f.Queued(), g.Queued(), f.todo.ackAt, g.todo.ackAt)
 		}
 	}
 	transmit := func(i, trains int) {
@@ -372,7 +374,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 			}
 		case 29:
 			ctx := rng.IntN(step + 1)
-			if x.short.Cancel(now, ctx) != x.long.Cancel(now, ctx) {
+			if x.short.Cancel(now, 0, ctx) != x.long.Cancel(now, 0, ctx) {
 				t.Fatalf("step %d: cancel", step)
 			}
 		case 30:
@@ -408,10 +410,10 @@ func forge(rng *rand.Rand, d *dgram.Datagram, to netip.AddrPort, f *FEP) {
 	if d.Seg > 0 {
 		b = b[:min(len(b), d.Seg)]
 	}
-	if len(b) < wire.ReqLen+f.trailer {
+	if len(b) < wire.ReqLen+f.form.trailer {
 		return
 	}
-	b = b[:len(b)-f.trailer]
+	b = b[:len(b)-f.form.trailer]
 	switch rng.IntN(5) {
 	case 0:
 		b[7] += byte(rng.IntN(5)) - 2 // PSN, CACK
@@ -426,7 +428,7 @@ func forge(rng *rand.Rand, d *dgram.Datagram, to netip.AddrPort, f *FEP) {
 	case 4:
 		b[8+rng.IntN(4)] ^= 1 << rng.IntN(8) // PDCIDs
 	}
-	if f.trailer != 0 {
+	if f.form.trailer != 0 {
 		c := wire.CRC(wire.CRCPrefix(d.Remote.Addr(), to.Addr(), d.Remote.Port(), uint16(4793+d.Path), uint16(8+len(b)+wire.CRCLen)), b)
 		b = binary.BigEndian.AppendUint32(b, c)
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/tss"
 )
 
 const keyLen = tss.KeyLen
@@ -24,7 +24,7 @@ type ClusterKey struct {
 	// Generation tells keys apart, 1 and up: the higher is the newer.
 	Generation uint32
 	Key        [keyLen]byte
-	// Next: it is taken, but does not seal yet.
+	// Next says that packets under this key are accepted, but none is sealed with it yet.
 	Next bool
 }
 
@@ -35,13 +35,16 @@ func NewKey(generation uint32) ClusterKey {
 	return k
 }
 
-func (k ClusterKey) String() string             { return fmt.Sprintf("cluster key %d (hidden)", k.Generation) }
+// String names the generation of the key.
+func (k ClusterKey) String() string { return fmt.Sprintf("cluster key %d (hidden)", k.Generation) }
+
+// Format prints what String returns, with every verb.
 func (k ClusterKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.String())) }
 
-// MarshalText makes encoders write the same.
+// MarshalText returns what String does, so that encoders do not show the key.
 func (k ClusterKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// an is the association number of a key: peers must agree on it without a word.
+// an returns the association number of a key. Peers compute the same number independently.
 func (k *ClusterKey) an() uint8 { return uint8(k.Generation & 1) }
 
 // keyHeader is the first line of a key file; the others begin with one of the words.
@@ -51,8 +54,8 @@ const (
 	wordNext  = "next"
 )
 
-// WriteClusterKey writes a file for LoadClusterKey, readable by its owner alone. A
-// file that is there is replaced as a whole.
+// WriteClusterKey writes a key file for LoadClusterKey, readable by its owner alone. It
+// replaces an existing file atomically.
 func WriteClusterKey(path string, keys ...ClusterKey) error {
 	if err := checkKeys(keys); err != nil {
 		return fmt.Errorf("uet: %s not written: %w", path, err)
@@ -81,8 +84,8 @@ func WriteClusterKey(path string, keys ...ClusterKey) error {
 	return nil
 }
 
-// ReadClusterKey reads the keys of a file of WriteClusterKey; the first one seals. To
-// use them, LoadClusterKey is enough.
+// ReadClusterKey reads the keys of a file that WriteClusterKey wrote; the first one seals.
+// A program that only uses the keys calls LoadClusterKey instead.
 func ReadClusterKey(path string) ([]ClusterKey, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -142,7 +145,7 @@ func parseKeys(b []byte) ([]ClusterKey, error) {
 	return keys, checkKeys(keys)
 }
 
-// checkKeys says what keeps keys from being good together.
+// checkKeys returns why the keys cannot be used together.
 func checkKeys(keys []ClusterKey) error {
 	switch {
 	case len(keys) == 0:
@@ -177,7 +180,7 @@ func checkKeys(keys []ClusterKey) error {
 	return nil
 }
 
-// inOrder is keys in memory of its own, first the one that seals.
+// inOrder returns a copy of keys with the one that seals first.
 func inOrder(keys []ClusterKey) []ClusterKey {
 	out := slices.Clone(keys)
 	if len(out) == 2 && (out[0].Next || !out[1].Next && out[1].Generation > out[0].Generation) {

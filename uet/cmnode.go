@@ -7,28 +7,28 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/internal/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// CMConfig are the times and bounds of connection management, for FI_EP_MSG
-// endpoints. A zero field takes the default.
+// CMConfig holds the times and bounds of connection management, for FI_EP_MSG
+// endpoints. 0 takes the default, which the comment names.
 type CMConfig struct {
-	// Handshake is how long Connect waits for an answer of the host (10 s).
+	// Handshake is how long Connect waits for the host to answer. Default 10 s.
 	Handshake time.Duration
-	// Idle is after how long a peer that does not answer is lost (30 s);
-	// KeepAlive how often it is asked (a third of that).
+	// Idle is how long a peer may be silent before the connection ends. Default 30 s.
+	// KeepAlive is the interval at which a silent peer is asked. Default a third of Idle.
 	Idle, KeepAlive time.Duration
-	// MaxHandshakes bounds the handshakes in flight of a passive endpoint (1,024),
-	// MaxSessions the connections of one, or of the endpoints of a domain (16,384).
-	// Rate, in handshakes a second, and Burst bound those of a source that come to
-	// nothing (20, 5).
+	// MaxHandshakes is the most handshakes that a passive endpoint has in progress. Default
+	// 1,024. MaxSessions is the most connections of a passive endpoint, or of all endpoints
+	// of a domain. Default 16,384. Rate is how many failed handshakes one source may cause
+	// per second, Burst how many at once. Default 20 and 5.
 	MaxHandshakes, MaxSessions int
 	Rate                       float64
 	Burst                      int
 }
 
-// cm is the configuration of a node at addr.
+// cm returns the configuration of a node at addr.
 func (c *Config) cm(addr netip.AddrPort) cm.Config {
 	m := &c.CM
 	cfg := cm.Config{
@@ -38,8 +38,8 @@ func (c *Config) cm(addr netip.AddrPort) cm.Config {
 	return cfg
 }
 
-// A cmNode is a node of connection management that several objects use. It is
-// closed with the last of them.
+// A cmNode is a node of connection management that several objects share. The last of them
+// to leave closes it.
 type cmNode struct {
 	*cm.Node
 	sec *Security
@@ -49,8 +49,8 @@ type cmNode struct {
 	refs int
 }
 
-// openNode opens a node in use by one, at addr with the settings of c and that
-// backlog.
+// openNode opens a node at addr with the settings of c and that backlog. The caller is its
+// first user.
 func openNode(addr netip.AddrPort, c *Config, backlog int) (*cmNode, error) {
 	n := &cmNode{sec: c.Security, refs: 1}
 	cfg := c.cm(addr)
@@ -70,7 +70,7 @@ func openNode(addr netip.AddrPort, c *Config, backlog int) (*cmNode, error) {
 	return n, nil
 }
 
-// recheck checks again which peers are still members.
+// recheck ends the connections of peers that are no longer members.
 func (n *cmNode) recheck() {
 	n.mu.Lock()
 	open := n.open
@@ -97,7 +97,7 @@ func (n *cmNode) put() {
 	}
 }
 
-// dialKey says which endpoints of a domain connect through one node.
+// A dialKey tells which endpoints of a domain share a node: those with an equal key.
 type dialKey struct {
 	ip  netip.Addr
 	sec *Security
@@ -110,7 +110,7 @@ type dialers struct {
 	nodes map[dialKey]*cmNode // each in use by the domain as well
 }
 
-// node returns the node for endpoints at ip, in use by one more.
+// node returns the node for endpoints at ip and counts one more user of it.
 func (d *dialers) node(ip netip.Addr, c *Config) (*cmNode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +139,8 @@ func (d *dialers) close() {
 	d.nodes = nil
 }
 
-// dialNode is the node by which the endpoint connects: one of the domain's,
-// or one at the address that the endpoint took over (R-CM-18).
+// dialNode returns the node by which the endpoint connects: one of the domain's, or the one
+// at the address that the endpoint took over (R-CM-18).
 func (l *connection) dialNode() (*cmNode, error) {
 	ep := l.ep
 	if l.pep == nil {
@@ -159,8 +159,8 @@ func (l *connection) dialNode() (*cmNode, error) {
 	return n, nil
 }
 
-// newLink makes the connection of an endpoint opened with info.
-func newLink(ep *Endpoint, h Handle) (*connection, error) {
+// newConnection makes the connection of an endpoint opened with info.
+func newConnection(ep *Endpoint, h Handle) (*connection, error) {
 	l := &connection{ep: ep}
 	switch h := h.(type) {
 	case nil:
@@ -169,7 +169,7 @@ func newLink(ep *Endpoint, h Handle) (*connection, error) {
 			return nil, fi.EINVAL
 		}
 		l.req = h
-		return l, h.hold()
+		return l, h.claim()
 	case *PassiveEndpoint:
 		if h == nil {
 			return nil, fi.EINVAL
@@ -188,10 +188,10 @@ type ConnStats struct {
 	Opened  uint64 // connections
 	Begun   uint64 // handshakes of others
 	Refused uint64 // handshakes and requests of others: too many, or too fast
-	// Untrusted are handshakes refused for their certificate, Mismatched requests of
-	// ends that do not fit, Wrong what was no request.
+	// Untrusted are handshakes rejected for their certificate. Mismatched are requests of
+	// ends that do not fit together. Wrong is what was no valid request.
 	Untrusted, Mismatched, Wrong uint64
-	// NoRoom are requests refused because nobody reads the event queue.
+	// NoRoom are requests rejected because nobody reads the event queue.
 	NoRoom uint64
 }
 
@@ -211,8 +211,8 @@ func (s *ConnStats) add(n *cmNode) {
 	s.Wrong += c.Wrong
 }
 
-// ConnStats are the counters of the passive endpoint and of the connections that were
-// accepted by it. They are zero before Listen and stay after Close.
+// ConnStats are the counters of the passive endpoint and of the connections that it
+// accepted. They are zero before Listen and stay after Close.
 func (p *PassiveEndpoint) ConnStats() ConnStats {
 	p.mu.Lock()
 	node, s := p.node, ConnStats{NoRoom: p.noRoom}
@@ -221,8 +221,7 @@ func (p *PassiveEndpoint) ConnStats() ConnStats {
 	return s
 }
 
-// ConnStats are the counters of the connections that endpoints of the domain asked
-// for.
+// ConnStats are the counters of the connections that endpoints of the domain requested.
 func (d *Domain) ConnStats() ConnStats {
 	var s ConnStats
 	d.dialers.mu.Lock()

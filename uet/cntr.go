@@ -5,11 +5,9 @@ import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/door"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/ses"
 )
 
-// OpenCntr opens a counter (fi_cntr_open). fi.ENOSPC: DomainAttr.CntrCnt of them
-// are open.
+// OpenCntr opens a counter (fi_cntr_open). fi.ENOSPC: DomainAttr.CntrCnt counters are open.
 func (d *Domain) OpenCntr(attr cntr.Attr, ctx any) (*cntr.Counter, error) {
 	return keep(&d.parent, func() (*cntr.Counter, error) {
 		if err := d.cntrs.room(d.attr.CntrCnt); err != nil {
@@ -38,7 +36,7 @@ type counters struct {
 	all []*tally
 }
 
-// A tally is a counter and what a batch has for it. What is counted is told at
+// A tally is a counter and what the batch in progress will add to it. The sum is added at
 // the end of the batch, when the entries of the completion queues can be read.
 type tally struct {
 	c              *cntr.Counter
@@ -118,7 +116,7 @@ func (s *counters) tallyOf(c *cntr.Counter) *tally {
 	return nil
 }
 
-// of is the tally of an operation; nil: it is not counted.
+// of returns the tally that an operation counts in, or nil.
 func (s *counters) of(k transport.OpKind) *tally {
 	if k.Recv() {
 		return s.recv
@@ -129,7 +127,7 @@ func (s *counters) of(k transport.OpKind) *tally {
 // add counts an operation that ended.
 func (t *tally) add(ev *transport.Event) {
 	switch {
-	case ev.Cause != ses.OK:
+	case ev.Cause != transport.OK:
 		t.failed()
 	case t != nil:
 		t.n++
@@ -137,14 +135,14 @@ func (t *tally) add(ev *transport.Event) {
 	}
 }
 
-// failed counts one that did not succeed.
+// failed counts an operation that failed.
 func (t *tally) failed() {
 	if t != nil {
 		t.errs++
 	}
 }
 
-// tell ends a batch.
+// tell adds the tallies to their counters at the end of a batch.
 func (s *counters) tell() {
 	for _, t := range s.all {
 		if t.n > 0 {

@@ -105,15 +105,27 @@ func TestCountersCountAtTheLevel(t *testing.T) {
 		t.Error(&e)
 	}
 	want(t, both.Wait(1, 20*time.Millisecond), fi.ETIMEDOUT)
-	// A message to itself counts twice: one counter for both kinds.
+	// What is cut has failed where it is received, and only there.
 	toSelf := a.know(a)
+	ok(t, a.TRecv(make([]byte, 1), fi.AddrUnspec, 1, 0, "cut"))
+	ok(t, a.TSend(make([]byte, 2), toSelf, 1, nil))
+	if e := waitErr(t, a.rx); e.Err != fi.ETRUNC || e.Context != "cut" {
+		t.Error(&e)
+	}
+	wait(t, a.tx)
+	for start := time.Now(); both.Read() == 0 && time.Since(start) < patience; { // told after the entries
+	}
+	if v, n := both.Read(), both.ReadErr(); v != 1 || n != 2 {
+		t.Errorf("%d and %d errors, want 1 and 2", v, n)
+	}
+	// A message to itself counts twice: one counter for both kinds.
 	ok(t, a.Send(nil, toSelf, nil))
-	reaches(t, both, 2)
+	reaches(t, both, 3)
 	// What is outstanding at the end has failed.
 	ok(t, a.Recv(nil, fi.AddrUnspec, nil))
 	ok(t, a.Endpoint.Close())
-	if n := both.ReadErr(); n != 2 {
-		t.Errorf("%d errors, want 2", n)
+	if n := both.ReadErr(); n != 3 {
+		t.Errorf("%d errors, want 3", n)
 	}
 }
 

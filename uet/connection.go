@@ -12,23 +12,23 @@ import (
 
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/cm"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// States of a connection. It only ever goes down this list.
+// States of a connection. A connection moves only down this list.
 const (
-	linkIdle    int32 = iota // neither Connect nor Accept was called
-	linkPending              // one was; no answer yet
-	linkUp                   // connected
-	linkDown                 // the peer shut the connection down, or is lost
-	linkFailed               // Connect or Accept failed
-	linkShut                 // Shutdown or Close was called
+	connIdle    int32 = iota // neither Connect nor Accept was called
+	connPending              // one was; no answer yet
+	connUp                   // connected
+	connDown                 // the peer shut the connection down, or is lost
+	connFailed               // Connect or Accept failed
+	connShut                 // Shutdown or Close was called
 )
 
-// A connection is the connection of an FI_EP_MSG endpoint: a session of connection
-// management beside the FEP. The event queue reports what becomes of it.
+// A connection is the connection of an FI_EP_MSG endpoint. It has a session of connection
+// management beside the FEP. Its events go to the event queue.
 //
 // Locks: mu may be locked while the driver's lock is held, never the other way round.
 // Calls that wait for the peer are made without mu.
@@ -45,33 +45,33 @@ type connection struct {
 	session *cm.Session
 	peer    wire.Addr
 	stop    context.CancelFunc // ends Connect
-	work    sync.WaitGroup     // goroutines of Connect, Accept and lost; begins with mu, before linkShut
+	work    sync.WaitGroup     // goroutines of Connect, Accept and lost; begins with mu, before connShut
 
-	// What follows belongs to the holder of the driver's lock.
+	// The fields below belong to the holder of the driver's lock.
 
-	to  peerEntry // the peer, when the state is linkUp or was
+	to  peerEntry // the peer, when the state is connUp or was
 	why fi.Errno  // ends operations instead of ECANCELED; 0: nothing
 }
 
-// Connect asks for a connection to the passive endpoint at addr (fi_connect) and
-// gives it data, of which CMDataSize bytes are sent and the rest is cut (R-CM-09).
-// The zero Addr is Info.DestAddr. It enables the endpoint if it is not (R-CM-04)
-// and returns at once; the answer comes by the event queue:
+// Connect requests a connection to the passive endpoint at addr (fi_connect) and sends data
+// with the request, cut to CMDataSize bytes (R-CM-09). The zero Addr stands for
+// Info.DestAddr. Connect enables the endpoint if it is not enabled (R-CM-04) and returns at
+// once. The result comes by the event queue:
 //
-//	fi.Connected  with what the other side gave Accept in Bytes; the endpoint
-//	              may send from now on
+//	fi.Connected  Bytes has what the other side gave Accept; the endpoint may
+//	              send from now on
 //	an error      fi.ECONNREFUSED: rejected, with the data of Reject in ErrData,
 //	              or nobody listens. fi.ETIMEDOUT: no answer. fi.EPROTO: the two
-//	              sides do not fit, ErrData says in which way. fi.EKEYREJECTED:
-//	              one does not trust the other. After Close none comes.
+//	              sides do not fit, ErrData says why. fi.EKEYREJECTED: one side
+//	              does not trust the other. After Close no event comes.
 //
-// Connect works once in the life of an endpoint, whatever the answer (R-CM-03).
+// Connect works once in the life of an endpoint, whatever the result (R-CM-03).
 //
-// fi.EISCONN: it is connected. fi.EOPBADSTATE: it was called before, or the
-// endpoint was opened for a request. fi.EINVAL: addr is none, or of another
-// address family. fi.ENOSYS: not an FI_EP_MSG endpoint. Else the errors of Enable.
+// fi.EISCONN: it is connected. fi.EOPBADSTATE: Connect was called before, or the endpoint
+// was opened for a request. fi.EINVAL: addr is not valid, or of another address family.
+// fi.ENOSYS: not an FI_EP_MSG endpoint. Otherwise the errors of Enable.
 func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
-	l := ep.link
+	l := ep.connection
 	if l == nil {
 		return fi.ENOSYS
 	}
@@ -105,7 +105,7 @@ func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 	mine, data := l.params(), cut(data)
 	l.mu.Lock()
 	l.node, l.stop = node, stop
-	l.state.Store(linkPending)
+	l.state.Store(connPending)
 	l.work.Add(1)
 	l.mu.Unlock()
 	go func() {
@@ -122,17 +122,16 @@ func (ep *Endpoint) Connect(addr wire.Addr, data []byte) error {
 	return nil
 }
 
-// Accept accepts the request for which the endpoint was opened (fi_accept) and
-// gives the other side data, of which CMDataSize bytes are sent. It enables the
-// endpoint if it is not (R-CM-04) and returns at once. fi.Connected comes by the
-// event queue (R-CM-06), or an error: fi.ECONNABORTED if the other side has left
-// meanwhile.
+// Accept accepts the request for which the endpoint was opened (fi_accept) and sends data
+// to the other side, cut to CMDataSize bytes. It enables the endpoint if it is not enabled
+// (R-CM-04) and returns at once. The event queue then reports fi.Connected (R-CM-06), or an
+// error: fi.ECONNABORTED if the other side has left meanwhile.
 //
-// fi.EINVAL: the endpoint was not opened with the Info of a request (R-CM-05), or
-// the request was rejected. fi.EISCONN, fi.EOPBADSTATE: Accept was called before.
-// fi.ENOSYS: not an FI_EP_MSG endpoint. Else the errors of Enable.
+// fi.EINVAL: the endpoint was not opened with the Info of a request (R-CM-05), or the
+// request was rejected. fi.EISCONN, fi.EOPBADSTATE: Accept was called before. fi.ENOSYS:
+// not an FI_EP_MSG endpoint. Otherwise the errors of Enable.
 func (ep *Endpoint) Accept(data []byte) error {
-	l := ep.link
+	l := ep.connection
 	if l == nil {
 		return fi.ENOSYS
 	}
@@ -156,7 +155,7 @@ func (ep *Endpoint) Accept(data []byte) error {
 	}
 	mine, data := l.params(), cut(data)
 	l.mu.Lock()
-	l.state.Store(linkPending)
+	l.state.Store(connPending)
 	l.work.Add(1)
 	l.mu.Unlock()
 	go func() {
@@ -177,21 +176,21 @@ func (ep *Endpoint) Accept(data []byte) error {
 	return nil
 }
 
-// Shutdown ends the connection (fi_shutdown). Operations that are outstanding
-// complete with fi.ECANCELED before it returns (R-CM-10), the peer gets
-// fi.Shutdown, this side does not (R-CM-13). What a completed send carried, the
-// peer can still receive. Nothing can be posted any more.
+// Shutdown ends the connection (fi_shutdown). Outstanding operations end with fi.ECANCELED
+// before it returns (R-CM-10). The peer gets fi.Shutdown; this side gets no event
+// (R-CM-13). The peer can still receive the messages of completed sends. Nothing can be
+// posted any more.
 //
-// fi.ENOTCONN: it is not connected, or Shutdown was called before. fi.ENOSYS: not
-// an FI_EP_MSG endpoint. fi.EBADF: it is closed.
+// fi.ENOTCONN: it is not connected, or Shutdown was called before. fi.ENOSYS: not an
+// FI_EP_MSG endpoint. fi.EBADF: the endpoint is closed.
 func (ep *Endpoint) Shutdown() error {
-	l := ep.link
+	l := ep.connection
 	switch {
 	case l == nil:
 		return fi.ENOSYS
 	case ep.state.Load() == stateClosed:
 		return fi.EBADF
-	case !l.leave(linkUp, linkDown):
+	case !l.leave(connUp, connDown):
 		return fi.ENOTCONN
 	}
 	err := ep.drv.Close()
@@ -202,11 +201,11 @@ func (ep *Endpoint) Shutdown() error {
 	return err
 }
 
-// Peer is the address of the connected endpoint, as its Name says (fi_getpeer,
-// R-CM-16). fi.ENOTCONN: the endpoint was never connected. fi.ENOSYS: not an
-// FI_EP_MSG endpoint. fi.EBADF: it is closed.
+// Peer returns the address of the connected endpoint, as its Name reports it (fi_getpeer,
+// R-CM-16). fi.ENOTCONN: the endpoint was never connected. fi.ENOSYS: not an FI_EP_MSG
+// endpoint. fi.EBADF: the endpoint is closed.
 func (ep *Endpoint) Peer() (wire.Addr, error) {
-	l := ep.link
+	l := ep.connection
 	switch {
 	case l == nil:
 		return wire.Addr{}, fi.ENOSYS
@@ -225,7 +224,7 @@ func (ep *Endpoint) Peer() (wire.Addr, error) {
 // (fi.OptCMDataSize).
 const CMDataSize = cmDataSize
 
-// cut is a copy of private data, cut to its limit.
+// cut returns a copy of private data, at most CMDataSize bytes of it.
 func cut(data []byte) []byte {
 	return append([]byte(nil), data[:min(len(data), cmDataSize)]...)
 }
@@ -233,9 +232,9 @@ func cut(data []byte) []byte {
 // begun returns why neither Connect nor Accept is possible any more.
 func (l *connection) begun() error {
 	switch l.state.Load() {
-	case linkIdle:
+	case connIdle:
 		return nil
-	case linkUp:
+	case connUp:
 		return fi.EISCONN
 	}
 	return fi.EOPBADSTATE
@@ -244,28 +243,28 @@ func (l *connection) begun() error {
 // maySend returns why nothing can be sent; nil if something can.
 func (l *connection) maySend() error {
 	switch l.state.Load() {
-	case linkUp:
+	case connUp:
 		return nil
-	case linkDown, linkShut:
+	case connDown, connShut:
 		return fi.ESHUTDOWN // F28
 	}
 	return fi.ENOTCONN // R-CM-08
 }
 
-// mayRecv returns why no receive can be posted; nil if one can, also before the
-// connection (R-CM-08). When the peer has shut down, messages that it sent before can
-// still be received; a receive that finds none ends at once.
+// mayRecv returns why no receive can be posted, or nil. Receives may be posted before the
+// connection is up (R-CM-08). After the peer has shut down, messages that it sent before
+// can still be received; a receive that finds none ends at once.
 func (l *connection) mayRecv() error {
 	switch l.state.Load() {
-	case linkShut:
+	case connShut:
 		return fi.ESHUTDOWN
-	case linkFailed:
+	case connFailed:
 		return fi.ENOTCONN
 	}
 	return nil
 }
 
-// params is what the peer must know of this endpoint.
+// params returns what the peer must know about this endpoint.
 func (l *connection) params() cm.Params {
 	ep, a := l.ep, l.ep.name.AddrPort()
 	c := ep.fep.Config()
@@ -275,11 +274,11 @@ func (l *connection) params() cm.Params {
 	}
 }
 
-// modes are the delivery modes that an endpoint has, a bit each.
+// modes returns the delivery modes of an endpoint, a bit each.
 const modes = 1<<wire.RUD | 1<<wire.ROD
 
-// learn makes the peer, and no other address, known to the FEP: by its main port, from
-// which the packets that open a PDC come.
+// learn makes the peer the only known address of the FEP. The peer is known by its main
+// port, which sends the packets that open a PDC.
 func (l *connection) learn(p cm.Params) error {
 	var err error
 	l.ep.drv.Do(func(time.Duration) {
@@ -295,18 +294,18 @@ func (l *connection) learn(p cm.Params) error {
 	return err
 }
 
-// answered ends Connect or Accept.
+// answered handles the result of Connect or Accept.
 func (l *connection) answered(s *cm.Session, err error) {
 	l.mu.Lock()
 	switch {
-	case l.state.Load() != linkPending: // Close was faster
+	case l.state.Load() != connPending: // Close was faster
 		l.mu.Unlock()
 		if s != nil {
 			_ = s.Close(nil)
 		}
 		return
 	case err != nil:
-		l.state.Store(linkFailed)
+		l.state.Store(connFailed)
 		e := eq.Error{Fid: l.ep, Context: l.ep.context}
 		e.Err, e.ErrData = connErrno(err)
 		l.ep.log.Info("not connected", zap.Stringer("local", l.ep.name.AddrPort()), zap.Error(err))
@@ -320,7 +319,7 @@ func (l *connection) answered(s *cm.Session, err error) {
 	p := s.Params()
 	l.session = s
 	l.peer = peerName(p)
-	l.state.Store(linkUp) // first, because a reader of the event may send
+	l.state.Store(connUp) // first, because a reader of the event may send
 	e := eq.Entry{Event: fi.Connected, Fid: l.ep}
 	if l.req == nil {
 		e.Bytes = s.Private() // R-EQ-43: never at the accepting side
@@ -330,14 +329,14 @@ func (l *connection) answered(s *cm.Session, err error) {
 	l.mu.Unlock()
 }
 
-// peerName is the address of the endpoint that a side described.
+// peerName returns the address of the endpoint that these parameters describe.
 func peerName(p cm.Params) wire.Addr {
 	a := wire.SockAddr(p.Addr)
 	return identity(wire.Addr{PIDonFEP: p.PIDonFEP, RI: p.RI, Initiator: p.Initiator}, a.AddrPort())
 }
 
-// connErrno returns the errno of a connection that failed, and its error data: those of
-// a rejection, else a text.
+// connErrno returns the errno of a connection that failed, and its error data: the data of
+// a rejection, otherwise a text.
 func connErrno(err error) (fi.Errno, []byte) {
 	var rej *cm.RejectedError
 	if errors.As(err, &rej) {
@@ -350,11 +349,11 @@ func connErrno(err error) (fi.Errno, []byte) {
 	return no, []byte(err.Error())
 }
 
-// session is the connection as its session of connection management calls it, from a
-// goroutine that must not block.
+// A session is the connection with the methods that connection management calls. It calls
+// them from a goroutine that must not block.
 type session connection
 
-// InstallKey takes the peer's next key, from now on beside the one in use (F33).
+// InstallKey accepts the peer's next key beside the one in use (F33).
 func (s *session) InstallKey(gen uint32) {
 	l := (*connection)(s)
 	l.mu.Lock()
@@ -368,7 +367,7 @@ func (s *session) InstallKey(gen uint32) {
 	}
 }
 
-// SwitchKey seals with a key that both ends have.
+// SwitchKey starts to seal with a key that both ends have.
 func (s *session) SwitchKey(gen uint32) {
 	l := (*connection)(s)
 	if l.ep.seal == nil {
@@ -387,21 +386,21 @@ func (l *connection) keyless(err error) {
 	l.lost(fi.EKEYREJECTED)
 }
 
-// Closed says that the session has ended and no other call follows.
+// Closed reports the end of the session. No other call follows.
 func (s *session) Closed(why cm.Reason, _ []byte) {
 	(*connection)(s).lost(why.Errno())
 }
 
-// lost ends a connection that the peer ended, or whose peer is gone: outstanding
-// operations complete with why, then one event is written (R-CM-12, R-CM-13). It may be
-// called with the driver's lock held.
+// lost ends a connection that the peer ended, or whose peer is gone. Outstanding operations
+// end with why, then one event is written (R-CM-12, R-CM-13). It may be called with the
+// driver's lock held.
 func (l *connection) lost(why fi.Errno) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state.Load() != linkUp {
+	if l.state.Load() != connUp {
 		return
 	}
-	l.state.Store(linkDown)
+	l.state.Store(connDown)
 	l.work.Add(1)
 	go func() {
 		defer l.work.Done()
@@ -420,22 +419,22 @@ func (l *connection) wind(why fi.Errno) {
 		l.ep.fep.End(now)
 	})
 	l.mu.Lock()
-	if l.state.Load() == linkDown { // else this side has left meanwhile
+	if l.state.Load() == connDown { // else this side has left meanwhile
 		l.eq.Put(eq.Entry{Event: fi.Shutdown, Fid: l.ep})
 	}
 	l.mu.Unlock()
 	l.hangUp()
 }
 
-// leave goes to linkShut and reports whether the state was one of those. No event is
-// written afterwards.
+// leave sets the state to connShut if it is one of those, and reports whether it was. No
+// event is written afterwards.
 func (l *connection) leave(from ...int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.state.Load()
 	for _, f := range from {
 		if was == f {
-			l.state.Store(linkShut)
+			l.state.Store(connShut)
 			if l.stop != nil {
 				l.stop()
 			}
@@ -445,7 +444,7 @@ func (l *connection) leave(from ...int32) bool {
 	return false
 }
 
-// hangUp tells the peer that this side has left, if it does not know.
+// hangUp tells the peer that this side has left, unless the peer knows.
 func (l *connection) hangUp() {
 	l.mu.Lock()
 	s := l.session
@@ -456,7 +455,7 @@ func (l *connection) hangUp() {
 	}
 }
 
-// close ends the connection for good; the endpoint's driver is closed or there is none.
+// close ends the connection for good. The endpoint's driver must be closed, or absent.
 func (l *connection) close() {
 	l.hangUp()
 	l.work.Wait()

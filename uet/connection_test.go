@@ -115,8 +115,8 @@ func (r *rig) plugTo(info *Info, evts *eq.EQ, opt ...func(*options)) *node {
 	return n
 }
 
-// link connects a new endpoint a to a new endpoint b by l.
-func (l *listener) link() (a, b *node) {
+// pair connects a new endpoint a to a new endpoint b by l.
+func (l *listener) pair() (a, b *node) {
 	l.r.t.Helper()
 	a = l.r.plug(l.r.info)
 	ok(l.r.t, a.Connect(l.at, nil))
@@ -265,7 +265,12 @@ func TestBacklog(t *testing.T) {
 	// R-CM-02: requests that nobody answers wait, up to the backlog; the ones
 	// beyond are refused.
 	r := newMsgRig(t)
-	l := r.listener(func(p *PassiveEndpoint) { ok(t, p.SetBacklog(2)) })
+	l := r.listener(func(p *PassiveEndpoint) {
+		want(t, p.SetBacklog(0), fi.EINVAL)
+		want(t, p.SetBacklog(-1), fi.EINVAL)
+		ok(t, p.SetBacklog(2))
+	})
+	want(t, l.SetBacklog(3), fi.EOPBADSTATE)
 	var waiting []*node
 	for range 2 {
 		n := r.plug(r.info)
@@ -312,7 +317,7 @@ func TestWithdrawnRequestsMakeRoom(t *testing.T) {
 			}
 		}
 	}
-	l.link()
+	l.pair()
 }
 
 func TestUnequalEnds(t *testing.T) {
@@ -381,7 +386,7 @@ func TestStrangersAreNotHeard(t *testing.T) {
 	t.Parallel()
 	// A connected endpoint takes messages of its peer alone.
 	r := newMsgRig(t)
-	_, b := r.listener().link()
+	_, b := r.listener().pair()
 	buf := make([]byte, 8)
 	ok(t, b.TRecv(buf, 0, 1, 0, nil))
 	in := *r.info
@@ -404,7 +409,7 @@ func TestConnectOverIPv6(t *testing.T) {
 	}
 	r := newMsgRig(t)
 	rr := &rig{t: t, info: infos[0], fabric: r.fabric, domain: r.domain}
-	a, b := rr.listener().link()
+	a, b := rr.listener().pair()
 	talk(t, a, b, "hello")
 	talk(t, b, a, "hello yourself")
 }
@@ -418,7 +423,7 @@ func TestConnectOverLinkLocal(t *testing.T) {
 	ok(t, err)
 	r := newMsgRig(t)
 	rr := &rig{t: t, info: infos[0], fabric: r.fabric, domain: r.domain}
-	a, b := rr.listener().link()
+	a, b := rr.listener().pair()
 	talk(t, a, b, "hello")
 	talk(t, b, a, "hello yourself")
 }
@@ -451,7 +456,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 		t.Errorf("listens at %v", l.at)
 	}
 	l.at.IP = netip.MustParseAddr("127.0.0.1")
-	a, b := l.link()
+	a, b := l.pair()
 	talk(t, a, b, "hello")
 	if name, err := b.Name(); err != nil || name.IP != l.at.IP {
 		t.Errorf("accepted at %v, %v", name, err)
@@ -482,6 +487,15 @@ func TestConnectOnce(t *testing.T) {
 	want(t, a.Connect(l.at, nil), fi.EBADF)
 	ok(t, b.Close())
 	want(t, b.Accept(nil), fi.EBADF)
+	// Also when the answer was no.
+	c := r.plug(r.info)
+	ok(t, c.Connect(l.at, nil))
+	_, info = l.request()
+	ok(t, l.Reject(info.Handle, nil))
+	if e := eventErr(t, c.evts); e.Err != fi.ECONNREFUSED {
+		t.Errorf("%+v", &e)
+	}
+	want(t, c.Connect(l.at, nil), fi.EOPBADSTATE)
 }
 
 func TestConnectEnables(t *testing.T) {
@@ -671,7 +685,7 @@ func TestShutdown(t *testing.T) {
 	// operation once, and what is in the queue stays. R-CM-11, R-CM-13, R-EQ-37: the
 	// peer is told, once; this side is not.
 	r := newMsgRig(t)
-	a, b := r.listener().link()
+	a, b := r.listener().pair()
 	ok(t, a.TRecv(nil, 0, 1, 0, "done"))
 	ok(t, b.TSend(nil, 0, 1, nil))
 	for {
@@ -741,7 +755,7 @@ func TestCloseTellsThePeer(t *testing.T) {
 	t.Parallel()
 	// R-CM-11, F27: an endpoint that is closed without a word.
 	r := newMsgRig(t)
-	a, b := r.listener().link()
+	a, b := r.listener().pair()
 	start := time.Now()
 	ok(t, a.Close())
 	event(t, b.evts, fi.Shutdown)
@@ -758,7 +772,7 @@ func TestWhatArrivedOutlivesTheConnection(t *testing.T) {
 	// A send that completed is not lost because its sender leaves: the peer's
 	// receives still find the message, and end at once when there is none.
 	r := newMsgRig(t)
-	a, b := r.listener().link()
+	a, b := r.listener().pair()
 	ok(t, a.TSend([]byte("last words"), 0, 1, nil))
 	wait(t, a.tx, b)
 	ok(t, a.Close())
@@ -779,12 +793,12 @@ func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
 	// The same for what no endpoint has read yet when the session ends: who holds the
 	// driver's lock at that moment delays the end and takes nothing away.
 	r := newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual })
-	a, b := r.listener().link()
+	a, b := r.listener().pair()
 	ok(t, b.TRecv(make([]byte, 8), 0, 1, 0, "there"))
 	b.drv.With(func() {
 		ok(t, a.TInject([]byte("x"), 0, 1))
 		ok(t, a.Shutdown())
-		for b.link.state.Load() != linkDown {
+		for b.connection.state.Load() != connDown {
 			runtime.Gosched()
 		}
 		for range 1000 { // let it come as far as it can
@@ -808,7 +822,7 @@ func TestAnswerAndClose(t *testing.T) {
 	}{
 		{"rdm", func(t *testing.T) (a, b *node, toB, toA fi.Addr) { return newRig(t, manual).pair() }},
 		{"msg", func(t *testing.T) (a, b *node, toB, toA fi.Addr) {
-			a, b = newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual }).listener().link()
+			a, b = newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual }).listener().pair()
 			return a, b, 0, 0
 		}},
 	} {
@@ -970,7 +984,7 @@ func TestPassiveClose(t *testing.T) {
 	// not, and connections live on.
 	r := newMsgRig(t)
 	l := r.listener()
-	a, b := l.link()
+	a, b := l.pair()
 	held, lost := r.plug(r.info), r.plug(r.info)
 	ok(t, held.Connect(l.at, nil))
 	_, info := l.request()
@@ -1036,7 +1050,7 @@ func TestF37RequestsDoNotFillTheQueue(t *testing.T) {
 // connected waits until both ends may send, without a look at their queues.
 func connected(t *testing.T, a, b *node) {
 	t.Helper()
-	for start := time.Now(); a.link.maySend() != nil || b.link.maySend() != nil; time.Sleep(time.Millisecond) {
+	for start := time.Now(); a.connection.maySend() != nil || b.connection.maySend() != nil; time.Sleep(time.Millisecond) {
 		if time.Since(start) > patience {
 			t.Fatal("not connected")
 		}
@@ -1204,7 +1218,7 @@ func TestEveryOperationOfAConnectionEnds(t *testing.T) {
 		rounds = 6
 	}
 	for round := range rounds {
-		a, b := l.link()
+		a, b := l.pair()
 		var wg sync.WaitGroup
 		posted := make([]int, 4) // a's sends, a's receives, b's …
 		got := make([]int, 4)
@@ -1287,7 +1301,7 @@ func TestConnectedPostNoAllocs(t *testing.T) {
 	for name, sec := range map[string]*Security{"clear": nil, "sealed": key} {
 		t.Run(name, func(t *testing.T) {
 			r := newMsgRig(t, secured(fi.EpMsg, sec), func(in *Info) { in.Domain.DataProgress = fi.ProgressManual })
-			a, b := r.listener().link()
+			a, b := r.listener().pair()
 			buf, msg := make([]byte, 5000), make([]byte, 5000)
 			es := make([]cq.Entry, 64)
 			round := func() {
@@ -1317,12 +1331,12 @@ func TestLeftOperationEndsAsTheConnectionDid(t *testing.T) {
 	// R-CM-12: a send that waits for the driver's lock when the peer is lost is
 	// outstanding as any other.
 	r := newMsgRig(t)
-	a, _ := r.listener().link()
+	a, _ := r.listener().pair()
 	done := make(chan error)
 	a.drv.With(func() {
 		go func() { done <- a.Send(nil, 0, "late") }()
 		ok(t, <-done)
-		a.link.why = fi.ETIMEDOUT
+		a.connection.why = fi.ETIMEDOUT
 		a.fep.End(1)
 	})
 	if e := waitErr(t, a.tx); e.Err != fi.ETIMEDOUT || e.Context != "late" {

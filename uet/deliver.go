@@ -4,8 +4,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/ses"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
 // A sink writes completions in batches. It locks one queue at a time, so two endpoints
@@ -23,7 +22,7 @@ func (s *sink) to(b *binding) batch {
 	return s.batch
 }
 
-// turn is the slow path of to: the queue is not the locked one.
+// turn is the slow path of to, for a queue that is not the locked one.
 func (s *sink) turn(b *binding) {
 	s.end()
 	s.cq, s.batch = b.cq, b.q.Begin()
@@ -65,7 +64,7 @@ func (o *owner) Deliver(n int) {
 	alone := n == 1
 	for ; n > 0; n-- {
 		ev := o.fep.NextEvent()
-		if !o.simple || ev.Cause != ses.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
+		if !o.simple || ev.Cause != transport.OK || ev.Flags != 0 || ev.HasData || ev.Multi {
 			o.deliver(ev)
 		} else {
 			b, length, tag, src := &o.txq, 0, uint64(0), fi.AddrNotAvail // R-CQ-101
@@ -90,11 +89,11 @@ func (o *owner) Deliver(n int) {
 	o.delivered()
 }
 
-// deliver writes the completion of any operation, or of one message in a
-// multi-receive buffer. The place of such a message was reserved when it matched
-// (transport.Config.Admit); the place of the post is that of the release, which is
-// part of the last entry or, if that is an error or not written, an entry of its own
-// (R-MSG-12).
+// deliver writes the completion of any operation, or of one message in a multi-receive
+// buffer. The place of such a message was reserved when it matched
+// (transport.Config.Admit). The place that the post reserved is for the release of the
+// buffer. The release is part of the last entry; if that is an error or is not written, it
+// is an entry of its own (R-MSG-12).
 func (o *owner) deliver(ev *transport.Event) {
 	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
 		o.cntrs.of(ev.Kind).add(ev)
@@ -103,7 +102,7 @@ func (o *owner) deliver(ev *transport.Event) {
 	if recv {
 		b = &o.rxq
 	}
-	if ev.Cause != ses.OK {
+	if ev.Cause != transport.OK {
 		o.failed(b, ev)
 		return
 	}
@@ -117,7 +116,7 @@ func (o *owner) deliver(ev *transport.Event) {
 		}
 	}
 	if ev.Flags&opSilent != 0 {
-		// R-EP-07: success is not written; the place goes back.
+		// R-EP-07: no entry for this success; its place goes back.
 		if recv {
 			o.rxBack++
 			o.release(b, ev)
@@ -152,8 +151,7 @@ func (o *owner) deliver(ev *transport.Event) {
 	}
 }
 
-// release writes the entry that gives a multi-receive buffer back to the user, if it is
-// released now.
+// release writes the entry that gives a released multi-receive buffer back to the user.
 func (o *owner) release(b *binding, ev *transport.Event) {
 	if !ev.Released {
 		return
@@ -175,21 +173,21 @@ func (o *owner) failed(b *binding, ev *transport.Event) {
 		OutcomeUnknown: ev.Unknown,
 	}
 	e.Err, e.Prov = errno(ev.Cause, ev.RC, ev.Nack)
-	if o.link != nil && o.link.why != 0 && e.Err == fi.ECANCELED {
-		e.Err = o.link.why
+	if o.connection != nil && o.connection.why != 0 && e.Err == fi.ECANCELED {
+		e.Err = o.connection.why
 	}
 	if ev.Kind.Recv() {
-		if ev.Cause == ses.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
-			e.Len, e.OverLen = ev.Len, ev.OverLen
+		if ev.Cause == transport.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
+			e.Len, e.OverLen = ev.Len, int(ev.OverLen)
 			o.describe(e, ev)
 		}
 	}
 	switch ev.Cause {
-	case ses.TimedOut, ses.Unreachable, ses.Aborted, ses.TooBig:
+	case transport.TimedOut, transport.Unreachable, transport.Aborted, transport.TooBig:
 		o.peerLost(ev, e)
 	}
 	if ev.Multi {
-		if ev.Cause == ses.Truncated {
+		if ev.Cause == transport.Truncated {
 			e.Buf = ev.Buf
 		}
 		o.putErr(b, e)
@@ -235,14 +233,15 @@ func (o *owner) putErr(b *binding, e *cq.Error) {
 	*e = cq.Error{}
 }
 
-// leaving reports whether operations end now because of Close or Shutdown, or because
-// the endpoint is disabled.
+// leaving reports whether operations end because of Close or Shutdown, or because the
+// endpoint is disabled.
 func (o *owner) leaving() bool {
-	return o.state.Load() >= stateDisabled || o.link != nil && o.link.state.Load() == linkShut
+	return o.state.Load() >= stateDisabled || o.connection != nil && o.connection.state.Load() == connShut
 }
 
-// Refused writes the error entry of an operation that the driver accepted while another
-// goroutine held the lock, and that could not be posted afterwards.
+// Refused writes the error entry of an operation that could not be posted after the driver
+// had accepted it. The driver accepts operations unposted while another goroutine has the
+// lock.
 func (o *owner) Refused(op *transport.Op, err error) {
 	e := &o.out.err
 	*e = cq.Error{Context: op.Context, Flags: kindFlags[op.Kind], Source: fi.AddrNotAvail, Err: fi.ECANCELED}
@@ -250,8 +249,8 @@ func (o *owner) Refused(op *transport.Op, err error) {
 	case err == driver.ErrCancelled:
 	case err != transport.ErrClosed:
 		e.Err = fi.Of(postErr(err))
-	case o.link != nil && o.link.why != 0:
-		e.Err = o.link.why // as in failed
+	case o.connection != nil && o.connection.why != 0:
+		e.Err = o.connection.why // as in failed
 	}
 	if op.Multi {
 		e.Flags |= fi.MultiRecv // the buffer is the user's again
@@ -260,8 +259,8 @@ func (o *owner) Refused(op *transport.Op, err error) {
 		o.cntrs.of(op.Kind).failed()
 	}
 	o.putErr(o.queueOf(op.Kind), e)
-	// At once: a batch holds the lock of a queue in which the next request may ask for
-	// room.
+	// Write it at once: a batch keeps the lock of a queue, and the next request may ask for
+	// room in that queue.
 	o.delivered()
 }
 

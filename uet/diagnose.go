@@ -1,12 +1,78 @@
 package uet
 
 import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Waiting is an operation that has not ended, and why: its Cause is for programs,
-// its String and Why for people.
-type Waiting = transport.Waiting
+// A Waiting is an operation that has not ended, and why. Programs read its fields, people
+// its String and Why. Fields that do not belong to its Cause are zero. Durations count back
+// from the call of Diagnose, or forward where the field says so.
+type Waiting struct {
+	Context any
+	// Flags are fi.Send or fi.Recv, and fi.Msg or fi.Tagged, as in a cq.Entry.
+	Flags fi.Flags
+	// Remote is the target of a send, or the source of a receive's message. For a receive
+	// without a message it is the source that the receive asks for, if any.
+	Remote netip.AddrPort
+	Tag    uint64
+	// Age is how long ago it was posted.
+	Age time.Duration
+	// Done is the number of bytes acknowledged or received. Total is the length of the
+	// message, or of the buffer of a receive without one.
+	Done, Total uint64
+	Cause       WaitFor
+	// For is how long the cause has lasted, as far as is known.
+	For time.Duration
+	// Heard is how long ago the peer was last heard; negative: never.
+	Heard time.Duration
+	// Timeouts counts the retransmission timeouts since the last progress. Next is the time
+	// until something is sent again, GiveUp the time until the peer is given up; 0: not
+	// known.
+	Timeouts     int
+	Next, GiveUp time.Duration
+	// ICMP says that an ICMP message reported the peer unreachable.
+	ICMP bool
+	// Nack and RC are what the target answered.
+	Nack wire.NackCode
+	RC   wire.RC
+	// Window and InFlight are bytes with WaitCongestion, else packets.
+	Window, InFlight int
+	// Behind is the context of the message that goes first, BehindLeft its bytes that are
+	// not sent yet, BehindFor what that message waits for.
+	Behind     any
+	BehindLeft uint64
+	BehindFor  WaitFor
+	// Unmatched is how many messages of the same kind (tagged or not) no receive has
+	// matched, OtherKind how many of the other kind. Tags are the tags of the oldest.
+	Unmatched, OtherKind int
+	Tags                 []uint64
+	// Early is how many packets came before one that is missing.
+	Early int
+	// Full is how many PDC identifiers may not be used yet, or the limit of operations.
+	Full int
+
+	core transport.Waiting
+}
+
+// String is the operation and its cause in a sentence.
+func (w *Waiting) String() string { return w.core.String() }
+
+// Why is the cause in a sentence.
+func (w *Waiting) Why() string { return w.core.Why() }
+
+func waiting(w *transport.Waiting) Waiting {
+	return Waiting{
+		Context: w.Context, Flags: kindFlags[w.Kind], Remote: w.Remote, Tag: w.Tag, Age: w.Age, Done: w.Done, Total: w.Total,
+		Cause: w.Cause, For: w.For, Heard: w.Heard, Timeouts: w.Timeouts, Next: w.Next, GiveUp: w.GiveUp, ICMP: w.ICMP, Nack: w.Nack, RC: w.RC,
+		Window: w.Window, InFlight: w.InFlight, Behind: w.Behind, BehindLeft: w.BehindLeft, BehindFor: w.BehindFor,
+		Unmatched: w.Unmatched, OtherKind: w.OtherKind, Tags: w.Tags, Early: w.Early, Full: w.Full, core: *w,
+	}
+}
 
 // A WaitFor is what an operation waits for.
 type WaitFor = transport.WaitFor
@@ -37,13 +103,13 @@ const (
 	WaitConnection = transport.WaitConnection // a connection
 )
 
-// Diagnose returns what each operation waits for that has not ended, the oldest first.
-// It answers "why does this take so long?". It takes the lock of the endpoint, reads
-// all operations and packets in flight, and changes nothing; it is for people and for
-// programs in trouble, not for every turn. It returns nil if nothing is outstanding, or
-// the endpoint is not enabled or closed.
+// Diagnose returns the operations that have not ended and what each waits for, oldest
+// first. It answers "why does this take so long?". It takes the lock of the endpoint, reads
+// all operations and packets in flight, and changes nothing. It is too slow for every turn:
+// it is for people, and for programs in trouble. It returns nil if nothing is outstanding,
+// or if the endpoint is not enabled or closed.
 //
-// Like any call of the endpoint it delivers completions that are due.
+// Like any call of the endpoint, it delivers completions that are due.
 func (ep *Endpoint) Diagnose() []Waiting {
 	ep.mu.Lock()
 	drv := ep.drv
@@ -51,13 +117,13 @@ func (ep *Endpoint) Diagnose() []Waiting {
 	if drv == nil {
 		return nil
 	}
-	list := drv.Diagnose()
-	if ep.link != nil && ep.link.state.Load() < linkUp {
-		for i := range list {
-			if list[i].Cause == WaitMessage {
-				list[i].Cause = WaitConnection
-			}
+	connecting := ep.connection != nil && ep.connection.state.Load() < connUp
+	var out []Waiting
+	for _, w := range drv.Diagnose() {
+		if connecting && w.Cause == WaitMessage {
+			w.Cause = WaitConnection
 		}
+		out = append(out, waiting(&w))
 	}
-	return list
+	return out
 }

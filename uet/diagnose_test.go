@@ -28,7 +28,7 @@ func TestDiagnose(t *testing.T) {
 	}
 	// A receive, before and after a message that it does not take.
 	ok(t, b.TRecv(make([]byte, 16), fi.AddrUnspec, 7, 0, "seven"))
-	if w := asked(t, b, WaitMessage); w.Context != "seven" || w.Tag != 7 || w.Total != 16 {
+	if w := asked(t, b, WaitMessage); w.Context != "seven" || w.Tag != 7 || w.Total != 16 || w.Flags != fi.Recv|fi.Tagged {
 		t.Errorf("%+v", w)
 	}
 	ok(t, a.TSend([]byte("eight"), toB, 8, nil))

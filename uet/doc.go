@@ -1,6 +1,5 @@
-// Package uet is a libfabric-shaped provider of Ultra Ethernet Transport over
-// UDP: the objects, calls, flags and errors a libfabric user knows, in Go
-// capitals.
+// Package uet is a libfabric-shaped provider of Ultra Ethernet Transport over UDP. It has
+// the objects, calls, flags and errors that a libfabric user knows, with Go names.
 //
 //	info, _ := uet.GetInfo("", "", 0, nil)
 //	fabric, _ := uet.OpenFabric(info[0], nil)
@@ -11,10 +10,15 @@
 //
 // Errors are fi.Errno values behind errors.Is: errors.Is(err, fi.EAGAIN).
 //
-// Every endpoint has a UDP socket of its own. No goroutine stands between it and
-// the caller: a posting call sends and a read of an empty completion queue
-// receives, on the caller's thread. With automatic progress (Info.Domain.
-// DataProgress) a goroutine does what is due while the application does nothing.
+// Every endpoint has a UDP socket of its own. No goroutine stands between the socket and
+// the caller: a posting call sends, and a read of an empty completion queue receives, both
+// on the caller's thread. With automatic progress (Info.Domain.DataProgress) a goroutine
+// does what is due while the application makes no calls.
+//
+// A message is sent as packets. Packet delivery contexts (PDCs) between two endpoints
+// number, acknowledge and retransmit them. References like R-MSG-04, F23 and T29 name rules
+// of libfabric, faults and threats: docs/conformance.md and docs/faults.md list them with
+// their tests.
 //
 // All methods may be called from any goroutine. A buffer belongs to the provider from
 // the posting call to the completion (R-MSG-04), unless the comment of a call says that
@@ -22,9 +26,9 @@
 //
 // # Connections
 //
-// An endpoint of type FI_EP_MSG (hints.Ep.Type) talks to one peer, which Connect and
-// Accept find by connection management (transport/cm, over QUIC) on a UDP port of its
-// own:
+// An endpoint of type FI_EP_MSG (hints.Ep.Type) talks to one peer. Connect and Accept set
+// the connection up by connection management (internal/cm, over QUIC), which has a UDP port
+// of its own:
 //
 //	passive, _ := fabric.OpenPassive(info, nil)     one side
 //	… passive.BindEQ, passive.Listen
@@ -35,20 +39,20 @@
 //	ep, _ := domain.OpenEndpoint(info, nil)         the other
 //	… ep.BindCQ, ep.BindEQ, ep.Connect(address of the passive endpoint)
 //
-// Both get fi.Connected by their event queue and may send from then on; receives may
-// be posted from Enable on. Calls that name a destination ignore it, completions name
+// Both get fi.Connected by their event queue and may send from then on. Receives may be
+// posted from Enable on. Calls ignore the destination that they name, and completions name
 // no source. Messages keep the order that Info.Tx.MsgOrder asks for.
 //
-// A connection ends once: by Shutdown or Close of this side, without an event; or by
-// the peer, with fi.Shutdown after every operation has ended. What the peer had sent
+// A connection ends once. Shutdown or Close on this side ends it without an event. If the
+// peer ends it, fi.Shutdown comes after every operation has ended. What the peer had sent
 // before can still be received.
 //
 //	the peer shut down or closed     within a round trip; operations end with
 //	                                 fi.ESHUTDOWN
 //	its process or host is gone,     3 s after the network said so (SuspectTimeout,
-//	and something is owed            fi.EHOSTUNREACH), else 40 s (PeerTimeout,
+//	and something is outstanding     fi.EHOSTUNREACH), else 40 s (PeerTimeout,
 //	                                 fi.ETIMEDOUT)
-//	and nothing is owed              30 s (CMConfig.Idle, fi.ETIMEDOUT)
+//	and nothing is outstanding       30 s (CMConfig.Idle, fi.ETIMEDOUT)
 //	it was restarted there           when it answers, with the same certificate or
 //	                                 key (fi.ECONNABORTED)
 //	it is no longer a member         5 s (fi.EKEYREJECTED)
@@ -59,10 +63,11 @@
 // # Security
 //
 // Without Config.Security, anybody who can send to the UDP port of an endpoint can forge
-// messages, and anybody who sees the packets can read them. With it every packet is
-// encrypted and authenticated (AES-256-GCM), and packets in clear are dropped. There are
-// two ways, see Security. Certificates are for connections: each connection has keys of
-// its own, which Rekey changes. A cluster key is one secret for all, and also serves
-// endpoints without connections; each member can read what the others send and pose as
+// messages, and anybody who sees the packets can read them. With it, every packet is
+// encrypted and authenticated (AES-256-GCM), and packets in clear are dropped.
+//
+// Security has two kinds. Certificates are for connections: each connection has keys of its
+// own, which Rekey changes. A cluster key is one secret for all members, and also serves
+// endpoints without connections; each member can read what the others send and can pose as
 // any of them.
 package uet

@@ -18,12 +18,11 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/door"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/tss"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
 // States of an endpoint.
@@ -52,13 +51,14 @@ type Endpoint struct {
 	eq  reporter
 	txq binding
 	rxq binding
-	// cntrs are fixed by Enable.
+	// cntrs does not change after Enable.
 	cntrs counters
-	// aliases are open: the endpoint cannot be closed.
+	// aliases is how many aliases are open; while there are any, the endpoint cannot be
+	// closed.
 	aliases int
 
-	// link is the connection of an FI_EP_MSG endpoint, nil otherwise.
-	link *connection
+	// connection is the connection of an FI_EP_MSG endpoint, nil otherwise.
+	connection *connection
 
 	opts epOptions
 	// pushed says that the last send came with fi.More: if the next post fails, the
@@ -84,11 +84,11 @@ type Endpoint struct {
 	txCaps    fi.Caps
 	rxCaps    fi.Caps
 
-	// ending counts the goroutines that end the operations of a disabled endpoint. They
-	// are started under the driver's lock.
+	// ending counts the goroutines that end the operations of a disabled endpoint. They are
+	// started with the driver's lock held.
 	ending sync.WaitGroup
 
-	// What follows belongs to the holder of the driver's lock.
+	// The fields below belong to the holder of the driver's lock.
 
 	peers          peerCache
 	out            sink
@@ -104,13 +104,13 @@ type binding struct {
 	selective bool
 }
 
-// OpenEndpoint opens an endpoint. It is disabled: bind completion queues and an
-// address vector, then Enable it. One of type FI_EP_MSG needs no address vector but
-// an event queue; Connect or, when info came with a request, Accept make it useful.
+// OpenEndpoint opens an endpoint. It is disabled: bind completion queues and an address
+// vector, then call Enable. An endpoint of type FI_EP_MSG needs an event queue instead of
+// the address vector, and then Connect, or Accept if info came with a request.
 //
-// fi.EINVAL: info is nil or asks for what GetInfo refuses, or its request was accepted
-// or rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the
-// passive endpoint in info listens, or another endpoint has its address.
+// fi.EINVAL: info is nil or asks for what GetInfo refuses, or its request was accepted or
+// rejected. fi.EBUSY: another endpoint is open for the request. fi.EOPBADSTATE: the passive
+// endpoint in info listens, or another endpoint has its address.
 func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpUnspec && info.Ep.Type != fi.EpRDM && info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open endpoint: no RDM or MSG endpoint with a source address is described: %w", fi.EINVAL)
@@ -128,7 +128,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 	ep.log, ep.lines = newScribe(info.Config.Logger)
 	if info.Ep.Type == fi.EpMsg {
 		var err error
-		if ep.link, err = newLink(ep, info.Handle); err != nil {
+		if ep.connection, err = newConnection(ep, info.Handle); err != nil {
 			d.release()
 			return nil, fmt.Errorf("uet: open endpoint: %w", err)
 		}
@@ -144,7 +144,7 @@ func (d *Domain) OpenEndpoint(info *Info, ctx any) (*Endpoint, error) {
 // Context returns the context given to OpenEndpoint.
 func (ep *Endpoint) Context() any { return ep.context }
 
-// Info returns what the endpoint was opened with. After Enable, SrcAddr has the
+// Info returns the Info that the endpoint was opened with. After Enable, SrcAddr has the
 // port that was chosen.
 func (ep *Endpoint) Info() *Info {
 	ep.mu.Lock()
@@ -210,7 +210,7 @@ func (ep *Endpoint) BindCQ(q *cq.CQ, flags fi.Flags) error {
 	return nil
 }
 
-// foreign returns why a queue that was not opened in p, or is closed, cannot be bound.
+// foreign returns why a queue cannot be bound: it was not opened in p, or is closed.
 func foreign(p *parent, q queue) error {
 	switch {
 	case q.Closed():
@@ -236,8 +236,8 @@ func (*dormant) Shared() bool { return false }
 func (*dormant) Arm()         {}
 func (*dormant) Disarm()      {}
 
-// rebind makes readers of the queues and counters drive to instead of from; nil stands
-// for nothing.
+// rebind makes the queues and counters drive to instead of from when they are read; nil
+// stands for no driver.
 func (ep *Endpoint) rebind(from, to door.Progress) {
 	var all []door.Driven
 	for _, b := range []*binding{&ep.txq, &ep.rxq} {
@@ -257,8 +257,8 @@ func (ep *Endpoint) rebind(from, to door.Progress) {
 }
 
 // BindAV binds an address vector. An FI_EP_MSG endpoint needs none and ignores it.
-// fi.EINVAL: none, or there is one already.
-// fi.EDOMAIN: it is of another domain. fi.EBADF: it is closed.
+// fi.EINVAL: v is nil, or the endpoint has one already. fi.EDOMAIN: v is of another domain.
+// fi.EBADF: v is closed.
 func (ep *Endpoint) BindAV(v *av.AV) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -278,14 +278,14 @@ func (ep *Endpoint) BindAV(v *av.AV) error {
 	return nil
 }
 
-// BindEQ binds an event queue for asynchronous errors (R-EQ-45): a lost peer, a socket
-// in trouble, an overrun completion queue; and for the events of the connection of an
-// FI_EP_MSG endpoint, which have places of their own. One error has a place of its own;
-// more of them take common places of the queue. So a queue that nobody reads overruns
-// in the end, which is final for all objects bound to it (R-EQ-62, R-EQ-66).
+// BindEQ binds an event queue for asynchronous errors (R-EQ-45): a lost peer, a socket in
+// trouble, an overrun completion queue. The connection events of an FI_EP_MSG endpoint go
+// there too, and have reserved places. One error has a reserved place; further errors use
+// common places of the queue. So a queue that nobody reads overruns in the end, which is
+// final for all objects bound to it (R-EQ-62, R-EQ-66).
 //
-// fi.EINVAL: q is nil, or the endpoint has one already. fi.EDOMAIN: it is of another
-// fabric. fi.EBADF: it is closed.
+// fi.EINVAL: q is nil, or the endpoint has one already. fi.EDOMAIN: q is of another fabric.
+// fi.EBADF: q is closed.
 func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -299,14 +299,14 @@ func (ep *Endpoint) BindEQ(q *eq.EQ) error {
 		return err
 	}
 	var err error
-	if ep.eq, err = reporterOf(q, 1); err == nil && ep.link != nil {
-		ep.link.eq, err = reporterOf(q, 2) // R-EQ-68: of the beginning and of the end
+	if ep.eq, err = reporterOf(q, 1); err == nil && ep.connection != nil {
+		ep.connection.eq, err = reporterOf(q, 2) // R-EQ-68: of the beginning and of the end
 	}
 	return err
 }
 
-// SetName changes the source address before Enable (fi_setname, R-CM-14). Port
-// 0 takes an ephemeral one.
+// SetName changes the source address before Enable (fi_setname, R-CM-14). Port 0 asks for
+// an ephemeral port.
 func (ep *Endpoint) SetName(a wire.Addr) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -320,15 +320,15 @@ func (ep *Endpoint) SetName(a wire.Addr) error {
 	return nil
 }
 
-// byName is a with its zone as sockets say it: an interface has a name and a number.
+// byName returns a with its zone as sockets report it: an interface has a name and a
+// number.
 func byName(a wire.Addr) wire.Addr {
 	a.IP = av.Named(a.IP)
 	return a
 }
 
-// Name returns the endpoint's address, for peers to insert into their AVs
-// (fi_getname). fi.EOPBADSTATE: it has none before Enable unless a port was
-// asked for (R-CM-15).
+// Name returns the endpoint's address, for peers to insert into their AVs (fi_getname).
+// fi.EOPBADSTATE: before Enable there is none unless a port was asked for (R-CM-15).
 func (ep *Endpoint) Name() (wire.Addr, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -344,14 +344,13 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 	return ep.info.SrcAddr, nil
 }
 
-// Enable opens the endpoint's socket and makes it ready for operations; an
-// FI_EP_MSG endpoint for receives only, before it is connected.
+// Enable opens the endpoint's socket and makes it ready for operations. Before it is
+// connected, an FI_EP_MSG endpoint is ready for receives only.
 //
 // fi.ENOCQ, fi.ENOAV, fi.ENOEQ: no completion queue for a direction the endpoint has
 // the capability for; no address vector, or for FI_EP_MSG no event queue (R-EP-02).
-// fi.EADDRINUSE: the port is
-// taken. fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it
-// is enabled.
+// fi.EADDRINUSE: the port is taken. fi.EADDRNOTAVAIL: the address is not of this host.
+// fi.EOPBADSTATE: it is enabled.
 func (ep *Endpoint) Enable() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -363,24 +362,9 @@ func (ep *Endpoint) enable() error {
 	if err := ep.unenabled(); err != nil {
 		return err
 	}
-	caps := ep.info.Caps
-	if caps == 0 {
-		caps = grantCaps(0, &reasons{})
-	}
-	if caps&(fi.Send|fi.Recv) == 0 {
-		caps |= fi.Send | fi.Recv
-	}
-	switch {
-	case caps&fi.Send != 0 && ep.txq.cq == nil, caps&fi.Recv != 0 && ep.rxq.cq == nil:
-		return fi.ENOCQ
-	case ep.link != nil && ep.eq == nil:
-		return fi.ENOEQ
-	case ep.link == nil && ep.av == nil:
-		return fi.ENOAV
-	}
-	if ep.link != nil {
-		// All messages come from one peer, of which there is no address.
-		caps &^= fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr
+	caps, err := ep.bound()
+	if err != nil {
+		return err
 	}
 	flags := ep.info.Tx.OpFlags
 	if t := ep.tx.Load(); t != nil { // SetOpsFlags was here, maybe before BindCQ
@@ -396,21 +380,7 @@ func (ep *Endpoint) enable() error {
 	if err := ep.open(); err != nil {
 		return err
 	}
-	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
-	ep.source = caps&(fi.Source|fi.SourceErr) != 0
-	ep.sourceErr = caps&fi.SourceErr != 0
-	// Posting needs the capability and the modifier of its direction.
-	if caps&fi.Send != 0 {
-		ep.txCaps = caps & (fi.Msg | fi.Tagged | fi.Fence)
-	}
-	if caps&fi.Recv != 0 {
-		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
-	}
-	ep.exact = caps&fi.ExactDirectedRecv != 0
-	ep.visible = ep.txCaps&fi.Fence != 0
-	ep.short = ep.shortWays()
-	ep.simple = ep.managed && !ep.sourceErr && len(ep.cntrs.all) == 0
-	ep.peers = peerCache{av: ep.av, fep: ep.fep}
+	ep.fix(caps)
 	core, mover := ep.driven()
 	ep.drv = driver.New(driver.Config{
 		Core: core, Mover: mover, Conn: &socket{Conn: ep.conn}, Owner: (*owner)(ep),
@@ -428,8 +398,52 @@ func (ep *Endpoint) enable() error {
 	return nil
 }
 
-// logPath logs once what the system gave. Offloads that are off and buffers that are
-// short are the first answers to "why is it slow".
+// bound returns the capabilities of the endpoint. It fails if an object that they need is
+// not bound (R-EP-02).
+func (ep *Endpoint) bound() (fi.Caps, error) {
+	caps := ep.info.Caps
+	if caps == 0 {
+		caps = grantCaps(0, &reasons{})
+	}
+	if caps&(fi.Send|fi.Recv) == 0 {
+		caps |= fi.Send | fi.Recv
+	}
+	switch {
+	case caps&fi.Send != 0 && ep.txq.cq == nil, caps&fi.Recv != 0 && ep.rxq.cq == nil:
+		return 0, fi.ENOCQ
+	case ep.connection != nil && ep.eq == nil:
+		return 0, fi.ENOEQ
+	case ep.connection == nil && ep.av == nil:
+		return 0, fi.ENOAV
+	}
+	if ep.connection != nil {
+		// All messages come from one peer, of which there is no address.
+		caps &^= fi.DirectedRecv | fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr
+	}
+	return caps, nil
+}
+
+// fix sets the fields that follow from the capabilities. They do not change afterwards.
+func (ep *Endpoint) fix(caps fi.Caps) {
+	ep.ordered = ep.info.Tx.MsgOrder&sendOrder != 0
+	ep.source = caps&(fi.Source|fi.SourceErr) != 0
+	ep.sourceErr = caps&fi.SourceErr != 0
+	// Posting needs the capability and the modifier of its direction.
+	if caps&fi.Send != 0 {
+		ep.txCaps = caps & (fi.Msg | fi.Tagged | fi.Fence)
+	}
+	if caps&fi.Recv != 0 {
+		ep.rxCaps = caps & (fi.Msg | fi.Tagged | fi.DirectedRecv | fi.TaggedDirectedRecv | fi.MultiRecv | fi.TaggedMultiRecv)
+	}
+	ep.exact = caps&fi.ExactDirectedRecv != 0
+	ep.visible = ep.txCaps&fi.Fence != 0
+	ep.short = ep.shortWays()
+	ep.simple = ep.managed && !ep.sourceErr && len(ep.cntrs.all) == 0
+	ep.peers = peerCache{av: ep.av, fep: ep.fep}
+}
+
+// logPath logs once what the system granted. Disabled offloads and short buffers are the
+// first answers to "why is it slow".
 func (ep *Endpoint) logPath() {
 	in := ep.conn.Info()
 	fields := []zap.Field{
@@ -451,40 +465,12 @@ func (ep *Endpoint) logPath() {
 	}
 }
 
-// sendOrder are the ordering bits that make sends ordered among themselves
-// (R-ORD-01).
+// sendOrder are the ordering bits that order sends among themselves (R-ORD-01).
 const sendOrder = fi.OrderSAS
-
-// sockets is the configuration of the UDP sockets.
-func (ep *Endpoint) sockets(dscp uint8) udp.Config {
-	cfg := &ep.info.Config
-	src := ep.info.SrcAddr
-	sock := cfg.Socket
-	sock.Addr = netip.AddrPortFrom(src.IP, src.Port)
-	sock.GSOChanged = (*owner)(ep).offload
-	if sock.TOS == 0 {
-		sock.TOS = dscp<<2 | dgram.ECT0 // what most packets carry; another costs a control message
-		if t := &cfg.Tuning; t.Trimming && cfg.Security == nil {
-			c := transport.Classes(t.TrimClasses)
-			if c == (transport.Classes{}) {
-				c = transport.DefaultClasses
-			}
-			sock.TOS = c.Trimmable<<2 | dgram.ECT0
-		}
-	}
-	sock.SendBuf, sock.RecvBuf = ep.opts.buf(fi.OptSendBufSize, sock.SendBuf), ep.opts.buf(fi.OptRecvBufSize, sock.RecvBuf)
-	if cfg.Paths != 0 {
-		sock.Paths = cfg.Paths
-	}
-	// Trimming switches mark what they cut by its class, and a tap shows it.
-	sock.EveryClass = sock.EveryClass || cfg.Tuning.Trimming || cfg.Tap != nil
-	return sock
-}
 
 // open opens the socket and makes the FEP.
 func (ep *Endpoint) open() error {
 	cfg := &ep.info.Config
-	src := ep.info.SrcAddr
 	dscp, err := ep.dscp()
 	if err != nil {
 		return err
@@ -493,36 +479,14 @@ func (ep *Endpoint) open() error {
 	if err != nil {
 		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
 	}
-	tc := cfg.Tuning.fep()
-	tc.Local = conn.LocalAddr()
-	tc.Paths = conn.Ports()
-	tc.Notes = cfg.Tap != nil
-	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
-	if tc.PayloadMTU == 0 {
-		tc.PayloadMTU = 1024
-		if mtu := conn.Info().MTU; mtu != 0 {
-			tc.PayloadMTU = payloadMTU(mtu, src.IP, cfg.Security != nil)
-		}
-	}
-	if ep.link != nil {
-		tc.KnownPeersOnly = true // the one that it is connected to
-	}
-	tc.JobID = ep.job()
-	id := identity(src, conn.LocalAddr())
-	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
-	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
-	tc.DSCP = dscp
-	if ep.rxq.cq != nil && ep.managed {
-		tc.Admit = ep.rxq.q.Admit
-	}
-	tc.Hint = (*owner)(ep).unfit
-	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
+	id := identity(ep.info.SrcAddr, conn.LocalAddr())
+	tc := ep.engine(conn, id, dscp)
 	if cfg.Security != nil {
 		if ep.seal, err = ep.newSeal(tss.Config{Local: tc.Local.Addr()}); err != nil {
 			_ = conn.Close()
 			return err
 		}
-		tc.TSS, tc.OneRTT = ep.seal.dom, ep.link == nil
+		tc.TSS, tc.OneRTT = ep.seal.dom, ep.connection == nil
 	}
 	ep.seed = cfg.Seed
 	fep, err := transport.New(tc, rng(cfg.Seed))
@@ -543,7 +507,37 @@ func (ep *Endpoint) open() error {
 	return nil
 }
 
-// dscp is the code point of the endpoint's traffic class, else of the domain's
+// engine returns the configuration of the endpoint's FEP with name id, without its
+// security.
+func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.Config {
+	cfg := &ep.info.Config
+	tc := cfg.Tuning.fep()
+	tc.Local = conn.LocalAddr()
+	tc.Paths = conn.Ports()
+	tc.Notes = cfg.Tap != nil
+	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
+	if tc.PayloadMTU == 0 {
+		tc.PayloadMTU = 1024
+		if mtu := conn.Info().MTU; mtu != 0 {
+			tc.PayloadMTU = payloadMTU(mtu, ep.info.SrcAddr.IP, cfg.Security != nil)
+		}
+	}
+	if ep.connection != nil {
+		tc.KnownPeersOnly = true // the one that it is connected to
+	}
+	tc.JobID = ep.job()
+	tc.PIDonFEP, tc.RI, tc.Initiator = id.PIDonFEP, id.RI, id.Initiator
+	tc.MaxSends, tc.MaxRecvs = orDefault(ep.info.Tx.Size, defaultTxSize), orDefault(ep.info.Rx.Size, defaultRxSize)
+	tc.DSCP = dscp
+	if ep.rxq.cq != nil && ep.managed {
+		tc.Admit = ep.rxq.q.Admit
+	}
+	tc.Hint = (*owner)(ep).unfit
+	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
+	return tc
+}
+
+// dscp returns the code point of the endpoint's traffic class, or else of the domain's
 // (R-INFO-23).
 func (ep *Endpoint) dscp() (uint8, error) {
 	for _, c := range []fi.TClass{ep.info.Tx.TClass, ep.info.Domain.TClass, ep.domain.attr.TClass} {
@@ -558,7 +552,7 @@ func (ep *Endpoint) dscp() (uint8, error) {
 	return 0, nil
 }
 
-// identity is the address of an endpoint that asked for src and got local.
+// identity returns the address of an endpoint that asked for src and got local.
 func identity(src wire.Addr, local netip.AddrPort) wire.Addr {
 	id := wire.SockAddr(local)
 	if src.PIDonFEP != 0 {
@@ -573,8 +567,8 @@ func identity(src wire.Addr, local netip.AddrPort) wire.Addr {
 	return id
 }
 
-// job is the JobID: the endpoint's key wins over the domain's (R-ADDR-08), the
-// configuration stands in for either (R-ADDR-07). 0: the default of transport.
+// job returns the JobID: from the endpoint's key, else from the domain's (R-ADDR-08), else
+// from the configuration (R-ADDR-07). 0 stands for the default of transport.
 func (ep *Endpoint) job() uint32 {
 	for _, key := range [][]byte{ep.info.Ep.AuthKey, ep.info.Domain.AuthKey, ep.domain.attr.AuthKey} {
 		if j, err := jobOf(key); err == nil && j != 0 {
@@ -584,9 +578,9 @@ func (ep *Endpoint) job() uint32 {
 	return ep.info.Config.JobID
 }
 
-// rng is the randomness of an endpoint: of cryptographic quality, because
-// packet numbers and context ids must not be guessed (T3), unless a seed makes
-// it repeatable.
+// rng returns the endpoint's source of random numbers. It is of cryptographic quality,
+// because packet numbers and context ids must not be guessable (T3), unless a seed makes it
+// repeatable.
 func rng(seed uint64) *rand.Rand {
 	var key [32]byte
 	if seed != 0 {
@@ -606,12 +600,11 @@ func openErrno(err error) fi.Errno {
 	return fi.EINVAL
 }
 
-// Close closes the endpoint. Operations that are outstanding complete with
-// fi.ECANCELED before it returns, and nothing completes after; their
-// buffers are the caller's again. Without resource management those that the queue
-// has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG endpoint gets
-// fi.Shutdown; no event comes to this side any more. fi.EBADF: it is closed already.
-// fi.EBUSY: aliases are open (R-EP-17).
+// Close closes the endpoint. Outstanding operations end with fi.ECANCELED before it
+// returns, and none ends after; their buffers are the caller's again. Without resource
+// management, completions that the queue has no room for are dropped (R-EP-14). The peer of
+// an FI_EP_MSG endpoint gets fi.Shutdown; no further event comes to this side. fi.EBADF: it
+// is closed already. fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	ep.mu.Lock()
 	if ep.aliases > 0 {
@@ -624,18 +617,18 @@ func (ep *Endpoint) Close() error {
 	if was == stateClosed {
 		return fi.EBADF
 	}
-	if ep.link != nil {
-		ep.link.leave(linkIdle, linkPending, linkUp, linkDown, linkFailed)
+	if ep.connection != nil {
+		ep.connection.leave(connIdle, connPending, connUp, connDown, connFailed)
 	}
 	var err error
 	if drv != nil {
-		if err = drv.Close(); ep.link != nil && err == transport.ErrClosed {
+		if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
 			err = nil // Shutdown did
 		}
 		ep.ending.Wait()
 	}
-	if ep.link != nil {
-		ep.link.close()
+	if ep.connection != nil {
+		ep.connection.close()
 	}
 	if drv != nil {
 		ep.rebind(drv, nil)
@@ -650,8 +643,8 @@ func (ep *Endpoint) Close() error {
 	}
 	if ep.eq != nil {
 		ep.eq.Unbind()
-		if ep.link != nil {
-			ep.link.eq.Unbind()
+		if ep.connection != nil {
+			ep.connection.eq.Unbind()
 		}
 	}
 	ep.domain.release()

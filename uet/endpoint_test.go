@@ -52,6 +52,8 @@ func TestEndpointStates(t *testing.T) {
 	want(t, ep.BindCQ(q, fi.Transmit), fi.EINVAL) // R-EP-04
 	want(t, ep.Enable(), fi.ENOCQ)
 	ok(t, ep.BindCQ(q, fi.Recv)) // R-CQ-34: one queue for both directions
+	want(t, ep.BindCQ(q, fi.Recv), fi.EINVAL)
+	want(t, ep.BindCQ(q, fi.Transmit|fi.Recv), fi.EINVAL)
 	want(t, ep.Enable(), fi.ENOAV)
 	want(t, ep.BindAV(nil), fi.EINVAL)
 	ok(t, ep.BindAV(v))
@@ -197,6 +199,18 @@ func TestCapabilitiesAreNeeded(t *testing.T) {
 	ok(t, ep.Close())
 	ok(t, q.Close())
 	ok(t, v.Close())
+	// And one of untagged messages refuses tagged ones, also to a peer that it knows.
+	r = newRig(t, &Info{Caps: fi.Msg})
+	a, b, toB, _ := r.pair()
+	for range 2 {
+		ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+		ok(t, a.Send(nil, toB, nil))
+		wait(t, b.rx, a)
+		wait(t, a.tx, b)
+		want(t, b.TRecv(nil, fi.AddrUnspec, 0, 0, nil), fi.EOPNOTSUPP)
+		want(t, a.TSend(nil, toB, 0, nil), fi.EOPNOTSUPP)
+		want(t, a.TInject(nil, toB, 0), fi.EOPNOTSUPP)
+	}
 }
 
 func TestCancel(t *testing.T) {

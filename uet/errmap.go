@@ -3,7 +3,6 @@ package uet
 import (
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -12,8 +11,8 @@ import (
 const (
 	// ProvNack is added to a PDS NACK code.
 	ProvNack = 0x100
-	// ProvGaveUp says that the packet delivery gave up: no acknowledgement
-	// within PeerTimeout (R-ERR-33).
+	// ProvGaveUp says that packet delivery gave the peer up: no acknowledgement within
+	// PeerTimeout (R-ERR-33).
 	ProvGaveUp = 0x1FF
 	// ProvDrop is added to a transport.DropReason: why packets of a peer are
 	// dropped.
@@ -74,9 +73,9 @@ func rcErr(rc wire.RC) fi.Errno {
 	return fi.EOTHER
 }
 
-// nackErr returns the errno of the PDS NACK that ended an operation. The codes
-// of resources are retried until PeerTimeout and then say what was short (F32);
-// the rest end the PDC (R-ERR-34).
+// nackErr returns the errno of the PDS NACK that ended an operation. A NACK for lack of
+// resources is retried until PeerTimeout; its errno then says which resource was short
+// (F32). The others end the PDC (R-ERR-34).
 func nackErr(c wire.NackCode) fi.Errno {
 	if c >= wire.NackNoPDCAvail && c <= wire.NackNoResource {
 		return fi.ENOBUFS
@@ -86,7 +85,7 @@ func nackErr(c wire.NackCode) fi.Errno {
 
 // errno returns the errno and the provider error number of a failed operation:
 // the one table behind every error completion.
-func errno(cause ses.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov uint32) {
+func errno(cause transport.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov uint32) {
 	switch {
 	case nack != 0:
 		prov = ProvNack + uint32(nack)
@@ -94,39 +93,39 @@ func errno(cause ses.Cause, rc wire.RC, nack wire.NackCode) (err fi.Errno, prov 
 		prov = uint32(rc)
 	}
 	switch cause {
-	case ses.Refused: // R-ERR-01 to 32
+	case transport.Rejected: // R-ERR-01 to 32
 		return rcErr(rc), prov
-	case ses.Truncated: // R-ERR-38, R-MSG-11
+	case transport.Truncated: // R-ERR-38, R-MSG-11
 		return fi.ETRUNC, prov
-	case ses.Cancelled, ses.Closed: // R-ERR-37, F27
+	case transport.Cancelled, transport.Closed: // R-ERR-37, F27
 		return fi.ECANCELED, prov
-	case ses.TimedOut: // R-ERR-33, F9
+	case transport.TimedOut: // R-ERR-33, F9
 		return fi.ETIMEDOUT, ProvGaveUp
-	case ses.Unreachable: // R-ERR-35, F11
+	case transport.Unreachable: // R-ERR-35, F11
 		return fi.EHOSTUNREACH, prov
-	case ses.Aborted: // R-ERR-34, F12, F31
+	case transport.Aborted: // R-ERR-34, F12, F31
 		return nackErr(nack), prov
-	case ses.PeerError: // R-ERR-45
+	case transport.PeerError: // R-ERR-45
 		if prov == 0 {
 			prov = uint32(wire.RCInitiatorError)
 		}
 		return fi.EIO, prov
-	case ses.NoResource: // F32
+	case transport.NoResource: // F32
 		return fi.ENOBUFS, prov
-	case ses.NotReady: // F18, R-ERR-01, 03, 04
+	case transport.NotReady: // F18, R-ERR-01, 03, 04
 		return fi.ENORX, prov
-	case ses.TooBig: // F7
+	case transport.TooBig: // F7
 		return fi.EMSGSIZE, prov
-	case ses.NoKey: // F33
+	case transport.NoKey: // F33
 		return fi.EKEYREJECTED, prov
-	case ses.NoMessage: // R-ERR-39, R-TAG-08
+	case transport.NoMessage: // R-ERR-39, R-TAG-08
 		return fi.ENOMSG, prov
 	}
 	return fi.EOTHER, prov
 }
 
-// dropErr is the errno of a peer whose packets are dropped for a reason (F14,
-// F31, T3).
+// dropErr returns the errno of a peer whose packets are dropped for a reason (F14, F31,
+// T3).
 func dropErr(r transport.DropReason) fi.Errno {
 	switch r {
 	case transport.DropCRC:

@@ -5,7 +5,6 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -21,7 +20,7 @@ func TestErrnoOfEveryReturnCode(t *testing.T) {
 		0x21: fi.EREMOTEIO, 0x22: fi.ETRUNC, 0x23: fi.EIO, 0x24: fi.ENOBUFS,
 	}
 	for rc := wire.RC(0); rc < 0x40; rc++ { // 6 bits
-		err, prov := errno(ses.Refused, rc, 0)
+		err, prov := errno(transport.Rejected, rc, 0)
 		w, known := want[rc]
 		switch {
 		case known && (err != w || prov != uint32(rc)):
@@ -42,7 +41,7 @@ func TestErrnoOfEveryReturnCode(t *testing.T) {
 func TestErrnoOfEveryNackCode(t *testing.T) {
 	for c := 1; c < 256; c++ {
 		nack := wire.NackCode(c)
-		err, prov := errno(ses.Aborted, 0, nack)
+		err, prov := errno(transport.Aborted, 0, nack)
 		want := fi.ECONNABORTED // R-ERR-34
 		if nack >= 0x04 && nack <= 0x0A {
 			want = fi.ENOBUFS // F32
@@ -57,25 +56,25 @@ func TestErrnoOfEveryNackCode(t *testing.T) {
 }
 
 func TestErrnoOfEveryCause(t *testing.T) {
-	want := map[ses.Cause]struct {
+	want := map[transport.Cause]struct {
 		err  fi.Errno
 		prov uint32
 	}{
-		ses.Truncated:   {fi.ETRUNC, 0},        // R-ERR-38
-		ses.Cancelled:   {fi.ECANCELED, 0},     // R-ERR-37
-		ses.TimedOut:    {fi.ETIMEDOUT, 0x1FF}, // R-ERR-33
-		ses.Unreachable: {fi.EHOSTUNREACH, 0},  // R-ERR-35
-		ses.Aborted:     {fi.ECONNABORTED, 0},  // R-ERR-34
-		ses.PeerError:   {fi.EIO, 0x23},        // R-ERR-45
-		ses.NoResource:  {fi.ENOBUFS, 0},       // F32
-		ses.NotReady:    {fi.ENORX, 0},         // F18
-		ses.TooBig:      {fi.EMSGSIZE, 0},      // F7
-		ses.Closed:      {fi.ECANCELED, 0},     // F27
-		ses.NoMessage:   {fi.ENOMSG, 0},        // R-ERR-39
-		ses.NoKey:       {fi.EKEYREJECTED, 0},  // F33
+		transport.Truncated:   {fi.ETRUNC, 0},        // R-ERR-38
+		transport.Cancelled:   {fi.ECANCELED, 0},     // R-ERR-37
+		transport.TimedOut:    {fi.ETIMEDOUT, 0x1FF}, // R-ERR-33
+		transport.Unreachable: {fi.EHOSTUNREACH, 0},  // R-ERR-35
+		transport.Aborted:     {fi.ECONNABORTED, 0},  // R-ERR-34
+		transport.PeerError:   {fi.EIO, 0x23},        // R-ERR-45
+		transport.NoResource:  {fi.ENOBUFS, 0},       // F32
+		transport.NotReady:    {fi.ENORX, 0},         // F18
+		transport.TooBig:      {fi.EMSGSIZE, 0},      // F7
+		transport.Closed:      {fi.ECANCELED, 0},     // F27
+		transport.NoMessage:   {fi.ENOMSG, 0},        // R-ERR-39
+		transport.NoKey:       {fi.EKEYREJECTED, 0},  // F33
 	}
-	for c := ses.OK + 1; c.String() != "unknown cause"; c++ {
-		if c == ses.Refused {
+	for c := transport.OK + 1; c.String() != "unknown cause"; c++ {
+		if c == transport.Rejected {
 			continue
 		}
 		w, known := want[c]
@@ -90,7 +89,7 @@ func TestErrnoOfEveryCause(t *testing.T) {
 		t.Errorf("an unknown cause: %v", err)
 	}
 	// F32: the code that stood in the way is told.
-	if err, prov := errno(ses.NoResource, 0, 0x04); err != fi.ENOBUFS || prov != 0x104 {
+	if err, prov := errno(transport.NoResource, 0, 0x04); err != fi.ENOBUFS || prov != 0x104 {
 		t.Errorf("no PDC for too long: %v, prov %#x", err, prov)
 	}
 }

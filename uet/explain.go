@@ -11,17 +11,16 @@ import (
 
 // A Reason says why GetInfo refuses something, and what to do.
 type Reason struct {
-	// Interface is the interface (the domain) that is refused; "": everything is,
-	// and GetInfo returns nothing.
+	// Interface is the interface (the domain) that is refused. It is "" if everything is
+	// refused and GetInfo returns nothing.
 	Interface string `json:"interface,omitempty"`
-	// Field is the field of Info that asks for it: "Caps", "Ep.Type",
-	// "Tx.OpFlags", "Config.PayloadMTU", …; "Domain" if it is the state of the
-	// interface.
+	// Field is the field of Info that causes the refusal: "Caps", "Ep.Type", "Tx.OpFlags",
+	// "Config.PayloadMTU", …; "Domain" if it is the state of the interface.
 	Field string `json:"field"`
-	// Asked is what the hints ask for, Have what there is; "" says nothing.
+	// Asked is what the hints ask for, Have what is available; "" says nothing.
 	Asked string `json:"asked,omitempty"`
 	Have  string `json:"have,omitempty"`
-	// Why and Mend are a sentence each, without a full stop.
+	// Why and Mend are one sentence each, without a full stop.
 	Why  string `json:"why"`
 	Mend string `json:"mend"`
 }
@@ -40,11 +39,10 @@ func (r Reason) String() string {
 	return s + ": " + r.Why + "; " + r.Mend
 }
 
-// Explain gives the reasons why GetInfo, with these hints and no node, offers less or
-// nothing: hints that cannot be served, and interfaces that are of no use or do not
-// serve them. There is a Reason without an Interface exactly if GetInfo returns
-// nothing. It uses GetInfo's own code to decide. To learn about a peer, set
-// hints.DestAddr.
+// Explain returns the reasons why GetInfo, with these hints and no node, offers less or
+// nothing: hints that cannot be met, and interfaces that are unusable or do not meet them.
+// It has a Reason without an Interface exactly if GetInfo returns nothing. It uses
+// GetInfo's own code to decide. To ask about a peer, set hints.DestAddr.
 func Explain(hints *Info) []Reason {
 	var why reasons
 	if _, err := getInfo("", "", 0, hints, &why); err != nil && !errors.Is(err, fi.ENODATA) {
@@ -53,15 +51,15 @@ func Explain(hints *Info) []Reason {
 	return why.list
 }
 
-// reasons collects why something is refused.
+// reasons collects the reasons for refusals.
 type reasons struct{ list []Reason }
 
-// refused reports whether everything is.
+// refused reports whether everything is refused.
 func (r *reasons) refused() bool {
 	return slices.ContainsFunc(r.list, func(x Reason) bool { return x.Interface == "" })
 }
 
-// err is the first reason that everything is refused, as fi.EINVAL.
+// err returns fi.EINVAL with the first reason why everything is refused.
 func (r *reasons) err() error {
 	for _, x := range r.list {
 		if x.Interface == "" {
@@ -75,21 +73,21 @@ func (r *reasons) refuse(field string, asked, have any, why, mend string) {
 	r.refuseAt("", field, asked, have, why, mend)
 }
 
-func (r *reasons) refuseAt(link, field string, asked, have any, why, mend string) {
-	r.list = append(r.list, Reason{link, field, fmt.Sprint(asked), fmt.Sprint(have), why, mend})
+func (r *reasons) refuseAt(iface, field string, asked, have any, why, mend string) {
+	r.list = append(r.list, Reason{iface, field, fmt.Sprint(asked), fmt.Sprint(have), why, mend})
 }
 
-// had forgets why single addresses of an interface were left out that serves the
-// hints by another one.
-func (r *reasons) had(link string) {
-	r.list = slices.DeleteFunc(r.list, func(x Reason) bool { return x.Interface == link })
+// had removes the reasons for single addresses of an interface that meets the hints with
+// another address.
+func (r *reasons) had(iface string) {
+	r.list = slices.DeleteFunc(r.list, func(x Reason) bool { return x.Interface == iface })
 }
 
-// none says that no interface is left.
-func (r *reasons) none(hints *Info, links []link) {
-	if name := hints.Domain.Name; name != "" && !slices.ContainsFunc(links, func(l link) bool { return l.name == name }) {
+// none adds the reason that no interface is left.
+func (r *reasons) none(hints *Info, ifaces []netInterface) {
+	if name := hints.Domain.Name; name != "" && !slices.ContainsFunc(ifaces, func(l netInterface) bool { return l.name == name }) {
 		var names []string
-		for _, l := range links {
+		for _, l := range ifaces {
 			names = append(names, l.name)
 		}
 		r.refuse("Domain.Name", name, strings.Join(names, ", "), "this host has no interface of that name", "leave Domain.Name out, or name one of these")
@@ -98,7 +96,7 @@ func (r *reasons) none(hints *Info, links []link) {
 	r.refuse("Domain", hints.Domain.Name, "", "no interface serves the hints", "see the reason of each interface")
 }
 
-// caps refuses the capabilities beyond those there are, each for itself.
+// caps refuses the capabilities that are not available, each with a reason of its own.
 func (r *reasons) caps(field string, want, there fi.Caps) {
 	for bad := want &^ there; bad != 0; bad &= bad - 1 {
 		c := bad & -bad
@@ -113,7 +111,7 @@ func (r *reasons) caps(field string, want, there fi.Caps) {
 	}
 }
 
-// within refuses capabilities of one direction: those that are not of it, and those
+// within refuses capabilities of one direction: those that do not belong to it, and those
 // that the endpoint as a whole does not have.
 func (r *reasons) within(field string, want, direction, all fi.Caps) {
 	r.caps(field, want, direction)
@@ -122,7 +120,7 @@ func (r *reasons) within(field string, want, direction, all fi.Caps) {
 	}
 }
 
-// opFlags refuses default flags, each for itself.
+// opFlags refuses default flags, each with a reason of its own.
 func (r *reasons) opFlags(field string, want, there fi.Flags) {
 	for bad := want &^ there; bad != 0; bad &= bad - 1 {
 		f := bad & -bad
@@ -159,7 +157,7 @@ func (r *reasons) atLeast0(field string, asked int) {
 	}
 }
 
-// among refuses what is no value of an enumeration.
+// among refuses a value that is not in an enumeration.
 func (r *reasons) among(field string, asked, last uint8) {
 	if asked > last {
 		r.refuse(field, asked, "", "there is no such model", "leave "+field+" 0 for the default")
@@ -202,7 +200,7 @@ var notOffered = map[fi.Caps]refusal{
 	fi.Peer:         {"there are no providers below or above this one", "leave it out"},
 }
 
-// noFlag are default flags of operations that are not offered.
+// noFlag are the default flags of operations that are not offered.
 var noFlag = map[fi.Flags]refusal{
 	fi.MatchComplete:  {"the target does not tell yet when a message was matched; a weaker level is not passed off as this one", "take FI_DELIVERY_COMPLETE, and let the target answer"},
 	fi.CommitComplete: {"there is no persistent memory target yet", "take FI_DELIVERY_COMPLETE, and let the target answer when it has stored the data"},

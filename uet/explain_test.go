@@ -77,27 +77,27 @@ func TestExplainInterfaces(t *testing.T) {
 	hints, tmpl := &Info{}, match(&Info{}, &reasons{})
 	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	for name, c := range map[string]struct {
-		link  link
+		iface netInterface
 		hints *Info
 		want  string // field and what there is
 	}{
-		"down":          {link{name: "x", down: true}, hints, "Domain down"},
-		"no address":    {link{name: "x"}, hints, "Domain no address"},
-		"error":         {link{name: "x", err: os.ErrNotExist}, hints, "Domain file does not exist"},
-		"good":          {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, hints, ""},
-		"other name":    {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Domain: DomainAttr{Name: "y"}}, "Domain.Name x"},
-		"small mtu":     {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Config: Config{PayloadMTU: 4096}}, "Config.PayloadMTU 1024 with an MTU of 1500"},
-		"injects":       {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Tx: TxAttr{InjectSize: 2000}}, "Tx.InjectSize 1024"},
-		"family":        {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{AddrFormat: fi.FormatSockaddr6}, "AddrFormat 192.0.2.1"},
-		"two, one good": {link{name: "x", mtu: 1500, addrs: []netip.Addr{v4, v6}}, &Info{AddrFormat: fi.FormatSockaddr6}, "AddrFormat 192.0.2.1"},
+		"down":          {netInterface{name: "x", down: true}, hints, "Domain down"},
+		"no address":    {netInterface{name: "x"}, hints, "Domain no address"},
+		"error":         {netInterface{name: "x", err: os.ErrNotExist}, hints, "Domain file does not exist"},
+		"good":          {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, hints, ""},
+		"other name":    {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Domain: DomainAttr{Name: "y"}}, "Domain.Name x"},
+		"small mtu":     {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Config: Config{PayloadMTU: 4096}}, "Config.PayloadMTU 1024 with an MTU of 1500"},
+		"injects":       {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{Tx: TxAttr{InjectSize: 2000}}, "Tx.InjectSize 1024"},
+		"family":        {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4}}, &Info{AddrFormat: fi.FormatSockaddr6}, "AddrFormat 192.0.2.1"},
+		"two, one good": {netInterface{name: "x", mtu: 1500, addrs: []netip.Addr{v4, v6}}, &Info{AddrFormat: fi.FormatSockaddr6}, "AddrFormat 192.0.2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var why reasons
 			tmpl := *tmpl
 			tmpl.Config = c.hints.Config
-			if c.link.asked(c.hints, &why) {
-				for _, ip := range c.link.addrs {
-					c.link.way(&tmpl, c.hints, ip, wire.Addr{}, wire.Addr{}, netip.Addr{}, &why)
+			if c.iface.asked(c.hints, &why) {
+				for _, ip := range c.iface.addrs {
+					c.iface.way(&tmpl, c.hints, ip, wire.Addr{}, wire.Addr{}, netip.Addr{}, &why)
 				}
 			}
 			whole(t, why.list)

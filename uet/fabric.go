@@ -12,17 +12,17 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// A parent knows the objects that were opened in it: it cannot be closed before
-// them (F29).
+// A parent counts the objects that were opened in it. It cannot be closed before them
+// (F29).
 type parent struct {
 	mu       sync.Mutex // guards what follows
 	children int
-	// queues are the queues and vectors, which do not know their parent.
+	// queues are the queues and vectors. They do not know their parent.
 	queues []queue
 	gone   bool
 }
 
-// A queue is an object that a parent asks whether it is closed.
+// A queue is an object of a parent that knows whether it is closed.
 type queue interface{ Closed() bool }
 
 // adopt counts a child. fi.EBADF: the parent is closed.
@@ -43,7 +43,7 @@ func (p *parent) release() {
 	p.mu.Unlock()
 }
 
-// keep remembers a queue that open makes.
+// keep adds a queue that open makes.
 func keep[Q queue](p *parent, open func() (Q, error)) (Q, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *parent) owns(q queue) bool {
 	return slices.Contains(p.queues, q)
 }
 
-// prune forgets the queues that are closed.
+// prune forgets the closed queues.
 func (p *parent) prune() {
 	open := p.queues[:0]
 	for _, q := range p.queues {
@@ -102,8 +102,8 @@ type Fabric struct {
 	context any
 }
 
-// OpenFabric opens the fabric that info describes. fi.EINVAL: info is nil or of
-// another provider.
+// OpenFabric opens the fabric that info describes. fi.EINVAL: info is nil or of another
+// provider.
 func OpenFabric(info *Info, ctx any) (*Fabric, error) {
 	if info == nil {
 		return nil, fi.EINVAL
@@ -116,7 +116,7 @@ func OpenFabric(info *Info, ctx any) (*Fabric, error) {
 	return &Fabric{attr: info.Fabric, context: ctx}, nil
 }
 
-// Attr returns what the fabric was opened with.
+// Attr returns the attributes that the fabric was opened with.
 func (f *Fabric) Attr() FabricAttr { return f.attr }
 
 // Context returns the context given to OpenFabric.
@@ -134,8 +134,8 @@ func (f *Fabric) OpenEQ(attr eq.Attr, ctx any) (*eq.EQ, error) {
 	return keep(&f.parent, func() (*eq.EQ, error) { return eq.New(attr, ctx) })
 }
 
-// OpenDomain opens the domain that info describes: a network interface. fi.EINVAL:
-// info is nil, or its Domain asks for what GetInfo refuses.
+// OpenDomain opens the domain that info describes: a network interface. fi.EINVAL: info is
+// nil, or its Domain asks for something that GetInfo refuses.
 func (f *Fabric) OpenDomain(info *Info, ctx any) (*Domain, error) {
 	if info == nil {
 		return nil, fi.EINVAL
@@ -165,15 +165,15 @@ type Domain struct {
 	dialers dialers
 }
 
-// maxQueues is how many completion queues, and how many counters, a domain may
-// have open unless its Info says otherwise: arbitrary, to stop a program that
-// leaks them.
+// maxQueues is how many completion queues, and how many counters, a domain may have open
+// unless its Info says otherwise. The number is arbitrary; it stops a program that leaks
+// them.
 const maxQueues = 1 << 10
 
-// limited is the open objects of a kind of which there may be so many.
+// limited is a list of open objects of one kind, with a limit on their number.
 type limited []interface{ Closed() bool }
 
-// room forgets those that are closed. fi.ENOSPC: there are most open.
+// room forgets the closed objects. fi.ENOSPC: the limit is reached.
 func (l *limited) room(most int) error {
 	*l = slices.DeleteFunc(*l, func(q interface{ Closed() bool }) bool { return q.Closed() })
 	if len(*l) >= orDefault(most, maxQueues) {
@@ -182,7 +182,7 @@ func (l *limited) room(most int) error {
 	return nil
 }
 
-// Attr returns what the domain was opened with.
+// Attr returns the attributes that the domain was opened with.
 func (d *Domain) Attr() DomainAttr { return d.attr }
 
 // Context returns the context given to OpenDomain.
@@ -199,8 +199,8 @@ func (d *Domain) Close() error {
 	return nil
 }
 
-// OpenCQ opens a completion queue (fi_cq_open). Its StrError defaults to
-// ProvString. fi.ENOSPC: DomainAttr.CQCnt of them are open (R-CQ-33).
+// OpenCQ opens a completion queue (fi_cq_open). Its StrError defaults to ProvString.
+// fi.ENOSPC: DomainAttr.CQCnt queues are open (R-CQ-33).
 func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
 	if attr.StrError == nil {
 		attr.StrError = ProvString
@@ -217,15 +217,15 @@ func (d *Domain) OpenCQ(attr cq.Attr, ctx any) (*cq.CQ, error) {
 	})
 }
 
-// OpenAV opens an address vector (fi_av_open). Its Format is that of the Info which
-// the domain was opened with.
+// OpenAV opens an address vector (fi_av_open). Its Format is that of the Info that the
+// domain was opened with.
 func (d *Domain) OpenAV(attr av.Attr, ctx any) (*av.AV, error) {
 	attr.Format = d.format
 	return keep(&d.parent, func() (*av.AV, error) { return av.New(attr, ctx) })
 }
 
-// AVEvents makes an event queue what av.AV.BindEvents wants: insertions into an
-// AV opened with fi.Event report there (R-AV-08).
+// AVEvents adapts an event queue to av.AV.BindEvents. Insertions into an address vector
+// that was opened with fi.Event are then reported to q (R-AV-08).
 func AVEvents(q *eq.EQ) av.Events {
 	if q == nil {
 		return nil // which BindEvents refuses

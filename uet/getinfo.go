@@ -13,22 +13,20 @@ import (
 
 	"github.com/uetkit/uetkit/av"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/internal/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // NumericHost is fi.NumericHost.
 const NumericHost = fi.NumericHost
 
-// GetInfo returns the ways to communicate that satisfy the hints, best first
-// (fi_getinfo(3)). node is a host name, an IP address or an address string
-// fi_addr_uet://…; service a port number or name. They name the destination,
-// or with fi.Source the local address. Nil hints ask for nothing but socket addresses
-// (see Info.AddrFormat).
+// GetInfo returns the ways to communicate that meet the hints, best first (fi_getinfo(3)).
+// node is a host name, an IP address or an address string fi_addr_uet://…; service is a
+// port number or name. They name the destination, or with fi.Source the local address. Nil
+// hints ask for nothing but socket addresses (see Info.AddrFormat).
 //
-// fi.ENODATA: nothing satisfies the hints, or node cannot be resolved.
-// fi.EBADFLAGS: flags other than fi.Source and fi.NumericHost. fi.EINVAL:
-// contradictory arguments.
+// fi.ENODATA: nothing meets the hints, or node cannot be resolved. fi.EBADFLAGS: flags
+// other than fi.Source and fi.NumericHost. fi.EINVAL: contradictory arguments.
 func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error) {
 	infos, err := getInfo(node, service, flags, hints, &reasons{})
 	if err != nil {
@@ -37,8 +35,8 @@ func GetInfo(node, service string, flags fi.Flags, hints *Info) ([]*Info, error)
 	return infos, nil
 }
 
-// getInfo is GetInfo, and also collects the reasons of every refusal, for Explain. It
-// fails with fi.ENODATA exactly if there is a Reason without an interface.
+// getInfo is GetInfo, and also collects the reason of every refusal for Explain. It fails
+// with fi.ENODATA exactly if there is a Reason without an interface.
 func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([]*Info, error) {
 	if flags&^(fi.Source|fi.NumericHost) != 0 {
 		return nil, fi.EBADFLAGS
@@ -66,7 +64,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 		}
 	}
 	src, dst = byName(src), byName(dst)
-	links, err := interfaces()
+	ifaces, err := interfaces()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +76,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 		}
 	}
 	var infos []*Info
-	for _, l := range links {
+	for _, l := range ifaces {
 		n := len(infos)
 		if !l.asked(hints, why) {
 			continue
@@ -93,7 +91,7 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 		}
 	}
 	if len(infos) == 0 && !why.refused() {
-		why.none(hints, links)
+		why.none(hints, ifaces)
 	}
 	if why.refused() {
 		return nil, fi.ENODATA
@@ -107,8 +105,8 @@ func getInfo(node, service string, flags fi.Flags, hints *Info, why *reasons) ([
 	return infos, nil
 }
 
-// asked reports whether an interface is of use and the hints leave it in.
-func (l *link) asked(hints *Info, why *reasons) bool {
+// asked reports whether an interface is usable and the hints do not exclude it.
+func (l *netInterface) asked(hints *Info, why *reasons) bool {
 	switch name := hints.Domain.Name; {
 	case name != "" && name != l.name:
 		why.refuseAt(l.name, "Domain.Name", name, l.name, "the hints name another interface", "leave Domain.Name out, or name this one")
@@ -124,9 +122,8 @@ func (l *link) asked(hints *Info, why *reasons) bool {
 	return false
 }
 
-// way is how to communicate from one address, nil if that does not satisfy the
-// hints.
-func (l *link) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via netip.Addr, why *reasons) *Info {
+// way returns how to communicate from one address, or nil if that does not meet the hints.
+func (l *netInterface) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via netip.Addr, why *reasons) *Info {
 	refuse := func(field string, asked, have any, because, mend string) *Info {
 		why.refuseAt(l.name, field, asked, have, because, mend)
 		return nil
@@ -178,7 +175,7 @@ func boolOrder(a, b bool) int {
 	return 1
 }
 
-// clone gives the Info slices of its own.
+// clone returns a copy of the Info with slices of its own.
 func (in *Info) clone() {
 	in.Ep.AuthKey = bytes.Clone(in.Ep.AuthKey)
 	in.Domain.AuthKey = bytes.Clone(in.Domain.AuthKey)
@@ -195,8 +192,8 @@ func (in *Info) check() error {
 	return why.err()
 }
 
-// match checks hints against what the provider can do and returns the Info that
-// satisfies them, addresses left out (R-INFO-01 to 26). What it refuses it says.
+// match checks hints against what the provider can do. It returns the Info that meets them,
+// without addresses (R-INFO-01 to 26), and adds the reasons of its refusals to why.
 func match(h *Info, why *reasons) *Info {
 	in := &Info{Config: h.Config, AddrFormat: h.AddrFormat}
 	in.Caps = grantCaps(h.Caps, why)
@@ -220,8 +217,8 @@ func match(h *Info, why *reasons) *Info {
 	return in
 }
 
-// grantCaps grants the capabilities asked for, and no primary one beyond them.
-// Without any asked for it grants all but askedCaps.
+// grantCaps grants the capabilities asked for, and no primary capability beyond them. If
+// none is asked for, it grants all but askedCaps.
 func grantCaps(want fi.Caps, why *reasons) fi.Caps {
 	why.caps("Caps", want, primaryCaps|secondaryCaps)
 	if want&fi.ExactDirectedRecv != 0 && want&(fi.DirectedRecv|fi.TaggedDirectedRecv) == 0 {
@@ -341,7 +338,7 @@ func (in *Info) matchDomain(h *DomainAttr, why *reasons) {
 	why.among("Domain.DataProgress", uint8(h.DataProgress), uint8(fi.ProgressControlUnified))
 	why.among("Domain.ResourceMgmt", uint8(h.ResourceMgmt), uint8(fi.RMEnabled))
 	why.among("Domain.AVType", uint8(h.AVType), uint8(fi.AVTable))
-	// R-INFO-18 to 20: whatever is asked.
+	// R-INFO-18 to 20: independent of the hints.
 	if h.Threading != fi.ThreadUnspec {
 		d.Threading = h.Threading
 	}
@@ -377,8 +374,8 @@ func orDefault(n, def int) int {
 	return n
 }
 
-// jobOf reads a JobID from an authorization key: 3 or 4 bytes, big-endian, at
-// most 24 bits (R-ADDR-07). No key is job 0, "not said".
+// jobOf reads a JobID from an authorization key: 3 or 4 bytes, big-endian, at most 24 bits
+// (R-ADDR-07). An empty key gives 0, "not said".
 func jobOf(key []byte) (uint32, error) {
 	var job uint32
 	switch len(key) {
@@ -397,9 +394,8 @@ func jobOf(key []byte) (uint32, error) {
 	return job, nil
 }
 
-// resolve turns node and service into an address. Without a node the IP is
-// left out, without a service the port is 0, or the well-known one for a
-// destination.
+// resolve turns node and service into an address. Without a node the IP address is left
+// out. Without a service the port is 0, or the well-known port for a destination.
 func resolve(node, service string, flags fi.Flags, format fi.AddrFormat) (wire.Addr, error) {
 	if strings.HasPrefix(node, wire.AddrScheme) {
 		if service != "" { // R-AV-15
@@ -461,9 +457,9 @@ func fits(f fi.AddrFormat, ip netip.Addr) bool {
 	return true
 }
 
-// A link is a network interface. One that is down, or of which err is not nil, or
-// without addrs is of no use.
-type link struct {
+// A netInterface is a network interface. It is unusable if it is down, if err is not nil,
+// or if it has no addrs.
+type netInterface struct {
 	name  string
 	mtu   int
 	down  bool
@@ -471,16 +467,16 @@ type link struct {
 	addrs []netip.Addr
 }
 
-// interfaces returns the interfaces; those that lead outside first, IPv4 before
-// IPv6 within each.
-func interfaces() ([]link, error) {
+// interfaces returns the interfaces of the host: those that lead outside first, then within
+// each group IPv4 before IPv6.
+func interfaces() ([]netInterface, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	var out, loop []link
+	var out, loop []netInterface
 	for _, i := range ifs {
-		l := link{name: i.Name, mtu: i.MTU, down: i.Flags&net.FlagUp == 0}
+		l := netInterface{name: i.Name, mtu: i.MTU, down: i.Flags&net.FlagUp == 0}
 		if !l.down {
 			l.addrs, l.err = addrsOf(&i)
 		}
@@ -493,7 +489,7 @@ func interfaces() ([]link, error) {
 	return append(out, loop...), nil
 }
 
-// addrsOf are the addresses that one can send from.
+// addrsOf returns the addresses of an interface that packets can be sent from.
 func addrsOf(i *net.Interface) ([]netip.Addr, error) {
 	addrs, err := i.Addrs()
 	if err != nil {
@@ -518,7 +514,7 @@ func addrsOf(i *net.Interface) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// route is the local address from which packets to ip leave. Nothing is sent.
+// route returns the local address from which packets to ip leave. It sends nothing.
 func route(ip netip.Addr) (netip.Addr, error) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, wire.Port)))
 	if err != nil {
@@ -532,8 +528,8 @@ func route(ip netip.Addr) (netip.Addr, error) {
 	return a.AddrPort().Addr().Unmap(), nil
 }
 
-// Bytes of a packet besides the payload: UDP, the PDS request with a CC state,
-// the SES header, the trailer; and what sealing adds.
+// Bytes of a packet besides the payload: UDP, the PDS request with a CC state, the SES
+// header, the trailer; and the bytes that sealing adds.
 const (
 	headerBytes = 8 + 16 + wire.ReqStdLen + wire.CRCLen
 	sealBytes   = wire.TSSSSILen + wire.ICVLen - wire.CRCLen

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/internal/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -237,7 +237,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 			t.Errorf("asked for %v, granted %v", c, in.Caps)
 		}
 	}
-	if in := loopback(t, nil); in.Caps&always != always || in.Caps&askedCaps != 0 || in.Tx.Caps&^in.Caps != 0 || in.Rx.Caps&^in.Caps != 0 {
+	if in := loopback(t, nil); in.Caps&always != always || in.Caps&(fi.SourceErr|fi.Fence|fi.AVUserID|fi.ExactDirectedRecv) != 0 || in.Tx.Caps&^in.Caps != 0 || in.Rx.Caps&^in.Caps != 0 {
 		t.Errorf("without hints: %v, tx %v, rx %v", in.Caps, in.Tx.Caps, in.Rx.Caps)
 	}
 	// R-INFO-14: a bit pattern asks for no more than all bits.
@@ -268,6 +268,13 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 			_, err = GetInfo("127.0.0.1", "", fi.Source, &Info{Rx: RxAttr{MsgOrder: o}})
 			want(t, err, fi.ENODATA)
 		}
+	}
+	// R-INFO-12, -24: an injected message is one packet, not a byte more.
+	if most := in.Tx.InjectSize; loopback(t, &Info{Tx: TxAttr{InjectSize: most}}).Tx.InjectSize < most {
+		t.Errorf("%d bytes to inject are not granted", most)
+	} else {
+		_, err := GetInfo("127.0.0.1", "", fi.Source, &Info{Tx: TxAttr{InjectSize: most + 1}})
+		want(t, err, fi.ENODATA)
 	}
 	// R-INFO-08: no bit outside those asked for.
 	if in := loopback(t, &Info{Domain: DomainAttr{MRMode: fi.MRLocal | fi.MRProvKey}}); in.Domain.MRMode != 0 {

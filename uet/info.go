@@ -2,7 +2,7 @@ package uet
 
 import (
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/ses"
+	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -16,9 +16,9 @@ const (
 
 // Limits that GetInfo reports.
 const (
-	// MaxMsgSize is the longest message, in bytes (R-INFO-11): 0xFFFFFFFE, but where
-	// int has 32 bits.
-	MaxMsgSize = ses.MaxMessage
+	// MaxMsgSize is the longest message in bytes (R-INFO-11): 0xFFFFFFFE, or less where int
+	// has 32 bits.
+	MaxMsgSize = transport.MaxMessage
 	// IovLimit is the most vector elements of a message (R-INFO-10).
 	IovLimit = 64
 	// CQDataSize is the size of remote CQ data in bytes (R-INFO-13).
@@ -34,16 +34,15 @@ const (
 type Info struct {
 	Caps fi.Caps
 	Mode fi.Mode
-	// AddrFormat says what addresses look like as bytes: those that the address
-	// vectors of a domain opened with this Info look up, and those of unknown sources in
-	// errors. In Go they are wire.Addr. GetInfo without hints says socket addresses,
-	// fi.FormatSockaddr4 or fi.FormatSockaddr6; hints choose among them, text
-	// (fi.FormatStr) and, with fi.FormatUnspec, the UET record, which alone of the binary
-	// ones has PIDonFEP, RI and initiator (R-INFO-22).
+	// AddrFormat is the format of addresses as bytes: in the lookups of a domain's address
+	// vectors, and in errors about unknown sources. In Go, addresses are wire.Addr. Without
+	// hints GetInfo returns fi.FormatSockaddr4 or fi.FormatSockaddr6. Hints may choose one
+	// of these, text (fi.FormatStr), or with fi.FormatUnspec the UET record, the only
+	// binary format that has PIDonFEP, RI and initiator (R-INFO-22).
 	AddrFormat fi.AddrFormat
-	// SrcAddr is the local address. Port 0: an ephemeral port.
+	// SrcAddr is the local address. Port 0 stands for an ephemeral port.
 	SrcAddr wire.Addr
-	// DestAddr is what node and service resolved to; the zero Addr without.
+	// DestAddr is the address that node and service resolved to, or the zero Addr.
 	DestAddr wire.Addr
 
 	Tx     TxAttr
@@ -52,8 +51,8 @@ type Info struct {
 	Domain DomainAttr
 	Fabric FabricAttr
 
-	// Handle says where an FI_EP_MSG endpoint to be opened comes from: from a
-	// request (R-EQ-41) or a passive endpoint (R-CM-18). nil: from neither.
+	// Handle is the origin of an FI_EP_MSG endpoint to be opened: a request (R-EQ-41), a
+	// passive endpoint (R-CM-18), or nil.
 	Handle Handle
 
 	// Config are the settings of the provider.
@@ -64,8 +63,8 @@ type Info struct {
 type TxAttr struct {
 	Caps    fi.Caps
 	OpFlags fi.Flags // defaults of calls without a flags argument (R-EP-09)
-	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders are of
-	// reads and writes, and there are none.
+	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders concern
+	// reads and writes, which are not offered.
 	MsgOrder fi.Order
 	// TClass is the traffic class of packets (R-INFO-23); 0: the domain's.
 	TClass fi.TClass
@@ -92,8 +91,9 @@ type EpAttr struct {
 	Protocol        uint32
 	ProtocolVersion uint32
 	MaxMsgSize      uint64
-	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to
-	// which reads and writes are ordered: 0, there are none (R-INFO-16).
+	// MaxOrderRAWSize, MaxOrderWARSize and MaxOrderWAWSize are the bytes up to which reads
+	// and writes are ordered. They are 0, because reads and writes are not offered
+	// (R-INFO-16).
 	MaxOrderRAWSize uint64
 	MaxOrderWARSize uint64
 	MaxOrderWAWSize uint64
@@ -118,8 +118,8 @@ type DomainAttr struct {
 	MRMode          fi.MRMode
 	MRKeySize       int
 	CQDataSize      int
-	// CQCnt and CntrCnt are how many queues and counters may be open at once; 0,
-	// in a domain that is opened, takes the default.
+	// CQCnt and CntrCnt are how many queues and counters may be open at once. 0 takes the
+	// default when a domain is opened.
 	CQCnt      int
 	CntrCnt    int
 	EpCnt      int
@@ -130,7 +130,7 @@ type DomainAttr struct {
 	MaxErrData int
 	MRCnt      int
 	TClass     fi.TClass
-	// AuthKey is the JobID for endpoints that bring no key of their own.
+	// AuthKey is the JobID for endpoints that have no key of their own.
 	AuthKey []byte
 }
 
@@ -145,7 +145,7 @@ type FabricAttr struct {
 // (R-INFO-02). It is not exchanged on the wire.
 const protoUET = 0x8000_0555
 
-// What this provider can do. R-INFO-24: anything else in hints means
+// The capabilities and modes of this provider. R-INFO-24: anything else in hints means
 // fi.ENODATA.
 const (
 	txCaps = fi.Msg | fi.Tagged | fi.Send | fi.Fence
@@ -156,14 +156,13 @@ const (
 	secondaryCaps = fi.TaggedDirectedRecv | fi.ExactDirectedRecv | fi.Source | fi.SourceErr | fi.MultiRecv | fi.TaggedMultiRecv | fi.Fence |
 		fi.AVUserID | fi.LocalComm | fi.RemoteComm
 	domainCaps = fi.LocalComm | fi.RemoteComm
-	// askedCaps are granted only if asked for: they cost something, or change
-	// what calls do.
+	// askedCaps are granted only if asked for: they have a cost, or change what calls do.
 	askedCaps = fi.SourceErr | fi.Fence | fi.ExactDirectedRecv | fi.AVUserID
 
 	// R-INFO-21
 	txOpFlags = fi.Inject | fi.Completion | fi.InjectComplete | fi.TransmitComplete | fi.DeliveryComplete
 	rxOpFlags = fi.Completion | fi.MultiRecv
 
-	// msgOrders are the orders there are: the others are of reads and writes.
+	// msgOrders are the orders offered. The others concern reads and writes.
 	msgOrders = fi.OrderSAS
 )

@@ -93,6 +93,29 @@ func TestMultiRecv(t *testing.T) {
 	}
 }
 
+func TestMultiRecvLeastRoom(t *testing.T) {
+	t.Parallel()
+	// R-MSG-12: a buffer is released when less than FI_OPT_MIN_MULTI_RECV is left, not
+	// when just that is.
+	r := newRig(t, nil)
+	a, b, toB, _ := r.pair()
+	const size = 104
+	ok(t, b.SetOpt(fi.OptMinMultiRecv, size))
+	for _, c := range []struct {
+		room     int
+		released []bool
+	}{{2 * size, []bool{false, true}}, {2*size - 1, []bool{true}}} {
+		ok(t, b.RecvMsg(&Msg{Iov: [][]byte{make([]byte, c.room)}, Addr: fi.AddrUnspec}, fi.MultiRecv))
+		for i, want := range c.released {
+			ok(t, a.Send(make([]byte, size), toB, nil))
+			if e, _ := wait(t, b.rx, a); e.Len != size || e.Flags&fi.MultiRecv != 0 != want {
+				t.Errorf("message %d in %d bytes: %+v", i, c.room, e)
+			}
+			wait(t, a.tx, b)
+		}
+	}
+}
+
 func TestMultiRecvSeparateRelease(t *testing.T) {
 	t.Parallel()
 	// R-MSG-12: the release is always written: with selective completion, and

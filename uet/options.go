@@ -9,18 +9,17 @@ import (
 // Options of an endpoint (fi_getopt, fi_setopt).
 
 const (
-	// defaultMinMulti is fi.OptMinMultiRecv of a new endpoint: the least that is
-	// worth keeping a buffer for. Arbitrary.
+	// defaultMinMulti is fi.OptMinMultiRecv of a new endpoint: the least room for which a
+	// buffer is worth keeping. Arbitrary.
 	defaultMinMulti = 64
-	// cmDataSize is the private data of connection management, in bytes
-	// (R-CM-09).
+	// cmDataSize is the most private data of connection management, in bytes (R-CM-09).
 	cmDataSize = 256
 	// maxSocketBuf bounds fi.OptSendBufSize and fi.OptRecvBufSize.
 	maxSocketBuf = 1 << 30
 )
 
-// epOptions are the values in force. The lengths are of untagged and tagged
-// messages; they are constant after Enable.
+// epOptions are the values in force. The lengths are those of untagged and tagged messages;
+// they do not change after Enable.
 type epOptions struct {
 	minMulti  atomic.Uint64
 	maxLen    [2]uint64
@@ -37,7 +36,7 @@ func (o *epOptions) init(in *Info) {
 	o.maxLen = [2]uint64{most, most}
 }
 
-// limit makes the endpoint's inject size the bound of what was asked for.
+// limit lowers the inject limits that exceed the endpoint's inject size.
 func (o *epOptions) limit(inject int) {
 	for i := range o.maxInject {
 		if o.maxInject[i] == 0 || o.maxInject[i] > uint64(inject) {
@@ -46,7 +45,7 @@ func (o *epOptions) limit(inject int) {
 	}
 }
 
-// buf is a socket buffer's size: what SetOpt said, else def.
+// buf returns the size of a socket buffer: the one that SetOpt set, else def.
 func (o *epOptions) buf(opt fi.Opt, def int) int {
 	if n := o.bufs[opt-fi.OptSendBufSize]; n != 0 {
 		return n
@@ -54,8 +53,8 @@ func (o *epOptions) buf(opt fi.Opt, def int) int {
 	return def
 }
 
-// GetOpt returns the value of an option (R-EP-18). fi.ENOPROTOOPT: there is no
-// such option here. fi.EBADF: the endpoint is closed.
+// GetOpt returns the value of an option (R-EP-18). fi.ENOPROTOOPT: the provider has no such
+// option. fi.EBADF: the endpoint is closed.
 func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -86,12 +85,12 @@ func (ep *Endpoint) GetOpt(opt fi.Opt) (uint64, error) {
 	return 0, fi.ENOPROTOOPT
 }
 
-// SetOpt changes an option (R-EP-18). fi.OptMinMultiRecv may change at any time
-// and holds for buffers posted from then on; the others only before Enable.
+// SetOpt changes an option (R-EP-18). fi.OptMinMultiRecv may change at any time and applies
+// to buffers posted from then on; the others may change only before Enable.
 //
-// fi.ENOPROTOOPT: there is no such option here, or it is only to be read.
-// fi.EINVAL: more than the endpoint's attributes allow. fi.EOPBADSTATE: the
-// endpoint is enabled. fi.EBADF: it is closed.
+// fi.ENOPROTOOPT: the provider has no such option, or it is read-only. fi.EINVAL: more than
+// the endpoint's attributes allow. fi.EOPBADSTATE: the endpoint is enabled. fi.EBADF: it is
+// closed.
 func (ep *Endpoint) SetOpt(opt fi.Opt, v uint64) error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -135,8 +134,8 @@ func (ep *Endpoint) SetOpt(opt fi.Opt, v uint64) error {
 	return nil
 }
 
-// TxSizeLeft is how many sends fit now (fi_tx_size_left). Another goroutine may
-// take the places. fi.EOPBADSTATE: the endpoint is not enabled.
+// TxSizeLeft returns how many sends can be posted now (fi_tx_size_left). Another goroutine
+// may post in the meantime. fi.EOPBADSTATE: the endpoint is not enabled.
 func (ep *Endpoint) TxSizeLeft() (int, error) {
 	if err := ep.ready(); err != nil {
 		return 0, err
@@ -146,7 +145,7 @@ func (ep *Endpoint) TxSizeLeft() (int, error) {
 	return max(ep.fep.Config().MaxSends-n, 0), nil
 }
 
-// RxSizeLeft is how many receives fit now (fi_rx_size_left).
+// RxSizeLeft returns how many receives can be posted now (fi_rx_size_left).
 func (ep *Endpoint) RxSizeLeft() (int, error) {
 	if err := ep.ready(); err != nil {
 		return 0, err
@@ -156,9 +155,9 @@ func (ep *Endpoint) RxSizeLeft() (int, error) {
 	return max(ep.fep.Config().MaxRecvs-n, 0), nil
 }
 
-// OpsFlags returns the flags of calls without flags, of the direction that which
-// names: fi.Transmit or fi.Recv (fi_control, FI_GETOPSFLAG). fi.EINVAL: not
-// exactly one of them (R-EP-16). fi.EBADF: closed.
+// OpsFlags returns the default flags of one direction, fi.Transmit or fi.Recv
+// (fi_control, FI_GETOPSFLAG): those of operations that are posted without flags.
+// fi.EINVAL: not exactly one direction (R-EP-16). fi.EBADF: closed.
 func (p *posts) OpsFlags(which fi.Flags) (fi.Flags, error) {
 	switch {
 	case which != fi.Transmit && which != fi.Recv:
@@ -174,11 +173,10 @@ func (p *posts) OpsFlags(which fi.Flags) (fi.Flags, error) {
 	return p.ep.info.Tx.OpFlags, nil
 }
 
-// SetOpsFlags changes the flags of calls without flags: those in flags besides
-// exactly one of fi.Transmit and fi.Recv (fi_control, FI_SETOPSFLAG, R-EP-16).
-// Posts of other goroutines take the old or the new ones. fi.EINVAL: not exactly
-// one direction. fi.EBADFLAGS, fi.EOPNOTSUPP: flags that cannot be defaults.
-// fi.EBADF: closed.
+// SetOpsFlags changes the default flags of one direction (fi_control, FI_SETOPSFLAG,
+// R-EP-16). flags are the new flags and the direction, fi.Transmit or fi.Recv. Concurrent
+// posts use the old or the new flags. fi.EINVAL: not exactly one direction. fi.EBADFLAGS,
+// fi.EOPNOTSUPP: flags that cannot be defaults. fi.EBADF: the endpoint is closed.
 func (p *posts) SetOpsFlags(flags fi.Flags) error {
 	which := flags & (fi.Transmit | fi.Recv)
 	flags &^= which
@@ -209,10 +207,9 @@ func (p *posts) SetOpsFlags(flags fi.Flags) error {
 // An Alias is the endpoint with other default flags (fi_ep_alias).
 type Alias struct{ posts }
 
-// Alias opens an alias: the posting calls of the same endpoint, with flags, which
-// are as for SetOpsFlags, instead of the endpoint's for one direction. Close it
-// before the endpoint (R-EP-17). Errors: those of SetOpsFlags; fi.EOPBADSTATE: the
-// endpoint is not enabled.
+// Alias opens an alias: the posting calls of the same endpoint with other default flags for
+// one direction. flags are as for SetOpsFlags. Close the alias before the endpoint
+// (R-EP-17). Errors: those of SetOpsFlags; fi.EOPBADSTATE: the endpoint is not enabled.
 func (ep *Endpoint) Alias(flags fi.Flags) (*Alias, error) {
 	if err := ep.ready(); err != nil {
 		return nil, err
@@ -233,7 +230,7 @@ func (ep *Endpoint) Alias(flags fi.Flags) (*Alias, error) {
 	return a, nil
 }
 
-// Close closes the alias; what was posted by it goes on. fi.EBADF: it is closed.
+// Close closes the alias. Operations that were posted by it go on. fi.EBADF: it is closed.
 func (a *Alias) Close() error {
 	if a.closed.Swap(true) {
 		return fi.EBADF

@@ -2,6 +2,7 @@ package uet
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,6 +72,14 @@ func TestOptions(t *testing.T) {
 			want(t, err, fi.ENOPROTOOPT)
 		}
 	}
+	for o, most := range map[fi.Opt]uint64{
+		fi.OptMinMultiRecv: MaxMsgSize, fi.OptMaxMsgSize: MaxMsgSize, fi.OptMaxTaggedSize: MaxMsgSize, fi.OptInjectMsgSize: inject, fi.OptInjectTaggedSize: inject,
+		fi.OptTxSize: maxQueueSize, fi.OptRxSize: maxQueueSize, fi.OptSendBufSize: 1 << 30, fi.OptRecvBufSize: 1 << 30,
+	} {
+		ok(t, ep.SetOpt(o, most))
+		get(o, most)
+		want(t, ep.SetOpt(o, most+1), fi.EINVAL)
+	}
 	ok(t, ep.SetOpt(fi.OptMaxMsgSize, 1000))
 	ok(t, ep.SetOpt(fi.OptMaxTaggedSize, 2000))
 	ok(t, ep.SetOpt(fi.OptInjectMsgSize, 10))
@@ -88,7 +97,9 @@ func TestOptions(t *testing.T) {
 		t.Errorf("buffers %+v, %+v", p.Socket.SendBuf, p.Socket.RecvBuf)
 	}
 	get(fi.OptRecvBufSize, 1<<16)
-	want(t, ep.SetOpt(fi.OptMaxMsgSize, 500), fi.EOPBADSTATE)
+	for _, o := range []fi.Opt{fi.OptMaxMsgSize, fi.OptMaxTaggedSize, fi.OptInjectMsgSize, fi.OptInjectTaggedSize, fi.OptTxSize, fi.OptRxSize, fi.OptSendBufSize, fi.OptRecvBufSize} {
+		want(t, ep.SetOpt(o, 1), fi.EOPBADSTATE)
+	}
 	ok(t, ep.SetOpt(fi.OptMinMultiRecv, 500)) // fabtests multi_recv sets it after Enable
 	get(fi.OptMinMultiRecv, 500)
 	name, err := ep.Name()
@@ -118,6 +129,8 @@ func TestOptions(t *testing.T) {
 	ok(t, ep.TSend(buf[:2000], self, 0, nil))
 	ok(t, ep.TInject(buf[:20], self, 0))
 	left(1, 0)
+	want(t, ep.Send(buf[:1001], self, nil), fi.EMSGSIZE) // also once the peer is known
+	want(t, ep.TSend(buf[:2001], self, 0, nil), fi.EMSGSIZE)
 	ok(t, ep.Close())
 	want(t, ep.SetOpt(fi.OptMinMultiRecv, 1), fi.EBADF)
 	_, err = ep.GetOpt(fi.OptMinMultiRecv)
@@ -469,38 +482,66 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	// R-MSG-20, R-ORD-07: nothing of the fenced message and of those behind it is there
 	// before a long one that was posted earlier, although short ones overtake
-	// long ones otherwise. R-ORD-09: the entry of the earlier keeps its level;
-	// here it is written at once.
-	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.Fence})
-	a, b, toB, _ := r.pair()
-	for k := range 3 {
-		ok(t, b.TRecv(make([]byte, 1<<20), fi.AddrUnspec, uint64(k), 0, k))
+	// long ones otherwise, and whatever level the fenced one has. R-ORD-09: the entry of
+	// the earlier keeps its level; here it is written at once.
+	for _, level := range []fi.Flags{fi.DeliveryComplete, 0, fi.InjectComplete} {
+		r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.Fence})
+		a, b, toB, _ := r.pair()
+		for k := range 3 {
+			ok(t, b.TRecv(make([]byte, 1<<20), fi.AddrUnspec, uint64(k), 0, k))
+		}
+		msg := func(k, n int, flags fi.Flags) {
+			t.Helper()
+			ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{make([]byte, n)}, Addr: toB, Tag: uint64(k), Context: k}, flags))
+		}
+		msg(0, 1<<20, fi.InjectComplete)
+		msg(1, 8, fi.Fence|level)
+		msg(2, 8, 0)
+		if e, _ := wait(t, b.rx, a); e.Context != 0 {
+			t.Errorf("level %v: message %v is there first", level, e.Context)
+		}
+		wait(t, b.rx, a)
+		wait(t, b.rx, a)
+		order := []any{}
+		for range 3 {
+			e, _ := wait(t, a.tx, b)
+			order = append(order, e.Context)
+		}
+		if level == fi.DeliveryComplete && order[0] != 0 { // R-ORD-08: the fenced one's entry says that the first is there too
+			t.Errorf("entries %v", order)
+		}
+		// A fence with nothing before it does not wait.
+		ok(t, b.TRecv(nil, fi.AddrUnspec, 9, 0, nil))
+		msg(9, 0, fi.Fence|level)
+		wait(t, b.rx, a)
+		wait(t, a.tx, b)
 	}
-	msg := func(k, n int, flags fi.Flags) {
-		t.Helper()
-		ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{make([]byte, n)}, Addr: toB, Tag: uint64(k), Context: k}, flags))
+}
+
+func TestFencesNeedVisibleMessages(t *testing.T) {
+	t.Parallel()
+	// R-ORD-08, R-ORD-10: where a fence may follow, the transport is asked to have every
+	// message answered when it is visible, by whatever call it is posted; elsewhere that
+	// would only delay them.
+	for caps, visible := range map[fi.Caps]bool{fi.Msg | fi.Tagged: false, fi.Msg | fi.Tagged | fi.Fence: true} {
+		r := newRig(t, &Info{Caps: caps, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
+		a, _, toB, _ := r.pair()
+		rec := a.record()
+		ok(t, a.Send(nil, toB, nil)) // the next one has the short way
+		ok(t, a.Send(nil, toB, nil))
+		ok(t, a.TSend(nil, toB, 1, nil))
+		ok(t, a.Inject(nil, toB))
+		ok(t, a.SendMsg(&Msg{Addr: toB}, fi.InjectComplete))
+		ok(t, a.TSendData(nil, 1, toB, 1, nil))
+		if len(rec.ops) != 6 {
+			t.Fatalf("%d operations", len(rec.ops))
+		}
+		for _, op := range rec.ops {
+			if strings.Contains(op, "Visible:true") != visible {
+				t.Errorf("%v: %s", caps, op)
+			}
+		}
 	}
-	msg(0, 1<<20, fi.InjectComplete)
-	msg(1, 8, fi.Fence|fi.DeliveryComplete)
-	msg(2, 8, 0)
-	if e, _ := wait(t, b.rx, a); e.Context != 0 {
-		t.Errorf("message %v is there first", e.Context)
-	}
-	wait(t, b.rx, a)
-	wait(t, b.rx, a)
-	order := []any{}
-	for range 3 {
-		e, _ := wait(t, a.tx, b)
-		order = append(order, e.Context)
-	}
-	if order[0] != 0 { // R-ORD-08: the fenced one's entry says that the first is there too
-		t.Errorf("entries %v", order)
-	}
-	// A fence with nothing before it does not wait.
-	ok(t, b.TRecv(nil, fi.AddrUnspec, 9, 0, nil))
-	msg(9, 0, fi.Fence)
-	wait(t, b.rx, a)
-	wait(t, a.tx, b)
 }
 
 func TestMoreIsFlushedByAFailure(t *testing.T) {

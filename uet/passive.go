@@ -10,21 +10,21 @@ import (
 
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/internal/cm"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Handle, in an Info, is what an endpoint to be opened comes from: a *ConnReq or
-// a *PassiveEndpoint.
+// A Handle in an Info is the origin of an endpoint to be opened: a *ConnReq or a
+// *PassiveEndpoint.
 type Handle interface{ source() }
 
-// A PassiveEndpoint listens for connections (fi_passive_ep(3)). It transfers no
-// data (R-CM-18). Its address is that of connection management: an IP address and
-// a UDP port of its own, which Connect wants.
+// A PassiveEndpoint listens for connections (fi_passive_ep(3)). It transfers no data
+// (R-CM-18). Its address, which Connect needs, is that of connection management: an IP
+// address and a UDP port of its own.
 //
-// Each request comes as fi.ConnReq by the event queue, with what the other side
-// gave Connect in Bytes and an *Info in Info. Open an endpoint with that Info and
-// Accept, or Reject its Handle.
+// Each request comes as fi.ConnReq by the event queue. Bytes has the data that the other
+// side gave Connect, Info an *Info. Open an endpoint with that Info and call Accept, or
+// call Reject with its Handle.
 type PassiveEndpoint struct {
 	fabric  *Fabric
 	info    Info
@@ -49,14 +49,14 @@ const stateTaken int32 = 100
 
 func (*PassiveEndpoint) source() {}
 
-// DefaultBacklog is how many requests may wait for Accept or Reject before SetBacklog
-// changes that.
+// DefaultBacklog is how many requests may wait for Accept or Reject unless SetBacklog sets
+// another number.
 const DefaultBacklog = 128
 
-// OpenPassive opens a passive endpoint at the source address of info. Port 0 is an
-// ephemeral one; an unspecified IP address, which SetName may set, stands for all of this
-// host. fi.EINVAL: info is nil, of another endpoint type than FI_EP_MSG, or asks for what
-// GetInfo refuses.
+// OpenPassive opens a passive endpoint at the source address of info. Port 0 stands for an
+// ephemeral port; an unspecified IP address, which SetName may set, stands for all
+// addresses of this host. fi.EINVAL: info is nil, of another endpoint type than FI_EP_MSG,
+// or asks for something that GetInfo refuses.
 func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 	if info == nil || info.Ep.Type != fi.EpMsg || !info.SrcAddr.IP.IsValid() {
 		return nil, fmt.Errorf("uet: open passive endpoint: no MSG endpoint with a source address is described: %w", fi.EINVAL)
@@ -80,9 +80,9 @@ func (f *Fabric) OpenPassive(info *Info, ctx any) (*PassiveEndpoint, error) {
 // Context returns the context given to OpenPassive.
 func (p *PassiveEndpoint) Context() any { return p.context }
 
-// Info returns what the passive endpoint was opened with. An endpoint opened with
-// it as Handle takes over the address (R-CM-18): its Connect leaves from there, and
-// the passive endpoint is of no use any more.
+// Info returns the Info that the passive endpoint was opened with. An endpoint opened with
+// it as Handle takes over the address (R-CM-18): its Connect uses that address, and the
+// passive endpoint cannot be used any more.
 func (p *PassiveEndpoint) Info() *Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,9 +105,9 @@ func (p *PassiveEndpoint) fresh() error {
 	return fi.EOPBADSTATE
 }
 
-// BindEQ binds the event queue for requests. fi.EINVAL: none, or there is one
-// already. fi.EDOMAIN: it is of another fabric. fi.EOPBADSTATE: the passive
-// endpoint listens. fi.EBADF: it, or the queue, is closed.
+// BindEQ binds the event queue for requests. fi.EINVAL: q is nil, or one is bound already.
+// fi.EDOMAIN: q is of another fabric. fi.EOPBADSTATE: the passive endpoint listens.
+// fi.EBADF: it, or q, is closed.
 func (p *PassiveEndpoint) BindEQ(q *eq.EQ) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +125,8 @@ func (p *PassiveEndpoint) BindEQ(q *eq.EQ) error {
 	return err
 }
 
-// SetName changes the address before Listen (fi_setname, R-CM-14). Port 0 takes an
-// ephemeral one. fi.EINVAL: no address.
+// SetName changes the address before Listen (fi_setname, R-CM-14). Port 0 asks for an
+// ephemeral port. fi.EINVAL: not a valid address.
 func (p *PassiveEndpoint) SetName(a wire.Addr) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (p *PassiveEndpoint) SetName(a wire.Addr) error {
 	return nil
 }
 
-// Name returns the address for Connect (fi_getname). fi.EOPBADSTATE: it has none
-// before Listen unless a port was asked for (R-CM-15).
+// Name returns the address for Connect (fi_getname). fi.EOPBADSTATE: before Listen there is
+// none unless a port was asked for (R-CM-15).
 func (p *PassiveEndpoint) Name() (wire.Addr, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,9 +156,9 @@ func (p *PassiveEndpoint) Name() (wire.Addr, error) {
 	return p.info.SrcAddr, nil
 }
 
-// SetBacklog says how many requests may wait for Accept or Reject (fi_control,
-// FI_BACKLOG); the ones beyond are refused (R-CM-02). fi.EINVAL: less than 1.
-// fi.EOPBADSTATE: the passive endpoint listens.
+// SetBacklog sets how many requests may wait for Accept or Reject (fi_control, FI_BACKLOG).
+// Further requests are rejected (R-CM-02). fi.EINVAL: less than 1. fi.EOPBADSTATE: the
+// passive endpoint listens.
 func (p *PassiveEndpoint) SetBacklog(n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *PassiveEndpoint) SetBacklog(n int) error {
 	return nil
 }
 
-// Listen begins to take requests (fi_listen).
+// Listen begins to accept requests (fi_listen).
 //
 // fi.ENOEQ: no event queue is bound (R-CM-01). fi.EADDRINUSE: the port is taken.
 // fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it listens
@@ -200,9 +200,10 @@ func (p *PassiveEndpoint) Listen() error {
 	return nil
 }
 
-// requested handles one request, on a goroutine of connection management that it may
-// block. It returns when the request is answered. A request that is withdrawn is answered
-// here, so that it does not count towards the backlog until the application gets to it.
+// requested handles one request and returns when the request is answered. It runs on a
+// goroutine of connection management that it may block. A withdrawn request is answered
+// here, so that it does not count towards the backlog until the application reads its
+// event.
 func (p *PassiveEndpoint) requested(r *cm.Request) {
 	q := p.offer(r)
 	if q == nil {
@@ -219,8 +220,8 @@ func (p *PassiveEndpoint) requested(r *cm.Request) {
 	}
 }
 
-// offer puts a request into the event queue. It returns nil if there is no room, because
-// strangers must not fill a queue that nobody reads, or if the endpoint does not listen.
+// offer puts a request into the event queue. It returns nil if the endpoint does not
+// listen, or if there is no room: strangers must not fill a queue that nobody reads.
 func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +241,7 @@ func (p *PassiveEndpoint) offer(r *cm.Request) *ConnReq {
 	return q
 }
 
-// infoOf describes the endpoint that a request asks for (R-EQ-35).
+// infoOf returns the Info of the endpoint that a request asks for (R-EQ-35).
 func (p *PassiveEndpoint) infoOf(q *ConnReq) *Info {
 	in := p.info
 	in.clone()
@@ -255,10 +256,9 @@ func (p *PassiveEndpoint) infoOf(q *ConnReq) *Info {
 	return &in
 }
 
-// Reject refuses a request (fi_reject) and gives the other side data, of which
-// CMDataSize bytes are sent; its Connect fails with fi.ECONNREFUSED (R-CM-07).
-// fi.EINVAL: h is no request of this passive endpoint, or it was accepted or
-// rejected before.
+// Reject rejects a request (fi_reject) and sends data to the other side, cut to CMDataSize
+// bytes. Connect fails there with fi.ECONNREFUSED (R-CM-07). fi.EINVAL: h is no request of
+// this passive endpoint, or it was accepted or rejected before.
 func (p *PassiveEndpoint) Reject(h Handle, data []byte) error {
 	q, is := h.(*ConnReq)
 	if !is || q == nil || q.pep != p || !q.decide() {
@@ -268,9 +268,9 @@ func (p *PassiveEndpoint) Reject(h Handle, data []byte) error {
 	return nil
 }
 
-// Close ends listening. Requests that no endpoint was opened for are refused;
-// connections that were accepted go on, and until the last of them is closed the
-// port stays in use. fi.EBADF: it is closed already.
+// Close stops listening. Requests that no endpoint was opened for are rejected. Accepted
+// connections go on, and the port stays in use until the last of them is closed. fi.EBADF:
+// it is closed already.
 func (p *PassiveEndpoint) Close() error {
 	p.mu.Lock()
 	if p.state == stateClosed {
@@ -280,8 +280,8 @@ func (p *PassiveEndpoint) Close() error {
 	p.state = stateClosed
 	var refuse []*ConnReq
 	for q := range p.open {
-		if !q.held {
-			q.settle()
+		if !q.claimed {
+			q.markAnswered()
 			refuse = append(refuse, q)
 		}
 	}
@@ -301,7 +301,7 @@ func (p *PassiveEndpoint) Close() error {
 	return nil
 }
 
-// take gives the address to an endpoint.
+// take transfers the address to an endpoint.
 func (p *PassiveEndpoint) take() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -312,14 +312,14 @@ func (p *PassiveEndpoint) take() error {
 	return nil
 }
 
-// A ConnReq is a request for a connection (the handle of fi_info): Info.Handle of
-// the Info in its event.
+// A ConnReq is a request for a connection (the handle of fi_info). The Info of its event
+// has it as Handle.
 type ConnReq struct {
 	pep *PassiveEndpoint
 	req *cm.Request
 
 	// With pep.mu:
-	held     bool          // by an endpoint that is open for it
+	claimed  bool          // by an endpoint that is open for it
 	decided  bool          // accepted or rejected
 	answered chan struct{} // closed when decided
 }
@@ -332,23 +332,24 @@ func (q *ConnReq) Remote() wire.Addr { return wire.SockAddr(q.req.Remote()) }
 // Member is the authenticated name of the other side, empty without security.
 func (q *ConnReq) Member() string { return q.req.Member() }
 
-// hold keeps the request, and the socket it came by, for an endpoint.
-func (q *ConnReq) hold() error {
+// claim reserves the request, and the socket it came by, for an endpoint.
+func (q *ConnReq) claim() error {
 	p := q.pep
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case q.decided:
 		return fi.EINVAL
-	case q.held:
+	case q.claimed:
 		return fi.EBUSY
 	}
-	q.held = true
+	q.claimed = true
 	p.node.get()
 	return nil
 }
 
-// decide reports whether the request waits for an answer, which the caller gives.
+// decide reports whether the request still waits for an answer. If so, the caller answers
+// it.
 func (q *ConnReq) decide() bool {
 	p := q.pep
 	p.mu.Lock()
@@ -356,18 +357,18 @@ func (q *ConnReq) decide() bool {
 	if q.decided {
 		return false
 	}
-	q.settle()
+	q.markAnswered()
 	return true
 }
 
-// settle marks the request as answered. The caller holds pep.mu.
-func (q *ConnReq) settle() {
+// markAnswered marks the request as answered. The caller holds pep.mu.
+func (q *ConnReq) markAnswered() {
 	q.decided = true
 	close(q.answered)
 	delete(q.pep.open, q)
 }
 
-// accept answers the request with a session.
+// accept accepts the request and returns its session.
 func (q *ConnReq) accept(mine cm.Params, data []byte) (*cm.Session, error) {
 	s, err := q.req.Accept(mine, data)
 	if err != nil {
@@ -380,15 +381,15 @@ func (q *ConnReq) accept(mine cm.Params, data []byte) (*cm.Session, error) {
 	return s, err
 }
 
-// release undoes hold. A request that was not decided can be again, unless the
-// passive endpoint is closed.
+// release undoes claim. An undecided request can be used again, unless the passive endpoint
+// is closed.
 func (q *ConnReq) release() {
 	p := q.pep
 	p.mu.Lock()
-	q.held = false
+	q.claimed = false
 	refuse := p.state == stateClosed && !q.decided
 	if refuse {
-		q.settle()
+		q.markAnswered()
 	}
 	node := p.node
 	p.mu.Unlock()

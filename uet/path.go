@@ -6,16 +6,15 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
-	"github.com/uetkit/uetkit/uet/driver"
 )
 
-// Stats are the counters of an endpoint. All values only grow.
+// Stats are the counters of an endpoint: of the protocol, of its sockets, and of the
+// goroutines that drove it. All values only grow.
 type Stats struct {
 	transport.Stats
-	Socket udp.Stats
-	Driver driver.Stats
+	Socket SocketStats
+	Driver DriverStats
 }
 
 // Stats returns a copy of the counters; after Close, the last ones. Before
@@ -28,18 +27,18 @@ func (ep *Endpoint) Stats() Stats {
 		return Stats{}
 	}
 	var s Stats
-	drv.With(func() { s.Stats, s.Socket = ep.fep.Stats(), ep.conn.Stats() })
-	s.Driver = drv.Stats()
+	drv.With(func() { s.Stats, s.Socket = ep.fep.Stats(), SocketStats(ep.conn.Stats()) })
+	s.Driver = DriverStats(drv.Stats())
 	return s
 }
 
-// Quiesce begins the orderly end of the packet delivery contexts (PDCs) that an
-// endpoint has opened to a peer, and returns at once. Messages that were posted go to
-// their end; messages that are posted later open new ones. PDCs also end by themselves
-// after a while without traffic; Quiesce frees the peer's resources earlier.
+// Quiesce begins the orderly end of the packet delivery contexts (PDCs) that an endpoint
+// has opened to a peer, and returns at once. Messages posted before are transferred to
+// their end; messages posted later open new PDCs. PDCs also end by themselves after a while
+// without traffic; Quiesce frees the peer's resources earlier.
 //
-// to is ignored by a connected endpoint. fi.EINVAL: to is none. fi.EOPBADSTATE: the
-// endpoint is not enabled, or closed.
+// A connected endpoint ignores to. fi.EINVAL: to is not valid. fi.EOPBADSTATE: the endpoint
+// is not enabled, or closed.
 func (ep *Endpoint) Quiesce(to fi.Addr) error {
 	if ep.ready() != nil {
 		return fi.EOPBADSTATE
@@ -60,15 +59,16 @@ func (ep *Endpoint) Quiesce(to fi.Addr) error {
 	return err
 }
 
-// A Load is what an endpoint has to do now. It goes up and down.
+// A Load says how much an endpoint has outstanding at the moment.
 type Load struct {
 	transport.Load
-	// Unread are the entries in its completion queues that wait to be read, Room
-	// the most there may be.
+	// Unread is how many entries of its completion queues wait to be read, Room how many
+	// entries they can have.
 	Unread, Room int
 }
 
-// Load looks at all peers. It is zero before Enable and after Close.
+// Load returns how much an endpoint has outstanding with all its peers. Its cost grows with
+// the number of peers. It is zero before Enable and after Close.
 func (ep *Endpoint) Load() Load {
 	ep.mu.Lock()
 	drv, txq, rxq := ep.drv, ep.txq.cq, ep.rxq.cq
@@ -90,28 +90,29 @@ func (ep *Endpoint) Load() Load {
 	return l
 }
 
-// PathInfo is what the way to the network really is: what was asked for and
-// what the system gave.
+// PathInfo describes how an endpoint reaches the network: the settings in force, and what
+// the system granted.
 type PathInfo struct {
-	Local wire.Addr
+	Local wire.Addr // as Name returns it
 	// PayloadMTU is the message bytes per packet.
 	PayloadMTU int
 	// InjectSize is the longest message for the inject calls.
 	InjectSize int
-	// CRC: packets carry a CRC-32C trailer.
+	// CRC says that packets carry a checksum (CRC-32C).
 	CRC bool
-	// Sealed: packets are encrypted and authenticated, which is instead of the CRC.
+	// Sealed says that packets are encrypted and authenticated, and carry no CRC.
 	Sealed bool
-	// JobID of the endpoint.
+	// JobID is the job of the endpoint.
 	JobID uint32
 	// Window is the most bytes in flight to one peer.
 	Window int
-	// Seed as in Config, 0: random.
+	// Seed is as in Config; 0: random.
 	Seed uint64
-	// Auto progress.
+	// Auto says that a goroutine makes progress while the application makes no calls
+	// (fi.ProgressAuto).
 	Auto bool
 	// Socket has interface, MTU, ports, offloads, ECN and buffers.
-	Socket udp.Info
+	Socket SocketInfo
 }
 
 // PathInfo describes an enabled endpoint. fi.EOPBADSTATE before Enable.
@@ -124,6 +125,6 @@ func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	c := ep.fep.Config()
 	return PathInfo{
 		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC && ep.seal == nil, Sealed: ep.seal != nil, JobID: c.JobID, Window: c.Window,
-		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: ep.conn.Info(),
+		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: socketInfo(ep.conn.Info()),
 	}, nil
 }

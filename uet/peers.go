@@ -23,8 +23,8 @@ type peerCache struct {
 	sync  time.Time // of the last sync
 }
 
-// A peerEntry is what was found under a handle when the vector's generation of
-// it was gen.
+// A peerEntry is the peer of a handle, as found when that handle had generation gen in the
+// vector.
 type peerEntry struct {
 	gen       uint32 // 0: nothing was found yet
 	plain     uint32 // gen of a peer that takes messages of any length, else 0
@@ -37,7 +37,7 @@ type peerEntry struct {
 }
 
 // find returns the peer of a handle. It fails with transport.ErrNoPeer, or with
-// fi.EOPNOTSUPP if the peer has nothing in common with us (R-ADDR-11).
+// fi.EOPNOTSUPP if the peer shares no feature with this endpoint (R-ADDR-11).
 func (c *peerCache) find(h fi.Addr) (*peerEntry, error) {
 	a, gen, ok := c.av.Get(h)
 	if !ok {
@@ -51,7 +51,7 @@ func (c *peerCache) find(h fi.Addr) (*peerEntry, error) {
 	return c.fill(h, a, gen)
 }
 
-// at is the entry of a handle if there is one, else nil.
+// at returns the entry of a handle, or nil.
 func (c *peerCache) at(h fi.Addr) *peerEntry {
 	if uint64(h) >= uint64(len(c.tab)) {
 		return nil
@@ -59,7 +59,7 @@ func (c *peerCache) at(h fi.Addr) *peerEntry {
 	return &c.tab[h]
 }
 
-// fill makes the entry of a handle that is new or means something else now.
+// fill makes the entry of a handle that is new or whose address changed.
 func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error) {
 	for uint64(h) >= uint64(len(c.tab)) {
 		c.tab = append(c.tab, peerEntry{})
@@ -86,7 +86,7 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 	return e, e.err
 }
 
-// release says that a handle names a peer no more.
+// release notes that a handle no longer names a peer.
 func (c *peerCache) release(id transport.PeerID) {
 	if id == transport.NoPeer {
 		return
@@ -106,8 +106,8 @@ func unfit(a *wire.Addr) error {
 	return nil
 }
 
-// source is the handle of a message's source, fi.AddrNotAvail if the vector has
-// none (R-CQ-58, R-CQ-65), and whether the vector knows it.
+// source returns the handle of a message's source and whether the vector knows it; without
+// a handle it returns fi.AddrNotAvail (R-CQ-58, R-CQ-65).
 func (c *peerCache) source(id transport.PeerID, initiator uint32) (fi.Addr, bool) {
 	return c.av.Source(c.fep.PeerAddr(id), initiator)
 }
@@ -116,8 +116,9 @@ func (c *peerCache) source(id transport.PeerID, initiator uint32) (fi.Addr, bool
 // vector.
 const syncEvery = 100 * time.Millisecond
 
-// syncKnown tells the FEP which addresses the vector has. With KnownPeersOnly it refuses
-// all others, and a peer that was never sent to has not been looked up.
+// syncKnown tells the FEP which addresses are in the vector. With KnownPeersOnly the FEP
+// drops packets from all others, and peers that were never sent to have not been looked up
+// yet.
 func (c *peerCache) syncKnown(now time.Time) {
 	n := c.av.Len()
 	if n == c.known && now.Sub(c.sync) < syncEvery {
@@ -142,13 +143,13 @@ func (c *peerCache) syncKnown(now time.Time) {
 }
 
 // A destination passes through the driver as a handle with its generation at the time of
-// the call, so that an operation that had to wait never goes to an address that has got
-// the handle meanwhile.
+// the call. So an operation that had to wait never goes to another address that has got the
+// same handle meanwhile.
 func destOf(h fi.Addr, gen uint32) uint64 { return uint64(gen)<<32 | uint64(h) }
 
-// dest is the destination that a handle means now. fi.EINVAL: none (R-AV-19).
+// dest returns the destination that a handle names now. fi.EINVAL: none (R-AV-19).
 func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
-	if ep.link != nil {
+	if ep.connection != nil {
 		return 0, nil // there is but one
 	}
 	gen := ep.av.Gen(h)
@@ -160,7 +161,7 @@ func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 
 // Known reports whether Resolve can succeed. Any goroutine may call it.
 func (o *owner) Known(to uint64) error {
-	if o.link != nil {
+	if o.connection != nil {
 		return nil
 	}
 	a, gen, ok := o.av.Get(fi.Addr(to & 0xffffffff))
@@ -173,8 +174,8 @@ func (o *owner) Known(to uint64) error {
 // Resolve names the peer in op: the destination of a send, the only source of
 // a directed receive (R-MSG-10).
 func (o *owner) Resolve(op *transport.Op, to uint64) error {
-	if o.link != nil {
-		op.Peer, op.PIDonFEP, op.RI = o.link.to.id, o.link.to.pid, o.link.to.ri
+	if o.connection != nil {
+		op.Peer, op.PIDonFEP, op.RI = o.connection.to.id, o.connection.to.pid, o.connection.to.ri
 		return nil
 	}
 	h, gen := to&0xffffffff, uint32(to>>32)

@@ -337,7 +337,7 @@ func TestOwnZoneByNumber(t *testing.T) {
 	l := m.listener(func(p *PassiveEndpoint) { ok(t, p.SetName(wire.Addr{IP: number})) })
 	check("passive", l.at, nil)
 	l.at.IP = number
-	c, d := l.link()
+	c, d := l.pair()
 	talk(t, c, d, "hello")
 	talk(t, d, c, "hello yourself")
 	peer, err := c.Peer()

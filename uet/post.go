@@ -6,14 +6,13 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
 // What all posting calls have in common
 //
-// They return nil when the operation is accepted. Its completion follows, unless it is
-// one that writes none. Otherwise nothing was posted, and the error is
-//
+// They return nil when the operation is accepted. Its completion follows, unless the
+// operation writes none. Otherwise nothing was posted, and the error is
 //	fi.EAGAIN       no room now: read the completion queues and try again (R-EP-20)
 //	fi.EMSGSIZE     longer than MaxMsgSize, or than Info.Tx.InjectSize for an
 //	                injected message (R-MSG-02, R-MSG-05)
@@ -26,10 +25,10 @@ import (
 //	                completion level is not offered (R-CMPL-12, R-CMPL-13)
 //	fi.EBADFLAGS    a flag the call does not know
 //
-// buf, or the elements of iov, belong to the provider until the completion;
-// those of an injected message are the caller's again when the call returns, and
-// so is the slice iov itself. An empty message is legal, buf and iov may be nil.
-// ctx comes back in the completion.
+// buf, or the elements of iov, belong to the provider until the completion. Those of an
+// injected message are the caller's again when the call returns. The slice iov itself is
+// always the caller's again when the call returns. An empty message is legal; buf and iov
+// may be nil. ctx comes back in the completion.
 
 // Msg is the argument of SendMsg and RecvMsg (struct fi_msg). The call borrows
 // it.
@@ -68,9 +67,9 @@ func (p *posts) SendData(buf []byte, data uint64, dest fi.Addr, ctx any) error {
 	return p.plain(&op, dest)
 }
 
-// SendMsg posts an untagged message with flags of its own, which replace those
-// of Info.Tx.OpFlags (fi_sendmsg): fi.Completion, fi.Inject, fi.More,
-// fi.RemoteCQData and the completion levels.
+// SendMsg posts an untagged message with flags that replace those of Info.Tx.OpFlags
+// (fi_sendmsg): fi.Completion, fi.Inject, fi.More, fi.RemoteCQData and the completion
+// levels.
 func (p *posts) SendMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
@@ -117,8 +116,7 @@ func (p *posts) TSendData(buf []byte, data uint64, dest fi.Addr, tag uint64, ctx
 	return p.plain(&op, dest)
 }
 
-// TSendMsg posts a tagged message with flags of its own, as SendMsg does
-// (fi_tsendmsg).
+// TSendMsg posts a tagged message with flags, as SendMsg does (fi_tsendmsg).
 func (p *posts) TSendMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
@@ -149,10 +147,9 @@ func (p *posts) TInjectData(buf []byte, data uint64, dest fi.Addr, tag uint64) e
 	return p.injected(&op, dest)
 }
 
-// Recv posts a buffer for an untagged message (fi_recv). Receives are matched
-// in post order (R-MSG-08). src, looked at only with the capability
-// fi.DirectedRecv, is the only source whose messages match; fi.AddrUnspec is
-// any (R-MSG-09).
+// Recv posts a buffer for an untagged message (fi_recv). Receives are matched in post order
+// (R-MSG-08). With the capability fi.DirectedRecv, only messages from src match, and
+// fi.AddrUnspec stands for any source (R-MSG-09); without it src is ignored.
 func (p *posts) Recv(buf []byte, src fi.Addr, ctx any) error {
 	return p.recvShort(transport.OpRecv, buf, src, 0, 0, ctx)
 }
@@ -163,14 +160,13 @@ func (p *posts) Recvv(iov [][]byte, src fi.Addr, ctx any) error {
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// RecvMsg is Recvv with flags of its own, which replace those of
-// Info.Rx.OpFlags (fi_recvmsg): fi.Completion, fi.More, and with the capability
-// fi.MultiRecv, which packs messages one after another into the one buffer
-// (R-MSG-12). Each message has a completion with the context of the receive and
-// Buf where it is; the last one, or an entry of its own, has the flag
-// fi.MultiRecv and says that the buffer is the caller's again. fi.TransmitComplete
-// and fi.DeliveryComplete are taken and change nothing: memory here needs no flush
-// (R-TGT-07).
+// RecvMsg is Recvv with flags that replace those of Info.Rx.OpFlags (fi_recvmsg):
+// fi.Completion, fi.More, and with the capability fi.MultiRecv the flag of that name, which
+// packs messages one after another into one buffer (R-MSG-12). Each message has a
+// completion with the context of the receive; its Buf is where the message lies. The last
+// completion, or an entry of its own, has the flag fi.MultiRecv and says that the buffer is
+// the caller's again. fi.TransmitComplete and fi.DeliveryComplete are accepted and change
+// nothing: memory here needs no flush (R-TGT-07).
 func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
@@ -188,9 +184,9 @@ func (p *posts) RecvMsg(m *Msg, flags fi.Flags) error {
 	return p.recv(&op, m.Addr, flags)
 }
 
-// TRecv posts a buffer for a tagged message (fi_trecv). It takes a message
-// whose tag equals tag in all bits that ignore does not name (R-TAG-02). src as
-// in Recv, also with the capability fi.TaggedDirectedRecv.
+// TRecv posts a buffer for a tagged message (fi_trecv). It matches a message whose tag
+// equals tag in all bits that are 0 in ignore (R-TAG-02). src is as in Recv, also with the
+// capability fi.TaggedDirectedRecv.
 func (p *posts) TRecv(buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	return p.recvShort(transport.OpTRecv, buf, src, tag, ignore, ctx)
 }
@@ -201,18 +197,18 @@ func (p *posts) TRecvv(iov [][]byte, src fi.Addr, tag, ignore uint64, ctx any) e
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// TRecvMsg is TRecvv with flags of its own (fi_trecvmsg): those of RecvMsg, with
-// the capability fi.TaggedMultiRecv for fi.MultiRecv, and those that look at
-// messages that arrived and met no receive (R-TAG-08, R-TAG-09):
+// TRecvMsg is TRecvv with flags (fi_trecvmsg): those of RecvMsg, where fi.MultiRecv needs
+// the capability fi.TaggedMultiRecv, and those that look at unexpected messages (R-TAG-08,
+// R-TAG-09):
 //
 //	fi.Peek             report the oldest that would match, without its bytes
 //	fi.Peek|fi.Claim    the same, and reserve it
 //	fi.Claim            receive what was reserved with the same context
 //	fi.Discard          with either: drop it; the buffers are ignored
 //
-// If there is none they complete with fi.ENOMSG. Len is that of the message. A
-// look always writes its completion. fi.EINVAL: another combination, or a context
-// that cannot be compared.
+// If there is no such message, the call completes with fi.ENOMSG. Len is the length of the
+// message. A look always writes its completion. fi.EINVAL: another combination, or a
+// context that cannot be compared.
 func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	if m == nil {
 		return fi.EINVAL
@@ -251,10 +247,10 @@ func (p *posts) TRecvMsg(m *TMsg, flags fi.Flags) error {
 	return p.recv(&op, m.Addr, flags)
 }
 
-// Cancel ends one pending operation with that context (fi_cancel): a receive
-// that nothing matched, or a send of which nothing has left. It completes with
-// fi.ECANCELED; any other completes as if nothing had been asked (R-EP-10,
-// R-EP-12). Of several with one context one is cancelled.
+// Cancel ends one pending operation with that context (fi_cancel): an unmatched receive, or
+// a send of which nothing has left. It ends with fi.ECANCELED. Any other operation goes on
+// as if Cancel had not been called (R-EP-10, R-EP-12). If several have the context, one is
+// cancelled.
 //
 // fi.ENOENT: nothing pending has the context, or it is nil (R-EP-11).
 // fi.EINVAL: the context cannot be compared.
@@ -274,16 +270,16 @@ func (p *posts) Cancel(ctx any) error {
 	return nil
 }
 
-// posts is where posting calls are made: an endpoint or an alias of it.
+// posts has the posting calls of an endpoint or of an alias of it.
 type posts struct {
 	ep *Endpoint
-	// The default flags of calls without flags (R-EP-09).
+	// The default flags of calls that have no flags argument (R-EP-09).
 	tx      atomic.Pointer[txDefaults] // nil until they are known
 	rxFlags atomic.Uint64
 	closed  atomic.Bool // of an alias
 }
 
-// txDefaults is what the default flags of sends mean.
+// txDefaults is the plan that the default flags of sends make.
 type txDefaults struct {
 	flags        fi.Flags
 	plan, inject plan
@@ -307,7 +303,7 @@ const (
 	rxCallFlags = fi.Completion | fi.More | fi.MultiRecv | fi.TransmitComplete | fi.DeliveryComplete
 )
 
-// Flags of an operation that come back in its event.
+// Flags of an operation that its event repeats.
 const (
 	opSilent uint64 = 1 << iota // success writes no entry
 	opLook                      // a look: nothing is received
@@ -369,11 +365,14 @@ func (p *posts) planMsg(flags fi.Flags) (plan, error) {
 // capabilities (Endpoint.short), write the operation directly into the driver, if its
 // lock is free. The checks are those of send and recv, in as few comparisons as possible.
 // If one fails, nothing has been done, and the general path is taken.
+//
+// The code is written for what the compiler makes of it: loads stand before the condition
+// that tests them, an Op is filled field by field, and the general paths are not inlined,
+// so that the stack frames of the short ones stay small.
 
-// sendShort posts a send that has no more than these arguments.
+// sendShort posts a send that needs no more than these arguments.
 func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
 	ep, t := p.ep, p.tx.Load()
-	// The compiler keeps loads in a condition as booleans and tests them twice.
 	closed, state, pushed := p.closed.Load(), ep.state.Load(), ep.pushed.Load()
 	if closed || state != stateEnabled || pushed || uint64(len(buf)) >= ep.short[kind] || !t.plain || !ep.drv.TryLock() {
 		return p.sendLong(kind, buf, dest, tag, ctx)
@@ -393,17 +392,16 @@ func (p *posts) sendShort(kind transport.OpKind, buf []byte, dest fi.Addr, tag u
 	return nil
 }
 
-// sendLong posts the same by the general path. It is not inlined, because it would make
-// the stack frame of sendShort larger.
+// sendLong posts the same by the general path.
 //
 //go:noinline
 func (p *posts) sendLong(kind transport.OpKind, buf []byte, dest fi.Addr, tag uint64, ctx any) error {
-	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
+	var op transport.Op
 	op.Kind, op.Buf, op.Tag, op.Context = kind, buf, tag, ctx
 	return p.plain(&op, dest)
 }
 
-// recvShort posts a receive that has no more than these arguments.
+// recvShort posts a receive that needs no more than these arguments.
 func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
 	ep := p.ep
 	closed, state, flags := p.closed.Load(), ep.state.Load(), fi.Flags(p.rxFlags.Load())
@@ -422,19 +420,21 @@ func (p *posts) recvShort(kind transport.OpKind, buf []byte, src fi.Addr, tag, i
 	return nil
 }
 
+// recvLong posts the same by the general path.
+//
 //go:noinline
 func (p *posts) recvLong(kind transport.OpKind, buf []byte, src fi.Addr, tag, ignore uint64, ctx any) error {
-	var op transport.Op // field by field: the compiler builds a literal elsewhere and copies it
+	var op transport.Op
 	op.Kind, op.Buf, op.Tag, op.Ignore, op.Context = kind, buf, tag, ignore, ctx
 	return p.recv(&op, src, fi.Flags(p.rxFlags.Load()))
 }
 
-// shortWays sets, for each kind of operation, how many bytes are too many for the fast
-// path; 0 closes it. It is open for kinds that the endpoint may post (R-MSG-19) and whose
-// queue reserves places; for receives also only if they write completions and may come
-// from any source.
+// shortWays sets, for each kind of operation, from how many bytes on the fast path is
+// closed; 0 closes it altogether. It is open for kinds that the endpoint may post
+// (R-MSG-19) and whose queue reserves places. Receives must also write completions and
+// accept any source.
 func (ep *Endpoint) shortWays() (short [transport.OpTRecv + 1]uint64) {
-	if ep.link != nil || !ep.managed {
+	if ep.connection != nil || !ep.managed {
 		return short
 	}
 	for i, need := range []fi.Caps{fi.Msg, fi.Tagged} {
@@ -487,8 +487,8 @@ func (p *posts) send(op *transport.Op, dest fi.Addr, pl *plan) error {
 	if ep.txCaps&need == 0 {
 		return ep.refused(fi.EOPNOTSUPP) // R-MSG-19
 	}
-	if ep.link != nil {
-		if err := ep.link.maySend(); err != nil {
+	if ep.connection != nil {
+		if err := ep.connection.maySend(); err != nil {
 			return ep.refused(err)
 		}
 	}
@@ -525,8 +525,8 @@ func (ep *Endpoint) unsent(err error) error {
 	return ep.refused(ep.postErr(err))
 }
 
-// refused ends a send that was not posted. R-MSG-15: what waits for more leaves
-// when a later post fails.
+// refused ends a send that was not posted. R-MSG-15: if a post fails, the sends that wait
+// for it because of fi.More leave.
 func (ep *Endpoint) refused(err error) error {
 	if ep.pushed.Load() {
 		ep.pushed.Store(false)
@@ -535,7 +535,7 @@ func (ep *Endpoint) refused(err error) error {
 	return err
 }
 
-// recv posts a receive. flags has fi.Completion and fi.MultiRecv.
+// recv posts a receive. Of flags only fi.Completion and fi.MultiRecv count.
 func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	if err := p.ready(); err != nil {
 		return err
@@ -551,8 +551,8 @@ func (p *posts) recv(op *transport.Op, src fi.Addr, flags fi.Flags) error {
 	if ep.rxCaps&need == 0 {
 		return fi.EOPNOTSUPP
 	}
-	if ep.link != nil {
-		if err := ep.link.mayRecv(); err != nil {
+	if ep.connection != nil {
+		if err := ep.connection.mayRecv(); err != nil {
 			return err
 		}
 	}
@@ -614,7 +614,7 @@ func (ep *Endpoint) mayIgnore(ignore uint64) bool {
 
 // postErr is what a posting call returns for an error of the transport.
 func (ep *Endpoint) postErr(err error) error {
-	if err == transport.ErrClosed && ep.link != nil && ep.state.Load() != stateClosed {
+	if err == transport.ErrClosed && ep.connection != nil && ep.state.Load() != stateClosed {
 		return fi.ESHUTDOWN // the connection ended meanwhile
 	}
 	return postErr(err)

@@ -251,6 +251,7 @@ func TestInjectedBytesAreCopied(t *testing.T) {
 			}
 		case 3: // R-CMPL-16: inject and a level are independent
 			ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{buf}, Addr: toB, Tag: 1, Context: "dc"}, fi.Inject|fi.DeliveryComplete))
+			clear(buf)
 			for done := false; !done; {
 				e, _ := wait(t, a.tx, b)
 				done = e.Context == "dc"
@@ -381,14 +382,21 @@ func TestDirectedReceiveNeedsTheCapability(t *testing.T) {
 func TestSendOrder(t *testing.T) {
 	t.Parallel()
 	// R-ORD-05: with SAS, two sends that match the same receives match in post
-	// order, whatever their lengths.
+	// order, whatever their lengths and whichever calls post them.
 	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	a, b, toB, _ := r.pair()
 	const n = 200
 	big := make([]byte, 100_000)
 	for i := range n {
 		ok(t, b.TRecv(make([]byte, len(big)), fi.AddrUnspec, 0, ^uint64(0), i))
-		ok(t, a.TSend(big[:(i*7919)%len(big)], toB, uint64(i), nil))
+		switch i % 4 {
+		case 0:
+			ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{big[:i]}, Addr: toB, Tag: uint64(i)}, fi.Inject))
+		case 1:
+			ok(t, a.TInject(big[:i], toB, uint64(i)))
+		default:
+			ok(t, a.TSend(big[:(i*7919)%len(big)], toB, uint64(i), nil))
+		}
 	}
 	for i := range n {
 		e, _ := wait(t, b.rx, a)
@@ -396,7 +404,7 @@ func TestSendOrder(t *testing.T) {
 			t.Fatalf("message %d: receive %v took message %d", i, e.Context, e.Tag)
 		}
 	}
-	for range n {
+	for range n - n/4 { // an inject call writes no entry
 		wait(t, a.tx, b)
 	}
 }
@@ -609,6 +617,21 @@ func TestForeignJobIsRefused(t *testing.T) {
 	ok(t, c.Send(nil, toB, nil))
 	wait(t, b.rx, c)
 	wait(t, c.tx, b)
+	// The key of the endpoint wins over that of the domain.
+	r.info.Domain.AuthKey = []byte{0, 0, 7}
+	d := r.node()
+	toB = d.know(b)
+	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
+	ok(t, d.Send(nil, toB, nil))
+	wait(t, b.rx, d)
+	wait(t, d.tx, b)
+	r.info.Ep.AuthKey = nil
+	e7 := r.node()
+	toB = e7.know(b)
+	ok(t, e7.Send(nil, toB, nil))
+	if e := waitErr(t, e7.tx, b); e.Err != fi.EACCES {
+		t.Errorf("%+v", e)
+	}
 }
 
 func TestOtherEndpointOfTheAddressIsRefused(t *testing.T) {
@@ -651,7 +674,8 @@ func TestLimitedPeers(t *testing.T) {
 	ok(t, a.Send(make([]byte, p.PayloadMTU), one, nil))
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
-	none := insert(1, 1<<5) // R-ADDR-11: no profile in common
+	want(t, a.Send(make([]byte, p.PayloadMTU+1), one, nil), fi.EMSGSIZE) // also once the peer is known
+	none := insert(1, 1<<5)                                              // R-ADDR-11: no profile in common
 	want(t, a.Send(nil, none, nil), fi.EOPNOTSUPP)
 }
 

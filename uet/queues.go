@@ -22,7 +22,7 @@ func countingOf(c *cntr.Counter) door.Counting { return door.Counter(c) }
 
 func referencesOf(v *av.AV) door.References { return door.AV(v) }
 
-// reporterOf binds an object to an event queue, with so many places of its own.
+// reporterOf binds an object to an event queue and reserves that many places.
 func reporterOf(q *eq.EQ, places int) (reporter, error) {
 	return door.EQ(q).(door.Events[eq.Entry, eq.Error]).Bind(places)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -160,19 +159,19 @@ func TestOverLenIsOfTruncationAlone(t *testing.T) {
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	n := r.node()
 	o := (*owner)(n.Endpoint)
-	for c := ses.OK; c <= ses.NoMessage; c++ {
+	for c := transport.OK; c <= transport.NoMessage; c++ {
 		ev := transport.Event{Kind: transport.OpTRecv, Cause: c, Context: c.String(), Len: 3, OverLen: 5}
 		if !completionsOf(n.rx).Reserve(1) {
 			t.Fatal("no room")
 		}
 		o.deliver(&ev)
 		o.delivered()
-		if c == ses.OK {
+		if c == transport.OK {
 			wait(t, n.rx)
 			continue
 		}
 		length, over := 0, 0
-		if c == ses.Truncated {
+		if c == transport.Truncated {
 			length, over = 3, 5
 		}
 		if e := waitErr(t, n.rx); e.Context != c.String() || e.Len != length || e.OverLen != over {
@@ -210,12 +209,12 @@ func TestErrorEntryOfEachWireCode(t *testing.T) {
 		}
 	}
 	for rc := wire.RCOK + 1; rc <= wire.RCDropped; rc++ {
-		fails(transport.Event{Cause: ses.Refused, RC: rc}, uint32(rc), rc.String())
+		fails(transport.Event{Cause: transport.Rejected, RC: rc}, uint32(rc), rc.String())
 	}
 	for c := wire.NackCode(1); c <= 0x1f; c++ {
-		fails(transport.Event{Cause: ses.Aborted, Nack: c}, 0x100+uint32(c), c.String())
+		fails(transport.Event{Cause: transport.Aborted, Nack: c}, 0x100+uint32(c), c.String())
 	}
-	fails(transport.Event{Cause: ses.TimedOut}, ProvGaveUp, "no acknowledgement from the peer")
+	fails(transport.Event{Cause: transport.TimedOut}, ProvGaveUp, "no acknowledgement from the peer")
 	if n.tx.Reserved() != 0 {
 		t.Errorf("%d places are reserved", n.tx.Reserved())
 	}

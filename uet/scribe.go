@@ -7,20 +7,20 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A scribe is the zap core of an endpoint's logger. Lines come up while locks are held; a
-// goroutine of its own writes them, so that a logger may block, and may call the endpoint
-// (F37).
+// A scribe is the zap core of an endpoint's logger. Lines are logged while locks are held;
+// a goroutine of the scribe writes them later without locks, so that a logger may block and
+// may call the endpoint (F37).
 type scribe struct {
 	zapcore.Core
 	lines *lines
 }
 
 // maxLines is how many lines may wait for a logger. Further lines are dropped, and the next
-// one that is written says how many. Arbitrary: some seconds of all reasons at once
+// line that is written says how many. Arbitrary: enough for all reasons during some seconds
 // (docs/faults.md rule 7).
 const maxLines = 64
 
-// lines are those that wait, in order.
+// lines are the lines that wait, in order.
 type lines struct {
 	mu   sync.Mutex // guards what follows
 	left []line
@@ -34,7 +34,7 @@ type line struct {
 	fields []zap.Field
 }
 
-// newScribe is the logger that log is asked by, which may be nil.
+// newScribe returns a logger that passes its lines on to log, which may be nil.
 func newScribe(log *zap.Logger) (*zap.Logger, *lines) {
 	l := new(lines)
 	if log == nil {
@@ -45,7 +45,8 @@ func newScribe(log *zap.Logger) (*zap.Logger, *lines) {
 
 func (s *scribe) With(fields []zap.Field) zapcore.Core { return &scribe{s.Core.With(fields), s.lines} }
 
-// Check takes what the Core may want; whether it does, the goroutine asks.
+// Check accepts each line of a level that the core logs. The goroutine asks the core later
+// whether it accepts this line.
 func (s *scribe) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if !s.Enabled(e.Level) {
 		return c
@@ -53,7 +54,7 @@ func (s *scribe) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Checke
 	return c.AddCore(e, s)
 }
 
-// Write leaves a line to the goroutine.
+// Write queues a line for the goroutine.
 func (s *scribe) Write(e zapcore.Entry, fields []zap.Field) error {
 	l := s.lines
 	l.mu.Lock()

@@ -11,21 +11,22 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/tss"
 )
 
-// The secure domain of an endpoint, and where its keys come from: a connection's
-// from its session, another endpoint's from the cluster key.
+// The secure domain of an endpoint. The keys of a connection come from its session, those
+// of any other endpoint from the cluster key.
 
-// Secure domain identifiers. Packets of one kind never open as the other's.
+// Secure domain identifiers. They differ so that packets of one kind never open as the
+// other kind.
 const (
 	sdiCluster = 1
 	sdiSession = 2
 )
 
-// Sources of a connection: each direction has a key derived for it, so the two
-// never share one.
+// Sources of a connection. Each direction has a derived key of its own, so the two never
+// share one.
 const (
 	ssiConnecting = 1
 	ssiAccepting  = 2
@@ -40,13 +41,13 @@ type seal struct {
 	gens    [2]uint32
 	sealing uint32
 	epoch   uint16
-	// drop is the association number whose key goes at dropAt, if that is not 0.
+	// drop is the association number of the key that is removed at dropAt; dropAt 0: none.
 	drop   uint8
 	dropAt time.Duration
 	warned bool
 }
 
-// newSeal makes the domain of an endpoint at local, without keys.
+// newSeal makes the secure domain of an endpoint at local, without keys.
 func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
 	sec := ep.info.Config.Security
 	sec.mu.Lock()
@@ -54,15 +55,15 @@ func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
 	sec.mu.Unlock()
 	cfg.Mode, cfg.UseSSI = tss.Cluster, true
 	s := &seal{}
-	if ep.link != nil {
+	if ep.connection != nil {
 		// The keys are made for this connection: nothing was ever sealed with them.
 		cfg.SDI, cfg.SSI, cfg.PeerSSI = sdiSession, ssiConnecting, ssiAccepting
-		if ep.link.req != nil {
+		if ep.connection.req != nil {
 			cfg.SSI, cfg.PeerSSI = ssiAccepting, ssiConnecting
 		}
 	} else {
-		// The key outlives the endpoint, so nothing may be as it was in a life
-		// before: source, epoch and first counter are drawn anew.
+		// The key outlives the endpoint, so a later life must not repeat anything of an
+		// earlier one: source, epoch and first counter are drawn at random.
 		var r [6]byte
 		for cfg.SSI == 0 {
 			_, _ = crand.Read(r[:]) // never fails
@@ -79,8 +80,8 @@ func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
 	return s, nil
 }
 
-// secure registers a sealed endpoint with its Security and installs the keys that exist.
-// It is called while only this goroutine has the driver.
+// secure registers a sealed endpoint with its Security and installs the keys that exist. No
+// other goroutine has the driver yet.
 func (ep *Endpoint) secure() error {
 	if ep.seal == nil {
 		return nil
@@ -89,7 +90,7 @@ func (ep *Endpoint) secure() error {
 	if err := sec.join(ep); err != nil { // first, so that no key is missed
 		return fmt.Errorf("uet: enable: %w", err)
 	}
-	if ep.link == nil {
+	if ep.connection == nil {
 		if err := ep.clusterKeys(); err != nil {
 			sec.leave(ep)
 			return fmt.Errorf("uet: enable: %w", err)
@@ -98,16 +99,16 @@ func (ep *Endpoint) secure() error {
 	return nil
 }
 
-// firstTSC draws where the counter of a cluster key begins. What is above it, at
-// least half of all, is enough for MaxFrames.
+// firstTSC draws the first value of the counter of a cluster key. At least half of the
+// values lie above it, which is enough for MaxFrames.
 func firstTSC() uint64 {
 	var r [8]byte
 	_, _ = crand.Read(r[:]) // never fails
 	return binary.BigEndian.Uint64(r[:]) >> (64 - 47)
 }
 
-// oldKeyLife is how long a cluster key that the file no longer names still opens
-// what was sealed with it (F33).
+// oldKeyLife is how long a cluster key still opens packets after the file no longer names
+// it (F33).
 const oldKeyLife = 4 * time.Second
 
 // clusterKeys installs the current cluster keys. Keys that are no longer named are
@@ -158,7 +159,7 @@ func (s *seal) take(now time.Duration, keys []ClusterKey) error {
 	return nil
 }
 
-// expire forgets a key that is not named any more and had its time.
+// expire removes a key that is no longer named and whose time is over.
 func (s *seal) expire(now time.Duration) {
 	if s.dropAt != 0 && now >= s.dropAt {
 		s.dom.Revoke(s.drop)
@@ -166,7 +167,7 @@ func (s *seal) expire(now time.Duration) {
 	}
 }
 
-// install makes the domain accept packets that a key sealed, if it does not already.
+// install makes the domain accept packets sealed with a key, if it does not already.
 func (s *seal) install(k *ClusterKey) error {
 	an := k.an()
 	if s.gens[an] == k.Generation {
@@ -179,7 +180,7 @@ func (s *seal) install(k *ClusterKey) error {
 	return nil
 }
 
-// tendKeys changes and removes keys when their time or number of packets is over.
+// tendKeys changes and removes keys whose time or number of packets is used up.
 func (ep *Endpoint) tendKeys(ctx context.Context) {
 	if ep.seal == nil {
 		return
@@ -197,12 +198,12 @@ func (ep *Endpoint) tendKeys(ctx context.Context) {
 		s.expire(now)
 		worn = s.dom.Worn()
 		low = s.dom.Ready() && s.dom.Left() < below || worn
-		if low && ep.link == nil && !s.warned {
+		if low && ep.connection == nil && !s.warned {
 			s.warned = true
 			ep.log.Warn("the cluster key was used for too many packets; give all members a new one", zap.Bool("attacked", worn))
 		}
 	})
-	if !low || ep.link == nil {
+	if !low || ep.connection == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
@@ -214,14 +215,14 @@ func (ep *Endpoint) tendKeys(ctx context.Context) {
 
 // rekey gives the endpoint's connection, if it has one, a new key.
 func (ep *Endpoint) rekey(ctx context.Context) error {
-	l := ep.link
+	l := ep.connection
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	s := l.session
 	l.mu.Unlock()
-	if s == nil || l.state.Load() != linkUp {
+	if s == nil || l.state.Load() != connUp {
 		return nil
 	}
 	if err := s.Rekey(ctx); err != nil && !errors.Is(err, cm.ErrClosed) {
@@ -230,7 +231,7 @@ func (ep *Endpoint) rekey(ctx context.Context) error {
 	return nil
 }
 
-// firstKey installs the key that a session begins with and seals with it.
+// firstKey installs the first key of a session and seals with it.
 func (l *connection) firstKey(s *cm.Session) error {
 	if l.ep.seal == nil {
 		return nil

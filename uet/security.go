@@ -21,12 +21,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/cm"
+	"github.com/uetkit/uetkit/internal/cm"
 )
 
-// A Security says how endpoints prove who they are and whom they talk to, and with
-// what keys their packets are sealed (TSS). It is set in Config.Security and may be
-// shared by any number of endpoints; nil is none.
+// A Security says how endpoints authenticate each other, and which keys seal their packets
+// (TSS). It is set in Config.Security; nil stands for no security. Any number of endpoints
+// may share it.
 //
 //	NewTLSSecurity, LoadTLSSecurity  certificates: FI_EP_MSG endpoints; each
 //	                                 connection has keys of its own
@@ -36,12 +36,11 @@ import (
 // A secured endpoint accepts only packets that were sealed with a key of the domain.
 // Both ends of a connection need the same kind of Security.
 //
-// Files that a Security was loaded from are checked every second while endpoints,
-// passive ones too, are open. A new file that is wrong is logged, and the old contents
-// stay in force.
+// The files that a Security was loaded from are checked every second while endpoints,
+// passive ones too, are open. An invalid new file is logged, and the old contents stay in
+// force.
 //
-// A Security prints as what it is for, never with a secret. All methods may be called
-// from any goroutine.
+// A Security prints its kind, never a secret. All methods may be called from any goroutine.
 type Security struct {
 	kind cm.Security
 
@@ -63,17 +62,16 @@ type Security struct {
 	load func() error // reads the files; with load's own lock
 	once sync.Mutex   // one load at a time
 
-	// rekeyBelow is how many packets must be left under the key of a connection, or
-	// it gets another one; maxFrames how many it begins with. 0: the defaults.
+	// A connection gets a new key when no more than rekeyBelow packets are left under its
+	// key. maxFrames is the number that a key begins with. 0: the defaults.
 	rekeyBelow, maxFrames uint64
 }
 
-// defaultRekeyBelow is an hour at ten million packets a second, of the 2^40 that a
-// key may seal.
+// defaultRekeyBelow is an hour's packets at ten million a second. A key may seal 2^40.
 const defaultRekeyBelow = 1 << 35
 
-// watchEvery is how often files are looked at (T36: a removed member is out after
-// 5 s).
+// watchEvery is the interval between checks of the files (T36: a removed member is out
+// after 5 s).
 const watchEvery = time.Second
 
 // A watched file, as it was when it was read.
@@ -83,11 +81,10 @@ type watched struct {
 	size int64
 }
 
-// NewTLSSecurity makes a Security of a TLS configuration that has the endpoint's
-// certificate and, in RootCAs or ClientCAs, the authorities of the others. A member
-// is called what the common name, or else the first DNS name, of its certificate
-// says. TLS 1.3 and certificates of both sides are forced. fi.EINVAL: no certificate
-// or no authority.
+// NewTLSSecurity makes a Security from a TLS configuration that has the endpoint's
+// certificate and, in RootCAs or ClientCAs, the authorities of the others. The name of a
+// member is the common name of its certificate, or else the first DNS name. TLS 1.3 and
+// certificates on both sides are mandatory. fi.EINVAL: no certificate or no authority.
 func NewTLSSecurity(c *tls.Config) (*Security, error) {
 	switch {
 	case c == nil:
@@ -108,11 +105,10 @@ const (
 	revokedFile = "revoked"
 )
 
-// LoadTLSSecurity reads the certificate of member name from a directory: ca.pem has
-// the authorities, NAME.pem the certificate, NAME.key its private key, all in PEM;
-// revoked, which need not be there, names members that are no longer let in, one a
-// line. A certificate that is renewed is used for the next connections; another
-// authority needs another Security.
+// LoadTLSSecurity reads the certificate of member name from a directory, in PEM: ca.pem has
+// the authorities, NAME.pem the certificate, NAME.key its private key. The optional file
+// revoked lists removed members, one name a line. A renewed certificate is used for the
+// next connections; another authority needs another Security.
 func LoadTLSSecurity(dir, name string) (*Security, error) {
 	if name == "" || name != filepath.Base(name) {
 		return nil, fmt.Errorf("uet: security: member name %q is no file name: %w", name, fi.EINVAL)
@@ -154,9 +150,9 @@ func LoadTLSSecurity(dir, name string) (*Security, error) {
 	return s, nil
 }
 
-// NewClusterKey makes a Security of cluster keys: the one of the highest generation
-// that is not Next seals, one more is taken as well. fi.EINVAL: none or more than
-// two, or what they cannot be together.
+// NewClusterKey makes a Security from one or two cluster keys. Of the keys that are not
+// Next, the one with the highest generation seals packets; packets under the other key are
+// accepted as well. fi.EINVAL: no key, more than two, or two that do not fit together.
 func NewClusterKey(keys ...ClusterKey) (*Security, error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, fmt.Errorf("uet: security: %w: %w", err, fi.EINVAL)
@@ -172,13 +168,13 @@ func NewClusterKey(keys ...ClusterKey) (*Security, error) {
 //	key 2 0123… 64 hexadecimal digits
 //	key 1 …
 //
-// The key of the highest generation seals; packets of the one before are accepted as
-// well. Instead of an older key there may be a line "next" with a newer one, which is
-// accepted and does not seal yet. So a rotation without a pause is: give every host
-// "key 1, next 2", then "key 2, key 1", then "key 2". A host that seals with a key before
-// the others have it makes them wait, for PeerTimeout at most, and cannot connect to them.
-// A host with only the old key is out when the last file no longer names that key.
-// Connections that began with it end then, too, and have to be made anew.
+// The key of the highest generation seals; packets of the one before are accepted as well.
+// Instead of an older key there may be a line "next" with a newer key, which is accepted
+// but does not seal yet. To change the key without a pause, give every host "key 1, next
+// 2", then "key 2, key 1", then "key 2". If a host seals with a key before the others have
+// it, its messages wait, for PeerTimeout at most, and it cannot connect to the others. A
+// host with only the old key is excluded when the last file no longer names that key.
+// Connections that began with that key end then, too, and must be made anew.
 func LoadClusterKey(path string) (*Security, error) {
 	s := newSecurity(cm.SecPSK)
 	s.load = func() error {
@@ -203,7 +199,7 @@ func newSecurity(kind cm.Security) *Security {
 	return &Security{kind: kind, removed: map[string]bool{}, users: map[*Endpoint]struct{}{}, nodes: map[*cmNode]struct{}{}}
 }
 
-// String and Format say what the Security is, with every verb, and no secret.
+// String and Format print the kind of the Security, with every verb, and no secret.
 func (s *Security) String() string {
 	if s == nil {
 		return "security off"
@@ -222,13 +218,13 @@ func (s *Security) String() string {
 
 func (s *Security) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
-// MarshalText makes encoders write the same.
+// MarshalText returns what String does, so that encoders show no secret.
 func (s *Security) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Rekey gives every connection a new key, at both ends, without loss. It waits until
-// all have it, five seconds at most; fi.ETIMEDOUT then. Connections that end meanwhile
-// do not count. Endpoints without connection keep their keys: those come from the
-// cluster key.
+// Rekey gives every connection a new key, at both ends, without loss. It waits until all
+// have it, five seconds at most, and then returns fi.ETIMEDOUT. Connections that end
+// meanwhile do not count. Endpoints without a connection keep their keys, which come from
+// the cluster key.
 func (s *Security) Rekey() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -248,9 +244,9 @@ func (s *Security) Rekey() error {
 	return errors.Join(errs...)
 }
 
-// Remove ends the connections with a member and accepts no further ones. It is for
-// certificates. With a cluster key it fails with fi.EINVAL, because a member can call
-// itself anything: give the others a new key.
+// Remove ends the connections with a member and accepts no further ones. It works with
+// certificates only. With a cluster key it fails with fi.EINVAL, because a member can use
+// any name: give the others a new key instead.
 func (s *Security) Remove(member string) error {
 	if s.kind != cm.SecTLS {
 		return fmt.Errorf("uet: security: members of a cluster key have no name; give the others a new key: %w", fi.EINVAL)
@@ -262,8 +258,8 @@ func (s *Security) Remove(member string) error {
 	return nil
 }
 
-// Reload reads the files again at once. It fails as loading them does and leaves
-// everything as it was. Without files there is nothing to do.
+// Reload reads the files again at once. If they are invalid, it returns the error and
+// changes nothing. Without files there is nothing to do.
 func (s *Security) Reload() error {
 	s.once.Lock()
 	defer s.once.Unlock()
@@ -289,8 +285,8 @@ func (s *Security) Close() error {
 	return nil
 }
 
-// configure sets what a node of connection management must know; leaveNode undoes it
-// when the node is closed.
+// configure sets the security of a node of connection management. leaveNode undoes it when
+// the node is closed.
 func (s *Security) configure(n *cmNode, c *cm.Config) error {
 	if s == nil {
 		return nil
@@ -317,7 +313,7 @@ func (s *Security) leaveNode(n *cmNode) {
 	}
 }
 
-// certificate is the one to show now.
+// certificate returns the current certificate.
 func (s *Security) certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,8 +323,8 @@ func (s *Security) certificate() (*tls.Certificate, error) {
 	return s.cert, nil
 }
 
-// psk are the secrets of connection management, in order. They are others than
-// those that seal packets.
+// psk returns the secrets of connection management, in order. They differ from those that
+// seal packets.
 func (s *Security) psk() [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +338,7 @@ func (s *Security) psk() [][]byte {
 	return out
 }
 
-// admit refuses members that were removed.
+// admit returns an error for members that were removed.
 func (s *Security) admit(name string, _ *x509.Certificate) error {
 	if s.out(name) {
 		return fmt.Errorf("uet: security: member %q was removed: %w", name, fi.EKEYREJECTED)
@@ -356,14 +352,14 @@ func (s *Security) out(name string) bool {
 	return s.removed[name] || s.revoked[name]
 }
 
-// endpoints are the users now.
+// endpoints returns the current users.
 func (s *Security) endpoints() []*Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.users))
 }
 
-// expel ends the connections of members that are out.
+// expel ends the connections of removed members.
 func (s *Security) expel() {
 	s.mu.Lock()
 	nodes := slices.Collect(maps.Keys(s.nodes))
@@ -377,14 +373,14 @@ func (s *Security) expel() {
 func (s *Security) newKeys() error {
 	var errs []error
 	for _, ep := range s.endpoints() {
-		if ep.link == nil {
+		if ep.connection == nil {
 			errs = append(errs, ep.clusterKeys())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// join counts an endpoint that is enabled.
+// join counts an enabled endpoint.
 func (s *Security) join(ep *Endpoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -407,8 +403,7 @@ func (s *Security) leave(ep *Endpoint) {
 	s.end()
 }
 
-// begin starts the watcher when the Security is used for the first time. The lock is
-// held.
+// begin starts the watcher when the Security is first used. The caller has the lock.
 func (s *Security) begin() {
 	if s.stop == nil {
 		var ctx context.Context
@@ -418,7 +413,7 @@ func (s *Security) begin() {
 	}
 }
 
-// end ends the watcher with the last. It lets go of the lock.
+// end stops the watcher with the last user. It releases the lock.
 func (s *Security) end() {
 	stop, done := s.stop, s.done
 	if len(s.users) > 0 || len(s.nodes) > 0 || stop == nil {
@@ -431,7 +426,7 @@ func (s *Security) end() {
 	<-done
 }
 
-// watch looks at the files, and at how many packets are left under each key.
+// watch checks the files, and how many packets are left under each key.
 func (s *Security) watch(ctx context.Context, done chan struct{}) {
 	defer close(done)
 	t := time.NewTicker(watchEvery)
@@ -453,7 +448,7 @@ func (s *Security) watch(ctx context.Context, done chan struct{}) {
 	}
 }
 
-// changed reports whether a file is another than the one that was read.
+// changed reports whether a file differs from the one that was read.
 func (s *Security) changed() bool {
 	s.mu.Lock()
 	files := s.files
@@ -480,7 +475,7 @@ func (s *Security) complain(err error) {
 	}
 }
 
-// look is a file as it is now; one that is not there has no time.
+// look returns the present state of a file; a missing file has no time.
 func look(path string) watched {
 	w := watched{path: path}
 	if fi, err := os.Stat(path); err == nil {
@@ -489,7 +484,7 @@ func look(path string) watched {
 	return w
 }
 
-// openToOthers is a warning if others than the owner can read a secret.
+// openToOthers returns a warning if others than the owner can read a secret.
 func openToOthers(path string) string {
 	st, err := os.Stat(path)
 	if err != nil || runtime.GOOS == "windows" || st.Mode().Perm()&0o077 == 0 {
@@ -498,7 +493,7 @@ func openToOthers(path string) string {
 	return fmt.Sprintf("%s is open to others than its owner; chmod 600 it", path)
 }
 
-// readRevoked reads names, one a line; without the file there are none.
+// readRevoked reads names, one a line. Without the file there are none.
 func readRevoked(path string) (map[string]bool, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

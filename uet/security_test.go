@@ -28,9 +28,9 @@ import (
 
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/cm"
-	"github.com/uetkit/uetkit/transport/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -212,7 +212,7 @@ func TestF33Rekey(t *testing.T) {
 	ca := newAuthority(t)
 	alice, bob := ca.member("alice"), ca.member("bob")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
-	a, b := r.listener().linkAs(alice)
+	a, b := r.listener().pairAs(alice)
 	before := a.Stats()
 	for i := range 30 {
 		if i%3 == 0 {
@@ -232,8 +232,8 @@ func TestF33Rekey(t *testing.T) {
 	quiet(t, b.evts)
 }
 
-// linkAs is link with another Security at the connecting side.
-func (l *listener) linkAs(s *Security) (a, b *node) {
+// pairAs is pair with another Security at the connecting side.
+func (l *listener) pairAs(s *Security) (a, b *node) {
 	l.r.t.Helper()
 	t := l.r.t
 	a = l.r.plug(l.r.as(s))
@@ -254,7 +254,7 @@ func TestKeysAreChangedInTime(t *testing.T) {
 	alice, bob := ca.member("alice"), ca.member("bob")
 	alice.maxFrames, alice.rekeyBelow = 2000, 1500
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
-	a, b := r.listener().linkAs(alice)
+	a, b := r.listener().pairAs(alice)
 	generation := func() (g uint64) {
 		a.drv.With(func() { g = a.fep.Stats().TxPackets - (2000 - a.seal.dom.Left()) })
 		return g
@@ -281,15 +281,15 @@ func TestT36RemovedMember(t *testing.T) {
 	alice, carol, bob := ca.member("alice"), ca.member("carol"), ca.member("bob")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
 	l := r.listener()
-	a, b := l.linkAs(alice)
-	c, d := l.linkAs(carol)
+	a, b := l.pairAs(alice)
+	c, d := l.pairAs(carol)
 	for _, n := range []*node{a, b} {
 		ok(t, n.TRecv(nil, 0, 5, 0, nil))
 	}
 	start := time.Now()
-	b.link.mu.Lock()
-	session := b.link.session
-	b.link.mu.Unlock()
+	b.connection.mu.Lock()
+	session := b.connection.session
+	b.connection.mu.Unlock()
 	ok(t, bob.Remove("alice"))
 	if err := session.Close(nil); !errors.Is(err, cm.ErrClosed) {
 		t.Errorf("the removal has not ended the session: %v", err) // it waits for who looks next
@@ -721,7 +721,7 @@ func TestT36DroppedKey(t *testing.T) {
 	l := r.listener()
 	ok(t, os.Chmod(renewed, 0o644))
 	ok(t, b.Reload())
-	removed, left := l.linkAs(a)
+	removed, left := l.pairAs(a)
 	left.lines.flush()
 	if logs.FilterMessageSnippet("chmod 600").Len() == 0 {
 		t.Error("nobody was told that the key file is open to all")
@@ -734,7 +734,7 @@ func TestT36DroppedKey(t *testing.T) {
 	}
 	ok(t, WriteClusterKey(renewed, two, one))
 	ok(t, b.Reload())
-	member, peer := l.linkAs(b)
+	member, peer := l.pairAs(b)
 	talk(t, removed, left, "still in")
 	start := time.Now()
 	ok(t, WriteClusterKey(renewed, two))

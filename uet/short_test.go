@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
 // long takes the short ways away.
@@ -50,7 +50,8 @@ func (n *node) record() *recorder {
 type life struct {
 	t       *testing.T
 	a, b, c *node
-	toB     fi.Addr // or to c
+	toB     fi.Addr    // or to c
+	froms   [2]fi.Addr // at b, a and c
 	alias   *Alias
 	log     []string
 }
@@ -94,6 +95,10 @@ func (l *life) live(rng *rand.Rand, n int) {
 		if rng.IntN(4) == 0 {
 			from = &l.alias.posts
 		}
+		src := fi.AddrUnspec
+		if rng.IntN(4) == 0 {
+			src = l.froms[rng.IntN(2)] // of no matter without the capability
+		}
 		buf := make([]byte, 4000)
 		var err error
 		what := rng.IntN(13)
@@ -103,9 +108,9 @@ func (l *life) live(rng *rand.Rand, n int) {
 		case 3:
 			err = from.Send(msg[:length], dest, i)
 		case 4, 5, 6:
-			err = to.TRecv(buf, fi.AddrUnspec, tag, ignore, i)
+			err = to.TRecv(buf, src, tag, ignore, i)
 		case 7:
-			err = to.Recv(buf, fi.AddrUnspec, i)
+			err = to.Recv(buf, src, i)
 		case 8:
 			err = from.SendData(msg[:length], 77, dest, i)
 		case 9:
@@ -216,7 +221,7 @@ func TestShortWaysAreTheLongOnes(t *testing.T) {
 						opts = append(opts, c.opt(t, r))
 					}
 					opts = append(opts, func(o *options) { o.av = av.Attr{Type: fi.AVTable} })
-					a, b, toB, _ := r.pair(opts...)
+					a, b, toB, toA := r.pair(opts...)
 					if (a.short[transport.OpTSend] != 0) != c.short {
 						t.Fatal("short ways: ", a.short)
 					}
@@ -228,6 +233,7 @@ func TestShortWaysAreTheLongOnes(t *testing.T) {
 					alias, err := a.Alias(fi.Transmit)
 					ok(t, err)
 					l := &life{t: t, a: a, b: b, c: r.node(), toB: toB, alias: alias}
+					l.froms = [2]fi.Addr{toA, b.know(l.c)}
 					l.live(rand.New(rand.NewPCG(seed, 1)), 150)
 					ok(t, alias.Close())
 					want(t, alias.Send(nil, toB, nil), fi.EBADF)

@@ -5,12 +5,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/udp"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/udp"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
-// A socket is a udp.Conn as the driver wants it, all but its Mover.
+// A socket is a udp.Conn with the methods that the driver needs, except its Mover.
 type socket struct {
 	*udp.Conn
 	ev udp.Evidence
@@ -18,14 +18,14 @@ type socket struct {
 
 var _ driver.Conn = (*socket)(nil)
 
-// A choosySocket is the socket of an endpoint that takes packets of known peers
-// only.
+// A choosySocket is the socket of an endpoint that accepts packets of known peers only.
 type choosySocket struct {
 	driver.Mover
 	peers *peerCache
 }
 
-// Recv makes the senders that are in the AV known to the FEP before it gets the packets.
+// Recv first makes the senders that are in the AV known to the FEP, then returns the
+// packets.
 func (s *choosySocket) Recv(d *dgram.Datagram) (bool, error) {
 	ok, err := s.Mover.Recv(d)
 	if ok {
@@ -34,7 +34,7 @@ func (s *choosySocket) Recv(d *dgram.Datagram) (bool, error) {
 	return ok, err
 }
 
-// Wait takes a timeout.
+// Wait waits until something arrives or the timeout ends.
 func (s *socket) Wait(timeout time.Duration) error {
 	var deadline time.Time
 	if timeout >= 0 {
@@ -43,9 +43,9 @@ func (s *socket) Wait(timeout time.Duration) error {
 	return s.Conn.Wait(deadline)
 }
 
-// Unreachable passes on the evidence that says so. The kernel has checked that
-// the packet an ICMP message quotes has the ports of this socket; it stays
-// evidence, not proof (T34).
+// Unreachable passes on evidence that a peer is unreachable. The kernel has checked that
+// the packet quoted by an ICMP message has the ports of this socket. That is evidence, not
+// proof (T34).
 func (s *socket) Unreachable() (netip.AddrPort, bool) {
 	for s.NextError(&s.ev) {
 		switch s.ev.Errno {

@@ -5,55 +5,55 @@ import (
 	"slices"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/dgram"
 	"github.com/uetkit/uetkit/transport/wire"
-	"github.com/uetkit/uetkit/uet/driver"
+	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
 // A Tapped is one datagram that passed an endpoint's sockets.
 type Tapped struct {
-	// Sent says that the endpoint sent it; else it received it.
+	// Sent says that the endpoint sent the datagram; otherwise it received it.
 	Sent bool
 	// Local is the endpoint's address with the port of the path that the
 	// datagram took, Remote the peer's.
 	Local, Remote netip.AddrPort
-	// TOS is the traffic class octet it was sent with, or that a received one came
-	// with: what switches did to it, as far as the system tells.
+	// TOS is the traffic class octet with which the datagram was sent or arrived; a switch
+	// may change it on the way.
 	TOS uint8
-	// Why it was sent: "new", "RTO", "SACK: …", "NACK TRIMMED", "because of AR or
-	// SYN", …; or what became of a received one: "duplicate", "out of order",
-	// "trimmed", "dropped: …", or empty if it was accepted. The words are for people and
-	// may change.
+	// Why is the cause of a sent datagram: "new", "RTO", "SACK: …", "NACK TRIMMED",
+	// "because of AR or SYN", …; or what became of a received one: "duplicate", "out of
+	// order", "trimmed", "dropped: …", or empty if it was accepted. The words are for
+	// people and may change.
 	Why string
 	// Data is the UDP payload: PDS header, SES header, message, and in the last
 	// Trailer bytes the CRC (4, or 0 without one).
 	//
-	// A secured endpoint's datagram is shown as it was before it was sealed, or after it
-	// was opened: a tap is there to show why something is slow, and sealed bytes are
-	// noise. (A file of them holds the messages in clear.) TSS is its security header,
-	// Data the plain text, and there is no trailer, because the ICV covers what is on the
-	// wire. A received datagram that did not open, or came in clear, is shown as it came:
-	// TSS is nil, and Trailer is that of what it seems to be.
+	// A secured endpoint's datagram is shown as it was before sealing, or after it was
+	// opened: a tap is to show why something is slow, and sealed bytes do not tell. (A file
+	// of them has the messages in clear.) TSS is its security header, Data the plain text.
+	// There is no trailer, because the ICV covers the sealed bytes. A received datagram
+	// that did not open, or came in clear, is shown as it came: TSS is nil, and Trailer is
+	// that of the packet that it seems to be.
 	Data    []byte
 	Trailer int
 	TSS     *wire.TSS
-	// Wire is the UDP payload as it is on the wire: the same as Data but where TSS is
-	// not nil.
+	// Wire is the UDP payload as it is on the wire. It differs from Data only if TSS is not
+	// nil.
 	Wire []byte
 }
 
 // Packet is Data without the trailer.
 func (t *Tapped) Packet() []byte { return t.Data[:max(0, len(t.Data)-t.Trailer)] }
 
-// A tap shows Config.Tap what passes between the driver and both the FEP and the
-// socket: what was received after the FEP has taken it, what was sent after the
-// socket has.
+// A tap shows Config.Tap the datagrams that pass between the driver and the socket:
+// received ones after the FEP has handled them, sent ones after the socket has accepted
+// them.
 type tap struct {
 	fn    func(*Tapped)
 	local netip.Addr
 	ports []uint16
-	// trailer as in Tapped, of a datagram of an endpoint in clear.
+	// trailer is as in Tapped, for a datagram of an endpoint in clear.
 	trailer int
 	sealed  bool
 	// sending are the notes of the trains that the driver keeps until they are sent.
@@ -77,11 +77,11 @@ var (
 	_ driver.Mover = (*tappedSocket)(nil)
 )
 
-// driven is the FEP and the socket as the driver gets them. Without a tap there is
-// nothing in between.
+// driven returns the FEP and the socket that the driver gets. Without a tap they are not
+// wrapped in one.
 func (ep *Endpoint) driven() (driver.Core, driver.Mover) {
 	var s driver.Mover = ep.conn.Mover()
-	if ep.info.Config.KnownPeersOnly && ep.link == nil {
+	if ep.info.Config.KnownPeersOnly && ep.connection == nil {
 		s = &choosySocket{s, &ep.peers}
 	}
 	fn := ep.info.Config.Tap
@@ -103,8 +103,8 @@ func (c *tappedCore) Receive(now time.Duration, d *dgram.Datagram) {
 	c.tap.show(false, d, c.FEP.Notes())
 }
 
-// Transmit keeps the notes, which the next train takes the place of: the driver sends
-// several at once.
+// Transmit keeps the notes of each train, because the next train overwrites them and the
+// driver sends several at once.
 func (c *tappedCore) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	ok := c.FEP.Transmit(now, d)
 	if ok {
@@ -118,7 +118,7 @@ func (c *tappedCore) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	return ok
 }
 
-// Send shows what the socket has taken, after it has.
+// Send sends, then shows what the socket has accepted.
 func (s *tappedSocket) Send(d *dgram.Datagram) error {
 	err := s.Mover.Send(d)
 	if err == nil {
@@ -127,7 +127,7 @@ func (s *tappedSocket) Send(d *dgram.Datagram) error {
 	return err
 }
 
-// SendBatch shows what the socket has taken, after it has.
+// SendBatch sends, then shows what the socket has accepted.
 func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
 	n, err := s.Mover.SendBatch(ds)
 	for _, d := range ds[:n] {
@@ -155,7 +155,7 @@ func (t *tap) show(sent bool, d *dgram.Datagram, notes []transport.Note) {
 	t.seen.Data, t.seen.Wire = nil, nil
 }
 
-// unseal shows what a secured datagram has in it.
+// unseal shows the contents of a secured datagram.
 func (t *tap) unseal(b []byte, n *transport.Note) {
 	if n.Whole != nil {
 		b = n.Whole

@@ -10,27 +10,27 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// troubles keeps the event queue and the log from being flooded: by a dead peer
-// with thousands of operations, by a socket that refuses every packet (T29,
-// docs/faults.md rule 7).
+// troubles limits the reports to the event queue and the log. A dead peer with thousands of
+// operations, or a socket that refuses every packet, would flood them (T29, docs/faults.md
+// rule 7).
 type troubles struct {
 	peers [16]peerTrouble // the last ones reported
 	next  int
-	// second began at from: told of so many peers in it, kept silent about so
-	// many since the last log line.
+	// The current second began at from. told peers were reported in it, and silent peers
+	// were not since the last log line.
 	from   time.Time
 	told   int
 	silent int
 
 	since, last, said time.Time // of an error of the socket
 
-	// The minute began at gsoFrom: so many changes of GSO were told in it, so many
-	// not since the last line.
+	// The current minute began at gsoFrom. That many changes of GSO were logged in it, and
+	// that many were not since the last line.
 	gsoFrom            time.Time
 	gsoTold, gsoSilent int
 }
@@ -42,23 +42,23 @@ type peerTrouble struct {
 }
 
 const (
-	// troubleQuiet is how long one peer's failures are reported once.
+	// troubleQuiet is the time in which one peer's failures are reported once.
 	troubleQuiet = time.Second
-	// troubleMax is how many lost peers a second are reported; of the first,
-	// the log hears too.
+	// troubleMax is how many lost peers are reported per second. The first of them is also
+	// logged.
 	troubleMax = 64
-	// troubleLasts is how long a socket must refuse packets before the EQ
-	// hears of it (F23).
+	// troubleLasts is how long a socket must refuse packets before it is reported to the EQ
+	// (F23).
 	troubleLasts = time.Second
-	// gsoMax is how many changes of GSO are told in gsoQuiet. Arbitrary.
+	// gsoMax is how many changes of GSO are logged in gsoQuiet. Arbitrary.
 	gsoMax   = 4
 	gsoQuiet = time.Minute
 )
 
 // peerLost reports a peer that operations failed to reach.
 func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
-	if o.link != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
-		o.link.lost(e.Err)
+	if o.connection != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
+		o.connection.lost(e.Err)
 	}
 	now := time.Now()
 	t := &o.troubles
@@ -81,7 +81,7 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	if t.told++; t.told > troubleMax {
 		return
 	}
-	if o.link != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
+	if o.connection != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
 		return // R-CM-12: the connection ends, and that is the event
 	}
 	var raw []byte
@@ -91,10 +91,9 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	o.report(eq.Error{Fid: (*Endpoint)(o), Err: e.Err, Prov: e.Prov, ErrData: raw})
 }
 
-// unfit reports an address whose packets are dropped all the time. Operations with it
-// will end in FI_ETIMEDOUT, which does not say what to repair (F14, F31). The FEP calls it
-// rarely, but anybody can cause it: without room in the event queue it only writes to the
-// log.
+// unfit reports an address whose packets are always dropped. Operations with it will end in
+// FI_ETIMEDOUT, which does not say what to repair (F14, F31). The FEP calls it rarely, but
+// anybody can cause it: without room in the event queue it only writes to the log.
 func (o *owner) unfit(h transport.Hint) {
 	e := eq.Error{Fid: (*Endpoint)(o), Err: dropErr(h.Reason), Prov: ProvDrop + uint32(h.Reason)}
 	o.log.Warn("packets are dropped", zap.Stringer("local", o.name.AddrPort()), zap.Stringer("peer", h.Peer),
@@ -125,9 +124,9 @@ func (o *owner) Trouble(err error) {
 	o.report(eq.Error{Fid: (*Endpoint)(o), Err: fi.ENETDOWN, Prov: uint32(sys)})
 }
 
-// overrun reports that a completion queue lost an entry, and disables the
-// endpoint (R-CQ-126, R-EQ-46): what is pending is discarded, and peers get no
-// answer any more (R-EP-15).
+// overrun reports that a completion queue lost an entry, and disables the endpoint
+// (R-CQ-126, R-EQ-46). Pending operations are discarded, and peers get no answer any more
+// (R-EP-15).
 func (o *owner) overrun(q *cq.CQ) {
 	if !o.state.CompareAndSwap(stateEnabled, stateDisabled) {
 		return
@@ -136,8 +135,8 @@ func (o *owner) overrun(q *cq.CQ) {
 	o.report(eq.Error{Fid: q, Err: fi.EOVERRUN})
 	o.ending.Go(func() { // not while completions are being written
 		o.drv.Do(func(now time.Duration) { o.fep.End(now) })
-		if o.link != nil {
-			o.link.lost(fi.EOVERRUN)
+		if o.connection != nil {
+			o.connection.lost(fi.EOVERRUN)
 		}
 	})
 }
@@ -151,8 +150,8 @@ func (o *owner) report(e eq.Error) {
 	}
 }
 
-// rawSource is the address of a message's source in the format of the domain, ready
-// for av.AV.InsertRecords (R-CQ-83).
+// rawSource returns the address of a message's source in the format of the domain, as
+// av.AV.InsertRecords reads it (R-CQ-83).
 func (o *owner) rawSource(ev *transport.Event) []byte {
 	a := wire.SockAddr(o.fep.PeerAddr(ev.Peer))
 	if ev.Initiator != a.Initiator {
@@ -162,9 +161,9 @@ func (o *owner) rawSource(ev *transport.Event) []byte {
 	return raw
 }
 
-// offload logs that trains to some destination no longer leave whole, or may again. It
-// writes few lines a minute, because forged ICMP messages can make it go on for ever
-// (T34).
+// offload logs that trains to a destination no longer leave whole, or do so again. It
+// writes few lines a minute, because forged ICMP messages can cause such changes again and
+// again (T34).
 func (o *owner) offload(gso udp.Feature) {
 	t, now := &o.troubles, time.Now()
 	if now.Sub(t.gsoFrom) >= gsoQuiet {

@@ -13,9 +13,9 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 

@@ -35,9 +35,9 @@ func TestTuningReachesTheFEP(t *testing.T) {
 		}
 		cfg := reflect.ValueOf(tuned.fep())
 		var at []string
-		for j := range cfg.NumField() {
-			if f := cfg.Field(j); !f.IsZero() {
-				at = append(at, cfg.Type().Field(j).Name)
+		for _, f := range reflect.VisibleFields(cfg.Type()) {
+			if !f.Anonymous && !cfg.FieldByIndex(f.Index).IsZero() {
+				at = append(at, f.Name)
 			}
 		}
 		if len(at) != 1 || reached[at[0]] != "" {

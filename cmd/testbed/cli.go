@@ -39,12 +39,12 @@ type config struct {
 	stdout, stderr io.Writer
 }
 
-// exit is an exit status that has been explained.
+// An exit is an exit status whose reason has been printed.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// failure is an error that is no mistake of the command line.
+// A failure is an error that is not a mistake in the command line.
 type failure struct{ error }
 
 // run runs a command line and returns its exit status.
@@ -57,7 +57,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var unknown error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		// Help of what is no command is no help: cobra shows that of the command above.
+		// Help for an unknown command is an error: cobra would show the help of the parent
+		// command.
 		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 {
 			if cmd, _, _ = root.Find(words); cmd == nil || cmd == root {
 				unknown = root.Args(root, words)
@@ -128,7 +129,7 @@ func newCommand(cfg *config) *cobra.Command {
 	return root
 }
 
-// registry opens the labs of this machine.
+// registry opens the registry of the labs of this machine.
 func (cfg *config) registry() (*lab.Registry, error) {
 	a, err := netip.ParseAddr(cfg.base)
 	if err != nil {
@@ -271,7 +272,7 @@ func reportCommand(cfg *config) *cobra.Command {
 	}
 }
 
-// agentCommand is what runs inside labs.
+// agentCommand is the command that runs inside labs.
 func agentCommand(cfg *config) *cobra.Command {
 	c := &cobra.Command{Use: "agent", Hidden: true, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return errors.New("agent runs inside labs: host, switch, enter")

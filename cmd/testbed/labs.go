@@ -106,7 +106,7 @@ func (cfg *config) down(ctx context.Context) error {
 	return cfg.sweep(ctx, reg, m, reg.Owned)
 }
 
-// watchEvery is how often watch looks.
+// watchEvery is the interval between the looks of watch.
 const watchEvery = 500 * time.Millisecond
 
 // watch is the command watch.
@@ -146,13 +146,13 @@ func (cfg *config) watch(ctx context.Context, once bool) error {
 	}
 }
 
-// seenLab is what watch saw of a lab the last time.
+// A seenLab is the state of a lab when watch last looked.
 type seenLab struct {
 	at    time.Duration
 	lines map[string]uint64 // bytes sent
 }
 
-// show writes what one lab does.
+// show prints what a lab does.
 func show(ctx context.Context, w io.Writer, l lab.Lab, before seenLab) seenLab {
 	fmt.Fprintf(w, "%s: %s on %s, seed %d, up for %v\n", l.Name, l.Scenario, l.Substrate, l.Seed, time.Since(l.Started).Round(time.Second))
 	var hosts []string

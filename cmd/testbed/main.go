@@ -1,6 +1,6 @@
-// Command testbed plays scenarios on a network that is bad on purpose: hosts and a
-// software switch as containers, in network namespaces, or in the simulator. One file
-// says what the network does, what the hosts do, and what must come of it.
+// Command testbed plays scenarios on a deliberately bad network. The hosts and a software
+// switch run as containers, in network namespaces, or in the simulator. One file describes
+// the faults of the network, the traffic of the hosts, and the expected result.
 package main
 
 import (

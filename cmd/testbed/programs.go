@@ -18,14 +18,14 @@ import (
 	"github.com/uetkit/uetkit/testbed/lab"
 )
 
-// programs are what labs run.
+// programs are the programs that run in labs.
 var programs = []string{"testbed", "uetperf", "uetswitch"}
 
 const module = "github.com/uetkit/uetkit"
 
-// binaries is a folder with the programs: the one given, that of this program, or one
-// that they are built into from the source that lies here. Containers, if there are
-// any, want them static.
+// binaries returns a folder with the programs: the one given, the folder of this program,
+// or a folder that they are built into from the source found here. Containers need static
+// programs.
 func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers bool) (string, error) {
 	if cfg.bin != "" {
 		dir, err := filepath.Abs(cfg.bin)
@@ -53,8 +53,8 @@ func (cfg *config) binaries(ctx context.Context, r *lab.Registry, containers boo
 	return build(ctx, root, filepath.Join(r.Dir(), "bin"), len(r.List()) == 0)
 }
 
-// unfit is the first of the programs that cannot be taken from a folder, and why; "":
-// all can. In a container there are no libraries.
+// unfit returns the first program in a folder that cannot be used, and why; "" if all can.
+// Containers have no libraries.
 func unfit(dir string, containers bool) (program, why string) {
 	for _, p := range programs {
 		file := filepath.Join(dir, p)
@@ -95,8 +95,8 @@ func source() (string, error) {
 	}
 }
 
-// build builds the programs, static, into a folder of dir that is named by their contents,
-// so that no program is replaced under a lab that runs it. alone says that no lab runs.
+// build builds static programs into a folder of dir that is named after their contents, so
+// that no program is replaced under a running lab. alone says that no lab runs.
 func build(ctx context.Context, root, dir string, alone bool) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

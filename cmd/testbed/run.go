@@ -25,7 +25,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate/netns"
 )
 
-// labSubstrates are those with labs, in the order in which auto prefers them.
+// labSubstrates are the substrates with labs, in the order in which auto prefers them.
 func labSubstrates() []substrate.Substrate {
 	return []substrate.Substrate{&docker.Substrate{}, netns.Substrate{}}
 }
@@ -38,7 +38,7 @@ func chosen(sc *scenario.Scenario, only []string) bool {
 	})
 }
 
-// scenarios loads the named ones, or all, and keeps what --only wants.
+// scenarios loads the named scenarios, or all, and returns those that --only selects.
 func (cfg *config) scenarios(names []string) ([]*scenario.Scenario, error) {
 	for _, o := range cfg.only {
 		if _, err := path.Match(o, ""); err != nil {
@@ -72,8 +72,8 @@ func (cfg *config) say(format string, args ...any) {
 	}
 }
 
-// usable are the substrates that can be used here, of those asked for. why says of each
-// other one why not.
+// usable returns the requested substrates that can be used here. why has the reason for
+// each of the others.
 func (cfg *config) usable(ctx context.Context) (subs []substrate.Substrate, why map[string]error) {
 	why = map[string]error{}
 	for _, s := range labSubstrates() {
@@ -119,7 +119,7 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 			cfg.say("%s: not used: %s", s, oneLine(why[s]))
 		}
 	}
-	// Only what some scenario will run on is prepared.
+	// Prepare only the substrates that some scenario will run on.
 	on := make([]substrate.Substrate, len(list)) // nil: the simulator
 	needed := map[string]substrate.Substrate{}
 	for i, sc := range list {
@@ -162,7 +162,7 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 	return code(results)
 }
 
-// pick is the substrate of a scenario, nil for the simulator.
+// pick returns the substrate of a scenario, nil for the simulator.
 func pick(sc *scenario.Scenario, subs []substrate.Substrate, asked string) substrate.Substrate {
 	if asked == "sim" {
 		return nil
@@ -175,7 +175,7 @@ func pick(sc *scenario.Scenario, subs []substrate.Substrate, asked string) subst
 	return nil
 }
 
-// command repeats a run.
+// command returns the command line that repeats a run.
 func (cfg *config) command(sc *scenario.Scenario, sub string) []string {
 	name := sc.Name
 	if sc.Path != "" {
@@ -188,7 +188,8 @@ func (cfg *config) command(sc *scenario.Scenario, sub string) []string {
 	return c
 }
 
-// prepare removes what was left, builds, and measures the switch.
+// prepare removes leftovers of earlier runs, builds the programs and images, and measures
+// the switch.
 func (cfg *config) prepare(ctx context.Context, reg *lab.Registry, subs map[string]substrate.Substrate) (bin string, pps float64, phases []result.Phase, err error) {
 	begun := time.Now()
 	if err := cfg.sweep(ctx, reg, subs, reg.Owned); err != nil {
@@ -224,7 +225,7 @@ func (s sayer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sweep removes what labs without an owner have left.
+// sweep removes the leftovers of labs without an owner.
 func (cfg *config) sweep(ctx context.Context, reg *lab.Registry, subs map[string]substrate.Substrate, owned func(string) bool) error {
 	for _, s := range subs {
 		removed, err := s.Leftovers(ctx, reg.Prefix, owned)
@@ -243,7 +244,8 @@ func (cfg *config) sweep(ctx context.Context, reg *lab.Registry, subs map[string
 	return nil
 }
 
-// bench measures what the switch forwards per second and core, on this machine and now.
+// bench measures how much the switch forwards per second and core on this machine at
+// present.
 func bench(ctx context.Context, bin string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -266,8 +268,8 @@ func bench(ctx context.Context, bin string) (float64, error) {
 	return r.Speeds[0].PPS, nil
 }
 
-// playAll plays scenarios, several at once if asked for. What has not begun when ctx
-// ends is not begun.
+// playAll plays scenarios, several at once if asked for. It begins no further one after ctx
+// ends.
 func (cfg *config) playAll(ctx context.Context, list []*scenario.Scenario, play func(i int, say func(string, ...any)) *result.Result) []*result.Result {
 	var (
 		mu      sync.Mutex
@@ -305,7 +307,7 @@ func (cfg *config) playAll(ctx context.Context, list []*scenario.Scenario, play 
 	return slices.DeleteFunc(results, func(r *result.Result) bool { return r == nil })
 }
 
-// code is the exit status that results come to.
+// code returns the exit status of the results.
 func code(results []*result.Result) error {
 	judged := false
 	for _, r := range results {

@@ -43,7 +43,7 @@ func (cfg *config) list() error {
 	return nil
 }
 
-// verdicts prints what came of all.
+// verdicts prints the verdicts of all results.
 func verdicts(w io.Writer, results []*result.Result, out string) {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)

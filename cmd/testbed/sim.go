@@ -16,7 +16,7 @@ func played(say func(string, ...any)) func(context.Context, *scenario.Scenario, 
 	}
 }
 
-// lines hands what is written on, line by line.
+// lines returns a writer that passes on what is written to it, line by line.
 type lines struct {
 	say  func(string, ...any)
 	rest []byte

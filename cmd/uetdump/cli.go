@@ -28,31 +28,30 @@ type Config struct {
 	Explain bool     // what PDCs wait for
 	At      moment   // when the capture ends for Summary and Explain
 
-	// Filters: what is not printed is looked at all the same.
+	// Filters. Packets that are not printed are analysed all the same.
 	Host         netip.Addr // invalid: all
 	Types        map[string]bool
 	Since, Until moment
 	Count        int // 0: no limit
 }
 
-// follows reports whether packets are printed as those of a PDC.
+// follows reports whether packets are printed as packets of a PDC.
 func (c *Config) follows() bool { return c.PDC != nil || c.Msg >= 0 }
 
 // later reports whether something is printed after the last packet.
 func (c *Config) later() bool { return c.Summary || c.Explain || c.follows() }
 
-// A moment is a time in a capture: from its beginning, or of a clock.
+// A moment is a time in a capture, counted from its beginning or as a time of day.
 type moment struct {
 	set   bool
 	rel   bool
 	after time.Duration
 	at    time.Time
-	// clock says that at has the time of a day only, and which day is the capture's
-	// to say.
+	// clock says that at has only the time of day; the capture determines the day.
 	clock bool
 }
 
-// in is the moment in a capture that begins at first.
+// in returns the moment as a time, for a capture that begins at first.
 func (m *moment) in(first time.Time) time.Time {
 	switch {
 	case m.rel:
@@ -110,7 +109,7 @@ printed), 2 usage.`
 // typeNames are the groups that --type knows.
 var typeNames = []string{"req", "ack", "nack", "cp", "rudi", "uud", "tss"}
 
-// typeOf is the group of a packet.
+// typeOf returns the group of a packet.
 func typeOf(t wire.Type) string {
 	switch t {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
@@ -131,8 +130,8 @@ func typeOf(t wire.Type) string {
 	return ""
 }
 
-// parse turns a command line into a Config. Without one there is nothing to run
-// (help was printed, or the command line is wrong) and the exit code is final.
+// parse turns a command line into a Config. If it returns none, help was printed or the
+// command line is wrong, and the exit code is final.
 func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	cfg := &Config{}
 	chosen := false
@@ -151,7 +150,7 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	return cfg, exitOK
 }
 
-// flags are the options as they are written.
+// flags are the options as given on the command line.
 type flags struct {
 	ports, types       []string
 	host, since, until string
@@ -201,7 +200,7 @@ func newCommand(cfg *Config, chosen *bool) *cobra.Command {
 	return root
 }
 
-// fill checks the options and sets cfg by them.
+// fill checks the options and copies them to cfg.
 func (o *flags) fill(cfg *Config) error {
 	cfg.Ports = map[uint16]bool{}
 	for _, s := range o.ports {

@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A stall is a PDC that is owed something when the capture ends.
+// A stall is a PDC that waits for something at the end of the capture.
 type stall struct {
 	pdc  *pdc
 	dir  int // whose packets it is about: 0: the initiator's
@@ -17,7 +17,7 @@ type stall struct {
 	why  []string
 }
 
-// stalls are what is owed at a time, PDC by PDC.
+// stalls returns what each PDC waits for at a time.
 func (t *tracker) stalls(at time.Time) (out []stall) {
 	for _, p := range t.pdcs {
 		if p.ended == "closed" {
@@ -34,21 +34,21 @@ func (t *tracker) stalls(at time.Time) (out []stall) {
 	return out
 }
 
-// waitsForClose reports whether the CLOSE is not answered.
+// waitsForClose reports whether a CLOSE was not answered.
 func (d *direction) waitsForClose() bool {
 	s := d.sent[d.closing]
 	return d.hasEnd && s != nil && !s.answered
 }
 
-// seconds is how long before the end of a capture something was.
+// seconds formats how long before the end of a capture something was.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.6f s", max(0, d).Seconds()) }
 
-// rel is a PSN from the first of its direction on.
+// rel returns a PSN relative to the first PSN of its direction.
 func (d *direction) rel(psn wire.PSN) string {
 	return fmt.Sprintf("%+d (%#x)", psn.Sub(d.base), uint32(psn))
 }
 
-// owed are the PSNs that nothing answered, oldest first.
+// owed returns the PSNs that nothing answered, oldest first.
 func (d *direction) owed() []wire.PSN {
 	out := make([]wire.PSN, 0, d.open)
 	for psn, s := range d.sent {
@@ -60,7 +60,7 @@ func (d *direction) owed() []wire.PSN {
 	return out
 }
 
-// stalled tells what one end of a PDC waits for.
+// stalled describes what one end of a PDC waits for.
 func (p *pdc) stalled(i int, at time.Time) stall {
 	d, back := &p.dir[i], &p.dir[1-i]
 	self, peer := p.ends[i], p.ends[1-i]
@@ -165,7 +165,7 @@ func (p *pdc) stalled(i int, at time.Time) stall {
 	return s
 }
 
-// hole is how many packets from CACK on were never seen: 0 if the next one was.
+// hole returns how many packets after CACK were never seen: 0 if the next one was.
 func (d *direction) hole() (n int) {
 	if !d.hasCACK || d.wants > 0 {
 		return 0
@@ -183,7 +183,7 @@ func packets(n int) string {
 	return fmt.Sprintf("%d packets", n)
 }
 
-// span is which packets owed are.
+// span describes a range of unanswered packets.
 func (d *direction) span(owed []wire.PSN) string {
 	first, last := owed[0], owed[len(owed)-1]
 	if first == last {

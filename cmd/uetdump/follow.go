@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A pdcName is which PDC --pdc means: a number of the summary, or an end of it.
+// A pdcName is the argument of --pdc: a number of the summary, or an end of the PDC.
 type pdcName struct {
 	n    int            // 0: by end
 	addr netip.AddrPort // port 0: any
@@ -44,7 +44,7 @@ func parsePDC(s string) (*pdcName, error) {
 	return name, nil
 }
 
-// is reports whether p is meant.
+// is reports whether the name is that of p.
 func (n *pdcName) is(p *pdc) bool {
 	if n.n != 0 {
 		return p.n == n.n
@@ -57,7 +57,7 @@ func (n *pdcName) is(p *pdc) bool {
 	return false
 }
 
-// where is the place of a packet in its PDC, for the lines of --pdc and --msg.
+// where describes the place of a packet in its PDC, for the lines of --pdc and --msg.
 func (n *note) where(k *packet) string {
 	arrow := ">"
 	if n.from == 1 {
@@ -107,8 +107,7 @@ func table(w io.Writer, pdcs []*pdc, first time.Time) error {
 	return tw.Flush()
 }
 
-// both is a number of what the initiator sent, and of what the target did if there
-// is any.
+// both writes a count of the initiator, and that of the target if it is not 0.
 func both(a, b uint64) string {
 	if b == 0 {
 		return strconv.FormatUint(a, 10)
@@ -116,8 +115,8 @@ func both(a, b uint64) string {
 	return fmt.Sprintf("%d+%d", a, b)
 }
 
-// rttText is the least and the smoothed time from a packet to the ACK that names it,
-// where the capture was made: at the target it is the time to answer.
+// rttText returns the least and the smoothed time from a packet to the ACK that names it,
+// as seen where the capture was made: at the target that is the time to answer.
 func (d *direction) rttText() string {
 	if d.rtts == 0 {
 		return "-"
@@ -125,7 +124,7 @@ func (d *direction) rttText() string {
 	return fmt.Sprintf("%v/%v", d.rttMin.Round(time.Microsecond/10), d.rtt.Round(time.Microsecond/10))
 }
 
-// endText is how a PDC stands at the end.
+// endText describes the state of a PDC at the end of the capture.
 func (p *pdc) endText() string {
 	if p.ended != "" {
 		return p.ended

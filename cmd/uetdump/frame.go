@@ -11,8 +11,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// A frame is a packet as it stands in a capture. The reader owns it; data is valid
-// until the next one is read.
+// A frame is a packet as recorded in a capture. The reader owns it; data is valid until the
+// next frame is read.
 type frame struct {
 	n        int // number in the capture, from 1
 	at       time.Time
@@ -20,7 +20,7 @@ type frame struct {
 	data     []byte
 	len      int // on the wire in bytes, at least len(data)
 	comments []string
-	// kind is what its interface says of itself.
+	// kind is where its interface says that it comes from.
 	kind ifaceKind
 }
 
@@ -28,12 +28,12 @@ type frame struct {
 type ifaceKind uint8
 
 const (
-	// ifaceOther: any capture.
+	// ifaceOther is any other capture.
 	ifaceOther ifaceKind = iota
-	// ifaceTap: the tap of an endpoint, which sees nothing but UET.
+	// ifaceTap is the tap of an endpoint, which sees nothing but UET.
 	ifaceTap
-	// ifacePlain: the same of a secured endpoint, before the packets are sealed and
-	// after they are opened: there is no security header, and no trailer.
+	// ifacePlain is the tap of a secured endpoint, which sees packets before they are
+	// sealed and after they are opened: without security header and trailer.
 	ifacePlain
 )
 
@@ -51,10 +51,10 @@ type reader struct {
 	n    int
 }
 
-// errNoCapture is a file that is neither format.
+// errNoCapture says that a file has neither format.
 var errNoCapture = errors.New("neither pcap nor pcapng; give a file of tcpdump -w, or of uetperf --pcap")
 
-// sectionMagic begins a pcapng file, whatever its byte order.
+// sectionMagic begins a pcapng file of either byte order.
 var sectionMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
 
 func openCapture(r io.Reader) (*reader, error) {
@@ -80,7 +80,7 @@ func openCapture(r io.Reader) (*reader, error) {
 	return &reader{pcap: p}, nil
 }
 
-// unexpected makes the end of a file what it is in the middle of something.
+// unexpected turns io.EOF into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -88,7 +88,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// next reads the next frame into f; io.EOF: there is none.
+// next reads the next frame into f. At the end it returns io.EOF.
 func (r *reader) next(f *frame) error {
 	*f = frame{n: r.n + 1}
 	if r.ng != nil {

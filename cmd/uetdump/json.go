@@ -87,7 +87,7 @@ func (p *printer) json(k *packet, n *note) {
 	p.encode(j)
 }
 
-// fill takes what the headers say.
+// fill copies the fields of the headers.
 func (j *jsonPacket) fill(m *message) {
 	psn := func(p wire.PSN) *uint32 { v := uint32(p); return &v }
 	flags := func(f wire.Flags) *uint8 { v := uint8(f); return &v }

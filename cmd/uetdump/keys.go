@@ -10,20 +10,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/uetkit/uetkit/transport/tss"
+	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A keyring opens the packets of a cluster whose key file was given. The nil keyring
-// opens nothing.
+// A keyring opens the packets of a cluster with its key file. The nil keyring opens
+// nothing.
 type keyring struct {
 	keys [2]*tss.Key // by association number
 	doms map[domainID][]*tss.Domain
 	buf  []byte
 }
 
-// A domainID names the secure domain of a packet: the packets say it, the key file does
-// not.
+// A domainID names the secure domain of a packet. The packets carry it; the key file does
+// not have it.
 type domainID struct {
 	sdi  uint32
 	ssi  bool
@@ -39,8 +39,8 @@ const (
 	maxKeyFile = 64 << 10
 )
 
-// loadKeys reads a cluster key file as uet.WriteClusterKey writes it. Its errors
-// never have a key in them.
+// loadKeys reads a cluster key file as uet.WriteClusterKey writes it. Its errors never show
+// a key.
 func loadKeys(name string) (*keyring, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -100,11 +100,11 @@ func parseKeys(b []byte) (*keyring, error) {
 	return r, nil
 }
 
-// knows reports whether there is a key that a packet may be sealed with.
+// knows reports whether the keyring has a key that a packet may be sealed with.
 func (r *keyring) knows(t *wire.TSS) bool { return r != nil && r.keys[t.AN&1] != nil }
 
-// open verifies and decrypts a whole packet of a datagram, which it leaves alone. The
-// plain text is the caller's.
+// open verifies and decrypts a whole packet of a datagram and does not change the datagram.
+// The plain text belongs to the caller.
 func (r *keyring) open(d *datagram, pkt []byte) ([]byte, bool) {
 	t, _, err := wire.ParseTSS(pkt)
 	if err != nil || !r.knows(&t) {
@@ -121,9 +121,9 @@ func (r *keyring) open(d *datagram, pkt []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// domains are those that may open packets of an id: with the keys as they are, and
-// with those that the UEC reference provider derives anew every 256 packets
-// (S-KEY-05).
+// domains returns the secure domains that may open packets of an id: one with the keys as
+// given, and one with the keys that the UEC reference provider derives anew every 256
+// packets (S-KEY-05).
 func (r *keyring) domains(id domainID) []*tss.Domain {
 	if doms, ok := r.doms[id]; ok || len(r.doms) >= maxDomains {
 		return doms

@@ -26,21 +26,21 @@ const (
 	maxIPv6Exts = 8
 )
 
-// A datagram is what an IP packet carries that may be UET: a UDP payload, or what
-// follows the entropy header of native IP.
+// A datagram is the part of an IP packet that may be UET: a UDP payload, or the bytes after
+// the entropy header of native IP.
 type datagram struct {
 	src, dst netip.AddrPort // ports are 0 over native IP
 	native   bool
 	ev       uint16 // entropy header, or the UDP source port
 	tos, ttl uint8
-	// body are the bytes captured of it, len how many there are on the wire.
+	// body has the captured bytes, len is their number on the wire.
 	body []byte
 	len  int
 	// more says that the rest is in other IP fragments.
 	more bool
 }
 
-// ip cuts off the link header of a frame: what follows, from the IP header on.
+// ip removes the link header of a frame and returns the rest, from the IP header on.
 func ip(f *frame) ([]byte, bool) {
 	b := f.data
 	var proto uint16
@@ -79,8 +79,8 @@ func ip(f *frame) ([]byte, bool) {
 	return b, proto == etherIPv4 || proto == etherIPv6
 }
 
-// parseDatagram finds the datagram in a frame. False: there is none, or only a part
-// of one that tells nothing.
+// parseDatagram finds the datagram in a frame. It reports false if there is none, or only a
+// fragment without its headers.
 func parseDatagram(f *frame, d *datagram) bool {
 	b, ok := ip(f)
 	if !ok || len(b) == 0 {
@@ -154,7 +154,7 @@ func (d *datagram) ipv6(b []byte, onWire int) bool {
 	return false
 }
 
-// upper takes the payload of an IP packet: b as captured, n bytes on the wire.
+// upper parses the payload of an IP packet: b as captured, n bytes on the wire.
 func (d *datagram) upper(src, dst netip.Addr, proto uint8, b []byte, n int) bool {
 	switch proto {
 	case protoUDP:
@@ -182,7 +182,7 @@ func (d *datagram) upper(src, dst netip.Addr, proto uint8, b []byte, n int) bool
 	return true
 }
 
-// prefix is the CRC state in front of one packet of n bytes of the datagram.
+// prefix returns the CRC state before one packet of n bytes of the datagram.
 func (d *datagram) prefix(n int) uint32 {
 	if d.native {
 		return wire.CRCPrefixNative(d.src.Addr(), d.dst.Addr(), d.ev)
@@ -190,8 +190,8 @@ func (d *datagram) prefix(n int) uint32 {
 	return wire.CRCPrefix(d.src.Addr(), d.dst.Addr(), d.src.Port(), d.dst.Port(), uint16(8+n))
 }
 
-// outer is what the ICV of one packet of n bytes covers in front of the security
-// header.
+// outer returns the bytes before the security header that the ICV of one packet of n bytes
+// covers.
 func (d *datagram) outer(b *[wire.OuterMax]byte, n int) []byte {
 	k := wire.PutOuter(b, &d.src, &d.dst, uint16(8+n))
 	if d.native {

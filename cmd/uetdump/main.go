@@ -1,6 +1,5 @@
-// Command uetdump prints captures of Ultra Ethernet Transport as text, follows one
-// packet delivery context or message through them, and explains what a stalled one
-// waits for.
+// Command uetdump prints captures of Ultra Ethernet Transport as text, follows one packet
+// delivery context or message through them, and explains what a stalled one waits for.
 package main
 
 import (
@@ -60,7 +59,7 @@ func run(cfg *Config, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// dump is run between its files.
+// dump is run with its files open.
 func dump(cfg *Config, keys *keyring, in io.Reader, out io.Writer) error {
 	r, err := openCapture(in)
 	if err != nil {

@@ -2,8 +2,8 @@ package main
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// A message is a packet in clear as its headers have it: one of the first six is
-// not nil, or it did not parse.
+// A message has the parsed headers of a packet in clear. One of the first six fields is not
+// nil, unless the packet did not parse.
 type message struct {
 	typ  wire.Type
 	next wire.NextHdr
@@ -97,7 +97,7 @@ func parseMessage(b []byte) *message {
 	return m
 }
 
-// parsed is what a parse function returned, the header as a pointer, nil if there is
+// parsed turns the result of a parse function into a pointer to the header, nil if there is
 // none.
 func parsed[H any](h H, n int, err error) (*H, int, error) {
 	if err != nil {
@@ -106,7 +106,7 @@ func parsed[H any](h H, n int, err error) (*H, int, error) {
 	return &h, n, nil
 }
 
-// msgID is the message of a packet, as far as it says.
+// msgID returns the message of a packet, if its headers name one.
 func (m *message) msgID() (uint16, bool) {
 	switch {
 	case m.std != nil:
@@ -119,8 +119,8 @@ func (m *message) msgID() (uint16, bool) {
 	return 0, false
 }
 
-// psn is the packet sequence number that a packet has of its own: requests and the
-// control packets that consume one.
+// psn returns the packet sequence number of a packet that has one: requests and the control
+// packets that consume one.
 func (m *message) psn() (wire.PSN, bool) {
 	switch {
 	case m.req != nil:
@@ -134,8 +134,8 @@ func (m *message) psn() (wire.PSN, bool) {
 	return 0, false
 }
 
-// ids are the PDCIDs that a packet names: of its sender and its receiver, 0 if it
-// does not, as with SYN.
+// ids returns the PDCIDs in a packet, of its sender and of its receiver. One that is
+// missing, as in a SYN, is 0.
 func (m *message) ids() (spdcid, dpdcid uint16) {
 	switch {
 	case m.req != nil:

@@ -2,7 +2,7 @@ package main
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// nackMeaning says in a few words what a NACK tells (UE 3.5.12.7).
+// nackMeaning describes a NACK code in a few words (UE 3.5.12.7).
 func nackMeaning(c wire.NackCode) string {
 	if s, ok := nackMeanings[c]; ok {
 		return s

@@ -10,7 +10,7 @@ import (
 // A packet is one UET packet of a capture.
 type packet struct {
 	frame int // its frame's number in the capture
-	// part and parts are its place in a train that was captured as one frame, from 1.
+	// part and parts are its place, from 1, in a train that was captured as one frame.
 	part, parts int
 	at          time.Time
 	src, dst    netip.AddrPort
@@ -22,7 +22,7 @@ type packet struct {
 	raw []byte // as captured, from the PDS or security header on
 	len int    // on the wire, with trailer
 	// plain is the packet from the PDS header on, without trailer, as far as it was
-	// captured; cut bytes of it were not. nil: sealed, and not opened.
+	// captured; cut more bytes were not. It is nil for a sealed packet that was not opened.
 	plain []byte
 	cut   int
 
@@ -33,7 +33,7 @@ type packet struct {
 	more   bool     // the rest is in other IP fragments
 }
 
-// data is how many bytes of a message the packet has.
+// data returns how many bytes of a message the packet carries.
 func (p *packet) data() int {
 	if p.msg == nil || p.msg.err != nil {
 		return 0
@@ -41,7 +41,7 @@ func (p *packet) data() int {
 	return max(0, len(p.plain)+p.cut-p.msg.headers)
 }
 
-// text is the packet on one line, in the words of package wire.
+// text returns the packet on one line, in the words of package wire.
 func (p *packet) text() string {
 	switch {
 	case p.len == 0:
@@ -62,7 +62,7 @@ type decoder struct {
 	allPorts bool
 	keys     *keyring // nil: none
 	flows    map[flow]bool
-	// Counters of frames with something else in them.
+	// Counters of frames that are not UET.
 	others uint64
 }
 
@@ -76,12 +76,12 @@ func flowOf(d *datagram) flow {
 	return flow{d.src, d.dst}
 }
 
-// maxFlows bounds the flows that are remembered for a CRC that verified. Of further
-// ones only what verifies is shown.
+// maxFlows bounds the flows that are remembered because a CRC verified. Beyond it, only
+// packets that verify themselves are shown.
 const maxFlows = 1 << 16
 
-// frame hands on the packets in a frame, none if it has no UET. They are valid until
-// the next frame is read.
+// frame passes on the packets in a frame, none if it has no UET. They are valid until the
+// next frame is read.
 func (c *decoder) frame(f *frame, emit func(*packet)) {
 	var d datagram
 	if !parseDatagram(f, &d) {
@@ -112,8 +112,8 @@ func (c *decoder) frame(f *frame, emit func(*packet)) {
 	}
 }
 
-// isUET reports whether a datagram, split into packets of seg bytes, is UET: over
-// native IP, to or from a port that is, or by a CRC or ICV that verifies.
+// isUET reports whether a datagram, split into packets of seg bytes, is UET. It is if it
+// came over native IP, has a known port, or has a CRC or ICV that verifies.
 func (c *decoder) isUET(d *datagram, kind ifaceKind, seg int) bool {
 	if d.native || kind != ifaceOther || c.allPorts || c.ports[d.src.Port()] || c.ports[d.dst.Port()] {
 		return true

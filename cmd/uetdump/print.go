@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A printer writes packets as cfg wants them.
+// A printer writes packets as cfg asks.
 type printer struct {
 	cfg     *Config
 	w       io.Writer
@@ -33,13 +33,13 @@ func newPrinter(cfg *Config, w io.Writer) *printer {
 	return &printer{cfg: cfg, w: w, track: newTracker(), picked: map[*pdc]bool{}}
 }
 
-// done reports that nothing further will be printed.
+// done reports whether nothing further will be printed.
 func (p *printer) done() bool { return p.err != nil || p.full() && !p.cfg.later() }
 
-// full reports that as many packets were printed as should be.
+// full reports whether as many packets were printed as asked for.
 func (p *printer) full() bool { return p.cfg.Count > 0 && p.printed >= p.cfg.Count }
 
-// begin sees every frame: the first one begins the time.
+// begin is called for every frame. The first one sets the zero of the time.
 func (p *printer) begin(f *frame) {
 	if !p.first.IsZero() {
 		return
@@ -93,7 +93,7 @@ func (p *printer) printf(format string, a ...any) {
 	}
 }
 
-// packet takes the next packet of the capture.
+// packet handles the next packet of the capture.
 func (p *printer) packet(k *packet) {
 	if !p.at.IsZero() && k.at.After(p.at) {
 		return // as if the capture ended here
@@ -127,7 +127,7 @@ func (p *printer) packet(k *packet) {
 	}
 }
 
-// end comes after the last packet.
+// end is called after the last packet.
 func (p *printer) end(c *decoder) error {
 	at := p.last
 	if !p.at.IsZero() {
@@ -153,7 +153,7 @@ func (p *printer) end(c *decoder) error {
 	return p.err
 }
 
-// chosen are the PDCs that the summary is of.
+// chosen returns the PDCs that the summary shows.
 func (p *printer) chosen() (out []*pdc) {
 	for _, c := range p.track.pdcs {
 		if p.cfg.PDC != nil && !p.cfg.PDC.is(c) || p.cfg.Msg >= 0 && !p.cfg.Summary && !p.picked[c] {
@@ -227,7 +227,7 @@ func address(a netip.AddrPort) string {
 	return a.String()
 }
 
-// line is what is said of a packet without -v.
+// line returns the line of a packet without -v.
 func (p *printer) line(k *packet, n *note) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s ", p.clock(k.at), p.rel(k.at))
@@ -248,7 +248,7 @@ func (p *printer) line(k *packet, n *note) {
 	p.printf("%s\n", b.String())
 }
 
-// notes are what is said of a packet behind its headers.
+// notes returns the remarks that follow the headers of a packet.
 func (p *printer) notes(k *packet) string {
 	s := ""
 	if p.cfg.Trailers || k.tail == trailerBad || k.tail == trailerICVBad {
@@ -269,7 +269,7 @@ func (p *printer) notes(k *packet) string {
 	return s
 }
 
-// why is what the comments of a packet say beyond its headers.
+// why returns what the comments of a packet add to its headers.
 func (k *packet) why(text string) string {
 	var out []string
 	for _, c := range k.comments {
@@ -282,7 +282,7 @@ func (k *packet) why(text string) string {
 	return strings.Join(out, "; ")
 }
 
-// printable is a text of a capture that cannot harm a terminal.
+// printable returns a text of a capture without characters that could harm a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -311,7 +311,7 @@ func (p *printer) hex(b []byte) {
 	}
 }
 
-// verbose tells every header on a line of its own.
+// verbose prints every header on a line of its own.
 func (p *printer) verbose(k *packet) {
 	proto := "UDP"
 	if k.native {
@@ -329,7 +329,7 @@ func (p *printer) verbose(k *packet) {
 	}
 }
 
-// derived are what follows from the fields of a packet.
+// derived returns the values that follow from the fields of a packet.
 func (m *message) derived() (out []string) {
 	say := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	switch {
@@ -354,7 +354,7 @@ func (m *message) derived() (out []string) {
 	return out
 }
 
-// bitmap tells the PSNs that a SACK shows as arrived.
+// bitmap lists the PSNs that a SACK marks as arrived.
 func bitmap(base wire.PSN, bits uint64) string {
 	var out []string
 	for i := 0; i < 64; {

@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A trailer says what is behind the payload of a packet.
+// A trailer is what follows the payload of a packet.
 type trailer uint8
 
 const (
@@ -24,15 +24,15 @@ var trailerNames = [...]string{"none", "ok", "bad", "cut", "icv", "icv ok", "icv
 
 func (t trailer) String() string { return trailerNames[t] }
 
-// The code points that trimming switches give to what they have cut, if nobody chose
-// others (transport.DefaultClasses): before the last hop, and on it.
+// The default code points of trimmed packets (transport.DefaultClasses): before the last
+// hop, and on it.
 const (
 	dscpTrimmed        = 26
 	dscpTrimmedLastHop = 28
 )
 
-// trimmed reports whether a request whose trailer does not verify is what a switch
-// left of one: its code point says so.
+// trimmed reports whether a request whose trailer does not verify was trimmed by a switch.
+// Its code point tells.
 func (p *packet) trimmed() bool {
 	if dscp := p.tos >> 2; dscp != dscpTrimmed && dscp != dscpTrimmedLastHop {
 		return false
@@ -47,14 +47,14 @@ func (p *packet) trimmed() bool {
 // maxTrain bounds the packets of one datagram: the kernel splits into at most 128.
 const maxTrain = 128
 
-// segments cuts a datagram into the packets of a GSO or GRO train: a sender's
-// capture has it before it is split, a receiver's after it was put together again.
-// It returns the length of each packet but the last; d.len: it is one packet.
+// segments splits a datagram into the packets of a GSO or GRO train: a sender's capture has
+// it before it is split, a receiver's after it was joined. It returns the length of each
+// packet but the last; d.len means one packet.
 //
-// A capture does not say so. The signs are that the datagram is longer than the length
-// in its first packet, and that the CRC of each part verifies: that of the whole never
-// does then, because its length field is another. Without a CRC, or where it was not
-// captured, the headers have to do.
+// A capture does not mark trains. The signs of one are that the datagram is longer than the
+// length in its first packet, and that the CRC of each part verifies. The CRC of the whole
+// then never does, because its length field differs. Without a CRC, or where it was not
+// captured, the headers decide.
 func segments(d *datagram, kind ifaceKind) int {
 	b := d.body
 	if d.len == 0 || len(b) < wire.PrologueLen || kind != ifaceOther || d.native || d.more {
@@ -72,7 +72,7 @@ func segments(d *datagram, kind ifaceKind) int {
 	if n > 0 && sure {
 		try = []int{n + wire.CRCLen, n}
 	} else if n > 0 {
-		// The first packet of a longer message: as much as the sender's MTU.
+		// The first packet of a longer message is as long as the sender's MTU.
 		for _, mtu := range mtus {
 			try = append(try, n+mtu+wire.CRCLen, n+mtu)
 		}
@@ -83,7 +83,7 @@ func segments(d *datagram, kind ifaceKind) int {
 		}
 	}
 	if h, _, err := wire.ParseReq(b); err == nil && n > 0 && !sure {
-		// Any other MTU: the next packet of the PDC tells where the first one ends.
+		// Any other MTU: the next packet of the PDC shows where the first one ends.
 		for seg := max(n, d.len/maxTrain); seg+wire.ReqLen <= len(b); seg++ {
 			g, _, err := wire.ParseReq(b[seg:])
 			if err == nil && g.PSN == h.PSN+1 && g.SPDCID == h.SPDCID && isTrain(d, seg) {
@@ -94,13 +94,13 @@ func segments(d *datagram, kind ifaceKind) int {
 	return d.len
 }
 
-// isTrain reports whether a datagram is packets of seg bytes each.
+// isTrain reports whether a datagram consists of packets of seg bytes each.
 func isTrain(d *datagram, seg int) bool {
 	b, ok := d.body, false
 	for at := 0; at < d.len; at += seg {
 		n := min(seg, d.len-at)
 		if at+n > len(b) {
-			// The rest was not captured. If nothing was verified the headers must do.
+			// The rest was not captured. If no CRC verified, the headers must decide.
 			return ok || plausible(d, seg)
 		}
 		if !wire.VerifyCRC(b[at:at+n], d.prefix(n)) {
@@ -111,8 +111,8 @@ func isTrain(d *datagram, seg int) bool {
 	return ok
 }
 
-// plausible is isTrain where no CRC can help: each captured packet begins with a
-// header and has the length that this says.
+// plausible is isTrain without a CRC: each captured packet must begin with a header and
+// have the length that the header says.
 func plausible(d *datagram, seg int) bool {
 	b := d.body
 	for at := 0; at < len(b); at += seg {
@@ -131,8 +131,8 @@ func plausible(d *datagram, seg int) bool {
 	return len(b) > 0
 }
 
-// sealedSegments is segments of a secured datagram: security headers of one sender
-// have all in common but the TSC, which rises by one.
+// sealedSegments is segments for a secured datagram. The security headers of one sender are
+// equal but for the TSC, which rises by one.
 func sealedSegments(d *datagram) int {
 	b := d.body
 	t, h, err := wire.ParseTSS(b)
@@ -151,9 +151,9 @@ func sealedSegments(d *datagram) int {
 	return d.len
 }
 
-// declared is how long a packet in clear is without a trailer, as far as its headers
-// say. sure is false for the first packet of a longer message, where n is the
-// headers alone and the MTU is the sender's choice; n is 0 if they do not parse.
+// declared returns the length of a packet in clear without its trailer, as its headers say.
+// sure is false for the first packet of a longer message: n is then the length of the
+// headers alone, because the sender chooses the MTU. n is 0 if the headers do not parse.
 func declared(b []byte) (n int, sure bool) {
 	m := parseMessage(b)
 	if m.err != nil {
@@ -179,7 +179,7 @@ func declared(b []byte) (n int, sure bool) {
 	return n, sure
 }
 
-// maxHeaders is as long as PDS and SES headers together are, extensions aside.
+// maxHeaders is the greatest length of PDS and SES headers together, without extensions.
 const maxHeaders = wire.ReqCCLen + wire.ReqStdLen
 
 // mtus are the payload MTUs of UE (S-MTU-01).
@@ -188,7 +188,7 @@ var mtus = [...]int{8192, 4096, 2048, 1024}
 // maxPayload is the greatest payload MTU (S-MTU-01).
 const maxPayload = 8192
 
-// carried is how many of n bytes a request of an opcode has with it.
+// carried returns how many of n bytes a request of an opcode carries itself.
 func carried(op wire.Opcode, n int) int {
 	if op == wire.OpRead {
 		return 0
@@ -196,7 +196,7 @@ func carried(op wire.Opcode, n int) int {
 	return n
 }
 
-// extension is the length of what follows a request header.
+// extension returns the length of the extension that follows a request header.
 func extension(op wire.Opcode, rdv bool, b []byte) int {
 	switch {
 	case rdv:
@@ -209,8 +209,8 @@ func extension(op wire.Opcode, rdv bool, b []byte) int {
 	return wire.AtomicLen
 }
 
-// clearTrailer finds out which trailer the clear packet b has. cut bytes of the packet
-// were not captured.
+// clearTrailer determines the trailer of the packet b in clear. cut more bytes of the
+// packet were not captured.
 func clearTrailer(d *datagram, b []byte, cut int, kind ifaceKind) trailer {
 	if kind == ifacePlain || len(b)+cut < wire.CRCLen {
 		return trailerNone

@@ -9,8 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Bounds of the memory for a capture. Packets beyond are printed, but belong to no PDC;
-// of a PDC whose ACKs were not captured, the oldest packets are forgotten.
+// Bounds of the memory for a capture. Packets beyond them are printed, but belong to no
+// PDC. If the ACKs of a PDC were not captured, its oldest packets are forgotten.
 const (
 	maxPDCs  = 1 << 16
 	maxSent  = 1 << 15 // packets of one direction that nothing answered
@@ -38,22 +38,23 @@ type pdc struct {
 	syn   bool // its opening was captured: Start_PSN is known, and who opened it
 	began time.Time
 	last  time.Time
-	// dir is what each end sent and what came back.
+	// dir has what each end sent, and what the other answered.
 	dir [2]direction
-	// ended is how it ended, empty: it did not.
+	// ended says how it ended; "" if it did not.
 	ended string
-	// newStart is what a NACK asked to begin with instead.
+	// newStart is the first PSN that a NACK asked for instead.
 	newStart    wire.PSN
 	hasNewStart bool
 }
 
-// A direction is the packets with a PSN of one end, and what the other says of them.
+// A direction has the packets with a PSN that one end sent, and the answers of the other.
 type direction struct {
 	started bool
 	base    wire.PSN // first PSN, or the first seen
 	una     wire.PSN // all before were answered, or forgotten
 	nxt     wire.PSN
-	// sent are the packets that no CACK has passed; open of them nothing answered.
+	// sent are the packets that no CACK has passed. open is how many of them are not
+	// answered.
 	sent    map[wire.PSN]*sent
 	open    int
 	closing wire.PSN // PSN of the CLOSE
@@ -99,12 +100,12 @@ type sent struct {
 	answered    bool
 }
 
-// A note is what a packet is in its PDC.
+// A note says what a packet is in its PDC.
 type note struct {
 	pdc  *pdc
 	from int // 0: the initiator sent it
-	// rel is its PSN from the first one of its direction on; for ACK and NACK that of
-	// the packet they name.
+	// rel is its PSN relative to the first one of its direction. For ACK and NACK it is
+	// that of the packet they name.
 	rel    int32
 	hasRel bool
 	cack   int32 // for an ACK, from the first PSN on
@@ -115,7 +116,7 @@ type note struct {
 	msgs   []uint16
 }
 
-// endKey is where a PDCID is looked for; pairKey a pair of them.
+// An endKey finds a PDC by one PDCID, a pairKey by both.
 type endKey struct {
 	ip netip.Addr
 	id uint16
@@ -138,7 +139,7 @@ func newTracker() *tracker {
 	return &tracker{pairs: map[pairKey]*pdc{}, ends: map[endKey][]*pdc{}}
 }
 
-// packet takes the next packet. The note is of the zero pdc if it belongs to none.
+// packet handles the next packet. If it belongs to no PDC, the note has the zero pdc.
 func (t *tracker) packet(k *packet) note {
 	m := k.msg
 	if m == nil || m.typ == 0 || m.req == nil && m.ack == nil && m.nack == nil && m.cp == nil {
@@ -173,8 +174,8 @@ func (t *tracker) packet(k *packet) note {
 	return n
 }
 
-// find is the PDC of a packet and which end sent it; nil: there is none, and the
-// packet is none that shows a new one.
+// find returns the PDC of a packet and which end sent it. It returns nil if there is none
+// and the packet does not show a new one.
 func (t *tracker) find(k *packet) (*pdc, int) {
 	m := k.msg
 	s, d := m.ids()
@@ -225,8 +226,8 @@ func (t *tracker) find(k *packet) (*pdc, int) {
 	return p, from
 }
 
-// side is which end of the PDC e is, which used the port at to talk to the port peer.
-// Both may be on one host and have the same PDCID.
+// side returns which end of the PDC e is. e used the port at to talk to the port peer. Both
+// ends may be on one host and have the same PDCID.
 func (p *pdc) side(e endKey, at, peer netip.AddrPort) int {
 	var is [2]bool
 	for i := range is {
@@ -243,8 +244,8 @@ func (p *pdc) side(e endKey, at, peer netip.AddrPort) int {
 	return 0
 }
 
-// among is the newest PDC that has e as one end, and at the other end an address but
-// no PDCID (any: or has one). One at the same port goes before.
+// among returns the newest PDC that has e as one end, and at the other end an address but
+// no PDCID yet (with any: also with one). A PDC at the same port is preferred.
 func (t *tracker) among(e endKey, at netip.AddrPort, peer netip.Addr, any bool) (found *pdc) {
 	for _, p := range slices.Backward(t.ends[e]) {
 		s := p.side(e, at, netip.AddrPort{})
@@ -261,7 +262,7 @@ func (t *tracker) among(e endKey, at netip.AddrPort, peer netip.Addr, any bool) 
 	return found
 }
 
-// syn is the PDC that a SYN opens, or belongs to.
+// syn returns the PDC that a SYN opens, or belongs to.
 func (t *tracker) syn(k *packet, src endKey) *pdc {
 	h := k.msg.req
 	start := h.PSN.Add(-int(h.PSNOffset))
@@ -273,7 +274,7 @@ func (t *tracker) syn(k *packet, src endKey) *pdc {
 		case d.base == start && p.syn:
 			return p
 		case p.hasNewStart && p.newStart == start && p.ended == "":
-			// UE 3.5.8: all of it comes again under other numbers.
+			// UE 3.5.8: everything is sent again with other numbers.
 			p.hasNewStart = false
 			p.begin(start)
 			return p
@@ -317,7 +318,7 @@ func (t *tracker) add(k *packet) *pdc {
 	return p
 }
 
-// index makes end i of a PDC known.
+// index makes a PDC findable by its end i.
 func (t *tracker) index(p *pdc, i int) {
 	e := endKey{p.ends[i].addr.Addr(), p.ends[i].id}
 	if e.id == 0 {
@@ -330,7 +331,7 @@ func (t *tracker) index(p *pdc, i int) {
 	t.ends[e] = append(l, p)
 }
 
-// bind makes the pair of PDCIDs known, once both are.
+// bind makes a PDC findable by both PDCIDs, once both are known.
 func (t *tracker) bind(p *pdc) {
 	a, b := endKey{p.ends[0].addr.Addr(), p.ends[0].id}, endKey{p.ends[1].addr.Addr(), p.ends[1].id}
 	t.pairs[pairKey{a, b}], t.pairs[pairKey{b, a}] = p, p
@@ -339,7 +340,7 @@ func (t *tracker) bind(p *pdc) {
 	}
 }
 
-// request takes a packet with a PSN.
+// request handles a packet with a PSN.
 func (p *pdc) request(k *packet, n *note) {
 	h := k.msg.req
 	if p.mode == 0 {
@@ -363,8 +364,9 @@ func (p *pdc) request(k *packet, n *note) {
 	}
 }
 
-// put notes that a PSN is sent; retx: again, by the flag. A copy without the flag was
-// made by the network, or by the capture, which may see a packet in two places.
+// put notes that a PSN is sent; retx says that its flag marks it as sent before. A copy
+// without the flag was made by the network, or by the capture, which may see a packet in
+// two places.
 func (d *direction) put(psn wire.PSN, at time.Time, retx bool, n *note) *sent {
 	if !d.started {
 		d.started = true
@@ -422,8 +424,8 @@ func (d *direction) forget() {
 	}
 }
 
-// passed takes a CACK: all up to it are answered. It hands each packet on, oldest
-// first; where numbers are far apart, as from no honest sender, in any order.
+// passed handles a CACK: all PSNs up to it are answered. It passes each packet on, oldest
+// first; in any order if the numbers are farther apart than an honest sender's.
 func (d *direction) passed(cack wire.PSN, each func(*sent)) {
 	if cack.Sub(d.una) > 2*maxSent {
 		for psn, s := range d.sent {
@@ -455,7 +457,7 @@ func (d *direction) drop(psn wire.PSN) {
 	}
 }
 
-// answer notes that a packet is answered, and reports whether that is new.
+// answer notes that a packet is answered, and reports whether it was not before.
 func (d *direction) answer(s *sent) bool {
 	if s.answered {
 		return false
@@ -465,7 +467,7 @@ func (d *direction) answer(s *sent) bool {
 	return true
 }
 
-// msgOf is the message of a packet that was sent.
+// msgOf returns the message of a packet that was sent.
 func (d *direction) msgOf(psn wire.PSN) (uint16, bool) {
 	if s := d.sent[psn]; s != nil {
 		return s.msg, s.hasMsg
@@ -473,7 +475,7 @@ func (d *direction) msgOf(psn wire.PSN) (uint16, bool) {
 	return 0, false
 }
 
-// cleared takes a CLEAR_PSN.
+// cleared handles a CLEAR_PSN.
 func (d *direction) cleared(psn wire.PSN) {
 	if d.hasClear && !psn.After(d.clear) {
 		return
@@ -484,7 +486,7 @@ func (d *direction) cleared(psn wire.PSN) {
 	}
 }
 
-// ack takes an ACK: it tells of the other end's packets.
+// ack handles an ACK. It concerns packets of the other end.
 func (p *pdc) ack(k *packet, n *note) {
 	a := k.msg.ack
 	d := &p.dir[1-n.from]
@@ -524,7 +526,7 @@ func (p *pdc) ack(k *packet, n *note) {
 			p.ended = "closed"
 		}
 	}
-	// If a CACK is far ahead of all that was seen, little of the PDC was captured.
+	// A CACK far ahead of all packets seen means that little of the PDC was captured.
 	if ahead := a.CACK.Sub(d.nxt); ahead >= 0 && ahead < 1<<20 && len(d.sent) == 0 {
 		d.una, d.nxt = a.CACK+1, a.CACK+1
 	}
@@ -563,10 +565,10 @@ func (p *pdc) ack(k *packet, n *note) {
 	}
 }
 
-// maxMsgs is how many messages one ACK is taken to tell of.
+// maxMsgs bounds the messages that one ACK is taken to acknowledge.
 const maxMsgs = 64
 
-// measured takes in a round trip.
+// measured adds a round trip.
 func (d *direction) measured(rtt time.Duration) {
 	if rtt < 0 {
 		return // a capture of several interfaces need not be in order
@@ -579,7 +581,7 @@ func (d *direction) measured(rtt time.Duration) {
 	d.rtt += (rtt - d.rtt) / 8
 }
 
-// nack takes a NACK.
+// nack handles a NACK.
 func (p *pdc) nack(k *packet, n *note) {
 	h := k.msg.nack
 	d := &p.dir[1-n.from]
@@ -608,7 +610,7 @@ func (p *pdc) nack(k *packet, n *note) {
 	}
 }
 
-// control takes a control packet.
+// control handles a control packet.
 func (p *pdc) control(k *packet, n *note) {
 	c := k.msg.cp
 	d := &p.dir[n.from]
@@ -642,7 +644,7 @@ func (p *pdc) control(k *packet, n *note) {
 		n.rel, n.hasRel = c.PSN.Sub(d.base), d.started
 		about(d, c.PSN)
 	case wire.CtlClearReq:
-		// It is the other end's packet that is to be cleared.
+		// The packet to be cleared is the other end's.
 		o := &p.dir[1-n.from]
 		about(o, wire.PSN(c.Payload))
 		if psn := wire.PSN(c.Payload); o.started {

@@ -45,7 +45,7 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	})
 	cmd, err := root.ExecuteC()
 	if err := said.lost(); err != nil {
-		return nil, report(err, stderr)
+		return nil, complain(err, stderr)
 	}
 	if err = cmp.Or(err, unknown); err != nil {
 		if cmd.Name() == "help" {

@@ -4,9 +4,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/assert"
 )
 
 // Config is one invocation.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/capture"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/keys"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/transport/wire"
 )
@@ -203,6 +203,17 @@ func asIs[T any](f func(string) (T, error)) func(string) (T, error) {
 	}
 }
 
+// quoting is asIs of a function whose errors begin with what it read in quotes.
+func quoting[T any](flag string, f func(string) (T, error)) func(string) (T, error) {
+	return asIs(func(s string) (T, error) {
+		v, err := f(s)
+		if err != nil {
+			err = fmt.Errorf("%s %w", flag, err)
+		}
+		return v, err
+	})
+}
+
 // A list of parsed values grows with each flag.
 type list[T any] struct {
 	v    *[]T
@@ -239,7 +250,7 @@ func (p *params) table() []flagRow {
 		{on: "report", name: "title", unit: "TEXT", help: "TEXT above the page", said: "what was measured", to: read(&c.Read.Title, anyText)},
 		{on: "compare", name: "base", unit: "FILE", help: "a FILE of the base (repeatable)", to: &c.Read.Base},
 		{on: "compare", name: "new", unit: "FILE", help: "a FILE to hold against it (repeatable)", to: &c.Read.New},
-		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, failOn}},
+		{on: "compare", name: "fail-on", unit: "CHANGE", help: "exit 1 if the median changed by more than CHANGE, e.g. p99>+10%, goodput<-5%, p50>+2us, rtx>+0.1pp (repeatable)", to: &list[*assert.Change]{&c.Read.FailOn, quoting("--fail-on", assert.ParseChange)}},
 
 		{on: single, name: "size", short: "s", unit: "SIZES", help: "message SIZES in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes))},
 		{on: traffic.Soak, name: "size", short: "s", unit: "SIZES", help: "message SIZES to draw from, in bytes: 64, 4K, 1M; a sweep 8:64K:*2 or 0:1K:+64; a list 8,64,1K", def: t.Size, to: read(&c.Sizes, asIs(units.ParseSizes)), check: p.checkMixed},
@@ -293,7 +304,7 @@ func (p *params) table() []flagRow {
 		{on: "doctor", name: "json", short: "J", unit: "FILE", help: "write the report (JSON, schema uetperf-doctor/1) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: "compare", name: "json", short: "J", unit: "FILE", help: "write the comparison (JSON) to FILE" + elsewhere, to: place{&c.JSON}},
 		{on: recorded, name: "csv", unit: "FILE", help: "write one line per size to FILE", to: place{&c.CSV}, check: p.checkFiles},
-		{on: recorded, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, asIs(assert.Parse)}, check: p.checkAsserts},
+		{on: recorded, name: "assert", unit: "EXPR", help: "fail unless EXPR holds for every size, e.g. p99<200us, loss==0, rtx<0.1%, goodput>10Gb/s (repeatable)", to: &list[*assert.Assert]{&c.Asserts, quoting("--assert", assert.Parse)}, check: p.checkAsserts},
 		{on: recorded, name: "quiet", short: "q", help: "results only: no header, no progress", to: &c.Quiet},
 		{on: "serve keys report", name: "quiet", short: "q", help: "say nothing but errors", to: &c.Quiet},
 		{on: "doctor", name: "quiet", short: "q", help: "what is not ok only", to: &c.Quiet},
@@ -310,14 +321,6 @@ func (p *params) table() []flagRow {
 }
 
 func anyText(s string) (string, error) { return s, nil }
-
-func failOn(s string) (*assert.Change, error) {
-	c, err := assert.ParseChange(s)
-	if err != nil {
-		return nil, whole{fmt.Errorf("--fail-on %w", err)}
-	}
-	return c, nil
-}
 
 func faults(s string) (*relay.Faults, error) {
 	f, err := relay.ParseFaults(s)
@@ -537,7 +540,7 @@ func (p *params) checkAsserts() error {
 			break
 		}
 		if err := a.For(p.command, p.cfg.Spec.Check); err != nil {
-			return err
+			return fmt.Errorf("--assert %w", err)
 		}
 	}
 	return nil

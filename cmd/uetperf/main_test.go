@@ -275,9 +275,9 @@ var masks = []struct {
 	{regexp.MustCompile(`p999_ns|p50|p90|p99\.9|p99|127\.0\.0\.1|CRC-32C`), "<$0>"},
 	{regexp.MustCompile(`\d+(\.\d+)?( [KMGT]iB)`), "# xiB"},
 	{regexp.MustCompile(`\d+(\.\d+)? (ns|µs|ms|s)\b`), "T"},
-	{regexp.MustCompile(`(<[^>]*>)|-?\d+(\.\d+)?`), "${1}#"},
-	{regexp.MustCompile(`(<[^>]*>)#`), "$1"},
-	{regexp.MustCompile(`<([^>]*)>`), "$1"},
+	{regexp.MustCompile(`(<[^<>]*>)|-?\d+(\.\d+)?`), "${1}#"},
+	{regexp.MustCompile(`(<[^<>]*>)#`), "$1"},
+	{regexp.MustCompile(`<([^<>]*)>`), "$1"},
 	{regexp.MustCompile(` +`), " "},
 }
 

@@ -160,7 +160,7 @@ func (p *printer) soaked(r *record.Run) {
 		fmt.Fprintf(p.w, "the last that failed: %s\n", r.LastError)
 	}
 	for _, l := range x.Leaks {
-		v := heldText(l.What)
+		v := resourceText(l.What)
 		if l.Samples < soak.LeastSamples { // a line through so few says nothing
 			fmt.Fprintf(p.w, "  %-6s %-10s mean %10s: not judged by %s, of %d at least\n", l.End, l.What, v(l.Mean), units.Plural(l.Samples, "sample"), soak.LeastSamples)
 			continue
@@ -173,8 +173,8 @@ func (p *printer) soaked(r *record.Run) {
 	}
 }
 
-// heldText writes amounts of what a process holds.
-func heldText(what string) func(float64) string {
+// resourceText writes amounts of what a process holds.
+func resourceText(what string) func(float64) string {
 	if what == "goroutines" || what == "fds" {
 		return func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	}

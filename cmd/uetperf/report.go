@@ -12,12 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/compare"
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/render"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/page"
-	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/report"
 	"github.com/uetkit/uetkit/internal/units"
 )
 
@@ -117,12 +116,12 @@ func onceStdin(files []string) error {
 }
 
 // readRecords reads records; - is standard input. Errors name the file.
-func readRecords(cfg *Config, files []string) ([]*recview.Rec, error) {
+func readRecords(cfg *Config, files []string) ([]*report.Rec, error) {
 	base := map[string]int{}
 	for _, f := range files {
 		base[filepath.Base(f)]++
 	}
-	var out []*recview.Rec
+	var out []*report.Rec
 	for _, f := range files {
 		name, in := f, cfg.Stdin
 		if base[filepath.Base(f)] == 1 {
@@ -150,7 +149,7 @@ func readRecords(cfg *Config, files []string) ([]*recview.Rec, error) {
 			}
 			return nil, &usage{fmt.Errorf("%s: %w", f, err)}
 		}
-		rec, err := recview.Parse(name, raw)
+		rec, err := report.Parse(name, raw)
 		if err != nil {
 			return nil, &usage{fmt.Errorf("%s %w", f, err)}
 		}
@@ -178,7 +177,7 @@ func runReport(_ context.Context, cfg *Config, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	write := func(w io.Writer) error { return render.HTML(w, recs, cfg.Read.Title, versionLine()) }
+	write := func(w io.Writer) error { return report.HTML(w, recs, cfg.Read.Title, versionLine()) }
 	if cfg.Read.Output == "-" {
 		return named("-o", "-", write(stdout))
 	}

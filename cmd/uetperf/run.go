@@ -32,7 +32,7 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 			err = pprof.StartCPUProfile(f)
 		}
 		if err != nil {
-			return report(&usage{err}, stderr)
+			return complain(&usage{err}, stderr)
 		}
 		defer func() {
 			pprof.StopCPUProfile()
@@ -61,7 +61,7 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = said.lost()
 	}
-	return report(err, stderr)
+	return complain(err, stderr)
 }
 
 // watched is a writer that knows whether all that was written arrived: who prints
@@ -117,8 +117,8 @@ type errSilent int
 
 func (e errSilent) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// report prints an error in one line and returns the exit code for it.
-func report(err error, stderr io.Writer) int {
+// complain prints an error in one line and returns the exit code for it.
+func complain(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
@@ -295,15 +295,15 @@ func (o *outcome) finish(err error) error {
 		why = append(why, units.Plural(int(wrong), "message")+" with wrong data")
 	}
 	for _, a := range o.cfg.Asserts {
-		v := a.Judge(r.Runs)
+		v, found := a.Check(r.Runs)
 		r.Verdict = append(r.Verdict, v)
 		word := "ok"
 		if !v.Pass {
 			word, failed = "FAILED", true
-			why = append(why, fmt.Sprintf("assert %s: FAILED, %s at size %s", v.Assert, a.Measured(&v), units.Size(v.Size)))
+			why = append(why, fmt.Sprintf("assert %s: FAILED, %s at size %s", v.Assert, found, units.Size(v.Size)))
 		}
 		if len(r.Runs) > 0 {
-			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, a.Measured(&v), units.Size(v.Size))
+			fmt.Fprintf(o.people, "assert %s: %s, %s at size %s\n", v.Assert, word, found, units.Size(v.Size))
 		}
 	}
 	if err == nil {

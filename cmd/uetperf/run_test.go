@@ -30,8 +30,8 @@ func TestFullDiskFails(t *testing.T) {
 	}{
 		"people":   {[]string{"info", "-d", "lo"}, "uetperf: standard output: no space left on device\n"},
 		"machines": {[]string{"info", "-d", "lo", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
-		"page":     {[]string{"report", "internal/render/testdata/lat.json", "-o", "-"}, "uetperf: -o standard output: no space left on device\n"},
-		"changes":  {[]string{"compare", "internal/render/testdata/lat.json", "internal/render/testdata/lat.json", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
+		"page":     {[]string{"report", "../../internal/report/testdata/lat.json", "-o", "-"}, "uetperf: -o standard output: no space left on device\n"},
+		"changes":  {[]string{"compare", "../../internal/report/testdata/lat.json", "../../internal/report/testdata/lat.json", "-J", "-"}, "uetperf: -J standard output: no space left on device\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -124,7 +124,7 @@ func TestNothingMeasuredFails(t *testing.T) {
 
 func TestErrorsAreOneLine(t *testing.T) {
 	var stderr bytes.Buffer
-	if code := report(&usage{errors.Join(errors.New("one\nline\n"), errors.New("two  words"))}, &stderr); code != exitUsage || stderr.String() != "uetperf: one line; two words\n" {
+	if code := complain(&usage{errors.Join(errors.New("one\nline\n"), errors.New("two  words"))}, &stderr); code != exitUsage || stderr.String() != "uetperf: one line; two words\n" {
 		t.Errorf("exit code %d, %q", code, &stderr)
 	}
 }

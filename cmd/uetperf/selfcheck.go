@@ -198,8 +198,8 @@ func (r *row) cut() string {
 	return ""
 }
 
-// judge finds what is wrong with a row.
-func (r *row) judge() {
+// findFaults finds what is wrong with a row.
+func (r *row) findFaults() {
 	bad := func(format string, args ...any) { r.faults = append(r.faults, fmt.Sprintf(format, args...)) }
 	if r.cut() != "" {
 		return
@@ -406,7 +406,7 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 			}
 		}
 		r.run.Name = st.name
-		r.judge()
+		r.findFaults()
 		if len(r.faults) > 0 && r.run.Error == "" {
 			r.run.Error = strings.Join(r.faults, "; ")
 		}

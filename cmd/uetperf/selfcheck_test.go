@@ -58,7 +58,7 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 		}
 	}
 	r := good()
-	if r.judge(); r.faults != nil {
+	if r.findFaults(); r.faults != nil {
 		t.Fatalf("a good row: %v", r.faults)
 	}
 	for want, spoil := range map[string]func(*row){
@@ -74,7 +74,7 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 	} {
 		r := good()
 		spoil(&r)
-		if r.judge(); len(r.faults) != 1 || !strings.Contains(r.faults[0], want) {
+		if r.findFaults(); len(r.faults) != 1 || !strings.Contains(r.faults[0], want) {
 			t.Errorf("%s: found %q", want, r.faults)
 		}
 		var out bytes.Buffer
@@ -92,7 +92,7 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 func TestSelfCheckCutShort(t *testing.T) {
 	for err, want := range map[error]string{context.Canceled: "interrupted", context.DeadlineExceeded: "cut short"} {
 		r := row{step: &step{name: "x", impair: &relay.Faults{Loss: 0.01}}, err: err}
-		if r.judge(); len(r.faults) != 0 || r.summary() != want {
+		if r.findFaults(); len(r.faults) != 0 || r.summary() != want {
 			t.Errorf("%v: faults %q, summary %q", err, r.faults, r.summary())
 		}
 		var out bytes.Buffer
@@ -115,12 +115,12 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0}, {errSilent(1), 1}, {errors.New("x"), 1}, {&usage{errors.New("x")}, 2}, {perf.ErrUnreachable, 3},
 	} {
-		if got := report(c.err, &b); got != c.code {
+		if got := complain(c.err, &b); got != c.code {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.code)
 		}
 	}
 	b.Reset()
-	report(errors.New("two\nlines"), &b)
+	complain(errors.New("two\nlines"), &b)
 	if b.String() != "uetperf: two lines\n" {
 		t.Errorf("%q", b.String())
 	}

@@ -41,7 +41,7 @@ func (t *Table) row(dir string) *Row {
 // House is the table of this module.
 var House = Table{
 	Anywhere: []string{"internal/invariant", "internal/window", "internal/units"},
-	Tests:    []string{"transport/sim", "transport/sim/simtest"},
+	Tests:    []string{"internal/sim", "internal/sim/simtest"},
 	TestModules: []string{
 		"pgregory.net/rapid",
 		"go.uber.org/goleak",
@@ -57,9 +57,13 @@ var House = Table{
 		// Leaves.
 		{Dir: "fi"},
 		{Dir: "transport/wire", Core: true},
-		{Dir: "transport/dgram", Core: true},
+		{Dir: "internal/dgram", Core: true},
 		{Dir: "internal/invariant"},
 		{Dir: "internal/agenda", Core: true},
+		{
+			Dir: "internal/badnet", Core: true,
+			Why: "what becomes of a datagram is decided alike in the simulator, in the switch and in uetperf's relay",
+		},
 		{
 			Dir: "internal/wait", May: []string{"fi"}, Foreign: []string{"golang.org/x/sys"},
 			Why: "the one wait object below every queue and counter; golang.org/x/sys for its descriptor",
@@ -69,8 +73,12 @@ var House = Table{
 			Why: "the look of offline HTML reports, for uetperf and the testbed",
 		},
 		{
-			Dir: "internal/recview", May: []string{"internal/page", "cmd/uetperf/record"}, Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"},
+			Dir: "internal/report", May: []string{"internal/assert", "internal/page", "cmd/uetperf/record"}, Foreign: []string{"github.com/HdrHistogram/hdrhistogram-go"},
 			Why: "how records of uetperf look on a page: the reports of uetperf and of the testbed show them alike",
+		},
+		{
+			Dir: "internal/assert", May: []string{"cmd/uetperf/record"}, Foreign: []string{"github.com/expr-lang/expr"},
+			Why: "one language of assertions about records: for uetperf and for the scenarios of the testbed",
 		},
 		{
 			Dir: "internal/plant", Foreign: []string{"github.com/BurntSushi/toml"},
@@ -80,38 +88,40 @@ var House = Table{
 			Dir: "internal/door", May: []string{"fi", "internal/wait"},
 			Why: "the provider's side of queues, counters and vectors, which their packages hide from users",
 		},
-		{
-			Dir: "internal/*",
-			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
-		},
 
 		// The core. The sublayers never import each other: where one needs
 		// another's advice it declares the interface, and transport joins them.
-		{Dir: "transport/pds", May: []string{"transport/wire"}, Core: true},
-		{Dir: "transport/ses", May: []string{"transport/wire"}, Core: true},
-		{Dir: "transport/cms", May: []string{"transport/wire"}, Core: true},
-		{Dir: "transport/tss", May: []string{"transport/wire"}, Core: true},
+		{Dir: "transport/internal/piece", Core: true},
+		{Dir: "transport/internal/pds", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "a piece of a message is one type for SES, FEP and PDS"},
+		{Dir: "transport/internal/ses", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "as pds"},
+		{Dir: "transport/internal/cms", May: []string{"transport/wire"}, Core: true},
+		{Dir: "internal/tss", May: []string{"transport/wire"}, Core: true},
 		{
 			Dir:  "transport",
-			May:  []string{"transport/pds", "transport/ses", "transport/cms", "transport/tss", "transport/wire", "transport/dgram"},
+			May:  []string{"transport/internal/pds", "transport/internal/ses", "transport/internal/cms", "transport/internal/piece", "internal/tss", "transport/wire", "internal/dgram"},
 			Core: true,
 		},
 
 		// Substrates, blind to the protocol.
 		{
-			Dir: "transport/udp", May: []string{"transport/dgram"},
+			Dir: "internal/udp", May: []string{"internal/dgram"},
 			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
 		},
-		{Dir: "transport/sim", May: []string{"transport/dgram", "internal/agenda"}, TestsMay: []string{"transport/..."}, Core: true},
+		{Dir: "internal/sim", May: []string{"internal/dgram", "internal/agenda", "internal/badnet"}, TestsMay: []string{"transport", "transport/wire", "internal/..."}, Core: true},
 		{
-			Dir: "transport/sim/simtest", May: []string{"transport/sim", "transport", "transport/ses", "transport/pds", "transport/tss", "transport/wire", "transport/dgram"}, Core: true,
+			Dir: "internal/sim/simtest", May: []string{"internal/sim", "transport", "internal/tss", "transport/wire", "internal/dgram"}, Core: true,
 			Std: []string{"runtime/debug"},
 			Why: "the harness puts FEPs on the simulator and checks what they promise, and tells of a panic with its stack; " +
-				"tests import it, and testbed/simulated",
+				"tests import it, and testbed/simulated. It embeds transport as any other program would",
 		},
 		{
-			Dir: "transport/cm", May: []string{"fi", "transport/wire"},
+			Dir: "internal/cm", May: []string{"fi", "transport/wire"},
 			Foreign: []string{"github.com/quic-go/quic-go"},
+		},
+
+		{
+			Dir: "internal/*",
+			Why: "internal/window imports internal/invariant: a ring that lost count must stop there, not three layers up",
 		},
 
 		// The API.
@@ -124,20 +134,18 @@ var House = Table{
 		{Dir: "cntr", May: []string{"fi", "poll", "internal/wait", "internal/door"}, Why: "as cq"},
 		{Dir: "av", May: []string{"fi", "transport/wire", "internal/door"}},
 		{
-			Dir: "uet/driver", May: []string{"transport", "transport/dgram"}, TestsMay: []string{"transport/..."},
+			Dir: "uet/internal/driver", May: []string{"transport", "internal/dgram"}, TestsMay: []string{"transport", "transport/wire", "internal/..."},
 			Foreign: []string{"golang.org/x/sys", "go.uber.org/zap"},
 			Why:     "golang.org/x/sys for sched_yield between empty polls",
 		},
 		{
 			Dir: "uet",
 			May: []string{
-				"uet/driver", "transport", "transport/udp", "transport/dgram", "transport/wire", "transport/cm",
-				"transport/ses", "transport/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
+				"uet/internal/driver", "transport", "internal/udp", "internal/dgram", "transport/wire", "internal/cm",
+				"internal/tss", "cq", "eq", "cntr", "av", "fi", "internal/door",
 			},
 			Foreign: []string{"go.uber.org/zap"},
-			Why: "transport/ses for its Cause alone, which transport passes on in an Event: uet/errmap.go turns it into an Errno, " +
-				"and a second enumeration in transport would have to be kept equal to it; transport/tss because a FEP is given its secure domain, " +
-				"and the keys come from above",
+			Why:     "internal/tss because a FEP is given its secure domain, and the keys come from above",
 		},
 		{
 			Dir: "uet/*", May: []string{"uet", "fi", "transport"}, TestsMay: []string{"cq", "av"}, Foreign: []string{"github.com/prometheus/client_golang"},
@@ -147,16 +155,16 @@ var House = Table{
 
 		// Programs.
 		{
-			Dir: "cmd/uetdump", May: []string{"transport/wire", "transport/tss"},
+			Dir: "cmd/uetdump", May: []string{"transport/wire", "internal/tss"},
 			Foreign: []string{"github.com/gopacket/gopacket", "github.com/spf13/cobra"},
-			Why:     "transport/tss to open captured packets with the keys of a cluster",
+			Why:     "internal/tss to open captured packets with the keys of a cluster",
 		},
 		{
-			Dir: "cmd/uetperf/internal/relay", May: []string{"transport/udp", "transport/dgram", "transport/wire", "internal/units"},
+			Dir: "cmd/uetperf/internal/relay", May: []string{"internal/udp", "internal/dgram", "internal/badnet", "transport/wire", "internal/units"},
 			Why: "the relay between the two ends loses, delays and repeats packets: it is a wire of its own, below any endpoint",
 		},
 		{
-			Dir: "cmd/uetperf/internal/probe", May: []string{"transport/udp", "transport/dgram"},
+			Dir: "cmd/uetperf/internal/probe", May: []string{"internal/udp", "internal/dgram"},
 			Why: "probes ask what the network does to datagrams of any kind: they are below any endpoint, as the relay is",
 		},
 		{
@@ -173,8 +181,8 @@ var House = Table{
 			Why: "the testbed's command line",
 		},
 		{
-			Dir: "cmd/...", May: []string{"internal/page", "internal/recview", "internal/units", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/udp", "transport/wire"},
-			Why: "transport for the counters of uet.Stats, transport/udp for the settings of a socket that uet.Config takes, " +
+			Dir: "cmd/...", May: []string{"internal/assert", "internal/page", "internal/report", "internal/units", "uet", "uet/metrics", "mp", "cq", "eq", "cntr", "av", "fi", "cmd/...", "transport", "transport/wire"},
+			Why: "transport for the counters of uet.Stats, " +
 				"transport/wire for the UDP port",
 			Foreign: []string{
 				"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/HdrHistogram/hdrhistogram-go", "github.com/jedib0t/go-pretty/v6",
@@ -184,16 +192,16 @@ var House = Table{
 			},
 		},
 		{
-			Dir: "testbed/fabric", May: []string{"transport/wire", "internal/agenda"}, Core: true,
+			Dir: "testbed/fabric", May: []string{"transport/wire", "internal/agenda", "internal/badnet"}, Core: true,
 			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
 		},
 		{
-			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "internal/units", "transport", "transport/..."},
+			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "internal/units", "transport", "transport/wire", "internal/sim", "internal/sim/simtest"}, TestsMay: []string{"internal/dgram"},
 			Foreign: []string{"github.com", "golang.org/x"},
-			Why:     "it plays scenarios with FEPs on transport/sim, beside the substrates that run binaries",
+			Why:     "it plays scenarios with FEPs on internal/sim, beside the substrates that run binaries",
 		},
 		{
-			Dir: "testbed/...", May: []string{"transport/wire", "transport/dgram", "testbed/...", "cmd/uetperf/record", "internal/page", "internal/recview"},
+			Dir: "testbed/...", May: []string{"transport/wire", "internal/dgram", "testbed/...", "cmd/uetperf/record", "internal/assert", "internal/page", "internal/report"},
 			Foreign: []string{"github.com", "golang.org/x", "gonum.org/v1/plot"},
 			Why:     "cmd/uetperf/record is what the clients of a scenario leave; internal/page draws both reports",
 		},
@@ -208,8 +216,8 @@ var UetReach = []string{"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys
 var ForUsers = []Public{
 	{Dir: "fi"},
 	{
-		Dir: "uet", Shows: []string{"transport", "transport/udp", "transport/ses", "uet/driver"},
-		Why: "the settings of sockets in Config, the counters in Stats, and what Diagnose tells: of a FEP, a socket, SES and the driver",
+		Dir: "uet", Shows: []string{"transport"},
+		Why: "the counters in Stats and Load are those of a FEP, the causes of Diagnose are its own",
 	},
 	{Dir: "uet/metrics"},
 	{Dir: "cq", Listed: true},

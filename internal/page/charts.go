@@ -113,46 +113,12 @@ type Moment struct {
 // Timeline draws panels below each other over one axis of time in seconds, up to
 // end (0: as far as there are values).
 func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figure, bool) {
-	var use []Panel
-	for _, pn := range panels {
-		var have []Series
-		for _, s := range pn.Series {
-			for i := range s.X {
-				if finite(s.X[i]) && finite(s.Y[i]) {
-					have = append(have, s)
-					break
-				}
-			}
-		}
-		if pn.Series = have; len(have) > 0 {
-			use = append(use, pn)
-		}
-	}
+	use := drawable(panels)
 	if len(use) == 0 {
 		return Figure{}, false
 	}
-	first := 0.0
-	for _, pn := range use {
-		for _, s := range pn.Series {
-			for i, x := range s.X {
-				if finite(x) && finite(s.Y[i]) {
-					end, first = max(end, x), min(first, x)
-				}
-			}
-		}
-	}
-	if end <= first {
-		end = first + 1
-	}
-	// Seconds: a tenth of one is a tick too.
-	t, _ := linear(first*1e9, end*1e9, false, 10, Time)
-	for i := range t.ticks {
-		t.ticks[i].Value /= 1e9
-		t.ticks[i].Label = strconv.FormatFloat(math.Round(t.ticks[i].Value*1e9)/1e9, 'f', -1, 64)
-	}
-	t.min, t.max, t.label = first, end, "time, s"
-	t.ticks = slices.DeleteFunc(t.ticks, func(k plot.Tick) bool { return k.Value < first || k.Value > end*1.0001 })
-
+	first, end := span(use, end)
+	t := seconds(first, end)
 	f := Figure{Title: title}
 	// The same name has the same colour in all panels.
 	index := map[string]int{}
@@ -174,42 +140,97 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 	var parts []part
 	said := ""
 	for i, pn := range use {
-		hi, lo := 0.0, 0.0
-		for _, s := range pn.Series {
-			for _, y := range s.Y {
-				if finite(y) {
-					hi, lo = max(hi, y), min(lo, y)
-				}
-			}
-		}
-		n, h := 3, vg.Length(92)
-		if pn.Tall || len(use) == 1 {
-			n, h = 5, 190
-		}
-		y, unit := linear(lo, hi, true, n, pn.Unit)
 		x := t
 		if i < len(use)-1 {
 			x = t.bare()
-		} else {
-			h += 2*fontSize + 8
 		}
-		p := sheet(x, y)
+		p, hi := pn.part(x, pn.Tall || len(use) == 1)
+		if i == len(use)-1 {
+			p.height += 2*fontSize + 8
+		}
 		p.Add(marks(moments))
 		for _, s := range pn.Series {
-			curve(p, s.points(), all[index[s.Name]], plotter.NoStep, !s.Step && len(s.X) <= 40)
+			curve(p.Plot, s.points(), all[index[s.Name]], plotter.NoStep, !s.Step && len(s.X) <= 40)
 		}
-		head := pn.Title
-		if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
-			unit = words[unit]
-		}
-		if unit != "" {
-			head += ", " + unit
-		}
-		parts = append(parts, part{p, head, h})
+		parts = append(parts, p)
 		said += fmt.Sprintf("; %s up to %s", pn.Title, pn.Unit.Format(hi))
 	}
 	f.SVG = render(fmt.Sprintf("%s, %s%s.", title, Time.Format((end-first)*1e9), said), parts...)
 	return f, true
+}
+
+// drawable are the panels with a value, without the series that have none.
+func drawable(panels []Panel) (use []Panel) {
+	for _, pn := range panels {
+		var have []Series
+		for _, s := range pn.Series {
+			for i := range s.X {
+				if finite(s.X[i]) && finite(s.Y[i]) {
+					have = append(have, s)
+					break
+				}
+			}
+		}
+		if pn.Series = have; len(have) > 0 {
+			use = append(use, pn)
+		}
+	}
+	return use
+}
+
+// span is the time from the first value, or 0, to the last, or end.
+func span(panels []Panel, end float64) (float64, float64) {
+	first := 0.0
+	for _, pn := range panels {
+		for _, s := range pn.Series {
+			for i, x := range s.X {
+				if finite(x) && finite(s.Y[i]) {
+					end, first = max(end, x), min(first, x)
+				}
+			}
+		}
+	}
+	if end <= first {
+		end = first + 1
+	}
+	return first, end
+}
+
+// seconds is an axis of time: a tenth of a second is a tick too.
+func seconds(first, end float64) axis {
+	t, _ := linear(first*1e9, end*1e9, false, 10, Time)
+	for i := range t.ticks {
+		t.ticks[i].Value /= 1e9
+		t.ticks[i].Label = strconv.FormatFloat(math.Round(t.ticks[i].Value*1e9)/1e9, 'f', -1, 64)
+	}
+	t.min, t.max, t.label = first, end, "time, s"
+	t.ticks = slices.DeleteFunc(t.ticks, func(k plot.Tick) bool { return k.Value < first || k.Value > end*1.0001 })
+	return t
+}
+
+// part is the plot of a panel with nothing in it yet, and its highest value.
+func (pn *Panel) part(x axis, tall bool) (part, float64) {
+	hi, lo := 0.0, 0.0
+	for _, s := range pn.Series {
+		for _, y := range s.Y {
+			if finite(y) {
+				hi, lo = max(hi, y), min(lo, y)
+			}
+		}
+	}
+	n, h := 3, vg.Length(92)
+	if tall {
+		n, h = 5, 190
+	}
+	y, unit := linear(lo, hi, true, n, pn.Unit)
+	head := pn.Title
+	if words := map[string]string{"k": "thousands", "M": "millions", "G": "billions"}; words[unit] != "" {
+		unit = words[unit]
+	}
+	if unit != "" {
+		head += ", " + unit
+	}
+	return part{sheet(x, y), head, h}, hi
 }
 
 // points are where the line goes.

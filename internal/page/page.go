@@ -147,6 +147,31 @@ func T(format string, args ...any) Cell {
 	return Cell{Text: fmt.Sprintf(format, args...)}
 }
 
+// Maybe is a cell of text, or of what was not measured if there is none.
+func Maybe(text string) Cell {
+	if text == "" {
+		return None()
+	}
+	return Cell{Text: text}
+}
+
+// BadIf is a cell of text, which is bad or means nothing.
+func BadIf(bad bool, text string) Cell {
+	c := Cell{Text: text}
+	if bad {
+		c.Tone = Bad
+	}
+	return c
+}
+
+// Number is a cell of v in a unit of so many, or of what was not measured.
+func Number(v *float64, per float64, prec int) Cell {
+	if v == nil {
+		return None()
+	}
+	return Cell{Text: Fixed(*v/per, prec)}
+}
+
 // Mark is a badge.
 func Mark(text string, tone Tone) Cell { return Cell{Text: text, Tone: tone, Mark: true} }
 

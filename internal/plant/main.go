@@ -1,11 +1,12 @@
 // Plant plants bugs, one at a time, and demands that the test which is cited for
 // the broken rule fails: a test that was never seen to fail proves nothing.
 //
-//	go run ./internal/plant -for 6m           a part drawn by a seed, which is printed
+//	go run ./internal/plant -for 6m           a part drawn by a seed, which is printed;
+//	                                          each directory has its share
 //	go run ./internal/plant -seed 7 -for 6m   that part again
 //	go run ./internal/plant -all              all
 //	go run ./internal/plant -room cq          those of table/cq.toml
-//	go run ./internal/plant -id cq-keeps-lost these
+//	go run ./internal/plant -id cq-close-of-one these
 //	go run ./internal/plant -list             what there is
 //
 // A bug is an entry of table/*.toml: a text of one file, another that changes one
@@ -16,7 +17,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -25,9 +25,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,7 +100,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	}
 	r := newRunner(root, tmp, *limit)
 	counts := map[Verdict]int{}
-	judgeAll(ctx, r, plants, *parallel, func(res Result) {
+	tryAll(ctx, r, plants, *parallel, func(res Result) {
 		counts[res.Verdict]++
 		report(out, res)
 	})
@@ -137,31 +137,46 @@ func selected(plants []Plant, rooms, ids string) ([]Plant, error) {
 	return some, nil
 }
 
-// round is how many plants are drawn at a time.
-const round = 16
-
-// draw puts the plants in an order that the seed says. In each round, those that
-// share a package stand together: its clean test is built once for them.
+// draw puts the plants in an order that the seed says. The directories of the files
+// that they change take turns, so that each has its share of any part from the front:
+// the directory with the most plants does not use up the time of the others.
 func draw(plants []Plant, seed uint64) []Plant {
-	plants = slices.Clone(plants)
 	rnd := rand.New(rand.NewPCG(seed, seed))
-	rnd.Shuffle(len(plants), func(i, j int) { plants[i], plants[j] = plants[j], plants[i] })
-	for part := range slices.Chunk(plants, round) {
-		slices.SortStableFunc(part, func(a, b Plant) int { return cmp.Compare(a.Package, b.Package) })
+	byDir := map[string][]Plant{}
+	var dirs []string
+	for _, p := range plants {
+		dir := path.Dir(p.File)
+		if byDir[dir] == nil {
+			dirs = append(dirs, dir)
+		}
+		byDir[dir] = append(byDir[dir], p)
 	}
-	return plants
+	rnd.Shuffle(len(dirs), func(i, j int) { dirs[i], dirs[j] = dirs[j], dirs[i] })
+	for _, dir := range dirs {
+		some := byDir[dir]
+		rnd.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	}
+	drawn := make([]Plant, 0, len(plants))
+	for turn := 0; len(drawn) < len(plants); turn++ {
+		for _, dir := range dirs {
+			if turn < len(byDir[dir]) {
+				drawn = append(drawn, byDir[dir][turn])
+			}
+		}
+	}
+	return drawn
 }
 
-// judgeAll judges plants in order, some at once, until the context ends. It tells of
+// tryAll tries plants in order, some at once, until the context ends. It tells of
 // each, one at a time.
-func judgeAll(ctx context.Context, r *runner, plants []Plant, parallel int, tell func(Result)) {
+func tryAll(ctx context.Context, r *runner, plants []Plant, parallel int, tell func(Result)) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	next := make(chan *Plant)
 	for range parallel {
 		wg.Go(func() {
 			for p := range next {
-				res := r.judge(ctx, p)
+				res := r.try(ctx, p)
 				mu.Lock()
 				tell(res)
 				mu.Unlock()
@@ -199,7 +214,7 @@ func report(out io.Writer, res Result) {
 	}
 }
 
-// summary counts, and is an error unless all that were judged were seen, and one at least.
+// summary counts, and is an error unless all that were tried were seen, and one at least.
 func summary(out io.Writer, n int, counts map[Verdict]int) error {
 	judged, bad := 0, 0
 	for v, k := range counts {

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +53,7 @@ func TestVerdicts(t *testing.T) {
 		"skipped":        {Red, "no test passed"},
 	}
 	got := map[Verdict]int{}
-	judgeAll(t.Context(), r, plants, 2, func(res Result) {
+	tryAll(t.Context(), r, plants, 2, func(res Result) {
 		w := want[res.Plant.ID]
 		if res.Verdict != w.v || !strings.Contains(res.Output, w.out) {
 			t.Errorf("%s: %s, want %s and %q in\n%s", res.Plant.ID, res.Verdict, w.v, w.out, res.Output)
@@ -79,7 +82,7 @@ func TestBudgetEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	counts := map[Verdict]int{}
 	n := 0
-	judgeAll(ctx, r, plants, 1, func(res Result) {
+	tryAll(ctx, r, plants, 1, func(res Result) {
 		n++
 		counts[res.Verdict]++
 		cancel()
@@ -98,7 +101,7 @@ func TestBudgetEnds(t *testing.T) {
 func TestDraw(t *testing.T) {
 	var plants []Plant
 	for i := range 100 {
-		plants = append(plants, Plant{ID: string(rune('0' + i)), Package: string(rune('a' + i%3))})
+		plants = append(plants, Plant{ID: string(rune('0' + i)), File: "a/a.go"})
 	}
 	a := draw(plants, 7)
 	same := func(x, y Plant) bool { return x.ID == y.ID }
@@ -112,11 +115,41 @@ func TestDraw(t *testing.T) {
 	for _, p := range a {
 		seen[p.ID] = true
 	}
-	if len(seen) != len(plants) {
+	if len(a) != len(plants) || len(seen) != len(plants) {
 		t.Errorf("%d of %d plants", len(seen), len(plants))
 	}
-	if !slices.IsSortedFunc(a[:round], func(x, y Plant) int { return strings.Compare(x.Package, y.Package) }) {
-		t.Error("a round is not grouped by package")
+}
+
+// TestDrawSharesOut holds that no directory waits for another that has more plants: as
+// long as it has some, it has one of each turn.
+func TestDrawSharesOut(t *testing.T) {
+	size := map[string]int{"big": 60, "mid/dle": 7, "mid": 3, "small": 1}
+	var plants []Plant
+	for dir, n := range size {
+		for i := range n {
+			plants = append(plants, Plant{ID: fmt.Sprint(dir, i), File: fmt.Sprintf("%s/%d.go", dir, i%2)})
+		}
+	}
+	first := map[string]bool{}
+	for seed := range uint64(20) {
+		drawn := draw(plants, seed)
+		first[path.Dir(drawn[0].File)] = true
+		at := map[string]int{} // the place of a directory's last plant so far
+		for i, p := range drawn {
+			dir := path.Dir(p.File)
+			if last, ok := at[dir]; ok && i-last > len(size) {
+				t.Fatalf("seed %d: %s waits from place %d to %d", seed, dir, last, i)
+			} else if !ok && i >= len(size) {
+				t.Fatalf("seed %d: %s begins at place %d", seed, dir, i)
+			}
+			at[dir] = i
+		}
+		if len(drawn) != len(plants) {
+			t.Fatalf("seed %d: %d of %d plants", seed, len(drawn), len(plants))
+		}
+	}
+	if len(first) < 2 {
+		t.Errorf("it always begins with %v", first)
 	}
 }
 
@@ -163,5 +196,41 @@ func TestTable(t *testing.T) {
 		if _, err := p.planted(root); err != nil {
 			t.Errorf("%s: %v", p.ID, err)
 		}
+	}
+}
+
+// TestEachFamilyHasPlants holds that no family of rules is without bugs that were seen:
+// three for each family of docs/conformance.md that has tests.
+func TestEachFamilyHasPlants(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plants, err := load(filepath.Join(root, "internal/plant/table"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join(root, "docs/conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	families := 0
+	for _, m := range regexp.MustCompile(`(?m)^\| \[(\w+)\]\(#\w+\) \|[^|]*\| \d+ \| (\d+) \|`).FindAllSubmatch(doc, -1) {
+		if string(m[2]) == "0" {
+			continue
+		}
+		families++
+		n := 0
+		for _, p := range plants {
+			if strings.Contains(p.Why, "R-"+string(m[1])+"-") {
+				n++
+			}
+		}
+		if n < 3 {
+			t.Errorf("%s has %d plants", m[1], n)
+		}
+	}
+	if families < 10 {
+		t.Errorf("%d families in docs/conformance.md", families)
 	}
 }

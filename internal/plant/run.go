@@ -73,8 +73,8 @@ func newRunner(root, tmp string, limit time.Duration) *runner {
 	return &runner{root: root, tmp: tmp, limit: limit, built: map[string]*clean{}, green: map[string]*clean{}}
 }
 
-// judge plants one bug and runs the cited test.
-func (r *runner) judge(ctx context.Context, p *Plant) Result {
+// try plants one bug and runs the cited test.
+func (r *runner) try(ctx context.Context, p *Plant) Result {
 	start := time.Now()
 	v, out := r.verdict(ctx, p)
 	if v != Seen && ctx.Err() != nil {

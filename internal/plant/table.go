@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 )
@@ -109,20 +110,38 @@ func (p *Plant) cited(root string) error {
 	if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p.Package), "*_test.go"))
+	names, err := testsOf(filepath.Join(root, filepath.FromSlash(p.Package)))
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(names, want.MatchString) {
+		return fmt.Errorf("%s has no test %s", p.Package, p.Run)
+	}
+	return nil
+}
+
+// known are the names of the tests of folders that were read before.
+var known sync.Map
+
+// testsOf are the names of the tests in a folder.
+func testsOf(dir string) ([]string, error) {
+	if names, ok := known.Load(dir); ok {
+		return names.([]string), nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
 	for _, name := range files {
 		src, err := os.ReadFile(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, m := range testFunc.FindAllSubmatch(src, -1) {
-			if want.Match(m[1]) {
-				return nil
-			}
+			names = append(names, string(m[1]))
 		}
 	}
-	return fmt.Errorf("%s has no test %s", p.Package, p.Run)
+	known.Store(dir, names)
+	return names, nil
 }

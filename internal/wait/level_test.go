@@ -99,6 +99,11 @@ func TestNote(t *testing.T) {
 	if len(c) != 1 {
 		t.Error("another who reads took the news away")
 	}
+	// Something new beside what is known already is new.
+	o.Note(2)
+	if !o.Note(2|Unpolled) || o.Note(2|Unpolled) {
+		t.Error("news beside what is not")
+	}
 	o.Mu.Lock()
 	o.Close()
 	o.Mu.Unlock()

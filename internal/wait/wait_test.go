@@ -239,7 +239,8 @@ func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
 	// outlast its timeout.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec})
-		p.Bind(&endpoint{poll: func() bool { time.Sleep(time.Microsecond); return true }})
+		polls := 0
+		p.Bind(&endpoint{poll: func() bool { time.Sleep(time.Microsecond); polls++; return polls < 5000 }})
 		start := time.Now()
 		if _, why := p.get(context.Background(), 1, Deadline(time.Millisecond)); why != TimedOut || time.Since(start) != time.Millisecond {
 			t.Errorf("%d after %v", why, time.Since(start))
@@ -354,6 +355,30 @@ func TestSignalIsRemembered(t *testing.T) {
 		if _, why := p.get(context.Background(), 1, soon()); why != TimedOut {
 			t.Error(why)
 		}
+		// More than there are sleepers are for those alone.
+		ended := make(chan Reason, 1)
+		go func() {
+			_, why := p.get(context.Background(), 1, soon())
+			ended <- why
+		}()
+		synctest.Wait()
+		for range 3 {
+			p.Signal()
+		}
+		if why := <-ended; why != Signalled {
+			t.Error(why)
+		}
+		if _, why := p.get(context.Background(), 1, soon()); why != TimedOut {
+			t.Error(why)
+		}
+		// TryWait tells of it once.
+		p.Signal()
+		if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
+			t.Error(err)
+		}
+		if err := p.TryWait(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -361,6 +386,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 	// R-CQ-92: as many signals as sleepers end all of them.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
+		defer p.end() // ends who sleeps though the test has failed
 		var ended atomic.Int32
 		for range 3 {
 			go func() {

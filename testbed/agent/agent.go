@@ -1,9 +1,8 @@
-// Package agent is the entry program of hosts and of the switch in a lab: it sets the
-// network up as far as that is the host's business, and turns the traffic of a scenario
-// into commands of uetperf.
+// Package agent is the entry program of hosts and of the switch in a lab. It sets the
+// network of its host up and turns the traffic of a scenario into uetperf commands.
 //
-// What it reads from the environment is the contract that an image of another
-// implementation keeps as well; testbed/README.md has it.
+// Its environment variables are a contract that an image of another implementation must
+// keep, too; testbed/README.md describes them.
 package agent
 
 import (
@@ -35,7 +34,7 @@ const (
 	Go    = "go"    // made by the runner: clients begin
 )
 
-// A host is an agent at work.
+// A host is a running agent of a host.
 type host struct {
 	*Env
 	perf   string // program
@@ -43,8 +42,8 @@ type host struct {
 	stderr io.Writer
 }
 
-// Host runs a host until its work is done or ctx ends, and returns its exit status. perf
-// is the program uetperf.
+// Host runs a host until its work is done or ctx ends, and returns its exit status. perf is
+// the path of uetperf.
 func Host(ctx context.Context, get func(string) string, perf string, stdout, stderr io.Writer) int {
 	e, err := ReadEnv(get)
 	if err == nil && e.Gateway.IsValid() {
@@ -69,7 +68,7 @@ func Host(ctx context.Context, get func(string) string, perf string, stdout, std
 	return ExitOK
 }
 
-// exitCode is an exit status that has been explained.
+// An exitCode is an exit status whose reason has been printed.
 type exitCode int
 
 func (c exitCode) Error() string { return "exit status " + strconv.Itoa(int(c)) }
@@ -89,7 +88,7 @@ func (h *host) serve(ctx context.Context) error {
 	return ended(ctx, c, "uetperf serve")
 }
 
-// ended runs a command that is meant to run until ctx ends.
+// ended runs a command that should run until ctx ends.
 func ended(ctx context.Context, c *exec.Cmd, what string) error {
 	err := c.Run()
 	switch {
@@ -101,12 +100,13 @@ func ended(ctx context.Context, c *exec.Cmd, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// command is uetperf with arguments.
+// command returns a uetperf command with arguments.
 func (h *host) command(ctx context.Context, args []string) *exec.Cmd {
 	return command(ctx, h.stdout, h.stderr, h.perf, args)
 }
 
-// command is a program that the end of ctx terminates, and kills if it does not heed that.
+// command returns a command that is terminated when ctx ends, and killed if it ignores
+// that.
 func command(ctx context.Context, stdout, stderr io.Writer, program string, args []string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stdout, c.Stderr = stdout, stderr
@@ -115,7 +115,7 @@ func command(ctx context.Context, stdout, stderr io.Writer, program string, args
 	return c
 }
 
-// seen passes on what is written to it, and calls then once when word appears.
+// A seen passes on what is written to it, and calls then once when word appears.
 type seen struct {
 	w    io.Writer
 	word string
@@ -133,12 +133,12 @@ func (s *seen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// client waits for the start, and does the traffic: entries with At when it is their time,
-// the others one after another.
+// client waits for the start and then runs the traffic: entries with At at their time, the
+// others one after another.
 func (h *host) client(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(h.Out, Ready)); err == nil {
-		// A second life at the same address. Endpoints with the packet numbers of the
-		// first are nothing that a peer has to expect.
+		// This is a second life at the same address. It must not repeat the packet numbers
+		// of the first, so it uses no seed.
 		h.Seed = 0
 	}
 	if err := h.touch(Ready); err != nil {
@@ -209,7 +209,7 @@ func (h *host) do(ctx context.Context, i int) exitCode {
 	return ExitFailed
 }
 
-// await waits for the file that lets clients begin; false: ctx ended before.
+// await waits for the file that lets clients begin. It returns false if ctx ends before.
 func (h *host) await(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -31,8 +31,8 @@ type Env struct {
 	Capture  bool
 }
 
-// Vars are the variables of a host's environment, without UET_OUT and UET_KEYS, which the
-// substrate adds.
+// Vars returns the variables of a host's environment, without UET_OUT and UET_KEYS, which
+// the substrate adds.
 func (e *Env) Vars() []string {
 	var peers []string
 	for name, a := range e.Peers {
@@ -60,7 +60,7 @@ func (e *Env) Vars() []string {
 	return vars
 }
 
-// ReadEnv reads the environment, or names the first variable at fault.
+// ReadEnv reads the environment. Its error names the first wrong variable.
 func ReadEnv(get func(string) string) (*Env, error) {
 	e := &Env{
 		Role: get("UET_ROLE"), Case: get("UET_CASE"), Out: get("UET_OUT"), Security: get("UET_SEC"), Keys: get("UET_KEYS"),
@@ -115,7 +115,7 @@ func ReadEnv(get func(string) string) (*Env, error) {
 	return e, nil
 }
 
-// Command is the command line of uetperf for the i-th entry of the traffic.
+// Command returns the uetperf command line for the i-th entry of the traffic.
 func (e *Env) Command(i int) []string {
 	t := e.Traffic[i]
 	a := []string{t.Test, e.Peers[t.To].String()}
@@ -151,13 +151,13 @@ func (e *Env) Command(i int) []string {
 	on("--bidir", t.Bidir)
 	on("-c", !t.NoCheck)
 	on("--trim", t.Trim)
-	// Hosts share processors, so the idle path is longer than its lines.
+	// Hosts share processors, so the idle round trip is longer than that of the lines.
 	str("--base-rtt", max(time.Duration(t.BaseRTT), sharedRTT).String())
 	on("--churn", t.Churn)
 	num("--paths", int64(t.Paths))
 	str("--cc", t.CC)
 	num("--mtu", int64(t.MTU))
-	// Hosts share processors: a host that polls takes them from the switch.
+	// Hosts share processors: a host that polls takes processor time from the switch.
 	str("--progress", "auto")
 	switch e.Security {
 	case "psk":
@@ -166,7 +166,7 @@ func (e *Env) Command(i int) []string {
 		a = append(a, "-e", "msg", "--sec", "tls", "--keys", e.Keys)
 	}
 	if e.Seed != 0 {
-		// Streams that run side by side have messages of their own.
+		// Concurrent streams have messages of their own.
 		str("--seed", strconv.FormatUint(e.Seed+uint64(i), 10))
 	}
 	if e.Capture {
@@ -175,6 +175,6 @@ func (e *Env) Command(i int) []string {
 	return append(a, "-q", "-J", filepath.Join(e.Out, strconv.Itoa(i)+".json"))
 }
 
-// sharedRTT is what two hosts and a switch that take turns on the same processors
-// need for a round trip, about.
+// sharedRTT is about the round trip of two hosts and a switch that share the same
+// processors.
 const sharedRTT = 500 * time.Microsecond

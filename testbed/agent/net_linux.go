@@ -15,8 +15,8 @@ import (
 	"github.com/uetkit/uetkit/testbed/netswitch"
 )
 
-// Enter goes on as the same program, with other arguments, inside a named network
-// namespace: a new program has all of its threads there. It returns only in error.
+// Enter restarts the program with other arguments inside a named network namespace. All
+// threads of a new program are in its namespace. It returns only in error.
 func Enter(namespace string, args []string) error {
 	runtime.LockOSThread()
 	ns, err := netns.GetFromName(namespace)
@@ -33,8 +33,8 @@ func Enter(namespace string, args []string) error {
 	return unix.Exec(self, append([]string{self}, args...), os.Environ())
 }
 
-// setupHost makes the gateway the only way to the other hosts, and has packets leave as
-// they are: a switch of packet sockets must not see the 64 KiB ones that offload makes.
+// setupHost makes the gateway the only route to the other hosts, and turns offloads off: a
+// switch of packet sockets must not see the 64 KiB packets that offload makes.
 func setupHost(gateway netip.Addr, route netip.Prefix) error {
 	link, err := behind(gateway)
 	if err != nil {
@@ -62,7 +62,7 @@ func setupHost(gateway netip.Addr, route netip.Prefix) error {
 	return nil
 }
 
-// behind is the interface on whose network an address is.
+// behind returns the interface whose network contains an address.
 func behind(a netip.Addr) (netlink.Link, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -82,8 +82,8 @@ func behind(a netip.Addr) (netlink.Link, error) {
 	return nil, fmt.Errorf("no interface is on the network of the gateway %s", a)
 }
 
-// setupSwitch turns offloads off on all interfaces, and makes sure that the kernel does
-// not forward beside the switch.
+// setupSwitch turns offloads off on all interfaces, and stops the kernel from forwarding
+// beside the switch.
 func setupSwitch() error {
 	const forward = "/proc/sys/net/ipv4/ip_forward"
 	v, err := os.ReadFile(forward)

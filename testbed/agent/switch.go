@@ -16,8 +16,8 @@ import (
 // switchHTTP is where uetswitch listens, inside its own network namespace.
 const switchHTTP = "127.0.0.1:9797"
 
-// Switch runs the switch with arguments until ctx ends, and makes its HTTP interface
-// reachable by a unix socket, whatever network it is in.
+// Switch runs the switch with arguments until ctx ends. It makes the switch's HTTP
+// interface reachable by a unix socket from any network namespace.
 func Switch(ctx context.Context, program, socket string, args []string, stdout, stderr io.Writer) int {
 	if err := runSwitch(ctx, program, socket, args, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "agent: %s\n", strings.Join(strings.Fields(err.Error()), " "))
@@ -36,7 +36,7 @@ func runSwitch(ctx context.Context, program, socket string, args []string, stdou
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	// The runner may be another user than the one inside the container.
+	// The runner may be another user than the process inside the container.
 	if err := os.Chmod(socket, 0o666); err != nil {
 		return err
 	}

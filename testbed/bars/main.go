@@ -1,6 +1,6 @@
-// Command bars measures the performance bars of docs/perf.md: uetperf against
-// raw UDP, and sealed against quic-go and against itself in clear, interleaved in the
-// same minutes, each end pinned to a core of its own.
+// Command bars measures the performance bars of docs/perf.md. It compares uetperf with raw
+// UDP, and sealed transfers with quic-go and with clear ones. The compared runs are
+// interleaved, each end pinned to a core of its own.
 //
 //	go run ./testbed/bars [-reps 5] [-only F1,F3] [-net lo,veth]
 //
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,14 +35,15 @@ func main() {
 	reps := flag.Int("reps", 5, "repetitions of each run")
 	only := flag.String("only", "", "rows to measure, by comma; empty: all")
 	nets := flag.String("net", "lo,veth", "networks, by comma: lo, veth")
+	other := flag.String("against", "", "another build of uetperf to compare with, pair by pair, instead of the bars")
 	flag.Parse()
-	if err := run(*reps, *only, strings.Split(*nets, ",")); err != nil {
+	if err := run(*reps, *only, *other, strings.Split(*nets, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "bars:", err)
 		os.Exit(1)
 	}
 }
 
-// A side runs programs where one end of the path is.
+// A side is the place of one end of the path, where programs run.
 type side struct {
 	addr   string
 	prefix []string // ip netns exec NAME
@@ -55,9 +57,9 @@ func (s side) command(args ...string) *exec.Cmd {
 	return c
 }
 
-// serve starts a server and returns where it listens: the last word of the first
-// line it prints. The port is its own, so that nothing else on the machine meets
-// it. stop ends it.
+// serve starts a server and returns its address: the last word of the first line that it
+// prints. Its port is its own, so that nothing else on the machine uses it. stop ends the
+// server.
 func (s side) serve(args ...string) (host string, stop func(), err error) {
 	c := s.command(args...)
 	out, err := c.StdoutPipe()
@@ -77,7 +79,7 @@ func (s side) serve(args ...string) (host string, stop func(), err error) {
 	return words[len(words)-1], stop, nil
 }
 
-// A row is one bar: a uetperf run and the raw run it is held against.
+// A row is one bar: a uetperf run and the raw run it is compared with.
 type row struct {
 	name    string
 	nets    string   // where it applies
@@ -124,7 +126,7 @@ var rows = []row{
 		raw: []string{"pong", "-mode", "block"}, key: "p50", lower: true, bar: 1.3, scale: 1, sameCPU: true},
 }
 
-// What F1 and F3 run.
+// The runs of F1 and F3.
 var (
 	pong   = []string{"tsend", "-s", "64", "-n", "20000", "-w", "2000"}
 	stream = []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--progress", "manual"}
@@ -135,10 +137,10 @@ func sealed(args []string, sec ...string) []string {
 	return append(append(slices.Clone(args), sec...), "--keys", keysFolder)
 }
 
-// keysFolder stands for the folder of keys, which is made for the run.
+// keysFolder is a placeholder for the folder of keys, which is made for the run.
 const keysFolder = "KEYS"
 
-// lossy are the arguments of a run through the relay of uetperf.
+// lossy returns the arguments of a run through the relay of uetperf.
 func lossy(cmd, loss string) []string {
 	if cmd == "lat" {
 		return []string{"tsend", "-s", "4K", "-t", "2s", "--impair", "loss=" + loss}
@@ -146,7 +148,7 @@ func lossy(cmd, loss string) []string {
 	return []string{"tsend", "-s", "1M", "-W", "64", "-t", "2s", "--impair", "loss=" + loss}
 }
 
-func run(reps int, only string, nets []string) error {
+func run(reps int, only, other string, nets []string) error {
 	dir, err := os.MkdirTemp("", "bars")
 	if err != nil {
 		return err
@@ -165,7 +167,14 @@ func run(reps int, only string, nets []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-4s %-5s %-64s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
+	if other != "" {
+		if other, err = beside(dir, other); err != nil {
+			return err
+		}
+		fmt.Printf("%-4s %-5s %-64s %10s %10s %7s  %s\n", "row", "net", "what", "this", "other", "ratio", "95 % interval of its median")
+	} else {
+		fmt.Printf("%-4s %-5s %-64s %10s %10s %7s %7s  %s\n", "row", "net", "what", "uetkit", "against", "ratio", "bar", "spread of the ratio")
+	}
 	for _, nw := range nets {
 		srv, cli, cleanup, err := network(nw)
 		if err != nil {
@@ -175,7 +184,11 @@ func run(reps int, only string, nets []string) error {
 			if only != "" && !slices.Contains(strings.Split(only, ","), r.name) || !slices.Contains(strings.Split(r.nets, ","), nw) {
 				continue
 			}
-			if err := r.measure(self, uetperf, nw, srv, cli, reps); err != nil {
+			measure := func() error { return r.measure(self, uetperf, nw, srv, cli, reps) }
+			if other != "" {
+				measure = func() error { return r.compare(uetperf, other, nw, srv, cli, reps) }
+			}
+			if err := measure(); err != nil {
 				fmt.Printf("%-4s %-5s %-64s failed: %v\n", r.name, nw, r.what, err)
 			}
 		}
@@ -184,14 +197,72 @@ func run(reps int, only string, nets []string) error {
 	return nil
 }
 
-// measure runs uetperf and the raw baseline in turn.
-func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
+// beside makes a name for a program in dir, where its keys are.
+func beside(dir, program string) (string, error) {
+	path, err := filepath.Abs(program)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "other")
+	return name, os.Symlink(path, name)
+}
+
+// pinned are the sides with the processors that the row asks for.
+func (r row) pinned(srv, cli side) (side, side) {
 	if r.sameCPU {
 		srv.cpu = cli.cpu
 	}
 	if r.relayed {
 		srv.cpu, cli.cpu = "0,1", "0,1"
 	}
+	return srv, cli
+}
+
+// compare runs two builds of uetperf in pairs, each of them first in every other pair.
+func (r row) compare(this, other, nw string, srv, cli side, pairs int) error {
+	srv, cli = r.pinned(srv, cli)
+	var a, b, q []float64
+	for i := range pairs {
+		bins := []string{this, other}
+		var v [2]float64
+		for k := range bins {
+			k ^= i & 1
+			var err error
+			if v[k], err = r.uetRun(bins[k], srv, cli); err != nil {
+				return err
+			}
+		}
+		a, b, q = append(a, v[0]), append(b, v[1]), append(q, v[0]/v[1])
+	}
+	better := "higher is better"
+	if r.lower {
+		better = "lower is better"
+	}
+	lo, hi := interval(q)
+	fmt.Printf("%-4s %-5s %-64s %10.3g %10.3g %7.3f  %.3f … %.3f  %s\n", r.name, nw, r.what, median(a), median(b), median(q), lo, hi, better)
+	return nil
+}
+
+// interval is the 95 % confidence interval of a median, by order statistics: the number of
+// values below it has a binomial distribution with p = 1/2.
+func interval(v []float64) (lo, hi float64) {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	k, p, tail := 0, math.Pow(0.5, float64(n)), 0.0
+	for ; k < n/2; k++ { // v[k] … v[n-1-k] covers it with probability 1 - 2·tail
+		if tail+p > 0.025 {
+			break
+		}
+		tail += p
+		p *= float64(n-k) / float64(k+1)
+	}
+	k = max(k-1, 0)
+	return v[k], v[n-1-k]
+}
+
+// measure runs uetperf and the raw baseline in turn.
+func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
+	srv, cli = r.pinned(srv, cli)
 	var u, b, q []float64
 	for range reps {
 		x, err := r.uetRun(uetperf, srv, cli)
@@ -219,7 +290,7 @@ func (r row) measure(self, uetperf, nw string, srv, cli side, reps int) error {
 	return nil
 }
 
-// against measures what uetperf is held against.
+// against measures the baseline of a row.
 func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 	if r.clean != nil {
 		c := r
@@ -303,7 +374,7 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// network prepares one and says where the ends are.
+// network makes a network and returns its two sides.
 func network(name string) (srv, cli side, cleanup func(), err error) {
 	if name == "lo" {
 		return side{addr: "127.0.0.1", cpu: "1"}, side{addr: "127.0.0.1", cpu: "0"}, func() {}, nil

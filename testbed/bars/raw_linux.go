@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The raw baselines: what UDP does on this machine with the same system calls and
-// no protocol. Nothing is lost because the receiver gives credit.
+// The raw baselines: what UDP achieves on this machine with the same system calls and no
+// protocol. Nothing is lost because the receiver gives credit.
 
-// raw runs one end of a baseline and prints its figures as JSON.
+// raw runs one end of a baseline and prints its measurements as JSON.
 func raw(args []string) error {
 	kind, args := args[0], args[1:]
 	fs := flag.NewFlagSet("raw", flag.ExitOnError)
@@ -85,8 +85,8 @@ func newSock(serve bool, addr netip.AddrPort) *rawSock {
 	return s
 }
 
-// newNetSock is newSock by package net, as the ping-pong that the bars name has it: the
-// runtime's poller watches the socket, so the kernel tells it of each datagram.
+// newNetSock is newSock with package net, for the ping-pong that the bars name. The
+// runtime's poller watches the socket, so the kernel reports each datagram to it.
 func newNetSock(serve bool, addr netip.AddrPort, block bool) *rawSock {
 	var c *net.UDPConn
 	var err error
@@ -120,16 +120,16 @@ func (s *rawSock) recv(b []byte, flags int) (int, unix.Errno) {
 	return int(n), e
 }
 
-// What stands around 64 bytes, and an ACK with a response, both with CRC.
+// Sizes of a packet with 64 bytes of payload, and of an ACK with a response, both with CRC.
 const (
 	uetHeaders = 12 + 44 + 4
 	uetAck     = 32 + 12 + 4
 )
 
-// hybridSpin is how long hybrid spins.
+// hybridSpin is how long a hybrid receive spins before it sleeps.
 const hybridSpin = 50 * time.Microsecond
 
-// send answers the peer that was heard last, or the connected one.
+// send sends to the connected peer, or else to the peer that was last heard.
 func (s *rawSock) send(b []byte, answer bool) unix.Errno {
 	var to, n uintptr
 	if answer {
@@ -139,7 +139,7 @@ func (s *rawSock) send(b []byte, answer bool) unix.Errno {
 	return e
 }
 
-// pong is 64-byte round trips; half of the median is reported.
+// pong runs 64-byte round trips and reports half of the median.
 func (s *rawSock) pong(serve bool, mode string, res map[string]float64) {
 	size := 64
 	if mode == "calls" {

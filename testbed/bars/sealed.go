@@ -22,14 +22,14 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// The baselines of sealed transfers: a stream of quic-go, which is encrypted too,
-// and what AES-256-GCM alone would let through.
+// The baselines of sealed transfers: a stream of quic-go, which is encrypted too, and the
+// speed of AES-256-GCM alone.
 
-// lasts is how long each runs.
+// lasts is how long each baseline runs.
 const lasts = 2 * time.Second
 
-// quicStream is one end of a transfer over one stream of QUIC. The receiver tells the
-// sender when it has all, so that what is counted has arrived.
+// quicStream runs one end of a transfer over one QUIC stream. The receiver confirms when it
+// has everything, so that only arrived bytes are counted.
 func quicStream(args []string) error {
 	fs := flag.NewFlagSet("quic", flag.ExitOnError)
 	serve := fs.Bool("serve", false, "server end")
@@ -70,7 +70,7 @@ func quicStream(args []string) error {
 		<-c.Context().Done()
 		return nil
 	}
-	// A baseline that measures trusts its own server.
+	// A baseline need not authenticate its own server.
 	c, err := quic.DialAddr(ctx, *addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"bars"}}, cfg)
 	if err != nil {
 		return err
@@ -110,14 +110,14 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// Bytes of a sealed packet besides its message: the headers that are encrypted too,
-// and the bytes that are authenticated only.
+// Bytes of a sealed packet besides its message: headers that are encrypted, and headers
+// that are only authenticated.
 const (
 	sealedHdr = 56
 	sealedAAD = 36
 )
 
-// gcm seals or opens packets in memory and says how many bytes of messages it does.
+// gcm seals or opens packets in memory and reports the bytes of messages.
 func gcm(args []string) error {
 	fs := flag.NewFlagSet("gcm", flag.ExitOnError)
 	open := fs.Bool("open", false, "open, not seal")
@@ -151,7 +151,7 @@ func gcm(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]float64{"GBps": float64(n) * float64(*size) / time.Since(begin).Seconds() / 1e9})
 }
 
-// gcmRun is the speed of the slower of two ends that seal and open at the same time.
+// gcmRun returns the speed of the slower of two ends that seal and open at the same time.
 func gcmRun(self string, srv, cli side, size int) (float64, error) {
 	var cmds [2]*exec.Cmd
 	var outs [2]io.ReadCloser

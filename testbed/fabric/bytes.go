@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// tos is the byte of DSCP and ECN.
+// tos returns the byte of DSCP and ECN.
 func tos(ip []byte, v6 bool) uint8 {
 	if v6 {
 		return ip[0]<<4 | ip[1]>>4
@@ -13,8 +13,8 @@ func tos(ip []byte, v6 bool) uint8 {
 	return ip[1]
 }
 
-// setTOS replaces it. The checksum of an IPv4 header is changed by as much, so
-// that a wrong one stays wrong.
+// setTOS replaces the byte of DSCP and ECN. It updates the checksum of an IPv4 header
+// incrementally, so that a wrong checksum stays wrong.
 func setTOS(ip []byte, v6 bool, v uint8) {
 	if v6 {
 		ip[0], ip[1] = ip[0]&0xf0|v>>4, ip[1]&0x0f|v<<4
@@ -32,18 +32,18 @@ const (
 	ecnCE   = 3
 )
 
-// markable reports an ECT packet that is not marked yet.
+// markable reports whether a packet is ECT and not marked yet.
 func markable(tos uint8) bool { return tos&ecnMask == 1 || tos&ecnMask == 2 }
 
-// putIPSum makes the checksum of an IPv4 header right.
+// putIPSum writes the correct checksum of an IPv4 header.
 func putIPSum(ip []byte) {
 	h := ip[:int(ip[0]&15)*4]
 	h[10], h[11] = 0, 0
 	binary.BigEndian.PutUint16(h[10:], ^fold(sum(0, h)))
 }
 
-// putUDPSum makes the checksum of the UDP datagram at ip[udp:end] right. None
-// stays none.
+// putUDPSum writes the correct checksum of the UDP datagram at ip[udp:end]. An absent
+// checksum stays absent.
 func putUDPSum(ip []byte, v6 bool, udp, end int) {
 	u := ip[udp:end]
 	if u[6] == 0 && u[7] == 0 && !v6 {
@@ -63,8 +63,8 @@ func putUDPSum(ip []byte, v6 bool, udp, end int) {
 	binary.BigEndian.PutUint16(u[6:], c)
 }
 
-// sum adds the 16-bit words of b to s in one's complement arithmetic. Words of
-// 64 bits do, as the carries come round again.
+// sum adds the 16-bit words of b to s in one's complement arithmetic. It adds 64 bits at a
+// time, which gives the same sum because carries wrap around.
 func sum(s uint64, b []byte) uint64 {
 	var c uint64
 	for ; len(b) >= 8; b = b[8:] {
@@ -92,8 +92,7 @@ func fold(s uint64) uint16 {
 	return uint16(s)
 }
 
-// putTrimmed makes lengths and checksums right of a UDP packet whose end was cut
-// off.
+// putTrimmed corrects lengths and checksums of a UDP packet whose end was cut off.
 func putTrimmed(ip []byte, v6 bool, udp int) {
 	if v6 {
 		binary.BigEndian.PutUint16(ip[4:], uint16(len(ip)-ipv6Len))

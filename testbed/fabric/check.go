@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// Bounds of what a Config may ask for. They are far from what makes sense; they
-// keep sums from overflowing and memory in sight.
+// Bounds of a Config. They are far beyond sensible values; they keep sums from overflowing
+// and memory limited.
 const (
 	maxPorts       = 1024
 	maxSpines      = 256
@@ -31,7 +33,7 @@ const (
 func spineName(i int) string  { return fmt.Sprintf("spine.%d", i) }
 func eventPlace(i int) string { return fmt.Sprintf("event %d", i+1) }
 
-// check names the first contradiction and its place.
+// check returns an error for the first contradiction and its place.
 func (c *Config) check() error {
 	switch {
 	case len(c.Ports) == 0:
@@ -93,7 +95,7 @@ func (c Classes) orDefault() Classes {
 	return c
 }
 
-// high reports the class that goes first.
+// high reports whether a code point belongs to the high class.
 func (c *Classes) high(dscp uint8) bool {
 	return dscp == c.Control || dscp == c.Trimmed || dscp == c.TrimmedLastHop
 }
@@ -137,13 +139,6 @@ func size(name string, n Bytes) error {
 	return nil
 }
 
-func share(name string, p float64) error {
-	if !(p >= 0 && p <= 1) {
-		return fmt.Errorf("%s: %v is no share: give 0 to 1", name, p)
-	}
-	return nil
-}
-
 func (l *Line) check() error {
 	if l.Rate < 0 || l.Rate > maxRate {
 		return fmt.Errorf("rate: %v: give 1bit/s to %v, or 0 for no limit", l.Rate, maxRate)
@@ -152,7 +147,7 @@ func (l *Line) check() error {
 		return err
 	}
 	if e := l.ECN; e != nil {
-		if err := cmp.Or(size("ecn: min", e.Min), size("ecn: max", e.Max), share("ecn: prob", e.Prob)); err != nil {
+		if err := cmp.Or(size("ecn: min", e.Min), size("ecn: max", e.Max), badnet.Share("ecn: prob", e.Prob)); err != nil {
 			return err
 		}
 		if e.Min > e.Max {
@@ -181,7 +176,7 @@ func (l *Line) check() error {
 	return nil
 }
 
-// name is the Name, or the first thing that the rule does.
+// name returns the Name, or else the first thing that the rule does.
 func (r *Rule) name() string {
 	if r.Name != "" {
 		return r.Name
@@ -207,37 +202,41 @@ func (r *Rule) effects() []effect {
 	}
 }
 
+// faults returns the faults of r for the model of a bad network.
+func (r *Rule) faults() badnet.Faults {
+	f := badnet.Faults{
+		Loss: r.Loss, Corrupt: r.Corrupt, CorruptBits: badnet.Count{N: r.CorruptBits}, CE: r.CE, Trim: r.Trim,
+		Duplicate: r.Duplicate, Copies: badnet.Count{N: r.Copies}, DuplicateLate: time.Duration(r.DuplicateLate),
+		Reorder: r.Reorder, ReorderBy: badnet.Count{N: r.ReorderBy}, ReorderHold: time.Duration(r.ReorderHold),
+		Delay: time.Duration(r.Delay), Late: r.Late,
+	}
+	if r.Burst != nil {
+		f.Burst = *r.Burst
+	}
+	return f
+}
+
 func (r *Rule) check() error {
 	if !slices.ContainsFunc(r.effects(), func(e effect) bool { return e.on }) {
 		return errors.New("does nothing: set loss, burst, drop, first, blackhole, delay, reorder, duplicate, corrupt, ce, trim or replay")
 	}
+	f := r.faults()
 	if err := cmp.Or(
-		share("loss", r.Loss), share("late", r.Late), share("reorder", r.Reorder), share("duplicate", r.Duplicate),
-		share("corrupt", r.Corrupt), share("ce", r.CE), share("trim", r.Trim),
-		duration("delay", r.Delay), duration("reorder_hold", r.ReorderHold), duration("duplicate_late", r.DuplicateLate),
+		duration("delay", r.Delay), duration("reorder_hold", r.ReorderHold), duration("duplicate_late", r.DuplicateLate), f.Check(),
 	); err != nil {
 		return err
 	}
-	if b := r.Burst; b != nil {
-		if err := cmp.Or(share("burst: enter", b.Enter), share("burst: leave", b.Leave), share("burst: loss", b.Loss)); err != nil {
-			return err
-		}
-		if b.Enter == 0 {
-			return errors.New("burst: enter: 0: it never begins")
-		}
-		if b.Leave == 0 {
-			return errors.New("burst: leave: 0: it never ends; blackhole does that")
-		}
-	}
 	switch {
+	case r.Burst != nil && r.Burst.Enter == 0:
+		return errors.New("burst: enter: 0: it never begins")
 	case len(r.Drop) > maxDrops:
 		return fmt.Errorf("drop: %d packets: %d at most", len(r.Drop), maxDrops)
 	case r.First < 0:
 		return fmt.Errorf("first: %d is negative", r.First)
 	case r.Late != 0 && r.Delay == 0:
 		return errors.New("late: needs delay")
-	case r.ReorderBy < 0 || r.ReorderBy > maxHeld:
-		return fmt.Errorf("reorder_by: %d: give 1 to %d", r.ReorderBy, maxHeld)
+	case r.ReorderBy < 0 || r.ReorderBy > maxReordered:
+		return fmt.Errorf("reorder_by: %d: give 1 to %d", r.ReorderBy, maxReordered)
 	case (r.ReorderBy != 0 || r.ReorderHold != 0) && r.Reorder == 0:
 		return errors.New("reorder_by, reorder_hold: need reorder, the share that is held")
 	case r.Copies < 0 || r.Copies > maxCopies:

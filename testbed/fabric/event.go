@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// A timed is an Event and when it happens.
+// A timed is an Event and the time at which it happens.
 type timed struct {
 	Event
 	lines []*line
@@ -15,8 +17,7 @@ type timed struct {
 	done  int           // times that it has happened
 }
 
-// A change lists the changes that an event has made for a while, so that they can be
-// undone.
+// A change lists the temporary changes of an event, so that they can be undone.
 type change struct {
 	lines   []*line
 	added   []*rule
@@ -24,10 +25,10 @@ type change struct {
 }
 
 const (
-	// maxTimed is how many events a switch keeps at a time, those that will happen
-	// and those that will be undone. Apply refuses more.
+	// maxTimed is how many events a switch keeps at a time: those that will happen and
+	// those that will be undone. Apply refuses more.
 	maxTimed = 4096
-	// maxRules is how many rules a line has at most.
+	// maxRules is the most rules of a line.
 	maxRules = 256
 )
 
@@ -77,8 +78,8 @@ func (s *Switch) spineHint() string {
 	return fmt.Sprintf(", %s to %s", spineName(0), spineName(s.spines-1))
 }
 
-// Apply does an event now, or refuses it with the reason. Its At counts from now,
-// started or not.
+// Apply carries out an event now, or returns why it cannot. At counts from now, whether or
+// not the timeline has started.
 func (s *Switch) Apply(now time.Duration, e Event) error {
 	s.Advance(now)
 	t, err := s.newTimed(&e)
@@ -109,7 +110,7 @@ func (s *Switch) Apply(now time.Duration, e Event) error {
 	return nil
 }
 
-// happen does an event.
+// happen carries out an event.
 func (s *Switch) happen(t *timed) {
 	c := &change{lines: t.lines}
 	for _, l := range t.lines {
@@ -136,7 +137,7 @@ func (s *Switch) happen(t *timed) {
 	}
 }
 
-// undo takes back the changes of an event. Changes of later events stay.
+// undo undoes the changes of an event. Changes of later events stay.
 func (s *Switch) undo(c *change) {
 	s.timed--
 	for _, l := range c.lines {
@@ -151,7 +152,7 @@ func (s *Switch) undo(c *change) {
 	}
 }
 
-// refresh applies the present settings to a line, in the middle of a packet if need be.
+// refresh applies the present settings to a line, even while a packet is being transmitted.
 func (s *Switch) refresh(l *line) {
 	old := l.eff.Rate
 	l.refresh()
@@ -161,8 +162,8 @@ func (s *Switch) refresh(l *line) {
 	}
 }
 
-// set changes a line: for a while by a layer, for good below all layers, none of
-// which hides it then.
+// set changes the settings of a line. A temporary change adds a layer. A permanent one
+// changes the settings below all layers and removes the same fields from the layers.
 func (s *Switch) set(l *line, t *timed, c *change) {
 	var set Line
 	if t.Set != nil {
@@ -172,16 +173,16 @@ func (s *Switch) set(l *line, t *timed, c *change) {
 	if t.For > 0 {
 		l.layers = append(l.layers, layer{by: c, set: set, down: down})
 	} else {
-		merge(&l.base, &set)
+		merge(&l.base, &set, &set)
 		l.base.Down = l.base.Down || down
 		for i := range l.layers {
-			unmerge(&l.layers[i].set, &set)
+			merge(&l.layers[i].set, &set, &Line{})
 		}
 	}
 	s.refresh(l)
 }
 
-// clear takes rules away: for a while by setting them off.
+// clear removes rules. For a temporary change it disables them.
 func (s *Switch) clear(l *line, t *timed, c *change) {
 	for _, r := range slices.Clone(l.rules) {
 		if r.Name != t.Clear {
@@ -197,13 +198,14 @@ func (s *Switch) clear(l *line, t *timed, c *change) {
 	}
 }
 
-// addRule puts a rule behind the others.
+// addRule adds a rule behind the others.
 func (s *Switch) addRule(l *line, cfg *Rule) *rule {
 	r := &rule{Rule: cfg.clone(), line: l, ord: l.ords, m: newMatch(cfg.Match)}
 	if r.Name == "" {
 		r.Name = cfg.name()
 	}
 	r.rng = s.stream(fmt.Sprintf("%s\x00%s\x00%d", l.name, r.Name, l.named[r.Name]))
+	r.bad = badnet.Line{Faults: cfg.faults(), Rand: badnet.One(r.rng)}
 	l.named[r.Name]++
 	l.ords++
 	r.drop = slices.Compact(slices.Sorted(slices.Values(cfg.Drop)))
@@ -227,14 +229,14 @@ func (s *Switch) removeRule(r *rule) {
 	}
 }
 
-// letGo releases the packets that a rule holds.
+// letGo releases the packets that a rule holds back.
 func (s *Switch) letGo(r *rule) {
-	for len(r.held) > 0 {
-		s.release(r, 0)
+	for p, ok := r.held.Oldest(); ok; p, ok = r.held.Oldest() {
+		s.applyRules(r.line, p, r.ord+1)
 	}
 }
 
-// clone is a copy of a Line that shares nothing with it, without its Rules.
+// clone returns a deep copy of a Line without its Rules.
 func (l *Line) clone() Line {
 	c := *l
 	c.ECN, c.Trim, c.Rules = clonePtr(l.ECN), clonePtr(l.Trim), nil

@@ -1,7 +1,6 @@
 package fabric
 
-// A fifo is a ring of packets. It grows to what its owner's bound allows and
-// stays so.
+// A fifo is a ring of packets. It grows up to its owner's bound and never shrinks.
 type fifo struct {
 	ring    []*packet
 	head, n int

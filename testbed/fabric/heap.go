@@ -1,18 +1,23 @@
 package fabric
 
-import "time"
+import (
+	"time"
 
-// An event is something that is due at a time. Of one time, events of the
-// timeline come first, then the others in the order they were scheduled in:
-// that, and the seed, make a run repeatable.
+	"github.com/uetkit/uetkit/internal/badnet"
+)
+
+// An event is something that is due at a time. Of events with one time, those of the
+// timeline come first, then the others in the order they were scheduled in. That order and
+// the seed make a run repeatable.
 type event struct {
-	kind eventKind
-	gen  uint32 // stale if the packet, line or rule has moved on
-	line *line
-	pkt  *packet
-	rule *rule
-	do   *timed
-	undo *change
+	kind   eventKind
+	gen    uint32 // stale if the line has moved on
+	ticket badnet.Ticket
+	line   *line
+	pkt    *packet
+	rule   *rule
+	do     *timed
+	undo   *change
 }
 
 type eventKind uint8
@@ -22,7 +27,7 @@ const (
 	evHop                      // pkt has reached the end of its line
 	evPipe                     // the first packet in line's pipe has
 	evRule                     // pkt goes on at line behind the rule that delayed it
-	evHold                     // pkt has been held long enough for reordering
+	evHold                     // what rule holds for the ticket has been held long enough
 	evReplay                   // rule's adversary may send again
 	evTimed                    // do is due
 	evUndo                     // undo is due

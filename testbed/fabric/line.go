@@ -3,19 +3,19 @@ package fabric
 import (
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/badnet"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A line is one Line at work.
+// A line is a Line with its state.
 type line struct {
 	name string
 	last bool // leads to hosts
 	base Line // as configured, and changed for good
 	eff  Line // as it is now: base under layers. Its Rules are not looked at
-	// layers are the changes that events have made for a while, oldest first.
+	// layers are the temporary changes of events, oldest first.
 	layers []layer
 
 	rules []*rule        // by ord
@@ -31,7 +31,7 @@ type line struct {
 	pipe                fifo          // packets on their way in order, which is most: the agenda has the first
 	pipeEnd             time.Duration // when the last of them arrives
 	leave               time.Duration // the latest that anything reached the end, for InOrder
-	jitter, ramp        *rand.Rand    // streams of their own
+	bad                 badnet.Line   // its delay and ECN
 
 	packets, bytes       uint64
 	sentPackets, sentB   uint64
@@ -40,7 +40,7 @@ type line struct {
 	trimAfter, trimAfRTX int64
 }
 
-// A layer holds the changes of one event to a line.
+// A layer has the changes of one event to a line.
 type layer struct {
 	by   *change
 	set  Line
@@ -48,9 +48,9 @@ type layer struct {
 }
 
 const (
-	// DefaultQueue is Line.Queue where none is given.
+	// DefaultQueue is the default of Line.Queue.
 	DefaultQueue Bytes = 1 << 20
-	// minTrimmed is the least that trimming leaves of an IP packet, in bytes.
+	// minTrimmed is the least number of bytes that trimming leaves of an IP packet.
 	minTrimmed = 64
 )
 
@@ -58,9 +58,10 @@ const (
 func (l *line) refresh() {
 	l.eff = l.base
 	for i := range l.layers {
-		merge(&l.eff, &l.layers[i].set)
+		merge(&l.eff, &l.layers[i].set, &l.layers[i].set)
 		l.eff.Down = l.eff.Down || l.layers[i].down
 	}
+	l.bad.Delay, l.bad.Jitter = time.Duration(l.eff.Delay), time.Duration(l.eff.Jitter)
 	if l.eff.Queue == 0 {
 		l.eff.Queue = DefaultQueue
 	}
@@ -75,69 +76,27 @@ func (l *line) refresh() {
 	}
 }
 
-// merge copies the fields that are set in s to l.
-func merge(l, s *Line) {
-	if s.Rate != 0 {
-		l.Rate = s.Rate
-	}
-	if s.Delay != 0 {
-		l.Delay = s.Delay
-	}
-	if s.Jitter != 0 {
-		l.Jitter = s.Jitter
-	}
-	if s.InOrder {
-		l.InOrder = true
-	}
-	if s.Queue != 0 {
-		l.Queue = s.Queue
-	}
-	if s.QueueHigh != 0 {
-		l.QueueHigh = s.QueueHigh
-	}
-	if s.ECN != nil {
-		l.ECN = s.ECN
-	}
-	if s.Trim != nil {
-		l.Trim = s.Trim
-	}
-	if s.MTU != 0 {
-		l.MTU = s.MTU
+// merge copies to l the fields of from that are set in set.
+func merge(l, set, from *Line) {
+	over(&l.Rate, set.Rate, from.Rate)
+	over(&l.Delay, set.Delay, from.Delay)
+	over(&l.Jitter, set.Jitter, from.Jitter)
+	over(&l.InOrder, set.InOrder, from.InOrder)
+	over(&l.Queue, set.Queue, from.Queue)
+	over(&l.QueueHigh, set.QueueHigh, from.QueueHigh)
+	over(&l.ECN, set.ECN, from.ECN)
+	over(&l.Trim, set.Trim, from.Trim)
+	over(&l.MTU, set.MTU, from.MTU)
+}
+
+func over[T comparable](to *T, set, from T) {
+	var unset T
+	if set != unset {
+		*to = from
 	}
 }
 
-// unmerge clears in l the fields that are set in s.
-func unmerge(l, s *Line) {
-	if s.Rate != 0 {
-		l.Rate = 0
-	}
-	if s.Delay != 0 {
-		l.Delay = 0
-	}
-	if s.Jitter != 0 {
-		l.Jitter = 0
-	}
-	if s.InOrder {
-		l.InOrder = false
-	}
-	if s.Queue != 0 {
-		l.Queue = 0
-	}
-	if s.QueueHigh != 0 {
-		l.QueueHigh = 0
-	}
-	if s.ECN != nil {
-		l.ECN = nil
-	}
-	if s.Trim != nil {
-		l.Trim = nil
-	}
-	if s.MTU != 0 {
-		l.MTU = 0
-	}
-}
-
-// enter is a packet at the beginning of a line.
+// enter handles a packet at the beginning of a line.
 func (s *Switch) enter(l *line, p *packet) {
 	l.packets++
 	l.bytes += uint64(p.n)
@@ -147,11 +106,11 @@ func (s *Switch) enter(l *line, p *packet) {
 	case l.eff.MTU > 0 && p.n > l.eff.MTU:
 		s.drop(l, nil, p, LostMTU)
 	default:
-		s.judge(l, p, 0)
+		s.applyRules(l, p, 0)
 	}
 }
 
-// queue is a packet that the rules have let through.
+// queue queues a packet that the rules have let through, or trims or drops it.
 func (s *Switch) queue(l *line, p *packet) {
 	if l.eff.Rate == 0 {
 		s.sent(l, p)
@@ -200,7 +159,7 @@ func (s *Switch) queueHigh(l *line, p *packet) {
 	l.maxWait = max(l.maxWait, l.lowBytes+l.highBytes)
 }
 
-// serve puts a packet that has left the queue, or needed none, on the wire.
+// serve begins the transmission of a packet that has left the queue, or needed none.
 func (s *Switch) serve(l *line, p *packet) {
 	if e := l.eff.ECN; e != nil {
 		s.ecn(l, e, p)
@@ -212,7 +171,7 @@ func (s *Switch) serve(l *line, p *packet) {
 	s.due(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
 }
 
-// ecn marks p depending on how many bytes wait behind it. Only the low class is marked.
+// ecn marks p according to how many bytes wait behind it. Only the low class is marked.
 func (s *Switch) ecn(l *line, e *ECN, p *packet) {
 	t := tos(p.buf, p.v6)
 	w := l.lowBytes
@@ -224,14 +183,14 @@ func (s *Switch) ecn(l *line, e *ECN, p *packet) {
 		if top == 0 {
 			top = 1
 		}
-		if !chance(l.ramp, top*float64(w-int64(e.Min))/float64(e.Max-e.Min)) {
+		if !l.bad.Hits(badnet.DrawCE, top*float64(w-int64(e.Min))/float64(e.Max-e.Min)) {
 			return
 		}
 	}
 	s.mark(l, nil, p)
 }
 
-// txDone is the end of a packet's turn on the wire. The next one takes its place.
+// txDone ends the transmission of a packet and begins the next one.
 func (s *Switch) txDone(l *line) {
 	p := l.tx
 	l.tx = nil
@@ -265,8 +224,8 @@ func (s *Switch) pull(l *line) {
 	}
 }
 
-// retime follows a change of the rate from old: the rest of the packet that is on the
-// wire takes its time at the new rate.
+// retime handles a change of the rate from old: the rest of the packet being transmitted is
+// sent at the new rate.
 func (s *Switch) retime(l *line, old Rate) {
 	if l.eff.Rate == old {
 		return
@@ -292,11 +251,11 @@ func (s *Switch) retime(l *line, old Rate) {
 	s.due(l.txEnd, event{kind: evTx, line: l, gen: l.gen})
 }
 
-// sent is a packet that has had its turn: it leaves the line after the delay.
+// sent handles a transmitted packet: it leaves the line after the delay.
 func (s *Switch) sent(l *line, p *packet) {
 	l.sentPackets++
 	l.sentB += uint64(p.n)
-	at := s.now + time.Duration(l.eff.Delay) + uniform(l.jitter, l.eff.Jitter)
+	at := s.now + l.bad.Delayed()
 	if l.eff.InOrder {
 		at = max(at, l.leave)
 	}
@@ -315,7 +274,7 @@ func (s *Switch) sent(l *line, p *packet) {
 	}
 }
 
-// piped is the end of the delay of the first packet in the pipe.
+// piped handles the end of the delay of the first packet in the pipe.
 func (s *Switch) piped(l *line) {
 	p := l.pipe.pop()
 	if l.pipe.n > 0 {
@@ -330,7 +289,7 @@ func (s *Switch) mark(l *line, r *rule, p *packet) {
 	s.note(l, r, p, Marked)
 }
 
-// trim cuts the payload off p and puts it into the high class; false if there is
+// trim cuts the payload off p and puts it into the high class. It returns false if there is
 // nothing to cut.
 func (s *Switch) trim(l *line, r *rule, p *packet) bool {
 	if p.udp == 0 {

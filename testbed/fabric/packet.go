@@ -21,16 +21,14 @@ type packet struct {
 	spine   int32         // -1: none
 	stage   uint8         // of its way: from, spine, to
 	depth   uint8         // copies that lie between it and the packet that came in
-	ord     int           // of the next rule to judge it, while it is delayed
-	left    int           // later packets that must pass it, while it is held
-	gen     uint32        // of the event that waits for it
+	ord     int           // of the next rule to apply to it, while it is delayed
 	next    *packet       // of a chain of copies
 }
 
 func (p *packet) ip() []byte { return p.buf[:p.n] }
 
-// hdr has the header fields of a packet as it came in. Changes to the packet do not
-// change them, so that the log shows the packet that arrived.
+// hdr has the header fields of a packet as it came in. They do not change with the packet,
+// so that the log shows the packet that arrived.
 type hdr struct {
 	v6       bool
 	udp, end int // where the UDP header begins and its payload ends; 0: no UDP
@@ -43,7 +41,7 @@ type hdr struct {
 	start    uint32 // Start_PSN, with a SYN
 }
 
-// kind is what Match.Kind tells apart.
+// A kind is one of the values of Match.Kind.
 type kind uint8
 
 const (
@@ -63,13 +61,13 @@ const (
 	udpLen  = 8
 	protUDP = 17
 
-	// maxIP is the longest packet that a port takes.
+	// maxIP is the longest packet that a port accepts.
 	maxIP = 1<<16 - 1 + ipv6Len
 )
 
-// parse reads the IP header in ip, and as many of the headers behind it as it can. It
-// returns the length of the IP packet, less than len(ip) if the link has padded it, or
-// 0 if there is none. It keeps nothing of ip.
+// parse reads the IP header in ip and as many of the following headers as it can. It
+// returns the length of the IP packet, which is less than len(ip) if the frame is padded,
+// or 0 if ip is not an IP packet. It keeps no reference to ip.
 func (h *hdr) parse(ip []byte, c *Classes) int {
 	*h = hdr{}
 	if len(ip) < ipv4Len {
@@ -122,10 +120,10 @@ func (h *hdr) parse(ip []byte, c *Classes) int {
 	return n
 }
 
-// believes reports whether a UDP payload that parses as UET is taken for it. The
-// first byte of a QUIC packet with a short header, which connection management
-// sends beside UET, has a type of 8 to 15: such types must come with more, the
-// well-known port, a code point of ours, or a right CRC.
+// believes reports whether a UDP payload that parses as UET counts as UET. QUIC packets of
+// connection management share the network; the first byte of a short header looks like a
+// type of 8 to 15. Such types need further evidence: the well-known port, a code point of
+// Classes, or a right CRC.
 func (h *hdr) believes(ip []byte, c *Classes) bool {
 	b := ip[h.udp+udpLen : h.end]
 	if t := b[0] >> 3; t < 8 || h.src.Port() == wire.Port || h.dst.Port() == wire.Port {
@@ -137,7 +135,7 @@ func (h *hdr) believes(ip []byte, c *Classes) bool {
 	return wire.VerifyCRC(b, wire.CRCPrefix(h.src.Addr(), h.dst.Addr(), h.src.Port(), h.dst.Port(), uint16(h.end-h.udp)))
 }
 
-// parseUET reads the PDS header, and of the SES header whether the message ends.
+// parseUET reads the PDS header, and from the SES header whether the message ends.
 func (h *hdr) parseUET(b []byte) kind {
 	p, err := wire.ParsePrologue(b)
 	if err != nil {
@@ -214,8 +212,8 @@ func (h *hdr) parseUET(b []byte) kind {
 	return kindOther
 }
 
-// endsMessage reports whether a packet with the SES header n at the front of b is
-// the last of its message, or of its read response.
+// endsMessage reports whether a packet with the SES header n at the front of b is the last
+// of its message, or of its read response.
 func endsMessage(n wire.NextHdr, b []byte) bool {
 	switch n {
 	case wire.NextReqSmall, wire.NextReqMedium, wire.NextRspDataSmall:
@@ -229,7 +227,7 @@ func endsMessage(n wire.NextHdr, b []byte) bool {
 	return false
 }
 
-// sesLen is the length of the SES header n, 0 if there is none.
+// sesLen returns the length of the SES header n, 0 if there is none.
 func sesLen(n wire.NextHdr) int {
 	switch n {
 	case wire.NextReqSmall:
@@ -248,7 +246,7 @@ func sesLen(n wire.NextHdr) int {
 	return 0
 }
 
-// headers is the length of the headers of PDS and SES at the front of b.
+// headers returns the length of the PDS and SES headers at the front of b.
 func headers(b []byte) int {
 	p, err := wire.ParsePrologue(b)
 	if err != nil {
@@ -257,8 +255,8 @@ func headers(b []byte) int {
 	n := sesLen(p.Next)
 	switch p.Type {
 	case wire.TypeTSS:
-		// The rest is encrypted. Keep enough for the longest headers, so that a target
-		// that reads on without a proof finds as much as in a clear packet.
+		// The rest is encrypted. Keep enough for the longest headers, so that a target that
+		// reads the packet without a proof finds as much as in one in clear.
 		t, _, err := wire.ParseTSS(b)
 		if err != nil {
 			return 0

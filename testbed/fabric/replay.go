@@ -2,19 +2,19 @@ package fabric
 
 import "time"
 
-// A tape holds the packets that a rule's adversary has recorded.
+// A tape has the packets that a rule's adversary has recorded.
 type tape struct {
 	keep  int
 	every time.Duration
 	after time.Duration
 	young fifo      // not yet old enough, oldest first; packet.at is when they were recorded
-	ripe  []*packet // may be sent again
+	ready []*packet // may be sent again
 	runs  bool      // a replay is on the agenda
 }
 
 const (
 	defaultTape = 4096
-	// Packets on tapes may take 1/maxTapeShare of the switch's memory. Beyond, nothing
+	// Packets on tapes may use 1/maxTapeShare of the switch's memory. Beyond that nothing
 	// more is recorded.
 	maxTapeShare = 2
 )
@@ -27,28 +27,28 @@ func newTape(r *Replay) *tape {
 	return t
 }
 
-// ripen moves the packets that have grown old enough from young to ripe.
-func (t *tape) ripen(now time.Duration) {
+// promote moves the packets that have grown old enough from young to ready.
+func (t *tape) promote(now time.Duration) {
 	for t.young.n > 0 && t.young.ring[t.young.head].at+t.after <= now {
-		t.ripe = append(t.ripe, t.young.pop())
+		t.ready = append(t.ready, t.young.pop())
 	}
 }
 
-// record keeps a copy of p. A full tape forgets one at random of those that are
-// old enough to have been sent; if there is none, it has no room.
+// record records a copy of p. A full tape replaces a random packet that is old enough to be
+// resent; if there is none, p is not recorded.
 func (s *Switch) record(r *rule, p *packet) {
 	t := r.tape
-	t.ripen(s.now)
-	if t.young.n+len(t.ripe) >= t.keep || s.pool.taped > maxInside/maxTapeShare {
-		n := len(t.ripe)
+	t.promote(s.now)
+	if t.young.n+len(t.ready) >= t.keep || s.pool.taped > maxInside/maxTapeShare {
+		n := len(t.ready)
 		if n == 0 {
 			return
 		}
 		i := r.rng.IntN(n)
-		s.untape(t.ripe[i])
-		t.ripe[i] = t.ripe[n-1]
-		t.ripe[n-1] = nil
-		t.ripe = t.ripe[:n-1]
+		s.untape(t.ready[i])
+		t.ready[i] = t.ready[n-1]
+		t.ready[n-1] = nil
+		t.ready = t.ready[:n-1]
 	}
 	c := s.clone(p)
 	if c == nil {
@@ -69,19 +69,19 @@ func (s *Switch) untape(p *packet) {
 	s.pool.put(p)
 }
 
-// replay sends one recorded packet again.
+// replay resends one recorded packet.
 func (s *Switch) replay(r *rule) {
 	t := r.tape
-	if r.gone || r.off > 0 || t.young.n+len(t.ripe) == 0 {
+	if r.gone || r.off > 0 || t.young.n+len(t.ready) == 0 {
 		t.runs = false // the next packet that is recorded starts it again
 		return
 	}
 	next := s.now + t.every
-	t.ripen(s.now)
-	if n := len(t.ripe); n > 0 {
-		if c := s.clone(t.ripe[r.rng.IntN(n)]); c != nil {
+	t.promote(s.now)
+	if n := len(t.ready); n > 0 {
+		if c := s.clone(t.ready[r.rng.IntN(n)]); c != nil {
 			s.note(r.line, r, c, Replayed)
-			s.judge(r.line, c, r.ord+1)
+			s.applyRules(r.line, c, r.ord+1)
 		}
 	} else {
 		next = max(next, t.young.ring[t.young.head].at+t.after)
@@ -89,13 +89,13 @@ func (s *Switch) replay(r *rule) {
 	s.due(next, event{kind: evReplay, rule: r})
 }
 
-// wipe gives back the packets of a tape whose rule is gone.
+// wipe frees the packets of a tape whose rule is gone.
 func (s *Switch) wipe(t *tape) {
 	for t.young.n > 0 {
 		s.untape(t.young.pop())
 	}
-	for _, p := range t.ripe {
+	for _, p := range t.ready {
 		s.untape(p)
 	}
-	t.ripe = nil
+	t.ready = nil
 }

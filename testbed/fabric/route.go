@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// routes finds the port that leads to an address: the one with the longest prefix
-// that has it.
+// routes finds the port of an address: the one with the longest matching prefix.
 type routes []routeTable // longest prefix first
 
 // A routeTable has the prefixes of one length and family.
@@ -35,7 +34,7 @@ func newRoutes(ports []Port) routes {
 	return rs
 }
 
-// find is the port, or -1.
+// find returns the port, or -1.
 func (rs routes) find(a netip.Addr) int32 {
 	for i := range rs {
 		t := &rs[i]
@@ -53,8 +52,8 @@ func (rs routes) find(a netip.Addr) int32 {
 	return -1
 }
 
-// choose is the spine of a packet: the same for all packets of the same addresses
-// and ports. -1: there are none.
+// choose returns the spine of a packet, the same for all packets with the same addresses
+// and ports; -1 if there are no spines.
 func (s *Switch) choose(p *packet) int32 {
 	if s.spines == 0 {
 		return -1
@@ -83,7 +82,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hashName is FNV-1a.
+// hashName returns the FNV-1a hash of a name.
 func hashName(s string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(s) {

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/badnet"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A rule is one Rule at work on one line. Its random numbers are a stream of its
-// own, named after line and rule: another rule that comes or goes changes nothing.
+// A rule is a Rule with its state on one line. It has its own stream of random numbers,
+// named after line and rule: another rule that comes or goes does not change it.
 type rule struct {
 	Rule
 	line *line
@@ -22,14 +23,14 @@ type rule struct {
 	m    match
 
 	n     uint64 // packets that matched
-	bad   bool   // state of Burst
+	bad   badnet.Line
 	first firsts
 	drop  []uint64 // Drop, sorted, what is still to come
-	held  []*packet
+	held  badnet.Held[*packet]
 	tape  *tape
 }
 
-// A match is a Match made ready.
+// A match is a Match prepared for comparison.
 type match struct {
 	Match
 	any          bool
@@ -73,85 +74,96 @@ func (m *match) matches(p *packet) bool {
 		p.n >= m.MinLen
 }
 
-// chance is true with probability p. It draws nothing where there is no choice.
-func chance(rng *rand.Rand, p float64) bool {
-	return p >= 1 || p > 0 && rng.Float64() < p
-}
-
-// judge shows a packet to the rules from place ord on. A packet that they let through
-// goes to the queue.
-func (s *Switch) judge(l *line, p *packet, ord int) {
+// applyRules applies the rules from place ord on to a packet, and queues the packet if they
+// let it through.
+func (s *Switch) applyRules(l *line, p *packet, ord int) {
 	for _, r := range l.rules {
 		if r.ord < ord || r.off > 0 || !r.m.matches(p) {
 			continue
 		}
 		pass, copies := s.apply(l, r, p)
-		if pass && copies == nil && len(r.held) == 0 {
+		if pass && copies == nil && r.held.Len() == 0 {
 			continue
 		}
 		// Something comes behind p, which goes all its way first.
 		if pass {
-			s.judge(l, p, r.ord+1)
+			s.applyRules(l, p, r.ord+1)
 		}
 		for copies != nil {
 			c := copies
 			copies, c.next = c.next, nil
-			s.goOn(l, r, c, uniform(r.rng, r.DuplicateLate))
+			s.goOn(l, r, c, r.bad.CopyLate())
 		}
 		if pass {
-			s.overtaken(r)
+			for _, q := range r.held.Passed() {
+				s.applyRules(l, q, r.ord+1)
+			}
 		}
 		return
 	}
 	s.queue(l, p)
 }
 
-// apply applies rule r to packet p. pass is false if p is dropped, held or delayed.
-// copies are to be sent behind it.
+// apply applies rule r to packet p. pass is false if p is dropped, held back or delayed.
+// copies are to be sent after it.
 func (s *Switch) apply(l *line, r *rule, p *packet) (pass bool, copies *packet) {
 	n := r.n
 	r.n++
 	if r.tape != nil {
 		s.record(r, p)
 	}
-	if why := r.loses(n, p); why != Passed {
+	if why := r.exact(n, p); why != Passed {
 		s.drop(l, r, p, why)
 		return false, nil
 	}
-	if r.Corrupt > 0 && p.end > p.udp+udpLen && chance(r.rng, r.Corrupt) {
-		s.corrupt(l, r, p)
+	dscp := tos(p.buf, p.v6)
+	f := r.bad.Fate(s.now, badnet.Datagram{
+		Bytes: max(p.end-p.udp-udpLen, 0), ECT: markable(dscp), Trimmable: s.classes.trimmable(dscp >> 2),
+		NoCopy: p.depth >= maxDepth, NoHold: r.held.Len() >= maxReordered,
+	})
+	if f.Lost != badnet.Passed {
+		s.drop(l, r, p, whys[f.Lost])
+		return false, nil
 	}
-	if r.CE > 0 && markable(tos(p.buf, p.v6)) && chance(r.rng, r.CE) {
+	if len(f.Flips) > 0 {
+		badnet.Flip(p.buf[p.udp+udpLen:p.end], f.Flips)
+		putUDPSum(p.buf, p.v6, p.udp, p.end)
+		s.note(l, r, p, Corrupted)
+	}
+	if f.Marked {
 		s.mark(l, r, p)
 	}
-	if r.Trim > 0 && s.classes.trimmable(tos(p.buf, p.v6)>>2) && chance(r.rng, r.Trim) {
+	if f.Trimmed {
 		s.trim(l, r, p)
 	}
-	if r.Duplicate > 0 && p.depth < maxDepth && chance(r.rng, r.Duplicate) {
-		for range max(r.Copies, 1) {
-			c := s.clone(p)
-			if c == nil {
-				break // no room: what is not made is not lost
-			}
-			c.depth++
-			c.next, copies = copies, c
-			s.note(l, r, c, Duplicated)
+	for range f.Copies {
+		c := s.clone(p)
+		if c == nil {
+			break // no room: what is not made is not lost
 		}
+		c.depth++
+		c.next, copies = copies, c
+		s.note(l, r, c, Duplicated)
 	}
-	if r.Reorder > 0 && len(r.held) < maxHeld && chance(r.rng, r.Reorder) {
-		s.hold(l, r, p)
-		return false, copies
-	}
-	if r.Delay > 0 && (r.Late == 0 || chance(r.rng, r.Late)) {
+	switch {
+	case f.By > 0:
+		s.note(l, r, p, Reordered)
+		until := s.now + r.bad.Hold()
+		s.due(until, event{kind: evHold, rule: r, ticket: r.held.Hold(p, f.By, until)})
+	case f.Delay > 0:
 		s.note(l, r, p, Delayed)
-		s.goOn(l, r, p, time.Duration(r.Delay))
-		return false, copies
+		s.goOn(l, r, p, f.Delay)
+	default:
+		return true, copies
 	}
-	return true, copies
+	return false, copies
 }
 
-// loses is why r loses p, the nth that matched, or Passed.
-func (r *rule) loses(n uint64, p *packet) Why {
+// whys maps the losses of the bad-network model to the decisions here.
+var whys = [...]Why{badnet.ByChance: LostRandom, badnet.InBurst: LostBurst}
+
+// exact returns why r loses p, the nth packet that matched, without any chance; or Passed.
+func (r *rule) exact(n uint64, p *packet) Why {
 	if r.Blackhole {
 		return LostBlackhole
 	}
@@ -161,26 +173,13 @@ func (r *rule) loses(n uint64, p *packet) Why {
 	if len(r.drop) > 0 && r.drop[0] == n || r.First > 0 && p.kind != kindOther && r.first.count(p) <= r.First {
 		return LostExact
 	}
-	if b := r.Burst; b != nil {
-		if r.bad {
-			r.bad = !chance(r.rng, b.Leave)
-		} else {
-			r.bad = chance(r.rng, b.Enter)
-		}
-		if r.bad && (b.Loss == 0 || chance(r.rng, b.Loss)) {
-			return LostBurst
-		}
-	}
-	if chance(r.rng, r.Loss) {
-		return LostRandom
-	}
 	return Passed
 }
 
-// goOn lets p go on behind r, after a time.
+// goOn passes p to the rules behind r, after a time.
 func (s *Switch) goOn(l *line, r *rule, p *packet, after time.Duration) {
 	if after == 0 {
-		s.judge(l, p, r.ord+1)
+		s.applyRules(l, p, r.ord+1)
 		return
 	}
 	p.ord = r.ord + 1
@@ -188,89 +187,13 @@ func (s *Switch) goOn(l *line, r *rule, p *packet, after time.Duration) {
 }
 
 const (
-	defaultHold = 20 * time.Millisecond
-	// maxDepth is how often a copy is copied again: several rules that duplicate would
-	// otherwise make more packets than there is time for.
+	// maxDepth is how often a copy may be copied again. Without it several rules that
+	// duplicate could make too many packets.
 	maxDepth = 3
-	// maxHeld is how many packets a rule holds for reordering at a time. Beyond, it
-	// lets them pass in order.
-	maxHeld = 1024
+	// maxReordered is how many packets a rule holds back at a time for reordering. Beyond
+	// it, packets pass in order.
+	maxReordered = 1024
 )
-
-// hold keeps p until others have passed, or until its time is over.
-func (s *Switch) hold(l *line, r *rule, p *packet) {
-	s.note(l, r, p, Reordered)
-	p.left = max(r.ReorderBy, 1)
-	p.gen++
-	r.held = append(r.held, p)
-	d := time.Duration(r.ReorderHold)
-	if d == 0 {
-		d = defaultHold
-	}
-	s.due(s.now+d, event{kind: evHold, rule: r, pkt: p, gen: p.gen})
-}
-
-// overtaken is that a packet has passed those that r holds.
-func (s *Switch) overtaken(r *rule) {
-	due := 0
-	for _, p := range r.held {
-		p.left--
-		if p.left <= 0 {
-			due++
-		}
-	}
-	for i := 0; due > 0 && i < len(r.held); {
-		if r.held[i].left > 0 {
-			i++
-			continue
-		}
-		due--
-		s.release(r, i)
-	}
-}
-
-// release lets go the ith packet that r holds.
-func (s *Switch) release(r *rule, i int) {
-	p := r.held[i]
-	r.held = slices.Delete(r.held, i, i+1)
-	p.gen++
-	s.judge(r.line, p, r.ord+1)
-}
-
-// heldTooLong is the end of the time that p may be held.
-func (s *Switch) heldTooLong(r *rule, p *packet) {
-	if i := slices.Index(r.held, p); i >= 0 {
-		s.release(r, i)
-	}
-}
-
-// corrupt flips bits of the UDP payload, each another one, and makes the UDP
-// checksum right.
-func (s *Switch) corrupt(l *line, r *rule, p *packet) {
-	from := p.udp + udpLen
-	total := (p.end - from) * 8
-	var done [maxCorruptBits]int
-	n := min(max(r.CorruptBits, 1), total)
-	for i := 0; i < n; {
-		bit := r.rng.IntN(total)
-		if slices.Contains(done[:i], bit) {
-			continue
-		}
-		done[i] = bit
-		i++
-		p.buf[from+bit/8] ^= 1 << (bit % 8)
-	}
-	putUDPSum(p.buf, p.v6, p.udp, p.end)
-	s.note(l, r, p, Corrupted)
-}
-
-// uniform is a time in [0, d).
-func uniform(rng *rand.Rand, d Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return time.Duration(rng.Int64N(int64(d)))
-}
 
 // firsts counts the packets of each direction of each PDC.
 type firsts struct {
@@ -291,12 +214,12 @@ type seen struct {
 	syn   bool
 }
 
-// maxFirsts is how many directions a rule tells apart. Of more, the oldest is
-// forgotten: it is taken for a new one when it comes again.
+// maxFirsts is how many directions a rule distinguishes. Beyond it, the oldest is forgotten
+// and counts as a new one when it comes again.
 const maxFirsts = 1 << 16
 
-// count is the number of p in its direction, from 1. A SYN with another Start_PSN
-// is another PDC, whatever its id.
+// count returns the number of p in its direction, from 1. A SYN with another Start_PSN is
+// another PDC, whatever its id.
 func (f *firsts) count(p *packet) int {
 	d := direction{p.src, p.pdc}
 	i, ok := f.index[d]

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/badnet"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -81,34 +82,6 @@ func TestRuleShares(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The lengths of bursts are geometric with the mean 1/Leave, the gaps with 1/Enter.
-func TestBurstLengths(t *testing.T) {
-	r := newRig(t, ruleA(Rule{Burst: &Burst{Enter: 0.01, Leave: 0.2}}))
-	const n = 100000
-	k := pkt{}.bytes()
-	lost := make([]bool, 0, n)
-	for range n {
-		r.log = r.log[:0]
-		r.send(k)
-		r.collect()
-		lost = append(lost, r.log[0].Why == LostBurst)
-		r.out = r.out[:0]
-	}
-	bursts, total := 0, 0
-	for i, l := range lost {
-		if l {
-			total++
-			if i == 0 || !lost[i-1] {
-				bursts++
-			}
-		}
-	}
-	if mean := float64(total) / float64(bursts); mean < 4.5 || mean > 5.5 {
-		t.Errorf("bursts of %.2f packets, want about 5", mean)
-	}
-	within(t, "bursts", []int{bursts}, n/(1/0.01+1/0.2))
 }
 
 func TestDropExact(t *testing.T) {
@@ -185,9 +158,9 @@ func TestReorderPlaces(t *testing.T) {
 		r := newRig(t, ruleA(Rule{Name: "hold", Reorder: 1, ReorderBy: by, Match: Match{}}))
 		rule := r.s.lines[0].rules[0]
 		for i := range 6 {
-			rule.Reorder = 0
+			rule.bad.Reorder = 0
 			if i == 1 {
-				rule.Reorder = 1
+				rule.bad.Reorder = 1
 			}
 			r.send(pkt{psn: uint32(i)}.bytes())
 		}
@@ -196,7 +169,7 @@ func TestReorderPlaces(t *testing.T) {
 			t.Errorf("by %d: %v, want %v", by, got, want)
 		}
 		for _, o := range r.out {
-			if late := o.psn() == 1 && by == 5; late != (o.at == defaultHold) {
+			if late := o.psn() == 1 && by == 5; late != (o.at == badnet.DefaultHold) {
 				t.Errorf("by %d: %d left at %v", by, o.psn(), o.at)
 			}
 		}
@@ -227,28 +200,28 @@ func TestReorderHoldIsItsOwn(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Reorder: 1}))
 	rule := r.s.lines[0].rules[0]
 	for i, share := range []float64{1, 0, 1} { // held, passes and frees it, held at 10 ms
-		rule.Reorder = share
+		rule.bad.Reorder = share
 		r.send(pkt{psn: uint32(i)}.bytes())
 		r.run(5 * ms)
 	}
 	r.run(time.Second)
-	if o := r.out[2]; o.psn() != 2 || o.at != 10*ms+defaultHold {
+	if o := r.out[2]; o.psn() != 2 || o.at != 10*ms+badnet.DefaultHold {
 		t.Errorf("%d left at %v, want 2 at 30ms", o.psn(), o.at)
 	}
 }
 
 func TestReorderBound(t *testing.T) {
-	r := newRig(t, ruleA(Rule{Reorder: 1, ReorderBy: maxHeld}))
-	for i := range maxHeld + 10 {
+	r := newRig(t, ruleA(Rule{Reorder: 1, ReorderBy: maxReordered}))
+	for i := range maxReordered + 10 {
 		r.send(pkt{psn: uint32(i)}.bytes())
 	}
 	r.collect()
-	if len(r.out) != 10 || r.out[0].psn() != maxHeld {
+	if len(r.out) != 10 || r.out[0].psn() != maxReordered {
 		t.Errorf("%d passed", len(r.out))
 	}
 	r.run(time.Second)
-	if len(r.out) != maxHeld+10 {
-		t.Errorf("%d of %d left", len(r.out), maxHeld+10)
+	if len(r.out) != maxReordered+10 {
+		t.Errorf("%d of %d left", len(r.out), maxReordered+10)
 	}
 }
 

@@ -37,7 +37,7 @@ var whyNames = [NumWhys]string{
 	"lost_queue_high", "trimmed", "marked", "corrupted", "duplicated", "reordered", "delayed", "replayed", "lost_full",
 }
 
-// String is the name in Stats.
+// String returns the name used in Stats.
 func (w Why) String() string {
 	if w < NumWhys {
 		return whyNames[w]
@@ -45,7 +45,7 @@ func (w Why) String() string {
 	return "why " + strconv.Itoa(int(w))
 }
 
-// Lost reports a decision that ends a packet inside the switch.
+// Lost reports whether the decision ends a packet inside the switch.
 func (w Why) Lost() bool { return w >= NoRoute && w <= LostQueueHigh || w == LostFull }
 
 // A Decision is one line of the log.
@@ -73,7 +73,7 @@ type Stats struct {
 	// Received + duplicated + replayed = Sent + Inside + no_route + all that begin with lost_.
 	Inside uint64               `json:"inside"`
 	Lines  map[string]LineStats `json:"lines"`
-	// Whys are the sums over all lines, by name ("lost_random").
+	// Whys are the sums over all lines, by decision name ("lost_random").
 	Whys map[string]uint64 `json:"whys"`
 }
 

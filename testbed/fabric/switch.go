@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/agenda"
+	"github.com/uetkit/uetkit/internal/badnet"
 )
 
 // A Switch is the state of a switch. It belongs to one goroutine.
@@ -37,7 +38,7 @@ type Switch struct {
 	inside          int64 // packets on their way, copies too
 }
 
-// New makes a switch, or names the first contradiction in cfg.
+// New makes a switch. Its error names the first contradiction in cfg.
 func New(cfg Config) (*Switch, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("fabric: %w", err)
@@ -68,7 +69,14 @@ func New(cfg Config) (*Switch, error) {
 }
 
 func (s *Switch) addLine(name string, cfg *Line) *line {
-	l := &line{name: name, base: cfg.clone(), named: map[string]int{}, jitter: s.stream(name + "\x00jitter"), ramp: s.stream(name + "\x00ecn")}
+	l := &line{name: name, base: cfg.clone(), named: map[string]int{}}
+	jitter, ramp := s.stream(name+"\x00jitter"), s.stream(name+"\x00ecn")
+	l.bad.Rand = func(d badnet.Draw) *rand.Rand {
+		if d == badnet.DrawCE {
+			return ramp
+		}
+		return jitter
+	}
 	l.refresh()
 	for i := range cfg.Rules {
 		s.addRule(l, &cfg.Rules[i])
@@ -78,13 +86,13 @@ func (s *Switch) addLine(name string, cfg *Line) *line {
 	return l
 }
 
-// stream is the random numbers of one thing, whatever the others draw.
+// stream returns the stream of random numbers for one name, independent of all others.
 func (s *Switch) stream(name string) *rand.Rand {
 	h := hashName(name)
 	return rand.New(rand.NewPCG(mix(s.seed^h), mix(h+0x9e3779b97f4a7c15)^s.seed))
 }
 
-// Start makes now the zero of the events' times, if no UET packet has come yet.
+// Start makes now the zero of the events' times, unless a UET packet has come already.
 func (s *Switch) Start(now time.Duration) {
 	s.Advance(now)
 	s.start()
@@ -103,9 +111,8 @@ func (s *Switch) start() {
 	s.advance() // those of time 0
 }
 
-// Receive takes an IP packet that has arrived at a port; it borrows ip. What
-// follows the IP packet in ip, the link's padding, is left out. A time before that
-// of an earlier call counts as that.
+// Receive handles an IP packet that has arrived at a port; it borrows ip. Padding behind
+// the IP packet is ignored. A time before that of an earlier call counts as that one.
 func (s *Switch) Receive(now time.Duration, port int, ip []byte) {
 	if port < 0 || port >= s.ports {
 		panic(fmt.Sprintf("BUG: fabric: port %d of %d", port, s.ports))
@@ -158,7 +165,7 @@ func (s *Switch) advance() {
 	}
 }
 
-// step does the first thing on the agenda, at its time.
+// step handles the earliest event on the agenda, at its time.
 func (s *Switch) step() {
 	at, e := s.agenda.Pop()
 	s.now = max(s.now, at)
@@ -172,10 +179,10 @@ func (s *Switch) step() {
 	case evPipe:
 		s.piped(e.line)
 	case evRule:
-		s.judge(e.line, e.pkt, e.pkt.ord)
+		s.applyRules(e.line, e.pkt, e.pkt.ord)
 	case evHold:
-		if e.gen == e.pkt.gen {
-			s.heldTooLong(e.rule, e.pkt)
+		if p, ok := e.rule.held.Take(e.ticket); ok {
+			s.applyRules(e.rule.line, p, e.rule.ord+1)
 		}
 	case evReplay:
 		s.replay(e.rule)
@@ -186,7 +193,7 @@ func (s *Switch) step() {
 	}
 }
 
-// hop brings p from the end of one line to the beginning of the next.
+// hop passes p from the end of one line to the beginning of the next.
 func (s *Switch) hop(p *packet) {
 	p.stage++
 	switch {
@@ -205,9 +212,9 @@ func (s *Switch) hop(p *packet) {
 	s.out.push(p)
 }
 
-// Transmit gives the next packet that is due at or before now and the port it
-// leaves by, in the order of their times. ip is valid until the next call of any method. at
-// is when it should have left.
+// Transmit returns the next packet that is due at or before now and the port it leaves by,
+// in the order of their times. ip is valid until the next call of any method. at is the
+// time at which it was due.
 func (s *Switch) Transmit(now time.Duration) (port int, ip []byte, at time.Duration, ok bool) {
 	s.recycle()
 	for s.out.n == 0 && s.agenda.Len() > 0 && s.agenda.Next() <= now {
@@ -229,7 +236,7 @@ func (s *Switch) recycle() {
 	}
 }
 
-// NextTimeout is when something is due next; ok is false if nothing is.
+// NextTimeout returns when something is due next; ok is false if nothing is.
 func (s *Switch) NextTimeout() (at time.Duration, ok bool) {
 	s.recycle()
 	if s.out.n > 0 {
@@ -241,7 +248,7 @@ func (s *Switch) NextTimeout() (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// clone is a copy of p where it is, nil if there is no room.
+// clone returns a copy of p at the same place, nil if there is no room.
 func (s *Switch) clone(p *packet) *packet {
 	c := s.pool.get(p.n)
 	if c == nil {
@@ -249,20 +256,20 @@ func (s *Switch) clone(p *packet) *packet {
 	}
 	s.inside++
 	copy(c.buf, p.ip())
-	buf, class, gen := c.buf, c.class, c.gen
+	buf, class := c.buf, c.class
 	*c = *p
-	c.buf, c.class, c.gen, c.next = buf, class, gen, nil
+	c.buf, c.class, c.next = buf, class, nil
 	return c
 }
 
-// drop ends p.
+// drop drops p.
 func (s *Switch) drop(l *line, r *rule, p *packet, why Why) {
 	s.note(l, r, p, why)
 	s.inside--
 	s.pool.put(p)
 }
 
-// note counts a decision and tells the log.
+// note counts a decision and logs it.
 func (s *Switch) note(l *line, r *rule, p *packet, why Why) {
 	l.whys[why]++
 	if s.log == nil {

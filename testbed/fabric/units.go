@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// The three units are text in TOML and JSON. Bytes and Rate may also be a bare
-// number there; a Duration may not, except 0, because its unit would not be clear.
+// The three units are text in TOML and JSON. Bytes and Rate may also be a bare number
+// there. A Duration may not, except 0, because its unit would be ambiguous.
 
-// A Duration is written as Go does: "1.5ms".
+// A Duration is written as in Go: "1.5ms".
 type Duration time.Duration
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads what time.ParseDuration reads.
@@ -38,7 +38,7 @@ type Bytes int64
 
 func (n Bytes) String() string { return unitText(int64(n), byteUnits) }
 
-// MarshalText is String: the largest unit that gives a whole number.
+// MarshalText returns String: the largest unit that gives a whole number.
 func (n Bytes) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
 // UnmarshalText reads a number of bytes, or of one of the units.
@@ -59,7 +59,7 @@ type Rate int64
 
 func (r Rate) String() string { return unitText(int64(r), rateUnits) }
 
-// MarshalText is String: the largest unit that gives a whole number.
+// MarshalText returns String: the largest unit that gives a whole number.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads a number of bits per second, or of one of the units.
@@ -75,8 +75,8 @@ func (r *Rate) UnmarshalText(b []byte) error {
 // UnmarshalJSON reads text or a number.
 func (r *Rate) UnmarshalJSON(b []byte) error { return fromJSON(b, r.UnmarshalText) }
 
-// fromJSON hands the text of a JSON string or number to text. Escapes are not
-// undone: no unit needs one.
+// fromJSON passes the text of a JSON string or number to text. It does not decode escapes:
+// no unit needs one.
 func fromJSON(b []byte, text func([]byte) error) error {
 	if string(b) == "null" {
 		return nil
@@ -93,7 +93,7 @@ type unit struct {
 	out  bool // written; the others are only read
 }
 
-// Largest first; of names that end alike the longer one first.
+// Largest first. Of names with the same ending the longer one comes first.
 var (
 	byteUnits = []unit{
 		{"TiB", 1 << 40, true}, {"GiB", 1 << 30, true}, {"MiB", 1 << 20, true}, {"KiB", 1 << 10, true}, {"kiB", 1 << 10, false},
@@ -114,8 +114,8 @@ func unitText(v int64, units []unit) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// unitValue is the inverse, with fractions. It rounds to a whole number of the base
-// unit.
+// unitValue is the inverse of unitText and accepts fractions. It rounds to a whole number
+// of the base unit.
 func unitValue(s string, units []unit) (int64, bool) {
 	s = strings.TrimSpace(s)
 	for _, u := range units {

@@ -1,5 +1,5 @@
-// Package images has what the container images are made of, from scratch: nothing is
-// pulled.
+// Package images has the sources of the container images. They are built from scratch;
+// nothing is pulled.
 package images
 
 import _ "embed"

@@ -1,6 +1,6 @@
-// Package lab keeps account of the labs on this machine: each has a number, a folder, and
-// a lock that lives as long as the program that owns it. The labs
-// of a killed program are folders without a lock.
+// Package lab registers the labs of this machine. Each lab has a number, a folder, and a
+// lock that lasts as long as the program that owns it. The folders of a killed program are
+// left without a lock.
 package lab
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/scenario"
 )
 
-// DefaultPrefix begins the names of labs, and so of all containers, networks and
+// DefaultPrefix begins the names of labs, and so of all their containers, networks and
 // namespaces.
 const DefaultPrefix = "uettb"
 
@@ -42,7 +42,7 @@ func Open(prefix string, base netip.Prefix, dir string) (*Registry, error) {
 		return nil, fmt.Errorf("base %s is not in %s with room for %d networks behind it: take %s", base, scenario.Range, Max*scenario.MaxHosts, scenario.Base.Addr())
 	}
 	if dir == "" {
-		// Not $TMPDIR: two programs must find each other.
+		// Not $TMPDIR: two programs must find the same registry.
 		dir = fmt.Sprintf("/tmp/%s-testbed-%d", prefix, os.Getuid())
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -75,7 +75,7 @@ type Info struct {
 	Started   time.Time      `json:"started"`
 	PID       int            `json:"pid"`
 	Hosts     []scenarioHost `json:"hosts"`
-	// Kept labs stand without an owner, until they are taken down.
+	// A kept lab has no owner until it is taken down.
 	Kept bool `json:"kept"`
 }
 
@@ -85,7 +85,7 @@ type scenarioHost struct {
 	Addr netip.Addr `json:"addr"`
 }
 
-// SetHosts notes the hosts.
+// SetHosts records the hosts.
 func (i *Info) SetHosts(nodes []scenario.Node) {
 	i.Hosts = nil
 	for _, n := range nodes {
@@ -97,7 +97,7 @@ func (r *Registry) name(n int) string { return r.Prefix + strconv.Itoa(n) }
 
 func (r *Registry) folder(name string) string { return filepath.Join(r.dir, name) }
 
-// Claim takes the first number that is free and locks it. The folder is empty.
+// Claim reserves the first free number and locks it. Its folder is empty.
 func (r *Registry) Claim() (*Lab, error) {
 	for n := range Max {
 		name := r.name(n)
@@ -126,7 +126,7 @@ func (r *Registry) Claim() (*Lab, error) {
 	return nil, fmt.Errorf("all %d labs are in use: `testbed down` takes kept ones down", Max)
 }
 
-// The lock lies beside the folder, so that the folder can be removed under it.
+// The lock is beside the folder, so that the folder can be removed while locked.
 func (r *Registry) lockFile(name string) string { return filepath.Join(r.dir, name+".lock") }
 
 // Save writes lab.json.
@@ -138,7 +138,7 @@ func (l *Lab) Save() error {
 	return os.WriteFile(filepath.Join(l.Dir, "lab.json"), data, 0o644)
 }
 
-// Release gives the number back; a kept lab stays as it is.
+// Release frees the number. A kept lab stays as it is.
 func (l *Lab) Release() error {
 	defer func() { _ = l.lock.Close() }()
 	if l.Kept {
@@ -156,8 +156,8 @@ func readInfo(dir string) (*Info, error) {
 	return &i, json.Unmarshal(data, &i)
 }
 
-// List are the labs that are up, each with its folder: kept ones and those whose owner
-// runs.
+// List returns the labs that are up, each with its folder: those that are kept and those
+// whose owner runs.
 func (r *Registry) List() (labs []Lab) {
 	for n := range Max {
 		dir := r.folder(r.name(n))
@@ -186,7 +186,7 @@ func (r *Registry) Running(name string) bool {
 	return false
 }
 
-// Forget gives up a kept lab: nobody owns it any more.
+// Forget removes the mark of a kept lab, so that nobody owns it any more.
 func (r *Registry) Forget(name string) error {
 	dir := r.folder(name)
 	i, err := readInfo(dir)
@@ -197,7 +197,7 @@ func (r *Registry) Forget(name string) error {
 	return (&Lab{Info: *i, Dir: dir}).Save()
 }
 
-// Sweep removes the folders of labs that owned does not know.
+// Sweep removes the folders of labs for which owned returns false.
 func (r *Registry) Sweep(owned func(string) bool) {
 	entries, _ := os.ReadDir(r.dir)
 	for _, e := range entries {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock opens a file and locks it for this program; closing it, or the program's end,
-// unlocks it.
+// tryLock opens a file and locks it for this program. Closing the file, or the end of the
+// program, unlocks it.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -27,8 +27,8 @@ func tryLock(name string) (*os.File, error) {
 	return f, nil
 }
 
-// ours refuses a folder that another user has made or may write to: it is in a place where
-// everybody may make one.
+// ours returns an error for a folder that another user made or may write to. The folder is
+// in a place where everybody may create one.
 func ours(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {

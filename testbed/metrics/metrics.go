@@ -1,273 +1,274 @@
-// Package metrics evaluates the assertions of scenarios: it makes numbers of the files
-// that a run left, checks the names in an assertion before the run, and judges it
-// after.
-//
-// A number that was not measured is NaN. No comparison with NaN holds, so an assertion
-// about it fails rather than passes on a zero.
+// Package metrics has the names that the assertions of scenarios may use, and computes
+// their values from the files of a run: those of the clients, by the metrics of
+// internal/assert, and those of the switch.
 package metrics
 
 import (
+	"maps"
 	"math"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/expr-lang/expr/types"
+
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// Host has the numbers of one client, as in c.goodput. With several runs counts are sums, goodput
-// and rate means weighted by time, latencies the worst.
-type Host struct {
-	Msgs    float64 `expr:"msgs"`
-	Bytes   float64 `expr:"bytes"`
-	Goodput float64 `expr:"goodput"` // bit/s of messages
-	Rate    float64 `expr:"rate"`    // messages/s
-	Lost    float64 `expr:"lost"`    // messages sent and not received
-	Wrong   float64 `expr:"wrong"`   // messages whose data was not right
-	OK      float64 `expr:"ok"`      // messages whose data was checked and right
-	P50     float64 `expr:"p50_ms"`
-	P99     float64 `expr:"p99_ms"`
-	P999    float64 `expr:"p999_ms"`
-	Max     float64 `expr:"max_ms"`
-	Avg     float64 `expr:"avg_ms"`
-	Seconds float64 `expr:"seconds"`  // that were measured
-	First   float64 `expr:"first_ms"` // first round trip
-	Setup   float64 `expr:"setup_ms"`
-	// Retransmissions and packets of both ends, where the record has both.
-	RTX      float64 `expr:"rtx"`
-	RTXRTO   float64 `expr:"rtx_rto"`
-	RTXSACK  float64 `expr:"rtx_sack"`
-	RTXNack  float64 `expr:"rtx_nack"`
-	RTXProbe float64 `expr:"rtx_probe"`
-	Dup      float64 `expr:"dup"`
-	OOO      float64 `expr:"ooo"`
-	Trimmed  float64 `expr:"trimmed"`
-	ECN      float64 `expr:"ecn"`
-	Tx       float64 `expr:"tx"`
-	Rx       float64 `expr:"rx"`
-	// Drops are datagrams thrown away by reason; 0 for one that did not occur.
-	Drops map[string]float64 `expr:"drops"`
-	Error float64            `expr:"error"` // 1: it ended in error
-	Exit  float64            `expr:"exit"`  // exit status
-	Runs  float64            `expr:"runs"`
+// Reserved are names that no host may have.
+var Reserved = []string{"all", "min", "max", "jain", "net", "line", "took", "sim", "true", "false", "nil", "in", "not", "and", "or", "let", "if", "else", "matches", "contains"}
+
+// A client has the metrics of its record and those of its process. error is 1 if it ended
+// in error.
+var clientNames = func() assert.Names {
+	n := maps.Clone(assert.RunNames())
+	for _, name := range []string{"error", "exit", "runs"} {
+		n[name] = assert.Metric{Name: name}
+	}
+	return n
+}()
+
+// A line and the whole network also have one metric for each decision of the switch.
+var (
+	lineNames = switchNames("packets", "bytes", "sent_packets", "sent_bytes", "max_waiting")
+	netNames  = switchNames("received", "sent")
+)
+
+func switchNames(names ...string) assert.Names {
+	for w := range fabric.NumWhys {
+		names = append(names, w.String())
+	}
+	n := assert.Names{}
+	for _, name := range names {
+		n[name] = assert.Metric{Name: name}
+	}
+	return n
 }
 
-// The fields that are no sums of anything, and so are NaN until they are measured.
-var measured = []string{"Goodput", "Rate", "P50", "P99", "P999", "Max", "Avg", "First", "Setup"}
+func init() { lineNames["rate"] = assert.Metric{Name: "rate", Kind: assert.Bitrate} }
 
-// newHost is a host of which nothing is known.
-func newHost() Host {
-	h := Host{Drops: map[string]float64{}}
-	v := reflect.ValueOf(&h).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Float64 {
-			f.SetFloat(math.NaN())
-		}
+// Names returns the names in a scenario with these clients and lines ("s.to", "spine.0").
+func Names(clients, lines []string) assert.Names {
+	line := assert.Names{}
+	for _, l := range lines {
+		line[l] = lineNames
 	}
-	return h
+	n := assert.Names{
+		"all": clientNames, "min": clientNames, "max": clientNames, "net": netNames, "line": line,
+		"jain": assert.Metric{Name: "jain"}, "took": assert.Metric{Name: "took"}, "sim": types.Bool,
+	}
+	for _, c := range clients {
+		n[c] = clientNames
+	}
+	return n
 }
 
-// ofHost makes the numbers of a client from its result.
-func ofHost(r *result.Host) Host {
-	h := newHost()
-	if r.Exit != nil {
-		h.Exit = float64(*r.Exit)
-		h.Error = 0
-		if *r.Exit != 0 {
-			h.Error = 1
-		}
-	}
-	rec := r.Record
-	if rec == nil {
-		return h
-	}
-	v := reflect.ValueOf(&h).Elem()
-	for i := range v.NumField() {
-		f, name := v.Field(i), v.Type().Field(i).Name
-		if f.Kind() == reflect.Float64 && name != "Exit" && !slices.Contains(measured, name) {
-			f.SetFloat(0)
-		}
-	}
-	if rec.Error != "" || h.Exit > 0 {
-		h.Error = 1
-	}
-	var goodput, rate weighted
-	for i := range rec.Runs {
-		run := &rec.Runs[i]
-		h.Runs++
-		h.Msgs += float64(run.Msgs)
-		h.Bytes += float64(run.Bytes)
-		secs := float64(run.DurationNS) / 1e9
-		h.Seconds += secs
-		if run.Lost != nil {
-			h.Lost += float64(*run.Lost)
-		}
-		if c := run.DataCheck; c != nil {
-			h.OK += float64(c.OK)
-			h.Wrong += float64(c.Wrong)
-		}
-		if run.Error != "" {
-			h.Error = 1
-		}
-		goodput.add(run.GoodputBPS, secs)
-		rate.add(run.MsgsPerS, secs)
-		if l := run.Latency; l != nil {
-			worst(&h.P50, float64(l.P50)/1e6)
-			worst(&h.P99, float64(l.P99)/1e6)
-			worst(&h.P999, float64(l.P999)/1e6)
-			worst(&h.Max, float64(l.Max)/1e6)
-			worst(&h.Avg, l.Mean/1e6)
-		}
-		if run.FirstNS > 0 {
-			worst(&h.First, float64(run.FirstNS)/1e6)
-		}
-		if run.SetupNS > 0 {
-			worst(&h.Setup, float64(run.SetupNS)/1e6)
-		}
-		h.count(&run.Transport)
-		if run.PeerTransport != nil {
-			h.count(run.PeerTransport)
-		}
-	}
-	h.Goodput, h.Rate = goodput.mean(), rate.mean()
-	return h
+// An Env has the names of a run and their values.
+type Env struct {
+	names  assert.Names
+	values map[string]any
+	counts []string // lines of which the switch has counts
 }
 
-func (h *Host) count(c *record.Counters) {
-	h.RTX += float64(c.Rtx())
-	h.RTXRTO += float64(c.RtxRTO)
-	h.RTXSACK += float64(c.RtxSACK)
-	h.RTXNack += float64(c.RtxNack)
-	h.RTXProbe += float64(c.RtxProbe)
-	h.Dup += float64(c.Dup)
-	h.OOO += float64(c.OOO)
-	h.Trimmed += float64(c.Trimmed)
-	h.ECN += float64(c.ECNCE)
-	h.Tx += float64(c.TxPkts)
-	h.Rx += float64(c.RxPkts)
-	for why, n := range c.Drops {
-		h.Drops[why] += float64(n)
+// Of returns the Env of a run. took is the time in seconds from the zero of the timeline to
+// the end of the last client.
+func Of(r *result.Result, took float64) *Env {
+	var clients []map[string]any
+	var names []string
+	var runs []record.Run
+	e := &Env{values: map[string]any{"took": took, "sim": r.Substrate == "sim"}}
+	for i := range r.Hosts {
+		h := &r.Hosts[i]
+		if h.Role != "client" {
+			continue
+		}
+		if h.Record != nil {
+			runs = append(runs, h.Record.Runs...)
+		}
+		c := ofClient(h)
+		e.values[h.Name] = c
+		clients, names = append(clients, c), append(names, h.Name)
 	}
+	all := fold(clients, func(a, b float64) float64 { return a + b })
+	for name, share := range assert.Total(runs) {
+		if strings.HasSuffix(name, "%") {
+			all[name] = share
+		}
+	}
+	e.values["all"], e.values["min"], e.values["max"] = all, fold(clients, math.Min), fold(clients, math.Max)
+	e.values["jain"] = jain(clients)
+	e.network(r)
+	e.names = Names(names, LineNames(&r.Topology))
+	return e
 }
 
-// weighted is a mean of measurements, weighted by the time that each took.
-type weighted struct{ sum, secs float64 }
-
-func (w *weighted) add(v *float64, secs float64) {
-	if v != nil {
-		w.sum += *v * secs
-		w.secs += secs
+// network returns the metrics of the switch.
+func (e *Env) network(r *result.Result) {
+	lines, net := map[string]any{}, filled(netNames, nil)
+	for name, rate := range lineRates(&r.Topology) {
+		lines[name] = filled(lineNames, nil)
+		lines[name].(map[string]any)["rate"] = rate
 	}
+	if st := r.Switch; st != nil {
+		net = filled(netNames, st.Whys)
+		net["received"], net["sent"] = float64(st.Received), float64(st.Sent)
+		for name, l := range st.Lines {
+			v := filled(lineNames, l.Whys)
+			v["packets"], v["bytes"] = float64(l.Packets), float64(l.Bytes)
+			v["sent_packets"], v["sent_bytes"] = float64(l.SentPkts), float64(l.SentB)
+			v["max_waiting"], v["rate"] = float64(l.MaxWait), lineRates(&r.Topology)[name]
+			lines[name] = v
+			e.counts = append(e.counts, name)
+		}
+	}
+	e.values["net"], e.values["line"] = net, lines
 }
 
-func (w *weighted) mean() float64 { return w.sum / w.secs } // NaN of nothing
-
-func worst(to *float64, v float64) {
-	if math.IsNaN(*to) || v > *to {
-		*to = v
+// filled returns values of names; those that are not among the counts are 0.
+func filled(names assert.Names, counts map[string]uint64) map[string]any {
+	v := map[string]any{}
+	for name := range names {
+		v[name] = float64(counts[name])
 	}
+	return v
 }
 
-// fold makes one Host of several, field by field, without values that were not
+// lineRates returns the configured rates of the lines of a switch in bit/s.
+func lineRates(cfg *fabric.Config) map[string]float64 {
+	m := map[string]float64{}
+	for _, p := range cfg.Ports {
+		m[p.Name+".from"], m[p.Name+".to"] = float64(p.From.Rate), float64(p.To.Rate)
+	}
+	for i, s := range cfg.Spines {
+		m["spine."+strconv.Itoa(i)] = float64(s.Rate)
+	}
+	return m
+}
+
+// LineNames returns the names of the lines of a switch.
+func LineNames(cfg *fabric.Config) []string { return slices.Sorted(maps.Keys(lineRates(cfg))) }
+
+// unmeasured returns the metrics of a client without a result.
+func unmeasured() map[string]any {
+	v := map[string]any{}
+	for name, is := range clientNames {
+		if _, ok := is.(assert.Metric); ok {
+			v[name] = math.NaN()
+		}
+	}
+	v[assert.Reasons] = map[string]float64{}
+	return v
+}
+
+// ofClient returns the metrics of a client from its result.
+func ofClient(h *result.Host) map[string]any {
+	v := unmeasured()
+	failed := h.Exit != nil && *h.Exit != 0
+	if rec := h.Record; rec != nil {
+		maps.Copy(v, assert.Total(rec.Runs))
+		v["runs"] = float64(len(rec.Runs))
+		failed = failed || rec.Error != "" || slices.ContainsFunc(rec.Runs, func(r record.Run) bool { return r.Error != "" })
+	}
+	if h.Exit != nil {
+		v["exit"] = float64(*h.Exit)
+	}
+	if h.Exit != nil || h.Record != nil {
+		v["error"] = 0.0
+		if failed {
+			v["error"] = 1.0
+		}
+	}
+	return v
+}
+
+// fold combines several clients into one, metric by metric, ignoring values that were not
 // measured.
-func fold(hosts []Host, f func(a, b float64) float64) Host {
-	out := newHost()
-	o := reflect.ValueOf(&out).Elem()
-	for _, h := range hosts {
-		v := reflect.ValueOf(h)
-		for i := range v.NumField() {
-			if v.Field(i).Kind() != reflect.Float64 {
+func fold(clients []map[string]any, f func(a, b float64) float64) map[string]any {
+	out := unmeasured()
+	why := out[assert.Reasons].(map[string]float64)
+	for _, c := range clients {
+		for name, v := range c {
+			b, ok := v.(float64)
+			if !ok || math.IsNaN(b) {
 				continue
 			}
-			a, b := o.Field(i).Float(), v.Field(i).Float()
-			switch {
-			case math.IsNaN(b):
-			case math.IsNaN(a):
-				o.Field(i).SetFloat(b)
-			default:
-				o.Field(i).SetFloat(f(a, b))
+			if a := out[name].(float64); !math.IsNaN(a) {
+				b = f(a, b)
 			}
+			out[name] = b
 		}
-		for why, n := range h.Drops {
-			if old, ok := out.Drops[why]; ok {
+		for reason, n := range c[assert.Reasons].(map[string]float64) {
+			if old, ok := why[reason]; ok {
 				n = f(old, n)
 			}
-			out.Drops[why] = n
+			why[reason] = n
 		}
 	}
 	return out
 }
 
-// jain is Jain's index of fairness: 1 if all have the same, 1/n if one has all. A
-// client that measured nothing got nothing.
-func jain(hosts []Host) float64 {
+// jain returns Jain's index of fairness: 1 if all have the same, 1/n if one has all. A
+// client that measured nothing counts as 0.
+func jain(clients []map[string]any) float64 {
 	var sum, squares float64
-	for _, h := range hosts {
-		if !math.IsNaN(h.Goodput) {
-			sum += h.Goodput
-			squares += h.Goodput * h.Goodput
+	for _, c := range clients {
+		if g := c["goodput"].(float64); !math.IsNaN(g) {
+			sum += g
+			squares += g * g
 		}
 	}
-	return sum * sum / (float64(len(hosts)) * squares)
+	return sum * sum / (float64(len(clients)) * squares)
 }
 
-// whyNames are the names of the switch's decisions.
-func whyNames() []string {
-	var names []string
-	for w := range fabric.NumWhys {
-		names = append(names, w.String())
+// Evaluate evaluates an assertion. It returns whether the assertion is true, and the values
+// of its names.
+func (e *Env) Evaluate(src string) (pass bool, found string, err error) {
+	x, err := e.names.Compile(src)
+	if err != nil {
+		return false, "", err
 	}
-	return names
+	return x.Evaluate(e.values)
 }
 
-// The numbers of a line and of the whole network, beside one for each decision.
-var (
-	lineNames = []string{"packets", "bytes", "sent_packets", "sent_bytes", "max_waiting", "rate"}
-	netNames  = []string{"received", "sent"}
-)
+// kept are the metrics of a client that go into a result.
+var kept = strings.Fields(`msgs bytes goodput rate lost wrong ok p50_ms p99_ms p999_ms max_ms avg_ms seconds first_ms setup_ms
+	rtx rtx_rto rtx_sack rtx_nack rtx_probe dup ooo trimmed ecn tx rx error exit runs`)
 
-// structOf is a struct of numbers with these names, so that a misspelt one is found when
-// the assertion is compiled.
-func structOf(names []string) reflect.Type {
-	var fields []reflect.StructField
-	for _, n := range names {
-		fields = append(fields, reflect.StructField{
-			Name: "X" + strings.ReplaceAll(n, "-", "_"), Type: reflect.TypeFor[float64](),
-			Tag: reflect.StructTag(`expr:"` + n + `"`),
-		})
-	}
-	return reflect.StructOf(fields)
-}
-
-var (
-	lineType = structOf(append(slices.Clone(lineNames), whyNames()...))
-	netType  = structOf(append(slices.Clone(netNames), whyNames()...))
-)
-
-// filled is a struct of t with the values by name.
-func filled(t reflect.Type, values map[string]float64) reflect.Value {
-	v := reflect.New(t).Elem()
-	for i := range t.NumField() {
-		v.Field(i).SetFloat(values[t.Field(i).Tag.Get("expr")])
-	}
-	return v
-}
-
-// flat puts the numbers of a struct into a map under PREFIX.NAME; NaN is left out.
-func flat(to map[string]float64, prefix string, v reflect.Value) {
-	for i := range v.NumField() {
-		name := prefix + "." + v.Type().Field(i).Tag.Get("expr")
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Float64:
-			if x := f.Float(); !math.IsNaN(x) && !math.IsInf(x, 0) {
-				to[name] = x
-			}
-		case reflect.Map:
-			for it := f.MapRange(); it.Next(); {
-				to[name+"."+it.Key().String()] = it.Value().Float()
-			}
+// Flat returns values by name for a result, without those that were not measured.
+func (e *Env) Flat() map[string]float64 {
+	flat := map[string]float64{}
+	put := func(name string, v any) {
+		if x, ok := v.(float64); ok && !math.IsNaN(x) && !math.IsInf(x, 0) {
+			flat[name] = x
 		}
 	}
+	fields := func(name string, v map[string]any) {
+		for f, x := range v {
+			put(name+"."+f, x)
+		}
+	}
+	for name, is := range e.values {
+		v, ok := is.(map[string]any)
+		switch reasons, client := v[assert.Reasons].(map[string]float64); {
+		case client:
+			for _, f := range kept {
+				put(name+"."+f, v[f])
+			}
+			for why, n := range reasons {
+				put(name+".drops."+why, n)
+			}
+		case name == "line":
+			for _, l := range e.counts {
+				fields("line."+l, v[l].(map[string]any))
+			}
+		case ok:
+			fields(name, v)
+		default:
+			put(name, is)
+		}
+	}
+	return flat
 }

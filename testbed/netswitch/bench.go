@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A BenchConfig says what Bench measures.
+// A BenchConfig configures Bench.
 type BenchConfig struct {
 	// Sizes are the lengths of the IP packets in bytes, 28 to 9000. None: 1400 and 100.
 	Sizes []int
-	// Trial is how long packets are sent at one rate. 0: a second.
+	// Trial is how long packets are sent at each rate. 0: a second.
 	Trial time.Duration
 	// Steps is how many rates are tried by bisection. 0: 8.
 	Steps int
@@ -46,15 +46,15 @@ func (c *BenchConfig) check() error {
 // A Speed is the rate at which one core forwards from one port to another.
 type Speed struct {
 	Size int `json:"size"` // of the IP packets in bytes
-	// PPS is the highest rate, in packets per second, that was forwarded without a loss: all
-	// packets arrived, and none later than drained after the last was sent. 0: none of the rates
-	// that were tried.
+	// PPS is the highest rate, in packets per second, that was forwarded without a loss:
+	// all packets arrived, none later than drained after the last was sent. 0: no rate that
+	// was tried.
 	PPS float64 `json:"pps"`
-	// Overload is how many packets arrive per second when more are sent than can be
-	// forwarded, and Offered how many were sent.
+	// Overload is how many packets per second arrive when more are sent than can be
+	// forwarded. Offered is how many were sent.
 	Overload float64 `json:"overload_pps"`
 	Offered  float64 `json:"offered_pps"`
-	// CPU is the processor time that one packet took in the switch.
+	// CPU is the processor time of the switch for one packet.
 	CPU time.Duration `json:"cpu_ns"`
 }
 
@@ -62,19 +62,19 @@ type Speed struct {
 type BenchResult struct {
 	Speeds []Speed `json:"speeds"`
 	// SwitchCPU is the processor that the switch was pinned to, LoadCPU that of the
-	// generator. Equal: there is one alone, and PPS is what the processor time of a
-	// packet would allow.
+	// generator. If they are equal there is only one, and PPS is computed from the
+	// processor time of a packet.
 	SwitchCPU int `json:"switch_cpu"`
 	LoadCPU   int `json:"load_cpu"`
 }
 
-// drained is how long after the last packet was sent all must have arrived: a
-// queue that grew has outlasted it.
+// drained is how long after the last packet was sent all must have arrived. A queue that
+// had grown during the trial takes longer.
 const drained = 10 * time.Millisecond
 
-// Calibrate measures within two seconds how many packets of 1400 bytes the switch
-// forwards per second and core on this machine, without a loss. It needs the
-// privilege to make network namespaces, which end with it.
+// Calibrate measures within two seconds how many packets of 1400 bytes the switch forwards
+// per second and core on this machine without a loss. It needs the privilege to make
+// network namespaces, which it removes.
 func Calibrate(ctx context.Context) (pps float64, err error) {
 	r, err := Bench(ctx, Quick)
 	if err != nil {

@@ -20,26 +20,26 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// Bench measures how many packets the switch forwards per second: from a generator
-// in one namespace through the switch in another to a UDP socket in a third. The switch's
-// goroutine is pinned to one processor, the generator to another.
+// Bench measures how many packets the switch forwards per second. A generator in one
+// namespace sends through the switch in another to a UDP socket in a third. The switch's
+// goroutine and the generator are pinned to different processors.
 //
-// The namespaces have no name: the kernel removes them and what is in them when the
-// call is over, however it ends.
+// The namespaces have no name, so the kernel removes them when the call is over, however it
+// ends.
 func Bench(ctx context.Context, cfg BenchConfig) (*BenchResult, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	res := &BenchResult{}
 	if runtime.GOMAXPROCS(0) < 2 {
-		// Generator and switch run at a time, each on its thread.
+		// Generator and switch run at the same time, each on its own thread.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	}
 	cpus, err := allowedCPUs()
 	if err != nil {
 		return nil, err
 	}
-	// The first ones are where machines put their interrupts.
+	// Machines put their interrupts on the first processors.
 	res.SwitchCPU, res.LoadCPU = cpus[len(cpus)-1], cpus[0]
 	for _, size := range cfg.Sizes {
 		s, err := benchSize(ctx, &cfg, size, res)
@@ -81,8 +81,8 @@ type lab struct {
 	toIndex       int
 }
 
-// inThread runs f on a thread that ends with it, so that f may change the thread's
-// namespace and the like.
+// inThread runs f on a thread that ends with it. So f may change the thread's namespace and
+// similar state.
 func inThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -92,8 +92,8 @@ func inThread(f func() error) error {
 	return <-done
 }
 
-// keepNamespace runs f on a thread of its own and then puts that back into the
-// namespace it came from: the first thread of a process cannot end.
+// keepNamespace runs f on a thread of its own and then returns the thread to its first
+// namespace, because the first thread of a process cannot end.
 func keepNamespace(f func() error) error {
 	return inThread(func() error {
 		was, err := netns.Get()
@@ -137,16 +137,15 @@ func join(a netns.NsHandle, aDev, aAddr string, b netns.NsHandle, bDev, bAddr st
 		if err := netlink.LinkAdd(v); err != nil {
 			return fmt.Errorf("veth %s: %w", aDev, err)
 		}
-		if err := upLink(aDev, aAddr); err != nil {
+		if err := bringUp(aDev, aAddr); err != nil {
 			return err
 		}
-		return inNamespace(b, func() error { return upLink(bDev, bAddr) })
+		return inNamespace(b, func() error { return bringUp(bDev, bAddr) })
 	})
 }
 
-// upLink gives an interface of the calling thread's namespace an address and
-// takes it up.
-func upLink(dev, addr string) error {
+// bringUp gives an interface of the calling thread's namespace an address and sets it up.
+func bringUp(dev, addr string) error {
 	l, err := netlink.LinkByName(dev)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", dev, err)
@@ -164,7 +163,7 @@ func upLink(dev, addr string) error {
 	return nil
 }
 
-// route makes gw the way to all other networks of a namespace.
+// route makes gw the route to all other networks of a namespace.
 func route(ns netns.NsHandle, gw string) error {
 	return inNamespace(ns, func() error {
 		_, all, _ := net.ParseCIDR("0.0.0.0/0")
@@ -172,8 +171,8 @@ func route(ns netns.NsHandle, gw string) error {
 	})
 }
 
-// Of a lab. RFC 2544's block is for benchmarks; nothing outside of the namespaces
-// sees it.
+// Addresses of a lab. RFC 2544 reserves this block for benchmarks; nothing outside the
+// namespaces sees them.
 const (
 	labIn, labOut = "198.18.100.", "198.18.101."
 )
@@ -186,7 +185,7 @@ func labPorts(from, to fabric.Line) []fabric.Port {
 	}
 }
 
-// newLab makes the namespaces and the links between them.
+// newLab makes the namespaces and the veth pairs between them.
 func newLab(mtu int) (*lab, error) {
 	l := &lab{from: netns.None(), mid: netns.None(), to: netns.None()}
 	if err := l.open(mtu); err != nil {
@@ -263,7 +262,7 @@ func (l *lab) close() {
 	}
 }
 
-// arrived is how many packets have come out at the far end.
+// arrived returns how many packets have arrived at the far end.
 func (l *lab) arrived() (uint64, error) {
 	k, err := l.toL.LinkByIndex(l.toIndex)
 	if err != nil {
@@ -273,7 +272,7 @@ func (l *lab) arrived() (uint64, error) {
 }
 
 func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult) (_ *Speed, err error) {
-	// Lines as scenarios have them, but so fast that they never hold anything up.
+	// Lines as in scenarios, but so fast that they never delay a packet.
 	from := fabric.Line{Rules: []fabric.Rule{{Name: "ack loss", Match: fabric.Match{Kind: "ack"}, Loss: 0.01}}}
 	to := fabric.Line{Rate: 400e9, Queue: 16 << 20, ECN: &fabric.ECN{Min: 4 << 20, Max: 8 << 20}}
 	l, err := newLab(max(1500, size))
@@ -323,12 +322,12 @@ func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult
 		s.PPS = float64(time.Second) / float64(max(s.CPU, 1))
 		return s, nil
 	}
-	// Bisect between nothing and a little more than what came through.
+	// Bisect between 0 and a little more than arrived.
 	lo, hi := 0.0, 1.1*s.Overload
 	for try, i := 0.9*s.Overload, 0; i < cfg.Steps; i++ {
 		t, err := b.run(ctx, try, cfg.Trial)
 		if err == nil && !t.clean {
-			// Something else may have had the processor: only a rate that fails twice is
+			// Another process may have used the processor: only a rate that fails twice is
 			// too high.
 			t, err = b.run(ctx, try, cfg.Trial)
 		}
@@ -382,7 +381,7 @@ func (b *bench) run(ctx context.Context, rate float64, d time.Duration) (*trial,
 		return nil, err
 	}
 	end := time.Now()
-	// Until all are there, or none come any more.
+	// Wait until all packets have arrived, or no more arrive.
 	last, lastAt := uint64(0), end
 	for {
 		n, err := b.l.arrived()
@@ -407,7 +406,7 @@ func (b *bench) run(ctx context.Context, rate float64, d time.Duration) (*trial,
 	return t, nil
 }
 
-// usage is what the switch lost so far, and the processor time that forwarding took.
+// usage returns the losses of the switch so far, and the processor time of forwarding.
 func (s *Switch) usage() (lost uint64, cpu time.Duration, err error) {
 	err = s.do(func(time.Duration) {
 		for _, p := range s.ports {
@@ -437,8 +436,8 @@ type generator struct {
 	msgs  [benchBatch]mmsghdr
 }
 
-// newSink opens the socket that packets go to. Nobody reads: they go all the way through
-// the stack and then find the buffer full.
+// newSink opens the socket that packets go to. Nobody reads it: the packets pass the whole
+// stack and then find the buffer full.
 func (l *lab) newSink() (fd int, err error) {
 	err = inNamespace(l.to, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -488,8 +487,8 @@ func (l *lab) newGenerator(size, cpu int) (*generator, error) {
 
 func (g *generator) close() { _ = unix.Close(g.fd) }
 
-// send sends rate packets a second for d. It returns how many the kernel took, and how
-// long that was.
+// send sends rate packets a second for d. It returns how many the kernel accepted, and how
+// long that took.
 func (g *generator) send(ctx context.Context, rate float64, d time.Duration) (sent uint64, took time.Duration, err error) {
 	err = inThread(func() error {
 		if err := pinThread(g.cpu); err != nil {

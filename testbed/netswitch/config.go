@@ -15,12 +15,11 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// A Config is the file that the program reads.
+// A Config is the configuration file of the switch program.
 type Config struct {
 	Fabric fabric.Config `json:"fabric"`
-	// Interfaces names the network interface of a port, by the port's name. A port
-	// without an entry takes the interface that has an address within one of the
-	// port's Addrs.
+	// Interfaces names the network interface of a port, by the port's name. A port without
+	// an entry uses the interface that has an address within one of the port's Addrs.
 	Interfaces map[string]string `json:"interfaces,omitempty"`
 }
 
@@ -50,8 +49,8 @@ type Options struct {
 // DefaultSpin is about what a processor of a virtual machine takes to wake up.
 const DefaultSpin = 50 * time.Microsecond
 
-// ReadConfig reads a Config. Errors name the file and what is wrong with it in
-// one line; contradictions within the fabric are Open's to find.
+// ReadConfig reads a Config. Its errors are one line that names the file and the fault.
+// Open finds contradictions within the fabric.
 func ReadConfig(path string) (Config, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -84,8 +83,8 @@ func decodeStrict(b []byte, v any) error {
 	return nil
 }
 
-// A link is an interface that a port can use.
-type link struct {
+// A netInterface is an interface that a port can use.
+type netInterface struct {
 	name  string
 	index int
 	mtu   int
@@ -95,8 +94,8 @@ type link struct {
 	own6  netip.Addr
 }
 
-// chooseLinks finds the interface of each port of c among links.
-func chooseLinks(c *Config, links []*link) ([]*link, error) {
+// chooseInterfaces finds the interface of each port of c among ifaces.
+func chooseInterfaces(c *Config, ifaces []*netInterface) ([]*netInterface, error) {
 	names := make([]string, len(c.Fabric.Ports))
 	for i := range c.Fabric.Ports {
 		names[i] = c.Fabric.Ports[i].Name
@@ -107,14 +106,14 @@ func chooseLinks(c *Config, links []*link) ([]*link, error) {
 		}
 	}
 	taken := map[string]string{}
-	chosen := make([]*link, len(names))
+	chosen := make([]*netInterface, len(names))
 	for i, name := range names {
-		var l *link
+		var l *netInterface
 		var err error
 		if dev := c.Interfaces[name]; dev != "" {
-			l, err = byName(dev, links)
+			l, err = byName(dev, ifaces)
 		} else {
-			l, err = byAddr(c.Fabric.Ports[i].Addrs, links)
+			l, err = byAddr(c.Fabric.Ports[i].Addrs, ifaces)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("port %q: %w", name, err)
@@ -128,18 +127,18 @@ func chooseLinks(c *Config, links []*link) ([]*link, error) {
 	return chosen, nil
 }
 
-func byName(dev string, links []*link) (*link, error) {
-	for _, l := range links {
+func byName(dev string, ifaces []*netInterface) (*netInterface, error) {
+	for _, l := range ifaces {
 		if l.name == dev {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no interface %s here; there are %s", dev, listLinks(links))
+	return nil, fmt.Errorf("there is no interface %s here; there are %s", dev, listInterfaces(ifaces))
 }
 
-func byAddr(ports []netip.Prefix, links []*link) (*link, error) {
+func byAddr(ports []netip.Prefix, ifaces []*netInterface) (*netInterface, error) {
 	for _, want := range ports {
-		for _, l := range links {
+		for _, l := range ifaces {
 			for _, have := range l.addrs {
 				if want.Contains(have.Addr()) {
 					return l, nil
@@ -152,12 +151,12 @@ func byAddr(ports []netip.Prefix, links []*link) (*link, error) {
 		s[i] = ports[i].String()
 	}
 	return nil, fmt.Errorf("no interface has an address in %s (%s): give it one, or name the port's in \"interfaces\"",
-		strings.Join(s, ", "), listLinks(links))
+		strings.Join(s, ", "), listInterfaces(ifaces))
 }
 
-func listLinks(links []*link) string {
+func listInterfaces(ifaces []*netInterface) string {
 	var s []string
-	for _, l := range links {
+	for _, l := range ifaces {
 		e := l.name
 		for _, a := range l.addrs {
 			e += " " + a.String()

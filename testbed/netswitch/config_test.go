@@ -40,8 +40,8 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-func TestChooseLinks(t *testing.T) {
-	links := []*link{
+func TestChooseInterfaces(t *testing.T) {
+	ifaces := []*netInterface{
 		{name: "eth0", addrs: []netip.Prefix{netip.MustParsePrefix("172.17.0.2/16")}},
 		{name: "eth1", addrs: []netip.Prefix{netip.MustParsePrefix("198.18.101.1/24")}},
 		{name: "eth2", addrs: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("198.18.100.1/24")}},
@@ -50,11 +50,11 @@ func TestChooseLinks(t *testing.T) {
 		{Name: "a", Addrs: []netip.Prefix{netip.MustParsePrefix("198.18.100.0/24")}},
 		{Name: "b", Addrs: []netip.Prefix{netip.MustParsePrefix("198.18.101.0/24")}},
 	}
-	got, err := chooseLinks(&Config{Fabric: fabric.Config{Ports: ports}}, links)
+	got, err := chooseInterfaces(&Config{Fabric: fabric.Config{Ports: ports}}, ifaces)
 	if err != nil || got[0].name != "eth2" || got[1].name != "eth1" {
 		t.Errorf("by address: %v %v", got, err)
 	}
-	got, err = chooseLinks(&Config{Fabric: fabric.Config{Ports: ports}, Interfaces: map[string]string{"a": "eth0"}}, links)
+	got, err = chooseInterfaces(&Config{Fabric: fabric.Config{Ports: ports}, Interfaces: map[string]string{"a": "eth0"}}, ifaces)
 	if err != nil || got[0].name != "eth0" || got[1].name != "eth1" {
 		t.Errorf("by name: %v %v", got, err)
 	}

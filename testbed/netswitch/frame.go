@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Ethernet, ARP and neighbour discovery, as far as a switch must speak them to
-// learn where hosts are. Functions here borrow their arguments.
+// Ethernet, ARP and neighbour discovery, as far as the switch needs them to find hosts. The
+// functions borrow their arguments.
 
 const (
 	ethHeader = 14
@@ -28,7 +28,7 @@ type mac [6]byte
 
 var broadcast = mac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// unicast reports whether m can be that of one interface.
+// unicast reports whether m can be the address of one interface.
 func (m mac) unicast() bool { return m[0]&1 == 0 && m != mac{} }
 
 // appendEthernet appends the header of a frame.
@@ -64,7 +64,7 @@ func parseIP(b []byte) (ip []byte, src, dst netip.Addr, ok bool) {
 	return nil, src, dst, false
 }
 
-// ipDst is the destination of a packet that parseIP took.
+// ipDst returns the destination of a packet that parseIP accepted.
 func ipDst(ip []byte) netip.Addr {
 	if ip[0]>>4 == 6 {
 		return netip.AddrFrom16([16]byte(ip[24:]))
@@ -72,9 +72,9 @@ func ipDst(ip []byte) netip.Addr {
 	return netip.AddrFrom4([4]byte(ip[16:]))
 }
 
-// completeChecksum writes the checksum of a TCP or UDP packet that its sender left
-// to hardware which is not there. It reports whether it could: not for fragments,
-// IPv6 extension headers and other protocols.
+// completeChecksum writes the checksum of a TCP or UDP packet that its sender left to
+// hardware which does not exist. It reports whether it could: it cannot for fragments, IPv6
+// extension headers and other protocols.
 func completeChecksum(ip []byte) bool {
 	var proto uint8
 	var l4, pseudo []byte
@@ -143,7 +143,7 @@ func parseARP(b []byte) (m mac, a netip.Addr, ok bool) {
 	return m, netip.AddrFrom4([4]byte(b[14:18])), m.unicast()
 }
 
-// appendARPRequest appends a frame that asks who has target.
+// appendARPRequest appends a frame with an ARP request for target.
 func appendARPRequest(b []byte, from mac, fromIP, target netip.Addr) []byte {
 	b = appendEthernet(b, broadcast, from, typeARP)
 	b = append(b, 0, 1, 0x08, 0, 6, 4, 0, arpRequest)
@@ -172,7 +172,7 @@ func appendSolicitation(b []byte, from mac, fromIP, target netip.Addr) []byte {
 	return b
 }
 
-// parseAdvertisement reads who a neighbour advertisement is about.
+// parseAdvertisement reads the address that a neighbour advertisement announces.
 func parseAdvertisement(ip []byte) (m mac, a netip.Addr, ok bool) {
 	if len(ip) < 40+32 || ip[0]>>4 != 6 || ip[6] != protoICMPv6 || ip[40] != 136 || ip[64] != 2 || ip[65] != 1 {
 		return m, a, false

@@ -13,11 +13,12 @@ type Stats struct {
 	Health Health        `json:"health"`
 }
 
-// Health tells whether the switch could do what its fabric decided. Counts are
+// Health reports whether the switch could carry out what its fabric decided. Counts are
 // since the start.
 type Health struct {
 	// Drops are packets that the switch itself lost: the sum of RingFull, SendFailed,
-	// LinkDrops, and the fabric's lost_full. LateP99 is the worse one of Leave.P99 and Wait.P99.
+	// LinkDrops, and the fabric's lost_full. LateP99 is the greater of Leave.P99 and
+	// Wait.P99.
 	Drops   uint64        `json:"drops"`
 	LateP99 time.Duration `json:"late_p99_ns"`
 	// PPS is packets sent per second in the last whole second, MaxPPS the most
@@ -25,45 +26,46 @@ type Health struct {
 	PPS    float64 `json:"pps"`
 	MaxPPS float64 `json:"max_pps"`
 
-	// Leave is how much later than due packets left (until the kernel had delivered
-	// the batch they were in), Wait how long they lay before the switch looked at them.
+	// Leave is how much later than due packets left, until the kernel had delivered their
+	// batch. Wait is how long they waited before the switch read them.
 	Leave Late `json:"leave"`
 	Wait  Late `json:"wait"`
 
-	// RingFull found no room on the way in, SendFailed none on the way out. LinkDrops were
-	// lost by the kernel between the host's interface and the socket.
+	// RingFull are packets that found no room in the receive ring, SendFailed those that
+	// found none on the way out. LinkDrops are packets that the kernel lost between the
+	// host's interface and the socket.
 	RingFull   uint64 `json:"ring_full"`
 	SendFailed uint64 `json:"send_failed"`
 	LinkDrops  uint64 `json:"link_drops"`
 
-	// Not losses of the switch, but worth a look. Unresolved had a destination
-	// that does not answer ARP. Oversize were longer than the interface's MTU: trains of
-	// segments that the sender's host should have split; they are dropped. Malformed were no
-	// IP packets. Checksums were computed here because the sender left them to
-	// its hardware.
+	// These are not losses of the switch, but need attention. Unresolved are packets to a
+	// host that does not answer ARP. Oversize are packets longer than the interface's MTU:
+	// trains that the sender's host should have split; they are dropped. Malformed are
+	// frames without an IP packet. Checksums were computed here because the sender left
+	// them to its hardware.
 	Unresolved uint64 `json:"unresolved"`
 	Oversize   uint64 `json:"oversize"`
 	Malformed  uint64 `json:"malformed"`
 	Checksums  uint64 `json:"checksums"`
-	// LinkErrors is how often an interface went down or away.
+	// LinkErrors is how often an interface went down or disappeared.
 	LinkErrors uint64 `json:"link_errors"`
-	// Realtime says that the forwarding thread may have real-time priority. Demoted is how
-	// often it gave that up for a while, because it had no time to sleep.
+	// Realtime says that the forwarding thread may use real-time priority. Demoted is how
+	// often it gave the priority up for a while because it had no time to sleep.
 	Realtime bool   `json:"realtime"`
 	Demoted  uint64 `json:"demoted"`
-	// LogLines were written, LogDropped had no room in the log.
+	// LogLines are the lines written to the log, LogDropped the lines that found no room in
+	// it.
 	LogLines   uint64 `json:"log_lines"`
 	LogDropped uint64 `json:"log_dropped"`
 
-	// Warnings are sentences for a reader about those of the above that should not be.
+	// Warnings are sentences for people about counts that should be 0.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// lateTooMuch is when lateness spoils a verdict.
+// lateTooMuch is the lateness that makes a verdict worthless.
 const lateTooMuch = 5 * time.Millisecond
 
-// warn adds the sentences that follow from the counts; full is the fabric's
-// lost_full.
+// warn adds the warnings that follow from the counts; full is the fabric's lost_full.
 func (h *Health) warn(full uint64) {
 	add := func(n uint64, format string) {
 		if n > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// maxEvent is the longest event that is read, in bytes.
+// maxEvent bounds the length of an event in bytes.
 const maxEvent = 1 << 20
 
 func newServer(e engine) *http.Server {
@@ -84,7 +84,7 @@ func newHandler(e engine) http.Handler {
 	return mux
 }
 
-// errEnded is the answer of a switch that forwards no more.
+// errEnded is the error of a switch that no longer forwards.
 var errEnded = errors.New("the switch is ending")
 
 func answer(w http.ResponseWriter, v any) {
@@ -92,7 +92,7 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// collector shows an engine to Prometheus.
+// A collector exports an engine's counters to Prometheus.
 type collector struct{ e engine }
 
 var (

@@ -9,7 +9,7 @@ import (
 // lateness counts how late things happened. It belongs to one goroutine.
 type lateness struct{ h *hdrhistogram.Histogram }
 
-// maxLate is the largest value that is told apart; a later one counts as it.
+// maxLate is the largest value that is counted separately; a greater one counts as it.
 const maxLate = 100 * time.Second
 
 func newLateness() *lateness {

@@ -12,18 +12,18 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// Bounds of the decision log. Decisions that do not fit are counted; nothing waits for
-// room.
+// Bounds of the decision log. Decisions that do not fit are counted; the switch never waits
+// for the log.
 const (
 	logChunk   = 512                    // decisions handed to the writer at once
 	logChunks  = 64                     // that may wait for it
 	logPartial = 100 * time.Millisecond // how long an unfilled chunk is kept
-	// DefaultLogMax is how many bytes of log are written at most.
+	// DefaultLogMax is the most bytes of log that are written.
 	DefaultLogMax = 1 << 30
 )
 
-// A decisionLog writes decisions as JSON lines, one goroutine behind the one that
-// forwards. add and tick belong to that one.
+// A decisionLog writes decisions as JSON lines in a goroutine of its own. add and tick
+// belong to the forwarding goroutine.
 type decisionLog struct {
 	all     bool
 	cur     []fabric.Decision
@@ -39,7 +39,7 @@ type decisionLog struct {
 	max int64
 }
 
-// newDecisionLog takes out. The writer runs until close.
+// newDecisionLog makes a log that owns out. Its writer runs until close.
 func newDecisionLog(out io.WriteCloser, all bool, maxBytes int64) *decisionLog {
 	l := &decisionLog{
 		all: all, out: out, max: maxBytes,
@@ -71,8 +71,8 @@ func (l *decisionLog) add(d *fabric.Decision) {
 	}
 }
 
-// tick hands over a chunk that was kept for long. It returns when it wants to be called
-// again; ok is false if nothing is kept.
+// tick passes on a chunk that was kept for long. It returns when it must be called again;
+// ok is false if nothing is kept.
 func (l *decisionLog) tick(now time.Duration) (at time.Duration, ok bool) {
 	if len(l.cur) == 0 {
 		return 0, false
@@ -134,8 +134,8 @@ func (l *decisionLog) write() {
 	fail(l.out.Close())
 }
 
-// A Line is one line of the decision log. Times are nanoseconds of the switch's
-// clock, as those of /stats.
+// A Line is one line of the decision log. Times are nanoseconds of the switch's clock, as
+// in /stats.
 type Line struct {
 	At   time.Duration  `json:"at_ns"`
 	ID   uint64         `json:"id"`
@@ -150,13 +150,13 @@ type Line struct {
 	PDC  uint16         `json:"pdc,omitempty"`
 }
 
-// memo keeps the text of addresses and names as JSON: there are few.
+// A memo caches the JSON text of addresses and names: there are few of them.
 type memo struct {
 	addrs map[netip.AddrPort]string
 	names map[string]string
 }
 
-// memoMax bounds both: source ports are many where every message has its own.
+// memoMax bounds both caches: there are many source ports if every message has its own.
 const memoMax = 1 << 14
 
 func (m *memo) addr(a netip.AddrPort) string {
@@ -185,8 +185,8 @@ func (m *memo) name(n string) string {
 	return s
 }
 
-// appendDecision appends d as a Line and a newline, as encoding/json would, without
-// its cost for each packet.
+// appendDecision appends d as a Line and a newline. It writes what encoding/json would, at
+// less cost per packet.
 func appendDecision(b []byte, d *fabric.Decision, m *memo) []byte {
 	b = append(b, `{"at_ns":`...)
 	b = strconv.AppendInt(b, int64(d.At), 10)

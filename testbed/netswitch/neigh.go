@@ -8,36 +8,36 @@ import (
 
 // Bounds of the neighbour table of one port.
 const (
-	// maxNeighbours is how many hosts a port may have behind it; more are not reached.
+	// maxNeighbours is the most hosts behind a port; further hosts cannot be reached.
 	maxNeighbours = 4096
-	// maxHeld is how many packets wait for the address of one host; more are lost,
+	// maxPending is how many packets wait for the address of one host; more are lost,
 	// as in the kernel (unres_qlen).
-	maxHeld = 128
-	// askEvery is how often a host is asked for, askTimes how often before the
-	// packets that wait for it are given up.
+	maxPending = 128
+	// askEvery is the interval between requests for a host's address. askTimes is how many
+	// requests are sent before the packets that wait for it are dropped.
 	askEvery = 250 * time.Millisecond
 	askTimes = 4
-	// freshFor is how long a host counts as there after it was heard. An older
-	// one is asked for again while packets are sent to it: it may have been
-	// replaced by another with its address.
+	// freshFor is how long a host counts as present after it was heard. An older one is
+	// asked for again while packets are sent to it, because another host may have taken its
+	// address.
 	freshFor = time.Second
 )
 
 // A neighbour is a host behind a port.
 type neighbour struct {
-	mac   mac
-	known bool
-	heard time.Duration
-	asked time.Duration // last; with asks
-	asks  int           // without an answer
-	held  [][]byte      // packets that wait for mac
+	mac     mac
+	known   bool
+	heard   time.Duration
+	asked   time.Duration // last; with asks
+	asks    int           // without an answer
+	pending [][]byte      // packets that wait for mac
 }
 
-// neighbours are the hosts behind one port. It has no clock and no socket.
+// neighbours are the hosts behind one port. The type uses no clock and no socket.
 type neighbours struct {
 	addrs   []netip.Prefix // where they may be
 	m       map[netip.Addr]*neighbour
-	waiting int // entries with packets held
+	waiting int // entries with pending packets
 
 	last    netip.Addr // the one that find found last
 	lastN   *neighbour
@@ -49,14 +49,14 @@ func newNeighbours(addrs []netip.Prefix) *neighbours {
 	return &neighbours{addrs: addrs, m: map[netip.Addr]*neighbour{}}
 }
 
-// contains reports whether a may be behind the port. So forged addresses cannot fill
-// the table.
+// contains reports whether a may be behind the port. It keeps forged addresses out of the
+// table.
 func (t *neighbours) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(t.addrs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// learn notes that a has address m, and returns the packets that waited for that;
-// they are the caller's. Addresses of elsewhere are ignored.
+// learn notes that a has address m, and returns the packets that waited for it; the caller
+// owns them. Addresses outside the port's prefixes are ignored.
 func (t *neighbours) learn(now time.Duration, a netip.Addr, m mac) [][]byte {
 	n := t.learntN
 	if n == nil || t.learnt != a {
@@ -70,16 +70,16 @@ func (t *neighbours) learn(now time.Duration, a netip.Addr, m mac) [][]byte {
 		t.learnt, t.learntN = a, n
 	}
 	n.mac, n.known, n.heard, n.asks = m, true, now, 0
-	if n.held == nil {
+	if n.pending == nil {
 		return nil
 	}
-	h := n.held
-	n.held = nil
+	h := n.pending
+	n.pending = nil
 	t.waiting--
 	return h
 }
 
-// find tells the address of a host, if it is known, and whether to ask for it now.
+// find returns the address of a host, whether it is known, and whether to ask for it now.
 func (t *neighbours) find(now time.Duration, a netip.Addr) (m mac, known, ask bool) {
 	n := t.lastN
 	if n == nil || t.last != a {
@@ -102,35 +102,35 @@ func (t *neighbours) find(now time.Duration, a netip.Addr) (m mac, known, ask bo
 	return n.mac, n.known, ask
 }
 
-// hold keeps a copy of a packet until its destination is known. It reports false
+// keep stores a copy of a packet until its destination is known. It reports false
 // if there are too many already.
-func (t *neighbours) hold(a netip.Addr, ip []byte) bool {
+func (t *neighbours) keep(a netip.Addr, ip []byte) bool {
 	n := t.m[a]
-	if n == nil || len(n.held) >= maxHeld {
+	if n == nil || len(n.pending) >= maxPending {
 		return false
 	}
-	if n.held == nil {
+	if n.pending == nil {
 		t.waiting++
 	}
-	n.held = append(n.held, append([]byte(nil), ip...))
+	n.pending = append(n.pending, append([]byte(nil), ip...))
 	return true
 }
 
-// tick asks again for hosts that packets wait for. It returns how many packets
-// were given up, and when to come next (ok false: not needed).
+// tick asks again for hosts that packets wait for. It returns how many packets were
+// dropped, and when to call it next (ok is false if it need not be).
 func (t *neighbours) tick(now time.Duration, ask func(netip.Addr)) (lost int, next time.Duration, ok bool) {
 	if t.waiting == 0 {
 		return 0, 0, false
 	}
 	for a, n := range t.m {
-		if n.held == nil {
+		if n.pending == nil {
 			continue
 		}
 		due := n.asked + askEvery
 		if now >= due {
 			if n.asks >= askTimes {
-				lost += len(n.held)
-				n.held, n.asks = nil, 0
+				lost += len(n.pending)
+				n.pending, n.asks = nil, 0
 				t.waiting--
 				continue
 			}

@@ -17,9 +17,9 @@ func TestNeighbourIsAskedForAndGivenUp(t *testing.T) {
 	if _, known, ask := n.find(0, hostA); known || !ask {
 		t.Fatalf("known %v ask %v at first", known, ask)
 	}
-	for i := range maxHeld + 1 {
-		if ok := n.hold(hostA, []byte{byte(i)}); ok != (i < maxHeld) {
-			t.Fatalf("packet %d is held: %v", i, ok)
+	for i := range maxPending + 1 {
+		if ok := n.keep(hostA, []byte{byte(i)}); ok != (i < maxPending) {
+			t.Fatalf("packet %d is kept: %v", i, ok)
 		}
 	}
 	if _, _, ask := n.find(1, hostA); ask {
@@ -35,7 +35,7 @@ func TestNeighbourIsAskedForAndGivenUp(t *testing.T) {
 			asked++
 		})
 		if lost > 0 {
-			if lost != maxHeld || ok || asked != askTimes || now < askTimes*askEvery {
+			if lost != maxPending || ok || asked != askTimes || now < askTimes*askEvery {
 				t.Errorf("%d lost after %d questions at %v", lost, asked, now)
 			}
 			break
@@ -46,15 +46,15 @@ func TestNeighbourIsAskedForAndGivenUp(t *testing.T) {
 		now = next
 	}
 	if _, _, ok := n.tick(now, nil); ok {
-		t.Error("it wants to come again with nothing held")
+		t.Error("it wants to come again with nothing pending")
 	}
 }
 
 func TestNeighbourAnswers(t *testing.T) {
 	n := newNeighbours(neighNet)
 	n.find(0, hostA)
-	n.hold(hostA, []byte("one"))
-	n.hold(hostA, []byte("two"))
+	n.keep(hostA, []byte("one"))
+	n.keep(hostA, []byte("two"))
 	if got := n.learn(1, hostA, macA); len(got) != 2 || string(got[0]) != "one" || string(got[1]) != "two" {
 		t.Errorf("%q waited", got)
 	}
@@ -93,7 +93,7 @@ func TestNeighboursAreBounded(t *testing.T) {
 	if len(n.m) != maxNeighbours {
 		t.Errorf("%d neighbours", len(n.m))
 	}
-	if _, known, ask := n.find(1, a); known || ask || n.hold(a, []byte("x")) {
+	if _, known, ask := n.find(1, a); known || ask || n.keep(a, []byte("x")) {
 		t.Error("one more is asked for")
 	}
 }

@@ -50,7 +50,7 @@ type port struct {
 	pending int
 
 	neigh *neighbours
-	base  uint64 // linkStats when the switch started
+	base  uint64 // interfaceStats when the switch started
 }
 
 type mmsghdr struct {
@@ -61,7 +61,7 @@ type mmsghdr struct {
 
 // openPort binds a packet socket to an interface of the namespace of the calling
 // thread. Hosts behind it have addresses within addrs.
-func openPort(name string, addrs []netip.Prefix, l *link) (*port, error) {
+func openPort(name string, addrs []netip.Prefix, l *netInterface) (*port, error) {
 	p := &port{name: name, dev: l.name, index: l.index, mtu: l.mtu, mac: l.mac, own4: l.own4, own6: l.own6, fd: -1, lock: -1, neigh: newNeighbours(addrs)}
 	if err := p.open(); err != nil {
 		p.close()
@@ -91,8 +91,8 @@ func (p *port) open() (err error) {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
 		return os.NewSyscallError("PACKET_VERSION", err)
 	}
-	// Packets that this namespace's kernel sends (answers to ARP, the control connection)
-	// are not to be seen; a kernel before 4.20 shows it, marked as outgoing.
+	// Packets that this namespace's kernel sends (ARP replies, the control connection) must
+	// not be seen. A kernel before 4.20 shows them, marked as outgoing.
 	_ = unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	// No queueing discipline between the switch's queues and the wire.
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
@@ -117,11 +117,10 @@ func (p *port) open() (err error) {
 	return nil
 }
 
-// openRing maps the ring: version 2, whose frames are handed over one by one. In
-// version 3 the kernel hands over blocks, an unfilled one after a millisecond at the
-// earliest: too late for a switch.
+// openRing maps the ring. Version 2 passes frames one by one. Version 3 passes blocks, an
+// unfilled one after a millisecond at the earliest: too late for a switch.
 func (p *port) openRing() error {
-	// Header, address, and the room the kernel leaves before the packet.
+	// The header, the address, and the room that the kernel leaves before the packet.
 	const overhead = 128
 	p.stride = (overhead + ethHeader + 4 + p.mtu + 15) &^ 15
 	p.block = max(blockBytes, 1<<bits.Len(uint(p.stride-1)))
@@ -170,7 +169,7 @@ type arrival struct {
 	csum bool   // the checksum is still to be computed
 }
 
-// next is the frame that has arrived, if one has.
+// next returns the next frame that has arrived, if there is one.
 func (p *port) next(r *arrival) bool {
 	off := p.at/p.inBlock*p.block + p.at%p.inBlock*p.stride
 	f := p.mem[off : off+p.stride]
@@ -196,12 +195,12 @@ func (p *port) release(r *arrival) {
 	}
 }
 
-// waited is how long a frame has been in the ring at the wall clock's now.
+// waited returns how long a frame has been in the ring at the wall clock's now.
 func (r *arrival) waited(now time.Time) time.Duration {
 	return time.Duration(now.Unix()-int64(r.h.Sec))*time.Second + time.Duration(now.Nanosecond()-int(r.h.Nsec))
 }
 
-// slot is where the next frame to send is written, empty. The batch must not be full.
+// slot returns an empty buffer for the next frame to send. The batch must not be full.
 func (p *port) slot() []byte {
 	return p.txBuf[p.pending*p.txSlot : p.pending*p.txSlot : (p.pending+1)*p.txSlot]
 }
@@ -213,8 +212,8 @@ func (p *port) push(frame []byte, at time.Duration) {
 	p.pending++
 }
 
-// send sends the batch from its frame i on. It returns how many the kernel took; with fewer than
-// all, why it refused the next one.
+// send sends the batch from its frame i on. It returns how many frames the kernel accepted.
+// If that is fewer than all, it also returns why the kernel refused the next one.
 func (p *port) send(i int) (int, error) {
 	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx[i])), uintptr(p.pending-i), unix.MSG_DONTWAIT, 0, 0)
 	if e != 0 {
@@ -223,7 +222,7 @@ func (p *port) send(i int) (int, error) {
 	return int(n), nil
 }
 
-// ringDrops are the packets that found the ring full since the last call.
+// ringDrops returns how many packets found the ring full since the last call.
 func (p *port) ringDrops() uint64 {
 	s, err := unix.GetsockoptTpacketStats(p.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -232,8 +231,7 @@ func (p *port) ringDrops() uint64 {
 	return uint64(s.Drops)
 }
 
-// htons turns a number between the orders of host and network; x/sys has only
-// the field types.
+// htons converts a number from host to network byte order; x/sys has only the field types.
 func htons(v uint16) uint16 {
 	b := *(*[2]byte)(unsafe.Pointer(&v))
 	return uint16(b[0])<<8 | uint16(b[1])

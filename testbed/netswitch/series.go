@@ -9,15 +9,15 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// Of the samples.
+// Settings of the samples.
 const (
 	sampleEvery = 100 * time.Millisecond
-	// maxSamples bounds them: with as many, every other is forgotten and the
-	// interval doubled, so that a long run has a coarser picture of its whole.
+	// maxSamples bounds them. When it is reached, every other sample is dropped and the
+	// interval doubled, so that the samples of a long run still cover all of it.
 	maxSamples = 3000
 )
 
-// rates looks at a switch every 100 ms. It is safe for use by several goroutines.
+// rates samples a switch every 100 ms. It may be used by several goroutines.
 type rates struct {
 	mu       sync.Mutex
 	samples  []result.Sample
@@ -28,7 +28,7 @@ type rates struct {
 	last, up float64         // packets a second: now, most
 }
 
-// An engine is a Switch, as the HTTP interface and the samples see it.
+// An engine is a Switch as the HTTP interface and the sampler use it.
 type engine interface {
 	Stats() (Stats, error)
 	Start() error
@@ -53,7 +53,7 @@ func (r *rates) run(e interface{ fabricStats() (*fabric.Stats, error) }, ended <
 	}
 }
 
-// add takes one look.
+// add adds one sample.
 func (r *rates) add(st *fabric.Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *rates) add(st *fabric.Stats) {
 			r.samples[i] = r.samples[2*i+1]
 		}
 		r.samples = slices.Delete(r.samples, maxSamples/2, len(r.samples))
-		// The last one stays, and this look is halfway to the next.
+		// The last sample stays, and this one is halfway to the next.
 		r.looks = r.stride
 		r.stride *= 2
 		return
@@ -88,7 +88,7 @@ func (r *rates) add(st *fabric.Stats) {
 	r.samples = append(r.samples, Sample(st))
 }
 
-// pps is packets sent a second: in the last second, and the most in one.
+// pps returns the packets sent per second, in the last second and at most in any.
 func (r *rates) pps() (last, most float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +111,8 @@ var lostWhys = func() (names []string) {
 	return names
 }()
 
-// Sample is the part of st that plots show. Its time is read from the switch's
-// clock if the timeline has not started.
+// Sample returns the part of st that plots show. If the timeline has not started, its time
+// is that of the switch's clock.
 func Sample(st *fabric.Stats) result.Sample {
 	s := result.Sample{
 		At:    time.Duration(st.Now),

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// rxBudget is how many packets are taken from a port before the others and what is due
-	// get their turn.
+	// rxBudget is how many packets are received from a port before the other ports and due
+	// events are handled.
 	rxBudget = 16
-	// A thread with real-time priority that never sleeps is stopped by the kernel for
-	// 50 ms of each second (sched_rt_runtime_us), and keeps the kernel's own threads of its
-	// processor from working. So the forwarding thread has it only while
-	// it sleeps enough: in each restWindow a share of 1/restMin at least, or it goes
-	// to the ordinary class with the priority ordinaryNice; it comes back with
+	// The kernel stops a real-time thread that never sleeps for 50 ms of each second
+	// (sched_rt_runtime_us), and such a thread keeps the kernel's own threads of its
+	// processor from running. So the forwarding thread has real-time priority only while it
+	// sleeps enough: at least the share 1/restMin of each restWindow. Otherwise it changes
+	// to the ordinary class with the priority ordinaryNice. It returns when it sleeps
 	// 1/restBack.
 	restWindow   = 200 * time.Millisecond
 	restMin      = 8
 	restBack     = 3
 	ordinaryNice = -10
-	// A wait below shortest is spent awake: to go to sleep takes about as long.
+	// A wait below shortest is spent spinning: to fall asleep takes about as long.
 	shortest = 4 * time.Microsecond
 	// overshootDecay is how fast the measured lateness of the timer is forgotten.
 	overshootDecay = 32
@@ -41,15 +41,15 @@ const (
 
 // A Switch forwards between packet sockets. Open makes it, Run forwards.
 type Switch struct {
-	opts   Options
-	ports  []*port
-	own    map[netip.Addr]bool
-	linkMu sync.Mutex // guards links
-	links  *linkStats
-	http   net.Listener
-	log    *decisionLog
-	epoch  time.Time
-	sw     *fabric.Switch // of the forwarding goroutine
+	opts       Options
+	ports      []*port
+	own        map[netip.Addr]bool
+	countersMu sync.Mutex // guards counters
+	counters   *interfaceStats
+	http       net.Listener
+	log        *decisionLog
+	epoch      time.Time
+	sw         *fabric.Switch // of the forwarding goroutine
 
 	wakeMu sync.Mutex // guards wakeFD, which is -1 when closed
 	wakeFD int
@@ -57,7 +57,7 @@ type Switch struct {
 	stop   atomic.Bool
 	ended  chan struct{} // closed when forwarding has
 
-	// Of the forwarding goroutine.
+	// The fields below belong to the forwarding goroutine.
 	polls     []unix.PollFd
 	spin      time.Duration
 	overshoot time.Duration // of the timer, about
@@ -69,7 +69,7 @@ type Switch struct {
 	leave     *lateness
 	wait      *lateness
 	count     struct {
-		ringFull, sendFailed, unresolved, oversize, malformed, checksums, linkErrors, demoted uint64
+		ringFull, sendFailed, unresolved, oversize, malformed, checksums, interfaceErrors, demoted uint64
 	}
 
 	warnings []string // of Open
@@ -78,10 +78,9 @@ type Switch struct {
 	rates    rates
 }
 
-// Open takes the interfaces of the calling thread's network namespace and the HTTP
-// address. Errors are one line, with what is missing. A Switch that was opened is
-// closed by Run, or by Close without it. The Log of opts is the Switch's even
-// if Open fails.
+// Open opens the interfaces of the calling thread's network namespace and the HTTP address.
+// Its errors are one line that says what is missing. Run closes an opened Switch; without
+// Run, Close does. The Log of opts belongs to the Switch even if Open fails.
 func Open(opts Options) (*Switch, error) {
 	s := &Switch{
 		opts: opts, epoch: time.Now(), wakeFD: -1, calls: make(chan func(time.Duration), 16),
@@ -119,18 +118,18 @@ func (s *Switch) open() (err error) {
 	if s.sw, err = fabric.New(cfg); err != nil {
 		return err
 	}
-	var links []*link
-	if links, s.own, err = findLinks(); err != nil {
+	var ifaces []*netInterface
+	if ifaces, s.own, err = findInterfaces(); err != nil {
 		return fmt.Errorf("interfaces: %w", err)
 	}
-	chosen, err := chooseLinks(&opts.Config, links)
+	chosen, err := chooseInterfaces(&opts.Config, ifaces)
 	if err != nil {
 		return err
 	}
 	if s.unstop, err = stopForwarding(); err != nil {
 		return err
 	}
-	if s.links, err = newLinkStats(); err != nil {
+	if s.counters, err = newInterfaceStats(); err != nil {
 		return err
 	}
 	for i, l := range chosen {
@@ -142,7 +141,7 @@ func (s *Switch) open() (err error) {
 			return err
 		}
 		s.ports = append(s.ports, p)
-		if p.base, err = s.links.read(p.index); err != nil {
+		if p.base, err = s.counters.read(p.index); err != nil {
 			return fmt.Errorf("port %q: counters of %s: %w", p.name, p.dev, err)
 		}
 	}
@@ -161,8 +160,8 @@ func (s *Switch) open() (err error) {
 	return nil
 }
 
-// Close gives everything back that Open took, and writes the rest of the log. It
-// must not be called while Run runs. It returns what went wrong with the log.
+// Close releases everything that Open acquired, and writes the rest of the log. It must not
+// be called while Run runs. It returns the error of the log, if any.
 func (s *Switch) Close() (err error) {
 	s.closing.Do(func() {
 		if s.http != nil {
@@ -174,11 +173,11 @@ func (s *Switch) Close() (err error) {
 		if s.unstop != nil {
 			s.unstop()
 		}
-		s.linkMu.Lock()
-		if s.links != nil {
-			s.links.close()
+		s.countersMu.Lock()
+		if s.counters != nil {
+			s.counters.close()
 		}
-		s.linkMu.Unlock()
+		s.countersMu.Unlock()
 		s.wakeMu.Lock()
 		if s.wakeFD >= 0 {
 			_ = unix.Close(s.wakeFD)
@@ -194,7 +193,7 @@ func (s *Switch) Close() (err error) {
 	return err
 }
 
-// Addr is where HTTP is answered, nil if it is not.
+// Addr returns the HTTP address, nil if there is none.
 func (s *Switch) Addr() net.Addr {
 	if s.http == nil {
 		return nil
@@ -202,7 +201,7 @@ func (s *Switch) Addr() net.Addr {
 	return s.http.Addr()
 }
 
-// Interfaces are those that were chosen, by port.
+// Interfaces returns the chosen interfaces, by port.
 func (s *Switch) Interfaces() map[string]string {
 	m := map[string]string{}
 	for _, p := range s.ports {
@@ -240,7 +239,7 @@ func (s *Switch) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// now is the switch's clock.
+// now returns the time of the switch's clock.
 func (s *Switch) now() time.Duration { return time.Since(s.epoch) }
 
 // do runs f in the forwarding goroutine and waits for it.
@@ -269,18 +268,18 @@ func (s *Switch) wake() {
 	}
 }
 
-// forward is the forwarding goroutine. Its thread is its own: a sleep in a system
-// call would hold up whatever else Go put on it.
+// forward is the forwarding goroutine. It has a thread of its own, because its sleep in a
+// system call would delay other goroutines on the thread.
 func (s *Switch) forward() {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	defer close(s.ended)
 	// Timers of a thread may come 50 µs late by default.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if !s.opts.NoPriority {
-		// Else a busy host takes the processor from the network for milliseconds.
-		// Without CAP_SYS_NICE it must do as it is.
+		// Otherwise a busy host keeps the switch from the processor for milliseconds.
+		// Without CAP_SYS_NICE the switch has no other way.
 		if s.priority = s.becomeRealtime(); !s.priority {
-			// In a container its control group may have no share of real time.
+			// In a container the control group may have no real-time share.
 			s.becomeOrdinary()
 		}
 	}
@@ -317,7 +316,7 @@ func (s *Switch) forward() {
 			busy = true
 		}
 		if now-s.window >= restWindow {
-			s.judgeRest(now)
+			s.chooseClass(now)
 		}
 		if !busy {
 			s.sleep(now)
@@ -325,13 +324,14 @@ func (s *Switch) forward() {
 	}
 }
 
-// receive takes a packet that has arrived at a port. It reports whether there was one.
+// receive handles the packets that have arrived at a port. It reports whether there were
+// any.
 func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool {
 	var r arrival
 	if !p.next(&r) {
 		return false
 	}
-	// The first has waited longest; the others of the batch count as it does.
+	// The first has waited longest; the others of the batch count as if they had, too.
 	wait := min(r.waited(wall), now-s.began)
 	n := int64(0)
 	for {
@@ -345,7 +345,7 @@ func (s *Switch) receive(i int, p *port, now time.Duration, wall time.Time) bool
 	return true
 }
 
-// frame does what one received frame asks for.
+// frame handles one received frame.
 func (s *Switch) frame(i int, p *port, r *arrival, now time.Duration) {
 	if r.kind == unix.PACKET_OUTGOING {
 		return
@@ -403,7 +403,7 @@ func (s *Switch) learn(p *port, now time.Duration, a netip.Addr, m mac) {
 	}
 }
 
-// transmit sends a packet of the fabric, or keeps it until the destination's address
+// transmit sends a packet of the fabric, or keeps it until the address of its destination
 // is known.
 func (s *Switch) transmit(p *port, ip []byte, at, now time.Duration) {
 	dst := ipDst(ip)
@@ -412,7 +412,7 @@ func (s *Switch) transmit(p *port, ip []byte, at, now time.Duration) {
 		s.ask(p, dst)
 	}
 	if !known {
-		if !p.neigh.hold(dst, ip) {
+		if !p.neigh.keep(dst, ip) {
 			s.count.unresolved++
 		}
 		return
@@ -420,7 +420,7 @@ func (s *Switch) transmit(p *port, ip []byte, at, now time.Duration) {
 	s.stage(p, m, ip, at)
 }
 
-// ask sends a question for the address of a.
+// ask sends a request for the Ethernet address of a.
 func (s *Switch) ask(p *port, a netip.Addr) {
 	if p.pending == txBatch {
 		s.flush(p)
@@ -460,7 +460,7 @@ func (s *Switch) flush(p *port) {
 			continue
 		}
 		if tries++; tries < sendTries && (err == unix.EAGAIN || err == unix.ENOBUFS) {
-			// The backlog of the other end's processor is full; let it work.
+			// The backlog of the receiving processor is full; let it work.
 			runtime.Gosched()
 			continue
 		}
@@ -477,7 +477,7 @@ func (s *Switch) flush(p *port) {
 	p.pending = 0
 }
 
-// sleep waits until something arrives or is due. It stays awake if something is due
+// sleep waits until a packet arrives or something is due. It spins if something is due
 // within the overshoot of the timer.
 func (s *Switch) sleep(now time.Duration) {
 	due, ok := s.sw.NextTimeout()
@@ -518,7 +518,7 @@ func (s *Switch) sleep(now time.Duration) {
 		return // EINTR: the loop looks for itself
 	}
 	if n == 0 {
-		// Follow the worst of late, slowly forget.
+		// Follow the greatest lateness, and forget it slowly.
 		s.overshoot = min(max(slept-d, s.overshoot-s.overshoot/overshootDecay), s.spin)
 		return
 	}
@@ -529,21 +529,21 @@ func (s *Switch) sleep(now time.Duration) {
 			var b [8]byte
 			_, _ = unix.Read(s.wakeFD, b[:])
 		case e&unix.POLLERR != 0:
-			// The interface went down or away. Reading the error clears it; else no
-			// sleep would ever last again.
+			// The interface went down or disappeared. Reading the error clears it;
+			// otherwise no later sleep would last.
 			_, _ = unix.GetsockoptInt(s.ports[i].fd, unix.SOL_SOCKET, unix.SO_ERROR)
-			s.count.linkErrors++
+			s.count.interfaceErrors++
 		}
 	}
 }
 
-// mayStayAwake reports whether the thread may wait for a packet awake.
+// mayStayAwake reports whether the thread may spin while it waits for a packet.
 func (s *Switch) mayStayAwake(now time.Duration) bool {
 	return !s.realtime || s.rested*(restMin-1) >= now-s.window
 }
 
-// judgeRest chooses the scheduling class by what was slept in the window that ends.
-func (s *Switch) judgeRest(now time.Duration) {
+// chooseClass chooses the scheduling class by the time slept in the last window.
+func (s *Switch) chooseClass(now time.Duration) {
 	d := now - s.window
 	switch {
 	case !s.priority:
@@ -568,7 +568,7 @@ func (s *Switch) becomeOrdinary() {
 	s.realtime = false
 }
 
-// Stats copies what was counted. It waits for Run.
+// Stats returns the counters. It waits for Run.
 func (s *Switch) Stats() (st Stats, err error) {
 	err = s.do(func(now time.Duration) {
 		st.Fabric = s.sw.Stats(now)
@@ -580,7 +580,7 @@ func (s *Switch) Stats() (st Stats, err error) {
 		h.LateP99 = max(h.Leave.P99, h.Wait.P99)
 		h.RingFull, h.SendFailed = s.count.ringFull, s.count.sendFailed
 		h.Unresolved, h.Oversize, h.Malformed, h.Checksums = s.count.unresolved, s.count.oversize, s.count.malformed, s.count.checksums
-		h.LinkErrors = s.count.linkErrors
+		h.LinkErrors = s.count.interfaceErrors
 		h.Realtime, h.Demoted = s.priority, s.count.demoted
 	})
 	if err != nil {
@@ -588,16 +588,16 @@ func (s *Switch) Stats() (st Stats, err error) {
 	}
 	h := &st.Health
 	h.Warnings = append(h.Warnings, s.warnings...)
-	s.linkMu.Lock()
+	s.countersMu.Lock()
 	for _, p := range s.ports {
-		d, err := s.links.read(p.index)
+		d, err := s.counters.read(p.index)
 		if err != nil {
 			h.Warnings = append(h.Warnings, fmt.Sprintf("interface %s of port %s is gone: %v", p.dev, p.name, err))
 			continue
 		}
 		h.LinkDrops += d - p.base
 	}
-	s.linkMu.Unlock()
+	s.countersMu.Unlock()
 	full := st.Fabric.Whys[fabric.LostFull.String()]
 	h.Drops = h.RingFull + h.SendFailed + h.LinkDrops + full
 	if s.log != nil {
@@ -611,18 +611,19 @@ func (s *Switch) Stats() (st Stats, err error) {
 	return st, nil
 }
 
-// fabricStats are the fabric's part of Stats alone.
+// fabricStats returns the fabric's part of Stats alone.
 func (s *Switch) fabricStats() (st *fabric.Stats, err error) {
 	err = s.do(func(now time.Duration) { st = s.sw.Stats(now) })
 	return st, err
 }
 
-// Start makes now the zero of the events, if it has not come yet. It waits for Run.
+// Start makes now the zero of the events' times, unless there is one already. It waits for
+// Run.
 func (s *Switch) Start() error {
 	return s.do(func(now time.Duration) { s.sw.Start(now) })
 }
 
-// Apply does an event now. It returns the fabric's refusal, and waits for Run.
+// Apply carries out an event now, or returns the fabric's error. It waits for Run.
 func (s *Switch) Apply(e fabric.Event) error {
 	var refused error
 	if err := s.do(func(now time.Duration) { refused = s.sw.Apply(now, e) }); err != nil {
@@ -631,10 +632,10 @@ func (s *Switch) Apply(e fabric.Event) error {
 	return refused
 }
 
-// Config is what the switch runs with, with the interfaces that were chosen.
+// Config returns the configuration with the chosen interfaces.
 func (s *Switch) Config() Config {
 	return Config{Fabric: s.opts.Config.Fabric, Interfaces: s.Interfaces()}
 }
 
-// Series are the samples so far.
+// Series returns the samples so far.
 func (s *Switch) Series() []result.Sample { return s.rates.series() }

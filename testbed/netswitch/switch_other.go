@@ -11,13 +11,13 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// errLinux is the answer of every other system.
+// errLinux is the error of every other system.
 var errLinux = errors.New("the switch needs Linux: its ports are packet sockets")
 
 // A Switch forwards between packet sockets, on Linux.
 type Switch struct{}
 
-// Open says that it needs Linux, and closes the log of opts.
+// Open fails because it needs Linux, and closes the log of opts.
 func Open(opts Options) (*Switch, error) {
 	if opts.Log != nil {
 		_ = opts.Log.Close()

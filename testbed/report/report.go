@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/internal/page"
-	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/report"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/testbed/result"
 )
@@ -180,18 +180,12 @@ func verdicts(rs []*result.Result) page.Table {
 // machine is where they ran.
 func machine(rs []*result.Result) page.Facts {
 	m := rs[0].Machine
-	text := func(s string) page.Cell {
-		if s == "" {
-			return page.None()
-		}
-		return page.T("%s", s)
-	}
 	cpus := ""
 	if m.CPUs > 0 {
 		cpus = page.Int(m.CPUs)
 	}
 	return page.Facts{
-		{Name: "name", Value: text(m.Name)}, {Name: "system", Value: text(m.OS)}, {Name: "kernel", Value: text(m.Kernel)}, {Name: "processors", Value: text(cpus)},
+		{Name: "name", Value: page.Maybe(m.Name)}, {Name: "system", Value: page.Maybe(m.OS)}, {Name: "kernel", Value: page.Maybe(m.Kernel)}, {Name: "processors", Value: page.Maybe(cpus)},
 	}
 }
 
@@ -204,7 +198,7 @@ func run(i int, r *result.Result) page.Section {
 	}
 	s := page.Section{Title: title, Badge: &badge, ID: id(i)}
 	add := func(b ...page.Block) { s.Body = append(s.Body, b...) }
-	add(page.Facts{{Name: "question", Value: text(r.Question)}, {Name: "expected", Value: text(r.Expect)}})
+	add(page.Facts{{Name: "question", Value: page.Maybe(r.Question)}, {Name: "expected", Value: page.Maybe(r.Expect)}})
 	if r.Reason != "" && r.Verdict != result.Pass {
 		add(page.Warn(r.Reason))
 	}
@@ -235,13 +229,6 @@ func run(i int, r *result.Result) page.Section {
 	return s
 }
 
-func text(s string) page.Cell {
-	if s == "" {
-		return page.None()
-	}
-	return page.T("%s", s)
-}
-
 func asserts(r *result.Result) page.Block {
 	if len(r.Asserts) == 0 {
 		return page.Text("No assertion was judged.")
@@ -267,52 +254,21 @@ func hosts(r *result.Result) page.Table {
 				exit.Tone = page.Bad
 			}
 		}
-		row := []page.Cell{page.T("%s", h.Name), page.T("%s", h.Role), text(h.Addr), text(h.Image), exit}
-		if h.Record == nil {
-			row = append(row, page.None(), page.None(), page.None(), page.None(), page.None(), page.None(), page.T(""))
-			t.Rows = append(t.Rows, row)
-			continue
-		}
-		var msgs, p99, lost, wrong int64
-		var rtx uint64
-		var goodput *float64
-		var hasLat, hasLost, hasCheck bool
-		for k := range h.Record.Runs {
-			x := &h.Record.Runs[k]
-			msgs += x.Msgs
-			rtx += x.Transport.Rtx()
-			if x.PeerTransport != nil {
-				rtx += x.PeerTransport.Rtx()
-			}
-			if x.Latency != nil {
-				hasLat, p99 = true, max(p99, x.Latency.P99)
-			}
-			if x.Lost != nil {
-				hasLost, lost = true, lost+*x.Lost
-			}
-			if x.DataCheck != nil {
-				hasCheck, wrong = true, wrong+x.DataCheck.Wrong
-			}
-			if x.GoodputBPS != nil && (goodput == nil || *x.GoodputBPS > *goodput) {
-				goodput = x.GoodputBPS
+		row := []page.Cell{page.T("%s", h.Name), page.T("%s", h.Role), page.Maybe(h.Addr), page.Maybe(h.Image), exit}
+		msgs, rtx, lost, wrong, x, why := page.None(), page.None(), page.None(), page.None(), report.Headline{}, ""
+		if h.Record != nil {
+			x, why = report.From(h.Name, h.Record).Headline(), h.Record.Error
+			if len(h.Record.Runs) > 0 {
+				msgs, rtx = page.T("%s", page.Int(x.Msgs)), x.Rtx
 			}
 		}
-		opt := func(ok bool, s string, bad bool) page.Cell {
-			switch {
-			case !ok:
-				return page.None()
-			case bad:
-				return page.Cell{Text: s, Tone: page.Bad}
-			}
-			return page.T("%s", s)
+		if x.Lost != nil {
+			lost = page.BadIf(*x.Lost > 0, page.Int(*x.Lost))
 		}
-		good := page.None()
-		if goodput != nil {
-			good = page.T("%s", page.Fixed(*goodput/1e9, 3))
+		if x.Wrong != nil {
+			wrong = page.BadIf(*x.Wrong > 0, page.Int(*x.Wrong))
 		}
-		any := len(h.Record.Runs) > 0
-		row = append(row, opt(any, page.Int(msgs), false), good, opt(hasLat, page.Fixed(float64(p99)/1e3, 1), false),
-			opt(hasLost, page.Int(lost), lost > 0), opt(hasCheck, page.Int(wrong), wrong > 0), opt(any, page.Int(rtx), false), page.Cell{Text: h.Record.Error, Tone: page.Bad})
+		row = append(row, msgs, page.Number(x.Goodput, 1e9, 3), page.Number(x.Worst, 1e3, 1), lost, wrong, rtx, page.BadIf(h.Record != nil, why))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -328,13 +284,11 @@ func host(r *result.Result, k int) (page.Details, bool) {
 		d.Body = append(d.Body, page.Pre{Name: "command of " + h.Name, Text: page.Shell(h.Command)})
 	}
 	if h.Record != nil {
-		rec := recview.From(h.Name, h.Record)
+		rec := report.From(h.Name, h.Record)
 		what = append(what, "record")
 		d.Body = append(d.Body, rec.Blocks("Record: "+rec.Test())...)
-		if v, ok := rec.Verdicts(); ok {
-			d.Body = append(d.Body, v)
-		}
-		d.Body = append(d.Body, recview.CDF([]*recview.Rec{rec})...)
+		d.Body = append(d.Body, rec.Verdicts()...)
+		d.Body = append(d.Body, report.CDF([]*report.Rec{rec})...)
 		d.Body = append(d.Body, rec.Timelines("Over time: ")...)
 		if c := rec.Counters("Counters"); len(c.Rows) > 0 {
 			d.Body = append(d.Body, c)

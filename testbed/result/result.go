@@ -1,5 +1,5 @@
-// Package result is what a run of a scenario leaves: one result.json per run,
-// which the reports are made from.
+// Package result is the result of a run of a scenario: one result.json per run, from which
+// the reports are made.
 package result
 
 import (
@@ -12,9 +12,9 @@ import (
 // A Verdict is how a run ended.
 type Verdict string
 
-// The verdicts. Inconclusive is what would have failed on a machine that was too
-// slow to tell; Unsupported is what the substrate or an implementation cannot do
-// (exit status 127); Error is a testbed that could not run it.
+// The verdicts. Inconclusive is a failure that a too slow machine may have caused.
+// Unsupported means that the substrate or an implementation cannot run the scenario (exit
+// status 127). Error means that the testbed could not run it.
 const (
 	Pass         Verdict = "pass"
 	Fail         Verdict = "fail"
@@ -39,15 +39,15 @@ type Result struct {
 	Reason    string        `json:"reason,omitempty"` // of a verdict that is no pass, one line
 	Asserts   []Assert      `json:"asserts"`
 	Hosts     []Host        `json:"hosts"`
-	// Topology is the switch as it was set up; Switch what it did, Series samples of it.
+	// Topology is the switch as it was set up, Switch its counters, Series samples of them.
 	Topology fabric.Config `json:"topology"`
 	Switch   *fabric.Stats `json:"switch,omitempty"`
 	Series   []Sample      `json:"series,omitempty"`
-	// Files are those of the switch: its log and its decisions, a JSON line each.
+	// Files are the files of the switch: its log and its decisions, a JSON line each.
 	Files    []string `json:"files,omitempty"`
 	Timeline []Mark   `json:"timeline"` // what happened when, process faults too
 	Health   Health   `json:"health"`
-	// Metrics is every name that assertions may use, with its value.
+	// Metrics has every name that assertions may use, with its value.
 	Metrics map[string]float64 `json:"metrics"`
 	Machine record.Host        `json:"machine"`
 }
@@ -58,7 +58,7 @@ type Phase struct {
 	Took time.Duration `json:"took_ns"`
 }
 
-// An Assert is one judged expression.
+// An Assert is one evaluated assertion.
 type Assert struct {
 	Expr  string `json:"expr"`
 	Why   string `json:"why,omitempty"` // what it is for
@@ -66,7 +66,7 @@ type Assert struct {
 	Value string `json:"value"` // the expression with what its names stood for
 }
 
-// A Host is one host of the topology and what it left.
+// A Host is one host of the topology with the files that it left.
 type Host struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // client, server
@@ -98,7 +98,7 @@ type Mark struct {
 	What string        `json:"what"`
 }
 
-// Health tells whether the machine was up to it.
+// Health says whether the machine was fast enough.
 type Health struct {
 	OK  bool     `json:"ok"`
 	Why []string `json:"why,omitempty"`

@@ -22,7 +22,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// collect ends the servers and the switch, and brings home what all have left.
+// collect ends the servers and the switch, and collects the files of all.
 func (p *player) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downLimit)
 	defer cancel()
@@ -37,7 +37,7 @@ func (p *player) collect(ctx context.Context) error {
 			}
 		}
 	}
-	// Now nothing passes any more: what the switch counts is what its log has.
+	// No packet passes any more: the counters of the switch agree with its log.
 	if st, err := p.sw.Stats(ctx); err == nil {
 		p.r.Switch = &st.Fabric
 		p.r.Health.SwitchDrops, p.r.Health.LateP99 = st.Health.Drops, st.Health.LateP99
@@ -52,7 +52,7 @@ func (p *player) collect(ctx context.Context) error {
 	dir := ""
 	if p.o.Out != "" {
 		dir = filepath.Join(p.o.Out, report.Folder(p.r))
-		// Files of a run before would seem to be of this one.
+		// Files of an earlier run would seem to be of this one.
 		errs = append(errs, os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 	}
 	for i := range p.r.Hosts {
@@ -71,7 +71,7 @@ func (p *player) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stop ends a process as it should end, and notes how it did.
+// stop ends a process in the regular way, and notes how it ended.
 func (p *player) stop(ctx context.Context, host string) error {
 	if err := p.lab.Do(ctx, host, substrate.Stop); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (p *player) stop(ctx context.Context, host string) error {
 	}
 }
 
-// series takes the samples of the switch, from its clock's times to those of the timeline.
+// series returns the samples of the switch, converted from its clock to the timeline.
 func (p *player) series(ctx context.Context) {
 	s, err := p.sw.Series(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *player) series(ctx context.Context) {
 	p.r.Series = s
 }
 
-// bring copies what a host left into dir, if it is not "", and reads its records.
+// bring copies the files of a host into dir, if it is not "", and reads its records.
 func (p *player) bring(ctx context.Context, h *result.Host, dir string) error {
 	var log strings.Builder
 	if err := p.lab.Log(ctx, h.Name, &log); err != nil {
@@ -139,7 +139,7 @@ func (p *player) bring(ctx context.Context, h *result.Host, dir string) error {
 	return err
 }
 
-// copyTree copies the regular files of a folder, but for the marks of the agent.
+// copyTree copies the regular files of a folder, except the marker files of the agent.
 func copyTree(from, to string) (names []string, err error) {
 	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -176,7 +176,7 @@ func copyFile(from, to string) (err error) {
 // maxRecords bounds the records of one host.
 const maxRecords = 64
 
-// records joins the records of a client's traffic, 0.json, 1.json, …, in one.
+// records joins the records of a client's traffic, 0.json, 1.json, …, into one.
 func records(dir string) *record.Record {
 	var all *record.Record
 	for i := range maxRecords {
@@ -207,8 +207,8 @@ func records(dir string) *record.Record {
 	return all
 }
 
-// stalled is how long tasks of the machine have waited for a processor so far; negative if
-// the kernel does not say.
+// stalled returns how long tasks of the machine have waited for a processor so far;
+// negative if the kernel does not say.
 func stalled() time.Duration {
 	data, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {
@@ -226,7 +226,7 @@ func stalled() time.Duration {
 	return -1
 }
 
-// share is the part of a time that was stalled, -1 if that is not known.
+// share returns the stalled share of a time, -1 if it is not known.
 func share(before, after, in time.Duration) float64 {
 	if before < 0 || after < 0 || in <= 0 {
 		return -1
@@ -234,7 +234,7 @@ func share(before, after, in time.Duration) float64 {
 	return float64(after-before) / float64(in)
 }
 
-// machine is the one that the testbed runs on.
+// machine describes the machine that the testbed runs on.
 func machine() record.Host {
 	h := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
 	h.Name, _ = os.Hostname()

@@ -1,6 +1,5 @@
-// Package run plays scenarios in labs and judges them: it brings a lab up, does to the
-// processes what the timeline says, waits for the clients, collects what they left, takes
-// the lab down, and says whether it was right.
+// Package run plays scenarios in labs. It brings a lab up, runs the timeline, waits for the
+// clients, collects their files, takes the lab down, and decides the verdict.
 package run
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// Options are what a run of one scenario needs besides it.
+// Options configure the run of a scenario.
 type Options struct {
 	Substrate substrate.Substrate
 	Registry  *lab.Registry
@@ -36,14 +35,14 @@ type Options struct {
 	LogAll    bool              // the switch logs passed packets too
 	SwitchPPS float64           // measured before, 0: not
 	Command   []string          // that repeats the run
-	// Say is told of what happens, a line each.
+	// Say is called for each event, with a line of text.
 	Say func(format string, args ...any)
-	// Played makes the result of a run that no lab is needed for: the simulator. Then
-	// Substrate, Registry and Bin are not used.
+	// Played makes the result of a run without a lab, in the simulator. Then Substrate,
+	// Registry and Bin are not used.
 	Played func(ctx context.Context, sc *scenario.Scenario, seed uint64) (*result.Result, error)
 }
 
-// How long things may take that should take no time.
+// Limits for steps that should take no time.
 const (
 	readyLimit = 20 * time.Second // from up to ready
 	foreign    = 3 * time.Second  // for an image that does not say that it is ready
@@ -56,7 +55,7 @@ const (
 	pollFirst  = 2 * time.Millisecond // until the first packet is seen
 )
 
-// Scenario plays a scenario and returns what came of it; errors are in the result. It leaves
+// Scenario plays a scenario and returns its result, with any error in it. It leaves
 // result.json and all files in a folder below Options.Out.
 func Scenario(ctx context.Context, sc *scenario.Scenario, o Options) *result.Result {
 	r := &result.Result{
@@ -83,7 +82,7 @@ func Scenario(ctx context.Context, sc *scenario.Scenario, o Options) *result.Res
 	return r
 }
 
-// simulated is a run in the simulator.
+// simulated plays a scenario in the simulator.
 func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.Result) *result.Result {
 	r.Substrate = "sim"
 	if len(sc.Substrates) > 0 && !slices.Contains(sc.Substrates, "sim") {
@@ -108,7 +107,7 @@ func simulated(ctx context.Context, sc *scenario.Scenario, o Options, r *result.
 	return r
 }
 
-// over ends a result with a verdict and its reason.
+// over sets the verdict of a result and its reason.
 func over(r *result.Result, v result.Verdict, format string, args ...any) *result.Result {
 	r.Verdict, r.Reason = v, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	return r
@@ -126,7 +125,7 @@ func Save(dir string, r *result.Result) error {
 	return os.WriteFile(filepath.Join(dir, "result.json"), append(data, '\n'), 0o644)
 }
 
-// A player is one run on its way.
+// A player is one run in progress.
 type player struct {
 	sc *scenario.Scenario
 	o  Options
@@ -145,8 +144,8 @@ type player struct {
 	stalls time.Duration
 }
 
-// play brings the lab up, runs the scenario and takes the lab down. The error that it
-// returns is one of the testbed, not of the scenario.
+// play brings the lab up, runs the scenario and takes the lab down. Its error is one of the
+// testbed, not of the scenario.
 func (p *player) play(ctx context.Context) (err error) {
 	p.ended = map[string]substrate.Exit{}
 	if p.reg, err = p.o.Registry.Claim(); err != nil {
@@ -178,7 +177,7 @@ func (p *player) play(ctx context.Context) (err error) {
 			p.reg.Kept = true
 			return nil
 		}
-		// Also when it was interrupted.
+		// Take the lab down after an interrupt, too.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downLimit)
 		defer cancel()
 		if err := p.lab.Down(ctx); err != nil {
@@ -200,7 +199,7 @@ func (p *player) play(ctx context.Context) (err error) {
 }
 
 // Up brings up the lab of a scenario, with its servers running and its clients idle, and
-// leaves it.
+// leaves it up.
 func Up(ctx context.Context, sc *scenario.Scenario, o Options) (_ *lab.Lab, shell func(host string) string, err error) {
 	p := &player{sc: sc, o: o, r: &result.Result{Scenario: sc.Name}, ended: map[string]substrate.Exit{}}
 	if p.reg, err = o.Registry.Claim(); err != nil {
@@ -294,7 +293,7 @@ func plan(sc *scenario.Scenario, l *lab.Lab, bin string, seed uint64, images map
 }
 
 // folder makes a folder that the root of a container without capabilities can write to,
-// even if somebody else owns it.
+// even if another user owns it.
 func folder(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -335,10 +334,11 @@ func (p *player) ready(ctx context.Context) error {
 	return nil
 }
 
-// errUnsupported ends a run in which a host said so.
+// errUnsupported ends a run because a host reported that it is not supported.
 var errUnsupported = errors.New("not supported")
 
-// await waits for a condition, or for the end of a process, which then cannot come true.
+// await waits for a condition. It fails if a process ends whose end makes the condition
+// impossible.
 func (p *player) await(ctx context.Context, limit time.Duration, what string, is func(context.Context) bool) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -367,7 +367,7 @@ func (p *player) await(ctx context.Context, limit time.Duration, what string, is
 	}
 }
 
-// lastWords is the last line of a host's log.
+// lastWords returns the last line of a host's log.
 func (p *player) lastWords(ctx context.Context, host string) string {
 	var b strings.Builder
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -502,7 +502,7 @@ func TestCrowded(t *testing.T) {
 			}
 			r := &result.Result{Substrate: tt.sub, Hosts: []result.Host{{Name: "s", Role: "server"}, {Name: "c", Role: "client", Exit: new(int), Record: &record.Record{}}}}
 			r.Machine.CPUs = tt.cpus
-			if Judge(sc, r, 1, nil); r.Verdict != want {
+			if Evaluate(sc, r, 1, nil); r.Verdict != want {
 				t.Errorf("%s, %d processors, timing %v: %s, %s", tt.sub, tt.cpus, timing, r.Verdict, r.Reason)
 			}
 		}

@@ -28,7 +28,7 @@ func NewSwitchClient(socket string) *SwitchClient {
 	}}
 }
 
-// SwitchStats is the answer to GET /stats, as far as the runner needs it.
+// SwitchStats is the part of the answer to GET /stats that the runner needs.
 type SwitchStats struct {
 	Fabric fabric.Stats `json:"fabric"`
 	Health struct {
@@ -74,24 +74,24 @@ func (c *SwitchClient) do(ctx context.Context, method, path string, body any, to
 	return json.Unmarshal(b, to)
 }
 
-// Healthy asks whether it forwards.
+// Healthy asks whether the switch forwards.
 func (c *SwitchClient) Healthy(ctx context.Context) error {
 	return c.do(ctx, http.MethodGet, "/healthz", nil, nil)
 }
 
-// Stats asks what it has done.
+// Stats asks for the counters of the switch.
 func (c *SwitchClient) Stats(ctx context.Context) (*SwitchStats, error) {
 	var s SwitchStats
 	return &s, c.do(ctx, http.MethodGet, "/stats", nil, &s)
 }
 
-// Series asks for the samples it has taken.
+// Series asks for the samples of the switch.
 func (c *SwitchClient) Series(ctx context.Context) ([]result.Sample, error) {
 	var s []result.Sample
 	return s, c.do(ctx, http.MethodGet, "/series", nil, &s)
 }
 
-// Event does something to the network now.
+// Event carries out a change of the network now.
 func (c *SwitchClient) Event(ctx context.Context, e fabric.Event) error {
 	return c.do(ctx, http.MethodPost, "/events", e, nil)
 }

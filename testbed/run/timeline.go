@@ -18,7 +18,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// A step is something done to a process at a time of the timeline.
+// A step is an action on a process at a time of the timeline.
 type step struct {
 	at      time.Duration
 	what    string
@@ -29,14 +29,14 @@ type step struct {
 	do      func(ctx context.Context) error
 }
 
-// rekeySteps is how many steps a change of the cluster key has, rekeyGap the time
-// between them unless the scenario says.
+// rekeySteps is the number of steps in a change of the cluster key. rekeyGap is the time
+// between them unless the scenario sets another.
 const (
 	rekeySteps = 3
 	rekeyGap   = 2 * time.Second
 )
 
-// steps are the actions of the scenario in the order of their times.
+// steps returns the actions of the scenario in the order of their times.
 func (p *player) steps() []step {
 	var out []step
 	add := func(at fabric.Duration, host, what string, do func(context.Context) error) {
@@ -71,7 +71,7 @@ func (p *player) steps() []step {
 	return out
 }
 
-// rotate does a step to the next key in the folder that the hosts watch.
+// rotate carries out one step to the next key, in the folder that the hosts watch.
 func (p *player) rotate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, filepath.Join(p.o.Bin, "uetperf"), "keys", p.keysFolder(), "--rotate").CombinedOutput()
 	if err != nil {
@@ -91,7 +91,7 @@ func makeKeys(bin, dir string) error {
 	return openKeys(dir)
 }
 
-// openKeys lets the root of a container without capabilities read the keys, which live as
+// openKeys lets the root of a container without capabilities read the keys, which exist as
 // long as the lab.
 func openKeys(dir string) error {
 	if os.Geteuid() == 0 {
@@ -108,8 +108,8 @@ func openKeys(dir string) error {
 	return err
 }
 
-// run lets the clients go, does the steps, and waits for the clients' end. The error is
-// one of the testbed; that a client failed is for the judge.
+// run starts the clients, carries out the steps, and waits for the clients to end. Its
+// error is one of the testbed; a failed client is part of the verdict.
 func (p *player) run(ctx context.Context) error {
 	p.stalls = stalled()
 	for _, h := range p.spec.Hosts {
@@ -179,11 +179,10 @@ func (p *player) run(ctx context.Context) error {
 	return nil
 }
 
-// step does one, unless its process has ended already.
+// step carries out one step, unless its process has ended already.
 func (p *player) step(ctx context.Context, s step) error {
 	if s.restart {
-		// The news of its end may be on the way, and must not be taken for that of
-		// the life to come.
+		// The report of its end may still come, and must not count for the next life.
 		if err := p.awaitEnd(ctx, s.host); err != nil {
 			return err
 		}
@@ -203,7 +202,7 @@ func (p *player) step(ctx context.Context, s step) error {
 	return nil
 }
 
-// prolonged puts the end of a host's pause off by as much as its beginning was late: the
+// prolonged delays the end of a host's pause by as much as its beginning was late. So the
 // pause is as long as the scenario says, however long the engine took to begin it.
 func prolonged(steps []step, host string, late time.Duration) []step {
 	if i := slices.IndexFunc(steps, func(s step) bool { return s.resume && s.host == host }); i >= 0 {
@@ -253,7 +252,7 @@ func (p *player) exited(ctx context.Context, e substrate.Exit) error {
 	return nil
 }
 
-// running are the clients that have not ended.
+// running returns the clients that have not ended.
 func (p *player) running() []string {
 	var out []string
 	for _, n := range p.nodes {
@@ -264,8 +263,8 @@ func (p *player) running() []string {
 	return out
 }
 
-// busy reports whether there is something to wait for: a client that runs, or one that will
-// run again.
+// busy reports whether there is still something to wait for: a client that runs, or one
+// that will be restarted.
 func (p *player) busy(steps []step) bool {
 	if len(p.running()) > 0 {
 		return true
@@ -275,7 +274,7 @@ func (p *player) busy(steps []step) bool {
 	})
 }
 
-// mark notes a moment and says it.
+// mark records a moment and reports it.
 func (p *player) mark(at time.Time, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	zero := p.zero
@@ -289,7 +288,7 @@ func (p *player) mark(at time.Time, format string, args ...any) {
 // maxMarks bounds the marks of an event that repeats.
 const maxMarks = 20
 
-// eventMarks notes what the switch does by itself.
+// eventMarks records the events that the switch carries out by itself.
 func (p *player) eventMarks() {
 	for _, e := range p.r.Topology.Events {
 		times := 1
@@ -309,7 +308,7 @@ func (p *player) eventMarks() {
 	}
 }
 
-// describe is an event in words.
+// describe returns an event in words.
 func describe(e fabric.Event) string {
 	on := strings.Join(e.On, ", ")
 	var what []string
@@ -336,7 +335,7 @@ func describe(e fabric.Event) string {
 	return s
 }
 
-// progress is a line about a run on its way.
+// progress returns a line about a run in progress.
 func (p *player) progress(st *SwitchStats) string {
 	var sent, lost uint64
 	var waiting int64

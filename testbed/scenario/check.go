@@ -24,7 +24,7 @@ var (
 
 var hostName = regexp.MustCompile(`^[a-z][a-z0-9]{0,7}$`)
 
-// fault is something wrong at a key of the n-th table of a name.
+// A fault is an error at a key of the n-th table of a name.
 type fault struct {
 	table string
 	n     int
@@ -50,7 +50,7 @@ func (s *Scenario) check(l *locator) error {
 	return fmt.Errorf("%s:%d: %s%s", l.file, l.at(f.table, f.n, f.key), where, oneLine(f.err.Error()))
 }
 
-// oneOf refuses a value that is not among those there are.
+// oneOf returns a fault for a value that is not in the list.
 func oneOf(v string, among []string) error {
 	if v == "" || slices.Contains(among, v) {
 		return nil
@@ -58,7 +58,7 @@ func oneOf(v string, among []string) error {
 	return fmt.Errorf("%q is not one of %s", v, strings.Join(among, ", "))
 }
 
-// faults is the first thing wrong, nil if all is well.
+// faults returns the first fault, or nil.
 func (s *Scenario) faults() *fault {
 	top := func(key, format string, args ...any) *fault {
 		return &fault{key: key, err: fmt.Errorf(format, args...)}
@@ -136,7 +136,7 @@ func (s *Scenario) hostFaults() *fault {
 	return nil
 }
 
-// named are the names of hosts of a role, groups too.
+// named returns the names of the hosts of a role, and of groups of them.
 func (s *Scenario) named(role string, groups bool) []string {
 	var names []string
 	for _, h := range s.Hosts {
@@ -257,8 +257,8 @@ func (s *Scenario) actionFaults() *fault {
 	return nil
 }
 
-// fabricFaults asks the switch itself, at the hosts' own lines and the events one by one so
-// that the place is known.
+// fabricFaults lets the switch check the hosts' own lines and the events one by one, so
+// that the place of a fault is known.
 func (s *Scenario) fabricFaults() *fault {
 	try := func(events []fabric.Event) error {
 		t := *s
@@ -279,9 +279,9 @@ func (s *Scenario) fabricFaults() *fault {
 
 func (s *Scenario) assertFaults() *fault {
 	cfg := s.Topology(1, Base)
-	env := metrics.Names(s.named("client", false), metrics.LineNames(&cfg))
+	names := metrics.Names(s.named("client", false), metrics.LineNames(&cfg))
 	for i, a := range s.Asserts {
-		if err := env.Check(a.Expr); err != nil {
+		if _, err := names.Compile(a.Expr); err != nil {
 			return &fault{"assert", i, "expr", err}
 		}
 		for _, on := range a.On {

@@ -20,7 +20,7 @@ import (
 // File is the name of the file in a scenario's folder.
 const File = "scenario.toml"
 
-// Names are the scenarios that the program carries, in order.
+// Names returns the scenarios that the program carries, in order.
 func Names() []string {
 	var names []string
 	entries, _ := fs.ReadDir(scenarios.FS, ".")
@@ -32,8 +32,8 @@ func Names() []string {
 	return names
 }
 
-// Load reads a scenario: one that the program carries, or a folder by its path (with a
-// slash in it, or a dot).
+// Load reads a scenario: one that the program carries, or a folder given by a path (with a
+// slash or a dot in it).
 func Load(name string) (*Scenario, error) {
 	if strings.ContainsAny(name, `./\`) && !slices.Contains(Names(), name) { // loss-0.1 is a name
 		file := name
@@ -68,8 +68,8 @@ func Load(name string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse reads a scenario.toml and refuses what cannot be meant. An error is one line: the
-// file, the line, the key, what is wrong with it and how to mend it.
+// Parse reads a scenario.toml and checks it. An error is one line: the file, the line, the
+// key, the fault and how to mend it.
 func Parse(file string, data []byte) (*Scenario, error) {
 	s := &Scenario{}
 	l := locator{file, strings.Split(string(data), "\n")}
@@ -98,7 +98,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// typeError is how the TOML library words a value of the wrong type.
+// typeError matches the TOML library's error for a value of the wrong type.
 var typeError = regexp.MustCompile(`^line (\d+) \(last key "([^"]*)"\): (.*)$`)
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -109,7 +109,8 @@ type locator struct {
 	lines []string
 }
 
-// header is the table that a line opens, and whether it is one of an array.
+// header returns the name of the table that a line opens, and whether it is one of an
+// array.
 func header(line string) (table string, ok bool) {
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
 	line = strings.TrimSpace(line)
@@ -119,8 +120,8 @@ func header(line string) (table string, ok bool) {
 	return strings.Trim(line, "[] \t"), true
 }
 
-// at is the line of a key in the n-th table of a name (from 0), or of the table's head, or
-// 0. The table "" is what stands before all others.
+// at returns the line of a key in the n-th table of a name (n from 0), or else of the
+// table's head, or 0. The table "" is the part before all tables.
 func (l *locator) at(table string, n int, key string) int {
 	now, seen, head := "", -1, 0
 	for i, line := range l.lines {
@@ -145,7 +146,7 @@ func (l *locator) at(table string, n int, key string) int {
 	return head
 }
 
-// unknown is the error about a key that nothing reads.
+// unknown returns the error about a key that nothing reads.
 func (l *locator) unknown(key toml.Key) error {
 	last := key[len(key)-1]
 	line := 0
@@ -159,7 +160,7 @@ func (l *locator) unknown(key toml.Key) error {
 			}
 			continue
 		}
-		// The key itself, or an inline table that holds it.
+		// The key itself, or an inline table that contains it.
 		prefix := strings.TrimPrefix(strings.TrimPrefix(key.String(), now), ".")
 		first, _, _ := strings.Cut(prefix, ".")
 		k, v, ok := strings.Cut(text, "=")
@@ -180,7 +181,7 @@ func (l *locator) unknown(key toml.Key) error {
 	return fmt.Errorf("%s:%d: unknown key %s: %s", l.file, line, key, how)
 }
 
-// fields are the keys that the table at a path has.
+// fields returns the keys of the table at a path.
 func fields(t reflect.Type, at toml.Key) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -206,7 +207,7 @@ func fields(t reflect.Type, at toml.Key) []string {
 	return names
 }
 
-// closest is the name that differs least, if it is close.
+// closest returns the most similar name, if it is similar enough.
 func closest(name string, among []string) string {
 	best, least := "", 3
 	for _, a := range among {
@@ -217,7 +218,7 @@ func closest(name string, among []string) string {
 	return best
 }
 
-// distance is that of Levenshtein.
+// distance returns the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

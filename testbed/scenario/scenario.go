@@ -12,13 +12,14 @@ type Scenario struct {
 	Name string `toml:"-"` // of the folder
 	Path string `toml:"-"` // the folder; "" if the program carries it
 
-	// Question is what it answers, Expect the expected outcome, a sentence each.
+	// Question is the question that the scenario answers, Expect the expected outcome, a
+	// sentence each.
 	Question string `toml:"question"`
 	Expect   string `toml:"expect"`
 	// Tags: "ci" is in the subset that CI runs on containers and namespaces, "long" is left
 	// out unless named.
 	Tags []string `toml:"tags"`
-	// Limit is the longest the run may take, up and down not counted.
+	// Limit is the longest time of the run, without bringing the lab up and down.
 	Limit fabric.Duration `toml:"limit"`
 	// Substrates it can run on; none: all.
 	Substrates []string `toml:"substrates"`
@@ -37,7 +38,7 @@ type Scenario struct {
 type Fabric struct {
 	Spines  []fabric.Line  `toml:"spine"`
 	Classes fabric.Classes `toml:"classes"`
-	// Edge is what every port is unless the host says otherwise: From and To.
+	// Edge has the lines From and To of every port, unless the host sets its own.
 	From fabric.Line `toml:"from"`
 	To   fabric.Line `toml:"to"`
 	// MTU of the interfaces of hosts and switch, in bytes; 0: 1500.
@@ -55,18 +56,19 @@ type Host struct {
 	To   *fabric.Line `toml:"to"`
 }
 
-// Traffic is what one client host, or each of several, does.
+// Traffic is the traffic of one client host, or of each of several.
 type Traffic struct {
 	// From names the client hosts ("c" stands for c1, c2, … too), To the server.
 	From string `toml:"from"`
 	To   string `toml:"to"`
-	// At is when it starts, after the start of the host, beside whatever else the host
-	// does. Without it, it starts when the entry before it (of those without At) is done.
+	// At is when it starts, counted from the start of the host, beside other traffic of the
+	// host. Without At it starts when the previous entry without At has ended.
 	At fabric.Duration `toml:"at"`
 	// Test: ping, lat, bw, rate, load, rr, soak, as the commands of uetperf.
 	Test string `toml:"test"`
 	Op   string `toml:"op"` // send, tsend, inject
-	// As the flags of uetperf; zero: its default, but Check is on unless NoCheck.
+	// These are as the flags of uetperf. Zero stands for the flag's default, but Check is
+	// on unless NoCheck is set.
 	Size     string          `toml:"size"`
 	Iters    int64           `toml:"iters"`
 	Time     fabric.Duration `toml:"time"`
@@ -85,23 +87,25 @@ type Traffic struct {
 	// BaseRTT is config_base_rtt, the round trip of the idle path; 0: 150us.
 	BaseRTT fabric.Duration `toml:"base_rtt"`
 	Churn   bool            `toml:"churn"`
-	// MayFail says that the client may end in error (its peer is killed).
+	// MayFail says that the client may end in error, for example because its peer is
+	// killed.
 	MayFail bool `toml:"may_fail"`
 }
 
-// An Action is done to a host's process.
+// An Action acts on a host's process.
 type Action struct {
 	At   fabric.Duration `toml:"at"`
 	Host string          `toml:"host"`
-	// Do: pause (SIGSTOP, for For), kill (SIGKILL; the host is gone, its address answers
-	// nobody), restart (after a kill, at the same address; For later if set), rekey (a step
-	// to the next cluster key: made, used, the old one gone; three of them, For apart, 0:
-	// 2 s).
+	// Do is pause (SIGSTOP, for For), kill (SIGKILL; the host is gone, its address answers
+	// nobody), restart (after a kill, at the same address; For later if set), or rekey (a
+	// change to the next cluster key in three steps, For apart, 0: 2 s: the new key is
+	// made, then used, then the old one removed).
 	Do  string          `toml:"do"`
 	For fabric.Duration `toml:"for"`
 }
 
-// An Assert is an expression over Metrics that must be true.
+// An Assert is an expression of internal/assert over the names of testbed/metrics that must
+// be true.
 type Assert struct {
 	Expr string `toml:"expr"`
 	Why  string `toml:"why"`

@@ -14,14 +14,13 @@ import (
 // files are these; Topology moves them.
 var Base = netip.MustParsePrefix("198.18.16.0/24")
 
-// Range is where all addresses of labs are (RFC 2544): the route that hosts have to the
-// switch.
+// Range contains all addresses of labs (RFC 2544). Hosts have a route for it to the switch.
 var Range = netip.MustParsePrefix("198.18.0.0/15")
 
 // MaxHosts bounds the hosts of a scenario, and so the networks of a lab.
 const MaxHosts = 32
 
-// A Node is one host of the topology, Count resolved.
+// A Node is one host of the topology, after Count was expanded.
 type Node struct {
 	Name    string
 	Role    string
@@ -33,7 +32,7 @@ type Node struct {
 	To      fabric.Line
 }
 
-// Nodes are the hosts, one by one, with addresses from base on.
+// Nodes returns the hosts, one by one, with addresses from base on.
 func (s *Scenario) Nodes(base netip.Prefix) []Node {
 	var nodes []Node
 	for _, h := range s.Hosts {
@@ -57,14 +56,14 @@ func (s *Scenario) Nodes(base netip.Prefix) []Node {
 	return nodes
 }
 
-// Network is the n-th /24 from base on.
+// Network returns the n-th /24 from base on.
 func Network(base netip.Prefix, n int) netip.Prefix {
 	a := base.Masked().Addr().As4()
 	third := int(a[1])<<8 + int(a[2]) + n
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{a[0], byte(third >> 8), byte(third), 0}), 24)
 }
 
-// Topology is the switch between the hosts.
+// Topology returns the configuration of the switch between the hosts.
 func (s *Scenario) Topology(seed uint64, base netip.Prefix) fabric.Config {
 	cfg := fabric.Config{Seed: seed, Spines: s.Fabric.Spines, Classes: s.Fabric.Classes, Events: slices.Clone(s.Events)}
 	for _, n := range s.Nodes(base) {
@@ -111,7 +110,7 @@ func (s *Scenario) lines(on []string) []string {
 	return out
 }
 
-// moved has the addresses in the rules of a line moved from Base to base.
+// moved returns a line with the addresses in its rules moved from Base to base.
 func moved(l fabric.Line, base netip.Prefix) fabric.Line {
 	l.Rules = slices.Clone(l.Rules)
 	for i := range l.Rules {
@@ -139,7 +138,7 @@ func movedPrefix(p netip.Prefix, base netip.Prefix) netip.Prefix {
 	return p
 }
 
-// Of is the traffic of one host.
+// Of returns the traffic of one host.
 func (s *Scenario) Of(n Node) []Traffic {
 	var out []Traffic
 	for _, t := range s.Traffic {
@@ -151,7 +150,7 @@ func (s *Scenario) Of(n Node) []Traffic {
 	return out
 }
 
-// MayFail reports whether a client may end in error: any of its traffic may.
+// MayFail reports whether a client may end in error: whether any of its traffic may.
 func (s *Scenario) MayFail(n Node) bool {
 	return slices.ContainsFunc(s.Of(n), func(t Traffic) bool { return t.MayFail })
 }

@@ -1,5 +1,5 @@
-// Package scenarios carries the scenario folders, so that the testbed's program works
-// wherever it lies.
+// Package scenarios embeds the scenario folders, so that the testbed's program works
+// anywhere.
 package scenarios
 
 import "embed"

@@ -8,13 +8,13 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/sim/simtest"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/sim/simtest"
 )
 
-// A leg is one end of one stream of uetperf's test on a simulated endpoint: the traffic.Conn of
-// its traffic.Leg. It has a turn when an operation has ended, when it is woken, and when the wait
-// of the turn before is over.
+// A leg is one end of one stream of uetperf's test on a simulated endpoint: the
+// traffic.Conn of its traffic.Leg. It runs when an operation has ended, when it is woken,
+// and when the wait of its last turn is over.
 type leg struct {
 	*traffic.Leg
 	s     *session
@@ -29,7 +29,7 @@ type leg struct {
 	told  bool // End was called
 }
 
-// A note is what an operation is of.
+// A note identifies the slot of an operation.
 type note struct {
 	*leg
 	slot *traffic.Slot
@@ -38,7 +38,7 @@ type note struct {
 }
 
 const (
-	// spin is how long a turn takes of who has something to post and no room for it.
+	// spin is how long a turn takes if the leg has something to post and no room for it.
 	spin = 100 * time.Microsecond
 	// injectMax is the longest message that is injected.
 	injectMax = 4096
@@ -89,7 +89,7 @@ func (l *leg) turn() {
 	}
 }
 
-// failed says at which end an error was.
+// failed adds to an error at which end it was.
 func (l *leg) failed(err error) error {
 	if l.Server {
 		return fmt.Errorf("the server ended the test: %w", err)
@@ -97,7 +97,7 @@ func (l *leg) failed(err error) error {
 	return err
 }
 
-// event takes the end of an operation.
+// event handles the end of an operation.
 func event(o *simtest.Op) {
 	n, ok := o.Note.(*note)
 	if !ok {
@@ -144,8 +144,8 @@ func opError(sent bool, o *simtest.Op) error {
 	return errors.New(text)
 }
 
-// end ends the leg: receives that nothing came to are taken back, unless the endpoint is to be
-// closed, and what it has counted is noted.
+// end ends the leg. Unless the endpoint is to be closed, it cancels the receives that got
+// no message, and it keeps the counters.
 func (l *leg) end(failed bool) {
 	if l.told {
 		return
@@ -167,7 +167,8 @@ func (l *leg) end(failed bool) {
 	l.Res.Counters = minus(countersOf(l.h), l.base)
 }
 
-// What follows makes it a traffic.Conn. The World makes and checks the contents of messages.
+// The methods below implement traffic.Conn. The World makes and checks the contents of
+// messages.
 
 func (l *leg) Now() time.Duration                { return l.s.l.w.Now() }
 func (l *leg) Usage() (user, sys time.Duration)  { return 0, 0 }

@@ -1,9 +1,9 @@
-// Package simulated runs scenarios in virtual time: the hosts are FEPs on
-// transport/sim, the switch between them is testbed/fabric, and all of it belongs
-// to one goroutine. One seed gives one run.
+// Package simulated runs scenarios in virtual time. The hosts are FEPs on internal/sim, the
+// switch between them is testbed/fabric, and everything runs in one goroutine. One seed
+// gives one run.
 //
 // A run is checked twice: by the assertions of the scenario, as on real hosts, and by
-// the checkers of transport/sim/simtest, which know every datagram and compare every
+// the checkers of internal/sim/simtest, which know every datagram and compare every
 // completion, byte and acknowledgement with it.
 package simulated
 
@@ -18,30 +18,30 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/sim"
+	"github.com/uetkit/uetkit/internal/sim/simtest"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/scenario"
-	"github.com/uetkit/uetkit/transport/pds"
-	"github.com/uetkit/uetkit/transport/sim"
-	"github.com/uetkit/uetkit/transport/sim/simtest"
+	"github.com/uetkit/uetkit/transport"
 )
 
 const (
 	// defaultLimit is how long a scenario without Limit may take.
 	defaultLimit = time.Minute
-	// maxPackets ends a storm.
+	// maxPackets ends a packet storm.
 	maxPackets = 50_000_000
 	// rekeyStep is the time between the steps of a change of keys.
 	rekeyStep = 2 * time.Second
-	// slice is how much virtual time passes between looks at the context.
+	// slice is how much virtual time passes between checks of the context.
 	slice = 10 * time.Millisecond
-	// settleTime is what the operations that are left may take when the network is
-	// clean again.
+	// settleTime bounds the time that outstanding operations may need after the network's
+	// faults have ended.
 	settleTime = 10 * time.Second
 )
 
-// plant, if not nil, changes a lab before it begins: for tests of what is told of a
-// broken promise.
+// plant, if not nil, changes a lab before it begins. Tests use it to see a broken promise
+// reported.
 var plant func(*lab)
 
 // A lab is one run.
@@ -59,8 +59,7 @@ type lab struct {
 	log      io.Writer
 }
 
-// A host is one of the scenario: its endpoints are those of the sessions that it
-// takes part in.
+// A host is one host of the scenario. It has the endpoints of its sessions.
 type host struct {
 	name, group string
 	role        string
@@ -70,10 +69,10 @@ type host struct {
 	exit        int
 }
 
-// Play runs a scenario to its end and says what happened. It leaves assertions to
-// the caller: the Verdict is empty, or Fail with the Reason if a checker found a
-// broken rule. progress, if not nil, gets a line now and then. An error says that
-// the scenario cannot be run, or that ctx ended it.
+// Play runs a scenario to its end and returns its result. The caller evaluates the
+// assertions: the Verdict is empty, or Fail with the Reason if a checker found a broken
+// rule. progress, if not nil, gets a line now and then. An error says that the scenario
+// cannot be run, or that ctx ended it.
 func Play(ctx context.Context, sc *scenario.Scenario, seed uint64, progress io.Writer) (*result.Result, error) {
 	began := time.Now()
 	if progress == nil {
@@ -125,7 +124,7 @@ func (l *lab) build() error {
 	case "", "off":
 	case "psk":
 		// The keys of a cluster outlive a process.
-		spec.Secure = pds.SecureOneRTT
+		spec.Secure = transport.SecureOneRTT
 	default:
 		return fmt.Errorf("security %q is not simulated: off or psk", l.sc.Security)
 	}
@@ -183,7 +182,7 @@ func (l *lab) patience() time.Duration {
 	return from + spine + to
 }
 
-// hostile reports whether something in the network sends of its own accord.
+// hostile reports whether something in the network sends packets of its own.
 func (l *lab) hostile() bool {
 	replays := func(f *fabric.Line) bool {
 		for i := range f.Rules {
@@ -211,7 +210,7 @@ func (l *lab) hostile() bool {
 	return false
 }
 
-// named are the indices of the hosts that a name stands for: "c" is c, c1, c2, ….
+// named returns the indices of the hosts that a name stands for: "c" is c, c1, c2, ….
 func (l *lab) named(name string) []int {
 	var v []int
 	for i := range l.hosts {
@@ -222,7 +221,7 @@ func (l *lab) named(name string) []int {
 	return v
 }
 
-// begin is timeline zero: the first packet has come to the switch.
+// begin sets timeline zero: the first packet has reached the switch.
 func (l *lab) begin(now time.Duration) {
 	l.zero = now
 	l.mark("start")
@@ -282,7 +281,7 @@ func (l *lab) checkAction(a *scenario.Action) error {
 	return fmt.Errorf("action %q is not pause, kill, restart or rekey", a.Do)
 }
 
-// act does something to the processes of a host.
+// act carries out an action on the processes of a host.
 func (l *lab) act(a *scenario.Action) {
 	if a.Do == "restart" && a.For > 0 {
 		later := *a
@@ -335,8 +334,8 @@ func (l *lab) act(a *scenario.Action) {
 	}
 }
 
-// rekey changes the key of all hosts in steps: everybody can open what is sealed
-// with the new one before anybody seals with it, and the old one opens for a while.
+// rekey changes the key of all hosts in steps: first all can open packets sealed with the
+// new key, then all seal with it, and the old key still opens packets for a while.
 func (l *lab) rekey(step time.Duration) {
 	if step <= 0 {
 		step = rekeyStep
@@ -351,7 +350,7 @@ func (l *lab) rekey(step time.Duration) {
 	})
 }
 
-// sample takes a sample of the switch and comes again.
+// sample samples the switch and schedules the next sample.
 func (l *lab) sample() {
 	st := l.wire.sw.Stats(l.w.Now())
 	s := result.Sample{At: l.since(), Bytes: map[string]int64{}, Wait: map[string]int64{}, Lost: map[string]int64{}, Trim: map[string]int64{}, Mark: map[string]int64{}}
@@ -377,7 +376,7 @@ func (l *lab) sample() {
 	})
 }
 
-// lost sums the reasons for which a line lost packets.
+// lost sums the losses of a line over all reasons.
 func lost(whys map[string]uint64) (n int64) {
 	for _, why := range []string{"no_route", "lost_random", "lost_burst", "lost_exact", "lost_blackhole", "lost_down", "lost_mtu", "lost_queue", "lost_queue_high"} {
 		n += int64(whys[why])
@@ -394,7 +393,7 @@ func (l *lab) over() bool {
 	return true
 }
 
-// play runs until every client has ended, then until nothing is left.
+// play runs until every client has ended, and then until nothing is outstanding.
 func (l *lab) play(ctx context.Context) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -408,7 +407,7 @@ func (l *lab) play(ctx context.Context) (err error) {
 	if plant != nil {
 		plant(l)
 	}
-	// Sessions of a host that name no time follow each other.
+	// Sessions of a host without a time follow each other.
 	last := map[int]*session{}
 	for _, s := range l.sessions {
 		switch before := last[s.client]; {
@@ -446,8 +445,8 @@ func (l *lab) play(ctx context.Context) (err error) {
 	l.res.Took = ran
 	l.res.Switch = l.wire.sw.Stats(l.w.Now())
 	l.report()
-	// Promises beyond the clients: nothing is left, nothing was written that should
-	// not be, no datagram moves any more.
+	// Promises beyond the clients: nothing is outstanding, no unexpected event was written,
+	// no datagram moves any more.
 	for i := range l.hosts {
 		for _, e := range l.hosts[i].ends {
 			e.OnEvent(nil)
@@ -479,7 +478,7 @@ func (l *lab) broken(what, tail string) {
 	}
 }
 
-// report puts together what the hosts leave.
+// report assembles the result of the hosts.
 func (l *lab) report() {
 	l.res.Hosts = nil
 	for i := range l.hosts {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/testbed/fabric"
 	"github.com/uetkit/uetkit/testbed/metrics"
 	"github.com/uetkit/uetkit/testbed/result"
 	"github.com/uetkit/uetkit/testbed/scenario"
-	"github.com/uetkit/uetkit/transport/sim"
 )
 
 var (
@@ -74,7 +74,7 @@ func failed(t *testing.T, sc *scenario.Scenario, r *result.Result) (bad []string
 		if len(a.On) > 0 && !slices.Contains(a.On, "sim") {
 			continue
 		}
-		pass, value, err := env.Judge(a.Expr)
+		pass, value, err := env.Evaluate(a.Expr)
 		if err != nil {
 			t.Fatal(err)
 		}

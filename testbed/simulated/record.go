@@ -5,14 +5,14 @@ import (
 	"runtime"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/sim/simtest"
 	"github.com/uetkit/uetkit/transport"
-	"github.com/uetkit/uetkit/transport/sim/simtest"
 )
 
 // nackTrimmed are the NACK codes of packets that a switch has cut.
 var nackTrimmed = [...]uint8{1, 2}
 
-// countersOf is what an endpoint has counted in this life, as uetperf has it.
+// countersOf returns the counters of an endpoint in this life, as uetperf has them.
 func countersOf(h *simtest.Host) record.Counters {
 	if h.FEP == nil {
 		return record.Counters{Drops: map[string]uint64{}}
@@ -34,8 +34,7 @@ func countersOf(h *simtest.Host) record.Counters {
 	return c
 }
 
-// minus is what was counted since b. A process that was restarted counts from
-// zero.
+// minus returns the counts since b. A restarted process counts from zero.
 func minus(a, b record.Counters) record.Counters {
 	sub := func(x *uint64, y uint64) {
 		if *x >= y {
@@ -67,8 +66,8 @@ func minus(a, b record.Counters) record.Counters {
 	return a
 }
 
-// addTo adds the session to the record of its host, which the host's first session
-// began.
+// addTo adds the session to the record of its host. The host's first session made the
+// record.
 func (s *session) addTo(r *record.Record) *record.Record {
 	if s.begun == 0 {
 		return r

@@ -8,12 +8,12 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/internal/sim/simtest"
 	"github.com/uetkit/uetkit/internal/units"
 	"github.com/uetkit/uetkit/testbed/scenario"
-	"github.com/uetkit/uetkit/transport/sim/simtest"
 )
 
-// A plan is a Traffic with everything filled in, as uetperf would.
+// A plan is a Traffic with the defaults of uetperf filled in.
 type plan struct {
 	traffic.Spec // of all runs but for the size; what is drawn of a soak is not in it
 	soak         bool
@@ -21,22 +21,22 @@ type plan struct {
 	mtu          int // payload bytes
 }
 
-// Bounds of a plan: a scenario is no place for more.
+// Bounds of a plan. A scenario should not need more.
 const (
 	maxWindow   = 4096
 	maxParallel = 64
 	maxPaths    = 64
 	maxRate     = 1e6
-	// leastSize lets a message bear its number, by which the checkers know it.
+	// leastSize is the least message that has room for its number, by which the checkers
+	// identify it.
 	leastSize = 8
 	maxSize   = 64 << 20
-	// maxBuffers bounds the bytes of the messages and receives of a session that
-	// are outstanding.
+	// maxBuffers bounds the bytes of a session's outstanding messages and receives.
 	maxBuffers = 1 << 30
 )
 
-// planOf fills in the defaults of uetperf and refuses what is not simulated. Nothing is warmed up:
-// virtual processors have no caches.
+// planOf fills in the defaults of uetperf and refuses what cannot be simulated. There is no
+// warm-up: virtual processors have no caches.
 func planOf(t *scenario.Traffic, mtu int) (*plan, error) {
 	usual, known := traffic.UsualOf(t.Test)
 	p := &plan{soak: t.Test == traffic.Soak, mtu: cmp.Or(t.MTU, payloadMTU(mtu)), Spec: traffic.Spec{
@@ -91,7 +91,7 @@ func planOf(t *scenario.Traffic, mtu int) (*plan, error) {
 	return p, run.Validate()
 }
 
-// of is the run of a size.
+// of returns the run of a size.
 func (p *plan) of(size int64) traffic.Spec {
 	s := p.Spec
 	s.Size = size
@@ -101,7 +101,7 @@ func (p *plan) of(size int64) traffic.Spec {
 	return s
 }
 
-// payloadMTU is the payload per packet that fits an interface, as uet chooses it.
+// payloadMTU returns the payload per packet that fits an interface, as uet chooses it.
 func payloadMTU(mtu int) int {
 	if mtu == 0 {
 		mtu = 1500
@@ -134,8 +134,8 @@ func parseRate(s string) (float64, error) {
 	return f, err
 }
 
-// A session is one client at work: a Traffic of one client host, and the two ends
-// that it has for each stream, as uetperf and its server have.
+// A session is one running client: the Traffic of one client host, with the two ends of
+// each stream, as in uetperf and its server.
 type session struct {
 	l              *lab
 	t              *scenario.Traffic
@@ -187,8 +187,8 @@ func (l *lab) sessionsOf(t *scenario.Traffic) ([]*session, error) {
 	return v, nil
 }
 
-// The model of a host: a process wakes within some microseconds, a timer is late
-// by a little more, and the socket buffer is what systems give.
+// The model of a host: a process wakes within some microseconds, a timer is a little later,
+// and the socket buffer has the usual size.
 const (
 	hostWake   = 20 * time.Microsecond
 	hostLate   = 100 * time.Microsecond
@@ -213,7 +213,7 @@ func (s *session) addHosts(spec *simtest.Spec) {
 	}
 }
 
-// takeHosts finds them in the World.
+// takeHosts finds the endpoints in the World.
 func (s *session) takeHosts() {
 	for i := range s.pairs {
 		c, v := s.l.w.Hosts[s.first+2*i], s.l.w.Hosts[s.first+2*i+1]
@@ -240,7 +240,7 @@ func (s *session) start() {
 	s.next()
 }
 
-// draw is the next run, false if there is none.
+// draw returns the next run, false if there is none.
 func (s *session) draw() (spec traffic.Spec, ok bool) {
 	if !s.p.soak {
 		if n := len(s.runs); n < len(s.p.sizes) {
@@ -316,8 +316,8 @@ func (s *session) next() {
 	}
 }
 
-// over is called when a leg has ended: when the client's have, the server's are told to, and
-// then the run is over.
+// over is called when a leg has ended. When all of the client's have ended, it tells the
+// server's to end; when those have ended, the run is over.
 func (s *session) over() {
 	all := func(legs []*leg) bool {
 		for _, g := range legs {
@@ -348,7 +348,7 @@ func (s *session) end() {
 	}
 }
 
-// endRun writes the run down.
+// endRun records the run.
 func (s *session) endRun(why string) {
 	var mine []*traffic.Leg
 	var theirs []traffic.LegResult
@@ -375,7 +375,7 @@ func (s *session) endRun(why string) {
 	s.runs = append(s.runs, run)
 }
 
-// fail ends the session in error: what was measured stays.
+// fail ends the session in error and keeps what was measured.
 func (s *session) fail(err error) {
 	if s.done {
 		return
@@ -395,7 +395,7 @@ func (s *session) fail(err error) {
 	})
 }
 
-// killed ends the session with its process: nothing of it is left.
+// killed ends the session with its process: nothing of it remains.
 func (s *session) killed() {
 	if s.done {
 		return

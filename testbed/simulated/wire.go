@@ -7,12 +7,13 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/testbed/fabric"
-	"github.com/uetkit/uetkit/transport/sim"
 )
 
-// A wire is the switch between the simulated hosts. It makes IP packets of their
-// datagrams, as a packet socket would see them, and datagrams of what comes out.
+// A wire connects the simulated hosts by a switch. It makes IP packets from their
+// datagrams, as a packet socket would receive them, and datagrams from the packets that
+// leave the switch.
 type wire struct {
 	net  *sim.Net
 	sw   *fabric.Switch
@@ -28,7 +29,7 @@ type wire struct {
 	packets   uint64
 }
 
-// sent is what is remembered of a datagram while it may be in the switch.
+// A sent describes a datagram while it may be in the switch.
 type sent struct {
 	id       uint64
 	crc      uint32
@@ -44,8 +45,8 @@ const (
 	ipLen    = 20
 	udpLen   = 8
 	protoUDP = 17
-	// remembered is how many datagrams are known: the IP identification says which
-	// of them came out, modulo 65,536; a replayed one is old.
+	// remembered is how many datagrams are known. The IP identification, modulo 65,536,
+	// identifies those that leave the switch; a replayed one is old.
 	remembered = 1 << 18
 )
 
@@ -55,7 +56,7 @@ func newWire(sw *fabric.Switch, port map[netip.Addr]int) *wire {
 	return &wire{sw: sw, port: port, sent: make([]sent, remembered)}
 }
 
-// carry takes a datagram from a host to the switch.
+// carry passes a datagram from a host to the switch.
 func (w *wire) carry(p *sim.Packet) {
 	now := w.net.Now()
 	if w.begun != nil {
@@ -100,8 +101,8 @@ func sum(b []byte) uint16 {
 	return uint16(s + s>>16)
 }
 
-// run lets the switch do what is due, delivers what leaves it, and makes sure that
-// it is woken for what is next.
+// run lets the switch do what is due, delivers the packets that leave it, and schedules its
+// next run.
 func (w *wire) run(now time.Duration) {
 	if w.busy {
 		return
@@ -131,8 +132,8 @@ func (w *wire) run(now time.Duration) {
 	})
 }
 
-// deliver takes an IP packet apart, as the host's kernel would, and gives the
-// datagram to it.
+// deliver parses an IP packet, as the host's kernel would, and passes the datagram to the
+// host.
 func (w *wire) deliver(ip []byte) {
 	be := binary.BigEndian
 	if len(ip) < ipLen+udpLen || ip[0] != 0x45 || int(be.Uint16(ip[2:])) != len(ip) || sum(ip[:ipLen]) != 0xffff {
@@ -164,8 +165,8 @@ func (w *wire) deliver(ip []byte) {
 	w.net.Deliver(&p)
 }
 
-// origin finds the datagram that a packet was: the newest with that
-// identification whose bytes it has, else the newest between those addresses.
+// origin returns the datagram that a packet came from: the newest with that identification
+// and the same bytes, else the newest between those addresses.
 func (w *wire) origin(ident uint16, data []byte, src, dst netip.AddrPort) *sent {
 	crc := crc32.Checksum(data, castagnoli)
 	var exact, newest *sent
@@ -187,8 +188,7 @@ func (w *wire) origin(ident uint16, data []byte, src, dst netip.AddrPort) *sent 
 	return newest
 }
 
-// heal puts a switch without faults in the place of the one that was: what is in
-// that one is lost.
+// heal replaces the switch by one without faults. Packets in the old one are lost.
 func (w *wire) heal(cfg fabric.Config) error {
 	clean := fabric.Config{Seed: cfg.Seed, Classes: cfg.Classes}
 	for _, p := range cfg.Ports {
@@ -202,7 +202,7 @@ func (w *wire) heal(cfg fabric.Config) error {
 	return nil
 }
 
-// healed keeps of a line what is no fault.
+// healed returns a line without its faults.
 func healed(l fabric.Line) fabric.Line {
 	return fabric.Line{Rate: l.Rate, Delay: l.Delay, Queue: l.Queue, QueueHigh: l.QueueHigh}
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/testbed/fabric"
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/sim"
 )
 
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }

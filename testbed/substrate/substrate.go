@@ -1,5 +1,5 @@
-// Package substrate says what labs are made of: a switch, and hosts each on a network of
-// its own, whose only way to one another is the switch. Its sub-packages make labs of
+// Package substrate defines what labs consist of: a switch, and hosts each on a network of
+// its own. Hosts reach each other only through the switch. The sub-packages make labs of
 // containers and of network namespaces.
 package substrate
 
@@ -14,18 +14,18 @@ import (
 // ErrUnsupported is wrapped by the error of a substrate that cannot run here.
 var ErrUnsupported = errors.New("unsupported here")
 
-// A Spec is a lab to be brought up.
+// A Spec describes a lab to be brought up.
 type Spec struct {
-	// Name is the lab's, and begins the names of everything in it; Dir the folder of its
-	// files, which stands as long as the lab.
+	// Name is the lab's name and begins the names of everything in it. Dir is the folder of
+	// its files, which exists as long as the lab.
 	Name string
 	Dir  string
 	// Bin is the folder of the programs: testbed, uetperf, uetswitch.
 	Bin   string
 	MTU   int
 	Hosts []Host
-	// Switch are the arguments of uetswitch; OutArg in them stands for its folder Out, which
-	// has the files they name.
+	// Switch are the arguments of uetswitch. OutArg in them stands for its folder Out,
+	// which contains the files that they name.
 	Switch []string
 	Out    string
 	Since  time.Time // when it began to be brought up
@@ -52,14 +52,14 @@ const (
 	KeysMount = "/keys"
 )
 
-// OutArg stands for the folder of the switch, wherever the substrate puts it.
+// OutArg stands for the folder Out of the switch, whose path depends on the substrate.
 const OutArg = "{out}"
 
 // SwitchName is the name of the switch among the hosts.
 const SwitchName = "switch"
 
-// Socket is the name of the unix socket in the switch's Out on which its HTTP interface
-// answers, whatever network it is in.
+// Socket is the name of the unix socket in the switch's Out. Its HTTP interface answers
+// there from any network namespace.
 const Socket = "http.sock"
 
 // An Exit is the end of a host's process.
@@ -69,21 +69,21 @@ type Exit struct {
 	At   time.Time
 }
 
-// A Lab is what is up. Methods may be called from several goroutines.
+// A Lab is a lab that is up. Methods may be called from several goroutines.
 type Lab interface {
-	// Do does one of the Actions to a host.
+	// Do carries out one of the Actions on a host.
 	Do(ctx context.Context, host string, a Action) error
-	// Exits tells of processes that end, the switch's too.
+	// Exits reports processes that end, that of the switch too.
 	Exits() <-chan Exit
-	// Log copies what a host said to w.
+	// Log copies the output of a host to w.
 	Log(ctx context.Context, host string, w io.Writer) error
-	// Shell is a command line that runs a program in a host, for people.
+	// Shell returns a command line, for people, that runs a program in a host.
 	Shell(host string) string
-	// Down takes it down; also what is half up. It may be called again.
+	// Down takes the lab down, also if only a part of it is up. It may be called again.
 	Down(ctx context.Context) error
 }
 
-// An Action is done to the process of a host.
+// An Action acts on the process of a host.
 type Action string
 
 // The actions.
@@ -98,15 +98,14 @@ const (
 // A Substrate makes labs.
 type Substrate interface {
 	Name() string
-	// Available says why it cannot be used here, wrapping ErrUnsupported.
+	// Available returns why the substrate cannot be used here, wrapping ErrUnsupported.
 	Available(ctx context.Context) error
-	// Prepare makes what all labs share: images. It says what takes long on w.
+	// Prepare makes what all labs share: images. It reports long steps on w.
 	Prepare(ctx context.Context, bin string, w io.Writer) error
 	// Up brings a lab up and returns when all of its processes have been started. A
 	// lab that could not be brought up is taken down.
 	Up(ctx context.Context, s *Spec) (Lab, error)
-	// Leftovers removes the remains of labs that have no owner any more: those whose
-	// names begin with prefix and that owned does not know. It returns the names of
-	// what it removed.
+	// Leftovers removes the remains of labs without an owner: those whose names begin with
+	// prefix and for which owned returns false. It returns the names of what it removed.
 	Leftovers(ctx context.Context, prefix string, owned func(lab string) bool) ([]string, error)
 }

@@ -224,7 +224,7 @@ func (t *sink) Take(c *Completion) error {
 	case from < len(t.got):
 		t.got[from]++
 		if t.check != nil {
-			t.judge(!t.ledgers[from].Take(uint64(c.Seq&senderSeq)), t.wrong(c, t.Spec.Size, uint64(c.Seq)))
+			t.countChecked(!t.ledgers[from].Take(uint64(c.Seq&senderSeq)), t.wrong(c, t.Spec.Size, uint64(c.Seq)))
 		}
 	case t.check != nil:
 		t.check.Wrong++

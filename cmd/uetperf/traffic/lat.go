@@ -59,7 +59,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 		if stop {
 			t.drained = true
 			t.Finish()
-			return 0, t.settle()
+			return 0, t.finishRound()
 		}
 		t.filled = true
 	}
@@ -77,11 +77,11 @@ func (t *pingpong) Post() (time.Duration, error) {
 	} else {
 		b.busy = true
 	}
-	return Idle, t.settle()
+	return Idle, t.finishRound()
 }
 
-// settle does what the last round trip left to do, while the next one is under way.
-func (t *pingpong) settle() error {
+// finishRound does what the last round trip left to do, while the next one is under way.
+func (t *pingpong) finishRound() error {
 	if t.m.on && t.n > t.m.base {
 		d := t.rtt
 		if t.Spec.Test == Lat {

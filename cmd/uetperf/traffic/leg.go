@@ -335,8 +335,8 @@ func (l *Leg) wrong(c *Completion, size int64, n uint64) int {
 	return wrong
 }
 
-// judge counts a message that was checked.
-func (l *Leg) judge(dup bool, wrong int) {
+// countChecked counts a checked message.
+func (l *Leg) countChecked(dup bool, wrong int) {
 	switch {
 	case dup:
 		l.check.Dup++
@@ -359,7 +359,7 @@ func (l *Leg) verify(c *Completion) {
 	if !dup && !l.Spec.Churn { // transactions that failed leave gaps
 		dup = !l.ledger.Take(uint64(c.Seq)) || l.Spec.Mode == "rod" && c.Seq != c.seq
 	}
-	l.judge(dup, wrong)
+	l.countChecked(dup, wrong)
 }
 
 // postError is a message or a receive that could not be posted.

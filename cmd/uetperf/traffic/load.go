@@ -231,6 +231,6 @@ func (t *exchange) Finish() {
 // verifyReply checks a reply; known says that its request waits for one.
 func (l *Leg) verifyReply(c *Completion, known bool) {
 	if l.check != nil {
-		l.judge(!known, l.wrong(c, l.Spec.Reply, uint64(c.Seq)|replyBit))
+		l.countChecked(!known, l.wrong(c, l.Spec.Reply, uint64(c.Seq)|replyBit))
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// The compose file of a lab. Version 2.4 is what both docker-compose 1 and docker compose
-// 2 read, and where networks may have a gateway.
+// The compose file of a lab. Both docker-compose 1 and docker compose 2 read version 2.4,
+// which allows a gateway for networks.
 //
-// The networks are not "internal": Docker then drops packets on a bridge whose addresses are
-// not of its network, and these come from hosts behind the switch. Without masquerade
-// none of them leads out either, Docker keeps bridges apart, and hosts give up the route to
-// the bridge.
+// The networks are not "internal": on such a bridge Docker drops packets whose addresses
+// are not of its network, and packets from hosts behind the switch have such addresses. The
+// networks still do not lead outside: they have no masquerade, Docker separates bridges,
+// and hosts remove the route to the bridge.
 var composeFile = template.Must(template.New("").Funcs(template.FuncMap{"q": quote}).Parse(`# {{.Spec.Name}}: made by the testbed; every host is on a network of its own, the switch on all.
 version: "2.4"
 
@@ -89,7 +89,7 @@ networks:
 {{- end}}
 `))
 
-// A composition is what the template is filled with.
+// A composition is the data of the template.
 type composition struct {
 	Spec        *substrate.Spec
 	HostImage   string
@@ -104,7 +104,7 @@ func compose(s *substrate.Spec, host, sw string, labels [][2]string) ([]byte, er
 	return b.Bytes(), err
 }
 
-// Container is the name of a host's container, and of its network.
+// Container returns the name of a host's container, which is also that of its network.
 func (c *composition) Container(host string) string { return c.Spec.Name + "-" + host }
 
 func (c *composition) Image(h substrate.Host) string {
@@ -114,25 +114,26 @@ func (c *composition) Image(h substrate.Host) string {
 	return c.HostImage
 }
 
-// Bridge is the address of the bridge itself: the last of the network, as the first is
+// Bridge returns the address of the bridge: the last of the network, because the first is
 // the switch's.
 func (c *composition) Bridge(h substrate.Host) string {
 	a := h.Net.Masked().Addr().As4()
 	return strconv.Itoa(int(a[0])) + "." + strconv.Itoa(int(a[1])) + "." + strconv.Itoa(int(a[2])) + ".254"
 }
 
-// Arg is an argument of the switch.
+// Arg returns an argument of the switch.
 func (c *composition) Arg(a string) string {
 	return strings.ReplaceAll(a, substrate.OutArg, substrate.OutMount)
 }
 
-// Var is a line of the environment.
+// Var returns a line of the environment.
 func (c *composition) Var(v string) string {
 	name, value, _ := strings.Cut(v, "=")
 	return name + ": " + quote(value)
 }
 
-// quote makes a YAML string: JSON's are. Compose reads $ as the start of a variable.
+// quote returns a YAML string, which JSON's are. It escapes $, with which Compose begins a
+// variable.
 func quote(s string) string {
 	b, err := json.Marshal(strings.ReplaceAll(s, "$", "$$"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package docker makes labs of containers, by the command lines of Docker and of Compose:
-// one compose file per lab, images from scratch, one network per host and the switch on
-// all of them.
+// Package docker makes labs of containers with the command lines of Docker and Compose: one
+// compose file per lab, images from scratch, one network per host, and the switch on all of
+// them.
 package docker
 
 import (
@@ -28,7 +28,8 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// label marks whatever belongs to a lab, and the images; its value is the lab's name.
+// label marks everything that belongs to a lab, and the images. Its value is the lab's
+// name.
 const label = "org.uetkit.testbed"
 
 // Repositories of the images.
@@ -46,7 +47,7 @@ type Substrate struct {
 // Name is docker.
 func (*Substrate) Name() string { return "docker" }
 
-// run runs a command and returns what it printed; its error has what it said.
+// run runs a command and returns its output; its error includes the error output.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	c := command(ctx, name, args...)
 	var out, said bytes.Buffer
@@ -62,9 +63,9 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// command is one that the end of ctx asks to end: what Compose is about to make is then
-// made or not, but not made afterwards. The terminal's Ctrl-C is for the runner alone, which
-// takes down what is half up.
+// command returns a command that is asked to end when ctx ends. So Compose completes or
+// abandons what it is making, but makes nothing afterwards. The terminal's Ctrl-C reaches
+// the runner only, which takes a half-made lab down.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
@@ -72,7 +73,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// lastLines are the last n lines that are not empty, as one.
+// lastLines returns the last n non-empty lines, joined.
 func lastLines(s string, n int) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" || strings.HasPrefix(l, "See '") })
@@ -80,7 +81,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
-// Available asks for an engine and for Compose.
+// Available checks for an engine and for Compose.
 func (s *Substrate) Available(ctx context.Context) error {
 	no := func(why string) error { return fmt.Errorf("containers: %s (%w)", why, substrate.ErrUnsupported) }
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
@@ -97,10 +98,10 @@ func (s *Substrate) Available(ctx context.Context) error {
 	return no("there is no Compose: install docker-compose, or the plugin docker compose")
 }
 
-// answerLimit is how long the engine may take to say that it is there, on a busy machine.
+// answerLimit is how long the engine may take to answer on a busy machine.
 const answerLimit = 30 * time.Second
 
-// engine says why no engine can be used.
+// engine returns why no engine can be used.
 func engine(ctx context.Context) error {
 	if _, err := exec.LookPath("docker"); err != nil {
 		return errors.New("there is no docker command: install docker.io and docker-compose")
@@ -114,7 +115,7 @@ func engine(ctx context.Context) error {
 	return nil
 }
 
-// Prepare builds the images, unless there are some of just these programs.
+// Prepare builds the images, unless images of these programs exist.
 func (s *Substrate) Prepare(ctx context.Context, bin string, w io.Writer) error {
 	sum := sha256.New()
 	for _, d := range [][]byte{images.Host, images.Switch} {
@@ -149,7 +150,7 @@ func (s *Substrate) Prepare(ctx context.Context, bin string, w io.Writer) error 
 	return s.prune(ctx)
 }
 
-// build builds one image. Links make the build's folder cheap.
+// build builds one image. Hard links make the build folder cheap.
 func build(ctx context.Context, name string, dockerfile []byte, bin string, programs []string) error {
 	dir, err := os.MkdirTemp(bin, "image")
 	if err != nil {
@@ -167,7 +168,7 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 	args := []string{"build", "-q", "--force-rm", "-t", name, "--label", label + "=image", dir}
 	c := command(ctx, "docker", args...)
 	defer attach(c)()
-	// The builder that every engine has: no plugin is needed, and nothing is pulled.
+	// The classic builder is in every engine: it needs no plugin and pulls nothing.
 	c.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -176,7 +177,7 @@ func build(ctx context.Context, name string, dockerfile []byte, bin string, prog
 	return nil
 }
 
-// prune removes the images of programs of before: not those of the last hour, which another
+// prune removes the images of older programs, except those of the last hour, which another
 // run may be about to use.
 func (s *Substrate) prune(ctx context.Context) error {
 	_, err := run(ctx, "docker", "image", "prune", "--all", "--force", "--filter", "label="+label+"=image", "--filter", "until=1h")
@@ -226,7 +227,7 @@ func (s *Substrate) Up(ctx context.Context, spec *substrate.Spec) (_ substrate.L
 	return l, nil
 }
 
-// explain makes the usual failures of Docker sentences that help.
+// explain replaces the usual errors of Docker by sentences that help.
 func explain(ctx context.Context, err error, spec *substrate.Spec) error {
 	text := err.Error()
 	switch {
@@ -240,7 +241,7 @@ func explain(ctx context.Context, err error, spec *substrate.Spec) error {
 	return err
 }
 
-// overlapping names the networks whose addresses the lab wants.
+// overlapping returns the networks whose addresses overlap with the lab's.
 func overlapping(ctx context.Context, spec *substrate.Spec) string {
 	ids, err := run(ctx, "docker", "network", "ls", "-q")
 	if err != nil {
@@ -269,7 +270,7 @@ func overlapping(ctx context.Context, spec *substrate.Spec) string {
 
 func (l *dockerLab) container(host string) string { return l.spec.Name + "-" + host }
 
-// watch listens to the engine for containers that end.
+// watch listens to the engine's events for containers that end.
 func (l *dockerLab) watch() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := command(ctx, "docker", "events", "--filter", "label="+label+"="+l.spec.Name, "--filter", "event=die",
@@ -302,7 +303,7 @@ func (l *dockerLab) watch() error {
 			host, ok := strings.CutPrefix(e.Actor.Attributes["name"], l.spec.Name+"-")
 			code, err := strconv.Atoi(e.Actor.Attributes["exitCode"])
 			at := time.Unix(0, e.TimeNano)
-			// --since takes whole seconds: what was before the lab is not of it.
+			// --since has a resolution of seconds: events before the lab began are ignored.
 			if !ok || err != nil || at.Before(l.spec.Since) {
 				continue
 			}
@@ -315,7 +316,7 @@ func (l *dockerLab) watch() error {
 	return nil
 }
 
-// Exits tells of containers that end.
+// Exits reports containers that end.
 func (l *dockerLab) Exits() <-chan substrate.Exit { return l.exits }
 
 // Do does an action.
@@ -332,7 +333,7 @@ func (l *dockerLab) Do(ctx context.Context, host string, a substrate.Action) err
 	return err
 }
 
-// Log asks the engine for what a host said.
+// Log asks the engine for the output of a host.
 func (l *dockerLab) Log(ctx context.Context, host string, w io.Writer) error {
 	c := command(ctx, "docker", "logs", l.container(host))
 	defer attach(c)()
@@ -347,7 +348,8 @@ func (l *dockerLab) Shell(host string) string { return "docker exec " + l.contai
 func (l *dockerLab) Down(ctx context.Context) error {
 	l.cancel()
 	l.wg.Wait()
-	// Until there is nothing: what was being made when it was told to end may come late.
+	// Repeat until nothing is left: what was being made when Compose was told to end may
+	// come late.
 	for range 3 {
 		removed, err := remove(ctx, func(name string) bool { return name == l.spec.Name })
 		if err != nil || len(removed) == 0 {

@@ -1,6 +1,6 @@
-// Package netns makes labs of network namespaces: one for the switch, one per host, each
-// joined to the switch by a veth pair of its own. No interface is ever in the namespace of
-// the machine, and so no address of a lab can meet another.
+// Package netns makes labs of network namespaces: one for the switch and one per host, each
+// joined to the switch by a veth pair. No interface is ever in the namespace of the
+// machine, so addresses of labs cannot collide.
 //
 //	c  eth0 198.18.17.2 ──── c 198.18.17.1 ┐
 //	                                       switch
@@ -43,7 +43,7 @@ type Substrate struct{}
 // Name is netns.
 func (Substrate) Name() string { return "netns" }
 
-// Available tries what needs privilege.
+// Available tries the operations that need privilege.
 func (Substrate) Available(context.Context) error {
 	err := alone(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err == nil {
@@ -52,8 +52,7 @@ func (Substrate) Available(context.Context) error {
 	return fmt.Errorf("network namespaces: %w: run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN (%w)", err, substrate.ErrUnsupported)
 }
 
-// alone runs f on a thread of its own that ends after it, so that what f does to its
-// thread is gone.
+// alone runs f on a thread that ends after it, so that changes of f to its thread are gone.
 func alone(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -76,7 +75,7 @@ type netLab struct {
 	wg    sync.WaitGroup
 }
 
-// A process is what runs in a namespace, the agent and its children: a process group.
+// A process is the process group in a namespace: the agent and its children.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -106,7 +105,7 @@ func (Substrate) Up(ctx context.Context, s *substrate.Spec) (_ substrate.Lab, er
 
 func (l *netLab) namespace(host string) string { return l.spec.Name + "-" + host }
 
-// create makes the namespaces with their links and addresses.
+// create makes the namespaces with their interfaces and addresses.
 func (l *netLab) create(ctx context.Context) error {
 	sw, err := l.newNamespace(substrate.SwitchName)
 	if err != nil {
@@ -143,7 +142,7 @@ func (l *netLab) newNamespace(host string) (ns netns.NsHandle, err error) {
 		if err != nil {
 			return err
 		}
-		// IPv6 would only say hello on every link.
+		// IPv6 would only send neighbour and router discovery on every interface.
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0o644)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -156,7 +155,7 @@ func (l *netLab) newNamespace(host string) (ns netns.NsHandle, err error) {
 	return ns, nil
 }
 
-// join makes a host's namespace and its link to the switch.
+// join makes a host's namespace and the veth pair to the switch.
 func (l *netLab) join(h substrate.Host, sw *netlink.Handle) error {
 	ns, err := l.newNamespace(h.Name)
 	if err != nil {
@@ -191,7 +190,7 @@ func up(at *netlink.Handle, name string) error {
 	return nil
 }
 
-// address gives an interface its address and takes it up.
+// address gives an interface its address and sets it up.
 func address(at *netlink.Handle, name string, a netip.Addr, n netip.Prefix) error {
 	link, err := at.LinkByName(name)
 	if err == nil {
@@ -255,8 +254,8 @@ func (l *netLab) start(name string) error {
 	}
 	c := exec.Command(filepath.Join(l.spec.Bin, "testbed"), append([]string{"agent", "enter", l.namespace(name), "--"}, args...)...)
 	c.Env, c.Stdout, c.Stderr, c.Dir = env, log, log, l.spec.Dir
-	// A group of its own: the terminal's Ctrl-C is for the runner, and actions are
-	// for all processes of a host at once.
+	// The process has a group of its own: the terminal's Ctrl-C is for the runner, and
+	// actions are for all processes of a host at once.
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
@@ -279,8 +278,8 @@ func (l *netLab) start(name string) error {
 	return nil
 }
 
-// exitStatus is the status that a shell reports: 128 plus the signal if the process was
-// killed.
+// exitStatus returns the status that a shell reports: 128 plus the signal if the process
+// was killed.
 func exitStatus(s *os.ProcessState) int {
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -288,7 +287,7 @@ func exitStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// Exits tells of processes that end.
+// Exits reports processes that end.
 func (l *netLab) Exits() <-chan substrate.Exit { return l.exits }
 
 // Do does an action.
@@ -312,7 +311,7 @@ func (l *netLab) Do(ctx context.Context, name string, a substrate.Action) error 
 		substrate.Pause: syscall.SIGSTOP, substrate.Resume: syscall.SIGCONT, substrate.Kill: syscall.SIGKILL, substrate.Stop: syscall.SIGTERM,
 	}[a]
 	if a == substrate.Kill {
-		// First the address, so that the kernel answers nobody in its stead.
+		// Remove the address first, so that the kernel does not answer for the process.
 		if err := l.reachable(name, false); err != nil {
 			return err
 		}
@@ -335,7 +334,7 @@ func (l *netLab) Do(ctx context.Context, name string, a substrate.Action) error 
 	}
 }
 
-// reachable gives a host its address, or takes it away.
+// reachable adds or removes the address of a host.
 func (l *netLab) reachable(name string, yes bool) error {
 	h, ok := l.host(name)
 	if !ok {
@@ -364,7 +363,7 @@ func (l *netLab) reachable(name string, yes bool) error {
 	return nil
 }
 
-// Down kills what lives and removes the namespaces.
+// Down kills the processes and removes the namespaces.
 func (l *netLab) Down(context.Context) error {
 	_, err := remove(func(name string) bool { return strings.HasPrefix(name, l.spec.Name+"-") })
 	l.wg.Wait()
@@ -379,7 +378,7 @@ func (Substrate) Leftovers(_ context.Context, prefix string, owned func(string) 
 	})
 }
 
-// remove kills all processes in the namespaces whose names are chosen, and removes these.
+// remove kills all processes in the chosen namespaces and removes the namespaces.
 func remove(chosen func(string) bool) (removed []string, err error) {
 	entries, err := os.ReadDir(runNetns)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -402,7 +401,7 @@ func remove(chosen func(string) bool) (removed []string, err error) {
 	if len(removed) == 0 {
 		return nil, nil
 	}
-	// Twice: what forks while we look is found the second time.
+	// Twice: the second time finds processes that forked during the first.
 	for range 2 {
 		killIn(inodes)
 	}
@@ -434,7 +433,7 @@ func killIn(inodes map[uint64]bool) {
 	deadline := time.Now().Add(3 * time.Second)
 	for _, pid := range pids {
 		for time.Now().Before(deadline) {
-			// A zombie, which its parent has not waited for, has no namespace any more.
+			// A zombie, which its parent has not waited for, no longer has a namespace.
 			if _, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
 				break
 			}

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
-	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/report"
 )
 
 // Schema names the JSON form of a Result.
@@ -30,9 +30,9 @@ type Result struct {
 	// Unmatched are runs that the other side does not have.
 	Unmatched []Unmatched `json:"unmatched"`
 	// Broken are new records that ended early or had wrong data.
-	Broken []string `json:"broken"`
-	FailOn []Judged `json:"fail_on"`
-	OK     bool     `json:"ok"`
+	Broken []string    `json:"broken"`
+	FailOn []Threshold `json:"fail_on"`
+	OK     bool        `json:"ok"`
 }
 
 // A Difference is a setting or a host.
@@ -84,8 +84,8 @@ type Unmatched struct {
 	Key
 }
 
-// A Judged is one --fail-on.
-type Judged struct {
+// A Threshold is one --fail-on.
+type Threshold struct {
 	Expr string `json:"expr"`
 	Pass bool   `json:"pass"`
 	// Why are the runs that fail it, in words.
@@ -96,13 +96,13 @@ type Judged struct {
 var usual = []string{"p50", "p99", "p999", "goodput", "rate", "rtx", "loss", "wrong"}
 
 // Records compares. An error is about records that have nothing to compare.
-func Records(base, now []*recview.Rec, failOn []*assert.Change, all bool) (*Result, error) {
-	r := &Result{Schema: Schema, Base: names(base), New: names(now), Differs: []Difference{}, Rows: []Row{}, Unmatched: []Unmatched{}, Broken: []string{}, FailOn: []Judged{}, OK: true}
+func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Result, error) {
+	r := &Result{Schema: Schema, Base: names(base), New: names(now), Differs: []Difference{}, Rows: []Row{}, Unmatched: []Unmatched{}, Broken: []string{}, FailOn: []Threshold{}, OK: true}
 	split := r.settings(base, now)
 	b, n := group(base, split), group(now, split)
 	show := slices.Clone(usual)
 	if all {
-		show = assert.Names()
+		show = assert.Compared()
 	}
 	for _, c := range failOn {
 		if !slices.Contains(show, c.Name) {
@@ -137,12 +137,12 @@ func Records(base, now []*recview.Rec, failOn []*assert.Change, all bool) (*Resu
 		return nil, fmt.Errorf("no run matches: base has %s, new has %s; compare records of the same test, operation and size", some(b.order), some(n.order))
 	}
 	for _, rec := range now {
-		if why := broken(rec); why != "" && !slices.ContainsFunc(base, func(r *recview.Rec) bool { return broken(r) != "" }) {
+		if why := broken(rec); why != "" && !slices.ContainsFunc(base, func(r *report.Rec) bool { return broken(r) != "" }) {
 			r.Broken, r.OK = append(r.Broken, rec.Name+": "+why), false
 		}
 	}
 	for _, c := range failOn {
-		j, err := judge(c, r.Rows)
+		j, err := check(c, r.Rows)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func Records(base, now []*recview.Rec, failOn []*assert.Change, all bool) (*Resu
 	return r, nil
 }
 
-func names(recs []*recview.Rec) []string {
+func names(recs []*report.Rec) []string {
 	out := make([]string, len(recs))
 	for i, r := range recs {
 		out[i] = r.Name
@@ -161,7 +161,7 @@ func names(recs []*recview.Rec) []string {
 }
 
 // broken says what is wrong with a record, if anything.
-func broken(r *recview.Rec) string {
+func broken(r *report.Rec) string {
 	if r.Error != "" {
 		return "ended early: " + r.Error
 	}
@@ -201,8 +201,8 @@ func (k Key) String() string {
 
 // settings notes what differs between the sides, and returns what differs within
 // one: the runs are told apart by that.
-func (r *Result) settings(base, now []*recview.Rec) (split []string) {
-	of := func(recs []*recview.Rec, key string) []string {
+func (r *Result) settings(base, now []*report.Rec) (split []string) {
+	of := func(recs []*report.Rec, key string) []string {
 		var out []string
 		for _, rec := range recs {
 			if v := settingsOf(rec)[key]; !slices.Contains(out, v) {
@@ -237,7 +237,7 @@ var settingKeys = func() []string {
 	return append(out, "uetperf", "client", "server", "path MTU", "GSO", "GRO", "receive buffer")
 }()
 
-func settingsOf(r *recview.Rec) map[string]string {
+func settingsOf(r *report.Rec) map[string]string {
 	out := map[string]string{}
 	v := reflect.ValueOf(r.Config)
 	for i := range v.NumField() {
@@ -262,7 +262,7 @@ func settingsOf(r *recview.Rec) map[string]string {
 
 // A run is one of a record.
 type run struct {
-	rec *recview.Rec
+	rec *report.Rec
 	i   int
 }
 
@@ -271,7 +271,7 @@ type groups struct {
 	runs  map[Key][]run
 }
 
-func group(recs []*recview.Rec, split []string) groups {
+func group(recs []*report.Rec, split []string) groups {
 	g := groups{runs: map[Key][]run{}}
 	for _, rec := range recs {
 		var set []string
@@ -338,10 +338,10 @@ func spread(m assert.Metric, rs []run) *Spread {
 	return &Spread{mid, v[0], v[len(v)-1], len(v)}
 }
 
-// judge holds the medians against one threshold. What the base has measured and the
+// check compares the medians against one threshold. What the base has measured and the
 // new side has not fails.
-func judge(c *assert.Change, rows []Row) (Judged, error) {
-	j := Judged{Expr: c.Text, Pass: true, Why: []string{}}
+func check(c *assert.Change, rows []Row) (Threshold, error) {
+	j := Threshold{Expr: c.Text, Pass: true, Why: []string{}}
 	any := false
 	for _, r := range rows {
 		if r.Metric != c.Name || r.Base == nil {

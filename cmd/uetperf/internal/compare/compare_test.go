@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/uetkit/uetkit/cmd/uetperf/internal/assert"
-	"github.com/uetkit/uetkit/internal/recview"
+	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/report"
 )
 
 // rec is a record of lat with a p99 in µs at each of the sizes.
-func rec(t *testing.T, name string, p99 ...int) *recview.Rec {
+func rec(t *testing.T, name string, p99 ...int) *report.Rec {
 	t.Helper()
 	var runs []string
 	for i, v := range p99 {
@@ -20,9 +20,9 @@ func rec(t *testing.T, name string, p99 ...int) *recview.Rec {
 	return raw(t, name, `{"schema":"uetperf/1","config":{"test":"lat","op":"send","paths":1},"runs":[`+strings.Join(runs, ",")+`],"ok":true}`)
 }
 
-func raw(t *testing.T, name, s string) *recview.Rec {
+func raw(t *testing.T, name, s string) *report.Rec {
 	t.Helper()
-	r, err := recview.Parse(name, []byte(s))
+	r, err := report.Parse(name, []byte(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func row(t *testing.T, r *Result, metric string, size int64) *Row {
 	return nil
 }
 
-type recs = []*recview.Rec
+type recs = []*report.Rec
 
 func TestRegressionFails(t *testing.T) {
 	r, err := Records(recs{rec(t, "a", 10, 20)}, recs{rec(t, "b", 10, 23)}, failOn(t, "p99>+10%"), false)
@@ -97,7 +97,7 @@ func TestUnmatchedAreListed(t *testing.T) {
 	}
 	other := raw(t, "bw.json", `{"schema":"uetperf/1","config":{"test":"bw","op":"send"},"runs":[{"size":8,"goodput_bps":1}]}`)
 	for _, c := range []struct {
-		base, now *recview.Rec
+		base, now *report.Rec
 		want      string
 	}{
 		{rec(t, "a", 10), other, "no run matches: base has lat send 8 B, new has bw send 8 B"},

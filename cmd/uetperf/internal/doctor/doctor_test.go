@@ -348,12 +348,12 @@ func TestOffloadsOff(t *testing.T) {
 func TestJudgements(t *testing.T) {
 	costs := func(here record.Counters, there *record.Counters) func(*visit) {
 		return func(v *visit) {
-			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: here, PeerTransport: there}})
+			(&far{v: v}).assess(&perf.Result{Run: record.Run{Transport: here, PeerTransport: there}})
 		}
 	}
 	for _, c := range []struct {
 		name    string
-		judge   func(*visit)
+		run     func(*visit)
 		verdict Verdict
 		text    string
 	}{
@@ -387,12 +387,12 @@ func TestJudgements(t *testing.T) {
 		{"busy", costs(record.Counters{TxPkts: 1000, RxPkts: 50, RtxRTO: 20}, &record.Counters{TxPkts: 50, RxPkts: 999, Dup: 3}), Warn, "hardly any was lost: they, or their acknowledgements, were late"},
 		{"repeated", costs(record.Counters{TxPkts: 1000, RxPkts: 55, RtxRTO: 2}, &record.Counters{TxPkts: 50, RxPkts: 1010}), OK, "0.20% of the packets were sent again"},
 		{"damaged", func(v *visit) {
-			(&far{v: v}).judge(&perf.Result{Run: record.Run{Transport: record.Counters{TxPkts: 1000}, PeerTransport: &record.Counters{Drops: map[string]uint64{"crc": 1}}}})
+			(&far{v: v}).assess(&perf.Result{Run: record.Run{Transport: record.Counters{TxPkts: 1000}, PeerTransport: &record.Counters{Drops: map[string]uint64{"crc": 1}}}})
 		}, Bad, "1 packets came with a wrong CRC"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := &visit{ctx: t.Context(), rep: &Report{OK: true}}
-			c.judge(v)
+			c.run(v)
 			if len(v.rep.Checks) != 1 {
 				t.Fatalf("%+v", v.rep.Checks)
 			}

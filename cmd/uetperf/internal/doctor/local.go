@@ -13,7 +13,6 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/probe"
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 	"github.com/uetkit/uetkit/internal/units"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -39,7 +38,7 @@ func (v *visit) local(ctx context.Context) error {
 	if len(infos) > 0 {
 		in := *infos[0]
 		if v.cfg.GSO == "off" {
-			in.Config.Socket.GSO, in.Config.Socket.GRO = udp.Off, udp.Off
+			in.Config.Socket.GSO, in.Config.Socket.GRO = uet.OffloadOff, uet.OffloadOff
 		}
 		p, err := perf.Probe(&in)
 		if err != nil {

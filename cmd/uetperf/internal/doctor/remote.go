@@ -381,11 +381,11 @@ func (f *far) data(ctx context.Context, c *perf.Client) {
 		v.bad("data", "see what the server says (uetperf serve -v)", "a test of one second fails: %v", err)
 		return
 	}
-	f.judge(res)
+	f.assess(res)
 }
 
-// judge says what a test cost.
-func (f *far) judge(res *perf.Result) {
+// assess says what a test cost.
+func (f *far) assess(res *perf.Result) {
 	v, r := f.v, &res.Run
 	sum := r.Transport
 	sum.Drops = nil

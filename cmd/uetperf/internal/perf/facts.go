@@ -98,7 +98,7 @@ var ErrOlder = errors.New("the server is older than this program")
 
 // Facts asks the server for them.
 func (c *Client) Facts(ctx context.Context) (*Facts, error) {
-	if !c.facts {
+	if !c.dialed.facts {
 		return nil, ErrOlder
 	}
 	if err := c.send(&message{Type: mFacts}); err != nil {
@@ -127,7 +127,7 @@ func (ss *session) facts() *Facts {
 	}
 	f.Dropped = ss.ctl.end.ep.Stats().Socket.KernelDrops
 	f.Clients = ss.srv.Clients()
-	for _, e := range ss.srv.echoes {
+	for _, e := range ss.srv.ports.echoes {
 		if e.Addr().Addr() == f.Here.Addr() {
 			f.Probe = e.Addr().Port()
 		}
@@ -150,7 +150,7 @@ func (s *Server) openEcho(first netip.AddrPort) {
 		s.cfg.Warn("uetperf doctor will find no answer at %v: %v", at, err)
 		return
 	}
-	s.echoes = append(s.echoes, e)
+	s.ports.echoes = append(s.ports.echoes, e)
 }
 
 // Pretend makes a server another than it is, for tests of those who must notice.

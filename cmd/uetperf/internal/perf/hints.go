@@ -5,7 +5,6 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -46,12 +45,12 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	h.Config.Tuning.BaseRTT = s.BaseRTT
 	switch s.GSO {
 	case "on":
-		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.On, udp.On
+		h.Config.Socket.GSO, h.Config.Socket.GRO = uet.OffloadOn, uet.OffloadOn
 	case "off":
-		h.Config.Socket.GSO, h.Config.Socket.GRO = udp.Off, udp.Off
+		h.Config.Socket.GSO, h.Config.Socket.GRO = uet.OffloadOff, uet.OffloadOff
 	}
 	return serviceOf(s).hints(h, sec, handshake, idle)
 }
 
 // A leg of a test has as many paths as an endpoint may.
-const _ = uint(udp.MaxPaths - traffic.MaxPaths)
+const _ = uint(uet.MaxPaths - traffic.MaxPaths)

@@ -4,6 +4,12 @@
 // A test is a traffic.Spec. The client carries it to the server; both open endpoints (legs), one
 // pair per stream, tell each other their addresses, and run the tests of package traffic, each
 // leg in one goroutine. Nothing in its loop allocates per message.
+//
+// The client's session is in client.go, how it begins in dial.go and what ends it in lost.go; a
+// run of its in clientrun.go, its legs in clientlegs.go, what it does while they run in drive.go,
+// and what comes of it in result.go. The server is in server.go, its ports in listen.go, who gets
+// a session in admit.go; a session in session.go, a run of it in serverrun.go, and the connections
+// that come and go beside its legs in churn.go. control.go has the protocol between the two.
 package perf
 
 import (
@@ -30,6 +36,8 @@ type leg struct {
 	remote netip.AddrPort
 	p      poller
 	done   []traffic.Completion
+	// What of the Spec every message asks for.
+	tagged, numbered, inject bool
 
 	gone tally // of endpoints that churn has closed
 	// dial opens another endpoint and connects it, for churn; ctx ends with abort.
@@ -46,7 +54,7 @@ const (
 
 // newLeg opens a leg's endpoint.
 func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group) (*leg, error) {
-	l := &leg{Leg: traffic.NewLeg(s, index, server, g)}
+	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	tx, rx := s.Depth()
 	if s.Test == traffic.Incast && server {
@@ -123,12 +131,11 @@ func (l *leg) loop() error {
 
 // completed is what the poller has read.
 func (l *leg) completed(n int) []traffic.Completion {
-	tagged := l.Spec.Tagged()
 	for i := range n {
 		e, c := &l.p.ents[i], &l.done[i]
 		c.Slot, c.Sent, c.Len, c.Seq = e.Context.(*traffic.Slot), e.Flags&fi.Send != 0, e.Len, -1
 		switch {
-		case tagged:
+		case l.tagged:
 			c.Seq = int64(e.Tag & tagSeq)
 		case e.Flags&fi.RemoteCQData != 0:
 			c.Seq = int64(e.Data)
@@ -162,9 +169,9 @@ func posted(err error) (bool, error) {
 func (l *leg) Recv(s *traffic.Slot) (bool, error) {
 	ep := l.p.end.ep
 	switch {
-	case !l.Spec.Tagged():
+	case !l.tagged:
 		return posted(ep.Recv(s.Buf, fi.AddrUnspec, s))
-	case l.Spec.Numbered():
+	case l.numbered:
 		return posted(ep.TRecv(s.Buf, fi.AddrUnspec, tagBase, tagSeq, s))
 	}
 	return posted(ep.TRecv(s.Buf, fi.AddrUnspec, tagBase, 0, s))
@@ -176,15 +183,15 @@ func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 		peer = fi.AddrUnspec
 	}
 	tag := uint64(tagBase)
-	if l.Spec.Numbered() {
+	if l.numbered {
 		tag |= uint64(seq) & tagSeq
 	}
 	switch {
-	case l.Spec.Op == traffic.TSend:
-		return posted(ep.TSend(b, peer, tag, s))
-	case l.Spec.Op == traffic.Inject:
+	case l.inject:
 		return posted(ep.TInject(b, peer, tag))
-	case l.Spec.Numbered():
+	case l.tagged:
+		return posted(ep.TSend(b, peer, tag, s))
+	case l.numbered:
 		return posted(ep.SendData(b, uint64(seq), peer, s))
 	}
 	return posted(ep.Send(b, peer, s))

@@ -320,8 +320,8 @@ func TestServerIsStopped(t *testing.T) {
 				t.Errorf("Run: %v, want %s", err, want)
 			}
 			// Nobody need find out by an answer that does not come.
-			if !isClosed(c.lost) || c.why != err {
-				t.Errorf("the client lost the server by %v", c.why)
+			if !isClosed(c.lost.is) || c.lost.why != err {
+				t.Errorf("the client lost the server by %v", c.lost.why)
 			}
 		})
 	}
@@ -626,7 +626,7 @@ func TestSilentServer(t *testing.T) {
 		true:  "no answer from 192.0.2.1:4793 for 7s",
 		false: "no answer from 192.0.2.1:4793 within 7s: is `uetperf serve` running there, and UDP port 4793 open in firewalls?",
 	} {
-		c := &Client{server: at, svc: services[0], open: open}
+		c := &Client{server: at, svc: services[0], dialed: dialed{open: open}}
 		if err := c.silent(7 * time.Second); err.Error() != want || !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
-	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -71,9 +71,8 @@ func waitsOf(legs []*leg) []string {
 			break
 		}
 		w := &first[i]
-		w.Behind = nil // an address in this process
 		s := w.String()
-		if w.Cause == uet.WaitBehind {
+		if w.Cause == uet.WaitBehind { // its context is an address in this process
 			s = fmt.Sprintf("%v: behind another message, which waits for %v", sendText(w), w.BehindFor)
 		}
 		if more[i] > 0 {
@@ -95,7 +94,7 @@ func (l *leg) idle(list []uet.Waiting) bool {
 		return len(list) == 0
 	}
 	for _, w := range list {
-		if w.Kind == transport.OpSend || w.Kind == transport.OpTSend {
+		if w.Flags&fi.Send != 0 {
 			return false
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/udp"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/udp"
 )
 
 // A question begins with magic, an answer with reply; both have the rest of the
@@ -255,7 +255,7 @@ func (a *Asker) Ask(ctx context.Context, q Question, tries int, wait time.Durati
 		err := a.conn.Send(&dgram.Datagram{Data: b, Seg: len(b), Remote: a.to, TOS: q.ECN})
 		var no syscall.Errno
 		switch {
-		case err == nil, errors.Is(err, udp.ErrAgain):
+		case err == nil, errors.Is(err, dgram.ErrNoRoom):
 		case errors.As(err, &no):
 			out.Heard = Heard{Errno: no}
 			if no == syscall.EMSGSIZE {

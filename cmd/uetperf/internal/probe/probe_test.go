@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/uetkit/uetkit/transport/dgram"
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,6 +8,7 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,9 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/uetkit/uetkit/internal/badnet"
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/udp"
 	"github.com/uetkit/uetkit/internal/units"
-	"github.com/uetkit/uetkit/transport/dgram"
-	"github.com/uetkit/uetkit/transport/udp"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -27,8 +29,8 @@ import (
 // between 0 and 1.
 type Faults struct {
 	Loss float64
-	// Burst is the mean number of datagrams lost in a row; below 1: 1, that is
-	// each is lost or not by itself.
+	// Burst is the mean number of datagrams lost in a row, or more if Loss needs it; up
+	// to 1: each is lost or not by itself.
 	Burst     float64
 	Reorder   float64 // held back until up to MaxHold others have passed
 	Duplicate float64 // sent twice, the second time late
@@ -46,6 +48,19 @@ const (
 	// writeWait is how long a full send buffer may take to drain.
 	writeWait = 100 * time.Millisecond
 )
+
+// model is f in the words of the model.
+func (f *Faults) model() badnet.Faults {
+	m := badnet.Faults{
+		Loss: f.Loss, Corrupt: f.Corrupt, Duplicate: f.Duplicate,
+		Reorder: f.Reorder, ReorderBy: badnet.Count{N: MaxHold, UpTo: true},
+	}
+	if f.Burst > 1 && f.Loss > 0 && f.Loss < 1 {
+		leave := min(1/f.Burst, (1-f.Loss)/f.Loss)
+		m.Loss, m.Burst = 0, badnet.Burst{Enter: leave * f.Loss / (1 - f.Loss), Leave: leave}
+	}
+	return m
+}
 
 // ParseFaults reads a list such as loss=1%,burst=3,reorder=0.5%,dup=1%,corrupt=0.1%.
 func ParseFaults(s string) (Faults, error) {
@@ -220,22 +235,14 @@ func (r *Relay) Close() {
 type direction struct {
 	r        *Relay
 	in, out  *side
-	rng      *rand.Rand
-	fate     fate
-	held     []heldPacket
-	passed   uint64
+	bad      badnet.Line
+	held     badnet.Held[[]byte]
+	start    time.Time
 	train    dgram.Datagram
 	short    bool // train ends in a shorter datagram: nothing can follow
 	stats    Stats
 	from, to netip.AddrPort
 	pre      [2]prefix // of the trailer, as packets come and as they go
-}
-
-// A heldPacket leaves when passed reaches after, or at the time due.
-type heldPacket struct {
-	b     []byte
-	after uint64
-	due   time.Time
 }
 
 // A prefix is the trailer's state after addresses and UDP header of one length.
@@ -251,39 +258,11 @@ func (p *prefix) of(src, dst netip.AddrPort, n int) uint32 {
 	return p.crc
 }
 
-// fate decides what is lost.
-type fate struct {
-	f    Faults
-	left int // datagrams still to lose of a burst
-}
-
-func (f *fate) lost(rng *rand.Rand) bool {
-	if f.left > 0 {
-		f.left--
-		return true
-	}
-	if f.f.Loss == 0 {
-		return false
-	}
-	burst := max(1, f.f.Burst)
-	// A burst of mean length b begins so often that a share Loss is lost in all.
-	p := f.f.Loss
-	if burst > 1 && f.f.Loss < 1 {
-		p = f.f.Loss / (burst * (1 - f.f.Loss))
-	}
-	if rng.Float64() >= p {
-		return false
-	}
-	for burst > 1 && rng.Float64() >= 1/burst && f.left < 100_000 {
-		f.left++
-	}
-	return true
-}
-
 // run relays what comes to in.
 func (r *Relay) run(in, out *side, stream uint64) {
 	defer r.wg.Done()
-	d := &direction{r: r, in: in, out: out, rng: rand.New(rand.NewPCG(r.cfg.Faults.Seed, stream)), fate: fate{f: r.cfg.Faults}}
+	d := &direction{r: r, in: in, out: out, start: time.Now()}
+	d.bad = badnet.Line{Faults: r.cfg.Faults.model(), Rand: badnet.One(rand.New(rand.NewPCG(r.cfg.Faults.Seed, stream)))}
 	d.train.Data = make([]byte, 0, dgram.SlabLen)
 	rx := &dgram.Datagram{Data: make([]byte, 0, dgram.SlabLen)}
 	for !r.end.Load() {
@@ -301,8 +280,8 @@ func (r *Relay) run(in, out *side, stream uint64) {
 		d.publish()
 		if !ok {
 			var deadline time.Time
-			if len(d.held) > 0 {
-				deadline = d.held[0].due
+			if until, ok := d.held.Until(); ok {
+				deadline = d.start.Add(until)
 			}
 			if in.conn.Wait(deadline) != nil {
 				return
@@ -337,7 +316,6 @@ func (d *direction) receive(rx *dgram.Datagram) {
 
 // packet decides what happens to a datagram.
 func (d *direction) packet(b []byte) {
-	d.passed++
 	if !d.r.cfg.NoCRC {
 		if len(b) > wire.CRCLen && wire.VerifyCRC(b, d.pre[0].of(d.from, d.in.local, len(b))) {
 			wire.PutCRC(b, d.pre[1].of(d.out.local, d.to, len(b)))
@@ -345,55 +323,48 @@ func (d *direction) packet(b []byte) {
 			d.stats.BadCRC++
 		}
 	}
-	f := &d.fate.f
-	if d.fate.lost(d.rng) {
-		d.stats.Lost++
-		return
-	}
-	if f.Corrupt > 0 && d.rng.Float64() < f.Corrupt {
+	due := d.held.Passed() // what is lost passes, too
+	f := d.bad.Fate(0, badnet.Datagram{Bytes: len(b)})
+	if len(f.Flips) > 0 {
 		d.stats.Corrupted++
-		bit := d.rng.IntN(8 * len(b))
-		b[bit/8] ^= 1 << (bit % 8)
+		badnet.Flip(b, f.Flips)
 	}
-	if f.Duplicate > 0 && d.rng.Float64() < f.Duplicate {
-		d.stats.Duplicated++
-		d.hold(b)
+	d.stats.Duplicated += uint64(f.Copies)
+	for range f.Copies {
+		d.hold(b, d.bad.By())
 	}
-	if f.Reorder > 0 && d.rng.Float64() < f.Reorder && d.hold(b) {
+	switch {
+	case f.Lost != badnet.Passed:
+		d.stats.Lost++
+	case f.By > 0 && d.hold(b, f.By):
 		d.stats.Reordered++
-		return
+	default:
+		d.send(b)
 	}
-	d.send(b)
-	if len(d.held) > 0 {
-		d.release()
+	for _, h := range due {
+		d.send(h)
 	}
 }
 
-// hold keeps a copy of b back.
-func (d *direction) hold(b []byte) bool {
-	if len(d.held) == maxHeld {
+// hold keeps a copy of b back, if there is room.
+func (d *direction) hold(b []byte, by int) bool {
+	if d.held.Len() == maxHeld {
 		return false
 	}
-	d.held = append(d.held, heldPacket{append([]byte(nil), b...), d.passed + 1 + uint64(d.rng.IntN(MaxHold)), time.Now().Add(holdTime)})
+	d.held.Hold(bytes.Clone(b), by, time.Since(d.start)+holdTime)
 	return true
 }
 
 // release sends what was held back long enough.
 func (d *direction) release() {
-	if len(d.held) == 0 {
+	if d.held.Len() == 0 {
 		return
 	}
-	now := time.Now()
-	kept := d.held[:0]
-	for _, h := range d.held {
-		if h.after <= d.passed || !h.due.After(now) {
-			d.send(h.b)
-		} else {
-			kept = append(kept, h)
-		}
+	now := time.Since(d.start)
+	for until, ok := d.held.Until(); ok && until <= now; until, ok = d.held.Until() {
+		b, _ := d.held.Oldest()
+		d.send(b)
 	}
-	clear(d.held[len(kept):])
-	d.held = kept
 }
 
 // send puts b into the train that goes out.
@@ -421,7 +392,7 @@ func (d *direction) flush() {
 		d.out.mu.Lock()
 		err := d.out.conn.Send(t)
 		d.out.mu.Unlock()
-		if errors.Is(err, udp.ErrAgain) && d.out.conn.WaitWritable(0, time.Now().Add(writeWait)) == nil && !d.r.end.Load() {
+		if errors.Is(err, dgram.ErrNoRoom) && d.out.conn.WaitWritable(0, time.Now().Add(writeWait)) == nil && !d.r.end.Load() {
 			continue
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"net"
 	"net/netip"
 	"reflect"
@@ -146,79 +147,64 @@ func recvNow(e *end) ([]byte, bool, bool) {
 
 func TestRelayFaults(t *testing.T) {
 	const n = 4000
-	near := func(name string, got uint64, share float64) {
-		if want := share * n; float64(got) < want*0.6 || float64(got) > want*1.5 {
-			t.Errorf("%s: %d of %d, want about %.0f", name, got, n, want)
+	for name, c := range map[string]struct {
+		f   Faults
+		got func(Stats) uint64
+	}{
+		"loss":      {Faults{Loss: 0.1}, func(s Stats) uint64 { return s.Lost }},
+		"burst":     {Faults{Loss: 0.1, Burst: 8}, func(s Stats) uint64 { return s.Lost }},
+		"reorder":   {Faults{Reorder: 0.1}, func(s Stats) uint64 { return s.Reordered }},
+		"duplicate": {Faults{Duplicate: 0.1}, func(s Stats) uint64 { return s.Duplicated }},
+		"corrupt":   {Faults{Corrupt: 0.1}, func(s Stats) uint64 { return s.Corrupted }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.f.Seed = 1
+			a, b, r := pair(t, c.f)
+			got, wrong := flow(t, a, b, n)
+			s := r.Stats()
+			if k := c.got(s); k < 0.06*n || k > 0.15*n || k != s.Lost+s.Reordered+s.Duplicated+s.Corrupted {
+				t.Errorf("%d of %d, want about %.0f, and nothing else: %+v", k, n, 0.1*n, s)
+			}
+			late, twice, gaps, high, seen := 0, 0, 0, int64(-1), map[uint32]bool{}
+			for _, g := range got {
+				switch {
+				case seen[g]:
+					twice++
+				case int64(g) < high:
+					late++
+				case int64(g) > high+1:
+					gaps++
+				}
+				seen[g] = true
+				high = max(high, int64(g))
+			}
+			if uint64(len(got)+wrong) != n-s.Lost+s.Duplicated || uint64(wrong) != s.Corrupted || uint64(twice) != s.Duplicated ||
+				late < int(s.Reordered)/3 || late > int(s.Reordered) {
+				t.Errorf("%d arrived, %d wrong, %d late, %d twice: %+v", len(got), wrong, late, twice, s)
+			}
+			if mean := float64(s.Lost) / float64(gaps); c.f.Burst > 1 && !(mean >= 5 && mean <= 13) {
+				t.Errorf("bursts of %.1f on average, want 8", mean)
+			}
+		})
+	}
+}
+
+// The share that is lost is Loss; bursts have the mean length Burst, or a greater one if
+// that share needs it: only the other datagrams lie between them.
+func TestBurstKeepsLoss(t *testing.T) {
+	for _, c := range []struct{ loss, burst, mean float64 }{{0.01, 3, 3}, {0.5, 2, 2}, {2. / 3, 2, 2}, {0.8, 2, 4}, {0.9, 10000, 10000}} {
+		f := Faults{Loss: c.loss, Burst: c.burst}
+		m := f.model()
+		b := m.Burst
+		if share := b.Enter / (b.Enter + b.Leave); math.Abs(share-c.loss) > 1e-9 || math.Abs(1/b.Leave-c.mean) > 1e-9*c.mean || m.Loss != 0 || m.Check() != nil {
+			t.Errorf("%v: %+v loses %v, %v in a row", f, b, share, 1/b.Leave)
 		}
 	}
-	disorder := func(got []uint32) (late, twice int) {
-		seen := map[uint32]bool{}
-		high := uint32(0)
-		for _, g := range got {
-			if seen[g] {
-				twice++
-			} else if g < high {
-				late++
-			}
-			seen[g] = true
-			high = max(high, g)
+	for _, f := range []Faults{{Loss: 0.1}, {Loss: 0.1, Burst: 1}, {Loss: 1, Burst: 3}, {Burst: 3}} {
+		if m := f.model(); m.Loss != f.Loss || m.Burst.Enter != 0 {
+			t.Errorf("%v is %+v", f, m)
 		}
-		return late, twice
 	}
-	t.Run("loss", func(t *testing.T) {
-		a, b, r := pair(t, Faults{Loss: 0.1, Seed: 1})
-		got, wrong := flow(t, a, b, n)
-		s := r.Stats()
-		near("lost", s.Lost, 0.1)
-		late, twice := disorder(got)
-		if uint64(len(got)) != n-s.Lost || wrong+late+twice != 0 {
-			t.Errorf("%d arrived, %d wrong, %d late, %d twice: %+v", len(got), wrong, late, twice, s)
-		}
-	})
-	t.Run("burst", func(t *testing.T) {
-		a, b, r := pair(t, Faults{Loss: 0.1, Burst: 8, Seed: 1})
-		got, _ := flow(t, a, b, n)
-		s := r.Stats()
-		near("lost", s.Lost, 0.1)
-		gaps, next := 0, uint32(0)
-		for _, g := range got {
-			if g != next {
-				gaps++
-			}
-			next = g + 1
-		}
-		if mean := float64(s.Lost) / float64(gaps); mean < 5 || mean > 13 {
-			t.Errorf("bursts of %.1f on average, want 8", mean)
-		}
-	})
-	t.Run("reorder", func(t *testing.T) {
-		a, b, r := pair(t, Faults{Reorder: 0.1, Seed: 1})
-		got, wrong := flow(t, a, b, n)
-		s := r.Stats()
-		near("reordered", s.Reordered, 0.1)
-		late, twice := disorder(got)
-		if len(got) != n || wrong+twice != 0 || late < int(s.Reordered)/3 {
-			t.Errorf("%d arrived, %d wrong, %d late, %d twice: %+v", len(got), wrong, late, twice, s)
-		}
-	})
-	t.Run("duplicate", func(t *testing.T) {
-		a, b, r := pair(t, Faults{Duplicate: 0.1, Seed: 1})
-		got, wrong := flow(t, a, b, n)
-		s := r.Stats()
-		near("duplicated", s.Duplicated, 0.1)
-		if _, twice := disorder(got); wrong != 0 || uint64(twice) != s.Duplicated {
-			t.Errorf("%d twice, %d wrong: %+v", twice, wrong, s)
-		}
-	})
-	t.Run("corrupt", func(t *testing.T) {
-		a, b, r := pair(t, Faults{Corrupt: 0.1, Seed: 1})
-		got, wrong := flow(t, a, b, n)
-		s := r.Stats()
-		near("corrupted", s.Corrupted, 0.1)
-		if uint64(wrong) != s.Corrupted || len(got)+wrong != n {
-			t.Errorf("%d arrived, %d wrong: %+v", len(got), wrong, s)
-		}
-	})
 }
 
 // What is already wrong stays wrong, and strangers are not served.

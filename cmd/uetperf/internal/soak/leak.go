@@ -16,8 +16,8 @@ const (
 	LeastSamples = 8
 	// sure is how many times its standard error a slope must be to be one.
 	sure = 3
-	// maxHeld bounds the samples: when there are more, every other is forgotten.
-	maxHeld = 2000
+	// maxLooks bounds the samples: when there are more, every other is forgotten.
+	maxLooks = 2000
 )
 
 // Bounds of growth over the time that is judged: so much, or that part of the mean
@@ -35,40 +35,40 @@ var bounds = []struct {
 	{"fds", func(r *perf.Resources) int64 { return r.FDs }, 4, 0.1},
 }
 
-// held are the resources of one end over time.
-type held struct {
+// A usage has the resources of one end over time.
+type usage struct {
 	at   []time.Duration
 	what []perf.Resources
 	skip int // samples to forget before the next
 	keep int // 1 of so many is kept
 }
 
-func (h *held) add(at time.Duration, r perf.Resources) {
+func (h *usage) add(at time.Duration, r perf.Resources) {
 	if h.skip++; h.skip < max(1, h.keep) {
 		return
 	}
 	h.skip = 0
 	h.at, h.what = append(h.at, at), append(h.what, r)
-	if len(h.at) < maxHeld {
+	if len(h.at) < maxLooks {
 		return
 	}
 	for i := range len(h.at) / 2 {
 		h.at[i], h.what[i] = h.at[2*i], h.what[2*i]
 	}
-	h.at, h.what = h.at[:maxHeld/2], h.what[:maxHeld/2]
+	h.at, h.what = h.at[:maxLooks/2], h.what[:maxLooks/2]
 	h.keep = 2 * max(1, h.keep)
 }
 
 // last is the newest sample.
-func (h *held) last() perf.Resources {
+func (h *usage) last() perf.Resources {
 	if len(h.what) == 0 {
 		return perf.Resources{}
 	}
 	return h.what[len(h.what)-1]
 }
 
-// judge fits a line to each resource.
-func (h *held) judge(end string) []record.Leak {
+// leaks fits a line to each resource.
+func (h *usage) leaks(end string) []record.Leak {
 	var out []record.Leak
 	if len(h.at) == 0 {
 		return nil

@@ -68,8 +68,8 @@ type soak struct {
 	rng   *rand.Rand
 	run   record.Run
 	begin time.Time
-	here  held
-	there held
+	here  usage
+	there usage
 	bytes int64
 	join  int // tests that are one sample
 	got   int
@@ -83,7 +83,7 @@ func Run(ctx context.Context, cfg Config) (record.Run, error) {
 	err := s.soak(ctx)
 	s.run.Took(time.Since(s.begin))
 	s.run.Iters = s.run.Soak.Episodes
-	s.run.Soak.Leaks = append(s.here.judge("client"), s.there.judge("server")...)
+	s.run.Soak.Leaks = append(s.here.leaks("client"), s.there.leaks("server")...)
 	for _, l := range s.run.Soak.Leaks {
 		if l.Leaks {
 			s.run.Soak.Leaking++

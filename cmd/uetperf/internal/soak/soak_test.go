@@ -253,11 +253,11 @@ func TestLeaks(t *testing.T) {
 		"grows within":   {func(i int) float64 { return 20*mib + float64(i)*mib/200 }, false},
 		"grows, a tenth": {func(i int) float64 { return 400*mib + float64(i)*mib/20 }, false},
 	} {
-		var h held
+		var h usage
 		for i := range n {
 			h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(c.heap(i)), RSS: -1, Goroutines: 10, FDs: 5})
 		}
-		leaks := h.judge("client")
+		leaks := h.leaks("client")
 		if len(leaks) != 3 { // the resident set is not known
 			t.Fatalf("%s: %+v", name, leaks)
 		}
@@ -273,26 +273,26 @@ func TestLeaks(t *testing.T) {
 		}
 	}
 	// Too few to judge.
-	var h held
+	var h usage
 	for i := range LeastSamples {
 		h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(i) << 30, RSS: 1, Goroutines: 1, FDs: 1})
 	}
-	if l := h.judge("x")[0]; l.Leaks || l.Samples >= LeastSamples {
+	if l := h.leaks("x")[0]; l.Leaks || l.Samples >= LeastSamples {
 		t.Errorf("%+v", l)
 	}
 }
 
 // However long it takes, the samples are bounded and spread over all of the time.
 func TestHeldIsBounded(t *testing.T) {
-	var h held
+	var h usage
 	const n = 100000
 	for i := range n {
 		h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(i)})
 	}
-	if k := len(h.at); k > maxHeld || k < maxHeld/2 || h.at[0] != 0 || h.at[k-1] < (n-200)*time.Second {
+	if k := len(h.at); k > maxLooks || k < maxLooks/2 || h.at[0] != 0 || h.at[k-1] < (n-200)*time.Second {
 		t.Errorf("%d samples, from %v to %v", k, h.at[0], h.at[k-1])
 	}
-	if l := h.judge("x")[0]; math.Abs(l.Slope-3600) > 1 {
+	if l := h.leaks("x")[0]; math.Abs(l.Slope-3600) > 1 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -1,0 +1,134 @@
+package perf
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+)
+
+// Hooks are called while a run runs.
+type Hooks struct {
+	// Interval is called every Every with the messages so far and the time since
+	// the start.
+	Every    time.Duration
+	Interval func(msgs int64, since time.Duration)
+	// Reply is called for each round trip of a ping, from the leg's goroutine.
+	Reply func(n int64, rtt time.Duration)
+	// Ready is called when both ends are open, which took setup; of this, connected
+	// was the time that connections took, 0 without.
+	Ready func(path record.Path, mtu int, setup, connected time.Duration)
+}
+
+// grace is how long an interrupted run may take to end in order.
+const grace = 2 * time.Second
+
+// A clientRun is a run under way.
+type clientRun struct {
+	c      *Client
+	spec   *traffic.Spec
+	id     int
+	legs   []*leg
+	relays []*relay.Relay
+	setup  setup
+	wg     sync.WaitGroup // of the legs' goroutines
+	events chan legEvent
+	err    error // what ended it first
+	seen   seen
+}
+
+// A setup is what was found when both ends were open, which took as long; connected is how
+// long the slowest connection took of it.
+type setup struct {
+	path            record.Path
+	mtu             int
+	took, connected time.Duration
+}
+
+// What is seen of a run while it runs.
+type seen struct {
+	series *series
+	spread traffic.Spread // of an incast
+	stall  stall
+}
+
+// Run runs one test. With an error the result has what was measured before it;
+// context.Canceled: interrupted. The server is asked to run the same.
+func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Result, error) {
+	if err := c.complete(&spec); err != nil {
+		return nil, err
+	}
+	c.runs++
+	r := &clientRun{c: c, spec: &spec, id: c.runs, events: newEvents(spec.Parallel), seen: seen{series: newSeries(spec.Sample)}}
+	defer r.close()
+	if err := r.prepare(ctx, hooks); err != nil {
+		return nil, err
+	}
+	if err := c.send(&message{Type: mGo, Run: r.id}); err != nil {
+		return nil, err
+	}
+	return r.result(ctx, c.reason(r.drive(ctx, hooks)))
+}
+
+// complete checks a test and adds what the session knows.
+func (c *Client) complete(spec *traffic.Spec) error {
+	spec.EP, spec.Sec = c.svc.ep, c.svc.sec
+	if err := spec.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	if c.cfg.Impair != nil && c.svc != services[0] {
+		return usagef("a relay changes addresses, which %v endpoints do not let pass", c.svc)
+	}
+	if spec.Sample == 0 {
+		spec.Sample = spec.Sampling()
+	}
+	return nil
+}
+
+// prepare opens both ends of all legs and joins them.
+func (r *clientRun) prepare(ctx context.Context, hooks Hooks) error {
+	begin := time.Now()
+	addrs, err := r.open(hooks)
+	if err != nil {
+		return err
+	}
+	if err := r.c.send(&message{Type: mPrepare, Run: r.id, Spec: r.spec, Addrs: addrs}); err != nil {
+		return err
+	}
+	ready, err := r.c.await(ctx, r.c.cfg.Timeout, mReady)
+	if err != nil {
+		return err
+	}
+	if err := r.connect(ctx, ready.Addrs); err != nil {
+		return err
+	}
+	s := &r.setup
+	s.path, s.mtu = r.legs[0].end.path(r.legs[0].remote)
+	for _, l := range r.legs {
+		if err := l.Start(); err != nil {
+			return err
+		}
+	}
+	s.took = time.Since(begin)
+	if hooks.Ready != nil {
+		hooks.Ready(s.path, s.mtu, s.took, s.connected)
+	}
+	return nil
+}
+
+// close closes what is open.
+func (r *clientRun) close() {
+	for _, l := range r.legs {
+		l.abort()
+	}
+	r.wg.Wait()
+	for _, l := range r.legs {
+		l.end.close()
+	}
+	for _, x := range r.relays {
+		x.Close()
+	}
+}

@@ -1,0 +1,192 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+)
+
+// drive runs the legs to their end.
+func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
+	done := r.start()
+	begin := time.Now()
+	var t tickers
+	defer t.stop()
+	interval, stalls := t.every(hooks.Every, hooks.Interval != nil), t.every(stallEvery, true)
+	samples, looks := t.every(r.spec.Sample, true), t.every(r.spec.SpreadEvery(), r.spec.Test == traffic.Incast)
+	if samples != nil {
+		defer func() { r.sample(begin, r.seen.series.end) }()
+	}
+	if looks != nil {
+		r.look(0)
+	}
+	interrupt, lost := ctx.Done(), r.c.lost.is
+	var late <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return r.over(ctx)
+		case ev := <-r.events:
+			if ev.err != nil {
+				r.abort(ev.err)
+				continue
+			}
+			_ = r.c.send(&message{Type: ev.kind, Run: r.id, Leg: ev.leg, N: ev.n})
+		case m := <-r.c.in:
+			r.told(m)
+		case <-lost:
+			lost = nil
+			r.abort(r.c.lostError())
+		case <-interrupt:
+			interrupt = nil
+			for _, l := range r.legs {
+				l.Stop.Store(true)
+				l.wake()
+			}
+			_ = r.c.send(&message{Type: mStop, Run: r.id})
+			late = time.After(grace)
+		case <-late:
+			r.abort(ctx.Err())
+		case <-samples:
+			r.sample(begin, r.seen.series.add)
+		case <-looks:
+			if at := time.Since(begin); r.legs[0].Group.Round() == 0 && at < r.spec.Time/2 {
+				r.look(at)
+			}
+		case <-stalls:
+			r.seen.stall.look()
+		case <-interval:
+			hooks.Interval(r.live(), time.Since(begin))
+		}
+	}
+}
+
+// start runs the legs, each in a goroutine; the channel is closed when they have ended.
+func (r *clientRun) start() <-chan struct{} {
+	r.seen.stall.legs = r.legs
+	for i, l := range r.legs {
+		r.wg.Go(func() {
+			if err := l.run(); err != nil && err != traffic.ErrAborted {
+				r.events <- legEvent{leg: i, kind: mFail, err: err}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		r.wg.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// over reads what the legs said last.
+func (r *clientRun) over(ctx context.Context) error {
+	for {
+		select {
+		case ev := <-r.events:
+			if ev.err != nil && r.err == nil {
+				r.err = ev.err
+			}
+		default:
+			if r.err == nil {
+				r.err = ctx.Err()
+			}
+			return r.err
+		}
+	}
+}
+
+// abort ends the legs because of err, if nothing was wrong before.
+func (r *clientRun) abort(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	for _, l := range r.legs {
+		l.abort()
+	}
+}
+
+// told does what the server says of a leg.
+func (r *clientRun) told(m *message) {
+	if m.Run != r.id && m.Run != 0 || m.Leg < 0 || m.Leg >= len(r.legs) {
+		return
+	}
+	l := r.legs[m.Leg]
+	switch m.Type {
+	case mSent:
+		l.PeerSent.Store(m.N)
+		l.wake()
+	case mDone:
+		l.Over.Store(true)
+		l.wake()
+	case mFail, mRefuse:
+		r.abort(fmt.Errorf("at the server: %s", m.Error))
+	}
+}
+
+// sample gives a sample to a method of the series.
+func (r *clientRun) sample(begin time.Time, to func(time.Duration, total, int, time.Duration)) {
+	t, cwnd, rtt := r.total()
+	to(time.Since(begin), t, cwnd, rtt)
+}
+
+// tickers are the clocks of a run.
+type tickers []*time.Ticker
+
+// every ticks, if it is wanted.
+func (t *tickers) every(d time.Duration, wanted bool) <-chan time.Time {
+	if !wanted || d <= 0 {
+		return nil
+	}
+	*t = append(*t, time.NewTicker(d))
+	return (*t)[len(*t)-1].C
+}
+
+func (t *tickers) stop() {
+	for _, x := range *t {
+		x.Stop()
+	}
+}
+
+// look notes what each sender of an incast has sent.
+func (r *clientRun) look(at time.Duration) {
+	sent := make([]float64, len(r.legs))
+	for i, l := range r.legs {
+		sent[i] = float64(l.end.ep.Stats().TxBytes)
+	}
+	r.seen.spread.Add(at, sent)
+}
+
+// total is what there is so far, and what congestion control says of the leg with
+// most in flight.
+func (r *clientRun) total() (t total, cwnd int, rtt time.Duration) {
+	t, cwnd, rtt = sample(slices.Values(r.legs))
+	t.msgs = r.live()
+	t.bytes = t.msgs * r.spec.Size
+	return t, cwnd, rtt
+}
+
+// live is how many messages there are so far.
+func (r *clientRun) live() (n int64) {
+	for _, l := range r.legs {
+		n += l.Live.Load()
+	}
+	return n
+}
+
+// sample is what the endpoints of legs have counted.
+func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
+	most := -1
+	for l := range legs {
+		c := l.counters()
+		t.count(&c)
+		if g := l.end.ep.Load(); g.Window > 0 && g.InFlight > most {
+			most, cwnd, rtt = g.InFlight, g.Window, g.RTT
+		}
+	}
+	return t, cwnd, rtt
+}

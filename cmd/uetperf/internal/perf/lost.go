@@ -1,0 +1,131 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/fi"
+)
+
+// missed says why a service cannot be reached though the server is there and offers
+// others.
+func (v service) missed(server netip.AddrPort, offers []string) error {
+	at := v.at(server)
+	switch {
+	case !slices.Contains(offers, v.String()) && v.sec != traffic.Off:
+		return fmt.Errorf("the server at %v has no keys for --sec %s: start it with `uetperf serve --keys FOLDER`", server, v.sec)
+	case !slices.Contains(offers, v.String()):
+		return fmt.Errorf("the server at %v does not offer %v: use the same release at both ends", server, v)
+	case v == service{traffic.RDM, traffic.PSK}:
+		// Who has another key hears nothing and is not heard.
+		return unreachablef("the server at %v does not answer at %v: has its --keys FOLDER the same cluster.key, and is there no firewall or NAT in between?", server, at)
+	}
+	return unreachablef("the server at %v does not answer at %v (UDP): is the port open in firewalls?", server, at)
+}
+
+// refused says why there is no connection.
+func (c *Client) refused(e *ConnectError, after time.Duration) error {
+	switch {
+	case e.Err == fi.ECONNREFUSED && e.Text != "":
+		return fmt.Errorf("refused by %v: %s", c.server, e.Text)
+	case e.Err == fi.ETIMEDOUT && after < c.cfg.Timeout: // the server said so
+		return c.silent(after.Round(time.Millisecond))
+	case e.Err == fi.ETIMEDOUT:
+		return c.silent(c.cfg.Timeout)
+	case Unreachable(e.Err):
+		return c.nobody()
+	}
+	if e.Err == fi.EKEYREJECTED {
+		text := e.Text[strings.LastIndex(e.Text, "cm: ")+len("cm: "):]
+		text, _, _ = strings.Cut(text, " (possibly because")
+		text = cryptoError.ReplaceAllString(text, "")
+		return fmt.Errorf("no connection to %v: %s; are the --keys of both ends from one `uetperf keys`, not expired, and is nobody removed?", c.server, text)
+	}
+	return fmt.Errorf("no connection to %v: %s", c.server, e.Text)
+}
+
+// cryptoError is a number before what it means.
+var cryptoError = regexp.MustCompile(`CRYPTO_ERROR 0x[0-9a-f]+ \((local|remote)\): `)
+
+// lastWord is how long after a connection of a test that of control may end.
+const lastWord = 500 * time.Millisecond
+
+// reason is err, or what is behind it: when all connections of the client end, the
+// one for control knows why.
+func (c *Client) reason(err error) error {
+	if err == nil || c.svc.ep != traffic.MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	t := time.NewTimer(lastWord)
+	defer t.Stop()
+	select {
+	case <-c.lost.is:
+		return c.lostError()
+	case <-t.C:
+		return err
+	}
+}
+
+// lostError says that the server is lost: one that was never there, or one that
+// was.
+func (c *Client) lostError() error {
+	var oe *OpError
+	if errors.As(c.lost.why, &oe) {
+		switch oe.Entry.Err {
+		case fi.EHOSTUNREACH:
+			return c.nobody()
+		case fi.ETIMEDOUT:
+			return c.silent(c.cfg.Timeout)
+		case fi.ECONNABORTED:
+			return unreachablef("the server at %v has been restarted: %v", c.server, oe)
+		case fi.ESHUTDOWN:
+			return unreachablef("the server at %v closed the connection: it ended, or does not let this member in any more", c.server)
+		case fi.EKEYREJECTED:
+			return fmt.Errorf("the connection to %v was ended: one of its ends was removed, or its key is no longer good", c.server)
+		}
+	}
+	return c.lost.why
+}
+
+// nobody says that the server's port is closed.
+func (c *Client) nobody() error {
+	if c.dialed.open {
+		return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
+	}
+	return &nobodyError{c.server, c.svc.serve()}
+}
+
+// A nobodyError says that no server was ever at an address: its port is closed.
+type nobodyError struct {
+	at    netip.AddrPort
+	serve string
+}
+
+func (e *nobodyError) Error() string {
+	return fmt.Sprintf("nothing listens at %v (UDP), or the host is gone: start `%s` there, or name its port", e.at, e.serve)
+}
+
+func (e *nobodyError) Is(target error) bool { return target == ErrUnreachable }
+
+// silent says that the server does not answer.
+func (c *Client) silent(timeout time.Duration) error {
+	if c.dialed.open {
+		return unreachablef("no answer from %v for %v", c.server, timeout)
+	}
+	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.svc.serve(), c.server.Port())
+}
+
+// serve is the command that should run at a server.
+func (v service) serve() string {
+	if v.sec != traffic.Off {
+		return "uetperf serve --keys FOLDER"
+	}
+	return "uetperf serve"
+}

@@ -1,0 +1,97 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/internal/relay"
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+)
+
+// A Result is what one run measured.
+type Result struct {
+	Run record.Run
+	// Path is the client's way to the server, MTU the payload bytes per packet.
+	Path record.Path
+	MTU  int
+	// Relay is what the relays did.
+	Relay relay.Stats
+	// Stalled is for how long nothing went on, in whole seconds; Waiting and
+	// PeerWaiting are what the operations of both ends waited for then: of the
+	// server only if the run failed.
+	Stalled              time.Duration
+	Waiting, PeerWaiting []string
+}
+
+// ends are the legs as their tests see them.
+func (r *clientRun) ends() []*traffic.Leg {
+	var v []*traffic.Leg
+	for _, l := range r.legs {
+		v = append(v, l.Leg)
+	}
+	return v
+}
+
+// result asks the server for its part and makes the result of a run that ended in err.
+func (r *clientRun) result(ctx context.Context, err error) (*Result, error) {
+	peer, theirs, err := r.finish(ctx, err)
+	res := &Result{
+		Run: traffic.Result(r.spec, r.ends(), peer, &r.seen.spread), Path: r.setup.path, MTU: r.setup.mtu,
+		Waiting: r.seen.stall.said, Stalled: r.seen.stall.long,
+	}
+	if mine := r.seen.series.samples; len(mine) > 1 { // one sample is no series
+		res.Run.Series = merge(mine, theirs, !r.spec.Sends(false))
+	}
+	for _, p := range peer {
+		for _, s := range p.Waiting {
+			if !slices.Contains(res.PeerWaiting, s) {
+				res.PeerWaiting = append(res.PeerWaiting, s)
+			}
+		}
+	}
+	res.Run.SetupNS, res.Run.ConnectNS = int64(r.setup.took), int64(r.setup.connected)
+	for _, x := range r.relays {
+		res.Relay.Add(x.Stats())
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		res.Run.Error = "interrupted"
+	case errors.Is(err, context.DeadlineExceeded):
+		res.Run.Error = "cut short"
+	case err != nil:
+		res.Run.Error = oneLine(err)
+	}
+	return res, err
+}
+
+// finish ends the run at the server, which tells what its legs did. It returns err, or
+// what is wrong with that.
+func (r *clientRun) finish(ctx context.Context, err error) ([]traffic.LegResult, []record.Sample, error) {
+	end := &message{Type: mEnd, Run: r.id}
+	wait := grace
+	switch {
+	case err == nil:
+		wait = r.c.cfg.Timeout
+	case Unreachable(err):
+		wait = grace / 4 // unless only the way of the test is broken, nobody answers
+	}
+	if err != nil {
+		end.Error = oneLine(err)
+	}
+	if e := r.c.send(end); e != nil {
+		return nil, nil, err
+	}
+	m, e := r.c.await(context.WithoutCancel(ctx), wait, mResult)
+	switch {
+	case e == nil && len(m.Results) == len(r.legs):
+		return m.Results, unpack(m.Series), err
+	case err == nil && e == nil:
+		err = errors.New("the server's result is incomplete")
+	case err == nil:
+		err = e
+	}
+	return nil, nil, err
+}

@@ -1,0 +1,319 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
+	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/uet"
+)
+
+// A serverRun is one run of a session.
+type serverRun struct {
+	id     int
+	spec   *traffic.Spec
+	legs   []*leg // nil: not open yet, its connection was not asked for
+	opened bool   // the gate of the legs
+	wg     sync.WaitGroup
+	events chan legEvent
+	group  *traffic.Group
+	churn  churn
+	// samples are taken from go on, if they are asked for.
+	samples struct {
+		begun  time.Time
+		series *series
+		tick   *time.Ticker
+	}
+}
+
+// open are the legs that there are.
+func (r *serverRun) open() iter.Seq2[int, *leg] {
+	return func(yield func(int, *leg) bool) {
+		for i, l := range r.legs {
+			if l != nil && !yield(i, l) {
+				return
+			}
+		}
+	}
+}
+
+// all are the legs that there are.
+func (r *serverRun) all() iter.Seq[*leg] {
+	return func(yield func(*leg) bool) {
+		for _, l := range r.open() {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// A legEvent is something a leg tells.
+type legEvent struct {
+	leg  int
+	kind string // mSent, mDone, mFail
+	n    int64
+	err  error
+}
+
+// newEvents has room for all that the legs can tell, so that they never wait.
+func newEvents(legs int) chan legEvent { return make(chan legEvent, 4*legs) }
+
+// prepare opens the legs of a run and lets them receive.
+func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
+	if err := ss.check(m); err != nil {
+		return nil, err
+	}
+	spec := m.Spec
+	ss.srv.clients.mu.Lock()
+	ss.patience = seconds(max(beatLost, spec.PeerTimeout))
+	ss.srv.clients.mu.Unlock()
+	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), group: traffic.NewGroup(spec, true, nil)}
+	addrs := m.Addrs
+	if spec.EP != traffic.MSG { // whose legs come with their connections
+		var err error
+		if addrs, err = ss.openLegs(r, addrs); err != nil {
+			for _, l := range r.open() {
+				ss.closeLeg(l)
+			}
+			return nil, err
+		}
+	}
+	ss.cur = r
+	for i := range r.open() {
+		r.start(i)
+	}
+	ss.srv.cfg.Log("%v runs %s %s, %d bytes", ss.addr, spec.Test, spec.Op, spec.Size)
+	return addrs, nil
+}
+
+// check says why a run cannot be prepared.
+func (ss *session) check(m *message) error {
+	if m.Spec == nil {
+		return errors.New("no test is described")
+	}
+	if err := m.Spec.Validate(); err != nil {
+		return err
+	}
+	if svc := serviceOf(m.Spec); svc != ss.ctl.svc {
+		return fmt.Errorf("a test of %v endpoints over a control channel of %v is not run", svc, ss.ctl.svc)
+	}
+	if len(m.Addrs) != m.Spec.Parallel {
+		return fmt.Errorf("%d addresses for %d streams", len(m.Addrs), m.Spec.Parallel)
+	}
+	return nil
+}
+
+// openLegs opens a leg for each address of the client, or one for all of an incast. It
+// returns where they are; after an error some may be open.
+func (ss *session) openLegs(r *serverRun, clients []netip.AddrPort) (addrs []netip.AddrPort, err error) {
+	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, ss.legHints(r.spec))
+	if err != nil {
+		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
+	}
+	for i, a := range clients {
+		// Nobody is sent data who does not ask for it.
+		if ss.ctl.end.near(a).Addr() != ss.addr.Addr() {
+			return nil, fmt.Errorf("test address %v is not of the client %v", a, ss.addr)
+		}
+		if sink := r.legs[0]; i > 0 && r.spec.Test == traffic.Incast { // one for all
+			if _, err := sink.end.insert(a); err != nil {
+				return nil, err
+			}
+			addrs = append(addrs, sink.addr())
+			continue
+		}
+		info := *infos[0]
+		info.SrcAddr.Port = 0
+		l, err := ss.openLeg(r, i, &info)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.connect(a); err != nil {
+			return nil, err
+		}
+		if err := l.Start(); err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, l.addr())
+	}
+	return addrs, nil
+}
+
+// legHints are the hints of a leg of the session.
+func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
+	h := hints(spec, ss.ctl.sec, acceptTime, traffic.MaxSilence)
+	h.Config.Tap = ss.srv.cfg.Tap
+	return h
+}
+
+// openLeg opens leg i of a run.
+func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
+	l, err := newLeg(r.spec, i, true, info, r.group)
+	if err != nil {
+		return nil, err
+	}
+	ss.srv.cfg.Opened(l.end.ep, "test")
+	r.legs[i] = l
+	l.Sent = func(n int64) { r.events <- legEvent{leg: i, kind: mSent, n: n} }
+	l.Complete = func() { r.events <- legEvent{leg: i, kind: mDone} }
+	if l.Senders != nil {
+		l.Complete = func() {
+			for k := range r.legs {
+				r.events <- legEvent{leg: k, kind: mDone}
+			}
+		}
+	}
+	return l, nil
+}
+
+// answer opens the leg that a connection is asked for, and accepts it.
+func (ss *session) answer(in *incoming) error {
+	r, i := ss.cur, in.call.Leg
+	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || r.legs[i] != nil || r.opened {
+		return errors.New("no such stream waits for a connection")
+	}
+	info, err := in.open(ss.legHints(r.spec))
+	if err != nil {
+		return err
+	}
+	l, err := ss.openLeg(r, i, info)
+	if err == nil {
+		err = l.connect(netip.AddrPort{})
+	}
+	if err == nil {
+		err = l.Start()
+	}
+	if err == nil {
+		err = l.end.accept(ss.ctx)
+	}
+	if err != nil {
+		if l != nil {
+			r.legs[i] = nil
+			ss.closeLeg(l)
+		}
+		return err
+	}
+	r.start(i)
+	return nil
+}
+
+// start runs leg i.
+func (r *serverRun) start(i int) {
+	l := r.legs[i]
+	r.wg.Go(func() {
+		if err := l.run(); err != nil && err != traffic.ErrAborted {
+			r.events <- legEvent{leg: i, kind: mFail, err: err}
+		}
+	})
+}
+
+// begin lets the legs send, once the client has begun.
+func (r *serverRun) begin() {
+	if r.opened {
+		return
+	}
+	if r.opened = true; r.spec.Sample > 0 {
+		s := &r.samples
+		s.begun, s.series, s.tick = time.Now(), newSeries(r.spec.Sample), time.NewTicker(r.spec.Sample)
+	}
+	for _, l := range r.open() {
+		l.Gate.Store(true)
+		l.wake()
+	}
+}
+
+// sample takes a sample.
+func (r *serverRun) sample() {
+	t, cwnd, rtt := sample(r.all())
+	r.samples.series.add(time.Since(r.samples.begun), t, cwnd, rtt)
+}
+
+// sent notes how many messages the client's end of a leg has sent.
+func (r *serverRun) sent(leg int, n int64) {
+	if leg < 0 || leg >= len(r.legs) {
+		return
+	}
+	incast := r.spec.Test == traffic.Incast
+	l := r.legs[leg]
+	if incast {
+		l = r.legs[0]
+	}
+	if l == nil {
+		return
+	}
+	if incast {
+		l.Senders[leg].Store(n)
+	} else {
+		l.PeerSent.Store(n)
+	}
+	l.wake()
+}
+
+// stopRun ends the current run, if there is one, and returns what its legs did.
+func (ss *session) stopRun(abort bool) []traffic.LegResult {
+	r := ss.cur
+	if r == nil {
+		return nil
+	}
+	ss.cur = nil
+	if t := r.samples.tick; t != nil {
+		t.Stop()
+	}
+	waiting := r.stop(abort)
+	if s := r.samples.series; s != nil {
+		t, cwnd, rtt := sample(r.all())
+		s.end(time.Since(r.samples.begun), t, cwnd, rtt)
+	}
+	out := make([]traffic.LegResult, len(r.legs))
+	for i, l := range r.open() {
+		copy(out[i:], l.Results())
+		if d := r.churn.done[i]; d != nil {
+			out[i].Add(d)
+		}
+		out[i].Waiting = waiting[i]
+		ss.closeLeg(l)
+	}
+	return out
+}
+
+// stop ends the legs and waits until they have. It returns what those waited for that
+// were aborted.
+func (r *serverRun) stop(abort bool) [][]string {
+	r.churn.end(abort)
+	waiting := make([][]string, len(r.legs))
+	for i, l := range r.open() {
+		if abort {
+			waiting[i] = waitsOf([]*leg{l})
+		}
+	}
+	for _, l := range r.open() {
+		l.Over.Store(true)
+		l.wake()
+		if abort {
+			l.abort()
+		}
+	}
+	// A leg that is not complete although the client says so is stuck: what it
+	// has is what there is.
+	t := time.AfterFunc(time.Second, func() {
+		for _, l := range r.open() {
+			l.abort()
+		}
+		r.churn.end(true)
+	})
+	defer t.Stop()
+	r.wg.Wait()
+	return waiting
+}
+
+func (ss *session) closeLeg(l *leg) {
+	l.cancel()
+	l.end.close()
+	ss.srv.cfg.Closed(l.end.ep)
+}

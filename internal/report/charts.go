@@ -1,0 +1,332 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// Bounds of the memory and the drawing that a record from elsewhere may ask for.
+const (
+	maxHDR    = 4 << 20 // bytes of a histogram, in text
+	maxCounts = 8 << 20 // and in memory
+	maxCurves = 32
+	maxSteps  = 800 // of a series
+	maxTimes  = 24  // figures over time
+	openTimes = 3   // of these, how many are shown without being asked for
+	fewSteps  = 16  // samples that make no figure where there are many runs
+)
+
+// distribution reads the histogram of run i.
+func (r *Rec) distribution(i int) (d page.Distribution, err error) {
+	l := r.Runs[i].Latency
+	d.Name = r.RunName(i)
+	if l.HDR == "" {
+		return d, fmt.Errorf("run %s has no histogram", d.Name)
+	}
+	if len(l.HDR) > maxHDR {
+		return d, fmt.Errorf("the histogram of run %s is too large", d.Name)
+	}
+	h, err := hdrhistogram.Decode([]byte(l.HDR))
+	if err != nil {
+		return d, fmt.Errorf("the histogram of run %s cannot be read: %w", d.Name, err)
+	}
+	if h.ByteSize() > maxCounts {
+		return d, fmt.Errorf("the histogram of run %s is finer than any of uetperf", d.Name)
+	}
+	for _, b := range h.Distribution() {
+		if b.Count > 0 {
+			d.Values, d.Counts = append(d.Values, float64(b.To)), append(d.Counts, b.Count)
+		}
+	}
+	if len(d.Values) == 0 {
+		return d, fmt.Errorf("the histogram of run %s is empty", d.Name)
+	}
+	return d, nil
+}
+
+// A curve is the distribution of one run.
+type curve struct {
+	page.Distribution
+	rtt  bool
+	size int64
+}
+
+// curves are those of records, and what cannot be drawn in words.
+func curves(recs []*Rec) (all []curve, problems []page.Block) {
+	for _, r := range recs {
+		for i := range r.Runs {
+			l := r.Runs[i].Latency
+			if l == nil {
+				continue
+			}
+			d, err := r.distribution(i)
+			if err != nil {
+				if len(problems) < 8 {
+					problems = append(problems, page.Text(prefix(recs, r)+err.Error()+"."))
+				}
+				continue
+			}
+			d.Name = prefix(recs, r) + d.Name
+			all = append(all, curve{d, l.RTT, r.Runs[i].Size})
+		}
+	}
+	return all, problems
+}
+
+// CDF draws the latencies of records over each other: of one, its runs; of
+// several, all of their runs if these are few, otherwise one figure a size.
+func CDF(recs []*Rec) []page.Block {
+	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return !r.hasLatency() })
+	all, problems := curves(recs)
+	// One-way times and round trips have figures of their own.
+	var out []page.Block
+	for _, way := range []struct {
+		rtt   bool
+		label string
+	}{{false, "latency, one way (half a round trip)"}, {true, "latency of round trips"}} {
+		some := slices.DeleteFunc(slices.Clone(all), func(c curve) bool { return c.rtt != way.rtt })
+		title := "Distribution of latency"
+		if len(recs) == 1 || len(some) <= 12 {
+			out = append(out, drawCDF(title, way.label, len(recs) == 1 && rises(recs[0]), some)...)
+			continue
+		}
+		bySize := map[int64][]curve{}
+		for _, c := range some {
+			bySize[c.size] = append(bySize[c.size], c)
+		}
+		for _, n := range slices.Sorted(maps.Keys(bySize)) {
+			out = append(out, drawCDF(fmt.Sprintf("%s, size %s", title, units.Size(n)), way.label, false, bySize[n])...)
+		}
+	}
+	return append(out, problems...)
+}
+
+// drawCDF draws curves over each other, or as many of them as can be told apart.
+func drawCDF(title, label string, ordered bool, cs []curve) []page.Block {
+	note := ""
+	if n := len(cs); n > maxCurves {
+		few := make([]curve, maxCurves)
+		for i := range few {
+			few[i] = cs[i*(n-1)/(maxCurves-1)]
+		}
+		note = fmt.Sprintf(" %d of %d runs are drawn.", maxCurves, n)
+		cs = few
+	}
+	var ds []page.Distribution
+	for _, c := range cs {
+		ds = append(ds, c.Distribution)
+	}
+	f, ok := page.CDF(title, label, ordered, ds)
+	if !ok {
+		return nil
+	}
+	f.Note += note
+	return []page.Block{f}
+}
+
+// rises reports whether the runs of a record are a sweep over sizes.
+func rises(r *Rec) bool {
+	for i := 1; i < len(r.Runs); i++ {
+		if r.Runs[i].Size <= r.Runs[i-1].Size || r.Runs[i].Op != r.Runs[0].Op {
+			return false
+		}
+	}
+	return true
+}
+
+// prefix names a record where there are several.
+func prefix(recs []*Rec, r *Rec) string {
+	if len(recs) < 2 {
+		return ""
+	}
+	return r.Name + ": "
+}
+
+// OverSize draws what records measured at several sizes.
+func OverSize(recs []*Rec) []page.Block {
+	line := func(name string, r *Rec, metric string) page.Series {
+		s := page.Series{Name: name}
+		for i := range r.Runs {
+			if v := r.value(i, metric); v != nil && r.hasRun(i, "size") {
+				s.X, s.Y = append(s.X, float64(r.Runs[i].Size)), append(s.Y, *v)
+			}
+		}
+		return s
+	}
+	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return len(r.Runs) < 2 || !rises(r) })
+	var lat, good, rate []page.Series
+	for _, r := range recs {
+		p := prefix(recs, r)
+		lat = append(lat, line(p+"p50", r, "p50"), line(p+"p99", r, "p99"))
+		if len(recs) == 1 {
+			lat = append(lat, line("p99.9", r, "p999"))
+		}
+		name := "goodput"
+		if len(recs) > 1 {
+			name = r.Name
+		}
+		good, rate = append(good, line(name, r, "goodput")), append(rate, line(name, r, "rate"))
+	}
+	var out []page.Block
+	draw := func(title, label string, u page.Unit, log bool, lines []page.Series) {
+		if f, ok := page.OverSize(title, label, u, log, lines); ok {
+			if len(lines) == 1 {
+				f.Keys = nil
+			}
+			out = append(out, f)
+		}
+	}
+	draw("Latency over size", "latency", page.Time, true, lat)
+	draw("Goodput over size", "goodput", page.Bits, false, good)
+	draw("Message rate over size", "messages per second", page.Count, true, rate)
+	return out
+}
+
+// Timelines draws how each run went that has samples. The titles begin with prefix.
+func (r *Rec) Timelines(prefix string) []page.Block {
+	var out []page.Block
+	left, with := 0, 0
+	for i := range r.Runs {
+		if len(r.Runs[i].Series) > 0 {
+			with++
+		}
+	}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if len(run.Series) == 0 {
+			continue
+		}
+		if with > openTimes && len(run.Series) < fewSteps || len(out) == maxTimes {
+			left++
+			continue
+		}
+		has := func(k int, key string) bool { return r.hasRun(i, "series", k, key) }
+		title := prefix + r.Test() + ", " + r.RunName(i)
+		if f, ok := page.Timeline(title, panels(run.Series, has), nil, float64(run.DurationNS)/1e9); ok {
+			if n := stride(len(run.Series)); n > 1 {
+				f.Note = fmt.Sprintf("%d samples, %d of them a step.", len(run.Series), n)
+			}
+			out = append(out, f)
+		} else {
+			out = append(out, page.Text(title+": there are samples, but nothing in them was measured."))
+		}
+	}
+	n := len(out)
+	if left > 0 {
+		out = append(out, page.Text(fmt.Sprintf("%s%s: %d runs were too short for a figure over time, or too many; their samples are in the record.", prefix, r.Test(), left)))
+	}
+	if n > openTimes {
+		out = []page.Block{page.Details{Summary: fmt.Sprintf("%s%s over time, %d runs", prefix, r.Test(), n), Body: out}}
+	}
+	return out
+}
+
+// stride is how many samples one step of a figure stands for.
+func stride(n int) int { return (n + maxSteps - 1) / maxSteps }
+
+// panels are goodput, window, round trip and what went wrong. has tells of sample
+// k whether a key of it was measured.
+func panels(ss []record.Sample, has func(k int, key string) bool) []page.Panel {
+	every := stride(len(ss))
+	nan := math.NaN()
+	var at []float64
+	type line struct {
+		name, key string
+		of        func(*record.Sample) float64
+		rate      bool // a count of the interval; otherwise a state at its end
+		zero      bool // drawn although it was zero all the time
+		y         []float64
+		any       bool
+	}
+	lines := []*line{
+		{name: "goodput", key: "bytes", of: func(s *record.Sample) float64 { return 8 * float64(s.Bytes) }, rate: true, zero: true},
+		{name: "congestion window", key: "cwnd_bytes", of: func(s *record.Sample) float64 { return float64(s.CwndBytes) }},
+		{name: "round trip", key: "rtt_ns", of: func(s *record.Sample) float64 { return float64(s.RTTNS) }},
+		{name: "sent again", key: "rtx", of: func(s *record.Sample) float64 { return float64(s.Rtx) }, rate: true, zero: true},
+		{name: "marked (ECN)", key: "ecn", of: func(s *record.Sample) float64 { return float64(s.ECN) }, rate: true},
+		{name: "trimmed", key: "trimmed", of: func(s *record.Sample) float64 { return float64(s.Trimmed) }, rate: true},
+		{name: "thrown away", key: "drops", of: func(s *record.Sample) float64 { return float64(s.Drops) }, rate: true},
+	}
+	before := int64(0)
+	for k := 0; k < len(ss); k += every {
+		part := ss[k:min(k+every, len(ss))]
+		end := part[len(part)-1].AtNS
+		secs := float64(end-before) / 1e9
+		before = end
+		at = append(at, float64(end)/1e9)
+		for _, l := range lines {
+			sum, n := 0.0, 0
+			for j := range part {
+				if has(k+j, l.key) {
+					v := l.of(&part[j])
+					if l.rate {
+						sum += v
+					} else {
+						sum = v
+					}
+					n++
+				}
+			}
+			v := sum
+			switch {
+			case n == 0, l.rate && !(secs > 0), !has(k+len(part)-1, "t_ns"):
+				v = nan
+			case l.rate:
+				v /= secs
+			}
+			l.any = l.any || v > 0 || v == 0 && l.zero
+			l.y = append(l.y, v)
+		}
+	}
+	series := func(from, to int) []page.Series {
+		var out []page.Series
+		for _, l := range lines[from:to] {
+			if l.any {
+				out = append(out, page.Series{Name: l.name, X: at, Y: l.y, Step: l.rate})
+			}
+		}
+		return out
+	}
+	return []page.Panel{
+		{Title: "goodput", Unit: page.Bits, Tall: true, Series: series(0, 1)},
+		{Title: "congestion window of the busiest context", Unit: page.Size, Series: series(1, 2)},
+		{Title: "round-trip time, smoothed", Unit: page.Time, Series: series(2, 3)},
+		{Title: "packets per second", Unit: page.Count, Series: series(3, 7)},
+	}
+}
+
+// Streams draws the goodput of the streams of run i.
+func (r *Rec) Streams() []page.Block {
+	var out []page.Block
+	for i := range r.Runs {
+		ss := r.Runs[i].Streams
+		if len(ss) < 2 {
+			continue
+		}
+		if len(ss) > 64 {
+			ss = ss[:64]
+		}
+		names, ys := make([]string, len(ss)), make([]float64, len(ss))
+		for k := range ss {
+			names[k], ys[k] = fmt.Sprint(k+1), ss[k].GoodputBPS
+			if ss[k].Direction == "reverse" {
+				names[k] += " ←"
+			}
+			if !r.hasRun(i, "streams", k, "goodput_bps") {
+				ys[k] = math.NaN()
+			}
+		}
+		if f, ok := page.Bars("Streams of "+r.Test()+", "+r.RunName(i), "goodput", page.Bits, names, ys); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}

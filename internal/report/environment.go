@@ -1,0 +1,122 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// Environment is where and how the record was made.
+func (r *Rec) Environment() page.Facts {
+	var out page.Facts
+	add := func(name string, ok bool, format string, args ...any) {
+		out = append(out, page.Fact{Name: name, Value: opt(ok, func() page.Cell { return page.T("%s", fmt.Sprintf(format, args...)) })})
+	}
+	add("started", r.has("started") && !r.Started.IsZero(), "%s", r.Started.Format(time.RFC3339))
+	commit := r.Tool.Commit
+	if len(commit) > 12 {
+		commit = commit[:12]
+	}
+	add("uetperf", r.Tool.Version != "", "%s", strings.Join(strings.Fields(r.Tool.Version+" "+commit+" "+r.Tool.Go), " "))
+	host := func(name string, h *record.Host, key string) {
+		if h == nil {
+			h = &record.Host{}
+		}
+		cpus := ""
+		if h.CPUs > 0 {
+			cpus = units.Plural(h.CPUs, "processor")
+		}
+		add(name, r.has(key), "%s", join(", ", h.Name, h.OS, h.Kernel, cpus))
+	}
+	host("client", &r.Host, "host")
+	host("server", r.Peer, "peer")
+	c := &r.Config
+	kind := join("/", strings.ToUpper(c.EP), strings.ToUpper(c.Mode))
+	add("endpoints", kind != "", "%s", kind)
+	add("completion", c.Complete != "", "%s", c.Complete)
+	add("congestion control", c.CC != "", "%s", c.CC)
+	sec := c.Sec
+	if r.has("config", "crc") {
+		sec = join(", ", sec, "CRC "+onOff(c.CRC))
+	}
+	add("security", sec != "", "%s", sec)
+	if c.Trimming {
+		add("trimming", true, "offered to switches")
+	}
+	if c.BaseRTTNS > 0 {
+		add("idle round trip (base_rtt)", true, "%v", time.Duration(c.BaseRTTNS))
+	}
+	add("progress", c.Progress != "", "%s", c.Progress)
+	add("payload", c.MTU > 0, "%d B per packet", c.MTU)
+	add("paths", c.Paths > 0, "%d", c.Paths)
+	if c.Window > 0 {
+		add("window", true, "%s under way, per stream", units.Plural(c.Window, "message"))
+	}
+	if c.Parallel > 0 {
+		add("streams", true, "%s", join(", ", fmt.Sprint(c.Parallel), map[string]string{"forward": "client to server", "reverse": "server to client", "both": "both ways"}[c.Direction]))
+	}
+	if c.Rate > 0 {
+		add("asked rate", true, "%s", join(", ", page.Rate.Format(c.Rate), c.Arrivals))
+	}
+	if r.has("config", "reply") {
+		add("reply", true, "%s", page.Bytes(float64(c.Reply)))
+	}
+	add("seed", r.has("seed"), "%d", r.Seed)
+	if c.Impair != "" {
+		add("impaired by", true, "%s", c.Impair)
+	}
+	p := r.Path
+	if p == nil {
+		add("path", false, "")
+		return out
+	}
+	add("path", p.Local != "" || p.Remote != "", "%s to %s", p.Local, p.Remote)
+	add("interface", p.Interface != "", "%s", p.Interface)
+	add("path MTU", p.MTU > 0, "%d B", p.MTU)
+	feature := func(f record.Feature) string {
+		if f.Why != "" {
+			return onOff(f.On) + ": " + f.Why
+		}
+		return onOff(f.On)
+	}
+	add("GSO", r.has("path", "gso", "on"), "%s", feature(p.GSO))
+	add("GRO", r.has("path", "gro", "on"), "%s", feature(p.GRO))
+	buffer := func(got, asked int) string {
+		s := page.Bytes(float64(got))
+		if asked > got {
+			s += " of " + page.Bytes(float64(asked)) + " asked for"
+		}
+		return s
+	}
+	add("receive buffer", p.Rcvbuf > 0, "%s", buffer(p.Rcvbuf, p.RcvbufAsked))
+	add("send buffer", p.Sndbuf > 0, "%s", buffer(p.Sndbuf, p.SndbufAsked))
+	add("ECN", r.has("path", "ecn"), "%s", onOff(p.ECN))
+	return out
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// join joins what is not empty.
+func join(sep string, parts ...string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, sep)
+}
+
+// Command is the command line that repeats the test.
+func (r *Rec) Command() (page.Pre, bool) {
+	return page.Pre{Name: "command", Text: page.Shell(r.Record.Command)}, len(r.Record.Command) > 0
+}

@@ -1,0 +1,183 @@
+// Package report shows records of uetperf on a page: tables, distributions, how
+// a run went over time, the environment. The reports of uetperf and of the testbed
+// have the same look by it.
+//
+// A value that a record does not have is shown as not measured; a zero is shown only
+// where a zero was written.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// A Rec is a record to show.
+type Rec struct {
+	*record.Record
+	// Name is what the record is called among others, such as its file.
+	Name string
+	// Raw is the record as it was written.
+	Raw  []byte
+	tree map[string]any // Raw as it is: what is absent, is absent
+}
+
+// Parse reads a record; errors are those of record.Parse.
+func Parse(name string, raw []byte) (*Rec, error) {
+	rec, err := record.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &Rec{Record: rec, Name: name, Raw: raw, tree: treeOf(raw)}, nil
+}
+
+// From shows a record that is not from a file.
+func From(name string, rec *record.Record) *Rec {
+	var b bytes.Buffer
+	if err := rec.Write(&b); err != nil {
+		b.Reset()
+		b.WriteString("{}")
+	}
+	return &Rec{Record: rec, Name: name, Raw: b.Bytes(), tree: treeOf(b.Bytes())}
+}
+
+func treeOf(raw []byte) map[string]any {
+	var t map[string]any
+	_ = json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), &t) // it was read once already
+	return t
+}
+
+// has reports whether the record has a value where the path of keys and indices
+// leads.
+func (r *Rec) has(path ...any) bool {
+	var at any = r.tree
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			m, ok := at.(map[string]any)
+			if !ok {
+				return false
+			}
+			if at, ok = m[p]; !ok {
+				return false
+			}
+		case int:
+			l, ok := at.([]any)
+			if !ok || p >= len(l) {
+				return false
+			}
+			at = l[p]
+		}
+	}
+	return at != nil
+}
+
+// hasRun is has below the run i.
+func (r *Rec) hasRun(i int, path ...any) bool {
+	return r.has(append([]any{"runs", i}, path...)...)
+}
+
+// Test is what the record is of: "lat tsend".
+func (r *Rec) Test() string {
+	c := &r.Config
+	switch {
+	case c.Test == "" && c.Op == "":
+		return "self-check"
+	case c.Test == "":
+		return "self-check, " + c.Op
+	case c.Op == "":
+		return c.Test
+	}
+	return c.Test + " " + c.Op
+}
+
+// RunName is what distinguishes run i from the others of the record.
+func (r *Rec) RunName(i int) string {
+	run := &r.Runs[i]
+	s := run.Name
+	add := func(t string) {
+		if t != "" && s != "" {
+			s += ", "
+		}
+		s += t
+	}
+	if run.Name == "" {
+		add(run.Op)
+	}
+	if r.hasRun(i, "size") {
+		if run.Size == 1 {
+			add("1 byte")
+		} else {
+			add(units.Size(run.Size))
+		}
+	}
+	if s == "" {
+		return "run " + page.Int(i+1)
+	}
+	return s
+}
+
+// Badge is the verdict on the record.
+func (r *Rec) Badge() page.Cell {
+	switch {
+	case !r.has("ok"):
+		return page.Mark("no verdict", page.Fair)
+	case r.OK:
+		return page.Mark("ok", page.Good)
+	case r.Error != "" && len(r.Runs) == 0:
+		return page.Mark("error", page.Bad)
+	case r.Error != "":
+		return page.Mark("ended early", page.Bad)
+	}
+	return page.Mark("failed", page.Bad)
+}
+
+// measuredBy has the keys of a record that each metric of --assert needs, one of them
+// at least.
+var measuredBy = map[string][][]any{
+	"min": {{"latency_ns", "min"}}, "p50": {{"latency_ns", "p50"}}, "p90": {{"latency_ns", "p90"}}, "p99": {{"latency_ns", "p99"}},
+	"p999": {{"latency_ns", "p999"}}, "max": {{"latency_ns", "max"}}, "avg": {{"latency_ns", "mean"}}, "sd": {{"latency_ns", "stddev"}},
+	"msgs": {{"msgs"}}, "tx": {{"transport", "tx_pkts"}, {"peer_transport", "tx_pkts"}},
+	"rtx": {
+		{"transport", "rtx_rto"}, {"transport", "rtx_sack"}, {"transport", "rtx_nack"}, {"transport", "rtx_probe"},
+		{"peer_transport", "rtx_rto"}, {"peer_transport", "rtx_sack"}, {"peer_transport", "rtx_nack"}, {"peer_transport", "rtx_probe"},
+	},
+	"dup":   {{"transport", "dup"}, {"peer_transport", "dup"}},
+	"ooo":   {{"transport", "ooo"}, {"peer_transport", "ooo"}},
+	"ecn":   {{"transport", "ecn_ce"}, {"peer_transport", "ecn_ce"}},
+	"trim":  {{"transport", "trimmed"}, {"peer_transport", "trimmed"}},
+	"drops": {{"transport", "drops"}, {"peer_transport", "drops"}},
+	"cpu":   {{"cpu", "user_ns"}}, "cpu-peer": {{"cpu", "peer_user_ns"}, {"cpu", "peer_sys_ns"}},
+}
+
+// value is a metric of run i by its name in assertions, counts as they are; nil: it was not
+// measured.
+func (r *Rec) value(i int, name string) *float64 {
+	f, _ := assert.Lookup(name)
+	v, ok := f.Raw(&r.Runs[i])
+	if keys := measuredBy[name]; keys != nil && keys[0][0] == "transport" {
+		ok = true // what one end counted is shown
+	}
+	if !ok || !r.Measured(i, name) {
+		return nil
+	}
+	return &v
+}
+
+// Measured reports whether run i has what the metric is made of.
+func (r *Rec) Measured(i int, metric string) bool {
+	paths, ok := measuredBy[metric]
+	if !ok {
+		return true // its field tells by itself
+	}
+	for _, p := range paths {
+		if r.hasRun(i, p...) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,327 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/page"
+)
+
+func parse(t testing.TB, s string) *Rec {
+	t.Helper()
+	r, err := Parse("x.json", []byte(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// cells are the cells of a row by the names of their heads.
+func cells(t *testing.T, tab page.Table, row int) map[string]page.Cell {
+	t.Helper()
+	out := map[string]page.Cell{}
+	for i, h := range tab.Heads {
+		if len(tab.Rows[row]) != len(tab.Heads) {
+			t.Fatalf("row %d has %d cells below %d heads", row, len(tab.Rows[row]), len(tab.Heads))
+		}
+		out[h.Name+"|"+h.Unit] = tab.Rows[row][i]
+	}
+	return out
+}
+
+func TestAbsentIsNotMeasuredAndZeroIsZero(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw","op":"send"},"runs":[
+		{"size":8,"msgs":0,"goodput_bps":0,"msgs_lost":0,"transport":{"rtx_rto":0,"ooo":0},"latency_ns":{"p50":0}},
+		{"transport":{}}]}`)
+	tab := r.Results("")
+	zero, none := cells(t, tab, 0), cells(t, tab, 1)
+	for key, want := range map[string]string{"size|B": "8", "msgs|": "0", "goodput|Gb/s": "0.000", "lost|": "0", "rtx|": "0", "ooo|": "0", "p50|µs": "0.00"} {
+		if c := zero[key]; c.Missing || c.Text != want {
+			t.Errorf("measured %s is %+v, want %s", key, c, want)
+		}
+		if c := none[key]; !c.Missing {
+			t.Errorf("%s that is not there is shown as %q", key, c.Text)
+		}
+	}
+	for _, key := range []string{"trim|", "ecn|"} {
+		if !zero[key].Missing || !none[key].Missing {
+			t.Errorf("%s was measured by nobody, but is %+v", key, zero[key])
+		}
+	}
+	if _, ok := zero["p99|µs"]; ok {
+		t.Error("a column that nobody measured is there")
+	}
+	if _, ok := zero["data|"]; ok {
+		t.Error("a data check that was not is there")
+	}
+	if !strings.Contains(tab.Note, "– was not measured") {
+		t.Errorf("note %q", tab.Note)
+	}
+}
+
+func TestEnvironmentOfNothingIsNotMeasured(t *testing.T) {
+	for _, f := range parse(t, `{"schema":"uetperf/1","path":{}}`).Environment() {
+		if !f.Value.Missing {
+			t.Errorf("%s is %q", f.Name, f.Value.Text)
+		}
+	}
+	for _, f := range parse(t, `{"schema":"uetperf/1","config":{"crc":false},"path":{"ecn":false,"gso":{"on":false,"why":"old kernel"},"rcvbuf":212992,"rcvbuf_asked":16777216}}`).Environment() {
+		want := map[string]string{"security": "CRC off", "ECN": "off", "GSO": "off: old kernel", "receive buffer": "208 KiB of 16 MiB asked for"}[f.Name]
+		if f.Value.Text != want && (want != "" || !f.Value.Missing) {
+			t.Errorf("%s is %q, want %q", f.Name, f.Value.Text, want)
+		}
+	}
+}
+
+func hdr(t testing.TB, digits int, values ...int64) string {
+	t.Helper()
+	h := hdrhistogram.New(1, 1<<40, digits)
+	for _, v := range values {
+		_ = h.RecordValue(v)
+	}
+	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func withHDR(s string) *record.Record {
+	return &record.Record{Schema: record.Schema, Config: record.Config{Test: "lat", Op: "send"}, Runs: []record.Run{{Size: 8, Latency: &record.Latency{P50: 5, HDR: s}}}}
+}
+
+func TestDistributionHasTheValues(t *testing.T) {
+	r := From("x", withHDR(hdr(t, 3, 5000, 5000, 7000, 900000)))
+	d, err := r.distribution(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(d.Counts) != "[2 1 1]" || len(d.Values) != 3 || math.Abs(d.Values[0]/5000-1) > 0.001 || math.Abs(d.Values[2]/900000-1) > 0.001 {
+		t.Errorf("%+v", d)
+	}
+	if b := CDF([]*Rec{r}); len(b) != 1 {
+		t.Errorf("%d blocks", len(b))
+	}
+}
+
+func TestHistogramsThatCannotBeReadAreSaid(t *testing.T) {
+	good := hdr(t, 3, 5)
+	for name, s := range map[string]string{
+		"none": "", "no base64": "!!", "cut": good[:len(good)/2], "empty": hdr(t, 3), "too fine": hdr(t, 5, 5), "too large": strings.Repeat("A", maxHDR+4),
+	} {
+		out := CDF([]*Rec{From("x", withHDR(s))})
+		if len(out) != 1 {
+			t.Fatalf("%s: %d blocks", name, len(out))
+		}
+		if text, ok := out[0].(page.Text); !ok || !strings.Contains(string(text), "histogram") {
+			t.Errorf("%s: %v", name, out[0])
+		}
+	}
+}
+
+func TestSeriesPanels(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"bw"},"runs":[{"size":8,"duration_ns":2000000000,"series":[
+		{"t_ns":500000000,"bytes":125000000,"rtx":3,"ecn":0},
+		{"t_ns":1500000000,"bytes":0,"cwnd_bytes":4096,"rtx":0,"ecn":0},
+		{"t_ns":2000000000}]}]}`)
+	ps := panels(r.Runs[0].Series, func(k int, key string) bool { return r.hasRun(0, "series", k, key) })
+	if g := ps[0].Series[0]; g.Y[0] != 2e9 || g.Y[1] != 0 || !math.IsNaN(g.Y[2]) {
+		t.Errorf("goodput %v: want 2 Gb/s, 0, not measured", g.Y)
+	}
+	if w := ps[1].Series[0]; !math.IsNaN(w.Y[0]) || w.Y[1] != 4096 {
+		t.Errorf("window %v", w.Y)
+	}
+	if len(ps[2].Series) != 0 {
+		t.Error("a round trip that nobody measured")
+	}
+	if x := ps[3].Series; len(x) != 1 || x[0].Name != "sent again" || x[0].Y[0] != 6 || x[0].Y[1] != 0 || !math.IsNaN(x[0].Y[2]) {
+		t.Errorf("packets %+v: want 6 a second sent again, and nothing of marks, which were zero", x)
+	}
+	if len(r.Timelines("")) != 1 {
+		t.Error("no timeline")
+	}
+}
+
+func TestLongSeriesKeepTheirSums(t *testing.T) {
+	ss := make([]record.Sample, 3600)
+	for i := range ss {
+		ss[i] = record.Sample{AtNS: int64(i+1) * 1e9, Bytes: 125}
+	}
+	ss[1000].Bytes += 1000
+	ps := panels(ss, func(int, string) bool { return true })
+	g := ps[0].Series[0]
+	sum, before := 0.0, 0.0
+	for i := range g.X {
+		sum += g.Y[i] * (g.X[i] - before)
+		before = g.X[i]
+	}
+	if len(g.X) > maxSteps || before != 3600 || math.Abs(sum-8*(3600*125+1000)) > 1 {
+		t.Errorf("%d steps to %v s, %v bits", len(g.X), before, sum)
+	}
+}
+
+// What the record tells of each test of a soak the page shows, failures first.
+func TestSoakRounds(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[
+		{"n":4,"t_ns":1500000000,"duration_ns":250000000,"command":"uetperf lat HOST --seed 4"},
+		{"n":5,"t_ns":2000000000,"duration_ns":10000000,"command":"uetperf bw HOST --seed 5","error":"3 messages were lost"}]}}]}`)
+	var failed page.Table
+	var all page.Details
+	for _, b := range r.Special() {
+		switch b := b.(type) {
+		case page.Table:
+			failed = b
+		case page.Details:
+			all = b
+		}
+	}
+	if len(all.Body) != 1 || all.Summary != "2 tests of 5, each with the command that repeats it" || len(failed.Rows) != 1 {
+		t.Fatalf("%+v\n%+v", failed, all)
+	}
+	tab := all.Body[0].(page.Table)
+	for i, want := range []map[string]string{
+		{"verdict|": "ok", "test|": "4", "began|s": "1.5", "took|s": "0.25", "command|": "uetperf lat HOST --seed 4"},
+		{"verdict|": "failed", "test|": "5", "began|s": "2.0", "took|s": "0.01", "command|": "uetperf bw HOST --seed 5", "why it failed|": "3 messages were lost"},
+	} {
+		got := []map[string]page.Cell{cells(t, tab, i)}
+		if want["verdict|"] == "failed" {
+			got = append(got, cells(t, failed, 0))
+		}
+		for _, got := range got {
+			for key, c := range got {
+				if c.Text != want[key] && !(c.Missing && want[key] == "") {
+					t.Errorf("%s of test %d is %+v, want %q", key, i, c, want[key])
+				}
+			}
+		}
+	}
+}
+
+func TestMeasuredNames(t *testing.T) {
+	r := parse(t, `{"schema":"uetperf/1","runs":[{"transport":{"rtx_sack":0},"latency_ns":{"p50":1}}]}`)
+	for name, want := range map[string]bool{"rtx": true, "p50": true, "p99": false, "ooo": false, "goodput": true} {
+		if r.Measured(0, name) != want {
+			t.Errorf("%s measured: %v", name, !want)
+		}
+	}
+}
+
+// all shows everything of a record.
+func all(r *Rec) []page.Block {
+	var out []page.Block
+	out = append(out, r.Blocks("x")...)
+	out = append(out, CDF([]*Rec{r})...)
+	out = append(out, CDF([]*Rec{r, r})...)
+	out = append(out, OverSize([]*Rec{r})...)
+	out = append(out, r.Streams()...)
+	out = append(out, r.Timelines("")...)
+	out = append(out, r.Environment(), r.Counters("x"))
+	out = append(out, r.Verdicts()...)
+	c, _ := r.Command()
+	b := r.Badge()
+	return append(out, c, page.Text(r.Test()), page.Facts{{Name: "badge", Value: b}})
+}
+
+// rich has everything that a record may have.
+func rich(t testing.TB) []byte {
+	g := 1e9
+	one := int64(1)
+	rec := record.Record{
+		Schema: record.Schema, Config: record.Config{Test: "lat"}, Peer: &record.Host{}, Path: &record.Path{},
+		Runs: []record.Run{{
+			Size: 8, GoodputBPS: &g, MsgsPerS: &g, Lost: &one, Latency: &record.Latency{P50: 5, HDR: hdr(t, 3, 5, 9)}, CPU: &record.CPU{}, DataCheck: &record.Check{},
+			Streams: []record.Stream{{}, {}}, Series: []record.Sample{{AtNS: 5, CwndBytes: 5}, {AtNS: 5}, {AtNS: -5}}, Load: &record.Load{}, Churn: &record.Churn{Open: &record.Latency{}},
+			Incast: &record.Incast{Jain: &g, ConvergenceNS: &one}, Soak: &record.Soak{Kinds: map[string]int64{"a": 1}, Leaks: []record.Leak{{}}, Rounds: []record.Round{{N: 1, AtNS: 1, DurationNS: 1, Command: "x", Error: "y"}, {}}}, Errors: &one,
+		}, {Size: 1 << 62, Latency: &record.Latency{P50: -5}}},
+		Verdict: []record.Verdict{{Assert: "p99<1ms", Value: &g}, {Assert: "converged<1s"}},
+	}
+	var b bytes.Buffer
+	_ = rec.Write(&b)
+	return b.Bytes()
+}
+
+// Every number may be anything that a record can hold.
+func TestExtremeNumbers(t *testing.T) {
+	extremes := []string{"0", "1", "9223372036854775807", "4611686018427387904", "1000000000", "-1", "-9223372036854775808"}
+	number := regexp.MustCompile(`: -?[0-9][0-9.e+]*`)
+	rng := rand.New(rand.NewPCG(1, 2))
+	raw := rich(t)
+	read := 0
+	for n := range 60 {
+		s := number.ReplaceAllStringFunc(string(raw), func(old string) string {
+			switch {
+			case n < len(extremes):
+				return ": " + extremes[n]
+			case rng.IntN(3) == 0:
+				return ": " + extremes[rng.IntN(len(extremes)-2*(n%2))]
+			}
+			return old
+		})
+		r, err := Parse("x", []byte(s))
+		if err != nil { // some are of the host's int
+			r, err = Parse("x", number.ReplaceAllFunc([]byte(s), clip))
+		}
+		if err != nil {
+			continue // a negative one where there can be none
+		}
+		read++
+		var out bytes.Buffer
+		if err := page.Write(&out, page.Doc{Sections: []page.Section{{Body: all(r)}}}); err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`NaN|[+-]Inf`).Find(out.Bytes()); m != nil {
+			t.Errorf("variant %d: the page has %s", n, m)
+		}
+	}
+	if read < 20 {
+		t.Errorf("only %d variants could be read", read)
+	}
+}
+
+// clip makes a number of a record one that an int of this host holds.
+func clip(old []byte) []byte {
+	n, err := strconv.ParseInt(string(old[len(": "):]), 10, 64)
+	if err != nil {
+		return old
+	}
+	return strconv.AppendInt([]byte(": "), min(max(n, math.MinInt), math.MaxInt), 10)
+}
+
+func FuzzShow(f *testing.F) {
+	f.Add(rich(f))
+	for _, name := range []string{"lat.json", "bw.json"} {
+		if raw, err := os.ReadFile("../../docs/example/" + name); err == nil {
+			f.Add(raw)
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := Parse("x.json", raw)
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := page.Write(&out, page.Doc{Sections: []page.Section{{Body: all(r)}}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFromIsParseOfWhatIsWritten(t *testing.T) {
+	rec := withHDR(hdr(t, 3, 5))
+	r := From("x", rec)
+	var got record.Record
+	if err := json.Unmarshal(r.Raw, &got); err != nil || !r.hasRun(0, "latency_ns", "hdr") || r.hasRun(0, "goodput_bps") {
+		t.Errorf("%v: %s", err, r.Raw)
+	}
+}

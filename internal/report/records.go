@@ -1,0 +1,263 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// HTML writes the page. title may be empty; by says what made the page. The page
+// is the same for the same records.
+func HTML(w io.Writer, recs []*Rec, title, by string) error {
+	doc := page.Doc{Title: title, Foot: "Made by " + by + " from " + units.Plural(len(recs), "record") + ". This page needs no network and keeps the records inside."}
+	if len(recs) == 1 {
+		one(&doc, recs[0])
+	} else {
+		several(&doc, recs)
+	}
+	return page.Write(w, doc)
+}
+
+// one is the page of one record.
+func one(doc *page.Doc, r *Rec) {
+	if doc.Title == "" {
+		doc.Title = "uetperf " + r.Test()
+	}
+	doc.Lead = ends(r)
+	b := r.Badge()
+	doc.Badge = &b
+	add(doc, "Summary", slices.Concat(r.early(), []page.Block{tiles(r)}, r.Verdicts(), r.Blocks("Results")))
+	add(doc, "Latency", CDF([]*Rec{r}))
+	add(doc, "By size", OverSize([]*Rec{r}))
+	add(doc, "Streams", r.Streams())
+	add(doc, "Over time", r.Timelines(""))
+	add(doc, "Environment", []page.Block{r.Environment()})
+	if c := r.Counters(""); len(c.Rows) > 0 {
+		add(doc, "Counters of both ends", []page.Block{page.Details{Summary: "Packets, acknowledgements, retransmissions by cause", Open: len(c.Rows) <= 8, Body: []page.Block{c}}})
+	}
+	add(doc, "Repeat it", repeat(r))
+	add(doc, "Record", raw(r))
+}
+
+// add adds a section if there is something in it.
+func add(doc *page.Doc, title string, body []page.Block) {
+	if len(body) > 0 {
+		doc.Sections = append(doc.Sections, page.Section{Title: title, Body: body})
+	}
+}
+
+// several is the page of more than one.
+func several(doc *page.Doc, recs []*Rec) {
+	if doc.Title == "" {
+		doc.Title = "uetperf: " + units.Plural(len(recs), "record")
+	}
+	t := page.Table{Heads: []page.Head{
+		{Name: "verdict", Left: true}, {Name: "record", Left: true}, {Name: "test", Left: true}, {Name: "ends", Left: true}, {Name: "runs"},
+		{Name: "p50", Unit: "µs", Help: "of the smallest size"}, {Name: "p99", Unit: "µs", Help: "of the smallest size"}, {Name: "goodput", Unit: "Gb/s", Help: "the highest"}, {Name: "rtx", Help: "packets sent again, both ends, all runs"},
+	}}
+	good := page.Mark("ok", page.Good)
+	for _, r := range recs {
+		if !r.OK {
+			good = page.Mark("not all ok", page.Bad)
+		}
+		h := r.Headline()
+		t.Rows = append(t.Rows, []page.Cell{
+			r.Badge(), page.T("%s", r.Name), page.T("%s", r.Test()), page.T("%s", ends(r)), page.T("%d", len(r.Runs)),
+			page.Number(h.p50, 1e3, 2), page.Number(h.p99, 1e3, 2), page.Number(h.Goodput, 1e9, 3), h.Rtx,
+		})
+	}
+	doc.Badge = &good
+	add(doc, "Summary", []page.Block{t})
+	add(doc, "Latency", CDF(recs))
+	add(doc, "By size", OverSize(recs))
+	var lines []page.Block
+	for _, r := range recs {
+		lines = append(lines, r.Timelines(r.Name+": ")...)
+	}
+	add(doc, "Over time", lines)
+	for _, r := range recs {
+		b := r.Badge()
+		s := page.Section{Title: r.Name, Badge: &b, Body: []page.Block{page.Text(r.Test() + "; " + ends(r))}}
+		s.Body = slices.Concat(s.Body, r.early(), r.Verdicts(), r.Blocks("Results"), r.Streams(), []page.Block{page.Details{Summary: "Environment", Body: []page.Block{r.Environment()}}})
+		if c := r.Counters(""); len(c.Rows) > 0 {
+			s.Body = append(s.Body, page.Details{Summary: "Counters of both ends", Body: []page.Block{c}})
+		}
+		s.Body = append(s.Body, page.Details{Summary: "Command and record", Body: append(repeat(r), raw(r)...)})
+		doc.Sections = append(doc.Sections, s)
+	}
+}
+
+// early says that the test ended early, if so.
+func (r *Rec) early() []page.Block {
+	if r.Error == "" {
+		return nil
+	}
+	return []page.Block{page.Warn("The test ended early: " + r.Error + ". What is here was measured before.")}
+}
+
+// repeat says how to make such a record again.
+func repeat(r *Rec) []page.Block {
+	c, ok := r.Command()
+	if !ok {
+		return []page.Block{page.Text("The record does not have its command.")}
+	}
+	out := []page.Block{c}
+	if t := r.Config.Test; t != "" {
+		out = append(out, page.Text("On the other host: uetperf serve"))
+	}
+	return out
+}
+
+// raw keeps the record as it was written.
+func raw(r *Rec) []page.Block {
+	name := path.Base(filepath.ToSlash(r.Name))
+	if !strings.HasSuffix(name, ".json") {
+		name = "record.json"
+	}
+	out := []page.Block{page.Download{Name: name, Type: "application/json", Data: r.Raw}}
+	if len(r.Raw) <= 64<<10 { // more is of no use to the eye
+		out = append(out, page.Details{Summary: "The record as text", Body: []page.Block{page.Pre{Name: "record", Text: string(bytes.ToValidUTF8(r.Raw, []byte("\ufffd")))}}})
+	}
+	return out
+}
+
+// ends says who measured with whom, and when.
+func ends(r *Rec) string {
+	s := r.Host.Name
+	if s == "" {
+		s = "a host without a name"
+	}
+	if r.Peer != nil && r.Peer.Name != "" {
+		arrow := map[string]string{"forward": "→", "reverse": "←"}[r.Config.Direction]
+		if arrow == "" {
+			arrow = "↔"
+		}
+		s += " " + arrow + " " + r.Peer.Name
+	}
+	if !r.Started.IsZero() {
+		s += ", " + r.Started.Format("2006-01-02 15:04 MST")
+	}
+	return s
+}
+
+// A Headline is what stands above all of a record. What is nil was not measured.
+type Headline struct {
+	Msgs        int64
+	Goodput     *float64 // the highest
+	Worst       *float64 // p99
+	Lost, Wrong *int64   // of all runs
+	Rtx         page.Cell
+
+	size                  int64 // the smallest one with a latency
+	p50, p99, rate        *float64
+	goodputSize, rateSize int64
+	rtxNote               string
+	ok                    int64
+}
+
+// Headline is that of the record.
+func (r *Rec) Headline() Headline {
+	h := Headline{Rtx: page.None()}
+	var rtx, tx float64
+	counted, latency := false, false
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		h.Msgs += run.Msgs
+		p99, goodput, rate := r.value(i, "p99"), r.value(i, "goodput"), r.value(i, "rate")
+		if run.Latency != nil && (!latency || run.Size < h.size) {
+			latency = true
+			h.size, h.p50, h.p99 = run.Size, r.value(i, "p50"), p99
+		}
+		if more(p99, h.Worst) {
+			h.Worst = p99
+		}
+		if more(goodput, h.Goodput) {
+			h.Goodput, h.goodputSize = goodput, run.Size
+		}
+		if more(rate, h.rate) {
+			h.rate, h.rateSize = rate, run.Size
+		}
+		if run.Lost != nil {
+			h.Lost = plus(h.Lost, *run.Lost)
+		}
+		if d := run.DataCheck; d != nil {
+			h.ok, h.Wrong = h.ok+d.OK, plus(h.Wrong, d.Wrong)
+		}
+		if n := r.value(i, "rtx"); n != nil {
+			counted = true
+			rtx += *n
+			if t := r.value(i, "tx"); t != nil {
+				tx += *t
+			}
+		}
+	}
+	if counted {
+		h.Rtx = page.Number(&rtx, 1, 0)
+		if tx > 0 {
+			h.rtxNote = fmt.Sprintf("%s %% of %s packets", page.Figures(100*rtx/tx), page.Count.Format(tx))
+		}
+	}
+	return h
+}
+
+// more reports whether v was measured, and nothing or less before it.
+func more(v, before *float64) bool { return v != nil && (before == nil || *v > *before) }
+
+func plus(sum *int64, n int64) *int64 {
+	if sum != nil {
+		n += *sum
+	}
+	return &n
+}
+
+// tiles are the numbers one came for.
+func tiles(r *Rec) page.Tiles {
+	h := r.Headline()
+	var t page.Tiles
+	at := func(size int64) string { return "at size " + units.Size(size) }
+	if h.p50 != nil {
+		t = append(t, page.Tile{Name: "latency, p50", Value: page.Time.Format(*h.p50), Note: at(h.size)})
+	}
+	if h.p99 != nil {
+		t = append(t, page.Tile{Name: "latency, p99", Value: page.Time.Format(*h.p99), Note: at(h.size)})
+	}
+	if h.Goodput != nil {
+		t = append(t, page.Tile{Name: "goodput", Value: page.Bits.Format(*h.Goodput), Note: at(h.goodputSize)})
+	}
+	if h.rate != nil {
+		t = append(t, page.Tile{Name: "messages", Value: page.Rate.Format(*h.rate), Note: at(h.rateSize)})
+	}
+	t = append(t, page.Tile{Name: "sent again", Value: h.Rtx.Text, Note: h.rtxNote})
+	if h.Lost != nil {
+		t = append(t, page.Tile{Name: "messages lost", Value: page.Int(*h.Lost), Tone: page.BadIf(*h.Lost > 0, "").Tone})
+	}
+	data := page.Tile{Name: "data", Value: "not verified", Note: "run with -c"}
+	if h.Wrong != nil {
+		data = page.Tile{Name: "data verified", Value: page.Int(h.ok) + " ok", Note: page.Int(*h.Wrong) + " wrong", Tone: page.Good}
+		if *h.Wrong > 0 {
+			data.Tone = page.Bad
+		}
+	}
+	t = append(t, data)
+	if n := len(r.Record.Verdict); n > 0 {
+		pass := 0
+		for _, v := range r.Record.Verdict {
+			if v.Pass {
+				pass++
+			}
+		}
+		tone := page.Good
+		if pass < n {
+			tone = page.Bad
+		}
+		t = append(t, page.Tile{Name: "assertions", Value: fmt.Sprintf("%d of %d hold", pass, n), Tone: tone})
+	}
+	return t
+}

@@ -1,0 +1,289 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/uetkit/uetkit/cmd/uetperf/record"
+	"github.com/uetkit/uetkit/internal/assert"
+	"github.com/uetkit/uetkit/internal/page"
+	"github.com/uetkit/uetkit/internal/units"
+)
+
+// A column of the table of runs.
+type column struct {
+	head page.Head
+	cell func(i int) page.Cell
+	// always shows it although no run has it.
+	always bool
+}
+
+// maxRows is how many runs a table shows.
+const maxRows = 4096
+
+// setup are the columns of what came before the measurement. A row that runIndex
+// gives less than 0 has none.
+func (r *Rec) setup(runIndex func(row int) int) []column {
+	took := func(name, help, key string, of func(*record.Run) int64) column {
+		return column{head: page.Head{Name: name, Unit: "ms", Help: help}, cell: func(row int) page.Cell {
+			i := runIndex(row)
+			return opt(i >= 0 && r.hasRun(i, key), func() page.Cell { return num(float64(of(&r.Runs[i]))/1e6, 3) })
+		}}
+	}
+	return []column{
+		took("set-up", "opening of both endpoints and their addresses", "setup_ns", func(r *record.Run) int64 { return r.SetupNS }),
+		took("connect", "of the set-up, from the request to the answer", "connect_ns", func(r *record.Run) int64 { return r.ConnectNS }),
+		took("first", "first round trip after the set-up", "first_ns", func(r *record.Run) int64 { return r.FirstNS }),
+	}
+}
+
+// tableOf leaves out columns that no run has anything in.
+func tableOf(caption string, n int, cols []column) page.Table {
+	t := page.Table{Caption: caption, Rows: make([][]page.Cell, min(n, maxRows))}
+	for _, c := range cols {
+		cells := make([]page.Cell, len(t.Rows))
+		any := c.always
+		for i := range cells {
+			cells[i] = c.cell(i)
+			any = any || !cells[i].Missing
+		}
+		if !any {
+			continue
+		}
+		t.Heads = append(t.Heads, c.head)
+		for i := range cells {
+			t.Rows[i] = append(t.Rows[i], cells[i])
+		}
+	}
+	if n > maxRows {
+		t.Note = fmt.Sprintf("The first %d of %d runs; the record has them all.", maxRows, n)
+	}
+	return t
+}
+
+func num(v float64, prec int) page.Cell { return page.T("%s", page.Fixed(v, prec)) }
+
+// opt is a cell if there is a value.
+func opt(ok bool, cell func() page.Cell) page.Cell {
+	if !ok {
+		return page.None()
+	}
+	return cell()
+}
+
+// Results is the table of all runs, with the columns that perftest has.
+func (r *Rec) Results(caption string) page.Table {
+	run := func(i int) *record.Run { return &r.Runs[i] }
+	text := func(name string, tone page.Tone, of func(*record.Run) string) column {
+		return column{head: page.Head{Name: name, Left: true}, cell: func(i int) page.Cell {
+			c := page.Maybe(of(run(i)))
+			if !c.Missing {
+				c.Tone = tone
+			}
+			return c
+		}}
+	}
+	metric := func(name, unit, help, metric string, per float64, prec int) column {
+		return column{head: page.Head{Name: name, Unit: unit, Help: help}, cell: func(i int) page.Cell { return page.Number(r.value(i, metric), per, prec) }}
+	}
+	µs := func(name, help, of string) column { return metric(name, "µs", help, of, 1e3, 2) }
+	cpu := func(name, help, of string) column {
+		return metric(name, "%", help+", in parts of one processor", of, 0.01, 0)
+	}
+	count := func(name, help string) column {
+		c := metric(name, "", help+", both ends", name, 1, 0)
+		c.always = true
+		return c
+	}
+	cols := []column{
+		text("run", page.Plain, func(x *record.Run) string { return x.Name }),
+		text("op", page.Plain, func(x *record.Run) string { return x.Op }),
+		{head: page.Head{Name: "size", Unit: "B", Help: "of a message"}, always: true, cell: func(i int) page.Cell {
+			return opt(r.hasRun(i, "size"), func() page.Cell { return page.T("%s", units.Size(run(i).Size)) })
+		}},
+		metric("msgs", "", "messages or round trips that were measured", "msgs", 1, 0),
+		{head: page.Head{Name: "time", Unit: "s", Help: "what they took"}, cell: func(i int) page.Cell {
+			return opt(r.hasRun(i, "duration_ns"), func() page.Cell { return num(float64(run(i).DurationNS)/1e9, 2) })
+		}},
+	}
+	if t := r.Config.Test; t != "lat" && t != "bw" && t != "rate" { // there it is in the counters' table
+		cols = append(cols, r.setup(func(i int) int { return i })...)
+	}
+	cols = append(cols, []column{
+		µs("min", "", "min"),
+		µs("p50", "half of the messages were at least as fast", "p50"),
+		µs("p90", "90 % were at least as fast", "p90"),
+		µs("p99", "99 % were at least as fast", "p99"),
+		µs("p99.9", "99.9 % were at least as fast", "p999"),
+		µs("max", "", "max"),
+		µs("avg", "mean", "avg"),
+		µs("sd", "standard deviation", "sd"),
+		metric("goodput", "Gb/s", "", "goodput", 1e9, 3),
+		metric("", "MB/s", "", "goodput", 8e6, 1),
+		metric("rate", "msg/s", "", "rate", 1, 0),
+		{head: page.Head{Name: "lost", Help: "messages sent and not received"}, cell: func(i int) page.Cell {
+			return opt(run(i).Lost != nil, func() page.Cell { return page.BadIf(*run(i).Lost > 0, page.Int(*run(i).Lost)) })
+		}},
+		count("rtx", "packets sent again"),
+		count("ooo", "packets that came out of order"),
+		count("trim", "packets that came trimmed"),
+		count("ecn", "packets marked: congestion experienced"),
+		cpu("cpu", "processor time of the client", "cpu"),
+		cpu("cpu peer", "processor time of the server", "cpu-peer"),
+		{head: page.Head{Name: "data", Help: "messages whose bytes were verified", Left: true}, cell: func(i int) page.Cell {
+			d := run(i).DataCheck
+			return opt(d != nil, func() page.Cell {
+				if d.Wrong > 0 {
+					return page.BadIf(true, page.Int(d.OK)+" ok, "+page.Int(d.Wrong)+" wrong")
+				}
+				return page.T("%s ok", page.Int(d.OK))
+			})
+		}},
+		text("ended by", page.Bad, func(x *record.Run) string { return x.Error }),
+	}...)
+	t := tableOf(caption, len(r.Runs), cols)
+	var notes []string
+	if r.hasLatency() {
+		way := "Latency is one way, half of a round trip."
+		if r.roundTrips() {
+			way = "Latency is that of round trips."
+		}
+		notes = append(notes, way)
+	}
+	if missing(t) {
+		notes = append(notes, "– was not measured.")
+	}
+	if t.Note != "" {
+		notes = append(notes, t.Note)
+	}
+	t.Note = strings.Join(notes, " ")
+	return t
+}
+
+func missing(t page.Table) bool {
+	for _, row := range t.Rows {
+		for _, c := range row {
+			if c.Missing {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Counters is the table of what the endpoints counted, a row an end.
+func (r *Rec) Counters(caption string) page.Table {
+	type end struct {
+		run int
+		key string
+		c   *record.Counters
+	}
+	var ends []end
+	for i := range r.Runs {
+		if r.hasRun(i, "transport") {
+			ends = append(ends, end{i, "transport", &r.Runs[i].Transport})
+		}
+		if p := r.Runs[i].PeerTransport; p != nil {
+			ends = append(ends, end{i, "peer_transport", p})
+		}
+	}
+	c := func(name, help, key string, of func(*record.Counters) uint64) column {
+		return column{head: page.Head{Name: name, Help: help}, cell: func(i int) page.Cell {
+			return opt(r.hasRun(ends[i].run, ends[i].key, key), func() page.Cell { return page.T("%s", page.Int(of(ends[i].c))) })
+		}}
+	}
+	cols := []column{
+		{head: page.Head{Name: "run", Left: true}, cell: func(i int) page.Cell { return page.T("%s", r.RunName(ends[i].run)) }},
+		{head: page.Head{Name: "end", Left: true}, cell: func(i int) page.Cell {
+			return page.T("%s", map[string]string{"transport": "client", "peer_transport": "server"}[ends[i].key])
+		}},
+		c("tx", "packets sent", "tx_pkts", func(c *record.Counters) uint64 { return c.TxPkts }),
+		c("rx", "packets received", "rx_pkts", func(c *record.Counters) uint64 { return c.RxPkts }),
+		{head: page.Head{Name: "tx", Unit: "MB", Help: "UDP payload sent"}, cell: func(i int) page.Cell {
+			return opt(r.hasRun(ends[i].run, ends[i].key, "tx_bytes"), func() page.Cell { return num(float64(ends[i].c.TxBytes)/1e6, 2) })
+		}},
+		{head: page.Head{Name: "rx", Unit: "MB", Help: "UDP payload received"}, cell: func(i int) page.Cell {
+			return opt(r.hasRun(ends[i].run, ends[i].key, "rx_bytes"), func() page.Cell { return num(float64(ends[i].c.RxBytes)/1e6, 2) })
+		}},
+		c("acks tx", "", "acks_tx", func(c *record.Counters) uint64 { return c.AcksTx }),
+		c("acks rx", "", "acks_rx", func(c *record.Counters) uint64 { return c.AcksRx }),
+		c("rto", "sent again after a timeout", "rtx_rto", func(c *record.Counters) uint64 { return c.RtxRTO }),
+		c("sack", "sent again because acks of later packets came", "rtx_sack", func(c *record.Counters) uint64 { return c.RtxSACK }),
+		c("nack", "sent again because it was asked for", "rtx_nack", func(c *record.Counters) uint64 { return c.RtxNack }),
+		c("probe", "sent again to hear of the end of a burst", "rtx_probe", func(c *record.Counters) uint64 { return c.RtxProbe }),
+		c("dup", "received twice", "dup", func(c *record.Counters) uint64 { return c.Dup }),
+		c("ooo", "received out of order", "ooo", func(c *record.Counters) uint64 { return c.OOO }),
+		c("trim", "received trimmed", "trimmed", func(c *record.Counters) uint64 { return c.Trimmed }),
+		c("ecn", "received with a mark", "ecn_ce", func(c *record.Counters) uint64 { return c.ECNCE }),
+		{head: page.Head{Name: "thrown away", Help: "datagrams, by reason", Left: true}, cell: func(i int) page.Cell {
+			return opt(r.hasRun(ends[i].run, ends[i].key, "drops"), func() page.Cell { return page.T("%s", dropText(ends[i].c.Drops)) })
+		}},
+	}
+	// What came before the measurement is the client's.
+	cols = append(cols, r.setup(func(row int) int {
+		if ends[row].key != "transport" {
+			return -1
+		}
+		return ends[row].run
+	})...)
+	return tableOf(caption, len(ends), cols)
+}
+
+func dropText(drops map[string]uint64) string {
+	if len(drops) == 0 {
+		return "none"
+	}
+	var b []string
+	for _, k := range slices.Sorted(maps.Keys(drops)) {
+		b = append(b, k+" "+page.Int(drops[k]))
+	}
+	return strings.Join(b, ", ")
+}
+
+func (r *Rec) hasLatency() bool {
+	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Latency != nil })
+}
+
+func (r *Rec) roundTrips() bool {
+	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Latency != nil && x.Latency.RTT })
+}
+
+// Verdicts is the table of assertions, if there were any.
+func (r *Rec) Verdicts() []page.Block {
+	if len(r.Record.Verdict) == 0 {
+		return nil
+	}
+	t := page.Table{
+		Caption: "Assertions",
+		Heads:   []page.Head{{Name: "verdict", Left: true}, {Name: "assertion", Left: true}, {Name: "measured", Help: "at the run that came off worst, in the unit of the record: ns, bit/s, parts of 1"}, {Name: "at size", Unit: "B"}},
+	}
+	for i, v := range r.Record.Verdict {
+		t.Rows = append(t.Rows, []page.Cell{
+			page.Passed(v.Pass), {Text: v.Assert, Code: true},
+			opt(v.Value != nil && r.has("verdict", i, "value"), func() page.Cell { return page.T("%s", measured(v)) }),
+			opt(r.has("verdict", i, "size"), func() page.Cell { return page.T("%s", units.Size(v.Size)) }),
+		})
+	}
+	return []page.Block{t}
+}
+
+// measured writes a value in the unit that its metric has.
+func measured(v record.Verdict) string {
+	a, err := assert.Parse(v.Assert)
+	if err != nil {
+		return page.Figures(*v.Value) // of another uetperf
+	}
+	switch a.Kind() {
+	case assert.Duration:
+		return page.Time.Format(*v.Value)
+	case assert.Bitrate:
+		return page.Bits.Format(*v.Value)
+	case assert.Rate:
+		return page.Rate.Format(*v.Value)
+	case assert.Share:
+		return page.Figures(100**v.Value) + " %"
+	}
+	return page.Figures(*v.Value)
+}

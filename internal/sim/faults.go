@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/badnet"
+)
+
+// Faults is everything a Link may do to the datagrams that pass it. The zero
+// Faults is a perfect wire: no delay, no limit, no loss. Probabilities are per
+// datagram, 0 to 1.
+type Faults struct {
+	// Delay is the time a datagram takes; Jitter is added to it, uniform in
+	// [0, Jitter). Jitter overtakes unless InOrder.
+	Delay   time.Duration
+	Jitter  time.Duration
+	InOrder bool
+	// A Spike is a rare delay of up to SpikeDelay more; it never holds up others.
+	Spike      float64
+	SpikeDelay time.Duration
+
+	// Rate in bytes per second, IP and UDP headers counted; 0: no limit. Queue
+	// is how many bytes may wait for it, more is dropped; 0: any number. An ECT
+	// datagram that finds more than Mark bytes waiting leaves with CE; 0: never.
+	Rate  int64
+	Queue int
+	Mark  int
+	// CE marks ECT datagrams at random.
+	CE float64
+	// MTU is the largest IP packet in bytes; larger ones vanish without a word
+	// (a black hole); 0: any.
+	MTU int
+
+	// Loss is independent loss, Burst clustered loss, Drop the exact datagrams
+	// by their number on this link (the first is 0), Blackouts the times when
+	// nothing passes.
+	Loss      float64
+	Burst     Burst
+	Drop      []uint64
+	Blackouts []Window
+
+	// Reorder makes a datagram late until ReorderBy later ones have passed it
+	// (1: a swap) or ReorderHold is over (default 20 ms).
+	Reorder     float64
+	ReorderBy   int
+	ReorderHold time.Duration
+	// Reverse starts to hold datagrams: when ReverseLen are held or ReorderHold
+	// is over, they leave in the opposite order.
+	Reverse    float64
+	ReverseLen int
+
+	// Duplicate makes 1 to DuplicateMax copies (default 1), each late by up to
+	// DuplicateLate.
+	Duplicate     float64
+	DuplicateMax  int
+	DuplicateLate time.Duration
+
+	// Corrupt flips 1 to CorruptBits bits (default 1). Truncate cuts the end
+	// off at any length, Pad adds up to 64 bytes.
+	Corrupt     float64
+	CorruptBits int
+	Truncate    float64
+	Pad         float64
+
+	// Trim cuts packets that find too much waiting, instead of dropping them.
+	Trim Trim
+
+	// Paths adds to the above for datagrams by the local port they leave from;
+	// a path beyond the end of the slice has nothing added.
+	Paths []PathFaults
+
+	// Filter, if not nil, decides about each datagram before all other faults. It
+	// borrows p and may read the protocol, which this package does not know.
+	Filter func(now time.Duration, p *Packet) Verdict
+}
+
+// PathFaults are the Faults of one path (one entropy value).
+type PathFaults struct {
+	Delay time.Duration
+	Loss  float64 // 1: dead
+	CE    float64
+}
+
+// Trim is how a link cuts the payload off packets (UE packet trimming). The zero Trim
+// cuts nothing. Only packets with one of two DSCP values are cut; they get another DSCP and
+// leave before what waits, as packets of the class Control do. Packets of at most Keep
+// bytes, and those that Pad has made longer, are not cut.
+type Trim struct {
+	Trimmable, TrimmableRTX, As, Control uint8
+
+	// A Trimmable packet is cut if more than After bytes wait for the rate, a
+	// TrimmableRTX one if more than AfterRTX do (default 1.5 × After). After 0: none.
+	After, AfterRTX int
+	// Share and ShareRTX cut at random, whatever waits.
+	Share, ShareRTX float64
+	// Keep is how many bytes of a datagram stay; default 36, of the 64 that switches
+	// keep of an IPv4 packet.
+	Keep int
+}
+
+// on reports whether packets may be cut.
+func (t *Trim) on() bool { return t.After > 0 || t.Share > 0 || t.ShareRTX > 0 }
+
+// Burst is clustered loss.
+type Burst = badnet.Burst
+
+// A Window is the time from From until before To.
+type Window struct{ From, To time.Duration }
+
+// A Verdict is what a Filter wants done to a datagram.
+type Verdict struct {
+	Drop   bool
+	Delay  time.Duration // in addition
+	Copies int           // in addition
+}
+
+// check panics on values that cannot be meant: a test's bug. It returns what the common
+// model is to do.
+func (f *Faults) check() badnet.Faults {
+	b := badnet.Faults{
+		Loss: f.Loss, Burst: f.Burst, Corrupt: f.Corrupt, CorruptBits: badnet.Count{N: f.CorruptBits, UpTo: true}, CE: f.CE,
+		Duplicate: f.Duplicate, Copies: badnet.Count{N: f.DuplicateMax, UpTo: true}, DuplicateLate: f.DuplicateLate,
+		Reorder: f.Reorder, ReorderBy: badnet.Count{N: f.ReorderBy}, ReorderHold: f.ReorderHold, Delay: f.Delay, Jitter: f.Jitter,
+	}
+	err := b.Check()
+	for _, p := range []float64{f.Spike, f.Reverse, f.Truncate, f.Pad, f.Trim.Share, f.Trim.ShareRTX} {
+		err = cmp.Or(err, badnet.Share("spike, reverse, truncate, pad or trim", p))
+	}
+	if err != nil || f.SpikeDelay < 0 {
+		panic(fmt.Sprintf("sim: Faults: %v, spike of %v", err, f.SpikeDelay))
+	}
+	if t := &f.Trim; t.on() && (t.As == t.Trimmable || t.As == t.TrimmableRTX) {
+		panic("sim: Faults.Trim cuts what it has cut")
+	}
+	return b
+}
+
+// Healed is f without what loses, changes, repeats or reorders datagrams: delay,
+// jitter, rate, queue, what is trimmed in it and MTU stay.
+func (f Faults) Healed() Faults {
+	f.Trim.Share, f.Trim.ShareRTX = 0, 0
+	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU, Trim: f.Trim}
+}

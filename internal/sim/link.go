@@ -1,0 +1,311 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/badnet"
+)
+
+// A Link carries datagrams one way and does to them what its Faults say.
+type Link struct {
+	Name string
+
+	net    *Net
+	index  uint64
+	f      Faults
+	bad    badnet.Line // decides by what of f it knows
+	rngs   [numDraws]*rand.Rand
+	count  uint64        // datagrams that entered
+	busy   time.Duration // the rate is used up until then
+	last   time.Duration // InOrder: arrival of the latest
+	ahead  time.Duration // Trim: what goes in front uses the rate until then
+	late   badnet.Held[*Packet]
+	back   []*Packet // Reverse
+	holds  uint32    // generation of the Reverse in progress
+	Passed uint64    // datagrams that left, copies too
+	divert func(*Packet)
+}
+
+// Each kind of fault draws from its own stream, so that a run with one kind
+// switched off stays as near as possible to the run with it (shrinking).
+const (
+	drawSpike = badnet.NumDraws + iota
+	drawReverse
+	drawTruncate
+	drawPad
+	drawPath
+	numDraws
+)
+
+// streams number the streams of random numbers, by which runs repeat.
+var streams = [numDraws]uint64{
+	badnet.DrawJitter: 0, drawSpike: 1, badnet.DrawCE: 2, badnet.DrawLoss: 3, badnet.DrawBurst: 4, badnet.DrawReorder: 5, drawReverse: 6,
+	badnet.DrawDuplicate: 7, badnet.DrawCorrupt: 8, drawTruncate: 9, drawPad: 10, drawPath: 11, badnet.DrawTrim: 12,
+}
+
+// NewLink makes a link that is on no route yet.
+func (n *Net) NewLink(name string, f Faults) *Link {
+	l := &Link{Name: name, net: n, index: uint64(len(n.links))}
+	l.set(f)
+	n.links = append(n.links, l)
+	return l
+}
+
+// Faults returns what the link does now.
+func (l *Link) Faults() Faults { return l.f }
+
+// SetFaults changes what the link does from now on. What it holds for
+// reordering goes on at once.
+func (l *Link) SetFaults(f Faults) {
+	l.set(f)
+	l.releaseBack()
+	for p, ok := l.late.Oldest(); ok; p, ok = l.late.Oldest() {
+		l.queue(p, 0)
+	}
+}
+
+func (l *Link) set(f Faults) {
+	l.f, l.bad = f, badnet.Line{Faults: f.check(), Rand: l.rng}
+}
+
+// Divert hands every datagram that enters the link to f, and the link does nothing
+// to it: another model of a network takes its place. f borrows the Packet and calls
+// Net.Deliver for what arrives.
+func (l *Link) Divert(f func(*Packet)) { l.divert = f }
+
+// Entered is how many datagrams have entered the link: the number of the next
+// one in Faults.Drop.
+func (l *Link) Entered() uint64 { return l.count }
+
+// defaultKeep is Trim.Keep's default: 64 less the headers of IPv4 and UDP.
+const defaultKeep = 64 - 20 - 8
+
+func (l *Link) rng(d badnet.Draw) *rand.Rand {
+	if l.rngs[d] == nil {
+		l.rngs[d] = rand.New(rand.NewPCG(l.net.seed^0x6c696e6b, l.index<<8|streams[d]))
+	}
+	return l.rngs[d]
+}
+
+// enter takes in a packet: it may lose it, then repeat it, then damage it.
+func (l *Link) enter(p *Packet) {
+	f := &l.f
+	num := l.count
+	l.count++
+	if l.divert != nil {
+		l.divert(p)
+		l.net.put(p)
+		return
+	}
+	if slices.Contains(f.Drop, num) {
+		l.net.drop(p, WhyExact)
+		return
+	}
+	for _, w := range f.Blackouts {
+		if l.net.now >= w.From && l.net.now < w.To {
+			l.net.drop(p, WhyBlackout)
+			return
+		}
+	}
+	if f.MTU > 0 && p.Len() > f.MTU {
+		l.net.drop(p, WhyMTU)
+		return
+	}
+	var extra time.Duration
+	copies := 0
+	if f.Filter != nil {
+		v := f.Filter(l.net.now, p)
+		if v.Drop {
+			l.net.drop(p, WhyFilter)
+			return
+		}
+		extra += v.Delay
+		copies += v.Copies
+	}
+	if p.Path < len(f.Paths) {
+		pf := f.Paths[p.Path]
+		if l.bad.Hits(drawPath, pf.Loss) {
+			l.net.drop(p, WhyPath)
+			return
+		}
+		extra += pf.Delay
+		if p.TOS&3 != 0 && l.bad.Hits(drawPath, pf.CE) {
+			p.TOS |= 3
+			p.Marks |= Congested
+		}
+	}
+	switch l.bad.Lost(l.net.now) {
+	case badnet.ByChance:
+		l.net.drop(p, WhyLoss)
+		return
+	case badnet.InBurst:
+		l.net.drop(p, WhyBurst)
+		return
+	}
+	for range copies + l.bad.Copied() {
+		c := l.net.clone(p, 0)
+		c.Marks |= Copied
+		l.queue(l.damage(c), extra+l.bad.CopyLate())
+	}
+	l.reorder(l.damage(p), extra)
+}
+
+// damage changes the bytes of a packet. No UDP checksum protects them: the protocol
+// has to find out by itself.
+func (l *Link) damage(p *Packet) *Packet {
+	f := &l.f
+	if flips := l.bad.Flips(len(p.Data)); len(flips) > 0 {
+		badnet.Flip(p.Data, flips)
+		p.Marks |= Corrupted
+	}
+	if len(p.Data) > 0 && l.bad.Hits(drawTruncate, f.Truncate) {
+		p.Data = p.Data[:l.rng(drawTruncate).IntN(len(p.Data))]
+		p.Marks |= Truncated
+	}
+	if l.bad.Hits(drawPad, f.Pad) {
+		r := l.rng(drawPad)
+		n := 1 + r.IntN(64)
+		if len(p.Data)+n > cap(p.Data) {
+			q := l.net.clone(p, n)
+			l.net.put(p)
+			p = q
+		}
+		for range n {
+			p.Data = append(p.Data, byte(r.Uint32()>>(8*r.IntN(2))))
+		}
+		p.Marks |= Padded
+	}
+	return p
+}
+
+// reorder holds the packet back, or lets it pass those that are held.
+func (l *Link) reorder(p *Packet, extra time.Duration) {
+	f := &l.f
+	if len(l.back) > 0 || l.bad.Hits(drawReverse, f.Reverse) {
+		if len(l.back) == 0 {
+			l.holds++
+			gen := l.holds
+			l.net.After(l.bad.Hold(), func() {
+				if gen == l.holds {
+					l.releaseBack()
+				}
+			})
+		}
+		l.back = append(l.back, p)
+		if len(l.back) >= max(f.ReverseLen, 2) {
+			l.releaseBack()
+		}
+		return
+	}
+	if l.bad.Hits(badnet.DrawReorder, l.bad.Reorder) {
+		until := l.net.now + l.bad.Hold()
+		ticket := l.late.Hold(p, l.bad.By(), until)
+		l.net.At(until, func() {
+			if q, ok := l.late.Take(ticket); ok {
+				l.queue(q, 0)
+			}
+		})
+		return
+	}
+	l.queue(p, extra)
+	l.passed()
+}
+
+// passed counts one packet past those that are late.
+func (l *Link) passed() {
+	for _, q := range l.late.Passed() {
+		l.queue(q, 0)
+	}
+}
+
+func (l *Link) releaseBack() {
+	back := l.back
+	l.back = nil
+	l.holds++
+	for i := len(back) - 1; i >= 0; i-- {
+		l.queue(back[i], 0)
+		l.passed()
+	}
+}
+
+// queue sends a packet over the wire: rate, queue, marks, then delay.
+func (l *Link) queue(p *Packet, extra time.Duration) {
+	f := &l.f
+	now := l.net.now
+	at := now
+	l.busy = max(l.busy, now)
+	waiting := int64(l.busy-now) * f.Rate / int64(time.Second)
+	front := f.Trim.on() && (l.trim(p, int(waiting)) || p.TOS>>2 == f.Trim.Control || p.TOS>>2 == f.Trim.As)
+	switch {
+	case f.Rate <= 0:
+	case front:
+		// It overtakes the packets that wait, and later ones wait for it. Those that
+		// wait keep their time, so the link exceeds its rate for a moment.
+		l.ahead = max(l.ahead, now)
+		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
+			l.net.drop(p, WhyQueue)
+			return
+		}
+		takes := time.Duration(int64(p.Len()) * int64(time.Second) / f.Rate)
+		l.ahead += takes
+		l.busy += takes
+		at = l.ahead
+	default:
+		if f.Queue > 0 && waiting+int64(p.Len()) > int64(f.Queue) {
+			l.net.drop(p, WhyQueue)
+			return
+		}
+		if f.Mark > 0 && waiting > int64(f.Mark) && p.TOS&3 != 0 {
+			p.TOS |= 3
+			p.Marks |= Congested
+		}
+		l.busy += time.Duration(int64(p.Len()) * int64(time.Second) / f.Rate)
+		at = l.busy
+	}
+	if p.TOS&3 != 0 && l.bad.Hits(badnet.DrawCE, f.CE) {
+		p.TOS |= 3
+		p.Marks |= Congested
+	}
+	at += extra + l.bad.Delayed()
+	spike := l.bad.Hits(drawSpike, f.Spike)
+	if spike {
+		at += time.Duration(l.rng(drawSpike).Int64N(int64(f.SpikeDelay) + 1))
+	}
+	if f.InOrder && extra == 0 && !spike && !front {
+		at = max(at, l.last)
+		l.last = at
+	}
+	l.Passed++
+	l.net.queue.Push(at, event{kind: evHop, pkt: p})
+}
+
+// trim cuts a packet if it is to be, and reports whether it did.
+func (l *Link) trim(p *Packet, waiting int) bool {
+	t := &l.f.Trim
+	after, share := t.After, t.Share
+	switch p.TOS >> 2 {
+	case t.Trimmable:
+	case t.TrimmableRTX:
+		if after, share = t.AfterRTX, t.ShareRTX; after == 0 {
+			after = t.After + t.After/2
+		}
+	default:
+		return false
+	}
+	keep := t.Keep
+	if keep == 0 {
+		keep = defaultKeep
+	}
+	if p.Marks&Padded != 0 {
+		return false // a cut could make it what it was
+	}
+	if len(p.Data) <= keep || !(t.After > 0 && waiting > after || l.bad.Hits(badnet.DrawTrim, share)) {
+		return false
+	}
+	p.Data = p.Data[:keep]
+	p.TOS = t.As<<2 | p.TOS&3
+	p.Marks |= Trimmed
+	return true
+}

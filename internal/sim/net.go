@@ -1,0 +1,345 @@
+// Package sim is a network in virtual time for tests of the protocol core: a
+// clock, an event queue, nodes with UDP ports, links with every fault a network
+// has. One seed gives one run, bit for bit: the package reads no clock, starts
+// no goroutine and takes randomness only from the seed.
+//
+// What becomes of a datagram is decided by internal/badnet, one thing at a time: the
+// faults that only a Link has stand between. A Link computes when a datagram leaves as
+// it enters, so its rate and queue are its own.
+//
+// It knows datagrams, not the protocol in them. Everything on one Net belongs
+// to one goroutine; different Nets are independent.
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/agenda"
+)
+
+// Start is the time on the clock of a new Net. It is not zero, so that code which takes
+// zero for "never" does not pass a test by luck.
+const Start = time.Second
+
+// A Packet is one UDP datagram under way. Taps and Filters borrow it.
+type Packet struct {
+	// ID numbers the datagrams in the order they were handed in; copies keep
+	// the number of the original.
+	ID       uint64
+	Src, Dst netip.AddrPort
+	From     *Node
+	FromLife int
+	Path     int // index of the sender's port
+	Data     []byte
+	TOS      uint8
+	Marks    Marks
+	Sent     time.Duration
+
+	route []*Link
+	hop   int
+	path  int // index of the receiver's port
+	class int
+	free  bool
+}
+
+// Len is the length of the IP packet in bytes.
+func (p *Packet) Len() int {
+	if p.Dst.Addr().Is4() {
+		return len(p.Data) + 20 + 8
+	}
+	return len(p.Data) + 40 + 8
+}
+
+// Marks say what the network did to a datagram.
+type Marks uint8
+
+// The marks. A Corrupted, Truncated or Padded datagram differs from what was
+// sent.
+const (
+	Copied Marks = 1 << iota
+	Corrupted
+	Truncated
+	Padded
+	Congested
+	Trimmed // its payload was cut off and its class says so: no damage
+)
+
+// Damaged reports whether the bytes are not those that were sent.
+func (m Marks) Damaged() bool { return m&(Corrupted|Truncated|Padded) != 0 }
+
+func (m Marks) String() string {
+	s := ""
+	for i, n := range []string{"copy", "corrupt", "cut", "padded", "CE", "trimmed"} {
+		if m>>i&1 != 0 {
+			s += " " + n
+		}
+	}
+	return s
+}
+
+// What a tap reports.
+type What uint8
+
+// The moments in the life of a datagram. Each Sent is followed by one Taken or
+// Lost for it and one for each Copied, except what is under way when the run
+// ends.
+const (
+	Sent  What = iota // handed to the network by a node
+	Lost              // gone, see Why
+	Taken             // given to a node by Recv
+)
+
+func (w What) String() string { return [...]string{"send", "lost", "recv"}[w] }
+
+// Why says why a datagram was lost.
+type Why uint8
+
+// The reasons of loss.
+const (
+	WhyNone     Why = iota
+	WhyLoss         // Faults.Loss
+	WhyBurst        // Faults.Burst
+	WhyExact        // Faults.Drop
+	WhyBlackout     // Faults.Blackouts
+	WhyFilter       // Faults.Filter
+	WhyPath         // Faults.Paths
+	WhyMTU          // Faults.MTU
+	WhyQueue        // Faults.Queue
+	WhyDown         // the node is crashed
+	WhyNobody       // no such address, or no way to it
+	WhyBuffer       // the node's receive buffer is full
+	WhyCrash        // in the receive buffer when the node crashed
+	numWhy
+)
+
+func (w Why) String() string {
+	return [...]string{"", "random", "burst", "exact", "blackout", "filter", "path", "mtu", "queue", "down", "nobody", "buffer", "crash"}[w]
+}
+
+// A Tap sees every datagram at both ends. It borrows p.
+type Tap func(now time.Duration, what What, why Why, p *Packet)
+
+// A Net is a network and its clock.
+type Net struct {
+	// ICMP lets a sender hear of datagrams to a port that is closed on a host
+	// that is up (Node.Crash with ICMP).
+	ICMP bool
+
+	seed   uint64
+	now    time.Duration
+	queue  agenda.Agenda[event]
+	nodes  []*Node
+	links  []*Link
+	ports  map[netip.AddrPort]port
+	routes map[[2]*Node][]*Link
+	taps   []Tap
+	ids    uint64
+	hash   uint64
+	steps  uint64
+	lost   [numWhy]uint64
+	free   [len(bufClasses)][]*Packet
+	out    int
+}
+
+type port struct {
+	node *Node
+	path int
+}
+
+// New makes an empty network. The seed decides everything that is random in
+// it.
+func New(seed uint64) *Net {
+	return &Net{
+		seed:   seed,
+		now:    Start,
+		ports:  map[netip.AddrPort]port{},
+		routes: map[[2]*Node][]*Link{},
+		hash:   seed,
+	}
+}
+
+// Now is the virtual time.
+func (n *Net) Now() time.Duration { return n.now }
+
+// Tap adds a tap.
+func (n *Net) Tap(t Tap) { n.taps = append(n.taps, t) }
+
+// Lost is how many datagrams were lost for that reason.
+func (n *Net) Lost(w Why) uint64 { return n.lost[w] }
+
+// UnderWay is how many datagrams are in links and receive buffers.
+func (n *Net) UnderWay() int { return n.out }
+
+// Hash digests everything that happened so far: two runs of one seed have the
+// same.
+func (n *Net) Hash() uint64 { return n.hash }
+
+// Note mixes something of the user's into the Hash.
+func (n *Net) Note(x uint64) {
+	n.hash = bits.RotateLeft64(n.hash^x, 27) * 0x9e3779b97f4a7c15
+}
+
+// At calls fn at that time, or now if it has passed.
+func (n *Net) At(at time.Duration, fn func()) {
+	n.queue.Push(max(at, n.now), event{kind: evFunc, fn: fn})
+}
+
+// After calls fn when d is over.
+func (n *Net) After(d time.Duration, fn func()) { n.At(n.now+d, fn) }
+
+// Step lets the next event happen and reports false if there is none.
+func (n *Net) Step() bool {
+	if n.queue.Len() == 0 {
+		return false
+	}
+	at, e := n.queue.Pop()
+	n.now = at
+	n.steps++
+	switch e.kind {
+	case evFunc:
+		e.fn()
+	case evHop:
+		n.hop(e.pkt)
+	case evTurn:
+		e.node.turn(e.gen)
+	case evICMP:
+		e.node.icmp(e.gen, e.pkt)
+	}
+	return true
+}
+
+// Steps is how many events have happened.
+func (n *Net) Steps() uint64 { return n.steps }
+
+// Run lets everything happen that is due at or before until, and sets the clock
+// to it.
+func (n *Net) Run(until time.Duration) {
+	for n.queue.Len() > 0 && n.queue.Next() <= until {
+		n.Step()
+	}
+	n.now = max(n.now, until)
+}
+
+// RunUntil runs until cond holds, asked after each event, and reports whether
+// it did by that time.
+func (n *Net) RunUntil(until time.Duration, cond func() bool) bool {
+	for !cond() {
+		if n.queue.Len() == 0 || n.queue.Next() > until {
+			n.now = max(n.now, until)
+			return cond()
+		}
+		n.Step()
+	}
+	return true
+}
+
+// Connect joins two nodes by a link each way with these faults.
+func (n *Net) Connect(a, b *Node, ab, ba Faults) (*Link, *Link) {
+	l, m := n.NewLink(a.Name+">"+b.Name, ab), n.NewLink(b.Name+">"+a.Name, ba)
+	n.Route(a, b, l)
+	n.Route(b, a, m)
+	return l, m
+}
+
+// Route makes datagrams from a to b pass these links, in order. A link may be
+// part of many routes: then its rate and queue are shared.
+func (n *Net) Route(a, b *Node, links ...*Link) {
+	n.routes[[2]*Node{a, b}] = links
+}
+
+// Links are all links, in the order they were made.
+func (n *Net) Links() []*Link { return n.links }
+
+// hop moves a packet on: into its next link or into its node.
+func (n *Net) hop(p *Packet) {
+	if p.hop < len(p.route) {
+		l := p.route[p.hop]
+		p.hop++
+		l.enter(p)
+		return
+	}
+	n.ports[p.Dst].node.arrive(p)
+}
+
+// Deliver puts a datagram into its destination's receive buffer now: one that a
+// diverted link (Link.Divert) has carried. p is borrowed; it has the sender, the time of
+// sending, the ID, and Marks for what became of the datagram.
+func (n *Net) Deliver(p *Packet) {
+	q := n.get(len(p.Data))
+	q.Data = append(q.Data, p.Data...)
+	q.ID, q.Src, q.Dst, q.From, q.FromLife, q.Path = p.ID, p.Src, p.Dst, p.From, p.FromLife, p.Path
+	q.TOS, q.Marks, q.Sent = p.TOS, p.Marks, p.Sent
+	to, ok := n.ports[q.Dst]
+	if !ok {
+		n.drop(q, WhyNobody)
+		return
+	}
+	q.path = to.path
+	to.node.arrive(q)
+}
+
+// drop ends a packet's life.
+func (n *Net) drop(p *Packet, why Why) {
+	n.lost[why]++
+	n.tap(Lost, why, p)
+	n.put(p)
+}
+
+func (n *Net) tap(what What, why Why, p *Packet) {
+	n.Note(uint64(n.now))
+	n.Note(p.ID<<16 | uint64(p.Marks)<<8 | uint64(what)<<4 | uint64(why))
+	if what == Sent {
+		a := p.Dst.Addr().As16()
+		n.Note(binary.BigEndian.Uint64(a[8:]) ^ uint64(p.Dst.Port())<<48 ^ uint64(p.Src.Port())<<32)
+		n.Note(uint64(crc32.Checksum(p.Data, castagnoli))<<32 | uint64(len(p.Data))<<8 | uint64(p.TOS))
+	}
+	for _, t := range n.taps {
+		t(n.now, what, why, p)
+	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// bufClasses are the sizes packets' buffers come in.
+var bufClasses = [...]int{256, 2048, 10240, 1 << 16}
+
+// get makes a packet with room for n bytes.
+func (n *Net) get(size int) *Packet {
+	c := 0
+	for bufClasses[c] < size {
+		c++
+	}
+	n.out++
+	if k := len(n.free[c]); k > 0 {
+		p := n.free[c][k-1]
+		n.free[c] = n.free[c][:k-1]
+		p.free = false
+		return p
+	}
+	return &Packet{Data: make([]byte, 0, bufClasses[c]), class: c}
+}
+
+func (n *Net) put(p *Packet) {
+	if p.free {
+		panic(fmt.Sprintf("BUG: sim: packet %d ended twice", p.ID))
+	}
+	n.out--
+	b, c := p.Data[:0], p.class
+	*p = Packet{Data: b, class: c, free: true}
+	n.free[c] = append(n.free[c], p)
+}
+
+// clone copies a packet with room for extra bytes more.
+func (n *Net) clone(p *Packet, extra int) *Packet {
+	c := n.get(len(p.Data) + extra)
+	b, class := c.Data, c.class
+	*c = *p
+	c.class = class
+	c.Data = append(b, p.Data...)
+	return c
+}

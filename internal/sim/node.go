@@ -1,0 +1,335 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+)
+
+// A Host is what runs on a Node: a driver with its endpoint, or a toy.
+type Host interface {
+	// Turn is called when datagrams have arrived, the timer has fired or Kick
+	// asked for it. The host receives with Recv, sends with Send and sets the
+	// Timer again.
+	Turn(now time.Duration)
+	// Unreachable tells of an ICMP error for a datagram to remote.
+	Unreachable(now time.Duration, remote netip.AddrPort)
+}
+
+// NodeConfig describes a Node. Zero: an instant host with no limits.
+type NodeConfig struct {
+	// Addr and Ports are its UDP addresses; a port's index is its path.
+	Addr  netip.Addr
+	Ports []uint16
+	// RecvBuffer is how many bytes may wait for Recv; more is lost. 0: any.
+	RecvBuffer int
+	// Wake is how long after an arrival a turn may begin, TimerLate how long
+	// after the timer's time; uniform from 0.
+	Wake      time.Duration
+	TimerLate time.Duration
+	// GRO is the probability that a datagram joins the train of its equals
+	// before it.
+	GRO float64
+}
+
+// A Node is a host in the network: an address, a socket buffer, a process that
+// may sleep, crash and come back.
+type Node struct {
+	Name string
+	// Life counts the hosts that were attached: 1 is the first.
+	Life int
+	// Paused is how long the node has been paused in all.
+	Paused time.Duration
+
+	net    *Net
+	cfg    NodeConfig
+	rng    *rand.Rand
+	host   Host // nil: down
+	icmpOK bool // down, but the machine is up and says so
+	inbox  []*Packet
+	head   int
+	bytes  int
+	paused bool
+	since  time.Duration
+
+	timer  time.Duration // 0: none
+	turnAt time.Duration // the turn that is scheduled, 0: none
+	gen    uint32
+	inTurn bool
+	spins  int
+	spinAt time.Duration
+}
+
+// AddNode adds a node that is down until Attach.
+func (n *Net) AddNode(name string, cfg NodeConfig) *Node {
+	nd := &Node{Name: name, net: n, cfg: cfg,
+		rng: rand.New(rand.NewPCG(n.seed^0x6e6f6465, uint64(len(n.nodes))))}
+	for i, p := range cfg.Ports {
+		ap := netip.AddrPortFrom(cfg.Addr, p)
+		if _, ok := n.ports[ap]; ok {
+			panic("sim: two nodes at " + ap.String())
+		}
+		n.ports[ap] = port{nd, i}
+	}
+	if len(cfg.Ports) == 0 {
+		panic("sim: node without port")
+	}
+	n.nodes = append(n.nodes, nd)
+	return nd
+}
+
+// Nodes are all nodes, in the order they were added.
+func (n *Net) Nodes() []*Node { return n.nodes }
+
+// Addr is the node's address and main port.
+func (nd *Node) Addr() netip.AddrPort { return netip.AddrPortFrom(nd.cfg.Addr, nd.cfg.Ports[0]) }
+
+// Ports are the node's UDP ports, main port first.
+func (nd *Node) Ports() []uint16 { return nd.cfg.Ports }
+
+// Up reports whether a host is attached.
+func (nd *Node) Up() bool { return nd.host != nil }
+
+// Attach starts a host on the node: a new life at the same addresses.
+func (nd *Node) Attach(h Host) {
+	if nd.host != nil {
+		panic("sim: " + nd.Name + " is up")
+	}
+	nd.host = h
+	nd.Life++
+	nd.gen++
+	nd.timer, nd.turnAt = 0, 0
+	if nd.paused {
+		nd.Resume()
+	}
+}
+
+// Crash ends the host's life at once: what waits in the receive buffer is gone
+// and later datagrams too. With icmp the machine stays up and tells senders
+// that the port is closed.
+func (nd *Node) Crash(icmp bool) {
+	nd.host = nil
+	nd.icmpOK = icmp
+	nd.gen++
+	nd.timer, nd.turnAt = 0, 0
+	for _, p := range nd.inbox[nd.head:] {
+		nd.net.drop(p, WhyCrash)
+	}
+	nd.inbox, nd.head, nd.bytes = nd.inbox[:0], 0, 0
+}
+
+// Pause stops the node as SIGSTOP would: no turn until Resume, while datagrams
+// pile up in the receive buffer and timers pass.
+func (nd *Node) Pause() {
+	if !nd.paused {
+		nd.paused = true
+		nd.since = nd.net.now
+	}
+}
+
+// Resume ends Pause.
+func (nd *Node) Resume() {
+	if !nd.paused {
+		return
+	}
+	nd.paused = false
+	nd.Paused += nd.net.now - nd.since
+	nd.gen++
+	nd.turnAt = 0
+	nd.Kick(0)
+}
+
+// IsPaused reports whether the node is paused.
+func (nd *Node) IsPaused() bool { return nd.paused }
+
+// Send sends a train: each of its datagrams goes its own way. d is borrowed.
+func (nd *Node) Send(d *dgram.Datagram) {
+	if nd.host == nil {
+		panic("BUG: sim: " + nd.Name + " sends though it is down")
+	}
+	if d.Path < 0 || d.Path >= len(nd.cfg.Ports) {
+		panic(fmt.Sprintf("BUG: sim: %s sends on path %d of %d", nd.Name, d.Path, len(nd.cfg.Ports)))
+	}
+	if len(d.Data) == 0 || len(d.Data) > dgram.MaxTrain || d.Segments() > dgram.MaxSegments {
+		panic(fmt.Sprintf("BUG: sim: %s sends %d bytes in %d datagrams", nd.Name, len(d.Data), d.Segments()))
+	}
+	src := netip.AddrPortFrom(nd.cfg.Addr, nd.cfg.Ports[d.Path])
+	for rest := d.Data; len(rest) > 0; {
+		var b []byte
+		b, rest = d.Next(rest)
+		nd.net.inject(nd, src, d.Path, d.Remote, b, d.TOS)
+	}
+}
+
+// Inject puts a datagram on the route from nd with any source address: what a
+// forger would send. b is borrowed.
+func (nd *Node) Inject(src, dst netip.AddrPort, b []byte, tos uint8) {
+	nd.net.inject(nd, src, 0, dst, b, tos)
+}
+
+func (n *Net) inject(from *Node, src netip.AddrPort, path int, dst netip.AddrPort, b []byte, tos uint8) {
+	p := n.get(len(b))
+	p.Data = append(p.Data, b...)
+	n.ids++
+	p.ID, p.Src, p.Dst, p.From, p.FromLife, p.Path, p.TOS, p.Sent = n.ids, src, dst, from, from.Life, path, tos, n.now
+	n.tap(Sent, WhyNone, p)
+	to, ok := n.ports[dst]
+	if !ok {
+		n.drop(p, WhyNobody)
+		return
+	}
+	if to.node != from {
+		route, ok := n.routes[[2]*Node{from, to.node}]
+		if !ok {
+			n.drop(p, WhyNobody)
+			return
+		}
+		p.route = route
+	}
+	p.path = to.path
+	if len(p.route) > 0 {
+		n.hop(p)
+		return
+	}
+	n.queue.Push(n.now, event{kind: evHop, pkt: p})
+}
+
+// arrive puts a packet into the receive buffer.
+func (nd *Node) arrive(p *Packet) {
+	if nd.host == nil {
+		if nd.icmpOK && nd.net.ICMP && p.From.host != nil && p.FromLife == p.From.Life {
+			// The answer takes as long as the datagram did.
+			c := nd.net.clone(p, 0)
+			c.Data = c.Data[:0]
+			nd.net.queue.Push(nd.net.now+nd.net.now-p.Sent, event{kind: evICMP, node: p.From, gen: uint32(p.FromLife), pkt: c})
+		}
+		nd.net.drop(p, WhyDown)
+		return
+	}
+	if nd.cfg.RecvBuffer > 0 && nd.bytes+len(p.Data) > nd.cfg.RecvBuffer {
+		nd.net.drop(p, WhyBuffer)
+		return
+	}
+	nd.inbox = append(nd.inbox, p)
+	nd.bytes += len(p.Data)
+	nd.Kick(nd.upTo(nd.cfg.Wake))
+}
+
+func (nd *Node) icmp(life uint32, p *Packet) {
+	dst := p.Dst
+	nd.net.put(p)
+	if nd.host != nil && nd.Life == int(life) && !nd.paused {
+		nd.host.Unreachable(nd.net.now, dst)
+	}
+}
+
+func (nd *Node) upTo(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(nd.rng.Int64N(int64(d)))
+}
+
+// Waiting is how many datagrams are in the receive buffer.
+func (nd *Node) Waiting() int { return len(nd.inbox) - nd.head }
+
+// Recv fills d with the next train and reports false if nothing has arrived.
+// Datagrams that follow each other with the same source, port, traffic class and
+// length may come as one train.
+func (nd *Node) Recv(d *dgram.Datagram) bool {
+	d.Reset()
+	if nd.head == len(nd.inbox) {
+		return false
+	}
+	for n := 0; nd.head < len(nd.inbox) && n < dgram.MaxSegments; n++ {
+		p := nd.inbox[nd.head]
+		if n == 0 {
+			d.Remote, d.Path, d.TOS, d.Seg = p.Src, p.path, p.TOS, len(p.Data)
+		} else if p.Src != d.Remote || p.path != d.Path || p.TOS != d.TOS ||
+			len(p.Data) > d.Seg || len(p.Data) == 0 || len(d.Data)%d.Seg != 0 ||
+			len(d.Data)+len(p.Data) > dgram.MaxTrain || nd.rng.Float64() >= nd.cfg.GRO {
+			break
+		}
+		nd.inbox[nd.head] = nil
+		nd.head++
+		nd.bytes -= len(p.Data)
+		d.Data = append(d.Data, p.Data...)
+		nd.net.tap(Taken, WhyNone, p)
+		empty := len(p.Data) == 0
+		nd.net.put(p)
+		if empty {
+			break
+		}
+	}
+	if nd.head == len(nd.inbox) {
+		nd.inbox, nd.head = nd.inbox[:0], 0
+	}
+	return true
+}
+
+// Timer sets the node's one timer, 0 for none. It is late by up to TimerLate.
+func (nd *Node) Timer(at time.Duration) {
+	nd.timer = at
+	nd.schedule()
+}
+
+// Kick asks for a turn after d.
+func (nd *Node) Kick(d time.Duration) {
+	at := nd.net.now + d
+	if nd.turnAt == 0 || at < nd.turnAt {
+		nd.push(at)
+	}
+}
+
+// schedule makes sure that a turn comes for the timer.
+func (nd *Node) schedule() {
+	if nd.timer == 0 || nd.host == nil || nd.inTurn {
+		return
+	}
+	at := max(nd.timer, nd.net.now) + nd.upTo(nd.cfg.TimerLate)
+	if nd.turnAt == 0 || at < nd.turnAt {
+		nd.push(at)
+	}
+}
+
+func (nd *Node) push(at time.Duration) {
+	nd.gen++
+	nd.turnAt = at
+	nd.net.queue.Push(at, event{kind: evTurn, node: nd, gen: nd.gen})
+}
+
+// spinLimit is how many turns a node may take without time passing before it is
+// called a livelock.
+const spinLimit = 20_000
+
+func (nd *Node) turn(gen uint32) {
+	if gen != nd.gen || nd.host == nil {
+		return
+	}
+	nd.turnAt = 0
+	if nd.paused {
+		return
+	}
+	if nd.spinAt != nd.net.now {
+		nd.spinAt, nd.spins = nd.net.now, 0
+	}
+	if nd.spins++; nd.spins > spinLimit {
+		panic(fmt.Sprintf("BUG: %s takes turn after turn at %v (timer %v)", nd.Name, nd.net.now, nd.timer))
+	}
+	if nd.timer != 0 && nd.timer <= nd.net.now {
+		nd.timer = 0
+	}
+	life := nd.Life
+	nd.inTurn = true
+	nd.host.Turn(nd.net.now)
+	nd.inTurn = false
+	if nd.Life == life && nd.host != nil {
+		if nd.Waiting() > 0 {
+			nd.Kick(0)
+		}
+		nd.schedule()
+	}
+}

@@ -1,0 +1,44 @@
+package simtest
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport"
+)
+
+// An Endpoint is a FEP as its host sees it: all that the driver, the checkers and
+// the tests call. A *transport.FEP is one. Tests of the checkers put one in between
+// that lies.
+type Endpoint interface {
+	Config() transport.Config
+	Peer(addr netip.AddrPort, known bool) (transport.PeerID, error)
+	PeerAddr(transport.PeerID) netip.AddrPort
+
+	Post(now time.Duration, op *transport.Op) error
+	Cancel(now time.Duration, id transport.EndpointID, context any) bool
+	NextEvent() *transport.Event
+
+	Receive(now time.Duration, d *dgram.Datagram)
+	Transmit(now time.Duration, d *dgram.Datagram) bool
+	Pending() bool
+	Flush(now time.Duration)
+	Advance(now time.Duration)
+	NextTimeout() time.Duration
+	Unreachable(now time.Duration, remote netip.AddrPort)
+	Quiesce(now time.Duration, id transport.PeerID)
+	Close(now time.Duration)
+	CloseEndpoint(now time.Duration, id transport.EndpointID)
+
+	Busy() bool
+	Idle() bool
+	Queued() int
+	Unexpected() int
+	PDCs() int
+	Load() transport.Load
+	Stats() transport.Stats
+	Diagnose(now time.Duration) []transport.Waiting
+	DiagnoseRefused(now time.Duration, op *transport.Op) transport.Waiting
+	Dump() string
+}

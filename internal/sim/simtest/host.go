@@ -1,0 +1,568 @@
+package simtest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/sim"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport"
+)
+
+// FlushMode says when a host calls Flush, which sends the ACKs that wait.
+type FlushMode uint8
+
+// The modes.
+const (
+	FlushTurn  FlushMode = iota // at the end of every turn
+	FlushLater                  // up to FlushDelay after it
+	FlushNever                  // never: the FEP's own timer sends them
+)
+
+// A HostSpec describes a host: an endpoint and the driver around it.
+type HostSpec struct {
+	Config transport.Config // Local and Paths are filled in
+	Node   sim.NodeConfig   // Addr and Ports too, if empty
+	// More are endpoints 1, 2, … of the FEP, beside that of Config.
+	More  []transport.EndpointConfig
+	Paths int // default 1
+
+	// Budget is how many trains a turn receives (default 64).
+	Budget     int
+	Flush      FlushMode
+	FlushDelay time.Duration
+	// Lazy is the probability that a post waits for company before its packets
+	// leave; LazyDelay for how long at most (default 20 µs).
+	Lazy      float64
+	LazyDelay time.Duration
+	// Eager calls Advance in every turn, not only when a timer is due.
+	Eager bool
+	// Backlog retries posts that found no room; without, they are dropped.
+	Backlog bool
+}
+
+// A Host is a FEP, the driver around it and the application on top.
+type Host struct {
+	Index  int
+	Node   *sim.Node
+	FEP    Endpoint // nil: down
+	Config transport.Config
+	Closed bool
+
+	w       *World
+	spec    HostSpec
+	rng     *rand.Rand
+	pool    dgram.Pool
+	peers   []transport.PeerID
+	last    time.Duration // latest turn
+	flushAt time.Duration
+	busy    bool // inside drive
+	closing bool // inside Close
+	sends   []*Op
+	recvs   []*Op
+	backlog []*Op
+	damaged int // datagrams of this life that came damaged, but for trimmed ones
+	trimmed int // that came trimmed
+	wild    int // that came trimmed and damaged: the header, too
+	dom     *tss.Domain
+	gen     uint8 // generation of the key it seals with
+	has     uint8 // generation of the newest key it opens with
+	epoch   uint16
+	refused int             // the last life that was told that its PDC is another life's
+	born    []time.Duration // start of each life
+	died    []time.Duration // end of each life
+	errRecv int             // receives that ended in error in this life
+	talks   []talk          // with each host in this life
+	fences  []*Op           // sends with a fence that nothing has passed
+
+	shut map[transport.EndpointID]bool // endpoints that CloseEndpoint closed in this life
+
+	onEvent   func(*Op)
+	drainLeft func() // ends Drain
+}
+
+// Name is the node's name.
+func (h *Host) Name() string { return h.Node.Name }
+
+// Addr is the endpoint's address.
+func (h *Host) Addr() netip.AddrPort { return h.Node.Addr() }
+
+// Life is the number of the node's life.
+func (h *Host) Life() int { return h.Node.Life }
+
+// Diagnose asks the endpoint why operations have not ended. Their contexts are *Op.
+func (h *Host) Diagnose() []transport.Waiting { return h.FEP.Diagnose(h.w.Net.Now()) }
+
+// Up reports whether the endpoint exists and is open.
+func (h *Host) Up() bool { return h.FEP != nil && !h.Closed }
+
+// start begins a new life: it makes a FEP and attaches it to the node.
+func (h *Host) start() {
+	cfg := h.spec.Config
+	cfg.Local = h.Node.Addr()
+	cfg.Paths = h.Node.Ports()
+	cfg.NoCRC = h.w.spec.NoCRC
+	life := uint64(h.Life())
+	if h.w.spec.SameRandom {
+		life = 0
+	}
+	if h.w.spec.Secure != transport.SecureNone {
+		h.dom = h.domain()
+		cfg.TSS = h.dom
+		cfg.OneRTT = h.w.spec.Secure == transport.SecureOneRTT
+	}
+	f, err := transport.New(cfg, rand.New(rand.NewPCG(h.w.spec.Seed^0x666570, uint64(h.Index)<<32|life)))
+	if err != nil {
+		panic(fmt.Sprintf("simtest: %v", err))
+	}
+	for i, e := range h.spec.More {
+		if id, err := f.Open(e); err != nil || int(id) != i+1 {
+			panic(fmt.Sprintf("simtest: Open gives endpoint %d: %v", id, err))
+		}
+	}
+	f.Apart(h.Index&1 != 0) // both ways meet in every run
+	h.FEP, h.Config = f, f.Config()
+	h.Closed, h.shut = false, nil
+	h.last, h.flushAt = h.w.Net.Now(), 0
+	h.damaged, h.trimmed, h.wild = 0, 0, 0
+	h.errRecv = 0
+	h.onEvent, h.drainLeft = nil, nil
+	h.peers = make([]transport.PeerID, len(h.w.Hosts))
+	h.talks, h.fences = make([]talk, len(h.w.spec.Hosts)), nil
+	if cfg.KnownPeersOnly {
+		for i := range h.w.Hosts {
+			h.Peer(i)
+		}
+	}
+	h.Node.Attach(h)
+	h.born = append(h.born, h.w.Net.Now())
+	h.died = append(h.died, 0)
+	h.w.note("%s is up, life %d", h.Name(), h.Life())
+}
+
+// endpoint is the name of one of the host's endpoints.
+func (h *Host) endpoint(id transport.EndpointID) transport.Identity {
+	if id == 0 {
+		return h.Config.Identity
+	}
+	return h.spec.More[id-1].Identity
+}
+
+// Peer is the PeerID of another host in this life.
+func (h *Host) Peer(i int) transport.PeerID {
+	if h.peers[i] == transport.NoPeer {
+		id, err := h.FEP.Peer(h.w.Hosts[i].Addr(), true)
+		if err != nil {
+			h.w.Failf("%s: Peer(%v): %v", h.Name(), h.w.Hosts[i].Addr(), err)
+		}
+		h.peers[i] = id
+	}
+	return h.peers[i]
+}
+
+// OnEvent calls f after each event of the host, nil: no more. f may post.
+func (h *Host) OnEvent(f func(*Op)) { h.onEvent = f }
+
+// Turn is one turn of the driver (docs/architecture.md#a-turn-and-what-waits).
+func (h *Host) Turn(now time.Duration) {
+	// docs/faults.md rule 6: after a pause the host receives all that waits before it
+	// looks at timers.
+	all := now-h.last > 100*time.Millisecond
+	h.last = now
+	d := h.pool.Get()
+	for i := 0; (all || i < h.spec.Budget) && h.Node.Recv(d); i++ {
+		h.FEP.Receive(now, d)
+	}
+	h.pool.Put(d)
+	if t := h.FEP.NextTimeout(); h.spec.Eager || t != 0 && t <= now {
+		h.FEP.Advance(now)
+		if t := h.FEP.NextTimeout(); t != 0 && t <= now {
+			h.FEP.Advance(now)
+			if u := h.FEP.NextTimeout(); u != 0 && u <= t {
+				h.w.Failf("%s: Advance(%v) twice leaves NextTimeout at %v", h.Name(), now, u)
+			}
+		}
+	}
+	h.drive(now)
+	if h.FEP == nil {
+		return
+	}
+	switch h.spec.Flush {
+	case FlushTurn:
+		h.FEP.Flush(now)
+		h.drive(now)
+		h.waits(now)
+	case FlushLater:
+		if h.flushAt == 0 {
+			h.flushAt = now + 1 + time.Duration(h.rng.Int64N(int64(h.spec.FlushDelay)+1))
+		} else if now >= h.flushAt {
+			h.flushAt = 0
+			h.FEP.Flush(now)
+			h.drive(now)
+			h.waits(now)
+		}
+	}
+	h.timer()
+}
+
+// Unreachable passes ICMP evidence on.
+func (h *Host) Unreachable(now time.Duration, remote netip.AddrPort) {
+	h.w.note("%s hears that %v is unreachable", h.Name(), remote)
+	h.FEP.Unreachable(now, remote)
+	h.drive(now)
+	h.timer()
+}
+
+// drive transmits packets and takes events until there are no more of both.
+func (h *Host) drive(now time.Duration) {
+	if h.busy {
+		return // an event's handler posts: the loop below goes on with it
+	}
+	h.busy = true
+	defer func() { h.busy = false }()
+	d := h.pool.Get()
+	for again, rounds := true, 0; again && h.FEP != nil; rounds++ {
+		if rounds > 100_000 {
+			h.w.Failf("%s: Transmit does not come to an end", h.Name())
+		}
+		again = false
+		pending := h.FEP.Pending()
+		if h.FEP.Transmit(now, d) {
+			if !pending {
+				h.w.Failf("%s: a train of a FEP with nothing pending", h.Name())
+			}
+			h.checkTrain(d)
+			h.Node.Send(d)
+			again = true
+		}
+		for h.FEP != nil {
+			e := h.FEP.NextEvent()
+			if e == nil {
+				break
+			}
+			again = true
+			h.event(now, *e)
+		}
+	}
+	h.pool.Put(d)
+	h.w.ledger.lags()
+}
+
+// checkTrain checks that a socket could send a train.
+func (h *Host) checkTrain(d *dgram.Datagram) {
+	if len(d.Data) == 0 || d.Path >= len(h.Config.Paths) || !d.Remote.IsValid() {
+		h.w.Failf("%s: Transmit gave a train of %d bytes to %v on path %d", h.Name(), len(d.Data), d.Remote, d.Path)
+	}
+	if n := d.Segments(); n > dgram.MaxSegments || len(d.Data) > dgram.MaxTrain {
+		h.w.Failf("%s: Transmit gave a train of %d datagrams, %d bytes", h.Name(), n, len(d.Data))
+	}
+}
+
+func (h *Host) timer() {
+	if h.FEP == nil {
+		return
+	}
+	t := h.FEP.NextTimeout()
+	if h.flushAt != 0 && (t == 0 || h.flushAt < t) {
+		t = h.flushAt
+	}
+	h.Node.Timer(t)
+}
+
+// Post posts an operation now. If the FEP has no room, a host with a Backlog tries
+// again later; one without returns nil, and so does one whose endpoint is closed.
+func (h *Host) Post(s OpSpec) *Op {
+	if h.shut[s.From] {
+		return nil
+	}
+	o := h.w.newOp(h, s)
+	if h.Node.IsPaused() || len(h.backlog) > 0 || !h.post(o) {
+		if !h.spec.Backlog {
+			return nil
+		}
+		o.waiting = true
+		h.backlog = append(h.backlog, o)
+		if len(h.backlog) == 1 {
+			h.retry()
+		}
+	}
+	return o
+}
+
+// retry posts the backlog, in order, when there is room again.
+func (h *Host) retry() {
+	life := h.Life()
+	h.w.Net.After(50*time.Microsecond+time.Duration(h.rng.Int64N(int64(time.Millisecond))), func() {
+		if h.Life() != life || !h.Up() {
+			return
+		}
+		for len(h.backlog) > 0 && !h.Node.IsPaused() {
+			if !h.post(h.backlog[0]) {
+				break
+			}
+			h.backlog[0].waiting = false
+			h.backlog = h.backlog[1:]
+		}
+		if len(h.backlog) > 0 {
+			h.retry()
+		}
+	})
+}
+
+func (h *Host) dropBacklog() {
+	for _, o := range h.backlog {
+		o.waiting = false
+	}
+	h.backlog = nil
+}
+
+// post hands an operation to the FEP and reports whether it was accepted.
+func (h *Host) post(o *Op) bool {
+	w, now := h.w, h.w.Net.Now()
+	if h.FEP == nil {
+		panic("simtest: post on a host that is down")
+	}
+	op := transport.Op{
+		Kind: o.Kind, Endpoint: o.From, Tag: o.tag, Ignore: o.ignore, Data: o.data, HasData: o.HasData, Inject: o.Inject, Ordered: o.Ordered,
+		Silent: o.Silent, Fence: o.Fence, Level: o.Level, SrcInitiator: o.init, Context: o, Flags: uint64(o.ID) << 8, Absolute: o.Absolute,
+	}
+	if o.Peer != Any {
+		op.Peer = h.Peer(o.Peer)
+		to := w.Hosts[o.Peer].endpoint(o.To)
+		op.PIDonFEP, op.RI = to.PIDonFEP, to.RI
+		if o.WrongRI {
+			op.RI ^= 0x7ff
+		}
+	}
+	if o.Pieces > 0 {
+		op.Iov = split(o.buf, o.Pieces, h.rng)
+	} else {
+		op.Buf = o.buf
+	}
+	// The caller may reuse the list of slices once Post returns.
+	err := h.FEP.Post(now, &op)
+	for i := range op.Iov {
+		op.Iov[i] = nil
+	}
+	switch {
+	case err == nil && h.Closed:
+		w.Failf("%s: Post after Close was accepted: %v", h.Name(), o)
+	case err == nil:
+	case errors.Is(err, transport.ErrFull) && !h.Closed, errors.Is(err, transport.ErrClosed) && h.Closed:
+		if !o.waiting {
+			w.note("%s refuses %v: %v", h.Name(), o, err)
+		}
+		return false
+	default:
+		w.Failf("%s: Post(%v): %v", h.Name(), o, err)
+	}
+	if o.waiting {
+		w.progress = now // others ended, perhaps in silence, and made room
+	}
+	w.seq++
+	o.PostedAt, o.postSeq, o.Life = now, w.seq, h.Life()
+	if o.send() {
+		t := &h.talks[o.Peer]
+		o.answers, t.heard, t.posted = t.heard, false, w.seq
+	}
+	w.accepted(o)
+	if h.spec.Lazy > 0 && h.rng.Float64() < h.spec.Lazy {
+		h.Node.Kick(time.Duration(h.rng.Int64N(int64(h.spec.LazyDelay) + 1)))
+		return true
+	}
+	h.drive(now)
+	h.timer()
+	return true
+}
+
+// split cuts a buffer into n parts, some of them empty.
+func split(b []byte, n int, rng *rand.Rand) [][]byte {
+	var v [][]byte
+	for n > 1 {
+		k := rng.IntN(len(b) + 1)
+		v = append(v, b[:k:k])
+		b = b[k:]
+		n--
+	}
+	return append(v, b)
+}
+
+// Cancel asks for the end of an operation and reports whether it was found.
+func (h *Host) Cancel(o *Op) bool {
+	if h.FEP == nil || o.Lost || o.Life != h.Life() {
+		return false
+	}
+	now := h.w.Net.Now()
+	found := h.FEP.Cancel(now, o.From, o)
+	if o.Ended {
+		if found {
+			h.w.Failf("%s: Cancel found %v, which has ended", h.Name(), o)
+		}
+		return false
+	}
+	if !o.drainer {
+		h.w.note("%s cancels %v: %v", h.Name(), o, found)
+	}
+	if found {
+		if o.send() && o.txPieces > 0 {
+			h.w.Failf("%s: Cancel found %v, of which packets have left", h.Name(), o)
+		}
+		o.cancel = true
+	}
+	h.drive(now)
+	h.timer()
+	if found && !o.Ended {
+		h.w.Failf("%s: no event follows the cancel of %v", h.Name(), o)
+	}
+	return found
+}
+
+// Quiesce begins the orderly end of all PDCs that the endpoint has opened.
+func (h *Host) Quiesce() {
+	now := h.w.Net.Now()
+	for i, id := range h.peers {
+		if id != transport.NoPeer && i != h.Index {
+			h.FEP.Quiesce(now, id)
+		}
+	}
+	h.drive(now)
+	h.timer()
+}
+
+// Close closes the endpoint. Every operation ends now (F27), then the farewell packets
+// leave; no event may follow.
+func (h *Host) Close() {
+	now := h.w.Net.Now()
+	h.w.note("%s closes", h.Name())
+	h.FEP.Close(now)
+	h.busy = true // no packet between Close and the last event
+	h.closing = true
+	for {
+		e := h.FEP.NextEvent()
+		if e == nil {
+			break
+		}
+		h.event(now, *e)
+	}
+	h.busy, h.closing = false, false
+	h.Closed = true
+	h.died[h.Life()-1] = now
+	for _, o := range append(h.sends, h.recvs...) {
+		if o.Open() && !(o.Silent && o.send()) {
+			h.w.Failf("%s: Close left %v without an event", h.Name(), o)
+		}
+		o.Lost = o.Open()
+	}
+	h.dropBacklog()
+	h.drive(now)
+	h.timer()
+}
+
+// CloseEndpoint closes one endpoint of the FEP for the rest of the host's life.
+func (h *Host) CloseEndpoint(id transport.EndpointID) {
+	now := h.w.Net.Now()
+	h.w.note("%s closes endpoint %d", h.Name(), id)
+	if h.shut == nil {
+		h.shut = map[transport.EndpointID]bool{}
+	}
+	h.shut[id] = true
+	h.backlog = slices.DeleteFunc(h.backlog, func(o *Op) bool {
+		o.waiting = o.waiting && o.From != id
+		return !o.waiting
+	})
+	h.FEP.CloseEndpoint(now, id)
+	h.drive(now)
+	h.timer()
+	for _, o := range h.recvs {
+		if o.From == id && o.Open() {
+			h.w.Failf("%s: CloseEndpoint left %v without an event", h.Name(), o)
+		}
+	}
+}
+
+// Crash ends the host's life without a word. With icmp its machine answers later
+// datagrams with ICMP.
+func (h *Host) Crash(icmp bool) {
+	h.w.note("%s crashes", h.Name())
+	if !h.Closed {
+		h.died[h.Life()-1] = h.w.Net.Now()
+	}
+	for _, o := range append(h.sends, h.recvs...) {
+		if o.Open() {
+			o.Lost = true
+		}
+	}
+	h.FEP, h.Closed = nil, false
+	h.dropBacklog()
+	h.sends, h.recvs = nil, nil
+	h.Node.Crash(icmp)
+}
+
+// Restart gives a crashed or closed host a new life at the same address.
+func (h *Host) Restart() {
+	if h.FEP != nil {
+		h.Crash(false)
+	}
+	h.start()
+}
+
+// event checks and records the end of an operation.
+func (h *Host) event(now time.Duration, e transport.Event) {
+	w := h.w
+	o, ok := e.Context.(*Op)
+	switch {
+	case !ok:
+		w.Failf("%s: event with a foreign context %v", h.Name(), e.Context)
+	case h.Closed:
+		w.Failf("%s: event after Close for %v", h.Name(), o)
+	case o.Host != h || o.Life != h.Life():
+		w.Failf("%s: event for an operation of another endpoint: %v", h.Name(), o)
+	case o.Ended:
+		w.Failf("%s: second event for %v", h.Name(), o)
+	case e.Endpoint != o.From:
+		w.Failf("%s: event of endpoint %d for %v", h.Name(), e.Endpoint, o)
+	case e.Kind != o.Kind || e.Flags != uint64(o.ID)<<8:
+		w.Failf("%s: event of kind %d with flags %#x for %v", h.Name(), e.Kind, e.Flags, o)
+	case !o.send() && o.Pieces == 0 && len(o.buf) > 0 && (len(e.Buf) != len(o.buf) || &e.Buf[0] != &o.buf[0]):
+		w.Failf("%s: event with another buffer for %v", h.Name(), o)
+	}
+	w.seq++
+	o.Ended, o.EndedAt, o.endSeq, o.Event = true, now, w.seq, e
+	w.progress = now
+	if !o.drainer || e.Cause != transport.Cancelled {
+		w.note("%s: %v: %v len %d over %d%s", h.Name(), o, e.Cause, e.Len, e.OverLen, unknown(e))
+	}
+	w.Net.Note(uint64(o.ID)<<32 | uint64(e.Cause)<<24 | uint64(e.Len))
+	if o.send() {
+		w.sendEnded(o)
+	} else {
+		w.recvEnded(o)
+	}
+	if o.match != nil {
+		t := &h.talks[o.match.Host.Index]
+		t.had = max(t.had, o.match.delivery(h.Life()).allSeq)
+	}
+	w.giveBack(o)
+	if h.onEvent != nil {
+		h.onEvent(o)
+	}
+	for _, c := range w.talks {
+		c.ended(o)
+	}
+}
+
+func unknown(e transport.Event) string {
+	s := ""
+	if e.Cause != transport.OK {
+		s = fmt.Sprintf(" rc %v nack %v", e.RC, e.Nack)
+	}
+	if e.Unknown {
+		s += " outcome unknown"
+	}
+	return s
+}

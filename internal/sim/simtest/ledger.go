@@ -1,0 +1,738 @@
+package simtest
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/sim"
+	"github.com/uetkit/uetkit/transport"
+)
+
+// The ledger records what each side sent, what arrived and what was acknowledged. It
+// reads that from the datagrams alone and never asks a FEP.
+
+// A bitset is a set of small numbers, mostly of PSN − Start_PSN.
+type bitset []uint64
+
+func (b bitset) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]>>(i%64)&1 != 0 }
+
+func (b *bitset) set(i uint32) {
+	for int(i/64) >= len(*b) {
+		*b = append(*b, 0)
+	}
+	(*b)[i/64] |= 1 << (i % 64)
+}
+
+// full reports whether 0 to n−1 are all in the set, given that 0 to below−1 are.
+func (b bitset) full(below, n uint32) bool {
+	for below < n {
+		if below%64 == 0 && n-below >= 64 {
+			if int(below/64) >= len(b) || b[below/64] != ^uint64(0) {
+				return false
+			}
+			below += 64
+			continue
+		}
+		if !b.has(below) {
+			return false
+		}
+		below++
+	}
+	return true
+}
+
+// A dir is one direction of one PDC: a PSN space.
+type dir struct {
+	host    *Host // the source
+	life    int
+	peer    *Host // the destination
+	id      uint16
+	remote  uint16 // the destination's PDCID as the source uses it, 0: not yet
+	acker   uint16 // the same as the destination's ACKs name it
+	start   uint32
+	forward bool
+	rod     bool
+	sent    []sentPSN // by PSN − start
+	closed  bool      // CLOSE was sent: nothing new may follow
+	// renumbered says that it took the place of was, whose Start_PSN the target
+	// refused. It may send new PSNs before it has sent all of was again.
+	renumbered bool
+	was        *dir
+
+	cackRx   uint32        // PSNs covered by the highest CACK that came back
+	mpr      uint32        // the largest window that was offered
+	answered bitset        // the answer came back
+	below    uint32        // all below are answered
+	newAt    time.Duration // the newest that is answered was sent then
+
+	// lagged counts messages in a row that asked for no ACK, lag is the last of them.
+	// newest asked for none either; it counts if nothing leaves behind it in this turn.
+	lagged  int
+	lag     uint32
+	newest  *sentPSN
+	newestR reading
+	ragged  bool // when newest left, a packet had no answer though a later one had
+
+	rx []*rxLife
+}
+
+// rxLife is what one life of the destination received and acknowledged.
+type rxLife struct {
+	life int
+	got  bitset
+	cut  bitset // PSNs of which only the header came
+	cack uint32 // PSNs covered by the highest CACK it sent
+}
+
+// sentPSN is the packet that has a PSN.
+type sentPSN struct {
+	op     *Op
+	off, n uint32
+	ctl    uint8 // control type + 1
+	sentAt time.Duration
+	lastAt time.Duration
+	resent int
+	hole   bool // not sent yet, though later ones are
+}
+
+func (d *dir) at(life int) *rxLife {
+	for _, r := range d.rx {
+		if r.life == life {
+			return r
+		}
+	}
+	r := &rxLife{life: life}
+	d.rx = append(d.rx, r)
+	return r
+}
+
+func (d *dir) String() string {
+	return fmt.Sprintf("PDC %d of %s (start %d)", d.id, d.host.Name(), d.start)
+}
+
+type dirKey struct {
+	host int
+	id   uint16
+}
+
+type msgKey struct {
+	d  *dir
+	id uint16
+}
+
+// A record is what the ledger keeps of each datagram sent.
+type record struct {
+	reading
+	dir  *dir
+	idx  uint32 // PSN − start
+	op   *Op
+	from *Host
+	at   time.Duration
+}
+
+type ledger struct {
+	w       *World
+	records []record // by Packet.ID − first
+	first   uint64   // the ID of records[0]
+	dirs    map[dirKey][]*dir
+	opened  []*dir
+	msgs    map[msgKey]*Op
+	eye     *eye   // nil: packets are in clear
+	lone    []*dir // those with a newest
+}
+
+func (l *ledger) record(id uint64) *record {
+	if id < l.first || id-l.first >= uint64(len(l.records)) {
+		return nil
+	}
+	return &l.records[id-l.first]
+}
+
+// tap follows every datagram.
+func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packet) {
+	w := l.w
+	switch what {
+	case sim.Sent:
+		if l.first == 0 {
+			l.first = p.ID
+		}
+		if w.spec.Long && len(l.records) == 2*recordsKept {
+			l.first += recordsKept
+			l.records = append(l.records[:0], l.records[recordsKept:]...)
+		}
+		l.records = append(l.records, record{at: now, from: w.byNode[p.From]})
+		r := &l.records[len(l.records)-1]
+		trailer := 4
+		if w.spec.NoCRC {
+			trailer = 0
+		}
+		if l.eye != nil && p.From != w.forger {
+			r.reading = read(l.eye.open(w, p), 0)
+		} else {
+			r.reading = read(p.Data, trailer)
+		}
+		w.trace(traceEntry{at: now, what: what, rec: p.ID, from: p.From, dst: p.Dst})
+		if w.packets++; w.packets > w.spec.MaxPackets {
+			w.Failf("packet storm: more than %d datagrams were sent", w.spec.MaxPackets)
+		}
+		if r.from != nil {
+			w.sentBy[r.from.Index]++
+			if !w.spec.Forged {
+				l.sent(now, r, p)
+			}
+		}
+		r.payload = nil
+	case sim.Lost:
+		w.trace(traceEntry{at: now, what: what, why: why, marks: p.Marks, rec: p.ID, dst: p.Dst})
+	case sim.Taken:
+		w.trace(traceEntry{at: now, what: what, marks: p.Marks, rec: p.ID, dst: p.Dst})
+		to := w.byAddr[p.Dst]
+		if p.Marks&sim.Trimmed != 0 {
+			to.trimmed++
+			w.cut++
+			if p.Marks.Damaged() {
+				to.wild++
+			} else if r := l.record(p.ID); r != nil && r.dir != nil && r.dir.peer == to {
+				r.dir.at(to.Life()).cut.set(r.idx)
+			}
+			return // what came of it is nothing but a header
+		}
+		if p.Marks.Damaged() {
+			to.damaged++
+			return
+		}
+		if r := l.record(p.ID); r != nil && r.from != nil && !w.spec.Forged {
+			l.taken(now, r, to, p)
+		}
+	}
+}
+
+// sent checks a packet that a FEP sends.
+func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
+	w, h := l.w, r.from
+	if r.class == classBad || r.class == classOther {
+		w.Failf("%s sends a packet of no use: % x", h.Name(), p.Data)
+	}
+	if !w.spec.NoCRC && l.eye == nil && !crcOK(p.Src, p.Dst, p.Data) {
+		w.Failf("%s sends a wrong CRC: %s", h.Name(), &r.reading)
+	}
+	if p.TOS&3 == 0 {
+		w.Failf("%s sends a packet that is not ECN capable: %s", h.Name(), &r.reading)
+	}
+	if want := w.dscp(r); p.TOS>>2 != want {
+		w.Failf("%s sends with code point %d, not %d: %s", h.Name(), p.TOS>>2, want, &r.reading)
+	}
+	to := w.byAddr[p.Dst]
+	if to == nil {
+		return
+	}
+	switch {
+	case r.consumes():
+		l.request(now, r, to)
+	case r.class == classCP:
+		l.ctl(r, to)
+	case r.class == classAck:
+		l.ack(r, to)
+	case r.class == classNack && (r.code == 1 || r.code == 2):
+		l.nackTrimmed(r, to)
+	}
+}
+
+// dscp is the code point that a packet must have.
+func (w *World) dscp(r *record) uint8 {
+	cfg := &r.from.Config
+	data := r.class == classData || r.class == classCP && r.next == ctlProbe // a PROBE queues with data
+	switch {
+	case !cfg.Trimming || data && w.spec.Secure != transport.SecureNone:
+		return cfg.DSCP
+	case !data:
+		return cfg.Classes.Control
+	case r.retx:
+		return cfg.Classes.TrimmableRTX
+	}
+	return cfg.Classes.Trimmable
+}
+
+// nackTrimmed checks that NACK 01 or 02 names a packet that arrived trimmed, whether
+// or not the whole packet arrived later.
+func (l *ledger) nackTrimmed(r *record, to *Host) {
+	w, h := l.w, r.from
+	if h.wild > 0 || w.spec.Hostile {
+		return // what came may have told anything
+	}
+	for _, d := range l.dirs[dirKey{to.Index, r.dpdcid}] {
+		if i := r.psn - d.start; d.peer == h && i < uint32(len(d.sent)) && d.at(h.Life()).cut.has(i) {
+			return
+		}
+	}
+	w.Failf("%s refuses PSN %d as trimmed, which nobody trimmed: %s", h.Name(), r.psn, &r.reading)
+}
+
+// request checks a packet with a PSN of its own.
+func (l *ledger) request(now time.Duration, r *record, to *Host) {
+	w, h := l.w, r.from
+	d := l.dirOf(r, to)
+	i := r.psn - d.start
+	r.dir, r.idx = d, i
+	// UE 3.5.20.1: CLEAR covers only PSNs whose answers are in.
+	if r.class == classData {
+		l.clear(r, d)
+	}
+	next := uint32(len(d.sent))
+	var s *sentPSN
+	if i < next && d.sent[i].hole {
+		s = &d.sent[i]
+		*s = sentPSN{sentAt: now, lastAt: now}
+		next = i // it is sent for the first time
+	} else if i < next {
+		s = &d.sent[i]
+		s.resent++
+		s.lastAt = now
+		if !r.retx {
+			w.Failf("%s resends PSN %d without RETX: %s", h.Name(), r.psn, &r.reading)
+		}
+	} else {
+		// A refused PDC sends its packets again under another PDCID. They need not
+		// leave in order then.
+		for reborn := h.refused == h.Life() || d.renumbered; reborn && i > uint32(len(d.sent)) && i < uint32(len(d.sent))+4096; {
+			d.sent = append(d.sent, sentPSN{hole: true})
+		}
+		next = uint32(len(d.sent))
+		if i != next {
+			w.Failf("%s leaves a gap in its PSNs: %d after %d: %s", h.Name(), r.psn, d.start+next-1, &r.reading)
+		}
+		if r.retx && h.refused != h.Life() && !d.renumbered {
+			w.Failf("%s sets RETX on a new PSN: %s", h.Name(), &r.reading)
+		}
+		if d.closed {
+			w.Failf("%s sends a new PSN after its CLOSE: %s", h.Name(), &r.reading)
+		}
+		// UE 3.5.12: the peer's window counts from its CACK.
+		if i >= d.cackRx+d.mpr {
+			w.Failf("%s exceeds the window: PSN %d is %d beyond CACK, %d were offered", h.Name(), r.psn, i-d.cackRx+1, d.mpr)
+		}
+		d.sent = append(d.sent, sentPSN{sentAt: now, lastAt: now})
+		s = &d.sent[i]
+	}
+	l.asks(r, d)
+	if r.class == classCP {
+		// A NOOP may take the PSN of a packet that the target refused and whose message
+		// has failed.
+		if i < next && r.next == ctlNoop && s.op != nil {
+			s.op.gaveUp = true
+		} else if i < next && s.ctl != r.next+1 {
+			w.Failf("%s resends PSN %d as another control packet: %s", h.Name(), r.psn, &r.reading)
+		}
+		s.ctl, s.op = r.next+1, nil
+		if r.next == ctlClose {
+			if !d.forward {
+				w.Failf("%s closes a PDC that it did not open: %s", h.Name(), &r.reading)
+			}
+			if !d.answered.full(d.below, i) {
+				w.Failf("%s sends CLOSE while PSNs are unanswered: %s", h.Name(), &r.reading)
+			}
+			d.closed = true
+		}
+		return
+	}
+	if !r.ses {
+		w.Failf("%s sends a request without standard header: %s", h.Name(), &r.reading)
+	}
+	op := l.opOf(r, d, s)
+	r.op = op
+	if i < next {
+		isErr := r.opcode == opMsgError
+		if s.ctl != 0 || !isErr && (s.op != op || s.off != r.off || s.n != uint32(r.n)) {
+			w.Failf("%s resends PSN %d as another packet: %s", h.Name(), r.psn, &r.reading)
+		}
+	}
+	if op == nil {
+		return
+	}
+	s.op, s.off, s.n = op, r.off, uint32(r.n)
+	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // nor under another PSN before
+		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
+		l.lone = append(l.lone, d)
+	}
+	if r.opcode == opMsgError {
+		op.gaveUp = op.gaveUp || i < next
+		return
+	}
+	l.content(r, op)
+}
+
+// content checks a packet against the message it is part of.
+func (l *ledger) content(r *record, op *Op) {
+	w, h := l.w, r.from
+	if op.Ended && !op.early() && !op.Inject {
+		w.Failf("%s sends a packet of %v, which has ended: %s", h.Name(), op, &r.reading)
+	}
+	if op.Ended && op.Event.Cause != 0 && !op.Event.Unknown && !op.WrongRI {
+		w.Failf("%s sends a packet of %v, which failed for certain: %s", h.Name(), op, &r.reading)
+	}
+	if err := checkPattern(r.payload, op.ID, int(r.off)); err != nil {
+		w.Failf("%s sends wrong bytes for %v: %v: %s", h.Name(), op, err, &r.reading)
+	}
+	want := uint8(opSend)
+	if op.tagged() {
+		want = opTSend
+	}
+	last := int(r.off)+r.n == op.Len
+	switch {
+	case r.opcode != want:
+		w.Failf("%s: wrong opcode for %v: %s", h.Name(), op, &r.reading)
+	case int(r.reqLen) != op.Len:
+		w.Failf("%s: request_length %d for %v: %s", h.Name(), r.reqLen, op, &r.reading)
+	case r.som != (r.off == 0) || r.eom != last:
+		w.Failf("%s: wrong SOM or EOM for %v: %s", h.Name(), op, &r.reading)
+	case !last && (r.n&(r.n-1) != 0 || r.n < 1024 || r.n > h.FEP.Config().PayloadMTU):
+		w.Failf("%s: a packet in the middle of %v has %d bytes, not one payload MTU: %s", h.Name(), op, r.n, &r.reading)
+	case op.tagged() && r.tag != op.tag:
+		w.Failf("%s: tag %#x for %v: %s", h.Name(), r.tag, op, &r.reading)
+	case r.initiator != op.name().Initiator:
+		w.Failf("%s: initiator %d for %v: %s", h.Name(), r.initiator, op, &r.reading)
+	case r.hasHeader != (op.HasData && r.som) || r.hasHeader && r.header != op.data:
+		w.Failf("%s: wrong header data for %v: %s", h.Name(), op, &r.reading)
+	case r.dc != (op.Level == transport.LevelDelivery):
+		// R-CMPL-11: DC exactly when the level is delivery.
+		w.Failf("%s: wrong DC for %v: %s", h.Name(), op, &r.reading)
+	case r.rod != op.Ordered:
+		w.Failf("%s: wrong mode for %v: %s", h.Name(), op, &r.reading)
+	}
+	if op.txPieces == 0 {
+		l.fenced(r, op)
+	}
+	if i := r.off >> 10; !op.tx.has(i) {
+		op.tx.set(i)
+		op.txPieces++
+		op.txBytes += r.n
+	}
+}
+
+// fenced checks that neither a send with a fence nor what was posted behind it leaves
+// before what was posted ahead of it has ended (R-ORD-07).
+func (l *ledger) fenced(r *record, op *Op) {
+	h := r.from
+	for i := 0; i < len(h.fences); i++ {
+		f := h.fences[i]
+		if f.Peer != op.Peer || f.From != op.From || f.postSeq > op.postSeq {
+			continue
+		}
+		if l.w.mayFail(op) {
+			return // o may have failed just now, and its event not be read yet
+		}
+		for _, o := range h.sends {
+			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && (o.ansBytes < o.Len || len(o.answered) == 0) {
+				l.w.Failf("%s sends %v before %v has ended, by the fence of %v: %s", h.Name(), op, o, f, &r.reading)
+			}
+		}
+		h.fences = append(h.fences[:i], h.fences[i+1:]...)
+		i--
+	}
+}
+
+// dirOf is the PSN space of a request. It opens one for the first request in it.
+func (l *ledger) dirOf(r *record, to *Host) *dir {
+	w, h := l.w, r.from
+	k := dirKey{h.Index, r.spdcid}
+	var d *dir
+	if ds := l.dirs[k]; len(ds) > 0 {
+		d = ds[len(ds)-1]
+		if d.life != h.Life() || d.peer != to || int32(r.psn-d.start) < 0 || r.psn-d.start > uint32(len(d.sent))+1<<15 {
+			d = nil
+		}
+	}
+	if r.spdcid == 0 {
+		w.Failf("%s uses PDCID 0: %s", h.Name(), &r.reading)
+	}
+	if r.syn {
+		if d == nil || !d.forward || d.start != r.start {
+			// S-SYN-03: the target asked for another Start_PSN, and nothing was
+			// taken of this one.
+			again := false
+			if ds := l.dirs[k]; len(ds) > 0 && w.spec.Secure != transport.SecureNone {
+				last := ds[len(ds)-1]
+				again = last.life == h.Life() && last.peer == to && last.forward && last.cackRx == 0 && !last.closed
+			}
+			d = l.open(k, h, to, r.start, r.rod, again)
+			d.forward, d.renumbered = true, again
+			if again {
+				d.was = l.dirs[k][len(l.dirs[k])-2]
+			}
+		}
+		return d
+	}
+	back := r.class == classData && r.next >= 5 || r.class == classCP && r.next == ctlCloseReq
+	if d != nil && d.forward == !back && (d.remote == 0 || d.remote == r.dpdcid) {
+		d.remote = r.dpdcid
+		return d
+	}
+	// UE 3.5.8: the return direction starts at the same Start_PSN.
+	for i := len(l.dirs[dirKey{to.Index, r.dpdcid}]) - 1; i >= 0; i-- {
+		if f := l.dirs[dirKey{to.Index, r.dpdcid}][i]; f.forward && f.peer == h && r.psn == f.start {
+			d = l.open(k, h, to, f.start, f.rod, false)
+			d.remote = r.dpdcid
+			return d
+		}
+	}
+	w.Failf("%s sends on a PDC that nobody opened: %s", h.Name(), &r.reading)
+	return nil
+}
+
+// open adds a PSN space. again says that the target refused the Start_PSN of the one
+// before.
+func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir {
+	w := l.w
+	if ds := l.dirs[k]; len(ds) > 0 && !again {
+		// S-PSN-03: the next Start_PSN of a PDCID is 2¹⁶ away from the last
+		// PSN used with it.
+		last := ds[len(ds)-1]
+		if last.life == h.Life() && last.forward {
+			gap := int32(start - last.start - uint32(len(last.sent)))
+			if gap < 1<<16 && gap > -(1<<16) && !w.spec.StartPSNFixed {
+				w.Failf("%s opens PDC %d again at Start_PSN %d, only %d from the last", h.Name(), k.id, start, gap)
+			}
+		}
+	}
+	d := &dir{host: h, life: h.Life(), peer: to, id: k.id, start: start, rod: rod, mpr: 128}
+	l.dirs[k] = append(l.dirs[k], d)
+	l.opened = append(l.opened, d)
+	return d
+}
+
+// opOf finds the message a request is part of.
+func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
+	w, h := l.w, r.from
+	key := msgKey{d, r.msgID}
+	switch {
+	case r.opcode == opMsgError:
+		return l.msgs[key]
+	case len(r.payload) >= 8:
+		id, off := readPattern(r.payload)
+		op := w.op(id)
+		if op == nil || !op.send() || off != int(r.off) {
+			w.Failf("%s sends bytes of no message (%d at %d): %s", h.Name(), id, off, &r.reading)
+		}
+		if op.Host != h || op.Life != h.Life() || w.Hosts[op.Peer] != d.peer {
+			w.Failf("%s sends bytes of %v to %s: %s", h.Name(), op, d.peer.Name(), &r.reading)
+		}
+		l.msgs[key] = op
+		return op
+	case !r.som:
+		op := l.msgs[key]
+		if op == nil {
+			op = l.before(d, r.msgID)
+		}
+		if op == nil {
+			w.Failf("%s sends the rest of a message that never began: %s", h.Name(), &r.reading)
+		}
+		return op
+	case s.op != nil:
+		return s.op // a resend
+	}
+	op := l.before(d, r.msgID)
+	switch {
+	case op != nil:
+	case r.opcode == opTSend:
+		op = w.op(tagID(r.tag))
+	case r.hasHeader:
+		op = w.op(uint32(r.header))
+	default:
+		// It is too short to carry its number: take the oldest that looks like it.
+		for pass := 0; pass < 2 && op == nil; pass++ {
+			for _, o := range h.sends {
+				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
+					o.Ordered == r.rod && r.dc == (o.Level == transport.LevelDelivery) && checkPattern(r.payload, o.ID, 0) == nil && (pass == 1 || o.txPieces == 0) {
+					op = o
+					break
+				}
+			}
+		}
+	}
+	if op == nil || op.Host != h || op.Life != h.Life() || w.Hosts[op.Peer] != d.peer {
+		w.Failf("%s sends a message that nobody posted: %s", h.Name(), &r.reading)
+	}
+	l.msgs[key] = op
+	return op
+}
+
+// before is the message with that number on the PSN spaces that d replaced, nil if
+// there is none.
+func (l *ledger) before(d *dir, id uint16) *Op {
+	for d.renumbered {
+		d = d.was
+		if op := l.msgs[msgKey{d, id}]; op != nil {
+			return op
+		}
+	}
+	return nil
+}
+
+// clear checks CLEAR_PSN.
+func (l *ledger) clear(r *record, d *dir) {
+	n := r.clear + 1 - d.start // PSNs covered
+	if int32(n) < 0 {
+		return
+	}
+	if n > uint32(len(d.sent)) || !d.answered.full(d.below, n) {
+		l.w.Failf("%s clears PSN %d without having its answer: %s", r.from.Name(), r.clear, &r.reading)
+	}
+}
+
+// ctl checks a control packet without PSN.
+func (l *ledger) ctl(r *record, to *Host) {
+	if r.next == ctlProbe {
+		for _, d := range l.dirs[dirKey{r.from.Index, r.spdcid}] {
+			l.asks(r, d)
+		}
+	}
+	if r.next != ctlClear {
+		return
+	}
+	if ds := l.dirs[dirKey{r.from.Index, r.spdcid}]; len(ds) > 0 && ds[len(ds)-1].peer == to {
+		l.clear(r, ds[len(ds)-1])
+	}
+}
+
+// ack checks an acknowledgement against what its sender was given.
+func (l *ledger) ack(r *record, to *Host) {
+	w, h := l.w, r.from
+	var d *dir
+	ds := l.dirs[dirKey{to.Index, r.dpdcid}]
+	for i := len(ds) - 1; i >= 0 && d == nil; i-- {
+		if n := r.cack + 1 - ds[i].start; ds[i].peer == h && n <= uint32(len(ds[i].sent)) {
+			d = ds[i]
+		}
+	}
+	if d == nil {
+		w.Failf("%s acknowledges what was never sent: %s", h.Name(), &r.reading)
+	}
+	r.dir = d
+	d.acker = r.spdcid
+	n := r.cack + 1 - d.start
+	rx := d.at(h.Life())
+	// UE 3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE, which
+	// covers what a former life answered.
+	closing := !r.probe && d.closed && r.ackPSN-d.start == n && int(n) < len(d.sent) && d.sent[n].ctl == ctlClose+1 && rx.got.has(n)
+	if !closing && !rx.got.full(min(n, rx.cack), n) {
+		w.Failf("%s: CACK %d covers a PSN that never arrived: %s", h.Name(), r.cack, &r.reading)
+	}
+	if n < rx.cack {
+		w.Failf("%s: CACK goes back from %d: %s", h.Name(), d.start+rx.cack-1, &r.reading)
+	}
+	rx.cack = n
+	// A PSN that CACK covers may have had its answer in another way; beyond CACK an
+	// ACK names only what arrived.
+	if i := r.ackPSN - d.start; !r.probe && int32(r.ackPSN-r.cack) > 0 && !rx.got.has(i) {
+		w.Failf("%s acknowledges PSN %d, which never arrived: %s", h.Name(), r.ackPSN, &r.reading)
+	}
+	for m := r.sack; r.hasSACK && m != 0; m &= m - 1 {
+		psn := r.sackBase + uint32(bits.TrailingZeros64(m))
+		if i := psn - d.start; int32(i) >= 0 && !rx.got.has(i) {
+			w.Failf("%s: SACK names PSN %d, which never arrived: %s", h.Name(), psn, &r.reading)
+		}
+	}
+}
+
+// taken records a packet that a FEP received.
+func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
+	switch {
+	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
+		to.refused = to.Life()
+	case r.class == classData && r.dir != nil && r.dir.peer == to:
+		r.dir.at(to.Life()).got.set(r.idx)
+		to.talks[r.from.Index].heard = true // or for the first time: it may have been refused before
+		if r.op != nil && r.opcode != opMsgError {
+			l.w.seq++
+			if r.op.arrived(now, l.w.seq, to.Life(), r) {
+				l.w.progress = now
+			}
+		}
+	case r.consumes() && r.dir != nil && r.dir.peer == to:
+		r.dir.at(to.Life()).got.set(r.idx)
+	case r.class == classAck && r.dir != nil && r.dir.host == to && r.dir.life == to.Life():
+		d := r.dir
+		n := r.cack + 1 - d.start
+		d.cackRx = max(d.cackRx, n)
+		if r.hasSACK {
+			if r.mpr == 0 {
+				d.mpr = 1 << 30
+			}
+			d.mpr = max(d.mpr, 128*uint32(r.mpr))
+		}
+		for d.below < n {
+			if d.answer(d.below) {
+				l.w.progress = now
+			}
+			d.below++
+		}
+		if !r.probe && int32(r.ackPSN-d.start) >= 0 && d.answer(r.ackPSN-d.start) {
+			l.w.progress = now
+		}
+		for d.answered.has(d.below) {
+			d.below++
+		}
+	}
+}
+
+// answer records that a PSN was acknowledged and reports whether that is new.
+func (d *dir) answer(i uint32) bool {
+	if d.answered.has(i) || int(i) >= len(d.sent) {
+		return false
+	}
+	d.answered.set(i)
+	s := &d.sent[i]
+	d.newAt = max(d.newAt, s.sentAt)
+	if s.op == nil {
+		return true
+	}
+	if k := s.off >> 10; !s.op.answered.has(k) {
+		s.op.answered.set(k)
+		s.op.ansBytes += int(s.n)
+	}
+	return true
+}
+
+// arrived records that a part of the message reached its target and reports whether
+// that is new.
+func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
+	d := o.delivery(life)
+	if d.pieces.has(r.off >> 10) {
+		return false
+	}
+	d.pieces.set(r.off >> 10)
+	d.bytes += r.n
+	if d.bytes == o.Len {
+		d.allAt, d.allSeq = now, seq
+	}
+	return true
+}
+
+// A PDC is one direction of a packet delivery context, as somebody who reads the
+// packets on the path knows it.
+type PDC struct {
+	From, To   int
+	ID, Remote uint16
+	Start      uint32
+	Sent       int // PSNs used
+	ROD        bool
+	Forward    bool // the initiator's direction
+}
+
+// PDCs lists the directions a host has sent in, oldest first.
+func (w *World) PDCs(from int) []PDC {
+	var v []PDC
+	for i := range w.ledger.opened {
+		d := w.ledger.opened[i]
+		if d.host.Index != from || d.life != d.host.Life() {
+			continue
+		}
+		p := PDC{From: from, To: d.peer.Index, ID: d.id, Remote: d.remote, Start: d.start, Sent: len(d.sent), ROD: d.rod, Forward: d.forward}
+		if p.Remote == 0 {
+			p.Remote = d.acker
+		}
+		v = append(v, p)
+	}
+	return v
+}

@@ -1,0 +1,229 @@
+package simtest
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/transport"
+)
+
+// An OpSpec is an operation that a scripted application posts.
+type OpSpec struct {
+	Kind transport.OpKind
+	// From is the endpoint of its host that posts it, To the endpoint at Peer that a
+	// send is for.
+	From, To transport.EndpointID
+	// Peer is the index of the other host, or Any for a receive from everybody.
+	Peer int
+	// Len is the length of the message, or of the receive's buffer.
+	Len int
+	// Class is a part of a send's tag, beside the message's number (tagOf). A tagged
+	// receive takes messages of its Class, or of all with AnyClass.
+	Class    uint8
+	AnyClass bool
+	// Exact, if not nil, is the send whose tag alone a tagged receive takes.
+	Exact *Op
+
+	HasData, Inject, Ordered, Silent, Absolute, Fence bool
+	Level                                             transport.Level
+	// Pieces is in how many parts Post gets the buffer, as Iov; 0: whole, as Buf.
+	Pieces int
+	// BySource makes a receive from one Peer name its initiator as well.
+	BySource bool
+	// WrongRI addresses an endpoint that is not there.
+	WrongRI bool
+	// Note belongs to the application, which finds it in the Op again.
+	Note any
+}
+
+// Any is the peer of a receive that takes from everybody.
+const Any = -1
+
+func (s *OpSpec) send() bool { return s.Kind == transport.OpSend || s.Kind == transport.OpTSend }
+func (s *OpSpec) tagged() bool {
+	return s.Kind == transport.OpTSend || s.Kind == transport.OpTRecv
+}
+
+// An Op is a posted operation, and what the packets tell about it.
+type Op struct {
+	OpSpec
+	ID   uint32
+	Host *Host
+	Life int // of the host
+
+	PostedAt time.Duration
+	Ended    bool
+	EndedAt  time.Duration
+	Event    transport.Event // if Ended by one
+	Lost     bool            // its host crashed: no event will come
+
+	postSeq  uint64
+	endSeq   uint64
+	whole    []byte
+	buf      []byte
+	tag      uint64
+	ignore   uint64
+	data     uint64
+	init     uint32 // a receive's SrcInitiator
+	cancel   bool   // Cancel said that it found it
+	tx       bitset // pieces that left, by offset / 1024
+	txBytes  int
+	txPieces int
+	answered bitset // pieces whose answer came
+	ansBytes int
+	lives    []*delivery
+	match    *Op            // receive: the send it got
+	head     [8]byte        // receive: the first bytes it got
+	from     netip.AddrPort // receive: whom its event names
+	drainer  bool
+	gaveUp   bool // a NOOP or MSG_ERROR took the place of a packet
+	waiting  bool // in its host's backlog
+	answers  bool // a send: its peer was heard since the one before
+}
+
+// A delivery says which parts of a message arrived in one life of its target.
+type delivery struct {
+	life    int
+	pieces  bitset // by offset / 1024
+	bytes   int
+	allAt   time.Duration // when the last of it arrived, 0: not yet
+	allSeq  uint64
+	receive *Op  // the receive that got it
+	twin    bool // the receive may have got another message that looks the same
+}
+
+func (s *OpSpec) String() string {
+	t := fmt.Sprintf("%s %d bytes", [...]string{"?", "send", "tsend", "recv", "trecv"}[s.Kind], s.Len)
+	switch {
+	case s.Peer == Any:
+		t += " from any"
+	case s.send():
+		t += " to " + hostName(s.Peer)
+	default:
+		t += " from " + hostName(s.Peer)
+	}
+	if s.From != 0 || s.To != 0 {
+		t += fmt.Sprintf(" by endpoint %d", s.From)
+		if s.send() {
+			t += fmt.Sprintf(" for endpoint %d", s.To)
+		}
+	}
+	for _, f := range []struct {
+		on bool
+		n  string
+	}{{s.HasData, "data"}, {s.Inject, "inject"}, {s.Ordered, "ordered"}, {s.Silent, "silent"}, {s.Fence, "fence"}, {s.Pieces > 0, "iov"}, {s.WrongRI, "wrong-RI"},
+		{s.tagged() && s.AnyClass, "any-tag"}, {s.BySource, "by-source"}} {
+		if f.on {
+			t += " " + f.n
+		}
+	}
+	return t + [...]string{"", " at-inject", " at-transmit", " at-delivery"}[s.Level]
+}
+
+func (o *Op) String() string {
+	s := fmt.Sprintf("%s#%d %v", o.Host.Name(), o.ID, &o.OpSpec)
+	if o.tagged() {
+		s += fmt.Sprintf(" tag %#x", o.tag)
+		if o.ignore != 0 {
+			s += fmt.Sprintf("/%#x", o.ignore)
+		}
+	}
+	return s
+}
+
+// State says how the operation stands: "open", "lost" with its host, or the cause of
+// its end ("ok", "timed out", …), with ", unknown" behind it if nobody can tell whether
+// the target has the message.
+func (o *Op) State() string {
+	switch {
+	case o.Lost:
+		return "lost"
+	case !o.Ended:
+		return "open"
+	case o.Event.Unknown:
+		return o.Event.Cause.String() + ", unknown"
+	}
+	return o.Event.Cause.String()
+}
+
+// OK reports whether the operation has ended in success.
+func (o *Op) OK() bool { return o.Ended && o.Event.Cause == transport.OK }
+
+// Cause is how it ended.
+func (o *Op) Cause() transport.Cause { return o.Event.Cause }
+
+// Got is the send whose message a receive got; nil: none.
+func (o *Op) Got() *Op { return o.match }
+
+// Failed reports whether it has ended in anything but success or truncation.
+func (o *Op) Failed() bool {
+	return o.Ended && o.Event.Cause != transport.OK && o.Event.Cause != transport.Truncated
+}
+
+// Delivered reports whether a receive of any life of the target got the
+// message.
+func (o *Op) Delivered() bool {
+	for _, d := range o.lives {
+		if d.receive != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Open reports whether an event is still owed (or, of a silent send, whether it
+// has neither failed nor been delivered).
+func (o *Op) Open() bool { return !o.Ended && !o.Lost }
+
+// early reports whether the success event may come before the target has the
+// message.
+func (o *Op) early() bool { return o.Level == transport.LevelInject }
+
+func (o *Op) delivery(life int) *delivery {
+	for _, d := range o.lives {
+		if d.life == life {
+			return d
+		}
+	}
+	d := &delivery{life: life}
+	o.lives = append(o.lives, d)
+	return d
+}
+
+// tagOf is the 64-bit tag of the message with that number: its class in the highest
+// and in the lowest byte, its number across the middle, and other bits between, so that
+// each half of the tag matters.
+func tagOf(id uint32, class uint8) uint64 {
+	const between = 0x00ff_0000_0000_ff00
+	return uint64(class)<<56 | uint64(id)<<16 | uint64(class) | scatter(id)&between
+}
+
+// tagID is the number of the message with that tag.
+func tagID(tag uint64) uint32 { return uint32(tag >> 16) }
+
+// classBits are the bits of a tag that a receive of a class looks at: the highest byte
+// for odd classes, the lowest for even ones.
+func classBits(class uint8) uint64 {
+	if class&1 != 0 {
+		return 0xff << 56
+	}
+	return 0xff
+}
+
+// scatter spreads a number over 64 bits.
+func scatter(id uint32) uint64 { return (uint64(id) + 1) * 0x9e3779b97f4a7c15 }
+
+// name is that of the endpoint that posted the operation.
+func (o *Op) name() transport.Identity { return o.Host.endpoint(o.From) }
+
+// accepts says whether a receive may take a message (S-MAT-01 … 03, R-TAG-02).
+func (o *Op) accepts(s *Op) bool {
+	if o.tagged() != s.tagged() || o.tagged() && (o.tag^s.tag)&^o.ignore != 0 {
+		return false
+	}
+	if o.Peer != Any && o.Peer != s.Host.Index {
+		return false
+	}
+	return o.From == s.To && (o.init == 0 || o.init == s.name().Initiator)
+}

@@ -1,0 +1,547 @@
+// Package simtest runs FEPs on the simulated network: a driver and a scripted
+// application around each, and checkers that know from the packets what is true
+// and hold every completion, every acknowledgement and every byte against it.
+//
+// One World is one run and belongs to one goroutine. The same Spec, seed and
+// calls give the same run, which Hash shows.
+package simtest
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/internal/sim"
+	"github.com/uetkit/uetkit/internal/tss"
+	"github.com/uetkit/uetkit/transport"
+)
+
+// TB is what a World needs of a testing.TB.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// A Spec describes a World.
+type Spec struct {
+	Seed  uint64
+	Hosts []HostSpec
+	// Link is what every link does; SetFaults changes single ones.
+	Link sim.Faults
+	IPv6 bool
+	ICMP bool
+	// NoCRC makes all FEPs send without trailer. No link may damage packets then.
+	NoCRC bool
+	// Secure, if not transport.SecureNone, gives all FEPs one key, which outlives them, and
+	// is the way in which they open PDCs. With transport.SecureZeroRTT no host may
+	// restart: a new life would take the late packets of the old one.
+	Secure transport.Secure
+	// Domain, if not nil, changes the secure domain of each life of a host.
+	Domain func(*tss.Config)
+	// MayFail lets operations end in error at any time: for tests that look at
+	// the errors themselves. Otherwise a send may fail only if its target or its
+	// host died, closed, or is not there.
+	MayFail bool
+	// Hostile says that the test forges packets. Drops of them, and answers to them,
+	// are no fault then.
+	Hostile bool
+	// StartPSNFixed says that Config.StartPSN chooses the first PSN of a PDC, which
+	// may be close to the last one of the same PDCID.
+	StartPSNFixed bool
+	// SameRandom gives every life of a host the same random numbers: the same
+	// PDCIDs again.
+	SameRandom bool
+	// Forged says that the test forges packets with a right CRC. Messages may arrive
+	// that nobody sent, so the ledger and all checks that need it are off.
+	Forged bool
+	// Light leaves out the audit of matching order, whose cost is the square of
+	// the number of operations.
+	Light bool
+	// Long is for runs of millions of packets. It reuses the buffer of an operation
+	// that has ended, after a check that nobody wrote to it since, and it keeps the
+	// records of the newest recordsKept datagrams only.
+	Long bool
+	// Wire, if not nil, gets every datagram in place of the links (sim.Link.Divert)
+	// and returns by sim.Net.Deliver what arrives. Patience is the longest time for
+	// which it keeps a datagram.
+	Wire     func(*sim.Packet)
+	Patience time.Duration
+	// MaxPackets ends a packet storm (default 2 million datagrams).
+	MaxPackets int
+	// Trace, if not nil, gets a line for everything that happens.
+	Trace io.Writer
+}
+
+// A World is a network with endpoints on it and the truth about them.
+type World struct {
+	Net   *sim.Net
+	Hosts []*Host
+
+	tb       TB
+	spec     Spec
+	links    [][]*sim.Link // [from][to]
+	ledger   ledger
+	ops      []*Op
+	byNode   map[*sim.Node]*Host
+	byAddr   map[netip.AddrPort]*Host
+	seq      uint64 // order of posts and ends
+	packets  int
+	cut      int           // datagrams that arrived trimmed
+	progress time.Duration // when something last ended, arrived or was answered for the first time, or a waiting post found room
+	sentBy   []int         // datagrams per host
+	forger   *sim.Node
+	gen      uint8        // generation of the newest key
+	log      []traceEntry // ring
+	logged   int
+	spare    map[int][]spare // buffers to use again, by length
+	talks    []*conversation
+	settling bool // nothing new begins
+	lagged   int  // messages that asked for no ACK
+	lagRow   int  // the most of them in a row
+}
+
+// A spare is a buffer and the operation that had it last.
+type spare struct {
+	whole []byte
+	was   *Op
+}
+
+// sparesLeft is how many buffers of a length stay unused before the oldest is reused,
+// so that a late write hits a buffer that is not in use.
+const sparesLeft = 16
+
+// recordsKept is how many records of datagrams a Long run keeps: more than there are
+// datagrams under way at any time.
+const recordsKept = 1 << 16
+
+// NewWorld builds the network and starts all hosts. A violated check fails tb;
+// with a nil tb it panics with a *Violation.
+func NewWorld(tb TB, spec Spec) *World {
+	if spec.MaxPackets == 0 {
+		spec.MaxPackets = 2_000_000
+	}
+	w := &World{Net: sim.New(spec.Seed), tb: tb, spec: spec,
+		byNode: map[*sim.Node]*Host{}, byAddr: map[netip.AddrPort]*Host{}, sentBy: make([]int, len(spec.Hosts))}
+	w.ledger = ledger{w: w, dirs: map[dirKey][]*dir{}, msgs: map[msgKey]*Op{}}
+	w.Net.ICMP = spec.ICMP
+	if spec.Secure != transport.SecureNone {
+		w.ledger.eye = newEye(spec.IPv6)
+	}
+	for i, hs := range spec.Hosts {
+		nc := hs.Node
+		if !nc.Addr.IsValid() {
+			nc.Addr = netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i + 1)})
+			if spec.IPv6 {
+				nc.Addr = netip.AddrFrom16([16]byte{0xfd, 14: byte(i >> 8), 15: byte(i + 1)})
+			}
+		}
+		for len(nc.Ports) < max(hs.Paths, 1) {
+			nc.Ports = append(nc.Ports, uint16(4793+len(nc.Ports)+100*i))
+		}
+		if hs.Budget == 0 {
+			hs.Budget = 64
+		}
+		if hs.LazyDelay == 0 {
+			hs.LazyDelay = 20 * time.Microsecond
+		}
+		if hs.FlushDelay == 0 {
+			hs.FlushDelay = 20 * time.Microsecond
+		}
+		h := &Host{Index: i, w: w, spec: hs, rng: rand.New(rand.NewPCG(spec.Seed^0x686f7374, uint64(i)))}
+		h.Node = w.Net.AddNode(hostName(i), nc)
+		w.Hosts = append(w.Hosts, h)
+		w.byNode[h.Node] = h
+		for _, p := range nc.Ports {
+			w.byAddr[netip.AddrPortFrom(nc.Addr, p)] = h
+		}
+	}
+	var wire *sim.Link
+	if spec.Wire != nil {
+		wire = w.Net.NewLink("wire", sim.Faults{})
+		wire.Divert(spec.Wire)
+	}
+	for i, a := range w.Hosts {
+		w.links = append(w.links, make([]*sim.Link, len(w.Hosts)))
+		for j, b := range w.Hosts {
+			switch {
+			case i == j:
+			case wire != nil:
+				w.links[i][j] = wire
+				w.Net.Route(a.Node, b.Node, wire)
+			default:
+				w.links[i][j] = w.Net.NewLink(a.Name()+">"+b.Name(), spec.Link)
+				w.Net.Route(a.Node, b.Node, w.links[i][j])
+			}
+		}
+	}
+	w.Net.Tap(w.ledger.tap)
+	for _, h := range w.Hosts {
+		h.start()
+	}
+	return w
+}
+
+// hostName is A to Z, then A1 and so on.
+func hostName(i int) string {
+	s := string(rune('A' + i%26))
+	if i >= 26 {
+		s += fmt.Sprint(i / 26)
+	}
+	return s
+}
+
+// Link is the link from one host to another.
+func (w *World) Link(from, to int) *sim.Link { return w.links[from][to] }
+
+// SetFaults changes the links between all hosts, in both directions.
+func (w *World) SetFaults(f sim.Faults) {
+	for i := range w.links {
+		for j, l := range w.links[i] {
+			if i != j {
+				l.SetFaults(f)
+			}
+		}
+	}
+}
+
+// Heal takes all faults away; delay, rate and MTU stay.
+func (w *World) Heal() {
+	w.note("the network heals")
+	for _, l := range w.Net.Links() {
+		l.SetFaults(l.Faults().Healed())
+	}
+}
+
+// Progress is when an operation ended, or something new arrived or was answered,
+// for the last time.
+func (w *World) Progress() time.Duration { return w.progress }
+
+// Packets is how many datagrams were sent, forged ones included.
+func (w *World) Packets() int { return w.packets }
+
+// PacketsFrom is how many datagrams a host's endpoint sent.
+func (w *World) PacketsFrom(i int) int { return w.sentBy[i] }
+
+// ForgetPackets drops the records of past datagrams, for tests that measure
+// memory. Nothing may be under way.
+func (w *World) ForgetPackets() {
+	l := &w.ledger
+	l.first += uint64(len(l.records))
+	l.records = nil
+}
+
+// Now is the virtual time.
+func (w *World) Now() time.Duration { return w.Net.Now() }
+
+// Run lets d pass.
+func (w *World) Run(d time.Duration) { w.Net.Run(w.Net.Now() + d) }
+
+// RunUntil lets time pass until cond holds, and fails if that takes longer than
+// d.
+func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	from := w.Net.Now()
+	if !w.Net.RunUntil(from+d, cond) {
+		var left string
+		for _, h := range w.Hosts {
+			if h.FEP != nil {
+				left += "\n" + h.Name() + ": " + h.FEP.Dump()
+			}
+		}
+		w.fail(what, fmt.Sprintf("%s does not happen within %v%s", what, d, left))
+	}
+}
+
+// RunOps runs until all these operations have ended.
+func (w *World) RunOps(d time.Duration, ops ...*Op) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	i, from := 0, w.Net.Now()
+	if !w.Net.RunUntil(from+d, func() bool {
+		for i < len(ops) && !ops[i].Open() {
+			i++
+		}
+		return i == len(ops)
+	}) {
+		w.Failf("%v does not end within %v", ops[i], d)
+	}
+}
+
+// Want fails unless all these operations stand so: state is what Op.State says, or
+// several of that with " or " between.
+func (w *World) Want(state string, ops ...*Op) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	for _, o := range ops {
+		if s := o.State(); !slices.Contains(strings.Split(state, " or "), s) {
+			w.Failf("%v is %s, want %s", o, s, state)
+		}
+	}
+}
+
+// Forge sends a datagram to a host as if it came from src, over a link of its
+// own without faults. With addCRC it gets a right trailer.
+func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
+	dst := w.Hosts[to].Addr()
+	if addCRC {
+		c := crcOf(src, dst, b)
+		b = append(b[:len(b):len(b)], byte(c>>24), byte(c>>16), byte(c>>8), byte(c))
+	}
+	w.ForgeTOS(to, src, b, dgram.ECT0)
+}
+
+// ForgeTOS is Forge of a datagram with another traffic class, and without a trailer.
+func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
+	if w.forger == nil {
+		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
+		for _, h := range w.Hosts {
+			w.Net.Route(w.forger, h.Node, w.Net.NewLink("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
+		}
+	}
+	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
+}
+
+// Forged sets Spec.Forged and Spec.MayFail from now on.
+func (w *World) Forged() {
+	w.spec.Hostile, w.spec.Forged, w.spec.MayFail = true, true, true
+}
+
+func (w *World) op(id uint32) *Op {
+	if id == 0 || int(id) > len(w.ops) {
+		return nil
+	}
+	return w.ops[id-1]
+}
+
+// newOp makes an operation and its buffer.
+func (w *World) newOp(h *Host, s OpSpec) *Op {
+	o := &Op{OpSpec: s, Host: h, Life: h.Life(), ID: uint32(len(w.ops) + 1)}
+	w.ops = append(w.ops, o)
+	o.whole, o.buf = w.buffer(s.Len)
+	if s.send() {
+		fillPattern(o.buf, o.ID, 0)
+		if w.looksLikeAnother(o) {
+			o.HasData = true // two that cannot be told apart prove nothing
+		}
+		if o.HasData {
+			o.data = uint64(o.ID)*0x9e3779b97f4a7c15&^0xffffffff | uint64(o.ID)
+		}
+		if s.tagged() {
+			o.tag = tagOf(o.ID, s.Class)
+		}
+		return o
+	}
+	if s.tagged() {
+		switch {
+		case s.Exact != nil:
+			o.tag = s.Exact.tag
+		case s.AnyClass:
+			o.tag, o.ignore = scatter(o.ID), ^uint64(0)
+		default:
+			count := classBits(s.Class)
+			o.tag, o.ignore = scatter(o.ID)&^count|tagOf(0, s.Class)&count, ^count
+		}
+	}
+	if s.BySource && s.Peer != Any {
+		o.init = w.Hosts[s.Peer].endpoint(0).Initiator
+	}
+	return o
+}
+
+// buffer makes a buffer, or takes one that an operation has given back.
+func (w *World) buffer(n int) (whole, buf []byte) {
+	l := w.spare[n]
+	if len(l) < sparesLeft {
+		return newBuffer(n)
+	}
+	s := l[0]
+	w.spare[n] = l[1:]
+	buf = s.whole[guardLen : guardLen+n : guardLen+n]
+	w.unwritten(s.was, s.whole, buf)
+	set(buf, soil)
+	return s.whole, buf
+}
+
+// giveBack ends an operation's use of its buffer, in a Long run.
+func (w *World) giveBack(o *Op) {
+	if !w.spec.Long || o.whole == nil || o.drainer {
+		return
+	}
+	if w.spare == nil {
+		w.spare = map[int][]spare{}
+	}
+	w.spare[len(o.buf)] = append(w.spare[len(o.buf)], spare{o.whole, o})
+	o.whole, o.buf, o.Event.Buf = nil, nil, nil
+}
+
+// unwritten checks that nothing was written to the buffer of an operation that
+// has ended.
+func (w *World) unwritten(o *Op, whole, buf []byte) {
+	if i := untouched(buf, spent); i >= 0 {
+		w.Failf("%s: byte %d of the buffer of %v was written after its end", o.Host.Name(), i, o)
+	}
+	w.guarded(o, whole)
+}
+
+// guarded checks that nothing was written around the buffer of an operation.
+func (w *World) guarded(o *Op, whole []byte) {
+	if !guardsIntact(whole) {
+		w.Failf("%s: bytes around the buffer of %v were written", o.Host.Name(), o)
+	}
+}
+
+// looksLikeAnother reports whether nothing distinguishes a message from another one
+// that may still be under way: no tag, no data, few bytes, the same length.
+func (w *World) looksLikeAnother(o *Op) bool {
+	if o.Kind != transport.OpSend || o.HasData || o.Len >= 8 {
+		return false
+	}
+	for _, p := range w.ops {
+		if p != o && p.Kind == o.Kind && !p.HasData && p.Host == o.Host && p.Peer == o.Peer && p.To == o.To && p.Len == o.Len &&
+			(p.Open() || !p.Delivered() && (!p.Failed() || p.Event.Unknown)) {
+			return true
+		}
+	}
+	return false
+}
+
+// accepted notes a post that the FEP took.
+func (w *World) accepted(o *Op) {
+	h := o.Host
+	if !o.drainer {
+		w.note("%s posts %v", h.Name(), o)
+	}
+	if o.send() {
+		h.sends = append(h.sends, o)
+		if o.Fence {
+			h.fences = append(h.fences, o)
+		}
+		if o.Inject {
+			set(o.buf, spent) // the bytes may be reused at once
+		}
+	} else {
+		h.recvs = append(h.recvs, o)
+	}
+}
+
+// A Violation is a broken rule.
+type Violation struct {
+	What string
+	Rule string // which checker found it: its text before the values are put in
+	At   time.Duration
+	Tail string // the last lines of the trace, and what each endpoint has
+}
+
+func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s", v.At-sim.Start, v.What) }
+
+// Failf reports a broken rule and ends the run.
+func (w *World) Failf(format string, args ...any) {
+	if w.tb != nil {
+		w.tb.Helper()
+	}
+	w.fail(format, fmt.Sprintf(format, args...))
+}
+
+func (w *World) fail(rule, what string) {
+	v := &Violation{What: what, Rule: rule, At: w.Net.Now(), Tail: w.Tail(40)}
+	for _, h := range w.Hosts {
+		if h.FEP != nil {
+			v.Tail += h.Name() + " has " + h.FEP.Dump()
+		}
+	}
+	if w.tb == nil {
+		panic(v)
+	}
+	w.tb.Helper()
+	w.tb.Fatalf("%v\n%s", v, v.Tail)
+}
+
+// A traceEntry is one line of the trace, put into words only if somebody
+// reads it.
+type traceEntry struct {
+	at    time.Duration
+	text  string // a note; else a packet
+	what  sim.What
+	why   sim.Why
+	marks sim.Marks
+	rec   uint64
+	from  *sim.Node
+	dst   netip.AddrPort
+}
+
+const logLen = 512
+
+func (w *World) trace(e traceEntry) {
+	if len(w.log) < logLen {
+		w.log = append(w.log, e)
+	} else {
+		w.log[w.logged%logLen] = e
+	}
+	w.logged++
+	if w.spec.Trace != nil {
+		fmt.Fprintln(w.spec.Trace, w.line(&e))
+	}
+}
+
+func (w *World) note(format string, args ...any) {
+	if w.spec.Trace == nil && w.tb == nil {
+		return // a run of the swarm: failing seeds are run again with a Trace
+	}
+	w.trace(traceEntry{at: w.Net.Now(), text: fmt.Sprintf(format, args...)})
+}
+
+func (w *World) line(e *traceEntry) string {
+	at := fmt.Sprintf("%13.6fms ", float64(e.at-sim.Start)/1e6)
+	if e.text != "" {
+		return at + e.text
+	}
+	var r *record
+	if r = w.ledger.record(e.rec); r == nil {
+		return at + "?"
+	}
+	to := e.dst.String()
+	if h := w.byAddr[e.dst]; h != nil {
+		to = h.Name()
+	}
+	from := "forger"
+	if r.from != nil {
+		from = r.from.Name()
+	}
+	s := fmt.Sprintf("%s%-4v #%d %s>%s %s", at, e.what, e.rec, from, to, r.line())
+	if e.what == sim.Lost {
+		s += fmt.Sprintf(" (%v)", e.why)
+	}
+	if e.marks != 0 {
+		s += " [" + e.marks.String()[1:] + "]"
+	}
+	return s
+}
+
+func (r *record) line() string {
+	s := r.reading.String()
+	if r.op != nil {
+		s += fmt.Sprintf(" = #%d", r.op.ID)
+	}
+	return s
+}
+
+// Tail is the last n lines of the trace.
+func (w *World) Tail(n int) string {
+	s := ""
+	for i := max(0, w.logged-n, w.logged-logLen); i < w.logged; i++ {
+		s += w.line(&w.log[i%logLen]) + "\n"
+	}
+	return s
+}
+
+// Hash digests the run.
+func (w *World) Hash() uint64 { return w.Net.Hash() }

@@ -1,0 +1,667 @@
+package udp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+)
+
+// inject replaces the outcome of sends of c.
+func inject(c *Conn, f func(n int) (int, syscall.Errno)) { directOf(c).inject = f }
+
+func directOf(c *Conn) *direct {
+	if s, ok := c.io.(*several); ok {
+		return s.direct
+	}
+	return c.io.(*direct)
+}
+
+// script makes an injection of the outcomes given, one for each call; then the
+// kernel decides again.
+func script(out ...syscall.Errno) func(int) (int, syscall.Errno) {
+	return func(n int) (int, syscall.Errno) {
+		if len(out) == 0 {
+			return n, 0
+		}
+		e := out[0]
+		out = out[1:]
+		return n, e
+	}
+}
+
+func needGSO(t *testing.T, c *Conn) {
+	t.Helper()
+	if i := c.Info(); !i.GSO.On {
+		t.Skip(i.GSO.Why)
+	}
+}
+
+// GSO is switched off for one destination on EIO, EINVAL or EMSGSIZE,
+// and nothing is lost.
+func TestFallbackForOneDestination(t *testing.T) {
+	for _, e := range []syscall.Errno{unix.EIO, unix.EINVAL, unix.EMSGSIZE} {
+		for _, batch := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/batch %v", e, batch), func(t *testing.T) {
+				a := open(t, loopback4, Config{})
+				needGSO(t, a)
+				b := open(t, loopback4, Config{})
+				other := open(t, netip.MustParseAddr("127.0.0.2"), Config{})
+				fail := script(e)
+				if e == unix.EMSGSIZE {
+					fail = script(e, e) // the first might be of an earlier packet
+				}
+				inject(a, fail)
+				d := train(b, 1, 6500, 100)
+				d.Seg = 200
+				if batch {
+					one := train(b, 2, 10, 0)
+					if n, err := a.SendBatch([]*dgram.Datagram{d, one, d}); n != 3 || err != nil {
+						t.Fatalf("SendBatch = %d, %v", n, err)
+					}
+					ps, _ := receive(t, b, 33+1+33)
+					same(t, ps, slices.Concat(cut(d), cut(one), cut(d)))
+				} else {
+					send(t, a, d)
+					ps, _ := receive(t, b, 33)
+					same(t, ps, cut(d))
+				}
+				// It stays off for b, on whatever port, and on for others.
+				before := a.Stats().Split
+				send(t, a, d)
+				if _, trains := receive(t, b, 33); trains != 33 {
+					t.Errorf("received in %d trains after the fallback", trains)
+				}
+				if n := a.Stats().Split - before; n != 1 {
+					t.Errorf("%d trains split, want 1", n)
+				}
+				d.Remote = other.LocalAddr()
+				send(t, a, d)
+				if _, trains := receive(t, other, 33); trains != 1 {
+					t.Errorf("another destination received %d trains, want 1", trains)
+				}
+				i := a.Info()
+				if !i.GSO.On || !strings.Contains(i.GSO.Why, "127.0.0.1: "+e.Error()) {
+					t.Errorf("Info: GSO %+v", i.GSO)
+				}
+				if st := a.Stats(); st.Fallbacks != 1 || st.SendTooBig+st.SendLost != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		}
+	}
+}
+
+// T34: what switched GSO off may be over, or have been forged: it is tried again, for one
+// destination as for all, and goes off again if it still fails.
+func TestFallbackIsNotForGood(t *testing.T) {
+	var told []Feature
+	a := open(t, loopback4, Config{GSOChanged: func(f Feature) { told = append(told, f) }})
+	needGSO(t, a)
+	b := open(t, loopback4, Config{})
+	d := train(b, 1, 400, 100)
+	arrives := func(want int) {
+		t.Helper()
+		send(t, a, d)
+		ps, trains := receive(t, b, 4)
+		if same(t, ps, cut(d)); trains != want {
+			t.Fatalf("received in %d trains, want %d", trains, want)
+		}
+	}
+	inject(a, script(unix.EMSGSIZE, unix.EMSGSIZE))
+	arrives(4)
+	for range retryTrains {
+		arrives(4)
+	}
+	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" {
+		t.Errorf("%+v", i.GSO)
+	}
+	arrives(1)
+	if len(told) != 2 || !told[0].On || told[0].Why == "" || told[1] != a.Info().GSO {
+		t.Errorf("told of %+v", told)
+	}
+	inject(a, script(unix.EIO))
+	arrives(4) // and nothing is lost
+	arrives(4)
+	if i, st := a.Info(), a.Stats(); i.GSO.Why == "" || st.Fallbacks != 2 || st.SendTooBig+st.SendLost != 0 {
+		t.Errorf("%+v, %+v", i.GSO, st)
+	}
+	io := directOf(a)
+	for i := range maxNoGSO {
+		io.switchOff(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), unix.EIO)
+	}
+	if i := a.Info(); i.GSO.On || told[len(told)-1] != i.GSO {
+		t.Fatalf("%+v, told of %+v", i.GSO, told)
+	}
+	io.rest = 2
+	arrives(4)
+	arrives(4)
+	arrives(1)
+	if i := a.Info(); !i.GSO.On || i.GSO.Why != "" || told[len(told)-1] != i.GSO {
+		t.Errorf("%+v, told of %+v", i.GSO, told)
+	}
+}
+
+func TestFallbackForAll(t *testing.T) {
+	a := open(t, loopback4, Config{})
+	needGSO(t, a)
+	for i := range maxNoGSO + 1 {
+		b := open(t, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), Config{})
+		inject(a, script(unix.EIO))
+		d := train(b, 1, 400, 100+4*(i%2)) // never a size of the socket's own
+		send(t, a, d)
+		ps, _ := receive(t, b, 4)
+		same(t, ps, cut(d))
+		if on := a.Info().GSO.On; on != (i < maxNoGSO) {
+			t.Fatalf("GSO on = %v after %d destinations", on, i+1)
+		}
+	}
+	b := open(t, loopback4, Config{})
+	send(t, a, train(b, 1, 400, 100))
+	if _, trains := receive(t, b, 4); trains != 4 {
+		t.Errorf("received in %d trains", trains)
+	}
+	if i := a.Info(); i.GSO.Why == "" || strings.Contains(i.Method, "UDP_SEGMENT") {
+		t.Errorf("%+v", i)
+	}
+}
+
+// A segment size that keeps coming back becomes the socket's own; other sizes and
+// datagrams beyond it still arrive as they were cut.
+func TestSegmentSizeSticks(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch %v", batch), func(t *testing.T) {
+			a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+			needGSO(t, a)
+			through := func(n, seg int) {
+				t.Helper()
+				ds := []*dgram.Datagram{train(b, 1, n, seg)}
+				want := cut(ds[0])
+				if batch {
+					ds = append(ds, train(b, 2, n, seg))
+					want = append(want, cut(ds[1])...)
+				}
+				if k, err := a.SendBatch(ds); err != nil || k != len(ds) {
+					t.Fatalf("SendBatch: %d, %v", k, err)
+				}
+				ps, _ := receive(t, b, len(want))
+				same(t, ps, want)
+			}
+			s := &directOf(a).socks[0]
+			for range stickAfter {
+				through(400, 100)
+			}
+			for range stickAfter {
+				d := train(b, 1, 400, 100)
+				send(t, a, d)
+				ps, _ := receive(t, b, 4)
+				same(t, ps, cut(d))
+			}
+			if s.seg != 100 {
+				t.Fatalf("the socket has segment size %d", s.seg)
+			}
+			for _, n := range []int{40, 100, 101, 300} {
+				through(n, n) // one datagram each
+			}
+			through(350, 100)
+			through(500, 60)
+			through(500, 300)
+
+			// A socket whose own size makes trouble loses it, and nothing else.
+			inject(a, script(unix.EINVAL))
+			through(40, 40)
+			if s.seg != 0 {
+				t.Errorf("segment size %d after EINVAL", s.seg)
+			}
+			inject(a, nil)
+			for range 2 * stickAfter {
+				through(400, 100)
+			}
+			if s.seg != 0 {
+				t.Errorf("segment size %d again", s.seg)
+			}
+			// The trouble may have passed: then it has one again.
+			back := func() {
+				t.Helper()
+				for range retryTrains + stickAfter {
+					d := train(b, 1, 400, 100)
+					send(t, a, d)
+					ps, _ := receive(t, b, 4)
+					same(t, ps, cut(d))
+				}
+				if s.seg != 100 {
+					t.Errorf("segment size %d long after the trouble", s.seg)
+				}
+			}
+			back()
+			if s.stick(1 << 17) {
+				t.Fatal("a segment longer than a datagram")
+			}
+			if !s.stick(0) {
+				t.Fatal("the size cannot be taken away")
+			}
+			back()
+			if st := a.Stats(); st.Fallbacks+st.SendTooBig+st.SendLost != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// What does not fit without GSO either is not GSO's fault.
+func TestTooBigIsNoFallback(t *testing.T) {
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+	needGSO(t, a)
+	inject(a, func(n int) (int, syscall.Errno) { return n, unix.EMSGSIZE })
+	if err := a.Send(train(b, 1, 400, 100)); err != unix.EMSGSIZE {
+		t.Fatalf("Send: %v, want EMSGSIZE", err)
+	}
+	inject(a, nil)
+	send(t, a, train(b, 1, 400, 100))
+	if _, trains := receive(t, b, 4); trains != 1 {
+		t.Errorf("received in %d trains", trains)
+	}
+	if st := a.Stats(); st.Fallbacks != 0 || st.SendTooBig != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// EAGAIN keeps the train, whole or what is left of it.
+func TestAgainKeepsTheTrain(t *testing.T) {
+	for _, cfg := range []Config{{}, {GSO: Off}} {
+		t.Run(cfg.GSO.String(), func(t *testing.T) {
+			a, b := open(t, loopback4, cfg), open(t, loopback4, Config{})
+			d := train(b, 1, 150*10+3, 10)
+			want := cut(d)
+			// At most 7 datagrams a call, and no room after each other call.
+			call := 0
+			inject(a, func(n int) (int, syscall.Errno) {
+				if call++; call%2 == 1 {
+					return n, unix.EAGAIN
+				}
+				return min(n, 7), 0
+			})
+			again := 0
+			for {
+				err := a.Send(d)
+				if err == nil {
+					break
+				}
+				if err != dgram.ErrNoRoom {
+					t.Fatal(err)
+				}
+				if again++; again > 1000 {
+					t.Fatal("no progress")
+				}
+			}
+			ps, _ := receive(t, b, len(want))
+			same(t, ps, want)
+			empty(t, b)
+			if st := a.Stats(); st.SendAgain != uint64(again) || st.SendTrains != 1 || st.SendLost != 0 {
+				t.Errorf("%d times again; %+v", again, st)
+			}
+		})
+	}
+}
+
+func TestAgainStopsABatch(t *testing.T) {
+	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
+	var ds []*dgram.Datagram
+	var want [][]byte
+	for i := range 10 {
+		ds = append(ds, train(b, i, 30, 10))
+		want = append(want, cut(ds[i])...)
+	}
+	call := 0
+	inject(a, func(n int) (int, syscall.Errno) {
+		if call++; call%2 == 0 {
+			return n, unix.EAGAIN
+		}
+		return min(n, 3), 0
+	})
+	var ns []int
+	for len(ds) > 0 {
+		n, err := a.SendBatch(ds)
+		if err != nil && err != dgram.ErrNoRoom || len(ns) > 10 {
+			t.Fatal(n, err)
+		}
+		ns = append(ns, n)
+		ds = ds[n:]
+	}
+	if !slices.Equal(ns, []int{3, 3, 3, 1}) {
+		t.Errorf("sent %v", ns)
+	}
+	ps, _ := receive(t, b, len(want))
+	same(t, ps, want)
+}
+
+// F23: a full device queue and a firewall lose what they refuse, not the rest.
+func TestRefusedIsLostAlone(t *testing.T) {
+	for _, e := range []syscall.Errno{unix.ENOBUFS, unix.EPERM} {
+		t.Run(e.Error(), func(t *testing.T) {
+			a, b := open(t, loopback4, Config{GSO: Off}), open(t, loopback4, Config{})
+			call := 0
+			inject(a, func(n int) (int, syscall.Errno) {
+				if call++; call == 2 {
+					return n, e
+				}
+				return min(n, 2), 0
+			})
+			d := train(b, 1, 50, 10)
+			if err := a.Send(d); err != e {
+				t.Errorf("Send: %v, want %v", err, e)
+			}
+			want := cut(d)
+			ps, _ := receive(t, b, 4)
+			same(t, ps, slices.Delete(want, 2, 3))
+
+			inject(a, script(0, e))
+			ds := []*dgram.Datagram{train(b, 1, 10, 0), train(b, 2, 10, 0)}
+			inject(a, script(e))
+			if n, err := a.SendBatch(ds); n != 0 || err != e {
+				t.Errorf("SendBatch = %d, %v, want 0, %v", n, err, e)
+			}
+			st := a.Stats()
+			if st.SendNoBufs+st.SendLost != 2 || (e == unix.ENOBUFS) != (st.SendNoBufs == 2) {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// An error that an earlier packet left behind on the socket is not this one's.
+func TestPendingErrorIsNotOurs(t *testing.T) {
+	for _, ip := range families(t) {
+		for _, batch := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/batch %v", ip, batch), func(t *testing.T) {
+				a, b, dead := open(t, ip, Config{}), open(t, ip, Config{}), open(t, ip, Config{})
+				_ = dead.Close()
+				for i := range 20 {
+					// The ICMP message is there when the first Send returns.
+					send(t, a, train(dead, i, 10, 0))
+					var err error
+					if d := train(b, i, 300, 100); batch {
+						_, err = a.SendBatch([]*dgram.Datagram{d, d})
+					} else {
+						err = a.Send(d)
+					}
+					if err != nil {
+						t.Fatalf("Send to a living peer: %v", err)
+					}
+				}
+				n := 60
+				if batch {
+					n *= 2
+				}
+				receive(t, b, n)
+				// Nor does it come out of Recv.
+				send(t, a, train(dead, 0, 10, 0))
+				empty(t, a)
+				if st := a.Stats(); st.Pending != 21 || st.SendLost != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		}
+	}
+}
+
+// F11, T34: evidence says where to, from which path, and quotes the packet.
+func TestEvidenceOfAClosedPort(t *testing.T) {
+	for _, ip := range families(t) {
+		for _, k := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%v/%d paths", ip, k), func(t *testing.T) {
+				a := open(t, ip, Config{Paths: k})
+				dead := []*Conn{open(t, ip, Config{}), open(t, ip, Config{})}
+				for _, d := range dead {
+					_ = d.Close()
+				}
+				if a.NextError(new(Evidence)) {
+					t.Fatal("evidence of nothing")
+				}
+				for i, c := range dead {
+					d := train(c, i, 100, 0)
+					d.Path = (k - 1) * i
+					send(t, a, d)
+				}
+				// It ends a Wait.
+				start := time.Now()
+				if err := a.Wait(deadline()); err != nil || time.Since(start) >= tooLong {
+					t.Fatalf("Wait: %v", err)
+				}
+				empty(t, a)
+				var got []Evidence
+				n := a.Errors(func(e *Evidence) {
+					c := *e
+					c.Payload = bytes.Clone(e.Payload)
+					got = append(got, c)
+				})
+				if n != 2 || len(got) != 2 {
+					t.Fatalf("Errors = %d, %+v", n, got)
+				}
+				slices.SortFunc(got, func(x, y Evidence) int { return int(x.Payload[0]) - int(y.Payload[0]) })
+				for i, e := range got {
+					want := Evidence{
+						Remote: dead[i].LocalAddr(), Path: (k - 1) * i, Errno: unix.ECONNREFUSED,
+						Origin: OriginICMP, Type: 3, Code: 3, Offender: ip,
+					}
+					if ip.Is6() {
+						want.Origin, want.Type, want.Code = OriginICMP6, 1, 4
+					}
+					if !bytes.HasPrefix(pattern(i, 100), e.Payload) || len(e.Payload) < 8 {
+						t.Errorf("quotes %d bytes %x", len(e.Payload), e.Payload)
+					}
+					e.Payload = nil
+					if e.Remote != want.Remote || e.Path != want.Path || e.Errno != want.Errno || e.Origin != want.Origin ||
+						e.Type != want.Type || e.Code != want.Code || e.Offender != want.Offender || e.MTU != 0 {
+						t.Errorf("evidence %+v, want %+v", e, want)
+					}
+				}
+				if st := a.Stats(); st.Evidence != 2 || st.EvidenceLost != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		}
+	}
+}
+
+// Evidence that nobody takes does not keep Wait from waiting.
+func TestEvidenceNobodyWants(t *testing.T) {
+	for _, k := range []int{1, 3} {
+		a, dead := open(t, loopback4, Config{Paths: k}), open(t, loopback4, Config{})
+		_ = dead.Close()
+		for range 5 {
+			send(t, a, train(dead, 0, 100, 0))
+		}
+		slept := false
+		for range 100 { // on a busy host a Wait that was woken may return late, too
+			end := time.Now().Add(2 * time.Millisecond)
+			if err := a.Wait(end); err != nil {
+				t.Fatal(err)
+			}
+			if slept = !time.Now().Before(end); slept && a.Stats().EvidenceLost > 0 {
+				break
+			}
+			empty(t, a)
+		}
+		if !slept {
+			t.Errorf("%d paths: Wait does not sleep", k)
+		}
+		if n := a.Stats().EvidenceLost; n != 5 {
+			t.Errorf("%d paths: EvidenceLost = %d, want 5", k, n)
+		}
+	}
+}
+
+func TestEvidenceTooBigHere(t *testing.T) {
+	a, b := open(t, loopback6, Config{}), open(t, loopback6, Config{})
+	d := train(b, 1, dgram.MaxTrain, 0)
+	if err := a.Send(d); err != unix.EMSGSIZE {
+		t.Fatalf("Send: %v, want EMSGSIZE", err)
+	}
+	var e Evidence
+	for a.NextError(&e) {
+		if e.Errno != unix.EMSGSIZE || e.Origin != OriginLocal || e.MTU < 1280 || e.Remote != b.LocalAddr() {
+			t.Errorf("%+v", e)
+		}
+	}
+	if st := a.Stats(); st.Evidence == 0 || st.SendTooBig != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// F24: what the kernel drops for lack of buffer is counted. And the buffer holds
+// at least what Usable promises.
+func TestKernelDrops(t *testing.T) {
+	for _, size := range []int{1, 68, 1400, 4200, 8300} {
+		a := open(t, loopback4, Config{GSO: Off})
+		b := open(t, loopback4, Config{RecvBuf: 200_000, GRO: Off, Paths: 2})
+		usable := b.Info().RecvBuf.Usable(size)
+		sent := 0
+		d := train(b, 1, size, 0)
+		for sent*size <= 2*200_000 && sent < 2000 || sent < 10 {
+			send(t, a, d)
+			sent++
+		}
+		g := slab()
+		got := 0
+		for ok := true; ok; {
+			var err error
+			if ok, err = b.Recv(g); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				got++
+			}
+		}
+		if drops := b.Stats().KernelDrops; got == sent || drops != uint64(sent-got) {
+			t.Errorf("size %d: sent %d, received %d, KernelDrops = %d", size, sent, got, drops)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if drops := b.Stats().KernelDrops; drops != uint64(sent-got) {
+			t.Errorf("size %d: KernelDrops = %d after Close, %d dropped", size, drops, sent-got)
+		}
+		t.Logf("size %d: buffer %d held %d bytes, Usable says %d", size, b.Info().RecvBuf.Got, got*size, usable)
+		if got*size < usable || usable == 0 {
+			t.Errorf("size %d: the buffer held %d bytes, Usable promised %d", size, got*size, usable)
+		}
+	}
+}
+
+func TestUsable(t *testing.T) {
+	b := Buffer{Got: 1 << 20}
+	if b.Usable(0) != 0 || (Buffer{}).Usable(100) != 0 {
+		t.Error("something of nothing")
+	}
+	if n := b.Usable(1100); n < 1<<18 || n > 1<<20 {
+		t.Errorf("Usable(1100) = %d of %d", n, b.Got)
+	}
+	// 256 and 2048 bytes for each, in three quarters of the buffer.
+	if n, want := b.Usable(1100), (1<<20-1<<18)/(256+2048)*1100; n != want {
+		t.Errorf("Usable(1100) = %d of %d, want %d", n, b.Got, want)
+	}
+}
+
+func TestPortsByteOrder(t *testing.T) {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], htons(0x1234))
+	if b != [2]byte{0x12, 0x34} || ntohs(htons(0x1234)) != 0x1234 {
+		t.Errorf("htons writes %x", b)
+	}
+}
+
+func TestSendRecvNoAllocs(t *testing.T) {
+	for _, ip := range families(t) {
+		for _, k := range kinds[:4] {
+			for _, paths := range []int{1, 3} {
+				cfg := k.cfg
+				cfg.Paths = paths
+				a, b := open(t, ip, cfg), open(t, ip, cfg)
+				one, many := train(b, 1, 100, 0), train(b, 2, 64*100, 100)
+				many.TOS = dgram.ECT0
+				to2 := train(b, 3, 100, 0)
+				to2.Remote = addrOf(b, paths-1)
+				batch := []*dgram.Datagram{one, to2, one, to2}
+				d := slab()
+				var e Evidence
+				fatal := false
+				n := testing.AllocsPerRun(50, func() {
+					fatal = fatal || a.Send(one) != nil || a.Send(many) != nil || a.Send(to2) != nil
+					_, err := a.SendBatch(batch)
+					fatal = fatal || err != nil || a.NextError(&e)
+					fatal = fatal || b.Wait(time.Time{}) != nil
+					for want := 1 + 64 + 1 + 4; want > 0; want -= d.Segments() {
+						for ok := false; !ok; {
+							ok, err = b.Recv(d)
+							fatal = fatal || err != nil
+						}
+					}
+					ok, err := b.Recv(d) // empty
+					fatal = fatal || ok || err != nil
+				})
+				if fatal || n != 0 {
+					t.Errorf("%v/%s/%d paths: %v allocations, failed: %v", ip, k.name, paths, n, fatal)
+				}
+			}
+		}
+	}
+}
+
+// Parking must not allocate either: SRead does it all the time.
+func TestWaitNoAllocs(t *testing.T) {
+	c := open(t, loopback4, Config{})
+	if n := testing.AllocsPerRun(20, func() { _ = c.Wait(time.Now().Add(100 * time.Microsecond)) }); n != 0 {
+		t.Errorf("Wait allocates %v times", n)
+	}
+}
+
+// The kernel is trusted, yet nothing it could write makes us read past the end.
+func FuzzControl(f *testing.F) {
+	var b [sendCtl]byte
+	var m unix.Msghdr
+	(&direct{}).compose(&m, b[:], 1400, 2)
+	f.Add(b[:m.Controllen])
+	f.Fuzz(func(t *testing.T, in []byte) {
+		buf := make([]uint64, (len(in)+7)/8+1) // aligned as the kernel's
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), len(in))
+		copy(raw, in)
+		control(raw)
+		var e Evidence
+		(&direct{}).extended(raw, &e)
+	})
+}
+
+func TestControlDecodes(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		var b [sendCtl]byte
+		var m unix.Msghdr
+		(&direct{v6: v6}).compose(&m, b[:], 1400, 0x2e)
+		// The same bytes mean the same on the way back: UDP_GRO is
+		// UDP_SEGMENT plus one.
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+		h.Type = unix.UDP_GRO
+		c := control(b[:m.Controllen])
+		if c.seg != 1400 || c.tos != 0x2e {
+			t.Errorf("v6 %v: %+v", v6, c)
+		}
+	}
+}
+
+func TestZoneUnknown(t *testing.T) {
+	a := open(t, loopback6, Config{})
+	d := &dgram.Datagram{Data: []byte{1}, Remote: netip.MustParseAddrPort("[fe80::1%nosuch]:9")}
+	if err := a.Send(d); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("Send: %v, want ENODEV", err)
+	}
+}

@@ -1,0 +1,318 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+)
+
+func deadline() time.Time { return time.Now().Add(tooLong) }
+
+// eachWaiter runs a test for each way to wait: backends, one path or several.
+func eachWaiter(t *testing.T, f func(t *testing.T, cfg Config)) {
+	for _, b := range backends {
+		for _, k := range []int{1, 3} {
+			if b.cfg.Portable && !b.cfg.readers && k > 1 {
+				continue // that is the readers again
+			}
+			t.Run(fmt.Sprintf("%s/%d paths", b.name, k), func(t *testing.T) {
+				cfg := b.cfg
+				cfg.Paths = k
+				f(t, cfg)
+			})
+		}
+	}
+}
+
+// soon fails the test if f does not return.
+func soon(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(tooLong):
+		t.Fatalf("%s does not return", what)
+	}
+}
+
+func TestWaitSeesWhatIsThere(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
+		// Several rounds, with Recv in between or not: an event is seen for as
+		// long as there is something.
+		for i := range 20 {
+			d := train(b, i, 10, 0)
+			d.Remote = addrOf(b, i%cfg.Paths)
+			send(t, a, d)
+			for range 2 {
+				if err := b.Wait(deadline()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			receive(t, b, 1)
+		}
+	})
+}
+
+func TestWaitDeadline(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		c := open(t, loopback4, cfg)
+		for range 3 {
+			end := time.Now().Add(5 * time.Millisecond)
+			if err := c.Wait(end); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().Before(end) {
+				t.Error("Wait ended early")
+			}
+		}
+		soon(t, "Wait past its deadline", func() { _ = c.Wait(time.Now().Add(-time.Second)) })
+		// A deadline that has passed does not spoil what follows.
+		send(t, c, train(c, 0, 10, 0))
+		if err := c.Wait(deadline()); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, c, 1)
+	})
+}
+
+func TestWakeBeforeWait(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		c := open(t, loopback4, cfg)
+		for range 10 {
+			c.Wake()
+			soon(t, "Wait", func() {
+				if err := c.Wait(time.Time{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		// It counts once.
+		c.Wake()
+		c.Wake()
+		_ = c.Wait(time.Time{})
+		end := time.Now().Add(5 * time.Millisecond)
+		_ = c.Wait(end)
+		if time.Now().Before(end) {
+			t.Error("two Wakes ended two Waits")
+		}
+	})
+}
+
+// No Wake is lost, whenever it comes: each round has one Wait and one Wake.
+func TestWakeDuringWait(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		c := open(t, loopback4, cfg)
+		back := make(chan struct{})
+		go func() {
+			defer close(back)
+			for range 2000 {
+				if err := c.Wait(time.Time{}); err != nil {
+					t.Error(err)
+				}
+				back <- struct{}{}
+			}
+		}()
+		for i := range 2000 {
+			if i%3 == 0 {
+				time.Sleep(time.Microsecond) // let it park sometimes
+			}
+			c.Wake()
+			select {
+			case <-back:
+			case <-time.After(tooLong):
+				t.Fatal("a Wake was lost")
+			}
+		}
+		<-back
+	})
+}
+
+// No datagram is slept through, with a Wake thrown in now and then.
+func TestWaitPingPong(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		const rounds = 1000
+		a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
+		var wg sync.WaitGroup
+		play := func(c, peer *Conn, first bool) {
+			defer wg.Done()
+			d, out := slab(), train(peer, 0, 10, 0)
+			for i := 0; i < rounds; {
+				if first {
+					out.Remote, out.Path = addrOf(peer, i%cfg.Paths), i%cfg.Paths
+					send(t, c, out)
+					first = false
+				}
+				ok, err := c.Recv(d)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					i++
+					first = true
+					continue
+				}
+				if i%7 == 0 {
+					peer.Wake()
+				}
+				end := deadline()
+				if err := c.Wait(end); err != nil || time.Now().After(end) {
+					t.Errorf("round %d: Wait: %v", i, err)
+					return
+				}
+			}
+			if first { // the last answer
+				send(t, c, out)
+			}
+		}
+		wg.Add(2)
+		go play(a, b, true)
+		go play(b, a, false)
+		wg.Wait()
+	})
+}
+
+func TestCloseEndsWait(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		for i := range 50 {
+			c := open(t, loopback4, cfg)
+			got := make(chan error)
+			go func() {
+				for {
+					if err := c.Wait(time.Time{}); err != nil {
+						got <- err
+						return
+					}
+				}
+			}()
+			if i%2 == 0 {
+				time.Sleep(time.Microsecond)
+			}
+			soon(t, "Close", func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := <-got; !errors.Is(err, net.ErrClosed) {
+				t.Fatalf("Wait: %v, want net.ErrClosed", err)
+			}
+		}
+	})
+}
+
+// Everything that may run side by side does, and Close comes in between. The
+// numbers of the descriptors are used again at once by other Conns, so a call
+// on a closed one would hit a stranger.
+func TestCloseRace(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		peer := open(t, loopback4, cfg)
+		for range 30 {
+			c := open(t, loopback4, cfg)
+			var wg sync.WaitGroup
+			run := func(f func() error) {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					for {
+						if err := f(); errors.Is(err, net.ErrClosed) {
+							return
+						} else if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}()
+			}
+			d, out := slab(), train(peer, 0, 300, 100)
+			var e Evidence
+			sent := 0
+			enough := make(chan struct{})
+			run(func() error { // the one who owns Recv and Send
+				if _, err := c.Recv(d); err != nil {
+					return err
+				}
+				c.NextError(&e)
+				_ = c.Stats()
+				if sent++; sent == 20 {
+					close(enough)
+				}
+				err := c.Send(out)
+				if err == dgram.ErrNoRoom {
+					err = nil
+				}
+				return err
+			})
+			run(func() error { return c.Wait(time.Now().Add(time.Millisecond)) })
+			run(func() error { return c.WaitWritable(cfg.Paths-1, time.Now().Add(time.Millisecond)) })
+			stop := make(chan struct{})
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						c.Wake()
+						_ = c.Info()
+						_, _ = c.RouteMTU(loopback4)
+					}
+				}
+			}()
+			<-enough
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			close(stop)
+			wg.Wait()
+		}
+	})
+}
+
+func TestWaitWritableAtOnce(t *testing.T) {
+	eachWaiter(t, func(t *testing.T, cfg Config) {
+		c := open(t, loopback4, cfg)
+		for p := range cfg.Paths {
+			soon(t, "WaitWritable", func() {
+				if err := c.WaitWritable(p, time.Time{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+func TestGateDrain(t *testing.T) {
+	g := gate{idle: make(chan struct{}, 1)}
+	for range 2 {
+		if !g.enter() {
+			t.Fatal("an open gate refuses")
+		}
+	}
+	if !g.shut() {
+		t.Fatal("shut says the gate was shut already")
+	}
+	if g.enter() || g.shut() {
+		t.Fatal("a shut gate lets in")
+	}
+	done := make(chan struct{})
+	go func() { g.drain(); close(done) }()
+	g.leave()
+	if g.enter() {
+		t.Fatal("a shut gate lets in")
+	}
+	select {
+	case <-done:
+		t.Fatal("drain did not wait for the last call")
+	default:
+	}
+	g.leave()
+	<-done
+}

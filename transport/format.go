@@ -1,0 +1,55 @@
+package transport
+
+import (
+	"github.com/uetkit/uetkit/internal/dgram"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A format holds what all packets of a FEP have in common: their traffic classes, and their
+// lengths beyond the payload, in bytes.
+type format struct {
+	crcOnly  bool              // no head, and the trailer is a CRC
+	trims    bool              // Config.Trimming
+	sprays   bool              // several Config.Paths
+	tos      [numClasses]uint8 // by class
+	head     int               // in front of the PDS header
+	trailer  int               // behind the payload: CRC or ICV
+	wrap     int               // head and trailer
+	overhead int               // nominal bytes per packet beyond the UDP payload
+	reqLen   int               // a request without payload
+	ackLen   int               // an ACK with its response
+}
+
+func (m *format) init(cfg *Config) {
+	switch {
+	case cfg.TSS != nil:
+		m.head, m.trailer = cfg.TSS.HeaderLen(), wire.ICVLen
+	case !cfg.NoCRC:
+		m.trailer, m.crcOnly = wire.CRCLen, true
+	}
+	m.trims, m.sprays = cfg.Trimming, len(cfg.Paths) > 1
+	m.wrap = m.head + m.trailer
+	m.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size
+	m.ackLen = wire.AckCCLen + wire.RspLen + m.wrap
+	m.reqLen = wire.ReqLen + wire.ReqStdLen + m.wrap
+	for i := range m.tos {
+		m.tos[i] = cfg.DSCP<<2 | dgram.ECT0
+	}
+	if !cfg.Trimming {
+		return
+	}
+	c := &cfg.Classes
+	m.tos[classCtl] = c.Control<<2 | dgram.ECT0
+	if cfg.TSS == nil {
+		m.tos[classNew], m.tos[classAgain] = c.Trimmable<<2|dgram.ECT0, c.TrimmableRTX<<2|dgram.ECT0
+	}
+}
+
+// The classes of what is sent. With Config.Trimming each has a code point of its
+// own, without they are the same.
+const (
+	classNew   = iota // data for the first time, and PROBEs
+	classAgain        // data again
+	classCtl          // everything else
+	numClasses
+)

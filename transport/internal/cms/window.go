@@ -1,0 +1,574 @@
+package cms
+
+import (
+	"math"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+)
+
+// Constants of NSCC (UE 3.6.13, Table 3-76). Those marked † are known from the
+// specification authors' simulator only.
+const (
+	refBDP   = 150_000               // bytes: 100 Gb/s · 12 µs, where scaling a and b are 1
+	refDelay = 12 * time.Microsecond // the target_qdelay where scaling b is 1
+
+	propMTU      = 4   // alpha: MTUs per RTT, times a·b, at no delay
+	fairMTU      = 5   // fi †: MTUs per RTT, times a
+	etaPercent   = 15  // eta †: hundredths of an MTU per RTT, times a
+	fastPercent  = 25  // fi_scale †: hundredths of the window per RTT, times a
+	gammaPercent = 80  // gamma †: share of the excess delay that a decrease takes off
+	keepPercent  = 50  // max_md_jump †: the least a decrease leaves
+	qaGate       = 3   // qa_gate †: quick adapt below 1/8 of MaxWnd
+	qaDelay      = 4   // qa_threshold in target_qdelay (tail drop at 5 BDP)
+	fixed        = 16  // fraction bits of fixed point factors
+	percent      = 100 // of the constants above
+)
+
+// Our own. What a test in this package shows is said; the rest is arbitrary.
+const (
+	// zeroPart: a delay is "≈ 0" up to this part of the base RTT. The
+	// simulator's 1 µs is below the noise of any kernel.
+	zeroPart = 10
+	// longRounds round trips in a row, with a window of smallMTU packets or less
+	// and no sample under target for minWindow, say that it is the path that is
+	// long, not our queue. A first sample of farRTT says so at once: few queues
+	// hold that much.
+	longRounds = 8
+	smallMTU   = 4
+	farRTT     = 50 * time.Millisecond
+	// minWindow is half the time for which the least RTT is remembered; a
+	// minimum for life would keep a forged sample or an old route for life. 5 to
+	// 10 s is what BBR uses.
+	minWindow = 5 * time.Second
+	// cutPercent is the least that a decrease takes off, in hundredths. NSCC's
+	// decreases and increases both vanish near the target, and with them the
+	// way to equal shares.
+	cutPercent = 12
+	// lossPart: more than this part of a round lost is congestion whatever the
+	// delay says. Random loss of 5 % stays below it.
+	lossPart = 8
+	// minA, maxA and maxB bound the scaling factors, in hundredths. The RTT of
+	// hosts makes b 12 and the speed that the ceiling stands for makes a 5;
+	// both overshoot when several senders share a slower link.
+	minA, maxA, maxB = 25, 100, 100
+	// undoRounds after a timeout, the one that it was in included, its packets may be
+	// found not to have been lost.
+	undoRounds = 2
+	// cleanRounds without congestion make fast increase free again above the
+	// window at which congestion lost packets.
+	cleanRounds = 64
+	// fullPercent: a queue that stands so much of the longest one is full;
+	// deepestShift: the longest shrinks by 1/64 a round that does not reach it.
+	fullPercent, deepestShift = 88, 6
+)
+
+// A Window is the congestion window of one CCC: NSCC's gate, increases,
+// decreases and quick adapt. Its methods are the congestion control interface
+// that transport/internal/pds declares. Every byte that OnSend counts must leave again
+// by exactly one of OnAck, OnLoss, OnNack and OnGone: an ACK for a packet that
+// was reported lost, and not sent again since, is not news.
+//
+// Increases happen with every ACK, decreases once per round trip, on what the
+// whole round showed. Where it differs from UE 3.6.13, and why:
+//
+//   - The delay that may shrink the window is the least of the last one to two
+//     round trips, not an average (averaging is implementation defined). A queue
+//     delays every packet; a thread that lost its processor delays some.
+//   - base_rtt does not follow the samples below config_base_rtt. A sender that
+//     comes late sees the queue of the others in its minimum, and with a target
+//     above that it starves those who know better (Vegas' old trouble). It
+//     follows them above only when no short round trip was seen for seconds
+//     and next to no window is left (pathLength), or at once from 50 ms on.
+//   - target_qdelay is never below the mean deviation of the samples, which is
+//     what jitter looks like, and larger for small windows, by 7/8 at one packet
+//     and falling with the root of the window: of senders that see the same
+//     queue the one with the larger window yields, so shares become equal.
+//   - On paths that do not mark, M is synthesised: delay over target while our
+//     own window, not the application, fills the path.
+//   - A decrease takes an eighth at least.
+//   - A round that lost packets while a queue stood as long as the longest of the
+//     rounds before, or more than an eighth of a large window, is decreased as
+//     well, and fast increase ends below that window for the next rounds. A
+//     shorter queue did not overflow. Other losses are taken for random: the window
+//     shrinks by the lost bytes only.
+//   - Scaling a and b are at most 1: with RTTs of a host instead of a switch
+//     they would overshoot.
+//   - An ACK without a valid sample lets the window grow, by one MTU per RTT.
+//   - Packets in flight when the window was cut do not cut it again.
+//     A second timeout without any ACK in between leaves one MTU.
+//   - A timeout that turns out to have been about late answers is taken back
+//     (OnSpurious).
+//   - A round without a measurement cuts the window at most once.
+//
+// The link model of the tests shows what each of these is worth; its tables are
+// in testdata.
+type Window struct {
+	// Sending touches the first cache line only; ACKs without trouble touch this one
+	// and the next two (docs/decisions/0011).
+	cwnd     int64
+	inflight int64
+	sinceAR  int64         // bytes sent since OnSend last asked for AR
+	srtt     time.Duration // smoothed RTT, 0 before the first sample
+
+	mtu, ceil  int32 // fixed by New
+	ackTrigger int32 // fixed by New
+	due        int32 // bytes in flight when the round began
+	fastTop    int32 // fast increase ends here
+
+	clean   uint8 // rounds without congestion in a row
+	long    uint8 // rounds in a row that look like a long path
+	rtoRuns uint8 // timeouts since the last ACK of new data, at most 2
+	trimmed uint8 // trigger_qa: rounds yet to be judged for a trimmed packet
+	marks   bool  // fixed by New
+	trims   bool  // fixed by New
+	fast    bool  // fast increase
+	after   bool  // this round follows a cut: its ACKs are of packets sent before
+	full    bool  // this round filled the window
+	marked  bool  // this round saw CE
+	blind   bool  // the round before had no sample
+	undoFor uint8 // rounds in which undo holds
+
+	// The round that runs: until as many bytes left flight as were in flight
+	// when it began, and at least one smoothed RTT.
+	start time.Duration
+	end   time.Duration
+	left  int64 // bytes that left flight since
+	acked int64 // of these
+	lost  int64 // of these
+
+	inc     int64         // increase not yet applied, byte²
+	cfgBase time.Duration // fixed by New
+	top     int32         // cwnd when the round began
+	aimCwnd int32         // what target was made from: cwnd
+
+	rttvar   time.Duration
+	base     time.Duration // base_rtt, at least cfgBase
+	target   time.Duration // target_qdelay of this round
+	aimPath  time.Duration // what target was made from: the path's part
+	least    time.Duration // least RTT of this round and the one before
+	leastCur time.Duration // least RTT of this round
+	minRTT   time.Duration // least RTT of this minWindow and the one before
+	minEnd   time.Duration
+
+	minCur  time.Duration // least RTT of this minWindow
+	longRTT time.Duration // least RTT when the long rounds began
+	lastRTO time.Duration
+	rtoInit time.Duration // fixed by New
+	rtoMax  uint32        // µs; fixed by New
+	undo    int32         // cwnd before a recent timeout, else 0
+	fiCount int32         // bytes in a row without delay
+	deepest int32         // longest standing queue of the last rounds, ns
+
+	scaleA    int32  // scaling a, fixed point; fixed by New
+	prop      int32  // proportional increase at no delay, bytes per RTT; fixed by New
+	targetInv uint32 // 2³²/target, 0: not yet known
+	saved     int32  // cwnd before destination flow control, 0 while that is not in force
+}
+
+// New returns the window of a new CCC.
+func New(cfg Config) *Window {
+	cfg = cfg.withDefaults()
+	w := &Window{
+		mtu:        int32(cfg.MTU),
+		ceil:       int32(cfg.Window),
+		ackTrigger: int32(cfg.AckTrigger),
+		cfgBase:    cfg.BaseRTT,
+		rtoInit:    cfg.RTOInit,
+		rtoMax:     uint32(min(cfg.RTOMax/time.Microsecond, math.MaxUint32)),
+		marks:      cfg.Marks,
+		trims:      cfg.Trims,
+		base:       cfg.BaseRTT,
+	}
+	// Scaling factors, fixed point. MaxWnd is 1.5 BDP.
+	a := int64(cfg.Window) * 2 / 3 << fixed / refBDP
+	a = min(max(a, minA<<fixed/percent), maxA<<fixed/percent)
+	b := min(int64(cfg.BaseRTT)<<fixed/int64(refDelay), maxB<<fixed/percent)
+	w.scaleA = int32(a)
+	w.prop = int32(propMTU * int64(cfg.MTU) * (a * b >> fixed) >> fixed)
+	w.cwnd, w.top, w.fastTop = int64(w.ceil), w.ceil, w.ceil
+	w.retarget()
+	return w
+}
+
+// CanSend reports whether a packet of n nominal bytes may leave now: its own
+// size against the window, and always when nothing is in flight.
+func (w *Window) CanSend(n int) bool {
+	return w.inflight+int64(n) <= w.cwnd || w.inflight == 0
+}
+
+// OnSend counts a packet of n nominal bytes that leaves now, first time or again.
+// It reports whether the packet should ask for an immediate ACK because the window
+// is (nearly) closed or too small for the peer's ACK_Gen_Trigger.
+func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
+	w.inflight += int64(n)
+	w.sinceAR += int64(n)
+	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of room.
+	// While the window is full, that is the last packet that each ACK lets go, and
+	// bursts that once became small would stay small for ever. With half the peer's
+	// own trigger between two ARs they merge again; the rest is acknowledged one round
+	// later. A window below the trigger cannot wait: there every packet asks.
+	//
+	// The first packet asks for a sample before our own queue stands.
+	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && w.sinceAR >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
+		w.sinceAR = 0
+		return true
+	}
+	return false
+}
+
+// OnAck processes an ACK. newly is how many nominal bytes in flight it reports as
+// arrived. rtt is the round trip of the packet it names, less the service time, or not
+// positive without a valid sample. ce is the M flag; pend and restore are the fields
+// rcv_cwnd_pend and rc. The worst a lying peer achieves is a window at its ceiling or of
+// one MTU.
+func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
+	n := int64(newly)
+	if 2*w.inflight >= w.cwnd {
+		w.full = true
+	}
+	w.leave(n)
+	if n > 0 {
+		w.acked += n
+		w.rtoRuns = 0
+	}
+	if ce {
+		w.marked = true
+	}
+	if pend != 0 || restore {
+		w.flowControl(n, int64(pend), restore)
+	}
+	if now >= w.end && w.left >= int64(w.due) {
+		w.round(now)
+	}
+	switch {
+	case rtt <= 0:
+	case w.srtt == 0:
+		w.first(now, rtt)
+	default:
+		w.sample(rtt)
+	}
+	if w.cwnd >= int64(w.ceil) || n == 0 {
+		return
+	}
+	delay := max(rtt-w.base, 0)
+	switch {
+	case ce:
+		// Congestion begins, or paths are unequal: load balancing acts first.
+	case pend != 0:
+		// The receiver is short; no increase.
+	case rtt <= 0:
+		// No packet could be measured, because so many were lost. The specification
+		// waits; this grows by one MTU per round trip.
+		w.inc += int64(w.mtu) * n
+	case delay < w.target:
+		w.increase(n, delay)
+	case w.marks:
+		w.inc += fairMTU * int64(w.mtu) * int64(w.scaleA) >> fixed * n // a queue that drains: fair increase
+	}
+	if w.inc >= w.cwnd*int64(w.mtu) { // an MTU to gain
+		w.apply()
+	}
+}
+
+// OnLoss processes n nominal bytes in flight that are taken for lost, by a timer if rto.
+// The window shrinks by as many (UE 3.6.13 OnInferredLoss): with a full queue, exactly
+// what got through is left. The end of the round decides about more.
+func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
+	w.leave(int64(n))
+	if rto && w.undo == 0 {
+		w.undo, w.undoFor = int32(w.cwnd), undoRounds
+	}
+	if rto {
+		w.timeout(now)
+	}
+	w.lose(int64(n))
+}
+
+// OnSpurious undoes a timeout: the earlier transmission was answered after all, late, as
+// by a busy host. The window is what it was before the timer (RFC 4015).
+func (w *Window) OnSpurious() {
+	if int64(w.undo) > w.cwnd {
+		w.cwnd, w.lost, w.after = int64(w.undo), 0, false
+	}
+	w.undo = 0
+}
+
+// OnNack processes the refusal of a packet of n nominal bytes. trimmed says that a switch
+// cut it, on the last hop or before; without RCCC both count (UE 3.6.13 OnNACK): the
+// window shrinks by the bytes, and the end of the round runs quick adapt. Any other
+// refusal is no congestion.
+func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
+	w.leave(int64(n))
+	if trimmed {
+		w.trimmed = 2 // the round may be about to end
+		w.lose(int64(n))
+	}
+}
+
+// OnGone takes n nominal bytes out of flight. It is no sign of congestion.
+func (w *Window) OnGone(n int) { w.leave(int64(n)) }
+
+// SRTT is the smoothed round trip time, 0 before the first sample.
+func (w *Window) SRTT() time.Duration { return w.srtt }
+
+// MinRTT is the least round trip time of the last seconds, 0 before the first
+// sample.
+func (w *Window) MinRTT() time.Duration { return w.minRTT }
+
+// RTO is the retransmission timeout without back-off: RTOInit before the first
+// sample, then srtt + 4·rttvar (RFC 6298), but at least RTOInit and twice srtt:
+// the last packets of a burst may be acknowledged a round trip late. At most
+// RTOMax.
+func (w *Window) RTO() time.Duration {
+	return min(w.srtt+max(4*w.rttvar, w.rtoInit, w.srtt), time.Duration(w.rtoMax)*time.Microsecond)
+}
+
+// Window is the congestion window in nominal bytes: at least one MTU, at most
+// Config.Window.
+func (w *Window) Window() int { return int(w.cwnd) }
+
+// InFlight is the nominal bytes that were sent and not accounted for since.
+func (w *Window) InFlight() int { return int(w.inflight) }
+
+// leave takes n bytes out of flight.
+func (w *Window) leave(n int64) {
+	w.inflight -= n
+	w.left += n
+	if invariant.On && (n < 0 || w.inflight < 0) {
+		invariant.Check(false, "cms: %d bytes left flight, %d more than were sent", n, -w.inflight)
+	}
+	// A wrong count is healed at rest and not carried for ever.
+	w.inflight = max(w.inflight, 0)
+}
+
+// sample adds one round trip time.
+func (w *Window) sample(rtt time.Duration) {
+	dev := rtt - w.srtt
+	w.srtt += dev >> 3
+	if dev < 0 {
+		dev = -dev
+	}
+	w.rttvar += (dev - w.rttvar) >> 2
+	w.leastCur = min(w.leastCur, rtt)
+	if rtt < w.least {
+		w.least = rtt
+		w.minCur = min(w.minCur, rtt)
+		w.minRTT = min(w.minRTT, rtt)
+		if rtt < w.base {
+			w.base = max(rtt, w.cfgBase)
+		}
+	}
+}
+
+// first adds the first round trip time.
+func (w *Window) first(now, rtt time.Duration) {
+	w.srtt, w.rttvar = rtt, rtt/2
+	w.minRTT, w.minCur, w.minEnd = rtt, rtt, now+minWindow
+	w.least, w.leastCur = rtt, rtt
+	if rtt >= farRTT { // the timeouts before it were wrong
+		w.base, w.cwnd = rtt, int64(w.ceil)
+	}
+	w.retarget()
+	w.begin(now, false)
+}
+
+// noRTT stands for no sample.
+const noRTT = time.Duration(math.MaxInt64)
+
+// begin starts a round.
+func (w *Window) begin(now time.Duration, after bool) {
+	w.start, w.end = now, now+w.srtt
+	w.top, w.due = int32(w.cwnd), int32(w.inflight)
+	w.left, w.acked, w.lost = 0, 0, 0
+	w.after, w.full, w.marked = after, false, false
+}
+
+// round ends a round trip and changes the window by what it showed.
+func (w *Window) round(now time.Duration) {
+	queue := w.least - w.base // the delay that every packet of the round had at least
+	standing := w.least - w.minRTT
+	cut := false
+	if !w.after {
+		// At rest there is nothing to decide.
+		if (w.trimmed > 0 || w.lost > 0 || queue >= w.target) && w.judge(now, queue, standing) {
+			cut = true
+		} else if w.clean++; w.clean >= cleanRounds {
+			w.clean, w.fastTop = 0, w.ceil
+		}
+	}
+	w.deepest = int32(min(max(int64(standing), int64(w.deepest)-int64(w.deepest)>>deepestShift), 1<<31-1))
+	if w.cwnd > smallMTU*int64(w.mtu) || w.marked || w.minRTT < w.base+max(w.cfgBase, w.base/4) {
+		w.long = 0
+	} else {
+		w.pathLength()
+	}
+	// eta is per adjust period of config_base_rtt; a round may be shorter.
+	if w.cwnd == int64(w.ceil) {
+		w.inc = 0
+	} else {
+		w.inc += etaPercent * int64(w.mtu) * int64(w.scaleA) >> fixed / percent * w.cwnd * int64(min(now-w.start, w.cfgBase)) / int64(w.cfgBase)
+		w.apply()
+	}
+	switch {
+	case w.leastCur != noRTT:
+		w.least, w.leastCur, w.blind = w.leastCur, noRTT, false
+	case !w.blind:
+		w.blind = true // use the delay of the round before
+	default:
+		// The last measurement is two rounds old: it changes the window no more.
+		w.least = min(w.base, w.minRTT)
+	}
+	if now >= w.minEnd && !w.blind {
+		w.minRTT, w.minCur = w.minCur, w.least
+		w.minEnd = now + minWindow
+	}
+	if w.trimmed > 0 {
+		w.trimmed--
+	}
+	if w.undo != 0 {
+		if w.undoFor--; w.undoFor == 0 {
+			w.undo = 0
+		}
+	}
+	if w.cwnd != int64(w.aimCwnd) || w.path() != w.aimPath {
+		w.retarget()
+	}
+	w.begin(now, cut)
+}
+
+// judge shrinks the window if the round saw congestion, and reports whether it did. queue
+// is the least delay of the round; standing is the part of it that is not the path.
+func (w *Window) judge(now, queue, standing time.Duration) bool {
+	over := queue >= w.target
+	switch {
+	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
+	case over && (w.marked || w.full && !w.marks):
+		keep := percent - gammaPercent*int64(queue-w.target)/int64(queue)
+		w.cut(int64(w.top) * min(max(keep, keepPercent), percent-cutPercent) / percent)
+	case w.lost > 0 && ((standing > w.base/2 || queue > 0 && standing > w.base/8) && int64(standing)*percent >= int64(w.deepest)*fullPercent || w.cwnd > 64*int64(w.mtu) && w.lost*lossPart > w.acked+w.lost):
+		w.cut(int64(w.top) * (percent - cutPercent) / percent)
+		w.fastTop = int32(w.cwnd)
+	default:
+		return false
+	}
+	return true
+}
+
+// cut shrinks the window to n bytes, unless the losses of the round shrank it further
+// already, and ends fast increase.
+func (w *Window) cut(n int64) {
+	w.cwnd = max(min(n, w.cwnd), int64(w.mtu))
+	w.inc = 0
+	w.fast, w.fiCount, w.clean = false, 0, 0
+}
+
+// pathLength counts rounds in a row with a tiny window and a delay that is steady, above
+// target and without marks. Such a delay is the path, or a queue of others that this
+// window cannot shorten.
+func (w *Window) pathLength() {
+	if off := w.least - w.longRTT; w.long == 0 || off > w.longRTT/8 || off < -w.longRTT/8 {
+		w.long, w.longRTT = 0, w.least
+	}
+	if w.long++; w.long == longRounds {
+		w.base, w.long = w.longRTT, 0
+		w.fastTop = w.ceil // the limit was a mistake
+	}
+}
+
+// path is the part of the target delay that the length of the path adds.
+func (w *Window) path() time.Duration {
+	least := w.cfgBase
+	if w.trims {
+		least -= least / 4
+	}
+	return max(least, w.base/4, w.rttvar)
+}
+
+// retarget computes the target delay. Its root and quotients are expensive, so it runs
+// once per round, and only if path or window changed.
+func (w *Window) retarget() {
+	path := w.path()
+	w.aimPath, w.aimCwnd = path, int32(w.cwnd)
+	w.target = path + path*7/time.Duration(math.Sqrt(float64(64*w.cwnd/int64(w.mtu))))
+	w.targetInv = 0
+}
+
+// increase is fast increase on a path without delay, else proportional increase
+// (UE 3.6.13). delay is less than target.
+func (w *Window) increase(n int64, delay time.Duration) {
+	if delay <= w.base/zeroPart && w.cwnd < int64(w.fastTop) {
+		w.fiCount = int32(min(int64(w.fiCount)+n, maxWindow+1))
+		if w.fast || int64(w.fiCount) > w.cwnd {
+			w.fast = true
+			w.cwnd = min(w.cwnd+n*int64(w.scaleA)*fastPercent/percent>>fixed, int64(w.ceil))
+		}
+	} else {
+		w.fiCount, w.fast = 0, false
+	}
+	if w.targetInv == 0 {
+		w.targetInv = uint32(1 << 32 / int64(w.target))
+	}
+	share := int64(w.target-delay) * int64(w.targetInv) >> (32 - fixed)
+	w.inc += (int64(w.prop) * share >> fixed) * n
+}
+
+// apply moves the collected increase into the window.
+func (w *Window) apply() {
+	w.cwnd = min(w.cwnd+w.inc/w.cwnd, int64(w.ceil))
+	w.inc = 0
+}
+
+// quickAdapt sets the window to what would arrive in one period of base_rtt +
+// target_qdelay at the rate of the round, if that is little (UE 3.6.13). It
+// reports whether it did.
+func (w *Window) quickAdapt(now time.Duration) bool {
+	period, passed := w.base+w.target, now-w.start
+	got := w.acked
+	if passed > period {
+		got = int64(float64(got) * float64(period) / float64(passed))
+	}
+	if got >= int64(w.ceil)>>qaGate || got >= w.cwnd {
+		return false
+	}
+	w.cut(got)
+	return true
+}
+
+// lose shrinks the window by n lost bytes, which have left flight.
+func (w *Window) lose(n int64) {
+	w.lost += n
+	if !w.after {
+		w.cwnd = max(w.cwnd-n, int64(w.mtu))
+	}
+}
+
+// timeout counts a retransmission timeout. The packets of one window time out one by
+// one: those within half an RTO are the same event.
+func (w *Window) timeout(now time.Duration) {
+	if w.rtoRuns != 0 && now-w.lastRTO < w.RTO()/2 {
+		return
+	}
+	w.lastRTO = now
+	if w.rtoRuns < 2 {
+		w.rtoRuns++
+	}
+	if w.rtoRuns == 2 {
+		w.cut(int64(w.mtu))
+		w.begin(now, true)
+	}
+}
+
+// flowControl obeys the receiver: it shrinks the window by pend/128 of the acknowledged
+// bytes, and restores it when the receiver says so.
+func (w *Window) flowControl(n, pend int64, restore bool) {
+	switch {
+	case pend > 0:
+		if w.saved == 0 {
+			w.saved = int32(w.cwnd)
+		}
+		w.cwnd = max(min(w.cwnd, w.inflight)-min(pend, 127)*n>>7, int64(w.mtu))
+	case restore && w.saved > 0:
+		w.cwnd, w.saved = int64(min(w.saved, w.ceil)), 0
+	}
+}

@@ -1,0 +1,310 @@
+package pds
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Closing (UE 3.5.8): only the initiator closes a PDC; a target asks for it.
+
+// Close begins the orderly end of a PDC that this side opened. No new message may start. The
+// owner calls Drained when no message is open any more.
+func (t *Table) Close(now time.Duration, p *PDC) {
+	if p.state == Creating || p.state == Established {
+		p.state = Quiesce
+		t.arm(p, now+1)
+	}
+}
+
+// Drained tells that the owner has no open message on a quiescing PDC.
+func (t *Table) Drained(now time.Duration, p *PDC) {
+	if p.state == Quiesce {
+		p.state = AckWait
+		p.closeIfFinished(now)
+	}
+}
+
+// closeIfFinished moves a closing PDC to its next state when all its packets are finished.
+func (p *PDC) closeIfFinished(now time.Duration) {
+	tx := &p.tx
+	for tx.una != tx.nxt && tx.at(tx.una).state == pktFinished {
+		tx.una++
+	}
+	if tx.lostHint.Before(tx.una) {
+		tx.lostHint = tx.una
+	}
+	if tx.una != tx.nxt {
+		return
+	}
+	p.becomeIdle(now)
+	if p.state != AckWait {
+		return
+	}
+	if p.remoteID == 0 {
+		p.t.closeDone(now, p) // nothing of it ever reached a target
+		return
+	}
+	p.state = CloseAckWait
+	p.closeBy = now + max(p.t.cfg.CloseReqTime, 20*p.rto())
+	p.pushCtl(now, wire.CtlClose)
+	p.t.arm(p, p.closeBy)
+}
+
+// closeRequested handles a target's request to close the PDC.
+func (p *PDC) closeRequested(now time.Duration) {
+	if p.initiator {
+		p.t.Close(now, p)
+		p.wake()
+	}
+}
+
+// ctlAnswered handles the ACK of a control packet that consumed a PSN.
+func (p *PDC) ctlAnswered(c wire.CtlType) {
+	if c == wire.CtlClose && p.state == CloseAckWait {
+		p.t.closeDone(p.lastHeard, p)
+	}
+}
+
+func (t *Table) closeDone(now time.Duration, p *PDC) {
+	t.failPackets(p, Reason{Why: WhyClosed})
+	t.remove(now, p, Reason{Why: WhyClosed})
+}
+
+// idleCloseAt is when an idle PDC closes. An initiator closes after IdleClose. A target asks
+// for the close after twice that: the initiator is dead or has lost its state.
+func (p *PDC) idleCloseAt() time.Duration {
+	switch {
+	case p.state != Creating && p.state != Established || p.tx.una != p.tx.nxt:
+		return never
+	case p.initiator:
+		return p.idleAt + p.t.cfg.IdleClose
+	}
+	return max(p.lastHeard, p.idleAt) + 2*p.t.cfg.IdleClose
+}
+
+func (p *PDC) closeIdle(now time.Duration) time.Duration {
+	t, cfg := p.t, &p.t.cfg
+	switch {
+	case p.initiator && t.owner.Pending(p):
+		return now + cfg.IdleClose
+	case p.initiator:
+		t.Close(now, p)
+		p.wake() // the owner answers with Drained
+		return now + cfg.RTOInit
+	case t.owner.InboundOpen(p):
+		// A PDC with an incomplete message is not idle: PeerTimeout ends it.
+		return now + 2*cfg.IdleClose
+	}
+	p.RequestClose(now)
+	return now + cfg.RTOInit
+}
+
+// drainAt is when the owner of a quiescing PDC is asked whether it is drained: at every look
+// at the PDC.
+func (p *PDC) drainAt() time.Duration {
+	if p.state != Quiesce && p.state != AckWait {
+		return never
+	}
+	return 0
+}
+
+func (p *PDC) drain(now time.Duration) time.Duration {
+	if p.state == AckWait {
+		p.closeIfFinished(now)
+		return never
+	}
+	p.wake()
+	return now + p.t.cfg.RTOInit
+}
+
+// closeAt is when the close that this side asked for has taken too long.
+func (p *PDC) closeAt() time.Duration {
+	switch p.state {
+	case CloseAckWait:
+		return p.closeBy
+	case CloseRequested:
+		return 0 // endClosing extends closeBy while the initiator is heard
+	}
+	return never
+}
+
+func (p *PDC) endClosing(now time.Duration) time.Duration {
+	t, cfg := p.t, &p.t.cfg
+	if p.state == CloseAckWait {
+		t.closeDone(now, p)
+		return never
+	}
+	// The initiator is finishing its messages.
+	if t.owner.InboundOpen(p) {
+		p.closeBy = now + cfg.CloseReqTime
+		return p.closeBy
+	}
+	p.closeBy = max(p.closeBy, p.lastHeard+max(cfg.CloseReqTime, cfg.SuspectTimeout))
+	if now >= p.closeBy {
+		t.fail(now, p, Reason{Why: WhyClosed})
+		return never
+	}
+	return p.closeBy
+}
+
+// resume withdraws the request to close because the initiator sends more. If it saw the
+// request it closes, which is all right too.
+func (p *PDC) resume(now time.Duration) {
+	p.state = Established
+	p.idleAt = now
+}
+
+// RequestClose asks the initiator of a target PDC to close it, by the REQ flag of ACKs and
+// by a CLOSE_REQ, as no ACK may be about to leave.
+func (p *PDC) RequestClose(now time.Duration) {
+	if p.initiator || p.state != Established {
+		return
+	}
+	p.state = CloseRequested
+	p.closeBy = now + max(p.t.cfg.CloseReqTime, p.t.cfg.SuspectTimeout)
+	p.pushCtl(now, wire.CtlCloseReq)
+	p.t.arm(p, p.closeBy)
+}
+
+// ReceiveCP processes a control packet.
+func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
+	t.Stats.CPRx[c.Ctl&15]++
+	if c.Flags&wire.FlagSYN != 0 {
+		// Only NOOP and NEGOTIATION may carry SYN, and this side needs neither to open a
+		// PDC. T28: one NACK per packet.
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID})
+		return
+	}
+	p := t.Lookup(c.DPDCID)
+	if p == nil || in.From.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
+		t.Stats.DropNoPDC++
+		if p != nil {
+			t.guessed(in.Now, in.From)
+		}
+		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
+			// UE 3.5.8: a CLOSE that comes after the PDC was freed gets NACK 0E, which its
+			// sender reads as success.
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
+		}
+		return
+	}
+	if p.who != in.Who && t.foreign(p, in.Who) {
+		return
+	}
+	if p.remoteID == 0 {
+		t.Stats.DropStale++
+		return
+	}
+	switch c.Ctl {
+	case wire.CtlCredit, wire.CtlCreditReq, wire.CtlNegotiation:
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return
+	case wire.CtlClearReq:
+		clear := wire.PSN(c.Payload)
+		if clear.Before(p.tx.una) && p.initiator {
+			p.tx.clearOwed = true
+			p.oweAck()
+		} else if p.initiator {
+			// The PSN is not acknowledged yet: ask what became of it.
+			p.tx.askOwed = p.tx.una != p.tx.nxt
+			p.oweAck()
+		}
+		p.heard(in.Now)
+		return
+	}
+	p.markProven()
+	rx := p.rx
+	if rx == nil {
+		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop {
+			t.Stats.DropStale++
+			return
+		}
+		rx = t.getRx(p)
+	}
+	switch c.Ctl {
+	case wire.CtlAckReq:
+		p.heard(in.Now)
+		t.answerAckReq(in, p, c.PSN)
+	case wire.CtlProbe:
+		p.heard(in.Now)
+		if int(rx.nprobe) == len(rx.probes) {
+			rx.nprobe-- // the new PROBE replaces the last one
+		}
+		rx.probes[rx.nprobe] = probe{c.ProbeOpaque, in.Paused, wire.PSN(c.Payload)}
+		rx.nprobe++
+		rx.note(in.From, in.Path)
+		p.oweAck()
+	case wire.CtlClear:
+		clear := wire.PSN(c.Payload)
+		if clear.After(rx.max) {
+			t.unsent(in.Now, p)
+			return
+		}
+		p.heard(in.Now)
+		p.cleared(in.Now, clear)
+	case wire.CtlNoop, wire.CtlClose, wire.CtlCloseReq:
+		t.receivePSNCtl(in, p, c)
+	}
+}
+
+// receivePSNCtl handles the control packets that consume a PSN.
+func (t *Table) receivePSNCtl(in *Arrival, p *PDC, c *wire.CP) {
+	rx := p.rx
+	d := c.PSN.Sub(wire.PSN(rx.win.Base()))
+	// UE 3.5.8: a CLOSE clears everything, so it is valid even if the window before it is
+	// full.
+	if n := int32(rx.win.Size()); (d >= n || d < -n) && (c.Ctl != wire.CtlClose || c.PSN != rx.max+1) {
+		t.Stats.DropStale++
+		t.guessed(in.Now, in.From)
+		return
+	}
+	p.heard(in.Now)
+	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextNone, SPDCID: p.id, DPDCID: p.remoteID}
+	if c.Ctl == wire.CtlClose {
+		if p.initiator {
+			t.Stats.DropStale++ // only an initiator sends CLOSE
+			return
+		}
+		// A target has at most a CLOSE_REQ outstanding, which this CLOSE grants.
+		if t.owner.InboundOpen(p) {
+			t.fail(in.Now, p, Reason{Why: WhyProtocol})
+			return
+		}
+		// UE 3.5.8: a CLOSE clears everything; the closing ACK's CACK is one
+		// below the CLOSE's PSN, as the reference sends it.
+		ack.CACK, ack.AckPSNOff = c.PSN-1, 1
+		// Only 0-RTT has a floor to announce: in 1-RTT every PDC costs its initiator a round
+		// trip.
+		if t.raiseFloor(p.start); t.zeroRTT() {
+			ack.Flags, ack.EPSN = wire.AckFlagEPSN, wire.PSN(t.floor)
+		}
+		var a [64]byte
+		t.pushLoose(in.From, in.Path, ack.Append(a[:0]))
+		if c.PSN.After(rx.max) {
+			rx.max = c.PSN
+		}
+		t.closeDone(in.Now, p)
+		return
+	}
+	if rx.isEarly(c.PSN) {
+		t.Stats.DropStale++ // an early request has this PSN
+		return
+	}
+	if d >= 0 && rx.win.Set(uint32(c.PSN)) {
+		rx.noteMax(c.PSN)
+		if p.mode == wire.ROD && c.PSN == rx.rodNext {
+			rx.rodPast(c.PSN)
+		}
+		p.advance()
+	} else {
+		t.Stats.RxDup++
+	}
+	ack.CACK = wire.PSN(rx.win.Base()) - 1
+	ack.AckPSNOff = int16(c.PSN.Sub(ack.CACK))
+	var a [64]byte
+	t.pushLoose(in.From, in.Path, ack.Append(a[:0]))
+	if c.Ctl == wire.CtlCloseReq && p.initiator {
+		p.closeRequested(in.Now)
+	}
+}

@@ -1,0 +1,965 @@
+package pds
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/window"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// rxDir is one direction's receiving side (UE 3.5.12).
+type rxDir struct {
+	win      window.Bitmap // received PSNs from base = CACK+1 on
+	clear    wire.PSN      // highest CLEAR_PSN received
+	max      wire.PSN      // highest PSN received
+	rodNext  wire.PSN      // ROD: next PSN for the message layer
+	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
+	refuseTo wire.PSN
+	early    earlyList // ROD: packets that wait for an earlier one
+	stored   []answer  // guaranteed responses not yet cleared, by PSN
+	head     int       // first of stored that counts
+	due      int       // stored responses to be sent (again)
+	once     []answer  // plain responses that CACK, which is held back, would hide: sent once
+	onceHead int
+
+	ackBytes  int    // since the last ACK
+	rcvdBytes uint64 // new nominal bytes, all
+	ackDue    bool
+	ackWhy    Cause    // why, for the first of the packets that asked
+	waitPSN   wire.PSN // highest executed PSN without an ACK of its own that CACK had not reached
+	waits     bool
+	trig      trigger
+	sackCur   wire.PSN // where the next bitmap begins when there is more than one
+	clearAsk  time.Duration
+	asked     bool
+	clearWait time.Duration
+
+	probes [maxBurst]probe // PROBEs to answer
+	nprobe uint8
+
+	remote netip.AddrPort // where the last packet came from: ACKs go there
+	path   uint8
+}
+
+// An answer is the response to a packet, with what the ACK that carries it has to
+// say of the packet.
+type answer struct {
+	psn  wire.PSN
+	rsp  wire.Rsp
+	due  bool // guaranteed: to be sent
+	late bool // the packet was received, or this sent, before: no RTT may be measured by it
+	retx bool
+	ce   bool
+}
+
+// A trigger is the packet that an ACK will name.
+type trigger struct {
+	answer
+	has bool
+	at  time.Duration
+}
+
+// A probe is a PROBE that waits for its answer.
+type probe struct {
+	id   uint16
+	late bool // as of an answer
+	base wire.PSN
+}
+
+// A earlyPkt is a ROD packet that arrived before an earlier one.
+type earlyPkt struct {
+	psn  wire.PSN
+	b    []byte // owned copy: SES header and payload
+	next wire.NextHdr
+	ar   bool
+	ce   bool
+	size int
+}
+
+// A earlyList is the early packets of a PDC, by PSN.
+type earlyList struct {
+	q    []earlyPkt
+	head int // first of q that counts
+}
+
+func (h *earlyList) n() int { return len(h.q) - h.head }
+
+// list is the early packets, the lowest PSN first.
+func (h *earlyList) list() []earlyPkt { return h.q[h.head:] }
+
+// from is the index in list of the first packet at or behind psn.
+func (h *earlyList) from(psn wire.PSN) int {
+	q := h.list()
+	lo, hi := 0, len(q)
+	for lo < hi {
+		if m := (lo + hi) / 2; q[m].psn.Before(psn) {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
+}
+
+// pop forgets the first packet.
+func (h *earlyList) pop() {
+	h.q[h.head] = earlyPkt{}
+	if h.head++; h.head == len(h.q) {
+		h.q, h.head = h.q[:0], 0
+	}
+}
+
+// put inserts a packet in order.
+func (h *earlyList) put(k earlyPkt) {
+	if h.head > 0 && len(h.q) == cap(h.q) {
+		n := copy(h.q, h.q[h.head:])
+		clear(h.q[n:])
+		h.q, h.head = h.q[:n], 0
+	}
+	h.q = append(h.q, k)
+	i := len(h.q) - 1
+	for i > h.head && k.psn.Before(h.q[i-1].psn) {
+		h.q[i] = h.q[i-1]
+		i--
+	}
+	h.q[i] = k
+}
+
+func (rx *rxDir) note(from netip.AddrPort, path uint8) {
+	rx.remote, rx.path = from, path
+}
+
+func (rx *rxDir) noteMax(psn wire.PSN) {
+	if psn.After(rx.max) {
+		rx.max = psn
+	}
+}
+
+func (t *Table) getRx(p *PDC) *rxDir {
+	var rx *rxDir
+	if n := len(t.rxFree); n > 0 {
+		rx = t.rxFree[n-1]
+		t.rxFree = t.rxFree[:n-1]
+	} else {
+		rx = new(rxDir)
+	}
+	win, st, hq, once := rx.win, rx.stored[:0], rx.early.q[:0], rx.once[:0]
+	*rx = rxDir{win: win, stored: st, once: once}
+	rx.early.q = hq
+	rx.win.Init(uint32(p.start), t.cfg.MPRange)
+	rx.clear, rx.max = p.start-1, p.start-1
+	rx.rodNext, rx.sackCur = p.start, p.start
+	rx.remote, rx.path = p.remote, p.path
+	p.rx = rx
+	return rx
+}
+
+func (t *Table) putRx(rx *rxDir) {
+	for rx.early.n() > 0 {
+		t.earlyUsed -= len(rx.early.list()[0].b)
+		rx.early.pop()
+	}
+	if cap(rx.stored) > 256 {
+		rx.stored = nil
+	}
+	if cap(rx.once) > 256 {
+		rx.once = nil
+	}
+	if cap(rx.early.q) > 256 {
+		rx.early.q = nil
+	}
+	if len(t.rxFree) < 1024 {
+		t.rxFree = append(t.rxFree, rx)
+	}
+}
+
+// A Action says what the owner has to do with a received request.
+type Action uint8
+
+// The actions.
+const (
+	Drop    Action = iota // nothing: answered, refused or dropped, and counted
+	Deliver               // hand it to the message layer, then Accept or Refuse
+	Keep                  // ROD, early: hand it to PDC.KeepEarly
+)
+
+// ReceiveReq processes a RUD or ROD request. On Deliver
+// the owner executes the packet and calls Accept or Refuse at once.
+func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
+	var p *PDC
+	if h.Flags&wire.FlagSYN != 0 {
+		if p = t.findSyn(in, h); p == nil {
+			return nil, Drop
+		}
+	} else {
+		p = t.Lookup(h.DPDCID)
+		if p == nil {
+			t.Stats.DropNoPDC++
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: h.PSN, DPDCID: h.SPDCID})
+			return nil, Drop
+		}
+		if in.From.Addr() != p.remote.Addr() {
+			t.Stats.DropSource++
+			t.guessed(in.Now, in.From)
+			return nil, Drop
+		}
+		if p.who != in.Who && t.foreign(p, in.Who) {
+			return nil, Drop
+		}
+		if p.remoteID != h.SPDCID || p.initiator {
+			// The return direction carries read data, which this side never
+			// asked for.
+			t.Stats.DropHeader++
+			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
+			return nil, Drop
+		}
+		if !p.proven {
+			p.markProven()
+		}
+	}
+	if p.mode != h.Mode() {
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return nil, Drop
+	}
+	rx := p.rx
+	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
+	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not in.From −n to n−1
+		t.guessed(in.Now, in.From)
+		code := wire.NackPSNOORWindow
+		if h.Flags&wire.FlagSYN != 0 {
+			code = wire.NackInvalidSyn
+		}
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return nil, Drop
+	}
+	// T9: a sender clears only what this side acknowledged. The packet itself
+	// counts as received for the check, its own PSN never as cleared.
+	clear := h.PSN.Add(int(h.ClearOff))
+	if clear.After(rx.max) || h.ClearOff >= 0 {
+		t.unsent(in.Now, p)
+		return nil, Drop
+	}
+	p.strikes = 0
+	p.heard(in.Now)
+	rx.note(in.From, in.Path)
+	if clear.After(rx.clear) {
+		rx.clear = clear
+		if len(rx.stored) != 0 {
+			p.cleared(in.Now, clear)
+			d = h.PSN.Sub(wire.PSN(rx.win.Base()))
+		}
+	}
+	if d < 0 || rx.win.Count() != 0 && rx.win.Test(uint32(h.PSN)) {
+		p.duplicate(in, h.PSN, h.Flags, in.CE)
+		return p, Drop
+	}
+	if p.mode == wire.ROD && (h.PSN != rx.rodNext || rx.earlyReady()) {
+		return p, Keep
+	}
+	return p, Deliver
+}
+
+// ReceiveNext is ReceiveReq for nearly every request: a plain one with the PSN that its
+// PDC expects next, and nothing out of order or guaranteed there. It returns the PDC if the
+// action is Deliver. It returns nil, having done nothing, if ReceiveReq must decide.
+func (t *Table) ReceiveNext(in *Arrival, h *wire.PlainReq) *PDC {
+	p := t.Lookup(h.DPDCID())
+	if p == nil || !p.proven || p.Peer == 0 || p.mode != wire.RUD || h.SPDCID() != p.remoteID || p.who != in.Who || in.From.Addr() != p.remote.Addr() {
+		return nil
+	}
+	rx := p.rx
+	psn, off := h.PSN(), h.ClearOff()
+	if uint32(psn) != rx.win.Base() || rx.win.Count() != 0 || off >= 0 {
+		return nil // the count has what waits to be cleared, too
+	}
+	p.strikes = 0
+	p.heard(in.Now)
+	if rx.remote.Port() != in.From.Port() || rx.path != in.Path { // its address is the PDC's
+		rx.note(in.From, in.Path)
+	}
+	if clear := psn.Add(int(off)); clear.After(rx.clear) {
+		rx.clear = clear
+	}
+	return p
+}
+
+// Meta is what Accept has to know of a delivered packet.
+type Meta struct {
+	PSN   wire.PSN
+	Size  int  // nominal bytes
+	Len   int  // payload bytes
+	Next  bool // ReceiveNext returned the PDC
+	AR    bool // or SYN: answer at the end of the turn
+	Retx  bool
+	CE    bool
+	Early bool // from NextEarly
+	Late  bool // it waited here, not on the path: no round trip may be measured by it
+}
+
+// Accept records a delivered packet with its response. gtd keeps the response
+// until the initiator clears it. It reports that the PDC owes an ACK now, which is the most
+// frequent news of all, or leaves that to News.
+func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes bool) {
+	rx, t := p.rx, p.t
+	if m.Next && !gtd && rx.win.Take(uint32(m.PSN)) {
+		// The rest without what ReceiveNext knows: nothing is early or late, no hole.
+		rx.max = m.PSN
+		rx.rcvdBytes += uint64(m.Size)
+		if p.state == CloseRequested {
+			p.resume(now)
+		}
+		t.arm(p, now+t.cfg.PeerTimeout)
+		tr, n := &rx.trig, rx.ackBytes+max(m.Len, t.cfg.AckMinAdd)
+		if m.CE {
+			t.Stats.RxCE++
+			tr.ce = true
+		} else if tr.ce {
+			tr.ce = rx.ackDue
+		}
+		tr.psn, tr.at, tr.has, tr.retx, tr.late = m.PSN, now, true, false, m.Late
+		tr.rsp.Set(rsp)
+		if rx.waits {
+			p.caughtUp(now)
+		}
+		if rx.ackBytes = n; m.AR || m.CE || n >= t.cfg.AckTrigger {
+			rx.ackBytes = 0
+			if !rx.ackDue {
+				rx.ackDue, rx.ackWhy = true, m.whyAck()
+				return true
+			}
+		}
+		return false
+	}
+	if m.PSN == rx.max+1 {
+		rx.max = m.PSN
+	} else {
+		t.Stats.RxOOO++
+		rx.noteMax(m.PSN)
+	}
+	if p.mode == wire.ROD {
+		rx.rodPast(m.PSN)
+	}
+	if !m.Early {
+		rx.rcvdBytes += uint64(m.Size)
+	}
+	if p.state == CloseRequested {
+		p.resume(now)
+	}
+	t.arm(p, now+t.cfg.PeerTimeout) // the message may stop here (F9)
+	if m.CE {
+		t.Stats.RxCE++
+	}
+	rx.ackBytes += max(m.Len, t.cfg.AckMinAdd)
+	tr := &rx.trig
+	tr.ce = m.CE || tr.ce && rx.ackDue
+	if gtd || len(rx.stored) != 0 || !rx.win.Take(uint32(m.PSN)) {
+		if p.acceptBehind(now, m, rsp, gtd) {
+			return false
+		}
+	}
+	tr.psn, tr.at, tr.has, tr.retx = m.PSN, now, true, m.Retx
+	tr.late = m.Late
+	tr.rsp.Set(rsp)
+	if rx.waits {
+		p.caughtUp(now)
+	}
+	// UE 3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
+	// enough bytes. What is left is covered by the next one.
+	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
+		rx.ackBytes = 0
+		if !rx.ackDue {
+			rx.ackDue, rx.ackWhy = true, m.whyAck()
+			return true
+		}
+	}
+	return false
+}
+
+// rodPast: what is next for the message layer comes behind psn, and behind the control
+// packets that came before their turn and have the PSNs that follow.
+func (rx *rxDir) rodPast(psn wire.PSN) {
+	for psn++; rx.win.Test(uint32(psn)); psn++ {
+	}
+	rx.rodNext = psn
+}
+
+// acceptBehind is Accept where something is out of order or guaranteed. It reports
+// whether an ACK of its own names the packet.
+func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) bool {
+	rx, t := p.rx, p.t
+	if !rx.win.Set(uint32(m.PSN)) {
+		panic("BUG: pds: Accept of a PSN that was received")
+	}
+	if gtd {
+		rx.store(m, rsp, m.Late)
+		p.oweAck()
+		t.arm(p, now+4*t.cfg.RTOInit)
+	}
+	p.advance()
+	behind := !m.PSN.Before(wire.PSN(rx.win.Base()))
+	switch {
+	case gtd:
+		rx.trig.has = false
+		p.caughtUp(now)
+		return true
+	case behind && len(rx.stored) != 0:
+		// CACK is held back in front of this packet: unless an ACK names it,
+		// its sender cannot complete it and cannot clear what holds CACK.
+		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Late})
+		rx.trig.has = false
+		p.oweAck()
+		return true
+	case behind && (!rx.waits || m.PSN.After(rx.waitPSN)):
+		rx.waitPSN, rx.waits = m.PSN, true
+	}
+	return false
+}
+
+// whyAck is why a delivered packet is acknowledged now.
+func (m *Meta) whyAck() Cause {
+	switch {
+	case m.Retx:
+		return CauseAckRetx
+	case m.AR:
+		return CauseAckAsked
+	case m.CE:
+		return CauseAckCE
+	}
+	return CauseAckBytes
+}
+
+// Refuse answers a delivered packet with a NACK; it counts as not received.
+func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
+	rx := p.rx
+	if code == wire.NackNoSESMsgAvail && (!rx.refused || psn.After(rx.refuseTo)) {
+		rx.refused, rx.refuseTo = true, psn
+	}
+	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+}
+
+// Later reports whether the message layer should take up nothing new with this
+// packet, because one before it was refused for want of room there (NACK 09). If
+// later messages took the room that comes free, or a receive, refused ones would fill
+// the initiator's window and keep the rest of the later ones at home: all would wait
+// for ever. Not so a message all packets of which were sent: see Behind.
+func (p *PDC) Later(psn wire.PSN) bool { return p.rx.refused && p.later(psn) }
+
+// Behind is how many packets behind this one are known to have been sent, of which one
+// at least was refused.
+func (p *PDC) Behind(psn wire.PSN) int {
+	last := p.rx.max
+	if p.rx.refuseTo.After(last) {
+		last = p.rx.refuseTo
+	}
+	return max(int(last.Sub(psn)), 0)
+}
+
+func (p *PDC) later(psn wire.PSN) bool {
+	rx := p.rx
+	if p.mode == wire.ROD {
+		return false
+	}
+	// What was cleared will not come: a former life of this side answered it.
+	low, ok := rx.win.Next0(uint32(rx.clear + 1))
+	if !ok || wire.PSN(low).After(rx.refuseTo) {
+		rx.refused = false // all of them are here
+		return false
+	}
+	return psn != wire.PSN(low)
+}
+
+// duplicate answers what was received before (UE 3.5.12): the stored response
+// again, or the default response.
+func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
+	rx := p.rx
+	p.t.Stats.RxDup++
+	if s := rx.find(psn); s != nil {
+		if !s.due {
+			s.due, s.late = true, true
+			rx.due++
+		}
+		s.retx = f&wire.FlagRETX != 0
+		p.oweAck()
+		return
+	}
+	if p.mode == wire.ROD && !psn.Before(rx.rodNext) {
+		// Held, not executed yet: no response exists, the SACK shows it.
+		rx.ackDue, rx.ackWhy = true, CauseAckDup
+		rx.trig.has = false
+		p.oweAck()
+		return
+	}
+	if tr := &rx.trig; rx.ackDue && tr.has && !tr.retx && psn.Before(wire.PSN(rx.win.Base())) {
+		// CACK tells of this one. The ACK names what came for the first time: so its
+		// sender learns that it was late, not lost.
+		return
+	}
+	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now}
+	if !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, CauseAckDup
+		p.oweAck()
+	}
+}
+
+// answerAckReq answers "what became of this PSN?".
+func (t *Table) answerAckReq(in *Arrival, p *PDC, psn wire.PSN) {
+	rx := p.rx
+	d := psn.Sub(wire.PSN(rx.win.Base()))
+	switch {
+	case d >= int32(rx.win.Size()) || d < -int32(rx.win.Size()):
+		t.Stats.DropStale++
+	case d >= 0 && !rx.win.Test(uint32(psn)):
+		code := wire.NackPktNotRcvd
+		if rx.isEarly(psn) {
+			code = wire.NackRcvdSESProcg
+		}
+		t.sendNack(in.Now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+	case p.mode == wire.ROD && !psn.Before(rx.rodNext):
+		t.sendNack(in.Now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRcvdSESProcg, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+	default:
+		p.duplicate(in, psn, 0, false)
+	}
+}
+
+// store keeps a guaranteed response, in PSN order, to be sent until its PSN is
+// cleared (UE 3.5.20.1).
+func (rx *rxDir) store(m *Meta, rsp *wire.Rsp, late bool) {
+	psn := m.PSN
+	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: late}
+	rx.due++
+	i := len(rx.stored)
+	rx.stored = append(rx.stored, s)
+	for i > rx.head && psn.Before(rx.stored[i-1].psn) {
+		rx.stored[i] = rx.stored[i-1]
+		i--
+	}
+	rx.stored[i] = s
+}
+
+func (rx *rxDir) find(psn wire.PSN) *answer {
+	lo, hi := rx.head, len(rx.stored)
+	for lo < hi {
+		m := (lo + hi) / 2
+		if rx.stored[m].psn.Before(psn) {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	if lo < len(rx.stored) && rx.stored[lo].psn == psn {
+		return &rx.stored[lo]
+	}
+	return nil
+}
+
+// clearTo frees the stored responses up to and including clear.
+func (rx *rxDir) clearTo(clear wire.PSN) {
+	if clear.After(rx.clear) {
+		rx.clear = clear
+	}
+	for rx.head < len(rx.stored) && !rx.stored[rx.head].psn.After(rx.clear) {
+		if rx.stored[rx.head].due {
+			rx.due--
+		}
+		rx.head++
+	}
+	switch {
+	case rx.head == len(rx.stored):
+		rx.stored, rx.head = rx.stored[:0], 0
+		rx.clearAsk, rx.clearWait = 0, 0
+	case rx.head > 64 && rx.head*2 > len(rx.stored):
+		n := copy(rx.stored, rx.stored[rx.head:])
+		rx.stored, rx.head = rx.stored[:n], 0
+	}
+}
+
+// advance moves base over what was received and is not held back by a guaranteed
+// response (UE 3.5.12).
+func (p *PDC) advance() {
+	rx := p.rx
+	if len(rx.stored) == 0 {
+		rx.win.Advance()
+		return
+	}
+	rx.win.AdvanceTo(uint32(rx.stored[rx.head].psn))
+}
+
+// cleared takes a CLEAR_PSN. When CACK moves over more than the responses that
+// were cleared, an ACK has to say so.
+func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
+	rx := p.rx
+	base, head, n := rx.win.Base(), rx.head, len(rx.stored)
+	rx.clearTo(clear)
+	gone := n - head
+	if len(rx.stored) != 0 {
+		gone = n - head - (len(rx.stored) - rx.head)
+	}
+	p.advance()
+	if gone > 0 && len(rx.stored) != 0 {
+		// The initiator clears: what is left may be asked for soon again.
+		rx.clearWait = 4 * p.t.cfg.RTOInit
+		rx.clearAsk = now + rx.clearWait
+		p.t.arm(p, rx.clearAsk)
+	}
+	if int(rx.win.Base()-base) > gone && !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, CauseAckHole
+		p.oweAck()
+	}
+}
+
+// caughtUp: an ACK is due when CACK passes packets that came behind a hole or a
+// guaranteed response: nothing else tells that they are complete (UE 3.5.12,
+// rule 7).
+func (p *PDC) caughtUp(now time.Duration) {
+	rx := p.rx
+	if !rx.waits || !rx.waitPSN.Before(wire.PSN(rx.win.Base())) {
+		return
+	}
+	rx.waits = false
+	if !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, CauseAckHole
+		p.oweAck()
+	}
+}
+
+// KeepEarly keeps a copy of an early ROD packet until the ones before it came. It
+// refuses with NACK ROD_OOO when there is no room (UE 3.5.12.7).
+func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
+	t, rx := p.t, p.rx
+	if rx.isEarly(m.PSN) {
+		t.Stats.RxDup++
+		return
+	}
+	if t.earlyUsed+len(b) > t.cfg.EarlyBytes {
+		t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackRODOOO, PSN: m.PSN, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.rodNext)})
+		return
+	}
+	t.earlyUsed += len(b)
+	t.Stats.RxOOO++
+	k := earlyPkt{psn: m.PSN, b: append([]byte(nil), b...), next: next, ar: m.AR, ce: m.CE, size: m.Size}
+	rx.early.put(k)
+	rx.rcvdBytes += uint64(m.Size)
+	t.arm(p, now+t.cfg.PeerTimeout)
+	rx.noteMax(m.PSN)
+	// The sender learns of the gap at once.
+	if !rx.ackDue {
+		rx.ackDue, rx.ackWhy = true, CauseAckEarly
+		rx.trig.has = false
+		p.oweAck()
+	}
+}
+
+func (rx *rxDir) isEarly(psn wire.PSN) bool {
+	i := rx.early.from(psn)
+	return i < rx.early.n() && rx.early.list()[i].psn == psn
+}
+
+// EarlyReady reports whether NextEarly has something.
+func (p *PDC) EarlyReady() bool { return p.rx != nil && p.rx.earlyReady() }
+
+// earlyReady reports whether the first early packet is the next for the message layer.
+func (rx *rxDir) earlyReady() bool {
+	return rx.early.n() > 0 && rx.early.list()[0].psn == rx.rodNext
+}
+
+// NextEarly returns the early packet whose turn it is: its Meta, next header and
+// bytes, which stay valid until EarlyDone or EarlyRefused.
+func (p *PDC) NextEarly() (m Meta, next wire.NextHdr, b []byte, ok bool) {
+	rx := p.rx
+	if rx == nil || !rx.earlyReady() {
+		return Meta{}, 0, nil, false
+	}
+	k := &rx.early.list()[0]
+	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Early: true, Late: true}, k.next, k.b, true
+}
+
+// EarlyDone drops the packet that NextEarly returned; Accept was called for it.
+func (p *PDC) EarlyDone() {
+	rx := p.rx
+	p.t.earlyUsed -= len(rx.early.list()[0].b)
+	rx.early.pop()
+}
+
+// EarlyRefused drops the packet that NextEarly returned because the message layer
+// refused it with code: its sender has to send it again.
+func (p *PDC) EarlyRefused(now time.Duration, code wire.NackCode) {
+	rx := p.rx
+	psn := rx.early.list()[0].psn
+	p.EarlyDone()
+	p.Refuse(now, psn, code)
+}
+
+// findSyn finds or makes the PDC of a SYN packet (UE 3.5.8, S-PDC-05).
+func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
+	start := h.PSN.Add(-int(h.PSNOffset))
+	p := t.lastSyn
+	key := synKey{in.From, h.SPDCID}
+	if p == nil || p.remoteID != h.SPDCID || p.remote != in.From {
+		p = t.bySyn[key]
+	}
+	refuse := func(code wire.NackCode) *PDC {
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
+		return nil
+	}
+	if p != nil && p.start == start {
+		if p.who != in.Who && t.foreign(p, in.Who) {
+			return nil
+		}
+		t.lastSyn = p
+		return p
+	}
+	if h.SPDCID == 0 {
+		t.Stats.DropHeader++
+		return nil
+	}
+	secured := t.secured()
+	if secured && in.Who == 0 {
+		t.Stats.DropBinding++ // T8
+		return nil
+	}
+	switch l, ok := t.quar.find(in.Now, lifeKey{key, start}); {
+	case ok && !l.refused && l.who == in.Who:
+		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
+	case secured && p != nil:
+		t.otherStart(in, h, start, p)
+		return nil
+	case !secured && (ok || p != nil):
+		// Another life under the same PDCID. Its initiator will send the same
+		// messages under another one: whatever still comes of this one must not
+		// be taken once the PDC in its way is gone.
+		if !t.quar.refuse(in.Now, t.cfg.Quarantine, lifeKey{key, start}) {
+			t.Stats.DropLimit++
+			return refuse(wire.NackNoPDCAvail)
+		}
+		return refuse(wire.NackInvalidSyn)
+	}
+	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
+		return refuse(wire.NackPDCHdrMismatch)
+	}
+	src := t.sources[in.From.Addr()]
+	if src == nil {
+		src = &sourceCount{}
+	}
+	known := t.owner.Known(in.From)
+	if t.live >= t.cfg.MaxPDCs || src.pdcs >= t.cfg.MaxPDCsPerSource || t.quar.full(in.Now) ||
+		!known && !t.roomForStranger(in.Now, src) {
+		t.Stats.DropLimit++
+		return refuse(wire.NackNoPDCAvail)
+	}
+	if secured && !t.startAgreed(in, h, start) {
+		return nil
+	}
+	id := t.newID(in.Now)
+	if id == 0 {
+		t.Stats.DropLimit++
+		return refuse(wire.NackNoPDCAvail)
+	}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, path: in.Path, who: in.Who}
+	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
+	t.add(in.Now, p)
+	rx := t.getRx(p)
+	// The first packet to arrive need not be the first that was sent.
+	rx.note(in.From, in.Path)
+	t.bySyn[key] = p
+	t.lastSyn = p
+	t.sources[in.From.Addr()] = src
+	src.pdcs++
+	t.unknown++
+	if secured {
+		p.proven = true
+	} else {
+		src.pending++
+		t.pending++
+		p.pending = true
+		t.pendQueue = append(t.pendQueue, pendRef{p, in.Now})
+	}
+	t.Stats.PDCAccepted++
+	t.arm(p, in.Now+t.cfg.NewPDCTime)
+	return p
+}
+
+// roomForStranger reports whether a source that the application never named may
+// open a PDC, and makes room if it can.
+func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
+	if t.secured() {
+		return t.unknown < t.cfg.MaxPDCsUnknown // nothing is pending: all are authenticated
+	}
+	return t.pending < t.cfg.MaxPending && src.pending < t.cfg.MaxPendingPerSource && t.unknown < t.cfg.MaxPDCsUnknown || t.evictPending(now)
+}
+
+// sourceCount is what one source address holds.
+type sourceCount struct {
+	pdcs    int
+	pending int
+}
+
+type pendRef struct {
+	p  *PDC
+	at time.Duration
+}
+
+// SetPeer tells the Table which peer a target PDC belongs to and whether the
+// application named that peer.
+func (p *PDC) SetPeer(peer uint32, known bool) {
+	p.Peer = peer
+	if known && !p.known && !p.initiator {
+		p.known = true
+		p.t.unknown--
+		p.notPending()
+	}
+}
+
+// markProven: the source used our PDCID, so it receives what we send.
+func (p *PDC) markProven() {
+	if p.proven || p.initiator {
+		return
+	}
+	p.proven = true
+	p.notPending()
+	p.tell(NewsProven)
+}
+
+// Unproven reports whether the source may be forged: nobody named it, and nothing
+// shows that it receives what is sent to it.
+func (p *PDC) Unproven() bool { return !p.proven && !p.known && !p.initiator }
+
+// notPending takes a PDC out of what the PENDING bounds count.
+func (p *PDC) notPending() {
+	if !p.pending {
+		return
+	}
+	p.pending = false
+	p.t.pending--
+	if s := p.t.sources[p.remote.Addr()]; s != nil {
+		s.pending--
+	}
+	p.t.packPending()
+}
+
+// packPending forgets the PDCs that are pending no more when they are many.
+func (t *Table) packPending() {
+	if len(t.pendQueue) <= 64 || len(t.pendQueue) <= 2*t.pending {
+		return
+	}
+	q := t.pendQueue[:0]
+	for _, r := range t.pendQueue {
+		if r.p.pending {
+			q = append(q, r)
+		}
+	}
+	clear(t.pendQueue[len(q):])
+	t.pendQueue = q
+}
+
+// uncount takes a target PDC out of the tables of its source.
+func (t *Table) uncount(p *PDC) {
+	delete(t.bySyn, synKey{p.remote, p.remoteID})
+	if !p.known {
+		t.unknown--
+	}
+	s := t.sources[p.remote.Addr()]
+	if s == nil {
+		return
+	}
+	if p.pending {
+		p.pending = false
+		s.pending--
+		t.pending--
+		t.packPending()
+	}
+	s.pdcs--
+	if s.pdcs == 0 {
+		delete(t.sources, p.remote.Addr())
+	}
+}
+
+// evictPending frees the oldest PDC whose source never proved itself and that
+// holds no incomplete message (T1). An honest initiator proves itself by a PROBE
+// one round trip after its SYN (becomeEstablished), so none younger than
+// NewPDCTime is taken: newcomers that nobody named wait that long in a flood.
+func (t *Table) evictPending(now time.Duration) bool {
+	for i, r := range t.pendQueue {
+		if !r.p.pending {
+			continue
+		}
+		if now-r.at < t.cfg.NewPDCTime {
+			break
+		}
+		if t.owner.InboundOpen(r.p) {
+			continue
+		}
+		t.pendQueue = append(t.pendQueue[:0], t.pendQueue[i+1:]...)
+		t.remove(now, r.p, Reason{Why: WhyClosed})
+		return true
+	}
+	return false
+}
+
+// unusedAt is when a PENDING PDC ends (UE 3.5.8): one of which no packet was ever
+// accepted. An initiator's was never pending: control packets may make its rx.
+func (p *PDC) unusedAt() time.Duration {
+	rx := p.rx
+	if rx == nil || p.initiator || rx.max != p.start-1 || rx.early.n() != 0 {
+		return never
+	}
+	return p.lastHeard + p.t.cfg.NewPDCTime
+}
+
+func (p *PDC) endUnused(now time.Duration) time.Duration {
+	p.t.remove(now, p, Reason{Why: WhyClosed})
+	return never
+}
+
+// messageAt is when a PDC ends whose initiator stopped in the middle of a message (F9, F25).
+func (p *PDC) messageAt() time.Duration {
+	if p.rx == nil || !p.t.owner.InboundOpen(p) && p.rx.early.n() == 0 {
+		return never
+	}
+	return p.lastHeard + p.t.cfg.PeerTimeout
+}
+
+func (p *PDC) endSilent(now time.Duration) time.Duration {
+	p.t.fail(now, p, Reason{Why: WhyTimeout})
+	return never
+}
+
+// clearAt is when the initiator is asked to clear a guaranteed response; it is looked at
+// whenever the PDC is.
+func (p *PDC) clearAt() time.Duration {
+	if p.rx == nil || len(p.rx.stored) == 0 {
+		return never
+	}
+	return 0
+}
+
+// askClear asks for a CLEAR that may be lost (T12), sends what is to be cleared again, and
+// gives the PDC up with the peer.
+func (p *PDC) askClear(now time.Duration) time.Duration {
+	t, rx := p.t, p.rx
+	switch {
+	case now-p.lastHeard >= t.cfg.PeerTimeout:
+		return p.endSilent(now)
+	case rx.clearAsk == 0:
+		rx.clearWait = 4 * t.cfg.RTOInit
+		rx.clearAsk = now + rx.clearWait
+	case now >= rx.clearAsk && !p.proven && rx.asked:
+		// T27: a source that never used our PDCID may be forged; it is not
+		// asked again, and given up with the peer.
+		rx.clearAsk = p.lastHeard + t.cfg.PeerTimeout
+	case now >= rx.clearAsk:
+		rx.asked = true
+		rx.clearWait = min(2*rx.clearWait, t.cfg.RTOMax)
+		rx.clearAsk = now + rx.clearWait
+		t.sendCP(p, wire.CP{Ctl: wire.CtlClearReq, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(rx.max)})
+		// The response itself may be what was lost.
+		for i := rx.head; i < len(rx.stored) && i < rx.head+16; i++ {
+			if !rx.stored[i].due {
+				rx.stored[i].due, rx.stored[i].late = true, true
+				rx.due++
+			}
+		}
+		p.oweAck()
+	}
+	return rx.clearAsk
+}

@@ -1,0 +1,727 @@
+package pds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// recv delivers request i as the peer's PDC 9 sends it and executes it when the
+// Table says so. It reports the action.
+func (x *pdcTest) recv(i int, opts ...func(*wire.Req)) Action {
+	x.t.Helper()
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(i), ClearOff: int16(-1 - i), SPDCID: 9}
+	if x.p == nil || !x.p.proven {
+		h.Flags |= wire.FlagSYN
+		h.PSNOffset = uint16(i)
+	} else {
+		h.DPDCID = x.p.id
+	}
+	gtd := false
+	for _, o := range opts {
+		o(&h)
+	}
+	if h.PDCInfo == 1 { // the script's mark for "guaranteed response"
+		gtd, h.PDCInfo = true, 0
+	}
+	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
+	if p != nil {
+		x.p = p
+		if p.Peer == 0 {
+			p.SetPeer(1, true)
+		}
+	}
+	m := Meta{PSN: h.PSN, Size: 1000, Len: 900, AR: h.Flags&(wire.FlagAR|wire.FlagSYN) != 0, Retx: h.Flags&wire.FlagRETX != 0, Late: x.paused}
+	switch v {
+	case Deliver:
+		x.say("deliver %d", i)
+		p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK, MsgID: uint16(i)}, gtd)
+	case Keep:
+		p.KeepEarly(x.now, &m, h.Next, []byte{byte(i)})
+	}
+	for p != nil {
+		m, _, b, ok := p.NextEarly()
+		if !ok {
+			break
+		}
+		x.say("deliver %d", b[0])
+		p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK, MsgID: uint16(b[0])}, false)
+		p.EarlyDone()
+	}
+	return v
+}
+
+func ar(h *wire.Req)  { h.Flags |= wire.FlagAR }
+func rod(h *wire.Req) { h.Type = wire.TypeRODReq }
+func retx(h *wire.Req) {
+	h.Flags |= wire.FlagRETX | wire.FlagAR
+}
+func gtd(h *wire.Req) { h.PDCInfo = 1 }
+func noSyn(h *wire.Req) {
+	h.Flags &^= wire.FlagSYN
+	h.PSNOffset = 0
+}
+func clearTo(i int) func(*wire.Req) {
+	return func(h *wire.Req) { h.ClearOff = int16(testStart.Add(i).Sub(h.PSN)) }
+}
+
+// newTarget makes the target PDC with packet 0 and lets the initiator prove
+// itself, so that later packets come without SYN.
+func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
+	x := newTable(t, nil)
+	x.recv(0, opts...)
+	x.p.markProven()
+	x.acks()
+	x.forget()
+	return x
+}
+
+// acks takes all ACKs as strings.
+func (x *pdcTest) acks() []string {
+	var out []string
+	for x.p.AckOwed() {
+		a, rsp := x.p.nextAck(x.now)
+		s := fmt.Sprintf("cack=%d", a.CACK.Sub(testStart))
+		if a.Flags&wire.AckFlagP != 0 {
+			s += fmt.Sprintf(" probe=%d", a.ProbeOpaque)
+		} else {
+			s += fmt.Sprintf(" psn=%d", a.AckPSN().Sub(testStart))
+		}
+		if a.Req == wire.ReqClear {
+			s += " clear"
+		}
+		if a.SACK != 0 {
+			s += fmt.Sprintf(" sack=%d:%b", a.CACK.Add(int(a.SACKOff)).Sub(testStart), a.SACK)
+		}
+		if a.Flags&wire.AckFlagRETX != 0 {
+			s += " retx"
+		}
+		if rsp != nil && rsp.RC != wire.RCNull {
+			s += " " + rsp.RC.String()
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (x *pdcTest) wantAcks(want ...string) {
+	x.t.Helper()
+	if got := x.acks(); fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Fatalf("ACKs %q, want %q", got, want)
+	}
+}
+
+func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
+	// UE 3.5.8: each SYN packet carries enough to compute Start_PSN; the PDC
+	// appears with whichever arrives first.
+	x := newTable(t, nil)
+	x.recv(2)
+	x.recv(0)
+	x.recv(1)
+	x.wantTold("deliver 2", "deliver 0", "deliver 1")
+	if x.tab.Len() != 1 || x.p.StartPSN() != testStart {
+		t.Errorf("%d PDCs, start %#x", x.tab.Len(), x.p.StartPSN())
+	}
+	x.wantAcks("cack=2 psn=1 OK")
+}
+
+func TestSynOfAnotherLifeIsRefused(t *testing.T) {
+	// S-PDC-05: a SYN for a known {source, SPDCID} with another Start_PSN is
+	// another life: NACK 15, never an ACK.
+	x := newTarget(t)
+	x.recv(1, func(h *wire.Req) { h.Flags |= wire.FlagSYN; h.DPDCID = 0; h.PSNOffset = 0 })
+	x.wantTold()
+	x.wantLoose("NACK INVALID_SYN")
+	x.wantAcks()
+}
+
+func TestClosedLifeIsQuarantined(t *testing.T) {
+	// S-PDC-06: late packets of a closed PDC get NACK 0E, never a new PDC,
+	// until the quarantine ends; another Start_PSN may come.
+	x := newTarget(t)
+	id := x.p.ID()
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.wantTold("gone 8")
+	x.wantLoose("ACK cack=0 psn=1") // as the reference closes: CACK one below
+	x.p = nil
+	x.recv(0)
+	x.wantLoose("NACK INV_DPDCID")
+	// A late CLOSE is answered so that its sender knows it is done.
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
+	x.wantLoose("NACK INV_DPDCID")
+	x.recv(5, func(h *wire.Req) { h.PSN += 1 << 20 })
+	x.wantTold("deliver 5")
+}
+
+func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
+	// UE 3.5.12: what was received before is answered, never executed again;
+	// RETX is echoed.
+	x := newTarget(t)
+	x.recv(1, ar)
+	x.wantAcks("cack=1 psn=1 OK")
+	x.forget()
+	x.recv(1, retx)
+	x.recv(0, retx)
+	x.wantTold()
+	x.wantAcks("cack=1 psn=0 retx")
+	if x.tab.Stats.RxDup != 2 {
+		t.Errorf("%d duplicates counted", x.tab.Stats.RxDup)
+	}
+}
+
+func TestOutOfWindowIsRefused(t *testing.T) {
+	// UE 3.5.12: outside [base − MP_RANGE, base + MP_RANGE).
+	x := newTarget(t)
+	x.recv(300)
+	x.wantLoose("NACK PSN_OOR_WINDOW")
+	x.recv(-300)
+	x.wantLoose("NACK PSN_OOR_WINDOW")
+	x.wantTold()
+}
+
+func TestAckTriggers(t *testing.T) {
+	// UE 3.5.12: AR, a retransmission, or 16 KiB since the last ACK, where a
+	// packet counts at least 1 KiB; else the ACK is coalesced.
+	x := newTarget(t)
+	for i := 1; i <= 15; i++ {
+		x.recv(i)
+	}
+	x.wantAcks()
+	x.recv(16)
+	x.wantAcks("cack=16 psn=16 OK")
+	x.recv(17, ar)
+	x.wantAcks("cack=17 psn=17 OK")
+	x.recv(18, retx)
+	x.wantAcks("cack=18 psn=18 retx OK")
+}
+
+func TestSackShowsWhatIsAboveTheHole(t *testing.T) {
+	// UE 3.5.12: bit i of the bitmap is base + i, least significant bit first.
+	x := newTarget(t)
+	x.recv(2)
+	x.recv(4, ar)
+	x.wantAcks("cack=0 psn=4 sack=1:1010 OK")
+}
+
+func TestSackSweepsTheWindow(t *testing.T) {
+	// S-ACK-06: successive ACKs move the bitmap by 64 until it covered
+	// everything up to the highest PSN, then begin at CACK again.
+	x := newTarget(t)
+	x.recv(2)
+	x.recv(150, ar)
+	x.wantAcks("cack=0 psn=150 sack=1:10 OK")
+	x.recv(151, ar)
+	x.wantAcks("cack=0 psn=151 OK") // 65…128: nothing
+	x.recv(152, ar)
+	x.wantAcks("cack=0 psn=152 sack=129:111000000000000000000000 OK")
+	x.recv(153, ar)
+	x.wantAcks("cack=0 psn=153 sack=1:10 OK")
+}
+
+func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
+	// UE 3.5.20.1: a guaranteed response has its own ACK with REQ=CLEAR, is sent
+	// again for a duplicate, and holds CACK back until it is cleared.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.recv(2, gtd)
+	x.recv(3, ar)
+	x.wantAcks("cack=0 psn=1 clear sack=1:111 OK", "cack=0 psn=2 clear sack=1:111 OK", "cack=0 psn=3 sack=1:111 OK")
+	x.recv(2, retx)
+	x.wantAcks("cack=0 psn=2 clear sack=1:111 retx OK")
+	x.recv(4, ar, clearTo(1))
+	x.wantAcks("cack=1 psn=4 sack=2:111 OK")
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClear, Payload: uint32(x.psn(2)), SPDCID: 9, DPDCID: x.p.id})
+	x.recv(5, ar, clearTo(2))
+	x.wantAcks("cack=5 psn=5 OK")
+	if len(x.p.rx.stored) != 0 {
+		t.Error("responses are still stored")
+	}
+}
+
+func TestLostClearIsAskedFor(t *testing.T) {
+	// T12: what is not cleared is asked for, and given up with the peer.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.acks()
+	for len(x.tab.heap) > 0 && x.tab.Stats.CPTx[wire.CtlClearReq] == 0 {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	x.wantLoose("CP CLEAR_REQ")
+	x.wantAcks("cack=0 psn=1 clear sack=1:1 OK")
+	for x.p.state != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+		x.loose()
+	}
+	if x.now > 45*time.Second {
+		t.Errorf("gave up at %v", x.now)
+	}
+}
+
+func TestClearOfUnsentIsDropped(t *testing.T) {
+	// T9: a sender cannot clear what this side never received.
+	x := newTarget(t)
+	x.recv(1, clearTo(1))
+	x.recv(2, clearTo(5))
+	x.wantTold()
+	if x.tab.Stats.DropUnsent != 2 {
+		t.Errorf("%d dropped", x.tab.Stats.DropUnsent)
+	}
+}
+
+func TestRODReleasesInOrder(t *testing.T) {
+	// S-ROD-01: ROD packets reach the message layer in PSN order;
+	// early ones wait, and the SACK shows them.
+	x := newTarget(t, rod)
+	x.recv(2, rod)
+	x.recv(3, rod)
+	x.wantTold()
+	x.wantAcks("cack=0 psn=0 sack=1:110")
+	x.recv(1, rod)
+	x.wantTold("deliver 1", "deliver 2", "deliver 3")
+	x.wantAcks("cack=3 psn=3 OK")
+}
+
+func TestRODWithoutRoomGoesBack(t *testing.T) {
+	// UE 3.5.12.7: a packet that cannot wait is refused with ROD_OOO.
+	x := newTable(t, func(c *Config) { c.EarlyBytes = 1 })
+	x.recv(0, rod)
+	x.p.markProven()
+	x.acks()
+	x.forget()
+	x.recv(2, rod)
+	x.recv(3, rod)
+	x.wantLoose("NACK ROD_OOO")
+	x.recv(2, rod) // waits already
+	x.wantLoose()
+	x.recv(1, rod)
+	x.wantTold("deliver 1", "deliver 2")
+}
+
+func TestModeMismatchIsRefused(t *testing.T) {
+	// F31: a RUD packet on a ROD PDC.
+	x := newTarget(t, rod)
+	x.recv(1)
+	x.wantTold()
+	x.wantLoose("NACK PDC_MODE_MISMATCH")
+}
+
+func TestUnknownPDCIsAnswered(t *testing.T) {
+	// UE 3.5.8: a request without SYN for no PDC gets NACK 0E with spdcid 0; an
+	// ACK for no PDC gets nothing (T28).
+	x := newTable(t, nil)
+	x.recv(0, noSyn, func(h *wire.Req) { h.DPDCID = 5 })
+	x.wantLoose("NACK INV_DPDCID")
+	x.tab.ReceiveAck(x.in(peerAddr), &wire.Ack{Type: wire.TypeAck, DPDCID: 5}, nil)
+	x.wantLoose()
+}
+
+func TestAckReqAnswers(t *testing.T) {
+	// UE 3.5.16: received: its response; never received: NACK 12.
+	x := newTarget(t)
+	x.recv(1, gtd)
+	x.acks()
+	ask := func(i int) {
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlAckReq, PSN: x.psn(i), SPDCID: 9, DPDCID: x.p.id})
+	}
+	ask(1)
+	x.wantAcks("cack=0 psn=1 clear sack=1:1 OK")
+	ask(0)
+	x.wantAcks("cack=0 psn=0 sack=1:1")
+	ask(2)
+	x.wantLoose("NACK PKT_NOT_RCVD")
+}
+
+func TestProbeIsAnswered(t *testing.T) {
+	// UE 3.5.16: a PROBE is answered by an ACK_CC with P, its opaque value and
+	// the bitmap from the PSN it names.
+	x := newTarget(t)
+	x.recv(2)
+	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 42, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	x.wantAcks("cack=0 probe=42 sack=1:10")
+}
+
+func TestPendingIsReaped(t *testing.T) {
+	// UE 3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
+	x := newTable(t, nil)
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 9}
+	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
+	if v != Deliver {
+		t.Fatalf("action %v", v)
+	}
+	p.SetPeer(1, true)
+	p.Refuse(x.now, testStart, wire.NackNoSESMsgAvail)
+	x.wantLoose("NACK NO_SES_MSG_AVAIL")
+	x.advance(2 * time.Second)
+	x.wantTold("gone 8")
+	if x.tab.Len() != 0 || x.tab.pending != 0 || len(x.tab.sources) != 0 {
+		t.Errorf("left: %d PDCs, %d pending, %d sources", x.tab.Len(), x.tab.pending, len(x.tab.sources))
+	}
+}
+
+func TestSynFloodIsBounded(t *testing.T) {
+	// T1, 10 pending PDCs per source here; honest PDCs stay.
+	x := newTarget(t)
+	honest := x.p
+	for i := range 200 {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 20), ClearOff: -1, SPDCID: uint16(100 + i)}
+		p, v := x.tab.ReceiveReq(x.in(otherAddr), &h)
+		if v == Deliver {
+			p.SetPeer(2, false)
+			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
+		}
+	}
+	if x.tab.Len() != 11 || honest.State() != Established {
+		t.Errorf("%d PDCs, the honest one is %v", x.tab.Len(), honest.State())
+	}
+	if x.tab.Stats.DropLimit != 190 {
+		t.Errorf("%d refused", x.tab.Stats.DropLimit)
+	}
+}
+
+func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
+	// F9, F25: a message that stopped in the middle.
+	x := newTarget(t)
+	x.open[x.p.Slot] = true
+	x.recv(1, ar)
+	x.forget()
+	for x.p.state != Closed {
+		x.now = x.tab.NextTimeout()
+		x.tab.Advance(x.now)
+	}
+	if x.now < 41*time.Second || x.now > 42*time.Second {
+		t.Errorf("ended at %v", x.now)
+	}
+	x.wantTold("gone 1")
+}
+
+func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
+	// docs/faults.md rule 5, F18: what was refused for want of room (NACK 09) comes
+	// before what was sent later. Else later messages take the room that comes
+	// free, refused ones fill the window, and nothing goes on on either side.
+	x := newTarget(t)
+	if x.p.Later(x.psn(5)) {
+		t.Error("a hole alone holds something back")
+	}
+	x.p.Refuse(x.now, x.psn(1), wire.NackNoSESMsgAvail)
+	x.p.Refuse(x.now, x.psn(3), wire.NackNoSESMsgAvail)
+	for i, want := range map[int]bool{1: false, 2: true, 3: true, 9: true} {
+		if got := x.p.Later(x.psn(i)); got != want {
+			t.Errorf("packet %d is later: %v", i, got)
+		}
+	}
+	x.p.rx.clear = x.psn(8) // a former life answered them
+	if x.p.Later(x.psn(9)) {
+		t.Error("waits for what was cleared")
+	}
+	x.p.rx.clear, x.p.rx.refused = x.psn(0), true
+	x.recv(1)
+	x.recv(2)
+	if x.p.Later(x.psn(3)) || !x.p.Later(x.psn(4)) {
+		t.Error("packet 3 is next, and 4 behind it")
+	}
+	x.recv(3)
+	if x.p.Later(x.psn(9)) {
+		t.Error("everything that was refused is here, and yet something is held back")
+	}
+	x.p.Refuse(x.now, x.psn(4), wire.NackPktNotRcvd)
+	if x.p.Later(x.psn(9)) {
+		t.Error("another NACK holds something back")
+	}
+}
+
+func TestWhoAnswersIsNotPending(t *testing.T) {
+	// The bounds of PENDING concern PDCs that are not proved. More
+	// clients of one host than that, one message each, then a CLEAR, a PROBE or an
+	// ACK_REQ that uses our PDCID, or being one that the application named: all
+	// get in, and when they are gone nothing is counted.
+	for _, how := range []wire.CtlType{wire.CtlClear, wire.CtlProbe, wire.CtlAckReq, 99} {
+		x := newTable(t, nil)
+		for i := range 40 {
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: uint16(100 + i)}
+			p, v := x.tab.ReceiveReq(x.in(otherAddr), &h)
+			if v != Deliver {
+				t.Fatalf("%v: client %d is refused: %v", how, i, x.loose())
+			}
+			p.SetPeer(2, how == 99)
+			p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true}, &wire.Rsp{}, false)
+			if how != 99 {
+				x.tab.ReceiveCP(x.in(otherAddr), &wire.CP{Ctl: how, PSN: h.PSN, SPDCID: h.SPDCID, DPDCID: p.id, Payload: uint32(testStart)})
+			}
+		}
+		x.tab.Abort(x.now)
+		if x.tab.pending != 0 || x.tab.unknown != 0 || len(x.tab.sources) != 0 {
+			t.Errorf("%v: left are %d pending, %d unknown, %d sources", how, x.tab.pending, x.tab.unknown, len(x.tab.sources))
+		}
+	}
+}
+
+func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
+	// UE 3.5.20.3: an ACK for a ROD packet that waited here for an earlier one says
+	// so (service time beyond the field), or the congestion window shrinks for it.
+	x := newTarget(t, rod)
+	x.recv(2, rod, ar)
+	x.acks()
+	x.now += 50 * time.Millisecond
+	x.recv(1, rod, ar)
+	a, _ := x.p.nextAck(x.now)
+	if a.AckPSN() != x.psn(2) {
+		t.Fatalf("ACK %v", &a)
+	}
+	if st := wire.ParseNSCC(a.CCState); st.ServiceTime != 0xffff {
+		t.Errorf("service time %d", st.ServiceTime)
+	}
+}
+
+func TestPauseOfTheTargetIsSaid(t *testing.T) {
+	// UE 3.6.13: the time that a packet waited for its target to look is none of the
+	// path. How long that was the target does not know: beyond the field.
+	const beyond = 0xffff
+	x := newTarget(t)
+	want := func(what string, st uint16) {
+		t.Helper()
+		if !x.p.AckOwed() {
+			t.Fatalf("%s: no ACK", what)
+		}
+		for x.p.AckOwed() {
+			if a, _ := x.p.nextAck(x.now); a.NSCC().ServiceTime() != st {
+				t.Errorf("%s: service time %d, want %d", what, a.NSCC().ServiceTime(), st)
+			}
+		}
+	}
+	probe := func() {
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 4, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	}
+	next := func() { // as FEP does where a request is the next one
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: wire.PSN(x.p.rx.win.Base()), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
+		if p := x.tab.ReceiveNext(x.in(peerAddr), (*wire.PlainReq)(h.Append(nil))); p != x.p {
+			t.Fatal("not the next one")
+		}
+		x.p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100, AR: true, Next: true, Late: x.paused}, &wire.Rsp{}, false)
+	}
+	x.paused = true
+	x.recv(1, ar)
+	want("request", beyond)
+	next()
+	want("next request", beyond)
+	probe()
+	want("probe", beyond)
+	x.paused = false
+	x.recv(3, ar)
+	want("request", 0)
+	next()
+	want("next request", 0)
+	probe()
+	want("probe", 0)
+}
+
+func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
+	// UE 3.5.16: each PROBE is answered, in order, with the base it asks for.
+	x := newTarget(t)
+	for i := range maxBurst {
+		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
+	}
+	var want []string
+	for i := range maxBurst {
+		want = append(want, fmt.Sprintf("cack=0 probe=%d", 40+i))
+	}
+	x.wantAcks(want...)
+}
+
+func TestT39MaxPDCs(t *testing.T) {
+	// T39: MaxPDCs bounds PDCs of both kinds together. Beyond, this
+	// side opens none and others get NACK 04; secured, nothing is drawn for them.
+	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
+		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })
+		if how != SecureNone {
+			x.sender = 1
+		}
+		syn := func(spdcid uint16, start wire.PSN) {
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: start, ClearOff: -1, SPDCID: spdcid}
+			if p, v := x.tab.ReceiveReq(x.in(peerAddr), &h); v == Deliver {
+				p.SetPeer(1, true)
+				p.Accept(x.now, &Meta{PSN: h.PSN, Size: 100}, &wire.Rsp{}, false)
+			}
+		}
+		accept := func(spdcid uint16) {
+			syn(spdcid, 1<<20)
+			if how == SecureOneRTT {
+				if e := x.tab.pend.m[synKey{peerAddr, spdcid}]; e != nil {
+					syn(spdcid, e.start)
+				}
+			}
+		}
+		open := func() *PDC { return x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc) }
+		p := open()
+		open()
+		for id := range uint16(3) {
+			accept(100 + id)
+		}
+		x.loose()
+		accept(200)
+		x.wantLoose("NACK NO_PDC_AVAIL")
+		if open() != nil || x.tab.Len() != 5 || x.tab.pend.len() != 0 || x.tab.Stats.DropLimit != 1 {
+			t.Fatalf("%v: %d PDCs, %d pending", how, x.tab.Len(), x.tab.pend.len())
+		}
+		x.tab.fail(x.now, p, Reason{Why: WhyTimeout})
+		accept(200)
+		if open() != nil || x.tab.Len() != 5 {
+			t.Fatalf("%v: %d PDCs", how, x.tab.Len())
+		}
+	}
+}
+
+// ReceiveNext does to a PDC what ReceiveReq does, or nothing: two targets live the same
+// life with losses, duplicates, refusals and wrong requests, one without ReceiveNext.
+func TestNextRequestIsARequest(t *testing.T) {
+	next, other := 0, 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		opts := []func(*wire.Req){}
+		if seed%4 == 0 {
+			opts = append(opts, rod)
+		}
+		var xs [2]*pdcTest
+		for i := range xs {
+			x := newTable(t, nil)
+			x.recv(0, opts...)
+			x.acks()
+			x.forget()
+			xs[i] = x
+		}
+		for range 150 {
+			rx := xs[0].p.rx
+			h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: wire.PSN(rx.win.Base()), SPDCID: 9, DPDCID: xs[0].p.id}
+			if seed%4 == 0 {
+				h.Type = wire.TypeRODReq
+			}
+			if rng.IntN(2) == 0 {
+				h.Flags = wire.FlagAR
+			}
+			from, ce, gtd, refuse := peerAddr, rng.IntN(20) == 0, rng.IntN(12) == 0, rng.IntN(20) == 0
+			clear := h.PSN - 1 - wire.PSN(rng.IntN(3))
+			if len(rx.stored) != 0 && rng.IntN(2) == 0 {
+				h.PSN, clear = rx.max+1, rx.max
+			}
+			switch rng.IntN(24) {
+			case 0, 1, 2:
+				h.PSN += wire.PSN(rng.IntN(4)) // one is late or lost
+			case 3:
+				h.PSN -= 1 + wire.PSN(rng.IntN(3))
+			case 4:
+				h.Flags |= wire.FlagRETX
+			case 5:
+				clear = h.PSN + wire.PSN(rng.IntN(2))
+			case 6:
+				clear = rx.max + 1
+			case 7:
+				h.SPDCID = 10
+			case 8:
+				from = otherAddr
+			case 9:
+				h.Type ^= wire.TypeRUDReq ^ wire.TypeRODReq
+			case 10:
+				h.PSN += 1000
+			}
+			h.ClearOff = int16(clear.Sub(h.PSN))
+			d, silent := time.Duration(rng.IntN(100))*time.Microsecond, rng.IntN(30) == 0
+			asks, unarmed, move := rng.IntN(20) == 0, rng.IntN(10) == 0, rng.IntN(20) == 0
+			if move {
+				from = netip.AddrPortFrom(from.Addr(), 1+uint16(rng.IntN(2)))
+			}
+			tookNext := false
+			for i, x := range xs {
+				x.now += d
+				if asks {
+					x.p.RequestClose(x.now)
+				}
+				if unarmed {
+					x.tab.heapRemove(x.p)
+				}
+				in := x.in(from)
+				in.Path, in.CE = 3, ce
+				var p *PDC
+				v := Deliver
+				if i == 0 {
+					b := (&wire.ReqStd{}).Append(h.Append(nil))
+					if q := wire.PlainRequest(b); q != nil {
+						p = x.tab.ReceiveNext(in, q)
+					}
+					tookNext = p != nil
+				}
+				if p == nil {
+					p, v = x.tab.ReceiveReq(in, &h)
+				}
+				m := Meta{PSN: h.PSN, Size: 100, Len: 50, Next: i == 0 && tookNext, AR: h.Flags&wire.FlagAR != 0, Retx: h.Flags&wire.FlagRETX != 0, CE: ce}
+				switch {
+				case v == Deliver && refuse:
+					p.Refuse(x.now, m.PSN, wire.NackNoSESMsgAvail)
+				case v == Deliver:
+					p.Accept(x.now, &m, &wire.Rsp{RC: wire.RCOK}, gtd)
+				case v == Keep:
+					p.KeepEarly(x.now, &m, h.Next, []byte{1})
+				}
+				for {
+					m, _, _, ok := x.p.NextEarly()
+					if !ok {
+						break
+					}
+					x.p.Accept(x.now, &m, &wire.Rsp{}, false)
+					x.p.EarlyDone()
+				}
+				if silent {
+					x.told = append(x.news(), x.acks()...)
+				}
+				x.told = append(x.news(), x.loose()...)
+			}
+			if tookNext {
+				next++
+			} else {
+				other++
+			}
+			if got, want := xs[0].state(), xs[1].state(); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, next %t: after %v\n%+v\n%+v\nwant\n%+v\n%+v", seed, tookNext, &h, got, got.PDC.rx, want, want.PDC.rx)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*pdcTest)
+	}{
+		{"another life of the peer", func(x *pdcTest) { x.sender = 5 }},
+		{"no peer yet", func(x *pdcTest) { x.p.Peer = 0 }},
+	} {
+		x := newTarget(t)
+		c.change(x)
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(1), ClearOff: -2, SPDCID: 9, DPDCID: x.p.id}
+		if x.tab.ReceiveNext(x.in(peerAddr), wire.PlainRequest((&wire.ReqStd{}).Append(h.Append(nil)))) != nil {
+			t.Errorf("%s: taken", c.name)
+		}
+	}
+	if next < 1000 || other < 1000 {
+		t.Errorf("%d requests were the next and %d were not: too few to compare", next, other)
+	}
+}
+
+func TestReapedPDCsLeaveNothing(t *testing.T) {
+	// T1: PDCs that are made and reaped without ever being proven.
+	x := newTable(t, nil)
+	for i := range 2000 {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 16), ClearOff: -1, SPDCID: uint16(1 + i)}
+		if p, v := x.tab.ReceiveReq(x.in(otherAddr), &h); v == Deliver {
+			p.SetPeer(1, false)
+			p.Refuse(x.now, h.PSN, wire.NackNoSESMsgAvail)
+		}
+		x.loose()
+		x.advance(300 * time.Millisecond)
+	}
+	if n := len(x.tab.pendQueue); n > 200 {
+		t.Errorf("%d PDCs remembered, %d are pending", n, x.tab.pending)
+	}
+}

@@ -1,0 +1,371 @@
+package pds
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/invariant"
+	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// Every PSN that was sent and is not finished lies in the transmit ring with one of
+// five states. This file alone changes a state, keeps the counters of the states, and
+// tells the congestion context what became of a packet.
+//
+//	Push ────────▶ in flight ◀───────── resend ─────────┐
+//	                │  │  │ ▲                           │
+//	                │  │  │ └─ takenBack ─┐             │
+//	                │  │  └── arrive ──▶ arrived        │   arrived: a SACK shows it
+//	                │  └── setWaiting ─▶ waiting        │   waiting: refused
+//	                │                     │ release     │
+//	                └──────── lose ──────▶└──────────▶ lost
+//
+//	each of the four ── setFinished ──▶ finished: answered, or failed with its PDC
+//
+// A lost or waiting packet that a SACK shows becomes arrived, too: it need not go again.
+const (
+	pktFlight   uint8 = iota + 1 // sent, nothing known
+	pktLost                      // to be sent again as soon as the window allows
+	pktWaiting                   // refused; to be sent again at tx.waitUntil
+	pktArrived                   // a SACK said it arrived; its response is not known
+	pktFinished                  // answered
+)
+
+// A txPkt is a PSN that was sent. The encoded bytes are not kept: a resend is
+// encoded anew from its piece.
+type txPkt struct {
+	piece  piece.Piece
+	first  time.Duration // first transmission
+	sentAt time.Duration // last transmission
+	seq    uint32        // number of the last transmission, counts all of the PDC
+	size   uint16        // nominal bytes
+	path   uint8
+	state  uint8
+	// The rest is 0 of a packet that is sent for the first time.
+	tries  uint8  // retransmissions, saturating
+	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, else 0
+	cause  Cause  // why it is sent again
+	gap    bool   // a hole is why it was sent again last time
+	nacked bool   // refused at least once: which transmission was taken is not known
+	fresh  bool   // in the lost list, but never sent: a control packet
+	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
+}
+
+// at is the packet with a PSN from una up to nxt.
+func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
+
+func (t *Table) getRing(n int) []txPkt {
+	c := bits.Len(uint(n - 1))
+	if l := t.rings[c]; len(l) > 0 {
+		r := l[len(l)-1]
+		t.rings[c] = l[:len(l)-1]
+		t.ringKept -= n
+		return r
+	}
+	return make([]txPkt, 1<<c)
+}
+
+// putRing takes the ring from a PDC with one packet outstanding at most, which it
+// must have elsewhere, and keeps it for whoever sends more next.
+func (t *Table) putRing(p *PDC) {
+	n := len(p.tx.ring)
+	if n == 1 {
+		return // its own
+	}
+	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
+		t.rings[c] = append(t.rings[c], p.tx.ring)
+		t.ringKept += n
+	}
+	p.tx.ring = p.tx.one[:]
+	p.tx.ringHint = uint8(min(n, maxRingHint))
+}
+
+// grow makes room in the ring for one more packet.
+func (p *PDC) grow() {
+	tx := &p.tx
+	old := tx.ring
+	nw := p.t.getRing(max(2*len(old), minRing, int(tx.ringHint)))
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		nw[uint32(psn)&uint32(len(nw)-1)] = old[uint32(psn)&uint32(len(old)-1)]
+	}
+	p.t.putRing(p)
+	tx.ring = nw
+}
+
+// Push gives a new packet the next PSN; Header appends its header. CanPush must have
+// said yes. n is the nominal size, path the index of the local port.
+func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
+	t, tx := p.t, &p.tx
+	t.Cause = CauseNew
+	psn := tx.nxt
+	out := psn.Sub(tx.una)
+	if tx.flight == 0 {
+		tx.progress = now // the RTO of what leaves begins here
+		if out == 0 {
+			tx.owedSince = now
+		}
+	}
+	if int(out) == len(tx.ring) {
+		p.grow()
+	}
+	k, seq := tx.at(psn), tx.seq+1
+	tx.nxt, tx.seq, tx.lastSend = psn+1, seq, now
+	tx.flight++
+	// Field by field: a literal is built twice.
+	k.piece.Msg, k.piece.Off, k.piece.Len, k.piece.Kind = what.Msg, what.Off, what.Len, what.Kind
+	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
+	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
+	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
+		t.Close(now, p) // what has begun goes on: F34
+	}
+	if p.heapAt > now+t.tailLeast {
+		p.armTail(now)
+	}
+	tx.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
+}
+
+// unsend takes back that Push sent a packet: it is to go for the first time by Resend.
+func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
+	if k.state == pktFlight {
+		p.lose(now, psn, k, why)
+	} else {
+		p.tx.count(k.state, -1)
+		k.cause = why
+		p.tx.queue(psn, k)
+	}
+	k.tries, k.hole, k.gap, k.nacked, k.fresh = 0, 0, false, false, true
+}
+
+// Resend takes the oldest lost packet. CanResend must have said yes.
+func (p *PDC) Resend(now time.Duration, path uint8) Again {
+	tx := &p.tx
+	psn := tx.lostHint
+	k := tx.at(psn)
+	if k.state != pktLost {
+		panic("BUG: pds: Resend without CanResend")
+	}
+	p.t.Cause = k.cause
+	p.t.Stats.resent(k.cause)
+	if tx.flight == 0 {
+		tx.progress = now
+	}
+	tx.lost--
+	tx.flight++
+	tx.seq++
+	k.state, k.sentAt, k.seq, k.path, k.hole = pktFlight, now, tx.seq, path, 0
+	if k.fresh {
+		k.fresh, k.first = false, now
+	} else if k.tries < 255 {
+		k.tries++
+	}
+	tx.lastSend = now
+	if p.ccc != nil {
+		p.ccc.OnSend(now, int(k.size))
+	}
+	p.t.arm(p, now+p.tailTime())
+	if k.ctl != 0 {
+		return Again{IsCP: true, CP: p.ctlHeader(psn, k)}
+	}
+	return Again{Req: p.header(psn, k), Piece: k.piece}
+}
+
+// resent counts a retransmission.
+func (s *Stats) resent(c Cause) {
+	switch c {
+	case CauseRTO:
+		s.RtxRTO++
+	case CauseSACK, CauseReorder, CauseProbe:
+		s.RtxSACK++
+	case CauseTail:
+		s.RtxProbe++
+	case CauseClose: // for the first time
+	default: // a NACK
+		s.RtxNack++
+	}
+}
+
+// lose takes a packet out of flight, to be sent again because of why.
+func (p *PDC) lose(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
+	k.cause = why
+	if why < causeNack {
+		k.gap = why == CauseSACK || why == CauseReorder || why == CauseProbe
+	}
+	p.tx.flight--
+	p.tx.queue(psn, k)
+	p.leftFlight(now, k)
+}
+
+// setWaiting takes a refused packet out of flight until release.
+func (p *PDC) setWaiting(now time.Duration, k *txPkt, code wire.NackCode) {
+	k.state, k.cause = pktWaiting, nacked(code)
+	p.tx.flight--
+	p.tx.waiting++
+	p.leftFlight(now, k)
+}
+
+// release has a refused packet sent again.
+func (tx *txDir) release(psn wire.PSN, k *txPkt) {
+	tx.waiting--
+	tx.queue(psn, k)
+}
+
+// queue puts a packet among the lost ones, which Resend takes in order of PSN.
+func (tx *txDir) queue(psn wire.PSN, k *txPkt) {
+	k.state = pktLost
+	if tx.lost == 0 || psn.Before(tx.lostHint) {
+		tx.lostHint = psn
+	}
+	tx.lost++
+}
+
+// arrive notes that a packet which is not finished arrived, its response unknown. It
+// returns the bytes that leave flight.
+func (tx *txDir) arrive(k *txPkt) (newly int) {
+	newly = tx.leave(k)
+	k.state = pktArrived
+	tx.arrived++
+	return newly
+}
+
+// takenBack: a target that said that it has a packet says now that it does not. It lost the
+// response; or on a ROD PDC it kept the packet as early, and its message layer refused it later. What
+// comes behind may be refused all the time until this one goes again.
+func (p *PDC) takenBack(now time.Duration, k *txPkt) {
+	if k.state != pktArrived {
+		return
+	}
+	tx := &p.tx
+	k.state = pktFlight
+	tx.arrived--
+	tx.flight++
+	if p.ccc != nil {
+		p.ccc.OnSend(now, int(k.size))
+	}
+}
+
+// settle finishes a packet. It returns the bytes that leave flight.
+func (tx *txDir) setFinished(k *txPkt) (newly int) {
+	newly = tx.leave(k)
+	k.state = pktFinished
+	return newly
+}
+
+// finishFlight is setFinished for a packet in flight.
+func (tx *txDir) finishFlight(k *txPkt) {
+	tx.flight--
+	k.state = pktFinished
+}
+
+// leave takes a packet out of the counter of its state. It returns the bytes that leave
+// flight.
+func (tx *txDir) leave(k *txPkt) (newly int) {
+	if k.state == pktFlight {
+		newly = int(k.size)
+	}
+	tx.count(k.state, -1)
+	return newly
+}
+
+// count changes the counter of a state.
+func (tx *txDir) count(state uint8, by int32) {
+	switch state {
+	case pktFlight:
+		tx.flight += by
+	case pktLost:
+		tx.lost += by
+	case pktWaiting:
+		tx.waiting += by
+	case pktArrived:
+		tx.arrived += by
+	}
+}
+
+// failPackets fails every packet that is not finished and takes it out of flight.
+func (t *Table) failPackets(p *PDC, why Reason) {
+	tx := &p.tx
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		k := tx.at(psn)
+		if k.state == pktFlight && p.ccc != nil {
+			p.ccc.OnGone(int(k.size))
+		}
+		if k.state != pktFinished {
+			k.state = pktFinished
+			if k.ctl == 0 {
+				t.news.put(News{Kind: NewsFailed, PDC: p, Piece: k.piece, Why: why})
+			}
+		}
+	}
+	tx.una = tx.nxt
+	tx.flight, tx.lost, tx.waiting, tx.arrived = 0, 0, 0, 0
+}
+
+// leftFlight tells the congestion context and the path of a packet that left flight
+// unanswered. Its cause says why.
+func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
+	n, why := int(k.size), k.cause
+	switch {
+	case why >= causeNack:
+		// UE 3.6.13: a trimmed packet is a sign of congestion; 03 is about the way
+		// back, and others are none.
+		if p.ccc != nil {
+			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop))
+		}
+	case why == CauseTail, why == CauseRenumber, why == CauseClose:
+		p.gone(n) // counted again when it leaves
+	default:
+		if p.ccc != nil {
+			p.ccc.OnLoss(now, n, why == CauseRTO)
+		}
+		p.pathNews(k, PathLost)
+	}
+}
+
+// gone takes n bytes out of the congestion window that no ACK will report.
+func (p *PDC) gone(n int) {
+	if p.ccc != nil && n > 0 {
+		p.ccc.OnGone(n)
+	}
+}
+
+// reported tells the congestion context of an ACK; see CCC.OnAck.
+func (p *PDC) reported(now time.Duration, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
+	if p.ccc != nil {
+		p.ccc.OnAck(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+	}
+}
+
+// inFlight is what the congestion window counts, of this PDC and those that share
+// the window.
+func (p *PDC) inFlight() int {
+	if p.ccc == nil {
+		return 0
+	}
+	return p.ccc.InFlight()
+}
+
+// checkTx checks that the sending side's counters are those of its packets.
+func (p *PDC) checkTx() {
+	if !invariant.On {
+		return
+	}
+	tx := &p.tx
+	var n [pktFinished + 1]int32
+	bytes := 0
+	for psn := tx.una; psn != tx.nxt; psn++ {
+		k := tx.at(psn)
+		n[k.state]++
+		if k.state == pktFlight {
+			bytes += int(k.size)
+		}
+		if k.state == pktLost && psn.Before(tx.lostHint) {
+			invariant.Check(false, "pds: %v: lost packet %#x before the hint %#x", p, uint32(psn), uint32(tx.lostHint))
+		}
+	}
+	if n[pktFlight] != tx.flight || n[pktLost] != tx.lost || n[pktWaiting] != tx.waiting || n[pktArrived] != tx.arrived {
+		invariant.Check(false, "pds: %v: counted %v", p, n)
+	}
+	if p.ccc != nil && p.inFlight() < bytes {
+		invariant.Check(false, "pds: %v: %d bytes in flight", p, bytes)
+	}
+}

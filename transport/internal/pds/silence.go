@@ -1,0 +1,147 @@
+package pds
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// givenUp returns why a PDC with something outstanding must end, WhyNone if it need not
+// (docs/faults.md: PeerTimeout, SuspectTimeout).
+func (p *PDC) givenUp(now time.Duration) Reason {
+	cfg := &p.t.cfg
+	since := max(p.lastHeard, p.tx.owedSince)
+	switch {
+	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= cfg.SuspectTimeout:
+		return Reason{Why: WhyUnreachable}
+	case now-since >= cfg.PeerTimeout:
+		return Reason{Why: WhyTimeout}
+	case cfg.SpecRetries && p.tx.rtos > 5:
+		return Reason{Why: WhyTimeout}
+	case p.tx.shortSince != 0 && now >= p.shortUntil():
+		// F32: the target answers but is short of something, or has lost what a former life
+		// of it knew (F12).
+		if p.tx.shortCode == wire.NackRcvdSESProcg {
+			return Reason{Why: WhyNack, Nack: p.tx.shortCode}
+		}
+		return Reason{Why: WhyNoResource, Nack: p.tx.shortCode}
+	case p.hopeless(now):
+		return Reason{Why: WhyTimeout}
+	}
+	return Reason{}
+}
+
+// shortUntil is when the shortage of the target ends the PDC (F32).
+func (p *PDC) shortUntil() time.Duration {
+	tx, wait := &p.tx, p.t.cfg.PeerTimeout
+	switch {
+	case !p.initiator:
+		// A target's only outstanding packet is a CLOSE_REQ. Its refusal does not end a
+		// message that is under way (F28).
+		if p.state != CloseRequested || p.t.owner.InboundOpen(p) {
+			return never
+		}
+		return max(tx.shortSince, p.idleAt) + wait
+	case tx.shortCode == wire.NackPSNOORWindow:
+		// A target that is not ready (F18) does not move its window.
+		return max(tx.shortSince, tx.rnrAt) + wait
+	}
+	return tx.shortSince + wait
+}
+
+// hopeless reports whether the oldest packet of an initiator can no longer be expected to
+// finish. It was first sent at least 2 × PeerTimeout ago, and it arrived or was resent at
+// least hopelessTries times. Neither an outage that the peer survived nor a pause of this
+// side explains that: the peer is heard but does not answer this packet, or answers by
+// NACKs. Time in which the target was not ready does not count (F18). A target's PDC is
+// never hopeless: its CLOSE_REQ ends no operation.
+func (p *PDC) hopeless(now time.Duration) bool {
+	tx := &p.tx
+	if !p.initiator || tx.una == tx.nxt {
+		return false
+	}
+	k := tx.at(tx.una)
+	return now-max(k.first, tx.rnrAt) >= 2*p.t.cfg.PeerTimeout && (k.tries >= hopelessTries || k.state == pktArrived)
+}
+
+// hopelessTries is far fewer resends than RTOMax allows in 2 × PeerTimeout. Arbitrary.
+const hopelessTries = 8
+
+// failSilent fails the other silent PDCs to a peer that is gone (F9: all operations to it
+// fail). Such a PDC may be in the middle of a message with nothing outstanding, because
+// packets in flight on the others kept the window closed. A PDC on which the peer was heard
+// since stays.
+func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
+	// A peer is not last heard on all PDCs at the same time.
+	gone := max(t.cfg.PeerTimeout-t.cfg.RTOMax, t.cfg.PeerTimeout/2)
+	for _, q := range t.slots {
+		if q == nil || q.Peer != peer || !q.initiator {
+			continue
+		}
+		silent := now-q.lastHeard >= gone
+		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= t.cfg.SuspectTimeout {
+			silent = true
+		}
+		if silent {
+			t.fail(now, q, why)
+		}
+	}
+}
+
+// owes reports whether the peer owes this side an answer to a packet, or the ACK that opens
+// the window.
+func (p *PDC) owes() bool { return p.Outstanding() > 0 || p.shut() }
+
+// lookGiveUpAt is when to check givenUp: at every look at the PDC, as some of its reasons
+// have no fixed time.
+func (p *PDC) lookGiveUpAt() time.Duration {
+	if !p.owes() {
+		return never
+	}
+	return 0
+}
+
+// giveUp fails the PDC if givenUp has a reason. If the peer is gone it also fails the peer's
+// other silent PDCs.
+func (p *PDC) giveUp(now time.Duration) time.Duration {
+	why := p.givenUp(now)
+	if why.Why == WhyNone {
+		return p.giveUpAt()
+	}
+	p.t.fail(now, p, why)
+	if why.Why == WhyTimeout || why.Why == WhyUnreachable {
+		p.t.failSilent(now, p.Peer, why)
+	}
+	return never
+}
+
+// giveUpAt is the earliest time at which givenUp has a reason that depends on time.
+func (p *PDC) giveUpAt() time.Duration {
+	cfg := &p.t.cfg
+	since := max(p.lastHeard, p.tx.owedSince)
+	at := since + cfg.PeerTimeout
+	if p.evidence != 0 {
+		at = min(at, max(since, p.evidence-cfg.RTOMax)+cfg.SuspectTimeout)
+	}
+	if p.tx.shortSince != 0 {
+		at = min(at, p.shortUntil())
+	}
+	return at
+}
+
+// Suspect notes evidence that the peer's address does not answer (F11). A PDC with
+// outstanding packets then ends after SuspectTimeout unless it hears from the peer.
+func (t *Table) Suspect(now time.Duration, p *PDC) {
+	if p.evidence == 0 {
+		p.evidence = now
+	}
+	if p.Outstanding() > 0 {
+		t.arm(p, p.giveUpAt())
+	}
+}
+
+// heard notes a valid packet from the peer.
+func (p *PDC) heard(now time.Duration) {
+	p.lastHeard = now
+	p.evidence = 0
+}

@@ -1,0 +1,150 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// This file remembers dead messages: those that ended in error. Packets of them may still be
+// under way; they get the same error and must not begin a new message (S-RSM-07). A dead
+// message is forgotten when no more bytes of it can come, when the peer has too many, or after
+// IdleTimeout. While all peers together have maxDead, a peer without a dead message gets none:
+// the rest of its message looks like a new one.
+
+// maxDead bounds the dead messages of all peers.
+const maxDead = 4096
+
+// bury makes a message in progress a dead one, or forgets it if there is no room. It reports
+// whether the message is remembered.
+func (s *SES) bury(i int32, m *inmsg, rc wire.RC, end uint64) bool {
+	pu := s.peers.at(m.user)
+	if !s.deadRoom(pu) {
+		s.close(i, m)
+		s.freeIn(i, m)
+		return false
+	}
+	s.open--
+	pu.open--
+	m.state, m.rc, m.end, m.epoch = inDead, rc, end, s.epoch
+	s.enlist(i, m, pu)
+	return true
+}
+
+// deadRoom reports whether a peer may have one more dead message. It forgets the peer's oldest
+// if that makes room.
+func (s *SES) deadRoom(pu *peerUse) bool {
+	if s.dead < maxDead {
+		return true
+	}
+	if pu.dead == 0 {
+		return false
+	}
+	s.forget(pu.deadHead, s.in.at(pu.deadHead))
+	return true
+}
+
+// entomb remembers a message that was not known before, as dead: its packets are answered rc. n
+// is the payload length of the packet that caused it.
+func (s *SES) entomb(src Source, r *wire.ReqStd, rc wire.RC, end uint64, n uint32) {
+	if i, m := s.findIn(src.PDC, r.MsgID); m != nil {
+		s.forget(i, m) // dead, and another message
+	}
+	u := s.user(src.Peer)
+	if pu := s.peers.at(u); s.in.live() >= s.maxState() || !s.deadRoom(pu) {
+		s.putUser(u, pu)
+		return
+	}
+	u = s.user(src.Peer) // again: the record may have gone with the oldest dead message
+	i := s.in.get()
+	m := s.in.at(i)
+	*m = inmsg{pdc: src.PDC, peer: src.Peer, length: r.ReqLen, recv: none, user: u, tab: none, block: noBlock,
+		msgID: r.MsgID, state: inDead, opcode: r.Opcode, rc: rc, end: end, epoch: s.epoch}
+	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
+	s.enlist(i, m, s.peers.at(m.user))
+	if r.Opcode != wire.OpMsgError {
+		s.count(i, m, r, n)
+	}
+}
+
+// same reports whether a packet belongs to a dead message, not to a new one with the same
+// message id.
+func (m *inmsg) same(r *wire.ReqStd) bool {
+	return m.length == r.ReqLen && (m.opcode == r.Opcode || m.opcode == wire.OpMsgError) && !(m.som && r.Flags&wire.SESSOM != 0)
+}
+
+func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
+	m.deadNext = none
+	if pu.dead == 0 {
+		pu.deadHead = i
+	} else {
+		s.in.at(pu.deadTail).deadNext = i
+	}
+	pu.deadTail = i
+	pu.dead++
+	s.dead++
+	if int(pu.dead) > s.cfg.OpenPerPeer {
+		s.forget(pu.deadHead, s.in.at(pu.deadHead))
+	}
+}
+
+// count counts the n bytes of a packet of a dead message, and forgets the message if they were
+// the last.
+func (s *SES) count(i int32, m *inmsg, r *wire.ReqStd, n uint32) {
+	m.som = m.som || r.Flags&wire.SESSOM != 0
+	m.got += n
+	m.epoch = s.epoch
+	if n > 0 && uint64(m.got) >= m.end {
+		s.forget(i, m)
+	}
+}
+
+// forget frees a dead message.
+func (s *SES) forget(i int32, m *inmsg) {
+	pu := s.peers.at(m.user)
+	prev := none
+	for k := pu.deadHead; k != i; k = s.in.at(k).deadNext {
+		prev = k
+	}
+	if prev == none {
+		pu.deadHead = m.deadNext
+	} else {
+		s.in.at(prev).deadNext = m.deadNext
+	}
+	if pu.deadTail == i {
+		pu.deadTail = prev
+	}
+	pu.dead--
+	s.dead--
+	s.putUser(m.user, pu)
+	s.byPDC.remove(i)
+	if s.last == i {
+		s.last = none
+	}
+	s.freeIn(i, m)
+}
+
+// msgError executes MSG_ERROR: the initiator gave a message up after MsgOff bytes (S-MSC-03).
+// The answer is OK, so that the initiator reports its own error.
+func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
+	s.Stats.MsgErrorsRx++
+	end := uint64(r.MsgOff)
+	if r.Flags&wire.SESSOM != 0 {
+		end = 0
+	}
+	i, m := s.findIn(src.PDC, r.MsgID)
+	switch {
+	case m == nil && end > 0:
+		// Packets of the message may come after the MSG_ERROR.
+		s.entomb(src, r, wire.RCInitiatorError, end, 0)
+	case m == nil:
+	case m.state == inDead:
+		m.end = min(m.end, end)
+		m.epoch = s.epoch
+		if uint64(m.got) >= m.end {
+			s.forget(i, m)
+		}
+	default:
+		s.end(m, i, PeerError, wire.RCInitiatorError)
+		if s.bury(i, m, wire.RCInitiatorError, end) && uint64(m.got) >= m.end {
+			s.forget(i, m)
+		}
+	}
+	return s.done(0)
+}

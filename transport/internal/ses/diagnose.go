@@ -1,0 +1,141 @@
+package ses
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file shows what operations wait for. It changes nothing.
+
+// A Stage says how far a send has come.
+type Stage uint8
+
+// The stages.
+const (
+	StageSend    Stage = iota + 1 // pieces are left to hand out
+	StageAnswers                  // all were handed out, some are not answered
+	StageAgain                    // the target refused it for now; it will be sent again
+	StageResult                   // all were answered; the promised result is missing
+	StageFenced                   // it waits for earlier sends, because of a fence
+)
+
+// A SendView is one send that has not ended.
+type SendView struct {
+	Handle   Handle
+	Endpoint EndpointID
+	Context  any
+	Tagged   bool
+	Ordered  bool
+	Tag      uint64
+	Peer     uint32
+	Posted   time.Duration
+	Length   uint32
+	Taken    uint32 // bytes
+	Stage    Stage
+	// RC is the answer of the target that refused it, Tries how often it was sent again,
+	// RetryAt when it will be sent next (0: not known yet).
+	RC      wire.RC
+	Tries   int
+	RetryAt time.Duration
+	Since   time.Duration // StageAgain: when the target became not ready
+}
+
+// EachSend calls fn for every send that has not ended and whose success was not reported. v is
+// valid only during the call.
+func (s *SES) EachSend(fn func(v *SendView)) {
+	fenced := map[Handle]bool{}
+	for _, f := range s.fences {
+		for _, h := range f.behind {
+			fenced[h] = true
+		}
+	}
+	var v SendView
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.phase == phaseFree || m.told {
+			continue
+		}
+		v = SendView{
+			Handle: handleOf(i, m), Endpoint: m.ep.id, Context: m.context, Tagged: m.kind.Tagged(), Ordered: m.ordered, Tag: m.hdr.Match, Peer: m.peer, Posted: m.posted,
+			Length: m.hdr.ReqLen, Taken: m.next, RC: m.rc, Tries: int(m.tries), RetryAt: m.retryAt, Since: m.notReady,
+		}
+		switch m.phase {
+		case phaseData, phaseError:
+			if v.Stage = StageSend; fenced[v.Handle] {
+				v.Stage = StageFenced
+			}
+		case phaseSent:
+			v.Stage = StageAnswers
+		case phaseWait, phaseReady:
+			v.Stage, v.Taken = StageAgain, 0
+		case phaseResult:
+			v.Stage = StageResult
+		}
+		fn(&v)
+	}
+}
+
+// A RecvView is one receive that has not ended.
+type RecvView struct {
+	Endpoint  EndpointID
+	Context   any
+	Tagged    bool
+	Tag       uint64
+	Ignore    uint64
+	HasSource bool
+	Peer      uint32 // the sender of the message, or else the only source accepted
+	Posted    time.Duration
+	Size      uint64
+	// Message reports that a message has matched. Got of its Length bytes came by PDC, the
+	// first at Began.
+	Message     bool
+	Got, Length uint32
+	Began       time.Duration
+	PDC         uint32
+	// Starved reports that messages wait for room for an event.
+	Starved bool
+}
+
+// EachRecv calls fn for every receive that has not ended. v is valid only during the call.
+func (s *SES) EachRecv(fn func(v *RecvView)) {
+	bound := map[int32]*inmsg{}
+	for i := range s.in.used {
+		if m := s.in.at(i); m.state == inBound && bound[m.recv] == nil {
+			bound[m.recv] = m
+		}
+	}
+	var v RecvView
+	for i := range s.recvs.used {
+		r := s.recvs.at(i)
+		if !r.live {
+			continue
+		}
+		v = RecvView{
+			Endpoint: r.ep.id, Context: r.context, Tagged: r.tagged, Tag: r.tag, Ignore: r.ignore, HasSource: r.peer != 0, Peer: r.peer, Posted: r.posted, Size: r.size,
+			Starved: r.space().starved && r.class != boundClass,
+		}
+		if m := bound[i]; m != nil {
+			v.Message, v.Got, v.Length, v.Began, v.PDC, v.Peer = true, m.got, m.length, m.began, m.pdc, m.peer
+		}
+		fn(&v)
+	}
+}
+
+// An Early message is one that no receive has matched.
+type Early struct {
+	Tag    uint64
+	Peer   uint32
+	Length uint32
+}
+
+// UnexpectedOf returns the number of unexpected messages of an endpoint, either tagged or
+// untagged ones, and the oldest of them, at most most.
+func (s *SES) UnexpectedOf(id EndpointID, tagged bool, most int) (n int, oldest []Early) {
+	sp := s.space(id, tagged)
+	for i := sp.order.first(0); i != none && len(oldest) < most; i = sp.order.next(i) {
+		m := s.in.at(i)
+		oldest = append(oldest, Early{m.tag, m.peer, m.length})
+	}
+	return sp.n, oldest
+}

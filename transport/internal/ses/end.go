@@ -1,0 +1,128 @@
+package ses
+
+// CancelAll closes all endpoints: every operation ends with a Cancelled event, and unexpected
+// messages are dropped. Later requests are answered BAD_INDEX, later operations fail with
+// ErrClosed, and calls with earlier handles do nothing.
+func (s *SES) CancelAll() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.cancelSends()
+	s.dropInbound()
+	for _, e := range s.endpoints {
+		e.closed = true
+		s.cancelInbound(e)
+		s.cancelRecvs(e)
+	}
+}
+
+// End is CancelAll that keeps the complete unexpected messages, because they may still be
+// received though no more will come. A later receive gets one of them or ends at once as
+// Cancelled; later sends fail with ErrClosed.
+func (s *SES) End() {
+	if s.closed || s.ended {
+		return
+	}
+	s.ended = true
+	s.cancelSends()
+	s.dropInbound()
+	for _, e := range s.endpoints {
+		s.cancelRecvs(e)
+	}
+	s.unstarve()
+}
+
+func (s *SES) cancelSends() {
+	s.waiting, s.ready, s.nextRetry, s.unstamped = nil, nil, 0, false
+	s.fences, s.unfenced = nil, nil
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.phase == phaseFree {
+			continue
+		}
+		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
+		m.cause, m.rc, m.nack = Cancelled, 0, 0
+		s.endSend(m)
+	}
+}
+
+// dropInbound ends every incomplete inbound message.
+func (s *SES) dropInbound() {
+	for b := range s.byPDC.buckets {
+		for i := s.byPDC.first(uint32(b)); i != none; {
+			next := s.byPDC.next(i)
+			s.drop(i, s.in.at(i), Cancelled)
+			i = next
+		}
+	}
+}
+
+// cancelInbound drops every inbound message for an endpoint that closes.
+func (s *SES) cancelInbound(e *endpoint) {
+	for b := range s.byPDC.buckets {
+		for i := s.byPDC.first(uint32(b)); i != none; {
+			next := s.byPDC.next(i)
+			if m := s.in.at(i); m.ep == e.id && m.state != inDead {
+				s.drop(i, m, Cancelled)
+			}
+			i = next
+		}
+	}
+	for _, c := range e.claims {
+		if c.msg != none {
+			m := s.in.at(c.msg)
+			s.uncharge(c.msg, m)
+			s.freeIn(c.msg, m)
+		}
+	}
+	e.claims = nil
+	for k := range e.spaces {
+		for i := e.spaces[k].order.first(0); i != none; i = e.spaces[k].order.first(0) {
+			m := s.in.at(i)
+			s.uncharge(i, m)
+			s.freeIn(i, m)
+		}
+	}
+}
+
+func (s *SES) cancelRecvs(e *endpoint) {
+	for i := range s.recvs.used {
+		if r := s.recvs.at(i); r.live && r.ep == e {
+			s.cancelRecv(i)
+		}
+	}
+}
+
+// lateRecv ends a receive posted after End, which no message will match any more.
+func (s *SES) lateRecv(i int32, r *recv) {
+	if s.ended && r.live && r.class != boundClass {
+		s.cancelRecv(i)
+		s.unstarve()
+	}
+}
+
+// unstarve clears the marks of spaces whose messages wait for room for an Event: no such
+// message is left, or all are to be tried again.
+func (s *SES) unstarve() {
+	s.starved = false
+	for _, e := range s.endpoints {
+		e.spaces[0].starved, e.spaces[1].starved = false, false
+	}
+}
+
+// PeerGone ends the sends to a peer of which nothing is under way: those behind a fence, those
+// that wait to be sent again, and those that wait for a promised response.
+func (s *SES) PeerGone(peer uint32, c Cause) {
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		switch {
+		case m.phase == phaseFree || m.peer != peer:
+		case m.phase == phaseResult:
+			s.stop(i, m, c, 0)
+		case m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseData && m.next == 0 && m.open == 0:
+			s.Abandon(handleOf(i, m), c)
+		}
+	}
+	s.unfence()
+}

@@ -1,0 +1,236 @@
+package ses
+
+import (
+	"errors"
+	"math/bits"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A FEP has one SES with one or more endpoints. A request names the endpoint it is for.
+
+// An EndpointID is the number of an endpoint in its SES. New opens endpoint 0.
+type EndpointID uint16
+
+// An Identity is the name of an endpoint. A request names its target by JobID (24 bit),
+// PIDonFEP (12 bit) and resource index (12 bit), which no two endpoints of a FEP share.
+// Initiator names the endpoint as the source of a message.
+type Identity struct {
+	JobID     uint32
+	PIDonFEP  uint16
+	RI        uint16
+	Initiator uint32
+}
+
+// EndpointConfig describes one endpoint. Zero fields have the stated defaults, except those of
+// the Identity.
+type EndpointConfig struct {
+	Identity
+	// MaxSends bounds the sends that have not ended (default 4096; 65,000 for all endpoints
+	// together, because of the 16-bit message id), MaxRecvs the receives (default 8192).
+	// Operations beyond it fail with ErrFull.
+	MaxSends int
+	MaxRecvs int
+	// Admit reports whether there is room for one Event in addition to those of the posted
+	// operations. It is called for each message for a multi-receive buffer; while it returns
+	// false, such messages wait as unexpected ones. nil always admits. It must not call the
+	// SES.
+	Admit func() bool
+}
+
+func (c *EndpointConfig) fill() {
+	if c.MaxSends <= 0 {
+		c.MaxSends = 4096
+	}
+	if c.MaxRecvs <= 0 {
+		c.MaxRecvs = 8192
+	}
+	c.MaxSends = min(c.MaxSends, maxSends)
+}
+
+// maxSends bounds the sends of all endpoints: message ids have 16 bits.
+const maxSends = 65000
+
+// maxEndpoints is how many endpoints a SES may have at a time.
+const maxEndpoints = 4096
+
+// Errors of Open.
+var (
+	ErrName      = errors.New("ses: JobID, PIDonFEP or resource index out of range")
+	ErrInUse     = errors.New("ses: another endpoint has this JobID, PIDonFEP and resource index")
+	ErrEndpoints = errors.New("ses: too many endpoints")
+)
+
+// An endpoint is what requests name: its receives, and what it has outstanding.
+type endpoint struct {
+	EndpointConfig
+	id     EndpointID
+	closed bool // CloseEndpoint was called
+	sends  int  // not ended
+	recvs  int  // not ended
+	spaces [2]space
+	claims []claim // unexpected messages that a peek reserved
+
+	// Lists of free sends and receives, the last one freed first.
+	idleSend *send
+	idleRecv *recv
+}
+
+// A name is the part of an Identity that a request names. anyPart stands for a part that does
+// not count.
+type name struct {
+	job     uint32
+	pid, ri uint16
+}
+
+const anyPart = 1<<16 - 1 // longer than any PIDonFEP or resource index
+
+// names maps names to endpoints, and counts the endpoints of each job and PIDonFEP (S-ERR-04).
+type names struct {
+	whole map[name]*endpoint
+	parts map[name]int // endpoints of a job, and of a PIDonFEP of it
+}
+
+func (n *names) add(e *endpoint, by int) {
+	if n.whole == nil {
+		n.whole, n.parts = map[name]*endpoint{}, map[name]int{}
+	}
+	if by > 0 {
+		n.whole[e.name()] = e
+	} else {
+		delete(n.whole, e.name())
+	}
+	for _, part := range [...]name{{e.JobID, anyPart, anyPart}, {e.JobID, e.PIDonFEP, anyPart}} {
+		if n.parts[part] += by; n.parts[part] == 0 {
+			delete(n.parts, part)
+		}
+	}
+}
+
+func (e *endpoint) name() name { return name{e.JobID, e.PIDonFEP, e.RI} }
+
+// is reports whether a request names the endpoint.
+func (e *endpoint) is(r *wire.ReqStd) bool {
+	return r.JobID == e.JobID && r.PIDonFEP == e.PIDonFEP && r.RI == e.RI
+}
+
+// Open opens an endpoint. It fails with ErrName, ErrInUse, ErrEndpoints or ErrClosed.
+func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
+	cfg.fill()
+	e := &endpoint{EndpointConfig: cfg, id: EndpointID(len(s.endpoints))}
+	switch {
+	case s.closed || s.ended:
+		return 0, ErrClosed
+	case cfg.JobID > 0xffffff || cfg.PIDonFEP > 0xfff || cfg.RI > 0xfff:
+		return 0, ErrName
+	case s.names.whole[e.name()] != nil:
+		return 0, ErrInUse
+	}
+	for _, old := range s.endpoints {
+		if old.closed && old.sends == 0 && old.recvs == 0 {
+			e.id = old.id
+			break
+		}
+	}
+	share := func(n int) int { return min(max(1<<bits.Len(uint(n/2)), 64), 1<<15) }
+	for i := range e.spaces {
+		e.spaces[i].init(e.id, i == 1, share(cfg.MaxRecvs), share(s.cfg.UnexpectedMsgs))
+	}
+	switch {
+	case int(e.id) < len(s.endpoints):
+		s.maxRecvs -= s.endpoints[e.id].MaxRecvs
+		e.inherit(s.endpoints[e.id])
+		s.endpoints[e.id] = e
+	case len(s.endpoints) == maxEndpoints:
+		return 0, ErrEndpoints
+	default:
+		s.endpoints = append(s.endpoints, e)
+	}
+	s.maxRecvs += cfg.MaxRecvs
+	s.names.add(e, 1)
+	return e.id, nil
+}
+
+// inherit takes over the free lists of a closed endpoint.
+func (e *endpoint) inherit(old *endpoint) {
+	e.idleSend, e.idleRecv = old.idleSend, old.idleRecv
+	for m := e.idleSend; m != nil; m = m.idle {
+		m.ep, m.hdr.Initiator = e, e.Initiator
+	}
+	for r := e.idleRecv; r != nil; r = r.next {
+		r.ep = e
+	}
+}
+
+// Endpoints returns the number of open endpoints.
+func (s *SES) Endpoints() int { return len(s.names.whole) }
+
+// Name returns the Identity of an endpoint.
+func (s *SES) Name(id EndpointID) Identity {
+	if e := s.endpoint(id); e != nil {
+		return e.Identity
+	}
+	return Identity{}
+}
+
+// endpoint returns the endpoint with a number, nil if there never was one.
+func (s *SES) endpoint(id EndpointID) *endpoint {
+	if int(id) >= len(s.endpoints) {
+		return nil
+	}
+	return s.endpoints[id]
+}
+
+// space returns the space of an endpoint for tagged or untagged messages.
+func (s *SES) space(id EndpointID, tagged bool) *space {
+	sp := &s.endpoints[id].spaces
+	if tagged {
+		return &sp[1]
+	}
+	return &sp[0]
+}
+
+// CloseEndpoint closes one endpoint. Its operations end with a Cancelled event, and the messages
+// that came for it are dropped. Later requests for it are answered as if it had never existed,
+// later operations fail with ErrClosed. A send of which a part has left ends when the target was
+// told (MSG_ERROR) or the PDC is gone.
+func (s *SES) CloseEndpoint(id EndpointID) {
+	e := s.endpoint(id)
+	if e == nil || e.closed {
+		return
+	}
+	e.closed = true
+	s.names.add(e, -1)
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
+			s.withdraw(i, m)
+		}
+	}
+	s.unfence()
+	s.cancelInbound(e)
+	s.cancelRecvs(e)
+	e.spaces[0].starved, e.spaces[1].starved = false, false
+}
+
+// withdraw cancels a send. If a part of it has left, the send goes on as one that was given up.
+// If its success was reported, it goes on unchanged.
+func (s *SES) withdraw(i int32, m *send) {
+	switch {
+	case m.told:
+	case m.unbegun():
+		s.unwait(i, m)
+		m.cause, m.rc, m.unexecuted = Cancelled, 0, true
+		s.endSend(m)
+	case m.phase == phaseResult:
+		m.cause = Cancelled
+		s.endSend(m)
+	default:
+		m.odd = true
+		if m.cause == OK {
+			m.cause = Cancelled
+		}
+		if m.phase == phaseData {
+			m.phase, m.unexecuted = phaseError, true
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package ses
+
+import (
+	"testing"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// open gives s an endpoint of that name.
+func open(t *testing.T, s *SES, name Identity, change ...func(*EndpointConfig)) EndpointID {
+	t.Helper()
+	cfg := EndpointConfig{Identity: name}
+	for _, f := range change {
+		f(&cfg)
+	}
+	id, err := s.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// S-ERR-04, T17: which part of a name is wrong is told to those of the job alone.
+func TestEndpointOfARequest(t *testing.T) {
+	s := New(testConfig())
+	one := s.Name(0)
+	open(t, s, Identity{JobID: 9, PIDonFEP: 5, RI: 7})
+	open(t, s, Identity{JobID: one.JobID, PIDonFEP: one.PIDonFEP, RI: 8})
+	for _, c := range []struct {
+		job     uint32
+		pid, ri uint16
+		rel     bool
+		want    wire.RC
+	}{
+		{one.JobID, one.PIDonFEP, one.RI, true, wire.RCOK},
+		{9, 5, 7, true, wire.RCOK},
+		{one.JobID, one.PIDonFEP, 8, false, wire.RCOK},
+		{9, one.PIDonFEP, one.RI, true, wire.RCBadPID},
+		{9, 5, 8, true, wire.RCBadIndex},
+		{one.JobID, one.PIDonFEP, 7, true, wire.RCBadIndex},
+		{one.JobID, 5, 7, true, wire.RCBadPID},
+		{10, 5, 7, true, wire.RCBadJobID},
+		{10, 5, 7, false, wire.RCPermViolation},
+	} {
+		r := wire.ReqStd{Opcode: wire.OpSend, Flags: single, MsgID: 1, JobID: c.job, PIDonFEP: c.pid, RI: c.ri}
+		if c.rel {
+			r.Flags |= wire.SESREL
+		}
+		if res := s.Request(Source{Peer: 1, PDC: 1}, wire.NextReqStd, r.Append(nil)); res.Rsp.RC != c.want {
+			t.Errorf("job %d, pid %d, index %d: %v, want %v", c.job, c.pid, c.ri, res.Rsp.RC, c.want)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	s := New(testConfig())
+	if _, err := s.Open(EndpointConfig{Identity: s.Name(0)}); err != ErrInUse {
+		t.Errorf("the name of another endpoint: %v", err)
+	}
+	for _, name := range []Identity{{JobID: 1 << 24}, {PIDonFEP: 1 << 12}, {RI: 1 << 12}} {
+		if _, err := s.Open(EndpointConfig{Identity: name}); err != ErrName {
+			t.Errorf("%+v: %v", name, err)
+		}
+	}
+	for i := 1; i < maxEndpoints; i++ {
+		open(t, s, Identity{JobID: 5, RI: uint16(i & 0xfff), PIDonFEP: uint16(i >> 12)})
+	}
+	if _, err := s.Open(EndpointConfig{Identity: Identity{JobID: 6}}); err != ErrEndpoints {
+		t.Errorf("one more than there may be: %v", err)
+	}
+	s.CloseEndpoint(7)
+	if id := open(t, s, Identity{JobID: 6}); id != 7 || s.Endpoints() != maxEndpoints {
+		t.Errorf("the place of one that closed: %d, of %d", id, s.Endpoints())
+	}
+	s.CancelAll()
+	if _, err := s.Open(EndpointConfig{Identity: Identity{JobID: 8}}); err != ErrClosed {
+		t.Errorf("when all are closed: %v", err)
+	}
+}
+
+// Each endpoint has its own bound of operations, and fills nobody else's.
+func TestEndpointsAreFullApart(t *testing.T) {
+	s := New(testConfig())
+	few := open(t, s, Identity{JobID: 5}, func(c *EndpointConfig) { c.MaxSends, c.MaxRecvs = 2, 1 })
+	send := func(id EndpointID) error { _, err := s.Send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1}); return err }
+	recv := func(id EndpointID) error { return s.Recv(0, &Op{Endpoint: id, Kind: EvRecv, Buf: make([]byte, 8)}) }
+	for i, err := range []error{send(0), send(0), send(0), recv(0), recv(0), send(few), send(few), recv(few)} {
+		if err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if a, b := send(few), recv(few); a != ErrFull || b != ErrFull {
+		t.Errorf("beyond the bounds: %v, %v", a, b)
+	}
+	if a, b := send(0), recv(0); a != nil || b != nil {
+		t.Errorf("another endpoint: %v, %v", a, b)
+	}
+	if a, b := send(44), recv(44); a != ErrClosed || b != ErrClosed {
+		t.Errorf("one that never was: %v, %v", a, b)
+	}
+}
+
+// R-ORD-07 is about the sends of one endpoint: another's go past a fence to the same peer.
+func TestFenceOfAnotherEndpoint(t *testing.T) {
+	s := New(testConfig())
+	other := open(t, s, Identity{JobID: 5})
+	h := func(id EndpointID) Handle {
+		h, err := s.Send(0, &Op{Endpoint: id, Kind: EvSend, Peer: 1, Buf: make([]byte, 8)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	h(0)
+	if !s.Fence(h(0), true) {
+		t.Error("a fence with a send before it does not wait")
+	}
+	if s.Fenced(other, 1) || s.Fence(h(other), false) || s.Fence(h(other), true) == false {
+		t.Error("the fence of one endpoint holds back another's sends, or a fence does not see its own")
+	}
+	if !s.Fenced(0, 1) {
+		t.Error("there is no fence")
+	}
+}
+
+// What came for an endpoint that closes is dropped, and its room is free again; what came
+// for another one stays.
+func TestCloseEndpointDropsItsMessages(t *testing.T) {
+	s, from := New(testConfig()), New(testConfig())
+	other := open(t, s, Identity{JobID: 5, RI: 3})
+	deliver := func(job uint32, pid, ri uint16, n int, pdc uint32, parts int) {
+		h, err := from.Send(0, &Op{Kind: EvTSend, Peer: 1, JobID: job, PIDonFEP: pid, RI: ri, Tag: 4, Buf: make([]byte, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range parts {
+			p, _ := from.Peek(h, 1024)
+			if res := s.Request(Source{Peer: 2, PDC: pdc}, wire.NextReqStd, from.AppendPiece(nil, p)); res.Rsp.RC > wire.RCOK {
+				t.Fatal(res.Rsp.RC)
+			}
+		}
+	}
+	own := s.Name(0)
+	deliver(5, 0, 3, 100, 1, 1)
+	deliver(5, 0, 3, 5000, 2, 2) // more is to come
+	deliver(own.JobID, own.PIDonFEP, own.RI, 100, 1, 1)
+	if n, _ := s.Unexpected(); n != 3 {
+		t.Fatalf("%d messages wait", n)
+	}
+	if err := s.Recv(0, &Op{Endpoint: other, Kind: EvTRecv, Tag: 99, Buf: make([]byte, 8)}); err != nil {
+		t.Fatal(err)
+	}
+	s.CloseEndpoint(other)
+	if n, bytes := s.Unexpected(); n != 1 || bytes != 128 || s.InProgress() != 0 {
+		t.Errorf("%d messages, %d bytes and %d in progress are left", n, bytes, s.InProgress())
+	}
+	if e := s.Event(); e == nil || e.Cause != Cancelled || e.Endpoint != other || s.Event() != nil {
+		t.Errorf("the receive ends as %+v", e)
+	}
+	if err := s.Recv(0, &Op{Kind: EvTRecv, Tag: 4, Buf: make([]byte, 100)}); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Event(); e == nil || e.Cause != OK || e.Endpoint != 0 {
+		t.Errorf("the message of the other endpoint ends as %+v", e)
+	}
+}

@@ -1,0 +1,148 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// Kind is the kind of operation that ended.
+type Kind uint8
+
+// The kinds.
+const (
+	EvSend  Kind = iota + 1 // untagged message
+	EvTSend                 // tagged message
+	EvRecv                  // untagged receive
+	EvTRecv                 // tagged receive
+)
+
+// Recv reports whether k is a receive, Tagged whether k is tagged.
+func (k Kind) Recv() bool   { return k >= EvRecv }
+func (k Kind) Tagged() bool { return k&1 == 0 }
+
+// kind returns the tagged or untagged variant of k.
+func kind(k Kind, tagged bool) Kind {
+	if tagged {
+		k++
+	}
+	return k
+}
+
+// Cause says how an operation ended.
+type Cause uint8
+
+// The causes.
+const (
+	OK          Cause = iota
+	Rejected          // the target refused the message, see RC
+	Truncated         // the message was longer than the receive
+	Cancelled         // cancelled on this side
+	TimedOut          // the peer went silent, or the message stopped
+	Unreachable       // the network says the peer is not there
+	Aborted           // the PDC was closed in error, see Nack
+	PeerError         // the sender gave the message up or broke the protocol, see RC
+	NoResource        // the peer, or this side, was short of something for too long
+	NotReady          // the target answered but was not ready for RNRTimeout, see RC
+	TooBig            // packets of this size do not get through
+	NoKey             // no valid key to seal with
+	Closed            // the PDC was closed on this side
+	NoMessage         // no unexpected message is what was looked for
+	numCauses
+)
+
+var causeNames = [numCauses]string{"ok", "refused", "truncated", "cancelled", "timed out", "unreachable", "aborted", "peer error",
+	"no resource", "not ready", "too big", "no valid key", "closed", "no message"}
+
+func (c Cause) String() string {
+	if c < numCauses {
+		return causeNames[c]
+	}
+	return "unknown cause"
+}
+
+// An Event is the end of one operation. Every accepted operation makes exactly
+// one, except a Silent send that succeeds.
+type Event struct {
+	Kind Kind
+	// HasData reports whether Data is valid.
+	HasData bool
+	// Cause is OK for success. RC and Nack are the wire codes behind a failure,
+	// 0 if none.
+	Cause Cause
+	RC    wire.RC
+	Nack  wire.NackCode
+	// Unknown reports, for a failed send, that the target may have the whole message.
+	Unknown bool
+	// Multi reports that this is one message in a multi-receive buffer, Released that the
+	// buffer belongs to the caller again.
+	Multi, Released bool
+	Context         any
+	Flags           uint64
+	// Buf is the Buf of the operation; with Multi, the part of it that has the message; nil
+	// for a receive that looked. Of a receive, Len is the number of bytes placed and OverLen
+	// that of the bytes that did not fit; of a send, Len is the length of the message.
+	Buf     []byte
+	Len     int
+	OverLen uint32
+	// Endpoint posted the operation.
+	Endpoint EndpointID
+	// Tag, Data, Peer and Initiator describe the message; Peer and Initiator of
+	// a receive that nothing matched are 0.
+	Tag, Data uint64
+	Peer      PeerID
+	Initiator uint32
+}
+
+// init makes e the event of an operation that succeeded, about a message of n bytes. It sets
+// every field, because events are recycled. It does not assign a literal, which would be built
+// on the stack and copied.
+func (e *Event) init(ep EndpointID, k Kind, context any, flags uint64, buf []byte, n int, tag uint64, peer PeerID, initiator uint32) {
+	e.Context, e.Buf, e.Endpoint = context, buf, ep
+	e.Kind, e.HasData, e.Cause, e.RC, e.Nack, e.Unknown, e.Multi, e.Released = k, false, OK, 0, 0, false, false, false
+	e.Flags, e.Len, e.OverLen, e.Tag, e.Data, e.Peer, e.Initiator = flags, n, 0, tag, 0, peer, initiator
+}
+
+// data sets the header data of the message, if it has any.
+func (e *Event) data(has bool, v uint64) {
+	if has {
+		e.HasData, e.Data = true, v
+	}
+}
+
+// A ring is a queue of events. It grows as needed and never shrinks.
+type ring struct {
+	buf     []Event // length a power of two, one more than are used
+	head, n int
+}
+
+// add appends an Event with undefined fields, for the caller to init, and returns it. It is
+// never the one that Event returned last.
+func (r *ring) add() *Event {
+	if r.n+1 >= len(r.buf) {
+		r.grow()
+	}
+	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
+	r.n++
+	return e
+}
+
+func (r *ring) grow() {
+	buf := make([]Event, max(16, 2*len(r.buf)))
+	for i := range r.n {
+		buf[i] = r.buf[(r.head+i)&(len(r.buf)-1)]
+	}
+	r.buf, r.head = buf, 0
+}
+
+// Events returns the number of events in the queue.
+func (s *SES) Events() int { return s.events.n }
+
+// Event returns the next event, or nil. It is valid until the next call. The caller clears
+// Context and Buf when it has read them, so that they keep nothing of the user's alive.
+func (s *SES) Event() *Event {
+	r := &s.events
+	if r.n == 0 {
+		return nil
+	}
+	e := &r.buf[r.head]
+	r.head = (r.head + 1) & (len(r.buf) - 1)
+	r.n--
+	return e
+}

@@ -1,0 +1,330 @@
+package ses
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// inState is what an inbound message is.
+type inState uint8
+
+const (
+	inFree       inState = iota
+	inBound              // has a receive; parts are missing
+	inOpen               // unexpected; parts are missing
+	inUnexpected         // unexpected and complete
+	inDead               // ended in error; parts may still come and get that error
+	inGone               // discarded by a peek; parts are missing and nobody wants them
+)
+
+// An inmsg is the state of an inbound message of several packets (S-RSM-01), or
+// of an unexpected one. It holds no pointers.
+type inmsg struct {
+	tag, data, bufOff uint64
+	pdc, peer, init   uint32
+	length, got       uint32        // bytes of the message, and of those arrived
+	edges             uint32        // of what arrived, see span
+	end               uint64        // inDead: bytes that will ever come
+	base              uint64        // inBound: where it begins in a multi-receive buffer
+	began             time.Duration // when the first packet came
+	recv              int32         // inBound
+	user              int32         // its place in SES.peers, or none
+	tab               int32         // payload in chunks: its place in SES.tabs, or none
+	block             uint32        // payload in one block, or noBlock
+	epoch             uint32        // sweep in which it was last touched
+	deadNext          int32         // inDead: the next younger one of the peer
+	msgID             uint16
+	ep                EndpointID
+	state             inState
+	opcode            wire.Opcode
+	rc                wire.RC // inDead: what its packets are answered
+	tagged            bool
+	som, hasData      bool
+	claimed           bool // reserved by a peek: off the lists of its space
+	quiet             bool // what is special was answered already: the rest gets NULL
+}
+
+// A chunkTab lists the chunks of a message longer than a block; none where
+// nothing arrived yet.
+type chunkTab struct{ ids []int32 }
+
+// maxState bounds the inbound messages that have state: what is bound to
+// receives and unexpected is bounded by those.
+func (s *SES) maxState() int { return s.cfg.UnexpectedMsgs + s.maxRecvs + maxDead }
+
+// findIn finds the state of a message of several packets.
+func (s *SES) findIn(pdc uint32, id uint16) (int32, *inmsg) {
+	if s.last != none {
+		if m := s.in.at(s.last); m.pdc == pdc && m.msgID == id {
+			return s.last, m
+		}
+	}
+	for i := s.byPDC.first(s.hash(uint64(pdc), 1)); i != none; i = s.byPDC.next(i) {
+		if m := s.in.at(i); m.pdc == pdc && m.msgID == id {
+			s.last = i
+			return i, m
+		}
+	}
+	return none, nil
+}
+
+// Incomplete reports whether messages from that PDC are incomplete.
+func (s *SES) Incomplete(pdc uint32) bool {
+	if s.open == 0 {
+		return false
+	}
+	for i := s.byPDC.first(s.hash(uint64(pdc), 1)); i != none; i = s.byPDC.next(i) {
+		if m := s.in.at(i); m.pdc == pdc && m.state != inDead {
+			return true
+		}
+	}
+	return false
+}
+
+// part executes a packet of a message of several.
+func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
+	i, m := s.findIn(src.PDC, r.MsgID)
+	if m == nil {
+		return s.begin(src, r, off, data)
+	}
+	if m.state == inDead {
+		if !m.same(r) {
+			s.forget(i, m)
+			return s.begin(src, r, off, data)
+		}
+		rc := m.rc
+		s.count(i, m, r, uint32(len(data)))
+		return s.rejected(rc)
+	}
+	// S-RSM-05. Bytes that came twice would end the message with others missing.
+	got := uint64(m.got) + uint64(len(data))
+	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || m.tagged && m.tag != r.Match ||
+		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
+		got == uint64(m.length) && m.edges+s.span(off, uint32(len(data))) != s.span(0, m.length) {
+		return s.refuse(src, r, wire.RCOpViolation, 0)
+	}
+	quiet := m.quiet
+	s.put(i, m, r, off, data)
+	if quiet {
+		return s.nothingNew()
+	}
+	return s.done(r.ReqLen)
+}
+
+// begin executes the first packet to arrive of a message of several, whichever
+// that is (S-RSM-02): here it is matched, once (S-MAT-06).
+func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
+	if src.Later && !sent(&src, r, off, len(data)) {
+		return s.nack()
+	}
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	tagged := r.Opcode == wire.OpTaggedSend
+	tag := r.Match
+	if !tagged {
+		tag = 0
+	}
+	sp := s.space(s.to.id, tagged)
+	rv, p := s.match(sp, tag, src.Peer, r.Initiator)
+	if p != nil && s.cfg.RefuseTooLong && uint64(r.ReqLen) > p.size-p.off {
+		s.putUser(u, pu)
+		e := s.recvEvent(p, 0, tag, src.Peer, r.Initiator)
+		e.RC = wire.RCTooLong
+		s.arrived(e, int(r.ReqLen))
+		p.refs++
+		s.unbind(rv, p, e, 0)
+		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
+		return s.rejected(wire.RCTooLong)
+	}
+	if rv == none && (src.Later || !s.reserve(pu, &src, int64(r.ReqLen))) {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	i := s.in.get()
+	m := s.in.at(i)
+	*m = inmsg{
+		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
+		began: src.Now, recv: rv, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged,
+	}
+	pu.open++
+	s.open++
+	s.byPDC.add(i, s.hash(uint64(src.PDC), 1))
+	s.last = i
+	if rv == none {
+		m.state, m.quiet = inOpen, true
+		s.charge(i, m, true)
+		s.put(i, m, r, off, data)
+		return s.special(wire.ListOverflow, r.ReqLen)
+	}
+	m.state = inBound
+	room := p.size
+	if p.multi {
+		room -= p.off
+		m.base = s.pack(rv, p, uint64(r.ReqLen))
+	}
+	tooLong := uint64(r.ReqLen) > room
+	m.quiet = tooLong
+	s.put(i, m, r, off, data)
+	if tooLong {
+		return s.special(wire.ListExpected, uint32(room))
+	}
+	return s.done(r.ReqLen)
+}
+
+// sent reports whether what follows n bytes at off of a message was sent. All packets of
+// a message but the last are of one size.
+func sent(src *Source, r *wire.ReqStd, off uint32, n int) bool {
+	rest := uint64(r.ReqLen) - min(uint64(off)+uint64(n), uint64(r.ReqLen))
+	return rest <= uint64(src.Behind)*uint64(n)
+}
+
+// put places the bytes of one packet and completes the message with the last.
+func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
+	m.epoch = s.epoch
+	if r.Flags&wire.SESSOM != 0 {
+		m.som = true
+		m.hasData = r.Flags&wire.SESHD != 0
+		if m.hasData {
+			m.data = r.HeaderData
+		}
+	}
+	m.got += uint32(len(data))
+	m.edges += s.span(off, uint32(len(data)))
+	switch m.state {
+	case inBound:
+		s.recvs.at(m.recv).place(m.base+uint64(off), data)
+	case inOpen:
+		s.keepBytes(m, off, data)
+	}
+	if m.got != m.length || !m.som { // S-RSM-06
+		return
+	}
+	s.close(i, m)
+	switch m.state {
+	case inBound:
+		s.deliver(m.recv, s.recvs.at(m.recv), m)
+		s.freeIn(i, m)
+	case inGone:
+		s.freeIn(i, m)
+	default:
+		m.state = inUnexpected
+	}
+}
+
+// span hashes n bytes from off on such that the sum over parts is that of the whole if
+// each byte is in one of them: what is between two neighbours cancels out, and nothing
+// else does.
+func (s *SES) span(off, n uint32) uint32 {
+	return s.hash(uint64(off)+uint64(n), 3) - s.hash(uint64(off), 3)
+}
+
+// close takes a message out of those in progress.
+func (s *SES) close(i int32, m *inmsg) {
+	s.byPDC.remove(i)
+	if s.last == i {
+		s.last = none
+	}
+	s.open--
+	pu := s.peers.at(m.user)
+	pu.open--
+	s.putUser(m.user, pu)
+}
+
+// deliver completes a receive with a message whose bytes are all placed.
+func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
+	placed := int(min(uint64(m.length), r.size-m.base))
+	e := s.recvEvent(r, placed, m.tag, m.peer, m.init)
+	e.data(m.hasData, m.data)
+	s.arrived(e, int(m.length)-placed)
+	s.unbind(rv, r, e, m.base)
+}
+
+func (s *SES) freeIn(i int32, m *inmsg) {
+	m.state = inFree
+	s.in.put(i)
+}
+
+// fail ends a message in progress: its receive in error, with nothing placed
+// (F9, S-MSC-03), or its place among the unexpected. It reports whether it is
+// remembered.
+func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) bool {
+	s.end(m, i, c, rc)
+	return s.bury(i, m, rc, uint64(m.length))
+}
+
+// end makes the error event of a message in progress, or takes it back from the
+// unexpected ones.
+func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
+	switch m.state {
+	case inGone:
+		return
+	case inOpen:
+		if m.claimed {
+			s.loseClaim(i, c, rc)
+		}
+		s.uncharge(i, m)
+		return
+	}
+	r := s.recvs.at(m.recv)
+	e := s.recvEvent(r, 0, m.tag, m.peer, m.init)
+	e.data(m.hasData, m.data)
+	e.Cause, e.RC = c, rc
+	s.Stats.RecvErrors++
+	s.unbind(m.recv, r, e, m.base)
+	m.recv = none
+}
+
+// PDCGone ends the messages of a PDC that are not complete: matched receives
+// with an error event of length 0 (F9, F25), unexpected ones without a trace.
+func (s *SES) PDCGone(pdc uint32, c Cause) {
+	if c == OK {
+		c = Closed
+	}
+	h := s.hash(uint64(pdc), 1)
+	for i := s.byPDC.first(h); i != none; {
+		next := s.byPDC.next(i)
+		if m := s.in.at(i); m.pdc == pdc {
+			s.drop(i, m, c)
+		}
+		i = next
+	}
+}
+
+// drop ends a message and forgets it.
+func (s *SES) drop(i int32, m *inmsg, c Cause) {
+	if m.state == inDead {
+		s.forget(i, m)
+		return
+	}
+	s.end(m, i, c, 0)
+	s.close(i, m)
+	s.freeIn(i, m)
+}
+
+// sweepInbound ends what stopped in the middle (T15, S-RSM-08).
+func (s *SES) sweepInbound() {
+	if s.in.live() == 0 {
+		return
+	}
+	for b := range s.byPDC.buckets {
+		for i := s.byPDC.first(uint32(b)); i != none; {
+			m := s.in.at(i)
+			next := s.byPDC.next(i)
+			switch {
+			case !s.expired(m.epoch):
+			case m.state == inDead:
+				s.forget(i, m)
+			default:
+				s.Stats.Expired++
+				s.fail(i, m, TimedOut, wire.RCDropped)
+				next = s.byPDC.next(i) // an older dead one may have gone
+			}
+			i = next
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package ses
+
+// What one peer makes this side hold.
+
+// peerUse is what one peer makes this side hold. It exists while that is
+// something.
+type peerUse struct {
+	peer               uint32
+	open, kept, dead   int32
+	bytes              int64
+	deadHead, deadTail int32
+	unproven           bool // held and bytes count in SES.unproven
+}
+
+// user finds or makes the record of a peer.
+func (s *SES) user(peer uint32) int32 {
+	h := s.hash(uint64(peer), 2)
+	for u := s.byPeer.first(h); u != none; u = s.byPeer.next(u) {
+		if s.peers.at(u).peer == peer {
+			return u
+		}
+	}
+	u := s.peers.get()
+	*s.peers.at(u) = peerUse{peer: peer, deadHead: none, deadTail: none}
+	s.byPeer.add(u, h)
+	return u
+}
+
+// putUser frees the record of a peer that holds nothing.
+func (s *SES) putUser(u int32, pu *peerUse) {
+	if pu.open == 0 && pu.kept == 0 && pu.dead == 0 {
+		s.byPeer.remove(u)
+		s.peers.put(u)
+	}
+}
+
+// Holds reports whether messages of the peer are in progress or wait for a
+// receive: its number must go on meaning the same peer.
+func (s *SES) Holds(peer uint32) bool {
+	for u := s.byPeer.first(s.hash(uint64(peer), 2)); u != none; u = s.byPeer.next(u) {
+		if s.peers.at(u).peer == peer {
+			return true
+		}
+	}
+	return false
+}
+
+// Names reports whether an operation that has not ended has the number of the
+// peer: a send to it, or a receive of its messages alone.
+func (s *SES) Names(peer uint32) bool {
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {
+			return true
+		}
+	}
+	for i := range s.recvs.used {
+		if r := s.recvs.at(i); r.live && r.peer == peer {
+			return true
+		}
+	}
+	return false
+}

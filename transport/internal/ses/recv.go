@@ -1,0 +1,204 @@
+package ses
+
+import "time"
+
+// A recv is one posted receive: in its space until it matches, then bound to an
+// inbound message.
+type recv struct {
+	next, prev *recv  // runClass: the younger and the older one; next of endpoint.idleRecv
+	tag        uint64 // of a class without the bits that it does not look at
+	seq        uint64
+	peer, init uint32 // 0: of any
+	class      int8   // of its space, or one of the following
+	live       bool
+	tagged     bool
+	simple     bool      // it takes one message, into buf
+	self       int32     // its place
+	ep         *endpoint // whose it is, as long as the place is one
+	ignore     uint64
+
+	multi, spent, cancelled bool   // see multi.go
+	refs                    int32  // messages in a multi-receive buffer that are not complete
+	off, minFree            uint64 // of a multi-receive buffer: where the next message goes
+
+	size    uint64 // bytes it takes
+	buf     []byte
+	iov     [][]byte
+	context any
+	flags   uint64
+	posted  time.Duration
+}
+
+// Recv posts a receive. It takes the oldest unexpected message that matches, if
+// there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
+func (s *SES) Recv(now time.Duration, op *Op) error {
+	e := s.endpoint(op.Endpoint)
+	switch {
+	case e == nil || e.closed:
+		return ErrClosed
+	case e.recvs >= e.MaxRecvs:
+		return ErrFull
+	case op.Look != LookNone:
+		return s.look(now, e, op)
+	}
+	r := e.idleRecv
+	if r == nil {
+		r = s.freshRecv(e)
+	}
+	e.recvs++
+	i, seq := r.self, s.seq+1
+	s.seq = seq
+	// Field by field: the place is recycled, and a literal is built twice.
+	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
+	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
+	r.size, r.flags = uint64(len(op.Buf)), op.Flags
+	e.idleRecv, r.next, r.buf, r.context = r.next, nil, op.Buf, op.Context
+	if len(op.Iov) != 0 {
+		s.scatter(r, op.Iov)
+	}
+	sp := &e.spaces[1]
+	if op.Kind != EvTRecv {
+		r.tag, r.ignore = 0, ^uint64(0)
+		sp = &e.spaces[0]
+	}
+	switch {
+	case !op.Multi && sp.n == 0 && !s.ended: // nearly always
+		s.post(sp, i, r)
+		return nil
+	case op.Multi:
+		s.postMulti(sp, i, r, op.MinFree)
+	case sp.n == 0 || sp.starved || !s.takeUnexpected(sp, i, r):
+		s.post(sp, i, r)
+	}
+	if s.ended {
+		s.lateRecv(i, r)
+	}
+	return nil
+}
+
+// freshRecv takes a place that never was, for an endpoint.
+func (s *SES) freshRecv(e *endpoint) *recv {
+	i := s.recvs.fresh()
+	r := s.recvs.at(i)
+	r.self, r.next, r.ep = i, nil, e
+	return r
+}
+
+// scatter makes iov the memory of a receive.
+func (s *SES) scatter(r *recv, iov [][]byte) {
+	if len(iov) == 1 {
+		r.buf, r.size = iov[0], uint64(len(iov[0]))
+		return
+	}
+	r.buf, r.size, r.simple = nil, uint64(total(iov)), false
+	r.iov = append(s.iov(), iov...)
+}
+
+// takeUnexpected gives a receive the oldest unexpected message that matches, and
+// reports whether there is one.
+func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
+	k := s.findUnexpected(sp, r)
+	if k == none {
+		return false
+	}
+	s.take(i, r, k)
+	return true
+}
+
+// space is where the receive meets messages.
+func (r *recv) space() *space {
+	if r.tagged {
+		return &r.ep.spaces[1]
+	}
+	return &r.ep.spaces[0]
+}
+
+// freeRecv ends a receive; its event was made.
+func (s *SES) freeRecv(r *recv) {
+	if r.iov != nil {
+		s.putIov(r.iov)
+		r.iov = nil
+	}
+	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
+	r.off, r.refs = 0, 0
+	r.ep.recvs--
+	r.next, r.ep.idleRecv, r.buf, r.context = r.ep.idleRecv, r, nil, nil
+}
+
+// recvEvent makes the event of a receive, about a message of which n bytes were placed.
+func (s *SES) recvEvent(r *recv, n int, tag uint64, peer, initiator uint32) *Event {
+	e := s.events.add()
+	e.init(r.ep.id, kind(EvRecv, r.tagged), r.context, r.flags, r.buf, n, tag, PeerID(peer), initiator)
+	return e
+}
+
+// CancelRecv ends one receive of an endpoint with that context that nothing matched yet, with
+// a Cancelled event; the oldest if there are several. ctx is compared with ==;
+// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+func (s *SES) CancelRecv(id EndpointID, ctx any) bool {
+	best := none
+	var seq uint64
+	for i := range s.recvs.used {
+		r := s.recvs.at(i)
+		if r.live && r.ep.id == id && r.class != boundClass && (best == none || r.seq < seq) && same(r.context, ctx) {
+			best, seq = i, r.seq
+		}
+	}
+	if best == none {
+		return false
+	}
+	s.cancelRecv(best)
+	return true
+}
+
+func (s *SES) cancelRecv(i int32) {
+	r := s.recvs.at(i)
+	s.unpost(r.space(), i, r)
+	if r.refs > 0 {
+		// Messages on their way into it come first.
+		r.spent, r.cancelled = true, true
+		return
+	}
+	s.cancelled(i, r)
+}
+
+// cancelled makes the event of a cancelled receive.
+func (s *SES) cancelled(i int32, r *recv) {
+	s.Stats.RecvErrors++
+	e := s.recvEvent(r, 0, 0, 0, 0)
+	e.Cause, e.Released = Cancelled, r.multi
+	s.freeRecv(r)
+}
+
+// place copies data to offset off of a receive's memory, as far as it fits.
+func (r *recv) place(off uint64, data []byte) {
+	if off >= r.size {
+		return
+	}
+	if r.iov == nil {
+		copy(r.buf[off:], data)
+		return
+	}
+	for _, v := range r.iov {
+		if off >= uint64(len(v)) {
+			off -= uint64(len(v))
+			continue
+		}
+		n := copy(v[off:], data)
+		off, data = 0, data[n:]
+		if len(data) == 0 {
+			return
+		}
+	}
+}
+
+// arrived completes the event of a receive whose message is all there. over is the bytes
+// that found no room.
+func (s *SES) arrived(e *Event, over int) {
+	s.Stats.MsgsRx++
+	s.Stats.BytesRx += uint64(e.Len)
+	if over > 0 {
+		e.Cause, e.OverLen = Truncated, uint32(over)
+		s.Stats.Truncated++
+	}
+}

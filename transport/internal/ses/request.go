@@ -1,0 +1,196 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// Request executes one request packet: b is the SES header and the payload, and
+// is borrowed. The caller removed duplicates (S-RSM-03); packets of a message
+// may come in any order. Each answer but a plain success is guaranteed.
+//
+// What the packets of one message are answered: while nothing is special, all
+// get DEFAULT_RESPONSE OK. When the message met no receive or does not fit the
+// one it met, the packet that was executed first carries that in a guaranteed
+// RESPONSE, and the others get DEFAULT_RESPONSE NULL, which says nothing new: the
+// initiator needs the news once, and one stored response per message is what it
+// costs (S-RSP-03). After an error every packet gets that error
+// (S-RSM-07).
+//
+// The Result is valid until the next call.
+func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
+	s.src = src
+	r := &s.req
+	n, err := r.Parse(b)
+	switch {
+	case next != wire.NextReqStd || err != nil:
+		return s.requestOther(next, b, r)
+	case s.plain(s.to, r, len(b)):
+		return s.whole(s.to, r, b[n:n+int(r.ReqLen)])
+	}
+	return s.request(r, b[n:])
+}
+
+const single = wire.SESSOM | wire.SESEOM
+
+// plain reports whether a request, n bytes with its header, is a whole message for that
+// endpoint with nothing special about it. It finds what request would, sooner.
+func (s *SES) plain(e *endpoint, r *wire.ReqStd, n int) bool {
+	return r.Flags&(single|wire.SESIE) == single && (r.Opcode == wire.OpTaggedSend || r.Opcode == wire.OpSend) &&
+		e.is(r) && r.Gen == 0 && !e.closed &&
+		uint64(r.ReqLen)+wire.ReqStdLen <= uint64(n) && r.ReqLen <= s.cfg.MaxMessage
+}
+
+// request executes a decoded request. data is what follows the header.
+func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
+	// The order of the checks: S-ERR-04.
+	if rc := s.check(r); rc != wire.RCNull {
+		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
+	}
+	if r.Opcode != wire.OpSend && r.Opcode != wire.OpTaggedSend {
+		if r.Opcode == wire.OpMsgError {
+			return s.msgError(s.src, r)
+		}
+		return s.done(0) // S-MSC-01: NO_OP
+	}
+	var off uint64
+	n := uint64(r.ReqLen) // payload bytes
+	if r.Flags&wire.SESSOM != 0 {
+		if uint64(len(data)) < n {
+			n = uint64(len(data)) // S-FLD-02
+		}
+	} else {
+		off, n = uint64(r.MsgOff), uint64(r.PayloadLen)
+	}
+	end := off + n
+	if n > uint64(len(data)) || end > uint64(r.ReqLen) || r.Flags&wire.SESEOM != 0 && end != uint64(r.ReqLen) || n == 0 && r.Flags&wire.SESSOM == 0 {
+		return s.refuse(s.src, r, wire.RCOpViolation, 0) // S-RSM-04
+	}
+	if r.ReqLen > s.cfg.MaxMessage {
+		return s.refuse(s.src, r, wire.RCUnsupportedSize, uint32(n))
+	}
+	if r.Gen != 0 {
+		return s.refuse(s.src, r, wire.RCBadGeneration, uint32(n)) // our RIs never disable themselves
+	}
+	if r.Flags&wire.SESIE != 0 {
+		return s.refuse(s.src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
+	}
+	data = data[:n]
+	if r.Flags&single == single {
+		return s.whole(s.to, r, data)
+	}
+	return s.part(s.src, r, uint32(off), data)
+}
+
+// check finds the endpoint that the request names, and looks whether the request can be
+// executed. A foreign JobID gets the same answer whether or not the rest of the name exists
+// (T17).
+func (s *SES) check(r *wire.ReqStd) wire.RC {
+	if !s.to.is(r) || s.to.closed {
+		e := s.names.whole[name{r.JobID, r.PIDonFEP, r.RI}]
+		if e == nil || e.closed { // F27
+			return s.unknown(r)
+		}
+		s.to = e
+	}
+	switch r.Opcode {
+	case wire.OpSend, wire.OpTaggedSend, wire.OpNoOp, wire.OpMsgError:
+		return wire.RCNull
+	}
+	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02
+}
+
+// unknown is what a request is answered that names no endpoint.
+func (s *SES) unknown(r *wire.ReqStd) wire.RC {
+	switch {
+	case s.names.parts[name{r.JobID, anyPart, anyPart}] != 0:
+	case r.Flags&wire.SESREL != 0:
+		return wire.RCBadJobID
+	default:
+		return wire.RCPermViolation
+	}
+	if s.names.parts[name{r.JobID, r.PIDonFEP, anyPart}] == 0 {
+		return wire.RCBadPID
+	}
+	return wire.RCBadIndex
+}
+
+// refuse answers an error. It ends the message, if it is known; if it is not,
+// its other packets must not begin it, and their MSG_ERROR must find it
+// (S-RSM-07). n is the payload bytes of the packet, 0 if they cannot be told.
+func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
+	if r.Flags&single == single {
+		return s.rejected(rc)
+	}
+	i, m := s.findIn(src.PDC, r.MsgID)
+	switch {
+	case m != nil && m.state == inDead && m.same(r):
+		rc = m.rc
+		s.count(i, m, r, n)
+	case m != nil && m.state != inDead:
+		if s.fail(i, m, PeerError, rc) {
+			s.count(i, m, r, n)
+		}
+	case rc == wire.RCBadJobID || rc == wire.RCPermViolation || rc == wire.RCBadPID || rc == wire.RCBadIndex:
+		// Not for this endpoint, and neither is the rest of it.
+	default:
+		s.entomb(src, r, rc, uint64(r.ReqLen), n)
+	}
+	return s.rejected(rc)
+}
+
+// whole executes a message of one packet: no state besides the receive.
+func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
+	sp, tag := &to.spaces[1], r.Match
+	if r.Opcode != wire.OpTaggedSend {
+		sp, tag = &to.spaces[0], 0 // S-FLD-05
+	}
+	rv := sp.first(tag, s.src.Peer, r.Initiator)
+	if rv != nil && rv.simple {
+		sp.run = rv.next // what match does, without a call
+	} else if _, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
+		return s.keep(s.src, r, tag, data)
+	}
+	if !rv.simple || len(data) > len(rv.buf) {
+		return s.fit(rv, r, tag, data)
+	}
+	e := s.events.add()
+	e.init(to.id, kind(EvRecv, rv.tagged), rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
+	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
+	s.arrived(e, 0)
+	copy(rv.buf, data)
+	s.freeRecv(rv)
+	return s.done(r.ReqLen)
+}
+
+// fit gives a receive a message of one packet that does not simply go into its buffer.
+func (s *SES) fit(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
+	n, room, base := uint64(len(data)), rv.size, uint64(0)
+	if rv.multi {
+		room -= rv.off
+	}
+	refused := s.cfg.RefuseTooLong && n > room
+	placed := min(n, room) // S-MAT-08
+	if refused {
+		placed = 0
+	}
+	switch {
+	case !rv.multi:
+	case refused:
+		rv.refs++ // it gets an error and no place
+	default:
+		base = s.pack(rv.self, rv, n)
+	}
+	rv.place(base, data[:placed])
+	e := s.recvEvent(rv, int(placed), tag, s.src.Peer, r.Initiator)
+	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
+	s.arrived(e, int(n-placed))
+	if refused {
+		e.RC = wire.RCTooLong
+	}
+	s.unbind(rv.self, rv, e, base)
+	switch {
+	case refused:
+		return s.rejected(wire.RCTooLong)
+	case placed < n:
+		return s.special(wire.ListExpected, uint32(placed))
+	}
+	return s.done(r.ReqLen)
+}

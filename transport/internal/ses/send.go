@@ -1,0 +1,312 @@
+package ses
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// A Handle names one outbound message until its Event, and as long as a piece of
+// it is neither Answered nor Failed. 0 is none.
+type Handle uint32
+
+// phase is how far the sending of a message is. It goes
+//
+//	phaseData → phaseSent                         all pieces handed out
+//	phaseData → phaseError → phaseSent            refused with pieces left (S-CPL-03)
+//	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
+//	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
+type phase uint8
+
+const (
+	phaseFree phase = iota
+	phaseData
+	phaseError // a MSG_ERROR is to be sent instead of the rest
+	phaseSent  // no piece is left to take
+	phaseWait
+	phaseReady
+	phaseResult
+)
+
+// A send is one outbound message.
+type send struct {
+	context any
+	buf     []byte
+	iov     [][]byte
+
+	// hdr is the header of its packets but for what Append sets in it.
+	hdr       wire.ReqStd
+	wireFlags wire.SESFlags // of every packet: DC, REL, HD
+	kind      Kind
+	phase     phase
+	serial    uint16 // tells handles of one place apart; never 0
+	next      uint32 // first byte that no piece has
+	open      int32  // pieces handed out and neither answered nor failed
+	peer      uint32
+	flags     uint64
+	seq       uint64
+	block     uint32 // of the copies arena, or noBlock
+
+	ordered, early, silent bool
+	odd                    bool // not plain: silent, not simply in buf, or not simply answered
+	outcome
+
+	idle     *send     // endpoint.idleSend: the next one
+	self     int32     // its place
+	ep       *endpoint // whose it is, as long as the place is one
+	posted   time.Duration
+	tries    uint16
+	retryAt  time.Duration // phaseWait, 0: not yet set
+	notReady time.Duration // since when the target is not ready
+	epoch    uint32
+}
+
+// An outcome is what became of a message so far.
+type outcome struct {
+	copied     bool // the bytes are ours
+	told       bool // success was reported early
+	noResponse bool // a piece was answered NO_RESPONSE
+	response   bool // a RESPONSE came
+	unexecuted bool // the target cannot have the whole message
+	cause      Cause
+	rc         wire.RC
+	nack       wire.NackCode
+}
+
+// lookup returns the message of h, or nil if it ended.
+func (s *SES) lookup(h Handle) (int32, *send) {
+	i := int32(h & 0xffff)
+	if i < s.sends.used {
+		if m := s.sends.at(i); m.serial == uint16(h>>16) {
+			return i, m
+		}
+	}
+	return none, nil
+}
+
+func handleOf(i int32, m *send) Handle { return Handle(uint32(m.serial)<<16 | uint32(i)) }
+
+// Send accepts a message. Errors: ErrFull, ErrTooLong, ErrClosed.
+func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
+	n := op.Bytes()
+	e := s.endpoint(op.Endpoint)
+	switch {
+	case e == nil || e.closed || s.ended:
+		return 0, ErrClosed
+	case uint64(n) > uint64(s.cfg.MaxMessage):
+		return 0, ErrTooLong
+	case e.sends >= e.MaxSends || s.numSends >= maxSends:
+		return 0, ErrFull
+	}
+	m := e.idleSend
+	if m == nil {
+		m = s.freshSend(e)
+	}
+	s.numSends++
+	e.sends++
+	seq := s.seq + 1
+	s.seq = seq
+	e.idleSend, m.buf, m.context = m.idle, op.Buf, op.Context
+	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
+	m.phase, m.block, m.kind, m.tries, m.next, m.open = phaseData, noBlock, op.Kind, 0, 0, 0
+	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
+	// Field by field: a literal is built on the stack.
+	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.cause, m.rc, m.nack = false, false, false, false, false, OK, 0, 0
+	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
+	if op.JobID == 0 {
+		job = e.JobID
+	}
+	if op.Kind == EvTSend {
+		opcode, match = wire.OpTaggedSend, op.Tag
+	}
+	if op.Absolute {
+		flags = 0
+	}
+	if op.Level >= LevelDelivery || op.Visible {
+		flags |= wire.SESDC
+	}
+	if op.HasData {
+		flags |= wire.SESHD
+		data = op.Data
+	}
+	r := &m.hdr
+	r.Opcode, r.Gen, r.PIDonFEP, r.RI, r.JobID = opcode, 0, op.PIDonFEP&0xfff, op.RI&0xfff, job
+	r.Match, r.HeaderData, r.ReqLen = match, data, uint32(n)
+	r.MsgID, m.wireFlags = s.newID(), flags
+	if op.Inject || len(op.Iov) != 0 {
+		s.retain(m, op)
+	}
+	return handleOf(m.self, m), nil
+}
+
+// freshSend takes a place that never was, for an endpoint.
+func (s *SES) freshSend(e *endpoint) *send {
+	i := s.sends.fresh()
+	m := s.sends.at(i)
+	m.self, m.idle, m.serial, m.ep, m.hdr.Initiator = i, nil, 1, e, e.Initiator
+	return m
+}
+
+// total is the number of bytes in v, at most what an int holds: the same bytes may be
+// in it more than once.
+func total(v [][]byte) (n int) {
+	for _, b := range v {
+		if n += len(b); n < 0 {
+			return math.MaxInt
+		}
+	}
+	return n
+}
+
+// retain keeps the bytes of a message that does not simply lie in op.Buf.
+func (s *SES) retain(m *send, op *Op) {
+	m.odd = true
+	switch {
+	case op.Inject:
+		s.copyIn(m, op)
+		if m.early {
+			s.sendEvent(m)
+			m.told = true
+		}
+	case len(op.Iov) == 1:
+		m.buf = op.Iov[0]
+	default:
+		m.buf = nil
+		m.iov = append(s.iov(), op.Iov...)
+	}
+}
+
+// copyIn takes the private copy of a message. Copies above 16 KiB are ordinary
+// garbage; smaller ones are recycled.
+func (s *SES) copyIn(m *send, op *Op) {
+	m.copied = true
+	n := int(m.hdr.ReqLen)
+	if n == 0 {
+		m.buf = nil
+		return
+	}
+	var b []byte
+	if n <= 1<<maxBlock {
+		m.block = s.copies.block(classOf(n))
+		b = s.copies.mem(m.block)[:0:n]
+	} else {
+		b = make([]byte, 0, n)
+	}
+	if len(op.Iov) == 0 {
+		b = append(b, op.Buf...)
+	}
+	for _, v := range op.Iov {
+		b = append(b, v...)
+	}
+	m.buf = b
+}
+
+// iov returns an empty slice for a copy of the caller's Iov.
+func (s *SES) iov() [][]byte {
+	if n := len(s.iovs); n > 0 {
+		v := s.iovs[n-1]
+		s.iovs = s.iovs[:n-1]
+		return v
+	}
+	return make([][]byte, 0, 8)
+}
+
+func (s *SES) putIov(v [][]byte) {
+	clear(v)
+	s.iovs = append(s.iovs, v[:0])
+}
+
+// freeBytes gives back what retain kept.
+func (s *SES) freeBytes(m *send) {
+	if m.block != noBlock {
+		s.copies.put(m.block)
+	}
+	if m.iov != nil {
+		s.putIov(m.iov)
+		m.iov = nil
+	}
+}
+
+// newID takes the next message id that is not in use: 1 to 65535 in turn (S-FLD-03).
+// Unique in the SES, it is unique on each PDC.
+func (s *SES) newID() uint16 {
+	for {
+		s.lastID++
+		if s.lastID == 0 {
+			continue
+		}
+		w := &s.ids[s.lastID>>6]
+		bit := uint64(1) << (s.lastID & 63)
+		if *w&bit == 0 {
+			*w |= bit
+			return s.lastID
+		}
+		// Jump over what is in use, to before the next free one of the word.
+		if skip := bits.TrailingZeros64(^(*w >> (s.lastID & 63))); skip > 1 {
+			s.lastID += uint16(skip - 1)
+		}
+	}
+}
+
+func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
+
+// Info tells of a message: the peer it goes to, its length in bytes and whether
+// it was marked Ordered. All zero if it ended.
+func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
+	if _, m := s.lookup(h); m != nil {
+		return m.peer, int(m.hdr.ReqLen), m.ordered
+	}
+	return 0, 0, false
+}
+
+// Seq is the place of a message in the order of posting.
+func (s *SES) Seq(h Handle) uint64 {
+	if _, m := s.lookup(h); m != nil {
+		return m.seq
+	}
+	return 0
+}
+
+// unbegun reports whether no piece was handed out, in this attempt.
+func (m *send) unbegun() bool {
+	return m.phase == phaseData && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
+}
+
+// CancelSend ends one send of an endpoint with that context of which no piece was handed out, or
+// that waits to be sent again, with a Cancelled event. ctx is compared with ==;
+// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
+	best := none
+	var seq uint64
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		if m.ep.id == id && m.unbegun() && !m.told && (best == none || m.seq < seq) && same(m.context, ctx) {
+			best, seq = i, m.seq
+		}
+	}
+	if best == none {
+		return 0, false
+	}
+	m := s.sends.at(best)
+	h := handleOf(best, m)
+	s.unwait(best, m)
+	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
+	s.endSend(m)
+	s.unfence()
+	return h, true
+}
+
+// same compares two contexts.
+func same(a, b any) (eq bool) {
+	if b == nil {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			eq = false // uncomparable
+		}
+	}()
+	return a == b
+}

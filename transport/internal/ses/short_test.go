@@ -1,0 +1,68 @@
+package ses
+
+import "testing"
+
+func TestEndsThatAreNotPlain(t *testing.T) {
+	// Messages that are answered like any other at last, and of whose end there is more
+	// to tell, or less.
+	g := newRig(t)
+	g.events.grow()
+	h := g.send(Send{Buf: pattern(30), Context: "failed"})
+	n := len(drain(g.SES, h, 10))
+	g.Failed(h, Unreachable, 0)
+	for range n - 1 {
+		g.Answered(h, nil)
+	}
+	g.wantEvent(EvSend, Unreachable, "failed", 30)
+	h = g.send(Send{Buf: pattern(30), Silent: true})
+	drain(g.SES, h, 50)
+	g.Answered(h, nil)
+	if h == 0 || g.Sends() != 0 {
+		t.Error("the silent send has not ended")
+	}
+	g.rest()
+}
+
+func TestAnswersInTurn(t *testing.T) {
+	// A plain success after another answer has nothing left of that.
+	g := newRig(t)
+	for i := range 3 {
+		g.recv(Recv{Tagged: true, Tag: 7, Context: i})
+		g.want(srcA, from(16, g, Send{Tagged: true, Tag: 7}), "default OK 0")
+		g.wantEvent(EvRecv, OK, i, 0)
+		if i == 1 {
+			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 8, Buf: pattern(9)}), "response OK overflow 9 gtd")
+		}
+	}
+}
+
+func TestRecvAfterTheEnd(t *testing.T) {
+	g := newRig(t)
+	g.End()
+	g.recv(Recv{Context: "late"})
+	g.wantEvent(EvRecv, Cancelled, "late", 0)
+}
+
+func TestRunBehindReceivesWithoutAClass(t *testing.T) {
+	// Receives that have no class are older than what is posted when no class is left.
+	g := newRig(t)
+	cancel := func(ctx any) {
+		if !g.CancelRecv(0, ctx) {
+			t.Fatal("nothing to cancel")
+		}
+		g.wantEvent(EvRecv, Cancelled, ctx, 0)
+	}
+	g.recv(Recv{Tagged: true, Tag: 1 << 62, Context: -1})
+	for i := range numClassesMax {
+		g.recv(Recv{Tagged: true, Tag: 1 << 62, Ignore: 1 << i, Context: i})
+	}
+	g.recv(Recv{Tagged: true, Tag: 7, Ignore: 1 << 40, Context: "older"})
+	for i := -1; i < numClassesMax; i++ {
+		cancel(i)
+	}
+	g.recv(Recv{Tagged: true, Tag: 7, Context: "younger"})
+	for _, ctx := range []any{"older", "younger"} {
+		g.want(srcA, from(16, g, Send{Tagged: true, Tag: 7}), "default OK 0")
+		g.wantEvent(EvRecv, OK, ctx, 0)
+	}
+}

@@ -1,0 +1,246 @@
+package ses
+
+import "github.com/uetkit/uetkit/transport/wire"
+
+// Unexpected messages. Room for the whole message is promised with its first
+// packet or the packet is refused (NACK 09): what was accepted can always be
+// completed, and nothing accepted is ever dropped. Pieces and chunks that hold
+// several packets are zeroed, so that what a late receive copies from a message
+// still in progress is never another message's.
+
+// chargeOf is the memory a message of n bytes takes.
+func chargeOf(n int64) int64 {
+	if n <= 1<<maxBlock {
+		return 1 << (classOf(int(n)) + minBlock)
+	}
+	return (n + chunkLen - 1) &^ (chunkLen - 1)
+}
+
+// reserve reports whether a message of n bytes may be kept for a peer; what
+// charge will then take is there. Sources that may be forged have as much together
+// as one peer, or some datagrams could take all of it (T1, T14).
+func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
+	switch {
+	case !src.Unproven:
+		s.prove(pu)
+	case pu.kept == 0:
+		pu.unproven = true
+	}
+	c := chargeOf(n)
+	share := s.cfg.UnexpectedShare
+	if s.kept >= s.cfg.UnexpectedMsgs || s.bytes+c > s.cfg.UnexpectedBytes {
+		return false
+	}
+	over := func(kept int32, bytes int64) bool {
+		return float64(kept)+1 > max(share*float64(s.cfg.UnexpectedMsgs), 1) || float64(bytes+c) > share*float64(s.cfg.UnexpectedBytes)
+	}
+	if over(pu.kept, pu.bytes) || pu.unproven && over(s.unproven.kept, s.unproven.bytes) {
+		return false
+	}
+	switch {
+	case n == 0:
+		return true
+	case n <= 1<<maxBlock:
+		return s.store.fits(classOf(int(n)))
+	}
+	return s.store.room(int(c >> chunkBits))
+}
+
+// Proven says that a peer is not forged: what is kept for it is its own.
+func (s *SES) Proven(peer uint32) {
+	h := s.hash(uint64(peer), 2)
+	for u := s.byPeer.first(h); u != none; u = s.byPeer.next(u) {
+		if pu := s.peers.at(u); pu.peer == peer {
+			s.prove(pu)
+			return
+		}
+	}
+}
+
+func (s *SES) prove(pu *peerUse) {
+	if pu.unproven {
+		pu.unproven = false
+		s.unproven.kept -= pu.kept
+		s.unproven.bytes -= pu.bytes
+	}
+}
+
+// charge takes the room of a message that reserve granted and lists it. zero:
+// packets will fill it in any order.
+func (s *SES) charge(i int32, m *inmsg, zero bool) {
+	n := int(m.length)
+	c := chargeOf(int64(n))
+	s.kept++
+	s.bytes += c
+	s.Stats.Unexpected++
+	pu := s.peers.at(m.user)
+	pu.kept++
+	pu.bytes += c
+	if pu.unproven {
+		s.unproven.kept++
+		s.unproven.bytes += c
+	}
+	switch {
+	case n == 0:
+	case n <= 1<<maxBlock:
+		m.block = s.store.block(classOf(n))
+		if zero {
+			clear(s.store.mem(m.block)[:n])
+		}
+	default:
+		k := int(c >> chunkBits)
+		s.store.reserved += k
+		m.tab = s.takeTab(k)
+	}
+	sp := s.space(m.ep, m.tagged)
+	sp.n++
+	sp.order.add(i, 0)
+	sp.bySource.add(i, s.hash(m.tag, uint64(m.peer)))
+	if m.tagged {
+		sp.byTag.add(i, s.hash(m.tag, 0))
+	}
+}
+
+// uncharge takes a message off the lists and gives its room back.
+func (s *SES) uncharge(i int32, m *inmsg) {
+	c := chargeOf(int64(m.length))
+	s.kept--
+	s.bytes -= c
+	if m.block != noBlock {
+		s.store.put(m.block)
+		m.block = noBlock
+	}
+	if m.tab != none {
+		s.putTab(m.tab)
+		m.tab = none
+	}
+	if !m.claimed {
+		s.unlist(i, m)
+	}
+	m.claimed = false
+	pu := s.peers.at(m.user)
+	pu.kept--
+	pu.bytes -= c
+	if pu.unproven {
+		s.unproven.kept--
+		s.unproven.bytes -= c
+	}
+	s.putUser(m.user, pu)
+}
+
+// unlist takes a message away from where receives find it.
+func (s *SES) unlist(i int32, m *inmsg) {
+	sp := s.space(m.ep, m.tagged)
+	sp.n--
+	sp.order.remove(i)
+	sp.bySource.remove(i)
+	if m.tagged {
+		sp.byTag.remove(i)
+	}
+}
+
+func (s *SES) takeTab(k int) int32 {
+	var t int32
+	if n := len(s.tabs0); n > 0 {
+		t = s.tabs0[n-1]
+		s.tabs0 = s.tabs0[:n-1]
+	} else {
+		s.tabs = append(s.tabs, chunkTab{})
+		t = int32(len(s.tabs) - 1)
+	}
+	ids := s.tabs[t].ids
+	if cap(ids) < k {
+		ids = make([]int32, k)
+	}
+	ids = ids[:k]
+	for j := range ids {
+		ids[j] = none
+	}
+	s.tabs[t].ids = ids
+	return t
+}
+
+func (s *SES) putTab(t int32) {
+	for _, c := range s.tabs[t].ids {
+		if c == none {
+			s.store.reserved--
+		} else {
+			s.store.putChunk(c)
+		}
+	}
+	s.tabs0 = append(s.tabs0, t)
+}
+
+// keepBytes stores bytes of an unexpected message.
+func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
+	if m.block != noBlock {
+		copy(s.store.mem(m.block)[off:], data)
+		return
+	}
+	if m.tab == none {
+		return // empty message
+	}
+	ids := s.tabs[m.tab].ids
+	for len(data) > 0 {
+		k := off >> chunkBits
+		if ids[k] == none {
+			s.store.reserved--
+			ids[k] = s.store.chunk()
+			clear(s.store.chunks[ids[k]].mem)
+		}
+		n := copy(s.store.chunks[ids[k]].mem[off&(chunkLen-1):], data)
+		off += uint32(n)
+		data = data[n:]
+	}
+}
+
+// keep holds a message of one packet that no receive matched.
+func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result {
+	u := s.user(src.Peer)
+	pu := s.peers.at(u)
+	if s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
+		s.putUser(u, pu)
+		return s.nack()
+	}
+	i := s.in.get()
+	m := s.in.at(i)
+	*m = inmsg{
+		tag: tag, ep: s.to.id, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, recv: none, user: u, tab: none, block: noBlock,
+		state: inUnexpected, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true,
+	}
+	if r.Flags&wire.SESHD != 0 {
+		m.hasData, m.data = true, r.HeaderData
+	}
+	s.charge(i, m, false)
+	s.keepBytes(m, 0, data)
+	return s.special(wire.ListOverflow, r.ReqLen)
+}
+
+// take gives an unexpected message to a receive: what is there is copied; if
+// parts are missing, they will go straight to the receive.
+func (s *SES) take(rv int32, r *recv, i int32) {
+	m := s.in.at(i)
+	m.base = 0
+	if r.multi {
+		m.base = s.pack(rv, r, uint64(m.length))
+	}
+	if m.block != noBlock {
+		r.place(m.base, s.store.mem(m.block)[:m.length])
+	}
+	if m.tab != none {
+		for k, c := range s.tabs[m.tab].ids {
+			if c != none {
+				off := uint64(k) << chunkBits
+				r.place(m.base+off, s.store.chunks[c].mem[:min(chunkLen, uint64(m.length)-off)])
+			}
+		}
+	}
+	if m.state == inUnexpected {
+		s.deliver(rv, r, m)
+		s.uncharge(i, m)
+		s.freeIn(i, m)
+		return
+	}
+	s.uncharge(i, m)
+	m.state, m.recv = inBound, rv
+}

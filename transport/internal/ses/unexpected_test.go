@@ -1,0 +1,293 @@
+package ses
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+func TestUnexpectedIsKeptWhole(t *testing.T) {
+	// Every size around the steps of the memory it is kept in.
+	for _, n := range []int{0, 1, 63, 64, 65, 1024, 16383, 16384, 16385, 32767, 32768, 32769, 65536, 65537, 200_000} {
+		g := newRig(t)
+		body := pattern(n)
+		for _, p := range g.tagged(1, body, 8192) {
+			g.deliver(srcA, p)
+		}
+		msgs, bytes := g.Unexpected()
+		if msgs != 1 || bytes < int64(n) || bytes > max(64, 2*int64(n)) || g.Incomplete(srcA.PDC) {
+			t.Fatalf("%d bytes: %d messages, charge %d", n, msgs, bytes)
+		}
+		// The PDC may go, the message stays: it was answered.
+		g.PDCGone(srcA.PDC, TimedOut)
+		buf := make([]byte, n)
+		g.recv(Recv{Tagged: true, Tag: 1, Buf: buf})
+		g.wantEvent(EvRecv, OK, nil, n)
+		wantBytes(t, buf, body)
+		g.rest()
+	}
+}
+
+func TestUnexpectedBackPressure(t *testing.T) {
+	// F18, S-RSM-09: refused with NACK 09 before anything is kept; room comes
+	// back; nothing accepted is lost.
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 1 })
+	var accepted []uint64
+	var rest [][][]byte
+	for tag := uint64(0); ; tag++ {
+		pkts := g.tagged(tag, pattern(100_000+int(tag)), 8192)
+		if r := g.deliver(Source{Peer: 1, PDC: uint32(tag)}, pkts[0]); r.Nack != 0 {
+			if r.Nack != wire.NackNoSESMsgAvail {
+				t.Fatal(r)
+			}
+			break
+		}
+		accepted = append(accepted, tag)
+		rest = append(rest, pkts)
+	}
+	if n := len(accepted); n != 1<<20/(4<<chunkBits) {
+		t.Fatalf("%d messages", n)
+	}
+	// Of an accepted one, every packet is taken, in any order.
+	for _, tag := range accepted {
+		pkts := rest[tag]
+		for i := len(pkts) - 1; i > 0; i-- {
+			g.want(Source{Peer: 1, PDC: uint32(tag)}, pkts[i], "default NULL 0")
+		}
+	}
+	one := g.tagged(77, pattern(10), 8192)[0]
+	g.want(srcB, one, "nack 09")
+	g.want(srcB, g.tagged(77, nil, 8192)[0], "nack 09")
+	if g.Stats.Refused != 3 {
+		t.Fatal(g.Stats.Refused)
+	}
+	// A receive that matches needs no room.
+	g.recv(Recv{Tagged: true, Tag: 77, Buf: make([]byte, 10)})
+	g.want(srcB, one, "default OK 10")
+	g.wantEvent(EvRecv, OK, nil, 10)
+	g.want(srcB, one, "nack 09")
+	for i, tag := range accepted {
+		buf := make([]byte, 200_000)
+		g.recv(Recv{Tagged: true, Tag: tag, Buf: buf})
+		g.wantEvent(EvRecv, OK, nil, 100_000+int(tag))
+		wantBytes(t, buf[:100_000+int(tag)], pattern(100_000+int(tag)))
+		if i == 0 {
+			g.want(srcB, one, "response OK overflow 10 gtd")
+		}
+	}
+	g.recv(Recv{Tagged: true, Tag: 77, Buf: make([]byte, 10)})
+	g.wantEvent(EvRecv, OK, nil, 10)
+	g.rest()
+}
+
+func TestUnexpectedCountIsBounded(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.UnexpectedMsgs, c.UnexpectedShare = 10, 1 })
+	for i := range 10 {
+		g.want(srcA, g.tagged(uint64(i), nil, 1024)[0], "response OK overflow 0 gtd")
+	}
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "nack 09")
+	g.want(srcA, g.tagged(1, pattern(5000), 1024)[0], "nack 09")
+}
+
+func TestUnexpectedShare(t *testing.T) {
+	// T14: one peer's flood leaves room for the others.
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes = 1 << 20 })
+	flood := g.tagged(1, pattern(8192), 8192)[0]
+	n := 0
+	for g.deliver(srcA, flood).Nack == 0 {
+		n++
+	}
+	if n != 1<<20/4/8192 {
+		t.Fatalf("%d messages of one peer", n)
+	}
+	for peer := uint32(10); peer < 13; peer++ {
+		for i := range n {
+			if r := g.deliver(Source{Peer: peer, PDC: peer}, flood); r.Nack != 0 {
+				t.Fatalf("peer %d refused at %d", peer, i)
+			}
+		}
+	}
+	// And of the number.
+	g = newRig(t, func(c *Config) { c.UnexpectedMsgs = 100 })
+	n = 0
+	for g.deliver(srcA, g.tagged(1, nil, 1024)[0]).Nack == 0 {
+		n++
+	}
+	if n != 25 {
+		t.Fatalf("%d messages of one peer", n)
+	}
+	// What is taken counts no more.
+	g.recv(Recv{Tagged: true, Tag: 1})
+	g.event()
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "nack 09")
+}
+
+func TestUnexpectedUnprovenShare(t *testing.T) {
+	// T1, T14: sources that may all be one forger have the share of one peer
+	// together; the first packet of a long message takes all its room.
+	src := func(peer uint32) Source { return Source{Peer: peer, PDC: peer, Unproven: true} }
+	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 100 })
+	n := uint32(0)
+	for g.deliver(src(10+n), g.tagged(1, nil, 1024)[0]).Nack == 0 {
+		n++
+	}
+	if n != 25 {
+		t.Fatalf("%d messages of unproven sources", n)
+	}
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	// What is taken counts no more.
+	g.recv(Recv{Tagged: true, Tag: 1})
+	g.event()
+	g.want(src(5), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(src(6), g.tagged(1, nil, 1024)[0], "nack 09")
+	// Nor does what is of a source that was proven since.
+	g.Proven(11)
+	g.want(src(6), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(src(7), g.tagged(1, nil, 1024)[0], "nack 09")
+	g.recv(Recv{Tagged: true, Tag: 1}) // that of source 11: it counts no second time
+	g.want(src(7), g.tagged(1, nil, 1024)[0], "nack 09")
+
+	g = newRig(t, func(c *Config) { c.UnexpectedBytes = 4 << 20 })
+	first := g.tagged(1, pattern(512<<10), 8192)[0]
+	for n = 0; g.deliver(src(10+n), first).Nack == 0; n++ {
+	}
+	if n != 2 {
+		t.Fatalf("%d messages of half of a share were begun", n)
+	}
+	if r := g.deliver(srcA, first); r.Nack != 0 {
+		t.Error("a source that is proven was refused")
+	}
+}
+
+func TestUnexpectedTinyLimits(t *testing.T) {
+	// One message must always be possible, or a peer would starve for ever.
+	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 1 })
+	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
+	g.want(srcB, g.tagged(1, nil, 1024)[0], "nack 09")
+}
+
+func TestUnexpectedMemoryFormula(t *testing.T) {
+	// Held memory stays within UnexpectedBytes whatever the sizes and
+	// the order of taking, so a few left of each size do not pin the rest.
+	const limit = 4 << 20
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })
+	rng := rand.New(rand.NewPCG(3, 4))
+	bound := limit/chunkLen + numClasses
+	var tags []uint64
+	next := uint64(0)
+	for range 40_000 {
+		n := 1 << rng.IntN(17)
+		n += rng.IntN(n)
+		pkts := g.tagged(next, make([]byte, n), 16000)
+		ok := true
+		for i, p := range pkts {
+			r := g.deliver(Source{Peer: 1, PDC: 1 + uint32(next%7)}, p)
+			if r.Nack != 0 {
+				if i > 0 {
+					t.Fatal("refused in the middle")
+				}
+				ok = false
+				break
+			}
+		}
+		if len(g.store.chunks) > bound || g.store.used+g.store.reserved > bound {
+			t.Fatalf("%d chunks, %d used, bound %d", len(g.store.chunks), g.store.used+g.store.reserved, bound)
+		}
+		if ok {
+			tags = append(tags, next)
+		}
+		next++
+		for (!ok || rng.IntN(3) == 0) && len(tags) > 0 {
+			k := rng.IntN(len(tags))
+			if rng.IntN(4) == 0 {
+				k = 0
+			}
+			g.recv(Recv{Tagged: true, Tag: tags[k], Buf: nil})
+			g.event()
+			tags[k] = tags[len(tags)-1]
+			tags = tags[:len(tags)-1]
+			ok = rng.IntN(8) != 0
+		}
+	}
+	for _, tag := range tags {
+		g.recv(Recv{Tagged: true, Tag: tag})
+		g.event()
+	}
+	g.rest()
+	// All sizes can have all of it again.
+	for _, n := range []int{64, 16383, 100_000} {
+		k := 0
+		for ; ; k++ {
+			if g.deliver(Source{Peer: 1, PDC: 100 + uint32(k)}, g.tagged(uint64(k), make([]byte, n), 16383)[0]).Nack != 0 {
+				break
+			}
+		}
+		if got := int64(k) * chargeOf(int64(n)); got < limit*9/10 || got > limit {
+			t.Fatalf("%d bytes of %d with messages of %d", got, limit, n)
+		}
+		g.CancelAll()
+		*g = *newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })
+	}
+}
+
+func TestUnexpectedWorkPerDatagram(t *testing.T) {
+	// T31: a large message allocates as its bytes come: 64 KiB at most, besides
+	// its table of 4 bytes per 32 KiB.
+	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<30, 1 })
+	pkt := append(g.req(func(r *wire.ReqStd) {
+		r.Flags, r.MsgOff, r.PayloadLen, r.ReqLen = wire.SESREL, 500<<20-1, 8192, 600<<20
+	}), make([]byte, 8192)...)
+	g.want(srcA, pkt, "response OK overflow 629145600 gtd")
+	if g.store.used != 2 || g.store.reserved != 600<<20/chunkLen-2 {
+		t.Fatalf("%d chunks used, %d reserved", g.store.used, g.store.reserved)
+	}
+	g.PDCGone(srcA.PDC, Closed)
+	g.rest()
+}
+
+func TestLateReceiveGetsOnlyItsMessage(t *testing.T) {
+	// A receive posted in the middle sees no bytes of messages that used the same
+	// memory before.
+	for _, n := range []int{3000, 16_000, 60_000} {
+		g := newRig(t)
+		secret := bytes.Repeat([]byte{0xee}, n)
+		for _, p := range g.tagged(1, secret, 1024) {
+			g.deliver(srcA, p)
+		}
+		g.recv(Recv{Tagged: true, Tag: 1, Buf: make([]byte, n)})
+		g.event()
+		pkts := g.tagged(2, make([]byte, n), 1024)
+		g.deliver(srcB, pkts[1])
+		buf := make([]byte, n)
+		g.recv(Recv{Tagged: true, Tag: 2, Buf: buf})
+		wantBytes(t, buf, make([]byte, n))
+		g.PDCGone(srcB.PDC, TimedOut)
+		g.wantEvent(EvRecv, TimedOut, nil, 0)
+		g.rest()
+	}
+}
+
+func TestUnexpectedFloodKeepsSearchShort(t *testing.T) {
+	// Tags of a peer that does not know the seed fall into chains evenly.
+	g := newRig(t, func(c *Config) { c.UnexpectedShare = 1 })
+	for i := range 60_000 {
+		g.deliver(srcA, g.tagged(uint64(i)<<uint(i%3*16), nil, 1024)[0])
+	}
+	sp := &g.endpoints[0].spaces[1]
+	for name, x := range map[string]*index{"tag": &sp.byTag, "source": &sp.bySource} {
+		longest := 0
+		for b := range x.buckets {
+			n := 0
+			for i := x.first(uint32(b)); i != none; i = x.next(i) {
+				n++
+			}
+			longest = max(longest, n)
+		}
+		if longest > 24 {
+			t.Errorf("by %s: a chain of %d", name, longest)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package driver
+
+import "github.com/uetkit/uetkit/transport"
+
+// A backlog is the operations of callers that found the lock taken.
+type backlog struct {
+	stuck  bool     // the oldest of a queue waits for room in the FEP
+	queues [2]queue // sends, receives
+}
+
+// of is the queue for operations of a kind.
+func (b *backlog) of(k transport.OpKind) *queue {
+	if k.Recv() {
+		return &b.queues[1]
+	}
+	return &b.queues[0]
+}
+
+// leave puts a request into its queue because the lock is taken.
+func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
+	if to != NoAddr {
+		if err := d.owner.Known(to); err != nil {
+			return err
+		}
+	}
+	if err := d.work.of(op.Kind).put(op, to, more); err != nil {
+		return err
+	}
+	if d.h.offer() {
+		d.served()
+		d.unlock()
+	}
+	return nil
+}
+
+// intake posts what lies in the queues. A request that finds no room in the FEP
+// stays, and with it those behind it, until a completion makes room: its poster
+// was told that it is accepted. Receives go first, for the sends may be waiting
+// for the peer's.
+func (d *Driver) intake() {
+	d.work.stuck = false
+	for i := len(d.work.queues) - 1; i >= 0; i-- {
+		q := &d.work.queues[i]
+		for r := q.peek(); r != nil; r = q.peek() {
+			err := d.postQueued(r)
+			if err == transport.ErrFull {
+				d.work.stuck = true
+				break
+			}
+			d.stats.Queued++
+			if err != nil {
+				d.owner.Refused(&r.op, err)
+			}
+			q.pop()
+		}
+	}
+}
+
+// postQueued posts a request from a queue.
+func (d *Driver) postQueued(r *request) error {
+	if d.closed {
+		return transport.ErrClosed
+	}
+	d.op = r.op
+	err := d.feed(r.to, r.more)
+	d.op = transport.Op{}
+	return err
+}
+
+// cancelQueued ends a request that waits for room in the FEP.
+func (d *Driver) cancelQueued(context any) bool {
+	for i := range d.work.queues {
+		if op := d.work.queues[i].cancel(context); op != nil {
+			d.owner.Refused(op, ErrCancelled)
+			return true
+		}
+	}
+	return false
+}

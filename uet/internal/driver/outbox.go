@@ -1,0 +1,120 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+)
+
+const (
+	// sendBudget is how many trains one turn sends before it looks at the
+	// socket again: about a window on a fast path.
+	sendBudget = 16
+	// batchLen is how many small trains go into one SendBatch; a train of
+	// batchWhole bytes or more is sent at once, while it is in cache.
+	batchLen   = 16
+	batchWhole = 8 << 10
+	// retryWait is when a train that found no room in the socket is tried again.
+	retryWait = 50 * time.Microsecond
+)
+
+// An outbox is what is on its way to the socket.
+type outbox struct {
+	surplus bool                      // the last transmit stopped at its budget
+	dead    bool                      // the Conn failed
+	unsent  []*dgram.Datagram         // the last of slabs, which the socket had no room for
+	retryAt time.Duration             // when unsent is tried again
+	slabs   [batchLen]*dgram.Datagram // the first ones; nil at rest
+}
+
+// slab is the one for the i-th train of a batch.
+func (o *outbox) slab(i int) *dgram.Datagram {
+	if o.slabs[i] == nil {
+		o.slabs[i] = slabs.get()
+	}
+	return o.slabs[i]
+}
+
+// rest gives the slabs away unless they hold something.
+func (o *outbox) rest() {
+	if len(o.unsent) > 0 {
+		return
+	}
+	for i, s := range o.slabs {
+		if s == nil {
+			break
+		}
+		slabs.put(s)
+		o.slabs[i] = nil
+	}
+}
+
+// unsent reports whether transmit may have something to do.
+func (d *Driver) unsent() bool {
+	return d.company.waits || d.out.surplus || len(d.out.unsent) > 0 || d.core.Pending()
+}
+
+// transmit sends what the FEP gives, up to a budget.
+func (d *Driver) transmit() {
+	o, now := &d.out, d.clock.now
+	d.company.waits, o.surplus = false, false
+	if len(o.unsent) > 0 {
+		if !d.sendAll(o.unsent) {
+			return
+		}
+		o.unsent = nil
+	}
+	for sent := 0; d.core.Transmit(now, o.slab(0)); {
+		n := 1
+		if d.core.Queued() > 0 {
+			n = d.batch()
+		}
+		if n > 1 || o.dead {
+			if !d.sendAll(o.slabs[:n]) {
+				return
+			}
+		} else if err := d.mover.Send(o.slabs[0]); err != nil && !d.unsendable(o.slabs[:1], err) {
+			return
+		}
+		if sent += n; sent >= sendBudget {
+			o.surplus = d.core.Pending()
+			return
+		}
+	}
+	if now-d.turns.heard > restAfter {
+		d.rest()
+	}
+}
+
+// batch fills more trains behind the first one, for one call, and reports how many there
+// are then.
+func (d *Driver) batch() int {
+	n := 1
+	for n < batchLen && len(d.out.slabs[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(d.clock.now, d.out.slab(n)) {
+		n++
+	}
+	return n
+}
+
+// sendAll sends trains and reports whether all of them are gone. What finds no room
+// stays in unsent, in order, and nothing overtakes it.
+func (d *Driver) sendAll(ts []*dgram.Datagram) bool {
+	if d.out.dead {
+		return true
+	}
+	n, err := d.mover.SendBatch(ts)
+	return n == len(ts) || d.unsendable(ts[n:], err)
+}
+
+// unsendable is sendAll after the first of ts met with err.
+func (d *Driver) unsendable(ts []*dgram.Datagram, err error) bool {
+	if err == nil || err == dgram.ErrNoRoom {
+		d.stats.NoRoom++
+		d.out.unsent, d.out.retryAt = ts, d.clock.now+retryWait
+		return false
+	}
+	// As if the network had lost it; the protocol sends it again.
+	d.stats.SendError++
+	d.owner.Trouble(err)
+	return len(ts) == 1 || d.sendAll(ts[1:])
+}

@@ -1,0 +1,198 @@
+package driver
+
+import (
+	"runtime"
+	"time"
+)
+
+// stepBack is how long the progress goroutine stays away from the socket
+// when the application polls; also how late it may be for a deadline that
+// moved earlier while it slept.
+const stepBack = 2 * time.Millisecond
+
+// A sleeper is the progress goroutine as the holder of the lock sees it. until and
+// watching say what it sleeps on, so that a poster that moved the deadline knows
+// whether to wake it.
+type sleeper struct {
+	started  bool
+	watching bool          // it sleeps on the socket, not on the clock
+	until    time.Duration // when it wakes by itself; 0 while it runs or is about to
+	seen     uint64        // turns.inline when it woke last
+	holdAcks time.Duration // until when it leaves ACKs to the application; 0: it does not
+	wake     chan struct{} // ends a sleep on the clock
+	done     chan struct{} // closed when it has ended
+}
+
+// start begins the progress goroutine; Close waits for it. The caller holds the
+// lock or nobody else knows d yet.
+func (d *Driver) start() {
+	d.sleeper.started = true
+	go d.progress()
+}
+
+// progress is the progress goroutine. It takes a turn, then sleeps:
+//
+//   - on the socket until the next deadline, when somebody waits (Arm) or the
+//     application with automatic progress does nothing by itself;
+//   - on the clock, away from the socket, while the application polls, or when the
+//     socket is broken;
+//   - until it is kicked, when nobody needs it.
+func (d *Driver) progress() {
+	defer close(d.sleeper.done)
+	timer := time.NewTimer(forever)
+	defer timer.Stop()
+	for {
+		d.h.lock()
+		if d.closed {
+			d.unlock()
+			return
+		}
+		d.stats.Wakes++
+		d.sleeper.until = 0
+		wait := d.watch()
+		socket := d.sleeper.watching
+		d.unlock()
+		switch {
+		case wait == 0:
+			runtime.Gosched() // those that were just woken go first
+		case socket:
+			if err := d.conn.Wait(sleepTime(wait)); err != nil {
+				d.With(func() { d.fail(err) })
+			}
+		default:
+			timer.Reset(wait)
+			select {
+			case <-d.sleeper.wake:
+			case <-timer.C:
+			}
+		}
+	}
+}
+
+// sleepTime is a timeout as Conn.Wait takes it.
+func sleepTime(wait time.Duration) time.Duration {
+	if wait == forever {
+		return -1
+	}
+	return wait
+}
+
+// watch takes a turn and decides how long to sleep, 0 for not at all, and
+// whether on the socket.
+func (d *Driver) watch() time.Duration {
+	s := &d.sleeper
+	polled := d.turns.inline != s.seen
+	s.seen = d.turns.inline
+	switch {
+	case d.armed.Load() > 0:
+	case !d.auto && (polled || s.holdAcks == 0):
+		s.watching, s.until = false, forever
+		return forever
+	case polled:
+		// The application drives the FEP; look again soon whether it still does.
+		s.watching, s.until = false, d.clock.tick()+stepBack
+		return stepBack
+	}
+	more := d.turn(false)
+	s.watching = false
+	if more {
+		return 0
+	}
+	now, t := d.clock.now, d.deadline()
+	s.until = t
+	s.watching = !d.out.dead
+	if t-now > restAfter {
+		d.rest()
+	}
+	switch {
+	case t == forever:
+		return forever
+	case t <= now:
+		s.until = 0
+		return 0
+	}
+	return t - now
+}
+
+// deadline is when the next turn must be at the latest.
+func (d *Driver) deadline() time.Duration {
+	t := d.quiet.until
+	if !d.quiet.on {
+		t = d.timeout()
+	}
+	if d.company.waits {
+		t = min(t, d.company.since+gatherWait)
+	}
+	if d.sleeper.holdAcks != 0 {
+		t = min(t, d.sleeper.holdAcks)
+	}
+	switch {
+	case len(d.out.unsent) > 0:
+		t = min(t, d.out.retryAt)
+	case d.out.surplus:
+		t = d.clock.now
+	}
+	return t
+}
+
+// rouse wakes the progress goroutine if it would sleep too long past the
+// deadline.
+func (d *Driver) rouse() {
+	if d.sleeper.until != 0 && (d.auto || d.armed.Load() > 0) {
+		d.rouseLate()
+	}
+}
+
+// rouseLate is rouse when the goroutine sleeps and somebody relies on it.
+func (d *Driver) rouseLate() {
+	slack := stepBack
+	if d.armed.Load() > 0 {
+		slack = gatherWait
+	}
+	until := d.sleeper.until
+	if until-d.turns.last <= slack {
+		return // it is not later than for a deadline that moves
+	}
+	if t := d.deadline(); t != forever && t+slack < until {
+		d.kick()
+	}
+}
+
+// kick ends the sleep of the progress goroutine, if it sleeps.
+func (d *Driver) kick() {
+	s := &d.sleeper
+	switch {
+	case s.until == 0:
+		return // it runs and will look at everything before it sleeps
+	case s.watching:
+		d.conn.Wake()
+	default:
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+	s.until = 0
+}
+
+// Arm says that a reader goes to sleep until an event is delivered: the
+// progress goroutine keeps watch from now on until Disarm.
+func (d *Driver) Arm() {
+	d.armed.Add(1)
+	d.h.lock()
+	if !d.closed {
+		d.settle() // what was made while nobody slept
+		switch {
+		case !d.sleeper.started:
+			d.start()
+		case !d.sleeper.watching:
+			d.kick()
+		default:
+			d.rouse() // nobody told it of a deadline while nobody slept
+		}
+	}
+	d.unlock()
+}
+
+// Disarm ends one Arm.
+func (d *Driver) Disarm() { d.armed.Add(-1) }
