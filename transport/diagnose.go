@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -419,6 +420,22 @@ func (w *Waiting) String() string {
 	return b.String()
 }
 
+// contextText is a context in a sentence: a number or a string itself, of anything
+// else its type. What a pointer leads to belongs to the user, who may be writing it.
+func contextText(ctx any) string {
+	switch v := reflect.ValueOf(ctx); v.Kind() {
+	case reflect.Bool, reflect.String,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return fmt.Sprint(v)
+	case reflect.Invalid:
+		return "without a context"
+	case reflect.Pointer:
+		return fmt.Sprintf("%T(%p)", ctx, ctx)
+	}
+	return fmt.Sprintf("of a %T", ctx)
+}
+
 // short is d with three digits.
 func short(d time.Duration) time.Duration {
 	for unit := time.Duration(1); ; unit *= 10 {
@@ -463,7 +480,7 @@ func (w *Waiting) Why() string {
 	case WaitKey:
 		return "there is no valid key to seal packets with" + lasts(w.For)
 	case WaitBehind:
-		return fmt.Sprintf("behind the message %v, of which %d bytes are not sent and which waits for %v", w.Behind, w.BehindLeft, w.BehindFor)
+		return fmt.Sprintf("behind the message %s, of which %d bytes are not sent and which waits for %v", contextText(w.Behind), w.BehindLeft, w.BehindFor)
 	case WaitFence:
 		return "the sends before a fence have not ended"
 	case WaitOrder:

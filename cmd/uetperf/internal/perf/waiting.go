@@ -72,7 +72,7 @@ func waitsOf(legs []*leg) []string {
 		}
 		w := &first[i]
 		s := w.String()
-		if w.Cause == uet.WaitBehind { // its context is an address in this process
+		if w.Cause == uet.WaitBehind { // its context says nothing to a reader
 			s = fmt.Sprintf("%v: behind another message, which waits for %v", sendText(w), w.BehindFor)
 		}
 		if more[i] > 0 {
