@@ -3,7 +3,6 @@ package transport
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -423,15 +422,11 @@ func (w *Waiting) String() string {
 // contextText is a context in a sentence: a number or a string itself, of anything
 // else its type. What a pointer leads to belongs to the user, who may be writing it.
 func contextText(ctx any) string {
-	switch v := reflect.ValueOf(ctx); v.Kind() {
-	case reflect.Bool, reflect.String,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return fmt.Sprint(v)
-	case reflect.Invalid:
+	switch ctx.(type) {
+	case nil:
 		return "without a context"
-	case reflect.Pointer:
-		return fmt.Sprintf("%T(%p)", ctx, ctx)
+	case string, int, int32, int64, uint, uint32, uint64, uintptr:
+		return fmt.Sprint(ctx)
 	}
 	return fmt.Sprintf("of a %T", ctx)
 }
