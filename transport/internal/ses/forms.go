@@ -2,10 +2,10 @@ package ses
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// The request headers of one packet that are not standard, and those that do not parse.
+// This file executes requests whose headers are not standard, or do not parse.
 
-// requestOther executes the optimized request forms: one packet, no message id.
-// The decoded header is left in r.
+// requestOther executes a request with an optimized header, which has one packet and no message
+// id, or with one that does not parse. It leaves the decoded header in r.
 func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
 	switch next {
 	case wire.NextReqStd:
@@ -38,9 +38,10 @@ func (s *SES) requestOther(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result 
 	return s.request(r, b)
 }
 
-// malformed answers a request whose header does not parse: of another version
-// (S-HDR-06), or of a one-packet form that claims to be part of something
-// (S-HDR-07). It echoes what those fields would say.
+// malformed answers a request whose header does not parse. The header has another version
+// (S-HDR-06), or is of a form for one packet but claims to be part of a longer message
+// (S-HDR-07). malformed reads the header with these fields corrected, so that the response can
+// echo the others.
 func (s *SES) malformed(next wire.NextHdr, b []byte, r *wire.ReqStd) *Result {
 	var h [wire.ReqStdLen]byte
 	n := copy(h[:], b)

@@ -6,54 +6,54 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// inState is what an inbound message is.
+// inState is the state of an inbound message.
 type inState uint8
 
 const (
 	inFree       inState = iota
-	inBound              // has a receive; parts are missing
+	inBound              // it has its receive; parts are missing
 	inOpen               // unexpected; parts are missing
 	inUnexpected         // unexpected and complete
-	inDead               // ended in error; parts may still come and get that error
-	inGone               // discarded by a peek; parts are missing and nobody wants them
+	inDead               // ended in error; parts that still come are answered with that error
+	inGone               // discarded while parts were missing
 )
 
-// An inmsg is the state of an inbound message of several packets (S-RSM-01), or
-// of an unexpected one. It holds no pointers.
+// An inmsg is an inbound message of several packets (S-RSM-01), or an unexpected one. It holds
+// no pointers.
 type inmsg struct {
 	tag, data, bufOff uint64
 	pdc, peer, init   uint32
-	length, got       uint32        // bytes of the message, and of those arrived
-	edges             uint32        // of what arrived, see span
-	end               uint64        // inDead: bytes that will ever come
-	base              uint64        // inBound: where it begins in a multi-receive buffer
-	began             time.Duration // when the first packet came
-	recv              int32         // inBound
-	user              int32         // its place in SES.peers, or none
+	length, got       uint32        // bytes of the message, and bytes that arrived
+	edges             uint32        // sum of span over what arrived
+	end               uint64        // inDead: bytes that can come at most
+	base              uint64        // inBound: where it begins in the receive's memory
+	began             time.Duration // when its first packet came
+	recv              int32         // inBound: its receive
+	user              int32         // its peer's place in SES.peers, or none
 	tab               int32         // payload in chunks: its place in SES.tabs, or none
 	block             uint32        // payload in one block, or noBlock
-	epoch             uint32        // sweep in which it was last touched
-	deadNext          int32         // inDead: the next younger one of the peer
+	epoch             uint32        // sweep in which its last packet came
+	deadNext          int32         // inDead: the next younger dead message of the peer
 	msgID             uint16
 	ep                EndpointID
 	state             inState
 	opcode            wire.Opcode
-	rc                wire.RC // inDead: what its packets are answered
+	rc                wire.RC // inDead: the answer to its packets
 	tagged            bool
 	som, hasData      bool
-	claimed           bool // reserved by a peek: off the lists of its space
-	quiet             bool // what is special was answered already: the rest gets NULL
+	claimed           bool // reserved by a peek: not in the lists of its space
+	quiet             bool // its first packet got the special response: the others get NULL
 }
 
-// A chunkTab lists the chunks of a message longer than a block; none where
-// nothing arrived yet.
+// A chunkTab lists the chunks of a message that is longer than a block. A chunk of which
+// nothing arrived is none.
 type chunkTab struct{ ids []int32 }
 
-// maxState bounds the inbound messages that have state: what is bound to
-// receives and unexpected is bounded by those.
+// maxState bounds the messages in the table in. Those bound to receives, unexpected ones and
+// dead ones have bounds of their own.
 func (s *SES) maxState() int { return s.cfg.UnexpectedMsgs + s.maxRecvs + maxDead }
 
-// findIn finds the state of a message of several packets.
+// findIn finds a message of several packets by PDC and message id.
 func (s *SES) findIn(pdc uint32, id uint16) (int32, *inmsg) {
 	if s.last != none {
 		if m := s.in.at(s.last); m.pdc == pdc && m.msgID == id {
@@ -69,7 +69,7 @@ func (s *SES) findIn(pdc uint32, id uint16) (int32, *inmsg) {
 	return none, nil
 }
 
-// Incomplete reports whether messages from that PDC are incomplete.
+// Incomplete reports whether a message from a PDC is incomplete.
 func (s *SES) Incomplete(pdc uint32) bool {
 	if s.open == 0 {
 		return false
@@ -82,7 +82,7 @@ func (s *SES) Incomplete(pdc uint32) bool {
 	return false
 }
 
-// part executes a packet of a message of several.
+// part executes one packet of a message of several packets.
 func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
 	i, m := s.findIn(src.PDC, r.MsgID)
 	if m == nil {
@@ -97,7 +97,8 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result 
 		s.count(i, m, r, uint32(len(data)))
 		return s.rejected(rc)
 	}
-	// S-RSM-05. Bytes that came twice would end the message with others missing.
+	// S-RSM-05: the packet contradicts the message. If all bytes are counted but the edges
+	// differ, some bytes came twice and others are missing.
 	got := uint64(m.got) + uint64(len(data))
 	if m.ep != s.to.id || m.opcode != r.Opcode || m.length != r.ReqLen || m.init != r.Initiator || m.bufOff != r.BufOff || m.tagged && m.tag != r.Match ||
 		r.Flags&wire.SESSOM != 0 && m.som || got > uint64(m.length) ||
@@ -112,8 +113,8 @@ func (s *SES) part(src Source, r *wire.ReqStd, off uint32, data []byte) *Result 
 	return s.done(r.ReqLen)
 }
 
-// begin executes the first packet to arrive of a message of several, whichever
-// that is (S-RSM-02): here it is matched, once (S-MAT-06).
+// begin executes the first packet that arrives of a message of several packets, whichever
+// packet that is (S-RSM-02). It matches the message, once (S-MAT-06).
 func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result {
 	if src.Later && !sent(&src, r, off, len(data)) {
 		return s.nack()
@@ -176,14 +177,14 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	return s.done(r.ReqLen)
 }
 
-// sent reports whether what follows n bytes at off of a message was sent. All packets of
-// a message but the last are of one size.
+// sent reports whether all of a message behind these n bytes at off was sent. All packets of a
+// message but the last have the same size.
 func sent(src *Source, r *wire.ReqStd, off uint32, n int) bool {
 	rest := uint64(r.ReqLen) - min(uint64(off)+uint64(n), uint64(r.ReqLen))
 	return rest <= uint64(src.Behind)*uint64(n)
 }
 
-// put places the bytes of one packet and completes the message with the last.
+// put places the bytes of one packet, and completes the message if no byte is missing.
 func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 	m.epoch = s.epoch
 	if r.Flags&wire.SESSOM != 0 {
@@ -216,14 +217,14 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 	}
 }
 
-// span hashes n bytes from off on such that the sum over parts is that of the whole if
-// each byte is in one of them: what is between two neighbours cancels out, and nothing
-// else does.
+// span hashes the n bytes at off. The sum of span over some parts is that of the whole if each
+// byte is in exactly one part: the hashes at the border of two neighbours cancel out. Parts
+// that overlap or leave a hole almost surely give another sum.
 func (s *SES) span(off, n uint32) uint32 {
 	return s.hash(uint64(off)+uint64(n), 3) - s.hash(uint64(off), 3)
 }
 
-// close takes a message out of those in progress.
+// close removes a message from those in progress.
 func (s *SES) close(i int32, m *inmsg) {
 	s.byPDC.remove(i)
 	if s.last == i {
@@ -235,7 +236,7 @@ func (s *SES) close(i int32, m *inmsg) {
 	s.putUser(m.user, pu)
 }
 
-// deliver completes a receive with a message whose bytes are all placed.
+// deliver completes a receive whose message is all placed.
 func (s *SES) deliver(rv int32, r *recv, m *inmsg) {
 	placed := int(min(uint64(m.length), r.size-m.base))
 	e := s.recvEvent(r, placed, m.tag, m.peer, m.init)
@@ -249,16 +250,15 @@ func (s *SES) freeIn(i int32, m *inmsg) {
 	s.in.put(i)
 }
 
-// fail ends a message in progress: its receive in error, with nothing placed
-// (F9, S-MSC-03), or its place among the unexpected. It reports whether it is
-// remembered.
+// fail ends a message in progress in error, and its receive with nothing placed (F9, S-MSC-03).
+// It reports whether the message is remembered as dead.
 func (s *SES) fail(i int32, m *inmsg, c Cause, rc wire.RC) bool {
 	s.end(m, i, c, rc)
 	return s.bury(i, m, rc, uint64(m.length))
 }
 
-// end makes the error event of a message in progress, or takes it back from the
-// unexpected ones.
+// end makes the error event of a message in progress that has a receive, or removes one that is
+// unexpected.
 func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	switch m.state {
 	case inGone:
@@ -279,8 +279,8 @@ func (s *SES) end(m *inmsg, i int32, c Cause, rc wire.RC) {
 	m.recv = none
 }
 
-// PDCGone ends the messages of a PDC that are not complete: matched receives
-// with an error event of length 0 (F9, F25), unexpected ones without a trace.
+// PDCGone ends the incomplete messages of a PDC. A receive that matched one ends with an error
+// event of length 0 (F9, F25); unexpected messages leave no trace.
 func (s *SES) PDCGone(pdc uint32, c Cause) {
 	if c == OK {
 		c = Closed
@@ -295,7 +295,7 @@ func (s *SES) PDCGone(pdc uint32, c Cause) {
 	}
 }
 
-// drop ends a message and forgets it.
+// drop ends an incomplete message and forgets it.
 func (s *SES) drop(i int32, m *inmsg, c Cause) {
 	if m.state == inDead {
 		s.forget(i, m)
@@ -306,7 +306,7 @@ func (s *SES) drop(i int32, m *inmsg, c Cause) {
 	s.freeIn(i, m)
 }
 
-// sweepInbound ends what stopped in the middle (T15, S-RSM-08).
+// sweepInbound ends the messages that stopped in the middle (T15, S-RSM-08).
 func (s *SES) sweepInbound() {
 	if s.in.live() == 0 {
 		return
@@ -322,7 +322,7 @@ func (s *SES) sweepInbound() {
 			default:
 				s.Stats.Expired++
 				s.fail(i, m, TimedOut, wire.RCDropped)
-				next = s.byPDC.next(i) // an older dead one may have gone
+				next = s.byPDC.next(i) // fail may have freed an older dead message
 			}
 			i = next
 		}

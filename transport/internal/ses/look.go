@@ -7,24 +7,23 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Look says what a tagged receive does that looks at unexpected messages
-// (fi_tagged(3): FI_PEEK, FI_CLAIM, FI_DISCARD).
+// Look is the way in which a tagged receive looks at unexpected messages (fi_tagged(3):
+// FI_PEEK, FI_CLAIM, FI_DISCARD).
 type Look uint8
 
-// The ways to look. All but the last two find the oldest unexpected message that
-// the receive would take, and report it without its bytes; NoMessage if there is
-// none.
+// The ways to look. Those of LookPeek find the oldest unexpected message that the receive
+// accepts, and report it without its bytes, or NoMessage if there is none.
 const (
 	LookNone         Look = iota
 	LookPeek              // leave it where it is
 	LookPeekClaim         // reserve it for a LookClaim with the same context
 	LookPeekDiscard       // drop it
-	LookClaim             // receive what LookPeekClaim reserved
-	LookClaimDiscard      // drop what LookPeekClaim reserved
+	LookClaim             // receive the message that LookPeekClaim reserved
+	LookClaimDiscard      // drop the message that LookPeekClaim reserved
 )
 
-// A claim is an unexpected message that a peek reserved; none, with the cause,
-// if it ended in error since.
+// A claim is an unexpected message that a peek reserved. msg is none if the message has since
+// ended in error, with that cause and rc.
 type claim struct {
 	ctx   any
 	msg   int32
@@ -32,7 +31,7 @@ type claim struct {
 	rc    wire.RC
 }
 
-// look executes a receive that looks.
+// look executes a receive with a Look.
 func (s *SES) look(now time.Duration, e *endpoint, op *Op) error {
 	if op.Look == LookClaim || op.Look == LookClaimDiscard {
 		s.claim(now, e, op)
@@ -50,7 +49,7 @@ func (s *SES) look(now time.Duration, e *endpoint, op *Op) error {
 		i = s.findUnexpected(sp, &r)
 	}
 	if i == none || !s.in.at(i).som {
-		// Whether there is remote CQ data only the first packet tells.
+		// Only the first packet of the message tells whether it has remote CQ data.
 		s.lookEvent(op).Cause = NoMessage
 		return nil
 	}
@@ -108,22 +107,22 @@ func (s *SES) claim(now time.Duration, e *endpoint, op *Op) {
 	}
 }
 
-// lookEvent makes the event of a receive that looked and found no message.
+// lookEvent makes the event of a receive with a Look that has no message.
 func (s *SES) lookEvent(op *Op) *Event {
 	e := s.events.add()
 	e.init(op.Endpoint, op.Kind, op.Context, op.Flags, nil, 0, 0, NoPeer, 0)
 	return e
 }
 
-// found reports an unexpected message.
+// found makes the event of a receive with a Look that found a message.
 func (s *SES) found(op *Op, m *inmsg) {
 	e := s.events.add()
 	e.init(op.Endpoint, op.Kind, op.Context, op.Flags, nil, int(m.length), m.tag, PeerID(m.peer), m.init)
 	e.data(m.hasData, m.data)
 }
 
-// discard drops an unexpected message. Parts of it that are still to come are
-// answered as if somebody had taken them.
+// discard drops an unexpected message. Parts of it that still come are answered as if a receive
+// had matched it.
 func (s *SES) discard(i int32, m *inmsg) {
 	complete := m.state == inUnexpected
 	s.uncharge(i, m)

@@ -2,48 +2,47 @@ package ses
 
 import "math/bits"
 
-// Matching: which posted receive a message gets, and which unexpected message a receive.
+// This file matches messages with posted receives, and receives with unexpected messages.
 
 const (
-	numClassesMax = 16 // different masks looked up by hash
-	wildClass     = -1 // in the list of those beyond
-	boundClass    = -2 // in none: matched, or not posted yet
+	numClassesMax = 16 // most classes of a space
+	wildClass     = -1 // in the list of receives without a class
+	boundClass    = -2 // not posted, or matched
 	runClass      = -3 // in the run of its space
 )
 
-// A class is the receives of a space that look at the same bits of a message:
-// they are found by hash. Untagged receives ignore all bits of the tag. Most
-// programs have one to four classes; the receives of more than 16 at a time are
-// searched one by one.
+// A class is the receives of a space that compare the same bits of a message. They are found by
+// hash. Untagged receives ignore all bits of the tag. Most programs have one to four classes.
+// With more than 16 at a time, the receives of the others are searched one by one.
 type class struct {
-	mask           uint64 // bits of the tag that count
+	mask           uint64 // bits of the tag that are compared
 	n              int32
 	byPeer, byInit bool
 }
 
-// A space is one of the two spaces of an endpoint whose messages never match each other's
-// receives (R-TAG-04): posted receives and unexpected messages.
+// A space is the posted receives of an endpoint and its unexpected messages: one space for
+// tagged messages, one for untagged ones. They never match each other (R-TAG-04).
 type space struct {
-	// The run is the oldest receives of the space, linked, as long as all of them look for
-	// the same: a look at the first decides for all. It is used while no receive has a
-	// class. run is its first, nil if it is empty; then last means nothing, and prev of the
-	// first never does.
+	// The run is a list of the oldest receives of the space as long as all of them accept the
+	// same messages, so that a look at the first decides for all. It is used while no receive
+	// has a class. run is the first, nil if the list is empty; last is not valid then. prev of
+	// the first is never valid.
 	run, last *recv
 
 	classes [numClassesMax]class
-	active  uint32 // classes with n > 0
+	active  uint32 // bitmap of the classes with n > 0
 	exact   index  // receives with a class
-	wild    index  // the others, in post order: one bucket
+	wild    index  // receives without a class, in post order: one bucket
 	wilds   int
 
 	order    index // unexpected messages in arrival order: one bucket
-	byTag    index // by tag; not of untagged ones
+	byTag    index // by tag; empty in the space of untagged messages
 	bySource index // by tag and peer
 	n        int   // unexpected messages
-	// starved: a multi-receive buffer could not take a message for lack of room
-	// for its Event. Until feed found some, nothing is matched here.
+	// starved means that a message could not go into a multi-receive buffer because there was
+	// no room for its Event. Nothing is matched here until feed finds room.
 	starved bool
-	ep      EndpointID // whose it is
+	ep      EndpointID // the endpoint of the space
 }
 
 func (sp *space) init(id EndpointID, tagged bool, recvs, msgs int) {
@@ -93,7 +92,7 @@ func (s *SES) recvHash(c int, tag uint64, peer, init uint32) uint32 {
 	return s.hash(tag+uint64(c)<<59, uint64(peer)<<32|uint64(init))
 }
 
-// classFor counts a receive into its class, or wildClass.
+// classFor counts a receive into its class, which it returns, or wildClass if all are in use.
 func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 	free := wildClass
 	for c := range sp.classes {
@@ -103,7 +102,7 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 				free = c
 			}
 			if sp.active>>c == 0 {
-				break // none behind
+				break // no class in use follows
 			}
 		} else if k.mask == mask && k.byPeer == byPeer && k.byInit == byInit {
 			k.n++
@@ -117,7 +116,7 @@ func (sp *space) classFor(mask uint64, byPeer, byInit bool) int {
 	return free
 }
 
-// unpost takes a receive away from where messages find it.
+// unpost removes a receive from where messages find it.
 func (s *SES) unpost(sp *space, i int32, r *recv) {
 	switch r.class {
 	case runClass:
@@ -143,8 +142,8 @@ func (s *SES) unpost(sp *space, i int32, r *recv) {
 	r.class = boundClass
 }
 
-// first is the oldest receive of a space if it is in the run and accepts a message: then no
-// other is to be looked for. nil says nothing.
+// first returns the oldest receive of a space if it is in the run and accepts a message; no
+// other need be searched then. If it returns nil, another receive may match.
 func (sp *space) first(tag uint64, peer, init uint32) *recv {
 	if r := sp.run; r != nil && !sp.starved && r.accepts(tag, peer, init) {
 		return r
@@ -152,13 +151,11 @@ func (sp *space) first(tag uint64, peer, init uint32) *recv {
 	return nil
 }
 
-// match finds the first posted receive for a message and takes it out of its
-// space (S-MAT-01, -02, -04).
-//
-// A multi-receive buffer stays: pack says where in it the message goes.
+// match finds the oldest posted receive for a message and removes it from its space (S-MAT-01,
+// -02, -04). A multi-receive buffer stays: pack finds the place of the message in it.
 func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	if sp.starved {
-		return none, nil // not past those that wait
+		return none, nil // not before the messages that wait
 	}
 	r := sp.first(tag, peer, init)
 	if r == nil {
@@ -176,7 +173,7 @@ func (s *SES) match(sp *space, tag uint64, peer, init uint32) (int32, *recv) {
 	return r.self, r
 }
 
-// search finds the first posted receive for a message if the run has none.
+// search finds the oldest posted receive for a message if first does not.
 func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	best := none
 	var seq uint64
@@ -215,14 +212,14 @@ func (s *SES) search(sp *space, tag uint64, peer, init uint32) int32 {
 	return best
 }
 
-// accepts reports whether a message of the receive's space matches it.
+// accepts reports whether the receive matches a message of its space.
 func (r *recv) accepts(tag uint64, peer, init uint32) bool {
 	return (tag^r.tag)&^r.ignore == 0 && (r.peer == 0 || r.peer == peer) && (r.init == 0 || r.init == init)
 }
 
-// findUnexpected finds the oldest unexpected message that r accepts. Receives
-// with an ignore mask search all of the space, others only messages with their
-// tag (and, with a source, from their peer).
+// findUnexpected finds the oldest unexpected message that r accepts. It searches the whole
+// space if r has an ignore mask, else only the messages with r's tag and, if r names a source,
+// from that peer.
 func (s *SES) findUnexpected(sp *space, r *recv) int32 {
 	x, h := &sp.order, uint32(0)
 	switch {

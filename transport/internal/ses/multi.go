@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Multi-receive buffers take message after message (R-MSG-12). Such a receive
-// stays posted, with its place in the order of receives, until it is spent: less
-// than minFree bytes are left. It is released with the last of its messages to
-// complete, in whichever order they do.
+// This file implements multi-receive buffers, which receive message after message (R-MSG-12).
+// Such a receive stays posted, and keeps its place in the order of receives, until it is spent:
+// fewer than minFree bytes are left. It is released with the last of its messages to complete;
+// they may complete in any order.
 
-// feedEvery is how often messages that wait for room for their Event are tried
-// again. Arbitrary, nothing measured: the application is behind by a whole queue.
+// feedEvery is how often to try again the messages that wait for room for their Event. The
+// value is arbitrary: such an application is behind by a whole queue.
 const feedEvery = time.Millisecond
 
-// postMulti posts a multi-receive buffer and gives it what waits for it.
+// postMulti posts a multi-receive buffer and gives it the unexpected messages that match.
 func (s *SES) postMulti(sp *space, i int32, r *recv, minFree int) {
 	r.minFree, r.off = uint64(max(minFree, 1)), 0
 	s.post(sp, i, r)
@@ -23,8 +23,8 @@ func (s *SES) postMulti(sp *space, i int32, r *recv, minFree int) {
 	}
 }
 
-// fill gives unexpected messages to a posted multi-receive buffer. It reports
-// false when there is no room for an Event.
+// fill gives unexpected messages to a posted multi-receive buffer. It returns false if there is
+// no room for an Event.
 func (s *SES) fill(sp *space, i int32, r *recv) bool {
 	for r.class != boundClass {
 		k := s.findUnexpected(sp, r)
@@ -39,7 +39,7 @@ func (s *SES) fill(sp *space, i int32, r *recv) bool {
 	return true
 }
 
-// admit asks for room for one more Event.
+// admit asks the owner for room for one more Event. If there is none, the space is starved.
 func (s *SES) admit(sp *space) bool {
 	if admit := s.endpoints[sp.ep].Admit; admit == nil || admit() {
 		return true
@@ -49,8 +49,8 @@ func (s *SES) admit(sp *space) bool {
 	return false
 }
 
-// pack finds the place of a message of n bytes in a multi-receive buffer. What
-// exceeds the room that is left is lost (R-MSG-13).
+// pack allocates n bytes of a multi-receive buffer for a message, and returns where they begin.
+// What exceeds the room left is lost (R-MSG-13).
 func (s *SES) pack(i int32, r *recv, n uint64) (base uint64) {
 	base = r.off
 	r.refs++
@@ -62,8 +62,8 @@ func (s *SES) pack(i int32, r *recv, n uint64) (base uint64) {
 	return base
 }
 
-// unbind ends what ties a message to its receive: e is the message's event, its
-// Len set, base where it begins in a multi-receive buffer.
+// unbind separates a message from its receive. e is the event of the message, with Len set;
+// base is where the message begins in a multi-receive buffer.
 func (s *SES) unbind(i int32, r *recv, e *Event, base uint64) {
 	if !r.multi {
 		s.freeRecv(r)
@@ -82,10 +82,10 @@ func (s *SES) unbind(i int32, r *recv, e *Event, base uint64) {
 	}
 }
 
-// feed matches the messages that waited for room for an Event, as if they
-// arrived now: receives in post order, messages in order of arrival.
+// feed matches the messages that wait for room for an Event, as if they arrived now: receives
+// in post order, messages in order of arrival.
 func (s *SES) feed(now time.Duration) {
-	var posted []int32 // by post order
+	var posted []int32 // in post order
 	for i := range s.recvs.used {
 		if r := s.recvs.at(i); r.live && r.class != boundClass {
 			posted = append(posted, i)

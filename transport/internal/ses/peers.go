@@ -1,15 +1,14 @@
 package ses
 
-// What one peer makes this side hold.
+// This file counts the messages of each peer.
 
-// peerUse is what one peer makes this side hold. It exists while that is
-// something.
+// peerUse counts the messages of one peer. It exists while a count is not 0.
 type peerUse struct {
 	peer               uint32
 	open, kept, dead   int32
 	bytes              int64
 	deadHead, deadTail int32
-	unproven           bool // held and bytes count in SES.unproven
+	unproven           bool // kept and bytes are also counted in SES.unproven
 }
 
 // user finds or makes the record of a peer.
@@ -26,7 +25,7 @@ func (s *SES) user(peer uint32) int32 {
 	return u
 }
 
-// putUser frees the record of a peer that holds nothing.
+// putUser frees the record of a peer that has no message.
 func (s *SES) putUser(u int32, pu *peerUse) {
 	if pu.open == 0 && pu.kept == 0 && pu.dead == 0 {
 		s.byPeer.remove(u)
@@ -34,8 +33,8 @@ func (s *SES) putUser(u int32, pu *peerUse) {
 	}
 }
 
-// Holds reports whether messages of the peer are in progress or wait for a
-// receive: its number must go on meaning the same peer.
+// Holds reports whether a message of the peer is open, unexpected or dead. While it is, the
+// peer must keep its number.
 func (s *SES) Holds(peer uint32) bool {
 	for u := s.byPeer.first(s.hash(uint64(peer), 2)); u != none; u = s.byPeer.next(u) {
 		if s.peers.at(u).peer == peer {
@@ -45,8 +44,8 @@ func (s *SES) Holds(peer uint32) bool {
 	return false
 }
 
-// Names reports whether an operation that has not ended has the number of the
-// peer: a send to it, or a receive of its messages alone.
+// Names reports whether an operation that has not ended names the peer: a send to it, or a
+// receive from it alone.
 func (s *SES) Names(peer uint32) bool {
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {

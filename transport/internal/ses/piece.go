@@ -5,11 +5,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Pieces: how a message is cut into packets, and what each of them carries.
+// This file cuts messages into pieces and encodes them.
 
-// Peek is the piece of at most mtu payload bytes that AppendPiece is to hand out next; false:
-// nothing is left (all handed out, cancelled or failed). mtu is the same for all pieces
-// of a message and at most 16,383 (S-SEG-01).
+// Peek returns the piece that AppendPiece is to hand out next, of at most mtu payload bytes. It
+// returns false if no piece is left: all were handed out, or the message was cancelled or
+// failed. mtu must be the same for all pieces of a message, and at most 16,383 (S-SEG-01).
 func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 	_, m := s.lookup(h)
 	switch {
@@ -28,12 +28,12 @@ func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 	return piece.Piece{}, false
 }
 
-// AppendPiece hands out the piece that Peek gave: it appends the piece as Append does, and
-// the message waits for its answer.
+// AppendPiece hands out the piece that Peek returned: it appends the piece as Append does, and
+// the message waits for the answer to it.
 func (s *SES) AppendPiece(b []byte, p piece.Piece) []byte { return s.encode(b, p, true) }
 
-// Append appends the standard header and the payload of a piece that was handed out
-// (S-HDR-05), until it is answered or failed: retransmissions are encoded anew.
+// Append appends the standard header and the payload of a piece that was handed out and is
+// neither answered nor failed (S-HDR-05). Retransmissions are encoded anew in this way.
 func (s *SES) Append(b []byte, p piece.Piece) []byte { return s.encode(b, p, false) }
 
 func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
@@ -42,7 +42,8 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		panic("BUG: ses: a piece of a message that ended")
 	}
 	if p.Off == 0 && p.Kind == piece.Last && first && m.iov == nil && len(s.gens) == 0 {
-		// All of a message. Without this 0.7 % more instructions (docs/perf.md, Fast paths).
+		// The only piece of a message. Without this case 0.7 % more instructions (docs/perf.md,
+		// Fast paths).
 		m.next = p.Len
 		m.open++
 		m.phase = phaseSent
@@ -61,7 +62,7 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	}
 	r, flags := &m.hdr, m.wireFlags
 	if p.Off == 0 {
-		flags |= wire.SESSOM // which has the header data: S-FLD-06
+		flags |= wire.SESSOM // its packet has the header data: S-FLD-06
 		if first && len(s.gens) != 0 {
 			r.Gen = s.gens[m.peer][m.genKey()] // S-GEN-03: the newest known
 		}

@@ -2,26 +2,26 @@ package ses
 
 import "time"
 
-// A recv is one posted receive: in its space until it matches, then bound to an
-// inbound message.
+// A recv is one posted receive. It is in its space until it matches, then bound to an inbound
+// message.
 type recv struct {
-	next, prev *recv  // runClass: the younger and the older one; next of endpoint.idleRecv
-	tag        uint64 // of a class without the bits that it does not look at
+	next, prev *recv  // runClass: the next younger and next older one; next also links endpoint.idleRecv
+	tag        uint64 // with a class, only the bits that the class compares
 	seq        uint64
-	peer, init uint32 // 0: of any
-	class      int8   // of its space, or one of the following
+	peer, init uint32 // 0: any
+	class      int8   // of its space, or one of the negative values
 	live       bool
 	tagged     bool
-	simple     bool      // it takes one message, into buf
-	self       int32     // its place
-	ep         *endpoint // whose it is, as long as the place is one
+	simple     bool      // it accepts one message, into buf
+	self       int32     // its place in SES.recvs
+	ep         *endpoint // its endpoint, also while the place is free
 	ignore     uint64
 
 	multi, spent, cancelled bool   // see multi.go
-	refs                    int32  // messages in a multi-receive buffer that are not complete
-	off, minFree            uint64 // of a multi-receive buffer: where the next message goes
+	refs                    int32  // incomplete messages in a multi-receive buffer
+	off, minFree            uint64 // off: where the next message goes in a multi-receive buffer
 
-	size    uint64 // bytes it takes
+	size    uint64 // bytes of its memory
 	buf     []byte
 	iov     [][]byte
 	context any
@@ -29,8 +29,8 @@ type recv struct {
 	posted  time.Duration
 }
 
-// Recv posts a receive. It takes the oldest unexpected message that matches, if
-// there is one (S-MAT-07). Errors: ErrFull, ErrClosed.
+// Recv posts a receive. If an unexpected message matches, the receive gets the oldest one
+// (S-MAT-07). Errors: ErrFull, ErrClosed.
 func (s *SES) Recv(now time.Duration, op *Op) error {
 	e := s.endpoint(op.Endpoint)
 	switch {
@@ -48,7 +48,8 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	e.recvs++
 	i, seq := r.self, s.seq+1
 	s.seq = seq
-	// Field by field: the place is recycled, and a literal is built twice.
+	// Assigned field by field, because the compiler builds a literal twice. freeRecv has reset
+	// the other fields.
 	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
 	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
 	r.size, r.flags = uint64(len(op.Buf)), op.Flags
@@ -62,7 +63,7 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 		sp = &e.spaces[0]
 	}
 	switch {
-	case !op.Multi && sp.n == 0 && !s.ended: // nearly always
+	case !op.Multi && sp.n == 0 && !s.ended: // the usual case
 		s.post(sp, i, r)
 		return nil
 	case op.Multi:
@@ -76,7 +77,7 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	return nil
 }
 
-// freshRecv takes a place that never was, for an endpoint.
+// freshRecv makes a receive of an endpoint at a place that was never used.
 func (s *SES) freshRecv(e *endpoint) *recv {
 	i := s.recvs.fresh()
 	r := s.recvs.at(i)
@@ -94,8 +95,8 @@ func (s *SES) scatter(r *recv, iov [][]byte) {
 	r.iov = append(s.iov(), iov...)
 }
 
-// takeUnexpected gives a receive the oldest unexpected message that matches, and
-// reports whether there is one.
+// takeUnexpected gives a receive the oldest unexpected message that matches, and reports
+// whether there is one.
 func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
 	k := s.findUnexpected(sp, r)
 	if k == none {
@@ -105,7 +106,7 @@ func (s *SES) takeUnexpected(sp *space, i int32, r *recv) bool {
 	return true
 }
 
-// space is where the receive meets messages.
+// space is the space in which the receive meets messages.
 func (r *recv) space() *space {
 	if r.tagged {
 		return &r.ep.spaces[1]
@@ -113,7 +114,7 @@ func (r *recv) space() *space {
 	return &r.ep.spaces[0]
 }
 
-// freeRecv ends a receive; its event was made.
+// freeRecv frees a receive whose event was made.
 func (s *SES) freeRecv(r *recv) {
 	if r.iov != nil {
 		s.putIov(r.iov)
@@ -125,16 +126,17 @@ func (s *SES) freeRecv(r *recv) {
 	r.next, r.ep.idleRecv, r.buf, r.context = r.ep.idleRecv, r, nil, nil
 }
 
-// recvEvent makes the event of a receive, about a message of which n bytes were placed.
+// recvEvent makes the event of a receive for a message of which n bytes were placed.
 func (s *SES) recvEvent(r *recv, n int, tag uint64, peer, initiator uint32) *Event {
 	e := s.events.add()
 	e.init(r.ep.id, kind(EvRecv, r.tagged), r.context, r.flags, r.buf, n, tag, PeerID(peer), initiator)
 	return e
 }
 
-// CancelRecv ends one receive of an endpoint with that context that nothing matched yet, with
-// a Cancelled event; the oldest if there are several. ctx is compared with ==;
-// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+// CancelRecv ends the oldest posted receive of an endpoint that has that context, with a
+// Cancelled event. A receive that is bound to its message is not posted any more. ctx is
+// compared with ==; nil and contexts that cannot be compared are never found (R-EP-11,
+// R-EP-12).
 func (s *SES) CancelRecv(id EndpointID, ctx any) bool {
 	best := none
 	var seq uint64
@@ -155,7 +157,7 @@ func (s *SES) cancelRecv(i int32) {
 	r := s.recvs.at(i)
 	s.unpost(r.space(), i, r)
 	if r.refs > 0 {
-		// Messages on their way into it come first.
+		// The messages in it end first.
 		r.spent, r.cancelled = true, true
 		return
 	}
@@ -192,8 +194,8 @@ func (r *recv) place(off uint64, data []byte) {
 	}
 }
 
-// arrived completes the event of a receive whose message is all there. over is the bytes
-// that found no room.
+// arrived completes the event of a receive whose message is all there. over is the number of
+// bytes that did not fit.
 func (s *SES) arrived(e *Event, over int) {
 	s.Stats.MsgsRx++
 	s.Stats.BytesRx += uint64(e.Len)

@@ -2,19 +2,15 @@ package ses
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// Request executes one request packet: b is the SES header and the payload, and
-// is borrowed. The caller removed duplicates (S-RSM-03); packets of a message
-// may come in any order. Each answer but a plain success is guaranteed.
-//
-// What the packets of one message are answered: while nothing is special, all
-// get DEFAULT_RESPONSE OK. When the message met no receive or does not fit the
-// one it met, the packet that was executed first carries that in a guaranteed
-// RESPONSE, and the others get DEFAULT_RESPONSE NULL, which says nothing new: the
-// initiator needs the news once, and one stored response per message is what it
-// costs (S-RSP-03). After an error every packet gets that error
-// (S-RSM-07).
-//
+// Request executes one request packet. b is the SES header and the payload; Request borrows it.
+// The caller has removed duplicates (S-RSM-03). The packets of a message may come in any order.
 // The Result is valid until the next call.
+//
+// The packets of a message are answered as follows. Usually each gets DEFAULT_RESPONSE OK. If
+// no receive matched, or the message does not fit its receive, a guaranteed RESPONSE to the
+// packet that came first says so, and the others get DEFAULT_RESPONSE NULL. The initiator needs
+// to know it once, and each guaranteed response must be stored (S-RSP-03). After an error every
+// packet gets that error (S-RSM-07).
 func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 	s.src = src
 	r := &s.req
@@ -30,17 +26,17 @@ func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
 
 const single = wire.SESSOM | wire.SESEOM
 
-// plain reports whether a request, n bytes with its header, is a whole message for that
-// endpoint with nothing special about it. It finds what request would, sooner.
+// plain reports whether a request of n bytes, header included, is a whole message for endpoint
+// e with nothing special in its header. request would find the same more slowly.
 func (s *SES) plain(e *endpoint, r *wire.ReqStd, n int) bool {
 	return r.Flags&(single|wire.SESIE) == single && (r.Opcode == wire.OpTaggedSend || r.Opcode == wire.OpSend) &&
 		e.is(r) && r.Gen == 0 && !e.closed &&
 		uint64(r.ReqLen)+wire.ReqStdLen <= uint64(n) && r.ReqLen <= s.cfg.MaxMessage
 }
 
-// request executes a decoded request. data is what follows the header.
+// request executes a decoded request. data is what follows the header. The order of its checks
+// is that of S-ERR-04.
 func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
-	// The order of the checks: S-ERR-04.
 	if rc := s.check(r); rc != wire.RCNull {
 		return s.refuse(s.src, r, rc, uint32(r.PayloadLen))
 	}
@@ -51,7 +47,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 		return s.done(0) // S-MSC-01: NO_OP
 	}
 	var off uint64
-	n := uint64(r.ReqLen) // payload bytes
+	n := uint64(r.ReqLen) // payload bytes of the packet
 	if r.Flags&wire.SESSOM != 0 {
 		if uint64(len(data)) < n {
 			n = uint64(len(data)) // S-FLD-02
@@ -79,7 +75,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	return s.part(s.src, r, uint32(off), data)
 }
 
-// check finds the endpoint that the request names, and looks whether the request can be
+// check finds the endpoint that the request names, and reports whether the request can be
 // executed. A foreign JobID gets the same answer whether or not the rest of the name exists
 // (T17).
 func (s *SES) check(r *wire.ReqStd) wire.RC {
@@ -97,7 +93,7 @@ func (s *SES) check(r *wire.ReqStd) wire.RC {
 	return wire.RCUnsupportedOp // DATAGRAM_SEND too: S-UUD-02
 }
 
-// unknown is what a request is answered that names no endpoint.
+// unknown returns the answer to a request that names no endpoint.
 func (s *SES) unknown(r *wire.ReqStd) wire.RC {
 	switch {
 	case s.names.parts[name{r.JobID, anyPart, anyPart}] != 0:
@@ -112,9 +108,9 @@ func (s *SES) unknown(r *wire.ReqStd) wire.RC {
 	return wire.RCBadIndex
 }
 
-// refuse answers an error. It ends the message, if it is known; if it is not,
-// its other packets must not begin it, and their MSG_ERROR must find it
-// (S-RSM-07). n is the payload bytes of the packet, 0 if they cannot be told.
+// refuse answers an error and ends the message. A message that was not known is remembered as
+// dead: its other packets must not begin it, and their MSG_ERROR must find it (S-RSM-07). n is
+// the number of payload bytes of the packet, 0 if it is not known.
 func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	if r.Flags&single == single {
 		return s.rejected(rc)
@@ -129,7 +125,7 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 			s.count(i, m, r, n)
 		}
 	case rc == wire.RCBadJobID || rc == wire.RCPermViolation || rc == wire.RCBadPID || rc == wire.RCBadIndex:
-		// Not for this endpoint, and neither is the rest of it.
+		// The rest of the message is not for this endpoint either.
 	default:
 		s.entomb(src, r, rc, uint64(r.ReqLen), n)
 	}
@@ -160,7 +156,8 @@ func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
 	return s.done(r.ReqLen)
 }
 
-// fit gives a receive a message of one packet that does not simply go into its buffer.
+// fit gives a message of one packet to a receive that is too short, or is not one simple
+// buffer.
 func (s *SES) fit(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	n, room, base := uint64(len(data)), rv.size, uint64(0)
 	if rv.multi {
@@ -174,7 +171,7 @@ func (s *SES) fit(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	switch {
 	case !rv.multi:
 	case refused:
-		rv.refs++ // it gets an error and no place
+		rv.refs++ // the message gets an error and no place
 	default:
 		base = s.pack(rv.self, rv, n)
 	}

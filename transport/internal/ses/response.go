@@ -2,7 +2,7 @@ package ses
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// A Reason says why a request could not even be answered.
+// A Reason says why a request cannot even be answered.
 type Reason uint8
 
 // The reasons.
@@ -12,21 +12,21 @@ const (
 	ReasonNextHdr        // next_hdr is not a request's
 )
 
-// A Result is what became of a request packet.
+// A Result is the outcome of a request packet.
 type Result struct {
-	// Rsp is the response to give; Gtd says that it must not be lost (S-RSP-02).
+	// Rsp is the response to give. Gtd means that it is guaranteed (S-RSP-02).
 	Rsp wire.Rsp
 	Gtd bool
-	// Nack, if not 0, refuses the packet: nothing happened, it is to be sent
-	// again later.
+	// Nack, if not 0, refuses the packet: nothing happened, and it is to be sent again later.
 	Nack wire.NackCode
-	// Bad: the packet cannot be answered; count it under Reason and drop it.
+	// Bad means that the packet cannot be answered: the caller drops it and counts it under
+	// Reason.
 	Bad    bool
 	Reason Reason
 }
 
-// respond makes the Result of the request in s.req: the response to give. One that says
-// more than plain success is a RESPONSE, and guaranteed.
+// respond makes the Result of the request in s.req. A response that says more than plain
+// success is a RESPONSE, which is guaranteed.
 func (s *SES) respond(op wire.RspOpcode, list wire.List, rc wire.RC, modified uint32) *Result {
 	s.Stats.Answers[rc&63]++
 	res, p := &s.res, &s.res.Rsp
@@ -36,18 +36,19 @@ func (s *SES) respond(op wire.RspOpcode, list wire.List, rc wire.RC, modified ui
 	return res
 }
 
-// done answers what went as usual; modified is the bytes that it changed or will change.
+// done answers plain success. modified is the number of bytes that the packet's message
+// changes.
 func (s *SES) done(modified uint32) *Result {
 	return s.respond(wire.RspDefault, wire.ListExpected, wire.RCOK, modified)
 }
 
-// special answers a success that the initiator must hear of: the message met no receive,
-// or does not fit it.
+// special answers a success that the initiator must know of: no receive matched the message, or
+// it does not fit its receive.
 func (s *SES) special(list wire.List, modified uint32) *Result {
 	return s.respond(wire.RspResponse, list, wire.RCOK, modified)
 }
 
-// nothingNew answers another packet of a message of which something special was said.
+// nothingNew answers another packet of a message that had a special answer.
 func (s *SES) nothingNew() *Result {
 	return s.respond(wire.RspDefault, wire.ListExpected, wire.RCNull, 0)
 }

@@ -1,21 +1,23 @@
-// Package ses is the semantic sublayer of Ultra Ethernet Transport (UE 3.4):
-// messages, their cutting into packets and their placement, matching of
-// receives, and the response that every request packet gets.
+// Package ses is the semantic sublayer of Ultra Ethernet Transport (UE 3.4). It cuts messages
+// into pieces, places what arrives, matches messages with receives, and answers every request
+// packet with a response.
 //
-// A SES belongs to one FEP. Below it are endpoints, named by JobID, PIDonFEP and resource
-// index, which share its peers, its message ids and the room for unexpected messages. It
-// knows no PSN, no address and no clock: packets are Pieces when they leave and Requests when
-// they arrive, peers and PDCs are numbers of the caller's, and time comes in by Advance. One
-// caller at a time. The owner drains Event after its calls; nothing is called back.
+// A SES belongs to one FEP. Its endpoints are named by JobID, PIDonFEP and resource index. They
+// share its peers, its message ids and the room for unexpected messages. A SES knows no PSN, no
+// address and no clock. It sends Pieces and receives Requests; the caller numbers peers and
+// PDCs; Advance tells it the time. It serves one caller at a time and calls nothing back: the
+// owner reads Event after each call.
 //
-// Initiator side: Send, then Peek and AppendPiece for each piece, then one Answered
-// or Failed for each piece handed out; the Event follows the last of them
-// (S-CPL-01..07). Target side: Recv, and Request for each new packet.
+// To send: Send, then Peek and AppendPiece for each piece, then one Answered or Failed for each
+// piece handed out. The Event follows the last of them (S-CPL-01..07). To receive: Recv, and
+// Request for each new packet.
 //
-// Where what is: endpoint.go (who a request is for); send.go, piece.go (cutting), answer.go (responses, and how a send ends),
-// again.go (sending again), fence.go; request.go (checks, messages of one packet), forms.go
-// (other headers), response.go, match.go, recv.go, multi.go, look.go; inbound.go (messages of
-// several packets), dead.go (those that ended in error), unexpected.go, peers.go; end.go.
+// The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
+// answer.go (responses, and how a send ends), again.go (sending again), fence.go. Receiving:
+// request.go (checks, messages of one packet), forms.go (other headers), response.go, match.go,
+// recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those that
+// ended in error), unexpected.go, peers.go. Both: event.go, end.go, diagnose.go, table.go,
+// arena.go.
 package ses
 
 import (
@@ -34,46 +36,45 @@ var (
 	ErrClosed  = errors.New("ses: endpoint is closed")
 )
 
-// MaxMessage is the longest message the protocol carries, in bytes (S-FLD-04).
-// Where int has 32 bits it is what int tells from too long.
+// MaxMessage is the longest message the protocol carries, in bytes (S-FLD-04). Where int has 32
+// bits it is MaxInt-1, because Op.Bytes stops at MaxInt.
 const MaxMessage = min(0xFFFFFFFE, math.MaxInt-1)
 
 // Config describes one SES. Zero fields take the stated defaults.
 type Config struct {
-	// EndpointConfig is that of the endpoint that New makes.
+	// EndpointConfig is that of endpoint 0, which New opens.
 	EndpointConfig
 
-	// UnexpectedBytes bounds the memory for payload that no receive matched
-	// (default 64 MiB), UnexpectedMsgs the number of such messages (default
-	// 65,536), UnexpectedShare the part of both that one peer may take (default
-	// 1/4). A message beyond is refused with NACK 09 before anything of it is
-	// kept, and comes again later. Each message takes its length rounded up to a
-	// power of two from 64 bytes on, above 16 KiB to a multiple of 32 KiB, and
-	// at most 200 bytes besides.
+	// UnexpectedBytes bounds the memory for unexpected messages (default 64 MiB),
+	// UnexpectedMsgs their number (default 65,536), UnexpectedShare the part of both that one
+	// peer may use (default 1/4). The first packet of a message beyond a bound is refused with
+	// NACK 09, and the peer sends it again later. A message counts as its length rounded up: to
+	// a power of two of at least 64 bytes, above 16 KiB to a multiple of 32 KiB. Its state
+	// takes at most 200 bytes more, which do not count.
 	UnexpectedBytes int64
 	UnexpectedMsgs  int
 	UnexpectedShare float64
-	// OpenPerPeer bounds the inbound messages in progress per peer (default 64).
-	// Beyond, the first packet of a new one is refused with NACK 09.
+	// OpenPerPeer bounds the open inbound messages of a peer, and its dead ones (default 64).
+	// Beyond it, the first packet of another message of several packets is refused with NACK
+	// 09.
 	OpenPerPeer int
 
-	// MaxMessage is the longest message sent (ErrTooLong) and received
-	// (UNSUPPORTED_SIZE), in bytes; 0: the protocol's limit.
+	// MaxMessage is the longest message in bytes. A longer one is neither sent (ErrTooLong) nor
+	// received (UNSUPPORTED_SIZE). 0 means the limit of the protocol.
 	MaxMessage uint32
-	// RefuseTooLong answers TOO_LONG to a message that does not fit the receive
-	// it matches, instead of placing its beginning (S-MAT-08). Either way
-	// the receive ends as Truncated. A message that came unexpected was answered
-	// already and is placed as far as it fits.
+	// RefuseTooLong answers TOO_LONG to a message that does not fit the receive it matches,
+	// instead of placing its beginning (S-MAT-08). Either way the receive ends as Truncated. An
+	// unexpected message was answered when it came, so it is placed as far as it fits.
 	RefuseTooLong bool
 
-	// RNRTimeout bounds how long a message is sent again and again to a target
-	// that answers but is not ready (NO_MATCH, DISABLED_GEN); 0: no limit,
-	// negative: the first such answer is final.
+	// RNRTimeout bounds how long a message is sent again to a target that answers but is not
+	// ready (NO_MATCH, DISABLED_GEN). 0 means no limit; a negative value makes the first such
+	// answer final.
 	RNRTimeout time.Duration
-	// IdleTimeout ends an inbound message of which nothing arrived for so long
-	// although its PDC lives (T15), and a send whose promised response does not
-	// come; default 80 s, twice the time after which a silent peer is given up;
-	// negative: never. It is kept to within a quarter.
+	// IdleTimeout ends an inbound message whose PDC lives but of which nothing arrived for so
+	// long (T15), and a send whose promised response does not come. It may act up to a quarter
+	// late. The default is 80 s, twice the time after which a silent peer is given up; a
+	// negative value means never.
 	IdleTimeout time.Duration
 
 	// Seed makes the hash tables unpredictable for peers. Any value is valid.
@@ -112,12 +113,13 @@ type SES struct {
 	cfg    Config
 	closed bool
 	ended  bool          // End was called
-	now    time.Duration // of the last Advance
-	seq    uint64        // post order of receives and sends
+	now    time.Duration // time of the last Advance
+	seq    uint64        // number of the latest operation posted
 
-	// The header being executed, whom it names, where it came from, and its Result. They live
-	// here because every packet uses them: on the stack they would be built and copied.
-	// Between packets to is whom the last one named, which the next one mostly does, too.
+	// The request being executed: its header, the endpoint it names, its source and its Result.
+	// They are fields because on the stack every packet would build and copy them. Between
+	// packets, to is the endpoint that the last request named; mostly the next one names it
+	// too.
 	req wire.ReqStd
 	to  *endpoint
 	src Source
@@ -125,13 +127,13 @@ type SES struct {
 
 	endpoints []*endpoint // by EndpointID
 	names     names
-	maxRecvs  int // of all endpoints
+	maxRecvs  int // sum of MaxRecvs of all endpoints
 
 	outgoing
 	posted
 	incoming
 
-	epoch   uint32 // counts sweeps
+	epoch   uint32 // number of sweeps so far
 	sweepAt time.Duration
 
 	events ring
@@ -140,49 +142,50 @@ type SES struct {
 	Stats Stats
 }
 
-// outgoing is the sends of all endpoints.
+// outgoing holds the sends of all endpoints.
 type outgoing struct {
 	sends      table[send]
-	numSends   int          // places of it in use
-	ids        [1024]uint64 // message ids in use
+	numSends   int          // sends that have not ended
+	ids        [1024]uint64 // bitmap of the message ids in use
 	lastID     uint16
 	copies     arena
 	iovs       [][][]byte // recycled slices of user slices
-	waiting    []int32    // sends refused for now; Advance brings them back
+	waiting    []int32    // refused sends, which Advance makes ready
 	ready      []int32    // sends to be sent again, in post order
-	unstamped  bool       // some of waiting have no time yet
+	unstamped  bool       // some of waiting have no retryAt
 	nextRetry  time.Duration
 	fences     []fence
 	unfenced   []Handle
 	waitResult int                         // sends that wait for a response after NO_RESPONSE
-	gens       map[uint32]map[genKey]uint8 // by peer
-	numGens    int                         // in all of them
+	gens       map[uint32]map[genKey]uint8 // generations of resources, by peer
+	numGens    int                         // number of generations
 }
 
-// posted is the receives of all endpoints. What they match is in the spaces of each.
+// posted holds the receives of all endpoints. Messages find them through the spaces of the
+// endpoints.
 type posted struct {
 	recvs   table[recv]
-	starved bool          // a space is
-	feedAt  time.Duration // when to try, 0: as soon as possible
+	starved bool          // a space is starved
+	feedAt  time.Duration // when to call feed, 0: as soon as possible
 }
 
-// incoming is the messages that peers sent: it is kept by peer and PDC, and bounded for
-// each peer and in all, whatever endpoint they are for.
+// incoming holds the messages that peers sent, for all endpoints. They are found by peer and
+// PDC. They are bounded for each peer and for all peers together.
 type incoming struct {
 	in       table[inmsg]
-	last     int32    // inbound message of the last packet
+	last     int32    // inbound message of the last packet, or none
 	byPDC    index    // open and dead inbound messages
-	open     int      // inbound messages in progress
-	dead     int      // those that ended in error and are remembered
-	kept     int      // unexpected messages, complete or not
-	bytes    int64    // charged for them
-	unproven struct { // those of sources that may be forged
+	open     int      // open inbound messages
+	dead     int      // dead inbound messages
+	kept     int      // unexpected messages, complete or open
+	bytes    int64    // memory of unexpected messages
+	unproven struct { // what of kept and bytes is of sources that may be forged
 		kept  int32
 		bytes int64
 	}
 	store  arena
 	tabs   []chunkTab
-	tabs0  []int32 // free elements of tabs
+	tabs0  []int32 // unused elements of tabs
 	peers  table[peerUse]
 	byPeer index
 }
@@ -192,37 +195,37 @@ type Stats struct {
 	MsgsTx, BytesTx uint64 // sends that succeeded
 	SendErrors      uint64
 	Resends         uint64 // messages sent again after NO_MATCH and the like
-	LateErrors      uint64 // failures after success was reported (R-CMPL-17)
-	MsgsRx, BytesRx uint64 // messages delivered, truncated ones too; bytes placed
+	LateErrors      uint64 // sends that failed after their success was reported (R-CMPL-17)
+	MsgsRx, BytesRx uint64 // messages received, truncated ones too; bytes placed
 	RecvErrors      uint64
 	Truncated       uint64
-	Unexpected      uint64     // messages that met no receive
+	Unexpected      uint64     // messages that no receive matched when they came
 	Refused         uint64     // packets refused with NACK 09
 	Answers         [64]uint64 // responses given, by return code
-	MsgErrorsTx     uint64     // MSG_ERROR pieces handed out
+	MsgErrorsTx     uint64     // MSG_ERRORs sent
 	MsgErrorsRx     uint64
-	Bad             uint64 // requests too short to answer
+	Bad             uint64 // requests that cannot be answered
 	Expired         uint64 // inbound messages ended by IdleTimeout
 	RspForeign      uint64 // responses with another message id (S-RSP-06)
 	RspUnknown      uint64 // responses with a reserved or vendor opcode or list
-	Stale           uint64 // calls for messages that had ended
+	Stale           uint64 // calls of Answered or Failed for messages that had ended
 }
 
-// A Source says where a request came from: the caller's numbers of the peer
-// address, not 0, and of the PDC.
+// A Source says where a request came from.
 type Source struct {
 	Peer uint32
 	PDC  uint32
-	// Later: a packet that was sent before this one was refused and is still to come. This
-	// packet begins no message of several packets then: the room, or the receive, may be
-	// meant for the other. The exception is a message all of which is known to be sent:
-	// Behind packets were sent after this one.
+	// Later means that a packet sent before this one was refused and is still to come. The
+	// room, or the receive, may be meant for that one. So this packet begins no message of
+	// several packets, unless the whole message is known to be sent: Behind packets were sent
+	// after this one.
 	Later  bool
 	Behind int
-	// Unproven: the source may be forged. No operation has named it, and nothing shows that
-	// it receives what is sent to it. All such sources together have the share of one peer.
+	// Unproven means that the source may be forged: no operation has named it, and nothing
+	// shows that it receives what is sent to it. All such sources together may use as much as
+	// one peer.
 	Unproven bool
-	// Now is when it came, for RecvView alone.
+	// Now is when the request came. Only RecvView uses it.
 	Now time.Duration
 }
 
@@ -234,16 +237,16 @@ func New(cfg Config) *SES {
 	s.byPeer.init(512)
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)
 	s.copies.init(0)
-	first, _ := s.Open(cfg.EndpointConfig) // nothing is in its way
+	first, _ := s.Open(cfg.EndpointConfig) // cannot fail: there is no other endpoint
 	s.to = s.endpoints[first]
 	return s
 }
 
-// Sends is the number of sends not yet finished, including those whose early
-// completion was reported.
+// Sends is the number of sends that have not ended. It includes those whose success was
+// reported early.
 func (s *SES) Sends() int { return s.numSends }
 
-// Recvs is the number of receives not yet finished.
+// Recvs is the number of receives that have not ended.
 func (s *SES) Recvs() (n int) {
 	for _, e := range s.endpoints {
 		n += e.recvs
@@ -251,24 +254,24 @@ func (s *SES) Recvs() (n int) {
 	return n
 }
 
-// Unexpected is the number of messages that no receive matched yet and the
-// bytes charged for them.
+// Unexpected returns the number of unexpected messages, and the memory charged for them in
+// bytes.
 func (s *SES) Unexpected() (msgs int, bytes int64) { return s.kept, s.bytes }
 
-// InProgress is the number of messages of which parts arrived and parts did not.
+// InProgress is the number of inbound messages of which some packets are missing.
 func (s *SES) InProgress() int { return s.open }
 
-// Idle reports that no message is in progress in either direction, no
-// unexpected one is held and no Event waits. Receives may be posted.
+// Idle reports whether there is no send, no open or unexpected message and no Event to read.
+// Receives may be posted.
 func (s *SES) Idle() bool {
 	return s.numSends == 0 && s.open == 0 && s.kept == 0 && s.events.n == 0
 }
 
-// Config returns the configuration in force, defaults filled in.
+// Config returns the configuration, with defaults filled in.
 func (s *SES) Config() Config { return s.cfg }
 
-// Advance does what is due at or before now: messages to be sent again become
-// ready for Resend, what stopped in the middle ends.
+// Advance does what is due at or before now: messages to be sent again become ready for Resend,
+// and messages that stopped in the middle end.
 func (s *SES) Advance(now time.Duration) {
 	s.now = now
 	if s.unstamped || s.nextRetry != 0 && now >= s.nextRetry {
@@ -292,13 +295,13 @@ func (s *SES) Advance(now time.Duration) {
 	}
 }
 
-// Waits reports whether there is a timer.
+// Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
 	return s.open|s.waitResult|len(s.unfenced) != 0 || s.starved || s.unstamped || s.nextRetry != 0
 }
 
-// NextTimeout is the time Advance must be called at the latest, 0: no timer. A
-// time in the past asks for a call as soon as possible.
+// NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
+// for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
 	if s.unstamped || len(s.unfenced) > 0 {
@@ -317,8 +320,7 @@ func (s *SES) NextTimeout() time.Duration {
 	return t
 }
 
-// expired reports whether something last touched in sweep epoch e has been idle
-// for IdleTimeout.
+// expired reports whether something last used in sweep e has been idle for IdleTimeout.
 func (s *SES) expired(e uint32) bool { return s.epoch-e > 4 }
 
 // hash mixes a and b with the seed.

@@ -1,12 +1,12 @@
 package ses
 
-// A table holds structs in pages that never move and recycles their places, so
-// that a steady state allocates nothing and a growing one never copies.
+// A table holds structs in pages that never move, and recycles their places. So a steady state
+// allocates nothing, and a table that grows copies nothing.
 type table[T any] struct {
-	first *[pageLen]T // mostly the only one
+	first *[pageLen]T // pages[0], mostly the only one
 	pages []*[pageLen]T
 	free  []int32
-	used  int32 // places ever given out
+	used  int32 // places that were ever given out
 }
 
 const (
@@ -23,7 +23,7 @@ func (t *table[T]) at(i int32) *T {
 
 func (t *table[T]) far(i int32) *T { return &t.pages[i>>pageBits][i&(pageLen-1)] }
 
-// get gives out a place, which holds what it held when it was put back.
+// get gives out a place. It still contains what it contained when it was put back.
 func (t *table[T]) get() int32 {
 	if n := len(t.free) - 1; n >= 0 {
 		i := t.free[n]
@@ -33,7 +33,7 @@ func (t *table[T]) get() int32 {
 	return t.fresh()
 }
 
-// fresh gives out a place that never was.
+// fresh gives out a place that was never used.
 func (t *table[T]) fresh() int32 {
 	i := t.used
 	t.used++
@@ -44,22 +44,23 @@ func (t *table[T]) fresh() int32 {
 	return i
 }
 
-// live is how many places are given out.
+// live is the number of places given out.
 func (t *table[T]) live() int { return int(t.used) - len(t.free) }
 
+// put takes back a place.
 func (t *table[T]) put(i int32) { t.free = append(t.free, i) }
 
-// An index is a hash table of places of a table, in order of insertion within
-// equal hashes. Its size is fixed.
+// An index is a hash table of places of a table. Places with equal hashes are in order of
+// insertion. It grows up to a fixed number of buckets.
 type index struct {
 	buckets []bucket // length a power of two
 	links   []*[linkPage]link
-	n       int // places in it
-	most    int // buckets: it grows with the places until then
+	n       int // number of places
+	most    int // most buckets
 }
 
-// A bucket holds places plus 1: fresh memory is empty buckets, and a large
-// table costs only what is touched.
+// A bucket is a list of places. It contains place numbers plus 1, so fresh memory is empty
+// buckets and a large table costs only what is touched.
 type bucket struct{ head, tail int32 }
 
 type link struct {
@@ -71,19 +72,18 @@ const (
 	linkBits = 9
 	linkPage = 1 << linkBits
 
-	// fewBuckets are what an index begins with.
+	// fewBuckets is the number of buckets of a new index, or less.
 	fewBuckets = 64
 )
 
-// init makes an index of at most n buckets, a power of two. One has so many from the
-// start if they are few.
+// init makes an index of at most n buckets, a power of two.
 func (x *index) init(n int) {
 	x.buckets, x.most, x.n = make([]bucket, min(n, fewBuckets)), n, 0
 }
 
 func (x *index) bucket(h uint32) *bucket { return &x.buckets[h&uint32(len(x.buckets)-1)] }
 
-// grow doubles the buckets. The places of one go to two, in their order.
+// grow doubles the buckets. The places of each go to two buckets and keep their order.
 func (x *index) grow() {
 	old := x.buckets
 	x.buckets = make([]bucket, 2*len(old))
@@ -123,7 +123,7 @@ func (x *index) append(i int32, h uint32) {
 	b.tail = i + 1
 }
 
-// remove takes place i out.
+// remove removes place i.
 func (x *index) remove(i int32) {
 	x.n--
 	l := x.link(i)

@@ -2,13 +2,12 @@ package ses
 
 import "github.com/uetkit/uetkit/transport/wire"
 
-// Unexpected messages. Room for the whole message is promised with its first
-// packet or the packet is refused (NACK 09): what was accepted can always be
-// completed, and nothing accepted is ever dropped. Pieces and chunks that hold
-// several packets are zeroed, so that what a late receive copies from a message
-// still in progress is never another message's.
+// This file keeps unexpected messages. The first packet of a message reserves room for the
+// whole message or is refused (NACK 09), so what was accepted can always be completed and is
+// never dropped. Blocks and chunks that are filled by several packets are zeroed first: what a
+// receive copies from an open message is never part of another message.
 
-// chargeOf is the memory a message of n bytes takes.
+// chargeOf is the memory that a message of n bytes takes.
 func chargeOf(n int64) int64 {
 	if n <= 1<<maxBlock {
 		return 1 << (classOf(int(n)) + minBlock)
@@ -16,9 +15,9 @@ func chargeOf(n int64) int64 {
 	return (n + chunkLen - 1) &^ (chunkLen - 1)
 }
 
-// reserve reports whether a message of n bytes may be kept for a peer; what
-// charge will then take is there. Sources that may be forged have as much together
-// as one peer, or some datagrams could take all of it (T1, T14).
+// reserve reports whether a message of n bytes may be kept for a peer; charge then finds the
+// room. All sources that may be forged may use as much as one peer, or a few datagrams could
+// use up all room (T1, T14).
 func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
 	switch {
 	case !src.Unproven:
@@ -46,7 +45,8 @@ func (s *SES) reserve(pu *peerUse, src *Source, n int64) bool {
 	return s.store.room(int(c >> chunkBits))
 }
 
-// Proven says that a peer is not forged: what is kept for it is its own.
+// Proven reports to the SES that a peer is not forged. What is kept for it then counts only as
+// its own.
 func (s *SES) Proven(peer uint32) {
 	h := s.hash(uint64(peer), 2)
 	for u := s.byPeer.first(h); u != none; u = s.byPeer.next(u) {
@@ -65,8 +65,8 @@ func (s *SES) prove(pu *peerUse) {
 	}
 }
 
-// charge takes the room of a message that reserve granted and lists it. zero:
-// packets will fill it in any order.
+// charge allocates the room of a message that reserve granted, and lists the message. zero
+// means that packets will fill it in any order.
 func (s *SES) charge(i int32, m *inmsg, zero bool) {
 	n := int(m.length)
 	c := chargeOf(int64(n))
@@ -101,7 +101,7 @@ func (s *SES) charge(i int32, m *inmsg, zero bool) {
 	}
 }
 
-// uncharge takes a message off the lists and gives its room back.
+// uncharge removes a message from the lists and frees its room.
 func (s *SES) uncharge(i int32, m *inmsg) {
 	c := chargeOf(int64(m.length))
 	s.kept--
@@ -128,7 +128,7 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 	s.putUser(m.user, pu)
 }
 
-// unlist takes a message away from where receives find it.
+// unlist removes a message from where receives find it.
 func (s *SES) unlist(i int32, m *inmsg) {
 	sp := s.space(m.ep, m.tagged)
 	sp.n--
@@ -178,7 +178,7 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 		return
 	}
 	if m.tab == none {
-		return // empty message
+		return // an empty message
 	}
 	ids := s.tabs[m.tab].ids
 	for len(data) > 0 {
@@ -194,7 +194,7 @@ func (s *SES) keepBytes(m *inmsg, off uint32, data []byte) {
 	}
 }
 
-// keep holds a message of one packet that no receive matched.
+// keep keeps a message of one packet that no receive matched.
 func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
@@ -216,8 +216,8 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 	return s.special(wire.ListOverflow, r.ReqLen)
 }
 
-// take gives an unexpected message to a receive: what is there is copied; if
-// parts are missing, they will go straight to the receive.
+// take gives an unexpected message to a receive. It copies what has arrived; parts that are
+// missing will go to the receive directly.
 func (s *SES) take(rv int32, r *recv, i int32) {
 	m := s.in.at(i)
 	m.base = 0
