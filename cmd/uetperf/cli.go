@@ -19,8 +19,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// parse turns a command line into a Config. Without one there is nothing to run
-// (help was printed, or the command line is wrong) and the exit code is final.
+// parse turns a command line into a Config. It returns nil when there is nothing to run,
+// because help was printed or the command line is wrong; the exit code is then final.
 func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	l := &line{base: Config{Args: append([]string{"uetperf"}, args...), Stdin: os.Stdin}}
 	root := l.root()
@@ -31,14 +31,15 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	var unknown error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		// Help of what is no command is no help: cobra shows that of the command above.
+		// cobra answers a request for help on an unknown word with the help of the command above
+		// it. That is an error here.
 		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 			to, _, _ := cmd.Find(words)
 			if to == nil || to == cmd {
 				unknown = notThere(cmd, words[0])
 				return
 			}
-			cmd = to // -h was in front of it
+			cmd = to // -h stood in front of it
 			cmd.InitDefaultHelpFlag()
 		}
 		help(cmd, args)
@@ -57,8 +58,8 @@ func parse(args []string, stdout, stderr io.Writer) (*Config, int) {
 	return l.chosen, exitOK
 }
 
-// usageText makes an error of cobra or pflag one line: the option, the value and
-// what is wrong with it.
+// usageText turns an error of cobra or pflag into one line: the option, the value and what
+// is wrong with it.
 func usageText(err error) string {
 	var bad *pflag.InvalidValueError
 	if all := (whole{}); errors.As(err, &all) {
@@ -104,10 +105,10 @@ Secured, with connections and certificates (the folder goes to both hosts):
 Exit status: 0 all well, 1 a test or an assertion failed, 2 usage, 3 the host
 could not be reached, 130 interrupted.`
 
-// laterCommands have a name already and nothing behind it.
+// laterCommands are names that are reserved for commands that do not exist yet.
 var laterCommands = []string{"coll"}
 
-// notThere says what there is instead of a command that is not.
+// notThere is the error for a command that does not exist. It lists those that do.
 func notThere(cmd *cobra.Command, name string) error {
 	there := "there are serve, ping, lat, bw, rate, load, rr, incast, soak, report, compare, keys, info, doctor"
 	if cmd.HasParent() {
@@ -122,7 +123,7 @@ func notThere(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q: %s", name, there)
 }
 
-// helpCommand is cobra's, but for names that are no commands.
+// helpCommand is cobra's help command, except that it refuses names that are not commands.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "what a command does and which flags it has", DisableFlagsInUseLine: true,
@@ -142,14 +143,15 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// A line is a command line that is being read.
+// A line is a command line while it is read.
 type line struct {
-	base   Config  // what all commands have
-	chosen *Config // that of the command, when all of it is read
+	base   Config  // what all commands share
+	chosen *Config // the Config of the command; nil until the command line is read
 }
 
-// command gives c the flags that the table has for it. take, if not nil, takes its arguments
-// when all flags are read; then the flags are checked, and after, if not nil, does the rest.
+// command adds the flags that the table has for c. When all flags are read, take, if not
+// nil, consumes the arguments; then the flags are checked; then after, if not nil, does the
+// rest.
 func (l *line) command(c *cobra.Command, name string, t testDef, take func(p *params, args []string) error, after func(*params) error) *cobra.Command {
 	p := &params{command: name, test: t, cfg: l.base}
 	if p.cfg.Command = name; name == selfName {
@@ -232,7 +234,7 @@ ECN, buffers. With --explain it also says what is not offered, and why.`,
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// atMost refuses what is more than n arguments.
+// atMost refuses more than n arguments.
 func atMost(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -242,7 +244,7 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// portTable says what there is at which port, a line each.
+// portTable says which service has which port, one line each.
 func portTable() string {
 	var b []string
 	for i, s := range perf.Services() {

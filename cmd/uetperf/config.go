@@ -9,30 +9,30 @@ import (
 	"github.com/uetkit/uetkit/internal/assert"
 )
 
-// Config is one invocation.
+// Config describes one invocation.
 type Config struct {
-	Command string   // "" is the self-check
+	Command string   // "" means the self-check
 	Args    []string // the command line, for the record
 
 	// Tests.
 
 	Target string // HOST[:PORT]
 	Sizes  []int64
-	Spec   traffic.Spec // all but Size
+	Spec   traffic.Spec // everything but Size
 	Impair *relay.Faults
-	// Interval is the time between interval lines; 0: none unless standard
-	// output is a terminal; negative: none.
+	// Interval is the time between interval lines. 0 means the default: soakEvery for a soak,
+	// else one second on a terminal and none elsewhere. A negative value means none.
 	Interval time.Duration
 	Soak     pinned
 
 	// Tests and serve.
 
 	Keys string // folder made by `uetperf keys`
-	As   string // member whose certificate this end has; "": the usual one
+	As   string // member whose certificate this end uses; "" means the usual one
 
 	// Keys.
 
-	Members []string // "": server and client
+	Members []string // "" means server and client
 	Rotate  bool
 	Remove  string
 
@@ -40,8 +40,8 @@ type Config struct {
 
 	Domain  string
 	Timeout time.Duration
-	Silence time.Duration // that was asked for; 0: the usual one
-	JSON    string        // file for the record, "-": standard output
+	Silence time.Duration // as asked for; 0 means the usual one
+	JSON    string        // file for the record; "-" means standard output
 	CSV     string
 	Pcap    string // file for datagrams, also of serve
 	Asserts []*assert.Assert
@@ -65,10 +65,10 @@ type Config struct {
 
 	Read readConfig
 
-	CPUProfile string // file, for those who work on the stack
+	CPUProfile string // file for a CPU profile, for developers of the stack
 }
 
-// writesFiles reports whether results go elsewhere than to standard output.
+// writesFiles reports whether results go to a file.
 func (c *Config) writesFiles() bool {
 	return c.JSON != "" && c.JSON != "-" || c.CSV != "" && c.CSV != "-" || c.Pcap != ""
 }

@@ -36,7 +36,7 @@ Exit status: 0 nothing is bad, 1 something is, 3 the server could not be reached
 	}, nil)
 }
 
-// runDoctor prints what the doctor finds, as it finds it.
+// runDoctor prints the doctor's checks as they are made.
 func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
 	out, err := openOutput("-J", cfg.JSON, stdout)
 	if err != nil {
@@ -89,7 +89,7 @@ func runDoctor(ctx context.Context, cfg *Config, stdout io.Writer) error {
 	return nil
 }
 
-// verdictOf is a report in a line.
+// verdictOf summarizes a report in one line.
 func verdictOf(r *doctor.Report) string {
 	n := map[doctor.Verdict]int{}
 	for _, c := range r.Checks {

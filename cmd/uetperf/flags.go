@@ -22,15 +22,15 @@ import (
 
 // A flagRow describes one flag. Help, defaults and refusals all come from rows.
 type flagRow struct {
-	on          string // the commands that have the flag; one that differs between them has several rows
+	on          string // the commands that have the flag; a flag that differs between commands has several rows
 	name, short string
 	unit, help  string // help contains the unit
 	def         string // the default, as a user would give it
-	said        string // the default in words, if help is to tell it so
-	to          any    // where the value goes: a pointer to it, or a pflag.Value
+	said        string // the default in words, if help is to show it that way
+	to          any    // where the value goes: a pointer or a pflag.Value
 	hidden      bool
-	// check refuses a wrong value and derives what follows from a good one. It runs when
-	// all flags are read, in the order of the rows, also for a flag that was not given.
+	// check refuses a wrong value and derives what follows from a good one. It runs after all
+	// flags are read, in the order of the rows, even if the flag was not given.
 	check func() error
 }
 
@@ -47,15 +47,15 @@ const (
 	recorded  = anyTest + " " + selfName
 )
 
-// params are the flags of one command, which has a Config of its own.
+// params are the flags of one command and the Config that they fill.
 type params struct {
 	command string
-	test    testDef // of a test
+	test    testDef // only for commands that run a test
 	cfg     Config
 	set     *pflag.FlagSet
 	rows    []flagRow
 
-	// What flags give that a check turns into a part of cfg.
+	// Values of flags that a check converts into fields of cfg.
 
 	provider      string
 	iters, warmup int64
@@ -104,7 +104,7 @@ func (r *flagRow) addTo(f *pflag.FlagSet) {
 		fl.DefValue = r.def
 	}
 	if r.said != "" {
-		fl.DefValue = "0" // which help does not show
+		fl.DefValue = "0" // help does not show a default of 0
 		fl.Usage += " (default " + r.said + ")"
 	}
 	fl.Hidden = r.hidden
@@ -113,7 +113,7 @@ func (r *flagRow) addTo(f *pflag.FlagSet) {
 // given reports whether a flag is on the command line.
 func (p *params) given(name string) bool { return p.set.Changed(name) }
 
-// check refuses what is wrong with the flags, the first thing in the order of the table.
+// check returns the first error of the flags, in the order of the table.
 func (p *params) check() error {
 	for _, r := range p.rows {
 		if v, ok := r.to.(place); ok && p.given(r.name) && *v.s == "" {
@@ -131,15 +131,15 @@ func (p *params) check() error {
 	return nil
 }
 
-// A place is the name of a file, folder, interface, address or member. An empty one, as of a
-// shell variable that is not set, names nothing and is refused.
+// A place is the name of a file, folder, interface, address or member. An empty one is
+// refused: it usually comes from a shell variable that is not set.
 type place struct{ s *string }
 
 func (p place) String() string     { return *p.s }
 func (p place) Set(s string) error { *p.s = s; return nil }
 func (p place) Type() string       { return "string" }
 
-// A choice is one of several words. Those that come later are refused with a word about it.
+// A choice is one of several words. The words in later are refused as not offered yet.
 type choice struct {
 	v       *string
 	offered []string
@@ -164,7 +164,7 @@ func (c *choice) Set(s string) error {
 	return fmt.Errorf("%q is not one of %s", s, strings.Join(c.offered, ", "))
 }
 
-// isOn reads a choice of two.
+// isOn parses "on" or "off".
 func isOn(s string) (bool, error) {
 	var v string
 	err := oneOf(&v, "on", "off").Set(s)
@@ -189,10 +189,10 @@ func (p *parsed[T]) Set(s string) (err error) {
 	return err
 }
 
-// A whole error says all of itself: what was given and what is wrong with it.
+// A whole error already says what was given and what is wrong with it.
 type whole struct{ error }
 
-// asIs makes the errors of a function whole.
+// asIs marks the errors of a function as whole.
 func asIs[T any](f func(string) (T, error)) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := f(s)
@@ -203,7 +203,8 @@ func asIs[T any](f func(string) (T, error)) func(string) (T, error) {
 	}
 }
 
-// quoting is asIs of a function whose errors begin with what it read in quotes.
+// quoting is asIs for a function whose errors begin with the quoted value. It puts the flag
+// in front.
 func quoting[T any](flag string, f func(string) (T, error)) func(string) (T, error) {
 	return asIs(func(s string) (T, error) {
 		v, err := f(s)
@@ -214,7 +215,7 @@ func quoting[T any](flag string, f func(string) (T, error)) func(string) (T, err
 	})
 }
 
-// A list of parsed values grows with each flag.
+// A list collects one parsed value for each time its flag is given.
 type list[T any] struct {
 	v    *[]T
 	read func(string) (T, error)
@@ -229,7 +230,8 @@ func (l *list[T]) Set(s string) error {
 	return err
 }
 
-// table has all flags of uetperf. The rows of tests have the defaults of p's test.
+// table returns the rows of all flags of uetperf. The rows of tests have the defaults of
+// p.test.
 func (p *params) table() []flagRow {
 	c, s, t := &p.cfg, &p.cfg.Spec, &p.test
 	drawn, always := "", ""
@@ -327,7 +329,7 @@ func faults(s string) (*relay.Faults, error) {
 	return &f, err
 }
 
-// shownIf is how help tells a default that is not zero.
+// shownIf is the text of a default for help: "" for zero.
 func shownIf(n int64) string {
 	if n == 0 {
 		return ""
@@ -389,7 +391,7 @@ func (p *params) checkRate() error {
 	if s.Rate == 0 {
 		return errors.New("load needs --rate: how many requests begin in a second, e.g. --rate 20k/s")
 	}
-	if s.Iters > 0 { // the rate says when they begin, and with that how long it takes
+	if s.Iters > 0 { // the rate fixes when requests begin, so a number of them is a time
 		s.Time, s.Iters = max(time.Duration(float64(s.Iters)/eachRate(s)*1e9), 1), 0
 	}
 	return nil
@@ -400,7 +402,7 @@ func eachRate(s *traffic.Spec) float64 { return s.Rate / float64(max(1, s.Parall
 
 func (p *params) checkChurn() error {
 	if s := &p.cfg.Spec; s.Churn && s.EP == traffic.MSG && !p.given("progress") {
-		// Connections are made by goroutines, which those who poll keep waiting.
+		// Goroutines make the connections, and polling would keep them from running.
 		s.Progress = "auto"
 	}
 	return nil
@@ -439,7 +441,7 @@ func (p *params) checkProvider() error {
 	switch n := p.provider; {
 	case n == "uet":
 		return nil
-	case isNumber(n): // of those who know -p as a port
+	case isNumber(n): // users of other tools know -p as the port
 		return fmt.Errorf("-p %s is a libfabric provider; the port goes behind the host: HOST:%s", n, n)
 	default:
 		return fmt.Errorf("provider %q is not uet, the only one here", n)
@@ -509,8 +511,8 @@ func (p *params) checkImpair() error {
 	return nil
 }
 
-// checkSeed draws a seed for contents and faults if none was given. Endpoints have none then:
-// packet numbers that can be foreseen are for tests.
+// checkSeed draws a seed for contents and faults if none was given. It then gives endpoints
+// no seed, because predictable packet numbers are for tests only.
 func (p *params) checkSeed() error {
 	s := &p.cfg.Spec
 	switch {

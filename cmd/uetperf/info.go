@@ -20,7 +20,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// infoEntry is one way to communicate, as JSON.
+// infoEntry is one provider, address and endpoint type, as JSON.
 type infoEntry struct {
 	Provider  string         `json:"provider"`
 	Version   string         `json:"version"`
@@ -57,19 +57,18 @@ type infoEntry struct {
 	rcvShort, sndShort bool // the system gave less than was asked for
 }
 
-// infoRecord is what info writes as JSON.
+// infoRecord is the JSON output of info.
 type infoRecord struct {
 	Schema string      `json:"schema"`
 	Tool   record.Tool `json:"tool"`
 	Host   record.Host `json:"host"`
-	// Types are the endpoint types that can be had at each entry, Security how they
-	// can be secured.
+	// Types are the endpoint types that each entry offers, Security the ways to secure them.
 	Types    []string       `json:"ep_types"`
 	Security []infoSecurity `json:"security"`
 	Infos    []infoEntry    `json:"infos"`
 	Refused  []infoRefused  `json:"refused,omitempty"`
-	// Interfaces says why interfaces are of no use, and why others are slower than
-	// they could be.
+	// Interfaces tells why interfaces cannot be used, and why usable ones are slower than they
+	// could be.
 	Interfaces []uet.Reason `json:"interfaces,omitempty"`
 }
 
@@ -85,8 +84,8 @@ var security = []infoSecurity{
 	{traffic.TLS, []string{"FI_EP_MSG"}, "certificates: each connection is between two members by name, and has keys of its own"},
 }
 
-// An infoRefused is something that a libfabric program may ask for, with the
-// reasons why it is refused.
+// An infoRefused is something that a libfabric program may ask for and does not get, with
+// the reasons.
 type infoRefused struct {
 	What    string       `json:"what"`
 	Why     string       `json:"why"`
@@ -94,8 +93,8 @@ type infoRefused struct {
 	Reasons []uet.Reason `json:"reasons"`
 }
 
-// askable are things a libfabric program may ask for. Each is really asked for: what
-// is granted is not listed as refused.
+// askable are things that a libfabric program may ask for. info asks for each of them and
+// lists those that are refused.
 var askable = []struct {
 	what string
 	hint func(*uet.Info)
@@ -113,7 +112,7 @@ var askable = []struct {
 	{"FI_TRIGGER", func(h *uet.Info) { h.Caps = fi.Trigger }},
 }
 
-// refusedHints are those of askable that are refused whatever the interface.
+// refusedHints returns the entries of askable that are refused on every interface.
 func refusedHints() []infoRefused {
 	var out []infoRefused
 	for _, a := range askable {
@@ -132,7 +131,7 @@ func refusedHints() []infoRefused {
 	return out
 }
 
-// slower says what an address lacks to be as fast as others.
+// slower tells what makes an address slower than it could be.
 func (e *infoEntry) slower() []uet.Reason {
 	var out []uet.Reason
 	add := func(field, have, why, mend string) {
@@ -197,7 +196,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	if cfg.Explain {
 		r.Refused = refusedHints()
 		for _, x := range uet.Explain(hints) {
-			if x.Field != "Domain.Name" { // those that -d leaves aside
+			if x.Field != "Domain.Name" { // interfaces that -d excluded
 				r.Interfaces = append(r.Interfaces, x)
 			}
 		}
@@ -207,7 +206,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 		r.Infos = append(r.Infos, e)
 		if cfg.Explain {
 			for _, s := range e.slower() {
-				if !slices.Contains(r.Interfaces, s) { // an interface with several addresses
+				if !slices.Contains(r.Interfaces, s) { // an interface may have several addresses
 					r.Interfaces = append(r.Interfaces, s)
 				}
 			}
@@ -225,7 +224,7 @@ func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	return named("-J", cfg.JSON, cmp.Or(enc.Encode(r), out.close()))
 }
 
-// epTypes are the endpoint types that GetInfo grants.
+// epTypes returns the endpoint types that GetInfo grants.
 func epTypes() []string {
 	var out []string
 	for _, t := range []fi.EpType{fi.EpRDM, fi.EpMsg, fi.EpDgram} {
@@ -242,7 +241,7 @@ func typeName(t fi.EpType) string {
 	return "FI_EP_" + strings.TrimPrefix(strings.ToUpper(t.String()), "FI_EP_")
 }
 
-// describe opens an endpoint to see what the system gives.
+// describe opens an endpoint to find out what the system gives.
 func describe(in *uet.Info) infoEntry {
 	e := infoEntry{
 		Provider: in.Fabric.ProvName, Version: in.Fabric.ProvVersion, Fabric: in.Fabric.Name, Domain: in.Domain.Name, Type: typeName(in.Ep.Type),
@@ -289,7 +288,7 @@ func printInfo(w io.Writer, r *infoRecord, verbose bool) {
 	printReasons(w, r)
 }
 
-// printReasons prints why, a paragraph each: what, why, and what to do.
+// printReasons prints for each reason what is missing, why, and what to do.
 func printReasons(w io.Writer, r *infoRecord) {
 	head := "\nInterfaces:\n"
 	for _, x := range r.Interfaces {
@@ -359,7 +358,7 @@ func (e *infoEntry) limits() string {
 	return fmt.Sprintf("message %d B, inject one payload, %d sends, %d receives, iov %d, remote CQ data %d B", e.MaxMsg, e.TxSize, e.RxSize, e.Iov, e.CQData)
 }
 
-// printEntry prints one entry as fi_info does.
+// printEntry prints one entry in the format of fi_info.
 func printEntry(w io.Writer, e *infoEntry) {
 	fmt.Fprintf(w, "provider: %s\n", e.Provider)
 	line := func(key, format string, args ...any) {

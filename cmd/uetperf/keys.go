@@ -41,7 +41,7 @@ func runKeys(cfg *Config, stdout io.Writer) error {
 	return nil
 }
 
-// loadKeys loads what the security of a test needs; nil without.
+// loadKeys loads what the security of a test needs; nil without security.
 func loadKeys(cfg *Config) (sec *uet.Security, err error) {
 	switch cfg.Spec.Sec {
 	case traffic.PSK:

@@ -14,7 +14,7 @@ import (
 	"github.com/uetkit/uetkit/uet/metrics"
 )
 
-// A metricsServer shows counters to Prometheus; nil: none was asked for.
+// A metricsServer shows counters to Prometheus. A nil one serves nothing.
 type metricsServer struct {
 	listener  net.Listener
 	http      *http.Server
@@ -23,7 +23,7 @@ type metricsServer struct {
 	done      chan struct{}
 }
 
-// openMetrics takes the address.
+// openMetrics listens on the address.
 func openMetrics(addr string) (*metricsServer, error) {
 	l, err := net.Listen("tcp", addr)
 	var bad *net.AddrError
@@ -38,7 +38,7 @@ func openMetrics(addr string) (*metricsServer, error) {
 	return m, nil
 }
 
-// serve answers from now on.
+// serve begins to answer requests.
 func (m *metricsServer) serve(clients func() int) {
 	if m == nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// isTerminal reports whether w is one.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	if x, ok := w.(*watched); ok {
 		w = x.w
@@ -30,11 +30,11 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }
 
-// A printer writes for people.
+// A printer writes results for people.
 type printer struct {
 	w     io.Writer
 	cfg   *Config
-	every time.Duration // of interval lines; 0: none
+	every time.Duration // time between interval lines; 0 means none
 	last  int64
 	at    time.Duration
 }
@@ -50,7 +50,7 @@ func newPrinter(w io.Writer, cfg *Config) *printer {
 	return p
 }
 
-// modeText describes how messages travel.
+// modeText describes endpoint type, mode, completion, progress and security.
 func modeText(c *record.Config, loopback bool) string {
 	sec := map[string]string{
 		traffic.PSK: "security psk (sealed under the cluster key)", traffic.TLS: "security tls (certificates; sealed)",
@@ -72,7 +72,7 @@ func modeText(c *record.Config, loopback bool) string {
 
 func feature(name string, f record.Feature) string {
 	if strings.HasPrefix(f.Why, "Config.") && strings.HasSuffix(f.Why, " off") {
-		f.Why = "--gso off" // which is GRO as well
+		f.Why = "--gso off" // which turns off GRO, too
 	}
 	switch {
 	case f.On && f.Why == "":
@@ -115,7 +115,7 @@ func pathText(p *record.Path, mtu, paths int) string {
 	return strings.Join(out, "; ")
 }
 
-// header says what is measured between whom over what.
+// header prints what is measured, between which hosts, over which path.
 func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) {
 	if p.cfg.Quiet {
 		return
@@ -137,7 +137,7 @@ func (p *printer) header(r *record.Record, addr netip.AddrPort, c *perf.Client) 
 	p.columns(r.Config.Test)
 }
 
-// columns prints what stands above the rows of a test.
+// columns prints the column headers of a test.
 func (p *printer) columns(test string) {
 	switch test {
 	case traffic.Load, traffic.RR, traffic.Incast:
@@ -151,14 +151,14 @@ func (p *printer) columns(test string) {
 	}
 }
 
-// ready says how long the opening of endpoints took.
+// ready prints how long it took to open the endpoints.
 func (p *printer) ready(s *traffic.Spec, setup, connected time.Duration) {
 	if s.Test == traffic.Ping && !p.cfg.Quiet {
 		fmt.Fprintf(p.w, "set-up: endpoints of the test at both ends %s%s\n", µs(int64(setup)), ofConnection(connected))
 	}
 }
 
-// ofConnection says which part of a time was that of a connection.
+// ofConnection tells how much of a set-up time the connection took; "" if none.
 func ofConnection(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -166,7 +166,7 @@ func ofConnection(d time.Duration) string {
 	return ", of this the connection " + µs(int64(d))
 }
 
-// hooks lets the printer hear of a run's progress.
+// hooks makes a run report its progress to the printer.
 func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
 	p.last, p.at = 0, 0
 	size := s.Size
@@ -200,7 +200,7 @@ func (p *printer) hooks(s *traffic.Spec, h *perf.Hooks) {
 	}
 }
 
-// µs writes nanoseconds.
+// µs formats nanoseconds.
 func µs(ns int64) string {
 	if ns >= 1e6 {
 		return fmt.Sprintf("%.2f ms", float64(ns)/1e6)
@@ -208,7 +208,7 @@ func µs(ns int64) string {
 	return fmt.Sprintf("%.1f µs", float64(ns)/1e3)
 }
 
-// percent is the share of ns in a run's time.
+// percent returns ns as a percentage of the run's time.
 func percent(ns int64, r *record.Run) string {
 	if r.DurationNS <= 0 {
 		return "-"
@@ -216,7 +216,7 @@ func percent(ns int64, r *record.Run) string {
 	return fmt.Sprintf("%.0f", 100*float64(ns)/float64(r.DurationNS))
 }
 
-// cpuText returns the processor time of both ends.
+// cpuText returns the processor time of both ends in percent.
 func cpuText(r *record.Run) (mine, peer string) {
 	if r.CPU == nil {
 		return "-", "-"
@@ -228,7 +228,7 @@ func cpuText(r *record.Run) (mine, peer string) {
 	return mine, percent(r.CPU.PeerUserNS+r.CPU.PeerSysNS, r)
 }
 
-// run prints what was measured.
+// run prints one line of results.
 func (p *printer) run(s *traffic.Spec, res *perf.Result) {
 	r := &res.Run
 	sum := both(r)
@@ -271,8 +271,9 @@ func retransmissions(r *record.Run) uint64 {
 	return s.Rtx()
 }
 
-// waits prints what operations waited for, if the run failed or took breaks that
-// somebody wants to hear of. Who interrupts a test under way knows why it ended.
+// waits prints what operations waited for, if the run failed, or if it stalled and the
+// output is verbose. It prints nothing for a user who interrupted a test that was making
+// progress.
 func (p *printer) waits(res *perf.Result, err error) {
 	failed := err != nil && (res.Stalled > 0 || !errors.Is(err, context.Canceled))
 	if !failed && !p.cfg.Verbose || res.Waiting == nil && !failed {
@@ -289,7 +290,7 @@ func (p *printer) waits(res *perf.Result, err error) {
 	}
 }
 
-// trimText says how many packets arrived cut.
+// trimText tells how many packets arrived trimmed.
 func trimText(n uint64) string {
 	if n == 0 {
 		return ""

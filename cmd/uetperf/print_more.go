@@ -12,12 +12,12 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// printed are the tests that print themselves here.
+// printed reports whether this file prints the results of a test.
 func printed(test string) bool {
 	return test == traffic.Load || test == traffic.RR || test == traffic.Incast || test == traffic.Soak
 }
 
-// moreColumns prints what stands above the rows of load, rr and incast.
+// moreColumns prints the column headers of load, rr and incast.
 func (p *printer) moreColumns(test string) {
 	switch test {
 	case traffic.Load:
@@ -34,7 +34,8 @@ func (p *printer) moreColumns(test string) {
 	}
 }
 
-// inµs writes a time with two decimals, or less where it would not fit its column.
+// inµs formats nanoseconds as µs with two decimals, or with fewer if they do not fit the
+// column.
 func inµs(ns float64, width int) string {
 	s := fmt.Sprintf("%.2f", ns/1e3)
 	for d := 1; d >= 0 && len(s) > width; d-- {
@@ -43,7 +44,8 @@ func inµs(ns float64, width int) string {
 	return s
 }
 
-// little writes a number with some digits where it is small: no zero is made up.
+// little formats v with the given digits, or with more digits if v is below the limit, so
+// that a small value does not become zero.
 func little(v float64, digits int, below float64, more int) string {
 	if v > 0 && v < below {
 		digits = more
@@ -55,7 +57,7 @@ func gbpsText(bps float64) string  { return little(bps/1e9, 2, 0.1, 4) }
 func mbpsText(bps float64) string  { return little(bps/8e6, 0, 10, 2) }
 func rateText(perS float64) string { return little(perS, 0, 100, 1) }
 
-// avgText writes average and deviation for a column of 16.
+// avgText formats mean and deviation for a column of 16.
 func avgText(l *record.Latency) string { return inµs(l.Mean, 8) + "±" + inµs(l.StdDev, 7) }
 func inMS(ns int64) string             { return fmt.Sprintf("%.3f", float64(ns)/1e6) }
 
@@ -67,7 +69,7 @@ func dropped(r *record.Run) (n uint64) {
 	return n
 }
 
-// more prints what load, rr, incast and soak measured.
+// more prints the results of load, rr, incast and soak.
 func (p *printer) more(s *traffic.Spec, r *record.Run) {
 	sum := both(r)
 	mine, _ := cpuText(r)
@@ -150,7 +152,7 @@ func (p *printer) incast(r *record.Run, sum *record.Counters) {
 	}
 }
 
-// soaked prints what a soak found.
+// soaked prints the result of a soak.
 func (p *printer) soaked(r *record.Run) {
 	x := r.Soak
 	sum := both(r)
@@ -161,7 +163,7 @@ func (p *printer) soaked(r *record.Run) {
 	}
 	for _, l := range x.Leaks {
 		v := resourceText(l.What)
-		if l.Samples < soak.LeastSamples { // a line through so few says nothing
+		if l.Samples < soak.LeastSamples { // a line through so few samples proves nothing
 			fmt.Fprintf(p.w, "  %-6s %-10s mean %10s: not judged by %s, of %d at least\n", l.End, l.What, v(l.Mean), units.Plural(l.Samples, "sample"), soak.LeastSamples)
 			continue
 		}
@@ -173,7 +175,7 @@ func (p *printer) soaked(r *record.Run) {
 	}
 }
 
-// resourceText writes amounts of what a process holds.
+// resourceText returns the format for amounts of a resource.
 func resourceText(what string) func(float64) string {
 	if what == "goroutines" || what == "fds" {
 		return func(v float64) string { return fmt.Sprintf("%.1f", v) }
@@ -186,7 +188,7 @@ func resourceText(what string) func(float64) string {
 	}
 }
 
-// soaking prints how a soak stands.
+// soaking prints the state of a soak.
 func (p *printer) soaking(st *soak.Status) {
 	end := func(r perf.Resources) string {
 		s := fmt.Sprintf("heap %s", units.Bytes(r.Heap))

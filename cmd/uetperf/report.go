@@ -20,7 +20,7 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// readConfig is what report and compare do with records that exist.
+// readConfig is what report and compare do with existing records.
 type readConfig struct {
 	Files     []string // of report
 	Output    string
@@ -87,7 +87,7 @@ wrong data and no base did.`,
 	}, nil)
 }
 
-// notRead refuses to write over a record that is read.
+// notRead refuses an output file that is also an input.
 func notRead(flag, out string, files []string) error {
 	o, err := os.Stat(out)
 	if out == "-" || err != nil {
@@ -101,7 +101,7 @@ func notRead(flag, out string, files []string) error {
 	return nil
 }
 
-// onceStdin refuses standard input that is to be read twice.
+// onceStdin refuses to read standard input twice.
 func onceStdin(files []string) error {
 	n := 0
 	for _, f := range files {
@@ -115,7 +115,7 @@ func onceStdin(files []string) error {
 	return nil
 }
 
-// readRecords reads records; - is standard input. Errors name the file.
+// readRecords reads records. "-" means standard input. Errors name the file.
 func readRecords(cfg *Config, files []string) ([]*report.Rec, error) {
 	base := map[string]int{}
 	for _, f := range files {
@@ -158,8 +158,8 @@ func readRecords(cfg *Config, files []string) ([]*report.Rec, error) {
 	return out, nil
 }
 
-// writeFile writes the file of an option. A name that cannot be one is an error of
-// usage; a file that cannot take what is written is not.
+// writeFile writes the file of an option. A file that cannot be opened is an error of
+// usage; one that cannot be written is not.
 func writeFile(option, name string, write func(io.Writer) error) error {
 	opened := false
 	err := page.WriteFile(name, func(w io.Writer) error {

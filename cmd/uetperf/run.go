@@ -24,7 +24,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// run runs an invocation and returns its exit code. A cancelled ctx interrupts.
+// run runs an invocation and returns its exit code. Cancelling ctx interrupts it.
 func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	if cfg.CPUProfile != "" {
 		f, err := os.Create(cfg.CPUProfile)
@@ -64,8 +64,8 @@ func run(ctx context.Context, cfg *Config, stdout, stderr io.Writer) int {
 	return complain(err, stderr)
 }
 
-// watched is a writer that knows whether all that was written arrived: who prints
-// for people looks at no error.
+// watched is a writer that remembers the first error, because those who print for people
+// check none.
 type watched struct {
 	w   io.Writer
 	mu  sync.Mutex // guards err; a server's log has several writers
@@ -82,7 +82,8 @@ func (w *watched) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// lost is the first error, without the name of the file, which is not the user's.
+// lost returns the first error, without the name of the file, which the user did not
+// choose.
 func (w *watched) lost() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +93,7 @@ func (w *watched) lost() error {
 	return fmt.Errorf("standard output: %w", bare(w.err))
 }
 
-// bare is what the system said of a file, without operation and name.
+// bare removes operation and file name from an error of the file system.
 func bare(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -101,7 +102,7 @@ func bare(err error) error {
 	return err
 }
 
-// named says which option's file an error is of.
+// named adds the option and its file to an error.
 func named(option, file string, err error) error {
 	if err == nil {
 		return nil
@@ -112,12 +113,12 @@ func named(option, file string, err error) error {
 	return fmt.Errorf("%s %s: %w", option, file, bare(err))
 }
 
-// errSilent is a failure that has been reported.
+// errSilent is a failure that was already reported; its value is the exit code.
 type errSilent int
 
 func (e errSilent) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// complain prints an error in one line and returns the exit code for it.
+// complain prints an error in one line and returns its exit code.
 func complain(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
@@ -134,7 +135,8 @@ func complain(err error, stderr io.Writer) int {
 	return code
 }
 
-// oneLine is the text of an error as one line, with those of errors.Join told apart.
+// oneLine is the text of an error as one line. The parts of errors.Join are separated by
+// semicolons.
 func oneLine(err error) string {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) && errors.Join(several.Unwrap()...).Error() == err.Error() {
@@ -167,8 +169,8 @@ type output struct {
 	close func() error
 }
 
-// openOutput opens a file before anything is measured, so that a bad name costs
-// nothing.
+// openOutput opens a file. It is called before anything is measured, so that a bad name
+// wastes no time.
 func openOutput(option, name string, stdout io.Writer) (*output, error) {
 	switch name {
 	case "":
@@ -183,7 +185,7 @@ func openOutput(option, name string, stdout io.Writer) (*output, error) {
 	return &output{f, f.Close}, nil
 }
 
-// A tap is the file of --pcap; nil: none was asked for.
+// A tap is the file of --pcap. A nil tap does nothing.
 type tap struct {
 	name string
 	w    *capture.Writer
@@ -200,7 +202,7 @@ func openTap(cfg *Config) (*tap, error) {
 	return &tap{cfg.Pcap, w}, nil
 }
 
-// seen is what the endpoints call.
+// seen returns the function that endpoints call for each datagram, nil for a nil tap.
 func (t *tap) seen() func(*uet.Tapped) {
 	if t == nil {
 		return nil
@@ -208,7 +210,7 @@ func (t *tap) seen() func(*uet.Tapped) {
 	return t.w.Tap
 }
 
-// close ends the file and says what is in it.
+// close ends the file and returns a line about its contents.
 func (t *tap) close() (said string, err error) {
 	if t == nil {
 		return "", nil
@@ -224,19 +226,19 @@ func (t *tap) close() (said string, err error) {
 	return said, err
 }
 
-// usage makes an error one of usage.
+// usage marks an error as one of usage: exit code 2.
 type usage struct{ error }
 
 func (u *usage) Is(target error) bool { return target == perf.ErrUsage }
 func (u *usage) Unwrap() error        { return u.error }
 
-// outcome is what an invocation has measured so far and where it goes.
+// outcome collects what an invocation measured and knows where to write it.
 type outcome struct {
 	cfg       *Config
 	rec       record.Record
 	json, csv *output
 	pcap      *tap
-	people    io.Writer // discards when standard output is for machines
+	people    io.Writer // for text; discards it when standard output is for machines
 	failed    bool      // a check of the self-check failed
 }
 
@@ -270,8 +272,8 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	return o, nil
 }
 
-// finish judges, writes what machines read, and turns err and the verdicts into
-// the error of the invocation.
+// finish checks data and assertions, writes the machine-readable files, and returns the
+// error of the invocation, given err, the error of measuring.
 func (o *outcome) finish(err error) error {
 	r := &o.rec
 	wrong := int64(0)
@@ -330,7 +332,7 @@ func (o *outcome) finish(err error) error {
 		err = pcapErr
 	}
 	switch {
-	case err == nil && failed && o.people == io.Discard: // nobody has been told
+	case err == nil && failed && o.people == io.Discard: // nothing was printed about it
 		return errors.New(strings.Join(why, "; "))
 	case err == nil && failed:
 		return errSilent(exitFailed)
@@ -338,7 +340,7 @@ func (o *outcome) finish(err error) error {
 	return err
 }
 
-// measured reports whether there is something to tell of a run.
+// measured reports whether a run measured what its test is about.
 func measured(test string, r *record.Run) bool {
 	switch test {
 	case traffic.Lat:
@@ -353,8 +355,8 @@ func measured(test string, r *record.Run) bool {
 	return true
 }
 
-// unmeasured is the error of a test that ended in order and measured nothing, which is
-// no success whatever is asserted.
+// unmeasured returns the error of a test that ended normally but measured nothing. Such a
+// test fails whatever is asserted.
 func unmeasured(test string, runs []record.Run) error {
 	var sizes []string
 	why := "give it more time (-t), or fewer messages of warm-up (-w)"
@@ -372,7 +374,7 @@ func unmeasured(test string, runs []record.Run) error {
 	return fmt.Errorf("nothing was measured at size %s: %s", strings.Join(sizes, ", "), why)
 }
 
-// runTests runs ping, lat, bw, rate or the self-check.
+// runTests runs a test or the self-check.
 func runTests(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
 	if cfg.Command == "" {
 		return selfCheck(ctx, cfg, stdout, stderr)
@@ -451,8 +453,8 @@ func (o *outcome) measure(ctx context.Context) error {
 	return nil
 }
 
-// lost says of an error after a server was reached that it was lost, if so: the
-// test failed. Where a bad network was asked for, that may be all that was lost.
+// lost rewrites err if it means that the server was lost after it had been reached: then
+// the test failed. With --impair, perhaps only packets were lost.
 func lost(cfg *Config, err error) error {
 	switch gone := errors.Is(err, perf.ErrUnreachable); {
 	case !gone && perf.Unreachable(err) && cfg.Impair != nil:
@@ -463,7 +465,7 @@ func lost(cfg *Config, err error) error {
 	return err
 }
 
-// writeCSV writes one line per run. What was not measured is empty.
+// writeCSV writes one line per run. Columns that were not measured are empty.
 func writeCSV(w io.Writer, r *record.Record) error {
 	c := csv.NewWriter(w)
 	_ = c.Write([]string{
@@ -508,7 +510,7 @@ func writeCSV(w io.Writer, r *record.Record) error {
 	return c.Error()
 }
 
-// moreCSV are the columns of load, rr, incast and soak.
+// moreCSV returns the columns of load, rr, incast and soak.
 func moreCSV(run *record.Run) []string {
 	out := make([]string, 17)
 	i := func(k int, n int64) { out[k] = strconv.FormatInt(n, 10) }
@@ -547,7 +549,7 @@ func moreCSV(run *record.Run) []string {
 	return out
 }
 
-// both is the sum of the counters of both ends.
+// both returns the sum of the counters of both ends.
 func both(r *record.Run) record.Counters {
 	var sum record.Counters
 	sum.Add(&r.Transport)

@@ -25,25 +25,25 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// stepsLimit is when no check begins any more and the one under way ends: the
-// whole self-check shall take a minute, and a host that is that slow needs the
-// rest to close. It is a variable for the tests, which share the host with others.
+// stepsLimit is when the current check is stopped and no other begins. The whole self-check
+// shall take at most a minute, and a slow host needs the rest of that to close. It is a
+// variable because the tests of this package share a loaded host.
 var stepsLimit = 50 * time.Second
 
-// voidTries is how often a check is run whose network did too little. With 100
-// packets, the fewest seen on a loaded host, a share of 1 % misses all of them
-// one time in three.
+// voidTries is how often a check with a bad network is run until the network has done
+// enough. With 100 packets, the fewest seen on a loaded host, a loss of 1 % loses none one
+// time in three.
 const voidTries = 5
 
-// A step is one row of the self-check: a test whose data is verified. An
-// operation that is new adds its rows to steps.
+// A step is one row of the self-check: a test whose data is verified. A new operation must
+// add its rows to steps.
 type step struct {
 	name   string
 	spec   traffic.Spec
 	impair *relay.Faults
 }
 
-// steps are all of them.
+// steps returns all steps.
 func steps(seed, endpointSeed uint64) []step {
 	base := traffic.Spec{
 		Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
@@ -123,21 +123,21 @@ func steps(seed, endpointSeed uint64) []step {
 	return append(out, lossy, bad, worst)
 }
 
-// A way is what a session is made for.
+// A way is what the steps that share a client have in common.
 type way struct {
 	impair  *relay.Faults
 	ep, sec string
 }
 
-// A helper is a server in a process of its own.
+// A helper is a server in its own process.
 type helper struct {
 	cmd  *exec.Cmd
 	in   io.Closer
 	addr netip.AddrPort
 }
 
-// startServer starts this program again as a server on loopback. It ends when
-// this process does, however that comes.
+// startServer starts this program as a server on loopback. The server ends when this
+// process ends, in whatever way.
 func startServer(folder string, stderr io.Writer) (*helper, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -186,8 +186,7 @@ type row struct {
 	faults []string // what is wrong with it
 }
 
-// cut says why the step did not come to its end though nothing was wrong with
-// it, "" if it did.
+// cut tells why the step did not finish although nothing was wrong; "" if it did finish.
 func (r *row) cut() string {
 	switch {
 	case errors.Is(r.err, context.Canceled):
@@ -198,7 +197,7 @@ func (r *row) cut() string {
 	return ""
 }
 
-// findFaults finds what is wrong with a row.
+// findFaults notes what is wrong with the row.
 func (r *row) findFaults() {
 	bad := func(format string, args ...any) { r.faults = append(r.faults, fmt.Sprintf(format, args...)) }
 	if r.cut() != "" {
@@ -236,8 +235,8 @@ func (r *row) findFaults() {
 	}
 }
 
-// void says why a check with a bad network proves nothing, if it does not: the
-// relay did too little, which on a host that is slow or busy is chance.
+// void tells why a check with a bad network proves nothing: the relay did too little, which
+// happens on a slow or busy host. It returns "" if the check counts.
 func (r *row) void() string {
 	f := r.step.impair
 	if f == nil {
@@ -259,7 +258,7 @@ func (r *row) void() string {
 	return ""
 }
 
-// result says what was measured.
+// result describes what the step measured.
 func (r *row) result() string {
 	m := &r.run
 	s := ""
@@ -292,8 +291,8 @@ func (r *row) result() string {
 	return s
 }
 
-// selfCheck checks this host: two processes, everything there is, all data
-// verified.
+// selfCheck checks this host with two processes. It runs every kind of test and verifies
+// all data.
 func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
 	cfg.Spec = traffic.Spec{
 		Test: "selfcheck", Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
@@ -316,8 +315,7 @@ func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error
 	return err
 }
 
-// runSteps runs all steps. It goes on after one that failed, as long as the
-// server lives.
+// runSteps runs all steps. After a failed step it goes on as long as the server lives.
 func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, error) {
 	limited, cancel := context.WithTimeout(ctx, stepsLimit)
 	defer cancel()
@@ -429,7 +427,7 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 	return rows, nil
 }
 
-// summary is a row in short.
+// summary is the outcome of the row in a few words.
 func (r *row) summary() string {
 	switch {
 	case r.cut() != "":
@@ -440,7 +438,7 @@ func (r *row) summary() string {
 	return r.result()
 }
 
-// printRows prints the table and what is wrong.
+// printRows prints the table and the faults below it.
 func (o *outcome) printRows(rows []row) {
 	if len(rows) == 0 {
 		return

@@ -101,8 +101,8 @@ func runServe(ctx context.Context, cfg *Config, stdout, stderr io.Writer) (err e
 	return nil
 }
 
-// portsText says what is behind which port, or how far behind the first where each
-// address has ports of its own.
+// portsText says which service is at which port. If the addresses have different ports it
+// gives distances from the first port instead.
 func portsText(addrs []netip.AddrPort, services []string) string {
 	base := addrs[0].Port()
 	same := !slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return a.Port() != base })

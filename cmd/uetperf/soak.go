@@ -15,11 +15,11 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// soakEvery is the time between lines of a soak: they are not many, and who looks at
-// a log wants them.
+// soakEvery is the time between status lines of a soak. The lines are few, and readers of a
+// log want them, so they are printed without a terminal, too.
 const soakEvery = 10 * time.Second
 
-// soak runs the command.
+// soak runs the soak command.
 func (o *outcome) soak(ctx context.Context, addr netip.AddrPort, dial func(context.Context) (*perf.Client, error)) error {
 	cfg := o.cfg
 	p := newPrinter(o.people, cfg)

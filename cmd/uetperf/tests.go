@@ -9,16 +9,16 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// A testDef is what distinguishes the commands that run a test: what help says of it, its
-// operations, the usual one first, and the defaults of its flags.
+// A testDef is what distinguishes the commands that run a test: their help, their
+// operations with the usual one first, and the defaults of their flags.
 type testDef struct {
 	name, short, long, example string
 	ops                        []string
 	traffic.Usual
-	// counted is what -n counts.
+	// counted names in help what -n counts.
 	counted string
-	// warmup is how many messages are not measured unless -w says so, warmed the same in
-	// words. Nil: there is no warm-up.
+	// warmup computes the number of unmeasured messages if -w is not given; nil means that the
+	// test has no warm-up. warmed describes that number in help.
 	warmup func(*traffic.Spec) int64
 	warmed string
 }
@@ -63,7 +63,7 @@ completions; with inject complete, which says nothing of arrival, at the receive
 	loadTest, rrTest, incastTest, soakTest,
 }
 
-// The most messages that tests warm up with.
+// The largest default warm-ups, in messages.
 const loadWarmup, rrWarmup, latWarmup = 1000, 100, 1000
 
 const perStream = "messages per size and stream"
@@ -160,7 +160,7 @@ no byte was wrong, nothing leaks.`,
 	ops:     []string{traffic.TSend, traffic.Send, traffic.Inject},
 }
 
-// test is the command of a test.
+// test makes the command of a test.
 func (l *line) test(t testDef) *cobra.Command {
 	return l.command(&cobra.Command{
 		Use: t.name + " HOST[:PORT] [" + strings.Join(t.ops, "|") + "]", Short: t.short, Long: t.long, Example: t.example,
@@ -177,7 +177,7 @@ func (l *line) test(t testDef) *cobra.Command {
 		}
 		return nil
 	}, func(p *params) error {
-		if t.name == traffic.Soak { // which draws its tests
+		if t.name == traffic.Soak { // a soak draws its tests
 			p.pin()
 			return nil
 		}
@@ -191,18 +191,18 @@ func (l *line) test(t testDef) *cobra.Command {
 	})
 }
 
-// arguments refuses what are not a host and an operation.
+// arguments refuses anything but a host and an operation.
 func (t *testDef) arguments(args []string) error {
 	switch {
 	case len(args) == 0:
 		return fmt.Errorf("%s needs a host, where `uetperf serve` runs", t.name)
 	case len(args) > 2:
 		return fmt.Errorf("unexpected %q after the operation", args[2])
-	case len(args) == 2 && isNumber(args[0]): // ping -c 5 HOST
+	case len(args) == 2 && isNumber(args[0]): // as in ping -c 5 HOST
 		return fmt.Errorf("%q in the place of the host: -n %s says how many", args[0], args[0])
-	case len(args) == 2 && isNumber(args[1]) && strings.Contains(args[0], ":"): // it has a port
+	case len(args) == 2 && isNumber(args[1]) && strings.Contains(args[0], ":"): // the host has a port
 		return fmt.Errorf("unexpected %q: -n %s says how many", args[1], args[1])
-	case len(args) == 2 && isNumber(args[1]): // ping HOST -c 5
+	case len(args) == 2 && isNumber(args[1]): // as in ping HOST -c 5
 		return fmt.Errorf("unexpected %q: -n %s says how many, %s:%s which port", args[1], args[1], args[0], args[1])
 	case len(args) == 2 && slices.Contains([]string{"write", "read", "atomic"}, args[1]):
 		return fmt.Errorf("operation %s is not offered yet; there is %s", args[1], strings.Join(t.ops, ", "))
@@ -212,16 +212,16 @@ func (t *testDef) arguments(args []string) error {
 	return nil
 }
 
-// pinned is what a soak does not draw, "" and 0: it does.
+// pinned holds what a soak must not draw. "" and 0 mean that it is drawn.
 type pinned struct {
 	op, mode, complete, progress, gso string
 
 	paths int
-	// common are the flags that were given and that all of its tests have.
+	// common are the given flags that apply to all tests of the soak.
 	common []string
 }
 
-// pin notes what the flags of a soak pin.
+// pin records which flags of a soak were given.
 func (p *params) pin() {
 	s, pins := &p.cfg.Spec, &p.cfg.Soak
 	for name, v := range map[string]struct {
@@ -235,7 +235,7 @@ func (p *params) pin() {
 	if p.given("paths") {
 		pins.paths = s.Paths
 	}
-	// The others are neither drawn nor the soak's own.
+	// The following flags are neither drawn nor special to the soak.
 	for _, name := range []string{"provider", "ep", "domain", "cc", "sec", "keys", "as", "crc", "base-rtt", "trim", "mtu", "impair", "timeout", "silence"} {
 		if p.given(name) {
 			pins.common = append(pins.common, "--"+name+"="+p.set.Lookup(name).Value.String())

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// MaxSize is the most bytes that Read takes for a record.
+// MaxSize is the size limit of a record in bytes.
 const MaxSize = 64 << 20
 
-// Read reads one record. An error is one line that says what is wrong and how to
-// mend it; the name of the file is the caller's to add. Keys that are not known
-// are those of a newer uetperf and no error.
+// Read reads one record. An error is one line that says what is wrong and how to mend it,
+// without the name of the file. Unknown keys are no error: a newer uetperf wrote them.
 func Read(r io.Reader) (*Record, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -26,12 +25,12 @@ func Read(r io.Reader) (*Record, error) {
 
 const giveOne = "give a file that uetperf -J wrote"
 
-// Parse is Read of what is in memory.
+// Parse is like Read for bytes in memory.
 func Parse(b []byte) (*Record, error) {
 	if len(b) > MaxSize {
 		return nil, fmt.Errorf("is larger than %d MiB, which no record is: %s", MaxSize>>20, giveOne)
 	}
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // shells of some systems put it there
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some shells put a byte order mark there
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, errors.New("is empty: the test wrote nothing, or the copy failed; " + giveOne)
 	}
@@ -51,7 +50,7 @@ func Parse(b []byte) (*Record, error) {
 	return rec, nil
 }
 
-// decode reads the one object of b.
+// decode reads b, which must be a single object.
 func decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if err := d.Decode(v); err != nil {
@@ -63,7 +62,7 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// wrong says what an error of encoding/json means for a record.
+// wrong explains an error of encoding/json for a record.
 func wrong(b []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -80,7 +79,7 @@ func wrong(b []byte, err error) error {
 	return fmt.Errorf("is no record (%s): %s", strings.Join(strings.Fields(err.Error()), " "), giveOne)
 }
 
-// found is what stood there: "a string"; of a number there may be which.
+// found describes the value at fault, such as "a string".
 func found(e *json.UnmarshalTypeError) string {
 	word, which, _ := strings.Cut(e.Value, " ")
 	article := "a "
@@ -114,7 +113,7 @@ func position(b []byte, at int64) string {
 	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")), len(before)-1-bytes.LastIndexByte(before, '\n'))
 }
 
-// known says what a schema that is not this one is.
+// known returns an error if the schema is not this one.
 func known(schema *string) error {
 	if schema == nil {
 		return errors.New(`has no "schema", which every record has: ` + giveOne)

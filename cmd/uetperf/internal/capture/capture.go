@@ -1,8 +1,8 @@
-// Package capture writes what endpoints send and receive to a pcapng file, with
-// what each packet says in its comment: no dissector is needed to read it.
+// Package capture writes the datagrams that endpoints send and receive to a pcapng file. A
+// comment describes each packet, so no dissector is needed.
 //
-// An endpoint sees UDP payloads, not packets: the IP and UDP headers in the file
-// are made up from the addresses. So are the times: when the socket call
+// An endpoint sees UDP payloads, not packets. The IP and UDP headers in the file are
+// therefore made from the addresses, and the times are those at which the socket call
 // returned.
 package capture
 
@@ -21,20 +21,22 @@ import (
 )
 
 const (
-	// SnapLen is how many bytes of a packet are kept: all headers and the
-	// beginning of the data.
+	// SnapLen is the number of bytes kept of a packet: all headers and the beginning of the
+	// data.
 	SnapLen = 256
-	// MaxBytes is about how long a file becomes; what comes later is counted
-	// and not written. A second of bw makes a hundred megabytes.
+	// MaxBytes is the approximate limit of the file's size. Later packets are counted but not
+	// written. One second of bw makes a hundred megabytes.
 	MaxBytes = 1 << 30
 )
 
-// The interfaces of a file. What a secured endpoint sends is shown before it is
-// sealed, what it receives after it was opened: there is neither a security header
-// nor a trailer. A reader that expected a CRC would call each such packet damaged, so
-// they have an interface of their own; packets in clear, and received ones that did
-// not open, are on the other. Sealed bytes with the key in the file (pcapng has a block
-// for it) would open all other captures of that key, too.
+// The interfaces of a file. The packets of secured endpoints are written before they are
+// sealed and after they were opened, so they have neither security header nor trailer. They
+// get an interface of their own, because a reader that expects a CRC would report each of
+// them as damaged. Packets in clear, and received packets that did not open, are on the
+// other interface.
+//
+// The file does not contain sealed packets with their key, though pcapng has a block for
+// keys: the key would open every other capture, too.
 const (
 	IfaceName  = "uet"
 	IfacePlain = "uet-plain"
@@ -46,14 +48,14 @@ type Writer struct {
 	file    *os.File
 	w       *pcapgo.NgWriter
 	out     gopacket.SerializeBuffer
-	plain   int // the interface of packets before they are sealed, 0: not there yet
+	plain   int // index of IfacePlain; 0 until it exists
 	n, lost uint64
 	bytes   int64
 	max     int64
 	err     error
 }
 
-// Create makes a file, or empties the one that is there.
+// Create creates a file, or truncates an existing one.
 func Create(name, application string) (*Writer, error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -70,7 +72,7 @@ func Create(name, application string) (*Writer, error) {
 	return &Writer{file: f, w: w, out: gopacket.NewSerializeBuffer(), max: MaxBytes}, nil
 }
 
-// Tap writes one datagram: it is what uet.Config.Tap takes.
+// Tap writes one datagram. It is a value for uet.Config.Tap.
 func (w *Writer) Tap(p *uet.Tapped) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +87,7 @@ func (w *Writer) Tap(p *uet.Tapped) {
 	w.n++
 }
 
-// ttl of made up headers: what this host would send.
+// ttl is that of the made-up headers, as this host would send them.
 const ttl = 64
 
 func (w *Writer) write(now time.Time, p *uet.Tapped) error {
@@ -109,14 +111,14 @@ func (w *Writer) write(now time.Time, p *uet.Tapped) error {
 		return err
 	}
 	text := comment(p)
-	w.bytes += int64(len(data)+len(text)) + 48 // about what a block adds
+	w.bytes += int64(len(data)+len(text)) + 48 // a block adds about 48
 	return w.w.WritePacketWithOptions(
 		gopacket.CaptureInfo{Timestamp: now, CaptureLength: len(data), Length: len(whole), InterfaceIndex: iface}, data,
 		pcapgo.NgPacketOptions{Comments: []string{text}, Flags: &pcapgo.NgEpbFlags{Direction: dir}},
 	)
 }
 
-// iface is the interface that shows a packet.
+// iface returns the index of the interface that a packet is written to.
 func (w *Writer) iface(p *uet.Tapped) (int, error) {
 	if p.TSS == nil {
 		return 0, nil
@@ -146,8 +148,8 @@ func header(from, to netip.Addr, tos uint8) ipHeader {
 	return &layers.IPv6{Version: 6, TrafficClass: tos, HopLimit: ttl, NextHeader: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
 }
 
-// Close ends the file. It reports how many packets are in it and how many found
-// no room, and the first error of all.
+// Close closes the file. It returns the number of packets written, the number that found no
+// room, and the first error.
 func (w *Writer) Close() (written, lost uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// comment says what a packet is: why it was sent, as far as it tells itself, and
-// its headers.
+// comment describes a packet: why it was sent, if that is known, and its headers.
 func comment(p *uet.Tapped) string {
 	verb := "received"
 	if p.Sent {
@@ -29,7 +28,7 @@ func comment(p *uet.Tapped) string {
 	return text + ": " + wire.Dump(b)
 }
 
-// kind says what a packet is for.
+// kind names the kind of a packet.
 func kind(b []byte) string {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:

@@ -1,5 +1,5 @@
-// Package compare holds records of uetperf against others: what changed, and
-// whether that is more than the noise.
+// Package compare compares records of uetperf: what changed, and whether the change exceeds
+// the noise.
 package compare
 
 import (
@@ -19,58 +19,58 @@ import (
 // Schema names the JSON form of a Result.
 const Schema = "uetperf-compare/1"
 
-// A Result is a comparison. Values are in the unit that stands beside them.
+// A Result is a comparison. Values are in the unit of their row.
 type Result struct {
 	Schema string   `json:"schema"`
-	Base   []string `json:"base"` // files
+	Base   []string `json:"base"` // file names
 	New    []string `json:"new"`
-	// Differs is what is not the same at the two sides beyond what was measured.
+	// Differs lists the settings and hosts that are not the same on both sides.
 	Differs []Difference `json:"differs"`
 	Rows    []Row        `json:"rows"`
-	// Unmatched are runs that the other side does not have.
+	// Unmatched lists the runs that only one side has.
 	Unmatched []Unmatched `json:"unmatched"`
-	// Broken are new records that ended early or had wrong data.
+	// Broken lists the new records that ended early or had wrong data.
 	Broken []string    `json:"broken"`
 	FailOn []Threshold `json:"fail_on"`
 	OK     bool        `json:"ok"`
 }
 
-// A Difference is a setting or a host.
+// A Difference is a setting or host that is not the same on both sides.
 type Difference struct {
 	What string `json:"what"`
 	Base string `json:"base"`
 	New  string `json:"new"`
 }
 
-// A Key is what runs must have in common to be compared.
+// A Key is what two runs must have in common to be compared.
 type Key struct {
 	Test string `json:"test"`
 	Op   string `json:"op"`
 	Name string `json:"name,omitempty"` // of a step of the self-check
 	Size int64  `json:"size"`
-	// Setting is what differs within a side and so belongs to the key.
+	// Setting has the settings that differ within a side, as name=value.
 	Setting string `json:"setting,omitempty"`
 }
 
-// A Row is one metric of one kind of run.
+// A Row compares one metric of one kind of run.
 type Row struct {
 	Key
 	Metric string  `json:"metric"`
 	Unit   string  `json:"unit"`
-	Base   *Spread `json:"base,omitempty"` // absent: not measured
+	Base   *Spread `json:"base,omitempty"` // absent if not measured
 	New    *Spread `json:"new,omitempty"`
-	// Change is that of the medians as a share of the base; absent if it cannot be
-	// said.
+	// Change is the change of the median as a share of the base; absent if it cannot be
+	// computed.
 	Change *float64 `json:"change,omitempty"`
-	Better *bool    `json:"better,omitempty"` // absent: the same
-	// WithinSpread says that the ranges overlap: the difference may be noise. Absent
-	// if both sides have one run, so that the noise is not known.
+	Better *bool    `json:"better,omitempty"` // absent if nothing changed
+	// WithinSpread says that the ranges overlap, so that the difference may be noise. It is
+	// absent if both sides have one run, because the noise is then unknown.
 	WithinSpread *bool `json:"within_spread,omitempty"`
 
 	metric assert.Metric
 }
 
-// A Spread is what the runs of one kind measured.
+// A Spread summarizes what the runs of one kind measured.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -78,24 +78,24 @@ type Spread struct {
 	Runs   int     `json:"runs"`
 }
 
-// An Unmatched run is one that only one side has.
+// An Unmatched is a run that only one side has.
 type Unmatched struct {
-	Side string `json:"side"` // base, new
+	Side string `json:"side"` // "base" or "new"
 	Key
 }
 
-// A Threshold is one --fail-on.
+// A Threshold is the result of one --fail-on.
 type Threshold struct {
 	Expr string `json:"expr"`
 	Pass bool   `json:"pass"`
-	// Why are the runs that fail it, in words.
+	// Why describes the runs that fail it.
 	Why []string `json:"why"`
 }
 
-// usual are the metrics that are shown without being asked for.
+// usual are the metrics that are shown by default.
 var usual = []string{"p50", "p99", "p999", "goodput", "rate", "rtx", "loss", "wrong"}
 
-// Records compares. An error is about records that have nothing to compare.
+// Records compares two sides. It fails if they have nothing to compare.
 func Records(base, now []*report.Rec, failOn []*assert.Change, all bool) (*Result, error) {
 	r := &Result{Schema: Schema, Base: names(base), New: names(now), Differs: []Difference{}, Rows: []Row{}, Unmatched: []Unmatched{}, Broken: []string{}, FailOn: []Threshold{}, OK: true}
 	split := r.settings(base, now)
@@ -160,7 +160,7 @@ func names(recs []*report.Rec) []string {
 	return out
 }
 
-// broken says what is wrong with a record, if anything.
+// broken tells what is wrong with a record; "" if nothing is.
 func broken(r *report.Rec) string {
 	if r.Error != "" {
 		return "ended early: " + r.Error
@@ -188,7 +188,7 @@ func some(ks []Key) string {
 	return strings.Join(out, ", ")
 }
 
-// String is what people call a kind of run.
+// String describes a kind of run.
 func (k Key) String() string {
 	var out []string
 	for _, s := range []string{k.Test, k.Name, k.Op, strconv.FormatInt(k.Size, 10) + " B", k.Setting} {
@@ -199,8 +199,8 @@ func (k Key) String() string {
 	return strings.Join(out, " ")
 }
 
-// settings notes what differs between the sides, and returns what differs within
-// one: the runs are told apart by that.
+// settings notes the settings that differ between the sides. It returns those that differ
+// within a side, which become part of the Key.
 func (r *Result) settings(base, now []*report.Rec) (split []string) {
 	of := func(recs []*report.Rec, key string) []string {
 		var out []string
@@ -226,7 +226,8 @@ func (r *Result) settings(base, now []*report.Rec) (split []string) {
 	return split
 }
 
-// settingKeys are the settings in the order of the record, then the hosts.
+// settingKeys are the names of the settings in the order of the record, then those of hosts
+// and path.
 var settingKeys = func() []string {
 	var out []string
 	t := reflect.TypeFor[record.Config]()
@@ -260,7 +261,7 @@ func settingsOf(r *report.Rec) map[string]string {
 	return out
 }
 
-// A run is one of a record.
+// A run is a run of a record, by index.
 type run struct {
 	rec *report.Rec
 	i   int
@@ -291,7 +292,7 @@ func group(recs []*report.Rec, split []string) groups {
 	return g
 }
 
-// compare makes a row; ok is false if neither side measured the metric.
+// compare makes a row. It returns false if neither side measured the metric.
 func compare(k Key, m assert.Metric, b, n []run) (Row, bool) {
 	row := Row{Key: k, Metric: m.Name, Unit: m.Unit(), metric: m, Base: spread(m, b), New: spread(m, n)}
 	if row.Base == nil && row.New == nil {
@@ -314,7 +315,7 @@ func compare(k Key, m assert.Metric, b, n []run) (Row, bool) {
 	return row, true
 }
 
-// quiet rows say that nothing went wrong.
+// quiet reports whether the row only says that nothing went wrong.
 func (r *Row) quiet() bool {
 	zero := func(s *Spread) bool { return s == nil || s.Min == 0 && s.Max == 0 }
 	return !r.metric.HigherIsBetter() && zero(r.Base) && zero(r.New)
@@ -338,8 +339,8 @@ func spread(m assert.Metric, rs []run) *Spread {
 	return &Spread{mid, v[0], v[len(v)-1], len(v)}
 }
 
-// check compares the medians against one threshold. What the base has measured and the
-// new side has not fails.
+// check compares the medians with a threshold. A metric that only the base measured fails
+// it.
 func check(c *assert.Change, rows []Row) (Threshold, error) {
 	j := Threshold{Expr: c.Text, Pass: true, Why: []string{}}
 	any := false
@@ -366,7 +367,7 @@ func check(c *assert.Change, rows []Row) (Threshold, error) {
 	return j, nil
 }
 
-// ChangeText writes the change of the medians.
+// ChangeText formats the change of the median.
 func (r *Row) ChangeText() string {
 	switch {
 	case r.Base == nil || r.New == nil:

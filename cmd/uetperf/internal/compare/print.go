@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// Print writes a result for people.
+// Print writes the comparison as text.
 func (r *Result) Print(w io.Writer) {
 	fmt.Fprintf(w, "base: %s\nnew:  %s\n", clean(strings.Join(r.Base, ", ")), clean(strings.Join(r.New, ", ")))
 	for _, d := range r.Differs {
@@ -55,7 +55,7 @@ func (r *Result) Print(w io.Writer) {
 	}
 }
 
-// side writes the median and, of several runs, the range.
+// side formats the median and, if there are several runs, the range.
 func (r *Row) side(s *Spread) string {
 	if s == nil {
 		return "not measured"
@@ -86,7 +86,7 @@ func word(s string) string {
 	return s
 }
 
-// clean keeps what a record says from acting on a terminal.
+// clean replaces characters that could control a terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

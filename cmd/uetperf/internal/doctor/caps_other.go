@@ -2,5 +2,5 @@
 
 package doctor
 
-// netAdmin: there is no such capability.
+// netAdmin: other systems have no such capability.
 func netAdmin() (can, known bool) { return false, false }

@@ -1,5 +1,5 @@
-// Package doctor finds out why UET between two hosts, or on one, is slow or does not
-// work, and says what to do.
+// Package doctor finds out why UET on one host, or between two, is slow or does not work,
+// and says how to mend it.
 package doctor
 
 import (
@@ -13,30 +13,30 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// Schema is that of a Report as JSON.
+// Schema names the JSON form of a Report.
 const Schema = "uetperf-doctor/1"
 
-// A Verdict is how a check came out.
+// A Verdict is the result of a check.
 type Verdict string
 
 // The verdicts.
 const (
 	OK   Verdict = "ok"
-	Warn Verdict = "warn" // it costs speed, or is not known
+	Warn Verdict = "warn" // it costs speed, or cannot be known
 	Bad  Verdict = "bad"  // it does not work, or costs most of the speed
 )
 
-// A Check is one thing that was looked at.
+// A Check is one thing that was checked.
 type Check struct {
-	// Name is a word, the same in every release.
+	// Name is one word, the same in every release.
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
-	// Cause is what was found, Mend what to do; "" if there is nothing.
+	// Cause is what was found, Mend how to mend it; "" if there is nothing to mend.
 	Cause string `json:"cause"`
 	Mend  string `json:"mend,omitempty"`
 }
 
-// A Report is all of them.
+// A Report is the result of all checks.
 type Report struct {
 	Schema string       `json:"schema"`
 	Tool   record.Tool  `json:"tool"`
@@ -44,35 +44,35 @@ type Report struct {
 	Peer   *record.Host `json:"peer,omitempty"`
 	Target string       `json:"target,omitempty"`
 	Checks []Check      `json:"checks"`
-	// Reached: the server answered; absent without one.
+	// Reached tells whether the server answered; absent without a server.
 	Reached *bool `json:"reached,omitempty"`
-	OK      bool  `json:"ok"` // nothing is bad
+	OK      bool  `json:"ok"` // no check is bad
 }
 
-// Config says what to look at.
+// Config says what to check.
 type Config struct {
-	// Target is the server; not valid: this host alone.
+	// Target is the server. If it is not valid only this host is checked.
 	Target netip.AddrPort
-	// Domain is the interface; "": all, or the one that leads to the server.
+	// Domain is the interface. "" means all, or the one that leads to the server.
 	Domain string
-	// EP, Sec and Keys are what tests are to use; "": rdm and off.
+	// EP, Sec and Keys are what tests are to use. "" means rdm and off.
 	EP, Sec string
 	Keys    *uet.Security
 	GSO     string // auto, on, off
 	// Timeout is how long the server may take to answer.
 	Timeout time.Duration
-	// Say, if not nil, hears of each check at once.
+	// Say, if not nil, is called with each check at once.
 	Say func(*Check)
 }
 
-// A visit is a Run under way.
+// A visit is the state of Run.
 type visit struct {
 	ctx context.Context
 	cfg Config
 	rep *Report
 }
 
-// Run looks at everything. An error is one of usage, or ctx's.
+// Run makes all checks. Its error is one of usage, or the error of ctx.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 5 * time.Second
@@ -89,8 +89,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return v.rep, ctx.Err()
 }
 
-// add notes a check, unless the visit was ended from outside: what did not arrive then
-// says nothing of the network.
+// add notes a check. It drops it when the visit was cancelled, because missing answers then
+// say nothing of the network.
 func (v *visit) add(name string, verdict Verdict, cause, mend string) {
 	if v.ctx.Err() != nil {
 		return

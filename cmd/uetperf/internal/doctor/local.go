@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// fewBytes is a receive buffer that bursts of one peer overrun: less than the
-	// congestion window to begin with, a megabyte.
+	// fewBytes is a receive buffer, in bytes, that bursts of a single peer overrun: it is
+	// smaller than the initial congestion window of one megabyte.
 	fewBytes = 1 << 20
-	// fewFiles and veryFewFiles are what a program with some endpoints needs: each
+	// fewFiles and veryFewFiles are limits of open files that may not suffice. An endpoint
 	// takes about five descriptors.
 	fewFiles, veryFewFiles = 256, 64
-	// late is how much later than asked a process may wake up on a host that is
-	// not overloaded.
+	// late is how much later than asked a process may wake up on a host that is not
+	// overloaded.
 	late = 50 * time.Millisecond
 )
 
-// local looks at this host. It fails if the interface is none.
+// local checks this host. It returns an error if the interface that was asked for does not
+// exist.
 func (v *visit) local(ctx context.Context) error {
 	infos, err := v.interfaces()
 	if err != nil {
@@ -58,8 +59,8 @@ func (v *visit) local(ctx context.Context) error {
 	return nil
 }
 
-// interfaces says which can be used, and returns the ways by them: to the server if
-// there is one.
+// interfaces reports which interfaces can be used. It returns the one that leads to the
+// server, or all if there is no server.
 func (v *visit) interfaces() ([]*uet.Info, error) {
 	hints := &uet.Info{}
 	hints.Domain.Name = v.cfg.Domain
@@ -113,7 +114,7 @@ func notUsed(idle []string) string {
 	return "; " + strings.Join(idle, ", ") + " can not (uetperf info --explain)"
 }
 
-// loopback sends datagrams of the size of large packets through the kernel.
+// loopback checks that datagrams of the size of large packets pass through the kernel.
 func (v *visit) loopback(ctx context.Context) {
 	const name = "loopback"
 	ip := netip.MustParseAddr("127.0.0.1")
@@ -142,8 +143,9 @@ func (v *visit) loopback(ctx context.Context) {
 	}
 }
 
-// buffers judges the socket buffers of a host. Short ones are smaller than asked for,
-// which their size alone does not tell: some systems count their own overhead.
+// buffers checks the socket buffers of a host. rcvShort and sndShort say which are smaller
+// than asked for; the size alone does not tell, because some systems count their own
+// overhead.
 func (v *visit) buffers(name, whose string, p *record.Path, rcvShort, sndShort bool) {
 	if p.Rcvbuf == 0 {
 		v.warn(name, "", "%sthe system does not tell the size of socket buffers", whose)
@@ -153,7 +155,7 @@ func (v *visit) buffers(name, whose string, p *record.Path, rcvShort, sndShort b
 		switch {
 		case !short:
 			return units.Bytes(int64(got))
-		case got >= asked: // with as much for the system's own
+		case got >= asked: // the size includes as much again for the system's own use
 			asked *= 2
 		}
 		return units.Bytes(int64(got)) + " of " + units.Bytes(int64(asked))
@@ -235,7 +237,7 @@ func (v *visit) processors(name, whose string, f *perf.Facts) {
 	}
 }
 
-// slowClocks take a system call, or a microsecond of I/O, to read.
+// slowClocks are clock sources that take a system call, or a microsecond of I/O, to read.
 var slowClocks = []string{"acpi_pm", "hpet", "jiffies", "refined-jiffies", "pit", "xen"}
 
 func (v *visit) clock(name, whose string, f *perf.Facts) {

@@ -4,7 +4,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// openFiles is how many files the process may have open.
+// openFiles is the number of files that the process may have open.
 func openFiles() (soft uint64, known bool) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// tries and patience of a probe.
+	// A probe is sent up to tries times; each time its answer may take patience.
 	tries    = 4
 	patience = 150 * time.Millisecond
-	// lossy is the share of resends that is more than a good path has.
+	// lossy is the share of resends above which a path is not good.
 	lossy = 0.01
-	// astray is the share of resends that must have been lost, or have been overtaken,
-	// to be the cause of them.
+	// astray is the share of resends that lost or overtaken packets must reach to count as the
+	// cause of the resends.
 	astray = 0.1
-	// apart is how much two clocks may differ.
+	// apart is how far two clocks may differ.
 	apart = 30 * time.Second
-	// busy is the share of a processor that shows which end is the slower one.
+	// An end is the slower one if it uses more than busy of a processor while the other uses
+	// less than idle.
 	busy, idle = 0.9, 0.7
 )
 
@@ -37,20 +38,20 @@ const sameRelease = "use the same release of uetperf at both ends"
 type far struct {
 	v      *visit
 	local  netip.Addr
-	to     netip.AddrPort // the first port
+	to     netip.AddrPort // of the server's first service
 	first  probe.Answer   // of a small probe
-	heard  probe.Heard    // about the first port
+	heard  probe.Heard    // ICMP about the first port
 	asker  *probe.Asker
 	facts  *perf.Facts
-	mtuFit int // payload per packet that fits the path, 0: what the interface has
+	mtuFit int // bytes of payload per packet that fit the path; 0 means the default of the interface
 }
 
-// remote looks at the way to the server and at what the server says. It reports
-// whether the server was reached.
+// remote checks the way to the server and what the server reports. It reports whether the
+// server was reached.
 func (v *visit) remote(ctx context.Context) bool {
 	in, err := perf.InfoTo(v.cfg.Target, v.cfg.Domain)
 	if err != nil {
-		return false // interfaces said so
+		return false // the check of interfaces reported it
 	}
 	f := &far{v: v, local: in.SrcAddr.IP, to: v.cfg.Target}
 	at := netip.AddrPortFrom(f.to.Addr(), f.to.Port()+uint16(perf.ProbePort))
@@ -107,8 +108,8 @@ func (f *far) dial(ctx context.Context, ep, sec string) (*perf.Client, error) {
 	return perf.Dial(ctx, f.to, cfg)
 }
 
-// unreached names why the control exchange does not work. It reports whether the
-// server answered nevertheless.
+// unreached adds the check that tells why the control exchange does not work. It reports
+// whether the server answered nevertheless.
 func (f *far) unreached(ctx context.Context, err error) bool {
 	v := f.v
 	if !errors.Is(err, perf.ErrUnreachable) {
@@ -155,7 +156,7 @@ func (f *far) unreached(ctx context.Context, err error) bool {
 	return false
 }
 
-// security tries what tests are to use.
+// security tries the endpoint type and security that tests are to use.
 func (f *far) security(ctx context.Context) {
 	v, ep, sec := f.v, f.v.cfg.EP, f.v.cfg.Sec
 	if ep == "" {
@@ -191,7 +192,8 @@ func (f *far) security(ctx context.Context) {
 	v.ok("security", "-e %s --sec %s works%s", ep, sec, offers)
 }
 
-// nat looks whether addresses arrive as they left. It reports whether they do not.
+// nat checks whether addresses arrive as they left. It reports whether they were
+// translated.
 func (f *far) nat() bool {
 	a := f.first
 	if !a.Arrived {
@@ -210,7 +212,7 @@ func (f *far) nat() bool {
 	return false
 }
 
-// firewallOfProbes: the control exchange works, and probes do not.
+// firewallOfProbes reports that the control exchange works but probes do not.
 func (f *far) firewallOfProbes() {
 	if f.first.Arrived || f.facts == nil || f.asker == nil {
 		return
@@ -227,11 +229,11 @@ func (f *far) firewallOfProbes() {
 		"control at UDP port %d works, and port %d is silent: a firewall lets single ports pass%s", f.to.Port(), f.facts.Probe, heard)
 }
 
-// sizes are IP packets of paths that there are: jumbo frames, the sizes that our
-// payloads need, Ethernet, tunnels, the least of IPv6.
+// sizes are IP packet sizes of common paths: jumbo frames, what our payloads need,
+// Ethernet, tunnels, the minimum of IPv6.
 var sizes = []int{9000, 8400, 4352, 2304, 1500, 1450, 1400, 1280}
 
-// headers of IP and UDP.
+// headers is the length of the IP and UDP headers in bytes.
 func (f *far) headers() int {
 	if f.local.Is4() {
 		return 20 + 8
@@ -239,10 +241,11 @@ func (f *far) headers() int {
 	return 40 + 8
 }
 
-// packetOf is the IP packet that a payload needs, with all headers and a seal.
+// packetOf is the size of the IP packet that carries a payload, with all headers and a
+// seal.
 func packetOf(payload int) int { return payload + 200 }
 
-// mtu looks which packets pass.
+// mtu checks which packet sizes pass.
 func (f *far) mtu(ctx context.Context) {
 	v := f.v
 	if !f.first.Arrived {
@@ -318,7 +321,7 @@ func (f *far) mtu(ctx context.Context) {
 	}
 }
 
-// ecn looks whether marks arrive.
+// ecn checks whether congestion marks arrive.
 func (f *far) ecn(ctx context.Context) {
 	v := f.v
 	if !f.first.Arrived {
@@ -345,7 +348,7 @@ func (f *far) ecn(ctx context.Context) {
 	v.ok("ecn", "marks arrive, there and back")
 }
 
-// clocks compares them.
+// clocks compares the clocks of both hosts.
 func (f *far) clocks() {
 	d := time.Since(f.facts.Time).Round(time.Millisecond)
 	if d > apart || d < -apart {
@@ -355,7 +358,7 @@ func (f *far) clocks() {
 	f.v.ok("clocks", "those of both hosts agree within %v", max(d.Abs(), time.Millisecond))
 }
 
-// data runs a short test and looks at what it cost.
+// data runs a short test and checks what it cost.
 func (f *far) data(ctx context.Context, c *perf.Client) {
 	v := f.v
 	s := traffic.Spec{
@@ -384,7 +387,7 @@ func (f *far) data(ctx context.Context, c *perf.Client) {
 	f.assess(res)
 }
 
-// assess says what a test cost.
+// assess reports what a test cost.
 func (f *far) assess(res *perf.Result) {
 	v, r := f.v, &res.Run
 	sum := r.Transport
@@ -428,17 +431,17 @@ func (f *far) assess(res *perf.Result) {
 	f.slower(r)
 }
 
-// missing is how many packets did not arrive at the other end, on the way there and
-// on the way back. Both ends count all that they send and receive.
+// missing is how many packets got lost on the way there and on the way back. Both ends
+// count all packets that they send and receive.
 func missing(r *record.Run) (there, back uint64) {
 	if r.PeerTransport == nil {
 		return 0, 0
 	}
-	sub := func(a, b uint64) uint64 { return a - min(a, b) } // a path may repeat packets
+	sub := func(a, b uint64) uint64 { return a - min(a, b) } // not negative, as a path may duplicate packets
 	return sub(r.Transport.TxPkts, r.PeerTransport.RxPkts), sub(r.PeerTransport.TxPkts, r.Transport.RxPkts)
 }
 
-// slower says which end had no time left.
+// slower reports whether one end had no processor time left.
 func (f *far) slower(r *record.Run) {
 	if r.CPU == nil || r.DurationNS <= 0 || r.CPU.PeerUserNS+r.CPU.PeerSysNS == 0 {
 		return
@@ -452,7 +455,7 @@ func (f *far) slower(r *record.Run) {
 	f.v.ok("receiver", "processor time: %.0f%% of one here, %.0f%% at the server", 100*mine, 100*peer)
 }
 
-// Exit is the exit status that goes with a report.
+// Exit is the exit status of a report.
 func (r *Report) Exit() int {
 	switch {
 	case r.Reached != nil && !*r.Reached:
@@ -463,7 +466,7 @@ func (r *Report) Exit() int {
 	return 0
 }
 
-// Of is the check of that name that is not ok, nil if there is none.
+// Of returns the check with the name if it is not ok, else nil.
 func (r *Report) Of(name string) *Check {
 	i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == name && c.Verdict != OK })
 	if i < 0 {

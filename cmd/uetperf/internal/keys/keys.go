@@ -1,13 +1,13 @@
-// Package keys keeps a folder of keys for tests: an authority with the certificates
-// it signed, and a cluster key.
+// Package keys manages a folder of keys for tests: an authority with the certificates it
+// signed, and a cluster key.
 //
 //	ca.pem, ca.key      the authority
 //	NAME.pem, NAME.key  the certificate of member NAME and its private key
 //	cluster.key         the cluster key
 //	revoked             names of members that are no longer let in
 //
-// It is as uet.LoadTLSSecurity and uet.LoadClusterKey want it. A host needs ca.pem,
-// cluster.key, and NAME.pem and NAME.key of itself. Nothing here prints a key.
+// uet.LoadTLSSecurity and uet.LoadClusterKey read this layout. A host needs ca.pem,
+// cluster.key, and its own NAME.pem and NAME.key. Nothing here prints a key.
 package keys
 
 import (
@@ -32,24 +32,24 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// Names of files and of members.
+// The names of files and of the usual members.
 const (
 	authorityName = "ca"
 	clusterFile   = "cluster.key"
 	revokedFile   = "revoked"
 
-	Server = "server" // what `uetperf serve` is called unless it is told otherwise
-	Client = "client" // what the others are
+	Server = "server" // default name of `uetperf serve`
+	Client = "client" // default name of all other commands
 )
 
-// Life is how long certificates are good: they are for tests.
+// Life is how long certificates are valid. It is short because they are for tests.
 const Life = 365 * 24 * time.Hour
 
-// slack is how far the clocks of two hosts may be apart.
+// slack is how far the clocks of two hosts may differ.
 const slack = time.Hour
 
-// Make makes dir, which must hold no keys yet, with certificates for the members.
-// It returns the names of the files. After an error none is left.
+// Make creates the keys in dir, which must hold none yet, with certificates for the
+// members. It returns the names of the files. If it fails it leaves no file behind.
 func Make(dir string, members []string, now time.Time) (files []string, err error) {
 	if len(members) == 0 {
 		members = []string{Server, Client}
@@ -119,7 +119,7 @@ func Make(dir string, members []string, now time.Time) (files []string, err erro
 	return append(files, clusterFile), nil
 }
 
-// checkName says why a name cannot be a member's.
+// checkName returns an error if a name cannot be a member's.
 func checkName(name string) error {
 	switch {
 	case name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, " \t\r\n#\\") || len(name) > 64:
@@ -130,7 +130,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// write makes a file that only its owner can read.
+// write creates a file that only its owner can read.
 func write(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -174,7 +174,7 @@ func template(name string, now time.Time) (*x509.Certificate, error) {
 	}, nil
 }
 
-// member makes the certificate of a member.
+// member creates the certificate of a member.
 func (a *authority) member(name string, now time.Time) (der []byte, key *ecdsa.PrivateKey, err error) {
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, err
@@ -194,10 +194,10 @@ func (a *authority) member(name string, now time.Time) (der []byte, key *ecdsa.P
 	return der, key, err
 }
 
-// Rotate takes the next step of three to another cluster key, and says which it was
-// and what to do: first a new key is made and taken, then it seals, then the old one
-// is gone. Between two steps every host has to get the file, so that nobody is
-// without a key at any time.
+// Rotate takes the next of three steps to another cluster key. The first makes a new key
+// that opens packets, the second seals with the new key, the third removes the old one.
+// Every host must get the file between two steps, so that all hosts can open each other's
+// packets at any time. said describes the step and what to do next.
 func Rotate(dir string) (said string, err error) {
 	path := filepath.Join(dir, clusterFile)
 	keys, err := uet.ReadClusterKey(path)
@@ -205,7 +205,7 @@ func Rotate(dir string) (said string, err error) {
 		return "", explain(dir, err)
 	}
 	defer clear(keys)
-	first := keys[0].Generation // seals
+	first := keys[0].Generation // the key that seals
 	switch {
 	case len(keys) == 1:
 		next := uet.NewKey(first + 1)
@@ -223,7 +223,7 @@ func Rotate(dir string) (said string, err error) {
 	return said, uet.WriteClusterKey(path, keys...)
 }
 
-// Remove adds a member to those that are no longer let in.
+// Remove adds a member to the list of those that are no longer let in.
 func Remove(dir, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -245,7 +245,7 @@ func Remove(dir, name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Members are the names of those whose private key is in dir.
+// Members returns the names of the members whose private key is in dir.
 func Members(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -266,8 +266,8 @@ func LoadPSK(dir string) (*uet.Security, error) {
 	return s, explain(dir, err)
 }
 
-// LoadTLS reads the certificate of the member that is named, or else of the one
-// called usual, or else of the only one there is.
+// LoadTLS reads the certificate of the named member. If name is "" it reads that of usual,
+// or else the only one there is.
 func LoadTLS(dir, name, usual string) (*uet.Security, error) {
 	if name == "" {
 		names, err := Members(dir)
@@ -291,8 +291,8 @@ func LoadTLS(dir, name, usual string) (*uet.Security, error) {
 	return s, explain(dir, err)
 }
 
-// Loose says which secrets in dir others than their owner can read, a line each with
-// what to do.
+// Loose returns one line for each secret in dir that others than its owner can read, with
+// the command that mends it.
 func Loose(dir string) []string {
 	var out []string
 	files, _ := filepath.Glob(filepath.Join(dir, "*.key"))
@@ -304,7 +304,7 @@ func Loose(dir string) []string {
 	return out
 }
 
-// explain says what to do if there are no keys.
+// explain adds how to make keys to an error that says there are none.
 func explain(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no keys in %s (%w): make some by `uetperf keys %s`", dir, err, dir)

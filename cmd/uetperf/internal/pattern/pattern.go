@@ -1,6 +1,6 @@
-// Package pattern makes and verifies the contents of test messages at the
-// speed of memory: every byte is a function of the test's seed, the message's
-// sequence number and the byte's offset.
+// Package pattern makes and verifies the contents of test messages at memory speed. Every
+// byte is a function of the test's seed, the message's sequence number and the byte's
+// offset.
 package pattern
 
 import (
@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// chunk is how many bytes of a message are one slice of the block. Where
-	// the slice begins depends on all of seed, sequence and chunk number.
+	// chunk is the number of bytes that come from one slice of the block. The start of the
+	// slice depends on seed, sequence number and chunk number.
 	chunk = 4 << 10
-	// starts is the number of places where a slice may begin.
+	// starts is the number of places at which a slice may begin.
 	starts = 1 << 16
 )
 
-// A Pattern belongs to one test; it is constant and may be shared.
+// A Pattern belongs to one test. It never changes and may be shared.
 type Pattern struct {
 	seed  uint64
 	block [starts + chunk]byte
@@ -33,9 +33,9 @@ func New(seed uint64) *Pattern {
 	return p
 }
 
-// slice returns what stands from byte n·chunk of message seq on.
+// slice returns the bytes of message seq from n·chunk on.
 func (p *Pattern) slice(seq uint64, n int) []byte {
-	// The finaliser of SplitMix64: neighbours in seq or n are far apart.
+	// This is the finaliser of SplitMix64: neighbouring seq or n give distant results.
 	x := p.seed ^ seq*0x9e3779b97f4a7c15 ^ uint64(n)*0xd6e8feb86659fd93
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -50,7 +50,7 @@ func (p *Pattern) Fill(b []byte, seq uint64) {
 	}
 }
 
-// Verify reports how many bytes of b are not those of message seq.
+// Verify returns how many bytes of b differ from message seq.
 func (p *Pattern) Verify(b []byte, seq uint64) (wrong int) {
 	for n := 0; len(b) > 0; n++ {
 		want := p.slice(seq, n)
@@ -67,16 +67,16 @@ func (p *Pattern) Verify(b []byte, seq uint64) (wrong int) {
 	return wrong
 }
 
-// A Ledger notes which sequence numbers have come, each of which must come once.
-// They may come up to its span out of order.
+// A Ledger notes which sequence numbers came. Each must come once, and may come out of
+// order up to the ledger's span.
 type Ledger struct {
 	bits []uint64
-	next uint64 // all below have come
-	top  uint64 // all from here on have not
+	next uint64 // all below came
+	top  uint64 // none from here on came
 }
 
-// NewLedger returns a Ledger for numbers from 0 on. span is how far a number
-// may be ahead of the lowest one that has not come.
+// NewLedger returns a Ledger for numbers from 0 on. span is how far a number may be ahead
+// of the lowest one that is missing.
 func NewLedger(span int) *Ledger {
 	n := 1
 	for n*64 < span {
@@ -85,8 +85,8 @@ func NewLedger(span int) *Ledger {
 	return &Ledger{bits: make([]uint64, n)}
 }
 
-// Take notes seq and reports whether it is news. It is none when it came
-// before, or is further ahead than anything can be.
+// Take notes seq and reports whether it is new. It returns false for a number that came
+// before or is too far ahead.
 func (l *Ledger) Take(seq uint64) bool {
 	mask := uint64(len(l.bits))*64 - 1
 	if seq < l.next || seq-l.next > mask {
@@ -109,7 +109,7 @@ func (l *Ledger) Take(seq uint64) bool {
 	return true
 }
 
-// Gaps reports how many numbers below n have not come.
+// Gaps returns how many numbers below n did not come.
 func (l *Ledger) Gaps(n uint64) uint64 {
 	mask := uint64(len(l.bits))*64 - 1
 	gaps := uint64(0)

@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// message handles what came to a control endpoint.
+// message handles a control message that arrived at a control endpoint.
 func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 	refuse := func(format string, args ...any) {
 		_ = c.send(from, &message{V: ProtocolVersion, Type: mRefuse, Session: m.Session, Error: fmt.Sprintf(format, args...)}, true)
@@ -37,7 +37,7 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 		ss.hear(m)
 	case m.Type == mAsk:
 		_ = c.send(from, &message{V: ProtocolVersion, Type: mOffer, Session: m.Session, Offers: s.Services()}, true)
-	case m.Type == mBye || m.Type == mEnd: // of a session that has ended
+	case m.Type == mBye || m.Type == mEnd: // the session has ended already
 	case m.Type != mHello:
 		refuse("the server does not know this client (any more): was it restarted?")
 	case s.full() != "":
@@ -50,7 +50,7 @@ func (s *Server) message(c *ctl, from netip.AddrPort, m *message) {
 	}
 }
 
-// hear gives a message to the session. The lock is held.
+// hear gives a message to the session. The caller holds clients.mu.
 func (ss *session) hear(m *message) {
 	ss.quiet = 0
 	if m.Type == mBeat {
@@ -63,7 +63,8 @@ func (ss *session) hear(m *message) {
 	}
 }
 
-// full says why there is no room for another client, "" if there is. The lock is held.
+// full tells why there is no room for another client; "" if there is. The caller holds
+// clients.mu.
 func (s *Server) full() string {
 	switch n := len(s.clients.sessions); {
 	case n < s.cfg.MaxClients:
@@ -75,7 +76,7 @@ func (s *Server) full() string {
 	}
 }
 
-// newSession makes a session, which run has to follow. The lock is held.
+// newSession makes a session, which the caller must run. The caller holds clients.mu.
 func (s *Server) newSession(k sessionKey, id uint64) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ss := &session{
@@ -87,7 +88,7 @@ func (s *Server) newSession(k sessionKey, id uint64) *session {
 	return ss
 }
 
-// An incoming is a request for the connection of a leg.
+// An incoming is a request for a connection.
 type incoming struct {
 	*listener
 	info *uet.Info
@@ -96,7 +97,7 @@ type incoming struct {
 
 func (in *incoming) reject(format string, args ...any) { in.listener.reject(in.info, format, args...) }
 
-// called handles a request for a connection: a new client's, or for a leg.
+// called handles a request for a connection, of a new client or for a leg.
 func (s *Server) called(l *listener, info *uet.Info, c call) {
 	in := &incoming{l, info, c}
 	if c.V != ProtocolVersion {
@@ -111,7 +112,7 @@ func (s *Server) called(l *listener, info *uet.Info, c call) {
 		return
 	}
 	for _, ss := range s.clients.sessions {
-		// Each leg's connection was as authenticated as that of the session.
+		// The connection of the leg was authenticated in the same way as that of the session.
 		if ss.id == c.Session && ss.ctl.svc == l.svc && ss.addr.Addr() == from.Addr() {
 			select {
 			case ss.calls <- in:
@@ -124,7 +125,7 @@ func (s *Server) called(l *listener, info *uet.Info, c call) {
 	in.reject("the server does not know this client (any more): was it restarted?")
 }
 
-// meet opens the control endpoint of a new client. The lock is held.
+// meet opens the control endpoint of a new client. The caller holds clients.mu.
 func (s *Server) meet(in *incoming, from netip.AddrPort) {
 	why := s.full()
 	if s.clients.closed {
@@ -152,7 +153,7 @@ func (s *Server) meet(in *incoming, from netip.AddrPort) {
 	go s.newSession(k, in.call.Session).run(k)
 }
 
-// open describes the endpoint for the request.
+// open returns the info to open the endpoint of the connection with.
 func (in *incoming) open(hints *uet.Info) (*uet.Info, error) {
 	infos, err := uet.GetInfo(in.local.Addr().String(), "", fi.Source|uet.NumericHost, hints)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Server) lost(c *ctl, to netip.AddrPort, what undelivered, err error) {
 	ss := s.clients.sessions[sessionKey{c, to}]
 	switch {
 	case ss == nil || ss.id != what.session && !c.remote.IsValid():
-	case what.beat && errors.Is(err, fi.ETIMEDOUT) && ss.quiet <= ss.patience: // the next one may arrive
+	case what.beat && errors.Is(err, fi.ETIMEDOUT) && ss.quiet <= ss.patience: // the next beat may arrive
 	default:
 		ss.end(err.Error())
 	}

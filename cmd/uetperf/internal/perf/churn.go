@@ -11,28 +11,29 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// A churn is the connections that come and go beside those of the legs.
+// A churn has the connections for single transactions, which come and go beside those of
+// the legs.
 type churn struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	live  map[*leg]struct{}
-	asked int // being opened, or live
+	asked int // connections that are being opened or are live
 	done  map[int]*traffic.LegResult
 	ended bool
 }
 
-// churnMore is how many connections of transactions there may be at once beyond
-// one for each stream: that of the last one may still be closing.
+// churnMore is how many connections for transactions may exist beyond two for each leg: the
+// last ones may still be closing.
 const churnMore = 8
 
-// answerAgain opens an endpoint for the connection of one transaction, serves it and
-// closes it.
+// answerAgain opens an endpoint for the connection of one transaction, serves it and closes
+// it. It does so in another goroutine.
 func (ss *session) answerAgain(in *incoming) error {
 	r, i := ss.cur, in.call.Leg
 	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || !r.spec.Churn || r.legs[i] == nil && !r.opened {
 		return errors.New("no such stream makes more connections")
 	}
-	// The client asks when it has begun; its word of that may still be under way, for
-	// it comes by another connection.
+	// The client asks only after it has begun. Its message about that comes by another
+	// connection and may arrive later.
 	r.begin()
 	c := &r.churn
 	c.mu.Lock()
@@ -62,7 +63,7 @@ func (ss *session) answerAgain(in *incoming) error {
 	return nil
 }
 
-// once serves a connection from its request to its end.
+// once serves a connection until its end.
 func (ss *session) once(r *serverRun, in *incoming, i int) (*traffic.LegResult, error) {
 	info, err := in.open(ss.legHints(r.spec))
 	if err != nil {
@@ -85,14 +86,14 @@ func (ss *session) once(r *serverRun, in *incoming, i int) (*traffic.LegResult, 
 	if err != nil {
 		return nil, err
 	}
-	// It ends when the client closes it.
+	// The connection ends when the client closes it.
 	if err := l.run(); err != nil && err != traffic.ErrAborted && !errors.Is(err, fi.ESHUTDOWN) && !errors.Is(err, fi.ECANCELED) {
 		ss.srv.cfg.Log("%v: a transaction: %v", ss.addr, err)
 	}
 	return &l.Res, nil
 }
 
-// add notes a connection, which ends at once where all do.
+// add adds a connection, and aborts it if the test has ended.
 func (c *churn) add(l *leg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +112,7 @@ func (c *churn) remove(l *leg) {
 	delete(c.live, l)
 }
 
-// end makes all of them end soon.
+// end makes all connections end soon.
 func (c *churn) end(abort bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,21 +16,20 @@ import (
 
 // A ClientConfig describes a client.
 type ClientConfig struct {
-	// EP and Sec are endpoint type and security of all that the client does, of its
-	// control exchange too: "" is rdm and off. Keys are what Sec needs.
+	// EP and Sec are endpoint type and security of everything that the client does, including
+	// its control exchange. "" means rdm and off. Keys must be set if Sec needs keys.
 	EP, Sec string
 	Keys    *uet.Security
-	Domain  string // interface; "": the one that leads to the server
-	// Timeout is how long the server may take to answer; 0: 10 s.
+	Domain  string // interface; "" means the one that leads to the server
+	// Timeout is how long the server may take to answer; 0 means 10 s.
 	Timeout time.Duration
-	// Silence is how long it may be silent after that; 0: Silence.
+	// Silence is how long the server may be silent after that; 0 means the constant Silence.
 	Silence time.Duration
-	// Impair, if not nil, puts a relay with these faults between the test
-	// endpoints.
+	// Impair, if not nil, puts a relay with these faults between the test endpoints.
 	Impair *relay.Faults
 	// Tap, if not nil, sees the datagrams of all endpoints of the client.
 	Tap func(*uet.Tapped)
-	// port, if not 0, is that of the control endpoint, for tests.
+	// port, if not 0, is the port of the control endpoint, for tests.
 	port uint16
 }
 
@@ -38,10 +37,10 @@ type ClientConfig struct {
 type Client struct {
 	cfg    ClientConfig
 	svc    service
-	server netip.AddrPort // where the service is
+	server netip.AddrPort // address of the service
 	ctl    *ctl
 	id     uint64
-	// version is ProtocolVersion but in a test.
+	// version is ProtocolVersion, except in a test.
 	version int
 	in      chan *message
 	lost    loss
@@ -49,27 +48,27 @@ type Client struct {
 	runs    int
 
 	closed chan struct{}
-	wg     sync.WaitGroup // of beat
+	wg     sync.WaitGroup // of the goroutine beat
 }
 
-// A loss is the end of the server, as its client sees it.
+// A loss tells that the client lost the server.
 type loss struct {
-	is   chan struct{} // closed when the server is lost; then why is set
+	is   chan struct{} // closed when the server is lost, after why was set
 	why  error
 	once sync.Once
 }
 
-// A dialed session is what Dial found.
+// A dialed has what Dial found.
 type dialed struct {
-	open  bool // it has succeeded
+	open  bool // Dial succeeded
 	host  record.Host
 	tool  record.Tool
-	facts bool // the server tells them
-	// took is how long it was, connected what the control connection took of it.
+	facts bool // the server answers mFacts
+	// took is how long Dial took, connected the part of it for the control connection.
 	took, connected time.Duration
 }
 
-// Host describes the server's host, Tool its program.
+// Host describes the server's host.
 func (c *Client) Host() record.Host { return c.dialed.host }
 
 // Tool describes the server's program.
@@ -78,10 +77,10 @@ func (c *Client) Tool() record.Tool { return c.dialed.tool }
 // Setup is how long Dial took.
 func (c *Client) Setup() time.Duration { return c.dialed.took }
 
-// Connected is how long the connection for control took, of Setup; 0 without one.
+// Connected is the part of Setup that the control connection took; 0 without one.
 func (c *Client) Connected() time.Duration { return c.dialed.connected }
 
-// Local is the client's address.
+// Local is the address of the client's control endpoint.
 func (c *Client) Local() netip.AddrPort { return c.ctl.end.local }
 
 // Close ends the session.
@@ -97,9 +96,9 @@ func (c *Client) Close() {
 	c.ctl.close()
 }
 
-// beat tells the server that the client is alive, and notices that the server is
-// not. It counts seconds in which it ran: while this process is stopped, the
-// server has no chance to answer.
+// beat tells the server that the client is alive, and notices when the server is not. It
+// counts seconds in which this process ran, because while it is stopped the server has no
+// chance to answer.
 func (c *Client) beat() {
 	defer c.wg.Done()
 	t := time.NewTicker(time.Second)
@@ -133,7 +132,7 @@ func (c *Client) send(m *message) error {
 	return c.ctl.send(c.server, m, false)
 }
 
-// lose notes that the server is lost.
+// lose notes that the server is lost. Only the first call counts.
 func (c *Client) lose(err error) {
 	c.lost.once.Do(func() {
 		c.lost.why = err
@@ -141,13 +140,13 @@ func (c *Client) lose(err error) {
 	})
 }
 
-// message takes a control message.
+// message handles a control message.
 func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	switch {
-	case m.Session != c.id, m.Type == mBeat, isClosed(c.lost.is): // what follows an end is no answer
+	case m.Session != c.id, m.Type == mBeat, isClosed(c.lost.is): // nothing counts after the server was lost
 	case m.Type == mRefuse && m.V != ProtocolVersion:
 		c.lose(fmt.Errorf("refused by %v: %s", c.server, m.Error))
-	case m.Type == mFail && m.Run == 0: // not of a leg: no result follows, nor anything else
+	case m.Type == mFail && m.Run == 0: // the session has ended, not only a leg; no result follows
 		c.lose(unreachablef("%v ended the session: %s", c.server, strings.TrimPrefix(m.Error, sessionEnded)))
 	default:
 		select {
@@ -158,7 +157,7 @@ func (c *Client) message(_ *ctl, _ netip.AddrPort, m *message) {
 	}
 }
 
-// await waits for a control message of a type.
+// await waits for a control message of a kind.
 func (c *Client) await(ctx context.Context, timeout time.Duration, kind string) (*message, error) {
 	t := time.NewTimer(timeout)
 	defer t.Stop()

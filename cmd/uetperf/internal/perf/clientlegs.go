@@ -12,8 +12,8 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// open opens the legs, and a relay for each if there is an impairment. It
-// returns the addresses by which the server is to know the legs.
+// open opens the legs, and a relay for each if there is an impairment. It returns the
+// addresses that the server is to send to.
 func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	c, spec := r.c, r.spec
 	h := hints(spec, c.cfg.Keys, c.cfg.Timeout, c.cfg.Silence)
@@ -53,8 +53,8 @@ func (r *clientRun) open(hooks Hooks) ([]netip.AddrPort, error) {
 	return addrs, nil
 }
 
-// facing is the address by which the server is to know leg i: its own, or that of a relay
-// before it.
+// facing returns the address that the server is to send to for leg i: the leg's own, or
+// that of a relay in front of it.
 func (r *clientRun) facing(i int) (netip.AddrPort, error) {
 	local := r.legs[i].addr()
 	if r.c.cfg.Impair == nil {
@@ -84,7 +84,7 @@ func (r *clientRun) dial(ctx context.Context, info *uet.Info, leg int) (*end, er
 	return e, nil
 }
 
-// connect tells each leg where the other is.
+// connect tells each leg the address of its other end.
 func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error {
 	if r.c.svc.ep == traffic.MSG {
 		return r.connectAll(ctx)
@@ -105,7 +105,7 @@ func (r *clientRun) connect(ctx context.Context, remote []netip.AddrPort) error 
 	return nil
 }
 
-// connectAll connects the legs, all at once.
+// connectAll connects all legs at once.
 func (r *clientRun) connectAll(ctx context.Context) error {
 	begin := time.Now()
 	errs := make([]error, len(r.legs))

@@ -10,23 +10,23 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// Hooks are called while a run runs.
+// Hooks are functions that a run calls.
 type Hooks struct {
-	// Interval is called every Every with the messages so far and the time since
-	// the start.
+	// Interval is called every Every with the number of messages so far and the time since the
+	// start.
 	Every    time.Duration
 	Interval func(msgs int64, since time.Duration)
-	// Reply is called for each round trip of a ping, from the leg's goroutine.
+	// Reply is called for each round trip of a ping, by the leg's goroutine.
 	Reply func(n int64, rtt time.Duration)
-	// Ready is called when both ends are open, which took setup; of this, connected
-	// was the time that connections took, 0 without.
+	// Ready is called when both ends are open. setup is how long that took, connected the part
+	// of it that connections took, 0 without connections.
 	Ready func(path record.Path, mtu int, setup, connected time.Duration)
 }
 
 // grace is how long an interrupted run may take to end in order.
 const grace = 2 * time.Second
 
-// A clientRun is a run under way.
+// A clientRun is the state of a run.
 type clientRun struct {
 	c      *Client
 	spec   *traffic.Spec
@@ -34,29 +34,29 @@ type clientRun struct {
 	legs   []*leg
 	relays []*relay.Relay
 	setup  setup
-	wg     sync.WaitGroup // of the legs' goroutines
+	wg     sync.WaitGroup // of the goroutines of the legs
 	events chan legEvent
-	err    error // what ended it first
+	err    error // the first error, which ended the run
 	seen   seen
 }
 
-// A setup is what was found when both ends were open, which took as long; connected is how
-// long the slowest connection took of it.
+// A setup describes the opening of both ends. took is the time of it, connected the part
+// that the slowest connection took.
 type setup struct {
 	path            record.Path
 	mtu             int
 	took, connected time.Duration
 }
 
-// What is seen of a run while it runs.
+// A seen has what was sampled during a run.
 type seen struct {
 	series *series
-	spread traffic.Spread // of an incast
+	spread traffic.Spread // only for incast
 	stall  stall
 }
 
-// Run runs one test. With an error the result has what was measured before it;
-// context.Canceled: interrupted. The server is asked to run the same.
+// Run runs one test with the server. If it fails the result has what was measured before.
+// context.Canceled means that it was interrupted.
 func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Result, error) {
 	if err := c.complete(&spec); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (c *Client) Run(ctx context.Context, spec traffic.Spec, hooks Hooks) (*Resu
 	return r.result(ctx, c.reason(r.drive(ctx, hooks)))
 }
 
-// complete checks a test and adds what the session knows.
+// complete checks a Spec and adds what the session knows.
 func (c *Client) complete(spec *traffic.Spec) error {
 	spec.EP, spec.Sec = c.svc.ep, c.svc.sec
 	if err := spec.Validate(); err != nil {
@@ -88,7 +88,7 @@ func (c *Client) complete(spec *traffic.Spec) error {
 	return nil
 }
 
-// prepare opens both ends of all legs and joins them.
+// prepare opens both ends of all legs and connects them.
 func (r *clientRun) prepare(ctx context.Context, hooks Hooks) error {
 	begin := time.Now()
 	addrs, err := r.open(hooks)
@@ -119,7 +119,7 @@ func (r *clientRun) prepare(ctx context.Context, hooks Hooks) error {
 	return nil
 }
 
-// close closes what is open.
+// close closes everything that is open.
 func (r *clientRun) close() {
 	for _, l := range r.legs {
 		l.abort()

@@ -17,14 +17,12 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// ProtocolVersion is that of the control exchange. Both ends must speak the
-// same.
+// ProtocolVersion is the version of the control exchange. Both ends must have the same.
 const ProtocolVersion = 1
 
-// The control exchange is JSON in tagged messages between the client's control
-// endpoint and the server's, the one whose port is known; they are ordered
-// (ROD). Each session has its own test endpoints, whose addresses the messages
-// carry:
+// The control exchange consists of tagged, ordered (ROD) messages in JSON between the
+// client's control endpoint and the server's, which has the known port. Each session has
+// its own test endpoints, whose addresses the messages carry:
 //
 //	client               server
 //	hello  tool, host →
@@ -46,8 +44,8 @@ const ProtocolVersion = 1
 //	                   ← beat                 after beatLate without one
 //	bye →
 //
-// A client that cannot reach a secured service asks the unsecured one what there is,
-// to say more than that: ask → ← offer services. Nothing rests on the answer.
+// A client that cannot reach a secured service asks the unsecured one which services exist,
+// to give a better error: ask → ← offer services. Nothing depends on the answer.
 const (
 	mAsk     = "ask"
 	mOffer   = "offer"
@@ -65,32 +63,32 @@ const (
 	mResult  = "result"
 	mBeat    = "beat"
 	mFacts   = "facts"
-	// mResources asks what the server's process holds, and answers.
+	// mResources asks for the resources of the server's process, and answers.
 	mResources = "resources"
 	mBye       = "bye"
 )
 
-// sessionEnded begins what a server says to a client whose session it ends.
+// sessionEnded is the begin of the error by which a server ends a client's session.
 const sessionEnded = "the session was ended: "
 
 const (
-	// beatEvery is how often a client says that it is alive. A server asks one it
-	// has not heard of for beatLate, so that its host can say that nobody is
-	// there, and forgets one it has not heard of for beatLost, or for as long as its
-	// test lets peers be silent.
+	// beatEvery is how often a client sends a beat. A server that has not heard of a client
+	// for beatLate sends it a beat, so that the client's host can report that nobody is there.
+	// It forgets a client after beatLost without a message, or after the silence that the
+	// client's test permits.
 	beatEvery = 2 * time.Second
 	beatLate  = beatEvery + 500*time.Millisecond
 	beatLost  = 10 * time.Second
-	// Silence is how long a client waits for a sign of the server, the
-	// acknowledgement of a beat, before it gives it up: a server that is gone
-	// ends a test within 10 s, also where nothing is owed to the test itself. One
-	// that is stopped or cut off looks the same. silenceLeast lets a beat be late.
+	// Silence is how long a client waits for the acknowledgement of a beat before it gives the
+	// server up. A server that is gone ends a test within 10 s even if the test itself owes
+	// nothing. A stopped or disconnected server looks the same. silenceLeast allows for a late
+	// beat.
 	Silence      = 7 * time.Second
 	silenceLeast = beatEvery + 2*time.Second
 )
 
-// seconds is how many whole seconds d is, at least: what is counted by a clock that
-// stands while the process does.
+// seconds is d in whole seconds, rounded up, for counting with a clock that stands still
+// while the process is stopped.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // A message is one message of the control exchange.
@@ -109,7 +107,8 @@ type message struct {
 	Results []traffic.LegResult `json:"results,omitempty"`
 	Series  [][7]int64          `json:"series,omitempty"` // packed samples
 	Offers  []string            `json:"offers,omitempty"`
-	// Can, of welcome, says that the server knows facts; Facts are those.
+	// Can, in a welcome, lists what the server knows beyond the version, such as facts. Facts
+	// are the answer to that.
 	Can   []string `json:"can,omitempty"`
 	Facts *Facts   `json:"facts,omitempty"`
 
@@ -118,74 +117,73 @@ type message struct {
 
 const (
 	ctlTag = 0x7565_7463_0000_0001
-	// ctlMax is the longest control message in bytes: the results of MaxParallel
-	// legs and maxSamples samples with room to spare.
+	// ctlMax is the length limit of a control message in bytes. It has room for the results of
+	// MaxParallel legs and maxSamples samples.
 	ctlMax = 128 << 10
-	// ctlRecvs is how many may arrive before one is read; more wait at their
-	// sender.
+	// ctlRecvs is how many messages may arrive before one is read. More wait at their sender.
 	ctlRecvs = 16
-	// ctlSends bounds the messages under way.
+	// ctlSends bounds the messages that are under way.
 	ctlSends = 512
 )
 
-// A ctl is a control endpoint.
+// A ctl is a control endpoint. One goroutine reads its completions.
 type ctl struct {
 	end *end
 	svc service
 	sec *uet.Security
-	// remote is the only peer if the endpoint is connected, else not valid.
+	// remote is the only peer of a connected endpoint; not valid otherwise.
 	remote  netip.AddrPort
-	down    sync.Once // onLost was told that it is no longer
+	down    sync.Once // makes onLost hear only once that the connection ended
 	onMsg   func(c *ctl, from netip.AddrPort, m *message)
 	onLost  func(c *ctl, to netip.AddrPort, what undelivered, err error)
-	arrived atomic.Int64 // messages that the peer's endpoint has taken
+	arrived atomic.Int64 // sent messages that the peer's endpoint acknowledged
 	closing atomic.Bool
 	done    chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	peers   map[netip.AddrPort]*ctlPeer
-	rest    []netip.AddrPort // those that nobody needed, the oldest first; some may be needed again
+	rest    []netip.AddrPort // resting addresses, the oldest first; some may be in use again
 	sending int
-	idle    *sync.Cond // sending went down
+	idle    *sync.Cond // signalled when sending decreases
 }
 
 type ctlRecv struct{ buf []byte }
 
-// A ctlPeer is a destination. It is needed while something is under way to it, or a
-// session keeps it: a refusal to a client may end when the next one has its port.
-// Then it rests in the vector and is not taken out at once: a message that has come
-// from there and was not read yet could not be told from whom.
+// A ctlPeer is a destination. It is in use while a message to it is under way or a session
+// keeps it: a refusal to one client may complete after the next client got its port. When
+// it is no longer in use it rests in the address vector for a while, because without the
+// entry the source of a message that has arrived but was not read would be unknown.
 type ctlPeer struct {
 	h       fi.Addr
 	sending int
 	keep    bool
-	resting bool // in ctl.rest
+	resting bool // its address is in ctl.rest
 }
 
-// undelivered is what a message was: its session, which tells a client from an earlier
-// one with the same address, and whether it was a beat, which says nothing. Both are
-// zero if it is the connection that is lost.
+// undelivered describes a message that could not be delivered: its session, which
+// distinguishes a client from an earlier one with the same address, and whether it was a
+// beat, which carries nothing. Both are zero if the connection was lost.
 type undelivered struct {
 	session uint64
 	beat    bool
 }
 
-// restMax is how many destinations that nobody needs stay.
+// restMax bounds the destinations that rest.
 const restMax = 1024
 
 type ctlSend struct {
 	to netip.AddrPort
 	undelivered
-	// again is the message if it may be sent a second time: the first answer to
-	// a client. Its port may have been another's a moment ago; then the packet
-	// delivery context to it is of that life, and to this end the peer was
-	// restarted (F12): what was sent has failed, the next message opens anew.
+	// again is the message if it may be sent a second time; nil otherwise. Only the first
+	// answer to a client may. The client's port may have belonged to another process a moment
+	// ago. The packet delivery context is then of that earlier life, so the peer seems to have
+	// restarted (F12) and the first message fails. The second one opens a new context.
 	again []byte
 }
 
-// openCtl opens a control endpoint, for one peer if remote is valid. onMsg hears of
-// each message and onLost of each one that could not be delivered, or of the end of
-// the connection, both from the ctl's goroutine.
+// openCtl opens a control endpoint, for one peer if remote is valid. onMsg is called for
+// each message, onLost for each message that could not be delivered and for the end of the
+// connection, both by the ctl's goroutine.
 func openCtl(svc service, info *uet.Info, remote netip.AddrPort, onMsg func(*ctl, netip.AddrPort, *message), onLost func(*ctl, netip.AddrPort, undelivered, error)) (*ctl, error) {
 	e, err := openEnd(info, ctlRecvs+ctlSends)
 	if err != nil {
@@ -204,8 +202,8 @@ func openCtl(svc service, info *uet.Info, remote netip.AddrPort, onMsg func(*ctl
 	return c, nil
 }
 
-// ctlHints are the hints of a control endpoint. timeout is how long a peer may
-// be silent.
+// ctlHints returns the hints of a control endpoint. timeout is how long a peer may be
+// silent.
 func ctlHints(timeout time.Duration) *uet.Info {
 	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv | fi.Source | fi.SourceErr}
 	h.Tx.MsgOrder, h.Rx.MsgOrder = fi.OrderSAS, fi.OrderSAS
@@ -213,15 +211,14 @@ func ctlHints(timeout time.Duration) *uet.Info {
 	h.Domain.DataProgress = fi.ProgressAuto
 	h.Config.Tuning.PeerTimeout = timeout
 	h.Config.Tuning.SuspectTimeout = min(timeout, time.Second)
-	// Little is received at a time, and a server has one such socket per
-	// interface address.
+	// Small buffers suffice: little arrives at a time, and a server has one such socket per
+	// address.
 	h.Config.Socket.RecvBuf, h.Config.Socket.SendBuf = 1<<20, 1<<20
 	return h
 }
 
-// send sends m, the last message to the address if forget is true and nobody sends
-// another. It fails only when the address cannot be used; that a message did not
-// arrive onLost says.
+// send sends m. forget says that no other message to the address will follow. It fails only
+// if the address cannot be used; onLost reports messages that do not arrive.
 func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -261,8 +258,7 @@ func (c *ctl) send(to netip.AddrPort, m *message, forget bool) error {
 	return nil
 }
 
-// resend sends the message of s for the second time, and reports whether it
-// could.
+// resend sends the message of s a second time and reports whether it could.
 func (c *ctl) resend(s *ctlSend) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +268,7 @@ func (c *ctl) resend(s *ctlSend) bool {
 	return p != nil && c.end.ep.TSend(b, p.h, ctlTag, s) == nil
 }
 
-// forget says that no session has the address any more.
+// forget notes that no session uses the address any more.
 func (c *ctl) forget(a netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,8 +278,8 @@ func (c *ctl) forget(a netip.AddrPort) {
 	}
 }
 
-// tidy lets an address rest that nobody needs, and takes the one that has longest out
-// of the vector when there are too many. The lock is held.
+// tidy lets an address rest if it is not in use. If too many rest, it removes the one that
+// rested longest from the vector. The caller holds mu.
 func (c *ctl) tidy(a netip.AddrPort, p *ctlPeer) {
 	if p.keep || p.sending > 0 || p.resting || c.end.av == nil {
 		return
@@ -334,14 +330,14 @@ func (c *ctl) loop() {
 	}
 }
 
-// failed handles an error entry: a send that failed, or a message whose source
-// is not known yet.
+// failed handles an error entry: a send that failed, or a message from a source that is not
+// in the vector.
 func (c *ctl) failed(ce *cq.Error) {
 	switch ctx := ce.Context.(type) {
 	case *ctlSend:
 		c.gone(ctx, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)})
 	case *ctlRecv:
-		if c.remote.IsValid() { // the connection is gone: nothing comes any more
+		if c.remote.IsValid() { // the connection is gone: nothing will arrive
 			if ce.Err != fi.ECANCELED {
 				c.down.Do(func() { c.onLost(c, c.remote, undelivered{}, &OpError{Entry: *ce, Text: c.end.cq.StrError(ce.Prov)}) })
 			}
@@ -389,7 +385,7 @@ func (c *ctl) gone(s *ctlSend, err error) {
 	}
 }
 
-// flush waits until what was sent has arrived or failed, at most d.
+// flush waits, at most for d, until every sent message has arrived or failed.
 func (c *ctl) flush(d time.Duration) {
 	late := false
 	t := time.AfterFunc(d, func() {
@@ -406,8 +402,7 @@ func (c *ctl) flush(d time.Duration) {
 	}
 }
 
-// close ends the goroutine and closes the endpoint. It must not be called from
-// onMsg or onLost.
+// close ends the goroutine and closes the endpoint. onMsg and onLost must not call it.
 func (c *ctl) close() {
 	c.closing.Store(true)
 	_ = c.end.cq.Signal()

@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// Dial opens a session with a server. It fails with ErrUnreachable when no
-// answer comes in time.
+// Dial opens a session with a server. It fails with ErrUnreachable if no answer comes in
+// time.
 func Dial(ctx context.Context, server netip.AddrPort, cfg ClientConfig) (*Client, error) {
 	return dialVersion(ctx, server, cfg, ProtocolVersion)
 }
@@ -33,9 +33,9 @@ func dialVersion(ctx context.Context, server netip.AddrPort, cfg ClientConfig, v
 	return dialOther(ctx, server, svc, cfg, version)
 }
 
-// dialOther dials a service that is not the first. When that takes long the server is
-// asked at the first what it has: a service that is not there need not be waited for,
-// and a failure can be told better.
+// dialOther dials a service other than the first. If that takes long it asks the first
+// service what the server offers, in order not to wait for a service that does not exist,
+// and to give a better error.
 func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
 	dctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -52,7 +52,7 @@ func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg Clie
 	case err == nil, !errors.Is(err, ErrUnreachable) && !errors.Is(err, context.Canceled), ctx.Err() != nil:
 		if !late.Stop() {
 			cancel(nil)
-			_, _ = offers() // ends before we do
+			_, _ = offers() // wait for the goroutine
 		}
 		return c, err
 	}
@@ -61,15 +61,15 @@ func dialOther(ctx context.Context, server netip.AddrPort, svc service, cfg Clie
 	switch {
 	case e == nil:
 		err = svc.missed(server, o)
-	case errors.As(e, &nobody): // of the port that was named, which says more than a port behind it
+	case errors.As(e, &nobody): // the port that the user named tells more than a port behind it
 		err = &nobodyError{server, svc.serve()}
 	}
 	return nil, err
 }
 
 const (
-	// askAfter is when a server is asked what it offers, askTime how long it may
-	// take to say.
+	// askAfter is when the server is asked what it offers, askTime how long it may take to
+	// answer.
 	askAfter = 500 * time.Millisecond
 	askTime  = 2 * time.Second
 )
@@ -91,8 +91,7 @@ func ask(ctx context.Context, server netip.AddrPort, cfg ClientConfig) ([]string
 	return m.Offers, nil
 }
 
-// newClient opens the control endpoint of a client. Nothing comes before it says
-// something.
+// newClient opens the control endpoint of a client. It sends nothing.
 func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
 	server = svc.at(server)
 	c := &Client{
@@ -139,7 +138,7 @@ func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg Cl
 	return c, nil
 }
 
-// greet says hello and waits for the welcome.
+// greet sends hello and waits for the welcome.
 func (c *Client) greet(ctx context.Context) error {
 	h, t := ThisHost(), ThisTool()
 	if err := c.send(&message{Type: mHello, Host: &h, Tool: &t}); err != nil {
@@ -159,7 +158,7 @@ func (c *Client) greet(ctx context.Context) error {
 	return nil
 }
 
-// connect connects an endpoint to the server, within the timeout.
+// connect connects an endpoint to the server within the timeout.
 func (c *Client) connect(ctx context.Context, e *end, to call) error {
 	to.V = c.version
 	begin := time.Now()
@@ -180,7 +179,7 @@ func (c *Client) connect(ctx context.Context, e *end, to call) error {
 	return err
 }
 
-// tryConnect connects an endpoint, unless the server is lost meanwhile.
+// tryConnect connects an endpoint, and gives up if the server is lost meanwhile.
 func (c *Client) tryConnect(ctx context.Context, e *end, to call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	lost := make(chan struct{})

@@ -15,19 +15,19 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// An end is an enabled endpoint with what it needs.
+// An end is an enabled endpoint with the objects that it needs.
 type end struct {
 	fabric *uet.Fabric
 	domain *uet.Domain
 	ep     *uet.Endpoint
 	cq     *cq.CQ
-	av     *av.AV // RDM
-	eq     *eq.EQ // MSG
+	av     *av.AV // nil for MSG
+	eq     *eq.EQ // nil for RDM
 	local  netip.AddrPort
 }
 
-// openEnd opens an endpoint as info says, with one completion queue of at least
-// size entries for both directions.
+// openEnd opens an endpoint as info says, with one completion queue of at least size
+// entries for sends and receives.
 func openEnd(info *uet.Info, size int) (*end, error) {
 	e := &end{}
 	if err := e.open(info, size); err != nil {
@@ -78,8 +78,8 @@ func (e *end) open(info *uet.Info, size int) (err error) {
 	return nil
 }
 
-// near is addr as this end says it. A zone is the name that an interface has on the
-// host that speaks: a link-local address of the other end is on the link of this one.
+// near returns addr as this host writes it. A zone names an interface of the host that uses
+// it, so a link-local address of the other end gets the zone of this end.
 func (e *end) near(addr netip.AddrPort) netip.AddrPort {
 	ip := addr.Addr()
 	if !ip.Is6() || !ip.IsLinkLocalUnicast() {
@@ -88,7 +88,7 @@ func (e *end) near(addr netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ip.WithZone(e.local.Addr().Zone()), addr.Port())
 }
 
-// insert makes addr a destination. Messages of a connection have one anyway.
+// insert makes addr a destination. On a connection messages need none.
 func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
 	if e.av == nil {
 		return fi.AddrUnspec, nil
@@ -105,8 +105,7 @@ func (e *end) insert(addr netip.AddrPort) (fi.Addr, error) {
 	return h[0], nil
 }
 
-// close closes everything that is open. Operations that are outstanding are
-// cancelled.
+// close closes everything that is open. It cancels outstanding operations.
 func (e *end) close() {
 	if e.ep != nil {
 		_ = e.ep.Close()
@@ -131,7 +130,7 @@ func (e *end) close() {
 // An OpError is an operation that completed in error.
 type OpError struct {
 	Entry cq.Error
-	Text  string // the provider's explanation
+	Text  string // explanation by the provider
 }
 
 func (e *OpError) Error() string {
@@ -158,7 +157,7 @@ func (e *OpError) Error() string {
 // Unwrap returns the errno.
 func (e *OpError) Unwrap() error { return e.Entry.Err }
 
-// readErr takes the error entry at the head of the queue.
+// readErr reads the error entry at the head of the queue.
 func (e *end) readErr() error {
 	var ce cq.Error
 	if _, err := e.cq.ReadErr(&ce, 0); err != nil {
@@ -167,8 +166,7 @@ func (e *end) readErr() error {
 	return &OpError{Entry: ce, Text: e.cq.StrError(ce.Prov)}
 }
 
-// Unreachable reports whether err says that the peer is not there or does not
-// answer.
+// Unreachable reports whether err means that the peer does not exist or does not answer.
 func Unreachable(err error) bool {
 	for _, e := range []fi.Errno{fi.ETIMEDOUT, fi.EHOSTUNREACH, fi.ENETUNREACH, fi.ECONNABORTED, fi.ECONNREFUSED, fi.EHOSTDOWN} {
 		if errors.Is(err, e) {
@@ -178,7 +176,7 @@ func Unreachable(err error) bool {
 	return false
 }
 
-// counters returns what the endpoint has counted.
+// counters returns the counters of the endpoint.
 func (e *end) counters() record.Counters {
 	s := e.ep.Stats()
 	c := record.Counters{
@@ -198,15 +196,15 @@ func (e *end) counters() record.Counters {
 	return c
 }
 
-// refusedTrimmed is how many NACKs told that a switch cut a packet of this end: before
-// the last hop, or on it.
+// refusedTrimmed counts the NACKs for packets of this end that a switch trimmed, before the
+// last hop or on it.
 func (e *end) refusedTrimmed() uint64 {
 	const trimmed, lastHop = 0x01, 0x02
 	s := e.ep.Stats()
 	return s.NacksRx[trimmed] + s.NacksRx[lastHop]
 }
 
-// path describes the endpoint's way to remote.
+// path describes the endpoint's path to remote.
 func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 	p, err := e.ep.PathInfo()
 	if err != nil {
@@ -217,7 +215,7 @@ func (e *end) path(remote netip.AddrPort) (record.Path, int) {
 	return out, p.PayloadMTU
 }
 
-// PathOf is what the system gave, for records.
+// PathOf converts what the system gave to the form of records.
 func PathOf(p *uet.PathInfo) record.Path {
 	s := &p.Socket
 	return record.Path{
@@ -228,5 +226,5 @@ func PathOf(p *uet.PathInfo) record.Path {
 	}
 }
 
-// oneLine is an error's text without line breaks.
+// oneLine is the text of an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -15,10 +15,10 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// ErrUsage is what is wrong with an invocation.
+// ErrUsage means that an invocation is wrong.
 var ErrUsage = errors.New("usage")
 
-// usageError is an ErrUsage with a text of its own.
+// A usageError is an ErrUsage with its own text.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string        { return e.text }
@@ -26,7 +26,7 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// ErrUnreachable says that the peer could not be reached in time.
+// ErrUnreachable means that the peer could not be reached in time.
 var ErrUnreachable = errors.New("unreachable")
 
 type unreachableError struct{ text string }
@@ -38,7 +38,7 @@ func unreachablef(format string, args ...any) error {
 	return &unreachableError{fmt.Sprintf(format, args...)}
 }
 
-// explain says why GetInfo found nothing for a local address and an interface.
+// explain tells why GetInfo found nothing for a local address and an interface.
 func explain(err error, node, domain string) error {
 	if !errors.Is(err, fi.ENODATA) {
 		return err
@@ -69,9 +69,9 @@ func explain(err error, node, domain string) error {
 	return fmt.Errorf("the interface cannot do what is asked for: %w", err)
 }
 
-// Resolve turns HOST[:PORT] into an address: a name, an IPv4 address, an IPv6
-// address (in brackets if a port follows). Without a port it is the well-known
-// one. A host that cannot be found is ErrUnreachable.
+// Resolve turns HOST[:PORT] into an address. HOST is a name, an IPv4 address or an IPv6
+// address, which needs brackets if a port follows. The default port is the well-known one.
+// A host that cannot be found is ErrUnreachable.
 func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
 	a, err := lookup(ctx, s)
 	if err == nil {
@@ -80,7 +80,7 @@ func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
 	return a, err
 }
 
-// noPeer says why an address is not that of a server.
+// noPeer returns an error if an address cannot be that of a server.
 func noPeer(ip netip.Addr) error {
 	switch {
 	case ip.IsUnspecified():
@@ -93,8 +93,8 @@ func noPeer(ip netip.Addr) error {
 	return nil
 }
 
-// Bracketed adds to an error in reaching s, a HOST[:PORT], that what looks like a port
-// behind an IPv6 address without brackets was taken for a part of the address.
+// Bracketed explains an error in reaching s, a HOST[:PORT]: what looks like a port behind
+// an IPv6 address without brackets was read as a part of the address.
 func Bracketed(s string, err error) error {
 	i := strings.LastIndexByte(s, ':')
 	if err == nil || i < 0 {
@@ -148,7 +148,7 @@ func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), port), nil
 }
 
-// infoTo returns the best way to server that satisfies hints.
+// infoTo returns the best path to server that satisfies hints.
 func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, error) {
 	hints.Domain.Name = domain
 	infos, err := uet.GetInfo(server.Addr().String(), fmt.Sprint(server.Port()), uet.NumericHost, hints)
@@ -158,7 +158,7 @@ func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, e
 	if !errors.Is(err, fi.ENODATA) {
 		return nil, err
 	}
-	// Which of the wishes was it? Drop them one at a time.
+	// Find out which hint failed by dropping them one at a time.
 	try := func(h *uet.Info) bool {
 		_, err := uet.GetInfo(server.Addr().String(), fmt.Sprint(server.Port()), uet.NumericHost, h)
 		return err == nil
@@ -193,7 +193,7 @@ func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, e
 	return nil, fmt.Errorf("no interface can do what is asked for: %w", err)
 }
 
-// Infos returns what this host offers.
+// Infos returns the ways to communicate that this host offers.
 func Infos(hints *uet.Info) ([]*uet.Info, error) {
 	infos, err := uet.GetInfo("", "", 0, hints)
 	if err != nil {

@@ -16,38 +16,38 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// Facts are what a host says of itself to a doctor.
+// Facts are what a host tells about itself to a doctor.
 type Facts struct {
-	// Seen is the asker's address as this host sees it, Here its own; not valid of
-	// a host that describes itself.
+	// Seen is the asker's address as this host sees it, Here this host's own. Both are not
+	// valid if a host describes itself.
 	Seen netip.AddrPort `json:"seen"`
 	Here netip.AddrPort `json:"here"`
-	// Probe is the UDP port that answers probes; 0: none.
+	// Probe is the UDP port that answers probes; 0 means none.
 	Probe uint16 `json:"probe,omitempty"`
-	// Services are what a server offers.
+	// Services are the services that a server offers.
 	Services []string    `json:"services,omitempty"`
 	Path     record.Path `json:"path"`
-	// RcvShort and SndShort: the system gave smaller socket buffers than asked for.
+	// RcvShort and SndShort say that the system gave smaller socket buffers than asked for.
 	RcvShort bool          `json:"rcv_short,omitempty"`
 	SndShort bool          `json:"snd_short,omitempty"`
-	Dropped  uint64        `json:"dropped"` // by the kernel, of the control endpoint
-	Clients  int           `json:"clients"` // the asker is one
+	Dropped  uint64        `json:"dropped"` // by the kernel, at the control endpoint
+	Clients  int           `json:"clients"` // clients of the server, including the asker
 	Time     time.Time     `json:"time"`
 	CPUs     int           `json:"cpus"`     // processors of the host
-	Allowed  int           `json:"allowed"`  // those that the process may use
-	Governor string        `json:"governor"` // of the first processor; "": not known
-	Clock    string        `json:"clock"`    // clock source; "": not known
-	Load     float64       `json:"load"`     // runnable processes, mean of a minute; negative: not known
-	Lag      time.Duration `json:"lag"`      // the latest that the process woke up, of many times
+	Allowed  int           `json:"allowed"`  // processors that the process may use
+	Governor string        `json:"governor"` // of the first processor; "" means not known
+	Clock    string        `json:"clock"`    // clock source; "" means not known
+	Load     float64       `json:"load"`     // runnable processes, mean of a minute; negative means not known
+	Lag      time.Duration `json:"lag"`      // longest delay of many wake-ups of the process
 }
 
 const (
-	// lagFor is how long a host measures how late it is.
+	// lagFor is how long a host measures its wake-up delays.
 	lagFor   = 400 * time.Millisecond
 	lagSleep = 5 * time.Millisecond
 )
 
-// ThisHostFacts measures this host. It takes lagFor.
+// ThisHostFacts measures this host, which takes lagFor.
 func ThisHostFacts() Facts {
 	f := Facts{
 		CPUs: runtime.NumCPU(), Allowed: runtime.NumCPU(), Load: -1,
@@ -55,7 +55,7 @@ func ThisHostFacts() Facts {
 		Clock:    firstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
 	}
 	if n := allCPUs(); n > 0 {
-		f.CPUs = n // runtime.NumCPU counts those that the process may use
+		f.CPUs = n // runtime.NumCPU counts only those that the process may use
 	}
 	if s := firstLine("/proc/loadavg"); s != "" {
 		_, _ = fmt.Sscanf(s, "%g", &f.Load)
@@ -78,7 +78,7 @@ func firstLine(file string) string {
 	return strings.TrimSpace(s)
 }
 
-// allCPUs is how many processors the host has; 0: not known.
+// allCPUs is the number of processors of the host; 0 means not known.
 func allCPUs() int {
 	n := 0
 	for _, part := range strings.Split(firstLine("/sys/devices/system/cpu/online"), ",") {
@@ -93,10 +93,10 @@ func allCPUs() int {
 	return n
 }
 
-// ErrOlder says that the server knows nothing of what it is asked.
+// ErrOlder means that the server does not know the question.
 var ErrOlder = errors.New("the server is older than this program")
 
-// Facts asks the server for them.
+// Facts asks the server for its facts.
 func (c *Client) Facts(ctx context.Context) (*Facts, error) {
 	if !c.dialed.facts {
 		return nil, ErrOlder
@@ -114,12 +114,12 @@ func (c *Client) Facts(ctx context.Context) (*Facts, error) {
 	return m.Facts, nil
 }
 
-// facts are those that a session is told.
+// facts returns the facts for the client of a session.
 func (ss *session) facts() *Facts {
 	f := ThisHostFacts()
 	f.Seen, f.Here = ss.addr, ss.ctl.end.local
 	f.Services = ss.srv.Services()
-	// What a test would get, which asks for more than a control endpoint.
+	// Describe the path of a test endpoint: it asks for more than a control endpoint does.
 	if infos, err := uet.GetInfo(f.Here.Addr().String(), "", fi.Source|uet.NumericHost, nil); err == nil {
 		if p, err := Probe(infos[0]); err == nil {
 			f.Path, f.RcvShort, f.SndShort = PathOf(&p), p.Socket.RecvBuf.Short, p.Socket.SendBuf.Short
@@ -135,11 +135,11 @@ func (ss *session) facts() *Facts {
 	return &f
 }
 
-// ProbePort is the port, from the first of a server on, that answers probes.
+// ProbePort is the distance from a server's first port to the one that answers probes.
 var ProbePort = len(services)
 
-// openEcho lets probes be answered at an address whose first port is open. That it
-// cannot be is no reason not to serve.
+// openEcho opens the port for probes of an address whose first port is open. If that fails
+// the server serves all the same.
 func (s *Server) openEcho(first netip.AddrPort) {
 	if s.cfg.Pretend.Older || int(first.Port())+ProbePort > 1<<16-1 {
 		return
@@ -153,10 +153,10 @@ func (s *Server) openEcho(first netip.AddrPort) {
 	s.ports.echoes = append(s.ports.echoes, e)
 }
 
-// Pretend makes a server another than it is, for tests of those who must notice.
+// Pretend makes a server appear different, for tests of clients.
 type Pretend struct {
-	Protocol int  // version of the control exchange; 0: as it is
-	Older    bool // it answers no probes and tells no facts
+	Protocol int  // version of the control exchange; 0 means the real one
+	Older    bool // answer no probes and tell no facts
 }
 
 func (s *Server) protocol() int {
@@ -166,7 +166,7 @@ func (s *Server) protocol() int {
 	return ProtocolVersion
 }
 
-// InfoTo is the way to a server that a client would take.
+// InfoTo returns the path to a server that a client would use.
 func InfoTo(server netip.AddrPort, domain string) (*uet.Info, error) {
 	return infoTo(server, domain, &uet.Info{})
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// hints are the hints of GetInfo for a leg of a test that is secured by sec. A connection
-// may take handshake to come about, and be silent for idle.
+// hints returns the hints of GetInfo for a leg of a test. sec secures it. A connection may
+// take handshake to open, and may be silent for idle.
 func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h := &uet.Info{Caps: fi.Msg | fi.Tagged | fi.Send | fi.Recv}
 	tx, rx := s.Depth()
-	// Sends complete in batches: room for what has completed and was not read.
+	// Sends complete in batches, so there is room for entries that were not read yet.
 	h.Tx.Size, h.Rx.Size = max(2*tx, 64), max(rx, 64)
 	switch {
 	case s.Exchanges():
-		h.Tx.Size = max(h.Tx.Size, 2*rx) // replies to all that can be under way
+		h.Tx.Size = max(h.Tx.Size, 2*rx) // room for replies to all requests that can be under way
 	case s.Test == traffic.Incast:
 		h.Rx.Size = max(h.Rx.Size, s.Parallel*rx)
 	}
@@ -52,5 +52,5 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	return serviceOf(s).hints(h, sec, handshake, idle)
 }
 
-// A leg of a test has as many paths as an endpoint may.
+// This does not compile if a test may have more paths than an endpoint.
 const _ = uint(uet.MaxPaths - traffic.MaxPaths)

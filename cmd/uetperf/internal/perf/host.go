@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// Version is that of the program.
+// Version is the version of the program.
 const Version = "0.1"
 
 // ThisHost describes this host.

@@ -1,15 +1,20 @@
-// Package perf is the engine of uetperf: both ends of every test on real endpoints, the control
-// channel between them, the server that serves many clients and the client's session with one.
+// Package perf is the engine of uetperf. It has both ends of every test on real endpoints,
+// the control channel between them, the server, and the client's session with a server.
 //
-// A test is a traffic.Spec. The client carries it to the server; both open endpoints (legs), one
-// pair per stream, tell each other their addresses, and run the tests of package traffic, each
-// leg in one goroutine. Nothing in its loop allocates per message.
+// A traffic.Spec describes a test. The client sends it to the server. Both ends open
+// endpoints (legs), one pair per stream, and exchange their addresses. They then run the
+// tests of package traffic, each leg in its own goroutine, whose loop allocates nothing per
+// message.
 //
-// The client's session is in client.go, how it begins in dial.go and what ends it in lost.go; a
-// run of its in clientrun.go, its legs in clientlegs.go, what it does while they run in drive.go,
-// and what comes of it in result.go. The server is in server.go, its ports in listen.go, who gets
-// a session in admit.go; a session in session.go, a run of it in serverrun.go, and the connections
-// that come and go beside its legs in churn.go. control.go has the protocol between the two.
+// The client: client.go has the session, dial.go its begin, lost.go its end. clientrun.go
+// has a run, clientlegs.go its legs, drive.go what happens while they run, result.go the
+// result.
+//
+// The server: server.go has the server, listen.go its ports, admit.go the admission of
+// clients, session.go a session. serverrun.go has a run, churn.go the connections that come
+// and go beside its legs.
+//
+// control.go has the protocol between client and server.
 package perf
 
 import (
@@ -26,33 +31,34 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A leg is one end of one stream with its endpoint: the traffic.Conn of its traffic.Leg. One
-// goroutine runs it.
+// A leg is one end of one stream with its endpoint. It is the traffic.Conn of its
+// traffic.Leg. One goroutine runs it.
 type leg struct {
 	*traffic.Leg
-	pat    *pattern.Pattern // of checked data
+	pat    *pattern.Pattern // nil unless data is checked
 	end    *end
 	peer   fi.Addr
 	remote netip.AddrPort
 	p      poller
 	done   []traffic.Completion
-	// What of the Spec every message asks for.
+	// Copies from the Spec that every message needs.
 	tagged, numbered, inject bool
 
-	gone tally // of endpoints that churn has closed
-	// dial opens another endpoint and connects it, for churn; ctx ends with abort.
+	gone tally // counters of endpoints that churn closed
+	// dial opens another endpoint and connects it, for churn; nil if the test needs none.
+	// abort ends ctx.
 	dial   func(context.Context) (*end, error)
 	ctx    context.Context
 	cancel context.CancelFunc
-	now    *end // that dial has opened
+	now    *end // the endpoint that dial opened; nil if there is none
 }
 
 const (
 	tagBase = 0x7565_7400_0000_0000
-	tagSeq  = 1<<40 - 1 // bits that hold the number of a message, if it has one
+	tagSeq  = 1<<40 - 1 // bits of the tag that hold the number of a message
 )
 
-// newLeg opens a leg's endpoint.
+// newLeg opens the endpoint of a leg.
 func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.Group) (*leg, error) {
 	l := &leg{Leg: traffic.NewLeg(s, index, server, g), tagged: s.Tagged(), numbered: s.Numbered(), inject: s.Op == traffic.Inject}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -75,27 +81,27 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	return l, nil
 }
 
-// addr is what the peer sends to.
+// addr is the address that the peer sends to.
 func (l *leg) addr() netip.AddrPort { return l.end.local }
 
-// connect makes the other leg's address the destination.
+// connect makes the address of the other leg the destination.
 func (l *leg) connect(a netip.AddrPort) (err error) {
 	l.remote = a
 	l.peer, err = l.end.insert(a)
 	return err
 }
 
-// wake makes a leg that sleeps look at what was set.
+// wake makes a sleeping leg look at its signals.
 func (l *leg) wake() { _ = l.end.cq.Signal() }
 
-// abort ends the leg soon.
+// abort makes the leg end soon.
 func (l *leg) abort() {
 	l.Aborted.Store(true)
 	l.cancel()
 	l.wake()
 }
 
-// run runs the leg to its end. What it measured is in l.Res, also after an error.
+// run runs the leg until it ends. l.Res has what it measured, also after an error.
 func (l *leg) run() error {
 	if !l.p.block {
 		polling.Add(1)
@@ -129,7 +135,7 @@ func (l *leg) loop() error {
 	}
 }
 
-// completed is what the poller has read.
+// completed converts the n entries that the poller read.
 func (l *leg) completed(n int) []traffic.Completion {
 	for i := range n {
 		e, c := &l.p.ents[i], &l.done[i]
@@ -144,9 +150,9 @@ func (l *leg) completed(n int) []traffic.Completion {
 	return l.done[:n]
 }
 
-// What follows makes it a traffic.Conn.
+// The following methods implement traffic.Conn.
 
-// origin is what the clocks of all legs of a process have in common.
+// origin is the origin of the clocks of all legs of the process.
 var origin = time.Now()
 
 func (l *leg) Now() time.Duration               { return time.Since(origin) }
@@ -155,7 +161,7 @@ func (l *leg) Usage() (user, sys time.Duration) { return usage() }
 func (l *leg) Fill(b []byte, n uint64)             { l.pat.Fill(b, n) }
 func (l *leg) Verify(b []byte, n uint64) (bad int) { return l.pat.Verify(b, n) }
 
-// posted makes what a post says what a traffic.Conn says.
+// posted converts the result of a post to that of a traffic.Conn.
 func posted(err error) (bool, error) {
 	switch err {
 	case nil:
@@ -197,7 +203,7 @@ func (l *leg) Send(b []byte, seq int64, s *traffic.Slot) (bool, error) {
 	return posted(ep.Send(b, peer, s))
 }
 
-// Open opens a connection for a transaction if the test has connections.
+// Open opens a connection for a transaction, if the test has connections.
 func (l *leg) Open() (own bool, err error) {
 	if l.dial == nil {
 		return false, nil
@@ -209,7 +215,8 @@ func (l *leg) Open() (own bool, err error) {
 	return true, nil
 }
 
-// Close ends the connection of the transaction, or the packet delivery contexts to the peer.
+// Close closes the connection of the transaction, or the packet delivery contexts to the
+// peer.
 func (l *leg) Close() error {
 	switch {
 	case l.now != nil:
@@ -227,17 +234,18 @@ func (l *leg) hangUp() {
 	l.now, l.p.end = nil, l.end
 }
 
-// Closed reports whether the packet delivery contexts have ended, as a connection has.
+// Closed reports whether the packet delivery contexts have ended. A connection has ended
+// when Close returns.
 func (l *leg) Closed() bool { return l.dial != nil || l.end.ep.Load().PDCs == 0 }
 
-// counters are those of all endpoints of the leg.
+// counters adds up all endpoints of the leg.
 func (l *leg) counters() record.Counters {
 	c := l.end.counters()
 	l.gone.read(&c)
 	return c
 }
 
-// A tally keeps what endpoints have counted that are closed.
+// A tally adds up the counters of closed endpoints.
 type tally struct {
 	mu  sync.Mutex // guards sum
 	sum record.Counters

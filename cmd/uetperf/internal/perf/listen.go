@@ -14,7 +14,8 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// listen opens all services at all addresses that were asked for, or at those where it can.
+// listen opens all services at all addresses that were asked for. It fails only if no
+// address works.
 func (s *Server) listen() error {
 	port := s.cfg.Listen.Port()
 	if port == 0 && !s.cfg.AnyPort {
@@ -31,7 +32,7 @@ func (s *Server) listen() error {
 	if err != nil {
 		return explain(err, node, s.cfg.Domain)
 	}
-	if s.cfg.Listen.Addr() == netip.IPv4Unspecified() { // which says IPv4; :: is both, as elsewhere
+	if s.cfg.Listen.Addr() == netip.IPv4Unspecified() { // 0.0.0.0 means IPv4 only; :: means both, as elsewhere
 		infos = slices.DeleteFunc(infos, func(in *uet.Info) bool { return !in.SrcAddr.IP.Is4() })
 		if len(infos) == 0 {
 			return usagef("no interface has an IPv4 address")
@@ -56,16 +57,16 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// otherPort is what to listen on instead of a port and those behind it.
+// otherPort suggests a place to listen on instead of a port and those behind it.
 func otherPort(node string, port uint16) string {
 	next := max(int(port)+ProbePort+1, 1024)
 	if next+ProbePort > 1<<16-1 {
-		next = 0 // any
+		next = 0 // any free port
 	}
 	return net.JoinHostPort(node, strconv.Itoa(next))
 }
 
-// noListening says why there is no socket at an address: what the system said, once.
+// noListening explains why there is no socket at an address, without repetition.
 func noListening(at netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, fi.EADDRINUSE):
@@ -78,7 +79,7 @@ func noListening(at netip.AddrPort, err error) error {
 	return fmt.Errorf("cannot listen on %v: %w", at, err)
 }
 
-// hints ask for the control endpoints of a service.
+// hints returns the hints for the control endpoints of a service.
 func (s *Server) hints(svc service) *uet.Info {
 	h := ctlHints(beatLost)
 	h.Domain.Name = s.cfg.Domain
@@ -86,10 +87,10 @@ func (s *Server) hints(svc service) *uet.Info {
 	return svc.hints(h, s.cfg.Keys.of(svc), acceptTime, traffic.MaxSilence)
 }
 
-// anyTries is how often a free port is looked for that has free ports behind it.
+// anyTries is how often open looks for a free port that has free ports behind it.
 const anyTries = 100
 
-// open opens all services at an address, or none.
+// open opens all services at an address, or none of them.
 func (s *Server) open(at netip.AddrPort) error {
 	if at.Port() != 0 {
 		return s.openAt(at)
@@ -162,7 +163,7 @@ func (s *Server) openService(svc service, here netip.AddrPort) (*ctl, error) {
 	return c, nil
 }
 
-// closeFrom closes what was opened since there were as many.
+// closeFrom closes what was opened beyond the given numbers.
 func (s *Server) closeFrom(ctls, listeners int) {
 	p := &s.ports
 	for _, c := range p.ctls[ctls:] {

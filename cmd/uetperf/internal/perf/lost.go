@@ -14,7 +14,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// missed says why a service cannot be reached though the server is there and offers
+// missed explains why a service cannot be reached although the server answers and offers
 // others.
 func (v service) missed(server netip.AddrPort, offers []string) error {
 	at := v.at(server)
@@ -24,18 +24,18 @@ func (v service) missed(server netip.AddrPort, offers []string) error {
 	case !slices.Contains(offers, v.String()):
 		return fmt.Errorf("the server at %v does not offer %v: use the same release at both ends", server, v)
 	case v == service{traffic.RDM, traffic.PSK}:
-		// Who has another key hears nothing and is not heard.
+		// Ends with different keys cannot hear each other.
 		return unreachablef("the server at %v does not answer at %v: has its --keys FOLDER the same cluster.key, and is there no firewall or NAT in between?", server, at)
 	}
 	return unreachablef("the server at %v does not answer at %v (UDP): is the port open in firewalls?", server, at)
 }
 
-// refused says why there is no connection.
+// refused explains why there is no connection.
 func (c *Client) refused(e *ConnectError, after time.Duration) error {
 	switch {
 	case e.Err == fi.ECONNREFUSED && e.Text != "":
 		return fmt.Errorf("refused by %v: %s", c.server, e.Text)
-	case e.Err == fi.ETIMEDOUT && after < c.cfg.Timeout: // the server said so
+	case e.Err == fi.ETIMEDOUT && after < c.cfg.Timeout: // the server rejected it
 		return c.silent(after.Round(time.Millisecond))
 	case e.Err == fi.ETIMEDOUT:
 		return c.silent(c.cfg.Timeout)
@@ -51,14 +51,15 @@ func (c *Client) refused(e *ConnectError, after time.Duration) error {
 	return fmt.Errorf("no connection to %v: %s", c.server, e.Text)
 }
 
-// cryptoError is a number before what it means.
+// cryptoError matches an error number that stands before its text.
 var cryptoError = regexp.MustCompile(`CRYPTO_ERROR 0x[0-9a-f]+ \((local|remote)\): `)
 
-// lastWord is how long after a connection of a test that of control may end.
+// lastWord is how long the control connection may outlast a connection of a test when both
+// are ending.
 const lastWord = 500 * time.Millisecond
 
-// reason is err, or what is behind it: when all connections of the client end, the
-// one for control knows why.
+// reason returns err, or the error behind it: when all connections of the client end, the
+// control connection knows why.
 func (c *Client) reason(err error) error {
 	if err == nil || c.svc.ep != traffic.MSG || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -73,8 +74,7 @@ func (c *Client) reason(err error) error {
 	}
 }
 
-// lostError says that the server is lost: one that was never there, or one that
-// was.
+// lostError explains that the server was lost, or was never there.
 func (c *Client) lostError() error {
 	var oe *OpError
 	if errors.As(c.lost.why, &oe) {
@@ -94,7 +94,7 @@ func (c *Client) lostError() error {
 	return c.lost.why
 }
 
-// nobody says that the server's port is closed.
+// nobody returns the error for a closed port of the server.
 func (c *Client) nobody() error {
 	if c.dialed.open {
 		return unreachablef("nothing listens at %v (UDP) any more, or the host is gone", c.server)
@@ -102,7 +102,7 @@ func (c *Client) nobody() error {
 	return &nobodyError{c.server, c.svc.serve()}
 }
 
-// A nobodyError says that no server was ever at an address: its port is closed.
+// A nobodyError means that there never was a server at an address: its port is closed.
 type nobodyError struct {
 	at    netip.AddrPort
 	serve string
@@ -114,7 +114,7 @@ func (e *nobodyError) Error() string {
 
 func (e *nobodyError) Is(target error) bool { return target == ErrUnreachable }
 
-// silent says that the server does not answer.
+// silent returns the error for a server that does not answer.
 func (c *Client) silent(timeout time.Duration) error {
 	if c.dialed.open {
 		return unreachablef("no answer from %v for %v", c.server, timeout)
@@ -122,7 +122,7 @@ func (c *Client) silent(timeout time.Duration) error {
 	return unreachablef("no answer from %v within %v: is `%s` running there, and UDP port %d open in firewalls?", c.server, timeout, c.svc.serve(), c.server.Port())
 }
 
-// serve is the command that should run at a server.
+// serve is the command that should run on the server's host.
 func (v service) serve() string {
 	if v.sec != traffic.Off {
 		return "uetperf serve --keys FOLDER"

@@ -10,33 +10,34 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// polling is how many legs of the process poll now: when they are as many as
-// processors, each gives its goroutine's place away between empty polls.
+// polling is the number of legs of the process that are polling. If they exceed the
+// processors, each of them yields to other goroutines between empty polls.
 var polling atomic.Int32
 
 const (
-	// yieldEvery is how many empty polls pass before the processor is offered
-	// to other threads: with a third of a microsecond each, about the round trip
-	// of two ends that poll.
+	// yieldEvery is the number of empty polls after which the processor is offered to other
+	// threads. At a third of a microsecond each they take about a round trip of two polling
+	// ends.
 	yieldEvery = 32
-	// yieldShared is how long an offer takes at least when another thread took
-	// it. Then every empty poll offers: two ends that share a processor would
-	// otherwise each burn their time slice.
+	// yieldShared is the least duration of an offer that another thread accepted. After such
+	// an offer every empty poll makes one, because two ends that share a processor would
+	// otherwise burn their time slices.
 	yieldShared = 1500 * time.Nanosecond
 )
 
 // A poller reads the completions of a leg.
 type poller struct {
 	end   *end
-	block bool // auto progress: blocking reads
+	block bool // auto progress: reads block
 	ents  []cq.Entry
 
 	empty  int
 	shared bool
 }
 
-// read takes completions: 0 when there are none now. It waits for some, at most for d, only
-// if progress is automatic or the leg rests. An operation that failed comes as an error.
+// read reads completions into ents. It returns 0 if there are none. It waits for some, at
+// most for d, only if progress is automatic or the leg rests. An operation that failed is
+// returned as an error.
 func (p *poller) read(d time.Duration, rests bool) (int, error) {
 	var n int
 	var err error
@@ -68,7 +69,7 @@ func (p *poller) idle() {
 	case int(polling.Load()) > cpus0:
 		runtime.Gosched()
 	case p.empty&1023 == 0:
-		runtime.Gosched() // the goroutine of the control channel, if it waits
+		runtime.Gosched() // lets the goroutine of the control channel run
 	}
 	if p.shared || p.empty%yieldEvery == 0 {
 		t := time.Now()
@@ -77,8 +78,8 @@ func (p *poller) idle() {
 	}
 }
 
-// cpus0 is cpus at the start.
+// cpus0 is the result of cpus at program start.
 var cpus0 = cpus()
 
-// cpus is how many processors the process may use at once.
+// cpus is the number of processors that the process may use at once.
 func cpus() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

@@ -2,7 +2,7 @@ package perf
 
 import "github.com/uetkit/uetkit/uet"
 
-// Probe opens an endpoint as info describes it and says what the system gave.
+// Probe opens an endpoint as info describes it and reports what the system gave.
 func Probe(info *uet.Info) (uet.PathInfo, error) {
 	in := *info
 	in.SrcAddr.Port = 0

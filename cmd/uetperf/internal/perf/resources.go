@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Resources are what a process holds, after it has given back what it does not
-// need. -1: this system does not tell.
+// Resources are what a process uses, after it returned unused memory to the system. -1
+// means that this system does not tell.
 type Resources struct {
 	RSS        int64 `json:"rss"`  // bytes
 	Heap       int64 `json:"heap"` // bytes in use
@@ -18,7 +18,7 @@ type Resources struct {
 	FDs        int64 `json:"fds"`
 }
 
-// Own are those of this process. It collects garbage.
+// Own returns the resources of this process. It collects garbage.
 func Own() Resources {
 	debug.FreeOSMemory()
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -31,10 +31,11 @@ func Own() Resources {
 	return r
 }
 
-// ownEvery is how often a server looks for those who ask.
+// ownEvery is the least time between two measurements of a server's resources.
 const ownEvery = 100 * time.Millisecond
 
-// resources keeps a server from collecting garbage whenever somebody asks.
+// resources caches a measurement, so that many requests do not make a server collect
+// garbage all the time.
 type resources struct {
 	mu   sync.Mutex
 	last Resources
@@ -50,7 +51,7 @@ func (r *resources) get() Resources {
 	return r.last
 }
 
-// Resources asks the server for its resources. There must be no run.
+// Resources asks the server for its resources. No run may be under way.
 func (c *Client) Resources(ctx context.Context) (Resources, error) {
 	if err := c.send(&message{Type: mResources}); err != nil {
 		return Resources{}, err

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// resident is the memory of the process that is not swapped out, in bytes.
+// resident is the memory of the process that is in RAM, in bytes.
 func resident() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	f := bytes.Fields(b)
@@ -20,7 +20,7 @@ func resident() int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// descriptors is how many the process has open.
+// descriptors is the number of file descriptors of the process.
 func descriptors() int64 {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {
@@ -31,5 +31,5 @@ func descriptors() int64 {
 	if err != nil {
 		return -1
 	}
-	return int64(len(names)) - 1 // that of the folder
+	return int64(len(names)) - 1 // reading the folder takes one
 }

@@ -14,19 +14,19 @@ import (
 // A Result is what one run measured.
 type Result struct {
 	Run record.Run
-	// Path is the client's way to the server, MTU the payload bytes per packet.
+	// Path is the client's path to the server, MTU the payload bytes per packet.
 	Path record.Path
 	MTU  int
-	// Relay is what the relays did.
+	// Relay adds up the counters of the relays.
 	Relay relay.Stats
-	// Stalled is for how long nothing went on, in whole seconds; Waiting and
-	// PeerWaiting are what the operations of both ends waited for then: of the
-	// server only if the run failed.
+	// Stalled is for how long nothing progressed, in whole seconds. Waiting and PeerWaiting
+	// tell what the operations of the client and of the server waited for at that time;
+	// PeerWaiting is set only if the run failed.
 	Stalled              time.Duration
 	Waiting, PeerWaiting []string
 }
 
-// ends are the legs as their tests see them.
+// ends returns the legs as package traffic sees them.
 func (r *clientRun) ends() []*traffic.Leg {
 	var v []*traffic.Leg
 	for _, l := range r.legs {
@@ -42,7 +42,7 @@ func (r *clientRun) result(ctx context.Context, err error) (*Result, error) {
 		Run: traffic.Result(r.spec, r.ends(), peer, &r.seen.spread), Path: r.setup.path, MTU: r.setup.mtu,
 		Waiting: r.seen.stall.said, Stalled: r.seen.stall.long,
 	}
-	if mine := r.seen.series.samples; len(mine) > 1 { // one sample is no series
+	if mine := r.seen.series.samples; len(mine) > 1 { // one sample makes no series
 		res.Run.Series = merge(mine, theirs, !r.spec.Sends(false))
 	}
 	for _, p := range peer {
@@ -67,8 +67,8 @@ func (r *clientRun) result(ctx context.Context, err error) (*Result, error) {
 	return res, err
 }
 
-// finish ends the run at the server, which tells what its legs did. It returns err, or
-// what is wrong with that.
+// finish ends the run at the server, which returns what its legs did. It returns err, or
+// the error of ending the run if err is nil.
 func (r *clientRun) finish(ctx context.Context, err error) ([]traffic.LegResult, []record.Sample, error) {
 	end := &message{Type: mEnd, Run: r.id}
 	wait := grace
@@ -76,7 +76,7 @@ func (r *clientRun) finish(ctx context.Context, err error) ([]traffic.LegResult,
 	case err == nil:
 		wait = r.c.cfg.Timeout
 	case Unreachable(err):
-		wait = grace / 4 // unless only the way of the test is broken, nobody answers
+		wait = grace / 4 // hardly worth the wait: usually the server does not answer either
 	}
 	if err != nil {
 		end.Error = oneLine(err)

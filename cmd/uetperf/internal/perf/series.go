@@ -6,26 +6,26 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// maxSamples bounds a series: when it is full, neighbours are joined and the
-// interval is twice what it was.
+// maxSamples bounds a series. When it is full, neighbours are joined and the interval
+// doubles.
 const maxSamples = 1000
 
-// A series gathers how something goes over time, in bounded memory.
+// A series collects samples over time in bounded memory.
 type series struct {
 	every   time.Duration
 	samples []record.Sample
 	seen    total
 	taken   int // calls of add since the last sample
-	join    int // how many make one sample
+	join    int // calls of add per sample
 }
 
-// A total is what there is so far.
+// A total has the counts since the begin of a run.
 type total struct {
 	bytes, msgs              int64
 	rtx, ecn, trimmed, drops uint64
 }
 
-// count adds what the endpoints of one side counted.
+// count adds the counters of the endpoints of one side.
 func (t *total) count(c *record.Counters) {
 	t.rtx += c.Rtx()
 	t.ecn += c.ECNCE
@@ -37,7 +37,7 @@ func (t *total) count(c *record.Counters) {
 
 func newSeries(every time.Duration) *series { return &series{every: every, join: 1} }
 
-// add takes the totals at a time, the congestion window and the round trip time.
+// add adds the totals at a time, with congestion window and round-trip time.
 func (s *series) add(at time.Duration, t total, cwnd int, rtt time.Duration) {
 	if s.taken++; s.taken < s.join {
 		return
@@ -67,8 +67,8 @@ func (s *series) sample(at time.Duration, t total, cwnd int, rtt time.Duration) 
 	})
 }
 
-// end takes the last totals: what is left of an interval is a sample if it is
-// worth one, else part of the last.
+// end adds the final totals. The rest of the interval becomes a sample if it is at least a
+// quarter of one, else a part of the last.
 func (s *series) end(at time.Duration, t total, cwnd int, rtt time.Duration) {
 	n := len(s.samples)
 	if n > 0 && at <= time.Duration(s.samples[n-1].AtNS) {
@@ -88,14 +88,14 @@ func (s *series) end(at time.Duration, t total, cwnd int, rtt time.Duration) {
 	}
 }
 
-// merge adds what the other end counted in the same run, whose intervals may be
-// others. Window and round trip time are those of the end that sends.
+// merge adds the samples of the other end of the run, whose intervals may differ.
+// theirWindow says that the other end sends, so that window and round-trip time are its.
 func merge(mine, theirs []record.Sample, theirWindow bool) []record.Sample {
 	i := 0
 	for k := range theirs {
 		t := &theirs[k]
-		// To the one it ends in, give or take a little: the two clocks began a
-		// one-way delay apart.
+		// Add t to the sample in which it ends, approximately: the two clocks began a one-way
+		// delay apart.
 		for i < len(mine)-1 && mine[i].AtNS+(mine[i+1].AtNS-mine[i].AtNS)/2 < t.AtNS {
 			i++
 		}
@@ -111,8 +111,8 @@ func merge(mine, theirs []record.Sample, theirWindow bool) []record.Sample {
 	return mine
 }
 
-// pack makes a server's samples short: they go in one control message. Bytes and
-// messages the client counts itself.
+// pack shortens the samples of a server, which must fit one control message. It leaves out
+// bytes and messages, which the client counts itself.
 func pack(in []record.Sample) [][7]int64 {
 	out := make([][7]int64, len(in))
 	for i, s := range in {

@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// Keys secure the endpoints of a server; nil: no such service.
+// Keys secure the endpoints of a server. A nil key disables the service that needs it.
 type Keys struct{ PSK, TLS *uet.Security }
 
 func (k *Keys) of(svc service) *uet.Security {
@@ -27,39 +27,37 @@ func (k *Keys) of(svc service) *uet.Security {
 
 // ServerConfig describes a server.
 type ServerConfig struct {
-	// Listen is the address of the control endpoint. Without an IP address the
-	// server listens on all addresses of the host, without a port on the
-	// well-known one; AnyPort takes an ephemeral one.
+	// Listen is the address of the control endpoint. Without an IP address the server listens
+	// on all addresses of the host, without a port on the well-known one. With AnyPort the
+	// system chooses the port.
 	Listen  netip.AddrPort
 	AnyPort bool
-	// Keys are what the secured services need; without them there are none.
+	// Keys are the keys of the secured services.
 	Keys Keys
-	// Domain, if not "", is the interface whose addresses are listened on.
+	// Domain, if not "", is the interface whose addresses the server listens on.
 	Domain string
-	// MaxClients is how many clients are served at once; 0: 64.
+	// MaxClients is how many clients may be served at once; 0 means 64.
 	MaxClients int
-	// Once ends Serve when the first client is gone; there is no second beside
-	// it.
+	// Once ends Serve when the first client is gone. No other client is served beside it.
 	Once bool
 	// Tap, if not nil, sees the datagrams of all endpoints of the server.
 	Tap func(*uet.Tapped)
-	// Opened and Closed, if not nil, hear of each endpoint, which is of the kind
-	// "control" or "test"; from any goroutine.
+	// Opened and Closed, if not nil, are called for each endpoint, from any goroutine. kind is
+	// "control" or "test".
 	Opened func(ep *uet.Endpoint, kind string)
 	Closed func(ep *uet.Endpoint)
-	// Listening, if not nil, hears of each passive endpoint that stays open until
-	// Close.
+	// Listening, if not nil, is called for each passive endpoint. These stay open until Close.
 	Listening func(*uet.PassiveEndpoint)
-	// Log, if not nil, hears of clients and tests, Warn of what does not work;
+	// Log, if not nil, is called with news of clients and tests, Warn with what does not work;
 	// both from any goroutine.
 	Log, Warn func(format string, args ...any)
-	// Pretend is for tests.
+	// Pretend is set by tests.
 	Pretend Pretend
 }
 
 const defaultMaxClients = 64
 
-// A Server runs the other end of clients' tests.
+// A Server is the other end of clients' tests.
 type Server struct {
 	cfg     ServerConfig
 	ports   ports
@@ -67,19 +65,19 @@ type Server struct {
 	held    resources
 }
 
-// The ports of a server are its open sockets.
+// ports are the open sockets of a server.
 type ports struct {
-	ctls      []*ctl // not of connections
+	ctls      []*ctl // those of services without connections
 	listeners []*listener
 	echoes    []*probe.Echo
-	addrs     []netip.AddrPort // of the first service, where users find the server
+	addrs     []netip.AddrPort // of the first service, which is the address that users name
 }
 
-// The clients of a server are those with a session.
+// clients are the clients that have a session.
 type clients struct {
 	mu       sync.Mutex // guards sessions and closed
 	sessions map[sessionKey]*session
-	closed   bool // no sessions any more
+	closed   bool // no more sessions are accepted
 	wg       sync.WaitGroup
 	first    chan struct{} // closed when the first session has ended
 	once     sync.Once
@@ -100,7 +98,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// complete puts defaults where nothing was said.
+// complete sets the defaults.
 func (cfg *ServerConfig) complete() {
 	if cfg.MaxClients == 0 {
 		cfg.MaxClients = defaultMaxClients
@@ -122,17 +120,17 @@ func (cfg *ServerConfig) complete() {
 	}
 }
 
-// Clients is how many clients are being served.
+// Clients is the number of clients that are being served.
 func (s *Server) Clients() int {
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	return len(s.clients.sessions)
 }
 
-// Addrs are the addresses that clients can use.
+// Addrs returns the addresses that clients can use.
 func (s *Server) Addrs() []netip.AddrPort { return s.ports.addrs }
 
-// Services says what there is behind each address, by the distance of its port.
+// Services names the service at each distance from the first port of an address.
 func (s *Server) Services() []string {
 	out := make([]string, Ports)
 	for i, svc := range services {
@@ -143,7 +141,7 @@ func (s *Server) Services() []string {
 	return out
 }
 
-// Serve serves until ctx is done, or the first client is gone with Once.
+// Serve serves until ctx is done or, with Once, until the first client is gone.
 func (s *Server) Serve(ctx context.Context) {
 	once := s.clients.first
 	if !s.cfg.Once {
@@ -163,7 +161,7 @@ func (s *Server) Serve(ctx context.Context) {
 	}
 }
 
-// second counts another second in which a client was not heard of.
+// second counts another second of silence for every client.
 func (s *Server) second() {
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
@@ -172,7 +170,7 @@ func (s *Server) second() {
 		case ss.quiet > ss.patience:
 			ss.end(fmt.Sprintf("not heard of for %ds", ss.patience))
 		case ss.quiet >= seconds(beatLate):
-			_ = ss.send(&message{Type: mBeat}) // lost hears if nobody is there
+			_ = ss.send(&message{Type: mBeat}) // lost is called if nobody is there
 		}
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A serverRun is one run of a session.
+// A serverRun is the state of a run of a session.
 type serverRun struct {
 	id     int
 	spec   *traffic.Spec
-	legs   []*leg // nil: not open yet, its connection was not asked for
-	opened bool   // the gate of the legs
+	legs   []*leg // nil until its connection was asked for
+	opened bool   // the Gate of the legs is open
 	wg     sync.WaitGroup
 	events chan legEvent
 	group  *traffic.Group
 	churn  churn
-	// samples are taken from go on, if they are asked for.
+	// samples are taken after begin, if the Spec asks for them.
 	samples struct {
 		begun  time.Time
 		series *series
@@ -31,7 +31,7 @@ type serverRun struct {
 	}
 }
 
-// open are the legs that there are.
+// open iterates over the open legs with their indexes.
 func (r *serverRun) open() iter.Seq2[int, *leg] {
 	return func(yield func(int, *leg) bool) {
 		for i, l := range r.legs {
@@ -42,7 +42,7 @@ func (r *serverRun) open() iter.Seq2[int, *leg] {
 	}
 }
 
-// all are the legs that there are.
+// all iterates over the open legs.
 func (r *serverRun) all() iter.Seq[*leg] {
 	return func(yield func(*leg) bool) {
 		for _, l := range r.open() {
@@ -53,18 +53,18 @@ func (r *serverRun) all() iter.Seq[*leg] {
 	}
 }
 
-// A legEvent is something a leg tells.
+// A legEvent is what a leg reports.
 type legEvent struct {
 	leg  int
-	kind string // mSent, mDone, mFail
+	kind string // mSent, mDone or mFail
 	n    int64
 	err  error
 }
 
-// newEvents has room for all that the legs can tell, so that they never wait.
+// newEvents has room for everything that the legs can report, so that they never block.
 func newEvents(legs int) chan legEvent { return make(chan legEvent, 4*legs) }
 
-// prepare opens the legs of a run and lets them receive.
+// prepare opens the legs of a run and makes them receive.
 func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	if err := ss.check(m); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	ss.srv.clients.mu.Unlock()
 	r := &serverRun{id: m.Run, spec: spec, legs: make([]*leg, spec.Parallel), events: newEvents(spec.Parallel), group: traffic.NewGroup(spec, true, nil)}
 	addrs := m.Addrs
-	if spec.EP != traffic.MSG { // whose legs come with their connections
+	if spec.EP != traffic.MSG { // otherwise the legs come with their connections
 		var err error
 		if addrs, err = ss.openLegs(r, addrs); err != nil {
 			for _, l := range r.open() {
@@ -92,7 +92,7 @@ func (ss *session) prepare(m *message) ([]netip.AddrPort, error) {
 	return addrs, nil
 }
 
-// check says why a run cannot be prepared.
+// check returns an error if a run cannot be prepared.
 func (ss *session) check(m *message) error {
 	if m.Spec == nil {
 		return errors.New("no test is described")
@@ -109,19 +109,19 @@ func (ss *session) check(m *message) error {
 	return nil
 }
 
-// openLegs opens a leg for each address of the client, or one for all of an incast. It
-// returns where they are; after an error some may be open.
+// openLegs opens a leg for each address of the client, or one for all addresses of an
+// incast. It returns the addresses of the legs. After an error some may be open.
 func (ss *session) openLegs(r *serverRun, clients []netip.AddrPort) (addrs []netip.AddrPort, err error) {
 	infos, err := uet.GetInfo(ss.ctl.end.local.Addr().String(), "", fi.Source|uet.NumericHost, ss.legHints(r.spec))
 	if err != nil {
 		return nil, fmt.Errorf("the server's interface cannot do that: %w", err)
 	}
 	for i, a := range clients {
-		// Nobody is sent data who does not ask for it.
+		// A test sends data only to the host that asked for it.
 		if ss.ctl.end.near(a).Addr() != ss.addr.Addr() {
 			return nil, fmt.Errorf("test address %v is not of the client %v", a, ss.addr)
 		}
-		if sink := r.legs[0]; i > 0 && r.spec.Test == traffic.Incast { // one for all
+		if sink := r.legs[0]; i > 0 && r.spec.Test == traffic.Incast { // one leg for all
 			if _, err := sink.end.insert(a); err != nil {
 				return nil, err
 			}
@@ -145,7 +145,7 @@ func (ss *session) openLegs(r *serverRun, clients []netip.AddrPort) (addrs []net
 	return addrs, nil
 }
 
-// legHints are the hints of a leg of the session.
+// legHints returns the hints of the session's legs.
 func (ss *session) legHints(spec *traffic.Spec) *uet.Info {
 	h := hints(spec, ss.ctl.sec, acceptTime, traffic.MaxSilence)
 	h.Config.Tap = ss.srv.cfg.Tap
@@ -172,7 +172,7 @@ func (ss *session) openLeg(r *serverRun, i int, info *uet.Info) (*leg, error) {
 	return l, nil
 }
 
-// answer opens the leg that a connection is asked for, and accepts it.
+// answer opens the leg that a connection was requested for, and accepts the connection.
 func (ss *session) answer(in *incoming) error {
 	r, i := ss.cur, in.call.Leg
 	if r == nil || r.id != in.call.Run || i < 0 || i >= len(r.legs) || r.legs[i] != nil || r.opened {
@@ -203,7 +203,7 @@ func (ss *session) answer(in *incoming) error {
 	return nil
 }
 
-// start runs leg i.
+// start runs leg i in a goroutine.
 func (r *serverRun) start(i int) {
 	l := r.legs[i]
 	r.wg.Go(func() {
@@ -213,7 +213,7 @@ func (r *serverRun) start(i int) {
 	})
 }
 
-// begin lets the legs send, once the client has begun.
+// begin lets the legs send. It is called when the client has begun.
 func (r *serverRun) begin() {
 	if r.opened {
 		return
@@ -228,7 +228,7 @@ func (r *serverRun) begin() {
 	}
 }
 
-// sample takes a sample.
+// sample takes a sample for the series.
 func (r *serverRun) sample() {
 	t, cwnd, rtt := sample(r.all())
 	r.samples.series.add(time.Since(r.samples.begun), t, cwnd, rtt)
@@ -282,8 +282,8 @@ func (ss *session) stopRun(abort bool) []traffic.LegResult {
 	return out
 }
 
-// stop ends the legs and waits until they have. It returns what those waited for that
-// were aborted.
+// stop ends the legs and waits for them. With abort it returns for each leg what its
+// operations waited for.
 func (r *serverRun) stop(abort bool) [][]string {
 	r.churn.end(abort)
 	waiting := make([][]string, len(r.legs))
@@ -299,8 +299,8 @@ func (r *serverRun) stop(abort bool) [][]string {
 			l.abort()
 		}
 	}
-	// A leg that is not complete although the client says so is stuck: what it
-	// has is what there is.
+	// A leg that is still not complete after the client said so is stuck. It ends with what it
+	// has.
 	t := time.AfterFunc(time.Second, func() {
 		for _, l := range r.open() {
 			l.abort()

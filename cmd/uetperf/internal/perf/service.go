@@ -15,15 +15,14 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A service is a kind of endpoint that a server offers. Each has a UDP port of its
-// own, since an endpoint is in clear or secured and never both, and connection
-// management speaks QUIC: the first has the port that users name, the others follow
-// in this order.
+// A service is a kind of endpoint that a server offers. Each has its own UDP port, because
+// an endpoint is either in clear or secured, and connection management speaks QUIC. The
+// first service has the port that users name, the others follow in this order.
 type service struct{ ep, sec string }
 
 var services = []service{{traffic.RDM, traffic.Off}, {traffic.MSG, traffic.Off}, {traffic.RDM, traffic.PSK}, {traffic.MSG, traffic.PSK}, {traffic.MSG, traffic.TLS}}
 
-// Services are the names of all services in the order of their ports.
+// Services returns the names of all services in the order of their ports.
 func Services() []string {
 	var out []string
 	for _, v := range services {
@@ -32,10 +31,10 @@ func Services() []string {
 	return out
 }
 
-// Ports is how many consecutive UDP ports a server has.
+// Ports is the number of consecutive UDP ports that a server uses.
 var Ports = len(services)
 
-// at is where the server whose address users name has the service.
+// at returns the address of the service at the server whose address users name.
 func (v service) at(server netip.AddrPort) netip.AddrPort {
 	for i, o := range services {
 		if o == v {
@@ -45,7 +44,7 @@ func (v service) at(server netip.AddrPort) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// serviceOf is what the endpoints of a test are.
+// serviceOf is the service that a test needs.
 func serviceOf(s *traffic.Spec) service { return service{s.Endpoint(), s.Security()} }
 
 func (v service) String() string {
@@ -56,7 +55,7 @@ func (v service) String() string {
 	return s
 }
 
-// hints makes h ask for endpoints of the service.
+// hints changes h to ask for endpoints of the service.
 func (v service) hints(h *uet.Info, sec *uet.Security, handshake, idle time.Duration) *uet.Info {
 	h.Config.Security = sec
 	if v.ep == traffic.MSG {
@@ -67,30 +66,30 @@ func (v service) hints(h *uet.Info, sec *uet.Security, handshake, idle time.Dura
 }
 
 const (
-	// connIdle is how long a connection may be silent, or longer if peers may.
-	// Control messages and data find out earlier that the other end is gone.
+	// connIdle is how long a connection may be silent, at least; it is longer if peers may be
+	// silent longer. Control messages and data find out earlier that the other end is gone.
 	connIdle = 10 * time.Second
-	// acceptTime is how long an accepted connection may take to be one.
+	// acceptTime is how long a connection may take to open after it was accepted.
 	acceptTime = 5 * time.Second
 )
 
-// A call is what a client gives with a request for a connection: which session it
-// is of, and which leg of which run, or run 0, which is its control channel.
+// A call is the data of a request for a connection. It names the session, and the leg of a
+// run; run 0 means the control channel.
 type call struct {
 	V       int    `json:"v"`
 	Session uint64 `json:"session"`
 	Run     int    `json:"run,omitempty"`
 	Leg     int    `json:"leg,omitempty"`
-	// Again asks for a connection beside that of the leg, for one transaction.
+	// Again asks for a connection for one transaction, beside that of the leg.
 	Again bool `json:"again,omitempty"`
-	// Silence, of the connection for control, is how long a peer may be silent.
+	// Silence is how long a peer may be silent, in the request for the control connection.
 	Silence time.Duration `json:"silence,omitempty"`
 }
 
-// A ConnectError is a connection that did not come about.
+// A ConnectError tells why a connection failed.
 type ConnectError struct {
 	Err  fi.Errno
-	Text string // the server's reason, or what is wrong; may be empty
+	Text string // reason given by the server, or what is wrong; may be empty
 }
 
 func (e *ConnectError) Error() string {
@@ -103,7 +102,7 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the errno.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// connect connects an MSG endpoint and waits until it is.
+// connect connects an MSG endpoint and waits for the answer.
 func (e *end) connect(ctx context.Context, to netip.AddrPort, c call) error {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -125,7 +124,7 @@ func (e *end) accept(ctx context.Context) error {
 	return e.connected(ctx)
 }
 
-// connected waits for the answer to Connect or Accept.
+// connected waits for the outcome of Connect or Accept.
 func (e *end) connected(ctx context.Context) error {
 	for {
 		ev, err := e.eq.SReadContext(ctx, 0)
@@ -146,7 +145,7 @@ func (e *end) connected(ctx context.Context) error {
 	}
 }
 
-// A listener takes the connections of a service.
+// A listener receives the requests for connections of a service. It runs a goroutine.
 type listener struct {
 	svc    service
 	sec    *uet.Security
@@ -158,8 +157,8 @@ type listener struct {
 	done   chan struct{}
 }
 
-// listen opens a listener. on hears of each request from its goroutine and sees to
-// it that it is accepted or rejected.
+// listen opens a listener. Its goroutine calls on for each request, which on must accept or
+// reject.
 func listen(info *uet.Info, svc service, on func(*listener, *uet.Info, call)) (*listener, error) {
 	l := &listener{svc: svc, sec: info.Config.Security, done: make(chan struct{})}
 	if err := l.open(info); err != nil {
@@ -219,12 +218,12 @@ func (l *listener) loop(ctx context.Context, on func(*listener, *uet.Info, call)
 	}
 }
 
-// reject refuses a request and says why.
+// reject rejects a request with a reason.
 func (l *listener) reject(info *uet.Info, format string, args ...any) {
 	_ = l.pep.Reject(info.Handle, []byte(fmt.Sprintf(format, args...)))
 }
 
-// close ends listening; connections go on.
+// close ends listening. Accepted connections stay open.
 func (l *listener) close() {
 	l.cancel()
 	<-l.done

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A session is one client.
+// A session is the server's state of one client. One goroutine runs it.
 type session struct {
 	srv  *Server
 	ctl  *ctl
 	addr netip.AddrPort
 	id   uint64
-	// quiet is for how many seconds nothing was heard while this process ran, patience
-	// how many it may be; both guarded by clients.mu.
+	// quiet is how many seconds nothing was heard while this process ran, patience the most
+	// that it may be. clients.mu guards both.
 	quiet    int
 	patience int
 	in       chan *message
-	calls    chan *incoming // guarded by clients.mu on the sending side
+	calls    chan *incoming // clients.mu guards sending
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -26,10 +26,10 @@ type session struct {
 	cur *serverRun
 }
 
-// end ends the session soon.
+// end makes the session end soon.
 func (ss *session) end(why string) { ss.cancel(errors.New(why)) }
 
-// run is the session's goroutine.
+// run is the goroutine of the session.
 func (ss *session) run(k sessionKey) {
 	defer ss.srv.clients.wg.Done()
 	defer ss.leave(k)
@@ -43,7 +43,7 @@ func (ss *session) run(k sessionKey) {
 	}
 }
 
-// step does one thing, and reports whether the session goes on.
+// step handles one event. It reports whether the session goes on.
 func (ss *session) step() bool {
 	var events chan legEvent
 	var tick <-chan time.Time
@@ -81,7 +81,7 @@ func (ss *session) step() bool {
 	return true
 }
 
-// leave ends what the session has.
+// leave ends the run and closes what the session has.
 func (ss *session) leave(k sessionKey) {
 	s := ss.srv
 	ss.stopRun(true)
@@ -91,7 +91,7 @@ func (ss *session) leave(k sessionKey) {
 		ss.ctl.forget(ss.addr)
 	}
 	s.clients.mu.Unlock()
-	for more := true; more; { // none comes any more
+	for more := true; more; { // no more arrive
 		select {
 		case in := <-ss.calls:
 			in.reject("the session has ended")
@@ -166,7 +166,7 @@ func (ss *session) welcome(m *message) {
 	_ = ss.send(&message{Type: mWelcome, Host: &h, Tool: &t, Can: can})
 }
 
-// handleRun does what a message asks the current run for.
+// handleRun does what a message asks of the current run.
 func (ss *session) handleRun(r *serverRun, m *message) {
 	switch m.Type {
 	case mGo:

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is the processor time of the process so far.
+// usage returns the processor time that the process has used so far.
 func usage() (user, sys time.Duration) {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
@@ -17,7 +17,7 @@ func usage() (user, sys time.Duration) {
 	return time.Duration(r.Utime.Nano()), time.Duration(r.Stime.Nano())
 }
 
-// Self describes this host.
+// kernel returns the release of the operating system's kernel, "" if it is not known.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// stallEvery is how long nothing may go on before a run asks why.
+// stallEvery is how long nothing may progress before a run asks why.
 const stallEvery = time.Second
 
-// manyWaits is how many causes are told.
+// manyWaits is the most causes that are reported.
 const manyWaits = 8
 
-// A stall asks the legs of a run why nothing goes on.
+// A stall finds out why the legs of a run do not progress.
 type stall struct {
 	legs []*leg
 	last int64
-	said []string // when nothing went on the last time
+	said []string // causes at the last look without progress
 	long time.Duration
 }
 
@@ -40,8 +40,8 @@ func (s *stall) look() {
 	}
 }
 
-// waitsOf says what the operations of legs wait for, each cause once: the oldest
-// operation, and how many others there are with it.
+// waitsOf tells what the operations of legs wait for. For each cause it describes the
+// oldest operation and counts the others.
 func waitsOf(legs []*leg) []string {
 	var first []uet.Waiting
 	var more []int
@@ -72,7 +72,7 @@ func waitsOf(legs []*leg) []string {
 		}
 		w := &first[i]
 		s := w.String()
-		if w.Cause == uet.WaitBehind { // its context says nothing to a reader
+		if w.Cause == uet.WaitBehind { // a reader cannot know the context of the other message
 			s = fmt.Sprintf("%v: behind another message, which waits for %v", sendText(w), w.BehindFor)
 		}
 		if more[i] > 0 {
@@ -87,8 +87,8 @@ func sendText(w *uet.Waiting) string {
 	return fmt.Sprintf("send to %v, %v old, %d of %d bytes", w.Remote, w.Age.Truncate(time.Millisecond), w.Done, w.Total)
 }
 
-// idle reports that a leg has nothing under way: a ping that pauses has a receive
-// posted all the same.
+// idle reports whether a leg has nothing under way. A pausing ping has a receive posted all
+// the same.
 func (l *leg) idle(list []uet.Waiting) bool {
 	if l.Spec.Test != traffic.Ping || l.Spec.Interval < stallEvery/2 {
 		return len(list) == 0

@@ -1,10 +1,9 @@
-// Package probe asks what a network does to UDP datagrams between two hosts,
-// without the protocol that is to run there: what size passes, which addresses and
-// ECN bits arrive, what routers say about it.
+// Package probe finds out what a network does to UDP datagrams between two hosts, without
+// UET: which sizes pass, which addresses and ECN bits arrive, what routers report.
 //
-// One end is an Echo on a port that the other knows. Each datagram is a question;
-// its answer says what of it arrived and is never longer than the question, so that
-// an Echo is of no use to somebody who forges addresses.
+// One end is an Echo on a port that the other end knows. Each datagram to it is a question.
+// Its answer tells what arrived and is never longer than the question, so an Echo cannot be
+// used to amplify an attack with forged addresses.
 package probe
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/uetkit/uetkit/internal/udp"
 )
 
-// A question begins with magic, an answer with reply; both have the rest of the
-// header, and zeros up to their length.
+// A question begins with magic, an answer with reply. Both have the same header and zeros
+// up to their length.
 const (
 	magic = "UETprob?"
 	reply = "UETprob!"
@@ -32,10 +31,10 @@ const (
 	atFull    = 8  // 1: the answer is to be as long as the question
 	atID      = 9  // uint64
 	atSeq     = 17 // uint32
-	atECN     = 21 // what follows is of answers: ECN bits that arrived, 0xff: not known
+	atECN     = 21 // this and what follows is set in answers only: ECN bits that arrived, 0xff if not known
 	atSize    = 22 // uint16, bytes that arrived
-	atFrom    = 24 // IP address (16) and port (2) that the question came from
-	atTo      = 42 // the same of the Echo itself
+	atFrom    = 24 // IP address (16) and port (2) of the question's source
+	atTo      = 42 // the same of the Echo
 	atProto   = 60 // uint16, version of the control exchange of uetperf
 	atRelease = 62 // 16 bytes of text
 	header    = 78
@@ -44,23 +43,23 @@ const (
 	MinSize = 96
 )
 
-// unknownECN says that the system does not tell.
+// unknownECN means that the system does not report ECN bits.
 const unknownECN = 0xff
 
-// maxRate is how many questions a second an Echo answers.
+// maxRate is the number of questions a second that an Echo answers.
 const maxRate = 5000
 
-// An Echo answers questions. It has a goroutine.
+// An Echo answers questions. It runs a goroutine.
 type Echo struct {
 	conn *udp.Conn
 	wg   sync.WaitGroup
 	id   Identity
 }
 
-// Identity is what an Echo says of itself.
+// Identity is what an Echo tells about itself.
 type Identity struct {
 	Protocol uint16 // version of the control exchange
-	Release  string // of the program; 16 bytes at most
+	Release  string // of the program, at most 16 bytes
 }
 
 // Listen opens an Echo.
@@ -75,10 +74,10 @@ func Listen(at netip.AddrPort, id Identity) (*Echo, error) {
 	return e, nil
 }
 
-// Addr is where it is.
+// Addr is the Echo's address.
 func (e *Echo) Addr() netip.AddrPort { return e.conn.LocalAddr() }
 
-// Close ends it.
+// Close ends the Echo and its goroutine.
 func (e *Echo) Close() {
 	_ = e.conn.Close()
 	e.wg.Wait()
@@ -96,7 +95,7 @@ func (e *Echo) run() {
 			return
 		}
 		if !ok {
-			e.conn.Errors(func(*udp.Evidence) {}) // of askers that are gone
+			e.conn.Errors(func(*udp.Evidence) {}) // about askers that are gone
 			if e.conn.Wait(time.Time{}) != nil {
 				return
 			}
@@ -126,7 +125,7 @@ func (e *Echo) run() {
 			putAddr(a[atTo:], e.conn.LocalAddr())
 			binary.BigEndian.PutUint16(a[atProto:], e.id.Protocol)
 			copy(a[atRelease:header], e.id.Release)
-			// What finds no room is lost, as on any network.
+			// An answer that finds no room in the socket is lost.
 			_ = e.conn.Send(&dgram.Datagram{Data: a, Seg: size, Remote: rx.Remote, TOS: rx.ECN()})
 		}
 	}
@@ -142,7 +141,7 @@ func getAddr(b []byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[:16])).Unmap(), binary.BigEndian.Uint16(b[16:]))
 }
 
-// An Asker asks. Its methods belong to one goroutine.
+// An Asker sends questions. Its methods belong to one goroutine.
 type Asker struct {
 	conn *udp.Conn
 	to   netip.AddrPort
@@ -152,7 +151,7 @@ type Asker struct {
 	buf  []byte
 }
 
-// Open opens an Asker at a local IP address, for the Echo at to.
+// Open opens an Asker at a local IP address for the Echo at to.
 func Open(local netip.Addr, to netip.AddrPort) (*Asker, error) {
 	conn, err := udp.Open(udp.Config{Addr: netip.AddrPortFrom(local, 0), RecvBuf: 1 << 20, SendBuf: 1 << 20, EveryClass: true})
 	if err != nil {
@@ -164,44 +163,43 @@ func Open(local netip.Addr, to netip.AddrPort) (*Asker, error) {
 // Local is the Asker's address.
 func (a *Asker) Local() netip.AddrPort { return a.conn.LocalAddr() }
 
-// KnowsECN reports whether this host tells the ECN bits of what arrives.
+// KnowsECN reports whether this host reports the ECN bits of what arrives.
 func (a *Asker) KnowsECN() bool { return a.conn.Info().ECN.On }
 
-// Close closes it.
+// Close closes the socket.
 func (a *Asker) Close() { _ = a.conn.Close() }
 
 // A Question is a datagram to be sent.
 type Question struct {
 	Size int   // UDP payload, at least MinSize
-	Full bool  // the answer is to be as long
-	ECN  uint8 // bits to send it with
+	Full bool  // the answer is to be as long as the question
+	ECN  uint8 // bits that the question is sent with
 }
 
-// An Answer is what became of it.
+// An Answer is the outcome of a Question.
 type Answer struct {
-	// Arrived: an answer came. Else Heard may say why none did.
+	// Arrived says that an answer came. If it is false, Heard may tell why.
 	Arrived bool
 	RTT     time.Duration
-	// From is where the Echo saw the question come from, To what it takes for its
-	// own address.
+	// From is the question's source as the Echo saw it, To the Echo's own address.
 	From, To netip.AddrPort
 	Size     int   // bytes that arrived at the Echo
-	ECN      uint8 // the bits that it arrived with there, and
-	Back     uint8 // the answer here; the Echo sends it with those that it saw
-	// ECNKnown and BackKnown: the hosts tell.
+	ECN      uint8 // ECN bits of the question when it arrived; the Echo answers with the same
+	Back     uint8 // ECN bits of the answer when it arrived
+	// ECNKnown and BackKnown say whether the hosts report ECN and Back.
 	ECNKnown, BackKnown bool
 	Identity
 	Heard Heard
 }
 
-// Heard is what somebody said about a datagram that did not arrive.
+// Heard is an error that was reported for a datagram that did not arrive.
 type Heard struct {
-	Errno    syscall.Errno // 0: nothing
-	By       netip.Addr    // who; not valid: this host, or not known
+	Errno    syscall.Errno // 0 means that nothing was reported
+	By       netip.Addr    // who reported it; not valid means this host, or not known
 	ICMP     bool
 	Type     uint8
 	Code     uint8
-	MTU      int // with EMSGSIZE: what would pass, 0: not told
+	MTU      int // with EMSGSIZE, the size that would pass; 0 means not told
 	Prohibit bool
 }
 
@@ -226,7 +224,7 @@ func (h Heard) String() string {
 	return s
 }
 
-// prohibited tells the ICMP messages of packet filters.
+// prohibited reports whether e is an ICMP message of a packet filter.
 func prohibited(e *udp.Evidence) bool {
 	switch e.Origin {
 	case udp.OriginICMP:
@@ -237,8 +235,8 @@ func prohibited(e *udp.Evidence) bool {
 	return false
 }
 
-// Ask sends a question up to tries times until an answer comes, each time waiting
-// for that long. An error is one of the socket; that there is no answer is none.
+// Ask sends a question up to tries times, waiting each time for wait, until an answer
+// comes. It fails only if the socket does; a missing answer is no error.
 func (a *Asker) Ask(ctx context.Context, q Question, tries int, wait time.Duration) (Answer, error) {
 	var out Answer
 	for range tries {
@@ -259,7 +257,7 @@ func (a *Asker) Ask(ctx context.Context, q Question, tries int, wait time.Durati
 		case errors.As(err, &no):
 			out.Heard = Heard{Errno: no}
 			if no == syscall.EMSGSIZE {
-				return out, nil // no other try will fit
+				return out, nil // repeating would not make it fit
 			}
 		default:
 			return out, err
@@ -299,7 +297,7 @@ func (a *Asker) await(ctx context.Context, begin, until time.Time, out *Answer) 
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			return false, ctx.Err()
 		}
-		// In steps: errors wake nobody on some systems.
+		// Wait in steps, because on some systems an error does not end the wait.
 		step := time.Now().Add(20 * time.Millisecond)
 		if step.After(until) {
 			step = until
@@ -310,7 +308,7 @@ func (a *Asker) await(ctx context.Context, begin, until time.Time, out *Answer) 
 	}
 }
 
-// ECN bits of questions.
+// The ECN bits that questions are sent with.
 const (
 	NotECT = dgram.NotECT
 	ECT0   = dgram.ECT0

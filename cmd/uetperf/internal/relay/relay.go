@@ -1,10 +1,10 @@
-// Package relay is a bad network between two endpoints: a UDP relay with real
-// sockets that loses, repeats, reorders and corrupts datagrams as a seed says.
+// Package relay is a bad network between two endpoints: a UDP relay with real sockets that
+// loses, duplicates, reorders and corrupts datagrams as a seed says.
 //
-// The CRC-32C trailer of a packet covers the addresses and ports that the packet
-// travels with, so the relay verifies it for the way the packet came and writes
-// it anew for the way it goes. What it corrupts it corrupts afterwards: such
-// packets carry a trailer that is wrong. What arrives wrong leaves wrong.
+// The CRC-32C trailer of a packet covers its addresses and ports. The relay therefore
+// verifies the trailer of each packet for the addresses it came with, and rewrites it for
+// those it leaves with. Corruption is applied afterwards, so a corrupted packet carries a
+// wrong trailer. A packet that arrives with a wrong trailer leaves with a wrong one.
 package relay
 
 import (
@@ -25,15 +25,14 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Faults are what happens to each datagram, in both directions. The shares are
-// between 0 and 1.
+// Faults are the faults of each direction. The shares are between 0 and 1.
 type Faults struct {
 	Loss float64
-	// Burst is the mean number of datagrams lost in a row, or more if Loss needs it; up
-	// to 1: each is lost or not by itself.
+	// Burst is the mean number of datagrams lost in a row. It is larger if Loss requires it.
+	// Up to 1, each datagram is lost independently.
 	Burst     float64
-	Reorder   float64 // held back until up to MaxHold others have passed
-	Duplicate float64 // sent twice, the second time late
+	Reorder   float64 // held back until up to MaxHold others passed
+	Duplicate float64 // sent twice, the second time later
 	Corrupt   float64 // one bit flipped
 	Seed      uint64
 }
@@ -41,15 +40,15 @@ type Faults struct {
 const (
 	// MaxHold is the most datagrams that may overtake one that is held back.
 	MaxHold = 32
-	// holdTime is how long one is held back at most.
+	// holdTime is the longest time that a datagram is held back.
 	holdTime = 2 * time.Millisecond
-	// maxHeld bounds the datagrams held back per direction: what is more passes.
+	// maxHeld bounds the datagrams held back per direction. Beyond it they pass at once.
 	maxHeld = 1024
-	// writeWait is how long a full send buffer may take to drain.
+	// writeWait is how long the relay waits for a full send buffer.
 	writeWait = 100 * time.Millisecond
 )
 
-// model is f in the words of the model.
+// model converts f to package badnet.
 func (f *Faults) model() badnet.Faults {
 	m := badnet.Faults{
 		Loss: f.Loss, Corrupt: f.Corrupt, Duplicate: f.Duplicate,
@@ -117,10 +116,10 @@ type Stats struct {
 	Reordered  uint64
 	Duplicated uint64
 	Corrupted  uint64
-	BadCRC     uint64 // arrived wrong
-	Strange    uint64 // from or to nobody
-	Failed     uint64 // the socket did not take it
-	Dropped    uint64 // by the kernel, for want of buffer
+	BadCRC     uint64 // arrived with a wrong trailer
+	Strange    uint64 // from an unknown address, or before Connect
+	Failed     uint64 // refused by the socket
+	Dropped    uint64 // by the kernel, for lack of buffer
 }
 
 // Add adds the counters of another relay.
@@ -139,34 +138,34 @@ func (s *Stats) Add(o Stats) {
 
 // Config describes a Relay.
 type Config struct {
-	// Local is the IP address that both sockets of the relay have.
+	// Local is the IP address of both sockets.
 	Local  netip.Addr
 	Faults Faults
 	// NoCRC says that packets carry no trailer.
 	NoCRC bool
 }
 
-// A Relay stands between a client and a server, which each see the relay where
-// the other is. It has two goroutines, one per direction.
+// A Relay stands between a client and a server. Each sees the relay in place of the other.
+// It has two goroutines, one per direction.
 type Relay struct {
 	cfg  Config
-	side [2]side // facing the client, facing the server
+	side [2]side // 0 faces the client, 1 faces the server
 	wg   sync.WaitGroup
 	end  atomic.Bool
 }
 
 // A side is one socket.
 type side struct {
-	mu     sync.Mutex // guards conn's receiving and sending
+	mu     sync.Mutex // serializes receiving and sending on conn
 	conn   *udp.Conn
 	local  netip.AddrPort
 	remote atomic.Pointer[netip.AddrPort]
 
 	statMu sync.Mutex
-	stats  Stats // of what came in here
+	stats  Stats // of what arrived here
 }
 
-// Open opens a relay. It passes nothing before Connect.
+// Open opens a relay. It drops everything before Connect.
 func Open(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg}
 	for i := range r.side {
@@ -185,15 +184,13 @@ func Open(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// FacingClient is the address that the client is to send to, FacingServer the
-// one that the server sees as the client's.
+// FacingClient is the address that the client must send to.
 func (r *Relay) FacingClient() netip.AddrPort { return r.side[0].local }
 
-// FacingServer is the address that the server is to send to.
+// FacingServer is the address that the server sees as the client's and must send to.
 func (r *Relay) FacingServer() netip.AddrPort { return r.side[1].local }
 
-// unzoned is a without the name of its link: what one host sends to itself arrives
-// without one.
+// unzoned removes the zone from a. What a host sends to itself arrives without one.
 func unzoned(a netip.AddrPort) netip.AddrPort {
 	if a.Addr().Is4() {
 		return a
@@ -201,7 +198,7 @@ func unzoned(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
 }
 
-// Connect says who the two ends are.
+// Connect sets the addresses of the two ends.
 func (r *Relay) Connect(client, server netip.AddrPort) {
 	r.side[0].remote.Store(&client)
 	r.side[1].remote.Store(&server)
@@ -231,7 +228,7 @@ func (r *Relay) Close() {
 	r.wg.Wait()
 }
 
-// A direction is what the goroutine of one direction knows.
+// A direction is the state of one direction's goroutine.
 type direction struct {
 	r        *Relay
 	in, out  *side
@@ -239,13 +236,13 @@ type direction struct {
 	held     badnet.Held[[]byte]
 	start    time.Time
 	train    dgram.Datagram
-	short    bool // train ends in a shorter datagram: nothing can follow
+	short    bool // the last datagram of train is shorter, so none can follow
 	stats    Stats
 	from, to netip.AddrPort
-	pre      [2]prefix // of the trailer, as packets come and as they go
+	pre      [2]prefix // of the trailer: for packets as they arrive, and as they leave
 }
 
-// A prefix is the trailer's state after addresses and UDP header of one length.
+// A prefix caches the CRC over the addresses and a UDP header with one length.
 type prefix struct {
 	n   int
 	crc uint32
@@ -258,7 +255,7 @@ func (p *prefix) of(src, dst netip.AddrPort, n int) uint32 {
 	return p.crc
 }
 
-// run relays what comes to in.
+// run relays what arrives at in.
 func (r *Relay) run(in, out *side, stream uint64) {
 	defer r.wg.Done()
 	d := &direction{r: r, in: in, out: out, start: time.Now()}
@@ -297,7 +294,7 @@ func (d *direction) publish() {
 	d.stats = Stats{}
 }
 
-// receive passes on a train.
+// receive relays a train.
 func (d *direction) receive(rx *dgram.Datagram) {
 	n := uint64(rx.Segments())
 	from, to := d.in.remote.Load(), d.out.remote.Load()
@@ -323,7 +320,7 @@ func (d *direction) packet(b []byte) {
 			d.stats.BadCRC++
 		}
 	}
-	due := d.held.Passed() // what is lost passes, too
+	due := d.held.Passed() // a lost datagram counts as one that passed
 	f := d.bad.Fate(0, badnet.Datagram{Bytes: len(b)})
 	if len(f.Flips) > 0 {
 		d.stats.Corrupted++
@@ -346,7 +343,8 @@ func (d *direction) packet(b []byte) {
 	}
 }
 
-// hold keeps a copy of b back, if there is room.
+// hold keeps a copy of b until by others have passed or holdTime is over. It returns false
+// if there is no room.
 func (d *direction) hold(b []byte, by int) bool {
 	if d.held.Len() == maxHeld {
 		return false
@@ -355,7 +353,7 @@ func (d *direction) hold(b []byte, by int) bool {
 	return true
 }
 
-// release sends what was held back long enough.
+// release sends what was held back for holdTime.
 func (d *direction) release() {
 	if d.held.Len() == 0 {
 		return
@@ -367,7 +365,7 @@ func (d *direction) release() {
 	}
 }
 
-// send puts b into the train that goes out.
+// send appends b to the outgoing train, which it flushes first if b does not fit.
 func (d *direction) send(b []byte) {
 	t := &d.train
 	if len(t.Data) > 0 && (d.short || len(b) > t.Seg || len(t.Data)+len(b) > dgram.MaxTrain || t.Segments() == dgram.MaxSegments) {

@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// warmPart of the time is left out of the judgement: pools fill, tables grow to
-	// their size.
+	// warmPart of the time is left out, because pools fill and tables grow to their size.
 	warmPart = 0.25
-	// LeastSamples is how many a judgement needs.
+	// LeastSamples is how many samples it takes to call something a leak.
 	LeastSamples = 8
-	// sure is how many times its standard error a slope must be to be one.
+	// sure is how many standard errors a slope must exceed to count.
 	sure = 3
-	// maxLooks bounds the samples: when there are more, every other is forgotten.
+	// maxLooks bounds the samples. When it is reached, every second one is dropped.
 	maxLooks = 2000
 )
 
-// Bounds of growth over the time that is judged: so much, or that part of the mean
-// if it is more. A leak of less over the whole time does not show in what the
-// system calls a process's memory; a longer soak finds a smaller one.
+// bounds are the limits of growth over the time that is checked: abs, or part of the mean
+// if that is more. A smaller leak disappears in the noise of what the system reports as a
+// process's memory; a longer soak finds it.
 var bounds = []struct {
 	what string
 	of   func(*perf.Resources) int64
@@ -35,12 +34,12 @@ var bounds = []struct {
 	{"fds", func(r *perf.Resources) int64 { return r.FDs }, 4, 0.1},
 }
 
-// A usage has the resources of one end over time.
+// A usage holds the resources of one end over time.
 type usage struct {
 	at   []time.Duration
 	what []perf.Resources
-	skip int // samples to forget before the next
-	keep int // 1 of so many is kept
+	skip int // samples that were dropped since the last one that was kept
+	keep int // one of so many samples is kept
 }
 
 func (h *usage) add(at time.Duration, r perf.Resources) {
@@ -59,7 +58,7 @@ func (h *usage) add(at time.Duration, r perf.Resources) {
 	h.keep = 2 * max(1, h.keep)
 }
 
-// last is the newest sample.
+// last is the newest sample, zero if there is none.
 func (h *usage) last() perf.Resources {
 	if len(h.what) == 0 {
 		return perf.Resources{}
@@ -67,7 +66,7 @@ func (h *usage) last() perf.Resources {
 	return h.what[len(h.what)-1]
 }
 
-// leaks fits a line to each resource.
+// leaks fits a line to each resource and reports which ones grow.
 func (h *usage) leaks(end string) []record.Leak {
 	var out []record.Leak
 	if len(h.at) == 0 {
@@ -95,8 +94,8 @@ func (h *usage) leaks(end string) []record.Leak {
 	return out
 }
 
-// fit is the line through points by least squares: the mean of y, the slope, and
-// the standard error of the slope.
+// fit fits a line to points by least squares. It returns the mean of y, the slope, and the
+// standard error of the slope.
 func fit(x, y []float64) (mean, slope, wobble float64) {
 	n := float64(len(x))
 	var mx float64

@@ -1,6 +1,6 @@
-// Package soak tests everything for a long time: one test after the other, drawn by
-// a seed, beside a load that never pauses; all data is verified, and what both
-// processes hold is watched for what only grows.
+// Package soak tests everything for a long time. It runs one test after another, drawn by a
+// seed, beside a load that never pauses. It verifies all data and watches the resources of
+// both processes for steady growth.
 package soak
 
 import (
@@ -21,48 +21,47 @@ import (
 
 // Config describes a soak.
 type Config struct {
-	// Mix are the tests. The Base has endpoint type, security, CRC, congestion control, time-outs,
-	// and the seed from which all is drawn; its Time is how long the soak takes.
+	// Mix describes the tests. Its Base gives endpoint type, security, CRC, congestion
+	// control, timeouts and the seed of all draws; Base.Time is how long the soak takes.
 	traffic.Mix
-	// Command makes of Words the command that repeats a test; nil: without the name of
-	// the server and what all tests have in common.
+	// Command makes the command that repeats a test out of Words. If it is nil, the command
+	// lacks the server's name and what all tests have in common.
 	Command func(words []string) []string
-	// Dial opens a session with the server. Two are opened.
+	// Dial opens a session with the server. The soak opens two.
 	Dial func(context.Context) (*perf.Client, error)
-	// Ready hears of the path when the first test begins.
+	// Ready is called with the path when the first test begins.
 	Ready func(path record.Path, mtu int)
-	// News hears of each test that has ended, how things stand.
+	// News is called after each test.
 	News func(*Status)
 }
 
-// A Status is how a soak stands.
+// A Status is the state of a soak.
 type Status struct {
 	At           time.Duration
-	Run          *record.Run // so far
+	Run          *record.Run // what was measured so far
 	Here, There  perf.Resources
-	Failed       error  // the test that has just ended, if it failed
-	FailedTest   string // what it was
+	Failed       error  // error of the test that has just ended, nil if it passed
+	FailedTest   string // command of that test, if it failed
 	Resent       uint64
 	BytesChecked int64
 }
 
 const (
-	// seedStream tells what is drawn from what else the seed makes.
+	// seedStream separates the draws of a soak from other uses of the seed.
 	seedStream = 0x50a6
-	// lookPart of the time, at least lookLeast, is between two looks at what the
-	// processes hold.
+	// Resources are sampled each lookPart-th of the time, but at least lookLeast apart.
 	lookPart  = 400
 	lookLeast = 200 * time.Millisecond
-	// givenUp tests that fail one after the other end the soak.
+	// givenUp failed tests in a row end the soak.
 	givenUp = 5
-	// steadyRate and steadySize are the load that never pauses.
+	// steadyRate (requests a second) and steadySize (bytes) are the load that never pauses.
 	steadyRate, steadySize = 200, 1000
 	maxSamples             = 1000
-	// maxRounds is how many tests the record tells of.
+	// maxRounds bounds the tests that the record describes.
 	maxRounds = 2000
 )
 
-// A soak is one under way.
+// A soak is the state of Run.
 type soak struct {
 	cfg   Config
 	rng   *rand.Rand
@@ -71,11 +70,11 @@ type soak struct {
 	here  usage
 	there usage
 	bytes int64
-	join  int // tests that are one sample
+	join  int // how many tests one sample of the series covers
 	got   int
 }
 
-// Run soaks. What it found is in the record.Run, also with an error.
+// Run runs a soak. The record.Run has what it measured, also with an error.
 func Run(ctx context.Context, cfg Config) (record.Run, error) {
 	s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream)), begin: time.Now(), join: 1}
 	s.run = record.Sum()
@@ -136,7 +135,7 @@ func (s *soak) soak(ctx context.Context) error {
 	return err
 }
 
-// errSteady marks that the load beside the tests has ended.
+// errSteady marks the error that the load beside the tests ended.
 var errSteady = errors.New("ended early")
 
 type steadyError struct{ err error }
@@ -145,7 +144,7 @@ func (e *steadyError) Error() string        { return e.err.Error() }
 func (e *steadyError) Is(target error) bool { return target == errSteady }
 func (e *steadyError) Unwrap() error        { return e.err }
 
-// steady is the load beside the tests.
+// steady is the Spec of the load beside the tests.
 func (s *soak) steady() traffic.Spec {
 	p := s.cfg.Base
 	p.Test, p.Op, p.Size, p.Reply, p.Rate, p.Arrivals = traffic.Load, traffic.TSend, steadySize, steadySize, steadyRate, traffic.Poisson
@@ -162,7 +161,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			return nil
 		}
 		p, kind := s.cfg.Draw(s.rng, left)
-		if s.cfg.Ready != nil { // what is told of the path is what the system gives
+		if s.cfg.Ready != nil { // the first test describes the path, so it does not draw GSO and paths
 			p.GSO, p.Paths = s.cfg.Base.GSO, s.cfg.Base.Paths
 		}
 		begin := time.Now()
@@ -191,7 +190,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			round.Error = oneLine(err)
 		}
 		if err != nil && (errors.Is(err, perf.ErrUnreachable) || perf.Unreachable(err)) {
-			// Is it the server that is gone, or has only this test lost its way?
+			// Is the server gone, or did only this test fail to reach it?
 			if e := s.look(ctx, c); e != nil {
 				return e
 			}
@@ -220,7 +219,7 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 			if e != nil {
 				e = fmt.Errorf("the load beside the tests: %w", e)
 			}
-			return &steadyError{e} // without an error its time is over, and with it ours
+			return &steadyError{e} // nil: its time is over, and so is that of the soak
 		default:
 		}
 		if row == givenUp {
@@ -231,8 +230,8 @@ func (s *soak) episodes(ctx context.Context, c *perf.Client, steady <-chan error
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// round notes a test, and keeps their number bounded: the oldest that went well goes.
-// It is good until the next one.
+// round notes a test and returns its entry, which is valid until the next call. If there
+// are too many it drops the oldest one that passed.
 func (s *soak) round(r record.Round) *record.Round {
 	x := s.run.Soak
 	if len(x.Rounds) == maxRounds {
@@ -243,7 +242,7 @@ func (s *soak) round(r record.Round) *record.Round {
 	return &x.Rounds[len(x.Rounds)-1]
 }
 
-// found says what is wrong with what a test measured.
+// found tells what is wrong with the results of a test.
 func found(r *record.Run) error {
 	switch d := r.DataCheck; {
 	case d == nil || d.OK+d.Wrong == 0:
@@ -258,7 +257,7 @@ func found(r *record.Run) error {
 	return nil
 }
 
-// add adds what a test found.
+// add adds the results of a test.
 func (s *soak) add(r *record.Run) {
 	t := &s.run
 	t.Add(r)
@@ -285,7 +284,8 @@ func (s *soak) add(r *record.Run) {
 	}
 }
 
-// sample ends a sample, and keeps their number bounded.
+// sample ends a sample of the series. When there are too many samples it joins them in
+// pairs.
 func (s *soak) sample() {
 	if s.got++; s.got < s.join {
 		return
@@ -304,7 +304,7 @@ func (s *soak) sample() {
 	s.join *= 2
 }
 
-// look notes what both processes hold.
+// look samples the resources of both processes.
 func (s *soak) look(ctx context.Context, c *perf.Client) error {
 	there, err := c.Resources(ctx)
 	if err != nil {
@@ -316,7 +316,7 @@ func (s *soak) look(ctx context.Context, c *perf.Client) error {
 	return nil
 }
 
-// command is what repeats a test.
+// command returns the command that repeats a test.
 func (s *soak) command(p *traffic.Spec) string {
 	w := Words(p)
 	if s.cfg.Command == nil {
@@ -325,12 +325,12 @@ func (s *soak) command(p *traffic.Spec) string {
 	return page.Shell(s.cfg.Command(w))
 }
 
-// Words are the test and its flags: all that is drawn. What tests have in common,
-// and the host, is not there.
+// Words returns the test and the flags that are drawn, without the host and without what
+// all tests have in common.
 func Words(p *traffic.Spec) []string {
 	test := p.Test
 	if test == traffic.BW && p.Op == traffic.Inject {
-		test = traffic.Rate // the same, and has that operation
+		test = traffic.Rate // rate is the same test and has that operation
 	}
 	w := []string{test, p.Op, "-s", strconv.FormatInt(p.Size, 10)}
 	add := func(on bool, flag string, v ...string) {
