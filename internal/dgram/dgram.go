@@ -1,10 +1,9 @@
-// Package dgram holds the one buffer type that crosses the border between
-// sockets and protocol: a train of UDP datagrams with equal length, as
-// UDP_SEGMENT sends them and UDP_GRO delivers them.
+// Package dgram has the buffer type that passes between sockets and the protocol: a train of
+// UDP datagrams of equal length, as UDP_SEGMENT sends them and UDP_GRO delivers them.
 //
-// A Datagram has one owner at a time. Whoever calls a function with it says in
-// the function's comment whether the bytes are borrowed (until return), taken,
-// or filled. The package does no I/O and starts no goroutine.
+// A Datagram has one owner at a time. The comment of a function that gets one says whether the
+// function borrows the bytes (until it returns), takes them, or fills them. The package does no
+// I/O and starts no goroutine.
 package dgram
 
 import (
@@ -12,22 +11,22 @@ import (
 	"net/netip"
 )
 
-// ErrNoRoom is what a send fails with that finds no room now: nothing is lost,
-// the train is still the caller's.
+// ErrNoRoom is the error of a send for which there is no room now. Nothing is lost: the caller
+// keeps the train.
 var ErrNoRoom = errors.New("dgram: no room in the send buffer")
 
 const (
-	// MaxTrain is the most bytes one train may hold: the largest UDP payload
-	// that IPv4 carries (65,535 − 20 − 8).
+	// MaxTrain is the most bytes of one train: the largest UDP payload of IPv4 (65,535 − 20 −
+	// 8).
 	MaxTrain = 65507
-	// MaxSegments is the most datagrams in one train (UDP_MAX_SEGMENTS of
-	// Linux before 6.9, which is the smallest limit in use).
+	// MaxSegments is the most datagrams of one train (UDP_MAX_SEGMENTS of Linux before 6.9, the
+	// smallest limit in use).
 	MaxSegments = 64
 	// SlabLen is the size of a buffer that holds any train, received or sent.
 	SlabLen = 1 << 16
 )
 
-// ECN codepoints of the IP header (RFC 3168): the two low bits of TOS.
+// The ECN codepoints of the IP header (RFC 3168), the two low bits of TOS.
 const (
 	NotECT uint8 = 0
 	ECT1   uint8 = 1
@@ -35,23 +34,23 @@ const (
 	CE     uint8 = 3
 )
 
-// A Datagram is a train of UDP datagrams to or from one remote address by one
-// local port: every datagram has Seg bytes, the last may be shorter. A train of
-// one has Seg >= len(Data) or Seg 0.
+// A Datagram is a train of UDP datagrams to or from one remote address through one local port.
+// Each has Seg bytes; the last may be shorter. A train of one datagram has Seg >= len(Data) or
+// Seg 0.
 type Datagram struct {
-	// Data holds the UDP payloads back to back; its capacity is the room a
-	// filler may use.
+	// Data is the UDP payloads one after another. Its capacity is the room for a function that
+	// fills it.
 	Data []byte
 	// Seg is the length of each datagram but the last, in bytes.
 	Seg int
-	// Remote is the sender (received) or the destination (to be sent).
+	// Remote is the sender of a received train, or the destination of one to be sent.
 	Remote netip.AddrPort
-	// Path is the index of the local port that received or is to send the
-	// train: the entropy value of the packets in it.
+	// Path is the index of the local port that received or is to send the train. It is the
+	// entropy value of its packets.
 	Path int
-	// TOS is the IP traffic class octet: DSCP in the upper six bits, ECN in
-	// the lower two. What is received has the DSCP that the network gave it, 0 where
-	// the system does not tell or was not asked; all datagrams of a train have the same.
+	// TOS is the IP traffic class octet: DSCP in the upper six bits, ECN in the lower two. In a
+	// received train DSCP is what the network made of it, and TOS is 0 if the system does not
+	// tell or was not asked. All datagrams of a train have the same.
 	TOS uint8
 
 	pool *Pool
@@ -64,7 +63,7 @@ func (d *Datagram) ECN() uint8 { return d.TOS & 3 }
 // DSCP returns the code point, the upper six bits.
 func (d *Datagram) DSCP() uint8 { return d.TOS >> 2 }
 
-// Segments reports how many datagrams the train holds.
+// Segments returns the number of datagrams in the train.
 func (d *Datagram) Segments() int {
 	if len(d.Data) == 0 {
 		return 0
@@ -75,8 +74,8 @@ func (d *Datagram) Segments() int {
 	return (len(d.Data) + d.Seg - 1) / d.Seg
 }
 
-// Next cuts the first datagram off rest, which is Data or what an earlier Next
-// left over. Both results alias Data.
+// Next cuts the first datagram off rest, which is Data or what an earlier Next left. Both
+// results alias Data.
 func (d *Datagram) Next(rest []byte) (head, tail []byte) {
 	if d.Seg <= 0 || d.Seg >= len(rest) {
 		return rest, nil
@@ -94,7 +93,7 @@ func (d *Datagram) Reset() {
 // A Pool recycles Datagrams with SlabLen bytes of room. It is not safe for
 // concurrent use. The zero Pool is ready.
 type Pool struct {
-	// Most is how many idle Datagrams it keeps; 0: all.
+	// Most bounds the spare Datagrams in the pool; 0 means no limit.
 	Most int
 
 	idle []*Datagram
@@ -114,8 +113,8 @@ func (p *Pool) Get() *Datagram {
 	return &Datagram{Data: make([]byte, 0, SlabLen), pool: p}
 }
 
-// Put takes d back. A Datagram that was put twice or that belongs to another
-// pool is our bug and panics.
+// Put takes d back. It panics if d is in the pool already or belongs to another one, which is
+// our bug.
 func (p *Pool) Put(d *Datagram) {
 	if d.pool != p || d.free {
 		panic("BUG: dgram: Put of a Datagram that is not out of this Pool")
@@ -128,5 +127,5 @@ func (p *Pool) Put(d *Datagram) {
 	}
 }
 
-// Out reports how many Datagrams are out of the pool. At rest it is zero.
+// Out returns the number of Datagrams that are out of the pool. At rest it is zero.
 func (p *Pool) Out() int { return p.out }

@@ -10,53 +10,53 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// A socket with UDP_GRO pays for each lone datagram; a socket without it gets trains cut
-// into datagrams, at ten times the cost. So a socket has UDP_GRO while trains come
-// (package comment).
+// A socket with UDP_GRO pays for each single datagram. A socket without it gets trains cut into
+// datagrams, at ten times the cost. So a socket has UDP_GRO while trains come (package
+// comment).
 const (
-	// After groTry lone datagrams in a row UDP_GRO is switched off, if the socket is
-	// empty at that moment; that is tried groTries times.
+	// After groTry single datagrams in a row UDP_GRO is switched off, if the socket is empty
+	// then. This is tried groTries times.
 	groTry   = 256
 	groTries = 16
-	// It is switched on again after groBurst datagrams of one size in a row without an
-	// empty look between them, which may have been a train, and after groEvery
-	// datagrams, because short trains make no such row.
+	// It is switched on again after groBurst datagrams of one size in a row with no empty look
+	// between them, which may have been a train, and after groEvery datagrams, because short
+	// trains make no such row.
 	groBurst = 16
 	groEvery = 8192
 )
 
-// A socket also pays for the traffic class of each datagram, and one without both is read
-// by a shorter call. Short datagrams cause no congestion, so their class is sampled
-// (package comment).
+// A socket also pays for the traffic class of each datagram. One that asks for neither is read
+// by a cheaper call. Short datagrams cause no congestion, so their class is sampled (package
+// comment).
 const (
-	// After classTry datagrams or trains in a row that are not longer than classShort
-	// bytes and carry no mark, sampling begins.
+	// Sampling begins after classTry datagrams or trains in a row that have at most classShort
+	// bytes and no mark.
 	classTry   = 256
 	classShort = 512
-	// classSkip of them come without their class, then classSample with it, in turn.
+	// It alternates: classSkip datagrams or trains without their class, classSample with it.
 	classSkip   = 240
 	classSample = 16
-	// After a mark, so many come with their class.
+	// After a mark, the next classMarked come with their class.
 	classMarked = 8192
 )
 
-// asks holds which control messages a socket asks for with each datagram, and what
-// decides about them.
+// asks holds which control messages a socket asks for with each datagram, and the state that
+// decides it.
 type asks struct {
 	trains, class bool
-	any           bool // either
+	any           bool // trains or class
 	v6            bool
-	// What is fixed is never changed.
+	// The fixed ones never change.
 	trainsFixed, classFixed bool
-	// left is how many lone datagrams come until trains are decided about, classLeft how
-	// many datagrams or trains until classes are. row is how many datagrams of the size
-	// of the newest came in a row since the last empty look.
+	// left is the number of single datagrams until trains are decided again, and classLeft that
+	// of datagrams and trains until the class is. row is how many datagrams of the latest size
+	// came in a row since the last empty look.
 	left, classLeft int
 	row, size       int
 	tries           int
 }
 
-// never is the value of left where there is nothing to decide.
+// never is the value of left if there is nothing to decide.
 const never = math.MaxInt
 
 // alone counts a datagram of n bytes and a class that came alone.
@@ -66,11 +66,11 @@ func (a *asks) alone(fd, n int, class uint8) {
 		a.size, a.row = n, 0
 	}
 	if a.left <= 0 || a.row >= groBurst && !a.trains {
-		a.judge(fd)
+		a.decideTrains(fd)
 	}
 	a.classLeft--
 	if n > classShort || a.classLeft <= 0 || class&3 == dgram.CE {
-		a.judgeClass(fd, n, class)
+		a.decideClass(fd, n, class)
 	}
 }
 
@@ -79,14 +79,14 @@ func (a *asks) together(fd, n int, class uint8) {
 	a.left = groTry
 	a.classLeft--
 	if n > classShort || a.classLeft <= 0 || class&3 == dgram.CE {
-		a.judgeClass(fd, n, class)
+		a.decideClass(fd, n, class)
 	}
 }
 
-// judge switches UDP_GRO on or off. A train that arrived while it was on and is read
-// while it is off would look like one long datagram, so it is switched off only when the
-// socket is empty; else that is tried again after the next datagram.
-func (a *asks) judge(fd int) {
+// decideTrains switches UDP_GRO on or off. A train that arrived while it was on and is read
+// while it is off would look like one long datagram. So it stays off only if the socket is
+// empty after the change; if not, that is tried again after the next datagram.
+func (a *asks) decideTrains(fd int) {
 	switch {
 	case a.trainsFixed:
 		a.left, a.row = never, 0
@@ -104,8 +104,8 @@ func (a *asks) judge(fd int) {
 	}
 }
 
-// judgeClass switches the traffic class on or off.
-func (a *asks) judgeClass(fd, n int, class uint8) {
+// decideClass switches the traffic class on or off.
+func (a *asks) decideClass(fd, n int, class uint8) {
 	switch {
 	case a.classFixed:
 		a.classLeft = never
@@ -132,7 +132,7 @@ func (a *asks) askTrains(fd int, on bool) bool {
 	}
 	ok := set(fd, unix.IPPROTO_UDP, unix.UDP_GRO, on)
 	if !ok {
-		a.trains, a.trainsFixed = true, true // it cannot be switched off: go on reading it
+		a.trains, a.trainsFixed = true, true // it cannot be switched off: keep it
 	}
 	if a.any = a.trains || a.class; a.trains && !a.class {
 		a.classLeft = classTry
@@ -153,8 +153,8 @@ func (a *asks) askClass(fd int, on bool) {
 	a.any = a.trains || a.class
 }
 
-// set sets an option that is on or off and reports whether that worked. It does not
-// go through package unix, which would allocate.
+// set sets an option that is on or off, and reports whether that worked. It does not call
+// package unix, which would allocate.
 func set(fd, level, opt int, on bool) bool {
 	v := int32(0)
 	if on {
@@ -164,9 +164,9 @@ func set(fd, level, opt int, on bool) bool {
 	return e == 0
 }
 
-// waiting reports whether the socket holds a datagram, even an empty one, which SIOCINQ
-// does not count. It may miss one that another processor is just adding; a train torn by
-// that is dropped as damaged and sent again.
+// waiting reports whether the socket has a datagram, even an empty one, which SIOCINQ does not
+// count. It may miss one that another processor is just adding. A train torn in this way is
+// dropped as damaged and sent again.
 func waiting(fd int) bool {
 	p, now := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}, unix.Timespec{}
 	n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// MaxPaths is the most local ports of one Conn. Arbitrary; 64 bits are what the
-// sets of paths inside a Conn hold.
+// MaxPaths is the most local ports of one Conn. Arbitrary, but not more than the 64 bits of the
+// path sets inside a Conn.
 const MaxPaths = 64
 
 const (
@@ -14,7 +14,7 @@ const (
 	maxBuf     = 1 << 30
 )
 
-// A Mode says whether a feature is wanted.
+// A Mode is whether a feature is wanted.
 type Mode uint8
 
 const (
@@ -36,48 +36,45 @@ func (m Mode) String() string {
 	return fmt.Sprintf("udp.Mode(%d)", uint8(m))
 }
 
-// Config says what Open is to open.
+// Config is what Open is to open.
 type Config struct {
-	// Addr is the local address. The IP address is never unspecified, because
-	// it is part of what the protocol protects; an IPv6 link-local address
-	// needs its zone. Port 0 takes an ephemeral port.
+	// Addr is the local address. The IP address must not be unspecified, because it is part of
+	// what the protocol protects. An IPv6 link-local address needs its zone. Port 0 means an
+	// ephemeral port.
 	Addr netip.AddrPort
 	// Paths is the number K of local ports, 1 to MaxPaths; 0 is 1. Path 0 has
 	// the port of Addr, the others have ephemeral ports.
 	Paths int
-	// Consecutive gives path i the port of path 0 plus i. With port 0, a free
-	// range is searched for.
+	// Consecutive gives path i the port of path 0 plus i. With port 0, Open searches for a free
+	// range.
 	Consecutive bool
 
-	// GSO sends a train of several datagrams in one call (UDP_SEGMENT), GRO
-	// receives trains put together by the kernel (UDP_GRO). The portable
-	// implementation has neither.
+	// GSO sends a train of several datagrams in one call (UDP_SEGMENT), GRO receives trains
+	// that the kernel put together (UDP_GRO). The portable implementation has neither.
 	GSO, GRO Mode
-	// GSOChanged, if not nil, is told Info.GSO when trains to some destination no
-	// longer leave whole, or may again. It is called by Send and must not send.
+	// GSOChanged, if not nil, is called with the new Info.GSO when trains to some destination
+	// no longer leave whole, or may again. Send calls it; it must not send.
 	GSOChanged func(Feature)
-	// RecvBuf and SendBuf are the socket buffers to ask for, in bytes per path;
-	// 0 is 8 MiB. Info tells what the system gave.
+	// RecvBuf and SendBuf are the sizes of the socket buffers to ask for, in bytes per path; 0
+	// is 8 MiB. Info tells what the system gave.
 	RecvBuf, SendBuf int
-	// TOS is the traffic class of most trains. Those with another one work too,
-	// but cost a control message each.
+	// TOS is the traffic class of most trains. Each train with another one costs a control
+	// message.
 	TOS uint8
-	// EveryClass asks for the traffic class of each datagram. Otherwise short
-	// datagrams that come one by one are asked for theirs in samples, until one of
-	// them shows congestion (package comment).
+	// EveryClass asks for the traffic class of each datagram. Otherwise short datagrams that
+	// come one by one are sampled, until one of them shows congestion (package comment).
 	EveryClass bool
-	// AllowFragments lets IP fragment what exceeds the MTU. Otherwise (and by
-	// default) packets carry DF, and what does not fit fails with EMSGSIZE.
-	// What path MTU discovery in the kernel has learnt is not believed, because
-	// anybody can forge it: it is handed out as evidence (NextError).
+	// AllowFragments lets IP fragment what exceeds the MTU. Otherwise packets carry DF, and one
+	// that does not fit fails with EMSGSIZE. What the kernel's path MTU discovery has learnt is
+	// not believed, because anybody can forge it; it is evidence (NextError).
 	AllowFragments bool
 	// Portable uses the implementation for systems without one of their own.
 	Portable bool
 
-	readers bool // with Portable: what systems without batches use; for tests
+	readers bool // with Portable: receive as systems without batches do; for tests
 }
 
-// check fills in the defaults and names the first contradiction.
+// check fills in the defaults and returns an error for the first contradiction.
 func (c *Config) check() error {
 	a := c.Addr.Addr().Unmap()
 	c.Addr = netip.AddrPortFrom(a, c.Addr.Port())

@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// A Conn is a set of UDP sockets on one local address. See the package comment
-// for which method may be called when.
+// A Conn is a set of UDP sockets on one local address. The package comment says which method
+// may be called when.
 type Conn struct {
 	io    backend
 	local netip.AddrPort
@@ -22,19 +22,18 @@ type Conn struct {
 	gate  gate
 }
 
-// A Mover is what every packet passes: these methods of a Conn.
+// A Mover is the methods of a Conn that every packet uses.
 type Mover interface {
 	Recv(d *dgram.Datagram) (ok bool, err error)
 	Send(d *dgram.Datagram) error
 	SendBatch(ds []*dgram.Datagram) (n int, err error)
 }
 
-// backend is a way to do the work of a Conn. Every method but wake and stop runs
-// inside the gate, or as Mover says.
+// backend is an implementation of a Conn. Its methods run inside the gate, except wake, stop
+// and, as Mover says, those of a Mover.
 type backend interface {
 	Mover
-	// evident reports whether there may be evidence; it may be called outside the
-	// gate.
+	// evident reports whether there may be evidence. It may be called outside the gate.
 	evident() bool
 	nextError(e *Evidence) bool
 	wait(deadline time.Time) error
@@ -42,19 +41,19 @@ type backend interface {
 	wake()
 	routeMTU(remote netip.Addr) (int, error)
 	info(*Info)
-	// count fetches the counters that only the system has; stats, which may be called
-	// outside the gate, returns what is known.
+	// count fetches the counters that only the system has. stats returns what is known; it may
+	// be called outside the gate.
 	count()
 	stats() Stats
-	// stop makes wait and waitWritable return, now and from now on.
+	// stop makes wait and waitWritable return, now and ever after.
 	stop()
-	// close counts and releases the sockets; no other call runs or will come, but
-	// stats.
+	// close counts and releases the sockets. No other call runs then, and only stats may
+	// follow.
 	close() error
 }
 
-// Open opens the sockets. It fails with an error of Config.check or one that
-// wraps a syscall.Errno, such as EADDRINUSE or EADDRNOTAVAIL.
+// Open opens the sockets. It fails with an error of Config.check, or with one that wraps a
+// syscall.Errno such as EADDRINUSE or EADDRNOTAVAIL.
 func Open(cfg Config) (*Conn, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -75,11 +74,11 @@ func Open(cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// maxRanges is how often a free range of consecutive ports is searched for.
+// maxRanges bounds the attempts to find a free range of consecutive ports.
 const maxRanges = 64
 
-// openPaths binds the ports of all paths with open, which returns the port it
-// got. When one fails, undo closes those opened so far.
+// openPaths binds the ports of all paths with open, which returns the port it got. If one
+// fails, undo closes those opened so far.
 func openPaths(cfg *Config, open func(netip.AddrPort) (uint16, error), undo func()) ([]uint16, error) {
 	for try := 0; ; try++ {
 		ports, err := openRange(cfg, open)
@@ -129,11 +128,10 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 // Ports returns the local ports by path.
 func (c *Conn) Ports() []uint16 { return slices.Clone(c.ports) }
 
-// Recv fills d with what has arrived first on some path: one datagram or one
-// train. It sets Data (up to its capacity), Seg, Remote, Path and TOS, and
-// reports false, without touching d, when nothing has arrived. All paths get
-// their turn. d should have dgram.SlabLen bytes of room; what does not fit is
-// dropped and counted.
+// Recv fills d with what has arrived on some path: one datagram or one train. It sets Data (up
+// to its capacity), Seg, Remote, Path and TOS. If nothing has arrived it returns false and does
+// not touch d. It reads all paths in turn. d should have room for dgram.SlabLen bytes; what
+// does not fit is dropped and counted.
 //
 // An error means that the Conn is closed or broken for good.
 func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
@@ -148,16 +146,15 @@ func (c *Conn) Recv(d *dgram.Datagram) (ok bool, err error) {
 	return ok, err
 }
 
-// Send sends one train to d.Remote from the port of d.Path with traffic class
-// d.TOS; it borrows d. A train without data sends nothing.
+// Send sends one train to d.Remote from the port of d.Path with traffic class d.TOS. It borrows
+// d. A train without data sends nothing.
 //
-// With dgram.ErrNoRoom, the train has not been sent, for lack of room: what d still
-// holds is to be sent later. (A train that leaves as single datagrams may have
-// left in part; Send then takes those out of d.) With net.ErrClosed the Conn is
-// closed. With any other error, a syscall.Errno, the train or part of it is
-// lost, as it might be in the network: ENOBUFS, EPERM (a firewall), EMSGSIZE (no
-// fragmentation), ENETUNREACH, EHOSTUNREACH, ENETDOWN, EAFNOSUPPORT (Remote is
-// of another address family) and others.
+// dgram.ErrNoRoom means that there was no room, and that what d then holds is to be sent later.
+// (If a train leaves as single datagrams, those that were sent are removed from d.)
+// net.ErrClosed means that the Conn is closed. Any other error is a syscall.Errno and means
+// that all or part of the train is lost, as it might be in the network: ENOBUFS, EPERM (a
+// firewall), EMSGSIZE (no fragmentation), ENETUNREACH, EHOSTUNREACH, ENETDOWN, EAFNOSUPPORT
+// (Remote is of another address family) and others.
 func (c *Conn) Send(d *dgram.Datagram) error {
 	c.check(d.Path)
 	if !c.gate.enter() {
@@ -168,10 +165,10 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 	return err
 }
 
-// SendBatch sends trains in order, which may go to several destinations, with
-// as few system calls as possible. It reports how many were sent before it
-// stopped; err, as of Send, is about ds[n]. To go on after an error, other than
-// dgram.ErrNoRoom and net.ErrClosed, continue with ds[n+1:].
+// SendBatch sends trains in order, with as few system calls as possible. They may have
+// different destinations. It returns how many were sent before it stopped; err, as of Send, is
+// about ds[n]. To go on after an error other than dgram.ErrNoRoom and net.ErrClosed, call it
+// with ds[n+1:].
 func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	for _, d := range ds {
 		c.check(d.Path)
@@ -184,14 +181,13 @@ func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	return n, err
 }
 
-// Mover is the Conn for a caller that makes sure that none of these calls runs during or
-// after Close. They do not check that, and are one call nearer to the system, which saves
-// 20 ns each.
+// Mover returns the Conn for a caller that ensures that none of these calls runs during or
+// after Close. They do not check that and are one call shorter, which saves 20 ns each.
 func (c *Conn) Mover() Mover { return c.io }
 
-// NextError fills e with the next piece of evidence that a packet did not
-// arrive, and reports whether there was one. It costs no system call while there is no
-// sign of any. Evidence that nobody reads is dropped in the end.
+// NextError fills e with the next piece of evidence that a packet did not arrive, and reports
+// whether there was one. It makes no system call without a sign of evidence. Evidence that is
+// not read is dropped in the end.
 func (c *Conn) NextError(e *Evidence) bool {
 	if !c.io.evident() || !c.gate.enter() {
 		return false
@@ -200,12 +196,12 @@ func (c *Conn) NextError(e *Evidence) bool {
 	return c.io.nextError(e)
 }
 
-// maxErrors bounds one call of Errors, so that a flood of forged messages
-// cannot hold its caller.
+// maxErrors bounds one call of Errors, so that a flood of forged messages cannot keep its
+// caller.
 const maxErrors = 64
 
-// Errors calls f with each piece of evidence, at most 64 of them, and reports
-// how many. f borrows its argument.
+// Errors calls f with each piece of evidence, at most 64, and returns their number. f borrows
+// its argument.
 func (c *Conn) Errors(f func(*Evidence)) int {
 	var e Evidence
 	n := 0
@@ -216,10 +212,9 @@ func (c *Conn) Errors(f func(*Evidence)) int {
 	return n
 }
 
-// Wait blocks until a path may have something to receive or tell (NextError),
-// the deadline passes (zero: there is none), or Wake was called since the last
-// Wait or WaitWritable returned; it does not say which. It fails with
-// net.ErrClosed once Close was called.
+// Wait blocks until a path may have something to receive or evidence, the deadline passes (zero
+// means none), or Wake was called since the last Wait or WaitWritable returned. It does not say
+// which. It fails with net.ErrClosed once Close was called.
 func (c *Conn) Wait(deadline time.Time) error {
 	if !c.gate.enter() {
 		return net.ErrClosed
@@ -228,7 +223,7 @@ func (c *Conn) Wait(deadline time.Time) error {
 	return c.io.wait(deadline)
 }
 
-// WaitWritable is like Wait, until the send buffer of a path has room.
+// WaitWritable is like Wait, but for room in the send buffer of a path.
 func (c *Conn) WaitWritable(path int, deadline time.Time) error {
 	c.check(path)
 	if !c.gate.enter() {
@@ -238,7 +233,7 @@ func (c *Conn) WaitWritable(path int, deadline time.Time) error {
 	return c.io.waitWritable(path, deadline)
 }
 
-// Wake ends a Wait or WaitWritable of now, else the next one.
+// Wake ends the current Wait or WaitWritable, or else the next one.
 func (c *Conn) Wake() {
 	if !c.gate.enter() {
 		return
@@ -247,8 +242,8 @@ func (c *Conn) Wake() {
 	c.io.wake()
 }
 
-// RouteMTU returns the largest IP packet, in bytes, for the route to remote as
-// this host knows it; the network may allow less.
+// RouteMTU returns the largest IP packet, in bytes, on the route to remote as this host knows
+// it. The network may allow less.
 func (c *Conn) RouteMTU(remote netip.Addr) (int, error) {
 	if !c.gate.enter() {
 		return 0, net.ErrClosed
@@ -257,14 +252,14 @@ func (c *Conn) RouteMTU(remote netip.Addr) (int, error) {
 	return c.io.routeMTU(remote.Unmap())
 }
 
-// Info returns what the Conn found and does. It still answers after Close.
+// Info returns what the Conn found and does. It may be called after Close.
 func (c *Conn) Info() Info {
 	i := Info{Local: c.local, Ports: c.Ports()}
 	c.io.info(&i)
 	return i
 }
 
-// Stats returns the counters. They still can be read after Close.
+// Stats returns the counters. It may be called after Close.
 func (c *Conn) Stats() Stats {
 	if c.gate.enter() {
 		c.io.count()
@@ -273,9 +268,9 @@ func (c *Conn) Stats() Stats {
 	return c.io.stats()
 }
 
-// Close releases the sockets. It ends Wait and WaitWritable, waits for calls
-// under way, and makes later ones fail with net.ErrClosed. When it has returned
-// the ports are free. A second Close fails with net.ErrClosed.
+// Close releases the sockets. It ends Wait and WaitWritable, waits for running calls, and makes
+// later calls fail with net.ErrClosed. When it returns the ports are free. A second Close fails
+// with net.ErrClosed.
 func (c *Conn) Close() error {
 	if !c.gate.shut() {
 		return net.ErrClosed
@@ -285,15 +280,14 @@ func (c *Conn) Close() error {
 	return c.io.close()
 }
 
-// maxRepeat bounds how often a call is repeated that came upon an error of an
-// earlier packet, or upon a datagram to be dropped.
+// maxRepeat bounds how often a call is repeated that met an error of an earlier packet, or a
+// datagram to be dropped.
 const maxRepeat = 8
 
-// A gate counts calls under way, so that no system call uses the number of a
-// file descriptor that is closed and perhaps already somebody else's. In and out
-// cost some 10 ns together.
+// A gate counts running calls, so that no system call uses a file descriptor that is closed and
+// whose number may name another file. enter and leave cost some 10 ns together.
 type gate struct {
-	n    atomic.Int64 // calls under way, plus shutGate once closed
+	n    atomic.Int64 // running calls, plus shutGate once closed
 	idle chan struct{}
 }
 
@@ -313,7 +307,7 @@ func (g *gate) leave() {
 	}
 }
 
-// last tells Close that no call is under way any more.
+// last tells Close that no call runs any more.
 func (g *gate) last() {
 	select {
 	case g.idle <- struct{}{}:
@@ -321,7 +315,7 @@ func (g *gate) last() {
 	}
 }
 
-// shut refuses later calls; it reports false if that was already so.
+// shut makes later calls of enter fail. It returns false if they already do.
 func (g *gate) shut() bool {
 	for {
 		n := g.n.Load()
@@ -334,7 +328,7 @@ func (g *gate) shut() bool {
 	}
 }
 
-// drain waits for the calls under way.
+// drain waits for the running calls.
 func (g *gate) drain() {
 	for g.n.Load() != shutGate {
 		<-g.idle

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errorQueue reads the error queues of sockets (IP_RECVERR, ip(7)). Its buffers
-// are its own, so that the goroutine that waits may have one too.
+// errorQueue reads the error queues of sockets (IP_RECVERR, ip(7)). It has its own buffers, so
+// that the goroutine that waits may have one too.
 type errorQueue struct {
 	msg  unix.Msghdr
 	iov  unix.Iovec
@@ -19,7 +19,7 @@ type errorQueue struct {
 	data [quoteLen]byte
 }
 
-// quoteLen is how much of a quoted packet is kept: more than any header.
+// quoteLen is how many bytes of a quoted packet are kept: more than any header.
 const quoteLen = 512
 
 func newErrorQueue() *errorQueue {
@@ -33,8 +33,8 @@ func newErrorQueue() *errorQueue {
 	return q
 }
 
-// read takes the next entry off the queue of fd. It returns the quoted bytes, or
-// an errno, EAGAIN if there is none.
+// read removes the next entry from the queue of fd. It returns the quoted bytes, or an errno,
+// EAGAIN if the queue is empty.
 func (q *errorQueue) read(fd int) ([]byte, syscall.Errno) {
 	q.msg.Namelen = unix.SizeofSockaddrInet6
 	q.msg.SetControllen(len(q.ctl))
@@ -54,7 +54,7 @@ func (d *direct) nextError(e *Evidence) bool {
 			return false
 		}
 		p := bits.TrailingZeros64(paths)
-		// Before looking: what comes later sets the bit again.
+		// Cleared before the look, so that what comes later sets the bit again.
 		d.evidence.And(^(uint64(1) << p))
 		b, errno := d.errq.read(d.socks[p].fd)
 		if errno != 0 {
@@ -125,8 +125,8 @@ func (d *direct) offender(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// discard empties the error queue of a path that nobody asks for. It belongs to
-// the goroutine that waits.
+// discard empties the error queue of a path whose evidence nobody reads. It belongs to the
+// goroutine that waits.
 func (d *direct) discard(path int) {
 	d.evidence.And(^(uint64(1) << path))
 	for range maxErrors {

@@ -12,42 +12,41 @@ import (
 type Info struct {
 	Local netip.AddrPort // path 0
 	Ports []uint16       // by path
-	// Method names the system calls in use, for people.
+	// Method names the system calls in use, for people to read.
 	Method string
-	// GSO and GRO also say what happened to them since Open.
+	// GSO and GRO also tell what became of them since Open.
 	GSO, GRO Feature
 	// ECN is on if the traffic class of what arrives is known.
 	ECN Feature
-	// Evidence is on if NextError hears of ICMP messages.
+	// Evidence is on if NextError returns ICMP messages.
 	Evidence Feature
 	// DontFragment is on if packets that exceed the MTU are not fragmented.
 	DontFragment Feature
 	// RecvBuf and SendBuf are the socket buffers of each path.
 	RecvBuf, SendBuf Buffer
-	// Interface is the name of the interface that has the local address and
-	// MTU its largest IP packet, in bytes; "" and 0: unknown.
+	// Interface is the name of the interface with the local address, MTU its largest IP packet
+	// in bytes. "" and 0 mean unknown.
 	Interface string
 	MTU       int
 }
 
-// A Feature is something that the system may not have.
+// A Feature is something that a system may not have.
 type Feature struct {
 	On  bool
-	Why string // why it is off, or off for some
+	Why string // why it is off, or off for some destinations
 }
 
-// A Buffer is the size of a socket buffer in bytes. Got counts as the kernel
-// does, with its own overhead; 0: unknown. Asked is as in Config.
+// A Buffer is the size of a socket buffer in bytes. Asked is as in Config. Got is what the
+// kernel reports, which includes its overhead; 0 means unknown.
 type Buffer struct {
 	Asked, Got int
 	// Short is true if the system gave less than was asked for.
 	Short bool
 }
 
-// Usable estimates how many bytes of UDP payload the receive buffer of one path
-// holds when they come in datagrams of size bytes each, without GRO: a bound for
-// what peers may have in flight. The kernel charges a datagram with the memory
-// it occupies, and gives a quarter of the buffer back late.
+// Usable estimates how many bytes of UDP payload the receive buffer of one path holds, in
+// datagrams of size bytes without GRO. It bounds what peers may have in flight. The kernel
+// charges a datagram with the memory it occupies, and frees a quarter of the buffer late.
 func (b Buffer) Usable(size int) int {
 	if size <= 0 || b.Got <= 0 {
 		return 0
@@ -55,9 +54,9 @@ func (b Buffer) Usable(size int) int {
 	return b.Got / 4 * 3 / truesize(size) * size
 }
 
-// truesize is what Linux charges for one datagram from a network interface: a
-// struct sk_buff of 256 bytes and a power of two that holds Ethernet, IPv6 and
-// UDP headers, 64 bytes of headroom, the payload and a skb_shared_info of 320.
+// truesize is what Linux charges for one datagram from a network interface: a struct sk_buff of
+// 256 bytes, and a power of two that holds Ethernet, IPv6 and UDP headers, 64 bytes of
+// headroom, the payload and a skb_shared_info of 320.
 func truesize(size int) int {
 	n := size + 14 + 40 + 8 + 64 + 320
 	return 256 + 1<<bits.Len(uint(n-1))
@@ -65,28 +64,28 @@ func truesize(size int) int {
 
 // Stats counts what a Conn did. All values only grow.
 type Stats struct {
-	RecvCalls    uint64 // system calls to receive, empty ones included
-	RecvEmpty    uint64 // those that found nothing
+	RecvCalls    uint64 // system calls that receive, empty ones included
+	RecvEmpty    uint64 // those that returned nothing
 	RecvTrains   uint64
 	RecvSegments uint64
 	RecvBytes    uint64
 	RecvCut      uint64 // datagrams dropped because they exceeded the buffer
-	KernelDrops  uint64 // datagrams the kernel dropped, most for lack of buffer
+	KernelDrops  uint64 // datagrams that the kernel dropped, mostly for lack of buffer
 
-	SendCalls    uint64 // system calls to send
+	SendCalls    uint64 // system calls that send
 	SendTrains   uint64 // trains sent, whole or as single datagrams
 	SendSegments uint64
 	SendBytes    uint64
-	SendAgain    uint64 // sends that found no room (EAGAIN): nothing is lost
+	SendAgain    uint64 // sends for which there was no room (EAGAIN); nothing is lost
 	SendNoBufs   uint64 // sends lost to ENOBUFS
 	SendTooBig   uint64 // sends lost to EMSGSIZE
 	SendLost     uint64 // sends lost to any other error
 	Split        uint64 // trains sent as single datagrams
 	Fallbacks    uint64 // times that GSO was switched off for a destination
 
-	Pending      uint64 // errors of earlier packets that a call came upon
-	Evidence     uint64 // pieces of evidence handed out by NextError
-	EvidenceLost uint64 // pieces thrown away because nobody asked for them
+	Pending      uint64 // errors of earlier packets that a call met
+	Evidence     uint64 // pieces of evidence that NextError returned
+	EvidenceLost uint64 // pieces dropped because nobody read them
 }
 
 // An Origin is where an error was noticed.
@@ -98,28 +97,25 @@ const (
 	OriginICMP6                   // an ICMPv6 message
 )
 
-// Evidence says that a packet did not get where it was to go. ICMP messages can
-// be forged by anybody: check Payload before believing anything, and even then
-// it is no proof (T34).
+// Evidence says that a packet did not arrive. Anybody can forge ICMP messages: compare Payload
+// before you believe anything. Even then it is no proof (T34).
 type Evidence struct {
-	// Remote is where the packet was going.
+	// Remote is the destination of the packet.
 	Remote netip.AddrPort
-	// Path is the local port it had left from.
+	// Path is the local port that sent it.
 	Path int
-	// Errno is what the system makes of it: ECONNREFUSED (port closed),
-	// EHOSTUNREACH, ENETUNREACH, EMSGSIZE, …
+	// Errno is the error in the system's terms: ECONNREFUSED (port closed), EHOSTUNREACH,
+	// ENETUNREACH, EMSGSIZE, …
 	Errno syscall.Errno
-	// Origin is where the error was noticed, Type and Code are those of the ICMP
-	// message.
+	// Origin is where the error was noticed. Type and Code are those of the ICMP message.
 	Origin     Origin
 	Type, Code uint8
 	// MTU, with EMSGSIZE, is the largest IP packet that would have passed.
 	MTU int
 	// Offender is the address that the ICMP message came from, if known.
 	Offender netip.Addr
-	// Payload is the beginning of the UDP payload of the packet as the message
-	// quotes it; often a few bytes, perhaps none. It is valid until the next
-	// call of NextError.
+	// Payload is the beginning of the packet's UDP payload as the message quotes it: often a
+	// few bytes, perhaps none. It is valid until the next call of NextError.
 	Payload []byte
 }
 
@@ -142,7 +138,7 @@ func interfaceOf(a netip.Addr) (name string, mtu int) {
 			if err != nil {
 				continue
 			}
-			// The whole of 127.0.0.0/8 is local, not only the address listed.
+			// All of 127.0.0.0/8 is local, not only the address in the list.
 			lo := f.Flags&net.FlagLoopback != 0 && p.Contains(a.WithZone(""))
 			if lo || p.Addr() == a.WithZone("") {
 				return f.Name, f.MTU

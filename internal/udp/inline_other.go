@@ -9,12 +9,12 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// inlineRecv says that newInline works here.
+// inlineRecv reports whether newInline works on this system.
 const inlineRecv = false
 
 func newInline(*portable) (source, error) { return nil, errors.ErrUnsupported }
 
-// writeBatch sends the first of ms; package net waits until there is room.
+// writeBatch sends the first of ms. Package net waits until there is room.
 func writeBatch(s *portSock, ms []ipv4.Message) (int, error) {
 	_, err := s.conn.WriteTo(ms[0].Buffers[0], ms[0].Addr)
 	if err != nil {
@@ -23,7 +23,7 @@ func writeBatch(s *portSock, ms []ipv4.Message) (int, error) {
 	return 1, nil
 }
 
-// outWaiters have nothing to wait for.
+// outWaiters does nothing: writeBatch waits.
 type outWaiters struct{}
 
 func (*outWaiters) wait(*portSock, int, time.Time) error { return nil }

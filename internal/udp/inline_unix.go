@@ -15,21 +15,20 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// inlineRecv says that newInline works here.
+// inlineRecv reports whether newInline works on this system.
 const inlineRecv = true
 
-// inline is the source that receives on the caller's goroutine, from the only
-// path.
+// inline is the source that receives on the caller's goroutine, from the only path.
 type inline struct {
 	pc   batcher
 	msgs []ipv4.Message
 	at   int // next in msgs
-	n    int // how many of msgs were filled
+	n    int // number of msgs that were filled
 	cur  arrival
-	held atomic.Int32 // n-at, for the goroutine that waits
+	left atomic.Int32 // n-at, for the goroutine that waits
 
-	// Waiting has a descriptor of its own: package net would not let Recv pass
-	// a Wait on the same one.
+	// file is a descriptor for waiting only: on the same one package net would not let Recv
+	// pass a Wait.
 	file *os.File
 	in   sleeper
 }
@@ -45,7 +44,7 @@ func newInline(p *portable) (*inline, error) {
 	if err != nil {
 		return nil, err
 	}
-	poll := func() bool { return r.held.Load() > 0 || has(f, unix.POLLIN) }
+	poll := func() bool { return r.left.Load() > 0 || has(f, unix.POLLIN) }
 	if err := r.in.init(f, false, poll, nil); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -76,9 +75,9 @@ func (r *inline) next(ask bool) (*arrival, error) {
 	return &r.cur, nil
 }
 
-// load makes cur of the message at at.
+// load fills cur from message at, if there is one.
 func (r *inline) load() {
-	r.held.Store(int32(r.n - r.at))
+	r.left.Store(int32(r.n - r.at))
 	if r.at == r.n {
 		return
 	}
@@ -116,7 +115,7 @@ func writeBatch(s *portSock, ms []ipv4.Message) (int, error) {
 	return s.pc.WriteBatch(ms, unix.MSG_DONTWAIT)
 }
 
-// outWaiters wait for room in the send buffers.
+// outWaiters waits for room in the send buffers.
 type outWaiters struct {
 	mu      sync.Mutex
 	of      map[int]*outWaiter // by path; made when first needed

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct is the Linux backend: recvmsg and sendmsg made on the caller's thread.
+// direct is the Linux backend. It makes its system calls on the caller's thread.
 type direct struct {
 	socks []sock
 	v6    bool
 	scope scopes
-	info0 Info // as of Open, all but what mu guards
+	info0 Info // as of Open, except what mu guards
 
-	// evidence has a bit for each path whose error queue may hold something.
+	// evidence has a bit for each path whose error queue may have an entry.
 	evidence atomic.Uint64
 
-	from *sock // that Recv receives from: the only one, or what several has chosen
-	// ready are the events of the last look at all paths (K > 1), used from the
-	// end; pollFD is the epoll set of the sockets.
+	from *sock // the socket that Recv reads: the only one, or that which several chose
+	// pollFD is the epoll set of the sockets if there are several. ready holds the events of
+	// the last look at it, nready of them unused; they are used from the end.
 	pollFD int
 	ready  []unix.EpollEvent
 	nready int
@@ -38,45 +38,45 @@ type direct struct {
 		name unix.RawSockaddrInet6
 		// namelen is for recvfrom.
 		namelen uint32
-		last    [8]byte        // how name began when sender looked
-		from    netip.AddrPort // what it said
+		last    [8]byte        // the first bytes of name when sender decoded it
+		from    netip.AddrPort // what sender decoded
 	}
 	tx struct {
 		msg  unix.Msghdr
 		iov  unix.Iovec
 		ctl  [sendCtl]byte
 		name unix.RawSockaddrInet6
-		to   netip.AddrPort // what name holds
-		len  uint32         // of name, 0: nothing
-		solo bool           // to gets no trains
+		to   netip.AddrPort // the address in name
+		len  uint32         // length of name, 0: it is not valid
+		solo bool           // the destination gets no trains
 	}
 	mm   *batch // for sendmmsg; made when first needed
 	errq *errorQueue
 
 	tos uint8
-	// gso: trains to destinations that are not in off are sent whole. If it is false
-	// and rest is not 0, that is tried again after rest trains.
+	// gso means that trains are sent whole, except to the destinations in off. If it is false
+	// and rest is not 0, it is tried again after rest trains.
 	gso  bool
 	off  []noGSO
 	rest int
 
 	st     Stats
-	thrown atomic.Uint64 // evidence that discard threw away
-	drops  atomic.Uint64 // Stats.KernelDrops: close counts beside a reader
+	thrown atomic.Uint64 // evidence that discard dropped
+	drops  atomic.Uint64 // Stats.KernelDrops; atomic because close counts beside a reader
 
-	in    waiter // until a path is readable
-	stale uint64 // evidence there was when the last wait began
+	in    waiter // waits until a path is readable
+	stale uint64 // value of evidence when the last wait began
 	bin   *errorQueue
 
-	// inject, if not nil, gets the number of messages of each call, and returns how many
-	// of them the kernel gets, or the error to use instead of the kernel's. For tests.
+	// inject, if not nil, gets the number of messages of each call. It returns how many of them
+	// the kernel gets, or the error to use instead of the kernel's. It is for tests.
 	inject func(n int) (int, syscall.Errno)
 
 	gsoChanged func(Feature) // or nil
 
 	mu      sync.Mutex
-	gsoNow  Feature // these three are guarded by mu
-	out     *waiter // until a path is writable; made when first needed
+	gsoNow  Feature // mu guards these three
+	out     *waiter // waits until a path is writable; made when first needed
 	stopped bool
 }
 
@@ -85,33 +85,34 @@ type sock struct {
 	fd    int
 	path  int // its index
 	port  uint16
-	drops uint32 // as droppedBy told last
+	drops uint32 // the last result of droppedBy
 
-	// seg is the segment size that the socket itself has (UDP_SEGMENT), 0: none.
-	// Trains of that size and datagrams up to it need no control message.
+	// seg is the socket's own segment size (UDP_SEGMENT), 0 means none. Trains of that size and
+	// datagrams up to it need no control message.
 	seg  int
-	last int // segment size of the newest train with another one
-	run  int // how many of them there were in a row
-	rest int // so many trains go before it may have a size again: the last one made trouble
+	last int // segment size of the latest train with another one
+	run  int // number of such trains in a row
+	rest int // number of trains until the socket may have a size again, because the last one failed
 
 	asks asks
 }
 
-// noGSO is a destination that a train could not be sent to.
+// noGSO is a destination to which a train could not be sent.
 type noGSO struct {
 	to   netip.Addr
 	why  syscall.Errno
-	rest int // so many trains to it go before one is tried whole again
+	rest int // number of trains to it until one is tried whole again
 }
 
-// retryTrains is how many trains leave in singles before one is sent whole again, and how
-// many tell their segment size before the socket may have one of its own again. What made
-// the sends fail may have been a late or forged ICMP message (T34), or a path that is
-// gone. The attempt costs one to three calls of about 1,024. Arbitrary.
+// retryTrains is how many trains leave as single datagrams before one is sent whole again, and
+// how many carry their segment size before the socket may have one of its own again. The sends
+// may have failed because of an old or forged ICMP message (T34), or a path that is gone. The
+// attempt costs one to three calls of about 1,024. Arbitrary.
 const retryTrains = 1024
 
-// maxNoGSO destinations without GSO turn it off for all for a while. Arbitrary: it bounds
-// the memory and the search, and so many failures are not the destination's.
+// maxNoGSO bounds the destinations without GSO. One more turns GSO off for all for a while.
+// Arbitrary: it bounds the memory and the search, and so many failures are not due to a
+// destination.
 const maxNoGSO = 64
 
 func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
@@ -157,14 +158,14 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	for p := range d.socks {
 		a := &d.socks[p].asks
 		a.trains, a.left, a.class, a.classLeft, a.any, a.v6 = i.GRO.On, groTry, true, classTry, true, d.v6
-		// One of several sockets is read only when something is there, so a row of
-		// datagrams says nothing.
+		// One of several sockets is read only when it has something, so a row of datagrams
+		// tells nothing.
 		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1
 		a.classFixed = cfg.EveryClass || !i.ECN.On || len(d.socks) > 1
 	}
 
 	d.from = &d.socks[0]
-	// The sets of one or all sockets that Recv and the waiters look at.
+	// The descriptor that Recv and the waiters look at: the socket, or the epoll set of all.
 	item := d.socks[0].fd
 	if len(d.socks) > 1 {
 		d.ready = make([]unix.EpollEvent, len(d.socks))
@@ -230,8 +231,8 @@ func (d *direct) bind(a netip.AddrPort) (sock, error) {
 	return sock{fd: fd, port: ntohs(name.Port)}, nil
 }
 
-// options sets the options of one socket. Features end up in d.info0; the last
-// socket wins, all being alike.
+// options sets the options of one socket and fills the Features in d.info0. All sockets are
+// alike, so the last one may overwrite the others.
 func (d *direct) options(fd int, cfg *Config) error {
 	level, tos, recvErr := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_RECVERR
 	if d.v6 {
@@ -275,7 +276,7 @@ func (d *direct) routeMTU(remote netip.Addr) (int, error) {
 	if e != 0 {
 		return 0, e
 	}
-	// A socket that is connected learns its route; nothing is sent.
+	// A connected socket knows its route; nothing is sent.
 	s, err := d.bind(netip.AddrPortFrom(local, 0))
 	if err != nil {
 		return 0, err
@@ -321,9 +322,9 @@ func (d *direct) info(i *Info) {
 	}
 }
 
-// count asks for the drops of each socket. They could come along with datagrams
-// (SO_RXQ_OVFL), but those behind which none comes would stay untold, and the kernel
-// would look at the time stamps of each.
+// count asks for the drops of each socket. They could come with datagrams (SO_RXQ_OVFL), but
+// then those after the last datagram would be missed, and the kernel would read the time stamp
+// of each.
 func (d *direct) count() {
 	for p := range d.socks {
 		s := &d.socks[p]
@@ -334,8 +335,8 @@ func (d *direct) count() {
 	}
 }
 
-// droppedBy is how many datagrams the kernel dropped for a socket; false where it does
-// not tell (before Linux 4.12).
+// droppedBy returns how many datagrams the kernel dropped for a socket, false if it does not
+// tell (before Linux 4.12).
 func droppedBy(fd int) (uint32, bool) {
 	var info [9]uint32 // SK_MEMINFO_VARS
 	n := uint32(unsafe.Sizeof(info))
@@ -368,8 +369,8 @@ func (d *direct) close() error {
 	return err
 }
 
-// encode writes a as the kernel wants it and returns its length. EAFNOSUPPORT:
-// a is of the other address family; ENODEV: its zone does not exist.
+// encode writes a in the form of the kernel and returns its length. EAFNOSUPPORT means that a
+// is of the other address family, ENODEV that its zone does not exist.
 func (d *direct) encode(to *unix.RawSockaddrInet6, a netip.AddrPort) (uint32, syscall.Errno) {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() || ip.Is6() != d.v6 {
@@ -411,9 +412,8 @@ func (d *direct) decode6(from *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPortFrom(ip, ntohs(from.Port))
 }
 
-// scopes translates IPv6 zones and keeps the last of them, because looking one
-// up means asking the system for its interfaces. A Conn with a link-local
-// address uses only one.
+// scopes translates IPv6 zones. It keeps the last one, because to look one up is to ask the
+// system for its interfaces. A Conn with a link-local address uses only one.
 type scopes struct {
 	last atomic.Pointer[scope]
 }
@@ -451,7 +451,7 @@ func (s *scopes) zone(id uint32) string {
 	return name
 }
 
-// Ports are kept in network byte order whatever the host's.
+// Ports are in network byte order on every host.
 
 func htons(v uint16) uint16 {
 	var b [2]byte

@@ -2,5 +2,5 @@
 
 package udp
 
-// openNative has nothing better than the portable implementation here.
+// openNative opens the portable implementation: this system has no other.
 func openNative(cfg *Config) (backend, []uint16, error) { return openPortable(cfg) }

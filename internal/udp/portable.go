@@ -13,9 +13,9 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// portable is the backend for every system: sockets of package net, batches of
-// golang.org/x/net where they exist. It has no GSO, no GRO and no evidence. It
-// still hands out trains, of datagrams that it found waiting together.
+// portable is the backend for every system. It uses sockets of package net and, where they
+// exist, batches of golang.org/x/net. It has no GSO, no GRO and no evidence. It still returns
+// trains, of datagrams that it found waiting together.
 type portable struct {
 	v6    bool
 	socks []portSock
@@ -23,8 +23,8 @@ type portable struct {
 	out   outWaiters
 	info0 Info
 
-	msgs []ipv4.Message // to be sent
-	to   netip.AddrPort // what addr is
+	msgs []ipv4.Message // messages to be sent
+	to   netip.AddrPort // the address in addr
 	addr *net.UDPAddr
 
 	st Stats
@@ -35,7 +35,7 @@ type portSock struct {
 	conn *net.UDPConn
 	pc   batcher
 	raw  syscall.RawConn
-	tos  int // of the socket; -1: setting it has failed
+	tos  int // traffic class of the socket; -1 if it could not be set
 }
 
 // batcher is an *ipv4.PacketConn or an *ipv6.PacketConn.
@@ -44,10 +44,10 @@ type batcher interface {
 	WriteBatch(ms []ipv4.Message, flags int) (int, error)
 }
 
-// A source gives what has been received, datagram by datagram.
+// A source returns what was received, datagram by datagram.
 type source interface {
-	// next returns the datagram that is to be taken first, or nil. With ask it
-	// looks for more when it has none at hand. It stays the next until take.
+	// next returns the first datagram, or nil. It stays the first until take removes it. With
+	// ask, next looks for more if it has none at hand.
 	next(ask bool) (*arrival, error)
 	take()
 	// wait, wake and stop are those of a backend.
@@ -63,11 +63,10 @@ type arrival struct {
 	from netip.AddrPort
 	path int
 	tos  uint8
-	cut  bool // it exceeded the buffer
+	cut  bool // it was longer than the buffer
 }
 
-// portableBatch is how many datagrams go through one call, at most. More than
-// 32 have gained nothing.
+// portableBatch is the most datagrams of one call. More than 32 have gained nothing.
 const portableBatch = 32
 
 func openPortable(cfg *Config) (_ backend, _ []uint16, err error) {
@@ -126,8 +125,8 @@ func openPortable(cfg *Config) (_ backend, _ []uint16, err error) {
 	return p, ports, nil
 }
 
-// options sets the options of one socket. Features end up in p.info0; the last
-// socket wins, all being alike.
+// options sets the options of one socket and fills the Features in p.info0. All sockets are
+// alike, so the last one may overwrite the others.
 func (p *portable) options(s *portSock, cfg *Config) error {
 	if p.v6 {
 		c := ipv6.NewPacketConn(s.conn)
@@ -170,7 +169,7 @@ func (p *portable) options(s *portSock, cfg *Config) error {
 	return nil
 }
 
-// feature is on unless err says why not.
+// feature returns a Feature that is on, or off because of err.
 func feature(err error) Feature {
 	if err != nil {
 		return Feature{Why: "not in this system: " + err.Error()}
@@ -196,7 +195,7 @@ func (p *portable) Recv(g *dgram.Datagram) (bool, error) {
 	g.Seg, g.Remote, g.Path, g.TOS = n, a.from, a.path, a.tos
 	p.src.take()
 	segs := 1
-	// More of the same, as GRO would put it together.
+	// Add more of the same, as GRO would.
 	for n > 0 && segs < dgram.MaxSegments && n%g.Seg == 0 {
 		a, _ := p.src.next(false)
 		if a == nil || a.cut || a.from != g.Remote || a.path != g.Path || a.tos != g.TOS ||
@@ -226,7 +225,7 @@ func (p *portable) Send(g *dgram.Datagram) error {
 	if g.Segments() > 1 {
 		p.st.Split++
 	}
-	// As the Linux backend splits a train (send_linux.go).
+	// Split the train, as the Linux backend does (send_linux.go).
 	var lost error
 	off := 0
 	rest := g.Data
@@ -271,7 +270,7 @@ func (p *portable) Send(g *dgram.Datagram) error {
 	return lost
 }
 
-// aim makes addr the destination of the next train.
+// aim sets the destination of the next train.
 func (p *portable) aim(to netip.AddrPort) error {
 	if to == p.to && p.addr != nil {
 		return nil
@@ -298,7 +297,7 @@ func (p *portable) mark(s *portSock, tos uint8) {
 	}
 	s.tos = int(tos)
 	if err != nil {
-		s.tos = -1 // some systems refuse; nothing but the mark is lost
+		s.tos = -1 // some systems do not allow it; only the mark is lost
 	}
 }
 
@@ -356,8 +355,8 @@ func (p *portable) close() error {
 	return first
 }
 
-// errnoOf finds the errno in an error of package net; 0 if there is none, which
-// is how net says that a socket was closed.
+// errnoOf returns the errno in an error of package net, 0 if there is none, which means that
+// the socket was closed.
 func errnoOf(err error) syscall.Errno {
 	var e syscall.Errno
 	if errors.As(mapErrno(err), &e) {

@@ -9,23 +9,23 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// readers is the source with a goroutine for each path. It works on every
-// system; a datagram pays for it with a copy and a change of thread.
+// readers is the source with a goroutine for each path. It works on every system, and costs
+// each datagram a copy and a change of thread.
 type readers struct {
 	note chan struct{} // something was added, or wake or stop was called
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
 	room    sync.Cond
-	ring    [readerSlots]arrival // guarded by mu, but for the one next gave
+	ring    [readerSlots]arrival // guarded by mu, except the one that next returned
 	head, n int
 	woken   bool
 	stopped bool
-	err     error // why a reader ended before it was to
+	err     error // why a reader ended too early
 }
 
-// readerSlots bounds the datagrams that are received and not taken. When it is
-// full the readers stop and the sockets fill up. Arbitrary: some batches.
+// readerSlots bounds the datagrams that are received and not yet read. When the ring is full
+// the readers stop and the sockets fill up. Arbitrary: a few batches.
 const readerSlots = 4 * dgram.MaxSegments
 
 func newReaders(p *portable) *readers {
@@ -73,7 +73,7 @@ func (r *readers) read(path int, c *net.UDPConn) {
 	}
 }
 
-// soft reports errors that an earlier packet has left behind: they say nothing
+// soft reports whether e may be an error that an earlier packet left behind, which says nothing
 // about the socket.
 func soft(e syscall.Errno) bool {
 	switch e {

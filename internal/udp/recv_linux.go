@@ -14,8 +14,8 @@ type several struct{ *direct }
 
 // Recv receives from the paths in turn.
 func (d *several) Recv(g *dgram.Datagram) (bool, error) {
-	// One look at all paths says which are ready; each of them gets one turn
-	// before the next look. It costs one call whatever their number.
+	// One look at all paths tells which are ready. Each of these is read once before the next
+	// look. It costs one call for any number of paths.
 	for looked := false; ; looked = true {
 		for d.nready > 0 {
 			d.nready--
@@ -44,9 +44,8 @@ func (d *several) Recv(g *dgram.Datagram) (bool, error) {
 	}
 }
 
-// Recv does not go through package unix and stays shallow: a system call makes
-// the processor forget where the calls under way return to, and each level up
-// from it costs 5 ns.
+// Recv does not call package unix and stays shallow: a system call makes the processor forget
+// the return addresses of the running functions, so each level above it costs 5 ns.
 func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	s := d.from
 	rx := &d.rx
@@ -63,7 +62,7 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			n, _, e = syscall.RawSyscall6(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&rx.msg)), unix.MSG_DONTWAIT, 0, 0, 0)
 			cut = rx.msg.Flags&unix.MSG_TRUNC != 0
 		} else {
-			// No control message is wanted, so the shorter call is enough.
+			// No control message is wanted, so the cheaper call is enough.
 			rx.namelen = unix.SizeofSockaddrInet6
 			n, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(rx.iov.Base)), uintptr(cap(g.Data)), unix.MSG_DONTWAIT|unix.MSG_TRUNC,
 				uintptr(unsafe.Pointer(&rx.name)), uintptr(unsafe.Pointer(&rx.namelen)))
@@ -77,7 +76,8 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 			d.st.RecvTrains++
 			d.st.RecvSegments++
 			d.st.RecvBytes += uint64(n)
-			// Mostly there is nothing, the traffic class only, or a train's segment size before it.
+			// Mostly there is nothing, or the traffic class alone, or a train's segment size
+			// before it.
 			if rx.msg.Controllen == 0 {
 				g.TOS = 0
 				s.asks.alone(s.fd, g.Seg, 0)
@@ -114,18 +114,18 @@ func (d *direct) Recv(g *dgram.Datagram) (bool, error) {
 	}
 }
 
-// sender decodes the address that a datagram came from. It caches an IPv4 address, whose
-// first 8 bytes are all there is to compare.
+// sender decodes the address of the sender. It caches an IPv4 address, which is all in the
+// first 8 bytes.
 func (d *direct) sender() {
 	rx := &d.rx
 	if rx.from = d.decode(&rx.name); rx.name.Family == unix.AF_INET {
 		rx.last = *(*[8]byte)(unsafe.Pointer(&rx.name))
 	} else {
-		rx.last = [8]byte{} // no family: none begins so
+		rx.last = [8]byte{} // no family: it equals no address
 	}
 }
 
-// train stores what the control messages say about the train that g holds.
+// train stores what the control messages say about the train in g.
 func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	g.TOS = tos
 	if seg > 0 && seg < g.Seg {
@@ -137,22 +137,22 @@ func (d *direct) train(s *sock, g *dgram.Datagram, seg int, tos uint8) {
 	}
 }
 
-// odd handles an error of recvmsg other than EAGAIN. After nil, try again.
+// odd handles an error of recvmsg other than EAGAIN. If it returns nil, the caller tries again.
 func (d *direct) odd(path int, e syscall.Errno) error {
 	switch e {
 	case unix.EINTR:
 	case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
 		return e
 	default:
-		// Left behind by an earlier packet; reading it has removed it.
+		// An earlier packet left it behind; reading it has removed it.
 		d.st.Pending++
 		d.evidence.Or(1 << path)
 	}
 	return nil
 }
 
-// ctlLen holds every control message there may be at once: segment size, traffic
-// class and, on the error queue, the error with an address (80 bytes).
+// ctlLen is enough for all control messages there may be at once: segment size, traffic class
+// and, on the error queue, the error with an address (80 bytes).
 const ctlLen = 256
 
 // controls are the control messages of a received train.
@@ -164,11 +164,11 @@ type controls struct {
 // sizeofHdr is where the data of a control message begins.
 const sizeofHdr = int(unsafe.Sizeof(unix.Cmsghdr{}))
 
-// oneTOS is the length of a single control message that holds a byte.
+// oneTOS is the length of a single control message of one byte.
 const oneTOS = (sizeofHdr + 1 + sizeofWord - 1) &^ (sizeofWord - 1)
 
-// lenSeg is the length of a control message that holds the size of segments, spaceSeg
-// that with the gap behind it.
+// lenSeg is the length of a control message with a segment size, spaceSeg that with the gap
+// after it.
 const (
 	lenSeg   = sizeofHdr + 4
 	spaceSeg = (sizeofHdr + 4 + sizeofWord - 1) &^ (sizeofWord - 1)
@@ -176,8 +176,8 @@ const (
 
 const sizeofWord = int(unsafe.Sizeof(uintptr(0)))
 
-// control decodes what the kernel has written. On Linux a control message is
-// aligned like a word.
+// control decodes what the kernel has written. On Linux a control message is aligned like a
+// word.
 func control(b []byte) (c controls) {
 	for len(b) >= sizeofHdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))

@@ -99,19 +99,19 @@ func (d *direct) sendmsg(s *sock, g *dgram.Datagram, segs, seg int, e syscall.Er
 	}
 }
 
-// What compose writes for the segment size, other than a size.
+// Values of compose's segment size that are not a size.
 const (
-	segOfSocket = -1 // nothing: the socket's own size is right
-	segNone     = 0  // no segments, though the socket has a size
+	segOfSocket = -1 // write none: the socket's own size is right
+	segNone     = 0  // write none for a single datagram, though the socket has a size
 )
 
-// stickAfter trains of one segment size in a row make it the socket's own. A
-// wrong guess costs two more system calls of 0.2 µs.
+// stickAfter is how many trains of one segment size in a row make it the socket's own. A wrong
+// guess costs two more system calls of 0.2 µs.
 const stickAfter = 32
 
-// segment is the segment size that compose has to write for a train that leaves
-// whole. settle: the train leaves at once, so the socket's size may change.
-func (s *sock) segment(segs int, g *dgram.Datagram, settle bool) int {
+// segment returns the segment size that compose has to write for a train that leaves whole.
+// atOnce means that the train leaves at once, so the socket's size may change.
+func (s *sock) segment(segs int, g *dgram.Datagram, atOnce bool) int {
 	if segs < 2 {
 		if s.seg == 0 || len(g.Data) <= s.seg {
 			return segOfSocket
@@ -128,13 +128,13 @@ func (s *sock) segment(segs int, g *dgram.Datagram, settle bool) int {
 	if g.Seg != s.last {
 		s.last, s.run = g.Seg, 0
 	}
-	if s.run++; settle && s.run >= stickAfter && s.stick(g.Seg) {
+	if s.run++; atOnce && s.run >= stickAfter && s.stick(g.Seg) {
 		return segOfSocket
 	}
 	return g.Seg
 }
 
-// stick gives the socket a segment size of its own, 0 for none.
+// stick sets the socket's own segment size, 0 for none. It reports whether that worked.
 func (s *sock) stick(seg int) bool {
 	s.last, s.run = 0, 0
 	if unix.SetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, seg) != nil {
@@ -145,8 +145,8 @@ func (s *sock) stick(seg int) bool {
 	return true
 }
 
-// outcome lets a test decide what happens to the n messages of a call: the kernel gets
-// some of them, or the call fails.
+// outcome lets a test decide what happens to the n messages of a call: how many the kernel
+// gets, or that the call fails.
 func (d *direct) outcome(n int) (int, syscall.Errno) {
 	if d.inject == nil {
 		return n, 0
@@ -157,7 +157,7 @@ func (d *direct) outcome(n int) (int, syscall.Errno) {
 // aimed reports whether to is the destination of the next train.
 func (d *direct) aimed(to netip.AddrPort) bool { return to == d.tx.to && d.tx.len != 0 }
 
-// aim makes to the destination of the next train.
+// aim sets the destination of the next train.
 func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	tx := &d.tx
 	n, e := d.encode(&tx.name, to)
@@ -170,7 +170,7 @@ func (d *direct) aim(to netip.AddrPort) syscall.Errno {
 	return 0
 }
 
-// whole reports whether a train to the current destination leaves in one piece.
+// whole reports whether a train to the current destination leaves in one call.
 func (d *direct) whole(segs int) bool {
 	return d.gso && !d.tx.solo && segs <= dgram.MaxSegments
 }
@@ -181,10 +181,9 @@ func (d *direct) sent(trains, segs, bytes int) {
 	d.st.SendBytes += uint64(bytes)
 }
 
-// again reports whether a send that failed with e is to be repeated, for the
-// repeat-th time: it was interrupted, or e may be the error of an earlier packet
-// (to somebody else, even), which the call has taken off the socket. An error of
-// this packet comes back.
+// again reports whether a send that failed with e is to be repeated, for the repeat-th time. It
+// was interrupted, or e may be the error of an earlier packet, even one to another destination,
+// which the call has removed from the socket. An error of this packet comes again.
 func (d *direct) again(path int, e syscall.Errno, repeat int) bool {
 	if repeat >= maxRepeat {
 		return false
@@ -200,7 +199,7 @@ func (d *direct) again(path int, e syscall.Errno, repeat int) bool {
 	return false
 }
 
-// failed handles a train to the current destination that sendmsg refused with e.
+// failed handles a train to the current destination for which sendmsg failed with e.
 func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 	switch e {
 	case unix.EAGAIN:
@@ -208,16 +207,15 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 		return dgram.ErrNoRoom
 	case unix.EIO, unix.EINVAL, unix.EMSGSIZE:
 		if s.seg != 0 {
-			// The size may have been too much for a destination that this
-			// packet alone is not.
+			// The size may be too much for another destination only.
 			s.rest = retryTrains
 			if s.stick(0) {
 				return d.Send(g)
 			}
 		}
-		// EIO: the device cannot compute checksums. EINVAL, EMSGSIZE: too many
-		// segments for this kernel, or a segment exceeds the MTU. Only the
-		// last is as bad without GSO.
+		// EIO means that the device cannot compute checksums. EINVAL and EMSGSIZE mean that the
+		// train has too many segments for this kernel, or that a segment exceeds the MTU. Only
+		// the last also fails without GSO.
 		if g.Segments() > 1 {
 			before := d.st.SendSegments
 			err := d.split(s, g)
@@ -228,15 +226,15 @@ func (d *direct) failed(s *sock, g *dgram.Datagram, e syscall.Errno) error {
 		}
 	}
 	if g.Remote.Addr().Zone() != "" {
-		// The interface may have come back with another number.
+		// The interface may have come back with another index.
 		d.tx.len = 0
 		d.scope.last.Store(nil)
 	}
 	return d.st.lost(e)
 }
 
-// switchOff sends no more trains to one destination, or to nobody if there are
-// too many such destinations, until singly has seen enough of them.
+// switchOff makes trains to one destination leave as single datagrams, or all trains if there
+// are too many such destinations, until singly has counted enough of them.
 func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
 	d.st.Fallbacks++
 	if d.tx.to.Addr() == to {
@@ -251,7 +249,7 @@ func (d *direct) switchOff(to netip.Addr, why syscall.Errno) {
 	d.offNow()
 }
 
-// offNow tells for whom GSO is off.
+// offNow tells for how many destinations GSO is off.
 func (d *direct) offNow() {
 	f := Feature{On: true}
 	if n := len(d.off); n > 0 {
@@ -260,7 +258,7 @@ func (d *direct) offNow() {
 	d.tell(f)
 }
 
-// tell tells what GSO is from now on.
+// tell reports the new state of GSO.
 func (d *direct) tell(gso Feature) {
 	d.mu.Lock()
 	d.gsoNow = gso
@@ -270,22 +268,22 @@ func (d *direct) tell(gso Feature) {
 	}
 }
 
-// singly counts a train to where we aim that leaves in singles. After retryTrains the
-// next one is sent whole; after that many for each of those that turned GSO off for
-// all it is tried again for all.
+// singly counts a train to the current destination that leaves as single datagrams. After
+// retryTrains of them the next one is sent whole. If GSO is off for all, it is tried again
+// after retryTrains for each of the destinations that turned it off.
 func (d *direct) singly() {
 	i := -1
 	switch {
 	case d.gso:
 		i = slices.IndexFunc(d.off, func(o noGSO) bool { return o.to == d.tx.to.Addr() })
 		if i < 0 {
-			return // too many segments for a train
+			return // it has too many segments
 		}
 		if d.off[i].rest--; d.off[i].rest > 0 {
 			return
 		}
 	case d.rest == 0:
-		return // the system has none
+		return // the system has no GSO
 	default:
 		if d.rest--; d.rest > 0 {
 			return
@@ -309,7 +307,7 @@ func (d *direct) isOff(to netip.Addr) bool {
 	return false
 }
 
-// maxBatch is the most messages in one sendmmsg: a train sent as singles.
+// maxBatch is the most messages in one sendmmsg: those of a train sent as single datagrams.
 const maxBatch = dgram.MaxSegments
 
 // batch is the argument of sendmmsg.
@@ -326,7 +324,7 @@ type mmsghdr struct {
 	len uint32
 }
 
-// put writes message i: data to where we aim.
+// put writes message i of the batch: data to the current destination.
 func (d *direct) put(i int, data []byte, seg int, tos uint8) {
 	b := d.mm
 	if b == nil {
@@ -343,7 +341,7 @@ func (d *direct) put(i int, data []byte, seg int, tos uint8) {
 	d.compose(m, b.ctl[i][:], seg, tos)
 }
 
-// sendmmsg sends messages [from, to) of the batch and reports how many went.
+// sendmmsg sends messages [from, to) of the batch and returns how many left.
 func (d *direct) sendmmsg(s *sock, from, to int) (int, syscall.Errno) {
 	d.st.SendCalls++
 	n, _, e := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&d.mm.hdr[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
@@ -353,9 +351,9 @@ func (d *direct) sendmmsg(s *sock, from, to int) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// split sends a train, aimed at, as single datagrams. When there is no room for
-// all, those that went are cut off the front of it. What a firewall or a full
-// device queue refuses is lost alone; other errors lose the rest too.
+// split sends a train to the current destination as single datagrams. If there is no room for
+// all, it removes those that left from the train. A datagram that a firewall or a full device
+// queue drops is lost alone; another error loses the rest, too.
 func (d *direct) split(s *sock, g *dgram.Datagram) error {
 	var lost error
 	off, repeat := 0, 0
@@ -436,8 +434,8 @@ func (d *direct) SendBatch(gs []*dgram.Datagram) (int, error) {
 	return done, nil
 }
 
-// fill puts trains into the batch, up to one that must go by another socket or
-// another way.
+// fill puts trains into the batch, up to the first one that needs another socket or another
+// way.
 func (d *direct) fill(gs []*dgram.Datagram) (n int) {
 	for n < len(gs) && n < maxBatch {
 		g := gs[n]
@@ -474,8 +472,8 @@ func (d *direct) flush(gs []*dgram.Datagram) (int, error) {
 			repeat++
 		default:
 			repeat = 0
-			// It was aimed at before, so it can be again. Splitting it uses
-			// the batch: start over behind it.
+			// aim worked for it before, so it works again. failed may split the train and
+			// overwrite the batch, so the caller starts over after it.
 			d.aim(gs[i].Remote)
 			if err := d.failed(s, gs[i], e); err != nil {
 				return i, err
@@ -488,11 +486,11 @@ func (d *direct) flush(gs []*dgram.Datagram) (int, error) {
 	}
 }
 
-// sendCtl holds the control messages of compose.
+// sendCtl is enough for the control messages of compose.
 const sendCtl = 64
 
-// compose writes the control messages of a train: its segment size, unless
-// segOfSocket, and its traffic class, if it is not that of the socket.
+// compose writes the control messages of a train: its segment size, unless segOfSocket, and its
+// traffic class, if it is not that of the socket.
 func (d *direct) compose(m *unix.Msghdr, b []byte, seg int, tos uint8) {
 	n := 0
 	if seg >= 0 {

@@ -15,8 +15,8 @@ func askBuffer(fd uintptr, recv bool, n int) Buffer {
 	if recv {
 		opt = unix.SO_RCVBUF
 	}
-	// Unlike Linux, these refuse what exceeds kern.ipc.maxsockbuf: take the
-	// largest they give.
+	// Unlike Linux, these systems refuse what exceeds kern.ipc.maxsockbuf, so ask for less
+	// until they accept.
 	for try := n; try >= 4096; try /= 2 {
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, opt, try) == nil {
 			break

@@ -2,8 +2,8 @@ package udp
 
 import "golang.org/x/sys/unix"
 
-// What the portable implementation asks of each system. See sockopt_other.go
-// for systems of which nothing is known.
+// This file asks the system for socket options. The functions have twins for other systems;
+// sockopt_other.go is for systems of which nothing is known.
 
 // askBuffer asks for a receive or send buffer of n bytes.
 func askBuffer(fd uintptr, recv bool, n int) Buffer {
@@ -13,8 +13,8 @@ func askBuffer(fd uintptr, recv bool, n int) Buffer {
 	return setBuffer(int(fd), unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, n)
 }
 
-// setBuffer asks for a buffer of n bytes, past the system's limit if we may.
-// The kernel doubles what it is told, for its overhead, and reports that.
+// setBuffer asks for a buffer of n bytes, beyond the system's limit if we may. The kernel
+// doubles the value, for its overhead, and reports that.
 func setBuffer(fd, opt, force, n int) Buffer {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, n)
@@ -34,23 +34,22 @@ func recvTOS(fd uintptr, v6 bool) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
 }
 
-// dontFragment switches fragmentation of what is sent off, or on.
+// dontFragment switches fragmentation of sent packets off (df) or on.
 func dontFragment(fd uintptr, v6, df bool) error {
 	level, opt, v := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT
 	if v6 {
 		level, opt, v = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT
 	}
 	if df {
-		// Not IP_PMTUDISC_DO: that believes ICMP messages, which anybody can
-		// forge. The value is the same for IPv6.
+		// Not IP_PMTUDISC_DO, which believes ICMP messages, and anybody can forge those. The
+		// value is the same for IPv6.
 		v = unix.IP_PMTUDISC_PROBE
 	}
 	return unix.SetsockoptInt(int(fd), level, opt, v)
 }
 
-// parseTOS finds the traffic class among received control messages; 0 if it is
-// not there.
+// parseTOS returns the traffic class among received control messages, 0 if it is not there.
 func parseTOS(oob []byte) uint8 { return control(oob).tos }
 
-// mapErrno replaces what a system calls an error by what syscall calls it.
+// mapErrno replaces a system's error number by that of package syscall.
 func mapErrno(err error) error { return err }

@@ -37,7 +37,7 @@ func dontFragment(fd uintptr, v6, df bool) error {
 
 func parseTOS([]byte) uint8 { return 0 }
 
-// wsa are the Winsock errors that callers know by their names in syscall.
+// wsa maps Winsock errors to those that callers know from syscall.
 var wsa = map[syscall.Errno]syscall.Errno{
 	10004: syscall.EINTR,
 	10013: syscall.EACCES,

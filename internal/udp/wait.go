@@ -9,18 +9,18 @@ import (
 
 // A sleeper parks one goroutine at a time in the runtime's netpoller.
 type sleeper struct {
-	poll func() bool // reports whether what is waited for has happened
-	rest func()      // after each sleep, if not nil
+	poll func() bool // reports whether the awaited event has happened
+	rest func()      // called after each sleep, if not nil
 
 	sleep    func(func(uintptr) bool) error
 	deadline func(time.Time) error
-	look     func(uintptr) bool // bound once: a method value allocates
+	look     func(uintptr) bool // set once: a method value allocates
 	hit      bool
 
 	woken, stop atomic.Bool
 }
 
-// A file is something in the netpoller: *os.File, *net.UDPConn.
+// A file is something that the netpoller can wait for: *os.File, *net.UDPConn.
 type file interface {
 	syscall.Conn
 	SetReadDeadline(time.Time) error
@@ -28,8 +28,8 @@ type file interface {
 	Close() error
 }
 
-// init makes the sleeper wait for f to become readable or writable. It fails if
-// the netpoller has not taken f.
+// init makes the sleeper wait for f to become readable or writable. It fails if the netpoller
+// has not accepted f.
 func (s *sleeper) init(f file, write bool, poll func() bool, rest func()) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *sleeper) init(f file, write bool, poll func() bool, rest func()) error 
 	return s.deadline(time.Time{})
 }
 
-// wait sleeps until poll says yes, the deadline, or wake.
+// wait sleeps until poll returns true, the deadline, or wake.
 func (s *sleeper) wait(deadline time.Time) error {
 	s.hit = false
 	for {
@@ -56,8 +56,8 @@ func (s *sleeper) wait(deadline time.Time) error {
 		if err := s.deadline(deadline); err != nil {
 			return net.ErrClosed
 		}
-		// This calls look, parks if it says no, and calls it again when the
-		// file has an event: nothing is missed in between.
+		// sleep calls look, parks if it returns false, and calls it again when the file has an
+		// event: nothing is missed in between.
 		err := s.sleep(s.look)
 		if s.rest != nil {
 			s.rest()
@@ -65,8 +65,7 @@ func (s *sleeper) wait(deadline time.Time) error {
 		if s.hit {
 			return nil
 		}
-		// An error may be due to a wake for the wait before this one: only the
-		// clock tells.
+		// The error may come from a wake for an earlier wait: only the clock tells.
 		if err != nil && !s.woken.Load() && !s.stop.Load() && !deadline.IsZero() && !time.Now().Before(deadline) {
 			return nil
 		}
@@ -84,10 +83,10 @@ func (s *sleeper) over(uintptr) bool {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// wake ends the wait of now or the next one.
+// wake ends the current wait or the next one.
 func (s *sleeper) wake() {
-	// The flag first: a waiter that sets its own deadline after this one looks
-	// at the flag before it parks.
+	// The flag is set first: a waiter that sets its own deadline after this one looks at the
+	// flag before it parks.
 	s.woken.Store(true)
 	_ = s.deadline(past)
 }

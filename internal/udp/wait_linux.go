@@ -11,23 +11,22 @@ import (
 
 // A waiter sleeps until a file descriptor has an event.
 //
-// The descriptor is not in the netpoller itself, but in an epoll set of its own,
-// which is, and it is in that set only while somebody waits. So arriving packets
-// do not disturb the threads of a program that polls: with the socket in the
-// netpoller and any other goroutine waiting for the network, each packet costs a
-// context switch and an echo takes two to three times as long. And a socket that
-// is in any set, even one where nothing is asked of it, has each packet call that
-// set twice, when it arrives and when it is freed: 0.3 µs of a round trip's half,
-// which is more than it costs to join the set for each sleep.
-// Any number of sockets (an epoll set of them) takes one call to arm.
+// The descriptor is not in the netpoller but in an epoll set of its own, which is in the
+// netpoller, and it is in that set only during a wait. So arriving packets do not disturb the
+// threads of a program that polls. With the socket in the netpoller and any other goroutine
+// waiting for the network, each packet costs a context switch, and an echo takes two to three
+// times as long. And each packet of a socket that is in any set, even one that asks nothing of
+// it, calls that set twice, when it arrives and when it is freed: 0.3 µs of half a round trip,
+// which is more than it costs to join the set for each sleep. Any number of sockets (an epoll
+// set of them) takes one call to arm.
 type waiter struct {
 	sleeper
 	events uint32
 	file   *os.File // the epoll set
 	fd     int
-	item   int // what is waited for; owned by the goroutine that waits
+	item   int // the descriptor to wait for; it belongs to the goroutine that waits
 	armed  bool
-	got    uint32 // events found
+	got    uint32 // the events that came
 }
 
 // open makes an empty set, to wait for events of item.
@@ -36,7 +35,7 @@ func (w *waiter) open(events uint32, item int) error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	// What os.NewFile needs to see to give it to the netpoller.
+	// os.NewFile gives only a nonblocking file to the netpoller.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
 		return os.NewSyscallError("fcntl", err)
@@ -50,12 +49,12 @@ func (w *waiter) open(events uint32, item int) error {
 	return nil
 }
 
-// find arms the item if it is not, and reports whether there is an event.
+// find arms the item if it is not armed, and reports whether there is an event.
 func (w *waiter) find() bool {
 	if !w.armed {
 		ev := unix.EpollEvent{Events: w.events}
 		if err := unix.EpollCtl(w.fd, unix.EPOLL_CTL_ADD, w.item, &ev); err != nil {
-			return w.refused(err)
+			return w.noRoom(err)
 		}
 		w.armed = true
 	}
@@ -68,23 +67,23 @@ func (w *waiter) find() bool {
 	return true
 }
 
-// refused handles an item that could not join the set, because the system or the user has
-// no room for another watch now. The wait then ends soon without an event; the caller
-// looks at the socket and waits again.
-func (w *waiter) refused(err error) bool {
+// noRoom handles an item that could not join the set, because the system or the user has no
+// room for another watch now. The wait then ends soon without an event; the caller looks at the
+// socket and waits again.
+func (w *waiter) noRoom(err error) bool {
 	if err != unix.ENOMEM && err != unix.ENOSPC {
-		// The item is open as long as we are, and in the set only here.
+		// The item is open as long as the waiter is, and joins the set only here.
 		panic("BUG: udp: epoll_ctl: " + err.Error())
 	}
-	time.Sleep(refusedWait)
+	time.Sleep(noRoomWait)
 	return true
 }
 
-// refusedWait is how long such a wait lasts, so that it does not take the processor.
+// noRoomWait is how long such a wait lasts, so that it does not use up the processor.
 // Arbitrary.
-const refusedWait = time.Millisecond
+const noRoomWait = time.Millisecond
 
-// disarm takes the item out of the set.
+// disarm removes the item from the set.
 func (w *waiter) disarm() {
 	if !w.armed {
 		return
@@ -102,8 +101,8 @@ func (w *waiter) close() {
 }
 
 func (d *direct) wait(deadline time.Time) error {
-	// An error queue with evidence ends every wait. If the caller did not read it
-	// between two waits, it does not want it.
+	// An error queue with evidence ends every wait. A caller that did not read it between two
+	// waits does not want it.
 	e := d.evidence.Load()
 	for left := e & d.stale; left != 0; left &= left - 1 {
 		d.discard(bits.TrailingZeros64(left))

@@ -57,7 +57,7 @@ func TestWatchedOnlyWhileAsleep(t *testing.T) {
 func TestNoRoomToWatch(t *testing.T) {
 	// epoll_ctl(2): ENOSPC and ENOMEM come and go. The wait ends, the socket lives.
 	var w waiter
-	if !w.refused(unix.ENOSPC) || !w.refused(unix.ENOMEM) {
+	if !w.noRoom(unix.ENOSPC) || !w.noRoom(unix.ENOMEM) {
 		t.Error("one who cannot sleep sleeps")
 	}
 	defer func() {
@@ -65,5 +65,5 @@ func TestNoRoomToWatch(t *testing.T) {
 			t.Error("a set without its item is our bug")
 		}
 	}()
-	w.refused(unix.EBADF)
+	w.noRoom(unix.EBADF)
 }
