@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// descriptor does not exist on this system.
+// descriptor stands for what this system does not have.
 type descriptor struct{}
 
 func (n *native) openFD() error {

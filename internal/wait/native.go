@@ -7,22 +7,22 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// native is what the application waits on by itself: a descriptor, or a channel,
-// which is what a mutex and condition variable are in Go: one that several
-// goroutines can wait on, together with other things. Both are level triggered:
-// ready while something is there. All of it is guarded by the Object's Mu.
+// native is a descriptor or channel for applications that wait by themselves. A channel is to
+// Go what a mutex and condition variable are to C: several goroutines can wait on it, together
+// with other things. Both are level triggered: ready while something is there. The Object's Mu
+// guards all of it.
 type native struct {
 	shown bool // the application has it
-	// undo holds the bits raised and held in one word, so that a read that finds
-	// nothing can see without the lock whether unwatch has work.
+	// undo has the bits raised and isArmed in one word, so that a read that finds nothing can
+	// see without the lock whether unwatch has work.
 	undo atomic.Int32
 	fd   descriptor
 	ch   chan struct{}
 }
 
 const (
-	raised int32 = 1 << iota // it is ready
-	held                     // Object.held is not nil
+	raised  int32 = 1 << iota // it is ready
+	isArmed                   // Object.tryArmed is not nil
 )
 
 // raise makes it ready. It does nothing if the application never asked for it.
@@ -58,15 +58,15 @@ func (n *native) lower() {
 
 func (n *native) close() {
 	if n.ch != nil {
-		close(n.ch) // it wakes all goroutines that sleep on it
+		close(n.ch) // wakes all goroutines that sleep on it
 	} else {
-		n.raise() // closing a descriptor wakes nobody
+		n.raise() // to close a descriptor wakes nobody
 		n.fd.close()
 	}
 	n.shown = false
 }
 
-// FD is the descriptor to wait on (R-CQ-39). fi.EINVAL if o was not opened with
+// FD returns the descriptor to wait on (R-CQ-39). It returns fi.EINVAL if o was not opened with
 // fi.WaitFD (R-CQ-40).
 func (o *Object) FD() (int, error) {
 	if o.kind != fi.WaitFD {
@@ -78,7 +78,7 @@ func (o *Object) FD() (int, error) {
 	return o.native.fd.number(), nil
 }
 
-// Chan is the channel to wait on. fi.EINVAL if o was not opened with
+// Chan returns the channel to wait on. It returns fi.EINVAL if o was not opened with
 // fi.WaitMutexCond.
 func (o *Object) Chan() (<-chan struct{}, error) {
 	if o.kind != fi.WaitMutexCond {
@@ -98,21 +98,21 @@ func (o *Object) show() error {
 	}
 	o.native.shown = true
 	o.watched.Store(true)
-	changed := o.held != nil && o.held != o.list.Load() // as setList says if it is shown
+	changed := o.tryArmed != nil && o.tryArmed != o.list.Load() // setList tells this only if native is shown
 	if o.ready() || o.signals.Load() > 0 || changed {
 		o.native.raise()
 	}
 	return nil
 }
 
-// TryWait prepares the application to wait by itself (fi_trywait). After nil it may
-// wait: progress happens without it until the descriptor or channel has become ready
-// and somebody polls. fi.EAGAIN: there is something to read, or a Signal. fi.EINVAL:
-// there is nothing to wait on.
+// TryWait prepares the application to wait by itself (fi_trywait). After nil it may wait:
+// progress happens without it until the descriptor or channel becomes ready and somebody polls.
+// fi.EAGAIN means that there is something to read, or a Signal; fi.EINVAL that there is nothing
+// to wait on.
 //
-// Only TryWait makes the descriptor or channel unready, and the progress that it armed
-// ends only while that is ready. So a goroutine that reads the queue empty takes
-// nothing away from another that sleeps: the other is either still driven, or woken.
+// Only TryWait makes the descriptor or channel unready, and the progress that it armed ends
+// only while that is ready. So a goroutine that empties the queue does no harm to another one
+// that sleeps: that one is still driven, or is woken.
 func (o *Object) TryWait() error {
 	if o.kind == fi.WaitNone || o.kind == fi.WaitSet {
 		return fmt.Errorf("trywait on %v: %w", o.kind, fi.EINVAL)
@@ -133,29 +133,29 @@ func (o *Object) TryWait() error {
 		o.native.lower()
 		o.Mu.Unlock()
 		if o.kind != fi.WaitFD && o.kind != fi.WaitMutexCond {
-			return nil // nothing to sleep on, so nothing is armed
+			return nil // there is nothing to sleep on, so nothing is armed
 		}
-		o.hold()
-		// Something may have come, and gone to another, since.
-		if o.native.undo.Load() == held {
+		o.armUntilRelease()
+		// Something may have come since, and another goroutine may have read it.
+		if o.native.undo.Load() == isArmed {
 			return nil
 		}
 	}
 }
 
-// hold arms the endpoints until release, unless o was closed meanwhile.
-func (o *Object) hold() {
+// armUntilRelease arms the endpoints until release, unless o was closed meanwhile.
+func (o *Object) armUntilRelease() {
 	ps := o.list.Load()
 	arm(*ps)
 	o.Mu.Lock()
-	if o.closed { // nobody calls release any more
+	if o.closed { // nobody will call release
 		o.Mu.Unlock()
 		disarm(*ps)
 		return
 	}
-	old := o.held
-	o.held = ps
-	o.native.undo.Or(held)
+	old := o.tryArmed
+	o.tryArmed = ps
+	o.native.undo.Or(isArmed)
 	if ps != o.list.Load() { // setList did not see what is armed
 		o.native.raise()
 	}
@@ -168,11 +168,11 @@ func (o *Object) hold() {
 // Release disarms what TryWait armed.
 func (o *Object) Release() { o.release(false) }
 
-// unwatch undoes TryWait for a caller that polls while the descriptor or channel is
-// ready. Receiving from a channel wakes one sleeper only, so it makes the channel ready
-// again for the next.
+// unwatch undoes TryWait for a caller that polls while the descriptor or channel is ready. A
+// receive from a channel wakes only one sleeper, so unwatch makes the channel ready again for
+// the next.
 func (o *Object) unwatch(undo int32) {
-	if undo&held != 0 {
+	if undo&isArmed != 0 {
 		o.release(true)
 	}
 	if c := o.native.ch; c != nil && len(c) == 0 {
@@ -184,17 +184,17 @@ func (o *Object) unwatch(undo int32) {
 	}
 }
 
-// release disarms what TryWait armed; with onlyRaised it does not while another
-// goroutine may still sleep.
+// release disarms what TryWait armed. With onlyRaised it does nothing while another goroutine
+// may still sleep.
 func (o *Object) release(onlyRaised bool) {
 	o.Mu.Lock()
-	if onlyRaised && o.native.undo.Load() != held|raised {
+	if onlyRaised && o.native.undo.Load() != isArmed|raised {
 		o.Mu.Unlock()
 		return
 	}
-	old := o.held
-	o.held = nil
-	o.native.undo.And(^held)
+	old := o.tryArmed
+	o.tryArmed = nil
+	o.native.undo.And(^isArmed)
 	o.Mu.Unlock()
 	if old != nil {
 		disarm(*old)

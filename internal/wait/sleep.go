@@ -13,25 +13,25 @@ type Reason uint8
 
 // The reasons.
 const (
-	Ready     Reason = iota // enough was there; another reader may still be faster
+	Ready     Reason = iota // enough was there, though another reader may be faster
 	Signalled               // Signal was called
 	TimedOut                // the deadline passed
 	Cancelled               // the context ended
 	Closed                  // the object was closed
 )
 
-// A Moment is monotonic time since the program began, and not 0. It takes one look at
-// a clock, where time.Now takes two.
+// A Moment is monotonic time since the program began; it is never 0. It takes one reading of a
+// clock, where time.Now takes two.
 type Moment time.Duration
 
-// Never is no limit.
+// Never means no limit.
 const Never Moment = math.MaxInt64
 
 var epoch = time.Now()
 
 func now() Moment { return Moment(time.Since(epoch)) + 1 }
 
-// Until is how long it is until m.
+// Until is the time until m.
 func (m Moment) Until() time.Duration {
 	if m == Never {
 		return math.MaxInt64
@@ -39,8 +39,8 @@ func (m Moment) Until() time.Duration {
 	return time.Duration(m - now())
 }
 
-// Deadline turns the timeout of a blocking call into the moment that Wait takes:
-// negative is Never, as is what a Moment cannot hold.
+// Deadline turns the timeout of a blocking call into a Moment for Wait. It returns Never for a
+// negative timeout, and for one that is too long for a Moment.
 func Deadline(timeout time.Duration) Moment {
 	if timeout >= 0 {
 		if m := now(); m+Moment(timeout) >= m {
@@ -50,12 +50,12 @@ func Deadline(timeout time.Duration) Moment {
 	return Never
 }
 
-// Wait returns when at least need things are there, or for another Reason. It polls
-// for Attr.Spin after the last poll that did something, then arms what it drives and
+// Wait returns when at least need things are there, or for another Reason. It polls until
+// Attr.Spin has passed since the last poll that did something. Then it arms what it drives and
 // sleeps.
 //
-// It returns with Mu held, so that the caller takes the entry it was woken for under the
-// same lock. The caller then calls Done with what Wait armed.
+// It returns with Mu held, so that the caller reads the entry it was woken for under the same
+// lock. The caller then calls Done with what Wait armed.
 func (o *Object) Wait(ctx context.Context, need int64, deadline Moment) (why Reason, armed []Progress) {
 	return o.wait(ctx, need, 0, deadline)
 }
@@ -65,15 +65,15 @@ func (o *Object) WaitLevel(ctx context.Context, threshold, seen uint64, deadline
 	return o.wait(ctx, int64(threshold), seen, deadline)
 }
 
-// Spins reports whether Wait polls before it sleeps. It lets others run before
-// it polls first: a peer on the same processor may be waiting for it.
+// Spins reports whether Wait polls before it sleeps. Wait then lets others run before its first
+// poll: a peer on the same processor may be waiting for that.
 func (o *Object) Spins() bool {
 	return o.kind == fi.WaitYield || o.spin > 0 && len(*o.list.Load()) > 0
 }
 
 func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Moment) (why Reason, armed []Progress) {
 	if ctx.Done() == nil {
-		ctx = nil // it never ends
+		ctx = nil // ctx never ends
 	}
 	if !o.Spins() {
 		return o.sleep(ctx, need, seen, deadline, false)
@@ -95,14 +95,13 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 	return why, nil
 }
 
-// Lie and Rise are Wait without limits for an Object that drives nothing, cut in
-// two: the caller receives from the channel between them. So the whole of a
-// wake-up is one lock to lie down, one to take, and that channel, and no frame
-// is left between the caller and the channel: each one that a goroutine returns
-// through after it was switched to costs a mispredicted jump.
+// Lie and Rise are Wait without limits, cut in two, for an Object that drives nothing. Between
+// them the caller receives from the channel that Lie returns. So a wake-up costs one lock to
+// lie down, one to rise, and the channel. No function is between the caller and the channel:
+// each one that a goroutine returns from after it was switched to costs a mispredicted jump.
 //
-// Lie takes and lets go of Mu. nil: something is there, or there is something to
-// drive or to poll now, or a signal; Wait knows what to do about it.
+// Lie locks and unlocks Mu. It returns nil if something is there, if there is something to
+// drive or poll, or if there is a signal; then the caller must call Wait.
 func (o *Object) Lie(need int64) <-chan struct{} {
 	o.Mu.Lock()
 	l := &o.sleepers
@@ -121,27 +120,27 @@ func (o *Object) Lie(need int64) <-chan struct{} {
 	return s.woken
 }
 
-// Rise locks Mu after the channel of Lie was received from. The entry the caller was
-// woken for may not have been published: the caller takes it.
+// Rise locks Mu after the caller received from the channel of Lie. The caller must read the
+// entry it was woken for, which may not have been published.
 func (o *Object) Rise() {
 	o.Mu.Lock()
 	o.sleeping--
 	l := &o.sleepers
 	l.busy, l.first.alone = false, false
 	if o.signals.Load() > 0 && o.have.Load() >= l.first.need {
-		l.wake(Always, false) // the signal is for another
+		l.wake(Always, false) // the signal is for another sleeper
 	}
 }
 
-// Done ends what a Wait began: it lets go of Mu and disarms.
+// Done ends what a Wait began: it unlocks Mu and disarms.
 func (o *Object) Done(armed []Progress) {
 	o.Mu.Unlock()
 	disarm(armed)
 }
 
-// maxIdle bounds the polls in a row that did nothing. At 60 ns for the look at
-// the clock alone, Spin is over long before; but not when the clock stands still,
-// in a bubble of testing/synctest.
+// maxIdle bounds the polls in a row that did nothing. A reading of the clock alone takes 60 ns,
+// so Spin ends long before, except where the clock stands still: in a bubble of
+// testing/synctest.
 const maxIdle = 1 << 14
 
 func (o *Object) spinFor(ctx context.Context, need int64, seen uint64, deadline Moment) (_ Reason, done bool) {
@@ -191,21 +190,21 @@ func (o *Object) TakeSignal() bool {
 	return true
 }
 
-// GiveSignal gives back, under Mu, the signal that a Wait returned for: its caller
-// found an entry after all, so the signal ends another call.
+// GiveSignal gives back, under Mu, the signal for which a Wait returned: its caller found an
+// entry after all, so the signal ends another call.
 func (o *Object) GiveSignal() {
 	o.signals.Add(1)
 	o.sleepers.wake(Always, false)
 	o.native.raise()
 }
 
-// sleep waits for Publish. No wake-up is lost: first it arms the endpoints, then it looks
-// and lists the sleeper under the lock that Publish needs. So it sees what was put before
-// the look, and what is put later finds the sleeper.
+// sleep waits for Publish. It loses no wake-up: it arms the endpoints first, then looks and
+// lists the sleeper under the lock that Publish needs. So the look sees what was added before
+// it, and what is added later finds the sleeper.
 //
-// A wake-up costs one lock to lie down, one to take, and the channel between
-// them: the number of blocked calls is counted under the lock, and there is no
-// timer nor select where nothing asks for one.
+// A wake-up costs one lock to lie down, one to rise, and the channel between them: the number
+// of blocked calls is counted under the lock, and there is no timer and no select unless the
+// caller needs one.
 func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Moment, spun bool) (why Reason, armed []Progress) {
 	list := o.list.Load()
 	arm(*list)
@@ -246,15 +245,15 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 			o.sleepers.add(s)
 			o.Mu.Unlock()
 			if expired == nil && ctx == nil {
-				<-s.woken // half the cost of the select
+				<-s.woken // costs half of a select
 				o.Mu.Lock()
 			} else if why, over = s.wait(ctx, expired); !over {
 				o.Mu.Lock()
 			} else if o.Mu.Lock(); !o.sleepers.remove(s) {
 				<-s.woken // it was woken at the same moment
 			}
-			// A sleeper that was woken by a signal may find entries instead, and the
-			// other way round. The next is woken for the rest.
+			// A sleeper that was woken by a signal may find entries instead, or the other way
+			// round. So another sleeper is woken for the rest.
 			if o.signals.Load() > 0 {
 				o.sleepers.wake(Always, false)
 			}
@@ -268,7 +267,7 @@ func (o *Object) sleep(ctx context.Context, need int64, seen uint64, deadline Mo
 	}
 }
 
-// wait waits until s is woken; over: something else came first.
+// wait waits until s is woken. over means that something else came first.
 func (s *sleeper) wait(ctx context.Context, expired <-chan time.Time) (why Reason, over bool) {
 	var done <-chan struct{}
 	if ctx != nil {
@@ -296,10 +295,10 @@ func disarm(ps []Progress) {
 	}
 }
 
-// sleepers is the list of blocked calls, woken in the order they came.
+// sleepers is the list of blocked calls. They are woken in the order they came.
 type sleepers struct {
-	// first is the sleeper that came when no other slept. Mostly there is no other, and
-	// then none of the links below is touched.
+	// first is the sleeper that came when no other slept. Mostly there is no other, and then
+	// the links below are not touched.
 	first      sleeper
 	busy       bool // first is in use
 	head, tail *sleeper
@@ -309,19 +308,18 @@ type sleepers struct {
 // A sleeper is one blocked call.
 type sleeper struct {
 	need       int64
-	seen       uint64        // of a counter: the errors known
-	woken      chan struct{} // one token, sent when it is taken off the list
+	seen       uint64        // for a counter: the number of failures the caller knows
+	woken      chan struct{} // gets one token when the sleeper is removed from the list
 	listed     bool
-	alone      bool // between Lie and Rise: it certainly takes the entry it is woken for
+	alone      bool // between Lie and Rise: it always reads the entry it is woken for
 	prev, next *sleeper
 	timer      *time.Timer
 }
 
 func (l *sleepers) empty() bool { return !l.first.listed && l.head == nil }
 
-// get returns a sleeper. Spare ones are kept here and not in a pool of the
-// process, because a channel or timer made in a bubble of testing/synctest must
-// stay there.
+// get returns a sleeper. Spare ones are kept here and not in a pool of the process, because a
+// channel or timer made in a bubble of testing/synctest must stay there.
 func (l *sleepers) get(need int64) *sleeper {
 	s := &l.first
 	switch {
@@ -364,7 +362,7 @@ func (s *sleeper) start(d time.Duration) <-chan time.Time {
 func (l *sleepers) add(s *sleeper) {
 	s.listed = true
 	if s == &l.first {
-		return // before all others
+		return // it is before all others
 	}
 	s.prev, s.next = l.tail, nil
 	if l.tail != nil {
@@ -375,7 +373,7 @@ func (l *sleepers) add(s *sleeper) {
 	l.tail = s
 }
 
-// remove takes s off the list; false if it was woken already.
+// remove removes s from the list. It returns false if s was woken already.
 func (l *sleepers) remove(s *sleeper) bool {
 	if !s.listed {
 		return false

@@ -1,10 +1,10 @@
-// Package wait is the wait object below completion queues, event queues, counters and
-// wait sets: blocking calls sleep in it until something is there or a signal comes, and
-// applications that wait by themselves see it as a descriptor or channel.
+// Package wait has the wait object below completion queues, event queues, counters and wait
+// sets. Blocking calls sleep in it until something is there or a signal comes. Applications
+// that wait by other means use it as a descriptor or channel.
 //
-// An Object holds its owner's lock, so that the owner's queue and the waiters always
-// agree. The owner says by Publish how many entries there are; the Object decides which
-// waiter wakes up. It starts no goroutine.
+// An Object has the lock of its owner, so the owner's queue and the waiters always agree. The
+// owner tells the number of entries by Publish; the Object decides which waiter wakes up. It
+// starts no goroutine.
 package wait
 
 import (
@@ -20,41 +20,40 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// Always is what Publish says when no waiter should sleep: an error is queued,
-// the queue has overrun or is closed.
+// Always is the number to Publish when no waiter should sleep: an error is queued, or the queue
+// has overrun or is closed.
 const Always = math.MaxInt64
 
-// DefaultSpin is how long a blocking call polls before it sleeps. Waking a
-// thread on another core takes 45 to 80 µs; polling about as long costs no more
-// than twice the best choice.
+// DefaultSpin is how long a blocking call polls before it sleeps. To wake a thread on another
+// core takes 45 to 80 µs; polling about as long costs at most twice the best choice.
 const DefaultSpin = 50 * time.Microsecond
 
-// Progress is an endpoint as those drive it who read the queues and counters that it is
-// bound to. The methods may be called for a moment after Unbind.
+// Progress is an endpoint, for the readers of the queues and counters that it is bound to: they
+// drive it. The methods may be called for a moment after Unbind.
 type Progress interface {
-	// Poll makes what progress it can without blocking and reports whether there
-	// was any. It is called without locks of the Object.
+	// Poll makes the progress it can without blocking, and reports whether there was any. It is
+	// called without locks of the Object.
 	Poll() (worked bool)
-	// Yield gives the processor away between empty polls of a blocking read.
+	// Yield gives up the processor between empty polls of a blocking read.
 	Yield()
-	// Shared reports whether others want the processor: a blocking read then calls
-	// Yield before its first Poll.
+	// Shared reports whether others want the processor. A blocking read then calls Yield before
+	// its first Poll.
 	Shared() bool
-	// Arm says that a reader is about to sleep: progress must now happen without
-	// it, until Disarm. Calls nest.
+	// Arm says that a reader is about to sleep: progress must happen without it until Disarm.
+	// Calls nest.
 	Arm()
 	Disarm()
 }
 
-// A Set is a wait set that an Object belongs to. All but Join are called with the
-// Object's lock held. It takes no lock of an Object of its own members.
+// A Set is a wait set that an Object belongs to. All methods but Join are called with the
+// Object's lock held. A Set takes no lock of an Object that is its member.
 type Set interface {
-	Join(*Object) error // makes it a member; fi.EINVAL: the set is closed
+	Join(*Object) error // makes it a member; fi.EINVAL if the set is closed
 	Leave(*Object)
 	Notify()       // something is there
-	News()         // the value of a counter has changed
+	News()         // the value of a counter changed
 	Signal() error // as for the Object
-	Changed()      // what the Object drives has changed
+	Changed()      // the endpoints that the Object drives changed
 }
 
 // Attr describes an Object.
@@ -64,9 +63,9 @@ type Attr struct {
 	Set  Set           // with fi.WaitSet
 }
 
-// An Object is one wait object. Fields and methods that say so need Mu.
+// An Object is one wait object. Fields and methods whose comments say so need Mu.
 type Object struct {
-	// Mu guards the owner's queue as well as the Object.
+	// Mu guards the Object and the owner's queue.
 	Mu sync.Mutex
 
 	kind fi.WaitObj
@@ -74,17 +73,17 @@ type Object struct {
 	set  Set
 
 	have    atomic.Int64 // the number last published, or the bits of Note
-	signals atomic.Int32 // not yet consumed by a blocking call; changed under Mu
-	// Blocking calls under way, those that poll and, under Mu, those that sleep.
+	signals atomic.Int32 // signals that no blocking call has consumed; changed under Mu
+	// Blocking calls: those that poll and, under Mu, those that sleep.
 	spinning atomic.Int32
 	sleeping int32
 
-	list  atomic.Pointer[[]Progress] // each bound Progress once
-	bound map[Progress]int           // how often
-	binds int                        // sum of them
-	held  *[]Progress                // armed by TryWait
+	list     atomic.Pointer[[]Progress] // each bound Progress, once
+	bound    map[Progress]int           // how often it is bound
+	binds    int                        // sum of bound
+	tryArmed *[]Progress                // armed by TryWait
 
-	// level is the test of InitLevel; nil for a queue.
+	// level is the test of InitLevel, nil for a queue.
 	level   func(threshold, seen uint64) bool
 	watched atomic.Bool // native.shown, or set is not nil
 
@@ -93,8 +92,8 @@ type Object struct {
 	closed   bool
 }
 
-// Init prepares o. fi.EINVAL: a kind of wait object that is not supported here
-// (R-CQ-21, -25, -26, R-EQ-15). The system's error if it has no descriptor left.
+// Init prepares o. It returns fi.EINVAL for a kind of wait object that is not supported here
+// (R-CQ-21, -25, -26, R-EQ-15), and the system's error if it has no descriptor left.
 func (o *Object) Init(attr Attr) error {
 	switch attr.Kind {
 	case fi.WaitNone, fi.WaitUnspec, fi.WaitMutexCond, fi.WaitYield:
@@ -125,8 +124,8 @@ func (o *Object) Init(attr Attr) error {
 	return nil
 }
 
-// InitLevel is Init for a counter. enough reports whether a blocking call is over that
-// waits for threshold and had seen so many failures. It is called with and without Mu.
+// InitLevel is Init for a counter. enough reports whether a blocking call that waits for
+// threshold and has seen that many failures is over. It is called with and without Mu.
 func (o *Object) InitLevel(attr Attr, enough func(threshold, seen uint64) bool) error {
 	o.level = enough
 	return o.Init(attr)
@@ -135,15 +134,15 @@ func (o *Object) InitLevel(attr Attr, enough func(threshold, seen uint64) bool) 
 // Kind is the kind of wait object.
 func (o *Object) Kind() fi.WaitObj { return o.kind }
 
-// MayBlock reports whether a blocking call of the owner's may wait by o.
+// MayBlock reports whether a blocking call of the owner may wait in o.
 func (o *Object) MayBlock() bool { return o.kind != fi.WaitNone && o.kind != fi.WaitSet }
 
 // Have is the number that was last published. It needs no lock.
 func (o *Object) Have() int64 { return o.have.Load() }
 
-// Publish says, under Mu, that have entries are there, after some were put or taken. It
-// wakes one sleeper that needs no more than those; that sleeper publishes what it
-// leaves, which wakes the next. With Always it wakes all.
+// Publish says, under Mu, that have entries are there, after the owner added or removed some.
+// It wakes one sleeper that needs no more than these. That sleeper publishes what it leaves,
+// which wakes the next. Always wakes all.
 func (o *Object) Publish(have int64) {
 	if o.Unawaited() {
 		o.Set(have)
@@ -152,14 +151,14 @@ func (o *Object) Publish(have int64) {
 	}
 }
 
-// Unawaited reports, under Mu, that nobody waits: Set then does what Publish would do,
-// without a call.
+// Unawaited reports, under Mu, that nobody waits. Set then does what Publish would do, without
+// a call.
 func (o *Object) Unawaited() bool { return !o.watched.Load() && o.sleepers.empty() }
 
-// Set is Publish where nobody waits.
+// Set is Publish for the case that nobody waits.
 func (o *Object) Set(have int64) { o.have.Store(have) }
 
-// publish is Publish when there may be somebody to tell.
+// publish is Publish for the case that somebody may wait.
 func (o *Object) publish(have int64) {
 	if s := &o.sleepers.first; have == 1 && s.listed && s.alone && s.need == 1 && !o.watched.Load() {
 		// The only sleeper takes it; do not publish it to lock-free readers.
@@ -185,10 +184,10 @@ func (o *Object) Empty() {
 	}
 }
 
-// Level says, under Mu, that a value has changed which reading does not consume, as a
-// counter's. It wakes the sleepers that the test of InitLevel lets go. It does so
-// even if the bit of Note was forgotten meanwhile: a reader that forgot it consumed
-// nothing that other waiters wait for.
+// Level says, under Mu, that a value has changed which reading does not consume, such as a
+// counter's. It wakes the sleepers for whom the test of InitLevel is true, even if the bit of
+// Note was forgotten meanwhile: a reader that forgot it consumed nothing that other waiters
+// wait for.
 func (o *Object) Level() {
 	if o.set != nil {
 		o.set.News()
@@ -200,12 +199,12 @@ func (o *Object) Level() {
 
 // Bits of Note that do not make FD and Chan ready.
 const (
-	Unpolled int64 = 1 << 61 // for a poll set
-	unsaid   int64 = 1 << 62 // of a member of a wait set: changed since Renew
+	Unpolled int64 = 1 << 61 // used by a poll set
+	unsaid   int64 = 1 << 62 // used by a wait set: changed since Renew
 )
 
-// Note marks something as new, one bit for each kind, for waiters by other means than a
-// blocking call: FD, Chan, a wait set, a poll set. It needs no lock. It returns true if
+// Note marks something as new, one bit for each kind. It is for those who wait by other means
+// than a blocking call: FD, Chan, a wait set, a poll set. It needs no lock. It returns true if
 // the caller must call Level, because a bit was new and somebody watches.
 func (o *Object) Note(bits int64) bool {
 	if o.set != nil {
@@ -214,8 +213,8 @@ func (o *Object) Note(bits int64) bool {
 	return o.have.Load()&bits != bits && o.have.Or(bits)&bits != bits && o.watched.Load()
 }
 
-// Renew prepares a member of a wait set for being reported: the next change of a
-// counter notifies the set again. It reports whether a queue has entries.
+// Renew prepares a member of a wait set for the next report: a later change of a counter
+// notifies the set again. It reports whether a queue has entries.
 func (o *Object) Renew() bool {
 	switch have := o.have.Load(); {
 	case o.level == nil:
@@ -226,11 +225,11 @@ func (o *Object) Renew() bool {
 	return false
 }
 
-// ready reports whether something is there for FD and Chan.
+// ready reports whether FD and Chan are to be ready.
 func (o *Object) ready() bool { return o.have.Load()&^(Unpolled|unsaid) > 0 }
 
-// Forget undoes Note and reports whether one of the bits was set. FD and Chan stay
-// ready until a TryWait: another goroutine may sleep on them.
+// Forget undoes Note and reports whether one of the bits was set. FD and Chan stay ready until
+// a TryWait, because another goroutine may sleep on them.
 func (o *Object) Forget(bits int64) bool {
 	if o.have.Load()&bits == 0 {
 		return false
@@ -260,7 +259,8 @@ func (o *Object) raise() {
 	o.native.raise()
 }
 
-// Bind makes waiters drive p, and counts. fi.EBADF when closed, fi.EINVAL for nil.
+// Bind makes waiters drive p. It counts its calls. It returns fi.EBADF if o is closed,
+// fi.EINVAL if p is nil.
 func (o *Object) Bind(p Progress) error {
 	if p == nil {
 		return fi.EINVAL
@@ -275,7 +275,7 @@ func (o *Object) Bind(p Progress) error {
 	}
 	o.binds++
 	if o.bound[p]++; o.bound[p] == 1 {
-		// Readers of the old list do not look behind its end.
+		// Readers of the old list do not read beyond its end.
 		o.setList(append(*o.list.Load(), p))
 	}
 	return nil
@@ -297,15 +297,15 @@ func (o *Object) Unbind(p Progress) {
 	}
 }
 
-// Bound is how often Bind was called without Unbind. It needs Mu.
+// Bound is the number of calls of Bind that were not undone. It needs Mu.
 func (o *Object) Bound() int { return o.binds }
 
-// setList changes what waiters drive. It is called with locks of endpoints held, so it
-// cannot arm the new list itself: it wakes the waiters that have armed the old one.
+// setList changes what waiters drive. It is called with locks of endpoints held, so it cannot
+// arm the new list itself: it wakes the waiters that armed the old one.
 func (o *Object) setList(list []Progress) {
 	o.list.Store(&list)
 	o.sleepers.wake(Always, true)
-	if o.held != nil {
+	if o.tryArmed != nil {
 		o.native.raise()
 	}
 	if o.set != nil {
@@ -313,17 +313,17 @@ func (o *Object) setList(list []Progress) {
 	}
 }
 
-// CanLie reports whether a blocking call may use Lie: it may block, there is nothing to
-// drive, and TryWait left nothing to undo.
+// CanLie reports whether a blocking call may use Lie: it may block, there is nothing to drive,
+// and nothing of TryWait to undo.
 func (o *Object) CanLie() bool {
 	return o.MayBlock() && o.kind != fi.WaitYield && len(*o.list.Load()) == 0 && o.native.undo.Load() == 0
 }
 
-// Driven is the list of endpoints that waiters drive.
+// Driven returns the endpoints that waiters drive.
 func (o *Object) Driven() []Progress { return *o.list.Load() }
 
-// Drive replaces the endpoints that waiters drive. It is for a wait set, which drives
-// those of its members, each once. Bind is not used on the same Object.
+// Drive replaces the endpoints that waiters drive. A wait set uses it to drive those of its
+// members, each once. Bind is not used on the same Object.
 func (o *Object) Drive(ps []Progress) {
 	o.Mu.Lock()
 	defer o.Mu.Unlock()
@@ -338,8 +338,8 @@ func (o *Object) Drive(ps []Progress) {
 	o.setList(once)
 }
 
-// Look drives the bound endpoints once, for a read that found nothing, and reports
-// whether something is there now.
+// Look drives the bound endpoints once, for a read that found nothing, and reports whether
+// something is there now.
 func (o *Object) Look() bool {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
@@ -354,8 +354,9 @@ func (o *Object) Look() bool {
 	return o.have.Load() > 0
 }
 
-// Poll drives the bound endpoints once. The caller polls by itself, so what TryWait
-// armed is disarmed, unless another goroutine may still sleep.
+// Poll drives the bound endpoints once and reports whether one made progress. Because the
+// caller polls by itself, Poll disarms what TryWait armed, unless another goroutine may still
+// sleep.
 func (o *Object) Poll() (worked bool) {
 	if u := o.native.undo.Load(); u&raised != 0 {
 		o.unwatch(u)
@@ -372,10 +373,10 @@ func (o *Object) poll() (worked bool) {
 	return worked
 }
 
-// Give lets other threads run before the first look of a blocking call that found
-// nothing, if some want the processor: one of them may be the peer that is to answer.
-// It does nothing if a signal or the end of ctx is about to end the call. It returns
-// the Deadline of timeout, or 0 if it did not yield.
+// Give lets other threads run, if some want the processor, before the first look of a blocking
+// call that found nothing: one of them may be the peer that is to answer. It does nothing if a
+// signal or the end of ctx is about to end the call. It returns the Deadline of timeout, or 0
+// if it did not yield.
 func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Moment) {
 	for _, p := range *o.list.Load() {
 		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
@@ -397,9 +398,9 @@ func (o *Object) yield() {
 	}
 }
 
-// Signal ends one blocking call, now or the next one; of a member of a wait set it ends
-// one of the set (R-CQ-92, R-CQ-94). fi.EINVAL: there is no wait object (R-CQ-93).
-// fi.EBADF: it is closed.
+// Signal ends one blocking call, the current one or the next. For a member of a wait set it
+// ends a call of the set (R-CQ-92, R-CQ-94). It returns fi.EINVAL if there is no wait object
+// (R-CQ-93), and fi.EBADF if it is closed.
 func (o *Object) Signal() error {
 	if o.kind == fi.WaitNone {
 		return fmt.Errorf("signal without a wait object: %w", fi.EINVAL)
@@ -420,14 +421,14 @@ func (o *Object) Signal() error {
 	return nil
 }
 
-// Close ends every blocking call. The owner holds Mu, has checked that nothing is
-// bound, and calls Release after it unlocked Mu. Close reports whether o was open.
+// Close ends every blocking call. The owner must hold Mu, have checked that nothing is bound,
+// and call Release after it unlocked Mu. Close reports whether o was open.
 func (o *Object) Close() bool {
 	if o.closed {
 		return false
 	}
 	if o.set != nil {
-		o.set.Leave(o) // first: it has nothing for who waits for the set
+		o.set.Leave(o) // first, because it has nothing for those who wait for the set
 	}
 	o.closed = true
 	o.have.Store(Always)
@@ -442,8 +443,8 @@ func (o *Object) Close() bool {
 // Closed reports, under Mu, whether Close was called.
 func (o *Object) Closed() bool { return o.closed }
 
-// Newer stores n, of a number that only grows, in told, and reports whether n is above
-// what was there. Of concurrent calls, those with smaller numbers return false.
+// Newer stores n in told if it is above the number there, and reports whether it was. Of
+// concurrent calls, those with smaller numbers return false.
 func Newer(told *atomic.Uint64, n uint64) bool {
 	for old := told.Load(); n > old; old = told.Load() {
 		if told.CompareAndSwap(old, n) {
