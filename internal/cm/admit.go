@@ -15,31 +15,31 @@ import (
 
 // Admission decides which handshakes may begin (T2, T39).
 //
-// A first packet proves nothing, not even where it came from. So few handshakes begin
-// for sources that have not shown that they receive what is sent to them: at most 1/16 of
-// MaxHandshakes in flight, at 10 times Rate a second. All others get a Retry, which costs
-// no memory; an honest peer comes back with its token one round trip later.
+// A first packet proves nothing, not even where it came from. So few handshakes begin for
+// sources that have not shown that they receive what is sent to them: at most 1/16 of
+// MaxHandshakes in flight, at 10 times Rate a second. All others get a Retry, which costs no
+// memory. An honest peer comes back one round trip later with an address token.
 //
-// A source with a token pays one of its Burst tickets, which grow again at Rate, for each
-// handshake, and gets it back when the handshake leads to an authenticated session. So
-// members may connect as fast as they can. A source whose certificate was refused pays,
-// too, even without a token: its answer proved its address. So nobody pays for what came
-// from a forged address.
+// A source with an address token pays one ticket for each handshake. It has Burst tickets,
+// which grow again at Rate. It gets the ticket back when the handshake leads to an
+// authenticated session, so members may connect as fast as they can. A source whose certificate
+// was refused pays even without an address token, because its answer proved its address. So
+// nobody pays for packets that somebody else forged.
 //
-// One source has at most 1/16 of MaxHandshakes in flight; sources without a
-// session leave a quarter of them to those with one (or that had one in the last
-// knownTime), which also have knownFactor times the tokens and the handshakes:
-// the host of a member may well be the host of something else.
+// One source has at most 1/16 of MaxHandshakes in flight. A source is known if it has a session
+// or had one in the last knownTime. Unknown sources leave a quarter of MaxHandshakes to known
+// ones. A known source has knownFactor times the tickets and their rate, and as many times the
+// handshakes up to half of MaxHandshakes, because the host of a member may also be the host of
+// something else.
 //
-// Sources are IPv4 addresses and IPv6 /64s, kept in a map of the run time, whose
-// hash is seeded. Beyond maxSources the ones that have nothing to remember go,
-// and if there are none newcomers share one set of tokens.
+// A source is an IPv4 address or an IPv6 /64. The sources are in a Go map, whose hash is
+// seeded. Beyond maxSources those with nothing to remember are removed; if there are none,
+// newcomers share one set of tickets.
 //
-// A peer that was here keeps the token it is given for the next time, so that it
-// is not lost in a flood of Retries.
+// A peer keeps the address token it gets for the next time, so that it is not lost in a flood
+// of Retries.
 //
-// A refusal is CONNECTION_REFUSED, upon which Dial comes again until its time is
-// up.
+// A refusal is CONNECTION_REFUSED. Dial then tries again until its time is up.
 
 const (
 	maxSources  = 4096
@@ -52,39 +52,39 @@ type admission struct {
 	rate  float64
 	burst float64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sources  map[netip.Addr]*source
-	others   source // shared by all that have no room in sources
-	flight   int    // handshakes
-	unproven int    // of these, from sources that sent no token
-	fresh    bucket // for these
+	others   source // shared by the sources for which sources has no room
+	flight   int    // handshakes in flight
+	unproven int    // of these, those of sources that sent no address token
+	fresh    bucket // tickets for these
 	stats    AdmissionStats
 }
 
-// AdmissionStats count the handshakes of the listening side.
+// AdmissionStats counts the handshakes of the listening side.
 type AdmissionStats struct {
 	Flight    int    // handshakes in flight now
-	Sources   int    // remembered now
-	Admitted  uint64 // begun
-	Retries   uint64 // answered by a Retry
+	Sources   int    // sources remembered now
+	Admitted  uint64 // handshakes that began
+	Retries   uint64 // first packets answered by a Retry
 	BusyTotal uint64 // refused: too many in flight
 	BusyOne   uint64 // refused: too many of the source in flight
-	BusyRate  uint64 // refused: the source's tokens are used up
-	Untrusted uint64 // certificate refused
+	BusyRate  uint64 // refused: the source has no ticket
+	Untrusted uint64 // ended because the certificate was refused
 }
 
 // A source is what is remembered of an address.
 type source struct {
 	bucket
-	flight   int       // handshakes with a token
-	sessions int       // now
-	known    time.Time // end of the last session
+	flight   int       // its handshakes in flight, of those with an address token
+	sessions int       // its sessions now
+	known    time.Time // end of its last session
 }
 
-// A bucket has tokens, at most burst, growing at rate.
+// A bucket has tickets (tokens). They grow at a rate up to a burst.
 type bucket struct {
 	tokens float64
-	at     time.Time // of tokens; zero: full
+	at     time.Time // time of tokens; zero means that the bucket is full
 }
 
 func (b *bucket) fill(now time.Time, rate, burst float64) {
@@ -100,7 +100,7 @@ func newAdmission(maxFlight int, rate float64, burst int) *admission {
 	return &admission{max: maxFlight, rate: rate, burst: float64(burst), sources: map[netip.Addr]*source{}}
 }
 
-// share is the part of the bound that one source or the unproven may have.
+// share is how many handshakes one source, or all unproven ones, may have in flight.
 func (a *admission) share() int { return max(a.max/16, 1) }
 
 func sourceOf(addr net.Addr) netip.Addr {
@@ -112,17 +112,17 @@ func sourceOf(addr net.Addr) netip.Addr {
 	return ip
 }
 
-// find returns what is remembered of a source, nil if nothing.
+// find returns the record of a source, nil if there is none.
 func (a *admission) find(ip netip.Addr) *source { return a.sources[ip] }
 
-// get is find, and adds the source if it is new.
+// get returns the record of a source and makes one if there is none.
 func (a *admission) get(ip netip.Addr, now time.Time) *source {
 	if s := a.sources[ip]; s != nil {
 		return s
 	}
 	if len(a.sources) >= maxSources {
 		tries := 0
-		for k, s := range a.sources { // begins anywhere
+		for k, s := range a.sources { // Go begins at a random one
 			if a.idle(s, now) {
 				delete(a.sources, k)
 			}
@@ -139,7 +139,7 @@ func (a *admission) get(ip netip.Addr, now time.Time) *source {
 	return s
 }
 
-// idle reports whether a source may be forgotten without loss.
+// idle reports whether nothing would be lost if the source were forgotten.
 func (a *admission) idle(s *source, now time.Time) bool {
 	if s.flight > 0 || a.isKnown(s, now) {
 		return false
@@ -152,7 +152,7 @@ func (a *admission) isKnown(s *source, now time.Time) bool {
 	return s.sessions > 0 || !s.known.IsZero() && now.Sub(s.known) < knownTime
 }
 
-// fillSource lets the tokens of a source grow and reports whether it is known.
+// fillSource lets the tickets of a source grow and reports whether the source is known.
 func (a *admission) fillSource(s *source, now time.Time) bool {
 	if a.isKnown(s, now) {
 		s.fill(now, a.rate*knownFactor, a.burst*knownFactor)
@@ -162,7 +162,7 @@ func (a *admission) fillSource(s *source, now time.Time) bool {
 	return false
 }
 
-// verify reports whether a source without a token must get one by a Retry.
+// verify reports whether a source without an address token must get one by a Retry.
 func (a *admission) verify(addr net.Addr, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,14 +180,14 @@ func (a *admission) verify(addr net.Addr, now time.Time) bool {
 	return retry
 }
 
-// A handshake is one in flight at the listening side.
+// A handshake is one handshake in flight at the listening side.
 type handshake struct {
 	a    *admission
 	ip   netip.Addr
-	src  *source // that was charged; nil: the source sent no token
+	src  *source // the source that paid; nil if it sent no address token
 	stop func() bool
 
-	over, trusted bool // guarded by a.mu
+	over, trusted bool // a.mu guards these
 }
 
 var errBusy = errors.New("cm: busy")
@@ -202,7 +202,7 @@ func (a *admission) admit(addr net.Addr, proven bool, now time.Time) (*handshake
 		return nil, errBusy
 	}
 	if !proven {
-		// verify let it in, and was asked just before.
+		// verify, called just before, let it in.
 		a.fresh.fill(now, 10*a.rate, float64(a.share()))
 		a.fresh.tokens--
 		a.unproven++
@@ -233,8 +233,8 @@ func (a *admission) admit(addr net.Addr, proven bool, now time.Time) (*handshake
 	return h, nil
 }
 
-// end takes a handshake out of those in flight: its connection is secure and has
-// said what it wants, or it ended with cause.
+// end removes a handshake from those in flight. Its connection is secure and has sent its
+// request, or it ended with cause.
 func (h *handshake) end(cause error, now time.Time) {
 	a := h.a
 	a.mu.Lock()
@@ -260,8 +260,7 @@ func (h *handshake) end(cause error, now time.Time) {
 	}
 }
 
-// trust gives back what the handshake was charged: it led to a peer that may be
-// here.
+// trust gives back what the handshake paid: it led to a peer that may be here.
 func (h *handshake) trust() {
 	a := h.a
 	a.mu.Lock()
@@ -276,8 +275,8 @@ func (h *handshake) trust() {
 	h.trusted = true
 }
 
-// refusedCertificate reports whether the peer's certificate was refused. The peer showed
-// it in answer to our packet, so its address is proven.
+// refusedCertificate reports whether the peer's certificate was refused. The peer showed it in
+// answer to our packet, so its address is proven.
 func refusedCertificate(err error) bool {
 	var te *quic.TransportError
 	if !errors.As(err, &te) || te.Remote || !te.ErrorCode.IsCryptoError() {
@@ -290,7 +289,7 @@ func refusedCertificate(err error) bool {
 	return false
 }
 
-// Alerts of RFC 8446 §6.2 that say what is wrong with a certificate.
+// The alerts of RFC 8446 §6.2 that say what is wrong with a certificate.
 const (
 	alertBadCertificate      tls.AlertError = 42
 	alertCertificateExpired  tls.AlertError = 45
@@ -298,13 +297,13 @@ const (
 	alertCertificateRequired tls.AlertError = 116
 )
 
-// session counts a session of a source in, or out.
+// session adds a session of a source, or with more false removes one.
 func (a *admission) session(ip netip.Addr, more bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.sources[ip]
 	switch {
-	case more && s == nil: // beyond maxSources too: sessions have a bound of their own
+	case more && s == nil: // beyond maxSources, too: sessions have a bound of their own
 		a.sources[ip] = &source{sessions: 1}
 	case more:
 		s.sessions++
@@ -322,16 +321,16 @@ func (a *admission) snapshot() AdmissionStats {
 	return st
 }
 
-// handshakeKey finds the handshake in the context of a connection.
+// handshakeKey is the key of the handshake in the context of a connection.
 type handshakeKey struct{}
 
-// maxRetries is how many Retries may wait to be sent: quic-go has room for 8 and
-// drops the rest, the answers to honest peers among them.
+// maxRetries bounds the Retries that wait to be sent. quic-go has room for 8 and drops the
+// rest, among them the answers to honest peers.
 const maxRetries = 7
 
-// verifySource reports whether a source has to get a token. It is called by the
-// one goroutine that takes first packets, and holds it up while Retries wait: a
-// thousand packets may queue before it.
+// verifySource reports whether a source must get an address token. The one goroutine that reads
+// first packets calls it, and is delayed while Retries wait; a thousand packets may queue
+// meanwhile.
 func (n *Node) verifySource(addr net.Addr) bool {
 	now := time.Now()
 	if !n.admission.verify(addr, now) {
@@ -339,7 +338,7 @@ func (n *Node) verifySource(addr net.Addr) bool {
 	}
 	for n.sock.retries.Load() >= maxRetries {
 		if time.Since(now) > time.Millisecond {
-			n.sock.retries.Store(0) // one that was not sent at all
+			n.sock.retries.Store(0) // one of them was not sent at all
 		}
 		runtime.Gosched()
 	}

@@ -1,37 +1,34 @@
-// Package cm is connection management over QUIC. It authenticates the two ends of a
-// connection, exchanges their parameters and private data, gives both the same keys,
-// notices when the peer is gone, and ends the session in order. It carries control only,
-// on a UDP port of its own
+// Package cm is connection management over QUIC. It authenticates the two ends of a connection,
+// exchanges their parameters and private data, gives both the same keys, notices when the peer
+// is gone, and ends the session in order. It carries only control, on a UDP port of its own
 // (docs/architecture.md#connections), and knows nothing of the endpoints.
 //
-// A Node is a socket; a Session is what Dial and Request.Accept agree on. All methods
-// may be called from any goroutine. The events of a session come from a goroutine of its
-// own.
+// A Node is a socket. A Session is what Dial and Request.Accept agree on. All methods may be
+// called from any goroutine. The events of a session come from a goroutine of its own.
 //
 // # Times
 //
-// With the defaults of Config: a peer that closes is noticed within a round trip
-// (PeerClosed); one whose process was killed and has come back at its address,
-// which SecTLS and SecPSK can tell, within 25 s of its last packet or with the
-// next thing that is sent to it (PeerReset); one that is gone, or cannot be
-// reached, after 30 s (PeerLost), later if a round trip takes seconds. A member that was
-// removed is out within 2 s (Removed). A handshake that does not end is forgotten after
-// 5 s without a packet, or 10 s in all. Close takes 1 s if the peer does not answer.
+// These are the times with the defaults of Config. A peer that closes is noticed within a round
+// trip (PeerClosed). A peer whose process was killed and has come back at its address is
+// noticed within 25 s of its last packet, or when something is next sent to it (PeerReset);
+// SecTLS and SecPSK can tell this. A peer that is gone or cannot be reached is noticed after 30
+// s (PeerLost), later if a round trip takes seconds. A removed member is out within 2 s
+// (Removed). A handshake that does not end is forgotten after 5 s without a packet, or after 10
+// s in all. Close takes 1 s if the peer does not answer.
 //
 // # Cost
 //
-// An idle session holds about 54 KiB at each end, heap and stacks, most of it
-// QUIC's, and three goroutines; each KeepAlive one packet goes one way and one
-// back. A half-open connection holds as much, and one message of 16 KiB at most:
-// with MaxHandshakes at its default that is 70 MiB, of which sources that have not
-// answered a Retry can take a sixteenth.
+// An idle session takes about 54 KiB at each end, heap and stacks, most of it QUIC's, and three
+// goroutines. Each KeepAlive one packet goes each way. A half-open connection takes as much,
+// and one message of at most 16 KiB. With the default of MaxHandshakes that is 70 MiB, of which
+// sources that have not answered a Retry can use a sixteenth.
 //
 // # What it does not do
 //
-// Without security anybody may connect, and anybody on the path can be in the middle. A
-// cluster key must be random: guesses can be tried offline by anybody who can send to the
-// port. A holder of the cluster key can pose as every member. Nothing here stops a flood
-// from filling the line.
+// Without security anybody may connect, and anybody on the path can be in the middle. A cluster
+// key must be random, because anybody who can send to the port can try guesses offline. A
+// holder of the cluster key can pose as every member. Nothing here stops a flood from filling
+// the line.
 package cm
 
 import (
@@ -49,51 +46,52 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// Version of the protocol on the wire.
+// Version is the version of the protocol on the wire.
 const Version = 1
 
 // Config describes a Node. The zero value of a field is its default.
 type Config struct {
-	// Addr of the UDP socket; port 0: an ephemeral one.
+	// Addr is the address of the UDP socket. Port 0 means an ephemeral port.
 	Addr netip.AddrPort
-	// Security that the node and all its peers use.
+	// Security is what the node and all its peers use.
 	Security Security
-	// TLS has, for SecTLS, the node's certificate and, in RootCAs and ClientCAs,
-	// the authorities of the others (one stands for both). It is cloned. TLS
-	// 1.3, one ALPN, verification by both sides, no 0-RTT and no session tickets
-	// are forced; names are not compared with addresses, that is what Member is
-	// for.
+	// TLS, for SecTLS, has the node's certificate and, in RootCAs and ClientCAs, the
+	// authorities of the others; one of these stands for both. It is cloned. The node forces
+	// TLS 1.3, one ALPN, verification by both sides, no 0-RTT and no session tickets. It does
+	// not compare names with addresses: Member is for that.
 	TLS *tls.Config
-	// PSK returns, for SecPSK, the cluster keys that are valid now, best first. The node
-	// proves that it has the first, and accepts proof of any. Each has at least 16
-	// random bytes, because a peer that sees a certificate can try guesses.
+	// PSK, for SecPSK, returns the cluster keys that are valid now, best first. The node proves
+	// that it has the first, and accepts proof of any. Each must have at least 16 random bytes,
+	// because a peer that sees a certificate can try guesses.
 	PSK func() [][]byte
-	// Member returns an error to refuse a peer with a valid certificate. Nil refuses
-	// none. It is called for each handshake, from any goroutine, and again and again
-	// for each session while it lasts.
+	// Member returns an error to refuse a peer with a valid certificate. nil refuses none. It
+	// is called for each handshake, from any goroutine, and repeatedly for each session while
+	// it lasts.
 	Member func(name string, cert *x509.Certificate) error
 
-	// Backlog is how many requests may wait for Accept or Reject; beyond it peers
-	// are refused. Default 128.
+	// Backlog bounds the requests that wait for Accept or Reject; peers beyond it are refused.
+	// Default 128.
 	Backlog int
-	// Handshake bounds the time until a connection is secure and its first
-	// message is there, and that of any message once it began. Default 10 s.
+	// Handshake bounds the time until a connection is secure and its first message is there,
+	// and the time of every message once it began. Default 10 s.
 	Handshake time.Duration
 	// Idle is how long a peer may be silent before it counts as lost. Default 30 s.
 	Idle time.Duration
-	// KeepAlive is how long a session is silent before one end asks whether the
-	// other is alive. Default Idle/3.
+	// KeepAlive is how long a session is silent before one end asks whether the other is alive.
+	// Default Idle/3.
 	KeepAlive time.Duration
-	// MaxHandshakes in flight, beyond it peers are refused. Default 1,024.
+	// MaxHandshakes bounds the handshakes in flight; peers beyond it are refused. Default
+	// 1,024.
 	MaxHandshakes int
-	// MaxSessions, beyond it peers are refused and Dial fails. Default 16,384.
+	// MaxSessions bounds the sessions; beyond it peers are refused and Dial fails. Default
+	// 16,384.
 	MaxSessions int
-	// Rate is how many handshakes a second a source may begin that do not end in
-	// a session, after Burst of them. Default 20, 5.
+	// Rate is how many handshakes a second that do not end in a session a source may begin,
+	// after Burst of them. Defaults 20 and 5.
 	Rate  float64
 	Burst int
-	// KeyLog gets the secrets of all connections in the NSS key log format. With nil
-	// none leave the process.
+	// KeyLog gets the secrets of all connections in the NSS key log format. With nil no secret
+	// leaves the process.
 	KeyLog io.Writer
 }
 
@@ -139,11 +137,11 @@ func (c *Config) fill() {
 	}
 }
 
-// A Node is one UDP socket for control: it dials, and listens if told to. All
-// its methods may be called from any goroutine.
+// A Node is one UDP socket for control. It dials, and listens if told to. All its methods may
+// be called from any goroutine.
 type Node struct {
 	cfg     Config
-	version uint16 // Version, but for tests
+	version uint16 // Version, except in tests
 	id      *identity
 	sock    *socket
 	tr      *quic.Transport
@@ -152,21 +150,21 @@ type Node struct {
 
 	admission *admission
 
-	ctx    context.Context // done: closing
+	ctx    context.Context // done when the node closes
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	closed    bool
 	onRequest func(*Request)
 	listener  *quic.Listener
 	sessions  map[*Session]struct{}
-	asking    map[*quic.Conn]struct{} // no session yet
+	asking    map[*quic.Conn]struct{} // connections that are not sessions yet
 	pending   int                     // requests that wait for an answer
 	stats     Stats
 }
 
-// Open opens the socket. Nothing is answered before Listen.
+// Open opens the socket. The node answers nothing before Listen.
 func Open(cfg Config) (*Node, error) { return openVersion(cfg, Version) }
 
 // openVersion is Open for a node that speaks another version.
@@ -198,12 +196,12 @@ func openVersion(cfg Config, version uint16) (*Node, error) {
 	return n, nil
 }
 
-// quicConfig is what every connection of the node uses: one stream, opened by
-// the dialer, and windows of a message.
+// quicConfig returns the configuration of every connection of the node: one stream, which the
+// dialer opens, and windows of one message.
 func (n *Node) quicConfig() *quic.Config {
 	return &quic.Config{
 		Versions:                       []quic.Version{quic.Version1},
-		HandshakeIdleTimeout:           n.cfg.Handshake / 2, // QUIC allows twice of it for all
+		HandshakeIdleTimeout:           n.cfg.Handshake / 2, // QUIC allows twice this time for the whole handshake
 		MaxIdleTimeout:                 n.cfg.Idle,
 		KeepAlivePeriod:                n.cfg.KeepAlive,
 		InitialStreamReceiveWindow:     maxMessage,
@@ -218,11 +216,11 @@ func (n *Node) quicConfig() *quic.Config {
 	}
 }
 
-// Addr is where the socket is.
+// Addr is the address of the socket.
 func (n *Node) Addr() netip.AddrPort { return n.addr }
 
-// Listen takes requests from now on: onRequest is called for each, in a
-// goroutine of its own, at most Backlog of them.
+// Listen makes the node accept requests. onRequest is called for each, in a goroutine of its
+// own; at most Backlog requests wait.
 func (n *Node) Listen(onRequest func(*Request)) error {
 	if onRequest == nil {
 		return fmt.Errorf("cm: nobody to listen: %w", fi.EINVAL)
@@ -254,9 +252,8 @@ func (n *Node) accept(l *quic.Listener) {
 	}
 }
 
-// Close ends all sessions in order, which takes a round trip, or closeTime for
-// those whose peer does not answer; then the socket. It waits for everything it
-// started.
+// Close ends all sessions in order, then closes the socket, and waits for everything it
+// started. It takes a round trip, or closeTime if a peer does not answer.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -289,7 +286,7 @@ func (n *Node) Close() error {
 	return errors.Join(err, n.sock.Close())
 }
 
-// enter counts a session. Session.run counts it out.
+// enter adds a session to those of the node. Session.run calls leave.
 func (n *Node) enter(s *Session) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -315,7 +312,7 @@ func (n *Node) leave(s *Session) {
 	}
 }
 
-// ask registers a connection that is no session yet, so that Close finds it.
+// ask registers a connection that is not a session yet, so that Close finds it.
 func (n *Node) ask(c *quic.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -332,7 +329,7 @@ func (n *Node) asked(c *quic.Conn) {
 	delete(n.asking, c)
 }
 
-// start runs f in a goroutine that Close waits for, unless it is too late.
+// start runs f in a goroutine that Close waits for. It returns false if the node is closed.
 func (n *Node) start(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -343,14 +340,14 @@ func (n *Node) start(f func()) bool {
 	return true
 }
 
-// idLen is the length of connection identifiers. A stateless reset is longer than
-// 42 bytes and answers only what is longer than itself: of this length a probe
-// is, while the keep-alive of QUIC is not for any.
+// idLen is the length of connection identifiers. A stateless reset is longer than 42 bytes and
+// answers only packets longer than itself. With this length a probe is long enough; a
+// keep-alive of QUIC is too short with any length.
 const idLen = 16
 
-// probe looks for sessions whose peer has not answered a keep-alive, and sends
-// them something that a process that has taken the peer's place will answer
-// (F12): one and a half to two and a half times KeepAlive after the last packet.
+// probe sends a probe in each session whose peer has not answered a keep-alive, one and a half
+// to two times KeepAlive after the last packet. A process that has replaced the peer's answers
+// it (F12).
 func (n *Node) probe() {
 	t := time.NewTicker(max(n.cfg.KeepAlive/2, time.Millisecond))
 	defer t.Stop()
@@ -376,7 +373,7 @@ func (n *Node) probe() {
 	}
 }
 
-// all appends the sessions there are.
+// all appends all sessions to a slice.
 func (n *Node) all(to []*Session) []*Session {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -386,8 +383,8 @@ func (n *Node) all(to []*Session) []*Session {
 	return to
 }
 
-// recheckTime is how often Member and PSK are asked about the open sessions. A removed
-// member must be out within 5 s (T36).
+// recheckTime is how often Member and PSK are asked about the sessions. A removed member must
+// be out within 5 s (T36).
 const recheckTime = 2 * time.Second
 
 func (n *Node) recheck() {
@@ -403,8 +400,8 @@ func (n *Node) recheck() {
 	}
 }
 
-// Recheck asks Member, or PSK, about every session now, and ends those whose peer is no
-// longer a member, at both ends with Removed. It also runs by itself every two seconds.
+// Recheck asks Member, or PSK, about every session now. A session whose peer is no longer a
+// member ends at both ends with Removed. The node also does this every two seconds.
 func (n *Node) Recheck() {
 	for _, s := range n.all(nil) {
 		if n.id.good(s) != nil {

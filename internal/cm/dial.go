@@ -12,10 +12,9 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// Dial asks for a session and returns when the peer has accepted. private is cut
-// at MaxPrivate. The connection has to be secure within Config.Handshake, in
-// which a peer that is too busy is asked again; how long the peer may think
-// about the request is up to ctx.
+// Dial asks a peer for a session and returns when the peer has accepted. private is cut at
+// MaxPrivate. The connection must be secure within Config.Handshake; in this time a peer that
+// is too busy is asked again. ctx bounds the time in which the peer decides about the request.
 func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private []byte) (*Session, error) {
 	mine.Version, mine.Security = n.version, n.cfg.Security
 	if err := mine.check(); err != nil {
@@ -55,8 +54,8 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private
 func (n *Node) dial(ctx context.Context, to netip.AddrPort, mine *Params, private []byte) (*Session, error) {
 	secure, cancel := context.WithTimeout(ctx, n.cfg.Handshake)
 	defer cancel()
-	// QUIC gives a host up that was silent for half of what a handshake may take, but
-	// here it has all of that to answer.
+	// QUIC gives up a host that is silent for half the time of a handshake. A dial allows all
+	// of it.
 	patient := *n.quic
 	patient.HandshakeIdleTimeout = n.cfg.Handshake
 	conn, err := n.tr.Dial(secure, net.UDPAddrFromAddrPort(to), n.id.client, &patient)
@@ -115,7 +114,7 @@ func (n *Node) request(ctx context.Context, conn *quic.Conn, mine *Params, priva
 	if !stop() {
 		return nil, ctx.Err()
 	}
-	s.settle(&m)
+	s.setPeer(&m)
 	return s, nil
 }
 

@@ -16,20 +16,20 @@ import (
 type Reason uint8
 
 const (
-	// LocalClosed: by our own Close.
+	// LocalClosed means that this end called Close.
 	LocalClosed Reason = iota + 1
-	// PeerClosed: the peer closed it in order; private data may have come along.
+	// PeerClosed means that the peer closed it in order, perhaps with private data.
 	PeerClosed
-	// PeerLost: nothing was heard for the idle time (F9).
+	// PeerLost means that nothing was heard for the idle time (F9).
 	PeerLost
-	// PeerReset: the peer's process answers and knows nothing of the session: it
-	// was restarted (F12).
+	// PeerReset means that the peer's process answers but does not know the session: it was
+	// restarted (F12).
 	PeerReset
-	// ProtocolError: one end broke the protocol.
+	// ProtocolError means that one end broke the protocol.
 	ProtocolError
-	// Removed: one end is no longer a member (T36).
+	// Removed means that one end is no longer a member (T36).
 	Removed
-	// Failed: our own socket failed or the node is gone.
+	// Failed means that our own socket failed or the node is gone.
 	Failed
 )
 
@@ -53,7 +53,7 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// Errno is what operations that the end of the session cuts off fail with.
+// Errno is the error of operations that the end of the session interrupts.
 func (r Reason) Errno() fi.Errno {
 	switch r {
 	case LocalClosed:
@@ -72,18 +72,17 @@ func (r Reason) Errno() fi.Errno {
 	return fi.EIO
 }
 
-// Codes that a connection is closed with.
+// The codes with which a connection is closed.
 const (
 	codeClosed    quic.ApplicationErrorCode = iota // in order
-	codeBacklog                                    // nobody takes more requests
+	codeBacklog                                    // the request would exceed the backlog
 	codeWithdrawn                                  // the dialer gave up
 	codeProtocol                                   // the peer broke the protocol
 	codeRemoved                                    // the peer is no longer a member
 	codeLate                                       // a message did not come in time
 )
 
-// An errnoError is an error of this package that has no more to it than an
-// Errno and a text.
+// An errnoError is an error of this package that consists of an Errno and a text.
 type errnoError struct {
 	errno fi.Errno
 	text  string
@@ -95,17 +94,16 @@ func (e *errnoError) Unwrap() error   { return e.errno }
 
 // Errors of Dial and of a session's calls. Each wraps its Errno.
 var (
-	// ErrTimeout: no answer in time.
+	// ErrTimeout means that no answer came in time.
 	ErrTimeout error = &errnoError{fi.ETIMEDOUT, "cm: no answer in time"}
-	// ErrRefused: nobody listens there, or more requests than the backlog are
-	// waiting, or the peer was too busy for as long as we tried.
+	// ErrRefused means that nobody listens there, or more requests wait than the backlog, or
+	// the peer was too busy for as long as we tried.
 	ErrRefused error = &errnoError{fi.ECONNREFUSED, "cm: refused: the peer takes no more requests"}
-	// ErrClosed: the node or session is closed.
+	// ErrClosed means that the node or session is closed.
 	ErrClosed error = &errnoError{fi.ESHUTDOWN, "cm: closed"}
-	// ErrReset: the peer closed the connection or was restarted while we waited
-	// for its answer.
+	// ErrReset means that the peer closed the connection or was restarted before it answered.
 	ErrReset error = &errnoError{fi.ECONNABORTED, "cm: connection lost before the answer"}
-	// ErrProtocol: the peer broke the protocol, or says that we did.
+	// ErrProtocol means that the peer broke the protocol, or says that we did.
 	ErrProtocol error = &errnoError{fi.EPROTO, "cm: protocol error"}
 )
 
@@ -118,7 +116,7 @@ func (e *RejectedError) Error() string   { return "cm: request rejected" }
 func (e *RejectedError) Errno() fi.Errno { return fi.ECONNREFUSED }
 func (e *RejectedError) Unwrap() error   { return e.Errno() }
 
-// A MismatchError says what the two ends do not have in common (F30).
+// A MismatchError says in what the two ends differ (F30).
 type MismatchError struct {
 	Field, Mine, Theirs string
 }
@@ -129,12 +127,12 @@ func (e *MismatchError) Error() string {
 func (e *MismatchError) Errno() fi.Errno { return fi.EPROTO }
 func (e *MismatchError) Unwrap() error   { return e.Errno() }
 
-// An AuthError is a certificate that one end did not take.
+// An AuthError says that one end refused a certificate.
 type AuthError struct {
-	// Alert is what TLS calls it.
+	// Alert is the TLS alert.
 	Alert tls.AlertError
-	// Peer: it was our certificate that the peer refused, and the alert is all
-	// that it says. Otherwise Err is why we refused its.
+	// Peer means that the peer refused our certificate; the alert is all that it says.
+	// Otherwise Err is why we refused its certificate.
 	Peer bool
 	Err  error
 }
@@ -157,14 +155,14 @@ func sysError(err error) error {
 	return err
 }
 
-// busy reports whether err says that the peer had no room for a handshake just
-// now. Such a request has not reached anybody and may be made again.
+// busy reports whether err says that the peer had no room for a handshake. Such a request has
+// reached nobody and may be made again.
 func busy(err error) bool {
 	var te *quic.TransportError
 	return errors.As(err, &te) && te.Remote && te.ErrorCode == quic.ConnectionRefused
 }
 
-// dialError makes what a connection failed with one of ours.
+// dialError turns the error of a connection into one of this package.
 func dialError(err error) error {
 	var (
 		mine     interface{ Errno() fi.Errno }

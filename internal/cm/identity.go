@@ -22,20 +22,20 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// alpnPrefix and a version are the one protocol that a node speaks.
+// alpnPrefix and a version name the one protocol that a node speaks.
 const alpnPrefix = "uet-cm/"
 
 func alpn(version uint16) string { return alpnPrefix + strconv.Itoa(int(version)) }
 
-// alpnVersion is the version that a name of our protocol has.
+// alpnVersion returns the version in a name of our protocol.
 func alpnVersion(name string) (uint16, bool) {
 	digits, ok := strings.CutPrefix(name, alpnPrefix)
 	v, err := strconv.ParseUint(digits, 10, 16)
 	return uint16(v), ok && err == nil && alpn(uint16(v)) == name
 }
 
-// Issuers that say what a certificate is, so that a dialer of another kind can
-// say what differs.
+// Issuers that tell the kind of a certificate, so that a dialer of another kind can say what
+// differs.
 const (
 	nameAnonymous = "uet-cm anonymous"
 	namePSK       = "uet-cm cluster key"
@@ -44,11 +44,11 @@ const (
 // An identity is how a node proves itself and checks others.
 type identity struct {
 	n      *Node
-	client *tls.Config // of every dial
+	client *tls.Config // for every dial
 
 	mu    sync.Mutex
-	psk   *pskIdentity // for the keys there were when last asked
-	serve *tls.Config  // of every connection of our version; SecPSK: of psk
+	psk   *pskIdentity // of the latest keys
+	serve *tls.Config  // for every connection of our version; with SecPSK without the keys
 }
 
 func newIdentity(n *Node) (*identity, error) {
@@ -88,11 +88,11 @@ func newIdentity(n *Node) (*identity, error) {
 	c.KeyLogWriter = n.cfg.KeyLog
 
 	id.client = c.Clone()
-	id.client.InsecureSkipVerify = true // verifyServer does, without a host's name
+	id.client.InsecureSkipVerify = true // verifyServer verifies, without a host name
 	id.client.VerifyConnection = id.verifyServer
 	if n.cfg.Security == SecTLS && c.GetClientCertificate == nil {
-		// A certificate that the listener will not take is shown all the same: it
-		// then says why, rather than that there is none.
+		// Show a certificate even if the listener will not accept it, so that the listener says
+		// why, and not that there is none.
 		certs := c.Certificates
 		id.client.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			for i := range certs {
@@ -122,7 +122,7 @@ func newIdentity(n *Node) (*identity, error) {
 	return id, nil
 }
 
-// server is the configuration of the listening side, which depends on the peer's version.
+// server returns the configuration of the listening side, which depends on the peer's version.
 func (id *identity) server() *tls.Config {
 	c := id.serve.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -130,8 +130,8 @@ func (id *identity) server() *tls.Config {
 		if err != nil {
 			return nil, err
 		}
-		// A peer of another version gets its connection, as secure as any, to be
-		// told ours; no request comes of it.
+		// A peer of another version gets a connection, as secure as any, on which to be told
+		// our version. It does not become a request.
 		var other string
 		for _, p := range hello.SupportedProtos {
 			switch v, ok := alpnVersion(p); {
@@ -150,7 +150,7 @@ func (id *identity) server() *tls.Config {
 	return c
 }
 
-// serving is id.serve, with the keys of now.
+// serving returns id.serve, with the current keys.
 func (id *identity) serving() (*tls.Config, error) {
 	if id.n.cfg.Security != SecPSK {
 		return id.serve, nil
@@ -231,7 +231,7 @@ func (id *identity) good(s *Session) error {
 	return errors.New("its cluster key is no longer good")
 }
 
-// kindOf tells from a certificate which kind of node shows it.
+// kindOf returns the kind of node that shows a certificate.
 func kindOf(cert *x509.Certificate) Security {
 	switch cert.Issuer.CommonName {
 	case nameAnonymous:
@@ -242,7 +242,7 @@ func kindOf(cert *x509.Certificate) Security {
 	return SecTLS
 }
 
-// nameOf is the name of a member.
+// nameOf returns the name of a member.
 func nameOf(cert *x509.Certificate) string {
 	if cert.Subject.CommonName == "" && len(cert.DNSNames) > 0 {
 		return cert.DNSNames[0]
@@ -269,22 +269,22 @@ func anonymous() (tls.Certificate, error) {
 // MinPSK is the least length of a cluster key, in bytes.
 const MinPSK = 16
 
-// pskLife is how long before and after it was made a certificate of the cluster
-// key is good: the clocks of a cluster may be that far apart. Its key never
-// leaves the process and is renewed after half of it.
+// pskLife is how long a certificate of the cluster key is valid before and after it was made:
+// the clocks of a cluster may be that far apart. Its private key never leaves the process and
+// is renewed after half this time.
 const pskLife = 24 * time.Hour
 
-// A pskIdentity is what a node proves and takes with a set of cluster keys.
+// A pskIdentity is what a node proves and accepts with a set of cluster keys.
 type pskIdentity struct {
-	hash        [32]byte // of the keys
+	hash        [32]byte // hash of the keys
 	authorities []*x509.Certificate
 	pool        *x509.CertPool
-	cert        tls.Certificate // ours, signed by the first
+	cert        tls.Certificate // ours, signed by the first authority
 	made        time.Time
 	serve       *tls.Config
 }
 
-// pskAuthority makes the authority of a key, the same wherever it is made.
+// pskAuthority makes the authority of a key. Every node makes the same.
 func pskAuthority(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	seed, err := hkdf.Key(sha256.New, key, nil, "uet-cm authority", ed25519.SeedSize)
 	if err != nil {
@@ -306,8 +306,7 @@ func pskAuthority(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	return cert, priv, err
 }
 
-// keys asks for the cluster keys and, if they have changed, derives the identity from
-// them.
+// keys asks for the cluster keys and, if they have changed, derives the identity from them.
 func (id *identity) keys() (*pskIdentity, error) {
 	keys := id.n.cfg.PSK()
 	if len(keys) == 0 {
@@ -366,9 +365,9 @@ func (id *identity) keys() (*pskIdentity, error) {
 	return p, nil
 }
 
-// resetKey is the secret by which a later process at the same address can tell our peers
-// that this one is gone; it is derived from what both have. Without it, as without
-// security and with private keys that cannot be read, peers find out by silence.
+// resetKey returns the secret with which a later process at the same address can tell our peers
+// that this one is gone. It is derived from what both processes have. Without it peers find out
+// by silence: without security, and with private keys that cannot be read.
 func (id *identity) resetKey() *quic.StatelessResetKey {
 	var secret []byte
 	switch id.n.cfg.Security {
@@ -400,7 +399,7 @@ func (id *identity) resetKey() *quic.StatelessResetKey {
 	return (*quic.StatelessResetKey)(k)
 }
 
-// own is the certificate that a dial shows.
+// own returns the certificate that a dial shows.
 func (id *identity) own() (*tls.Certificate, error) {
 	c := id.n.cfg.TLS
 	if c.GetClientCertificate == nil {

@@ -6,24 +6,24 @@ import (
 	"net/netip"
 )
 
-// The bytes on a connection's stream: messages of
+// A connection's stream carries messages of
 //
 //	length uint32, of what follows
 //	kind uint8, reserved uint8, version uint16
 //	any number of: type uint16, length uint16, value
 //
-// all big endian. A type that the receiver does not know is skipped, unless it
-// has the critical bit: then the message is refused. These eight bytes, that
-// form and kindMismatch with its fields stay as they are in every version, so
-// that two versions can tell each other so.
+// all big endian. A type that the receiver does not know is skipped, unless it has the critical
+// bit: then the message is refused. These eight bytes, that form, and kindMismatch with its
+// fields are the same in every version, so that two versions can tell each other that they
+// differ.
 const (
 	msgLength  = 0 // uint32
 	msgKind    = 4 // uint8
 	msgVersion = 6 // uint16
 	msgLen     = 8
 
-	// maxMessage bounds a message with its header, in bytes. What is in use is
-	// far below; T2 allows 64 KiB.
+	// maxMessage bounds a message with its header, in bytes. Messages in use are far shorter;
+	// T2 allows 64 KiB.
 	maxMessage = 16 << 10
 )
 
@@ -34,8 +34,8 @@ const (
 	kindAccept                   // acceptor: params, private
 	kindReject                   // acceptor: private
 	kindMismatch                 // either: field, mine, theirs
-	kindRekey                    // either: generation; its sender receives with it
-	kindRekeyed                  // the answer: so do I
+	kindRekey                    // either: generation; the sender can receive with it
+	kindRekeyed                  // the answer: so can its sender
 	kindClose                    // either: private
 	kindProbe                    // either: nothing; see Node.probe
 )
@@ -67,13 +67,13 @@ const (
 	flagNoSymmetric
 )
 
-// maxText bounds the texts of a mismatch.
+// maxText bounds the texts of a mismatch, in bytes.
 const maxText = 256
 
 const paramsNeed = 1<<tlvAddr | 1<<tlvJobID | 1<<tlvPIDonFEP | 1<<tlvRI | 1<<tlvInitiator | 1<<tlvPayloadMTU |
 	1<<tlvModes | 1<<tlvProfile | 1<<tlvSecurity
 
-// kinds has, of each kind, the types that must be there and those that may.
+// kinds has the types that each kind must have, and those that it may have.
 var kinds = [...]struct{ need, may uint32 }{
 	kindConnect:  {paramsNeed, paramsNeed | 1<<tlvPorts | 1<<tlvFlags | 1<<tlvPrivate},
 	kindAccept:   {paramsNeed, paramsNeed | 1<<tlvPorts | 1<<tlvFlags | 1<<tlvPrivate},
@@ -85,7 +85,7 @@ var kinds = [...]struct{ need, may uint32 }{
 	kindProbe:    {0, 0},
 }
 
-// A message is one of them, decoded. Which fields count depends on the kind.
+// A message is a decoded message. Which fields are valid depends on the kind.
 type message struct {
 	kind    kind
 	version uint16
@@ -110,8 +110,8 @@ func (e *unknownCritical) Error() string {
 	return fmt.Sprintf("cm: wrong message: unknown critical field %#04x", e.typ)
 }
 
-// append appends the message to b. What is out of range is our bug: parameters
-// are checked where they come in.
+// append appends the message to b. A value out of range is our bug, because parameters are
+// checked before they get here.
 func (m *message) append(b []byte) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0, byte(m.kind), 0)
@@ -182,8 +182,8 @@ func appendTLV(b []byte, typ uint16, value ...byte) []byte {
 func be16(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }
 func be32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
 
-// messageLen reads the length of the message at the front of b, header
-// included; 0: more bytes are needed to know.
+// messageLen returns the length of the message at the front of b, header included, or 0 if b is
+// too short to tell.
 func messageLen(b []byte) (int, error) {
 	if len(b) < msgKind {
 		return 0, nil
@@ -195,9 +195,9 @@ func messageLen(b []byte) (int, error) {
 	return int(n) + msgKind, nil
 }
 
-// parse decodes b, which is one message from its first to its last byte. It
-// keeps nothing of b. Of another version it decodes a mismatch alone: what else
-// such a message says is not known, and kind, version are all that is set.
+// parse decodes b, which must be exactly one message. It keeps nothing of b. Of a message of
+// another version it decodes only a mismatch; for other kinds it sets kind and version only,
+// because the rest is not known.
 func parse(b []byte, version uint16) (message, error) {
 	if len(b) < msgLen || int(binary.BigEndian.Uint32(b)) != len(b)-msgKind {
 		return message{}, wrong("%d bytes", len(b))
@@ -247,7 +247,7 @@ func parse(b []byte, version uint16) (message, error) {
 	return m, nil
 }
 
-// set reports whether v has a length that its type can have.
+// set sets the field of a type. It returns false if v has a length that the type cannot have.
 func (m *message) set(typ uint16, v []byte) bool {
 	u8 := func(p *uint8) bool {
 		if len(v) != 1 {

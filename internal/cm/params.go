@@ -8,22 +8,22 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// MaxPrivate is how much private data a message carries, in bytes (R-CM-09).
+// MaxPrivate bounds the private data of a message, in bytes (R-CM-09).
 const MaxPrivate = 256
 
-// MaxPorts is how many ports of a data socket a message names.
+// MaxPorts bounds the ports of a data socket in a message.
 const MaxPorts = 256
 
 // Security is what the two ends must prove to each other for a connection.
 type Security uint8
 
 const (
-	// SecOff: neither side is authenticated; the connection is encrypted to whatever
+	// SecOff means that neither side is authenticated. The connection is encrypted to whoever
 	// answered.
 	SecOff Security = iota
-	// SecTLS: both sides show a certificate of the authority.
+	// SecTLS means that both sides show a certificate of the authority.
 	SecTLS
-	// SecPSK: both sides prove that they have the cluster key.
+	// SecPSK means that both sides prove that they have the cluster key.
 	SecPSK
 )
 
@@ -41,13 +41,13 @@ func (s Security) String() string {
 
 // Params are what one end tells the other about itself.
 type Params struct {
-	// Version of the protocol of this package; filled in by it.
+	// Version is the version of the protocol of this package, which sets it.
 	Version uint16
-	// Addr is the data socket. The receiving end never sees an unspecified IP:
-	// it stands for the one that the connection's packets come from.
+	// Addr is the data socket. An unspecified IP stands for the source of the connection's
+	// packets; the receiving end replaces it.
 	Addr netip.AddrPort
-	// Ports are those of all paths, the main one first; empty: Addr's alone. At
-	// most MaxPorts.
+	// Ports are those of all paths, the main one first, at most MaxPorts. Empty means that of
+	// Addr alone.
 	Ports []uint16
 
 	JobID     uint32 // 24 bit
@@ -55,9 +55,9 @@ type Params struct {
 	RI        uint16 // 12 bit
 	Initiator uint32
 
-	// PayloadMTU in bytes: 1024, 2048, 4096 or 8192.
+	// PayloadMTU is in bytes: 1024, 2048, 4096 or 8192.
 	PayloadMTU int
-	// Modes that this end takes, bit 1<<wire.Mode. The two ends need one in
+	// Modes are the modes that this end accepts, bit 1<<wire.Mode. The two ends need one in
 	// common.
 	Modes uint8
 	// Profile must be the same at both ends.
@@ -65,14 +65,14 @@ type Params struct {
 
 	NoCRC, NoSymmetric bool
 
-	// Security is that of the connection; filled in by this package.
+	// Security is that of the connection; this package sets it.
 	Security Security
 }
 
-// modesKnown are the bits of Params.Modes that mean something.
+// modesKnown is the bits of Params.Modes that have a meaning.
 const modesKnown = 1<<wire.RUD | 1<<wire.ROD | 1<<wire.RUDI | 1<<wire.UUD
 
-// check names the first field that no message can carry.
+// check returns an error for the first field that no message can carry.
 func (p *Params) check() error {
 	switch {
 	case !p.Addr.IsValid() || p.Addr.Port() == 0:
@@ -105,7 +105,7 @@ func (p *Params) check() error {
 	return nil
 }
 
-// mismatch compares what both ends must have in common, mine first.
+// mismatch compares what both ends must have in common. It returns nil if they agree.
 func (p *Params) mismatch(theirs *Params) *MismatchError {
 	switch {
 	case p.Security != theirs.Security:
@@ -116,7 +116,7 @@ func (p *Params) mismatch(theirs *Params) *MismatchError {
 		return &MismatchError{"modes", modeNames(p.Modes), modeNames(theirs.Modes)}
 	case p.JobID != theirs.JobID:
 		return &MismatchError{"JobID", fmt.Sprintf("%#x", p.JobID), fmt.Sprintf("%#x", theirs.JobID)}
-	case p.Security == SecOff && p.NoCRC != theirs.NoCRC: // sealed packets have none
+	case p.Security == SecOff && p.NoCRC != theirs.NoCRC: // sealed packets have no CRC
 		return &MismatchError{"CRC", onOff(!p.NoCRC), onOff(!theirs.NoCRC)}
 	case p.NoSymmetric != theirs.NoSymmetric:
 		return &MismatchError{"encapsulation", encapsulation(p.NoSymmetric), encapsulation(theirs.NoSymmetric)}

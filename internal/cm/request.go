@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// A Request is a peer that waits for an answer. It must get one, also after
-// Withdrawn: until then it counts towards Backlog.
+// A Request is a peer that waits for an answer. It must be answered even after Withdrawn: until
+// then it counts towards Backlog.
 type Request struct {
 	s *Session
 	h *handshake
@@ -23,16 +23,16 @@ type Request struct {
 	answered bool
 }
 
-// Params are those of the peer.
+// Params returns those of the peer.
 func (r *Request) Params() Params { return r.s.params }
 
-// Private is the data of the dial.
+// Private returns the data of the dial.
 func (r *Request) Private() []byte { return r.s.private }
 
-// Remote is where the peer's packets of control come from.
+// Remote is the address that the peer's control packets come from.
 func (r *Request) Remote() netip.AddrPort { return r.s.Remote() }
 
-// Member is the name in the peer's certificate; empty without SecTLS.
+// Member is the name in the peer's certificate, empty without SecTLS.
 func (r *Request) Member() string { return r.s.Member() }
 
 // Withdrawn is closed when the peer no longer waits, or is gone.
@@ -53,8 +53,8 @@ func (r *Request) answer() error {
 	return nil
 }
 
-// Accept makes the request a session. private is cut at MaxPrivate. A
-// *MismatchError is what the peer is told, too.
+// Accept makes the request a session. private is cut at MaxPrivate. If it returns a
+// *MismatchError, the peer gets it, too.
 func (r *Request) Accept(mine Params, private []byte) (*Session, error) {
 	s := r.s
 	n := s.node
@@ -125,7 +125,7 @@ func (s *Session) dismiss(code quic.ApplicationErrorCode) {
 	s.node.asked(s.conn)
 }
 
-// serve takes the first message of a connection and hands the request on.
+// serve reads the first message of a connection and passes on the request.
 func (n *Node) serve(conn *quic.Conn) {
 	h := conn.Context().Value(handshakeKey{}).(*handshake)
 	if !n.ask(conn) {
@@ -133,7 +133,7 @@ func (n *Node) serve(conn *quic.Conn) {
 		return
 	}
 	s, m, err := n.first(conn)
-	// From here on the backlog bounds it.
+	// From here on the backlog bounds the connection.
 	h.stop()
 	h.end(nil, time.Now())
 	var critical *unknownCritical
@@ -164,7 +164,7 @@ func (n *Node) serve(conn *quic.Conn) {
 		s.farewell(&message{kind: kindMismatch, differ: *versionMismatch(n.version, theirs)})
 		return
 	}
-	s.settle(&m)
+	s.setPeer(&m)
 	n.mu.Lock()
 	full := n.closed || n.pending >= n.cfg.Backlog
 	if full {
@@ -180,7 +180,7 @@ func (n *Node) serve(conn *quic.Conn) {
 	n.onRequest(&Request{s: s, h: h})
 }
 
-// first reads the first message of a connection, in the time of a handshake.
+// first reads the first message of a connection, within the time of a handshake.
 func (n *Node) first(conn *quic.Conn) (*Session, message, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Handshake)
 	defer cancel()

@@ -22,11 +22,11 @@ const closeTime = time.Second
 // exporterLabel names our use of the TLS exporter (RFC 8446 §7.5).
 const exporterLabel = "EXPORTER-uet-cm session key"
 
-// A Handler takes the events of a session, one after the other.
+// A Handler gets the events of a session, one after the other.
 type Handler interface {
-	// InstallKey: accept packets that the peer seals with this generation.
+	// InstallKey says to accept packets that the peer seals with this generation.
 	InstallKey(gen uint32)
-	// SwitchKey: the peer accepts this generation; seal with it.
+	// SwitchKey says that the peer accepts this generation: seal with it.
 	SwitchKey(gen uint32)
 	// Closed is the last event. private is what the peer gave to Close.
 	Closed(why Reason, private []byte)
@@ -40,30 +40,30 @@ type Session struct {
 	params  Params
 	private []byte
 	dialer  bool
-	source  netip.Addr        // of admission
-	cert    *x509.Certificate // of the peer; nil: anonymous
+	source  netip.Addr        // the source that admission counts
+	cert    *x509.Certificate // certificate of the peer; nil: anonymous
 
-	goodWith atomic.Pointer[pskIdentity] // what cert was last checked with
+	goodWith atomic.Pointer[pskIdentity] // the keys that cert was last checked with
 
-	in input // of the goroutine that reads
+	in input // belongs to the goroutine that reads
 
-	heard  uint64 // packets received when Node.probe last looked; owned by it
-	silent int    // how often it has looked since without a new packet
+	heard  uint64 // packets received when Node.probe last looked; belongs to it
+	silent int    // how often Node.probe has looked since without a new packet
 
-	mu      sync.Mutex // guards what follows, and the stream's deadlines
+	mu      sync.Mutex // guards the fields below and the stream's deadlines
 	h       Handler
-	running bool   // the reader
+	running bool   // the reader runs
 	woken   bool   // wake was called: the reader must look at the fields below
-	closing Reason // why this end closes; 0: it does not
+	closing Reason // why this end closes; 0 means that it does not
 	last    []byte // private data of Close
 	probing bool   // send a probe
-	why     Reason // the session has ended because of this
-	gen     uint32 // of the key in use
-	rekey   *rekey // under way
+	why     Reason // why the session ended; 0 means that it has not
+	gen     uint32 // generation of the key in use
+	rekey   *rekey // the change of keys in progress, or nil
 	done    chan struct{}
 }
 
-// A rekey is one change of keys on its way.
+// A rekey is one change of keys in progress.
 type rekey struct {
 	gen  uint32
 	sent bool
@@ -76,33 +76,33 @@ func newSession(n *Node, conn *quic.Conn, stream *quic.Stream) *Session {
 	return s
 }
 
-// settle stores what the peer says about itself.
-func (s *Session) settle(m *message) {
+// setPeer stores what the peer says about itself.
+func (s *Session) setPeer(m *message) {
 	s.params, s.private = m.params, m.private
 	switch a, remote := s.params.Addr, s.Remote().Addr(); {
 	case a.Addr().IsUnspecified():
 		s.params.Addr = netip.AddrPortFrom(remote, a.Port())
 	case a.Addr().Is6() && a.Addr().IsLinkLocalUnicast():
-		s.params.Addr = netip.AddrPortFrom(a.Addr().WithZone(remote.Zone()), a.Port()) // ours: the peer's means nothing here
+		s.params.Addr = netip.AddrPortFrom(a.Addr().WithZone(remote.Zone()), a.Port()) // our zone: the peer's means nothing here
 	}
 	if certs := s.conn.ConnectionState().TLS.PeerCertificates; len(certs) > 0 && s.node.cfg.Security != SecOff {
 		s.cert = certs[0]
 	}
 }
 
-// Params are those of the peer.
+// Params returns those of the peer.
 func (s *Session) Params() Params { return s.params }
 
-// Private is, at the dialer, the data of the accept.
+// Private returns, at the dialer, the data of the accept.
 func (s *Session) Private() []byte { return s.private }
 
-// Remote is where the peer's packets of control come from.
+// Remote is the address that the peer's control packets come from.
 func (s *Session) Remote() netip.AddrPort { return addrPort(s.conn.RemoteAddr()) }
 
-// Local is where ours come from.
+// Local is the address that ours come from.
 func (s *Session) Local() netip.AddrPort { return addrPort(s.conn.LocalAddr()) }
 
-// Member is the name in the peer's certificate; empty without SecTLS.
+// Member is the name in the peer's certificate, empty without SecTLS.
 func (s *Session) Member() string {
 	if s.cert == nil || s.node.cfg.Security != SecTLS {
 		return ""
@@ -122,8 +122,8 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// Key returns the secret of a generation, the same at both ends and known to
-// nobody else: generation 0 when the session begins, one more with each Rekey.
+// Key returns the secret of a generation. It is the same at both ends, and nobody else knows
+// it. The session begins with generation 0; each Rekey adds one.
 func (s *Session) Key(gen uint32) (key [32]byte, err error) {
 	state := s.conn.ConnectionState().TLS
 	b, err := state.ExportKeyingMaterial(exporterLabel, be32(gen), len(key))
@@ -134,10 +134,9 @@ func (s *Session) Key(gen uint32) (key [32]byte, err error) {
 	return key, nil
 }
 
-// Start lets events flow, also those that happened before. They come from one
-// goroutine, in order; the last is Closed, whatever ended the session. A handler
-// may call Close but not Rekey, which waits for a later event. Of two handlers
-// the second is ignored.
+// Start lets events flow, also those that happened before. They come from one goroutine, in
+// order. The last is Closed, whatever ended the session. A handler may call Close. It must not
+// call Rekey, which waits for a later event. A second handler is ignored.
 func (s *Session) Start(h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,15 +149,14 @@ func (s *Session) Start(h Handler) {
 		return
 	}
 	if !s.running {
-		// A node that is closing has told the session so: it is running.
+		// If the node is closing, it has closed the session, which is running then.
 		s.running = s.node.start(s.run)
 	}
 }
 
-// Rekey changes to the next key: both ends install it, then both switch. It
-// returns when this end has switched. Calls of both ends at the same time, or
-// of several goroutines, give one generation. When ctx ends first the change
-// goes on.
+// Rekey changes to the next key: both ends install it, then both switch. It returns when this
+// end has switched. Concurrent calls, also of both ends, make one generation. If ctx ends first
+// the change continues.
 func (s *Session) Rekey(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closing != 0 || s.why != 0 {
@@ -185,8 +183,8 @@ func (s *Session) Rekey(ctx context.Context) error {
 	}
 }
 
-// Close ends the session in order. It does not wait: the handler's Closed comes
-// when the peer has answered, or after closeTime. private is cut at MaxPrivate.
+// Close ends the session in order. It does not wait: the handler's Closed comes when the peer
+// has answered, or after closeTime. private is cut at MaxPrivate.
 func (s *Session) Close(private []byte) error { return s.close(LocalClosed, private) }
 
 func (s *Session) close(why Reason, private []byte) error {
@@ -206,7 +204,7 @@ func (s *Session) close(why Reason, private []byte) error {
 	return nil
 }
 
-// probe sends a probe, unless nobody reads.
+// probe makes the reader send a probe, if there is a reader.
 func (s *Session) probe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +214,7 @@ func (s *Session) probe() {
 	}
 }
 
-// wake makes the reader return from Read. The caller holds the lock.
+// wake makes the reader return from Read. The caller holds mu.
 func (s *Session) wake() {
 	s.woken = true
 	s.stream.SetReadDeadline(time.Unix(1, 0))
@@ -225,7 +223,7 @@ func (s *Session) wake() {
 // errWoken is the error of a Read that wake ended.
 var errWoken = errors.New("woken")
 
-// run reads until the session is over. It is the goroutine of the handler.
+// run reads until the session is over. Its goroutine is that of the handler.
 func (s *Session) run() {
 	why, private := s.read()
 	s.mu.Lock()
@@ -252,7 +250,8 @@ func (s *Session) run() {
 	}
 }
 
-// read processes messages until the session is over, and returns the peer's reason.
+// read processes messages until the session is over, and returns the reason, and the peer's
+// private data.
 func (s *Session) read() (Reason, []byte) {
 	for {
 		s.mu.Lock()
@@ -313,7 +312,7 @@ func (s *Session) read() (Reason, []byte) {
 	}
 }
 
-// drain waits until the peer has closed the connection too, or closeTime.
+// drain waits until the peer has closed the connection, too, or for closeTime.
 func (s *Session) drain() {
 	for {
 		m, err := s.in.next(s.stream, s.node.version, s.deadline)
@@ -330,7 +329,7 @@ func (s *Session) drain() {
 	}
 }
 
-// deadline sets the time of the next Read, unless the reader is wanted.
+// deadline sets the deadline of the next Read, unless wake was called.
 func (s *Session) deadline(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,12 +338,12 @@ func (s *Session) deadline(t time.Time) {
 	}
 }
 
-// rekeyed takes a peer's word on keys.
+// rekeyed processes a message about keys.
 //
 //	a  InstallKey, rekey →          → rekey  b: InstallKey, rekeyed →, SwitchKey
 //	a  SwitchKey        ← rekeyed
 //
-// If both began, each one's rekey is the other's answer.
+// If both ends began, the rekey of each is the answer to the other's.
 func (s *Session) rekeyed(h Handler, m *message) error {
 	s.mu.Lock()
 	r, next := s.rekey, s.gen+1
@@ -371,7 +370,7 @@ func (s *Session) rekeyed(h Handler, m *message) error {
 	return nil
 }
 
-// send writes a message; only the reader's goroutine does, after the set-up.
+// send writes a message. After the set-up only the reader's goroutine calls it.
 func (s *Session) send(m *message) error { return send(s.stream, m, s.node) }
 
 func send(stream *quic.Stream, m *message, n *Node) error {
@@ -382,7 +381,7 @@ func send(stream *quic.Stream, m *message, n *Node) error {
 	return err
 }
 
-// reasonOf makes what the stream failed with a Reason.
+// reasonOf turns the error of a stream into a Reason.
 func reasonOf(err error) Reason {
 	var (
 		idle     *quic.IdleTimeoutError
@@ -414,13 +413,13 @@ func reasonOf(err error) Reason {
 // An input collects the bytes of messages.
 type input struct {
 	b        []byte
-	deadline time.Time // of the message that has begun
+	deadline time.Time // deadline of the message that has begun, zero if none has
 	limit    time.Duration
 }
 
-// next reads a message. Once a message has begun the rest has to come within
-// the limit; set is told when that changes the deadline of reads. A deadline
-// that somebody else set is errWoken.
+// next reads a message. Once a message has begun, the rest must come within the limit. next
+// calls set when that changes the deadline of reads. If a deadline that somebody else set
+// passes, it returns errWoken.
 func (in *input) next(stream *quic.Stream, version uint16, set func(time.Time)) (message, error) {
 	for {
 		n, err := messageLen(in.b)

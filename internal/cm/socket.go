@@ -11,28 +11,28 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// sockBuffer is what we ask of the kernel for each direction, in bytes: room for
-// the first packets of a thousand peers that come at once. Less is as loss.
+// sockBuffer is the buffer we ask for in each direction, in bytes: room for the first packets
+// of a thousand peers that come at once. A smaller one acts like loss.
 const sockBuffer = 2 << 20
 
-// A socket is the UDP socket below QUIC. A failing send is a lost packet to it
-// (F23): the connections live on and find out by their own timers. Only a dial
-// is told, for it has nothing to lose yet.
+// A socket is the UDP socket below QUIC. It treats a send that fails as a lost packet (F23):
+// the connections live on and find out by their timers. Only a dial is told, because it has
+// nothing to lose yet.
 //
-// It sizes its buffers itself: quic-go asks for much more than control needs,
-// and prints to the standard error when it does not get it.
+// It sets the size of its buffers itself. quic-go asks for much more than control needs, and
+// prints to standard error if it does not get it.
 type socket struct {
 	*net.UDPConn
 
-	retries atomic.Int32 // to be sent
+	retries atomic.Int32 // Retries to be sent
 
-	mu      sync.Mutex // guards what follows
-	sized   int        // of the two buffers
+	mu      sync.Mutex // guards the fields below
+	sized   int        // number of buffers whose size was set
 	dialing map[netip.AddrPort]map[*failure]struct{}
 	lost    uint64 // sends that failed
 }
 
-// A failure receives the first error of a send to its address.
+// A failure receives the error of a send to its address.
 type failure struct {
 	tell func(fi.Errno)
 }
@@ -45,8 +45,8 @@ func openSocket(addr netip.AddrPort) (*socket, error) {
 	return &socket{UDPConn: c, dialing: map[netip.AddrPort]map[*failure]struct{}{}}, nil
 }
 
-// SyscallConn gives the descriptor to callers that read or write. Until both buffers
-// are set, quic-go asks for it only to look at their sizes, and is refused.
+// SyscallConn returns the descriptor to callers that read or write. Until both buffers are set
+// it fails, because then quic-go wants it only to look at their sizes.
 func (s *socket) SyscallConn() (syscall.RawConn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *socket) SetReadBuffer(int) error { return s.size(s.UDPConn.SetReadBuffe
 func (s *socket) SetWriteBuffer(int) error { return s.size(s.UDPConn.SetWriteBuffer) }
 
 func (s *socket) size(set func(int) error) error {
-	_ = set(sockBuffer) // what the system gives is enough to work
+	_ = set(sockBuffer) // any size the system gives is enough to work
 	s.mu.Lock()
 	s.sized++
 	s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *socket) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (int, int, error) {
 	return n, oobn, err
 }
 
-// WriteTo is WriteMsgUDP where the system has no more.
+// WriteTo is WriteMsgUDP for systems that have no more.
 func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 	s.isRetry(b)
 	n, err := s.UDPConn.WriteTo(b, to)
@@ -90,15 +90,15 @@ func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 	return n, err
 }
 
-// isRetry counts a Retry out: RFC 9000 §17.2.5.
+// isRetry counts b if it is a Retry (RFC 9000 §17.2.5): one less waits to be sent.
 func (s *socket) isRetry(b []byte) {
 	if len(b) > 0 && b[0]&0xf0 == 0xf0 {
 		s.retries.Add(-1)
 	}
 }
 
-// failed reports whether err is the loss of a packet. What quic-go knows how to
-// avoid (EMSGSIZE, EIO of segmentation) is left to it, and so is our own close.
+// failed reports whether err means that a packet is lost. It leaves to quic-go what quic-go can
+// avoid (EMSGSIZE, EIO of segmentation), and our own close.
 func (s *socket) failed(err error, to net.Addr) bool {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return false
@@ -119,7 +119,7 @@ func (s *socket) failed(err error, to net.Addr) bool {
 	return true
 }
 
-// watch sends failing sends to an address to f until the returned function is called.
+// watch tells f of failing sends to an address, until the returned function is called.
 func (s *socket) watch(to netip.AddrPort, f *failure) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

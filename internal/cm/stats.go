@@ -1,16 +1,16 @@
 package cm
 
-// Stats count since Open, or say what there is now.
+// Stats counts what a node did since Open, and tells what there is now.
 type Stats struct {
-	Sessions int // open now
+	Sessions int // sessions now
 	Pending  int // requests that wait for an answer now
 
-	Opened          uint64 // sessions
-	RefusedBacklog  uint64 // requests beyond Backlog
-	RefusedSessions uint64 // sessions beyond MaxSessions
-	Wrong           uint64 // first messages that were none, or came late
-	Mismatched      uint64 // requests of peers too different to talk to
-	LostSends       uint64 // packets that the socket did not take
+	Opened          uint64 // sessions that began
+	RefusedBacklog  uint64 // requests refused beyond Backlog
+	RefusedSessions uint64 // sessions refused beyond MaxSessions
+	Wrong           uint64 // first messages that were wrong or came late
+	Mismatched      uint64 // requests of peers that differ too much
+	LostSends       uint64 // packets that could not be sent
 
 	Admission AdmissionStats
 }
