@@ -2,13 +2,13 @@ package driver
 
 import "github.com/uetkit/uetkit/transport"
 
-// A backlog is the operations of callers that found the lock taken.
+// A backlog has the operations of callers that found the lock taken.
 type backlog struct {
-	stuck  bool     // the oldest of a queue waits for room in the FEP
+	stuck  bool     // the oldest request of a queue waits for room in the FEP
 	queues [2]queue // sends, receives
 }
 
-// of is the queue for operations of a kind.
+// of returns the queue for operations of a kind.
 func (b *backlog) of(k transport.OpKind) *queue {
 	if k.Recv() {
 		return &b.queues[1]
@@ -16,7 +16,8 @@ func (b *backlog) of(k transport.OpKind) *queue {
 	return &b.queues[0]
 }
 
-// leave puts a request into its queue because the lock is taken.
+// leave puts an operation into its queue because the lock is taken. If the lock is free by
+// then, it posts what is in the queues.
 func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 	if to != NoAddr {
 		if err := d.owner.Known(to); err != nil {
@@ -33,10 +34,10 @@ func (d *Driver) leave(op *transport.Op, to uint64, more bool) error {
 	return nil
 }
 
-// intake posts what lies in the queues. A request that finds no room in the FEP
-// stays, and with it those behind it, until a completion makes room: its poster
-// was told that it is accepted. Receives go first, for the sends may be waiting
-// for the peer's.
+// intake posts the requests in the queues. A request that finds no room in the FEP stays,
+// and so do those behind it, until a completion makes room: its poster was told that it was
+// accepted. Receives are posted first, because the sends may be waiting for receives of the
+// peer.
 func (d *Driver) intake() {
 	d.work.stuck = false
 	for i := len(d.work.queues) - 1; i >= 0; i-- {
@@ -67,7 +68,7 @@ func (d *Driver) postQueued(r *request) error {
 	return err
 }
 
-// cancelQueued ends a request that waits for room in the FEP.
+// cancelQueued cancels a request that waits for room in the FEP.
 func (d *Driver) cancelQueued(context any) bool {
 	for i := range d.work.queues {
 		if op := d.work.queues[i].cancel(context); op != nil {

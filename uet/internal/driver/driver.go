@@ -8,28 +8,27 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// ErrCancelled is what Owner.Refused hears of a request that Cancel ended.
+// ErrCancelled is the error that Owner.Refused gets for an operation that Cancel ended.
 var ErrCancelled = errors.New("driver: cancelled")
 
-// Config is what a Driver drives.
+// Config has the parts that a Driver connects.
 type Config struct {
 	Core  Core
 	Mover Mover
 	Conn  Conn
 	Owner Owner
-	// Auto asks for automatic progress: a goroutine does what is due when the
-	// application does nothing. Without it, that happens only while somebody
-	// waits (Arm).
+	// Auto selects automatic progress: a goroutine does what is due while the application does
+	// nothing. Without it the goroutine does that only while a reader waits (Arm).
 	Auto bool
-	// Clock is monotonic time since any moment, never 0; nil: time since New.
+	// Clock returns monotonic time since any moment, never 0. nil means time since New.
 	Clock func() time.Duration
 }
 
-// A Driver runs one FEP. Its methods may be called from any goroutine. What each
-// poll touches comes first (docs/decisions/0011).
+// A Driver runs one FEP. Any goroutine may call its methods. The fields that each poll
+// touches come first (docs/decisions/0011).
 type Driver struct {
 	h handover
-	// armed is how many readers sleep and need the progress goroutine.
+	// armed is the number of readers that sleep and rely on the progress goroutine.
 	armed atomic.Int32
 	auto  bool
 
@@ -37,7 +36,7 @@ type Driver struct {
 	mover Mover
 	owner Owner
 
-	// What follows belongs to the holder of h, down to work.
+	// The fields from here to op belong to the holder of h.
 
 	clock   clock
 	turns   turns
@@ -49,23 +48,24 @@ type Driver struct {
 	poster  poster
 	company company
 	out     outbox
-	op      transport.Op // the operation being posted; clear at rest
+	op      transport.Op // the operation being posted; zero otherwise
 
 	work backlog
 	conn Conn
 	cpu  processor
 }
 
-// told is what the core was told last.
+// told has what the core was told last.
 type told struct{ apart, paused bool }
 
-// A quiet says that the core has nothing to do before until, unless somebody calls it.
+// A quiet says whether the core has nothing to do before until, unless one of its methods
+// is called.
 type quiet struct {
 	on    bool
 	until time.Duration
 }
 
-// forever is a deadline that does not come.
+// forever is a deadline that never comes.
 const forever = time.Duration(1<<63 - 1)
 
 // Stats counts what the driver did. All values only grow.
@@ -79,8 +79,8 @@ type Stats struct {
 	SendError uint64 // sends that failed otherwise
 }
 
-// New makes a Driver. It owns the Conn, which Close closes when it will not call the
-// Mover any more.
+// New makes a Driver. The Driver owns the Conn. Close closes it when no call of the Mover
+// can follow.
 func New(cfg Config) *Driver {
 	d := &Driver{
 		core:    cfg.Core,
@@ -92,15 +92,15 @@ func New(cfg Config) *Driver {
 		sleeper: sleeper{wake: make(chan struct{}, 1), done: make(chan struct{})},
 	}
 	d.turns.last = d.clock.tick()
-	d.turns.heard = -restAfter // at rest
+	d.turns.heard = -restAfter // a new Driver rests
 	if d.auto {
 		d.start()
 	}
 	return d
 }
 
-// Cancel ends a pending operation with that context, as transport.FEP.Cancel
-// does, and reports whether it found one.
+// Cancel cancels a pending operation with the context, as transport.FEP.Cancel does, and
+// reports whether there was one.
 func (d *Driver) Cancel(context any) bool {
 	d.h.lock()
 	d.h.take()
@@ -108,7 +108,7 @@ func (d *Driver) Cancel(context any) bool {
 	d.quiet.on = false
 	ok := !d.closed && (d.core.Cancel(d.clock.tick(), 0, context) || d.cancelQueued(context))
 	if d.work.stuck {
-		d.intake() // what was behind it
+		d.intake() // posts what was behind the cancelled request
 	}
 	d.settle()
 	d.rouse()
@@ -116,7 +116,7 @@ func (d *Driver) Cancel(context any) bool {
 	return ok
 }
 
-// With runs f while it holds the lock. f may use the Core.
+// With runs f with the lock held. f may use the Core.
 func (d *Driver) With(f func()) {
 	d.h.lock()
 	d.quiet.on = false
@@ -124,8 +124,8 @@ func (d *Driver) With(f func()) {
 	d.unlock()
 }
 
-// Do runs f, which may use the Core, with the lock held, then delivers and sends
-// what it made. After Close it does nothing.
+// Do runs f, which may use the Core, with the lock held. Then it delivers and sends what f
+// produced. After Close it does nothing.
 func (d *Driver) Do(f func(now time.Duration)) {
 	d.h.lock()
 	if !d.closed {
@@ -143,8 +143,8 @@ func (d *Driver) Do(f func(now time.Duration)) {
 	d.unlock()
 }
 
-// Diagnose says what each operation waits for that has not ended, those included
-// that wait for room in the FEP.
+// Diagnose tells what each pending operation waits for, including those that wait for room
+// in the FEP.
 func (d *Driver) Diagnose() []transport.Waiting {
 	d.h.lock()
 	defer d.unlock()
@@ -161,7 +161,7 @@ func (d *Driver) Diagnose() []transport.Waiting {
 		d.work.queues[i].each(func(r *request) {
 			d.op = r.op
 			if r.to != NoAddr {
-				_ = d.owner.Resolve(&d.op, r.to) // what fails says so when it is posted
+				_ = d.owner.Resolve(&d.op, r.to) // an error will be reported when it is posted
 			}
 			out = append(out, d.core.DiagnoseRefused(now, &d.op))
 		})
@@ -178,10 +178,9 @@ func (d *Driver) Stats() Stats {
 	return s
 }
 
-// Close ends every operation with an event, gives the farewell of the FEP to
-// the network once, waits for the progress goroutine and closes the Conn.
-// Nothing is delivered after it returns. A second Close fails with
-// transport.ErrClosed.
+// Close ends every operation with an event, sends the FEP's farewell once, waits for the
+// progress goroutine and closes the Conn. Nothing is delivered after it returns. A second
+// Close fails with transport.ErrClosed.
 func (d *Driver) Close() error {
 	d.h.lock()
 	if d.closed {
@@ -190,14 +189,14 @@ func (d *Driver) Close() error {
 	}
 	d.h.take()
 	d.intake()
-	d.core.AckAll(d.clock.tick()) // the peers are to know what arrived
+	d.core.AckAll(d.clock.tick()) // tell the peers what arrived
 	d.transmit()
 	d.closed = true
 	d.core.Close(d.clock.now)
 	for i := range d.work.queues {
 		d.work.queues[i].close()
 	}
-	d.intake() // refuses what is left, now that d.closed is set
+	d.intake() // refuses the rest, because d.closed is set
 	d.deliver()
 	d.transmit()
 	d.out.unsent = nil
@@ -211,15 +210,16 @@ func (d *Driver) Close() error {
 	return d.conn.Close()
 }
 
-// unlock lets go of the lock. It does the work that others left meanwhile, unless one of
-// them holds the lock now. Poll and the posts write it out: it is too long to be inlined.
+// unlock releases the lock. It then does the work that others left, unless one of them
+// holds the lock now. Poll and the posts repeat its body because it is too long to be
+// inlined.
 func (d *Driver) unlock() {
 	if d.h.free(); d.h.left() {
 		d.again()
 	}
 }
 
-// again is the rest of unlock, when work was left.
+// again is the rest of unlock if work was left.
 func (d *Driver) again() {
 	for again := d.h.try(); again; again = d.h.release() {
 		d.served()
@@ -236,8 +236,8 @@ func (d *Driver) served() {
 	}
 }
 
-// fail notes that the Conn is of no use any more. The owner hears of it as often as
-// it shows: only trouble that lasts counts.
+// fail notes that the Conn cannot be used any more. It tells the owner each time, because
+// only lasting trouble counts.
 func (d *Driver) fail(err error) {
 	d.out.dead = true
 	d.owner.Trouble(err)

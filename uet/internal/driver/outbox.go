@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// sendBudget is how many trains one turn sends before it looks at the
-	// socket again: about a window on a fast path.
+	// sendBudget is how many trains one turn sends before it looks at the socket again: about
+	// a window on a fast path.
 	sendBudget = 16
-	// batchLen is how many small trains go into one SendBatch; a train of
-	// batchWhole bytes or more is sent at once, while it is in cache.
+	// batchLen is the most small trains in one SendBatch. A train of batchWhole bytes or more
+	// ends the batch, so that it is sent while it is in the cache.
 	batchLen   = 16
 	batchWhole = 8 << 10
-	// retryWait is when a train that found no room in the socket is tried again.
+	// retryWait is how long a train waits after the socket had no room for it.
 	retryWait = 50 * time.Microsecond
 )
 
-// An outbox is what is on its way to the socket.
+// An outbox has the trains on their way to the socket.
 type outbox struct {
 	surplus bool                      // the last transmit stopped at its budget
 	dead    bool                      // the Conn failed
-	unsent  []*dgram.Datagram         // the last of slabs, which the socket had no room for
-	retryAt time.Duration             // when unsent is tried again
-	slabs   [batchLen]*dgram.Datagram // the first ones; nil at rest
+	unsent  []*dgram.Datagram         // the last ones of slabs, for which the socket had no room
+	retryAt time.Duration             // when unsent is to be tried again
+	slabs   [batchLen]*dgram.Datagram // the first ones are in use; nil at rest
 }
 
-// slab is the one for the i-th train of a batch.
+// slab returns the slab for the i-th train of a batch.
 func (o *outbox) slab(i int) *dgram.Datagram {
 	if o.slabs[i] == nil {
 		o.slabs[i] = slabs.get()
@@ -35,7 +35,7 @@ func (o *outbox) slab(i int) *dgram.Datagram {
 	return o.slabs[i]
 }
 
-// rest gives the slabs away unless they hold something.
+// rest gives the slabs back unless they hold unsent trains.
 func (o *outbox) rest() {
 	if len(o.unsent) > 0 {
 		return
@@ -54,7 +54,7 @@ func (d *Driver) unsent() bool {
 	return d.company.waits || d.out.surplus || len(d.out.unsent) > 0 || d.core.Pending()
 }
 
-// transmit sends what the FEP gives, up to a budget.
+// transmit sends the trains that the FEP produces, up to a budget.
 func (d *Driver) transmit() {
 	o, now := &d.out, d.clock.now
 	d.company.waits, o.surplus = false, false
@@ -86,8 +86,7 @@ func (d *Driver) transmit() {
 	}
 }
 
-// batch fills more trains behind the first one, for one call, and reports how many there
-// are then.
+// batch adds trains to the first one for one SendBatch. It returns their number.
 func (d *Driver) batch() int {
 	n := 1
 	for n < batchLen && len(d.out.slabs[n-1].Data) < batchWhole && d.core.Queued() > 0 && d.core.Transmit(d.clock.now, d.out.slab(n)) {
@@ -96,8 +95,8 @@ func (d *Driver) batch() int {
 	return n
 }
 
-// sendAll sends trains and reports whether all of them are gone. What finds no room
-// stays in unsent, in order, and nothing overtakes it.
+// sendAll sends trains and reports whether all are gone. Trains that find no room stay in
+// unsent, in order, and nothing overtakes them.
 func (d *Driver) sendAll(ts []*dgram.Datagram) bool {
 	if d.out.dead {
 		return true
@@ -106,14 +105,14 @@ func (d *Driver) sendAll(ts []*dgram.Datagram) bool {
 	return n == len(ts) || d.unsendable(ts[n:], err)
 }
 
-// unsendable is sendAll after the first of ts met with err.
+// unsendable handles err, which the first train of ts met, and then does as sendAll.
 func (d *Driver) unsendable(ts []*dgram.Datagram, err error) bool {
 	if err == nil || err == dgram.ErrNoRoom {
 		d.stats.NoRoom++
 		d.out.unsent, d.out.retryAt = ts, d.clock.now+retryWait
 		return false
 	}
-	// As if the network had lost it; the protocol sends it again.
+	// The train counts as lost in the network. The protocol sends its packets again.
 	d.stats.SendError++
 	d.owner.Trouble(err)
 	return len(ts) == 1 || d.sendAll(ts[1:])

@@ -8,50 +8,47 @@ import (
 )
 
 const (
-	// sparePosts is after how many posts without an empty poll between them the
-	// poster has no time to spare. Two ends of a ping-pong have an empty poll in
-	// every fifth round at least.
+	// sparePosts is the number of posts without an empty poll between them after which the
+	// poster counts as busy. Each end of a ping-pong has an empty poll at least every fifth
+	// round.
 	sparePosts = 32
-	// staleMax is how many posts of a burst share one reading of the clock.
+	// staleMax is the most posts of a burst that share one reading of the clock.
 	staleMax = 4
 
-	// gatherMax messages or gatherBytes in the queue are a full burst: nothing
-	// to wait for.
+	// A burst is full with gatherMax messages in the queue or gatherBytes. It need not wait
+	// any longer.
 	gatherMax   = dgram.MaxSegments
 	gatherBytes = 32 << 10
-	// gatherGap is how soon the next post must come for the poster to count as
-	// one that keeps posting.
+	// gatherGap is the longest time between two posts of a poster that keeps posting.
 	gatherGap = 20 * time.Microsecond
-	// gatherWait is how long gathered packets wait for a poster that neither
-	// posts nor polls, before the progress goroutine sends them.
+	// gatherWait is how long gathered packets wait for a poster that neither posts nor polls.
+	// Then the progress goroutine sends them.
 	gatherWait = 50 * time.Microsecond
 )
 
-// A poster is what the driver knows of how the application posts.
+// A poster describes how the application posts.
 type poster struct {
-	last     time.Duration // the last send
-	turns    uint64        // Stats.Turns at that time
-	empty    uint64        // Stats.Empty when an empty poll was seen last
-	spare    int           // > 0: how many more posts count as those of an idle thread
+	last     time.Duration // time of the last send
+	turns    uint64        // Stats.Turns at the last send
+	empty    uint64        // Stats.Empty when it last changed between sends
+	spare    int           // posts left for which the thread counts as idle; 0 or less means busy
 	sameTime int           // posts since the clock was read
-	more     bool          // the last send came with FI_MORE
+	more     bool          // the last send had FI_MORE
 }
 
-// A company is packets that wait to leave together.
+// A company describes the packets that wait to leave together.
 type company struct {
 	waits bool
 	since time.Duration
 	bytes int
 }
 
-// Post hands an operation to the FEP. It borrows op. to is the destination as
-// Owner.Resolve knows it, or NoAddr. more is FI_MORE: another post follows at
-// once.
+// Post hands an operation to the FEP. It borrows op. to is the destination as Owner.Resolve
+// knows it, or NoAddr. more is FI_MORE: another post follows at once.
 //
-// It fails with an error of package transport or one of Owner.Resolve; then the
-// operation makes no event. When the lock is taken, Post leaves the operation
-// to the holder and returns nil; what goes wrong then is reported to
-// Owner.Refused.
+// It fails with an error of package transport or of Owner.Resolve. The operation then has
+// no event. If the lock is taken, Post leaves the operation to the holder and returns nil.
+// Later errors go to Owner.Refused.
 func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	if !d.h.try() {
 		return d.leave(op, to, more)
@@ -61,7 +58,7 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 		err = d.admit(op.Kind)
 	}
 	if err == nil {
-		d.op = *op // here, not before try: the caller's stores are in memory by now
+		d.op = *op // not before try: by now the caller's stores are in memory
 		if err = d.resolve(to); err == nil {
 			if op.Kind.Recv() {
 				return d.SubmitRecv()
@@ -74,12 +71,13 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	return err
 }
 
-// TryLock takes the lock if it is free. TryLock, Op and SubmitSend or SubmitRecv are Post
-// without a copy: the caller fills in the Op, names the peer as Owner.Resolve does,
-// and submits it, or calls Return.
+// TryLock takes the lock if it is free. TryLock, Op and SubmitSend or SubmitRecv together
+// are a Post without a copy: the caller fills in the Op, names the peer as Owner.Resolve
+// does, and submits the Op or calls Return.
 func (d *Driver) TryLock() bool { return d.h.try() }
 
-// Op is the operation to post, clear; nil if other work comes first.
+// Op returns the operation to fill in, which is zero. It returns nil if other work comes
+// first.
 func (d *Driver) Op() *transport.Op {
 	if d.h.left() || d.barred() {
 		return nil
@@ -87,14 +85,14 @@ func (d *Driver) Op() *transport.Op {
 	return &d.op
 }
 
-// Return lets go of the lock. Nothing is posted, whatever is in the Op.
+// Return releases the lock without posting the Op.
 func (d *Driver) Return() {
 	d.op = transport.Op{}
 	d.unlock()
 }
 
-// SubmitSend posts the Op, a send, and lets go of the lock. It fails with an error of
-// package transport.
+// SubmitSend posts the Op, a send, and releases the lock. It fails with an error of package
+// transport.
 func (d *Driver) SubmitSend(more bool) error {
 	err := d.send(more)
 	d.op = transport.Op{}
@@ -111,11 +109,11 @@ func (d *Driver) SubmitSend(more bool) error {
 	return err
 }
 
-// SubmitRecv is SubmitSend for a receive, which may end at once.
+// SubmitRecv is SubmitSend for a receive, which may complete at once.
 func (d *Driver) SubmitRecv() error {
 	d.quiet.on = false
 	d.poster.sameTime++
-	err := d.core.Post(d.clock.now, &d.op) // it starts no timer, so an old reading does
+	err := d.core.Post(d.clock.now, &d.op) // it starts no timer, so an old time suffices
 	d.op = transport.Op{}
 	if err == nil {
 		d.turns.inline++
@@ -132,14 +130,14 @@ func (d *Driver) SubmitRecv() error {
 	return err
 }
 
-// barred reports whether admit must see an operation before it is posted.
+// barred reports whether admit must be called before an operation is posted.
 func (d *Driver) barred() bool { return d.work.stuck || d.closed }
 
-// admit does what comes before an operation that is posted, and says why it cannot
-// be.
+// admit does the work that comes before a new operation, and returns an error if the
+// operation cannot be posted.
 func (d *Driver) admit(k transport.OpKind) error {
 	if d.h.take() || d.work.stuck {
-		// As served, whatever becomes of this post.
+		// This is served, whether or not the post succeeds.
 		d.intake()
 		d.settle()
 		d.rouse()
@@ -148,12 +146,12 @@ func (d *Driver) admit(k transport.OpKind) error {
 	case d.closed:
 		return transport.ErrClosed
 	case d.work.stuck && d.work.of(k).peek() != nil:
-		return d.refuse(transport.ErrFull) // not past the one that waits
+		return d.refuse(transport.ErrFull) // it must not overtake the one that waits
 	}
 	return nil
 }
 
-// feed posts d.op to what to names.
+// feed posts d.op to the destination to.
 func (d *Driver) feed(to uint64, more bool) error {
 	if err := d.resolve(to); err != nil {
 		return err
@@ -169,7 +167,7 @@ func (d *Driver) feed(to uint64, more bool) error {
 	return nil
 }
 
-// resolve names the peer in d.op.
+// resolve sets the fields of d.op that name the peer.
 func (d *Driver) resolve(to uint64) error {
 	if to != NoAddr {
 		if err := d.owner.Resolve(&d.op, to); err != nil {
@@ -179,15 +177,17 @@ func (d *Driver) resolve(to uint64) error {
 	return nil
 }
 
-// send posts d.op, a send, whose packets leave now or wait for company. They wait with
-// FI_MORE, or when earlier sends are in flight and the poster posts in quick succession;
-// until it polls, a full burst is there, FI_MORE ends or gatherWait is over. A send alone on
-// an idle endpoint never waits, nor does one after a poll with one send in flight, whose ACK
-// comes behind what this one answers; or with several, if it is known to be an answer.
+// send posts d.op, a send. Its packets leave now or wait for company. They wait if the post
+// has FI_MORE, or if earlier sends are in flight and the poster posts in quick succession.
+// They leave when the poster polls, when the burst is full, when FI_MORE ends or when
+// gatherWait is over. A send never waits if it is the only one on an idle endpoint. Neither
+// does a send after a poll with one send in flight: that send's ACK comes behind the
+// message that this one answers. With several in flight, only a send that is known to be an
+// answer does not wait.
 func (d *Driver) send(more bool) error {
 	d.quiet.on = false
 	p := &d.poster
-	if p.sameTime++; !d.company.waits || p.sameTime > staleMax { // else the time of the burst
+	if p.sameTime++; !d.company.waits || p.sameTime > staleMax { // else it shares the time of the burst
 		d.clock.tick()
 		p.sameTime = 1
 	}
@@ -200,9 +200,9 @@ func (d *Driver) send(more bool) error {
 	ended := p.more && !more
 	wait := more || busy && !ended && now-p.last <= gatherGap
 	p.more, p.last, p.turns = more, now, d.stats.Turns
-	// Where the poster now and then finds nothing to do, and nobody else wants the
-	// processor, there is time for a call more, and what the peer waits for leaves
-	// first. Else a call less counts.
+	// If the poster finds nothing to do now and then, and no other thread wants the processor,
+	// one more system call is affordable, and a lone data packet leaves before its ACKs.
+	// Otherwise the number of calls counts.
 	if p.spare--; d.stats.Empty != p.empty {
 		p.empty, p.spare = d.stats.Empty, sparePosts
 	}
@@ -218,7 +218,7 @@ func (d *Driver) send(more bool) error {
 	return nil
 }
 
-// gather is the rest of send where the packets wait for company, or others have.
+// gather is the rest of send if its packets, or earlier ones, wait for company.
 func (d *Driver) gather(wait bool) {
 	c, now := &d.company, d.clock.now
 	if !c.waits {
@@ -235,8 +235,8 @@ func (d *Driver) gather(wait bool) {
 	d.transmit()
 }
 
-// refuse ends a post that failed. R-MSG-15: work that waited for company leaves
-// when a later post fails.
+// refuse ends a post that failed. Gathered packets leave when a later post fails
+// (R-MSG-15).
 func (d *Driver) refuse(err error) error {
 	if d.company.waits {
 		d.clock.tick()

@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// stepBack is how long the progress goroutine stays away from the socket
-// when the application polls; also how late it may be for a deadline that
-// moved earlier while it slept.
+// stepBack is how long the progress goroutine stays away from the socket while the
+// application polls. It is also how late the goroutine may be for a deadline that moved
+// earlier while it slept.
 const stepBack = 2 * time.Millisecond
 
-// A sleeper is the progress goroutine as the holder of the lock sees it. until and
-// watching say what it sleeps on, so that a poster that moved the deadline knows
-// whether to wake it.
+// A sleeper is the progress goroutine as the holder of the lock sees it. until and watching
+// describe its sleep, so that a poster that moved the deadline knows whether to wake it.
 type sleeper struct {
 	started  bool
 	watching bool          // it sleeps on the socket, not on the clock
-	until    time.Duration // when it wakes by itself; 0 while it runs or is about to
-	seen     uint64        // turns.inline when it woke last
-	holdAcks time.Duration // until when it leaves ACKs to the application; 0: it does not
+	until    time.Duration // when it wakes by itself; 0 while it runs or is about to run
+	seen     uint64        // turns.inline when it last woke
+	holdAcks time.Duration // until when it leaves ACKs to the application; 0 means that it does not
 	wake     chan struct{} // ends a sleep on the clock
 	done     chan struct{} // closed when it has ended
 }
 
-// start begins the progress goroutine; Close waits for it. The caller holds the
-// lock or nobody else knows d yet.
+// start begins the progress goroutine, for which Close waits. The caller holds the lock, or
+// no other goroutine knows d yet.
 func (d *Driver) start() {
 	d.sleeper.started = true
 	go d.progress()
 }
 
-// progress is the progress goroutine. It takes a turn, then sleeps:
+// progress is the progress goroutine. It takes a turn and then sleeps:
 //
-//   - on the socket until the next deadline, when somebody waits (Arm) or the
-//     application with automatic progress does nothing by itself;
-//   - on the clock, away from the socket, while the application polls, or when the
-//     socket is broken;
-//   - until it is kicked, when nobody needs it.
+//   - on the socket until the next deadline, while a reader waits (Arm), or with automatic
+//     progress while the application is idle;
+//   - on the clock, away from the socket, while the application polls, or when the socket is
+//     broken;
+//   - until it is kicked, when it is not needed.
 func (d *Driver) progress() {
 	defer close(d.sleeper.done)
 	timer := time.NewTimer(forever)
@@ -54,7 +53,7 @@ func (d *Driver) progress() {
 		d.unlock()
 		switch {
 		case wait == 0:
-			runtime.Gosched() // those that were just woken go first
+			runtime.Gosched() // the readers that were just woken go first
 		case socket:
 			if err := d.conn.Wait(sleepTime(wait)); err != nil {
 				d.With(func() { d.fail(err) })
@@ -69,7 +68,7 @@ func (d *Driver) progress() {
 	}
 }
 
-// sleepTime is a timeout as Conn.Wait takes it.
+// sleepTime converts a timeout for Conn.Wait.
 func sleepTime(wait time.Duration) time.Duration {
 	if wait == forever {
 		return -1
@@ -77,8 +76,8 @@ func sleepTime(wait time.Duration) time.Duration {
 	return wait
 }
 
-// watch takes a turn and decides how long to sleep, 0 for not at all, and
-// whether on the socket.
+// watch takes a turn. It returns how long to sleep, 0 for not at all, and sets watching if
+// the sleep is on the socket.
 func (d *Driver) watch() time.Duration {
 	s := &d.sleeper
 	polled := d.turns.inline != s.seen
@@ -89,7 +88,7 @@ func (d *Driver) watch() time.Duration {
 		s.watching, s.until = false, forever
 		return forever
 	case polled:
-		// The application drives the FEP; look again soon whether it still does.
+		// The application drives the FEP. Look again soon whether it still does.
 		s.watching, s.until = false, d.clock.tick()+stepBack
 		return stepBack
 	}
@@ -114,7 +113,7 @@ func (d *Driver) watch() time.Duration {
 	return t - now
 }
 
-// deadline is when the next turn must be at the latest.
+// deadline is the latest time of the next turn.
 func (d *Driver) deadline() time.Duration {
 	t := d.quiet.until
 	if !d.quiet.on {
@@ -135,8 +134,7 @@ func (d *Driver) deadline() time.Duration {
 	return t
 }
 
-// rouse wakes the progress goroutine if it would sleep too long past the
-// deadline.
+// rouse wakes the progress goroutine if it would sleep too long past the deadline.
 func (d *Driver) rouse() {
 	if d.sleeper.until != 0 && (d.auto || d.armed.Load() > 0) {
 		d.rouseLate()
@@ -151,7 +149,7 @@ func (d *Driver) rouseLate() {
 	}
 	until := d.sleeper.until
 	if until-d.turns.last <= slack {
-		return // it is not later than for a deadline that moves
+		return // no later than after a deadline that moves
 	}
 	if t := d.deadline(); t != forever && t+slack < until {
 		d.kick()
@@ -163,7 +161,7 @@ func (d *Driver) kick() {
 	s := &d.sleeper
 	switch {
 	case s.until == 0:
-		return // it runs and will look at everything before it sleeps
+		return // it is awake and looks at everything before it sleeps
 	case s.watching:
 		d.conn.Wake()
 	default:
@@ -175,20 +173,20 @@ func (d *Driver) kick() {
 	s.until = 0
 }
 
-// Arm says that a reader goes to sleep until an event is delivered: the
-// progress goroutine keeps watch from now on until Disarm.
+// Arm says that a reader sleeps until an event is delivered. The progress goroutine watches
+// the socket from now on until Disarm.
 func (d *Driver) Arm() {
 	d.armed.Add(1)
 	d.h.lock()
 	if !d.closed {
-		d.settle() // what was made while nobody slept
+		d.settle() // events that came while no reader slept
 		switch {
 		case !d.sleeper.started:
 			d.start()
 		case !d.sleeper.watching:
 			d.kick()
 		default:
-			d.rouse() // nobody told it of a deadline while nobody slept
+			d.rouse() // it was not told of deadlines while no reader slept
 		}
 	}
 	d.unlock()

@@ -6,22 +6,22 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// queueLen is how many operations may wait for the holder of the lock, per
-// direction. A post beyond is refused with transport.ErrFull.
+// queueLen is how many operations may wait for the holder of the lock, per direction. A
+// further post fails with transport.ErrFull.
 const queueLen = 256
 
-// A request is one posted operation on its way to the FEP.
+// A request is a posted operation on its way to the FEP.
 type request struct {
 	op   transport.Op
-	to   uint64 // what Owner.Resolve makes a peer of; NoAddr: nothing to resolve
+	to   uint64 // destination for Owner.Resolve, or NoAddr
 	more bool   // FI_MORE
 
 	copied []byte   // the bytes of an injected message, reused
-	iov    [][]byte // a copy of the caller's vector, reused
+	iov    [][]byte // the copy of the caller's vector, reused
 }
 
-// A queue holds the requests of callers that found the lock taken, in order.
-// Any goroutine may put; only the holder of the FEP's lock peeks and pops.
+// A queue has the requests of callers that found the lock taken, in order. Any goroutine
+// may put. Only the holder of the FEP's lock may peek and pop.
 type queue struct {
 	mu     sync.Mutex
 	ring   []request // allocated by the first put
@@ -30,9 +30,9 @@ type queue struct {
 	closed bool
 }
 
-// put copies the request into the queue. What the caller may reuse when its
-// post returns is copied too: the vector, and the bytes of an injected message.
-// It fails with transport.ErrFull or transport.ErrClosed.
+// put copies an operation into the queue. It also copies what the caller may reuse after
+// its post: the vector, and the bytes of an injected message. It fails with
+// transport.ErrFull or transport.ErrClosed.
 func (q *queue) put(op *transport.Op, to uint64, more bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +61,7 @@ func (q *queue) put(op *transport.Op, to uint64, more bool) error {
 	return nil
 }
 
-// peek returns the oldest request, or nil. It belongs to the caller until pop.
+// peek returns the oldest request, nil if there is none. The caller may use it until pop.
 func (q *queue) peek() *request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,7 +76,7 @@ func (q *queue) pop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := &q.ring[q.head]
-	r.op = transport.Op{} // no references to the user's memory stay behind
+	r.op = transport.Op{} // drop the references to the user's memory
 	clear(r.iov)
 	q.head = (q.head + 1) % queueLen
 	q.n--
@@ -89,8 +89,8 @@ func (q *queue) close() {
 	q.mu.Unlock()
 }
 
-// cancel removes the oldest request with that context and returns a copy of its
-// operation, or nil.
+// cancel removes the oldest request with the context. It returns a copy of its operation,
+// nil if there is none.
 func (q *queue) cancel(context any) *transport.Op {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +100,7 @@ func (q *queue) cancel(context any) *transport.Op {
 		}
 		op := q.at(i).op
 		for ; i+1 < q.n; i++ {
-			// The buffers stay with their operation.
+			// Swap, so that each request keeps its buffers.
 			*q.at(i), *q.at(i + 1) = *q.at(i + 1), *q.at(i)
 		}
 		q.at(i).op = transport.Op{}
@@ -110,7 +110,7 @@ func (q *queue) cancel(context any) *transport.Op {
 	return nil
 }
 
-// each calls fn for every request, the oldest first. The lock of the queue is held.
+// each calls fn for every request, the oldest first, with the lock of the queue held.
 func (q *queue) each(fn func(*request)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,5 +119,5 @@ func (q *queue) each(fn func(*request)) {
 	}
 }
 
-// at is the i-th oldest request.
+// at returns the i-th oldest request.
 func (q *queue) at(i int) *request { return &q.ring[(q.head+i)%queueLen] }

@@ -6,10 +6,10 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// spareMax is how many slabs are kept that no Driver has, 64 KiB each.
+// spareMax is the most spare slabs, of 64 KiB each, that are kept.
 const spareMax = 64
 
-// sharedSlabs are the slabs of all Drivers. One that rests holds none: thousands of idle
+// sharedSlabs are the slabs of all Drivers. A Driver at rest has none, so thousands of idle
 // endpoints share a few (docs/perf.md, bar S3).
 type sharedSlabs struct {
 	mu   sync.Mutex // guards pool
@@ -26,7 +26,7 @@ func (s *sharedSlabs) get() *dgram.Datagram {
 	return d
 }
 
-// put gives back what get returned.
+// put takes back a slab that get returned.
 func (s *sharedSlabs) put(d *dgram.Datagram) {
 	s.mu.Lock()
 	s.pool.Put(d)

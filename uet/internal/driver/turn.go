@@ -7,44 +7,41 @@ import (
 )
 
 const (
-	// recvBudget is how many trains one turn receives before it transmits. A
-	// turn also ends with the first train that completes something: the reader
-	// is waiting for it, and another look at the socket costs 0.4 µs.
+	// recvBudget is how many trains one turn receives before it transmits. A turn also ends
+	// with the first train that completes something, because the reader waits for the
+	// completion and another look at the socket costs 0.4 µs.
 	recvBudget = 8
-	// fullEvery is how long turns that completed something may end there, while
-	// no message waits to be sent: timers, ACKs and resends come with the next.
+	// fullEvery is how long turns may end early after a completion while no message waits to
+	// be sent. Timers, ACKs and resends wait for the next full turn.
 	fullEvery = 20 * time.Microsecond
-	// ackHold is how long the progress goroutine leaves a due ACK to the
-	// application that it has just woken (Config.AckDelay of the FEP is the
-	// other bound).
+	// ackHold is how long the progress goroutine leaves a due ACK to the application that it
+	// has just woken. Config.AckDelay of the FEP is the other bound.
 	ackHold = 20 * time.Microsecond
 
-	// longGap between two turns makes the next one empty the socket before any
-	// timer is judged, but receive no more than drainMax trains.
-	// docs/faults.md rule 6 asks for that after 100 ms; a thread that was off its processor for
-	// some milliseconds has ACKs waiting as well. How long they waited is no delay of
-	// the path (FEP.Paused), unless the progress goroutine slept on the socket and
-	// they woke it.
+	// After a gap of longGap between two turns, the next turn empties the socket before it
+	// looks at any timer, but receives at most drainMax trains. docs/faults.md rule 6 asks for
+	// that after 100 ms; but ACKs wait in the socket also when a thread was off its processor
+	// for some milliseconds. The time that they waited is no delay of the path (FEP.Paused),
+	// unless the progress goroutine slept on the socket and they woke it.
 	longGap  = time.Millisecond
 	drainMax = 4096
 
-	// restAfter is how long a Driver has nothing to do before it gives its slabs
-	// away. Arbitrary; one comes back in 30 ns.
+	// restAfter is how long a Driver has nothing to do before it gives its slabs away. The
+	// value is arbitrary; getting a slab back takes 30 ns.
 	restAfter = 100 * time.Millisecond
 )
 
-// turns is what happened in the turns so far.
+// turns describes the turns so far.
 type turns struct {
 	slab   *dgram.Datagram // for the next train; nil at rest
-	last   time.Duration   // when the last one looked at the socket
-	full   time.Duration   // when one went to its end
-	heard  time.Duration   // when one received something
-	inline uint64          // turns and posts of the application
+	last   time.Duration   // when a turn last looked at the socket
+	full   time.Duration   // when a turn last did all of its steps
+	heard  time.Duration   // when a turn last received something
+	inline uint64          // turns and posts by the application
 }
 
-// Poll is one turn of a reader that found its queue empty. It reports whether
-// anything arrived or completed. It never blocks, and does nothing when somebody
-// else holds the lock.
+// Poll is one turn of a reader that found its queue empty. It reports whether anything
+// arrived or completed. It never blocks. It does nothing if the lock is taken.
 func (d *Driver) Poll() bool {
 	if !d.h.try() {
 		return false
@@ -63,8 +60,8 @@ func (d *Driver) Poll() bool {
 	return worked
 }
 
-// Drain takes turns until one finds nothing, at most so many. Unlike Poll it waits for the
-// lock.
+// Drain takes turns until one finds nothing, at most as many as turns. Unlike Poll it waits
+// for the lock.
 func (d *Driver) Drain(turns int) {
 	for more := true; more && turns > 0; turns-- {
 		d.h.lock()
@@ -76,8 +73,8 @@ func (d *Driver) Drain(turns int) {
 	}
 }
 
-// turn receives, advances, transmits and delivers. inline is false for the
-// progress goroutine.
+// turn receives, advances timers, transmits and delivers. It reports whether it did
+// anything. inline is false for the progress goroutine.
 func (d *Driver) turn(inline bool) bool {
 	more := false // there may be events
 	if d.h.take() || d.work.stuck {
@@ -106,17 +103,17 @@ func (d *Driver) turn(inline bool) bool {
 	d.core.Receive(now, t.slab)
 	done := d.core.Events()
 	if done > 0 {
-		d.owner.Deliver(done) // d.deliver, without a call
+		d.owner.Deliver(done) // this is d.deliver without a call
 	}
 	if done == 0 || long {
 		done += d.drain(long, done)
 	}
 	if done > 0 {
 		if !inline {
-			// The goroutine cannot see the application's turns and leaves it some time.
+			// The goroutine cannot see the application's turns, so it leaves it some time.
 			d.sleeper.holdAcks = d.clock.now + ackHold
 		} else if d.clock.now-t.full < fullEvery && d.core.Queued() == 0 && len(d.out.unsent) == 0 && !d.work.stuck {
-			return true // the application waits for what was just delivered
+			return true // the application waits for what was delivered
 		}
 	}
 	d.finish(more)
@@ -142,8 +139,8 @@ func (d *Driver) finish(more bool) {
 	}
 }
 
-// drain receives the rest of what a turn may, after a first train that delivered done
-// events, and reports how many events it delivered. long says that it comes late.
+// drain receives the other trains of a turn, whose first train delivered done events. It
+// returns how many events it delivered. long says that the turn comes after a longGap.
 func (d *Driver) drain(long bool, done int) (n int) {
 	budget := recvBudget
 	if long {
@@ -170,7 +167,7 @@ func (d *Driver) drain(long bool, done int) (n int) {
 	return n
 }
 
-// pause tells the FEP whether what it receives may have waited for this turn.
+// pause tells the FEP whether the trains that it receives may have waited for this turn.
 func (d *Driver) pause(on bool) {
 	d.told.paused = on
 	d.core.Paused(on)
@@ -201,8 +198,8 @@ func (d *Driver) idle(inline, more bool) bool {
 		d.core.Advance(now)
 		more = true
 	}
-	// The turn of the application is over when it polls and there is nothing.
-	// The goroutine cannot see its turns and leaves it some time.
+	// The application's turn is over when it polls and finds nothing. The goroutine cannot see
+	// those turns, so it leaves the application some time.
 	over := inline || now >= d.sleeper.holdAcks
 	if over {
 		d.sleeper.holdAcks = 0
@@ -216,10 +213,10 @@ func (d *Driver) idle(inline, more bool) bool {
 	if d.work.stuck && late {
 		d.intake()
 	}
-	return d.settle() > 0 // also what a post made: an injected send may end at once
+	return d.settle() > 0 // includes events of a post: an injected send may complete at once
 }
 
-// timeout is the core's next one; forever if it has none.
+// timeout returns the next timeout of the core, forever if there is none.
 func (d *Driver) timeout() time.Duration {
 	if t := d.core.NextTimeout(); t != 0 {
 		return t
@@ -227,8 +224,8 @@ func (d *Driver) timeout() time.Duration {
 	return forever
 }
 
-// settle delivers, then posts what waited for the room that this made, which may end
-// at once. It does not leave that to the next turn, which may be far.
+// settle delivers events, then retries queued posts; it repeats while that makes progress.
+// It does not leave the posts to the next turn, which may be far off.
 func (d *Driver) settle() int {
 	done := d.deliver()
 	for n := done; d.work.stuck && n > 0; done += n {
@@ -238,7 +235,7 @@ func (d *Driver) settle() int {
 	return done
 }
 
-// deliver hands events to the owner and reports how many.
+// deliver hands events to the owner and returns how many.
 func (d *Driver) deliver() int {
 	n := d.core.Events()
 	if n > 0 {
@@ -247,7 +244,7 @@ func (d *Driver) deliver() int {
 	return n
 }
 
-// rest gives away the slabs that hold nothing.
+// rest gives back the slabs that hold nothing.
 func (d *Driver) rest() {
 	if d.turns.slab != nil {
 		slabs.put(d.turns.slab)

@@ -7,29 +7,27 @@ import (
 )
 
 const (
-	// goschedEvery is how many Yields let other threads run before one lets
-	// other goroutines run.
+	// goschedEvery is the number of Yields per one that lets other goroutines run.
 	goschedEvery = 32
-	// aloneMax tells a sched_yield that came back at once (0.1 to 0.8 µs here)
-	// from one that let another thread run.
+	// aloneMax is the duration up to which a sched_yield came back at once (0.1 to 0.8 µs
+	// here). A longer one let another thread run.
 	aloneMax = 1500 * time.Nanosecond
-	// aloneAfter is how many that came back at once, one after the other, tell
-	// that nobody else wants the processor any more: another thread that only
-	// looks and yields is back as fast.
+	// aloneAfter is how many in a row must come back at once before the processor counts as
+	// free. One is not enough: another thread that only looks and yields is back as fast.
 	aloneAfter = 4
 )
 
-// A processor is what Yields have found out of the one that the application runs on.
+// A processor is what Yields found out about the processor that the application runs on.
 type processor struct {
 	yields atomic.Uint32
-	shared atomic.Bool   // somebody else wants it, by the Yields that measured
-	alone  atomic.Uint32 // how many in a row found nobody since
+	shared atomic.Bool   // another thread wants it
+	alone  atomic.Uint32 // measured Yields in a row that found no other thread since shared was set
 }
 
-// Yield lets others run between two empty polls: other threads each time while
-// some want the processor, else every fourth time, for the call costs as much as
-// a poll; and now and then other goroutines. Every fourth time it measures
-// whether others want it.
+// Yield lets others run between two empty polls. Other threads may run each time if some
+// want the processor, else every fourth time, because the call costs as much as a poll.
+// Other goroutines may run now and then. Every fourth call measures whether other threads
+// want the processor.
 func (d *Driver) Yield() {
 	p := &d.cpu
 	n := p.yields.Add(1)
@@ -46,8 +44,8 @@ func (d *Driver) Yield() {
 	}
 }
 
-// judge learns from how long a sched_yield took. It stores only what changes, for
-// several threads may yield.
+// judge learns from how long a sched_yield took. It stores only changes, because several
+// threads may yield.
 func (p *processor) judge(took time.Duration) {
 	switch shared := p.shared.Load(); {
 	case took >= aloneMax:
@@ -62,9 +60,10 @@ func (p *processor) judge(took time.Duration) {
 	}
 }
 
-// Shared reports whether others want the processor: then a blocking read lets them
-// run before it looks, for what it waits for has most likely not been sent. Not so
-// while its look would send something: packets that wait for company, or ACKs.
+// Shared reports whether a blocking read should let other threads run before it looks. It
+// should if they want the processor, because what the read waits for was most likely not
+// sent yet. It should not if its look would send something: packets that wait for company,
+// or ACKs.
 func (d *Driver) Shared() bool {
 	if !d.cpu.shared.Load() {
 		return false
