@@ -71,3 +71,29 @@ func BenchmarkFEPBulk(b *testing.B) {
 		})
 	}
 }
+// BenchmarkFEPPing is the protocol's own cost of a ping-pong of 8 bytes, both ends, without sockets:
+// each message carries the ACK of the one before it.
+func BenchmarkFEPPing(b *testing.B) {
+	p := newPipe(b, nil)
+	buf, dst := make([]byte, 8), make([]byte, 8)
+	there := Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: buf, Tag: 1}
+	back := Op{Kind: OpTSend, Peer: p.toA, RI: 15, Buf: buf, Tag: 1}
+	recv := Op{Kind: OpTRecv, Buf: dst, Tag: 1}
+	for i := 0; i < b.N; i++ {
+		p.b.Post(p.now, &recv)
+		p.a.Post(p.now, &recv)
+		p.a.Post(p.now, &there)
+		for p.move(p.a, p.b) {
+		}
+		p.b.Post(p.now, &back)
+		for p.move(p.b, p.a) {
+		}
+		for p.a.NextEvent() != nil {
+		}
+		for p.b.NextEvent() != nil {
+		}
+		p.now += 10 * time.Microsecond
+		p.a.Advance(p.now)
+		p.b.Advance(p.now)
+	}
+}

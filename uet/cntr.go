@@ -118,7 +118,7 @@ func (s *counters) tallyOf(c *cntr.Counter) *tally {
 
 // of returns the tally that an operation counts in, or nil.
 func (s *counters) of(k transport.OpKind) *tally {
-	if k.Recv() {
+	if receives(k) {
 		return s.recv
 	}
 	return s.send

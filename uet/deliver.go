@@ -44,6 +44,9 @@ var kindFlags = [...]fi.Flags{
 	transport.OpTRecv: fi.Recv | fi.Tagged,
 }
 
+// receives reports whether operations of kind k are receives.
+func receives(k transport.OpKind) bool { return k >= transport.OpRecv }
+
 // An owner is the Endpoint as the driver sees it: its methods run under the
 // driver's lock.
 type owner Endpoint
@@ -52,7 +55,7 @@ var _ driver.Owner = (*owner)(nil)
 
 // queueOf is the queue of an operation's direction.
 func (o *owner) queueOf(k transport.OpKind) *binding {
-	if k.Recv() {
+	if receives(k) {
 		return &o.rxq
 	}
 	return &o.txq
@@ -68,7 +71,7 @@ func (o *owner) Deliver(n int) {
 			o.deliver(ev)
 		} else {
 			b, length, tag, src := &o.txq, 0, uint64(0), fi.AddrNotAvail // R-CQ-101
-			if ev.Kind.Recv() {
+			if receives(ev.Kind) {
 				if b, length = &o.rxq, ev.Len; ev.Kind == transport.OpTRecv {
 					tag = ev.Tag // R-CQ-104: the sender's
 				}
@@ -98,7 +101,7 @@ func (o *owner) deliver(ev *transport.Event) {
 	if len(o.cntrs.all) > 0 && ev.Flags&opLook == 0 { // by a look no message was received or lost
 		o.cntrs.of(ev.Kind).add(ev)
 	}
-	b, recv := &o.txq, ev.Kind.Recv()
+	b, recv := &o.txq, receives(ev.Kind)
 	if recv {
 		b = &o.rxq
 	}
@@ -176,7 +179,7 @@ func (o *owner) failed(b *binding, ev *transport.Event) {
 	if o.connection != nil && o.connection.why != 0 && e.Err == fi.ECANCELED {
 		e.Err = o.connection.why
 	}
-	if ev.Kind.Recv() {
+	if receives(ev.Kind) {
 		if ev.Cause == transport.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
 			e.Len, e.OverLen = ev.Len, int(ev.OverLen)
 			o.describe(e, ev)

@@ -194,7 +194,7 @@ func (o *owner) Resolve(op *transport.Op, to uint64) error {
 		}
 	}
 	op.Peer = e.id
-	if op.Kind.Recv() {
+	if receives(op.Kind) {
 		op.SrcInitiator = e.initiator
 		return nil
 	}

@@ -196,7 +196,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	}
 	tx.offered(una, h.MPR())
 	// The rest is acked.
-	p.reported(in.Now, size, rtt, false, s)
+	p.reported(in.Now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	tx.progress = in.Now
 	tx.probes, tx.rtos = 0, 0
 	if tx.una == tx.nxt {
@@ -381,7 +381,7 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 // is tx.una before it; newly, rtt, ce and s are as of CCC.OnAck.
 func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
 	tx := &p.tx
-	p.reported(now, newly, rtt, ce, s)
+	p.reported(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
 	if newly > 0 || tx.una != before {
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0

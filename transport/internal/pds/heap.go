@@ -34,7 +34,8 @@ func (t *Table) heapPut(p *PDC, at time.Duration) {
 		t.heap = append(t.heap, timer{})
 	}
 	p.heapAt = at
-	t.up0(i, timer{at, p.Slot})
+	x := timer{at, p.Slot}
+	t.place(t.up0(i, x), x)
 }
 
 func (t *Table) heapRemove(p *PDC) {
@@ -46,8 +47,7 @@ func (t *Table) heapRemove(p *PDC) {
 	last := t.heap[n]
 	t.heap = t.heap[:n]
 	if i != n {
-		t.up0(i, last)
-		t.down0(int(t.heapPos[last.slot]), last)
+		t.place(t.down0(t.up0(i, last), last), last)
 	}
 }
 
@@ -57,8 +57,8 @@ func (t *Table) place(i int, x timer) {
 	t.heapPos[x.slot] = int32(i)
 }
 
-// up0 stores x at index i or above and moves later entries down.
-func (t *Table) up0(i int, x timer) {
+// up0 moves entries later than x down, and returns the index at or above i where x belongs.
+func (t *Table) up0(i int, x timer) int {
 	for i > 0 {
 		j := (i - 1) / 2
 		if !x.before(t.heap[j]) {
@@ -67,11 +67,11 @@ func (t *Table) up0(i int, x timer) {
 		t.place(i, t.heap[j])
 		i = j
 	}
-	t.place(i, x)
+	return i
 }
 
-// down0 stores x at index i or below and moves earlier entries up.
-func (t *Table) down0(i int, x timer) {
+// down0 moves entries earlier than x up, and returns the index at or below i where x belongs.
+func (t *Table) down0(i int, x timer) int {
 	for {
 		j := 2*i + 1
 		if j >= len(t.heap) {
@@ -86,5 +86,5 @@ func (t *Table) down0(i int, x timer) {
 		t.place(i, t.heap[j])
 		i = j
 	}
-	t.place(i, x)
+	return i
 }

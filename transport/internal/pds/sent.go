@@ -329,9 +329,9 @@ func (p *PDC) gone(n int) {
 }
 
 // reported tells the congestion context of an ACK; see CCC.OnAck.
-func (p *PDC) reported(now time.Duration, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
+func (p *PDC) reported(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
 	if p.ccc != nil {
-		p.ccc.OnAck(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
+		p.ccc.OnAck(now, newly, rtt, ce, pend, restore)
 	}
 }
 

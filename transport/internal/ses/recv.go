@@ -120,8 +120,14 @@ func (s *SES) freeRecv(r *recv) {
 		s.putIov(r.iov)
 		r.iov = nil
 	}
-	r.live, r.multi, r.spent, r.cancelled = false, false, false, false
+	r.multi, r.spent, r.cancelled = false, false, false
 	r.off, r.refs = 0, 0
+	r.retire()
+}
+
+// retire gives the place of a simple receive back to its endpoint.
+func (r *recv) retire() {
+	r.live = false
 	r.ep.recvs--
 	r.next, r.ep.idleRecv, r.buf, r.context = r.ep.idleRecv, r, nil, nil
 }

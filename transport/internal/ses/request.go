@@ -132,33 +132,34 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	return s.rejected(rc)
 }
 
-// whole executes a message of one packet: no state besides the receive.
+// whole executes a message of one packet: no state besides the receive. It falls through to
+// fit unless the message goes into the first receive of the run, one buffer.
 func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
-	sp, tag := &to.spaces[1], r.Match
+	sp, tag, k := &to.spaces[1], r.Match, EvTRecv
 	if r.Opcode != wire.OpTaggedSend {
-		sp, tag = &to.spaces[0], 0 // S-FLD-05
+		sp, tag, k = &to.spaces[0], 0, EvRecv // S-FLD-05
 	}
 	rv := sp.first(tag, s.src.Peer, r.Initiator)
-	if rv != nil && rv.simple {
-		sp.run = rv.next // what match does, without a call
-	} else if _, rv = s.match(sp, tag, s.src.Peer, r.Initiator); rv == nil {
-		return s.keep(s.src, r, tag, data)
+	if rv == nil || !rv.simple || len(data) > len(rv.buf) {
+		return s.fit(sp, r, tag, data)
 	}
-	if !rv.simple || len(data) > len(rv.buf) {
-		return s.fit(rv, r, tag, data)
-	}
+	sp.run = rv.next // what match does
 	e := s.events.add()
-	e.init(to.id, kind(EvRecv, rv.tagged), rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
+	e.init(to.id, k, rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
 	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
 	s.arrived(e, 0)
 	copy(rv.buf, data)
-	s.freeRecv(rv)
+	rv.retire()
 	return s.done(r.ReqLen)
 }
 
-// fit gives a message of one packet to a receive that is too short, or is not one simple
-// buffer.
-func (s *SES) fit(rv *recv, r *wire.ReqStd, tag uint64, data []byte) *Result {
+// fit executes a message of one packet that no receive may match, or that does not simply go
+// into a buffer.
+func (s *SES) fit(sp *space, r *wire.ReqStd, tag uint64, data []byte) *Result {
+	_, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
+	if rv == nil {
+		return s.keep(s.src, r, tag, data)
+	}
 	n, room, base := uint64(len(data)), rv.size, uint64(0)
 	if rv.multi {
 		room -= rv.off

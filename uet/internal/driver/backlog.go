@@ -8,9 +8,12 @@ type backlog struct {
 	queues [2]queue // sends, receives
 }
 
+// receives reports whether operations of kind k are receives. Unlike k.Recv it is inlined here.
+func receives(k transport.OpKind) bool { return k >= transport.OpRecv }
+
 // of returns the queue for operations of a kind.
 func (b *backlog) of(k transport.OpKind) *queue {
-	if k.Recv() {
+	if receives(k) {
 		return &b.queues[1]
 	}
 	return &b.queues[0]

@@ -60,7 +60,7 @@ func (d *Driver) Post(op *transport.Op, to uint64, more bool) error {
 	if err == nil {
 		d.op = *op // not before try: by now the caller's stores are in memory
 		if err = d.resolve(to); err == nil {
-			if op.Kind.Recv() {
+			if receives(op.Kind) {
 				return d.SubmitRecv()
 			}
 			return d.SubmitSend(more)
@@ -156,7 +156,7 @@ func (d *Driver) feed(to uint64, more bool) error {
 	if err := d.resolve(to); err != nil {
 		return err
 	}
-	if !d.op.Kind.Recv() {
+	if !receives(d.op.Kind) {
 		return d.send(more)
 	}
 	d.quiet.on = false
