@@ -71,6 +71,7 @@ func BenchmarkFEPBulk(b *testing.B) {
 		})
 	}
 }
+
 // BenchmarkFEPPing is the protocol's own cost of a ping-pong of 8 bytes, both ends, without sockets:
 // each message carries the ACK of the one before it.
 func BenchmarkFEPPing(b *testing.B) {
