@@ -1,20 +1,20 @@
-// Package agenda keeps what is due at a time: the event queue of the simulator and of
-// the testbed's switch.
+// Package agenda is a queue of entries that are due at a time. The simulator and the
+// testbed's switch use it for their events.
 package agenda
 
 import "time"
 
-// An Agenda is a binary heap of entries, earliest first. Entries of one time come out
-// in the order they were put in, those of PushFirst before those of Push: that makes
-// a run repeatable. It allocates only to grow. The zero Agenda is empty.
+// An Agenda is a binary heap of entries, earliest first. Entries with equal times come out
+// in the order they were put in, those of PushFirst before those of Push. This order makes
+// a run repeatable. The Agenda allocates only to grow. The zero Agenda is empty.
 type Agenda[E any] struct {
 	heap   []key
 	bodies []E
-	free   []int32 // bodies that nobody uses
+	free   []int32 // unused bodies
 	seq    uint64
 }
 
-// A key is an entry's place in the heap; its body stays where it is.
+// A key is the place of an entry in the heap. The entry's body does not move.
 type key struct {
 	at   time.Duration
 	seq  uint64
@@ -23,19 +23,19 @@ type key struct {
 
 func (k key) before(o key) bool { return k.at < o.at || k.at == o.at && k.seq < o.seq }
 
-// behind is what the sequence numbers of Push have and those of PushFirst lack.
+// behind is set in the sequence numbers of Push and not in those of PushFirst.
 const behind = 1 << 63
 
-// Len is how many entries there are.
+// Len is the number of entries.
 func (a *Agenda[E]) Len() int { return len(a.heap) }
 
-// Next is the time of the earliest entry; there must be one.
+// Next is the time of the earliest entry. There must be one.
 func (a *Agenda[E]) Next() time.Duration { return a.heap[0].at }
 
 // Push adds an entry.
 func (a *Agenda[E]) Push(at time.Duration, e E) { a.push(at, behind, e) }
 
-// PushFirst adds an entry that comes before those of its time that Push added.
+// PushFirst adds an entry that comes out before those of Push with the same time.
 func (a *Agenda[E]) PushFirst(at time.Duration, e E) { a.push(at, 0, e) }
 
 func (a *Agenda[E]) push(at time.Duration, class uint64, e E) {
@@ -62,7 +62,7 @@ func (a *Agenda[E]) push(at time.Duration, class uint64, e E) {
 	a.heap[i] = k
 }
 
-// Pop takes the earliest entry out; there must be one.
+// Pop removes the earliest entry. There must be one.
 func (a *Agenda[E]) Pop() (time.Duration, E) {
 	top := a.heap[0]
 	last := len(a.heap) - 1

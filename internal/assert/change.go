@@ -9,17 +9,18 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// A Change is how far a metric may go between two measurements: p99>+10%.
+// A Change is the most that a metric may change between two measurements, such as p99>+10%.
 type Change struct {
 	Metric
 	Text   string
 	up     bool
-	points float64 // relative, or in the unit of Value
+	points float64 // a share of the base if rel, else in the unit of Value
 	rel    bool
 }
 
-// ParseChange reads FIGURE>+CHANGE or FIGURE<-CHANGE. CHANGE is a share of the base
-// (+10%), or in the unit of the metric (+20us, -1Gb/s; +0.1pp of a share).
+// ParseChange reads METRIC>+CHANGE or METRIC<-CHANGE. CHANGE is a share of the base (+10%),
+// or an amount in the unit of the metric (+20us, -1Gb/s). For a share it is in percentage
+// points (+0.1pp).
 func ParseChange(s string) (*Change, error) {
 	text := strings.TrimSpace(s)
 	src, err := read(text)
@@ -57,7 +58,7 @@ func ParseChange(s string) (*Change, error) {
 	return c, nil
 }
 
-// change takes an expression apart that is NAME, < or >, a sign, and a number.
+// change splits an expression of the form NAME, < or >, optional sign, number.
 func (src *source) change() (name, op, sign string, l literal, ok bool) {
 	tree, err := parser.Parse(src.text)
 	if err != nil {
@@ -82,7 +83,7 @@ func (src *source) change() (name, op, sign string, l literal, ok bool) {
 	return id.Value, b.Operator, sign, l, true
 }
 
-// Exceeded reports whether from base to now is more than the change allows.
+// Exceeded reports whether the change from base to now is more than c allows.
 func (c *Change) Exceeded(base, now float64) bool {
 	d := now - base
 	if c.rel {
@@ -90,7 +91,7 @@ func (c *Change) Exceeded(base, now float64) bool {
 			return false
 		}
 	}
-	// What the values' own rounding makes of an exact +10 % is not more than that.
+	// slack keeps the rounding of the values from exceeding an exact +10 %.
 	const slack = 1e-9
 	if c.up {
 		return d > c.points+slack*math.Max(1, math.Abs(c.points))
@@ -98,8 +99,8 @@ func (c *Change) Exceeded(base, now float64) bool {
 	return d < -c.points-slack*math.Max(1, math.Abs(c.points))
 }
 
-// Relative is the change as a share of base: infinite if that was zero and now
-// is not, none if both are.
+// Relative returns the change as a share of base: infinite if only base is 0, and 0 if both
+// are.
 func Relative(base, now float64) float64 {
 	if base == now {
 		return 0

@@ -17,17 +17,17 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// Names are those that an expression may use: each is a Metric, further Names, or a
+// Names are the names that an expression may use. Each is a Metric, further Names, or a
 // types.Type of expr.
 type Names map[string]any
 
-// Names with these endings are made of those of metrics.
+// These endings make further names from those of metrics.
 const (
 	asPart = "%"
 	inMS   = "_ms"
 )
 
-// Reasons is the name of the drops by reason.
+// Reasons is the name of the map of drops by reason.
 const Reasons = "drops[]"
 
 var runNames = func() Names {
@@ -46,10 +46,10 @@ var runNames = func() Names {
 	return n
 }()
 
-// RunNames are the metrics of a run, and of several.
+// RunNames returns the names of the metrics of a run, or of several.
 func RunNames() Names { return runNames }
 
-// List is the names in words.
+// List lists the names for an error message.
 func (n Names) List() string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(n)) {
@@ -79,26 +79,25 @@ func (n Names) types() types.Map {
 	return m
 }
 
-// An Expr is an assertion that can be judged.
+// An Expr is a compiled assertion.
 type Expr struct {
 	text string
 	prog *vm.Program
 	refs []ref
-	// op is the operator of an expression that is no more than a metric, an operator and
-	// a number.
+	// op is the operator if the expression only compares a metric with a number, else "".
 	op string
-	// below is set if a metric is held against a number below 0.
+	// below says that a metric is compared with a negative number.
 	below bool
 }
 
-// A ref is a use of a metric.
+// A ref is a metric that an expression uses.
 type ref struct {
-	text string // as people write it
+	text string // for people
 	path []string
 	kind Kind
 }
 
-// Compile reads an expression over names. An error is one line.
+// Compile compiles an expression over names. Its error is one line.
 func (n Names) Compile(text string) (*Expr, error) {
 	text = strings.TrimSpace(text)
 	src, err := read(text)
@@ -113,7 +112,7 @@ func (n Names) Compile(text string) (*Expr, error) {
 	return &Expr{text: text, prog: prog, refs: r.refs, op: r.op, below: r.below}, nil
 }
 
-// why is an error of expr in one line.
+// why describes an error of expr in one line.
 func (n Names) why(err error) string {
 	why, _, _ := strings.Cut(err.Error(), "\n")
 	var at *file.Error
@@ -128,8 +127,8 @@ func (n Names) why(err error) string {
 	return why
 }
 
-// Evaluate evaluates the expression over values by name: whether it holds, and the values of
-// the metrics that it names, in words.
+// Evaluate evaluates the expression over values by name. It returns whether the expression
+// is true, and the metrics that it uses with their values.
 func (e *Expr) Evaluate(values map[string]any) (pass bool, found string, err error) {
 	out, err := vm.Run(e.prog, values)
 	if err != nil {
@@ -143,7 +142,7 @@ func (e *Expr) Evaluate(values map[string]any) (pass bool, found string, err err
 	return out.(bool), strings.Join(parts, ", "), nil
 }
 
-// value finds what the metric is; NaN if it is not there.
+// value returns the value of the metric, NaN if it is missing.
 func (r *ref) value(values map[string]any) float64 {
 	var at any = values
 	for _, p := range r.path {
@@ -160,7 +159,7 @@ func (r *ref) value(values map[string]any) float64 {
 	return math.NaN()
 }
 
-// A reader gives what a parsed expression says its meaning: units, parts, names.
+// A reader adds what expr does not know to a parsed expression: units, parts, names.
 type reader struct {
 	src   *source
 	names Names
@@ -171,13 +170,13 @@ type reader struct {
 	err   error
 }
 
-// said is what is known of a node: a name, or a number.
+// said is what the reader found out about a node.
 type said struct {
 	is any // a Metric, Names, literal, or types.Type
 	ref
 	negative bool
-	metric   bool // something in it is a metric
-	first    bool // no node before names the same metric
+	metric   bool // the node contains a metric
+	first    bool // no earlier node uses the same metric
 }
 
 func (s said) fig() (Metric, bool)  { f, ok := s.is.(Metric); return f, ok }
@@ -189,7 +188,7 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// Visit reads a node whose parts were read.
+// Visit reads a node. Its children were read before.
 func (r *reader) Visit(n *ast.Node) {
 	r.op = ""
 	switch x := (*n).(type) {
@@ -223,8 +222,8 @@ func (r *reader) Visit(n *ast.Node) {
 	}
 }
 
-// reasons puts drops by reason in the place of their sum, if that is what the node is. It
-// reports whether it is.
+// reasons replaces the sum of drops by the map of drops by reason, if the node is that sum.
+// It reports whether it was.
 func (r *reader) reasons(n *ast.Node) bool {
 	s := r.said[*n]
 	f, ok := s.fig()
@@ -235,7 +234,7 @@ func (r *reader) reasons(n *ast.Node) bool {
 	return ok
 }
 
-// literal puts the value of a number with a unit into its place.
+// literal replaces a number with a unit by its value.
 func (r *reader) literal(n *ast.Node, x *ast.IntegerNode) {
 	l, ok := r.src.number[x.Location().From]
 	if ok {
@@ -245,14 +244,14 @@ func (r *reader) literal(n *ast.Node, x *ast.IntegerNode) {
 		}
 		v := l.value * factor
 		if l.unit == "%" {
-			v = l.value / 100 // exactly
+			v = l.value / 100 // more exact than the factor
 		}
 		ast.Patch(n, &ast.FloatNode{Value: v})
 	}
 	r.said[*n] = said{is: l}
 }
 
-// find looks a name up, and mends its case.
+// find looks a name up. If only its lower case exists it changes the name to that.
 func (n Names) find(name *string) (any, bool) {
 	is, ok := n[*name]
 	if !ok {
@@ -263,7 +262,7 @@ func (n Names) find(name *string) (any, bool) {
 	return is, ok
 }
 
-// name notes what a node names.
+// name notes that a node is a name.
 func (r *reader) name(n ast.Node, is any, at ref) {
 	f, metric := is.(Metric)
 	if metric {
@@ -275,7 +274,7 @@ func (r *reader) name(n ast.Node, is any, at ref) {
 	r.said[n] = said{is: is, ref: at, metric: metric, first: metric && r.use(at)}
 }
 
-// use notes a metric among those that the expression uses. It reports whether it is new.
+// use adds a metric to those that the expression uses. It reports whether it is new.
 func (r *reader) use(at ref) bool {
 	if slices.ContainsFunc(r.refs, func(o ref) bool { return slices.Equal(o.path, at.path) }) {
 		return false
@@ -284,14 +283,14 @@ func (r *reader) use(at ref) bool {
 	return true
 }
 
-// drop takes a metric out again of which another is meant.
+// drop removes a metric that turned out to mean another one.
 func (r *reader) drop(s said) {
 	if s.first {
 		r.refs = slices.DeleteFunc(r.refs, func(o ref) bool { return slices.Equal(o.path, s.path) })
 	}
 }
 
-// member is c.rtx, c.drops["crc"].
+// member reads a field such as c.rtx or c.drops["crc"].
 func (r *reader) member(x *ast.MemberNode, p *ast.StringNode) {
 	base := r.said[x.Node]
 	field := func() ref {
@@ -315,7 +314,7 @@ func (r *reader) member(x *ast.MemberNode, p *ast.StringNode) {
 	r.name(x, is, field())
 }
 
-// renamed puts a metric's other name into its place.
+// renamed changes the last name of a node.
 func renamed(n *ast.Node, name string) {
 	switch x := (*n).(type) {
 	case *ast.IdentifierNode:
@@ -325,7 +324,7 @@ func renamed(n *ast.Node, name string) {
 	}
 }
 
-// call is line("s.to"): what names hold is found by calling them, too.
+// call reads line("s.to"), which is another way to write a member of names.
 func (r *reader) call(n *ast.Node, x *ast.CallNode) {
 	base := r.said[x.Callee]
 	names, ok := base.is.(Names)
@@ -346,7 +345,7 @@ func (r *reader) call(n *ast.Node, x *ast.CallNode) {
 	r.name(*n, is, ref{path: append(slices.Clone(base.path), s.Value), text: base.text + "(" + strconv.Quote(s.Value) + ")"})
 }
 
-// binary is a comparison, or a sum, product and the like.
+// binary reads a comparison or arithmetic.
 func (r *reader) binary(n *ast.Node, x *ast.BinaryNode) {
 	if r.src.equal[x.Location().From] {
 		x.Operator = "=="
@@ -378,8 +377,8 @@ func (r *reader) binary(n *ast.Node, x *ast.BinaryNode) {
 	}
 }
 
-// bound holds a metric against a number: in its unit, and as a part of its whole if
-// that is a share. It reports whether the nodes are those.
+// bound checks the unit of a number that is compared with a metric. With % it compares the
+// metric as a part of its whole. It reports whether the nodes are a metric and a number.
 func (r *reader) bound(metric, number *ast.Node) bool {
 	s := r.said[*metric]
 	f, ok := s.fig()

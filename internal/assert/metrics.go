@@ -10,23 +10,24 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// A Metric is something measured that an assertion may name.
+// A Metric is a measurement that an assertion may name.
 type Metric struct {
 	Name string
 	Kind Kind
-	of   func(*record.Run) (float64, bool) // what is known of it, and whether that is all
-	// whole is what a count is a part of, if it is.
+	of   func(*record.Run) (float64, bool) // the value, and whether it was measured completely
+	// whole returns what a count is a part of; nil if it is no part.
 	whole func(*record.Run) float64
-	// tests are those that measure it; nil: see For.
+	// tests are the tests that measure it. nil means that the method missing decides.
 	tests []string
-	also  string // other names, with blanks between
-	mean  bool   // a count that several runs have a mean of, not a sum
-	aside bool   // for assertions only: no comparison shows it unless it is asked for
+	also  string // other names, separated by blanks
+	mean  bool   // of several runs show the mean of the count, not the sum
+	aside bool   // for assertions only: a comparison does not show it by default
 }
 
 var latency, incast, loads, churns, soaks = []string{"lat", "ping", "load", "rr"}, []string{"incast"}, []string{"load"}, []string{"rr"}, []string{"soak"}
 
-// part makes the metric of a part of a run, which not every run has.
+// part returns the function of a metric that reads a part of a run. Runs without the part
+// do not measure it.
 func part[P, N any, T int64 | float64](of func(*record.Run) *P, sub func(*P) *N, f func(*N) T) func(*record.Run) (float64, bool) {
 	return func(r *record.Run) (float64, bool) {
 		p := of(r)
@@ -65,7 +66,8 @@ func opt[T int64 | float64](p *T) (float64, bool) {
 	return float64(*p), true
 }
 
-// both is a counter of both ends. A run that ended in error may lack those of the peer.
+// both returns the function of a counter that adds up both ends. After an error the
+// counters of the peer may be missing.
 func both(f func(*record.Counters) uint64) func(*record.Run) (float64, bool) {
 	return func(r *record.Run) (float64, bool) {
 		if r.PeerTransport == nil {
@@ -155,7 +157,7 @@ func dropped(c *record.Counters) uint64 {
 	return n
 }
 
-// names are those of a metric in assertions.
+// names returns all names of the metric in assertions.
 func (f *Metric) names() []string {
 	all := append([]string{f.Name}, strings.Fields(f.also)...)
 	for i := range all {
@@ -164,13 +166,13 @@ func (f *Metric) names() []string {
 	return all
 }
 
-// Lookup finds a metric by one of its names.
+// Lookup finds a metric by any of its names.
 func Lookup(name string) (Metric, bool) {
 	f, ok := RunNames()[canon(strings.ToLower(name))].(Metric)
 	return f, ok && f.of != nil
 }
 
-// Compared are the names of the metrics that a comparison shows, durations first.
+// Compared returns the names of the metrics that a comparison shows, durations first.
 func Compared() []string {
 	shown := slices.DeleteFunc(slices.Clone(metrics), func(f Metric) bool { return f.aside })
 	slices.SortFunc(shown, func(a, b Metric) int {
@@ -186,21 +188,21 @@ func Compared() []string {
 	return out
 }
 
-// Raw is what was measured, counts as they are; ok is false where that is not all of it.
+// Raw returns the value, counts as numbers. ok is false if it was not measured completely.
 func (f *Metric) Raw(r *record.Run) (v float64, ok bool) { return f.of(r) }
 
-// Value is what was measured: counts that are part of something as parts of 1,
-// so that runs of different length compare.
+// Value returns the value, but a count that is part of something as a share, so that runs
+// of different length can be compared.
 func (f *Metric) Value(r *record.Run) (float64, bool) {
 	v, ok := f.of(r)
 	if !ok || f.whole == nil {
 		return v, ok
 	}
 	w := f.whole(r)
-	return share(v, w), w > 0 || v > 0 // none of nothing is not measured
+	return share(v, w), w > 0 || v > 0 // 0 of 0 was not measured
 }
 
-// share is v as a part of a whole.
+// share returns v as a share of whole.
 func share(v, whole float64) float64 {
 	switch {
 	case whole > 0:
@@ -219,20 +221,20 @@ func (f *Metric) compared() Kind {
 	return f.Kind
 }
 
-// HigherIsBetter tells which way a metric gets better.
+// HigherIsBetter reports whether a higher value is better.
 func (f *Metric) HigherIsBetter() bool {
 	return f.Kind == Bitrate || f.Kind == Rate || f.Name == "msgs"
 }
 
-// Unit is that of Value.
+// Unit is the unit of Value.
 func (f *Metric) Unit() string {
 	return [...]string{Count: "1", Duration: "ns", Bitrate: "bit/s", Rate: "1/s", Share: "1"}[f.compared()]
 }
 
-// Format writes a Value for people.
+// Format formats a Value.
 func (f *Metric) Format(v float64) string { return f.compared().Format(v) }
 
-// Values are those of a run by the names of RunNames; what was not measured is NaN.
+// Values returns the values of a run under the names of RunNames. NaN was not measured.
 func Values(r *record.Run) map[string]any {
 	vars := map[string]any{}
 	for i := range metrics {
@@ -251,8 +253,8 @@ func Values(r *record.Run) map[string]any {
 	return vars
 }
 
-// Total are the values of several runs: counts are sums, to which a run adds what it
-// measured; goodput, rates and shares are means weighted by time, durations the worst.
+// Total returns the values of several runs together. Counts are added, incomplete ones too.
+// Goodput, rates and shares are means weighted by time. Durations are the longest.
 func Total(runs []record.Run) map[string]any {
 	vars := map[string]any{}
 	for i := range metrics {
@@ -277,7 +279,7 @@ func Total(runs []record.Run) map[string]any {
 		case f.Kind == Duration:
 			sum = worst
 		case f.Kind != Count || f.mean:
-			sum /= secs // NaN of nothing
+			sum /= secs // NaN if no run measured it
 		}
 		f.put(vars, sum, whole)
 	}
@@ -285,7 +287,7 @@ func Total(runs []record.Run) map[string]any {
 	return vars
 }
 
-// drops are the datagrams thrown away at both ends, by reason.
+// drops returns the dropped datagrams of both ends by reason.
 func drops(runs []record.Run) map[string]float64 {
 	m := map[string]float64{}
 	for i := range runs {
@@ -301,7 +303,7 @@ func drops(runs []record.Run) map[string]float64 {
 	return m
 }
 
-// put gives all names of a metric their values.
+// put sets all names of a metric.
 func (f *Metric) put(vars map[string]any, v, whole float64) {
 	for _, name := range f.names() {
 		vars[name] = v
@@ -317,7 +319,7 @@ func (f *Metric) put(vars map[string]any, v, whole float64) {
 // A Kind is the dimension of a metric.
 type Kind uint8
 
-// The kinds. A count is a number, or with % a part of something.
+// The kinds. A Count is a number; written with % it is a share of its whole.
 const (
 	Count    Kind = iota
 	Duration      // nanoseconds
@@ -326,8 +328,8 @@ const (
 	Share         // a part of 1, written in %
 )
 
-// kinds has the units of each kind, which are ns, bit/s, 1/s and 1 in records, and how a
-// value is written.
+// kinds has for each kind the factor of each unit, based on the units of records (ns,
+// bit/s, 1/s, 1), and the way to write a value.
 var kinds = [...]struct {
 	units   map[string]float64
 	example string
@@ -342,7 +344,7 @@ var kinds = [...]struct {
 	Share: {map[string]float64{"": 1, "%": 0.01}, "80%"},
 }
 
-// factors are those of all units.
+// factors has the factors of all units.
 var factors = func() map[string]float64 {
 	all := map[string]float64{}
 	for _, k := range kinds {
@@ -351,16 +353,16 @@ var factors = func() map[string]float64 {
 	return all
 }()
 
-// has reports whether a value of the kind may be written in the unit.
+// has reports whether values of the kind may have the unit.
 func (k Kind) has(unit string) bool {
 	_, ok := kinds[k].units[unit]
 	return ok
 }
 
-// order of kinds among metrics: counts are behind what is measured in a unit.
+// order sorts kinds: counts come after most measurements with a unit.
 func (k Kind) order() int { return slices.Index([]Kind{Duration, Bitrate, Rate, Count, Share}, k) }
 
-// Format writes a value for people.
+// Format formats a value for people.
 func (k Kind) Format(v float64) string {
 	g := func(x float64) string {
 		if x >= 1e4 && x < 1e15 {

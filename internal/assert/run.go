@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// An Assert is an assertion about each run of a record.
+// An Assert is an assertion that each run of a record must meet.
 type Assert struct{ *Expr }
 
 // Parse reads an assertion such as p99<200us, loss==0, rtx<0.1%.
@@ -23,7 +23,7 @@ func Parse(s string) (*Assert, error) {
 	return &Assert{e}, nil
 }
 
-// Kind is that of the value in a verdict.
+// Kind is the kind of the value in the verdict.
 func (a *Assert) Kind() Kind {
 	if len(a.refs) == 0 {
 		return Count
@@ -31,8 +31,8 @@ func (a *Assert) Kind() Kind {
 	return a.refs[0].kind
 }
 
-// For says whether the assertion can be measured by a test: an error names what
-// is missing. checked says that data is verified.
+// For returns an error if a test does not measure what the assertion needs. checked says
+// whether data is verified.
 func (a *Assert) For(test string, checked bool) error {
 	for _, r := range a.refs {
 		if f, ok := Lookup(strings.TrimSuffix(strings.TrimSuffix(r.path[0], asPart), inMS)); ok {
@@ -44,7 +44,7 @@ func (a *Assert) For(test string, checked bool) error {
 	return nil
 }
 
-// missing says why a test does not measure the metric, if so.
+// missing tells why a test does not measure the metric; "" if it does.
 func (f *Metric) missing(test string, checked bool) string {
 	lat := slices.Contains(latency, test)
 	switch {
@@ -62,8 +62,8 @@ func (f *Metric) missing(test string, checked bool) string {
 	return ""
 }
 
-// Check evaluates the assertion over all runs: the verdict has the value of the one that comes off
-// worst, found has all values of it in words. What was not measured fails.
+// Check evaluates the assertion over all runs. The verdict has the value of the worst run,
+// found all values of that run in words. A value that was not measured fails.
 func (a *Assert) Check(runs []record.Run) (out record.Verdict, found string) {
 	out.Assert, found = a.text, "not measured"
 	for i := range runs {
@@ -89,7 +89,7 @@ func (a *Assert) Check(runs []record.Run) (out record.Verdict, found string) {
 	return out, found
 }
 
-// worse compares values of an assertion that is one comparison.
+// worse reports whether v is further from meeting a simple comparison than another value.
 func (a *Assert) worse(v, than float64) bool {
 	switch a.op {
 	case "<", "<=":

@@ -14,12 +14,13 @@ type literal struct {
 	unit  string
 }
 
-// A source is an expression that expr can parse: units are blanked out and noted by where
-// their numbers stand. Every character keeps its place, for errors that name one.
+// A source is an expression in a form that expr can parse. Units are replaced by blanks and
+// kept by the place of their number. Every character keeps its place, so that errors name
+// the right column.
 type source struct {
 	text   string
 	number map[int]literal
-	equal  map[int]bool // places where < stands for =
+	equal  map[int]bool // places where < stands for a single =
 }
 
 var (
@@ -30,11 +31,11 @@ var (
 		`|(?P<number>\.?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?)(?P<unit>\s*(?:%|/s\b|[A-Za-zµμ]+(?:/s)?\b))?`)
 	plain    = regexp.MustCompile(`^(?:0|[1-9][0-9]{0,17})$`)
 	operator = regexp.MustCompile(`^(?:and|or|not|in|matches|contains|startsWith|endsWith|else)$`)
-	// afterShare is what may follow 5% but not the operator %.
+	// afterShare matches what may follow 5% as a share rather than as the operator %.
 	afterShare = regexp.MustCompile(`^\s*(?:$|[)\]},;:?&|=<>*/^]|!=|(?:and|or|not|in|else)\b)`)
 )
 
-// canon is a name as expr can read it.
+// canon returns a name in the form that expr can parse.
 func canon(name string) string {
 	switch name {
 	case "p99.9":
@@ -49,8 +50,8 @@ func canon(name string) string {
 func read(s string) (*source, error) {
 	src := &source{number: map[int]literal{}, equal: map[int]bool{}}
 	var out strings.Builder
-	from, place := 0, 0 // in bytes of s, and in characters
-	// put writes text in the place of what reaches to an end.
+	from, place := 0, 0 // from counts bytes of s, place characters
+	// put replaces s[from:to] by text, padded with blanks.
 	put := func(to int, text string) {
 		n := utf8.RuneCountInString(s[from:to])
 		out.WriteString(text)

@@ -1,14 +1,13 @@
-// Package badnet is the model of a bad network: what becomes of a datagram on its way.
-// The links of the simulator, the lines and rules of the testbed's switch, and the
-// relay of uetperf decide by it, so that a knob means the same in all three.
+// Package badnet is the model of a bad network. It decides what becomes of a datagram. The
+// simulator, the testbed's switch and the relay of uetperf use it, so that a knob means the
+// same in all three.
 //
-// It decides and moves nothing. It reads no clock, starts no goroutine and takes
-// randomness only from what it was given.
+// It only decides. It moves no data, reads no clock, starts no goroutine and takes
+// randomness only from its caller.
 //
-// A rate and its queue are not in it, for they have only their names in common: the
-// simulator computes when a datagram leaves as it enters, the switch has queues of two
-// classes and looks at them again when a packet leaves or the rate changes, and the
-// relay has none.
+// It does not model a rate and its queue, because these differ: the simulator computes when
+// a datagram leaves as it enters; the switch has queues of two classes and looks at them
+// again when a packet leaves or the rate changes; the relay has none.
 package badnet
 
 import (
@@ -20,31 +19,31 @@ import (
 	"time"
 )
 
-// Faults are the knobs. A share is that of the datagrams to which it happens, 0 to 1.
-// The zero Faults are a perfect wire.
+// Faults are the knobs. A share, 0 to 1, is the part of the datagrams to which the fault
+// happens. The zero Faults are a perfect wire.
 type Faults struct {
-	// Loss is the share that is lost, each by itself. Burst is clustered loss of the
-	// others.
+	// Loss is the share that is lost independently. Burst is clustered loss of the others.
 	Loss  float64
 	Burst Burst
-	// Corrupt is the share of which CorruptBits bits flip. Of a number "up to", a bit
-	// may be drawn twice, which makes it what it was.
+	// Corrupt is the share in which CorruptBits bits flip. If that count is UpTo, a bit may be
+	// drawn twice and so stay as it was.
 	Corrupt     float64
 	CorruptBits Count
-	// CE is the share of the ECT datagrams that are marked, Trim that of the trimmable
-	// ones that are trimmed.
+	// CE is the share of ECT datagrams that are marked, Trim the share of trimmable ones that
+	// are trimmed.
 	CE, Trim float64
-	// Duplicate is the share that Copies follow, each late by up to DuplicateLate.
+	// Duplicate is the share that is followed by Copies copies, each late by up to
+	// DuplicateLate.
 	Duplicate     float64
 	Copies        Count
 	DuplicateLate time.Duration
-	// Reorder is the share that is held until ReorderBy others have passed or
-	// ReorderHold (0: DefaultHold) is over.
+	// Reorder is the share that is held back until ReorderBy others passed or ReorderHold (0
+	// means DefaultHold) is over.
 	Reorder     float64
 	ReorderBy   Count
 	ReorderHold time.Duration
-	// Delay is the time that a share Late (0: all) takes. Jitter is added, uniform in
-	// [0, Jitter).
+	// Delay is the delay of a share Late (0 means all). Jitter is added to it, uniform in [0,
+	// Jitter).
 	Delay, Jitter time.Duration
 	Late          float64
 }
@@ -54,13 +53,14 @@ type Faults struct {
 type Burst struct {
 	Enter float64 `toml:"enter" json:"enter"`         // good to bad, per datagram
 	Leave float64 `toml:"leave" json:"leave"`         // bad to good, per datagram: 1/mean length
-	Loss  float64 `toml:"loss" json:"loss,omitempty"` // 0: 1
-	// Max is the longest time in the bad state, 0: any. A process that counts
-	// datagrams is hard on a sender that has slowed down to one per RTO.
+	Loss  float64 `toml:"loss" json:"loss,omitempty"` // 0 means 1
+	// Max is the longest time in the bad state; 0 means no limit. Without it, a process that
+	// counts datagrams is hard on a sender that has slowed down to one per RTO.
 	Max time.Duration `toml:"-" json:"-"`
 }
 
-// A Count is how many: N (0: 1), or each number from 1 to N alike.
+// A Count is a number N (0 means 1), or with UpTo any number from 1 to N with equal
+// probability.
 type Count struct {
 	N    int
 	UpTo bool
@@ -73,14 +73,14 @@ func (c Count) draw(r *rand.Rand) int {
 	return max(c.N, 1)
 }
 
-// DefaultHold is Faults.ReorderHold's default. It is longer than a round trip of most
+// DefaultHold is the default of Faults.ReorderHold. It is longer than a round trip in most
 // tests.
 const DefaultHold = 20 * time.Millisecond
 
-// Hold is how long a datagram is held for reordering at most.
+// Hold is the longest time that a datagram is held back for reordering.
 func (f *Faults) Hold() time.Duration { return cmp.Or(f.ReorderHold, DefaultHold) }
 
-// Check names the first knob that cannot be meant.
+// Check returns an error for the first knob that makes no sense.
 func (f *Faults) Check() error {
 	b := &f.Burst
 	err := cmp.Or(
@@ -98,7 +98,7 @@ func (f *Faults) Check() error {
 	return nil
 }
 
-// Share is the error of a share that is none.
+// Share returns an error if p is not between 0 and 1.
 func Share(name string, p float64) error {
 	if p >= 0 && p <= 1 {
 		return nil
@@ -109,7 +109,7 @@ func Share(name string, p float64) error {
 // A Draw is a kind of decision that needs random numbers.
 type Draw int
 
-// The kinds of decisions. A user's own go on from NumDraws.
+// The kinds of decisions. A user may add kinds from NumDraws on.
 const (
 	DrawLoss Draw = iota
 	DrawBurst
@@ -123,50 +123,50 @@ const (
 	NumDraws
 )
 
-// One is a Line.Rand with one stream for all kinds.
+// One returns a Line.Rand that uses one stream for all kinds.
 func One(r *rand.Rand) func(Draw) *rand.Rand { return func(Draw) *rand.Rand { return r } }
 
-// A Line decides for the datagrams that pass it one way.
+// A Line decides for the datagrams that pass in one direction.
 type Line struct {
 	Faults
-	// Rand gives the stream of random numbers for a kind of decision. With a stream for
-	// each, no kind changes what the others draw.
+	// Rand returns the stream of random numbers for a kind of decision. If each kind has its
+	// own stream, no kind changes the draws of another.
 	Rand func(Draw) *rand.Rand
 
 	bad   bool          // Burst is in its bad state
-	since time.Duration // when that began
+	since time.Duration // when the bad state began
 	flips []int
 }
 
-// A Datagram is what Fate must know of one.
+// A Datagram has what Fate must know about a datagram.
 type Datagram struct {
-	Bytes          int // that Corrupt may hit
+	Bytes          int // bytes that Corrupt may change
 	ECT, Trimmable bool
-	NoCopy, NoHold bool // there is no room for copies, or to hold it
+	NoCopy, NoHold bool // there is no room for copies, or for holding it back
 }
 
-// A Fate is what becomes of a datagram, in this order.
+// A Fate is what becomes of a datagram. Its parts apply in the order of the fields.
 type Fate struct {
 	Lost            Why
 	Flips           []int // for Flip
 	Marked, Trimmed bool
-	Copies          int           // follow it, each after CopyLate
-	By              int           // it is held until so many have passed; 0: it is not
-	Delay           time.Duration // it goes on so much later
+	Copies          int           // copies that follow, each after CopyLate
+	By              int           // hold it back until so many passed; 0 means not at all
+	Delay           time.Duration // extra delay
 }
 
-// Why is why a datagram is lost.
+// Why tells why a datagram is lost.
 type Why uint8
 
 // The reasons.
 const (
-	Passed   Why = iota // it is not
+	Passed   Why = iota // it is not lost
 	ByChance            // Faults.Loss
 	InBurst             // Faults.Burst
 )
 
-// Fate decides everything about a datagram that comes now. The methods below decide one
-// thing each, for a user whose own faults stand between them.
+// Fate decides everything about a datagram that comes now. Each of the methods below
+// decides one thing, for users that have faults of their own in between.
 func (l *Line) Fate(now time.Duration, d Datagram) (f Fate) {
 	if f.Lost = l.Lost(now); f.Lost != Passed {
 		return f
@@ -185,12 +185,13 @@ func (l *Line) Fate(now time.Duration, d Datagram) (f Fate) {
 	return f
 }
 
-// Hits is true with probability p. It draws nothing where there is no choice.
+// Hits returns true with probability p. It draws only if p is between 0 and 1.
 func (l *Line) Hits(d Draw, p float64) bool {
 	return p >= 1 || p > 0 && l.Rand(d).Float64() < p
 }
 
-// Lost is why a datagram that comes now is lost. Burst counts those that Loss leaves.
+// Lost decides whether a datagram that comes now is lost, and why. Burst sees only the
+// datagrams that Loss spares.
 func (l *Line) Lost(now time.Duration) Why {
 	if l.Hits(DrawLoss, l.Loss) {
 		return ByChance
@@ -207,7 +208,7 @@ func (l *Line) Lost(now time.Duration) Why {
 	return Passed
 }
 
-// Flips are the bits that change of n bytes, valid until the next call.
+// Flips returns the bits that change in n bytes. The slice is valid until the next call.
 func (l *Line) Flips(n int) []int {
 	if n == 0 || !l.Hits(DrawCorrupt, l.Corrupt) {
 		return nil
@@ -228,14 +229,14 @@ func (l *Line) Flips(n int) []int {
 	return l.flips
 }
 
-// Flip flips bits, counted from the lowest of the first byte.
+// Flip flips bits, numbered from the lowest bit of the first byte.
 func Flip(b []byte, bits []int) {
 	for _, bit := range bits {
 		b[bit/8] ^= 1 << (bit % 8)
 	}
 }
 
-// Copied is how many copies follow a datagram.
+// Copied returns how many copies follow a datagram.
 func (l *Line) Copied() int {
 	if !l.Hits(DrawDuplicate, l.Duplicate) {
 		return 0
@@ -243,13 +244,13 @@ func (l *Line) Copied() int {
 	return l.Copies.draw(l.Rand(DrawDuplicate))
 }
 
-// CopyLate is how late a copy is.
+// CopyLate returns the delay of a copy.
 func (l *Line) CopyLate() time.Duration { return l.uniform(DrawDuplicate, l.DuplicateLate) }
 
-// By is how many have to pass a datagram that is held.
+// By returns how many must pass a datagram that is held back.
 func (l *Line) By() int { return l.ReorderBy.draw(l.Rand(DrawReorder)) }
 
-// Delayed is the time that a datagram takes.
+// Delayed returns the delay of a datagram.
 func (l *Line) Delayed() time.Duration {
 	if l.Late > 0 && !l.Hits(DrawLate, l.Late) {
 		return 0
@@ -257,7 +258,7 @@ func (l *Line) Delayed() time.Duration {
 	return l.Delay + l.uniform(DrawJitter, l.Jitter)
 }
 
-// uniform is a time in [0, d).
+// uniform draws a time in [0, d).
 func (l *Line) uniform(k Draw, d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

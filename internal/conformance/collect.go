@@ -17,8 +17,8 @@ import (
 var (
 	ruleName = regexp.MustCompile(`^R-([A-Z]+)-([0-9]{2,3})$`)
 	citation = regexp.MustCompile(`\bR-([A-Z]+)-([0-9]{2,3})\b`)
-	// What may follow a citation: another number of the same area, or the end of
-	// a range.
+	// These match what may follow a citation: another number of the same area, or the end of a
+	// range.
 	another = regexp.MustCompile(`^(?:, and|, or|,| and| or) -([0-9]{2,3})\b`)
 	through = regexp.MustCompile(`^ (?:to|through|…) (?:R-[A-Z]+)?-?([0-9]{2,3})\b`)
 	blanks  = regexp.MustCompile(`\s+`)
@@ -33,7 +33,7 @@ func parseRule(s string) (rule, bool) {
 	return rule{m[1], n}, true
 }
 
-// cited finds the rules that a text names.
+// cited returns the rules that a text cites.
 func cited(text string) (rs []rule) {
 	text = blanks.ReplaceAllString(text, " ")
 	for _, m := range citation.FindAllStringSubmatchIndex(text, -1) {
@@ -58,21 +58,21 @@ func cited(text string) (rs []rule) {
 		}
 	}
 	slices.SortFunc(rs, compare)
-	return slices.Compact(rs) // a range may name its end in full
+	return slices.Compact(rs) // a range may repeat its last number
 }
 
-// A decl is a top-level declaration of a test file: a function, or a variable
-// that holds the cases of one.
+// A decl is a top-level declaration of a test file: a function, a type, or a variable that
+// may hold test cases.
 type decl struct {
 	at    string // file:line
-	test  string // file:Name if it is a test, an example or a fuzz target
+	test  string // file:Name if it is a test, an example or a fuzz target; else ""
 	rules []rule
-	uses  map[string]bool // the names in it
+	uses  map[string]bool // all names that occur in it
 }
 
-// collect reads all tests of the module.
+// collect reads all tests of the module. It returns the tests that cite each rule.
 func collect(root string) (map[rule][]string, error) {
-	packages := map[string]map[string][]*decl{} // folder and package, name
+	packages := map[string]map[string][]*decl{} // by folder and package name, then by declared name
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -88,7 +88,7 @@ func collect(root string) (map[rule][]string, error) {
 		}
 		rel = filepath.ToSlash(rel)
 		if strings.HasPrefix(rel, "internal/conformance/") {
-			return nil // its examples are no citations
+			return nil // examples of citations, not citations
 		}
 		return readTests(path, rel, packages)
 	})
@@ -129,7 +129,7 @@ func collect(root string) (map[rule][]string, error) {
 	return tests, nil
 }
 
-// reach is what a declaration uses, and what that uses, but for other tests.
+// reach returns the declarations that d uses, directly or indirectly, without other tests.
 func reach(d *decl, decls map[string][]*decl) map[*decl]bool {
 	seen := map[*decl]bool{d: true}
 	for todo := []*decl{d}; len(todo) > 0; {
@@ -147,8 +147,8 @@ func reach(d *decl, decls map[string][]*decl) map[*decl]bool {
 	return seen
 }
 
-// readTests adds the declarations of a file to those of its package: a folder has two,
-// which do not use each other's.
+// readTests adds the declarations of a file to those of its package. A folder may have two
+// packages, which do not use each other's declarations.
 func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
@@ -212,8 +212,8 @@ func readTests(path, rel string, packages map[string]map[string][]*decl) error {
 		}
 	}
 	for _, g := range file.Comments {
-		// A comment before the package clause speaks of the file; any other that
-		// cites must belong to something.
+		// A comment before the package clause is about the file. Any other comment with a
+		// citation must belong to a declaration.
 		if rs := cited(g.Text()); len(rs) > 0 && !taken[g] {
 			return fmt.Errorf("%s: %v is cited where no test comes by", line(g.Pos()), rs[0])
 		}

@@ -1,16 +1,16 @@
-// Conformance says which test holds which rule. It collects the rule numbers
-// (R-AREA-nn, see rules.txt) that the tests of the module cite and the
-// exceptions of docs/conformance-exceptions.txt, and writes docs/conformance.md.
+// Conformance tells which test covers which rule. It collects the rule numbers (R-AREA-nn,
+// see rules.txt) that the tests of the module cite and the exceptions in
+// docs/conformance-exceptions.txt, and writes docs/conformance.md.
 //
 //	go run ./internal/conformance
 //
-// A citation counts for the test whose body or comment it is in, and for the
-// tests that use the helper it is in. Lists may be short: "R-CQ-47, -48 and -49",
-// "R-CQ-12 to -16". Exceptions are lines "R-AREA-nn why", in order of the rules.
+// A citation counts for the test whose body or comment contains it, and for every test that
+// uses the helper that contains it. Lists may be short: "R-CQ-47, -48 and -49", "R-CQ-12 to
+// -16". Exceptions are lines "R-AREA-nn why", in the order of the rules.
 //
-// What has neither is open and must be in open.txt, whose first line bounds the
-// number: the list may shrink, which this program does by itself, and never
-// grow.
+// A rule with neither a test nor an exception is open and must be in open.txt, whose first
+// line bounds their number. This program removes rules that are no longer open from the
+// list. The list must never grow.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// moduleRoot is the folder with go.mod, here or above.
+// moduleRoot returns the nearest folder with go.mod, here or above.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -61,7 +61,7 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// rewrite brings the files up to date.
+// rewrite updates the files.
 func rewrite(root string) error {
 	s, err := load(root)
 	if err != nil {
@@ -76,7 +76,7 @@ func rewrite(root string) error {
 	return os.WriteFile(filepath.Join(root, openFile), s.openList(), 0o644)
 }
 
-// A rule is the number of one.
+// A rule is the number of a rule.
 type rule struct {
 	area string
 	n    int
@@ -84,18 +84,18 @@ type rule struct {
 
 func (r rule) String() string { return fmt.Sprintf("R-%s-%02d", r.area, r.n) }
 
-// state is everything that is known.
+// state is everything that was read.
 type state struct {
 	areas   []area
 	tests   map[rule][]string // "cq/read_test.go:TestReadInOrder", sorted
 	excepts map[rule]string
-	listed  map[rule]bool // in open.txt
-	most    int           // the bound of open.txt
+	listed  map[rule]bool // the rules in open.txt
+	most    int           // the bound in open.txt
 }
 
 type area struct {
 	name, about string
-	titles      []string // of rule i+1
+	titles      []string // by number of the rule, less 1
 }
 
 func load(root string) (*state, error) {
@@ -138,7 +138,7 @@ func (s *state) all(f func(r rule, title string)) {
 	}
 }
 
-// lines calls f for every line that is no comment.
+// lines calls f for every line that is not a comment.
 func lines(b []byte, f func(line string) error) error {
 	n := 0
 	for line := range strings.Lines(string(b)) {
@@ -230,7 +230,7 @@ func (s *state) readOpen(b []byte) error {
 	return err
 }
 
-// open are the rules with neither a test nor a reason.
+// open returns the rules with neither a test nor an exception.
 func (s *state) open() (rs []rule) {
 	s.all(func(r rule, _ string) {
 		if len(s.tests[r]) == 0 && s.excepts[r] == "" {
@@ -240,12 +240,12 @@ func (s *state) open() (rs []rule) {
 	return rs
 }
 
-// unlisted are open rules that open.txt does not excuse.
+// unlisted returns the open rules that open.txt does not list.
 func (s *state) unlisted() []rule {
 	return slices.DeleteFunc(s.open(), func(r rule) bool { return s.listed[r] })
 }
 
-// openList is open.txt without the rules that are open no more.
+// openList returns open.txt without the rules that are no longer open.
 func (s *state) openList() []byte {
 	var b bytes.Buffer
 	rs := slices.DeleteFunc(s.open(), func(r rule) bool { return !s.listed[r] })
@@ -258,7 +258,7 @@ func (s *state) openList() []byte {
 	return b.Bytes()
 }
 
-// document is docs/conformance.md.
+// document returns docs/conformance.md.
 func (s *state) document() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Conformance

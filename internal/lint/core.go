@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// coreStd is what a Core package may import of the standard library: nothing
-// that waits, that talks to the system or that differs between two runs.
+// coreStd are the packages of the standard library that a Core package may import: none
+// that waits, uses the system or differs between two runs.
 var coreStd = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "hash/crc32", "io", "iter",
 	"maps", "math", "math/bits", "math/rand/v2", "net/netip", "slices", "sort", "strconv", "strings", "time", "unsafe",
 	"crypto/aes", "crypto/cipher", "crypto/hkdf", "crypto/hmac", "crypto/sha256", "crypto/subtle",
 }
 
-// coreUses are the names a Core package may use of packages that also hold
-// what it may not: time without a clock, randomness that was handed in.
+// coreUses are the names that a Core package may use of packages that have forbidden names,
+// too: time without a clock, randomness that was passed in.
 var coreUses = map[string][]string{
 	"time":         {"Duration", "ParseDuration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"math/rand/v2": {"Rand", "New", "Source", "PCG", "NewPCG", "ChaCha8", "NewChaCha8", "Zipf", "NewZipf"},
 }
 
-// Core checks that the table's Core packages, tests not counted, are state
-// machines: their imports, no clock and no global randomness, no goroutine and
+// Core checks that the table's Core packages, without their tests, are state machines. It
+// checks their imports, and that they use no clock, no global randomness, no goroutine and
 // no channel.
 func (m *Module) Core(t *Table) []Finding {
 	var out []Finding
@@ -42,11 +42,11 @@ func (m *Module) Core(t *Table) []Finding {
 
 func (m *Module) coreFile(row *Row, dir string, f *ast.File) []Finding {
 	var out []Finding
-	names := map[string]string{} // local name of a package → its path, if restricted
+	names := map[string]string{} // local name of a restricted package → its path
 	for _, s := range f.Imports {
 		k, imp := m.classify(importPath(s))
 		if k != std {
-			continue // Imports looks at those
+			continue // Imports checks those
 		}
 		if !slices.Contains(coreStd, imp) && !slices.Contains(row.Std, imp) {
 			out = append(out, m.find(s.Pos(), "%s is core: it may not import %q", dir, imp))
@@ -86,13 +86,13 @@ func (m *Module) coreFile(row *Row, dir string, f *ast.File) []Finding {
 	return out
 }
 
-// Types checks what needs types: that sequence numbers (wire.PSN) are nowhere
-// ordered by <, min or max, which are wrong across 2³², and that Core packages
-// range over no map, whose order differs between two runs of one seed. A range
-// whose order cannot matter says so in a comment on its line: "any order".
+// Types checks two rules that need types. Sequence numbers (wire.PSN) must not be ordered
+// by <, min or max, which are wrong across 2³². Core packages must not range over a map,
+// because the order differs between two runs with one seed. A range whose order does not
+// matter has a comment with "any order" on its line.
 //
-// Other modules and the standard library are left out, so an expression whose
-// type depends on them is not seen.
+// Other modules and the standard library are not loaded, so an expression whose type
+// depends on them is not checked.
 func (m *Module) Types(t *Table) []Finding {
 	c := m.checker()
 	var out []Finding
@@ -110,7 +110,7 @@ func (m *Module) Types(t *Table) []Finding {
 
 func (m *Module) typesFile(dir string, f *ast.File, info *types.Info, core bool) []Finding {
 	var out []Finding
-	free := map[int]bool{} // lines that say "any order"
+	free := map[int]bool{} // lines with "any order"
 	for _, group := range f.Comments {
 		for _, c := range group.List {
 			if strings.Contains(c.Text, "any order") {
@@ -151,7 +151,7 @@ func (m *Module) typesFile(dir string, f *ast.File, info *types.Info, core bool)
 	return out
 }
 
-// isPSN reports the type PSN of the module's transport/wire.
+// isPSN reports whether t is the type PSN of the module's transport/wire.
 func (m *Module) isPSN(t types.Type) bool {
 	named, ok := types.Unalias(t).(*types.Named)
 	if !ok {
@@ -161,15 +161,15 @@ func (m *Module) isPSN(t types.Type) bool {
 	return obj.Name() == "PSN" && obj.Pkg() != nil && obj.Pkg().Path() == m.Path+"/transport/wire"
 }
 
-// A checker type-checks the module's own packages and invents empty ones for
-// all others. Errors are to be expected and ignored.
+// A checker type-checks the module's own packages and replaces all others by empty ones. It
+// ignores the errors that follow from that.
 type checker struct {
 	m    *Module
 	done map[string]*types.Package
 	info map[string]*types.Info
 }
 
-// checker is the checker of m, one for all who ask: packages are checked once.
+// checker returns the checker of m, which checks each package once.
 func (m *Module) checker() *checker {
 	if m.types == nil {
 		m.types = &checker{m: m, done: map[string]*types.Package{}, info: map[string]*types.Info{}}
@@ -202,7 +202,7 @@ func (c *checker) check(dir string) *types.Package {
 	if p := c.done[imp]; p != nil {
 		return p
 	}
-	c.done[imp] = types.NewPackage(imp, "") // an import cycle ends here
+	c.done[imp] = types.NewPackage(imp, "") // ends an import cycle
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Importer: c, Error: func(error) {}}
 	p, _ := conf.Check(imp, c.m.fset, c.m.pkgs[dir].files, info)

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Pages are the Markdown files of a module, by their path relative to its root.
+// Pages are the Markdown files of a module, by path relative to its root.
 type Pages struct {
 	root string
 	text map[string]string
 }
 
-// LoadPages reads every Markdown file under root, except in folders that the go
-// command skips.
+// LoadPages reads every Markdown file under root, except in folders that the go command
+// ignores.
 func LoadPages(root string) (*Pages, error) {
 	p := &Pages{root: root, text: map[string]string{}}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func LoadPages(root string) (*Pages, error) {
 	return p, err
 }
 
-// names are the pages in order.
+// names returns the paths of the pages, sorted.
 func (p *Pages) names() []string {
 	var names []string
 	for name := range p.text {
@@ -51,15 +51,15 @@ func (p *Pages) names() []string {
 	return names
 }
 
-// A block is one fenced block of a page.
+// A block is a fenced block of a page.
 type block struct {
 	lang string
-	line int // of its first line of text
+	line int // of the first line of text
 	text []string
 }
 
-// blocks are the fenced blocks of a page; prose is the page without them, line by
-// line, blank where they were.
+// blocks returns the fenced blocks of a page. prose has the lines of the page, blank where
+// blocks were.
 func (p *Pages) blocks(name string) (blocks []block, prose []string) {
 	var b *block
 	for i, line := range strings.Split(p.text[name], "\n") {
@@ -87,9 +87,8 @@ var (
 	notInSlugs = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// Links finds the links of pages that lead nowhere: to a file or folder that does not
-// exist, or to a heading that its page does not have. Addresses of the web are not
-// looked at.
+// Links finds broken links: to a file or folder that does not exist, or to a heading that
+// the page does not have. It does not check web addresses.
 func (p *Pages) Links() []Finding {
 	var out []Finding
 	for _, name := range p.names() {
@@ -105,7 +104,7 @@ func (p *Pages) Links() []Finding {
 	return out
 }
 
-// link says what is wrong with one link of a page.
+// link returns what is wrong with a link of a page; "" if nothing is.
 func (p *Pages) link(from, link string) string {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -133,14 +132,14 @@ func (p *Pages) link(from, link string) string {
 	return "there is no such heading"
 }
 
-// slug is the anchor of a heading.
+// slug returns the anchor of a heading.
 func slug(title string) string {
 	title = notInSlugs.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
 	return strings.ReplaceAll(title, " ", "-")
 }
 
-// Code finds fenced Go in pages that no Go file of the module has line by line, so
-// that nobody knows whether it compiles. Indentation does not count.
+// Code finds fenced Go in pages that no Go file of the module contains line by line. Such
+// code may not compile. Indentation is ignored.
 func (p *Pages) Code(m *Module) ([]Finding, error) {
 	var sources []string
 	for _, dir := range m.dirs() {
@@ -174,8 +173,8 @@ func dedent(lines []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Readme checks README.md: it has at most the given number of lines, and its first two
-// sh blocks, which .ci/run runs, have commands.
+// Readme checks README.md. It must have at most the given number of lines, and its first
+// two sh blocks, which .ci/run runs, must have commands.
 func (p *Pages) Readme(lines int) []Finding {
 	var out []Finding
 	if n := strings.Count(p.text["README.md"], "\n"); n > lines {

@@ -1,11 +1,11 @@
-// Package lint holds the house rules as a test: who may import whom, that no
-// clock, goroutine, socket or global randomness slips into the protocol core,
-// that packet sequence numbers are compared as serial numbers, that the links and
-// the Go of the Markdown pages are right, and that what comments and documents
-// refer to exists. It reads sources and runs nothing; `go test ./internal/lint`
-// applies it to the module.
+// Package lint applies the rules of this module to its sources as a test: who may import
+// whom; no clock, goroutine, socket or global randomness in the protocol core; packet
+// sequence numbers compared as serial numbers; correct links and Go code in the Markdown
+// pages; existing targets for the references in comments and documents. It only reads
+// sources.
 //
-// A rule that is in the way is changed in table.go, with its reason.
+// `go test ./internal/lint` checks the module. A rule that gets in the way is changed in
+// table.go, with its reason.
 package lint
 
 import (
@@ -23,7 +23,7 @@ import (
 	"strings"
 )
 
-// A Finding is one broken rule.
+// A Finding is one violation of a rule.
 type Finding struct {
 	Pos  string // file:line, the file relative to the module's root
 	Text string
@@ -38,18 +38,17 @@ type Module struct {
 	root string
 	pkgs map[string]*pkg // by directory relative to the root, "." for the root
 
-	types *checker // nil: nothing was checked yet
+	types *checker // nil until packages are checked
 }
 
 type pkg struct {
 	dir   string
 	files []*ast.File // without tests
-	tests []*ast.File // of the package and of its _test package
+	tests []*ast.File // including the _test package
 }
 
-// Load parses every Go file under root, whatever its build constraints, except
-// files that are for no build at all (constraint "ignore") and folders that the
-// go command skips.
+// Load parses every Go file under root, whatever its build constraints. It leaves out files
+// with the constraint "ignore" and folders that the go command ignores.
 func Load(root string) (*Module, error) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -78,7 +77,7 @@ func Load(root string) (*Module, error) {
 				return filepath.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
-				return filepath.SkipDir // another module
+				return filepath.SkipDir // a nested module
 			}
 			return nil
 		}
@@ -112,7 +111,7 @@ func Load(root string) (*Module, error) {
 	return m, err
 }
 
-// ignored reports a file that is a program of its own: //go:build ignore.
+// ignored reports whether a file has the constraint //go:build ignore.
 func ignored(file *ast.File) bool {
 	for _, group := range file.Comments {
 		if group.Pos() > file.Package {
@@ -129,7 +128,7 @@ func ignored(file *ast.File) bool {
 	return false
 }
 
-// dirs are the packages in order.
+// dirs returns the folders of the packages, sorted.
 func (m *Module) dirs() []string {
 	var dirs []string
 	for dir := range m.pkgs {
@@ -148,8 +147,8 @@ func (m *Module) find(pos token.Pos, format string, args ...any) Finding {
 	return Finding{fmt.Sprintf("%s:%d", filepath.ToSlash(name), p.Line), fmt.Sprintf(format, args...)}
 }
 
-// An imported path is one of three: a package of the module (its directory), of
-// the standard library, or of another module.
+// A kind tells what an import path names: a package of this module, of the standard
+// library, or of another module.
 type kind uint8
 
 const (
@@ -215,9 +214,8 @@ func (m *Module) Imports(t *Table) []Finding {
 	return out
 }
 
-// Reach lists the packages of other modules that importing dir pulls in by way
-// of this module's packages, tests not counted: the roots of what a user of dir
-// has to build.
+// Reach returns the packages of other modules that dir imports, directly or through
+// packages of this module, without tests. They are what a user of dir must build.
 func (m *Module) Reach(dir string) []string {
 	seen := map[string]bool{}
 	var far []string
@@ -244,8 +242,8 @@ func (m *Module) Reach(dir string) []string {
 	return slices.Compact(far)
 }
 
-// matchAny reports whether a pattern of path.Match, or a folder with "/...",
-// covers dir.
+// matchAny reports whether a pattern covers dir. A pattern is one of path.Match, or a
+// folder followed by "/...".
 func matchAny(patterns []string, dir string) bool {
 	for _, p := range patterns {
 		if top, ok := strings.CutSuffix(p, "/..."); ok && (dir == top || strings.HasPrefix(dir, top+"/")) {
@@ -258,7 +256,7 @@ func matchAny(patterns []string, dir string) bool {
 	return false
 }
 
-// underAny reports whether imp is one of the paths or below one.
+// underAny reports whether imp is one of the paths, or below one of them.
 func underAny(paths []string, imp string) bool {
 	for _, p := range paths {
 		if imp == p || strings.HasPrefix(imp, p+"/") {

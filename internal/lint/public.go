@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// A Public package is for users: its API is promised.
+// A Public package is for users: its API is stable.
 type Public struct {
 	Dir string
-	// Shows are packages of this module that are not for users and whose types it
-	// shows all the same; Why says for what.
+	// Shows lists packages of this module that are not for users but whose types it shows. Why
+	// tells what for.
 	Shows []string
 	Why   string
-	// Listed says that every exported name is listed in testdata/public.txt.
+	// Listed says that testdata/public.txt lists every exported name.
 	Listed bool
 }
 
 // API lists the exported names of a package as PACKAGE.NAME, PACKAGE.TYPE.METHOD and
-// PACKAGE.TYPE.FIELD, those that a type gets by embedding as well.
+// PACKAGE.TYPE.FIELD, including those that a type embeds.
 func (m *Module) API(dir string) []string {
 	var names []string
 	for name := range m.public(dir) {
@@ -29,8 +29,8 @@ func (m *Module) API(dir string) []string {
 	return names
 }
 
-// Shown finds exported names of public packages whose types belong to packages of the
-// module that are not for users.
+// Shown finds exported names of public packages with types from packages of this module
+// that are not for users.
 func (m *Module) Shown(all []Public) []Finding {
 	var out []Finding
 	for _, p := range all {
@@ -46,7 +46,7 @@ func (m *Module) Shown(all []Public) []Finding {
 	return out
 }
 
-// public are the exported names of a package with what they stand for.
+// public returns the exported objects of a package by name.
 func (m *Module) public(dir string) map[string]types.Object {
 	pkg := m.checker().check(dir)
 	out := map[string]types.Object{}
@@ -81,8 +81,8 @@ func (m *Module) public(dir string) map[string]types.Object {
 	return out
 }
 
-// shownBy are the packages of this module, as directories, whose types a type is made
-// of, the type's own fields and methods not counted.
+// shownBy returns the folders of this module whose types occur in a type. It ignores the
+// fields and methods of named types.
 func (m *Module) shownBy(t types.Type) []string {
 	var dirs []string
 	seen := map[types.Type]bool{}

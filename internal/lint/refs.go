@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Refs checks what comments and documents refer to: a file, a heading in one, a
-// numbered rule, a decision, a section of a public specification. Each must exist in
-// this repository, or be a section that docs/protocol/README.md lists; a reader who
-// has nothing but the repository must be able to follow it.
+// Refs checks the references in comments and documents: to a file, a heading, a numbered
+// rule, a decision, or a section of a public specification. The target must be in this
+// repository, or be a section that docs/protocol/README.md lists, because readers may have
+// nothing but the repository.
 //
-// It looks at the comments of Go files, at the documents (.md and .txt), and at the lines
-// with # of test scripts (.txt in testdata). Files that unmended names are left out, but
-// each of its entries must still have something to mend.
+// It checks the comments of Go files, the documents (.md and .txt), and the lines with # of
+// test scripts (.txt in testdata). It leaves out the files that unmended names, but each of
+// those patterns must still match a wrong reference.
 func (m *Module) Refs(unmended []string) ([]Finding, error) {
 	k, err := m.known()
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *Module) Refs(unmended []string) ([]Finding, error) {
 		}
 		for i, line := range strings.Split(string(text), "\n") {
 			if strings.Contains(name, "/testdata/") && !strings.HasPrefix(line, "#") {
-				continue // not prose, but the events of a test
+				continue // the file is a log of a test, not prose
 			}
 			report(name, i+1, line)
 		}
@@ -72,8 +72,8 @@ func (m *Module) Refs(unmended []string) ([]Finding, error) {
 	return out, nil
 }
 
-// coversFile reports whether a pattern covers a file: one file, a folder with "/" behind
-// it for the files in it, or with "/..." for those below it, too.
+// coversFile reports whether a pattern covers a file. A pattern is a file, a folder
+// followed by "/" for the files in it, or by "/..." for all below it.
 func coversFile(pattern, name string) bool {
 	if top, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return strings.HasPrefix(name, top+"/")
@@ -92,14 +92,14 @@ func (m *Module) rel(name string) string {
 	return filepath.ToSlash(r)
 }
 
-// known is what may be referred to.
+// known has everything that may be referred to.
 type known struct {
 	root      string
-	documents []string            // to be checked, too
-	headings  map[string][]string // by document: the anchors of its headings
-	rules     map[string]bool     // S-ACK-01, R-CQ-127, F13, T9
-	faults    map[string]bool     // the numbered rules over all rows of docs/faults.md
-	decisions map[string]bool     // 1, 2, …
+	documents []string            // documents to check
+	headings  map[string][]string // anchors of headings, by document
+	rules     map[string]bool     // such as S-ACK-01, R-CQ-127, F13, T9
+	faults    map[string]bool     // numbers of the rules above the table of docs/faults.md
+	decisions map[string]bool     // such as 1, 2
 	sections  map[string]bool     // of the UE specification
 }
 
@@ -137,7 +137,7 @@ func (m *Module) known() (*known, error) {
 	return k, err
 }
 
-// read takes in a document.
+// read adds a document.
 func (k *known) read(name string) error {
 	text, err := os.ReadFile(filepath.Join(k.root, name))
 	if err != nil {
@@ -174,12 +174,12 @@ func (k *known) read(name string) error {
 	return nil
 }
 
-// anchor is what GitHub makes of a heading.
+// anchor returns the anchor that GitHub gives a heading.
 func anchor(h string) string {
 	return strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(h), ""), " ", "-")
 }
 
-// What a reference looks like.
+// These match references.
 var (
 	fileRef     = regexp.MustCompile(`[A-Za-z0-9_./-]*[A-Za-z0-9_]\.md\b(#[a-z0-9_-]+)?|\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9_/]`)
 	webLink     = regexp.MustCompile(`https?://\S+`)
@@ -192,7 +192,7 @@ var (
 	paper       = regexp.MustCompile(`\b[Dd]esign (?:D[0-9]|§|[0-9])|\bD[0-9]{1,2}\b|\bU-[0-9]{2}\b`)
 )
 
-// check says what is wrong with the references in one line of a file.
+// check returns what is wrong with the references in one line of a file.
 func (k *known) check(name, text string) []string {
 	var out []string
 	text = webLink.ReplaceAllString(text, "")
@@ -241,14 +241,14 @@ func (k *known) check(name, text string) []string {
 	return out
 }
 
-// where finds a file that was named in another: from the root, or beside it.
+// where finds a file that another file names, relative to the root or to that file.
 func (k *known) where(name, file string) string {
 	for _, at := range []string{file, path.Join(path.Dir(name), file)} {
 		at = path.Clean(at)
 		if _, err := os.Stat(filepath.Join(k.root, filepath.FromSlash(at))); err == nil {
 			return at
 		}
-		if dir, base := path.Split(at); base != "" { // docs/decisions/0011 stands for the file that begins so
+		if dir, base := path.Split(at); base != "" { // docs/decisions/0011 stands for the file with that prefix
 			if l, _ := filepath.Glob(filepath.Join(k.root, filepath.FromSlash(dir), base+"-*.md")); len(l) == 1 {
 				return at
 			}

@@ -1,31 +1,31 @@
 package lint
 
-// A Table says who may import whom.
+// A Table says which package may import which.
 type Table struct {
-	// Anywhere are packages that every other may import.
+	// Anywhere lists packages that every package may import.
 	Anywhere []string
-	// Tests are packages that the tests of every package may import, and
-	// TestModules the modules of others that they may.
+	// Tests lists packages that the tests of every package may import, TestModules the other
+	// modules that they may import.
 	Tests       []string
 	TestModules []string
 	Rows        []Row
 }
 
-// A Row is one package, or a pattern of them. The first that matches counts.
+// A Row is a package or a pattern of packages. The first row that matches applies.
 type Row struct {
 	Dir string
-	// May are the packages of this module it may import; Foreign the modules of
-	// others. The standard library is free but for Core.
+	// May lists the packages of this module that it may import, Foreign the other modules. The
+	// standard library is not restricted, except for Core.
 	May, Foreign []string
-	// TestsMay are further packages that its tests may import.
+	// TestsMay lists further packages that its tests may import.
 	TestsMay []string
-	// Core packages are state machines: no clock, goroutine, socket, lock or
-	// global randomness (see core.go).
+	// Core packages are state machines: no clock, goroutine, socket, lock or global randomness
+	// (see core.go).
 	Core bool
-	// Std are packages of the standard library that a Core package may import
-	// beyond coreStd.
+	// Std lists packages of the standard library that a Core package may import beyond
+	// coreStd.
 	Std []string
-	// Why each arrow that is more than the layering needs.
+	// Why gives the reason for permissions beyond the layering.
 	Why string
 }
 
@@ -89,8 +89,8 @@ var House = Table{
 			Why: "the provider's side of queues, counters and vectors, which their packages hide from users",
 		},
 
-		// The core. The sublayers never import each other: where one needs
-		// another's advice it declares the interface, and transport joins them.
+		// The core. The sublayers never import each other. If one needs another's advice it
+		// declares an interface, and transport connects them.
 		{Dir: "transport/internal/piece", Core: true},
 		{Dir: "transport/internal/pds", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "a piece of a message is one type for SES, FEP and PDS"},
 		{Dir: "transport/internal/ses", May: []string{"transport/wire", "transport/internal/piece"}, Core: true, Why: "as pds"},
@@ -102,7 +102,7 @@ var House = Table{
 			Core: true,
 		},
 
-		// Substrates, blind to the protocol.
+		// Substrates, which do not know the protocol.
 		{
 			Dir: "internal/udp", May: []string{"internal/dgram"},
 			Foreign: []string{"golang.org/x/net", "golang.org/x/sys"},
@@ -208,11 +208,11 @@ var House = Table{
 	},
 }
 
-// UetReach are the modules of others that importing uet may pull in. A program
-// that sends messages builds no command line, plot or table library.
+// UetReach lists the other modules that importing uet may pull in. A program that sends
+// messages must not have to build libraries for command lines, plots or tables.
 var UetReach = []string{"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys", "github.com/quic-go/quic-go"}
 
-// ForUsers are the packages whose API is for users.
+// ForUsers lists the packages whose API is for users.
 var ForUsers = []Public{
 	{Dir: "fi"},
 	{

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// An axis is a range with its ticks.
+// An axis is a range with ticks.
 type axis struct {
 	min, max float64
 	ticks    []plot.Tick
@@ -17,21 +17,21 @@ type axis struct {
 	label    string
 }
 
-// bare leaves the ticks' labels away.
+// bare returns the axis with its ticks but without labels.
 func (a axis) bare() axis {
 	t := make([]plot.Tick, len(a.ticks))
 	for i := range t {
 		t[i] = a.ticks[i]
 		if t[i].Label != "" {
-			t[i].Label = " " // a tick with a grid line, without a word
+			t[i].Label = " " // gonum draws a grid line only for a tick with a label
 		}
 	}
 	a.ticks, a.label = t, ""
 	return a
 }
 
-// linear is an axis from 0, or from the least value if zero is false, with about
-// n ticks in the unit that suits the largest value, which it returns.
+// linear makes an axis from lo to hi with about n ticks, in the unit that suits the largest
+// value. It includes 0 if zero is true. It also returns the name of the unit.
 func linear(lo, hi float64, zero bool, n int, u Unit) (axis, string) {
 	if zero {
 		lo, hi = min(0, lo), max(0, hi)
@@ -45,7 +45,7 @@ func linear(lo, hi float64, zero bool, n int, u Unit) (axis, string) {
 	s := u.step(max(math.Abs(lo), math.Abs(hi)))
 	every := nice((hi - lo) / s.per / float64(n))
 	if u.steps[0].per == 1 && s.per == 1 && u.steps[1].name != "µs" {
-		every = max(1, every) // halves of a packet are no ticks
+		every = max(1, every) // whole things have no fractions
 	}
 	a := axis{}
 	first, last := math.Floor(lo/s.per/every+1e-9), math.Ceil(hi/s.per/every-1e-9)
@@ -57,13 +57,13 @@ func linear(lo, hi float64, zero bool, n int, u Unit) (axis, string) {
 	return a, s.name
 }
 
-// tick writes a multiple of every with the digits that has.
+// tick formats v with the digits that a multiple of every needs.
 func tick(v, every float64) string {
 	prec := max(0, int(math.Ceil(-math.Log10(every)-1e-9)))
 	return strconv.FormatFloat(v+0, 'f', prec, 64)
 }
 
-// nice is the 1, 2 or 5 times a power of ten that is not below v.
+// nice returns the smallest value not below v that is 1, 2 or 5 times a power of ten.
 func nice(v float64) float64 {
 	if !(v > 0) {
 		return 1
@@ -77,8 +77,8 @@ func nice(v float64) float64 {
 	return 10 * p
 }
 
-// logarithmic is an axis over positive values, at 1, 2, 5 of each decade where
-// there is room, labelled in the units of the values.
+// logarithmic makes an axis over positive values. It has ticks at 1, 2 and 5 of each decade
+// if there is room, labelled in the units of the values.
 func logarithmic(lo, hi float64, u Unit) axis {
 	if !(lo > 0) || !finite(hi) || hi < lo {
 		lo, hi = 1, 10
@@ -95,7 +95,7 @@ func logarithmic(lo, hi float64, u Unit) axis {
 			vals = append(vals, m*math.Pow(10, e))
 		}
 	}
-	// From the last mark below to the first above.
+	// The axis reaches from the last mark below the values to the first above.
 	from, to := 0, len(vals)-1
 	for i, v := range vals {
 		if v <= lo*1.0001 {
@@ -129,8 +129,8 @@ func logarithmic(lo, hi float64, u Unit) axis {
 	return a
 }
 
-// sizes is an axis over message sizes, at powers of two, on a scale where each
-// doubling is as far; 0 stands a step before 1.
+// sizes makes a logarithmic axis over message sizes with ticks at powers of two. It also
+// returns the function from a size to its place. Size 0 stands one step before 1.
 func sizes(all []float64) (axis, func(float64) float64) {
 	at := func(n float64) float64 {
 		if n < 1 {
@@ -163,7 +163,7 @@ func sizes(all []float64) (axis, func(float64) float64) {
 	return a, at
 }
 
-// nines is the axis of quantiles: 0, 90, 99, 99.9 % as far from each other.
+// nines makes the axis of quantiles, on which 0, 90, 99, 99.9 % are equally far apart.
 func nines(most float64) axis {
 	a := axis{max: math.Max(1.05, most*1.02)}
 	a.ticks = []plot.Tick{{Value: 0, Label: "0 %"}, {Value: toNines(0.5), Label: "50 %"}, {Value: 1, Label: "90 %"}, {Value: 2, Label: "99 %"}}
@@ -173,5 +173,5 @@ func nines(most float64) axis {
 	return a
 }
 
-// toNines is where a quantile, 0 to 1, is on it.
+// toNines is the place of a quantile, 0 to 1, on that axis.
 func toNines(q float64) float64 { return -math.Log10(1 - q) }

@@ -14,17 +14,17 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Distribution is what was measured of one thing.
+// A Distribution has the measurements of one thing.
 type Distribution struct {
 	Name string
-	// Values in nanoseconds, rising, each with the number of measurements that
-	// had it.
+	// Values are in nanoseconds, rising. Counts has the number of measurements with each
+	// value.
 	Values []float64
 	Counts []int64
 }
 
-// points go up at each value; where they go is bounded by what so many
-// measurements can tell: the last is half a one from the end.
+// points returns the curve of d, which steps up at each value. It ends half a measurement
+// before 100 %, because so many measurements cannot tell more.
 func (d *Distribution) points() plotter.XYs {
 	total := int64(0)
 	for _, n := range d.Counts {
@@ -43,8 +43,8 @@ func (d *Distribution) points() plotter.XYs {
 		before := toNines(float64(seen) / float64(total))
 		seen += n
 		after := toNines(min(float64(seen), float64(total)-0.5) / float64(total))
-		v = max(v, 1) // a clock that did not move
-		// A point that is less than a line's width away is the same place.
+		v = max(v, 1) // the clock did not move
+		// Skip points closer than the width of a line.
 		if k := len(out); k > 1 && seen < total && v < out[k-1].X*1.003 && after-out[k-1].Y < 0.01 {
 			continue
 		}
@@ -58,8 +58,9 @@ func (d *Distribution) points() plotter.XYs {
 	return out
 }
 
-// CDF draws distributions of latency over each other: log x, nines y. ordered says
-// that they are steps of one thing, such as sizes. Ones without a value are left out.
+// CDF draws distributions of latency over each other, with logarithmic x and nines as y.
+// ordered says that they are steps of one thing, such as sizes. Distributions without
+// values are left out.
 func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
 	var curves []plotter.XYs
 	var names []string
@@ -87,16 +88,16 @@ func CDF(title, xlabel string, ordered bool, ds []Distribution) (Figure, bool) {
 	return f, true
 }
 
-// A Series is values over x: seconds, or message sizes in bytes. A y that is NaN
+// A Series has values over x, which is in seconds or in bytes of message size. A y of NaN
 // was not measured.
 type Series struct {
 	Name string
 	X, Y []float64
-	// Step holds y from the x before to its own: a mean over that time.
+	// Step means that each y is a mean since the x before.
 	Step bool
 }
 
-// A Panel is one of the plots over the same time.
+// A Panel is one of several plots over the same time.
 type Panel struct {
 	Title  string
 	Unit   Unit
@@ -104,14 +105,14 @@ type Panel struct {
 	Tall   bool
 }
 
-// A Moment of a timeline is shown as a line, or a band until Until if that is later.
+// A Moment is shown as a line in a timeline, or as a band if Until is later than At.
 type Moment struct {
 	At, Until float64 // seconds
 	Label     string  // short, such as a number
 }
 
-// Timeline draws panels below each other over one axis of time in seconds, up to
-// end (0: as far as there are values).
+// Timeline draws panels below each other over one axis of time in seconds up to end. With
+// end 0 it ends with the last value.
 func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figure, bool) {
 	use := drawable(panels)
 	if len(use) == 0 {
@@ -120,7 +121,7 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 	first, end := span(use, end)
 	t := seconds(first, end)
 	f := Figure{Title: title}
-	// The same name has the same colour in all panels.
+	// A name has the same colour in all panels.
 	index := map[string]int{}
 	for _, pn := range use {
 		for _, s := range pn.Series {
@@ -159,7 +160,7 @@ func Timeline(title string, panels []Panel, moments []Moment, end float64) (Figu
 	return f, true
 }
 
-// drawable are the panels with a value, without the series that have none.
+// drawable returns the panels that have values, without their empty series.
 func drawable(panels []Panel) (use []Panel) {
 	for _, pn := range panels {
 		var have []Series
@@ -178,7 +179,7 @@ func drawable(panels []Panel) (use []Panel) {
 	return use
 }
 
-// span is the time from the first value, or 0, to the last, or end.
+// span returns the time from the first value, at most 0, to the last value, at least end.
 func span(panels []Panel, end float64) (float64, float64) {
 	first := 0.0
 	for _, pn := range panels {
@@ -196,7 +197,7 @@ func span(panels []Panel, end float64) (float64, float64) {
 	return first, end
 }
 
-// seconds is an axis of time: a tenth of a second is a tick too.
+// seconds makes an axis of time in seconds, which may have fractions as ticks.
 func seconds(first, end float64) axis {
 	t, _ := linear(first*1e9, end*1e9, false, 10, Time)
 	for i := range t.ticks {
@@ -208,7 +209,7 @@ func seconds(first, end float64) axis {
 	return t
 }
 
-// part is the plot of a panel with nothing in it yet, and its highest value.
+// part returns the empty plot of a panel, and the panel's highest value.
 func (pn *Panel) part(x axis, tall bool) (part, float64) {
 	hi, lo := 0.0, 0.0
 	for _, s := range pn.Series {
@@ -233,7 +234,7 @@ func (pn *Panel) part(x axis, tall bool) (part, float64) {
 	return part{sheet(x, y), head, h}, hi
 }
 
-// points are where the line goes.
+// points returns the points of the line.
 func (s *Series) points() plotter.XYs {
 	var out plotter.XYs
 	before := 0.0
@@ -270,8 +271,8 @@ func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// OverSize draws lines over message size, with a logarithmic y axis if log. A
-// series of one size is a point.
+// OverSize draws lines over message size. log makes the y axis logarithmic. A series with
+// one size becomes a point.
 func OverSize(title, ylabel string, u Unit, log bool, series []Series) (Figure, bool) {
 	var xs, ys []float64
 	var use []Series
@@ -320,7 +321,7 @@ func OverSize(title, ylabel string, u Unit, log bool, series []Series) (Figure, 
 	return f, true
 }
 
-// Bars draws one bar for each name; NaN is left out.
+// Bars draws a bar for each name. It leaves NaN out.
 func Bars(title, ylabel string, u Unit, names []string, values []float64) (Figure, bool) {
 	hi, any := 0.0, false
 	for _, v := range values {
@@ -362,7 +363,7 @@ func Bars(title, ylabel string, u Unit, names []string, values []float64) (Figur
 	return f, true
 }
 
-// short cuts a text to n letters.
+// short shortens a text to n characters.
 func short(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

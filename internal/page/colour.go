@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Figures are drawn in stand-ins that no other colour is, and the stand-ins then
+// Figures are drawn in stand-in colours that no other part uses. The stand-ins are then
 // replaced by variables of the style, so that one drawing serves light and dark.
 const (
 	inkC = iota
@@ -15,15 +15,15 @@ const (
 	axisC
 	badC
 	softC
-	seriesC                       // seriesN of them: kinds
-	rampC     = seriesC + seriesN // rampN of them: from small to large
+	seriesC                       // seriesN colours for kinds
+	rampC     = seriesC + seriesN // rampN colours from small to large
 	seriesN   = 8
 	rampN     = 16
 	colourN   = rampC + rampN
 	standInRG = 0xFE01
 )
 
-// names are those of the variables.
+// name returns the name of the style variable of a colour.
 func name(i int) string {
 	switch {
 	case i >= rampC:
@@ -40,7 +40,7 @@ func standIn(i int) color.Color {
 
 func cssVar(i int) string { return "var(" + name(i) + ")" }
 
-// standIns replaces stand-ins by variables.
+// standIns replaces the stand-ins by variables.
 var standIns = func() *strings.Replacer {
 	var pairs []string
 	for i := range colourN {
@@ -49,14 +49,14 @@ var standIns = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
-// Readers who do not see red or green can tell the colours of kinds apart too: they
-// differ in lightness, and lines get dashes after the first round.
+// The colours of kinds differ in lightness, so that readers who do not see red or green can
+// tell them apart. Lines get dashes after the first round of colours.
 var (
 	lightSeries = [seriesN]string{"#0b66c3", "#d1600a", "#128a5c", "#9d3fb5", "#b8860b", "#c2294e", "#4a5a6a", "#2aa5c9"}
 	darkSeries  = [seriesN]string{"#5aaefb", "#ff9d4d", "#3ecf95", "#d790ec", "#e8c14a", "#ff7d96", "#a9b8c6", "#6fdcf5"}
 )
 
-// colours are the variables of the style, light and dark.
+// colours returns the definitions of the variables, light and dark.
 func colours() string {
 	one := func(base string, series [seriesN]string, light bool) string {
 		var b strings.Builder

@@ -24,7 +24,7 @@ type Figure struct {
 	Note  string
 }
 
-// A Key is one line of a legend.
+// A Key is a line of the legend.
 type Key struct {
 	Name   string
 	Colour template.CSS
@@ -32,16 +32,16 @@ type Key struct {
 	Block  bool // an area, not a line
 }
 
-// width of all figures in points, which browsers show as pixels when there is
-// room: at 1000 pixels text has the size it has in tables.
+// width is the width of all figures in points. Browsers show a point as a pixel if there is
+// room; at 1000 pixels text is as large as in tables.
 const width = 960
 
-// fontSize of ticks and labels in points.
+// fontSize is the size of ticks and labels in points.
 const fontSize = 12
 
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
-// A look is how one series is drawn.
+// A look is the colour and dashes of a series.
 type look struct {
 	colour int
 	dashes []vg.Length
@@ -49,7 +49,8 @@ type look struct {
 
 var dashings = [][]vg.Length{nil, {7, 4}, {2, 3}, {10, 3, 2, 3}}
 
-// looks are those of n series: kinds, or steps from small to large.
+// looks returns the looks of n series. ordered means that they are steps from small to
+// large rather than kinds.
 func looks(n int, ordered bool) []look {
 	out := make([]look, n)
 	for i := range out {
@@ -81,7 +82,7 @@ func textStyle(colour int) text.Style {
 	return text.Style{Color: standIn(colour), Font: font.From(sans, fontSize), Handler: plot.DefaultTextHandler}
 }
 
-// A sheet is a plot with the ranges and ticks given, nothing in it.
+// sheet makes an empty plot with the given axes.
 func sheet(x, y axis) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -114,8 +115,8 @@ func sheet(x, y axis) *plot.Plot {
 	return p
 }
 
-// curve adds a line, and points where there are few. Values that are not finite
-// are gaps.
+// curve adds a line to a plot, with its points if points is true. Values that are not
+// finite are gaps.
 func curve(p *plot.Plot, xy plotter.XYs, l look, step plotter.StepKind, points bool) {
 	add := func(part plotter.XYs) {
 		if len(part) == 0 {
@@ -140,26 +141,27 @@ func curve(p *plot.Plot, xy plotter.XYs, l look, step plotter.StepKind, points b
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// A part is one plot of a figure that has several below each other.
+// A part is one of several plots of a figure that stand below each other.
 type part struct {
 	*plot.Plot
 	title  string
 	height vg.Length
 }
 
-// headroom is what a part's title takes.
+// headroom is the height of a part's title.
 const headroom = fontSize + 10
 
-// render draws parts below each other, their axes aligned.
+// render draws parts below each other with aligned axes. alt is the text for those who do
+// not see the figure.
 func render(alt string, parts ...part) template.HTML {
 	total := vg.Length(4)
 	for _, p := range parts {
 		total += p.height + headroom
 	}
 	c := vgsvg.New(width, total)
-	// Other fonts than the one that was measured are wider.
+	// Leave room for fonts that are wider than the one measured here.
 	all := draw.Crop(draw.New(c), 4, -14, 0, 0)
-	// The plots' own margins differ by the width of their ticks.
+	// The margins of plots differ because their ticks differ in width. Make them equal.
 	boxes := make([]draw.Canvas, len(parts))
 	var left, right vg.Length
 	top := all.Max.Y
@@ -182,12 +184,12 @@ func render(alt string, parts ...part) template.HTML {
 	return clean(c, alt)
 }
 
-// clean makes the drawing a part of the page: its colours and fonts are those of the
-// page, its size that of its place, and it says what it shows.
+// clean makes the drawing a part of the page: it takes colours and fonts from the page and
+// its size from its place, and has a description.
 func clean(c *vgsvg.Canvas, alt string) template.HTML {
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // writing to a buffer cannot fail
 	}
 	s := b.String()
 	s = s[strings.Index(s, "<svg"):]

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file by way of another one beside it, so that an older file of
-// that name stays until all of the new one is there. It writes directly to anything
-// that is no regular file, such as a pipe.
+// WriteFile writes a file through a temporary one beside it, so that an existing file stays
+// until the new one is complete. It writes directly to what is no regular file, such as a
+// pipe.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	if at, err := filepath.EvalSymlinks(name); err == nil {
 		name = at
@@ -35,7 +35,7 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		var pe *fs.PathError
-		if errors.As(err, &pe) { // of the name that was asked for
+		if errors.As(err, &pe) { // name the file that was asked for
 			err = &fs.PathError{Op: "create", Path: name, Err: pe.Err}
 		}
 		return err

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A Unit is what a number is in, and how it is written for people.
+// A Unit is the unit of a number and how people write it.
 type Unit struct {
 	steps []step
 }
 
 type step struct {
-	per  float64 // of the base unit
+	per  float64 // in base units
 	name string
 }
 
-// The units. Bits per second, bytes and nanoseconds are the bases.
+// The units. The base units are bits per second, bytes and nanoseconds.
 var (
 	Bits  = Unit{[]step{{1, "b/s"}, {1e3, "kb/s"}, {1e6, "Mb/s"}, {1e9, "Gb/s"}, {1e12, "Tb/s"}}}
 	Size  = Unit{[]step{{1, "B"}, {1 << 10, "KiB"}, {1 << 20, "MiB"}, {1 << 30, "GiB"}, {1 << 40, "TiB"}}}
@@ -27,7 +27,7 @@ var (
 	Rate  = Unit{[]step{{1, "/s"}, {1e3, "k/s"}, {1e6, "M/s"}, {1e9, "G/s"}}}
 )
 
-// step is the largest one that v reaches.
+// step returns the largest step that v reaches.
 func (u Unit) step(v float64) step {
 	out := u.steps[0]
 	for _, s := range u.steps {
@@ -38,7 +38,7 @@ func (u Unit) step(v float64) step {
 	return out
 }
 
-// Format writes v, three or four figures and the unit.
+// Format formats v with three or four figures and the unit.
 func (u Unit) Format(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return NotMeasured
@@ -47,16 +47,16 @@ func (u Unit) Format(v float64) string {
 	return strings.TrimSpace(Figures(v/s.per) + " " + s.name)
 }
 
-// Bytes writes a number of bytes.
+// Bytes formats a number of bytes.
 func Bytes(n float64) string { return Size.Format(n) }
 
-// Duration writes a time.
+// Duration formats a time.
 func Duration(d time.Duration) string { return Time.Format(float64(d)) }
 
-// Figures writes a number with three figures and no zeros that say nothing; a
-// whole one below 10,000 as it is.
+// Figures formats a number with three figures and without trailing zeros. It writes a whole
+// number below 10,000 in full.
 func Figures(v float64) string {
-	if a := math.Abs(v); a >= 0.001 && a < 1000 { // 0.9996 is 1, not 1.000
+	if a := math.Abs(v); a >= 0.001 && a < 1000 { // round first, so that 0.9996 becomes 1, not 1.000
 		p := math.Pow(10, 2-math.Floor(math.Log10(a)))
 		v = math.Round(v*p) / p
 	}
@@ -80,8 +80,8 @@ func Figures(v float64) string {
 	return strconv.FormatFloat(v, 'f', prec, 64)
 }
 
-// Fixed writes a number with that many digits behind the point, and thin spaces
-// between thousands.
+// Fixed formats a number with prec digits after the point and thin spaces between
+// thousands.
 func Fixed(v float64, prec int) string {
 	s := strconv.FormatFloat(v, 'f', prec, 64)
 	whole, rest, _ := strings.Cut(s, ".")
@@ -98,10 +98,10 @@ func Fixed(v float64, prec int) string {
 	return sign + whole
 }
 
-// Int writes a whole number with thin spaces between thousands.
+// Int formats a whole number with thin spaces between thousands.
 func Int[T int | int64 | uint64](n T) string {
 	s := strconv.FormatInt(int64(n), 10)
-	if n > 0 && int64(n) < 0 { // a uint64 beyond
+	if n > 0 && int64(n) < 0 { // a uint64 that does not fit int64
 		s = strconv.FormatUint(uint64(n), 10)
 	}
 	sign := ""
@@ -114,7 +114,7 @@ func Int[T int | int64 | uint64](n T) string {
 	return sign + s
 }
 
-// Shell writes a command line that a shell reads as these words.
+// Shell quotes words as a command line for a shell.
 func Shell(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

@@ -1,11 +1,10 @@
-// Package page is the look of offline HTML reports: one file with its style and
-// its figures inside, which loads nothing from anywhere, in light and dark, on
-// screen and on paper.
+// Package page writes offline HTML reports: one file with its style and figures inside,
+// which loads nothing, in light and dark, for screen and paper.
 //
-// A report is a Doc of sections, a section a list of blocks: text, facts, tables,
-// figures, files. All strings are text, from whomever they come: the package
-// escapes them. Figures are SVG drawn by gonum.org/v1/plot, and have their numbers
-// in a table or a sentence beside them for those who do not see them.
+// A report is a Doc of sections. A section is a list of blocks: text, facts, tables,
+// figures, files. All strings are plain text from any source, which the package escapes.
+// Figures are SVG drawn by gonum.org/v1/plot. A table or a sentence beside a figure gives
+// its numbers to those who do not see it.
 package page
 
 import (
@@ -21,24 +20,24 @@ import (
 // A Doc is one page.
 type Doc struct {
 	Title string
-	Lead  string // a sentence or two below the title
-	Badge *Cell  // verdict beside the title
-	// Sections are listed in a table of contents when there are more than two.
+	Lead  string // one or two sentences below the title
+	Badge *Cell  // verdict beside the title; nil means none
+	// Sections are listed in a table of contents if there are more than two.
 	Sections []Section
-	Foot     string // last line: what made the page
+	Foot     string // last line: the program that made the page
 }
 
-// A Section is a heading and what is below it.
+// A Section is a heading with blocks below it.
 type Section struct {
 	Title string
 	Badge *Cell
 	Body  []Block
 
-	ID    string // the address in the page, #ID; one is made of the title if empty
-	Level int    // of the heading, set by Write
+	ID    string // address within the page (#ID); made from the title if empty
+	Level int    // level of the heading, set by Write
 }
 
-// A Block is one of the types of this package that say so.
+// A Block is a part of a page. The types below with a method kind are Blocks.
 type Block interface{ kind() string }
 
 // Text is a paragraph.
@@ -50,45 +49,46 @@ type Warn string
 // Facts are names with values.
 type Facts []Fact
 
-// A Fact is one of them.
+// A Fact is a name with its value.
 type Fact struct {
 	Name  string
 	Value Cell
 }
 
-// Tiles are the few numbers that a reader came for.
+// Tiles are the few most important numbers.
 type Tiles []Tile
 
-// A Tile is one of them.
+// A Tile is one number with its name.
 type Tile struct {
 	Name, Value, Note string
 	Tone              Tone
 }
 
-// Pre is text as it is, such as a log or a command.
+// Pre is preformatted text, such as a log or a command.
 type Pre struct {
-	Name string // for those who do not see it
+	Name string // description for those who do not see it
 	Text string
 }
 
-// Details are folded away until asked for.
+// Details are folded until the reader opens them.
 type Details struct {
 	Summary string
 	Open    bool
 	Body    []Block
 }
 
-// A Download is a file inside the page.
+// A Download is a file that the page contains.
 type Download struct {
-	Name string // of the file
-	Type string // such as application/json
+	Name string // name of the file
+	Type string // media type, such as application/json
 	Data []byte
 }
 
 // Links lead to files beside the page.
 type Links []Link
 
-// A Link is a path relative to the page. One that leads elsewhere is shown as text.
+// A Link is a path relative to the page. A path that leads out of the page's folder is
+// shown as text.
 type Link struct{ Path, Name string }
 
 // A Table is rows of cells below heads.
@@ -99,14 +99,14 @@ type Table struct {
 	Note    string
 }
 
-// A Head is what stands above a column.
+// A Head is the title of a column.
 type Head struct {
 	Name, Unit string
-	Help       string // what it is, in words
-	Left       bool   // text, not numbers
+	Help       string // explanation in words
+	Left       bool   // align left: text, not numbers
 }
 
-// A Tone is what a cell means.
+// A Tone is the meaning of a cell.
 type Tone string
 
 // The tones.
@@ -114,7 +114,7 @@ const (
 	Plain Tone = ""
 	Good  Tone = "good"
 	Bad   Tone = "bad"
-	Fair  Tone = "fair" // neither: to be looked at
+	Fair  Tone = "fair" // between good and bad: worth a look
 	Muted Tone = "muted"
 )
 
@@ -122,24 +122,24 @@ const (
 type Cell struct {
 	Text string
 	Tone Tone
-	Mark bool   // as a badge
-	Help string // in words, shown on pointing
+	Mark bool   // show as a badge
+	Help string // explanation, shown on pointing
 	Code bool
-	To   string // the ID of a section that it leads to
-	// Missing stands for what was not measured, which is not a zero.
+	To   string // ID of the section that the cell links to
+	// Missing means that nothing was measured, which differs from zero.
 	Missing bool
 }
 
-// Long cells may take several lines.
+// Long reports whether the cell may take several lines.
 func (c Cell) Long() bool { return len(c.Text) > 44 }
 
-// NotMeasured is what stands where nothing was measured.
+// NotMeasured is the text of a cell without a measurement.
 const NotMeasured = "not measured"
 
-// None is the cell of what was not measured.
+// None returns the cell for what was not measured.
 func None() Cell { return Cell{Text: NotMeasured, Missing: true} }
 
-// T is a cell of text.
+// T returns a cell of text.
 func T(format string, args ...any) Cell {
 	if len(args) == 0 {
 		return Cell{Text: format}
@@ -147,7 +147,7 @@ func T(format string, args ...any) Cell {
 	return Cell{Text: fmt.Sprintf(format, args...)}
 }
 
-// Maybe is a cell of text, or of what was not measured if there is none.
+// Maybe returns a cell of text, or None for "".
 func Maybe(text string) Cell {
 	if text == "" {
 		return None()
@@ -155,7 +155,7 @@ func Maybe(text string) Cell {
 	return Cell{Text: text}
 }
 
-// BadIf is a cell of text, which is bad or means nothing.
+// BadIf returns a cell of text that is marked as bad if bad is true.
 func BadIf(bad bool, text string) Cell {
 	c := Cell{Text: text}
 	if bad {
@@ -164,7 +164,7 @@ func BadIf(bad bool, text string) Cell {
 	return c
 }
 
-// Number is a cell of v in a unit of so many, or of what was not measured.
+// Number returns a cell of v divided by per, or None for nil.
 func Number(v *float64, per float64, prec int) Cell {
 	if v == nil {
 		return None()
@@ -172,10 +172,10 @@ func Number(v *float64, per float64, prec int) Cell {
 	return Cell{Text: Fixed(*v/per, prec)}
 }
 
-// Mark is a badge.
+// Mark returns a badge.
 func Mark(text string, tone Tone) Cell { return Cell{Text: text, Tone: tone, Mark: true} }
 
-// Passed is the badge of a verdict.
+// Passed returns the badge of a verdict.
 func Passed(ok bool) Cell {
 	if ok {
 		return Mark("pass", Good)
@@ -195,15 +195,15 @@ func (Table) kind() string    { return "table" }
 func (Figure) kind() string   { return "figure" }
 func (Section) kind() string  { return "section" }
 
-// Href is the file as an address that needs no network.
+// Href returns the file as a data URL, which needs no network.
 func (d Download) Href() template.URL {
 	return template.URL("data:" + d.Type + ";base64," + base64.StdEncoding.EncodeToString(d.Data))
 }
 
-// Size is its size for people.
+// Size returns the size for people.
 func (d Download) Size() string { return Bytes(float64(len(d.Data))) }
 
-// Href is where the link leads, empty if that is not beside the page.
+// Href returns where the link leads, or "" if that is outside the page's folder.
 func (l Link) Href() template.URL {
 	p := path.Clean(strings.ReplaceAll(l.Path, "\\", "/"))
 	if p == "." || p == ".." || path.IsAbs(p) || strings.HasPrefix(p, "../") {
@@ -231,7 +231,7 @@ func Write(w io.Writer, d Doc) error {
 	return page.ExecuteTemplate(w, "page", d)
 }
 
-// number gives sections what headings need: a level, and an address of their own.
+// number gives each section the level of its heading and an ID of its own.
 func number(in []Section, level int, ids map[string]int) []Section {
 	out := make([]Section, len(in))
 	for i, s := range in {

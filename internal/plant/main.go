@@ -1,19 +1,18 @@
-// Plant plants bugs, one at a time, and demands that the test which is cited for
-// the broken rule fails: a test that was never seen to fail proves nothing.
+// Plant plants bugs, one at a time, and checks that the test that is cited for the broken
+// rule fails. A test that was never seen to fail proves nothing.
 //
-//	go run ./internal/plant -for 6m           a part drawn by a seed, which is printed;
+//	go run ./internal/plant -for 6m           some plants, drawn by a printed seed;
 //	                                          each directory has its share
-//	go run ./internal/plant -seed 7 -for 6m   that part again
-//	go run ./internal/plant -all              all
+//	go run ./internal/plant -seed 7 -for 6m   the same plants again
+//	go run ./internal/plant -all              all plants
 //	go run ./internal/plant -room cq          those of table/cq.toml
-//	go run ./internal/plant -id cq-close-of-one these
-//	go run ./internal/plant -list             what there is
+//	go run ./internal/plant -id cq-close-of-one this one
+//	go run ./internal/plant -list             list the plants
 //
-// A bug is an entry of table/*.toml: a text of one file, another that changes one
-// condition of it, and a test. The test must pass without the bug and fail with it
-// by an assertion: not by a panic, not by never coming to an end, not because it
-// does not build. An entry whose text is gone is an error; go test ./internal/plant
-// finds those.
+// A bug is an entry of table/*.toml: a text in one file, another text that changes one
+// condition, and a test. The test must pass without the bug. With the bug it must fail by
+// an assertion: a panic, a hang or a failed build is not enough. An entry whose text no
+// longer occurs is an error, which go test ./internal/plant finds, too.
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 	}
 }
 
-// command is the program without the process around it.
+// command runs the program with the given arguments.
 func command(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("plant", flag.ContinueOnError)
 	fs.SetOutput(out)
@@ -107,7 +106,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return summary(out, len(plants), counts)
 }
 
-// moduleRoot is the folder of the module we are in.
+// moduleRoot returns the root folder of the module in the current folder.
 func moduleRoot(ctx context.Context) (string, error) {
 	b, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -120,7 +119,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// selected are the plants of some rooms and those with some ids.
+// selected returns the plants of the named rooms and ids.
 func selected(plants []Plant, rooms, ids string) ([]Plant, error) {
 	var some []Plant
 	for _, name := range strings.Split(rooms+","+ids, ",") {
@@ -137,9 +136,9 @@ func selected(plants []Plant, rooms, ids string) ([]Plant, error) {
 	return some, nil
 }
 
-// draw puts the plants in an order that the seed says. The directories of the files
-// that they change take turns, so that each has its share of any part from the front:
-// the directory with the most plants does not use up the time of the others.
+// draw orders the plants by the seed. The directories of the changed files take turns, so
+// that each has its share of any first part, and the directory with the most plants does
+// not use up the time of the others.
 func draw(plants []Plant, seed uint64) []Plant {
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	byDir := map[string][]Plant{}
@@ -167,7 +166,7 @@ func draw(plants []Plant, seed uint64) []Plant {
 	return drawn
 }
 
-// tryAll tries plants in order, some at once, until the context ends. It tells of
+// tryAll tries plants in order, several at once, until the context ends. It calls tell for
 // each, one at a time.
 func tryAll(ctx context.Context, r *runner, plants []Plant, parallel int, tell func(Result)) {
 	var wg sync.WaitGroup
@@ -196,7 +195,7 @@ func tryAll(ctx context.Context, r *runner, plants []Plant, parallel int, tell f
 	wg.Wait()
 }
 
-// report writes what became of a plant.
+// report prints the result of a plant.
 func report(out io.Writer, res Result) {
 	p := res.Plant
 	fmt.Fprintf(out, "%-12s %5.1f s  %-34s %s %s\n", res.Verdict, res.Took.Seconds(), p.ID, p.Package, p.Run)
@@ -214,7 +213,8 @@ func report(out io.Writer, res Result) {
 	}
 }
 
-// summary counts, and is an error unless all that were tried were seen, and one at least.
+// summary prints the counts. It returns an error unless every plant that was tried was
+// seen, and at least one was.
 func summary(out io.Writer, n int, counts map[Verdict]int) error {
 	judged, bad := 0, 0
 	for v, k := range counts {

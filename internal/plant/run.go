@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// A Verdict is what became of a plant. Only Seen is good.
+// A Verdict is the result of a plant. Only Seen is good.
 type Verdict string
 
 const (
 	Seen     Verdict = "seen"         // the cited test failed by its own assertion
 	Survived Verdict = "SURVIVED"     // the cited test passed
-	Panicked Verdict = "PANICKED"     // it panicked: nobody says what is wrong
+	Panicked Verdict = "PANICKED"     // the test panicked, so it did not say what is wrong
 	Hung     Verdict = "HUNG"         // it did not end in time
 	Died     Verdict = "DIED"         // the test program ended without a failed test
 	Broken   Verdict = "BROKEN"       // the entry is wrong, or does not build
 	Red      Verdict = "RED"          // the cited test fails, or does not run, without the bug
-	Cut      Verdict = "not finished" // the budget ended first: nothing is known
+	Cut      Verdict = "not finished" // the budget ended first
 )
 
-// A Result is the verdict on a plant and, unless it is Seen, what was printed.
+// A Result is the verdict on a plant. Unless it is Seen it has the output.
 type Result struct {
 	Plant   *Plant
 	Verdict Verdict
@@ -36,27 +36,27 @@ type Result struct {
 	Took    time.Duration
 }
 
-// A runner builds and runs the cited tests, with and without the bug. The bug is
-// laid over the source by `go build -overlay`, so nothing is copied, and the build
-// cache serves all packages that the bug does not touch.
+// A runner builds and runs the cited tests, with and without the bug. `go build -overlay`
+// lays the bug over the source, so nothing is copied, and the build cache serves the
+// packages that the bug does not touch.
 type runner struct {
 	root  string
 	tmp   string
 	limit time.Duration // for one run of a test
 
 	mu    sync.Mutex
-	built map[string]*clean // by package, and whether with the race detector
-	green map[string]*clean // by cited test
+	built map[string]*clean // test binaries, by package and use of the race detector
+	green map[string]*clean // results without a bug, by cited test
 }
 
-// A clean is something that is done once without any bug.
+// A clean is the result of a step that is done once, without any bug.
 type clean struct {
 	once sync.Once
 	bin  string
 	err  error
 }
 
-// once is the clean thing of that name.
+// once returns the result with that name. The first call computes it.
 func (r *runner) once(m map[string]*clean, name string, do func(*clean)) *clean {
 	r.mu.Lock()
 	c := m[name]
@@ -108,7 +108,7 @@ func (r *runner) verdict(ctx context.Context, p *Plant) (Verdict, string) {
 	return read(out, hung, err, p.Panics), out
 }
 
-// writeOverlay puts the file with the bug and the description of the overlay into dir.
+// writeOverlay writes the file with the bug and the description of the overlay to dir.
 func writeOverlay(dir, file string, src []byte) (string, error) {
 	planted := filepath.Join(dir, "planted_"+filepath.Base(file))
 	if err := os.WriteFile(planted, src, 0o644); err != nil {
@@ -122,8 +122,8 @@ func writeOverlay(dir, file string, src []byte) (string, error) {
 	return name, os.WriteFile(name, desc, 0o644)
 }
 
-// passes is an error if the cited test does not pass without the bug. A package is
-// built once for all plants that cite it, and a test runs once.
+// passes returns an error unless the cited test passes without the bug. A package is built
+// once for all plants that cite it, and a test runs once.
 func (r *runner) passes(ctx context.Context, p *Plant) error {
 	pkg := fmt.Sprintf("%s race=%v", p.Package, p.Race)
 	name := fmt.Sprintf("%s %s %q", pkg, p.Run, p.Args)
@@ -171,9 +171,9 @@ func (r *runner) build(ctx context.Context, bin string, p *Plant, flags ...strin
 	return nil
 }
 
-// run runs the cited test where go test would run it.
+// run runs the cited test in the folder where go test would run it.
 func (r *runner) run(ctx context.Context, bin string, p *Plant, flags ...string) (out string, hung bool, err error) {
-	// The test's own limit comes first: it says where everybody stands.
+	// The test's own limit ends first, because it prints the stacks of all goroutines.
 	ctx, cancel := context.WithTimeout(ctx, r.limit+5*time.Second)
 	defer cancel()
 	args := append([]string{"-test.run=" + p.Run, "-test.count=1", "-test.timeout=" + r.limit.String()}, flags...)
@@ -192,7 +192,7 @@ var (
 	skipped  = regexp.MustCompile(`(?m)^\s*--- SKIP: `)
 )
 
-// read says what the output of a test with a bug means.
+// read decides the verdict from the output of a test with a bug.
 func read(out string, hung bool, err error, panics bool) Verdict {
 	switch {
 	case hung:

@@ -16,24 +16,24 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A Plant is one bug: a text of a file that is replaced by another, and the test
-// that must fail then.
+// A Plant is one bug: a text of a file, the text that replaces it, and the test that must
+// then fail.
 type Plant struct {
 	ID      string   `toml:"id"`
 	File    string   `toml:"file"`    // relative to the module's root
-	Old     string   `toml:"old"`     // occurs there exactly once
+	Old     string   `toml:"old"`     // occurs in the file exactly once
 	New     string   `toml:"new"`     // changes one condition
 	Package string   `toml:"package"` // of the test: "./cq"
-	Run     string   `toml:"run"`     // what -test.run gets
+	Run     string   `toml:"run"`     // for -test.run
 	Args    []string `toml:"args"`    // further arguments of the test binary
-	Race    bool     `toml:"race"`    // built with the race detector: only where nothing else shows the bug
-	Panics  bool     `toml:"panics"`  // a panic will do: only where no assertion can come first
-	Why     string   `toml:"why"`     // the rule, and what the bug does to it
+	Race    bool     `toml:"race"`    // use the race detector; only if nothing else shows the bug
+	Panics  bool     `toml:"panics"`  // a panic suffices; only if no assertion can come first
+	Why     string   `toml:"why"`     // the rule, and how the bug breaks it
 
 	Room string `toml:"-"` // the table's file name
 }
 
-// load reads the tables of a folder: one file for each room.
+// load reads the tables of a folder, one file for each room.
 func load(dir string) ([]Plant, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.toml"))
 	if err != nil {
@@ -71,8 +71,8 @@ func load(dir string) ([]Plant, error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
-// planted is the plant's file with the bug in it, or what is wrong with the entry.
-// It runs nothing.
+// planted returns the plant's file with the bug in it, or the error in the entry. It runs
+// nothing.
 func (p *Plant) planted(root string) ([]byte, error) {
 	for _, f := range []struct{ name, value string }{
 		{"id", p.ID}, {"file", p.File}, {"old", p.Old}, {"new", p.New}, {"package", p.Package}, {"run", p.Run}, {"why", p.Why},
@@ -103,7 +103,7 @@ func (p *Plant) planted(root string) ([]byte, error) {
 	return src, p.cited(root)
 }
 
-// cited is an error if the package has no test that run names.
+// cited returns an error if the package has no test that Run names.
 func (p *Plant) cited(root string) error {
 	top, _, _ := strings.Cut(p.Run, "/")
 	want, err := regexp.Compile(top)
@@ -120,10 +120,10 @@ func (p *Plant) cited(root string) error {
 	return nil
 }
 
-// known are the names of the tests of folders that were read before.
+// known caches the results of testsOf.
 var known sync.Map
 
-// testsOf are the names of the tests in a folder.
+// testsOf returns the names of the tests in a folder.
 func testsOf(dir string) ([]string, error) {
 	if names, ok := known.Load(dir); ok {
 		return names.([]string), nil

@@ -13,18 +13,19 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// Bounds of the memory and the drawing that a record from elsewhere may ask for.
+// Bounds of the memory and drawing that a record may cause, because it may come from
+// elsewhere.
 const (
-	maxHDR    = 4 << 20 // bytes of a histogram, in text
-	maxCounts = 8 << 20 // and in memory
+	maxHDR    = 4 << 20 // bytes of a histogram as text
+	maxCounts = 8 << 20 // bytes of a histogram in memory
 	maxCurves = 32
-	maxSteps  = 800 // of a series
+	maxSteps  = 800 // steps of a series
 	maxTimes  = 24  // figures over time
-	openTimes = 3   // of these, how many are shown without being asked for
-	fewSteps  = 16  // samples that make no figure where there are many runs
+	openTimes = 3   // how many of those are shown unfolded
+	fewSteps  = 16  // with many runs, a series of so few samples gets no figure
 )
 
-// distribution reads the histogram of run i.
+// distribution decodes the histogram of run i.
 func (r *Rec) distribution(i int) (d page.Distribution, err error) {
 	l := r.Runs[i].Latency
 	d.Name = r.RunName(i)
@@ -59,7 +60,7 @@ type curve struct {
 	size int64
 }
 
-// curves are those of records, and what cannot be drawn in words.
+// curves returns the curves of records, and a sentence about each that cannot be drawn.
 func curves(recs []*Rec) (all []curve, problems []page.Block) {
 	for _, r := range recs {
 		for i := range r.Runs {
@@ -81,12 +82,12 @@ func curves(recs []*Rec) (all []curve, problems []page.Block) {
 	return all, problems
 }
 
-// CDF draws the latencies of records over each other: of one, its runs; of
-// several, all of their runs if these are few, otherwise one figure a size.
+// CDF draws the latencies of records over each other: of one record all its runs; of
+// several all their runs if these are few, otherwise a figure per size.
 func CDF(recs []*Rec) []page.Block {
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r *Rec) bool { return !r.hasLatency() })
 	all, problems := curves(recs)
-	// One-way times and round trips have figures of their own.
+	// One-way times and round trips get separate figures.
 	var out []page.Block
 	for _, way := range []struct {
 		rtt   bool
@@ -109,7 +110,7 @@ func CDF(recs []*Rec) []page.Block {
 	return append(out, problems...)
 }
 
-// drawCDF draws curves over each other, or as many of them as can be told apart.
+// drawCDF draws curves over each other, at most as many as can be told apart.
 func drawCDF(title, label string, ordered bool, cs []curve) []page.Block {
 	note := ""
 	if n := len(cs); n > maxCurves {
@@ -142,7 +143,7 @@ func rises(r *Rec) bool {
 	return true
 }
 
-// prefix names a record where there are several.
+// prefix names a record if there are several.
 func prefix(recs []*Rec, r *Rec) string {
 	if len(recs) < 2 {
 		return ""
@@ -190,7 +191,7 @@ func OverSize(recs []*Rec) []page.Block {
 	return out
 }
 
-// Timelines draws how each run went that has samples. The titles begin with prefix.
+// Timelines draws each run that has samples over time. The titles begin with prefix.
 func (r *Rec) Timelines(prefix string) []page.Block {
 	var out []page.Block
 	left, with := 0, 0
@@ -229,11 +230,11 @@ func (r *Rec) Timelines(prefix string) []page.Block {
 	return out
 }
 
-// stride is how many samples one step of a figure stands for.
+// stride is the number of samples per step of a figure.
 func stride(n int) int { return (n + maxSteps - 1) / maxSteps }
 
-// panels are goodput, window, round trip and what went wrong. has tells of sample
-// k whether a key of it was measured.
+// panels returns panels of goodput, window, round trip and errors. has reports whether
+// sample k has a key.
 func panels(ss []record.Sample, has func(k int, key string) bool) []page.Panel {
 	every := stride(len(ss))
 	nan := math.NaN()
@@ -241,8 +242,8 @@ func panels(ss []record.Sample, has func(k int, key string) bool) []page.Panel {
 	type line struct {
 		name, key string
 		of        func(*record.Sample) float64
-		rate      bool // a count of the interval; otherwise a state at its end
-		zero      bool // drawn although it was zero all the time
+		rate      bool // a count of the interval; false means a value at its end
+		zero      bool // drawn even if it was always zero
 		y         []float64
 		any       bool
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// Environment is where and how the record was made.
+// Environment describes where and how the record was made.
 func (r *Rec) Environment() page.Facts {
 	var out page.Facts
 	add := func(name string, ok bool, format string, args ...any) {
@@ -105,7 +105,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// join joins what is not empty.
+// join joins the parts that are not empty.
 func join(sep string, parts ...string) string {
 	var out []string
 	for _, p := range parts {
@@ -116,7 +116,7 @@ func join(sep string, parts ...string) string {
 	return strings.Join(out, sep)
 }
 
-// Command is the command line that repeats the test.
+// Command returns the command line that repeats the test.
 func (r *Rec) Command() (page.Pre, bool) {
 	return page.Pre{Name: "command", Text: page.Shell(r.Record.Command)}, len(r.Record.Command) > 0
 }

@@ -1,9 +1,8 @@
-// Package report shows records of uetperf on a page: tables, distributions, how
-// a run went over time, the environment. The reports of uetperf and of the testbed
-// have the same look by it.
+// Package report shows records of uetperf on a page: tables, distributions, runs over time,
+// the environment. The reports of uetperf and of the testbed use it and so look the same.
 //
-// A value that a record does not have is shown as not measured; a zero is shown only
-// where a zero was written.
+// A value that a record lacks is shown as not measured. A zero is shown only if the record
+// has a zero.
 package report
 
 import (
@@ -19,14 +18,14 @@ import (
 // A Rec is a record to show.
 type Rec struct {
 	*record.Record
-	// Name is what the record is called among others, such as its file.
+	// Name tells the record from others, such as the name of its file.
 	Name string
-	// Raw is the record as it was written.
+	// Raw has the bytes of the record.
 	Raw  []byte
-	tree map[string]any // Raw as it is: what is absent, is absent
+	tree map[string]any // Raw decoded; absent keys stay absent
 }
 
-// Parse reads a record; errors are those of record.Parse.
+// Parse parses a record. Its errors are those of record.Parse.
 func Parse(name string, raw []byte) (*Rec, error) {
 	rec, err := record.Parse(raw)
 	if err != nil {
@@ -35,7 +34,7 @@ func Parse(name string, raw []byte) (*Rec, error) {
 	return &Rec{Record: rec, Name: name, Raw: raw, tree: treeOf(raw)}, nil
 }
 
-// From shows a record that is not from a file.
+// From makes a Rec from a record that does not come from a file.
 func From(name string, rec *record.Record) *Rec {
 	var b bytes.Buffer
 	if err := rec.Write(&b); err != nil {
@@ -47,12 +46,11 @@ func From(name string, rec *record.Record) *Rec {
 
 func treeOf(raw []byte) map[string]any {
 	var t map[string]any
-	_ = json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), &t) // it was read once already
+	_ = json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), &t) // record.Parse has accepted it already
 	return t
 }
 
-// has reports whether the record has a value where the path of keys and indices
-// leads.
+// has reports whether the record has a value at the path of keys and indices.
 func (r *Rec) has(path ...any) bool {
 	var at any = r.tree
 	for _, p := range path {
@@ -76,12 +74,12 @@ func (r *Rec) has(path ...any) bool {
 	return at != nil
 }
 
-// hasRun is has below the run i.
+// hasRun is has for a path below run i.
 func (r *Rec) hasRun(i int, path ...any) bool {
 	return r.has(append([]any{"runs", i}, path...)...)
 }
 
-// Test is what the record is of: "lat tsend".
+// Test names the test of the record, such as "lat tsend".
 func (r *Rec) Test() string {
 	c := &r.Config
 	switch {
@@ -95,7 +93,7 @@ func (r *Rec) Test() string {
 	return c.Test + " " + c.Op
 }
 
-// RunName is what distinguishes run i from the others of the record.
+// RunName tells run i from the other runs of the record.
 func (r *Rec) RunName(i int) string {
 	run := &r.Runs[i]
 	s := run.Name
@@ -121,7 +119,7 @@ func (r *Rec) RunName(i int) string {
 	return s
 }
 
-// Badge is the verdict on the record.
+// Badge returns the verdict on the record.
 func (r *Rec) Badge() page.Cell {
 	switch {
 	case !r.has("ok"):
@@ -136,8 +134,8 @@ func (r *Rec) Badge() page.Cell {
 	return page.Mark("failed", page.Bad)
 }
 
-// measuredBy has the keys of a record that each metric of --assert needs, one of them
-// at least.
+// measuredBy lists for each metric of --assert the keys of a record from which it can be
+// computed. One of them suffices.
 var measuredBy = map[string][][]any{
 	"min": {{"latency_ns", "min"}}, "p50": {{"latency_ns", "p50"}}, "p90": {{"latency_ns", "p90"}}, "p99": {{"latency_ns", "p99"}},
 	"p999": {{"latency_ns", "p999"}}, "max": {{"latency_ns", "max"}}, "avg": {{"latency_ns", "mean"}}, "sd": {{"latency_ns", "stddev"}},
@@ -154,13 +152,13 @@ var measuredBy = map[string][][]any{
 	"cpu":   {{"cpu", "user_ns"}}, "cpu-peer": {{"cpu", "peer_user_ns"}, {"cpu", "peer_sys_ns"}},
 }
 
-// value is a metric of run i by its name in assertions, counts as they are; nil: it was not
-// measured.
+// value returns a metric of run i by its name in assertions, counts as numbers. nil means
+// that it was not measured.
 func (r *Rec) value(i int, name string) *float64 {
 	f, _ := assert.Lookup(name)
 	v, ok := f.Raw(&r.Runs[i])
 	if keys := measuredBy[name]; keys != nil && keys[0][0] == "transport" {
-		ok = true // what one end counted is shown
+		ok = true // show a count even if only one end reported it
 	}
 	if !ok || !r.Measured(i, name) {
 		return nil
@@ -168,11 +166,11 @@ func (r *Rec) value(i int, name string) *float64 {
 	return &v
 }
 
-// Measured reports whether run i has what the metric is made of.
+// Measured reports whether run i has what the metric is computed from.
 func (r *Rec) Measured(i int, metric string) bool {
 	paths, ok := measuredBy[metric]
 	if !ok {
-		return true // its field tells by itself
+		return true // the value itself tells whether it was measured
 	}
 	for _, p := range paths {
 		if r.hasRun(i, p...) {

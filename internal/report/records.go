@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// HTML writes the page. title may be empty; by says what made the page. The page
-// is the same for the same records.
+// HTML writes the page. title may be empty. by names the program that makes the page. The
+// same records give the same page.
 func HTML(w io.Writer, recs []*Rec, title, by string) error {
 	doc := page.Doc{Title: title, Foot: "Made by " + by + " from " + units.Plural(len(recs), "record") + ". This page needs no network and keeps the records inside."}
 	if len(recs) == 1 {
@@ -25,7 +25,7 @@ func HTML(w io.Writer, recs []*Rec, title, by string) error {
 	return page.Write(w, doc)
 }
 
-// one is the page of one record.
+// one fills the page of a single record.
 func one(doc *page.Doc, r *Rec) {
 	if doc.Title == "" {
 		doc.Title = "uetperf " + r.Test()
@@ -46,14 +46,14 @@ func one(doc *page.Doc, r *Rec) {
 	add(doc, "Record", raw(r))
 }
 
-// add adds a section if there is something in it.
+// add adds a section if it has a body.
 func add(doc *page.Doc, title string, body []page.Block) {
 	if len(body) > 0 {
 		doc.Sections = append(doc.Sections, page.Section{Title: title, Body: body})
 	}
 }
 
-// several is the page of more than one.
+// several fills the page of more than one record.
 func several(doc *page.Doc, recs []*Rec) {
 	if doc.Title == "" {
 		doc.Title = "uetperf: " + units.Plural(len(recs), "record")
@@ -94,7 +94,7 @@ func several(doc *page.Doc, recs []*Rec) {
 	}
 }
 
-// early says that the test ended early, if so.
+// early tells that the test ended early, if it did.
 func (r *Rec) early() []page.Block {
 	if r.Error == "" {
 		return nil
@@ -102,7 +102,7 @@ func (r *Rec) early() []page.Block {
 	return []page.Block{page.Warn("The test ended early: " + r.Error + ". What is here was measured before.")}
 }
 
-// repeat says how to make such a record again.
+// repeat shows how to repeat the test.
 func repeat(r *Rec) []page.Block {
 	c, ok := r.Command()
 	if !ok {
@@ -115,20 +115,20 @@ func repeat(r *Rec) []page.Block {
 	return out
 }
 
-// raw keeps the record as it was written.
+// raw adds the bytes of the record to the page.
 func raw(r *Rec) []page.Block {
 	name := path.Base(filepath.ToSlash(r.Name))
 	if !strings.HasSuffix(name, ".json") {
 		name = "record.json"
 	}
 	out := []page.Block{page.Download{Name: name, Type: "application/json", Data: r.Raw}}
-	if len(r.Raw) <= 64<<10 { // more is of no use to the eye
+	if len(r.Raw) <= 64<<10 { // nobody reads more than that
 		out = append(out, page.Details{Summary: "The record as text", Body: []page.Block{page.Pre{Name: "record", Text: string(bytes.ToValidUTF8(r.Raw, []byte("\ufffd")))}}})
 	}
 	return out
 }
 
-// ends says who measured with whom, and when.
+// ends tells who measured with whom, and when.
 func ends(r *Rec) string {
 	s := r.Host.Name
 	if s == "" {
@@ -147,22 +147,22 @@ func ends(r *Rec) string {
 	return s
 }
 
-// A Headline is what stands above all of a record. What is nil was not measured.
+// A Headline has the most important numbers of a record. nil means not measured.
 type Headline struct {
 	Msgs        int64
-	Goodput     *float64 // the highest
-	Worst       *float64 // p99
-	Lost, Wrong *int64   // of all runs
+	Goodput     *float64 // highest
+	Worst       *float64 // highest p99
+	Lost, Wrong *int64   // of all runs together
 	Rtx         page.Cell
 
-	size                  int64 // the smallest one with a latency
+	size                  int64 // smallest size with a latency
 	p50, p99, rate        *float64
 	goodputSize, rateSize int64
 	rtxNote               string
 	ok                    int64
 }
 
-// Headline is that of the record.
+// Headline computes the headline of the record.
 func (r *Rec) Headline() Headline {
 	h := Headline{Rtx: page.None()}
 	var rtx, tx float64
@@ -207,7 +207,7 @@ func (r *Rec) Headline() Headline {
 	return h
 }
 
-// more reports whether v was measured, and nothing or less before it.
+// more reports whether v was measured and exceeds before, which may be missing.
 func more(v, before *float64) bool { return v != nil && (before == nil || *v > *before) }
 
 func plus(sum *int64, n int64) *int64 {
@@ -217,7 +217,7 @@ func plus(sum *int64, n int64) *int64 {
 	return &n
 }
 
-// tiles are the numbers one came for.
+// tiles returns the most important numbers as tiles.
 func tiles(r *Rec) page.Tiles {
 	h := r.Headline()
 	var t page.Tiles

@@ -16,15 +16,15 @@ import (
 type column struct {
 	head page.Head
 	cell func(i int) page.Cell
-	// always shows it although no run has it.
+	// always shows the column even if no run has a value for it.
 	always bool
 }
 
-// maxRows is how many runs a table shows.
+// maxRows bounds the runs that a table shows.
 const maxRows = 4096
 
-// setup are the columns of what came before the measurement. A row that runIndex
-// gives less than 0 has none.
+// setup returns the columns about set-up. runIndex maps a row of the table to a run; less
+// than 0 means that the row has none.
 func (r *Rec) setup(runIndex func(row int) int) []column {
 	took := func(name, help, key string, of func(*record.Run) int64) column {
 		return column{head: page.Head{Name: name, Unit: "ms", Help: help}, cell: func(row int) page.Cell {
@@ -39,7 +39,7 @@ func (r *Rec) setup(runIndex func(row int) int) []column {
 	}
 }
 
-// tableOf leaves out columns that no run has anything in.
+// tableOf makes a table and leaves out columns without values.
 func tableOf(caption string, n int, cols []column) page.Table {
 	t := page.Table{Caption: caption, Rows: make([][]page.Cell, min(n, maxRows))}
 	for _, c := range cols {
@@ -65,7 +65,7 @@ func tableOf(caption string, n int, cols []column) page.Table {
 
 func num(v float64, prec int) page.Cell { return page.T("%s", page.Fixed(v, prec)) }
 
-// opt is a cell if there is a value.
+// opt returns cell() if ok, else page.None.
 func opt(ok bool, cell func() page.Cell) page.Cell {
 	if !ok {
 		return page.None()
@@ -73,7 +73,7 @@ func opt(ok bool, cell func() page.Cell) page.Cell {
 	return cell()
 }
 
-// Results is the table of all runs, with the columns that perftest has.
+// Results makes the table of all runs, with the columns of perftest.
 func (r *Rec) Results(caption string) page.Table {
 	run := func(i int) *record.Run { return &r.Runs[i] }
 	text := func(name string, tone page.Tone, of func(*record.Run) string) column {
@@ -108,7 +108,7 @@ func (r *Rec) Results(caption string) page.Table {
 			return opt(r.hasRun(i, "duration_ns"), func() page.Cell { return num(float64(run(i).DurationNS)/1e9, 2) })
 		}},
 	}
-	if t := r.Config.Test; t != "lat" && t != "bw" && t != "rate" { // there it is in the counters' table
+	if t := r.Config.Test; t != "lat" && t != "bw" && t != "rate" { // these tests have it in the table of counters
 		cols = append(cols, r.setup(func(i int) int { return i })...)
 	}
 	cols = append(cols, []column{
@@ -173,7 +173,7 @@ func missing(t page.Table) bool {
 	return false
 }
 
-// Counters is the table of what the endpoints counted, a row an end.
+// Counters makes the table of the endpoints' counters, with a row per end.
 func (r *Rec) Counters(caption string) page.Table {
 	type end struct {
 		run int
@@ -221,7 +221,7 @@ func (r *Rec) Counters(caption string) page.Table {
 			return opt(r.hasRun(ends[i].run, ends[i].key, "drops"), func() page.Cell { return page.T("%s", dropText(ends[i].c.Drops)) })
 		}},
 	}
-	// What came before the measurement is the client's.
+	// Set-up is measured by the client.
 	cols = append(cols, r.setup(func(row int) int {
 		if ends[row].key != "transport" {
 			return -1
@@ -250,7 +250,7 @@ func (r *Rec) roundTrips() bool {
 	return slices.ContainsFunc(r.Runs, func(x record.Run) bool { return x.Latency != nil && x.Latency.RTT })
 }
 
-// Verdicts is the table of assertions, if there were any.
+// Verdicts makes the table of assertions, if there were any.
 func (r *Rec) Verdicts() []page.Block {
 	if len(r.Record.Verdict) == 0 {
 		return nil
@@ -269,11 +269,11 @@ func (r *Rec) Verdicts() []page.Block {
 	return []page.Block{t}
 }
 
-// measured writes a value in the unit that its metric has.
+// measured formats a value in the unit of its metric.
 func measured(v record.Verdict) string {
 	a, err := assert.Parse(v.Assert)
 	if err != nil {
-		return page.Figures(*v.Value) // of another uetperf
+		return page.Figures(*v.Value) // a metric of another version of uetperf
 	}
 	switch a.Kind() {
 	case assert.Duration:

@@ -11,8 +11,8 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// Special are tables of what some tests alone measure: open loop, opening and
-// closing, incast, soak.
+// Special makes the tables of measurements that only some tests have: open loop, opening
+// and closing, incast, soak.
 func (r *Rec) Special() []page.Block {
 	var out []page.Block
 	table := func(caption string, has func(i int) bool, cols []column) {
@@ -134,7 +134,7 @@ func soak(s *record.Soak) []page.Block {
 	return append(out, rounds(s)...)
 }
 
-// rounds are the tests of a soak: those that failed at once, all of them on demand.
+// rounds lists the tests of a soak: failed ones visibly, all of them folded.
 func rounds(s *record.Soak) []page.Block {
 	if len(s.Rounds) == 0 {
 		return nil
@@ -166,7 +166,7 @@ func rounds(s *record.Soak) []page.Block {
 	return append(out, page.Details{Summary: n + ", each with the command that repeats it", Body: []page.Block{all}})
 }
 
-// Blocks is all that the record shows of its runs, without figures of latency.
+// Blocks returns everything about the record's runs except the figures of latency.
 func (r *Rec) Blocks(caption string) []page.Block {
 	return append([]page.Block{r.Results(caption)}, r.Special()...)
 }

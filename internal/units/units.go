@@ -1,5 +1,5 @@
-// Package units reads and writes the quantities of uetperf's command line:
-// sizes and sweeps of sizes, durations, shares.
+// Package units reads and writes quantities of uetperf's command line: sizes and sweeps of
+// sizes, durations, rates, shares.
 package units
 
 import (
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// MaxSizes is the most sizes that one sweep or list may name.
+// MaxSizes bounds the sizes that a sweep or list may have.
 const MaxSizes = 4096
 
-// ParseSize reads a number of bytes with an optional suffix: K, M or G, each
-// 1024 times the one before; Ki, KiB and lower case mean the same.
+// ParseSize reads a number of bytes with an optional suffix K, M or G, each 1024 times the
+// previous one. Ki, KiB and lower case are allowed, too.
 func ParseSize(s string) (int64, error) {
 	num, mult := s, int64(1)
 	t := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "b"), "i")
@@ -31,7 +31,7 @@ func ParseSize(s string) (int64, error) {
 		if mult > 1 {
 			num = t[:n-1]
 		} else if len(t) != len(s) && !strings.HasSuffix(strings.ToLower(s), "b") {
-			num = s // "5i"
+			num = s // as in "5i"
 		}
 	}
 	if n, err := strconv.ParseInt(num, 10, 64); err == nil && n >= 0 && n <= math.MaxInt64/mult {
@@ -45,8 +45,8 @@ func ParseSize(s string) (int64, error) {
 	return 0, fmt.Errorf("size %q is not a number of bytes such as 8, 4K, 1M or 2G", s)
 }
 
-// ParseSizes reads sizes: a list 8,64,1K whose elements are sizes or sweeps
-// a:b:*f or a:b:+n, both ends included.
+// ParseSizes reads a list such as 8,64,1K. An element is a size or a sweep a:b:*f or
+// a:b:+n, which includes both ends.
 func ParseSizes(s string) ([]int64, error) {
 	var out []int64
 	for _, part := range strings.Split(s, ",") {
@@ -120,7 +120,7 @@ func parseSweep(part string, f []string) ([]int64, error) {
 	return out, nil
 }
 
-// Size writes a number of bytes as ParseSize reads it: 64K for 65536.
+// Size formats a number of bytes so that ParseSize can read it: 64K for 65536.
 func Size(n int64) string {
 	for _, u := range []struct {
 		suffix string
@@ -133,7 +133,7 @@ func Size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Bytes writes a number of bytes for people, rounded: 1.5 GiB.
+// Bytes formats a number of bytes for people, rounded: 1.5 GiB.
 func Bytes(n int64) string {
 	f := float64(n)
 	for _, u := range []string{"B", "KiB", "MiB", "GiB"} {
@@ -155,7 +155,7 @@ func trim(f float64) string {
 	return strconv.FormatFloat(f, 'f', 2, 64)
 }
 
-// Count writes a number of things for people: 5.2 M.
+// Count formats a number for people: 5.2 M.
 func Count(f float64) string {
 	for _, u := range []string{"", " k", " M", " G"} {
 		if math.Abs(f) < 1000 || u == " G" {
@@ -169,8 +169,7 @@ func Count(f float64) string {
 	return ""
 }
 
-// ParseDuration reads a time such as 10s, 500ms or 1h; a bare number is in
-// seconds.
+// ParseDuration reads a time such as 10s, 500ms or 1h. A bare number is in seconds.
 func ParseDuration(s string) (time.Duration, error) {
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f >= 0 && f < 1e9 {
 		return time.Duration(f * float64(time.Second)), nil
@@ -182,7 +181,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseRate reads how many there are in a second: 20k/s, 1.5M, 300.
+// ParseRate reads a number per second: 20k/s, 1.5M, 300.
 func ParseRate(s string) (float64, error) {
 	num, mul := strings.TrimSuffix(s, "/s"), 1.0
 	if n := len(num); n > 0 {
@@ -197,7 +196,7 @@ func ParseRate(s string) (float64, error) {
 	return f * mul, nil
 }
 
-// ParseShare reads a part of the whole: 1%, 0.01.
+// ParseShare reads a part of 1, as 1% or 0.01.
 func ParseShare(s string) (float64, error) {
 	num, div := s, 1.0
 	if p, ok := strings.CutSuffix(s, "%"); ok {
@@ -210,7 +209,7 @@ func ParseShare(s string) (float64, error) {
 	return f / div, nil
 }
 
-// Plural writes a number of things.
+// Plural formats a number with a noun, to which it adds an s unless the number is 1.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
