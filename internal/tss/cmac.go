@@ -5,17 +5,17 @@ import (
 	"crypto/subtle"
 )
 
-const blockLen = 16 // bytes, of AES
+const blockLen = 16 // bytes of an AES block
 
-// A cmac is CMAC over a block cipher of 16 bytes: RFC 4493 §2, SP 800-38B for the
-// longer keys.
+// A cmac computes CMAC over a block cipher of 16 bytes (RFC 4493 §2; SP 800-38B for longer
+// keys).
 type cmac struct {
 	b      cipher.Block
-	k1, k2 [blockLen]byte // for a last block that is full, that is padded
+	k1, k2 [blockLen]byte // for a last block that is full, and for one that is padded
 	x      [blockLen]byte
 }
 
-// init makes m ready for the key that b was made with.
+// init prepares m for the key of b.
 func (m *cmac) init(b cipher.Block) {
 	m.b = b
 	clear(m.x[:])
@@ -25,8 +25,8 @@ func (m *cmac) init(b cipher.Block) {
 	clear(m.x[:])
 }
 
-// double is the product of a and x in GF(2^128), as RFC 4493 §2.3 makes subkeys.
-// No branch looks at the bits of a.
+// double sets dst to the product of a and x in GF(2^128), which makes subkeys (RFC 4493 §2.3).
+// No branch depends on the bits of a.
 func double(dst, a *[blockLen]byte) {
 	carry := a[0] >> 7
 	for i := range blockLen - 1 {
@@ -35,8 +35,7 @@ func double(dst, a *[blockLen]byte) {
 	dst[blockLen-1] = a[blockLen-1]<<1 ^ carry*0x87
 }
 
-// sum is the MAC of msg, which it borrows. The result stays valid until the next
-// call.
+// sum returns the MAC of msg, which it borrows. The result is valid until the next call.
 func (m *cmac) sum(msg []byte) *[blockLen]byte {
 	clear(m.x[:])
 	for len(msg) > blockLen {

@@ -7,25 +7,25 @@ import (
 	"net/netip"
 )
 
-// Key derivation: counter mode over CMAC with AES-256 (S-KEY-03).
+// Key derivation in counter mode over CMAC with AES-256 (S-KEY-03).
 const (
 	labelCluster = "U1"
 	labelServer  = "U2"
-	kdfBits      = 352 // asked for: a key of 256 and an IV mask of 96
+	kdfBits      = 352 // output bits: a key of 256 and an IV mask of 96
 	maskLen      = 12
 	kdfHead      = 4                    // counter, label, 0
-	kdfMax       = kdfHead + 4 + 22 + 2 // bytes of the longest input, of IPv6
+	kdfMax       = kdfHead + 4 + 22 + 2 // bytes of the longest input, that of IPv6
 )
 
-// A kdf derives keys. It keeps its buffers, so that a derivation allocates nothing.
+// A kdf derives keys. It keeps its buffers, so a derivation allocates nothing.
 type kdf struct {
 	in  [kdfMax]byte
-	out [3 * blockLen]byte // key, IV mask, 4 bytes to spare
+	out [3 * blockLen]byte // key, IV mask, 4 unused bytes
 }
 
-// derive fills k.out with the key and IV mask of one source. ssi matters over IPv4 only:
-// the context of IPv6 holds the address, even if the source has an SSI, as in the UEC
-// reference provider (S-KEY-04).
+// derive fills k.out with the key and IV mask of one source. ssi is used over IPv4 only. Over
+// IPv6 the context has the address even if the source has an SSI, as in the UEC reference
+// provider (S-KEY-04).
 func (k *kdf) derive(m *cmac, label string, epoch uint16, rekey uint32, ssi uint32, src netip.Addr) {
 	b := append(k.in[:0], 0, label[0], label[1], 0)
 	if src.Is6() {
@@ -51,9 +51,9 @@ func (k *kdf) key() []byte  { return k.out[:KeyLen] }
 func (k *kdf) mask() []byte { return k.out[KeyLen : KeyLen+maskLen] }
 func (k *kdf) wipe()        { clear(k.out[:]) }
 
-// ClientKey returns what the management of a domain in server mode gives one client:
-// the key that the server derives for it in that epoch, and its IV mask (S-KEY-02).
-// client is the SSI of the client, src its address.
+// ClientKey returns what the management of a domain in server mode gives one client: the key
+// that the server derives for it in that epoch, and its IV mask (S-KEY-02). client is the SSI
+// of the client, src its address.
 func ClientKey(server Key, epoch uint16, client uint32, src netip.Addr) (k Key, mask [maskLen]byte) {
 	var m cmac
 	var d kdf
@@ -80,7 +80,7 @@ func newAEAD(b cipher.Block) cipher.AEAD {
 	return a
 }
 
-// plainAddr is a without what is not on the wire: the IPv4-in-IPv6 form, and a zone.
+// plainAddr removes from a what is not on the wire: the IPv4-in-IPv6 form, and a zone.
 func plainAddr(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is6() {

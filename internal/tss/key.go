@@ -2,13 +2,13 @@ package tss
 
 import "fmt"
 
-// KeyLen is the length of every key of the sublayer in bytes: AES-256.
+// KeyLen is the length of every key of the sublayer, in bytes: AES-256.
 const KeyLen = 32
 
-// A Key is the secret of a secure domain. It does not show itself to anything that
-// prints or encodes it (T40): fmt with every verb but %p, which go vet rejects here,
-// and encoders that ask for text, JSON or bytes. fmt does not ask unexported fields, so
-// a type with a Key in one hides itself, as Domain does.
+// A Key is the secret of a secure domain. It hides itself from all that prints or encodes it
+// (T40): fmt with every verb but %p, which go vet rejects here, and encoders that ask for text,
+// JSON or bytes. fmt does not call methods of unexported fields, so a type with a Key in one
+// must hide itself, as Domain does.
 type Key [KeyLen]byte
 
 const hidden = "tss.Key(hidden)"

@@ -7,25 +7,23 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A trial is the derived key of a packet whose source is unknown, or has no key for its
-// TSC yet. It is kept for the source once the packet has verified. There is only one,
-// which the next such packet replaces: so forged packets need no memory and displace
-// nobody (T25).
+// A trial is the derived key of a packet whose source is unknown, or has no key for its TSC
+// yet. It is kept for the source once the packet has verified. There is only one, which the
+// next such packet replaces, so forged packets need no memory and displace no source (T25).
 type trial struct {
-	gen  uint64 // of the slot; 0: none
+	gen  uint64 // gen of the slot; 0: the trial is empty
 	from sender
 	addr netip.Addr
 	packetKey
 }
 
-// Open verifies and decrypts a packet in place. pkt is a datagram from the security
-// header to the ICV, outer is as for Seal, src is the address it came from; all are
-// borrowed. With Good, plain is the part of pkt from the PDS header on, and who is the
-// life of its sender. That life stays at the address where it was first heard under
-// this key. With any other Drop there is nothing to look at: pkt may have been
-// overwritten, and no answer is due.
+// Open verifies and decrypts a packet in place. pkt is a datagram from the security header to
+// the ICV, outer is as for Seal, src is the address it came from; Open borrows all three. now
+// is the caller's clock, by which keys expire.
 //
-// now is the caller's clock, by which keys expire.
+// With Good, plain is the part of pkt from the PDS header on, and who is the life of its
+// sender. That life stays at the address where it was first heard under this key. With any
+// other Drop pkt may have been overwritten, and no answer is due.
 func (d *Domain) Open(now time.Duration, pkt, outer []byte, src netip.Addr) (plain []byte, who Who, why Drop) {
 	d.opened = nil
 	plain, who, why = d.open(now, pkt, outer, src)
@@ -52,8 +50,8 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	if t.SDI != d.cfg.SDI {
 		return nil, 0, DropSDI
 	}
-	// A packet with SSI and one without could share source and IV, so a domain has
-	// packets of one kind only.
+	// A packet with SSI and one without could have the same source and IV, so a domain accepts
+	// only one of the two kinds.
 	if t.SP != d.cfg.UseSSI {
 		if t.SP {
 			return nil, 0, DropSSI
@@ -85,7 +83,7 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	if p == nil || p.sender != from {
 		p = s.peers.at[from]
 	}
-	if p != nil && p.addr != src { // T26: a source stays where it is
+	if p != nil && p.addr != src { // T26: a source keeps its address
 		return nil, 0, DropSource
 	}
 	rekey := d.rekey(t.TSC)
@@ -117,8 +115,8 @@ func (d *Domain) open(now time.Duration, pkt, outer []byte, src netip.Addr) ([]b
 	return plain, p.who, Good
 }
 
-// try returns the key of a packet whose source has none: that of the last packet tried,
-// if it was from the same source, else a new one.
+// try returns the key of a packet whose source has none: that of the last packet tried if it
+// was from the same source, else a new one.
 func (d *Domain) try(s *slot, from *sender, src netip.Addr, rekey uint32) *packetKey {
 	t := &d.trial
 	if t.gen != s.gen || t.rekey != rekey || t.from != *from || t.addr != src {
@@ -128,7 +126,7 @@ func (d *Domain) try(s *slot, from *sender, src netip.Addr, rekey uint32) *packe
 	return &t.packetKey
 }
 
-// remember adds the source of a packet that verified, or returns nil without room.
+// remember adds the source of a packet that verified. It returns nil if there is no room.
 func (d *Domain) remember(s *slot, from *sender, src netip.Addr) *source {
 	ok, evicted := s.peers.room(d.cfg.MaxSources)
 	if !ok {

@@ -3,9 +3,9 @@ package tss
 // WindowLen is the length of a replay window in packets (T23).
 const WindowLen = 8192
 
-// A replay window tracks which of the last WindowLen TSCs of a source arrived.
+// A window tracks which of the last WindowLen TSCs of a source arrived.
 type window struct {
-	top  uint64 // the greatest so far
+	top  uint64 // the greatest TSC so far
 	any  bool
 	bits [WindowLen / 64]uint64
 }
@@ -29,7 +29,7 @@ func (w *window) seen(tsc uint64) (was, old bool) {
 	return false, false
 }
 
-// slide moves the front to tsc and clears the TSCs that come in.
+// slide moves the front to tsc and clears the bits of the TSCs between.
 func (w *window) slide(tsc uint64) {
 	if tsc-w.top >= WindowLen {
 		clear(w.bits[:])
@@ -48,15 +48,14 @@ func (w *window) slide(tsc uint64) {
 	w.top = tsc
 }
 
-// Fresh reports whether the packet that Open accepted last arrived for the first time,
-// and marks it. It is for packets without a PDC, which no PSN guards: UUD, and RUDI
-// where the effect must not happen twice (S-TSC-04, T23). A packet more than WindowLen
-// behind the newest of its source is not fresh. The window belongs to a source, epoch
-// and AN, lives as long as the key, and begins with the first packet asked about; it
-// takes 1 KiB.
+// Fresh reports whether the packet that Open accepted last arrived for the first time, and
+// marks it. It is for packets without a PDC, which no PSN guards: UUD, and RUDI where the
+// effect must not happen twice (S-TSC-04, T23). A packet more than WindowLen behind the newest
+// of its source is not fresh. The window belongs to a source, epoch and AN. It lives as long as
+// the key, begins with the first packet asked about, and takes 1 KiB.
 //
-// Fresh is called at most once for a packet, before the next Open; otherwise, and after
-// New or a refusal, it returns false.
+// Call Fresh at most once for a packet, before the next Open. Otherwise, and after New or a
+// drop, it returns false.
 func (d *Domain) Fresh() bool {
 	s := d.opened
 	d.opened = nil

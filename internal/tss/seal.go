@@ -9,21 +9,21 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// sealedLen is how many packets may be begun and not sealed.
+// sealedLen bounds the packets that were begun and not sealed.
 const sealedLen = 1 << 10
 
-// sealed tracks which of the last sealedLen TSCs may still be sealed, each once: those
-// that were begun and not sealed. A TSC sealed twice would be an IV used twice.
+// sealed tracks which of the last sealedLen TSCs may still be sealed, each once: those that
+// were begun and not sealed. A TSC that was sealed twice would be an IV used twice.
 type sealed struct{ bits [sealedLen / 64]uint64 }
 
-// init allows none.
+// init allows no TSC.
 func (s *sealed) init() {
 	for i := range s.bits {
 		s.bits[i] = ^uint64(0)
 	}
 }
 
-// begin allows tsc, one more than the last one.
+// begin allows tsc, which must be one more than the last one.
 func (s *sealed) begin(tsc uint64) { s.bits[tsc%sealedLen/64] &^= 1 << (tsc % 64) }
 
 // end marks tsc as sealed. It returns false if tsc may not be sealed.
@@ -36,12 +36,12 @@ func (s *sealed) end(tsc uint64) bool {
 	return true
 }
 
-// Begin appends the security header of the next packet to b. Each call consumes a TSC,
-// even if the packet is a resend or is never sent (S-TSC-01). It returns false, and b
-// unchanged, if there is no key to seal with or no TSC left.
+// Begin appends the security header of the next packet to b. Each call consumes a TSC, even if
+// the packet is a resend or is never sent (S-TSC-01). If there is no key to seal with or no TSC
+// left, it returns false and b unchanged.
 //
-// The caller appends the plain text and room for the ICV, and calls Seal: before the
-// 1024th Begin after this one, and before Use or Revoke.
+// The caller appends the plain text and room for the ICV. Then it calls Seal, before the 1024th
+// Begin after this one and before Use or Revoke.
 func (d *Domain) Begin(b []byte) ([]byte, bool) {
 	if d.send < 0 {
 		d.stats.NoKey++
@@ -57,13 +57,13 @@ func (d *Domain) Begin(b []byte) ([]byte, bool) {
 	return binary.BigEndian.AppendUint64(append(b, d.head...), uint64(d.epoch)<<48|tsc), true
 }
 
-// Seal encrypts a packet in place and writes its ICV. pkt begins with the header that
-// Begin appended, unchanged, and ends with 16 bytes of room for the ICV. outer is what
-// the receiver passes to Open as outer: IP addresses and UDP or entropy header
-// (S-SEC-04). It borrows both.
+// Seal encrypts a packet in place and writes its ICV. pkt begins with the header that Begin
+// appended, unchanged, and ends with 16 bytes of room for the ICV. outer is what the receiver
+// passes to Open as outer: IP addresses and UDP or entropy header (S-SEC-04). Seal borrows
+// both.
 //
-// It panics if the header is not from Begin under the current key, or if that packet
-// was sealed before: that would repeat an IV. A resend calls Begin again.
+// It panics if the header is not from Begin under the current key, or if the packet was sealed
+// before, which would repeat an IV. For a resend, call Begin again.
 func (d *Domain) Seal(pkt, outer []byte) {
 	h := d.HeaderLen()
 	n := len(pkt) - wire.ICVLen
@@ -100,13 +100,13 @@ func (d *Domain) bind(k *packetKey, header, outer []byte) (iv, aad []byte) {
 	return d.iv[:], d.aad
 }
 
-// rekey is the part of a TSC that goes into the key derivation.
+// rekey returns the part of a TSC that goes into the key derivation.
 func (d *Domain) rekey(tsc uint64) uint32 { return uint32((tsc & d.cfg.RekeyMask) >> d.cfg.RekeyShift) }
 
 // derive fills k with the key and IV mask for packets of from (S-KEY-02).
 func (d *Domain) derive(k *packetKey, s *slot, from *sender, addr netip.Addr, rekey uint32) {
 	s0 := from.ssi
-	if from.addr.Is6() { // IPv6 without SSI: the key alone tells sources apart
+	if from.addr.Is6() { // IPv6 without SSI: only the key tells sources apart
 		s0 = d.cfg.SDI
 	}
 	k.rekey = rekey
@@ -117,7 +117,7 @@ func (d *Domain) derive(k *packetKey, s *slot, from *sender, addr netip.Addr, re
 		return
 	case Cluster:
 		d.kdf.derive(&s.mac, labelCluster, from.epoch, rekey, from.ssi, addr)
-	case Server: // both directions have the client's key, and IVs by their own SSI
+	case Server: // both directions have the client's key, and their own SSI in the IVs
 		client := addr
 		if addr.Is6() {
 			client = d.cfg.Peer

@@ -1,20 +1,18 @@
-// Package tss is the transport security sublayer: it seals the packets that a FEP
-// sends and opens those that it receives (UE 3.7;
-// docs/protocol/tss.md has the rules).
+// Package tss is the transport security sublayer: it seals the packets that a FEP sends and
+// opens those that it receives (UE 3.7; docs/protocol/tss.md has the rules).
 //
-// A Domain is one sender's part in one secure domain (SDI): two keys told apart by
-// the association number (AN), the transmit counter (TSC), and what is remembered
-// of the sources that send to it. It knows no clock, no randomness and no peer to
-// negotiate with: keys, times and first values are arguments, and keys come from
-// connection management.
+// A Domain is one sender's part in one secure domain (SDI). It has two keys, told apart by the
+// association number (AN), the transmit counter (TSC), and what is remembered of the sources
+// that send to it. It has no clock and no randomness, and it negotiates with no peer: keys,
+// times and first values are arguments, and keys come from connection management.
 //
-// A Domain belongs to one caller at a time. Two Domains never send under the same
-// key as the same source: the TSC lives in the Domain, and one value used twice
-// gives both packets away (T24). What a Domain can see of that, it refuses: a key
-// is installed once, a packet begun is sealed once.
+// A Domain serves one caller at a time. Two Domains must never send under the same key as the
+// same source: the TSC lives in the Domain, and a value used twice reveals both packets (T24).
+// A Domain prevents what it can see of that: a key is installed once, a packet that was begun
+// is sealed once.
 //
-// A Domain does not know whether a request arrived before. The PSNs of a PDC tell
-// that, and Fresh for packets without a PDC.
+// A Domain does not know whether a packet arrived before. The PSNs of a PDC tell that, and
+// Fresh for packets without a PDC.
 package tss
 
 import (
@@ -28,19 +26,18 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Mode says which key a packet is sealed with (S-KEY-02). It is a property of the
-// domain and not on the wire.
+// A Mode is which key a packet is sealed with (S-KEY-02). It is a property of the domain and
+// not on the wire.
 type Mode uint8
 
 const (
-	// Direct: the key of the domain itself.
+	// Direct means the key of the domain itself.
 	Direct Mode = iota
-	// Cluster: a key for each source, derived from the key of the domain.
+	// Cluster means a key for each source, derived from the key of the domain.
 	Cluster
-	// Server and Client: a key for each client, which the server derives and a
-	// client is handed. The two directions are two sources, so that they share no
-	// IV, which the reference gets wrong (S-KEY-06). A Domain of a server is for
-	// one client.
+	// Server and Client mean a key for each client, which the server derives and the client is
+	// given. The two directions are two sources, so that they share no IV; the reference gets
+	// this wrong (S-KEY-06). A Domain of a server is for one client.
 	Server
 	Client
 	numModes
@@ -60,54 +57,53 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode %d", uint8(m))
 }
 
-// Config describes a Domain. Zero fields take defaults where one is named.
+// Config describes a Domain. Zero fields have the stated defaults.
 type Config struct {
-	SDI  uint32 // secure domain identifier, 24 bit
+	SDI  uint32 // secure domain identifier, 24 bits
 	Mode Mode
 
-	// UseSSI puts the SSI into every packet, and lets no packet in without. Needed
-	// over IPv6 in direct mode, and in server mode. Without it the address is the
-	// source: then one Domain alone may send from that address under a key.
+	// UseSSI puts the SSI into every packet, and accepts no packet without one. It is needed
+	// over IPv6 in direct mode, and in server mode. Without it the address is the source: then
+	// only one Domain may send from that address under a key.
 	UseSSI bool
-	// SSI is the own one. No two senders of a domain ever share one.
+	// SSI is that of this sender. No two senders of a domain may share one.
 	SSI uint32
-	// PeerSSI is the only source let in, if not 0. Needed in server mode. Not SSI:
-	// the directions would share IVs.
+	// PeerSSI, if not 0, is the only source accepted. It is needed in server mode. It must
+	// differ from SSI, or the two directions would share IVs.
 	PeerSSI uint32
 	// Local is the address that packets are sent from.
 	Local netip.Addr
-	// Peer is the client's address; only needed in server mode over IPv6, whose
-	// keys depend on it.
+	// Peer is the client's address. It is needed only in server mode over IPv6, whose keys
+	// depend on it.
 	Peer netip.Addr
 
-	// Epoch is the own one until the first Use gives another; what is late is late
-	// compared to it. TSC is the least that the first Use may begin with: a sender
-	// that comes back to an epoch begins above all that it sent in it.
+	// Epoch is that of this sender until the first Use gives another; packets are late compared
+	// to it. TSC is the least that the first Use may begin with: a sender that returns to an
+	// epoch begins above all that it sent in it.
 	Epoch uint16
 	TSC   uint64
-	// MaxFrames is how many packets one key may seal, default 2^40 (T24).
+	// MaxFrames is how many packets one key may seal; default 2^40 (T24).
 	MaxFrames uint64
 	// RekeyMask and RekeyShift: in cluster mode, (TSC & mask) >> shift goes into the
-	// derivation, so that the key changes as the TSC rises. 0: off. Each change
-	// costs both sides a derivation.
+	// derivation, so the key changes as the TSC rises. 0 means off. Each change costs both
+	// sides a derivation.
 	RekeyMask  uint64
 	RekeyShift uint8
 
-	// EpochLifetime is how many epochs older than the own one a packet may be, less than
-	// 2^15. 0 accepts all, as it must where epochs are drawn at random.
+	// EpochLifetime is how many epochs older than our own a packet may be, less than 2^15. 0
+	// accepts all, which is needed where epochs are drawn at random.
 	EpochLifetime uint16
-	// OldKeyLife is how long after Use the other key still opens, default 4 s (F33).
+	// OldKeyLife is how long after Use the other key still opens packets; default 4 s (F33).
 	OldKeyLife time.Duration
-	// MaxSources bounds the sources remembered for each of the two keys, default
-	// 16,384. One takes about 1 KiB, 1.7 with RekeyMask, 0.25 in direct and client
-	// mode, and 1.1 KiB more once Fresh was asked about it: with the default and both
-	// keys at most 70 MiB, without RekeyMask. When it is reached a source without
-	// replay window is forgotten for the new one; its key is derived again when it next
-	// sends. If there is none, packets of new sources are dropped as DropFull until a
-	// new key comes. Only holders of the key can get that far.
+	// MaxSources bounds the sources remembered for each of the two keys; default 16,384. One
+	// takes about 1 KiB, 1.7 with RekeyMask, 0.25 in direct and client mode, and 1.1 KiB more
+	// once Fresh was asked about it: with the default and both keys at most 70 MiB, without
+	// RekeyMask. At the bound a source without replay window is forgotten for the new one; its
+	// key is derived again when it next sends. If there is none, packets of new sources are
+	// dropped as DropFull until a new key comes. Only holders of the key can cause that.
 	MaxSources int
-	// MaxAuthFailures is how many packets may fail to verify under one key before Worn
-	// reports it, default 2^36 (T25). It has no other effect (T41).
+	// MaxAuthFailures is how many packets may fail to verify under one key before Worn reports
+	// it; default 2^36 (T25). It has no other effect (T41).
 	MaxAuthFailures uint64
 }
 
@@ -119,8 +115,8 @@ const (
 	defaultMaxAuthFailures = 1 << 36
 )
 
-// maxKeys is how many keys a Domain may have in its life; it remembers all of them. With
-// a key an hour that is 7 years. Then a new Domain, with another SSI or epoch, is needed.
+// maxKeys is how many keys a Domain may have in its life; it remembers all of them. With a key
+// an hour that is 7 years. After that a new Domain is needed, with another SSI or epoch.
 const maxKeys = 1 << 16
 
 const maxSDI = 1<<24 - 1
@@ -156,18 +152,18 @@ const (
 // A slot holds one of the two keys.
 type slot struct {
 	live  bool
-	sent  bool          // it was, or is, the key to send with
-	dying bool          // at dies
+	sent  bool          // it is or was the key to send with
+	dying bool          // the key is forgotten at dies
 	dies  time.Duration // by the caller's clock
-	gen   uint64        // of the slot's content
+	gen   uint64        // number of the slot's content
 
-	mac  cmac        // cluster, server
-	aead cipher.AEAD // direct, client
+	mac  cmac        // cluster and server mode
+	aead cipher.AEAD // direct and client mode
 	mask [maskLen]byte
 
-	own      source // for sending
+	own      source // this Domain as a source, for sending
 	peers    sources
-	recent   *source // the last one found
+	recent   *source // the source of the last packet accepted
 	failures uint64
 }
 
@@ -177,17 +173,17 @@ type Domain struct {
 	slots [2]slot
 	send  int // slot to send with, or -1
 	gen   uint64
-	had   []uint64 // fingerprints of all keys there ever were
+	had   []uint64 // fingerprints of all keys ever installed
 	stats Stats
 
-	head  []byte // of the security header, what all packets to be sent share
-	epoch uint16 // own
+	head  []byte // the part of the security header that all sent packets share
+	epoch uint16 // epoch of this sender
 	begun bool   // Use was called
 	next  uint64 // TSC of the next packet
 	end   uint64 // TSCs below it may be used
 	seal  sealed
 
-	opened    *source // of the packet that Open accepted last
+	opened    *source // source of the packet that Open accepted last, or nil
 	openedTSC uint64
 	trial     trial
 
@@ -196,8 +192,8 @@ type Domain struct {
 	aad []byte
 }
 
-// New makes a Domain without keys. It returns an error if cfg contradicts itself or
-// would let an IV repeat.
+// New makes a Domain without keys. It returns an error if cfg contradicts itself or would let
+// an IV repeat.
 func New(cfg Config) (*Domain, error) {
 	cfg.Local, cfg.Peer = plainAddr(cfg.Local), plainAddr(cfg.Peer)
 	if err := cfg.check(); err != nil {
@@ -242,10 +238,10 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Install makes the Domain accept packets of association number an that are sealed with
-// k, from now on, and forgets the key that was there. It never accepts the same key
-// twice (ErrKeyUsed), nor a key in the place of the one that seals (ErrSending). ErrAN,
-// ErrKeys, ErrNeedMask: as they say.
+// Install makes the Domain accept packets of association number an that are sealed with k, and
+// forgets the key that was there. It never accepts the same key twice (ErrKeyUsed), nor a key
+// in the place of the one that seals (ErrSending). It may also return ErrAN, ErrKeys or
+// ErrNeedMask.
 //
 // Both keys open packets. Use chooses the one that seals.
 func (d *Domain) Install(an uint8, k Key) error {
@@ -255,7 +251,7 @@ func (d *Domain) Install(an uint8, k Key) error {
 	return d.install(an, k, [maskLen]byte{})
 }
 
-// InstallClient is Install in client mode, for what ClientKey gave.
+// InstallClient is Install in client mode, for a result of ClientKey.
 func (d *Domain) InstallClient(an uint8, k Key, mask [maskLen]byte) error {
 	if d.cfg.Mode != Client {
 		return ErrNeedMask
@@ -292,14 +288,14 @@ func (d *Domain) install(an uint8, k Key, mask [maskLen]byte) error {
 	return nil
 }
 
-// Use seals with the key of an from now on, beginning with tsc in epoch. Under a new
-// key both may be chosen freely; keeping the epoch keeps the Who. The other key opens
-// for OldKeyLife more and is then forgotten, even if it was never used: so install the
-// next key after Use, not before. A first TSC drawn at random leaves MaxFrames of room
-// below 2^48.
+// Use makes the Domain seal with the key of an, beginning with tsc in epoch. Under a new key
+// both may be chosen freely; if the epoch stays the same, so does the Who. The other key opens
+// packets for OldKeyLife more and is then forgotten, even if it was never used: so install the
+// next key after Use, not before. A first TSC that is drawn at random should leave room for
+// MaxFrames below 2^48.
 //
-// ErrNoKey: an has no key. ErrKeyUsed: Use was called for that key before. ErrTSC: tsc
-// is out of range, or below Config.TSC at the first Use in its epoch.
+// It returns ErrNoKey if an has no key, ErrKeyUsed if Use was called for that key before, and
+// ErrTSC if tsc is out of range, or below Config.TSC at the first Use in its epoch.
 func (d *Domain) Use(now time.Duration, an uint8, epoch uint16, tsc uint64) error {
 	if an > 1 {
 		return ErrAN
@@ -328,7 +324,7 @@ func (d *Domain) Use(now time.Duration, an uint8, epoch uint16, tsc uint64) erro
 	return nil
 }
 
-// self names this Domain as a sender.
+// self returns the name of this Domain as a sender.
 func (d *Domain) self() sender {
 	if d.cfg.UseSSI {
 		return sender{ssi: d.cfg.SSI, epoch: d.epoch}
@@ -344,20 +340,20 @@ func byAddr(a netip.Addr, epoch uint16) sender {
 	return sender{ssi: binary.BigEndian.Uint32(b[:]), epoch: epoch}
 }
 
-// Self is the Who that peers see in packets of this Domain.
+// Self returns the Who that peers see in packets of this Domain.
 func (d *Domain) Self() Who {
 	s := d.self()
 	return s.who()
 }
 
-// Revoke forgets the key of an at once: nothing more is opened or sealed with it.
+// Revoke forgets the key of an: nothing more is opened or sealed with it.
 func (d *Domain) Revoke(an uint8) {
 	if an < 2 {
 		d.kill(an)
 	}
 }
 
-// expire forgets the key whose time is over.
+// expire forgets the keys whose time is over.
 func (d *Domain) expire(now time.Duration) {
 	for an := range d.slots {
 		if s := &d.slots[an]; s.dying && now >= s.dies {
@@ -385,8 +381,8 @@ func (d *Domain) kill(an uint8) {
 // Ready reports whether there is a key to send with and a TSC left under it.
 func (d *Domain) Ready() bool { return d.send >= 0 && d.next < d.end }
 
-// Left is how many packets the sealing key may still seal. The owner asks for a new key
-// in time.
+// Left is how many packets the sealing key may still seal. The owner must bring a new key in
+// time.
 func (d *Domain) Left() uint64 {
 	if d.send < 0 {
 		return 0
@@ -394,8 +390,8 @@ func (d *Domain) Left() uint64 {
 	return d.end - d.next
 }
 
-// Worn reports that MaxAuthFailures packets failed to verify under one of the keys: new
-// keys should be brought. Traffic goes on (T41).
+// Worn reports whether MaxAuthFailures packets failed to verify under one of the keys: the
+// owner should bring new keys. Traffic goes on (T41).
 func (d *Domain) Worn() bool {
 	for an := range d.slots {
 		if s := &d.slots[an]; s.live && s.failures >= d.cfg.MaxAuthFailures {
@@ -413,10 +409,10 @@ func (d *Domain) HeaderLen() int {
 	return wire.TSSLen
 }
 
-// Overhead is what security adds to a packet in bytes: header and ICV.
+// Overhead is the number of bytes that security adds to a packet: header and ICV.
 func (d *Domain) Overhead() int { return d.HeaderLen() + wire.ICVLen }
 
-// Stats are the counters.
+// Stats returns the counters.
 func (d *Domain) Stats() Stats { return d.stats }
 
 // String and Format tell the state of the domain, with every verb, and no key (T40).
@@ -430,5 +426,5 @@ func (d *Domain) String() string {
 
 func (d *Domain) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(d.String())) }
 
-// MarshalText makes encoders write the same.
+// MarshalText makes encoders write what String returns.
 func (d *Domain) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
