@@ -65,7 +65,7 @@ func TestT12NeverClears(t *testing.T) {
 // gets through.
 func TestT14UnexpectedFlood(t *testing.T) {
 	const limit = 1 << 20
-	spec := simtest.Spec{Seed: 52, Link: lan, Hosts: make([]simtest.HostSpec, 5)}
+	spec := simtest.Spec{Seed: 52, Line: lan, Hosts: make([]simtest.HostSpec, 5)}
 	spec.Hosts[0].Config.UnexpectedBytes = limit
 	for i := range spec.Hosts {
 		spec.Hosts[i].Backlog = true

@@ -52,7 +52,7 @@ func ask(t *testing.T, what string, got, want any) {
 	}
 }
 
-// dark is a link on which nothing arrives.
+// dark is a line on which nothing arrives.
 func dark() sim.Faults {
 	f := lan
 	f.Loss = 1
@@ -297,7 +297,7 @@ func TestDiagnoseOrder(t *testing.T) {
 		}
 		return sim.Verdict{Drop: psn == lost}
 	}
-	w.Link(0, 1).SetFaults(f)
+	w.Line(0, 1).SetFaults(f)
 	second := w.Hosts[0].Post(ordered(tsend(1, 100)))
 	third := w.Hosts[0].Post(ordered(tsend(1, 100)))
 	recvs := post(w.Hosts[1], trecv(100), 2)
@@ -323,7 +323,7 @@ func TestDiagnoseAnswer(t *testing.T) {
 		_, err := a.Parse(p.Data)
 		return sim.Verdict{Drop: err == nil && a.Next == wire.NextRsp}
 	}
-	w.Link(1, 0).SetFaults(f)
+	w.Line(1, 0).SetFaults(f)
 	o := w.Hosts[0].Post(tsend(1, 100))
 	w.Run(300 * ms)
 	wantWait(t, o, transport.WaitAnswer)
@@ -365,7 +365,7 @@ func TestDiagnoseRest(t *testing.T) {
 	r := w.Hosts[1].Post(trecv(1 << 20))
 	w.Hosts[0].Post(tsend(1, 1<<20))
 	w.Run(2 * ms)
-	w.Link(0, 1).SetFaults(dark())
+	w.Line(0, 1).SetFaults(dark())
 	w.Run(98 * ms)
 	d := wantWait(t, r, transport.WaitRest)
 	if d.Done == 0 || d.Done >= d.Total || d.Total != 1<<20 || d.For < 99*ms || d.For > 100*ms || d.Heard < 97*ms || d.Heard > 98*ms+100*us {

@@ -15,7 +15,7 @@ type eventKind uint8
 
 const (
 	evFunc eventKind = iota // run fn
-	evHop                   // pkt enters the next link of its route, or its node
+	evHop                   // pkt enters the next line of its route, or its node
 	evTurn                  // node takes its turn
 	evICMP                  // node hears that pkt's destination is closed
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// Faults is everything a Link may do to the datagrams that pass it. The zero
+// Faults is everything a Line may do to the datagrams that pass it. The zero
 // Faults is a perfect wire: no delay, no limit, no loss. Probabilities are per
 // datagram, 0 to 1.
 type Faults struct {
@@ -34,7 +34,7 @@ type Faults struct {
 	MTU int
 
 	// Loss is independent loss, Burst clustered loss, Drop the exact datagrams
-	// by their number on this link (the first is 0), Blackouts the times when
+	// by their number on this line (the first is 0), Blackouts the times when
 	// nothing passes.
 	Loss      float64
 	Burst     Burst
@@ -83,7 +83,7 @@ type PathFaults struct {
 	CE    float64
 }
 
-// Trim is how a link cuts the payload off packets (UE packet trimming). The zero Trim
+// Trim is how a line cuts the payload off packets (UE packet trimming). The zero Trim
 // cuts nothing. Only packets with one of two DSCP values are cut; they get another DSCP and
 // leave before what waits, as packets of the class Control do. Packets of at most Keep
 // bytes, and those that Pad has made longer, are not cut.

@@ -74,12 +74,12 @@ func TestF2Burst(t *testing.T) {
 	t.Run("whole window", func(t *testing.T) {
 		w := pair(t, 4, lan)
 		wantStream(t, w, 4) // the PDC exists
-		from := w.Link(0, 1).Entered()
+		from := w.Line(0, 1).Entered()
 		f := lan
 		for i := range uint64(64) {
 			f.Drop = append(f.Drop, from+i)
 		}
-		w.Link(0, 1).SetFaults(f)
+		w.Line(0, 1).SetFaults(f)
 		ops := post(w.Hosts[0], tsend(1, 64<<10), 1)
 		post(w.Hosts[1], trecv(64<<10), 1)
 		w.RunOps(time.Second, ops...) // heal: 1 s
@@ -92,7 +92,7 @@ func TestF2Burst(t *testing.T) {
 		until := w.Now() + 20*ms
 		f := lan
 		f.Filter = acksOnly(func(int) sim.Verdict { return sim.Verdict{Drop: w.Now() < until} })
-		w.Link(1, 0).SetFaults(f)
+		w.Line(1, 0).SetFaults(f)
 		ops := post(w.Hosts[0], tsend(1, 64<<10), 4)
 		post(w.Hosts[1], trecv(64<<10), 4)
 		w.RunOps(time.Second, ops...)
@@ -243,10 +243,10 @@ func TestF8Blackout(t *testing.T) {
 				post(a, trecv(100_000), 4)
 				w.Run(200 * us) // in the middle of it
 				if way != "acks" {
-					w.Link(0, 1).SetFaults(dark)
+					w.Line(0, 1).SetFaults(dark)
 				}
 				if way != "data" {
-					w.Link(1, 0).SetFaults(dark)
+					w.Line(1, 0).SetFaults(dark)
 				}
 				w.Run(d)
 				w.SetFaults(lan)
@@ -306,7 +306,7 @@ func TestF10OneWayCut(t *testing.T) {
 			wantStream(t, w, 4)
 			dark := lan
 			dark.Loss = 1
-			w.Link(1, 0).SetFaults(dark)
+			w.Line(1, 0).SetFaults(dark)
 			ops := post(w.Hosts[0], tsend(1, 10_000), 3)
 			got := post(w.Hosts[1], trecv(10_000), 3)
 			w.Run(20 * time.Second)
@@ -376,7 +376,7 @@ func TestF12PeerRestarted(t *testing.T) {
 	a, b := w.Hosts[0], w.Hosts[1]
 	dark := lan
 	dark.Loss = 1
-	w.Link(1, 0).SetFaults(dark) // what B did is not known to A
+	w.Line(1, 0).SetFaults(dark) // what B did is not known to A
 	sent := a.Post(tsend(1, 1000))
 	b.Post(trecv(1000))
 	w.Run(ms)
@@ -567,7 +567,7 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 					}
 					return sim.Verdict{Drop: !bytes.Equal(psn, p.Data[4:8])}
 				}
-				w.Link(1, 0).SetFaults(f)
+				w.Line(1, 0).SetFaults(f)
 				s := tsend(1, n)
 				s.Ordered = mode == "ROD"
 				op := a.Post(s)
@@ -637,7 +637,7 @@ func TestF19Truncation(t *testing.T) {
 // F22: limits reached: local posts are refused, peers wait, nothing is lost and
 // the other peer goes on (T14: honest peers ≥ 80 %).
 func TestF22Limits(t *testing.T) {
-	spec := simtest.Spec{Seed: 24, Link: lan, Hosts: make([]simtest.HostSpec, 3)}
+	spec := simtest.Spec{Seed: 24, Line: lan, Hosts: make([]simtest.HostSpec, 3)}
 	spec.Hosts[0].Config.UnexpectedBytes = 1 << 20
 	spec.Hosts[0].Config.MaxRecvs = 10
 	spec.Hosts[1].Backlog = true
@@ -726,7 +726,7 @@ func TestF27CloseWithWorkOutstanding(t *testing.T) {
 // after PeerTimeout failure.
 func TestF32TargetShortOfPDCs(t *testing.T) {
 	spec := func(idle time.Duration) *simtest.World {
-		s := simtest.Spec{Seed: 27, Link: lan, Hosts: make([]simtest.HostSpec, 3), MayFail: idle > time.Minute}
+		s := simtest.Spec{Seed: 27, Line: lan, Hosts: make([]simtest.HostSpec, 3), MayFail: idle > time.Minute}
 		s.Hosts[0].Config.MaxPDCs = 1
 		for i := range s.Hosts {
 			s.Hosts[i].Config.IdleClose = idle
@@ -794,7 +794,7 @@ func TestF36LateAndRareACKs(t *testing.T) {
 		w := pair(t, 30, lan, small)
 		f := lan
 		f.Filter = acksOnly(func(int) sim.Verdict { return sim.Verdict{Delay: 200 * ms} })
-		w.Link(1, 0).SetFaults(f)
+		w.Line(1, 0).SetFaults(f)
 		const count, size = 64, 64 << 10
 		took := stream(w, tsend(1, size), count, 16)
 		// The payload's share of the window, at one window per 200 ms.
@@ -820,7 +820,7 @@ func TestF36LateAndRareACKs(t *testing.T) {
 			left, passed = 100, w.Now()
 			return sim.Verdict{}
 		})
-		w.Link(1, 0).SetFaults(f)
+		w.Line(1, 0).SetFaults(f)
 		const count, size = 64, 64 << 10
 		took := stream(w, tsend(1, size), count, 16)
 		// A full window leaves in 2 ms; the path has 100 µs, an ACK may have to

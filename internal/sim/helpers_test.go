@@ -18,9 +18,9 @@ const (
 var lan = sim.Faults{Delay: 50 * us, Rate: 125_000_000, Queue: 4 << 20, InOrder: true}
 
 // pair is a world of A and B.
-func pair(t testing.TB, seed uint64, link sim.Faults, change ...func(*simtest.Spec)) *simtest.World {
+func pair(t testing.TB, seed uint64, line sim.Faults, change ...func(*simtest.Spec)) *simtest.World {
 	t.Helper()
-	spec := simtest.Spec{Seed: seed, Link: link, Hosts: make([]simtest.HostSpec, 2)}
+	spec := simtest.Spec{Seed: seed, Line: line, Hosts: make([]simtest.HostSpec, 2)}
 	for i := range spec.Hosts {
 		spec.Hosts[i].Backlog = true
 		spec.Hosts[i].Node.GRO = 0.9

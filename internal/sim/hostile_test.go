@@ -30,7 +30,7 @@ func openOp(t *testing.T, seed uint64, change ...func(*simtest.Spec)) (w *simtes
 	wantStream(t, w, 4)
 	dark := lan
 	dark.Loss = 1
-	w.Link(1, 0).SetFaults(dark)
+	w.Line(1, 0).SetFaults(dark)
 	op = w.Hosts[0].Post(tsend(1, 100_000))
 	w.Hosts[1].Post(trecv(100_000))
 	w.Run(ms)
@@ -217,7 +217,7 @@ func TestT1SYNFlood(t *testing.T) {
 		seconds = 6 // tables are full after one; -race finds nothing in one goroutine
 	}
 	const rate = 10_000
-	spec := simtest.Spec{Seed: 106, Link: lan, Hosts: make([]simtest.HostSpec, 4), Hostile: true, Forged: true, MayFail: true, Light: true, Long: true, MaxPackets: 10_000_000}
+	spec := simtest.Spec{Seed: 106, Line: lan, Hosts: make([]simtest.HostSpec, 4), Hostile: true, Forged: true, MayFail: true, Light: true, Long: true, MaxPackets: 10_000_000}
 	for i := range spec.Hosts {
 		spec.Hosts[i].Backlog = true
 		spec.Hosts[i].Node.GRO = 0.9
@@ -228,9 +228,9 @@ func TestT1SYNFlood(t *testing.T) {
 	target, known, streamer, late := w.Hosts[0], w.Hosts[1], w.Hosts[2], w.Hosts[3]
 	target.Peer(1)
 	// What is forged shares the last hop with the honest.
-	hop := w.Net.NewLink("last hop", lan)
+	hop := w.Net.NewLine("last hop", lan)
 	for i := range 3 {
-		w.Net.Route(w.Hosts[1+i].Node, target.Node, w.Link(1+i, 0), hop)
+		w.Net.Route(w.Hosts[1+i].Node, target.Node, w.Line(1+i, 0), hop)
 	}
 	const size, count = 64 << 10, 64
 	slice := func() float64 {

@@ -73,7 +73,7 @@ func (c *levelCase) mustWait(t *testing.T, o *simtest.Op, why string) {
 	}
 }
 
-// data and acks are Filters for links that drop what keep says no to.
+// data and acks are Filters for lines that drop what keep says no to.
 func dropIf(drop func(p *sim.Packet) bool) sim.Faults {
 	f := lan
 	f.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict { return sim.Verdict{Drop: drop(p)} }
@@ -97,7 +97,7 @@ func TestLevelLostACK(t *testing.T) {
 		for _, n := range []int{0, 100, 60_000} {
 			w := pair(t, 41, lan)
 			a, b := w.Hosts[0], w.Hosts[1]
-			w.Link(1, 0).SetFaults(dropIf(func(*sim.Packet) bool { return true }))
+			w.Line(1, 0).SetFaults(dropIf(func(*sim.Packet) bool { return true }))
 			r := c.take(b, n)
 			o := a.Post(c.of(n))
 			w.RunUntil(time.Second, "the message at the target", func() bool { return r.Ended })
@@ -118,7 +118,7 @@ func TestLevelLostData(t *testing.T) {
 		for _, n := range []int{100, 60_000} {
 			w := pair(t, 42, lan)
 			a, b := w.Hosts[0], w.Hosts[1]
-			w.Link(0, 1).SetFaults(dropIf(isLast))
+			w.Line(0, 1).SetFaults(dropIf(isLast))
 			r := c.take(b, n)
 			o := a.Post(c.of(n))
 			w.Run(30 * ms)
@@ -223,8 +223,8 @@ func TestLevelPeerDies(t *testing.T) {
 				for _, n := range []int{100, 60_000} {
 					w := pair(t, 46, lan, mayFail)
 					a, b := w.Hosts[0], w.Hosts[1]
-					w.Link(0, 1).SetFaults(dropIf(st.forward))
-					w.Link(1, 0).SetFaults(dropIf(st.back))
+					w.Line(0, 1).SetFaults(dropIf(st.forward))
+					w.Line(1, 0).SetFaults(dropIf(st.back))
 					r := c.take(b, n)
 					o := a.Post(c.of(n))
 					if st.there {

@@ -18,11 +18,11 @@ func TestLossLeavesTrainsWhole(t *testing.T) {
 	for _, c := range []struct {
 		loss, goodput, train float64
 	}{{0, 0.97, 0.97}, {0.01, 0.95, 0.94}, {0.05, 0.88, 0.85}} {
-		link := sim.Faults{Delay: 50 * us, Rate: 2_500_000_000, Queue: 4 << 20, InOrder: true, Loss: c.loss}
-		w := pair(t, 81, link, config(func(c *transport.Config) { c.PayloadMTU = mtu }))
+		line := sim.Faults{Delay: 50 * us, Rate: 2_500_000_000, Queue: 4 << 20, InOrder: true, Loss: c.loss}
+		w := pair(t, 81, line, config(func(c *transport.Config) { c.PayloadMTU = mtu }))
 		took := stream(w, tsend(1, size), count, 64)
 		st := w.Hosts[0].FEP.Stats()
-		goodput := size * count / took.Seconds() / float64(link.Rate)
+		goodput := size * count / took.Seconds() / float64(line.Rate)
 		train := float64(st.TxPackets) / float64(st.TxTrains) / whole
 		again := float64(st.RtxSACK+st.RtxRTO+st.RtxProbe) / float64(st.TxData)
 		t.Logf("%2.0f %% lost: goodput %.3f, trains %.3f full, %.4f again, %d ACKs for %d packets", 100*c.loss, goodput, train, again, st.AcksRx, st.TxData)

@@ -33,7 +33,7 @@ func TestT26SiblingTouchesNoPDC(t *testing.T) {
 	w.RunOps(time.Second, back)
 	dark := lan
 	dark.Loss = 1
-	w.Link(1, 0).SetFaults(dark)
+	w.Line(1, 0).SetFaults(dark)
 	op := a.Post(tsend(1, 100_000))
 	b.Post(trecv(100_000))
 	w.Run(ms)

@@ -19,7 +19,7 @@ func reseal(p *sim.Packet) {
 	wire.PutCRC(p.Data, wire.CRCPrefix(p.Src.Addr(), p.Dst.Addr(), p.Src.Port(), p.Dst.Port(), uint16(8+len(p.Data))))
 }
 
-// rewrite makes a link change the packets that pass it.
+// rewrite makes a line change the packets that pass it.
 func rewrite(f sim.Faults, change func(p *sim.Packet)) sim.Faults {
 	f.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
 		if len(p.Data) > 0 {
@@ -40,7 +40,7 @@ func TestF14NewSourcePort(t *testing.T) {
 	a, b := w.Hosts[0], w.Hosts[1]
 	before := b.FEP.Stats()
 	moved := 0
-	w.Link(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
+	w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
 		p.Src = netip.AddrPortFrom(p.Src.Addr(), 50_000+uint16(moved%8))
 		reseal(p)
 		moved++
@@ -85,7 +85,7 @@ func TestF14OtherSource(t *testing.T) {
 			wantStream(t, w, 4)
 			a, b := w.Hosts[0], w.Hosts[1]
 			passed := uint64(0)
-			w.Link(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
+			w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
 				passed++
 				p.Marks |= sim.Corrupted // what B is given is not what A sent
 				c.change(p)
@@ -177,7 +177,7 @@ func TestF31ModeMismatch(t *testing.T) {
 		w := pair(t, 203, lan, hostile, mayFail)
 		stream(w, s, 4, 2)
 		a, b := w.Hosts[0], w.Hosts[1]
-		w.Link(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
+		w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
 			if typ := wire.Type(p.Data[0] >> 3); typ == wire.TypeRUDReq || typ == wire.TypeRODReq {
 				p.Data[0] ^= byte(wire.TypeRUDReq^wire.TypeRODReq) << 3
 				p.Marks |= sim.Corrupted
@@ -215,7 +215,7 @@ func TestF31TrailerMismatch(t *testing.T) {
 			w := pair(t, 204, lan, mayFail, config(func(c *transport.Config) { c.PeerTimeout = 4 * time.Second }))
 			a, b := w.Hosts[0], w.Hosts[1]
 			passed := uint64(0)
-			w.Link(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
+			w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
 				passed++
 				p.Marks |= sim.Truncated
 				c.change(p)

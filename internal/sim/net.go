@@ -1,10 +1,10 @@
 // Package sim is a network in virtual time for tests of the protocol core: a
-// clock, an event queue, nodes with UDP ports, links with every fault a network
+// clock, an event queue, nodes with UDP ports, lines with every fault a network
 // has. One seed gives one run, bit for bit: the package reads no clock, starts
 // no goroutine and takes randomness only from the seed.
 //
 // What becomes of a datagram is decided by internal/badnet, one thing at a time: the
-// faults that only a Link has stand between. A Link computes when a datagram leaves as
+// faults that only a Line has stand between. A Line computes when a datagram leaves as
 // it enters, so its rate and queue are its own.
 //
 // It knows datagrams, not the protocol in them. Everything on one Net belongs
@@ -40,7 +40,7 @@ type Packet struct {
 	Marks    Marks
 	Sent     time.Duration
 
-	route []*Link
+	route []*Line
 	hop   int
 	path  int // index of the receiver's port
 	class int
@@ -134,9 +134,9 @@ type Net struct {
 	now    time.Duration
 	queue  agenda.Agenda[event]
 	nodes  []*Node
-	links  []*Link
+	lines  []*Line
 	ports  map[netip.AddrPort]port
-	routes map[[2]*Node][]*Link
+	routes map[[2]*Node][]*Line
 	taps   []Tap
 	ids    uint64
 	hash   uint64
@@ -158,7 +158,7 @@ func New(seed uint64) *Net {
 		seed:   seed,
 		now:    Start,
 		ports:  map[netip.AddrPort]port{},
-		routes: map[[2]*Node][]*Link{},
+		routes: map[[2]*Node][]*Line{},
 		hash:   seed,
 	}
 }
@@ -172,7 +172,7 @@ func (n *Net) Tap(t Tap) { n.taps = append(n.taps, t) }
 // Lost is how many datagrams were lost for that reason.
 func (n *Net) Lost(w Why) uint64 { return n.lost[w] }
 
-// UnderWay is how many datagrams are in links and receive buffers.
+// UnderWay is how many datagrams are in lines and receive buffers.
 func (n *Net) UnderWay() int { return n.out }
 
 // Hash digests everything that happened so far: two runs of one seed have the
@@ -238,24 +238,24 @@ func (n *Net) RunUntil(until time.Duration, cond func() bool) bool {
 	return true
 }
 
-// Connect joins two nodes by a link each way with these faults.
-func (n *Net) Connect(a, b *Node, ab, ba Faults) (*Link, *Link) {
-	l, m := n.NewLink(a.Name+">"+b.Name, ab), n.NewLink(b.Name+">"+a.Name, ba)
+// Connect joins two nodes by a line each way with these faults.
+func (n *Net) Connect(a, b *Node, ab, ba Faults) (*Line, *Line) {
+	l, m := n.NewLine(a.Name+">"+b.Name, ab), n.NewLine(b.Name+">"+a.Name, ba)
 	n.Route(a, b, l)
 	n.Route(b, a, m)
 	return l, m
 }
 
-// Route makes datagrams from a to b pass these links, in order. A link may be
+// Route makes datagrams from a to b pass these lines, in order. A line may be
 // part of many routes: then its rate and queue are shared.
-func (n *Net) Route(a, b *Node, links ...*Link) {
-	n.routes[[2]*Node{a, b}] = links
+func (n *Net) Route(a, b *Node, lines ...*Line) {
+	n.routes[[2]*Node{a, b}] = lines
 }
 
-// Links are all links, in the order they were made.
-func (n *Net) Links() []*Link { return n.links }
+// Lines are all lines, in the order they were made.
+func (n *Net) Lines() []*Line { return n.lines }
 
-// hop moves a packet on: into its next link or into its node.
+// hop moves a packet on: into its next line or into its node.
 func (n *Net) hop(p *Packet) {
 	if p.hop < len(p.route) {
 		l := p.route[p.hop]
@@ -267,7 +267,7 @@ func (n *Net) hop(p *Packet) {
 }
 
 // Deliver puts a datagram into its destination's receive buffer now: one that a
-// diverted link (Link.Divert) has carried. p is borrowed; it has the sender, the time of
+// diverted line (Line.Divert) has carried. p is borrowed; it has the sender, the time of
 // sending, the ID, and Marks for what became of the datagram.
 func (n *Net) Deliver(p *Packet) {
 	q := n.get(len(p.Data))

@@ -42,7 +42,7 @@ func toyRun(seed uint64, f Faults, words int, bug func(*toy)) (a, b *toy, n *Net
 	return a, b, n, done
 }
 
-// everything is a link with all faults at once.
+// everything is a line with all faults at once.
 func everything(rng *rand.Rand) Faults {
 	return Faults{
 		Delay: ms, Jitter: time.Duration(rng.IntN(5)) * ms, Spike: 0.01, SpikeDelay: 100 * ms,
@@ -290,7 +290,7 @@ func TestNetIPv6AndUnknownAddress(t *testing.T) {
 	}
 }
 
-func TestNetSharedLinkQueues(t *testing.T) {
+func TestNetSharedLineQueues(t *testing.T) {
 	// An incast: two senders, one last hop with a rate and a queue. Its
 	// datagrams are spaced by the rate, marked above Mark, dropped above Queue.
 	n := New(1)
@@ -300,9 +300,9 @@ func TestNetSharedLinkQueues(t *testing.T) {
 		sinks[i].node = n.AddNode(fmt.Sprint(i), NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Ports: []uint16{1}})
 		sinks[i].node.Attach(sinks[i])
 	}
-	last := n.NewLink("last hop", Faults{Rate: 100_000, Queue: 500, Mark: 250})
-	n.Route(sinks[0].node, sinks[2].node, n.NewLink("0", Faults{Delay: ms}), last)
-	n.Route(sinks[1].node, sinks[2].node, n.NewLink("1", Faults{Delay: ms}), last)
+	last := n.NewLine("last hop", Faults{Rate: 100_000, Queue: 500, Mark: 250})
+	n.Route(sinks[0].node, sinks[2].node, n.NewLine("0", Faults{Delay: ms}), last)
+	n.Route(sinks[1].node, sinks[2].node, n.NewLine("1", Faults{Delay: ms}), last)
 	for range 3 {
 		for i := range 2 {
 			sinks[i].node.Send(&dgram.Datagram{Data: make([]byte, 72), Remote: sinks[2].node.Addr(), TOS: dgram.ECT0})

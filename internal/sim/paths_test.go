@@ -40,7 +40,7 @@ func TestF35DeadPath(t *testing.T) {
 	dead := lan
 	dead.Paths = make([]sim.PathFaults, 8)
 	dead.Paths[3].Loss = 1
-	w.Link(0, 1).SetFaults(dead)
+	w.Line(0, 1).SetFaults(dead)
 	*n = [8]int{}
 	slow := stream(w, tsend(1, 64<<10), 256, 8)
 	sum := 0
@@ -97,7 +97,7 @@ func TestF35OrderedPath(t *testing.T) {
 	dead := lan
 	dead.Paths = make([]sim.PathFaults, 8)
 	dead.Paths[at].Loss = 1
-	w.Link(0, 1).SetFaults(dead)
+	w.Line(0, 1).SetFaults(dead)
 	took := stream(w, ordered(tsend(1, 64<<10)), 16, 4)
 	if took > time.Second {
 		t.Errorf("16 messages took %v after path %d died", took, at)

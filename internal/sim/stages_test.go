@@ -60,7 +60,7 @@ func (c *stageRun) recv() {
 func (c *stageRun) dark(from, to int) {
 	f := lan
 	f.Loss = 1
-	c.w.Link(from, to).SetFaults(f)
+	c.w.Line(from, to).SetFaults(f)
 }
 
 // wantOpen fails for every send whose entry is there before its stage.
@@ -202,7 +202,7 @@ var stageCases = []stageCase{
 			q, ok := reqOf(p.Data)
 			return sim.Verdict{Drop: dark && ok && q.Flags&wire.SESEOM != 0}
 		}
-		c.w.Link(0, 1).SetFaults(f)
+		c.w.Line(0, 1).SetFaults(f)
 		c.send()
 		c.w.Run(300 * ms)
 		c.wantOpen("the last packet never arrived")

@@ -61,9 +61,9 @@ func TestTalk(t *testing.T) {
 	} {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s, seed %d", c.name, seed), func(t *testing.T) {
-				link := short
-				c.change(&link)
-				w := pair(t, 400+seed, link, func(s *simtest.Spec) {
+				line := short
+				c.change(&line)
+				w := pair(t, 400+seed, line, func(s *simtest.Spec) {
 					for i := range s.Hosts {
 						s.Hosts[i].Flush = simtest.FlushMode(seed % 3)
 					}

@@ -53,11 +53,11 @@ func (s *sink) numbers() []int {
 	return n
 }
 
-// toyPair is two sinks and a link each way.
+// toyPair is two sinks and a line each way.
 type toyPair struct {
 	*Net
 	a, b   *sink
-	ab, ba *Link
+	ab, ba *Line
 }
 
 func newToyPair(seed uint64, ab, ba Faults, cfg ...func(*NodeConfig)) *toyPair {

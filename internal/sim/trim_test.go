@@ -13,7 +13,7 @@ import (
 
 func trimming(s *simtest.Spec) { config(func(c *transport.Config) { c.Trimming = true })(s) }
 
-// trims is a link that cuts a share of what is sent for the first time, and of what
+// trims is a line that cuts a share of what is sent for the first time, and of what
 // is sent again.
 func trims(lastHop bool, share, again float64) sim.Faults {
 	f := lan
@@ -48,30 +48,30 @@ type incast struct {
 	*simtest.World
 	ops   [][]*simtest.Op // by sender
 	start time.Duration
-	hop   *sim.Link // the last one
+	hop   *sim.Line // the last one
 }
 
-// newIncast makes each sender post so many messages of size bytes at once. All links
+// newIncast makes each sender post so many messages of size bytes at once. All lines
 // have so many Gb/s; the last hop has room for so many bytes, and cuts what finds half of
 // it taken (three quarters, if it was sent again), if it trims.
 func newIncast(t *testing.T, seed uint64, n, count, size int, rate int64, room int, trim bool) *incast {
 	t.Helper()
-	link := sim.Faults{Delay: 20 * us, Rate: rate * 125_000_000, InOrder: true}
-	spec := simtest.Spec{Seed: seed, Link: link, Hosts: make([]simtest.HostSpec, n+1), Light: true}
+	line := sim.Faults{Delay: 20 * us, Rate: rate * 125_000_000, InOrder: true}
+	spec := simtest.Spec{Seed: seed, Line: line, Hosts: make([]simtest.HostSpec, n+1), Light: true}
 	for i := range spec.Hosts {
 		spec.Hosts[i].Backlog = true
 		spec.Hosts[i].Node.GRO = 0.9
 		spec.Hosts[i].Config.Trimming, spec.Hosts[i].Config.PayloadMTU = trim, 4096
 	}
 	x := &incast{World: simtest.NewWorld(t, spec)}
-	link.Queue = room
+	line.Queue = room
 	if trim {
-		link.Trim = simtest.Trim(true)
-		link.Trim.After, link.Trim.AfterRTX = room/2, room*3/4
+		line.Trim = simtest.Trim(true)
+		line.Trim.After, line.Trim.AfterRTX = room/2, room*3/4
 	}
-	x.hop = x.Net.NewLink("last hop", link)
+	x.hop = x.Net.NewLine("last hop", line)
 	for i := range n {
-		x.Net.Route(x.Hosts[1+i].Node, x.Hosts[0].Node, x.Link(1+i, 0), x.hop)
+		x.Net.Route(x.Hosts[1+i].Node, x.Hosts[0].Node, x.Line(1+i, 0), x.hop)
 	}
 	post(x.Hosts[0], trecv(size), n*count)
 	x.start = x.Now()
@@ -262,8 +262,8 @@ func TestTrimmedPathIsAvoided(t *testing.T) {
 			stream(w, tsend(1, 64<<10), 8, 8)
 			// Half of what leaves by path 5 is cut.
 			cut := trims(last, 0.5, 0)
-			through := w.Net.NewLink("trims", cut)
-			around := w.Net.NewLink("does not", lan)
+			through := w.Net.NewLine("trims", cut)
+			around := w.Net.NewLine("does not", lan)
 			n := byPath(w)
 			w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
 				if what == sim.Sent && p.From == w.Hosts[0].Node {
@@ -333,7 +333,7 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	a, b := w.Hosts[0], w.Hosts[1]
 	dark := lan
 	dark.Loss = 1
-	w.Link(0, 1).SetFaults(dark)
+	w.Line(0, 1).SetFaults(dark)
 	b.Post(trecv(20_000))
 	op := a.Post(tsend(1, 20_000)) // nothing of it arrives
 	w.Run(100 * us)
@@ -391,7 +391,7 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	}
 	// All right: a NACK each, and no more than a resend per round trip.
 	at := a.FEP.Stats()
-	w.Link(1, 0).SetFaults(lan)
+	w.Line(1, 0).SetFaults(lan)
 	for range 100 {
 		w.ForgeTOS(1, a.Addr(), with(func(*wire.Req) {}), tos)
 	}

@@ -79,7 +79,7 @@ func TestWireKnowsPackets(t *testing.T) {
 			w.net, w.violation = n, t.Fatalf
 			na := n.AddNode("a", sim.NodeConfig{Addr: a, Ports: []uint16{4793}})
 			nb := n.AddNode("b", sim.NodeConfig{Addr: b, Ports: []uint16{4793}})
-			l := n.NewLink("wire", sim.Faults{})
+			l := n.NewLine("wire", sim.Faults{})
 			l.Divert(w.carry)
 			n.Route(na, nb, l)
 			na.Attach(&sink{node: na})

@@ -401,7 +401,7 @@ func (h *Host) drain(k, n int) {
 // patience is how long the network may keep a datagram after it healed.
 func (w *World) patience() time.Duration {
 	var d time.Duration
-	for _, l := range w.Net.Links() {
+	for _, l := range w.Net.Lines() {
 		f := l.Faults()
 		d = max(d, f.Delay+f.Jitter)
 	}
@@ -415,7 +415,7 @@ func (w *World) patience() time.Duration {
 func (w *World) work() time.Duration {
 	var d time.Duration
 	room := math.MaxInt
-	for _, l := range w.Net.Links() {
+	for _, l := range w.Net.Lines() {
 		f := l.Faults()
 		if f.Queue > 0 {
 			room = min(room, f.Queue)

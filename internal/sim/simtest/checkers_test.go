@@ -82,7 +82,7 @@ var plantedBugs = []planted{
 		})
 	}},
 	{bug: "a resend without RETX", says: "without RETX", plant: func(w *World) {
-		w.Link(0, 1).SetFaults(sim.Faults{Drop: []uint64{1}})
+		w.Line(0, 1).SetFaults(sim.Faults{Drop: []uint64{1}})
 		alters(w, 0, classData, func(b []byte, r *reading) { b[1] &^= flagRETX })
 	}},
 	{bug: "RETX on a new PSN", says: "RETX on a new PSN", plant: requests(func(b []byte, r *reading) { b[1] |= flagRETX })},
@@ -160,7 +160,7 @@ var plantedBugs = []planted{
 		copies(w, 0, 8*ms, isData, func(b []byte, r *reading) []byte { b[1] |= flagRETX; return b })
 	}},
 	{bug: "a message is sent again after its failure", says: "which failed for certain", spec: mayFail, plant: func(w *World) {
-		w.Link(0, 1).SetFaults(sim.Faults{Drop: []uint64{0}})
+		w.Line(0, 1).SetFaults(sim.Faults{Drop: []uint64{0}})
 		changes(w.Hosts[0], transport.OpTSend, func(e *transport.Event) { e.Cause = transport.TimedOut })
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 500, Inject: true, Level: transport.LevelInject})
 	}},
@@ -201,7 +201,7 @@ var plantedBugs = []planted{
 	// ACKs.
 	{bug: "an ACK of what was never sent", says: "acknowledges what was never sent", plant: acks(func(b []byte, r *reading) { be.PutUint32(b[4:], r.cack+1<<16) })},
 	{bug: "CACK covers what never arrived", says: "covers a PSN", plant: func(w *World) {
-		w.Link(0, 1).SetFaults(sim.Faults{Drop: []uint64{1}})
+		w.Line(0, 1).SetFaults(sim.Faults{Drop: []uint64{1}})
 		acks(func(b []byte, r *reading) { be.PutUint32(b[4:], r.cack+1) })(w)
 	}},
 	{bug: "an ACK goes back", says: "goes back", plant: func(w *World) {
@@ -568,12 +568,12 @@ var plantedBugs = []planted{
 	{bug: "a drop for its seal is counted that was none", says: "came damaged or trimmed", spec: secure,
 		plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropAuth]++ })},
 	{bug: "a damaged datagram is counted as trimmed", says: "datagrams came trimmed", plant: func(w *World) {
-		w.Link(0, 1).SetFaults(sim.Faults{Delay: 50 * time.Microsecond, Corrupt: 1})
+		w.Line(0, 1).SetFaults(sim.Faults{Delay: 50 * time.Microsecond, Corrupt: 1})
 		at(2*ms, (*World).Heal)(w)
 		counts(1, func(s *transport.Stats) { s.Drops[transport.DropCRC]--; s.RxTrimmed++ })(w)
 	}},
 	{bug: "a damaged datagram is counted as trimmed where some are", says: "datagrams came trimmed", spec: trimming, plant: func(w *World) {
-		w.Link(0, 1).SetFaults(sim.Faults{Delay: 50 * time.Microsecond, Corrupt: 1})
+		w.Line(0, 1).SetFaults(sim.Faults{Delay: 50 * time.Microsecond, Corrupt: 1})
 		at(2*ms, (*World).Heal)(w)
 		counts(1, func(s *transport.Stats) { s.Drops[transport.DropCRC]--; s.RxTrimmed++ })(w)
 	}},
@@ -650,7 +650,7 @@ func (p planted) rule(t *testing.T, rules map[string]token.Position) string {
 // run plants the bug and returns what the checkers say.
 func (p planted) run() *Violation {
 	return caught(func() {
-		spec := Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 50 * time.Microsecond}}
+		spec := Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: 50 * time.Microsecond}}
 		if p.spec != nil {
 			p.spec(&spec)
 		}
@@ -766,13 +766,13 @@ func talkFor(w *World, rounds int) {
 
 func talk600(w *World) { talkFor(w, 600) }
 
-func near(s *Spec)     { s.Link.Delay = 2 * time.Microsecond }
+func near(s *Spec)     { s.Line.Delay = 2 * time.Microsecond }
 func mayFail(s *Spec)  { s.MayFail = true }
 func secure(s *Spec)   { s.Secure = transport.SecureZeroRTT }
 func trimming(s *Spec) { s.Hosts[0].Config.Trimming, s.Hosts[1].Config.Trimming = true, true }
 
 func copiesLate(by time.Duration) func(*Spec) {
-	return func(s *Spec) { s.Link.Duplicate, s.Link.DuplicateLate = 1, by }
+	return func(s *Spec) { s.Line.Duplicate, s.Line.DuplicateLate = 1, by }
 }
 
 func isData(r *reading) bool      { return r.class == classData }
@@ -887,10 +887,10 @@ func counts(host int, f func(*transport.Stats)) func(*World) {
 
 // trim cuts everything from A to B that may be cut, for a while.
 func trim(w *World) {
-	f := w.Link(0, 1).Faults()
+	f := w.Line(0, 1).Faults()
 	f.Trim = Trim(true)
 	f.Trim.Share = 1
-	w.Link(0, 1).SetFaults(f)
+	w.Line(0, 1).SetFaults(f)
 	at(2*ms, (*World).Heal)(w)
 }
 

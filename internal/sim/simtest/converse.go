@@ -67,7 +67,7 @@ func (g *generator) converse() {
 			}
 			delay, rare := t.dur(0, most), rng.Float64()
 			for _, p := range [][2]int{{from, to}, {to, from}} {
-				f := &sc.Links[p[0]][p[1]]
+				f := &sc.Lines[p[0]][p[1]]
 				f.Delay, f.Jitter = delay, min(f.Jitter, t.dur(0, 20*time.Microsecond))
 				h := &sc.Spec.Hosts[p[0]]
 				h.Node.Wake = min(h.Node.Wake, most)
@@ -182,7 +182,7 @@ type conversation struct {
 }
 
 // A line is one message of a conversation.
-type line struct {
+type saying struct {
 	c *conversation
 	n int
 }
@@ -231,7 +231,7 @@ func (c *conversation) ended(o *Op) {
 		c.think()
 	case o.send():
 	case o.match != nil:
-		if l, ok := o.match.Note.(line); ok && l.c == c && l.n == c.next-1 && o.Host == c.hosts[c.next&1] {
+		if l, ok := o.match.Note.(saying); ok && l.c == c && l.n == c.next-1 && o.Host == c.hosts[c.next&1] {
 			c.turn()
 		}
 	}
@@ -330,7 +330,7 @@ func (c *conversation) speak() {
 			op = other(a)
 		}
 	}
-	op.Peer, op.Note = peer.Index, line{c, n}
+	op.Peer, op.Note = peer.Index, saying{c, n}
 	c.said[side] = append(c.said[side], h.Post(op))
 	for _, a := range asides {
 		if a.Aside.What == "also" && a.Op.send() {

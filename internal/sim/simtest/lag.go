@@ -32,7 +32,7 @@ func (l *ledger) asks(r *record, d *dir) {
 // lags counts the messages that asked for no ACK and have no packet behind them, and
 // checks that they may.
 func (l *ledger) lags() {
-	for _, d := range l.lone {
+	for _, d := range l.withNewest {
 		r, s := &d.newestR, d.newest
 		if s == nil {
 			continue
@@ -66,7 +66,7 @@ func (l *ledger) lags() {
 		}
 		w.Failf("%s asks for no ACK of %v, though %s: %s", h.Name(), o, why, r)
 	}
-	l.lone = l.lone[:0]
+	l.withNewest = l.withNewest[:0]
 }
 
 // waits checks, at the end of a turn, that the host will soon ask for the ACKs that no

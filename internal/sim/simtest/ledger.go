@@ -132,14 +132,14 @@ type record struct {
 }
 
 type ledger struct {
-	w       *World
-	records []record // by Packet.ID − first
-	first   uint64   // the ID of records[0]
-	dirs    map[dirKey][]*dir
-	opened  []*dir
-	msgs    map[msgKey]*Op
-	eye     *eye   // nil: packets are in clear
-	lone    []*dir // those with a newest
+	w          *World
+	records    []record // by Packet.ID − first
+	first      uint64   // the ID of records[0]
+	dirs       map[dirKey][]*dir
+	opened     []*dir
+	msgs       map[msgKey]*Op
+	eye        *eye   // nil: packets are in clear
+	withNewest []*dir // those with a newest
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -353,7 +353,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
 	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // nor under another PSN before
 		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
-		l.lone = append(l.lone, d)
+		l.withNewest = append(l.withNewest, d)
 	}
 	if r.opcode == opMsgError {
 		op.gaveUp = op.gaveUp || i < next

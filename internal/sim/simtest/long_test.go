@@ -16,7 +16,7 @@ func longWorld(count, size int, plant func(w *World)) (w *World, v *Violation) {
 }
 
 func playLong(count, size int, plant func(w *World)) *World {
-	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 10 * time.Microsecond, InOrder: true}, Light: true, Long: true})
+	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: 10 * time.Microsecond, InOrder: true}, Light: true, Long: true})
 	if plant != nil {
 		plant(w)
 	}

@@ -18,7 +18,7 @@ import (
 // failing run can be repeated without parts of it.
 type Scenario struct {
 	Spec  Spec
-	Links [][]sim.Faults // [from][to]
+	Lines [][]sim.Faults // [from][to]
 	Steps []Step
 	Heal  time.Duration // after Start: the faults end
 	Kinds []string      // what is in it that Without can leave out
@@ -96,7 +96,7 @@ func Generate(seed uint64) *Scenario {
 			}
 			row[j].Delay = base.Delay
 		}
-		sc.Links = append(sc.Links, row)
+		sc.Lines = append(sc.Lines, row)
 	}
 	g.traffic(n)
 	g.disasters(n)
@@ -484,14 +484,14 @@ func (g *generator) trim() {
 	if rng.Float64() < 0.1 {
 		share = 1 // whatever goes for the first time
 	}
-	for i := range sc.Links {
-		for j := range sc.Links[i] {
+	for i := range sc.Lines {
+		for j := range sc.Lines[i] {
 			t := Trim(rng.Float64() < 0.5)
 			t.Keep = 12 + rng.IntN(80)
 			if rng.Float64() < 0.7 {
 				t.Share, t.ShareRTX = share, shareRTX
 			}
-			f := &sc.Links[i][j]
+			f := &sc.Lines[i][j]
 			if rng.Float64() < 0.5 {
 				f.Rate, f.Queue = int64(1_000_000+rng.IntN(100_000_000)), 128<<10
 				t.After = 1 + rng.IntN(64<<10)
@@ -501,7 +501,7 @@ func (g *generator) trim() {
 	}
 }
 
-// Trim is the code points by which a link trims, on the last hop or before it. The
+// Trim is the code points by which a line trims, on the last hop or before it. The
 // caller adds which packets it trims.
 func Trim(lastHop bool) sim.Trim {
 	c := &transport.DefaultClasses
@@ -515,9 +515,9 @@ func Trim(lastHop bool) sim.Trim {
 // Without leaves a kind of thing out of the scenario.
 func (sc *Scenario) Without(kind string) {
 	each := func(f func(*sim.Faults)) {
-		for i := range sc.Links {
-			for j := range sc.Links[i] {
-				f(&sc.Links[i][j])
+		for i := range sc.Lines {
+			for j := range sc.Lines[i] {
+				f(&sc.Lines[i][j])
 			}
 		}
 	}
@@ -752,7 +752,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 	for i := range w.Hosts {
 		for j := range w.Hosts {
 			if i != j {
-				w.Link(i, j).SetFaults(sc.Links[i][j])
+				w.Line(i, j).SetFaults(sc.Lines[i][j])
 			}
 		}
 	}

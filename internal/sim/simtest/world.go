@@ -31,11 +31,11 @@ type TB interface {
 type Spec struct {
 	Seed  uint64
 	Hosts []HostSpec
-	// Link is what every link does; SetFaults changes single ones.
-	Link sim.Faults
+	// Line is what every line does; SetFaults changes single ones.
+	Line sim.Faults
 	IPv6 bool
 	ICMP bool
-	// NoCRC makes all FEPs send without trailer. No link may damage packets then.
+	// NoCRC makes all FEPs send without trailer. No line may damage packets then.
 	NoCRC bool
 	// Secure, if not transport.SecureNone, gives all FEPs one key, which outlives them, and
 	// is the way in which they open PDCs. With transport.SecureZeroRTT no host may
@@ -66,7 +66,7 @@ type Spec struct {
 	// that has ended, after a check that nobody wrote to it since, and it keeps the
 	// records of the newest recordsKept datagrams only.
 	Long bool
-	// Wire, if not nil, gets every datagram in place of the links (sim.Link.Divert)
+	// Wire, if not nil, gets every datagram in place of the lines (sim.Line.Divert)
 	// and returns by sim.Net.Deliver what arrives. Patience is the longest time for
 	// which it keeps a datagram.
 	Wire     func(*sim.Packet)
@@ -84,7 +84,7 @@ type World struct {
 
 	tb       TB
 	spec     Spec
-	links    [][]*sim.Link // [from][to]
+	lines    [][]*sim.Line // [from][to]
 	ledger   ledger
 	ops      []*Op
 	byNode   map[*sim.Node]*Host
@@ -160,22 +160,22 @@ func NewWorld(tb TB, spec Spec) *World {
 			w.byAddr[netip.AddrPortFrom(nc.Addr, p)] = h
 		}
 	}
-	var wire *sim.Link
+	var wire *sim.Line
 	if spec.Wire != nil {
-		wire = w.Net.NewLink("wire", sim.Faults{})
+		wire = w.Net.NewLine("wire", sim.Faults{})
 		wire.Divert(spec.Wire)
 	}
 	for i, a := range w.Hosts {
-		w.links = append(w.links, make([]*sim.Link, len(w.Hosts)))
+		w.lines = append(w.lines, make([]*sim.Line, len(w.Hosts)))
 		for j, b := range w.Hosts {
 			switch {
 			case i == j:
 			case wire != nil:
-				w.links[i][j] = wire
+				w.lines[i][j] = wire
 				w.Net.Route(a.Node, b.Node, wire)
 			default:
-				w.links[i][j] = w.Net.NewLink(a.Name()+">"+b.Name(), spec.Link)
-				w.Net.Route(a.Node, b.Node, w.links[i][j])
+				w.lines[i][j] = w.Net.NewLine(a.Name()+">"+b.Name(), spec.Line)
+				w.Net.Route(a.Node, b.Node, w.lines[i][j])
 			}
 		}
 	}
@@ -195,13 +195,13 @@ func hostName(i int) string {
 	return s
 }
 
-// Link is the link from one host to another.
-func (w *World) Link(from, to int) *sim.Link { return w.links[from][to] }
+// Line is the line from one host to another.
+func (w *World) Line(from, to int) *sim.Line { return w.lines[from][to] }
 
-// SetFaults changes the links between all hosts, in both directions.
+// SetFaults changes the lines between all hosts, in both directions.
 func (w *World) SetFaults(f sim.Faults) {
-	for i := range w.links {
-		for j, l := range w.links[i] {
+	for i := range w.lines {
+		for j, l := range w.lines[i] {
 			if i != j {
 				l.SetFaults(f)
 			}
@@ -212,7 +212,7 @@ func (w *World) SetFaults(f sim.Faults) {
 // Heal takes all faults away; delay, rate and MTU stay.
 func (w *World) Heal() {
 	w.note("the network heals")
-	for _, l := range w.Net.Links() {
+	for _, l := range w.Net.Lines() {
 		l.SetFaults(l.Faults().Healed())
 	}
 }
@@ -288,7 +288,7 @@ func (w *World) Want(state string, ops ...*Op) {
 	}
 }
 
-// Forge sends a datagram to a host as if it came from src, over a link of its
+// Forge sends a datagram to a host as if it came from src, over a line of its
 // own without faults. With addCRC it gets a right trailer.
 func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
 	dst := w.Hosts[to].Addr()
@@ -304,7 +304,7 @@ func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
 	if w.forger == nil {
 		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
 		for _, h := range w.Hosts {
-			w.Net.Route(w.forger, h.Node, w.Net.NewLink("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
+			w.Net.Route(w.forger, h.Node, w.Net.NewLine("forger>"+h.Name(), sim.Faults{Delay: 10 * time.Microsecond}))
 		}
 	}
 	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
@@ -488,7 +488,7 @@ func (w *World) trace(e traceEntry) {
 	}
 	w.logged++
 	if w.spec.Trace != nil {
-		fmt.Fprintln(w.spec.Trace, w.line(&e))
+		fmt.Fprintln(w.spec.Trace, w.traceLine(&e))
 	}
 }
 
@@ -499,7 +499,7 @@ func (w *World) note(format string, args ...any) {
 	w.trace(traceEntry{at: w.Net.Now(), text: fmt.Sprintf(format, args...)})
 }
 
-func (w *World) line(e *traceEntry) string {
+func (w *World) traceLine(e *traceEntry) string {
 	at := fmt.Sprintf("%13.6fms ", float64(e.at-sim.Start)/1e6)
 	if e.text != "" {
 		return at + e.text
@@ -538,7 +538,7 @@ func (r *record) line() string {
 func (w *World) Tail(n int) string {
 	s := ""
 	for i := max(0, w.logged-n, w.logged-logLen); i < w.logged; i++ {
-		s += w.line(&w.log[i%logLen]) + "\n"
+		s += w.traceLine(&w.log[i%logLen]) + "\n"
 	}
 	return s
 }

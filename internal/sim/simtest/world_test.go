@@ -12,7 +12,7 @@ import (
 func TestDoubleRunDiffers(t *testing.T) {
 	// The hash must see a change of one completion and of one bit on the wire.
 	run := func(plant func(*World)) uint64 {
-		w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Link: sim.Faults{Delay: 50 * time.Microsecond}, Forged: true, Hostile: true, MayFail: true})
+		w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: 50 * time.Microsecond}, Forged: true, Hostile: true, MayFail: true})
 		plant(w)
 		w.Hosts[1].Post(OpSpec{Kind: transport.OpTRecv, Peer: Any, AnyClass: true, Len: 6000})
 		w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 5000})

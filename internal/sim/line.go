@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// A Link carries datagrams one way and does to them what its Faults say.
-type Link struct {
+// A Line carries datagrams one way and does to them what its Faults say.
+type Line struct {
 	Name string
 
 	net    *Net
@@ -45,20 +45,20 @@ var streams = [numDraws]uint64{
 	badnet.DrawDuplicate: 7, badnet.DrawCorrupt: 8, drawTruncate: 9, drawPad: 10, drawPath: 11, badnet.DrawTrim: 12,
 }
 
-// NewLink makes a link that is on no route yet.
-func (n *Net) NewLink(name string, f Faults) *Link {
-	l := &Link{Name: name, net: n, index: uint64(len(n.links))}
+// NewLine makes a line that is on no route yet.
+func (n *Net) NewLine(name string, f Faults) *Line {
+	l := &Line{Name: name, net: n, index: uint64(len(n.lines))}
 	l.set(f)
-	n.links = append(n.links, l)
+	n.lines = append(n.lines, l)
 	return l
 }
 
-// Faults returns what the link does now.
-func (l *Link) Faults() Faults { return l.f }
+// Faults returns what the line does now.
+func (l *Line) Faults() Faults { return l.f }
 
-// SetFaults changes what the link does from now on. What it holds for
+// SetFaults changes what the line does from now on. What it holds for
 // reordering goes on at once.
-func (l *Link) SetFaults(f Faults) {
+func (l *Line) SetFaults(f Faults) {
 	l.set(f)
 	l.releaseBack()
 	for p, ok := l.late.Oldest(); ok; p, ok = l.late.Oldest() {
@@ -66,23 +66,23 @@ func (l *Link) SetFaults(f Faults) {
 	}
 }
 
-func (l *Link) set(f Faults) {
+func (l *Line) set(f Faults) {
 	l.f, l.bad = f, badnet.Line{Faults: f.check(), Rand: l.rng}
 }
 
-// Divert hands every datagram that enters the link to f, and the link does nothing
+// Divert hands every datagram that enters the line to f, and the line does nothing
 // to it: another model of a network takes its place. f borrows the Packet and calls
 // Net.Deliver for what arrives.
-func (l *Link) Divert(f func(*Packet)) { l.divert = f }
+func (l *Line) Divert(f func(*Packet)) { l.divert = f }
 
-// Entered is how many datagrams have entered the link: the number of the next
+// Entered is how many datagrams have entered the line: the number of the next
 // one in Faults.Drop.
-func (l *Link) Entered() uint64 { return l.count }
+func (l *Line) Entered() uint64 { return l.count }
 
 // defaultKeep is Trim.Keep's default: 64 less the headers of IPv4 and UDP.
 const defaultKeep = 64 - 20 - 8
 
-func (l *Link) rng(d badnet.Draw) *rand.Rand {
+func (l *Line) rng(d badnet.Draw) *rand.Rand {
 	if l.rngs[d] == nil {
 		l.rngs[d] = rand.New(rand.NewPCG(l.net.seed^0x6c696e6b, l.index<<8|streams[d]))
 	}
@@ -90,7 +90,7 @@ func (l *Link) rng(d badnet.Draw) *rand.Rand {
 }
 
 // enter takes in a packet: it may lose it, then repeat it, then damage it.
-func (l *Link) enter(p *Packet) {
+func (l *Line) enter(p *Packet) {
 	f := &l.f
 	num := l.count
 	l.count++
@@ -154,7 +154,7 @@ func (l *Link) enter(p *Packet) {
 
 // damage changes the bytes of a packet. No UDP checksum protects them: the protocol
 // has to find out by itself.
-func (l *Link) damage(p *Packet) *Packet {
+func (l *Line) damage(p *Packet) *Packet {
 	f := &l.f
 	if flips := l.bad.Flips(len(p.Data)); len(flips) > 0 {
 		badnet.Flip(p.Data, flips)
@@ -181,7 +181,7 @@ func (l *Link) damage(p *Packet) *Packet {
 }
 
 // reorder holds the packet back, or lets it pass those that are held.
-func (l *Link) reorder(p *Packet, extra time.Duration) {
+func (l *Line) reorder(p *Packet, extra time.Duration) {
 	f := &l.f
 	if len(l.back) > 0 || l.bad.Hits(drawReverse, f.Reverse) {
 		if len(l.back) == 0 {
@@ -214,13 +214,13 @@ func (l *Link) reorder(p *Packet, extra time.Duration) {
 }
 
 // passed counts one packet past those that are late.
-func (l *Link) passed() {
+func (l *Line) passed() {
 	for _, q := range l.late.Passed() {
 		l.queue(q, 0)
 	}
 }
 
-func (l *Link) releaseBack() {
+func (l *Line) releaseBack() {
 	back := l.back
 	l.back = nil
 	l.holds++
@@ -231,7 +231,7 @@ func (l *Link) releaseBack() {
 }
 
 // queue sends a packet over the wire: rate, queue, marks, then delay.
-func (l *Link) queue(p *Packet, extra time.Duration) {
+func (l *Line) queue(p *Packet, extra time.Duration) {
 	f := &l.f
 	now := l.net.now
 	at := now
@@ -242,7 +242,7 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 	case f.Rate <= 0:
 	case front:
 		// It overtakes the packets that wait, and later ones wait for it. Those that
-		// wait keep their time, so the link exceeds its rate for a moment.
+		// wait keep their time, so the line exceeds its rate for a moment.
 		l.ahead = max(l.ahead, now)
 		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
 			l.net.drop(p, WhyQueue)
@@ -282,7 +282,7 @@ func (l *Link) queue(p *Packet, extra time.Duration) {
 }
 
 // trim cuts a packet if it is to be, and reports whether it did.
-func (l *Link) trim(p *Packet, waiting int) bool {
+func (l *Line) trim(p *Packet, waiting int) bool {
 	t := &l.f.Trim
 	after, share := t.After, t.Share
 	switch p.TOS >> 2 {

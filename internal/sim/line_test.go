@@ -34,7 +34,7 @@ func near(t *testing.T, name string, got, want, tolerance float64) {
 	}
 }
 
-func TestLinkPerfect(t *testing.T) {
+func TestLinePerfect(t *testing.T) {
 	p := through(t, Faults{}, 100, 0)
 	for i, n := range p.b.numbers() {
 		if n != i || p.b.got[i].at != Start {
@@ -46,7 +46,7 @@ func TestLinkPerfect(t *testing.T) {
 	}
 }
 
-func TestLinkDelayAndJitter(t *testing.T) {
+func TestLineDelayAndJitter(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		p := through(t, Faults{Delay: 5 * ms, Jitter: 4 * ms, InOrder: inOrder}, 2000, ms)
 		lo, hi := time.Hour, time.Duration(0)
@@ -63,7 +63,7 @@ func TestLinkDelayAndJitter(t *testing.T) {
 	}
 }
 
-func TestLinkSpike(t *testing.T) {
+func TestLineSpike(t *testing.T) {
 	p := through(t, Faults{Spike: 0.1, SpikeDelay: time.Second}, 5000, 0)
 	late := 0
 	for _, a := range p.b.got {
@@ -74,12 +74,12 @@ func TestLinkSpike(t *testing.T) {
 	near(t, "late datagrams", float64(late), 500, 0.15)
 }
 
-func TestLinkLoss(t *testing.T) {
+func TestLineLoss(t *testing.T) {
 	p := through(t, Faults{Loss: 0.3}, 10000, 0)
 	near(t, "lost", float64(p.Lost(WhyLoss)), 3000, 0.05)
 }
 
-func TestLinkBurstMax(t *testing.T) {
+func TestLineBurstMax(t *testing.T) {
 	p := through(t, Faults{Burst: Burst{Enter: 1, Leave: 0.001, Loss: 1, Max: 10 * ms}}, 100, ms)
 	// 0 to 9 are lost, 10 ends the burst, 11 begins the next one.
 	if got := p.b.numbers(); len(got) != 9 || got[0] != 10 || got[1] != 21 {
@@ -87,21 +87,21 @@ func TestLinkBurstMax(t *testing.T) {
 	}
 }
 
-func TestLinkExactDrop(t *testing.T) {
+func TestLineExactDrop(t *testing.T) {
 	p := through(t, Faults{Drop: []uint64{0, 2, 3}}, 6, 0)
 	if got := p.b.numbers(); !slices.Equal(got, []int{1, 4, 5}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestLinkBlackout(t *testing.T) {
+func TestLineBlackout(t *testing.T) {
 	p := through(t, Faults{Blackouts: []Window{{Start + 2*ms, Start + 4*ms}}}, 6, ms)
 	if got := p.b.numbers(); !slices.Equal(got, []int{0, 1, 4, 5}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestLinkMTU(t *testing.T) {
+func TestLineMTU(t *testing.T) {
 	p := newToyPair(1, Faults{MTU: 128}, Faults{})
 	p.send(0, 100)
 	p.send(1, 101)
@@ -111,7 +111,7 @@ func TestLinkMTU(t *testing.T) {
 	}
 }
 
-func TestLinkSwap(t *testing.T) {
+func TestLineSwap(t *testing.T) {
 	p := newToyPair(1, Faults{Reorder: 1}, Faults{})
 	p.send(0, 4)
 	p.ab.bad.Reorder = 0
@@ -123,7 +123,7 @@ func TestLinkSwap(t *testing.T) {
 	}
 }
 
-func TestLinkReorderLateByN(t *testing.T) {
+func TestLineReorderLateByN(t *testing.T) {
 	p := newToyPair(1, Faults{Reorder: 1, ReorderBy: 3}, Faults{})
 	p.send(0, 4)
 	p.ab.bad.Reorder = 0
@@ -148,7 +148,7 @@ func TestLinkReorderLateByN(t *testing.T) {
 	}
 }
 
-func TestLinkReversal(t *testing.T) {
+func TestLineReversal(t *testing.T) {
 	p := newToyPair(1, Faults{Reverse: 1, ReverseLen: 4}, Faults{})
 	for i := range 6 {
 		p.send(i, 4)
@@ -163,7 +163,7 @@ func TestLinkReversal(t *testing.T) {
 	}
 }
 
-func TestLinkSetFaultsLetsGo(t *testing.T) {
+func TestLineSetFaultsLetsGo(t *testing.T) {
 	p := newToyPair(1, Faults{Reverse: 1, ReverseLen: 10}, Faults{})
 	p.send(0, 4)
 	p.send(1, 4)
@@ -180,7 +180,7 @@ func TestLinkSetFaultsLetsGo(t *testing.T) {
 	}
 }
 
-func TestLinkDuplicate(t *testing.T) {
+func TestLineDuplicate(t *testing.T) {
 	p := through(t, Faults{Duplicate: 0.5, DuplicateMax: 10, DuplicateLate: time.Second}, 4000, 0)
 	near(t, "arrivals", float64(len(p.b.got)), 4000*(1+0.5*5.5), 0.05)
 	count := map[int]int{}
@@ -198,7 +198,7 @@ func TestLinkDuplicate(t *testing.T) {
 	}
 }
 
-func TestLinkDamage(t *testing.T) {
+func TestLineDamage(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		f     Faults
@@ -250,7 +250,7 @@ func TestLinkDamage(t *testing.T) {
 	}
 }
 
-func TestLinkPaths(t *testing.T) {
+func TestLinePaths(t *testing.T) {
 	p := newToyPair(1, Faults{Delay: ms, Paths: []PathFaults{{}, {Delay: 5 * ms}, {Loss: 1}}}, Faults{})
 	for path := range 3 {
 		p.a.node.Send(&dgram.Datagram{Data: []byte{0, 0, 0, byte(path)}, Remote: p.b.node.Addr(), Path: path})
@@ -261,7 +261,7 @@ func TestLinkPaths(t *testing.T) {
 	}
 }
 
-func TestLinkECNOnlyMarksECT(t *testing.T) {
+func TestLineECNOnlyMarksECT(t *testing.T) {
 	p := newToyPair(1, Faults{CE: 1}, Faults{})
 	for _, tos := range []uint8{dgram.NotECT, dgram.ECT0, dgram.ECT1, 0xb8 | dgram.ECT0} {
 		p.a.node.Send(&dgram.Datagram{Data: []byte("abcd"), Remote: p.b.node.Addr(), TOS: tos})
@@ -276,7 +276,7 @@ func TestLinkECNOnlyMarksECT(t *testing.T) {
 	}
 }
 
-func TestLinkTrim(t *testing.T) {
+func TestLineTrim(t *testing.T) {
 	// 1,000 bytes a second and packets of 128: what finds more than 200 bytes is cut to
 	// 20 and goes in front, as control does; the rest waits, and what is too much for
 	// the queue is lost.
@@ -321,7 +321,7 @@ func TestLinkTrim(t *testing.T) {
 	}
 }
 
-func TestLinkFilter(t *testing.T) {
+func TestLineFilter(t *testing.T) {
 	f := Faults{Filter: func(_ time.Duration, p *Packet) Verdict {
 		switch p.Data[3] {
 		case 1:
@@ -339,7 +339,7 @@ func TestLinkFilter(t *testing.T) {
 	}
 }
 
-func TestLinkHealed(t *testing.T) {
+func TestLineHealed(t *testing.T) {
 	f := Faults{Delay: ms, Jitter: ms, Loss: 0.5, Rate: 1000, Queue: 10, Mark: 5, MTU: 1500, Duplicate: 1, Corrupt: 1}
 	h := f.Healed()
 	if h.Loss != 0 || h.Duplicate != 0 || h.Corrupt != 0 || h.Delay != ms || h.Rate != 1000 || h.MTU != 1500 {
@@ -372,9 +372,9 @@ func TestNetNoAllocs(t *testing.T) {
 	}
 }
 
-// A diverted link does nothing of its own: what the model gives back arrives as
+// A diverted line does nothing of its own: what the model gives back arrives as
 // what it was, at the time the model says.
-func TestLinkDivert(t *testing.T) {
+func TestLineDivert(t *testing.T) {
 	p := newToyPair(1, Faults{Loss: 1}, Faults{})
 	p.ab.Divert(func(q *Packet) {
 		c := *q
