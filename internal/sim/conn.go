@@ -8,9 +8,9 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// A Conn stands for the sockets of a driver: it implements driver.Mover and driver.Conn on
-// a node. With Net.Now as its Clock a driver runs in virtual time, on the one goroutine
-// that the Net belongs to: Wait lets the network run instead of sleeping.
+// A Conn stands for the sockets of a driver: it implements driver.Mover and driver.Conn on a
+// node. With Net.Now as its Clock a driver runs in virtual time, on the one goroutine that the
+// Net belongs to. Wait lets the network run instead of sleeping.
 type Conn struct {
 	node   *Node
 	turn   func(now time.Duration)
@@ -22,8 +22,8 @@ type Conn struct {
 // ErrConnClosed is the error of a closed Conn.
 var ErrConnClosed = errors.New("sim: connection is closed")
 
-// NewConn attaches a Conn to a node that is down. turn, if not nil, is called
-// when something has arrived or the node was kicked: a driver polls then.
+// NewConn attaches a Conn to a node that is down. turn, if not nil, is called when something
+// has arrived or the node was kicked; a driver polls then.
 func NewConn(nd *Node, turn func(now time.Duration)) *Conn {
 	c := &Conn{node: nd, turn: turn}
 	nd.Attach((*connHost)(c))
@@ -51,7 +51,7 @@ func (c *Conn) Recv(d *dgram.Datagram) (bool, error) {
 	return c.node.Recv(d), nil
 }
 
-// Send sends one train; it is borrowed, and finds room.
+// Send sends one train, which it borrows. There is always room.
 func (c *Conn) Send(d *dgram.Datagram) error {
 	if c.closed {
 		return ErrConnClosed
@@ -60,7 +60,7 @@ func (c *Conn) Send(d *dgram.Datagram) error {
 	return nil
 }
 
-// SendBatch sends trains; all are borrowed, and all find room.
+// SendBatch sends trains, which it borrows. There is always room.
 func (c *Conn) SendBatch(ds []*dgram.Datagram) (int, error) {
 	for i, d := range ds {
 		if err := c.Send(d); err != nil {
@@ -70,9 +70,9 @@ func (c *Conn) SendBatch(ds []*dgram.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// Wait lets the network run until something has arrived at the node, the
-// timeout is over (negative: none) or Wake was called. Without a timeout it
-// also ends when nothing can happen any more.
+// Wait lets the network run until something has arrived at the node, the timeout is over
+// (negative means none) or Wake was called. Without a timeout it also ends when nothing can
+// happen any more.
 func (c *Conn) Wait(timeout time.Duration) error {
 	n := c.node.net
 	until := n.now + timeout
@@ -92,10 +92,10 @@ func (c *Conn) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// Wake ends the Wait of now or the next one.
+// Wake ends the current Wait or the next one.
 func (c *Conn) Wake() { c.woken = true }
 
-// Unreachable takes the next ICMP error.
+// Unreachable returns the next ICMP error, and removes it.
 func (c *Conn) Unreachable() (remote netip.AddrPort, ok bool) {
 	if len(c.icmp) == 0 {
 		return remote, false
@@ -104,7 +104,7 @@ func (c *Conn) Unreachable() (remote netip.AddrPort, ok bool) {
 	return remote, true
 }
 
-// Close takes the node down. Its port is closed from now on.
+// Close takes the node down. Its port is closed from then on.
 func (c *Conn) Close() error {
 	c.closed = true
 	c.node.Crash(true)

@@ -1,11 +1,10 @@
 package sim
 
-// An event is something that happens at a virtual time. Events of one time
-// happen in the order they were scheduled in: that, and the seed, make a run
-// repeatable.
+// An event is something that happens at a virtual time. Events of the same time happen in the
+// order in which they were scheduled. That and the seed make a run repeatable.
 type event struct {
 	kind eventKind
-	gen  uint32 // of a timer: stale if the owner has moved on
+	gen  uint32 // evTurn: Node.gen when it was scheduled; evICMP: the life of node. The event is stale if that has changed
 	node *Node
 	pkt  *Packet
 	fn   func()
@@ -17,5 +16,5 @@ const (
 	evFunc eventKind = iota // run fn
 	evHop                   // pkt enters the next line of its route, or its node
 	evTurn                  // node takes its turn
-	evICMP                  // node hears that pkt's destination is closed
+	evICMP                  // node gets an ICMP error: pkt's destination is closed
 )

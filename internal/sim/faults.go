@@ -8,57 +8,55 @@ import (
 	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// Faults is everything a Line may do to the datagrams that pass it. The zero
-// Faults is a perfect wire: no delay, no limit, no loss. Probabilities are per
-// datagram, 0 to 1.
+// Faults is what a Line does to the datagrams that pass it. The zero Faults is a perfect wire:
+// no delay, no limit, no loss. Probabilities are per datagram, 0 to 1.
 type Faults struct {
-	// Delay is the time a datagram takes; Jitter is added to it, uniform in
-	// [0, Jitter). Jitter overtakes unless InOrder.
+	// Delay is the time a datagram takes. Jitter is added to it, uniform in [0, Jitter), and
+	// makes datagrams overtake each other unless InOrder is set.
 	Delay   time.Duration
 	Jitter  time.Duration
 	InOrder bool
-	// A Spike is a rare delay of up to SpikeDelay more; it never holds up others.
+	// Spike is the probability of an extra delay of up to SpikeDelay. It never delays other
+	// datagrams.
 	Spike      float64
 	SpikeDelay time.Duration
 
-	// Rate in bytes per second, IP and UDP headers counted; 0: no limit. Queue
-	// is how many bytes may wait for it, more is dropped; 0: any number. An ECT
-	// datagram that finds more than Mark bytes waiting leaves with CE; 0: never.
+	// Rate is in bytes per second, IP and UDP headers included; 0 means no limit. Queue is how
+	// many bytes may wait for the rate; more are dropped; 0 means no limit. An ECT datagram
+	// that finds more than Mark bytes waiting leaves with CE; 0 means never.
 	Rate  int64
 	Queue int
 	Mark  int
 	// CE marks ECT datagrams at random.
 	CE float64
-	// MTU is the largest IP packet in bytes; larger ones vanish without a word
-	// (a black hole); 0: any.
+	// MTU is the largest IP packet in bytes; larger ones vanish without an error (a black
+	// hole). 0 means no limit.
 	MTU int
 
-	// Loss is independent loss, Burst clustered loss, Drop the exact datagrams
-	// by their number on this line (the first is 0), Blackouts the times when
-	// nothing passes.
+	// Loss is independent loss, Burst clustered loss. Drop lists the datagrams to drop by their
+	// number on this line (the first is 0). Blackouts are the times when nothing passes.
 	Loss      float64
 	Burst     Burst
 	Drop      []uint64
 	Blackouts []Window
 
-	// Reorder makes a datagram late until ReorderBy later ones have passed it
-	// (1: a swap) or ReorderHold is over (default 20 ms).
+	// Reorder makes a datagram late until ReorderBy later ones have passed it (1 is a swap) or
+	// ReorderHold is over (default 20 ms).
 	Reorder     float64
 	ReorderBy   int
 	ReorderHold time.Duration
-	// Reverse starts to hold datagrams: when ReverseLen are held or ReorderHold
-	// is over, they leave in the opposite order.
+	// Reverse begins to hold back datagrams. When ReverseLen are held back or ReorderHold is
+	// over, they leave in the opposite order.
 	Reverse    float64
 	ReverseLen int
 
-	// Duplicate makes 1 to DuplicateMax copies (default 1), each late by up to
-	// DuplicateLate.
+	// Duplicate makes 1 to DuplicateMax copies (default 1), each late by up to DuplicateLate.
 	Duplicate     float64
 	DuplicateMax  int
 	DuplicateLate time.Duration
 
-	// Corrupt flips 1 to CorruptBits bits (default 1). Truncate cuts the end
-	// off at any length, Pad adds up to 64 bytes.
+	// Corrupt flips 1 to CorruptBits bits (default 1). Truncate cuts off the end at any length.
+	// Pad adds up to 64 bytes.
 	Corrupt     float64
 	CorruptBits int
 	Truncate    float64
@@ -67,12 +65,12 @@ type Faults struct {
 	// Trim cuts packets that find too much waiting, instead of dropping them.
 	Trim Trim
 
-	// Paths adds to the above for datagrams by the local port they leave from;
-	// a path beyond the end of the slice has nothing added.
+	// Paths adds to the above for datagrams by the local port they leave from. Nothing is added
+	// for a path beyond the end of the slice.
 	Paths []PathFaults
 
-	// Filter, if not nil, decides about each datagram before all other faults. It
-	// borrows p and may read the protocol, which this package does not know.
+	// Filter, if not nil, decides about each datagram before all other faults. It borrows p. It
+	// may read the protocol, which this package does not know.
 	Filter func(now time.Duration, p *Packet) Verdict
 }
 
@@ -83,19 +81,19 @@ type PathFaults struct {
 	CE    float64
 }
 
-// Trim is how a line cuts the payload off packets (UE packet trimming). The zero Trim
-// cuts nothing. Only packets with one of two DSCP values are cut; they get another DSCP and
-// leave before what waits, as packets of the class Control do. Packets of at most Keep
-// bytes, and those that Pad has made longer, are not cut.
+// Trim is how a line cuts the payload off packets (UE packet trimming). The zero Trim cuts
+// nothing. Only packets with one of two DSCP values are cut. They get another DSCP and leave
+// before what waits, as packets of the class Control do. Packets of at most Keep bytes, and
+// those that Pad has made longer, are not cut.
 type Trim struct {
 	Trimmable, TrimmableRTX, As, Control uint8
 
-	// A Trimmable packet is cut if more than After bytes wait for the rate, a
-	// TrimmableRTX one if more than AfterRTX do (default 1.5 × After). After 0: none.
+	// A Trimmable packet is cut if more than After bytes wait for the rate, a TrimmableRTX one
+	// if more than AfterRTX do (default 1.5 × After). 0 in After means that none is cut so.
 	After, AfterRTX int
 	// Share and ShareRTX cut at random, whatever waits.
 	Share, ShareRTX float64
-	// Keep is how many bytes of a datagram stay; default 36, of the 64 that switches
+	// Keep is how many bytes of a datagram stay. The default is 36, of the 64 that switches
 	// keep of an IPv4 packet.
 	Keep int
 }
@@ -109,15 +107,15 @@ type Burst = badnet.Burst
 // A Window is the time from From until before To.
 type Window struct{ From, To time.Duration }
 
-// A Verdict is what a Filter wants done to a datagram.
+// A Verdict is what a Filter decides about a datagram.
 type Verdict struct {
 	Drop   bool
-	Delay  time.Duration // in addition
-	Copies int           // in addition
+	Delay  time.Duration // delay in addition
+	Copies int           // copies in addition
 }
 
-// check panics on values that cannot be meant: a test's bug. It returns what the common
-// model is to do.
+// check panics on values that make no sense, which is a test's bug. It returns the faults that
+// badnet decides.
 func (f *Faults) check() badnet.Faults {
 	b := badnet.Faults{
 		Loss: f.Loss, Burst: f.Burst, Corrupt: f.Corrupt, CorruptBits: badnet.Count{N: f.CorruptBits, UpTo: true}, CE: f.CE,
@@ -137,8 +135,8 @@ func (f *Faults) check() badnet.Faults {
 	return b
 }
 
-// Healed is f without what loses, changes, repeats or reorders datagrams: delay,
-// jitter, rate, queue, what is trimmed in it and MTU stay.
+// Healed returns f without what loses, changes, repeats or reorders datagrams. Delay, jitter,
+// rate, queue, MTU and the trimming of what waits stay.
 func (f Faults) Healed() Faults {
 	f.Trim.Share, f.Trim.ShareRTX = 0, 0
 	return Faults{Delay: f.Delay, Jitter: f.Jitter, InOrder: true, Rate: f.Rate, Queue: f.Queue, Mark: f.Mark, MTU: f.MTU, Trim: f.Trim}

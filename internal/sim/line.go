@@ -8,28 +8,28 @@ import (
 	"github.com/uetkit/uetkit/internal/badnet"
 )
 
-// A Line carries datagrams one way and does to them what its Faults say.
+// A Line carries datagrams in one direction and does to them what its Faults say.
 type Line struct {
 	Name string
 
 	net    *Net
 	index  uint64
 	f      Faults
-	bad    badnet.Line // decides by what of f it knows
+	bad    badnet.Line // decides the faults that badnet knows
 	rngs   [numDraws]*rand.Rand
-	count  uint64        // datagrams that entered
-	busy   time.Duration // the rate is used up until then
-	last   time.Duration // InOrder: arrival of the latest
-	ahead  time.Duration // Trim: what goes in front uses the rate until then
+	count  uint64        // number of datagrams that entered
+	busy   time.Duration // the rate is used until then
+	last   time.Duration // InOrder: arrival of the latest datagram
+	ahead  time.Duration // Trim: packets that overtake use the rate until then
 	late   badnet.Held[*Packet]
-	back   []*Packet // Reverse
-	holds  uint32    // generation of the Reverse in progress
-	Passed uint64    // datagrams that left, copies too
+	back   []*Packet // Reverse: what is held back
+	holds  uint32    // number of the Reverse in progress
+	Passed uint64    // number of datagrams that left, copies included
 	divert func(*Packet)
 }
 
-// Each kind of fault draws from its own stream, so that a run with one kind
-// switched off stays as near as possible to the run with it (shrinking).
+// Each kind of fault draws from its own stream. So a run with one kind switched off is as
+// similar as possible to the run with it, which shrinking needs.
 const (
 	drawSpike = badnet.NumDraws + iota
 	drawReverse
@@ -39,7 +39,8 @@ const (
 	numDraws
 )
 
-// streams number the streams of random numbers, by which runs repeat.
+// streams numbers the streams of random numbers. Other numbers would make other runs of the
+// same seeds.
 var streams = [numDraws]uint64{
 	badnet.DrawJitter: 0, drawSpike: 1, badnet.DrawCE: 2, badnet.DrawLoss: 3, badnet.DrawBurst: 4, badnet.DrawReorder: 5, drawReverse: 6,
 	badnet.DrawDuplicate: 7, badnet.DrawCorrupt: 8, drawTruncate: 9, drawPad: 10, drawPath: 11, badnet.DrawTrim: 12,
@@ -56,8 +57,7 @@ func (n *Net) NewLine(name string, f Faults) *Line {
 // Faults returns what the line does now.
 func (l *Line) Faults() Faults { return l.f }
 
-// SetFaults changes what the line does from now on. What it holds for
-// reordering goes on at once.
+// SetFaults changes the faults. What the line holds back for reordering leaves at once.
 func (l *Line) SetFaults(f Faults) {
 	l.set(f)
 	l.releaseBack()
@@ -70,16 +70,15 @@ func (l *Line) set(f Faults) {
 	l.f, l.bad = f, badnet.Line{Faults: f.check(), Rand: l.rng}
 }
 
-// Divert hands every datagram that enters the line to f, and the line does nothing
-// to it: another model of a network takes its place. f borrows the Packet and calls
-// Net.Deliver for what arrives.
+// Divert makes f get every datagram that enters the line, instead of the line: another model of
+// a network replaces it. f borrows the Packet and calls Net.Deliver for what arrives.
 func (l *Line) Divert(f func(*Packet)) { l.divert = f }
 
-// Entered is how many datagrams have entered the line: the number of the next
-// one in Faults.Drop.
+// Entered is how many datagrams have entered the line. It is the number of the next one in
+// Faults.Drop.
 func (l *Line) Entered() uint64 { return l.count }
 
-// defaultKeep is Trim.Keep's default: 64 less the headers of IPv4 and UDP.
+// defaultKeep is the default of Trim.Keep: 64 less the headers of IPv4 and UDP.
 const defaultKeep = 64 - 20 - 8
 
 func (l *Line) rng(d badnet.Draw) *rand.Rand {
@@ -89,7 +88,7 @@ func (l *Line) rng(d badnet.Draw) *rand.Rand {
 	return l.rngs[d]
 }
 
-// enter takes in a packet: it may lose it, then repeat it, then damage it.
+// enter receives a packet. It may lose it, then repeat it, then damage it.
 func (l *Line) enter(p *Packet) {
 	f := &l.f
 	num := l.count
@@ -152,8 +151,8 @@ func (l *Line) enter(p *Packet) {
 	l.reorder(l.damage(p), extra)
 }
 
-// damage changes the bytes of a packet. No UDP checksum protects them: the protocol
-// has to find out by itself.
+// damage changes the bytes of a packet. No UDP checksum protects them: the protocol must find
+// out by itself.
 func (l *Line) damage(p *Packet) *Packet {
 	f := &l.f
 	if flips := l.bad.Flips(len(p.Data)); len(flips) > 0 {
@@ -180,7 +179,7 @@ func (l *Line) damage(p *Packet) *Packet {
 	return p
 }
 
-// reorder holds the packet back, or lets it pass those that are held.
+// reorder holds the packet back, or lets it pass those that are held back.
 func (l *Line) reorder(p *Packet, extra time.Duration) {
 	f := &l.f
 	if len(l.back) > 0 || l.bad.Hits(drawReverse, f.Reverse) {
@@ -213,7 +212,7 @@ func (l *Line) reorder(p *Packet, extra time.Duration) {
 	l.passed()
 }
 
-// passed counts one packet past those that are late.
+// passed counts one packet that passes those that are late.
 func (l *Line) passed() {
 	for _, q := range l.late.Passed() {
 		l.queue(q, 0)
@@ -230,7 +229,7 @@ func (l *Line) releaseBack() {
 	}
 }
 
-// queue sends a packet over the wire: rate, queue, marks, then delay.
+// queue sends a packet through the line: rate, queue, marks, then delay.
 func (l *Line) queue(p *Packet, extra time.Duration) {
 	f := &l.f
 	now := l.net.now
@@ -241,8 +240,8 @@ func (l *Line) queue(p *Packet, extra time.Duration) {
 	switch {
 	case f.Rate <= 0:
 	case front:
-		// It overtakes the packets that wait, and later ones wait for it. Those that
-		// wait keep their time, so the line exceeds its rate for a moment.
+		// It overtakes the packets that wait, and later ones wait for it. Those that wait keep
+		// their time, so the line exceeds its rate for a moment.
 		l.ahead = max(l.ahead, now)
 		if f.Queue > 0 && int64(l.ahead-now)*f.Rate/int64(time.Second)+int64(p.Len()) > int64(f.Queue) {
 			l.net.drop(p, WhyQueue)
@@ -281,7 +280,7 @@ func (l *Line) queue(p *Packet, extra time.Duration) {
 	l.net.queue.Push(at, event{kind: evHop, pkt: p})
 }
 
-// trim cuts a packet if it is to be, and reports whether it did.
+// trim decides whether a packet is cut, and cuts it. It reports whether it did.
 func (l *Line) trim(p *Packet, waiting int) bool {
 	t := &l.f.Trim
 	after, share := t.After, t.Share
@@ -299,7 +298,7 @@ func (l *Line) trim(p *Packet, waiting int) bool {
 		keep = defaultKeep
 	}
 	if p.Marks&Padded != 0 {
-		return false // a cut could make it what it was
+		return false // the cut could restore the original
 	}
 	if len(p.Data) <= keep || !(t.After > 0 && waiting > after || l.bad.Hits(badnet.DrawTrim, share)) {
 		return false

@@ -1,14 +1,14 @@
-// Package sim is a network in virtual time for tests of the protocol core: a
-// clock, an event queue, nodes with UDP ports, lines with every fault a network
-// has. One seed gives one run, bit for bit: the package reads no clock, starts
-// no goroutine and takes randomness only from the seed.
+// Package sim is a network in virtual time for tests of the protocol core: a clock, an event
+// queue, nodes with UDP ports, and lines with every fault a network has. One seed gives one
+// run, bit for bit: the package reads no clock, starts no goroutine and takes randomness only
+// from the seed.
 //
-// What becomes of a datagram is decided by internal/badnet, one thing at a time: the
-// faults that only a Line has stand between. A Line computes when a datagram leaves as
-// it enters, so its rate and queue are its own.
+// internal/badnet decides what becomes of a datagram, one fault at a time; the faults that only
+// a Line has come between. A Line computes when a datagram leaves as soon as it enters, so rate
+// and queue are the Line's own.
 //
-// It knows datagrams, not the protocol in them. Everything on one Net belongs
-// to one goroutine; different Nets are independent.
+// The package knows datagrams, not the protocol in them. Everything on one Net belongs to one
+// goroutine; different Nets are independent.
 package sim
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/uetkit/uetkit/internal/agenda"
 )
 
-// Start is the time on the clock of a new Net. It is not zero, so that code which takes
-// zero for "never" does not pass a test by luck.
+// Start is the time on the clock of a new Net. It is not zero, so that code which uses zero for
+// "never" does not pass a test by luck.
 const Start = time.Second
 
-// A Packet is one UDP datagram under way. Taps and Filters borrow it.
+// A Packet is one UDP datagram in the network. Taps and Filters borrow it.
 type Packet struct {
-	// ID numbers the datagrams in the order they were handed in; copies keep
-	// the number of the original.
+	// ID numbers the datagrams in the order in which nodes sent them. A copy has the number of
+	// its original.
 	ID       uint64
 	Src, Dst netip.AddrPort
 	From     *Node
@@ -55,11 +55,10 @@ func (p *Packet) Len() int {
 	return len(p.Data) + 40 + 8
 }
 
-// Marks say what the network did to a datagram.
+// Marks are what the network did to a datagram.
 type Marks uint8
 
-// The marks. A Corrupted, Truncated or Padded datagram differs from what was
-// sent.
+// The marks. A Corrupted, Truncated or Padded datagram differs from what was sent.
 const (
 	Copied Marks = 1 << iota
 	Corrupted
@@ -82,21 +81,20 @@ func (m Marks) String() string {
 	return s
 }
 
-// What a tap reports.
+// What is what a tap reports.
 type What uint8
 
-// The moments in the life of a datagram. Each Sent is followed by one Taken or
-// Lost for it and one for each Copied, except what is under way when the run
-// ends.
+// The moments in the life of a datagram. For each Sent follows one Taken or Lost, and one for
+// each Copied, unless the datagram is still in the network when the run ends.
 const (
-	Sent  What = iota // handed to the network by a node
-	Lost              // gone, see Why
-	Taken             // given to a node by Recv
+	Sent  What = iota // a node sent it
+	Lost              // the network lost it, see Why
+	Taken             // Recv gave it to a node
 )
 
 func (w What) String() string { return [...]string{"send", "lost", "recv"}[w] }
 
-// Why says why a datagram was lost.
+// Why is why a datagram was lost.
 type Why uint8
 
 // The reasons of loss.
@@ -110,10 +108,10 @@ const (
 	WhyPath         // Faults.Paths
 	WhyMTU          // Faults.MTU
 	WhyQueue        // Faults.Queue
-	WhyDown         // the node is crashed
+	WhyDown         // the node is down
 	WhyNobody       // no such address, or no way to it
 	WhyBuffer       // the node's receive buffer is full
-	WhyCrash        // in the receive buffer when the node crashed
+	WhyCrash        // it was in the receive buffer when the node crashed
 	numWhy
 )
 
@@ -126,8 +124,8 @@ type Tap func(now time.Duration, what What, why Why, p *Packet)
 
 // A Net is a network and its clock.
 type Net struct {
-	// ICMP lets a sender hear of datagrams to a port that is closed on a host
-	// that is up (Node.Crash with ICMP).
+	// ICMP tells a sender of datagrams to a port that is closed on a host that is up
+	// (Node.Crash with icmp).
 	ICMP bool
 
 	seed   uint64
@@ -151,8 +149,7 @@ type port struct {
 	path int
 }
 
-// New makes an empty network. The seed decides everything that is random in
-// it.
+// New makes an empty network. The seed decides everything that is random in it.
 func New(seed uint64) *Net {
 	return &Net{
 		seed:   seed,
@@ -169,30 +166,29 @@ func (n *Net) Now() time.Duration { return n.now }
 // Tap adds a tap.
 func (n *Net) Tap(t Tap) { n.taps = append(n.taps, t) }
 
-// Lost is how many datagrams were lost for that reason.
+// Lost is how many datagrams were lost for a reason.
 func (n *Net) Lost(w Why) uint64 { return n.lost[w] }
 
 // UnderWay is how many datagrams are in lines and receive buffers.
 func (n *Net) UnderWay() int { return n.out }
 
-// Hash digests everything that happened so far: two runs of one seed have the
-// same.
+// Hash is a digest of everything that happened so far. Two runs of one seed have the same.
 func (n *Net) Hash() uint64 { return n.hash }
 
-// Note mixes something of the user's into the Hash.
+// Note adds a value of the caller's to the Hash.
 func (n *Net) Note(x uint64) {
 	n.hash = bits.RotateLeft64(n.hash^x, 27) * 0x9e3779b97f4a7c15
 }
 
-// At calls fn at that time, or now if it has passed.
+// At calls fn at a time, or now if that has passed.
 func (n *Net) At(at time.Duration, fn func()) {
 	n.queue.Push(max(at, n.now), event{kind: evFunc, fn: fn})
 }
 
-// After calls fn when d is over.
+// After calls fn after d.
 func (n *Net) After(d time.Duration, fn func()) { n.At(n.now+d, fn) }
 
-// Step lets the next event happen and reports false if there is none.
+// Step makes the next event happen. It returns false if there is none.
 func (n *Net) Step() bool {
 	if n.queue.Len() == 0 {
 		return false
@@ -216,8 +212,7 @@ func (n *Net) Step() bool {
 // Steps is how many events have happened.
 func (n *Net) Steps() uint64 { return n.steps }
 
-// Run lets everything happen that is due at or before until, and sets the clock
-// to it.
+// Run makes everything happen that is due at or before until, and sets the clock to until.
 func (n *Net) Run(until time.Duration) {
 	for n.queue.Len() > 0 && n.queue.Next() <= until {
 		n.Step()
@@ -225,8 +220,8 @@ func (n *Net) Run(until time.Duration) {
 	n.now = max(n.now, until)
 }
 
-// RunUntil runs until cond holds, asked after each event, and reports whether
-// it did by that time.
+// RunUntil runs until cond is true, which it checks after each event. It reports whether cond
+// became true by that time.
 func (n *Net) RunUntil(until time.Duration, cond func() bool) bool {
 	for !cond() {
 		if n.queue.Len() == 0 || n.queue.Next() > until {
@@ -238,7 +233,7 @@ func (n *Net) RunUntil(until time.Duration, cond func() bool) bool {
 	return true
 }
 
-// Connect joins two nodes by a line each way with these faults.
+// Connect joins two nodes by a line in each direction with these faults.
 func (n *Net) Connect(a, b *Node, ab, ba Faults) (*Line, *Line) {
 	l, m := n.NewLine(a.Name+">"+b.Name, ab), n.NewLine(b.Name+">"+a.Name, ba)
 	n.Route(a, b, l)
@@ -246,16 +241,16 @@ func (n *Net) Connect(a, b *Node, ab, ba Faults) (*Line, *Line) {
 	return l, m
 }
 
-// Route makes datagrams from a to b pass these lines, in order. A line may be
-// part of many routes: then its rate and queue are shared.
+// Route makes datagrams from a to b pass these lines, in order. A line may be part of many
+// routes, which then share its rate and queue.
 func (n *Net) Route(a, b *Node, lines ...*Line) {
 	n.routes[[2]*Node{a, b}] = lines
 }
 
-// Lines are all lines, in the order they were made.
+// Lines returns all lines, in the order they were made.
 func (n *Net) Lines() []*Line { return n.lines }
 
-// hop moves a packet on: into its next line or into its node.
+// hop moves a packet on, into its next line or into its node.
 func (n *Net) hop(p *Packet) {
 	if p.hop < len(p.route) {
 		l := p.route[p.hop]
@@ -266,9 +261,9 @@ func (n *Net) hop(p *Packet) {
 	n.ports[p.Dst].node.arrive(p)
 }
 
-// Deliver puts a datagram into its destination's receive buffer now: one that a
-// diverted line (Line.Divert) has carried. p is borrowed; it has the sender, the time of
-// sending, the ID, and Marks for what became of the datagram.
+// Deliver puts a datagram into its destination's receive buffer now: one that a diverted line
+// (Line.Divert) has carried. It borrows p, which has the sender, the time of sending, the ID,
+// and Marks for what became of the datagram.
 func (n *Net) Deliver(p *Packet) {
 	q := n.get(len(p.Data))
 	q.Data = append(q.Data, p.Data...)
@@ -305,10 +300,10 @@ func (n *Net) tap(what What, why Why, p *Packet) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// bufClasses are the sizes packets' buffers come in.
+// bufClasses are the sizes of packet buffers.
 var bufClasses = [...]int{256, 2048, 10240, 1 << 16}
 
-// get makes a packet with room for n bytes.
+// get makes a packet with room for size bytes.
 func (n *Net) get(size int) *Packet {
 	c := 0
 	for bufClasses[c] < size {
@@ -334,7 +329,7 @@ func (n *Net) put(p *Packet) {
 	n.free[c] = append(n.free[c], p)
 }
 
-// clone copies a packet with room for extra bytes more.
+// clone copies a packet, with room for extra more bytes.
 func (n *Net) clone(p *Packet, extra int) *Packet {
 	c := n.get(len(p.Data) + extra)
 	b, class := c.Data, c.class

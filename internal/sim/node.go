@@ -11,35 +11,33 @@ import (
 
 // A Host is what runs on a Node: a driver with its endpoint, or a toy.
 type Host interface {
-	// Turn is called when datagrams have arrived, the timer has fired or Kick
-	// asked for it. The host receives with Recv, sends with Send and sets the
-	// Timer again.
+	// Turn is called when datagrams have arrived, the timer has fired or Kick asked for it. The
+	// host receives with Recv, sends with Send and sets the Timer again.
 	Turn(now time.Duration)
-	// Unreachable tells of an ICMP error for a datagram to remote.
+	// Unreachable reports an ICMP error for a datagram to remote.
 	Unreachable(now time.Duration, remote netip.AddrPort)
 }
 
-// NodeConfig describes a Node. Zero: an instant host with no limits.
+// NodeConfig describes a Node. The zero value is an instant host with no limits.
 type NodeConfig struct {
 	// Addr and Ports are its UDP addresses; a port's index is its path.
 	Addr  netip.Addr
 	Ports []uint16
-	// RecvBuffer is how many bytes may wait for Recv; more is lost. 0: any.
+	// RecvBuffer is how many bytes may wait for Recv; more are lost. 0 means no limit.
 	RecvBuffer int
-	// Wake is how long after an arrival a turn may begin, TimerLate how long
-	// after the timer's time; uniform from 0.
+	// Wake is how long after an arrival a turn may begin, TimerLate how long after the timer's
+	// time. The actual delays are uniform from 0.
 	Wake      time.Duration
 	TimerLate time.Duration
-	// GRO is the probability that a datagram joins the train of its equals
-	// before it.
+	// GRO is the probability that a datagram joins the train before it, if it fits.
 	GRO float64
 }
 
-// A Node is a host in the network: an address, a socket buffer, a process that
-// may sleep, crash and come back.
+// A Node is a host in the network: an address, a socket buffer, and a process that may pause,
+// crash and restart.
 type Node struct {
 	Name string
-	// Life counts the hosts that were attached: 1 is the first.
+	// Life is the number of hosts that were attached so far; that of the first is 1.
 	Life int
 	// Paused is how long the node has been paused in all.
 	Paused time.Duration
@@ -47,16 +45,16 @@ type Node struct {
 	net    *Net
 	cfg    NodeConfig
 	rng    *rand.Rand
-	host   Host // nil: down
-	icmpOK bool // down, but the machine is up and says so
+	host   Host // nil if the node is down
+	icmpOK bool // the node is down, but its machine is up and answers with ICMP
 	inbox  []*Packet
 	head   int
 	bytes  int
 	paused bool
 	since  time.Duration
 
-	timer  time.Duration // 0: none
-	turnAt time.Duration // the turn that is scheduled, 0: none
+	timer  time.Duration // 0 means none
+	turnAt time.Duration // the scheduled turn, 0 means none
 	gen    uint32
 	inTurn bool
 	spins  int
@@ -81,7 +79,7 @@ func (n *Net) AddNode(name string, cfg NodeConfig) *Node {
 	return nd
 }
 
-// Nodes are all nodes, in the order they were added.
+// Nodes returns all nodes, in the order they were added.
 func (n *Net) Nodes() []*Node { return n.nodes }
 
 // Addr is the node's address and main port.
@@ -107,9 +105,8 @@ func (nd *Node) Attach(h Host) {
 	}
 }
 
-// Crash ends the host's life at once: what waits in the receive buffer is gone
-// and later datagrams too. With icmp the machine stays up and tells senders
-// that the port is closed.
+// Crash ends the host's life at once. What waits in the receive buffer is lost, and so are
+// later datagrams. With icmp the machine stays up and tells senders that the port is closed.
 func (nd *Node) Crash(icmp bool) {
 	nd.host = nil
 	nd.icmpOK = icmp
@@ -121,8 +118,8 @@ func (nd *Node) Crash(icmp bool) {
 	nd.inbox, nd.head, nd.bytes = nd.inbox[:0], 0, 0
 }
 
-// Pause stops the node as SIGSTOP would: no turn until Resume, while datagrams
-// pile up in the receive buffer and timers pass.
+// Pause stops the node as SIGSTOP would: there is no turn until Resume, while datagrams fill
+// the receive buffer and timers expire.
 func (nd *Node) Pause() {
 	if !nd.paused {
 		nd.paused = true
@@ -145,7 +142,7 @@ func (nd *Node) Resume() {
 // IsPaused reports whether the node is paused.
 func (nd *Node) IsPaused() bool { return nd.paused }
 
-// Send sends a train: each of its datagrams goes its own way. d is borrowed.
+// Send sends a train, which it borrows. Each of its datagrams takes its own way.
 func (nd *Node) Send(d *dgram.Datagram) {
 	if nd.host == nil {
 		panic("BUG: sim: " + nd.Name + " sends though it is down")
@@ -164,8 +161,8 @@ func (nd *Node) Send(d *dgram.Datagram) {
 	}
 }
 
-// Inject puts a datagram on the route from nd with any source address: what a
-// forger would send. b is borrowed.
+// Inject sends a datagram, which it borrows, from nd with any source address, as a forger
+// would.
 func (nd *Node) Inject(src, dst netip.AddrPort, b []byte, tos uint8) {
 	nd.net.inject(nd, src, 0, dst, b, tos)
 }
@@ -201,7 +198,7 @@ func (n *Net) inject(from *Node, src netip.AddrPort, path int, dst netip.AddrPor
 func (nd *Node) arrive(p *Packet) {
 	if nd.host == nil {
 		if nd.icmpOK && nd.net.ICMP && p.From.host != nil && p.FromLife == p.From.Life {
-			// The answer takes as long as the datagram did.
+			// The ICMP message takes as long as the datagram did.
 			c := nd.net.clone(p, 0)
 			c.Data = c.Data[:0]
 			nd.net.queue.Push(nd.net.now+nd.net.now-p.Sent, event{kind: evICMP, node: p.From, gen: uint32(p.FromLife), pkt: c})
@@ -236,9 +233,8 @@ func (nd *Node) upTo(d time.Duration) time.Duration {
 // Waiting is how many datagrams are in the receive buffer.
 func (nd *Node) Waiting() int { return len(nd.inbox) - nd.head }
 
-// Recv fills d with the next train and reports false if nothing has arrived.
-// Datagrams that follow each other with the same source, port, traffic class and
-// length may come as one train.
+// Recv fills d with the next train. It returns false if nothing has arrived. Consecutive
+// datagrams with the same source, port, traffic class and length may come as one train.
 func (nd *Node) Recv(d *dgram.Datagram) bool {
 	d.Reset()
 	if nd.head == len(nd.inbox) {
@@ -270,7 +266,7 @@ func (nd *Node) Recv(d *dgram.Datagram) bool {
 	return true
 }
 
-// Timer sets the node's one timer, 0 for none. It is late by up to TimerLate.
+// Timer sets the node's one timer; 0 means none. It fires up to TimerLate late.
 func (nd *Node) Timer(at time.Duration) {
 	nd.timer = at
 	nd.schedule()
@@ -284,7 +280,7 @@ func (nd *Node) Kick(d time.Duration) {
 	}
 }
 
-// schedule makes sure that a turn comes for the timer.
+// schedule ensures that a turn comes for the timer.
 func (nd *Node) schedule() {
 	if nd.timer == 0 || nd.host == nil || nd.inTurn {
 		return
@@ -301,8 +297,7 @@ func (nd *Node) push(at time.Duration) {
 	nd.net.queue.Push(at, event{kind: evTurn, node: nd, gen: nd.gen})
 }
 
-// spinLimit is how many turns a node may take without time passing before it is
-// called a livelock.
+// spinLimit is how many turns a node may take at the same time before it counts as a livelock.
 const spinLimit = 20_000
 
 func (nd *Node) turn(gen uint32) {

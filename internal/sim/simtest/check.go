@@ -14,13 +14,13 @@ func (h *Host) everDied() bool {
 	return h.FEP == nil || h.Closed || len(h.died) > 1
 }
 
-// mayFail reports whether a send may end in error. Most faults of docs/faults.md allow
-// success only.
+// mayFail reports whether a send may end in error. Most faults of docs/faults.md allow only
+// success.
 func (w *World) mayFail(o *Op) bool {
 	return w.spec.MayFail || o.WrongRI || w.targetEnded(o)
 }
 
-// targetEnded reports whether the endpoint that a send is for has ended at any time.
+// targetEnded reports whether the endpoint that a send is for has ever ended.
 func (w *World) targetEnded(o *Op) bool {
 	t := w.Hosts[o.Peer]
 	return t.everDied() || t.shut[o.To]
@@ -65,7 +65,7 @@ func (w *World) sendEnded(o *Op) {
 	}
 }
 
-// wanted checks that an operation that ended cancelled was cancelled, or its host
+// wanted checks that an operation that ended as cancelled was cancelled, or that its host
 // closed.
 func (w *World) wanted(o *Op) {
 	if !o.cancel && !o.Host.closing && !o.Host.shut[o.From] {
@@ -98,8 +98,8 @@ func (w *World) certain(o *Op) {
 	for _, d := range o.lives {
 		switch {
 		case o.Event.Cause == transport.Rejected && len(w.Hosts[o.Peer].born) > 1:
-			// One life of the target refused it, and the next one may have taken a copy
-			// that was under way. In clear nothing distinguishes the two (T22).
+			// One life of the target refused it, and the next one may have accepted a copy that
+			// was under way. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
 		case d.allAt != 0 && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
@@ -135,9 +135,9 @@ func (w *World) recvEnded(o *Op) {
 	set(o.buf, spent)
 }
 
-// forgotten reports whether a message was over before its target began its present
-// life. If the message was sent on two PDCs (NACK 15), the target knows neither, and
-// may take a late copy from each (T22).
+// forgotten reports whether a message was over before its target began its present life. If the
+// message was sent on two PDCs (NACK 15), the target knows neither, and may accept a late copy
+// from each (T22).
 func (w *World) forgotten(s *Op, h *Host) bool {
 	var over time.Duration
 	if s.Ended && s.Level != transport.LevelInject {
@@ -151,15 +151,15 @@ func (w *World) forgotten(s *Op, h *Host) bool {
 	return over != 0 && h.Life() > 1 && over < h.born[h.Life()-1]
 }
 
-// received checks a received message against the send it must be.
+// received checks a received message against the send that it must come from.
 func (w *World) received(o *Op) {
 	h, e := o.Host, &o.Event
 	copy(o.head[:], o.buf[:min(e.Len, len(o.buf))])
 	o.from = h.FEP.PeerAddr(e.Peer)
 	s, sure := w.identify(o)
 	if !sure {
-		// It may be one of several messages. Take any that no receive has; else one
-		// whose receive can take another instead.
+		// It may be one of several messages. Choose one that no receive has, else one whose
+		// receive can get another instead.
 		s = w.place(o, map[*Op]bool{})
 	}
 	if s == nil || !s.send() || w.Hosts[s.Peer] != h {
@@ -204,8 +204,8 @@ func (w *World) received(o *Op) {
 	}
 }
 
-// identify is the send whose message a receive got. It is not sure if the message is
-// too short to carry its number.
+// identify returns the send whose message a receive got. It is not sure if the message is too
+// short to carry its number and several are possible.
 func (w *World) identify(o *Op) (s *Op, sure bool) {
 	e := &o.Event
 	switch {
@@ -234,7 +234,7 @@ func (w *World) looksLike(o, s *Op) bool {
 		s.Host.Addr() != o.from || !o.accepts(s) {
 		return false
 	}
-	// A message that a former life of the target refused may have come to this one.
+	// A message that a former life of the target refused may have come to this life.
 	if s.Failed() && !s.Event.Unknown && len(o.Host.born) == 1 {
 		return false
 	}
@@ -245,8 +245,8 @@ func (w *World) looksLike(o, s *Op) bool {
 	return d.allAt != 0 && (d.receive == nil || d.twin)
 }
 
-// place gives a receive one of the messages it looks like, in post order, and
-// moves others like it out of the way (bipartite matching by augmenting paths).
+// place gives a receive one of the messages that it may have got, in post order, and moves
+// other such receives to other messages (bipartite matching by augmenting paths).
 func (w *World) place(o *Op, seen map[*Op]bool) *Op {
 	for _, s := range w.ops {
 		if seen[s] || !w.looksLike(o, s) {
@@ -263,9 +263,9 @@ func (w *World) place(o *Op, seen map[*Op]bool) *Op {
 	return nil
 }
 
-// claim takes a receive for a message from another one that looks the same, if that
-// one need not have been received or can claim a receive itself. A message need not be
-// received although all of it arrived, if the target refused its PDC as a former life's.
+// claim takes a receive for a message from another message that looks the same, if that one
+// need not have been received or can claim another receive. A message need not be received
+// although all of it arrived, if the target refused its PDC as that of a former life.
 func (w *World) claim(s *Op, seen map[*Op]bool) bool {
 	t := w.Hosts[s.Peer]
 	for _, o := range w.ops {
@@ -292,8 +292,8 @@ func (w *World) claim(s *Op, seen map[*Op]bool) bool {
 	return false
 }
 
-// owed reports whether Settle has to wait for an operation: a send that has not ended,
-// or a message that must still be received.
+// owed reports whether Settle must wait for an operation: a send that has not ended, or a
+// message that must still be received.
 func (w *World) owed(o *Op) bool {
 	if o.waiting {
 		return o.Host.Up()
@@ -305,7 +305,8 @@ func (w *World) owed(o *Op) bool {
 		if !o.Silent {
 			return true
 		}
-		// A silent send makes no event when it succeeds: it is over when it is received.
+		// A silent send makes no event when it succeeds: it is over when its message is
+		// received.
 		if !o.Delivered() && !w.targetEnded(o) && !o.WrongRI && !w.spec.Forged {
 			return true
 		}
@@ -319,15 +320,15 @@ func (w *World) missing(o *Op) bool {
 	return w.mustArrive(o) && !o.Delivered() && !w.claim(o, map[*Op]bool{})
 }
 
-// mustArrive reports whether a message that ended in success has to be
-// delivered: to a target that never died, or to the life that answered for it.
+// mustArrive reports whether a message that ended in success must be delivered: to a target
+// that never died, or to the life that answered for it.
 func (w *World) mustArrive(o *Op) bool {
 	t := w.Hosts[o.Peer]
 	if o.Failed() || o.Open() || o.Lost || o.WrongRI || w.spec.Forged || t.shut[o.To] {
 		return false
 	}
 	if !t.everDied() {
-		// Early success is no promise if the sender died afterwards.
+		// Early success promises nothing if the sender died afterwards.
 		return !o.early() || o.Life == o.Host.Life() && o.Host.Up()
 	}
 	if o.early() || !t.Up() {
@@ -335,14 +336,14 @@ func (w *World) mustArrive(o *Op) bool {
 	}
 	for _, d := range o.lives {
 		if d.allAt != 0 && d.allAt <= o.EndedAt {
-			return d.life == t.Life() // else that life is over, and what it knew with it
+			return d.life == t.Life() // else that life is over, with all it knew
 		}
 	}
 	return false
 }
 
-// Drain posts receives that take everything, tagged and not, k of each per
-// host, again and again, so that whatever arrives is received.
+// Drain posts receives that accept everything, k tagged and k untagged ones per endpoint. Each
+// that ends is replaced, so that whatever arrives is received.
 func (w *World) Drain(k int) {
 	n := 0
 	for _, o := range w.ops {
@@ -398,7 +399,7 @@ func (h *Host) drain(k, n int) {
 	}
 }
 
-// patience is how long the network may keep a datagram after it healed.
+// patience bounds the time for which the network keeps a datagram after it healed.
 func (w *World) patience() time.Duration {
 	var d time.Duration
 	for _, l := range w.Net.Lines() {
@@ -409,9 +410,9 @@ func (w *World) patience() time.Duration {
 	return 8 * d
 }
 
-// work is how long the hosts may need to send what is left, at half a window in each
-// round trip. The window is as small as the configuration makes it, or the queue of a
-// switch that drops or trims.
+// work is how long the hosts may need to send what is left, at half a window in each round
+// trip. The window is as small as the configuration makes it, or as the queue of a switch that
+// drops or trims.
 func (w *World) work() time.Duration {
 	var d time.Duration
 	room := math.MaxInt
@@ -437,9 +438,9 @@ func (w *World) work() time.Duration {
 	return d
 }
 
-// Settle drains everything, waits for the end of all operations, for rest, and
-// for the end of all PDCs, and audits. Everything must be healed. bound is for
-// the operations between hosts that never died.
+// Settle drains everything, waits for the end of all operations, for rest, and for the end of
+// all PDCs, and audits. The network must be healed. bound is for the operations between hosts
+// that never died.
 func (w *World) Settle(bound time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -448,7 +449,7 @@ func (w *World) Settle(bound time.Duration) {
 	w.Drain(4)
 	w.note("settling")
 	bound += w.work()
-	var slow time.Duration // what the death of a host allows
+	var slow time.Duration // the extra time that the death of a host allows
 	for _, h := range w.Hosts {
 		if h.everDied() || w.spec.MayFail {
 			for _, g := range w.Hosts {
@@ -464,7 +465,7 @@ func (w *World) Settle(bound time.Duration) {
 		for ; live < len(w.ops); live++ {
 			o := w.ops[live]
 			if !o.send() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || o.waiting && slow > 0 {
-				continue // or it waits for room that operations to the dead take
+				continue // or it waits for room that operations to dead hosts occupy
 			}
 			return o
 		}
@@ -491,7 +492,7 @@ func (w *World) Settle(bound time.Duration) {
 			o := w.ops[min(i, len(w.ops)-1)]
 			since := max(from, o.PostedAt)
 			if o.waiting {
-				since = max(from, w.progress) // for room, which takes a dead peer's time
+				since = max(from, w.progress) // it waits for room, which takes the time of a dead peer
 			}
 			if now-since > bound+slow+w.patience() {
 				w.Failf("%v is still open %v after the faults have ended, time for a dead peer included", o, now-from)
@@ -507,9 +508,9 @@ func (w *World) Settle(bound time.Duration) {
 		}
 		return true
 	})
-	// A host that was restarted may take a late copy for a new packet.
+	// A host that was restarted may accept a late copy as a new packet.
 	w.RunUntil(10*time.Second, "the arrival of the last late copy", func() bool { return w.Net.UnderWay() == 0 })
-	// A late half of a message holds a receive until its PDC is given up, and a whole
+	// A late half of a message occupies a receive until its PDC is given up, and a whole
 	// message may have to wait for that receive.
 	w.RunUntil(time.Second+slow+w.patience(), "the receipt of what is unexpected", func() bool {
 		for _, h := range w.Hosts {
@@ -519,8 +520,8 @@ func (w *World) Settle(bound time.Duration) {
 		}
 		return true
 	})
-	// No message is left, so cancel the receives that remain. Those that wait for the
-	// rest of a message end with their peer.
+	// No message is left, so cancel the receives that remain. Those that wait for the rest of a
+	// message end with their peer.
 	for _, h := range w.Hosts {
 		if h.drainLeft != nil && h.Up() {
 			h.drainLeft()
@@ -553,8 +554,8 @@ func (w *World) Settle(bound time.Duration) {
 	w.Audit()
 }
 
-// Rest waits until there is no message any more, then no PDC, then no timer, then no
-// packet under way, and checks that no host sends anything after that.
+// Rest waits until there is no message, then no PDC, then no timer, then no packet under way.
+// It checks that no host sends anything after that.
 func (w *World) Rest(slow time.Duration) {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -577,8 +578,8 @@ func (w *World) Rest(slow time.Duration) {
 			return true
 		}
 	}
-	// A stored response whose CLEAR was lost waits for the initiator's CLOSE if
-	// its source never proved itself (T27).
+	// A stored response whose CLEAR was lost waits for the initiator's CLOSE if its source
+	// never proved itself (T27).
 	w.RunUntil(idle+2*time.Second+slow+w.patience(), "rest", all(func(h *Host) bool { return h.FEP.Idle() && !h.FEP.Busy() }))
 	w.RunUntil(idle+2*time.Second+slow+w.patience(), "the end of all PDCs", all(func(h *Host) bool { return h.FEP.PDCs() == 0 }))
 	w.RunUntil(quarantine+2*time.Second, "the end of all timers", all(func(h *Host) bool { return h.FEP.NextTimeout() == 0 }))
@@ -601,7 +602,7 @@ func (w *World) Rest(slow time.Duration) {
 		if !h.FEP.Idle() || h.FEP.Busy() || h.FEP.Queued() != 0 {
 			w.Failf("%s: not idle at rest: busy %v, %d queued", h.Name(), h.FEP.Busy(), h.FEP.Queued())
 		}
-		// Bytes that stay in flight would close a window of one packet for ever.
+		// Bytes that stayed in flight would close a window of one packet for ever.
 		if n := h.FEP.Load().InFlight; n != 0 {
 			w.Failf("%s: %d bytes in flight at rest", h.Name(), n)
 		}
@@ -620,7 +621,7 @@ func (w *World) Audit() {
 		if o.Open() && o.Host.Up() && o.Life == o.Host.Life() && !(o.send() && o.Silent) {
 			w.Failf("%s: %v never ended", o.Host.Name(), o)
 		}
-		// Nobody wrote to a buffer that was given back, or around one.
+		// Check that nobody wrote to a buffer that was given back, or around one.
 		switch {
 		case o.buf != nil && o.Ended:
 			w.unwritten(o, o.whole, o.buf)
@@ -717,7 +718,7 @@ func (w *World) auditOrder() {
 	}
 }
 
-// auditHost compares the counters with the truth.
+// auditHost compares a host's counters with what the packets show.
 func (w *World) auditHost(h *Host) {
 	if h.FEP == nil {
 		return
@@ -734,7 +735,7 @@ func (w *World) auditHost(h *Host) {
 		if n+st.RxTrimmed != uint64(h.damaged+h.trimmed) {
 			w.Failf("%s: %d datagrams came damaged or trimmed, %d are counted as such", h.Name(), h.damaged+h.trimmed, n+st.RxTrimmed)
 		}
-		// A FEP that looks at code points counts trimmed datagrams apart.
+		// A FEP that looks at code points counts trimmed datagrams separately.
 		if cut := uint64(h.trimmed); h.Config.Trimming && (st.RxTrimmed > cut || st.RxTrimmed < cut-uint64(h.wild)) || !h.Config.Trimming && st.RxTrimmed != 0 {
 			w.Failf("%s: %d datagrams came trimmed, %d are counted as such", h.Name(), h.trimmed, st.RxTrimmed)
 		}

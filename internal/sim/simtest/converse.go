@@ -9,27 +9,27 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// A Talk is what two hosts make of their conversation: Step.Host says its Op to
-// Op.Peer, which answers with one like it when it has received that, and so on.
-// Messages are numbered from 0, the even ones are Step.Host's.
+// A Talk describes the conversation of two hosts. Step.Host sends its Op to Op.Peer, which
+// answers with one like it when it has received that, and so on. Messages are numbered from 0;
+// the even ones are Step.Host's.
 type Talk struct {
-	Rounds int           // messages of both
+	Rounds int           // number of messages of both hosts
 	Think  time.Duration // the longest pause before a message
-	Vary   bool          // lengths up to Op.Len, else all have that
-	// Wait: before a side speaks, its message that many before has to be complete;
-	// 0: it waits for none.
+	Vary   bool          // lengths vary up to Op.Len; else all have that
+	// Wait is how many messages before the next one the side's message must have ended before
+	// the side sends. 0 means that it waits for none.
 	Wait [2]int
-	// Ready is how many receives a side has posted, 0: one, but only some time after
-	// it spoke, so that the answer may be there before.
+	// Ready is how many receives a side keeps posted. 0 means one, posted some time after the
+	// side sent, so that the answer may be there before.
 	Ready int
 }
 
-// An Aside is what happens in one round of a conversation besides: a Step "aside" of
-// the Step Of.
+// An Aside is something else that happens in one round of a conversation: a Step of kind
+// "aside" names the conversation in Of.
 type Aside struct {
 	What  string // "first", "also", "instead", "silence", "wait", "close", "crash", "hangup"
 	Round int
-	For   time.Duration // how long the silence lasts; when a life begins anew, 0: never
+	For   time.Duration // length of a silence; time until a new life begins, 0 means never
 }
 
 func (s *Step) talk() string {
@@ -46,8 +46,8 @@ func (s *Step) talk() string {
 	return fmt.Sprintf(" by %v class %d, %+v", &s.Op, s.Op.Class, s.Talk)
 }
 
-// converse has hosts talk with each other in some scenarios, over a path that is
-// mostly short. Like secure it draws from numbers of its own.
+// converse makes hosts talk with each other in some scenarios, over a path that is mostly
+// short. Like secure it draws from random numbers of its own.
 func (g *generator) converse() {
 	sc := g.sc
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x74616c6b))
@@ -63,7 +63,7 @@ func (g *generator) converse() {
 		if near {
 			most := 10 * time.Microsecond
 			if calm {
-				most = 3 * time.Microsecond // eight round trips shall not take 100 µs
+				most = 3 * time.Microsecond // so that eight round trips take less than 100 µs
 			}
 			delay, rare := t.dur(0, most), rng.Float64()
 			for _, p := range [][2]int{{from, to}, {to, from}} {
@@ -72,7 +72,7 @@ func (g *generator) converse() {
 				h := &sc.Spec.Hosts[p[0]]
 				h.Node.Wake = min(h.Node.Wake, most)
 				if calm {
-					// It bites when few ask for an ACK: not before.
+					// Faults are rare, or the hosts would never ask for few ACKs.
 					f.Rate, f.Queue, f.Mark, f.Paths, f.Jitter = 0, 0, 0, nil, 0
 					for _, p := range []*float64{&f.Loss, &f.Burst.Enter, &f.Reorder, &f.Reverse, &f.Duplicate, &f.Corrupt, &f.Truncate, &f.Pad, &f.Spike} {
 						*p *= rare * rare * 0.2
@@ -110,7 +110,8 @@ func (g *generator) conversation(from, to int, calm bool) {
 	}
 	early := 0
 	if calm && g.chance(0.6) {
-		// One that comes to where eight share an ACK, and has its troubles then.
+		// A conversation that comes to the point where eight messages share an ACK, and has its
+		// faults then.
 		at, early = g.dur(0, g.sc.Heal), 450
 		t.Rounds, t.Think, o.Level = 500+r.IntN(400), t.Think/40, 0
 		for i := range t.Wait {
@@ -167,7 +168,7 @@ func (g *generator) conversation(from, to int, calm bool) {
 	aside(last, OpSpec{})
 }
 
-// A conversation is a Talk under way.
+// A conversation is a Talk in progress.
 type conversation struct {
 	w      *World
 	step   *Step
@@ -175,19 +176,19 @@ type conversation struct {
 	hosts  [2]*Host
 	lives  [2]int
 	said   [2][]*Op
-	next   int // the message to come
+	next   int // number of the next message
 	rng    *rand.Rand
-	wait   *Op // its end is waited for before that
+	wait   *Op // the next message waits for its end
 	over   bool
 }
 
-// A line is one message of a conversation.
+// A saying is one message of a conversation.
 type saying struct {
 	c *conversation
 	n int
 }
 
-// begin starts a conversation: the first message leaves.
+// begin starts a conversation with its first message.
 func (w *World) begin(s *Step, asides map[int][]*Step) {
 	c := &conversation{w: w, step: s, asides: asides, hosts: [2]*Host{w.Hosts[s.Host], w.Hosts[s.Op.Peer]}}
 	for i, h := range c.hosts {
@@ -205,7 +206,7 @@ func (w *World) begin(s *Step, asides map[int][]*Step) {
 	c.turn()
 }
 
-// up reports whether a side may post. In Settle it may not.
+// up reports whether a side may post. It may not during Settle.
 func (c *conversation) up(side int) bool {
 	h := c.hosts[side]
 	return !c.over && !c.w.settling && h.Up() && h.Life() == c.lives[side] && !h.closing
@@ -223,7 +224,7 @@ func (c *conversation) listen(side int) {
 	c.hosts[side].Post(o)
 }
 
-// ended takes in the end of an operation.
+// ended processes the end of an operation.
 func (c *conversation) ended(o *Op) {
 	switch {
 	case c.wait == o:
@@ -247,14 +248,14 @@ func (c *conversation) side(h *Host) int {
 	return 1
 }
 
-// turn is when the host that speaks next has heard the other.
+// turn is called when the host that sends next has heard the other.
 func (c *conversation) turn() {
 	side, t := c.next&1, &c.step.Talk
 	if c.next >= t.Rounds || !c.up(side) {
 		return
 	}
-	// Each round has its own random numbers, so that it stays the same when shrinking
-	// changes another.
+	// Each round has its own random numbers, so that it stays the same when shrinking changes
+	// another.
 	c.rng = rand.New(rand.NewPCG(c.w.spec.Seed^0x726f756e64, uint64(c.step.N)<<32|uint64(c.next)))
 	n := t.Wait[side]
 	for _, a := range c.asides[c.next] {
@@ -275,12 +276,12 @@ func (c *conversation) turn() {
 	c.think()
 }
 
-// think passes the time before the next message.
+// think lets time pass before the next message.
 func (c *conversation) think() {
 	d, later := time.Duration(0), false
 	if c.rng.Float64() < 0.4 {
 		d = time.Duration(c.rng.Int64N(int64(c.step.Talk.Think) + 1))
-		later = true // in a turn of its own, if at the same time
+		later = true // in a turn of its own, even if at the same time
 	}
 	for _, a := range c.asides[c.next] {
 		if a.Aside.What == "silence" {
@@ -294,7 +295,7 @@ func (c *conversation) think() {
 	c.w.Net.After(d, c.speak)
 }
 
-// speak says the next message.
+// speak posts the next message.
 func (c *conversation) speak() {
 	w, n := c.w, c.next
 	side := n & 1
@@ -310,7 +311,7 @@ func (c *conversation) speak() {
 	other := func(a *Step) OpSpec {
 		o := a.Op
 		o.Peer = peer.Index
-		// The peer posts a receive for it, or not.
+		// The peer posts a receive for it in most cases.
 		q := OpSpec{Kind: transport.OpRecv, Peer: h.Index, Len: o.Len, Class: o.Class}
 		if o.tagged() {
 			q.Kind = transport.OpTRecv
@@ -347,7 +348,7 @@ func (c *conversation) speak() {
 	}
 }
 
-// leave ends a host's life right behind its answer, or as soon as drive has returned.
+// leave ends a host's life right after its answer, or as soon as drive has returned.
 func (c *conversation) leave(h *Host, a *Step) {
 	if h.busy {
 		c.w.Net.After(0, func() { c.leave(h, a) })
@@ -370,12 +371,12 @@ func (c *conversation) leave(h *Host, a *Step) {
 	}
 }
 
-// again reports whether a life begins anew by an aside.
+// again reports whether the step is an aside after which a new life begins.
 func (s *Step) again() bool {
 	return (s.Aside.What == "close" || s.Aside.What == "crash") && s.Aside.For > 0
 }
 
-// asides sorts those of a scenario by conversation and round.
+// asides returns the asides of a scenario by conversation and round.
 func (sc *Scenario) asides() map[int]map[int][]*Step {
 	m := map[int]map[int][]*Step{}
 	for i := range sc.Steps {
@@ -389,7 +390,7 @@ func (sc *Scenario) asides() map[int]map[int][]*Step {
 	return m
 }
 
-// withoutAsides leaves out what Without names of conversations.
+// withoutAsides removes the asides of these kinds, for Without.
 func (sc *Scenario) withoutAsides(what ...string) {
 	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return s.Kind == "aside" && slices.Contains(what, s.Aside.What) })
 }

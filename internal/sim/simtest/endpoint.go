@@ -8,9 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// An Endpoint is a FEP as its host sees it: all that the driver, the checkers and
-// the tests call. A *transport.FEP is one. Tests of the checkers put one in between
-// that lies.
+// An Endpoint is a FEP as its host sees it: everything that the driver, the checkers and the
+// tests call. A *transport.FEP is one. Tests of the checkers use one in between that lies.
 type Endpoint interface {
 	Config() transport.Config
 	Peer(addr netip.AddrPort, known bool) (transport.PeerID, error)

@@ -14,21 +14,21 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// FlushMode says when a host calls Flush, which sends the ACKs that wait.
+// FlushMode is when a host calls Flush, which sends the ACKs that wait.
 type FlushMode uint8
 
 // The modes.
 const (
 	FlushTurn  FlushMode = iota // at the end of every turn
-	FlushLater                  // up to FlushDelay after it
-	FlushNever                  // never: the FEP's own timer sends them
+	FlushLater                  // up to FlushDelay after a turn
+	FlushNever                  // not at all: the FEP's timer sends them
 )
 
 // A HostSpec describes a host: an endpoint and the driver around it.
 type HostSpec struct {
-	Config transport.Config // Local and Paths are filled in
-	Node   sim.NodeConfig   // Addr and Ports too, if empty
-	// More are endpoints 1, 2, … of the FEP, beside that of Config.
+	Config transport.Config // without Local and Paths, which the host sets
+	Node   sim.NodeConfig   // without Addr and Ports the host sets them
+	// More are endpoints 1, 2, … of the FEP; that of Config is endpoint 0.
 	More  []transport.EndpointConfig
 	Paths int // default 1
 
@@ -36,13 +36,13 @@ type HostSpec struct {
 	Budget     int
 	Flush      FlushMode
 	FlushDelay time.Duration
-	// Lazy is the probability that a post waits for company before its packets
-	// leave; LazyDelay for how long at most (default 20 µs).
+	// Lazy is the probability that the packets of a post wait for more posts, LazyDelay how
+	// long at most (default 20 µs).
 	Lazy      float64
 	LazyDelay time.Duration
 	// Eager calls Advance in every turn, not only when a timer is due.
 	Eager bool
-	// Backlog retries posts that found no room; without, they are dropped.
+	// Backlog retries posts for which there was no room. Without it they are dropped.
 	Backlog bool
 }
 
@@ -50,7 +50,7 @@ type HostSpec struct {
 type Host struct {
 	Index  int
 	Node   *sim.Node
-	FEP    Endpoint // nil: down
+	FEP    Endpoint // nil if the host is down
 	Config transport.Config
 	Closed bool
 
@@ -66,19 +66,19 @@ type Host struct {
 	sends   []*Op
 	recvs   []*Op
 	backlog []*Op
-	damaged int // datagrams of this life that came damaged, but for trimmed ones
-	trimmed int // that came trimmed
-	wild    int // that came trimmed and damaged: the header, too
+	damaged int // datagrams of this life that came damaged and not trimmed
+	trimmed int // datagrams that came trimmed
+	wild    int // datagrams that came trimmed and damaged, perhaps in the header
 	dom     *tss.Domain
 	gen     uint8 // generation of the key it seals with
 	has     uint8 // generation of the newest key it opens with
 	epoch   uint16
-	refused int             // the last life that was told that its PDC is another life's
+	refused int             // the last life to which a target said that its PDC is that of another life
 	born    []time.Duration // start of each life
 	died    []time.Duration // end of each life
 	errRecv int             // receives that ended in error in this life
-	talks   []talk          // with each host in this life
-	fences  []*Op           // sends with a fence that nothing has passed
+	talks   []talk          // state of the exchange with each host in this life
+	fences  []*Op           // sends with a fence that no later send has passed
 
 	shut map[transport.EndpointID]bool // endpoints that CloseEndpoint closed in this life
 
@@ -125,7 +125,7 @@ func (h *Host) start() {
 			panic(fmt.Sprintf("simtest: Open gives endpoint %d: %v", id, err))
 		}
 	}
-	f.Apart(h.Index&1 != 0) // both ways meet in every run
+	f.Apart(h.Index&1 != 0) // so that both settings meet in every run
 	h.FEP, h.Config = f, f.Config()
 	h.Closed, h.shut = false, nil
 	h.last, h.flushAt = h.w.Net.Now(), 0
@@ -165,13 +165,13 @@ func (h *Host) Peer(i int) transport.PeerID {
 	return h.peers[i]
 }
 
-// OnEvent calls f after each event of the host, nil: no more. f may post.
+// OnEvent calls f after each event of the host; nil ends that. f may post.
 func (h *Host) OnEvent(f func(*Op)) { h.onEvent = f }
 
 // Turn is one turn of the driver (docs/architecture.md#a-turn-and-what-waits).
 func (h *Host) Turn(now time.Duration) {
-	// docs/faults.md rule 6: after a pause the host receives all that waits before it
-	// looks at timers.
+	// docs/faults.md rule 6: after a pause the host receives all that waits before it looks at
+	// timers.
 	all := now-h.last > 100*time.Millisecond
 	h.last = now
 	d := h.pool.Get()
@@ -210,7 +210,7 @@ func (h *Host) Turn(now time.Duration) {
 	h.timer()
 }
 
-// Unreachable passes ICMP evidence on.
+// Unreachable passes ICMP evidence on to the FEP.
 func (h *Host) Unreachable(now time.Duration, remote netip.AddrPort) {
 	h.w.note("%s hears that %v is unreachable", h.Name(), remote)
 	h.FEP.Unreachable(now, remote)
@@ -218,10 +218,10 @@ func (h *Host) Unreachable(now time.Duration, remote netip.AddrPort) {
 	h.timer()
 }
 
-// drive transmits packets and takes events until there are no more of both.
+// drive transmits packets and reads events until there is neither.
 func (h *Host) drive(now time.Duration) {
 	if h.busy {
-		return // an event's handler posts: the loop below goes on with it
+		return // the handler of an event posts: the loop below continues with it
 	}
 	h.busy = true
 	defer func() { h.busy = false }()
@@ -274,8 +274,8 @@ func (h *Host) timer() {
 	h.Node.Timer(t)
 }
 
-// Post posts an operation now. If the FEP has no room, a host with a Backlog tries
-// again later; one without returns nil, and so does one whose endpoint is closed.
+// Post posts an operation now. If the FEP has no room, a host with a Backlog tries again later,
+// and one without returns nil. If the endpoint is closed, Post returns nil.
 func (h *Host) Post(s OpSpec) *Op {
 	if h.shut[s.From] {
 		return nil
@@ -362,7 +362,7 @@ func (h *Host) post(o *Op) bool {
 		w.Failf("%s: Post(%v): %v", h.Name(), o, err)
 	}
 	if o.waiting {
-		w.progress = now // others ended, perhaps in silence, and made room
+		w.progress = now // others ended, perhaps silently, and made room
 	}
 	w.seq++
 	o.PostedAt, o.postSeq, o.Life = now, w.seq, h.Life()
@@ -392,7 +392,7 @@ func split(b []byte, n int, rng *rand.Rand) [][]byte {
 	return append(v, b)
 }
 
-// Cancel asks for the end of an operation and reports whether it was found.
+// Cancel cancels an operation and reports whether the FEP found it.
 func (h *Host) Cancel(o *Op) bool {
 	if h.FEP == nil || o.Lost || o.Life != h.Life() {
 		return false
@@ -422,7 +422,7 @@ func (h *Host) Cancel(o *Op) bool {
 	return found
 }
 
-// Quiesce begins the orderly end of all PDCs that the endpoint has opened.
+// Quiesce begins the orderly end of all PDCs that the host has opened.
 func (h *Host) Quiesce() {
 	now := h.w.Net.Now()
 	for i, id := range h.peers {
@@ -434,8 +434,8 @@ func (h *Host) Quiesce() {
 	h.timer()
 }
 
-// Close closes the endpoint. Every operation ends now (F27), then the farewell packets
-// leave; no event may follow.
+// Close closes the FEP. Every operation ends now (F27), then the last packets leave. No event
+// may follow.
 func (h *Host) Close() {
 	now := h.w.Net.Now()
 	h.w.note("%s closes", h.Name())
@@ -485,8 +485,8 @@ func (h *Host) CloseEndpoint(id transport.EndpointID) {
 	}
 }
 
-// Crash ends the host's life without a word. With icmp its machine answers later
-// datagrams with ICMP.
+// Crash ends the host's life without a farewell. With icmp its machine answers later datagrams
+// with ICMP.
 func (h *Host) Crash(icmp bool) {
 	h.w.note("%s crashes", h.Name())
 	if !h.Closed {

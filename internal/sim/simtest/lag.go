@@ -2,26 +2,26 @@ package simtest
 
 import "time"
 
-// These checks are about messages that ask for no ACK (docs/decisions/0025): which ones
-// may, and that a host that waits for them asks in the end.
+// This file checks messages that ask for no ACK (docs/decisions/0025): which ones may, and that
+// a host with such messages asks for their ACKs in the end.
 
 // lagMost is how many messages in a row may ask for no ACK.
 const lagMost = 7
 
-// lagRest is the longest time for which a host leaves such messages open when its
-// application has heard the peer and posts nothing: twice what the FEP allows.
+// lagRest is the longest time for which a host leaves such messages open when its application
+// has heard the peer and posts nothing: twice what the FEP allows.
 const lagRest = 10 * time.Microsecond
 
-// A talk is the state of what a host exchanges with one other host.
+// A talk is the state of a host's exchange with one other host.
 type talk struct {
 	heard  bool   // data came since the last post
-	posted uint64 // when that was
-	had    uint64 // when the newest message came of which the application knows
-	lag    *dir   // where the last message went that asked for no ACK
+	posted uint64 // number of the last post
+	had    uint64 // when the newest message came that the application knows of
+	lag    *dir   // where the last message that asked for no ACK was sent
 }
 
-// asks records that a packet leaves. One that asks for an ACK asks for those before it
-// as well.
+// asks records that a packet leaves. A packet that asks for an ACK also asks for those before
+// it.
 func (l *ledger) asks(r *record, d *dir) {
 	d.newest = nil
 	if r.ar || r.syn || r.class == classCP {
@@ -29,8 +29,8 @@ func (l *ledger) asks(r *record, d *dir) {
 	}
 }
 
-// lags counts the messages that asked for no ACK and have no packet behind them, and
-// checks that they may.
+// lags counts the messages that asked for no ACK and were followed by no packet, and checks
+// that they may.
 func (l *ledger) lags() {
 	for _, d := range l.withNewest {
 		r, s := &d.newestR, d.newest
@@ -40,7 +40,7 @@ func (l *ledger) lags() {
 		d.newest = nil
 		w, h, o := l.w, d.host, s.op
 		if h.FEP == nil || h.FEP.Queued() > 0 || !r.som || !r.eom {
-			continue // a window is closed: an ACK is on its way
+			continue // a window is closed, so an ACK is on its way
 		}
 		if d.lag = uint32(len(d.sent)) - 1; d.below >= d.lag {
 			d.lagged = 0 // none of them is on its way any more
@@ -69,8 +69,8 @@ func (l *ledger) lags() {
 	l.withNewest = l.withNewest[:0]
 }
 
-// waits checks, at the end of a turn, that the host will soon ask for the ACKs that no
-// message asked for, if the application has heard the peer and posted nothing since.
+// waits checks, at the end of a turn, that the host will soon ask for the ACKs that no message
+// asked for, if the application has heard the peer and posted nothing since.
 func (h *Host) waits(now time.Duration) {
 	if !h.Up() {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// The ledger records what each side sent, what arrived and what was acknowledged. It
-// reads that from the datagrams alone and never asks a FEP.
+// The ledger records what each side sent, what arrived and what was acknowledged. It learns
+// that from the datagrams alone and never asks a FEP.
 
 // A bitset is a set of small numbers, mostly of PSN − Start_PSN.
 type bitset []uint64
@@ -24,7 +24,7 @@ func (b *bitset) set(i uint32) {
 	(*b)[i/64] |= 1 << (i % 64)
 }
 
-// full reports whether 0 to n−1 are all in the set, given that 0 to below−1 are.
+// full reports whether 0 to n−1 are all in the set, if 0 to below−1 are known to be.
 func (b bitset) full(below, n uint32) bool {
 	for below < n {
 		if below%64 == 0 && n-below >= 64 {
@@ -49,30 +49,30 @@ type dir struct {
 	peer    *Host // the destination
 	id      uint16
 	remote  uint16 // the destination's PDCID as the source uses it, 0: not yet
-	acker   uint16 // the same as the destination's ACKs name it
+	acker   uint16 // the destination's PDCID as its ACKs name it
 	start   uint32
 	forward bool
 	rod     bool
 	sent    []sentPSN // by PSN − start
 	closed  bool      // CLOSE was sent: nothing new may follow
-	// renumbered says that it took the place of was, whose Start_PSN the target
-	// refused. It may send new PSNs before it has sent all of was again.
+	// renumbered means that it replaced was, whose Start_PSN the target refused. It may send
+	// new PSNs before it has sent all of was again.
 	renumbered bool
 	was        *dir
 
 	cackRx   uint32        // PSNs covered by the highest CACK that came back
 	mpr      uint32        // the largest window that was offered
-	answered bitset        // the answer came back
-	below    uint32        // all below are answered
-	newAt    time.Duration // the newest that is answered was sent then
+	answered bitset        // PSNs whose answer came back
+	below    uint32        // all PSNs below it are answered
+	newAt    time.Duration // when the newest of the answered ones was sent
 
-	// lagged counts messages in a row that asked for no ACK, lag is the last of them.
-	// newest asked for none either; it counts if nothing leaves behind it in this turn.
+	// lagged counts messages in a row that asked for no ACK, and lag is the last of them.
+	// newest asked for none, too; it counts if no packet follows it in this turn.
 	lagged  int
 	lag     uint32
 	newest  *sentPSN
 	newestR reading
-	ragged  bool // when newest left, a packet had no answer though a later one had
+	ragged  bool // when newest left, a packet had no answer although a later one had
 
 	rx []*rxLife
 }
@@ -85,7 +85,7 @@ type rxLife struct {
 	cack uint32 // PSNs covered by the highest CACK it sent
 }
 
-// sentPSN is the packet that has a PSN.
+// sentPSN is the packet with a PSN.
 type sentPSN struct {
 	op     *Op
 	off, n uint32
@@ -93,7 +93,7 @@ type sentPSN struct {
 	sentAt time.Duration
 	lastAt time.Duration
 	resent int
-	hole   bool // not sent yet, though later ones are
+	hole   bool // not sent yet, although later ones are
 }
 
 func (d *dir) at(life int) *rxLife {
@@ -121,7 +121,7 @@ type msgKey struct {
 	id uint16
 }
 
-// A record is what the ledger keeps of each datagram sent.
+// A record is what the ledger keeps of a sent datagram.
 type record struct {
 	reading
 	dir  *dir
@@ -138,8 +138,8 @@ type ledger struct {
 	dirs       map[dirKey][]*dir
 	opened     []*dir
 	msgs       map[msgKey]*Op
-	eye        *eye   // nil: packets are in clear
-	withNewest []*dir // those with a newest
+	eye        *eye   // nil if packets are in clear
+	withNewest []*dir // dirs with a newest
 }
 
 func (l *ledger) record(id uint64) *record {
@@ -196,7 +196,7 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 			} else if r := l.record(p.ID); r != nil && r.dir != nil && r.dir.peer == to {
 				r.dir.at(to.Life()).cut.set(r.idx)
 			}
-			return // what came of it is nothing but a header
+			return // only its header came
 		}
 		if p.Marks.Damaged() {
 			to.damaged++
@@ -254,12 +254,12 @@ func (w *World) dscp(r *record) uint8 {
 	return cfg.Classes.Trimmable
 }
 
-// nackTrimmed checks that NACK 01 or 02 names a packet that arrived trimmed, whether
-// or not the whole packet arrived later.
+// nackTrimmed checks that NACK 01 or 02 names a packet that arrived trimmed, whether or not the
+// whole packet arrived later.
 func (l *ledger) nackTrimmed(r *record, to *Host) {
 	w, h := l.w, r.from
 	if h.wild > 0 || w.spec.Hostile {
-		return // what came may have told anything
+		return // the damaged header may have named any packet
 	}
 	for _, d := range l.dirs[dirKey{to.Index, r.dpdcid}] {
 		if i := r.psn - d.start; d.peer == h && i < uint32(len(d.sent)) && d.at(h.Life()).cut.has(i) {
@@ -293,8 +293,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 			w.Failf("%s resends PSN %d without RETX: %s", h.Name(), r.psn, &r.reading)
 		}
 	} else {
-		// A refused PDC sends its packets again under another PDCID. They need not
-		// leave in order then.
+		// A refused PDC sends its packets again under another PDCID, not always in order.
 		for reborn := h.refused == h.Life() || d.renumbered; reborn && i > uint32(len(d.sent)) && i < uint32(len(d.sent))+4096; {
 			d.sent = append(d.sent, sentPSN{hole: true})
 		}
@@ -317,8 +316,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	}
 	l.asks(r, d)
 	if r.class == classCP {
-		// A NOOP may take the PSN of a packet that the target refused and whose message
-		// has failed.
+		// A NOOP may replace a packet that the target refused and whose message has failed.
 		if i < next && r.next == ctlNoop && s.op != nil {
 			s.op.gaveUp = true
 		} else if i < next && s.ctl != r.next+1 {
@@ -351,7 +349,7 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 		return
 	}
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
-	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // nor under another PSN before
+	if !r.ar && !r.syn && !r.retx && i == uint32(len(d.sent))-1 && op.txPieces == 0 { // and not under another PSN before
 		d.newest, d.newestR, d.ragged = s, r.reading, d.below < i && d.sent[d.below].lastAt < d.newAt
 		l.withNewest = append(l.withNewest, d)
 	}
@@ -410,8 +408,8 @@ func (l *ledger) content(r *record, op *Op) {
 	}
 }
 
-// fenced checks that neither a send with a fence nor what was posted behind it leaves
-// before what was posted ahead of it has ended (R-ORD-07).
+// fenced checks that a send with a fence, and what was posted after it, leaves only when what
+// was posted before it has ended (R-ORD-07).
 func (l *ledger) fenced(r *record, op *Op) {
 	h := r.from
 	for i := 0; i < len(h.fences); i++ {
@@ -420,7 +418,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 			continue
 		}
 		if l.w.mayFail(op) {
-			return // o may have failed just now, and its event not be read yet
+			return // an earlier send may have just failed, and its event not be read yet
 		}
 		for _, o := range h.sends {
 			if o.Peer == f.Peer && o.From == f.From && o.postSeq < f.postSeq && !o.Failed() && (o.ansBytes < o.Len || len(o.answered) == 0) {
@@ -432,7 +430,7 @@ func (l *ledger) fenced(r *record, op *Op) {
 	}
 }
 
-// dirOf is the PSN space of a request. It opens one for the first request in it.
+// dirOf returns the PSN space of a request. It opens one for the first request in it.
 func (l *ledger) dirOf(r *record, to *Host) *dir {
 	w, h := l.w, r.from
 	k := dirKey{h.Index, r.spdcid}
@@ -448,8 +446,8 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	}
 	if r.syn {
 		if d == nil || !d.forward || d.start != r.start {
-			// S-SYN-03: the target asked for another Start_PSN, and nothing was
-			// taken of this one.
+			// S-SYN-03: the target asked for another Start_PSN and accepted nothing of this
+			// one.
 			again := false
 			if ds := l.dirs[k]; len(ds) > 0 && w.spec.Secure != transport.SecureNone {
 				last := ds[len(ds)-1]
@@ -480,13 +478,12 @@ func (l *ledger) dirOf(r *record, to *Host) *dir {
 	return nil
 }
 
-// open adds a PSN space. again says that the target refused the Start_PSN of the one
-// before.
+// open adds a PSN space. again means that the target refused the Start_PSN of the one before.
 func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir {
 	w := l.w
 	if ds := l.dirs[k]; len(ds) > 0 && !again {
-		// S-PSN-03: the next Start_PSN of a PDCID is 2¹⁶ away from the last
-		// PSN used with it.
+		// S-PSN-03: the next Start_PSN of a PDCID is at least 2¹⁶ away from the last PSN used
+		// with it.
 		last := ds[len(ds)-1]
 		if last.life == h.Life() && last.forward {
 			gap := int32(start - last.start - uint32(len(last.sent)))
@@ -501,7 +498,7 @@ func (l *ledger) open(k dirKey, h, to *Host, start uint32, rod, again bool) *dir
 	return d
 }
 
-// opOf finds the message a request is part of.
+// opOf returns the message that a request is part of.
 func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	w, h := l.w, r.from
 	key := msgKey{d, r.msgID}
@@ -539,7 +536,7 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	case r.hasHeader:
 		op = w.op(uint32(r.header))
 	default:
-		// It is too short to carry its number: take the oldest that looks like it.
+		// It is too short to carry its number: choose the oldest that looks like it.
 		for pass := 0; pass < 2 && op == nil; pass++ {
 			for _, o := range h.sends {
 				if (o.Open() || o.OK() && o.early()) && o.Kind == transport.OpSend && o.Life == h.Life() && !o.HasData && o.Len == int(r.reqLen) && w.Hosts[o.Peer] == d.peer &&
@@ -557,8 +554,8 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	return op
 }
 
-// before is the message with that number on the PSN spaces that d replaced, nil if
-// there is none.
+// before returns the message with that id on the PSN spaces that d replaced, nil if there is
+// none.
 func (l *ledger) before(d *dir, id uint16) *Op {
 	for d.renumbered {
 		d = d.was
@@ -569,7 +566,7 @@ func (l *ledger) before(d *dir, id uint16) *Op {
 	return nil
 }
 
-// clear checks CLEAR_PSN.
+// clear checks a CLEAR_PSN.
 func (l *ledger) clear(r *record, d *dir) {
 	n := r.clear + 1 - d.start // PSNs covered
 	if int32(n) < 0 {
@@ -595,7 +592,7 @@ func (l *ledger) ctl(r *record, to *Host) {
 	}
 }
 
-// ack checks an acknowledgement against what its sender was given.
+// ack checks an acknowledgement against what its sender received.
 func (l *ledger) ack(r *record, to *Host) {
 	w, h := l.w, r.from
 	var d *dir
@@ -612,8 +609,8 @@ func (l *ledger) ack(r *record, to *Host) {
 	d.acker = r.spdcid
 	n := r.cack + 1 - d.start
 	rx := d.at(h.Life())
-	// UE 3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE, which
-	// covers what a former life answered.
+	// UE 3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE. It covers what a
+	// former life answered.
 	closing := !r.probe && d.closed && r.ackPSN-d.start == n && int(n) < len(d.sent) && d.sent[n].ctl == ctlClose+1 && rx.got.has(n)
 	if !closing && !rx.got.full(min(n, rx.cack), n) {
 		w.Failf("%s: CACK %d covers a PSN that never arrived: %s", h.Name(), r.cack, &r.reading)
@@ -622,8 +619,8 @@ func (l *ledger) ack(r *record, to *Host) {
 		w.Failf("%s: CACK goes back from %d: %s", h.Name(), d.start+rx.cack-1, &r.reading)
 	}
 	rx.cack = n
-	// A PSN that CACK covers may have had its answer in another way; beyond CACK an
-	// ACK names only what arrived.
+	// A PSN that CACK covers may have been answered in another way. Beyond CACK an ACK names
+	// only what arrived.
 	if i := r.ackPSN - d.start; !r.probe && int32(r.ackPSN-r.cack) > 0 && !rx.got.has(i) {
 		w.Failf("%s acknowledges PSN %d, which never arrived: %s", h.Name(), r.ackPSN, &r.reading)
 	}
@@ -642,7 +639,7 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 		to.refused = to.Life()
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
 		r.dir.at(to.Life()).got.set(r.idx)
-		to.talks[r.from.Index].heard = true // or for the first time: it may have been refused before
+		to.talks[r.from.Index].heard = true // also for the first time: it may have been refused before
 		if r.op != nil && r.opcode != opMsgError {
 			l.w.seq++
 			if r.op.arrived(now, l.w.seq, to.Life(), r) {
@@ -709,8 +706,8 @@ func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	return true
 }
 
-// A PDC is one direction of a packet delivery context, as somebody who reads the
-// packets on the path knows it.
+// A PDC is one direction of a packet delivery context, as a reader of the packets on the path
+// knows it.
 type PDC struct {
 	From, To   int
 	ID, Remote uint16
@@ -720,7 +717,7 @@ type PDC struct {
 	Forward    bool // the initiator's direction
 }
 
-// PDCs lists the directions a host has sent in, oldest first.
+// PDCs returns the directions in which a host has sent, oldest first.
 func (w *World) PDCs(from int) []PDC {
 	var v []PDC
 	for i := range w.ledger.opened {

@@ -11,33 +11,34 @@ import (
 // An OpSpec is an operation that a scripted application posts.
 type OpSpec struct {
 	Kind transport.OpKind
-	// From is the endpoint of its host that posts it, To the endpoint at Peer that a
-	// send is for.
+	// From is the endpoint of its host that posts it. To is the endpoint of Peer that a send is
+	// for.
 	From, To transport.EndpointID
-	// Peer is the index of the other host, or Any for a receive from everybody.
+	// Peer is the index of the other host, or Any for a receive from all.
 	Peer int
 	// Len is the length of the message, or of the receive's buffer.
 	Len int
-	// Class is a part of a send's tag, beside the message's number (tagOf). A tagged
-	// receive takes messages of its Class, or of all with AnyClass.
+	// Class is a part of a send's tag, in addition to the message's number (tagOf). A tagged
+	// receive accepts messages of its Class, or all with AnyClass.
 	Class    uint8
 	AnyClass bool
-	// Exact, if not nil, is the send whose tag alone a tagged receive takes.
+	// Exact, if not nil, is the only send whose tag a tagged receive accepts.
 	Exact *Op
 
 	HasData, Inject, Ordered, Silent, Absolute, Fence bool
 	Level                                             transport.Level
-	// Pieces is in how many parts Post gets the buffer, as Iov; 0: whole, as Buf.
+	// Pieces is the number of parts in which Post gets the buffer, as Iov. 0 means whole, as
+	// Buf.
 	Pieces int
 	// BySource makes a receive from one Peer name its initiator as well.
 	BySource bool
-	// WrongRI addresses an endpoint that is not there.
+	// WrongRI addresses an endpoint that does not exist.
 	WrongRI bool
-	// Note belongs to the application, which finds it in the Op again.
+	// Note belongs to the application, which reads it from the Op.
 	Note any
 }
 
-// Any is the peer of a receive that takes from everybody.
+// Any is the peer of a receive from all.
 const Any = -1
 
 func (s *OpSpec) send() bool { return s.Kind == transport.OpSend || s.Kind == transport.OpTSend }
@@ -50,12 +51,12 @@ type Op struct {
 	OpSpec
 	ID   uint32
 	Host *Host
-	Life int // of the host
+	Life int // the host's life
 
 	PostedAt time.Duration
 	Ended    bool
 	EndedAt  time.Duration
-	Event    transport.Event // if Ended by one
+	Event    transport.Event // valid if Ended
 	Lost     bool            // its host crashed: no event will come
 
 	postSeq  uint64
@@ -66,7 +67,7 @@ type Op struct {
 	ignore   uint64
 	data     uint64
 	init     uint32 // a receive's SrcInitiator
-	cancel   bool   // Cancel said that it found it
+	cancel   bool   // Cancel found it
 	tx       bitset // pieces that left, by offset / 1024
 	txBytes  int
 	txPieces int
@@ -75,14 +76,14 @@ type Op struct {
 	lives    []*delivery
 	match    *Op            // receive: the send it got
 	head     [8]byte        // receive: the first bytes it got
-	from     netip.AddrPort // receive: whom its event names
+	from     netip.AddrPort // receive: the source that its event names
 	drainer  bool
-	gaveUp   bool // a NOOP or MSG_ERROR took the place of a packet
-	waiting  bool // in its host's backlog
-	answers  bool // a send: its peer was heard since the one before
+	gaveUp   bool // a NOOP or MSG_ERROR replaced a packet
+	waiting  bool // it is in its host's backlog
+	answers  bool // send: its peer was heard since the send before
 }
 
-// A delivery says which parts of a message arrived in one life of its target.
+// A delivery is which parts of a message arrived in one life of its target.
 type delivery struct {
 	life    int
 	pieces  bitset // by offset / 1024
@@ -132,9 +133,9 @@ func (o *Op) String() string {
 	return s
 }
 
-// State says how the operation stands: "open", "lost" with its host, or the cause of
-// its end ("ok", "timed out", …), with ", unknown" behind it if nobody can tell whether
-// the target has the message.
+// State is how the operation stands: "open", "lost" with its host, or the cause of its end
+// ("ok", "timed out", …), followed by ", unknown" if nobody can tell whether the target has the
+// message.
 func (o *Op) State() string {
 	switch {
 	case o.Lost:
@@ -150,19 +151,18 @@ func (o *Op) State() string {
 // OK reports whether the operation has ended in success.
 func (o *Op) OK() bool { return o.Ended && o.Event.Cause == transport.OK }
 
-// Cause is how it ended.
+// Cause is how the operation ended.
 func (o *Op) Cause() transport.Cause { return o.Event.Cause }
 
-// Got is the send whose message a receive got; nil: none.
+// Got is the send whose message a receive got, nil if none.
 func (o *Op) Got() *Op { return o.match }
 
-// Failed reports whether it has ended in anything but success or truncation.
+// Failed reports whether it ended, and neither in success nor truncated.
 func (o *Op) Failed() bool {
 	return o.Ended && o.Event.Cause != transport.OK && o.Event.Cause != transport.Truncated
 }
 
-// Delivered reports whether a receive of any life of the target got the
-// message.
+// Delivered reports whether a receive in any life of the target got the message.
 func (o *Op) Delivered() bool {
 	for _, d := range o.lives {
 		if d.receive != nil {
@@ -172,12 +172,11 @@ func (o *Op) Delivered() bool {
 	return false
 }
 
-// Open reports whether an event is still owed (or, of a silent send, whether it
-// has neither failed nor been delivered).
+// Open reports whether an event must still come. Of a silent send that succeeds it stays true
+// until its host ends.
 func (o *Op) Open() bool { return !o.Ended && !o.Lost }
 
-// early reports whether the success event may come before the target has the
-// message.
+// early reports whether the success event may come before the target has the message.
 func (o *Op) early() bool { return o.Level == transport.LevelInject }
 
 func (o *Op) delivery(life int) *delivery {
@@ -191,19 +190,19 @@ func (o *Op) delivery(life int) *delivery {
 	return d
 }
 
-// tagOf is the 64-bit tag of the message with that number: its class in the highest
-// and in the lowest byte, its number across the middle, and other bits between, so that
-// each half of the tag matters.
+// tagOf returns the tag of the message with a number. Its class is in the highest and in the
+// lowest byte, its number across the middle, and other bits between, so that each half of the
+// tag matters.
 func tagOf(id uint32, class uint8) uint64 {
 	const between = 0x00ff_0000_0000_ff00
 	return uint64(class)<<56 | uint64(id)<<16 | uint64(class) | scatter(id)&between
 }
 
-// tagID is the number of the message with that tag.
+// tagID returns the number of the message with a tag.
 func tagID(tag uint64) uint32 { return uint32(tag >> 16) }
 
-// classBits are the bits of a tag that a receive of a class looks at: the highest byte
-// for odd classes, the lowest for even ones.
+// classBits returns the bits of a tag that a receive of a class compares: the highest byte for
+// odd classes, the lowest for even ones.
 func classBits(class uint8) uint64 {
 	if class&1 != 0 {
 		return 0xff << 56
@@ -217,7 +216,7 @@ func scatter(id uint32) uint64 { return (uint64(id) + 1) * 0x9e3779b97f4a7c15 }
 // name is that of the endpoint that posted the operation.
 func (o *Op) name() transport.Identity { return o.Host.endpoint(o.From) }
 
-// accepts says whether a receive may take a message (S-MAT-01 … 03, R-TAG-02).
+// accepts reports whether a receive may get a message (S-MAT-01 … 03, R-TAG-02).
 func (o *Op) accepts(s *Op) bool {
 	if o.tagged() != s.tagged() || o.tagged() && (o.tag^s.tag)&^o.ignore != 0 {
 		return false

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// The bytes of every message are a function of its number and the offset, so
-// that any eight aligned bytes, in a packet or in a buffer, say which message
-// they belong to and where. Word k of message id is id·mulID in the upper half
-// and k·mulOff + id in the lower half, most significant byte first.
+// The bytes of every message are a function of its number and the offset. So any eight aligned
+// bytes, in a packet or in a buffer, tell which message they belong to and where. Word k of
+// message id is id·mulID in the upper half and k·mulOff + id in the lower half, most
+// significant byte first.
 const (
 	mulID  = 0x9e3779b1
 	mulOff = 0x85ebca6b
@@ -29,8 +29,7 @@ func word(id uint32, k uint32) uint64 {
 	return uint64(id*mulID)<<32 | uint64(k*mulOff+id)
 }
 
-// fillPattern writes bytes [off, off+len(b)) of message id; off is a multiple
-// of eight.
+// fillPattern writes bytes [off, off+len(b)) of message id. off must be a multiple of eight.
 func fillPattern(b []byte, id uint32, off int) {
 	k := uint32(off / 8)
 	for len(b) >= 8 {
@@ -42,15 +41,15 @@ func fillPattern(b []byte, id uint32, off int) {
 	copy(b, w[:])
 }
 
-// readPattern says which message b is from, and where; b has at least eight
-// bytes from a multiple of eight.
+// readPattern returns the message that b is from, and the offset. b must have at least eight
+// bytes, from a multiple of eight.
 func readPattern(b []byte) (id uint32, off int) {
 	w := binary.BigEndian.Uint64(b)
 	id = uint32(w>>32) * inverseID
 	return id, int((uint32(w)-id)*inverseOff) * 8
 }
 
-// checkPattern reports the first byte of b that is not byte off+i of message id.
+// checkPattern returns an error for the first byte of b that is not byte off+i of message id.
 func checkPattern(b []byte, id uint32, off int) error {
 	k := uint32(off / 8)
 	rest := b
@@ -82,11 +81,12 @@ func patternError(b []byte, id uint32, off, at int) error {
 	return fmt.Errorf("byte %d is % x, want % x", off+at, b[at:end], want[:end-at])
 }
 
-// Buffers have a guard before and behind, and are soiled before they are lent.
+// A buffer has a guard before and behind it. These are the values of the guards, of a receive
+// buffer before the receive, and of any buffer after the operation.
 const (
 	guardLen = 16
 	guard    = 0xbd
-	soil     = 0xa5 // a receive buffer that nothing was written to
+	soil     = 0xa5 // a receive buffer to which nothing was written
 	spent    = 0xee // a buffer that was given back
 )
 
@@ -109,7 +109,7 @@ func set(b []byte, v byte) {
 	}
 }
 
-// untouched reports the first byte of b that is not v, or -1.
+// untouched returns the index of the first byte of b that is not v, or -1.
 func untouched(b []byte, v byte) int {
 	w := uint64(v) * 0x0101010101010101
 	i := 0

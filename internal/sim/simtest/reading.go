@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// This file decodes packets for the checkers. It shares no code with transport/wire,
-// so that a mistake that the codec both writes and reads does not hide from them.
+// This file decodes packets for the checkers. It shares no code with transport/wire, so that a
+// mistake in both directions of that codec does not escape the checkers.
 
 type class uint8
 
@@ -22,7 +22,7 @@ const (
 	classOther
 )
 
-// A reading is what the checkers want to know of one packet.
+// A reading is what the checkers need to know of one packet.
 type reading struct {
 	class  class
 	typ    uint8
@@ -86,7 +86,7 @@ const (
 	ctlNeg      = 9
 )
 
-// read decodes a datagram of which trailer bytes are the CRC.
+// read decodes a datagram whose last trailer bytes are the CRC.
 func read(b []byte, trailer int) (r reading) {
 	if len(b) < 12+trailer {
 		return r
@@ -199,9 +199,8 @@ func (r *reading) consumes() bool {
 	return false
 }
 
-// crcOK checks the trailer by the text of the standard: CRC-32C over IP
-// addresses, UDP header with checksum 0, and the datagram, most significant
-// byte first.
+// crcOK checks the trailer as the standard says: CRC-32C over IP addresses, UDP header with
+// checksum 0, and the datagram, most significant byte first.
 func crcOK(src, dst netip.AddrPort, b []byte) bool {
 	if len(b) < 4 {
 		return false
@@ -209,7 +208,7 @@ func crcOK(src, dst netip.AddrPort, b []byte) bool {
 	return crcOf(src, dst, b[:len(b)-4]) == binary.BigEndian.Uint32(b[len(b)-4:])
 }
 
-// crcOf is the trailer of a datagram that is b so far.
+// crcOf returns the trailer of a datagram that is b without it.
 func crcOf(src, dst netip.AddrPort, b []byte) uint32 {
 	var pseudo []byte
 	pseudo = append(pseudo, src.Addr().AsSlice()...)
@@ -230,7 +229,7 @@ var (
 	ctlNames = []string{"NOOP", "ACK_REQ", "CLEAR", "CLEAR_REQ", "CLOSE", "CLOSE_REQ", "PROBE", "CREDIT", "CREDIT_REQ", "NEGOTIATION"}
 )
 
-// String is one line of the trace.
+// String returns one line of the trace.
 func (r *reading) String() string {
 	var s strings.Builder
 	name := typeNames[r.typ]

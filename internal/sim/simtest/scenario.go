@@ -14,24 +14,24 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Scenario is one run of the swarm, written down before it begins, so that a
-// failing run can be repeated without parts of it.
+// A Scenario is one run of the swarm, written down before it begins, so that a failing run can
+// be repeated without parts of it.
 type Scenario struct {
 	Spec  Spec
 	Lines [][]sim.Faults // [from][to]
 	Steps []Step
-	Heal  time.Duration // after Start: the faults end
-	Kinds []string      // what is in it that Without can leave out
+	Heal  time.Duration // when the faults end, after Start
+	Kinds []string      // the parts that Without can remove
 }
 
 // A Step is something that happens at a time of a scenario.
 type Step struct {
-	N    int // its number, which stays when others are left out
+	N    int // its number, which stays when others are removed
 	At   time.Duration
 	Host int
 	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "pause", "resume", "newkey", "usekey", "converse", "aside"
 	Op   OpSpec
-	Of   int // cancel: the Step whose operation is meant; aside: the conversation
+	Of   int // cancel: the Step that posted the operation; aside: the conversation
 	ICMP bool
 	Talk Talk
 	Aside
@@ -50,8 +50,8 @@ func (s *Step) String() string {
 	return t
 }
 
-// kinds are the parts of a scenario that Without can name, in the order in
-// which shrinking tries them.
+// kinds are the parts of a scenario that Without can remove, in the order in which shrinking
+// tries them.
 var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
@@ -115,7 +115,7 @@ type generator struct {
 
 func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
 
-// upTo draws from [1, n] with small values more likely.
+// upTo draws from [1, n]; small values are more likely.
 func (g *generator) upTo(n int) int { return 1 + int(float64(n)*g.rng.Float64()*g.rng.Float64()) }
 
 func (g *generator) dur(lo, hi time.Duration) time.Duration {
@@ -177,8 +177,8 @@ func (g *generator) host() HostSpec {
 	}
 	switch back := uint32(r.IntN(200)); {
 	case g.sc.Spec.SameRandom:
-		// The next life has the same PDCIDs, as F13 fears; the same
-		// Start_PSN, too, is a chance that unsecured peers live with.
+		// The next life has the same PDCIDs, as F13 fears. That it has the same Start_PSN, too,
+		// is a chance that unsecured peers live with.
 		psns := rand.New(rand.NewPCG(r.Uint64(), 0))
 		c.StartPSN = func() wire.PSN { return wire.PSN(psns.Uint32()) }
 	case g.chance(0.2):
@@ -266,7 +266,7 @@ func (g *generator) faults() sim.Faults {
 	return f
 }
 
-// size draws a message length: mostly small, with a taste for the edges.
+// size draws a message length: mostly small, often at a limit.
 func (g *generator) size(budget *int) int {
 	r := g.rng
 	n := 0
@@ -299,16 +299,16 @@ func (g *generator) add(s Step) int {
 	return s.N
 }
 
-// traffic writes down the sends and, for each, how its receiver prepares.
+// traffic adds the sends and, for each, how its receiver prepares.
 func (g *generator) traffic(n int) {
 	r := g.rng
 	sends := 4 + g.upTo(120)
 	budget := 1 << 20
 	switch {
 	case g.chance(0.1):
-		sends, budget = 300, 6<<20 // a big one now and then
+		sends, budget = 300, 6<<20 // a large message now and then
 	case g.chance(0.1):
-		sends = 1 + r.IntN(4) // and one that a reader can follow
+		sends = 1 + r.IntN(4) // few enough for a reader to follow
 	}
 	rodShare := []float64{0, 0.2, 0.5, 1}[r.IntN(4)]
 	classes := 1 + r.IntN(4)
@@ -319,7 +319,7 @@ func (g *generator) traffic(n int) {
 		if oneWay {
 			from, to = 1+r.IntN(n-1), 0
 		}
-		// Mostly at the beginning: in flight when the faults bite.
+		// Mostly at the beginning, to be in flight when the faults strike.
 		at := time.Duration(float64(g.sc.Heal) * r.Float64() * r.Float64())
 		s := OpSpec{Kind: transport.OpSend, Peer: to, Len: g.size(&budget), Ordered: g.chance(rodShare)}
 		if g.chance(0.6) {
@@ -339,7 +339,7 @@ func (g *generator) traffic(n int) {
 		if g.chance(0.05) {
 			g.add(Step{At: at + g.dur(0, time.Millisecond), Host: from, Kind: "cancel", Of: id})
 		}
-		// The receiver: before, after, or not at all (Settle drains).
+		// The receiver posts before, after, or not at all (Settle drains).
 		if s.WrongRI || g.chance(0.2) {
 			continue
 		}
@@ -373,7 +373,7 @@ func (g *generator) traffic(n int) {
 	}
 }
 
-// disasters writes down what happens to hosts.
+// disasters adds what happens to hosts.
 func (g *generator) disasters(n int) {
 	heal := g.sc.Heal
 	for i := range n {
@@ -408,8 +408,8 @@ func (g *generator) disasters(n int) {
 	}
 }
 
-// secure seals every packet in some scenarios. It draws from numbers of its own:
-// the rest of a seed's scenario stays what it was.
+// secure seals every packet in some scenarios. It draws from random numbers of its own, so that
+// the rest of a seed's scenario stays the same.
 func (g *generator) secure() {
 	sc := g.sc
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x747373))
@@ -422,7 +422,7 @@ func (g *generator) secure() {
 		sc.Spec.Secure = transport.SecureOneRTT
 	}
 	if rng.Float64() < 0.4 {
-		// F33: everybody can open with the new key before anybody seals with it.
+		// F33: all hosts can open with the new key before one seals with it.
 		at := time.Duration(rng.Int64N(int64(sc.Heal) + 1))
 		for i := range sc.Spec.Hosts {
 			g.add(Step{At: at, Host: i, Kind: "newkey"})
@@ -431,8 +431,8 @@ func (g *generator) secure() {
 	}
 }
 
-// endpoints gives each host more than one endpoint in some scenarios, and closes some of
-// them on the way. Like secure it draws from numbers of its own.
+// endpoints gives each host more than one endpoint in some scenarios, and closes some of them
+// on the way. Like secure it draws from random numbers of its own.
 func (g *generator) endpoints() {
 	sc := g.sc
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x656e6470))
@@ -466,8 +466,8 @@ func (g *generator) endpoints() {
 	}
 }
 
-// trim makes switches trim in some scenarios, and most of the hosts know it. Like
-// secure it draws from numbers of its own.
+// trim makes switches trim in some scenarios, and most of the hosts expect it. Like secure it
+// draws from random numbers of its own.
 func (g *generator) trim() {
 	sc := g.sc
 	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x7472696d))
@@ -477,12 +477,12 @@ func (g *generator) trim() {
 	for i := range sc.Spec.Hosts {
 		c := &sc.Spec.Hosts[i].Config
 		if c.Trimming = rng.Float64() < 0.9; rng.Float64() < 0.3 {
-			c.DSCP = transport.DefaultClasses.Trimmable // what does not ask for it is cut as well
+			c.DSCP = transport.DefaultClasses.Trimmable // packets of hosts that do not expect it are cut, too
 		}
 	}
 	share, shareRTX := rng.Float64()*rng.Float64(), 0.3*rng.Float64()*rng.Float64()
 	if rng.Float64() < 0.1 {
-		share = 1 // whatever goes for the first time
+		share = 1 // every packet sent for the first time
 	}
 	for i := range sc.Lines {
 		for j := range sc.Lines[i] {
@@ -501,8 +501,8 @@ func (g *generator) trim() {
 	}
 }
 
-// Trim is the code points by which a line trims, on the last hop or before it. The
-// caller adds which packets it trims.
+// Trim returns the code points by which a line trims, on the last hop or before it. The caller
+// adds which packets it trims.
 func Trim(lastHop bool) sim.Trim {
 	c := &transport.DefaultClasses
 	t := sim.Trim{Trimmable: c.Trimmable, TrimmableRTX: c.TrimmableRTX, As: c.Trimmed, Control: c.Control}
@@ -512,7 +512,7 @@ func Trim(lastHop bool) sim.Trim {
 	return t
 }
 
-// Without leaves a kind of thing out of the scenario.
+// Without removes one kind of thing from the scenario.
 func (sc *Scenario) Without(kind string) {
 	each := func(f func(*sim.Faults)) {
 		for i := range sc.Lines {
@@ -675,7 +675,7 @@ func (sc *Scenario) Without(kind string) {
 	}
 }
 
-// Keep leaves only these steps in.
+// Keep removes all steps but these.
 func (sc *Scenario) Keep(steps []int) {
 	sc.Steps = slices.DeleteFunc(sc.Steps, func(s Step) bool { return !slices.Contains(steps, s.N) })
 }
@@ -687,7 +687,7 @@ type Variant struct {
 	Keep    []int // nil: all
 }
 
-// Scenario makes it.
+// Scenario makes the scenario of the variant.
 func (v Variant) Scenario() *Scenario {
 	sc := Generate(v.Seed)
 	for _, k := range v.Without {
@@ -699,7 +699,7 @@ func (v Variant) Scenario() *Scenario {
 	return sc
 }
 
-// Args are the flags of TestSwarm that repeat the variant.
+// Args returns the flags of TestSwarm that repeat the variant.
 func (v Variant) Args() string {
 	s := fmt.Sprintf("-seed %d", v.Seed)
 	if len(v.Without) > 0 {
@@ -711,15 +711,15 @@ func (v Variant) Args() string {
 	return s
 }
 
-// Result is what came out of a run.
+// Result is the outcome of a run.
 type Result struct {
 	Hash    uint64
 	Packets int
-	Trimmed int // of these
+	Trimmed int // datagrams that came trimmed
 	Lagged  int // messages that asked for no ACK
 	LagRow  int // the most of them in a row
 	Ops     int
-	Bytes   int // of messages received
+	Bytes   int // bytes of messages received
 	Virtual time.Duration
 	Err     error // a *Violation or a panic
 	Stats   transport.Stats
@@ -823,8 +823,7 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 	}
 }
 
-// sameKind reports whether two failures are of one kind: the same words but for
-// numbers and names.
+// sameKind reports whether two failures are of one kind: equal except for numbers and names.
 func sameKind(a, b error) bool {
 	shape := func(err error) string {
 		s := err.Error()
@@ -841,8 +840,8 @@ func sameKind(a, b error) bool {
 	return shape(a) == shape(b)
 }
 
-// Shrink looks for the smallest variant of a failing seed that still fails in
-// the same way, by leaving out one thing after another. stop ends the search.
+// Shrink looks for the smallest variant of a failing seed that still fails in the same way, by
+// removing one thing after another. stop ends the search.
 func Shrink(v Variant, err error, stop func() bool) Variant {
 	return shrink(v, func(v Variant) error {
 		if e := Run(v.Scenario(), nil).Err; e != nil && sameKind(e, err) {
@@ -878,7 +877,7 @@ func shrink(v Variant, run func(Variant) error, stop func() bool) Variant {
 			}
 		}
 	}
-	for _, k := range kinds { // with fewer operations more may be left out
+	for _, k := range kinds { // with fewer operations more can be removed
 		if slices.Contains(v.Without, k) {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 
 const simSDI = 0x5d15d1
 
-// simKey is the key of a generation, which all hosts share.
+// simKey returns the key of a generation, which all hosts share.
 func simKey(gen uint8) (k tss.Key) {
 	for i := range k {
 		k[i] = byte(i*37+5) ^ gen
@@ -20,8 +20,8 @@ func simKey(gen uint8) (k tss.Key) {
 	return k
 }
 
-// domain makes the secure domain of a new life of the host. Each life draws its
-// source and its first TSC at random, as all processes that share a key must.
+// domain makes the secure domain of a new life of the host. Each life draws its source and its
+// first TSC at random, as all processes that share a key must.
 func (h *Host) domain() *tss.Domain {
 	rng := rand.New(rand.NewPCG(h.w.spec.Seed^0x747373, uint64(h.Index)<<32|uint64(h.Life())))
 	cfg := tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: rng.Uint32(), Local: h.Addr().Addr()}
@@ -33,7 +33,7 @@ func (h *Host) domain() *tss.Domain {
 	if err == nil {
 		err = d.Install(gen&1, simKey(gen))
 	}
-	if err == nil && gen > 0 { // others may seal with the one before
+	if err == nil && gen > 0 { // others may seal with the key before
 		err = d.Install((gen-1)&1, simKey(gen-1))
 	}
 	if err == nil {
@@ -46,8 +46,8 @@ func (h *Host) domain() *tss.Domain {
 	return d
 }
 
-// NextKey lets all hosts that are up open packets that are sealed with one more
-// key, at once. The key before the last is forgotten.
+// NextKey makes all hosts that are up open packets sealed with one more key. The key before the
+// last is forgotten.
 func (w *World) NextKey() {
 	w.nextKey()
 	for _, h := range w.Hosts {
@@ -62,8 +62,8 @@ func (w *World) nextKey() {
 	}
 }
 
-// NewKey lets the host open packets that are sealed with the newest key, which is
-// the second if there was one only.
+// NewKey makes the host open packets sealed with the newest key. If there was only one key, it
+// makes a second.
 func (h *Host) NewKey() {
 	w := h.w
 	if w.gen == 0 {
@@ -77,7 +77,7 @@ func (h *Host) NewKey() {
 	}
 }
 
-// UseKey lets the host seal with it.
+// UseKey makes the host seal with the newest key.
 func (h *Host) UseKey() {
 	if h.FEP == nil || h.gen == h.w.gen {
 		return
@@ -90,11 +90,11 @@ func (h *Host) UseKey() {
 	h.w.note("%s seals with key %d", h.Name(), h.gen)
 }
 
-// An eye opens the sealed packets of all hosts for the ledger, and checks that no two
-// of them have the same key and IV (T24).
+// An eye opens the sealed packets of all hosts for the ledger. It checks that no two of them
+// have the same key and IV (T24).
 type eye struct {
 	dom *tss.Domain
-	ivs map[iv]uint64 // ID of the packet
+	ivs map[iv]uint64 // by IV, the ID of the packet
 	buf []byte
 }
 
@@ -128,7 +128,7 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	}
 	gen := w.gen
 	if gen&1 != h.AN {
-		gen-- // the one before
+		gen-- // the key before
 	}
 	k := iv{h.SSI, h.Epoch, gen, h.TSC}
 	if other, ok := e.ivs[k]; ok && other != p.ID {
@@ -145,13 +145,13 @@ func (e *eye) open(w *World, p *sim.Packet) []byte {
 	return plain
 }
 
-// A Member is an attacker that has the key of all hosts: it seals whatever it likes.
+// A Member is an attacker that has the key of all hosts and seals anything.
 type Member struct {
 	w   *World
 	dom *tss.Domain
 }
 
-// Member makes one whose packets name the source ssi of an epoch.
+// Member makes a Member whose packets name the source ssi of an epoch.
 func (w *World) Member(ssi uint32, epoch uint16) *Member {
 	d, err := tss.New(tss.Config{SDI: simSDI, Mode: tss.Cluster, UseSSI: true, SSI: ssi, Local: w.Hosts[0].Addr().Addr()})
 	if err == nil {
@@ -166,7 +166,7 @@ func (w *World) Member(ssi uint32, epoch uint16) *Member {
 	return &Member{w, d}
 }
 
-// Forge seals a packet, which is borrowed, and sends it to a host as from src.
+// Forge seals a packet, which it borrows, and sends it to a host as if from src.
 func (m *Member) Forge(to int, src netip.AddrPort, plain []byte) {
 	b, _ := m.dom.Begin(nil)
 	b = append(append(b, plain...), make([]byte, wire.ICVLen)...)
@@ -180,7 +180,7 @@ func (m *Member) Forge(to int, src netip.AddrPort, plain []byte) {
 // SDI is the secure domain of all hosts.
 const SDI = simSDI
 
-// Kind says what kind of packet a sealed one is: for tests that want one of each.
+// Kind returns the kind of a sealed packet, for tests that want one of each.
 func Kind(w *World, p *sim.Packet) string {
 	c := *p
 	r := read(w.ledger.eye.open(w, &c), 0)
@@ -197,7 +197,7 @@ func Kind(w *World, p *sim.Packet) string {
 	return fmt.Sprint("class ", r.class)
 }
 
-// LoseKey takes the key away that the host seals with.
+// LoseKey removes the key that the host seals with.
 func (h *Host) LoseKey() {
 	h.w.note("%s has no key any more", h.Name())
 	h.dom.Revoke(h.gen & 1)

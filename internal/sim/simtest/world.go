@@ -1,9 +1,9 @@
-// Package simtest runs FEPs on the simulated network: a driver and a scripted
-// application around each, and checkers that know from the packets what is true
-// and hold every completion, every acknowledgement and every byte against it.
+// Package simtest runs FEPs on the simulated network, with a driver and a scripted application
+// around each. Its checkers learn from the packets what is true, and check every completion,
+// every acknowledgement and every byte against it.
 //
-// One World is one run and belongs to one goroutine. The same Spec, seed and
-// calls give the same run, which Hash shows.
+// One World is one run and belongs to one goroutine. The same Spec, seed and calls give the
+// same run, which Hash shows.
 package simtest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// TB is what a World needs of a testing.TB.
+// TB is the part of testing.TB that a World needs.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -31,44 +31,43 @@ type TB interface {
 type Spec struct {
 	Seed  uint64
 	Hosts []HostSpec
-	// Line is what every line does; SetFaults changes single ones.
+	// Line is what every line does. SetFaults changes single ones.
 	Line sim.Faults
 	IPv6 bool
 	ICMP bool
 	// NoCRC makes all FEPs send without trailer. No line may damage packets then.
 	NoCRC bool
-	// Secure, if not transport.SecureNone, gives all FEPs one key, which outlives them, and
-	// is the way in which they open PDCs. With transport.SecureZeroRTT no host may
-	// restart: a new life would take the late packets of the old one.
+	// Secure, if not transport.SecureNone, gives all FEPs one key, which outlives them, and is
+	// the way in which they open PDCs. With transport.SecureZeroRTT no host may restart: a new
+	// life would accept late packets of the old one.
 	Secure transport.Secure
 	// Domain, if not nil, changes the secure domain of each life of a host.
 	Domain func(*tss.Config)
-	// MayFail lets operations end in error at any time: for tests that look at
-	// the errors themselves. Otherwise a send may fail only if its target or its
-	// host died, closed, or is not there.
+	// MayFail allows operations to end in error at any time, for tests of the errors
+	// themselves. Otherwise a send may fail only if its target or its host died, closed, or
+	// does not exist.
 	MayFail bool
-	// Hostile says that the test forges packets. Drops of them, and answers to them,
-	// are no fault then.
+	// Hostile means that the test forges packets. That they are dropped or answered is no fault
+	// then.
 	Hostile bool
-	// StartPSNFixed says that Config.StartPSN chooses the first PSN of a PDC, which
-	// may be close to the last one of the same PDCID.
+	// StartPSNFixed means that Config.StartPSN chooses the first PSN of a PDC, which may be
+	// close to the last one of the same PDCID.
 	StartPSNFixed bool
-	// SameRandom gives every life of a host the same random numbers: the same
-	// PDCIDs again.
+	// SameRandom gives every life of a host the same random numbers, and so the same PDCIDs.
 	SameRandom bool
-	// Forged says that the test forges packets with a right CRC. Messages may arrive
-	// that nobody sent, so the ledger and all checks that need it are off.
+	// Forged means that the test forges packets with a correct CRC. Messages may arrive that
+	// nobody sent, so the ledger and all checks that need it are off.
 	Forged bool
-	// Light leaves out the audit of matching order, whose cost is the square of
-	// the number of operations.
+	// Light omits the audit of matching order, whose cost is the square of the number of
+	// operations.
 	Light bool
-	// Long is for runs of millions of packets. It reuses the buffer of an operation
-	// that has ended, after a check that nobody wrote to it since, and it keeps the
-	// records of the newest recordsKept datagrams only.
+	// Long is for runs of millions of packets. It reuses the buffer of an operation that has
+	// ended, after a check that nobody wrote to it since. It keeps only the records of the
+	// latest datagrams, at least recordsKept.
 	Long bool
-	// Wire, if not nil, gets every datagram in place of the lines (sim.Line.Divert)
-	// and returns by sim.Net.Deliver what arrives. Patience is the longest time for
-	// which it keeps a datagram.
+	// Wire, if not nil, gets every datagram in place of the lines (sim.Line.Divert) and returns
+	// by sim.Net.Deliver what arrives. Patience is the longest time for which it keeps a
+	// datagram.
 	Wire     func(*sim.Packet)
 	Patience time.Duration
 	// MaxPackets ends a packet storm (default 2 million datagrams).
@@ -89,7 +88,7 @@ type World struct {
 	ops      []*Op
 	byNode   map[*sim.Node]*Host
 	byAddr   map[netip.AddrPort]*Host
-	seq      uint64 // order of posts and ends
+	seq      uint64 // number of the latest post or end
 	packets  int
 	cut      int           // datagrams that arrived trimmed
 	progress time.Duration // when something last ended, arrived or was answered for the first time, or a waiting post found room
@@ -98,29 +97,29 @@ type World struct {
 	gen      uint8        // generation of the newest key
 	log      []traceEntry // ring
 	logged   int
-	spare    map[int][]spare // buffers to use again, by length
+	spare    map[int][]spare // spare buffers by length
 	talks    []*conversation
-	settling bool // nothing new begins
+	settling bool // conversations begin nothing new
 	lagged   int  // messages that asked for no ACK
 	lagRow   int  // the most of them in a row
 }
 
-// A spare is a buffer and the operation that had it last.
+// A spare is a recycled buffer and the operation that had it last.
 type spare struct {
 	whole []byte
 	was   *Op
 }
 
-// sparesLeft is how many buffers of a length stay unused before the oldest is reused,
-// so that a late write hits a buffer that is not in use.
+// sparesLeft is how many buffers of a length stay unused before the oldest is reused, so that a
+// late write goes to a buffer that is not in use.
 const sparesLeft = 16
 
-// recordsKept is how many records of datagrams a Long run keeps: more than there are
+// recordsKept is how many records of datagrams a Long run keeps at least: more than there are
 // datagrams under way at any time.
 const recordsKept = 1 << 16
 
-// NewWorld builds the network and starts all hosts. A violated check fails tb;
-// with a nil tb it panics with a *Violation.
+// NewWorld builds the network and starts all hosts. A violated check fails tb; if tb is nil it
+// panics with a *Violation.
 func NewWorld(tb TB, spec Spec) *World {
 	if spec.MaxPackets == 0 {
 		spec.MaxPackets = 2_000_000
@@ -195,7 +194,7 @@ func hostName(i int) string {
 	return s
 }
 
-// Line is the line from one host to another.
+// Line returns the line from one host to another.
 func (w *World) Line(from, to int) *sim.Line { return w.lines[from][to] }
 
 // SetFaults changes the lines between all hosts, in both directions.
@@ -209,7 +208,7 @@ func (w *World) SetFaults(f sim.Faults) {
 	}
 }
 
-// Heal takes all faults away; delay, rate and MTU stay.
+// Heal ends all faults. Delay, rate and MTU stay.
 func (w *World) Heal() {
 	w.note("the network heals")
 	for _, l := range w.Net.Lines() {
@@ -217,8 +216,7 @@ func (w *World) Heal() {
 	}
 }
 
-// Progress is when an operation ended, or something new arrived or was answered,
-// for the last time.
+// Progress is when last an operation ended, or something new arrived or was answered.
 func (w *World) Progress() time.Duration { return w.progress }
 
 // Packets is how many datagrams were sent, forged ones included.
@@ -227,8 +225,8 @@ func (w *World) Packets() int { return w.packets }
 // PacketsFrom is how many datagrams a host's endpoint sent.
 func (w *World) PacketsFrom(i int) int { return w.sentBy[i] }
 
-// ForgetPackets drops the records of past datagrams, for tests that measure
-// memory. Nothing may be under way.
+// ForgetPackets drops the records of past datagrams, for tests that measure memory. No datagram
+// may be under way.
 func (w *World) ForgetPackets() {
 	l := &w.ledger
 	l.first += uint64(len(l.records))
@@ -241,8 +239,7 @@ func (w *World) Now() time.Duration { return w.Net.Now() }
 // Run lets d pass.
 func (w *World) Run(d time.Duration) { w.Net.Run(w.Net.Now() + d) }
 
-// RunUntil lets time pass until cond holds, and fails if that takes longer than
-// d.
+// RunUntil lets time pass until cond is true, and fails if that takes longer than d.
 func (w *World) RunUntil(d time.Duration, what string, cond func() bool) {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -275,8 +272,8 @@ func (w *World) RunOps(d time.Duration, ops ...*Op) {
 	}
 }
 
-// Want fails unless all these operations stand so: state is what Op.State says, or
-// several of that with " or " between.
+// Want fails unless all these operations are in state, which is a result of Op.State or several
+// of them joined by " or ".
 func (w *World) Want(state string, ops ...*Op) {
 	if w.tb != nil {
 		w.tb.Helper()
@@ -288,8 +285,8 @@ func (w *World) Want(state string, ops ...*Op) {
 	}
 }
 
-// Forge sends a datagram to a host as if it came from src, over a line of its
-// own without faults. With addCRC it gets a right trailer.
+// Forge sends a datagram to a host as if it came from src, over a line of its own without
+// faults. With addCRC it gets a correct trailer.
 func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
 	dst := w.Hosts[to].Addr()
 	if addCRC {
@@ -299,7 +296,7 @@ func (w *World) Forge(to int, src netip.AddrPort, b []byte, addCRC bool) {
 	w.ForgeTOS(to, src, b, dgram.ECT0)
 }
 
-// ForgeTOS is Forge of a datagram with another traffic class, and without a trailer.
+// ForgeTOS is Forge with a traffic class, and without a trailer.
 func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
 	if w.forger == nil {
 		w.forger = w.Net.AddNode("forger", sim.NodeConfig{Addr: netip.AddrFrom4([4]byte{10, 255, 255, 255}), Ports: []uint16{1}})
@@ -310,7 +307,7 @@ func (w *World) ForgeTOS(to int, src netip.AddrPort, b []byte, tos uint8) {
 	w.forger.Inject(src, w.Hosts[to].Addr(), b, tos)
 }
 
-// Forged sets Spec.Forged and Spec.MayFail from now on.
+// Forged sets Spec.Forged, Spec.Hostile and Spec.MayFail.
 func (w *World) Forged() {
 	w.spec.Hostile, w.spec.Forged, w.spec.MayFail = true, true, true
 }
@@ -330,7 +327,7 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 	if s.send() {
 		fillPattern(o.buf, o.ID, 0)
 		if w.looksLikeAnother(o) {
-			o.HasData = true // two that cannot be told apart prove nothing
+			o.HasData = true // two messages that cannot be told apart prove nothing
 		}
 		if o.HasData {
 			o.data = uint64(o.ID)*0x9e3779b97f4a7c15&^0xffffffff | uint64(o.ID)
@@ -357,7 +354,7 @@ func (w *World) newOp(h *Host, s OpSpec) *Op {
 	return o
 }
 
-// buffer makes a buffer, or takes one that an operation has given back.
+// buffer makes a buffer, or reuses one that an operation has given back.
 func (w *World) buffer(n int) (whole, buf []byte) {
 	l := w.spare[n]
 	if len(l) < sparesLeft {
@@ -371,7 +368,7 @@ func (w *World) buffer(n int) (whole, buf []byte) {
 	return s.whole, buf
 }
 
-// giveBack ends an operation's use of its buffer, in a Long run.
+// giveBack makes the buffer of an operation that has ended a spare one, in a Long run.
 func (w *World) giveBack(o *Op) {
 	if !w.spec.Long || o.whole == nil || o.drainer {
 		return
@@ -399,8 +396,8 @@ func (w *World) guarded(o *Op, whole []byte) {
 	}
 }
 
-// looksLikeAnother reports whether nothing distinguishes a message from another one
-// that may still be under way: no tag, no data, few bytes, the same length.
+// looksLikeAnother reports whether nothing distinguishes a message from another one that may
+// still be under way: no tag, no data, few bytes, the same length.
 func (w *World) looksLikeAnother(o *Op) bool {
 	if o.Kind != transport.OpSend || o.HasData || o.Len >= 8 {
 		return false
@@ -414,7 +411,7 @@ func (w *World) looksLikeAnother(o *Op) bool {
 	return false
 }
 
-// accepted notes a post that the FEP took.
+// accepted records a post that the FEP accepted.
 func (w *World) accepted(o *Op) {
 	h := o.Host
 	if !o.drainer {
@@ -436,9 +433,9 @@ func (w *World) accepted(o *Op) {
 // A Violation is a broken rule.
 type Violation struct {
 	What string
-	Rule string // which checker found it: its text before the values are put in
+	Rule string // which checker found it: its format without the values
 	At   time.Duration
-	Tail string // the last lines of the trace, and what each endpoint has
+	Tail string // the last lines of the trace, and the state of each FEP
 }
 
 func (v *Violation) Error() string { return fmt.Sprintf("at %v: %s", v.At-sim.Start, v.What) }
@@ -465,11 +462,10 @@ func (w *World) fail(rule, what string) {
 	w.tb.Fatalf("%v\n%s", v, v.Tail)
 }
 
-// A traceEntry is one line of the trace, put into words only if somebody
-// reads it.
+// A traceEntry is one line of the trace. It is formatted only if somebody reads it.
 type traceEntry struct {
 	at    time.Duration
-	text  string // a note; else a packet
+	text  string // a note; empty for a packet
 	what  sim.What
 	why   sim.Why
 	marks sim.Marks
@@ -534,7 +530,7 @@ func (r *record) line() string {
 	return s
 }
 
-// Tail is the last n lines of the trace.
+// Tail returns the last n lines of the trace.
 func (w *World) Tail(n int) string {
 	s := ""
 	for i := max(0, w.logged-n, w.logged-logLen); i < w.logged; i++ {
@@ -543,5 +539,5 @@ func (w *World) Tail(n int) string {
 	return s
 }
 
-// Hash digests the run.
+// Hash is a digest of the run.
 func (w *World) Hash() uint64 { return w.Net.Hash() }
