@@ -122,7 +122,7 @@ func build(ctx context.Context, root, dir string, alone bool) (string, error) {
 	}
 	err = goBuild()
 	if err != nil && strings.Contains(err.Error(), "VCS status") {
-		err = goBuild("-buildvcs=false") // the source is somebody else's
+		err = goBuild("-buildvcs=false") // git refuses to read the source of another user
 	}
 	if err != nil {
 		return "", err

@@ -9,14 +9,14 @@ import (
 	"github.com/uetkit/uetkit/testbed/simulated"
 )
 
-// played plays scenarios in the simulator.
+// played returns the function that plays a scenario in the simulator.
 func played(say func(string, ...any)) func(context.Context, *scenario.Scenario, uint64) (*result.Result, error) {
 	return func(ctx context.Context, sc *scenario.Scenario, seed uint64) (*result.Result, error) {
 		return simulated.Play(ctx, sc, seed, &lines{say: say})
 	}
 }
 
-// lines returns a writer that passes on what is written to it, line by line.
+// A lines is a writer that passes on what is written to it, line by line.
 type lines struct {
 	say  func(string, ...any)
 	rest []byte

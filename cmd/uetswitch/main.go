@@ -1,6 +1,6 @@
-// Command uetswitch is the software Ultra Ethernet switch of the testbed: it forwards
-// between the network interfaces of a container or namespace, and is the bad
-// network that scenarios ask for.
+// Command uetswitch is the software Ultra Ethernet switch of the testbed. It forwards
+// between the network interfaces of a container or namespace, and makes the faults that
+// scenarios ask for.
 package main
 
 import (
@@ -35,15 +35,15 @@ func main() { os.Exit(mainCode()) }
 func mainCode() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends it at once.
+	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// A usage is an error of the command line.
+// A usage is an error in the command line.
 type usage struct{ error }
 
-// run is main with its surroundings as arguments.
+// run is main with its environment as arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newCommand(stdout, stderr)
 	root.SetArgs(args)
@@ -134,7 +134,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// forward is uetswitch run.
+// forward runs the command run.
 func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.Writer) error {
 	switch {
 	case f.config == "":
@@ -164,8 +164,8 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 			return fmt.Errorf("--log: %w", err)
 		}
 	}
-	// A garbage collection stops the thread that forwards. Forwarding allocates little,
-	// so with some more memory there are next to none.
+	// A garbage collection stops the thread that forwards. Forwarding allocates little, so
+	// with more memory there are hardly any collections.
 	debug.SetGCPercent(800)
 	s, err := netswitch.Open(o)
 	if err != nil {
@@ -184,7 +184,7 @@ func forward(ctx context.Context, f *runFlags, seed *uint64, stdout, stderr io.W
 	return s.Run(ctx)
 }
 
-// keepOpen is an output that belongs to somebody else.
+// keepOpen is an output that Close does not close, because the caller owns it.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }

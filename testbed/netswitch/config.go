@@ -23,38 +23,38 @@ type Config struct {
 	Interfaces map[string]string `json:"interfaces,omitempty"`
 }
 
-// Options are what Open needs.
+// Options are the arguments of Open.
 type Options struct {
 	Config
-	// HTTP is where to answer, as "198.18.16.1:8080"; empty: nowhere. The address
-	// belongs to the namespace that Open was called in.
+	// HTTP is the address of the HTTP interface, such as "198.18.16.1:8080". It belongs to the
+	// namespace that Open was called in. "" means none.
 	HTTP string
-	// Log takes the decisions as JSON lines and is closed at the end; nil: they are not
-	// kept. LogAll keeps plain Passed too. LogMax is how many bytes are written at
-	// most, 0: DefaultLogMax.
+	// Log gets the decisions as JSON lines and is closed at the end. nil means that they are
+	// not kept. LogAll also logs packets that just passed. LogMax bounds the bytes written; 0
+	// means DefaultLogMax.
 	Log    io.WriteCloser
 	LogAll bool
 	LogMax int64
-	// Spin is how long before a packet is due the switch stops sleeping, at most. 0:
-	// DefaultSpin, negative: it always sleeps.
+	// Spin is the longest time before a packet is due at which the switch stops sleeping. 0
+	// means DefaultSpin. A negative value means that it always sleeps.
 	Spin time.Duration
 
-	// NoPriority leaves the forwarding thread in the ordinary scheduling class; else it
-	// takes real-time priority if it may (CAP_SYS_NICE).
+	// NoPriority leaves the forwarding thread in the ordinary scheduling class. Otherwise it
+	// uses real-time priority if permitted (CAP_SYS_NICE).
 	NoPriority bool
 
-	pin int // 1 + the processor that forwards; 0: any
+	pin int // 1 + the processor that forwards; 0 means any
 }
 
-// DefaultSpin is about what a processor of a virtual machine takes to wake up.
+// DefaultSpin is about the time that a processor of a virtual machine takes to wake up.
 const DefaultSpin = 50 * time.Microsecond
 
-// ReadConfig reads a Config. Its errors are one line that names the file and the fault.
-// Open finds contradictions within the fabric.
+// ReadConfig reads a Config. An error is one line that names the file and the fault. Open
+// checks the fabric.
 func ReadConfig(path string) (Config, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, err // has the path
+		return Config{}, err // it names the path
 	}
 	var c Config
 	if err := decodeStrict(b, &c); err != nil {
@@ -63,7 +63,7 @@ func ReadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// decodeStrict reads one JSON value and nothing else; its errors are one line.
+// decodeStrict reads one JSON value and nothing else. An error is one line.
 func decodeStrict(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -89,7 +89,7 @@ type netInterface struct {
 	index int
 	mtu   int
 	mac   mac
-	addrs []netip.Prefix // with the interface's own address
+	addrs []netip.Prefix // each with the interface's own address
 	own4  netip.Addr
 	own6  netip.Addr
 }

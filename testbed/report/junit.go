@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// The elements and attributes that CI systems agree on.
+// These are the elements and attributes that CI systems agree on.
 type (
 	testSuites struct {
 		XMLName xml.Name `xml:"testsuites"`
@@ -52,9 +52,8 @@ type (
 	}
 )
 
-// JUnit writes the results as JUnit XML: a suite for each substrate, a case for
-// each scenario. Inconclusive and unsupported scenarios are skipped, with the
-// reason.
+// JUnit writes the results as JUnit XML, with a suite per substrate and a case per
+// scenario. Inconclusive and unsupported scenarios count as skipped, with the reason.
 func JUnit(w io.Writer, rs []*result.Result) error {
 	all := testSuites{Name: "uetkit testbed"}
 	by := map[string]*testSuite{}
@@ -80,7 +79,7 @@ func JUnit(w io.Writer, rs []*result.Result) error {
 			c.Failure, one.Failures = o, 1
 		case result.Inconclusive, result.Unsupported:
 			o.Message = string(r.Verdict) + ": " + o.Message
-			o.Type = "" // skipped has no type
+			o.Type = "" // the element skipped has no type
 			c.Skipped, one.Skipped = o, 1
 		default:
 			if r.Verdict == "" {
@@ -118,7 +117,7 @@ func (c *counts) add(o counts) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// failed lists the assertions that do not hold.
+// failed lists the assertions that are false.
 func failed(r *result.Result) string {
 	var b strings.Builder
 	for _, a := range r.Asserts {
@@ -136,7 +135,8 @@ func failed(r *result.Result) string {
 	return b.String()
 }
 
-// said is what a reader of a passed case may want.
+// said describes a passed case: its question, its assertions, and the command that repeats
+// it.
 func said(r *result.Result) string {
 	var b strings.Builder
 	if r.Question != "" {
@@ -155,7 +155,7 @@ func said(r *result.Result) string {
 	return b.String()
 }
 
-// logs are the last lines of all hosts.
+// logs returns the last lines of the logs of all hosts.
 func logs(r *result.Result) string {
 	var b strings.Builder
 	for _, h := range r.Hosts {

@@ -1,5 +1,5 @@
-// Package report makes the two reports of a run of the testbed from its results:
-// one offline page for people, and JUnit for machines.
+// Package report makes the two reports of a run of the testbed: an offline page for people,
+// and JUnit for machines.
 package report
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// Folder is where the files of a result lie, beside the page.
+// Folder is the folder of a result's files, beside the page.
 func Folder(r *result.Result) string { return r.Scenario + "-" + r.Substrate }
 
-// HTML writes one page of all results. Links to the files of a result lead to its
-// Folder beside the page.
+// HTML writes one page about all results. Links to the files of a result lead to its Folder
+// beside the page.
 func HTML(w io.Writer, rs []*result.Result) error {
 	badge, counts := overall(rs)
 	doc := page.Doc{Title: "Testbed: " + units.Plural(len(rs), "run"), Badge: &badge, Lead: lead(rs), Foot: "Made by testbed from " + units.Plural(len(rs), "result") + ". This page needs no network; captures and logs are files beside it."}
@@ -36,7 +36,7 @@ func HTML(w io.Writer, rs []*result.Result) error {
 	return page.Write(w, doc)
 }
 
-// tones of the verdicts.
+// mark returns the badge of a verdict.
 func mark(v result.Verdict) page.Cell {
 	tone := page.Bad
 	switch v {
@@ -54,7 +54,8 @@ func mark(v result.Verdict) page.Cell {
 
 var order = []result.Verdict{result.Pass, result.Fail, result.Error, result.Inconclusive, result.Unsupported}
 
-// overall is the verdict on all of them, and how many there are of each.
+// overall returns the badge of all results together, and tiles with the numbers of each
+// verdict.
 func overall(rs []*result.Result) (page.Cell, page.Tiles) {
 	n := map[result.Verdict]int{}
 	var took time.Duration
@@ -129,7 +130,7 @@ func lead(rs []*result.Result) string {
 
 func id(i int) string { return fmt.Sprintf("run-%d", i+1) }
 
-// verdicts is the table above all.
+// verdicts makes the table of all results.
 func verdicts(rs []*result.Result) page.Table {
 	t := page.Table{Heads: []page.Head{
 		{Name: "verdict", Left: true}, {Name: "scenario", Left: true}, {Name: "on", Left: true}, {Name: "asserts", Help: "that hold, of all"},
@@ -177,7 +178,7 @@ func verdicts(rs []*result.Result) page.Table {
 	return t
 }
 
-// machine is where they ran.
+// machine describes where the results were made.
 func machine(rs []*result.Result) page.Facts {
 	m := rs[0].Machine
 	cpus := ""
@@ -189,7 +190,7 @@ func machine(rs []*result.Result) page.Facts {
 	}
 }
 
-// run is the section of one result.
+// run makes the section of a result.
 func run(i int, r *result.Result) page.Section {
 	badge := mark(r.Verdict)
 	title := r.Scenario
@@ -240,7 +241,7 @@ func asserts(r *result.Result) page.Block {
 	return t
 }
 
-// hosts makes the table of hosts, a row each.
+// hosts makes the table of hosts, with a row per host.
 func hosts(r *result.Result) page.Table {
 	t := page.Table{Caption: "Hosts", Heads: []page.Head{
 		{Name: "host", Left: true}, {Name: "role", Left: true}, {Name: "address", Left: true}, {Name: "image", Left: true}, {Name: "exit", Help: "status: 0 done and right, 1 failed, 127 not supported"},
@@ -274,7 +275,7 @@ func hosts(r *result.Result) page.Table {
 	return t
 }
 
-// host is what one host left, folded.
+// host makes the folded details of one host. It returns false if the host left nothing.
 func host(r *result.Result, k int) (page.Details, bool) {
 	h := &r.Hosts[k]
 	d := page.Details{Summary: h.Name + ": "}
@@ -311,13 +312,13 @@ func links(r *result.Result, files []string) page.Links {
 	for _, f := range files {
 		out = append(out, page.Link{Path: path.Join(Folder(r), f), Name: f})
 		if clean := path.Clean(strings.ReplaceAll(f, "\\", "/")); path.IsAbs(clean) || strings.HasPrefix(clean, "..") {
-			out[len(out)-1].Path = "" // not one of ours
+			out[len(out)-1].Path = "" // it leads out of the folder
 		}
 	}
 	return out
 }
 
-// common are the files that every run has, and those of the switch.
+// common returns the links to the files that every run has, and to those of the switch.
 func common(r *result.Result) page.Links {
 	if r.Scenario == "" || r.Verdict == result.Unsupported {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// Bounds of what is drawn.
+// Bounds of the drawing.
 const (
-	maxLines = 8   // of the network in one panel
-	maxSteps = 600 // samples
+	maxLines = 8   // lines of the network per panel
+	maxSteps = 600 // samples per panel
 )
 
-// timeline is what happened when: the faults as a table, the switch as plots over
-// the same time, where the moments are marked by their numbers.
+// timeline shows what happened when: the marks as a table, and the counters of the switch
+// as plots over the same time, in which the marks have their numbers.
 func timeline(r *result.Result) []page.Block {
 	var out []page.Block
 	var moments []page.Moment
@@ -45,7 +45,7 @@ func timeline(r *result.Result) []page.Block {
 	return out
 }
 
-// merge puts marks together that would stand on each other.
+// merge joins moments whose labels would overlap.
 func merge(ms []page.Moment, ss []result.Sample) []page.Moment {
 	if len(ss) == 0 {
 		return ms
@@ -64,7 +64,8 @@ func merge(ms []page.Moment, ss []result.Sample) []page.Moment {
 	return out
 }
 
-// panels are what the switch saw, of the lines that had the most of it.
+// panels makes the plots of the switch's samples. Each shows the lines with the highest
+// values.
 func panels(ss []result.Sample) []page.Panel {
 	if n := (len(ss) + maxSteps - 1) / maxSteps; n > 1 {
 		var few []result.Sample
@@ -88,7 +89,7 @@ func panels(ss []result.Sample) []page.Panel {
 	}
 }
 
-// active is how many lines passed anything on.
+// active is the number of lines that passed anything on.
 func active(ss []result.Sample) int {
 	n := 0
 	for _, v := range ss[len(ss)-1].Bytes {
@@ -99,8 +100,7 @@ func active(ss []result.Sample) int {
 	return n
 }
 
-// busiest are the names with the highest values, in order of names; zeros are left
-// out.
+// busiest returns the names with the highest values, sorted by name. It leaves out zeros.
 func busiest(most map[string]int64) (names []string) {
 	for name, v := range most {
 		if v > 0 {
@@ -113,7 +113,8 @@ func busiest(most map[string]int64) (names []string) {
 	return names
 }
 
-// grown draws counters as rates: what was added in each interval, times a factor.
+// grown makes series of rates from counters: the increase in each interval times factor,
+// per second.
 func grown(ss []result.Sample, of func(*result.Sample) map[string]int64, factor float64) []page.Series {
 	if len(ss) == 0 {
 		return nil
@@ -140,7 +141,7 @@ func grown(ss []result.Sample, of func(*result.Sample) map[string]int64, factor 
 	return out
 }
 
-// level draws values as they are.
+// level makes series of values.
 func level(ss []result.Sample, of func(*result.Sample) map[string]int64) []page.Series {
 	most := map[string]int64{}
 	for i := range ss {

@@ -13,7 +13,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/result"
 )
 
-// lineText says in a few words what a line is.
+// lineText describes a line in a few words.
 func lineText(l *fabric.Line) string {
 	var out []string
 	if l.Down {
@@ -49,7 +49,7 @@ func lineText(l *fabric.Line) string {
 	return strings.Join(out, ", ")
 }
 
-// Measures of the drawing, in points.
+// The measures of the drawing are in points.
 const (
 	boxW, boxH = 130, 44
 	rowH       = 66
@@ -66,8 +66,8 @@ type node struct {
 	port             *fabric.Port
 }
 
-// topology draws the hosts, the switch between them and its spines: those that
-// send on the left, those that serve on the right.
+// topology draws the hosts, the switch between them and its spines. Clients are on the
+// left, servers on the right.
 func topology(r *result.Result) (page.Figure, bool) {
 	ports := r.Topology.Ports
 	if len(ports) == 0 && len(r.Hosts) == 0 {
@@ -95,7 +95,7 @@ func topology(r *result.Result) (page.Figure, bool) {
 		seen[h.Name] = true
 		put(node{h.Name, h.Role, h.Addr, p})
 	}
-	for i := range ports { // of which no host is known
+	for i := range ports { // ports without a known host
 		if !seen[ports[i].Name] {
 			put(node{name: ports[i].Name, port: &ports[i]})
 		}
@@ -202,7 +202,7 @@ func short(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// lines is the table of all lines, what they are and what they did.
+// lines makes the table of all lines, with their settings and counters.
 func lines(r *result.Result) page.Table {
 	t := page.Table{Heads: []page.Head{
 		{Name: "line", Left: true}, {Name: "rate"}, {Name: "delay"}, {Name: "queue", Help: "bytes that may wait in the low class"}, {Name: "ECN", Left: true}, {Name: "trim", Left: true}, {Name: "rules", Left: true},
@@ -274,7 +274,7 @@ func lines(r *result.Result) page.Table {
 	return t
 }
 
-// ruleText says in a few words what a rule does.
+// ruleText describes a rule in a few words.
 func ruleText(r *fabric.Rule) string {
 	var out []string
 	add := func(ok bool, format string, args ...any) {

@@ -31,12 +31,12 @@ type Result struct {
 	Expect    string        `json:"expect"` // the expected outcome, in words
 	Substrate string        `json:"substrate"`
 	Seed      uint64        `json:"seed"`
-	Command   []string      `json:"command"` // that repeats it
+	Command   []string      `json:"command"` // the command line that repeats the run
 	Started   time.Time     `json:"started"`
 	Took      time.Duration `json:"took_ns"` // whole run, up to down
 	Phases    []Phase       `json:"phases"`
 	Verdict   Verdict       `json:"verdict"`
-	Reason    string        `json:"reason,omitempty"` // of a verdict that is no pass, one line
+	Reason    string        `json:"reason,omitempty"` // reason of a verdict other than pass, one line
 	Asserts   []Assert      `json:"asserts"`
 	Hosts     []Host        `json:"hosts"`
 	// Topology is the switch as it was set up, Switch its counters, Series samples of them.
@@ -79,7 +79,7 @@ type Host struct {
 	Record  *record.Record `json:"record,omitempty"`
 	// Logs, Captures and other files are relative to the folder of result.json.
 	Files []string `json:"files,omitempty"`
-	Log   string   `json:"log,omitempty"` // the last lines of what it said
+	Log   string   `json:"log,omitempty"` // the last lines of its output
 }
 
 // A Sample is the switch at one moment of the run.

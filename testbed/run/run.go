@@ -33,7 +33,7 @@ type Options struct {
 	Images    map[string]string // by role
 	Keep      bool              // leave the lab up
 	LogAll    bool              // the switch logs passed packets too
-	SwitchPPS float64           // measured before, 0: not
+	SwitchPPS float64           // measured before; 0 means not measured
 	Command   []string          // that repeats the run
 	// Say is called for each event, with a line of text.
 	Say func(format string, args ...any)
@@ -136,8 +136,8 @@ type player struct {
 	lab    substrate.Lab
 	sw     *SwitchClient
 	spec   *substrate.Spec
-	began  time.Time // clients were let go
-	zero   time.Time // of the timeline; zero time: not yet
+	began  time.Time // when the clients were started
+	zero   time.Time // zero of the timeline; the zero Time before it begins
 	ended  map[string]substrate.Exit
 	took   float64 // seconds from zero to the last client's end
 	slow   []string
@@ -192,7 +192,7 @@ func (p *player) play(ctx context.Context) (err error) {
 		err = p.run(ctx)
 		phase("run")
 	}
-	// Whatever happened: what there is to see is in the logs.
+	// Collect the files whatever happened, because the logs may tell why.
 	err = errors.Join(err, p.collect(context.WithoutCancel(ctx)))
 	phase("collect")
 	return err
@@ -283,7 +283,7 @@ func plan(sc *scenario.Scenario, l *lab.Lab, bin string, seed uint64, images map
 		}
 		env := agent.Env{
 			Role: n.Role, Case: sc.Name, Peers: peers, Gateway: n.Gateway, Route: scenario.Range, Traffic: sc.Of(n),
-			// Hosts differ, and entries of one host do.
+			// Each host has its own range of seeds, and each entry of its traffic one seed of it.
 			Seed: seed + uint64(i)*1000, Limit: time.Duration(sc.Limit), Wait: true, Security: sc.Security, Capture: sc.Capture && n.Role == "client",
 		}
 		h.Env = env.Vars()
@@ -307,7 +307,7 @@ func (p *player) say(format string, args ...any) {
 	}
 }
 
-// image of a host that is not the project's.
+// foreign reports whether a host runs an image that is not the project's.
 func (p *player) foreign(host string) bool {
 	i := slices.IndexFunc(p.spec.Hosts, func(h substrate.Host) bool { return h.Name == host })
 	return i >= 0 && p.spec.Hosts[i].Image != ""

@@ -22,7 +22,7 @@ import (
 type step struct {
 	at      time.Duration
 	what    string
-	host    string // "": no process of one host
+	host    string // "" if the step is not about the process of one host
 	restart bool
 	pause   bool
 	resume  bool
@@ -158,7 +158,7 @@ func (p *player) run(ctx context.Context) error {
 		case <-poll.C:
 			st, err := p.sw.Stats(ctx)
 			if err != nil {
-				continue // its end comes by Exits
+				continue // Exits reports its end
 			}
 			if p.zero.IsZero() && st.Fabric.Started != nil {
 				p.zero = time.Now().Add(-time.Duration(st.Fabric.Now - *st.Fabric.Started))

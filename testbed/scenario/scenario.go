@@ -38,10 +38,10 @@ type Scenario struct {
 type Fabric struct {
 	Spines  []fabric.Line  `toml:"spine"`
 	Classes fabric.Classes `toml:"classes"`
-	// Edge has the lines From and To of every port, unless the host sets its own.
+	// From and To are the lines of every port, unless the host sets its own.
 	From fabric.Line `toml:"from"`
 	To   fabric.Line `toml:"to"`
-	// MTU of the interfaces of hosts and switch, in bytes; 0: 1500.
+	// MTU is the MTU of the interfaces of hosts and switch, in bytes; 0 means 1500.
 	MTU int `toml:"mtu"`
 }
 
@@ -49,7 +49,7 @@ type Fabric struct {
 type Host struct {
 	Name string `toml:"name"`
 	Role string `toml:"role"` // server, client
-	// Count makes several, named NAME1, NAME2, …; 0: one, named NAME.
+	// Count makes several hosts, named NAME1, NAME2, …; 0 makes one, named NAME.
 	Count int `toml:"count"`
 	// From and To replace those of the Fabric.
 	From *fabric.Line `toml:"from"`

@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// A leg is one end of one stream of uetperf's test on a simulated endpoint: the
+// A leg is one end of one stream of uetperf's test on a simulated endpoint. It is the
 // traffic.Conn of its traffic.Leg. It runs when an operation has ended, when it is woken,
 // and when the wait of its last turn is over.
 type leg struct {
@@ -22,9 +22,9 @@ type leg struct {
 	life  int // of h
 	base  record.Counters
 	done  []traffic.Completion
-	taken []traffic.Completion // by the turn before, to use again
+	taken []traffic.Completion // completions of the previous turn, reused
 	recvs []*simtest.Op        // posted
-	at    time.Duration        // of the next turn, 0: none
+	at    time.Duration        // of the next turn; 0 means none
 	ended bool
 	told  bool // End was called
 }
@@ -69,7 +69,7 @@ func (l *leg) turn() {
 	switch {
 	case l.ended || l.s.done || !l.h.Up() || l.h.Life() != l.life:
 		return
-	case l.h.Node.IsPaused(): // and so is the application
+	case l.h.Node.IsPaused(): // and so does the application
 		l.wake(spin)
 		return
 	}
@@ -129,7 +129,7 @@ func event(o *simtest.Op) {
 	l.wake(0)
 }
 
-// opError says how an operation failed.
+// opError describes why an operation failed.
 func opError(sent bool, o *simtest.Op) error {
 	text := fmt.Sprintf("%s failed: %v", map[bool]string{true: "send", false: "receive"}[sent], o.Cause())
 	if o.Event.Nack != 0 {

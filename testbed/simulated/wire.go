@@ -19,12 +19,12 @@ type wire struct {
 	sw   *fabric.Switch
 	port map[netip.Addr]int // of the host
 	buf  []byte
-	sent []sent // what went in, by ID modulo its length
+	sent []sent // what was sent, by ID modulo its length
 	wake time.Duration
 	busy bool
 	// begun is called once, with the time of the first packet.
 	begun func(time.Duration)
-	// A packet that the switch gave back and that no host would take.
+	// violation reports a packet of the switch that no host would accept.
 	violation func(format string, args ...any)
 	packets   uint64
 }
@@ -71,8 +71,8 @@ func (w *wire) carry(p *sim.Packet) {
 	w.run(now)
 }
 
-// putIP appends the IP packet of a datagram. There is no UDP checksum, which IPv4
-// allows: the transport has one of its own.
+// putIP appends the IP packet of a datagram. It has no UDP checksum, which IPv4 allows,
+// because the transport has its own.
 func putIP(b []byte, p *sim.Packet) []byte {
 	be := binary.BigEndian
 	n := ipLen + udpLen + len(p.Data)
@@ -90,8 +90,7 @@ func putIP(b []byte, p *sim.Packet) []byte {
 	return append(b, p.Data...)
 }
 
-// sum is the Internet checksum (RFC 1071), not inverted, of an even number of
-// bytes.
+// sum is the Internet checksum (RFC 1071) of an even number of bytes, not inverted.
 func sum(b []byte) uint16 {
 	var s uint32
 	for ; len(b) >= 2; b = b[2:] {
@@ -124,7 +123,7 @@ func (w *wire) run(now time.Duration) {
 	w.wake = at
 	w.net.At(at, func() {
 		if w.wake != at {
-			return // it was woken before
+			return // another wake-up replaced this one
 		}
 		w.wake = 0
 		w.sw.Advance(at)

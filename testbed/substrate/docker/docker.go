@@ -341,7 +341,7 @@ func (l *dockerLab) Log(ctx context.Context, host string, w io.Writer) error {
 	return c.Run()
 }
 
-// Shell is docker exec.
+// Shell returns a command line of docker exec.
 func (l *dockerLab) Shell(host string) string { return "docker exec " + l.container(host) }
 
 // Down removes the containers and networks.

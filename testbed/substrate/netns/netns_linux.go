@@ -206,10 +206,10 @@ func ipNet(a netip.Addr, n netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(n.Bits(), 32)}}
 }
 
-// Log of a host is a file beside the lab.
+// logFile is the file with the output of a host. It lies in the lab's folder.
 func (l *netLab) logFile(host string) string { return filepath.Join(l.spec.Dir, host+".log") }
 
-// Log copies it.
+// Log copies the output of a host to w.
 func (l *netLab) Log(_ context.Context, host string, w io.Writer) error {
 	f, err := os.Open(l.logFile(host))
 	if err != nil {
@@ -220,7 +220,7 @@ func (l *netLab) Log(_ context.Context, host string, w io.Writer) error {
 	return err
 }
 
-// Shell is ip netns exec.
+// Shell returns a command line of ip netns exec.
 func (l *netLab) Shell(host string) string { return "ip netns exec " + l.namespace(host) }
 
 func (l *netLab) host(name string) (substrate.Host, bool) {
