@@ -48,8 +48,8 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	e.recvs++
 	i, seq := r.self, s.seq+1
 	s.seq = seq
-	// Assigned field by field, because the compiler builds a literal twice. freeRecv has reset
-	// the other fields.
+	// Assigned field by field, because the compiler builds a literal twice. freeRecv or retire
+	// has left the other fields at zero.
 	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
 	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
 	r.size, r.flags = uint64(len(op.Buf)), op.Flags
@@ -125,7 +125,7 @@ func (s *SES) freeRecv(r *recv) {
 	r.retire()
 }
 
-// retire gives the place of a simple receive back to its endpoint.
+// retire frees the place of a simple receive. The caller must have removed it from its space.
 func (r *recv) retire() {
 	r.live = false
 	r.ep.recvs--

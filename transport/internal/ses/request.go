@@ -132,8 +132,9 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 	return s.rejected(rc)
 }
 
-// whole executes a message of one packet: no state besides the receive. It falls through to
-// fit unless the message goes into the first receive of the run, one buffer.
+// whole executes a message of one packet. Unless it is kept, it needs no state but its receive.
+// If the first receive of the run accepts it into one buffer, that is done here; fit does all
+// else.
 func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
 	sp, tag, k := &to.spaces[1], r.Match, EvTRecv
 	if r.Opcode != wire.OpTaggedSend {
@@ -143,7 +144,7 @@ func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
 	if rv == nil || !rv.simple || len(data) > len(rv.buf) {
 		return s.fit(sp, r, tag, data)
 	}
-	sp.run = rv.next // what match does
+	sp.run = rv.next // as match does
 	e := s.events.add()
 	e.init(to.id, k, rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
 	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
@@ -153,8 +154,8 @@ func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
 	return s.done(r.ReqLen)
 }
 
-// fit executes a message of one packet that no receive may match, or that does not simply go
-// into a buffer.
+// fit executes a message of one packet that no receive matches, or that does not simply go into
+// a buffer.
 func (s *SES) fit(sp *space, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	_, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
 	if rv == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Handle names one outbound message until its Event, and as long as a piece of
-// it is neither Answered nor Failed. 0 is none.
+// A Handle names one outbound message until its Event, and after it while a piece of the
+// message is neither Answered nor Failed. 0 names none.
 type Handle uint32
 
 // phase is how far the sending of a message is. It goes
@@ -24,7 +24,7 @@ const (
 	phaseFree phase = iota
 	phaseData
 	phaseError // a MSG_ERROR is to be sent instead of the rest
-	phaseSent  // no piece is left to take
+	phaseSent  // all pieces are handed out
 	phaseWait
 	phaseReady
 	phaseResult
@@ -36,36 +36,36 @@ type send struct {
 	buf     []byte
 	iov     [][]byte
 
-	// hdr is the header of its packets but for what Append sets in it.
+	// hdr is the header of its packets, except what Append sets in it.
 	hdr       wire.ReqStd
-	wireFlags wire.SESFlags // of every packet: DC, REL, HD
+	wireFlags wire.SESFlags // flags of every packet: DC, REL, HD
 	kind      Kind
 	phase     phase
-	serial    uint16 // tells handles of one place apart; never 0
-	next      uint32 // first byte that no piece has
-	open      int32  // pieces handed out and neither answered nor failed
+	serial    uint16 // tells apart the handles of one place; never 0
+	next      uint32 // offset of the first byte that no piece has
+	open      int32  // pieces handed out that are neither answered nor failed
 	peer      uint32
 	flags     uint64
 	seq       uint64
-	block     uint32 // of the copies arena, or noBlock
+	block     uint32 // block of the arena copies, or noBlock
 
 	ordered, early, silent bool
-	odd                    bool // not plain: silent, not simply in buf, or not simply answered
+	odd                    bool // silent, not simply in buf, or not simply answered
 	outcome
 
-	idle     *send     // endpoint.idleSend: the next one
-	self     int32     // its place
-	ep       *endpoint // whose it is, as long as the place is one
+	idle     *send     // next in endpoint.idleSend
+	self     int32     // its place in SES.sends
+	ep       *endpoint // its endpoint, also while the place is free
 	posted   time.Duration
 	tries    uint16
-	retryAt  time.Duration // phaseWait, 0: not yet set
-	notReady time.Duration // since when the target is not ready
+	retryAt  time.Duration // phaseWait: when to send again, 0: not yet set
+	notReady time.Duration // when the target became not ready
 	epoch    uint32
 }
 
 // An outcome is what became of a message so far.
 type outcome struct {
-	copied     bool // the bytes are ours
+	copied     bool // buf is our copy
 	told       bool // success was reported early
 	noResponse bool // a piece was answered NO_RESPONSE
 	response   bool // a RESPONSE came
@@ -75,7 +75,7 @@ type outcome struct {
 	nack       wire.NackCode
 }
 
-// lookup returns the message of h, or nil if it ended.
+// lookup returns the message of h, nil if it ended.
 func (s *SES) lookup(h Handle) (int32, *send) {
 	i := int32(h & 0xffff)
 	if i < s.sends.used {
@@ -112,7 +112,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	m.flags, m.seq, m.peer, m.posted = op.Flags, seq, uint32(op.Peer), now
 	m.phase, m.block, m.kind, m.tries, m.next, m.open = phaseData, noBlock, op.Kind, 0, 0, 0
 	m.ordered, m.early, m.silent, m.odd = op.Ordered, op.Level == LevelInject && !op.Silent, op.Silent, op.Silent
-	// Field by field: a literal is built on the stack.
+	// Assigned field by field, because the compiler builds a literal on the stack.
 	m.copied, m.told, m.noResponse, m.response, m.unexecuted, m.cause, m.rc, m.nack = false, false, false, false, false, OK, 0, 0
 	job, opcode, match, data, flags := op.JobID&0xffffff, wire.OpSend, uint64(0), uint64(0), wire.SESREL
 	if op.JobID == 0 {
@@ -141,7 +141,7 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	return handleOf(m.self, m), nil
 }
 
-// freshSend takes a place that never was, for an endpoint.
+// freshSend makes a send of an endpoint at a place that was never used.
 func (s *SES) freshSend(e *endpoint) *send {
 	i := s.sends.fresh()
 	m := s.sends.at(i)
@@ -149,8 +149,7 @@ func (s *SES) freshSend(e *endpoint) *send {
 	return m
 }
 
-// total is the number of bytes in v, at most what an int holds: the same bytes may be
-// in it more than once.
+// total is the number of bytes in v, at most MaxInt: the same bytes may be in it several times.
 func total(v [][]byte) (n int) {
 	for _, b := range v {
 		if n += len(b); n < 0 {
@@ -160,7 +159,7 @@ func total(v [][]byte) (n int) {
 	return n
 }
 
-// retain keeps the bytes of a message that does not simply lie in op.Buf.
+// retain keeps the bytes of a message that is not simply in op.Buf.
 func (s *SES) retain(m *send, op *Op) {
 	m.odd = true
 	switch {
@@ -178,8 +177,8 @@ func (s *SES) retain(m *send, op *Op) {
 	}
 }
 
-// copyIn takes the private copy of a message. Copies above 16 KiB are ordinary
-// garbage; smaller ones are recycled.
+// copyIn makes the private copy of a message. Copies above 16 KiB are left to the garbage
+// collector; shorter ones are recycled.
 func (s *SES) copyIn(m *send, op *Op) {
 	m.copied = true
 	n := int(m.hdr.ReqLen)
@@ -218,7 +217,7 @@ func (s *SES) putIov(v [][]byte) {
 	s.iovs = append(s.iovs, v[:0])
 }
 
-// freeBytes gives back what retain kept.
+// freeBytes frees what retain kept.
 func (s *SES) freeBytes(m *send) {
 	if m.block != noBlock {
 		s.copies.put(m.block)
@@ -229,8 +228,8 @@ func (s *SES) freeBytes(m *send) {
 	}
 }
 
-// newID takes the next message id that is not in use: 1 to 65535 in turn (S-FLD-03).
-// Unique in the SES, it is unique on each PDC.
+// newID returns the next message id that is not in use, from 1 to 65535 in turn (S-FLD-03). An
+// id that is unique in the SES is unique on each PDC.
 func (s *SES) newID() uint16 {
 	for {
 		s.lastID++
@@ -243,7 +242,7 @@ func (s *SES) newID() uint16 {
 			*w |= bit
 			return s.lastID
 		}
-		// Jump over what is in use, to before the next free one of the word.
+		// Skip the ids in use, to before the next free one of the word.
 		if skip := bits.TrailingZeros64(^(*w >> (s.lastID & 63))); skip > 1 {
 			s.lastID += uint16(skip - 1)
 		}
@@ -252,8 +251,8 @@ func (s *SES) newID() uint16 {
 
 func (s *SES) freeID(id uint16) { s.ids[id>>6] &^= 1 << (id & 63) }
 
-// Info tells of a message: the peer it goes to, its length in bytes and whether
-// it was marked Ordered. All zero if it ended.
+// Info returns the peer of a message, its length in bytes, and whether it is Ordered. All are
+// zero if it ended.
 func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
 	if _, m := s.lookup(h); m != nil {
 		return m.peer, int(m.hdr.ReqLen), m.ordered
@@ -261,7 +260,7 @@ func (s *SES) Info(h Handle) (peer uint32, length int, ordered bool) {
 	return 0, 0, false
 }
 
-// Seq is the place of a message in the order of posting.
+// Seq is the number of a message in the order of posting, 0 if it ended.
 func (s *SES) Seq(h Handle) uint64 {
 	if _, m := s.lookup(h); m != nil {
 		return m.seq
@@ -269,14 +268,14 @@ func (s *SES) Seq(h Handle) uint64 {
 	return 0
 }
 
-// unbegun reports whether no piece was handed out, in this attempt.
+// unbegun reports whether no piece was handed out in this attempt.
 func (m *send) unbegun() bool {
 	return m.phase == phaseData && m.next == 0 || m.phase == phaseWait || m.phase == phaseReady
 }
 
-// CancelSend ends one send of an endpoint with that context of which no piece was handed out, or
-// that waits to be sent again, with a Cancelled event. ctx is compared with ==;
-// nil and contexts that cannot be compared are never found (R-EP-11, R-EP-12).
+// CancelSend ends the oldest send of an endpoint with that context of which no piece was handed
+// out or that waits to be sent again, with a Cancelled event. ctx is compared with ==; nil and
+// contexts that cannot be compared are never found (R-EP-11, R-EP-12).
 func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
 	best := none
 	var seq uint64
@@ -305,7 +304,7 @@ func same(a, b any) (eq bool) {
 	}
 	defer func() {
 		if recover() != nil {
-			eq = false // uncomparable
+			eq = false // not comparable
 		}
 	}()
 	return a == b
