@@ -40,7 +40,7 @@ var (
 // bits it is MaxInt-1, because Op.Bytes stops at MaxInt.
 const MaxMessage = min(0xFFFFFFFE, math.MaxInt-1)
 
-// Config describes one SES. Zero fields take the stated defaults.
+// Config describes one SES. Zero fields have the stated defaults.
 type Config struct {
 	// EndpointConfig is that of endpoint 0, which New opens.
 	EndpointConfig
