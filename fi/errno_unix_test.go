@@ -10,8 +10,8 @@ import (
 )
 
 func TestErrnoIsThePlatforms(t *testing.T) {
-	// fi_errno(3): numbers below 256 are the platform's, so code that already
-	// looks for those finds them.
+	// fi_errno(3): numbers below 256 are those of the platform, so that code that checks for
+	// those finds them.
 	if err := fmt.Errorf("read: %w", EAGAIN); !errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINVAL) {
 		t.Error("the platform's EAGAIN is not found")
 	}

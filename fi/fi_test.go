@@ -8,7 +8,7 @@ import (
 )
 
 func TestErrnoIs(t *testing.T) {
-	// Callers write errors.Is(err, fi.EAGAIN), also on wrapped errors.
+	// errors.Is finds an Errno, also in a wrapped error.
 	wrapped := fmt.Errorf("post: %w", EAGAIN)
 	if !errors.Is(wrapped, EAGAIN) || errors.Is(wrapped, EINVAL) {
 		t.Error("EAGAIN is not found behind a wrapped error")
@@ -25,7 +25,7 @@ func TestErrnoIs(t *testing.T) {
 }
 
 func TestErrnoNumbers(t *testing.T) {
-	// Own numbers begin at 256, in this order.
+	// libfabric's own numbers begin at 256, in this order.
 	own := []Errno{
 		EOTHER, ETOOSMALL, EOPBADSTATE, EAVAIL, EBADFLAGS, ENOEQ, EDOMAIN, ENOCQ, ECRC,
 		ETRUNC, ENOKEY, ENOAV, EOVERRUN, ENORX, ENOMR, EFIREWALLADDR,
@@ -51,7 +51,7 @@ func TestErrnoNumbers(t *testing.T) {
 }
 
 func TestErrnoIsNotAllocated(t *testing.T) {
-	// Read and post return them on their hot paths.
+	// Read and post return them on their hot paths, so they must not allocate.
 	var err error
 	if n := testing.AllocsPerRun(100, func() {
 		for _, e := range []Errno{EAGAIN, EAVAIL} {
@@ -67,7 +67,7 @@ func TestErrnoIsNotAllocated(t *testing.T) {
 }
 
 func TestFlagBits(t *testing.T) {
-	// The bits of rdma/fabric.h.
+	// The bits are those of rdma/fabric.h.
 	for _, c := range []struct {
 		flag Flags
 		bit  int
@@ -137,7 +137,7 @@ func TestFlagBits(t *testing.T) {
 }
 
 func TestOtherBits(t *testing.T) {
-	// The bits of fi_getinfo(3) and its neighbours.
+	// The bits are those of fi_getinfo(3) and the pages it refers to.
 	for got, want := range map[string]string{
 		Order(1<<9 - 1).String():                "RAR|RAW|RAS|WAR|WAW|WAS|SAR|SAW|SAS",
 		Order(0xff << 32).String():              "RMA_RAR|RMA_RAW|RMA_WAR|RMA_WAW|ATOMIC_RAR|ATOMIC_RAW|ATOMIC_WAR|ATOMIC_WAW",
@@ -154,7 +154,7 @@ func TestOtherBits(t *testing.T) {
 }
 
 func TestEnumerations(t *testing.T) {
-	// The values, in order from 0.
+	// The values count from 0 in this order.
 	for _, c := range []struct{ got, want string }{
 		{list(5, func(i int) any { return CQFormat(i) }), "FI_CQ_FORMAT_UNSPEC FI_CQ_FORMAT_CONTEXT FI_CQ_FORMAT_MSG FI_CQ_FORMAT_DATA FI_CQ_FORMAT_TAGGED"},
 		{list(7, func(i int) any { return WaitObj(i) }), "FI_WAIT_NONE FI_WAIT_UNSPEC FI_WAIT_SET FI_WAIT_FD FI_WAIT_MUTEX_COND FI_WAIT_YIELD FI_WAIT_POLLFD"},

@@ -3,7 +3,7 @@ package fi
 import "testing"
 
 func TestTClass(t *testing.T) {
-	// R-INFO-23: a class is a code point or a label; nothing else.
+	// R-INFO-23: a class is a code point or a label and nothing else.
 	for d := range uint8(64) {
 		if got, ok := TCDSCP(d).DSCP(); !ok || got != d {
 			t.Errorf("DSCP %d: %d %v", d, got, ok)

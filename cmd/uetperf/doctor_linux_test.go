@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// doctorSays runs uetperf doctor in some wrapping and wants exit status and lines.
+// doctorSays runs uetperf doctor inside another command. It wants an exit status and lines
+// of output.
 func doctorSays(t *testing.T, wrap, args []string, code int, lines ...string) {
 	t.Helper()
 	cmd := uetperf(append([]string{"doctor"}, args...)...)
 	if wrap != nil {
 		name := cmd.Path
 		cmd = exec.Command(wrap[0], append(append(wrap[1:len(wrap):len(wrap)], name), cmd.Args[1:]...)...)
-		// The program is uetperf by its first argument: a link of that name.
+		// The test binary is uetperf if its first argument is a link of that name.
 		cmd.Args[len(wrap)] = link(t, name)
 	}
 	var out bytes.Buffer
@@ -46,7 +47,7 @@ func doctorSays(t *testing.T, wrap, args []string, code int, lines ...string) {
 	}
 }
 
-// link is a name for the program by which it knows that it is uetperf.
+// link makes a link to a program by whose name the program knows that it is uetperf.
 func link(t *testing.T, exe string) string {
 	t.Helper()
 	name := t.TempDir() + "/uetperf"
@@ -76,7 +77,7 @@ func TestDoctorFindsSmallBuffers(t *testing.T) {
 	if _, err := fmt.Sscan(string(b), &most); err != nil || most >= 8<<20 {
 		t.Skipf("net.core.rmem_max is %s: there is nothing to find", strings.TrimSpace(string(b)))
 	}
-	// Without the capability to exceed the limit.
+	// Drop the capability that allows exceeding the limit.
 	wrap := []string{"setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin"}
 	if os.Geteuid() != 0 {
 		wrap = []string{"env"}
@@ -99,7 +100,7 @@ func TestDoctorFindsOneProcessor(t *testing.T) {
 	doctorSays(t, []string{"taskset", "-c", "0"}, nil, 0, "warn  processors +1 of [0-9]+ processors may be used")
 }
 
-// A server that is stopped most of the time is alive, and late.
+// A server that is stopped most of the time is reported as late, not as gone.
 func TestDoctorFindsASlowPeer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -131,8 +132,7 @@ func TestDoctorFindsASlowPeer(t *testing.T) {
 	doctorSays(t, nil, []string{s.addr, "--timeout", "10s"}, 0, "ok    reach ", "warn  slow_peer +the server lets its process run within .*: it is busy with others, or stopped, and answers late")
 }
 
-// A net is two network namespaces with a wire between them, and a server in the
-// second.
+// A wiredNet is two network namespaces joined by a veth pair, with a server in the second.
 type wiredNet struct {
 	t    *testing.T
 	a, b string
@@ -175,7 +175,7 @@ func newWire(t *testing.T) *wiredNet {
 		_ = in.Close()
 		_ = s.Wait()
 	})
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it serves
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the server is up
 		t.Fatal(err)
 	}
 	go func() { _, _ = out.Read(make([]byte, 4096)) }()
@@ -190,7 +190,7 @@ func (n *wiredNet) program() string {
 	return link(n.t, exe)
 }
 
-// cmd is a command in which A and B are the namespaces.
+// cmd returns a command in which A and B stand for the namespaces.
 func (n *wiredNet) cmd(s string) *exec.Cmd {
 	f := strings.Fields(s)
 	for i, w := range f {
@@ -204,8 +204,8 @@ func (n *wiredNet) cmd(s string) *exec.Cmd {
 	return exec.Command(f[0], f[1:]...)
 }
 
-// rules sets the packet filter of a namespace; its chain is c. Without rules it
-// has none.
+// rules replaces the packet filter of a namespace by rules in the chain c. Without rules
+// there is no filter.
 func (n *wiredNet) rules(ns, chain string, rules ...string) {
 	n.t.Helper()
 	script := "flush ruleset\n"
@@ -222,7 +222,7 @@ func (n *wiredNet) rules(ns, chain string, rules ...string) {
 	}
 }
 
-// A real packet filter, in every way in which one gets in ours.
+// The doctor finds each way in which a real packet filter gets in the way.
 func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 	n := newWire(t)
 	const in = "type filter hook input priority 0 ;"

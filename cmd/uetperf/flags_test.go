@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Each flag of the table is of commands that exist, once per command, and its help says
-// what its value is.
+// Each flag of the table belongs to commands that exist, once per command, and its help
+// names its value.
 func TestFlagTable(t *testing.T) {
 	root := (&line{}).root()
 	commands := []string{selfName}
@@ -43,7 +43,7 @@ func TestFlagTable(t *testing.T) {
 
 func isSwitch(to any) bool { _, is := to.(*bool); return is }
 
-// Flags of one command line do not leak into the next, nor those of one command into another.
+// The flags of one command line do not change another command line or another command.
 func TestFlagsStayWithTheirCommand(t *testing.T) {
 	a, _ := parse([]string{"lat", "h", "-n", "5", "--mode", "rod"}, io.Discard, io.Discard)
 	b, _ := parse([]string{"bw", "h"}, io.Discard, io.Discard)

@@ -30,19 +30,19 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// The test binary is uetperf when it is called so.
+// TestMain runs uetperf if the test binary was called by that name.
 func TestMain(m *testing.M) {
-	// The tests mostly wait: for a timeout, for the end of a test's time.
+	// The tests mostly wait for timeouts or for the end of a test's time.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	// Beside other tests, and under the race detector, two cores have far less to
-	// give than the self-check may expect on its own.
+	// Beside other tests and under the race detector, two cores give the self-check far less
+	// than it expects.
 	stepsLimit = 5 * time.Minute
 	testscript.Main(m, map[string]func(){"uetperf": main})
 }
 
-// uetperf is a process of this program.
+// uetperf returns a process of this program.
 func uetperf(args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	if err != nil {
@@ -57,7 +57,7 @@ func uetperf(args ...string) *exec.Cmd {
 type server struct {
 	cmd  *exec.Cmd
 	addr string
-	out  *bufio.Reader // what it says after its address
+	out  *bufio.Reader // output after the address
 }
 
 func startServeProcess(args ...string) (*server, error) {
@@ -72,7 +72,7 @@ func startServeProcess(args ...string) (*server, error) {
 	}
 	rd := bufio.NewReader(out)
 	line, err := rd.ReadString('\n')
-	_, _ = rd.ReadString('\n') // what is behind which port
+	_, _ = rd.ReadString('\n') // the table of ports
 	f := strings.Fields(line)
 	if err != nil || len(f) == 0 {
 		_ = cmd.Process.Kill()
@@ -81,7 +81,7 @@ func startServeProcess(args ...string) (*server, error) {
 	return &server{cmd, f[len(f)-1], rd}, nil
 }
 
-// stop ends the process by a signal and returns what its end was.
+// stop ends the process by a signal and returns its exit status.
 func (s *server) stop(sig os.Signal) error {
 	_ = s.cmd.Process.Signal(sig)
 	return s.cmd.Wait()
@@ -135,7 +135,7 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// server [ARG…]: starts a server, $HOST is where.
+// server [ARG…]: starts a server; $HOST is its address.
 func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	s, err := startServeProcess(args...)
 	ts.Check(err)
@@ -143,7 +143,7 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("HOST", s.addr)
 }
 
-// silent: $HOST is an address where somebody listens and says nothing, also at the next
+// silent: $HOST is an address where a socket receives and sends nothing, and so is the next
 // port, which is for -e msg.
 func cmdSilent(ts *testscript.TestScript, _ bool, _ []string) {
 	for {
@@ -162,8 +162,8 @@ func cmdSilent(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// record FILE: the file (or stdout) holds one record of the schema, and nothing
-// else; ok, the sizes of its runs, its error, and its kind of endpoint are set in $OK, $SIZES, $ERROR, $KIND.
+// record FILE: the file (or stdout) holds one record and nothing else. $OK, $SIZES, $ERROR
+// and $KIND are set to its ok, the sizes of its runs, its error, and its endpoint type.
 func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	r, err := readRecord(strings.NewReader(ts.ReadFile(args[0])))
 	ts.Check(err)
@@ -177,7 +177,7 @@ func cmdRecord(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ERROR", r.Error)
 }
 
-// secrets FOLDER OUTPUT…: no output has a key of the folder.
+// secrets FOLDER OUTPUT…: no output contains a key of the folder.
 func cmdSecrets(ts *testscript.TestScript, _ bool, args []string) {
 	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*.key"))
 	ts.Check(err)
@@ -198,8 +198,8 @@ func cmdExpired(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// refused ARG…: a client that may still be let in is not within 5 s; its last words
-// are in the file "said".
+// refused ARG…: a client that is still let in is refused within 5 s. Its last words are in
+// the file "said".
 func cmdRefused(ts *testscript.TestScript, _ bool, args []string) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -213,7 +213,7 @@ func cmdRefused(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Fatalf("exit code %d: %s", code, out)
 			}
 			if !bytes.Contains(out, []byte("no connection")) {
-				continue // it was let in, and put out
+				continue // the client was let in, and then put out
 			}
 			ts.Check(os.WriteFile(ts.MkAbs("said"), out, 0o666))
 			return
@@ -221,8 +221,8 @@ func cmdRefused(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// packets OUTPUT FILE: FILE holds as many packets as OUTPUT says; their comments
-// are written to the file "comments".
+// packets OUTPUT FILE: FILE holds as many packets as OUTPUT says. Their comments are
+// written to the file "comments".
 func cmdPackets(ts *testscript.TestScript, _ bool, args []string) {
 	m := regexp.MustCompile(`(?m)^pcap: (\d+) packets in ` + args[1] + "$").FindStringSubmatch(ts.ReadFile(args[0]))
 	if m == nil {
@@ -248,7 +248,7 @@ func cmdPackets(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("comments"), []byte(strings.Join(comments, "\n")+"\n"), 0o666))
 }
 
-// masked FILE: writes to the file "masked" what does not change from run to run.
+// masked FILE: writes FILE without what differs between runs to the file "masked".
 func cmdMasked(ts *testscript.TestScript, _ bool, args []string) {
 	var out []string
 	for line := range strings.Lines(ts.ReadFile(args[0])) {
@@ -266,12 +266,12 @@ var masks = []struct {
 	re *regexp.Regexp
 	by string
 }{
-	{regexp.MustCompile(`^path: .*; seed `), "path: PATH; seed "}, // another host has another; json.txtar looks at ours
+	{regexp.MustCompile(`^path: .*; seed `), "path: PATH; seed "}, // hosts differ; json.txtar checks the path
 	{regexp.MustCompile(`; dropped .*`), ""},
 	{regexp.MustCompile(`retransmission\b`), "retransmissions"},
 	{regexp.MustCompile(`(127\.0\.0\.1(:\d+)?) \([^)]*\)`), "$1 (HOST)"},
-	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // of units.Count
-	{regexp.MustCompile(` -( |$)`), " #$1"},    // what was not measured
+	{regexp.MustCompile(`(\d) [kMG] `), "$1 "}, // units of units.Count
+	{regexp.MustCompile(` -( |$)`), " #$1"},    // not measured
 	{regexp.MustCompile(`p999_ns|p50|p90|p99\.9|p99|127\.0\.0\.1|CRC-32C`), "<$0>"},
 	{regexp.MustCompile(`\d+(\.\d+)?( [KMGT]iB)`), "# xiB"},
 	{regexp.MustCompile(`\d+(\.\d+)? (ns|µs|ms|s)\b`), "T"},
@@ -320,7 +320,7 @@ type client struct {
 	seen     chan struct{}
 }
 
-// runClient starts a client and waits until its output is as wanted.
+// runClient starts a client and waits until its output satisfies want.
 func runClient(t *testing.T, want func(out []byte) bool, args ...string) *client {
 	t.Helper()
 	return startClient(t, want, func(*exec.Cmd) {}, args...)
@@ -360,7 +360,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// code waits for the end and returns the exit code.
+// code waits for the end of the process and returns the exit code.
 func (c *client) code(t *testing.T) int {
 	t.Helper()
 	err := c.Wait()
@@ -371,18 +371,19 @@ func (c *client) code(t *testing.T) int {
 	return c.ProcessState.ExitCode()
 }
 
-// patience is for a test of a minute to have measured something, and for its end when it
-// is interrupted: before it ends by itself.
+// patience is how long a test of a minute may take to measure something, and to end after
+// an interrupt: less than the test would run by itself.
 const patience = 50 * time.Second
 
-// anInterval is an interval line, of -s 64K and -s 8: messages and time, or time and rate.
+// anInterval matches an interval line of -s 64K and -s 8: messages and time, or time and
+// rate.
 var anInterval = regexp.MustCompile(`(?m)^ +(?:64K|8) +(?:(\d+) +(\d+\.\d) |(\d+\.\d) s +(\d+) )`)
 
-// warmLines with a message in each are behind every warm-up.
+// warmLines is the number of lines with a message that end every warm-up.
 const warmLines = 11
 
-// intervals reports whether a test has measured for a while: something has completed
-// long after the warm-up, however slow host and test are.
+// intervals reports whether a test has measured for a while, that is, whether something
+// completed long after the warm-up, however slow host and test are.
 func intervals(out []byte) bool {
 	lines, warm, before := 0, 0.0, 0.0
 	for _, m := range anInterval.FindAllSubmatch(out, -1) {
@@ -444,7 +445,7 @@ func TestInterruptPrintsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// What is waited for comes on a slow host, too, where lines have few messages or none.
+// intervals becomes true on a slow host, too, whose lines show few messages or none.
 func TestIntervals(t *testing.T) {
 	line := func(n int, at float64) string {
 		return fmt.Sprintf("%8s %10d %7.1f %14s %9s %12s\n", "64K", n, at, "1", "2", "3")
@@ -475,7 +476,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// A second signal ends at once, but not the echo of the first.
+// A second signal exits at once, but a repetition of the first one does not.
 func TestSecondSignal(t *testing.T) {
 	exits := func(times ...time.Duration) (n int) {
 		sig := make(chan os.Signal, len(times))
@@ -510,12 +511,12 @@ func newKeys(t *testing.T) string {
 
 var goneLine = regexp.MustCompile(`^uetperf: the server was lost: nothing listens at 127\.0\.0\.1:\d+ \(UDP\) any more, or the host is gone$`)
 
-// T36: a member that is removed is out within 5 s, also in the middle of a test; the
-// server goes on with others.
+// T36: a removed member is out within 5 s, even in the middle of a test. The server goes on
+// with others.
 func TestMemberRemoved(t *testing.T) {
 	t.Parallel()
 	theirs, mine := newKeys(t), t.TempDir()
-	for _, f := range []string{"ca.pem", "client.pem", "client.key", "server.pem", "server.key"} { // the client does not hear of it
+	for _, f := range []string{"ca.pem", "client.pem", "client.key", "server.pem", "server.key"} { // the client does not learn of the removal
 		b, err := os.ReadFile(filepath.Join(theirs, f))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(mine, f), b, 0o600)
@@ -545,13 +546,13 @@ func TestMemberRemoved(t *testing.T) {
 	}
 }
 
-// A server that is killed ends the client within 10 s, with what was measured.
+// If the server is killed the client ends within 10 s and prints what it measured.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	folder := newKeys(t)
 	for _, args := range [][]string{
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-c"},
-		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"}, // nothing of ours is owed an answer
+		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-R"}, // the client sends nothing that needs an answer
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms"},
 		{"bw", "", "-s", "64K", "-t", "60s", "-w", "1", "-i", "100ms", "-e", "msg"},
 		{"lat", "", "-s", "8", "-t", "60s", "-w", "10", "-i", "100ms", "-e", "msg", "--sec", "tls", "--keys", folder},
@@ -592,7 +593,7 @@ func TestServerKilled(t *testing.T) {
 			if last := c.out.String()[strings.LastIndex(strings.TrimSpace(c.out.String()), "\n")+1:]; strings.Contains(last, "nothing was measured") {
 				t.Errorf("no partial result: %s", &c.out)
 			}
-			// Seconds without a peer are in no rate.
+			// Time without a peer does not lower any rate.
 			if args[0] == "load" {
 				row := regexp.MustCompile(`(?m)^ +8 +(\d+) +\d+ .* (-|\d+)$`).FindStringSubmatch(c.out.String())
 				if row == nil {
@@ -607,8 +608,8 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// A client that is killed is forgotten, by the evidence of its closed port (F11)
-// well before its silence would be enough; the server goes on.
+// A client that is killed is forgotten because its port is closed (F11), well before its
+// silence would suffice. The server goes on.
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--max-clients", "1")
@@ -628,8 +629,8 @@ func TestClientKilled(t *testing.T) {
 	}
 }
 
-// Real sockets, two processes, a relay between them: 100 MiB arrive and are
-// right, whatever the relay does.
+// 100 MiB arrive intact over real sockets, two processes and a relay between them, whatever
+// the relay does.
 func TestLossyRelay(t *testing.T) {
 	t.Parallel()
 	for _, faults := range []string{
@@ -640,7 +641,7 @@ func TestLossyRelay(t *testing.T) {
 				t.Parallel()
 				s := newServer(t)
 				var out, errs bytes.Buffer
-				// 100 MiB verified: 400 messages of 256 KiB.
+				// 400 messages of 256 KiB are 100 MiB.
 				cmd := uetperf("bw", s.addr, "tsend", "-s", "256K", "-n", "400", "-w", "0", "-W", "16", "-c", "--impair", faults, "--mode", mode, "--seed", "5", "-J", "-")
 				cmd.Stdout, cmd.Stderr = &out, &errs
 				if err := cmd.Run(); err != nil {
@@ -682,7 +683,7 @@ func TestServeEndsInOrder(t *testing.T) {
 	}
 }
 
-// What a test did stands in the metrics when its endpoints are gone.
+// The metrics keep the counts of a test after its endpoints are closed.
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--metrics", "127.0.0.1:0")
@@ -702,7 +703,7 @@ func TestServeMetrics(t *testing.T) {
 		`uet_endpoints{endpoint="test"} 0`,
 		`uet_endpoints{endpoint="control"} 1`,
 		`uetperf_clients 0`,
-		// The control connection of one client, and that of its stream.
+		// The control connection of one client, and the connection of its stream.
 		`uet_connections_total{endpoint="control"} 2`,
 		`uet_handshakes_total{endpoint="control"} 2`,
 		`uet_posted_receives{endpoint="test"} 0`,
@@ -731,7 +732,7 @@ func TestServeMetrics(t *testing.T) {
 	if missing != "" {
 		t.Errorf("no %s in\n%s", missing, text)
 	}
-	// Whatever the dashboard asks for is there.
+	// Every metric of the dashboard exists.
 	board, err := os.ReadFile("../../docs/grafana/uetkit.json")
 	if err != nil {
 		t.Fatal(err)
@@ -746,7 +747,7 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// Many clients at once of all kinds, each with data of its own.
+// The server serves many clients of all kinds at once, each with its own data.
 func TestServerServesMany(t *testing.T) {
 	t.Parallel()
 	folder := newKeys(t)

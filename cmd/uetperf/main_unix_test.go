@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A Ctrl-C on a terminal goes to the whole group: to the server of a self-check
-// as well, and once more to us if a parent passes it on.
+// A Ctrl-C on a terminal goes to the whole process group, and so to the server of a
+// self-check. If a parent passes it on, this process gets it twice.
 func TestInterruptOfGroup(t *testing.T) {
 	c := startClient(t, regexp.MustCompile(`(?m)^path: `).Match, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }, "--seed", "1")
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
@@ -31,8 +31,8 @@ func TestInterruptOfGroup(t *testing.T) {
 	}
 }
 
-// The record of a test is written though nobody reads what it says, as behind head;
-// without one there is nothing left to run for.
+// The record of a test is written even if nobody reads the output, as behind head. Without
+// a record the test ends, because nothing is left to run for.
 func TestNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -63,8 +63,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// A server whose host is gone says nothing, not even that its port is closed, and
-// owes nothing to one that only receives.
+// A client notices a server whose host is gone, although no ICMP says so, and although the
+// server owes nothing to a client that only receives.
 func TestServerSilent(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -77,7 +77,7 @@ func TestServerSilent(t *testing.T) {
 	if d := time.Since(begin); d > 10*time.Second {
 		t.Errorf("it took %v to end", d)
 	}
-	// The control channel notices, or a message of which a part has come.
+	// The control channel notices it first, or a message of which only a part came.
 	if !strings.HasPrefix(c.err.String(), "uetperf: the server was lost: ") || strings.Count(c.err.String(), "\n") != 1 {
 		t.Errorf("stderr %q", &c.err)
 	}
@@ -89,9 +89,8 @@ func TestServerSilent(t *testing.T) {
 	}
 }
 
-// A server that is stopped for longer than one that is gone may be silent is waited
-// for if that was asked for, by control and data of both kinds of endpoints; so is a
-// client that is stopped.
+// With --silence, client and server wait for an end that is stopped for longer than the
+// default permits. This holds for control and data and both kinds of endpoints.
 func TestStoppedForLong(t *testing.T) {
 	for _, ep := range []string{"rdm", "msg"} {
 		for _, who := range []string{"server", "client"} {
@@ -114,10 +113,10 @@ func TestStoppedForLong(t *testing.T) {
 	}
 }
 
-// Who lost the terminal finds the record all the same; nohup goes on.
+// A test that loses its terminal still writes its record. Under nohup it goes on.
 func TestHangup(t *testing.T) {
 	t.Parallel()
-	// Under nohup the programs this one starts would go on, too.
+	// Under nohup the programs that this one starts would go on, too.
 	hups := make(chan os.Signal, 1)
 	signal.Notify(hups, syscall.SIGHUP)
 	defer signal.Stop(hups)
@@ -134,7 +133,7 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-// A server that is stopped says so: its clients end with what was measured.
+// A server that is stopped says so, and its clients end with what they measured.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"bw"}, {"bw", "-e", "msg"}, {"bw", "-R"}, {"lat"}, {"soak"}} {

@@ -15,7 +15,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// sample is a run with every column filled.
+// sample is a result with a value in every column.
 func sample() *perf.Result {
 	return &perf.Result{Run: record.Run{
 		Size: 64 << 10, Msgs: 123456, Bytes: 123456 << 16, DurationNS: 2e9, GoodputBPS: ptr(32.36e9), MsgsPerS: ptr(61728.0),
@@ -27,7 +27,7 @@ func sample() *perf.Result {
 	}}
 }
 
-// The rows stand under their columns, and the units are in the header.
+// The values stand under the heads of their columns, and the heads have the units.
 func TestPrintColumns(t *testing.T) {
 	for _, c := range []struct {
 		test    string
@@ -46,7 +46,7 @@ func TestPrintColumns(t *testing.T) {
 			"     64K     123456    2.00          32.36      4045        61728     20     25    36       75       25",
 		},
 		{
-			traffic.Rate, true, // the server sends: cpu-tx% is its
+			traffic.Rate, true, // the server sends, so cpu-tx% is its
 			"    size       msgs    secs  goodput[Gb/s]      MB/s      msg[/s]    rtx    ooo   ecn  cpu-tx%  cpu-rx%",
 			"     64K     123456    2.00          32.36      4045        61728     20     25    36       25       75",
 		},
@@ -65,7 +65,7 @@ func TestPrintColumns(t *testing.T) {
 	}
 }
 
-// So do those of load, rr and incast.
+// The same holds for load, rr and incast.
 func TestPrintMoreColumns(t *testing.T) {
 	l := func(ns int64) *record.Latency {
 		return &record.Latency{Min: ns, P50: ns, P90: 2 * ns, P99: 3 * ns, P999: 4 * ns, Max: 5 * ns, Mean: float64(ns), StdDev: float64(ns) / 10}
@@ -132,7 +132,7 @@ func TestPrintMoreColumns(t *testing.T) {
 	}
 }
 
-// A leak is called one, and what is too short for a judgement too.
+// A leak is reported as one, and so is a soak that was too short to tell.
 func TestPrintSoak(t *testing.T) {
 	var out bytes.Buffer
 	r := record.Run{
@@ -155,8 +155,7 @@ func TestPrintSoak(t *testing.T) {
 	}
 }
 
-// Interval lines stand under the same columns, and each counts from the one
-// before.
+// Interval lines stand under the same columns, and each counts from the previous one.
 func TestPrintInterval(t *testing.T) {
 	var out bytes.Buffer
 	p := newPrinter(&out, &Config{Interval: time.Second})
@@ -175,7 +174,8 @@ func TestPrintInterval(t *testing.T) {
 	}
 }
 
-// Those of incast have no columns: its own are of other things.
+// Interval lines of incast have no columns, because the columns of incast show other
+// things.
 func TestPrintIntervalsOfIncast(t *testing.T) {
 	var out bytes.Buffer
 	p := newPrinter(&out, &Config{Interval: time.Second})
@@ -187,7 +187,7 @@ func TestPrintIntervalsOfIncast(t *testing.T) {
 	}
 }
 
-// What could not be measured is not printed as 0.
+// What was not measured is not printed as 0.
 func TestPrintNothing(t *testing.T) {
 	for _, test := range []string{traffic.Lat, traffic.BW} {
 		var out bytes.Buffer
@@ -197,7 +197,7 @@ func TestPrintNothing(t *testing.T) {
 		}
 	}
 	res := sample()
-	res.Run.PeerTransport = nil // a server that was lost
+	res.Run.PeerTransport = nil // as when the server was lost
 	var out bytes.Buffer
 	newPrinter(&out, &Config{}).run(&traffic.Spec{Test: traffic.BW}, res)
 	if !strings.HasSuffix(out.String(), "       75        -\n") {
@@ -205,7 +205,8 @@ func TestPrintNothing(t *testing.T) {
 	}
 }
 
-// The header says how a test is secured, and that it is not where that matters.
+// The header says how a test is secured, and warns if it is not secured and leaves the
+// host.
 func TestPrintSecurity(t *testing.T) {
 	for _, c := range []struct {
 		sec      string
@@ -225,8 +226,8 @@ func TestPrintSecurity(t *testing.T) {
 	}
 }
 
-// What takes long stands under its column as well, with less decimals; what is small
-// is no zero.
+// Large values stand under their columns with fewer decimals. Small values do not become
+// zero.
 func TestPrintExtremes(t *testing.T) {
 	r := sample()
 	r.Run.Latency = &record.Latency{Min: 5432, P50: 99999990, P90: 536608770, P99: 5803868100, P999: 10e9, Max: 587649280000, Mean: 341208620, StdDev: 141444910}

@@ -14,7 +14,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// F33: a cluster key is changed while messages go, and none is lost.
+// F33: a cluster key is changed while messages flow, and none is lost.
 func TestRotateWhileRunning(t *testing.T) {
 	t.Parallel()
 	folder := newKeys(t)
@@ -28,7 +28,7 @@ func TestRotateWhileRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen.wait(2)
-		// A host has done with what it read when it reads again.
+		// When a host reads again, it has applied what it read before.
 		same, err := uet.ReadClusterKey(key)
 		if err == nil {
 			err = uet.WriteClusterKey(key, same...)
@@ -50,11 +50,11 @@ func TestRotateWhileRunning(t *testing.T) {
 	}
 }
 
-// readings tells when others have read a file: hosts look at their files now and then,
-// and nothing else shows that they did.
+// readings notices that other processes read a file. Hosts look at their files now and
+// then, and nothing else shows that they did.
 type readings struct {
 	t    *testing.T
-	file *os.File // inotify of the folder
+	file *os.File // inotify on the folder
 	name string
 	buf  [4096]byte
 	rest []byte
@@ -74,7 +74,7 @@ func watchReadings(t *testing.T, path string) *readings {
 	return r
 }
 
-// wait waits until the file was put there anew and n have read it since.
+// wait waits until the file was replaced and n processes have read it since.
 func (r *readings) wait(n int) {
 	r.t.Helper()
 	for mask := uint32(0); mask&unix.IN_MOVED_TO == 0; mask = r.next() {
@@ -86,7 +86,7 @@ func (r *readings) wait(n int) {
 	}
 }
 
-// next is what was done next with the file.
+// next returns the next event of the file.
 func (r *readings) next() (mask uint32) {
 	r.t.Helper()
 	for {

@@ -22,7 +22,7 @@ func (full) Write([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
 }
 
-// What could not be written is no success, whoever the output was for.
+// A result that could not be written is a failure.
 func TestFullDiskFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
@@ -46,7 +46,7 @@ func TestFullDiskFails(t *testing.T) {
 	}
 }
 
-// Nor is help, or a version, that could not be written.
+// Help or a version that could not be written is a failure, too.
 func TestFullDiskFailsHelp(t *testing.T) {
 	for _, args := range [][]string{{"--version"}, {"-h"}, {"help"}, {"help", "bw"}, {"bw", "-h"}} {
 		var stderr bytes.Buffer
@@ -57,7 +57,7 @@ func TestFullDiskFailsHelp(t *testing.T) {
 }
 
 func TestNoIntervalsIfAskedFor(t *testing.T) {
-	tty, err := os.Open(os.DevNull) // a character device, which is what terminals are told by
+	tty, err := os.Open(os.DevNull) // a character device, by which terminals are recognized
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestNoIntervalsIfAskedFor(t *testing.T) {
 	}
 }
 
-// A test that measured nothing is no success.
+// A test that measured nothing fails.
 func TestNothingMeasuredFails(t *testing.T) {
 	some := record.Run{Size: 8, Msgs: 5, Latency: &record.Latency{}, GoodputBPS: ptr(1.0), MsgsPerS: ptr(1.0), Incast: &record.Incast{}}
 	more := "give it more time (-t), or fewer messages of warm-up (-w)"
@@ -116,7 +116,7 @@ func TestNothingMeasuredFails(t *testing.T) {
 		if r := recordIn(t, cfg.JSON); r.OK != (c.want == "") || r.Error != c.want {
 			t.Errorf("%s: the record says ok %v, error %q", c.command, r.OK, r.Error)
 		}
-		for i := range c.runs { // what there is can be printed
+		for i := range c.runs { // the runs can be printed
 			newPrinter(&out, cfg).run(&cfg.Spec, &perf.Result{Run: c.runs[i]})
 		}
 	}

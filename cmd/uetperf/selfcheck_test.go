@@ -14,13 +14,13 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// What a new user runs first: everything. That it takes less than a minute on a host
-// of its own is seen by the uetperf step of .ci/run.
+// The self-check, which new users run first, passes. The uetperf step of .ci/run checks
+// that it takes less than a minute on a host of its own.
 func TestSelfCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
 	}
-	t.Parallel() // most of that is waiting: every step has its time
+	t.Parallel() // it mostly waits: every step has a fixed time
 	file := t.TempDir() + "/r.json"
 	cmd := uetperf("-J", file, "--assert", "wrong==0")
 	var out, progress bytes.Buffer
@@ -47,7 +47,7 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
-// Each way in which a step can fail is found.
+// The self-check finds each way in which a step can fail.
 func TestSelfCheckFindsFaults(t *testing.T) {
 	zero, one := int64(0), int64(1)
 	good := func() row {
@@ -87,8 +87,8 @@ func TestSelfCheckFindsFaults(t *testing.T) {
 	}
 }
 
-// A step that the user or the time ended is no fault of the transport; the whole
-// is not passed either.
+// A step that the user or the time limit ended is no fault, but the self-check has not
+// passed either.
 func TestSelfCheckCutShort(t *testing.T) {
 	for err, want := range map[error]string{context.Canceled: "interrupted", context.DeadlineExceeded: "cut short"} {
 		r := row{step: &step{name: "x", impair: &relay.Faults{Loss: 0.01}}, err: err}

@@ -13,8 +13,7 @@ import (
 	"github.com/uetkit/uetkit/internal/page"
 )
 
-// The record of a soak has what was drawn for each of its tests: as a command that
-// says the same again.
+// The record of a soak has a command for each of its tests that repeats what was drawn.
 func TestSoakRoundsAreCommands(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -57,10 +56,10 @@ func TestSoakRoundsAreCommands(t *testing.T) {
 				t.Errorf("%v is not in %s", given, round.Command)
 			}
 		}
-		// And one of them does run.
+		// One of the commands really runs.
 		args := strings.Fields(strings.ReplaceAll(x.Rounds[len(x.Rounds)/2].Command, "'", ""))
 		for flag, value := range map[string]string{"-t": "2s", "-w": "0"} {
-			args[slices.Index(args, flag)+1] = value // else a slow machine may measure nothing
+			args[slices.Index(args, flag)+1] = value // otherwise a slow machine may measure nothing
 		}
 		if out, err := uetperf(args[1:]...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, out)

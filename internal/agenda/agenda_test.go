@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Entries come out as a stable sort by time, and by how they were put in, has them.
+// Entries come out as from a stable sort by time and by the way they were put in.
 func TestOrder(t *testing.T) {
 	type entry struct {
 		at   time.Duration
-		last bool // by Push
+		last bool // put in by Push
 		n    int
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -49,12 +49,12 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What is put in while others come out has its place, too.
+// Entries that are put in while others come out keep the order, too.
 func TestOrderWhileInUse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var a Agenda[int]
 	var now time.Duration
-	put, latest := 0, map[time.Duration]int{} // the newest that came out of a time
+	put, latest := 0, map[time.Duration]int{} // the newest that came out, by time
 	for put < 20_000 || a.Len() > 0 {
 		if put < 20_000 && (a.Len() == 0 || rng.IntN(2) == 0) {
 			put++

@@ -66,7 +66,7 @@ func TestAssertJudge(t *testing.T) {
 		{"tail<10ms", incast, true, 9e6, 8},
 		{"tail-max<10ms", incast, false, 2e7, 8},
 		{"rounds>10", incast, true, 12, 8},
-		{"converged<1s", incast, false, none, 8}, // it never did
+		{"converged<1s", incast, false, none, 8}, // it never converged
 		{"p99<1s", append(lat[:1:1], load[0]), false, none, 8},
 		{"leaks==0", soak, false, 2, 0},
 		{"failed<=1", soak, true, 1, 0},
@@ -91,7 +91,7 @@ func TestAssertJudge(t *testing.T) {
 	}
 }
 
-// What the language has beyond one metric and one number.
+// The language beyond one metric and one number.
 func TestAssertLanguage(t *testing.T) {
 	run := record.Run{
 		Size: 8, Msgs: 100, DurationNS: 1e9, GoodputBPS: ptr(2e9), Latency: &record.Latency{P50: 10_000, P99: 40_000},
@@ -166,7 +166,7 @@ func TestAssertFor(t *testing.T) {
 	}
 }
 
-// Whatever is written gives an assertion that can be judged, or an error of one line.
+// Any input gives an assertion that can be evaluated, or an error of one line.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"p99<200us", "loss==0 && rtx<0.1%", `drops["crc"] == 3 or "crc" in drops`, "len() > 1", "len(drops)", "let x = p99; x > 1us", "any([p99, p50], # > 5 us)",

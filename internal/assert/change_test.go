@@ -62,7 +62,7 @@ func TestMetricValuesOfPartsAreShares(t *testing.T) {
 	if v := Relative(0, 5); !math.IsInf(v, 1) {
 		t.Errorf("from 0 to 5: %v", v)
 	}
-	// Processor time is a share without something that it is counted of.
+	// Processor time is a share, but not a part of a count.
 	full := &record.Run{DurationNS: 100, Transport: record.Counters{TxPkts: 1}, CPU: &record.CPU{UserNS: 30, SysNS: 20}}
 	for _, name := range Compared() {
 		m, ok := Lookup(name)

@@ -14,8 +14,8 @@ const ms = time.Millisecond
 
 func newLine(f Faults) *Line { return &Line{Faults: f, Rand: One(rand.New(rand.NewPCG(1, 2)))} }
 
-// about checks that got of n have what each has with probability p: within five
-// standard deviations, which one test in two million exceeds.
+// about checks that got out of n is what probability p gives, within five standard
+// deviations, which one test in two million exceeds.
 func about(t *testing.T, name string, got, n int, p float64) {
 	t.Helper()
 	if want, sd := p*float64(n), math.Sqrt(p*(1-p)*float64(n)); math.Abs(float64(got)-want) > 5*sd {
@@ -23,7 +23,7 @@ func about(t *testing.T, name string, got, n int, p float64) {
 	}
 }
 
-// Each knob does what it says to the share it says, and nothing else happens.
+// Each knob affects its share of the datagrams, and nothing else happens.
 func TestShares(t *testing.T) {
 	const n = 100_000
 	data := Datagram{Bytes: 50, ECT: true, Trimmable: true}
@@ -62,7 +62,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// The lengths of bursts have the mean 1/Leave, the gaps 1/Enter.
+// Bursts have the mean length 1/Leave, the gaps between them 1/Enter.
 func TestBurst(t *testing.T) {
 	const n = 200_000
 	l := newLine(Faults{Burst: Burst{Enter: 0.01, Leave: 0.2}})
@@ -103,7 +103,7 @@ func TestFlips(t *testing.T) {
 	for _, c := range []struct {
 		bits           Count
 		bytes          int
-		least, most    int // that differ
+		least, most    int // bits that differ
 		mean, variance float64
 	}{
 		{Count{}, 100, 1, 1, 1, 0},
@@ -138,7 +138,7 @@ func TestFlips(t *testing.T) {
 	}
 }
 
-// Numbers "up to" and times are uniform.
+// Counts that are UpTo, and times, are uniform.
 func TestUniform(t *testing.T) {
 	const n, of = 100_000, 10
 	l := newLine(Faults{
@@ -158,8 +158,8 @@ func TestUniform(t *testing.T) {
 	}
 }
 
-// A kind of decision with a stream of its own decides alike whatever the others do, and
-// none draws where there is no choice.
+// A kind of decision with its own stream decides the same whatever the others do. No kind
+// draws if there is no choice.
 func TestStreams(t *testing.T) {
 	lost := func(f Faults) (out []int) {
 		var streams [NumDraws]*rand.Rand
@@ -186,7 +186,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// A counter counts what is drawn of it.
+// A counter counts the draws.
 type counter int
 
 func (c *counter) Uint64() uint64 { *c++; return 0 }

@@ -50,7 +50,7 @@ func TestCited(t *testing.T) {
 		"R-CQ-47":                          "R-CQ-47",
 		"R-CQ-07: what cannot be held":     "R-CQ-07",
 		"R-CQ-47, -48 and -49: 3 of them":  "R-CQ-47 R-CQ-48 R-CQ-49",
-		"R-CQ-08,\n// -10":                 "R-CQ-08", // comment marks are gone before
+		"R-CQ-08,\n// -10":                 "R-CQ-08", // comment marks are removed before
 		"R-CQ-08,\n-10, R-EQ-03":           "R-CQ-08 R-CQ-10 R-EQ-03",
 		"R-CQ-12 to -14, -16":              "R-CQ-12 R-CQ-13 R-CQ-14 R-CQ-16",
 		"R-ERR-30 to R-ERR-32":             "R-ERR-30 R-ERR-31 R-ERR-32",
@@ -92,7 +92,7 @@ func house(t *testing.T, files map[string]string) string {
 }
 
 func TestDocument(t *testing.T) {
-	// The test of another package in the same folder has a helper of its own of that name.
+	// The test of another package in the same folder uses its own helper of that name.
 	root := house(t, map[string]string{"x/z_test.go": "package x_test\n\nfunc TestZ() { help() }\n\nfunc help() {}\n"})
 	if err := rewrite(root); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package lint
 
 import "testing"
 
-// pages are those of the module this test is part of.
+// pages returns the pages of this module.
 func pages(t *testing.T) *Pages {
 	t.Helper()
 	p, err := LoadPages(house(t).root)

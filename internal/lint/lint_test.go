@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// house is the module this test is part of.
+// house returns this module.
 func house(t *testing.T) *Module {
 	t.Helper()
 	m, err := loadHouse()
@@ -258,7 +258,8 @@ func TestReachFollowsOwnPackages(t *testing.T) {
 }
 
 func TestTableHasAReasonForEveryException(t *testing.T) {
-	// The layering of docs: sublayers see wire only, and SES and PDS what a piece is.
+	// The layering of docs: the sublayers import only wire, and SES and PDS the type of a
+	// piece.
 	for dir, may := range map[string][]string{
 		"transport/internal/pds": {"transport/wire", "transport/internal/piece"}, "transport/internal/ses": {"transport/wire", "transport/internal/piece"},
 		"transport/internal/cms": {"transport/wire"}, "internal/tss": {"transport/wire"},

@@ -12,8 +12,8 @@ var update = flag.Bool("update", false, "write testdata/public.txt")
 
 func TestHouseShowsUsersOnlyWhatIsForThem(t *testing.T) { report(t, house(t).Shown(ForUsers)) }
 
-// What users see of the queues is listed, so that nothing becomes public by accident:
-// what promises places and writes entries is behind internal/door.
+// The public names of the queues are listed, so that nothing becomes public by accident.
+// The methods that promise places and write entries are behind internal/door.
 func TestHousePublicNames(t *testing.T) {
 	const file = "testdata/public.txt"
 	m := house(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// unmended are the places whose references are still to be put right. It may only
-// shrink: an entry with nothing left to mend fails the test.
+// unmended lists the places whose references are still wrong. It may only shrink: an entry
+// with nothing to mend fails the test.
 var unmended = []string{}
 
 func TestHouseRefs(t *testing.T) {
@@ -20,7 +20,7 @@ func TestHouseRefs(t *testing.T) {
 }
 
 func TestRefsFindsWhatIsNotThere(t *testing.T) {
-	const rule = "R-" + "CQ-" // whole, internal/conformance would count it as cited
+	const rule = "R-" + "CQ-" // in two parts, so that internal/conformance does not count it as cited
 	m := sources(t, map[string]string{
 		"docs/protocol/README.md":       "# P\n\n| UE 3.5.8 | opening |\n| UE 3.5.12.7 | codes |\n",
 		"docs/protocol/pds.md":          "| rule | what |\n| S-ACK-01 | an ACK |\n\nSee [there](README.md#p) and [here](README.md#q).\n",

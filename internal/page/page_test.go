@@ -25,8 +25,8 @@ func render1(t *testing.T, d Doc) string {
 	return b.String()
 }
 
-// balanced reports the first element of a page that is not closed as it should be,
-// and counts elements.
+// balanced counts the elements of a page. It reports the first element that is not closed
+// correctly.
 func balanced(t *testing.T, s string) map[string]int {
 	t.Helper()
 	void := []string{"meta", "br", "link"}
@@ -58,12 +58,12 @@ func balanced(t *testing.T, s string) map[string]int {
 	}
 }
 
-// outside finds what a browser would fetch.
+// outside matches what a browser would fetch.
 var outside = regexp.MustCompile(`(?i)(src|srcset|href|action|poster)\s*=\s*["']?(https?:|//|ftp:|file:)|url\(|@import|<script|<link|<iframe|<object|<embed`)
 
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
 
-// everything is a page with each kind of block, all texts as given.
+// everything returns a page with each kind of block, with s as all texts.
 func everything(s string) Doc {
 	cdf, _ := CDF(s, "latency", false, []Distribution{{s, []float64{1000, 2000}, []int64{9, 1}}, {s, []float64{1500}, []int64{1}}})
 	line, _ := Timeline(s, []Panel{{Title: s, Unit: Bits, Series: []Series{{Name: s, X: []float64{1, 2}, Y: []float64{1e9, math.NaN()}, Step: true}, {Name: s + "2", X: []float64{1}, Y: []float64{2}}}}}, []Moment{{At: 0.5, Until: 1, Label: s}}, 0)
@@ -150,7 +150,7 @@ func TestDistributionPoints(t *testing.T) {
 			t.Errorf("point %d is %v, want %v", i, got[i], want[i])
 		}
 	}
-	// One value tells of a half: more would need more.
+	// One value reaches 50 %: a higher quantile would need more values.
 	if one := (&Distribution{Values: []float64{5}, Counts: []int64{1}}).points(); len(one) != 2 || math.Abs(one[1].Y-toNines(0.5)) > 1e-9 {
 		t.Errorf("one value: %v", one)
 	}

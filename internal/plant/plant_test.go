@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fake is a small module with a plant for each verdict.
+// fake returns a small module with a plant for each verdict.
 func fake(t *testing.T) (*runner, []Plant) {
 	t.Helper()
 	root, err := filepath.Abs("testdata/fake")
@@ -120,8 +120,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestDrawSharesOut holds that no directory waits for another that has more plants: as
-// long as it has some, it has one of each turn.
+// TestDrawSharesOut checks that no directory waits for another that has more plants: as
+// long as it has some, it has one in each turn.
 func TestDrawSharesOut(t *testing.T) {
 	size := map[string]int{"big": 60, "mid/dle": 7, "mid": 3, "small": 1}
 	var plants []Plant
@@ -134,7 +134,7 @@ func TestDrawSharesOut(t *testing.T) {
 	for seed := range uint64(20) {
 		drawn := draw(plants, seed)
 		first[path.Dir(drawn[0].File)] = true
-		at := map[string]int{} // the place of a directory's last plant so far
+		at := map[string]int{} // place of the last plant of each directory
 		for i, p := range drawn {
 			dir := path.Dir(p.File)
 			if last, ok := at[dir]; ok && i-last > len(size) {
@@ -181,8 +181,8 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestTable holds the table of this module: every text is there once, every test
-// exists. Whether the tests fail is what the program finds out.
+// TestTable checks the table of this module: every text occurs once and every test exists.
+// The program checks whether the tests fail.
 func TestTable(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -199,8 +199,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestEachFamilyHasPlants holds that no family of rules is without bugs that were seen:
-// three for each family of docs/conformance.md that has tests.
+// TestEachFamilyHasPlants checks that each family of rules in docs/conformance.md that has
+// tests has at least three plants.
 func TestEachFamilyHasPlants(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {

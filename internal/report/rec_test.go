@@ -27,7 +27,7 @@ func parse(t testing.TB, s string) *Rec {
 	return r
 }
 
-// cells are the cells of a row by the names of their heads.
+// cells returns the cells of a row by the names of their heads.
 func cells(t *testing.T, tab page.Table, row int) map[string]page.Cell {
 	t.Helper()
 	out := map[string]page.Cell{}
@@ -171,7 +171,7 @@ func TestLongSeriesKeepTheirSums(t *testing.T) {
 	}
 }
 
-// What the record tells of each test of a soak the page shows, failures first.
+// The page shows what the record tells of each test of a soak, failures first.
 func TestSoakRounds(t *testing.T) {
 	r := parse(t, `{"schema":"uetperf/1","config":{"test":"soak"},"runs":[{"transport":{},"soak":{"episodes":5,"failed":1,"kinds":{},"leaks":[],"leaking":0,"rounds":[
 		{"n":4,"t_ns":1500000000,"duration_ns":250000000,"command":"uetperf lat HOST --seed 4"},
@@ -217,7 +217,7 @@ func TestMeasuredNames(t *testing.T) {
 	}
 }
 
-// all shows everything of a record.
+// all returns everything that a record shows.
 func all(r *Rec) []page.Block {
 	var out []page.Block
 	out = append(out, r.Blocks("x")...)
@@ -233,7 +233,7 @@ func all(r *Rec) []page.Block {
 	return append(out, c, page.Text(r.Test()), page.Facts{{Name: "badge", Value: b}})
 }
 
-// rich has everything that a record may have.
+// rich returns a record with every field.
 func rich(t testing.TB) []byte {
 	g := 1e9
 	one := int64(1)
@@ -251,7 +251,7 @@ func rich(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// Every number may be anything that a record can hold.
+// Any number that a record can hold can be shown.
 func TestExtremeNumbers(t *testing.T) {
 	extremes := []string{"0", "1", "9223372036854775807", "4611686018427387904", "1000000000", "-1", "-9223372036854775808"}
 	number := regexp.MustCompile(`: -?[0-9][0-9.e+]*`)
@@ -269,11 +269,11 @@ func TestExtremeNumbers(t *testing.T) {
 			return old
 		})
 		r, err := Parse("x", []byte(s))
-		if err != nil { // some are of the host's int
+		if err != nil { // some do not fit the host's int
 			r, err = Parse("x", number.ReplaceAllFunc([]byte(s), clip))
 		}
 		if err != nil {
-			continue // a negative one where there can be none
+			continue // negative where the record has no negative numbers
 		}
 		read++
 		var out bytes.Buffer
@@ -289,7 +289,7 @@ func TestExtremeNumbers(t *testing.T) {
 	}
 }
 
-// clip makes a number of a record one that an int of this host holds.
+// clip limits a number of a record to an int of this host.
 func clip(old []byte) []byte {
 	n, err := strconv.ParseInt(string(old[len(": "):]), 10, 64)
 	if err != nil {

@@ -41,15 +41,15 @@ func html(t *testing.T, title string, recs ...*Rec) string {
 	return b.String()
 }
 
-// Parts of a page that the golden ones leave to other tests: the style, and in
-// figures the numbers, whose last digit depends on the processor.
+// The golden pages leave out the style, and the numbers in figures, whose last digit
+// depends on the processor.
 var (
 	styles  = regexp.MustCompile(`(?s)<style>.*?</style>`)
 	figures = regexp.MustCompile(`(?s)(<svg viewBox="[^"]*" role="img"[^>]*>).*?</svg>`)
 	texts   = regexp.MustCompile(`>([^<]+)</text>`)
 )
 
-// bare leaves of figures what they say.
+// bare keeps only the texts of figures.
 func bare(s string) string {
 	s = styles.ReplaceAllString(s, "<style/>")
 	return figures.ReplaceAllStringFunc(s, func(f string) string {
@@ -100,7 +100,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// The example in docs is what the code makes of the records beside it.
+// The example in docs is what this code makes of the records beside it.
 func TestExampleIsOfThisCode(t *testing.T) {
 	const dir = "../../docs/example/"
 	page := html(t, "Loopback: latency by size, bandwidth at 1 % loss", read(t, dir+"bw.json", dir+"lat.json")...)
@@ -110,7 +110,7 @@ func TestExampleIsOfThisCode(t *testing.T) {
 	if *update {
 		golden(t, dir+"report.html", page)
 	}
-	if runtime.GOARCH != "amd64" { // others round the last digit of a curve otherwise
+	if runtime.GOARCH != "amd64" { // other processors round the last digit of a curve differently
 		want, err := os.ReadFile(dir + "report.html")
 		if err != nil || bare(string(want)) != bare(page) {
 			t.Errorf("docs/example/report.html is not what its records give: go test ./internal/report -update (%v)", err)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twin is the same window with a map and no cleverness.
+// twin is the same window as a plain map.
 type twin struct {
 	base uint32
 	size int
@@ -71,7 +71,7 @@ func (w *twin) Max() (uint32, bool) {
 	return 0, false
 }
 
-// same compares everything a caller can see, asked at the number n.
+// same compares everything that a caller can see, at the number n.
 func same(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -140,7 +140,7 @@ func TestBitmapMatchesDumbTwin(t *testing.T) {
 					}
 				}
 			},
-			"front": func(t *rapid.T) { // the front gap closes: a long run appears
+			"front": func(t *rapid.T) { // the front gap closes, so a long run appears
 				for i := range uint32(rapid.IntRange(1, 70).Draw(t, "length")) {
 					w.Set(tw.base + i)
 					tw.Set(tw.base + i)
@@ -173,8 +173,8 @@ func TestBitmapMatchesDumbTwin(t *testing.T) {
 	})
 }
 
-// The largest window, long enough to go around the ring many times and over
-// 2³² once, against a counter instead of the twin.
+// The largest window slides around the ring many times and over 2³² once. A counter takes
+// the place of the twin.
 func TestBitmapSlidesAcrossSerialWrap(t *testing.T) {
 	for _, size := range []int{MinSize, 2048, MaxSize} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestBitmapSlidesAcrossSerialWrap(t *testing.T) {
 			base := uint32(0) - uint32(2*size)
 			w.Init(base, size)
 			rng := rand.New(rand.NewPCG(1, uint64(size)))
-			next := base // everything before has been set
+			next := base // everything before it was set
 			for w.Base()-base < uint32(5*size) {
 				// Blocks of up to half a window, each set in random order.
 				n := 1 + rng.IntN(size/2)
@@ -223,7 +223,7 @@ func TestBitmapRefusesOutsideWindow(t *testing.T) {
 	if !w.Set(1127) || !w.Set(1000) {
 		t.Error("Set refuses the borders of the window")
 	}
-	// The last bit shares no place with the first of the next round.
+	// The last bit does not share its place with the first of the next round.
 	if w.Advance() != 1 || !w.Set(1128) || w.Test(1001) {
 		t.Error("the place of 1000 does not serve 1128")
 	}
@@ -298,7 +298,7 @@ func BenchmarkInOrder(b *testing.B) {
 	}
 }
 
-// Groups of 64 arrive back to front: 63 Sets that Advance nothing, then a run.
+// Groups of 64 arrive back to front: 63 Sets that advance nothing, then a run.
 func BenchmarkReversed64(b *testing.B) {
 	var w Bitmap
 	w.Init(0, 2048)
@@ -324,7 +324,7 @@ func BenchmarkWord(b *testing.B) {
 	_ = sum
 }
 
-// The first hole behind a window's length of marked numbers: the longest scan.
+// The longest scan: the first hole after a window's length of marked numbers.
 func BenchmarkNext0Far(b *testing.B) {
 	var w Bitmap
 	w.Init(0, 2048)

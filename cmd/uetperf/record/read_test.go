@@ -80,7 +80,7 @@ func FuzzRead(f *testing.F) {
 		case err != nil && strings.Contains(err.Error(), "\n"):
 			t.Errorf("not one line: %q", err)
 		case err == nil:
-			// What was read can be written and read again.
+			// A record that was read can be written and read again.
 			var one, two bytes.Buffer
 			if err := r.Write(&one); err != nil {
 				t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// schema is the promise to those who read records: the path and type of every
-// key. Adding a line is allowed; changing or removing one needs uetperf/2.
+// schema is the stable form of the record: the path and type of every key. A line may be
+// added; changing or removing one requires uetperf/2.
 const schema = `
 command []string
 config.arrivals string
@@ -296,7 +296,7 @@ func TestRecordLeavesOutWhatWasNotMeasured(t *testing.T) {
 }
 
 func TestCountersAdd(t *testing.T) {
-	// Every counter is summed: fill all with 1 by reflection.
+	// Every counter is summed: reflection sets all of them to 1.
 	fill := func() Counters {
 		c := Counters{Drops: map[string]uint64{"crc": 1}}
 		v := reflect.ValueOf(&c).Elem()
@@ -322,7 +322,7 @@ func TestCountersAdd(t *testing.T) {
 	}
 }
 
-// What was measured and is 0 is there, what was not measured is not.
+// A value that was measured and is 0 is written; one that was not measured is absent.
 func TestCPUOfThePeer(t *testing.T) {
 	for want, c := range map[string]CPU{
 		`{"user_ns":0,"sys_ns":7}`:                                  {SysNS: 7},

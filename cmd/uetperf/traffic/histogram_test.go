@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Who measured one value, or two, wants to read them again.
+// The smallest and the largest value are exact.
 func TestHistogramEndsAreExact(t *testing.T) {
 	one := newHistogram()
 	one.record(806_049, 1)

@@ -64,7 +64,7 @@ func TestSpread(t *testing.T) {
 }
 
 func TestRaceEndsForAll(t *testing.T) {
-	// Whenever one of the legs is told to stop, all end behind the same round.
+	// Whenever one of the legs is told to stop, all end after the same round.
 	const legs = 4
 	for range 2000 {
 		r := newRace(legs, func() {})
@@ -92,7 +92,7 @@ func TestRaceEndsForAll(t *testing.T) {
 	}
 }
 
-// soon fails the test if f does not return.
+// soon fails the test if f does not return soon.
 func soon(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})

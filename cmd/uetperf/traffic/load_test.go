@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Intended times follow the rate and the seed, and nothing else.
+// Intended times depend on the rate and the seed, and on nothing else.
 func TestArrivals(t *testing.T) {
 	for kind, spread := range map[string]float64{Constant: 0, Uniform: 1 / math.Sqrt(3), Poisson: 1} { // standard deviation of a gap, in gaps
 		s := Spec{Rate: 4000, Parallel: 4, Arrivals: kind, Seed: 3}
@@ -46,7 +46,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// The streams together have as many requests as the rate says, not each one more.
+// All streams together have as many requests as the rate says, rather than one more each.
 func TestArrivalsOfAllStreams(t *testing.T) {
 	for _, c := range []struct {
 		kind     string

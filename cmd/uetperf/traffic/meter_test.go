@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// idle is a process that uses nothing.
+// idle is the usage of a process that uses no processor time.
 func idle() (user, sys time.Duration) { return 0, 0 }
 
-// The time that a process spends on the search for a peer that is gone is not that
-// of the messages before.
+// The processor time of the search for a peer that is gone does not count for the messages
+// before.
 func TestMeterLeavesWaitingOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		present time.Duration
@@ -27,8 +27,8 @@ func TestMeterLeavesWaitingOut(t *testing.T) {
 	}
 }
 
-// Of messages that complete in one batch with the last of the warm-up, those behind
-// it count, and the time that they took.
+// If messages complete in one batch with the last of the warm-up, those after the warm-up
+// count, with the time that they took.
 func TestMeterStartsWithinABatch(t *testing.T) {
 	type at = time.Duration
 	for name, c := range map[string]struct {
@@ -56,7 +56,7 @@ func TestMeterStartsWithinABatch(t *testing.T) {
 			t.Errorf("%s: from %d, base %d, late %d", name, m.from, m.base, m.late)
 		}
 	}
-	// What the process used before the clock was looked at is not known.
+	// The usage before the clock was read is not known.
 	got := Measure{}
 	m := meter{m: &got, clock: func() time.Duration { return 200 }, usage: idle}
 	m.startWithin(&Spec{Iters: 10, Warmup: 10}, 100, 200, 0, 20)
@@ -66,8 +66,7 @@ func TestMeterStartsWithinABatch(t *testing.T) {
 	}
 }
 
-// Streams that measure one after the other do not add up to more than the path
-// carries.
+// Streams that measure one after another do not add up to more than the path carries.
 func TestStreamsOneAfterTheOther(t *testing.T) {
 	ms := time.Millisecond
 	stream := func(begin, took time.Duration) LegResult {
@@ -90,7 +89,7 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 		"transactions":       {func(s *Spec) { s.Test, s.Window = RR, 1 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
 		"intended times":     {func(s *Spec) { s.Test, s.Rate = Load, 10 }, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
 		"one measured never": {func(*Spec) {}, []LegResult{stream(5*ms, 10*ms), {}}, make([]LegResult, 2), 10 * ms},
-		// What goes beside it at its ends is nobody's.
+		// Messages of other streams at its ends do not count.
 		"for a time, together": {timed, []LegResult{stream(5*ms, 10*ms), stream(7*ms, 10*ms)}, make([]LegResult, 2), 10 * ms},
 		"for a time, apart":    {timed, []LegResult{stream(5*ms, 10*ms), stream(15*ms, 10*ms)}, make([]LegResult, 2), 20 * ms},
 		"for a time, a batch":  {timed, []LegResult{stream(5*ms, 35*ms), stream(30*ms, 10*ms)}, make([]LegResult, 2), 15_555_556},
@@ -111,7 +110,7 @@ func TestStreamsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// Streams measure when all are warm, and send until all have measured.
+// Streams begin to measure when all are warm, and send until all have measured.
 func TestStreamsMeasureTogether(t *testing.T) {
 	s := base(BW, Send, 1000)
 	s.Iters, s.Time, s.Parallel = 0, time.Second, 2
@@ -142,7 +141,7 @@ func TestStreamsMeasureTogether(t *testing.T) {
 	if other := (&place{muster: both.rx}); other.begins() {
 		t.Error("one direction waits for the other")
 	}
-	// Nobody is waited for by a stream alone, or one with messages to count.
+	// A single stream waits for no other, and neither do streams that count messages.
 	for _, change := range []func(*Spec){func(s *Spec) { s.Parallel = 1 }, func(s *Spec) { s.Iters, s.Time = 10, 0 }} {
 		s := s
 		change(&s)

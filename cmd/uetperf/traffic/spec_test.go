@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// base is a Spec that a test changes.
+// base returns a Spec for a test to change.
 func base(test, op string, size int64) Spec {
 	return Spec{
 		Test: test, Op: op, Mode: "rud", Complete: "transmit", Size: size, Iters: 200, Warmup: 10, Window: 16, Parallel: 1, Check: true,
@@ -14,7 +14,7 @@ func base(test, op string, size int64) Spec {
 	}
 }
 
-// exchanging is a Spec of load or rr that a test changes.
+// exchanging returns a Spec of load or rr for a test to change.
 func exchanging(test, op string, size, reply int64) Spec {
 	s := base(test, op, size)
 	s.Reply, s.Warmup = reply, 5
@@ -91,7 +91,7 @@ func TestSpecValidate(t *testing.T) {
 	}
 }
 
-// Buffers never exceed the bounds, whatever is asked for.
+// Buffers never exceed their bounds, whatever is asked for.
 func TestSpecMemory(t *testing.T) {
 	for _, size := range []int64{0, 1, 4 << 10, 1 << 20, 100 << 20, MaxMemory / 2} {
 		for _, window := range []int{1, 64, MaxWindow} {

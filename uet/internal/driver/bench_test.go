@@ -9,11 +9,11 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// nop is a FEP, a socket and an endpoint that cost nothing, so that what is left
-// is the driver. Budget: 100 ns a post, 100 ns a train.
+// nop is a FEP, a socket and an endpoint that cost nothing, so that the benchmarks measure
+// the driver alone. Budget: 100 ns a post, 100 ns a train.
 type nop struct {
-	have   bool // a train is there
-	queued bool // a packet waits
+	have   bool // a train has arrived
+	queued bool // a packet is waiting
 	event  bool
 }
 

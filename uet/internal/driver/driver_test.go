@@ -15,8 +15,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// rig is a driver between a fake FEP and a fake socket. now is its clock, set by
-// the test; with clock real it is the time of the synctest bubble.
+// rig is a driver between a fake FEP and a fake socket. now is its clock, which the test
+// sets. With clock real the clock is the time of the synctest bubble.
 type rig struct {
 	*Driver
 	t    *testing.T
@@ -39,7 +39,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// bubbleRig runs on the clock of a synctest bubble.
+// bubbleRig is a rig on the clock of a synctest bubble.
 func bubbleRig(t *testing.T, auto bool) *rig {
 	core := newCore(t)
 	r := &rig{t: t, core: core, conn: newConn(), own: newOwner(core)}
@@ -47,7 +47,7 @@ func bubbleRig(t *testing.T, auto bool) *rig {
 	return r
 }
 
-// bubbleClock is a Clock that is the time of a synctest bubble.
+// bubbleClock is a Config.Clock that reads the time of a synctest bubble.
 func bubbleClock() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) + 1 }
@@ -95,8 +95,9 @@ func TestPostLoneSendLeavesAtOnce(t *testing.T) {
 }
 
 func TestAnswerLeavesAtOnce(t *testing.T) {
-	// Decision 0025: what answers the peer does not wait for company because messages
-	// before it are in flight. Two posts without a look between them are a stream.
+	// Decision 0025: a post that answers the peer does not wait for company, although earlier
+	// messages are in flight. Two posts without a poll in between are a stream, whose packets
+	// wait.
 	for _, answer := range []bool{false, true} {
 		r := newRig(t)
 		for range 4 {
@@ -126,11 +127,12 @@ func TestPostInSuccessionGathersUntilPoll(t *testing.T) {
 	}
 	r.wantSent("a")
 	r.Poll()
-	r.wantSent("bbb") // one train
+	r.wantSent("bbb") // as one train
 }
 
 func TestPostAfterAPauseDoesNotWait(t *testing.T) {
-	// In flight or not: the poster does not keep posting, and may not poll soon.
+	// This holds whether or not sends are in flight: the poster does not keep posting, and may
+	// not poll soon.
 	r := newRig(t)
 	r.send("a")
 	r.pass(gatherGap + 1)
@@ -209,7 +211,7 @@ func TestPostThatFailsSendsWhatWaits(t *testing.T) {
 }
 
 func TestPollHoldsAcksForTheAnswer(t *testing.T) {
-	// The turn ends with an empty poll.
+	// An empty poll ends the turn.
 	r := newRig(t)
 	r.conn.arrive("m1")
 	if !r.Poll() {
@@ -228,7 +230,7 @@ func TestPollLeavesAnIdleFEPAlone(t *testing.T) {
 	r := newRig(t)
 	r.With(func() { r.core.set(func() { r.core.timeout = 9 }) })
 	r.Poll()
-	r.core.set(func() { r.core.ackDue = true }) // a flush would show
+	r.core.set(func() { r.core.ackDue = true }) // would show a flush
 	r.Poll()
 	r.wantLog()
 	r.pass(9) // until a timer is due
@@ -236,7 +238,7 @@ func TestPollLeavesAnIdleFEPAlone(t *testing.T) {
 	r.wantLog("advance", "flush")
 	r.wantSent("ack")
 	r.core.set(func() { r.core.ackDue = true })
-	r.With(func() {}) // or somebody may have called it
+	r.With(func() {}) // a call of the core ends the quiet
 	r.Poll()
 	r.wantLog("flush")
 }
@@ -263,8 +265,8 @@ func TestPollReceivesBeforeItJudgesTimers(t *testing.T) {
 }
 
 func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
-	// docs/faults.md rule 6 (F17): after a gap > 100 ms all queued datagrams are
-	// received before any timer is judged, completions or not.
+	// docs/faults.md rule 6 (F17): after a gap of more than 100 ms all queued datagrams are
+	// received before any timer is looked at, even if some complete operations.
 	r := newRig(t)
 	r.core.set(func() { r.core.timeout = 5 })
 	r.pass(longGap + 1)
@@ -279,8 +281,8 @@ func TestPollAfterAGapEmptiesTheSocketFirst(t *testing.T) {
 }
 
 func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
-	// F17: what arrived while this thread was off its processor waited for it and not
-	// on the path. Not so what comes while it looks, nor what ends a sleep.
+	// F17: trains that arrived while the thread was off its processor waited for it, not on
+	// the path. Trains that come during the turn, or that end a sleep, did not wait.
 	want := func(r *rig, want ...bool) {
 		t.Helper()
 		r.core.set(func() {
@@ -305,7 +307,7 @@ func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
 		r.conn.arrive("m4")
 		r.Poll()
 		want(r, false)
-		// Off its processor between two looks of one turn.
+		// The thread is off its processor between two looks of one turn.
 		r.conn.arrive("a5", "a6")
 		r.core.onRecv = func() { r.pass(longGap + 1); r.core.onRecv = nil }
 		r.Poll()
@@ -321,14 +323,14 @@ func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
 				synctest.Wait()
 			}
 			want(r, false, false, false)
-			// A poll finds it first.
+			// A poll finds the train before the goroutine does.
 			time.Sleep(time.Second)
 			r.conn.mu.Lock()
 			r.conn.in = append(r.conn.in, []byte("m"))
 			r.conn.mu.Unlock()
 			r.Poll()
 			want(r, false)
-			// The goroutine has stepped back from who polls.
+			// The goroutine has stepped back from the poller.
 			r.Poll()
 			time.Sleep(stepBack)
 			r.Poll()
@@ -343,9 +345,8 @@ func TestPollAfterAGapSaysThatTrainsMayHaveWaited(t *testing.T) {
 }
 
 func TestTurnHasAnEnd(t *testing.T) {
-	// T30, T38: however much arrives, whatever it is, and however much
-	// waits to be sent, timers and the other direction have their turn: after
-	// recvBudget trains received, and sendBudget sent.
+	// T30, T38: a turn ends after recvBudget received trains and sendBudget sent ones, so that
+	// timers and the other direction get their turn however much arrives or waits.
 	t.Run("received", func(t *testing.T) {
 		r := newRig(t)
 		r.Poll()
@@ -353,7 +354,7 @@ func TestTurnHasAnEnd(t *testing.T) {
 		r.pass(10)
 		var want []string
 		for i := range 3 * recvBudget {
-			s := fmt.Sprintf("a%d", i) // no completion that would end the turn
+			s := fmt.Sprintf("a%d", i) // it completes nothing, which would end the turn
 			r.conn.arrive(s)
 			want = append(want, fmt.Sprintf("receive %q", s))
 		}
@@ -367,7 +368,7 @@ func TestTurnHasAnEnd(t *testing.T) {
 		r.conn.full = true
 		big := strings.Repeat("b", dgram.MaxTrain)
 		for range 4 * sendBudget {
-			r.send(big) // trains of their own
+			r.send(big) // in separate trains
 		}
 		r.conn.sent()
 		r.conn.full = false
@@ -387,8 +388,8 @@ func TestTurnHasAnEnd(t *testing.T) {
 }
 
 func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
-	// The reader gets what completed at once; timers and resends come with a
-	// turn soon after, however much arrives.
+	// The reader gets a completion at once. Timers and resends come with a turn soon after,
+	// however much arrives.
 	r := newRig(t)
 	r.Poll()
 	r.core.set(func() { r.core.timeout = 1 })
@@ -403,7 +404,7 @@ func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
 	if n < 2 || n > 5 {
 		t.Errorf("timers were judged in poll %d", n)
 	}
-	// Messages that wait to be sent do not wait for that.
+	// Messages that wait to be sent make the turn full.
 	r = newRig(t)
 	r.Poll()
 	r.send("a")
@@ -414,9 +415,9 @@ func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
 }
 
 func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
-	// Every fourth Yield looks at the clock, so a mistake does not last. One that came
-	// back at once is no proof that nobody wants the processor: who got it may have
-	// had nothing to do but to yield.
+	// Every fourth Yield measures, so that a mistake does not last. A single call that comes
+	// back at once does not prove that the processor is free: the thread that got it may only
+	// have yielded, too.
 	took, looks := aloneMax, 0
 	now := time.Duration(1)
 	conn := newConn()
@@ -429,7 +430,7 @@ func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
 	defer d.Close()
 	for i, c := range []struct {
 		took   time.Duration
-		yields int // that measure
+		yields int // Yields that measure
 		shared bool
 	}{
 		{aloneMax - 1, 1, false}, {aloneMax, 1, true}, {aloneMax - 1, aloneAfter - 1, true}, {aloneMax, 1, true},
@@ -453,7 +454,7 @@ func TestPollPassesOnUnreachable(t *testing.T) {
 }
 
 func TestSendWithoutRoomKeepsTheOrder(t *testing.T) {
-	// EAGAIN keeps the burst, nothing is lost or reordered.
+	// A send without room (EAGAIN) keeps the burst; nothing is lost or reordered.
 	r := newRig(t)
 	r.conn.full = true
 	r.send("a")
@@ -469,7 +470,7 @@ func TestSendWithoutRoomKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// hold makes another goroutine hold the lock, inside Receive, until release.
+// hold makes another goroutine hold the lock, inside Receive, until release is called.
 func (r *rig) hold() (release func()) {
 	in, out := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{})
@@ -492,14 +493,14 @@ func (r *rig) hold() (release func()) {
 func TestPostLeavesWorkToTheHolder(t *testing.T) {
 	r := newRig(t)
 	release := r.hold()
-	r.send("s1") // returns though the lock is taken
+	r.send("s1") // returns although the lock is taken
 	r.send("s2")
 	if err := r.Post(&transport.Op{Kind: transport.OpRecv, Context: "r1"}, NoAddr, false); err != nil {
 		t.Fatal(err)
 	}
 	r.core.takeLog()
 	release()
-	r.wantLog("recv r1", `send s1 "s1"`, `send s2 "s2"`) // receives first
+	r.wantLog("recv r1", `send s1 "s1"`, `send s2 "s2"`) // receives come first
 	r.Poll()
 	if got := strings.Join(r.conn.sent(), ""); got != "s1s2ack" {
 		t.Errorf("sent %q, want s1s2ack", got)
@@ -507,8 +508,8 @@ func TestPostLeavesWorkToTheHolder(t *testing.T) {
 }
 
 func TestPostWhileHeldCopiesWhatTheCallerMayReuse(t *testing.T) {
-	// R-MSG-05: the buffer of an injected message is the caller's again when
-	// the call returns; so is the vector of any message.
+	// R-MSG-05: when the call returns, the caller may reuse the buffer of an injected message,
+	// and the vector of any message.
 	r := newRig(t)
 	release := r.hold()
 	buf := []byte("inject")
@@ -558,7 +559,7 @@ func TestAcceptedRequestWaitsForRoomInTheFEP(t *testing.T) {
 	r.core.takeLog()
 	release()
 	r.wantLog(`send s1 "s1"`)
-	// Nothing may overtake s2, even if there were room for it.
+	// Nothing may overtake s2, even if there were room.
 	r.core.set(func() { r.core.room, r.core.refuse = 1, "s2" })
 	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrFull) {
 		t.Errorf("Post past a waiting request = %v, want ErrFull", err)
@@ -571,7 +572,7 @@ func TestAcceptedRequestWaitsForRoomInTheFEP(t *testing.T) {
 	}
 }
 
-// What waits for room in the FEP is asked about as what is in it.
+// Diagnose also reports operations that wait for room in the FEP.
 func TestDiagnoseNamesWaitingRequests(t *testing.T) {
 	r := newRig(t)
 	release := r.hold()
@@ -613,7 +614,7 @@ func TestCancelFindsAWaitingRequest(t *testing.T) {
 }
 
 func TestCancelDeliversTheEnd(t *testing.T) {
-	// R-EP-11: cancel finishes in bounded time.
+	// R-EP-11: a cancel ends the operation in bounded time.
 	r := newRig(t)
 	r.core.pending = "r1"
 	if !r.Cancel("r1") || r.Cancel("r1") {
@@ -647,7 +648,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("Post after Close = %v", err)
 	}
-	r.With(func() { // the lock is taken
+	r.With(func() { // another caller holds the lock
 		if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Post after Close, lock taken = %v", err)
 		}
@@ -665,9 +666,9 @@ func TestCloseEndsEverything(t *testing.T) {
 func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
-		synctest.Wait() // it sleeps without a deadline
+		synctest.Wait() // the goroutine sleeps without a deadline
 		r.core.set(func() { r.core.timeout = r.clock.time() + 5*time.Millisecond })
-		r.send("a") // the deadline moved earlier: it must be told
+		r.send("a") // the deadline moved earlier, so the goroutine must be woken
 		time.Sleep(5*time.Millisecond + stepBack)
 		synctest.Wait()
 		r.wantLog(`send a "a"`, "advance")
@@ -676,8 +677,8 @@ func TestAutoTimersRunWhenTheApplicationDoesNothing(t *testing.T) {
 }
 
 func TestAutoTimersRunWithoutASocket(t *testing.T) {
-	// docs/faults.md rule 1: the socket is broken for good and nobody polls. What was
-	// posted before and after ends by its timers.
+	// docs/faults.md rule 1: the socket is broken for good and nobody polls. Operations posted
+	// before and after that end by their timers.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -703,8 +704,8 @@ func TestAutoTimersRunWithoutASocket(t *testing.T) {
 }
 
 func TestBrokenSocketIsToldEachTime(t *testing.T) {
-	// F23: only trouble that lasts is reported, so the owner hears of it as long as it
-	// does.
+	// F23: only lasting trouble is reported, so the owner hears of the error as long as it
+	// lasts.
 	r := newRig(t)
 	broken := errors.New("gone")
 	r.conn.fail(broken)
@@ -717,7 +718,7 @@ func TestBrokenSocketIsToldEachTime(t *testing.T) {
 }
 
 func TestAutoGatheredPacketsLeaveWithoutAPoll(t *testing.T) {
-	// Bounded, so that a message never waits for ever.
+	// The wait is bounded, so that a message never waits for ever.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -738,7 +739,7 @@ func TestAutoReceivesWhenTheApplicationDoesNothing(t *testing.T) {
 		r.conn.arrive("m1")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		r.wantLog(`receive "m1"`, "flush") // the ACK too, for nobody polls
+		r.wantLog(`receive "m1"`, "flush") // the ACK leaves, too, because nobody polls
 		if r.own.count() != 1 {
 			t.Error("no event")
 		}
@@ -747,7 +748,7 @@ func TestAutoReceivesWhenTheApplicationDoesNothing(t *testing.T) {
 }
 
 func TestAutoStepsBackFromAPoller(t *testing.T) {
-	// Pure pollers never wake the progress goroutine.
+	// An application that only polls never wakes the progress goroutine.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -768,7 +769,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 		if got, most := r.Stats().Wakes-wakes, uint64(turns*10*time.Microsecond/stepBack)+2; got > most {
 			t.Errorf("it woke up %d times, want at most %d", got, most)
 		}
-		// And it comes back when the application stops.
+		// The goroutine comes back when the application stops polling.
 		time.Sleep(3 * stepBack)
 		synctest.Wait()
 		r.core.takeLog()
@@ -783,7 +784,7 @@ func TestAutoStepsBackFromAPoller(t *testing.T) {
 }
 
 func TestAutoIdleSleeps(t *testing.T) {
-	// F2: an idle endpoint costs nothing.
+	// F2: an idle endpoint uses no processor time.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		r.send("a")
@@ -812,12 +813,12 @@ func TestManualHasNoGoroutineUntilArmed(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.wantLog(`receive "m1"`, "flush")
-		// Nobody waits any more: it keeps off.
+		// No reader waits any more, so the goroutine does nothing.
 		r.conn.arrive("m2")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.wantLog()
-		// Again, through a goroutine that exists and sleeps.
+		// Once more, with a goroutine that exists and sleeps.
 		r.Arm()
 		<-r.own.arrived
 		r.Disarm()
@@ -880,9 +881,8 @@ func TestNoRoomIsRetriedByItself(t *testing.T) {
 }
 
 func TestDriverConcurrentUse(t *testing.T) {
-	// T37: races of Close, post, poll and wait; every accepted request ends or
-	// was handed to the FEP, also where 1 % of them find no room there. -race
-	// watches the rest.
+	// T37: Close, post, poll and wait race. Every accepted request ends or was handed to the
+	// FEP, even if 1 % of them find no room there. -race checks the rest.
 	for i := range 4 {
 		auto, short := i%2 == 1, i >= 2
 		t.Run(fmt.Sprintf("auto=%v short=%v", auto, short), func(t *testing.T) {
@@ -978,8 +978,8 @@ func TestDriverNoAllocs(t *testing.T) {
 }
 
 func TestSharedIsNoReasonToKeepWhatCanLeave(t *testing.T) {
-	// What waits for company leaves when the poster polls or yields, an ACK
-	// at the end of the turn. Who is about to yield polls first if there is any.
+	// Packets that wait for company leave when the poster polls or yields, an ACK at the end
+	// of the turn. A reader polls before it yields if there is any of these.
 	r := newRig(t)
 	r.cpu.shared.Store(true)
 	want := func(when string, want bool) {
@@ -1007,12 +1007,12 @@ func TestSharedIsNoReasonToKeepWhatCanLeave(t *testing.T) {
 }
 
 func TestArmLooksAtTheDeadline(t *testing.T) {
-	// The goroutine sleeps on the socket from an earlier wait, without a deadline;
-	// what was posted since has one.
+	// The goroutine sleeps on the socket since an earlier wait, without a deadline. An
+	// operation posted since then has one.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, false)
 		r.Arm()
-		synctest.Wait() // it watches
+		synctest.Wait() // the goroutine sleeps on the socket
 		r.Disarm()      // the wait timed out
 		r.core.set(func() { r.core.timeout = r.clock.time() + 5*time.Millisecond })
 		r.send("a")
@@ -1027,9 +1027,9 @@ func TestArmLooksAtTheDeadline(t *testing.T) {
 }
 
 func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
-	// Work was left for a holder who lets go, and before that one looks another
-	// takes it, whose own call has nothing more to do. What it posts has deadlines
-	// and may end at once.
+	// Work was left for a holder that releases the lock. Before it looks at the flag, another
+	// caller takes the work, whose own call has nothing more to do. The posted work has
+	// deadlines and may complete at once.
 	for name, call := range map[string]func(*rig){
 		"cancel":   func(r *rig) { r.Cancel("x") },
 		"diagnose": func(r *rig) { r.Diagnose() },
@@ -1042,12 +1042,12 @@ func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := bubbleRig(t, true)
-				synctest.Wait() // it sleeps without a deadline
+				synctest.Wait() // the goroutine sleeps without a deadline
 				r.core.set(func() { r.core.timeout = r.clock.time() + 5*time.Millisecond })
 				r.core.endAtOnce()
 				r.h.lock()
 				r.send("a")
-				r.h.free() // and before this holder looks at the flag, another comes
+				r.h.free() // another caller comes before this holder looks at the flag
 				call(r)
 				if r.own.count() != 1 {
 					t.Errorf("%d ends delivered, want 1", r.own.count())
@@ -1062,7 +1062,7 @@ func TestWhoTakesWorkTellsOfItsDeadline(t *testing.T) {
 }
 
 func TestPollDeliversWhatAPostEnded(t *testing.T) {
-	// An injected send that nobody has to answer for.
+	// An injected send needs no answer.
 	r := newRig(t)
 	r.core.endAtOnce()
 	r.send("a")
@@ -1072,8 +1072,8 @@ func TestPollDeliversWhatAPostEnded(t *testing.T) {
 }
 
 func TestArmDeliversWhatAPostEnded(t *testing.T) {
-	// The post came after the last poll of the reader that goes to sleep, and found
-	// nobody asleep.
+	// The post came after the last poll of the reader that goes to sleep, and while no reader
+	// slept.
 	synctest.Test(t, func(t *testing.T) {
 		r := bubbleRig(t, true)
 		synctest.Wait()
@@ -1090,9 +1090,9 @@ func TestArmDeliversWhatAPostEnded(t *testing.T) {
 }
 
 func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
-	// A request was left and found no room in the FEP. What makes room may be the
-	// last that happens for long: the request is posted then, and its end delivered,
-	// for who waits for it sleeps, and the progress goroutine too.
+	// A queued request found no room in the FEP. The event that makes room may be the last one
+	// for long. The request must then be posted and its end delivered at once, because its
+	// reader and the progress goroutine sleep.
 	event := func(r *rig) { r.core.events = append(r.core.events, transport.Event{}) }
 	for name, c := range map[string]struct {
 		room func(*rig)
@@ -1113,7 +1113,7 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 					if r.own.count() == 0 && !slices.Contains(r.core.log, "advance") {
 						return true
 					}
-					event(r) // it ends at once
+					event(r) // it completes at once
 					return false
 				}
 			})
@@ -1135,7 +1135,7 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 }
 
 func TestDrainWaitsForTheHolder(t *testing.T) {
-	// A Poll that finds the lock taken does nothing; Drain finds all there is, within
+	// A Poll that finds the lock taken does nothing. Drain handles everything there is, within
 	// its bound.
 	r := newRig(t)
 	release := r.hold()
@@ -1159,7 +1159,7 @@ func TestDrainWaitsForTheHolder(t *testing.T) {
 }
 
 func TestSubmitIsPost(t *testing.T) {
-	// By the same calls the same happens, wherever the operation is filled in.
+	// SubmitSend and SubmitRecv do the same as Post, given the same calls.
 	for seed := range uint64(20) {
 		post, submit := newRig(t), newRig(t)
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -1187,7 +1187,7 @@ func TestSubmitIsPost(t *testing.T) {
 				}
 				to := r.Op()
 				if *to = op; rng.IntN(10) == 0 {
-					r.Return() // and nothing has happened
+					r.Return() // nothing has happened
 					_, to = r.TryLock(), r.Op()
 					if to.Kind != 0 || to.Buf != nil || to.Context != nil {
 						t.Fatalf("%+v is not clear", to)
@@ -1243,7 +1243,7 @@ func TestNoOpWhereSomethingIsBefore(t *testing.T) {
 	r.Return()
 }
 
-// A Driver has slabs while it works, and none when it rests or is closed.
+// A Driver has slabs while it works, and none while it rests or after Close.
 func TestSlabsComeBack(t *testing.T) {
 	before := slabs.pool.Out()
 	r := newRig(t)

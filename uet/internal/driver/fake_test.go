@@ -20,10 +20,10 @@ var ackBytes = []byte("ack")
 
 var peerAddr = netip.MustParseAddrPort("192.0.2.1:4793")
 
-// fakeCore is a FEP that sends each posted message as one packet of its bytes,
-// makes an event of each received train, and writes down what was asked of it.
-// Its lock only guards the test's looks from outside: two callers at once are
-// the driver's fault and are caught by inside.
+// fakeCore is a FEP that sends each posted message as one packet with its bytes, makes an
+// event of each received train that is a message, and logs the calls. Its lock only guards
+// against the test's own look from outside. inside catches two callers at once, which would
+// be a bug of the driver.
 type fakeCore struct {
 	t      *testing.T
 	inside sync.Mutex
@@ -35,16 +35,16 @@ type fakeCore struct {
 	inflight int
 	apart    bool
 	answer   bool
-	room     int         // sends and receives it takes before ErrFull
-	deny     func() bool // not nil: has it no room now?
-	refuse   any         // the context of an operation it has no room for
+	room     int         // sends and receives it accepts before ErrFull
+	deny     func() bool // if not nil, reports whether it has no room now
+	refuse   any         // the context of an operation that it refuses as ErrFull
 	pending  any         // the context of an operation that Cancel finds
 	events   []transport.Event
 	ev       transport.Event
 	timeout  time.Duration
 	ackDue   bool
 	paused   bool
-	waited   []bool // by train: whether it may have waited here
+	waited   []bool // by train: whether it may have waited in the socket
 	onRecv   func() // runs inside Receive
 	closed   bool
 }
@@ -118,7 +118,7 @@ func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) {
 	}
 	f.ackDue = true
 	f.waited = append(f.waited, f.paused)
-	if len(d.Data) > 0 && d.Data[0] == 'm' { // a message; else an ACK or so
+	if len(d.Data) > 0 && d.Data[0] == 'm' { // a message; others are ACKs and the like
 		f.events = append(f.events, transport.Event{Kind: transport.OpRecv, Len: len(d.Data)})
 	}
 	hook := f.onRecv
@@ -204,7 +204,7 @@ func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
 	f.note("unreachable %v", remote)
 }
 
-// Diagnose says what is queued, and that it waits for nothing.
+// Diagnose returns the queued operations, which wait for nothing.
 func (f *fakeCore) Diagnose(time.Duration) []transport.Waiting {
 	f.enter()
 	defer f.leave()
@@ -244,12 +244,12 @@ type fakeConn struct {
 	mu     sync.Mutex
 	in     [][]byte
 	out    [][]byte
-	quiet  bool // throw away what is sent
+	quiet  bool // discard what is sent
 	full   bool // no room to send
-	sendOK int  // with full: how many still fit
+	sendOK int  // with full: how many trains still fit
 	gone   []netip.AddrPort
 	waits  int
-	broken error // of Recv and Wait
+	broken error // error of Recv and Wait
 	closed bool
 
 	ready chan struct{} // something arrived
@@ -364,7 +364,7 @@ func (c *fakeConn) arrive(b ...string) {
 	}
 }
 
-// sent takes what was sent so far, one string a train.
+// sent returns and forgets what was sent so far, one string a train.
 func (c *fakeConn) sent() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -457,7 +457,7 @@ func (o *fakeOwner) takeRefused() []string {
 	return r
 }
 
-// endAtOnce makes each post end where it begins.
+// endAtOnce makes each post complete at once.
 func (f *fakeCore) endAtOnce() {
 	f.set(func() {
 		f.deny = func() bool {

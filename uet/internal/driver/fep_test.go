@@ -14,7 +14,7 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// Two drivers with real FEPs on a wire without faults.
+// These tests run two drivers with real FEPs on a wire, mostly without faults.
 
 // A plug is one end of the wire.
 type plug struct {
@@ -26,11 +26,11 @@ type plug struct {
 	in    []*dgram.Datagram
 	sends int // calls
 	waits int
-	// drop, if not nil, says which datagrams this end loses on their way out.
+	// drop, if not nil, reports for each outgoing datagram whether it is lost.
 	drop func() bool
-	// odd, if not nil, is what becomes of the next train on its way out.
+	// odd, if not nil, returns the result of sending the next train.
 	odd func() error
-	// broken, if not nil, is what Recv fails with.
+	// broken, if not nil, is the error of Recv.
 	broken error
 }
 
@@ -69,7 +69,7 @@ func (p *plug) SendBatch(ds []*dgram.Datagram) (int, error) {
 		if d.Remote != p.peer.addr {
 			continue
 		}
-		// As GRO does: equal datagrams together, a shorter one ends the train.
+		// Like GRO, put equal datagrams together; a shorter one ends the train.
 		t := &dgram.Datagram{Seg: d.Seg, TOS: d.TOS}
 		for rest := d.Data; len(rest) > 0; {
 			var one []byte
@@ -120,7 +120,7 @@ func (p *plug) sent() int {
 	return p.sends
 }
 
-// An end is an endpoint in the smallest form: it counts what completes.
+// An end is a minimal endpoint. It counts completions.
 type end struct {
 	*Driver
 	fep  *transport.FEP
@@ -207,9 +207,8 @@ func (e *end) post(t *testing.T, op transport.Op) {
 }
 
 func TestAcksOfAnEcho(t *testing.T) {
-	// On a shared processor, and where each poll finds
-	// something, reply and ACK leave in one system call. An end with time to spare sends
-	// the reply first, alone.
+	// If the processor is shared and each poll finds something, reply and ACK leave in one
+	// system call. An end with time to spare sends the reply first, alone.
 	for _, shared := range []bool{true, false} {
 		for _, busy := range []bool{true, false} {
 			t.Run(fmt.Sprintf("shared=%v/busy=%v", shared, busy), func(t *testing.T) {
@@ -220,14 +219,14 @@ func TestAcksOfAnEcho(t *testing.T) {
 }
 
 func TestAnAnswerDoesNotWaitForCompany(t *testing.T) {
-	// Decision 17: the ACK of the answer before it may be still to come.
+	// Decision 17: the ACK of the previous answer may still be to come.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, false)
 		msg := make([]byte, 64)
 		for range 2 {
 			b.post(t, transport.Op{Kind: transport.OpTRecv, Buf: make([]byte, 64)})
 			a.post(t, transport.Op{Kind: transport.OpTSend, Buf: msg})
-			time.Sleep(time.Millisecond) // of virtual time: the second is no burst
+			time.Sleep(time.Millisecond) // of virtual time, so that the second send is no burst
 		}
 		for i := range 2 {
 			for n := 0; n <= i; _, n = b.counts() {
@@ -276,13 +275,13 @@ func echoes(t *testing.T, shared, busy bool) {
 		}
 		until(a, i+1)
 		if !busy {
-			for a.Poll() || b.Poll() { // an empty one at last, both
+			for a.Poll() || b.Poll() { // until both had an empty poll
 			}
 			b.Poll()
 		}
 	}
 	most := rounds + sparePosts + 2
-	if !busy { // an empty poll sends the ACK too
+	if !busy { // an empty poll also sends the ACK
 		most = 2*rounds + 2
 	}
 	for _, e := range []*end{a, b} {
@@ -294,7 +293,7 @@ func echoes(t *testing.T, shared, busy bool) {
 }
 
 func TestSmallMessagesLeaveInTrains(t *testing.T) {
-	// Posts may wait for company; bar F4 rests on it.
+	// Posts may wait for company; bar F4 depends on it.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, false)
 		msg := make([]byte, 8)
@@ -344,8 +343,8 @@ func TestAutoBothEndsSleep(t *testing.T) {
 }
 
 func TestAutoSilentPeerEndsTheSend(t *testing.T) {
-	// F9: silence > PeerTimeout fails the operation within a second, also when
-	// the application sleeps or does nothing at all.
+	// F9: silence for longer than PeerTimeout fails the operation within a second, even if the
+	// application sleeps or does nothing.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, true)
 		_ = b.Close()
@@ -362,8 +361,8 @@ func TestAutoSilentPeerEndsTheSend(t *testing.T) {
 	})
 }
 
-// bothSleep waits until n messages of a have arrived at b, total bytes of them, while
-// both have gone to sleep.
+// bothSleep waits until n messages of a, total bytes in all, have arrived at b, and both
+// ends sleep.
 func bothSleep(t *testing.T, a, b *end, n, total int) {
 	t.Helper()
 	a.Arm()
@@ -382,8 +381,8 @@ func bothSleep(t *testing.T, a, b *end, n, total int) {
 }
 
 func TestLossyWireBothEndsSleep(t *testing.T) {
-	// F1 through the driver: everything arrives once, by timers that only the
-	// progress goroutines run.
+	// F1 through the driver: everything arrives once, by timers that only the progress
+	// goroutines run.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, true)
 		rng := rand.New(rand.NewPCG(7, 7))
@@ -410,8 +409,8 @@ func TestLossyWireBothEndsSleep(t *testing.T) {
 }
 
 func TestOddSocketBothEndsSleep(t *testing.T) {
-	// F23 through the driver: what finds no room leaves later, once and in order; what
-	// the socket refuses is sent again.
+	// F23 through the driver: trains that find no room leave later, once and in order. Packets
+	// of trains that the socket refuses are sent again.
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newEnds(t, true)
 		for i, e := range []*end{a, b} {
@@ -447,8 +446,8 @@ func TestOddSocketBothEndsSleep(t *testing.T) {
 }
 
 func TestAutoBrokenSocketEndsTheSend(t *testing.T) {
-	// docs/faults.md rule 1, as F9: nobody polls, nobody sleeps, and the socket is of no
-	// use any more. What was posted ends nevertheless.
+	// docs/faults.md rule 1, as F9: nobody polls or sleeps, and the socket is broken. Posted
+	// operations end nevertheless.
 	for _, before := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := newEnds(t, true)

@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// The model: a few callers, each with one piece of work, and the lock, the flag
-// and the queue as plain variables. Every interleaving of their atomic steps is
-// visited; in each end state the queue must be empty. The order of steps is a
-// parameter, to show that the model can tell a right order from a wrong one.
+// The model has a few callers, each with one piece of work, and the lock, the flag and the
+// queue as plain variables. The test visits every interleaving of their atomic steps. In
+// each end state the queue must be empty. The order of the steps is a parameter, to show
+// that the model can tell a right order from a wrong one.
 
 type modelOrder struct {
 	tryFirst   bool // a caller tries the lock before it sets the flag
-	lookFirst  bool // a holder looks at the flag before it lets go
+	lookFirst  bool // a holder looks at the flag before it releases the lock
 	drainFirst bool // a holder empties the queue before it clears the flag
 }
 
@@ -28,10 +28,10 @@ type modelState struct {
 	locked bool
 	flag   bool
 	queued int8
-	pc     [3]int8 // what each caller does next
+	pc     [3]int8 // the next step of each caller
 }
 
-// Steps of a caller. A holder's steps follow a successful try.
+// The steps of a caller. The steps of a holder follow a successful try.
 const (
 	stPut = int8(iota)
 	stSet
@@ -41,7 +41,7 @@ const (
 	stUnlock
 	stLook
 	stRetry
-	stUnlockQuit // lookFirst only: the flag was down, let go and leave
+	stUnlockQuit // lookFirst only: the flag was clear, so release and leave
 	stDone
 )
 
@@ -60,7 +60,7 @@ func (o modelOrder) step(s modelState, i int) modelState {
 		s.flag = true
 		*pc = stTry
 		if o.tryFirst {
-			*pc = stDone // the try failed already
+			*pc = stDone // the try has failed already
 		}
 	case stTry:
 		switch {
@@ -94,7 +94,7 @@ func (o modelOrder) step(s modelState, i int) modelState {
 	case stLook:
 		switch {
 		case o.lookFirst && s.flag:
-			*pc = stClear // still holds the lock
+			*pc = stClear // it still holds the lock
 		case o.lookFirst:
 			*pc = stUnlockQuit
 		case s.flag:
@@ -116,8 +116,8 @@ func (o modelOrder) step(s modelState, i int) modelState {
 	return s
 }
 
-// explore visits every reachable state and returns how many there are and an
-// end state with work left in the queue, if any.
+// explore visits every reachable state. It returns their number, and an end state with work
+// left in the queue, if there is one.
 func (o modelOrder) explore() (states int, lost *modelState) {
 	seen := map[modelState]bool{}
 	todo := []modelState{{}}
@@ -143,7 +143,7 @@ func (o modelOrder) explore() (states int, lost *modelState) {
 }
 
 func TestHandoverModel(t *testing.T) {
-	// docs/architecture.md#who-drives-a-fep: any other order loses work.
+	// docs/architecture.md#who-drives-a-fep: every other order loses work.
 	for _, o := range []modelOrder{
 		{},
 		{tryFirst: true},
@@ -161,12 +161,12 @@ func TestHandoverModel(t *testing.T) {
 	}
 }
 
-// The source as it was built.
+// handoverSource is the source of the handover.
 //
 //go:embed handover.go
 var handoverSource string
 
-// callsOf are the methods that each function of a source calls, in order.
+// callsOf returns the methods that each function of a source calls, in order.
 func callsOf(t *testing.T, src string) map[string][]string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "", src, 0)
@@ -192,8 +192,8 @@ func callsOf(t *testing.T, src string) map[string][]string {
 }
 
 func TestHandoverIsTheModel(t *testing.T) {
-	// What the model proves is proved of the code if its steps have the order of one
-	// that loses nothing. The stress below finds another order only now and then.
+	// The model proves the code if the code's steps have an order that loses nothing. The
+	// stress test below would find another order only now and then.
 	calls := callsOf(t, handoverSource)
 	before := func(fn, a, b string) bool {
 		t.Helper()
@@ -212,7 +212,7 @@ func TestHandoverIsTheModel(t *testing.T) {
 	}
 }
 
-// workQueue is a queue as an owner of a handover has it.
+// workQueue is the queue of a handover's owner.
 type workQueue struct {
 	mu sync.Mutex
 	n  int
@@ -233,7 +233,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 	var (
 		h    handover
 		q    workQueue
-		done int // guarded by h: -race checks that the lock is one
+		done int // guarded by h: -race checks that the lock works
 		rest atomic.Int64
 		wg   sync.WaitGroup
 	)
@@ -254,11 +254,11 @@ func TestHandoverLosesNothing(t *testing.T) {
 				if h.offer() {
 					hold()
 				}
-				// A poller that has no work of its own.
+				// A poller without work of its own.
 				if i%7 == 0 && h.try() {
 					hold()
 				}
-				// One that waits for the lock.
+				// A caller that waits for the lock.
 				if i%501 == 0 {
 					h.lock()
 					hold()
@@ -279,8 +279,8 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 }
 
-// In the stress above a hand-over that fails heals with the next one. Here two
-// callers meet once a round, and after the round nothing may be left.
+// In the stress test above, a later hand-over repairs a failed one. Here two callers meet
+// once a round, and after each round no work may be left.
 func TestHandoverLosesNothingInAnyRound(t *testing.T) {
 	const rounds = 200_000
 	var (

@@ -19,7 +19,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A block is a packet as it stands in a file.
+// A block is a packet as a file has it.
 type block struct {
 	gopacket.CaptureInfo
 	data []byte
@@ -62,7 +62,7 @@ func request(flags wire.Flags, payload int) []byte {
 	return append(h.Append(nil), make([]byte, payload)...)
 }
 
-// message is a whole one with a trailer.
+// message is a whole message with a trailer.
 func message(payload int) []byte {
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, ClearOff: -1, PSN: 7, SPDCID: 3}
 	m := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM, ReqLen: uint32(payload)}
@@ -70,8 +70,8 @@ func message(payload int) []byte {
 	return append(append(b, make([]byte, payload)...), 1, 2, 3, 4)
 }
 
-// What goes in comes out: addresses, direction, lengths, times in order, the
-// reason; headers that a dissector finds no fault with.
+// A file read back has the addresses, directions, lengths, times in order and reasons, and
+// headers that a dissector accepts.
 func TestWriterReadBack(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	w, err := Create(name, "test 1")
@@ -83,7 +83,7 @@ func TestWriterReadBack(t *testing.T) {
 	begin := time.Now()
 	table := []struct {
 		p       uet.Tapped
-		comment string // how it begins
+		comment string // its beginning
 	}{
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagSYN, 8192)}, "sent data that opens a PDC: RUD_REQ SYN "},
 		{uet.Tapped{Sent: true, Local: here4, Remote: there4, TOS: 2, Data: request(wire.FlagRETX, 10)}, "sent data, again: RUD_REQ RETX "},
@@ -158,7 +158,7 @@ func TestWriterReadBack(t *testing.T) {
 	}
 }
 
-// A file that is full, or cannot be written, stops the capture and not the test.
+// A full or unwritable file stops the capture but not the test.
 func TestWriterStops(t *testing.T) {
 	w, err := Create(filepath.Join(t.TempDir(), "x.pcapng"), "test")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestWriterStops(t *testing.T) {
 	if n < 2 || n > 20 || n+lost != 100 || err != nil {
 		t.Errorf("%d written, %d lost, %v", n, lost, err)
 	}
-	w.Tap(&p) // an endpoint that is late
+	w.Tap(&p) // a late endpoint
 
 	if w, err = Create(filepath.Join(t.TempDir(), "x.pcapng"), "test"); err != nil {
 		t.Fatal(err)
@@ -190,8 +190,8 @@ func TestWriterStops(t *testing.T) {
 	}
 }
 
-// What a secured endpoint shows is on an interface of its own, so that readers
-// know that there is no trailer, and its comment says what it is sealed as.
+// The packets of a secured endpoint are on their own interface, so that readers expect no
+// trailer. Their comments tell the security header.
 func TestWriterPlain(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	w, err := Create(name, "test")

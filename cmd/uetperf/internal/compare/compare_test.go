@@ -10,7 +10,7 @@ import (
 	"github.com/uetkit/uetkit/internal/report"
 )
 
-// rec is a record of lat with a p99 in µs at each of the sizes.
+// rec returns a record of lat with the given p99 in µs, one for each size.
 func rec(t *testing.T, name string, p99 ...int) *report.Rec {
 	t.Helper()
 	var runs []string
@@ -115,7 +115,7 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	if err != nil || len(r.Differs) != 1 || r.Differs[0] != (Difference{"paths", "1", "4"}) {
 		t.Errorf("%v %+v", err, r.Differs)
 	}
-	// What differs within a side tells its runs apart.
+	// A setting that differs within a side distinguishes its runs.
 	r, err = Records(recs{rec(t, "a", 10), four}, recs{rec(t, "c", 11)}, nil, false)
 	if err != nil || len(r.Unmatched) != 1 || r.Unmatched[0].Setting != "paths=4" || row(t, r, "p99", 8).Base.Runs != 1 {
 		t.Errorf("%v %+v", err, r)

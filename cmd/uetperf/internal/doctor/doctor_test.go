@@ -68,8 +68,8 @@ func visitTo(t *testing.T, to netip.AddrPort, change func(*Config)) *Report {
 	return r
 }
 
-// Who is interrupted finds nothing more: that what was under way did not arrive says
-// nothing of the network.
+// An interrupted doctor reports no more checks, because missing answers then say nothing of
+// the network.
 func TestInterruptedFindsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -87,7 +87,7 @@ func TestInterruptedFindsNothing(t *testing.T) {
 	}
 }
 
-// wants fails unless the check says that.
+// wants fails the test unless the check has the verdict and the text.
 func wants(t *testing.T, r *Report, name string, v Verdict, text string) {
 	t.Helper()
 	for _, c := range r.Checks {
@@ -144,7 +144,7 @@ func TestNobodyThere(t *testing.T) {
 func TestSilence(t *testing.T) {
 	var ports []net.PacketConn
 	var first netip.AddrPort
-	// All ports that are asked take what comes and say nothing.
+	// All ports that the doctor asks receive and do not answer.
 	for range 20 {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
@@ -181,7 +181,7 @@ func TestOlderServer(t *testing.T) {
 	r := visitTo(t, serve(t, func(c *perf.ServerConfig) { c.Pretend.Older = true }), nil)
 	wants(t, r, "version", Warn, "is older")
 	wants(t, r, "reach", OK, "")
-	// On a busy host packets are sent again that were not lost: no matter here.
+	// On a busy host packets are sent again without being lost. That does not matter here.
 	if !slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == "data" && strings.Contains(c.Cause, "Gb/s") }) {
 		t.Error("no test of one second")
 	}
@@ -238,12 +238,12 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// A translator stands at 127.0.0.2 for the server at 127.0.0.1, with the same
-// ports: it rewrites addresses, as a NAT does, and leaves the TOS octet empty.
+// A translator stands at 127.0.0.2 for the server at 127.0.0.1, with the same ports. It
+// rewrites addresses, as a NAT does, and clears the TOS octet.
 type translator struct {
-	// mend writes the CRC anew, as no real one does: then packets get through.
+	// mend rewrites the CRC, which no real NAT does. Packets then get through.
 	mend bool
-	most int // the largest UDP payload that passes; 0: any
+	most int // largest UDP payload that passes; 0 means any
 }
 
 func (x translator) open(t *testing.T, to netip.AddrPort) netip.AddrPort {
@@ -318,7 +318,7 @@ func (x translator) pass(b []byte, src netip.AddrPort, via net.Addr, newSrc, new
 	send(b)
 }
 
-// A NAT: plain UDP gets there, ours does not.
+// Through a NAT, plain UDP arrives and UET does not.
 func TestTranslator(t *testing.T) {
 	r := visitTo(t, translator{}.open(t, serve(t, nil)), nil)
 	wants(t, r, "nat", Bad, "somebody in between rewrites addresses")
@@ -326,7 +326,7 @@ func TestTranslator(t *testing.T) {
 	exits(t, r, 3)
 }
 
-// One that mends CRCs, bleaches ECN, and is a black hole for large packets.
+// The doctor finds cleared ECN bits and a black hole for large packets.
 func TestBlackHole(t *testing.T) {
 	r := visitTo(t, translator{mend: true, most: 3000}.open(t, serve(t, nil)), nil)
 	wants(t, r, "reach", OK, "")
@@ -344,7 +344,7 @@ func TestOffloadsOff(t *testing.T) {
 	wants(t, r, "offloads", Warn, "GSO off (")
 }
 
-// What a host cannot be made to have in a test.
+// The checks of conditions that a test cannot make on a real host.
 func TestJudgements(t *testing.T) {
 	costs := func(here record.Counters, there *record.Counters) func(*visit) {
 		return func(v *visit) {

@@ -36,7 +36,7 @@ func TestLoadFindsItsName(t *testing.T) {
 	if err := load("carol", Server); err == nil || !strings.Contains(err.Error(), `no certificate of "carol"; there are alice, bob, client`) {
 		t.Errorf("nobody's name: %v", err)
 	}
-	// A host that was given its own files alone need not say who it is.
+	// A host that has only its own files need not name itself.
 	for _, f := range []string{"ca.key", "bob.key", "bob.pem", "client.key", "client.pem"} {
 		check(t, os.Remove(filepath.Join(dir, f)))
 	}
@@ -78,7 +78,7 @@ func TestMakeLeavesNothingHalf(t *testing.T) {
 	}
 }
 
-// What a removed member's name stands in is what uet reads.
+// uet understands the file that Remove writes.
 func TestRemoveAndRotate(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Make(dir, nil, time.Now()); err != nil {
@@ -91,7 +91,7 @@ func TestRemoveAndRotate(t *testing.T) {
 	if string(b) != "client\nserver\n" {
 		t.Errorf("revoked: %q", b)
 	}
-	// A whole rotation and one more step; the file is good at each.
+	// A whole rotation and one step more: the file is valid after each.
 	var said []string
 	for range 4 {
 		s, err := Rotate(dir)
@@ -104,7 +104,7 @@ func TestRemoveAndRotate(t *testing.T) {
 	if !strings.Contains(said[3], "generation 3 is made") || slices.Contains(said[:3], said[3]) {
 		t.Errorf("said %q", said)
 	}
-	// Without a key there is none to follow.
+	// Without a valid key there is nothing to rotate.
 	check(t, os.WriteFile(filepath.Join(dir, "cluster.key"), []byte("nonsense"), 0o600))
 	if _, err := Rotate(dir); err == nil {
 		t.Error("nonsense was rotated")

@@ -28,7 +28,7 @@ func TestPatternVerifiesWhatItFilled(t *testing.T) {
 	}
 }
 
-// What a broken transport does: packets that lie at the wrong offset.
+// Verify finds packets at the wrong offset, as a broken transport would put them.
 func TestPatternFindsSwappedPackets(t *testing.T) {
 	p := New(1)
 	for _, pkt := range []int{1024, 4096, 8192} {

@@ -13,7 +13,7 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// exchanging is a Spec of load or rr that a test changes.
+// exchanging returns a Spec of load or rr for a test to change.
 func exchanging(test, op string, size, reply int64) traffic.Spec {
 	s := base(test, op, size)
 	s.Reply, s.Warmup = reply, 5
@@ -43,7 +43,7 @@ func TestExchanges(t *testing.T) {
 							if test == traffic.Load && (r.Load.Offered != r.Msgs+r.Load.Unsent || r.Load.Offered < 1450 || r.Load.Offered > 1550) {
 								t.Errorf("%+v, %d answered; want all of 1500", r.Load, r.Msgs)
 							}
-							// A request and a reply each.
+							// Each transaction is a request and a reply.
 							if d := r.DataCheck; d.Wrong != 0 || d.OK != 2*want || *r.Lost != 0 {
 								t.Errorf("data check %+v, want %d ok; lost %d", d, 2*want, *r.Lost)
 							}
@@ -68,8 +68,8 @@ func TestLoadOffersItsRate(t *testing.T) {
 	}
 }
 
-// An overloaded test ends in bounded time and says so; what never began is in the
-// latencies, which a closed loop would not show.
+// An overloaded test ends in bounded time and says that it is overloaded. Requests that
+// never began are in the latencies, which a closed loop would not show.
 func TestLoadOverloaded(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
 	for _, arrivals := range []string{traffic.Constant, traffic.Poisson} {
@@ -94,10 +94,9 @@ func TestLoadOverloaded(t *testing.T) {
 	}
 }
 
-// Requests that wait for those before them have waited: 20 are meant to begin at
-// almost the same time and go one at a time. Each round trip by itself would make
-// latencies whose sum is the time that all took; from their intended times it is ten
-// times that.
+// Latencies include the wait for earlier requests. 20 requests are meant to begin at almost
+// the same time and go one at a time. The sum of the bare round trips would be the time
+// that all took. Counted from the intended times the sum is ten times that.
 func TestLoadCountsFromIntendedTimes(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
 	s := exchanging(traffic.Load, traffic.TSend, 8, 8)
@@ -105,7 +104,7 @@ func TestLoadCountsFromIntendedTimes(t *testing.T) {
 	for range 20 {
 		r := run(t, c, s).Run
 		if r.Load.Unsent > 0 {
-			continue // a busy host: they were given up, which is another matter
+			continue // on a busy host some were given up, which another test covers
 		}
 		if sum, took := r.Latency.Mean*float64(r.Msgs), float64(r.DurationNS); r.Msgs < 20 || sum < 4*took {
 			t.Errorf("%d requests took %v, and their latencies are %v in all", r.Msgs, time.Duration(took), time.Duration(sum))
@@ -139,8 +138,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// Each transaction with churn has its own packet delivery contexts, those without
-// have one pair.
+// With churn each transaction has its own packet delivery contexts; without churn all share
+// one pair.
 func TestChurnOpensAndCloses(t *testing.T) {
 	var mu sync.Mutex
 	var pdcs uint64
@@ -155,7 +154,7 @@ func TestChurnOpensAndCloses(t *testing.T) {
 		s.Churn, s.Window, s.Iters, s.Warmup = churn, 1, 30, 0
 		run(t, c, s)
 		mu.Lock()
-		// Both ends open one; the server sees its own and those it accepts.
+		// Both ends open one, and the server counts those it opened and those it accepted.
 		if want := map[bool]uint64{false: 2, true: 60}[churn]; pdcs != want {
 			t.Errorf("churn %v: %d contexts, want %d", churn, pdcs, want)
 		}

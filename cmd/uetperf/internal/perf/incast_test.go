@@ -37,7 +37,7 @@ func TestIncast(t *testing.T) {
 							t.Errorf("%+v", st)
 						}
 					}
-					// What is measured are the streams; each round adds a block of each.
+					// Only the streams are measured; each round adds one block per sender.
 					least := sum + 4*r.Incast.Rounds
 					if d := r.DataCheck; d.OK < least || d.Wrong != 0 || *r.Lost != 0 || sum != r.Msgs {
 						t.Errorf("data check %+v, want at least %d; %d of streams; lost %d", d, least, sum, *r.Lost)
@@ -51,8 +51,8 @@ func TestIncast(t *testing.T) {
 	}
 }
 
-// One receiver has all senders, and tells their messages apart: bursts that are lost
-// and repeated do not change that.
+// One receiver serves all senders and tells their messages apart, even if bursts are lost
+// and sent again.
 func TestIncastLossy(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.02, Reorder: 0.02, Duplicate: 0.02, Corrupt: 0.01, Seed: 5}})
 	r := run(t, c, incasting(6, 30000, 600*time.Millisecond)).Run
@@ -67,7 +67,7 @@ func TestIncastLossy(t *testing.T) {
 
 func TestIncastInterrupted(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
-	for _, half := range []time.Duration{time.Hour, 50 * time.Millisecond} { // in the streams, in the rounds
+	for _, half := range []time.Duration{time.Hour, 50 * time.Millisecond} { // during the streams, during the rounds
 		ctx, cancel := context.WithCancel(context.Background())
 		s := incasting(3, 10000, 2*half)
 		if half < time.Hour {

@@ -65,7 +65,7 @@ func dial(t *testing.T, addr netip.AddrPort, cfg ClientConfig) *Client {
 	return c
 }
 
-// base is a Spec that a test changes.
+// base returns a Spec for a test to change.
 func base(test, op string, size int64) traffic.Spec {
 	return traffic.Spec{
 		Test: test, Op: op, Mode: "rud", Complete: "transmit", Size: size, Iters: 200, Warmup: 10, Window: 16, Parallel: 1, Check: true,
@@ -106,7 +106,7 @@ func TestRunEveryTest(t *testing.T) {
 							}
 							at := "sender"
 							if op == traffic.Inject || level == "inject" {
-								at = "receiver" // the sender's completions say nothing of arrival
+								at = "receiver" // the sender's completions do not mean arrival
 							}
 							if !s.Pingpong() && r.MeasuredAt != at {
 								t.Errorf("measured at the %s", r.MeasuredAt)
@@ -122,7 +122,7 @@ func TestRunEveryTest(t *testing.T) {
 	}
 }
 
-// testKeys are keys for a server and a client.
+// testKeys returns keys for a server and a client.
 func testKeys(t *testing.T) (server Keys, client map[string]*uet.Security) {
 	t.Helper()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func testKeys(t *testing.T) (server Keys, client map[string]*uet.Security) {
 	return server, map[string]*uet.Security{traffic.PSK: load(keys.LoadPSK(dir)), traffic.TLS: load(keys.LoadTLS(dir, "", keys.Client))}
 }
 
-// Every service runs every test, and what it sends is as secured as it says.
+// Every service runs every test, with the security that it names.
 func TestRunEveryService(t *testing.T) {
 	theirs, mine := testKeys(t)
 	addr := serve(t, ServerConfig{Keys: theirs})
@@ -188,8 +188,8 @@ func TestRunEveryService(t *testing.T) {
 	}
 }
 
-// A secured test never rests on a control channel that anybody can forge, nor the
-// other way round.
+// A secured test never uses a control channel that others could forge, nor the other way
+// round.
 func TestControlIsSecuredAsTheTest(t *testing.T) {
 	theirs, mine := testKeys(t)
 	addr := serve(t, ServerConfig{Keys: theirs})
@@ -213,7 +213,8 @@ func TestControlIsSecuredAsTheTest(t *testing.T) {
 	}
 }
 
-// Connections that nobody waits for are refused, with a reason, and bounded.
+// Requests for unexpected connections are rejected with a reason, and their number is
+// bounded.
 func TestServerRefusesConnections(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 2})
 	c := dial(t, addr, ClientConfig{EP: traffic.MSG})
@@ -291,11 +292,11 @@ func TestRunInterrupted(t *testing.T) {
 			t.Errorf("%+v: ended after %v", s, d)
 		}
 	}
-	// The session is as good as new.
+	// The session can still be used.
 	run(t, c, base(traffic.Lat, traffic.Send, 8))
 }
 
-// A server that is stopped says so: nothing of it is waited for any more.
+// A server that is stopped says so, and its clients do not wait for it.
 func TestServerIsStopped(t *testing.T) {
 	server, client := testKeys(t)
 	for _, svc := range services {
@@ -319,7 +320,7 @@ func TestServerIsStopped(t *testing.T) {
 			if want := svc.at(s.Addrs()[0]).String() + " ended the session: the server was stopped"; !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("Run: %v, want %s", err, want)
 			}
-			// Nobody need find out by an answer that does not come.
+			// No client has to find out by waiting for an answer.
 			if !isClosed(c.lost.is) || c.lost.why != err {
 				t.Errorf("the client lost the server by %v", c.lost.why)
 			}
@@ -327,8 +328,8 @@ func TestServerIsStopped(t *testing.T) {
 	}
 }
 
-// What a server says after it has ended a session is no answer: to what came too late it
-// says that it does not know the client.
+// After a server has ended a session, a client takes nothing that it says for an answer: a
+// late message is answered with "unknown client".
 func TestSessionEndIsTheLastWord(t *testing.T) {
 	addr := serve(t, ServerConfig{})
 	c := dial(t, addr, ClientConfig{})
@@ -356,7 +357,7 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-// R-F9: nothing is allocated per message, at either end: both run here.
+// R-F9: neither end allocates per message; both run in this process.
 func TestRunAllocatesNothing(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("counts allocations of a long run")
@@ -380,14 +381,14 @@ func TestRunAllocatesNothing(t *testing.T) {
 						return b.Mallocs - a.Mallocs
 					}
 					mallocs(1000)
-					// Encoding a histogram depends on what is in it, and samples and
-					// wake-ups on how long it takes.
+					// The cost of encoding a histogram depends on its values, and the number of samples
+					// and wake-ups on the time that the run takes.
 					limit := 0.5
 					if progress == "auto" {
 						limit = 3 // each sleep arms a timer
 					}
-					// What a run costs once is in both. A busy machine adds to
-					// it, and takes nothing off what each message costs.
+					// Both runs have the same fixed cost. A busy machine adds to the difference and never
+					// reduces the cost of a message.
 					per := math.Inf(1)
 					for try := 0; per > limit && try < 3; try++ {
 						few, many := mallocs(1000), mallocs(11000)
@@ -402,7 +403,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The series is of all that went, as both ends counted it.
+// The series covers everything that both ends counted.
 func TestRunSeries(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{Impair: &relay.Faults{Loss: 0.02, Seed: 3}})
 	for name, change := range map[string]func(*traffic.Spec){
@@ -414,7 +415,7 @@ func TestRunSeries(t *testing.T) {
 		s.Iters, s.Time, s.Sample, s.Warmup = 0, 400*time.Millisecond, 20*time.Millisecond, 0
 		var r record.Run
 		var sum record.Sample
-		// A slow host takes longer for as many samples, and for something to be lost.
+		// On a slow host it takes longer to get enough samples and losses.
 		for enough := false; !enough; s.Time *= 2 {
 			r = run(t, c, s).Run
 			last, cwnd, rtt := int64(0), 0, 0
@@ -440,12 +441,12 @@ func TestRunSeries(t *testing.T) {
 		if sum.Msgs < r.Msgs || sum.Bytes != sum.Msgs*s.Size {
 			t.Errorf("%s: %d messages, %d in the series (%d bytes)", name, r.Msgs, sum.Msgs, sum.Bytes)
 		}
-		// What the legs count is read after the last sample: a probe may come between.
+		// The counters are read after the last sample, and a probe may come in between.
 		if all := r.Transport.Rtx() + r.PeerTransport.Rtx(); sum.Rtx > all || sum.Rtx+all/10+5 < all {
 			t.Errorf("%s: %d resent, %d in the series", name, all, sum.Rtx)
 		}
 	}
-	// Too short for one.
+	// A test that is too short has no series.
 	if r := run(t, c, base(traffic.Lat, traffic.TSend, 8)).Run; r.DurationNS < int64(traffic.SampleLeast) && len(r.Series) > 2 {
 		t.Errorf("%d samples in %v", len(r.Series), time.Duration(r.DurationNS))
 	}
@@ -458,7 +459,7 @@ func TestServerRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the server is busy with 1 client") || errors.Is(err, ErrUnreachable) {
 		t.Errorf("second client: %v", err)
 	}
-	// Data goes only to the host that asks for it.
+	// A test sends data only to the host that asked for it.
 	s := base(traffic.BW, traffic.Send, 100)
 	if err := c.send(&message{Type: mPrepare, Run: 99, Spec: &s, Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:99")}}); err != nil {
 		t.Fatal(err)
@@ -466,7 +467,7 @@ func TestServerRefuses(t *testing.T) {
 	if _, err := c.await(context.Background(), time.Second, mReady); err == nil || !strings.Contains(err.Error(), "is not of the client") {
 		t.Errorf("foreign address: %v", err)
 	}
-	// A specification that the client's check would not let pass.
+	// The client's own check would refuse this specification.
 	s.Parallel = 1 << 20
 	if err := c.send(&message{Type: mPrepare, Run: 100, Spec: &s}); err != nil {
 		t.Fatal(err)
@@ -495,19 +496,19 @@ func TestServerRefuses(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	// What a run has not got.
+	// Messages about a leg that the run does not have.
 	_ = c.send(&message{Type: mSent, Run: 101, Leg: 3, N: 5})
 	if r, err := c.Resources(context.Background()); err != nil || r.Heap <= 0 || r.Goroutines <= 0 {
 		t.Errorf("resources %+v, %v", r, err)
 	}
-	// Messages for no session, of no type, and no messages at all.
+	// Messages for no session, of no known type, and data that is no message.
 	_ = c.send(&message{Type: "nonsense"})
 	_ = c.send(&message{Type: mSent, Leg: -5, N: 1 << 60})
 	_ = c.ctl.send(c.server, &message{V: ProtocolVersion, Session: c.id + 1, Type: mGo}, false)
 	run(t, c, base(traffic.BW, traffic.Send, 100))
 }
 
-// A server for one client has no second, whose test would end with the first.
+// A server for one client refuses a second one, whose test would end with the first.
 func TestServerOnce(t *testing.T) {
 	addr := serve(t, ServerConfig{Once: true})
 	c := dial(t, addr, ClientConfig{})
@@ -517,9 +518,9 @@ func TestServerOnce(t *testing.T) {
 	run(t, c, base(traffic.Lat, traffic.Send, 8))
 }
 
-// F12: a busy host gives a port to one client soon after another had it. To the
-// server that is a peer that was restarted, and its first answer must arrive
-// nonetheless: a refusal and a welcome.
+// F12: a busy host may give a port to a client soon after another had it. To the server
+// that is a peer that restarted. Its first answer, be it a refusal or a welcome, must still
+// arrive.
 func TestDialFromPortUsedBefore(t *testing.T) {
 	addr := serve(t, ServerConfig{MaxClients: 1})
 	holder := dial(t, addr, ClientConfig{})
@@ -549,7 +550,7 @@ func TestDialFromPortUsedBefore(t *testing.T) {
 	}
 }
 
-// freePort is a UDP port of the loopback that nobody has.
+// freePort returns a free UDP port of the loopback.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	s, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -569,7 +570,7 @@ func TestVersionMismatch(t *testing.T) {
 }
 
 func TestDialNobody(t *testing.T) {
-	// Nobody listens there: the ICMP answer is evidence enough.
+	// Nothing listens there, and the ICMP answer is evidence enough.
 	_, err := Dial(context.Background(), netip.MustParseAddrPort("127.0.0.1:9"), ClientConfig{})
 	if !errors.Is(err, ErrUnreachable) {
 		t.Errorf("closed port: %v", err)
@@ -591,7 +592,7 @@ func TestDialNobody(t *testing.T) {
 	}
 }
 
-// -n says how many messages are measured, also where they complete together.
+// -n is the number of measured messages, even if some complete together.
 func TestRunMeasuresWhatWasAsked(t *testing.T) {
 	c := dial(t, serve(t, ServerConfig{}), ClientConfig{})
 	for name, change := range map[string]func(*traffic.Spec){
@@ -619,7 +620,7 @@ func TestRunMeasuresWhatWasAsked(t *testing.T) {
 	}
 }
 
-// A server that answered before is not asked for again.
+// A server that answered before is not asked again.
 func TestSilentServer(t *testing.T) {
 	at := netip.MustParseAddrPort("192.0.2.1:4793")
 	for open, want := range map[bool]string{
@@ -633,7 +634,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// 0.0.0.0 is every IPv4 address, and no other.
+// 0.0.0.0 means every IPv4 address and no other.
 func TestListenOnIPv4(t *testing.T) {
 	s, err := NewServer(ServerConfig{Listen: netip.MustParseAddrPort("0.0.0.0:0"), AnyPort: true})
 	if err != nil {
@@ -662,7 +663,7 @@ func TestListenWhereTheInterfaceIsNot(t *testing.T) {
 	}
 }
 
-// An address of a link is said with the name that the link has on one host.
+// A link-local address is given with the zone of the host that uses it.
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()
 	infos, err := Infos(&uet.Info{})
@@ -707,7 +708,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// What was meant as a port, and is a part of an IPv6 address, is pointed out.
+// An error explains that a supposed port was read as a part of an IPv6 address.
 func TestBracketed(t *testing.T) {
 	no := unreachablef("no answer")
 	for in, want := range map[string]string{
@@ -727,8 +728,8 @@ func TestBracketed(t *testing.T) {
 	}
 }
 
-// Whoever comes and goes leaves a bounded trace, and an address that is needed again
-// is not taken away.
+// Clients that come and go leave a bounded number of addresses, and an address that is in
+// use again stays.
 func TestAddressesAreBounded(t *testing.T) {
 	info, err := infoTo(netip.MustParseAddrPort("127.0.0.1:9"), "", ctlHints(time.Second))
 	if err != nil {
@@ -791,7 +792,7 @@ func TestOtherPort(t *testing.T) {
 	}
 }
 
-// Streams that measure together lose nothing.
+// Streams that measure together lose no messages.
 func TestStreamsTogether(t *testing.T) {
 	s := base(traffic.BW, traffic.Send, 1000)
 	s.Iters, s.Time, s.Parallel = 0, time.Second, 2

@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// sum is all that a series counted.
+// sumOf adds up a series.
 func sumOf(samples []record.Sample) (s record.Sample) {
 	for i := range samples {
 		s.Plus(&samples[i])
@@ -16,7 +16,7 @@ func sumOf(samples []record.Sample) (s record.Sample) {
 	return s
 }
 
-// However long it takes, a series is bounded, and nothing it counted is lost.
+// A series is bounded, however long it takes, and loses no counts.
 func TestSeriesIsBounded(t *testing.T) {
 	s := newSeries(traffic.SampleLeast)
 	const n = 12345
@@ -44,7 +44,7 @@ func TestSeriesIsBounded(t *testing.T) {
 	}
 }
 
-// A remainder that is too short for a rate is part of the sample before.
+// A remainder that is too short for a rate becomes a part of the last sample.
 func TestSeriesEnd(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
@@ -59,7 +59,7 @@ func TestSeriesEnd(t *testing.T) {
 	}
 }
 
-// Both ends' counts are in the series of the run, whatever their intervals.
+// merge adds the counts of both ends, whatever their intervals.
 func TestSeriesMerge(t *testing.T) {
 	mk := func(every time.Duration, n int, one record.Sample) (out []record.Sample) {
 		for i := 1; i <= n; i++ {

@@ -50,7 +50,7 @@ func TestAskIsAnswered(t *testing.T) {
 	}
 }
 
-// A closed port says so, on systems that tell.
+// A closed port is reported, on systems that report it.
 func TestAskOfNobody(t *testing.T) {
 	e, a := pair(t)
 	e.Close()
@@ -68,7 +68,8 @@ func TestAskOfNobody(t *testing.T) {
 	}
 }
 
-// What is no question gets no answer, nor does an answer: two of them never talk.
+// An Echo answers only questions. It does not answer an answer, so that two Echoes cannot
+// keep each other busy.
 func TestEchoAnswersQuestionsOnly(t *testing.T) {
 	_, a := pair(t)
 	full := make([]byte, MinSize)

@@ -48,8 +48,8 @@ func (e *end) send(payload []byte) {
 	}
 }
 
-// recv receives a datagram: payload, whether its trailer is right, and false
-// when none comes for a while.
+// recv receives a datagram. It returns the payload and whether the trailer is right; ok is
+// false if none arrives for a while.
 func (e *end) recv() (payload []byte, right, ok bool) {
 	e.t.Helper()
 	_ = e.c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
@@ -65,7 +65,7 @@ func (e *end) recv() (payload []byte, right, ok bool) {
 	return b[:n-4], wire.VerifyCRC(b[:n], prefixOf(from, e.addr, n)), true
 }
 
-// pair is two ends with a relay between them.
+// pair returns two ends with a relay between them.
 func pair(t *testing.T, f Faults) (client, server *end, r *Relay) {
 	t.Helper()
 	client, server = newEnd(t), newEnd(t)
@@ -98,15 +98,15 @@ func TestRelayPassesBothWays(t *testing.T) {
 	}
 }
 
-// flow sends n numbered datagrams and returns the numbers that arrived, in
-// order, and how many trailers were wrong.
+// flow sends n numbered datagrams. It returns the numbers that arrived, in order, and how
+// many trailers were wrong.
 func flow(t *testing.T, a, b *end, n int) (got []uint32, wrong int) {
 	t.Helper()
 	for i := range n {
 		p := make([]byte, 100)
 		binary.BigEndian.PutUint32(p, uint32(i))
 		a.send(p)
-		if i%64 == 63 { // not more at once than socket buffers hold
+		if i%64 == 63 { // socket buffers hold no more at once
 			for {
 				p, right, ok := recvNow(b)
 				if !ok {
@@ -133,7 +133,7 @@ func flow(t *testing.T, a, b *end, n int) (got []uint32, wrong int) {
 	}
 }
 
-// recvNow receives what is there within a moment.
+// recvNow receives what arrives within a moment.
 func recvNow(e *end) ([]byte, bool, bool) {
 	_ = e.c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 	b := make([]byte, 2048)
@@ -189,8 +189,8 @@ func TestRelayFaults(t *testing.T) {
 	}
 }
 
-// The share that is lost is Loss; bursts have the mean length Burst, or a greater one if
-// that share needs it: only the other datagrams lie between them.
+// The share of lost datagrams is Loss. Bursts have the mean length Burst, or a greater one
+// if Loss requires it, because only the datagrams that pass lie between them.
 func TestBurstKeepsLoss(t *testing.T) {
 	for _, c := range []struct{ loss, burst, mean float64 }{{0.01, 3, 3}, {0.5, 2, 2}, {2. / 3, 2, 2}, {0.8, 2, 4}, {0.9, 10000, 10000}} {
 		f := Faults{Loss: c.loss, Burst: c.burst}
@@ -207,7 +207,7 @@ func TestBurstKeepsLoss(t *testing.T) {
 	}
 }
 
-// What is already wrong stays wrong, and strangers are not served.
+// A wrong trailer stays wrong, and datagrams from strangers are dropped.
 func TestRelayMendsNothing(t *testing.T) {
 	a, b, r := pair(t, Faults{})
 	if _, err := a.c.WriteToUDPAddrPort([]byte("no trailer of the right kind"), a.peer); err != nil {

@@ -69,7 +69,7 @@ func TestSoak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, _ := serve(t)
 			cfg := config(addr, c.ep, 2*time.Second, c.faults)
-			for first := ""; first != "off"; { // a seed whose first test is without GSO
+			for first := ""; first != "off"; { // find a seed whose first test is without GSO
 				cfg.Base.Seed++
 				s := &soak{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Base.Seed, seedStream))}
 				p, _ := s.cfg.Draw(s.rng, cfg.Base.Time)
@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 					t.Errorf("%s: %v", st.FailedTest, st.Failed)
 				}
 			}
-			// A slow host takes longer for as many tests.
+			// On a slow host it takes longer to run enough tests.
 			var r record.Run
 			for r.Soak == nil || r.Soak.Episodes < 3 && cfg.Base.Time < time.Minute {
 				cfg.Ready = func(path record.Path, _ int) { gso = path.GSO.Why }
@@ -123,7 +123,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// A server that goes away ends the soak, with what was found.
+// If the server goes away the soak ends, with its results so far.
 func TestSoakLosesTheServer(t *testing.T) {
 	addr, stop := serve(t)
 	cfg := config(addr, traffic.RDM, time.Hour, nil)
@@ -188,8 +188,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// However long a soak takes, what is told of its tests is bounded, and those that
-// failed stay.
+// The record describes a bounded number of tests, however long a soak takes, and keeps
+// those that failed.
 func TestRoundsAreBounded(t *testing.T) {
 	s := &soak{run: record.Run{Soak: &record.Soak{}}}
 	const n = 3 * maxRounds
@@ -211,7 +211,7 @@ func TestRoundsAreBounded(t *testing.T) {
 	if len(rounds) != maxRounds || failed != n/1000 || rounds[0].N != 8 || rounds[maxRounds-1].N != n {
 		t.Errorf("%d rounds from %d to %d, %d failed", len(rounds), rounds[0].N, rounds[len(rounds)-1].N, failed)
 	}
-	for range n { // also if all do
+	for range n { // also if all of them fail
 		s.round(record.Round{}).Error = "lost"
 	}
 	if len(s.run.Soak.Rounds) != maxRounds {
@@ -236,7 +236,8 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// What grows is told from what wobbles, begins high, or is not known.
+// Growth is distinguished from noise, from a high start, and from values that are not
+// known.
 func TestLeaks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const n, mib = 400, 1 << 20
@@ -272,7 +273,7 @@ func TestLeaks(t *testing.T) {
 			}
 		}
 	}
-	// Too few to judge.
+	// There are too few samples to tell.
 	var h usage
 	for i := range LeastSamples {
 		h.add(time.Duration(i)*time.Second, perf.Resources{Heap: int64(i) << 30, RSS: 1, Goroutines: 1, FDs: 1})
@@ -282,7 +283,7 @@ func TestLeaks(t *testing.T) {
 	}
 }
 
-// However long it takes, the samples are bounded and spread over all of the time.
+// The samples are bounded and cover all of the time, however long it takes.
 func TestHeldIsBounded(t *testing.T) {
 	var h usage
 	const n = 100000
