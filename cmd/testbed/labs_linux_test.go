@@ -19,8 +19,8 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// Of labs of tests: names that no other lab has, also where these tests run twice at
-// once, and addresses that few have.
+// Labs of tests have names that no other lab has, even if these tests run twice at once,
+// and rare addresses.
 var (
 	testPrefix = "tb" + letters(os.Getpid())
 	testBase   = fmt.Sprintf("198.18.%d.0", 64+4*(os.Getpid()%16))
@@ -36,9 +36,9 @@ func letters(n int) string {
 	return s
 }
 
-// onLabs runs a test on each substrate that UETKIT_LABS names ("docker netns") and
-// that can be used here. They start containers and namespaces and need some seconds
-// of a machine of their own, so nobody gets them by go test alone; .ci/run does.
+// onLabs runs a test on each substrate that UETKIT_LABS names ("docker netns") and that can
+// be used here. These tests start containers and namespaces and need some seconds of an
+// idle machine, so go test alone does not run them; .ci/run does.
 func onLabs(t *testing.T, f func(t *testing.T, sub, bin string)) {
 	if testing.Short() {
 		t.Skip("labs take seconds")
@@ -49,7 +49,7 @@ func onLabs(t *testing.T, f func(t *testing.T, sub, bin string)) {
 				t.Skipf("UETKIT_LABS=%s starts real hosts", s.Name())
 			}
 			if err := s.Available(t.Context()); err != nil {
-				t.Fatal(err) // it was asked for
+				t.Fatal(err) // the variable asked for it
 			}
 			bin, err := built()
 			if err != nil {
@@ -79,7 +79,7 @@ var built = sync.OnceValues(func() (string, error) {
 	return build(context.Background(), root, dir, true)
 })
 
-// builtIn is the folder that built has made.
+// builtIn is the folder of the programs.
 var builtIn string
 
 func TestMain(m *testing.M) {
@@ -93,7 +93,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// standing takes down what tests have left, and says what that was.
+// standing removes what tests left, and returns what it was.
 func standing(t *testing.T, s substrate.Substrate) []string {
 	t.Helper()
 	left, err := s.Leftovers(context.WithoutCancel(t.Context()), testPrefix, func(string) bool { return false })
@@ -103,7 +103,7 @@ func standing(t *testing.T, s substrate.Substrate) []string {
 	return left
 }
 
-// A whole run: the program, the agents, uetperf, the switch.
+// A whole run works: the program, the agents, uetperf, the switch.
 func TestRun(t *testing.T) {
 	onLabs(t, func(t *testing.T, sub, bin string) {
 		out := t.TempDir()
@@ -141,7 +141,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%s: record %+v", h.Name, h.Record)
 			}
 		}
-		// What the network did is known packet by packet.
+		// The log has every decision about every packet.
 		if data, err := os.ReadFile(filepath.Join(out, "lives-"+sub, "switch", "decisions.jsonl")); err != nil || strings.Count(string(data), `"lost_random"`) != int(r.Metrics["net.lost_random"]) {
 			t.Errorf("decisions: %v; %d lost at random, %v counted", err, strings.Count(string(data), `"lost_random"`), r.Metrics["net.lost_random"])
 		}
@@ -203,7 +203,7 @@ func TestInterruptedRun(t *testing.T) {
 	})
 }
 
-// What a killed run leaves, the next down removes, processes too.
+// The next down removes what a killed run left, processes included.
 func TestKilledRun(t *testing.T) {
 	onLabs(t, func(t *testing.T, sub, bin string) {
 		c := started(t, sub, bin)
@@ -235,7 +235,7 @@ func TestKilledRun(t *testing.T) {
 	})
 }
 
-// running are the processes whose program lies in a folder.
+// running returns the processes whose program lies in a folder.
 func running(bin string) (out []string) {
 	procs, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, p := range procs {
@@ -246,7 +246,7 @@ func running(bin string) (out []string) {
 	return out
 }
 
-// Addresses that somebody else has: one line that says whose, and nothing left.
+// Addresses that are in use give one line that says by whom, and nothing is left.
 func TestAddressInUse(t *testing.T) {
 	onLabs(t, func(t *testing.T, sub, bin string) {
 		if sub != "docker" {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of scenarios into testbed/README.md")
 
-// The README's table of scenarios is what the scenarios say.
+// The README's table of scenarios agrees with the scenarios.
 func TestReadmeTable(t *testing.T) {
 	const file = "../../testbed/README.md"
 	data, err := os.ReadFile(file)

@@ -36,7 +36,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Help of a command may be asked for in front of its name.
+// Help may be asked for before the name of the command.
 func TestHelpOfACommand(t *testing.T) {
 	_, want, _ := call(t, "run", "-h")
 	code, out, errs := call(t, "-h", "run")
@@ -45,7 +45,7 @@ func TestHelpOfACommand(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line: one line, exit status 2.
+// An error in a command line is one line, with exit status 2.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"play -h", `unknown command "play": there are list, up, run`},
@@ -118,7 +118,7 @@ func TestReportAgain(t *testing.T) {
 	}
 }
 
-// The exit status is that of the worst; nothing but unsupported is 127.
+// The exit status is that of the worst result; it is 127 if all are unsupported.
 func TestCode(t *testing.T) {
 	for _, tt := range []struct {
 		verdicts []result.Verdict
@@ -160,7 +160,7 @@ func registryDir(t *testing.T, prefix string) string {
 	return r.Dir()
 }
 
-// Programs that need libraries do not run in containers.
+// Programs that need libraries are refused for containers.
 func TestProgramsAreFit(t *testing.T) {
 	sh, err := os.ReadFile("/bin/sh")
 	if err != nil || !dynamic("/bin/sh") {

@@ -23,7 +23,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/netswitch"
 )
 
-// asProgram makes the test binary the program itself.
+// asProgram makes the test binary act as the program.
 const asProgram = "UETSWITCH_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is a command that runs uetswitch.
+// program returns a command that runs uetswitch.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
@@ -41,8 +41,8 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// inNewNamespace runs f on a thread in a namespace of its own with one interface, sw0,
-// which children inherit. It skips the test where that is not allowed.
+// inNewNamespace runs f on a thread in its own namespace with one interface, sw0, which
+// children inherit. It skips the test if that is not permitted.
 func inNewNamespace(t *testing.T, f func()) {
 	t.Helper()
 	skip, failed := "", error(nil)
@@ -103,8 +103,8 @@ func writeConfig(t *testing.T, s string) string {
 	return path
 }
 
-// A frame that enters at a, for nobody at b, is blackholed: the line about it is in
-// the file after SIGTERM.
+// A frame that enters at a for an unknown host at b is lost by a blackhole. Its line is in
+// the log after SIGTERM.
 func TestSIGTERMLeavesAFlushedLog(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		inNewNamespace(t, func() { sigterm(t, sig) })
@@ -135,7 +135,7 @@ func sigterm(t *testing.T, sig syscall.Signal) {
 	}
 	url := strings.TrimSpace(said[strings.Index(said, "http://"):])
 	for end := time.Now().Add(5 * time.Second); ; {
-		// A client of its own: this thread's namespace is what counts.
+		// Use a new client, because the namespace of this thread counts.
 		out, err := curl(url + "/stats")
 		if err == nil && bytes.Contains(out, []byte(fmt.Sprintf(`"lost_blackhole":%d`, n))) {
 			break
@@ -166,7 +166,7 @@ func sigterm(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// sendFrames sends UDP packets from host0 to sw0 and on to 198.18.103.9.
+// sendFrames sends UDP packets from host0 through sw0 to 198.18.103.9.
 func sendFrames(n int) error {
 	from, err := netlink.LinkByName("host0")
 	if err != nil {
@@ -192,7 +192,7 @@ func sendFrames(n int) error {
 	return nil
 }
 
-// curl gets a page by a socket of this thread's namespace.
+// curl gets a page over a socket of this thread's namespace.
 func curl(url string) ([]byte, error) {
 	addr, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	_, port, _ := strings.Cut(addr, ":")
@@ -216,7 +216,7 @@ func curl(url string) ([]byte, error) {
 func TestRefusesToRun(t *testing.T) {
 	for _, c := range []struct {
 		name, cfg, want string
-		forward         bool // the kernel
+		forward         bool // whether the kernel forwards
 	}{
 		{"no interface", `{"fabric":{"ports":[{"name":"a","addrs":["198.18.119.0/24"]}]}}`, "no interface has an address in 198.18.119.0/24", false},
 		{"no privilege", twoPorts, "CAP_NET_RAW is missing", false},
@@ -239,15 +239,15 @@ func TestRefusesToRun(t *testing.T) {
 	}
 }
 
-// runAsNobody runs the program without a privilege, in the calling thread's
-// network namespace.
+// runAsNobody runs the program without privileges in the calling thread's network
+// namespace.
 func runAsNobody(cfg string) (out string, code int, err error) {
 	dir, err := os.MkdirTemp("", "uetswitch")
 	if err != nil {
 		return "", 0, err
 	}
 	defer os.RemoveAll(dir)
-	// Another user must be able to read and run what is there.
+	// Another user must be able to read and run the files.
 	b, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		return "", 0, err
@@ -290,7 +290,7 @@ func TestBenchInterrupted(t *testing.T) {
 			return
 		}
 		defer c.Process.Kill()
-		// What it made is there to be left behind once it has worked for a while.
+		// The program leaves its files behind once it has worked for a while.
 		for end := time.Now().Add(10 * time.Second); cpuTicks(c.Process.Pid) < 20; {
 			if time.Now().After(end) {
 				t.Error("it does not work")
@@ -306,7 +306,7 @@ func TestBenchInterrupted(t *testing.T) {
 	})
 }
 
-// cpuTicks is the processor time of a process, in hundredths of a second.
+// cpuTicks returns the processor time of a process in hundredths of a second.
 func cpuTicks(pid int) (n int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))

@@ -16,7 +16,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/scenario"
 )
 
-// lookup is an environment of variables.
+// lookup makes a getenv of variables.
 func lookup(vars []string) func(string) string {
 	return func(name string) string {
 		for _, v := range vars {
@@ -52,10 +52,10 @@ func TestReadEnvRefuses(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(bad, "=")
 		if name == "UET_GATEWAY" {
-			name = "UET_" // the route is missing, or the address bad
+			name = "UET_" // the route is missing, or the address is bad
 		}
 		if name == "UET_PEERS" {
-			name = "UET_" // found by its use
+			name = "UET_" // the use of it finds the error
 		}
 		_, err := ReadEnv(lookup(append([]string{bad}, good...)))
 		if err == nil || !strings.Contains(err.Error(), name) {
@@ -94,7 +94,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// output is written by several goroutines.
+// output may be written by several goroutines.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -108,7 +108,7 @@ func (o *output) Write(b []byte) (int, error) {
 
 func (o *output) String() string { return o.b.String() }
 
-// program writes a shell script that stands for uetperf.
+// program writes a shell script that takes the place of uetperf.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	if _, err := os.Stat("/bin/sh"); err != nil {
@@ -121,13 +121,13 @@ func program(t *testing.T, script string) string {
 	return name
 }
 
-// runHost runs a host with the script for uetperf; out is its folder.
+// runHost runs a host with the script as uetperf; out is its folder.
 func runHost(t *testing.T, ctx context.Context, script string, e Env) (code int, said, out string) {
 	t.Helper()
 	out = t.TempDir()
 	e.Peers = map[string]netip.Addr{"s": netip.MustParseAddr("198.18.16.2")}
 	vars := append(e.Vars(), "UET_OUT="+out)
-	for i, v := range vars { // no network of its own
+	for i, v := range vars { // without its own network
 		if strings.HasPrefix(v, "UET_GATEWAY=") || strings.HasPrefix(v, "UET_ROUTE=") {
 			vars[i] = "X="
 		}
@@ -149,7 +149,7 @@ func traffic(tests ...string) (out []scenario.Traffic) {
 	return out
 }
 
-// Entries run in turn, all of them, and the status is that of the failed.
+// All entries run one after another, and the exit status is that of the one that failed.
 func TestClientRunsInTurn(t *testing.T) {
 	script := `[ "$1" != lat ]`
 	code, said, out := runHost(t, t.Context(), script+` || exit 3`, Env{Role: "client", Wait: true, Traffic: traffic("bw", "lat", "rate")})
@@ -186,7 +186,7 @@ func TestClientLimit(t *testing.T) {
 	}
 }
 
-// A client that is told to stop before it was let go has nothing to regret.
+// A client that is stopped before it was started ends without error.
 func TestClientStoppedWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -201,7 +201,7 @@ func TestClientStoppedWaiting(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	// The server is ready when it says so, and ends well when it is told to.
+	// The server is ready when it says so, and ends without error when it is stopped.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	e := Env{Role: "server", Out: t.TempDir()}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// benchConfigs are what the switch has to be fast with.
+// benchConfigs are the configurations that must be fast.
 var benchConfigs = map[string]func(*Config){
 	"wire":  func(*Config) {},
 	"queue": toB(Line{Rate: 100e9, Delay: Duration(100 * time.Microsecond), ECN: &ECN{Min: 20000, Max: 80000}, Trim: &Trim{After: 150000}}),
@@ -21,7 +21,7 @@ var benchConfigs = map[string]func(*Config){
 	},
 }
 
-// A feed gives the switch packets of many flows, one each 200 ns.
+// A feed gives the switch packets of many flows, one every 200 ns.
 type feed struct {
 	s   *Switch
 	ips [][]byte
@@ -74,7 +74,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFeed(t, 1400, mod)
 			for range 20000 {
-				f.step() // until rings and pool have their size
+				f.step() // until rings and pool have grown to their size
 			}
 			if n := testing.AllocsPerRun(20000, f.step); n != 0 {
 				t.Errorf("%v allocations a packet", n)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sum agrees with the plain one, whatever the length.
+// sum agrees with slowSum for any length.
 func TestSum(t *testing.T) {
 	b := noise(1, 1000)
 	for n := range 200 {
@@ -27,13 +27,13 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// A UDP checksum that comes out as 0 is written 0xffff: 0 is "none".
+// A UDP checksum of 0 is written as 0xffff, because 0 means "none".
 func TestUDPSumZero(t *testing.T) {
 	for name, host := range map[string][2]netip.Addr{"v4": {hostA[0], hostB[0]}, "v6": {hostA[1], hostB[1]}} {
 		body := []byte{0, 0}
 		ip := udpPacket(netip.AddrPortFrom(host[0], 7), netip.AddrPortFrom(host[1], 7), 0, body, false)
 		udp := len(ip) - len(body) - udpLen
-		copy(ip[udp+udpLen:], ip[udp+6:udp+8]) // what the sum lacks to all ones
+		copy(ip[udp+udpLen:], ip[udp+6:udp+8]) // makes the sum all ones
 		putUDPSum(ip, name == "v6", udp, len(ip))
 		if got := binary.BigEndian.Uint16(ip[udp+6:]); got != 0xffff {
 			t.Errorf("%s: %#x", name, got)
@@ -60,7 +60,7 @@ func TestSetTOS(t *testing.T) {
 	}
 }
 
-// What one rule has cut, the next one finds whole: lengths, sums, marks.
+// A rule finds a packet that an earlier rule trimmed in order: lengths, checksums, marks.
 func TestTrimThenMore(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Trim: 1}, Rule{Corrupt: 1, CorruptBits: 64}, Rule{CE: 1}, Rule{Duplicate: 1}), toB(Line{Rate: byteUS}))
 	for _, v6 := range []bool{false, true} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Each contradiction is named with its place.
+// The error for each contradiction names its place.
 func TestConfigRefused(t *testing.T) {
 	p := netip.MustParsePrefix
 	from := func(l Line) func(*Config) { return func(c *Config) { c.Ports[0].From = l } }
@@ -113,7 +113,7 @@ func TestEventRefused(t *testing.T) {
 			t.Errorf("%s: %d events left", c.want, r.s.timed)
 		}
 		if c.e.Clear != "" {
-			continue // of the Config it may be there by then
+			continue // in a Config the line may exist by then
 		}
 		cfg := twoPorts(spines(2), events(Event{On: on, Down: true}, c.e))
 		if _, err := New(cfg); err == nil || !strings.HasPrefix(err.Error(), "fabric: event 2: "+c.want) {
@@ -122,7 +122,7 @@ func TestEventRefused(t *testing.T) {
 	}
 }
 
-// A Config may hold the same memory twice, and be changed afterwards.
+// A Config may refer to the same memory twice, and may be changed after New.
 func TestConfigIsCopied(t *testing.T) {
 	l := Line{Rate: byteUS, ECN: &ECN{Max: 1000}, Rules: []Rule{{Drop: []uint64{0}, Burst: &Burst{Enter: 1, Leave: 1}}}}
 	cfg := twoPorts(toB(l))

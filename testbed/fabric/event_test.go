@@ -26,7 +26,7 @@ func (r *rig) passes() bool {
 
 func events(e ...Event) func(*Config) { return func(c *Config) { c.Events = e } }
 
-// The events' time begins with the first UET packet.
+// The time of events begins with the first UET packet.
 func TestTimelineZero(t *testing.T) {
 	down := Event{At: Duration(10 * ms), For: Duration(5 * ms), On: []string{"b.to"}, Down: true}
 	other := pkt{raw: []byte("no UET")}.bytes()
@@ -71,7 +71,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// An event at 0 is there before the first packet.
+// An event at 0 happens before the first packet.
 func TestEventAtZero(t *testing.T) {
 	r := newRig(t, events(Event{On: []string{"a.from"}, Rule: &Rule{Drop: []uint64{0}}}))
 	if r.passes() {
@@ -107,7 +107,7 @@ func TestEventEvery(t *testing.T) {
 	}
 }
 
-// Whatever overlaps, what is left at the end is what was there before.
+// After all temporary changes the line is as before, however they overlap.
 func TestEventUndo(t *testing.T) {
 	before := Line{Rate: 1e9, Delay: 7, Jitter: 3, Queue: 1000, QueueHigh: 2000, ECN: &ECN{Max: 5}, MTU: 1500}
 	r := newRig(t, toB(before))
@@ -144,7 +144,7 @@ func TestEventUndo(t *testing.T) {
 	}
 }
 
-// What is set for good stays, also under what was set for a while before it.
+// A permanent change stays, also if it was made while a temporary one hid it.
 func TestEventForGood(t *testing.T) {
 	r := newRig(t, toB(Line{Rate: 1e9, Delay: 7}))
 	l := r.s.lines[3]
@@ -196,12 +196,12 @@ func TestEventRules(t *testing.T) {
 	}
 	r.run(6 * ms)
 	want("two")
-	r.run(5 * ms) // three has gone while it was cleared
+	r.run(5 * ms) // three went while it was cleared
 	want("two")
 	r.run(5 * ms)
 	want("two")
 	r.run(5 * ms)
-	want("one two") // in its old place, with its old count: packet 0 was the first
+	want("one two") // in its old place and with its old count: packet 0 was the first
 	if r.passes() {
 		t.Error("the rule that came back has forgotten its count")
 	}
@@ -213,7 +213,7 @@ func TestEventRules(t *testing.T) {
 	}
 }
 
-// What a rule holds when it is cleared goes on; a delayed packet too.
+// Clearing a rule releases the packets that it holds back or delays.
 func TestClearReleases(t *testing.T) {
 	r := newRig(t, ruleA(
 		Rule{Name: "hold", Reorder: 1, ReorderBy: 5, Match: Match{SrcPort: 1}},
@@ -232,8 +232,8 @@ func TestClearReleases(t *testing.T) {
 	}
 }
 
-// A line that goes down loses what waits in it as its turn comes, and what is on
-// the wire, but not what has left it.
+// A line that goes down loses what waits in it when its turn comes, and what is on the
+// wire, but not what has left it.
 func TestDownLosesQueue(t *testing.T) {
 	r := newRig(t, toB(Line{Rate: byteUS, Delay: Duration(ms)}))
 	for i := range 5 {
@@ -249,7 +249,7 @@ func TestDownLosesQueue(t *testing.T) {
 	}
 }
 
-// A new rate holds for what is left of the packet on the wire.
+// A new rate applies to the rest of the packet on the wire.
 func TestRateChange(t *testing.T) {
 	r := newRig(t, toB(Line{Rate: byteUS}))
 	for i := range 4 {
@@ -268,7 +268,7 @@ func TestRateChange(t *testing.T) {
 	}
 }
 
-// A limit that is lifted lets go what waits at once.
+// Lifting a rate limit releases the waiting packets at once.
 func TestRateLifted(t *testing.T) {
 	r := newRig(t)
 	r.apply(Event{On: []string{"b.to"}, For: Duration(50 * us), Set: &Line{Rate: byteUS}})
@@ -303,7 +303,7 @@ func TestEventOn(t *testing.T) {
 	}
 }
 
-// Each occurrence of an event draws other numbers, the same in each run.
+// Each occurrence of a repeated event draws other numbers, the same in each run.
 func TestEventStreams(t *testing.T) {
 	play := func() (out [2][]uint64) {
 		r := newRig(t, events(Event{For: Duration(time.Second), Every: Duration(2 * time.Second), Times: 2, On: []string{"a.from"}, Rule: &Rule{Name: "x", Loss: 0.5}}))
@@ -349,7 +349,7 @@ func TestEventBounds(t *testing.T) {
 	}
 }
 
-// What the caller does with an event afterwards is nothing to the switch.
+// The caller may change an event after passing it on.
 func TestApplyCopies(t *testing.T) {
 	r := newRig(t)
 	e := Event{At: Duration(ms), On: []string{"a.from"}, Set: &Line{MTU: 100}, Rule: &Rule{Name: "x", Drop: []uint64{0}}}
@@ -362,7 +362,7 @@ func TestApplyCopies(t *testing.T) {
 	}
 }
 
-// Of one time, an event comes before the packets, whichever was there first.
+// Of equal times, an event comes before the packets, whichever was scheduled first.
 func TestEventBeforePackets(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Ports[0].From.Delay = Duration(10 * ms) })
 	r.send(pkt{}.bytes())

@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A tape of bytes that a fuzz input gives, zeros at its end.
+// A tape is the bytes of a fuzz input, followed by zeros.
 type bytesIn []byte
 
 func (b *bytesIn) byte() byte {
@@ -72,7 +72,7 @@ func (b *bytesIn) rule(replay *bool) Rule {
 		r.Replay = &Replay{Rate: float64(b.n(100)), Keep: b.n(20), After: b.time(time.Second)}
 	}
 	if r.check() != nil && b.byte() != 255 {
-		return Rule{Name: r.Name, Loss: 0.1} // most switches shall be possible
+		return Rule{Name: r.Name, Loss: 0.1} // most switches should be valid
 	}
 	return r
 }
@@ -137,7 +137,7 @@ func (b *bytesIn) packet(i int) []byte {
 		ip := slices.Clone((*b)[:n])
 		*b = (*b)[n:]
 		return ip
-	case 1: // nearly right
+	case 1: // almost valid
 		ip := k.bytes()
 		b.some(8, func(int) { ip[b.n(min(len(ip), 100))] = b.byte() })
 		return ip[:len(ip)-b.n(len(ip))*int(b.byte()&1)]
@@ -151,8 +151,8 @@ func (b *bytesIn) packet(i int) []byte {
 	return k.bytes()
 }
 
-// play drives a switch by b and checks what must hold whatever comes. It gives a
-// digest of what happened.
+// play drives a switch by b, checks the rules that always hold, and returns a digest of
+// what happened.
 func play(b bytesIn) (string, error) {
 	var replay bool
 	cfg := b.config(&replay)
@@ -277,7 +277,7 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// The same over many random switches.
+// The rules hold for many random switches.
 func TestAnything(t *testing.T) {
 	for seed := range uint64(60) {
 		b := noise(seed, 4000)

@@ -28,7 +28,7 @@ type left struct {
 	ip   []byte
 }
 
-// psn of the UET request in the packet.
+// psn returns the PSN of the UET request in the packet.
 func (o left) psn() uint32 {
 	n := ipv4Len
 	if o.ip[0]>>4 == 6 {
@@ -48,10 +48,10 @@ func twoPorts(mod ...func(*Config)) Config {
 	return c
 }
 
-// toB has l as the last line to b.
+// toB returns a Config with l as the last line to b.
 func toB(l Line) func(*Config) { return func(c *Config) { c.Ports[1].To = l } }
 
-// ruleA has one rule on the line from a.
+// ruleA returns a Config with one rule on the line from a.
 func ruleA(r ...Rule) func(*Config) { return func(c *Config) { c.Ports[0].From.Rules = r } }
 
 func newRig(t testing.TB, mod ...func(*Config)) *rig {
@@ -70,7 +70,7 @@ func newRig(t testing.TB, mod ...func(*Config)) *rig {
 // send gives the switch a packet at port 0 now.
 func (r *rig) send(ip []byte) { r.s.Receive(r.now, 0, ip) }
 
-// collect takes what has left by now.
+// collect collects what has left by now.
 func (r *rig) collect() {
 	for {
 		port, ip, at, ok := r.s.Transmit(r.now)
@@ -81,7 +81,7 @@ func (r *rig) collect() {
 	}
 }
 
-// run lets time pass, from one timeout to the next.
+// run advances the time from one timeout to the next.
 func (r *rig) run(d time.Duration) {
 	end := r.now + d
 	for {
@@ -97,7 +97,7 @@ func (r *rig) run(d time.Duration) {
 	r.conserve()
 }
 
-// conserve checks that each packet has one end.
+// conserve checks that each packet ends exactly once.
 func (r *rig) conserve() {
 	r.t.Helper()
 	if err := conserved(r.s.Stats(r.now)); err != nil {
@@ -119,7 +119,7 @@ func conserved(st *Stats) error {
 	return nil
 }
 
-// psns of the packets that left, in their order.
+// psns returns the PSNs of the packets that left, in order.
 func (r *rig) psns() []uint32 {
 	var out []uint32
 	for _, o := range r.out {
@@ -128,7 +128,7 @@ func (r *rig) psns() []uint32 {
 	return out
 }
 
-// whys counts the decisions of the log.
+// whys counts the decisions in the log.
 func (r *rig) whys() map[Why]int {
 	m := map[Why]int{}
 	for _, d := range r.log {
@@ -137,12 +137,12 @@ func (r *rig) whys() map[Why]int {
 	return m
 }
 
-// pkt describes a UET packet from a to b.
+// A pkt describes a UET packet from a to b.
 type pkt struct {
 	psn          uint32
 	dscp, ecn    uint8
 	payload      int
-	sport, dport uint16 // 0: wire.Port
+	sport, dport uint16 // 0 means wire.Port
 	flags        wire.Flags
 	off          uint16 // PSN offset, with SYN
 	pdc          uint16
@@ -157,8 +157,8 @@ var (
 	hostB = [2]netip.Addr{netip.MustParseAddr("198.18.17.2"), netip.MustParseAddr("2001:db8:17::2")}
 )
 
-// bytes makes the IP packet: a RUD request with a standard header, or raw, and
-// the CRC trailer.
+// bytes makes the IP packet: a RUD request with a standard header, or raw, and the CRC
+// trailer.
 func (k pkt) bytes() []byte {
 	b := k.raw
 	if b == nil {
@@ -187,8 +187,8 @@ func (k pkt) bytes() []byte {
 	return udpPacket(netip.AddrPortFrom(src, sport), netip.AddrPortFrom(dst, dport), k.dscp<<2|k.ecn, b, k.noSum)
 }
 
-// udpPacket makes an IP packet of a UDP payload, with an arithmetic of its own:
-// the tests check the switch's by it.
+// udpPacket makes an IP packet of a UDP payload with its own arithmetic, so that the tests
+// can check the switch's.
 func udpPacket(src, dst netip.AddrPort, tos uint8, body []byte, noSum bool) []byte {
 	u := make([]byte, udpLen, udpLen+len(body))
 	binary.BigEndian.PutUint16(u, src.Port())
@@ -212,7 +212,7 @@ func udpPacket(src, dst netip.AddrPort, tos uint8, body []byte, noSum bool) []by
 	return append(h, u...)
 }
 
-// slowSum is the Internet checksum, word by word.
+// slowSum is the Internet checksum, computed word by word.
 func slowSum(b []byte) uint16 {
 	var s uint32
 	for i := 0; i < len(b); i += 2 {
@@ -239,7 +239,7 @@ func udpSum(src, dst netip.Addr, u []byte) uint16 {
 	return 0xffff
 }
 
-// deliverable is why a kernel would not give the packet to a socket.
+// deliverable returns why a kernel would not give the packet to a socket; "" if it would.
 func deliverable(ip []byte) error {
 	var src, dst netip.Addr
 	l4 := ipv4Len

@@ -13,11 +13,11 @@ import (
 
 const (
 	us = time.Microsecond
-	// byteUS is a line that sends a byte each microsecond.
+	// byteUS is the rate of one byte per microsecond.
 	byteUS = Rate(8e6)
 )
 
-// sized is a packet of n bytes.
+// sized returns a packet of n bytes.
 func sized(psn, n int, k pkt) []byte {
 	k.psn = uint32(psn)
 	k.payload = 0
@@ -26,7 +26,8 @@ func sized(psn, n int, k pkt) []byte {
 }
 
 func TestRateOverTime(t *testing.T) {
-	// 3 packets of 100 bytes at 7 Gbit/s take 342.857… ns; no part of a nanosecond is lost.
+	// 3 packets of 100 bytes at 7 Gbit/s take 342.857… ns; fractions of a nanosecond are not
+	// lost.
 	r := newRig(t, toB(Line{Rate: 7e9}))
 	for i := range 7000 {
 		r.send(sized(i, 100, pkt{}))
@@ -38,12 +39,12 @@ func TestRateOverTime(t *testing.T) {
 }
 
 func TestTailDrop(t *testing.T) {
-	// One packet is on the wire, three wait, the rest is lost.
+	// One packet is on the wire, three wait, the others are lost.
 	r := newRig(t, toB(Line{Rate: byteUS, Queue: 399}))
 	for i := range 6 {
 		r.send(sized(i, 100, pkt{}))
 	}
-	r.send(sized(6, 99, pkt{})) // the rest of the queue
+	r.send(sized(6, 99, pkt{})) // fills the queue
 	st := r.s.Stats(r.now)
 	if b := st.Lines["b.to"]; b.Waiting != 399 || b.MaxWait != 399 || b.Whys["lost_queue"] != 2 {
 		t.Errorf("%+v", b)
@@ -76,7 +77,7 @@ func TestPriority(t *testing.T) {
 	r.now += 250 * us // 0, 10, half of 11
 	r.s.Advance(r.now)
 	r.send(sized(13, 100, high))
-	r.send(sized(4, 100, pkt{})) // no room
+	r.send(sized(4, 100, pkt{})) // the queue is full
 	r.run(time.Second)
 	if got := r.psns(); !slices.Equal(got, []uint32{0, 10, 11, 13, 1, 2, 3}) {
 		t.Errorf("left in the order %v", got)
@@ -86,7 +87,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// The classes that go first are those of control and trimmed packets.
+// Control and trimmed packets go first.
 func TestClasses(t *testing.T) {
 	own := Classes{Trimmable: 1, TrimmableRTX: 2, Trimmed: 3, TrimmedLastHop: 4, Control: 5}
 	for _, c := range []Classes{DefaultClasses, own} {
@@ -109,12 +110,12 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// twin is the queue of a line again, slow and plain: when each packet leaves, -1
-// if it is dropped.
+// twin is a simple model of a line's queue. It returns when each packet leaves, -1 if it is
+// dropped.
 func twin(arrive []time.Duration, size []int64, high []bool, queue [2]int64, perByte time.Duration) []time.Duration {
 	leave := make([]time.Duration, len(arrive))
 	var wait [2][]int
-	busy := time.Duration(0) // the wire is taken until then
+	busy := time.Duration(0) // until then the wire is busy
 	serve := func(now time.Duration) {
 		for busy <= now {
 			c := 1
@@ -213,8 +214,9 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// ecnRun puts a packet of 200 bytes on the wire and lets n wait, runs times over.
-// It gives how many left with CE, by how many waited behind them; those that never
+// ecnRun puts a packet of 200 bytes on the wire and makes n others wait, runs times over.
+// It returns how many left with CE, by the number of packets that waited behind them. Those
+// that never waited come last.
 // waited come last.
 func ecnRun(t *testing.T, e ECN, n, runs int, k pkt) []int {
 	t.Helper()
@@ -245,7 +247,7 @@ func ecnRun(t *testing.T, e ECN, n, runs int, k pkt) []int {
 }
 
 func TestECNThreshold(t *testing.T) {
-	// More than 1000 bytes wait behind a packet: more than 5 packets.
+	// More than 1000 bytes wait behind a packet if more than 5 packets do.
 	want := []int{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0}
 	for name, k := range map[string]pkt{"ECT(0)": {ecn: 2}, "ECT(1)": {ecn: 1}, "v6": {ecn: 2, v6: true}, "other DSCP": {ecn: 2, dscp: 10}} {
 		if got := ecnRun(t, ECN{Min: 1000, Max: 1000}, 10, 1, k); !slices.Equal(got, want) {
@@ -313,15 +315,15 @@ func TestTrimByQueue(t *testing.T) {
 	}
 }
 
-// Where a queue trims, a trimmable packet that finds it full is trimmed too; what
-// is not trimmable or has nothing to cut is dropped.
+// A full queue that trims also trims the trimmable packets that find it full. It drops
+// packets that are not trimmable or have no payload.
 func TestTrimInsteadOfDrop(t *testing.T) {
 	r := newRig(t, toB(Line{Rate: byteUS, Queue: 1000, QueueHigh: 84, Trim: &Trim{After: 5000}}))
 	trimmable := pkt{dscp: DefaultClasses.Trimmable}
 	for i := range 4 {
 		r.send(sized(i, 1000, trimmable))
 	}
-	r.send(sized(4, 88, trimmable)) // headers alone
+	r.send(sized(4, 88, trimmable)) // only headers
 	r.run(time.Second)
 	if got, want := r.psns(), []uint32{0, 2, 1}; !slices.Equal(got, want) {
 		t.Errorf("left in the order %v, want %v", got, want)
@@ -331,7 +333,7 @@ func TestTrimInsteadOfDrop(t *testing.T) {
 	}
 }
 
-// trimmed is one packet trimmed by a rule on a line.
+// trimmed returns one packet that a rule on a line trimmed.
 func trimmed(t *testing.T, ip []byte, last bool, cfg *Trim) []byte {
 	t.Helper()
 	rule := []Rule{{Trim: 1}}
@@ -378,7 +380,7 @@ func TestTrimLengths(t *testing.T) {
 		k    pkt
 		last bool
 		trim *Trim
-		len  int // 0: not trimmed
+		len  int // 0 means not trimmed
 		dscp uint8
 	}{
 		{"standard", pkt{payload: 500}, true, nil, 84, 28},
@@ -435,7 +437,7 @@ func TestMTUAndDown(t *testing.T) {
 	}
 }
 
-// A late caller changes nothing: what leaves, and when it should have, is the same.
+// A late caller changes neither what leaves nor when it should have left.
 func TestLateCaller(t *testing.T) {
 	play := func(step time.Duration) []left {
 		r := newRig(t, spines(2), toB(Line{Rate: byteUS, Delay: Duration(ms), Jitter: Duration(ms)}))
@@ -459,8 +461,8 @@ func TestLateCaller(t *testing.T) {
 	}
 }
 
-// A switch that is not drained, or that delays without end, fills up to its bound
-// and says so; what it holds comes out again.
+// A switch that nobody drains, or that delays without end, fills up to its bound and counts
+// the losses. What it holds comes out again.
 func TestFull(t *testing.T) {
 	s, err := New(twoPorts(toB(Line{Delay: Duration(time.Second)})))
 	if err != nil {
@@ -497,8 +499,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A packet that sets out when the delay has become shorter overtakes, one for which
-// it has become longer does not.
+// A packet overtakes others if the delay became shorter before it set out, and does not if
+// the delay became longer.
 func TestDelayChange(t *testing.T) {
 	r := newRig(t, toB(Line{Delay: Duration(10 * ms)}))
 	for i, d := range []Duration{10, 1, 9, 20} {

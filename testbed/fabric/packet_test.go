@@ -62,8 +62,8 @@ func TestParseKinds(t *testing.T) {
 	}
 }
 
-// A QUIC packet with a short header may look like an ACK. Without a CRC it is
-// none, unless port or code point say so.
+// A QUIC packet with a short header may look like an ACK. Without a right CRC it counts as
+// one only if the port or the code point says so.
 func TestParseQUICLookalike(t *testing.T) {
 	a := wire.Ack{Type: wire.TypeAckCC, CACK: 10, SPDCID: 4}
 	body := append(a.Append(nil), make([]byte, 20)...)
@@ -119,7 +119,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, r.log)
 		}
 	}
-	// No UDP, but to be forwarded all the same.
+	// This is not UDP, but must be forwarded.
 	frag := change(good, 6, 0x20)
 	badLen := append([]byte(nil), good...)
 	binary.BigEndian.PutUint16(badLen[ipv4Len+4:], 2000)

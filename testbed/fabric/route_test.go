@@ -42,8 +42,8 @@ func spines(n int) func(*Config) {
 	return func(c *Config) { c.Spines = make([]Line, n) }
 }
 
-// A flow stays on its spine; many flows spread evenly, whichever part of them
-// differs and whatever the seed.
+// A flow stays on its spine. Many flows spread evenly, whichever part of them differs, for
+// any seed.
 func TestECMP(t *testing.T) {
 	const n, flows = 5, 6000
 	var s *Switch
@@ -93,7 +93,7 @@ func TestECMP(t *testing.T) {
 	}
 }
 
-// within holds counts of independent trials against their mean: five standard
+// within checks counts of independent trials against their mean, with five standard
 // deviations.
 func within(t *testing.T, name string, got []int, mean float64) {
 	t.Helper()

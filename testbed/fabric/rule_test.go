@@ -13,7 +13,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// stream sends a packet n times, 100 µs apart, and lets all of them arrive.
+// stream sends a packet n times, 100 µs apart, and waits until all arrive.
 func (r *rig) stream(n int, k pkt) {
 	r.t.Helper()
 	ip := k.bytes()
@@ -25,7 +25,7 @@ func (r *rig) stream(n int, k pkt) {
 	r.run(time.Minute)
 }
 
-// The shares of random rules, over many packets.
+// Random rules affect their shares, counted over many packets.
 func TestRuleShares(t *testing.T) {
 	const n = 20000
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestRuleShares(t *testing.T) {
 }
 
 func TestDropExact(t *testing.T) {
-	// The numbers are those of matching packets.
+	// The numbers of Drop count matching packets.
 	r := newRig(t, ruleA(Rule{Name: "x", Drop: []uint64{7, 0, 3, 3}, Match: Match{SrcPort: 9}}))
 	for i := range 20 {
 		k := pkt{psn: uint32(i), sport: 8}
@@ -125,7 +125,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// A rule forgets the oldest PDC when it knows too many, and no other.
+// A rule that knows too many PDCs forgets the oldest and no other.
 func TestFirstBound(t *testing.T) {
 	var f firsts
 	p := &packet{}
@@ -152,9 +152,10 @@ func TestReorderPlaces(t *testing.T) {
 		0: {0, 2, 1, 3, 4, 5},
 		1: {0, 2, 1, 3, 4, 5},
 		3: {0, 2, 3, 4, 1, 5},
-		5: {0, 2, 3, 4, 5, 1}, // only four pass: released by its time
+		5: {0, 2, 3, 4, 5, 1}, // only four pass, so its time releases it
 	} {
-		// The share 1 holds what matches, one packet; later ones match another rule or none.
+		// The share 1 holds back the one packet that matches; later ones match another rule or
+		// none.
 		r := newRig(t, ruleA(Rule{Name: "hold", Reorder: 1, ReorderBy: by, Match: Match{}}))
 		rule := r.s.lines[0].rules[0]
 		for i := range 6 {
@@ -176,7 +177,7 @@ func TestReorderPlaces(t *testing.T) {
 	}
 }
 
-// Packets that are all held leave by their time, in their order.
+// If all packets are held back, their times release them in order.
 func TestReorderHold(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Reorder: 1, ReorderBy: 2, ReorderHold: Duration(3 * ms)}))
 	for i := range 3 {
@@ -194,12 +195,12 @@ func TestReorderHold(t *testing.T) {
 	}
 }
 
-// The time of a packet that was released early is not that of the next one held in
-// the same memory.
+// The time of a packet that was released early does not apply to the next one that is held
+// back in the same memory.
 func TestReorderHoldIsItsOwn(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Reorder: 1}))
 	rule := r.s.lines[0].rules[0]
-	for i, share := range []float64{1, 0, 1} { // held, passes and frees it, held at 10 ms
+	for i, share := range []float64{1, 0, 1} { // held back; passes and releases it; held back at 10 ms
 		rule.bad.Reorder = share
 		r.send(pkt{psn: uint32(i)}.bytes())
 		r.run(5 * ms)
@@ -226,7 +227,7 @@ func TestReorderBound(t *testing.T) {
 }
 
 func TestDelayRule(t *testing.T) {
-	// A delayed packet is judged by the rules behind, when its time has come.
+	// When its time has come, a delayed packet goes through the rules behind.
 	r := newRig(t, ruleA(Rule{Delay: Duration(5 * ms), Match: Match{DstPort: 7}}, Rule{Drop: []uint64{2}}))
 	r.send(pkt{psn: 0, dport: 7}.bytes()) // number 2 of the second rule: behind 1 and 2
 	r.send(pkt{psn: 1}.bytes())
@@ -276,7 +277,7 @@ func TestDuplicateLate(t *testing.T) {
 	within(t, "lateness", buckets[:], n/10)
 }
 
-// Rules that all duplicate do not make packets without end.
+// Several rules that duplicate do not make packets without end.
 func TestDuplicateDepth(t *testing.T) {
 	r := newRig(t, ruleA(slices.Repeat([]Rule{{Duplicate: 1}}, 10)...))
 	r.send(pkt{}.bytes())
@@ -337,7 +338,7 @@ func TestCorrupt(t *testing.T) {
 			t.Errorf("%s: only bytes %v are hit", c.name, where)
 		}
 	}
-	// Nothing to corrupt.
+	// There is nothing to corrupt.
 	r := newRig(t, ruleA(Rule{Corrupt: 1, CorruptBits: 64}))
 	r.send(udpPacket(netip.AddrPortFrom(hostA[0], 7), netip.AddrPortFrom(hostB[0], 7), 0, nil, false))
 	r.send(udpPacket(netip.AddrPortFrom(hostA[0], 7), netip.AddrPortFrom(hostB[0], 7), 0, []byte("x"), false))
@@ -363,7 +364,7 @@ func TestMatch(t *testing.T) {
 	p := netip.MustParsePrefix
 	for _, c := range []struct {
 		m    Match
-		want string // a letter for each of all that matches
+		want string // a letter for each decision about the matching packets
 	}{
 		{Match{}, "dsacnSov"},
 		{Match{Kind: "data"}, "dsv"}, {Match{Kind: "!data"}, "acnSo"}, {Match{Kind: "ack"}, "a"}, {Match{Kind: "nack"}, "n"},
@@ -390,7 +391,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Rules are judged in order, each on what those before it let through.
+// Rules apply in order, each to what the earlier ones let through.
 func TestRuleOrder(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Name: "one", Drop: []uint64{1}}, Rule{Name: "two", Drop: []uint64{1}}))
 	for i := range 4 {
@@ -400,7 +401,7 @@ func TestRuleOrder(t *testing.T) {
 	if got := r.psns(); !slices.Equal(got, []uint32{0, 3}) {
 		t.Errorf("left %v", got)
 	}
-	// A rule that trims or marks is seen by the next.
+	// Later rules see that a packet was trimmed or marked.
 	r = newRig(t, ruleA(Rule{Trim: 1}, Rule{Blackhole: true, Match: Match{MinLen: 85}}))
 	r.send(pkt{payload: 500, dscp: DefaultClasses.Trimmable}.bytes())
 	r.send(pkt{payload: 500}.bytes())
@@ -410,7 +411,7 @@ func TestRuleOrder(t *testing.T) {
 	}
 }
 
-// decisions of one rule, by packet.
+// decisions returns the decisions of one rule by packet.
 func decisions(t *testing.T, rule string, mod ...func(*Config)) []uint64 {
 	r := newRig(t, mod...)
 	for i := range 2000 {
@@ -427,8 +428,8 @@ func decisions(t *testing.T, rule string, mod ...func(*Config)) []uint64 {
 	return out
 }
 
-// The same seed makes the same decisions, another seed others. A rule draws from a
-// stream of its own, whatever stands beside it.
+// One seed gives the same decisions, another seed others. A rule draws from its own stream,
+// whatever other rules exist.
 func TestStreams(t *testing.T) {
 	loss := Rule{Name: "loss", Loss: 0.1}
 	mark, corrupt := Rule{Name: "mark", CE: 0.3}, Rule{Name: "corrupt", Corrupt: 0.2}
@@ -458,7 +459,7 @@ func TestStreams(t *testing.T) {
 			t.Errorf("another %s makes the same decisions", name)
 		}
 	}
-	// Two rules of one name are two streams.
+	// Two rules with one name have different streams.
 	if got := decisions(t, "loss", ruleA(loss, loss)); slices.Equal(got[:len(got)/2], want[:len(got)/2]) {
 		t.Error("the second rule of the name changed nothing")
 	}
@@ -478,7 +479,7 @@ func TestReplay(t *testing.T) {
 	sent := len(r.out)
 	r.run(10 * time.Second)
 	again := r.out[sent:]
-	// The first is old enough at 1 s: from then on 100 a second.
+	// The first packet is old enough at 1 s. From then on 100 a second are sent.
 	if n := len(again); n < 900 || n > 930 {
 		t.Errorf("%d replays in 10 s, want about 920", n)
 	}
@@ -498,7 +499,7 @@ func TestReplay(t *testing.T) {
 	if w := r.whys(); w[Replayed] != len(again) {
 		t.Errorf("%v", w)
 	}
-	// A full tape forgets what has ripened for what is new.
+	// A full tape replaces packets that are old enough by new ones.
 	r.run(time.Second)
 	r.out = nil
 	for i := range 100 {
@@ -516,7 +517,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What an adversary records, it gives back when it goes.
+// When a rule goes, the memory of its tape is freed.
 func TestReplayGone(t *testing.T) {
 	r := newRig(t, ruleA(Rule{Name: "adversary", Replay: &Replay{Rate: 100}}))
 	for i := range 10 {
@@ -559,7 +560,7 @@ func TestMarkRule(t *testing.T) {
 	}
 }
 
-// A wrong header checksum stays wrong: marking must not mend what a line has broken.
+// A wrong header checksum stays wrong: marking must not repair what a line broke.
 func TestMarkKeepsWrongSum(t *testing.T) {
 	r := newRig(t, ruleA(Rule{CE: 1}))
 	ip := pkt{ecn: 1}.bytes()

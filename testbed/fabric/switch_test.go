@@ -12,7 +12,7 @@ func TestPerfectWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			ip := k.bytes()
-			r.send(append(slices.Clone(ip), 0, 0, 0)) // the link's padding
+			r.send(append(slices.Clone(ip), 0, 0, 0)) // padding of the link
 			r.run(0)
 			if len(r.out) != 1 || r.out[0].port != 1 || r.out[0].at != 0 || !bytes.Equal(r.out[0].ip, ip) {
 				t.Fatalf("got %+v", r.out)

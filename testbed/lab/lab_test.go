@@ -33,7 +33,7 @@ func claim(t *testing.T, r *Registry) *Lab {
 	return l
 }
 
-// Labs at once have numbers, names and addresses of their own, and give them back.
+// Concurrent labs have different numbers, names and addresses, and release them.
 func TestClaim(t *testing.T) {
 	r := open(t)
 	a, b := claim(t, r), claim(t, r)
@@ -57,7 +57,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// All are taken: one line that says what to do.
+// When all numbers are in use, the error is one line that says what to do.
 func TestClaimTooMany(t *testing.T) {
 	r := open(t)
 	for range Max {
@@ -68,8 +68,8 @@ func TestClaimTooMany(t *testing.T) {
 	}
 }
 
-// A lab whose owner was killed has a folder and no lock; a kept one is owned though nobody
-// runs.
+// A lab whose owner was killed has a folder and no lock. A kept lab counts as owned
+// although no owner runs.
 func TestOwned(t *testing.T) {
 	r := open(t)
 	killed, kept, runs := claim(t, r), claim(t, r), claim(t, r)
@@ -77,7 +77,7 @@ func TestOwned(t *testing.T) {
 	if err := kept.Release(); err != nil {
 		t.Fatal(err)
 	}
-	_ = killed.lock.Close() // as the end of the program does
+	_ = killed.lock.Close() // as at the end of the program
 	for l, want := range map[*Lab]bool{killed: false, kept: true, runs: true} {
 		if got := r.Owned(l.Name); got != want {
 			t.Errorf("%s owned: %v, want %v", l.Name, got, want)

@@ -30,10 +30,10 @@ func TestCompleteChecksum(t *testing.T) {
 			t.Errorf("from %s: %x, want %x", junk, b[26:28], want[26:28])
 		}
 	}
-	// A sum of 0 is sent as all ones: 0 says that there is none (RFC 768).
+	// A sum of 0 is sent as all ones, because 0 means that there is none (RFC 768).
 	copy(b[28:30], []byte{0, 0})
 	completeChecksum(b)
-	copy(b[28:30], b[26:28]) // now the words sum up to nothing
+	copy(b[28:30], b[26:28]) // now the words add up to 0
 	completeChecksum(b)
 	if b[26] != 0xff || b[27] != 0xff {
 		t.Errorf("a sum of 0 is sent as %x", b[26:28])
@@ -51,7 +51,7 @@ func TestCompleteChecksum(t *testing.T) {
 
 func TestParseIP(t *testing.T) {
 	whole := unhex(t, helloV4)
-	ip, src, dst, ok := parseIP(append(bytes.Clone(whole), make([]byte, 13)...)) // the link's padding
+	ip, src, dst, ok := parseIP(append(bytes.Clone(whole), make([]byte, 13)...)) // padding of the link
 	if !ok || !bytes.Equal(ip, whole) || src.String() != "192.0.2.1" || dst.String() != "192.0.2.2" || ipDst(ip) != dst {
 		t.Errorf("%x %v %v %v", ip, src, dst, ok)
 	}
@@ -122,7 +122,7 @@ func TestNeighbourDiscovery(t *testing.T) {
 	if !bytes.Equal(q, want) {
 		t.Errorf("solicitation\n%x, want\n%x", q, want)
 	}
-	// With its checksum in place, pseudo header and message sum up to all ones.
+	// With its checksum in place, pseudo header and message add up to all ones.
 	if got := fold(addWords(addWords(protoICMPv6+32, q[ethHeader+8:ethHeader+40]), q[ethHeader+40:])); got != 0xffff {
 		t.Errorf("checksum %x: the sum is %x", sum, got)
 	}

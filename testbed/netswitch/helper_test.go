@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logBuffer is a log that outlives the switch.
+// logBuffer is a log whose content outlives the switch.
 type logBuffer struct {
 	mu     sync.Mutex
 	b      bytes.Buffer
@@ -33,7 +33,7 @@ func (l *logBuffer) Close() error {
 	return nil
 }
 
-// lines are those of a closed log.
+// lines returns the lines of a closed log.
 func (l *logBuffer) lines(t *testing.T) (lines []Line) {
 	t.Helper()
 	l.mu.Lock()
@@ -51,7 +51,7 @@ func (l *logBuffer) lines(t *testing.T) (lines []Line) {
 	return lines
 }
 
-// wait waits for a condition, five seconds at most.
+// wait waits for a condition, at most five seconds.
 func wait(t *testing.T, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !ok(); {

@@ -79,7 +79,7 @@ func TestLogHandsOverInTime(t *testing.T) {
 	}
 }
 
-// blockedWriter takes nothing until it is let.
+// blockedWriter accepts nothing until it is released.
 type blockedWriter struct {
 	let chan struct{}
 	err error
@@ -88,7 +88,7 @@ type blockedWriter struct {
 func (w *blockedWriter) Write(b []byte) (int, error) { <-w.let; return len(b), w.err }
 func (w *blockedWriter) Close() error                { return nil }
 
-// A disk that hangs costs lines, not time.
+// A disk that hangs costs log lines, but no time.
 func TestLogNeverWaits(t *testing.T) {
 	w := &blockedWriter{let: make(chan struct{})}
 	l := newDecisionLog(w, true, DefaultLogMax)

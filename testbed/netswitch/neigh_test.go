@@ -64,7 +64,7 @@ func TestNeighbourAnswers(t *testing.T) {
 	if m, known, ask := n.find(3, hostA); m != macA || !known || ask {
 		t.Errorf("%v %v %v", m, known, ask)
 	}
-	// One that has been quiet is used and asked for, once in a while.
+	// The address of a host that was silent is used, and asked for once in a while.
 	late := freshFor + time.Second
 	if m, known, ask := n.find(late, hostA); m != macA || !known || !ask {
 		t.Errorf("quiet: %v %v %v", m, known, ask)

@@ -48,7 +48,7 @@ func newRig(t *testing.T, mod func(*Options)) *rig {
 	return newRigWith(t, mod, nil)
 }
 
-// newRigWith calls prepare before there is a switch.
+// newRigWith calls prepare before the switch exists.
 func newRigWith(t *testing.T, mod func(*Options), prepare func(*rig)) *rig {
 	t.Helper()
 	needRoot(t)
@@ -120,7 +120,7 @@ type writerTo struct {
 
 func (w writerTo) Write(b []byte) (int, error) { return w.c.WriteTo(b, w.to) }
 
-// recv is the next datagram at c, and its TOS.
+// recv returns the next datagram at c, and its TOS.
 func recv(t *testing.T, c *net.UDPConn) (string, byte) {
 	t.Helper()
 	s, tos, err := tryRecv(c, 5*time.Second)
@@ -147,7 +147,7 @@ func tryRecv(c *net.UDPConn, d time.Duration) (string, byte, error) {
 	return string(b[:n]), tos, nil
 }
 
-// stats asks by HTTP.
+// stats gets the Stats over HTTP.
 func (r *rig) stats() (st Stats) {
 	r.t.Helper()
 	b := r.get("/stats")
@@ -157,7 +157,8 @@ func (r *rig) stats() (st Stats) {
 	return st
 }
 
-// client speaks from the first namespace to the switch's address.
+// client returns an HTTP client that connects from the first namespace to the switch's
+// address.
 func (r *rig) client() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 		err = inNamespace(r.from, func() (err error) {
@@ -207,7 +208,7 @@ func TestForwardsBothWays(t *testing.T) {
 		}
 	}
 	st := r.stats()
-	// What is for the switch itself (this question) is none of the fabric's business.
+	// The fabric does not count packets for the switch itself, such as this request.
 	if st.Fabric.Received != 2*n || st.Fabric.Sent != 2*n || st.Health.Drops != 0 {
 		t.Errorf("after %d packets each way: %+v", n, st)
 	}
@@ -219,7 +220,7 @@ func TestForwardsBothWays(t *testing.T) {
 // generator sends packets of 100 bytes from the first namespace to a socket in the last.
 func (r *rig) generator() *generator {
 	r.t.Helper()
-	sink, err := r.newSink() // else there would be ICMP
+	sink, err := r.newSink() // without it there would be ICMP
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -236,8 +237,8 @@ func (r *rig) generator() *generator {
 	return g
 }
 
-// Only frames that are addressed to the switch are forwarded: on a bridge it sees those
-// to others as well, and what everybody gets would go round in circles.
+// Only frames that are addressed to the switch are forwarded. On a bridge it also sees
+// frames to others, and forwarded broadcasts would circulate.
 func TestForwardsOnlyWhatItIsSent(t *testing.T) {
 	r := newRig(t, nil)
 	g := r.generator()
@@ -268,19 +269,19 @@ func TestMorePacketsThanTheRingHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent += n
-		// A switch that was off its processor meanwhile is no loss.
+		// A switch that was off its processor is no loss.
 		wait(t, func() bool { return r.stats().Fabric.Received == sent })
 	}
 	st := r.stats()
 	after, err := r.arrived()
-	// One question for the receiver's address is among them.
+	// One of them is the request for the receiver's address.
 	if err != nil || after-before < sent || after-before > sent+5 || st.Fabric.Sent != sent || st.Health.Drops > 0 || st.Health.Malformed > 0 {
 		t.Errorf("%d sent, %d arrived, %v, %+v", sent, after-before, err, st)
 	}
 }
 
-// The namespaces' interfaces leave checksums to hardware unless told otherwise:
-// what arrives at a kernel socket has a right one all the same.
+// Interfaces of the namespaces leave checksums to hardware by default. Packets that arrive
+// at a kernel socket have right checksums all the same.
 func TestChecksumsLeftToHardware(t *testing.T) {
 	r := newRig(t, nil)
 	big := strings.Repeat("x", 1001)
@@ -315,7 +316,7 @@ func TestLossEqualsLog(t *testing.T) {
 	for i := range n {
 		r.send("%d", i)
 	}
-	// The end of what was sent has passed when everything is accounted for.
+	// All packets have passed when every one is counted.
 	wait(t, func() bool {
 		st := r.stats()
 		return st.Fabric.Whys["lost_random"]+st.Fabric.Lines["out.to"].SentPkts == n
@@ -378,7 +379,7 @@ func TestEventWhileItRuns(t *testing.T) {
 			t.Errorf("%s: %d %q", body, code, text)
 		}
 	}
-	// The control interface's other pages.
+	// The other pages of the control interface.
 	if code, _ := r.post("/start", ""); code != http.StatusNoContent {
 		t.Errorf("/start: %d", code)
 	}
@@ -439,8 +440,8 @@ func TestMarkedAndTrimmedArrive(t *testing.T) {
 	}
 }
 
-// The address of a host that has never sent is asked for, and packets wait for it; that
-// of one that is not there is given up.
+// The switch asks for the address of a host that has never sent, while packets wait for it.
+// It gives up a host that does not exist.
 func TestAsksForHosts(t *testing.T) {
 	r := newRig(t, nil)
 	r.send("first")
@@ -457,7 +458,7 @@ func TestAsksForHosts(t *testing.T) {
 	if h := r.stats().Health; h.Drops != 0 || len(h.Warnings) == 0 {
 		t.Errorf("%+v", h)
 	}
-	// A host that was replaced by another with its address.
+	// Another host replaced a host and took its address.
 	r.in(r.to, func() {
 		l, err := netlink.LinkByName("eth0")
 		if err == nil {
@@ -474,7 +475,7 @@ func TestAsksForHosts(t *testing.T) {
 	})
 }
 
-// Trains that a host did not split are lost, and health says what to do.
+// Trains that a host did not split are lost, and Health says what to do.
 func TestTrainsAreReported(t *testing.T) {
 	r := newRig(t, nil)
 	raw, err := r.a.SyscallConn()
@@ -569,7 +570,7 @@ func TestForwardsIPv6(t *testing.T) {
 			l, err := netlink.LinkByName(dev)
 			if err == nil {
 				x, _ := netlink.ParseAddr(a)
-				x.Flags = unix.IFA_F_NODAD // it is used at once
+				x.Flags = unix.IFA_F_NODAD // usable at once
 				err = netlink.AddrAdd(l, x)
 			}
 			if err == nil && dev == "eth0" {

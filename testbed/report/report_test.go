@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// full is a result with everything, all texts s.
+// full returns a result with every field and s as all texts.
 func full(s string) *result.Result {
 	one, g := 1, 9e8
 	rec := &record.Record{
@@ -102,7 +102,7 @@ func TestGoldenJUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "junit.xml", b.String())
-	// What a CI system reads.
+	// These are the parts that a CI system reads.
 	var got struct {
 		Tests, Failures, Errors, Skipped int
 		XMLName                          xml.Name `xml:"testsuites"`
@@ -224,7 +224,8 @@ func TestRatesOfTheSwitch(t *testing.T) {
 	if len(ps[4].Series) != 0 {
 		t.Error("marks that were none are drawn")
 	}
-	// Of many lines, those with the most; of many samples, the sums stay.
+	// Of many lines those with the highest values are shown. Joining many samples keeps the
+	// sums.
 	var ss []result.Sample
 	for i := 1; i <= 3000; i++ {
 		s := result.Sample{At: time.Duration(i) * time.Millisecond, Bytes: map[string]int64{}}
@@ -258,7 +259,7 @@ func TestLinksAreBelowTheFolder(t *testing.T) {
 	}
 }
 
-// Every number may be anything that a result can hold.
+// Any number that a result can hold can be shown.
 func TestExtremeNumbers(t *testing.T) {
 	raw, err := json.Marshal(full("x"))
 	if err != nil {
@@ -280,7 +281,7 @@ func TestExtremeNumbers(t *testing.T) {
 		})
 		r := new(result.Result)
 		if json.Unmarshal([]byte(s), r) != nil {
-			continue // a negative one where there can be none
+			continue // negative where the result has no negative numbers
 		}
 		read++
 		if m := regexp.MustCompile(`NaN|[+-]Inf`).FindString(write(t, r)); m != "" {

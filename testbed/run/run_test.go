@@ -25,25 +25,25 @@ import (
 	"github.com/uetkit/uetkit/testbed/substrate"
 )
 
-// fake is a substrate of goroutines: its switch answers on the socket, its hosts do what
+// fake is a substrate of goroutines. Its switch answers on the socket, its hosts do what
 // the test says.
 type fake struct {
 	t *testing.T
-	// client is what a client does when it is let go, in its first life and others: it
-	// returns its exit status. gone is closed when it is killed or the lab goes down.
+	// client acts for a client in each of its lives, from its start on, and returns its exit
+	// status. gone is closed when it is killed or the lab goes down.
 	client func(life int, out string, gone <-chan struct{}) int
-	server int // exit status when stopped
+	server int // exit status of the server when it is stopped
 	upErr  error
 	noSeen bool // the switch never sees a packet
 	late   time.Duration
-	deaf   string // a host that is never ready
+	deaf   string // a host that never becomes ready
 
 	mu    sync.Mutex
 	did   []string
 	downs int
 	exits chan substrate.Exit
 	lives map[string]int
-	lazy  time.Duration // that a pause takes to begin
+	lazy  time.Duration // how long it takes to begin a pause
 	gone  map[string]chan struct{}
 	began time.Time
 	wg    sync.WaitGroup
@@ -129,7 +129,7 @@ func (f *fake) start(h substrate.Host) {
 		f.mu.Unlock()
 		code := f.client(life, h.Out, gone)
 		select {
-		case <-gone: // whoever killed it says so
+		case <-gone: // the code that killed it reports the exit
 		default:
 			f.exits <- substrate.Exit{Host: h.Name, Code: code, At: time.Now()}
 		}
@@ -173,7 +173,7 @@ func (f *fake) Down(context.Context) error {
 	return nil
 }
 
-// leave writes a record of n messages, lost of which were lost.
+// leave writes a record of n messages, of which lost were lost.
 func leave(t *testing.T, out string, n, lost int64) {
 	t.Helper()
 	goodput := 1e6
@@ -221,7 +221,7 @@ func parse(t *testing.T, src string) *scenario.Scenario {
 	return sc
 }
 
-// options are those of a run on f.
+// options returns the options for a run on f.
 func options(t *testing.T, f *fake) Options {
 	t.Helper()
 	f.t = t
@@ -232,7 +232,7 @@ func options(t *testing.T, f *fake) Options {
 	return Options{Substrate: f, Registry: reg, Seed: 1, Out: t.TempDir(), Say: t.Logf}
 }
 
-// shortDir is a folder whose name leaves room for that of a unix socket.
+// shortDir returns a folder whose path leaves room for that of a unix socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tb")
@@ -243,7 +243,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// done is a client that does all it should at once.
+// done is a client that completes its work at once.
 func done(t *testing.T) func(int, string, <-chan struct{}) int {
 	return func(_ int, out string, _ <-chan struct{}) int { leave(t, out, 10, 0); return 0 }
 }
@@ -275,7 +275,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// The verdict and its reason, by what went wrong.
+// The verdict and its reason follow from what went wrong.
 func TestVerdicts(t *testing.T) {
 	timing := strings.Replace(holds, "expr", "timing = true\nexpr", 1)
 	for _, tt := range []struct {
@@ -308,7 +308,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			r := Scenario(t.Context(), parse(t, base+tt.src), options(t, f))
 			if r.Verdict != tt.want || !strings.Contains(r.Reason, tt.why) {
-				// A stall of this machine's own is no part of the test.
+				// A stall of this machine must not affect the test.
 				if r.Verdict == result.Inconclusive && strings.Contains(r.Reason, "waited for a processor") {
 					t.Skip("this machine stalls: " + r.Reason)
 				}
@@ -329,7 +329,7 @@ func TestUnsupportedSubstrate(t *testing.T) {
 	}
 }
 
-// Actions come in the order of their times, counted from the first packet.
+// Actions happen in the order of their times, which count from the first packet.
 func TestTimeline(t *testing.T) {
 	f := &fake{client: func(life int, out string, gone <-chan struct{}) int {
 		if life == 1 {
@@ -388,7 +388,7 @@ down = true
 	}
 }
 
-// A pause is as long as the scenario says, though it begins late.
+// A pause is as long as the scenario says, even if it begins late.
 func TestPauseLasts(t *testing.T) {
 	over := make(chan struct{})
 	f := &fake{lazy: 300 * time.Millisecond}
@@ -409,7 +409,7 @@ func TestPauseLasts(t *testing.T) {
 	}
 }
 
-// What is due after the clients' end is not done, and the timeline says so.
+// Actions that are due after the clients' end are not done, and the timeline says so.
 func TestTimelineTooLate(t *testing.T) {
 	f := &fake{client: done(t)}
 	r := Scenario(t.Context(), parse(t, base+flow+holds+"[[action]]\nat = \"15s\"\nfor = \"1s\"\nhost = \"s\"\ndo = \"pause\"\n"), options(t, f))
@@ -449,7 +449,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A switch that ends is an error of the testbed, with its last words.
+// If the switch ends, the verdict is an error with the last words of the switch.
 func TestSwitchEnds(t *testing.T) {
 	f := &fake{}
 	f.client = func(_ int, _ string, gone <-chan struct{}) int {
@@ -463,7 +463,7 @@ func TestSwitchEnds(t *testing.T) {
 	}
 }
 
-// Several records of a client are one.
+// Several records of a client become one.
 func TestRecordsJoined(t *testing.T) {
 	dir := t.TempDir()
 	for i, text := range []string{
@@ -486,8 +486,8 @@ func TestRecordsJoined(t *testing.T) {
 	}
 }
 
-// A question of time has no answer where hosts and switch share processors; one of
-// data has.
+// If hosts and switch share processors, a failed assertion about time is inconclusive. One
+// about data is not.
 func TestCrowded(t *testing.T) {
 	sc := parse(t, base+flow+strings.Replace(strings.Replace(holds, "10", "11", 1), "expr", "timing = true\nexpr", 1))
 	for _, tt := range []struct {

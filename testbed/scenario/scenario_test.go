@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/testbed/fabric"
 )
 
-// Every scenario that the program carries is read and has a README with its name.
+// Every embedded scenario can be read and has a README with its name.
 func TestCarriedScenarios(t *testing.T) {
 	names := Names()
 	if len(names) < 2 {
@@ -90,7 +90,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is refused: one line with the file, the line and the key.
+// A refusal is one line with the file, the line and the key.
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"no TOML", `question = "q"`, `question = `, "x.toml:1: "},
@@ -168,7 +168,7 @@ func TestLoadFolder(t *testing.T) {
 	}
 }
 
-// Addresses in rules and groups in events follow the lab.
+// The addresses in rules and the groups in events follow the lab.
 func TestTopologyMoves(t *testing.T) {
 	s, err := Parse("x.toml", []byte(good))
 	if err != nil {

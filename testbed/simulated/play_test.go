@@ -29,8 +29,8 @@ var little = []string{
 	"sender-killed", "tail-loss",
 }
 
-// names are the scenarios that a test plays. Each is one goroutine, and the race
-// detector makes it twenty times slower for its invariants alone.
+// names returns the scenarios that a test plays. Each runs in one goroutine, and the race
+// detector makes it twenty times slower while it only adds the invariants.
 func names() []string {
 	switch {
 	case *all:
@@ -59,7 +59,7 @@ func play(t *testing.T, sc *scenario.Scenario, seed uint64) *result.Result {
 	return r
 }
 
-// failed lists what does not hold of a result.
+// failed lists the assertions of a result that are false.
 func failed(t *testing.T, sc *scenario.Scenario, r *result.Result) (bad []string) {
 	t.Helper()
 	if r.Verdict != "" {
@@ -115,8 +115,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Without its fault a scenario must fail: else it would pass on a network that is
-// not bad.
+// Without its fault a scenario must fail. Otherwise it would pass on a network that is not
+// bad.
 func TestScenariosNeedTheirFault(t *testing.T) {
 	for _, name := range names() {
 		if name == "clean" {
@@ -126,7 +126,7 @@ func TestScenariosNeedTheirFault(t *testing.T) {
 			t.Parallel()
 			sc := load(t, name)
 			sc.Events, sc.Actions = nil, nil
-			if strings.HasPrefix(name, "incast") { // the fault is the others
+			if strings.HasPrefix(name, "incast") { // the other senders are the fault
 				sc.Hosts[1].Count = 1
 			}
 			heal := func(l *fabric.Line) {
@@ -152,7 +152,7 @@ func TestScenariosNeedTheirFault(t *testing.T) {
 	}
 }
 
-// dropTimes is a result as JSON without what the clock of the machine told.
+// dropTimes returns a result as JSON without values of the machine's clock.
 func dropTimes(t *testing.T, r *result.Result) string {
 	t.Helper()
 	r.Started = time.Time{}
@@ -189,7 +189,7 @@ func TestSameSeedSameResult(t *testing.T) {
 	}
 }
 
-// small is a scenario to change.
+// small returns a scenario for a test to change.
 func small(t *testing.T) *scenario.Scenario {
 	sc := load(t, "drop-list")
 	sc.Traffic = []scenario.Traffic{{From: "c", To: "s", Test: "lat", Size: "64", Iters: 50}}
@@ -233,7 +233,7 @@ func TestPlayRefuses(t *testing.T) {
 	}
 }
 
-// A broken promise is a failed run that says which, with what was measured so far.
+// A broken rule fails the run, which says which rule and keeps what was measured before.
 func TestPlayTellsBrokenPromises(t *testing.T) {
 	defer func() { plant = nil }()
 	for what, p := range map[string]func(l *lab){
@@ -258,7 +258,7 @@ func stranger() []byte {
 	return b
 }
 
-// A soak plays tests of all kinds, and its record has one run, the sum of them.
+// A soak plays tests of all kinds, and its record has one run that adds them up.
 func TestPlaySoak(t *testing.T) {
 	sc := small(t)
 	sc.Traffic = []scenario.Traffic{{From: "c", To: "s", Test: "soak", Op: "send", Time: fabric.Duration(2 * time.Second)}}

@@ -40,7 +40,7 @@ func TestPayloadMTU(t *testing.T) {
 	}
 }
 
-// What a scenario leaves out is as with uetperf.
+// A scenario has the defaults of uetperf.
 func TestPlanDefaults(t *testing.T) {
 	for _, c := range []struct{ test, want string }{
 		{"ping", "[64] iters 5 time 0s window 1"},

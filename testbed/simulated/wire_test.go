@@ -33,7 +33,7 @@ func TestPutIP(t *testing.T) {
 	}
 }
 
-// sink takes what arrives.
+// sink keeps what arrives.
 type sink struct {
 	node *sim.Node
 	d    dgram.Datagram
@@ -46,8 +46,8 @@ func (s *sink) Turn(time.Duration) {
 
 func (s *sink) Unreachable(time.Duration, netip.AddrPort) {}
 
-// Packets keep their identity through the switch, also when it has changed,
-// repeated or cut them.
+// Packets keep their identity through the switch, even if it changed, repeated or trimmed
+// them.
 func TestWireKnowsPackets(t *testing.T) {
 	trim := &fabric.Trim{}
 	for _, c := range []struct {
@@ -84,7 +84,7 @@ func TestWireKnowsPackets(t *testing.T) {
 			n.Route(na, nb, l)
 			na.Attach(&sink{node: na})
 			nb.Attach(&sink{node: nb})
-			// A RUD request with a standard header, trimmable.
+			// A RUD request with a standard header, which is trimmable.
 			data := append([]byte{0x11, 0x80}, bytes.Repeat([]byte{7}, 900)...)
 			var sent []uint64
 			var marks []sim.Marks

@@ -31,8 +31,8 @@ func TestCompose(t *testing.T) {
 		"ipv4_address: 198.18.16.1\n":               1, "ipv4_address: 198.18.16.2\n": 1, "ipv4_address: 198.18.17.1\n": 1,
 		"gateway: 198.18.17.254": 1, `com.docker.network.driver.mtu: "4096"`: 2, `enable_ip_masquerade: "false"`: 2,
 		`- "/tmp/x/keys:/keys:ro"`: 1, "UET_KEYS: /keys": 1,
-		`UET_TRAFFIC: "[{\"Size\":\"$$1\"}]"`: 1, // $ is Compose's
-		`name: "uettb0-c"`:                    2, // container and network
+		`UET_TRAFFIC: "[{\"Size\":\"$$1\"}]"`: 1, // Compose would expand a single $
+		`name: "uettb0-c"`:                    2, // the container and the network
 		`org.uetkit.testbed: "uettb0"`:        1, "labels: *labels": 4,
 	} {
 		if got := strings.Count(text, want); got != n {
