@@ -79,7 +79,7 @@ func TestAnsweredCountsStrangeResponses(t *testing.T) {
 	if g.Stats.RspUnknown != 2 || g.Stats.RspForeign != 1 {
 		t.Fatalf("%+v", g.Stats)
 	}
-	// PDS makes some without any field: not foreign.
+	// A response of PDS's own, which has no fields, does not count as foreign.
 	g.event()
 	h = g.send(Send{Buf: pattern(10)})
 	drain(g.SES, h, 1024)
@@ -92,7 +92,7 @@ func TestAnsweredCountsStrangeResponses(t *testing.T) {
 }
 
 func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
-	// S-CPL-04: until the RESPONSE comes.
+	// S-CPL-04: after NO_RESPONSE a message stays open until its RESPONSE comes.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(10), Context: "m", Peer: 3})
 	drain(g.SES, h, 1024)
@@ -114,7 +114,7 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 	g.wantEvent(EvSend, OK, "m", 10)
 	g.rest()
 
-	// R-CMPL-02: early means that all is answered, whatever it says.
+	// R-CMPL-02: an early completion comes when all is answered, whatever the answers say.
 	h = g.send(Send{Buf: pattern(10), Context: "early", Early: true})
 	drain(g.SES, h, 1024)
 	id = g.sends.at(int32(h & 0xffff)).hdr.MsgID
@@ -126,7 +126,7 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 		t.Fatalf("%d %+v", g.Sends(), g.Stats)
 	}
 
-	// What never comes ends by IdleTimeout.
+	// IdleTimeout ends a message whose promised RESPONSE never comes.
 	h = g.send(Send{Buf: pattern(10), Context: "lost"})
 	drain(g.SES, h, 1024)
 	g.Answered(h, noRsp)
@@ -148,7 +148,8 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 }
 
 func TestRefusalReplacesTheRestByMsgError(t *testing.T) {
-	// S-CPL-03, S-SEG-08, S-MSC-02.
+	// S-CPL-03, S-SEG-08, S-MSC-02: after a refusal a MSG_ERROR replaces the pieces that are
+	// left.
 	g := newRig(t)
 	h := g.send(Send{Tagged: true, Tag: 3, Buf: pattern(5000), Context: "m", HasData: true, Data: 1, Target: self(g.SES)})
 	g.Next(h, 1024)
@@ -207,8 +208,9 @@ func TestRefusalWithNothingInFlightWaitsForMsgError(t *testing.T) {
 }
 
 func TestGiveUpEndsTheMessage(t *testing.T) {
-	// F18, S-SEG-08: the target was not ready for a piece. A MSG_ERROR has its place; what
-	// was not taken is replaced by another, because the target may have the piece.
+	// F18, S-SEG-08: a MSG_ERROR replaces a piece for which the target was not ready. Another
+	// one replaces the pieces not handed out, because the target may have the piece that was
+	// given up.
 	for _, c := range []struct {
 		name     string
 		n, take  int // bytes; pieces of 1024
@@ -249,7 +251,7 @@ func TestGiveUpEndsTheMessage(t *testing.T) {
 			}
 			g.quiet()
 			if answered {
-				// What most responses say, and the short way of Answered takes.
+				// As most responses are, which Answered processes on its fast path.
 				g.Answered(h, &wire.Rsp{Opcode: wire.RspDefault, RC: wire.RCOK, List: wire.ListExpected, MsgID: r.MsgID})
 			} else if _, ok := g.GiveUp(p, wire.NackNoSESMsgAvail); ok {
 				t.Fatalf("%s: instead of a MSG_ERROR goes something", c.name)
@@ -308,7 +310,7 @@ func TestFailed(t *testing.T) {
 }
 
 func TestFailedAfterRefusal(t *testing.T) {
-	// The first failure wins; a dead PDC takes no MSG_ERROR.
+	// The first failure decides the event, and no MSG_ERROR goes to a dead PDC.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(5000), Context: "m"})
 	g.Next(h, 1024)
@@ -322,7 +324,7 @@ func TestFailedAfterRefusal(t *testing.T) {
 		t.Fatal("piece of a message that ended")
 	}
 	g.rest()
-	// Rejected, MSG_ERROR not sent yet, nothing in flight: the PDC breaks.
+	// The PDC breaks after the refusal, before the MSG_ERROR was sent, with nothing in flight.
 	h = g.send(Send{Buf: pattern(5000), Context: "n"})
 	g.Next(h, 1024)
 	g.Answered(h, perm)
@@ -356,7 +358,7 @@ func TestAbandon(t *testing.T) {
 	g.rest()
 }
 
-// refuseOnce takes all pieces of h and has the first refused with rc.
+// refuseOnce hands out all pieces of h and has the first refused with rc.
 func (g *rig) refuseOnce(h Handle, rc wire.RC, gen uint8) {
 	n := len(drain(g.SES, h, 1024))
 	g.Answered(h, &wire.Rsp{Opcode: wire.RspResponse, RC: rc, Gen: gen})
@@ -366,7 +368,7 @@ func (g *rig) refuseOnce(h Handle, rc wire.RC, gen uint8) {
 }
 
 func TestNotReadyIsSentAgain(t *testing.T) {
-	// S-GEN-05: NO_MATCH and DISABLED_GEN are retried with back-off.
+	// S-GEN-05: a message answered NO_MATCH or DISABLED_GEN is sent again after a back-off.
 	for _, rc := range []wire.RC{wire.RCNoMatch, wire.RCDisabledGen} {
 		g := newRig(t)
 		body := pattern(3000)
@@ -453,9 +455,9 @@ func TestNotReadyEndsAfterRNRTimeout(t *testing.T) {
 }
 
 func TestNotReadyPacketMayBeThere(t *testing.T) {
-	// docs/faults.md rule 3: a packet that NACKs refused until RNRTimeout was sent several
-	// times, and the network may copy one that was sent once (F4). Of a message that was
-	// not sent whole the target cannot have all.
+	// docs/faults.md rule 3: the effect is unknown after packets were refused by NACK until
+	// RNRTimeout. They were sent several times, and the network may copy one that was sent once
+	// (F4). But of a message that was not sent whole the target cannot have all.
 	for _, c := range []struct {
 		take    int
 		unknown bool
@@ -486,7 +488,7 @@ func TestNotReadyIsFinalWhenAsked(t *testing.T) {
 }
 
 func TestNotReadyWithPiecesLeft(t *testing.T) {
-	// The rest is closed by MSG_ERROR, then the whole is sent again.
+	// A MSG_ERROR ends the attempt, then the whole message is sent again.
 	g := newRig(t)
 	body := pattern(5000)
 	h := g.send(Send{Buf: body, Context: "m"})
@@ -583,7 +585,8 @@ func TestCancelSendThatWaits(t *testing.T) {
 }
 
 func TestGenerationIsAdopted(t *testing.T) {
-	// S-GEN-03, S-GEN-04: with the new generation, at once, in post order.
+	// S-GEN-03, S-GEN-04: refused messages are sent again at once with the new generation, in
+	// post order.
 	g := newRig(t)
 	gen := func(h Handle) uint8 {
 		p, ok := g.Next(h, 1024)
@@ -619,7 +622,7 @@ func TestGenerationIsAdopted(t *testing.T) {
 	}
 	g.Answered(a, nil)
 	g.wantEvent(EvSend, OK, "a", 10)
-	// A target that never agrees is asked slower and slower.
+	// A target that never agrees is asked less and less often.
 	g.Answered(b, rsp(wire.RspResponse, wire.RCBadGeneration))
 	for i := 0; ; i++ {
 		g.Advance(now)
@@ -638,8 +641,8 @@ func TestGenerationIsAdopted(t *testing.T) {
 }
 
 func TestGenerationEndsWithThePeer(t *testing.T) {
-	// S-GEN-03: a number that comes to mean another peer has no generation of the former
-	// one. With a negative RNRTimeout its refusal would be final.
+	// S-GEN-03: after Forget the number of a peer, which may then mean another peer, has no
+	// generation. With a negative RNRTimeout a wrong one would make the refusal final.
 	g := newRig(t)
 	gen := func(peer uint32) uint8 {
 		h := g.send(Send{Peer: peer, Buf: pattern(10), Target: self(g.SES)})
@@ -665,8 +668,8 @@ func TestGenerationEndsWithThePeer(t *testing.T) {
 }
 
 func TestClosedWhileAResponseIsPromised(t *testing.T) {
-	// docs/faults.md rule 3: every piece was answered NO_RESPONSE, so the target may have
-	// the message when the endpoint closes.
+	// docs/faults.md rule 3: the effect is unknown if the endpoint closes after every piece was
+	// answered NO_RESPONSE, because the target may have the message.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(10), Context: "m"})
 	drain(g.SES, h, 1024)

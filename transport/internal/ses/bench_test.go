@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// allocsPerRun is testing.AllocsPerRun after a warm-up of its own.
+// allocsPerRun is testing.AllocsPerRun after a warm-up.
 func allocsPerRun(f func()) float64 {
 	for range 300 {
 		f()
@@ -106,8 +106,8 @@ func TestRecvAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkSendSmall is the initiator's work for one message of one packet:
-// post, piece, encoding of 64 bytes, default response, event.
+// BenchmarkSendSmall measures the initiator's work for one message of one packet: post, piece,
+// encoding of 64 bytes, default response, event.
 func BenchmarkSendSmall(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -119,7 +119,7 @@ func BenchmarkSendSmall(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s, op := New(testConfig()), c.op.op()
 			pkt := make([]byte, 0, 256)
-			// 64 outstanding, as a window would have.
+			// 64 messages are outstanding, as with a window.
 			var hs [64]Handle
 			for i := range hs {
 				hs[i], _ = s.Send(0, op)
@@ -140,8 +140,8 @@ func BenchmarkSendSmall(b *testing.B) {
 	}
 }
 
-// BenchmarkRecvSmallExpected is the target's work for one message of one packet
-// of 64 bytes that a posted receive takes: post, match, copy, event.
+// BenchmarkRecvSmallExpected measures the target's work for one message of one packet of 64
+// bytes that matches a posted receive: post, match, copy, event.
 func BenchmarkRecvSmallExpected(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -176,8 +176,7 @@ func BenchmarkRecvSmallExpected(b *testing.B) {
 	}
 }
 
-// BenchmarkRecvSmallUnexpected is the same for a message that comes before its
-// receive.
+// BenchmarkRecvSmallUnexpected measures the same for a message that comes before its receive.
 func BenchmarkRecvSmallUnexpected(b *testing.B) {
 	s := New(testConfig())
 	pkt := packets(New(testConfig()), &Send{Tagged: true, Tag: 7, Buf: make([]byte, 64), Target: self(s)}, 1024)[0]
@@ -189,8 +188,7 @@ func BenchmarkRecvSmallUnexpected(b *testing.B) {
 	}
 }
 
-// BenchmarkRecvBulk is the target's work per packet of 1024 bytes of a message
-// of 1 MiB.
+// BenchmarkRecvBulk measures the target's work per packet of 1024 bytes of a message of 1 MiB.
 func BenchmarkRecvBulk(b *testing.B) {
 	s := New(testConfig())
 	buf := make([]byte, 1<<20)
@@ -210,7 +208,7 @@ func BenchmarkRecvBulk(b *testing.B) {
 	}
 }
 
-// BenchmarkSendBulk is the initiator's work per packet of 1024 bytes.
+// BenchmarkSendBulk measures the initiator's work per packet of 1024 bytes.
 func BenchmarkSendBulk(b *testing.B) {
 	s := New(testConfig())
 	op := Op{Kind: EvTSend, Tag: 7, Buf: make([]byte, 1<<20), Context: benchCtx}

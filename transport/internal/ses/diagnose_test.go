@@ -7,8 +7,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A target that answers NO_MATCH is asked again: the view says since when, how often
-// and when next.
+// A view of a send that was answered NO_MATCH tells since when, how often and when next it is
+// sent again.
 func TestViewOfASendThatGoesAgain(t *testing.T) {
 	s := New(Config{EndpointConfig: EndpointConfig{Identity: Identity{Initiator: 16, RI: 15}}})
 	h, err := s.sendOp(&Send{Buf: make([]byte, 10), Context: "x", Now: 5 * time.Second})

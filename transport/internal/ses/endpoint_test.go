@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// open gives s an endpoint of that name.
+// open opens an endpoint of s with that name.
 func open(t *testing.T, s *SES, name Identity, change ...func(*EndpointConfig)) EndpointID {
 	t.Helper()
 	cfg := EndpointConfig{Identity: name}
@@ -20,7 +20,7 @@ func open(t *testing.T, s *SES, name Identity, change ...func(*EndpointConfig)) 
 	return id
 }
 
-// S-ERR-04, T17: which part of a name is wrong is told to those of the job alone.
+// S-ERR-04, T17: only requests of the job learn which part of the name is wrong.
 func TestEndpointOfARequest(t *testing.T) {
 	s := New(testConfig())
 	one := s.Name(0)
@@ -78,7 +78,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Each endpoint has its own bound of operations, and fills nobody else's.
+// Each endpoint has its own bound of operations and does not use up another's.
 func TestEndpointsAreFullApart(t *testing.T) {
 	s := New(testConfig())
 	few := open(t, s, Identity{JobID: 5}, func(c *EndpointConfig) { c.MaxSends, c.MaxRecvs = 2, 1 })
@@ -100,7 +100,8 @@ func TestEndpointsAreFullApart(t *testing.T) {
 	}
 }
 
-// R-ORD-07 is about the sends of one endpoint: another's go past a fence to the same peer.
+// R-ORD-07: a fence holds only for the sends of its endpoint; sends of another endpoint to the
+// same peer pass it.
 func TestFenceOfAnotherEndpoint(t *testing.T) {
 	s := New(testConfig())
 	other := open(t, s, Identity{JobID: 5})
@@ -123,8 +124,8 @@ func TestFenceOfAnotherEndpoint(t *testing.T) {
 	}
 }
 
-// What came for an endpoint that closes is dropped, and its room is free again; what came
-// for another one stays.
+// When an endpoint closes, the messages for it are dropped and their room is free again. The
+// messages for another endpoint stay.
 func TestCloseEndpointDropsItsMessages(t *testing.T) {
 	s, from := New(testConfig()), New(testConfig())
 	other := open(t, s, Identity{JobID: 5, RI: 3})

@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// sendFenced posts a send to a peer and says whether a fence keeps it back.
+// sendFenced posts a send to a peer and reports whether a fence keeps it back.
 func (g *rig) sendFenced(peer uint32, fence bool, ctx any) (Handle, bool) {
 	g.t.Helper()
 	h := g.send(Send{Buf: pattern(10), Peer: peer, Target: self(g.SES), Context: ctx})
@@ -24,7 +24,7 @@ func (g *rig) through(h Handle) {
 	}
 }
 
-// freed wants exactly these sends to be given back.
+// freed fails the test unless exactly these sends are given back.
 func (g *rig) freed(want ...Handle) {
 	g.t.Helper()
 	for _, w := range want {
@@ -38,9 +38,9 @@ func (g *rig) freed(want ...Handle) {
 }
 
 func TestFence(t *testing.T) {
-	// R-ORD-07: the fenced send waits for all earlier ones to its peer, the later
-	// ones wait with it; other peers do not. R-ORD-11: behind the fence they are
-	// free among themselves.
+	// R-ORD-07: a fenced send waits for all earlier ones to its peer, and the later ones wait
+	// with it; those to other peers do not. R-ORD-11: the sends behind a fence are free of each
+	// other.
 	g := newRig(t)
 	if _, kept := g.sendFenced(1, true, "first"); kept {
 		t.Fatal("a fence with nothing before it waits")
@@ -79,7 +79,7 @@ func TestFence(t *testing.T) {
 }
 
 func TestFenceAndFailure(t *testing.T) {
-	// R-ORD-13: an earlier send that failed, or was cancelled, has ended too.
+	// R-ORD-13: an earlier send that failed or was cancelled has ended, too.
 	g := newRig(t)
 	a, _ := g.sendFenced(1, false, "a")
 	b, _ := g.sendFenced(1, false, "b")
@@ -106,8 +106,7 @@ func TestFenceAndFailure(t *testing.T) {
 			t.Fatalf("%+v, want %v %v", e, w.ctx, w.c)
 		}
 	}
-	// A cancelled fence goes on holding what came behind it, until what was
-	// before it has ended.
+	// A cancelled fence still keeps back the sends behind it until those before it have ended.
 	e, _ := g.sendFenced(1, false, "e")
 	g.sendFenced(1, true, "f")
 	h, _ := g.sendFenced(1, false, "h")
@@ -122,8 +121,8 @@ func TestFenceAndFailure(t *testing.T) {
 }
 
 func TestCancelledHandleDoesNotComeBack(t *testing.T) {
-	// A send that is cancelled behind a fence is not given back, however long the fence
-	// waits: not as the send that has its place and its life by then.
+	// A send that is cancelled behind a fence is never given back, however long the fence
+	// waits: also not as the later send that has its place.
 	g := newRig(t)
 	a, _ := g.sendFenced(1, false, "a")
 	b, _ := g.sendFenced(1, true, "b")
@@ -147,8 +146,8 @@ func TestCancelledHandleDoesNotComeBack(t *testing.T) {
 }
 
 func TestPeerGone(t *testing.T) {
-	// F9: of the sends to a peer that is gone those end that have nothing under way: what
-	// a fence keeps, what waits to be sent again, what a response was promised for. The
+	// F9: when a peer is gone, the sends to it end of which nothing is under way: those kept
+	// back by a fence, those to be sent again, and those for which a response was promised. The
 	// target may have the last one.
 	g := newRig(t)
 	wait := g.send(Send{Peer: 1, Buf: pattern(10), Context: "waits", Target: self(g.SES)})
@@ -193,9 +192,9 @@ func TestPeerGone(t *testing.T) {
 }
 
 func TestFenceWalk(t *testing.T) {
-	// Sends to two peers, some fenced, answered, refused for now, failed, cancelled or
-	// given up with their peer, in any order: each ends once, none goes while a fence
-	// keeps it, and none is given back that has ended.
+	// Sends to two peers are fenced, answered, refused for now, failed, cancelled or given up
+	// with their peer, in any order. Each ends once, none leaves while a fence keeps it back,
+	// and none that has ended is given back.
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		g := newRig(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// FuzzRequest hands in any bytes, many packets in a row, between receives and
-// their cancelling. Each packet is [source, next header, length 2 bytes, bytes].
-// Nothing may panic, every answer must encode, and all state must go away.
+// FuzzRequest executes any bytes as requests, many in a row, between receives and their
+// cancelling. Each packet is [source, next header, length 2 bytes, bytes]. Nothing may panic,
+// every answer must encode, and all state must be gone at the end.
 func FuzzRequest(f *testing.F) {
 	cfg := testConfig()
 	cfg.UnexpectedBytes, cfg.UnexpectedMsgs, cfg.OpenPerPeer = 1<<18, 64, 4
@@ -98,7 +98,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzAnswered hands any sequence of responses and failures to a message.
+// FuzzAnswered gives a message any sequence of responses and failures.
 func FuzzAnswered(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3}, 3000)
 	f.Add([]byte{0x45, 0x85, 0x05, 0x15, 0x25}, 3)

@@ -9,8 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// permutations calls f with every order of n things, or with 40 random ones if
-// they are too many.
+// permutations calls f with every order of n things, or with 40 random ones if there are too
+// many.
 func permutations(n int, f func(order []int)) {
 	order := make([]int, n)
 	for i := range order {
@@ -40,9 +40,9 @@ func permutations(n int, f func(order []int)) {
 }
 
 func TestPlacementInAnyOrder(t *testing.T) {
-	// S-RSM-02, S-MAT-06, S-RSM-06: every arrival order, any MTU (this side knows
-	// none), a receive posted before, between any two packets, or behind, buffers
-	// that fit and that do not.
+	// S-RSM-02, S-MAT-06, S-RSM-06: a message is placed in every arrival order, with any MTU
+	// (this side knows none), with a receive posted before, between any two packets, or after,
+	// and with buffers that fit and that do not.
 	for _, c := range []struct{ mtu, n int }{
 		{1024, 0}, {1024, 1}, {1024, 1024}, {1024, 1025}, {1024, 3000}, {1024, 4500}, {2048, 4500}, {4096, 12_000}, {8192, 40_000},
 		{8192, 70_000}, {1000, 33_000}, {1, 5}, {13, 200},
@@ -101,8 +101,7 @@ func TestPlacementInAnyOrder(t *testing.T) {
 }
 
 func TestPiecesOfDifferentSizes(t *testing.T) {
-	// The receiver never assumes a payload size, not even that of the
-	// packet before.
+	// The receiver never assumes a payload size, not even that of the packet before.
 	g := newRig(t)
 	body := pattern(10_000)
 	a := other(16)
@@ -128,7 +127,7 @@ func TestPiecesOfDifferentSizes(t *testing.T) {
 }
 
 func TestMessagesOfOneIDOnTwoPDCs(t *testing.T) {
-	// S-RSM-01.
+	// S-RSM-01: equal message ids on two PDCs are two messages.
 	g := newRig(t)
 	one, two := pattern(3000), pattern(3001)[:3000]
 	b1, b2 := make([]byte, 3000), make([]byte, 3000)
@@ -151,7 +150,7 @@ func TestMessagesOfOneIDOnTwoPDCs(t *testing.T) {
 }
 
 func TestCompletionWaitsForSOM(t *testing.T) {
-	// S-FLD-06: all bytes are there, the header data is not.
+	// S-FLD-06: a message with all its bytes but without its header data is not complete.
 	g := newRig(t)
 	g.recv(Recv{Buf: make([]byte, 3000)})
 	rest := func(off uint32, n uint16) []byte {
@@ -171,8 +170,8 @@ func TestCompletionWaitsForSOM(t *testing.T) {
 }
 
 func TestFirstErrorDecides(t *testing.T) {
-	// S-RSM-05, S-RSM-07, S-RSM-10: a field changes, bytes come twice, IE is set:
-	// the message ends at once, and the packets behind get the same answer.
+	// S-RSM-05, S-RSM-07, S-RSM-10: when a field changes, bytes come twice or IE is set, the
+	// message ends at once, and later packets get the same answer.
 	type m = func(*wire.ReqStd)
 	for _, c := range []struct {
 		name string
@@ -222,7 +221,7 @@ func TestFirstErrorDecides(t *testing.T) {
 				}
 				g.quiet()
 				wantBytes(t, buf[1024:], make([]byte, 5000-1024))
-				// S-ERR-03: other messages are not disturbed, not on the PDC either.
+				// S-ERR-03: other messages are not disturbed, not even on this PDC.
 				g.want(src2, second[1], "default OK 2000")
 				g.wantEvent(EvRecv, OK, "other", 2000)
 				g.want(srcA, packets(other(16), &Send{Tagged: true, Tag: 7, Target: self(g.SES)}, 1024)[0], "default OK 0")
@@ -231,7 +230,7 @@ func TestFirstErrorDecides(t *testing.T) {
 					g.rest() // all its bytes have come: nothing is remembered
 					return
 				}
-				// MSG_ERROR of the initiator clears what is.
+				// A MSG_ERROR of the initiator removes what is remembered.
 				e, _ := parse(t, pkts[1])
 				e.Opcode, e.Flags, e.MsgOff, e.PayloadLen = wire.OpMsgError, wire.SESREL|wire.SESEOM|wire.SESIE, 1024, 0
 				g.want(srcA, e.Append(nil), "default OK 0")
@@ -252,8 +251,8 @@ func TestBytesTwice(t *testing.T) {
 }
 
 func TestHoleBesideBytesTwice(t *testing.T) {
-	// docs/faults.md rule 4: as many bytes as the message has, but some of them twice and
-	// others never: not a success. Each byte once is one, however it was cut.
+	// docs/faults.md rule 4: as many bytes as the message has, some of them twice and others
+	// never, are no success. Each byte once is one, however the message was cut.
 	type cut struct{ off, n uint32 }
 	const unit = 1000
 	for _, c := range []struct {
@@ -282,7 +281,7 @@ func TestHoleBesideBytesTwice(t *testing.T) {
 					r.MsgOff, r.PayloadLen, r.HeaderData = k.off*unit, uint16(k.n*unit), 0
 					data := body[k.off*unit:][:k.n*unit]
 					if k.off == 0 {
-						// S-SEG: the first packet has as much as follows its header.
+						// S-SEG: the first packet has all that follows its header.
 						r.Flags |= wire.SESSOM
 						r.MsgOff, r.PayloadLen = 0, 0
 					}
@@ -311,8 +310,8 @@ func TestHoleBesideBytesTwice(t *testing.T) {
 }
 
 func TestIEFirst(t *testing.T) {
-	// S-MSC-05: the poisoned packet comes first; the others must not begin the
-	// message, and a single one touches nothing.
+	// S-MSC-05: if the poisoned packet comes first, the others do not begin the message. A
+	// poisoned message of one packet changes nothing.
 	g := newRig(t)
 	g.recv(Recv{Buf: make([]byte, 5000), Context: "r"})
 	pkts := g.untagged(pattern(3000), 1024)
@@ -331,7 +330,8 @@ func TestIEFirst(t *testing.T) {
 }
 
 func TestMsgError(t *testing.T) {
-	// S-MSC-02, S-MSC-03, R-ERR-45: in every order with the message's packets.
+	// S-MSC-02, S-MSC-03, R-ERR-45: a MSG_ERROR ends its message in every order with the
+	// message's packets.
 	g := newRig(t)
 	a := other(16)
 	h, _ := a.sendOp(&Send{Buf: pattern(5000), Target: self(g.SES)})
@@ -404,7 +404,7 @@ func TestMsgErrorOfNothing(t *testing.T) {
 }
 
 func TestMessageIDComesAgain(t *testing.T) {
-	// An ended message is still remembered when its id is used again.
+	// A message is told from an ended one that is still remembered under the same id.
 	g := newRig(t)
 	part := func(f wire.SESFlags, off, req uint32, n int) []byte {
 		return append(g.req(func(r *wire.ReqStd) {
@@ -423,7 +423,7 @@ func TestMessageIDComesAgain(t *testing.T) {
 	g.want(srcA, part(wire.SESEOM, 4000, 5000, 1000), "default OK 5000")
 	g.wantEvent(EvRecv, OK, 2, 5000)
 	g.rest()
-	// Another length is another message.
+	// Another length means another message.
 	g.recv(Recv{Buf: make([]byte, 9000), Context: 3})
 	g.want(srcA, bad, "response INITIATOR_ERROR 0 gtd")
 	g.want(srcA, part(0, 1000, 6000, 5000), "default OK 6000")
@@ -451,7 +451,7 @@ func TestOpenIsPerPDC(t *testing.T) {
 	if g.Incomplete(srcA.PDC) || !g.Incomplete(srcB.PDC) {
 		t.Fatal("what ended in error is not in progress")
 	}
-	// More PDCs than the table has chains.
+	// There are more PDCs than the table has chains.
 	g = newRig(t, func(c *Config) { c.UnexpectedShare, c.OpenPerPeer = 1, 10_000 })
 	for i := range uint32(3000) {
 		g.deliver(Source{Peer: i % 7, PDC: i}, pkts[0])
@@ -466,8 +466,8 @@ func TestOpenIsPerPDC(t *testing.T) {
 }
 
 func TestLateReceiveAnswers(t *testing.T) {
-	// The news went out with the first packet; the receive posted meanwhile
-	// changes nothing for the initiator.
+	// The first packet was answered as unexpected, so a receive posted since changes nothing
+	// for the initiator.
 	g := newRig(t)
 	pkts := g.tagged(1, pattern(4000), 1024)
 	g.want(srcA, pkts[0], "response OK overflow 4000 gtd")
@@ -480,8 +480,8 @@ func TestLateReceiveAnswers(t *testing.T) {
 }
 
 func TestPDCGone(t *testing.T) {
-	// F9, F25: matched receives end with length 0, unexpected parts vanish,
-	// complete unexpected messages stay.
+	// F9, F25: matched receives end with length 0, incomplete unexpected messages vanish,
+	// complete ones stay.
 	g := newRig(t)
 	g.recv(Recv{Tagged: true, Tag: 1, Buf: make([]byte, 5000), Context: "matched"})
 	g.recv(Recv{Tagged: true, Tag: 2, Buf: make([]byte, 5000), Context: "elsewhere"})
@@ -547,8 +547,8 @@ func TestPDCGoneForgetsTheDead(t *testing.T) {
 }
 
 func TestOpenPerPeer(t *testing.T) {
-	// Open inbound messages per peer are bounded, with NACK 09; those of other
-	// peers, and messages of one packet, pass.
+	// Open inbound messages are bounded per peer, with NACK 09. Those of other peers, and
+	// messages of one packet, pass.
 	g := newRig(t, func(c *Config) { c.OpenPerPeer = 4 })
 	var first [][]byte
 	for i := range 4 {
@@ -566,7 +566,7 @@ func TestOpenPerPeer(t *testing.T) {
 }
 
 func TestDeadMessagesAreBounded(t *testing.T) {
-	// A peer's ended messages push out its own older ones only.
+	// A peer's dead messages push out only older ones of its own.
 	g := newRig(t, func(c *Config) { c.OpenPerPeer = 8 })
 	p := other(16)
 	poison := func(src Source) {
@@ -587,8 +587,8 @@ func TestDeadMessagesAreBounded(t *testing.T) {
 }
 
 func TestDeadMessagesTakeNoRoom(t *testing.T) {
-	// T14: however many peers have messages that ended in error, those of others are taken,
-	// and those that end are answered as before.
+	// T14: however many peers have dead messages, messages of other peers are accepted, and
+	// those that end in error are answered as before.
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs, c.MaxRecvs, c.UnexpectedShare = 100, 100, 1 })
 	pkts := g.untagged(pattern(3000), 1024)
 	pkts[1][1] |= byte(wire.SESIE)
@@ -616,7 +616,7 @@ func TestDeadMessagesTakeNoRoom(t *testing.T) {
 }
 
 func TestStateIsBounded(t *testing.T) {
-	// Poisoned messages of ever new peers.
+	// Poisoned messages come from ever new peers.
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs, c.MaxRecvs = 100, 100 })
 	pkts := g.untagged(pattern(3000), 1024)
 	pkts[1][1] |= byte(wire.SESIE)
@@ -631,7 +631,7 @@ func TestStateIsBounded(t *testing.T) {
 }
 
 func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
-	// T15: SOM without EOM, on a PDC that lives.
+	// T15: a message whose end never comes on a PDC that lives ends by IdleTimeout.
 	g := newRig(t, func(c *Config) { c.IdleTimeout = 8 * time.Second })
 	now := time.Second
 	g.Advance(now)
@@ -676,7 +676,7 @@ func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
 	if step != 5 || g.Stats.Expired != 2 || g.Recvs() != 0 {
 		t.Fatal(step, g.Stats.Expired, g.Recvs())
 	}
-	// What ended is remembered for a while, the complete message stays.
+	// The ended message is remembered for a while, and the complete one stays.
 	if n, _ := g.Unexpected(); n != 1 {
 		t.Fatal(n)
 	}
@@ -691,7 +691,7 @@ func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
 }
 
 func TestIdleTimeoutIsNeverShort(t *testing.T) {
-	// Touched right before a sweep.
+	// The packet comes right before a sweep.
 	g := newRig(t, func(c *Config) { c.IdleTimeout = 8 * time.Second })
 	g.Advance(1 * time.Second)
 	g.recv(Recv{Buf: make([]byte, 5000)})
@@ -740,8 +740,8 @@ func TestIdleTimeoutOff(t *testing.T) {
 }
 
 func TestSweepWithManyEndings(t *testing.T) {
-	// Everything of many peers and PDCs expires in one sweep, and each ending
-	// may push out older ones.
+	// Messages of many peers and PDCs expire in one sweep, where each ending may push out older
+	// ones.
 	g := newRig(t, func(c *Config) { c.OpenPerPeer, c.IdleTimeout, c.UnexpectedShare = 5, 4*time.Second, 1 })
 	for i := range 600 {
 		pkts := g.untagged(pattern(3000), 1024)
@@ -791,8 +791,8 @@ func TestHolds(t *testing.T) {
 }
 
 func TestInboundEndsWithTheLastByteAndTheFirstPacket(t *testing.T) {
-	// R-TGT-11: the entry comes after every byte was written and, with header
-	// data, after SOM; in every order of three packets.
+	// R-TGT-11: the entry comes after every byte was written and, with header data, after SOM,
+	// in every order of three packets.
 	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		g := newRig(t)
 		body := pattern(2500)
@@ -816,10 +816,9 @@ func TestInboundEndsWithTheLastByteAndTheFirstPacket(t *testing.T) {
 }
 
 func TestLaterMessageDoesNotBegin(t *testing.T) {
-	// F18: with a packet before it refused, a message of several packets does not
-	// begin, room or not; one that has begun goes on, and one packet alone is
-	// complete and in nobody's way. So is one that has its receive, and all packets of
-	// which have been sent.
+	// F18: after a refused packet a message of several packets does not begin, room or not. One
+	// that has begun goes on. A message of one packet is complete and occupies nothing. A
+	// message that has its receive, and of which all packets were sent, begins, too.
 	g := newRig(t)
 	later := Source{Peer: srcA.Peer, PDC: srcA.PDC, Later: true}
 	two := g.untagged(pattern(2000), 1024)

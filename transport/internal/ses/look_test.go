@@ -7,8 +7,8 @@ import (
 )
 
 func TestPeek(t *testing.T) {
-	// R-TAG-08: a hit gives what is known of the message and leaves it there; a
-	// miss is NoMessage; neither stays posted.
+	// R-TAG-08: a peek that finds a message reports it and leaves it; one that finds none is
+	// NoMessage. Neither stays posted.
 	g := newRig(t)
 	g.recv(Recv{Tagged: true, Tag: 1, Look: LookPeek, Context: "miss"})
 	g.wantEvent(EvRecv, NoMessage, "miss", 0)
@@ -33,8 +33,7 @@ func TestPeek(t *testing.T) {
 }
 
 func TestPeekClaim(t *testing.T) {
-	// R-TAG-09: only a receive with FI_CLAIM and the same context gets a claimed
-	// message.
+	// R-TAG-09: only a receive with FI_CLAIM and the same context gets a claimed message.
 	g := newRig(t)
 	for k := range 2 {
 		g.deliver(srcA, g.tagged(7, pattern(20+k), 1024)[0])
@@ -77,8 +76,8 @@ func TestPeekDiscard(t *testing.T) {
 }
 
 func TestPeekOfWhatIsOnItsWay(t *testing.T) {
-	// A message is seen with its first packet; claimed or discarded, the rest of
-	// it still gets its answers.
+	// A message is found when its first packet is there. When it is claimed or discarded, its
+	// other packets are still answered.
 	for _, look := range []Look{LookPeekClaim, LookPeekDiscard} {
 		g := newRig(t)
 		body := pattern(2500)
@@ -105,7 +104,7 @@ func TestPeekOfWhatIsOnItsWay(t *testing.T) {
 }
 
 func TestClaimOfWhatFailed(t *testing.T) {
-	// A claimed message that will never be complete ends its claim in error.
+	// The claim of a message that will never be complete ends in error.
 	for _, end := range []string{"pdc", "close", "discard and pdc"} {
 		g := newRig(t)
 		pkts := g.tagged(7, pattern(2500), 1024)
@@ -163,7 +162,7 @@ func TestMsgErrorOfAClaimed(t *testing.T) {
 }
 
 func TestClaimNamesNobodyElse(t *testing.T) {
-	// The place of an older receive tells nothing of its source.
+	// The place of an older receive says nothing of its source.
 	g := newRig(t)
 	g.recv(Recv{Tagged: true, Tag: 1, SourcePeer: srcB.Peer, Context: 1})
 	g.CancelRecv(0, 1)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The twin is the target side as the rules say it, with no thought of speed:
-// every list is a slice searched from its beginning.
+// The twin is the target side as the rules say it, without regard to speed: every list is a
+// slice that is searched from its beginning.
 
 type twinRecv struct {
 	id          int
@@ -43,7 +43,7 @@ type twin struct {
 	expects []string    // events to come, in order
 }
 
-// accepts is S-MAT-01 to -03, R-TAG-02 and -04, word for word.
+// accepts is S-MAT-01 to -03, R-TAG-02 and -04, literally.
 func (r *twinRecv) accepts(m *twinMsg) bool {
 	if r.tagged != m.tagged {
 		return false
@@ -104,7 +104,7 @@ func (tw *twin) cancel(id int) bool {
 	return true
 }
 
-// gone is F9: incomplete messages of the PDC end, in any order.
+// gone is F9: the incomplete messages of the PDC end, in any order.
 func (tw *twin) gone(pdc uint32, flying []*twinMsg) (ended []string) {
 	for _, m := range flying {
 		if m.src.PDC != pdc || !m.begun || m.complete() {
@@ -265,14 +265,13 @@ func matchingAgainstTwin(t *rapid.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("events %q, want %q", got, want)
 			}
-			// Its packets died with it.
+			// Its packets were lost with the PDC.
 			flying = slices.DeleteFunc(flying, func(m *twinMsg) bool { return m.src.PDC == pdc })
 		},
 		"": func(t *rapid.T) { check() },
 	})
 
-	// To rest: all packets arrive, all that is unexpected is taken, nothing is
-	// left of anything.
+	// At the end all packets arrive, all unexpected messages are received, and nothing is left.
 	finish()
 	for len(tw.unexp) > 0 {
 		m := tw.unexp[0]
@@ -293,9 +292,9 @@ func matchingAgainstTwin(t *rapid.T) {
 	}
 }
 
-// TestEndToEnd runs two endpoints against each other: pieces are taken,
-// reordered, refused, lost for good; whatever happens, every operation ends
-// once, a send that says OK was received whole, and nothing is left.
+// TestEndToEnd runs two endpoints against each other, with pieces reordered, refused and lost
+// for good. Every operation ends once, a send that reports OK was received whole, and nothing
+// is left.
 func TestEndToEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := testConfig()
@@ -434,7 +433,7 @@ func TestEndToEnd(t *testing.T) {
 				lives++ // new messages take new PDCs
 			},
 		})
-		// Everything is sent, received, ended.
+		// By now everything is sent, received and ended.
 		for i := 0; a.Sends() > 0; i++ {
 			if i > 100_000 {
 				t.Fatalf("no end: %d sends, %d packets", a.Sends(), len(flying))

@@ -10,8 +10,8 @@ import (
 )
 
 func TestMultiRecvPacks(t *testing.T) {
-	// R-MSG-12: messages one after another, each with its place; the last one
-	// says that the buffer is released. R-MSG-13: at multiples of 8 bytes.
+	// R-MSG-12: messages are packed one after another, each with its place, and the last one
+	// releases the buffer. R-MSG-13: they begin at multiples of 8 bytes.
 	g := newRig(t)
 	buf := make([]byte, 100)
 	g.recv(Recv{Buf: buf, Multi: true, MinFree: 30, Context: "multi"})
@@ -43,8 +43,8 @@ func itoa(n int) string {
 }
 
 func TestMultiRecvTruncates(t *testing.T) {
-	// R-MSG-13: longer than the room that is left: truncated, and with nothing
-	// left the buffer is released, whatever its minimum.
+	// R-MSG-13: a message longer than the room left is truncated. With nothing left the buffer
+	// is released, whatever its minimum.
 	for _, parts := range []int{1, 4} {
 		g := newRig(t)
 		buf := make([]byte, 64)
@@ -67,8 +67,8 @@ func TestMultiRecvTruncates(t *testing.T) {
 }
 
 func TestMultiRecvReleasesWithTheLast(t *testing.T) {
-	// R-MSG-12: messages in progress hold the buffer; the one that ends last
-	// releases it, be it in error.
+	// R-MSG-12: messages in progress keep the buffer. The one that ends last releases it, even
+	// if it ends in error.
 	g := newRig(t)
 	buf := make([]byte, 3000)
 	g.recv(Recv{Buf: buf, Multi: true, MinFree: 1000, Context: 1})
@@ -91,7 +91,8 @@ func TestMultiRecvReleasesWithTheLast(t *testing.T) {
 }
 
 func TestMultiRecvCancel(t *testing.T) {
-	// R-EP-10, R-EP-12: nothing new goes in; what is on its way comes first.
+	// R-EP-10, R-EP-12: after a cancel no message begins in the buffer, and those in progress
+	// end first.
 	g := newRig(t)
 	buf := make([]byte, 3000)
 	g.recv(Recv{Buf: buf, Multi: true, Context: 1})
@@ -119,7 +120,7 @@ func TestMultiRecvCancel(t *testing.T) {
 }
 
 func TestMultiRecvAtClose(t *testing.T) {
-	// F27: one end for each message and one for the buffer.
+	// F27: there is one event for each message and one for the buffer.
 	g := newRig(t)
 	g.recv(Recv{Buf: make([]byte, 3000), Multi: true, Context: 1})
 	g.deliver(srcA, g.untagged(pattern(1500), 1024)[0])
@@ -134,8 +135,8 @@ func TestMultiRecvAtClose(t *testing.T) {
 }
 
 func TestMultiRecvOfSeveral(t *testing.T) {
-	// R-MSG-08: the first posted is filled first, a plain receive between two
-	// has its turn; unexpected messages go the same way.
+	// R-MSG-08: the buffer posted first is filled first, and a plain receive between two gets
+	// its turn. The same holds for unexpected messages.
 	for _, unexpected := range []bool{false, true} {
 		g := newRig(t)
 		post := func() {
@@ -167,7 +168,7 @@ func TestMultiRecvOfSeveral(t *testing.T) {
 }
 
 func TestMultiRecvTooLongIsRefused(t *testing.T) {
-	// S-MAT-08 with RefuseTooLong: an error for the message, the buffer stays.
+	// S-MAT-08 with RefuseTooLong: the message ends in error and the buffer stays.
 	for _, mtu := range []int{1024, 30} {
 		g := newRig(t, func(c *Config) { c.RefuseTooLong = true })
 		g.recv(Recv{Buf: make([]byte, 64), Multi: true, Context: 1})
@@ -186,8 +187,8 @@ func TestMultiRecvTooLongIsRefused(t *testing.T) {
 }
 
 func TestMultiRecvWaitsForRoom(t *testing.T) {
-	// R-CQ-127: while there is no room for another event, messages are held back
-	// as unexpected ones, and come in their order when there is; none overtakes.
+	// R-CQ-127: while there is no room for another event, messages are kept as unexpected ones.
+	// When there is, they are received in their order; none overtakes another.
 	for _, unexpected := range []bool{false, true} {
 		room := 1
 		admit := func() bool {
@@ -237,8 +238,8 @@ func TestMultiRecvWaitsForRoom(t *testing.T) {
 }
 
 func TestMatchAloneWaitsToo(t *testing.T) {
-	// The only receive of a space is not for a message that came behind those that
-	// wait for room for their Event.
+	// The only receive of a space does not get a message that came after those that wait for
+	// room for their Event.
 	room := false
 	g := newRig(t, func(c *Config) { c.Admit = func() bool { return room } })
 	g.recv(Recv{Buf: make([]byte, 80), Multi: true, Context: "m"})
@@ -259,8 +260,8 @@ func TestMatchAloneWaitsToo(t *testing.T) {
 }
 
 func TestEndWithoutRoomForEvents(t *testing.T) {
-	// R-CM-12: what arrived whole can be received after the end, also if a
-	// multi-receive buffer could not take it for lack of room, before or after.
+	// R-CM-12: a message that arrived whole can be received after the end, even if a
+	// multi-receive buffer had no room for its Event, before or after.
 	g := newRig(t, func(c *Config) { c.Admit = func() bool { return false } })
 	multi := func() {
 		g.recv(Recv{Buf: make([]byte, 80), Multi: true, Context: "m"})
@@ -282,8 +283,8 @@ func TestEndWithoutRoomForEvents(t *testing.T) {
 }
 
 func TestMultiRecvModel(t *testing.T) {
-	// Packets of messages in any order into multi-receive buffers, against what
-	// a bump pointer says (R-MSG-12, R-MSG-13).
+	// Packets arrive in any order for multi-receive buffers, and are placed where a bump
+	// pointer says (R-MSG-12, R-MSG-13).
 	rapid.Check(t, func(t *rapid.T) {
 		g := &rig{SES: New(testConfig()), mate: other(16)}
 		type buffer struct {

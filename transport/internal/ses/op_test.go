@@ -2,7 +2,7 @@ package ses
 
 import "time"
 
-// A Send and a Recv are what the tests write of an Op.
+// A Send and a Recv are the fields of an Op that the tests set.
 type (
 	Send struct {
 		Tagged           bool

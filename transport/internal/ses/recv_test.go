@@ -14,7 +14,7 @@ func from(initiator uint32, g *rig, op Send) []byte {
 }
 
 func TestMatchTable(t *testing.T) {
-	// S-MAT-01..04, R-TAG-02, R-TAG-04: one receive, one message.
+	// S-MAT-01..04, R-TAG-02, R-TAG-04: one receive meets one message.
 	src := Source{Peer: 5, PDC: 1}
 	for _, c := range []struct {
 		name string
@@ -77,7 +77,7 @@ func TestMatchTable(t *testing.T) {
 }
 
 func TestMatchIsInPostOrderAcrossClasses(t *testing.T) {
-	// S-MAT-04: the oldest receive that matches, however it is written.
+	// S-MAT-04: the oldest receive that matches gets the message, however it is posted.
 	kinds := []Recv{
 		{Tagged: true, Tag: 7},
 		{Tagged: true, Tag: 0, Ignore: ^uint64(0)},
@@ -103,7 +103,7 @@ func TestMatchIsInPostOrderAcrossClasses(t *testing.T) {
 }
 
 func TestMatchManyMasks(t *testing.T) {
-	// More different masks than there are classes, with classes coming and going.
+	// There are more different masks than classes, and classes come and go.
 	g := newRig(t)
 	const n = 60
 	for round := range 3 {
@@ -111,7 +111,7 @@ func TestMatchManyMasks(t *testing.T) {
 			g.recv(Recv{Tagged: true, Tag: 1 << 60, Ignore: 1<<i - 1, Context: i})
 		}
 		for i := range n {
-			// Only masks of more than i bits accept it; the oldest is the narrowest.
+			// Only masks of more than i bits accept the message; the oldest is the narrowest.
 			g.want(srcA, from(16, g, Send{Tagged: true, Tag: 1<<60 | 1<<i>>1}), "default OK 0")
 			g.wantEvent(EvRecv, OK, i, 0)
 		}
@@ -123,7 +123,7 @@ func TestMatchManyMasks(t *testing.T) {
 }
 
 func TestMatchOrderBeyondTheClasses(t *testing.T) {
-	// Receives found by hash and receives searched one by one, in turn.
+	// Receives found by hash and receives searched one by one are posted in turn.
 	g := newRig(t)
 	g.recv(Recv{Tagged: true, Tag: 1 << 61, Context: "the run"})
 	for i := range numClassesMax { // fill the classes
@@ -146,8 +146,9 @@ func TestMatchOrderBeyondTheClasses(t *testing.T) {
 }
 
 func TestMatchRun(t *testing.T) {
-	// The oldest receives of a space stand in its run while they look for the same.
-	// What is posted behind another one has a class, also when it is like the run.
+	// The oldest receives of a space are in its run while they accept the same messages. A
+	// receive that is posted after another kind has a class, even if it is like those in the
+	// run.
 	g := newRig(t)
 	run := func(want ...any) {
 		t.Helper()
@@ -240,7 +241,7 @@ func TestMatchRun(t *testing.T) {
 }
 
 func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
-	// S-FLD-05: the receiver must ignore the field.
+	// S-FLD-05: the receiver ignores the field.
 	g := newRig(t)
 	set := func(pkts [][]byte, v byte) [][]byte {
 		for _, p := range pkts {
@@ -271,7 +272,7 @@ func TestMatchIgnoresMatchBitsOfUntagged(t *testing.T) {
 }
 
 func TestMatchUnexpectedInArrivalOrder(t *testing.T) {
-	// S-MAT-07, R-TAG-13.
+	// S-MAT-07, R-TAG-13: a receive gets the oldest unexpected message that matches.
 	g := newRig(t)
 	for i := range 12 {
 		src := []Source{srcA, srcB}[i%2]
@@ -425,8 +426,8 @@ func TestRecvEventEchoes(t *testing.T) {
 }
 
 func TestMatchWorkIsBounded(t *testing.T) {
-	// Matching looks at the receives of one key, not at all that are posted:
-	// chains of the tables stay short for ordered tags, ranks and random ones.
+	// Matching looks at the receives of one key, not at all that are posted. The chains of the
+	// tables stay short for ordered tags, ranks and random ones.
 	for _, spread := range []func(i int) Recv{
 		func(i int) Recv { return Recv{Tagged: true, Tag: uint64(i)} },
 		func(i int) Recv { return Recv{Tagged: true, Tag: uint64(i) << 32} },

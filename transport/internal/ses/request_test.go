@@ -16,8 +16,8 @@ func (g *rig) req(change func(*wire.ReqStd)) []byte {
 }
 
 func TestRequestCheckOrder(t *testing.T) {
-	// S-ERR-04: the first check that fails is the answer. Each row breaks one
-	// thing; all rows behind it are broken as well.
+	// S-ERR-04: the first check that fails gives the answer. Each row breaks one thing; all
+	// rows after it are broken as well.
 	g := newRig(t)
 	rows := []struct {
 		name  string
@@ -57,8 +57,8 @@ func TestRequestCheckOrder(t *testing.T) {
 }
 
 func TestRequestForeignJobLearnsNothing(t *testing.T) {
-	// T17: the same answer whether or not the rest of the name exists, and
-	// whatever the packet is.
+	// T17: the answer is the same whether or not the rest of the name exists, whatever the
+	// packet is.
 	for _, rel := range []wire.SESFlags{0, wire.SESREL} {
 		g := newRig(t)
 		g.recv(Recv{})
@@ -109,7 +109,7 @@ func TestRequestOpcodes(t *testing.T) {
 }
 
 func TestRequestEchoes(t *testing.T) {
-	// S-RSP-04.
+	// S-RSP-04: the response has no generation.
 	g := newRig(t)
 	for _, change := range []func(*wire.ReqStd){
 		func(r *wire.ReqStd) {},
@@ -169,13 +169,13 @@ func TestRequestPayloadLengths(t *testing.T) {
 }
 
 func TestRequestLargestFitsTheAnswer(t *testing.T) {
-	// T31: 4 GiB announced by one datagram (2 where int has 32 bits): refused for now,
-	// nothing allocated.
+	// T31: a datagram that announces 4 GiB (2 where int has 32 bits) is refused for now, and
+	// nothing is allocated.
 	g := newRig(t)
 	pkt := append(g.req(func(r *wire.ReqStd) { r.Flags, r.ReqLen = wire.SESREL|wire.SESSOM, MaxMessage }), make([]byte, 1000)...)
 	g.want(srcA, pkt, "nack 09")
 	g.rest()
-	// With a receive for it, it is placed by offset.
+	// If there is a receive, it is placed by offset.
 	mib := make([]byte, 1<<20)
 	iov := make([][]byte, (MaxMessage+2)>>20)
 	for i := range iov {
@@ -209,7 +209,7 @@ func TestRequestLongerThanTheLimit(t *testing.T) {
 }
 
 func TestRequestVersion(t *testing.T) {
-	// S-HDR-06: UNCOR, with the id and job echoed.
+	// S-HDR-06: the answer is UNCOR, with the id and job echoed.
 	g := newRig(t)
 	g.recv(Recv{})
 	for v := byte(1); v < 4; v++ {
@@ -229,7 +229,7 @@ func TestRequestVersion(t *testing.T) {
 }
 
 func TestRequestTooShort(t *testing.T) {
-	// S-HDR-08: no answer can be built.
+	// S-HDR-08: no answer can be made.
 	g := newRig(t)
 	pkt := g.req(func(r *wire.ReqStd) {})
 	for n := range wire.ReqStdLen {
@@ -254,7 +254,7 @@ func TestRequestTooShort(t *testing.T) {
 }
 
 func TestRequestMedium(t *testing.T) {
-	// S-HDR-07: accepted for messages of one packet.
+	// S-HDR-07: optimized headers are accepted for messages of one packet.
 	g := newRig(t)
 	med := func(change func(*wire.ReqMedium), body []byte) string {
 		r := wire.ReqMedium{Opcode: wire.OpTaggedSend, Flags: single | wire.SESREL | wire.SESHD, ReqLen: 5, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP,
@@ -346,7 +346,7 @@ func TestRequestRefusesTooLong(t *testing.T) {
 		}
 		wantBytes(t, buf, make([]byte, 100))
 		g.rest()
-		// What fits is not affected.
+		// A message that fits is not affected.
 		for _, p := range g.tagged(1, pattern(n), 1024) {
 			g.want(srcA, p, "default OK "+strconv.Itoa(n))
 		}

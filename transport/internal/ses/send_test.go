@@ -22,7 +22,7 @@ func parse(t *testing.T, pkt []byte) (wire.ReqStd, []byte) {
 }
 
 func TestSendEncodesTheStandardHeader(t *testing.T) {
-	// By hand.
+	// Encoded by hand.
 	want := strings.Join([]string{
 		"09 0f 00 01",             // TAGGED_SEND; REL HD EOM SOM; message id 1
 		"00 01 23 45",             // generation 0, JobID
@@ -42,8 +42,9 @@ func TestSendEncodesTheStandardHeader(t *testing.T) {
 }
 
 func TestSendCutsAtTheMTU(t *testing.T) {
-	// S-SEG-01, S-SEG-02, S-FLD-02, S-FLD-04. R-TAG-01: TAGGED_SEND with the
-	// tag as match bits. R-CMPL-11: DC on every packet when it was asked for.
+	// S-SEG-01, S-SEG-02, S-FLD-02, S-FLD-04: these are the pieces of a message. R-TAG-01: the
+	// opcode is TAGGED_SEND with the tag as match bits. R-CMPL-11: DC is on every packet if it
+	// was asked for.
 	for _, mtu := range []int{1, 7, 1024, 2048, 4096, 8192} {
 		for _, n := range []int{0, 1, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 5*mtu + 3} {
 			s := New(testConfig())
@@ -86,7 +87,7 @@ func TestSendCutsAtTheMTU(t *testing.T) {
 }
 
 func TestSendUntaggedHasNoMatchBits(t *testing.T) {
-	// R-MSG-01: SEND. R-CMPL-11: no DC unless asked for.
+	// R-MSG-01: the opcode is SEND. R-CMPL-11: there is no DC unless asked for.
 	s := New(testConfig())
 	r, _ := parse(t, packets(s, &Send{Tag: 77, Buf: []byte{1}, Data: 5}, 1024)[0])
 	if r.Opcode != wire.OpSend || r.Match != 0 || r.HeaderData != 0 || r.Flags&(wire.SESHD|wire.SESDC) != 0 { // S-FLD-05
@@ -106,7 +107,7 @@ func TestSendGathers(t *testing.T) {
 		iov = append(iov, body[prev:])
 		for _, cp := range []bool{false, true} {
 			a, b := New(testConfig()), New(testConfig())
-			// The slice of slices is borrowed.
+			// Send borrows the slice of slices.
 			mine := append([][]byte(nil), iov...)
 			h, err := b.sendOp(&Send{Iov: mine, Copy: cp})
 			if err != nil {
@@ -122,8 +123,8 @@ func TestSendGathers(t *testing.T) {
 }
 
 func TestSendLargest(t *testing.T) {
-	// S-FLD-04: up to 0xFFFFFFFE bytes, or half of that where int has 32 bits; here
-	// 4096 times the same MiB.
+	// S-FLD-04: a message has up to 0xFFFFFFFE bytes, or half of that where int has 32 bits;
+	// here 4096 times the same MiB.
 	const most = MaxMessage
 	if most != 0xFFFFFFFE && (bits.UintSize != 32 || most != 0x7FFFFFFE) {
 		t.Fatalf("the longest message has %d bytes", uint64(most))
@@ -210,7 +211,7 @@ func TestSendPieceMayBeEncodedAgain(t *testing.T) {
 }
 
 func TestSendMessageIDs(t *testing.T) {
-	// S-FLD-03: 1 to 65535 in turn, those in use are skipped.
+	// S-FLD-03: message ids are 1 to 65535 in turn, without those in use.
 	s := New(testConfig())
 	id := func(h Handle) uint16 { return s.sends.at(int32(h & 0xffff)).hdr.MsgID }
 	end := func(h Handle) {
@@ -272,7 +273,8 @@ func TestSendCopyFreesTheCallersBytes(t *testing.T) {
 }
 
 func TestSendEarly(t *testing.T) {
-	// R-CMPL-02: with a copy at once, else when every packet is answered.
+	// R-CMPL-02: the completion comes at once if there is a copy, else when every packet is
+	// answered.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(3000), Copy: true, Early: true, Context: "copied"})
 	g.wantEvent(EvSend, OK, "copied", 3000)
@@ -301,7 +303,7 @@ func TestSendEarly(t *testing.T) {
 }
 
 func TestSendSilent(t *testing.T) {
-	// R-MSG-05: no success entry, but an error item.
+	// R-MSG-05: success makes no entry, an error does.
 	g := newRig(t)
 	h := g.send(Send{Buf: pattern(30), Copy: true, Silent: true, Early: true, Context: "well"})
 	drain(g.SES, h, 1024)
@@ -353,7 +355,7 @@ func TestCancelSend(t *testing.T) {
 			t.Fatalf("cancelled %v: %v", ctx, h)
 		}
 	}
-	// Only one of several with one context, the oldest.
+	// Of several with one context only the oldest is cancelled.
 	if h, ok := g.CancelSend(0, "x"); !ok || h != a {
 		t.Fatal(h, ok)
 	}

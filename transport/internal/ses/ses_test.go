@@ -17,7 +17,7 @@ func testConfig() Config {
 	return Config{EndpointConfig: EndpointConfig{Identity: Identity{JobID: 0x012345, PIDonFEP: 0x00a, RI: 0x00f, Initiator: 16}}, Seed: 42}
 }
 
-// self names s as a target.
+// self returns the name of s as a target.
 func self(s *SES) Target {
 	return Target{JobID: s.cfg.JobID, PIDonFEP: s.cfg.PIDonFEP, RI: s.cfg.RI, Relative: true}
 }
@@ -33,7 +33,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// packets sends op by a and returns its encoded packets.
+// packets sends op by a and returns the encoded packets.
 func packets(a *SES, op *Send, mtu int) [][]byte {
 	h, err := a.sendOp(op)
 	if err != nil {
@@ -66,7 +66,7 @@ var (
 	srcB = Source{Peer: 2, PDC: 20}
 )
 
-// A rig is one SES under test, and what a test says about it in a line.
+// A rig is one SES under test, with short names for what tests do and expect.
 type rig struct {
 	t *testing.T
 	*SES
@@ -81,8 +81,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	return &rig{t, New(cfg), other(16)}
 }
 
-// other returns a SES of another endpoint with that initiator id, to make
-// packets with.
+// other returns a SES of another endpoint with that initiator id, to make packets with.
 func other(initiator uint32) *SES {
 	cfg := testConfig()
 	cfg.Initiator = initiator
@@ -114,7 +113,7 @@ func (g *rig) send(op Send) Handle {
 	return h
 }
 
-// deliver hands in one packet.
+// deliver executes one packet.
 func (g *rig) deliver(src Source, pkt []byte) *Result {
 	g.t.Helper()
 	b := bytes.Clone(pkt)
@@ -125,7 +124,7 @@ func (g *rig) deliver(src Source, pkt []byte) *Result {
 	return r
 }
 
-// want hands in one packet and compares the answer.
+// want executes one packet and compares the answer.
 func (g *rig) want(src Source, pkt []byte, want string) {
 	g.t.Helper()
 	if got := answer(g.deliver(src, pkt)); got != want {
@@ -133,7 +132,7 @@ func (g *rig) want(src Source, pkt []byte, want string) {
 	}
 }
 
-// answer puts a Result into words: response, list, code, modified length, GD.
+// answer describes a Result: response, list, code, modified length, GD.
 func answer(r *Result) string {
 	switch {
 	case r.Bad:
@@ -153,7 +152,7 @@ func answer(r *Result) string {
 	return s
 }
 
-// event returns the next event, which must be there.
+// event returns the next event, which must exist.
 func (g *rig) event() Event {
 	g.t.Helper()
 	e := g.Event()
@@ -165,7 +164,7 @@ func (g *rig) event() Event {
 	return v
 }
 
-// quiet wants no event.
+// quiet fails the test if there is an event.
 func (g *rig) quiet() {
 	g.t.Helper()
 	if e := g.Event(); e != nil {
@@ -183,7 +182,7 @@ func (g *rig) wantEvent(k Kind, c Cause, ctx any, n int) Event {
 	return e
 }
 
-// rest wants that nothing is left: no state, no charge, no event, no timer.
+// rest fails the test if anything is left: state, charge, event or timer.
 func (g *rig) rest() {
 	g.t.Helper()
 	g.quiet()
@@ -236,7 +235,7 @@ func TestCauseNames(t *testing.T) {
 }
 
 func TestCancelAllEndsEverything(t *testing.T) {
-	// F27: every operation ends with a cancelled event, peers are refused.
+	// F27: every operation ends with a cancelled event, and requests of peers are refused.
 	g := newRig(t)
 	g.send(Send{Buf: pattern(10), Context: "unsent"})
 	h := g.send(Send{Buf: pattern(3000), Context: "half", Target: self(g.SES)})
@@ -333,7 +332,7 @@ func TestNothingIsKeptAfterTheEvent(t *testing.T) {
 }
 
 func TestEventHoldsNothingOfTheLastOne(t *testing.T) {
-	// The places of events are used again as they are.
+	// The places of events are reused as they are.
 	run := func(old Event) (out []Event) {
 		g := newRig(t)
 		g.events.grow()
@@ -419,7 +418,7 @@ func TestEventIsValidUntilNextCall(t *testing.T) {
 	g.rest()
 }
 
-// discarded takes the bytes of Next, so that it allocates nothing.
+// discarded receives the bytes of Next, so that it allocates nothing.
 var discarded = make([]byte, 0, 1<<15)
 
 // Next hands out a piece without its bytes.
@@ -431,7 +430,7 @@ func (s *SES) Next(h Handle, mtu int) (piece.Piece, bool) {
 	return p, ok
 }
 
-// PieceLen is the payload bytes of the piece that Next would hand out, -1 if none.
+// PieceLen is the payload length of the piece that Next would hand out, -1 if there is none.
 func (s *SES) PieceLen(h Handle, mtu int) int {
 	p, ok := s.Peek(h, mtu)
 	if !ok {

@@ -3,8 +3,7 @@ package ses
 import "testing"
 
 func TestEndsThatAreNotPlain(t *testing.T) {
-	// Messages that are answered like any other at last, and of whose end there is more
-	// to tell, or less.
+	// Messages take the general path if their last answer is plain but their end is special.
 	g := newRig(t)
 	g.events.grow()
 	h := g.send(Send{Buf: pattern(30), Context: "failed"})
@@ -24,7 +23,7 @@ func TestEndsThatAreNotPlain(t *testing.T) {
 }
 
 func TestAnswersInTurn(t *testing.T) {
-	// A plain success after another answer has nothing left of that.
+	// A plain success after another answer shows nothing of that one.
 	g := newRig(t)
 	for i := range 3 {
 		g.recv(Recv{Tagged: true, Tag: 7, Context: i})
@@ -44,7 +43,7 @@ func TestRecvAfterTheEnd(t *testing.T) {
 }
 
 func TestRunBehindReceivesWithoutAClass(t *testing.T) {
-	// Receives that have no class are older than what is posted when no class is left.
+	// Receives without a class are older than what is posted when no class is left.
 	g := newRig(t)
 	cancel := func(ctx any) {
 		if !g.CancelRecv(0, ctx) {

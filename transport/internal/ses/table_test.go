@@ -26,7 +26,7 @@ func TestTableKeepsPlaces(t *testing.T) {
 	}
 }
 
-// An index finds what slices find, in their order, also while it grows.
+// An index finds what slices find, in their order, even while it grows.
 func TestIndexAgainstSlices(t *testing.T) {
 	for _, n := range []uint32{8, 1024} {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -68,7 +68,7 @@ func TestIndexAgainstSlices(t *testing.T) {
 	}
 }
 
-// An index grows with what is in it, not with what was.
+// An index grows with the places in it, not with those that were in it.
 func TestIndexStaysSmall(t *testing.T) {
 	var x index
 	x.init(1024)

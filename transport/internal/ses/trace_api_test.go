@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// What the traces know of package ses. No other file of them imports it: if the package
-// gets another API, this file is fitted to it, and the traces stay what they are.
+// This file is what the traces know of package ses; no other file of theirs imports it. If the
+// package gets another API, this file is changed, and the traces stay.
 
 // A party is one endpoint of a trace.
 type party struct {
@@ -41,7 +41,7 @@ var levels = map[string]ses.Level{"": 0, "inject": ses.LevelInject, "transmit": 
 var looks = map[string]ses.Look{"": ses.LookNone, "peek": ses.LookPeek, "peek and claim": ses.LookPeekClaim, "peek and discard": ses.LookPeekDiscard,
 	"claim": ses.LookClaim, "claim and discard": ses.LookClaimDiscard}
 
-// causes are the ways in which an operation ends, in the words of the traces.
+// causes names the ways in which an operation ends, in the words of the traces.
 var causes = map[ses.Cause]string{
 	ses.OK: "ok", ses.Rejected: "rejected", ses.Truncated: "truncated", ses.Cancelled: "cancelled", ses.TimedOut: "timed out",
 	ses.Unreachable: "unreachable", ses.Aborted: "aborted", ses.PeerError: "peer error", ses.NoResource: "no resource",
@@ -61,7 +61,7 @@ func errorWords(err error) string {
 	return map[error]string{ses.ErrFull: "no room for another operation", ses.ErrTooLong: "message too long", ses.ErrClosed: "endpoint is closed"}[err]
 }
 
-// op makes the operation that a script asks for; its context is o.
+// op makes the operation that a script asks for. Its context is o.
 func (o *operation) op() *ses.Op {
 	kind := ses.EvSend
 	if o.recv {
@@ -85,7 +85,7 @@ func (p *party) post(now time.Duration, o *operation) (handle, error) {
 	return p.ses.Send(now, o.op())
 }
 
-// fenced reports whether a send just accepted has to wait for unfenced to give it back.
+// fenced reports whether a send that was just accepted must wait until unfenced returns it.
 func (p *party) fenced(o *operation) bool {
 	return (o.fence || p.ses.Fenced(0, o.peer)) && p.ses.Fence(o.handle, o.fence)
 }
@@ -104,7 +104,7 @@ func (p *party) leave(h handle, mtu int) (piece, []byte, bool) {
 
 func (p *party) again(h handle, pc piece) []byte { return p.ses.Append(nil, pc) }
 
-// request hands in a request packet. why says what is wrong if it cannot be answered.
+// request executes a request packet. why tells what is wrong if it cannot be answered.
 func (p *party) request(s *source, next wire.NextHdr, b []byte) (rsp wire.Rsp, guaranteed bool, nack wire.NackCode, why string) {
 	r := p.ses.Request(ses.Source{Peer: s.peer, PDC: s.pdc, Later: s.later, Behind: s.behind, Unproven: s.unproven, Now: s.now}, next, b)
 	if r.Bad {
@@ -161,7 +161,7 @@ func (p *party) ended() *ending {
 var stages = map[ses.Stage]string{ses.StageSend: "packets are left to send", ses.StageAnswers: "waits for responses",
 	ses.StageAgain: "waits to go again", ses.StageResult: "waits for its result", ses.StageFenced: "waits behind a fence"}
 
-// pending lists what has not ended.
+// pending lists the operations that have not ended.
 func (p *party) pending() (sends []pendingSend, recvs []pendingRecv, unexpected [2][]early, inProgress int) {
 	p.ses.EachSend(func(v *ses.SendView) {
 		sends = append(sends, pendingSend{v.Context.(*operation), stages[v.Stage]})

@@ -14,7 +14,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// The commands of the traces. testdata/README.md has the list for readers.
+// This file has the commands of the traces. testdata/README.md lists them for readers.
 var commands map[string]func(*world, *args)
 
 func init() {
@@ -73,7 +73,7 @@ func newArgs(t *testing.T, where string, cmdArgs []datadriven.CmdArg) *args {
 	return a
 }
 
-// pos takes the next word.
+// pos removes and returns the next word.
 func (a *args) pos() string {
 	if len(a.words) == 0 {
 		a.t.Fatalf("%s: a word is missing", a.where)
@@ -83,7 +83,7 @@ func (a *args) pos() string {
 	return s
 }
 
-// has takes a word from wherever it stands.
+// has removes a word, wherever it stands, and reports whether it was there.
 func (a *args) has(word string) bool {
 	i := slices.Index(a.words, word)
 	if i >= 0 {
@@ -133,7 +133,7 @@ func (a *args) allUsed() {
 	}
 }
 
-// party takes the name of an endpoint.
+// party removes and returns the name of an endpoint.
 func (w *world) party(a *args) *endpoint { return w.named(a.pos()) }
 
 func (w *world) named(name string) *endpoint {
@@ -144,7 +144,7 @@ func (w *world) named(name string) *endpoint {
 	return e
 }
 
-// own takes the name of an endpoint and of an operation of it.
+// own removes and returns the name of an endpoint and of an operation of it.
 func (w *world) own(a *args) *operation {
 	e, name := w.party(a), a.pos()
 	o := w.ops[name]
@@ -173,7 +173,7 @@ func (w *world) endpoint(a *args) {
 	w.order = append(w.order, e)
 }
 
-// post posts an operation and says so if it is not accepted.
+// post posts an operation and prints if it is not accepted.
 func (w *world) post(o *operation) bool {
 	if w.ops[o.name] != nil {
 		w.t.Fatalf("%s: there is one already", o.name)
@@ -294,7 +294,7 @@ func (w *world) deliver(a *args) {
 	}
 }
 
-// arrive hands a packet to its target, and its response goes under way.
+// arrive gives a packet to its target, and puts the response under way.
 func (w *world) arrive(p *packet, s *source) {
 	way := p.from.name + "/" + p.pdc
 	if p.to.pdcs[way] == 0 {
@@ -324,7 +324,7 @@ func (w *world) arrive(p *packet, s *source) {
 
 func responseName(p *packet) string { return "re" + strings.TrimPrefix(p.name, "p") }
 
-// drop loses packets and responses, and does what PDS does then.
+// drop loses packets and responses, and then does what PDS does.
 func (w *world) drop(a *args) {
 	for len(a.words) > 0 {
 		p, response := w.underway(a, a.pos())
@@ -341,7 +341,7 @@ func (w *world) drop(a *args) {
 	}
 }
 
-// cack says that a CACK covers packets: their response is the default one.
+// cack makes a CACK cover packets: they get the default response.
 func (w *world) cack(a *args) {
 	for len(a.words) > 0 {
 		p, _ := w.underway(a, a.pos())
@@ -351,7 +351,7 @@ func (w *world) cack(a *args) {
 	}
 }
 
-// rspOf takes the fields of a response that a script makes.
+// rspOf returns the response that a script describes.
 func (w *world) rspOf(a *args, rsp wire.Rsp) *wire.Rsp {
 	rsp.Opcode = wire.RspOpcode(w.code(a, "op", "DEFAULT_RESPONSE", 64, func(n int) string { return wire.RspOpcode(n).String() }))
 	rsp.RC = wire.RC(w.code(a, "rc", "OK", 64, func(n int) string { return wire.RC(n).String() }))
@@ -365,7 +365,7 @@ func (w *world) rspOf(a *args, rsp wire.Rsp) *wire.Rsp {
 	return &rsp
 }
 
-// code takes a number by name or value.
+// code returns a number given by name or value.
 func (w *world) code(a *args, key, def string, below int, name func(int) string) int {
 	v := a.str(key, def)
 	for n := range below {
@@ -380,7 +380,7 @@ func (w *world) code(a *args, key, def string, below int, name func(int) string)
 	return int(n)
 }
 
-// answer gives a packet the response that the script says, in place of its target.
+// answer gives a packet the response that the script describes, in place of its target.
 func (w *world) answer(a *args) {
 	p, _ := w.underway(a, a.pos())
 	r, _, err := wire.ParseReqStd(p.b)
@@ -393,8 +393,8 @@ func (w *world) answer(a *args) {
 	p.from.answered(p.handle, rsp)
 }
 
-// codes posts a message of one packet for each return code, has it answered so, and prints
-// only how it ended.
+// codes posts a message of one packet for each return code, has it answered with that, and
+// prints only how it ended.
 func (w *world) codes(a *args) {
 	from, to := w.party(a), w.named(a.str("to", ""))
 	for _, rc := range strings.Split(a.str("rc", ""), ",") {
@@ -484,7 +484,7 @@ func (w *world) advance(a *args) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// In steps, as a driver would: what is idle is looked for from time to time.
+	// In steps, as a driver does, because idle messages are looked for from time to time.
 	for end := w.now + d; w.now < end; {
 		w.now = min(w.now+max(d/64, time.Millisecond), end)
 		for _, e := range w.order {
@@ -536,7 +536,7 @@ func (w *world) counts(a *args) {
 	}
 }
 
-// left prints what has not come to an end, in all endpoints and between them.
+// left prints what has not ended, in all endpoints and between them.
 func (w *world) left(*args) {
 	before := w.out.Len()
 	for i := range len(w.packets) {
@@ -576,7 +576,7 @@ func (w *world) hex(a *args) {
 	}
 }
 
-// request makes a request packet that no endpoint would.
+// request makes a request packet that no endpoint would make.
 func (w *world) request(a *args) {
 	p := &packet{from: w.named(a.str("from", "")), to: w.named(a.str("to", "")), pdc: a.str("pdc", ""), ordered: a.has("rod"), next: wire.NextReqStd}
 	form := a.str("form", "std")
@@ -631,7 +631,7 @@ func (w *world) request(a *args) {
 	w.launch(p)
 }
 
-// rawMessage is the message that packets with a name are of, so that its bytes are known
+// rawMessage is the message to which packets with a name belong, so that its bytes are known
 // where they arrive.
 func (w *world) rawMessage(p *packet, name string, n int) []byte {
 	if name == "" {

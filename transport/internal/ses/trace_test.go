@@ -54,7 +54,7 @@ type world struct {
 	settled bool // the last command was "left"
 }
 
-// An endpoint is one party, with the name and the numbers that the others know it by.
+// An endpoint is one party, with its name and the numbers by which the others know it.
 type endpoint struct {
 	*party
 	partyConfig
@@ -90,7 +90,7 @@ type operation struct {
 	posting
 }
 
-// posting is what the API is told of an operation.
+// posting is what the API gets of an operation.
 type posting struct {
 	recv, tagged      bool
 	peer, job         uint32
@@ -108,7 +108,7 @@ type posting struct {
 	look, level       string
 }
 
-// source is what a target is told of the way a packet came.
+// source is what a target gets to know of the way a packet came.
 type source struct {
 	peer, pdc       uint32
 	later, unproven bool
@@ -173,7 +173,7 @@ type packet struct {
 
 func (w *world) printf(format string, a ...any) { fmt.Fprintf(&w.out, format+"\n", a...) }
 
-// block executes the commands of one block, a line each, and returns what came of them.
+// block executes the commands of one block, one a line, and returns the output.
 func (w *world) block(t *testing.T, d *datadriven.TestData) string {
 	w.t = t
 	w.out.Reset()
@@ -203,7 +203,7 @@ func (w *world) command(where, cmd string, cmdArgs []datadriven.CmdArg) {
 	w.drain()
 }
 
-// drain prints the events and lets go what a fence or a refusal kept back.
+// drain prints the events, and sends on what a fence or a refusal kept back.
 func (w *world) drain() {
 	for again := true; again; {
 		again = false
@@ -226,7 +226,7 @@ func (w *world) drain() {
 	}
 }
 
-// leave has the next n packets of a message leave, -1: all.
+// leave makes the next n packets of a message leave, all if n is -1.
 func (w *world) leave(o *operation, n int) {
 	for ; n != 0; n-- {
 		pc, b, ok := o.at.leave(o.handle, o.at.mtu)
@@ -244,7 +244,7 @@ func (w *world) launch(p *packet) {
 	w.printf("%s %s", p.name, w.text(p))
 }
 
-// contents names the message that b is the beginning of.
+// contents returns the name of the message that begins with b.
 func (w *world) contents(b []byte) string {
 	if len(b) == 0 {
 		return "0 bytes"
@@ -258,8 +258,8 @@ func (w *world) contents(b []byte) string {
 	return ""
 }
 
-// event prints an event and checks what has no place in a trace: each operation ends
-// once, and the bytes are where they belong.
+// event prints an event and checks what the trace does not show: each operation ends once, and
+// the bytes are where they belong.
 func (w *world) event(at *endpoint, e *ending) {
 	o := e.op
 	if o == nil || o.at != at || e.recv != o.recv || e.tagged != o.tagged {
@@ -290,7 +290,7 @@ func (w *world) event(at *endpoint, e *ending) {
 	w.printf("%s", s.String())
 }
 
-// receivedWords tells of the message that a receive got.
+// receivedWords describes the message that a receive got.
 func (w *world) receivedWords(s *strings.Builder, e *ending) {
 	o := e.op
 	switch {
@@ -370,7 +370,7 @@ func (w *world) byNum(n uint32) *endpoint {
 	return w.order[n-1]
 }
 
-// idWords names a message id of an endpoint: the name of the message, with the number of
+// idWords describes a message id of an endpoint: the name of the message, with the number of
 // the attempt from the second on, or the number if it is of no message.
 func idWords(o *operation, id uint16) string {
 	if o != nil {
@@ -384,8 +384,8 @@ func idWords(o *operation, id uint16) string {
 	return strconv.Itoa(int(id))
 }
 
-// text is a packet in words: what the standard header says, less what is as the reader
-// expects it of its source and its target.
+// text describes a packet: what the standard header says, except what the reader expects from
+// its source and target.
 func (w *world) text(p *packet) string {
 	var s strings.Builder
 	mode := "RUD"
@@ -447,7 +447,7 @@ func (w *world) checkPayload(p *packet, r *wire.ReqStd, b []byte) {
 	}
 }
 
-// rspText is a response in words.
+// rspText describes a response.
 func (w *world) rspText(p *packet, r *wire.Rsp, guaranteed bool) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%v %v", r.Opcode, r.RC)
@@ -471,7 +471,7 @@ func (w *world) rspText(p *packet, r *wire.Rsp, guaranteed bool) string {
 	return s.String()
 }
 
-// pattern returns the n bytes of a message: each name has its own.
+// pattern returns the n bytes of a message. Each name has bytes of its own.
 func pattern(name string, n int) []byte {
 	f := fnv.New32a()
 	f.Write([]byte(name))

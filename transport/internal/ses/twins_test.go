@@ -11,7 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// longRequest is Request without the short ways of a plain message.
+// longRequest is Request without the fast paths for plain messages.
 func (s *SES) longRequest(src Source, next wire.NextHdr, b []byte) *Result {
 	s.src = src
 	r := &s.req
@@ -22,7 +22,7 @@ func (s *SES) longRequest(src Source, next wire.NextHdr, b []byte) *Result {
 	return s.request(r, b[n:])
 }
 
-// longAnswered is Answered without the short way of an end.
+// longAnswered is Answered without its fast path.
 func (s *SES) longAnswered(h Handle, rsp *wire.Rsp) {
 	i, m := s.lookup(h)
 	if m == nil {
@@ -52,7 +52,7 @@ type chronicle struct {
 	answered func(Handle, *wire.Rsp)
 	take     func([]byte, piece.Piece) []byte
 
-	queue  []Handle // what Peek is to be asked about
+	queue  []Handle // messages of which Peek is to be called
 	flying []flight
 	log    []string
 }
@@ -61,8 +61,8 @@ func (c *chronicle) say(format string, args ...any) {
 	c.log = append(c.log, fmt.Sprintf(format, args...))
 }
 
-// Twins live the same random life as initiators and targets, one of them without the
-// short ways.
+// TestShortWaysOfMessages proves that twins, of which one has no fast paths, live the same
+// random life as initiators and targets.
 func TestShortWaysOfMessages(t *testing.T) {
 	for seed := range uint64(300) {
 		var logs [2][]string

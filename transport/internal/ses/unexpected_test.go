@@ -9,7 +9,7 @@ import (
 )
 
 func TestUnexpectedIsKeptWhole(t *testing.T) {
-	// Every size around the steps of the memory it is kept in.
+	// A message is kept and received with every size around the block sizes.
 	for _, n := range []int{0, 1, 63, 64, 65, 1024, 16383, 16384, 16385, 32767, 32768, 32769, 65536, 65537, 200_000} {
 		g := newRig(t)
 		body := pattern(n)
@@ -20,7 +20,7 @@ func TestUnexpectedIsKeptWhole(t *testing.T) {
 		if msgs != 1 || bytes < int64(n) || bytes > max(64, 2*int64(n)) || g.Incomplete(srcA.PDC) {
 			t.Fatalf("%d bytes: %d messages, charge %d", n, msgs, bytes)
 		}
-		// The PDC may go, the message stays: it was answered.
+		// The PDC may end; the message stays, because it was answered.
 		g.PDCGone(srcA.PDC, TimedOut)
 		buf := make([]byte, n)
 		g.recv(Recv{Tagged: true, Tag: 1, Buf: buf})
@@ -31,8 +31,8 @@ func TestUnexpectedIsKeptWhole(t *testing.T) {
 }
 
 func TestUnexpectedBackPressure(t *testing.T) {
-	// F18, S-RSM-09: refused with NACK 09 before anything is kept; room comes
-	// back; nothing accepted is lost.
+	// F18, S-RSM-09: a message without room is refused with NACK 09 before anything is kept.
+	// Room comes back, and nothing that was accepted is lost.
 	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 1 })
 	var accepted []uint64
 	var rest [][][]byte
@@ -50,7 +50,7 @@ func TestUnexpectedBackPressure(t *testing.T) {
 	if n := len(accepted); n != 1<<20/(4<<chunkBits) {
 		t.Fatalf("%d messages", n)
 	}
-	// Of an accepted one, every packet is taken, in any order.
+	// Every packet of an accepted message is accepted, in any order.
 	for _, tag := range accepted {
 		pkts := rest[tag]
 		for i := len(pkts) - 1; i > 0; i-- {
@@ -63,7 +63,7 @@ func TestUnexpectedBackPressure(t *testing.T) {
 	if g.Stats.Refused != 3 {
 		t.Fatal(g.Stats.Refused)
 	}
-	// A receive that matches needs no room.
+	// A message that matches a receive needs no room.
 	g.recv(Recv{Tagged: true, Tag: 77, Buf: make([]byte, 10)})
 	g.want(srcB, one, "default OK 10")
 	g.wantEvent(EvRecv, OK, nil, 10)
@@ -109,7 +109,7 @@ func TestUnexpectedShare(t *testing.T) {
 			}
 		}
 	}
-	// And of the number.
+	// The same holds for the number of messages.
 	g = newRig(t, func(c *Config) { c.UnexpectedMsgs = 100 })
 	n = 0
 	for g.deliver(srcA, g.tagged(1, nil, 1024)[0]).Nack == 0 {
@@ -118,7 +118,7 @@ func TestUnexpectedShare(t *testing.T) {
 	if n != 25 {
 		t.Fatalf("%d messages of one peer", n)
 	}
-	// What is taken counts no more.
+	// A received message does not count any more.
 	g.recv(Recv{Tagged: true, Tag: 1})
 	g.event()
 	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
@@ -126,8 +126,8 @@ func TestUnexpectedShare(t *testing.T) {
 }
 
 func TestUnexpectedUnprovenShare(t *testing.T) {
-	// T1, T14: sources that may all be one forger have the share of one peer
-	// together; the first packet of a long message takes all its room.
+	// T1, T14: sources that may all be one forger have together the share of one peer. The
+	// first packet of a long message reserves all its room.
 	src := func(peer uint32) Source { return Source{Peer: peer, PDC: peer, Unproven: true} }
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 100 })
 	n := uint32(0)
@@ -138,12 +138,12 @@ func TestUnexpectedUnprovenShare(t *testing.T) {
 		t.Fatalf("%d messages of unproven sources", n)
 	}
 	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
-	// What is taken counts no more.
+	// A received message does not count any more.
 	g.recv(Recv{Tagged: true, Tag: 1})
 	g.event()
 	g.want(src(5), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
 	g.want(src(6), g.tagged(1, nil, 1024)[0], "nack 09")
-	// Nor does what is of a source that was proven since.
+	// A message of a source that was proven since does not count either.
 	g.Proven(11)
 	g.want(src(6), g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
 	g.want(src(7), g.tagged(1, nil, 1024)[0], "nack 09")
@@ -163,15 +163,15 @@ func TestUnexpectedUnprovenShare(t *testing.T) {
 }
 
 func TestUnexpectedTinyLimits(t *testing.T) {
-	// One message must always be possible, or a peer would starve for ever.
+	// One message is always possible, or a peer would starve for ever.
 	g := newRig(t, func(c *Config) { c.UnexpectedMsgs = 1 })
 	g.want(srcA, g.tagged(1, nil, 1024)[0], "response OK overflow 0 gtd")
 	g.want(srcB, g.tagged(1, nil, 1024)[0], "nack 09")
 }
 
 func TestUnexpectedMemoryFormula(t *testing.T) {
-	// Held memory stays within UnexpectedBytes whatever the sizes and
-	// the order of taking, so a few left of each size do not pin the rest.
+	// The memory kept stays within UnexpectedBytes whatever the sizes and the order in which
+	// messages are received: a few left of each size do not occupy the rest.
 	const limit = 4 << 20
 	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare, c.UnexpectedMsgs = limit, 1, 1<<20 })
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -217,7 +217,7 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 		g.event()
 	}
 	g.rest()
-	// All sizes can have all of it again.
+	// Every size can use all of it again.
 	for _, n := range []int{64, 16383, 100_000} {
 		k := 0
 		for ; ; k++ {
@@ -234,8 +234,8 @@ func TestUnexpectedMemoryFormula(t *testing.T) {
 }
 
 func TestUnexpectedWorkPerDatagram(t *testing.T) {
-	// T31: a large message allocates as its bytes come: 64 KiB at most, besides
-	// its table of 4 bytes per 32 KiB.
+	// T31: a large message allocates as its bytes come: at most 64 KiB, and its table of 4
+	// bytes per 32 KiB.
 	g := newRig(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<30, 1 })
 	pkt := append(g.req(func(r *wire.ReqStd) {
 		r.Flags, r.MsgOff, r.PayloadLen, r.ReqLen = wire.SESREL, 500<<20-1, 8192, 600<<20
@@ -249,8 +249,8 @@ func TestUnexpectedWorkPerDatagram(t *testing.T) {
 }
 
 func TestLateReceiveGetsOnlyItsMessage(t *testing.T) {
-	// A receive posted in the middle sees no bytes of messages that used the same
-	// memory before.
+	// A receive posted in the middle sees no bytes of messages that used the same memory
+	// before.
 	for _, n := range []int{3000, 16_000, 60_000} {
 		g := newRig(t)
 		secret := bytes.Repeat([]byte{0xee}, n)
@@ -271,7 +271,7 @@ func TestLateReceiveGetsOnlyItsMessage(t *testing.T) {
 }
 
 func TestUnexpectedFloodKeepsSearchShort(t *testing.T) {
-	// Tags of a peer that does not know the seed fall into chains evenly.
+	// Tags of a peer that does not know the seed are spread evenly over the chains.
 	g := newRig(t, func(c *Config) { c.UnexpectedShare = 1 })
 	for i := range 60_000 {
 		g.deliver(srcA, g.tagged(uint64(i)<<uint(i%3*16), nil, 1024)[0])
