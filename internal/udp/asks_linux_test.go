@@ -10,8 +10,8 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// alone sends n datagrams of a byte one by one, each received before the next, so that
-// looks in between find nothing.
+// alone sends n datagrams of one byte one by one. Each is received before the next is sent, so
+// that looks in between find nothing.
 func alone(t *testing.T, from, to *Conn, n int) {
 	t.Helper()
 	for range n {
@@ -23,12 +23,12 @@ func alone(t *testing.T, from, to *Conn, n int) {
 	}
 }
 
-// asking is whether the socket of a Conn with one path asks for trains.
+// asking reports whether the socket of a Conn with one path asks for trains.
 func asking(c *Conn) bool { return directOf(c).socks[0].asks.trains }
 
 func TestGROWhileTrainsCome(t *testing.T) {
-	// Decision 0022: a socket that gets datagrams alone does not ask for trains; one
-	// train cut into datagrams, or some thousand datagrams, and it asks again.
+	// Decision 0022: a socket that gets single datagrams stops asking for trains. After one
+	// train that was cut into datagrams, or some thousand datagrams, it asks again.
 	for _, ip := range families(t) {
 		a, b := open(t, ip, Config{}), open(t, ip, Config{})
 		if !b.Info().GRO.On || !a.Info().GSO.On {
@@ -51,7 +51,7 @@ func TestGROWhileTrainsCome(t *testing.T) {
 		}
 		whole("at first", true)
 		alone(t, a, b, groTry-1)
-		whole("after some alone", true) // which begins the count anew
+		whole("after some alone", true) // the count begins anew
 		alone(t, a, b, groTry-1)
 		if !asking(b) {
 			t.Fatal("too early")
@@ -78,8 +78,8 @@ func TestGROWhileTrainsCome(t *testing.T) {
 }
 
 func TestGROEndsWithNothingWaiting(t *testing.T) {
-	// A train that came while the socket asked must be read while it asks: else it is
-	// one long datagram of which nobody knows the parts.
+	// A train that came while the socket asked is read while it asks. Otherwise it would be one
+	// long datagram, whose parts nobody knows.
 	for name, want := range map[string][]int{"a train": {1, 10}, "one without bytes before it": {1, 0, 10}} {
 		a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 		if !b.Info().GRO.On || !a.Info().GSO.On {
@@ -87,7 +87,7 @@ func TestGROEndsWithNothingWaiting(t *testing.T) {
 		}
 		alone(t, a, b, groTry-1)
 		send(t, a, train(b, 1, 1, 1))
-		if len(want) > 2 { // the length of what waits does not tell it from nothing
+		if len(want) > 2 { // the length of what waits is 0, as if nothing waited
 			if err := unix.Sendto(directOf(a).socks[0].fd, nil, 0, &unix.SockaddrInet4{Port: int(b.Ports()[0]), Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -107,8 +107,8 @@ func TestGROEndsWithNothingWaiting(t *testing.T) {
 }
 
 func TestGROIsNotOursToJudge(t *testing.T) {
-	// Where it was asked for, where there is none, and where a look at several sockets
-	// says nothing about one.
+	// UDP_GRO is never changed where Config asks for it, where the system has none, and where a
+	// look at several sockets says nothing about one.
 	for name, cfg := range map[string]Config{"on": {GRO: On}, "off": {GRO: Off}, "several": {Paths: 2}} {
 		a, b := open(t, loopback4, Config{}), open(t, loopback4, cfg)
 		if a.Info().GSO.On {
@@ -126,8 +126,8 @@ func TestGROIsNotOursToJudge(t *testing.T) {
 }
 
 func TestSocketsOwnSegmentsAreNoWayAround(t *testing.T) {
-	// A train in segments of the socket's own size goes in singles, too, to who gets no
-	// trains.
+	// A train in segments of the socket's own size leaves as single datagrams, too, if its
+	// destination gets no trains.
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{GRO: On})
 	d := directOf(a)
 	if !a.Info().GSO.On || !d.socks[0].stick(100) {
@@ -139,12 +139,12 @@ func TestSocketsOwnSegmentsAreNoWayAround(t *testing.T) {
 			t.Errorf("in %d pieces, want %d", trains, want)
 		}
 		d.off = append(d.off, noGSO{to: loopback4, rest: retryTrains})
-		d.tx.len = 0 // aim anew
+		d.tx.len = 0 // makes Send aim anew
 		alone(t, a, b, 1)
 	}
 }
 
-// aloneOf sends a datagram of n bytes and a class, and reports the class it comes with.
+// aloneOf sends a datagram of n bytes and a class, and returns the class it arrives with.
 func aloneOf(t *testing.T, from, to *Conn, n int, class uint8) uint8 {
 	t.Helper()
 	d := train(to, 1, n, n)
@@ -159,8 +159,8 @@ func aloneOf(t *testing.T, from, to *Conn, n int, class uint8) uint8 {
 }
 
 func TestClassIsAskedWhileItTells(t *testing.T) {
-	// Decision 0023: short datagrams that come alone are asked for their class in
-	// samples; long ones, trains, and what follows a sign of congestion always.
+	// Decision 0023: the class of short datagrams that come alone is sampled. That of long
+	// ones, of trains, and of what follows a mark of congestion is always asked for.
 	for _, ip := range families(t) {
 		a, b := open(t, ip, Config{TOS: dgram.ECT0}), open(t, ip, Config{})
 		if i := b.Info(); !i.ECN.On || !i.GRO.On || !a.Info().GSO.On {
@@ -195,7 +195,7 @@ func TestClassIsAskedWhileItTells(t *testing.T) {
 		is("the last after a long one", classShort, dgram.ECT0, dgram.ECT0)
 		row("after that", classSkip/2, 0)
 
-		send(t, a, train(b, 3, 200*2*groBurst, 200)) // cut, for nobody asks
+		send(t, a, train(b, 3, 200*2*groBurst, 200)) // cut, because the socket does not ask
 		receive(t, b, 2*groBurst)
 		d := train(b, 4, 2000, 200)
 		d.TOS = dgram.ECT0
@@ -205,7 +205,7 @@ func TestClassIsAskedWhileItTells(t *testing.T) {
 		}
 		row("after a train", classTry, dgram.ECT0)
 
-		// A message with the ACK of another behind it says as little.
+		// A message followed by the ACK of another says as little.
 		pair := func(n int, class, want uint8) {
 			t.Helper()
 			d := train(b, 5, n, n-20)
@@ -247,7 +247,7 @@ func TestClassIsNotOursToJudge(t *testing.T) {
 }
 
 func TestTooLongWithoutControl(t *testing.T) {
-	// A datagram that exceeds the buffer is dropped and counted in the shorter call, too.
+	// A datagram that exceeds the buffer is dropped and counted in the cheaper call, too.
 	for _, ip := range families(t) {
 		a, b := open(t, ip, Config{GSO: Off}), open(t, ip, Config{GRO: Off})
 		if !b.Info().ECN.On {
@@ -260,7 +260,7 @@ func TestTooLongWithoutControl(t *testing.T) {
 			t.Fatal("still asks")
 		}
 		send(t, a, train(b, 1, 101, 101), train(b, 2, 100, 100))
-		d := &dgram.Datagram{Data: make([]byte, 0, 100), TOS: dgram.CE} // of what it held before
+		d := &dgram.Datagram{Data: make([]byte, 0, 100), TOS: dgram.CE} // left from what it held before
 		end := time.Now().Add(tooLong)
 		for ok := false; !ok; {
 			var err error

@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// drain takes n datagrams from c into d.
+// drain receives n datagrams from c into d.
 func drain(b *testing.B, c *Conn, d *dgram.Datagram, n int) {
 	for n > 0 {
 		d.Reset()
@@ -25,8 +25,8 @@ func drain(b *testing.B, c *Conn, d *dgram.Datagram, n int) {
 	}
 }
 
-// BenchmarkFlow moves trains of 64 datagrams from one socket to another, one
-// train in flight, on one goroutine: what the calls cost, both ends together.
+// BenchmarkFlow measures what the calls of both ends cost: it moves trains of 64 datagrams from
+// one socket to another, one train in flight, on one goroutine.
 func BenchmarkFlow(b *testing.B) {
 	for _, ip := range families(b) {
 		for _, size := range []int{64, 1024} {
@@ -55,7 +55,7 @@ func BenchmarkFlow(b *testing.B) {
 						}
 						i := 0
 						for b.Loop() {
-							// Send cuts what it has sent off a train that leaves in parts.
+							// Send removes what it has sent from a train that leaves in parts.
 							*t = dgram.Datagram{Data: whole, Seg: size, Remote: addrs[i%paths], Path: i % paths}
 							if err := from.Send(t); err != nil {
 								b.Fatal(err)
@@ -71,8 +71,8 @@ func BenchmarkFlow(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn is one 64-byte datagram there and back between two sockets, on
-// one goroutine: the calls of a round trip without waiting.
+// BenchmarkTurn measures the calls of a round trip without waiting: one 64-byte datagram there
+// and back between two sockets, on one goroutine.
 func BenchmarkTurn(b *testing.B) {
 	for _, m := range kinds {
 		b.Run(m.name, func(b *testing.B) {
@@ -93,8 +93,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkRecvEmpty is a look at sockets with nothing to receive: what a
-// polling reader does most of the time.
+// BenchmarkRecvEmpty measures a look at sockets with nothing to receive, which a polling reader
+// does most of the time.
 func BenchmarkRecvEmpty(b *testing.B) {
 	for _, m := range kinds {
 		for _, paths := range []int{1, 8} {
@@ -114,7 +114,7 @@ func BenchmarkRecvEmpty(b *testing.B) {
 	}
 }
 
-// F9: sending and receiving allocates nothing, in one call or in many.
+// F9: sending and receiving allocate nothing, in one call or in many.
 func TestNoAllocs(t *testing.T) {
 	for _, m := range kinds[:4] {
 		for _, paths := range []int{1, 3} {

@@ -62,7 +62,8 @@ func TestOpenPorts(t *testing.T) {
 					t.Errorf("LocalAddr() = %v, want %v", a.LocalAddr(), want)
 				}
 
-				// The same port again: refused; after Close: free at once.
+				// The same port cannot be opened again before Close, and can be at once after
+				// it.
 				cfg = b.cfg
 				cfg.Addr = netip.AddrPortFrom(ip, a.Ports()[1])
 				if c, err := Open(cfg); !errors.Is(err, syscall.EADDRINUSE) {
@@ -99,7 +100,7 @@ func TestOpenConsecutive(t *testing.T) {
 					t.Fatalf("ports %v are not consecutive", a.Ports())
 				}
 			}
-			// A range that is not free is refused, and nothing of it stays open.
+			// A range that is not free cannot be opened, and no part of it stays open.
 			cfg.Addr = netip.AddrPortFrom(loopback4, a.Ports()[0]-1)
 			if c, err := Open(cfg); err == nil {
 				_ = c.Close()
@@ -127,7 +128,7 @@ func TestOpenNotOurAddress(t *testing.T) {
 	}
 }
 
-// Any way to send meets any way to receive: the datagrams are the same.
+// Every way to send works with every way to receive: the datagrams are the same.
 func TestTrainArrives(t *testing.T) {
 	shapes := []struct {
 		name   string
@@ -166,13 +167,13 @@ func TestTrainArrives(t *testing.T) {
 								t.Errorf("%s: got %v, want it from %v", s.name, p, a.LocalAddr())
 							}
 						}
-						// Where both ends can, one call is enough at each.
+						// If both ends have trains, one call is enough at each.
 						if a.Info().GSO.On && len(want) <= dgram.MaxSegments {
 							if calls := a.Stats().SendCalls - before; calls != 1 {
 								t.Errorf("%s: sent in %d calls", s.name, calls)
 							}
-							// (Linux takes no more than 64 KiB with all headers in one
-							// piece; the longest train is cut up below us.)
+							// (Linux accepts at most 64 KiB with all headers in one buffer; it
+							// cuts the longest train.)
 							if b.Info().GRO.On && trains != 1 && s.n < dgram.MaxTrain {
 								t.Errorf("%s: received in %d trains", s.name, trains)
 							}
@@ -192,8 +193,8 @@ func TestTrainArrives(t *testing.T) {
 	}
 }
 
-// The largest datagram there is. With IPv6 the headers need more of the 64 KiB
-// that the loopback interface takes.
+// The largest datagram arrives. With IPv6 the headers need more of the 64 KiB that the loopback
+// interface accepts.
 func TestTrainOfOneLargest(t *testing.T) {
 	for _, ip := range families(t) {
 		n := dgram.MaxTrain
@@ -225,7 +226,7 @@ func TestTrainOfNothing(t *testing.T) {
 	}
 }
 
-// T30: an empty datagram is received as such; whoever parses it counts it.
+// T30: an empty datagram is received as such. Its reader counts it.
 func TestRecvEmptyDatagram(t *testing.T) {
 	for _, k := range backends {
 		t.Run(k.name, func(t *testing.T) {
@@ -300,18 +301,18 @@ func TestMisusePanics(t *testing.T) {
 				f()
 			})
 		}
-		// The Conn is none the worse.
+		// The Conn still works.
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// Each train has its own traffic class, and trains with different ones are not
-// mixed up, whatever came before.
+// Each train has its own traffic class. Trains with different classes are not mixed up,
+// whatever came before.
 func TestTrainsAreOfOneKind(t *testing.T) {
-	// However many datagrams wait: what is received together has one sender, one class
-	// and one size, but for a shorter last one.
+	// However many datagrams wait, what is received together has one sender, one class and one
+	// size, except for a shorter last one.
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			a, b, to := open(t, loopback4, Config{GSO: Off}), open(t, loopback4, Config{GSO: Off}), open(t, loopback4, k.cfg)
@@ -368,8 +369,8 @@ func TestTOSOfEachTrain(t *testing.T) {
 	}
 }
 
-// Who has sent a datagram is told of each, whoever sent the one before, and each goes to
-// where it is to.
+// Each datagram is reported with its own sender, and goes to its own destination, whoever sent
+// the one before.
 func TestRemoteOfEachTrain(t *testing.T) {
 	for _, ip := range families(t) {
 		for _, k := range kinds {
@@ -421,7 +422,7 @@ func TestPathsSendAndReceive(t *testing.T) {
 	}
 }
 
-// A Mover sends and receives what its Conn would, and counts with it.
+// A Mover sends, receives and counts like its Conn.
 func TestMoverIsTheConn(t *testing.T) {
 	for _, k := range []int{1, 3} {
 		for _, backend := range backends {
@@ -458,7 +459,7 @@ func TestMoverIsTheConn(t *testing.T) {
 	}
 }
 
-// A path with much to receive does not keep the others waiting.
+// A path with much to receive does not delay the others.
 func TestPathsTakeTurns(t *testing.T) {
 	const k, many = 8, 100
 	a := open(t, loopback4, Config{})
@@ -498,7 +499,8 @@ func TestSendBatchOrder(t *testing.T) {
 				bs := []*Conn{open(t, ip, cfg), open(t, ip, cfg), open(t, ip, cfg)}
 				want := make([][][]byte, len(bs))
 				var ds []*dgram.Datagram
-				// Singles, trains, too long trains and empty ones; paths change.
+				// The batch has single datagrams, trains, too long trains and empty ones; paths
+				// change.
 				for i := range 150 {
 					n := []int{40, 500, 0, 7000}[i%4]
 					d := train(bs[i%3], i, n, 100)
@@ -560,7 +562,7 @@ func TestSendNowhere(t *testing.T) {
 					t.Errorf("Send to %v: %v, want EAFNOSUPPORT", to, err)
 				}
 			}
-			// What follows is not disturbed. An IPv4 address in IPv6 form is one.
+			// Later sends are not disturbed. An IPv4 address in IPv6 form is an IPv4 address.
 			b := open(t, loopback4, k.cfg)
 			d.Remote = netip.AddrPortFrom(netip.AddrFrom16(loopback4.As16()), b.LocalAddr().Port())
 			send(t, a, d)

@@ -28,7 +28,7 @@ func directOf(c *Conn) *direct {
 	return c.io.(*direct)
 }
 
-// script makes an injection of the outcomes given, one for each call; then the
+// script returns an inject function with these outcomes, one for each call. After them the
 // kernel decides again.
 func script(out ...syscall.Errno) func(int) (int, syscall.Errno) {
 	return func(n int) (int, syscall.Errno) {
@@ -48,8 +48,7 @@ func needGSO(t *testing.T, c *Conn) {
 	}
 }
 
-// GSO is switched off for one destination on EIO, EINVAL or EMSGSIZE,
-// and nothing is lost.
+// GSO is switched off for one destination on EIO, EINVAL or EMSGSIZE, and nothing is lost.
 func TestFallbackForOneDestination(t *testing.T) {
 	for _, e := range []syscall.Errno{unix.EIO, unix.EINVAL, unix.EMSGSIZE} {
 		for _, batch := range []bool{false, true} {
@@ -60,7 +59,7 @@ func TestFallbackForOneDestination(t *testing.T) {
 				other := open(t, netip.MustParseAddr("127.0.0.2"), Config{})
 				fail := script(e)
 				if e == unix.EMSGSIZE {
-					fail = script(e, e) // the first might be of an earlier packet
+					fail = script(e, e) // the first may be of an earlier packet
 				}
 				inject(a, fail)
 				d := train(b, 1, 6500, 100)
@@ -77,7 +76,7 @@ func TestFallbackForOneDestination(t *testing.T) {
 					ps, _ := receive(t, b, 33)
 					same(t, ps, cut(d))
 				}
-				// It stays off for b, on whatever port, and on for others.
+				// It stays off for b, on any port, and on for others.
 				before := a.Stats().Split
 				send(t, a, d)
 				if _, trains := receive(t, b, 33); trains != 33 {
@@ -103,8 +102,8 @@ func TestFallbackForOneDestination(t *testing.T) {
 	}
 }
 
-// T34: what switched GSO off may be over, or have been forged: it is tried again, for one
-// destination as for all, and goes off again if it still fails.
+// T34: GSO is tried again, for one destination as for all, because what switched it off may be
+// over or have been forged. It is switched off again if it still fails.
 func TestFallbackIsNotForGood(t *testing.T) {
 	var told []Feature
 	a := open(t, loopback4, Config{GSOChanged: func(f Feature) { told = append(told, f) }})
@@ -177,8 +176,8 @@ func TestFallbackForAll(t *testing.T) {
 	}
 }
 
-// A segment size that keeps coming back becomes the socket's own; other sizes and
-// datagrams beyond it still arrive as they were cut.
+// A segment size that keeps coming becomes the socket's own. Other sizes, and longer datagrams,
+// still arrive as they were cut.
 func TestSegmentSizeSticks(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		t.Run(fmt.Sprintf("batch %v", batch), func(t *testing.T) {
@@ -218,7 +217,7 @@ func TestSegmentSizeSticks(t *testing.T) {
 			through(500, 60)
 			through(500, 300)
 
-			// A socket whose own size makes trouble loses it, and nothing else.
+			// A socket whose own size causes an error loses the size, and nothing else.
 			inject(a, script(unix.EINVAL))
 			through(40, 40)
 			if s.seg != 0 {
@@ -231,7 +230,7 @@ func TestSegmentSizeSticks(t *testing.T) {
 			if s.seg != 0 {
 				t.Errorf("segment size %d again", s.seg)
 			}
-			// The trouble may have passed: then it has one again.
+			// The cause may have passed, so later the socket has a size again.
 			back := func() {
 				t.Helper()
 				for range retryTrains + stickAfter {
@@ -259,7 +258,7 @@ func TestSegmentSizeSticks(t *testing.T) {
 	}
 }
 
-// What does not fit without GSO either is not GSO's fault.
+// An error that also comes without GSO does not switch GSO off.
 func TestTooBigIsNoFallback(t *testing.T) {
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	needGSO(t, a)
@@ -284,7 +283,7 @@ func TestAgainKeepsTheTrain(t *testing.T) {
 			a, b := open(t, loopback4, cfg), open(t, loopback4, Config{})
 			d := train(b, 1, 150*10+3, 10)
 			want := cut(d)
-			// At most 7 datagrams a call, and no room after each other call.
+			// A call sends at most 7 datagrams, and every other call finds no room.
 			call := 0
 			inject(a, func(n int) (int, syscall.Errno) {
 				if call++; call%2 == 1 {
@@ -346,7 +345,7 @@ func TestAgainStopsABatch(t *testing.T) {
 	same(t, ps, want)
 }
 
-// F23: a full device queue and a firewall lose what they refuse, not the rest.
+// F23: a full device queue and a firewall lose what they drop, not the rest.
 func TestRefusedIsLostAlone(t *testing.T) {
 	for _, e := range []syscall.Errno{unix.ENOBUFS, unix.EPERM} {
 		t.Run(e.Error(), func(t *testing.T) {
@@ -380,7 +379,7 @@ func TestRefusedIsLostAlone(t *testing.T) {
 	}
 }
 
-// An error that an earlier packet left behind on the socket is not this one's.
+// An error that an earlier packet left behind on the socket does not fail this one.
 func TestPendingErrorIsNotOurs(t *testing.T) {
 	for _, ip := range families(t) {
 		for _, batch := range []bool{false, true} {
@@ -405,7 +404,7 @@ func TestPendingErrorIsNotOurs(t *testing.T) {
 					n *= 2
 				}
 				receive(t, b, n)
-				// Nor does it come out of Recv.
+				// Recv does not return it either.
 				send(t, a, train(dead, 0, 10, 0))
 				empty(t, a)
 				if st := a.Stats(); st.Pending != 21 || st.SendLost != 0 {
@@ -416,7 +415,7 @@ func TestPendingErrorIsNotOurs(t *testing.T) {
 	}
 }
 
-// F11, T34: evidence says where to, from which path, and quotes the packet.
+// F11, T34: evidence tells destination and path, and quotes the packet.
 func TestEvidenceOfAClosedPort(t *testing.T) {
 	for _, ip := range families(t) {
 		for _, k := range []int{1, 3} {
@@ -475,7 +474,7 @@ func TestEvidenceOfAClosedPort(t *testing.T) {
 	}
 }
 
-// Evidence that nobody takes does not keep Wait from waiting.
+// Evidence that nobody reads does not keep Wait from waiting.
 func TestEvidenceNobodyWants(t *testing.T) {
 	for _, k := range []int{1, 3} {
 		a, dead := open(t, loopback4, Config{Paths: k}), open(t, loopback4, Config{})
@@ -520,8 +519,8 @@ func TestEvidenceTooBigHere(t *testing.T) {
 	}
 }
 
-// F24: what the kernel drops for lack of buffer is counted. And the buffer holds
-// at least what Usable promises.
+// F24: what the kernel drops for lack of buffer is counted, and the buffer holds at least what
+// Usable promises.
 func TestKernelDrops(t *testing.T) {
 	for _, size := range []int{1, 68, 1400, 4200, 8300} {
 		a := open(t, loopback4, Config{GSO: Off})
@@ -618,7 +617,7 @@ func TestSendRecvNoAllocs(t *testing.T) {
 	}
 }
 
-// Parking must not allocate either: SRead does it all the time.
+// Parking allocates nothing either: SRead does it all the time.
 func TestWaitNoAllocs(t *testing.T) {
 	c := open(t, loopback4, Config{})
 	if n := testing.AllocsPerRun(20, func() { _ = c.Wait(time.Now().Add(100 * time.Microsecond)) }); n != 0 {
@@ -626,7 +625,7 @@ func TestWaitNoAllocs(t *testing.T) {
 	}
 }
 
-// The kernel is trusted, yet nothing it could write makes us read past the end.
+// Nothing that the kernel could write makes us read past the end.
 func FuzzControl(f *testing.F) {
 	var b [sendCtl]byte
 	var m unix.Msghdr
@@ -647,8 +646,7 @@ func TestControlDecodes(t *testing.T) {
 		var b [sendCtl]byte
 		var m unix.Msghdr
 		(&direct{v6: v6}).compose(&m, b[:], 1400, 0x2e)
-		// The same bytes mean the same on the way back: UDP_GRO is
-		// UDP_SEGMENT plus one.
+		// UDP_GRO is UDP_SEGMENT plus one, so the same bytes decode the other way.
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
 		h.Type = unix.UDP_GRO
 		c := control(b[:m.Controllen])

@@ -42,7 +42,7 @@ var backends = []struct {
 	{"readers", Config{Portable: true, readers: true}},
 }
 
-// families are the address families that the machine has.
+// families are the address families of the machine.
 func families(t testing.TB) []netip.Addr {
 	t.Helper()
 	c, err := Open(Config{Addr: netip.AddrPortFrom(loopback6, 0)})
@@ -54,8 +54,8 @@ func families(t testing.TB) []netip.Addr {
 	return []netip.Addr{loopback4, loopback6}
 }
 
-// open opens a Conn on ip and closes it when the test ends. The buffers are
-// small enough for any machine unless cfg says otherwise.
+// open opens a Conn on ip and closes it when the test ends. The buffers are small enough for
+// any machine unless cfg sets them.
 func open(t testing.TB, ip netip.Addr, cfg Config) *Conn {
 	t.Helper()
 	if !cfg.Addr.IsValid() {
@@ -99,10 +99,10 @@ func (p packet) String() string {
 	return fmt.Sprintf("%d bytes %.4x… from %v on path %d, TOS %#02x", len(p.data), p.data, p.remote, p.path, p.tos)
 }
 
-// tooLong bounds every wait for what must happen.
+// tooLong bounds every wait for something that must happen.
 const tooLong = 20 * time.Second
 
-// receive takes n datagrams from c, and reports in how many trains they came.
+// receive receives n datagrams from c, and returns in how many trains they came.
 func receive(t testing.TB, c *Conn, n int) (ps []packet, trains int) {
 	t.Helper()
 	d := slab()
@@ -181,7 +181,7 @@ func send(t testing.TB, c *Conn, ds ...*dgram.Datagram) {
 	}
 }
 
-// addrOf is the address of a path of c.
+// addrOf returns the address of a path of c.
 func addrOf(c *Conn, path int) netip.AddrPort {
 	return netip.AddrPortFrom(c.LocalAddr().Addr(), c.Ports()[path])
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is how many descriptors are in the set of w.
+// watched returns the number of descriptors in the set of w.
 func watched(t *testing.T, w *waiter) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", w.fd))
@@ -22,8 +22,8 @@ func watched(t *testing.T, w *waiter) int {
 }
 
 func TestWatchedOnlyWhileAsleep(t *testing.T) {
-	// A socket in an epoll set pays for each
-	// packet, so it is in none while its owner polls.
+	// A socket is in no epoll set while its owner polls, because each of its packets would pay
+	// for that.
 	a, b := open(t, loopback4, Config{}), open(t, loopback4, Config{})
 	w := &directOf(a).in
 	for i := range 3 {
@@ -55,7 +55,8 @@ func TestWatchedOnlyWhileAsleep(t *testing.T) {
 }
 
 func TestNoRoomToWatch(t *testing.T) {
-	// epoll_ctl(2): ENOSPC and ENOMEM come and go. The wait ends, the socket lives.
+	// When epoll_ctl(2) fails with ENOSPC or ENOMEM, which come and go, the wait ends and the
+	// socket lives.
 	var w waiter
 	if !w.noRoom(unix.ENOSPC) || !w.noRoom(unix.ENOMEM) {
 		t.Error("one who cannot sleep sleeps")

@@ -18,7 +18,7 @@ func eachWaiter(t *testing.T, f func(t *testing.T, cfg Config)) {
 	for _, b := range backends {
 		for _, k := range []int{1, 3} {
 			if b.cfg.Portable && !b.cfg.readers && k > 1 {
-				continue // that is the readers again
+				continue // these are the readers again
 			}
 			t.Run(fmt.Sprintf("%s/%d paths", b.name, k), func(t *testing.T) {
 				cfg := b.cfg
@@ -44,8 +44,8 @@ func soon(t *testing.T, what string, f func()) {
 func TestWaitSeesWhatIsThere(t *testing.T) {
 	eachWaiter(t, func(t *testing.T, cfg Config) {
 		a, b := open(t, loopback4, cfg), open(t, loopback4, cfg)
-		// Several rounds, with Recv in between or not: an event is seen for as
-		// long as there is something.
+		// An event is seen as long as there is something, over several rounds, with Recv in
+		// between or not.
 		for i := range 20 {
 			d := train(b, i, 10, 0)
 			d.Remote = addrOf(b, i%cfg.Paths)
@@ -73,7 +73,7 @@ func TestWaitDeadline(t *testing.T) {
 			}
 		}
 		soon(t, "Wait past its deadline", func() { _ = c.Wait(time.Now().Add(-time.Second)) })
-		// A deadline that has passed does not spoil what follows.
+		// A deadline that has passed does not affect later waits.
 		send(t, c, train(c, 0, 10, 0))
 		if err := c.Wait(deadline()); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestWakeBeforeWait(t *testing.T) {
 				}
 			})
 		}
-		// It counts once.
+		// A Wake ends one wait.
 		c.Wake()
 		c.Wake()
 		_ = c.Wait(time.Time{})
@@ -121,7 +121,7 @@ func TestWakeDuringWait(t *testing.T) {
 		}()
 		for i := range 2000 {
 			if i%3 == 0 {
-				time.Sleep(time.Microsecond) // let it park sometimes
+				time.Sleep(time.Microsecond) // so that it parks sometimes
 			}
 			c.Wake()
 			select {
@@ -134,7 +134,7 @@ func TestWakeDuringWait(t *testing.T) {
 	})
 }
 
-// No datagram is slept through, with a Wake thrown in now and then.
+// No datagram is missed by a sleeper, even with a Wake now and then.
 func TestWaitPingPong(t *testing.T) {
 	eachWaiter(t, func(t *testing.T, cfg Config) {
 		const rounds = 1000
@@ -207,9 +207,8 @@ func TestCloseEndsWait(t *testing.T) {
 	})
 }
 
-// Everything that may run side by side does, and Close comes in between. The
-// numbers of the descriptors are used again at once by other Conns, so a call
-// on a closed one would hit a stranger.
+// Everything that may run concurrently does, and Close comes in between. Other Conns reuse the
+// descriptors' numbers at once, so a call on a closed one would reach another file.
 func TestCloseRace(t *testing.T) {
 	eachWaiter(t, func(t *testing.T, cfg Config) {
 		peer := open(t, loopback4, cfg)
@@ -234,7 +233,7 @@ func TestCloseRace(t *testing.T) {
 			var e Evidence
 			sent := 0
 			enough := make(chan struct{})
-			run(func() error { // the one who owns Recv and Send
+			run(func() error { // the owner of Recv and Send
 				if _, err := c.Recv(d); err != nil {
 					return err
 				}

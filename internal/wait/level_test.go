@@ -9,9 +9,9 @@ import (
 )
 
 func TestLevelWakesExactly(t *testing.T) {
-	// R-CNTR-05: a change wakes those whose threshold it reaches and nobody else:
-	// who sleeps on is asked once for each change, by the one who changes, and
-	// does not look for itself.
+	// R-CNTR-05: a change wakes exactly those whose threshold it reaches. For a sleeper that
+	// sleeps on, the changing goroutine asks once for each change; the sleeper does not look
+	// for itself.
 	synctest.Test(t, func(t *testing.T) {
 		var o Object
 		value := uint64(0)
@@ -44,7 +44,8 @@ func TestLevelWakesExactly(t *testing.T) {
 			t.Fatalf("%d ended, want 3", len(ended))
 		}
 		for threshold, want := range map[uint64]int{5: 2, 10: 4, 20: 5} {
-			// Once for each change until it is woken, and once by itself then.
+			// The test is asked once for each change until the sleeper is woken, and once by
+			// the sleeper then.
 			if got := asked[threshold]; got != want+1 {
 				t.Errorf("threshold %d was looked at %d times, want %d", threshold, got, want+1)
 			}
@@ -53,8 +54,8 @@ func TestLevelWakesExactly(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
-	// What is new shows in the channel until a TryWait finds it forgotten; nobody is
-	// told who does not watch.
+	// A new bit shows in the channel until a TryWait finds it forgotten. Without a watcher
+	// nobody is told.
 	var o Object
 	if err := o.InitLevel(Attr{Kind: fi.WaitMutexCond}, func(uint64, uint64) bool { return false }); err != nil {
 		t.Fatal(err)
@@ -94,12 +95,12 @@ func TestNote(t *testing.T) {
 		t.Error("as before:", err)
 	}
 	o.Mu.Lock()
-	o.Level() // another read it between Note and Level
+	o.Level() // another goroutine read it between Note and Level
 	o.Mu.Unlock()
 	if len(c) != 1 {
 		t.Error("another who reads took the news away")
 	}
-	// Something new beside what is known already is new.
+	// A new bit beside known ones is new.
 	o.Note(2)
 	if !o.Note(2|Unpolled) || o.Note(2|Unpolled) {
 		t.Error("news beside what is not")

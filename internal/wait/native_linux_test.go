@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// readable asks the system whether a descriptor is.
+// readable reports whether a descriptor is readable.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -21,7 +21,7 @@ func readable(t *testing.T, fd int) bool {
 }
 
 func TestDescriptorIsLevel(t *testing.T) {
-	// R-CQ-22: ready while something is there, whoever took the rest.
+	// R-CQ-22: the descriptor is ready while something is there, whoever read the rest.
 	p := newPile(t, Attr{Kind: fi.WaitFD})
 	p.put(1)
 	fd, err := p.FD()
@@ -34,14 +34,14 @@ func TestDescriptorIsLevel(t *testing.T) {
 			t.Fatalf("readable %v, want %v", !want, want)
 		}
 	}
-	wantReady(true) // what was there before it was asked for
+	wantReady(true) // something was there before the descriptor was asked for
 	p.put(2)
 	p.take(1)
 	p.Look()
 	wantReady(true) // something is left
 	p.take(2)
 	p.Look()        // a read that found nothing
-	wantReady(true) // another may sleep on it who has not run yet
+	wantReady(true) // another goroutine may sleep on it that has not run yet
 	if err := p.TryWait(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestDescriptorIsLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReady(false)
-	// A signal is taken by TryWait, not by reads.
+	// TryWait consumes a signal, reads do not.
 	p.Signal()
 	p.Look()
 	wantReady(true)
@@ -80,8 +80,8 @@ func TestDescriptorCostsNothingUnlessAskedFor(t *testing.T) {
 }
 
 func TestCloseWakesWhoPollsTheDescriptor(t *testing.T) {
-	// R-CQ-38: close(2) alone ends no poll of the descriptor, nor of a duplicate of
-	// it that another event loop has.
+	// R-CQ-38: Close wakes polls of the descriptor and of its duplicates in other event loops,
+	// which close(2) alone does not.
 	p := newPile(t, Attr{Kind: fi.WaitFD})
 	fd, err := p.FD()
 	if err != nil {

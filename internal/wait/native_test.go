@@ -33,11 +33,11 @@ func TestChanIsLevel(t *testing.T) {
 	wantReady(false)
 	p.put(2)
 	wantReady(true)
-	p.take(1) // leaves one: ready for the next waiter
+	p.take(1) // one is left: it is ready for the next waiter
 	wantReady(true)
 	p.take(1)
 	p.Look()
-	wantReady(true) // another may sleep on it who has not run yet
+	wantReady(true) // another goroutine may sleep on it that has not run yet
 	if err := p.TryWait(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func TestChanIsLevel(t *testing.T) {
 	p.Signal()
 	wantReady(true)
 	p.end()
-	wantReady(true) // who waits learns of the end
+	wantReady(true) // waiters learn of the end
 }
 
 func TestTryWaitArms(t *testing.T) {
-	// From a TryWait that succeeds until what is waited on is ready and somebody
-	// polls, progress happens without the application.
+	// After a TryWait that succeeds, progress happens without the application until the
+	// descriptor or channel is ready and somebody polls.
 	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 	c, _ := p.Chan()
 	e := new(endpoint)
@@ -68,12 +68,12 @@ func TestTryWaitArms(t *testing.T) {
 		e.wantArmed(t, 1)
 	}
 	p.Poll()
-	e.wantArmed(t, 1) // whoever polls, another may sleep
+	e.wantArmed(t, 1) // whoever polls, another goroutine may sleep
 	p.put(1)
 	p.Poll()
 	e.wantArmed(t, 0)
 	p.take(1)
-	// What comes while it arms is seen.
+	// What comes while TryWait arms is seen.
 	e.arm = func() { p.put(1) }
 	if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
 		t.Error(err)
@@ -81,7 +81,7 @@ func TestTryWaitArms(t *testing.T) {
 	p.take(1)
 	e.arm = nil
 	p.Poll()
-	// What it polls for itself is seen.
+	// What TryWait polls for itself is seen.
 	e.poll = func() bool { p.put(1); return true }
 	if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
 		t.Error(err)
@@ -90,7 +90,7 @@ func TestTryWaitArms(t *testing.T) {
 	p.take(1)
 	p.Poll()
 	e.wantArmed(t, 0)
-	// A change of what is driven wakes one who waits, to call TryWait again.
+	// A change of what is driven wakes a waiter, which then calls TryWait again.
 	p.TryWait()
 	p.Bind(new(endpoint))
 	select {
@@ -103,9 +103,8 @@ func TestTryWaitArms(t *testing.T) {
 }
 
 func TestTryWaitOfTwo(t *testing.T) {
-	// R-CQ-22, R-CQ-39: one goroutine that polls, or takes what both were woken
-	// for, leaves another that sleeps neither without progress nor without the
-	// end of its sleep.
+	// R-CQ-22, R-CQ-39: when one goroutine polls, or reads what two were woken for, the other
+	// one that sleeps still has progress and still wakes up.
 	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 	c, _ := p.Chan()
 	e := new(endpoint)
@@ -131,7 +130,7 @@ func TestTryWaitOfTwo(t *testing.T) {
 	if len(c) != 1 {
 		t.Fatal("a third would sleep without progress")
 	}
-	// The other goes to sleep itself: the first is driven by its arm.
+	// When the other goes to sleep itself, its arm drives the first.
 	if err := p.TryWait(); err != nil || len(c) != 0 {
 		t.Fatal(err, len(c))
 	}
@@ -140,9 +139,8 @@ func TestTryWaitOfTwo(t *testing.T) {
 }
 
 func TestTryWaitRaces(t *testing.T) {
-	// R-CQ-22: sleepers and pollers on real threads, over an endpoint that makes
-	// progress only when it is polled or armed. Whatever the order, everything is
-	// taken and all end.
+	// R-CQ-22: with sleepers and pollers on real threads, over an endpoint that makes progress
+	// only when it is polled or armed, everything is read and all end, in any order.
 	const each = 3000
 	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 	c, _ := p.Chan()
@@ -181,7 +179,7 @@ func TestTryWaitRaces(t *testing.T) {
 			p.Signal() // the other
 		})
 	}
-	wg.Go(func() { // polls now and then, takes nothing
+	wg.Go(func() { // polls now and then, reads nothing
 		for left.Load() > 0 {
 			p.Look()
 			runtime.Gosched()
@@ -254,8 +252,7 @@ func TestChanWakesEveryWaiterInTurn(t *testing.T) {
 }
 
 func TestTryWaitArmsWhatIsBoundMeanwhile(t *testing.T) {
-	// What is bound between the look at what to arm and the note of what is armed
-	// is armed too.
+	// An endpoint that is bound while TryWait arms the others is armed, too.
 	p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 	if _, err := p.Chan(); err != nil {
 		t.Fatal(err)
@@ -272,7 +269,8 @@ func TestTryWaitArmsWhatIsBoundMeanwhile(t *testing.T) {
 }
 
 func TestCloseWakesAllOfAChan(t *testing.T) {
-	// R-CQ-38: also of several that received nothing to pass on.
+	// R-CQ-38: Close wakes all sleepers on a channel, even if none receives something to pass
+	// on.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitMutexCond})
 		c, _ := p.Chan()
@@ -298,8 +296,8 @@ func TestCloseWakesAllOfAChan(t *testing.T) {
 }
 
 func TestTryWaitIntoClose(t *testing.T) {
-	// R-CQ-38: what is closed while TryWait arms is not waited for, and what was armed
-	// for it, which lives on, is disarmed.
+	// R-CQ-38: TryWait does not succeed on an Object that is closed while it arms, and what it
+	// armed, which lives on, is disarmed.
 	for _, kind := range []fi.WaitObj{fi.WaitFD, fi.WaitMutexCond} {
 		p := newPile(t, Attr{Kind: kind})
 		e := new(endpoint)

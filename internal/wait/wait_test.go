@@ -41,7 +41,7 @@ func (p *pile) put(n int64) {
 	p.Publish(p.n)
 }
 
-// take takes up to n things and reports how many.
+// take removes up to n things and returns how many.
 func (p *pile) take(n int64) int64 {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -190,8 +190,8 @@ func (e *endpoint) wantArmed(t *testing.T, want int) {
 }
 
 func TestWaitPollsThenArms(t *testing.T) {
-	// Pollers never wake the progress goroutine: an endpoint is armed only when
-	// nothing came for as long as Spin.
+	// A poller never wakes the progress goroutine: an endpoint is armed only when nothing came
+	// for as long as Spin.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: 50 * time.Microsecond})
 		polls := 0
@@ -211,8 +211,8 @@ func TestWaitPollsThenArms(t *testing.T) {
 		if e.arms != 0 || e.yld != 20 {
 			t.Errorf("%d arms and %d yields while polling, want 0 and 20", e.arms, e.yld)
 		}
-		// Work that completes nothing keeps it polling; then it arms, and the
-		// endpoint delivers.
+		// Work that completes nothing keeps it polling. Then it arms, and the endpoint
+		// delivers.
 		polls = 100
 		worked := 200
 		e.poll = func() bool {
@@ -235,8 +235,8 @@ func TestWaitPollsThenArms(t *testing.T) {
 }
 
 func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
-	// An endpoint that always has something to do must not make a blocking call
-	// outlast its timeout.
+	// An endpoint that always has something to do does not make a blocking call outlast its
+	// timeout.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec})
 		polls := 0
@@ -249,8 +249,8 @@ func TestWaitObeysDeadlineWhileThereIsWork(t *testing.T) {
 }
 
 func TestWaitSeesWhatComesWhileItArms(t *testing.T) {
-	// The race of the last look: something is put at each point between the look
-	// that found nothing and the sleep.
+	// No wake-up is lost if something is put at any point between the look that found nothing
+	// and the sleep.
 	p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 	e := &endpoint{}
 	p.Bind(e)
@@ -269,8 +269,8 @@ func TestWaitSeesWhatComesWhileItArms(t *testing.T) {
 }
 
 func TestBindWhileAsleep(t *testing.T) {
-	// An endpoint that is bound, or unbound, while somebody sleeps is armed, or
-	// disarmed, by the sleeper.
+	// The sleeper arms an endpoint that is bound while it sleeps, and disarms one that is
+	// unbound.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 		first, second := new(endpoint), new(endpoint)
@@ -299,8 +299,8 @@ func TestBindWhileAsleep(t *testing.T) {
 }
 
 func TestEachIsDrivenOnce(t *testing.T) {
-	// Endpoints come and go by the thousand: what is left of them is nothing. Members
-	// of a wait set may share endpoints.
+	// Nothing is left of endpoints that come and go by the thousand. Members of a wait set may
+	// share endpoints.
 	p := newPile(t, Attr{Kind: fi.WaitUnspec})
 	all := []*endpoint{new(endpoint), new(endpoint), new(endpoint)}
 	for range 2 {
@@ -313,7 +313,7 @@ func TestEachIsDrivenOnce(t *testing.T) {
 	}
 	p.Unbind(all[1])
 	p.Unbind(all[1])
-	p.Unbind(all[1]) // once too often
+	p.Unbind(all[1]) // once too often, which does nothing
 	if d := p.Driven(); len(d) != 2 || d[0] != all[0] || d[1] != all[2] || p.Bound() != 4 {
 		t.Errorf("driven %v, %d bound", d, p.Bound())
 	}
@@ -332,7 +332,7 @@ func TestEachIsDrivenOnce(t *testing.T) {
 }
 
 func TestBindNothing(t *testing.T) {
-	// It would be driven.
+	// nil cannot be bound: it would be driven.
 	p := newPile(t, Attr{Kind: fi.WaitUnspec})
 	if err := p.Bind(nil); !errors.Is(err, fi.EINVAL) {
 		t.Error(err)
@@ -342,8 +342,7 @@ func TestBindNothing(t *testing.T) {
 }
 
 func TestSignalIsRemembered(t *testing.T) {
-	// R-CQ-94: a signal with nobody waiting is for one blocking call, however many
-	// there were.
+	// R-CQ-94: signals with nobody waiting end one blocking call, however many there were.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec})
 		p.Signal()
@@ -355,7 +354,7 @@ func TestSignalIsRemembered(t *testing.T) {
 		if _, why := p.get(context.Background(), 1, soon()); why != TimedOut {
 			t.Error(why)
 		}
-		// More than there are sleepers are for those alone.
+		// More signals than sleepers end only the sleepers.
 		ended := make(chan Reason, 1)
 		go func() {
 			_, why := p.get(context.Background(), 1, soon())
@@ -371,7 +370,7 @@ func TestSignalIsRemembered(t *testing.T) {
 		if _, why := p.get(context.Background(), 1, soon()); why != TimedOut {
 			t.Error(why)
 		}
-		// TryWait tells of it once.
+		// TryWait reports it once.
 		p.Signal()
 		if err := p.TryWait(); !errors.Is(err, fi.EAGAIN) {
 			t.Error(err)
@@ -386,7 +385,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 	// R-CQ-92: as many signals as sleepers end all of them.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
-		defer p.end() // ends who sleeps though the test has failed
+		defer p.end() // ends the sleepers even if the test has failed
 		var ended atomic.Int32
 		for range 3 {
 			go func() {
@@ -402,7 +401,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 				t.Fatalf("%d ended, want %d", got, want)
 			}
 		}
-		// Signals given at once, before any sleeper has run.
+		// The signals are given at once, before any sleeper has run.
 		for range 2 {
 			go func() {
 				p.get(context.Background(), 1, Never)
@@ -420,8 +419,7 @@ func TestSignalEndsOneEach(t *testing.T) {
 }
 
 func TestSpinnerLearnsOfTheEnd(t *testing.T) {
-	// One who polls a closed object is told that it is, as one who sleeps: there is
-	// nothing to look for again.
+	// A call that polls a closed Object ends as closed, like one that sleeps.
 	for _, kind := range []fi.WaitObj{fi.WaitYield, fi.WaitUnspec} {
 		p := newPile(t, Attr{Kind: kind})
 		p.Signal()
@@ -435,13 +433,13 @@ func TestSpinnerLearnsOfTheEnd(t *testing.T) {
 }
 
 func TestSpinnerGivesTheSignalBack(t *testing.T) {
-	// R-CQ-94, R-EQ-49: a spinner that took the signal, and finds what it waits for
-	// when it has the lock, ends by that: the signal is for another.
+	// R-CQ-94, R-EQ-49: a spinner that consumed the signal, and finds what it waits for when it
+	// has the lock, returns that and leaves the signal to another.
 	var o Object
 	looks := 0
 	err := o.InitLevel(Attr{Kind: fi.WaitYield}, func(uint64, uint64) bool {
 		looks++
-		return looks > 1 // it comes between the look and the signal
+		return looks > 1 // the thing comes between the look and the signal
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -456,8 +454,8 @@ func TestSpinnerGivesTheSignalBack(t *testing.T) {
 }
 
 func TestSignalPassesToAnother(t *testing.T) {
-	// R-CQ-70, R-CQ-94: one who is woken by a signal and finds a thing instead
-	// leaves the signal to another who sleeps.
+	// R-CQ-70, R-CQ-94: a sleeper that is woken by a signal and finds a thing leaves the signal
+	// to another sleeper.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 		woken := p.Lie(1)
@@ -482,7 +480,7 @@ func TestSignalPassesToAnother(t *testing.T) {
 }
 
 func TestSignalPassesToAnotherThatWaits(t *testing.T) {
-	// R-CQ-70, R-CQ-94: the same among those who wait with a context.
+	// R-CQ-70, R-CQ-94: the same holds for sleepers with a context.
 	synctest.Test(t, func(t *testing.T) {
 		p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 		ended := make(chan Reason, 2)
@@ -493,7 +491,7 @@ func TestSignalPassesToAnotherThatWaits(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		p.Mu.Lock() // both before the first has run
+		p.Mu.Lock() // both come before the first has run
 		p.signals.Add(1)
 		p.sleepers.wake(Always, false)
 		p.n++
@@ -506,8 +504,8 @@ func TestSignalPassesToAnotherThatWaits(t *testing.T) {
 }
 
 func TestLieIsForTheSimpleCase(t *testing.T) {
-	// Where there is something, or something to drive, or another lies, nobody
-	// lies down; what one is woken for is its own, and nobody else sees it.
+	// Lie returns nil if there is something, or something to drive, or another sleeper. What a
+	// sleeper is woken for is its own, and nobody else sees it.
 	p := newPile(t, Attr{Kind: fi.WaitUnspec})
 	p.put(1)
 	if p.Lie(1) != nil {
@@ -562,14 +560,14 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestNobodySleepsOverThings is the invariant of the package: at rest no sleeper
-// is left who would find what it needs, or whom a signal is for; and what is
-// taken is what was put.
+// TestNobodySleepsOverThings proves the invariant of the package: at rest no sleeper is left
+// that would find what it needs, or for which there is a signal, and what was read is what was
+// put.
 func TestNobodySleepsOverThings(t *testing.T) {
 	type step struct {
 		op string
 		n  int64
-		// hurry: the next step comes before anybody has run.
+		// hurry means that the next step comes before anybody has run.
 		hurry bool
 	}
 	steps := rapid.SliceOf(rapid.Custom(func(t *rapid.T) step {
@@ -614,7 +612,7 @@ func TestNobodySleepsOverThings(t *testing.T) {
 			}
 			cancelAll()
 			synctest.Wait()
-			r.pile.end() // ends those who cannot be cancelled
+			r.pile.end() // ends those that cannot be cancelled
 			synctest.Wait()
 			if failure == "" && len(r.asleep) > 0 {
 				failure = "readers outlive their contexts"
@@ -626,7 +624,7 @@ func TestNobodySleepsOverThings(t *testing.T) {
 	})
 }
 
-// readers are blocking readers of a pile and what became of it.
+// readers are blocking readers of a pile, and what became of them.
 type readers struct {
 	*pile
 	put int64
@@ -641,7 +639,7 @@ type reader struct {
 	cancel context.CancelFunc
 }
 
-// read begins a blocking read; with a bare context it cannot be cancelled.
+// read begins a blocking read. With a bare context it cannot be cancelled.
 func (r *readers) read(ctx context.Context, need int64) {
 	cancel := func() {}
 	if ctx != context.Background() {
@@ -690,7 +688,7 @@ func (r *readers) check() string {
 }
 
 func TestManySleepers(t *testing.T) {
-	// The same on real threads: nothing lost, nobody left.
+	// The same holds on real threads: nothing is lost, and nobody sleeps on.
 	const readers, each = 16, 500
 	p := newPile(t, Attr{Kind: fi.WaitUnspec, Spin: asleep})
 	var wg sync.WaitGroup
@@ -738,7 +736,8 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A limit that is too far off to say is none; it must not have passed already.
+// TestDeadlineBeyondTheClock proves that a timeout too long for a Moment means no limit, and
+// has not passed already.
 func TestDeadlineBeyondTheClock(t *testing.T) {
 	for timeout, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour: true, math.MaxInt64: false} {
 		if got := Deadline(timeout); (got != Never) != want || got.Until() > 0 != (timeout != 0) {

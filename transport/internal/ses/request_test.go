@@ -109,7 +109,7 @@ func TestRequestOpcodes(t *testing.T) {
 }
 
 func TestRequestEchoes(t *testing.T) {
-	// S-RSP-04: the response has no generation.
+	// S-RSP-04: the response echoes message id and JobID, and has no generation.
 	g := newRig(t)
 	for _, change := range []func(*wire.ReqStd){
 		func(r *wire.ReqStd) {},
