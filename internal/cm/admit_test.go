@@ -24,7 +24,7 @@ func from(s string) net.Addr {
 	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(s), 9))
 }
 
-// admit wants a handshake to be let in.
+// admit fails the test unless a handshake is let in.
 func (a *admitTest) admit(addr string, proven bool) *handshake {
 	a.t.Helper()
 	h, err := a.a.admit(from(addr), proven, a.now)
@@ -65,9 +65,9 @@ func TestT2RetryAboveThreshold(t *testing.T) {
 	}
 	a.retry("10.0.0.1", true)
 	a.retry("10.0.0.2", true)
-	// Those who answered the Retry are let in.
+	// Sources that answered the Retry are let in.
 	a.admit("10.0.0.2", true)
-	// One ended: but the fresh may come at a rate only.
+	// One ended, but sources without an address token have a rate of their own.
 	in[0].end(nil, a.now)
 	a.retry("10.0.0.3", true)
 	a.now = a.now.Add(time.Second)
@@ -81,12 +81,12 @@ func TestT2RatePerSource(t *testing.T) {
 		a.admit("10.0.0.1", true).end(nil, a.now)
 	}
 	a.refused("10.0.0.1", busyRate)
-	a.retry("10.0.0.1", true) // nor without a token
-	a.admit("10.0.0.2", true) // others are not punished
+	a.retry("10.0.0.1", true) // nor without an address token
+	a.admit("10.0.0.2", true) // other sources do not pay
 	a.now = a.now.Add(50 * time.Millisecond)
 	a.admit("10.0.0.1", true).end(nil, a.now)
 	a.refused("10.0.0.1", busyRate)
-	a.now = a.now.Add(time.Hour) // burst again, not more
+	a.now = a.now.Add(time.Hour) // the burst again, not more
 	for range 5 {
 		a.admit("10.0.0.1", true).end(nil, a.now)
 	}
@@ -119,8 +119,8 @@ func TestT2RefusedCertificateIsCharged(t *testing.T) {
 	}
 	a.retry("10.0.0.1", true)
 	a.refused("10.0.0.1", busyRate)
-	// What the peer says of itself, or a handshake that never ended, is no proof of
-	// who it was.
+	// A certificate that the peer reports as refused, or a handshake that never ended, does not
+	// prove whose it was.
 	for _, cause := range []error{&quic.TransportError{Remote: true, ErrorCode: 0x100 + 48}, &quic.IdleTimeoutError{}} {
 		for range 10 {
 			a.admit("10.0.0.2", false).end(cause, a.now)
@@ -172,7 +172,7 @@ func TestT39SourcesAreBounded(t *testing.T) {
 	if s := a.a.find(netip.MustParseAddr("192.0.2.1")); s == nil || s.sessions != 1 {
 		t.Errorf("the source of a session was forgotten: %+v", s)
 	}
-	// When all have something to remember, newcomers share.
+	// When all have something to remember, newcomers share one record.
 	a = newAdmitTest(t)
 	for i := range maxSources {
 		a.admit(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).String(), true).end(nil, a.now)
@@ -181,7 +181,7 @@ func TestT39SourcesAreBounded(t *testing.T) {
 		a.admit(netip.AddrFrom4([4]byte{11, 0, 0, byte(i)}).String(), true).end(nil, a.now)
 	}
 	a.refused("11.0.0.9", busyRate)
-	// An IPv6 host has as many addresses as it likes, and one /64.
+	// An IPv6 host may have many addresses, but one /64.
 	for addr, same := range map[string]bool{"2001:db8::ffff:2": true, "2001:db8::ffff:0:0:2": true, "2001:db8:0:1::1": false, "2001:db9::1": false} {
 		if x, y := sourceOf(from("2001:db8::1")), sourceOf(from(addr)); (x == y) != same {
 			t.Errorf("%v, %v", x, y)

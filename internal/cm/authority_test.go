@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// An Authority vouches for the members of a cluster.
+// An Authority issues the certificates of the members of a cluster.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -21,7 +21,7 @@ type Authority struct {
 // Format keeps the key out of every print (T40).
 func (a *Authority) Format(w fmt.State, _ rune) { fmt.Fprint(w, "cm.Authority{}") }
 
-// NewAuthority makes an authority that is good until a time.
+// NewAuthority makes an authority that is valid until a time.
 func NewAuthority(until time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,7 +57,7 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, top), nil
 }
 
-// Issue makes the certificate of a member, good from one time to another.
+// Issue makes the certificate of a member, valid from one time to another.
 func (a *Authority) Issue(name string, from, until time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *Authority) Issue(name string, from, until time.Time) (tls.Certificate, 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// TLS is a configuration for Config.TLS of a member.
+// TLS returns a configuration of a member for Config.TLS.
 func (a *Authority) TLS(member tls.Certificate) *tls.Config { return memberTLS(a.cert, member) }
 
 func memberTLS(ca *x509.Certificate, member tls.Certificate) *tls.Config {

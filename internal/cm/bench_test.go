@@ -20,8 +20,8 @@ func members(t testing.TB, more Config) (dialer, listener *Node) {
 	return open(t, cfg("dialer")), open(t, cfg("listener"))
 }
 
-// BenchmarkConnect opens connections with mutual TLS, 16 at a time, both ends in
-// this process: docs/perf.md, bar S3, wants 300 a second on two cores.
+// BenchmarkConnect opens connections with mutual TLS, 16 at a time, with both ends in this
+// process. docs/perf.md, bar S3, wants 300 a second on two cores.
 func BenchmarkConnect(b *testing.B) {
 	for _, sec := range []Security{SecOff, SecTLS, SecPSK} {
 		b.Run(sec.String(), func(b *testing.B) {
@@ -66,7 +66,7 @@ func BenchmarkConnect(b *testing.B) {
 	}
 }
 
-// memory is what the process holds: heap in use and stacks.
+// memory returns the memory of the process: heap in use and stacks.
 func memory() uint64 {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -75,7 +75,7 @@ func memory() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// BenchmarkIdleSession reports what an idle session holds at both ends together.
+// BenchmarkIdleSession reports the memory of an idle session at both ends together.
 func BenchmarkIdleSession(b *testing.B) {
 	const n = 500
 	d, l := members(b, Config{MaxSessions: 2 * n})
@@ -100,7 +100,7 @@ func BenchmarkIdleSession(b *testing.B) {
 		for _, s := range all {
 			s.Start(quiet{})
 		}
-		time.Sleep(time.Second) // the connections come to rest: nothing is right or wrong by it
+		time.Sleep(time.Second) // lets the connections come to rest; the result does not depend on it
 		b.ReportMetric(float64(memory()-before)/n/2/1024, "KiB/session")
 		b.ReportMetric(float64(runtime.NumGoroutine()-g)/n/2, "goroutines/session")
 		for _, s := range all {

@@ -113,7 +113,7 @@ func TestConnectAcceptCloseOverLoopback(t *testing.T) {
 }
 
 func TestRejectCarriesPrivateData(t *testing.T) {
-	// R-CM-07: the connecting side sees ECONNREFUSED and the data of the reject.
+	// R-CM-07: the connecting side gets ECONNREFUSED and the data of the reject.
 	a, b := open(t, Config{}), open(t, Config{})
 	listen(t, b, func(r *Request) {
 		if err := r.Reject([]byte("no")); err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// another is a loopback address other than the first, where there is more than
-// one.
+// another returns a loopback address other than the first, if there is more than one.
 func another(n byte) netip.AddrPort {
 	if runtime.GOOS != "linux" {
 		return loopback
@@ -34,7 +33,7 @@ func udp(t *testing.T, at netip.AddrPort) *net.UDPConn {
 	return c
 }
 
-// initials are first packets of many clients, none of which will say more.
+// initials returns first packets of many clients, which send nothing more.
 func initials(t *testing.T, clients int) [][]byte {
 	t.Helper()
 	sink := udp(t, loopback)
@@ -58,7 +57,7 @@ func initials(t *testing.T, clients int) [][]byte {
 	return all
 }
 
-// joins wants the dialer to get in within 2 s, some times in a row.
+// joins fails the test unless the dialer gets a session within 2 s, several times in a row.
 func joins(t *testing.T, d, l *Node) {
 	t.Helper()
 	for i := range 10 {
@@ -73,8 +72,8 @@ func joins(t *testing.T, d, l *Node) {
 }
 
 func TestT2InitialFlood(t *testing.T) {
-	// T2: of a flood of first packets few get memory, the rest a Retry; who means
-	// it joins within 2 s. 5,000 packets a second from a hundred addresses.
+	// T2: in a flood of first packets few get memory and the rest a Retry, and an honest peer
+	// joins within 2 s. The flood is 5,000 packets a second from a hundred addresses.
 	d, l := members(t, Config{MaxHandshakes: 64})
 	listen(t, l, acceptAll(t))
 	packets := initials(t, 100)
@@ -120,7 +119,7 @@ func TestT2InitialFlood(t *testing.T) {
 	}
 }
 
-// A deaf conn hears a few packets and then no more.
+// A deaf conn receives a few packets and then no more.
 type deaf struct {
 	*net.UDPConn
 	left atomic.Int32
@@ -135,15 +134,15 @@ func (d *deaf) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// packetConn hides what else a deaf conn can do, so that it is read as we want.
+// packetConn hides the other methods of a deaf conn, so that it is read as the test needs.
 type packetConn struct{ net.PacketConn }
 
 func (packetConn) SetReadBuffer(int) error  { return nil }
 func (packetConn) SetWriteBuffer(int) error { return nil }
 
 func TestT2SlowHandshakes(t *testing.T) {
-	// Peers that answer the Retry, so are who they say, and then nothing: their
-	// address has its share and no more.
+	// The address of peers that answer the Retry and then send nothing has its share of
+	// handshakes and no more.
 	d, l := members(t, Config{MaxHandshakes: 64})
 	listen(t, l, acceptAll(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +161,7 @@ func TestT2SlowHandshakes(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		joins(t, d, l)
 	}
-	// Its share, that of those who are not asked for a token, and a joiner.
+	// These are its share, that of sources without an address token, and a joiner.
 	if st := l.Stats().Admission; st.Flight > 4+4+1 {
 		t.Errorf("%+v", st)
 	}
@@ -176,7 +175,7 @@ func TestT2WrongCertificatesAreSlowed(t *testing.T) {
 	l := open(t, Config{Security: SecTLS, TLS: good.TLS(issue(t, good, "l"))})
 	d := open(t, Config{Security: SecTLS, TLS: good.TLS(issue(t, good, "d"))})
 	listen(t, l, acceptAll(t))
-	// It does not mind who l is, or it would not show its own.
+	// It accepts any l, or it would not show its own certificate.
 	conf := other.TLS(issue(t, other, "bad"))
 	conf.RootCAs = good.TLS(issue(t, good, "x")).RootCAs
 	conf.ClientCAs = conf.RootCAs
@@ -199,7 +198,7 @@ func TestT2WrongCertificatesAreSlowed(t *testing.T) {
 		joins(t, d, l)
 	}
 	wg.Wait()
-	// What was under way together, the burst, and the rate.
+	// These are the handshakes that were under way together, the burst, and the rate.
 	limit := workers + 5 + 20*(time.Since(begin).Seconds()+1)
 	if st := l.Stats().Admission; float64(st.Untrusted) > limit {
 		t.Errorf("%+v in %v", st, time.Since(begin))
@@ -226,7 +225,7 @@ func TestGarbageIsDropped(t *testing.T) {
 		c.WriteToUDPAddrPort(b, l.Addr())
 		c.WriteToUDPAddrPort(b, d.Addr())
 	}
-	// Packets of ours, cut and changed.
+	// These are packets of ours, cut and changed.
 	for _, p := range initials(t, 5) {
 		for i := 0; i < len(p); i += 97 {
 			q := bytes.Clone(p)

@@ -21,7 +21,7 @@ func issue(t testing.TB, a *Authority, name string) tls.Certificate {
 	return issueFor(t, a, name, -time.Hour, time.Hour)
 }
 
-// issueFor issues a certificate that is good from and until a time from now.
+// issueFor issues a certificate that is valid from and until a time from now.
 func issueFor(t testing.TB, a *Authority, name string, from, until time.Duration) tls.Certificate {
 	t.Helper()
 	c, err := a.Issue(name, time.Now().Add(from), time.Now().Add(until))
@@ -34,7 +34,7 @@ func issueFor(t testing.TB, a *Authority, name string, from, until time.Duration
 // key is a cluster key.
 func key(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
 
-// quiet is a Handler that nobody listens to.
+// quiet is a Handler that ignores all events.
 type quiet struct{}
 
 func (quiet) InstallKey(uint32)     {}

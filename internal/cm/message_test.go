@@ -89,7 +89,7 @@ func TestMessageRoundTrip(t *testing.T) {
 	}
 }
 
-// edit returns a connect message after f changed its bytes; the length is mended.
+// edit returns a connect message whose bytes f changed, with the length corrected.
 func edit(f func(b []byte) []byte) []byte {
 	m := messages()["connect"]
 	b := f(m.append(nil))
@@ -97,7 +97,7 @@ func edit(f func(b []byte) []byte) []byte {
 	return b
 }
 
-// shorter takes the last byte off a field.
+// shorter removes the last byte of a field.
 func shorter(b []byte, typ uint16) []byte {
 	for i := msgLen; i < len(b); i += 4 + int(binary.BigEndian.Uint16(b[i+2:])) {
 		if n := int(binary.BigEndian.Uint16(b[i+2:])); binary.BigEndian.Uint16(b[i:]) == typ {
@@ -108,7 +108,7 @@ func shorter(b []byte, typ uint16) []byte {
 	return b
 }
 
-// field puts another value into a field of b, of the same length.
+// field replaces the value of a field of b by another of the same length.
 func field(b []byte, typ uint16, v ...byte) []byte {
 	for i := msgLen; i < len(b); i += 4 + int(binary.BigEndian.Uint16(b[i+2:])) {
 		if binary.BigEndian.Uint16(b[i:]) == typ {
@@ -153,13 +153,13 @@ func TestMessageRefuses(t *testing.T) {
 }
 
 func TestMessageLengthIsBounded(t *testing.T) {
-	// T2: a message is at most 64 KiB, here less.
+	// T2: a message has at most 64 KiB, here less.
 	for n, ok := range map[uint32]bool{0: false, 3: false, 4: true, maxMessage - 4: true, maxMessage - 3: false, 1 << 31: false, 1<<32 - 1: false} {
 		if _, err := messageLen(be32(n)); (err == nil) != ok {
 			t.Errorf("length %d: %v", n, err)
 		}
 	}
-	// The longest that we send fits.
+	// The longest message that we send fits.
 	m := messages()["connect"]
 	m.private = make([]byte, MaxPrivate)
 	m.params.Ports = make([]uint16, MaxPorts)
@@ -177,7 +177,7 @@ func TestMessageSkipsUnknownFieldsButCriticalOnes(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("unknown fields: %+v, %v", got, err)
 	}
-	// A field of another kind of message is as unknown.
+	// A field of another kind of message is unknown, too.
 	if got, err = parse(edit(func(b []byte) []byte { return appendTLV(b, tlvGen, 1) }), Version); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("field of another message: %+v, %v", got, err)
 	}
@@ -186,7 +186,7 @@ func TestMessageSkipsUnknownFieldsButCriticalOnes(t *testing.T) {
 	if !errors.As(err, &critical) || critical.typ != tlvCritical|0x33 {
 		t.Errorf("unknown critical field: %v", err)
 	}
-	// A known one may be marked.
+	// A known field may have the critical bit.
 	if _, err = parse(edit(func(b []byte) []byte { b[msgLen] |= 0x80; return b }), Version); err != nil {
 		t.Errorf("known critical field: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestMessageOfAnotherVersionIsNotRead(t *testing.T) {
 	if err != nil || m.version != 9 || m.params.JobID != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	// A mismatch is, whatever the version.
+	// A mismatch of any version is read.
 	mm := messages()["mismatch"]
 	mm.version = 9
 	if got, err := parse(mm.append(nil), Version); err != nil || !reflect.DeepEqual(got, mm) {

@@ -33,7 +33,7 @@ func acceptAll(t testing.TB) func(*Request) {
 	}
 }
 
-// unwanted is an onRequest that nobody should get as far as.
+// unwanted is an onRequest that fails the test.
 func unwanted(t testing.TB) func(*Request) {
 	return func(r *Request) {
 		t.Error("a request came of it")
@@ -41,7 +41,7 @@ func unwanted(t testing.TB) func(*Request) {
 	}
 }
 
-// dial wants a session.
+// dial fails the test unless it gets a session.
 func dial(t testing.TB, d, l *Node) *Session {
 	t.Helper()
 	s, err := d.Dial(t.Context(), l.Addr(), params(1000), nil)
@@ -51,7 +51,7 @@ func dial(t testing.TB, d, l *Node) *Session {
 	return s
 }
 
-// noDial wants none, and an error of the kind of target.
+// noDial fails the test unless the dial fails with an error of the kind of target.
 func noDial(t testing.TB, d, l *Node, target any) {
 	t.Helper()
 	s, err := d.Dial(t.Context(), l.Addr(), params(1000), nil)
@@ -77,7 +77,7 @@ func TestT35Certificates(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		dialer, listener *tls.Config
-		peer             bool // the listener refuses the dialer's
+		peer             bool // the listener refuses the dialer's certificate
 		alert            tls.AlertError
 	}{
 		{"unknown authority", with(issue(t, other, "dialer")), ok("listener"), true, alertUnknownCA},
@@ -101,7 +101,7 @@ func TestT35Certificates(t *testing.T) {
 	}
 }
 
-// A stranger is a QUIC client that does not keep to our rules.
+// A stranger is a QUIC client that does not keep our rules.
 type stranger struct {
 	t    *testing.T
 	tr   *quic.Transport
@@ -122,7 +122,7 @@ func newStranger(t *testing.T) *stranger {
 	return s
 }
 
-// dial returns the connection, or what became of it in the end.
+// dial returns the connection, or the error it ended with.
 func (s *stranger) dial(l *Node) (*quic.Conn, error) {
 	c, err := s.tr.Dial(s.t.Context(), net.UDPAddrFromAddrPort(l.Addr()), s.conf, s.quic)
 	if err != nil {
@@ -169,7 +169,7 @@ func wantAlert(t *testing.T, err error, alert tls.AlertError) {
 func TestT35NoClientCertificate(t *testing.T) {
 	_, l := members(t, Config{})
 	listen(t, l, unwanted(t))
-	// The client's handshake is over before the server has looked at it.
+	// The client's handshake ends before the server has verified it.
 	c, err := newStranger(t).dial(l)
 	if err == nil {
 		err = ended(t, c)
@@ -189,7 +189,7 @@ func TestT35WrongALPN(t *testing.T) {
 }
 
 func TestT35NoTLS12(t *testing.T) {
-	// quic-go forbids it, and so do we: the configuration, without QUIC.
+	// quic-go forbids older versions, and so does our configuration, tested without QUIC.
 	_, l := members(t, Config{})
 	a, b := net.Pipe()
 	done := make(chan error, 1)
@@ -223,7 +223,7 @@ func TestT35NoTicketsNo0RTT(t *testing.T) {
 	if _, err := st.Write(edit(func(b []byte) []byte { return field(b, tlvSecurity, byte(SecOff)) })); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(st); err != nil { // the answer, after which a ticket would have been there
+	if _, err := io.ReadAll(st); err != nil { // the answer; a ticket would have come before its end
 		t.Fatal(err)
 	}
 	if n := cache.puts.Load(); n != 0 || c.ConnectionState().Used0RTT {
@@ -235,8 +235,8 @@ func TestT35NoTicketsNo0RTT(t *testing.T) {
 }
 
 func TestT35EndlessMessage(t *testing.T) {
-	// A message that never ends: ended by us within the time of a handshake, at a
-	// known number of bytes.
+	// A message that never ends is ended by us within the time of a handshake, at a known
+	// number of bytes.
 	l := open(t, Config{Handshake: 300 * time.Millisecond})
 	listen(t, l, unwanted(t))
 	c, st := newStranger(t).stream(l)
@@ -274,8 +274,8 @@ func TestT35TooLongMessage(t *testing.T) {
 }
 
 func TestT2StreamsAreBounded(t *testing.T) {
-	// T2: at most 16 streams. We take one, in the life of a connection,
-	// and none of the other kinds.
+	// T2: at most 16 streams are allowed. A connection accepts one in its life, and none of the
+	// other kinds.
 	l := open(t, Config{})
 	listen(t, l, func(*Request) {})
 	c, st := newStranger(t).stream(l)
@@ -292,7 +292,7 @@ func TestT2StreamsAreBounded(t *testing.T) {
 }
 
 func TestT2IdleStreamEnds(t *testing.T) {
-	// Secure, and then nothing: no stream, or one without a message.
+	// A secure connection ends if no stream comes, or one without a message.
 	for _, open1 := range []bool{false, true} {
 		l := open(t, Config{Handshake: 300 * time.Millisecond})
 		listen(t, l, unwanted(t))
@@ -392,11 +392,11 @@ func TestF30ProfileAndModesNameBoth(t *testing.T) {
 }
 
 func TestF30WhatMustFit(t *testing.T) {
-	// F30: each of these is named, whichever end has which; what need not be the same
-	// may differ.
+	// F30: each of these differences is named, whichever end has which value. What need not be
+	// equal may differ.
 	base := params(1000)
 	for _, c := range []struct {
-		field      string // "": the ends fit
+		field      string // "" if the ends fit
 		one, other func(*Params)
 	}{
 		{"", func(p *Params) { p.Modes = 1<<wire.RUD | 1<<wire.ROD }, func(p *Params) { p.Modes = 1 << wire.ROD }},
@@ -405,7 +405,7 @@ func TestF30WhatMustFit(t *testing.T) {
 		{"profile", func(p *Params) { p.Profile = 1 }, func(p *Params) { p.Profile = 2 }},
 		{"JobID", func(p *Params) { p.JobID = 1 }, func(p *Params) { p.JobID = 2 }},
 		{"CRC", func(p *Params) { p.NoCRC = true }, func(p *Params) { p.NoCRC = false }},
-		{"", func(p *Params) { p.NoCRC, p.Security = true, SecPSK }, func(p *Params) { p.NoCRC, p.Security = false, SecPSK }}, // sealed packets have none
+		{"", func(p *Params) { p.NoCRC, p.Security = true, SecPSK }, func(p *Params) { p.NoCRC, p.Security = false, SecPSK }}, // sealed packets have no CRC
 		{"encapsulation", func(p *Params) { p.NoSymmetric = true }, func(p *Params) { p.NoSymmetric = false }},
 		{"", func(p *Params) { p.PayloadMTU, p.RI = 1024, 1 }, func(p *Params) { p.PayloadMTU, p.RI = 8192, 2 }},
 	} {
@@ -440,7 +440,7 @@ func TestF30UnknownCriticalField(t *testing.T) {
 }
 
 func TestPSKAnyGoodKey(t *testing.T) {
-	// The keys of a rotation: the new one second everywhere, then first, then alone.
+	// In a rotation the new key is second everywhere, then first, then alone.
 	keys := func(k ...byte) func() [][]byte {
 		return func() [][]byte {
 			var all [][]byte
@@ -478,7 +478,7 @@ func TestPSKAnyGoodKey(t *testing.T) {
 			noDial(t, d, l, &auth)
 		})
 	}
-	// Who knows no key, or forges the names of one.
+	// A peer without a key is refused, and one that forges the names of a key.
 	l := open(t, Config{Security: SecPSK, PSK: keys(1)})
 	listen(t, l, unwanted(t))
 	s := newStranger(t)
@@ -504,7 +504,7 @@ func TestPSKKeyMustBeLong(t *testing.T) {
 }
 
 func TestT36RemovedMemberIsOutAtBothEnds(t *testing.T) {
-	// T36: within 5 s. Recheck runs by itself more often than that.
+	// T36: a removed member is out within 5 s. Recheck runs by itself more often than that.
 	if recheckTime > 4*time.Second {
 		t.Errorf("recheck every %v", recheckTime)
 	}
@@ -545,7 +545,7 @@ func TestT36RemovedMemberIsOutAtBothEnds(t *testing.T) {
 	ed.want(t, `member removed ""`)
 	var auth *AuthError
 	noDial(t, d, l, &auth)
-	// The other member is still in.
+	// The other member stays.
 	if err := se.Rekey(t.Context()); err != nil {
 		t.Error(err)
 	}

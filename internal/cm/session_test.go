@@ -18,7 +18,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// A pair is a session with both its ends, not started.
+// A pair is both ends of a session, not started.
 type pair struct {
 	d, l   *Node
 	sd, sl *Session
@@ -57,11 +57,11 @@ func (p *pair) wantQuiet(t testing.TB) {
 	}
 }
 
-// gone takes the node's socket away, as the end of its process does.
+// gone removes the node's socket, as the end of its process does.
 func (n *Node) gone() { n.sock.UDPConn.Close() }
 
 func TestRCM09PrivateDataIsCut(t *testing.T) {
-	// R-CM-09: longer data is cut silently, at 256 bytes.
+	// R-CM-09: longer data is cut at 256 bytes without an error.
 	long := bytes.Repeat([]byte("x"), 300)
 	want := string(long[:MaxPrivate])
 	d, l := open(t, Config{}), open(t, Config{})
@@ -101,7 +101,7 @@ func TestRCM09PrivateDataIsCut(t *testing.T) {
 }
 
 func TestRCM02BacklogRefuses(t *testing.T) {
-	// R-CM-02: beyond the backlog requests are refused, at once.
+	// R-CM-02: requests beyond the backlog are refused at once.
 	d, l := open(t, Config{}), open(t, Config{Backlog: 2})
 	requests := make(chan *Request, 10)
 	listen(t, l, func(r *Request) { requests <- r })
@@ -170,7 +170,7 @@ func TestRCM02BacklogRefuses(t *testing.T) {
 }
 
 func TestRCM13OneClosedAtEachEnd(t *testing.T) {
-	// R-CM-13: exactly one, also when both close at once.
+	// R-CM-13: each end gets exactly one Closed, even if both close at once.
 	for _, who := range []string{"dialer", "listener", "both"} {
 		t.Run(who, func(t *testing.T) {
 			p := connect(t, Config{})
@@ -204,7 +204,7 @@ func TestRCM13OneClosedAtEachEnd(t *testing.T) {
 func TestEventsBeforeStartAreKept(t *testing.T) {
 	p := connect(t, Config{})
 	p.sd.Start(p.ed)
-	p.sd.Start(quiet{}) // the second is ignored
+	p.sd.Start(quiet{}) // the second handler is ignored
 	rekeyed := make(chan error, 1)
 	go func() { rekeyed <- p.sd.Rekey(t.Context()) }()
 	p.ed.want(t, "install 1")
@@ -214,7 +214,7 @@ func TestEventsBeforeStartAreKept(t *testing.T) {
 	if err := <-rekeyed; err != nil {
 		t.Error(err)
 	}
-	// A session that was closed before it had a handler tells it all the same.
+	// A session that was closed before it had a handler still tells its handler.
 	q := connect(t, Config{})
 	q.sl.Start(q.el)
 	q.sd.Close([]byte("early"))
@@ -225,7 +225,7 @@ func TestEventsBeforeStartAreKept(t *testing.T) {
 }
 
 func TestF33RekeyInstallsBeforeItSwitches(t *testing.T) {
-	// F33: nobody seals with a key that its peer does not take yet.
+	// F33: no end seals with a key that its peer does not accept yet.
 	p := connect(t, Config{})
 	p.start()
 	if k0, k1 := keyOf(t, p.sd, 0), keyOf(t, p.sd, 1); k0 == k1 {
@@ -248,14 +248,13 @@ func TestF33RekeyInstallsBeforeItSwitches(t *testing.T) {
 	}
 }
 
-// order checks that no end switches to a generation that the other has not
-// installed.
+// order checks that no end switches to a generation that the other has not installed.
 type order struct {
 	mu     *sync.Mutex
-	mine   *uint32 // installed
+	mine   *uint32 // generation that this end installed
 	theirs *uint32
 	t      *testing.T
-	gen    uint32 // switched to
+	gen    uint32 // generation that this end switched to
 	done   chan struct{}
 }
 
@@ -319,8 +318,8 @@ func (s *slow) InstallKey(uint32) {
 }
 
 func TestF33CrossingRekeys(t *testing.T) {
-	// Both have begun before either has heard of the other: each one's word is the
-	// other's answer.
+	// Both begin before either has heard of the other: the rekey of each is the answer to the
+	// other's.
 	p := connect(t, Config{})
 	hd, hl := &slow{in: make(chan struct{}), out: make(chan struct{})}, &slow{in: make(chan struct{}), out: make(chan struct{})}
 	p.sd.Start(hd)
@@ -388,7 +387,7 @@ func keyOf(t testing.TB, s *Session, gen uint32) [32]byte {
 }
 
 func TestF9SilentPeerIsLost(t *testing.T) {
-	// F9: nothing heard for the idle time.
+	// F9: a session ends if nothing is heard for the idle time.
 	p := connect(t, Config{Idle: time.Second, KeepAlive: 200 * time.Millisecond})
 	p.start()
 	p.l.gone()
@@ -399,7 +398,7 @@ func TestF9SilentPeerIsLost(t *testing.T) {
 }
 
 func TestSilentSessionStaysAlive(t *testing.T) {
-	// Keep-alives: a session lives through three idle times without a message.
+	// Keep-alives keep a session alive through three idle times without a message.
 	cfg := Config{Idle: 600 * time.Millisecond, KeepAlive: 150 * time.Millisecond}
 	p := connect(t, cfg)
 	p.start()
@@ -413,15 +412,15 @@ func TestSilentSessionStaysAlive(t *testing.T) {
 }
 
 func TestF12RestartedPeerSaysSo(t *testing.T) {
-	// F12: a process that was killed and comes back at its address answers the next
-	// packet by a stateless reset.
+	// F12: a process that was killed and comes back at its address answers the next packet by a
+	// stateless reset.
 	a := authority(t)
 	cert := issue(t, a, "l")
 	cfg := Config{Security: SecTLS, TLS: a.TLS(cert), KeepAlive: 100 * time.Millisecond}
 	p := connect(t, cfg)
 	p.start()
 	at := p.l.Addr()
-	// Nothing of the set-up is on the way any more, that would be answered too.
+	// By now no packet of the set-up is on its way, which would be answered, too.
 	for last, heard := uint64(0), uint64(1); heard != last; {
 		last = p.sd.conn.ConnectionStats().PacketsReceived
 		<-time.After(50 * time.Millisecond)
@@ -435,9 +434,9 @@ func TestF12RestartedPeerSaysSo(t *testing.T) {
 	if PeerReset.Errno() != fi.ECONNABORTED {
 		t.Error("another Errno")
 	}
-	// F13: and is there for new sessions.
+	// F13: it accepts new sessions.
 	dial(t, p.d, again).Start(quiet{})
-	// Without a secret of its own it cannot say so; nobody else can either.
+	// Without a secret of its own it cannot send such a reset, and nobody else can.
 	if open(t, Config{}).id.resetKey() != nil {
 		t.Error("a reset that anybody can forge")
 	}
@@ -448,7 +447,7 @@ func TestF12RestartedPeerSaysSo(t *testing.T) {
 
 func TestF23FailingSendIsALoss(t *testing.T) {
 	n := open(t, Config{})
-	to := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9} // not from a loopback address
+	to := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9} // not reachable from a loopback address
 	if _, _, err := n.sock.WriteMsgUDP([]byte("x"), nil, to); err != nil {
 		t.Errorf("send: %v", err)
 	}
@@ -480,7 +479,7 @@ func TestDialNobodyThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() // takes packets and says nothing
+	defer c.Close() // receives packets and sends nothing
 	begin := time.Now()
 	_, err = n.Dial(t.Context(), c.LocalAddr().(*net.UDPAddr).AddrPort(), params(1000), nil)
 	if !errors.Is(err, ErrTimeout) || !errors.Is(err, fi.ETIMEDOUT) {
@@ -489,7 +488,7 @@ func TestDialNobodyThere(t *testing.T) {
 	if d := time.Since(begin); d < patience {
 		t.Errorf("given up after %v, want %v", d, patience)
 	}
-	// A node that does not listen is as silent.
+	// A node that does not listen does not answer either.
 	m := open(t, Config{})
 	if _, err = n.Dial(t.Context(), m.Addr(), params(1000), nil); !errors.Is(err, ErrTimeout) {
 		t.Errorf("dial: %v", err)
@@ -544,7 +543,7 @@ func TestWithdrawnRequest(t *testing.T) {
 	if st := l.Stats(); st.Pending != 0 || st.Sessions != 0 {
 		t.Errorf("%+v", st)
 	}
-	// A deadline is a timeout.
+	// A deadline that passes is a timeout.
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := d.Dial(ctx, l.Addr(), params(1000), nil); !errors.Is(err, ErrTimeout) {
@@ -584,7 +583,7 @@ func TestCloseOfANodeEndsAll(t *testing.T) {
 	if err := p.d.Close(); !errors.Is(err, ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	// The other way round: the dialer of a request that waits hears of it.
+	// The dialer of a request that waits learns that the listener closed.
 	go func() {
 		_, err := p.l.Dial(t.Context(), waiting.Addr(), params(1000), nil)
 		dialed <- err
@@ -668,7 +667,7 @@ func TestOpenRefusesConfig(t *testing.T) {
 }
 
 func TestF28DialErrorsHaveErrnos(t *testing.T) {
-	// What a connection ends with before the answer: each way has its error.
+	// Each way in which a connection ends before the answer has its error.
 	app := func(code quic.ApplicationErrorCode) error {
 		return &quic.ApplicationError{Remote: true, ErrorCode: code}
 	}

@@ -42,7 +42,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// A forged packet in the name of a source that is known, and of another each time.
+// Each forged packet names a known source, or another source each time.
 func BenchmarkOpenForged(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// RFC 4493 §4 (AES-128), SP 800-38B §D.3 (AES-256): subkeys, and the MACs of the
-// first 0, 16, 40 and 64 bytes of one message.
+// The CMACs are those of RFC 4493 §4 (AES-128) and SP 800-38B §D.3 (AES-256): subkeys, and the
+// MACs of the first 0, 16, 40 and 64 bytes of one message.
 func TestCMACKnown(t *testing.T) {
 	msg := unhex(t, "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"+
 		"30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710")
@@ -35,7 +35,7 @@ func TestCMACKnown(t *testing.T) {
 			t.Errorf("%s: subkeys %x %x", c.name, m.k1, m.k2)
 		}
 		for i, n := range []int{0, 16, 40, 64} {
-			for range 2 { // nothing of the first may stay
+			for range 2 { // nothing of the first sum may remain
 				if got := hex.EncodeToString(m.sum(msg[:n])[:]); got != c.mac[i] {
 					t.Errorf("%s, %d bytes: %s, want %s", c.name, n, got, c.mac[i])
 				}

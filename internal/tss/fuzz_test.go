@@ -8,9 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// FuzzOpen hands in any bytes as a packet: the first says to which domain, from
-// where and with which outer headers. Nothing panics, and nothing gets in but what
-// was sealed.
+// FuzzOpen opens any bytes as a packet. The first bytes choose the domain, the source and the
+// outer headers. Nothing panics, and only what was sealed is accepted.
 func FuzzOpen(f *testing.F) {
 	cfgs := []Config{
 		{SDI: 7, Mode: Direct},
@@ -65,7 +64,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		pkt := bytes.Clone(in[1:])
 		plain, who, why := b.Open(time.Second, pkt, outer, src)
-		// Only the bits of the first byte that are looked at tell inputs apart.
+		// Only the bits of the first byte that are used distinguish inputs.
 		name := append([]byte{in[0] & 0x13}, in[1:]...)
 		if good := why == Good; good != (src == addrA && honest[string(name)]) {
 			t.Fatal(why)

@@ -18,7 +18,7 @@ var (
 	addrB6 = netip.MustParseAddr("2001:db8::2")
 )
 
-// outerAB are addresses and UDP header of a packet, as they are authenticated.
+// outerAB returns addresses and UDP header of a packet, as they are authenticated.
 var outerAB = []byte{192, 0, 2, 1, 192, 0, 2, 2, 0x12, 0xb9, 0x12, 0xb9, 0, 40, 0, 0}
 
 func unhex(t testing.TB, s string) []byte {
@@ -30,7 +30,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// keyOf is a key for tests; each n has another.
+// keyOf returns the n-th key for tests.
 func keyOf(n uint64) (k Key) {
 	r := rand.NewPCG(n, 0x7e57)
 	for i := 0; i < len(k); i += 8 {
@@ -64,7 +64,7 @@ func use(t testing.TB, d *Domain, now time.Duration, an uint8, epoch uint16, tsc
 	}
 }
 
-// sealPacket is a packet from d.
+// sealPacket returns a packet from d.
 func sealPacket(t testing.TB, d *Domain, plain string, outer []byte) []byte {
 	t.Helper()
 	b, ok := d.Begin(nil)
@@ -82,8 +82,7 @@ func sealPacket(t testing.TB, d *Domain, plain string, outer []byte) []byte {
 	return b
 }
 
-// want opens a copy of pkt and checks what comes of it. why Good: plain must be
-// the text.
+// want opens a copy of pkt and checks the result. With why Good, plain must be the text.
 func want(t testing.TB, d *Domain, now time.Duration, pkt, outer []byte, src netip.Addr, why Drop, plain string) {
 	t.Helper()
 	before := d.Stats()

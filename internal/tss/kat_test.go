@@ -1,13 +1,12 @@
 package tss
 
-// Known answers. The keys of kdfAnswers are those that the reference provider's
-// self-test of its KDF publishes; their IV masks, and all of packetAnswers, which
-// are packets that it sent, were computed by another AES-GCM and CMAC. Numbers are
-// hex in network byte order. The domain keys are constants of the reference's
-// source and protect nothing.
+// This file has known answers. The keys of kdfAnswers are those that the reference provider's
+// self-test of its KDF publishes. Their IV masks, and all of packetAnswers, which are packets
+// that it sent, were computed by another AES-GCM and CMAC. Numbers are hex in network byte
+// order. The domain keys are constants of the reference's source and protect nothing.
 
 type kdfAnswer struct {
-	name, label, context, input string // input: the first to CMAC
+	name, label, context, input string // input: the first input of CMAC
 	key, mask                   string
 }
 
@@ -44,15 +43,15 @@ type packetAnswer struct {
 	sp     bool
 	ssi    uint32
 	tsc    uint64
-	key    string // of the packet
-	iv     string // with the mask
+	key    string // key of the packet
+	iv     string // IV, with the mask
 	aad    string
 	plain  string
 	sealed string // cipher text and ICV
 }
 
-// The domain keys by AN. SDI is 1, epoch 0; in cluster mode the key changes with
-// bits 8 to 15 of the TSC.
+// The domain keys by AN. SDI is 1, the epoch 0. In cluster mode the key changes with bits 8 to
+// 15 of the TSC.
 var packetKeys = [2]string{
 	"07e9724958d9e1f710f594e18e11fd8d4a3582c256ccfecfc5eb1902e556bed4",
 	"d4c3a2cfb3c1067fddcf9fe2e1428a29c8d31bfb2a970264900f16df7c36db6f",

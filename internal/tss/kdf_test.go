@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// S-KEY-03: the four derivations that are published.
+// S-KEY-03: the four published derivations come out.
 func TestKDFKnown(t *testing.T) {
 	var m cmac
 	m.init(newBlock(unhex(t, kdfMaster)))
@@ -16,7 +16,7 @@ func TestKDFKnown(t *testing.T) {
 		src, rekey, ssi := addrA, uint32(0), uint32(0)
 		if len(ctx) == 10 {
 			rekey, ssi = binary.BigEndian.Uint32(ctx[2:]), binary.BigEndian.Uint32(ctx[6:])
-		} else { // 4 bytes of zero in front, and an address
+		} else { // 4 zero bytes in front, and an address
 			rekey, src = binary.BigEndian.Uint32(ctx[6:]), netip.AddrFrom16([16]byte(ctx[10:]))
 		}
 		var k kdf
@@ -28,7 +28,7 @@ func TestKDFKnown(t *testing.T) {
 			t.Errorf("%s: mask %s, want %s", c.name, got, c.mask)
 		}
 		in := unhex(t, c.input)
-		in[0] = 3 // the buffer holds the last of three
+		in[0] = 3 // the buffer has the last of three inputs
 		if got := k.in[:len(in)]; hex.EncodeToString(got) != hex.EncodeToString(in) {
 			t.Errorf("%s: CMAC of %x, want %x", c.name, got, in)
 		}
@@ -38,7 +38,7 @@ func TestKDFKnown(t *testing.T) {
 	}
 }
 
-// S-KEY-02: what a client is handed is what the server derives for it.
+// S-KEY-02: a client is given what the server derives for it.
 func TestKDFClientKey(t *testing.T) {
 	master := Key(unhex(t, kdfMaster))
 	for _, c := range kdfAnswers[2:] {

@@ -32,8 +32,8 @@ func leaks(out []byte, k Key) bool {
 	return false
 }
 
-// T40: a key does not show in anything that prints or encodes, alone or inside
-// others, and a Domain shows no key either.
+// T40: a key does not show in anything that prints or encodes it, alone or inside other values,
+// and a Domain shows no key either.
 func TestT40KeyHidesItself(t *testing.T) {
 	k := keyOf(40)
 	if !leaks([]byte(fmt.Sprint([KeyLen]byte(k))), k) || !leaks(k[:], k) {
@@ -49,7 +49,7 @@ func TestT40KeyHidesItself(t *testing.T) {
 		}{k, &k}, "error": fmt.Errorf("with %v and %x: %w", k, k, ErrKeyUsed), "domain": d, "of domain": struct{ D *Domain }{d}, "config": d.cfg,
 	}
 	for name, x := range things {
-		// Not p: of what is no pointer fmt prints the value and asks it nothing. go
+		// Not %p: fmt prints the value of what is no pointer and does not ask its methods. go
 		// vet refuses that.
 		for _, verb := range strings.Split("v +v #v s q x X d o O b c U t e g T 64d -5x", " ") {
 			if out := fmt.Appendf(nil, "%"+verb, x); leaks(out, k) {

@@ -11,8 +11,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// S-SEC-04: all that is authenticated is: no bit of header, SSI, cipher
-// text, ICV or outer headers may change.
+// S-SEC-04: no bit of header, SSI, cipher text, ICV or outer headers may change.
 func TestOpenRefusesEveryBitFlip(t *testing.T) {
 	for _, ssi := range []bool{false, true} {
 		for _, mode := range []Mode{Direct, Cluster} {
@@ -41,7 +40,7 @@ func TestOpenRefusesEveryBitFlip(t *testing.T) {
 	}
 }
 
-// Every shorter packet is refused, and a longer one.
+// Every shorter packet is dropped, and a longer one.
 func TestOpenRefusesEveryPrefix(t *testing.T) {
 	for _, ssi := range []bool{false, true} {
 		p := pairOf(t, Config{SDI: 7, Mode: Cluster, UseSSI: ssi})
@@ -60,8 +59,8 @@ func TestOpenRefusesEveryPrefix(t *testing.T) {
 	}
 }
 
-// T8, S-SEC-06: what is not of this domain is refused by what it is, before any
-// key is touched.
+// T8, S-SEC-06: a packet that is not of this domain is dropped for its own reason, before any
+// key is used.
 func TestT8OpenRefusals(t *testing.T) {
 	p := pairOf(t, cluster)
 	good := sealPacket(t, p.a, "x", nil)
@@ -113,8 +112,8 @@ func TestT8OpenRefusals(t *testing.T) {
 	want(t, p.b, 0, self, nil, addrB, Good, "me")
 	want(t, p.b, 0, self, nil, addrC, DropSource, "")
 
-	// A domain without SSI refuses packets with one: SSI 192.0.2.1 would be the
-	// source of address 192.0.2.1, key and IV included.
+	// A domain without SSI drops packets with one: SSI 192.0.2.1 would be the source of address
+	// 192.0.2.1, key and IV included.
 	q := pairOf(t, Config{SDI: 7, Mode: Cluster})
 	cfg := Config{SDI: 7, Mode: Cluster, UseSSI: true, SSI: 192<<24 | 2<<8 | 1, Local: addrA}
 	d := domain(t, cfg)
@@ -128,7 +127,7 @@ func TestT8OpenRefusals(t *testing.T) {
 	want(t, q.b, 0, two, nil, addrA, Good, "same")
 }
 
-// A session of two: nobody but the peer gets in, with the key or without.
+// In a session of two only the peer is accepted; others are not, with the key or without.
 func TestT26SessionOfTwo(t *testing.T) {
 	dom := func(ssi, peer uint32, a netip.Addr) *Domain {
 		d := domain(t, Config{SDI: 7, Mode: Cluster, UseSSI: true, SSI: ssi, PeerSSI: peer, Local: a})
@@ -140,13 +139,13 @@ func TestT26SessionOfTwo(t *testing.T) {
 	want(t, b, 0, sealPacket(t, a, "x", nil), nil, addrA, Good, "x")
 	want(t, a, 0, sealPacket(t, b, "y", nil), nil, addrB, Good, "y")
 	want(t, b, 0, sealPacket(t, c, "z", nil), nil, addrC, DropSource, "")
-	// Its own packet thrown back at it is not the peer's.
+	// Its own packet sent back to it is not the peer's.
 	want(t, a, 0, sealPacket(t, a, "x", nil), nil, addrA, DropSource, "")
 }
 
-// T26: in cluster mode the members have each other's keys, so that one may pass for
-// another. What can be seen of it is: a life that was heard from one address is
-// not heard from a second. A new life is.
+// T26: a life that was heard from one address is not accepted from a second; a new life is. In
+// cluster mode the members have each other's keys, so that one may pass for another; this is
+// what can be seen of it.
 func TestT26SSIAndSourceAgree(t *testing.T) {
 	p := pairOf(t, cluster)
 	want(t, p.b, 0, sealPacket(t, p.a, "x", nil), nil, addrA, Good, "x")
@@ -164,7 +163,7 @@ func TestT26SSIAndSourceAgree(t *testing.T) {
 		t.Fatal(who, why)
 	}
 
-	// Nobody else has the SSI of the receiver, not even with the key.
+	// Nobody else may have the SSI of the receiver, not even with the key.
 	twin := domain(t, Config{SDI: 7, Mode: Cluster, UseSSI: true, SSI: 0xb, Local: addrC})
 	install(t, twin, 0, keyOf(1))
 	use(t, twin, 0, 0, 0, 0)
@@ -172,7 +171,7 @@ func TestT26SSIAndSourceAgree(t *testing.T) {
 	want(t, p.b, 0, sealPacket(t, p.b, "to itself", nil), nil, addrB, Good, "to itself")
 }
 
-// Who tells lives apart: SSI, address, epoch.
+// A Who distinguishes lives by SSI, address and epoch.
 func TestWho(t *testing.T) {
 	seen := map[Who]string{}
 	for _, c := range []struct {
@@ -208,8 +207,8 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// What was sealed opens, to the same bytes and the same sender, in any order, with
-// losses and repetitions, between any modes, families and keys by TSC.
+// What was sealed opens to the same bytes and the same sender, in any order, with losses and
+// repetitions, in all modes and families and with keys by TSC.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v6 := rapid.Bool().Draw(t, "IPv6")
@@ -263,9 +262,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// T25: forged packets of sources that nobody knows leave nothing behind: no source
-// remembered, none pushed out, no memory kept, and the honest ones get through in
-// between.
+// T25: forged packets of unknown sources leave nothing behind: no source is remembered or
+// pushed out, no memory is kept, and honest packets pass in between.
 func TestT25ForgedFlood(t *testing.T) {
 	cfg := cluster
 	cfg.MaxSources = 2
@@ -312,8 +310,8 @@ func TestT25ForgedFlood(t *testing.T) {
 	}
 }
 
-// T25: a key tried for a forged packet is not taken for the next packet's, whatever
-// of the source or the TSC they share.
+// T25: a key tried for a forged packet is not used for the next packet, whatever of source and
+// TSC they share.
 func TestT25HonestAfterForged(t *testing.T) {
 	cfg := cluster
 	cfg.RekeyMask, cfg.RekeyShift = 1, 0
@@ -324,7 +322,7 @@ func TestT25HonestAfterForged(t *testing.T) {
 		}
 		for _, f := range []struct {
 			name string
-			byte int // of the packet, changed by 1
+			byte int // index in the packet of the byte that changes by 1
 			src  netip.Addr
 		}{{"other SSI", 7, a}, {"other epoch", 9, a}, {"other TSC", 15, a}, {"other address", 16, c}, {"other AN", 0, a}} {
 			ca, cb := cfg.at(a), cfg.at(b)
@@ -348,7 +346,7 @@ func TestT25HonestAfterForged(t *testing.T) {
 	}
 }
 
-// A zone is of this host alone: with it or without it is one source.
+// A zone means something on this host only: with it or without it is one source.
 func TestOpenIgnoresZones(t *testing.T) {
 	cfg := Config{SDI: 7, Mode: Cluster}
 	local := netip.MustParseAddr("fe80::1%eth0")
@@ -364,9 +362,9 @@ func TestOpenIgnoresZones(t *testing.T) {
 	}
 }
 
-// T25: a flood in the name of a source that is known costs a verification each and
-// allocates nothing; so does one in the name of one that is not. One in many names
-// costs a derivation each, which is garbage.
+// T25: a flood in the name of a known source costs a verification each and allocates nothing;
+// so does one in the name of one unknown source. A flood in many names costs a derivation each,
+// which is garbage.
 func TestOpenAllocatesNothing(t *testing.T) {
 	for _, cfg := range []Config{cluster, {SDI: 7, Mode: Direct}, {SDI: 7, Mode: Cluster}} {
 		p := pairOf(t, cfg)

@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// T23: of WindowLen packets behind the newest each is fresh once, in any order;
-// older ones never are. Held against a map.
+// T23: of WindowLen packets behind the newest each is fresh once, in any order; older ones
+// never are. A map is the twin.
 func TestT23WindowMatchesDumbTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w window
@@ -33,7 +33,7 @@ func TestT23WindowMatchesDumbTwin(t *testing.T) {
 	})
 }
 
-// T23: after a step of any size the window knows of each TSC in it what was there.
+// T23: after a step of any size the window knows which of its TSCs came.
 func TestT23WindowSlides(t *testing.T) {
 	for _, first := range []uint64{0, 1, 63, 64, 100} {
 		for _, step := range []uint64{1, 2, 62, 63, 64, 65, 66, 126, 127, 128, 129, WindowLen - 1, WindowLen, WindowLen + 1, 3 * WindowLen} {
@@ -48,7 +48,7 @@ func TestT23WindowSlides(t *testing.T) {
 			}
 			kept := w
 			for tsc := first; tsc <= top; tsc++ {
-				w = kept // seen notes what it is asked about
+				w = kept // seen marks what it is asked about
 				was, old := w.seen(tsc)
 				if wantOld := tsc+WindowLen <= top; old != wantOld || !old && was != (tsc <= last || tsc == top) {
 					t.Fatalf("first %d, step %d, TSC %d: seen %v, old %v", first, step, tsc, was, old)
@@ -58,8 +58,8 @@ func TestT23WindowSlides(t *testing.T) {
 	}
 }
 
-// T23, S-TSC-04: a datagram without PDC that comes again is fresh once. Each
-// source, each of its epochs and each AN has a window of its own.
+// T23, S-TSC-04: a datagram without PDC that is repeated is fresh once. Each source, each of
+// its epochs and each AN has a window of its own.
 func TestT23ReplayedDatagram(t *testing.T) {
 	p := pairOf(t, cluster)
 	fresh := func(d *Domain, pkt []byte, wantFresh bool) {
@@ -76,13 +76,13 @@ func TestT23ReplayedDatagram(t *testing.T) {
 	fresh(p.a, first, false)
 	fresh(p.a, second, false)
 
-	// Another source at the same TSC.
+	// Another source uses the same TSC.
 	c := domain(t, Config{SDI: 7, Mode: Cluster, UseSSI: true, SSI: 0xc, Local: addrC})
 	install(t, c, 0, keyOf(1))
 	use(t, c, 0, 0, 0, 100)
 	fresh(c, sealPacket(t, c, "uud", nil), true)
 
-	// WindowLen later the first is too old to tell.
+	// After WindowLen more the first is too old to tell.
 	for range WindowLen {
 		p.a.next++
 	}
@@ -93,18 +93,17 @@ func TestT23ReplayedDatagram(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// The other AN at the same TSC.
+	// The other AN uses the same TSC.
 	install(t, p.a, 1, keyOf(2))
 	install(t, p.b, 1, keyOf(2))
 	use(t, p.a, 0, 1, 0, 100)
 	third := sealPacket(t, p.a, "uud", nil)
 	fresh(p.a, third, true)
 	fresh(p.a, third, false)
-	fresh(p.a, first, false) // the old key still opens, and is no way around
+	fresh(p.a, first, false) // the old key still opens, but gives no second chance
 }
 
-// T23: Fresh speaks of the packet that Open let through last, once, and of no
-// packet that was refused.
+// T23: Fresh is about the packet that Open accepted last, once, and about no dropped packet.
 func TestFreshIsAboutTheLastPacket(t *testing.T) {
 	p := pairOf(t, cluster)
 	if p.b.Fresh() {

@@ -12,9 +12,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// S-SEC-04, S-KEY-01: sixteen packets of another implementation, sealed to the byte
-// and opened again. Server mode is there as a warning: in frames 1 and 2 both
-// directions have one source, key and IV (S-KEY-06).
+// S-SEC-04, S-KEY-01: sixteen packets of another implementation are sealed to the same bytes
+// and opened. Server mode is there as a warning: in frames 1 and 2 both directions have one
+// source, key and IV (S-KEY-06).
 func TestPacketAnswers(t *testing.T) {
 	for _, c := range packetAnswers {
 		t.Run(fmt.Sprintf("%s %d", c.file, c.frame), func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestPacketAnswers(t *testing.T) {
 	}
 }
 
-// answerDomain is a Domain that sends as c was sent, from local with ssi, and
-// opens what c's source sends.
+// answerDomain returns a Domain that sends as c was sent, from local with ssi, and opens what
+// c's source sends.
 func answerDomain(t *testing.T, c *packetAnswer, local netip.Addr, ssi uint32) *Domain {
 	t.Helper()
 	cfg := Config{SDI: 1, Mode: c.mode, Local: local, UseSSI: c.sp}
@@ -73,8 +73,8 @@ func answerDomain(t *testing.T, c *packetAnswer, local netip.Addr, ssi uint32) *
 		use(t, d, 0, c.an, 0, c.tsc)
 		return d
 	}
-	// The server of these packets took its client's SSI for its own. No Server does
-	// that here, and no Client believes it; a Client that is told of two others can.
+	// The server of these packets used its client's SSI as its own. No Server does that here,
+	// and no Client accepts it; a Client that is given two other SSIs can open them.
 	k, mask := ClientKey(domainKey, 0, 2, addrA)
 	if fmt.Sprintf("%x", k[:]) != c.key {
 		t.Fatal("client key")
@@ -91,9 +91,9 @@ func answerDomain(t *testing.T, c *packetAnswer, local netip.Addr, ssi uint32) *
 	return d
 }
 
-// S-TSC-02, F34: the TSC rises by one for each packet, ends at 2^48-1 or at the
-// limit of packets, and never wraps. What is refused is counted and leaves the
-// buffer alone.
+// S-TSC-02, F34: the TSC rises by one for each packet, ends at 2^48-1 or at the limit of
+// packets, and never wraps. A Begin that returns false is counted and does not change the
+// buffer.
 func TestF34TSCCeiling(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -138,7 +138,7 @@ func TestF34TSCCeiling(t *testing.T) {
 	}
 }
 
-// T24: Seal panics over what would use an IV twice, or one that is not its own.
+// T24: Seal panics if it would use an IV twice, or one that is not its own.
 func TestT24SealRefuses(t *testing.T) {
 	begin := func(d *Domain) []byte {
 		b, _ := d.Begin(nil)
@@ -199,7 +199,8 @@ func TestT24SealRefuses(t *testing.T) {
 			c.f(pairOf(t, cluster).a)
 		}()
 	}
-	// Nothing of that: begun long before, and not in the order begun.
+	// It does not panic for packets that were begun long before and are sealed in another
+	// order.
 	d := pairOf(t, cluster).a
 	first, second := begin(d), begin(d)
 	for range sealedLen - 2 {
@@ -215,9 +216,9 @@ func TestT24SealRefuses(t *testing.T) {
 	}
 }
 
-// T24: no key and IV are used twice, whatever is sent, sent again, begun and not
-// sealed, rotated, rekeyed by TSC or revoked, in both directions of any mode. Two
-// packets of zeros under one key and IV have one cipher text.
+// T24: no key and IV are used twice, whatever is sent, sent again, begun and not sealed,
+// rotated, rekeyed by TSC or revoked, in both directions of any mode. Two packets of zeros
+// under one key and IV would have one cipher text.
 func TestT24NoIVTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		was := map[string]bool{}
@@ -306,9 +307,8 @@ func domainRapid(t *rapid.T, cfg Config) *Domain {
 	return d
 }
 
-// S-KEY-06: in server mode the two directions have one key and two sources.
-// A server that takes its client's SSI for its own, as the reference does, is not
-// believed by the client.
+// S-KEY-06: in server mode the two directions have one key and two sources. The client does not
+// accept a server that uses the client's SSI as its own, as the reference does.
 func TestT24ServerMode(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		a, b := addrA, addrB // client, server
@@ -350,7 +350,7 @@ func TestT24ServerMode(t *testing.T) {
 	}
 }
 
-// Hot path: Begin and Seal allocate nothing.
+// Begin and Seal allocate nothing.
 func TestSealAllocatesNothing(t *testing.T) {
 	d := pairOf(t, cluster).a
 	buf := make([]byte, 0, 2048)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// member is the n-th sender of a domain in cluster mode, under keyOf(1).
+// member returns the n-th sender of a domain in cluster mode, under keyOf(1).
 func member(t testing.TB, cfg Config, n int) *Domain {
 	t.Helper()
 	cfg.Local = netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
@@ -18,14 +18,14 @@ func member(t testing.TB, cfg Config, n int) *Domain {
 	return d
 }
 
-// hear has b open a packet of d.
+// hear makes b open a packet of d.
 func hear(t testing.TB, b, d *Domain, why Drop) {
 	t.Helper()
 	want(t, b, 0, sealPacket(t, d, "x", nil), nil, d.cfg.Local, why, "x")
 }
 
-// MaxSources bounds what is remembered of sources under one key. At the bound
-// one that was not heard of lately goes, and costs a derivation when it comes back.
+// MaxSources bounds the sources remembered under one key. At the bound one that was not heard
+// lately is forgotten, and costs a derivation when it comes back.
 func TestSourcesAreBounded(t *testing.T) {
 	cfg := cluster
 	cfg.MaxSources = 10
@@ -46,7 +46,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	if s := b.Stats(); s.Sources != 10 || len(b.slots[0].peers.at) != 10 {
 		t.Fatalf("%+v", s)
 	}
-	// Sources heard all the time stay while others come and go, wherever the search
+	// Sources that are heard all the time stay while others come and go, wherever the search
 	// for one to forget begins.
 	derived := b.Stats().Derived
 	for i := range 40 {
@@ -71,8 +71,8 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 }
 
-// T23: a source with a replay window is never forgotten while its key lives: what
-// it sent could come again. With no other left, new sources are refused.
+// T23: a source with a replay window is never forgotten while its key lives, because its
+// packets could be repeated. With no other left, packets of new sources are dropped.
 func TestT23WindowIsNeverForgotten(t *testing.T) {
 	cfg := cluster
 	cfg.MaxSources = 4
@@ -111,7 +111,7 @@ func TestT23WindowIsNeverForgotten(t *testing.T) {
 	if s := b.Stats(); s.Sources != 4 || s.Windows != 4 {
 		t.Fatalf("%+v", s)
 	}
-	// All that goes with the key, and a new one makes room.
+	// All that ends with the key, and a new key makes room.
 	b.Revoke(0)
 	if s := b.Stats(); s.Sources != 0 || s.Windows != 0 {
 		t.Fatalf("%+v", s)
@@ -122,8 +122,8 @@ func TestT23WindowIsNeverForgotten(t *testing.T) {
 	hear(t, b, late, Good)
 }
 
-// S-KEY-05: with rekey by TSC, packets of neighbouring intervals may overtake each
-// other without a derivation each; more than two intervals at once only cost.
+// S-KEY-05: with rekey by TSC, packets of neighbouring intervals may overtake each other
+// without a derivation each. More than two intervals at once only cost derivations.
 func TestRekeyByTSC(t *testing.T) {
 	cfg := cluster
 	cfg.RekeyMask, cfg.RekeyShift = 0xff00, 8
@@ -135,7 +135,7 @@ func TestRekeyByTSC(t *testing.T) {
 	if s := p.a.Stats(); s.Derived != 3 {
 		t.Fatalf("sender: %+v", s)
 	}
-	for i := 0; i < 300; i += 2 { // 0 and 1 by turns
+	for i := 0; i < 300; i += 2 { // intervals 0 and 1 in turn
 		want(t, p.b, 0, pkts[i/2], nil, addrA, Good, "x")
 		want(t, p.b, 0, pkts[156+i/2], nil, addrA, Good, "x")
 	}
@@ -167,7 +167,7 @@ func TestRekeyByTSC(t *testing.T) {
 	}
 }
 
-// What a source costs is what the comment of Config.MaxSources says.
+// A source costs what the comment of Config.MaxSources says.
 func TestSourceMemoryFormula(t *testing.T) {
 	const n = 2000
 	heap := func() int64 {
@@ -186,7 +186,7 @@ func TestSourceMemoryFormula(t *testing.T) {
 		cfg    Config
 		fresh  bool
 		packet int
-		limit  int64 // bytes each
+		limit  int64 // bytes per source
 	}{
 		{"cluster", cluster, false, 1, 1280},
 		{"cluster with window", cluster, true, 1, 1280 + 1152},

@@ -10,8 +10,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// S-KEY-06: New refuses what contradicts itself, and above all what would
-// let one IV be used twice.
+// S-KEY-06: New refuses a Config that contradicts itself, and above all one that would let an
+// IV be used twice.
 func TestNewRefuses(t *testing.T) {
 	good := []Config{
 		{Local: addrA},
@@ -65,7 +65,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Bounds that are not set have the values that Config's comments name.
+// Bounds that are not set have the values of Config's comments.
 func TestConfigDefaults(t *testing.T) {
 	d := domain(t, Config{Local: addrA})
 	c := d.cfg
@@ -94,8 +94,8 @@ func (c Config) at(a netip.Addr) Config {
 	return c
 }
 
-// T24, S-TSC-03: a key has one life. Neither Install nor Use takes one twice, under
-// either AN, while it is in use or after.
+// T24, S-TSC-03: a key has one life. Neither Install nor Use accepts a key twice, under either
+// AN, while it is in use or after.
 func TestT24KeyHasOneLife(t *testing.T) {
 	d := domain(t, cluster.at(addrA))
 	k1, k2, k3 := keyOf(1), keyOf(2), keyOf(3)
@@ -125,7 +125,7 @@ func TestT24KeyHasOneLife(t *testing.T) {
 	is(d.Install(1, k2), ErrKeyUsed)
 	is(d.Use(0, 0, 0, 0), nil)
 	is(d.InstallClient(1, keyOf(4), [12]byte{}), ErrNeedMask)
-	d.Revoke(2) // nothing
+	d.Revoke(2) // does nothing
 	if !d.Ready() {
 		t.Fatal("no key to send with")
 	}
@@ -136,8 +136,8 @@ func TestT24KeyHasOneLife(t *testing.T) {
 	is(c.InstallClient(1, k1, [12]byte{2}), ErrKeyUsed)
 }
 
-// T24: the memory of keys has an end, and then nothing new gets in: to forget the
-// oldest would let it come again.
+// T24: when the memory of keys is full no new key is accepted: to forget the oldest would let
+// it come again.
 func TestT24KeysEnd(t *testing.T) {
 	d := domain(t, cluster.at(addrA))
 	for i := range uint64(maxKeys) {
@@ -148,8 +148,8 @@ func TestT24KeysEnd(t *testing.T) {
 	}
 }
 
-// S-TSC-03: a sender that comes back under a key that lives on begins above what
-// it sent. What it kept goes into Config; Use begins nowhere below.
+// S-TSC-03: a sender that returns under a key that lives on begins above what it sent. What it
+// remembers goes into Config; Use does not begin below.
 func TestT24RestartBeginsAbove(t *testing.T) {
 	cfg := cluster.at(addrA)
 	cfg.Epoch, cfg.TSC = 3, 1000
@@ -173,11 +173,11 @@ func TestT24RestartBeginsAbove(t *testing.T) {
 	install(t, d, 0, keyOf(1))
 	use(t, d, 0, 0, 3, 1000)
 	install(t, d, 1, keyOf(2))
-	use(t, d, 0, 1, 3, 0) // another key counts from where it likes
+	use(t, d, 0, 1, 3, 0) // under another key it may begin anywhere
 }
 
-// F33: make before break. Under rotation both keys open; the old one for 4 s after
-// the switch, by the receiver's clock, and not a nanosecond longer.
+// F33: during a rotation both keys open, the old one for 4 s after the switch by the receiver's
+// clock, and not a nanosecond longer.
 func TestF33RotationOldKeyLivesOn(t *testing.T) {
 	const switched = 100 * time.Second
 	p := pairOf(t, cluster)
@@ -205,7 +205,7 @@ func TestF33RotationOldKeyLivesOn(t *testing.T) {
 	dead := switched + 5*time.Second
 	want(t, p.b, dead-1, old, nil, addrA, Good, "old")
 	want(t, p.b, dead, old, nil, addrA, DropAN, "")
-	want(t, p.b, 0, old, nil, addrA, DropAN, "") // dead is dead
+	want(t, p.b, 0, old, nil, addrA, DropAN, "") // the key is gone for good
 	want(t, p.b, dead, next, nil, addrA, Good, "new")
 	if s := p.b.slots[0]; s.live || s.mac.b != nil || s.aead != nil || s.peers.at != nil || s.recent != nil {
 		t.Fatal("the old key is still there")
@@ -220,20 +220,20 @@ func TestF33RotationOldKeyLivesOn(t *testing.T) {
 	want(t, p.b, dead, old, nil, addrA, DropAuth, "") // AN 0, the key is another
 }
 
-// F33: the life of the old key is counted from the switch, also when the receiver
-// is idle and only Use tells it the time, and a key replaced early is gone.
+// F33: the life of the old key is counted from the switch, even if the receiver is idle and
+// only Use tells it the time. A key that is replaced early is gone.
 func TestF33OldKeyEnds(t *testing.T) {
 	p := pairOf(t, cluster)
 	old := sealPacket(t, p.a, "old", nil)
 	install(t, p.b, 1, keyOf(2))
 	use(t, p.b, 10*time.Second, 1, 0, 0)
-	install(t, p.b, 0, keyOf(3)) // before its time
+	install(t, p.b, 0, keyOf(3)) // before its time is over
 	want(t, p.b, 10*time.Second, old, nil, addrA, DropAuth, "")
 	use(t, p.b, 11*time.Second, 0, 0, 0) // AN 1 dies at 15 s
 	if err := p.b.Use(15*time.Second, 1, 0, 0); err != ErrNoKey {
 		t.Fatal(err)
 	}
-	// A key that was never in use dies as well: which one is meant is said by Use.
+	// A key that was never in use dies as well: Use says which one is meant.
 	q := domain(t, cluster.at(addrB))
 	install(t, q, 0, keyOf(5))
 	install(t, q, 1, keyOf(6))
@@ -258,7 +258,7 @@ func TestF33OldKeyGetsNoMoreTime(t *testing.T) {
 	want(t, p.b, 4*time.Second, old, nil, addrA, DropAN, "")
 }
 
-// F33: with the key revoked nothing opens and nothing is sent.
+// F33: with a revoked key nothing opens and nothing is sent.
 func TestF33Revoke(t *testing.T) {
 	p := pairOf(t, cluster)
 	pkt := sealPacket(t, p.a, "x", nil)
@@ -279,8 +279,8 @@ func TestF33Revoke(t *testing.T) {
 	}
 }
 
-// S-KEY-08: a packet older than the own epoch by more than the lifetime, and by
-// less than half the space, is late. Newer ones are not.
+// S-KEY-08: a packet whose epoch is older than our own by more than the lifetime, and by less
+// than half the space, is late. Newer ones are not.
 func TestEpochLateness(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -320,8 +320,8 @@ func TestEpochLateness(t *testing.T) {
 	}
 }
 
-// T25, T41: failures to verify are counted, and say when enough is enough; traffic
-// goes on, and a new key begins anew.
+// T25, T41: failures to verify are counted and reported at the bound. Traffic goes on, and a
+// new key begins anew.
 func TestT41FailuresDoNotLatch(t *testing.T) {
 	cfg := cluster
 	cfg.MaxAuthFailures = 1000

@@ -18,13 +18,13 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Packets that another implementation sealed. UETKIT_VECTORS names a folder of
-// captures, with a README.md that gives the keys and what another decoder read in
-// each packet, a line a packet under the name of its file, and tss-kat.json with
-// known answers. Without the variable there is nothing to do.
+// This file tests packets that another implementation sealed. UETKIT_VECTORS names a folder of
+// captures, with a README.md that gives the keys and what another decoder read in each packet,
+// a line a packet under the name of its file, and tss-kat.json with known answers. Without the
+// variable these tests do nothing.
 
-// clearPackets of captures under security are NACKs 0x17 that the reference sends
-// without it. They do not get in (S-SEC-07, T7).
+// clearPackets names the packets in clear in captures under security: NACKs 0x17 of the
+// reference. They are dropped (S-SEC-07, T7).
 var clearPackets = []string{"refprov-tss-cluster-0rtt-stale.pcap 6", "refprov-tss-cluster-1rtt.pcap 4", "refprov-tss-cluster-1rtt.pcap 5", "refprov-tss-cluster-1rtt.pcap 6"}
 
 func vectors(t *testing.T) string {
@@ -42,10 +42,10 @@ var (
 	reKey  = regexp.MustCompile(`^\| (\d) \| ([0-9a-f]{64}) \|$`)
 )
 
-// A listed packet is what the README says of one.
+// A listed packet is what the README says of one packet.
 type listed struct {
 	header wire.TSS
-	text   string // of the headers inside
+	text   string // text of the headers inside
 }
 
 // readme reads the keys by AN and the secured packets by file and number.
@@ -126,7 +126,7 @@ func frames(t *testing.T, path string) []native {
 	return fs
 }
 
-// vectorDomain is a Domain at local, as file and header want it; ssi is its own.
+// vectorDomain returns a Domain at local, as file and header need it. ssi is its own.
 func vectorDomain(t *testing.T, file string, h *wire.TSS, key Key, local netip.Addr, ssi uint32) *Domain {
 	t.Helper()
 	cfg := Config{SDI: h.SDI, Local: local, UseSSI: h.SP}
@@ -138,9 +138,9 @@ func vectorDomain(t *testing.T, file string, h *wire.TSS, key Key, local netip.A
 	case strings.Contains(file, "-cluster-"):
 		cfg.Mode, cfg.RekeyMask, cfg.RekeyShift = Cluster, 0xff00, 8
 	case strings.Contains(file, "-server-"):
-		// Both ends of it have SSI 2 (S-KEY-06). As server and client there is no
-		// such pair here; a Client that takes itself for the sender, and one that
-		// takes it for its server, read it.
+		// Both ends of it have SSI 2 (S-KEY-06). No server and client here can be such a pair.
+		// It is read by a Client that thinks it is the sender, and by one that thinks the
+		// sender is its server.
 		cfg.Mode, cfg.PeerSSI = Client, 2
 		if ssi == 2 {
 			cfg.PeerSSI = 1
@@ -159,8 +159,8 @@ func vectorDomain(t *testing.T, file string, h *wire.TSS, key Key, local netip.A
 	return d
 }
 
-// text is a PDS header and the data behind all headers, in the README's words, as
-// far as they tell one packet from another.
+// text returns a PDS header and the data behind all headers in the README's words, as far as
+// they distinguish packets.
 func text(t *testing.T, id string, plain []byte) string {
 	t.Helper()
 	if s := wire.Dump(plain); strings.Contains(s, "invalid") {
@@ -194,7 +194,7 @@ func text(t *testing.T, id string, plain []byte) string {
 	return ""
 }
 
-// covers reports whether each word of got stands in line, in that order.
+// covers reports whether the words of got stand in line, in that order.
 func covers(line, got string) bool {
 	words := strings.Fields(line)
 	for w := range strings.FieldsSeq(got) {
@@ -207,9 +207,8 @@ func covers(line, got string) bool {
 	return true
 }
 
-// S-SEC-02, S-SEC-03: every secured packet of every capture opens, holds what another
-// decoder read in it, and is sealed again to the same bytes. What came in clear
-// stays out.
+// S-SEC-02, S-SEC-03: every secured packet of every capture opens, has what another decoder
+// read in it, and is sealed again to the same bytes. What came in clear is dropped.
 func TestVectorPackets(t *testing.T) {
 	dir := vectors(t)
 	keys, list := readme(t, dir)
@@ -226,7 +225,7 @@ func TestVectorPackets(t *testing.T) {
 	var inClear []string
 	for _, path := range files {
 		file := filepath.Base(path)
-		heard := map[netip.Addr]*Domain{} // at its address, to hear the whole capture
+		heard := map[netip.Addr]*Domain{} // by address, to hear the whole capture
 		for i, f := range frames(t, path) {
 			id := fmt.Sprintf("%s %d", file, i+1)
 			h, n, err := wire.ParseTSS(f.pkt)
@@ -285,7 +284,7 @@ func TestVectorPackets(t *testing.T) {
 	t.Logf("%d packets in %d captures, %d in clear", opened, len(files), len(inClear))
 }
 
-// The known answers in this package are those of tss-kat.json, all of them.
+// The known answers in this package are all of those in tss-kat.json.
 func TestVectorAnswers(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(vectors(t), "tss-kat.json"))
 	if err != nil {
@@ -335,7 +334,7 @@ func TestVectorAnswers(t *testing.T) {
 		if p.Context == "" {
 			continue
 		}
-		// The derivation of its key, from the context as given.
+		// The derivation of its key, from the given context.
 		var m cmac
 		m.init(newBlock(unhex(t, p.DomainKey)))
 		in := slices.Concat([]byte{0}, []byte(p.Label), []byte{0}, unhex(t, p.Context), []byte{kdfBits >> 8, kdfBits & 0xff})
