@@ -6,20 +6,20 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
-// An agenda is what a FEP has to do: who has something to send, and what goes on later.
+// An agenda is the work of a FEP: the peers with something to send, and what is due later.
 type agenda struct {
-	ready  fifo[PeerID]  // peers with data, in the order of their turns
-	acks   fifo[PeerID]  // peers with nothing but ACKs and control packets to send
-	ackAt  time.Duration // when what waits in acks leaves alone; 0: nothing waits
-	flush  bool          // what waits in acks may leave; something does
-	queued int           // messages with pieces not yet taken
-	// moveLater are messages of a PDC that ended, nothing of which was sent.
+	ready  fifo[PeerID]  // peers with data, in the order in which they send
+	acks   fifo[PeerID]  // peers that are owed ACKs or control packets
+	ackAt  time.Duration // when acks are sent even without data; 0 if acks is empty
+	flush  bool          // acks is not empty, and its ACKs may be sent now
+	queued int           // messages with pieces that were not sent
+	// moveLater are messages whose PDC ended before any of their packets was sent.
 	moveLater []ses.Handle
-	early     fifo[uint32]  // lanes of ROD PDCs with packets whose turn comes at earlyAt
-	earlyAt   time.Duration // 0: there are none
-	after     fifo[uint32]  // in fillData: lanes that sent wait behind those that did not
-	keyless   time.Duration // since when there is nothing to seal with; 0: there is
+	early     fifo[uint32]  // lanes of ROD PDCs with early packets that may be executed at earlyAt
+	earlyAt   time.Duration // 0 if early is empty
+	after     fifo[uint32]  // used by fillData: lanes that sent, to be queued behind those that did not
+	keyless   time.Duration // since when packets wait for a key to seal with; 0 if none does
 }
 
-// clear forgets what was queued: everything ends.
+// clear forgets the queued messages, all of which end.
 func (a *agenda) clear() { a.moveLater, a.queued = a.moveLater[:0], 0 }

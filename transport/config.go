@@ -10,22 +10,22 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
-// What of Config belongs to the sublayers.
+// The parts of Config that belong to the sublayers.
 type (
 	Messages       = ses.Config         // of semantics
-	EndpointConfig = ses.EndpointConfig // the part of it that each endpoint has
+	EndpointConfig = ses.EndpointConfig // the part of Messages that each endpoint has
 	Identity       = ses.Identity       // the name of an endpoint
 	Packets        = pds.Limits         // of packet delivery
 )
 
-// Config describes one FEP. Zero fields take their defaults;
-// New fills them in and refuses contradictions.
+// Config describes one FEP. New replaces zero fields by their defaults and refuses
+// contradictions.
 type Config struct {
-	// Local is the address of the FEP: the IP address that packets leave from
-	// (never unspecified) and the main port (path 0). It enters the CRC.
+	// Local is the address of the FEP: the IP address that packets leave from, never an
+	// unspecified one, and the main port (path 0). The CRC covers it.
 	Local netip.AddrPort
-	// Paths are the local UDP ports, main port first; nil: just the main port.
-	// An entropy value is an index into it.
+	// Paths are the local UDP ports, the main port first; nil means the main port alone. An
+	// entropy value is an index into Paths.
 	Paths []uint16
 
 	// Messages is how messages are kept and matched, and the first endpoint: its name
@@ -34,105 +34,105 @@ type Config struct {
 	// Packets are the times and bounds of packet delivery.
 	Packets
 
-	// PayloadMTU is the SES payload per packet this FEP sends: 1024, 2048, 4096
-	// or 8192 (default 1024). What it receives may be of any size.
+	// PayloadMTU is the most SES payload of a packet that this FEP sends: 1024, 2048, 4096
+	// or 8192 bytes (default 1024). Received packets may have any size.
 	PayloadMTU int
-	// NoCRC sends and expects no CRC-32C trailer.
+	// NoCRC means that packets have no CRC-32C trailer, in both directions.
 	NoCRC bool
-	// TSS, if not nil, secures the FEP, which owns it from then on: every packet is
-	// sealed, and nothing in clear is accepted (S-SEC-07). NoCRC is of no
-	// consequence then: the ICV is the trailer. Nothing leaves before a key to
-	// send with was installed.
+	// TSS, if not nil, secures the FEP, which then owns it: every packet is sealed, and
+	// none in clear is accepted (S-SEC-07). NoCRC then has no effect, because the ICV is
+	// the trailer. Nothing is sent before a key to seal with is installed.
 	TSS *tss.Domain
-	// OneRTT lets sources that open a PDC prove with a round trip that they are
-	// alive now: for keys that outlive a FEP, so that what was recorded in an
-	// earlier life of it opens nothing. Without it the floor of Start_PSNs has to
-	// do, which is as old as the FEP (S-SYN-02).
+	// OneRTT makes a source that opens a PDC prove with a round trip that it is alive now.
+	// Use it with keys that outlive a FEP: packets recorded in an earlier life of the FEP
+	// then open no PDC. Without it only the floor of Start_PSNs protects, which is
+	// forgotten when the FEP ends (S-SYN-02).
 	OneRTT bool
-	// AcceptClearStart takes NACK 0x17 in clear, with a good CRC, while a PDC is
-	// being opened, eight times at most: the UEC reference provider sends them so.
-	// Forged ones delay an opening, and may make it fail where the target sends
-	// them in clear (T7).
+	// AcceptClearStart accepts NACK 0x17 in clear, with a good CRC, while a PDC opens,
+	// eight times per PDC at most: the UEC reference provider sends them so. Forged ones
+	// delay the opening, and may make it fail if the target sends its own in clear (T7).
 	AcceptClearStart bool
-	// KnownPeersOnly refuses packets of addresses that were never interned by
-	// Peer.
+	// KnownPeersOnly refuses PDCs from addresses that the application did not name (Peer
+	// with known).
 	KnownPeersOnly bool
 	// DSCP is the differentiated services code point of packets, 0 to 63.
 	DSCP uint8
-	// Trimming says that the switches trim: cut the payload off packets that find
-	// no room, so that the target sees at once what is missing (S-TRIM-01). Packets
-	// then have the code points of Classes instead of DSCP, those with data and the
-	// others leave in trains of their own, and a packet that arrives cut is
-	// answered by NACK 01 or 02, or counted as DropTrimmed. Nothing vouches for such
-	// a packet, so it does no more than that. To a FEP without Trimming it is a
-	// damaged packet as any other.
+	// Trimming says that the switches trim: they cut the payload off packets for which they
+	// have no room, so that the target sees at once what is missing (S-TRIM-01). Packets
+	// then have the code points of Classes instead of DSCP, and data leaves in other trains
+	// than the rest. A packet that arrives trimmed is answered by NACK 01 or 02, or counted
+	// as DropTrimmed. It has no other effect, because nothing authenticates it. A FEP
+	// without Trimming treats it as any damaged packet.
 	//
-	// It needs the CRC, which alone tells a whole packet from a cut one: a whole
-	// one is an ordinary packet whatever its code point. Of a sealed packet a switch
-	// leaves nothing that could be read, so a secured FEP does not offer its data
-	// to be trimmed (it has DSCP), and drops what was: it comes again as what is lost.
+	// Trimming needs the CRC, which alone distinguishes a whole packet from a trimmed one:
+	// a whole packet is an ordinary one whatever its code point. A sealed packet that is
+	// trimmed cannot be read. A secured FEP therefore sends its data with DSCP, so that
+	// switches do not trim it, and drops trimmed packets, which are then sent again as lost
+	// ones.
 	Trimming bool
-	// Classes are the code points that go with Trimming; none set: DefaultClasses.
+	// Classes are the code points for Trimming; the zero value means DefaultClasses.
 	Classes Classes
-	// Notes keeps for FEP.Notes why each packet is sent and what became of each
-	// received one. It costs an allocation here and there, and copies what a secured
-	// FEP seals and opens; without it there is nothing to pay.
+	// Notes records for FEP.Notes why each packet is sent and what became of each received
+	// one. It costs some allocations, and a copy of each packet that a secured FEP seals or
+	// opens. Without Notes there is no cost.
 	Notes bool
-	// NoSymmetric addresses every packet to the well-known port 4793 of the
-	// peer instead of the port the peer used (S-PKT-03).
+	// NoSymmetric sends every packet to the well-known port 4793 of the peer instead of the
+	// port that the peer used (S-PKT-03).
 	NoSymmetric bool
 
-	// Hint is told why what one address sends is dropped all the time: two ends
-	// that do not fit, or somebody who guesses. nil: nobody wants to know. It is
-	// called from Receive, rarely, and must not call the FEP.
+	// Hint is called with the reason when packets of one address are dropped all the time:
+	// the two ends do not fit, or somebody guesses. Receive calls it, rarely. It must not
+	// call the FEP. nil means no hints.
 	Hint func(Hint)
-	// MPRange is the PSN window this FEP offers per PDC, a multiple of 128
-	// (default 2048). It also bounds how far it sends ahead.
+	// MPRange is the PSN window that this FEP offers per PDC, a power of two from 128 to
+	// 16384 (default 2048). It also limits how many PSNs the FEP has outstanding per PDC.
 	MPRange int
-	// Lanes is how many RUD PDCs to one peer carry long messages besides the
-	// one for short messages (default 1); while the peer has no room for what some of
-	// them carry there are up to three more. ShortMessage is the largest message, in
-	// bytes, that counts as short (default 16 KiB).
+	// Lanes is the number of RUD PDCs to one peer for long messages, besides the one for
+	// short messages (default 1). While the peer refuses messages of some of them for want
+	// of room there may be up to three more. ShortMessage is the length of the longest
+	// short message, in bytes (default 16 KiB).
 	Lanes        int
 	ShortMessage int
 
-	// RNRTimeout ends a send whose target answers but is not ready; 0: never.
+	// RNRTimeout ends a send whose target answers but is not ready for that long; 0 means
+	// never.
 	RNRTimeout time.Duration
 
-	// NewCCC makes the congestion control context for a peer; nil: cms.New.
+	// NewCCC makes the congestion control context for a peer or a ROD PDC; nil means the
+	// one of package cms. window is Window.
 	NewCCC func(window int) CCC
-	// BaseRTT is config_base_rtt (UE 3.6.13): the round trip of one packet over the
-	// longest path while nothing else is on it, hosts included. Delay beyond it and
-	// as much again is taken for a queue, so a value below the truth keeps the
-	// window small where the path is idle; one above it allows longer queues. 0:
-	// 150 µs, which is two hosts that have to wake up on one switch.
+	// BaseRTT is config_base_rtt (UE 3.6.13): the round trip of one packet over the longest
+	// path, hosts included, while nothing else is on that path. A round trip above about
+	// twice BaseRTT counts as queueing. A value that is too low keeps the window small on
+	// an idle path, one that is too high allows longer queues. 0 means 150 µs, the round
+	// trip of two hosts on one switch that both must wake up.
 	BaseRTT time.Duration
-	// Window is the congestion window to start with and its ceiling, in bytes
-	// (default 1 MiB).
+	// Window is the initial congestion window and its upper bound, in bytes (default 1
+	// MiB).
 	Window int
-	// RecvWindow is what the receive path can hold, in bytes (the socket
-	// buffer's usable size). It limits the PSN window offered to peers; 0: no
-	// limit.
+	// RecvWindow is the number of bytes that the receive path can hold: the usable size of
+	// the socket buffer. It limits the PSN window offered to peers. 0 means no limit.
 	RecvWindow int
 }
 
-// Classes are the DSCP values, 0 to 63, that hosts and trimming switches agree on.
-// UE leaves the numbers to the deployment.
+// Classes are the DSCP values, 0 to 63, that hosts and trimming switches agree on. UE
+// leaves the values to the deployment.
 type Classes struct {
-	// Trimmable is that of new data, TrimmableRTX of data that is sent again, which
+	// Trimmable is the value of new data. TrimmableRTX is that of resent data, which
 	// switches trim later.
 	Trimmable, TrimmableRTX uint8
-	// Trimmed is what a switch gives to a packet that it has cut, TrimmedLastHop the
-	// same in front of the target, where too many senders are to blame and no path.
+	// Trimmed is the value that a switch gives to a packet that it trimmed. TrimmedLastHop
+	// is the same at the last hop before the target, where the cause is too many senders
+	// and not a path.
 	Trimmed, TrimmedLastHop uint8
-	// Control is that of ACKs, NACKs and control packets.
+	// Control is the value of ACKs, NACKs and control packets.
 	Control uint8
 }
 
-// DefaultClasses are AF11, AF12, AF31, AF32 and EF; testbed/fabric has the same.
+// DefaultClasses are AF11, AF12, AF31, AF32 and EF, the same as in testbed/fabric.
 var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, TrimmedLastHop: 28, Control: 46}
 
-// check names what makes the classes of no use, or nothing.
+// check returns what makes the classes useless, "" if nothing does.
 func (c *Classes) check() string {
 	for _, v := range []uint8{c.Trimmable, c.TrimmableRTX, c.Trimmed, c.TrimmedLastHop, c.Control} {
 		if v > 63 {
@@ -181,7 +181,7 @@ func (c *Config) fill() {
 	def(&c.Window, 1<<20)
 }
 
-// check names the first contradiction.
+// check returns an error that names the first contradiction.
 func (c *Config) check() error {
 	bad := func(what string, v any) error { return fmt.Errorf("transport: config: %s: %v", what, v) }
 	pow2 := func(n int) bool { return n > 0 && n&(n-1) == 0 }
@@ -214,7 +214,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// secure is how PDCs are opened.
+// secure is how others open PDCs.
 func (c *Config) secure() Secure {
 	switch {
 	case c.TSS == nil:
@@ -225,8 +225,8 @@ func (c *Config) secure() Secure {
 	return SecureZeroRTT
 }
 
-// offered is the PSN window this FEP offers per PDC: what the receive path can
-// hold, in packets.
+// offered is the PSN window that this FEP offers per PDC: at most the packets that the
+// receive path can hold.
 func (c *Config) offered() int {
 	n := c.MPRange
 	if c.RecvWindow > 0 {

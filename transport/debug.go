@@ -7,8 +7,8 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
-// Dump says in words what the FEP holds and waits for, a line a PDC: for
-// people and failing simulations.
+// Dump describes in words what the FEP holds and waits for, with a line for each PDC. It
+// serves people and failing simulations.
 func (f *FEP) Dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d sends, %d queued, %d messages in progress, %d unexpected, next timeout %v, ready %d, acks %d\n",

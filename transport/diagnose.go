@@ -15,33 +15,33 @@ import (
 // A WaitFor is what an operation waits for.
 type WaitFor uint8
 
-// What there is to wait for. Of a send:
+// What sends wait for:
 const (
-	WaitNothing    WaitFor = iota // it goes on: packets leave or are under way, and none is late
-	WaitAck                       // nothing is acknowledged: packets or their ACKs are lost, or the peer is gone
-	WaitOpen                      // the target has not answered the first packets of the PDC
-	WaitClose                     // the PDC closes; the message goes by the next one
-	WaitPDC                       // no PDC can be opened: too many, or no PDCID is out of quarantine
-	WaitRoom                      // as many operations are posted as there may be
-	WaitNotReady                  // the target has no receive for it, and no room to keep it
-	WaitShort                     // the target is short of something else
-	WaitCongestion                // the congestion window is full
-	WaitPeerWindow                // the peer takes no further PSN (MP_RANGE)
-	WaitOwnWindow                 // this side sends no further ahead of a packet that is missing
-	WaitKey                       // there is no key to seal with
-	WaitBehind                    // another message goes first
+	WaitNothing    WaitFor = iota // nothing: packets are sent or in flight, and none is late
+	WaitAck                       // an ACK: packets or ACKs are lost, or the peer is gone
+	WaitOpen                      // the target's answer to the first packets of the PDC
+	WaitClose                     // the end of the PDC, which closes; the message uses the next PDC
+	WaitPDC                       // a PDC: there are too many, or all free PDCIDs are in quarantine
+	WaitRoom                      // the end of other operations: as many are posted as there may be
+	WaitNotReady                  // a receive at the target, or room to keep the message there
+	WaitShort                     // something else that the target is short of
+	WaitCongestion                // the congestion window
+	WaitPeerWindow                // the PSN window of the peer (MP_RANGE)
+	WaitOwnWindow                 // a missing packet, ahead of which this side sends no further
+	WaitKey                       // a key to seal with
+	WaitBehind                    // another message, which goes first
 	WaitFence                     // the sends before a fence
-	WaitOrder                     // it arrived, and an earlier packet did not
-	WaitAnswer                    // it arrived, and its answer did not come
+	WaitOrder                     // an earlier packet: the message arrived before it
+	WaitAnswer                    // the response: the message arrived
 
-	// Of a receive:
+	// What receives wait for:
 
-	WaitMessage    // nothing came that nobody has taken
-	WaitMatch      // messages came, and none matches
+	WaitMessage    // a message: none is unmatched
+	WaitMatch      // a message that matches: none of the unmatched ones does
 	WaitRest       // the rest of the message
-	WaitEarlier    // packets came, and an earlier one did not
-	WaitCQ         // the completion queue has no room for the message's entry
-	WaitConnection // there is no connection yet
+	WaitEarlier    // an earlier packet: later ones came
+	WaitCQ         // room in the completion queue for the message's entry
+	WaitConnection // a connection
 	NumWaitFor
 )
 
@@ -50,7 +50,7 @@ var waitNames = [NumWaitFor]string{
 	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection",
 }
 
-// String is the cause in a word, the same in every release.
+// String is what is waited for in a word. It is the same in every release.
 func (w WaitFor) String() string {
 	if w < NumWaitFor {
 		return waitNames[w]
@@ -58,67 +58,67 @@ func (w WaitFor) String() string {
 	return "wait ?"
 }
 
-// A Waiting is an operation that has not ended, and why. Fields that say nothing of
-// its cause are zero. Durations are before the Diagnose, or after it if they say
-// when.
+// A Waiting describes an operation that has not ended, and what it waits for. Fields that
+// do not concern the cause are zero. Durations count back from the call of Diagnose, or
+// ahead of it where the comment says "until".
 type Waiting struct {
 	Endpoint EndpointID
 	Context  any
 	Kind     OpKind
-	// Peer and Remote are the target of a send, the source of the message that a
-	// receive has, or that it asks for; NoPeer: any.
+	// Peer and Remote are the target of a send, or of a receive the source of its message
+	// or the source that it asks for; NoPeer means any.
 	Peer   PeerID
 	Remote netip.AddrPort
 	Tag    uint64
-	// Age is how long ago it was posted. That of a receive is counted from the
+	// Age is the time since the operation was posted. The age of a receive counts from the
 	// last look at the clock before its post.
 	Age time.Duration
-	// Done are the bytes that are acknowledged, or received; Total is the length
-	// of the message, of a receive without one that of its buffer.
+	// Done is the number of bytes acknowledged or received. Total is the length of the
+	// message, or of the buffer if a receive has no message yet.
 	Done, Total uint64
 	Cause       WaitFor
-	// For is how long the cause has lasted, as far as is known.
+	// For is how long the cause has lasted, 0 if that is not known.
 	For time.Duration
-	// Heard is how long ago the peer was heard last, by the same PDC; negative:
+	// Heard is the time since the peer was last heard on the same PDC; negative means
 	// never.
 	Heard time.Duration
-	// Timeouts are the retransmission timeouts since the last progress; Next is
-	// in how long something is sent again, GiveUp in how long the peer is given
-	// up, 0: not known.
+	// Timeouts counts the retransmission timeouts since the last progress. Next is the time
+	// until something is sent again, GiveUp the time until the peer is given up; 0 means
+	// not known.
 	Timeouts     int
 	Next, GiveUp time.Duration
-	// ICMP: a message said that nobody is there.
+	// ICMP means that an ICMP message said that nobody is there.
 	ICMP bool
-	// Nack and RC are what the target answered.
+	// Nack and RC are the answers of the target.
 	Nack wire.NackCode
 	RC   wire.RC
-	// Window and InFlight are bytes of congestion control, or PSNs of a range.
+	// Window and InFlight are the window that is closed and what it counts: bytes of
+	// congestion control, or PSNs.
 	Window, InFlight int
-	// Behind is the context of the message that goes first, BehindLeft its bytes
-	// that are not sent, BehindFor what that one waits for.
+	// Behind is the context of the message that goes first, BehindLeft the number of its
+	// bytes that are not sent, BehindFor what that message waits for.
 	Behind     any
 	BehindLeft uint64
 	BehindFor  WaitFor
-	// Unmatched is how many messages of its kind no receive has matched,
-	// OtherKind of the other one (tagged or not); Tags are those of the oldest.
+	// Unmatched is the number of messages of the receive's kind (tagged or not) that no
+	// receive has matched, OtherKind that of the other kind. Tags are the tags of the
+	// oldest messages of Unmatched.
 	Unmatched, OtherKind int
 	Tags                 []uint64
-	// Early is how many packets came before one that is missing.
+	// Early is the number of packets that came before one that is missing.
 	Early int
-	// Full is how many PDCIDs are in quarantine, or how many operations there
-	// may be.
+	// Full is the number of PDCIDs in quarantine, or of operations that are posted.
 	Full int
 }
 
-// manyTags is how many tags of unmatched messages a Waiting lists.
+// manyTags is the most tags of unmatched messages that a Waiting lists.
 const manyTags = 8
 
-// send reports whether it is one.
+// send reports whether the operation is a send.
 func (w *Waiting) send() bool { return w.Kind == OpSend || w.Kind == OpTSend }
 
-// Diagnose says what each operation waits for that has not ended, the oldest first.
-// It changes nothing and keeps nothing; it reads all operations and all packets in
-// flight.
+// Diagnose says of each operation that has not ended what it waits for, the oldest
+// operation first. It changes nothing. It reads all operations and all outstanding packets.
 func (f *FEP) Diagnose(now time.Duration) []Waiting {
 	d := diagnosis{f: f, now: now, at: map[ses.Handle]*sending{}}
 	d.findSends()
@@ -128,7 +128,7 @@ func (f *FEP) Diagnose(now time.Duration) []Waiting {
 	return d.out
 }
 
-// DiagnoseRefused says why op finds no room: Post fails with ErrFull.
+// DiagnoseRefused says why Post fails with ErrFull for op.
 func (f *FEP) DiagnoseRefused(now time.Duration, op *Op) Waiting {
 	w := Waiting{Endpoint: op.Endpoint, Context: op.Context, Kind: op.Kind, Tag: op.Tag, Peer: op.Peer, Remote: f.PeerAddr(op.Peer), Total: uint64(len(op.Buf)), Cause: WaitRoom, Heard: -1}
 	for _, v := range op.Iov {
@@ -147,30 +147,33 @@ func (f *FEP) DiagnoseRefused(now time.Duration, op *Op) Waiting {
 	return w
 }
 
-// A sending is where the packets of a message are.
+// A sending says where the packets of a message are.
 type sending struct {
 	ln       *lane
 	pdc      *pds.PDC
-	queue    int // its place in the lane, from 1 on; 0: it is not in it
-	bytes    uint32
+	queue    int    // the message's place in the lane, counted from 1; 0 if it is not there
+	bytes    uint32 // of its outstanding packets
 	inFlight int
 	lost     int
 	arrived  int
 	refused  int
-	nack     wire.NackCode // of one that is refused
-	notReady bool          // one goes again because the target was not ready
-	first    time.Duration
+	nack     wire.NackCode // of a refused packet
+	notReady bool          // the target was not ready for one of them
+	first    time.Duration // when the first of them was sent first
 }
 
+// A diagnosis is the state of one call of Diagnose.
 type diagnosis struct {
 	f   *FEP
 	now time.Duration
 	at  map[ses.Handle]*sending
 	out []Waiting
-	// front is what the first message of a lane waits for, found first.
+	// front holds what the first message of a lane waits for, filled by behind.
 	front map[*lane]*Waiting
 }
 
+// of returns the sending of a message, and makes one if there is none. p is used if it has
+// no PDC yet.
 func (d *diagnosis) of(h ses.Handle, p *pds.PDC) *sending {
 	s := d.at[h]
 	if s == nil {
@@ -217,7 +220,7 @@ func (d *diagnosis) findSends() {
 	})
 }
 
-// ago is how long ago t was; t 0 is never, which is negative.
+// ago is the time since t, negative if t is 0, which means never.
 func (d *diagnosis) ago(t time.Duration) time.Duration {
 	if t == 0 {
 		return -1
@@ -225,7 +228,7 @@ func (d *diagnosis) ago(t time.Duration) time.Duration {
 	return d.now - t
 }
 
-// in is how long until t, 0: not known, or now.
+// in is the time until t, 0 if t is not known or has come.
 func (d *diagnosis) in(t time.Duration) time.Duration {
 	if t <= d.now {
 		return 0
@@ -233,6 +236,7 @@ func (d *diagnosis) in(t time.Duration) time.Duration {
 	return t - d.now
 }
 
+// send adds a send to the result.
 func (d *diagnosis) send(v *ses.SendView) {
 	w := Waiting{
 		Endpoint: v.Endpoint, Context: v.Context, Kind: OpSend, Tag: v.Tag, Peer: PeerID(v.Peer), Remote: d.f.PeerAddr(PeerID(v.Peer)), Age: d.now - v.Posted,
@@ -245,9 +249,9 @@ func (d *diagnosis) send(v *ses.SendView) {
 	d.out = append(d.out, w)
 }
 
-// why finds the cause: the first that holds, in this order. What the peer or this
-// side says goes before what is concluded from silence, and that before a window
-// that is full, which silence fills as well.
+// why finds the cause of a send: the first that holds in the order below. What the peer or
+// this side says comes first, then what silence suggests, then windows that are full,
+// because silence fills them, too.
 func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	f := d.f
 	s := d.at[v.Handle]
@@ -270,7 +274,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		w.Cause, w.For = WaitKey, max(0, d.ago(f.todo.keyless))
 		return
 	case s == nil:
-		w.Cause = WaitPDC // between two of them
+		w.Cause = WaitPDC // its PDC ended, and the next is not open
 		return
 	}
 	p := s.pdc
@@ -318,7 +322,7 @@ func (d *diagnosis) packet(v *ses.SendView) int {
 	return int(p.Len) + wire.ReqLen + wire.ReqStdLen + d.f.form.wrap + d.f.form.overhead
 }
 
-// behind names the message that goes before one.
+// behind names the message that goes before this one in the lane.
 func (d *diagnosis) behind(s *sending, w *Waiting) {
 	w.Cause = WaitBehind
 	first := d.front[s.ln]
@@ -330,19 +334,20 @@ func (d *diagnosis) behind(s *sending, w *Waiting) {
 			}
 			first = &Waiting{Context: v.Context, Total: uint64(v.Length)}
 			d.why(v, first)
-			first.Done = uint64(v.Taken) // here: what is sent
+			first.Done = uint64(v.Taken) // the bytes sent, to compute BehindLeft
 		})
 		if d.front == nil {
 			d.front = map[*lane]*Waiting{}
 		}
 		if first == nil {
-			first = &Waiting{} // one whose success was told
+			first = &Waiting{} // the message has already completed
 		}
 		d.front[s.ln] = first
 	}
 	w.Behind, w.BehindLeft, w.BehindFor = first.Context, first.Total-first.Done, first.Cause
 }
 
+// recv adds a receive to the result.
 func (d *diagnosis) recv(v *ses.RecvView) {
 	f := d.f
 	w := Waiting{Endpoint: v.Endpoint, Context: v.Context, Kind: OpRecv, Tag: v.Tag, Peer: PeerID(v.Peer), Age: d.now - v.Posted, Total: v.Size, Heard: -1}
@@ -384,8 +389,8 @@ func (d *diagnosis) recv(v *ses.RecvView) {
 	d.out = append(d.out, w)
 }
 
-// early is how many packets came, from those whom a receive takes from, before one
-// that is missing, and how long ago one of them was heard; negative: never.
+// early is the number of early packets from the sources that a receive accepts, and the
+// time since one of these sources was heard, negative if never.
 func (d *diagnosis) early(v *ses.RecvView) (n int, heard time.Duration) {
 	heard = -1
 	d.f.pds.Each(func(p *pds.PDC) {
@@ -401,7 +406,7 @@ func (d *diagnosis) early(v *ses.RecvView) (n int, heard time.Duration) {
 	return n, heard
 }
 
-// String says it in a sentence.
+// String describes the operation and its cause in a sentence.
 func (w *Waiting) String() string {
 	var b strings.Builder
 	what := [...]string{OpSend: "send", OpTSend: "tagged send", OpRecv: "receive", OpTRecv: "tagged receive"}[w.Kind]
@@ -419,8 +424,9 @@ func (w *Waiting) String() string {
 	return b.String()
 }
 
-// contextText is a context in a sentence: a number or a string itself, of anything
-// else its type. What a pointer leads to belongs to the user, who may be writing it.
+// contextText is a context as part of a sentence: a number or a string itself, of anything
+// else its type. It does not read what a pointer points to, because the user may be writing
+// there.
 func contextText(ctx any) string {
 	switch ctx.(type) {
 	case nil:
@@ -431,7 +437,7 @@ func contextText(ctx any) string {
 	return fmt.Sprintf("of a %T", ctx)
 }
 
-// short is d with three digits.
+// short is d truncated to three digits.
 func short(d time.Duration) time.Duration {
 	for unit := time.Duration(1); ; unit *= 10 {
 		if d < 1000*unit {
@@ -524,7 +530,7 @@ func (w *Waiting) match() string {
 	return fmt.Sprintf("%d messages came, and none matches: tags %s%s", w.Unmatched, strings.Join(tags, ", "), more)
 }
 
-// silence says since when nothing is heard and what is done about it.
+// silence says since when nothing was heard of the peer, and what the FEP does about it.
 func (w *Waiting) silence() string {
 	s := "nothing was ever heard of the peer"
 	if w.Heard >= 0 {

@@ -2,10 +2,10 @@ package transport
 
 import "time"
 
-// End says that the peers are gone for good: nothing is sent or taken any more
-// but a farewell. Every operation ends with a Cancelled event. What arrived whole
-// may still be received; a receive that finds nothing ends at once, and sends fail
-// with ErrClosed.
+// End stops all traffic because no peer is left: from now on the FEP sends nothing but
+// farewell packets, and Receive ignores what arrives. Every operation ends with a Cancelled
+// event. A receive may still get a message that arrived completely before; one that finds
+// none ends at once. A send fails with ErrClosed.
 func (f *FEP) End(now time.Duration) {
 	if f.closed || f.ended {
 		return

@@ -2,6 +2,6 @@ package transport
 
 import "github.com/uetkit/uetkit/transport/internal/ses"
 
-// An Event is the end of one posted operation. Each accepted operation makes
-// exactly one, except a Silent one that succeeds.
+// An Event is the end of one operation. Each accepted operation causes exactly one Event,
+// except a Silent operation that succeeds.
 type Event = ses.Event

@@ -1,16 +1,16 @@
-// Package transport is Ultra Ethernet Transport as one state machine, the FEP: packet
-// delivery, semantics, congestion management and security over the headers of package wire.
-// It carries messages between FEPs by whatever network its caller has.
+// Package transport is Ultra Ethernet Transport as one state machine, the FEP. It joins
+// packet delivery, semantics, congestion management and security over the headers of
+// package wire, and carries messages between FEPs over whatever network its caller has.
 //
-// A FEP does no I/O, starts no goroutine, takes no lock, reads no clock and no global
-// randomness: the same calls give the same results. One caller at a time. The caller posts
-// operations (Post), hands in what arrives (Receive), takes out what is to leave (Transmit)
-// and what has ended (NextEvent), and calls Advance when NextTimeout has come. Time is a
-// time.Duration since a moment of the caller's choice that lies before its first call; 0
-// means never.
+// A FEP does no I/O, starts no goroutine, takes no lock, and reads no clock and no global
+// randomness: the same calls give the same results. It serves one caller at a time. The
+// caller posts operations (Post), hands in what arrives (Receive), fetches what is to be
+// sent (Transmit) and what ended (NextEvent), and calls Advance at NextTimeout. Time is a
+// time.Duration since a moment that the caller chooses and that lies before its first call;
+// 0 means never.
 //
-// Simulators and drivers of other networks may embed it. Its API follows the engine and is
-// promised nothing; applications use package uet.
+// Simulators and drivers of other networks may embed a FEP. The API follows the needs of
+// the engine, without a promise of stability; applications use package uet.
 package transport
 
 import (
@@ -26,20 +26,20 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A FEP is the protocol state of one address: its PDCs, its peers, and the endpoints that
-// share them. Requests find their endpoint after PDS, because one PDC may carry messages for
-// several (UE 3.5.8).
+// A FEP is the protocol state of one address: its PDCs, its peers and the endpoints that
+// share them. PDS processes a request before its endpoint is looked up, because one PDC may
+// carry messages for several endpoints (UE 3.5.8).
 type FEP struct {
-	// What every packet touches comes first, so that it lies together and is
-	// addressed by short offsets (docs/decisions/0011).
+	// The fields that every packet uses come first: they share cache lines and have short
+	// offsets (docs/decisions/0011).
 	ses   *ses.SES
 	pds   *pds.Table
-	peers []peer // index is PeerID; 0 is nobody
-	lanes []lane // index is pds.PDC.Slot
+	peers []peer // by PeerID; 0 is NoPeer
+	lanes []lane // by pds.PDC.Slot
 	now   time.Duration
 	out   train
-	sec   *tss.Domain // nil: in clear
-	notes *notes      // nil without Config.Notes
+	sec   *tss.Domain // nil means in clear
+	notes *notes      // nil unless Config.Notes
 	todo  agenda
 	form  format
 	rx    intake
@@ -55,8 +55,8 @@ type FEP struct {
 	cfg    Config
 }
 
-// New makes a FEP with one endpoint, number 0. rng is the only source of randomness; cfg is
-// copied.
+// New makes a FEP with one endpoint, number 0. rng is the only source of randomness. New
+// copies cfg.
 func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	cfg.fill()
 	if err := cfg.check(); err != nil {
@@ -68,7 +68,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))
 	}
 	f.form.init(&cfg)
-	f.rx.outer.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any that is valid
+	f.rx.outer.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any valid value
 	f.rx.in.From = f.local[0]
 	if cfg.Notes {
 		f.notes = &notes{}
@@ -82,26 +82,26 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	return f, nil
 }
 
-// Open adds an endpoint. Its operations have its number. Errors: ErrName, ErrInUse, ErrEndpoints,
-// ErrClosed.
+// Open adds an endpoint and returns the number that its operations name. Errors: ErrName,
+// ErrInUse, ErrEndpoints, ErrClosed.
 func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
 	id, err := f.ses.Open(cfg)
 	return id, mapErr(err)
 }
 
-// CloseEndpoint ends one endpoint; the FEP and the others go on. Its operations end with a
-// Cancelled event each, those of which packets are under way when they are answered.
-// Messages for it are refused from now on.
+// CloseEndpoint closes one endpoint; the FEP and the other endpoints go on. Each operation
+// of the endpoint ends with a Cancelled event, a send with outstanding packets as soon as
+// they are answered. The FEP refuses messages that come for the endpoint from now on.
 func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
 	f.now = now
 	f.ses.CloseEndpoint(id)
 }
 
-// Config returns the configuration in force, defaults filled in.
+// Config returns the configuration in force, with defaults filled in.
 func (f *FEP) Config() Config { return f.cfg }
 
-// Post accepts an operation or refuses it with one of the errors of this
-// package. Nothing is sent before Transmit.
+// Post accepts an operation, or returns an error of this package. It sends nothing:
+// Transmit does.
 func (f *FEP) Post(now time.Duration, op *Op) error {
 	if f.closed {
 		return ErrClosed
@@ -131,11 +131,11 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	}
 	p, n := &f.peers[op.Peer], op.Bytes()
 	if f.ses.SomeUnfenced() {
-		f.unfence(now) // it was posted before
+		f.unfence(now) // these were posted before op
 	}
 	var ln *lane
 	if short := p.short; short != nil && short.Usable() && n <= f.cfg.ShortMessage && !op.Ordered {
-		ln = &f.lanes[short.Slot] // as lane would find
+		ln = &f.lanes[short.Slot] // the same lane that f.lane would return
 	} else if ln = f.lane(now, op.Peer, p, n, op.Ordered); ln == nil {
 		return ErrFull // no PDC can be opened now
 	}
@@ -150,9 +150,9 @@ func (f *FEP) Post(now time.Duration, op *Op) error {
 	}
 	answer := p.speak(sends)
 	f.talks.answer = answer && p.talk.goesOn
-	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // else it is waited for
+	p.talk.answer = answer && op.Level < LevelDelivery && !op.Visible // otherwise somebody waits for the completion
 	if (op.Fence || f.ses.Fenced(op.Endpoint, uint32(op.Peer))) && f.ses.Fence(h, op.Fence) {
-		p.talk.answer = false // nor may what has not left yet do without an ACK
+		p.talk.answer = false // the packets before the fence need an ACK, too
 		p.ask()
 		f.heed()
 		return nil
@@ -186,9 +186,9 @@ func mapErr(err error) error {
 	return fmt.Errorf("transport: %w", err)
 }
 
-// Cancel ends one operation of an endpoint with that context that is still pending: a
-// receive that nothing matched, or a send of which nothing left. It reports whether it
-// found one; the Event follows.
+// Cancel ends one pending operation of an endpoint that has this context: a receive without
+// a message, or a send of which no packet was sent. It reports whether it found one. The
+// Event of the operation follows.
 func (f *FEP) Cancel(now time.Duration, id EndpointID, context any) bool {
 	f.now = now
 	if f.ses.CancelRecv(id, context) {
@@ -201,7 +201,7 @@ func (f *FEP) Cancel(now time.Duration, id EndpointID, context any) bool {
 	return ok
 }
 
-// Advance does what is due at or before now.
+// Advance does everything that is due at or before now.
 func (f *FEP) Advance(now time.Duration) {
 	f.now = now
 	if f.todo.ackAt != 0 && now >= f.todo.ackAt {
@@ -237,14 +237,14 @@ func (f *FEP) Advance(now time.Duration) {
 	}
 }
 
-// unfence queues what a fence kept back and keeps no more.
+// unfence queues the messages that no fence holds back any more.
 func (f *FEP) unfence(now time.Duration) {
 	for h, ok := f.ses.Unfenced(); ok; h, ok = f.ses.Unfenced() {
 		f.requeue(now, h)
 	}
 }
 
-// move finds a new PDC for messages whose PDC ended before they began.
+// move queues again the messages whose PDC ended before their first packet.
 func (f *FEP) move(now time.Duration) {
 	for len(f.todo.moveLater) > 0 {
 		h := f.todo.moveLater[0]
@@ -253,13 +253,13 @@ func (f *FEP) move(now time.Duration) {
 	}
 }
 
-// Pending reports whether Transmit may have something. If not, it has nothing until
-// another method was called.
+// Pending reports whether Transmit may have something to send. If it returns false,
+// Transmit has nothing until another method is called.
 func (f *FEP) Pending() bool {
 	return f.todo.ready.len() > 0 || f.todo.flush || len(f.todo.moveLater) > 0 || f.todo.keyless != 0 || f.pds.Loose()
 }
 
-// Flush makes every waiting ACK due: the caller's turn is over.
+// Flush makes every waiting ACK due. The caller calls it at the end of its turn.
 func (f *FEP) Flush(now time.Duration) {
 	f.now = now
 	if f.talks.turns.len() > 0 {
@@ -268,15 +268,14 @@ func (f *FEP) Flush(now time.Duration) {
 	f.dueAcks()
 }
 
-// AckAll is Flush for the last time: the peers are told of all that came, also of what
-// nobody asked about yet, and nobody will.
+// AckAll is Flush before the FEP stops: it also acknowledges packets that asked for no ACK.
 func (f *FEP) AckAll(now time.Duration) {
 	f.pds.Each((*pds.PDC).OweAck)
 	f.heed()
 	f.Flush(now)
 }
 
-// dueAcks has the ACKs that wait leave.
+// dueAcks lets Transmit send the waiting ACKs.
 func (f *FEP) dueAcks() {
 	f.todo.ackAt = 0
 	f.todo.flush = f.todo.acks.len() > 0
@@ -285,7 +284,7 @@ func (f *FEP) dueAcks() {
 // Owes reports whether ACKs wait.
 func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 
-// NextTimeout is the time Advance must be called at the latest, 0: no timer.
+// NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(sooner(f.pds.NextTimeout(), f.todo.ackAt), sooner(f.todo.earlyAt, f.talks.restAt))
 	if f.ses.Waits() {
@@ -297,48 +296,50 @@ func (f *FEP) NextTimeout() time.Duration {
 	return t
 }
 
-// sooner is the earlier of two times of which 0 is none: one before it is the latest
-// there is.
+// sooner is the earlier of two times, where 0 means never: subtracting one turns 0 into the
+// highest number.
 func sooner(t, u time.Duration) time.Duration {
 	return time.Duration(min(uint64(t)-1, uint64(u)-1) + 1)
 }
 
-// Busy reports whether sends are outstanding.
+// Busy reports whether there are sends that have not ended.
 func (f *FEP) Busy() bool { return f.ses.Sends() > 0 }
 
-// Posted is how many sends and receives have not ended.
+// Posted is the number of sends and of receives that have not ended.
 func (f *FEP) Posted() (sends, recvs int) { return f.ses.Sends(), f.ses.Recvs() }
 
-// Unexpected is how many messages no receive has matched yet.
+// Unexpected is the number of messages that no receive has matched yet.
 func (f *FEP) Unexpected() int {
 	n, _ := f.ses.Unexpected()
 	return n
 }
 
-// Sends is how many sends have not ended.
+// Sends is the number of sends that have not ended.
 func (f *FEP) Sends() int { return f.ses.Sends() }
 
-// Paused says whether nobody looked at the network for a while before what Receive
-// gets from now on. It may have waited here all that time, and tells of no delay of the
-// path then: neither by what an ACK measures, nor by what our ACKs let the peer measure
-// (UE 3.6.13: the target's own delay is none of the path).
+// Paused(true) says that nobody read the network for a while, so that the packets that
+// Receive gets from now on may have waited on this host. The FEP then draws no conclusion
+// about the delay of the path from them: it measures no round trip by their ACKs, and its
+// own ACKs let the peer measure none (UE 3.6.13: the delay of the target is not the delay
+// of the path).
 func (f *FEP) Paused(on bool) { f.rx.in.Paused = on }
 
-// Apart says whether an ACK leaves behind a data packet that is alone instead of
-// with it. Together they cost one system call and the processor least; apart the
-// data is not kept by the ACK, neither here nor where it arrives.
+// Apart(true) sends a data packet that is alone first, and the ACKs for the same peer in
+// the next train. The data then does not wait for the ACKs, neither here nor where it
+// arrives, at the price of one more system call. With Apart(false), the initial setting,
+// they share a train, which costs least processor time.
 func (f *FEP) Apart(on bool) { f.out.apart = on }
 
-// Queued is how many messages wait for Transmit to take their packets.
+// Queued is the number of messages of which Transmit has not sent all packets.
 func (f *FEP) Queued() int { return f.todo.queued }
 
-// Unreachable gives evidence (ICMP) that remote does not answer. It starts
-// SuspectTimeout and never kills at once (F11).
+// Unreachable gives evidence (ICMP) that remote does not answer. The evidence starts
+// SuspectTimeout; it never ends a PDC at once (F11).
 func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	f.now = now
 	id, ok := f.book.byAddr[remote]
 	if !ok {
-		return // T34: not an address of ours
+		return // T34: no peer has this address
 	}
 	f.pds.Each(func(p *pds.PDC) {
 		if p.Peer == uint32(id) {
@@ -347,8 +348,8 @@ func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	})
 }
 
-// Close ends every operation with a Cancelled event and leaves farewell packets
-// for Transmit. Later Posts fail with ErrClosed.
+// Close ends every operation with a Cancelled event and leaves farewell packets for
+// Transmit. A later Post fails with ErrClosed.
 func (f *FEP) Close(now time.Duration) {
 	if f.closed {
 		return
@@ -361,8 +362,8 @@ func (f *FEP) Close(now time.Duration) {
 	f.todo.clear()
 }
 
-// Idle reports that nothing is left at rest: no message, no packet in flight
-// and no waiting ACK. Open PDCs may be left.
+// Idle reports whether there is no message, no packet in flight and no waiting ACK. There
+// may be open PDCs.
 func (f *FEP) Idle() bool {
 	idle := f.ses.Idle() && f.todo.queued == 0 && f.ses.Sends() == 0 && f.todo.acks.len() == 0 && f.todo.ready.len() == 0 && !f.pds.Loose()
 	if idle {
@@ -378,12 +379,12 @@ func (f *FEP) Idle() bool {
 // PDCs is the number of packet delivery contexts that exist.
 func (f *FEP) PDCs() int { return f.pds.Len() }
 
-// Events is how many Events wait for NextEvent.
+// Events is the number of Events that NextEvent has not returned yet.
 func (f *FEP) Events() int { return f.ses.Events() }
 
-// NextEvent returns the next Event, or nil. It is valid until the next call of
-// NextEvent. The caller clears Context and Buf, which are the user's, when it has
-// read them.
+// NextEvent returns the next Event, or nil. The Event is valid until the next call of
+// NextEvent. The caller clears Context and Buf, which belong to the user, when it has read
+// them.
 func (f *FEP) NextEvent() *Event { return f.ses.Event() }
 
 // newCCC makes the congestion control context of one peer or ROD PDC.

@@ -1,12 +1,12 @@
 package transport
 
-// A fifo is a queue. Its oldest element lies in itself and the others in a ring
-// that grows, so that a queue of one at most needs no other memory. The zero fifo
-// is empty.
+// A fifo is a queue. The oldest element is a field of the fifo, the others are in a ring
+// that grows, so a queue of at most one element needs no other memory. The zero fifo is
+// empty.
 type fifo[T any] struct {
-	ring  []T // behind first
+	ring  []T // the elements behind first
 	head  int32
-	n     int32 // with first
+	n     int32 // elements, first included
 	first T
 }
 
@@ -32,13 +32,13 @@ func (q *fifo[T]) pushRing(v T) {
 	q.n++
 }
 
-// slot is the place of the i-th oldest element but the first.
+// slot returns the place in the ring of element i+1, counted from the oldest, which is 0.
 func (q *fifo[T]) slot(i int) *T { return &q.ring[(int(q.head)+i)&(len(q.ring)-1)] }
 
-// front is the oldest element; there must be one.
+// front returns the oldest element. The fifo must not be empty.
 func (q *fifo[T]) front() T { return q.first }
 
-// at is the i-th oldest element.
+// at returns the i-th oldest element.
 func (q *fifo[T]) at(i int) T {
 	if i == 0 {
 		return q.first
@@ -63,7 +63,7 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-// clear takes all elements.
+// clear removes all elements.
 func (q *fifo[T]) clear() { q.n = 0 }
 
 // insert makes v the i-th oldest element.

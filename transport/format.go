@@ -5,18 +5,18 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A format holds what all packets of a FEP have in common: their traffic classes, and their
+// A format holds what the packets of a FEP have in common: their traffic classes, and their
 // lengths beyond the payload, in bytes.
 type format struct {
-	crcOnly  bool              // no head, and the trailer is a CRC
+	crcOnly  bool              // there is no head, and the trailer is a CRC
 	trims    bool              // Config.Trimming
 	sprays   bool              // several Config.Paths
 	tos      [numClasses]uint8 // by class
-	head     int               // in front of the PDS header
+	head     int               // security header, in front of the PDS header
 	trailer  int               // behind the payload: CRC or ICV
-	wrap     int               // head and trailer
+	wrap     int               // head + trailer
 	overhead int               // nominal bytes per packet beyond the UDP payload
-	reqLen   int               // a request without payload
+	reqLen   int               // a standard request without its payload
 	ackLen   int               // an ACK with its response
 }
 
@@ -45,11 +45,11 @@ func (m *format) init(cfg *Config) {
 	}
 }
 
-// The classes of what is sent. With Config.Trimming each has a code point of its
-// own, without they are the same.
+// The classes of packets. With Config.Trimming each class has a code point of its own;
+// without it all have the same.
 const (
-	classNew   = iota // data for the first time, and PROBEs
-	classAgain        // data again
+	classNew   = iota // data that is sent for the first time, and PROBEs
+	classAgain        // data that is sent again
 	classCtl          // everything else
 	numClasses
 )

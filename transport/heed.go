@@ -10,8 +10,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// heed acts on what PDS found out in the last call: what became of packets is told to SES,
-// and PDCs with something to send take their place in the lists of Transmit.
+// heed acts on the news of the last call of PDS: it tells SES what became of packets, and
+// queues for Transmit the PDCs that have something to send.
 func (f *FEP) heed() {
 	if f.pds.HasNews() {
 		f.heedAll()
@@ -46,7 +46,7 @@ func (f *FEP) heedAll() {
 		case pds.NewsProven:
 			f.ses.Proven(p.Peer)
 		case pds.NewsGuessed:
-			// Packets that cannot belong to the PDCs they name are worth a hint.
+			// Many packets name PDCs that they cannot belong to.
 			if f.cfg.Hint != nil {
 				f.cfg.Hint(Hint{Peer: f.pds.Guesser(), Reason: DropSource, Count: pds.GuessLimit + 1})
 			}
@@ -54,7 +54,7 @@ func (f *FEP) heedAll() {
 	}
 }
 
-// An owner is the FEP as PDS may ask it.
+// An owner is the FEP as PDS sees it (pds.Owner).
 type owner FEP
 
 func handle(p piece.Piece) ses.Handle { return ses.Handle(p.Msg) }
@@ -67,8 +67,8 @@ func (u *owner) GiveUp(_ *pds.PDC, p piece.Piece, nack wire.NackCode) (piece.Pie
 	return p, u.form.reqLen + u.form.overhead
 }
 
-// gone takes leave of a PDC: what its lane still holds moves to another PDC if nothing of it
-// was sent, and ends if part of it was (docs/faults.md rule 3).
+// gone removes a PDC that ended from its peer. Messages in its lane move to another PDC if
+// no packet of them was sent; the one that has begun ends (docs/faults.md rule 3).
 func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	if p.Peer == 0 || int(p.Slot) >= len(f.lanes) {
 		return
@@ -90,7 +90,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		pr.rod = nil
 	}
 	if why.Why == pds.WhyTooBig && pr.mtu > 1024 {
-		pr.mtu /= 2 // F7: new messages use the next smaller payload MTU
+		pr.mtu /= 2 // F7: new messages use half the payload MTU
 	}
 	ln.pdc = nil
 	ln.data = false
@@ -109,7 +109,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		case i == 0 && started:
 			f.ses.Break(h, cause(why), why.Nack)
 		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource || why.Why == pds.WhyNoKey:
-			// F9: the peer is gone; whatever was posted to it fails.
+			// F9: the peer is gone: all operations to it fail.
 			f.ses.Abandon(h, cause(why))
 		default:
 			f.todo.moveLater = append(f.todo.moveLater, h)
@@ -119,14 +119,14 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		f.failQueued(id, cause(why))
 	}
 	if pr.data.len() > 0 {
-		f.wakePeer(id) // what it had in flight counts no longer
+		f.wakePeer(id) // the window has room again: packets of this PDC no longer count
 	}
 	f.maybeFree(id)
 }
 
-// failQueued ends what is posted to a peer that is gone and has not begun on any
-// of its PDCs (F9: all operations to the peer fail). What has begun fails with
-// its own PDC.
+// failQueued fails the messages to a peer that is gone, on all its PDCs, if they have not
+// begun (F9: all operations to the peer fail). Messages that have begun fail with their own
+// PDC.
 func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 	pr := &f.peers[id]
 	fail := func(p *pds.PDC) {
@@ -163,8 +163,8 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 	f.ses.PeerGone(uint32(id), c)
 }
 
-// wake puts a PDC into the order of sending. It comes with every ACK, and mostly there is nothing to do: that is seen from
-// the PDC alone, without a look at its lane and its peer.
+// wake queues a PDC for sending. It is called for every ACK and usually has nothing to do,
+// which it sees from the PDC alone, without touching lane and peer.
 func (f *FEP) wake(p *pds.PDC) {
 	if !p.Awaited && !p.Lost() && p.Usable() {
 		return
@@ -175,7 +175,7 @@ func (f *FEP) wake(p *pds.PDC) {
 	}
 }
 
-// learnPath hands what packets tell of their paths to those who choose them.
+// learnPath tells the path choice of a peer what became of packets on a path.
 func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	pr := &f.peers[p.Peer]
 	if pr.paths == nil {
@@ -199,15 +199,15 @@ func (f *FEP) learnPath(p *pds.PDC, path uint8, news pds.PathNews) {
 	}
 }
 
-// oweAck puts a PDC into its peer's list of ACKs and control packets. They leave
-// with data to the peer, or when their time has come.
+// oweAck adds a PDC to its peer's list of ACKs and control packets. They are sent with data
+// to the peer, or at ackAt.
 func (f *FEP) oweAck(p *pds.PDC) {
 	if p.Peer == 0 {
 		f.newSource(p)
 	}
 	ln := &f.lanes[p.Slot]
 	if ln.owing {
-		return // and so is its peer in acks
+		return // its peer is in acks, too
 	}
 	ln.owing = true
 	id := PeerID(p.Peer)
@@ -222,8 +222,8 @@ func (f *FEP) oweAck(p *pds.PDC) {
 	}
 }
 
-// refused has the long messages behind the one that is refused go by another PDC: their
-// receives may be posted first.
+// refused moves the long messages behind a refused one to other PDCs: their receives may be
+// posted first.
 func (f *FEP) refused(p *pds.PDC) {
 	pr, ln := &f.peers[p.Peer], &f.lanes[p.Slot]
 	if p != pr.short && p != pr.rod && ln.q.len() > 0 {
@@ -243,7 +243,7 @@ func (u *owner) Pending(p *pds.PDC) bool {
 
 func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }
 
-// cause translates why PDS gave up.
+// cause translates the reason of PDS into a Cause.
 func cause(why pds.Reason) ses.Cause {
 	switch why.Why {
 	case pds.WhyTimeout:

@@ -6,22 +6,22 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
-// A Load is what a FEP has to do now. Unlike Stats it goes up and down.
+// A Load is the work that a FEP has now. Unlike Stats it rises and falls.
 type Load struct {
 	Sends, Recvs    int // operations that have not ended
-	Queued          int // messages of which not all packets have left
+	Queued          int // messages of which not all packets were sent
 	Unexpected      int // messages that no receive has matched
 	UnexpectedBytes int64
 	PDCs            int
-	// Peers are those to which there is a congestion window; RTT is the longest
-	// smoothed round trip to one of them, Window and InFlight are bytes, of all
-	// together.
+	// Peers counts the peers to which there is a congestion window. RTT is the longest
+	// smoothed round trip to any of them. Window and InFlight are the bytes of all their
+	// windows.
 	Peers            int
 	RTT              time.Duration
 	Window, InFlight int
 }
 
-// Load looks at every peer.
+// Load returns the current load. It reads every peer.
 func (f *FEP) Load() Load {
 	var l Load
 	l.Sends, l.Recvs = f.Posted()
@@ -41,7 +41,7 @@ func (f *FEP) Load() Load {
 		if p.ccc != nil {
 			add(p.ccc)
 		}
-		if p.rod != nil { // UE 3.6: it has one of its own
+		if p.rod != nil { // UE 3.6: a ROD PDC has its own CCC
 			add(p.rod.CCC())
 		}
 	}

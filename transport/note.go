@@ -6,29 +6,28 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A Note says of one packet what only the FEP knows: what a tap shows besides its
-// bytes.
+// A Note says what only the FEP knows of a packet, for a tap that shows packets.
 type Note struct {
-	// Why it is sent ("new", "RTO", "NACK TRIMMED", "because of AR or SYN"), or what
-	// became of a received one ("duplicate", "trimmed": it was answered by a NACK,
-	// "dropped: crc"; empty: it was taken).
+	// Why says why the packet is sent ("new", "RTO", "NACK TRIMMED", "because of AR or
+	// SYN"), or what became of a received one ("duplicate", "trimmed" if a NACK answered
+	// it, "dropped: crc"; empty if it was accepted).
 	Why string
-	// Plain, on a secured FEP, is the packet from the PDS header on without a trailer,
-	// before it was sealed or after it was opened; nil: it did not open. Whole is a
-	// received packet as it came: opening happens in place.
+	// Plain is set on a secured FEP: the packet from the PDS header on, without its
+	// trailer, before it was sealed or after it was opened; nil if it did not open. Whole
+	// is the received packet as it came, a copy because packets are opened in place.
 	Plain, Whole []byte
 }
 
-// notes are those of one train.
+// notes are the Notes of one train.
 type notes struct {
 	list []Note
-	buf  []byte // what Plain and Whole are slices of
-	open []byte // what the packet under way was opened to
+	buf  []byte // memory of Plain and Whole
+	open []byte // contents of the packet being processed, once it is opened
 }
 
-// Notes are what is to be said of the packets of the train that Transmit filled, or
-// Receive took, last, in their order: with Config.Notes, else nil. They are valid
-// until the next call of either.
+// Notes returns a Note for each packet of the train that the latest Transmit filled or the
+// latest Receive processed, in order. It returns nil without Config.Notes. The Notes are
+// valid until the next call of Transmit or Receive.
 func (f *FEP) Notes() []Note {
 	if f.notes == nil {
 		return nil
@@ -41,7 +40,7 @@ func (n *notes) begin() {
 	n.list, n.buf = n.list[:0], n.buf[:0]
 }
 
-// keep is a copy of b. Those made before stay what they were.
+// keep returns a copy of b. Earlier copies stay valid.
 func (n *notes) keep(b []byte) []byte {
 	if cap(n.buf)-len(n.buf) < len(b) {
 		n.buf = make([]byte, 0, max(dgram.SlabLen, len(b)))
@@ -54,10 +53,10 @@ func (n *notes) keep(b []byte) []byte {
 // sent notes why the packet that was just encoded is sent.
 func (n *notes) sent(why pds.Cause) { n.list = append(n.list, Note{Why: why.String()}) }
 
-// sealing notes what the newest packet is before it is sealed.
+// sealing notes the contents of the newest packet before it is sealed.
 func (n *notes) sealing(plain []byte) { n.list[len(n.list)-1].Plain = n.keep(plain) }
 
-// dropped notes that a whole train was. n may be nil.
+// dropped notes that a whole train was dropped. n may be nil.
 func (n *notes) dropped(d *dgram.Datagram, r DropReason) {
 	if n == nil {
 		return
@@ -67,7 +66,7 @@ func (n *notes) dropped(d *dgram.Datagram, r DropReason) {
 	}
 }
 
-// noted is packet, with a Note.
+// noted is packet with a Note.
 func (f *FEP) noted(d *dgram.Datagram, b []byte) {
 	n := f.notes
 	var note Note
@@ -99,7 +98,7 @@ func (f *FEP) noted(d *dgram.Datagram, b []byte) {
 	n.list = append(n.list, note)
 }
 
-// looseCause is why a packet outside any PDC's queue is sent.
+// looseCause is the Cause of a packet that belongs to no PDC's queue.
 func looseCause(b []byte) pds.Cause {
 	if c, _, err := wire.ParseCP(b); err == nil {
 		if c.Ctl == wire.CtlClearReq {

@@ -6,10 +6,10 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
-// OpKind is the kind of a posted operation.
+// OpKind is the kind of an operation.
 type OpKind = ses.Kind
 
-// The operations that exist so far.
+// The kinds of operations.
 const (
 	OpSend  = ses.EvSend  // untagged message
 	OpTSend = ses.EvTSend // tagged message
@@ -27,7 +27,8 @@ const (
 	LevelDelivery = ses.LevelDelivery
 )
 
-// Look is how a tagged receive looks at unexpected messages.
+// Look is how a tagged receive looks at unexpected messages. Package ses describes the
+// ways.
 type Look = ses.Look
 
 // The ways to look: those of package ses.
@@ -39,26 +40,25 @@ const (
 	LookClaimDiscard = ses.LookClaimDiscard
 )
 
-// An EndpointID names an endpoint of a FEP. That of New is 0.
+// An EndpointID names an endpoint of a FEP. The endpoint that New opens has 0.
 type EndpointID = ses.EndpointID
 
-// A PeerID names a peer address inside one FEP. It comes from FEP.Peer.
+// A PeerID names the address of a peer within one FEP. FEP.Peer returns it.
 type PeerID = ses.PeerID
 
-// NoPeer is the PeerID of nobody: "any source" in a receive.
+// NoPeer is the PeerID of no peer. In a receive it means any source.
 const NoPeer = ses.NoPeer
 
 // An Op is one operation to post.
 type Op = ses.Op
 
-// Errors of Post and Open. They say that the operation was not accepted and makes no
-// Event.
+// The errors of Post and Open. The operation was not accepted and causes no Event.
 var (
 	ErrFull    = errors.New("transport: no room for another operation now")
 	ErrTooLong = errors.New("transport: message longer than the protocol carries")
 	ErrNoPeer  = errors.New("transport: unknown peer")
 	ErrClosed  = errors.New("transport: endpoint is closed")
-	// ErrEndpoints says that the FEP has as many endpoints as there may be.
+	// ErrEndpoints says that the FEP has the most endpoints that it may have.
 	ErrEndpoints = errors.New("transport: too many endpoints")
 	ErrInUse     = errors.New("transport: another endpoint of the address has this JobID, PIDonFEP and resource index")
 	// ErrName says that a JobID has more than 24 bits, or a PIDonFEP or resource index more than 12.

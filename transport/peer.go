@@ -10,69 +10,70 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A peer is one remote address. PDCs to and from it share its place in the
-// order of sending, so that data and ACKs to it leave in one train.
+// A peer is one remote address. Its PDCs share one place in the order of sending, so that
+// data and ACKs to the peer leave in one train.
 //
-// What every message touches comes first, to lie in one cache line: with many
-// peers each of them finds all of it cold.
+// The fields that every message uses come first and fill one cache line: with many peers,
+// each message finds its peer in cold memory.
 type peer struct {
-	data  fifo[uint32] // slots of lanes with data, also of those a window stops
+	data  fifo[uint32] // slots of lanes with data, including those that a window stops
 	short *pds.PDC     // RUD, for messages up to ShortMessage
 	mtu   uint16       // payload bytes per packet
-	ready bool         // in FEP.ready
-	acks  bool         // in FEP.acks
+	ready bool         // listed in agenda.ready
+	acks  bool         // listed in agenda.acks
 	talk  talk
-	to    wire.Prefix // of what leaves by the first path
+	to    wire.Prefix // CRC prefix of packets that leave by the first path
 
-	owing fifo[uint32] // slots of PDCs with ACKs or control packets
+	owing fifo[uint32] // slots of PDCs that owe ACKs or control packets
 	ccc   pds.CCC      // shared by the RUD PDCs
 
 	addr   netip.AddrPort
-	lookAt time.Duration // forgot: when to look again whether operations have it
+	lookAt time.Duration // if forgot: when to search the operations for its number again
 	pdcs   int
-	long   []*pds.PDC // RUD, for the other messages
-	rod    *pds.PDC
-	paths  *paths // nil with one path
+	long   []*pds.PDC // RUD, for longer messages
+	rod    *pds.PDC   // for ordered messages
+	paths  *paths     // nil if there is one path, or none was chosen yet
 
-	restAt time.Duration // in FEP.resting: until when the application may answer
+	restAt time.Duration // if listed in talks.resting: until when the application may answer
 
 	pace  pace
-	known bool // the application inserted it
+	known bool // the application named the address
 	named bool // the application has its number
 	used  bool
-	// forgot: the application had its number, and operations may have it still.
+	// forgot means that the application had its number and forgot it. Operations may still
+	// have the number.
 	forgot  bool
-	lingers bool // in FEP.lingering
+	lingers bool // listed in book.lingering
 
-	_ [24]byte // whole cache lines
+	_ [24]byte // pads to whole cache lines
 }
 
-// A book finds peers by address, and keeps the numbers that may be given out again.
+// A book finds peers by address and keeps the numbers for reuse.
 type book struct {
 	byAddr    map[netip.AddrPort]PeerID
-	free      fifo[PeerID] // unknown peers without a PDC, oldest first
-	lingering fifo[PeerID] // the same, with messages that wait for a receive
+	free      fifo[PeerID] // numbers that are free, oldest first
+	lingering fifo[PeerID] // peers without a PDC whose number is still in use
 }
 
-// paths chooses the local ports by which packets to one peer leave: spray for
-// RUD, single for what must stay in order.
+// paths chooses the local ports that packets to one peer leave from: spray for RUD, single
+// for ROD, which must stay in order.
 type paths struct{ spray, single cms.Paths }
 
-// A lane is the queue in front of a PDC (one active message per PDC).
-// It is one cache line.
+// A lane is a PDC and the messages that wait for it. One of them, the first, may have
+// begun. A lane fills one cache line.
 type lane struct {
 	pdc     *pds.PDC
 	q       fifo[ses.Handle]
-	bytes   int  // posted and not taken, for the choice of a lane
-	started bool // pieces of the first message were taken
-	data    bool // in peer.data
-	owing   bool // in peer.owing
-	early   bool // in FEP.early
+	bytes   int  // posted and not sent, for the choice of a lane
+	started bool // pieces of the first message were sent
+	data    bool // listed in peer.data
+	owing   bool // listed in peer.owing
+	early   bool // listed in agenda.early
 }
 
-// Peer interns an address and returns its PeerID, the same for the same
-// address. known marks it as one the application inserted into its address
-// vector (KnownPeersOnly). The peer stays until Forget.
+// Peer returns the PeerID of an address, always the same one for the same address. known
+// says that the application inserted the address into its address vector (KnownPeersOnly).
+// The peer exists until Forget.
 func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
 	id, err := f.intern(addr)
 	if err == nil {
@@ -83,8 +84,8 @@ func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
 	return id, err
 }
 
-// intern is Peer for addresses that only the network named: such a peer's place
-// is free again when its last PDC is gone.
+// intern is Peer for an address that only the network named. Such a peer ends with its last
+// PDC.
 func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() || addr.Port() == 0 || addr.Addr().Is4() != f.cfg.Local.Addr().Is4() {
@@ -94,8 +95,8 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 		return id, nil
 	}
 	var id PeerID
-	// An unknown peer's number is used again only after many others, so that
-	// an event that names it is read before.
+	// The number of a peer is reused only after many others, so that events that name it
+	// are read before.
 	if f.book.free.len() > 4096 {
 		id = f.book.free.pop()
 	} else {
@@ -109,7 +110,7 @@ func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 	return id, nil
 }
 
-// PeerAddr is the inverse of Peer.
+// PeerAddr returns the address of a peer, the zero AddrPort if there is no such peer.
 func (f *FEP) PeerAddr(id PeerID) netip.AddrPort {
 	if int(id) >= len(f.peers) {
 		return netip.AddrPort{}
@@ -117,7 +118,7 @@ func (f *FEP) PeerAddr(id PeerID) netip.AddrPort {
 	return f.peers[id].addr
 }
 
-// Forget says that the application no longer names the peer.
+// Forget says that the application no longer uses the number of the peer.
 func (f *FEP) Forget(id PeerID) {
 	if int(id) < len(f.peers) && id != NoPeer {
 		p := &f.peers[id]
@@ -127,15 +128,15 @@ func (f *FEP) Forget(id PeerID) {
 	}
 }
 
+// maybeFree frees the number of a peer that nothing needs any more.
 func (f *FEP) maybeFree(id PeerID) {
 	p := &f.peers[id]
 	if !p.used || p.named || p.pdcs != 0 {
 		return
 	}
 	if f.ses.Holds(uint32(id)) || p.forgot && f.usedByOps(id, p) {
-		// A message of it waits for a receive, which may name it as its source; or
-		// an operation that waits has its number, which must not come to mean
-		// another peer.
+		// A message of the peer waits for a receive, which may name the peer as its source;
+		// or a waiting operation has the number, which must not come to mean another peer.
 		if !p.lingers {
 			p.lingers = true
 			f.book.lingering.push(id)
@@ -149,11 +150,11 @@ func (f *FEP) maybeFree(id PeerID) {
 	f.book.free.push(id)
 }
 
-// lookEvery is how often operations are searched for the number of a peer that
-// the application forgot. The search reads every operation.
+// lookEvery is the time between two searches of the operations for the number of a peer
+// that the application forgot. A search reads every operation.
 const lookEvery = 10 * time.Millisecond
 
-// usedByOps reports whether an operation may have the number of the peer.
+// usedByOps reports whether an operation may still have the number of the peer.
 func (f *FEP) usedByOps(id PeerID, p *peer) bool {
 	if f.now < p.lookAt {
 		return true
@@ -162,23 +163,24 @@ func (f *FEP) usedByOps(id PeerID, p *peer) bool {
 	return f.ses.Names(uint32(id))
 }
 
-// sweepPeers looks whether the first of the peers that could not be freed can be now.
+// sweepPeers tries again to free the first lingering peer.
 func (f *FEP) sweepPeers() {
 	id := f.book.lingering.pop()
 	f.peers[id].lingers = false
 	f.maybeFree(id)
 }
 
-// lane returns the queue a message of n bytes to the peer goes to, opening a
-// PDC if need be: messages up to ShortMessage share one PDC, longer ones use
-// others, so that a long message never blocks a short one; ordered messages
-// share one ROD PDC. nil: no PDC can be had now.
+// lane returns the lane for a message of n bytes to the peer, and opens a PDC for it if
+// needed. Messages up to ShortMessage share one PDC and longer ones use others, so that a
+// long message never blocks a short one. Ordered messages share one ROD PDC. lane returns
+// nil if no PDC can be opened now.
 func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *lane {
 	if ordered {
-		// One that closes keeps the messages until it is gone; they move to the
-		// next one then, or they would overtake those it still carries.
+		// A ROD PDC that closes keeps its messages until it is gone, and they move to the
+		// next one then. If they moved at once they would overtake the messages that it
+		// still carries.
 		if p.rod == nil {
-			// UE 3.6: a ROD PDC has a CCC of its own.
+			// UE 3.6: each ROD PDC has its own CCC.
 			p.rod = f.open(now, id, wire.ROD, f.newCCC())
 		}
 		if p.rod == nil {
@@ -197,7 +199,7 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 		*at = f.open(now, id, wire.RUD, p.ccc)
 	}
 	if *at == nil && at != &p.short {
-		// A spare one would have been better.
+		// No PDC can be opened: share one that is in use.
 		for i, pdc := range p.long {
 			if pdc != nil && pdc.Usable() {
 				at = &p.long[i]
@@ -211,17 +213,18 @@ func (f *FEP) lane(now time.Duration, id PeerID, p *peer, n int, ordered bool) *
 	return &f.lanes[(*at).Slot]
 }
 
-// extraLanes is how many more than Config.Lanes there may be while messages are refused.
+// extraLanes is the number of lanes beyond Config.Lanes that a peer may have while its
+// target refuses messages.
 const extraLanes = 3
 
-// longLane is the place of the PDC that a long message goes to: one that is not
-// open yet, else the one with least to send. One whose messages the target has no room
-// for keeps what it has (F18); then a spare one is taken.
+// longLane returns the place of the PDC for a long message: one that is not open yet, else
+// the one with the fewest bytes to send. A PDC whose messages are refused gets no more
+// messages (F18). If all are refused, longLane adds an extra lane.
 func (f *FEP) longLane(p *peer) **pds.PDC {
 	for len(p.long) < f.cfg.Lanes {
 		p.long = append(p.long, nil)
 	}
-	least, free := 0, -1 // of all, of those that are not refused
+	least, free := 0, -1 // the best of all, and the best of those that are not refused
 	for i, b := range p.long {
 		if a := p.long[least]; a != nil && b != nil && f.lanes[b.Slot].bytes < f.lanes[a.Slot].bytes {
 			least = i
@@ -244,6 +247,7 @@ func (f *FEP) longLane(p *peer) **pds.PDC {
 	return &p.long[least]
 }
 
+// open opens a PDC to a peer. It returns nil if none can be opened now.
 func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *pds.PDC {
 	pdc := f.pds.Open(now, uint32(id), f.peers[id].addr, mode, ccc)
 	if pdc != nil {
@@ -265,7 +269,7 @@ func (f *FEP) adopt(pdc *pds.PDC) *lane {
 	return ln
 }
 
-// wakeData puts a lane into its peer's order of sending.
+// wakeData queues a lane and its peer for sending.
 func (f *FEP) wakeData(ln *lane, p *peer) {
 	if !ln.data {
 		ln.data = true
@@ -277,8 +281,8 @@ func (f *FEP) wakeData(ln *lane, p *peer) {
 	}
 }
 
-// awaitWake makes every PDC of a peer wake it: one of them waits for a window
-// that they may share.
+// awaitWake makes every PDC of the peer report when it may send again: one of them waits
+// for a window that they may share.
 func (p *peer) awaitWake() {
 	for _, pdc := range p.long {
 		if pdc != nil {
@@ -293,7 +297,7 @@ func (p *peer) awaitWake() {
 	}
 }
 
-// wakePeer puts a peer into the order of sending.
+// wakePeer queues a peer for sending.
 func (f *FEP) wakePeer(id PeerID) {
 	if p := &f.peers[id]; !p.ready {
 		p.ready = true
@@ -301,7 +305,7 @@ func (f *FEP) wakePeer(id PeerID) {
 	}
 }
 
-// unqueue takes a cancelled message out of its lane.
+// unqueue removes a cancelled message from its lane.
 func (f *FEP) unqueue(h ses.Handle) {
 	for i, m := range f.todo.moveLater {
 		if m == h {
@@ -322,10 +326,9 @@ func (f *FEP) unqueue(h ses.Handle) {
 	}
 }
 
-// requeue puts a message into a lane that left another one, or that goes again
-// from its start because its target refused it and may take it now. It keeps its
-// place in the order of posting among those that have not begun: ordered messages
-// posted meanwhile must not overtake it.
+// requeue queues a message that left another lane, or that starts again because its target
+// refused it and may accept it now. Among the messages that have not begun it keeps the
+// order of posting: ordered messages that were posted later must not overtake it.
 func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 	id, n, ordered := f.ses.Info(h)
 	if id == uint32(NoPeer) {

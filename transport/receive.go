@@ -10,20 +10,21 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// One packet's life, wire to match: CRC, prologue, PDC, SES, response.
+// This file follows a packet from the wire to its match: CRC, prologue, PDC, SES, response.
 
-// An intake is the packet being processed. It lives in the FEP: PDS hands the headers on
-// through an interface, and the stack would not hold them (see also wire.extend).
+// An intake is the packet that is being processed. It is a field of the FEP because PDS
+// passes headers through an interface, which would move local variables to the heap (see
+// also wire.extend).
 type intake struct {
 	in    pds.Arrival
 	meta  pds.Meta
 	rsp   wire.Rsp
-	outer outer // of its train
+	outer outer // of the train that the packet came in
 	req   wire.Req
 	ack   wire.Ack
 }
 
-// Receive processes a received train; d is borrowed.
+// Receive processes a received train. It borrows d.
 func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
 	if f.notes != nil {
@@ -35,7 +36,8 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
 	f.stats.RxBytes += uint64(len(d.Data))
-	// What came the way of the train before it needs no look at its source.
+	// The source is checked again only if the train did not come the same way as the one
+	// before.
 	if !f.rx.outer.of(&d.Remote, d.Path) {
 		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
@@ -69,8 +71,8 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.packet(d, rest)
 }
 
-// source reports whether a train comes from where one may come from, which is what
-// can be answered, and takes up its way.
+// source sets address, path and outer of the arrival to those of the train. It returns
+// false for a source address that cannot be answered.
 func (f *FEP) source(d *dgram.Datagram) bool {
 	if a := d.Remote.Addr(); !a.IsValid() || a.IsUnspecified() || a.Is4In6() || d.Remote.Port() == 0 || a.Is4() != f.cfg.Local.Addr().Is4() {
 		return false
@@ -83,9 +85,9 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 	return true
 }
 
-// familiar is source for a train that comes from where the PDC of its first packet
-// has its peer: what there is to compute was computed when that came to be. Who
-// forges its PDCID gains nothing, the way is that of the train.
+// familiar is a fast path of source for a train from the peer of the PDC that its first
+// packet names: it uses the CRC prefix that the PDC keeps instead of computing one. A
+// forged PDCID gains nothing, because address and path are those of the train.
 func (f *FEP) familiar(d *dgram.Datagram) bool {
 	b := d.Data
 	if len(b) < wire.ReqLen || !f.form.crcOnly || d.Path != 0 {
@@ -100,6 +102,7 @@ func (f *FEP) familiar(d *dgram.Datagram) bool {
 	return true
 }
 
+// drop counts a dropped packet.
 func (f *FEP) drop(r DropReason) { f.stats.Drops[r]++ }
 
 // dropInvalid counts a packet whose header did not parse.
@@ -111,15 +114,15 @@ func (f *FEP) dropInvalid(err error) {
 	f.drop(DropShort)
 }
 
-// packet processes one datagram.
+// packet processes one datagram of a train.
 func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.stats.RxPackets++
-	f.rx.meta.Size = len(b) + f.form.overhead // should it be a request
-	var p *pds.PDC                            // of an ACK
+	f.rx.meta.Size = len(b) + f.form.overhead // used if it is a request
+	var p *pds.PDC                            // the PDC that an ACK names
 	if n := len(b) - wire.CRCLen; f.form.crcOnly && n >= wire.ReqLen {
 		if t := wire.Type(b[0] >> 3); t == wire.TypeAckCC || t == wire.TypeAck {
-			// The PDC of one of many peers is not in the cache: it is on its way
-			// while the CRC is computed.
+			// With many peers the PDC is not in the cache. This early look fetches it while
+			// the CRC is computed.
 			p = f.pds.Lookup(wire.DPDCID(b))
 		}
 		if wire.CRC(f.rx.outer.prefix.CRC(len(b)), b[:n]) != binary.BigEndian.Uint32(b[n:]) {
@@ -158,8 +161,8 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 	f.dispatch(d, b, p)
 }
 
-// unwrap is packet for one that is sealed, has no CRC or is too short: what is in it,
-// nil if it was dropped.
+// unwrap is packet's part for a packet that is sealed, has no CRC or is too short. It
+// returns the PDS packet inside, nil if it was dropped.
 func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
 	switch {
 	case f.sec != nil:
@@ -172,7 +175,7 @@ func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
 	return nil
 }
 
-// damaged processes a packet the CRC of which is wrong.
+// damaged processes a packet with a wrong CRC.
 func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
 	switch {
 	case wire.Type(b[0]>>3) == wire.TypeTSS:
@@ -182,8 +185,8 @@ func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
 	}
 }
 
-// dispatch processes any packet, whole and without its wrapping. p is the PDC of an ACK
-// if that was looked up already.
+// dispatch processes any packet that is opened and verified, without head and trailer. p is
+// the PDC of an ACK if it was looked up already.
 func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	switch wire.Type(b[0] >> 3) {
 	case wire.TypeRUDReq, wire.TypeRODReq, wire.TypeRUDCCReq, wire.TypeRODCCReq:
@@ -211,7 +214,7 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		f.pds.ReceiveCP(&f.rx.in, &c)
 		f.heed()
 		if p := f.pds.Lookup(c.DPDCID); p != nil && p.EarlyReady() && !f.lanes[p.Slot].early {
-			f.release(f.now, p) // it has a PSN of its own
+			f.release(f.now, p) // the control packet has a PSN, after which early packets may be next
 		}
 	case wire.TypeTSS:
 		if f.sec == nil {
@@ -224,17 +227,17 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	}
 }
 
-// cut reports whether a train has the code point of those that a switch cut. It is
-// asked only of packets that do not verify.
+// cut reports whether a train has a code point that only trimming switches give. It is
+// asked only about packets that do not verify.
 func (f *FEP) cut(d *dgram.Datagram) bool {
 	c := &f.cfg.Classes
 	return f.cfg.Trimming && (d.DSCP() == c.Trimmed || d.DSCP() == c.TrimmedLastHop)
 }
 
-// trimmed processes a packet of which a switch left the headers at most. Anybody
-// may have sent it: all that it can do is to be answered by a NACK, which costs
-// its target nothing and the source of the true one a resend. It reports false for
-// one of a train that no switch cut.
+// trimmed processes a packet that a switch trimmed to its headers. It returns false for a
+// packet of a train that no switch trimmed. Anybody can forge such a packet, so its only
+// effect is a NACK, which costs the target nothing, and the source of the genuine packet
+// one resend.
 func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 	if !f.cut(d) {
 		return false
@@ -245,7 +248,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 		code = wire.NackTrimmedLastHop
 	}
 	h := &f.rx.req
-	// T27: where nobody has proved to be there the NACK is no longer than what it
+	// T27: the NACK to a source that is not proven is no longer than the packet that it
 	// answers.
 	small := len(b) < wire.NackLen+f.form.trailer
 	if _, err := h.Parse(b); err != nil || !f.pds.ReceiveTrimmed(&f.rx.in, h, code, small) {
@@ -255,7 +258,7 @@ func (f *FEP) trimmed(d *dgram.Datagram, b []byte) bool {
 	return true
 }
 
-// ackIn processes an ACK. p is its PDC if that was looked up already.
+// ackIn processes an ACK. p is its PDC if it was looked up already.
 func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	a, rsp := &f.rx.ack, &f.rx.rsp
 	n, err := a.Parse(b)
@@ -278,7 +281,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 	default:
-		f.drop(DropNextHdr) // read data that nobody asked for
+		f.drop(DropNextHdr) // for example read data, which this side never asks for
 		return
 	}
 	p = f.pds.ReceiveAckOf(&f.rx.in, p, a, rsp)
@@ -288,19 +291,19 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 	}
 }
 
-// responded hands the response of an ACK on. S-CPL-04: the result of a message whose
-// packets are all answered, the last of them by NO_RESPONSE, names no packet that is
-// outstanding.
+// responded passes a result that belongs to no outstanding packet to SES. S-CPL-04: if
+// NO_RESPONSE answered the last packet of a message, the result of the message comes later,
+// in an ACK that names none of its packets.
 func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 	if rsp.Opcode == wire.RspResponse {
 		f.ses.Response(p.Peer, rsp)
 	}
 }
 
-// request processes a request: it goes to the message layer if it is new, and its
-// response back to PDS.
+// request processes a request. A new one goes to the message layer, whose response goes
+// back to PDS.
 func (f *FEP) request(d *dgram.Datagram, b []byte) {
-	now, m := f.now, &f.rx.meta // its Size by packet
+	now, m := f.now, &f.rx.meta // packet has set its Size
 	m.CE, m.Late = f.rx.in.CE, f.rx.in.Paused
 	h := &f.rx.req
 	n, err := h.Parse(b)
@@ -315,7 +318,8 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	}
 	if h.Flags&wire.FlagSYN != 0 {
 		if d.Remote == f.cfg.Local {
-			// T28: sending to oneself is legal, but only what this side sent.
+			// T28: a FEP may send to itself. It drops a SYN from its own address if it
+			// never used that address as a peer.
 			if !f.peers[f.book.byAddr[d.Remote]].used {
 				f.drop(DropSelf)
 				return
@@ -352,7 +356,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	f.execute(p, h.Next, body)
 }
 
-// execute hands a request to the message layer, and its response to PDS. metaRx is
+// execute passes a request to the message layer, and the response to PDS. f.rx.meta must be
 // filled.
 func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	now, m := f.now, &f.rx.meta
@@ -379,12 +383,12 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	}
 }
 
-// quantum is how many packets of a PDC are executed before others have their turn;
-// a train to be sent holds as many.
+// quantum is the number of early packets of a PDC that are executed before other PDCs get
+// their turn. It is the capacity of a train.
 const quantum = dgram.MaxSegments
 
-// release executes the ROD packets that waited for the one before them: a quantum,
-// the others at the next moment (Advance).
+// release executes early ROD packets that are next in order: a quantum now, the rest by
+// Advance.
 func (f *FEP) release(now time.Duration, p *pds.PDC) {
 	for n := 0; n < quantum && f.releaseOne(now, p); n++ {
 	}
@@ -392,7 +396,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 	switch {
 	case !p.EarlyReady():
 		if p.AckOwed() {
-			f.oweAck(p) // it had to wait for the last of them
+			f.oweAck(p) // the ACK waited for the last early packet
 		}
 	case !ln.early:
 		ln.early = true
@@ -401,7 +405,7 @@ func (f *FEP) release(now time.Duration, p *pds.PDC) {
 	}
 }
 
-// releaseOne executes the next of them and reports whether there was one.
+// releaseOne executes the next early packet and reports whether there was one.
 func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	m, next, body, ok := p.NextEarly()
 	if !ok {
@@ -425,7 +429,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	return true
 }
 
-// releaseMore executes a quantum more of each PDC that has some.
+// releaseMore executes one more quantum of each PDC that has early packets to execute.
 func (f *FEP) releaseMore(now time.Duration) {
 	f.todo.earlyAt = 0
 	for n := f.todo.early.len(); n > 0; n-- {
@@ -437,7 +441,8 @@ func (f *FEP) releaseMore(now time.Duration) {
 	}
 }
 
-// newSource gives a PDC that a source opened its place.
+// newSource gives the PDC that a source opened its peer and its lane. It returns false if
+// the source cannot be a peer.
 func (f *FEP) newSource(p *pds.PDC) bool {
 	id, err := f.intern(*p.Remote())
 	if err != nil {
@@ -450,7 +455,7 @@ func (f *FEP) newSource(p *pds.PDC) bool {
 	return true
 }
 
-// minSES is the shortest SES header of each kind of request.
+// minSES is the length of the shortest SES header after a PDS header of this kind.
 func minSES(n wire.NextHdr) int {
 	switch n {
 	case wire.NextReqSmall:

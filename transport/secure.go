@@ -11,13 +11,12 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A secured FEP: each packet is a security header, what would be the packet in
-// clear, encrypted, and an ICV. It is sealed where a clear one gets its CRC, when
-// nothing in it changes any more; a retransmission is encoded and sealed anew, so no
-// TSC is ever used twice.
+// A packet of a secured FEP is a security header, the encrypted packet, and an ICV. It is
+// sealed where a packet in clear gets its CRC, when it no longer changes. A resend is
+// encoded and sealed anew, so no TSC is used twice.
 
-// canSeal reports whether a whole train may be sealed now, and notes since when
-// not.
+// canSeal reports whether a whole train may be sealed now. If not, it notes since when
+// packets wait for a key.
 func (f *FEP) canSeal(now time.Duration) bool {
 	if f.sec.Ready() && f.sec.Left() >= dgram.MaxSegments {
 		f.todo.keyless = 0
@@ -38,8 +37,7 @@ func (f *FEP) secHeader(b []byte) []byte {
 	return b
 }
 
-// failKeyless ends every operation: there has been no key to seal with for
-// SuspectTimeout (F33).
+// failKeyless ends every operation after SuspectTimeout without a key to seal with (F33).
 func (f *FEP) failKeyless(now time.Duration) {
 	if f.canSeal(now) {
 		return
@@ -53,7 +51,8 @@ func (f *FEP) failKeyless(now time.Duration) {
 	f.todo.moveLater = f.todo.moveLater[:0]
 }
 
-// openPacket verifies and decrypts a packet in place; nil: it was dropped.
+// openPacket verifies and decrypts a packet in place. It returns nil if it dropped the
+// packet.
 func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	if t := wire.Type(b[0] >> 3); t != wire.TypeTSS {
 		if f.cfg.AcceptClearStart && (t == wire.TypeNack || t == wire.TypeNackCCX) {
@@ -65,7 +64,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	plain, who, why := f.sec.Open(f.now, b, f.rx.outer.aad(len(b)), d.Remote.Addr())
 	if why != tss.Good {
 		if f.cut(d) {
-			// Nothing in it can be read, let alone believed: it is lost.
+			// A sealed packet that was trimmed cannot be read. It will be sent again.
 			f.stats.RxTrimmed++
 			f.drop(DropTrimmed)
 			return nil
@@ -84,7 +83,8 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 	return plain
 }
 
-// startInClear lets a NACK 0x17 in clear pass (S-SEC-07).
+// startInClear accepts a NACK 0x17 in clear whose CRC is good (S-SEC-07), and drops any
+// other packet.
 func (f *FEP) startInClear(d *dgram.Datagram, b []byte) []byte {
 	if !wire.VerifyCRC(b, f.rx.outer.prefix.CRC(len(b))) {
 		f.dropFrom(d, DropCRC)
@@ -118,14 +118,14 @@ func tssDrop(why tss.Drop) DropReason {
 	return DropAuth
 }
 
-// A Hint is why packets of one peer are dropped one after another (F14, F31).
+// A Hint says why packets of one peer are dropped one after another (F14, F31).
 type Hint struct {
 	Peer   netip.AddrPort
 	Reason DropReason
-	Count  uint64 // packets in the second that made the hint
+	Count  uint64 // packets in the second before the hint
 }
 
-// hint counts the drops of one address at a time.
+// A hint counts the drops of one address at a time, towards a Hint.
 type hint struct {
 	now   Hint
 	since time.Duration
@@ -133,21 +133,23 @@ type hint struct {
 }
 
 const (
-	// hintDrops packets of one peer dropped within hintSpan make a hint.
+	// hintDrops packets of one peer that are dropped within hintSpan cause a hint.
 	hintDrops = 100
 	hintSpan  = time.Second
-	// hintQuiet is between two hints: a peer that keeps sending is one line.
+	// hintQuiet is the least time between two hints, so that a peer that keeps sending
+	// causes few log lines.
 	hintQuiet = 10 * time.Second
 )
 
-// dropFrom counts a packet that tells of two ends that do not fit: another CRC,
-// key or encapsulation, or a NAT between them.
+// dropFrom counts a dropped packet that may mean that the two ends do not fit: they differ
+// in CRC, key or encapsulation, or there is a NAT between them.
 func (f *FEP) dropFrom(d *dgram.Datagram, r DropReason) {
 	f.drop(r)
 	now, h := f.now, &f.hint
 	if h.now.Peer != d.Remote || h.now.Reason != r || now-h.since > hintSpan {
 		if h.now.Count > 0 && now-h.since <= hintSpan {
-			// Somebody else's turn: who sends most stays longest.
+			// The packet is of another address. Each such packet lowers the count, so that
+			// the address with the most drops stays.
 			h.now.Count--
 			return
 		}
@@ -159,8 +161,8 @@ func (f *FEP) dropFrom(d *dgram.Datagram, r DropReason) {
 	}
 }
 
-// LimitMTU makes the payload of packets to a peer at most mtu bytes, which is
-// what it said it has: 1024, 2048, 4096 or 8192.
+// LimitMTU limits the payload of packets to a peer to mtu bytes, the payload MTU that the
+// peer named: 1024, 2048, 4096 or 8192.
 func (f *FEP) LimitMTU(id PeerID, mtu int) {
 	if id != NoPeer && int(id) < len(f.peers) && mtu >= 1024 {
 		p := &f.peers[id]

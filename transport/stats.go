@@ -7,33 +7,33 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
-// DropReason says why a received datagram was thrown away.
+// A DropReason says why a received datagram was dropped.
 type DropReason uint8
 
-// The drop reasons. Every datagram that is not processed is counted under one.
+// The drop reasons. Each datagram that is not processed counts under one.
 const (
 	DropShort   DropReason = iota // shorter than its headers
 	DropCRC                       // CRC-32C does not match
 	DropType                      // PDS type unknown or not expected here
-	DropNextHdr                   // next_hdr not allowed for this PDS type
-	DropHeader                    // a header field that must not be refused by answer
+	DropNextHdr                   // next_hdr is not allowed for this PDS type
+	DropHeader                    // a header field is wrong, and no answer may refuse it
 	DropLength                    // lengths contradict each other
 	DropNoPDC                     // names no PDC, and no answer is due
-	DropSource                    // the PDC belongs to another address
-	DropUnsent                    // ACK, SACK or CLEAR of what was never sent
+	DropSource                    // the PDC belongs to another address, or the source cannot be answered
+	DropUnsent                    // ACK, SACK or CLEAR of a PSN that was never sent
 	DropStale                     // old or duplicate ACK, NACK or CP without effect
-	DropUnknown                   // unknown source and KnownPeersOnly
-	DropSelf                      // own address as source
-	DropLimit                     // a bound of Config was hit
-	DropRate                      // answer suppressed by its rate limit
+	DropUnknown                   // the source is unknown, and KnownPeersOnly is set
+	DropSelf                      // the source is the FEP's own address
+	DropLimit                     // a bound of Config is reached
+	DropRate                      // the rate limit of answers is reached
 	DropClear                     // in clear, at a secured FEP (T8)
 	DropSecured                   // secured, at a FEP without security
 	DropAuth                      // the ICV does not verify
-	DropSDI                       // of another secure domain, or with a header of another form
-	DropKey                       // no key for its association number, or one that expired
-	DropEpoch                     // of an epoch that is over
-	DropBinding                   // of another sender than the PDC's, or one that may not send here
-	DropTrimmed                   // cut by a switch, and no NACK is due (Config.Trimming)
+	DropSDI                       // another secure domain, or another form of security header
+	DropKey                       // the key of its association number is missing or expired
+	DropEpoch                     // its epoch is over
+	DropBinding                   // its sender is not that of the PDC, or may not send here
+	DropTrimmed                   // trimmed by a switch, and no NACK is due (Config.Trimming)
 	NumDropReasons
 )
 
@@ -44,8 +44,8 @@ var dropNames = [NumDropReasons]string{
 	DropEpoch: "epoch", DropBinding: "binding", DropTrimmed: "trimmed",
 }
 
-// String is the reason in a word, the same in every release: records and metrics
-// use it as a key.
+// String is the reason in a word. It is the same in every release: records and metrics use
+// it as a key.
 func (r DropReason) String() string {
 	if r < NumDropReasons {
 		return dropNames[r]
@@ -63,9 +63,9 @@ type (
 type Stats struct {
 	TxPackets, RxPackets uint64 // datagrams, all kinds
 	TxBytes, RxBytes     uint64 // UDP payload bytes
-	TxTrains, RxTrains   uint64 // calls of the socket layer
-	TxData, RxData       uint64 // request packets, first or again
-	RxTrimmed            uint64 // packets that a switch cut, those under DropTrimmed too
+	TxTrains, RxTrains   uint64 // trains that Transmit filled and Receive got
+	TxData, RxData       uint64 // requests, resends included
+	RxTrimmed            uint64 // trimmed packets, those under DropTrimmed included
 	AcksTx, AcksRx       uint64
 	Drops                [NumDropReasons]uint64
 	PacketCounters

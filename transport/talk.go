@@ -6,75 +6,77 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
-// A talk is what is known of a conversation with a peer: two ends that send short
-// messages in turn, each when it has heard the other. A message then need not ask for
-// an ACK: one in several does, and completes those before it. Whoever waits for a
-// completion instead of going on shows by it that the conversation rests, and asks at
-// once (docs/decisions/0025).
+// A talk is what the FEP knows of its conversation with a peer: two ends that send short
+// messages in turn, each after it heard the other. A message of a conversation need not ask
+// for an ACK: every few messages one asks, and its ACK completes those before it. An
+// application that waits for a completion instead of going on shows that the conversation
+// rests, and the FEP asks at once (docs/decisions/0025).
 type talk struct {
-	heard   uint8 // packets of data that came since the last post; saturates
-	answer  bool  // the message posted last is one of a conversation, and may lag
+	heard   uint8 // data packets that came since the last post; saturates
+	answer  bool  // the latest message belongs to the conversation and may lag
 	turn    turn
-	ahead   uint8 // messages posted, less packets of data that came since; saturates both ways
-	unasked uint8 // messages in a row that asked for no ACK, since one of the short PDC did
-	lag     uint8 // how many there may be
-	goesOn  bool  // there might be some since the last message that answered nothing
+	ahead   uint8 // messages posted minus data packets received; saturates at both ends
+	unasked uint8 // latest messages of the short PDC in a row that asked for no ACK
+	lag     uint8 // upper bound of unasked
+	goesOn  bool  // lag has grown since the last message that was no answer
 }
 
-// talks lists the conversations that are to be looked at.
+// talks lists the conversations to look at.
 type talks struct {
-	turns   fifo[PeerID]  // peers to whom it may be our turn to speak
-	resting fifo[PeerID]  // those of them of whom it was found that nothing is said
-	restAt  time.Duration // when to ask the first of those that rest; 0: none does
+	turns   fifo[PeerID]  // peers that may wait for an answer of the application
+	resting fifo[PeerID]  // peers that the application did not answer in its turn, in the order of restAt
+	restAt  time.Duration // when to ask the first peer of resting; 0 if there is none
 	answer  bool          // see FEP.Answer
 }
 
-// A turn says in which list of the FEP a peer is.
+// A turn says which list of talks a peer is in.
 type turn uint8
 
 const (
 	turnNone  turn = iota
-	turnOurs       // in turns
-	turnRests      // in resting: a turn of the application passed, and it posted nothing
-	turnSpoke      // in resting, but it did since
+	turnOurs       // listed in turns
+	turnRests      // listed in resting: the application's turn passed, and it posted nothing
+	turnSpoke      // listed in resting, but the application posted since
 )
 
-// A pace is how fast the lag of a talk grows.
+// A pace says how fast the lag of a talk grows.
 type pace struct {
-	rounds uint32 // messages of the conversation since it changed
-	slow   uint8  // how slowly it does
+	rounds uint32 // messages of the conversation since lag or slow changed
+	slow   uint8  // lag grows after lagRounds<<slow messages
 }
 
 const (
-	// lagMost bounds what one ACK completes to eight messages, half of what makes a
-	// target send one unasked (UE 3.5.12.2: ACK_Gen_Trigger by ACK_Gen_Min_Pkt_Add).
+	// lagMost is the upper bound of lag. One ACK then completes eight messages at most,
+	// half as many as make a target send an ACK that nobody asked for (UE 3.5.12.2:
+	// ACK_Gen_Trigger / ACK_Gen_Min_Pkt_Add).
 	lagMost = 7
-	// lagRounds is how many messages a conversation has before one more may ask for
-	// nothing, and slowMost how often that doubles at most, each time when somebody
-	// had to ask. Arbitrary: who waits for each completion waits a round trip longer
-	// for 18 of the first million.
+	// lagRounds is the number of messages after which lag grows by one. It doubles each
+	// time that the FEP had to ask, slowMost times at most. Both are arbitrary. An
+	// application that waits for each completion waits a round trip longer for 18 of its
+	// first million messages.
 	lagRounds = 32
 	slowMost  = 12
-	// restTime is how long an application that has heard the peer and looked again may
-	// take to answer. Its look may have come before it read what it heard. Arbitrary.
+	// restTime is how long an application that heard the peer and whose turn passed may
+	// still take to answer: the turn may have passed before it read what it heard.
+	// Arbitrary.
 	restTime = 5 * time.Microsecond
 )
 
-// speak notes a message to the peer, with so many sends outstanding at this end, and
-// reports whether it is part of a conversation: since the last one the peer was heard
-// once, and it has answered those before.
+// speak notes a message to the peer; sends is the number of sends that have not ended. It
+// reports whether the message is an answer in a conversation: one data packet came since
+// the last message, and the peer has answered the messages before.
 func (p *peer) speak(sends int) bool {
 	t := &p.talk
 	if int(t.ahead) > sends {
-		t.ahead = uint8(sends) // some were taken and never answered
+		t.ahead = uint8(sends) // the peer received some and did not answer them
 	}
 	answer := t.heard == 1 && t.ahead <= 1
 	if t.heard = 0; t.turn == turnRests {
 		t.turn = turnSpoke
 	}
 	if !answer {
-		// It asks for itself, if it leaves: a fence may keep it back, and it may be
-		// cancelled. So those before it that asked for nothing are not forgotten.
+		// This message asks for an ACK itself if it is sent, but a fence may hold it back,
+		// and it may be cancelled. So unasked stays.
 		t.goesOn = false
 		t.lag, p.pace.rounds = 0, 0
 	}
@@ -84,13 +86,14 @@ func (p *peer) speak(sends int) bool {
 	return answer
 }
 
-// askAll has every message ask again, for a while. The conversation goes on: what has
-// not been acknowledged yet makes no stream of it.
+// askAll makes every message ask for an ACK again, for a while. The conversation goes on:
+// messages that are not acknowledged yet do not make it a stream.
 func (p *peer) askAll() {
 	p.talk.unasked, p.talk.lag, p.pace.rounds = 0, 0, 0
 }
 
-// ask asks about what asked for nothing, if anything did: somebody waits for it.
+// ask asks for an ACK of the messages that asked for none, if there are any: somebody waits
+// for them.
 func (p *peer) ask() {
 	if p.talk.unasked != 0 && p.short != nil && p.short.Ask() {
 		p.pace.slow = min(p.pace.slow+1, slowMost)
@@ -99,8 +102,8 @@ func (p *peer) ask() {
 	p.talk.unasked = 0
 }
 
-// turnAway asks about what asked for nothing when the next message goes another way, so
-// that its ACK will not tell.
+// turnAway asks for an ACK of the messages that asked for none, because the next message
+// uses another PDC, whose ACK does not cover them.
 func (p *peer) turnAway() {
 	if p.short != nil {
 		p.short.Ask()
@@ -108,7 +111,7 @@ func (p *peer) turnAway() {
 	p.askAll()
 }
 
-// goOn is the progress of a conversation by a message.
+// goOn counts a message of the conversation, and lets lag or the pace grow.
 func (p *peer) goOn() {
 	t, c := &p.talk, &p.pace
 	if t.lag == lagMost && c.slow == 0 {
@@ -125,7 +128,7 @@ func (p *peer) goOn() {
 	}
 }
 
-// hear notes data from a peer.
+// hear notes a data packet from a peer.
 func (f *FEP) hear(id PeerID) {
 	t := &f.peers[id].talk
 	if t.heard < 255 {
@@ -140,8 +143,8 @@ func (f *FEP) hear(id PeerID) {
 	}
 }
 
-// passTurns looks where the peer has spoken and the application, whose turn is over,
-// has not answered.
+// passTurns finds the peers that spoke and that the application, whose turn is over, has
+// not answered.
 func (f *FEP) passTurns() {
 	for f.talks.turns.len() > 0 {
 		id := f.talks.turns.pop()
@@ -159,8 +162,8 @@ func (f *FEP) passTurns() {
 	}
 }
 
-// askResting asks about what asked for nothing where the application has posted
-// nothing since.
+// askResting asks for the ACKs of conversations in which the application has posted nothing
+// since its turn passed.
 func (f *FEP) askResting() {
 	f.talks.restAt = 0
 	for f.talks.resting.len() > 0 {
@@ -173,7 +176,7 @@ func (f *FEP) askResting() {
 		f.talks.resting.pop()
 		t := &p.talk
 		if t.turn == turnSpoke && t.heard != 0 {
-			t.turn = turnOurs // it was answered already
+			t.turn = turnOurs // the peer has answered already
 			f.talks.turns.push(id)
 			continue
 		}
@@ -185,8 +188,8 @@ func (f *FEP) askResting() {
 	}
 }
 
-// lags reports whether the packet just pushed, behind which nothing more comes, asks
-// for no ACK. alone says that it is a message and leaves alone.
+// lags reports whether the newest packet, which no other follows, may do without AR. alone
+// says that the packet is a whole message and the only one to send.
 func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC, alone bool) bool {
 	if pdc != p.short {
 		return false
@@ -205,6 +208,7 @@ func (f *FEP) lags(now time.Duration, p *peer, pdc *pds.PDC, alone bool) bool {
 	return true
 }
 
-// Answer reports whether the send that Post took last answers what the peer sent, in a
-// conversation that goes on: nothing more is posted before the peer has it.
+// Answer reports whether the latest send that Post accepted answers the peer in a
+// conversation that goes on. The application then posts nothing more before the peer has
+// it.
 func (f *FEP) Answer() bool { return f.talks.answer }

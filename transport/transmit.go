@@ -9,21 +9,22 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A train under construction: datagrams of equal length and class to one address
-// by one path; a shorter one ends it.
+// A train is the train under construction: datagrams of equal length and class to one
+// address by one path. A shorter datagram ends it.
 type train struct {
 	d    *dgram.Datagram
 	n    int  // packets
 	size int  // bytes, with all trailers
 	off  int  // start of the newest packet
-	open bool // the newest packet has no trailer yet, because AR may still be set on it
-	full bool // takes no further packet
-	// The way it takes.
-	prefix wire.Prefix
-	apart  bool  // see FEP.Apart
-	outer  outer // of the last train that had to be wrapped in one of its own
+	open bool // the newest packet has no trailer yet, so that AR may still be set on it
+	full bool // has no room for another packet
+
+	prefix wire.Prefix // CRC prefix of its packets
+	apart  bool        // see FEP.Apart
+	outer  outer       // of the latest train that start made
 }
 
+// begin starts an empty train in d.
 func (f *FEP) begin(d *dgram.Datagram) {
 	d.Data = d.Data[:0]
 	f.out.d, f.out.size, f.out.full = d, 0, false
@@ -32,25 +33,25 @@ func (f *FEP) begin(d *dgram.Datagram) {
 	}
 }
 
-// fits reports whether a packet of n bytes (with trailer) may join the train.
+// fits reports whether a packet of n bytes, trailer included, may join the train.
 func (f *FEP) fits(remote *netip.AddrPort, path, n, class int) bool {
 	return f.goesBy(remote, path, class) && f.out.room(n)
 }
 
-// goesBy reports whether packets of a class to remote by path are of the train's kind,
-// or the train has none yet.
+// goesBy reports whether the train is empty, or goes to remote by path in this class.
 func (f *FEP) goesBy(remote *netip.AddrPort, path, class int) bool {
 	t := &f.out
 	return t.size == 0 || t.d.Path == path && t.d.TOS == f.form.tos[class] && t.d.Remote == *remote
 }
 
-// room reports whether a packet of n bytes may join the train if it is of its kind.
+// room reports whether the train has room for a packet of n bytes, trailer included, of the
+// train's address, path and class.
 func (t *train) room(n int) bool {
 	return t.size == 0 || !t.full && n <= t.d.Seg && t.size+n <= dgram.MaxTrain
 }
 
-// join begins a packet of n bytes. The caller appends n minus the trailer bytes
-// to the slice it gets and hands it to sealed, or to joined.
+// join begins a packet of n bytes. The caller appends n minus the trailer bytes to the
+// slice that join returns, and passes it to sealed or joined.
 func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	t := &f.out
 	d := t.d
@@ -67,7 +68,8 @@ func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 	return d.Data
 }
 
-// start is join for the first packet of a train, whose way the train takes.
+// start is join for the first packet of a train. The train gets the address, path and class
+// of that packet.
 func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	t := &f.out
 	d := t.d
@@ -84,7 +86,8 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	return d.Data
 }
 
-// startTo is start for a train of data to a peer, of which remote is the address.
+// startTo is start for a train of new data to the peer p, whose address is remote. On the
+// first path it uses the CRC prefix that the peer keeps.
 func (f *FEP) startTo(p *peer, remote *netip.AddrPort, path, n int) []byte {
 	if path != 0 || !f.form.crcOnly {
 		return f.start(remote, path, n, f.form.tos[classNew])
@@ -97,7 +100,7 @@ func (f *FEP) startTo(p *peer, remote *netip.AddrPort, path, n int) []byte {
 	return d.Data
 }
 
-// joined takes a packet of which AR may still be set.
+// joined ends a packet on which AR may still be set.
 func (f *FEP) joined(b []byte) {
 	if f.notes != nil {
 		f.noteSent()
@@ -105,32 +108,32 @@ func (f *FEP) joined(b []byte) {
 	f.out.d.Data, f.out.open = b, true
 }
 
-// noteSent notes why the packet just written is sent.
+// noteSent notes why the packet that was just written is sent.
 //
 //go:noinline
 func (f *FEP) noteSent() { f.notes.sent(f.pds.Cause) }
 
-// follow makes the newest packet ready for another one behind it.
+// follow seals the newest packet if that is still to do, so that another packet may follow.
 func (f *FEP) follow() {
 	if f.out.open {
 		f.seal()
 	}
 }
 
-// askAck sets AR on the newest packet, a request.
+// askAck sets AR on the newest packet, which must be a request.
 func (f *FEP) askAck() {
 	if f.out.open {
 		f.out.d.Data[f.out.off+f.form.head+1] |= byte(wire.FlagAR)
 	}
 }
 
-// sealed takes a packet to which nothing but its trailer is added.
+// sealed ends a packet and seals it.
 func (f *FEP) sealed(b []byte) {
 	f.joined(b)
 	f.seal()
 }
 
-// seal adds its trailer to the newest packet.
+// seal appends the trailer to the newest packet.
 func (f *FEP) seal() {
 	t := &f.out
 	d := t.d
@@ -141,10 +144,10 @@ func (f *FEP) seal() {
 	}
 	p := d.Data[t.off:]
 	c := wire.CRC(f.out.prefix.CRC(len(p)+wire.CRCLen), p)
-	d.Data = append(d.Data, byte(c>>24), byte(c>>16), byte(c>>8), byte(c)) // in place, as AppendUint32 is not
+	d.Data = append(d.Data, byte(c>>24), byte(c>>16), byte(c>>8), byte(c)) // inlined, unlike AppendUint32
 }
 
-// wrapUp is seal where there is no CRC.
+// wrapUp is seal for a FEP that uses no CRC.
 func (f *FEP) wrapUp(d *dgram.Datagram) {
 	if f.sec == nil {
 		return
@@ -159,13 +162,13 @@ func (f *FEP) wrapUp(d *dgram.Datagram) {
 	f.sec.Seal(p, f.out.outer.aad(len(p)))
 }
 
-// Transmit fills d with the next train that may leave now and reports false
-// when there is none. ACKs that are not yet due ride along with data to the
-// same peer; alone they wait for AckDelay or Flush. After Apart(true) they do not
-// ride with a packet that is alone, but leave in the next train.
+// Transmit fills d with the next train that may be sent now. It returns false if there is
+// none. ACKs that are not yet due ride with data to the same peer; without data they wait
+// for AckDelay or Flush. After Apart(true) they do not ride with a data packet that is
+// alone, but leave in the next train.
 func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	if f.todo.ready.len() == 0 && !f.todo.flush && len(f.todo.moveLater) == 0 && !f.pds.Loose() {
-		return false // as after every lone train
+		return false // usual after a train that was the only one
 	}
 	f.now = now
 	if len(f.todo.moveLater) > 0 {
@@ -176,7 +179,7 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		return false
 	}
 	if f.form.trims {
-		f.fillControl(now) // as switches do: data of another class does not take it along
+		f.fillControl(now) // control packets do not ride with data, which has another class
 	}
 	for len(d.Data) == 0 {
 		if f.todo.ready.len() == 0 {
@@ -193,13 +196,13 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 		more := !f.fillAlone(now, id, p) && f.fillData(now, id, p)
 		if p.acks && f.out.size > 0 {
 			if f.out.apart && f.out.n == 1 && f.todo.queued == 0 && !more {
-				f.todo.flush = true // the packet leaves first, the ACKs right behind it
+				f.todo.flush = true // the ACKs leave in the next train
 			} else {
 				f.ride(now, p)
 			}
 		}
 		if !more {
-			// Nothing more of this peer may leave: it comes back by a Wake.
+			// This peer may send nothing more now. A wake queues it again.
 			f.todo.ready.pop()
 			p.ready = false
 		} else if f.todo.ready.len() > 1 {
@@ -218,9 +221,9 @@ func (f *FEP) Transmit(now time.Duration, d *dgram.Datagram) bool {
 	return true
 }
 
-// fillAckAlone is fillControl for a single ACK, where nothing else is due to anybody. It
-// reports false, and has done nothing, where fillControl has to look. Without it a
-// ping-pong takes 1 % more instructions (docs/perf.md, Fast paths).
+// fillAckAlone is a fast path of fillControl for one ACK that is the only packet due. It
+// returns false, having done nothing, if fillControl is needed. Without it a ping-pong
+// takes 1 % more instructions (docs/perf.md, Fast paths).
 func (f *FEP) fillAckAlone(now time.Duration) bool {
 	if !f.todo.flush || f.todo.acks.len() != 1 || f.pds.Loose() {
 		return false
@@ -244,8 +247,8 @@ func (f *FEP) fillAckAlone(now time.Duration) bool {
 	return true
 }
 
-// fillControl fills a train with answers, or with the ACKs and control packets
-// that are due.
+// fillControl fills an empty train with answers that belong to no PDC, or with the ACKs and
+// control packets that are due.
 func (f *FEP) fillControl(now time.Duration) {
 	if f.pds.Loose() {
 		f.fillLoose()
@@ -255,25 +258,25 @@ func (f *FEP) fillControl(now time.Duration) {
 		if !f.fillOwing(now, p) {
 			f.todo.acks.pop()
 			p.acks = false
-			if f.todo.flush = f.todo.acks.len() > 0; !f.todo.flush { // or Transmit would be called once more in vain
+			if f.todo.flush = f.todo.acks.len() > 0; !f.todo.flush { // now, so that Transmit is not called again in vain
 				f.todo.ackAt = 0
 			}
 		}
 	}
 }
 
-// ride adds the ACKs for the peer that has data in the train.
+// ride adds the ACKs for a peer to a train with data for it.
 func (f *FEP) ride(now time.Duration, p *peer) {
 	if !f.fillOwing(now, p) && f.todo.acks.len() == 1 && !f.todo.flush {
-		f.todo.acks.clear() // or the next Flush would have them looked for in vain
+		f.todo.acks.clear() // so that the next Flush need not look at them
 		p.acks = false
-		f.todo.ackAt = 0 // none waits
+		f.todo.ackAt = 0 // no ACK waits
 	}
 }
 
-// fillAlone is fillData for a message that one packet carries and that is all there is to
-// send, as most are. It reports false where fillData has something to do, still or
-// instead.
+// fillAlone is a fast path of fillData for the usual case: one packet carries the whole
+// message, or the rest of it, and is all that is to be sent to the peer. It returns false
+// if fillData is needed, whether it sent the packet or not.
 func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	if p.data.len() != 1 {
 		return false
@@ -296,7 +299,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 	b := f.ses.AppendPiece(pdc.Header(f.startTo(p, pdc.Remote(), path, n)), pc)
 	if !f.lags(now, p, pdc, pc.Off == 0) {
-		b[f.form.head+1] |= byte(wire.FlagAR) // nothing more comes
+		b[f.form.head+1] |= byte(wire.FlagAR) // no packet follows that could ask
 	}
 	f.joined(b)
 	f.seal()
@@ -305,15 +308,15 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	ln.started, ln.bytes = false, 0
 	f.todo.queued--
 	if !pdc.Usable() {
-		return false // it was the last packet of the PDC
+		return false // this was the last packet of the PDC
 	}
 	p.data.clear()
 	ln.data = false
 	return true
 }
 
-// fillData adds data packets to the peer. It reports whether the peer may have more
-// to send.
+// fillData adds data packets for the peer to the train. It reports whether the peer may
+// have more to send.
 func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 	more, blocked := false, false
 	for i := p.data.len(); i > 0; i-- {
@@ -331,8 +334,8 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 			p.data.push(slot)
 		case laneBlocked:
 			blocked = true
-			// The RUD lanes of a peer share a window. What opens next is for
-			// those that had nothing of it this time.
+			// The RUD lanes of a peer share a window. When it opens again, the lanes that
+			// could not send this time come first.
 			if f.stats.TxData != sent {
 				f.todo.after.push(slot)
 			} else {
@@ -353,29 +356,30 @@ func (f *FEP) fillData(now time.Duration, id PeerID, p *peer) bool {
 	return more
 }
 
+// A laneState says why drain stopped.
 type laneState uint8
 
 const (
-	laneDry     laneState = iota // empty: it comes back by a Wake
-	laneMore                     // the train is full, or does not fit it
-	laneBlocked                  // a window is closed: its peer comes back by a Wake
+	laneDry     laneState = iota // nothing left to send: a wake queues the lane again
+	laneMore                     // the train has no room, or is of another class, path or address
+	laneBlocked                  // a window is closed: a wake queues the peer again
 )
 
 // drain moves packets of one PDC into the train.
 func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	pdc := ln.pdc
 	if len(f.out.d.Data) == 0 && ln.bytes >= dgram.MaxTrain && pdc.Soon(dgram.MaxTrain) {
-		// A stream that fills the window: whole trains cost the least calls. A
-		// loss, or an ACK of half a train, else leaves lone packets behind it that
-		// are acknowledged alone and stay alone.
+		// This is a stream that fills the window. It waits for room for a whole train,
+		// which costs the fewest system calls. Otherwise a loss, or an ACK of half a train,
+		// would leave single packets, which are acknowledged one by one and so stay single.
 		return laneBlocked
 	}
 	path := 0
 	if f.form.sprays {
 		path = f.pathFor(now, p, pdc)
 	}
-	last := -1     // offset of this PDC's newest packet in the train
-	whole := false // that packet is a message
+	last := -1     // offset of this PDC's newest request in the train
+	whole := false // that request is a whole message
 	state := laneDry
 	if pdc.Lost() {
 		var ok bool
@@ -387,7 +391,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	if closing && pdc.Mode() == wire.RUD {
 		f.moveUnsent(ln)
 	}
-	same := f.goesBy(pdc.Remote(), path, classNew) // and so it stays
+	same := f.goesBy(pdc.Remote(), path, classNew) // the loop does not change it
 	for ln.q.len() > 0 && (!closing || ln.started) {
 		h := ln.q.front()
 		pc, ok := f.ses.Peek(h, int(p.mtu))
@@ -425,7 +429,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.started) {
 			state = laneBlocked
 		}
-		// Nothing more comes: ask for an ACK with the newest packet (docs/architecture.md#a-turn-and-what-waits).
+		// Nothing more follows: the newest packet asks for an ACK
+		// (docs/architecture.md#a-turn-and-what-waits).
 		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
@@ -440,9 +445,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 	return state
 }
 
-// drainLost moves the packets that are to be sent again into the train. It reports
-// where the last request of them begins there, -1 if there is none; false: not all
-// of them found room.
+// drainLost moves lost packets into the train. It returns the offset of the last request
+// among them, -1 if there is none. It returns false if a lost packet found no room.
 func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok bool) {
 	remote := pdc.Remote()
 	last = -1
@@ -474,8 +478,8 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 	return last, true
 }
 
-// moveUnsent takes the messages that have not begun off a PDC that closes (F28), or is
-// refused (F18): they go to another.
+// moveUnsent moves the messages that have not begun from a PDC that closes (F28) or is
+// refused (F18) to moveLater. They use another PDC.
 func (f *FEP) moveUnsent(ln *lane) {
 	keep := 0
 	if ln.started {
@@ -490,7 +494,7 @@ func (f *FEP) moveUnsent(ln *lane) {
 	f.recount(ln)
 }
 
-// next ends the turn of the lane's first message: all its pieces are taken.
+// next removes the lane's first message, all pieces of which were sent.
 func (f *FEP) next(ln *lane) {
 	ln.q.pop()
 	ln.started = false
@@ -500,7 +504,7 @@ func (f *FEP) next(ln *lane) {
 	}
 }
 
-// recount counts anew what a lane has to send, when more left it than was sent.
+// recount computes anew how many bytes a lane has to send, after messages left it unsent.
 func (f *FEP) recount(ln *lane) {
 	ln.bytes = 0
 	for i := range ln.q.len() {
@@ -512,9 +516,9 @@ func (f *FEP) recount(ln *lane) {
 	}
 }
 
-// pathFor chooses the local port of the next train to a peer, where there are several. Packets of a PDC
-// that the target does not know yet leave from the main port, by which it
-// knows the source; ROD keeps to one path while that works (UE 3.6.16).
+// pathFor chooses the local port of the next train to a peer if there are several. Packets
+// of a PDC that the target does not know yet leave from the main port, by which the target
+// knows the source. A ROD PDC keeps to one path while that path works (UE 3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	if pdc.RemoteID() == 0 {
 		return 0
@@ -533,8 +537,8 @@ func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
 	return p.paths.spray.Pick(now)
 }
 
-// fillOwing adds ACKs and control packets of a peer's PDCs to the train, and
-// reports whether some are left that do not fit it.
+// fillOwing adds ACKs and control packets of a peer's PDCs to the train. It reports whether
+// some are left that did not fit.
 func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 	for i := p.owing.len(); i > 0; i-- {
 		ln := &f.lanes[p.owing.front()]
@@ -558,8 +562,8 @@ func (f *FEP) fillOwing(now time.Duration, p *peer) bool {
 	return false
 }
 
-// drainCtl adds the control packets that one PDC owes; false: not all of them fit
-// this train.
+// drainCtl adds the control packets that one PDC owes. It returns false if the train has no
+// room for all.
 func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	for pdc.CtlOwed() {
 		n, class := wire.CPLen+f.form.wrap, classCtl
@@ -578,7 +582,7 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	return true
 }
 
-// fillLoose adds the NACKs and other answers that belong to no PDC's queue.
+// fillLoose adds answers, such as NACKs, that belong to no PDC's queue.
 func (f *FEP) fillLoose() {
 	for {
 		l := f.pds.PeekLoose()
