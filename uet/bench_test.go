@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Both ends in one goroutine: what a message costs the processor, with nothing
-// to wait for. What it takes between two cores is measured by uetperf.
+// Both ends run in one goroutine, so the benchmarks measure the processor time of a message
+// without any waiting. uetperf measures the time between two cores.
 
 func benchPair(b *testing.B) (x, y *node, toY, toX fi.Addr) {
 	r := newRig(b, &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
@@ -36,7 +36,7 @@ func BenchmarkPingPong64(b *testing.B) {
 		}
 		for n := 0; n < 1; n, _ = to.rx.Read(e[:]) {
 		}
-		_, _ = from.tx.Read(e[:]) // the completion of the send before
+		_, _ = from.tx.Read(e[:]) // the completion of the previous send
 	}
 	for b.Loop() {
 		half(x, y, toY)
@@ -100,10 +100,10 @@ func BenchmarkReadEmpty(b *testing.B) {
 	}
 }
 
-// BenchmarkForgedFlood moves 1 MiB messages between sealed endpoints while somebody
-// sends the receiver 50,000 forged packets a second (T25), and without: the ratio of
-// the two is what is left. The flood takes processor time here that it would not if
-// it came from elsewhere.
+// BenchmarkForgedFlood moves 1 MiB messages between sealed endpoints, with and without
+// 50,000 forged packets a second for the receiver (T25). The ratio of the two is the speed
+// that is left. The flood takes processor time here that it would not take if it came from
+// another host.
 func BenchmarkForgedFlood(b *testing.B) {
 	for _, flood := range []bool{false, true} {
 		b.Run(fmt.Sprintf("flood=%v", flood), func(b *testing.B) {
@@ -132,7 +132,7 @@ func BenchmarkForgedFlood(b *testing.B) {
 	}
 }
 
-// forge sends 50,000 packets a second that nobody sealed, until stop is called.
+// forge sends 50,000 unsealed packets a second until stop is called.
 func forge(b *testing.B, to netip.AddrPort) (stop func()) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	ok(b, err)

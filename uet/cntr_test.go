@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// counter opens a counter that is closed before its domain.
+// counter opens a counter, which is closed before its domain.
 func (r *rig) counter(attr cntr.Attr) *cntr.Counter {
 	r.t.Helper()
 	if attr.WaitObj == fi.WaitNone {
@@ -21,7 +21,7 @@ func (r *rig) counter(attr cntr.Attr) *cntr.Counter {
 	return c
 }
 
-// reaches waits for a value.
+// reaches waits until a counter has a value.
 func reaches(t testing.TB, c *cntr.Counter, value uint64) {
 	t.Helper()
 	if err := c.Wait(value, patience); err != nil {
@@ -59,7 +59,7 @@ func TestCountersCountWhatTheyAreBoundFor(t *testing.T) {
 			ok(t, b.Recv(make([]byte, 100), fi.AddrUnspec, nil))
 			ok(t, send())
 			done := make(chan error, 1)
-			go func() { done <- sent.Wait(uint64(i+1), patience) }() // both ends need to be driven
+			go func() { done <- sent.Wait(uint64(i+1), patience) }() // both ends need a driver
 			reaches(t, got, uint64(5*(i+1)))
 			ok(t, <-done)
 		}
@@ -69,8 +69,8 @@ func TestCountersCountWhatTheyAreBoundFor(t *testing.T) {
 		go func() { done <- sent.Wait(4, patience) }()
 		reaches(t, got, 22)
 		ok(t, <-done)
-		// The one that asked for an entry has it by now (the counter comes last),
-		// the silent ones have none.
+		// The operation that asked for an entry has it by now, because counters come last. The
+		// silent ones have none.
 		var e [4]cq.Entry
 		if n, err := a.tx.Read(e[:]); n != 1 || err != nil || e[0].Context != "seen" {
 			t.Errorf("%d entries, %v, %v", n, err, e[0].Context)
@@ -86,9 +86,9 @@ func TestCountersCountWhatTheyAreBoundFor(t *testing.T) {
 
 func TestCountersCountAtTheLevel(t *testing.T) {
 	t.Parallel()
-	// R-CNTR-01: an operation counts when its level is reached and not before:
-	// one that no receive takes is not delivered. R-CNTR-04: a failure counts as
-	// an error, and has its entry in the queue.
+	// R-CNTR-01: an operation counts when its level is reached and not before; a message that
+	// no receive accepts is not delivered. R-CNTR-04: a failure counts as an error and has its
+	// entry in the queue.
 	r := newRig(t, nil)
 	both := r.counter(cntr.Attr{})
 	a := r.node(func(o *options) {
@@ -105,7 +105,7 @@ func TestCountersCountAtTheLevel(t *testing.T) {
 		t.Error(&e)
 	}
 	want(t, both.Wait(1, 20*time.Millisecond), fi.ETIMEDOUT)
-	// What is cut has failed where it is received, and only there.
+	// A truncated message fails at the receiver only.
 	toSelf := a.know(a)
 	ok(t, a.TRecv(make([]byte, 1), fi.AddrUnspec, 1, 0, "cut"))
 	ok(t, a.TSend(make([]byte, 2), toSelf, 1, nil))
@@ -113,15 +113,15 @@ func TestCountersCountAtTheLevel(t *testing.T) {
 		t.Error(&e)
 	}
 	wait(t, a.tx)
-	for start := time.Now(); both.Read() == 0 && time.Since(start) < patience; { // told after the entries
+	for start := time.Now(); both.Read() == 0 && time.Since(start) < patience; { // counters come after the entries
 	}
 	if v, n := both.Read(), both.ReadErr(); v != 1 || n != 2 {
 		t.Errorf("%d and %d errors, want 1 and 2", v, n)
 	}
-	// A message to itself counts twice: one counter for both kinds.
+	// A message to itself counts twice if one counter counts both kinds.
 	ok(t, a.Send(nil, toSelf, nil))
 	reaches(t, both, 3)
-	// What is outstanding at the end has failed.
+	// Operations that are outstanding at the end fail.
 	ok(t, a.Recv(nil, fi.AddrUnspec, nil))
 	ok(t, a.Endpoint.Close())
 	if n := both.ReadErr(); n != 3 {
@@ -139,17 +139,17 @@ func TestBindCntr(t *testing.T) {
 	for _, flags := range []fi.Flags{0, fi.Msg, fi.Send | fi.SelectiveCompletion} {
 		want(t, ep.BindCntr(c, flags), fi.EBADFLAGS)
 	}
-	// R-CNTR-03: remote kinds are for endpoints with the capability.
+	// R-CNTR-03: remote kinds need the capability.
 	want(t, ep.BindCntr(c, fi.RemoteWrite), fi.EOPNOTSUPP)
 	want(t, ep.BindCntr(c, fi.Send|fi.RemoteRead), fi.EOPNOTSUPP)
-	// R-EP-04: one counter a kind; a refused binding binds nothing.
+	// R-EP-04: one counter per kind; a binding that fails binds nothing.
 	ok(t, ep.BindCntr(c, fi.Send|fi.Write))
 	other := r.counter(cntr.Attr{})
 	want(t, ep.BindCntr(other, fi.Recv|fi.Write), fi.EINVAL)
 	ok(t, ep.BindCntr(other, fi.Recv|fi.Read))
 	// R-CNTR-10: bound counters cannot be closed.
 	want(t, c.Close(), fi.EBUSY)
-	// A domain is not closed before its counters.
+	// A domain cannot be closed before its counters.
 	want(t, r.domain.Close(), fi.EBUSY)
 	ok(t, ep.Close())
 	want(t, ep.BindCntr(c, fi.Recv), fi.EBADF)

@@ -8,9 +8,9 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// BenchmarkConnect opens and accepts connections, both ends in one process, with
-// 32 at a time under way: connections a second, and the memory of one that idles,
-// both ends and their sockets' buffers in user space (docs/perf.md, bar S3).
+// BenchmarkConnect opens and accepts connections, both ends in one process, 32 at a time.
+// It reports connections a second, and the memory of an idle connection with both ends and
+// their socket buffers in user space (docs/perf.md, bar S3).
 func BenchmarkConnect(b *testing.B) {
 	for _, kind := range []string{"off", "psk", "tls"} {
 		b.Run("sec="+kind, func(b *testing.B) { benchmarkConnect(b, kind) })
@@ -72,7 +72,7 @@ func benchmarkConnect(b *testing.B, kind string) {
 	ok(b, q.Close())
 }
 
-// inUse is the memory that is in use, stacks too.
+// inUse is the memory in use, stacks included.
 func inUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -19,7 +19,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// newMsgRig is a rig for connected endpoints.
+// newMsgRig makes a rig for connected endpoints.
 func newMsgRig(t testing.TB, change ...func(*Info)) *rig {
 	t.Helper()
 	h := &Info{Ep: EpAttr{Type: fi.EpMsg}}
@@ -29,7 +29,7 @@ func newMsgRig(t testing.TB, change ...func(*Info)) *rig {
 	return newRig(t, h)
 }
 
-// eventQueue opens an event queue that is closed with the test.
+// eventQueue opens an event queue, which is closed with the test.
 func (r *rig) eventQueue(size int) *eq.EQ {
 	r.t.Helper()
 	q, err := r.fabric.OpenEQ(eq.Attr{Size: size, WaitObj: fi.WaitUnspec}, nil)
@@ -71,20 +71,21 @@ func (r *rig) listener(change ...func(*PassiveEndpoint)) *listener {
 	return l
 }
 
-// request waits for a request and returns it with the Info to open for it.
+// request waits for a request and returns the event with the Info to open an endpoint for
+// it.
 func (l *listener) request() (eq.Entry, *Info) {
 	l.r.t.Helper()
 	e := event(l.r.t, l.evts, fi.ConnReq)
 	return e, e.Info.(*Info)
 }
 
-// plug is an FI_EP_MSG endpoint with its queues, neither enabled nor connected.
+// plug makes an FI_EP_MSG endpoint with its queues, neither enabled nor connected.
 func (r *rig) plug(info *Info, opt ...func(*options)) *node {
 	r.t.Helper()
 	return r.plugTo(info, r.eventQueue(0), opt...)
 }
 
-// plugTo is plug with an event queue.
+// plugTo is plug with the given event queue.
 func (r *rig) plugTo(info *Info, evts *eq.EQ, opt ...func(*options)) *node {
 	r.t.Helper()
 	o := options{attr: cq.Attr{Format: fi.CQTagged, WaitObj: fi.WaitUnspec}}
@@ -115,7 +116,7 @@ func (r *rig) plugTo(info *Info, evts *eq.EQ, opt ...func(*options)) *node {
 	return n
 }
 
-// pair connects a new endpoint a to a new endpoint b by l.
+// pair connects a new endpoint a to a new endpoint b through l.
 func (l *listener) pair() (a, b *node) {
 	l.r.t.Helper()
 	a = l.r.plug(l.r.info)
@@ -128,7 +129,7 @@ func (l *listener) pair() (a, b *node) {
 	return a, b
 }
 
-// event waits for an event of that kind, which must be the next.
+// event waits for the next event, which must be of that kind.
 func event(t testing.TB, q *eq.EQ, kind fi.EQEvent) eq.Entry {
 	t.Helper()
 	e, err := q.SRead(0, patience)
@@ -145,7 +146,7 @@ func event(t testing.TB, q *eq.EQ, kind fi.EQEvent) eq.Entry {
 	return e
 }
 
-// eventErr waits for an error, which must be the next event.
+// eventErr waits for the next event, which must be an error.
 func eventErr(t testing.TB, q *eq.EQ) eq.Error {
 	t.Helper()
 	e, err := q.SRead(0, patience)
@@ -167,20 +168,21 @@ func quiet(t testing.TB, q *eq.EQ) {
 
 func TestConnectedMessage(t *testing.T) {
 	t.Parallel()
-	// R-CM-06, R-EQ-36: both sides are told, each of the endpoint that it called
-	// for; then messages go both ways, whatever destination a call names.
+	// R-CM-06, R-EQ-36: both sides get an event about the endpoint that they made the call
+	// for. Then messages go both ways, whatever destination a call names.
 	r := newMsgRig(t)
 	l := r.listener()
 	a := r.plug(r.info)
 	ok(t, a.Connect(l.at, []byte("let me in")))
 	e, info := l.request()
-	// R-EQ-35: of the passive endpoint, with a description and the data.
+	// R-EQ-35: the request is an event of the passive endpoint, with a description and the
+	// data.
 	if e.Fid != l.PassiveEndpoint || string(e.Bytes) != "let me in" || info.Ep.Type != fi.EpMsg {
 		t.Errorf("request %+v of type %v", e, info.Ep.Type)
 	}
 	b := r.plug(info)
 	ok(t, b.Accept([]byte("welcome")))
-	// R-EQ-43: what Accept gave goes to the connecting side, nothing to the other.
+	// R-EQ-43: the connecting side gets the data of Accept, the other side gets nothing.
 	if e := event(t, a.evts, fi.Connected); e.Fid != a.Endpoint || string(e.Bytes) != "welcome" {
 		t.Errorf("connecting side: %+v", e)
 	}
@@ -209,7 +211,7 @@ func TestConnectedMessage(t *testing.T) {
 
 func TestListenNeedsAQueue(t *testing.T) {
 	t.Parallel()
-	// R-CM-01; and the states of a passive endpoint.
+	// R-CM-01, and the states of a passive endpoint.
 	r := newMsgRig(t)
 	p, err := r.fabric.OpenPassive(r.info, "ctx")
 	ok(t, err)
@@ -233,7 +235,7 @@ func TestListenNeedsAQueue(t *testing.T) {
 		want(t, err, fi.EOPBADSTATE)
 	}
 	want(t, q.Close(), fi.EBUSY)
-	// R-CM-14: the address is taken; and nothing leaks of who fails.
+	// R-CM-14: the address is in use; a call that fails leaks nothing.
 	other, err := r.fabric.OpenPassive(r.info, nil)
 	ok(t, err)
 	ok(t, other.BindEQ(q))
@@ -262,8 +264,7 @@ func TestListenNeedsAQueue(t *testing.T) {
 
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	// R-CM-02: requests that nobody answers wait, up to the backlog; the ones
-	// beyond are refused.
+	// R-CM-02: unanswered requests wait, up to the backlog. Further ones are refused.
 	r := newMsgRig(t)
 	l := r.listener(func(p *PassiveEndpoint) {
 		want(t, p.SetBacklog(0), fi.EINVAL)
@@ -302,8 +303,8 @@ func TestBacklog(t *testing.T) {
 
 func TestWithdrawnRequestsMakeRoom(t *testing.T) {
 	t.Parallel()
-	// R-CM-02, T39: who asks and leaves, again and again, does not use up the backlog of
-	// an application that answers nobody.
+	// R-CM-02, T39: a host that requests and leaves, again and again, does not use up the
+	// backlog of an application that answers nobody.
 	r := newMsgRig(t, func(in *Info) { in.Config.CM.Rate, in.Config.CM.Burst = 1e6, 1e6 })
 	l := r.listener(func(p *PassiveEndpoint) { ok(t, p.SetBacklog(1)) })
 	for range 5 {
@@ -322,8 +323,8 @@ func TestWithdrawnRequestsMakeRoom(t *testing.T) {
 
 func TestUnequalEnds(t *testing.T) {
 	t.Parallel()
-	// Ends with other payload MTUs and numbers of paths. Neither sends
-	// more than both can, and all paths of the peer are its own.
+	// The ends have different payload MTUs and numbers of paths. Neither sends more than both
+	// can, and all paths of the peer count as its own.
 	var mu sync.Mutex
 	most := 0
 	r := newMsgRig(t, func(in *Info) {
@@ -384,7 +385,7 @@ func TestUnequalEnds(t *testing.T) {
 
 func TestStrangersAreNotHeard(t *testing.T) {
 	t.Parallel()
-	// A connected endpoint takes messages of its peer alone.
+	// A connected endpoint accepts messages from its peer only.
 	r := newMsgRig(t)
 	_, b := r.listener().pair()
 	buf := make([]byte, 8)
@@ -416,8 +417,8 @@ func TestConnectOverIPv6(t *testing.T) {
 
 func TestConnectOverLinkLocal(t *testing.T) {
 	t.Parallel()
-	// The zone of such an address is for this host only: neither side tells it, each
-	// has its own.
+	// The zone of a link-local address is valid on its host only. Neither side sends it; each
+	// uses its own.
 	ip := linkLocal(t)
 	infos, err := GetInfo(ip.String(), "", fi.Source, &Info{Ep: EpAttr{Type: fi.EpMsg}})
 	ok(t, err)
@@ -428,7 +429,7 @@ func TestConnectOverLinkLocal(t *testing.T) {
 	talk(t, b, a, "hello yourself")
 }
 
-// linkLocal is an IPv6 address of this host with a zone.
+// linkLocal returns an IPv6 address of this host with a zone.
 func linkLocal(t *testing.T) netip.Addr {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -448,7 +449,7 @@ func linkLocal(t *testing.T) netip.Addr {
 
 func TestListenOnAllAddresses(t *testing.T) {
 	t.Parallel()
-	// R-CM-14: 0.0.0.0 is every address of this host; the endpoint of a request has the
+	// R-CM-14: 0.0.0.0 means every address of this host. The endpoint of a request gets the
 	// one that leads to the peer.
 	r := newMsgRig(t)
 	l := r.listener(func(p *PassiveEndpoint) { ok(t, p.SetName(wire.Addr{IP: netip.IPv4Unspecified()})) })
@@ -465,7 +466,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 
 func TestConnectOnce(t *testing.T) {
 	t.Parallel()
-	// R-CM-03, in every state.
+	// R-CM-03 in every state.
 	r := newMsgRig(t)
 	l := r.listener()
 	a := r.plug(r.info)
@@ -473,7 +474,7 @@ func TestConnectOnce(t *testing.T) {
 	want(t, a.Connect(l.at, nil), fi.EOPBADSTATE)
 	_, info := l.request()
 	b := r.plug(info)
-	want(t, b.Connect(l.at, nil), fi.EOPBADSTATE) // it is for the request
+	want(t, b.Connect(l.at, nil), fi.EOPBADSTATE) // b is for a request
 	ok(t, b.Accept(nil))
 	event(t, a.evts, fi.Connected)
 	want(t, a.Connect(l.at, nil), fi.EISCONN)
@@ -487,7 +488,7 @@ func TestConnectOnce(t *testing.T) {
 	want(t, a.Connect(l.at, nil), fi.EBADF)
 	ok(t, b.Close())
 	want(t, b.Accept(nil), fi.EBADF)
-	// Also when the answer was no.
+	// The same holds after a rejection.
 	c := r.plug(r.info)
 	ok(t, c.Connect(l.at, nil))
 	_, info = l.request()
@@ -500,7 +501,8 @@ func TestConnectOnce(t *testing.T) {
 
 func TestConnectEnables(t *testing.T) {
 	t.Parallel()
-	// R-CM-04, R-EP-02: Connect and Accept enable, and say what is missing.
+	// R-CM-04, R-EP-02: Connect and Accept enable the endpoint, and fail if something is
+	// missing.
 	r := newMsgRig(t)
 	l := r.listener()
 	bare, err := r.domain.OpenEndpoint(r.info, nil)
@@ -521,7 +523,7 @@ func TestConnectEnables(t *testing.T) {
 	want(t, a.Enable(), fi.EOPBADSTATE)
 	_, info := l.request()
 	b := r.plug(info)
-	ok(t, b.Enable()) // before is fine as well
+	ok(t, b.Enable()) // it may also be enabled before
 	ok(t, b.Accept(nil))
 	event(t, a.evts, fi.Connected)
 	event(t, b.evts, fi.Connected)
@@ -529,8 +531,8 @@ func TestConnectEnables(t *testing.T) {
 
 func TestAcceptNeedsTheRequest(t *testing.T) {
 	t.Parallel()
-	// R-CM-05, R-EQ-40, R-EQ-41: the Info of a request is the application's, seen
-	// twice by a peek; its handle stands for the request, which is answered once.
+	// R-CM-05, R-EQ-40, R-EQ-41: the Info of a request belongs to the application, and a peek
+	// returns the same. Its handle stands for the request, which can be answered once.
 	r := newMsgRig(t)
 	l := r.listener()
 	stranger := r.plug(r.info)
@@ -562,10 +564,10 @@ func TestAcceptNeedsTheRequest(t *testing.T) {
 	_, err = r.domain.OpenEndpoint(&rdm, nil)
 	want(t, err, fi.EINVAL)
 	b := r.plug(info)
-	_, err = r.domain.OpenEndpoint(info, nil) // it has an endpoint
+	_, err = r.domain.OpenEndpoint(info, nil) // the request has an endpoint
 	want(t, err, fi.EBUSY)
 	ok(t, b.Close())
-	b = r.plug(info) // it has none any more
+	b = r.plug(info) // the request has no endpoint any more
 	ok(t, b.Accept(nil))
 	want(t, b.Accept(nil), fi.EOPBADSTATE)
 	event(t, a.evts, fi.Connected)
@@ -577,20 +579,20 @@ func TestAcceptNeedsTheRequest(t *testing.T) {
 
 func TestReject(t *testing.T) {
 	t.Parallel()
-	// R-CM-07: an error at the connecting side, with the data given to Reject.
+	// R-CM-07: the connecting side gets an error with the data given to Reject.
 	r := newMsgRig(t)
 	l := r.listener()
 	a := r.plug(r.info)
 	ok(t, a.Connect(l.at, nil))
 	_, info := l.request()
 	other := r.listener()
-	want(t, other.Reject(info.Handle, nil), fi.EINVAL) // not its own
+	want(t, other.Reject(info.Handle, nil), fi.EINVAL) // not a request of this listener
 	want(t, l.Reject(nil, nil), fi.EINVAL)
 	want(t, l.Reject(l.PassiveEndpoint, nil), fi.EINVAL)
 	want(t, l.Reject((*ConnReq)(nil), nil), fi.EINVAL)
 	b := r.plug(info)
 	ok(t, l.Reject(info.Handle, []byte("no room")))
-	want(t, l.Reject(info.Handle, nil), fi.EINVAL) // once
+	want(t, l.Reject(info.Handle, nil), fi.EINVAL) // only once
 	want(t, b.Accept(nil), fi.EINVAL)
 	e := eventErr(t, a.evts)
 	if e.Err != fi.ECONNREFUSED || string(e.ErrData) != "no room" || e.Fid != a.Endpoint || e.Context != "ep" { // R-EQ-55, R-EP-21
@@ -605,7 +607,7 @@ func TestReject(t *testing.T) {
 
 func TestSendBeforeConnected(t *testing.T) {
 	t.Parallel()
-	// R-CM-08: receives may be posted from Enable on, sends from fi.Connected on.
+	// R-CM-08: receives may be posted after Enable, sends after fi.Connected.
 	r := newMsgRig(t)
 	l := r.listener()
 	a := r.plug(r.info)
@@ -632,7 +634,7 @@ func TestSendBeforeConnected(t *testing.T) {
 		t.Errorf("%+v %q", e, buf)
 	}
 	event(t, a.evts, fi.Connected)
-	// R-CM-16: each side names the other as it names itself.
+	// R-CM-16: each side returns the other's own name.
 	for i, n := range []*node{a, b} {
 		peer, err := n.Peer()
 		ok(t, err)
@@ -647,7 +649,7 @@ func TestSendBeforeConnected(t *testing.T) {
 
 func TestPrivateDataIsCut(t *testing.T) {
 	t.Parallel()
-	// R-CM-09, R-EQ-42: silently, to what the option says.
+	// R-CM-09, R-EQ-42: private data is cut silently to the size in the option.
 	r := newMsgRig(t)
 	l := r.listener()
 	a := r.plug(r.info)
@@ -681,9 +683,9 @@ func TestPrivateDataIsCut(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	// R-CM-10: what is outstanding is cancelled before Shutdown returns, each
-	// operation once, and what is in the queue stays. R-CM-11, R-CM-13, R-EQ-37: the
-	// peer is told, once; this side is not.
+	// R-CM-10: outstanding operations are cancelled before Shutdown returns, each once, and
+	// entries in the queue stay. R-CM-11, R-CM-13, R-EQ-37: the peer gets one event, this side
+	// none.
 	r := newMsgRig(t)
 	a, b := r.listener().pair()
 	ok(t, a.TRecv(nil, 0, 1, 0, "done"))
@@ -699,7 +701,7 @@ func TestShutdown(t *testing.T) {
 		ok(t, b.TRecv(make([]byte, 8), 0, 3, 0, i))
 	}
 	ok(t, a.Shutdown())
-	if n := a.rx.Unread(); n != 6 { // before the call returns: nothing is waited for, nobody is driven
+	if n := a.rx.Unread(); n != 6 { // before the call returns, without any wait or poll
 		t.Errorf("%d entries when Shutdown has returned, want 6", n)
 	}
 	if e, _ := wait(t, a.rx); e.Context != "done" {
@@ -720,7 +722,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%+v", &e)
 		}
 	}
-	// F28: nothing can be sent any more, on either side.
+	// F28: neither side can send any more.
 	want(t, a.TSend(nil, 0, 1, nil), fi.ESHUTDOWN)
 	want(t, a.TRecv(nil, 0, 1, 0, nil), fi.ESHUTDOWN)
 	want(t, b.TSend(nil, 0, 1, nil), fi.ESHUTDOWN)
@@ -753,7 +755,7 @@ func empty(t testing.TB, q *cq.CQ) {
 
 func TestCloseTellsThePeer(t *testing.T) {
 	t.Parallel()
-	// R-CM-11, F27: an endpoint that is closed without a word.
+	// R-CM-11, F27: the endpoint is closed without Shutdown.
 	r := newMsgRig(t)
 	a, b := r.listener().pair()
 	start := time.Now()
@@ -769,8 +771,8 @@ func TestCloseTellsThePeer(t *testing.T) {
 
 func TestWhatArrivedOutlivesTheConnection(t *testing.T) {
 	t.Parallel()
-	// A send that completed is not lost because its sender leaves: the peer's
-	// receives still find the message, and end at once when there is none.
+	// A completed send is not lost because its sender leaves. Receives of the peer still get
+	// the message, and end at once when there is none.
 	r := newMsgRig(t)
 	a, b := r.listener().pair()
 	ok(t, a.TSend([]byte("last words"), 0, 1, nil))
@@ -790,8 +792,8 @@ func TestWhatArrivedOutlivesTheConnection(t *testing.T) {
 
 func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
 	t.Parallel()
-	// The same for what no endpoint has read yet when the session ends: who holds the
-	// driver's lock at that moment delays the end and takes nothing away.
+	// The same holds for messages that no endpoint has read when the session ends. A holder of
+	// the driver's lock delays the end and loses nothing.
 	r := newMsgRig(t, func(in *Info) { in.Domain.DataProgress = fi.ProgressManual })
 	a, b := r.listener().pair()
 	ok(t, b.TRecv(make([]byte, 8), 0, 1, 0, "there"))
@@ -801,7 +803,7 @@ func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
 		for b.connection.state.Load() != connDown {
 			runtime.Gosched()
 		}
-		for range 1000 { // let it come as far as it can
+		for range 1000 { // let the end get as far as it can
 			runtime.Gosched()
 		}
 	})
@@ -813,8 +815,8 @@ func TestWhatIsInTheSocketOutlivesTheConnection(t *testing.T) {
 
 func TestAnswerAndClose(t *testing.T) {
 	t.Parallel()
-	// R-CMPL: what the peer has answered it has received, so it is no error that it closes
-	// then, though most messages of a conversation have not asked for an ACK.
+	// R-CMPL: what the peer answered it has received. So it is no error if it closes then,
+	// although most messages of a conversation did not ask for an ACK.
 	manual := &Info{Caps: fi.Msg | fi.Tagged, Domain: DomainAttr{DataProgress: fi.ProgressManual}}
 	for _, c := range []struct {
 		name string
@@ -850,8 +852,8 @@ func TestAnswerAndClose(t *testing.T) {
 
 func TestPassiveTransfersNothing(t *testing.T) {
 	t.Parallel()
-	// R-CM-18: it has no call for that. An endpoint takes over its address, and it
-	// is of no use any more.
+	// R-CM-18: a passive endpoint cannot transfer data. Another endpoint takes over its
+	// address, and it is of no use any more.
 	r := newMsgRig(t)
 	l := r.listener()
 	if _, can := any(l.PassiveEndpoint).(interface {
@@ -895,8 +897,8 @@ func TestConnectAddresses(t *testing.T) {
 	for _, bad := range []string{"[::1]:5000", "0.0.0.0:5000", "127.0.0.1:0", "224.0.0.1:5000"} {
 		a := r.plug(r.info)
 		want(t, a.Connect(wire.SockAddr(netip.MustParseAddrPort(bad)), nil), fi.EINVAL)
-		want(t, a.Connect(wire.Addr{}, nil), fi.EINVAL) // there is no DestAddr either
-		ok(t, a.Enable())                               // it is as good as new
+		want(t, a.Connect(wire.Addr{}, nil), fi.EINVAL) // DestAddr is not set either
+		ok(t, a.Enable())                               // the endpoint can still be used
 	}
 	rdm := newRig(t, nil).node()
 	want(t, rdm.Connect(wire.SockAddr(netip.MustParseAddrPort("127.0.0.1:5000")), nil), fi.ENOSYS)
@@ -905,7 +907,7 @@ func TestConnectAddresses(t *testing.T) {
 	_, err := rdm.Peer()
 	want(t, err, fi.ENOSYS)
 
-	// The destination that GetInfo resolved will do.
+	// The destination that GetInfo resolved suffices.
 	l := r.listener()
 	info := *r.info
 	info.DestAddr = l.at
@@ -916,8 +918,8 @@ func TestConnectAddresses(t *testing.T) {
 
 func TestF30EndsThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	// F30, F31: both sides are told what differs, when they connect, instead of packets
-	// that are dropped without a word.
+	// F30, F31: if the ends do not fit, both sides learn when they connect what differs,
+	// instead of dropping packets silently.
 	r := newMsgRig(t)
 	l := r.listener()
 	for what, change := range map[string]func(*Config){
@@ -955,8 +957,8 @@ func TestNobodyListens(t *testing.T) {
 
 func TestRequesterLeaves(t *testing.T) {
 	t.Parallel()
-	// Who gives up before it is answered: Accept says so by the event queue, and
-	// Reject has nobody to tell.
+	// If the requester gives up before the answer, Accept reports it by the event queue, and
+	// Reject has nobody to reach.
 	r := newMsgRig(t)
 	l := r.listener()
 	for _, accept := range []bool{true, false} {
@@ -980,8 +982,8 @@ func TestRequesterLeaves(t *testing.T) {
 
 func TestPassiveClose(t *testing.T) {
 	t.Parallel()
-	// Requests that nobody takes care of are refused; one that has an endpoint is
-	// not, and connections live on.
+	// Closing a passive endpoint refuses the requests without an endpoint. Requests that have
+	// one, and connections, live on.
 	r := newMsgRig(t)
 	l := r.listener()
 	a, b := l.pair()
@@ -1008,8 +1010,8 @@ func TestPassiveClose(t *testing.T) {
 
 func TestF37RequestsDoNotFillTheQueue(t *testing.T) {
 	t.Parallel()
-	// F37, R-EQ-68: nobody reads the event queue. Requests beyond its room are
-	// refused and the queue does not overrun; connections still have their events.
+	// F37, R-EQ-68: nobody reads the event queue. Requests beyond its room are refused and the
+	// queue does not overrun. Connections still get their events.
 	r := newMsgRig(t, func(in *Info) { in.Config.CM.Rate, in.Config.CM.Burst = 1e6, 1e6 })
 	q := r.eventQueue(4)
 	p, err := r.fabric.OpenPassive(r.info, nil)
@@ -1047,7 +1049,7 @@ func TestF37RequestsDoNotFillTheQueue(t *testing.T) {
 	}
 }
 
-// connected waits until both ends may send, without a look at their queues.
+// connected waits until both ends may send, without reading their queues.
 func connected(t *testing.T, a, b *node) {
 	t.Helper()
 	for start := time.Now(); a.connection.maySend() != nil || b.connection.maySend() != nil; time.Sleep(time.Millisecond) {
@@ -1059,8 +1061,8 @@ func connected(t *testing.T, a, b *node) {
 
 func TestF37StuckReader(t *testing.T) {
 	t.Parallel()
-	// F37: an event queue of one place that nobody reads, with more trouble than it
-	// holds; messages go on as before, and the queue says how much it lost.
+	// F37: nobody reads an event queue with one place, and it gets more trouble than it holds.
+	// Messages go on, and the queue says how much it lost.
 	r := newMsgRig(t)
 	q := r.eventQueue(1)
 	l := r.listener()
@@ -1098,8 +1100,7 @@ func TestF37StuckReader(t *testing.T) {
 
 func TestClosedEndpointsLeaveRoom(t *testing.T) {
 	t.Parallel()
-	// R-EQ-68: what endpoints that are closed reported and nobody has read takes no
-	// room from the endpoints that come after them.
+	// R-EQ-68: unread events of closed endpoints take no room from later endpoints.
 	const pairs = 3
 	r := newMsgRig(t)
 	q := r.eventQueue(1)
@@ -1132,8 +1133,8 @@ func TestClosedEndpointsLeaveRoom(t *testing.T) {
 
 func TestConnectionRaces(t *testing.T) {
 	t.Parallel()
-	// T37: Connect, Accept, Shutdown, Close and posts from all sides at once; every
-	// operation ends, nothing hangs, nothing is told after Close.
+	// T37: Connect, Accept, Shutdown, Close and posts race from all sides. Every operation
+	// ends, nothing hangs, and no event comes after Close.
 	r := newMsgRig(t, func(in *Info) { in.Config.CM.Rate, in.Config.CM.Burst = 1e6, 1e6 })
 	l := r.listener()
 	rounds := 40
@@ -1206,7 +1207,7 @@ func TestConnectionRaces(t *testing.T) {
 func TestEveryOperationOfAConnectionEnds(t *testing.T) {
 	t.Parallel()
 	// docs/faults.md rule 1, R-CM-10, R-CM-12: whichever side ends the connection, and
-	// however, in the middle of posts from both: each accepted operation has one entry,
+	// however, in the middle of posts from both sides, each accepted operation has one entry,
 	// and none comes after Close.
 	r := newMsgRig(t, func(in *Info) {
 		in.Config.CM.Rate, in.Config.CM.Burst = 1e6, 1e6
@@ -1223,7 +1224,7 @@ func TestEveryOperationOfAConnectionEnds(t *testing.T) {
 		posted := make([]int, 4) // a's sends, a's receives, b's …
 		got := make([]int, 4)
 		for i, n := range []*node{a, b} {
-			// One goroutine posts, one reads.
+			// One goroutine posts, another reads.
 			wg.Go(func() {
 				buf := make([]byte, 3000)
 				for k := 0; ; k++ {
@@ -1260,7 +1261,7 @@ func TestEveryOperationOfAConnectionEnds(t *testing.T) {
 						case closed:
 							return
 						default:
-							// Once more after Close: what it wrote is to be read.
+							// Read once more after Close, which may have written entries.
 							closed = n.state.Load() == stateClosed && n.done.Load()
 							runtime.Gosched()
 						}
@@ -1328,8 +1329,8 @@ func TestConnectedPostNoAllocs(t *testing.T) {
 
 func TestLeftOperationEndsAsTheConnectionDid(t *testing.T) {
 	t.Parallel()
-	// R-CM-12: a send that waits for the driver's lock when the peer is lost is
-	// outstanding as any other.
+	// R-CM-12: a send that waits for the driver's lock when the peer is lost is outstanding
+	// like any other.
 	r := newMsgRig(t)
 	a, _ := r.listener().pair()
 	done := make(chan error)
@@ -1346,8 +1347,8 @@ func TestLeftOperationEndsAsTheConnectionDid(t *testing.T) {
 
 func TestOverrunEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	// R-EP-15, R-CM-11, R-CM-13: an endpoint that is disabled has no connection any
-	// more: each side is told once.
+	// R-EP-15, R-CM-11, R-CM-13: a disabled endpoint has lost its connection, and each side
+	// gets one event.
 	r := newMsgRig(t, func(in *Info) { in.Domain.ResourceMgmt = fi.RMDisabled })
 	l := r.listener()
 	small := func(o *options) { o.attr.Size = 64 }

@@ -7,7 +7,7 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// asked waits until the one operation of n waits for that.
+// asked waits until the only operation of n waits for the given cause.
 func asked(t *testing.T, n *node, want WaitFor) Waiting {
 	t.Helper()
 	var list []Waiting
@@ -26,7 +26,7 @@ func TestDiagnose(t *testing.T) {
 	if list := a.Diagnose(); list != nil {
 		t.Errorf("nothing was posted: %v", list)
 	}
-	// A receive, before and after a message that it does not take.
+	// A receive, before and after a message that does not match it.
 	ok(t, b.TRecv(make([]byte, 16), fi.AddrUnspec, 7, 0, "seven"))
 	if w := asked(t, b, WaitMessage); w.Context != "seven" || w.Tag != 7 || w.Total != 16 || w.Flags != fi.Recv|fi.Tagged {
 		t.Errorf("%+v", w)
@@ -39,7 +39,7 @@ func TestDiagnose(t *testing.T) {
 	ok(t, a.TSend([]byte("seven"), toB, 7, nil))
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
-	// A send to nobody.
+	// A send to a peer that does not exist.
 	c := r.node()
 	name, err := c.Name()
 	ok(t, err)

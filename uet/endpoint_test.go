@@ -74,7 +74,7 @@ func TestEndpointStates(t *testing.T) {
 		t.Errorf("name %v, info %v", name, ep.Info().SrcAddr)
 	}
 
-	// F29: nothing is torn down under a busy object.
+	// F29: no object can be closed while another one uses it.
 	want(t, r.fabric.Close(), fi.EBUSY)
 	want(t, r.domain.Close(), fi.EBUSY)
 	want(t, q.Close(), fi.EBUSY)
@@ -91,14 +91,14 @@ func TestEndpointStates(t *testing.T) {
 	_, err = ep.Name()
 	want(t, err, fi.EBADF)
 	_ = ep.Stats()
-	want(t, r.domain.Close(), fi.EBUSY) // the queue and the vector are open
+	want(t, r.domain.Close(), fi.EBUSY) // the queue and the vector are still open
 	ok(t, q.Close())
 	ok(t, v.Close())
 	ok(t, e.Close())
 }
 
 func TestCloseTwice(t *testing.T) {
-	// Handles closed twice give fi.EBADF, and so does opening in them.
+	// Closing an object twice gives fi.EBADF, and so does opening something in it.
 	in := loopback(t, nil)
 	f, err := OpenFabric(in, 1)
 	ok(t, err)
@@ -145,7 +145,7 @@ func TestOpenNonsense(t *testing.T) {
 	}
 	_, err = d.OpenCQ(cq.Attr{Format: 77}, nil)
 	want(t, err, fi.EINVAL)
-	ok(t, d.Close()) // what failed to open does not count
+	ok(t, d.Close()) // an object that failed to open does not count
 	ok(t, f.Close())
 }
 
@@ -163,7 +163,7 @@ func TestEnableAddressErrors(t *testing.T) {
 		ok(t, ep.BindCQ(a.tx, fi.Transmit|fi.Recv))
 		ok(t, ep.BindAV(a.vec))
 		want(t, ep.Enable(), e)
-		ok(t, ep.Close()) // nothing leaks
+		ok(t, ep.Close()) // and leaks nothing
 	}
 	try(name, fi.EADDRINUSE) // R-CM-14, R-ADDR-09
 	try(wire.SockAddr(netip.MustParseAddrPort("192.0.2.77:0")), fi.EADDRNOTAVAIL)
@@ -179,8 +179,8 @@ func TestEnableAddressErrors(t *testing.T) {
 
 func TestCapabilitiesAreNeeded(t *testing.T) {
 	t.Parallel()
-	// R-MSG-19, R-EP-02: an endpoint that only receives tagged messages needs
-	// no queue for sends and refuses everything else.
+	// R-MSG-19, R-EP-02: an endpoint that only receives tagged messages needs no queue for
+	// sends and refuses everything else.
 	r := newRig(t, &Info{Caps: fi.Tagged | fi.Recv})
 	ep, err := r.domain.OpenEndpoint(r.info, nil)
 	ok(t, err)
@@ -199,7 +199,7 @@ func TestCapabilitiesAreNeeded(t *testing.T) {
 	ok(t, ep.Close())
 	ok(t, q.Close())
 	ok(t, v.Close())
-	// And one of untagged messages refuses tagged ones, also to a peer that it knows.
+	// An endpoint for untagged messages refuses tagged ones, even to a known peer.
 	r = newRig(t, &Info{Caps: fi.Msg})
 	a, b, toB, _ := r.pair()
 	for range 2 {
@@ -239,13 +239,13 @@ func TestCancel(t *testing.T) {
 		t.Errorf("completed %+v", c)
 	}
 	wait(t, a.tx, b)
-	// R-EP-12: a transmit on the wire is not cancelled.
+	// R-EP-12: a send on the wire is not cancelled.
 	ok(t, a.TSend([]byte("x"), toB, 3, "sent"))
 	want(t, a.Cancel("sent"), fi.ENOENT)
 	ok(t, b.TRecv(buf, fi.AddrUnspec, 3, 0, nil))
 	wait(t, b.rx, a)
 	wait(t, a.tx, b)
-	// Several with one context: one of them (R-EP-11).
+	// Of several operations with one context, Cancel ends one (R-EP-11).
 	ok(t, b.Recv(nil, fi.AddrUnspec, "same"))
 	ok(t, b.Recv(nil, fi.AddrUnspec, "same"))
 	ok(t, b.Cancel("same"))
@@ -257,13 +257,13 @@ func TestCancel(t *testing.T) {
 
 func TestCloseCancelsWhatIsOutstanding(t *testing.T) {
 	t.Parallel()
-	// F27: cancelled before Close returns; and each exactly once. R-EP-14: no
-	// packet of them is sent once Close has begun, and the buffers are free.
-	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}}) // or the messages may be there before
+	// F27: operations are cancelled before Close returns, each exactly once. R-EP-14: after
+	// Close has begun, none of their packets is sent, and their buffers are free.
+	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}}) // otherwise the messages may be there before
 	a, b, toB, _ := r.pair()
 	for i := range 10 {
 		ok(t, b.TRecv(make([]byte, 8), fi.AddrUnspec, 1, 0, i))
-		ok(t, a.TSend(make([]byte, 1<<20), toB, 2, i)) // nobody receives it
+		ok(t, a.TSend(make([]byte, 1<<20), toB, 2, i)) // it has no receive
 	}
 	for _, n := range []*node{a, b} {
 		ok(t, n.Close())
@@ -313,7 +313,7 @@ func TestSourceOfAStranger(t *testing.T) {
 		t.Errorf("source %v of a sender that is not in the AV", src)
 	}
 	wait(t, a.tx, b)
-	// Once inserted it is reported, and usable as a destination (R-CQ-57).
+	// Once the source is inserted, its handle is reported and can be a destination (R-CQ-57).
 	b.know(r.node()) // another address at handle 0
 	b.know(a)
 	ok(t, b.Recv(buf, fi.AddrUnspec, nil))
@@ -333,8 +333,8 @@ func TestSourceOfAStranger(t *testing.T) {
 
 func TestSourceErr(t *testing.T) {
 	t.Parallel()
-	// R-CQ-62, R-CQ-83, R-ERR-40: the transfer succeeded, and err_data is the address,
-	// directly usable for insertion.
+	// R-CQ-62, R-CQ-83, R-ERR-40: the transfer succeeded, and err_data is the address, which
+	// can be inserted as it is.
 	r := newRig(t, &Info{Caps: fi.Tagged | fi.Source | fi.SourceErr})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -363,8 +363,8 @@ func TestSourceErr(t *testing.T) {
 
 func TestUserIDs(t *testing.T) {
 	t.Parallel()
-	// R-CQ-66: the user's identifier is the source of a message; until it is
-	// set a peer that was inserted is known and has none, which is no error.
+	// R-CQ-66: the user's identifier is the source of a message. Until it is set, an inserted
+	// peer is known without one, which is no error.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Source | fi.SourceErr | fi.AVUserID})
 	a, b := r.node(), r.node(func(o *options) { o.av.Flags = fi.AVUserID })
 	toB, toA := a.know(b), b.know(a)
@@ -383,7 +383,7 @@ func TestUserIDs(t *testing.T) {
 
 func TestRemoveAndReinsert(t *testing.T) {
 	t.Parallel()
-	// fabtests av_xfer; R-AV-11, R-AV-12: handles mean what they mean now.
+	// fabtests av_xfer; R-AV-11, R-AV-12: a handle means its present address.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	c := r.node()
@@ -411,7 +411,7 @@ func TestRemoveAndReinsert(t *testing.T) {
 		t.Fatal("handle is not used again")
 	}
 	send(toB, a, b, "three")
-	// Two handles of one peer: either may go.
+	// Either of two handles of one peer may be removed.
 	again := a.know(b)
 	send(again, a, b, "four")
 	ok(t, a.vec.Remove(toB))
@@ -420,7 +420,7 @@ func TestRemoveAndReinsert(t *testing.T) {
 
 func TestKnownPeersOnly(t *testing.T) {
 	t.Parallel()
-	// An address in the AV is known though nothing was sent to it.
+	// An address in the AV is known even if nothing was sent to it.
 	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -445,7 +445,7 @@ func TestKnownPeersOnly(t *testing.T) {
 	wait(t, a.tx, b)
 }
 
-// blackHole is a port that takes packets and never answers.
+// blackHole returns a port that receives packets and never answers.
 func blackHole(t *testing.T) netip.AddrPort {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -456,8 +456,8 @@ func blackHole(t *testing.T) netip.AddrPort {
 
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
-	// F9: FI_ETIMEDOUT with prov_errno 0x1FF, an EQ event, never a hang; also
-	// for calls that write no entry when they succeed (R-CQ-81, R-CQ-82).
+	// F9: FI_ETIMEDOUT with prov_errno 0x1FF and an EQ event, and never a hang, also for calls
+	// that write no entry when they succeed (R-CQ-81, R-CQ-82).
 	hints := &Info{}
 	hints.Config.Tuning.PeerTimeout = 200 * time.Millisecond
 	r := newRig(t, hints)
@@ -484,13 +484,13 @@ func TestSilentPeer(t *testing.T) {
 	if ev.Fid != a.Endpoint || ev.Context != "ep" || ev.Err != fi.ETIMEDOUT || ev.Prov != 0x1FF {
 		t.Errorf("%+v", ev)
 	}
-	_, err = a.evts.ReadErr(0) // T29: one peer, one event
+	_, err = a.evts.ReadErr(0) // T29: one event per peer
 	want(t, err, fi.EAGAIN)
 }
 
 func TestDeadPeer(t *testing.T) {
 	t.Parallel()
-	// F11: the port is closed: FI_EHOSTUNREACH after SuspectTimeout, not at once.
+	// F11: if the port is closed, FI_EHOSTUNREACH comes after SuspectTimeout, not at once.
 	hints := &Info{}
 	hints.Config.Tuning.SuspectTimeout = 100 * time.Millisecond
 	r := newRig(t, hints)
@@ -513,7 +513,7 @@ func TestSleepersAreWoken(t *testing.T) {
 	for _, p := range []fi.Progress{fi.ProgressAuto, fi.ProgressManual} {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			// Both ends only sleep: the progress goroutine does the rest.
+			// Both ends only sleep, so the progress goroutine does everything else.
 			r := newRig(t, &Info{Domain: DomainAttr{DataProgress: p}})
 			a, b, toB, toA := r.pair(func(o *options) { o.attr.Spin = -1 })
 			const rounds = 200
@@ -543,7 +543,7 @@ func TestSleepersAreWoken(t *testing.T) {
 						}
 					}
 				}
-				// The last words must be acknowledged before the other end goes.
+				// The last message must be acknowledged before the other end closes.
 				for n.tx.Reserved() > 0 {
 					_, _ = n.tx.SRead(e[:], 0, time.Millisecond)
 				}
@@ -557,8 +557,8 @@ func TestSleepersAreWoken(t *testing.T) {
 
 func TestAutoProgressWithoutTheApplication(t *testing.T) {
 	t.Parallel()
-	// The receiver never calls anything after its post: the sender's message
-	// completes all the same, and is there when the receiver looks.
+	// The receiver makes no call after its post. The sender's message completes all the same,
+	// and its entry is there when the receiver looks.
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressAuto}})
 	a, b, toB, _ := r.pair()
 	buf := make([]byte, 1<<20)
@@ -684,8 +684,8 @@ func TestPathInfoSaysWhatIsThere(t *testing.T) {
 
 func TestEnableThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
-	// R-CM-15, R-EP-02: what Enable chose before it failed is not the endpoint's: it
-	// has no name, and asks for the next free port the next time.
+	// R-CM-15, R-EP-02: what Enable chose before it failed does not stay. The endpoint has no
+	// name, and the next Enable asks for a free port again.
 	r := newRig(t, nil)
 	info := *r.info
 	sec, err := NewClusterKey(NewKey(1))
@@ -722,9 +722,9 @@ func TestEnableThatFailsLeavesNothing(t *testing.T) {
 
 func TestCloseDoesNotOverrun(t *testing.T) {
 	t.Parallel()
-	// R-EP-14, R-CQ-129: without resource management a queue may have no room for what
-	// a close cancels. It drops those operations: a queue that others use, and that
-	// had room for all that was done, is not lost because one of them leaves.
+	// R-EP-14, R-CQ-129: without resource management a queue may lack room for the operations
+	// that a Close cancels. Close drops those entries, so that a queue shared with others,
+	// which had room for everything else, does not overrun.
 	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
 	b := r.node(func(o *options) { o.attr.Size, o.oneCQ = 64, true })
 	ep, err := r.domain.OpenEndpoint(r.info, "leaves")
@@ -757,8 +757,8 @@ func TestCloseDoesNotOverrun(t *testing.T) {
 
 func TestCancelRaces(t *testing.T) {
 	t.Parallel()
-	// R-EP-10, R-EP-13: a receive that is cancelled while its message arrives has one
-	// end: the message, or FI_ECANCELED; and Cancel says which it was.
+	// R-EP-10, R-EP-13: a receive that is cancelled while its message arrives ends once, with
+	// the message or with FI_ECANCELED, and Cancel says which.
 	const n = 400
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
@@ -782,7 +782,7 @@ func TestCancelRaces(t *testing.T) {
 		for start := time.Now(); b.rx.Unread() == 0 && time.Since(start) < patience; {
 			_, _ = b.rx.Read(nil)
 		}
-		for i := range 20 { // from the other end: they meet
+		for i := range 20 { // from the other end, until they meet
 			switch err := b.Cancel(base + 19 - i); err {
 			case nil:
 				said++

@@ -88,7 +88,7 @@ func TestErrnoOfEveryCause(t *testing.T) {
 	if err, _ := errno(200, 0, 0); err != fi.EOTHER {
 		t.Errorf("an unknown cause: %v", err)
 	}
-	// F32: the code that stood in the way is told.
+	// F32: the code of the short resource is reported.
 	if err, prov := errno(transport.NoResource, 0, 0x04); err != fi.ENOBUFS || prov != 0x104 {
 		t.Errorf("no PDC for too long: %v, prov %#x", err, prov)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A program is what both sides of a connection set up once: here they are in one
-// process, and share nothing.
+// A program holds what each side of a connection sets up once. Both sides are in one
+// process here and share nothing.
 type program struct {
 	info   *uet.Info
 	fabric *uet.Fabric
@@ -39,15 +39,15 @@ func start(sec *uet.Security) *program {
 	return p
 }
 
-// stop closes what start opened. The domain waits until the other sides of its
-// connections know that they are over.
+// stop closes what start opened. Closing the domain waits until the other sides know that
+// its connections are over.
 func (p *program) stop() {
 	if err := errors.Join(p.cq.Close(), p.eq.Close(), p.domain.Close(), p.fabric.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// endpoint opens an endpoint of the program's queues.
+// endpoint opens an endpoint with the program's queues.
 func (p *program) endpoint(info *uet.Info) *uet.Endpoint {
 	ep, err := p.domain.OpenEndpoint(info, nil)
 	if err != nil {
@@ -59,17 +59,17 @@ func (p *program) endpoint(info *uet.Info) *uet.Endpoint {
 	return ep
 }
 
-// event waits for what connection management has to tell.
+// event waits for the next event of connection management.
 func (p *program) event() eq.Entry {
 	e, err := p.eq.SRead(0, 10*time.Second)
-	if errors.Is(err, fi.EAVAIL) { // something failed
+	if errors.Is(err, fi.EAVAIL) { // the next event is an error
 		bad, _ := p.eq.ReadErr(0)
 		log.Fatalf("%v: %s", bad.Err, bad.ErrData)
 	}
 	return e
 }
 
-// serve accepts one connection, answers one message and says what it saw.
+// serve accepts one connection, answers one message and describes what it saw.
 func serve(p *program, listening chan<- wire.Addr, done chan<- string) {
 	passive, _ := p.fabric.OpenPassive(p.info, nil)
 	if err := errors.Join(passive.BindEQ(p.eq), passive.Listen()); err != nil {
@@ -82,7 +82,7 @@ func serve(p *program, listening chan<- wire.Addr, done chan<- string) {
 	ep := p.endpoint(request.Info.(*uet.Info))
 	_ = ep.Enable()
 	buf := make([]byte, 64)
-	_ = ep.TRecv(buf, 0, 1, 0, nil) // before the connection is there
+	_ = ep.TRecv(buf, 0, 1, 0, nil) // before there is a connection
 	_ = ep.Accept([]byte("welcome"))
 	p.event() // fi.Connected
 
@@ -95,8 +95,8 @@ func serve(p *program, listening chan<- wire.Addr, done chan<- string) {
 	done <- fmt.Sprintf("%s: %q, then %v", request.Bytes, got, last.Event)
 }
 
-// One side listens, the other connects; messages need no address. Both read an
-// event queue, which tells what became of the connection.
+// One side listens and the other connects. Messages need no address. Both sides read an
+// event queue, which reports the state of the connection.
 func Example_connected() {
 	server, client := start(nil), start(nil)
 	defer server.stop()
@@ -123,8 +123,8 @@ func Example_connected() {
 	// it is me: "hello", then FI_SHUTDOWN
 }
 
-// All hosts of a cluster have one file with a key. Endpoints that use it take nothing
-// from anybody who has not.
+// All hosts of a cluster have a file with the same key. Endpoints that use it accept
+// nothing from hosts without the key.
 func Example_clusterKey() {
 	dir, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(dir)

@@ -35,8 +35,8 @@ func Example_readme() {
 	// Output: ctx <nil>
 }
 
-// Explain says what is not offered, Diagnose what an operation waits for. What is printed
-// depends on the interfaces of the host, so this one is compiled and not run.
+// Explain tells what is not offered, Diagnose what an operation waits for. The output
+// depends on the interfaces of the host, so this example is compiled but not run.
 func Example_whyNothingGoesOn() {
 	ep := open("127.0.0.1")
 	defer ep.Close()
@@ -45,7 +45,7 @@ func Example_whyNothingGoesOn() {
 	for _, r := range uet.Explain(hints) { // why GetInfo returns nothing, or not that interface
 		fmt.Println(r) // Tx.OpFlags MATCH_COMPLETE (there is …): the target does not tell yet when …; take FI_DELIVERY_COMPLETE, …
 	}
-	for _, w := range ep.Diagnose() { // what each operation waits for that has not ended
+	for _, w := range ep.Diagnose() { // what each operation that has not ended waits for
 		if w.Cause != uet.WaitNothing {
 			fmt.Println(w.String()) // send to 192.0.2.3:4793, 2s old, 0 of 300 bytes: no ACK: the peer was heard 2s ago, 9 timeouts since, …
 		}

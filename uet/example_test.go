@@ -12,8 +12,8 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// An end is an endpoint with a completion queue and an address vector: what
-// every program sets up once.
+// An end is an endpoint with a completion queue and an address vector, which every program
+// sets up once.
 type end struct {
 	*uet.Endpoint
 	cq *cq.CQ
@@ -44,8 +44,8 @@ func open(node string) end {
 	return e
 }
 
-// know returns a handle for the address that another endpoint's Name gave, sent
-// here as text by whatever means.
+// know returns a handle for the address that another endpoint's Name returned. Here it is
+// passed on as text.
 func (e end) know(address string) fi.Addr {
 	h, err := e.av.InsertString(address)
 	if err != nil {
@@ -91,10 +91,9 @@ func Example_pingPong() {
 	// a: pong, tag 2: hello yourself
 }
 
-// A send completes when the stage that was asked for is reached: with
-// InjectComplete when its bytes are not needed any more, with TransmitComplete
-// (the default) when the peer's transport has the message, with DeliveryComplete
-// when the peer has processed it.
+// A send completes when the requested stage is reached: with InjectComplete when its bytes
+// are no longer needed, with TransmitComplete (the default) when the peer's transport has
+// the message, with DeliveryComplete when the peer has processed it.
 func Example_completionLevels() {
 	a, b := open("127.0.0.1"), open("127.0.0.1")
 	defer a.Close()
@@ -111,7 +110,7 @@ func Example_completionLevels() {
 		fmt.Println(a.next().Context)
 		fmt.Printf("%s\n", buf[:b.next().Len])
 	}
-	// A level that is not offered is refused, never weakened.
+	// A level that is not offered is refused rather than weakened.
 	err := a.SendMsg(&uet.Msg{Addr: toB}, fi.MatchComplete)
 	fmt.Println(errors.Is(err, fi.EOPNOTSUPP))
 	// Output:
@@ -124,8 +123,8 @@ func Example_completionLevels() {
 	// true
 }
 
-// One buffer takes message after message until less than the minimum is left; the
-// last of them says that it is the program's again.
+// One buffer receives message after message until it has less room than the minimum. The
+// last of them says that the buffer belongs to the program again.
 func Example_multiRecv() {
 	a, b := open("127.0.0.1"), open("127.0.0.1")
 	defer a.Close()
@@ -153,8 +152,8 @@ func Example_multiRecv() {
 	// buffer released
 }
 
-// A program may look at a tagged message that arrived before it asks for it, to
-// learn its length, and reserve it.
+// A program may look at a tagged message that arrived without a receive, to learn its
+// length, and reserve it.
 func Example_peek() {
 	a, b := open("127.0.0.1"), open("127.0.0.1")
 	defer a.Close()
@@ -162,7 +161,7 @@ func Example_peek() {
 	toB := a.know(b.address())
 
 	_ = a.TSend([]byte("of a length nobody told"), toB, 7, "sent")
-	a.next() // it is there
+	a.next() // the message has arrived
 	_ = b.TRecvMsg(&uet.TMsg{Addr: fi.AddrUnspec, Tag: 7, Context: "mine"}, fi.Peek|fi.Claim)
 	found := b.next()
 	fmt.Println("found", found.Len, "bytes")
@@ -183,8 +182,8 @@ func Example_peek() {
 	// nothing more: true
 }
 
-// Calls fail with an errno of the man page; operations fail later, with an error
-// entry in the completion queue.
+// Calls fail with the errno of the man page. Operations fail later, with an error entry in
+// the completion queue.
 func Example_errors() {
 	a, b := open("127.0.0.1"), open("127.0.0.1")
 	defer a.Close()

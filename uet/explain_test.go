@@ -13,7 +13,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// whole fails unless each reason says why and what to do.
+// whole fails unless each reason has a Why and a Mend.
 func whole(t *testing.T, list []Reason) {
 	t.Helper()
 	for _, r := range list {
@@ -42,8 +42,7 @@ func TestExplainSaysWhatIsAtFault(t *testing.T) {
 	}
 }
 
-// Explain and GetInfo take one decision: of every pair of hints that can be
-// refused, and of those that can not.
+// Explain and GetInfo agree about every pair of hints, whether they are refused or not.
 func TestExplainAgreesWithGetInfo(t *testing.T) {
 	all := []Info{{}, {Caps: fi.Msg}, {Ep: EpAttr{Type: fi.EpMsg}}, {AddrFormat: fi.FormatSockaddr4}, {Config: Config{PayloadMTU: 1024}},
 		{Config: Config{PayloadMTU: 8192}}, {Domain: DomainAttr{Name: "lo"}}, {SrcAddr: wire.SockAddr(netip.MustParseAddrPort("127.0.0.1:0"))},
@@ -79,7 +78,7 @@ func TestExplainInterfaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		iface netInterface
 		hints *Info
-		want  string // field and what there is
+		want  string // field and what is available
 	}{
 		"down":          {netInterface{name: "x", down: true}, hints, "Domain down"},
 		"no address":    {netInterface{name: "x"}, hints, "Domain no address"},
@@ -115,7 +114,7 @@ func TestExplainInterfaces(t *testing.T) {
 	}
 }
 
-// Whatever getinfo.go can refuse a test does make it refuse.
+// Tests exercise every refusal in getinfo.go.
 func TestExplainEveryRefusalIsWalked(t *testing.T) {
 	src, err := os.ReadFile("getinfo.go")
 	if err != nil {

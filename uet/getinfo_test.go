@@ -58,7 +58,7 @@ func TestGetInfoWithoutHints(t *testing.T) {
 	}
 }
 
-// refusedHints cannot be served; field is what is at fault.
+// refusedHints cannot be met; field is the one at fault.
 var refusedHints = map[string]struct {
 	field string
 	Info
@@ -145,24 +145,25 @@ func TestGetInfoRefusesHonestly(t *testing.T) {
 
 func TestOpenRefusesWhatGetInfoDoes(t *testing.T) {
 	t.Parallel()
-	// fi.EINVAL: nobody gets less than the Info says, whoever has written into it.
+	// fi.EINVAL: an Info that the application changed is refused, so that nobody gets less
+	// than it says.
 	r := newRig(t, nil)
 	src := r.info.SrcAddr
 	for name, h := range refusedHints {
 		in := h.Info
 		switch h.field {
 		case "Domain.Name", "AddrFormat", "DestAddr":
-			continue // of no endpoint
+			continue // not about an endpoint
 		case "SrcAddr":
 			in.SrcAddr.IP = src.IP
 			if in.SrcAddr.Port != 0 {
-				continue // Enable will say
+				continue // Enable checks it
 			}
 		default:
 			in.SrcAddr = src
 		}
 		if in.Tx.InjectSize > 0 {
-			continue // cut to what there is
+			continue // reduced to what is available
 		}
 		if ep, err := r.domain.OpenEndpoint(&in, nil); !errors.Is(err, fi.EINVAL) {
 			t.Errorf("%s: endpoint: %v", name, err)
@@ -183,8 +184,8 @@ func TestOpenRefusesWhatGetInfoDoes(t *testing.T) {
 }
 
 func TestGetInfoEndpointTypes(t *testing.T) {
-	// R-INFO-01: connected endpoints when they are asked for, with the destination to
-	// connect to; else reliable datagrams, as programs that name no type expect.
+	// R-INFO-01: connected endpoints are offered if asked for, with the destination to connect
+	// to. The default is reliable datagrams, as programs that name no type expect.
 	for typ, want := range map[fi.EpType]fi.EpType{fi.EpUnspec: fi.EpRDM, fi.EpRDM: fi.EpRDM, fi.EpMsg: fi.EpMsg} {
 		infos, err := GetInfo("127.0.0.1", "5555", 0, &Info{Ep: EpAttr{Type: typ}})
 		ok(t, err)
@@ -197,8 +198,8 @@ func TestGetInfoEndpointTypes(t *testing.T) {
 }
 
 func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
-	// fabtests getinfo_test: each supported combination of primary capabilities
-	// is granted, and no primary one is added that was not asked for.
+	// fabtests getinfo_test: each supported combination of primary capabilities is granted,
+	// without others.
 	modifiers := fi.Send | fi.Recv
 	bits := []fi.Flags{fi.Msg, fi.Tagged, fi.DirectedRecv, fi.Send, fi.Recv}
 	for m := range 1 << len(bits) {
@@ -230,7 +231,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 			t.Errorf("asked for threading %v, granted %v", th, in.Domain.Threading)
 		}
 	}
-	// R-INFO-05: what costs something is granted when asked for, the rest anyway.
+	// R-INFO-05: capabilities with a cost are granted only if asked for, the others always.
 	always := fi.MultiRecv | fi.TaggedMultiRecv | fi.Source | fi.TaggedDirectedRecv | fi.LocalComm | fi.RemoteComm
 	for _, c := range []fi.Caps{fi.SourceErr, fi.Fence, fi.AVUserID, fi.ExactDirectedRecv | fi.DirectedRecv, always} {
 		if in := loopback(t, &Info{Caps: fi.Msg | fi.Tagged | c}); in.Caps&c != c {
@@ -240,7 +241,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, nil); in.Caps&always != always || in.Caps&(fi.SourceErr|fi.Fence|fi.AVUserID|fi.ExactDirectedRecv) != 0 || in.Tx.Caps&^in.Caps != 0 || in.Rx.Caps&^in.Caps != 0 {
 		t.Errorf("without hints: %v, tx %v, rx %v", in.Caps, in.Tx.Caps, in.Rx.Caps)
 	}
-	// R-INFO-14: a bit pattern asks for no more than all bits.
+	// R-INFO-14: a bit pattern is granted by all bits.
 	for asked, want := range map[uint64]uint64{0: fi.TagBits, fi.TagMPI: fi.TagMPI, fi.TagCCL: fi.TagCCL, 0xaaaaaaaa: fi.TagBits} {
 		if in := loopback(t, &Info{Ep: EpAttr{MemTagFormat: asked}}); in.Ep.MemTagFormat != want {
 			t.Errorf("tag format %#x: %#x", asked, in.Ep.MemTagFormat)
@@ -255,8 +256,8 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 	if in := loopback(t, &Info{Tx: TxAttr{TClass: fi.TCLowLatency}, Domain: DomainAttr{TClass: fi.TCBulkData}}); in.Tx.TClass != fi.TCLowLatency || in.Domain.TClass != fi.TCBulkData { // R-INFO-23
 		t.Errorf("classes %#x, %#x", in.Tx.TClass, in.Domain.TClass)
 	}
-	// R-INFO-15, -16: the order of messages; there are no reads and writes whose order
-	// could be granted, or the size up to which they have one.
+	// R-INFO-15, -16: the order of messages is granted. Reads and writes are not offered, so
+	// they have no order and no size limit of one.
 	in := loopback(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	if in.Tx.MsgOrder != fi.OrderSAS || in.Rx.MsgOrder != fi.OrderSAS || in.Ep.MaxOrderRAWSize|in.Ep.MaxOrderWARSize|in.Ep.MaxOrderWAWSize != 0 {
 		t.Errorf("order: %+v %+v %+v", in.Tx, in.Rx, in.Ep)
@@ -269,7 +270,7 @@ func TestGetInfoGrantsWhatIsAsked(t *testing.T) {
 			want(t, err, fi.ENODATA)
 		}
 	}
-	// R-INFO-12, -24: an injected message is one packet, not a byte more.
+	// R-INFO-12, -24: an injected message fits one packet, not a byte more.
 	if most := in.Tx.InjectSize; loopback(t, &Info{Tx: TxAttr{InjectSize: most}}).Tx.InjectSize < most {
 		t.Errorf("%d bytes to inject are not granted", most)
 	} else {
@@ -384,7 +385,7 @@ func TestPayloadMTUFitsTheInterface(t *testing.T) {
 		{1280, v6, false, 1024}, {1500, v4, false, 1024}, {2200, v4, false, 2048}, {4096, v4, false, 2048}, {4200, v4, false, 4096},
 		{9000, v4, false, 8192}, {9000, v6, false, 8192}, {8192 + headerBytes + 20, v4, false, 8192}, {8192 + headerBytes + 19, v4, false, 4096},
 		{8192 + headerBytes + 39, v6, false, 4096}, {65536, v4, false, 8192},
-		// A security header and an ICV take room as well.
+		// A security header and an ICV take room, too.
 		{8192 + headerBytes + sealBytes + 20, v4, true, 8192}, {8192 + headerBytes + sealBytes + 19, v4, true, 4096}, {1500, v6, true, 1024},
 	} {
 		if got := payloadMTU(c.mtu, c.ip, c.sealed); got != c.want {

@@ -12,8 +12,8 @@ import (
 
 func TestInjectCompleteIsNotLimited(t *testing.T) {
 	t.Parallel()
-	// R-CMPL-03: INJECT_COMPLETE says when the entry is written; inject_size does
-	// not bound it, and calls that write no entry have none.
+	// R-CMPL-03: INJECT_COMPLETE is about when the entry is written. inject_size does not
+	// limit it, and calls that write no entry do not have it.
 	r := newRig(t, &Info{Tx: TxAttr{OpFlags: fi.InjectComplete}})
 	a, b, toB, _ := r.pair()
 	n := 5 * a.Info().Tx.InjectSize
@@ -34,8 +34,8 @@ func TestInjectCompleteIsNotLimited(t *testing.T) {
 
 func TestOrderedSendsAskForROD(t *testing.T) {
 	t.Parallel()
-	// R-ORD-01: the order of sends makes them ROD. R-ORD-04: what is not asked for is
-	// not reported.
+	// R-ORD-01: ordered sends use ROD. R-ORD-04: an order that was not asked for is not
+	// reported.
 	for o, ordered := range map[fi.Order]bool{0: false, fi.OrderSAS: true} {
 		r := newRig(t, &Info{Tx: TxAttr{MsgOrder: o}})
 		if r.info.Tx.MsgOrder != o {
@@ -49,9 +49,8 @@ func TestOrderedSendsAskForROD(t *testing.T) {
 
 func TestReceiveLevels(t *testing.T) {
 	t.Parallel()
-	// R-TGT-07: a receive may ask for less than delivery; memory of the host has
-	// the bytes all the same. Stronger levels of messages are no business of a
-	// receive.
+	// R-TGT-07: a receive may ask for less than delivery. Host memory has the bytes all the
+	// same. The stronger levels of messages do not concern a receive.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	for _, f := range []fi.Flags{fi.TransmitComplete, fi.DeliveryComplete} {
@@ -69,9 +68,9 @@ func TestReceiveLevels(t *testing.T) {
 
 func TestEntryPublishesTheBytes(t *testing.T) {
 	t.Parallel()
-	// R-TGT-12: who reads the entry, on whatever goroutine, may read the buffer:
-	// under -race this fails if placing the bytes does not come before. The
-	// progress goroutine places them, another one reads.
+	// R-TGT-12: the reader of the entry may read the buffer, on whatever goroutine. Under
+	// -race this fails if the bytes were not placed before. The progress goroutine places
+	// them, another goroutine reads.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	const n = 200
@@ -106,8 +105,8 @@ func TestEntryPublishesTheBytes(t *testing.T) {
 
 func TestNoReceiveIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	// R-MSG-16: with resource management a message for which there is neither a
-	// receive nor room waits at its sender until there is; nothing is lost.
+	// R-MSG-16: with resource management, a message without a receive and without room waits
+	// at its sender until there is one, and nothing is lost.
 	hints := &Info{}
 	hints.Config.Tuning.UnexpectedBytes, hints.Config.Tuning.UnexpectedShare = 1<<16, 1
 	r := newRig(t, hints)
@@ -137,8 +136,8 @@ func TestNoReceiveIsWaitedFor(t *testing.T) {
 
 func TestInsertNeedsNoTraffic(t *testing.T) {
 	t.Parallel()
-	// R-AV-20: insertion sends nothing and believes everything; whether the peer
-	// is there shows with the first operation.
+	// R-AV-20: insertion sends nothing and checks nothing. The first operation shows whether
+	// the peer exists.
 	r := newRig(t, nil)
 	a := r.node()
 	h, err := a.vec.InsertString("198.18.255.254:4793")
@@ -151,13 +150,12 @@ func TestInsertNeedsNoTraffic(t *testing.T) {
 
 func TestRemoveUnderAnOperation(t *testing.T) {
 	t.Parallel()
-	// R-AV-23 would allow to refuse it; here it is done, the operation in flight
-	// ends as if nothing had been, and the next is refused. R-AV-11: the peer may
-	// still send.
+	// R-AV-23 permits refusing the removal. Here it succeeds: the operation in flight ends as
+	// usual, and the next one is refused. R-AV-11: the peer may still send.
 	r := newRig(t, nil)
 	a, b, toB, toA := r.pair()
 	ok(t, a.TSend(pattern(1<<20, 1), toB, 1, "in flight"))
-	a.drv.Do(func(time.Duration) {}) // it is, though another had the driver's lock
+	a.drv.Do(func(time.Duration) {}) // it was posted, even if another goroutine had the driver's lock
 	ok(t, a.vec.Remove(toB))
 	want(t, a.TSend(nil, toB, 1, nil), fi.EINVAL)
 	buf := make([]byte, 1<<20)
@@ -175,8 +173,8 @@ func TestRemoveUnderAnOperation(t *testing.T) {
 
 func TestOrderIsPerPair(t *testing.T) {
 	t.Parallel()
-	// R-ORD-03: order holds between two endpoints; a destination that does not
-	// answer holds up nobody else.
+	// R-ORD-03: order holds between two endpoints. A destination that does not answer delays
+	// no other.
 	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}})
 	a, b, toB, _ := r.pair()
 	h, err := a.vec.InsertString(blackHole(t).String())
@@ -192,13 +190,13 @@ func TestOrderIsPerPair(t *testing.T) {
 
 func TestAddressesHaveTheAnnouncedFormat(t *testing.T) {
 	t.Parallel()
-	// R-INFO-22, R-ADDR-01, R-CQ-83, R-INFO-26: a lookup and the error that an unknown
-	// source makes have addresses of the format that the Info announces, of the same
-	// length, which errors have room for. What the error has makes the source known.
+	// R-INFO-22, R-ADDR-01, R-CQ-83, R-INFO-26: lookups and the errors about unknown sources
+	// have addresses in the format and length that the Info announces, and errors have room
+	// for them. The address of an error makes the source known.
 	for ask, length := range map[fi.AddrFormat]int{fi.FormatSockaddr: 16, fi.FormatSockaddr4: 16, fi.FormatUnspec: 40, fi.FormatStr: 0} {
 		r := newRig(t, &Info{AddrFormat: ask, Caps: fi.Msg | fi.Source | fi.SourceErr})
 		a, b, toB, _ := r.pair()
-		ok(t, b.vec.Remove(0)) // a is a stranger again
+		ok(t, b.vec.Remove(0)) // a is unknown again
 		name, err := a.Name()
 		ok(t, err)
 		if ask == fi.FormatStr {
@@ -230,7 +228,7 @@ func TestAddressesHaveTheAnnouncedFormat(t *testing.T) {
 }
 
 func TestAddressForms(t *testing.T) {
-	// R-ADDR-03: to the C layout of the reference provider and back. R-ADDR-05:
+	// R-ADDR-03: conversion to the C layout of the reference provider and back. R-ADDR-05:
 	// fields that are not valid take their default.
 	a, err := wire.ParseAddr("fi_addr_uet://198.18.0.1/3/7/99")
 	ok(t, err)
@@ -257,8 +255,8 @@ func TestGetInfoReportsWhatIsThere(t *testing.T) {
 	if w := fi.Msg | fi.Tagged | fi.DirectedRecv | fi.Send | fi.Recv; in.Caps&w != w || in.Caps&(fi.RMA|fi.Atomic) != 0 {
 		t.Errorf("caps %v", in.Caps)
 	}
-	// R-INFO-22: addresses have the form of the socket's; as text, or the record of UET,
-	// if asked.
+	// R-INFO-22: addresses have the form of the socket's, or are text or UET records if asked
+	// for.
 	if in.AddrFormat != fi.FormatSockaddr4 {
 		t.Errorf("format %v", in.AddrFormat)
 	}
@@ -269,8 +267,8 @@ func TestGetInfoReportsWhatIsThere(t *testing.T) {
 			t.Errorf("asked for %v, granted %v", ask, in.AddrFormat)
 		}
 	}
-	// R-INFO-25: that many endpoints, each with a transmit and a receive context,
-	// and no memory regions.
+	// R-INFO-25: so many endpoints, each with a transmit and a receive context, and no memory
+	// regions.
 	d := in.Domain
 	if d.EpCnt < 1 || d.TxCtxCnt != d.EpCnt || d.RxCtxCnt != d.EpCnt || d.CQCnt < 1 || d.MRCnt != 0 || d.MaxEpTxCtx != 1 || d.MaxEpRxCtx != 1 {
 		t.Errorf("%+v", d)

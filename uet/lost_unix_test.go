@@ -19,11 +19,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A peer process: it accepts one connection and says so, receives what comes and is
-// killed.
+// The peer process accepts one connection, says so, receives messages and is killed.
 
-// peerEnv makes the test binary a peer process: its port, and the file with its
-// cluster key, if it has one.
+// peerEnv makes the test binary a peer process. Its value is the port, and the file with
+// the cluster key, if there is one.
 const peerEnv = "UET_TEST_PEER"
 
 func init() {
@@ -147,7 +146,7 @@ func (v *victim) kill() {
 	}
 }
 
-// stop makes the process do nothing until SIGCONT.
+// stop stops the process until SIGCONT.
 func (v *victim) stop() {
 	v.t.Helper()
 	ok(v.t, v.cmd.Process.Signal(syscall.SIGSTOP))
@@ -174,9 +173,9 @@ func (r *rig) connectTo(v *victim) *node {
 
 func TestF11CrashedPeer(t *testing.T) {
 	t.Parallel()
-	// R-CM-12, F11: the peer's process is killed while something is owed. The network
-	// says that its port is closed, and SuspectTimeout later every operation has ended
-	// and fi.Shutdown is there, once.
+	// R-CM-12, F11: the peer's process is killed while something is owed. The network reports
+	// its port as closed. SuspectTimeout later every operation has ended and there is one
+	// fi.Shutdown.
 	r := newMsgRig(t, func(in *Info) { in.Config.Tuning.SuspectTimeout = 300 * time.Millisecond })
 	v := startVictim(t, 0, "")
 	n := r.connectTo(v)
@@ -204,8 +203,8 @@ func TestF11CrashedPeer(t *testing.T) {
 
 func TestF9IdlePeerIsLost(t *testing.T) {
 	t.Parallel()
-	// R-CM-12, F9: the peer's process is killed while nothing is owed: found out by the
-	// idle time of connection management at the latest.
+	// R-CM-12, F9: the peer's process is killed while nothing is owed. The idle time of
+	// connection management reveals it at the latest.
 	r := newMsgRig(t, func(in *Info) { in.Config.CM.Idle = 900 * time.Millisecond })
 	v := startVictim(t, 0, "")
 	n := r.connectTo(v)
@@ -224,8 +223,8 @@ func TestF9IdlePeerIsLost(t *testing.T) {
 
 func TestF9SilentPeer(t *testing.T) {
 	t.Parallel()
-	// R-CM-12, F9: the peer's host stops answering while something is owed; the packet
-	// delivery gives up before the connection management does.
+	// R-CM-12, F9: the peer's host stops answering while something is owed. Packet delivery
+	// gives up before connection management does.
 	r := newMsgRig(t, func(in *Info) { in.Config.Tuning.PeerTimeout = 500 * time.Millisecond })
 	v := startVictim(t, 0, "")
 	n := r.connectTo(v)
@@ -244,7 +243,7 @@ func TestF9SilentPeer(t *testing.T) {
 		t.Errorf("told after %v", d)
 	}
 	quiet(t, n.evts)
-	// It comes back to life and hears that it was given up (R-CM-11).
+	// The peer runs again and learns that it was given up (R-CM-11).
 	ok(t, v.cmd.Process.Signal(syscall.SIGCONT))
 	if s := v.line(); s != "shutdown" {
 		t.Error(s)
@@ -253,9 +252,9 @@ func TestF9SilentPeer(t *testing.T) {
 
 func TestF12RestartedPeer(t *testing.T) {
 	t.Parallel()
-	// R-CM-12, F12: the peer's process is killed and another one has its address, and its
-	// cluster key. It says that it knows nothing of the connection, long before the
-	// idle time is over.
+	// R-CM-12, F12: the peer's process is killed and another one has its address and its
+	// cluster key. That one reports that it does not know the connection, long before the idle
+	// time is over.
 	path := filepath.Join(t.TempDir(), "key")
 	ok(t, WriteClusterKey(path, NewKey(1)))
 	sec, err := LoadClusterKey(path)

@@ -13,16 +13,16 @@ import (
 	"github.com/uetkit/uetkit/fi"
 )
 
-// at is where b lies in buf.
+// at returns the offset of b in buf.
 func at(buf, b []byte) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
 }
 
 func TestMultiRecv(t *testing.T) {
 	t.Parallel()
-	// fabtests multi_recv: two halves of one buffer are posted; completions point
-	// inside, never at the same place twice; the flag comes once per half. R-MSG-12,
-	// R-CQ-102, R-CQ-118.
+	// fabtests multi_recv: two halves of one buffer are posted. Completions point into them,
+	// never to the same place twice, and the flag comes once per half. R-MSG-12, R-CQ-102,
+	// R-CQ-118.
 	for _, tagged := range []bool{false, true} {
 		r := newRig(t, nil)
 		a, b, toB, toA := r.pair()
@@ -80,7 +80,7 @@ func TestMultiRecv(t *testing.T) {
 		if b.rx.Reserved() != 0 {
 			t.Errorf("%d places stay reserved", b.rx.Reserved())
 		}
-		// The two that found no buffer wait for the next one.
+		// The two messages that found no buffer wait for the next one.
 		if tagged {
 			ok(t, b.TRecv(buf, fi.AddrUnspec, 5, 0, nil))
 			ok(t, b.TRecv(buf, fi.AddrUnspec, 5, 0, nil))
@@ -95,8 +95,8 @@ func TestMultiRecv(t *testing.T) {
 
 func TestMultiRecvLeastRoom(t *testing.T) {
 	t.Parallel()
-	// R-MSG-12: a buffer is released when less than FI_OPT_MIN_MULTI_RECV is left, not
-	// when just that is.
+	// R-MSG-12: a buffer is released when less than FI_OPT_MIN_MULTI_RECV is left, not when
+	// exactly that is left.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	const size = 104
@@ -118,9 +118,8 @@ func TestMultiRecvLeastRoom(t *testing.T) {
 
 func TestMultiRecvSeparateRelease(t *testing.T) {
 	t.Parallel()
-	// R-MSG-12: the release is always written: with selective completion, and
-	// when the last message is an error, as an entry of its own with no other
-	// flag.
+	// R-MSG-12: the release is always written. With selective completion, and after an error
+	// as last message, it is an entry of its own with no other flag.
 	r := newRig(t, &Info{Rx: RxAttr{OpFlags: fi.MultiRecv}})
 	a, b, toB, _ := r.pair(func(o *options) { o.rxFlags = fi.SelectiveCompletion })
 	buf := make([]byte, 256)
@@ -148,14 +147,13 @@ func TestMultiRecvSeparateRelease(t *testing.T) {
 	}
 	release()
 	wait(t, a.tx, b)
-	// A cancelled buffer says so in its error.
+	// The error of a cancelled buffer has the flag, too.
 	ok(t, b.Recv(buf, fi.AddrUnspec, "m"))
 	ok(t, b.Cancel("m"))
 	if e := waitErr(t, b.rx, a); e.Err != fi.ECANCELED || e.Flags != fi.Recv|fi.Msg|fi.MultiRecv {
 		t.Errorf("%+v", e)
 	}
-	// R-TAG-10 the other way round: the default flag does not reach calls that
-	// may not have it.
+	// The converse of R-TAG-10: the default flag does not apply to calls that may not have it.
 	r = newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.MultiRecv, Rx: RxAttr{OpFlags: fi.MultiRecv}})
 	a, b, toB, _ = r.pair()
 	ok(t, b.TRecv(nil, fi.AddrUnspec, 1, 0, "plain"))
@@ -169,8 +167,8 @@ func TestMultiRecvSeparateRelease(t *testing.T) {
 
 func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
 	t.Parallel()
-	// R-CQ-127: a small queue in front of many messages for one buffer: nothing
-	// overruns, nothing is lost, the order of one sender stays.
+	// R-CQ-127: many messages for one buffer and a small queue: nothing overruns, nothing is
+	// lost, the order of one sender stays.
 	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
 	const n = 500
@@ -184,7 +182,7 @@ func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
 		}
 		_, _ = a.tx.Read(es)
 		if len(es) > 0 && sent < n && sent-got < 300 {
-			b.drv.Poll() // it arrives, and nobody reads
+			b.drv.Poll() // it arrives while nobody reads
 			continue
 		}
 		k, err := b.rx.Read(es)
@@ -209,9 +207,8 @@ func TestMultiRecvHoldsBackWithoutRoom(t *testing.T) {
 
 func TestMultiRecvWhenEveryPlaceIsPromised(t *testing.T) {
 	t.Parallel()
-	// R-CQ-127: receives that wait hold all places of the queue. Messages for the
-	// buffer come one by one as they are read, and those for the receives are not
-	// held up by them.
+	// R-CQ-127: waiting receives have all places of the queue. Messages for the buffer come
+	// one by one as they are read, and do not delay those for the receives.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
 	buf := make([]byte, 1000)
@@ -252,8 +249,8 @@ func TestMultiRecvWhenEveryPlaceIsPromised(t *testing.T) {
 
 func TestMultiRecvFromAStranger(t *testing.T) {
 	t.Parallel()
-	// R-CQ-62 in a multi-receive buffer: the entry is an error with the data,
-	// the release one of its own.
+	// R-CQ-62 in a multi-receive buffer: the entry is an error with the address, and the
+	// release is an entry of its own.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.MultiRecv | fi.Source | fi.SourceErr})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -328,7 +325,7 @@ func TestPeek(t *testing.T) {
 	miss("none")
 	look(base+2, fi.Peek|fi.Claim, "c")
 	hit(base+2, "c")
-	look(base+2, fi.Peek, "c") // nobody else finds it
+	look(base+2, fi.Peek, "c") // others do not find it
 	miss("c")
 	recv(base+2, fi.Claim, "c")
 	look(base+3, fi.Peek|fi.Claim, "d")
@@ -358,9 +355,9 @@ func TestPeek(t *testing.T) {
 
 func TestLooksAreNotCounted(t *testing.T) {
 	t.Parallel()
-	// R-CNTR-03: a counter of receives counts messages received: not what a peek
-	// saw or missed or dropped, but a claimed one when it comes, and each message
-	// of a multi-receive buffer.
+	// R-CNTR-03: a counter of receives counts messages that were received. It does not count
+	// what a peek saw, missed or dropped. It counts a claimed message when it comes, and each
+	// message of a multi-receive buffer.
 	r := newRig(t, nil)
 	got := r.counter(cntr.Attr{})
 	a := r.node()
@@ -421,8 +418,8 @@ var m0 any = new(int)
 
 func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
 	t.Parallel()
-	// fabtests unexpected_msg: a message of a peer that is not in the AV is taken
-	// by a receive of any source, and by a directed one once it is inserted.
+	// fabtests unexpected_msg: a message of a peer that is not in the AV matches a receive
+	// from any source, and a directed one once the peer is inserted.
 	r := newRig(t, nil)
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -444,9 +441,9 @@ func TestUnexpectedFromAPeerNotYetKnown(t *testing.T) {
 
 func TestRefusedBeforeAMultiRecvThatFindsNoRoom(t *testing.T) {
 	t.Parallel()
-	// Two receives wait for the driver's lock. The first is refused: its source is
-	// gone. The second is a buffer for many, for which messages are there but no
-	// room in the queue that the refusal was written to.
+	// Two receives wait for the driver's lock. The first is refused because its source is
+	// gone. The second is a multi-receive buffer, for which messages have arrived, but the
+	// queue to which the refusal was written has no room for them.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.DirectedRecv | fi.MultiRecv})
 	small := func(o *options) { o.attr.Size = 64 }
 	a, b, toB, toA := r.pair(small)

@@ -16,7 +16,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// disabled is an endpoint with its queues that is not enabled yet.
+// disabled returns an endpoint with its queues that is not enabled yet.
 func (r *rig) disabled() (*Endpoint, *cq.CQ) {
 	r.t.Helper()
 	ep, err := r.domain.OpenEndpoint(r.info, "ep")
@@ -39,8 +39,8 @@ func (r *rig) disabled() (*Endpoint, *cq.CQ) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	// R-EP-18: the options there are, within the attributes, before Enable but
-	// for the minimum of multi-receive buffers; FI_ENOPROTOOPT for the rest.
+	// R-EP-18: the options that exist can be set within the attributes before Enable, the
+	// minimum of multi-receive buffers also later. Others give FI_ENOPROTOOPT.
 	r := newRig(t, &Info{Tx: TxAttr{Size: 100}})
 	ep, _ := r.disabled()
 	get := func(o fi.Opt, want uint64) {
@@ -65,7 +65,7 @@ func TestOptions(t *testing.T) {
 				want(t, ep.SetOpt(o, 0), fi.EINVAL)
 			}
 		case fi.OptCMDataSize:
-			want(t, ep.SetOpt(o, 1), fi.ENOPROTOOPT) // only to be read
+			want(t, ep.SetOpt(o, 1), fi.ENOPROTOOPT) // read-only
 		default:
 			want(t, ep.SetOpt(o, 1), fi.ENOPROTOOPT)
 			_, err := ep.GetOpt(o)
@@ -129,7 +129,7 @@ func TestOptions(t *testing.T) {
 	ok(t, ep.TSend(buf[:2000], self, 0, nil))
 	ok(t, ep.TInject(buf[:20], self, 0))
 	left(1, 0)
-	want(t, ep.Send(buf[:1001], self, nil), fi.EMSGSIZE) // also once the peer is known
+	want(t, ep.Send(buf[:1001], self, nil), fi.EMSGSIZE) // also when the peer is known
 	want(t, ep.TSend(buf[:2001], self, 0, nil), fi.EMSGSIZE)
 	ok(t, ep.Close())
 	want(t, ep.SetOpt(fi.OptMinMultiRecv, 1), fi.EBADF)
@@ -180,7 +180,7 @@ func TestOpsFlags(t *testing.T) {
 	for range 3 {
 		wait(t, b.rx, a)
 	}
-	// Before Enable too; what cannot be is refused there, not later.
+	// This works before Enable, too. Impossible flags are refused at once, not later.
 	ep, q := r.disabled()
 	ok(t, ep.SetOpsFlags(fi.Transmit|fi.InjectComplete))
 	if f, err := ep.OpsFlags(fi.Transmit); f != fi.InjectComplete || err != nil {
@@ -199,8 +199,7 @@ func TestOpsFlags(t *testing.T) {
 
 func TestDefaultFlagsBeforeTheQueueIsBound(t *testing.T) {
 	t.Parallel()
-	// R-EP-07: whether a success is silent depends on the queue that is bound in the
-	// end.
+	// R-EP-07: the queue that is bound in the end decides whether a success is silent.
 	r := newRig(t, nil)
 	a := r.node()
 	ep, err := r.domain.OpenEndpoint(r.info, nil)
@@ -217,8 +216,8 @@ func TestDefaultFlagsBeforeTheQueueIsBound(t *testing.T) {
 
 func TestAlias(t *testing.T) {
 	t.Parallel()
-	// R-EP-17: the same endpoint with other default flags; it goes after its
-	// aliases.
+	// R-EP-17: an alias is the same endpoint with other default flags. The endpoint can be
+	// closed only after its aliases.
 	r := newRig(t, nil)
 	n, _ := r.disabled()
 	_, err := n.Alias(fi.Transmit)
@@ -239,7 +238,7 @@ func TestAlias(t *testing.T) {
 	if e, _ := wait(t, a.tx, b); e.Context != "loud" {
 		t.Errorf("%+v", e)
 	}
-	ok(t, loud.SetOpsFlags(fi.Transmit)) // its own flags change, nobody else's
+	ok(t, loud.SetOpsFlags(fi.Transmit)) // this changes its own flags only
 	ok(t, a.SetOpsFlags(fi.Transmit|fi.Completion))
 	if f, _ := loud.OpsFlags(fi.Transmit); f != 0 {
 		t.Errorf("flags of the alias: %v", f)
@@ -268,8 +267,8 @@ func TestAlias(t *testing.T) {
 
 func TestObjectsOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
-	// fi_endpoint(3): what is bound belongs to the same domain, the event queue
-	// to the same fabric.
+	// fi_endpoint(3): bound objects belong to the same domain, the event queue to the same
+	// fabric.
 	r, o := newRig(t, nil), newRig(t, nil)
 	ep, err := r.domain.OpenEndpoint(r.info, nil)
 	ok(t, err)
@@ -290,9 +289,9 @@ func TestObjectsOfOthersAreRefused(t *testing.T) {
 	ok(t, err)
 	want(t, ep.BindCntr(n, fi.Send), fi.EDOMAIN)
 	for _, c := range []interface{ Close() error }{q, v, e, n} {
-		ok(t, c.Close()) // nothing holds them
+		ok(t, c.Close()) // nothing uses them
 	}
-	// Closed ones of the right domain are no better.
+	// Closed objects of the right domain are refused, too.
 	q, _ = r.domain.OpenCQ(cq.Attr{}, nil)
 	v, _ = r.domain.OpenAV(av.Attr{}, nil)
 	e, _ = r.fabric.OpenEQ(eq.Attr{}, nil)
@@ -307,8 +306,8 @@ func TestObjectsOfOthersAreRefused(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	t.Parallel()
-	// Every misuse has an errno of its own that errors.Is finds, and changes
-	// nothing: R-ERR-42, R-ERR-43, R-EP-01, R-EP-02, R-MSG-02, R-AV-19.
+	// Every misuse has its own errno, which errors.Is finds, and changes nothing: R-ERR-42,
+	// R-ERR-43, R-EP-01, R-EP-02, R-MSG-02, R-AV-19.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	fresh, err := r.domain.OpenEndpoint(r.info, nil)
@@ -352,7 +351,7 @@ func TestMisuse(t *testing.T) {
 	if a.tx.Reserved() != 0 || a.rx.Reserved() != 0 {
 		t.Errorf("%d and %d places stay reserved", a.tx.Reserved(), a.rx.Reserved())
 	}
-	// No buffer at all is an empty message (R-MSG-02).
+	// A nil buffer is an empty message (R-MSG-02).
 	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
 	ok(t, a.Sendv(nil, toB, nil))
 	if e, _ := wait(t, b.rx, a); e.Len != 0 {
@@ -388,7 +387,7 @@ func TestTagFormats(t *testing.T) {
 
 func TestExactDirectedReceive(t *testing.T) {
 	t.Parallel()
-	// R-MSG-09: with FI_EXACT_DIRECTED_RECV any source is no source.
+	// R-MSG-09: with FI_EXACT_DIRECTED_RECV a receive must name its source.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.DirectedRecv | fi.ExactDirectedRecv})
 	a, b, toB, toA := r.pair()
 	want(t, b.Recv(nil, fi.AddrUnspec, nil), fi.EINVAL)
@@ -402,8 +401,8 @@ func TestExactDirectedReceive(t *testing.T) {
 
 func TestTrafficClass(t *testing.T) {
 	t.Parallel()
-	// R-INFO-23: the class of the endpoint, else of the domain, is the DSCP of
-	// every packet.
+	// R-INFO-23: the class of the endpoint, or else of the domain, sets the DSCP of every
+	// packet.
 	for _, c := range []struct {
 		tx, domain fi.TClass
 		want       uint8
@@ -422,8 +421,8 @@ func TestTrafficClass(t *testing.T) {
 
 func TestHandleTakenOverWhileAnOperationWaits(t *testing.T) {
 	t.Parallel()
-	// An operation that waits for the driver's lock and whose handle comes to
-	// mean another peer meanwhile ends in error; it never goes to that peer.
+	// If an operation waits for the driver's lock while its handle comes to mean another peer,
+	// it ends in error. It never goes to that peer.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	c := r.node()
@@ -447,13 +446,13 @@ func TestHandleTakenOverWhileAnOperationWaits(t *testing.T) {
 		t.Error("something was sent")
 	}
 	ok(t, c.Recv(nil, fi.AddrUnspec, nil))
-	ok(t, a.Send(nil, toB, nil)) // now it is c
+	ok(t, a.Send(nil, toB, nil)) // the handle means c now
 	wait(t, c.rx, a)
 }
 
 func TestRefusedLookIsNotCounted(t *testing.T) {
 	t.Parallel()
-	// No message was lost by a look that could not be made after all.
+	// A look that could not be made lost no message.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.DirectedRecv})
 	c := r.counter(cntr.Attr{})
 	a := r.node(func(o *options) { o.bind = func(ep *Endpoint) { ok(t, ep.BindCntr(c, fi.Recv)) } })
@@ -480,10 +479,10 @@ func TestRefusedLookIsNotCounted(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	t.Parallel()
-	// R-MSG-20, R-ORD-07: nothing of the fenced message and of those behind it is there
-	// before a long one that was posted earlier, although short ones overtake
-	// long ones otherwise, and whatever level the fenced one has. R-ORD-09: the entry of
-	// the earlier keeps its level; here it is written at once.
+	// R-MSG-20, R-ORD-07: no byte of a fenced message, or of later ones, is there before a
+	// long message that was posted earlier, although short messages overtake long ones
+	// otherwise, and whatever the level of the fenced one. R-ORD-09: the entry of the earlier
+	// one keeps its level; here it is written at once.
 	for _, level := range []fi.Flags{fi.DeliveryComplete, 0, fi.InjectComplete} {
 		r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged | fi.Fence})
 		a, b, toB, _ := r.pair()
@@ -507,7 +506,7 @@ func TestFence(t *testing.T) {
 			e, _ := wait(t, a.tx, b)
 			order = append(order, e.Context)
 		}
-		if level == fi.DeliveryComplete && order[0] != 0 { // R-ORD-08: the fenced one's entry says that the first is there too
+		if level == fi.DeliveryComplete && order[0] != 0 { // R-ORD-08: the fenced one's entry means that the first one is there, too
 			t.Errorf("entries %v", order)
 		}
 		// A fence with nothing before it does not wait.
@@ -520,14 +519,13 @@ func TestFence(t *testing.T) {
 
 func TestFencesNeedVisibleMessages(t *testing.T) {
 	t.Parallel()
-	// R-ORD-08, R-ORD-10: where a fence may follow, the transport is asked to have every
-	// message answered when it is visible, by whatever call it is posted; elsewhere that
-	// would only delay them.
+	// R-ORD-08, R-ORD-10: if a fence may follow, the transport must answer every message when
+	// it is visible, whichever call posts it. Otherwise that would only delay messages.
 	for caps, visible := range map[fi.Caps]bool{fi.Msg | fi.Tagged: false, fi.Msg | fi.Tagged | fi.Fence: true} {
 		r := newRig(t, &Info{Caps: caps, Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 		a, _, toB, _ := r.pair()
 		rec := a.record()
-		ok(t, a.Send(nil, toB, nil)) // the next one has the short way
+		ok(t, a.Send(nil, toB, nil)) // the next one takes the fast path
 		ok(t, a.Send(nil, toB, nil))
 		ok(t, a.TSend(nil, toB, 1, nil))
 		ok(t, a.Inject(nil, toB))
@@ -546,8 +544,8 @@ func TestFencesNeedVisibleMessages(t *testing.T) {
 
 func TestMoreIsFlushedByAFailure(t *testing.T) {
 	t.Parallel()
-	// R-MSG-15: what FI_MORE kept back leaves when a later post fails, or with
-	// the first one without it.
+	// R-MSG-15: messages that FI_MORE delayed leave when a later post fails, or with the first
+	// post without it.
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	a, b, toB, _ := r.pair()
 	for _, bad := range []func() error{
@@ -559,7 +557,7 @@ func TestMoreIsFlushedByAFailure(t *testing.T) {
 		if bad() == nil {
 			t.Fatal("taken")
 		}
-		wait(t, b.rx) // a does nothing more
+		wait(t, b.rx) // a makes no further call
 		wait(t, a.tx, b)
 	}
 	ok(t, b.Recv(nil, fi.AddrUnspec, nil))
@@ -574,8 +572,8 @@ func TestMoreIsFlushedByAFailure(t *testing.T) {
 
 func TestAsynchronousInsertion(t *testing.T) {
 	t.Parallel()
-	// R-AV-08, R-AV-09, R-EQ-33: the event queue hears of each failure, then of
-	// the end; it cannot be closed under the vector.
+	// R-AV-08, R-AV-09, R-EQ-33: the event queue gets each failure and then the end. It cannot
+	// be closed while the vector uses it.
 	r := newRig(t, nil)
 	q, err := r.fabric.OpenEQ(eq.Attr{WaitObj: fi.WaitUnspec}, nil)
 	ok(t, err)
@@ -605,7 +603,7 @@ func TestAsynchronousInsertion(t *testing.T) {
 	if c.Event != fi.AVComplete || c.Fid != v || c.Context != "call" || c.Data != 1 {
 		t.Errorf("%+v", c)
 	}
-	// R-AV-17: what is queued about a vector outlives it.
+	// R-AV-17: queued events about a vector outlive it.
 	_, err = v.Insert(addrs(good), nil, 0, "last")
 	ok(t, err)
 	ok(t, v.Close())

@@ -16,7 +16,7 @@ func TestQuiesce(t *testing.T) {
 		t.Errorf("to nobody: %v", err)
 	}
 	for i := range 3 {
-		// A message that waited for a busy machine measures no round trip: then another one.
+		// A message that waited on a busy machine measures no round trip, so send another one.
 		for n := 0; n == 0 || n < 1000 && a.Load().RTT == 0; n++ {
 			ok(t, b.Recv(make([]byte, 8), fi.AddrUnspec, i))
 			ok(t, a.Send(make([]byte, 8), toB, i))

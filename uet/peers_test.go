@@ -40,7 +40,7 @@ func TestPeerCacheForgetsWithTheLastHandle(t *testing.T) {
 	if find(h[1]) != id || !same(id) {
 		t.Fatal("one address, two peers")
 	}
-	// One handle comes to mean another peer: the other still means the same.
+	// When one handle comes to mean another peer, the other handle keeps its meaning.
 	replace := func(i int) {
 		ok(t, vec.Remove(h[i]))
 		_, err = vec.InsertAddrPorts([]netip.AddrPort{other}, h[i:i+1])
@@ -98,7 +98,7 @@ func TestDirectedReceiveLooksAtTheInitiator(t *testing.T) {
 
 func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
 	t.Parallel()
-	// The vector is as long as before, but holds another address.
+	// The vector has the same length, but another address.
 	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
 	a, b, c := r.node(), r.node(), r.node()
 	fromC := b.know(c)
@@ -117,8 +117,8 @@ func TestKnownPeersOnlyHearsOfReplacedAddresses(t *testing.T) {
 
 func TestKnownPeersOnlyHearsOfRemovedAddresses(t *testing.T) {
 	t.Parallel()
-	// An address that was taken out is no better than one that never was
-	// in. What goes on is the conversation that there is (R-AV-11).
+	// A removed address is treated like one that was never inserted. An existing conversation
+	// goes on (R-AV-11).
 	r := newRig(t, &Info{Config: Config{KnownPeersOnly: true}})
 	b, c := r.node(), r.node()
 	name, err := c.Name()
@@ -167,7 +167,7 @@ func TestIPv6(t *testing.T) {
 		t.Errorf("%+v from %v", e, src)
 	}
 	wait(t, a.tx, b)
-	// An address of the other family is no peer.
+	// An address of the other family cannot be a peer.
 	h, err := a.vec.InsertString("127.0.0.1:4793")
 	ok(t, err)
 	want(t, a.Send(nil, h, nil), fi.EINVAL)
@@ -175,8 +175,8 @@ func TestIPv6(t *testing.T) {
 
 func TestZonesByNumber(t *testing.T) {
 	t.Parallel()
-	// An interface has a name and a number, and either is a zone: what the AV was told
-	// and what the socket says are one address.
+	// An interface has a name and a number, and either can be a zone. The AV and the socket
+	// may use different ones for the same address.
 	ip := linkLocal(t)
 	ifc, err := net.InterfaceByName(ip.Zone())
 	ok(t, err)
@@ -207,7 +207,7 @@ func TestZonesByNumber(t *testing.T) {
 
 func TestManyPaths(t *testing.T) {
 	t.Parallel()
-	// An endpoint with several ports, and another payload size at each end.
+	// An endpoint with several ports, and a different payload size at each end.
 	r := newRig(t, &Info{Config: Config{Paths: 4, PayloadMTU: 1024}})
 	a := r.node()
 	r.info.Config.PayloadMTU, r.info.Config.Paths = 4096, 1
@@ -275,14 +275,13 @@ func TestManyEndpointsShareAQueue(t *testing.T) {
 	ok(t, vec.Close())
 }
 
-// A post that finds the FEP busy is refused for the same reasons as any other, not
-// later and elsewhere.
+// A post that finds the FEP busy is refused for the same reasons as any other, and at once.
 func TestRefusedWhileBusy(t *testing.T) {
 	r := newRig(t, nil)
 	n := r.node()
 	h, err := n.vec.InsertString("[::1]:4793")
 	ok(t, err)
-	n.drv.With(func() { // the lock is held
+	n.drv.With(func() { // with the lock held
 		done := make(chan error)
 		go func() { done <- n.Send(nil, h, nil) }()
 		want(t, <-done, fi.EINVAL)
@@ -291,8 +290,8 @@ func TestRefusedWhileBusy(t *testing.T) {
 
 func TestOwnZoneByNumber(t *testing.T) {
 	t.Parallel()
-	// The address of an endpoint itself has its zone by name, whoever wrote it and
-	// where, and the zone of a hint is heeded.
+	// The endpoint's own address has its zone by name, in whatever form it was given, and the
+	// zone in a hint has effect.
 	ip := linkLocal(t)
 	ifc, err := net.InterfaceByName(ip.Zone())
 	ok(t, err)
@@ -330,7 +329,7 @@ func TestOwnZoneByNumber(t *testing.T) {
 	if _, src := wait(t, b.rx, a); src != toA {
 		t.Errorf("source %v, want %v", src, toA)
 	}
-	// Connections: the passive end, and where Connect goes.
+	// The same for connections: the passive end, and the destination of Connect.
 	minfo := *infos[0]
 	minfo.SrcAddr.IP = number
 	m := &rig{t: t, info: &minfo, fabric: r.fabric, domain: r.domain}

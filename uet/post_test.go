@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// pattern fills a message so that no two messages and no two places in one look
-// alike for long.
+// pattern fills a message so that messages differ from each other, and parts of one message
+// from each other.
 func pattern(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1})
@@ -113,8 +113,8 @@ func TestEveryPostingCall(t *testing.T) {
 	}
 }
 
-// drain waits until nothing is outstanding at n's transmit queue and fails if an
-// entry was written for it.
+// drain waits until nothing is outstanding at n's transmit queue. It fails the test if an
+// entry was written.
 func drain(t *testing.T, n *node) {
 	t.Helper()
 	for start := time.Now(); n.tx.Reserved() > 0; {
@@ -147,12 +147,12 @@ func TestPostingCallsRefuse(t *testing.T) {
 	want(t, a.TSendv(many, toB, 1, nil), fi.EINVAL)
 	want(t, a.Recvv(many, toB, nil), fi.EINVAL)
 	want(t, a.TRecvv(many, toB, 1, 0, nil), fi.EINVAL)
-	// R-CMPL-12, R-CMPL-13: not silently weaker.
+	// R-CMPL-12, R-CMPL-13: levels are not weakened silently.
 	for _, f := range []fi.Flags{fi.MatchComplete, fi.CommitComplete, fi.MatchComplete | fi.DeliveryComplete} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EOPNOTSUPP)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EOPNOTSUPP) // R-TAG-11
 	}
-	// R-ORD-12 and other flags nobody offers.
+	// R-ORD-12, and other flags that are not offered.
 	for _, f := range []fi.Flags{fi.Fence, fi.Trigger, fi.MultiRecv, fi.Peek, fi.Multicast} {
 		want(t, a.SendMsg(&Msg{Addr: toB}, f), fi.EBADFLAGS)
 		want(t, a.TSendMsg(&TMsg{Addr: toB}, f), fi.EBADFLAGS)
@@ -167,14 +167,14 @@ func TestPostingCallsRefuse(t *testing.T) {
 	for _, f := range []fi.Flags{fi.Discard, fi.Peek | fi.Claim | fi.Discard, fi.Peek | fi.MultiRecv} { // R-TAG-09
 		want(t, a.TRecvMsg(&TMsg{Iov: [][]byte{big}, Addr: fi.AddrUnspec, Context: 1}, f), fi.EINVAL)
 	}
-	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EINVAL) // no context to claim by
+	want(t, a.TRecvMsg(&TMsg{}, fi.Peek|fi.Claim), fi.EINVAL) // there is no context to claim by
 	want(t, a.TRecvMsg(&TMsg{Context: []int{1}}, fi.Claim), fi.EINVAL)
 	want(t, a.SendMsg(nil, 0), fi.EINVAL)
 	want(t, a.TSendMsg(nil, 0), fi.EINVAL)
 	want(t, a.RecvMsg(nil, 0), fi.EINVAL)
 	want(t, a.TRecvMsg(nil, 0), fi.EINVAL)
 	want(t, a.Send(nil, 77, nil), fi.EINVAL)        // R-AV-19
-	want(t, a.Recv(nil, 77, nil), fi.EINVAL)        // a directed receive of nobody
+	want(t, a.Recv(nil, 77, nil), fi.EINVAL)        // a directed receive that names no peer
 	want(t, a.TRecv(nil, 77, 0, 0, nil), fi.EINVAL) //
 	if a.tx.Reserved() != 0 || a.rx.Reserved() != 0 {
 		t.Errorf("%d and %d places stay reserved", a.tx.Reserved(), a.rx.Reserved())
@@ -183,8 +183,8 @@ func TestPostingCallsRefuse(t *testing.T) {
 
 func TestMessagesOfEverySize(t *testing.T) {
 	t.Parallel()
-	// R-MSG-02, R-MSG-03: from nothing to many windows, boundaries kept, with
-	// bytes that differ everywhere; tags out of order, expected and unexpected.
+	// R-MSG-02, R-MSG-03: from an empty message to many windows. Boundaries stay, the bytes
+	// differ everywhere, the tags are out of order, expected and unexpected.
 	for _, order := range []fi.Order{0, fi.OrderSAS} {
 		t.Run(fmt.Sprintf("order %v", order), func(t *testing.T) {
 			t.Parallel()
@@ -229,9 +229,8 @@ func TestMessagesOfEverySize(t *testing.T) {
 
 func TestInjectedBytesAreCopied(t *testing.T) {
 	t.Parallel()
-	// fabtests inject_test: the buffer is overwritten at once after an inject,
-	// and after the completion of an INJECT_COMPLETE send (R-CMPL-02); the
-	// receiver sees the old bytes.
+	// fabtests inject_test: the buffer is overwritten directly after an inject, and after the
+	// completion of an INJECT_COMPLETE send (R-CMPL-02). The receiver sees the old bytes.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair()
 	const n = 100
@@ -271,8 +270,8 @@ func TestInjectedBytesAreCopied(t *testing.T) {
 
 func TestTruncation(t *testing.T) {
 	t.Parallel()
-	// R-MSG-11, R-CQ-89: FI_ETRUNC, len = placed, olen = lost; expected and
-	// unexpected alike.
+	// R-MSG-11, R-CQ-89: FI_ETRUNC with len = placed and olen = lost, both for expected and
+	// for unexpected messages.
 	for _, unexpected := range []bool{false, true} {
 		r := newRig(t, nil)
 		a, b, toB, _ := r.pair()
@@ -362,7 +361,7 @@ func TestMatching(t *testing.T) {
 
 func TestDirectedReceiveNeedsTheCapability(t *testing.T) {
 	t.Parallel()
-	// R-MSG-09: otherwise the source is ignored, whatever it is; R-TAG-03.
+	// R-MSG-09: without the capability the source is ignored, whatever it is; R-TAG-03.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Tagged})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -381,8 +380,8 @@ func TestDirectedReceiveNeedsTheCapability(t *testing.T) {
 
 func TestSendOrder(t *testing.T) {
 	t.Parallel()
-	// R-ORD-05: with SAS, two sends that match the same receives match in post
-	// order, whatever their lengths and whichever calls post them.
+	// R-ORD-05: with SAS, two sends that match the same receives match in post order, whatever
+	// their lengths and calls.
 	r := newRig(t, &Info{Tx: TxAttr{MsgOrder: fi.OrderSAS}, Rx: RxAttr{MsgOrder: fi.OrderSAS}})
 	a, b, toB, _ := r.pair()
 	const n = 200
@@ -440,8 +439,8 @@ func TestSelectiveCompletion(t *testing.T) {
 	}
 	drain(t, a)
 
-	// With FI_COMPLETION among the endpoint's flags the calls without flags
-	// write entries; one with flags that lack it does not.
+	// With FI_COMPLETION among the endpoint's flags, calls without flags write entries. A call
+	// with flags that lack it does not.
 	r = newRig(t, &Info{Tx: TxAttr{OpFlags: fi.Completion}, Rx: RxAttr{OpFlags: fi.Completion}})
 	a, b, toB, _ = r.pair(func(o *options) { o.txFlags, o.rxFlags = fi.SelectiveCompletion, fi.SelectiveCompletion })
 	ok(t, b.RecvMsg(&Msg{Addr: fi.AddrUnspec, Context: "quiet"}, 0))
@@ -482,8 +481,8 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
-	// R-CMPL-14: flags of a call replace the endpoint's; without a level among
-	// them the endpoint's level applies.
+	// R-CMPL-14: the flags of a call replace the endpoint's. If they have no level, the
+	// endpoint's level applies.
 	ep := &Endpoint{}
 	ep.ep = ep
 	ep.tx.Store(&txDefaults{flags: fi.DeliveryComplete | fi.Inject})
@@ -497,8 +496,8 @@ func TestPlan(t *testing.T) {
 
 func TestQueueRoomIsReserved(t *testing.T) {
 	t.Parallel()
-	// R-CQ-127, R-CQ-128, F20: with resource management on, an operation whose
-	// completion has no place is refused, and nothing is lost.
+	// R-CQ-127, R-CQ-128, F20: with resource management, an operation is refused if its
+	// completion has no place, and nothing is lost.
 	r := newRig(t, nil)
 	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
 	size := a.tx.Attr().Size
@@ -510,7 +509,7 @@ func TestQueueRoomIsReserved(t *testing.T) {
 		t.Errorf("%d sends were taken for a queue of %d", posted, size)
 	}
 	want(t, a.Send(nil, toB, nil), fi.EAGAIN) // R-EP-20
-	want(t, a.Inject(nil, toB), fi.EAGAIN)    // its error would need a place
+	want(t, a.Inject(nil, toB), fi.EAGAIN)    // a failure of it would need a place
 	for i := range size {
 		ok(t, b.Recv(nil, fi.AddrUnspec, i))
 	}
@@ -529,10 +528,10 @@ func TestQueueRoomIsReserved(t *testing.T) {
 
 func TestOverrunWithoutManagement(t *testing.T) {
 	t.Parallel()
-	// R-CQ-126, R-CQ-129, R-ERR-41, R-EP-15: with resource management off the queue overruns, the
-	// event queue hears of it, and the endpoint is disabled (R-EQ-46).
+	// R-CQ-126, R-CQ-129, R-ERR-41, R-EP-15: without resource management the queue overruns,
+	// the event queue reports it, and the endpoint is disabled (R-EQ-46).
 	h := &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}}
-	h.Config.Tuning.PeerTimeout = 5 * time.Second // long enough for a busy machine: only the last send waits for it
+	h.Config.Tuning.PeerTimeout = 5 * time.Second // long enough for a busy machine, because only the last send waits for it
 	r := newRig(t, h)
 	a, b, toB, toA := r.pair(func(o *options) { o.attr.Size = 64 })
 	ok(t, b.TSend(make([]byte, 64<<20), toA, 1, "pending")) // more than a keeps
@@ -557,8 +556,8 @@ func TestOverrunWithoutManagement(t *testing.T) {
 	if _, err := b.Name(); err != nil {
 		t.Error(err)
 	}
-	// R-EP-15: what is pending is discarded: no message goes into a receive whose end
-	// nobody will learn of, and its sender does not take it for received.
+	// R-EP-15: pending messages are discarded. None goes into a receive whose end nobody will
+	// learn of, and its sender does not count it as received.
 	if e := waitErr(t, b.tx, a); e.Context != "pending" || e.Err != fi.ECANCELED {
 		t.Errorf("%+v", e)
 	}
@@ -572,8 +571,8 @@ func TestOverrunWithoutManagement(t *testing.T) {
 
 func TestSendQueueIsBounded(t *testing.T) {
 	t.Parallel()
-	// R-EP-20: a full transmit or receive queue is FI_EAGAIN. With nobody else at work,
-	// or a post may be left to who is, and waits for room there.
+	// R-EP-20: a full transmit or receive queue gives FI_EAGAIN. No other goroutine may drive
+	// the endpoint here, because a post left to it would wait for room in its queue.
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}, Tx: TxAttr{Size: 16}, Rx: RxAttr{Size: 16}})
 	a, b, toB, _ := r.pair()
 	n, k := 0, 0
@@ -599,8 +598,8 @@ func TestSendQueueIsBounded(t *testing.T) {
 
 func TestForeignJobIsRefused(t *testing.T) {
 	t.Parallel()
-	// R-ADDR-07, R-ADDR-08, T17: the JobID of domain or endpoint key is checked
-	// per request.
+	// R-ADDR-07, R-ADDR-08, T17: the JobID of domain or endpoint key is checked for each
+	// request.
 	r := newRig(t, nil)
 	a := r.node()
 	r.info.Ep.AuthKey = []byte{0, 0, 42}
@@ -617,7 +616,7 @@ func TestForeignJobIsRefused(t *testing.T) {
 	ok(t, c.Send(nil, toB, nil))
 	wait(t, b.rx, c)
 	wait(t, c.tx, b)
-	// The key of the endpoint wins over that of the domain.
+	// The key of the endpoint takes precedence over that of the domain.
 	r.info.Domain.AuthKey = []byte{0, 0, 7}
 	d := r.node()
 	toB = d.know(b)

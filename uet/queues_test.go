@@ -19,8 +19,8 @@ import (
 
 func TestQueuesBelongToTheirParents(t *testing.T) {
 	t.Parallel()
-	// R-CQ-02: a completion queue is opened in an open domain, which it keeps
-	// open. R-EQ-02: an event queue in an open fabric.
+	// R-CQ-02: a completion queue is opened in an open domain, which it keeps open. R-EQ-02:
+	// an event queue is opened in an open fabric.
 	info := loopback(t, nil)
 	f, err := OpenFabric(info, nil)
 	ok(t, err)
@@ -49,8 +49,8 @@ func TestQueuesBelongToTheirParents(t *testing.T) {
 
 func TestQueuesOfADomainAreCounted(t *testing.T) {
 	t.Parallel()
-	// R-CQ-33, R-CQ-137: as many as the domain says, no more; R-CQ-03: what is
-	// refused leaves nothing behind; what is closed makes room.
+	// R-CQ-33, R-CQ-137: as many queues can be open as the domain says. R-CQ-03: a refused
+	// open leaves nothing behind. Closing makes room.
 	r := newRig(t, nil)
 	if n := r.info.Domain.CQCnt; n < 100 || r.info.Domain.CntrCnt != n {
 		t.Errorf("%d queues, %d counters", n, r.info.Domain.CntrCnt)
@@ -86,10 +86,10 @@ func TestQueuesOfADomainAreCounted(t *testing.T) {
 
 func TestEntryOfEachOperation(t *testing.T) {
 	t.Parallel()
-	// R-CQ-01: sends and receives, tagged and untagged, all in one queue (R-CQ-34).
-	// R-CQ-96: the context of the operation. R-CQ-98, -106, -107, -110, -111, -117:
-	// all flags that apply and no other. R-CQ-99: the bytes received. R-CQ-101,
-	// -102, -103, -104: the rest is there when it means something and otherwise 0.
+	// R-CQ-01: sends and receives, tagged and untagged, all in one queue (R-CQ-34). R-CQ-96:
+	// the context of the operation. R-CQ-98, -106, -107, -110, -111, -117: all flags that
+	// apply and no others. R-CQ-99: the number of bytes received. R-CQ-101, -102, -103, -104:
+	// the other fields are set if they mean something and otherwise 0.
 	r := newRig(t, nil)
 	a := r.node(func(o *options) { o.oneCQ = true })
 	self := a.know(a)
@@ -130,8 +130,8 @@ func TestEntryOfEachOperation(t *testing.T) {
 			cq.Entry{Flags: fi.Recv | fi.Tagged | fi.RemoteCQData, Len: 4, Tag: 1}, cq.Entry{Flags: fi.Send | fi.Tagged},
 		},
 	} {
-		// Each context is another: one that is left over from an operation before, or
-		// taken from one beside it, would not be seen otherwise.
+		// All contexts differ. Otherwise a context left over from an earlier operation, or taken
+		// from another one, would not be noticed.
 		c.rx.Context, c.tx.Context = "receive of "+c.name, "send of "+c.name
 		buf := make([]byte, 8)
 		ok(t, c.recv(buf, c.rx.Context))
@@ -154,8 +154,8 @@ func TestEntryOfEachOperation(t *testing.T) {
 
 func TestOverLenIsOfTruncationAlone(t *testing.T) {
 	t.Parallel()
-	// R-CQ-105: olen is 0 unless bytes found no room: also where a message that would
-	// have been cut ends in another way, whatever the layers below know of it.
+	// R-CQ-105: olen is 0 unless bytes found no room. This also holds if a message that would
+	// have been truncated ends in another way, whatever the layers below know about it.
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	n := r.node()
 	o := (*owner)(n.Endpoint)
@@ -182,10 +182,10 @@ func TestOverLenIsOfTruncationAlone(t *testing.T) {
 
 func TestErrorEntryOfEachWireCode(t *testing.T) {
 	t.Parallel()
-	// R-CQ-80: err is positive, prov_errno is the SES return code or the PDS NACK
-	// code as it was on the wire; R-CQ-95: the queue explains it by name. R-CQ-81:
-	// also for an operation whose success would have been silent. R-CQ-88: with the
-	// flags of its kind.
+	// R-CQ-80: err is positive, and prov_errno is the SES return code or the PDS NACK code as
+	// on the wire. R-CQ-95: the queue explains it by name. R-CQ-81: this also holds for an
+	// operation whose success would have been silent. R-CQ-88: the entry has the flags of its
+	// kind.
 	r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 	n := r.node(func(o *options) { o.txFlags = fi.SelectiveCompletion })
 	o := (*owner)(n.Endpoint)
@@ -222,9 +222,9 @@ func TestErrorEntryOfEachWireCode(t *testing.T) {
 
 func TestSourceIsLookedUpOnce(t *testing.T) {
 	t.Parallel()
-	// R-CQ-58, -60: a sender is known if it was inserted, and the provider inserts
-	// nobody. R-CQ-63: what the entry says is what was known when it was made.
-	// R-CQ-64: a plain read runs into the error as well.
+	// R-CQ-58, -60: a sender is known if it was inserted, and the provider inserts nobody.
+	// R-CQ-63: the entry has what was known when it was made. R-CQ-64: a plain read meets the
+	// error, too.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Source | fi.SourceErr})
 	a, b := r.node(), r.node()
 	toB := a.know(b)
@@ -250,8 +250,7 @@ func TestSourceIsLookedUpOnce(t *testing.T) {
 
 func TestMapIsATable(t *testing.T) {
 	t.Parallel()
-	// R-CQ-59: with FI_AV_MAP no handle is made of an address that was not
-	// inserted.
+	// R-CQ-59: with FI_AV_MAP, too, an address that was not inserted has no handle.
 	r := newRig(t, &Info{Caps: fi.Msg | fi.Source, Domain: DomainAttr{AVType: fi.AVMap}})
 	v, err := r.domain.OpenAV(av.Attr{Type: fi.AVMap}, nil)
 	ok(t, err)
@@ -268,10 +267,9 @@ func TestMapIsATable(t *testing.T) {
 
 func TestNoModeIsAskedFor(t *testing.T) {
 	t.Parallel()
-	// R-CQ-100: len counts no prefix, since FI_MSG_PREFIX is never asked for.
-	// R-CQ-121: nor is FI_NOTIFY_FLAGS_ONLY: whatever modes an application offers,
-	// all flags are set. R-CQ-132: the size of remote CQ data is the domain's to
-	// say, no attribute of a queue.
+	// R-CQ-100: len includes no prefix, because FI_MSG_PREFIX is never asked for. R-CQ-121:
+	// neither is FI_NOTIFY_FLAGS_ONLY, so all flags are set, whatever modes an application
+	// offers. R-CQ-132: the domain, and not the queue, has the size of remote CQ data.
 	for _, hints := range []*Info{nil, {Mode: ^fi.Mode(0)}, {Tx: TxAttr{}, Mode: 1}} {
 		info := loopback(t, hints)
 		if info.Mode != 0 || info.Domain.CQDataSize != 8 {
@@ -285,10 +283,9 @@ func TestNoModeIsAskedFor(t *testing.T) {
 
 func TestEventsOfTheProvider(t *testing.T) {
 	t.Parallel()
-	// R-EQ-01: the queue reports what belongs to requests made before. R-EQ-33:
-	// an insertion that is complete: object, context of the call, number inserted.
-	// R-EQ-55: one that failed: object, context, index. R-EQ-44: of a call without
-	// a context there is none.
+	// R-EQ-01: the queue reports events of earlier requests. R-EQ-33: a completed insertion
+	// has object, context of the call, and number inserted. R-EQ-55: a failed one has object,
+	// context and index. R-EQ-44: the event of a call without a context has none.
 	r := newRig(t, nil)
 	good, err := r.node().Name()
 	ok(t, err)
@@ -317,9 +314,9 @@ func TestEventsOfTheProvider(t *testing.T) {
 
 func TestAsynchronousErrors(t *testing.T) {
 	t.Parallel()
-	// R-EQ-45: trouble of a resource is an error event: a completion queue that
-	// overran, a peer that cannot be reached. R-EQ-47: it names the resource and
-	// the cause; R-EP-21: with the context of the endpoint. R-CQ-126.
+	// R-EQ-45: trouble of a resource is an error event: a completion queue that overran, a
+	// peer that cannot be reached. R-EQ-47: the event names the resource and the cause;
+	// R-EP-21: it has the context of the endpoint. R-CQ-126.
 	r := newRig(t, &Info{Domain: DomainAttr{ResourceMgmt: fi.RMDisabled}})
 	a, b, toB, _ := r.pair(func(o *options) { o.attr.Size = 64 })
 	for range b.rx.Attr().Size + 2 {
@@ -342,9 +339,8 @@ func TestAsynchronousErrors(t *testing.T) {
 
 func TestOneQueueForAll(t *testing.T) {
 	t.Parallel()
-	// R-CQ-34: several endpoints and both directions on one queue; R-CQ-53: read by
-	// several goroutines, each entry goes to one of them. R-CQ-67: they sleep
-	// between.
+	// R-CQ-34: several endpoints and both directions use one queue. R-CQ-53: several
+	// goroutines read it, and each entry goes to one of them. R-CQ-67: they sleep in between.
 	const endpoints, each = 4, 200
 	for _, p := range []fi.Progress{fi.ProgressAuto, fi.ProgressManual} {
 		r := newRig(t, &Info{Domain: DomainAttr{DataProgress: p}})
@@ -384,7 +380,7 @@ func TestOneQueueForAll(t *testing.T) {
 					all := len(seen) == 2*endpoints*each
 					mu.Unlock()
 					if all || n == 0 && err != fi.EAGAIN {
-						q.Signal() // the other readers
+						q.Signal() // wakes the other readers
 						return
 					}
 					if n == 0 && err == fi.EAGAIN {
@@ -427,8 +423,8 @@ func TestOneQueueForAll(t *testing.T) {
 
 func TestInsertionsDoNotOverrun(t *testing.T) {
 	t.Parallel()
-	// R-AV-08, R-EQ-68: every failure of an insertion is told, however small the
-	// queue is; one that could not be told of is refused before anything happens.
+	// R-AV-08, R-EQ-68: every failure of an insertion is reported, however small the queue is.
+	// An insertion that could not be reported is refused at once.
 	r := newRig(t, nil)
 	q, err := r.fabric.OpenEQ(eq.Attr{Size: 1}, nil)
 	ok(t, err)
@@ -455,7 +451,7 @@ func TestInsertionsDoNotOverrun(t *testing.T) {
 	for _, ctx := range []string{"one", "two", "three"} {
 		read(ctx)
 	}
-	// Nobody reads: there is an end, and no overrun.
+	// If nobody reads, insertions are refused in the end, and the queue does not overrun.
 	good, err := wire.ParseAddr("fi_addr_uet://198.18.0.1")
 	ok(t, err)
 	calls := 0
@@ -476,7 +472,7 @@ func TestInsertionsDoNotOverrun(t *testing.T) {
 	want(t, err, fi.EAGAIN)
 	_, err = v.Insert(addrs(good), h, fi.AVUserID, nil)
 	ok(t, err)
-	// A queue that others have overrun tells of nothing any more.
+	// A queue that others have overrun reports nothing any more.
 	other, err := reporterOf(q, 0)
 	ok(t, err)
 	other.Put(eq.Entry{})

@@ -14,9 +14,8 @@ import (
 
 func TestF37StuckLogger(t *testing.T) {
 	t.Parallel()
-	// F37: a logger that asks the endpoint and then does not return. Messages go on;
-	// what there was to say is written when it does return, or counted, and Close
-	// waits for that.
+	// F37: a logger asks the endpoint and then does not return. Messages go on. When it
+	// returns, the waiting lines are written or counted, and Close waits for that.
 	const what = "packets are dropped"
 	core, logs := observer.New(zap.DebugLevel)
 	in, out := make(chan struct{}), make(chan struct{})

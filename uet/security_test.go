@@ -39,7 +39,7 @@ type authority struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	dir  string // for LoadTLSSecurity
+	dir  string // the folder for LoadTLSSecurity
 	n    int64
 }
 
@@ -93,12 +93,12 @@ func (a *authority) member(name string) *Security {
 	return s
 }
 
-// secured is hints for an endpoint type with a Security.
+// secured returns hints for an endpoint type with a Security.
 func secured(typ fi.EpType, s *Security) func(*Info) {
 	return func(in *Info) { in.Ep.Type, in.Config.Security = typ, s }
 }
 
-// as is the rig's Info with another Security.
+// as returns the rig's Info with another Security.
 func (r *rig) as(s *Security) *Info {
 	in := *r.info
 	in.clone()
@@ -120,8 +120,7 @@ func talk(t testing.TB, a, b *node, text string) {
 
 func TestSealedConnection(t *testing.T) {
 	t.Parallel()
-	// T35: each side knows who the other is, and no byte of a message is
-	// on the wire in clear.
+	// T35: each side knows who the other is, and no byte of a message is on the wire in clear.
 	ca := newAuthority(t)
 	key := NewKey(1)
 	shared := func() *Security {
@@ -182,7 +181,7 @@ func sealedConnection(t *testing.T, alice, bob *Security) {
 
 func TestT35StrangersAreRefused(t *testing.T) {
 	t.Parallel()
-	// T35: a certificate of another authority; another kind of security; none.
+	// T35: a certificate of another authority is refused, another kind of security, and none.
 	ca := newAuthority(t)
 	bob, stranger := ca.member("bob"), newAuthority(t).member("alice")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
@@ -207,8 +206,7 @@ func TestT35StrangersAreRefused(t *testing.T) {
 
 func TestF33Rekey(t *testing.T) {
 	t.Parallel()
-	// F33: a change of keys in the middle of traffic loses nothing, whoever asks,
-	// also when both do.
+	// F33: a change of keys during traffic loses nothing, whichever side asks for it, or both.
 	ca := newAuthority(t)
 	alice, bob := ca.member("alice"), ca.member("bob")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
@@ -248,7 +246,7 @@ func (l *listener) pairAs(s *Security) (a, b *node) {
 
 func TestKeysAreChangedInTime(t *testing.T) {
 	t.Parallel()
-	// T24: before the packets under a key run out, the connection has another one by
+	// T24: before the packets under a key run out, the connection changes to another key by
 	// itself.
 	ca := newAuthority(t)
 	alice, bob := ca.member("alice"), ca.member("bob")
@@ -276,7 +274,7 @@ func TestKeysAreChangedInTime(t *testing.T) {
 
 func TestT36RemovedMember(t *testing.T) {
 	t.Parallel()
-	// T36: its connections end and it is let in no more; others do not notice.
+	// T36: the connections of a removed member end and it is refused; others are not affected.
 	ca := newAuthority(t)
 	alice, carol, bob := ca.member("alice"), ca.member("carol"), ca.member("bob")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))
@@ -292,7 +290,7 @@ func TestT36RemovedMember(t *testing.T) {
 	b.connection.mu.Unlock()
 	ok(t, bob.Remove("alice"))
 	if err := session.Close(nil); !errors.Is(err, cm.ErrClosed) {
-		t.Errorf("the removal has not ended the session: %v", err) // it waits for who looks next
+		t.Errorf("the removal has not ended the session: %v", err) // it would end only when somebody looks next
 	}
 	event(t, b.evts, fi.Shutdown)
 	if d := time.Since(start); d > 5*time.Second {
@@ -314,7 +312,7 @@ func TestT36RemovedMember(t *testing.T) {
 	quiet(t, c.evts)
 	quiet(t, d.evts)
 
-	// The same by the file of revoked members, which a watcher looks at.
+	// The same with the file of revoked members, which a watcher reads.
 	ok(t, os.WriteFile(filepath.Join(ca.dir, "revoked"), []byte("# gone\n\n carol \n"), 0o600))
 	start = time.Now()
 	event(t, d.evts, fi.Shutdown)
@@ -350,7 +348,7 @@ func TestSecurityArguments(t *testing.T) {
 	_, err = LoadTLSSecurity(ca.dir, "alice")
 	want(t, err, fi.EINVAL)
 
-	// Certificates are of no use without a connection, and the error says what is.
+	// Certificates need a connection, and the error says what works without one.
 	r := newRig(t, nil)
 	in := *r.info
 	in.Config.Security = alice
@@ -359,7 +357,7 @@ func TestSecurityArguments(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What is in use is not closed; what is closed is not used.
+	// A Security in use cannot be closed; a closed one cannot be used.
 	key, err := NewClusterKey(NewKey(1))
 	ok(t, err)
 	want(t, key.Remove("alice"), fi.EINVAL)
@@ -382,8 +380,7 @@ func TestSecurityArguments(t *testing.T) {
 
 func TestClusterKeyFile(t *testing.T) {
 	t.Parallel()
-	// What is wrong with a file is said in one line, with the place and the remedy and
-	// without the key.
+	// An error in a file is one line with the place and the remedy, and without the key.
 	k := strings.Repeat("5a", 32)
 	for name, c := range map[string]struct{ text, says string }{
 		"empty":          {"", "begins with"},
@@ -439,7 +436,8 @@ func TestClusterKeyFile(t *testing.T) {
 
 func TestT40SecretsDoNotShow(t *testing.T) {
 	t.Parallel()
-	// T40: however they are printed or encoded, alone or in what has them.
+	// T40: secrets stay hidden however they are printed or encoded, alone or inside another
+	// value.
 	k := NewKey(7)
 	s, err := NewClusterKey(k)
 	ok(t, err)
@@ -481,8 +479,8 @@ func TestT40SecretsDoNotShow(t *testing.T) {
 
 func TestClusterKeyEndpoints(t *testing.T) {
 	t.Parallel()
-	// Datagram endpoints with the same key talk, and with nobody else: not
-	// with another key, not with none.
+	// Datagram endpoints with the same key talk to each other, and not to endpoints with
+	// another key or without one.
 	r := newRig(t, nil)
 	key := NewKey(1)
 	mine, err := NewClusterKey(key)
@@ -525,9 +523,9 @@ func TestClusterKeyEndpoints(t *testing.T) {
 
 func TestF31PeersThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	// F31: of a peer with another key, without one, with one that nobody else has, or
-	// with another trailer, the event queue hears: who it is, and what does not fit.
-	// Without the event all that anybody sees is silence.
+	// F31: the event queue reports a peer with another key, without one, with a key that
+	// nobody else has, or with another trailer. It says who the peer is and what does not fit.
+	// Without the event there would only be silence.
 	r := newRig(t, nil)
 	key := func() *Security {
 		s, err := NewClusterKey(NewKey(1))
@@ -580,15 +578,15 @@ func TestF31PeersThatDoNotFit(t *testing.T) {
 		for range 1000 {
 			_, _ = c.b.rx.Read(nil)
 		}
-		quiet(t, c.b.evts) // T29: and then no more for a while
+		quiet(t, c.b.evts) // T29: no more events for a while
 		ok(t, c.a.Close())
 	}
 }
 
 func TestF33ClusterKeyRotation(t *testing.T) {
 	t.Parallel()
-	// F33, T36: a new key file on each host, one after the other, loses nothing. When
-	// the old key is no longer in the files, who has it alone is out.
+	// F33, T36: replacing the key file on one host after the other loses nothing. When the old
+	// key is no longer in the files, a host that only has that key is excluded.
 	dir := t.TempDir()
 	one, two := NewKey(1), NewKey(2)
 	r := newRig(t, nil)
@@ -625,7 +623,7 @@ func TestF33ClusterKeyRotation(t *testing.T) {
 			exchange(b, a, toA, fmt.Sprint(step, i))
 		}
 	}
-	// The file of a's says so for long enough.
+	// The file of a has named both keys for long enough.
 	gone := func() (g bool) {
 		a.drv.With(func() { g = a.seal.gens[one.an()] == 0 })
 		return g
@@ -644,7 +642,7 @@ func TestF33ClusterKeyRotation(t *testing.T) {
 	}
 	exchange(a, b, toB, "two goes on")
 
-	// Who goes on alone is waited for.
+	// A host that changes first waits for the others.
 	three := NewKey(3)
 	ok(t, WriteClusterKey(paths[0], two, three))
 	ok(t, secs[0].Reload())
@@ -656,7 +654,7 @@ func TestF33ClusterKeyRotation(t *testing.T) {
 	ok(t, secs[1].Reload())
 	wait(t, b.tx, a)
 
-	// Steps back and over an odd or even number are refused, and nothing changes.
+	// Steps back, and steps over an odd or even number, are refused and change nothing.
 	for _, k := range []ClusterKey{two, NewKey(5)} {
 		ok(t, WriteClusterKey(paths[0], k))
 		want(t, secs[0].Reload(), fi.EINVAL)
@@ -665,8 +663,8 @@ func TestF33ClusterKeyRotation(t *testing.T) {
 }
 
 func TestT36OldClusterKeyEndsInTime(t *testing.T) {
-	// T36, F33: what was sealed with a cluster key that is no longer named opens for
-	// 4 s more and then no longer.
+	// T36, F33: packets sealed with a cluster key that is no longer in the file open for 4 s
+	// more and then no longer.
 	domain := func(ip string, ssi uint32) *tss.Domain {
 		d, err := tss.New(tss.Config{Local: netip.MustParseAddr(ip), Mode: tss.Cluster, SDI: sdiCluster, UseSSI: true, SSI: ssi, OldKeyLife: 1 << 62})
 		ok(t, err)
@@ -679,7 +677,7 @@ func TestT36OldClusterKeyEndsInTime(t *testing.T) {
 	for _, keys := range [][]ClusterKey{{two, one}, {two}} {
 		ok(t, s.take(left, keys))
 	}
-	out := domain("192.0.2.2", 2) // it has the old key alone
+	out := domain("192.0.2.2", 2) // it has only the old key
 	ok(t, out.Install(one.an(), tss.Key(one.Key)))
 	ok(t, out.Use(0, one.an(), 0, 0))
 	opens := func(now time.Duration) bool {
@@ -703,8 +701,8 @@ func TestT36OldClusterKeyEndsInTime(t *testing.T) {
 
 func TestT36DroppedKey(t *testing.T) {
 	t.Parallel()
-	// T36: a connection of hosts that have a cluster key ends when one of them drops the
-	// key, in 5 s; the others' go on, and a file that is wrong changes nothing.
+	// T36: a connection between hosts with a cluster key ends within 5 s when one of them
+	// drops the key. Connections of the others go on, and a wrong file changes nothing.
 	dir := t.TempDir()
 	one, two := NewKey(1), NewKey(2)
 	old, renewed := filepath.Join(dir, "old"), filepath.Join(dir, "new")
@@ -742,7 +740,7 @@ func TestT36DroppedKey(t *testing.T) {
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("out after %v", d)
 	}
-	event(t, removed.evts, fi.Shutdown) // a farewell that is lost comes again when it asks
+	event(t, removed.evts, fi.Shutdown) // a lost farewell is repeated when the peer asks
 	talk(t, member, peer, "still here")
 	again := r.plug(r.as(a))
 	ok(t, again.Connect(l.at, nil))
@@ -756,8 +754,7 @@ func TestT36DroppedKey(t *testing.T) {
 
 func TestT36RemovedWhileNobodyIsConnected(t *testing.T) {
 	t.Parallel()
-	// T36: a file that names a removed member counts where no endpoint is open, only
-	// a passive one.
+	// T36: a file of removed members has effect even if no endpoint is open but a passive one.
 	ca := newAuthority(t)
 	alice, bob := ca.member("alice"), ca.member("bob")
 	r := newMsgRig(t, secured(fi.EpMsg, bob))

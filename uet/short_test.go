@@ -15,7 +15,7 @@ import (
 	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
-// long takes the short ways away.
+// long turns the fast paths off.
 func (n *node) long() {
 	n.drv.With(func() {
 		n.simple, n.short = false, [transport.OpTRecv + 1]uint64{}
@@ -36,8 +36,8 @@ func (r *recorder) Post(now time.Duration, op *transport.Op) error {
 	return err
 }
 
-// record has the operations of a node written down. It makes progress by hand, so its
-// driver can be another.
+// record makes the operations of a node be written down. The node must have manual
+// progress, so that its driver can be replaced.
 func (n *node) record() *recorder {
 	r, old := &recorder{FEP: n.fep}, n.drv
 	_, mover := n.driven()
@@ -46,7 +46,7 @@ func (n *node) record() *recorder {
 	return r
 }
 
-// A life is what two nodes did and saw, in words.
+// A life describes in words what two nodes did and saw.
 type life struct {
 	t       *testing.T
 	a, b, c *node
@@ -58,8 +58,7 @@ type life struct {
 
 func (l *life) say(format string, args ...any) { l.log = append(l.log, fmt.Sprintf(format, args...)) }
 
-// read writes down what there is in a queue. One entry at a time or many: it is the
-// same.
+// read writes down the entries of a queue, one at a time or many, with the same result.
 func (l *life) read(name string, q *cq.CQ, n int) {
 	e, src := make([]cq.Entry, n), make([]fi.Addr, n)
 	k, err := q.ReadFrom(e, src)
@@ -77,14 +76,14 @@ func (l *life) read(name string, q *cq.CQ, n int) {
 	}
 }
 
-// live does n things drawn from rng. After each, all is still before the next begins,
-// so that what happens does not depend on time.
+// live does n things drawn from rng. After each it waits until all is quiet, so that the
+// result does not depend on time.
 func (l *life) live(rng *rand.Rand, n int) {
 	msg := make([]byte, 5000)
 	for i := range n {
 		dest := l.toB
 		if rng.IntN(20) == 0 {
-			dest = fi.Addr(rng.IntN(3)) + 5 // nobody
+			dest = fi.Addr(rng.IntN(3)) + 5 // a handle of no peer
 		}
 		length := []int{0, 8, 64, 900, 3000, 5000}[rng.IntN(6)]
 		tag, ignore := uint64(rng.IntN(3)), uint64(0)
@@ -97,7 +96,7 @@ func (l *life) live(rng *rand.Rand, n int) {
 		}
 		src := fi.AddrUnspec
 		if rng.IntN(4) == 0 {
-			src = l.froms[rng.IntN(2)] // of no matter without the capability
+			src = l.froms[rng.IntN(2)] // ignored without the capability
 		}
 		buf := make([]byte, 4000)
 		var err error
@@ -118,14 +117,14 @@ func (l *life) live(rng *rand.Rand, n int) {
 		case 10:
 			err = to.SetOpsFlags(fi.Recv | []fi.Flags{0, fi.Completion, fi.Completion}[rng.IntN(3)])
 		case 11:
-			// The handle comes to mean nobody, then somebody.
+			// The handle comes to mean no peer, then another one.
 			err = l.a.vec.Remove(l.toB)
 			if e := from.Send(msg[:8], l.toB, i); e == nil {
 				l.t.Fatal("sent to an address that was removed")
 			}
 			l.toB = l.a.know([]*node{l.b, l.b, l.c}[rng.IntN(3)])
 		case 12:
-			for range 20 { // more than there is room for in small queues
+			for range 20 { // more than small queues have room for
 				if err = from.TSend(msg[:8], l.toB, tag, i); err != nil {
 					break
 				}
@@ -147,7 +146,7 @@ func (l *life) live(rng *rand.Rand, n int) {
 	}
 }
 
-// settle drives them all until nothing happens any more.
+// settle drives all nodes until nothing happens any more.
 func (l *life) settle() {
 	for quiet := 0; quiet < 30; quiet++ {
 		if l.a.drv.Poll() || l.b.drv.Poll() || l.c.drv.Poll() {
@@ -161,12 +160,12 @@ func (l *life) settle() {
 
 func TestShortWaysAreTheLongOnes(t *testing.T) {
 	t.Parallel()
-	// Twins live the same life, one without the short ways of posts and completions.
+	// Twins live the same life, one of them without the fast paths of posts and completions.
 	for _, c := range []struct {
 		name  string
 		hints *Info
 		opt   func(*testing.T, *rig) func(*options)
-		short bool // the first one has them
+		short bool // the first twin has the fast paths
 	}{
 		{"as most are", &Info{Caps: fi.Msg | fi.Tagged}, nil, true},
 		{"as by default", &Info{}, nil, true},

@@ -13,8 +13,8 @@ import (
 	"github.com/uetkit/uetkit/uet/internal/driver"
 )
 
-// What one end's tap shows as sent the other's shows as received, each
-// datagram once, with its ports and its bytes; and the counters say the same.
+// Each datagram that one end's tap shows as sent, the other's shows as received, once, with
+// the same ports and bytes. The counters agree.
 func TestTapShowsBothEnds(t *testing.T) {
 	type flow struct {
 		sent     bool
@@ -31,7 +31,7 @@ func TestTapShowsBothEnds(t *testing.T) {
 		if !p.Sent {
 			f.from, f.to = p.Remote, p.Local
 		}
-		seen[f] = append(seen[f], slices.Clone(p.Data)) // Data is lent
+		seen[f] = append(seen[f], slices.Clone(p.Data)) // Data is borrowed
 		if wire.Type(p.Data[0]>>3) == wire.TypeRUDReq && p.TOS&3 == 0 {
 			t.Errorf("a request without ECT: TOS %#x", p.TOS)
 		}
@@ -49,7 +49,7 @@ func TestTapShowsBothEnds(t *testing.T) {
 		wait(t, b.rx, a)
 		wait(t, a.tx, b)
 	}
-	// What is on its way has to arrive before the two are compared.
+	// All datagrams must arrive before the two are compared.
 	for start := time.Now(); ; {
 		_, _ = a.tx.Read(nil)
 		_, _ = b.rx.Read(nil)
@@ -83,7 +83,7 @@ func TestTapShowsBothEnds(t *testing.T) {
 	}
 }
 
-// Without a tap nothing is in between.
+// Without a tap, nothing stands between driver and socket.
 func TestTapNone(t *testing.T) {
 	r := newRig(t, nil)
 	nd := r.node()
@@ -92,9 +92,8 @@ func TestTapNone(t *testing.T) {
 	}
 }
 
-// The tap of a secured endpoint is before encryption: it shows what is in each
-// packet, with the security header it travels behind, the same at both ends, and why
-// it was sent.
+// The tap of a secured endpoint is before encryption. It shows the content of each packet,
+// its security header, the same at both ends, and why the packet was sent.
 func TestTapBeforeSealing(t *testing.T) {
 	var mu sync.Mutex
 	type shown struct {

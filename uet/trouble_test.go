@@ -48,7 +48,7 @@ func events(t *testing.T, q *eq.EQ) (errs []fi.Errno) {
 
 func TestSocketTroubleIsReportedWhenItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// F23: as loss; the event queue hears of it after a second, once.
+		// F23: trouble counts as loss; the event queue gets one event after a second.
 		o, q, logs := bare(t)
 		for range 99 {
 			o.Trouble(syscall.ENETUNREACH)
@@ -67,7 +67,7 @@ func TestSocketTroubleIsReportedWhenItLasts(t *testing.T) {
 		if logs.Len() != 1 {
 			t.Errorf("%d log lines", logs.Len())
 		}
-		// A single error now and then is no trouble that lasts.
+		// A single error now and then is not lasting trouble.
 		for range 20 {
 			time.Sleep(3 * time.Second)
 			o.Trouble(syscall.ENOBUFS)
@@ -80,8 +80,8 @@ func TestSocketTroubleIsReportedWhenItLasts(t *testing.T) {
 
 func TestLostPeersDoNotFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// T29, docs/faults.md rule 7: one event for a peer with many operations,
-		// at most one log line a second.
+		// T29, docs/faults.md rule 7: one event for a peer with many operations, and at most one
+		// log line a second.
 		o, q, logs := bare(t)
 		lose := func(n, each int) {
 			for i := range n {
@@ -110,9 +110,9 @@ func TestLostPeersDoNotFlood(t *testing.T) {
 }
 
 func TestHintsDoNotFillTheQueue(t *testing.T) {
-	// F21, F37: what strangers send makes hints for ever. A queue that nobody reads
-	// takes those it has room for and does not overrun: what the endpoint has to say
-	// of itself is still told.
+	// F21, F37: packets of strangers cause hints without end. A queue that nobody reads
+	// accepts the hints that it has room for and does not overrun. Events about the endpoint
+	// itself are still reported.
 	o, q, logs := bare(t)
 	for range eq.DefaultSize + 50 {
 		o.unfit(transport.Hint{Peer: netip.MustParseAddrPort("192.0.2.9:5000"), Reason: transport.DropCRC, Count: 100})
@@ -129,7 +129,7 @@ func TestHintsDoNotFillTheQueue(t *testing.T) {
 }
 
 func TestReportNamesThePeer(t *testing.T) {
-	// R-EP-21: with the context of the endpoint.
+	// R-EP-21: the report has the context of the endpoint.
 	o, q, _ := bare(t)
 	addr := netip.MustParseAddrPort("192.0.2.9:5000")
 	id, err := o.fep.Peer(addr, true)
@@ -143,11 +143,11 @@ func TestReportNamesThePeer(t *testing.T) {
 		t.Errorf("%+v of %v", e, a)
 	}
 	o.eq = nil
-	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EIO}) // without a queue: nobody to tell
+	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EIO}) // without an event queue nothing is reported
 }
 
 func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
-	// Events somebody may act on, never a line per packet.
+	// The log has events that somebody may act on, and no line per packet.
 	core, logs := observer.New(zap.DebugLevel)
 	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})
 	a, b, toB, _ := r.pair()
@@ -169,8 +169,8 @@ func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 }
 
 func TestT3GuessesReachTheQueue(t *testing.T) {
-	// T3: who guesses the numbers of PDCs is an event that names him, for the FEP
-	// as it is for the endpoint.
+	// T3: guessing the numbers of PDCs causes an event that names the source, from the FEP to
+	// the endpoint's queue.
 	o, q, logs := bare(t)
 	from := netip.MustParseAddrPort("192.0.2.66:666")
 	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793"), Hint: o.unfit}, rng(1))
@@ -212,8 +212,8 @@ func TestT3GuessesReachTheQueue(t *testing.T) {
 	}
 }
 
-// That GSO is switched off at run time is said in the log, and that it is on
-// again, but not for ever: anybody may make it happen (T34).
+// The log reports that GSO was switched off at run time and is on again. The number of
+// these lines is bounded, because anybody may cause them (T34).
 func TestGSOChangesAreSaid(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	r := newRig(t, &Info{Config: Config{Logger: zap.New(core)}})

@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// Each knob reaches the FEP, and the zero Tuning leaves all to its defaults.
+// Each knob reaches the FEP, and the zero Tuning leaves the FEP's defaults.
 func TestTuningReachesTheFEP(t *testing.T) {
 	none := new(Tuning).fep()
 	if !reflect.ValueOf(none).IsZero() {
@@ -55,7 +55,7 @@ func TestTuningReachesTheFEP(t *testing.T) {
 	}
 }
 
-// GetInfo refuses what no endpoint can have, and says which knob it is.
+// GetInfo refuses values that no endpoint can have, and names the knob.
 func TestTuningIsChecked(t *testing.T) {
 	for want, c := range map[string]Config{
 		"Tuning.BaseRTT":         {Tuning: Tuning{BaseRTT: -1}},
@@ -80,8 +80,8 @@ func TestTuningIsChecked(t *testing.T) {
 	ok(t, (&Tuning{RTOMin: time.Second, RTOMax: time.Second, UnexpectedShare: 1}).check())
 }
 
-// The defaults that a check needs are those of the FEP: it refuses one that is just
-// beyond the other.
+// The defaults that a check compares with are those of the FEP: it refuses a value just
+// beyond the default of another knob.
 func TestTuningDefaults(t *testing.T) {
 	local := netip.MustParseAddrPort("192.0.2.1:4793")
 	for _, c := range []struct {

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is endpoints of one domain on the loopback interface, each with queues
-// and a vector of its own.
+// A rig has endpoints of one domain on the loopback interface, each with its own queues and
+// vector.
 type rig struct {
 	t      testing.TB
 	info   *Info
@@ -29,7 +29,7 @@ type rig struct {
 	domain *Domain
 }
 
-// loopback is an Info for 127.0.0.1 that satisfies hints.
+// loopback returns an Info for 127.0.0.1 that meets the hints.
 func loopback(t testing.TB, hints *Info) *Info {
 	t.Helper()
 	infos, err := GetInfo("127.0.0.1", "", fi.Source, hints)
@@ -60,7 +60,7 @@ func newRig(t testing.TB, hints *Info) *rig {
 	return r
 }
 
-// A node is an enabled endpoint with what is bound to it.
+// A node is an enabled endpoint with the objects bound to it.
 type node struct {
 	*Endpoint
 	t    testing.TB
@@ -68,7 +68,7 @@ type node struct {
 	rx   *cq.CQ
 	vec  *av.AV
 	evts *eq.EQ
-	done atomic.Bool // for tests whose goroutines look whether Close has returned
+	done atomic.Bool // for tests with goroutines that check whether Close has returned
 }
 
 // options change how a node is made.
@@ -77,7 +77,7 @@ type options struct {
 	attr             cq.Attr
 	av               av.Attr
 	oneCQ            bool
-	bind             func(*Endpoint) // before Enable
+	bind             func(*Endpoint) // called before Enable
 }
 
 func (r *rig) node(opt ...func(*options)) *node {
@@ -147,7 +147,7 @@ func (n *node) know(other *node) fi.Addr {
 	return h
 }
 
-// pair is two nodes that know each other.
+// pair returns two nodes that know each other.
 func (r *rig) pair(opt ...func(*options)) (a, b *node, toB, toA fi.Addr) {
 	r.t.Helper()
 	a, b = r.node(opt...), r.node(opt...)
@@ -156,7 +156,7 @@ func (r *rig) pair(opt ...func(*options)) (a, b *node, toB, toA fi.Addr) {
 
 const patience = 20 * time.Second
 
-// wait polls until there is an entry in q, driving the others too.
+// wait polls until q has an entry. It drives the others, too.
 func wait(t testing.TB, q *cq.CQ, others ...*node) (e cq.Entry, src fi.Addr) {
 	t.Helper()
 	var es [1]cq.Entry
@@ -184,7 +184,7 @@ func wait(t testing.TB, q *cq.CQ, others ...*node) (e cq.Entry, src fi.Addr) {
 	return
 }
 
-// outstanding says what nodes wait for, for a test that waited too long.
+// outstanding describes what nodes wait for, for a test that timed out.
 func outstanding(nodes []*node) string {
 	var b strings.Builder
 	for i, n := range nodes {

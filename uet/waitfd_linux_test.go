@@ -11,8 +11,8 @@ import (
 
 func TestWaitFD(t *testing.T) {
 	t.Parallel()
-	// R-CQ-22: between TryWait and the descriptor becoming readable the endpoint
-	// makes progress without the application.
+	// R-CQ-22: between TryWait and the descriptor becoming readable, the endpoint makes
+	// progress without the application.
 	for _, p := range []fi.Progress{fi.ProgressAuto, fi.ProgressManual} {
 		r := newRig(t, &Info{Domain: DomainAttr{DataProgress: p}})
 		a, b, toB, _ := r.pair(func(o *options) { o.attr.WaitObj = fi.WaitFD })
@@ -39,9 +39,9 @@ func TestWaitFD(t *testing.T) {
 
 func TestWaitFDFromBeforeEnable(t *testing.T) {
 	t.Parallel()
-	// Who waits has armed an endpoint that does nothing yet: Enable wakes it, and
+	// A reader that waits before Enable has armed a disabled endpoint. Enable wakes it, and
 	// from its next TryWait on the driver makes progress.
-	for _, asked := range []bool{true, false} { // for the descriptor, by then
+	for _, asked := range []bool{true, false} { // whether the descriptor was asked for by then
 		r := newRig(t, &Info{Domain: DomainAttr{DataProgress: fi.ProgressManual}})
 		a := r.node()
 		b := r.node(func(o *options) {

@@ -239,7 +239,7 @@ func udpSum(src, dst netip.Addr, u []byte) uint16 {
 	return 0xffff
 }
 
-// deliverable returns why a kernel would not give the packet to a socket; "" if it would.
+// deliverable returns why a kernel would not give the packet to a socket; nil if it would.
 func deliverable(ip []byte) error {
 	var src, dst netip.Addr
 	l4 := ipv4Len

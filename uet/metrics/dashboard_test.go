@@ -20,7 +20,7 @@ type conns uet.ConnStats
 
 func (c *conns) ConnStats() uet.ConnStats { return uet.ConnStats(*c) }
 
-// expressions are all that the dashboard asks Prometheus for, by panel.
+// expressions returns the queries of the dashboard, by panel.
 func expressions(t *testing.T) map[string][]string {
 	t.Helper()
 	b, err := os.ReadFile(dashboard)
@@ -61,8 +61,8 @@ func expressions(t *testing.T) map[string][]string {
 	return out
 }
 
-// Every metric of the dashboard is one that is exported, with its labels, and
-// whatever is exported has a place there.
+// Every metric of the dashboard is exported with its labels, and every exported metric is
+// on the dashboard.
 func TestDashboardShowsWhatIsExported(t *testing.T) {
 	c := metrics.New()
 	reg := prometheus.NewPedanticRegistry()
@@ -79,7 +79,7 @@ func TestDashboardShowsWhatIsExported(t *testing.T) {
 			labels[f.GetName()] = append(labels[f.GetName()], l.GetName())
 		}
 	}
-	shown := map[string]bool{"uetperf_clients": true} // of uetperf serve, whose test looks for it
+	shown := map[string]bool{"uetperf_clients": true} // exported by uetperf serve, whose test checks it
 	labels["uetperf_clients"] = nil
 	name := regexp.MustCompile(`\buet(?:perf)?_\w+`)
 	by := regexp.MustCompile(`by \(([^)]*)\) \((?:rate\()?(uet\w+)`)
@@ -111,7 +111,7 @@ func TestDashboardShowsWhatIsExported(t *testing.T) {
 	}
 }
 
-// Counters of connections stay when what had them is gone, gauges do not.
+// Counters of connections stay after their objects are closed; gauges do not.
 func TestConnections(t *testing.T) {
 	c := metrics.New()
 	reg := prometheus.NewPedanticRegistry()
@@ -139,7 +139,7 @@ func TestConnections(t *testing.T) {
 	check("uet_connections_refused_total", 4, "x", "no_room")
 }
 
-// Gauges say what there is to do, of open endpoints alone.
+// Gauges describe open endpoints only.
 func TestGauges(t *testing.T) {
 	c := metrics.New()
 	reg := prometheus.NewPedanticRegistry()
@@ -156,7 +156,7 @@ func TestGauges(t *testing.T) {
 	if got := value(t, reg, "uet_posted_receives", "b"); got != 2 {
 		t.Errorf("%v receives are posted", got)
 	}
-	// A message that waited for a busy machine measures no round trip: then another one.
+	// A message that waited on a busy machine measures no round trip, so send another one.
 	rtt := value(t, reg, "uet_rtt_seconds", "a")
 	for n := 0; rtt == 0 && n < 1000; n++ {
 		send(t, a, b, 1)

@@ -72,7 +72,7 @@ func send(t *testing.T, from, to *node, n int) {
 	}
 }
 
-// value is one sample; -1 if there is none.
+// value returns a sample, -1 if there is none.
 func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -96,8 +96,8 @@ func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) f
 	return -1
 }
 
-// What endpoints of a name count is one number, which never goes back: not
-// when one of them is removed, closed or not.
+// The endpoints with one name count together, and the sum never decreases, even if one of
+// them is removed, closed or not.
 func TestCollector(t *testing.T) {
 	c := metrics.New()
 	reg := prometheus.NewPedanticRegistry()
@@ -117,7 +117,7 @@ func TestCollector(t *testing.T) {
 	tx := func(name string) float64 { return value(t, reg, "uet_datagrams_total", "tx", name) }
 	all := func(when string, servers float64) {
 		t.Helper()
-		// Labels come in the order of their names.
+		// Labels are sorted by name.
 		check(when, "uet_messages_total", 7, "tx", "client")
 		check(when, "uet_message_bytes_total", 700, "rx", "server")
 		check(when, "uet_endpoints", servers, "server")
