@@ -11,8 +11,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// T39: the quarantine holds as many closed PDCs as its bound says;
-// then a new PDC is refused with NACK 04 until one leaves it, and opens then.
+// T39: the quarantine has room for as many closed PDCs as its bound says. Then a new PDC is
+// refused with NACK 04 until one leaves it, and opens then.
 func TestT39QuarantineFull(t *testing.T) {
 	const room = 3
 	w := pair(t, 50, lan, config(func(c *transport.Config) { c.IdleClose = 5 * ms }), only(1, func(c *transport.Config) { c.MaxQuarantine = room }))
@@ -37,12 +37,12 @@ func TestT39QuarantineFull(t *testing.T) {
 	settle(w)
 }
 
-// T12: a peer that never clears: its guaranteed responses are stored up to the
-// window and no further, and are gone with the PDC after PeerTimeout.
+// T12: the guaranteed responses for a peer that never clears are stored up to the window and no
+// further. They are gone with the PDC after PeerTimeout.
 func TestT12NeverClears(t *testing.T) {
 	w := pair(t, 51, lan, forged, only(0, func(c *transport.Config) { c.MPRange, c.UnexpectedShare = 128, 1 }))
 	a := w.Hosts[0]
-	// Unexpected messages: each answer is guaranteed (S-RSP-02).
+	// Each answer to an unexpected message is guaranteed (S-RSP-02).
 	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, JobID: 1, RI: 15, Initiator: 16, ReqLen: 16}
 	before := a.FEP.Stats()
 	for i := range 1000 {
@@ -60,9 +60,8 @@ func TestT12NeverClears(t *testing.T) {
 	settle(w)
 }
 
-// T14: unexpected bytes are charged as held, per peer, in all: a flood from
-// three peers leaves a quarter each and not a byte more, and the fourth still
-// gets through.
+// T14: unexpected bytes are charged as kept, per peer and in all. A flood from three peers uses
+// a quarter each and not a byte more, and the fourth still gets through.
 func TestT14UnexpectedFlood(t *testing.T) {
 	const limit = 1 << 20
 	spec := simtest.Spec{Seed: 52, Line: lan, Hosts: make([]simtest.HostSpec, 5)}
@@ -93,8 +92,8 @@ func TestT14UnexpectedFlood(t *testing.T) {
 	settle(w)
 }
 
-// T3: a forger off the path that guesses PDCIDs and PSNs: nothing ends, nothing
-// is delivered, and the stream goes on.
+// T3: when a forger off the path guesses PDCIDs and PSNs, nothing ends, nothing is delivered,
+// and the stream goes on.
 func TestT3GuessedNumbers(t *testing.T) {
 	w, op, p, light := openOp(t, 53)
 	for i := range 4000 {
@@ -105,7 +104,7 @@ func TestT3GuessedNumbers(t *testing.T) {
 		forge(w, ackCC(simtest.PDC{ID: n, Remote: p.Remote ^ 0x5555}, p.Start, 0, 1, 0))
 		forge(w, wire.Nack{Type: wire.TypeNack, Code: wire.NackExpFatal, PSN: wire.PSN(i * 1_000_003), SPDCID: n, DPDCID: p.ID}.Append(nil))
 	}
-	// Half a guess is none: what is in flight is not acknowledged by it.
+	// A guess that is half right counts for nothing: it acknowledges nothing in flight.
 	forge(w, ackCC(simtest.PDC{ID: p.ID, Remote: p.Remote ^ 0x5555}, p.Start+uint32(p.Sent)-1, 0, 1, 0))
 	w.Run(100 * ms)
 	w.Want("open", op)
@@ -115,8 +114,8 @@ func TestT3GuessedNumbers(t *testing.T) {
 	settle(w)
 }
 
-// T10: an optimistic ACK of what is in flight gives the sender no more window
-// than Config.Window and the peer's MP_RANGE.
+// T10: an optimistic ACK of what is in flight gives the sender no more window than
+// Config.Window and the peer's MP_RANGE.
 func TestT10OptimisticAck(t *testing.T) {
 	w, op, p, _ := openOp(t, 54)
 	w.Forged()
@@ -135,20 +134,19 @@ func TestT10OptimisticAck(t *testing.T) {
 		before := a.FEP.Stats().TxBytes
 		forge(w, ackCC(p, uint32(top), 0, 1, 0))
 		w.Run(20 * us)
-		// The window is 32 KiB; what a packet has beyond it may be on top.
+		// The window is 32 KiB; the part of a packet beyond it may be in addition.
 		if n := a.FEP.Stats().TxBytes - before; n > 40<<10 {
 			t.Fatalf("one ACK drew %d bytes, the window is %d", n, 32<<10)
 		}
 	}
 	t.Logf("%d lies", lies)
-	// The liar's own message is its own loss: to the sender it is answered.
+	// The liar loses its own message: for the sender it is answered.
 	if op.Open() {
 		t.Errorf("%v is open though all was acknowledged", op)
 	}
 }
 
-// T11: SACKs that swing, MPR that flaps and an MPR in an old ACK: the stream
-// goes on and ends.
+// T11: with changing SACKs, changing MPR and an MPR in an old ACK the stream goes on and ends.
 func TestT11SackAndMPRFlap(t *testing.T) {
 	w, op, p, light := openOp(t, 55)
 	for i := range 500 {
@@ -164,8 +162,8 @@ func TestT11SackAndMPRFlap(t *testing.T) {
 	settle(w)
 }
 
-// T33: a storm of NACKs for one packet draws one resend per round trip, and the
-// message succeeds.
+// T33: a storm of NACKs for one packet causes one resend per round trip, and the message
+// succeeds.
 func TestT33NackStorm(t *testing.T) {
 	w, op, p, light := openOp(t, 56)
 	a := w.Hosts[0]
@@ -178,7 +176,7 @@ func TestT33NackStorm(t *testing.T) {
 	w.Run(ms)
 	n := a.FEP.Stats().TxData - before
 	t.Logf("%d NACKs in 1 ms drew %d packets", storm, n)
-	// The round trip is 100 µs and more.
+	// The round trip takes 100 µs or more.
 	if n > 15 {
 		t.Errorf("%d NACKs drew %d packets", storm, n)
 	}
@@ -188,9 +186,8 @@ func TestT33NackStorm(t *testing.T) {
 	settle(w)
 }
 
-// S-PDC-05: a life that ended and came back with the same PDCID and another
-// Start_PSN is refused with NACK 15, never acknowledged, and its message is not
-// delivered (two lives, one address).
+// S-PDC-05: a SYN of another life of the same address, with the same PDCID and another
+// Start_PSN, is refused with NACK 15 and never acknowledged, and its message is not delivered.
 func TestF13SYNOfAnotherLifeIsNeverAcked(t *testing.T) {
 	w := pair(t, 57, lan, hostile)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -210,7 +207,7 @@ func TestF13SYNOfAnotherLifeIsNeverAcked(t *testing.T) {
 	settle(w)
 }
 
-// F24: a small receive buffer at the target: as loss, nothing but success.
+// F24: a small receive buffer at the target acts like loss: everything succeeds.
 func TestF24SmallReceiveBuffer(t *testing.T) {
 	for _, s := range []simtest.OpSpec{tsend(1, 60_000), ordered(tsend(1, 60_000))} {
 		w := pair(t, 58, sim.Faults{Delay: 50 * us, InOrder: true}, func(s *simtest.Spec) {
@@ -225,8 +222,8 @@ func TestF24SmallReceiveBuffer(t *testing.T) {
 	}
 }
 
-// F31: a peer of the other mode of integrity: everything it sends is dropped
-// and counted, and leaves no state.
+// F31: everything that a peer with the other mode of integrity sends is dropped and counted,
+// and leaves no state.
 func TestF31CRCMismatch(t *testing.T) {
 	w := pair(t, 59, lan, forged)
 	b := w.Hosts[1]
@@ -244,8 +241,8 @@ func TestF31CRCMismatch(t *testing.T) {
 	settle(w)
 }
 
-// F27: a send cancelled before anything left is certain, one that left is not
-// found; the other operations go on.
+// F27: a send that is cancelled before anything left fails for certain, and one that left is
+// not found. The other operations go on.
 func TestF27CancelIsCertain(t *testing.T) {
 	w := pair(t, 60, lan, smallWindow)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -266,9 +263,9 @@ func TestF27CancelIsCertain(t *testing.T) {
 	settle(w)
 }
 
-// F8, F1, F4: the list of what must be survived, at once: a third of all lost,
-// half of all twice, some damaged, a blackout of 10 s in the middle, on both
-// modes; nothing wrong is delivered and all ends soon after.
+// F8, F1, F4: everything that must be survived happens at once on both modes: a third is lost,
+// half comes twice, some is damaged, and there is a blackout of 10 s in the middle. Nothing
+// wrong is delivered and all ends soon after.
 func TestF8EverythingAtOnce(t *testing.T) {
 	for seed := range uint64(3) {
 		f := lan
@@ -289,8 +286,9 @@ func TestF8EverythingAtOnce(t *testing.T) {
 	}
 }
 
-// T9: a CACK of exactly one more than was sent, under the name of a packet that
-// was; and only 16 such in a row close: one good packet in between forgives.
+// T9: a CACK of exactly one packet more than was sent, in an ACK of a packet that was sent,
+// does not count. Only 16 of these in a row close the PDC; one good packet in between resets
+// the count.
 func TestT9OneTooHigh(t *testing.T) {
 	w, op, p, light := openOp(t, 61)
 	a := w.Hosts[0]
@@ -300,7 +298,7 @@ func TestT9OneTooHigh(t *testing.T) {
 		for range 10 {
 			forge(w, ackCC(p, next, -1, 1, 0))
 		}
-		forge(w, ackCC(p, p.Start, 0, 1, 0)) // known for long, and true
+		forge(w, ackCC(p, p.Start, 0, 1, 0)) // known long before, and true
 	}
 	w.Run(ms)
 	if n := a.FEP.Stats().Drops[transport.DropUnsent] - before; n != 40 {
@@ -313,12 +311,12 @@ func TestT9OneTooHigh(t *testing.T) {
 	settle(w)
 }
 
-// T39: one address has no more PDCs than MaxPDCsPerSource, known or not; the
-// next SYN is refused with NACK 04 and others are not touched by it.
+// T39: one address has at most MaxPDCsPerSource PDCs, known or not. The next SYN is refused
+// with NACK 04, and others are not affected.
 func TestT39PDCsPerSource(t *testing.T) {
 	w := pair(t, 62, lan, forged, config(func(c *transport.Config) { c.MaxPDCsPerSource = 5 }))
 	b := w.Hosts[1]
-	b.Peer(0) // known: the bounds for strangers are not what stops it
+	b.Peer(0) // known, so the bounds for strangers do not apply
 	q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16}
 	for i := range 20 {
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: 1000, SPDCID: uint16(1 + i), ClearOff: -1}
@@ -331,8 +329,8 @@ func TestT39PDCsPerSource(t *testing.T) {
 	settle(w)
 }
 
-// T1: strangers share MaxPDCsUnknown PDCs: a newer one takes the place of the
-// oldest that proved nothing, and there are never more.
+// T1: strangers share MaxPDCsUnknown PDCs. A newer one replaces the oldest that proved nothing,
+// and there are never more.
 func TestT1StrangersAreBounded(t *testing.T) {
 	w := pair(t, 63, lan, forged, config(func(c *transport.Config) { c.MaxPDCsUnknown = 3 }))
 	b := w.Hosts[1]
@@ -352,8 +350,8 @@ func TestT1StrangersAreBounded(t *testing.T) {
 	settle(w)
 }
 
-// T3, T8: a request that names the right PDCIDs and the next PSN but comes from
-// another address is dropped and counted, and delivers nothing.
+// T3, T8: a request that names the right PDCIDs and the next PSN but comes from another address
+// is dropped and counted, and delivers nothing.
 func TestT3RequestFromElsewhere(t *testing.T) {
 	w := pair(t, 64, lan, forged)
 	p, last := firstPDC(w)
@@ -370,7 +368,7 @@ func TestT3RequestFromElsewhere(t *testing.T) {
 	if n := b.FEP.Stats().Drops[transport.DropSource] - before; n != 1 || !got.Open() {
 		t.Errorf("%d dropped for their source, received %v", n, !got.Open())
 	}
-	// The same from the right address is taken: only the source was wrong.
+	// The same request from the right address is accepted: only the source was wrong.
 	w.Forge(1, w.Hosts[0].Addr(), q.Append(h.Append(nil)), true)
 	w.Run(ms)
 	if got.Open() {
@@ -379,7 +377,7 @@ func TestT3RequestFromElsewhere(t *testing.T) {
 	settle(w)
 }
 
-// firstPDC follows the packets of A and B: the PDC they open, filled in when B
+// firstPDC follows the packets of A and B. It returns the PDC they open, filled in when B
 // answers, and the last PSN that A used.
 func firstPDC(w *simtest.World) (*simtest.PDC, *wire.PSN) {
 	p, last := &simtest.PDC{}, new(wire.PSN)
@@ -401,8 +399,7 @@ func firstPDC(w *simtest.World) (*simtest.PDC, *wire.PSN) {
 	return p, last
 }
 
-// T9: a request whose CLEAR names one packet more than was acknowledged is
-// dropped whole.
+// T9: a request whose CLEAR names one packet more than was acknowledged is dropped whole.
 func TestT9ClearOneTooHigh(t *testing.T) {
 	w := pair(t, 65, lan, hostile)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -423,8 +420,8 @@ func TestT9ClearOneTooHigh(t *testing.T) {
 	settle(w)
 }
 
-// F13: a target that calls every PDCID another life's ends the
-// operation after 8 renumberings, not never.
+// F13: if a target says that every PDCID is of another life, the operation ends after 8
+// renumberings, and not never.
 func TestF13RenumberingsAreBounded(t *testing.T) {
 	w := pair(t, 66, sim.Faults{Loss: 1}, forged)
 	a := w.Hosts[0]

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// docs/faults.md has a line for every row of the catalogue, each names a test or
-// says why there is none, and the tests it names exist.
+// docs/faults.md has a line for every row of the catalogue. Each names a test or says why there
+// is none, and the tests it names exist.
 func TestCatalogueNamesTests(t *testing.T) {
 	const root = "../.."
 	b, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
@@ -39,7 +39,7 @@ func TestCatalogueNamesTests(t *testing.T) {
 			t.Errorf("docs/faults.md names %s, which does not exist", n)
 		}
 	}
-	// And the other way: a number that a test carries is a row.
+	// In the other direction, each number of a test is a row.
 	number := regexp.MustCompile(`^Test([FT]\d+)[A-Z]`)
 	for n := range have {
 		if m := number.FindStringSubmatch(n); m != nil && !strings.Contains(doc, "\n| "+m[1]+" | ") {

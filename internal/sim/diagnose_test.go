@@ -134,7 +134,7 @@ func TestDiagnoseNobodyThere(t *testing.T) {
 	w.RunOps(10*time.Second, o)
 }
 
-// The target keeps one message that nobody receives, and no more.
+// The view tells that the target keeps one message that no receive matches, and no more.
 func TestDiagnoseNoReceive(t *testing.T) {
 	w := pair(t, 904, lan, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }))
 	first := w.Hosts[0].Post(tsend(1, 100))
@@ -150,12 +150,12 @@ func TestDiagnoseNoReceive(t *testing.T) {
 	settle(w)
 }
 
-// The target has no PDC to spare.
+// The view tells that the target has no free PDC.
 func TestDiagnosePeerShort(t *testing.T) {
 	w := pair(t, 905, lan, only(1, func(c *transport.Config) { c.MaxPDCs = 1 }))
 	warm(t, w, tsend(1, 100))
 	w.Hosts[1].Post(trecv(100_000))
-	o := w.Hosts[0].Post(tsend(1, 100_000)) // by another PDC
+	o := w.Hosts[0].Post(tsend(1, 100_000)) // on another PDC
 	w.Run(200 * ms)
 	d := wantWait(t, o, transport.WaitShort)
 	ask(t, "nack", d.Nack, wire.NackNoPDCAvail)
@@ -177,7 +177,7 @@ func TestDiagnoseCongestion(t *testing.T) {
 	settle(w)
 }
 
-// The peer offers 128 packets; ours is far more.
+// The view tells that the peer offers only 128 packets; ours is far more.
 func TestDiagnosePeerWindow(t *testing.T) {
 	w := pair(t, 907, lan, only(1, func(c *transport.Config) { c.MPRange = 128 }))
 	w.Hosts[1].Post(trecv(1 << 20))
@@ -189,7 +189,7 @@ func TestDiagnosePeerWindow(t *testing.T) {
 	settle(w)
 }
 
-// This side sends 128 packets ahead; the peer takes far more.
+// The view tells that this side sends only 128 packets ahead; the peer accepts far more.
 func TestDiagnoseOwnWindow(t *testing.T) {
 	w := pair(t, 908, lan, only(0, func(c *transport.Config) { c.MPRange = 128 }))
 	warm(t, w, tsend(1, 100_000))
@@ -216,7 +216,7 @@ func TestDiagnoseBehind(t *testing.T) {
 	settle(w)
 }
 
-// The ROD PDC is closing when a message is posted: it waits for the next.
+// The view tells that a message waits for the next ROD PDC, because this one is closing.
 func TestDiagnoseClosing(t *testing.T) {
 	w := pair(t, 910, lan, config(func(c *transport.Config) { c.IdleClose = 100 * ms }))
 	warm(t, w, ordered(tsend(1, 100)))
@@ -230,7 +230,7 @@ func TestDiagnoseClosing(t *testing.T) {
 	settle(w)
 }
 
-// All PDCs there may be exist: the post finds no room, and is told why.
+// A post that finds no room because all PDCs are in use is told so.
 func TestDiagnoseNoPDC(t *testing.T) {
 	w := pair(t, 911, lan, only(0, func(c *transport.Config) { c.MaxPDCs, c.MaxSends = 1, 2 }))
 	warm(t, w, tsend(1, 100))
@@ -253,7 +253,7 @@ func TestDiagnoseNoPDC(t *testing.T) {
 	settle(w)
 }
 
-// What is in quarantine is counted.
+// PDCIDs in quarantine are counted.
 func TestDiagnoseQuarantine(t *testing.T) {
 	w := pair(t, 912, lan, only(0, func(c *transport.Config) { c.MaxPDCs, c.IdleClose = 1, 50*ms }))
 	warm(t, w, tsend(1, 100))
@@ -281,8 +281,8 @@ func TestDiagnoseKey(t *testing.T) {
 }
 
 func TestDiagnoseOrder(t *testing.T) {
-	// The first packet of the second message is lost as often as it is sent; the
-	// third is there, and kept.
+	// The first packet of the second message is always lost; the third message is there, and
+	// kept.
 	w := pair(t, 914, lan)
 	warm(t, w, ordered(tsend(1, 100)))
 	lost := uint32(0)
@@ -310,7 +310,8 @@ func TestDiagnoseOrder(t *testing.T) {
 	settle(w)
 }
 
-// What no receive matches gets a response of its own; all that bear one are lost.
+// A message that no receive matches gets a response of its own; here all packets with one are
+// lost.
 func TestDiagnoseAnswer(t *testing.T) {
 	w := pair(t, 915, lan, smallWindow)
 	warm(t, w, tsend(1, 100))
@@ -376,7 +377,7 @@ func TestDiagnoseRest(t *testing.T) {
 	settle(w)
 }
 
-// A multi-receive buffer takes no message while there is no room for its entry.
+// A multi-receive buffer gets no message while there is no room for its entry.
 func TestDiagnoseCQ(t *testing.T) {
 	room := false
 	w := pair(t, 918, lan, only(1, func(c *transport.Config) { c.Admit = func() bool { return room } }))

@@ -10,10 +10,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Endpoints of one FEP: one PDC table and one set of ports for all of them, found after PDS
-// by JobID, PIDonFEP and resource index (UE 3.5.8: a PDC may carry messages of several).
+// This file tests several endpoints of one FEP. They share one PDC table and one set of ports.
+// After PDS they are found by JobID, PIDonFEP and resource index (UE 3.5.8: a PDC may carry
+// messages of several).
 
-// second gives each host an endpoint 1 beside its own.
+// second gives each host an endpoint 1 in addition to its own.
 func second(name transport.Identity) func(*simtest.Spec) {
 	return func(s *simtest.Spec) {
 		for i := range s.Hosts {
@@ -25,14 +26,14 @@ func second(name transport.Identity) func(*simtest.Spec) {
 // another is the name of endpoint 1 in the job of endpoint 0.
 var another = transport.Identity{JobID: 1, PIDonFEP: 3, RI: 9, Initiator: 77}
 
-// between is an operation of one endpoint for another.
+// between returns an operation of one endpoint for another.
 func between(from, to transport.EndpointID, s simtest.OpSpec) simtest.OpSpec {
 	s.From, s.To = from, to
 	return s
 }
 
-// Two endpoints of each host send to both of the other, by the same PDCs. What one posts,
-// the other does not see: neither its receives nor its events. The checkers compare them all.
+// Two endpoints of each host send to both of the other over the same PDCs. One endpoint sees
+// neither the receives nor the events of another. The checkers compare them all.
 func TestEndpointsShareTheirPDCs(t *testing.T) {
 	for _, loss := range []float64{0, 0.1} {
 		w := pair(t, 700, sim.Faults{Delay: 50 * us, Loss: loss, Reorder: loss}, second(another))
@@ -41,7 +42,7 @@ func TestEndpointsShareTheirPDCs(t *testing.T) {
 		for round := range 20 {
 			for _, from := range []transport.EndpointID{0, 1} {
 				for _, to := range []transport.EndpointID{0, 1} {
-					if round%2 == 0 { // else it comes unexpected
+					if round%2 == 0 { // otherwise it comes unexpected
 						ops = append(ops, b.Post(between(to, 0, trecv(50000))))
 					}
 					s := tsend(1, []int{0, 100, 5000, 50000}[round%4])
@@ -56,7 +57,7 @@ func TestEndpointsShareTheirPDCs(t *testing.T) {
 		}
 		w.RunOps(10*time.Second, ops...)
 		w.Want("ok", ops...)
-		// One each for short, long and ordered messages, as a single endpoint has.
+		// There is one PDC each for short, long and ordered messages, as for a single endpoint.
 		if n := a.FEP.Stats().PDCOpened; n != 3 {
 			t.Errorf("loss %v: %d PDCs were opened for two endpoints", loss, n)
 		}
@@ -67,8 +68,8 @@ func TestEndpointsShareTheirPDCs(t *testing.T) {
 	}
 }
 
-// Receives of the same tag at two endpoints: each takes what was sent to its own, in the
-// order of posting there, whatever was posted first.
+// Of receives of the same tag at two endpoints, each gets what was sent to its own endpoint, in
+// the order of posting there, whatever was posted first.
 func TestEndpointsMatchApart(t *testing.T) {
 	w := pair(t, 701, lan, second(another))
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -85,8 +86,8 @@ func TestEndpointsMatchApart(t *testing.T) {
 	settle(w)
 }
 
-// An endpoint of another job is not there for those of this one (T17): neither its
-// PIDonFEP nor its index tells them anything.
+// An endpoint of another job does not exist for those of this one (T17): neither its PIDonFEP
+// nor its index tells them anything.
 func TestEndpointsOfTwoJobs(t *testing.T) {
 	name := transport.Identity{JobID: 7, PIDonFEP: 3, RI: 9, Initiator: 77}
 	w := pair(t, 702, lan, mayFail, second(name))
@@ -106,8 +107,8 @@ func TestEndpointsOfTwoJobs(t *testing.T) {
 	settle(w)
 }
 
-// One endpoint of a target closes in the middle of everything. What is sent to it fails
-// with the code for an endpoint that is not there, its receives end, and the other goes on.
+// When one endpoint of a target closes in the middle of everything, what is sent to it fails
+// with the code for an endpoint that does not exist, its receives end, and the other goes on.
 func TestEndpointOfTheTargetCloses(t *testing.T) {
 	w := pair(t, 703, sim.Faults{Delay: 50 * us, Rate: 12_500_000, Queue: 4 << 20, InOrder: true}, second(another))
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -146,8 +147,9 @@ func TestEndpointOfTheTargetCloses(t *testing.T) {
 	settle(w)
 }
 
-// One endpoint of an initiator closes while its messages are under way: they end, the
-// target's receives of what had begun end in error, and the other endpoint's messages arrive.
+// When one endpoint of an initiator closes while its messages are under way, they end, the
+// target's receives of those that had begun end in error, and the other endpoint's messages
+// arrive.
 func TestEndpointOfTheInitiatorCloses(t *testing.T) {
 	w := pair(t, 704, sim.Faults{Delay: 50 * us, Rate: 12_500_000, Queue: 4 << 20, InOrder: true}, second(another), smallWindow)
 	a, b := w.Hosts[0], w.Hosts[1]

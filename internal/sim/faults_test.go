@@ -12,10 +12,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Each test carries the number of the row of the fault catalogue that it
-// proves; the checkers of simtest run in all of them.
+// Each test has the number of the row of the fault catalogue that it proves. The checkers of
+// simtest run in all of them.
 
-// F1: loss each way: success only; goodput ≥ 0.5 × (1 − p) of loss-free, with each seed.
+// F1: with loss in both directions everything succeeds, and goodput is ≥ 0.5 × (1 − p) of that
+// without loss, with each seed.
 func TestF1Loss(t *testing.T) {
 	const count, size, window = 48, 64 << 10, 8
 	for _, mode := range []string{"RUD", "ROD"} {
@@ -46,7 +47,7 @@ func TestF1Loss(t *testing.T) {
 	}
 }
 
-// F1 with bursts: 30 % of all datagrams each way, most of them in bursts.
+// F1 with bursts: 30 % of all datagrams are lost in each direction, most of them in bursts.
 func TestF1LossWithBursts(t *testing.T) {
 	f := lan
 	f.Loss = 0.1
@@ -59,7 +60,8 @@ func TestF1LossWithBursts(t *testing.T) {
 	}
 }
 
-// F2: bursts of mean 3 to 100, a whole window, all its ACKs: success.
+// F2: everything succeeds with loss in bursts of mean 3 to 100, of a whole window, and of all
+// its ACKs.
 func TestF2Burst(t *testing.T) {
 	for _, mean := range []float64{3, 30, 100} {
 		t.Run(fmt.Sprintf("mean %v", mean), func(t *testing.T) {
@@ -101,14 +103,14 @@ func TestF2Burst(t *testing.T) {
 	})
 }
 
-// wantStream moves count small messages to have the PDCs open.
+// wantStream moves count small messages, so that the PDCs are open.
 func wantStream(t *testing.T, w *simtest.World, count int) {
 	t.Helper()
 	stream(w, tsend(1, 1000), count, 2)
 	stream(w, tsend(1, 20_000), count, 2)
 }
 
-// F3: reordering: success, spurious resends ≤ 5 % for ≤ 32 places.
+// F3: with reordering everything succeeds, and spurious resends are ≤ 5 % for ≤ 32 places.
 func TestF3ReorderUpTo32PlacesResendsLittle(t *testing.T) {
 	for _, by := range []int{1, 3, 8, 32} {
 		t.Run(fmt.Sprintf("%d places", by), func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestF3ReorderUpTo32PlacesResendsLittle(t *testing.T) {
 			st := w.Hosts[0].FEP.Stats()
 			resent := st.RtxRTO + st.RtxSACK + st.RtxNack + st.RtxProbe
 			t.Logf("%d of %d packets were resent, %d found spurious", resent, st.TxData, st.RtxSpurious)
-			// Nothing is lost here: every resend is spurious.
+			// Nothing is lost here, so every resend is spurious.
 			if float64(resent) > 0.05*float64(st.TxData) {
 				t.Errorf("%d resends in %d packets", resent, st.TxData)
 			}
@@ -129,7 +131,8 @@ func TestF3ReorderUpTo32PlacesResendsLittle(t *testing.T) {
 	}
 }
 
-// F3: whole-window reversal, for RUD and ROD, and delay up to 1 s.
+// F3: everything succeeds when whole windows are reversed, for RUD and ROD, and with delays up
+// to 1 s.
 func TestF3WholeWindowReversal(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -154,11 +157,11 @@ func TestF3WholeWindowReversal(t *testing.T) {
 	}
 }
 
-// F4: duplicates 1–10×, late up to Quarantine: exactly once (checked for every
-// message).
+// F4: with 1 to 10 duplicates, up to Quarantine late, each message is delivered exactly once
+// (checked for every message).
 func TestF4Duplicates(t *testing.T) {
 	for _, late := range []time.Duration{0, 10 * ms, 3900 * ms} {
-		for _, idle := range []time.Duration{0, 20 * ms} { // PDCs that close in between
+		for _, idle := range []time.Duration{0, 20 * ms} { // so that PDCs close in between
 			t.Run(fmt.Sprintf("late %v idle %v", late, idle), func(t *testing.T) {
 				f := lan
 				f.Duplicate, f.DuplicateMax, f.DuplicateLate = 0.5, 10, late
@@ -173,7 +176,8 @@ func TestF4Duplicates(t *testing.T) {
 	}
 }
 
-// F5: bit flips in 0.1–30 % of datagrams: dropped, counted, never delivered.
+// F5: with bit flips in 0.1 to 30 % of the datagrams these are dropped, counted and never
+// delivered.
 func TestF5CorruptNeverDelivered(t *testing.T) {
 	for _, p := range []float64{0.001, 0.3} {
 		for _, v6 := range []bool{false, true} {
@@ -186,13 +190,13 @@ func TestF5CorruptNeverDelivered(t *testing.T) {
 					t.Error("nothing was dropped for its CRC")
 				}
 				w.Heal()
-				settle(w) // counts every damaged datagram against the drop counters
+				settle(w) // compares the damaged datagrams with the drop counters
 			})
 		}
 	}
 }
 
-// F6: truncated at any length, padded: dropped and counted.
+// F6: datagrams that are truncated at any length, or padded, are dropped and counted.
 func TestF6TruncatedAndPadded(t *testing.T) {
 	f := lan
 	f.Truncate, f.Pad = 0.15, 0.15
@@ -206,8 +210,8 @@ func TestF6TruncatedAndPadded(t *testing.T) {
 	settle(w)
 }
 
-// F7: an MTU black hole in mid-flow: open messages fail with unknown outcome
-// within 10 s, new ones use the next smaller payload MTU.
+// F7: when a path becomes an MTU black hole, open messages fail with unknown outcome within 10
+// s, and new ones use the next smaller payload MTU.
 func TestF7MTUBlackHole(t *testing.T) {
 	w := pair(t, 11, lan, mayFail, config(func(c *transport.Config) { c.PayloadMTU = 8192 }))
 	stream(w, tsend(1, 64<<10), 8, 4)
@@ -226,7 +230,8 @@ func TestF7MTUBlackHole(t *testing.T) {
 	settle(w)
 }
 
-// F8: a blackout of 1–30 s, both or one way: success, going on within 1 s.
+// F8: after a blackout of 1 to 30 s, in both directions or one, everything succeeds and goes on
+// within 1 s.
 func TestF8Blackout(t *testing.T) {
 	for _, d := range []time.Duration{time.Second, 10 * time.Second, 30 * time.Second} {
 		for _, way := range []string{"both", "data", "acks"} {
@@ -260,9 +265,8 @@ func TestF8Blackout(t *testing.T) {
 	}
 }
 
-// F9: the peer's host is gone: all operations to it fail after PeerTimeout
-// + 1 s, a matched receive whose message stopped fails with length 0, the next
-// post opens anew.
+// F9: when the peer's host is gone, all operations to it fail after PeerTimeout + 1 s, a
+// matched receive whose message stopped fails with length 0, and the next post opens a new PDC.
 func TestF9PeerGone(t *testing.T) {
 	w := pair(t, 13, lan, mayFail, smallWindow, only(0, func(c *transport.Config) { c.MaxSends = 64 }))
 	wantStream(t, w, 4)
@@ -297,8 +301,8 @@ func TestF9PeerGone(t *testing.T) {
 	settle(w)
 }
 
-// F10: a one-way cut: the target delivers once; the initiator succeeds when it
-// heals, and fails as in F9 with unknown outcome when it does not.
+// F10: in a cut of one direction the target delivers once. The initiator succeeds if it heals,
+// and otherwise fails as in F9 with unknown outcome.
 func TestF10OneWayCut(t *testing.T) {
 	for _, heals := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heals %v", heals), func(t *testing.T) {
@@ -325,8 +329,8 @@ func TestF10OneWayCut(t *testing.T) {
 	}
 }
 
-// F11: the peer's process is gone, its port closed: evidence starts
-// SuspectTimeout, it never kills at once.
+// F11: evidence that the peer's process is gone and its port closed starts SuspectTimeout; it
+// ends nothing at once.
 func TestF11EvidenceOfDeath(t *testing.T) {
 	w := pair(t, 15, lan, mayFail, func(s *simtest.Spec) { s.ICMP = true })
 	wantStream(t, w, 4)
@@ -345,7 +349,7 @@ func TestF11EvidenceOfDeath(t *testing.T) {
 	settle(w)
 }
 
-// F11: evidence against a peer that lives (T34: it may be forged) does nothing.
+// F11: evidence against a peer that lives, which may be forged (T34), does nothing.
 func TestF11FalseEvidence(t *testing.T) {
 	w := pair(t, 16, lan)
 	wantStream(t, w, 4)
@@ -367,16 +371,15 @@ func TestF11FalseEvidence(t *testing.T) {
 	settle(w)
 }
 
-// F12: the peer was restarted at the same address: operations sent to its
-// former life fail with unknown outcome within 1 s after contact, unsent ones
-// go on.
+// F12: when the peer was restarted at the same address, operations sent to its former life fail
+// with unknown outcome within 1 s after contact, and unsent ones go on.
 func TestF12PeerRestarted(t *testing.T) {
 	w := pair(t, 17, lan, mayFail, only(0, func(c *transport.Config) { c.Window = 16 << 10 }))
 	wantStream(t, w, 4)
 	a, b := w.Hosts[0], w.Hosts[1]
 	dark := lan
 	dark.Loss = 1
-	w.Line(1, 0).SetFaults(dark) // what B did is not known to A
+	w.Line(1, 0).SetFaults(dark) // A does not know what B did
 	sent := a.Post(tsend(1, 1000))
 	b.Post(trecv(1000))
 	w.Run(ms)
@@ -399,8 +402,8 @@ func TestF12PeerRestarted(t *testing.T) {
 	settle(w)
 }
 
-// F13: we were restarted, same address and same PDCIDs: new
-// operations succeed within 1 s.
+// F13: when we were restarted with the same address and the same PDCIDs, new operations succeed
+// within 1 s.
 func TestF13WeWereRestarted(t *testing.T) {
 	start := uint32(1 << 20)
 	w := pair(t, 18, lan, mayFail, func(s *simtest.Spec) { s.SameRandom = true }, only(0, func(c *transport.Config) {
@@ -429,8 +432,8 @@ func TestF13WeWereRestarted(t *testing.T) {
 	settle(w)
 }
 
-// S-PDC-06: a SYN packet after its PDC was closed is answered NACK 0E while
-// in quarantine, and never makes a new PDC.
+// S-PDC-06: a SYN packet after its PDC was closed is answered NACK 0E during quarantine, and
+// never makes a new PDC.
 func TestF13StaleSYNAfterClose(t *testing.T) {
 	w := pair(t, 19, lan, config(func(c *transport.Config) { c.IdleClose = 10 * ms }), func(s *simtest.Spec) { s.Hostile = true })
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -460,8 +463,8 @@ func TestF13StaleSYNAfterClose(t *testing.T) {
 	settle(w)
 }
 
-// F17: a process stopped for 1–30 s: success, and (rule 6) what waited in the
-// socket is received before a timer is judged.
+// F17: when a process is stopped for 1 to 30 s everything succeeds, and (rule 6) what waited in
+// the socket is received before a timer runs.
 func TestF17Pause(t *testing.T) {
 	for _, d := range []time.Duration{500 * ms, 5 * time.Second, 30 * time.Second} {
 		for who, name := range []string{"sender", "receiver"} {
@@ -477,8 +480,7 @@ func TestF17Pause(t *testing.T) {
 				w.Hosts[who].Node.Resume()
 				w.RunOps(2*time.Second, ops...)
 				w.Want("ok", ops...)
-				// The sender's own pause is no reason to resend anything: the ACKs
-				// waited in its socket.
+				// The sender's own pause is no reason to resend: the ACKs waited in its socket.
 				after := w.Hosts[0].FEP.Stats()
 				if n := after.RtxRTO - before.RtxRTO; who == 0 && n > 0 {
 					t.Errorf("%d packets were resent by a timer that the ACKs in the socket made void", n)
@@ -489,8 +491,8 @@ func TestF17Pause(t *testing.T) {
 	}
 }
 
-// F18: nothing posted, pool full: the sender waits while the peer answers,
-// posts are refused when its queue is full, nothing is lost.
+// F18: with nothing posted and no room, the sender waits while the peer answers, posts fail
+// when its queue is full, and nothing is lost.
 func TestF18NothingPosted(t *testing.T) {
 	w := pair(t, 21, lan, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 4, 1 }), only(0, func(c *transport.Config) { c.MaxSends = 16 }),
 		func(s *simtest.Spec) { s.Hosts[0].Backlog = false })
@@ -505,7 +507,7 @@ func TestF18NothingPosted(t *testing.T) {
 	if len(ops) != 16+4 {
 		t.Errorf("%d sends were accepted, want 4 that are buffered and 16 that wait", len(ops))
 	}
-	w.Run(60 * time.Second) // longer than PeerTimeout: the peer answers
+	w.Run(60 * time.Second) // longer than PeerTimeout, while the peer answers
 	open := 0
 	for _, o := range ops {
 		if o.Open() {
@@ -521,8 +523,8 @@ func TestF18NothingPosted(t *testing.T) {
 	settle(w)
 }
 
-// F18 with RNRTimeout: a target that answers but is never ready fails the send. Each
-// packet was sent many times: which copies the target refused nobody can tell (rule 3).
+// F18 with RNRTimeout: a target that answers but is never ready fails the send. Each packet was
+// sent many times, and nobody can tell which copies the target refused (rule 3).
 func TestF18RNRTimeout(t *testing.T) {
 	w := pair(t, 22, lan, mayFail, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 2, 1 }), only(0, func(c *transport.Config) { c.RNRTimeout = 2 * time.Second }))
 	ops := post(w.Hosts[0], tsend(1, 100), 6)
@@ -545,9 +547,9 @@ func TestF18RNRTimeout(t *testing.T) {
 	settle(w)
 }
 
-// F18, S-SEG-08: RNRTimeout in the middle of a message. The first packet is given up,
-// the others would be taken when there is room again: the target is told that the rest
-// will not come, and does not wait for it until IdleTimeout.
+// F18, S-SEG-08: if RNRTimeout passes in the middle of a message, the first packet is given up,
+// although the others would be accepted when there is room again. The target is told that the
+// rest will not come, and does not wait for it until IdleTimeout.
 func TestF18RNRTimeoutMidMessage(t *testing.T) {
 	for _, n := range []int{8_000, 100_000} { // all of it is sent; much of it waits for the window
 		for _, mode := range []string{"RUD", "ROD"} {
@@ -556,7 +558,7 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 					only(0, func(c *transport.Config) { c.RNRTimeout = 2 * time.Second }))
 				a, b := w.Hosts[0], w.Hosts[1]
 				w.RunOps(time.Second, a.Post(tsend(1, 20_000))) // fills the pool
-				var psn []byte                                  // of the first packet that is refused; of the others the sender hears nothing
+				var psn []byte                                  // PSN of the first packet that is refused; the sender hears nothing of the others
 				f := lan
 				f.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
 					if p.Data[0]>>3 != byte(wire.TypeNack) || p.Data[2] != byte(wire.NackNoSESMsgAvail) {
@@ -573,9 +575,9 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 				op := a.Post(s)
 				w.Run(op.PostedAt + 2*time.Second - w.Now())
 				for d := w.Now() + time.Second; a.FEP.Stats().CPTx[wire.CtlNoop] == 0 && op.Open() && w.Now() < d; {
-					w.Run(50 * us) // to the answer that gives it up, and no further
+					w.Run(50 * us) // until the answer that gives it up
 				}
-				recvs := post(b, trecv(n), 3) // the first is for what fills the pool
+				recvs := post(b, trecv(n), 3) // the first is for the message that fills the pool
 				w.RunOps(time.Second, op)
 				w.Want("not ready or not ready, unknown", op)
 				w.RunUntil(time.Second, "the end of what came of the message", func() bool { return b.FEP.Idle() })
@@ -590,8 +592,8 @@ func TestF18RNRTimeoutMidMessage(t *testing.T) {
 	}
 }
 
-// F18, UE 3.5.8: the target has not taken any packet of a PDC yet when the first one is
-// given up. What has its place opens the PDC, and the other messages there go on.
+// F18, UE 3.5.8: if the first packet of a PDC is given up before the target has accepted any
+// packet of it, its replacement opens the PDC, and the other messages there go on.
 func TestF18RNRTimeoutOfAFirstPacket(t *testing.T) {
 	w := pair(t, 33, lan, mayFail, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }),
 		only(0, func(c *transport.Config) { c.RNRTimeout = 2 * time.Second }))
@@ -609,8 +611,8 @@ func TestF18RNRTimeoutOfAFirstPacket(t *testing.T) {
 	settle(w)
 }
 
-// F19: a message longer than the buffer: truncated with the length that is
-// missing; the sender succeeds (R-MSG-11, S-MAT-08).
+// F19: a message longer than the buffer is truncated and the missing length reported; the
+// sender succeeds (R-MSG-11, S-MAT-08).
 func TestF19Truncation(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 1024, 5000, 99_999} {
 		for _, posted := range []bool{true, false} {
@@ -634,8 +636,8 @@ func TestF19Truncation(t *testing.T) {
 	}
 }
 
-// F22: limits reached: local posts are refused, peers wait, nothing is lost and
-// the other peer goes on (T14: honest peers ≥ 80 %).
+// F22: when limits are reached, local posts fail, peers wait, nothing is lost, and the other
+// peer goes on (T14: honest peers ≥ 80 %).
 func TestF22Limits(t *testing.T) {
 	spec := simtest.Spec{Seed: 24, Line: lan, Hosts: make([]simtest.HostSpec, 3)}
 	spec.Hosts[0].Config.UnexpectedBytes = 1 << 20
@@ -669,8 +671,8 @@ func TestF22Limits(t *testing.T) {
 	settle(w)
 }
 
-// F25: the initiator is killed in the middle of a message: the matched receive
-// ends with length 0, buffered parts are freed, nothing is written outside.
+// F25: when the initiator is killed in the middle of a message, the matched receive ends with
+// length 0, buffered parts are freed, and nothing is written outside.
 func TestF25KilledMidMessage(t *testing.T) {
 	w := pair(t, 25, lan, smallWindow)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -691,8 +693,8 @@ func TestF25KilledMidMessage(t *testing.T) {
 	settle(w)
 }
 
-// F27: Close with work outstanding: cancelled before Close returns; the peer's
-// sends are refused within a round trip and 1 s.
+// F27: when a host closes with work outstanding, this is cancelled before Close returns, and
+// the peer's sends are refused within a round trip and 1 s.
 func TestF27CloseWithWorkOutstanding(t *testing.T) {
 	w := pair(t, 26, lan, smallWindow)
 	wantStream(t, w, 4)
@@ -722,8 +724,8 @@ func TestF27CloseWithWorkOutstanding(t *testing.T) {
 	settle(w)
 }
 
-// F32: the target is short of PDCs: back-off, success when it has some again;
-// after PeerTimeout failure.
+// F32: a send to a target without a free PDC backs off, succeeds when there is one again, and
+// fails after PeerTimeout.
 func TestF32TargetShortOfPDCs(t *testing.T) {
 	spec := func(idle time.Duration) *simtest.World {
 		s := simtest.Spec{Seed: 27, Line: lan, Hosts: make([]simtest.HostSpec, 3), MayFail: idle > time.Minute}
@@ -760,7 +762,7 @@ func TestF32TargetShortOfPDCs(t *testing.T) {
 	})
 }
 
-// F34: PSN 2³² wraps in the middle of everything.
+// F34: PSNs wrap at 2³² in the middle of everything.
 func TestF34PSNWrap(t *testing.T) {
 	for _, back := range []uint32{0, 1, 5, 63, 64, 65, 127, 200} {
 		f := lan
@@ -775,7 +777,7 @@ func TestF34PSNWrap(t *testing.T) {
 	}
 }
 
-// F34: message ids (16 bit) and PDCIDs come round.
+// F34: message ids (16 bit) and PDCIDs are used again.
 func TestF34MessageIDWrap(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("70,000 messages")
@@ -785,8 +787,8 @@ func TestF34MessageIDWrap(t *testing.T) {
 	settle(w)
 }
 
-// F36: ACKs 200 ms late, or only 1 in 100 arrives: success at ≥ 0.8 × window
-// per round trip.
+// F36: with ACKs 200 ms late, or with only 1 in 100 that arrives, everything succeeds at ≥ 0.8
+// × window per round trip.
 func TestF36LateAndRareACKs(t *testing.T) {
 	const window = 256 << 10
 	small := config(func(c *transport.Config) { c.Window = window })
@@ -797,7 +799,7 @@ func TestF36LateAndRareACKs(t *testing.T) {
 		w.Line(1, 0).SetFaults(f)
 		const count, size = 64, 64 << 10
 		took := stream(w, tsend(1, size), count, 16)
-		// The payload's share of the window, at one window per 200 ms.
+		// The limit is the payload's share of the window, at one window per 200 ms.
 		ideal := time.Duration(count*size*1120/1024/window) * 200 * ms
 		t.Logf("%v for what one window per round trip does in %v", took, ideal)
 		if float64(took) > float64(ideal+200*ms)/0.8 {
@@ -807,8 +809,8 @@ func TestF36LateAndRareACKs(t *testing.T) {
 		settle(w)
 	})
 	t.Run("rare", func(t *testing.T) {
-		// Something on the path thins the stream of ACKs: of those that follow
-		// each other within a millisecond one in a hundred passes.
+		// The path thins the stream of ACKs: of those within one millisecond one in a hundred
+		// passes.
 		w := pair(t, 31, lan, small)
 		f := lan
 		var passed time.Duration
@@ -823,8 +825,8 @@ func TestF36LateAndRareACKs(t *testing.T) {
 		w.Line(1, 0).SetFaults(f)
 		const count, size = 64, 64 << 10
 		took := stream(w, tsend(1, size), count, 16)
-		// A full window leaves in 2 ms; the path has 100 µs, an ACK may have to
-		// wait for a millisecond to pass.
+		// A full window leaves in 2 ms. The path takes 100 µs, and an ACK may have to wait a
+		// millisecond.
 		ideal := time.Duration(count*size*1120/1024/window) * 3 * ms
 		t.Logf("%v for what a window per 3 ms does in %v", took, ideal)
 		if float64(took) > float64(ideal)/0.8 {

@@ -14,10 +14,10 @@ const (
 	ms = time.Millisecond
 )
 
-// lan is the path most tests begin with: 100 µs round trip, 125 MB/s.
+// lan is the path of most tests: 100 µs round trip, 125 MB/s.
 var lan = sim.Faults{Delay: 50 * us, Rate: 125_000_000, Queue: 4 << 20, InOrder: true}
 
-// pair is a world of A and B.
+// pair makes a world of A and B.
 func pair(t testing.TB, seed uint64, line sim.Faults, change ...func(*simtest.Spec)) *simtest.World {
 	t.Helper()
 	spec := simtest.Spec{Seed: seed, Line: line, Hosts: make([]simtest.HostSpec, 2)}
@@ -45,8 +45,8 @@ func only(i int, f func(*transport.Config)) func(*simtest.Spec) {
 	return func(s *simtest.Spec) { f(&s.Hosts[i].Config) }
 }
 
-// smallWindow keeps most of a long message at home, so that a test can be in
-// the middle of it.
+// smallWindow keeps most of a long message from leaving, so that a test can act in the middle
+// of it.
 func smallWindow(s *simtest.Spec) {
 	for i := range s.Hosts {
 		s.Hosts[i].Config.Window = 32 << 10
@@ -55,7 +55,7 @@ func smallWindow(s *simtest.Spec) {
 
 func mayFail(s *simtest.Spec) { s.MayFail = true }
 
-// tsend and trecv are the operations most tests are made of.
+// tsend and trecv are the operations of most tests.
 func tsend(to, n int) simtest.OpSpec {
 	return simtest.OpSpec{Kind: transport.OpTSend, Peer: to, Len: n}
 }
@@ -109,10 +109,10 @@ func stream(w *simtest.World, s simtest.OpSpec, count, window int) time.Duration
 	return took
 }
 
-// settle ends a test: everything drained, at rest, audited.
+// settle ends a test: it drains everything, waits for rest, and audits.
 func settle(w *simtest.World) { w.Settle(20 * time.Second) }
 
-// acksOnly judges packets that are ACKs of any kind by f and lets others pass.
+// acksOnly lets f decide about packets that are ACKs of any kind, and lets others pass.
 func acksOnly(f func(n int) sim.Verdict) func(time.Duration, *sim.Packet) sim.Verdict {
 	n := 0
 	return func(_ time.Duration, p *sim.Packet) sim.Verdict {

@@ -15,15 +15,14 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Each test carries the number of the threat it is about. The forger knows what
-// somebody on the path knows: addresses, PDCIDs, PSNs. Packets have a right CRC
-// unless said otherwise.
+// Each test has the number of the threat it is about. The forger knows what anybody on the path
+// knows: addresses, PDCIDs, PSNs. Packets have a correct CRC unless stated otherwise.
 
 func hostile(s *simtest.Spec) { s.Hostile = true }
 func forged(s *simtest.Spec)  { s.Hostile, s.Forged, s.MayFail = true, true, true }
 
-// openOp is a world in which A has a long message to B in flight and the ACKs
-// stay away until light is called.
+// openOp makes a world in which A has a long message to B in flight, and the ACKs are held back
+// until light is called.
 func openOp(t *testing.T, seed uint64, change ...func(*simtest.Spec)) (w *simtest.World, op *simtest.Op, pdc simtest.PDC, light func()) {
 	t.Helper()
 	w = pair(t, seed, lan, append(change, hostile, smallWindow)...)
@@ -55,8 +54,8 @@ func ackCC(p simtest.PDC, cack uint32, name int, sackOff int16, sack uint64) []b
 	return r.Append(a.Append(nil))
 }
 
-// T9: ACK, SACK or CLEAR of what was never sent: the whole packet is dropped,
-// nothing of it counts.
+// T9: a packet with an ACK, SACK or CLEAR of what was never sent is dropped whole, and nothing
+// of it counts.
 func TestT9AckOfUnsentIsDropped(t *testing.T) {
 	w, op, p, light := openOp(t, 100)
 	next := p.Start + uint32(p.Sent) // the first PSN that was never used
@@ -82,7 +81,7 @@ func TestT9AckOfUnsentIsDropped(t *testing.T) {
 	settle(w)
 }
 
-// T9: 16 in a row close the PDC in error.
+// T9: 16 such packets in a row close the PDC in error.
 func TestT9SixteenInARowClose(t *testing.T) {
 	w, op, p, light := openOp(t, 101, mayFail)
 	for range 15 {
@@ -104,7 +103,7 @@ func TestT9SixteenInARowClose(t *testing.T) {
 	settle(w)
 }
 
-// T9: CLEAR of what was never received.
+// T9: a CLEAR of what was never received is dropped.
 func TestT9ClearOfUnsent(t *testing.T) {
 	w := pair(t, 102, lan, hostile)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -124,8 +123,8 @@ func TestT9ClearOfUnsent(t *testing.T) {
 	settle(w)
 }
 
-// T6: a forged fatal NACK, with everything right: one does nothing. With a
-// wrong PDCID or a PSN that is not in flight a hundred do nothing.
+// T6: one forged fatal NACK that is correct in all fields does nothing. With a wrong PDCID, or
+// a PSN that is not in flight, a hundred do nothing.
 func TestT6ForgedFatalNack(t *testing.T) {
 	for _, code := range []wire.NackCode{wire.NackInvDPDCID, wire.NackPDCHdrMismatch, wire.NackClosing, wire.NackClosingInErr,
 		wire.NackGtdRespUnavail, wire.NackInvalidSyn, wire.NackPDCModeMismatch, wire.NackUnexpEvent, wire.NackExpFatal} {
@@ -155,8 +154,8 @@ func TestT6ForgedFatalNack(t *testing.T) {
 	}
 }
 
-// T28: only requests and control packets cause answers; own address as source
-// is dropped.
+// T28: only requests and control packets cause answers, and packets from our own address are
+// dropped.
 func TestT28NoLoops(t *testing.T) {
 	w := pair(t, 104, lan, hostile)
 	wantStream(t, w, 2)
@@ -182,8 +181,8 @@ func TestT28NoLoops(t *testing.T) {
 	settle(w)
 }
 
-// T27: one datagram from a forged source draws at most 3 × its bytes and 3
-// resends to an address that never acked.
+// T27: one datagram from a forged source causes at most 3 × its bytes and 3 resends to an
+// address that never acknowledged.
 func TestT27Reflection(t *testing.T) {
 	w := pair(t, 105, lan, forged)
 	victim := netip.MustParseAddrPort("10.9.9.9:4793")
@@ -207,14 +206,14 @@ func TestT27Reflection(t *testing.T) {
 	settle(w)
 }
 
-// T1: a flood of SYNs from forged sources, 10,000/s for a minute: at most 32 MiB of
-// memory, 99.9 % of the honest opens, 80 % of the goodput. A, the target, has named B,
-// which opens a PDC for each message; C, which it has not, has one from before the
-// flood and streams; D, a stranger as well, comes while it lasts.
+// T1: a flood of SYNs from forged sources, 10,000/s for a minute, costs at most 32 MiB of
+// memory and leaves 99.9 % of the honest opens and 80 % of the goodput. A, the target, has
+// named B, which opens a PDC for each message. C, which A has not named, has a PDC from before
+// the flood and streams. D, a stranger as well, comes during the flood.
 func TestT1SYNFlood(t *testing.T) {
 	seconds := 60
 	if raceEnabled || testing.Short() {
-		seconds = 6 // tables are full after one; -race finds nothing in one goroutine
+		seconds = 6 // tables are full after one second; -race finds nothing in one goroutine
 	}
 	const rate = 10_000
 	spec := simtest.Spec{Seed: 106, Line: lan, Hosts: make([]simtest.HostSpec, 4), Hostile: true, Forged: true, MayFail: true, Light: true, Long: true, MaxPackets: 10_000_000}
@@ -222,12 +221,12 @@ func TestT1SYNFlood(t *testing.T) {
 		spec.Hosts[i].Backlog = true
 		spec.Hosts[i].Node.GRO = 0.9
 	}
-	spec.Hosts[1].Config.IdleClose = 5 * ms // opens again and again
+	spec.Hosts[1].Config.IdleClose = 5 * ms // it opens again and again
 	spec.Hosts[3].Config.IdleClose = 5 * ms
 	w := simtest.NewWorld(t, spec)
 	target, known, streamer, late := w.Hosts[0], w.Hosts[1], w.Hosts[2], w.Hosts[3]
 	target.Peer(1)
-	// What is forged shares the last hop with the honest.
+	// The forged packets share the last hop with the honest ones.
 	hop := w.Net.NewLine("last hop", lan)
 	for i := range 3 {
 		w.Net.Route(w.Hosts[1+i].Node, target.Node, w.Line(1+i, 0), hop)
@@ -271,7 +270,7 @@ func TestT1SYNFlood(t *testing.T) {
 			w.Net.Route(n, target.Node, hop)
 		}
 	}
-	// Half of the honest messages come before their receive, which needs room too.
+	// Half of the honest messages come before their receive, which needs room, too.
 	var opens, strange []*simtest.Op
 	open := func(h *simtest.Host, early bool) *simtest.Op {
 		if early {
@@ -309,7 +308,7 @@ func TestT1SYNFlood(t *testing.T) {
 			ok++
 		}
 	}
-	w.Want("ok", strange...) // they wait their turn
+	w.Want("ok", strange...) // they wait for their turn
 	st := target.FEP.Stats()
 	t.Logf("heap grew by %d KiB; %d of %d opens; goodput %.2f of what it was; %d PDCs accepted, %d now; %d drops",
 		grown>>10, ok, len(opens), least/clean, st.PDCAccepted, target.FEP.PDCs(), st.Drops[transport.DropLimit])
@@ -322,12 +321,11 @@ func TestT1SYNFlood(t *testing.T) {
 	if least < 0.8*clean {
 		t.Errorf("goodput %.0f B/s, without a flood %.0f", least, clean)
 	}
-	w.Run(time.Minute) // what was forged goes; Settle would look at it all the time
+	w.Run(time.Minute) // the forged PDCs end; Settle would look at them all the time
 	settle(w)
 }
 
-// T15: messages that begin and never end: capped per peer, freed after
-// PeerTimeout.
+// T15: messages that begin and never end are bounded per peer and freed after PeerTimeout.
 func TestT15SOMWithoutEOM(t *testing.T) {
 	w := pair(t, 107, lan, forged)
 	a := w.Hosts[0]
@@ -382,9 +380,9 @@ func captured(t testing.TB) [][]byte {
 	return all
 }
 
-// T30: malformed datagrams, with a right CRC and without: every prefix, every
-// type and next_hdr, reserved bits, empty, the longest. No panic, an answer
-// each at most, each counted, and the PDCs go on.
+// T30: malformed datagrams, with a correct CRC and without, cause no panic and at most one
+// answer each, are counted, and the PDCs go on. They have every prefix, every type and
+// next_hdr, reserved bits, no byte, and the greatest length.
 func TestT30Malformed(t *testing.T) {
 	all := captured(t)
 	w := pair(t, 109, lan, forged)
@@ -443,8 +441,8 @@ func TestT30Malformed(t *testing.T) {
 	settle(w)
 }
 
-// T31: counts and lengths near 2³¹, 2³² and 2⁶⁴: checked before use, at most
-// 64 KiB allocated and one answer per datagram.
+// T31: counts and lengths near 2³¹, 2³² and 2⁶⁴ are checked before use. A datagram allocates at
+// most 64 KiB and causes one answer.
 func TestT31Lengths(t *testing.T) {
 	w := pair(t, 110, lan, forged)
 	a := w.Hosts[0]
@@ -491,9 +489,8 @@ func TestT31Lengths(t *testing.T) {
 	settle(w)
 }
 
-// FuzzDatagrams sends whole datagrams into an established FEP: as they are, and
-// with a right trailer. Nothing may panic, nothing may answer more than it is
-// asked, everything must still come to an end.
+// FuzzDatagrams sends whole datagrams into an established FEP, as they are and with a correct
+// trailer. Nothing may panic or answer more than it was asked, and everything must still end.
 func FuzzDatagrams(f *testing.F) {
 	for _, p := range captured(f) {
 		f.Add(p, true)
@@ -510,8 +507,8 @@ func FuzzDatagrams(f *testing.F) {
 		post(b, trecv(4000), 2)
 		w.Run(ms)
 		w.Want("ok", opened...)
-		// PDCIDs and PSNs of the capture are not those of this run: put the right
-		// ones in where they belong.
+		// PDCIDs and PSNs of the capture are not those of this run, so the right ones are put
+		// in.
 		variants := [][]byte{p}
 		for _, d := range []struct {
 			from int
@@ -531,7 +528,7 @@ func FuzzDatagrams(f *testing.F) {
 			binary.BigEndian.PutUint16(q[10:], remote)
 			variants = append(variants, q)
 		}
-		// Without a right trailer it is noise, and all checks stay on.
+		// Without a correct trailer it is noise, and all checks stay on.
 		if crc {
 			w.Forged()
 		}
@@ -540,7 +537,7 @@ func FuzzDatagrams(f *testing.F) {
 			before := w.PacketsFrom(0)
 			w.Forge(0, b.Addr(), v, crc)
 			w.Run(20 * us)
-			if n := w.PacketsFrom(0) - before; n > 8 { // of the message under way, too
+			if n := w.PacketsFrom(0) - before; n > 8 { // those of the message under way included
 				t.Errorf("one datagram drew %d", n)
 			}
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Completion levels: each level × operation × mode against what may lie between
-// the post and its end. The checkers of simtest hold in all of them that an
-// operation ends once, that no success comes before its stage, and that a failure
-// without OutcomeUnknown is one (docs/faults.md rule 1, rule 2, rule 3);
-// here each stage is held open until the test lets it pass.
+// This file tests completion levels: each level × operation × mode, against what may happen
+// between the post and its end. In all of them the checkers of simtest check that an operation
+// ends once, that no success comes before its stage, and that a failure without OutcomeUnknown
+// is certain (docs/faults.md rule 1, rule 2, rule 3). Here each stage is held back until the
+// test lets it pass.
 
 // A levelCase is one operation of the matrix.
 type levelCase struct {
@@ -23,7 +23,8 @@ type levelCase struct {
 	spec  simtest.OpSpec
 }
 
-// atPost: the entry may be there when the call returns, for the bytes were copied.
+// atPost reports whether the entry may be there when the call returns, because the bytes were
+// copied.
 func (c *levelCase) atPost() bool { return c.level == transport.LevelInject && c.spec.Inject }
 
 func (c *levelCase) of(n int) simtest.OpSpec {
@@ -60,8 +61,7 @@ func (c *levelCase) take(h *simtest.Host, n int) *simtest.Op {
 	return h.Post(trecv(n))
 }
 
-// mustWait checks that the operation has not ended, or has in the only way it may
-// have.
+// mustWait checks that the operation has not ended, except in the only way it may have.
 func (c *levelCase) mustWait(t *testing.T, o *simtest.Op, why string) {
 	t.Helper()
 	if c.atPost() {
@@ -73,7 +73,7 @@ func (c *levelCase) mustWait(t *testing.T, o *simtest.Op, why string) {
 	}
 }
 
-// data and acks are Filters for lines that drop what keep says no to.
+// data and acks are Filters of lines that drop what keep refuses.
 func dropIf(drop func(p *sim.Packet) bool) sim.Faults {
 	f := lan
 	f.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict { return sim.Verdict{Drop: drop(p)} }
@@ -90,8 +90,8 @@ func isLast(p *sim.Packet) bool {
 	return isRequest(p) && len(p.Data) > wire.ReqLen+1 && wire.SESFlags(p.Data[wire.ReqLen+1])&wire.SESEOM != 0
 }
 
-// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: nothing ends before its packets are answered; a lost ACK
-// delays the end and does not double it.
+// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: no operation ends before its packets are
+// answered. A lost ACK delays the end and does not double it.
 func TestLevelLostACK(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		for _, n := range []int{0, 100, 60_000} {
@@ -111,8 +111,8 @@ func TestLevelLostACK(t *testing.T) {
 	})
 }
 
-// R-CMPL-05, R-TGT-01, R-TGT-11: not before the last packet is there, whichever was lost;
-// the receive not either.
+// R-CMPL-05, R-TGT-01, R-TGT-11: neither the send nor the receive ends before the last packet
+// is there, whichever was lost.
 func TestLevelLostData(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		for _, n := range []int{100, 60_000} {
@@ -134,8 +134,8 @@ func TestLevelLostData(t *testing.T) {
 	})
 }
 
-// R-CMPL-19: a message that the peer buffers satisfies transmit and delivery; the
-// receive that is posted later gets it, once.
+// R-CMPL-19: a message that the peer buffers satisfies transmit and delivery. The receive that
+// is posted later gets it, once.
 func TestLevelUnexpected(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		for _, n := range []int{0, 100, 60_000} {
@@ -156,8 +156,8 @@ func TestLevelUnexpected(t *testing.T) {
 	})
 }
 
-// S-RSM-09, F18: a message that the target has no room for is not at the target:
-// no level has been reached until a receive takes it.
+// S-RSM-09, F18: a message for which the target has no room is not at the target: no level is
+// reached until a receive matches it.
 func TestLevelDeferredMatch(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		for _, n := range []int{100, 60_000} {
@@ -180,9 +180,9 @@ func TestLevelDeferredMatch(t *testing.T) {
 	})
 }
 
-// R-CMPL-05: the response counts, not only the ACK. A message for an endpoint that
-// is not there was acknowledged, and fails all the same; what was already said at
-// inject level stays the only entry (R-CMPL-02, -17).
+// R-CMPL-05: the response counts, not only the ACK. A message for an endpoint that does not
+// exist was acknowledged and fails all the same. An entry that was written at inject level
+// stays the only one (R-CMPL-02, -17).
 func TestLevelRefused(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		for _, n := range []int{100, 60_000} {
@@ -202,12 +202,12 @@ func TestLevelRefused(t *testing.T) {
 	})
 }
 
-// F11, F9: the peer dies at each stage. The operation ends once; an error says
-// whether the message may have been received.
+// F11, F9: whatever the stage at which the peer dies, the operation ends once, and an error
+// says whether the message may have been received.
 func TestLevelPeerDies(t *testing.T) {
 	type stage struct {
 		name    string
-		forward func(p *sim.Packet) bool // what the way there drops
+		forward func(p *sim.Packet) bool // what is dropped on the way there
 		back    func(p *sim.Packet) bool
 		there   bool // the target has the whole message
 	}
@@ -248,7 +248,7 @@ func TestLevelPeerDies(t *testing.T) {
 			})
 		})
 	}
-	// After the last stage death changes nothing.
+	// After the last stage the death changes nothing.
 	t.Run("after the end", func(t *testing.T) {
 		eachLevel(t, func(t *testing.T, c *levelCase) {
 			w := pair(t, 47, lan)
@@ -266,7 +266,7 @@ func TestLevelPeerDies(t *testing.T) {
 	})
 }
 
-// docs/faults.md rule 3: what was never sent fails for certain.
+// docs/faults.md rule 3: an operation that was never sent fails for certain.
 func TestLevelNeverSent(t *testing.T) {
 	eachLevel(t, func(t *testing.T, c *levelCase) {
 		w := pair(t, 48, lan, mayFail, smallWindow)

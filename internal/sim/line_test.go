@@ -12,8 +12,7 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// through sends count numbered datagrams, one every gap, and returns the pair
-// when all is over.
+// through sends count numbered datagrams, one every gap, and returns the pair at the end.
 func through(t *testing.T, f Faults, count int, gap time.Duration) *toyPair {
 	t.Helper()
 	p := newToyPair(3, f, Faults{})
@@ -134,7 +133,7 @@ func TestLineReorderLateByN(t *testing.T) {
 	if got := p.b.numbers(); !slices.Equal(got, []int{1, 2, 3, 0, 4}) {
 		t.Errorf("got %v", got)
 	}
-	// Nobody comes after it: the hold ends.
+	// No datagram comes after it, so ReorderHold ends.
 	p.b.got = nil
 	p.ab.bad.Reorder = 1
 	p.send(9, 4)
@@ -168,7 +167,7 @@ func TestLineSetFaultsLetsGo(t *testing.T) {
 	p.send(0, 4)
 	p.send(1, 4)
 	p.ab.set(Faults{Reverse: 0, Reorder: 1, ReorderBy: 10})
-	p.send(2, 4) // a reversal in progress takes everything
+	p.send(2, 4) // the reversal in progress holds back everything
 	p.ab.SetFaults(Faults{})
 	p.Run(p.Now())
 	if got := p.b.numbers(); !slices.Equal(got, []int{2, 1, 0}) {
@@ -277,9 +276,9 @@ func TestLineECNOnlyMarksECT(t *testing.T) {
 }
 
 func TestLineTrim(t *testing.T) {
-	// 1,000 bytes a second and packets of 128: what finds more than 200 bytes is cut to
-	// 20 and goes in front, as control does; the rest waits, and what is too much for
-	// the queue is lost.
+	// With 1,000 bytes a second and packets of 128, a packet that finds more than 200 bytes
+	// waiting is cut to 20 and overtakes, as control packets do. The rest waits, and what
+	// exceeds the queue is lost.
 	f := Faults{Rate: 1000, Queue: 600, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, After: 200, AfterRTX: 350, Keep: 20}}
 	p := newToyPair(1, f, Faults{})
 	send := func(num, n int, dscp uint8) {
@@ -304,11 +303,11 @@ func TestLineTrim(t *testing.T) {
 			t.Errorf("cut to %d bytes, TOS %#x", len(a.data), a.tos)
 		}
 	}
-	// The rate is what it was: 3 · 128, 2 · 48 and 48 bytes to the end of the last.
+	// The rate is kept: 3 · 128, 2 · 48 and 48 bytes up to the end of the last.
 	if last := p.b.got[len(p.b.got)-1]; last.at-Start != 528*ms || p.Lost(WhyQueue) != 1 {
 		t.Errorf("the last came after %v, %d were lost", last.at-Start, p.Lost(WhyQueue))
 	}
-	// A header that finds no room in front either.
+	// A header for which there is no room is lost, too.
 	f.Queue = 100
 	p = newToyPair(1, f, Faults{})
 	p.ab.SetFaults(Faults{Rate: 1000, Queue: 100, Trim: Trim{Trimmable: 1, TrimmableRTX: 2, As: 3, Control: 4, Share: 1, Keep: 20}})
@@ -348,7 +347,7 @@ func TestLineHealed(t *testing.T) {
 }
 
 func TestNetNoAllocs(t *testing.T) {
-	// A run of a thousand seeds should not live off the garbage collector.
+	// A run of a thousand seeds must not depend on the garbage collector.
 	p := newToyPair(1, Faults{Delay: ms, Jitter: ms, Loss: 0.1, Duplicate: 0.1}, Faults{})
 	d := &dgram.Datagram{Data: make([]byte, 10*1000), Seg: 1000, Remote: p.b.node.Addr()}
 	p.b.turn = func(time.Duration) { p.b.got = p.b.got[:0] }
@@ -372,8 +371,8 @@ func TestNetNoAllocs(t *testing.T) {
 	}
 }
 
-// A diverted line does nothing of its own: what the model gives back arrives as
-// what it was, at the time the model says.
+// A diverted line does nothing itself: what the model delivers arrives unchanged, at the
+// model's time.
 func TestLineDivert(t *testing.T) {
 	p := newToyPair(1, Faults{Loss: 1}, Faults{})
 	p.ab.Divert(func(q *Packet) {

@@ -8,10 +8,9 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// A stream that fills its window leaves in whole trains, also where packets are
-// lost: a resend takes new data along, and neither it nor an ACK of half a train
-// leaves lone packets behind. Goodput is what the wire carries less what was lost,
-// and what is sent again is what was lost.
+// A stream that fills its window leaves in whole trains even where packets are lost. A resend
+// takes new data along, and neither it nor an ACK of half a train leaves single packets behind.
+// Goodput is what the wire carries less what was lost, and only what was lost is sent again.
 func TestLossLeavesTrainsWhole(t *testing.T) {
 	const mtu, size, count = 8192, 1 << 20, 100
 	whole := float64(dgram.MaxTrain / (mtu + 12 + 44 + 4))

@@ -13,17 +13,17 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// What those can do who hold a key of the cluster, and what becomes of keys while
+// This file tests what holders of a key of the cluster can do, and what becomes of keys while
 // data flows.
 
 func domain(f func(*tss.Config)) func(*simtest.Spec) {
 	return func(s *simtest.Spec) { s.Domain = f }
 }
 
-// T26: in cluster mode every member could seal as any other; but a source stays
-// where it is, and a PDC belongs to one life of one source. A sibling that knows
-// all numbers of a PDC and forges addresses touches it in no way that it could
-// not also without the key, unless it takes the name and the address of the peer.
+// T26: a sibling that knows all numbers of a PDC and forges addresses does no more to it than
+// without the key, unless it uses both name and address of the peer. In cluster mode every
+// member could seal as any other, but a source keeps its address, and a PDC belongs to one life
+// of one source.
 func TestT26SiblingTouchesNoPDC(t *testing.T) {
 	w := pair(t, 550, lan, secure(transport.SecureOneRTT), hostile, smallWindow)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -69,8 +69,8 @@ func TestT26SiblingTouchesNoPDC(t *testing.T) {
 	for code := range 0x30 {
 		switch c := wire.NackCode(code); c {
 		case wire.NackInvDPDCID, wire.NackPDCHdrMismatch, wire.NackInvalidSyn:
-			// These another life of the peer may say (F12), and nothing tells who is
-			// one: any member at the peer's address can.
+			// Another life of the peer may say these (F12), and any member at the peer's
+			// address can.
 		default:
 			packets = append(packets, wire.Nack{Type: wire.TypeNack, Code: c, PSN: psn, SPDCID: p.Remote, DPDCID: p.ID, Payload: 1 << 20}.Append(nil))
 		}
@@ -96,10 +96,10 @@ func TestT26SiblingTouchesNoPDC(t *testing.T) {
 		}
 		mine := packets
 		if c.from == elsewhere && len(c.why) == 2 {
-			mine = append(mine[:4:4], packets[5:]...) // a SYN of its own opens what is its own
+			mine = append(mine[:4:4], packets[5:]...) // a SYN of the member opens a PDC of its own
 		}
 		before := drops()
-		for range 2 { // what is fatal is believed when it comes twice, an RTO apart
+		for range 2 { // a fatal packet counts when it comes twice, an RTO apart
 			for _, b := range mine {
 				c.member.Forge(0, c.from, b)
 			}
@@ -122,9 +122,9 @@ func TestT26SiblingTouchesNoPDC(t *testing.T) {
 	settle(w)
 }
 
-// T41: ten times as many packets that do not verify as the domain bears close
-// nothing: traffic goes on under them and after, they are counted, the domain says
-// that it wants another key, and the owner hears who it is, now and then.
+// T41: ten times as many packets that do not verify as the domain allows close nothing. Traffic
+// goes on during them and after, they are counted, the domain asks for another key, and the
+// owner is told now and then who it is.
 func TestT41FailuresCloseNothing(t *testing.T) {
 	var hints []transport.Hint
 	w := pair(t, 560, lan, secure(transport.SecureOneRTT), hostile, domain(func(c *tss.Config) { c.MaxAuthFailures = 1000 }),
@@ -161,8 +161,8 @@ func TestT41FailuresCloseNothing(t *testing.T) {
 	settle(w)
 }
 
-// both keeps count messages of n bytes under way each way until stop, between
-// hosts that are drained, and returns all.
+// both keeps count messages of n bytes under way in each direction until stop, between hosts
+// that are drained, and returns all.
 func both(w *simtest.World, stop time.Duration, n, count int) *[]*simtest.Op {
 	ops := new([]*simtest.Op)
 	for i, h := range w.Hosts[:2] {
@@ -180,9 +180,9 @@ func both(w *simtest.World, stop time.Duration, n, count int) *[]*simtest.Op {
 	return ops
 }
 
-// F33: while data flows both ways over a bad network, one side changes the key it
-// seals with, then the other: no message is lost, no packet is refused. What was
-// sealed with the old one opens for 4 s more, and then no more.
+// F33: while data flows both ways over a bad network, one side changes the key it seals with,
+// then the other. No message is lost and no packet refused. What was sealed with the old key
+// opens for 4 s more, and not after.
 func TestF33RotationUnderTraffic(t *testing.T) {
 	for name, how := range bothWays {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestF33RotationUnderTraffic(t *testing.T) {
 			w.RunOps(5*time.Second, *ops...)
 			w.Want("ok", *ops...)
 			count := map[*simtest.Host][2]int{}
-			var last sim.Packet // of B's under the old key
+			var last sim.Packet // a packet of B's under the old key
 			for i, p := range rec.pkts {
 				h, _, err := wire.ParseTSS(p.Data)
 				if err != nil {
@@ -253,8 +253,8 @@ func TestF33RotationUnderTraffic(t *testing.T) {
 	}
 }
 
-// F34: a key has only so many packets, here 4000. Whoever changes it in time
-// notices nothing.
+// F34: a key is good for a limited number of packets, here 4000. If it is changed in time,
+// nothing is noticed.
 func TestF34KeyIsChangedBeforeItsEnd(t *testing.T) {
 	w := pair(t, 580, sim.Faults{Delay: 50 * us, Loss: 0.02}, secure(transport.SecureZeroRTT), domain(func(c *tss.Config) { c.MaxFrames = 4000 }))
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -266,7 +266,7 @@ func TestF34KeyIsChangedBeforeItsEnd(t *testing.T) {
 			b.NewKey()
 			a.NewKey()
 			a.UseKey()
-			b.UseKey() // A opens what the old one sealed for 4 s only
+			b.UseKey() // A opens what the old key sealed for 4 s only
 			return
 		}
 		w.Net.After(ms, tend)
@@ -282,8 +282,8 @@ func TestF34KeyIsChangedBeforeItsEnd(t *testing.T) {
 	settle(w)
 }
 
-// securedFuzz is the world that FuzzSecuredDatagrams shoots into: PDCs both ways.
-// What it has seen sent so far is the same each time.
+// securedFuzz makes the world of FuzzSecuredDatagrams, with PDCs both ways. What it has sent so
+// far is the same each time.
 func securedFuzz(t testing.TB) (*simtest.World, *recorder) {
 	w := pair(t, 590, sim.Faults{Delay: 10 * us, Drop: []uint64{4}}, secure(transport.SecureOneRTT), hostile)
 	rec := record(w)
@@ -297,19 +297,18 @@ func securedFuzz(t testing.TB) (*simtest.World, *recorder) {
 	return w, rec
 }
 
-// Who seals a datagram of FuzzSecuredDatagrams.
+// These values choose who seals a datagram of FuzzSecuredDatagrams.
 const (
-	nobodySeals = iota // as it is: whole sealed packets among them
+	nobodySeals = iota // sent as it is, whole sealed packets among them
 	siblingSeals
-	peerSeals // the peer itself, or who stole its name and sits at its address
+	peerSeals // the peer itself, or somebody with its name and address
 	siblingElsewhere
 	numSealers
 )
 
-// FuzzSecuredDatagrams sends whole datagrams into an established secured FEP:
-// recorded ones with changes, and anything at all sealed with the right key by a
-// member that has gone bad. Nothing may panic or draw a storm, everything must
-// still come to an end; and what does not open changes nothing.
+// FuzzSecuredDatagrams sends whole datagrams into an established secured FEP: recorded ones
+// with changes, and anything sealed with the right key by a hostile member. Nothing may panic
+// or cause a storm, everything must still end, and what does not open changes nothing.
 func FuzzSecuredDatagrams(f *testing.F) {
 	_, rec := securedFuzz(f)
 	for _, p := range rec.pkts {
@@ -341,7 +340,7 @@ func FuzzSecuredDatagrams(f *testing.F) {
 		default:
 			return
 		}
-		// PDCIDs and PSNs of this run where they belong.
+		// Put PDCIDs and PSNs of this run where they belong.
 		variants := [][]byte{p}
 		for from := range 2 {
 			pdcs := w.PDCs(from)
@@ -366,7 +365,7 @@ func FuzzSecuredDatagrams(f *testing.F) {
 			before := w.PacketsFrom(0)
 			shoot(v)
 			w.Run(20 * us)
-			if n := w.PacketsFrom(0) - before; n > 8 { // of the message under way, too
+			if n := w.PacketsFrom(0) - before; n > 8 { // those of the message under way included
 				t.Errorf("one datagram drew %d", n)
 			}
 		}

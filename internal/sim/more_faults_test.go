@@ -11,10 +11,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Each test carries the number of the fault that it is about, as in
-// faults_test.go.
+// Each test has the number of the fault that it is about, as in faults_test.go.
 
-// reseal writes the trailer that belongs to a packet's addresses.
+// reseal writes the trailer for a packet's addresses.
 func reseal(p *sim.Packet) {
 	wire.PutCRC(p.Data, wire.CRCPrefix(p.Src.Addr(), p.Dst.Addr(), p.Src.Port(), p.Dst.Port(), uint16(8+len(p.Data))))
 }
@@ -32,8 +31,8 @@ func rewrite(f sim.Faults, change func(p *sim.Packet)) sim.Faults {
 
 func drops(h *simtest.Host, r transport.DropReason) uint64 { return h.FEP.Stats().Drops[r] }
 
-// F14: requests that come from another source port of the same address, rightly
-// sealed, are another entropy value: they are executed as any other.
+// F14: requests from another source port of the same address, correctly sealed, have another
+// entropy value: they are executed like any other.
 func TestF14NewSourcePort(t *testing.T) {
 	w := pair(t, 200, lan)
 	wantStream(t, w, 4)
@@ -53,16 +52,15 @@ func TestF14NewSourcePort(t *testing.T) {
 	if moved < 80 || after.Drops != before.Drops || after.PDCAccepted != before.PDCAccepted {
 		t.Errorf("of %d packets from new ports were dropped: %v, before %v; %d PDCs were opened", moved, after.Drops, before.Drops, after.PDCAccepted-before.PDCAccepted)
 	}
-	// The answers went to ports where nobody is; they come when the port is the
-	// old one again.
+	// The answers went to ports where nobody is. They come when the port is the old one again.
 	w.SetFaults(lan)
 	w.RunOps(time.Second, ops...)
 	w.Want("ok", ops...)
 	settle(w)
 }
 
-// F14: a NAT that rewrites the source without the trailer, and packets of a PDC
-// that come from another address: dropped and counted, then as F9.
+// F14: packets whose source a NAT rewrites without the trailer, and packets of a PDC from
+// another address, are dropped and counted, then the PDC ends as in F9.
 func TestF14OtherSource(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -87,7 +85,7 @@ func TestF14OtherSource(t *testing.T) {
 			passed := uint64(0)
 			w.Line(0, 1).SetFaults(rewrite(lan, func(p *sim.Packet) {
 				passed++
-				p.Marks |= sim.Corrupted // what B is given is not what A sent
+				p.Marks |= sim.Corrupted // what B gets is not what A sent
 				c.change(p)
 			}))
 			before := b.FEP.Stats()
@@ -119,8 +117,8 @@ func TestF14OtherSource(t *testing.T) {
 	}
 }
 
-// F28: a PDC that the target asks to close: the message that is open finishes on
-// it, those behind it and later ones move to a new PDC. Nothing fails.
+// F28: when the target asks to close a PDC, the open message ends on it, and later ones move to
+// a new PDC. Nothing fails.
 func TestF28AskedToClose(t *testing.T) {
 	for _, how := range []string{"ACK with CLOSE_REQ", "control packet"} {
 		t.Run(how, func(t *testing.T) {
@@ -138,8 +136,7 @@ func TestF28AskedToClose(t *testing.T) {
 			}
 			before := a.FEP.Stats()
 			if how == "control packet" {
-				// The return direction has used no PSN. A will acknowledge what B
-				// never sent.
+				// The return direction has used no PSN. A will acknowledge what B never sent.
 				w.Forged()
 				forge(w, wire.CP{Ctl: wire.CtlCloseReq, Flags: wire.FlagAR, PSN: wire.PSN(old.Start), SPDCID: old.Remote, DPDCID: old.ID}.Append(nil))
 			} else {
@@ -170,8 +167,8 @@ func TestF28AskedToClose(t *testing.T) {
 	}
 }
 
-// F31: the two ends differ in the mode of a PDC: the target refuses with NACK 16
-// and the operation fails with that code, soon (T6: the second NACK counts).
+// F31: if the two ends differ in the mode of a PDC, the target refuses with NACK 16 and the
+// operation soon fails with that code (T6: the second NACK counts).
 func TestF31ModeMismatch(t *testing.T) {
 	for _, s := range []simtest.OpSpec{tsend(1, 1000), ordered(tsend(1, 1000))} {
 		w := pair(t, 203, lan, hostile, mayFail)
@@ -201,8 +198,8 @@ func TestF31ModeMismatch(t *testing.T) {
 	}
 }
 
-// F31: one end sends no trailer, or another one: every packet is a counted drop,
-// and the operation ends as F9.
+// F31: if one end sends no trailer, or another one, every packet is dropped and counted, and
+// the operation ends as in F9.
 func TestF31TrailerMismatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string

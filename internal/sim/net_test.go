@@ -14,7 +14,7 @@ import (
 
 const ms = time.Millisecond
 
-// toyRun sends words both ways by stop-and-wait and reports what arrived.
+// toyRun sends words both ways by stop-and-wait and returns what arrived.
 func toyRun(seed uint64, f Faults, words int, bug func(*toy)) (a, b *toy, n *Net, done bool) {
 	n = New(seed)
 	mk := func(name, addr string) *toy {
@@ -72,8 +72,8 @@ func TestToyDeliversUnderEveryFault(t *testing.T) {
 }
 
 func TestToyWithBugsFails(t *testing.T) {
-	// The Net must be able to hurt: a toy that trusts damaged bytes, or takes a
-	// repeat for a new word, must be caught by some seed.
+	// The Net can do harm: some seed must catch a toy that trusts damaged bytes, or accepts a
+	// repeat as a new word.
 	for _, c := range []struct {
 		name string
 		bug  func(*toy)
@@ -112,7 +112,7 @@ func TestNetSameSeedSameRun(t *testing.T) {
 }
 
 func TestNetConservation(t *testing.T) {
-	// What is sent or copied is taken or lost, once, with its reason.
+	// What is sent or copied is received or lost, once, with its reason.
 	f := everything(rand.New(rand.NewPCG(9, 0)))
 	sent, lost, taken, copied := 0, 0, 0, 0
 	p := newToyPair(9, f, f, func(c *NodeConfig) { c.RecvBuffer = 2000; c.GRO = 0.5; c.Wake = 20 * ms })
@@ -167,8 +167,8 @@ func TestNodeSplitsAndJoinsTrains(t *testing.T) {
 	if !slices.Equal(got, []string{"aaaa", "bbbb", "cc"}) {
 		t.Errorf("got %q", got)
 	}
-	// A shorter datagram ends a train; a longer one, other ECN or another
-	// source begins a new one.
+	// A shorter datagram ends a train. A longer one, other ECN or another source begins a new
+	// one.
 	p.b.got = nil
 	to := p.b.node.Addr()
 	for _, d := range []*dgram.Datagram{
@@ -291,8 +291,8 @@ func TestNetIPv6AndUnknownAddress(t *testing.T) {
 }
 
 func TestNetSharedLineQueues(t *testing.T) {
-	// An incast: two senders, one last hop with a rate and a queue. Its
-	// datagrams are spaced by the rate, marked above Mark, dropped above Queue.
+	// In an incast two senders share one last hop with a rate and a queue. Its datagrams are
+	// spaced by the rate, marked above Mark and dropped above Queue.
 	n := New(1)
 	sinks := [3]*sink{}
 	for i := range sinks {

@@ -26,8 +26,8 @@ func byPath(w *simtest.World) *[8]int {
 	return n
 }
 
-// F35, UE 3.6.16: RUD uses all paths alike; one that dies is avoided within 10
-// round trips, the others carry on, and it is used again after it has healed.
+// F35, UE 3.6.16: RUD uses all paths alike. A path that dies is avoided within 10 round trips
+// while the others carry on, and it is used again after it has healed.
 func TestF35DeadPath(t *testing.T) {
 	w := pair(t, 35, lan, eight)
 	n := byPath(w)
@@ -47,7 +47,7 @@ func TestF35DeadPath(t *testing.T) {
 	for _, k := range n {
 		sum += k
 	}
-	// It is tried with a burst now and then.
+	// It is tried with a few packets now and then.
 	if n[3]*50 > sum {
 		t.Errorf("the dead path carried %d of %d packets: %v", n[3], sum, *n)
 	}

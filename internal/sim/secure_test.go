@@ -11,8 +11,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Threats to secured FEPs. The eye of simtest watches in every one of these runs
-// that no IV is used twice (T24).
+// This file tests threats to secured FEPs. In every run the eye of simtest checks that no IV is
+// used twice (T24).
 
 func secure(how transport.Secure) func(*simtest.Spec) {
 	return func(s *simtest.Spec) { s.Secure = how }
@@ -20,7 +20,7 @@ func secure(how transport.Secure) func(*simtest.Spec) {
 
 var bothWays = map[string]transport.Secure{"0-RTT": transport.SecureZeroRTT, "1-RTT": transport.SecureOneRTT}
 
-// A recorder keeps every packet that hosts send.
+// A recorder records every packet that hosts send.
 type recorder struct {
 	w    *simtest.World
 	pkts []sim.Packet
@@ -42,7 +42,7 @@ func record(w *simtest.World) *recorder {
 	return r
 }
 
-// replay sends everything again, to whom it was for and as if from whom it was.
+// replay sends everything again, to its destination and as if from its source.
 func (r *recorder) replay() {
 	for _, p := range r.pkts {
 		for i, h := range r.w.Hosts {
@@ -54,8 +54,7 @@ func (r *recorder) replay() {
 	r.w.Run(20 * ms)
 }
 
-// nothingArrived posts a receive at both hosts that takes any message, and fails
-// if one does.
+// nothingArrived posts a receive for any message at both hosts, and fails if one arrives.
 func nothingArrived(t *testing.T, w *simtest.World, when string, f func()) {
 	t.Helper()
 	var recvs []*simtest.Op
@@ -78,8 +77,8 @@ func nothingArrived(t *testing.T, w *simtest.World, when string, f func()) {
 	}
 }
 
-// T20, T21: whoever replays any recorded packet at any time makes no message
-// arrive: while the PDC lives, when it is closed, after its quarantine.
+// T20, T21: no recorded packet that is replayed makes a message arrive: not while the PDC
+// lives, not when it is closed, and not after its quarantine.
 func TestT20T21ReplayOfEverything(t *testing.T) {
 	for name, how := range bothWays {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +92,7 @@ func TestT20T21ReplayOfEverything(t *testing.T) {
 			nothingArrived(t, w, "of a closed PDC", rec.replay)
 			w.Run(5 * time.Second) // Quarantine and more
 			nothingArrived(t, w, "after quarantine", rec.replay)
-			w.Run(2 * time.Second) // NewPDCTime: what is pending goes
+			w.Run(2 * time.Second) // NewPDCTime: pending PDCs end
 			if n := a.FEP.PDCs() + b.FEP.PDCs(); n != 0 {
 				t.Errorf("the replay opened %d PDCs", n)
 			}
@@ -103,8 +102,8 @@ func TestT20T21ReplayOfEverything(t *testing.T) {
 	}
 }
 
-// T21: a target that was restarted under the same key takes nothing of its
-// earlier life, and an initiator that was restarted is not its earlier self.
+// T21: a target that was restarted under the same key accepts nothing of its earlier life, and
+// an initiator that was restarted is not its earlier self.
 func TestT21ReplayAcrossRestart(t *testing.T) {
 	for _, who := range []int{0, 1} {
 		t.Run(fmt.Sprintf("host %d restarts", who), func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestT21ReplayAcrossRestart(t *testing.T) {
 			w.Hosts[who].Crash(false)
 			w.Hosts[who].Restart()
 			nothingArrived(t, w, "at once", rec.replay)
-			// The first send may find the PDC of before (F12).
+			// The first send may find the PDC of the life before (F12).
 			w.RunOps(time.Second, w.Hosts[0].Post(tsend(1, 10)))
 			w.Drain(1)
 			w.Run(ms)
@@ -128,8 +127,8 @@ func TestT21ReplayAcrossRestart(t *testing.T) {
 	}
 }
 
-// T8, T6, T7: nothing in clear touches a secured PDC, with whatever right numbers:
-// every kind of packet is dropped without an answer and counted.
+// T8, T6, T7: nothing in clear affects a secured PDC, whatever correct numbers it has: every
+// kind of packet is dropped and counted without an answer.
 func TestT8NothingInClear(t *testing.T) {
 	w, op, p, light := openOp(t, 520, secure(transport.SecureZeroRTT))
 	a := w.Hosts[0]
@@ -143,7 +142,7 @@ func TestT8NothingInClear(t *testing.T) {
 		clear = append(clear, wire.Nack{Type: wire.TypeNack, Code: wire.NackCode(code), PSN: psn, SPDCID: p.Remote, DPDCID: p.ID, Payload: 1 << 20}.Append(nil))
 	}
 	before := a.FEP.Stats()
-	for range 3 { // fatal ones are believed when they come twice, an RTO apart
+	for range 3 { // fatal ones count when they come twice, an RTO apart
 		for _, b := range clear {
 			forge(w, b)
 		}
@@ -163,8 +162,8 @@ func TestT8NothingInClear(t *testing.T) {
 	settle(w)
 }
 
-// S-SEC-05: a bit flipped anywhere in a packet of any kind, header and ICV
-// included, makes it a counted drop without an answer.
+// S-SEC-05: a packet of any kind with any bit flipped, header and ICV included, is dropped and
+// counted without an answer.
 func TestT8BitFlips(t *testing.T) {
 	w := pair(t, 530, sim.Faults{Delay: 50 * us, Loss: 0.1}, secure(transport.SecureOneRTT), hostile, config(func(c *transport.Config) { c.IdleClose = 100 * ms }))
 	rec := record(w)
@@ -172,7 +171,7 @@ func TestT8BitFlips(t *testing.T) {
 	stream(w, ordered(tsend(1, 3000)), 10, 4)
 	w.Heal()
 	w.RunUntil(2*time.Second, "all PDCs are closed", func() bool { return w.Hosts[0].FEP.PDCs()+w.Hosts[1].FEP.PDCs() == 0 })
-	// One packet of each kind that was seen.
+	// There is one packet of each kind that was seen.
 	kinds := map[string]sim.Packet{}
 	for _, p := range rec.pkts {
 		k := simtest.Kind(w, &p)
@@ -193,7 +192,7 @@ func TestT8BitFlips(t *testing.T) {
 		n := min(8*len(p.Data), 8*200) // headers, and enough of the payload
 		for bit := range n {
 			b := append([]byte(nil), p.Data...)
-			if bit >= n-8*wire.ICVLen { // the last ones in the ICV
+			if bit >= n-8*wire.ICVLen { // the last bits, in the ICV
 				bit += 8*len(b) - n
 			}
 			b[bit/8] ^= 1 << (bit % 8)
@@ -212,8 +211,7 @@ func TestT8BitFlips(t *testing.T) {
 	settle(w)
 }
 
-// T25: a flood of forged packets makes no state, is not answered, and honest
-// messages go on beside it.
+// T25: a flood of forged packets makes no state and is not answered, and honest messages go on.
 func TestT25ForgedFlood(t *testing.T) {
 	w := pair(t, 540, lan, secure(transport.SecureOneRTT), hostile)
 	a := w.Hosts[0]
@@ -223,7 +221,7 @@ func TestT25ForgedFlood(t *testing.T) {
 	n := 0
 	var flood func()
 	flood = func() {
-		for range 50 { // 50,000 a second
+		for range 50 { // 50,000 packets a second
 			n++
 			h.SSI, h.TSC = uint32(n), uint64(n)
 			h.SDI = simtest.SDI

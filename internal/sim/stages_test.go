@@ -11,15 +11,14 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A stageCase is one way a message may go. Three messages go it at once.
+// A stageCase is one course of a message. Three messages take it at once.
 type stageCase struct {
 	name string
 	size int
 	run  func(c *stageRun)
 }
 
-// A stageRun is one cell of the table: how the sends are posted and what was
-// posted so far.
+// A stageRun is one cell of the table: how the sends are posted, and what was posted so far.
 type stageRun struct {
 	*testing.T
 	w     *simtest.World
@@ -29,8 +28,8 @@ type stageRun struct {
 	recvs []*simtest.Op
 }
 
-// early says that success is due at the post: the bytes were copied and no more
-// was asked for (R-CMPL-02).
+// early reports whether success is due at the post: the bytes were copied, and no more was
+// asked for (R-CMPL-02).
 func (c *stageRun) early() bool { return c.spec.Level == transport.LevelInject && c.spec.Inject }
 
 func (c *stageRun) send() {
@@ -56,7 +55,7 @@ func (c *stageRun) recv() {
 	c.recvs = post(c.b, r, 3)
 }
 
-// dark stops a direction.
+// dark makes nothing pass in a direction.
 func (c *stageRun) dark(from, to int) {
 	f := lan
 	f.Loss = 1
@@ -84,7 +83,7 @@ func (c *stageRun) wantReceived() {
 	}
 }
 
-// ends runs to the success of everything, at most one heal time from now.
+// ends runs until everything succeeded, at most one heal time from now.
 func (c *stageRun) ends() {
 	c.Helper()
 	c.w.RunOps(time.Second, append(c.sends, c.recvs...)...)
@@ -92,13 +91,13 @@ func (c *stageRun) ends() {
 	c.wantReceived()
 }
 
-// dies kills B and wants the errors of A's sends at PeerTimeout.
+// dies kills B and expects the errors of A's sends at PeerTimeout.
 func (c *stageRun) dies(unknown bool) {
 	c.Helper()
 	if c.b.Up() {
 		c.b.Crash(false)
 	}
-	last := c.w.Now() // the last that A can have heard
+	last := c.w.Now() // the last time at which A can have heard B
 	c.w.Run(38 * time.Second)
 	c.wantOpen("PeerTimeout is not over")
 	c.w.RunOps(last+42*time.Second-c.w.Now(), c.sends...)
@@ -129,8 +128,7 @@ var stageCases = []stageCase{
 		c.wantOpen("not even one message can have arrived")
 		c.ends()
 	}},
-	// R-CMPL-19: a message that the peer has buffered satisfies TRANSMIT and
-	// DELIVERY.
+	// R-CMPL-19: a message that the peer has buffered satisfies TRANSMIT and DELIVERY.
 	{"unexpected", 700, func(c *stageRun) {
 		c.send()
 		c.w.RunOps(20*ms, c.sends...)
@@ -145,8 +143,8 @@ var stageCases = []stageCase{
 		c.recv()
 		c.ends()
 	}},
-	// R-TGT-11: the receive comes when half of the message is there; its entry
-	// comes after the last byte.
+	// R-TGT-11: a receive that is posted when half of the message is there ends after the last
+	// byte.
 	{"deferred match", 60_000, func(c *stageRun) {
 		c.send()
 		c.w.Run(300 * us)
@@ -159,13 +157,13 @@ var stageCases = []stageCase{
 		c.wantOpen("half of the message is under way")
 		c.ends()
 	}},
-	// R-CMPL-05: the target has everything, but nobody said so.
+	// R-CMPL-05: the target has everything, but the initiator does not know it.
 	{"lost ACKs", 700, func(c *stageRun) {
 		c.recv()
 		c.dark(1, 0)
 		c.send()
 		c.w.RunOps(50*ms, c.recvs...)
-		c.wantReceived() // R-TGT-01: its entry waits for nobody
+		c.wantReceived() // R-TGT-01: its entry waits for no other
 		c.w.Run(300 * ms)
 		c.wantOpen("no ACK passed")
 		c.w.SetFaults(lan)
@@ -214,8 +212,8 @@ var stageCases = []stageCase{
 		dark = false
 		c.ends()
 	}},
-	// docs/faults.md rule 3: what may have been taken is unknown, what cannot be
-	// whole at the target is certain.
+	// docs/faults.md rule 3: the effect is unknown if the target may have accepted the message,
+	// and certain if it cannot have all of it.
 	{"death before the post", 700, func(c *stageRun) {
 		c.b.Crash(false)
 		c.send()
@@ -242,7 +240,7 @@ var stageCases = []stageCase{
 		c.send()
 		c.ends()
 		c.b.Crash(false)
-		c.w.Run(42 * time.Second) // a second entry would be seen
+		c.w.Run(42 * time.Second) // long enough to see a second entry
 		c.b.Restart()
 	}},
 }
@@ -260,13 +258,12 @@ func reqOf(b []byte) (wire.ReqStd, bool) {
 	return q, err == nil
 }
 
-// R-CMPL-01, R-CMPL-02, R-CMPL-05, R-CMPL-07, R-CMPL-11, R-CMPL-16, R-CMPL-17,
-// R-CMPL-19, R-TGT-01, R-TGT-11, R-ORD-01, R-ORD-05, docs/faults.md rule 1, 2, 3
-// (F9, F10): at every level, for every kind of send, on both delivery modes,
-// whatever happens on the way: the entry is there not before its stage and once,
-// and an error says whether the effect is unknown. That no second entry comes,
-// that bytes are right and ordered messages are matched in their order is
-// checked by simtest in every run.
+// R-CMPL-01, R-CMPL-02, R-CMPL-05, R-CMPL-07, R-CMPL-11, R-CMPL-16, R-CMPL-17, R-CMPL-19,
+// R-TGT-01, R-TGT-11, R-ORD-01, R-ORD-05, docs/faults.md rule 1, 2, 3 (F9, F10): at every
+// level, for every kind of send, on both delivery modes, whatever happens on the way, the entry
+// comes once and not before its stage, and an error says whether the effect is unknown. simtest
+// checks in every run that no second entry comes, that the bytes are right and that ordered
+// messages are matched in their order.
 func TestF9EntriesAtTheirStage(t *testing.T) {
 	levels := []struct {
 		name  string
@@ -296,7 +293,8 @@ func TestF9EntriesAtTheirStage(t *testing.T) {
 						wrong := 0
 						w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
 							if q, ok := reqOf(p.Data); ok && what == sim.Sent {
-								// R-CMPL-11: DC exactly when the level is DELIVERY; R-ORD-01.
+								// R-CMPL-11: DC is set exactly when the level is DELIVERY;
+								// R-ORD-01.
 								if (q.Flags&wire.SESDC != 0) != (l.level == transport.LevelDelivery) || (p.Data[0]>>3 == byte(wire.TypeRODReq)) != rod {
 									wrong++
 								}

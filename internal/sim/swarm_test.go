@@ -24,15 +24,14 @@ var (
 	hashes  = flag.String("hashes", "", "TestSwarm: write the hash of each seed's run to this file, to compare two builds that should behave alike")
 )
 
-// fixedSeeds failed once. TestSwarm runs them besides those that it runs by default.
+// fixedSeeds failed once. TestSwarm runs them in addition to its default seeds.
 var fixedSeeds = []uint64{
 	18525, // a conversation in which a message that answered nothing was kept back by a fence
 }
 
-// TestSwarm runs whole systems under every fault at once, a different one for
-// each seed, with all checkers of simtest on. A failing seed is made smaller
-// and printed with the command that repeats it. One seed in twenty is run twice:
-// the runs must be equal to the bit.
+// TestSwarm runs whole systems under every fault at once, in another way for each seed, with
+// all checkers of simtest. A failing seed is shrunk and printed with the command that repeats
+// it. One seed in twenty is run twice: the runs must be equal bit by bit.
 func TestSwarm(t *testing.T) {
 	if *seed != 0 {
 		one(t)
@@ -67,7 +66,7 @@ func TestSwarm(t *testing.T) {
 					return
 				}
 				v := simtest.Variant{Seed: list[i]}
-				// A run that hangs must say which it is.
+				// If a run hangs, its seed must be known.
 				hang := time.AfterFunc(time.Minute, func() {
 					panic(fmt.Sprintf("seed %d hangs: go test ./internal/sim -run Swarm %s -v", v.Seed, v.Args()))
 				})
@@ -126,9 +125,8 @@ func writeHashes(t *testing.T, seeds, sums []uint64) {
 	}
 }
 
-// F18: the same with targets that have room for few messages and senders that give up
-// soon. Of messages that fail some checks know nothing: those that told of success
-// before, and those that tell of failure only.
+// F18: the same runs with targets that have room for few messages and senders that give up
+// soon. Some checks are off for messages that fail.
 func TestF18SwarmGivesUp(t *testing.T) {
 	for seed := uint64(101); seed <= 200; seed++ {
 		v := simtest.Variant{Seed: seed, Without: []string{"silent", "level", "inject"}}

@@ -10,8 +10,8 @@ import (
 	"github.com/uetkit/uetkit/internal/sim/simtest"
 )
 
-// talk has A and B send short messages in turn until each has sent n, and returns
-// A's. A thinks so long before each.
+// talk makes A and B send short messages in turn until each has sent n, and returns A's. A
+// waits for think before each.
 func talk(w *simtest.World, n int, think time.Duration) []*simtest.Op {
 	a, b := w.Hosts[0], w.Hosts[1]
 	var sends []*simtest.Op
@@ -40,9 +40,9 @@ func talk(w *simtest.World, n int, think time.Duration) []*simtest.Op {
 	return sends
 }
 
-// UE 3.5.12.2: of two ends that send short messages in turn over a short path few
-// messages ask for an ACK, and yet all complete, in order of their stages, whatever the
-// path loses, doubles or delays. On one that is long all ask.
+// UE 3.5.12.2: when two ends send short messages in turn over a short path, few messages ask
+// for an ACK. Yet all complete, in the order of their stages, whatever the path loses, doubles
+// or delays. On a long path all ask.
 func TestTalk(t *testing.T) {
 	short := sim.Faults{Delay: 2 * us, Rate: 1_250_000_000, Queue: 4 << 20, InOrder: true}
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestTalk(t *testing.T) {
 				const n = 1000
 				think := time.Duration(0)
 				if strings.HasSuffix(c.name, "thinking") {
-					think = 2 * us // then nothing is in flight any more
+					think = 2 * us // so nothing is in flight any more
 				}
 				sends := talk(w, n, think)
 				w.RunOps(1000*ms, sends...)

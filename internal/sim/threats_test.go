@@ -11,19 +11,17 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Each test carries the number of the threat it is about, as in
-// hostile_test.go.
+// Each test has the number of the threat it is about, as in hostile_test.go.
 
-// request builds a one-packet request with SYN, the first of a PDC.
+// request makes a one-packet request with SYN, the first of a PDC.
 func request(spdcid uint16, start, psn uint32, q wire.ReqStd, n int) []byte {
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN | wire.FlagAR, PSN: wire.PSN(psn), PSNOffset: uint16(psn - start), SPDCID: spdcid, ClearOff: -1}
 	return append(q.Append(h.Append(nil)), make([]byte, n)...)
 }
 
-// T17, S-ERR-05: a request of a foreign job, for another process or another
-// resource, is refused by its code and touches nothing. What is answered to a
-// foreign job does not tell whether the rest of the name exists or a receive
-// would match.
+// T17, S-ERR-05: a request of a foreign job, for another process or another resource, is
+// refused by its code and changes nothing. The answer to a foreign job does not tell whether
+// the rest of the name exists or a receive would match.
 func TestT17ForeignNames(t *testing.T) {
 	w := pair(t, 300, lan, forged, only(0, func(c *transport.Config) { c.JobID, c.PIDonFEP, c.RI = 0x1234, 7, 15 }))
 	a := w.Hosts[0]
@@ -86,7 +84,7 @@ func TestT17ForeignNames(t *testing.T) {
 	if n := a.FEP.Stats().Unexpected; n != 0 {
 		t.Errorf("%d messages of strangers are held", n)
 	}
-	// The right name, by the same PDC, is served.
+	// A request with the right name on the same PDC is served.
 	forge(w, request(9, 1000, psn, good, 16))
 	w.Run(100 * us)
 	if recvs[0].Open() {
@@ -112,8 +110,8 @@ func TestT17ForeignJobFailsTheSend(t *testing.T) {
 	settle(w)
 }
 
-// T34: an ICMP error about an address or a port that is not a peer's changes
-// nothing, however often it comes.
+// T34: an ICMP error about an address or a port that is not a peer's changes nothing, however
+// often it comes.
 func TestT34StrangeICMP(t *testing.T) {
 	w := pair(t, 302, lan)
 	wantStream(t, w, 4)

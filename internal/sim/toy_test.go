@@ -9,7 +9,7 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// sink is a host that notes what arrives.
+// sink is a host that records what arrives.
 type sink struct {
 	node *Node
 	d    dgram.Datagram
@@ -44,7 +44,7 @@ func (s *sink) Turn(now time.Duration) {
 
 func (s *sink) Unreachable(now time.Duration, r netip.AddrPort) { s.icmp = append(s.icmp, r) }
 
-// numbers are the uint32 at the front of what arrived.
+// numbers returns the uint32 at the front of each datagram that arrived.
 func (s *sink) numbers() []int {
 	var n []int
 	for _, a := range s.got {
@@ -82,9 +82,9 @@ func (p *toyPair) send(num, n int) {
 	p.a.node.Send(&dgram.Datagram{Data: b, Remote: p.b.node.Addr()})
 }
 
-// A toy is the dumbest reliable protocol: stop and wait, one number, one
-// checksum. If it delivers a list of words over a Net in order and once, and a
-// broken toy does not, the Net can be trusted with something cleverer.
+// A toy is the simplest reliable protocol: stop and wait, one number, one checksum. If it
+// delivers a list of words over a Net in order and once, and a broken toy does not, the Net can
+// be trusted with better protocols.
 //
 // Data: type 'D', life, number, CRC, word. Answer: type 'A', life, number, CRC.
 type toy struct {
@@ -102,7 +102,7 @@ type toy struct {
 	got    []string
 	bad    int
 
-	noCRC, noDup bool // planted bugs: believe damaged bytes, take repeats for new
+	noCRC, noDup bool // planted bugs: believe damaged bytes, accept repeats as new
 }
 
 const toyRTO = 30 * time.Millisecond
@@ -166,7 +166,7 @@ func (t *toy) receive(now time.Duration, b []byte) {
 	}
 }
 
-// quiet takes what comes and keeps nothing.
+// quiet receives and ignores everything.
 type quiet struct {
 	node *Node
 	d    dgram.Datagram

@@ -13,8 +13,8 @@ import (
 
 func trimming(s *simtest.Spec) { config(func(c *transport.Config) { c.Trimming = true })(s) }
 
-// trims is a line that cuts a share of what is sent for the first time, and of what
-// is sent again.
+// trims returns a line that cuts a share of the packets sent for the first time, and a share of
+// those sent again.
 func trims(lastHop bool, share, again float64) sim.Faults {
 	f := lan
 	f.Trim = simtest.Trim(lastHop)
@@ -22,7 +22,7 @@ func trims(lastHop bool, share, again float64) sim.Faults {
 	return f
 }
 
-// sums adds up the counters of all hosts.
+// sums returns the sums of the counters of all hosts.
 func sums(w *simtest.World) (s transport.Stats) {
 	for _, h := range w.Hosts {
 		v := h.FEP.Stats()
@@ -48,12 +48,12 @@ type incast struct {
 	*simtest.World
 	ops   [][]*simtest.Op // by sender
 	start time.Duration
-	hop   *sim.Line // the last one
+	hop   *sim.Line // the last hop
 }
 
-// newIncast makes each sender post so many messages of size bytes at once. All lines
-// have so many Gb/s; the last hop has room for so many bytes, and cuts what finds half of
-// it taken (three quarters, if it was sent again), if it trims.
+// newIncast makes each sender post count messages of size bytes at once. It sets the rate of
+// all lines, in Gb/s, and the room of the last hop. If the last hop trims, it cuts packets that
+// find half of the room used (three quarters, if they were sent again).
 func newIncast(t *testing.T, seed uint64, n, count, size int, rate int64, room int, trim bool) *incast {
 	t.Helper()
 	line := sim.Faults{Delay: 20 * us, Rate: rate * 125_000_000, InOrder: true}
@@ -91,10 +91,9 @@ func (x *incast) finish(t *testing.T) time.Duration {
 	return x.Now() - x.start
 }
 
-// F35: an incast of 8:1 over a last hop that trims, and over one with as much room that
-// drops. Where all begin at once, nobody waits for a timer once the targets know that
-// a packet is missing; where short messages come again and again, each round is done
-// sooner.
+// F35: an incast of 8:1 over a last hop that trims is compared with one over a last hop with as
+// much room that drops. If all begin at once, nobody waits for a timer once the targets know
+// that a packet is missing. If short messages come again and again, each round is done sooner.
 func TestF35IncastTrimmed(t *testing.T) {
 	both := func(t *testing.T, run func(t *testing.T, trim bool) (time.Duration, transport.Stats)) (took [2]time.Duration, st [2]transport.Stats) {
 		for i, name := range []string{"tail drop", "trimming"} {
@@ -118,7 +117,7 @@ func TestF35IncastTrimmed(t *testing.T) {
 		if st[1].RtxRTO != 0 || st[0].RtxRTO == 0 {
 			t.Errorf("with trimming %d packets waited for the RTO, without %d", st[1].RtxRTO, st[0].RtxRTO)
 		}
-		// What is left of the trimmed packets takes a part of the rate.
+		// The rest of the trimmed packets uses a part of the rate.
 		if took[1] > took[0]*11/10 {
 			t.Errorf("with trimming it took %v, without %v", took[1], took[0])
 		}
@@ -148,8 +147,8 @@ func TestF35IncastTrimmed(t *testing.T) {
 	})
 }
 
-// F35: 64→1, each sender with more to send than goes: everybody gets the same, Jain's
-// index at least 0.9, over a last hop of 10 Gb/s that marks, and over one that trims.
+// F35: 64 senders to one target, each with more to send than there is room for, get the same:
+// Jain's index is at least 0.9, over a last hop of 10 Gb/s that marks, and over one that trims.
 // By losses alone shares become equal much more slowly (docs/faults.md).
 func TestF35JainOf64(t *testing.T) {
 	if raceEnabled || testing.Short() {
@@ -195,15 +194,15 @@ func TestF35JainOf64(t *testing.T) {
 	}
 }
 
-// F35: all trimmed. Whatever goes for the first time is cut, on the last hop or before
-// it: each packet is resent once for its NACK, and at least one goes per round trip.
+// F35: when every packet that is sent for the first time is cut, on the last hop or before it,
+// each packet is resent once for its NACK, and at least one leaves per round trip.
 func TestF35AllTrimmed(t *testing.T) {
 	for name, last := range map[string]bool{"last hop": true, "before": false} {
 		for _, mode := range []string{"RUD", "ROD"} {
 			t.Run(mode+" "+name, func(t *testing.T) {
 				w := pair(t, 352, trims(last, 1, 0), trimming)
 				a, b := w.Hosts[0], w.Hosts[1]
-				// The first of a PDC cannot be refused: there is none yet.
+				// The first packet of a PDC cannot be refused, because there is no PDC yet.
 				s := tsend(1, 100)
 				s.Ordered = mode == "ROD"
 				b.Post(trecv(100))
@@ -217,7 +216,7 @@ func TestF35AllTrimmed(t *testing.T) {
 				w.RunOps(time.Second, op)
 				w.Want("ok", first, op)
 				st := a.FEP.Stats()
-				// 10 packets, each of which takes two round trips of 120 µs.
+				// There are 10 packets, each of which takes two round trips of 120 µs.
 				if took := w.Now() - at; took > 10*2*150*us {
 					t.Errorf("10 packets took %v", took)
 				}
@@ -237,8 +236,8 @@ func TestF35AllTrimmed(t *testing.T) {
 	}
 }
 
-// A trimmed SYN opens nothing and is answered by nothing: the message comes with the
-// resend that the RTO makes.
+// A trimmed SYN opens nothing and is not answered: the message comes with the resend of the
+// RTO.
 func TestTrimmedSynOpensNothing(t *testing.T) {
 	w := pair(t, 353, trims(false, 1, 0), trimming)
 	a, b := w.Hosts[0], w.Hosts[1]
@@ -253,14 +252,14 @@ func TestTrimmedSynOpensNothing(t *testing.T) {
 	settle(w)
 }
 
-// A switch in front of the target is not the path's fault, one before it is:
-// UE 3.6.16.
+// UE 3.6.16: trimming by the last switch before the target does not count against the path;
+// trimming before it does.
 func TestTrimmedPathIsAvoided(t *testing.T) {
 	for name, last := range map[string]bool{"last hop": true, "before": false} {
 		t.Run(name, func(t *testing.T) {
 			w := pair(t, 354, lan, trimming, eight)
 			stream(w, tsend(1, 64<<10), 8, 8)
-			// Half of what leaves by path 5 is cut.
+			// Half of the packets on path 5 are cut.
 			cut := trims(last, 0.5, 0)
 			through := w.Net.NewLine("trims", cut)
 			around := w.Net.NewLine("does not", lan)
@@ -290,8 +289,8 @@ func TestTrimmedPathIsAvoided(t *testing.T) {
 	}
 }
 
-// Between a FEP that offers its packets to be trimmed and one that knows nothing of
-// it, what is cut is damaged: it comes again as what is lost.
+// A cut packet between a FEP that offers its packets to be trimmed and one that does not know
+// trimming is damaged: it is sent again like a lost one.
 func TestTrimmedAtPeerWithout(t *testing.T) {
 	w := pair(t, 355, trims(true, 0.1, 0.1), only(0, func(c *transport.Config) { c.Trimming = true }))
 	stream(w, tsend(1, 64<<10), 32, 8)
@@ -301,9 +300,8 @@ func TestTrimmedAtPeerWithout(t *testing.T) {
 	settle(w)
 }
 
-// What a switch leaves of a sealed packet says nothing that could be believed: it is
-// counted and dropped. A secured FEP does not offer its packets, but somebody may have
-// given them the code point.
+// What a switch leaves of a sealed packet cannot be trusted: it is counted and dropped. A
+// secured FEP does not offer its packets, but somebody may have given them the code point.
 func TestTrimmedSealedIsDropped(t *testing.T) {
 	for name, how := range bothWays {
 		t.Run(name, func(t *testing.T) {
@@ -325,8 +323,8 @@ func TestTrimmedSealedIsDropped(t *testing.T) {
 	}
 }
 
-// T28, T33: forged trimmed packets. Whatever they name, nothing ends, nothing is
-// delivered and no PDC comes to be; one with all numbers right costs a resend at most.
+// T28, T33: whatever forged trimmed packets name, nothing ends, nothing is delivered and no PDC
+// is made. One with all numbers right costs at most a resend.
 func TestT33ForgedTrimmedPackets(t *testing.T) {
 	w := pair(t, 358, lan, hostile, smallWindow, trimming)
 	wantStream(t, w, 4)
@@ -343,9 +341,9 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 			p = q
 		}
 	}
-	waits := p.Start + uint32(p.Sent) - 1 // on its way, as far as anybody knows
+	waits := p.Start + uint32(p.Sent) - 1 // on its way, as far as the hosts know
 	tos := transport.DefaultClasses.Trimmed << 2
-	other := w.Hosts[1].Addr() // not who opened it
+	other := w.Hosts[1].Addr() // not the one that opened it
 	good := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: wire.PSN(waits), ClearOff: -1, SPDCID: p.ID, DPDCID: p.Remote}
 	syn := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: 77, ClearOff: -1, SPDCID: 4711}
 	with := func(f func(*wire.Req)) []byte {
@@ -389,7 +387,7 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	if cut := st.Drops[transport.DropTrimmed] - before.Drops[transport.DropTrimmed]; cut+short != uint64(n+1) || short != 20 {
 		t.Errorf("of %d packets %d were dropped as trimmed, %d as short", n+1, cut, short)
 	}
-	// All right: a NACK each, and no more than a resend per round trip.
+	// With all numbers right each causes a NACK, and no more than a resend per round trip.
 	at := a.FEP.Stats()
 	w.Line(1, 0).SetFaults(lan)
 	for range 100 {

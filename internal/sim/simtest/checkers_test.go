@@ -20,24 +20,24 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A planted bug makes one checker of this package speak.
+// A planted bug makes one checker of this package fail.
 type planted struct {
 	bug   string
-	says  string // in the text of one checker, as its source has it
-	with  string // what it has to say besides, "": anything
+	says  string // part of the text of one checker, as in its source
+	with  string // what else the text must have; "" means anything
 	spec  func(*Spec)
 	plant func(*World)
-	play  func(*World) // nil: usual
+	play  func(*World) // nil means usual
 }
 
 var be = binary.BigEndian
 
 const ms = time.Millisecond
 
-// plantedBugs has at least one row for each checker, and one for each of the
-// conditions that a checker joins with "or".
+// plantedBugs has at least one row for each checker, and one for each of the conditions that a
+// checker joins with "or".
 var plantedBugs = []planted{
-	// What leaves a host.
+	// Checks of what leaves a host.
 	{bug: "a host sends without end", says: "packet storm", spec: func(s *Spec) { s.MaxPackets = 20 }},
 	{bug: "a packet is too short", says: "a packet of no use", plant: at(ms, func(w *World) { says(w, 0, make([]byte, 10)) })},
 	{bug: "a packet is of an unknown type", says: "a packet of no use", plant: at(ms, func(w *World) { says(w, 0, make([]byte, 30)) })},
@@ -63,7 +63,7 @@ var plantedBugs = []planted{
 		}
 	}},
 
-	// PSNs.
+	// Checks of PSNs.
 	{bug: "PDCID 0", says: "uses PDCID 0", plant: requests(func(b []byte, r *reading) { be.PutUint16(b[8:], 0) })},
 	{bug: "a PDCID that nobody opened", says: "a PDC that nobody opened", plant: requests(func(b []byte, r *reading) {
 		if !r.syn {
@@ -136,7 +136,7 @@ var plantedBugs = []planted{
 		says(w, 0, b)
 	})},
 
-	// Messages.
+	// Checks of messages.
 	{bug: "another kind of header", says: "without standard header", plant: requests(func(b []byte, r *reading) { be.PutUint16(b, be.Uint16(b)&^(15<<7)|2<<7) })},
 	{bug: "bytes of no message", says: "bytes of no message", plant: contents(func(b []byte, r *reading) { b[44] ^= 1 })},
 	{bug: "bytes of another place of the message", says: "bytes of no message", plant: contents(func(b []byte, r *reading) {
@@ -198,7 +198,7 @@ var plantedBugs = []planted{
 		a.fences = append(a.fences, a.Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64}))
 	})},
 
-	// ACKs.
+	// Checks of ACKs.
 	{bug: "an ACK of what was never sent", says: "acknowledges what was never sent", plant: acks(func(b []byte, r *reading) { be.PutUint32(b[4:], r.cack+1<<16) })},
 	{bug: "CACK covers what never arrived", says: "covers a PSN", plant: func(w *World) {
 		w.Line(0, 1).SetFaults(sim.Faults{Drop: []uint64{1}})
@@ -225,7 +225,7 @@ var plantedBugs = []planted{
 		})
 	}},
 
-	// Messages that ask for no ACK.
+	// Checks of messages that ask for no ACK.
 	{bug: "an ordered message asks for no ACK", says: "asks for no ACK", with: "though it is ordered", plant: silent(func(r *reading) bool { return r.rod })},
 	{bug: "a message that waits for delivery asks for no ACK", says: "asks for no ACK", with: "though delivery is waited for", spec: near,
 		plant: func(w *World) {
@@ -242,13 +242,13 @@ var plantedBugs = []planted{
 	}},
 	{bug: "a message asks for no ACK though one is missing", says: "asks for no ACK", with: "though something is missing", spec: near,
 		plant: at(ms, func(w *World) {
-			w.Hosts[0].talks[1].lag.newAt = w.Now() + time.Hour // as if what is sent later had its answer
+			w.Hosts[0].talks[1].lag.newAt = w.Now() + time.Hour // as if something sent later had its answer
 		}), play: talk600},
 	{bug: "too many messages ask for no ACK", says: "asks for no ACK", with: "though too many did", spec: near,
 		plant: silent(after(250)), play: talk600},
 	{bug: "nobody asks for the ACK", says: "leaves PSN", spec: near, plant: silent(after(2)), play: func(w *World) { talkFor(w, 6) }},
 
-	// Sealed packets.
+	// Checks of sealed packets.
 	{bug: "a packet is in clear", says: "not sealed", spec: secure, plant: leaving(func(d *dgram.Datagram) { d.Data[0] = 0 })},
 	{bug: "an IV is used twice", says: "with the IV of datagram", spec: secure, plant: func(w *World) {
 		w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
@@ -259,7 +259,7 @@ var plantedBugs = []planted{
 	}},
 	{bug: "a sealed packet is damaged before it leaves", says: "does not open", spec: secure, plant: leaving(func(d *dgram.Datagram) { d.Data[len(d.Data)-1] ^= 1 })},
 
-	// Calls of the FEP.
+	// Checks of calls of the FEP.
 	{bug: "a peer is refused", says: "Peer(%v): %v", plant: func(w *World) { lie(w.Hosts[0]).peer = func() error { return errors.New("planted") } }},
 	{bug: "Advance leaves its timer", says: "twice leaves NextTimeout", plant: func(w *World) { lie(w.Hosts[0]).timeout = always(time.Duration(1)) }},
 	{bug: "a post is refused for no reason", says: "Post(%v): %v", plant: func(w *World) { posts(w.Hosts[0], errors.New("planted")) }},
@@ -288,7 +288,7 @@ var plantedBugs = []planted{
 		})(w)
 	}},
 
-	// Events.
+	// Checks of events.
 	{bug: "an event of nobody", says: "a foreign context", plant: tsends(func(e *transport.Event) { e.Context = "planted" })},
 	{bug: "an event of another host", says: "of another endpoint", plant: tsends(func(e *transport.Event) { e.Context = e.Context.(*Op).Host.w.ops[0] })},
 	{bug: "an event of another life", says: "of another endpoint", play: func(w *World) {
@@ -315,7 +315,7 @@ var plantedBugs = []planted{
 		lie(w.Hosts[0]).told = func(e transport.Event) []transport.Event { return []transport.Event{e, e} }
 	}},
 
-	// Ends of sends.
+	// Checks of the ends of sends.
 	{bug: "a silent send speaks", says: "success event for a silent", play: func(w *World) {
 		o := w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 500, Silent: true})
 		lie(w.Hosts[0]).tell(success(o))
@@ -371,7 +371,7 @@ var plantedBugs = []planted{
 		w.Audit()
 	}},
 
-	// Ends of receives.
+	// Checks of the ends of receives.
 	{bug: "a receive ends that nobody cancelled", says: "ends cancelled without a cancel", plant: trecvs(func(e *transport.Event) { e.Cause = transport.Cancelled })},
 	{bug: "a cancelled receive was written to", says: "a receive that nothing matched was written", play: func(w *World) {
 		o := w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: Any, Len: 100})
@@ -435,7 +435,7 @@ var plantedBugs = []planted{
 	{bug: "a wrong byte is delivered", says: "with wrong bytes", plant: trecvs(func(e *transport.Event) { e.Context.(*Op).buf[e.Len/2] ^= 1 })},
 	{bug: "a byte behind the message is written", says: "behind it was written", plant: trecvs(func(e *transport.Event) { e.Context.(*Op).buf[e.Len] = 0 })},
 
-	// The end of all.
+	// Checks at the end of a run.
 	{bug: "an operation stands otherwise", says: "%v is %s, want %s", play: func(w *World) {
 		w.Want("ok", w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: Any}))
 	}},
@@ -467,7 +467,7 @@ var plantedBugs = []planted{
 		w.Rest(0)
 	}},
 	{bug: "traffic at rest", says: "datagrams were sent at rest", plant: func(w *World) {
-		var last []byte // ACK of A, which may come again
+		var last []byte // an ACK of A, which may come again
 		w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
 			if r := read(p.Data, 4); what == sim.Sent && p.From == w.Hosts[0].Node && r.class == classAck {
 				last = append(last[:0], p.Data...)
@@ -540,8 +540,8 @@ var plantedBugs = []planted{
 		w.Audit()
 	}},
 	{bug: "ordered messages swap", says: "out of order", plant: func(w *World) {
-		// Two receives in post order get each other's message: the events are
-		// exchanged together with the buffers.
+		// Two receives in post order get each other's message: the events and the buffers are
+		// exchanged.
 		var held *transport.Event
 		lie(w.Hosts[1]).told = func(e transport.Event) []transport.Event {
 			o := e.Context.(*Op)
@@ -563,7 +563,7 @@ var plantedBugs = []planted{
 		}
 	}},
 
-	// Counters.
+	// Checks of counters.
 	{bug: "a drop is counted that was none", says: "came damaged or trimmed", plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropCRC]++ })},
 	{bug: "a drop for its seal is counted that was none", says: "came damaged or trimmed", spec: secure,
 		plant: counts(0, func(s *transport.Stats) { s.Drops[transport.DropAuth]++ })},
@@ -599,9 +599,9 @@ var plantedBugs = []planted{
 	})},
 }
 
-// TestEveryCheckerSpeaks plants bugs between the FEP and its host. The checker that is
-// responsible for it, and no other, must speak, in its own words. A checker that was
-// never seen to fail is worth nothing: there must be a bug for each.
+// TestEveryCheckerSpeaks plants bugs between the FEP and its host. The responsible checker, and
+// no other, must fail with its own text. A checker that was never seen to fail is worth
+// nothing, so there must be a bug for each.
 func TestEveryCheckerSpeaks(t *testing.T) {
 	rules := rulesInSource(t)
 	if len(rules) < 100 {
@@ -630,7 +630,7 @@ func TestEveryCheckerSpeaks(t *testing.T) {
 	}
 }
 
-// rule is the text of the one checker that is meant.
+// rule returns the text of the one checker that is meant.
 func (p planted) rule(t *testing.T, rules map[string]token.Position) string {
 	if _, ok := rules[p.says]; ok {
 		return p.says
@@ -647,7 +647,7 @@ func (p planted) rule(t *testing.T, rules map[string]token.Position) string {
 	return of[0]
 }
 
-// run plants the bug and returns what the checkers say.
+// run plants the bug and returns what the checkers report.
 func (p planted) run() *Violation {
 	return caught(func() {
 		spec := Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: 50 * time.Microsecond}}
@@ -667,8 +667,8 @@ func (p planted) run() *Violation {
 	})
 }
 
-// caught returns the violation that ends f. A panic is one, too: what a checker does
-// not stop may not be fit to go on with.
+// caught returns the violation that ends f. A panic is one, too: after what a checker does not
+// stop, the code may be unable to go on.
 func caught(f func()) (v *Violation) {
 	defer func() {
 		switch p := recover().(type) {
@@ -683,8 +683,8 @@ func caught(f func()) (v *Violation) {
 	return nil
 }
 
-// rulesInSource are the texts of all checkers, and where they stand: the formats of
-// Failf, and what RunUntil waits for.
+// rulesInSource returns the texts of all checkers and where they are: the formats of Failf, and
+// what RunUntil waits for.
 func rulesInSource(t *testing.T) map[string]token.Position {
 	t.Helper()
 	rules := map[string]token.Position{}
@@ -753,7 +753,7 @@ func usual(w *World, bound time.Duration) {
 	w.Settle(bound)
 }
 
-// talkFor has the hosts talk with each other for that many rounds.
+// talkFor makes the hosts talk with each other for that many rounds.
 func talkFor(w *World, rounds int) {
 	s := Step{Op: OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64}, Talk: Talk{Rounds: rounds, Ready: 2}}
 	w.begin(&s, nil)
@@ -784,7 +784,7 @@ func leaving(f func(*dgram.Datagram)) func(*World) {
 	return func(w *World) { lie(w.Hosts[0]).leaves = f }
 }
 
-// requests changes what A asks, acks what B answers.
+// requests changes the requests of A, acks the ACKs of B.
 func requests(f func(b []byte, r *reading)) func(*World) {
 	return func(w *World) { alters(w, 0, classData, f) }
 }
@@ -793,7 +793,7 @@ func acks(f func(b []byte, r *reading)) func(*World) {
 	return func(w *World) { alters(w, 1, classAck, f) }
 }
 
-// headers changes the SES headers of A's messages of which f says so.
+// headers changes the SES headers of those messages of A that f picks.
 func headers(f func(b []byte, r *reading) bool) func(*World) {
 	return requests(func(b []byte, r *reading) {
 		if changed := append([]byte(nil), sesOf(b, r)...); f(changed, r) {
@@ -802,7 +802,7 @@ func headers(f func(b []byte, r *reading) bool) func(*World) {
 	})
 }
 
-// contents changes the beginnings of A's messages of some length, SES header first.
+// contents changes the beginnings of A's messages of one length, SES header first.
 func contents(f func(b []byte, r *reading)) func(*World) {
 	return headers(func(b []byte, r *reading) bool { f(b, r); return r.som && r.n >= 100 })
 }
@@ -815,10 +815,10 @@ func cutTo(w *World, n int) {
 	})
 }
 
-// tiny posts a message that cannot bear its number.
+// tiny posts a message that is too short to carry its number.
 func tiny(w *World) { w.Hosts[0].Post(OpSpec{Kind: transport.OpSend, Peer: 1, Len: 3}) }
 
-// silent has A ask for no ACK of some of its messages.
+// silent makes A ask for no ACK of some of its messages.
 func silent(pick func(*reading) bool) func(*World) {
 	return requests(func(b []byte, r *reading) {
 		if pick(r) && !r.syn {
@@ -851,7 +851,7 @@ func later(f func(*Op)) func(*World) {
 	}
 }
 
-// mute keeps A from hearing of its sends.
+// mute keeps the events of its sends from A.
 func mute(w *World) {
 	drops(w.Hosts[0], func(e *transport.Event) bool { return e.Kind == transport.OpTSend })
 }
@@ -860,7 +860,7 @@ func posts(h *Host, err error) {
 	lie(h).post = func(*transport.Op) (bool, error) { return true, err }
 }
 
-// afterClose posts after Close, which ends as it should not.
+// afterClose posts after Close, with a result that must not be.
 func afterClose(err error) func(*World) {
 	return func(w *World) {
 		w.Hosts[0].Close()

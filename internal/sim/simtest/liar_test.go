@@ -10,8 +10,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// A liar is an Endpoint that stands between a host and its FEP. For each of its
-// functions that is not nil it gives the host something else than the FEP does.
+// A liar is an Endpoint between a host and its FEP. Each of its functions that is not nil gives
+// the host something other than the FEP does.
 type liar struct {
 	Endpoint
 	host   *Host
@@ -30,7 +30,7 @@ type liar struct {
 	timeout              func(time.Duration) time.Duration
 }
 
-// lie puts a liar in front of the FEP of a host, or finds the one that is there.
+// lie puts a liar in front of the FEP of a host, or returns the one that is there.
 func lie(h *Host) *liar {
 	l, ok := h.FEP.(*liar)
 	if !ok {
@@ -40,7 +40,7 @@ func lie(h *Host) *liar {
 	return l
 }
 
-// tell gives the host an event of the test's making.
+// tell gives the host an event made by the test.
 func (l *liar) tell(e transport.Event) {
 	l.queued = append(l.queued, e)
 	l.host.drive(l.host.w.Now())
@@ -120,7 +120,7 @@ func bend[T any](f func(T) T, v T) T {
 	return v
 }
 
-// always is a lie that does not depend on the truth.
+// always returns a lie that does not depend on the truth.
 func always[T any](v T) func(T) T { return func(T) T { return v } }
 
 // success and failure are the events that a FEP owes for an operation.
@@ -135,8 +135,8 @@ func end(o *Op, c transport.Cause) transport.Event {
 	return e
 }
 
-// sends changes the events of a host's sends of a kind, receives those of its
-// receives that end in success.
+// sends changes the events of a host's sends of a kind, receives those of its receives that end
+// in success.
 func changes(h *Host, kind transport.OpKind, f func(e *transport.Event)) {
 	lie(h).told = func(e transport.Event) []transport.Event {
 		if o := e.Context.(*Op); e.Kind == kind && !o.drainer && (o.send() || e.Cause == 0) {
@@ -146,7 +146,7 @@ func changes(h *Host, kind transport.OpKind, f func(e *transport.Event)) {
 	}
 }
 
-// drops keeps those events from the host for which f says so.
+// drops keeps the events that f picks from the host.
 func drops(h *Host, f func(e *transport.Event) bool) {
 	lie(h).told = func(e transport.Event) []transport.Event {
 		if f(&e) {
@@ -156,7 +156,7 @@ func drops(h *Host, f func(e *transport.Event) bool) {
 	}
 }
 
-// reseal puts a right trailer on a packet that a test has changed.
+// reseal writes a correct trailer on a packet that a test has changed.
 func reseal(h, to *Host, b []byte) {
 	n := len(b) - 4
 	binary.BigEndian.PutUint32(b[n:], crcOf(h.Addr(), to.Addr(), b[:n]))
@@ -176,16 +176,15 @@ func alters(w *World, from int, c class, f func(b []byte, r *reading)) {
 	}
 }
 
-// says sends a packet from a host, without its FEP; the last four bytes are for the
-// trailer.
+// says sends a packet from a host, without its FEP. The last four bytes are for the trailer.
 func says(w *World, from int, b []byte) {
 	h, to := w.Hosts[from], w.Hosts[1-from]
 	reseal(h, to, b)
 	h.Node.Send(&dgram.Datagram{Data: b, Remote: to.Addr(), TOS: dgram.ECT0})
 }
 
-// copies sends a copy of the first packet that a host sends of those that f picks, some
-// time after it and changed.
+// copies sends a copy of the first packet of a host that f picks, some time after it and
+// changed.
 func copies(w *World, from int, after time.Duration, pick func(*reading) bool, change func(b []byte, r *reading) []byte) {
 	done := false
 	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
@@ -199,14 +198,14 @@ func copies(w *World, from int, after time.Duration, pick func(*reading) bool, c
 	})
 }
 
-// setPSN gives a request another PSN and leaves CLEAR_PSN what it was.
+// setPSN gives a request another PSN and keeps its CLEAR_PSN.
 func setPSN(b []byte, r *reading, psn uint32) []byte {
 	binary.BigEndian.PutUint32(b[4:], psn)
 	binary.BigEndian.PutUint16(b[2:], uint16(r.clear-psn))
 	return b
 }
 
-// sesOf is the SES header of a request, and what is behind it.
+// sesOf returns the SES header of a request, and what follows it.
 func sesOf(b []byte, r *reading) []byte {
 	if r.typ >= 13 {
 		return b[16:]
@@ -216,7 +215,7 @@ func sesOf(b []byte, r *reading) []byte {
 
 const flagRETX = 0x10
 
-// control is a control packet, with room for the trailer.
+// control returns a control packet, with room for the trailer.
 func control(ctl uint8, flags uint8, psn uint32, from, to uint16) []byte {
 	b := binary.BigEndian.AppendUint16(nil, 11<<11|uint16(ctl)<<7|uint16(flags))
 	b = binary.BigEndian.AppendUint16(b, 0)
@@ -226,7 +225,7 @@ func control(ctl uint8, flags uint8, psn uint32, from, to uint16) []byte {
 	return append(b, make([]byte, 8)...)
 }
 
-// forward is the first PDC that A opened, as the ledger knows it.
+// forward returns the first PDC that A opened, as the ledger knows it.
 func forward(w *World) *dir {
 	for _, d := range w.ledger.opened {
 		if d.host == w.Hosts[0] && d.forward {

@@ -49,7 +49,7 @@ func playLong(count, size int, plant func(w *World)) *World {
 }
 
 func TestLongRunForgets(t *testing.T) {
-	// More packets than are remembered, in few buffers.
+	// A Long run has more packets than it remembers, in few buffers.
 	w, v := longWorld(2*recordsKept/64+1000, 64<<10, nil)
 	if v != nil {
 		t.Fatalf("%v\n%s", v, v.Tail)
@@ -66,8 +66,8 @@ func TestLongRunForgets(t *testing.T) {
 	}
 }
 
-// What is written to a buffer after its operation's end is found when the buffer
-// is used again, or at the end.
+// A write to a buffer after its operation's end is found when the buffer is used again, or at
+// the end.
 func TestLongRunFindsLateWrites(t *testing.T) {
 	for _, at := range []time.Duration{time.Millisecond, 10 * time.Second} {
 		_, v := longWorld(200, 5000, func(w *World) {

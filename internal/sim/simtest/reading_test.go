@@ -48,7 +48,7 @@ func TestBitsetFull(t *testing.T) {
 	}
 }
 
-// The second reading must agree with the codec on what both read.
+// This second reading agrees with the codec on what both read.
 func TestReadingAgreesWithWire(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 2000 {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDoubleRunDiffers(t *testing.T) {
-	// The hash must see a change of one completion and of one bit on the wire.
+	// The hash shows a change of one completion and of one bit on the wire.
 	run := func(plant func(*World)) uint64 {
 		w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2), Line: sim.Faults{Delay: 50 * time.Microsecond}, Forged: true, Hostile: true, MayFail: true})
 		plant(w)
@@ -36,7 +36,7 @@ func TestDoubleRunDiffers(t *testing.T) {
 }
 
 func TestShrinkKeepsTheFailure(t *testing.T) {
-	// A scenario that fails from a step of its own shrinks to that step.
+	// A scenario that fails because of one step shrinks to that step.
 	v := Variant{Seed: 3}
 	sc := v.Scenario()
 	bad := sc.Steps[len(sc.Steps)/2].N
@@ -57,7 +57,7 @@ func TestShrinkKeepsTheFailure(t *testing.T) {
 	}
 }
 
-// Messages too short to bear their number are told apart by who still needs one:
+// Receives of messages too short to carry their number are given to those that still need one:
 // that a receive may have got either must not hide that one is missing.
 func TestReceivesOfTwinsGoToWhoNeedsThem(t *testing.T) {
 	w := NewWorld(nil, Spec{Seed: 1, Hosts: make([]HostSpec, 2)})
@@ -77,7 +77,7 @@ func TestReceivesOfTwinsGoToWhoNeedsThem(t *testing.T) {
 		}
 		return o
 	}
-	lost := send(transport.Aborted, true) // a restarted target answered it 0E
+	lost := send(transport.Aborted, true) // a restarted target answered it with NACK 0E
 	first, second := send(transport.OK, false), send(transport.OK, false)
 	recv()
 	r := recv()
