@@ -134,7 +134,8 @@ func TestDiagnoseNobodyThere(t *testing.T) {
 	w.RunOps(10*time.Second, o)
 }
 
-// The view tells that the target keeps one message that no receive matches, and no more.
+// A send is WaitNotReady when the target keeps one message that no receive matches, and has no
+// room for another.
 func TestDiagnoseNoReceive(t *testing.T) {
 	w := pair(t, 904, lan, only(1, func(c *transport.Config) { c.UnexpectedMsgs, c.UnexpectedShare = 1, 1 }))
 	first := w.Hosts[0].Post(tsend(1, 100))
@@ -150,7 +151,7 @@ func TestDiagnoseNoReceive(t *testing.T) {
 	settle(w)
 }
 
-// The view tells that the target has no free PDC.
+// A send is WaitShort when the target has no free PDC.
 func TestDiagnosePeerShort(t *testing.T) {
 	w := pair(t, 905, lan, only(1, func(c *transport.Config) { c.MaxPDCs = 1 }))
 	warm(t, w, tsend(1, 100))
@@ -177,7 +178,7 @@ func TestDiagnoseCongestion(t *testing.T) {
 	settle(w)
 }
 
-// The view tells that the peer offers only 128 packets; ours is far more.
+// A send is WaitPeerWindow when the peer offers only 128 packets, far less than our window.
 func TestDiagnosePeerWindow(t *testing.T) {
 	w := pair(t, 907, lan, only(1, func(c *transport.Config) { c.MPRange = 128 }))
 	w.Hosts[1].Post(trecv(1 << 20))
@@ -189,7 +190,8 @@ func TestDiagnosePeerWindow(t *testing.T) {
 	settle(w)
 }
 
-// The view tells that this side sends only 128 packets ahead; the peer accepts far more.
+// A send is WaitOwnWindow when this side sends only 128 packets ahead, and the peer accepts far
+// more.
 func TestDiagnoseOwnWindow(t *testing.T) {
 	w := pair(t, 908, lan, only(0, func(c *transport.Config) { c.MPRange = 128 }))
 	warm(t, w, tsend(1, 100_000))
@@ -216,7 +218,8 @@ func TestDiagnoseBehind(t *testing.T) {
 	settle(w)
 }
 
-// The view tells that a message waits for the next ROD PDC, because this one is closing.
+// A message that is posted while the ROD PDC is closing is WaitClose: it waits for the next
+// PDC.
 func TestDiagnoseClosing(t *testing.T) {
 	w := pair(t, 910, lan, config(func(c *transport.Config) { c.IdleClose = 100 * ms }))
 	warm(t, w, ordered(tsend(1, 100)))
@@ -230,7 +233,7 @@ func TestDiagnoseClosing(t *testing.T) {
 	settle(w)
 }
 
-// A post that finds no room because all PDCs are in use is told so.
+// A post is refused with WaitPDC when all PDCs are in use.
 func TestDiagnoseNoPDC(t *testing.T) {
 	w := pair(t, 911, lan, only(0, func(c *transport.Config) { c.MaxPDCs, c.MaxSends = 1, 2 }))
 	warm(t, w, tsend(1, 100))
@@ -281,8 +284,8 @@ func TestDiagnoseKey(t *testing.T) {
 }
 
 func TestDiagnoseOrder(t *testing.T) {
-	// The first packet of the second message is always lost; the third message is there, and
-	// kept.
+	// WaitOrder: the first packet of the second message is always lost, and the third message
+	// is there, and kept.
 	w := pair(t, 914, lan)
 	warm(t, w, ordered(tsend(1, 100)))
 	lost := uint32(0)
@@ -310,8 +313,8 @@ func TestDiagnoseOrder(t *testing.T) {
 	settle(w)
 }
 
-// A message that no receive matches gets a response of its own; here all packets with one are
-// lost.
+// WaitAnswer: a message that no receive matches gets a response of its own, and all packets
+// with one are lost.
 func TestDiagnoseAnswer(t *testing.T) {
 	w := pair(t, 915, lan, smallWindow)
 	warm(t, w, tsend(1, 100))
@@ -377,7 +380,7 @@ func TestDiagnoseRest(t *testing.T) {
 	settle(w)
 }
 
-// A multi-receive buffer gets no message while there is no room for its entry.
+// WaitCQ: a multi-receive buffer gets no message while there is no room for its entry.
 func TestDiagnoseCQ(t *testing.T) {
 	room := false
 	w := pair(t, 918, lan, only(1, func(c *transport.Config) { c.Admit = func() bool { return room } }))
