@@ -2,8 +2,8 @@ package traffic
 
 import "time"
 
-// An answerer is the server's end of lat, ping, load and rr. It sends back what it received, or
-// answers a request with a reply that says which request it is of.
+// An answerer is the server's end of lat, ping, load and rr. It sends messages back, or
+// answers a request with a reply that has the request's number.
 type answerer struct {
 	*Leg
 	echo          bool
@@ -54,14 +54,14 @@ func (t *answerer) answer(s *Slot) (ok bool, err error) {
 	return ok, nil
 }
 
-// answeredOne is called when an answer is complete: its buffer may receive again.
+// answeredOne is called when an answer is complete. Its buffer may receive again.
 func (t *answerer) answeredOne(s *Slot) error {
 	t.answered++
 	return t.recv(s)
 }
 
-// Take answers a message. The answer leaves first, then the message is looked at. Its buffer is
-// not posted again before the answer has completed.
+// Take answers a message. It sends the answer first and verifies the message then. The
+// buffer is not posted again before the answer has completed.
 func (t *answerer) Take(c *Completion) error {
 	if c.Sent {
 		if t.Spec.Churn {
@@ -82,7 +82,7 @@ func (t *answerer) Take(c *Completion) error {
 	if !t.m.on && t.got >= t.Spec.Warmup {
 		t.m.start(t.since(), t.got)
 	}
-	if ok && t.Spec.Op == Inject { // which has no completion
+	if ok && t.Spec.Op == Inject { // an injected answer has no completion
 		return t.answeredOne(c.Slot)
 	}
 	return nil

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// Arrivals are the intended times of the requests of one stream: they depend on
-// nothing that happens, only on the rate and the seed.
+// arrivals are the intended times of the requests of one stream. They depend only on the
+// rate and the seed.
 type arrivals struct {
 	gap  float64 // mean, ns
 	kind string
 	rng  *rand.Rand
-	at   float64 // of the next, ns since the stream began
-	// before is where a time may begin in which the next is the first: for constant
-	// ones the turn in which it is, the same for all streams, for others when the one
-	// before it is meant. Times that began with a request of their own would have one
-	// more of each stream than the rate says.
+	at   float64 // next intended time, in ns since the stream began
+	// before is the latest time at which a measured time may begin so that the next request is
+	// its first. For constant gaps it is the begin of the turn that contains the request,
+	// which is the same for all streams; for others it is the previous intended time. If
+	// measured times began with a request, each stream would have one request more than the
+	// rate says.
 	before float64
-	turn   int64   // of constant ones
-	phase  float64 // in it
+	turn   int64   // for constant gaps
+	phase  float64 // place of the stream in a turn
 }
 
 func newArrivals(s *Spec, stream int) *arrivals {
@@ -36,16 +37,16 @@ func newArrivals(s *Spec, stream int) *arrivals {
 // next is the next intended time.
 func (a *arrivals) next() time.Duration { return time.Duration(a.at) }
 
-// since is where a time may begin in which the next is the first.
+// since is the time before.
 func (a *arrivals) since() time.Duration { return time.Duration(a.before) }
 
-// over reports whether the next is no more before a time.
+// over reports whether the next intended time is at or after t.
 func (a *arrivals) over(t time.Duration) bool { return a.at >= float64(t)-roundedBy }
 
-// roundedBy is what the sums of times may be off, in ns.
+// roundedBy is the largest rounding error of the sums, in ns.
 const roundedBy = 0.5
 
-// step goes on to the one after it.
+// step advances to the following request.
 func (a *arrivals) step() {
 	a.before = a.at
 	switch a.kind {
@@ -60,8 +61,8 @@ func (a *arrivals) step() {
 	}
 }
 
-// until is how many more there are before a time, about: those that are not
-// constant would have to be drawn, and there may be very many.
+// until estimates how many more requests are meant to begin before t. It does not draw
+// their gaps, because there may be very many.
 func (a *arrivals) until(t time.Duration) int64 {
 	return int64(math.Ceil(max(0, float64(t)-roundedBy-a.at) / a.gap))
 }

@@ -2,17 +2,18 @@ package traffic
 
 import "time"
 
-// A stream is bw and rate: a window of sends, receives that are posted again, or both.
+// A stream is the leg of bw and rate: a window of sends, receives that are posted again, or
+// both.
 type stream struct {
 	*Leg
 	inject            bool
-	total             int64 // messages to send, -1: not known yet
+	total             int64 // messages to send; -1 means not known yet
 	posted, done, got int64
 	had, hadGot       int64 // done and got at the last look
 	txm, rxm          meter
 	txp, rxp          place
-	ready             []*Slot       // buffers to send from
-	last              time.Duration // something completed
+	ready             []*Slot       // free buffers to send from
+	last              time.Duration // when something last completed
 	closed, said      bool
 }
 
@@ -38,8 +39,8 @@ func (t *stream) Post() (time.Duration, error) {
 		if !t.txm.on && s.Warmup == 0 && t.txp.begins() {
 			t.txm.start(t.since(), t.done)
 		}
-		// With -n the warm-up ends before the first message that counts is sent: one
-		// that was under way with it would seem to take no time.
+		// With -n, the warm-up ends before the first measured message is sent. A message that was
+		// under way together with the warm-up would seem to take no time.
 		most := t.total
 		if s.Iters > 0 && !t.inject && !t.txm.on {
 			most = min(t.total, s.Warmup)
@@ -67,7 +68,7 @@ func (t *stream) Post() (time.Duration, error) {
 			t.tell()
 		}
 	}
-	if t.inject && !t.closed { // injected messages complete in silence: nothing would end a wait
+	if t.inject && !t.closed { // an injected message has no completion, so nothing would end a wait
 		return 0, nil
 	}
 	return Idle, nil
@@ -92,7 +93,7 @@ func (t *stream) Look(n int) (bool, error) {
 		if n > 0 || !t.closed {
 			t.last = now
 		}
-		// A warm-up that takes as long as the test is one.
+		// The warm-up takes at most as long as the test.
 		warm := t.total < 0 && now-t.opened >= s.Time
 		if len(t.tx) > 0 && !t.txm.on && (t.done >= s.Warmup && t.txp.begins() || warm) {
 			t.txm.startWithin(s, before, now, t.had, t.done)

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// churnErrors transactions in a row that fail end the test.
+	// churnErrors failed transactions in a row end the test.
 	churnErrors = 5
-	// closeWait is how long a close may take, closeLook how often it is looked
-	// whether it has ended by those who do not poll.
+	// closeWait is how long a close may take, closeLook how often a test that does not poll
+	// checks whether the close has ended.
 	closeWait = time.Second
 	closeLook = 50 * time.Microsecond
-	// usualPatience is how long a transaction may take if nobody says how long peers may be
-	// silent.
+	// usualPatience is how long a transaction may take unless the Spec says how long peers may
+	// be silent.
 	usualPatience = 8 * time.Second
 )
 
@@ -23,23 +23,24 @@ var (
 	errNotEnded = fmt.Errorf("the packet delivery contexts did not end within %v", closeWait)
 )
 
-// A churn is the client's end of rr that opens and closes what carries a transaction. With rdm
-// these are the packet delivery contexts of both ends, which open with the data in their first
-// packets; with msg endpoint and connection.
+// A churn is the client's end of rr that opens and closes what carries each transaction.
+// With rdm these are the packet delivery contexts of both ends, which the first data
+// packets open. With msg it is an endpoint with its connection.
 type churn struct {
 	*Leg
-	n, good, row int64 // transactions, those that went well, failures in a row
+	n, good, row int64 // transactions, successful ones, failures in a row
 	measured     int64
 	last         time.Duration
 	m            meter
 	stage        churnStage
-	own          bool          // it has a connection of its own
-	apart        bool          // one of them had
-	begin, asked time.Duration // of the transaction
-	from         time.Duration // of its close
+	own          bool          // the transaction has its own connection
+	apart        bool          // at least one transaction had
+	begin, asked time.Duration // begin of the transaction and of its request
+	from         time.Duration // begin of its close
 	sent, back   bool
-	// Until what carries the transaction was open, from then (rdm: from the begin, as the
-	// data opens it) to the reply, and until all was closed.
+	// opened is the time until the carrier of the transaction was open. answered is the time
+	// from then to the reply; with rdm from the begin, because the data opens the carrier.
+	// closed is the time until everything was closed.
 	opened, answered, closed time.Duration
 }
 
@@ -49,7 +50,7 @@ const (
 	churnIdle    churnStage = iota
 	churnFilled             // the request waits for room
 	churnAsked              // the request is under way
-	churnClosing            // the reply is here
+	churnClosing            // the reply has arrived
 	churnDone
 )
 
@@ -89,7 +90,7 @@ func (t *churn) Post() (time.Duration, error) {
 		}
 		return Idle, nil
 	case churnClosing:
-		return closeLook, nil // nothing completes when a context is gone
+		return closeLook, nil // the end of a context completes nothing
 	}
 	return 0, nil
 }
@@ -106,7 +107,7 @@ func (t *churn) next() bool {
 	return !t.m.on || (s.Iters == 0 || t.n < s.Warmup+s.Iters) && (s.Iters > 0 || begin-t.m.from < s.Time)
 }
 
-// open opens what carries the next transaction and makes its request.
+// open opens the carrier of the next transaction and fills in its request.
 func (t *churn) open() (err error) {
 	t.sent, t.back, t.opened, t.answered, t.closed = false, false, 0, 0, 0
 	t.begin = t.since()
@@ -134,7 +135,7 @@ func (t *churn) Take(c *Completion) error {
 		}
 		return nil
 	}
-	// One of a transaction that failed may come late.
+	// A reply to a failed transaction may come late.
 	if t.stage == churnAsked && (c.Seq == t.n || t.own) {
 		t.back = true
 		t.answered = t.since() - t.asked
@@ -164,7 +165,7 @@ func (t *churn) Look(int) (bool, error) {
 		}
 	case churnDone:
 		if t.told = true; t.apart {
-			t.Leg.Sent(0) // nothing went by the connection that stays
+			t.Leg.Sent(0) // nothing was sent on the connection that stays
 		} else {
 			t.Leg.Sent(t.good)
 		}
@@ -173,7 +174,7 @@ func (t *churn) Look(int) (bool, error) {
 	return false, nil
 }
 
-// succeed ends a transaction that went well.
+// succeed ends a successful transaction.
 func (t *churn) succeed() {
 	t.stage = churnIdle
 	t.n++
@@ -189,7 +190,7 @@ func (t *churn) succeed() {
 	}
 }
 
-// fail ends one that failed. Too many in a row end the test.
+// fail ends a failed transaction. Too many in a row end the test.
 func (t *churn) fail(err error) error {
 	if t.own && t.stage != churnClosing {
 		_ = t.Conn.Close()

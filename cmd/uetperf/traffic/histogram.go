@@ -8,8 +8,8 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// A histogram holds latencies from a nanosecond to two minutes with three digits,
-// and the smallest, the largest and the mean of them as they were.
+// A histogram has latencies from a nanosecond to two minutes with three digits, and their
+// exact minimum, maximum and sum.
 type histogram struct {
 	h        *hdr.Histogram
 	min, max int64
@@ -28,7 +28,7 @@ func (h *histogram) record(d time.Duration, n int64) {
 	h.sum += float64(v) * float64(n)
 }
 
-// stretch is called when what is new has been counted.
+// stretch updates minimum and maximum after new values were counted.
 func (h *histogram) stretch(least, most int64) {
 	if h.min == 0 || least < h.min {
 		h.min = least
@@ -47,8 +47,8 @@ func (h *histogram) merge(o *histogram) {
 
 func (h *histogram) count() int64 { return h.h.TotalCount() }
 
-// latency describes it. Percentiles have three digits, so the ends of their buckets
-// may be beyond the values that there were.
+// latency describes the histogram. Percentiles have three digits, so they are limited to
+// the values that occurred.
 func (h *histogram) latency() *record.Latency {
 	b, err := h.h.Encode(hdr.V2CompressedEncodingCookieBase)
 	if err != nil {

@@ -9,28 +9,28 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// An incast is many senders, each with an endpoint of its own at the client, and one
-// receiver, an endpoint at the server. It has two halves:
+// An incast has many senders, each with its own endpoint at the client, and one receiver,
+// an endpoint at the server. It has two halves:
 //
-//  1. Streams: each sender keeps a window of blocks under way. What the senders get
-//     says how fair they share and when they had found their shares.
-//  2. Rounds: all send one block at once, and the next round begins when all have
-//     arrived. The time of a round is that of its slowest block: who waits for all,
-//     as a job does for its ranks, waits that long.
+//  1. Streams: each sender keeps a window of blocks under way. This shows how fairly the
+//     senders share, and when they have found their shares.
+//  2. Rounds: all senders send one block at once, and the next round begins when all blocks
+//     have arrived. A round takes as long as its slowest block, as for a job that waits for
+//     all its ranks.
 
-// A race is what the senders of an incast share.
+// A race is the state that the senders of an incast share.
 type race struct {
 	n     int
-	round atomic.Int64 // that is open; 0: none yet
-	left  atomic.Int64 // legs that are not through with it
-	stop  atomic.Bool  // a leg was told to
-	over  atomic.Bool  // no round follows; true before round changes for the last time
-	wake  func()       // all legs
+	round atomic.Int64 // the open round; 0 means none yet
+	left  atomic.Int64 // legs that have not finished the round
+	stop  atomic.Bool  // a leg was told to stop
+	over  atomic.Bool  // no round follows; set before round changes for the last time
+	wake  func()       // wakes all legs
 
-	// Only the last leg of a round has what follows; left passes it on.
+	// Only the last leg to finish a round accesses the fields below; left orders the accesses.
 
-	end   time.Duration // of the rounds
-	begin time.Duration // of the open round
+	end   time.Duration // end of the rounds
+	begin time.Duration // begin of the open round
 	hist  *histogram
 }
 
@@ -40,8 +40,8 @@ func newRace(n int, wake func()) *race {
 	return r
 }
 
-// arrive says that a leg is through with a round at a time. The last one opens the next. The
-// rounds are to take d.
+// arrive says that a leg has finished a round at the time now. The last leg opens the next
+// round. The rounds together take d.
 func (r *race) arrive(now, d time.Duration, stop bool) {
 	if stop {
 		r.stop.Store(true)
@@ -54,8 +54,8 @@ func (r *race) arrive(now, d time.Duration, stop bool) {
 	} else {
 		r.end = now + d
 	}
-	// Only here: a leg that saw the end in the middle of a round would leave the others
-	// waiting for it.
+	// Only the last leg may end the rounds. A leg that ended in the middle of a round would
+	// leave the others waiting for it.
 	if r.stop.Load() || now >= r.end {
 		r.over.Store(true)
 	}
@@ -65,14 +65,15 @@ func (r *race) arrive(now, d time.Duration, stop bool) {
 	r.wake()
 }
 
-// next reports whether the round after this one is open, and whether that is the end of
-// them.
+// next reports whether the round after the given one is open, and whether that means the
+// end.
 func (r *race) next(round int64) (open, over bool) {
-	open = r.round.Load() > round // first: over is written before it
+	open = r.round.Load() > round // read first, because over is written before round
 	return open, open && r.over.Load()
 }
 
-// rounds is the distribution of the time of a round, nil if there was none. All legs have ended.
+// rounds returns the distribution of the times of rounds, nil if there was none. All legs
+// must have ended.
 func (r *race) rounds() (*record.Latency, int64) {
 	if r.hist.count() == 0 {
 		return nil, 0
@@ -82,10 +83,10 @@ func (r *race) rounds() (*record.Latency, int64) {
 	return l, r.hist.count()
 }
 
-// half is how long each half of an incast is.
+// half is the duration of each half of an incast.
 func (s *Spec) half() time.Duration { return s.Time / 2 }
 
-// The number of a message of an incast has its sender above the place of the message.
+// The number of a message of an incast has the index of its sender in the upper bits.
 const (
 	senderShift = 32
 	senderSeq   = 1<<senderShift - 1
@@ -100,7 +101,7 @@ type sender struct {
 	last         time.Duration
 	m            meter
 	ready        []*Slot
-	at           int64 // round
+	at           int64 // last round in which it sent
 	streaming    bool
 	arrived      bool
 }
@@ -109,10 +110,10 @@ func newSender(l *Leg) *sender {
 	return &sender{Leg: l, race: l.Group.race, m: l.meter(&l.Res.Tx), ready: l.free(), streaming: true}
 }
 
-// number is that of a message.
+// number returns the number of a message.
 func (l *Leg) number(seq int64) int64 { return int64(l.Index)<<senderShift | seq&senderSeq }
 
-// post posts a block and reports whether there was room.
+// post posts a block. It returns false if there is no room.
 func (t *sender) post() (bool, error) {
 	b := t.ready[len(t.ready)-1]
 	n := t.number(t.posted)
@@ -128,7 +129,7 @@ func (t *sender) post() (bool, error) {
 	return ok, nil
 }
 
-// Post keeps the window full while the streams go on, and sends a block a round after that.
+// Post keeps the window full during the streams. Then it sends a block in each round.
 func (t *sender) Post() (time.Duration, error) {
 	s, now := t.Spec, t.since()
 	if !t.m.on && (t.done >= s.Warmup || now >= s.half()) {
@@ -153,7 +154,7 @@ func (t *sender) Post() (time.Duration, error) {
 	if t.posted != t.done {
 		return Idle, nil
 	}
-	if !t.arrived { // the streams are drained, or the round is over for this leg
+	if !t.arrived { // the streams are drained, or this leg has finished the round
 		t.arrived = true
 		if t.at == 0 {
 			t.m.end(t.last, t.done)
@@ -198,7 +199,7 @@ func (t *sender) Finish() {
 // A sink is the receiver of an incast.
 type sink struct {
 	*Leg
-	got     []int64 // of each sender
+	got     []int64 // messages by sender
 	all     int64
 	ledgers []*pattern.Ledger
 	m       meter
@@ -244,7 +245,7 @@ func (t *sink) Look(n int) (bool, error) {
 	return t.Over.Load(), nil
 }
 
-// whole reports whether all has come.
+// whole reports whether all messages have arrived.
 func (t *sink) whole() bool {
 	for i := range t.got {
 		if n := t.Senders[i].Load(); n < 0 || t.got[i] < n {
@@ -263,10 +264,10 @@ func (t *sink) Finish() {
 	for i, g := range t.ledgers {
 		t.check.Wrong += int64(g.Gaps(uint64(t.Senders[i].Load())))
 	}
-	t.ledgers = nil // it may be called again
+	t.ledgers = nil // Finish may be called again
 }
 
-// Jain is the fairness index of shares: 1 if all are equal, 1/n if one has all.
+// jain returns the fairness index of shares: 1 if all are equal, 1/n if one has everything.
 func jain(x []float64) float64 {
 	var sum, squares float64
 	for _, v := range x {
@@ -280,29 +281,29 @@ func jain(x []float64) float64 {
 }
 
 const (
-	// spreadTicks is how often the senders of an incast are looked at while they
-	// stream, but not more often than spreadLeast.
+	// During the streams of an incast there are spreadTicks samples of what the senders sent,
+	// but at least spreadLeast apart.
 	spreadTicks = 50
 	spreadLeast = 20 * time.Millisecond
 )
 
-// A Spread is what each sender had sent at times.
+// A Spread has samples of what each sender had sent.
 type Spread struct {
 	at   []time.Duration
-	sent [][]float64 // by time and sender, so far
+	sent [][]float64 // bytes so far, by time and sender
 }
 
-// SpreadEvery is how often the senders are looked at.
+// SpreadEvery is the interval of the samples.
 func (s *Spec) SpreadEvery() time.Duration { return max(s.half()/spreadTicks, spreadLeast) }
 
-// Add notes what each sender has sent at a time.
+// Add adds a sample.
 func (p *Spread) Add(at time.Duration, sent []float64) {
 	p.at = append(p.at, at)
 	p.sent = append(p.sent, sent)
 }
 
-// fairness is the index of the second half of the time, when the senders had time
-// to find their shares; ok is false if there is no such thing.
+// fairness returns the index of the second half of the time, because the senders need time
+// to find their shares. ok is false if there are too few samples.
 func (p *Spread) fairness() (j float64, ok bool) {
 	n := len(p.at)
 	if n < 4 {
@@ -316,8 +317,9 @@ func (p *Spread) fairness() (j float64, ok bool) {
 	return j, !math.IsNaN(j)
 }
 
-// converged is from when on each sender was within a part of its share, the mean of
-// all, in each interval; ok is false if the last interval still was not.
+// converged returns the time since which, in each interval, each sender was within the
+// given part of its share, the mean of all. ok is false if a sender was outside in the last
+// interval.
 func (p *Spread) converged(within float64) (at time.Duration, ok bool) {
 	for k := len(p.at) - 1; k > 0; k-- {
 		sum := 0.0

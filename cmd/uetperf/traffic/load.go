@@ -2,66 +2,64 @@ package traffic
 
 import "time"
 
-// Load and rr exchange requests and replies. A request says its number, and so
-// does its reply, so that replies may come in any order.
+// Load and rr exchange requests and replies. A reply has the number of its request, so
+// replies may come in any order.
 //
-// Load is an open loop: each request has a time at which it is meant to begin,
-// whatever became of those before, and its latency counts from that time to the
-// reply. A round trip needs one clock, and its end is what the application at the
-// other end did, not what its transport promised. What cannot begin in time waits
-// its turn; nothing is left out, so an end that stalls shows in every request that
-// the stall delayed.
+// Load is an open loop: each request has a time at which it is meant to begin, whatever
+// became of earlier ones. Its latency counts from that time to the reply. A round trip
+// needs only one clock, and ends with an act of the application at the other end rather
+// than a promise of its transport. Requests that cannot begin in time wait. None is left
+// out, so a stall of one end shows in every request that it delayed.
 
 const (
-	// LateAfter is how long after its intended time a request has begun late.
+	// LateAfter is how long after its intended time a request counts as late.
 	LateAfter = 100 * time.Microsecond
-	// drainPart of the time, but at least drainLeast and at most drainMost, is
-	// what requests that wait have after the end before they are given up.
+	// drainPart of the time, at least drainLeast and at most drainMost, is how long waiting
+	// requests have after the end before they are given up.
 	drainPart  = 10
 	drainLeast = 100 * time.Millisecond
 	drainMost  = time.Second
-	// piledUp, or a hundredth of the time if that is more, is the delay of the last
-	// request that says that requests pile up.
+	// Requests pile up if the last one was delayed by more than piledUp, or by more than a
+	// hundredth of the time if that is longer.
 	piledUp = 20 * time.Millisecond
-	// replyBit tells the contents of a reply from that of its request.
+	// replyBit distinguishes the contents of a reply from those of its request.
 	replyBit = 1 << 62
-	// seqAhead times the window is how far a request may be ahead of the oldest
-	// one that is not answered.
+	// A request may be at most seqAhead windows ahead of the oldest unanswered one.
 	seqAhead = 4
 )
 
-// exchanged is what a client's leg found, besides its LegResult and histogram:
-// of requests that were measured.
+// exchanged is what a client's leg measured of requests, besides its LegResult and
+// histogram.
 type exchanged struct {
-	offered int64         // meant to begin
-	late    int64         // of those
+	offered int64         // requests that were meant to begin
+	late    int64         // of those, begun late or never
 	unsent  int64         // of those, never begun
-	span    time.Duration // in which they were meant to
+	span    time.Duration // the time in which they were meant to begin
 	lag     time.Duration
-	lastLag time.Duration // of the last that began
+	lastLag time.Duration // delay of the last request that began
 	errors  int64
 	lastErr error
-	// opened and closed are the times of churn.
+	// opened and closed are the times of opening and closing with churn.
 	opened, closed *histogram
 }
 
 // An exchange is the client's end of load, and of rr without churn.
 type exchange struct {
 	*Leg
-	arr      *arrivals // nil: a request begins when there is room
+	arr      *arrivals // nil means that a request begins when there is room
 	window   int64
-	due      []time.Duration // by number of the request, modulo its length; answered: -1
+	due      []time.Duration // intended times, by number of the request modulo the length; -1 means answered
 	ready    []*Slot
-	posted   int64 // requests
-	sent     int64 // requests that completed
+	posted   int64 // requests posted
+	sent     int64 // requests whose send completed
 	got      int64 // replies
-	oldest   int64 // request that is not answered
-	first    int64 // request that is measured, -1: none yet
+	oldest   int64 // oldest unanswered request
+	first    int64 // first measured request; -1 means none yet
 	from     time.Duration
 	measured int64
 	last     time.Duration
-	now      time.Duration // of the completions that are being taken
-	fresh    bool          // now is good
+	now      time.Duration // time of the current completions
+	fresh    bool          // now is valid
 	closed   bool
 	m        meter
 }
@@ -81,7 +79,7 @@ func newExchange(l *Leg) *exchange {
 	return t
 }
 
-// at is when a request was meant to begin.
+// at returns the intended time of a request.
 func (t *exchange) at(seq int64) *time.Duration { return &t.due[seq&int64(len(t.due)-1)] }
 
 // Post begins the requests that are due.
@@ -124,7 +122,7 @@ func (t *exchange) Post() (time.Duration, error) {
 		}
 	}
 	if t.arr != nil && !t.closed && t.room() {
-		return t.arr.next() - t.since(), nil // negative: at once
+		return t.arr.next() - t.since(), nil // negative means at once
 	}
 	return Idle, nil
 }
@@ -132,11 +130,11 @@ func (t *exchange) Post() (time.Duration, error) {
 // room reports whether the window has room for a request.
 func (t *exchange) room() bool { return len(t.ready) > 0 && t.posted-t.got < t.window }
 
-// bound finds out whether the next request, which is meant to begin at a time, is the first that
-// is measured, or one too many.
+// bound finds out whether the next request, meant to begin at at, is the first measured
+// one, or beyond the end.
 func (t *exchange) bound(now, at time.Duration) {
 	s := t.Spec
-	// A warm-up that takes as long as the test is one.
+	// The warm-up takes at most as long as the test.
 	if t.first < 0 && (t.posted == s.Warmup || s.Iters == 0 && now >= s.Time) {
 		if t.first, t.from = t.posted, at; t.arr != nil {
 			t.from = t.arr.since()
@@ -154,7 +152,7 @@ func (t *exchange) bound(now, at time.Duration) {
 	}
 }
 
-// giveUp counts what was meant to begin before a time and did not.
+// giveUp counts the requests that were meant to begin before end and did not.
 func (t *exchange) giveUp(end time.Duration) {
 	t.closed = true
 	if t.first < 0 || t.arr == nil {
@@ -168,8 +166,8 @@ func (t *exchange) giveUp(end time.Duration) {
 	t.waited(n, end, t.since())
 }
 
-// waited records for n requests that were given up the time that they waited, from
-// their intended times until now: less than it would have become.
+// waited records latencies for n requests that were given up: the time from their intended
+// times until now, which is less than they would have taken.
 func (t *exchange) waited(n int64, end, now time.Duration) {
 	const parts = 1000
 	for i := range int64(parts) {
@@ -181,7 +179,7 @@ func (t *exchange) waited(n int64, end, now time.Duration) {
 }
 
 func (t *exchange) Take(c *Completion) error {
-	if !t.fresh { // those that are read together came together
+	if !t.fresh { // completions that are read together came together
 		t.now, t.fresh = t.since(), true
 	}
 	if c.Sent {
@@ -228,7 +226,7 @@ func (t *exchange) Finish() {
 	t.Res.Sent, t.Res.Received = t.posted, t.got
 }
 
-// verifyReply checks a reply; known says that its request waits for one.
+// verifyReply checks a reply. known says that its request is unanswered.
 func (l *Leg) verifyReply(c *Completion, known bool) {
 	if l.check != nil {
 		l.countChecked(!known, l.wrong(c, l.Spec.Reply, uint64(c.Seq)|replyBit))

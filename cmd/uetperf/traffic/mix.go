@@ -7,33 +7,35 @@ import (
 
 // A Mix draws tests of all kinds, for a soak.
 type Mix struct {
-	// Base has what all tests have in common. Its Time is how long all of them take.
+	// Base has the settings that all tests share. Its Time is how long all tests together
+	// take.
 	Base Spec
-	// Sizes are those of messages.
+	// Sizes are the message sizes to draw from.
 	Sizes []int64
-	// What is not "" is the same in all tests instead of drawn.
+	// Settings that are not "" apply to all tests and are not drawn.
 	Op, Mode, Complete, Progress, GSO string
-	Paths                             int // 0: drawn
-	// Impaired: what is in between has one path.
+	Paths                             int // 0 means drawn
+	// Impaired says that the network in between supports one path only.
 	Impaired bool
 }
 
 const (
-	// MixParallel is the most streams that a test of a Mix has.
+	// MixParallel bounds the streams of a test of a Mix.
 	MixParallel = 7
-	// Churn is the kind of test that is RR with Spec.Churn.
+	// Churn names the kind of test that is RR with Spec.Churn.
 	Churn = "rr --churn"
-	// mixMost is how long a test takes, mixLeast at least, and in between a part of the time.
+	// A test takes a part of the time, at most mixMost and at least mixLeast.
 	mixMost, mixLeast = 2 * time.Second, 150 * time.Millisecond
 	mixPart           = 30
-	// mixBytes bounds the buffers of a test, mixInject is what all endpoints can inject.
+	// mixBytes bounds the buffers of a test. mixInject is the most bytes that every endpoint
+	// can inject.
 	mixBytes  = 32 << 20
 	mixInject = 1024
 )
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// Draw makes the next test and names its kind: that of the Spec, or Churn.
+// Draw draws the next test and names its kind, which is Spec.Test or Churn.
 func (m *Mix) Draw(rng *rand.Rand, left time.Duration) (Spec, string) {
 	p := m.Base
 	p.Check, p.Seed = true, rng.Uint64()>>1+1

@@ -8,15 +8,15 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// A span is the time in which the legs of one end measured, from the first that began
-// to the last that ended: those of a short test may do so one after the other.
+// A span is the time in which the legs of one end measured, from the first begin to the
+// last end. The legs of a short test may measure one after another.
 type span struct {
 	from, to time.Duration
-	// late is when the last one began, early when the first one ended, least the time of
-	// the shortest.
+	// late is when the last leg began, early when the first one ended, least the shortest
+	// time.
 	late, early, least time.Duration
 	msgs               int64
-	rate               float64 // messages a second, of each in its own time
+	rate               float64 // sum of the messages a second of each leg in its own time
 }
 
 func (s *span) add(m *Measure) {
@@ -33,10 +33,10 @@ func (s *span) add(m *Measure) {
 	s.rate += float64(m.Msgs) / m.Duration.Seconds()
 }
 
-// length is the time in which the messages of all went. Legs that measured for a given
-// time, timed, and most of it together, had their rates at once: then it is what gives
-// the sum of the rates. Of a short test some may begin early and others end late, by as
-// much as a batch of completions takes; they were all sending then.
+// length is the time in which all messages were sent. If the test was timed and the legs
+// measured together for most of the time, their rates add up, and length is the time that
+// gives this sum. In a short test some legs may begin early and others end late, by as much
+// as a batch of completions takes, although all were sending then.
 func (s *span) length(timed bool) time.Duration {
 	all := s.to - s.from
 	if together := s.early - s.late; !timed || together < s.least/2 || s.rate == 0 {
@@ -45,8 +45,8 @@ func (s *span) length(timed bool) time.Duration {
 	return time.Duration(math.Round(float64(s.msgs) / s.rate * float64(time.Second)))
 }
 
-// Result puts together what both ends of a test measured: the legs of the client, and what those
-// of the server told, nil if the server did not. spread is of an incast.
+// Result makes the record of a run from both ends: the legs of the client, and the results
+// of the server's legs, nil if the server returned none. spread is for an incast.
 func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 	run := record.Run{Op: s.Op, Size: s.Size, Transport: record.Counters{Drops: map[string]uint64{}}}
 	if peer != nil {
@@ -60,7 +60,7 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 			run.DataCheck.Add(c)
 		}
 	}
-	var here, there span // as each end's clock has it
+	var here, there span // on the clocks of the two ends
 	var lost int64
 	for i, l := range legs {
 		mine := l.Res
@@ -75,7 +75,7 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 		}
 		if s.Pingpong() || s.Exchanges() {
 			run.Msgs += mine.Tx.Msgs
-			if s.Test == Load { // whose streams have the same times, each on its own clock
+			if s.Test == Load { // all streams have the same times, each on its own clock
 				mine.Tx.Begin = 0
 			}
 			here.add(&mine.Tx)
@@ -92,8 +92,8 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 			if !d.on {
 				continue
 			}
-			// The sender's completions say when messages had arrived, unless
-			// they say no such thing, or the sender was lost.
+			// The sender's completions tell when messages arrived, unless the level does not promise
+			// that, or the sender was lost.
 			m, local := d.from.Tx, d.from == &mine
 			run.MeasuredAt = "sender"
 			if s.Op == Inject || s.Complete == "inject" || m.Duration == 0 {
@@ -149,7 +149,7 @@ func Result(s *Spec, legs []*Leg, peer []LegResult, spread *Spread) record.Run {
 	return run
 }
 
-// exchangedBy adds what is measured of requests and replies.
+// exchangedBy adds the measurements of requests and replies.
 func exchangedBy(s *Spec, legs []*Leg, run *record.Run, duration time.Duration) {
 	all := exchanged{opened: newHistogram(), closed: newHistogram()}
 	h := newHistogram()
@@ -190,12 +190,12 @@ func exchangedBy(s *Spec, legs []*Leg, run *record.Run, duration time.Duration) 
 	if all.span > 0 {
 		l.OfferedPer = float64(l.Offered) / all.span.Seconds()
 	}
-	// What piled up to the end is no hiccup.
+	// A delay of the last request means that requests piled up, rather than a short stall.
 	l.Overloaded = l.Unsent*100 > l.Offered || all.lastLag > max(s.Time/100, piledUp)
 	run.Load = l
 }
 
-// shared adds how the senders of an incast shared and how long rounds took.
+// shared adds how fairly the senders of an incast shared, and how long rounds took.
 func shared(s *Spec, legs []*Leg, run *record.Run, spread *Spread) {
 	x := &record.Incast{Within: s.Within}
 	if j, ok := spread.fairness(); ok {
@@ -209,9 +209,9 @@ func shared(s *Spec, legs []*Leg, run *record.Run, spread *Spread) {
 	run.Incast = x
 }
 
-// cpu is the processor time of the processes while the first leg measured, for the time
-// that all did: getrusage knows processes, not streams. The clocks of legs and ends do
-// not run at the same time.
+// cpu returns the processor time of both processes while the first leg measured, scaled to
+// the time in which all legs did. getrusage counts processes and not streams, and the
+// clocks of legs and ends do not run at the same time.
 func cpu(mine *LegResult, peer []LegResult, duration time.Duration) *record.CPU {
 	pick := func(l *LegResult) Measure {
 		if l.Tx.Duration > 0 {

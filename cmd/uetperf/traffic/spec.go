@@ -8,7 +8,7 @@ import (
 	"github.com/uetkit/uetkit/internal/units"
 )
 
-// Tests.
+// The tests.
 const (
 	Ping = "ping" // one round trip at a time, slowly
 	Lat  = "lat"  // round trips back to back
@@ -16,14 +16,14 @@ const (
 	Rate = "rate" // the same, counted in messages
 	Load = "load" // requests at intended times, whether replies come or not
 	RR   = "rr"   // transactions: a request, its reply, the next request
-	// Incast is a block of each of several senders to one receiver: first
-	// streams of them for half of the time, then one block each, in rounds.
+	// Incast sends blocks of several senders to one receiver: streams of blocks for half of
+	// the time, then one block each in rounds.
 	Incast = "incast"
-	// Soak is all the others, one after the other: a Mix.
+	// Soak runs all the others, one after another: a Mix.
 	Soak = "soak"
 )
 
-// Arrivals of a load: the gaps between intended times.
+// The arrivals of a load: the gaps between intended times.
 const (
 	Constant = "constant"
 	Poisson  = "poisson" // exponential gaps
@@ -43,107 +43,107 @@ const (
 	MSG = "msg"
 )
 
-// Security of a test: of its endpoints and of its control exchange alike.
+// The security of a test covers its endpoints and its control exchange.
 const (
 	Off = "off"
 	PSK = "psk" // a cluster key
 	TLS = "tls" // certificates
 )
 
-// Bounds of a Spec. They keep a server from being asked for the impossible.
+// The bounds of a Spec keep a server from being asked for the impossible.
 const (
 	MaxParallel = 64
 	MaxWindow   = 16384
 	MaxPaths    = 64
-	// MaxSilence is the longest silence that a client may ask for. A server allows it for all
-	// connections: of both ends the shorter one holds.
+	// MaxSilence is the longest silence that a client may ask for. A server permits it on all
+	// connections, because the shorter of both ends' values applies.
 	MaxSilence = time.Hour
-	// MaxMemory bounds the message buffers of one leg.
+	// MaxMemory bounds the message buffers of one leg, in bytes.
 	MaxMemory = 1 << 30
-	// bufferShare is how much memory the buffers of one direction of a leg take
-	// when messages need no buffer of their own: without -c several share one.
+	// bufferShare is the memory of one direction's buffers in bytes if messages may share
+	// buffers, which they may without -c.
 	bufferShare = 64 << 20
-	// MaxTotal bounds those of all legs of a run at one end.
+	// MaxTotal bounds the message buffers of all legs of a run at one end.
 	MaxTotal = 4 << 30
-	// maxWaiting bounds the messages that may come to the one receiver of an
-	// incast at once; it posts twice as many receives.
+	// maxWaiting bounds the messages that may be under way to the receiver of an incast at
+	// once. It posts twice as many receives.
 	maxWaiting = 16384
 )
 
-// A Spec says what to run: one size of one test.
+// A Spec describes a run: one size of one test.
 type Spec struct {
 	Test     string `json:"test"`
 	Op       string `json:"op"`
-	EP       string `json:"ep,omitempty"`  // rdm, msg; "": rdm
-	Sec      string `json:"sec,omitempty"` // off, psk, tls; "": off
-	Mode     string `json:"mode"`          // rud, rod
-	Complete string `json:"complete"`      // inject, transmit, delivery
+	EP       string `json:"ep,omitempty"`  // rdm or msg; "" means rdm
+	Sec      string `json:"sec,omitempty"` // off, psk or tls; "" means off
+	Mode     string `json:"mode"`          // rud or rod
+	Complete string `json:"complete"`      // inject, transmit or delivery
 	Size     int64  `json:"size"`
-	// Iters is the number of measured round trips, or messages per stream; 0:
+	// Iters is the number of measured round trips, or of messages per stream. 0 means that
 	// Time decides.
 	Iters  int64         `json:"iters,omitempty"`
 	Time   time.Duration `json:"time,omitempty"`
 	Warmup int64         `json:"warmup,omitempty"` // messages before the measured ones
-	// Interval is the pause between round trips of a ping.
+	// Interval is the pause between the round trips of a ping.
 	Interval time.Duration `json:"interval,omitempty"`
 	Window   int           `json:"window,omitempty"`
 	Parallel int           `json:"parallel,omitempty"`
-	// Rate is how many requests all streams of a load make in a second, Arrivals
-	// how they are spread.
+	// Rate is how many requests all streams of a load begin in a second, Arrivals the
+	// distribution of the gaps.
 	Rate     float64 `json:"rate,omitempty"`
 	Arrivals string  `json:"arrivals,omitempty"`
-	// Reply is the size of a reply of load and rr.
+	// Reply is the size of the replies of load and rr.
 	Reply int64 `json:"reply,omitempty"`
-	// Churn makes each transaction of rr open a packet delivery context, or a
-	// connection, and close it.
+	// Churn makes each transaction of rr open and close a packet delivery context or a
+	// connection.
 	Churn bool `json:"churn,omitempty"`
-	// Within is how near to its share, as a part of it, a sender of an incast
-	// must stay to have converged.
+	// Within is how near to its share, as a part of it, a sender of an incast must stay to
+	// have converged.
 	Within float64 `json:"within,omitempty"`
-	// Sample is the interval of the series of both ends; 0: there is none.
+	// Sample is the interval of the series of both ends; 0 means that there is no series.
 	Sample   time.Duration `json:"sample,omitempty"`
 	Reverse  bool          `json:"reverse,omitempty"`
 	Bidir    bool          `json:"bidir,omitempty"`
 	Check    bool          `json:"check,omitempty"`
-	Progress string        `json:"progress"` // auto, manual
+	Progress string        `json:"progress"` // auto or manual
 	CRC      bool          `json:"crc"`
 	Trim     bool          `json:"trim,omitempty"` // switches trim: see transport.Config
 	CC       string        `json:"cc"`
-	GSO      string        `json:"gso"` // auto, on, off: of both ends
+	GSO      string        `json:"gso"` // auto, on or off, at both ends
 	MTU      int           `json:"mtu,omitempty"`
 	Paths    int           `json:"paths,omitempty"`
-	// Seed makes the contents of messages; EndpointSeed, if not 0, the packet
+	// Seed determines the contents of messages. EndpointSeed, if not 0, determines the packet
 	// numbers and context ids of the endpoints.
 	Seed         uint64 `json:"seed"`
 	EndpointSeed uint64 `json:"endpoint_seed,omitempty"`
-	// BaseRTT is config_base_rtt, 0: the default (transport.Config).
+	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).
 	BaseRTT time.Duration `json:"base_rtt,omitempty"`
 	// PeerTimeout is how long a peer may be silent while something is owed.
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
 
-// Pingpong reports whether the test is of round trips.
+// Pingpong reports whether the test makes round trips.
 func (s *Spec) Pingpong() bool { return s.Test == Ping || s.Test == Lat }
 
-// Exchanges reports whether the test is of requests and replies that say which
-// request they answer.
+// Exchanges reports whether the test has requests and replies with numbers.
 func (s *Spec) Exchanges() bool { return s.Test == Load || s.Test == RR }
 
-// Numbered reports whether each message says its number, checked or not.
+// Numbered reports whether each message has a number, even if it is not checked.
 func (s *Spec) Numbered() bool { return s.Check || s.Exchanges() || s.Test == Incast }
 
-// maxRate bounds Rate: more messages than a host can count.
+// maxRate bounds Rate: no host can count more messages.
 const maxRate = 1e9
 
 const (
-	// minSample is the least interval of a series.
+	// minSample is the shortest interval of a series.
 	minSample = 10 * time.Millisecond
-	// sampleParts and SampleLeast make the usual interval: a part of the time.
+	// The default interval of a series is the time divided by sampleParts, but at least
+	// SampleLeast.
 	sampleParts = 100
 	SampleLeast = 100 * time.Millisecond
 )
 
-// Sampling is the interval of the series if nobody says another.
+// Sampling is the default interval of the series.
 func (s *Spec) Sampling() time.Duration {
 	if s.Test == Ping {
 		return 0
@@ -157,10 +157,10 @@ func (s *Spec) Endpoint() string { return cmp.Or(s.EP, RDM) }
 // Security is what secures the endpoints.
 func (s *Spec) Security() string { return cmp.Or(s.Sec, Off) }
 
-// Tagged reports whether messages go by fi_tsend.
+// Tagged reports whether messages are tagged.
 func (s *Spec) Tagged() bool { return s.Op != Send }
 
-// Sends reports whether a side sends messages of its own accord.
+// Sends reports whether a side sends messages that are not answers.
 func (s *Spec) Sends(server bool) bool {
 	if s.Pingpong() || s.Exchanges() || s.Test == Incast {
 		return !server
@@ -168,7 +168,7 @@ func (s *Spec) Sends(server bool) bool {
 	return s.Bidir || s.Reverse == server
 }
 
-// Validate names the first thing in s that cannot be run.
+// Validate returns an error for the first setting that cannot be run.
 func (s *Spec) Validate() error {
 	oneOf := func(what, v string, allowed ...string) error {
 		for _, a := range allowed {
@@ -263,15 +263,15 @@ func (s *Spec) Validate() error {
 func (s *Spec) largest() int64 { return max(s.Size, s.Reply) }
 
 const (
-	// pongs is how many messages of a ping-pong may have been answered and not have
-	// completed: more than an ACK tells of (docs/decisions/0025).
+	// pongs is how many messages of a ping-pong may have been answered without having
+	// completed. One ACK reports fewer than that (docs/decisions/0025).
 	pongs = 16
-	// onePacket is the longest message that any packet carries, in bytes.
+	// onePacket is the longest message that a packet can carry, in bytes.
 	onePacket = 8192
 )
 
-// slots returns how many messages a sending and a receiving direction of a leg
-// have outstanding, and how many buffers each has.
+// slots returns how many messages each direction of a leg has outstanding, and how many
+// buffers it has.
 func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	if s.Pingpong() {
 		if s.Size > onePacket || s.Complete == "delivery" {
@@ -285,7 +285,7 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 		}
 		return int(max(1, min(int64(n), mem/s.largest())))
 	}
-	// With checked data each outstanding message needs a buffer of its own.
+	// Checked data needs a buffer for each outstanding message.
 	if s.Check {
 		tx, rx = fit(s.Window, MaxMemory/4), fit(2*s.Window, MaxMemory/2)
 		return tx, tx, rx, rx
@@ -294,7 +294,7 @@ func (s *Spec) slots() (tx, txBufs, rx, rxBufs int) {
 	return tx, fit(tx, bufferShare), rx, fit(rx, bufferShare)
 }
 
-// Direction is which way messages go.
+// Direction is the direction of the messages.
 func (s *Spec) Direction() string {
 	switch {
 	case s.Bidir, s.Pingpong(), s.Exchanges(), s.Test == Soak:
@@ -305,12 +305,12 @@ func (s *Spec) Direction() string {
 	return "forward"
 }
 
-// Depth is how many messages a sending and a receiving direction of a leg have outstanding.
+// Depth is how many messages each direction of a leg has outstanding.
 func (s *Spec) Depth() (tx, rx int) {
 	tx, _, rx, _ = s.slots()
 	return tx, rx
 }
 
-// EffectiveWindow is how many messages are really outstanding: less than asked
-// when checked messages of this size would take too much memory.
+// EffectiveWindow is how many messages are really outstanding. It is less than asked for if
+// checked messages would take too much memory.
 func (s *Spec) EffectiveWindow() int { tx, _, _, _ := s.slots(); return tx }

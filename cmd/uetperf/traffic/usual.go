@@ -2,16 +2,16 @@ package traffic
 
 import "time"
 
-// Usual is what a test is like if nobody says otherwise.
+// Usual has the default settings of a test.
 type Usual struct {
-	Size, Reply      string // as on a command line; no Reply: there are none
+	Size, Reply      string // as on a command line; "" means that there are no replies
 	Iters            int64
 	Time             time.Duration
-	Window, Parallel int    // 0: there is no window, there is one stream
-	Progress         string // how completions are waited for
+	Window, Parallel int    // 0 means no window, one stream
+	Progress         string // how the test waits for completions
 }
 
-// UsualOf is what a test is usually like; it reports false if there is no such test.
+// UsualOf returns the defaults of a test. It returns false if there is no such test.
 func UsualOf(test string) (u Usual, ok bool) {
 	switch test {
 	case Ping:
