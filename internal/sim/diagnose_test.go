@@ -233,7 +233,7 @@ func TestDiagnoseClosing(t *testing.T) {
 	settle(w)
 }
 
-// A post is refused with WaitPDC when all PDCs are in use.
+// A post that fails because all PDCs are in use is WaitPDC.
 func TestDiagnoseNoPDC(t *testing.T) {
 	w := pair(t, 911, lan, only(0, func(c *transport.Config) { c.MaxPDCs, c.MaxSends = 1, 2 }))
 	warm(t, w, tsend(1, 100))

@@ -101,7 +101,8 @@ func (o *Object) wait(ctx context.Context, need int64, seen uint64, deadline Mom
 // each one that a goroutine returns from after it was switched to costs a mispredicted jump.
 //
 // Lie locks and unlocks Mu. It returns nil if something is there, if there is something to
-// drive or poll, or if there is a signal; then the caller must call Wait.
+// drive or poll, if there is a signal, or if another call sleeps; then the caller must call
+// Wait.
 func (o *Object) Lie(need int64) <-chan struct{} {
 	o.Mu.Lock()
 	l := &o.sleepers

@@ -49,7 +49,7 @@ func (s *SES) Recv(now time.Duration, op *Op) error {
 	i, seq := r.self, s.seq+1
 	s.seq = seq
 	// Assigned field by field, because the compiler builds a literal twice. freeRecv or retire
-	// has left the other fields at zero.
+	// has reset what is not set here.
 	r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, seq, now, uint32(op.Peer), op.SrcInitiator
 	r.live, r.tagged, r.simple, r.multi, r.class = true, op.Kind == EvTRecv, !op.Multi, op.Multi, boundClass
 	r.size, r.flags = uint64(len(op.Buf)), op.Flags

@@ -63,7 +63,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 		return s.refuse(s.src, r, wire.RCUnsupportedSize, uint32(n))
 	}
 	if r.Gen != 0 {
-		return s.refuse(s.src, r, wire.RCBadGeneration, uint32(n)) // our RIs never disable themselves
+		return s.refuse(s.src, r, wire.RCBadGeneration, uint32(n)) // our RIs are never disabled: their generation is 0
 	}
 	if r.Flags&wire.SESIE != 0 {
 		return s.refuse(s.src, r, wire.RCInitiatorError, uint32(n)) // S-MSC-05
