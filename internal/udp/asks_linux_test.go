@@ -106,7 +106,7 @@ func TestGROEndsWithNothingWaiting(t *testing.T) {
 	}
 }
 
-func TestGROIsNotOursToJudge(t *testing.T) {
+func TestGROStaysWhereItIsFixed(t *testing.T) {
 	// UDP_GRO is never changed where Config asks for it, where the system has none, and where a
 	// look at several sockets says nothing about one.
 	for name, cfg := range map[string]Config{"on": {GRO: On}, "off": {GRO: Off}, "several": {Paths: 2}} {
