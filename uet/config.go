@@ -38,7 +38,7 @@ type Config struct {
 	// The endpoint is locked meanwhile: Tap must neither block nor call the endpoint
 	// or its queues. Endpoints that share a Tap call it concurrently.
 	Tap func(*Tapped)
-	// Security authenticates peers and seals packets; nil: it does neither. Certificates
+	// Security authenticates peers and seals packets; nil means neither. Certificates
 	// are only for FI_EP_MSG endpoints.
 	Security *Security
 	// CM are the times and bounds of connections.

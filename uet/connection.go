@@ -50,7 +50,7 @@ type connection struct {
 	// The fields below belong to the holder of the driver's lock.
 
 	to  peerEntry // the peer, when the state is connUp or was
-	why fi.Errno  // ends operations instead of ECANCELED; 0: nothing
+	why fi.Errno  // ends operations instead of ECANCELED; 0 means nothing
 }
 
 // Connect requests a connection to the passive endpoint at addr (fi_connect) and sends data

@@ -10,7 +10,7 @@ import (
 // A sink writes completions in batches. It locks one queue at a time, so two endpoints
 // that use the same two queues in opposite roles cannot block each other.
 type sink struct {
-	cq    *cq.CQ // locked; nil: none is
+	cq    *cq.CQ // locked; nil means none is
 	batch batch  // of cq
 	err   cq.Error
 }

@@ -28,10 +28,10 @@ type Waiting struct {
 	Cause       WaitFor
 	// For is how long the cause has lasted, as far as is known.
 	For time.Duration
-	// Heard is how long ago the peer was last heard; negative: never.
+	// Heard is how long ago the peer was last heard; negative means never.
 	Heard time.Duration
 	// Timeouts counts the retransmission timeouts since the last progress. Next is the time
-	// until something is sent again, GiveUp the time until the peer is given up; 0: not
+	// until something is sent again, GiveUp the time until the peer is given up; 0 means not
 	// known.
 	Timeouts     int
 	Next, GiveUp time.Duration

@@ -67,7 +67,7 @@ type Endpoint struct {
 
 	// Set by Enable, constant afterwards.
 
-	seal      *seal // nil: packets are in clear
+	seal      *seal // nil means that packets are in clear
 	conn      *udp.Conn
 	fep       *transport.FEP // belongs to the driver
 	drv       *driver.Driver
@@ -98,7 +98,7 @@ type Endpoint struct {
 
 // A binding is the completion queue of one direction.
 type binding struct {
-	cq        *cq.CQ      // nil: none is bound
+	cq        *cq.CQ      // nil means none is bound
 	q         completions // of cq
 	places    *door.Places
 	selective bool

@@ -66,7 +66,7 @@ type TxAttr struct {
 	// MsgOrder is 0 or fi.OrderSAS, which asks for ROD (R-ORD-01). The other orders concern
 	// reads and writes, which are not offered.
 	MsgOrder fi.Order
-	// TClass is the traffic class of packets (R-INFO-23); 0: the domain's.
+	// TClass is the traffic class of packets (R-INFO-23); 0 means the domain's.
 	TClass fi.TClass
 	// InjectSize is the longest message, in bytes, that the inject calls take.
 	InjectSize int

@@ -24,7 +24,7 @@ type epOptions struct {
 	minMulti  atomic.Uint64
 	maxLen    [2]uint64
 	maxInject [2]uint64 // before Enable: what SetOpt asked for, 0 if nothing
-	bufs      [2]int    // of the socket, sending and receiving; 0: not said
+	bufs      [2]int    // of the socket, sending and receiving; 0 means not said
 }
 
 func (o *epOptions) init(in *Info) {

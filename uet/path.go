@@ -106,7 +106,7 @@ type PathInfo struct {
 	JobID uint32
 	// Window is the most bytes in flight to one peer.
 	Window int
-	// Seed is as in Config; 0: random.
+	// Seed is as in Config; 0 means random.
 	Seed uint64
 	// Auto says that a goroutine makes progress while the application makes no calls
 	// (fi.ProgressAuto).

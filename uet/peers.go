@@ -9,25 +9,24 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A peerCache turns the handles of an address vector into peers of a FEP. It
-// belongs to the holder of the driver's lock.
+// A peerCache maps the handles of an address vector to peers of a FEP. It belongs to the
+// holder of the driver's lock.
 type peerCache struct {
 	av  *av.AV
 	fep *transport.FEP
 	tab []peerEntry // by handle
-	// refs counts the handles that name a peer: the FEP may forget it when the
-	// last one is gone.
+	// refs counts the handles of each peer. The FEP may forget a peer that has no handle left.
 	refs []int32 // by transport.PeerID
 
 	known int       // addresses in the AV at the last sync
 	sync  time.Time // of the last sync
 }
 
-// A peerEntry is the peer of a handle, as found when that handle had generation gen in the
+// A peerEntry is the peer of a handle, as it was when the handle had generation gen in the
 // vector.
 type peerEntry struct {
-	gen       uint32 // 0: nothing was found yet
-	plain     uint32 // gen of a peer that takes messages of any length, else 0
+	gen       uint32 // 0 means nothing was found yet
+	plain     uint32 // gen if the peer accepts messages of any length, else 0
 	id        transport.PeerID
 	initiator uint32
 	pid, ri   uint16
@@ -142,15 +141,15 @@ func (c *peerCache) syncKnown(now time.Time) {
 	}
 }
 
-// A destination passes through the driver as a handle with its generation at the time of
-// the call. So an operation that had to wait never goes to another address that has got the
-// same handle meanwhile.
+// A destination goes through the driver as a handle with the generation that it has at the
+// call. So an operation that had to wait cannot go to another address that got the same
+// handle meanwhile.
 func destOf(h fi.Addr, gen uint32) uint64 { return uint64(gen)<<32 | uint64(h) }
 
 // dest returns the destination that a handle names now. fi.EINVAL: none (R-AV-19).
 func (ep *Endpoint) dest(h fi.Addr) (uint64, error) {
 	if ep.connection != nil {
-		return 0, nil // there is but one
+		return 0, nil // a connection has only one
 	}
 	gen := ep.av.Gen(h)
 	if gen == 0 {

@@ -25,7 +25,7 @@ type lines struct {
 	mu   sync.Mutex // guards what follows
 	left []line
 	lost int
-	done chan struct{} // closed when none is left; nil: none is
+	done chan struct{} // closed when none is left; nil means none is
 }
 
 type line struct {

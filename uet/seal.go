@@ -36,12 +36,12 @@ const (
 // driver's lock.
 type seal struct {
 	dom *tss.Domain
-	// gens are the generations of cluster keys by association number, 0: none; sealing
+	// gens are the generations of cluster keys by association number, 0 means none; sealing
 	// is the one that seals.
 	gens    [2]uint32
 	sealing uint32
 	epoch   uint16
-	// drop is the association number of the key that is removed at dropAt; dropAt 0: none.
+	// drop is the association number of the key that is removed at dropAt; dropAt 0 means none.
 	drop   uint8
 	dropAt time.Duration
 	warned bool

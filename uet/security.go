@@ -63,7 +63,7 @@ type Security struct {
 	once sync.Mutex   // one load at a time
 
 	// A connection gets a new key when no more than rekeyBelow packets are left under its
-	// key. maxFrames is the number that a key begins with. 0: the defaults.
+	// key. maxFrames is the number that a key begins with. 0 means the defaults.
 	rekeyBelow, maxFrames uint64
 }
 

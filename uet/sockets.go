@@ -118,7 +118,7 @@ type Feature struct {
 // A Buffer is the size of a socket buffer in bytes.
 type Buffer struct {
 	Asked int  // as in Socket
-	Got   int  // as the kernel counts, with its own overhead; 0: unknown
+	Got   int  // as the kernel counts, with its own overhead; 0 means unknown
 	Short bool // the system gave less than was asked for
 }
 

@@ -120,7 +120,7 @@ func (cfg *config) runScenarios(ctx context.Context, names []string) error {
 		}
 	}
 	// Prepare only the substrates that some scenario will run on.
-	on := make([]substrate.Substrate, len(list)) // nil: the simulator
+	on := make([]substrate.Substrate, len(list)) // nil is the simulator
 	needed := map[string]substrate.Substrate{}
 	for i, sc := range list {
 		if on[i] = pick(sc, subs, cfg.substrate); on[i] != nil {

@@ -40,7 +40,7 @@ type Port struct {
 // A Line is one part of a packet's way through the switch, in one direction. The zero Line
 // is a perfect wire without a rate limit.
 type Line struct {
-	// Rate is the rate of IP packets in bits per second, 0: no limit. Delay is the delay of
+	// Rate is the rate of IP packets in bits per second; 0 means no limit. Delay is the delay of
 	// a packet after its transmission. Jitter is added to it, uniform in [0, Jitter);
 	// packets may overtake each other unless InOrder is set.
 	Rate    Rate     `toml:"rate" json:"rate,omitempty"`
@@ -48,9 +48,9 @@ type Line struct {
 	Jitter  Duration `toml:"jitter" json:"jitter,omitempty"`
 	InOrder bool     `toml:"in_order" json:"in_order,omitempty"`
 	// Queue is how many bytes of the low class may wait for the rate; packets beyond that
-	// are dropped (tail drop). The packet being transmitted does not count. 0: 1 MiB
+	// are dropped (tail drop). The packet being transmitted does not count. 0 means 1 MiB
 	// (DefaultQueue). The high class (ACKs, control and trimmed packets) goes first and has
-	// a queue of its own, of QueueHigh bytes (0: as Queue).
+	// a queue of its own, of QueueHigh bytes (0 means Queue).
 	Queue     Bytes `toml:"queue" json:"queue,omitempty"`
 	QueueHigh Bytes `toml:"queue_high" json:"queue_high,omitempty"`
 	// ECN marks ECT packets of the low class as they leave the queue. If more than Max
@@ -62,7 +62,7 @@ type Line struct {
 	// header goes on in the high class. If the queue is full, a packet without payload, or
 	// of any other class, is dropped instead.
 	Trim *Trim `toml:"trim" json:"trim,omitempty"`
-	// MTU is the largest IP packet in bytes; larger ones are dropped silently. 0: any size.
+	// MTU is the largest IP packet in bytes; larger ones are dropped silently. 0 means any size.
 	MTU int `toml:"mtu" json:"mtu,omitempty"`
 	// Down drops packets as they enter, and queued packets when their turn comes, like an
 	// unplugged cable. Packets that have left the queue still arrive.
@@ -75,19 +75,19 @@ type Line struct {
 type ECN struct {
 	Min  Bytes   `toml:"min" json:"min"`
 	Max  Bytes   `toml:"max" json:"max"`
-	Prob float64 `toml:"prob" json:"prob,omitempty"` // at Max; 0: 1
+	Prob float64 `toml:"prob" json:"prob,omitempty"` // at Max; 0 means 1
 }
 
 // Trim configures how a queue trims (UE 1.0.1, packet trimming).
 type Trim struct {
 	After    Bytes `toml:"after" json:"after"`
-	AfterRTX Bytes `toml:"after_rtx" json:"after_rtx,omitempty"` // 0: 1.5 × After
-	// Keep is how many bytes of a trimmed packet stay, from the IP header on. 0: up to the
+	AfterRTX Bytes `toml:"after_rtx" json:"after_rtx,omitempty"` // 0 means 1.5 × After
+	// Keep is how many bytes of a trimmed packet stay, from the IP header on. 0 means up to the
 	// end of the PDS and SES headers (at least 64). Of a sealed packet, whose headers
 	// cannot be read, the longest possible headers stay.
 	Keep int `toml:"keep" json:"keep,omitempty"`
 	// LastHop chooses the code point of trimmed packets: that of the last hop (incast, no
-	// fault of the path) or that of an earlier hop. Empty: last hop on a To line, earlier
+	// fault of the path) or that of an earlier hop. Empty means last hop on a To line, earlier
 	// hop on the others.
 	LastHop *bool `toml:"last_hop" json:"last_hop,omitempty"`
 }
@@ -116,7 +116,7 @@ var DefaultClasses = Classes{Trimmable: 10, TrimmableRTX: 12, Trimmed: 26, Trimm
 // the count of earlier rules of that name on the line determine it; other rules do not
 // change it.
 type Rule struct {
-	// Name identifies the rule in Events and in the Log. Empty: the first thing it does
+	// Name identifies the rule in Events and in the Log. Empty means the first thing it does
 	// ("loss").
 	Name string `toml:"name" json:"name"`
 	// Match selects packets; the zero Match selects all.
@@ -133,22 +133,22 @@ type Rule struct {
 	// Blackhole drops all.
 	Blackhole bool `toml:"blackhole" json:"blackhole,omitempty"`
 
-	// Delay is added to a share Late (0: all) of the packets; others overtake them.
+	// Delay is added to a share Late (0 means all) of the packets; others overtake them.
 	Delay Duration `toml:"delay" json:"delay,omitempty"`
 	Late  float64  `toml:"late" json:"late,omitempty"`
-	// Reorder is a share of packets held back until ReorderBy (0: 1, a swap) later ones
-	// have passed or ReorderHold (0: 20 ms) is over.
+	// Reorder is a share of packets held back until ReorderBy (0 means 1, a swap) later ones
+	// have passed or ReorderHold (0 means 20 ms) is over.
 	Reorder     float64  `toml:"reorder" json:"reorder,omitempty"`
 	ReorderBy   int      `toml:"reorder_by" json:"reorder_by,omitempty"`
 	ReorderHold Duration `toml:"reorder_hold" json:"reorder_hold,omitempty"`
 
-	// Duplicate is a share that is sent again, Copies (0: 1) times, each late by up to
+	// Duplicate is a share that is sent again, Copies (0 means 1) times, each late by up to
 	// DuplicateLate. If several rules copy copies, those of the third generation are copied
 	// no more.
 	Duplicate     float64  `toml:"duplicate" json:"duplicate,omitempty"`
 	Copies        int      `toml:"copies" json:"copies,omitempty"`
 	DuplicateLate Duration `toml:"duplicate_late" json:"duplicate_late,omitempty"`
-	// Corrupt is a share in which CorruptBits (0: 1) bits of the UDP payload flip. The UDP
+	// Corrupt is a share in which CorruptBits (0 means 1) bits of the UDP payload flip. The UDP
 	// checksum is corrected, so that only the transport can notice.
 	Corrupt     float64 `toml:"corrupt" json:"corrupt,omitempty"`
 	CorruptBits int     `toml:"corrupt_bits" json:"corrupt_bits,omitempty"`
@@ -165,7 +165,7 @@ type Rule struct {
 // Burst is clustered loss. Its Max cannot be set in scenarios.
 type Burst = badnet.Burst
 
-// Replay records up to Keep packets (0: 4096) and resends Rate of them per second, chosen
+// Replay records up to Keep packets (0 means 4096) and resends Rate of them per second, chosen
 // at random, each at least After old. When it is full, a new packet replaces a random one
 // that is old enough to be resent.
 type Replay struct {
@@ -183,7 +183,7 @@ type Match struct {
 	Kind string `toml:"kind" json:"kind,omitempty"`
 	// Flag is a flag of the PDS header: syn, retx, ar; a leading ! means "without".
 	Flag string `toml:"flag" json:"flag,omitempty"`
-	// SrcPort and DstPort are UDP ports, 0: any. Src and Dst are addresses.
+	// SrcPort and DstPort are UDP ports; 0 means any. Src and Dst are addresses.
 	SrcPort uint16       `toml:"src_port" json:"src_port,omitempty"`
 	DstPort uint16       `toml:"dst_port" json:"dst_port,omitempty"`
 	Src     netip.Prefix `toml:"src" json:"src,omitzero"`
@@ -201,7 +201,7 @@ type Event struct {
 	// A temporary change of a later event hides them only while it lasts.
 	At  Duration `toml:"at" json:"at"`
 	For Duration `toml:"for" json:"for,omitempty"`
-	// Every repeats the event, Times times (0: until the end), for example for a line that
+	// Every repeats the event, Times times (0 means until the end), for example for a line that
 	// flaps.
 	Every Duration `toml:"every" json:"every,omitempty"`
 	Times int      `toml:"times" json:"times,omitempty"`

@@ -18,7 +18,7 @@ type packet struct {
 	id      uint64
 	at      time.Duration // when its line's delay is over, then when it left the switch
 	in, out int32         // ports
-	spine   int32         // -1: none
+	spine   int32         // -1 means none
 	stage   uint8         // of its way: from, spine, to
 	depth   uint8         // copies that lie between it and the packet that came in
 	ord     int           // of the next rule to apply to it, while it is delayed
@@ -31,7 +31,7 @@ func (p *packet) ip() []byte { return p.buf[:p.n] }
 // so that the log shows the packet that arrived.
 type hdr struct {
 	v6       bool
-	udp, end int // where the UDP header begins and its payload ends; 0: no UDP
+	udp, end int // where the UDP header begins and its payload ends; 0 means no UDP
 	src, dst netip.AddrPort
 	kind     kind
 	flag     wire.Flags // of requests and control packets

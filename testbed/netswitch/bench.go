@@ -8,11 +8,11 @@ import (
 
 // A BenchConfig configures Bench.
 type BenchConfig struct {
-	// Sizes are the lengths of the IP packets in bytes, 28 to 9000. None: 1400 and 100.
+	// Sizes are the lengths of the IP packets in bytes, 28 to 9000. None means 1400 and 100.
 	Sizes []int
-	// Trial is how long packets are sent at each rate. 0: a second.
+	// Trial is how long packets are sent at each rate. 0 means a second.
 	Trial time.Duration
-	// Steps is how many rates are tried by bisection. 0: 8.
+	// Steps is how many rates are tried by bisection. 0 means 8.
 	Steps int
 }
 
@@ -47,8 +47,8 @@ func (c *BenchConfig) check() error {
 type Speed struct {
 	Size int `json:"size"` // of the IP packets in bytes
 	// PPS is the highest rate, in packets per second, that was forwarded without a loss:
-	// all packets arrived, none later than drained after the last was sent. 0: no rate that
-	// was tried.
+	// all packets arrived, none later than drained after the last was sent. 0 means
+	// that no rate passed.
 	PPS float64 `json:"pps"`
 	// Overload is how many packets per second arrive when more are sent than can be
 	// forwarded. Offered is how many were sent.

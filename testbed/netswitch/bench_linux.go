@@ -366,7 +366,7 @@ type trial struct {
 	clean         bool
 }
 
-// run sends rate packets a second (0: as many as it can) for d.
+// run sends rate packets a second (0 means as many as it can) for d.
 func (b *bench) run(ctx context.Context, rate float64, d time.Duration) (*trial, error) {
 	before, err := b.l.arrived()
 	if err != nil {

@@ -44,7 +44,7 @@ type port struct {
 
 	tx      [txBatch]mmsghdr
 	txVec   [txBatch]unix.Iovec
-	txAt    [txBatch]time.Duration // when it should have left; negative: not from the fabric
+	txAt    [txBatch]time.Duration // when it should have left; negative if not from the fabric
 	txBuf   []byte                 // slots of txSlot bytes
 	txSlot  int
 	pending int

@@ -73,7 +73,7 @@ type Switch struct {
 	}
 
 	warnings []string // of Open
-	unstop   func()   // lets the kernel forward again; nil: it was not asked
+	unstop   func()   // lets the kernel forward again; nil means that it was not asked
 	closing  sync.Once
 	rates    rates
 }

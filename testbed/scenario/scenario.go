@@ -21,7 +21,7 @@ type Scenario struct {
 	Tags []string `toml:"tags"`
 	// Limit is the longest time of the run, without bringing the lab up and down.
 	Limit fabric.Duration `toml:"limit"`
-	// Substrates it can run on; none: all.
+	// Substrates are those that it can run on; none means all.
 	Substrates []string `toml:"substrates"`
 
 	Hosts    []Host         `toml:"host"`
@@ -84,7 +84,7 @@ type Traffic struct {
 	MTU      int             `toml:"mtu"`
 	Rate     string          `toml:"rate"` // of load
 	Trim     bool            `toml:"trim"` // packets in the trimmable class
-	// BaseRTT is config_base_rtt, the round trip of the idle path; 0: 150us.
+	// BaseRTT is config_base_rtt, the round trip of the idle path; 0 means 150us.
 	BaseRTT fabric.Duration `toml:"base_rtt"`
 	Churn   bool            `toml:"churn"`
 	// MayFail says that the client may end in error, for example because its peer is
@@ -98,7 +98,7 @@ type Action struct {
 	Host string          `toml:"host"`
 	// Do is pause (SIGSTOP, for For), kill (SIGKILL; the host is gone, its address answers
 	// nobody), restart (after a kill, at the same address; For later if set), or rekey (a
-	// change to the next cluster key in three steps, For apart, 0: 2 s: the new key is
+	// change to the next cluster key in three steps, For apart, 0 means 2 s: the new key is
 	// made, then used, then the old one removed).
 	Do  string          `toml:"do"`
 	For fabric.Duration `toml:"for"`
@@ -111,6 +111,6 @@ type Assert struct {
 	Why  string `toml:"why"`
 	// Timing says that a slow machine can make it false.
 	Timing bool `toml:"timing"`
-	// On limits it to these substrates; none: all.
+	// On limits it to these substrates; none means all.
 	On []string `toml:"on"`
 }

@@ -53,7 +53,7 @@ type lab struct {
 	wire     *wire
 	w        *simtest.World
 	sessions []*session
-	zero     time.Duration // of the timeline, 0: not yet
+	zero     time.Duration // of the timeline, 0 means not yet
 	limit    time.Duration
 	res      *result.Result
 	log      io.Writer

@@ -151,7 +151,7 @@ type session struct {
 	mine  []*leg
 	peers []*leg
 	runs  []record.Run
-	begun time.Duration // 0: not yet
+	begun time.Duration // 0 means not yet
 	done  bool
 	dead  bool // killed: nothing of it is left
 	err   error

@@ -35,12 +35,12 @@ type Spec struct {
 type Host struct {
 	Name    string
 	Role    string
-	Image   string // of containers; "": the project's own
+	Image   string // of containers; "" means the project's own
 	Net     netip.Prefix
 	Addr    netip.Addr
 	Gateway netip.Addr // of the switch, on Net
 	// Env is the environment without UET_OUT and UET_KEYS, which depend on where the
-	// substrate puts the folders Out and Keys ("": none).
+	// substrate puts the folders Out and Keys ("" means none).
 	Env  []string
 	Out  string
 	Keys string

@@ -1,7 +1,7 @@
-// Package metrics shows the counters of endpoints to Prometheus.
+// Package metrics exports the counters of endpoints to Prometheus.
 //
-// It is a package of its own so that a program that imports uet alone does not
-// build the client library.
+// It is a separate package so that a program that imports only uet does not build the
+// client library.
 package metrics
 
 import (
@@ -13,12 +13,11 @@ import (
 	"github.com/uetkit/uetkit/uet"
 )
 
-// A Collector collects the counters of the endpoints that were added to it.
-// Endpoints of one name are shown as one, and what they counted stays when they
-// are removed: a counter never goes back. Its methods may be called from any
-// goroutine.
+// A Collector collects the counters of the endpoints that were added to it. Endpoints with
+// the same name are added up. The counts of removed endpoints stay, so a counter never
+// decreases. Its methods may be called from any goroutine.
 //
-// A scrape takes each endpoint's lock for the time of a copy.
+// A scrape holds each endpoint's lock while it copies the counters.
 type Collector struct {
 	mu    sync.Mutex
 	live  map[*uet.Endpoint]string
@@ -27,9 +26,9 @@ type Collector struct {
 	ended map[string]*uet.ConnStats // by name
 }
 
-// Connections are something that has connections: a *uet.PassiveEndpoint, whose
-// counters are those of the connections that were accepted by it, or a *uet.Domain,
-// whose endpoints asked for them.
+// Connections has counters of connections. It is a *uet.PassiveEndpoint, for the
+// connections that it accepted, or a *uet.Domain, for the connections that its endpoints
+// requested.
 type Connections interface{ ConnStats() uet.ConnStats }
 
 var (
@@ -39,7 +38,7 @@ var (
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// A sum is what endpoints of one name counted.
+// A sum adds up the counters of endpoints with one name.
 type sum struct {
 	counters [numCounters]uint64
 	drops    map[string]uint64
@@ -52,16 +51,16 @@ func New() *Collector {
 	}
 }
 
-// Add shows an endpoint under a name, the label "endpoint". Names are few:
-// "control" and "data", not an address each.
+// Add adds an endpoint under a name, which becomes the label "endpoint". Use few names,
+// such as "control" and "data", rather than one per address.
 func (c *Collector) Add(ep *uet.Endpoint, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[ep] = name
 }
 
-// Remove forgets an endpoint and keeps what it has counted. It may be closed
-// already. It does nothing to one that is not there.
+// Remove removes an endpoint and keeps its counts. The endpoint may be closed already.
+// Remove does nothing if the endpoint was not added.
 func (c *Collector) Remove(ep *uet.Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,16 +77,16 @@ func (c *Collector) Remove(ep *uet.Endpoint) {
 	s.add(ep)
 }
 
-// AddConns adds the counters of connections under a name, which is the label
-// "endpoint" here too.
+// AddConns adds the counters of connections under a name, which becomes the label
+// "endpoint" here, too.
 func (c *Collector) AddConns(x Connections, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conns[x] = name
 }
 
-// RemoveConns forgets connections and keeps their counts. It has to be called before
-// a domain is closed. It does nothing to connections that were not added.
+// RemoveConns removes connections and keeps their counts. Call it before closing a domain.
+// It does nothing if the connections were not added.
 func (c *Collector) RemoveConns(x Connections) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,10 +157,10 @@ var (
 
 const numCounters = 22
 
-// counters are all but the drops.
+// counters are all counters except the drops.
 var counters = [numCounters]struct {
 	desc  *prometheus.Desc
-	label string // the second one; "": there is none
+	label string // value of the second label; "" means none
 	get   func(*uet.Stats) uint64
 }{
 	{packets, "tx", func(s *uet.Stats) uint64 { return s.TxPackets }},
@@ -195,7 +194,7 @@ func total(by *[256]uint64) (n uint64) {
 	return n
 }
 
-// gauges are what there is to do now.
+// gauges describe the present state.
 var gauges = []struct {
 	desc *prometheus.Desc
 	get  func(*load) float64
@@ -213,7 +212,7 @@ var gauges = []struct {
 	{desc("in_flight_bytes", "Bytes in flight to all peers together."), func(l *load) float64 { return float64(l.InFlight) }},
 }
 
-// A load is that of endpoints of one name.
+// A load adds up the Load of endpoints with one name.
 type load uet.Load
 
 func (l *load) add(o uet.Load) {
@@ -238,7 +237,7 @@ var (
 	refusals    = desc("connections_refused_total", "Handshakes and requests of others that were refused.", "reason")
 )
 
-// refused are the reasons.
+// refused has the counter of each reason.
 var refused = []struct {
 	reason string
 	get    func(*uet.ConnStats) uint64
@@ -328,7 +327,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(pdcs, prometheus.GaugeValue, float64(open[name]), name)
 		l := loads[name]
 		if l == nil {
-			l = &load{} // all of them are gone
+			l = &load{} // no endpoint with the name is left
 		}
 		for i := range gauges {
 			ch <- prometheus.MustNewConstMetric(gauges[i].desc, prometheus.GaugeValue, gauges[i].get(l), name)
