@@ -232,7 +232,7 @@ func TestClassIsAskedWhileItTells(t *testing.T) {
 	}
 }
 
-func TestClassIsNotOursToJudge(t *testing.T) {
+func TestClassStaysWhereItIsFixed(t *testing.T) {
 	for name, cfg := range map[string]Config{"every": {EveryClass: true}, "several": {Paths: 2}} {
 		a, b := open(t, loopback4, Config{}), open(t, loopback4, cfg)
 		if i := b.Info(); !i.ECN.On || !i.GRO.On {
