@@ -373,14 +373,20 @@ func (o *Object) poll() (worked bool) {
 	return worked
 }
 
+// exactBelow is the least timeout that a yield may stretch: a yield takes some time slices of
+// the system, which are milliseconds, as a sleep may that ends on a busy processor.
+const exactBelow = 100 * time.Millisecond
+
 // Give lets other threads run, if some want the processor, before the first look of a blocking
 // call that found nothing: one of them may be the peer that is to answer. It does nothing if a
-// signal or the end of ctx is about to end the call. It returns the Deadline of timeout, or 0
-// if it did not yield.
+// signal or the end of ctx is about to end the call. It returns the Deadline of a timeout that
+// is to be exact; 0 if the caller is to ask for it later, as few calls need to.
 func (o *Object) Give(ctx context.Context, timeout time.Duration) (deadline Moment) {
 	for _, p := range *o.list.Load() {
 		if p.Shared() && o.signals.Load() == 0 && ctx.Err() == nil {
-			deadline = Deadline(timeout)
+			if timeout >= 0 && timeout < exactBelow {
+				deadline = Deadline(timeout)
+			}
 			p.Yield()
 			break
 		}

@@ -7,6 +7,7 @@ type pingpong struct {
 	*Leg
 	total int64 // round trips
 	n     int64
+	i     int   // index of the slot of round trip n
 	done  int64 // sends completed
 	got   int64 // messages received
 	m     meter
@@ -28,8 +29,17 @@ func newPingpong(l *Leg) *pingpong {
 	return t
 }
 
-// at is the slot of a round trip.
-func (t *pingpong) at(n int64) *Slot { return &t.tx[n%int64(len(t.tx))] }
+// slot returns the slot of the round trip.
+func (t *pingpong) slot() *Slot { return &t.tx[t.i] }
+
+// next returns the index of the slot of the following round trip. It is not computed from the
+// number of the round trip, because a division takes as long as the rest of Look.
+func (t *pingpong) next() int {
+	if i := t.i + 1; i < len(t.tx) {
+		return i
+	}
+	return 0
+}
 
 // Post begins the next round trip.
 func (t *pingpong) Post() (time.Duration, error) {
@@ -48,7 +58,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 			t.pause = 0
 		}
 		if !stop {
-			t.fill(t.at(t.n).Buf, uint64(t.n))
+			t.fill(t.slot().Buf, uint64(t.n))
 			t.begin = t.since()
 			// A warm-up that takes as long as the test is one.
 			if t.n == s.Warmup || !t.m.on && s.Iters == 0 && t.begin >= s.Time {
@@ -63,7 +73,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 		}
 		t.filled = true
 	}
-	b := t.at(t.n)
+	b := t.slot()
 	ok, err := t.Conn.Send(b.Buf, t.n, b)
 	if err != nil {
 		return 0, postError(err)
@@ -116,7 +126,7 @@ func (t *pingpong) Look(int) (bool, error) {
 	if t.drained && t.done >= t.n {
 		return t.finished()
 	}
-	if t.drained || !t.away || !t.back || t.at(t.n+1).busy {
+	if t.drained || !t.away || !t.back || t.tx[t.next()].busy {
 		return false, nil
 	}
 	t.away = false
@@ -126,6 +136,7 @@ func (t *pingpong) Look(int) (bool, error) {
 		t.Res.First = t.rtt
 	}
 	t.n++
+	t.i = t.next()
 	t.Live.Store(t.n)
 	if t.Reply != nil {
 		t.Reply(t.n-1, t.rtt)

@@ -197,7 +197,15 @@ func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error)
 	case l.linger:
 		return Idle, l.Over.Load(), nil
 	case l.started:
-		over, err = l.take(done)
+		for i := 0; i < len(done) && err == nil; i++ {
+			err = l.test.Take(&done[i])
+		}
+		if err == nil && len(l.again) > 0 {
+			err = l.recvAgain()
+		}
+		if err == nil {
+			over, err = l.test.Look(len(done))
+		}
 	default:
 		l.started = true
 		l.begun = l.Conn.Now()
@@ -224,21 +232,16 @@ func (l *Leg) Failed(err error) error {
 	return err
 }
 
-// take takes completions.
-func (l *Leg) take(done []Completion) (over bool, err error) {
-	for i := range done {
-		if err := l.test.Take(&done[i]); err != nil {
-			return false, err
-		}
-	}
-	for k := len(l.again); k > 0; k-- { // receives that found no room
+// recvAgain posts the receives that found no room.
+func (l *Leg) recvAgain() error {
+	for k := len(l.again); k > 0; k-- {
 		s := l.again[0]
 		l.again = append(l.again[:0], l.again[1:]...)
 		if err := l.recv(s); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return l.test.Look(len(done))
+	return nil
 }
 
 // Rests reports that the leg has nothing to do before the wait of its turn is over, so that
@@ -350,9 +353,13 @@ func (l *Leg) countChecked(dup bool, wrong int) {
 
 // verify checks a message if messages are checked.
 func (l *Leg) verify(c *Completion) {
-	if l.check == nil {
-		return
+	if l.check != nil {
+		l.compare(c)
 	}
+}
+
+// compare counts what is wrong with a message: its bytes, its order, its number.
+func (l *Leg) compare(c *Completion) {
 	wrong := l.wrong(c, l.Spec.Size, uint64(c.Seq))
 	// Messages of an ordered endpoint take the receives in the order posted.
 	dup := c.Seq < 0
