@@ -7,19 +7,20 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// finish ends a packet: its answer is known.
+// finish finishes a packet whose answer is known. rsp is its response, nil for the default
+// response.
 func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	tx := &p.tx
 	newly = tx.setFinished(k)
 	if k.nacked {
-		// What it was refused for is there again: others are refused anew.
+		// The shortage that caused the refusal is over: the next refusal begins a new one.
 		tx.waitFor, tx.shortSince = 0, 0
 		if tx.waiting > 0 && k.ctl == 0 {
 			p.accepted(psn, k.piece.Msg)
 		}
 	}
 	if k.tries == 0 {
-		// It was not sent twice: the timeout in force is long enough (Karn).
+		// The packet was sent once only: the current timeout is long enough (Karn).
 		tx.backoff = 0
 	}
 	if k.ctl == 0 {
@@ -30,8 +31,8 @@ func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	return newly
 }
 
-// passed is arrivedAs and finish for what CACK passes up to the first packet that may
-// have more to tell than that it arrived. It returns their nominal bytes.
+// passed is a fast path of arrivedAs and finish: it finishes the packets up to CACK until
+// it finds one that needs more. It returns their nominal bytes.
 func (p *PDC) passed(newest *time.Duration) (newly int) {
 	t, tx := p.t, &p.tx
 	if t.cfg.Paths > 1 {
@@ -61,25 +62,26 @@ func (p *PDC) passed(newest *time.Duration) (newly int) {
 	return newly
 }
 
-// odd reports whether a packet that arrived has more to tell than that.
+// odd reports whether oddArrival can learn something from the arrival of a packet.
 func (p *PDC) odd(k *txPkt) bool { return k.tries != 0 || k.hole != 0 || p.t.cfg.Paths > 1 }
 
-// oddArrival learns from an odd packet that arrived whether it was sent again in
-// vain, what its path is like and how much that reorders. echo and certain are as
-// of noteSpurious.
+// oddArrival learns from the arrival of an odd packet: whether a resend was needless, the
+// state of its path, and how much the path reorders. echo and certain are those of
+// noteSpurious.
 func (p *PDC) oddArrival(now time.Duration, k *txPkt, echo, certain bool) {
 	tx := &p.tx
 	p.noteSpurious(now, k, echo, certain)
 	p.pathNews(k, PathGood)
 	if over := int32(tx.topSeq - k.seq); over > 0 && k.hole != 0 && k.tries == 0 && uint32(over) >= tx.reorder {
-		// It was missing when later ones were there, and was not sent again:
-		// reordered.
+		// The packet was missing when later ones had arrived, and was not sent again: the
+		// path reordered it.
 		tx.reorder = min(uint32(over)+1, maxReorder)
 		tx.patience = min(tx.patience+1, maxPatience)
 	}
 }
 
-// arrivedAs notes the transmission number of something that arrived.
+// arrivedAs notes the number of the transmission that arrived, and in newest the time of
+// the latest one that is certain.
 func (tx *txDir) arrivedAs(k *txPkt, newest *time.Duration) {
 	if int32(k.seq-tx.topSeq) > 0 {
 		tx.topSeq = k.seq
@@ -89,9 +91,10 @@ func (tx *txDir) arrivedAs(k *txPkt, newest *time.Duration) {
 	}
 }
 
-// measured takes in how long the latest packet took of which an ACK told: not
-// packets before it, which earlier ACKs may have told of that were lost. rtt is what
-// the packet says that the ACK names; measured returns what counts.
+// measured updates the round trip times with the latest packet that the ACK covers. Earlier
+// packets do not serve: ACKs that were lost may have covered them. rtt is the sample of the
+// packet that the ACK names. measured returns the sample for the congestion context, 0 if
+// there is none.
 func (p *PDC) measured(in *Arrival, newest, rtt time.Duration, hole bool) time.Duration {
 	tx := &p.tx
 	if newest == 0 {
@@ -101,22 +104,22 @@ func (p *PDC) measured(in *Arrival, newest, rtt time.Duration, hole bool) time.D
 	tx.least(d)
 	tx.smooth(d)
 	if rtt == 0 && hole && p.mode == wire.ROD && !in.Paused {
-		// A ROD target names only what is in order. Behind a hole no ACK
-		// measures anything, and the window would follow old news.
+		// An ACK of a ROD target names only packets in order. Behind a hole no ACK gives a
+		// sample, and the window would follow old ones.
 		return d
 	}
 	return rtt
 }
 
-// least takes in a round trip as the least one.
+// least lowers minRTT to d if d is less.
 func (tx *txDir) least(d time.Duration) {
 	if tx.minRTT == 0 || d < tx.minRTT {
 		tx.minRTT = d
 	}
 }
 
-// smooth takes in how long a packet took, with the peer's ACK delay and the pauses of
-// both sides: so long an answer may take.
+// smooth adds a round trip to the smoothed one. It includes the ACK delay of the peer and
+// the pauses of both sides, because an answer may take that long.
 func (tx *txDir) smooth(d time.Duration) {
 	if tx.rtt == 0 {
 		tx.rtt = d
@@ -125,14 +128,14 @@ func (tx *txDir) smooth(d time.Duration) {
 	}
 }
 
-// newest reports whether no ACK seen so far was made after this one, by the
-// bytes that the peer had received (UE 3.6.9.2: rcvd_bytes). Then all that the
-// others had seen is older than its bitmap.
+// newest reports whether the peer made no ACK seen so far after this one. rcvd_bytes (UE
+// 3.6.9.2) tells the order. If it returns true, the bitmap of this ACK is newer than
+// everything that other ACKs reported.
 func (tx *txDir) newest(s wire.NSCC) bool {
 	const shift = 32 - 24 // rcvd_bytes has 24 bits and wraps
 	n := s.RcvdBytes() << shift
 	if n == 0 {
-		return false // no state, a peer that does not count, or one that has wrapped
+		return false // no congestion state, a peer that does not count, or a count that just wrapped
 	}
 	d := int32(n - tx.ackOrder)
 	if d > 0 || tx.ackOrder == 0 {
@@ -142,9 +145,9 @@ func (tx *txDir) newest(s wire.NSCC) bool {
 	return d == 0
 }
 
-// sample is the round trip that an ACK measured: d since the packet that it names
-// was sent, less the time that the target took. 0: none, because the packet waited
-// there for nobody knows how long, or the ACK here: that says nothing of the path.
+// sample is the round trip that an ACK measured: d, the time since the named packet was
+// sent, less the service time of the target. It returns 0, no sample, if the packet or the
+// ACK may have waited for an unknown time on a host: that says nothing about the path.
 func (tx *txDir) sample(d time.Duration, s wire.NSCC, paused bool) time.Duration {
 	st := s.ServiceTime()
 	rtt := d - time.Duration(st)*128
@@ -155,10 +158,10 @@ func (tx *txDir) sample(d time.Duration, s wire.NSCC, paused bool) time.Duration
 	return rtt
 }
 
-// ReceivePlain is ReceiveAckOf for nearly every ACK: a plain one that names the
-// oldest request outstanding on an established PDC, which was sent once. That the packet
-// was answered is no News: its Piece.Msg is returned. It reports false, and has done
-// nothing, where there may be more to an ACK: then ReceiveAckOf looks at it.
+// ReceivePlain is a fast path of ReceiveAckOf for nearly every ACK: a plain ACK on an
+// established PDC that names the oldest outstanding request, which was sent once. It
+// returns the Piece.Msg of the answered packet, which causes no News. It returns false,
+// having done nothing, if ReceiveAckOf is needed.
 func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32, ok bool) {
 	if p == nil || p.state != Established || p.tx.rough || p.tx.lost != 0 {
 		return 0, false
@@ -168,7 +171,7 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	if una == tx.nxt || h.CACK() != una || h.SPDCID() != p.remoteID || p.who != in.Who || in.From.Addr() != p.remote.Addr() {
 		return 0, false
 	}
-	// What waits for the reordering time makes the PDC rough: no hole.
+	// There is no hole: packets that wait for the reordering time make the PDC rough.
 	k := tx.at(una)
 	if k.state != pktFlight || k.ctl != 0 || k.tries != 0 || t.cfg.Paths > 1 {
 		return 0, false
@@ -186,16 +189,16 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 			tx.topSeq = seq
 		}
 		tx.smooth(d)
-		if rtt == 0 { // else it is less
+		if rtt == 0 { // otherwise sample did it with rtt, which is less
 			tx.least(d)
 		}
 	}
 	tx.cack = una
 	for tx.una = una + 1; tx.una != tx.nxt && tx.at(tx.una).state == pktFinished; {
-		tx.una++ // was named before
+		tx.una++ // an earlier ACK named it
 	}
 	tx.offered(una, h.MPR())
-	// The rest is acked.
+	// The rest does what acked does.
 	p.reported(in.Now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	tx.progress = in.Now
 	tx.probes, tx.rtos = 0, 0
@@ -211,14 +214,15 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	return msg, true
 }
 
-// ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response it
-// carries, nil if none; borrowed. It reports the PDC, or nil when the ACK was
-// dropped (and counted).
+// ReceiveAck processes an ACK, ACK_CC or ACK_CCX. rsp is the SES response in it, nil if
+// there is none; it is borrowed. ReceiveAck returns the PDC, or nil if the ACK was dropped
+// (and counted).
 func (t *Table) ReceiveAck(in *Arrival, a *wire.Ack, rsp *wire.Rsp) *PDC {
 	return t.ReceiveAckOf(in, t.Lookup(a.DPDCID), a, rsp)
 }
 
-// ReceiveAckOf is ReceiveAck for an owner that has looked up the DPDCID already.
+// ReceiveAckOf is ReceiveAck for an owner that has already looked up the DPDCID. p may be
+// nil.
 func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *PDC {
 	if p == nil {
 		t.Stats.DropNoPDC++ // T28: an ACK never causes an answer
@@ -243,10 +247,10 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if p.who != in.Who && t.foreign(p, in.Who) {
 		return nil
 	}
-	// T9: CACK, ACK_PSN and SACK name only what was sent, else nothing of the
-	// packet counts. A CACK from before the window is an old ACK.
+	// T9: CACK, ACK_PSN and SACK may name only PSNs that were sent, otherwise the whole ACK
+	// is dropped. A CACK below the window is that of an old ACK.
 	if a.CACK.Sub(p.start-1) < 0 {
-		t.Stats.DropStale++ // of another life under the same PDCID
+		t.Stats.DropStale++ // meant for an earlier PDC with the same PDCID
 		t.guessed(in.Now, in.From)
 		return nil
 	}
@@ -272,16 +276,17 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 		t.expected.learn(p.remote, a.EPSN)
 	}
 
-	var newest time.Duration // when the latest packet left of which the ACK tells; 0: none
+	var newest time.Duration // send time of the latest packet that the ACK covers, 0 if it covers none
 	newly := 0
 	var rtt time.Duration
 	before := tx.una
 	state := a.NSCC()
 	seen := tx.newest(state)
-	// The packet the ACK names.
+	// The packet that the ACK names.
 	if k := p.named(a, before); k != nil && k.state != pktFinished {
-		// UE 3.5.20.3: which transmission was answered must be certain: RETX
-		// not echoed is the first, echoed the second if there are two.
+		// UE 3.5.20.3: it must be certain which transmission was answered. If RETX is not
+		// echoed it was the first one, if RETX is echoed and there are two it was the
+		// second.
 		echo := a.Flags&wire.AckFlagRETX != 0
 		sent, certain := k.first, !k.nacked
 		if echo {
@@ -307,7 +312,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 			return nil
 		}
 	}
-	// What the CACK passes had the default response (S-ACK-05).
+	// Packets that only CACK covers had the default response (S-ACK-05).
 	if a.CACK.After(tx.cack) {
 		tx.cack = a.CACK
 	}
@@ -348,7 +353,7 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	if isProbe {
 		if at := p.probeAnswered(in.Now, a); at != 0 {
 			newest = at
-			rtt = tx.sample(in.Now-at, state, in.Paused) // UE 3.6.13: what a PROBE measures is certain
+			rtt = tx.sample(in.Now-at, state, in.Paused) // UE 3.6.13: the sample of a PROBE is certain
 		}
 	}
 	if tx.rough && tx.flight == 0 {
@@ -365,8 +370,8 @@ func (t *Table) ReceiveAckOf(in *Arrival, p *PDC, a *wire.Ack, rsp *wire.Rsp) *P
 	return p
 }
 
-// offered takes in the PSN window of an ACK. UE 3.5.12: MPR counts only from one
-// newer than the last that set it.
+// offered sets the PSN window from an ACK. UE 3.5.12: MPR counts only if the CACK is above
+// the one of the ACK that set the window last.
 func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 	if !cack.After(tx.mprAt) {
 		return
@@ -377,8 +382,8 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 	}
 }
 
-// acked draws the consequences of an ACK: what it told of packets is noted. before
-// is tx.una before it; newly, rtt, ce and s are as of CCC.OnAck.
+// acked acts on an ACK after the states of its packets are set. before is tx.una before the
+// ACK; newly, rtt, ce and s are those of CCC.OnAck.
 func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Duration, ce bool, s wire.NSCC) {
 	tx := &p.tx
 	p.reported(now, newly, rtt, ce, s.CwndPend(), s.RestoreCwnd())
@@ -386,8 +391,7 @@ func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Dura
 		tx.progress = now
 		tx.probes, tx.rtos = 0, 0
 		if rtt > 0 {
-			// Karn: a timeout that proved too short stays long until the round
-			// trip is known.
+			// Karn: the timeout stays long until there is a sample.
 			tx.backoff = 0
 		}
 	}
@@ -402,27 +406,28 @@ func (p *PDC) acked(now time.Duration, before wire.PSN, newly int, rtt time.Dura
 	}
 }
 
-// armShut is for a PDC that has nothing outstanding any more: it may be shut.
+// armShut arms the timer of a PDC without outstanding packets if it is shut.
 func (p *PDC) armShut(now time.Duration) {
 	if tx := &p.tx; tx.nxt.Sub(tx.cack) > tx.window && p.shut() {
 		p.t.arm(p, now+p.tailTime())
 	}
 }
 
-// goesOn is what an ACK begins for a PDC that still has something outstanding.
+// goesOn acts on an ACK that leaves packets outstanding.
 func (p *PDC) goesOn(now time.Duration, before wire.PSN) {
 	tx := &p.tx
 	if p.heapAt > now+p.t.tailLeast {
 		p.armTail(now)
 	}
 	if tx.flight == 0 && tx.lost == 0 && tx.una != before && tx.at(tx.una).state == pktArrived {
-		// Answers were lost, not packets: ask for the next one now.
+		// The oldest packet arrived: its answer was lost, not the packet. Ask for the
+		// answer now.
 		tx.askOwed = true
 		p.oweAck()
 	}
 }
 
-// named is the packet that an ACK names, from una on; nil: none.
+// named is the packet that an ACK names, nil if it names none from una on.
 func (p *PDC) named(a *wire.Ack, una wire.PSN) *txPkt {
 	if psn := a.AckPSN(); a.Flags&wire.AckFlagP == 0 && !psn.Before(una) {
 		return p.tx.at(psn)
@@ -430,7 +435,7 @@ func (p *PDC) named(a *wire.Ack, una wire.PSN) *txPkt {
 	return nil
 }
 
-// requested does what an ACK asks for.
+// requested does what the REQ field of an ACK asks for.
 func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 	switch a.Req {
 	case wire.ReqClear:
@@ -444,8 +449,8 @@ func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 	}
 }
 
-// probeAnswered takes the answer of a PROBE. It reports when that was sent, 0 for
-// one of an earlier burst.
+// probeAnswered processes the answer to a PROBE. It returns when the PROBE was sent, 0 for
+// an answer to an earlier burst.
 func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	tx := &p.tx
 	n := tx.probeID - a.ProbeOpaque
@@ -466,12 +471,13 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	return tx.probeAt
 }
 
-// unsent counts a packet that acknowledges what was never sent (T9).
+// unsent counts a packet that acknowledges a PSN that was never sent (T9). Many in a row
+// end the PDC.
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
 	t.guessed(now, p.remote)
 	if p.remoteID == 0 {
-		return // it may be for a former life under this PDCID: nobody to blame
+		return // it may be meant for an earlier PDC with this PDCID
 	}
 	p.strikes++
 	if p.strikes >= 16 {
@@ -479,19 +485,19 @@ func (t *Table) unsent(now time.Duration, p *PDC) {
 	}
 }
 
-// becomeEstablished: the target's PDCID is known. One PROBE uses it at once: it
-// measures the path without data (UE 3.6.13) and proves to the target that its
-// packets arrive here.
+// becomeEstablished stores the target's PDCID and who the target is. One PROBE uses the
+// PDCID at once: it measures the path without data (UE 3.6.13) and proves to the target
+// that its packets arrive here.
 func (p *PDC) becomeEstablished(remoteID uint16, who uint64) {
 	if p.state == Creating {
-		p.state = Established // not if it closes already
+		p.state = Established // a PDC that closes already keeps its state
 	}
 	p.remoteID, p.who = remoteID, who
 	p.tx.greet = true
 	p.oweAck()
 }
 
-// becomeIdle: nothing is outstanding any more.
+// becomeIdle clears the state of loss recovery: nothing is outstanding any more.
 func (p *PDC) becomeIdle(now time.Duration) {
 	tx := &p.tx
 	p.t.putRing(p)
@@ -506,14 +512,14 @@ func (p *PDC) becomeIdle(now time.Duration) {
 	p.evidence = 0
 }
 
-// sack takes in the bitmap: what arrived leaves flight. What is missing although
-// later transmissions arrived is lost when tx.reorder of them did, else it may be
-// reordered and gets some time. Only what this very ACK has seen is evidence: what
-// other ACKs tell may be older or younger than its bitmap. una is tx.una before
-// the ACK, seen what newest said.
+// sack processes the bitmap of an ACK. Packets that it shows arrive. A missing packet is
+// lost if at least tx.reorder later transmissions arrived, otherwise it may be reordered
+// and gets the reordering time. Only what this ACK itself reports is evidence, because
+// other ACKs may be older or newer than its bitmap. una is tx.una before the ACK, seen the
+// result of newest.
 func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool, newest *time.Duration) (newly int) {
 	tx := &p.tx
-	top := tx.pastSeq // the latest transmission this ACK is known to have seen, if seen
+	top := tx.pastSeq // if seen: the latest transmission known to have arrived before this ACK was made
 	if k := p.named(a, una); k != nil && a.Flags&wire.AckFlagRETX != 0 == (k.tries > 0) && k.tries <= 1 && (!seen || int32(k.seq-top) > 0) {
 		top, seen = k.seq, true
 	}
@@ -564,10 +570,10 @@ func (p *PDC) sack(now time.Duration, a *wire.Ack, una wire.PSN, seen bool, newe
 	return newly
 }
 
-// microseconds is the time as txPkt.hole has it: never 0, and wrapping.
+// microseconds is a time in the form of txPkt.hole: never 0, and wrapping around.
 func microseconds(now time.Duration) uint32 { return uint32(now/time.Microsecond) | 1 }
 
-// youngHole starts the reordering time of a packet.
+// youngHole starts the reordering time of a missing packet.
 func (p *PDC) youngHole(now time.Duration, k *txPkt) {
 	if k.hole == 0 {
 		k.hole = microseconds(now)
@@ -578,8 +584,8 @@ func (p *PDC) youngHole(now time.Duration, k *txPkt) {
 	}
 }
 
-// probeMissing takes the answer of a PROBE: what its bitmap covers and does not
-// show was not there when the PROBE arrived.
+// probeMissing processes the bitmap of a PROBE's answer: packets that it covers and does
+// not show had not arrived when the PROBE did.
 func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 	tx := &p.tx
 	base := a.CACK.Add(int(a.SACKOff))
@@ -603,8 +609,9 @@ func (p *PDC) probeMissing(now time.Duration, a *wire.Ack) {
 	}
 }
 
-// probeOn asks for what a burst of PROBEs did not cover, in the next one. Whatever the
-// answers covered: a peer may not look at what it is asked for.
+// probeOn makes the next PROBE ask for the PSNs that the last burst did not cover. It
+// assumes what the burst asked for and not what the answers covered: a peer may ignore what
+// it is asked for.
 func (p *PDC) probeOn() {
 	tx := &p.tx
 	if from := p.unknown(tx.probeFrom, tx.probeSeq); from.After(tx.una) && from != tx.nxt {
@@ -613,8 +620,8 @@ func (p *PDC) probeOn() {
 	}
 }
 
-// unknown is the first packet from a PSN on that is in flight and was sent before
-// a transmission; tx.nxt: none.
+// unknown is the PSN of the first packet at or behind from that is in flight and was sent
+// before transmission seq, tx.nxt if there is none.
 func (p *PDC) unknown(from wire.PSN, seq uint32) wire.PSN {
 	tx := &p.tx
 	if from.Before(tx.una) {
@@ -628,10 +635,9 @@ func (p *PDC) unknown(from wire.PSN, seq uint32) wire.PSN {
 	return tx.nxt
 }
 
-// noteSpurious recognises a retransmission that was not needed: the first
-// transmission was answered after all. The path reorders more than assumed.
-// echo is the RETX flag of the ACK, certain that its absence says something: the
-// packet is named, and the peer echoes the flag.
+// noteSpurious recognises a needless resend: an earlier transmission was answered, so the
+// path reorders more than assumed. echo is the RETX flag of the ACK. certain says that a
+// missing flag is meaningful: the ACK names the packet, and the peer echoes the flag.
 func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo, certain bool) {
 	if k.tries == 0 || echo || p.ccc == nil {
 		return
@@ -641,7 +647,7 @@ func (p *PDC) noteSpurious(now time.Duration, k *txPkt, echo, certain bool) {
 		return
 	}
 	p.t.Stats.RtxSpurious++
-	if !k.gap { // a timer sent it: that the answer was late or lost is no reordering
+	if !k.gap { // a timer resent it: the answer was late or lost, which is no reordering
 		p.ccc.OnSpurious()
 		return
 	}

@@ -8,87 +8,87 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// rxDir is one direction's receiving side (UE 3.5.12).
+// rxDir is the receiving direction of a PDC (UE 3.5.12).
 type rxDir struct {
 	win      window.Bitmap // received PSNs from base = CACK+1 on
-	clear    wire.PSN      // highest CLEAR_PSN received
-	max      wire.PSN      // highest PSN received
-	rodNext  wire.PSN      // ROD: next PSN for the message layer
-	refused  bool          // NACK 09 was sent for PSNs up to refuseTo that are missing
+	clear    wire.PSN      // the highest CLEAR_PSN received
+	max      wire.PSN      // the highest PSN received
+	rodNext  wire.PSN      // ROD: the next PSN for the message layer
+	refused  bool          // missing PSNs up to refuseTo were refused by NACK 09
 	refuseTo wire.PSN
-	early    earlyList // ROD: packets that wait for an earlier one
+	early    earlyList // ROD: early packets
 	stored   []answer  // guaranteed responses not yet cleared, by PSN
-	head     int       // first of stored that counts
-	due      int       // stored responses to be sent (again)
-	once     []answer  // plain responses that CACK, which is held back, would hide: sent once
-	onceHead int
+	head     int       // index of the first one in stored
+	due      int       // stored responses to send, for the first time or again
+	once     []answer  // responses not guaranteed that a CACK which is held back cannot report; each is sent once
+	onceHead int       // index of the first one in once
 
-	ackBytes  int    // since the last ACK
-	rcvdBytes uint64 // new nominal bytes, all
-	ackDue    bool
-	ackWhy    Cause    // why, for the first of the packets that asked
-	waitPSN   wire.PSN // highest executed PSN without an ACK of its own that CACK had not reached
+	ackBytes  int      // bytes since the last ACK, see AckTrigger
+	rcvdBytes uint64   // nominal bytes received in all, duplicates not counted
+	ackDue    bool     // an ACK is due
+	ackWhy    Cause    // why, by the first packet that made it due
+	waitPSN   wire.PSN // if waits: the highest executed PSN beyond CACK that got no ACK of its own
 	waits     bool
 	trig      trigger
-	sackCur   wire.PSN // where the next bitmap begins when there is more than one
-	clearAsk  time.Duration
-	asked     bool
-	clearWait time.Duration
+	sackCur   wire.PSN      // where the next bitmap begins if one cannot show all
+	clearAsk  time.Duration // when to send a CLEAR_REQ, 0 if not yet known
+	asked     bool          // a CLEAR_REQ was sent
+	clearWait time.Duration // time between two CLEAR_REQs
 
 	probes [maxBurst]probe // PROBEs to answer
 	nprobe uint8
 
-	remote netip.AddrPort // where the last packet came from: ACKs go there
-	path   uint8
+	remote netip.AddrPort // source of the latest packet, where ACKs go
+	path   uint8          // the path it came by
 }
 
-// An answer is the response to a packet, with what the ACK that carries it has to
-// say of the packet.
+// An answer is the response to a packet, with what its ACK reports of the packet.
 type answer struct {
 	psn  wire.PSN
 	rsp  wire.Rsp
-	due  bool // guaranteed: to be sent
-	late bool // the packet was received, or this sent, before: no RTT may be measured by it
-	retx bool
-	ce   bool
+	due  bool // guaranteed: to be sent, for the first time or again
+	late bool // the packet is a duplicate, or the response was sent before: no RTT sample
+	retx bool // the packet has RETX
+	ce   bool // the packet has a congestion mark
 }
 
-// A trigger is the packet that an ACK will name.
+// A trigger is the packet that the next ACK will name.
 type trigger struct {
 	answer
-	has bool
-	at  time.Duration
+	has bool          // there is one
+	at  time.Duration // when it arrived
 }
 
 // A probe is a PROBE that waits for its answer.
 type probe struct {
 	id   uint16
-	late bool // as of an answer
-	base wire.PSN
+	late bool     // it may have waited here: no RTT sample
+	base wire.PSN // the first PSN that it asks for
 }
 
-// A earlyPkt is a ROD packet that arrived before an earlier one.
+// An earlyPkt is an early ROD packet.
 type earlyPkt struct {
 	psn  wire.PSN
-	b    []byte // owned copy: SES header and payload
+	b    []byte // its own copy of SES header and payload
 	next wire.NextHdr
 	ar   bool
 	ce   bool
-	size int
+	size int // nominal bytes
 }
 
-// A earlyList is the early packets of a PDC, by PSN.
+// An earlyList holds the early packets of a PDC in the order of PSN.
 type earlyList struct {
 	q    []earlyPkt
-	head int // first of q that counts
+	head int // index of the first one in q
 }
 
+// n is the number of packets.
 func (h *earlyList) n() int { return len(h.q) - h.head }
 
-// list is the early packets, the lowest PSN first.
+// list returns the packets, the lowest PSN first.
 func (h *earlyList) list() []earlyPkt { return h.q[h.head:] }
 
-// from is the index in list of the first packet at or behind psn.
+// from is the index in list of the first packet with PSN psn or higher.
 func (h *earlyList) from(psn wire.PSN) int {
 	q := h.list()
 	lo, hi := 0, len(q)
@@ -102,7 +102,7 @@ func (h *earlyList) from(psn wire.PSN) int {
 	return lo
 }
 
-// pop forgets the first packet.
+// pop removes the first packet.
 func (h *earlyList) pop() {
 	h.q[h.head] = earlyPkt{}
 	if h.head++; h.head == len(h.q) {
@@ -110,7 +110,7 @@ func (h *earlyList) pop() {
 	}
 }
 
-// put inserts a packet in order.
+// put inserts a packet in the order of PSN.
 func (h *earlyList) put(k earlyPkt) {
 	if h.head > 0 && len(h.q) == cap(h.q) {
 		n := copy(h.q, h.q[h.head:])
@@ -126,6 +126,7 @@ func (h *earlyList) put(k earlyPkt) {
 	h.q[i] = k
 }
 
+// note sets the address and path that ACKs go to.
 func (rx *rxDir) note(from netip.AddrPort, path uint8) {
 	rx.remote, rx.path = from, path
 }
@@ -136,6 +137,7 @@ func (rx *rxDir) noteMax(psn wire.PSN) {
 	}
 }
 
+// getRx gives a PDC a receiving direction, a spare one if there is one.
 func (t *Table) getRx(p *PDC) *rxDir {
 	var rx *rxDir
 	if n := len(t.rxFree); n > 0 {
@@ -155,6 +157,7 @@ func (t *Table) getRx(p *PDC) *rxDir {
 	return rx
 }
 
+// putRx keeps a receiving direction as a spare one.
 func (t *Table) putRx(rx *rxDir) {
 	for rx.early.n() > 0 {
 		t.earlyUsed -= len(rx.early.list()[0].b)
@@ -174,18 +177,18 @@ func (t *Table) putRx(rx *rxDir) {
 	}
 }
 
-// A Action says what the owner has to do with a received request.
+// An Action says what the owner must do with a received request.
 type Action uint8
 
 // The actions.
 const (
-	Drop    Action = iota // nothing: answered, refused or dropped, and counted
-	Deliver               // hand it to the message layer, then Accept or Refuse
-	Keep                  // ROD, early: hand it to PDC.KeepEarly
+	Drop    Action = iota // nothing: it was answered, refused or dropped
+	Deliver               // pass it to the message layer, then call Accept or Refuse
+	Keep                  // early on a ROD PDC: pass it to KeepEarly
 )
 
-// ReceiveReq processes a RUD or ROD request. On Deliver
-// the owner executes the packet and calls Accept or Refuse at once.
+// ReceiveReq processes a RUD or ROD request. If the Action is Deliver the owner executes
+// the packet and calls Accept or Refuse at once.
 func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 	var p *PDC
 	if h.Flags&wire.FlagSYN != 0 {
@@ -208,8 +211,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 			return nil, Drop
 		}
 		if p.remoteID != h.SPDCID || p.initiator {
-			// The return direction carries read data, which this side never
-			// asked for.
+			// Requests to an initiator would carry read data, which this side never asked for.
 			t.Stats.DropHeader++
 			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
 			return nil, Drop
@@ -224,7 +226,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 	}
 	rx := p.rx
 	d := h.PSN.Sub(wire.PSN(rx.win.Base()))
-	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not in.From −n to n−1
+	if n := uint32(rx.win.Size()); uint32(d)+n >= 2*n { // d is not within −n to n−1
 		t.guessed(in.Now, in.From)
 		code := wire.NackPSNOORWindow
 		if h.Flags&wire.FlagSYN != 0 {
@@ -236,6 +238,8 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 	// T9: a sender clears only what this side acknowledged. The packet itself
 	// counts as received for the check, its own PSN never as cleared.
 	clear := h.PSN.Add(int(h.ClearOff))
+	// T9: CLEAR_PSN must be below the PSN of the packet, and at most the highest PSN
+	// received: a sender clears only what this side has acknowledged.
 	if clear.After(rx.max) || h.ClearOff >= 0 {
 		t.unsent(in.Now, p)
 		return nil, Drop
@@ -260,9 +264,10 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 	return p, Deliver
 }
 
-// ReceiveNext is ReceiveReq for nearly every request: a plain one with the PSN that its
-// PDC expects next, and nothing out of order or guaranteed there. It returns the PDC if the
-// action is Deliver. It returns nil, having done nothing, if ReceiveReq must decide.
+// ReceiveNext is a fast path of ReceiveReq for nearly every request: a plain one with the
+// PSN that its PDC expects next, while nothing is out of order or guaranteed there. It
+// returns the PDC if the action is Deliver. It returns nil, having done nothing, if
+// ReceiveReq must decide.
 func (t *Table) ReceiveNext(in *Arrival, h *wire.PlainReq) *PDC {
 	p := t.Lookup(h.DPDCID())
 	if p == nil || !p.proven || p.Peer == 0 || p.mode != wire.RUD || h.SPDCID() != p.remoteID || p.who != in.Who || in.From.Addr() != p.remote.Addr() {
@@ -271,11 +276,11 @@ func (t *Table) ReceiveNext(in *Arrival, h *wire.PlainReq) *PDC {
 	rx := p.rx
 	psn, off := h.PSN(), h.ClearOff()
 	if uint32(psn) != rx.win.Base() || rx.win.Count() != 0 || off >= 0 {
-		return nil // the count has what waits to be cleared, too
+		return nil // Count also counts PSNs whose guaranteed responses are not cleared
 	}
 	p.strikes = 0
 	p.heard(in.Now)
-	if rx.remote.Port() != in.From.Port() || rx.path != in.Path { // its address is the PDC's
+	if rx.remote.Port() != in.From.Port() || rx.path != in.Path { // the address was compared above
 		rx.note(in.From, in.Path)
 	}
 	if clear := psn.Add(int(off)); clear.After(rx.clear) {
@@ -284,26 +289,27 @@ func (t *Table) ReceiveNext(in *Arrival, h *wire.PlainReq) *PDC {
 	return p
 }
 
-// Meta is what Accept has to know of a delivered packet.
+// Meta is what Accept must know of a delivered packet.
 type Meta struct {
 	PSN   wire.PSN
 	Size  int  // nominal bytes
 	Len   int  // payload bytes
 	Next  bool // ReceiveNext returned the PDC
-	AR    bool // or SYN: answer at the end of the turn
-	Retx  bool
-	CE    bool
-	Early bool // from NextEarly
-	Late  bool // it waited here, not on the path: no round trip may be measured by it
+	AR    bool // it has AR or SYN: an ACK is due at the end of the turn
+	Retx  bool // it has RETX
+	CE    bool // it has a congestion mark
+	Early bool // NextEarly returned it
+	Late  bool // it may have waited here, not on the path: no RTT sample
 }
 
-// Accept records a delivered packet with its response. gtd keeps the response
-// until the initiator clears it. It reports that the PDC owes an ACK now, which is the most
-// frequent news of all, or leaves that to News.
+// Accept records a delivered packet with its response. gtd keeps the response until the
+// initiator clears it. Accept returns true if an ACK becomes due now. This is by far the
+// most frequent news, so it is a result; other ways to owe an ACK are News.
 func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes bool) {
 	rx, t := p.rx, p.t
 	if m.Next && !gtd && rx.win.Take(uint32(m.PSN)) {
-		// The rest without what ReceiveNext knows: nothing is early or late, no hole.
+		// A fast path of the rest. ReceiveNext has found that nothing is early or late and
+		// that there is no hole.
 		rx.max = m.PSN
 		rx.rcvdBytes += uint64(m.Size)
 		if p.state == CloseRequested {
@@ -364,8 +370,8 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes 
 	if rx.waits {
 		p.caughtUp(now)
 	}
-	// UE 3.5.12, when to send an ACK: AR or SYN, CE, a retransmission, or
-	// enough bytes. What is left is covered by the next one.
+	// UE 3.5.12, when to send an ACK: for AR or SYN, CE, a resend, or after enough bytes.
+	// The next such ACK covers the other packets.
 	if m.AR || m.Retx || m.CE || rx.ackBytes >= t.cfg.AckTrigger {
 		rx.ackBytes = 0
 		if !rx.ackDue {
@@ -376,16 +382,16 @@ func (p *PDC) Accept(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) (owes 
 	return false
 }
 
-// rodPast: what is next for the message layer comes behind psn, and behind the control
-// packets that came before their turn and have the PSNs that follow.
+// rodPast sets rodNext behind psn, and behind the control packets that arrived before their
+// turn and have the PSNs that follow.
 func (rx *rxDir) rodPast(psn wire.PSN) {
 	for psn++; rx.win.Test(uint32(psn)); psn++ {
 	}
 	rx.rodNext = psn
 }
 
-// acceptBehind is Accept where something is out of order or guaranteed. It reports
-// whether an ACK of its own names the packet.
+// acceptBehind is the part of Accept for a PDC on which something is out of order or
+// guaranteed. It reports whether an ACK of its own will name the packet.
 func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) bool {
 	rx, t := p.rx, p.t
 	if !rx.win.Set(uint32(m.PSN)) {
@@ -404,8 +410,8 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 		p.caughtUp(now)
 		return true
 	case behind && len(rx.stored) != 0:
-		// CACK is held back in front of this packet: unless an ACK names it,
-		// its sender cannot complete it and cannot clear what holds CACK.
+		// CACK is held back below this packet. Unless an ACK names the packet, its sender
+		// can neither complete it nor clear the response that holds back CACK.
 		rx.once = append(rx.once, answer{psn: m.PSN, rsp: *rsp, retx: m.Retx, ce: m.CE, late: m.Late})
 		rx.trig.has = false
 		p.oweAck()
@@ -416,7 +422,7 @@ func (p *PDC) acceptBehind(now time.Duration, m *Meta, rsp *wire.Rsp, gtd bool) 
 	return false
 }
 
-// whyAck is why a delivered packet is acknowledged now.
+// whyAck is why an ACK for a delivered packet is due now.
 func (m *Meta) whyAck() Cause {
 	switch {
 	case m.Retx:
@@ -429,7 +435,7 @@ func (m *Meta) whyAck() Cause {
 	return CauseAckBytes
 }
 
-// Refuse answers a delivered packet with a NACK; it counts as not received.
+// Refuse answers a delivered packet with a NACK. The packet counts as not received.
 func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 	rx := p.rx
 	if code == wire.NackNoSESMsgAvail && (!rx.refused || psn.After(rx.refuseTo)) {
@@ -438,15 +444,15 @@ func (p *PDC) Refuse(now time.Duration, psn wire.PSN, code wire.NackCode) {
 	p.t.sendNack(now, rx.remote, rx.path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
 }
 
-// Later reports whether the message layer should take up nothing new with this
-// packet, because one before it was refused for want of room there (NACK 09). If
-// later messages took the room that comes free, or a receive, refused ones would fill
-// the initiator's window and keep the rest of the later ones at home: all would wait
-// for ever. Not so a message all packets of which were sent: see Behind.
+// Later reports whether the message layer should begin no new message with this packet,
+// because an earlier packet was refused for lack of room there (NACK 09). If later messages
+// got the room or receives that become free, the refused packets would fill the initiator's
+// window and keep it from sending the rest of the later messages: all would wait for ever.
+// A message of which all packets were sent is an exception, see Behind.
 func (p *PDC) Later(psn wire.PSN) bool { return p.rx.refused && p.later(psn) }
 
-// Behind is how many packets behind this one are known to have been sent, of which one
-// at least was refused.
+// Behind is the number of packets behind this one that were certainly sent: up to the
+// highest PSN that arrived or was refused.
 func (p *PDC) Behind(psn wire.PSN) int {
 	last := p.rx.max
 	if p.rx.refuseTo.After(last) {
@@ -455,22 +461,24 @@ func (p *PDC) Behind(psn wire.PSN) int {
 	return max(int(last.Sub(psn)), 0)
 }
 
+// later is Later for a PDC on which packets were refused. It forgets the refusals once all
+// those packets have arrived.
 func (p *PDC) later(psn wire.PSN) bool {
 	rx := p.rx
 	if p.mode == wire.ROD {
 		return false
 	}
-	// What was cleared will not come: a former life of this side answered it.
+	// A cleared PSN will not come: an earlier life of this side answered it.
 	low, ok := rx.win.Next0(uint32(rx.clear + 1))
 	if !ok || wire.PSN(low).After(rx.refuseTo) {
-		rx.refused = false // all of them are here
+		rx.refused = false // all refused packets have arrived
 		return false
 	}
 	return psn != wire.PSN(low)
 }
 
-// duplicate answers what was received before (UE 3.5.12): the stored response
-// again, or the default response.
+// duplicate answers a packet that was received before (UE 3.5.12), with its stored response
+// or the default response.
 func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 	rx := p.rx
 	p.t.Stats.RxDup++
@@ -484,15 +492,15 @@ func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 		return
 	}
 	if p.mode == wire.ROD && !psn.Before(rx.rodNext) {
-		// Held, not executed yet: no response exists, the SACK shows it.
+		// Early, and not executed yet: there is no response. The SACK shows the packet.
 		rx.ackDue, rx.ackWhy = true, CauseAckDup
 		rx.trig.has = false
 		p.oweAck()
 		return
 	}
 	if tr := &rx.trig; rx.ackDue && tr.has && !tr.retx && psn.Before(wire.PSN(rx.win.Base())) {
-		// CACK tells of this one. The ACK names what came for the first time: so its
-		// sender learns that it was late, not lost.
+		// CACK covers this one. The ACK names the packet that came for the first time, by
+		// which its sender learns that this one was late, not lost.
 		return
 	}
 	rx.trig = trigger{answer{psn: psn, retx: f&wire.FlagRETX != 0, ce: ce, late: f&wire.FlagRETX == 0 || in.Paused}, true, in.Now}
@@ -502,7 +510,7 @@ func (p *PDC) duplicate(in *Arrival, psn wire.PSN, f wire.Flags, ce bool) {
 	}
 }
 
-// answerAckReq answers "what became of this PSN?".
+// answerAckReq answers an ACK_REQ, which asks what became of a PSN.
 func (t *Table) answerAckReq(in *Arrival, p *PDC, psn wire.PSN) {
 	rx := p.rx
 	d := psn.Sub(wire.PSN(rx.win.Base()))
@@ -522,8 +530,8 @@ func (t *Table) answerAckReq(in *Arrival, p *PDC, psn wire.PSN) {
 	}
 }
 
-// store keeps a guaranteed response, in PSN order, to be sent until its PSN is
-// cleared (UE 3.5.20.1).
+// store keeps a guaranteed response in the order of PSN, to be sent now and until its PSN
+// is cleared (UE 3.5.20.1).
 func (rx *rxDir) store(m *Meta, rsp *wire.Rsp, late bool) {
 	psn := m.PSN
 	s := answer{psn: psn, rsp: *rsp, due: true, retx: m.Retx, ce: m.CE, late: late}
@@ -537,6 +545,7 @@ func (rx *rxDir) store(m *Meta, rsp *wire.Rsp, late bool) {
 	rx.stored[i] = s
 }
 
+// find returns the stored response of a PSN, or nil.
 func (rx *rxDir) find(psn wire.PSN) *answer {
 	lo, hi := rx.head, len(rx.stored)
 	for lo < hi {
@@ -553,7 +562,7 @@ func (rx *rxDir) find(psn wire.PSN) *answer {
 	return nil
 }
 
-// clearTo frees the stored responses up to and including clear.
+// clearTo forgets the stored responses up to and including PSN clear.
 func (rx *rxDir) clearTo(clear wire.PSN) {
 	if clear.After(rx.clear) {
 		rx.clear = clear
@@ -574,8 +583,8 @@ func (rx *rxDir) clearTo(clear wire.PSN) {
 	}
 }
 
-// advance moves base over what was received and is not held back by a guaranteed
-// response (UE 3.5.12).
+// advance moves base over received PSNs, up to the first one whose guaranteed response
+// holds back CACK (UE 3.5.12).
 func (p *PDC) advance() {
 	rx := p.rx
 	if len(rx.stored) == 0 {
@@ -585,8 +594,8 @@ func (p *PDC) advance() {
 	rx.win.AdvanceTo(uint32(rx.stored[rx.head].psn))
 }
 
-// cleared takes a CLEAR_PSN. When CACK moves over more than the responses that
-// were cleared, an ACK has to say so.
+// cleared processes a CLEAR_PSN. If CACK moves over other PSNs than those that were
+// cleared, an ACK must report that.
 func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 	rx := p.rx
 	base, head, n := rx.win.Base(), rx.head, len(rx.stored)
@@ -597,7 +606,7 @@ func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 	}
 	p.advance()
 	if gone > 0 && len(rx.stored) != 0 {
-		// The initiator clears: what is left may be asked for soon again.
+		// The initiator clears. Ask for the rest after the shortest wait.
 		rx.clearWait = 4 * p.t.cfg.RTOInit
 		rx.clearAsk = now + rx.clearWait
 		p.t.arm(p, rx.clearAsk)
@@ -608,9 +617,8 @@ func (p *PDC) cleared(now time.Duration, clear wire.PSN) {
 	}
 }
 
-// caughtUp: an ACK is due when CACK passes packets that came behind a hole or a
-// guaranteed response: nothing else tells that they are complete (UE 3.5.12,
-// rule 7).
+// caughtUp makes an ACK due when CACK passes packets that came behind a hole or a
+// guaranteed response: nothing else reports that they are complete (UE 3.5.12, rule 7).
 func (p *PDC) caughtUp(now time.Duration) {
 	rx := p.rx
 	if !rx.waits || !rx.waitPSN.Before(wire.PSN(rx.win.Base())) {
@@ -623,8 +631,8 @@ func (p *PDC) caughtUp(now time.Duration) {
 	}
 }
 
-// KeepEarly keeps a copy of an early ROD packet until the ones before it came. It
-// refuses with NACK ROD_OOO when there is no room (UE 3.5.12.7).
+// KeepEarly keeps a copy of an early ROD packet until the packets before it have come. If
+// there is no room it refuses the packet with NACK ROD_OOO (UE 3.5.12.7).
 func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte) {
 	t, rx := p.t, p.rx
 	if rx.isEarly(m.PSN) {
@@ -642,7 +650,7 @@ func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte)
 	rx.rcvdBytes += uint64(m.Size)
 	t.arm(p, now+t.cfg.PeerTimeout)
 	rx.noteMax(m.PSN)
-	// The sender learns of the gap at once.
+	// An ACK tells the sender of the gap at once.
 	if !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckEarly
 		rx.trig.has = false
@@ -650,6 +658,7 @@ func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte)
 	}
 }
 
+// isEarly reports whether an early packet with that PSN is kept.
 func (rx *rxDir) isEarly(psn wire.PSN) bool {
 	i := rx.early.from(psn)
 	return i < rx.early.n() && rx.early.list()[i].psn == psn
@@ -658,13 +667,13 @@ func (rx *rxDir) isEarly(psn wire.PSN) bool {
 // EarlyReady reports whether NextEarly has something.
 func (p *PDC) EarlyReady() bool { return p.rx != nil && p.rx.earlyReady() }
 
-// earlyReady reports whether the first early packet is the next for the message layer.
+// earlyReady reports whether the first early packet is next for the message layer.
 func (rx *rxDir) earlyReady() bool {
 	return rx.early.n() > 0 && rx.early.list()[0].psn == rx.rodNext
 }
 
-// NextEarly returns the early packet whose turn it is: its Meta, next header and
-// bytes, which stay valid until EarlyDone or EarlyRefused.
+// NextEarly returns the early packet that is next for the message layer: its Meta, next
+// header and bytes. They are valid until EarlyDone or EarlyRefused.
 func (p *PDC) NextEarly() (m Meta, next wire.NextHdr, b []byte, ok bool) {
 	rx := p.rx
 	if rx == nil || !rx.earlyReady() {
@@ -674,15 +683,16 @@ func (p *PDC) NextEarly() (m Meta, next wire.NextHdr, b []byte, ok bool) {
 	return Meta{PSN: k.psn, Size: k.size, Len: len(k.b), AR: true, CE: k.ce, Early: true, Late: true}, k.next, k.b, true
 }
 
-// EarlyDone drops the packet that NextEarly returned; Accept was called for it.
+// EarlyDone removes the packet that NextEarly returned. Accept must have been called for
+// it, unless the packet was malformed.
 func (p *PDC) EarlyDone() {
 	rx := p.rx
 	p.t.earlyUsed -= len(rx.early.list()[0].b)
 	rx.early.pop()
 }
 
-// EarlyRefused drops the packet that NextEarly returned because the message layer
-// refused it with code: its sender has to send it again.
+// EarlyRefused removes the packet that NextEarly returned, because the message layer
+// refused it with code. Its sender must send it again.
 func (p *PDC) EarlyRefused(now time.Duration, code wire.NackCode) {
 	rx := p.rx
 	psn := rx.early.list()[0].psn
@@ -720,14 +730,14 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	}
 	switch l, ok := t.quar.find(in.Now, lifeKey{key, start}); {
 	case ok && !l.refused && l.who == in.Who:
-		return refuse(wire.NackInvDPDCID) // late packet of a life that ended
+		return refuse(wire.NackInvDPDCID) // a late packet of a life that ended
 	case secured && p != nil:
 		t.otherStart(in, h, start, p)
 		return nil
 	case !secured && (ok || p != nil):
-		// Another life under the same PDCID. Its initiator will send the same
-		// messages under another one: whatever still comes of this one must not
-		// be taken once the PDC in its way is gone.
+		// This is another life with the same PDCID. Refused, its initiator will send the same
+		// messages under another PDCID. So packets of this life must open no PDC later, when
+		// the PDC or quarantine in their way is gone.
 		if !t.quar.refuse(in.Now, t.cfg.Quarantine, lifeKey{key, start}) {
 			t.Stats.DropLimit++
 			return refuse(wire.NackNoPDCAvail)
@@ -759,7 +769,6 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
 	t.add(in.Now, p)
 	rx := t.getRx(p)
-	// The first packet to arrive need not be the first that was sent.
 	rx.note(in.From, in.Path)
 	t.bySyn[key] = p
 	t.lastSyn = p
@@ -779,8 +788,8 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	return p
 }
 
-// roomForStranger reports whether a source that the application never named may
-// open a PDC, and makes room if it can.
+// roomForStranger reports whether a source that the application never named may open a PDC.
+// It makes room if it can.
 func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
 	if t.secured() {
 		return t.unknown < t.cfg.MaxPDCsUnknown // nothing is pending: all are authenticated
@@ -788,18 +797,19 @@ func (t *Table) roomForStranger(now time.Duration, src *sourceCount) bool {
 	return t.pending < t.cfg.MaxPending && src.pending < t.cfg.MaxPendingPerSource && t.unknown < t.cfg.MaxPDCsUnknown || t.evictPending(now)
 }
 
-// sourceCount is what one source address holds.
+// A sourceCount counts the PDCs of one source address.
 type sourceCount struct {
 	pdcs    int
 	pending int
 }
 
+// A pendRef is a PENDING PDC, and when it was made.
 type pendRef struct {
 	p  *PDC
 	at time.Duration
 }
 
-// SetPeer tells the Table which peer a target PDC belongs to and whether the
+// SetPeer tells the Table which peer the PDC of a target belongs to, and whether the
 // application named that peer.
 func (p *PDC) SetPeer(peer uint32, known bool) {
 	p.Peer = peer
@@ -810,7 +820,7 @@ func (p *PDC) SetPeer(peer uint32, known bool) {
 	}
 }
 
-// markProven: the source used our PDCID, so it receives what we send.
+// markProven notes that the source used our PDCID, so that it receives what we send.
 func (p *PDC) markProven() {
 	if p.proven || p.initiator {
 		return
@@ -820,11 +830,11 @@ func (p *PDC) markProven() {
 	p.tell(NewsProven)
 }
 
-// Unproven reports whether the source may be forged: nobody named it, and nothing
-// shows that it receives what is sent to it.
+// Unproven reports whether the source may be forged: the application did not name it, and
+// nothing shows that it receives what is sent to it.
 func (p *PDC) Unproven() bool { return !p.proven && !p.known && !p.initiator }
 
-// notPending takes a PDC out of what the PENDING bounds count.
+// notPending removes a PDC from those that the PENDING bounds count.
 func (p *PDC) notPending() {
 	if !p.pending {
 		return
@@ -837,7 +847,8 @@ func (p *PDC) notPending() {
 	p.t.packPending()
 }
 
-// packPending forgets the PDCs that are pending no more when they are many.
+// packPending removes from pendQueue the PDCs that are no longer pending, once they are
+// many.
 func (t *Table) packPending() {
 	if len(t.pendQueue) <= 64 || len(t.pendQueue) <= 2*t.pending {
 		return
@@ -852,7 +863,7 @@ func (t *Table) packPending() {
 	t.pendQueue = q
 }
 
-// uncount takes a target PDC out of the tables of its source.
+// uncount removes the PDC of a target from the counts of its source.
 func (t *Table) uncount(p *PDC) {
 	delete(t.bySyn, synKey{p.remote, p.remoteID})
 	if !p.known {
@@ -874,10 +885,10 @@ func (t *Table) uncount(p *PDC) {
 	}
 }
 
-// evictPending frees the oldest PDC whose source never proved itself and that
-// holds no incomplete message (T1). An honest initiator proves itself by a PROBE
-// one round trip after its SYN (becomeEstablished), so none younger than
-// NewPDCTime is taken: newcomers that nobody named wait that long in a flood.
+// evictPending ends the oldest PDC whose source never proved itself and that holds no
+// incomplete message (T1). An honest initiator proves itself by a PROBE one round trip
+// after its SYN (becomeEstablished). So PDCs younger than NewPDCTime stay, and in a flood
+// new sources that the application did not name wait that long.
 func (t *Table) evictPending(now time.Duration) bool {
 	for i, r := range t.pendQueue {
 		if !r.p.pending {
@@ -896,8 +907,8 @@ func (t *Table) evictPending(now time.Duration) bool {
 	return false
 }
 
-// unusedAt is when a PENDING PDC ends (UE 3.5.8): one of which no packet was ever
-// accepted. An initiator's was never pending: control packets may make its rx.
+// unusedAt is when a PDC ends of which no packet was ever accepted (UE 3.5.8, PENDING). The
+// PDC of an initiator is never PENDING, although control packets may give it an rx.
 func (p *PDC) unusedAt() time.Duration {
 	rx := p.rx
 	if rx == nil || p.initiator || rx.max != p.start-1 || rx.early.n() != 0 {
@@ -911,7 +922,8 @@ func (p *PDC) endUnused(now time.Duration) time.Duration {
 	return never
 }
 
-// messageAt is when a PDC ends whose initiator stopped in the middle of a message (F9, F25).
+// messageAt is when a PDC ends whose initiator stopped in the middle of a message (F9,
+// F25).
 func (p *PDC) messageAt() time.Duration {
 	if p.rx == nil || !p.t.owner.InboundOpen(p) && p.rx.early.n() == 0 {
 		return never
@@ -924,8 +936,8 @@ func (p *PDC) endSilent(now time.Duration) time.Duration {
 	return never
 }
 
-// clearAt is when the initiator is asked to clear a guaranteed response; it is looked at
-// whenever the PDC is.
+// clearAt is when to run askClear: at every look at a PDC that stores a guaranteed
+// response.
 func (p *PDC) clearAt() time.Duration {
 	if p.rx == nil || len(p.rx.stored) == 0 {
 		return never
@@ -933,8 +945,8 @@ func (p *PDC) clearAt() time.Duration {
 	return 0
 }
 
-// askClear asks for a CLEAR that may be lost (T12), sends what is to be cleared again, and
-// gives the PDC up with the peer.
+// askClear asks the initiator for a CLEAR from time to time, because one may be lost (T12),
+// and sends the stored responses again. It ends the PDC when the peer is gone.
 func (p *PDC) askClear(now time.Duration) time.Duration {
 	t, rx := p.t, p.rx
 	switch {
@@ -944,8 +956,8 @@ func (p *PDC) askClear(now time.Duration) time.Duration {
 		rx.clearWait = 4 * t.cfg.RTOInit
 		rx.clearAsk = now + rx.clearWait
 	case now >= rx.clearAsk && !p.proven && rx.asked:
-		// T27: a source that never used our PDCID may be forged; it is not
-		// asked again, and given up with the peer.
+		// T27: a source that never used our PDCID may be forged. It is asked once, and the
+		// PDC ends when the peer counts as gone.
 		rx.clearAsk = p.lastHeard + t.cfg.PeerTimeout
 	case now >= rx.clearAsk:
 		rx.asked = true

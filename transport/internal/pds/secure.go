@@ -6,40 +6,41 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Secured establishment (UE 3.5.8, S-SYN-02, S-SYN-03). Whoever replays authentic packets
-// of a PDC that lives sends duplicates. What could open a PDC again is a SYN, and
-// Start_PSN tells an old one from a new one:
+// Secured establishment (UE 3.5.8, S-SYN-02, S-SYN-03) protects from replayed packets. Those
+// of a PDC that exists are duplicates. A replayed SYN could open a PDC again; its Start_PSN
+// tells an old SYN from a new one:
 //
 //   - 0-RTT: the target keeps a floor (Expected_PSN) for all initiators, above the
-//     Start_PSN of every PDC that ended. It is as old as the Table, so it serves
-//     for a key that no earlier Table used.
-//   - 1-RTT: the target draws the Start_PSN of each PDC. It needs to remember
-//     nothing and serves for a key that outlives a target. A replayed SYN opens
-//     something when its Start_PSN is the one just drawn for its address and
-//     PDCID: once in 2³¹ for each life that was recorded of the two.
+//     Start_PSN of every PDC that ended. The floor begins with the Table, so 0-RTT is safe
+//     with a key that no earlier Table used.
+//   - 1-RTT: the target draws the Start_PSN of each PDC. It need not remember old ones, so
+//     1-RTT is safe with a key that outlives a target. A replayed SYN opens a PDC if its
+//     Start_PSN is the one just drawn for its address and PDCID: with probability 2⁻³¹ for
+//     each recorded life of these two.
 //
-// An initiator learns either way what to use from NACK 0x17, which an initiator
-// believes until the first ACK.
+// In both cases NACK 0x17 tells an initiator which Start_PSN to use. An initiator believes
+// it until the first ACK.
 
 const (
-	// Start_PSNs are drawn from [firstStart, lastStart), as the reference does:
-	// the 2³¹ PSNs a PDC may use do not wrap.
+	// Start_PSNs are drawn from [firstStart, lastStart), as the reference provider does, so
+	// that the 2³¹ PSNs that a PDC may use do not wrap.
 	firstStart = 1 << 16
 	lastStart  = 1 << 31
-	// maxRenumberings bounds how often one PDC follows a NACK 0x17,
-	// and once more as many that nobody authenticated: those are ignored then.
+	// maxRenumberings is the most NACKs 0x17 that one PDC follows. A PDC also follows that
+	// many unauthenticated ones and ignores the others.
 	maxRenumberings = 8
-	// maxExpected bounds how many targets' Expected_PSN are remembered, 40 bytes
-	// each; the one learned first makes room. Forgetting costs a round trip.
+	// maxExpected is the most targets whose Expected_PSN is remembered, 40 bytes each. When
+	// it is reached, the one learned first is forgotten, which costs a round trip.
 	maxExpected = 4096
-	// nobody is the who of a PDC whose target has not answered yet.
+	// nobody is the who of a PDC that no target has answered yet.
 	nobody = ^uint64(0)
 )
 
+// secured reports whether packets are authenticated.
 func (t *Table) secured() bool { return t.cfg.Secure != SecureNone }
 
-// Who is the life of the peer that the PDC is bound to, see Arrival.Who; 0 without
-// security and while no target has answered.
+// Who is the life of the peer that the PDC belongs to (Arrival.Who). It is 0 without
+// security and until a target has answered.
 func (p *PDC) Who() uint64 {
 	if p.who == nobody {
 		return 0
@@ -47,9 +48,9 @@ func (p *PDC) Who() uint64 {
 	return p.who
 }
 
-// foreign reports whether to drop a packet for p whose who is not p's, and counts it if so:
-// all are dropped but those for a PDC that is bound to nobody yet. T8: nothing
-// unauthenticated touches a secured PDC.
+// foreign reports whether to drop a packet whose who is not that of p, and counts the drop.
+// It drops all such packets, except authenticated ones for a PDC that no target has
+// answered yet. T8: no unauthenticated packet changes a secured PDC.
 func (t *Table) foreign(p *PDC, who uint64) bool {
 	if p.who == nobody && who != 0 {
 		return false
@@ -58,9 +59,9 @@ func (t *Table) foreign(p *PDC, who uint64) bool {
 	return true
 }
 
-// foreignNack is foreign for NACKs. A new life of the peer may say that it knows
-// nothing of the PDC (F12). A NACK 0x17 that nobody authenticated comes this far
-// when the owner wants it to, for targets that send it in clear (T7).
+// foreignNack is foreign for NACKs. A new life of the peer may say that it does not know
+// the PDC (F12). An unauthenticated NACK 0x17 comes this far only if the owner passes it
+// on, for targets that send it in clear (T7).
 func (t *Table) foreignNack(p *PDC, who uint64, c wire.NackCode) bool {
 	switch c {
 	case wire.NackNewStartPSN:
@@ -75,27 +76,27 @@ func (t *Table) foreignNack(p *PDC, who uint64, c wire.NackCode) bool {
 	return t.foreign(p, who)
 }
 
-// secureStart chooses the first PSN of a secured PDC that this side opens under
-// id: what the target said it expects, or a random one.
+// secureStart chooses the first PSN of a secured PDC that this side opens under id: the one
+// that the target expects if that is known, else a random one.
 func (t *Table) secureStart(id uint16, remote netip.AddrPort) wire.PSN {
 	if s, ok := t.expected.psn[remote]; ok {
 		return t.above(id, s)
 	}
 	if t.cfg.StartPSN != nil {
-		// Within the range: a target whose floor is low takes the half above it
-		// for old and, when the floor is higher, for new.
+		// StartPSN is mapped into the range. PSNs outside would be old to a target with a
+		// low floor, and new once the floor is higher.
 		return t.above(id, firstStart+(t.cfg.StartPSN()-firstStart)%(lastStart-firstStart))
 	}
 	return t.above(id, t.drawStart())
 }
 
+// drawStart draws a Start_PSN.
 func (t *Table) drawStart() wire.PSN {
 	return firstStart + wire.PSN(t.rng.Uint32N(lastStart-firstStart))
 }
 
-// above is s, or the first PSN beyond what id was last used with if s is not: a
-// target takes SYN packets below those of the PDC it has under the PDCID for late
-// ones.
+// above is s, or a PSN beyond those that id was last used with if s is not beyond them. A
+// target that still has the PDC takes SYN packets with lower PSNs for late ones.
 func (t *Table) above(id uint16, s wire.PSN) wire.PSN {
 	if l := t.lastUse(id); l.first != l.end && s.Before(l.end.Add(startGap)) {
 		return l.end.Add(startGap)
@@ -103,14 +104,14 @@ func (t *Table) above(id uint16, s wire.PSN) wire.PSN {
 	return s
 }
 
-// expectedTable is the Expected_PSN of targets.
+// expectedTable holds the Expected_PSNs of targets.
 type expectedTable struct {
 	psn   map[netip.AddrPort]wire.PSN
-	order []netip.AddrPort // ring of the keys, the one learned first at head when full
+	order []netip.AddrPort // ring of the keys; when it is full, the one learned first is at head
 	head  int
 }
 
-// learn takes the Expected_PSN of a closing ACK; only a newer one counts.
+// learn stores the Expected_PSN of a closing ACK if it is newer than the stored one.
 func (e *expectedTable) learn(remote netip.AddrPort, psn wire.PSN) {
 	old, ok := e.psn[remote]
 	switch {
@@ -131,43 +132,43 @@ func (e *expectedTable) learn(remote netip.AddrPort, psn wire.PSN) {
 	e.psn[remote] = psn
 }
 
-// below reports whether a Start_PSN is older than floor. Both conditions matter:
-// the serial one is the rule (S-SYN-02), and without the other the floor, once it
-// has gone half round, would take the first PDCs' packets for new ones.
+// below reports whether a Start_PSN is older than floor. Both conditions matter: the serial
+// one is the rule (S-SYN-02), and without the other a floor that has gone half round would
+// make packets of the first PDCs look new.
 func below(start wire.PSN, floor uint64) bool {
 	return uint64(start) < floor || uint64(start)-floor >= 1<<31
 }
 
-// raiseFloor: a PDC with that Start_PSN ended, or never will be.
+// raiseFloor raises the floor above the Start_PSN of a PDC that ended, or that must never
+// open.
 func (t *Table) raiseFloor(start wire.PSN) {
 	if t.cfg.Secure == SecureZeroRTT && uint64(start) >= t.floor {
 		t.floor = uint64(start) + 1
 	}
 }
 
-// zeroRTT reports whether the floor decides on SYN packets. When the floor is above all PSNs
-// it decides no more, and each PDC costs a round trip.
+// zeroRTT reports whether the floor decides about SYN packets. Once the floor is above all
+// PSNs it no longer does, and opening a PDC costs a round trip.
 func (t *Table) zeroRTT() bool {
 	return t.cfg.Secure == SecureZeroRTT && t.floor <= 1<<32-1
 }
 
-// otherStart answers a SYN packet for the PDCID of a PDC that has another
-// Start_PSN.
+// otherStart answers a SYN packet with the PDCID of an existing PDC, but another Start_PSN.
 func (t *Table) otherStart(in *Arrival, h *wire.Req, start wire.PSN, p *PDC) {
 	if t.zeroRTT() && p.who == in.Who && below(start, uint64(p.start)) {
-		// It left before a NACK 0x17 of which its initiator knows by in.Now. Any
-		// answer could be taken for one to the packet that has its PSN in.Now.
+		// The packet was sent before its initiator followed a NACK 0x17. The initiator
+		// could take an answer for one to another packet, which now has this PSN.
 		t.Stats.DropStale++
 		return
 	}
-	// Another life. Its initiator will send the same messages under another
-	// PDCID: no copy of this packet may be taken once p is gone.
+	// This is another life. Its initiator will send the same messages under another PDCID,
+	// so no copy of this packet may open a PDC once p is gone.
 	t.raiseFloor(start)
 	t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: h.PSN, DPDCID: h.SPDCID})
 }
 
-// startAgreed reports whether a SYN packet of no PDC may open one. If not, NACK
-// 0x17 asks for another Start_PSN.
+// startAgreed reports whether a SYN packet without a PDC may open one. If not, NACK 0x17
+// asks for another Start_PSN.
 func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
 	t.pend.expire(in.Now, t)
 	key := synKey{in.From, h.SPDCID}
@@ -180,7 +181,7 @@ func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
 		return true
 	}
 	if !t.mayNack(in.Now) {
-		return false // and nothing is drawn that nobody would be told
+		return false // without drawing a Start_PSN that could not be announced
 	}
 	if e == nil {
 		give := wire.PSN(t.floor)
@@ -198,8 +199,8 @@ func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
 	return false
 }
 
-// mint draws a Start_PSN for an initiator that offered another, far from it: late
-// packets with the PSNs of before are not taken for those of after.
+// mint draws a Start_PSN for an initiator that offered another. It is far from the offered
+// one, so that late packets with old PSNs do not match new ones.
 func (t *Table) mint(offered wire.PSN) wire.PSN {
 	s := t.drawStart()
 	if d := s.Sub(offered); d < -startGap || d > startGap {

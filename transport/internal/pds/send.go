@@ -8,63 +8,64 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// txDir is one direction's sending side, by cache lines like a PDC.
+// txDir is the sending direction of a PDC. Its fields are ordered by cache lines, as those
+// of a PDC.
 type txDir struct {
-	ring     []txPkt // from una on; one, unless more is outstanding
-	una      wire.PSN
-	nxt      wire.PSN
+	ring     []txPkt  // packets from una on; it is one, unless more are outstanding
+	una      wire.PSN // the oldest PSN that is not finished
+	nxt      wire.PSN // the next PSN to send
 	cack     wire.PSN // highest CACK received
-	window   int32    // PSNs the peer takes beyond cack
-	flight   int32
-	lost     int32
+	window   int32    // PSNs that the peer accepts beyond cack
+	flight   int32    // packets in flight
+	lost     int32    // lost packets
 	lostHint wire.PSN // no lost packet is below it
 	cleared  wire.PSN // the highest CLEAR_PSN sent
 	seq      uint32   // transmissions so far
-	mprAt    wire.PSN
+	mprAt    wire.PSN // CACK of the ACK that set window
 
-	one      [1]txPkt      // the ring of a PDC that has one packet outstanding at most
-	progress time.Duration // last send with nothing in flight or last ACK that told something new
+	one      [1]txPkt      // the ring while at most one packet is outstanding
+	progress time.Duration // last ACK that reported something new, or last send with nothing in flight
 
 	owedSince time.Duration // when outstanding became non-zero
 	lastSend  time.Duration
-	minRTT    time.Duration // least RTT of all
-	rtt       time.Duration // smoothed, of what newly arrived, with the peer's ACK delay and pauses
+	minRTT    time.Duration // the least RTT measured
+	rtt       time.Duration // smoothed RTT, with the peer's ACK delay and pauses; 0 before the first
 	topSeq    uint32        // highest transmission number known to have arrived
-	sureSeq   uint32        // the same without those of which an earlier transmission may have arrived
+	sureSeq   uint32        // the same, of packets that were sent once and PROBEs: certain
 	pastSeq   uint32        // sureSeq before the newest ACK
-	ackOrder  uint32        // rcvd_bytes of the newest ACK: the order in which the peer made them; 0: none yet
+	ackOrder  uint32        // rcvd_bytes of the newest ACK, which tells the order of ACKs; 0 before the first
 	echoes    bool          // the peer echoes RETX
 	backoff   uint8         // RTO doublings
 	rtos      uint8         // RTOs since the last progress, saturating
-	probes    uint8         // tail-loss probes since the last progress
-	probeOwed bool
-	askOwed   bool   // ACK_REQ for una
-	clearOwed bool   // the peer waits for a CLEAR
-	greet     bool   // the first packet that names the target's PDCID is due
-	wantAR    bool   // the congestion context wants an ACK of the newest packet
-	rough     bool   // one of the four times that follow may not be 0
-	burst     uint8  // PROBEs of the burst that is under way, probeID the last of them
-	patience  uint8  // how many times the path was found to reorder more than assumed
-	reorder   uint32 // transmissions that may overtake a packet before it is taken for lost
+	probes    uint8         // tail probes since the last progress
+	probeOwed bool          // a PROBE is owed
+	askOwed   bool          // an ACK_REQ for una is owed
+	clearOwed bool          // a CLEAR is owed: the peer waits for it
+	greet     bool          // no packet has named the target's PDCID yet, and one is owed
+	wantAR    bool          // the congestion context wants an ACK of the newest packet
+	rough     bool          // holeAt, waitFor, rnrSince or shortSince may not be 0
+	burst     uint8         // PROBEs sent in the current burst; the last has probeID
+	patience  uint8         // how often the path reordered more than assumed, bounded
+	reorder   uint32        // a missing packet that this many later transmissions overtook is lost
 
-	holeAt     time.Duration // since when a hole waits for the reordering time
+	holeAt     time.Duration // since when a hole waits for the reordering time, 0 if none does
 	waitFor    time.Duration // current back-off of refused packets
-	rnrSince   time.Duration // since when the target is not ready (NACK 09)
-	shortSince time.Duration // since when the target is short of something else, or refuses a control packet
-	waiting    int32
-	arrived    int32
-	shortCode  wire.NackCode
-	ringHint   uint8 // length of the ring to begin with
-	probeID    uint16
-	probeSeq   uint32
+	rnrSince   time.Duration // since when the target is not ready (NACK 09), 0 if it is
+	shortSince time.Duration // since when the target is short of something else, or refuses a control packet; 0 if not
+	waiting    int32         // waiting packets
+	arrived    int32         // arrived packets
+	shortCode  wire.NackCode // the NACK behind shortSince
+	ringHint   uint8         // length of the first ring after one
+	probeID    uint16        // of the latest PROBE
+	probeSeq   uint32        // transmission number of the current burst
 
-	waitUntil  time.Duration
-	probeHeard time.Duration
-	probeAt    time.Duration
-	probeFrom  wire.PSN // what the next PROBE asks for; una if that is later
-	shutAt     wire.PSN // CACK since shutSince
-	shutSince  time.Duration
-	rnrAt      time.Duration // the last NACK 09
+	waitUntil  time.Duration // when waiting packets are sent again
+	probeHeard time.Duration // when a PROBE was last answered
+	probeAt    time.Duration // when the current burst began
+	probeFrom  wire.PSN      // first PSN that the next PROBE asks for, or una if that is later
+	shutAt     wire.PSN      // CACK since shutSince
+	shutSince  time.Duration // since when the PDC is shut with CACK at shutAt
+	rnrAt      time.Duration // when the last NACK 09 came
 }
 
 func (tx *txDir) init(start wire.PSN) {
@@ -78,44 +79,42 @@ func (tx *txDir) init(start wire.PSN) {
 }
 
 const (
-	// minReorder is how many later transmissions must have arrived before an
-	// earlier one is taken for lost: TCP's three. It grows with what the path
-	// shows (see ack.go) up to maxReorder.
+	// minReorder is the number of later transmissions that must have arrived before a
+	// missing packet is lost: three, as in TCP. It grows up to maxReorder as the path shows
+	// reordering (acked.go).
 	minReorder = 3
 	maxReorder = 1024
-	// maxPatience bounds the reordering time: (1 + 15)/4 round trips.
+	// maxPatience bounds the reordering time to (1 + 15)/4 round trips.
 	maxPatience = 15
-	// maxRange is how many PSNs a PDC uses before another takes its place, if
-	// Config.MaxRange does not say so. A message that has begun then has at most
-	// 2²² packets more, so no PDC comes near 2³¹, which it must not reach: every
-	// comparison with Start_PSN holds (UE 3.5.8, Limit_PSN_Range).
+	// maxRange is the default of Config.MaxRange. A message that has begun then sends at
+	// most 2²² packets more. So no PDC comes near 2³¹ PSNs, which it must not reach for
+	// comparisons with Start_PSN to hold (UE 3.5.8, Limit_PSN_Range).
 	maxRange = 1 << 30
-	// minRing is the length of the smallest transmit ring but tx.one, in packets;
-	// maxRingHint bounds the one that a PDC begins with because it needed it
-	// before; maxRingKept packets of 56 bytes, 1.8 MiB, are kept for the next
-	// PDC that sends, so that a change of peers allocates nothing.
+	// minRing is the length of the smallest transmit ring except tx.one, in packets.
+	// maxRingHint bounds the length with which a PDC begins again after it needed a ring
+	// before. maxRingKept packets of 56 bytes, 1.8 MiB, are kept in free rings, so that a
+	// change of peers allocates nothing.
 	minRing     = 4
 	maxRingHint = 64
 	maxRingKept = 32 << 10
-	// tailProbes is how often a silent tail is probed before the RTO, dataProbe
-	// which of them sends data.
+	// tailProbes is the number of probes after silence before the RTO. Probe number
+	// dataProbe sends data.
 	tailProbes = 6
 	dataProbe  = 4
-	// soonPart is the part of the window that may wait for room for all of it,
-	// soonRTT the round trip from which nothing does. Arbitrary.
+	// soonPart limits Soon to 1/soonPart of the window, soonRTT to shorter round trips.
+	// Arbitrary.
 	soonPart = 4
 	soonRTT  = time.Millisecond
-	// maxBurst is how many PROBEs go at once; the peer keeps as many.
+	// maxBurst is the most PROBEs of a burst, and the most PROBEs that a receiver keeps.
 	maxBurst = 8
-	// bigRTOs is how many RTOs full-size packets may see while probes are
-	// answered before the path is taken not to carry them (F7): with 30 % loss
-	// each way sixteen in a row happen by chance once in 50,000.
+	// bigRTOs is the number of RTOs of full-size packets, while PROBEs are answered, after
+	// which the path counts as not carrying that size (F7). With 30 % loss each way,
+	// sixteen in a row happen by chance once in 50,000.
 	bigRTOs = 16
 )
 
-// Open makes a PDC to a peer as its initiator (UE 3.5.8). Nothing is
-// sent before the first Push. known marks an address the application named.
-// It returns nil when no PDC or PDCID is free.
+// Open makes a PDC to a peer, with this side as its initiator (UE 3.5.8). Nothing is sent
+// before the first Push. It returns nil if there are MaxPDCs PDCs or no PDCID is free.
 func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode wire.Mode, ccc CCC) *PDC {
 	if t.live >= t.cfg.MaxPDCs {
 		return nil
@@ -140,18 +139,18 @@ func (t *Table) Open(now time.Duration, peer uint32, remote netip.AddrPort, mode
 // Usable reports whether new messages may start on the PDC.
 func (p *PDC) Usable() bool { return p.state == Creating || p.state == Established }
 
-// CanPush reports whether a new packet of n nominal bytes may leave now: the
-// PSN window of the peer, the own window, the SYN range and the CCC permit it.
+// CanPush reports whether a new packet of n nominal bytes may leave now, which the PSN
+// window of the peer, the own window, the SYN range and the CCC must permit.
 func (p *PDC) CanPush(n int) bool {
 	tx := &p.tx
 	if tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow) || tx.nxt.Sub(tx.cack) > tx.window {
 		return false
 	}
-	// Established: the target has named its PDCID.
+	// In state Established the PDCID of the target is known, so mayPush would return true.
 	return (p.state == Established || p.mayPush()) && p.ccc.CanSend(n)
 }
 
-// mayPush is what CanPush asks of a PDC that is not established.
+// mayPush is the part of CanPush that concerns the state of the PDC.
 func (p *PDC) mayPush() bool {
 	tx := &p.tx
 	switch p.state {
@@ -159,41 +158,42 @@ func (p *PDC) mayPush() bool {
 	default:
 		return false
 	}
-	// UE 3.5.8: psn_offset has 12 bits. And after a restamp what went before goes
-	// before again, or a small packet would get past larger ones that wait for the
+	// UE 3.5.8: psn_offset has 12 bits. After a restamp, lost packets are sent before new
+	// ones. Otherwise a small new packet would overtake larger ones that wait for the
 	// window, and the target would see the messages in another order.
 	return p.remoteID != 0 || tx.nxt.Sub(p.start) <= 4000 && (tx.lost == 0 || p.renumberings == 0 && p.rebirths == 0)
 }
 
-// Soon reports that n nominal bytes may not leave now, but soon will: they are a small
-// part of what is in flight, and ACKs come often. On a long path a window is too little
-// a second for anything to be saved, and half a train left at home is a round trip lost.
+// Soon reports whether n nominal bytes must wait for the congestion window, but only
+// briefly: they are a small part of the window, and ACKs come often because the round trip
+// is short. On a longer path waiting saves little, because a window takes long anyway, and
+// a half train that waits costs a round trip.
 func (p *PDC) Soon(n int) bool {
 	return p.tx.flight > 0 && p.ccc != nil && !p.ccc.CanSend(n) && p.ccc.Window() >= soonPart*n && max(p.ccc.SRTT(), p.tx.rtt) < soonRTT
 }
 
-// Nearly reports that the window is about to close: the packet just pushed
+// Nearly reports whether the window is about to close, so that the packet just pushed
 // should ask for an ACK.
 func (p *PDC) Nearly() bool {
 	tx := &p.tx
 	return tx.wantAR || tx.nxt.Sub(tx.cack) > tx.window || tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
 }
 
-// MayLag reports whether the packet just pushed may do without an ACK of its own: the
-// next one tells of it as well. Not so where there is trouble, the window is about to
-// close, the peer is far or has told nothing for a while.
+// MayLag reports whether the packet just pushed may be sent without AR, because a later ACK
+// will cover it. It returns false if there was trouble, if the window is about to close, or
+// if the peer is far or has reported nothing for a while.
 func (p *PDC) MayLag(now time.Duration) bool {
 	tx := &p.tx
 	return p.state == Established && !tx.rough && tx.lost == 0 && tx.waiting == 0 && tx.arrived == 0 && tx.rtt != 0 && tx.minRTT < lagTime &&
 		now-tx.progress < lagTime && !p.Nearly()
 }
 
-// lagTime is how far the peer may be, and how long nothing may be heard of the oldest
-// packet, before each packet asks again: less than the silence that is taken for a loss.
+// lagTime bounds the round trip to the peer, and the time without progress, up to which
+// packets may lag. It is no more than the least silence that counts as a loss.
 const lagTime = silenceLeast
 
-// Ask asks the peer by a PROBE what it has of what is outstanding. It reports false
-// if nothing is, or the peer cannot be asked now.
+// Ask asks the peer by a PROBE which outstanding packets have arrived. It returns false if
+// nothing is in flight or the peer cannot be asked now.
 func (p *PDC) Ask() bool {
 	tx := &p.tx
 	if tx.flight == 0 || p.state != Established {
@@ -204,7 +204,7 @@ func (p *PDC) Ask() bool {
 	return true
 }
 
-// Header appends the PDS header of the packet that Push gave last.
+// Header appends the PDS header of the packet of the latest Push.
 func (p *PDC) Header(b []byte) []byte {
 	psn := p.tx.nxt - 1
 	if p.remoteID == 0 {
@@ -214,6 +214,7 @@ func (p *PDC) Header(b []byte) []byte {
 	return wire.AppendPlainReq(b, p.reqType(), p.clearOff(psn), psn, p.id, p.remoteID)
 }
 
+// reqType is the PDS type of requests on this PDC.
 func (p *PDC) reqType() wire.Type {
 	if p.mode == wire.ROD {
 		return wire.TypeRODReq
@@ -221,15 +222,15 @@ func (p *PDC) reqType() wire.Type {
 	return wire.TypeRUDReq
 }
 
-// clearOff is CLEAR_PSN as the header of a request that leaves now has it. UE 3.5.11:
-// the left edge of what is not acknowledged, minus one.
+// clearOff is CLEAR_PSN in the header of a request that leaves now, relative to psn. UE
+// 3.5.11: CLEAR_PSN is one below the lowest PSN that is not finished.
 func (p *PDC) clearOff(psn wire.PSN) int16 {
 	tx := &p.tx
 	tx.cleared, tx.clearOwed = tx.una-1, false
 	return int16(tx.cleared.Sub(psn))
 }
 
-// header builds the PDS header of a PSN as it must look now.
+// header returns the PDS header of a PSN that is sent now.
 func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	h := &p.t.hdr
 	h.Type, h.Next, h.Flags, h.PSN, h.SPDCID = p.reqType(), wire.NextReqStd, 0, psn, p.id
@@ -247,8 +248,8 @@ func (p *PDC) header(psn wire.PSN, k *txPkt) *wire.Req {
 	return h
 }
 
-// An Again is a packet to be sent again: a request with its Piece, or a control
-// packet that consumes a PSN.
+// An Again is a packet to send again: a request with its Piece, or a control packet that
+// consumes a PSN.
 type Again struct {
 	Req   *wire.Req // valid until the next call of Push or Resend for any PDC
 	Piece piece.Piece
@@ -256,7 +257,8 @@ type Again struct {
 	IsCP  bool
 }
 
-// NextLost reports the nominal size of the packet that Resend would give.
+// NextLost reports the nominal size of the next packet of Resend. ok is false if there is
+// none, or the peer's window does not permit it.
 func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	tx := &p.tx
 	if tx.lost == 0 {
@@ -265,7 +267,7 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	for psn := tx.lostHint; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktLost {
 			tx.lostHint = psn
-			// UE 3.5.12: MP_RANGE holds for retransmissions too.
+			// UE 3.5.12: MP_RANGE holds for resends, too.
 			if psn.Sub(tx.cack) > tx.window {
 				return 0, false, false
 			}
@@ -275,18 +277,18 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	panic("BUG: pds: a lost packet is counted but not found")
 }
 
-// Lost reports whether packets wait to be sent again.
+// Lost reports whether there are lost packets, which are to be sent again.
 func (p *PDC) Lost() bool { return p.tx.lost > 0 }
 
-// NextLostPiece is the Piece of the packet that Resend would give.
+// NextLostPiece is the Piece of the next packet of Resend.
 func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.lostHint).piece }
 
-// LostFresh reports whether that packet goes for the first time under its PSN, and so
-// without RETX: after a NACK that made the PDC begin anew.
+// LostFresh reports whether the next packet of Resend is sent for the first time under its
+// PSN, and so without RETX. That is so after a NACK that made the PDC begin anew.
 func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
 
-// CanResend reports whether a lost packet may leave now. The first lost packet
-// of a PDC with nothing in flight always may: at least one packet per RTT.
+// CanResend reports whether a lost packet may leave now. If nothing is in flight the
+// congestion window does not count: at least one packet leaves per round trip.
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
 func (p *PDC) canResend() bool {
@@ -297,6 +299,7 @@ func (p *PDC) canResend() bool {
 	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n)
 }
 
+// ctlHeader is the control packet of a PSN that is sent now.
 func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {
 	c := wire.CP{Ctl: wire.CtlType(k.ctl - 1), Flags: wire.FlagAR, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID}
 	if k.tries > 0 {
@@ -309,8 +312,8 @@ func (p *PDC) ctlHeader(psn wire.PSN, k *txPkt) wire.CP {
 // ctlNominal is the nominal size of a control packet.
 func (t *Table) ctlNominal() int { return 16 + t.cfg.Nominal }
 
-// pushCtl sends a control packet that consumes a PSN. It goes out through the
-// lost list so that one place encodes it.
+// pushCtl queues a control packet that consumes a PSN. It is made a lost packet, so that
+// Resend alone encodes it.
 func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	psn := p.tx.nxt
 	p.Push(now, piece.Piece{}, p.t.ctlNominal(), p.path)
@@ -325,9 +328,9 @@ func (p *PDC) CtlOwed() bool {
 	return p.tx.clearOwed || p.tx.probeOwed || p.tx.askOwed || p.tx.greet
 }
 
-// ProbeNext reports whether the next control packet is a PROBE: it is to see what
-// data sees, and what its answer does not show must not be under way behind it, so
-// it belongs into the class of data.
+// ProbeNext reports whether the next control packet is a PROBE. A PROBE belongs into the
+// class of data: it must meet the same queues, and data that its answer does not show must
+// not arrive behind it.
 func (p *PDC) ProbeNext() bool {
 	tx := &p.tx
 	if p.remoteID == 0 || tx.clearOwed || tx.greet && tx.una == tx.nxt || tx.askOwed && p.canAsk() {
@@ -336,8 +339,8 @@ func (p *PDC) ProbeNext() bool {
 	return tx.probeOwed || tx.greet
 }
 
-// canAsk reports whether there is a packet that an ACK_REQ can be about: one that is not
-// finished, or that is and CACK has not passed.
+// canAsk reports whether an ACK_REQ has a PSN to ask about: one that is not finished, or a
+// finished one that CACK has not passed.
 func (p *PDC) canAsk() bool { return p.tx.una != p.tx.nxt || p.shut() }
 
 // whyProbe is why the next PROBE is sent.
@@ -358,19 +361,19 @@ func (p *PDC) whyProbe() Cause {
 	return CauseProbeTail
 }
 
-// NextCtl takes the next control packet that consumes no PSN: CLEAR, PROBE or
+// NextCtl returns the next owed control packet that consumes no PSN: CLEAR, PROBE or
 // ACK_REQ.
 func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 	tx := &p.tx
 	if p.remoteID == 0 {
-		// The peer's PDCID is unknown: none of them can be addressed.
+		// The PDCID of the peer, to which they would go, is unknown.
 		tx.clearOwed, tx.probeOwed, tx.askOwed, tx.greet = false, false, false, false
 		return wire.CP{}, false
 	}
 	c := wire.CP{SPDCID: p.id, DPDCID: p.remoteID}
 	switch {
 	case tx.clearOwed || tx.greet && tx.una == tx.nxt:
-		// A CLEAR greets as well and asks for no answer.
+		// A CLEAR greets as well as a PROBE, and causes no answer.
 		if p.t.Cause = CauseClear; !tx.clearOwed {
 			p.t.Cause = CauseGreet
 		}

@@ -41,20 +41,21 @@ type txPkt struct {
 	seq    uint32        // number of the last transmission, counts all of the PDC
 	size   uint16        // nominal bytes
 	path   uint8
-	state  uint8
-	// The rest is 0 of a packet that is sent for the first time.
-	tries  uint8  // retransmissions, saturating
-	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, else 0
+	state  uint8 // pktFlight to pktFinished
+	// The fields below are 0 in a packet that is sent for the first time.
+	tries  uint8  // resends, saturating
+	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, 0 for a request
 	cause  Cause  // why it is sent again
-	gap    bool   // a hole is why it was sent again last time
-	nacked bool   // refused at least once: which transmission was taken is not known
-	fresh  bool   // in the lost list, but never sent: a control packet
-	hole   uint32 // µs when a SACK first showed it missing since its last transmission, 0: none did
+	gap    bool   // its latest resend was because of a hole
+	nacked bool   // refused at least once, so which transmission arrived is not known
+	fresh  bool   // lost, but not yet sent under its PSN
+	hole   uint32 // when a SACK first showed its last transmission missing, in µs; 0 if none did
 }
 
-// at is the packet with a PSN from una up to nxt.
+// at is the packet with a PSN, which must be from una on and below nxt.
 func (tx *txDir) at(psn wire.PSN) *txPkt { return &tx.ring[uint32(psn)&uint32(len(tx.ring)-1)] }
 
+// getRing returns a ring of n packets. n must be a power of two.
 func (t *Table) getRing(n int) []txPkt {
 	c := bits.Len(uint(n - 1))
 	if l := t.rings[c]; len(l) > 0 {
@@ -66,12 +67,12 @@ func (t *Table) getRing(n int) []txPkt {
 	return make([]txPkt, 1<<c)
 }
 
-// putRing takes the ring from a PDC with one packet outstanding at most, which it
-// must have elsewhere, and keeps it for whoever sends more next.
+// putRing takes the ring from a PDC and keeps it for the next PDC that needs one. The
+// caller must have copied the packets in the ring that it still needs.
 func (t *Table) putRing(p *PDC) {
 	n := len(p.tx.ring)
 	if n == 1 {
-		return // its own
+		return // tx.one
 	}
 	if c := bits.Len(uint(n - 1)); t.ringKept+n <= maxRingKept {
 		t.rings[c] = append(t.rings[c], p.tx.ring)
@@ -81,7 +82,7 @@ func (t *Table) putRing(p *PDC) {
 	p.tx.ringHint = uint8(min(n, maxRingHint))
 }
 
-// grow makes room in the ring for one more packet.
+// grow replaces the ring by one with room for more packets.
 func (p *PDC) grow() {
 	tx := &p.tx
 	old := tx.ring
@@ -94,14 +95,14 @@ func (p *PDC) grow() {
 }
 
 // Push gives a new packet the next PSN; Header appends its header. CanPush must have
-// said yes. n is the nominal size, path the index of the local port.
+// returned true. n is the nominal size, path the index of the local port.
 func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	t, tx := p.t, &p.tx
 	t.Cause = CauseNew
 	psn := tx.nxt
 	out := psn.Sub(tx.una)
 	if tx.flight == 0 {
-		tx.progress = now // the RTO of what leaves begins here
+		tx.progress = now // the RTO of this packet begins now
 		if out == 0 {
 			tx.owedSince = now
 		}
@@ -112,12 +113,12 @@ func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	k, seq := tx.at(psn), tx.seq+1
 	tx.nxt, tx.seq, tx.lastSend = psn+1, seq, now
 	tx.flight++
-	// Field by field: a literal is built twice.
+	// Set field by field: the compiler would build a composite literal twice.
 	k.piece.Msg, k.piece.Off, k.piece.Len, k.piece.Kind = what.Msg, what.Off, what.Len, what.Kind
 	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
 	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
 	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
-		t.Close(now, p) // what has begun goes on: F34
+		t.Close(now, p) // F34: a message that has begun goes on
 	}
 	if p.heapAt > now+t.tailLeast {
 		p.armTail(now)
@@ -125,7 +126,7 @@ func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	tx.wantAR = p.ccc != nil && p.ccc.OnSend(now, n)
 }
 
-// unsend takes back that Push sent a packet: it is to go for the first time by Resend.
+// unsend undoes the sending of a packet: Resend will send it as if for the first time.
 func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	if k.state == pktFlight {
 		p.lose(now, psn, k, why)
@@ -137,7 +138,8 @@ func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	k.tries, k.hole, k.gap, k.nacked, k.fresh = 0, 0, false, false, true
 }
 
-// Resend takes the oldest lost packet. CanResend must have said yes.
+// Resend sends the oldest lost packet again and returns it. CanResend must have returned
+// true.
 func (p *PDC) Resend(now time.Duration, path uint8) Again {
 	tx := &p.tx
 	psn := tx.lostHint
@@ -179,7 +181,7 @@ func (s *Stats) resent(c Cause) {
 		s.RtxSACK++
 	case CauseTail:
 		s.RtxProbe++
-	case CauseClose: // for the first time
+	case CauseClose: // sent for the first time
 	default: // a NACK
 		s.RtxNack++
 	}
@@ -196,7 +198,7 @@ func (p *PDC) lose(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	p.leftFlight(now, k)
 }
 
-// setWaiting takes a refused packet out of flight until release.
+// setWaiting takes a refused packet out of flight. It waits for release.
 func (p *PDC) setWaiting(now time.Duration, k *txPkt, code wire.NackCode) {
 	k.state, k.cause = pktWaiting, nacked(code)
 	p.tx.flight--
@@ -204,13 +206,13 @@ func (p *PDC) setWaiting(now time.Duration, k *txPkt, code wire.NackCode) {
 	p.leftFlight(now, k)
 }
 
-// release has a refused packet sent again.
+// release queues a waiting packet for resending.
 func (tx *txDir) release(psn wire.PSN, k *txPkt) {
 	tx.waiting--
 	tx.queue(psn, k)
 }
 
-// queue puts a packet among the lost ones, which Resend takes in order of PSN.
+// queue makes a packet a lost one. Resend sends lost packets in the order of PSN.
 func (tx *txDir) queue(psn wire.PSN, k *txPkt) {
 	k.state = pktLost
 	if tx.lost == 0 || psn.Before(tx.lostHint) {
@@ -219,8 +221,8 @@ func (tx *txDir) queue(psn wire.PSN, k *txPkt) {
 	tx.lost++
 }
 
-// arrive notes that a packet which is not finished arrived, its response unknown. It
-// returns the bytes that leave flight.
+// arrive notes that a packet arrived whose response is not known. It returns the bytes that
+// leave flight.
 func (tx *txDir) arrive(k *txPkt) (newly int) {
 	newly = tx.leave(k)
 	k.state = pktArrived
@@ -228,9 +230,10 @@ func (tx *txDir) arrive(k *txPkt) (newly int) {
 	return newly
 }
 
-// takenBack: a target that said that it has a packet says now that it does not. It lost the
-// response; or on a ROD PDC it kept the packet as early, and its message layer refused it later. What
-// comes behind may be refused all the time until this one goes again.
+// takenBack returns an arrived packet to flight, because the target reported it as arrived
+// and now denies having it. Either the target lost the response, or it kept the packet
+// early on a ROD PDC and its message layer refused it later. The target may refuse all
+// packets behind this one until it is sent again.
 func (p *PDC) takenBack(now time.Duration, k *txPkt) {
 	if k.state != pktArrived {
 		return
@@ -244,7 +247,7 @@ func (p *PDC) takenBack(now time.Duration, k *txPkt) {
 	}
 }
 
-// settle finishes a packet. It returns the bytes that leave flight.
+// setFinished finishes a packet. It returns the bytes that leave flight.
 func (tx *txDir) setFinished(k *txPkt) (newly int) {
 	newly = tx.leave(k)
 	k.state = pktFinished
@@ -257,7 +260,7 @@ func (tx *txDir) finishFlight(k *txPkt) {
 	k.state = pktFinished
 }
 
-// leave takes a packet out of the counter of its state. It returns the bytes that leave
+// leave removes a packet from the counter of its state. It returns the bytes that leave
 // flight.
 func (tx *txDir) leave(k *txPkt) (newly int) {
 	if k.state == pktFlight {
@@ -267,7 +270,7 @@ func (tx *txDir) leave(k *txPkt) (newly int) {
 	return newly
 }
 
-// count changes the counter of a state.
+// count adds by to the counter of a state.
 func (tx *txDir) count(state uint8, by int32) {
 	switch state {
 	case pktFlight:
@@ -281,7 +284,8 @@ func (tx *txDir) count(state uint8, by int32) {
 	}
 }
 
-// failPackets fails every packet that is not finished and takes it out of flight.
+// failPackets finishes every packet, reports each unfinished request as failed, and takes
+// the packets out of flight.
 func (t *Table) failPackets(p *PDC, why Reason) {
 	tx := &p.tx
 	for psn := tx.una; psn != tx.nxt; psn++ {
@@ -300,19 +304,19 @@ func (t *Table) failPackets(p *PDC, why Reason) {
 	tx.flight, tx.lost, tx.waiting, tx.arrived = 0, 0, 0, 0
 }
 
-// leftFlight tells the congestion context and the path of a packet that left flight
-// unanswered. Its cause says why.
+// leftFlight tells the congestion context, and the path choice, of a packet that left
+// flight unanswered because of k.cause.
 func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
 	n, why := int(k.size), k.cause
 	switch {
 	case why >= causeNack:
-		// UE 3.6.13: a trimmed packet is a sign of congestion; 03 is about the way
-		// back, and others are none.
+		// UE 3.6.13: a trimmed packet is a sign of congestion. Other NACKs are not; code 03
+		// is about the way back.
 		if p.ccc != nil {
 			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop))
 		}
 	case why == CauseTail, why == CauseRenumber, why == CauseClose:
-		p.gone(n) // counted again when it leaves
+		p.gone(n) // OnSend counts it again
 	default:
 		if p.ccc != nil {
 			p.ccc.OnLoss(now, n, why == CauseRTO)
@@ -321,22 +325,22 @@ func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
 	}
 }
 
-// gone takes n bytes out of the congestion window that no ACK will report.
+// gone takes n bytes out of flight that no ACK will report.
 func (p *PDC) gone(n int) {
 	if p.ccc != nil && n > 0 {
 		p.ccc.OnGone(n)
 	}
 }
 
-// reported tells the congestion context of an ACK; see CCC.OnAck.
+// reported tells the congestion context of an ACK, see CCC.OnAck.
 func (p *PDC) reported(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
 	if p.ccc != nil {
 		p.ccc.OnAck(now, newly, rtt, ce, pend, restore)
 	}
 }
 
-// inFlight is what the congestion window counts, of this PDC and those that share
-// the window.
+// inFlight is the number of bytes that the congestion window counts, of this PDC and of
+// those that share the window.
 func (p *PDC) inFlight() int {
 	if p.ccc == nil {
 		return 0
@@ -344,7 +348,7 @@ func (p *PDC) inFlight() int {
 	return p.ccc.InFlight()
 }
 
-// checkTx checks that the sending side's counters are those of its packets.
+// checkTx checks that the counters of the sending side match its packets.
 func (p *PDC) checkTx() {
 	if !invariant.On {
 		return
