@@ -13,11 +13,10 @@ type arrivals struct {
 	kind string
 	rng  *rand.Rand
 	at   float64 // next intended time, in ns since the stream began
-	// before is the latest time at which a measured time may begin so that the next request is
-	// its first. For constant gaps it is the begin of the turn that contains the request,
-	// which is the same for all streams; for others it is the previous intended time. If
-	// measured times began with a request, each stream would have one request more than the
-	// rate says.
+	// before is a time at which a measured time may begin so that the next request is its
+	// first. For constant gaps it is the begin of the turn that contains the request, which
+	// is the same for all streams; for others it is the previous intended time. If measured
+	// times began with a request, each stream would have one request more than the rate says.
 	before float64
 	turn   int64   // for constant gaps
 	phase  float64 // place of the stream in a turn

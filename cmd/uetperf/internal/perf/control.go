@@ -75,7 +75,7 @@ const (
 	// beatEvery is how often a client sends a beat. A server that has not heard of a client
 	// for beatLate sends it a beat, so that the client's host can report that nobody is there.
 	// It forgets a client after beatLost without a message, or after the silence that the
-	// client's test permits.
+	// client's test permits if that is longer.
 	beatEvery = 2 * time.Second
 	beatLate  = beatEvery + 500*time.Millisecond
 	beatLost  = 10 * time.Second
