@@ -10,7 +10,7 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 )
 
-// drive runs the legs to their end.
+// drive runs the legs until they end.
 func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 	done := r.start()
 	begin := time.Now()
@@ -65,7 +65,7 @@ func (r *clientRun) drive(ctx context.Context, hooks Hooks) error {
 	}
 }
 
-// start runs the legs, each in a goroutine; the channel is closed when they have ended.
+// start runs each leg in a goroutine. It closes the channel when all have ended.
 func (r *clientRun) start() <-chan struct{} {
 	r.seen.stall.legs = r.legs
 	for i, l := range r.legs {
@@ -83,7 +83,7 @@ func (r *clientRun) start() <-chan struct{} {
 	return done
 }
 
-// over reads what the legs said last.
+// over reads the last events of the legs and returns the error of the run.
 func (r *clientRun) over(ctx context.Context) error {
 	for {
 		select {
@@ -100,7 +100,7 @@ func (r *clientRun) over(ctx context.Context) error {
 	}
 }
 
-// abort ends the legs because of err, if nothing was wrong before.
+// abort ends the legs because of err. The first error of a run is kept.
 func (r *clientRun) abort(err error) {
 	if r.err == nil {
 		r.err = err
@@ -110,7 +110,7 @@ func (r *clientRun) abort(err error) {
 	}
 }
 
-// told does what the server says of a leg.
+// told handles a message of the server about a leg.
 func (r *clientRun) told(m *message) {
 	if m.Run != r.id && m.Run != 0 || m.Leg < 0 || m.Leg >= len(r.legs) {
 		return
@@ -128,16 +128,16 @@ func (r *clientRun) told(m *message) {
 	}
 }
 
-// sample gives a sample to a method of the series.
+// sample passes a sample to a method of the series.
 func (r *clientRun) sample(begin time.Time, to func(time.Duration, total, int, time.Duration)) {
 	t, cwnd, rtt := r.total()
 	to(time.Since(begin), t, cwnd, rtt)
 }
 
-// tickers are the clocks of a run.
+// tickers are the tickers of a run.
 type tickers []*time.Ticker
 
-// every ticks, if it is wanted.
+// every returns a channel that ticks, or nil if it is not wanted or d is 0.
 func (t *tickers) every(d time.Duration, wanted bool) <-chan time.Time {
 	if !wanted || d <= 0 {
 		return nil
@@ -152,7 +152,7 @@ func (t *tickers) stop() {
 	}
 }
 
-// look notes what each sender of an incast has sent.
+// look samples what each sender of an incast has sent.
 func (r *clientRun) look(at time.Duration) {
 	sent := make([]float64, len(r.legs))
 	for i, l := range r.legs {
@@ -161,8 +161,8 @@ func (r *clientRun) look(at time.Duration) {
 	r.seen.spread.Add(at, sent)
 }
 
-// total is what there is so far, and what congestion control says of the leg with
-// most in flight.
+// total returns the counts so far, and window and round-trip time of the leg with most in
+// flight.
 func (r *clientRun) total() (t total, cwnd int, rtt time.Duration) {
 	t, cwnd, rtt = sample(slices.Values(r.legs))
 	t.msgs = r.live()
@@ -170,7 +170,7 @@ func (r *clientRun) total() (t total, cwnd int, rtt time.Duration) {
 	return t, cwnd, rtt
 }
 
-// live is how many messages there are so far.
+// live is the number of messages so far.
 func (r *clientRun) live() (n int64) {
 	for _, l := range r.legs {
 		n += l.Live.Load()
@@ -178,7 +178,8 @@ func (r *clientRun) live() (n int64) {
 	return n
 }
 
-// sample is what the endpoints of legs have counted.
+// sample adds up the counters of legs. cwnd and rtt are those of the leg with most in
+// flight.
 func sample(legs iter.Seq[*leg]) (t total, cwnd int, rtt time.Duration) {
 	most := -1
 	for l := range legs {
