@@ -136,6 +136,7 @@ func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
 	return n, err
 }
 
+// show calls fn for each datagram of a train. notes, if any, has one Note per datagram.
 func (t *tap) show(sent bool, d *dgram.Datagram, notes []transport.Note) {
 	for rest, more := d.Data, true; more; more = len(rest) > 0 {
 		var b []byte

@@ -35,6 +35,7 @@ type troubles struct {
 	gsoTold, gsoSilent int
 }
 
+// A peerTrouble is the last report about a peer.
 type peerTrouble struct {
 	id  transport.PeerID
 	err fi.Errno

@@ -177,6 +177,7 @@ func (l *line) command(c *cobra.Command, name string, t testDef, take func(p *pa
 	return c
 }
 
+// root makes the command line with all commands.
 func (l *line) root() *cobra.Command {
 	root := l.command(&cobra.Command{
 		Use: "uetperf", Short: "performance of Ultra Ethernet Transport over UDP", Long: rootLong,

@@ -75,6 +75,7 @@ func (p *params) addTo(f *pflag.FlagSet) {
 	}
 }
 
+// addTo adds the flag to f.
 func (r *flagRow) addTo(f *pflag.FlagSet) {
 	usage := strings.Replace(r.help, r.unit, "`"+r.unit+"`", 1)
 	if r.unit == "" {

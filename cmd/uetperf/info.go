@@ -178,6 +178,7 @@ address vector, and a single forged datagram can deliver a message. KnownPeersOn
 (uet.Config) refuses addresses that are not in the vector; it does not stop one who
 forges them. Use unsecured endpoints on networks you trust.`
 
+// runInfo runs the info command.
 func runInfo(cfg *Config, stdout, _ io.Writer) error {
 	out, err := openOutput("-J", cfg.JSON, stdout)
 	if err != nil {
@@ -309,6 +310,7 @@ func printReasons(w io.Writer, r *infoRecord) {
 	}
 }
 
+// printTable prints a table with one line per entry, and below it why features are off.
 func printTable(w io.Writer, r *infoRecord) {
 	if len(r.Infos) == 0 {
 		return

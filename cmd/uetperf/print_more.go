@@ -125,6 +125,7 @@ func unsentText(x *record.Load) string {
 	return fmt.Sprintf("; %s were never sent", strings.TrimSpace(units.Count(float64(x.Unsent))))
 }
 
+// incast prints the results of an incast and a line for each sender.
 func (p *printer) incast(r *record.Run, sum *record.Counters) {
 	x := r.Incast
 	jain, conv := "-", "-"

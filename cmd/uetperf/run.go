@@ -242,6 +242,7 @@ type outcome struct {
 	failed    bool      // a check of the self-check failed
 }
 
+// newOutcome opens the outputs and begins the record.
 func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 	o := &outcome{cfg: cfg, people: stdout}
 	var err error

@@ -86,6 +86,7 @@ HTTP: GET /healthz, /stats, /series, /config, /metrics; POST /start, /events.
 Exit status: 0 ended by SIGINT or SIGTERM, with the log written; 1 it cannot
 work here; 2 usage; 130 a benchmark was interrupted.`
 
+// runFlags are the flags of the command run.
 type runFlags struct {
 	config, http, log string
 	logAll, ordinary  bool
@@ -189,6 +190,7 @@ type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }
 
+// newBench makes the command bench.
 func newBench(stdout io.Writer) *cobra.Command {
 	var cfg netswitch.BenchConfig
 	var quick, asJSON bool

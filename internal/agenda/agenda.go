@@ -38,6 +38,7 @@ func (a *Agenda[E]) Push(at time.Duration, e E) { a.push(at, behind, e) }
 // PushFirst adds an entry that comes out before those of Push with the same time.
 func (a *Agenda[E]) PushFirst(at time.Duration, e E) { a.push(at, 0, e) }
 
+// push adds an entry. class is behind or 0.
 func (a *Agenda[E]) push(at time.Duration, class uint64, e E) {
 	var b int32
 	if n := len(a.free); n > 0 {

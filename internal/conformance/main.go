@@ -98,6 +98,7 @@ type area struct {
 	titles      []string // by number of the rule, less 1
 }
 
+// load reads the rules, the exceptions, the open rules and the tests.
 func load(root string) (*state, error) {
 	s := &state{excepts: map[rule]string{}, listed: map[rule]bool{}}
 	for _, f := range []struct {

@@ -40,6 +40,7 @@ func (m *Module) Core(t *Table) []Finding {
 	return out
 }
 
+// coreFile checks one file of a Core package.
 func (m *Module) coreFile(row *Row, dir string, f *ast.File) []Finding {
 	var out []Finding
 	names := map[string]string{} // local name of a restricted package → its path
@@ -108,6 +109,7 @@ func (m *Module) Types(t *Table) []Finding {
 	return out
 }
 
+// typesFile checks one file. core says that its package is Core.
 func (m *Module) typesFile(dir string, f *ast.File, info *types.Info, core bool) []Finding {
 	var out []Finding
 	free := map[int]bool{} // lines with "any order"

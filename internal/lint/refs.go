@@ -112,6 +112,7 @@ var (
 	decision    = regexp.MustCompile(`^0*([0-9]+)-.*\.md$`)
 )
 
+// known collects everything that may be referred to.
 func (m *Module) known() (*known, error) {
 	k := &known{
 		root: m.root, headings: map[string][]string{}, rules: map[string]bool{}, faults: map[string]bool{},

@@ -83,6 +83,7 @@ func (r *runner) try(ctx context.Context, p *Plant) Result {
 	return Result{Plant: p, Verdict: v, Output: out, Took: time.Since(start)}
 }
 
+// verdict runs the cited test without the bug, then with it. It also returns the output.
 func (r *runner) verdict(ctx context.Context, p *Plant) (Verdict, string) {
 	src, err := p.planted(r.root)
 	if err != nil {

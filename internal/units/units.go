@@ -74,6 +74,7 @@ func ParseSizes(s string) ([]int64, error) {
 	return out, nil
 }
 
+// parseSweep reads a sweep. f are its parts.
 func parseSweep(part string, f []string) ([]int64, error) {
 	from, err := ParseSize(f[0])
 	if err != nil {

@@ -26,6 +26,7 @@ func Switch(ctx context.Context, program, socket string, args []string, stdout, 
 	return ExitOK
 }
 
+// runSwitch is Switch with an error in place of an exit status.
 func runSwitch(ctx context.Context, program, socket string, args []string, stdout, stderr io.Writer) error {
 	if err := setupSwitch(); err != nil {
 		return err

@@ -315,6 +315,7 @@ func (r row) against(self, uetperf, nw string, srv, cli side) (float64, error) {
 	return y[r.key] * r.scale, err
 }
 
+// uetRun runs uetperf once and returns the value that the row compares.
 func (r row) uetRun(bin string, srv, cli side) (float64, error) {
 	folder := filepath.Join(filepath.Dir(bin), keysFolder)
 	host, stop, err := srv.serve(bin, "serve", "--listen", srv.addr+":0", "--once", "--keys", folder)

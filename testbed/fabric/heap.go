@@ -20,6 +20,7 @@ type event struct {
 	undo   *change
 }
 
+// An eventKind tells what an event is about.
 type eventKind uint8
 
 const (

@@ -207,6 +207,7 @@ type direction struct {
 	pdc uint16
 }
 
+// A seen has the number of packets seen in a direction.
 type seen struct {
 	direction
 	n     int

@@ -87,6 +87,7 @@ func fromJSON(b []byte, text func([]byte) error) error {
 	return text(b)
 }
 
+// A unit is a suffix of a number.
 type unit struct {
 	name string
 	size int64

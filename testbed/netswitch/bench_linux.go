@@ -271,6 +271,7 @@ func (l *lab) arrived() (uint64, error) {
 	return k.Attrs().Statistics.RxPackets, nil
 }
 
+// benchSize measures the rates for packets of one size.
 func benchSize(ctx context.Context, cfg *BenchConfig, size int, res *BenchResult) (_ *Speed, err error) {
 	// Lines as in scenarios, but so fast that they never delay a packet.
 	from := fabric.Line{Rules: []fabric.Rule{{Name: "ack loss", Match: fabric.Match{Kind: "ack"}, Loss: 0.01}}}
@@ -452,6 +453,7 @@ func (l *lab) newSink() (fd int, err error) {
 	return fd, err
 }
 
+// newGenerator makes a generator of packets of a size on a processor.
 func (l *lab) newGenerator(size, cpu int) (*generator, error) {
 	g := &generator{cpu: cpu}
 	g.frame = appendEthernet(nil, l.swMAC, l.srcMAC, typeIPv4)

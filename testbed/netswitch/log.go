@@ -102,6 +102,7 @@ func (l *decisionLog) close() error {
 	return nil
 }
 
+// write is the writer's goroutine.
 func (l *decisionLog) write() {
 	defer close(l.done)
 	fail := func(err error) {

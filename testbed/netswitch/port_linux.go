@@ -70,6 +70,7 @@ func openPort(name string, addrs []netip.Prefix, l *netInterface) (*port, error)
 	return p, nil
 }
 
+// open opens the socket and its rings. After an error some are open.
 func (p *port) open() (err error) {
 	// Names of abstract sockets belong to the network namespace and go with the process.
 	if p.lock, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {

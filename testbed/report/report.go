@@ -110,6 +110,7 @@ func switchRate(rs []*result.Result) (lo, hi float64) {
 	return lo, hi
 }
 
+// lead is the sentence below the title.
 func lead(rs []*result.Result) string {
 	var first time.Time
 	var subs []string

@@ -43,6 +43,7 @@ type SwitchStats struct {
 // Close ends idle connections.
 func (c *SwitchClient) Close() { c.http.CloseIdleConnections() }
 
+// do sends a request with body as JSON, unless it is nil, and decodes the answer into to.
 func (c *SwitchClient) do(ctx context.Context, method, path string, body any, to any) error {
 	var r io.Reader
 	if body != nil {

@@ -32,6 +32,7 @@ type fault struct {
 	err   error
 }
 
+// check returns the first fault as an error with file and line.
 func (s *Scenario) check(l *locator) error {
 	f := s.faults()
 	if f == nil {

@@ -65,11 +65,12 @@ func (l *leg) wake(d time.Duration) {
 	})
 }
 
+// turn runs one turn of the leg and schedules the next.
 func (l *leg) turn() {
 	switch {
 	case l.ended || l.s.done || !l.h.Up() || l.h.Life() != l.life:
 		return
-	case l.h.Node.IsPaused(): // and so does the application
+	case l.h.Node.IsPaused(): // the application is paused, too
 		l.wake(spin)
 		return
 	}

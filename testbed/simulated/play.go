@@ -236,6 +236,7 @@ func (l *lab) begin(now time.Duration) {
 	l.sample()
 }
 
+// eventName describes an event for the timeline.
 func eventName(e *fabric.Event) string {
 	s := ""
 	switch {
@@ -262,6 +263,7 @@ func (l *lab) mark(format string, args ...any) {
 	l.res.Timeline = append(l.res.Timeline, result.Mark{At: l.since(), What: fmt.Sprintf(format, args...)})
 }
 
+// checkAction returns an error for an action that cannot be simulated.
 func (l *lab) checkAction(a *scenario.Action) error {
 	if a.Do == "rekey" {
 		if l.sc.Security != "psk" {

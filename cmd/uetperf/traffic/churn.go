@@ -44,6 +44,7 @@ type churn struct {
 	opened, answered, closed time.Duration
 }
 
+// A churnStage is the progress of a transaction.
 type churnStage uint8
 
 const (

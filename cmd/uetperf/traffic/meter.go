@@ -38,6 +38,7 @@ func (m *meter) startWithin(s *Spec, before, now time.Duration, had, done int64)
 	m.late = now - at
 }
 
+// end stops the clock. Only the first call counts.
 func (m *meter) end(now time.Duration, done int64) {
 	if !m.on || m.ended {
 		return

@@ -90,6 +90,7 @@ func (w *Writer) Tap(p *uet.Tapped) {
 // ttl is that of the made-up headers, as this host would send them.
 const ttl = 64
 
+// write writes one packet with made-up headers and its comment. The caller holds mu.
 func (w *Writer) write(now time.Time, p *uet.Tapped) error {
 	from, to, dir := p.Local, p.Remote, pcapgo.NgEpbFlagDirectionOutbound
 	if !p.Sent {

@@ -238,6 +238,7 @@ var settingKeys = func() []string {
 	return append(out, "uetperf", "client", "server", "path MTU", "GSO", "GRO", "receive buffer")
 }()
 
+// settingsOf returns the settings, hosts and path of a record by the names in settingKeys.
 func settingsOf(r *report.Rec) map[string]string {
 	out := map[string]string{}
 	v := reflect.ValueOf(r.Config)
@@ -272,6 +273,7 @@ type groups struct {
 	runs  map[Key][]run
 }
 
+// group sorts the runs of records by Key. split are the settings that belong to the Key.
 func group(recs []*report.Rec, split []string) groups {
 	g := groups{runs: map[Key][]run{}}
 	for _, rec := range recs {
@@ -321,6 +323,7 @@ func (r *Row) quiet() bool {
 	return !r.metric.HigherIsBetter() && zero(r.Base) && zero(r.New)
 }
 
+// spread summarizes a metric over the runs that measured it, nil if none did.
 func spread(m assert.Metric, rs []run) *Spread {
 	var v []float64
 	for _, x := range rs {

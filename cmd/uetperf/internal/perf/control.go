@@ -171,6 +171,7 @@ type undelivered struct {
 // restMax bounds the destinations that rest.
 const restMax = 1024
 
+// A ctlSend is a message on its way. It is the context of its send.
 type ctlSend struct {
 	to netip.AddrPort
 	undelivered
@@ -368,6 +369,7 @@ func (c *ctl) repost(r *ctlRecv) {
 	_ = c.end.ep.TRecv(r.buf, fi.AddrUnspec, ctlTag, 0, r)
 }
 
+// gone handles the end of a send, with err if it failed.
 func (c *ctl) gone(s *ctlSend, err error) {
 	if s.again != nil && errors.Is(err, fi.ECONNABORTED) && c.resend(s) {
 		return

@@ -115,6 +115,7 @@ func newClient(server netip.AddrPort, svc service, cfg ClientConfig, version int
 	return c, nil
 }
 
+// dialService opens a session with one service of a server.
 func dialService(ctx context.Context, server netip.AddrPort, svc service, cfg ClientConfig, version int) (*Client, error) {
 	begin := time.Now()
 	c, err := newClient(server, svc, cfg, version)

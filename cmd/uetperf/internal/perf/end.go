@@ -37,6 +37,7 @@ func openEnd(info *uet.Info, size int) (*end, error) {
 	return e, nil
 }
 
+// open opens the objects of the end. After an error some are open.
 func (e *end) open(info *uet.Info, size int) (err error) {
 	if e.fabric, err = uet.OpenFabric(info, nil); err != nil {
 		return err

@@ -110,6 +110,7 @@ func Bracketed(s string, err error) error {
 	return fmt.Errorf("%w; if %d is the port, write [%s]:%d", err, port, s[:i], port)
 }
 
+// lookup is Resolve without its check that the address can be that of a server.
 func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
 	host, port := s, uint16(wire.Port)
 	plain := s

@@ -118,6 +118,7 @@ func (l *leg) run() error {
 	return err
 }
 
+// loop takes turns until the leg ends.
 func (l *leg) loop() error {
 	var done []traffic.Completion
 	for {

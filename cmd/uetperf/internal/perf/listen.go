@@ -103,6 +103,7 @@ func (s *Server) open(at netip.AddrPort) error {
 	}
 }
 
+// openAt opens all services at an address, or none of them. Port 0 takes a free port.
 func (s *Server) openAt(at netip.AddrPort) (err error) {
 	ctls, listeners := len(s.ports.ctls), len(s.ports.listeners)
 	defer func() {

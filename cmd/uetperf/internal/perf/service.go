@@ -174,6 +174,7 @@ func listen(info *uet.Info, svc service, on func(*listener, *uet.Info, call)) (*
 	return l, nil
 }
 
+// open opens the objects of the listener. After an error some are open.
 func (l *listener) open(info *uet.Info) (err error) {
 	if l.fabric, err = uet.OpenFabric(info, nil); err != nil {
 		return err
@@ -195,6 +196,7 @@ func (l *listener) open(info *uet.Info) (err error) {
 	return err
 }
 
+// loop handles requests until ctx is done.
 func (l *listener) loop(ctx context.Context, on func(*listener, *uet.Info, call)) {
 	for {
 		ev, err := l.eq.SReadContext(ctx, 0)

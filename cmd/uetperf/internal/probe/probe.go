@@ -83,6 +83,7 @@ func (e *Echo) Close() {
 	e.wg.Wait()
 }
 
+// run answers questions until the socket is closed.
 func (e *Echo) run() {
 	defer e.wg.Done()
 	knows := e.conn.Info().ECN.On

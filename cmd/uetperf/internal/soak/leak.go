@@ -42,6 +42,7 @@ type usage struct {
 	keep int // one of so many samples is kept
 }
 
+// add adds a sample, unless it is one of those to drop.
 func (h *usage) add(at time.Duration, r perf.Resources) {
 	if h.skip++; h.skip < max(1, h.keep) {
 		return

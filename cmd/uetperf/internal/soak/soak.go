@@ -97,6 +97,7 @@ func Run(ctx context.Context, cfg Config) (record.Run, error) {
 	return s.run, err
 }
 
+// soak opens both sessions and runs the tests beside the load.
 func (s *soak) soak(ctx context.Context) error {
 	c, err := s.cfg.Dial(ctx)
 	if err != nil {
