@@ -1,52 +1,50 @@
-// Package cms is the congestion management sublayer (UE 3.6): when a packet
-// may leave (Window, one per congestion control context) and by which path
-// (Paths). What leaves is the business of transport/internal/pds.
+// Package cms is the congestion management sublayer (UE 3.6). It decides when a packet may
+// leave (Window, one per congestion control context) and by which path (Paths). Package pds
+// decides what is sent.
 //
-// A Window is NSCC, the sender side algorithm of UE 3.6.13, with the changes
-// that a pure software stack needs, over switches that trim or do not; the comment
-// of Window lists them. RCCC, receiver credit, is not here yet.
+// A Window is NSCC, the sender side algorithm of UE 3.6.13, with the changes that a
+// software stack needs, with and without switches that trim; the comment of Window lists
+// them. RCCC, receiver credit, is not implemented.
 //
-// All sizes are nominal bytes: UDP length + 40 (UE 3.6.12). All times are
-// monotonic, since an epoch of the caller. Nothing here reads a clock, starts a
-// goroutine, takes a lock or allocates after New and Init; a value belongs to
-// one caller at a time. Nothing assumes that ACKs arrive in order: every input
-// is a sum, a minimum or an average.
+// All sizes are nominal bytes: UDP length + 40 (UE 3.6.12). All times are monotonic, since
+// a moment that the caller chooses. Nothing here reads a clock, starts a goroutine, takes a
+// lock, or allocates after New and Init. A value serves one caller at a time. Nothing
+// assumes that ACKs arrive in order: every input enters a sum, a minimum or an average.
 package cms
 
 import "time"
 
-// Config describes one congestion control context. Zero fields take defaults.
+// Config describes one congestion control context. Zero fields get their defaults.
 type Config struct {
-	// MTU is the nominal size of a full packet in bytes; default 1132: 1024 of
-	// payload, 60 of UET headers and CRC, 8 of UDP, 40.
+	// MTU is the nominal size of a full packet in bytes (default 1132: payload 1024, UET
+	// headers and CRC 60, UDP 8, and 40).
 	MTU int
-	// Window is MaxWnd: the congestion window to start with and its ceiling in
-	// bytes, at least one MTU; default 1 MiB. A receiver that sleeps needs
-	// about that much on a fast local path. The specification's 1.5 · BDP needs
-	// a link speed that a socket cannot tell.
+	// Window is MaxWnd, the initial congestion window and its upper bound, in bytes: at
+	// least one MTU (default 1 MiB). A receiver that sleeps needs about that much on a fast
+	// local path. The specification's 1.5 · BDP needs a line speed, which a socket cannot
+	// tell.
 	Window int
-	// BaseRTT is config_base_rtt; default 150 µs. It is also target_qdelay, the
-	// queueing delay that is no congestion yet (UE 3.6.13: 1.0 · config_base_rtt
-	// without trimming), so that a window may be worth 300 µs of the path. 150 µs
-	// is two wake-ups of a sleeping thread (45–80 µs each, measured on a virtual
-	// machine): a window worth less time runs dry while the peers wake, and a
-	// delay below it says nothing about queues. A path that turns out to be
-	// longer counts with its own RTT.
+	// BaseRTT is config_base_rtt (default 150 µs). It is also target_qdelay, the queueing
+	// delay up to which there is no congestion (UE 3.6.13: 1.0 · config_base_rtt without
+	// trimming), so a window may be worth 300 µs of the path. 150 µs is two wake-ups of a
+	// sleeping thread (45–80 µs each, measured on a virtual machine): a window worth less
+	// time runs dry while the peers wake, and a shorter delay does not show a queue. A path
+	// that turns out to be longer counts with its own RTT.
 	BaseRTT time.Duration
-	// RTOInit is the least retransmission timeout and the one before the first
-	// sample, default 5 ms; RTOMax the greatest, default 500 ms.
+	// RTOInit is the least retransmission timeout, and the one before the first sample
+	// (default 5 ms). RTOMax is the longest (default 500 ms).
 	RTOInit time.Duration
 	RTOMax  time.Duration
-	// AckTrigger is the peer's ACK_Gen_Trigger in bytes (UE 3.5.12.2), default
-	// 16 KiB: as many it may receive without a word.
+	// AckTrigger is the peer's ACK_Gen_Trigger (UE 3.5.12.2): the bytes that it may receive
+	// without sending an ACK (default 16 KiB).
 	AckTrigger int
-	// Marks says that every queue of the path marks ECN, as UE fabrics do: delay
-	// without marks is then a queue that drains. False: delay alone is taken
-	// for congestion as well.
+	// Marks says that every queue of the path marks with ECN, as in UE fabrics: delay
+	// without marks is then a queue that drains. Without Marks, delay alone counts as
+	// congestion, too.
 	Marks bool
-	// Trims says that every queue of the path trims (UE 3.6.13): packets are cut
-	// before a queue is long. The target delay is 0.75 · config_base_rtt then, and
-	// quick adapt goes by what was trimmed and never by delay.
+	// Trims says that every queue of the path trims (UE 3.6.13), so packets are trimmed
+	// before a queue is long. The target delay is then 0.75 · config_base_rtt, and quick
+	// adapt reacts to trimmed packets only, never to delay.
 	Trims bool
 }
 
@@ -60,13 +58,14 @@ const (
 	defaultAckTrigger = 16 << 10
 )
 
-// Bounds of Config: what the arithmetic of Window holds.
+// Bounds of Config, within which the arithmetic of Window does not overflow.
 const (
 	maxMTU     = 1 << 16
 	maxWindow  = 1 << 30
 	minBaseRTT = time.Microsecond
 )
 
+// withDefaults returns c with defaults filled in and values forced into their bounds.
 func (c Config) withDefaults() Config {
 	if c.MTU <= 0 {
 		c.MTU = defaultMTU

@@ -8,49 +8,48 @@ import (
 // MaxPaths is the largest number of entropy values of one FEP.
 const MaxPaths = 256
 
-// Constants of path choice (UE 3.6.16, 3.6.17), the first two from there.
+// Constants of path choice. The first two are from UE 3.6.16 and 3.6.17.
 const (
-	rerouteRTTs = 10 // single path: at most one change in so many RTTs
-	avoidShare  = 2  // stop avoiding congested paths when 1/avoidShare are
+	rerouteRTTs = 10 // single path: at most one change in this many RTTs
+	avoidShare  = 2  // congested paths are not avoided if they are 1/avoidShare of all or more
 	deadStrikes = 2  // losses in a row, a round trip apart, that make a path dead
-	// deadMax is the longest time without a try on a dead path: all paths carry data
-	// again within a second after a fault (docs/faults.md rule 5).
+	// deadMax is the longest time between two tries of a dead path: within a second after a
+	// fault all paths carry data again (docs/faults.md rule 5).
 	deadMax = 500 * time.Millisecond
-	// pathRTT stands in for an RTT not measured yet.
+	// pathRTT replaces an RTT that is not measured yet.
 	pathRTT = defaultBaseRTT
 )
 
-// Paths chooses the path, an entropy value, of each burst to one peer. With one
-// path it costs nothing. Spraying, it uses every path once in a random order,
-// then every path once in another; a path that was reported congested or lost
-// something rests for an RTT, unless half of them do. Losses in a row without a
-// packet that arrived make a path dead: it rests twice as long each time and is
-// tried again, with one burst.
+// Paths chooses the path, an entropy value, of each burst to one peer. With one path the
+// choice costs nothing. When it sprays it uses every path once in a random order, then
+// every path once in another order. A path that was marked or lost a packet rests for an
+// RTT, unless half of the paths rest. Losses in a row without an arrival make a path dead:
+// it rests twice as long each time, and then gets one burst as a test.
 //
-// Single, it keeps one path, as packets in order want (ROD), and leaves it only
-// when it is dead.
+// A single Paths keeps to one path, as packets in order need (ROD), and leaves it only when
+// it is dead.
 //
-// Init makes it ready; the zero Paths has one path.
+// Init prepares a Paths. The zero Paths has one path.
 type Paths struct {
 	rng    *rand.Rand
 	state  []pathState
-	order  []uint8 // the paths of this round, chosen up to next
+	order  []uint8 // the paths in the order of this round; those below next were used
 	next   int
 	single bool
-	at     uint8         // the path, if single
-	moved  time.Duration // when at changed last
-	wary   time.Duration // until then some path is avoided
+	at     uint8         // the current path, if single
+	moved  time.Duration // when at last changed, 0 if never
+	wary   time.Duration // until when some path is avoided
 }
 
+// A pathState is what is known of one path.
 type pathState struct {
-	until   time.Duration // avoided until then
-	struck  time.Duration // the last loss that counted
+	until   time.Duration // until when the path is avoided
+	struck  time.Duration // when the last loss counted
 	strikes uint8         // losses in a row
 }
 
-// Init makes p choose among n paths, 1 to MaxPaths, numbered from 0. It keeps
-// rng, the only source of its choices; with one path nil will do. single keeps
-// to one of them.
+// Init makes p choose among n paths, 1 to MaxPaths, numbered from 0. It keeps rng, the only
+// source of its choices; rng may be nil if n is 1. single makes it keep to one path.
 func (p *Paths) Init(n int, single bool, rng *rand.Rand) {
 	*p = Paths{single: single}
 	n = min(n, MaxPaths)
@@ -80,8 +79,7 @@ func (p *Paths) Pick(now time.Duration) int {
 	if now >= p.wary {
 		return int(p.draw())
 	}
-	// Some path is avoided. Dead ones always are, congested ones only while
-	// they are few.
+	// Some path is avoided. Dead paths always are, congested ones only while they are few.
 	bad, dead := 0, 0
 	for i := range p.state {
 		if s := &p.state[i]; now < s.until {
@@ -94,9 +92,9 @@ func (p *Paths) Pick(now time.Duration) int {
 	if dead == n {
 		return p.soonest()
 	}
-	spare := bad*avoidShare >= n // too many are congested: avoid dead ones only
+	spare := bad*avoidShare >= n // too many are congested: avoid only dead paths
 	for {
-		// Each round of n draws has every path once, so this ends.
+		// This ends, because each round of n draws has every path once.
 		i := p.draw()
 		s := &p.state[i]
 		if now >= s.until || spare && s.strikes < deadStrikes {
@@ -105,8 +103,8 @@ func (p *Paths) Pick(now time.Duration) int {
 	}
 }
 
-// draw takes the next path of the random order, and begins a new one when it is
-// used up.
+// draw returns the next path of the random order. It begins a new order when all paths are
+// used.
 func (p *Paths) draw() uint8 {
 	i := p.next
 	j := i + p.rng.IntN(len(p.order)-i)
@@ -128,16 +126,16 @@ func (p *Paths) soonest() int {
 	return best
 }
 
-// OnGood tells that a packet of the path arrived without a mark.
+// OnGood tells that a packet by the path arrived unmarked.
 func (p *Paths) OnGood(path int) {
 	if path < len(p.state) {
 		p.state[path].strikes = 0
 	}
 }
 
-// OnMarked tells that a packet of the path arrived with CE, or was trimmed on
-// the way. rtt is the smoothed round trip, 0 if unknown. A single path stays:
-// congestion is the window's business there.
+// OnMarked tells that a packet by the path arrived with CE, or was trimmed. rtt is the
+// smoothed round trip, 0 if unknown. A single Paths stays on its path: there the window
+// reacts to congestion.
 func (p *Paths) OnMarked(now time.Duration, path int, rtt time.Duration) {
 	if path < len(p.state) {
 		p.state[path].strikes = 0 // it arrived
@@ -145,8 +143,8 @@ func (p *Paths) OnMarked(now time.Duration, path int, rtt time.Duration) {
 	}
 }
 
-// OnLoss tells that a packet of the path is taken for lost. What one round trip
-// loses counts once.
+// OnLoss tells that a packet by the path is taken for lost. All losses within one round
+// trip count once.
 func (p *Paths) OnLoss(now time.Duration, path int, rtt time.Duration) {
 	if path >= len(p.state) {
 		return
@@ -170,7 +168,7 @@ func (p *Paths) OnLoss(now time.Duration, path int, rtt time.Duration) {
 	}
 }
 
-// move leaves the single path for one that lost nothing, else for the one whose
+// move changes the single path to one without losses, or if there is none to the path whose
 // rest ends first.
 func (p *Paths) move(now time.Duration) {
 	to := -1
@@ -188,12 +186,14 @@ func (p *Paths) move(now time.Duration) {
 	}
 }
 
+// avoid lets a path rest for d.
 func (p *Paths) avoid(now time.Duration, path int, d time.Duration) {
 	until := now + orPathRTT(d)
 	p.state[path].until = max(p.state[path].until, until)
 	p.wary = max(p.wary, until)
 }
 
+// orPathRTT is d, or pathRTT if d is not known.
 func orPathRTT(d time.Duration) time.Duration {
 	if d <= 0 {
 		return pathRTT

@@ -7,163 +7,161 @@ import (
 	"github.com/uetkit/uetkit/internal/invariant"
 )
 
-// Constants of NSCC (UE 3.6.13, Table 3-76). Those marked † are known from the
-// specification authors' simulator only.
+// Constants of NSCC (UE 3.6.13, Table 3-76). Those marked † are known only from the
+// simulator of the specification's authors.
 const (
-	refBDP   = 150_000               // bytes: 100 Gb/s · 12 µs, where scaling a and b are 1
-	refDelay = 12 * time.Microsecond // the target_qdelay where scaling b is 1
+	refBDP   = 150_000               // bytes: 100 Gb/s · 12 µs, for which the scaling factor a is 1
+	refDelay = 12 * time.Microsecond // the target_qdelay for which the scaling factor b is 1
 
-	propMTU      = 4   // alpha: MTUs per RTT, times a·b, at no delay
+	propMTU      = 4   // alpha: MTUs per RTT, times a·b, without delay
 	fairMTU      = 5   // fi †: MTUs per RTT, times a
 	etaPercent   = 15  // eta †: hundredths of an MTU per RTT, times a
 	fastPercent  = 25  // fi_scale †: hundredths of the window per RTT, times a
-	gammaPercent = 80  // gamma †: share of the excess delay that a decrease takes off
-	keepPercent  = 50  // max_md_jump †: the least a decrease leaves
+	gammaPercent = 80  // gamma †: hundredths of the excess delay that a decrease removes
+	keepPercent  = 50  // max_md_jump †: hundredths of the window that a decrease leaves at least
 	qaGate       = 3   // qa_gate †: quick adapt below 1/8 of MaxWnd
 	qaDelay      = 4   // qa_threshold in target_qdelay (tail drop at 5 BDP)
 	fixed        = 16  // fraction bits of fixed point factors
-	percent      = 100 // of the constants above
+	percent      = 100 // the unit of the constants above
 )
 
-// Our own. What a test in this package shows is said; the rest is arbitrary.
+// Constants that UE does not have. They are arbitrary unless a comment says otherwise.
 const (
-	// zeroPart: a delay is "≈ 0" up to this part of the base RTT. The
-	// simulator's 1 µs is below the noise of any kernel.
+	// A delay up to 1/zeroPart of the base RTT counts as 0. The simulator's 1 µs is below
+	// the noise of any kernel.
 	zeroPart = 10
-	// longRounds round trips in a row, with a window of smallMTU packets or less
-	// and no sample under target for minWindow, say that it is the path that is
-	// long, not our queue. A first sample of farRTT says so at once: few queues
-	// hold that much.
+	// The path is taken for long, and not for congested, after longRounds round trips in a
+	// row with a window of at most smallMTU packets, during which no sample of the last
+	// minWindow was under target. A first sample of farRTT says so at once: few queues hold
+	// that much.
 	longRounds = 8
 	smallMTU   = 4
 	farRTT     = 50 * time.Millisecond
-	// minWindow is half the time for which the least RTT is remembered; a
-	// minimum for life would keep a forged sample or an old route for life. 5 to
-	// 10 s is what BBR uses.
+	// minWindow is half the time for which the least RTT is remembered. A minimum for life
+	// would keep a forged sample or an old route for life. BBR uses 5 to 10 s.
 	minWindow = 5 * time.Second
-	// cutPercent is the least that a decrease takes off, in hundredths. NSCC's
-	// decreases and increases both vanish near the target, and with them the
-	// way to equal shares.
+	// cutPercent is the least that a decrease removes, in hundredths of the window. Near
+	// the target the decreases and increases of NSCC both vanish, so that windows would not
+	// become equal.
 	cutPercent = 12
-	// lossPart: more than this part of a round lost is congestion whatever the
-	// delay says. Random loss of 5 % stays below it.
+	// A round that lost more than 1/lossPart of its bytes counts as congested whatever the
+	// delay says. Random loss of 5 % stays below that.
 	lossPart = 8
-	// minA, maxA and maxB bound the scaling factors, in hundredths. The RTT of
-	// hosts makes b 12 and the speed that the ceiling stands for makes a 5;
-	// both overshoot when several senders share a slower link.
+	// minA, maxA and maxB bound the scaling factors, in hundredths. The RTT of hosts would
+	// make b 12, and the speed that corresponds to the largest window would make a 5. Both
+	// overshoot when several senders share a slower line.
 	minA, maxA, maxB = 25, 100, 100
-	// undoRounds after a timeout, the one that it was in included, its packets may be
-	// found not to have been lost.
+	// undoRounds is the number of rounds, including the one of the timeout, in which a
+	// timeout may turn out to be needless.
 	undoRounds = 2
-	// cleanRounds without congestion make fast increase free again above the
+	// After cleanRounds rounds without congestion, fast increase may again exceed the
 	// window at which congestion lost packets.
 	cleanRounds = 64
-	// fullPercent: a queue that stands so much of the longest one is full;
-	// deepestShift: the longest shrinks by 1/64 a round that does not reach it.
+	// A queue of at least fullPercent hundredths of the longest one counts as full. The
+	// longest one shrinks by 2^-deepestShift each round that does not reach it.
 	fullPercent, deepestShift = 88, 6
 )
 
-// A Window is the congestion window of one CCC: NSCC's gate, increases,
-// decreases and quick adapt. Its methods are the congestion control interface
-// that transport/internal/pds declares. Every byte that OnSend counts must leave again
-// by exactly one of OnAck, OnLoss, OnNack and OnGone: an ACK for a packet that
-// was reported lost, and not sent again since, is not news.
+// A Window is the congestion window of one CCC: NSCC's gate, increases, decreases and
+// quick adapt. Its methods are the congestion control interface that package pds declares.
+// Every byte that OnSend counts must leave by exactly one of OnAck, OnLoss, OnNack and
+// OnGone. An ACK for a packet that was reported lost, and not sent again since, reports no
+// bytes.
 //
-// Increases happen with every ACK, decreases once per round trip, on what the
-// whole round showed. Where it differs from UE 3.6.13, and why:
+// The window increases with every ACK. It decreases once per round trip, by what the whole
+// round showed. It differs from UE 3.6.13 in the following:
 //
-//   - The delay that may shrink the window is the least of the last one to two
-//     round trips, not an average (averaging is implementation defined). A queue
-//     delays every packet; a thread that lost its processor delays some.
-//   - base_rtt does not follow the samples below config_base_rtt. A sender that
-//     comes late sees the queue of the others in its minimum, and with a target
-//     above that it starves those who know better (Vegas' old trouble). It
-//     follows them above only when no short round trip was seen for seconds
-//     and next to no window is left (pathLength), or at once from 50 ms on.
-//   - target_qdelay is never below the mean deviation of the samples, which is
-//     what jitter looks like, and larger for small windows, by 7/8 at one packet
-//     and falling with the root of the window: of senders that see the same
-//     queue the one with the larger window yields, so shares become equal.
-//   - On paths that do not mark, M is synthesised: delay over target while our
-//     own window, not the application, fills the path.
-//   - A decrease takes an eighth at least.
-//   - A round that lost packets while a queue stood as long as the longest of the
-//     rounds before, or more than an eighth of a large window, is decreased as
-//     well, and fast increase ends below that window for the next rounds. A
-//     shorter queue did not overflow. Other losses are taken for random: the window
-//     shrinks by the lost bytes only.
-//   - Scaling a and b are at most 1: with RTTs of a host instead of a switch
-//     they would overshoot.
-//   - An ACK without a valid sample lets the window grow, by one MTU per RTT.
-//   - Packets in flight when the window was cut do not cut it again.
-//     A second timeout without any ACK in between leaves one MTU.
-//   - A timeout that turns out to have been about late answers is taken back
-//     (OnSpurious).
-//   - A round without a measurement cuts the window at most once.
+//   - The delay that may shrink the window is the least one of the last one to two round
+//     trips, not an average (the specification leaves averaging to implementations). A
+//     queue delays every packet, a thread that lost its processor only some.
+//   - base_rtt does not follow samples below config_base_rtt. A sender that starts late
+//     sees the queue of the others in its minimum; with a target above that it would
+//     starve the others (a known problem of Vegas). base_rtt follows samples above
+//     config_base_rtt only when there was no short round trip for seconds and the window
+//     is tiny (pathLength), or at once from 50 ms on.
+//   - target_qdelay is at least the mean deviation of the samples, which jitter causes. It
+//     is larger for small windows: by 7/8 at one packet, falling with the root of the
+//     window. Of senders that see the same queue, those with larger windows yield, so
+//     windows become equal.
+//   - On paths that do not mark, delay above target counts as a mark while this window,
+//     and not the application, limits what is sent.
+//   - A decrease removes at least an eighth.
+//   - A round that lost packets decreases the window if the queue was as long as the
+//     longest one of the rounds before, or if a large window lost more than an eighth.
+//     Fast increase then ends below that window for the next rounds. A shorter queue did
+//     not overflow, so other losses count as random: they shrink the window only by the
+//     lost bytes.
+//   - The scaling factors a and b are at most 1. With the RTTs of hosts instead of
+//     switches they would overshoot.
+//   - An ACK without a valid sample lets the window grow by one MTU per RTT.
+//   - Packets that were in flight when the window was cut do not cut it again. A second
+//     timeout without any ACK in between leaves one MTU.
+//   - A timeout that turns out to be about late answers is undone (OnSpurious).
+//   - A round without a sample cuts the window at most once.
 //
-// The link model of the tests shows what each of these is worth; its tables are
-// in testdata.
+// The model in link_test.go measures the effect of each of these; its tables are in
+// testdata.
 type Window struct {
-	// Sending touches the first cache line only; ACKs without trouble touch this one
-	// and the next two (docs/decisions/0011).
+	// Sending touches only the first cache line. ACKs without trouble touch it and the next
+	// two (docs/decisions/0011).
 	cwnd     int64
 	inflight int64
 	sinceAR  int64         // bytes sent since OnSend last asked for AR
 	srtt     time.Duration // smoothed RTT, 0 before the first sample
 
-	mtu, ceil  int32 // fixed by New
+	mtu, ceil  int32 // Config.MTU and Config.Window; fixed by New
 	ackTrigger int32 // fixed by New
-	due        int32 // bytes in flight when the round began
-	fastTop    int32 // fast increase ends here
+	due        int32 // bytes that were in flight when the round began
+	fastTop    int32 // fast increase ends at this window
 
 	clean   uint8 // rounds without congestion in a row
 	long    uint8 // rounds in a row that look like a long path
-	rtoRuns uint8 // timeouts since the last ACK of new data, at most 2
-	trimmed uint8 // trigger_qa: rounds yet to be judged for a trimmed packet
+	rtoRuns uint8 // timeouts since an ACK last reported bytes, at most 2
+	trimmed uint8 // trigger_qa: rounds in which a trimmed packet still causes quick adapt
 	marks   bool  // fixed by New
 	trims   bool  // fixed by New
-	fast    bool  // fast increase
-	after   bool  // this round follows a cut: its ACKs are of packets sent before
+	fast    bool  // fast increase is on
+	after   bool  // this round follows a cut: its ACKs are of packets sent before the cut
 	full    bool  // this round filled the window
 	marked  bool  // this round saw CE
 	blind   bool  // the round before had no sample
-	undoFor uint8 // rounds in which undo holds
+	undoFor uint8 // rounds for which undo stays valid
 
-	// The round that runs: until as many bytes left flight as were in flight
-	// when it began, and at least one smoothed RTT.
+	// The current round. It lasts until the bytes that were in flight at its start have
+	// left, and for at least one smoothed RTT.
 	start time.Duration
 	end   time.Duration
-	left  int64 // bytes that left flight since
-	acked int64 // of these
-	lost  int64 // of these
+	left  int64 // bytes that left flight in the round
+	acked int64 // of these: bytes that arrived
+	lost  int64 // of these: bytes lost
 
-	inc     int64         // increase not yet applied, byte²
-	cfgBase time.Duration // fixed by New
+	inc     int64         // increase that is not applied yet, in byte²
+	cfgBase time.Duration // Config.BaseRTT; fixed by New
 	top     int32         // cwnd when the round began
-	aimCwnd int32         // what target was made from: cwnd
+	aimCwnd int32         // the cwnd that target was computed from
 
-	rttvar   time.Duration
+	rttvar   time.Duration // mean deviation of RTTs
 	base     time.Duration // base_rtt, at least cfgBase
 	target   time.Duration // target_qdelay of this round
-	aimPath  time.Duration // what target was made from: the path's part
+	aimPath  time.Duration // the result of path that target was computed from
 	least    time.Duration // least RTT of this round and the one before
 	leastCur time.Duration // least RTT of this round
 	minRTT   time.Duration // least RTT of this minWindow and the one before
-	minEnd   time.Duration
+	minEnd   time.Duration // when this minWindow ends
 
 	minCur  time.Duration // least RTT of this minWindow
-	longRTT time.Duration // least RTT when the long rounds began
-	lastRTO time.Duration
+	longRTT time.Duration // least RTT when the rounds that long counts began
+	lastRTO time.Duration // when the last timeout counted
 	rtoInit time.Duration // fixed by New
 	rtoMax  uint32        // µs; fixed by New
-	undo    int32         // cwnd before a recent timeout, else 0
-	fiCount int32         // bytes in a row without delay
-	deepest int32         // longest standing queue of the last rounds, ns
+	undo    int32         // cwnd before a recent timeout, 0 if there was none
+	fiCount int32         // bytes acknowledged in a row without delay
+	deepest int32         // delay of the longest standing queue of the last rounds, ns
 
 	scaleA    int32  // scaling a, fixed point; fixed by New
-	prop      int32  // proportional increase at no delay, bytes per RTT; fixed by New
-	targetInv uint32 // 2³²/target, 0: not yet known
-	saved     int32  // cwnd before destination flow control, 0 while that is not in force
+	prop      int32  // proportional increase without delay, bytes per RTT; fixed by New
+	targetInv uint32 // 2³²/target, 0 if not yet computed
+	saved     int32  // cwnd before destination flow control, 0 if that is not in force
 }
 
 // New returns the window of a new CCC.
@@ -191,25 +189,25 @@ func New(cfg Config) *Window {
 	return w
 }
 
-// CanSend reports whether a packet of n nominal bytes may leave now: its own
-// size against the window, and always when nothing is in flight.
+// CanSend reports whether a packet of n nominal bytes may leave now: it fits into the
+// window, or nothing is in flight.
 func (w *Window) CanSend(n int) bool {
 	return w.inflight+int64(n) <= w.cwnd || w.inflight == 0
 }
 
-// OnSend counts a packet of n nominal bytes that leaves now, first time or again.
-// It reports whether the packet should ask for an immediate ACK because the window
-// is (nearly) closed or too small for the peer's ACK_Gen_Trigger.
+// OnSend counts a packet of n nominal bytes that leaves now, for the first time or again.
+// It reports whether the packet should ask for an immediate ACK because the window is
+// (nearly) closed or too small for the peer's ACK_Gen_Trigger.
 func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	w.inflight += int64(n)
 	w.sinceAR += int64(n)
-	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of room.
-	// While the window is full, that is the last packet that each ACK lets go, and
-	// bursts that once became small would stay small for ever. With half the peer's
-	// own trigger between two ARs they merge again; the rest is acknowledged one round
-	// later. A window below the trigger cannot wait: there every packet asks.
+	// UE 3.6.13 asks for AR on every packet that leaves less than an MTU of room. While the
+	// window is full, that is the last packet that each ACK admits, and bursts that once
+	// became small would stay small for ever. If half of the peer's trigger lies between
+	// two ARs, bursts merge again; the rest is acknowledged one round later. With a window
+	// below the trigger every packet asks, because the peer would not send an ACK unasked.
 	//
-	// The first packet asks for a sample before our own queue stands.
+	// The first packet asks, too, to get a sample before our own queue builds up.
 	if w.cwnd < int64(w.ackTrigger) || w.srtt == 0 && w.inflight == int64(n) || w.cwnd-w.inflight < int64(w.mtu) && w.sinceAR >= min(w.cwnd/8, int64(w.ackTrigger)/2) {
 		w.sinceAR = 0
 		return true
@@ -217,11 +215,11 @@ func (w *Window) OnSend(_ time.Duration, n int) (wantAR bool) {
 	return false
 }
 
-// OnAck processes an ACK. newly is how many nominal bytes in flight it reports as
-// arrived. rtt is the round trip of the packet it names, less the service time, or not
-// positive without a valid sample. ce is the M flag; pend and restore are the fields
-// rcv_cwnd_pend and rc. The worst a lying peer achieves is a window at its ceiling or of
-// one MTU.
+// OnAck processes an ACK. newly is the number of nominal bytes in flight that it reports as
+// arrived. rtt is the round trip of the packet that it names, less the service time; zero
+// or less without a valid sample. ce is the M flag; pend and restore are the fields
+// rcv_cwnd_pend and rc. A peer that lies can make the window as large as its upper bound or
+// as small as one MTU, but not more or less.
 func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool, pend uint8, restore bool) {
 	n := int64(newly)
 	if 2*w.inflight >= w.cwnd {
@@ -254,26 +252,26 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 	delay := max(rtt-w.base, 0)
 	switch {
 	case ce:
-		// Congestion begins, or paths are unequal: load balancing acts first.
+		// Congestion begins, or paths are unequal: the path choice reacts first.
 	case pend != 0:
-		// The receiver is short; no increase.
+		// The receiver is short of room: no increase.
 	case rtt <= 0:
-		// No packet could be measured, because so many were lost. The specification
-		// waits; this grows by one MTU per round trip.
+		// There is no sample, because many packets were lost. The specification leaves the
+		// window; here it grows by one MTU per round trip.
 		w.inc += int64(w.mtu) * n
 	case delay < w.target:
 		w.increase(n, delay)
 	case w.marks:
-		w.inc += fairMTU * int64(w.mtu) * int64(w.scaleA) >> fixed * n // a queue that drains: fair increase
+		w.inc += fairMTU * int64(w.mtu) * int64(w.scaleA) >> fixed * n // the queue drains: fair increase
 	}
-	if w.inc >= w.cwnd*int64(w.mtu) { // an MTU to gain
+	if w.inc >= w.cwnd*int64(w.mtu) { // the increase is at least an MTU
 		w.apply()
 	}
 }
 
 // OnLoss processes n nominal bytes in flight that are taken for lost, by a timer if rto.
-// The window shrinks by as many (UE 3.6.13 OnInferredLoss): with a full queue, exactly
-// what got through is left. The end of the round decides about more.
+// The window shrinks by n (UE 3.6.13 OnInferredLoss): after a queue overflowed, the window
+// is then what the path held. The end of the round decides whether it shrinks further.
 func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.leave(int64(n))
 	if rto && w.undo == 0 {
@@ -285,8 +283,9 @@ func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.lose(int64(n))
 }
 
-// OnSpurious undoes a timeout: the earlier transmission was answered after all, late, as
-// by a busy host. The window is what it was before the timer (RFC 4015).
+// OnSpurious undoes a timeout, because an earlier transmission was answered after all, for
+// example late by a busy host. The window becomes what it was before the timeout (RFC
+// 4015).
 func (w *Window) OnSpurious() {
 	if int64(w.undo) > w.cwnd {
 		w.cwnd, w.lost, w.after = int64(w.undo), 0, false
@@ -295,13 +294,13 @@ func (w *Window) OnSpurious() {
 }
 
 // OnNack processes the refusal of a packet of n nominal bytes. trimmed says that a switch
-// cut it, on the last hop or before; without RCCC both count (UE 3.6.13 OnNACK): the
-// window shrinks by the bytes, and the end of the round runs quick adapt. Any other
-// refusal is no congestion.
+// trimmed it, at the last hop or before; without RCCC both count (UE 3.6.13 OnNACK): the
+// window shrinks by n, and the end of the round runs quick adapt. Another refusal is no
+// sign of congestion.
 func (w *Window) OnNack(_ time.Duration, n int, trimmed bool) {
 	w.leave(int64(n))
 	if trimmed {
-		w.trimmed = 2 // the round may be about to end
+		w.trimmed = 2 // this round, which may be about to end, and the next
 		w.lose(int64(n))
 	}
 }
@@ -312,14 +311,13 @@ func (w *Window) OnGone(n int) { w.leave(int64(n)) }
 // SRTT is the smoothed round trip time, 0 before the first sample.
 func (w *Window) SRTT() time.Duration { return w.srtt }
 
-// MinRTT is the least round trip time of the last seconds, 0 before the first
-// sample.
+// MinRTT is the least round trip time of the last seconds, 0 before the first sample.
 func (w *Window) MinRTT() time.Duration { return w.minRTT }
 
-// RTO is the retransmission timeout without back-off: RTOInit before the first
-// sample, then srtt + 4·rttvar (RFC 6298), but at least RTOInit and twice srtt:
-// the last packets of a burst may be acknowledged a round trip late. At most
-// RTOMax.
+// RTO is the retransmission timeout without back-off: RTOInit before the first sample, then
+// srtt + 4·rttvar (RFC 6298). After the first sample it is at least srtt + RTOInit, and at
+// least twice srtt, because the last packets of a burst may be acknowledged a round trip
+// late. It is at most RTOMax.
 func (w *Window) RTO() time.Duration {
 	return min(w.srtt+max(4*w.rttvar, w.rtoInit, w.srtt), time.Duration(w.rtoMax)*time.Microsecond)
 }
@@ -328,7 +326,8 @@ func (w *Window) RTO() time.Duration {
 // Config.Window.
 func (w *Window) Window() int { return int(w.cwnd) }
 
-// InFlight is the nominal bytes that were sent and not accounted for since.
+// InFlight is the number of nominal bytes that OnSend counted and that have not left
+// flight.
 func (w *Window) InFlight() int { return int(w.inflight) }
 
 // leave takes n bytes out of flight.
@@ -338,11 +337,11 @@ func (w *Window) leave(n int64) {
 	if invariant.On && (n < 0 || w.inflight < 0) {
 		invariant.Check(false, "cms: %d bytes left flight, %d more than were sent", n, -w.inflight)
 	}
-	// A wrong count is healed at rest and not carried for ever.
+	// A wrong count corrects itself when nothing is in flight.
 	w.inflight = max(w.inflight, 0)
 }
 
-// sample adds one round trip time.
+// sample adds a round trip time.
 func (w *Window) sample(rtt time.Duration) {
 	dev := rtt - w.srtt
 	w.srtt += dev >> 3
@@ -366,17 +365,17 @@ func (w *Window) first(now, rtt time.Duration) {
 	w.srtt, w.rttvar = rtt, rtt/2
 	w.minRTT, w.minCur, w.minEnd = rtt, rtt, now+minWindow
 	w.least, w.leastCur = rtt, rtt
-	if rtt >= farRTT { // the timeouts before it were wrong
+	if rtt >= farRTT { // the timeouts before it were needless
 		w.base, w.cwnd = rtt, int64(w.ceil)
 	}
 	w.retarget()
 	w.begin(now, false)
 }
 
-// noRTT stands for no sample.
+// noRTT means no sample.
 const noRTT = time.Duration(math.MaxInt64)
 
-// begin starts a round.
+// begin starts a round. after says that it follows a cut.
 func (w *Window) begin(now time.Duration, after bool) {
 	w.start, w.end = now, now+w.srtt
 	w.top, w.due = int32(w.cwnd), int32(w.inflight)
@@ -384,14 +383,14 @@ func (w *Window) begin(now time.Duration, after bool) {
 	w.after, w.full, w.marked = after, false, false
 }
 
-// round ends a round trip and changes the window by what it showed.
+// round ends a round and changes the window by what the round showed.
 func (w *Window) round(now time.Duration) {
-	queue := w.least - w.base // the delay that every packet of the round had at least
+	queue := w.least - w.base // the least delay of any packet of the round
 	standing := w.least - w.minRTT
 	cut := false
 	if !w.after {
-		// At rest there is nothing to decide.
-		if (w.trimmed > 0 || w.lost > 0 || queue >= w.target) && w.judge(now, queue, standing) {
+		// An ordinary round has nothing to decide.
+		if (w.trimmed > 0 || w.lost > 0 || queue >= w.target) && w.decrease(now, queue, standing) {
 			cut = true
 		} else if w.clean++; w.clean >= cleanRounds {
 			w.clean, w.fastTop = 0, w.ceil
@@ -403,7 +402,7 @@ func (w *Window) round(now time.Duration) {
 	} else {
 		w.pathLength()
 	}
-	// eta is per adjust period of config_base_rtt; a round may be shorter.
+	// eta is per adjust period of config_base_rtt. A round may be shorter.
 	if w.cwnd == int64(w.ceil) {
 		w.inc = 0
 	} else {
@@ -416,7 +415,7 @@ func (w *Window) round(now time.Duration) {
 	case !w.blind:
 		w.blind = true // use the delay of the round before
 	default:
-		// The last measurement is two rounds old: it changes the window no more.
+		// The last sample is two rounds old: it no longer changes the window.
 		w.least = min(w.base, w.minRTT)
 	}
 	if now >= w.minEnd && !w.blind {
@@ -437,9 +436,10 @@ func (w *Window) round(now time.Duration) {
 	w.begin(now, cut)
 }
 
-// judge shrinks the window if the round saw congestion, and reports whether it did. queue
-// is the least delay of the round; standing is the part of it that is not the path.
-func (w *Window) judge(now, queue, standing time.Duration) bool {
+// decrease shrinks the window if the round saw congestion, and reports whether it did.
+// queue is the least delay of the round; standing is the part of it that exceeds minRTT and
+// so is not the path.
+func (w *Window) decrease(now, queue, standing time.Duration) bool {
 	over := queue >= w.target
 	switch {
 	case (w.trimmed > 0 || queue > qaDelay*w.target && w.full && !w.trims) && w.quickAdapt(now):
@@ -455,28 +455,28 @@ func (w *Window) judge(now, queue, standing time.Duration) bool {
 	return true
 }
 
-// cut shrinks the window to n bytes, unless the losses of the round shrank it further
-// already, and ends fast increase.
+// cut shrinks the window to n bytes, unless the losses of the round already shrank it
+// further, and ends fast increase.
 func (w *Window) cut(n int64) {
 	w.cwnd = max(min(n, w.cwnd), int64(w.mtu))
 	w.inc = 0
 	w.fast, w.fiCount, w.clean = false, 0, 0
 }
 
-// pathLength counts rounds in a row with a tiny window and a delay that is steady, above
-// target and without marks. Such a delay is the path, or a queue of others that this
-// window cannot shorten.
+// pathLength counts rounds in a row with a tiny window and a steady delay above target
+// without marks. Such a delay comes from the path, or from a queue of others that this
+// window cannot shorten. After longRounds of them it becomes base_rtt.
 func (w *Window) pathLength() {
 	if off := w.least - w.longRTT; w.long == 0 || off > w.longRTT/8 || off < -w.longRTT/8 {
 		w.long, w.longRTT = 0, w.least
 	}
 	if w.long++; w.long == longRounds {
 		w.base, w.long = w.longRTT, 0
-		w.fastTop = w.ceil // the limit was a mistake
+		w.fastTop = w.ceil // the limit was set because of the path, not of congestion
 	}
 }
 
-// path is the part of the target delay that the length of the path adds.
+// path is the part of the target delay that depends on the path: its base RTT and jitter.
 func (w *Window) path() time.Duration {
 	least := w.cfgBase
 	if w.trims {
@@ -485,8 +485,8 @@ func (w *Window) path() time.Duration {
 	return max(least, w.base/4, w.rttvar)
 }
 
-// retarget computes the target delay. Its root and quotients are expensive, so it runs
-// once per round, and only if path or window changed.
+// retarget computes the target delay. Its root and quotients are expensive, so it runs once
+// per round at most, and only if path or window changed.
 func (w *Window) retarget() {
 	path := w.path()
 	w.aimPath, w.aimCwnd = path, int32(w.cwnd)
@@ -494,8 +494,8 @@ func (w *Window) retarget() {
 	w.targetInv = 0
 }
 
-// increase is fast increase on a path without delay, else proportional increase
-// (UE 3.6.13). delay is less than target.
+// increase is fast increase on a path without delay, and proportional increase (UE 3.6.13).
+// delay is less than target.
 func (w *Window) increase(n int64, delay time.Duration) {
 	if delay <= w.base/zeroPart && w.cwnd < int64(w.fastTop) {
 		w.fiCount = int32(min(int64(w.fiCount)+n, maxWindow+1))
@@ -513,15 +513,15 @@ func (w *Window) increase(n int64, delay time.Duration) {
 	w.inc += (int64(w.prop) * share >> fixed) * n
 }
 
-// apply moves the collected increase into the window.
+// apply adds the collected increase to the window.
 func (w *Window) apply() {
 	w.cwnd = min(w.cwnd+w.inc/w.cwnd, int64(w.ceil))
 	w.inc = 0
 }
 
-// quickAdapt sets the window to what would arrive in one period of base_rtt +
-// target_qdelay at the rate of the round, if that is little (UE 3.6.13). It
-// reports whether it did.
+// quickAdapt sets the window to the bytes that would arrive in one period of base_rtt +
+// target_qdelay at the rate of the round, if that is little (UE 3.6.13). It reports whether
+// it did.
 func (w *Window) quickAdapt(now time.Duration) bool {
 	period, passed := w.base+w.target, now-w.start
 	got := w.acked
@@ -543,8 +543,8 @@ func (w *Window) lose(n int64) {
 	}
 }
 
-// timeout counts a retransmission timeout. The packets of one window time out one by
-// one: those within half an RTO are the same event.
+// timeout counts a retransmission timeout. The packets of one window time out one by one,
+// so timeouts within half an RTO are the same event.
 func (w *Window) timeout(now time.Duration) {
 	if w.rtoRuns != 0 && now-w.lastRTO < w.RTO()/2 {
 		return
