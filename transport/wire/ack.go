@@ -8,7 +8,7 @@ import (
 // ACK, 12 bytes (16 with Expected_PSN), ACK_CC, 32 bytes, ACK_CCX, 40 bytes:
 // UE 3.5.10.5 to 3.5.10.7.
 const (
-	ackOff    = 2  // int16, ack_psn relative to cack; with P: probe_opaque
+	ackOff    = 2  // int16, ack_psn relative to cack; with P probe_opaque
 	ackCACK   = 4  // uint32
 	ackSPDCID = 8  // uint16
 	ackDPDCID = 10 // uint16
@@ -50,7 +50,7 @@ type Ack struct {
 	CCX                  uint64 // type ACK_CCX only
 }
 
-// AckPSN is the PSN of the packet the ACK names (not with AckFlagP).
+// AckPSN is the PSN of the packet that the ACK names. It has no meaning with AckFlagP.
 func (a *Ack) AckPSN() PSN { return a.CACK.Add(int(a.AckPSNOff)) }
 
 // ParseAck decodes the ACK header at the front of b and reports the bytes read.
@@ -62,13 +62,12 @@ func ParseAck(b []byte) (a Ack, n int, err error) {
 	return a, n, err
 }
 
-// DPDCID reads the DPDCID, the number under which the receiver finds the PDC, from the
-// header at the front of b. b has AckLen bytes at least, and nothing of it need be
-// verified. The field lies at the same place in every header, except a request with
-// SYN, which has none.
+// DPDCID reads the DPDCID, by which a receiver finds the PDC, from the header at the front
+// of b. b must have AckLen bytes and need not be verified. The field is at the same place
+// in every PDS header except a request with SYN, which has none.
 func DPDCID(b []byte) uint16 { return binary.BigEndian.Uint16(b[ackDPDCID:]) }
 
-// Parse is ParseAck into a, whose content is undefined after an error.
+// Parse is ParseAck into a. After an error the content of a is undefined.
 func (a *Ack) Parse(b []byte) (int, error) {
 	if len(b) < AckLen {
 		return 0, errAckLen
@@ -152,14 +151,15 @@ func (a *Ack) Append(b []byte) []byte {
 	return b
 }
 
+// putCC writes the fields that only ACK_CC and ACK_CCX have.
 func (a *Ack) putCC(h *[AckCCLen]byte) {
 	binary.BigEndian.PutUint32(h[ackCC:], uint32(a.CCType)<<28|uint32(a.CCFlags)<<24|uint32(a.MPR)<<16|uint32(uint16(a.SACKOff)))
 	binary.BigEndian.PutUint64(h[ackSACK:], a.SACK)
 	binary.BigEndian.PutUint64(h[ackState:], a.CCState)
 }
 
-// appendOther makes of the AckCCLen bytes at the end of b, of which those up to
-// AckLen are there, the header of another type.
+// appendOther turns the last AckCCLen bytes of b, of which those up to AckLen are written,
+// into the header of an ACK or ACK_CCX.
 func (a *Ack) appendOther(b []byte) []byte {
 	at := len(b) - AckCCLen
 	switch a.Type {
@@ -189,7 +189,7 @@ func IsPlain(b []byte) bool {
 	return len(b) >= AckCCLen+RspLen && binary.BigEndian.Uint32(b) == plainHead && b[ackCC] == 0 && binary.BigEndian.Uint64(b[ackSACK:]) == 0
 }
 
-// Plain is the PlainAck at the front of b, nil if that is none.
+// Plain returns the PlainAck at the front of b, nil if there is none.
 func Plain(b []byte) *PlainAck {
 	if !IsPlain(b) {
 		return nil
@@ -203,7 +203,7 @@ func AppendPlain(b []byte, cack PSN, spdcid, dpdcid uint16, mpr uint8, s NSCC, r
 	b, tail := extend(b, AckCCLen+RspLen)
 	h := (*PlainAck)(tail)
 	binary.BigEndian.PutUint64(h[:], uint64(plainHead)<<32|uint64(cack))
-	binary.BigEndian.PutUint64(h[ackSPDCID:], uint64(spdcid)<<48|uint64(dpdcid)<<32|uint64(mpr)<<16|1) // the bitmap begins behind CACK
+	binary.BigEndian.PutUint64(h[ackSPDCID:], uint64(spdcid)<<48|uint64(dpdcid)<<32|uint64(mpr)<<16|1) // sack_off 1: the bitmap begins behind CACK
 	binary.BigEndian.PutUint64(h[ackSACK:], 0)
 	binary.BigEndian.PutUint64(h[ackState:], uint64(s))
 	rsp.put((*[RspLen]byte)(h[AckCCLen:]))
@@ -238,16 +238,16 @@ func (a *Ack) String() string {
 	return s
 }
 
-// NSCCState is ack_cc_state with cc_type 0 (UE 3.6.9.2).
+// An NSCCState is the ack_cc_state of cc_type 0 (UE 3.6.9.2).
 type NSCCState struct {
-	ServiceTime uint16 // 128 ns units; 0 unknown, 0xFFFF ≥ 8.388 ms
+	ServiceTime uint16 // units of 128 ns; 0 means unknown, 0xFFFF at least 8.388 ms
 	RestoreCwnd bool   // rc
 	CwndPend    uint8  // rcv_cwnd_pend, 7 bit
 	RcvdBytes   uint32 // 256-byte units, 24 bit, cumulative
-	OOO         uint16 // PSNs above the first hole; 0xFFFF unknown
+	OOO         uint16 // PSNs received above the first hole; 0xFFFF means unknown
 }
 
-// Encode returns the 64 bits of the header.
+// Encode returns the 64 bits of the field.
 func (s NSCCState) Encode() uint64 {
 	if s.CwndPend > 0x7f || s.RcvdBytes > 0xffffff {
 		panic("BUG: wire: NSCC state field out of range")
@@ -268,8 +268,8 @@ func ParseNSCC(v uint64) NSCCState {
 	return NSCCState{uint16(v >> 48), v>>47&1 != 0, uint8(v>>40) & 0x7f, uint32(v>>16) & 0xffffff, uint16(v)}
 }
 
-// NSCC is an encoded NSCCState whose fields are read one by one. It fits into a
-// register, which the decoded struct does not.
+// NSCC is an encoded NSCCState whose fields are read one by one. It fits into a register,
+// unlike the decoded struct.
 type NSCC uint64
 
 // ServiceTime, RestoreCwnd, CwndPend and RcvdBytes are the fields of NSCCState.
@@ -278,7 +278,8 @@ func (s NSCC) RestoreCwnd() bool   { return s>>47&1 != 0 }
 func (s NSCC) CwndPend() uint8     { return uint8(s>>40) & 0x7f }
 func (s NSCC) RcvdBytes() uint32   { return uint32(s>>16) & 0xffffff }
 
-// NSCC is the state of an ACK with cc_type 0; 0, which says nothing, of others.
+// NSCC is the state of an ACK with cc_type 0. For another cc_type it is 0, which reports
+// nothing.
 func (a *Ack) NSCC() NSCC {
 	if a.CCType != 0 {
 		return 0
@@ -286,18 +287,19 @@ func (a *Ack) NSCC() NSCC {
 	return NSCC(a.CCState)
 }
 
-// NewNSCC is an NSCCState without flow control. rcvd is cut to its 24 bits.
+// NewNSCC is the state with these fields and no flow control. It keeps the lower 24 bits of
+// rcvd.
 func NewNSCC(service uint16, rcvd uint32, ooo uint16) NSCC {
 	return NSCC(service)<<48 | NSCC(rcvd&0xffffff)<<16 | NSCC(ooo)
 }
 
-// CreditState is ack_cc_state with cc_type 1.
+// A CreditState is the ack_cc_state of cc_type 1.
 type CreditState struct {
 	Credit uint32 // 256-byte units, 24 bit, cumulative
 	OOO    uint16
 }
 
-// Encode returns the 64 bits of the header.
+// Encode returns the 64 bits of the field.
 func (s CreditState) Encode() uint64 {
 	if s.Credit > 0xffffff {
 		panic("BUG: wire: credit out of range")

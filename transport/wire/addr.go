@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// API addresses: never in a header, exchanged out of band (R-ADDR-02). They have a
-// binary form of 32 bytes, a string form, and the C layout of the UEC reference
-// provider's struct uet_addr. Version 2 of the binary form, which appends port, payload
-// MTU and encapsulation, is ours (docs/architecture.md#addresses-and-ports).
+// Addresses of endpoints are exchanged out of band and never in a header (R-ADDR-02). They
+// have a binary form of 32 bytes, a string form, and the C layout of struct uet_addr of the
+// UEC reference provider. Version 2 of the binary form appends port, payload MTU and
+// encapsulation; it is our own (docs/architecture.md#addresses-and-ports).
 
 // Port is the UDP port of Ultra Ethernet Transport (IANA).
 const Port = 4793
 
-// Defaults of fields an address does not give (R-ADDR-05).
+// Defaults of fields that an address does not give (R-ADDR-05).
 const (
 	DefaultRI        = 15
 	DefaultInitiator = 16
 )
 
-// AddrScheme begins the string form.
+// AddrScheme is the prefix of the string form.
 const AddrScheme = "fi_addr_uet://"
 
-// Flags of an Addr: which of its fields are valid, and how it is meant.
+// Flags of an Addr: which of its fields are valid, and how it is used.
 const (
 	AddrCapsValid      = 1 << 0
 	AddrIPValid        = 1 << 1
@@ -55,22 +55,22 @@ const (
 	AddrCLen  = 32        // struct uet_addr of the reference provider
 )
 
-// An Addr names an endpoint: FEP (IP and UDP port), PIDonFEP, RI, initiator. It
-// is comparable.
+// An Addr names an endpoint by FEP (IP address and UDP port), PIDonFEP, RI and initiator.
+// It is comparable.
 type Addr struct {
 	Flags     uint8
-	MTUCode   uint8 // payload MTU: 0 unknown, 1 … 4: 1024 … 8192
+	MTUCode   uint8 // payload MTU: 0 unknown, 1 to 4 for 1024, 2048, 4096 and 8192
 	Encap     uint8 // 0 UDP symmetric, 1 UDP standard, 2 native IP
 	Caps      uint16
-	Port      uint16 // 0: the well-known one
+	Port      uint16 // 0 means the well-known port
 	PIDonFEP  uint16 // 12 bit
-	RI        uint16 // 12 bit, the first of NumRI
+	RI        uint16 // 12 bit; the first of NumRI
 	NumRI     uint16
 	Initiator uint32
 	IP        netip.Addr
 }
 
-// SockAddr is the Addr of an IP address and a UDP port with every default.
+// SockAddr is the Addr of an IP address and a UDP port, with defaults for all other fields.
 func SockAddr(ap netip.AddrPort) Addr {
 	a := Addr{IP: ap.Addr().Unmap(), Port: ap.Port(), RI: DefaultRI, NumRI: 1, Initiator: DefaultInitiator}
 	if a.IP.IsValid() {
@@ -79,7 +79,7 @@ func SockAddr(ap netip.AddrPort) Addr {
 	return a
 }
 
-// AddrPort is the FEP.
+// AddrPort is the IP address and UDP port of the FEP.
 func (a Addr) AddrPort() netip.AddrPort {
 	p := a.Port
 	if p == 0 {
@@ -99,8 +99,8 @@ var (
 
 const addrMagic = 0x55
 
-// AppendBinary appends the exchange form: version 1 if the port is the
-// well-known one and nothing of version 2 is set, else version 2.
+// AppendBinary appends the binary form: version 1 if the port is the well-known one and no
+// other field of version 2 is set, otherwise version 2.
 func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return b, err
@@ -156,8 +156,8 @@ func (a Addr) check() error {
 	return nil
 }
 
-// ParseAddrBinary decodes the exchange form at the front of b and reports the
-// bytes read. Fields whose valid bit is 0 take their default (R-ADDR-05).
+// ParseAddrBinary decodes the binary form at the front of b and reports the bytes read.
+// Fields whose valid bit is 0 get their defaults (R-ADDR-05).
 func ParseAddrBinary(b []byte) (Addr, int, error) {
 	if len(b) < AddrV1Len {
 		return Addr{}, 0, ErrAddrShort
@@ -194,15 +194,16 @@ func ParseAddrBinary(b []byte) (Addr, int, error) {
 	return a, n, nil
 }
 
-// setIPv6 sets the IP. An IPv4 address in its IPv6 form is that IPv4 address,
-// so that one endpoint has one Addr.
+// setIPv6 sets the IP address. An IPv4-mapped address becomes the IPv4 address, so that an
+// endpoint has one Addr only.
 func (a *Addr) setIPv6(ip [16]byte) {
 	if a.IP = netip.AddrFrom16(ip).Unmap(); a.IP.Is4() {
 		a.Flags &^= AddrIPv6
 	}
 }
 
-// defaults applies R-ADDR-05 and checks ranges.
+// defaults sets the fields that are not valid to their defaults (R-ADDR-05) and checks the
+// ranges of all.
 func (a *Addr) defaults() error {
 	if a.Flags&AddrIPValid == 0 {
 		return ErrAddrNoIP
@@ -222,8 +223,8 @@ func (a *Addr) defaults() error {
 	return a.check()
 }
 
-// AppendC appends the layout of the reference provider's C structure in host
-// byte order (R-ADDR-03). It has no port: the well-known one is implied.
+// AppendC appends the C layout of the reference provider in host byte order (R-ADDR-03). It
+// has no port, which means the well-known one.
 func (a Addr) AppendC(b []byte) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return b, err
@@ -246,7 +247,7 @@ func (a Addr) AppendC(b []byte) ([]byte, error) {
 	return append(b, c[:]...), nil
 }
 
-// ParseAddrC decodes the layout of AppendC.
+// ParseAddrC decodes the layout that AppendC writes.
 func ParseAddrC(b []byte) (Addr, error) {
 	if len(b) < AddrCLen {
 		return Addr{}, ErrAddrShort
@@ -269,8 +270,7 @@ func ParseAddrC(b []byte) (Addr, error) {
 	return a, nil
 }
 
-// String is the form of fi_av_straddr: fi_addr_uet://ip:port/pid/ri/initiator
-// (R-ADDR-06).
+// String is the form of fi_av_straddr: fi_addr_uet://ip:port/pid/ri/initiator (R-ADDR-06).
 func (a Addr) String() string {
 	if !a.IP.IsValid() {
 		return AddrScheme + "invalid"
@@ -278,8 +278,8 @@ func (a Addr) String() string {
 	return fmt.Sprintf("%s%v/%d/%d/%d", AddrScheme, a.AddrPort(), a.PIDonFEP, a.RI, a.Initiator)
 }
 
-// ParseAddr is the inverse of String; port, and what follows the host from the
-// right on, may be left out.
+// ParseAddr is the inverse of String. The port may be missing, and any number of the fields
+// behind the host, from the right.
 func ParseAddr(s string) (Addr, error) {
 	rest, ok := strings.CutPrefix(s, AddrScheme)
 	if !ok {

@@ -11,7 +11,7 @@ const (
 	cpPSN     = 4  // uint32
 	cpSPDCID  = 8  // uint16
 	cpDPDCID  = 10 // uint16; with SYN: pdc_info:4 psn_offset:12
-	cpPayload = 12 // uint32, by ctl_type
+	cpPayload = 12 // uint32, meaning by ctl_type
 	CPLen     = 16 // bytes
 )
 
@@ -25,7 +25,7 @@ var (
 type CP struct {
 	Ctl         CtlType
 	Flags       Flags  // FlagISROD, RETX, AR, SYN
-	ProbeOpaque uint16 // PROBE
+	ProbeOpaque uint16 // PROBE only
 	PSN         PSN
 	SPDCID      uint16
 	DPDCID      uint16 // without SYN

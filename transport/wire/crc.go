@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// CRC-32C trailer, 4 bytes, most significant byte first: UE 3.5. It covers
-// the IP source and destination address, the UDP header with checksum zero (or
-// the entropy header), and everything up to the trailer.
+// CRC-32C trailer, 4 bytes, most significant byte first: UE 3.5. It covers the IP source and
+// destination address, the UDP header with a checksum of 0 (or the entropy header), and
+// everything up to the trailer.
 const CRCLen = 4 // bytes
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// CRCPrefix is the CRC state after the IP addresses and the UDP header. udpLen
-// is the UDP length field: 8 + datagram length with trailer. All packets of a
-// train share it, so callers keep it.
+// CRCPrefix is the CRC state after the IP addresses and the UDP header. udpLen is the UDP
+// length field: 8 plus the length of the datagram with its trailer. All packets of a train
+// share the state, so callers may keep it.
 func CRCPrefix(src, dst netip.Addr, sport, dport, udpLen uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
@@ -35,15 +35,15 @@ func PrefixOf(src, dst *netip.AddrPort) Prefix {
 	return Prefix(update(0, b[:PutOuter(&b, src, dst, 0)]))
 }
 
-// CRC returns the state that CRCPrefix computes for a packet of n bytes with trailer.
-// It is cheap because CRC-32C is linear: a length changes any state in the same way.
+// CRC is the state that CRCPrefix computes, for a packet of n bytes with its trailer. It is
+// cheap because CRC-32C is linear: a length changes any state in the same way.
 func (p Prefix) CRC(n int) uint32 {
 	n += 8
 	return uint32(p) ^ lengths[0][uint8(n>>8)] ^ lengths[1][uint8(n)]
 }
 
-// lengths is what each byte of the UDP length, in front of the checksum of zero,
-// adds to the state.
+// lengths is what each of the two bytes of the UDP length, followed by the checksum of 0,
+// changes in the state.
 var lengths = func() (t [2][256]uint32) {
 	for v := range 256 {
 		low := castagnoli[v]
@@ -55,9 +55,9 @@ var lengths = func() (t [2][256]uint32) {
 	return t
 }()
 
-// CRC returns the CRC state after b. Over the bytes of PutOuter, from state 0, it gives
-// what CRCPrefix gives; from there, over the packet, the value of the trailer. b is
-// borrowed; it escapes to the heap.
+// CRC returns the CRC state after b. From state 0 over the bytes of PutOuter it is the
+// state that CRCPrefix gives. From there over the packet it is the value of the trailer.
+// CRC borrows b, which escapes to the heap.
 func CRC(state uint32, b []byte) uint32 {
 	if len(b) < shortLen {
 		return crcShort(state, b)
@@ -65,7 +65,8 @@ func CRC(state uint32, b []byte) uint32 {
 	return crc32.Update(state, castagnoli, b)
 }
 
-// CRCPrefixNative is CRCPrefix for native IP: addresses and entropy header.
+// CRCPrefixNative is CRCPrefix for native IP, with the entropy header in place of the UDP
+// header.
 func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
 	var a [40]byte
 	n := putAddrs(&a, src, dst)
@@ -73,19 +74,18 @@ func CRCPrefixNative(src, dst netip.Addr, ev uint16) uint32 {
 	return update(0, a[:n+4])
 }
 
-// OuterMax is the most bytes PutOuter writes: two IPv6 addresses and a UDP
-// header.
+// OuterMax is the most bytes that PutOuter writes: two IPv6 addresses and a UDP header.
 const OuterMax = 40
 
-// PutOuter writes what CRC and ICV cover in front of a packet over UDP: the IP
-// addresses and the UDP header with a checksum of zero. udpLen is as for
-// CRCPrefix; it lies at the fourth byte from the end. PutOuter returns the number
-// of bytes.
+// PutOuter writes the bytes that CRC and ICV cover in front of a packet over UDP: the IP
+// addresses and the UDP header with a checksum of 0. udpLen is that of CRCPrefix; it begins
+// at the fourth byte from the end. PutOuter returns the number of bytes.
 func PutOuter(b *[OuterMax]byte, src, dst *netip.AddrPort, udpLen uint16) int {
 	s, d := src.Addr(), dst.Addr()
 	n := 8
 	if s.Is4() && d.Is4() {
-		// Whole words: they are read as such at once (docs/decisions/0006).
+		// Write whole words, because the reader soon loads whole words
+		// (docs/decisions/0006).
 		s, d := s.As4(), d.As4()
 		binary.LittleEndian.PutUint64(b[:], uint64(binary.LittleEndian.Uint32(s[:]))|uint64(binary.LittleEndian.Uint32(d[:]))<<32)
 	} else {
@@ -95,8 +95,7 @@ func PutOuter(b *[OuterMax]byte, src, dst *netip.AddrPort, udpLen uint16) int {
 	return n + 8
 }
 
-// update is crc32.Update for a few bytes, which it does not let escape to the
-// heap.
+// update is crc32.Update for a few bytes. It does not let them escape to the heap.
 func update(state uint32, b []byte) uint32 {
 	c := ^state
 	for _, v := range b {
@@ -105,6 +104,7 @@ func update(state uint32, b []byte) uint32 {
 	return ^c
 }
 
+// putAddrs writes the two addresses and returns the number of bytes.
 func putAddrs(a *[40]byte, src, dst netip.Addr) int {
 	src, dst = src.Unmap(), dst.Unmap()
 	if src.Is4() != dst.Is4() {
@@ -122,19 +122,19 @@ func putAddrs(a *[40]byte, src, dst netip.Addr) int {
 	return 32
 }
 
-// AppendCRC appends the trailer for b[from:] to b.
+// AppendCRC appends the trailer of b[from:] to b.
 func AppendCRC(b []byte, from int, prefix uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, CRC(prefix, b[from:]))
 }
 
-// PutCRC overwrites the last four bytes of b by the trailer of the rest.
+// PutCRC overwrites the last four bytes of b with the trailer of the bytes before them.
 func PutCRC(b []byte, prefix uint32) {
 	n := len(b) - CRCLen
 	binary.BigEndian.PutUint32(b[n:], CRC(prefix, b[:n]))
 }
 
-// VerifyCRC reports whether the last four bytes of b are the trailer of the
-// rest.
+// VerifyCRC reports whether the last four bytes of b are the trailer of the bytes before
+// them.
 func VerifyCRC(b []byte, prefix uint32) bool {
 	n := len(b) - CRCLen
 	if n < 0 {

@@ -6,30 +6,32 @@ import (
 )
 
 // Dump returns one packet as text on one line: the headers by their String methods,
-// with " | " between, and the number of bytes behind them. b begins at the PDS or
-// security header and ends before the trailer; it is borrowed. Bytes that do not parse
-// are shown as an error and the first of them in hex; Dump accepts any bytes.
+// separated by " | ", and the number of bytes behind them. b begins at the PDS or security
+// header and ends before the trailer; it is borrowed. Dump accepts any bytes. Bytes that do
+// not parse are shown as an error and, the first of them, in hex.
 //
-// It allocates: it is for packet comments and for people, not for every packet of a
+// Dump allocates. It is for comments on packets and for people, not for every packet of a
 // busy endpoint.
 func Dump(b []byte) string { return DumpCut(b, 0) }
 
-// DumpCut is Dump of a packet that goes on behind b: the cut bytes that a capture
-// left out count as data.
+// DumpCut is Dump of a packet of which a capture left out the last cut bytes. They count as
+// data.
 func DumpCut(b []byte, cut int) string {
 	d := dump{cut: cut}
 	d.packet(b)
 	return d.text.String()
 }
 
+// A dump is the text of one packet under construction.
 type dump struct {
 	text strings.Builder
-	cut  int // bytes behind those that are there
+	cut  int // bytes that the capture left out
 }
 
-// dumpHex is how many bytes Dump shows of what does not parse.
+// dumpHex is the most bytes that Dump shows in hex.
 const dumpHex = 48
 
+// part appends one part of the line.
 func (d *dump) part(s string) {
 	if d.text.Len() > 0 {
 		d.text.WriteString(" | ")
@@ -37,7 +39,7 @@ func (d *dump) part(s string) {
 	d.text.WriteString(s)
 }
 
-// bad tells why the bytes b do not parse.
+// bad appends the reason why the bytes b do not parse.
 func (d *dump) bad(err error, b []byte) {
 	if len(b) > dumpHex {
 		d.part(fmt.Sprintf("%v: %x… (%d bytes)", err, b[:dumpHex], len(b)))
@@ -46,15 +48,15 @@ func (d *dump) bad(err error, b []byte) {
 	d.part(fmt.Sprintf("%v: %x", err, b))
 }
 
-// rest counts what follows the headers.
+// rest appends the number of bytes behind the headers.
 func (d *dump) rest(what string, n int) {
 	if n += d.cut; n > 0 {
 		d.part(fmt.Sprintf("%s=%d", what, n))
 	}
 }
 
-// dumpHeader parses one header, tells it and returns what follows; false if it
-// does not parse.
+// dumpHeader parses one header, appends its text and returns the bytes behind it. It
+// returns false if the header does not parse.
 func dumpHeader[H any](d *dump, b []byte, parse func([]byte) (H, int, error), text func(*H) string) (*H, []byte, bool) {
 	h, n, err := parse(b)
 	if err != nil {
@@ -65,6 +67,7 @@ func dumpHeader[H any](d *dump, b []byte, parse func([]byte) (H, int, error), te
 	return &h, b[n:], true
 }
 
+// packet appends a packet.
 func (d *dump) packet(b []byte) {
 	p, err := ParsePrologue(b)
 	if err != nil {
@@ -112,7 +115,7 @@ func (d *dump) packet(b []byte) {
 	d.message(p.Next, rest)
 }
 
-// message tells the SES header n at the front of b, its extension and the data.
+// message appends the SES header n at the front of b, its extension and the data.
 func (d *dump) message(n NextHdr, b []byte) {
 	var op Opcode
 	rdv, ok := false, false

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Entropy header, 4 bytes, native IP only (UE 3.5.10.1): over UDP the source port
-// is the entropy value.
+// Entropy header, 4 bytes, for native IP only (UE 3.5.10.1). Over UDP the source port is
+// the entropy value.
 const EntropyLen = 4 // bytes: entropy u16, reserved u16
 
 var errEntropyLen = &Invalid{"entropy header", "length"}

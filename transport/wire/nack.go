@@ -5,16 +5,15 @@ import (
 	"fmt"
 )
 
-// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE 3.5.10.10, 3.5.10.11. Others send
-// NACK_CCX in 24 or 28 bytes; what it shares with a NACK is read from any of
-// them.
+// NACK, 16 bytes, and NACK_CCX, 32 bytes: UE 3.5.10.10, 3.5.10.11. Other implementations
+// send a NACK_CCX of 24 or 28 bytes; of those only the fields of a NACK are read.
 const (
 	nackCode    = 2  // uint8
 	nackVendor  = 3  // uint8
-	nackPSN     = 4  // uint32; with NT the packet id of a RUDI request
+	nackPSN     = 4  // uint32; with NT the packet ID of a RUDI request
 	nackSPDCID  = 8  // uint16
 	nackDPDCID  = 10 // uint16
-	nackPayload = 12 // uint32, by code
+	nackPayload = 12 // uint32, meaning by code
 	nackCCX0    = 16 // nccx_type:4 state:60
 	nackCCX1    = 24 // uint64
 	NackLen     = 16 // bytes
@@ -29,20 +28,20 @@ var (
 // A Nack is the header of a NACK or NACK_CCX.
 type Nack struct {
 	Type           Type
-	Next           NextHdr // NextNone: nothing follows a NACK
+	Next           NextHdr // NextNone, as nothing follows a NACK
 	Flags          Flags   // NackFlagM, RETX, NT
 	Code           NackCode
 	Vendor         uint8
 	PSN            PSN
-	SPDCID, DPDCID uint16 // SPDCID 0: the sender has no PDC to name
+	SPDCID, DPDCID uint16 // SPDCID is 0 if the sender has no PDC to name
 	Payload        uint32
-	CCXType        uint8  // 4 bit; these three in a whole NACK_CCX only
+	CCXType        uint8  // 4 bit; this and the next two only in a whole NACK_CCX
 	CCX0           uint64 // 60 bit
 	CCX1           uint64
 }
 
-// ParseNack decodes the NACK header at the front of b and reports the bytes
-// read. Of a NACK_CCX that is shorter than NackCCXLen it reads the first NackLen.
+// ParseNack decodes the NACK header at the front of b and reports the bytes read. Of a
+// NACK_CCX shorter than NackCCXLen it reads the first NackLen bytes.
 func ParseNack(b []byte) (Nack, int, error) {
 	if len(b) < NackLen {
 		return Nack{}, 0, errNackLen

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Headers are written in place, parsed into memory of the caller and handed on by
-// pointer: a struct whose small fields were just stored one by one and is then
-// copied in wide pieces stalls the processor, 5 ns each time, a dozen times a
-// packet.
+// Headers are written in place, parsed into memory of the caller and passed by pointer. A
+// struct whose small fields were just stored one by one, and which is then copied in wide
+// words, stalls the processor for 5 ns, and that would happen a dozen times for each packet.
 
-// extend lengthens b by n bytes and returns them too. They hold anything.
+// extend lengthens b by n bytes. It returns all of b, and the new bytes, whose content is
+// undefined.
 func extend(b []byte, n int) (whole, tail []byte) {
 	k := len(b)
 	m := k + n
-	if uint(m) > uint(cap(b)) { // unsigned and with m twice: nothing of it is asked again
+	if uint(m) > uint(cap(b)) { // unsigned and in terms of m, so that the compiler drops later bounds checks
 		b = slices.Grow(b, n)
 	}
 	b = b[:m]
@@ -34,10 +34,10 @@ type Prologue struct {
 	Type  Type
 	Next  NextHdr // all types but TypeCP
 	Ctl   CtlType // TypeCP
-	Flags Flags   // with the reserved ones
+	Flags Flags   // including reserved ones
 }
 
-// ParsePrologue decodes the first 16 bits of b. Any type is accepted.
+// ParsePrologue decodes the first 16 bits of b. It accepts any type.
 func ParsePrologue(b []byte) (Prologue, error) {
 	if len(b) < PrologueLen {
 		return Prologue{}, errPrologueLen

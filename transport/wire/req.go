@@ -29,21 +29,20 @@ type Req struct {
 	Next   NextHdr
 	Flags  Flags // FlagRETX, FlagAR, FlagSYN
 	SPDCID uint16
-	// DPDCID is valid without SYN, PDCInfo (4 bit; 0 on send, not to be looked
-	// at on receipt) and PSNOffset (12 bit) with.
+	// DPDCID is valid without SYN. With SYN, PSNOffset (12 bit) and PDCInfo (4 bit) are
+	// valid; PDCInfo is sent as 0 and ignored on receipt.
 	DPDCID    uint16
 	PSNOffset uint16
 	PDCInfo   uint8
-	// CCCID and CreditTarget (24 bit, 256-byte units) are carried by the CC
-	// variants only.
+	// CCCID and CreditTarget (24 bit, units of 256 bytes) exist in the CC variants only.
 	CCCID        uint8
 	ClearOff     int16
 	PSN          PSN
 	CreditTarget uint32
 }
 
-// ParseReq decodes the request header at the front of b. It reports the bytes
-// read, or an Invalid naming the first field at fault. It does not keep b.
+// ParseReq decodes the request header at the front of b. It reports the bytes read, or an
+// Invalid that names the first wrong field. It does not keep b.
 func ParseReq(b []byte) (r Req, n int, err error) {
 	n, err = r.Parse(b)
 	if err != nil {
@@ -52,7 +51,7 @@ func ParseReq(b []byte) (r Req, n int, err error) {
 	return r, n, err
 }
 
-// Parse is ParseReq into r, whose content is undefined after an error.
+// Parse is ParseReq into r. After an error the content of r is undefined.
 func (r *Req) Parse(b []byte) (int, error) {
 	if len(b) < ReqLen {
 		return 0, errReqLen
@@ -120,8 +119,8 @@ func (r *Req) Append(b []byte) []byte {
 	return b
 }
 
-// A PlainReq is what nearly every request is, read where it lies: of type RUD, with a
-// standard header behind it and no flag but AR.
+// A PlainReq is a request of the most common form, read in place without decoding: of type
+// RUD, without flags except AR, followed by a standard header.
 type PlainReq [ReqLen]byte
 
 // plainReqHead is the front of a PlainReq without AR: type, next header, no flags.
@@ -132,8 +131,8 @@ func IsPlainRequest(b []byte) bool {
 	return len(b) >= ReqLen+ReqStdLen && binary.BigEndian.Uint16(b)&^uint16(FlagAR) == plainReqHead
 }
 
-// PlainRequest is the header at the front of b if that is a PlainReq, else nil. The
-// standard header follows it.
+// PlainRequest returns the PlainReq at the front of b, nil if there is none. The standard
+// header follows it.
 func PlainRequest(b []byte) *PlainReq {
 	if !IsPlainRequest(b) {
 		return nil
@@ -147,8 +146,8 @@ func (h *PlainReq) PSN() PSN        { return PSN(binary.BigEndian.Uint32(h[reqPS
 func (h *PlainReq) SPDCID() uint16  { return binary.BigEndian.Uint16(h[reqSPDCID:]) }
 func (h *PlainReq) DPDCID() uint16  { return binary.BigEndian.Uint16(h[reqDPDCID:]) }
 
-// AppendPlainReq appends the header of a request without flags and CC fields that
-// carries a standard header: what Append makes of such a Req.
+// AppendPlainReq appends the header of a request without flags and CC fields that a
+// standard header follows, as Append does for such a Req.
 func AppendPlainReq(b []byte, t Type, clearOff int16, psn PSN, spdcid, dpdcid uint16) []byte {
 	b, tail := extend(b, ReqLen)
 	h := (*[ReqLen]byte)(tail)
@@ -170,7 +169,7 @@ func (r *Req) String() string {
 	return s
 }
 
-// synString is what a SYN puts in the place of the DPDCID.
+// synString is the text of the fields that a SYN has in place of the DPDCID.
 func synString(info uint8, off uint16) string {
 	s := fmt.Sprintf(" psn_offset=%d", off)
 	if info != 0 {
@@ -179,8 +178,8 @@ func synString(info uint8, off uint16) string {
 	return s
 }
 
-// flagString joins the names of the set flags with +; none is "-". The
-// arguments are pairs of Flags and name.
+// flagString joins the names of the set flags with "+", "-" if none is set. pairs are Flags
+// and names by turns.
 func flagString(f Flags, pairs ...any) string {
 	var set []string
 	for i := 0; i+1 < len(pairs); i += 2 {

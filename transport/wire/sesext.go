@@ -110,7 +110,7 @@ var atomicSizes = [...]int{1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 4, 8, 8, 16, 16, 32, 
 var atomicTypeNames = [...]string{"INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "INT128", "UINT128",
 	"FLOAT", "DOUBLE", "FLOAT_COMPLEX", "DOUBLE_COMPLEX", "LONG_DOUBLE", "LONG_DOUBLE_COMPLEX", "BF16", "FP16"}
 
-// Size is the operand's length in bytes, 0 for an unknown type.
+// Size is the length of an operand in bytes, 0 for an unknown type.
 func (t AtomicType) Size() int {
 	if int(t) < len(atomicSizes) {
 		return atomicSizes[t]

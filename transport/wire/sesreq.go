@@ -17,15 +17,15 @@ const (
 	OpAtomic           Opcode = 0x03 // atomic without a result
 	OpFetchAtomic      Opcode = 0x04 // atomic that returns the old value
 	OpSend             Opcode = 0x05 // untagged message
-	OpRendezvousSend   Opcode = 0x06 // untagged; the target reads the rest
-	OpDatagramSend     Opcode = 0x07 // untagged, by UUD
-	OpDeferrableSend   Opcode = 0x08 // untagged; the target may put it off
+	OpRendezvousSend   Opcode = 0x06 // untagged message whose rest the target reads
+	OpDatagramSend     Opcode = 0x07 // untagged message by UUD
+	OpDeferrableSend   Opcode = 0x08 // untagged message that the target may defer
 	OpTaggedSend       Opcode = 0x09 // tagged message
-	OpRendezvousTSend  Opcode = 0x0A // tagged; the target reads the rest
-	OpDeferrableTSend  Opcode = 0x0B // tagged; the target may put it off
-	OpDeferrableRTR    Opcode = 0x0C // from the target: send it now
+	OpRendezvousTSend  Opcode = 0x0A // tagged message whose rest the target reads
+	OpDeferrableTSend  Opcode = 0x0B // tagged message that the target may defer
+	OpDeferrableRTR    Opcode = 0x0C // from the target: send the deferred message now
 	OpTSendAtomic      Opcode = 0x0D // atomic on a tagged buffer
-	OpTSendFetchAtomic Opcode = 0x0E // the same, returning the old value
+	OpTSendFetchAtomic Opcode = 0x0E // atomic on a tagged buffer that returns the old value
 	OpMsgError         Opcode = 0x0F // ends a message abnormally
 )
 
@@ -44,8 +44,8 @@ func (o Opcode) HasAtomic() bool {
 // header of a message's first packet.
 func (o Opcode) HasRendezvous() bool { return o == OpRendezvousSend || o == OpRendezvousTSend }
 
-// SESFlags are the flag bits of a request's second byte; the upper two bits are
-// the version.
+// SESFlags are the flag bits in the second byte of a request. The upper two bits of that
+// byte are the version.
 type SESFlags uint8
 
 // The request flags.
@@ -77,14 +77,14 @@ func (f SESFlags) String() string {
 // Standard request, 44 bytes: UE 3.4.2.
 const (
 	stdMsgID     = 2  // uint16
-	stdGen       = 4  // uint8; job_id is the 24 bits behind it
+	stdGen       = 4  // uint8, followed by job_id in 24 bits
 	stdPID       = 8  // rsvd:4 pid_on_fep:12
 	stdRI        = 10 // rsvd:4 resource_index:12
 	stdBufOff    = 12 // uint64
 	stdInitiator = 20 // uint32
 	stdMatch     = 24 // uint64, memory key or match bits
-	stdHD        = 32 // uint64 header data (SOM); payload_length in 34:36 (!SOM)
-	stdMsgOff    = 36 // uint32 (!SOM)
+	stdHD        = 32 // with SOM uint64 header data; else uint16 payload_length at 34
+	stdMsgOff    = 36 // uint32, without SOM
 	stdReqLen    = 40 // uint32
 	ReqStdLen    = 44 // bytes
 )
@@ -106,14 +106,14 @@ type ReqStd struct {
 	Initiator  uint32
 	BufOff     uint64
 	Match      uint64 // memory key or match bits
-	HeaderData uint64 // with SESSOM; SESHD says that it means something
+	HeaderData uint64 // with SESSOM; has a meaning if SESHD is set
 	MsgOff     uint32 // without SESSOM
 	ReqLen     uint32
 	PayloadLen uint16 // without SESSOM, 14 bit
 }
 
-// ParseReqStd decodes the header at the front of b and reports the bytes read.
-// A version other than 0 is an error.
+// ParseReqStd decodes the header at the front of b and reports the bytes read. A version
+// other than 0 is an error.
 func ParseReqStd(b []byte) (r ReqStd, n int, err error) {
 	n, err = r.Parse(b)
 	if err != nil {
@@ -122,7 +122,7 @@ func ParseReqStd(b []byte) (r ReqStd, n int, err error) {
 	return r, n, err
 }
 
-// Parse is ParseReqStd into r, which an error leaves as it was.
+// Parse is ParseReqStd into r. After an error r is unchanged.
 func (r *ReqStd) Parse(b []byte) (int, error) {
 	if len(b) < ReqStdLen {
 		return 0, errStdLen
@@ -143,7 +143,7 @@ func (r *ReqStd) Parse(b []byte) (int, error) {
 	if flags&byte(SESSOM) != 0 {
 		r.HeaderData, r.PayloadLen, r.MsgOff = h, 0, 0
 	} else {
-		r.Flags &^= SESHD // has no meaning here
+		r.Flags &^= SESHD // has no meaning without SOM
 		r.HeaderData, r.PayloadLen, r.MsgOff = 0, uint16(h>>32&0x3fff), uint32(h)
 	}
 	return ReqStdLen, nil
@@ -182,8 +182,8 @@ func (r *ReqStd) String() string {
 	return s + fmt.Sprintf(" req_len=%d", r.ReqLen)
 }
 
-// RestartTokens are the tokens of a deferrable send, which take the place of
-// the buffer offset.
+// RestartTokens are the tokens of a deferrable send, which are in place of the buffer
+// offset.
 func (r *ReqStd) RestartTokens() (initiator, target uint32) {
 	return uint32(r.BufOff >> 32), uint32(r.BufOff)
 }
@@ -193,8 +193,7 @@ func (r *ReqStd) SetRestartTokens(initiator, target uint32) {
 	r.BufOff = uint64(initiator)<<32 | uint64(target)
 }
 
-// RTRTokens are the tokens of a ready-to-restart, which take the place of the
-// match bits.
+// RTRTokens are the tokens of a ready-to-restart, which are in place of the match bits.
 func (r *ReqStd) RTRTokens() (initiator, target uint32) {
 	return uint32(r.Match >> 32), uint32(r.Match)
 }
@@ -306,8 +305,7 @@ var (
 	errSmallOneShot = &Invalid{"small request", "SOM/EOM"}
 )
 
-// A ReqSmall is the small request header. SOM and EOM are always set, by the
-// caller; HD is reserved.
+// A ReqSmall is the small request header. The caller must set SOM and EOM; HD is reserved.
 type ReqSmall struct {
 	Opcode       Opcode
 	Flags        SESFlags

@@ -11,7 +11,7 @@ type RspOpcode uint8
 
 // The response opcodes.
 const (
-	RspDefault  RspOpcode = 0 // success or nothing to tell; ACKs may merge it
+	RspDefault  RspOpcode = 0 // success or nothing to report; one ACK may stand for many
 	RspResponse RspOpcode = 1 // must not be lost
 	RspWithData RspOpcode = 2 // with read data or an old value
 	RspNone     RspOpcode = 3 // the result comes later
@@ -21,13 +21,13 @@ var rspNames = [...]string{"DEFAULT_RESPONSE", "RESPONSE", "RESPONSE_W_DATA", "N
 
 func (o RspOpcode) String() string { return name(rspNames[:], int(o), "response") }
 
-// List says which list a message met, 2 bits (UE 3.4.3).
+// List says which list of receives a message matched, 2 bits (UE 3.4.3).
 type List uint8
 
 // The lists.
 const (
-	ListExpected List = 0 // met a receive, or needs none
-	ListOverflow List = 1 // met no receive and is kept
+	ListExpected List = 0 // a receive matched, or none is needed
+	ListOverflow List = 1 // no receive matched, and the message is kept
 )
 
 // RC is an SES return code, 6 bits (UE 3.4.3).
@@ -35,11 +35,11 @@ type RC uint8
 
 // The return codes.
 const (
-	RCNull               RC = iota // says nothing about the message
+	RCNull               RC = iota // no statement about the message
 	RCOK                           // executed
-	RCBadGeneration                // another generation of the RI; the response has it
+	RCBadGeneration                // the RI has another generation, which is in the response
 	RCDisabled                     // the RI is disabled
-	RCDisabledGen                  // the RI is disabled for want of resources
+	RCDisabledGen                  // the RI is disabled for lack of resources
 	RCNoMatch                      // no receive matches
 	RCUnsupportedOp                // opcode not supported
 	RCUnsupportedSize              // length not supported
@@ -58,8 +58,8 @@ const (
 	RCAMOFPUnderflow               // floating point: underflow
 	RCAMOFPOverflow                // floating point: overflow
 	RCAMOFPInexact                 // floating point: inexact
-	RCPermViolation                // the requester may not do that
-	RCOpViolation                  // that may not be done here, or is malformed
+	RCPermViolation                // the requester has no permission
+	RCOpViolation                  // the operation is not permitted here, or malformed
 	RCBadIndex                     // no such RI
 	RCBadPID                       // no such PIDonFEP
 	RCBadJobID                     // no such JobID
@@ -67,10 +67,10 @@ const (
 	RCBadAddr                      // outside the memory region
 	RCCancelled                    // cancelled by the target
 	RCUndeliverable                // could not be delivered
-	RCUncor                        // uncorrectable
-	RCUncorTrnsnt                  // uncorrectable now; a retry may work
+	RCUncor                        // uncorrectable error
+	RCUncorTrnsnt                  // transient uncorrectable error: a retry may work
 	RCTooLong                      // longer than its buffer
-	RCInitiatorError               // the initiator said that its data is bad
+	RCInitiatorError               // the initiator declared its data bad
 	RCDropped                      // dropped by the target
 )
 
@@ -96,7 +96,7 @@ var (
 	errRspOpcode  = &Invalid{"response", "opcode"}
 )
 
-// A Rsp is the response header without data.
+// A Rsp is the header of a response without data.
 type Rsp struct {
 	List   List
 	Opcode RspOpcode
@@ -107,14 +107,14 @@ type Rsp struct {
 	ModLen uint32
 }
 
-// ParseRsp decodes the header at the front of b and reports the bytes read. An
-// opcode that says that data follows is refused.
+// ParseRsp decodes the header at the front of b and reports the bytes read. An opcode that
+// announces data is an error.
 func ParseRsp(b []byte) (r Rsp, n int, err error) {
 	n, err = r.Parse(b)
 	return r, n, err
 }
 
-// Parse is ParseRsp into r, which an error leaves as it was.
+// Parse is ParseRsp into r. After an error r is unchanged.
 func (r *Rsp) Parse(b []byte) (int, error) {
 	if len(b) < RspLen {
 		return 0, errRspLen
@@ -133,7 +133,7 @@ func (r *Rsp) Parse(b []byte) (int, error) {
 	return RspLen, nil
 }
 
-// Set makes r a copy of o, field by field.
+// Set copies o to r, field by field.
 func (r *Rsp) Set(o *Rsp) {
 	r.List, r.Opcode, r.RC, r.Gen, r.MsgID, r.JobID, r.ModLen = o.List, o.Opcode, o.RC, o.Gen, o.MsgID, o.JobID, o.ModLen
 }
@@ -145,6 +145,7 @@ func (r *Rsp) Append(b []byte) []byte {
 	return b
 }
 
+// put writes the header to h.
 func (r *Rsp) put(h *[RspLen]byte) {
 	if r.List > 3 || uint8(r.Opcode)|uint8(r.RC) > 0x3f || r.Opcode == RspWithData || r.JobID > 0xffffff {
 		panic("BUG: wire: response field out of range")
@@ -166,7 +167,7 @@ var (
 	errRspDataOpcode  = &Invalid{"response with data", "opcode"}
 )
 
-// A RspData is the response header in front of data.
+// A RspData is the header of a response with data.
 type RspData struct {
 	List       List
 	Opcode     RspOpcode // RspWithData
@@ -179,8 +180,8 @@ type RspData struct {
 	MsgOff     uint32
 }
 
-// ParseRspData decodes the header at the front of b and reports the bytes read.
-// Opcodes other than RspWithData are refused.
+// ParseRspData decodes the header at the front of b and reports the bytes read. An opcode
+// other than RspWithData is an error.
 func ParseRspData(b []byte) (RspData, int, error) {
 	if len(b) < RspDataLen {
 		return RspData{}, 0, errRspDataLen
@@ -224,7 +225,7 @@ var (
 	errRspSmallOpcode  = &Invalid{"small response with data", "opcode"}
 )
 
-// A RspDataSmall is the optimized response header in front of data.
+// A RspDataSmall is the optimized header of a response with data.
 type RspDataSmall struct {
 	List       List
 	Opcode     RspOpcode // RspWithData
@@ -234,8 +235,8 @@ type RspDataSmall struct {
 	ReqPSN     PSN    // original_request_psn
 }
 
-// ParseRspDataSmall decodes the header at the front of b and reports the bytes
-// read. Opcodes other than RspWithData are refused.
+// ParseRspDataSmall decodes the header at the front of b and reports the bytes read. An
+// opcode other than RspWithData is an error.
 func ParseRspDataSmall(b []byte) (RspDataSmall, int, error) {
 	if len(b) < RspDataSmallLen {
 		return RspDataSmall{}, 0, errRspSmallLen

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Security header, 12 bytes, 16 with SSI: UE 3.7. What follows it, a PDS header
-// first of all, is encrypted, and an ICV takes the place of the CRC.
+// Security header, 12 bytes, 16 with SSI: UE 3.7. The packet behind it, from the PDS header
+// on, is encrypted, and an ICV takes the place of the CRC.
 const (
-	tssSSI    = 4  // uint32, with SP; else epoch:16 tsc:48, which end the header
+	tssSSI    = 4  // uint32, with SP; epoch:16 tsc:48 are the last 8 bytes of the header
 	TSSLen    = 12 // bytes
 	TSSSSILen = 16 // bytes, with SP
-	ICVLen    = 16 // bytes, the trailer; never truncated
+	ICVLen    = 16 // bytes of the trailer, which is never truncated
 )
 
 // The first word: type:5 sp:1 rsvd:1 an:1 sdi:24.
@@ -21,7 +21,7 @@ const (
 	tssSDI = 1<<24 - 1
 )
 
-// TSCMax is the greatest TSC. The counter never wraps.
+// TSCMax is the highest TSC. The counter never wraps.
 const TSCMax = 1<<48 - 1
 
 var (

@@ -64,8 +64,8 @@ var nextNames = [...]string{"NONE", "REQ_SMALL", "REQ_MEDIUM", "REQ_STD", "RSP",
 
 func (n NextHdr) String() string { return name(nextNames[:], int(n), "next_hdr") }
 
-// Carries reports whether a packet of type t may carry the SES header n.
-// Behind NACKs and control packets there is none.
+// Carries reports whether a packet of type t may carry the SES header n. NACKs and control
+// packets carry none.
 func (t Type) Carries(n NextHdr) bool {
 	switch t {
 	case TypeRUDReq, TypeRODReq, TypeRUDCCReq, TypeRODCCReq:
@@ -85,16 +85,16 @@ func (t Type) Carries(n NextHdr) bool {
 	return false
 }
 
-// Flags are the seven flag bits of a PDS prologue. What a bit means depends on
-// the type; those that a type reserves are never set in a parsed header.
+// Flags are the seven flag bits of a PDS prologue. The meaning of a bit depends on the
+// type. Bits that a type reserves are never set in a parsed header.
 type Flags uint8
 
 // Flag bits of requests and control packets.
 const (
 	FlagISROD Flags = 0x20 // CP: belongs to a ROD PDC
 	FlagRETX  Flags = 0x10 // a retransmission
-	FlagAR    Flags = 0x08 // acknowledge now
-	FlagSYN   Flags = 0x04 // PDC not known to be established
+	FlagAR    Flags = 0x08 // acknowledge at once
+	FlagSYN   Flags = 0x04 // the sender does not know that the PDC is established
 
 	reqFlags = FlagRETX | FlagAR | FlagSYN
 	cpFlags  = FlagISROD | FlagRETX | FlagAR | FlagSYN
@@ -104,15 +104,15 @@ const (
 const (
 	AckFlagEPSN Flags = 0x40 // Expected_PSN follows (type ACK only)
 	AckFlagM    Flags = 0x20 // the acknowledged packet was CE-marked
-	AckFlagRETX Flags = 0x10 // it was a retransmission
-	AckFlagP    Flags = 0x08 // answers a PROBE
+	AckFlagRETX Flags = 0x10 // the acknowledged packet was a retransmission
+	AckFlagP    Flags = 0x08 // the ACK answers a PROBE
 	ackReqMask  Flags = 0x06
 
 	ackFlags = AckFlagM | AckFlagRETX | AckFlagP // and AckFlagEPSN for type ACK
 )
 
-// Flag bits of the NACK family and of RUDI. M has a meaning in a RUDI response
-// only; requests of other implementations carry it too.
+// Flag bits of the NACK family and of RUDI. In RUDI, M has a meaning in responses only, but
+// other implementations set it in requests, too.
 const (
 	NackFlagM    Flags = 0x20
 	NackFlagRETX Flags = 0x10
@@ -124,10 +124,10 @@ const (
 	rudiFlags = RUDIFlagM | RUDIFlagRETX
 )
 
-// AckReq is what an ACK asks of the packet's sender, 2 bits.
+// AckReq is what an ACK asks of the sender of the packet, 2 bits.
 type AckReq uint8
 
-// The requests an ACK may make.
+// The requests that an ACK may make.
 const (
 	ReqNone  AckReq = 0 // nothing
 	ReqClear AckReq = 1 // clear the packet that the ACK names
@@ -139,12 +139,12 @@ type CtlType uint8
 
 // The control packets.
 const (
-	CtlNoop        CtlType = 0 // nothing, with a PSN
-	CtlAckReq      CtlType = 1 // what became of PSN?
+	CtlNoop        CtlType = 0 // nothing, but consumes a PSN
+	CtlAckReq      CtlType = 1 // asks what became of PSN
 	CtlClear       CtlType = 2 // Payload is CLEAR_PSN
 	CtlClearReq    CtlType = 3 // asks for CLEAR up to Payload
 	CtlClose       CtlType = 4 // ends the PDC
-	CtlCloseReq    CtlType = 5 // asks the initiator to end it
+	CtlCloseReq    CtlType = 5 // asks the initiator to end the PDC
 	CtlProbe       CtlType = 6 // asks for an ACK_CC from PSN Payload on
 	CtlCredit      CtlType = 7 // Payload is credit
 	CtlCreditReq   CtlType = 8 // asks for credit
@@ -160,9 +160,9 @@ type NackCode uint8
 
 // The NACK codes.
 const (
-	NackTrimmed         NackCode = 0x01 // a switch cut the packet, before the last hop
-	NackTrimmedLastHop  NackCode = 0x02 // the last hop cut it
-	NackTrimmedAck      NackCode = 0x03 // an ACK with data was cut; gone in UE 1.0.3
+	NackTrimmed         NackCode = 0x01 // a switch trimmed the packet before the last hop
+	NackTrimmedLastHop  NackCode = 0x02 // the packet was trimmed at the last hop
+	NackTrimmedAck      NackCode = 0x03 // an ACK with data was trimmed; removed in UE 1.0.3
 	NackNoPDCAvail      NackCode = 0x04 // no PDC is free
 	NackNoCCCAvail      NackCode = 0x05 // no congestion control context is free
 	NackNoBitmap        NackCode = 0x06 // no memory to track PSNs
@@ -184,7 +184,7 @@ const (
 	NackNewStartPSN     NackCode = 0x17 // secured: Payload is the Start_PSN to use
 	NackRcvdSESProcg    NackCode = 0x18 // received, the response is not ready
 	NackUnexpEvent      NackCode = 0x19 // not expected, or not supported
-	NackRcvrInferLoss   NackCode = 0x1A // the receiver takes it for lost
+	NackRcvrInferLoss   NackCode = 0x1A // the receiver takes the packet for lost
 	NackExpNormal       NackCode = 0xFD // experimental, normal
 	NackExpError        NackCode = 0xFE // experimental, error
 	NackExpFatal        NackCode = 0xFF // experimental, fatal
@@ -209,11 +209,11 @@ func (c NackCode) String() string {
 // NackClass says what a NACK means for the PDC.
 type NackClass uint8
 
-// The classes; reserved codes are NackReserved and ignored.
+// The classes. Reserved codes have NackReserved and are ignored.
 const (
 	NackReserved NackClass = iota
-	NackNormal             // resource or ordering: the packet comes again
-	NackError              // PDC error that can be mended
+	NackNormal             // shortage or order: the packet is sent again
+	NackError              // an error that the PDC can repair
 	NackFatal              // ends the PDC
 )
 
@@ -233,6 +233,7 @@ func (c NackCode) Class() NackClass {
 	return NackReserved
 }
 
+// name is names[i], or kind and the number if there is no name.
 func name(names []string, i int, kind string) string {
 	if i < len(names) && names[i] != "" {
 		return names[i]
