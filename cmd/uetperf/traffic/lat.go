@@ -2,21 +2,22 @@ package traffic
 
 import "time"
 
-// A pingpong is the client's end of lat and ping: one message at a time that comes back.
+// A pingpong is the client's end of lat and ping: it sends one message at a time, which
+// comes back.
 type pingpong struct {
 	*Leg
-	total int64 // round trips
+	total int64 // round trips to make
 	n     int64
 	i     int   // index of the slot of round trip n
 	done  int64 // sends completed
 	got   int64 // messages received
 	m     meter
-	begin time.Duration // of the round trip
-	rtt   time.Duration // of the last one
-	last  time.Duration // its end
-	pause time.Duration // of a ping: until then
-	out   *Slot         // receive to post again
-	// filled says that the next message only needs room, away that it is under way, back
+	begin time.Duration // of the current round trip
+	rtt   time.Duration // duration of the last round trip
+	last  time.Duration // end of the last round trip
+	pause time.Duration // ping: when the pause ends
+	out   *Slot         // the slot whose receive is to be posted again
+	// filled says that the next message only waits for room, away that it is under way, back
 	// that it came back, drained that no other follows.
 	filled, away, back, drained bool
 }
@@ -60,7 +61,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 		if !stop {
 			t.fill(t.slot().Buf, uint64(t.n))
 			t.begin = t.since()
-			// A warm-up that takes as long as the test is one.
+			// The warm-up takes at most as long as the test.
 			if t.n == s.Warmup || !t.m.on && s.Iters == 0 && t.begin >= s.Time {
 				t.m.start(t.begin, t.n)
 			}
@@ -90,7 +91,7 @@ func (t *pingpong) Post() (time.Duration, error) {
 	return Idle, t.finishRound()
 }
 
-// finishRound does what the last round trip left to do, while the next one is under way.
+// finishRound does what is left of the last round trip while the next one is under way.
 func (t *pingpong) finishRound() error {
 	if t.m.on && t.n > t.m.base {
 		d := t.rtt
@@ -119,9 +120,10 @@ func (t *pingpong) Take(c *Completion) error {
 	return nil
 }
 
-// Look ends a round trip. The message that had the next one's place has to be complete by then.
-// One ACK, behind an answer, may tell of several messages (docs/decisions/0025), so to wait for
-// this one would add the ACK's way to each round trip.
+// Look ends a round trip. The earlier message in the slot of the next one must have
+// completed by then. The message of this round trip need not have: its ACK comes behind the
+// answer and may report several messages (docs/decisions/0025), so waiting for it would add
+// the ACK's way to each round trip.
 func (t *pingpong) Look(int) (bool, error) {
 	if t.drained && t.done >= t.n {
 		return t.finished()

@@ -10,25 +10,25 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/record"
 )
 
-// Signals are what a leg hears from outside. They may be given by another goroutine, which
-// then wakes the owner of the leg.
+// Signals are what a leg learns from outside. Another goroutine may set them, and must then
+// wake the owner of the leg.
 type Signals struct {
-	Gate     atomic.Bool  // the other leg is there: messages may be posted
+	Gate     atomic.Bool  // the other leg is ready: messages may be posted
 	Stop     atomic.Bool  // post no more messages
 	Over     atomic.Bool  // the other side is complete
 	Aborted  atomic.Bool  // end at once
-	PeerSent atomic.Int64 // how many messages the other leg has sent, -1: not known yet
+	PeerSent atomic.Int64 // how many messages the other leg has sent; -1 means not known yet
 }
 
-// A Leg is one end of one stream. How its life goes, at both ends:
+// A Leg is one end of one stream. Both ends live as follows:
 //
 //  1. Start posts receives. A side that sends begins when the Gate is opened.
-//  2. Who has posted its last message tells the other how many there were (Sent). A leg is
-//     complete when its own sends have completed and all messages of the other side have
-//     arrived.
-//  3. The server's leg says so (Complete) and goes on, because the client may still need an
-//     answer. The client's leg ends when it is complete and the server's is (Over); then the
-//     server's is told to end (Over).
+//  2. A side that has posted its last message tells the other how many there were (Sent).
+//     A leg is complete when its own sends have completed and all messages of the other
+//     side have arrived.
+//  3. The server's leg reports that (Complete) and goes on, because the client may still
+//     need an answer. The client's leg ends when it is complete and the server's is, too
+//     (Over). Then the server's leg is told to end (Over).
 type Leg struct {
 	Signals
 	Spec   *Spec
@@ -36,42 +36,42 @@ type Leg struct {
 	Server bool
 	Conn   Conn
 	Res    LegResult
-	// Senders is, of the receiver of an incast, how many messages each sender has sent, -1:
-	// not known yet.
+	// Senders is how many messages each sender of an incast has sent, for the receiver; -1
+	// means not known yet.
 	Senders []atomic.Int64
-	// Live is how many messages there are so far, for interval lines.
+	// Live is the number of messages so far, for interval lines.
 	Live atomic.Int64
-	// Sent is told how many messages were sent, Complete that the leg is complete.
+	// Sent is called with the number of messages sent, Complete when the leg is complete.
 	Sent     func(n int64)
 	Complete func()
-	// Reply hears of every round trip of a ping.
+	// Reply is called for every round trip of a ping.
 	Reply func(n int64, rtt time.Duration)
-	// Group is what the legs of one end share.
+	// Group is shared by the legs of one end.
 	Group *Group
 
-	test    Test // made with the first turn
+	test    Test // made in the first turn
 	tx, rx  []Slot
 	again   []*Slot // receives that found no room
 	posts   int64   // receives posted
 	check   *record.Check
 	ledger  *pattern.Ledger
-	hist    *histogram // measured round trips: half of each, but all of a ping's
+	hist    *histogram // measured times: half of each round trip, but all of a ping's
 	ex      exchanged  // of load and rr
 	begun   time.Duration
 	opened  time.Duration // when the leg found its gate open
 	started bool
 	linger  bool // the test is complete; only the other side is waited for
-	rests   bool // nothing is to happen before the time of the wait
+	rests   bool // nothing can happen before the wait is over
 	told    bool
 }
 
 // A Group is what the legs of one end of a test share.
 type Group struct {
 	both musters
-	race *race // of the senders of an incast
+	race *race // only for the senders of an incast
 }
 
-// NewGroup makes the group of one end. wake wakes all its legs.
+// NewGroup makes the group of one end. wake must wake all its legs.
 func NewGroup(s *Spec, server bool, wake func()) *Group {
 	g := &Group{both: newMusters(s)}
 	if s.Test == Incast && !server {
@@ -80,11 +80,12 @@ func NewGroup(s *Spec, server bool, wake func()) *Group {
 	return g
 }
 
-// Round is the open round of an incast, 0 during its streams.
+// Round is the open round of an incast; 0 during its streams.
 func (g *Group) Round() int64 { return g.race.round.Load() }
 
-// Results are those of the legs of the other end: what the receiver of an incast found is told
-// with the first, how much came of each sender with each.
+// Results returns what the leg measured, one result for each leg of the other end that it
+// serves. Only the receiver of an incast serves several: the first result has its
+// measurements, and each has the number of messages from one sender.
 func (l *Leg) Results() []LegResult {
 	k, ok := l.test.(*sink)
 	if !ok {
@@ -101,7 +102,8 @@ func (l *Leg) Results() []LegResult {
 // ErrAborted ends a leg from outside.
 var ErrAborted = errors.New("aborted")
 
-// NewLeg makes a leg. Its owner sets Conn, and what is to be told, before it starts.
+// NewLeg makes a leg. Before it starts, its owner must set Conn and the functions that it
+// calls.
 func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 	l := &Leg{Spec: s, Index: index, Server: server, Group: g, Sent: func(int64) {}, Complete: func() {}}
 	l.PeerSent.Store(-1)
@@ -118,14 +120,14 @@ func NewLeg(s *Spec, index int, server bool, g *Group) *Leg {
 	}
 	if s.Check {
 		l.check = &record.Check{}
-		// A sender is at most a window ahead of the slowest message; twice that
-		// and what a batch of completions adds.
+		// A sender is at most a window ahead of the slowest message. The span is longer, also
+		// by what a batch of completions may add.
 		l.ledger = pattern.NewLedger(4*s.Window + 1024)
 	}
 	if !server && (s.Pingpong() || s.Exchanges()) {
 		l.hist = newHistogram()
 	}
-	back := s.Size // of what comes back
+	back := s.Size // length of the messages that come back
 	if s.Exchanges() {
 		back = s.Reply
 	}
@@ -167,10 +169,10 @@ func newTest(l *Leg) Test {
 	}
 }
 
-// slots makes n slots whose buffers of size bytes are one of bufs.
+// slots makes n slots that share bufs buffers of size bytes.
 func slots(n, bufs int, size int64) []Slot {
 	v := make([]Slot, n)
-	slab := make([]byte, max(1, bufs*int(size))) // never nil: an address even for empty messages
+	slab := make([]byte, max(1, bufs*int(size))) // never nil, so that even empty messages have an address
 	for i := range v {
 		b := i % bufs * int(size)
 		v[i].Buf = slab[b : b+int(size) : b+int(size)]
@@ -188,8 +190,8 @@ func (l *Leg) Start() error {
 	return nil
 }
 
-// Turn takes completions and posts what can be posted then. It reports how long to wait for the
-// next turn, and whether the leg has ended. After an error it has ended, too.
+// Turn takes completions and posts what can be posted then. It returns how long to wait for
+// the next turn, and whether the leg has ended. After an error the leg has ended, too.
 func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error) {
 	switch {
 	case l.Aborted.Load():
@@ -224,9 +226,9 @@ func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error)
 	return wait, over || l.linger && l.Over.Load(), err
 }
 
-// Failed is called when an operation has failed. It reports whether that ends the leg, and why.
+// Failed is called when an operation has failed. It returns the error if that ends the leg.
 func (l *Leg) Failed(err error) error {
-	if t, ok := l.test.(*churn); ok && !l.linger { // a transaction failed, others may not
+	if t, ok := l.test.(*churn); ok && !l.linger { // other transactions may still succeed
 		return t.fail(err)
 	}
 	return err
@@ -245,10 +247,10 @@ func (l *Leg) recvAgain() error {
 }
 
 // Rests reports that the leg has nothing to do before the wait of its turn is over, so that
-// even those who poll may sleep.
+// even a polling owner may sleep.
 func (l *Leg) Rests() bool { return l.rests }
 
-// End is called once when the leg has ended, well or not.
+// End is called once when the leg has ended, with or without an error.
 func (l *Leg) End(err error) {
 	if err != nil {
 		l.finish()
@@ -264,12 +266,12 @@ func (l *Leg) End(err error) {
 }
 
 func (l *Leg) finish() {
-	if l.test != nil { // else it was aborted before its first turn
+	if l.test != nil { // otherwise it was aborted before its first turn
 		l.test.Finish()
 	}
 }
 
-// finished is the end of a client's test: it lingers until the other side is complete.
+// finished ends a client's test. The leg lingers until the other side is complete.
 func (l *Leg) finished() (bool, error) {
 	l.test.Finish()
 	l.tell()
@@ -288,7 +290,7 @@ func (l *Leg) open() bool {
 	return l.opened != 0
 }
 
-// tell tells how many messages were sent, once.
+// tell reports how many messages were sent, once.
 func (l *Leg) tell() {
 	if !l.told && len(l.tx) > 0 {
 		l.told = true
@@ -296,7 +298,7 @@ func (l *Leg) tell() {
 	}
 }
 
-// recv posts a receive, later if there is no room now.
+// recv posts a receive, or keeps it for later if there is no room now.
 func (l *Leg) recv(s *Slot) error {
 	s.seq = l.posts
 	ok, err := l.Conn.Recv(s)
@@ -311,14 +313,14 @@ func (l *Leg) recv(s *Slot) error {
 	return nil
 }
 
-// fill makes the contents of message n if they are checked.
+// fill writes the contents of message n, if they are checked.
 func (l *Leg) fill(b []byte, n uint64) {
 	if l.check != nil {
 		l.Conn.Fill(b, n)
 	}
 }
 
-// free are all slots to send from.
+// free returns all slots to send from.
 func (l *Leg) free() []*Slot {
 	v := make([]*Slot, 0, len(l.tx))
 	for i := range l.tx {
@@ -351,7 +353,7 @@ func (l *Leg) countChecked(dup bool, wrong int) {
 	}
 }
 
-// verify checks a message if messages are checked.
+// verify checks a message, if messages are checked.
 func (l *Leg) verify(c *Completion) {
 	if l.check != nil {
 		l.compare(c)
@@ -361,13 +363,13 @@ func (l *Leg) verify(c *Completion) {
 // compare counts what is wrong with a message: its bytes, its order, its number.
 func (l *Leg) compare(c *Completion) {
 	wrong := l.wrong(c, l.Spec.Size, uint64(c.Seq))
-	// Messages of an ordered endpoint take the receives in the order posted.
+	// Messages of an ordered endpoint use the receives in the order posted.
 	dup := c.Seq < 0
-	if !dup && !l.Spec.Churn { // transactions that failed leave gaps
+	if !dup && !l.Spec.Churn { // failed transactions leave gaps
 		dup = !l.ledger.Take(uint64(c.Seq)) || l.Spec.Mode == "rod" && c.Seq != c.seq
 	}
 	l.countChecked(dup, wrong)
 }
 
-// postError is a message or a receive that could not be posted.
+// postError is the error of a message or a receive that could not be posted.
 func postError(err error) error { return fmt.Errorf("post: %w", err) }
