@@ -8,10 +8,10 @@ import (
 	"github.com/uetkit/uetkit/internal/dgram"
 )
 
-// TestFEPNoAckWaitsLongerThanAckDelay is a walk through what lets ACKs leave or wait:
-// replies, other peers, other PDCs of the same peer, trains that they do not fit,
-// losses, Apart and Flush. None waits longer than AckDelay unless nothing
-// can be sent, and there is always a time at which the first of them is due.
+// TestFEPNoAckWaitsLongerThanAckDelay proves that no ACK waits longer than AckDelay unless
+// nothing can be sent, and that there is always a time at which the oldest ACK is due. It
+// is a random walk through what lets ACKs leave or wait: replies, other peers, other PDCs
+// of the same peer, trains without room, losses, Apart and Flush.
 func TestFEPNoAckWaitsLongerThanAckDelay(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"plain":    func(*Config) {},
@@ -43,7 +43,7 @@ type ackWalk struct {
 	*star
 	all    []*FEP
 	rng    *rand.Rand
-	since  map[*FEP]map[uint32]time.Duration // by slot: since when its PDC owes an ACK
+	since  map[*FEP]map[uint32]time.Duration // by Slot: since when the PDC owes an ACK
 	waited int
 }
 
@@ -85,12 +85,12 @@ func (w *ackWalk) step() {
 	}
 }
 
-// send carries one train; some packets are lost.
+// send carries one train and loses some of its packets.
 func (w *ackWalk) send(f *FEP) bool {
 	if !f.Transmit(w.now, &w.d) {
 		return false
 	}
-	w.check() // before it owes another one
+	w.check() // before f owes another ACK
 	to := w.at[w.d.Remote]
 	for rest := w.d.Data; len(rest) > 0; {
 		var b []byte

@@ -8,9 +8,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// UE 3.6.13: a window below the peer's ACK_Gen_Trigger cannot wait for an ACK of its
-// own accord: each packet asks. With one ACK for a whole window each round trip would
-// see the window's own length as delay, and the window would stay small for ever.
+// TestSmallWindowAsksWithEachPacket proves that each packet asks for an ACK while the
+// window is below the peer's ACK_Gen_Trigger (UE 3.6.13), because the peer sends none
+// unasked. With one ACK for a whole window, each round trip would show the length of the
+// window as delay, and the window would stay small for ever.
 func TestSmallWindowAsksWithEachPacket(t *testing.T) {
 	for _, c := range []struct {
 		window int

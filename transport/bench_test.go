@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkFEPSmall is the protocol's own cost of an 8-byte tagged message, both
-// sides, without sockets: post, encode, decode, match, complete, ACK.
+// BenchmarkFEPSmall measures the protocol's cost of an 8-byte tagged message at both ends,
+// without sockets: post, encode, decode, match, complete, ACK.
 func BenchmarkFEPSmall(b *testing.B) {
 	for _, c := range []struct {
 		batch  int
@@ -42,8 +42,8 @@ func BenchmarkFEPSmall(b *testing.B) {
 	}
 }
 
-// BenchmarkFEPBulk is the same for 1 MiB messages; the time per packet and both
-// sides is reported.
+// BenchmarkFEPBulk measures the same for messages of 1 MiB. It reports the time per packet,
+// both ends together.
 func BenchmarkFEPBulk(b *testing.B) {
 	for _, with := range []string{"crc", "nothing", "seal"} {
 		b.Run("with="+with, func(b *testing.B) {
@@ -72,8 +72,8 @@ func BenchmarkFEPBulk(b *testing.B) {
 	}
 }
 
-// BenchmarkFEPPing is the protocol's own cost of a ping-pong of 8 bytes, both ends, without sockets:
-// each message carries the ACK of the one before it.
+// BenchmarkFEPPing measures the protocol's cost of a ping-pong of 8 bytes at both ends,
+// without sockets: each message carries the ACK of the one before.
 func BenchmarkFEPPing(b *testing.B) {
 	p := newPipe(b, nil)
 	buf, dst := make([]byte, 8), make([]byte, 8)

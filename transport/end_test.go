@@ -8,17 +8,17 @@ import (
 )
 
 func TestFEPEndKeepsWhatArrived(t *testing.T) {
-	// R-CM-12, docs/faults.md rule 1: when the peer is gone every operation ends, and
-	// what the peer saw delivered can still be received, also by a look; nothing
-	// else comes.
+	// R-CM-12, docs/faults.md rule 1: when the peer is gone every operation ends. Messages
+	// that the peer saw delivered can still be received, also by a look, and nothing else
+	// comes.
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: pattern(5000, 1), Context: "s1"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: pattern(9, 2), Context: "s2"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 3, Buf: pattern(7, 3), Context: "s3"})
 	p.until(func() bool { return p.a.ses.Sends() == 0 })
 	p.want(p.a, "s2 ok", "s3 ok", "s1 ok")
-	// One receive that nothing matches, one in the middle of a message, and a send
-	// that the peer does not answer.
+	// There are a receive without a message, one in the middle of a message, and a send that
+	// the peer does not answer.
 	p.drop = func(_ *FEP, b []byte) bool { return len(b) < 1000 }
 	p.post(p.b, Op{Kind: OpTRecv, Tag: 4, Buf: make([]byte, 8192), Context: "half"})
 	p.post(p.b, Op{Kind: OpTRecv, Tag: 5, Buf: make([]byte, 8), Context: "never"})
@@ -27,7 +27,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 	p.exchange()
 	p.drop = nil
 	p.b.End(p.now)
-	p.b.End(p.now) // once more does nothing
+	p.b.End(p.now) // a second call does nothing
 	p.want(p.b, "lost cancelled", "half cancelled len=0", "never cancelled len=0")
 
 	if err := p.b.Post(p.now, &Op{Kind: OpSend, Peer: p.toA, RI: 15}); err != ErrClosed {
@@ -46,7 +46,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 	p.post(p.b, Op{Kind: OpRecv, Buf: buf[:100], Multi: true, MinFree: 8, Context: "multi"})
 	p.want(p.b, "multi ok len=9", "multi cancelled len=0")
 
-	// Packets of the peer that are still on their way change nothing.
+	// Packets of the peer that are still under way change nothing.
 	before := p.b.Stats().RxPackets
 	p.exchange()
 	if n := p.b.Stats().RxPackets; n != before {
@@ -58,7 +58,7 @@ func TestFEPEndKeepsWhatArrived(t *testing.T) {
 }
 
 func TestFEPEndKnowsWhatIsUncertain(t *testing.T) {
-	// docs/faults.md rule 3: a send of which something left may have happened.
+	// docs/faults.md rule 3: a send of which a packet was sent may have been executed.
 	p := newPipe(t, nil)
 	p.drop = func(*FEP, []byte) bool { return true }
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 5), Context: "left"})
@@ -74,8 +74,9 @@ func TestFEPEndKnowsWhatIsUncertain(t *testing.T) {
 }
 
 func TestFEPAllSendsEndWithThePeer(t *testing.T) {
-	// F9: what a fence kept back, and what waited to be sent again because the peer had no
-	// receive for it, ends with the rest when the peer is gone, not a PeerTimeout later.
+	// F9: messages that a fence holds back, and messages that wait to be sent again because
+	// the peer had no receive, end with the others when the peer is gone, and not a
+	// PeerTimeout later.
 	p := newPipe(t, nil)
 	dark := false
 	p.drop = func(*FEP, []byte) bool { return dark }

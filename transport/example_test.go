@@ -9,8 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// Two FEPs exchange a message over a network that is a slice: who embeds the engine owns
-// the clock, and carries what Transmit fills to the Receive of the other end.
+// Two FEPs exchange a message over a network that is a slice. The program that embeds the
+// engine owns the clock, and carries what Transmit fills to Receive of the other end.
 func Example() {
 	var ends [2]*transport.FEP
 	for i := range ends {
@@ -29,13 +29,13 @@ func Example() {
 	_ = to.Post(now, &transport.Op{Kind: transport.OpTRecv, Tag: 7, Buf: room})
 	_ = from.Post(now, &transport.Op{Kind: transport.OpTSend, Peer: peer, RI: 15, Tag: 7, Buf: []byte("hello"), Level: transport.LevelTransmit})
 
-	for range 4 { // there, its ACK back, and so on
+	for range 4 { // the message, its ACK, and so on
 		now += 10 * time.Microsecond
 		for i, fep := range ends {
 			fep.Flush(now)
 			train := transport.Datagram{Data: make([]byte, 0, transport.MaxTrain)}
 			for fep.Transmit(now, &train) {
-				train.Remote = fep.Config().Local // where it comes from, to the other end
+				train.Remote = fep.Config().Local // the other end sees the source address
 				ends[1-i].Receive(now, &train)
 			}
 		}

@@ -7,11 +7,10 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/pds"
 )
 
-// narrow is a window of two packets, so that every lane waits for it.
+// narrow makes the window two packets, so that every lane waits for it.
 func narrow(c *Config) { c.Window = 2400 }
 
-// shorts keeps short messages on their way from a to b: whenever one ends the
-// next is posted.
+// shorts keeps short messages under way from a to b: when one ends it posts the next.
 func (p *pipe) shorts() {
 	p.t.Helper()
 	for range 4 {
@@ -20,8 +19,8 @@ func (p *pipe) shorts() {
 	}
 }
 
-// ends runs turn after turn, with short messages all the time, until the long
-// message is sent or max short ones are.
+// ends runs turns with short messages all the time, until the long message or max short
+// ones have ended.
 func (p *pipe) ends(max int) (short int, long bool) {
 	for turns := 0; short < max && turns < 10*max; turns++ {
 		p.a.Flush(p.now)
@@ -42,9 +41,9 @@ func (p *pipe) ends(max int) (short int, long bool) {
 }
 
 func TestFEPLanesShareAClosedWindow(t *testing.T) {
-	// T38: the RUD PDCs to one peer share a window; short messages
-	// without end leave a long one its part of it. 40 packets beside messages of
-	// one packet each: as many of them, and some, until it is sent.
+	// T38: the RUD PDCs to one peer share a window, and an endless stream of short messages
+	// leaves a long message its share of it. The long message has 40 packets, the others
+	// one each: it ends after about as many short messages.
 	p := newPipe(t, narrow)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 40<<10), Tag: 2, Context: "long"})
 	p.shorts()
@@ -55,8 +54,8 @@ func TestFEPLanesShareAClosedWindow(t *testing.T) {
 }
 
 func TestFEPPDCThatClosesFinishes(t *testing.T) {
-	// F28: a PDC that closes, here before its target has answered, finishes the
-	// message it has begun, beside its successor in the same window.
+	// F28: a PDC that closes, here before its target has answered, finishes the message
+	// that has begun, next to its successor in the same window.
 	p := newPipe(t, narrow)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 40<<10), Tag: 2, Context: "long"})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, 40<<10), Tag: 2, Context: "long"})
@@ -71,8 +70,8 @@ func TestFEPPDCThatClosesFinishes(t *testing.T) {
 }
 
 func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
-	// UE 3.5.7.2, R-MSG-20: ordered messages that move to another PDC stay in
-	// front of one that is posted before they have moved.
+	// UE 3.5.7.2, R-MSG-20: ordered messages that move to another PDC stay in front of one
+	// that is posted before they have moved.
 	p := newPipe(t, narrow)
 	send := func(n, ctx int) {
 		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Tag: uint64(ctx), Ordered: true, Context: ctx})
@@ -103,9 +102,9 @@ func TestFEPMovedMessagesKeepTheirOrder(t *testing.T) {
 }
 
 func TestFEPAckOfOneLaneLetsAnotherSend(t *testing.T) {
-	// UE 3.6: the RUD PDCs to one peer share a window. A short message
-	// that it stops leaves when the ACK of a long one opens it, whose own lane is
-	// empty by then, and whether its PDC existed before or not.
+	// UE 3.6: the RUD PDCs to one peer share a window. A short message that the window
+	// stops leaves when the ACK of a long one opens it, although the lane of the long one
+	// is empty by then, and whether the PDC of the short one existed before or not.
 	for _, met := range []bool{false, true} {
 		p := newPipe(t, func(c *Config) { c.Window, c.ShortMessage = 2400, 1000 })
 		send := func(n int, ctx string) {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestFEPMessageSizes(t *testing.T) {
-	// S-SEG-01, -02: from nothing over one packet to many trains.
+	// S-SEG-01, -02: messages of no bytes, of one packet and of many trains arrive.
 	for _, n := range []int{0, 1, 8, 1023, 1024, 1025, 2048, 65536, 1 << 20} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			p := newPipe(t, nil)
@@ -33,8 +33,8 @@ func TestFEPMessageSizes(t *testing.T) {
 }
 
 func TestFEPReplyTakesTheAckAlong(t *testing.T) {
-	// If the application answers in the same turn, reply and ACK
-	// leave in one train, the shorter ACK last.
+	// If the application answers in the same turn, the reply and the ACK leave in one
+	// train, the shorter ACK last.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpTRecv, Buf: make([]byte, 64), Context: "ping"})
 	p.post(p.a, Op{Kind: OpTRecv, Buf: make([]byte, 64), Context: "pong"})
@@ -81,7 +81,7 @@ func TestFEPReplyLeavesTheAcksOfOthers(t *testing.T) {
 }
 
 func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
-	// An ACK that is due waits at most 20 µs.
+	// An ACK that is owed waits at most 20 µs.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
@@ -98,8 +98,8 @@ func TestFEPAckWaitsAtMostAckDelay(t *testing.T) {
 }
 
 func TestFEPAckDelayIsThatOfTheAckThatWaits(t *testing.T) {
-	// The 20 µs begin anew when the ACK that they began with has left,
-	// with a reply or behind it.
+	// The 20 µs begin anew when the ACK for which they ran has left, with a reply or behind
+	// it.
 	for _, apart := range []bool{false, true} {
 		p := newPipe(t, nil)
 		p.b.Apart(apart)
@@ -145,7 +145,7 @@ func TestFEPLongDoesNotBlockShort(t *testing.T) {
 }
 
 func TestFEPOrderedKeepsOrder(t *testing.T) {
-	// R-ORD-02: ordered messages share one ROD PDC, whatever their size.
+	// R-ORD-02: ordered messages share one ROD PDC, whatever their length.
 	p := newPipe(t, nil)
 	for i, n := range []int{100000, 8, 50000, 0} {
 		p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 100000), Context: i})
@@ -159,8 +159,8 @@ func TestFEPOrderedKeepsOrder(t *testing.T) {
 }
 
 func TestFEPUnexpectedThenReceive(t *testing.T) {
-	// S-MAT-07, S 17.1: an unexpected message is kept and answered OVERFLOW with
-	// a guaranteed response, which is cleared.
+	// S-MAT-07, S 17.1: an unexpected message is kept and answered OVERFLOW by a guaranteed
+	// response, which is then cleared.
 	p := newPipe(t, nil)
 	for _, n := range []int{8, 5000} {
 		src := pattern(n, 3)
@@ -179,8 +179,8 @@ func TestFEPUnexpectedThenReceive(t *testing.T) {
 }
 
 func TestFEPTruncation(t *testing.T) {
-	// F19, R-MSG-11: the receive reports what was placed and what was lost; the
-	// sender's message succeeds.
+	// F19, R-MSG-11: the entry of the receive says how many bytes were placed and how many
+	// did not fit. The send of the message succeeds.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 1500), Context: "r"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 4000), Context: "s"})
@@ -191,8 +191,8 @@ func TestFEPTruncation(t *testing.T) {
 }
 
 func TestFEPEveryPacketLostOnce(t *testing.T) {
-	// UE 3.5.20.3, twice for each packet as golang.org/x/net's lostFrameTest:
-	// whatever datagram is lost once, the message arrives once and completes.
+	// UE 3.5.20.3, twice for each packet as in lostFrameTest of golang.org/x/net: whichever
+	// datagram is lost once, the message arrives once and completes.
 	for lost := range 12 {
 		for _, ordered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d/ordered=%v", lost, ordered), func(t *testing.T) {
@@ -221,8 +221,8 @@ func TestFEPEveryPacketLostOnce(t *testing.T) {
 }
 
 func TestFEPCloseTellsThePeer(t *testing.T) {
-	// F27: local operations are cancelled before Close returns, the peer learns
-	// it in one round trip.
+	// F27: local operations are cancelled before Close returns, and the peer learns of the
+	// end within a round trip.
 	p := newPipe(t, nil)
 	p.post(p.b, Op{Kind: OpRecv, Buf: make([]byte, 8), Context: "r1"})
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s1"})
@@ -239,12 +239,13 @@ func TestFEPCloseTellsThePeer(t *testing.T) {
 }
 
 func TestFEPDropsAreCounted(t *testing.T) {
-	// T30, F5, F6, R-ERR-36: every malformed datagram is a counted drop by typed reason.
+	// T30, F5, F6, R-ERR-36: every malformed datagram is dropped and counted under its
+	// reason.
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
 	p.a.Transmit(p.now, &p.d)
 	good := append([]byte(nil), p.d.Data...)
-	give := func(b []byte) { // as sent by a
+	give := func(b []byte) { // as if a had sent it
 		p.d.Data, p.d.Seg, p.d.Remote = b, 0, p.a.cfg.Local
 		p.b.Receive(p.now, &p.d)
 	}
@@ -270,7 +271,7 @@ func TestFEPDropsAreCounted(t *testing.T) {
 }
 
 func TestFEPNoAllocs(t *testing.T) {
-	// F9: the hot paths allocate nothing in steady state.
+	// F9: the hot paths allocate nothing once they have run.
 	p := newPipe(t, nil)
 	buf, dst := make([]byte, 8), make([]byte, 8)
 	var ctx any = "x"
@@ -307,8 +308,8 @@ func TestFEPNoAllocs(t *testing.T) {
 var _ pds.CCC
 
 func TestFEPFence(t *testing.T) {
-	// R-ORD-07: nothing of a fenced message leaves before all earlier ones to
-	// the peer are answered, and nothing posted later overtakes it.
+	// R-ORD-07: no packet of a fenced message is sent before all earlier messages to the
+	// peer are answered, and no later message overtakes it.
 	p := newPipe(t, nil)
 	for k := range 4 {
 		p.post(p.b, Op{Kind: OpTRecv, Tag: uint64(k), Buf: make([]byte, 30_000), Context: k})
@@ -334,14 +335,15 @@ func TestFEPFence(t *testing.T) {
 	}
 	p.want(p.b, "2 ok len=10", "3 ok len=10")
 	got := p.events(p.a)
-	if len(got) != 4 || got[0]+got[1] != "0 ok1 ok" && got[0]+got[1] != "1 ok0 ok" { // R-ORD-14: within them in any order
+	if len(got) != 4 || got[0]+got[1] != "0 ok1 ok" && got[0]+got[1] != "1 ok0 ok" { // R-ORD-14: the two may end in any order
 		t.Fatalf("%q", got)
 	}
 	p.checkIdle()
 }
 
 func TestFEPMultiRecv(t *testing.T) {
-	// R-MSG-12: messages of one and of many packets, one after another.
+	// R-MSG-12: a multi-receive gets messages of one and of many packets, one after
+	// another.
 	p := newPipe(t, nil)
 	buf := make([]byte, 8000)
 	p.post(p.b, Op{Kind: OpRecv, Buf: buf, Multi: true, MinFree: 1000, Context: "m"})
@@ -360,8 +362,8 @@ func TestFEPMultiRecv(t *testing.T) {
 }
 
 func TestFEPLateResponseAfterNoResponse(t *testing.T) {
-	// S-CPL-04: a target that answers NO_RESPONSE sends the result later, in an ACK
-	// that names a packet which is answered already.
+	// S-CPL-04: a target that answers NO_RESPONSE sends the result later, in an ACK that
+	// names a packet which is already answered.
 	p := newPipe(t, func(c *Config) { c.NoCRC = true })
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
 	if !p.a.Transmit(p.now, &p.d) {
@@ -384,7 +386,8 @@ func TestFEPLateResponseAfterNoResponse(t *testing.T) {
 	p.want(p.a, "s ok")
 }
 
-// T30: what is too short and what is wrong are counted apart.
+// T30: packets that are too short and packets with wrong fields count under different
+// reasons.
 func TestFEPCountsInvalidHeaders(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.NoCRC = true })
 	ack := wire.Ack{Type: wire.TypeAck, Next: wire.NextRsp, SPDCID: 1, DPDCID: 1}
@@ -421,7 +424,7 @@ func TestFEPNothingIsPendingAfterTheLastACK(t *testing.T) {
 	p.checkIdle()
 }
 
-// A kind of operation that there is not is our bug, whatever its number.
+// An operation of an unknown kind makes Post panic, whatever the number of the kind.
 func TestUnknownKindIsABug(t *testing.T) {
 	f, err := New(Config{Local: netip.MustParseAddrPort("198.18.0.1:4793")}, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {
@@ -439,8 +442,8 @@ func TestUnknownKindIsABug(t *testing.T) {
 	}
 }
 
-// A source that cannot be answered opens nothing: its PDC would have no peer, and
-// the first thing that is owed to it would look for the place of one.
+// A source that cannot be answered opens no PDC. A PDC without a peer would break the first
+// attempt to send to it.
 func TestFEPSourceThatCannotBeAnswered(t *testing.T) {
 	for _, from := range []string{"198.18.0.9:0", "0.0.0.0:4793", "[::ffff:198.18.0.9]:4793"} {
 		p := newPipe(t, func(c *Config) { c.NoCRC = true })
@@ -460,11 +463,11 @@ func TestFEPSourceThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-// What waits for another PDC when the endpoint closes ends with it, and opens none.
+// A message that waits for another PDC when the FEP closes ends with it, and opens no PDC.
 func TestFEPCloseBetweenPDCs(t *testing.T) {
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8), Context: "s"})
-	p.a.pds.Abort(p.now) // whatever ends a PDC
+	p.a.pds.Abort(p.now) // stands for anything that ends a PDC
 	p.a.heed()
 	if len(p.a.todo.moveLater) != 1 {
 		t.Fatal("the message does not wait for another PDC")
@@ -479,8 +482,8 @@ func TestFEPCloseBetweenPDCs(t *testing.T) {
 	}
 }
 
-// Ordered messages that a fence kept back go before one that is posted after the fence
-// was lifted, also if nothing else happens in between.
+// Ordered messages that a fence held back are sent before one that is posted after the
+// fence was lifted, even if nothing else happens in between.
 func TestFEPFenceLiftedAndPosted(t *testing.T) {
 	p := newPipe(t, nil)
 	for n := range 3 {

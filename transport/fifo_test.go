@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// A fifo does what a slice does.
+// A fifo behaves as a slice does.
 func TestFifoModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var q fifo[int]
 	var want []int
 	for step := range 20000 {
 		switch v := rng.IntN(10); {
-		case v < 4+step/1000%2: // grows in one thousand, shrinks in the next
+		case v < 4+step/1000%2: // grows for a thousand steps, then shrinks for a thousand
 			q.push(step)
 			want = append(want, step)
 		case v < 6:

@@ -9,10 +9,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// checkLanes compares what each lane says it has to send with what it has.
+// checkLanes compares the bytes that each lane counts with those of its messages.
 func (p *pipe) checkLanes(f *FEP, when string) (total int) {
 	p.t.Helper()
-	// What is refused is counted until its MSG_ERROR is taken.
+	// A refused message counts until its MSG_ERROR is sent.
 	for i := range f.lanes {
 		ln, n := &f.lanes[i], 0
 		for j := range ln.q.len() {
@@ -31,8 +31,8 @@ func (p *pipe) checkLanes(f *FEP, when string) (total int) {
 }
 
 func TestFEPLaneBytes(t *testing.T) {
-	// The choice of a lane goes by the bytes that it has to send: not those of messages
-	// that were cancelled, moved to another one, refused in the middle or given up.
+	// A lane is chosen by the bytes that it has to send. Messages that were cancelled,
+	// moved to another lane, refused in the middle or given up do not count.
 	long := func(p *pipe, ctx any) {
 		p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 1<<20), Context: ctx})
 	}
@@ -53,7 +53,7 @@ func TestFEPLaneBytes(t *testing.T) {
 		{"refused", func(p *pipe) {
 			first := p.a.lanes[p.a.peers[p.toB].long[0].Slot].q.front()
 			p.a.ses.Answered(first, &wire.Rsp{Opcode: wire.RspResponse, RC: wire.RCPermViolation})
-			p.exchange() // MSG_ERROR, and the next
+			p.exchange() // MSG_ERROR, and the next message
 		}},
 		{"given up", func(p *pipe) { p.a.failQueued(p.toB, ses.TimedOut) }},
 	} {
@@ -76,15 +76,15 @@ func TestFEPLaneBytes(t *testing.T) {
 	}
 }
 
-// F18: long messages that have their receives arrive, though others, posted before
-// them, are longer than what the target keeps as unexpected.
+// F18: long messages that have their receives arrive although messages posted before them
+// are longer than what the target keeps as unexpected.
 func TestF18LongMessagePassesRefusedOnes(t *testing.T) {
 	for _, c := range []struct {
 		refused, n, pdcs int
 		want             bool
 	}{
 		{1, 20 << 10, 0, true}, {1, 1 << 20, 0, true}, {3, 20 << 10, 0, true}, {3, 1 << 20, 0, true},
-		{4, 20 << 10, 0, false}, // as many as spare PDCs, and one
+		{4, 20 << 10, 0, false}, // one more than there are extra PDCs
 		{1, 20 << 10, 1, false}, // no other PDC can be had
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

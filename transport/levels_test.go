@@ -11,18 +11,18 @@ import (
 )
 
 func TestFEPLevels(t *testing.T) {
-	// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: what must have happened before
-	// the sender's entry. The network first loses everything, then only what the
+	// R-CMPL-01, R-CMPL-04, R-CMPL-05, R-CMPL-07: each level says what must have happened
+	// before the sender's entry. The network first loses everything, then only what the
 	// target answers, then nothing.
 	for _, c := range []struct {
 		name           string
 		level          Level
 		inject         bool
 		posted         bool // the target has a receive
-		atOnce, toward int  // entries with nothing through, with no answer through
+		atOnce, toward int  // entries while the network loses everything, while it loses answers
 	}{
 		{"inject, copied", LevelInject, true, true, 1, 1}, // R-CMPL-02
-		{"inject", LevelInject, false, true, 0, 0},        // the bytes may be needed again
+		{"inject", LevelInject, false, true, 0, 0},        // the bytes may be needed for a resend
 		{"transmit", LevelTransmit, false, true, 0, 0},
 		{"transmit, copied", LevelTransmit, true, true, 0, 0}, // R-CMPL-16
 		{"delivery", LevelDelivery, false, true, 0, 0},
@@ -66,7 +66,7 @@ func TestFEPLevels(t *testing.T) {
 	}
 }
 
-// until lets time pass until done.
+// until lets time pass until done returns true.
 func (p *pipe) until(done func() bool) {
 	p.t.Helper()
 	p.exchange()
@@ -87,9 +87,9 @@ func (p *pipe) until(done func() bool) {
 }
 
 func TestFEPOrderMakesVisible(t *testing.T) {
-	// R-TGT-03: with order, the entry of the second message at the target shows
-	// the data of the first, whatever their levels and lengths; the second was
-	// posted right after. R-ORD-02, R-ORD-05.
+	// R-TGT-03: with order, the target's entry of the second message shows the data of the
+	// first, whatever their levels and lengths, although the second was posted right after
+	// the first. R-ORD-02, R-ORD-05.
 	p := newPipe(t, nil)
 	first, second := make([]byte, 50_000), make([]byte, 8)
 	p.post(p.b, Op{Kind: OpTRecv, Tag: 1, Buf: first, Context: 1})
@@ -97,7 +97,7 @@ func TestFEPOrderMakesVisible(t *testing.T) {
 	lost := 0
 	p.drop = func(from *FEP, b []byte) bool {
 		lost++
-		return from == p.a && lost == 3 // a packet of the first comes late
+		return from == p.a && lost == 3 // a packet of the first message comes late
 	}
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: pattern(50_000, 1), Level: LevelInject, Ordered: true})
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 2, Buf: pattern(8, 2), Level: LevelInject, Ordered: true})
@@ -109,10 +109,9 @@ func TestFEPOrderMakesVisible(t *testing.T) {
 }
 
 func TestFEPDeliveryMakesVisible(t *testing.T) {
-	// R-TGT-04: without order, after the DELIVERY_COMPLETE entry of the first
-	// message the target's entry of a later one shows the first one's data.
-	// R-TGT-05: so it does when the later one is posted at once, with a fence and
-	// DELIVERY_COMPLETE.
+	// R-TGT-04: without order, after the DELIVERY_COMPLETE entry of the first message the
+	// target's entry of a later one shows the data of the first. R-TGT-05: so it does if
+	// the later one is posted at once, with a fence and DELIVERY_COMPLETE.
 	for _, fence := range []bool{false, true} {
 		p := newPipe(t, nil)
 		first := make([]byte, 50_000)
@@ -124,7 +123,7 @@ func TestFEPDeliveryMakesVisible(t *testing.T) {
 			if from == p.a {
 				sent++
 			}
-			return from == p.a && sent == 3 // a packet of the first comes late: all others of it and the second are there before
+			return from == p.a && sent == 3 // a packet of the first message comes after the second message
 		}
 		if !fence {
 			p.until(func() bool { return p.a.NextEvent() != nil })
@@ -148,8 +147,8 @@ func TestFEPDeliveryMakesVisible(t *testing.T) {
 }
 
 func TestFEPAddressesStayHome(t *testing.T) {
-	// R-ADDR-02: the address record is never in a packet. Its IP address in
-	// network order is what would betray it.
+	// R-ADDR-02: no packet has the address record. Its IP address in network order would
+	// show it.
 	p := newPipe(t, func(c *Config) { c.Initiator = 0x11223344 })
 	packets := 0
 	p.drop = func(from *FEP, b []byte) bool {
@@ -169,8 +168,8 @@ func TestFEPAddressesStayHome(t *testing.T) {
 }
 
 func TestFEPVisibleSetsDC(t *testing.T) {
-	// R-ORD-10: sends of an endpoint with fences ask the target to answer after
-	// the message is visible, at every level. R-CMPL-11: others do at DELIVERY.
+	// R-ORD-10: sends of an endpoint with fences ask the target to answer after the message
+	// is visible, at every level. R-CMPL-11: other sends do so at DELIVERY.
 	for _, c := range []struct {
 		level   Level
 		visible bool

@@ -11,9 +11,8 @@ import (
 )
 
 // F22: four peers flood an endpoint that posts no receive with all that it keeps by
-// default. The heap in use, after a collection, is within the cap and a tenth,
-// whether bytes or messages are what runs out; a second flood after all was received
-// takes no more.
+// default. The heap in use after a collection stays within the cap and a tenth, whether
+// bytes or messages run out. A second flood, after everything was received, uses no more.
 func TestF22HeapWithinTheCap(t *testing.T) {
 	if invariant.On {
 		t.Skip("the race detector has its own memory")
@@ -48,7 +47,7 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 					s.exchange()
 					s.rest()
 					if refused() > n {
-						full++ // some find no room, smaller ones still may
+						full++ // no room for this one; smaller ones may still find some
 					}
 					s.now += time.Millisecond
 				}
@@ -82,8 +81,8 @@ func TestF22HeapWithinTheCap(t *testing.T) {
 	}
 }
 
-// F18: what has its receive arrives, of one packet or several, behind messages of another
-// tag that nobody receives and there is no room for.
+// F18: a message that has its receive arrives, of one packet or of several, behind messages
+// with another tag that have no receive and for which there is no room.
 func TestF18ReceivedBehindRefused(t *testing.T) {
 	for _, n := range []int{64, 1500, 4000, 16 << 10} {
 		p := newPipe(t, func(c *Config) { c.UnexpectedBytes, c.UnexpectedShare = 1<<20, 0.25 })

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// Bar F8: what a message to one of many peers touches lies in whole cache lines.
+// Bar F8: the memory that a message to one of many peers touches consists of whole cache
+// lines.
 func TestCacheLines(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("laid out for 64 bits")

@@ -12,7 +12,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// met is a pipe over which a message went already.
+// met is a pipe over which a message has already gone.
 func met(t *testing.T, change func(*Config)) *pipe {
 	p := newPipe(t, change)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 1), Context: "first"})
@@ -21,8 +21,8 @@ func met(t *testing.T, change func(*Config)) *pipe {
 	return p
 }
 
-// The short way makes the train that the general one makes, and leaves the same
-// behind.
+// The fast path of a train makes the same train as the general path, and leaves the same
+// state.
 func TestLoneIsAsOthers(t *testing.T) {
 	for _, kind := range []string{"clear", "without CRC", "sealed", "paths", "trimming"} {
 		t.Run(kind, func(t *testing.T) {
@@ -61,7 +61,8 @@ func TestLoneIsAsOthers(t *testing.T) {
 	}
 }
 
-// What is not all there is to send, or must not be sent, does not go the short way.
+// A packet that is not all there is to send, or that must not be sent, does not use the
+// fast path.
 func TestLoneIsNotTaken(t *testing.T) {
 	send := func(p *pipe, n int) {
 		p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: make([]byte, n), Context: "s"})
@@ -70,7 +71,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 		for p.a.Transmit(p.now, &p.d) {
 		}
 	}
-	lose := func(p *pipe) { // what left
+	lose := func(p *pipe) { // loses what was sent
 		for lost := false; !lost; p.a.pds.Each(func(pdc *pds.PDC) { lost = lost || pdc.Lost() }) {
 			p.now = max(p.now, p.a.NextTimeout())
 			p.a.Advance(p.now)
@@ -114,7 +115,7 @@ func TestLoneIsNotTaken(t *testing.T) {
 	}
 }
 
-// owing is a pipe whose b owes an ACK that is due, of a message that a receive took.
+// owing is a pipe whose b owes an ACK that is due, for a message that a receive got.
 func owing(t *testing.T, change func(*Config)) *pipe {
 	p := newPipe(t, change)
 	for i := range 2 {
@@ -127,7 +128,8 @@ func owing(t *testing.T, change func(*Config)) *pipe {
 	return p
 }
 
-// The short way of an ACK, like that of a message.
+// The fast path of an ACK makes the same train as the general path, and leaves the same
+// state.
 func TestLoneAckIsAsOthers(t *testing.T) {
 	for _, kind := range []string{"clear", "without CRC", "sealed", "trimming"} {
 		t.Run(kind, func(t *testing.T) {
@@ -161,7 +163,7 @@ func TestLoneAckIsAsOthers(t *testing.T) {
 	}
 }
 
-// What is not one ACK, or not all that is due, does not go the short way.
+// Anything but a single ACK that is all that is due does not use the fast path.
 func TestLoneAckIsNotTaken(t *testing.T) {
 	for name, more := range map[string]func(p *pipe) *pipe{
 		"not due": func(p *pipe) *pipe {
@@ -183,7 +185,7 @@ func TestLoneAckIsNotTaken(t *testing.T) {
 			return p
 		},
 		"a result": func(p *pipe) *pipe {
-			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 2)}) // no receive: what becomes of it is told for sure
+			p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Buf: pattern(64, 2)}) // without a receive its response is guaranteed
 			p.move(p.a, p.b)
 			return p
 		},
@@ -224,7 +226,7 @@ func TestLoneAckIsNotTaken(t *testing.T) {
 	}
 }
 
-// strange is a request of a to a PDC that b does not have: it is answered by a NACK.
+// strange is a request of a for a PDC that b does not have. A NACK answers it.
 func strange(p *pipe) []byte {
 	b := (&wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, SPDCID: 77, DPDCID: 88, ClearOff: -1}).Append(nil)
 	b = (&wire.ReqStd{}).Append(b)
@@ -232,8 +234,8 @@ func strange(p *pipe) []byte {
 	return wire.AppendCRC(b, 0, wire.CRCPrefix(a.Addr(), z.Addr(), a.Port(), z.Port(), uint16(8+len(b)+wire.CRCLen)))
 }
 
-// closer is a CCC with which the PDC closes when its next packet leaves, as it does
-// when its PSNs are at their end.
+// closer is a CCC that closes the PDC when its next packet leaves, as if its PSNs were used
+// up.
 type closer struct {
 	pds.CCC
 	onSend func()
@@ -246,7 +248,7 @@ func (c *closer) OnSend(now time.Duration, n int) bool {
 	return c.CCC.OnSend(now, n)
 }
 
-// F34: the message that takes the last PSN is not the last thing its PDC does.
+// F34: after the message with the last PSN, its PDC still has something to do.
 func TestLoneWithTheLastPSN(t *testing.T) {
 	var c *closer
 	p := met(t, func(cfg *Config) {

@@ -12,9 +12,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// carry moves one train and returns its notes, a text a packet: its type, why it is
-// sent and, behind an arrow, what became of it. Lost is what lose says of a packet by
-// its place in the train and its note. It takes 50 µs.
+// carry moves one train and returns its notes, one text for each packet: its type, why it
+// is sent and, behind an arrow, what became of it. lose decides which packets are lost, by
+// the place in the train and the note. carry takes 50 µs.
 func (p *pipe) carry(from, to *FEP, lose func(i int, what string) bool) (out []string) {
 	p.t.Helper()
 	if !from.Transmit(p.now, &p.d) {
@@ -53,7 +53,7 @@ func (p *pipe) carry(from, to *FEP, lose func(i int, what string) bool) (out []s
 	return out
 }
 
-// all carries everything both ways until there is no more and returns the notes.
+// all carries everything both ways until nothing is left, and returns the notes.
 func (p *pipe) all() (out []string) {
 	p.t.Helper()
 	for {
@@ -85,7 +85,7 @@ func lost(int, string) bool { return true }
 
 func withNotes(c *Config) { c.Notes = true }
 
-// The reason of each send, and what became of what was received.
+// Notes say why each packet is sent, and what became of each received one.
 func TestNotesReasons(t *testing.T) {
 	p := newPipe(t, withNotes)
 	send := func(n int) {
@@ -98,7 +98,7 @@ func TestNotesReasons(t *testing.T) {
 		"ACK_CC: because of AR or SYN",
 		"CLEAR_CMD: greeting: shows the PDCID that the peer just told")
 
-	// UE 3.5.20.3: four later ones overtake the first.
+	// UE 3.5.20.3: four later packets overtake the first.
 	send(5 * 1024)
 	wantNotes(t, p.carry(p.a, p.b, func(i int, _ string) bool { return i == 0 }),
 		"RUD_REQ: new → lost", "RUD_REQ: new → out of order", "RUD_REQ: new", "RUD_REQ: new", "RUD_REQ: new")
@@ -107,7 +107,7 @@ func TestNotesReasons(t *testing.T) {
 		"RUD_REQ: SACK: later ones arrived → out of order",
 		"ACK_CC: because CACK moved on")
 
-	// UE 3.5.16: the silence after the last packet is probed.
+	// UE 3.5.16: a PROBE follows silence after the last packet.
 	send(100)
 	wantNotes(t, p.carry(p.a, p.b, lost), "RUD_REQ: new → lost")
 	p.advance(time.Millisecond)
@@ -117,7 +117,7 @@ func TestNotesReasons(t *testing.T) {
 		"RUD_REQ: probe: its answer shows it missing",
 		"ACK_CC: because of a resend")
 
-	// A lost ACK: the packet comes again and is a duplicate.
+	// The ACK is lost: the packet is resent and is a duplicate.
 	send(100)
 	wantNotes(t, p.carry(p.a, p.b, nil), "RUD_REQ: new")
 	p.b.Flush(p.now)
@@ -138,7 +138,7 @@ func TestNotesReasons(t *testing.T) {
 	wantNotes(t, p.all(), "ACK_CC: because of a duplicate")
 }
 
-// UE 3.5.20.3: before anything was heard of the target there is the RTO alone.
+// UE 3.5.20.3: before the target was heard, only the RTO causes resends.
 func TestNotesRTO(t *testing.T) {
 	p := newPipe(t, withNotes)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: "send"})
@@ -147,7 +147,7 @@ func TestNotesRTO(t *testing.T) {
 	wantNotes(t, p.carry(p.a, p.b, nil), "RUD_REQ: RTO")
 }
 
-// UE 3.5.12.7: what a NACK refused says by which code.
+// UE 3.5.12.7: the note of a packet that a NACK refused names the code.
 func TestNotesNack(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.Notes, c.UnexpectedBytes = true, 1 })
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 100), Context: "send"})
@@ -159,7 +159,7 @@ func TestNotesNack(t *testing.T) {
 	}
 }
 
-// What is refused below PDS says why.
+// The note of a packet that is dropped below PDS says why.
 func TestNotesDropped(t *testing.T) {
 	p := newPipe(t, withNotes)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: "send"})
@@ -180,8 +180,8 @@ func TestNotesDropped(t *testing.T) {
 	}
 }
 
-// The tap is before encryption: what a secured FEP sends and receives is there
-// in plain, byte for byte the same at both ends, and what came is not lost.
+// The notes of a secured FEP have the packets in plain, byte for byte the same at both
+// ends, and the received packets as they came.
 func TestNotesPlain(t *testing.T) {
 	sec := secured(t, nil)
 	p := newPipe(t, func(c *Config) { sec(c); c.Notes = true })
@@ -209,7 +209,7 @@ func TestNotesPlain(t *testing.T) {
 			t.Errorf("packet %d came as %x, want %x", i, got[i].Whole, want)
 		}
 	}
-	// The last one had AR set after it was encoded.
+	// AR was set on the last packet after it was encoded.
 	if h, _, _ := wire.ParseReq(sent[2].Plain); h.Flags&wire.FlagAR == 0 {
 		t.Error("AR of the last packet is missing")
 	}
@@ -222,7 +222,7 @@ func TestNotesPlain(t *testing.T) {
 	}
 }
 
-// Without Config.Notes there are none.
+// Without Config.Notes there are no notes.
 func TestNotesOff(t *testing.T) {
 	p := newPipe(t, nil)
 	p.post(p.a, Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 1, Buf: make([]byte, 10), Context: "send"})

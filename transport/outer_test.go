@@ -9,7 +9,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// Each train is judged by its own way, whatever way the one before it came.
+// Each train is verified with the addresses and path by which it came, whatever those of
+// the train before it.
 func TestOuterIsOfEachTrain(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.Paths = []uint16{4793, 4794} })
 	p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: make([]byte, 8)})
@@ -22,7 +23,7 @@ func TestOuterIsOfEachTrain(t *testing.T) {
 		path int
 		want string
 	}{
-		{netip.AddrPort{}, 0, "source"}, // the first of all
+		{netip.AddrPort{}, 0, "source"}, // the first train of all
 		{good, 0, "taken"},
 		{netip.AddrPort{}, 0, "source"},
 		{netip.MustParseAddrPort("[2001:db8::1]:4793"), 0, "source"},
@@ -51,8 +52,8 @@ func TestOuterIsOfEachTrain(t *testing.T) {
 	}
 }
 
-// The CRC of a packet is that of the way it came, whichever PDC it names: what a PDC
-// keeps of its peer's address is of use for packets from there only.
+// The CRC of a packet covers the addresses by which it came, whichever PDC it names: the
+// prefix that a PDC keeps serves only for packets from the PDC's peer.
 func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 	s := newStar(t, 2)
 	s.know()
@@ -63,7 +64,8 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 		s.exchange()
 		s.rest()
 	}
-	// An ACK from leaf 0 that names, with and without leaf 0's CRC, a PDC of leaf 1.
+	// Leaf 0 sends an ACK that names a PDC of leaf 1, with a CRC of its own and with one of
+	// leaf 1.
 	s.message(0, buf)
 	s.message(1, buf)
 	s.drain(s.hub)
@@ -102,7 +104,7 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 		t.Errorf("the true one: %q", got)
 	}
 
-	// What the train before it left is of its own way.
+	// The train before it left the outer of another way.
 	hub := s.hub.cfg.Local
 	b := (&wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, SPDCID: 77, DPDCID: 88, ClearOff: -1}).Append(nil)
 	b = (&wire.ReqStd{}).Append(b)
@@ -117,7 +119,8 @@ func TestOuterIsNotOfThePDCNamed(t *testing.T) {
 	}
 }
 
-// Nor is what a PDC keeps of use for packets that came to another port of ours.
+// The prefix that a PDC keeps does not serve for packets that came to another port of the
+// FEP.
 func TestOuterIsOfThePort(t *testing.T) {
 	p := newPipe(t, func(c *Config) { c.Paths = []uint16{4793, 4794} })
 	for range 2 {
@@ -132,7 +135,7 @@ func TestOuterIsOfThePort(t *testing.T) {
 			crc  uint64
 		}{{1, 1}, {0, 0}} {
 			f, was := p.a, p.a.Stats()
-			f.rx.outer.path = -1 // as if another train had come in between
+			f.rx.outer.path = -1 // as if another train had arrived in between
 			f.Receive(p.now, &dgram.Datagram{Data: append([]byte(nil), p.d.Data...), Seg: len(p.d.Data), Remote: p.b.cfg.Local, Path: c.path})
 			if is := f.Stats(); is.Drops[DropCRC]-was.Drops[DropCRC] != c.crc || is.AcksRx-was.AcksRx != 1-c.crc {
 				t.Errorf("by path %d: %d dropped for their CRC, want %d", c.path, is.Drops[DropCRC]-was.Drops[DropCRC], c.crc)

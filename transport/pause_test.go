@@ -9,10 +9,9 @@ import (
 )
 
 func TestPausesOfHostsAreNoCongestion(t *testing.T) {
-	// F17, UE 3.6.13: two hosts so busy that each end looks at the network every
-	// 5 to 40 ms only, over a path of no length. What waits meanwhile tells of no queue of
-	// the path: the window stays open, and 64 KiB messages go on by windows and not
-	// by packets.
+	// F17, UE 3.6.13: two busy hosts each read the network only every 5 to 40 ms, over a
+	// path without delay. Packets that wait on a host show no queue on the path: the window
+	// stays open, and 64 KiB messages go on by windows and not by packets.
 	for _, ordered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ordered %v", ordered), func(t *testing.T) {
 			const (
@@ -47,7 +46,7 @@ func TestPausesOfHostsAreNoCongestion(t *testing.T) {
 					p.post(p.a, Op{Kind: OpSend, Peer: p.toB, RI: 15, Buf: buf, Ordered: ordered})
 				}
 				look(p.a, p.b, &toA, &toB)
-				done += len(p.events(p.a)) // of what was sent two looks before
+				done += len(p.events(p.a)) // of messages sent two looks before
 				p.now += pause / 2
 				look(p.b, p.a, &toB, &toA)
 				got += len(p.events(p.b))
@@ -60,7 +59,7 @@ func TestPausesOfHostsAreNoCongestion(t *testing.T) {
 	}
 }
 
-// window is that of the peer's CCC.
+// window is the window of the peer's CCC.
 func (p *peer) window() int {
 	if p.rod != nil {
 		return p.rod.CCC().Window()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// strangers makes f know and forget n addresses, and reports whether one of them
-// got the number id.
+// strangers makes f intern and forget n addresses, and reports whether one of them got the
+// number id.
 func (p *pipe) strangers(f *FEP, n int, id PeerID) bool {
 	p.t.Helper()
 	for i := range uint32(n) {
@@ -27,9 +27,9 @@ func (p *pipe) strangers(f *FEP, n int, id PeerID) bool {
 }
 
 func TestFEPForgottenPeerStaysWhileOperationsNameIt(t *testing.T) {
-	// A directed receive, or a send that waits for its turn, has the number of
-	// its peer. The address may leave the application's table: the number does
-	// not come to mean another peer before the operation ended (R-MSG-10).
+	// R-MSG-10: a directed receive, or a send that waits, has the number of its peer. If
+	// the application removes the address, the number does not come to mean another peer
+	// before the operation ends.
 	for _, kind := range []string{"receive", "fenced send"} {
 		p := newPipe(t, nil)
 		if kind == "receive" {
@@ -46,7 +46,7 @@ func TestFEPForgottenPeerStaysWhileOperationsNameIt(t *testing.T) {
 				t.Fatalf("%s: the number is another's", kind)
 			}
 		}
-		// Its end, and with the PDC's the number is free again.
+		// The operation ends, then the PDC; the number is then free.
 		if kind == "receive" {
 			if !p.a.Cancel(p.now, 0, "op") {
 				t.Fatal("not cancelled")

@@ -11,9 +11,9 @@ import (
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
-// A pipe joins two FEPs by a perfect network without delay, so that tests of
-// how the sublayers meet read as scripts. What a network can do to them is the
-// simulator's business (internal/sim).
+// A pipe joins two FEPs by a perfect network without delay, so that tests of how the
+// sublayers work together read as scripts. Imperfect networks are the subject of the
+// simulator (internal/sim).
 type pipe struct {
 	t    testing.TB
 	now  time.Duration
@@ -21,7 +21,7 @@ type pipe struct {
 	toA  PeerID // b's number of a
 	toB  PeerID // a's number of b
 	d    dgram.Datagram
-	drop func(from *FEP, b []byte) bool // true: the datagram is lost
+	drop func(from *FEP, b []byte) bool // true means the datagram is lost
 }
 
 func newPipe(t testing.TB, change func(*Config)) *pipe {
@@ -43,13 +43,13 @@ func newPipe(t testing.TB, change func(*Config)) *pipe {
 	return p
 }
 
-// turn carries everything that may leave, both ways, until both are quiet.
+// turn carries everything that may leave, both ways, until both ends have nothing more.
 func (p *pipe) turn() {
 	for p.move(p.a, p.b) || p.move(p.b, p.a) {
 	}
 }
 
-// exchange ends the turn: waiting ACKs leave, too.
+// exchange ends the turn, so that waiting ACKs leave, too.
 func (p *pipe) exchange() {
 	p.turn()
 	for {
@@ -86,7 +86,7 @@ func (p *pipe) move(from, to *FEP) bool {
 	return true
 }
 
-// events takes the events of f as strings.
+// events returns the events of f as strings.
 func (p *pipe) events(f *FEP) []string {
 	var out []string
 	for e := f.NextEvent(); e != nil; e = f.NextEvent() {

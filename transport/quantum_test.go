@@ -11,8 +11,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// earlyROD is a pipe in which all but the first of n ordered messages wait at b:
-// the first is still under way and is returned.
+// earlyROD is a pipe in which all but the first of n ordered messages wait at b. The first
+// is under way and is returned.
 func earlyROD(t *testing.T, n int) (*pipe, *dgram.Datagram) {
 	t.Helper()
 	p := newPipe(t, func(c *Config) { c.Window = 4 << 20 })
@@ -41,8 +41,8 @@ func earlyROD(t *testing.T, n int) (*pipe, *dgram.Datagram) {
 	return p, first
 }
 
-// inOrder wants the messages of earlyROD from next on, and returns the one that
-// follows.
+// inOrder checks that the events are those of earlyROD's messages from next on, and returns
+// the number of the message that follows.
 func inOrder(t *testing.T, events []string, next int) int {
 	t.Helper()
 	for _, e := range events {
@@ -55,9 +55,9 @@ func inOrder(t *testing.T, events []string, next int) int {
 }
 
 func TestFEPExecutesAQuantumOfAPDC(t *testing.T) {
-	// T31, T38: one packet that lets all of a window go up makes no
-	// turn of a whole window: 64 packets of a PDC, the others at the next
-	// moment, in their order. One ACK tells of all of them.
+	// T31, T38: one packet that makes a whole window of early packets ready does not cause
+	// a turn of a whole window. 64 packets of the PDC are executed now and the rest at the
+	// next moment, in order. One ACK covers them all.
 	const n = 1000
 	p, first := earlyROD(t, n)
 	p.b.Receive(p.now, first)
@@ -91,8 +91,8 @@ func TestFEPExecutesAQuantumOfAPDC(t *testing.T) {
 }
 
 func TestFEPQuantumLeavesRoomForOthers(t *testing.T) {
-	// What comes between two quanta is executed: a message of another PDC. What
-	// comes again of those that wait is nothing new.
+	// A message of another PDC that comes between two quanta is executed. Packets that come
+	// again while they wait are duplicates.
 	p, first := earlyROD(t, 300)
 	p.b.Receive(p.now, first)
 	p.events(p.b)
@@ -101,7 +101,7 @@ func TestFEPQuantumLeavesRoomForOthers(t *testing.T) {
 	p.move(p.a, p.b)
 	p.want(p.b, "other ok len=8")
 
-	// Nobody has acknowledged anything yet: a sends again after its RTO.
+	// Nothing is acknowledged yet, so a resends after its RTO.
 	dup := p.b.Stats().RxDup
 	p.now += 20 * time.Millisecond
 	p.a.Advance(p.now)
@@ -115,7 +115,7 @@ func TestFEPQuantumLeavesRoomForOthers(t *testing.T) {
 }
 
 // rest lets b execute what waits, from packet next on, and checks that n packets are
-// executed at last.
+// executed in the end.
 func (p *pipe) rest(t *testing.T, next, n int) {
 	t.Helper()
 	for turns := 0; p.b.NextTimeout() <= p.now+1 && turns < n; turns++ {
@@ -141,8 +141,8 @@ func (p *pipe) control(c wire.CP) {
 }
 
 func TestFEPControlPacketsBringNoQuantum(t *testing.T) {
-	// T38: 64 packets of a PDC have gone up in this turn, so none goes up
-	// with a PROBE of it, or a train of 64 PROBEs would make a turn of the whole window.
+	// T38: 64 packets of a PDC were executed in this turn. A PROBE of the PDC causes no
+	// more of them, otherwise a train of 64 PROBEs would make a turn of the whole window.
 	p, first := earlyROD(t, 300)
 	p.b.Receive(p.now, first)
 	next := inOrder(t, p.events(p.b), 0)
@@ -155,7 +155,7 @@ func TestFEPControlPacketsBringNoQuantum(t *testing.T) {
 }
 
 func TestFEPQuantumOfAPDCThatIsGone(t *testing.T) {
-	// What still waits when its PDC ends is gone with it, and no timer stays.
+	// Packets that still wait when their PDC ends are gone with it, and no timer stays.
 	p, first := earlyROD(t, 300)
 	p.b.Receive(p.now, first)
 	p.b.Close(p.now)
@@ -167,8 +167,8 @@ func TestFEPQuantumOfAPDCThatIsGone(t *testing.T) {
 }
 
 func TestFEPSendsAQuantumToAPeer(t *testing.T) {
-	// T38: one train to a peer, 64 packets at most, then one to the
-	// next that has some to send.
+	// T38: one train, 64 packets at most, goes to a peer, then one to the next peer that
+	// has something to get.
 	const peers, size = 5, 60 << 10
 	s := newStar(t, peers)
 	s.know()
@@ -181,7 +181,7 @@ func TestFEPSendsAQuantumToAPeer(t *testing.T) {
 	for i, f := range s.leaf {
 		name[f.cfg.Local] = i
 	}
-	// The first peer has sixteen messages in line before the others have one.
+	// Sixteen messages to the first peer are queued before one to any other.
 	for range 16 {
 		s.message(0, make([]byte, size))
 	}
@@ -210,9 +210,9 @@ func TestFEPSendsAQuantumToAPeer(t *testing.T) {
 }
 
 func TestT38GreedyPeer(t *testing.T) {
-	// T38: where the socket is what all wait for, a peer for which the application
-	// has posted hundreds of long messages takes no more of it than each of the
-	// others, whose messages are long, short, or one small one after the other.
+	// T38: when all wait for the socket, a peer for which the application posted hundreds
+	// of long messages gets no more of it than each other peer, whose messages are long,
+	// short, or small ones one after another.
 	const peers, trains = 8, 4000
 	const long, short, small = 64 << 10, 900, 64
 	kind := [peers]int{long, long, long, short, short, small, small, small}
@@ -249,7 +249,7 @@ func TestT38GreedyPeer(t *testing.T) {
 	for n := 0; n < trains; n++ {
 		s.now += 10 * time.Microsecond
 		s.hub.Advance(s.now)
-		if !s.hub.Transmit(s.now, &s.d) { // one train: more would find no room
+		if !s.hub.Transmit(s.now, &s.d) { // one train: the socket has no room for more
 			t.Fatalf("nothing to send after %d trains", n)
 		}
 		i := index[s.d.Remote]
@@ -276,7 +276,7 @@ func TestT38GreedyPeer(t *testing.T) {
 	for i := range peers {
 		switch {
 		case kind[i] == small:
-			// A round of trains for each of its messages is its share.
+			// Its share is one message in each round of trains.
 			if done[i] < trains/peers*8/10 {
 				t.Errorf("peer %d: %d small messages in %d trains", i, done[i], trains)
 			}

@@ -29,13 +29,13 @@ func TestFEPLoad(t *testing.T) {
 	if c := p.a.Load(); c.InFlight != 0 || c.Window == 0 || c.RTT <= 0 || c.RTT > 3*time.Millisecond {
 		t.Errorf("after it arrived: %+v", c)
 	}
-	if c := p.b.Load(); c.Window != 0 || c.PDCs != 1 { // it only answers
+	if c := p.b.Load(); c.Window != 0 || c.PDCs != 1 { // b only answers
 		t.Errorf("at the other end: %+v", c)
 	}
 }
 
-// UE 3.5.8: what is under way goes to its end, then the PDC; what is posted later
-// takes another.
+// UE 3.5.8: messages under way go to their end, then the PDC ends. Messages that are posted
+// later use another PDC.
 func TestFEPQuiesce(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		t.Run(fmt.Sprint("ordered=", ordered), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// testKey is any key.
+// testKey is a key that depends on b.
 func testKey(b byte) (k tss.Key) {
 	for i := range k {
 		k[i] = b + byte(i)
@@ -23,8 +23,8 @@ func testKey(b byte) (k tss.Key) {
 	return k
 }
 
-// secured makes a Domain with one key for every FEP that a test opens: each is
-// the next source of the domain.
+// secured makes a Domain with one key for every FEP that a test opens. Each FEP is the next
+// source of the domain.
 func secured(t testing.TB, change func(*tss.Config)) func(*Config) {
 	next := uint32(0)
 	return func(c *Config) {
@@ -47,8 +47,8 @@ func secured(t testing.TB, change func(*tss.Config)) func(*Config) {
 	}
 }
 
-// Messages of all sizes arrive over sealed packets; each is a
-// security header, cipher text, ICV, and no bytes of the message in clear.
+// Messages of all sizes arrive in sealed packets. Each packet is a security header, cipher
+// text and ICV, and has no bytes of the message in clear.
 func TestSecuredMessages(t *testing.T) {
 	for _, oneRTT := range []bool{false, true} {
 		sec := secured(t, nil)
@@ -80,8 +80,8 @@ func TestSecuredMessages(t *testing.T) {
 		}
 		for _, f := range []*FEP{p.a, p.b} {
 			for r, n := range f.Stats().Drops {
-				// Every packet of a first burst is answered that it comes too early,
-				// as often as the limit on such answers lets.
+				// With 1-RTT every packet of the first burst is refused, and answered as far as
+				// the rate limit of such answers permits.
 				early := oneRTT && (DropReason(r) == DropStale || DropReason(r) == DropRate)
 				if n != 0 && !early {
 					t.Errorf("1-RTT %v: %d drops: %v", oneRTT, n, DropReason(r))
@@ -91,8 +91,8 @@ func TestSecuredMessages(t *testing.T) {
 	}
 }
 
-// T8: nothing in clear acts on a secured FEP, and nothing secured on one in
-// clear; F31: both ends come to know why.
+// T8: no packet in clear has an effect on a secured FEP, and no sealed one on a FEP in
+// clear. F31: both ends get a hint why.
 func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
 	sec := secured(t, nil)
 	first := true
@@ -134,8 +134,8 @@ func TestT8ClearAndSecuredDoNotMix(t *testing.T) {
 	}
 }
 
-// T25: who floods with forged packets makes no hint about another, and a peer
-// that drops now and then none about itself.
+// T25: a flood of forged packets causes no hint about another address, and a peer with few
+// drops causes none about itself.
 func TestHintNamesWhoItIs(t *testing.T) {
 	sec := secured(t, nil)
 	var hints []Hint
@@ -159,8 +159,8 @@ func TestHintNamesWhoItIs(t *testing.T) {
 	}
 }
 
-// T24, F33: a FEP whose key has no frame left refuses posts, and what was posted
-// fails with "no valid key" in bounded time; after a new key it works again.
+// T24, F33: a FEP whose key has no frame left refuses posts, and what was posted fails with
+// "no valid key" in bounded time. After a new key it works again.
 func TestF33NoValidKey(t *testing.T) {
 	sec := secured(t, func(c *tss.Config) { c.MaxFrames = 200 })
 	p := newPipe(t, sec)
@@ -187,7 +187,7 @@ func TestF33NoValidKey(t *testing.T) {
 		}
 	}
 	op := Op{Kind: OpTSend, Peer: p.toB, RI: 15, Tag: 3, Buf: []byte("x"), Context: "late"}
-	for p.a.sec.Ready() { // the few frames that a train might not fit in
+	for p.a.sec.Ready() { // uses up the last frames, too few for a train
 		if b, ok := p.a.sec.Begin(nil); !ok || len(b) == 0 {
 			break
 		}
@@ -217,7 +217,7 @@ func TestF33NoValidKey(t *testing.T) {
 	p.want(p.a, "late ok")
 }
 
-// T40: a hot path stays one when packets are sealed.
+// T40: the hot paths allocate nothing when packets are sealed, either.
 func TestSecuredAllocs(t *testing.T) {
 	sec := secured(t, nil)
 	p := newPipe(t, sec)
@@ -239,7 +239,7 @@ func TestSecuredAllocs(t *testing.T) {
 	}
 }
 
-// nackStart is NACK 0x17 for the PDC that f opens, in clear with a right trailer.
+// nackStart is a NACK 0x17 in clear for the PDC that f opens, with a correct trailer.
 func nackStart(f *FEP, from netip.AddrPort, code wire.NackCode, start uint32) []byte {
 	n := wire.Nack{Type: wire.TypeNack, Code: code, Payload: start}
 	f.pds.Each(func(p *pds.PDC) { n.PSN, n.DPDCID = p.StartPSN(), p.ID() })
@@ -248,9 +248,9 @@ func nackStart(f *FEP, from netip.AddrPort, code wire.NackCode, start uint32) []
 	return b
 }
 
-// T7: a NACK 0x17 in clear moves the Start_PSN of a PDC only where the switch for
-// the reference provider is on, only with a good CRC, only while the PDC is being
-// opened, and only eight times.
+// T7: a NACK 0x17 in clear changes the Start_PSN of a PDC only if the switch for the
+// reference provider is on, only with a good CRC, only while the PDC opens, and only eight
+// times.
 func TestT7ClearStart(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -322,8 +322,8 @@ func TestT7ClearStart(t *testing.T) {
 	}
 }
 
-// T1: a flood of requests to open PDCs, in clear or sealed with a key that is not
-// ours, from ever new addresses and sources, is neither answered nor remembered.
+// T1: a flood of requests to open PDCs, in clear or sealed with a wrong key, from ever new
+// addresses and sources, is neither answered nor remembered.
 func TestT1UnauthenticatedMakesNoState(t *testing.T) {
 	sec := secured(t, nil)
 	p := newPipe(t, func(c *Config) { sec(c); c.AcceptClearStart = true })

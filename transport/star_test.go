@@ -48,7 +48,7 @@ func newStar(t testing.TB, n int, change ...func(*Config)) *star {
 	return s
 }
 
-// know makes the leaves known to the hub.
+// know makes the hub intern the leaves.
 func (s *star) know() {
 	for _, f := range s.leaf {
 		id, err := s.hub.Peer(f.cfg.Local, true)
@@ -59,7 +59,7 @@ func (s *star) know() {
 	}
 }
 
-// exchange carries everything, ACKs too.
+// exchange carries everything, including ACKs.
 func (s *star) exchange() {
 	for more := true; more; {
 		more = s.drain(s.hub)
@@ -80,7 +80,7 @@ func (s *star) drain(f *FEP) (any bool) {
 	return any
 }
 
-// rest takes the events and lets idle timers run.
+// rest consumes the events and lets idle timers run.
 func (s *star) rest() {
 	for _, f := range append(s.leaf, s.hub) {
 		for f.NextEvent() != nil {
@@ -89,7 +89,7 @@ func (s *star) rest() {
 	}
 }
 
-// message sends one from the hub to leaf i.
+// message sends a message from the hub to leaf i.
 func (s *star) message(i int, buf []byte) {
 	if err := s.leaf[i].Post(s.now, &Op{Kind: OpTRecv, Buf: buf, Tag: 1}); err != nil {
 		s.t.Fatal(err)
@@ -99,17 +99,16 @@ func (s *star) message(i int, buf []byte) {
 	}
 }
 
-// memStats is what is in use once all garbage is collected.
+// memStats is the memory in use after all garbage is collected.
 func memStats() *runtime.MemStats {
 	runtime.GC()
-	runtime.GC() // what the first one finalized
+	runtime.GC() // frees what the first run finalized
 	m := new(runtime.MemStats)
 	runtime.ReadMemStats(m)
 	return m
 }
 
-// Bar F7, An idle pair of PDCs, with what both ends know of each
-// other, takes 4 KiB at most.
+// Bar F7: an idle pair of PDCs, with what both ends know of each other, uses 4 KiB at most.
 func TestMemoryOfIdlePDCs(t *testing.T) {
 	if invariant.On {
 		t.Skip("the race detector has its own memory")
@@ -127,7 +126,7 @@ func TestMemoryOfIdlePDCs(t *testing.T) {
 		s.exchange()
 		s.rest()
 	}
-	// Every FEP has met somebody before, so that its own tables exist.
+	// Every FEP has had a PDC before, so that its own tables exist.
 	first := s.hub
 	s.know()
 	talk(0, n+1)
@@ -149,9 +148,9 @@ func TestMemoryOfIdlePDCs(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// An answerer stands for the far end of a PDC: it acknowledges what comes in order
-// and does nothing else, in little memory. A receiver is a host of its own; a
-// thousand FEPs in this process would throw the sender's state out of the cache.
+// An answerer replaces the far end of a PDC: it acknowledges what comes in order and does
+// nothing else, in little memory. A real receiver is a host of its own; a thousand FEPs in
+// this process would push the sender's state out of the cache.
 type answerer struct {
 	from  netip.AddrPort
 	ack   wire.Ack
@@ -159,7 +158,7 @@ type answerer struct {
 	bytes uint64
 }
 
-// learn takes from an ACK of the true receiver what stays the same.
+// learn stores the parts of a real receiver's ACK that do not change.
 func (a *answerer) learn(t testing.TB, d *dgram.Datagram) {
 	n, err := a.ack.Parse(d.Data)
 	if err == nil {
@@ -186,9 +185,8 @@ func (a *answerer) answer(d *dgram.Datagram, to netip.AddrPort) {
 	d.Remote, d.Seg = a.from, n
 }
 
-// BenchmarkFEPPeers is bar F8 without sockets: what 64-byte messages to many
-// peers in turn cost the sender, ns/message. The time of the receivers is left
-// out.
+// BenchmarkFEPPeers measures bar F8 without sockets: the sender's cost of 64-byte messages
+// to many peers in turn, in ns/message. The time of the receivers does not count.
 func BenchmarkFEPPeers(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
@@ -197,7 +195,7 @@ func BenchmarkFEPPeers(b *testing.B) {
 			buf := make([]byte, 64)
 			far := make([]answerer, n)
 			at := make(map[netip.AddrPort]*answerer)
-			// The PDCs open, and the first ACK of each peer is a true one.
+			// The PDCs open. The first ACK of each peer comes from a real receiver.
 			for range 2 {
 				for i := range n {
 					s.message(i, buf)
@@ -220,7 +218,7 @@ func BenchmarkFEPPeers(b *testing.B) {
 				s.rest()
 			}
 			const window = 500
-			// Trains under way and idle ones. As in a driver they are made once.
+			// Trains under way, and unused ones. They are made once, as in a driver.
 			var way, room []*dgram.Datagram
 			for range window + 1 {
 				room = append(room, &dgram.Datagram{Data: make([]byte, 0, 1<<13)})

@@ -8,12 +8,12 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A chat is two ends that send short messages in turn over a pipe. Each round takes
-// 6 µs, and ACKs leave behind the answers.
+// A chat is two ends that send short messages in turn over a pipe. Each round takes 6 µs,
+// and ACKs leave behind the answers.
 type chat struct {
 	*pipe
 	n int // rounds
-	// window is how many messages either end may have in flight when it posts; 0:
+	// window is the most messages that either end may have in flight when it posts, 0 for
 	// any number.
 	window int
 	level  Level
@@ -28,7 +28,7 @@ func newChat(t *testing.T) *chat {
 	return c
 }
 
-// end is a, or b, the number of its peer and its place in counters.
+// end is a or b, the number of its peer, and its index in counters.
 func (c *chat) end(i int) (*FEP, PeerID) {
 	if i == 0 {
 		return c.a, c.toB
@@ -36,7 +36,7 @@ func (c *chat) end(i int) (*FEP, PeerID) {
 	return c.b, c.toA
 }
 
-// reap takes the events of both ends.
+// reap consumes the events of both ends.
 func (c *chat) reap() {
 	for i := range 2 {
 		f, _ := c.end(i)
@@ -53,8 +53,8 @@ func (c *chat) reap() {
 	}
 }
 
-// say has end i post a message, which arrives 3 µs later. In front of it the end waits for
-// completions if its window is full, and looks at the network meanwhile.
+// say posts a message of end i, which arrives 3 µs later. If the window of the end is full,
+// it waits for completions before that and reads the network meanwhile.
 func (c *chat) say(i int) {
 	f, to := c.end(i)
 	if c.window != 0 && f.Sends() >= c.window {
@@ -71,7 +71,7 @@ func (c *chat) say(i int) {
 	c.reap()
 }
 
-// look is an empty look of both ends.
+// look lets both ends read the network and find nothing.
 func (c *chat) look() {
 	for _, f := range []*FEP{c.a, c.b} {
 		if at := f.NextTimeout(); at != 0 && at <= c.now {
@@ -94,13 +94,13 @@ func (c *chat) rounds(n int) {
 	}
 }
 
-// lag is that of an end.
+// lag is the lag of an end.
 func (c *chat) lag(i int) int {
 	f, to := c.end(i)
 	return int(f.peers[to].talk.lag)
 }
 
-// rest looks until all has completed, and reports how long that took.
+// rest looks until everything has completed, and returns how long that took.
 func (c *chat) rest() time.Duration {
 	since := c.now
 	for c.a.Busy() || c.b.Busy() {
@@ -112,8 +112,8 @@ func (c *chat) rest() time.Duration {
 	return c.now - since
 }
 
-// UE 3.5.12, S-ACK-05: of a conversation one message in eight asks for an ACK. Every message
-// completes, none before its ACK, and none is sent again.
+// UE 3.5.12, S-ACK-05: in a conversation one message in eight asks for an ACK. Every
+// message completes, none before its ACK, and none is sent again.
 func TestConversationAsksSeldom(t *testing.T) {
 	c := newChat(t)
 	c.rounds(2000)
@@ -138,9 +138,9 @@ func TestConversationAsksSeldom(t *testing.T) {
 	c.checkIdle()
 }
 
-// Who has heard the peer and posts nothing more is told at once what became of its
-// messages: 5 µs after it looked, not when the tail is taken for lost. The other end
-// has said the last word and learns by its tail.
+// An end that has heard the peer and posts nothing more learns at once what became of its
+// messages: 5 µs after it looked, not when the tail is taken for lost. The other end spoke
+// last, and learns it by its tail probe.
 func TestConversationRests(t *testing.T) {
 	for extra := range 8 {
 		c := newChat(t)
@@ -158,8 +158,8 @@ func TestConversationRests(t *testing.T) {
 	}
 }
 
-// An end that was off its processor finds its tail silent, and has each message ask. What
-// it says next answers the peer all the same: it does not wait for company, which does not
+// An end that was off its processor finds its tail silent and lets each message ask. Its
+// next message still answers the peer: it does not wait for other messages, which would not
 // come before the peer has it.
 func TestConversationGoesOnAfterSilence(t *testing.T) {
 	for extra := range 8 {
@@ -179,9 +179,9 @@ func TestConversationGoesOnAfterSilence(t *testing.T) {
 	}
 }
 
-// An end that waits for completions before it goes on, be it for each or for some of
-// them, soon has every message ask that it waits for: of 60,000 rounds it waits longer
-// than for the ACK that is on its way in a dozen.
+// An end that waits for completions before it goes on, for each one or for some, soon lets
+// every message ask that it waits for. In 60,000 rounds it waits about a dozen times longer
+// than for an ACK that is under way.
 func TestConversationOfWhoWaits(t *testing.T) {
 	for _, window := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
@@ -202,14 +202,14 @@ func TestConversationOfWhoWaits(t *testing.T) {
 	}
 }
 
-// What is lost of a conversation is found, whether it asked or not.
+// Losses in a conversation are found, whether the lost message asked or not.
 func TestConversationLosesPackets(t *testing.T) {
 	for seed := range 50 {
 		c := newChat(t)
 		c.rounds(1000 + seed)
 		n := 0
 		c.drop = func(from *FEP, b []byte) bool {
-			if n++; n == 1 { // what is posted next
+			if n++; n == 1 { // loses the next message
 				return true
 			}
 			return false
@@ -226,7 +226,8 @@ func TestConversationLosesPackets(t *testing.T) {
 	}
 }
 
-// Messages that answer nothing ask: a stream, one after another, two for one answer.
+// Messages that are no answers ask for an ACK: a stream, one message after another, two
+// messages for one answer.
 func TestOthersAsk(t *testing.T) {
 	ar := func(c *chat) (asked, all *int) {
 		asked, all = new(int), new(int)
@@ -248,7 +249,7 @@ func TestOthersAsk(t *testing.T) {
 			c.post(c.b, Op{Kind: OpRecv, Buf: make([]byte, 64)})
 			if i == 0 {
 				c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-				c.say(1) // so that the first of them is an answer
+				c.say(1) // so that the first message is an answer
 			}
 			c.say(0)
 		}
@@ -257,7 +258,7 @@ func TestOthersAsk(t *testing.T) {
 		}
 	})
 	t.Run("slow", func(t *testing.T) {
-		// Nothing was heard of the one before for as long as what is taken for a loss.
+		// The message before has been unanswered for as long as a lost one.
 		c := newChat(t)
 		c.rounds(2000)
 		c.rest()
@@ -277,7 +278,7 @@ func TestOthersAsk(t *testing.T) {
 		}
 	})
 	t.Run("delivery complete", func(t *testing.T) {
-		// R-CMPL: its stage is what the poster asked for.
+		// R-CMPL: the poster asked for a higher level.
 		c := newChat(t)
 		c.rounds(2000)
 		asked, all := ar(c)
@@ -288,7 +289,7 @@ func TestOthersAsk(t *testing.T) {
 		}
 	})
 	t.Run("many at once", func(t *testing.T) {
-		// A server of many: what it is asked comes twice between two answers.
+		// A server of many clients gets two requests between two answers.
 		c := newChat(t)
 		c.rounds(2000)
 		if !c.b.Answer() {
@@ -320,7 +321,7 @@ func TestOthersAsk(t *testing.T) {
 	})
 }
 
-// until looks until an end has no sends in flight, and reports how long that took.
+// until looks until an end has no sends left, and returns how long that took.
 func (c *chat) until(i int) time.Duration {
 	f, _ := c.end(i)
 	since := c.now
@@ -333,8 +334,8 @@ func (c *chat) until(i int) time.Duration {
 	return c.now - since
 }
 
-// An end that looked, answered and was answered within restTime is told as soon as
-// others when it posts nothing more.
+// An end that looked, answered and was answered within restTime learns as soon as others
+// what became of its messages when it posts nothing more.
 func TestConversationRestsAfterShortRound(t *testing.T) {
 	for extra := range 8 {
 		c := newChat(t)
@@ -356,8 +357,8 @@ func TestConversationRestsAfterShortRound(t *testing.T) {
 	}
 }
 
-// What crosses a message of the peer answers nothing that the application has heard:
-// it asks, or nobody would see that the conversation rests.
+// A message that crosses one of the peer is no answer to anything that the application
+// heard. It asks, because otherwise nobody would notice that the conversation rests.
 func TestConversationCrosses(t *testing.T) {
 	for extra := range 8 {
 		c := newChat(t)
@@ -367,7 +368,7 @@ func TestConversationCrosses(t *testing.T) {
 			c.post(g, Op{Kind: OpRecv, Buf: make([]byte, 64)})
 			c.say(i)
 			if i == 0 {
-				c.look() // nobody has spoken
+				c.look() // no message has come
 			}
 		}
 		for i := range 2 {
@@ -385,8 +386,8 @@ func TestConversationCrosses(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges more than it is asked for leaves nothing to ask about when
-// the conversation rests: nobody waited.
+// If the peer acknowledges more than it is asked for, there is nothing to ask when the
+// conversation rests, because nobody waits.
 func TestConversationOfWhoAcknowledgesMore(t *testing.T) {
 	c := &chat{pipe: newPipe(t, func(cfg *Config) { cfg.AckTrigger = 1024 })}
 	c.a.Apart(true)
@@ -414,7 +415,7 @@ func TestConversationOfWhoAcknowledgesMore(t *testing.T) {
 	}
 }
 
-// Each conversation has its own time to go on.
+// Each conversation has its own rest time.
 func TestConversationsRestEachByItself(t *testing.T) {
 	s := newStar(t, 2)
 	s.know()
@@ -458,7 +459,7 @@ func TestConversationsRestEachByItself(t *testing.T) {
 		say(s.leaf[1], s.hub, time.Microsecond)
 	}
 	lag := func(i int) int { return int(talk(i).lag) }
-	// The second has spoken last, 1 µs after the first was found to rest.
+	// The second peer spoke last, 1 µs after the first was found to rest.
 	s.now += restTime - time.Microsecond
 	look()
 	if lag(0) != 0 || lag(1) != lagMost {
@@ -471,7 +472,7 @@ func TestConversationsRestEachByItself(t *testing.T) {
 	}
 }
 
-// A fence does not wait for the tail of what it waits for.
+// A fence does not wait for the tail probe of the messages before it.
 func TestFenceAsks(t *testing.T) {
 	for extra := range 8 {
 		c := newChat(t)
@@ -487,8 +488,8 @@ func TestFenceAsks(t *testing.T) {
 	}
 }
 
-// sayTwice has the second end send two messages in a row, so that what the first posts
-// next answers nothing.
+// sayTwice lets the second end send two messages in a row, so that the next message of the
+// first end is no answer.
 func (c *chat) sayTwice() {
 	for range 2 {
 		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
@@ -496,7 +497,8 @@ func (c *chat) sayTwice() {
 	}
 }
 
-// A fence that answers nothing asks as well about what asked for no ACK before it.
+// A fenced message that is no answer asks for an ACK of the messages before it that asked
+// for none.
 func TestFenceAsksAfterConversation(t *testing.T) {
 	lagged := 0
 	for extra := range 8 {
@@ -520,8 +522,8 @@ func TestFenceAsksAfterConversation(t *testing.T) {
 	}
 }
 
-// A message that answers nothing and is cancelled before it leaves tells nothing of those
-// before it: they are asked about when the conversation rests.
+// A message that is no answer and is cancelled before it is sent does not make the FEP
+// forget the messages before it: the FEP asks for their ACK when the conversation rests.
 func TestConversationRestsAfterCancel(t *testing.T) {
 	lagged := 0
 	for extra := range 8 {
@@ -538,7 +540,7 @@ func TestConversationRestsAfterCancel(t *testing.T) {
 		for e := c.a.NextEvent(); e != nil && e.Context != "cancelled"; e = c.a.NextEvent() {
 		}
 		c.post(c.a, Op{Kind: OpRecv, Buf: make([]byte, 64)})
-		c.say(1) // nobody answers
+		c.say(1) // this message gets no answer
 		c.look()
 		if took := c.until(0); took > 2*restTime {
 			t.Errorf("after %d rounds the last ones complete %v later", c.n, took)
@@ -549,8 +551,8 @@ func TestConversationRestsAfterCancel(t *testing.T) {
 	}
 }
 
-// The ACK of a message that goes by another PDC, as it is long or ordered, does not tell
-// of what asked for nothing: that is asked about at once.
+// The ACK of a message that uses another PDC, because it is long or ordered, does not cover
+// the messages that asked for none. The FEP asks for their ACK at once.
 func TestConversationTurnsAway(t *testing.T) {
 	for _, op := range []Op{
 		{Kind: OpSend, Buf: make([]byte, 64<<10)},
@@ -576,8 +578,8 @@ func TestConversationTurnsAway(t *testing.T) {
 	}
 }
 
-// R-CMPL: what arrived, be it asked about or not, is told of before an end closes: the
-// sends of its peer succeed, for nobody can ask later.
+// R-CMPL: an end acknowledges all that arrived, asked for or not, before it closes. The
+// sends of its peer then succeed; nobody could ask later.
 func TestConversationCloses(t *testing.T) {
 	lagged := 0
 	for extra := range 8 {

@@ -16,10 +16,10 @@ import (
 
 func trimming(c *Config) { c.Trimming = true }
 
-// through carries one train packet by packet through a switch that may cut some: cut
-// says to how many bytes, and the code point they get then; 0: not at all. It returns
-// the code point of the train, the PDS type of its packets and what became of them,
-// or "" if there was none.
+// through carries one train, packet by packet, through a switch that may trim some. cut
+// returns the length to which a packet is trimmed and its new code point; 0 means the
+// packet stays whole. through returns the code point of the train, the PDS types of its
+// packets and what became of them, or "" if there was no train.
 func (p *pipe) through(from, to *FEP, cut func(b []byte) (keep int, dscp uint8)) string {
 	p.t.Helper()
 	if !from.Transmit(p.now, &p.d) {
@@ -45,7 +45,7 @@ func (p *pipe) through(from, to *FEP, cut func(b []byte) (keep int, dscp uint8))
 	return s
 }
 
-// quiet carries everything both ways, as through, until there is no more.
+// quiet carries everything both ways, as through does, until nothing is left.
 func (p *pipe) quiet(cut func(b []byte) (int, uint8)) (out []string) {
 	p.t.Helper()
 	for {
@@ -87,7 +87,8 @@ func (p *pipe) wantMessage(src, dst []byte) {
 	}
 }
 
-// cutFirst cuts requests that go for the first time to keep bytes, n of them at most.
+// cutFirst trims requests that are sent for the first time to keep bytes, n of them at
+// most.
 func cutFirst(keep int, dscp uint8, n int) func([]byte) (int, uint8) {
 	return func(b []byte) (int, uint8) {
 		h, _, err := wire.ParseReq(b)
@@ -100,8 +101,8 @@ func cutFirst(keep int, dscp uint8, n int) func([]byte) (int, uint8) {
 }
 
 func TestTrimmingClasses(t *testing.T) {
-	// UE packet trimming: new data, resent data and all else have classes of their own,
-	// and no train has two.
+	// UE packet trimming: new data, resent data and everything else have different classes,
+	// and no train has two classes.
 	p := newPipe(t, trimming)
 	src, dst := p.message(100)
 	p.wantTrains(p.quiet(nil),
@@ -118,7 +119,7 @@ func TestTrimmingClasses(t *testing.T) {
 		"46 ACK_CC")
 	p.wantMessage(src, dst)
 	p.checkIdle()
-	// A resend and new data that may leave at the same time.
+	// A resend and new data may leave at the same time.
 	src, dst = p.message(3 << 10)
 	p.through(p.a, p.b, cutFirst(36, 26, 1))
 	p.through(p.b, p.a, nil)
@@ -139,8 +140,8 @@ func TestTrimmingClasses(t *testing.T) {
 }
 
 func TestTrimmingDataDoesNotHoldUpAcks(t *testing.T) {
-	// Both ways at once: the ACK has the class of control, so it cannot ride with data,
-	// and goes before it.
+	// With data both ways, an ACK has the control class, so it cannot ride with data, and
+	// is sent before it.
 	p := newPipe(t, trimming)
 	p.message(100)
 	p.quiet(nil)
@@ -154,7 +155,8 @@ func TestTrimmingDataDoesNotHoldUpAcks(t *testing.T) {
 }
 
 func TestTrimmingProbeGoesWithData(t *testing.T) {
-	// A PROBE that overtakes data in a queue would take it for lost.
+	// A PROBE must not overtake data in a queue, because its answer would make the data
+	// look lost.
 	p := newPipe(t, trimming)
 	p.message(100)
 	p.through(p.a, p.b, nil)
@@ -175,14 +177,14 @@ func TestTrimmingProbeGoesWithData(t *testing.T) {
 }
 
 func TestTrimmingOffIsAsBefore(t *testing.T) {
-	// Without it there is one class, and what is cut is damaged.
+	// Without Trimming there is one class, and a trimmed packet counts as damaged.
 	p := newPipe(t, func(c *Config) { c.DSCP = 7 })
 	src, dst := p.message(5 << 10)
 	p.wantTrains(p.quiet(cutFirst(36, 26, 1))[:1], "7 RUD_REQ cut RUD_REQ RUD_REQ RUD_REQ RUD_REQ")
 	if st := p.b.Stats(); st.RxTrimmed != 0 || st.Drops[DropCRC] != 1 {
 		t.Errorf("%d trimmed, %d of bad CRC", st.RxTrimmed, st.Drops[DropCRC])
 	}
-	for range 200 { // the tail is found by a timer
+	for range 200 { // a timer finds the loss of the tail
 		p.now += 100 * time.Microsecond
 		p.a.Advance(p.now)
 		p.b.Advance(p.now)
@@ -192,7 +194,8 @@ func TestTrimmingOffIsAsBefore(t *testing.T) {
 }
 
 func TestTrimmingWholePacketIsOrdinary(t *testing.T) {
-	// A network may use the code points for something else: what verifies is taken.
+	// A network may use the code points for something else: a packet that verifies is
+	// accepted.
 	p := newPipe(t, trimming)
 	src, dst := p.message(5 << 10)
 	all := func(b []byte) (int, uint8) { return len(b), 26 }
@@ -218,8 +221,8 @@ func TestTrimmingDamagedIsNotTrimmed(t *testing.T) {
 }
 
 func TestTrimmingEveryLength(t *testing.T) {
-	// A switch keeps what it likes; from the PDS header on that is enough. None is
-	// taken, answered twice or believed.
+	// A switch may keep any part of a packet; from the PDS header on that is enough. No
+	// trimmed packet is accepted, answered twice or believed.
 	p := newPipe(t, trimming)
 	p.message(100)
 	p.quiet(nil)
@@ -245,7 +248,7 @@ func TestTrimmingEveryLength(t *testing.T) {
 }
 
 func TestTrimmingNotes(t *testing.T) {
-	// What a tap shows of it.
+	// Notes say that a packet was trimmed.
 	p := newPipe(t, func(c *Config) { c.Trimming, c.Notes = true, true })
 	p.message(100)
 	p.quiet(nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// longReceive is Receive without the short ways of what nearly every packet is.
+// longReceive is Receive without its fast paths.
 func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
 	if f.ended {
@@ -60,7 +60,7 @@ func (f *FEP) longReceive(now time.Duration, d *dgram.Datagram) {
 	}
 }
 
-// longTransmit is Transmit without the short ways of a train.
+// longTransmit is Transmit without its fast paths.
 func (f *FEP) longTransmit(now time.Duration, d *dgram.Datagram) bool {
 	f.now = now
 	if len(f.todo.moveLater) > 0 {
@@ -112,7 +112,7 @@ func (f *FEP) longTransmit(now time.Duration, d *dgram.Datagram) bool {
 	return true
 }
 
-// longPost is Post that asks for the lane of each send.
+// longPost is Post that looks up the lane of each send.
 func (f *FEP) longPost(now time.Duration, op *Op) error {
 	if op.Kind.Recv() || f.closed || f.ended || op.Peer == NoPeer {
 		return f.Post(now, op)
@@ -141,16 +141,17 @@ func (f *FEP) longPost(now time.Duration, op *Op) error {
 	return nil
 }
 
-// A twinPair is one FEP, and the one that lives the same life without the short ways.
+// A twinPair is a FEP, and another one that lives the same life without the fast paths.
 type twinPair struct {
 	short, long *FEP
 	x, y        dgram.Datagram
 	peers       []PeerID
 }
 
-// Twins live the same random life with two others over a network that loses, doubles,
-// reorders, damages and marks, one of each pair without the short ways: they send the
-// same bytes, report the same and wait for the same.
+// The fast paths of a FEP change nothing that can be seen. Two pairs of twins live the same
+// random life over a network that loses, duplicates, reorders, damages and marks, one FEP
+// of each pair without the fast paths. Both send the same bytes, report the same events and
+// have the same timeouts.
 func TestShortWaysOfAFEP(t *testing.T) {
 	kinds := []string{"clear", "without CRC", "sealed", "paths", "trimming", "known", "narrow", "small", "notes", "IPv6"}
 	for seed := range uint64(5 * len(kinds)) {
@@ -330,7 +331,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 				if loss == 0 {
 					what = 59
 				}
-				if what != 0 { // else it comes again
+				if what != 0 { // otherwise it is a duplicate
 					flying = append(flying[:k], flying[k+1:]...)
 				}
 				d := p.d
@@ -404,7 +405,7 @@ func liveAsTwins(t *testing.T, seed uint64, kind string) {
 	}
 }
 
-// forge makes of a packet an ACK or a request near what its target expects.
+// forge turns a packet into an ACK or a request that is close to what its target expects.
 func forge(rng *rand.Rand, d *dgram.Datagram, to netip.AddrPort, f *FEP) {
 	b := d.Data
 	if d.Seg > 0 {
