@@ -31,38 +31,41 @@ type Signals struct {
 //     (Over). Then the server's leg is told to end (Over).
 type Leg struct {
 	Signals
-	Spec   *Spec
-	Index  int // of the stream
-	Server bool
-	Conn   Conn
-	Res    LegResult
-	// Senders is how many messages each sender of an incast has sent, for the receiver; -1
-	// means not known yet.
-	Senders []atomic.Int64
-	// Live is the number of messages so far, for interval lines.
-	Live atomic.Int64
-	// Sent is called with the number of messages sent, Complete when the leg is complete.
-	Sent     func(n int64)
-	Complete func()
-	// Reply is called for every round trip of a ping.
-	Reply func(n int64, rtt time.Duration)
-	// Group is shared by the legs of one end.
-	Group *Group
+	Conn Conn
 
-	test    Test // made in the first turn
-	tx, rx  []Slot
-	again   []*Slot // receives that found no room
-	posts   int64   // receives posted
-	check   *record.Check
-	ledger  *pattern.Ledger
-	hist    *histogram // measured times: half of each round trip, but all of a ping's
-	ex      exchanged  // of load and rr
-	begun   time.Duration
-	opened  time.Duration // when the leg found its gate open
+	// Every turn reads these.
 	started bool
 	linger  bool // the test is complete; only the other side is waited for
 	rests   bool // nothing can happen before the wait is over
 	told    bool
+	test    Test    // made in the first turn
+	again   []*Slot // receives that found no room
+	posts   int64   // receives posted
+	check   *record.Check
+	begun   time.Duration
+	opened  time.Duration // when the leg found its gate open
+
+	// Live is the number of messages so far, for interval lines.
+	Live atomic.Int64
+	// Reply is called for every round trip of a ping.
+	Reply func(n int64, rtt time.Duration)
+
+	Spec   *Spec
+	Index  int // of the stream
+	Server bool
+	tx, rx []Slot
+	hist   *histogram // measured times: half of each round trip, but all of a ping's
+	ledger *pattern.Ledger
+	ex     exchanged // of load and rr
+	Res    LegResult
+	// Senders is how many messages each sender of an incast has sent, for the receiver; -1
+	// means not known yet.
+	Senders []atomic.Int64
+	// Sent is called with the number of messages sent, Complete when the leg is complete.
+	Sent     func(n int64)
+	Complete func()
+	// Group is shared by the legs of one end.
+	Group *Group
 }
 
 // A Group is what the legs of one end of a test share.

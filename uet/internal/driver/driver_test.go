@@ -415,9 +415,9 @@ func TestPollPutsOffWhatIsNotUrgentForAMoment(t *testing.T) {
 }
 
 func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
-	// Every fourth Yield measures, so that a mistake does not last. A single call that comes
-	// back at once does not prove that the processor is free: the thread that got it may only
-	// have yielded, too.
+	// Some Yields measure, so that a mistake does not last; fewer while others want the
+	// processor. A single call that comes back at once does not prove that the processor is
+	// free: the thread that got it may only have yielded, too.
 	took, looks := aloneMax, 0
 	now := time.Duration(1)
 	conn := newConn()
@@ -437,11 +437,28 @@ func TestYieldTellsWhetherOthersWantTheProcessor(t *testing.T) {
 		{aloneMax - 1, aloneAfter - 1, true}, {aloneMax - 1, 1, false}, {aloneMax, 1, true},
 	} {
 		took, looks = c.took, 0
-		for range 4 * c.yields {
+		n := 0
+		for ; looks < 2*c.yields; n++ {
 			d.Yield()
 		}
-		if first := looks > 2*c.yields && i == 0; d.Shared() != c.shared || looks > 2*c.yields && !first {
-			t.Errorf("step %d: shared = %v after %d readings of the clock, want %v", i, d.Shared(), looks, c.shared)
+		if d.Shared() != c.shared || n > sharedEvery*c.yields {
+			t.Errorf("step %d: shared = %v after %d Yields, want %v", i, d.Shared(), n, c.shared)
+		}
+	}
+	for _, c := range []struct {
+		took  time.Duration
+		every int
+	}{{aloneMax, sharedEvery}, {aloneMax - 1, freeEvery}} {
+		took = c.took
+		for range 8 * sharedEvery {
+			d.Yield() // until what is known is true
+		}
+		looks = 0
+		for range 4 * sharedEvery {
+			d.Yield()
+		}
+		if want := 2 * 4 * sharedEvery / c.every; looks != want {
+			t.Errorf("shared = %v: %d readings of the clock, want %d", d.Shared(), looks, want)
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 const (
 	// goschedEvery is the number of Yields per one that lets other goroutines run.
 	goschedEvery = 32
+	// freeEvery and sharedEvery are the numbers of Yields per one that measures, while no
+	// other thread is known to want the processor and while one is.
+	freeEvery, sharedEvery = 4, 16
 	// aloneMax is the duration up to which a sched_yield came back at once (0.1 to 0.8 µs
 	// here). A longer one let another thread run.
 	aloneMax = 1500 * time.Nanosecond
@@ -26,27 +29,29 @@ type processor struct {
 
 // Yield lets others run between two empty polls. Other threads may run each time if some
 // want the processor, else every fourth time, because the call costs as much as a poll.
-// Other goroutines may run now and then. Every fourth call measures whether other threads
-// want the processor.
+// Other goroutines may run now and then. Some Yields read the clock twice to measure whether
+// other threads want the processor. These are few while some do: each is then part of a round
+// trip of two ends on one processor.
 func (d *Driver) Yield() {
 	p := &d.cpu
 	n := p.yields.Add(1)
 	if n%goschedEvery == 0 {
 		runtime.Gosched()
 	}
+	shared := p.shared.Load()
 	switch {
-	case n%4 == 0 || n == 1:
+	case n == 1, n%sharedEvery == 0, !shared && n%freeEvery == 0:
 		t := d.clock.time()
 		schedYield()
-		p.judge(d.clock.time() - t)
-	case p.shared.Load():
+		p.learn(d.clock.time() - t)
+	case shared:
 		schedYield()
 	}
 }
 
-// judge learns from how long a sched_yield took. It stores only changes, because several
+// learn concludes from how long a sched_yield took whether the processor is shared. It stores only changes, because several
 // threads may yield.
-func (p *processor) judge(took time.Duration) {
+func (p *processor) learn(took time.Duration) {
 	switch shared := p.shared.Load(); {
 	case took >= aloneMax:
 		if !shared {
