@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// UE 3.5.10.5 to 3.5.10.7: ACK, ACK_CC, ACK_CCX.
+// ackCodec tests ACK, ACK_CC and ACK_CCX: UE 3.5.10.5 to 3.5.10.7.
 var ackCodec = codec[Ack]{
 	parse: ParseAck,
 	put:   (*Ack).Append,
@@ -145,7 +145,7 @@ var ackCodec = codec[Ack]{
 func TestAck(t *testing.T) { ackCodec.test(t) }
 func FuzzAck(f *testing.F) { ackCodec.fuzz(f) }
 
-// UE 3.5.11: ACK_PSN = cack_psn + ack_psn_offset, modulo 2^32.
+// UE 3.5.11: ACK_PSN = cack_psn + ack_psn_offset, modulo 2³².
 func TestAckPSN(t *testing.T) {
 	for _, c := range []struct {
 		cack PSN
@@ -158,7 +158,7 @@ func TestAckPSN(t *testing.T) {
 	}
 }
 
-// UE 3.6.9.2: ack_cc_state, each bit of it.
+// UE 3.6.9.2: each bit of ack_cc_state.
 func TestNSCCState(t *testing.T) {
 	for _, c := range []struct {
 		v    uint64
@@ -200,9 +200,9 @@ func TestNSCCState(t *testing.T) {
 	}
 }
 
-// UE 3.6.9.2, cc_type 1: 24 bits of credit, 24 reserved, 16 of ooo_count.
+// UE 3.6.9.2, cc_type 1: 24 bits of credit, 24 reserved bits, 16 bits of ooo_count.
 func TestCreditState(t *testing.T) {
-	// xdp2-uet_pds 11, with the reserved bits set too.
+	// xdp2-uet_pds 11, with the reserved bits set, too.
 	s := CreditState{Credit: 0x123456, OOO: 0x8765}
 	if got := ParseCredit(0x123456_ffffff_8765); got != s || s.Encode() != 0x123456_000000_8765 {
 		t.Errorf("%v, written as %#x", got, s.Encode())
@@ -217,8 +217,8 @@ func TestCreditState(t *testing.T) {
 	wantBug(t, func() { CreditState{Credit: 1 << 24}.Encode() })
 }
 
-// A PlainAck has what Parse has, and is one if nothing else is said: each other bit
-// of the header speaks against it, reserved ones as well.
+// A PlainAck has the fields that Parse reads, and a header is one only if it says nothing
+// else: any other bit, even a reserved one, makes it none.
 func TestPlainAck(t *testing.T) {
 	a := Ack{Type: TypeAckCC, Next: NextRsp, CACK: 0x89abcdef, SPDCID: 0x1234, DPDCID: 0x5678, MPR: 9, SACKOff: 1, CCState: 0x1122334455667788}
 	rsp := Rsp{List: 1, Opcode: RspResponse, RC: RCOK, Gen: 2, MsgID: 3, JobID: 4, ModLen: 5}

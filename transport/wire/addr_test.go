@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// R-ADDR-01: the exchange form, field by field.
+// R-ADDR-01: the binary form, field by field.
 func TestAddrBinary(t *testing.T) {
 	for _, c := range []struct {
 		name, bytes string
@@ -100,7 +100,7 @@ func TestAddrBinary(t *testing.T) {
 				}
 				whole[i/8] ^= bit
 			}
-			// R-ADDR-03: the C layout says the same of what it has room for.
+			// R-ADDR-03: the C layout has the same values of the fields that it has.
 			cb, err := a.AppendC(nil)
 			if err != nil || len(cb) != AddrCLen {
 				t.Fatalf("C layout: %d bytes, %v", len(cb), err)
@@ -115,7 +115,7 @@ func TestAddrBinary(t *testing.T) {
 	}
 }
 
-// Offsets of struct uet_addr, in host byte order.
+// The C layout has the offsets of struct uet_addr, in host byte order.
 func TestAddrC(t *testing.T) {
 	a := Addr{
 		Flags: AddrCapsValid | AddrAbsolute, Caps: CapAIBase | CapHPC, PIDonFEP: 0x123, RI: 0x456, NumRI: 0x789, Initiator: 0x89abcdef,
@@ -147,13 +147,13 @@ func TestAddrC(t *testing.T) {
 	if _, err := ParseAddrC(b); !errors.Is(err, ErrAddrVersion) {
 		t.Errorf("version 1: %v", err)
 	}
-	b[0], b[1] = 0x0f, 0x7d // low bits do not count; fa not valid
+	b[0], b[1] = 0x0f, 0x7d // the low bits are ignored; the IP address is not valid
 	if _, err := ParseAddrC(b); !errors.Is(err, ErrAddrNoIP) {
 		t.Errorf("without IP: %v", err)
 	}
 }
 
-// R-ADDR-04, R-ADDR-05: what is refused, and as what.
+// R-ADDR-04, R-ADDR-05: what does not parse, and with which error.
 func TestAddrRefused(t *testing.T) {
 	good, _ := unhex(t, "55 01 1e 00 0000 0001 000f 0001 00000010 c0000201 000000000000000000000000")
 	for _, c := range []struct {
@@ -193,7 +193,7 @@ func TestAddrRefused(t *testing.T) {
 	}
 }
 
-// One endpoint has one Addr, however its record says the default port or an IPv4
+// One endpoint has one Addr, in whatever form its record has the default port or an IPv4
 // address.
 func TestAddrCanonical(t *testing.T) {
 	want := SockAddr(netip.MustParseAddrPort("192.0.2.1:4793"))
@@ -217,8 +217,8 @@ func TestAddrCanonical(t *testing.T) {
 	}
 }
 
-// R-ADDR-05: what is not the default is marked valid and comes back, whoever made
-// the Addr; what version 1 has no room for makes it version 2.
+// R-ADDR-05: fields other than the default are marked valid and are read back, whoever made
+// the Addr. Fields that version 1 does not have make it version 2.
 func TestAddrMarksWhatItSays(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -253,10 +253,10 @@ func TestAddrMarksWhatItSays(t *testing.T) {
 	}
 }
 
-// R-ADDR-06: the string form, and what may be left out of it.
+// R-ADDR-06: the string form, and what may be missing in it.
 func TestAddrString(t *testing.T) {
 	for _, c := range []struct {
-		in, out string // out "": refused
+		in, out string // out is "" if in does not parse
 	}{
 		{"192.0.2.1:33333/1/2/3", "192.0.2.1:33333/1/2/3"},
 		{"192.0.2.1", "192.0.2.1:4793/0/15/16"},
@@ -319,7 +319,7 @@ func FuzzAddr(f *testing.F) {
 			if err != nil || n != len(out) || once.String() != a.String() {
 				t.Fatalf("%x is %v, written as %x, which is %v, %v", b, a, out, once, err)
 			}
-			// What was written needs no second rewriting.
+			// Writing the parsed form again changes nothing.
 			if again, err := once.AppendBinary(nil); err != nil || !bytes.Equal(again, out) {
 				t.Fatalf("%x is written as %x, %v", out, again, err)
 			}

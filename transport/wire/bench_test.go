@@ -2,9 +2,8 @@ package wire
 
 import "testing"
 
-// The headers of every packet of a transfer: a request and its standard header
-// one way, an ACK_CC and its response the other. That none of them allocates is
-// a test of each codec.
+// The headers of the packets of a transfer: a request and its standard header one way, an
+// ACK_CC and its response the other. The test of each codec checks that none allocates.
 var (
 	hotReq = Req{Type: TypeRUDReq, Next: NextReqStd, Flags: FlagAR, ClearOff: -1, PSN: 0x30ece246, SPDCID: 1, DPDCID: 2}
 	hotStd = ReqStd{

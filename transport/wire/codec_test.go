@@ -9,26 +9,25 @@ import (
 	"testing"
 )
 
-// Every header has the same five tests, and its file of tests holds only the
-// tables: vectors, refusals, and values that are our own bugs.
+// A codec is the test of one header. Every header has the same five tests, and its test file
+// has only the tables: vectors, refusals, and values that are our own bugs.
 //
-//  1. Each vector parses to its value, is written again as it was, and reads as
-//     its text. Each of its bits matters or is reserved, tried one by one.
+//  1. Each vector parses to its value, is written again as it was, and prints as its text.
+//     Each of its bits matters or is reserved, tried one by one.
 //  2. Every shorter prefix is refused by the name of the length.
 //  3. Append writes its bytes and no others into a buffer full of 0xa5.
 //  4. Each refusal names its field; each value out of range panics.
-//  5. Whatever parses comes back from append and parse as the same value (fuzz).
+//  5. Whatever parses comes back from Append and Parse as the same value (fuzz).
 //
-// A source of a vector is a capture and the number of the packet in it (the UEC
-// reference provider's refprov-*, XDP2's xdp2-*), "computed", or "layout": put
-// together by hand from the section that the codec cites, each field with a value of
-// its own.
+// The source of a vector is a capture and the number of the packet in it (refprov-* of the
+// UEC reference provider, xdp2-* of XDP2), "computed", or "layout": put together by hand from
+// the section that the codec cites, each field with a value of its own.
 type codec[H comparable] struct {
 	parse   func([]byte) (H, int, error)
 	put     func(*H, []byte) []byte
 	text    func(*H) string
 	vectors []vector[H]
-	most    []H // every field at the end of its range: no bug
+	most    []H // values with every field at the end of its range, which is no bug
 	refused []refusal
 	bugs    []bug[H]
 }
@@ -36,21 +35,21 @@ type codec[H comparable] struct {
 // A vector is a header as bytes and as a value.
 type vector[H any] struct {
 	name string
-	// bytes is one field a line: hex, then "/" and a hex mask of the reserved bits
-	// if it has any, then a comment from # on.
+	// bytes has one field per line: hex, then "/" and a hex mask of the reserved bits if
+	// there are any, then a comment from # on.
 	bytes string
 	want  H
-	text  string // of String
-	min   int    // the shortest prefix that parses, if not all of it
+	text  string // the result of String
+	min   int    // length of the shortest prefix that parses, 0 for all of it
 }
 
-// A refusal is bytes, in the notation of vectors, that do not parse.
+// A refusal is bytes that do not parse, in the notation of vectors.
 type refusal struct {
 	name, bytes string
 	want        Invalid
 }
 
-// A bug is a value that must not come out of our own code.
+// A bug is a value that our own code must not produce.
 type bug[H any] struct {
 	name string
 	h    H
@@ -100,7 +99,7 @@ func (c *codec[H]) test(t *testing.T) {
 	}
 }
 
-// wantBug runs f, which must panic over a bug of ours.
+// wantBug runs f, which must panic with "BUG: ".
 func wantBug(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
@@ -114,7 +113,7 @@ func wantBug(t *testing.T, f func()) {
 
 func (c *codec[H]) vector(t *testing.T, v *vector[H]) {
 	b, reserved := unhex(t, v.bytes)
-	whole := slices.Concat(b, []byte{0xff, 0xa5, 0xff}) // what follows is not the header's
+	whole := slices.Concat(b, []byte{0xff, 0xa5, 0xff}) // with bytes behind the header
 
 	h, n, err := c.parse(whole)
 	if err != nil || n != len(b) || h != v.want {
@@ -124,7 +123,7 @@ func (c *codec[H]) vector(t *testing.T, v *vector[H]) {
 		t.Errorf("text\n got %s\nwant %s", s, v.text)
 	}
 
-	// Into a buffer full of 0xa5, behind 3 bytes of another header.
+	// Append to a buffer full of 0xa5, behind 3 bytes of another header.
 	dirty := bytes.Repeat([]byte{0xa5}, 3+len(b)+64)
 	out := c.put(&h, dirty[:3])
 	if &out[0] != &dirty[0] || len(out) != 3+len(b) {
@@ -163,7 +162,7 @@ func (c *codec[H]) vector(t *testing.T, v *vector[H]) {
 		if err != nil {
 			continue
 		}
-		out := c.put(&h, nil) // no bug, whatever it was
+		out := c.put(&h, nil) // must not panic: what parses is no bug
 		if same && !bytes.Equal(out, b) {
 			t.Errorf("reserved bit %#x of byte %d is sent", bit, i/8)
 		}

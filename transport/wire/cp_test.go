@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.8: control packets.
+// cpCodec tests control packets: UE 3.5.10.8.
 var cpCodec = codec[CP]{
 	parse: ParseCP,
 	put:   (*CP).Append,
@@ -120,7 +120,7 @@ var cpCodec = codec[CP]{
 			text: "CTRL CREDIT_REQ ISROD+RETX+AR+SYN psn=0x99887766 spdcid=4660 psn_offset=837 payload=0x65432109",
 		},
 		{
-			name: "NEGOTIATION", // xdp2-uet_pds 16, and the payload it lacks
+			name: "NEGOTIATION", // xdp2-uet_pds 16, with the payload that it lacks
 			bytes: `
 				5c94/0043 # type 11 CP, ctl_type 9 NEGOTIATION, flags RETX+SYN
 				0000/ffff # reserved; the capture has a probe_opaque there

@@ -29,8 +29,8 @@ func TestCRCKnown(t *testing.T) {
 	}
 }
 
-// Whole packets from the IP header on. The CRC covers the
-// addresses and all behind the IP header, the UDP checksum counting as zero.
+// Whole packets from the IP header on have the right CRC. It covers the addresses and
+// everything behind the IP header, with a UDP checksum of 0.
 func TestCRCPackets(t *testing.T) {
 	for _, c := range []struct{ name, ip, body string }{
 		{"A native", "45b8002c0000400040fd251b 0a000001 0a000002", "42420000 59000000000000000005000900012345 9a634f87"},
@@ -60,8 +60,8 @@ func TestCRCPackets(t *testing.T) {
 	}
 }
 
-// checkTrailer holds the three functions that deal with a trailer against b,
-// which ends in one, and against b with each bit flipped.
+// checkTrailer checks the three functions for trailers with b, which ends in one, and with
+// b with each bit flipped.
 func checkTrailer(t *testing.T, b []byte, prefix uint32) {
 	t.Helper()
 	n := len(b) - CRCLen
@@ -90,13 +90,13 @@ func TestCRCTooShort(t *testing.T) {
 			t.Errorf("%d bytes verify", n)
 		}
 	}
-	if !VerifyCRC(make([]byte, 4), 0) { // nothing covered, prefix of nothing
+	if !VerifyCRC(make([]byte, 4), 0) { // no bytes covered, no prefix
 		t.Error("the trailer of nothing does not verify")
 	}
 }
 
-// The prefix is crc32.Update over addresses and UDP or entropy header; each bit
-// of each of them counts, and an IPv4 address mapped into IPv6 is the address.
+// The prefix is crc32.Update over addresses and UDP or entropy header. Each bit of each of
+// them counts, and an IPv4-mapped address is the IPv4 address.
 func TestCRCPrefix(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -193,7 +193,7 @@ func BenchmarkCRC(b *testing.B) {
 	}
 }
 
-// What PutOuter writes is what CRCPrefix covers, byte for byte.
+// PutOuter writes the bytes that CRCPrefix covers.
 func TestCRCOuter(t *testing.T) {
 	for _, c := range []struct{ src, dst, want string }{
 		{"192.0.2.1:258", "198.51.100.2:4793", "c0000201 c6336402 0102 12b9 0405 0000"},
@@ -215,8 +215,7 @@ func TestCRCOuter(t *testing.T) {
 	}
 }
 
-// A Prefix with a length added is the CRC state that CRCPrefix computes, for all
-// lengths that UDP has.
+// A Prefix with a length is the CRC state that CRCPrefix computes, for all lengths of UDP.
 func TestPrefix(t *testing.T) {
 	for _, c := range []struct{ src, dst string }{
 		{"192.0.2.1:258", "198.51.100.2:4793"},
@@ -233,8 +232,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// CRC is crc32.Update for all lengths and alignments, from any state, and reads
-// nothing behind b.
+// CRC is crc32.Update for all lengths and alignments, from any state, and reads nothing
+// behind b.
 func TestCRCLengths(t *testing.T) {
 	buf := make([]byte, 1100)
 	rng := rand.New(rand.NewPCG(3, 4))

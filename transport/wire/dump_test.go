@@ -11,9 +11,10 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew instead of comparing with it")
 
-// testdata/dump.txt is packets in hex, from the PDS or security header to the
-// end of the data, each with its text below it. A line that begins with # is a
-// comment, one that begins with > is the text, the others are hex.
+// Dump prints each packet of testdata/dump.txt as the file says. The file has packets in
+// hex, from the PDS or security header to the end of the data, each with its text below. A
+// line that begins with # is a comment, one that begins with > is the text, the others are
+// hex.
 func TestDump(t *testing.T) {
 	const name = "testdata/dump.txt"
 	old, err := os.ReadFile(name)
@@ -67,13 +68,13 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// Dump gives one line whatever it is given, and says what is wrong.
+// Dump prints one line for any bytes, and says what is wrong.
 func TestDumpHostile(t *testing.T) {
 	for _, c := range []struct{ hex, want string }{
 		{"", "wire: prologue: invalid length: "},
 		{"11", "wire: prologue: invalid length: 11"},
 		{"0000", "wire: prologue: invalid type: 0000"},
-		{ // an atomic of no extension, and of half a one
+		{ // an atomic without an extension, and with half of one
 			"2180 0000 00000001 0308 0001 00 000001 0000 000f 0000000000000000 00000010 0000000000000000 0000 0000 00000000 00000008",
 			"RUDI_REQ - nh=REQ_STD pkt_id=0x1 | ATOMIC REL msg_id=0x1 gen=0 job=1 pid=0 ri=15 buf_off=0x0 initiator=16 match/key=0x0 " +
 				"payload_len=0 msg_off=0 req_len=8 | wire: atomic extension: invalid length: ",

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.1: entropy header.
+// entropyCodec tests the entropy header: UE 3.5.10.1.
 var entropyCodec = codec[Entropy]{
 	parse: ParseEntropy,
 	put:   (*Entropy).Append,

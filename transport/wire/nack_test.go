@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.10, 3.5.10.11: NACK, NACK_CCX.
+// nackCodec tests NACK and NACK_CCX: UE 3.5.10.10, 3.5.10.11.
 var nackCodec = codec[Nack]{
 	parse: ParseNack,
 	put:   (*Nack).Append,
@@ -22,7 +22,7 @@ var nackCodec = codec[Nack]{
 			text: "NACK - nh=NONE code=NEW_START_PSN vendor=0x0 psn=0x3806b784 spdcid=0 dpdcid=1 payload=0xcbcc5a1",
 		},
 		{
-			name: "RUDI", // xdp2-uet_pds 13: its next header is wrong, and is handed on
+			name: "RUDI", // xdp2-uet_pds 13: its next header is wrong, and is returned
 			bytes: `
 				5238/0047 # type 10 NACK, next_hdr 4 RSP, flags M+RETX+NT
 				16        # nack_code PDC_MODE_MISMATCH
@@ -80,7 +80,7 @@ var nackCodec = codec[Nack]{
 func TestNack(t *testing.T) { nackCodec.test(t) }
 func FuzzNack(f *testing.F) { nackCodec.fuzz(f) }
 
-// Of a NACK_CCX in another length what it shares with a NACK is read.
+// Of a NACK_CCX with another length, the fields of a NACK are read.
 func TestNackCCXShort(t *testing.T) {
 	// xdp2-test_uet 19, 24 bytes.
 	b, _ := unhex(t, "6030 fe dc fedcba98 1234 8875 dcba9876 cdd0d1d2d3d4d5d6")

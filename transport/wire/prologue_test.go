@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.2: the 16 bits in front of every PDS header.
+// prologueCodec tests the 16 bits in front of every PDS header: UE 3.5.10.2.
 var prologueCodec = codec[Prologue]{
 	parse: func(b []byte) (Prologue, int, error) {
 		p, err := ParsePrologue(b)
@@ -27,7 +27,7 @@ var prologueCodec = codec[Prologue]{
 			text:  "CTRL CLOSE_CMD flags=0x8",
 		},
 		{
-			name:  "all ones", // any type, and reserved flags, are handed on
+			name:  "all ones", // any type, and reserved flags, are returned
 			bytes: "ffff # type 31, next_hdr 15, flags 0x7f",
 			want:  Prologue{Type: 31, Next: 15, Flags: 0x7f},
 			text:  "type 31 nh=next_hdr 15 flags=0x7f",
@@ -48,7 +48,7 @@ var prologueCodec = codec[Prologue]{
 func TestPrologue(t *testing.T) { prologueCodec.test(t) }
 func FuzzPrologue(f *testing.F) { prologueCodec.fuzz(f) }
 
-// The first 16 bits of packets of each kind.
+// The first 16 bits of packets of each kind have these values.
 func TestPrologueHandyValues(t *testing.T) {
 	for _, c := range []struct {
 		v    uint16

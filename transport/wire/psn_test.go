@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.11.4: PSNs are compared modulo 2^32.
+// UE 3.5.11.4: PSNs are compared modulo 2³².
 func TestPSN(t *testing.T) {
 	for _, c := range []struct {
 		p      PSN
@@ -36,7 +36,7 @@ func TestPSN(t *testing.T) {
 	}
 }
 
-// A window of n PSNs from base on.
+// InWindow covers the n PSNs from base on.
 func TestPSNInWindow(t *testing.T) {
 	for _, c := range []struct {
 		p, base PSN

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// UE 3.5.10.3, 3.5.11: RUD and ROD requests.
+// reqCodec tests RUD and ROD requests: UE 3.5.10.3, 3.5.11.
 var reqCodec = codec[Req]{
 	parse: ParseReq,
 	put:   (*Req).Append,
@@ -61,7 +61,7 @@ var reqCodec = codec[Req]{
 			text: "RUD_CC_REQ RETX+SYN nh=REQ_STD clear_off=4660 psn=0x98765432 spdcid=13398 psn_offset=2166 pdc_info=0x8 ccc_id=119 credit_target=8943462",
 		},
 		{
-			name: "ROD CC", // xdp2-test_uet 2, but for dpdcid
+			name: "ROD CC", // xdp2-test_uet 2, except dpdcid
 			bytes: `
 				7198/0063 # type 14 ROD_CC_REQ, next_hdr 3 REQ_STD, flags RETX+AR
 				2143      # clear_psn_offset 8515
@@ -100,7 +100,7 @@ var reqCodec = codec[Req]{
 func TestReq(t *testing.T) { reqCodec.test(t) }
 func FuzzReq(f *testing.F) { reqCodec.fuzz(f) }
 
-// UE 3.5.10.2: the type says the mode and the length.
+// UE 3.5.10.2: mode and length depend on the type.
 func TestReqModeLen(t *testing.T) {
 	for _, c := range []struct {
 		t    Type
@@ -124,8 +124,8 @@ func TestPlainReq(t *testing.T) {
 	}
 }
 
-// A PlainReq has what Parse has, and is one if nothing else is said: each other bit of
-// type, next header and flags speaks against it, reserved ones as well.
+// A PlainReq has the fields that Parse reads, and a header is one only if it says nothing
+// else: any other bit of type, next header and flags, even a reserved one, makes it none.
 func TestPlainReqInPlace(t *testing.T) {
 	r := Req{Type: TypeRUDReq, Next: NextReqStd, ClearOff: -3, PSN: 0x89abcdef, SPDCID: 0x1234, DPDCID: 0x5678}
 	full := (&ReqStd{}).Append(r.Append(nil))

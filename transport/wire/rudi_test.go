@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.9: RUDI request and response.
+// rudiCodec tests RUDI requests and responses: UE 3.5.10.9.
 var rudiCodec = codec[RUDIHdr]{
 	parse: ParseRUDI,
 	put:   (*RUDIHdr).Append,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// UE 3.4.2: rendezvous extension.
+// rendezvousCodec tests the rendezvous extension: UE 3.4.2.
 var rendezvousCodec = codec[Rendezvous]{
 	parse: ParseRendezvous,
 	put:   (*Rendezvous).Append,
@@ -46,7 +46,7 @@ var rendezvousCodec = codec[Rendezvous]{
 func TestRendezvous(t *testing.T) { rendezvousCodec.test(t) }
 func FuzzRendezvous(f *testing.F) { rendezvousCodec.fuzz(f) }
 
-// UE 3.4.2: atomic extension.
+// atomicCodec tests the atomic extension: UE 3.4.2.
 var atomicCodec = codec[Atomic]{
 	parse: ParseAtomic,
 	put:   (*Atomic).Append,
@@ -63,7 +63,7 @@ var atomicCodec = codec[Atomic]{
 			text: "atomic SUM UINT64 control=0x2",
 		},
 		{
-			name: "vendor", // layout: codes out of the tables are handed on
+			name: "vendor", // layout: codes outside the tables are returned
 			bytes: `
 				fe    # atomic_opcode
 				e0    # datatype
@@ -82,7 +82,7 @@ var atomicCodec = codec[Atomic]{
 func TestAtomic(t *testing.T) { atomicCodec.test(t) }
 func FuzzAtomic(f *testing.F) { atomicCodec.fuzz(f) }
 
-// UE 3.4.2: compare-and-swap extension.
+// cswapCodec tests the compare-and-swap extension: UE 3.4.2.
 var cswapCodec = codec[CSwap]{
 	parse: ParseCSwap,
 	put:   (*CSwap).Append,
@@ -101,7 +101,7 @@ var cswapCodec = codec[CSwap]{
 			text: "atomic CSWAP UINT64 control=0x2 compare=0000000000000000000000000000000a swap=00000000000000000000000000000014",
 		},
 		{
-			name: "full fields", // xdp2-test_uet 11, but for its semantic byte
+			name: "full fields", // xdp2-test_uet 11, except its semantic byte
 			bytes: `
 				11    # atomic_opcode CSWAP_GE
 				09    # datatype UINT128
@@ -122,7 +122,7 @@ var cswapCodec = codec[CSwap]{
 func TestCSwap(t *testing.T) { cswapCodec.test(t) }
 func FuzzCSwap(f *testing.F) { cswapCodec.fuzz(f) }
 
-// The operations that carry a compare value.
+// These operations carry a compare value.
 func TestAtomicOpCompares(t *testing.T) {
 	for op := range AtomicOp(255) {
 		want := op >= 0x0d && op <= 0x13
@@ -132,7 +132,7 @@ func TestAtomicOpCompares(t *testing.T) {
 	}
 }
 
-// Sizes in bytes; LONG_DOUBLE as on the platforms that have 16.
+// Sizes are in bytes. LONG_DOUBLE is that of the platforms where it has 16.
 func TestAtomicTypeSize(t *testing.T) {
 	for typ, want := range map[AtomicType]int{
 		Int8: 1, Uint8: 1, Int16: 2, Uint16: 2, Int32: 4, Uint32: 4, Int64: 8, Uint64: 8, Int128: 16, Uint128: 16, Float: 4, Double: 8,
@@ -144,7 +144,7 @@ func TestAtomicTypeSize(t *testing.T) {
 	}
 }
 
-// Which extension follows which opcode.
+// Each opcode has the right extension.
 func TestOpcodeExtensions(t *testing.T) {
 	for op := range Opcode(64) {
 		atomic := op == 0x03 || op == 0x04 || op == 0x0d || op == 0x0e
@@ -155,8 +155,8 @@ func TestOpcodeExtensions(t *testing.T) {
 	}
 }
 
-// The extension stands behind the 44 bytes of the standard
-// header, the operands behind it.
+// The extension is behind the 44 bytes of the standard header, and the operands are behind
+// the extension.
 func TestExtensionsBehindHeader(t *testing.T) {
 	base := ReqStd{Flags: SESREL | SESEOM | SESSOM, JobID: 0x012345, PIDonFEP: 10, RI: 15, Initiator: 16}
 	for _, c := range []struct {

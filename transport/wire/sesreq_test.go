@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.4.2: standard request.
+// reqStdCodec tests the standard request: UE 3.4.2.
 var reqStdCodec = codec[ReqStd]{
 	parse: ParseReqStd,
 	put:   (*ReqStd).Append,
@@ -238,7 +238,7 @@ func TestReqStdHDWithoutSOM(t *testing.T) {
 	}
 }
 
-// Where the tokens of deferrable sends are.
+// The tokens of deferrable sends are in place of the buffer offset and of the match bits.
 func TestReqStdTokens(t *testing.T) {
 	var r ReqStd
 	r.SetRestartTokens(0x87654321, 0x12345678) // xdp2-uet_ses 3
@@ -252,7 +252,7 @@ func TestReqStdTokens(t *testing.T) {
 	}
 }
 
-// UE 3.4.2: medium request.
+// reqMediumCodec tests the medium request: UE 3.4.2.
 var reqMediumCodec = codec[ReqMedium]{
 	parse: ParseReqMedium,
 	put:   (*ReqMedium).Append,
@@ -343,7 +343,7 @@ var reqMediumCodec = codec[ReqMedium]{
 func TestReqMedium(t *testing.T) { reqMediumCodec.test(t) }
 func FuzzReqMedium(f *testing.F) { reqMediumCodec.fuzz(f) }
 
-// UE 3.4.2: small request.
+// reqSmallCodec tests the small request: UE 3.4.2.
 var reqSmallCodec = codec[ReqSmall]{
 	parse: ParseReqSmall,
 	put:   (*ReqSmall).Append,

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.4.3: response without data.
+// rspCodec tests the response without data: UE 3.4.3.
 var rspCodec = codec[Rsp]{
 	parse: ParseRsp,
 	put:   (*Rsp).Append,
@@ -88,7 +88,7 @@ var rspCodec = codec[Rsp]{
 func TestRsp(t *testing.T) { rspCodec.test(t) }
 func FuzzRsp(f *testing.F) { rspCodec.fuzz(f) }
 
-// UE 3.4.3: response with data.
+// rspDataCodec tests the response with data: UE 3.4.3.
 var rspDataCodec = codec[RspData]{
 	parse: ParseRspData,
 	put:   (*RspData).Append,
@@ -151,7 +151,7 @@ var rspDataCodec = codec[RspData]{
 func TestRspData(t *testing.T) { rspDataCodec.test(t) }
 func FuzzRspData(f *testing.F) { rspDataCodec.fuzz(f) }
 
-// UE 3.4.3: optimized response with data.
+// rspDataSmallCodec tests the optimized response with data: UE 3.4.3.
 var rspDataSmallCodec = codec[RspDataSmall]{
 	parse: ParseRspDataSmall,
 	put:   (*RspDataSmall).Append,
@@ -170,7 +170,7 @@ var rspDataSmallCodec = codec[RspDataSmall]{
 			text: "RESPONSE_W_DATA list=0 rc=OK payload_len=16 job=74565 req_psn=0x10010",
 		},
 		{
-			name: "full fields", // xdp2-test_uet 15, but for job_id
+			name: "full fields", // xdp2-test_uet 15, except job_id
 			bytes: `
 				42       # list 1 OVERFLOW, opcode RESPONSE_W_DATA
 				05       # version 0, return_code NO_MATCH

@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.7: security header.
+// tssCodec tests the security header: UE 3.7.
 var tssCodec = codec[TSS]{
 	parse: ParseTSS,
 	put:   (*TSS).Append,

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A code table of the specification: value and name, in the order of the values,
-// everything between being reserved.
+// checkCodes checks the names of a code table of the specification. The table has values
+// and names in the order of the values; everything between them is reserved.
 func checkCodes[C interface {
 	~uint8
 	fmt.Stringer
@@ -60,7 +60,7 @@ func TestNextHdrCodes(t *testing.T) { // UE 3.5.10.2
 	}
 }
 
-// Which packet carries which SES header.
+// Carries says which packet carries which SES header.
 func TestTypeCarries(t *testing.T) {
 	for typ := range Type(32) {
 		want := map[Type]string{

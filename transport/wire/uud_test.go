@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// UE 3.5.10.12: UUD request.
+// uudCodec tests the UUD request: UE 3.5.10.12.
 var uudCodec = codec[UUDHdr]{
 	parse: ParseUUD,
 	put:   (*UUDHdr).Append,

@@ -15,20 +15,19 @@ import (
 	"testing"
 )
 
-// Packets of other implementations. UETKIT_VECTORS names a folder of captures
-// and a README.md that lists what another decoder made of each packet, a line a
-// packet in a fenced list under the name of its file. Every packet of every
-// capture is read, held against its line, and written again; what does not agree
-// stands in exceptions, which holds nothing else. Without the variable there is
-// nothing to do.
+// This file tests packets of other implementations. UETKIT_VECTORS names a folder of
+// captures and a README.md that lists what another decoder read in each packet, one line per
+// packet in a fenced list under the name of its file. Every packet of every capture is read,
+// compared with its line, and written again. Disagreements are listed in exceptions, which
+// has no other entries. Without the variable the tests are skipped.
 
-// An exception is a packet that our codecs and its line in the README do not
-// agree about, and how.
+// An exception is a packet about which our codecs and its line in the README disagree, and
+// how.
 type exception struct {
 	file   string
 	packet int
 	why    string
-	got    string // the disagreements, in order of the alphabet
+	got    string // the disagreements, in alphabetical order
 }
 
 const (
@@ -99,15 +98,15 @@ var exceptions = []exception{
 	},
 }
 
-// A listed packet is a line of the README, split.
+// A listed is a line of the README, split into its parts.
 type listed struct {
 	line     string
 	n        int    // number in the capture
 	dir      string // "A>B", "B>A", or "" where the capture has its own addresses
 	len      int    // of the Ethernet frame
-	entropy  string // "" over UDP
+	entropy  string // "" if over UDP
 	crc, icv bool
-	tss      string // what is in TSS[…]
+	tss      string // the text in TSS[…]
 	pds, ses string // header and fields
 	data     int    // bytes behind the SES header
 }
@@ -166,7 +165,7 @@ func readList(t *testing.T, name string) map[string][]listed {
 	return lists
 }
 
-// frames are the Ethernet frames of a classic pcap file in little-endian.
+// frames returns the Ethernet frames of a classic little-endian pcap file.
 func frames(t *testing.T, file string) [][]byte {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -188,8 +187,8 @@ func frames(t *testing.T, file string) [][]byte {
 	return fs
 }
 
-// ip splits an Ethernet frame. The length of the payload is IP's: Ethernet may
-// have padded the frame.
+// ip splits an Ethernet frame. The length of the payload is that of the IP header, because
+// Ethernet may have padded the frame.
 func ip(t *testing.T, f []byte) (src, dst netip.Addr, proto byte, payload []byte) {
 	t.Helper()
 	switch p := f[14:]; binary.BigEndian.Uint16(f[12:]) {
@@ -206,14 +205,14 @@ func ip(t *testing.T, f []byte) (src, dst netip.Addr, proto byte, payload []byte
 	return
 }
 
-// A header is what one header says, in the README's words.
+// A header is the content of one header, in the words of the README.
 type header struct {
 	name   string
 	flags  string
-	fields map[string]uint64 // negative ones in two's complement
+	fields map[string]uint64 // negative values in two's complement
 }
 
-// names of the README that are not ours.
+// listedNames replaces names of the README by ours.
 var listedNames = strings.NewReplacer("RUDI_RSP", "RUDI_RESP", "RNDV_", "RENDEZVOUS_", "DEFER_", "DEFERRABLE_", "NT_RUDI", "NT")
 
 // parseListed reads a header of the README: [list=N] NAME flags key=value …
@@ -253,12 +252,12 @@ func parseListed(s string) (header, error) {
 	return h, nil
 }
 
-// A reading is what our codecs make of a packet.
+// A reading is what our codecs read in a packet.
 type reading struct {
 	got  []string // disagreements
 	pds  *header
 	ses  *header
-	ext  string // text of the extension
+	ext  string // the text of the extension
 	data int    // bytes behind the SES header, extension included
 }
 
@@ -266,8 +265,8 @@ func (r *reading) disagree(format string, args ...any) {
 	r.got = append(r.got, fmt.Sprintf(format, args...))
 }
 
-// take parses the header at the front of b and writes it again. It returns what
-// follows it, nil if it was refused.
+// take parses the header at the front of b and writes it again. It returns the bytes behind
+// it, nil if it does not parse.
 func take[H any](r *reading, what string, b []byte, parse func([]byte) (H, int, error), put func(*H, []byte) []byte) (*H, []byte) {
 	h, n, err := parse(b)
 	if err != nil {
@@ -480,8 +479,8 @@ func (r *reading) message(next NextHdr, b []byte) {
 	}
 }
 
-// same notes how a header differs from its text in the README. Fields that the
-// text leaves out have their usual value.
+// same notes how a header differs from its text in the README. Fields that the text leaves
+// out must have their usual value.
 func (r *reading) same(what string, h *header, text string, usual map[string]uint64) {
 	want, err := parseListed(text)
 	if err != nil {
@@ -541,8 +540,8 @@ func encryptedLen(t *testing.T, l *listed) int {
 	return n + l.data
 }
 
-// The extensions and operands that the README tells in prose: file and packet →
-// text, with the semantic byte as XDP2 has it taken out (see exceptions).
+// listedExt has the extensions and operands that the README describes in prose, by file and
+// packet. It has the text without the semantic byte of XDP2 (see exceptions).
 var listedExt = map[string]string{
 	"xdp2-uet_ses.pcap 5":   "atomic BXOR FLOAT_COMPLEX control=0x3",
 	"xdp2-uet_ses.pcap 8":   "atomic BXOR FLOAT_COMPLEX control=0x3",
@@ -554,8 +553,8 @@ var listedExt = map[string]string{
 	"xdp2-test_uet.pcap 11": "atomic CSWAP_GE UINT128 control=0x3 compare=000102030405060708090a0b0c0d0e0f swap=0f0e0d0c0b0a09080706050403020100",
 }
 
-// Every packet of every capture says what another
-// decoder read in it, is written again as it was, and has the CRC that we compute.
+// Every packet of every capture has the content that another decoder read in it, is written
+// again as it was, and has the CRC that we compute.
 func TestVectors(t *testing.T) {
 	dir := os.Getenv("UETKIT_VECTORS")
 	if dir == "" {
@@ -669,8 +668,8 @@ func TestVectors(t *testing.T) {
 	t.Logf("%d packets in %d captures, %d sealed, %d with CRC, %d exceptions", packets, len(files), sealed, crcs, len(exceptions))
 }
 
-// checkOuter checks addresses, ports, entropy and CRC, and returns what is
-// between the outer headers and the CRC.
+// checkOuter checks addresses, ports, entropy and CRC, and returns the bytes between the
+// outer headers and the CRC.
 func checkOuter(t *testing.T, id string, l *listed, f []byte) (b []byte, crc bool) {
 	t.Helper()
 	src, dst, proto, b := ip(t, f)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// One packet out, one ACK for 16 packets back: what a bulk flow costs per call.
+// BenchmarkOnSend measures the window's cost of a packet sent, in a bulk flow.
 func BenchmarkOnSend(b *testing.B) {
 	w := New(Config{})
 	for b.Loop() {
@@ -17,6 +17,7 @@ func BenchmarkOnSend(b *testing.B) {
 	}
 }
 
+// BenchmarkOnAck measures the window's cost of an ACK for 16 packets, in a bulk flow.
 func BenchmarkOnAck(b *testing.B) {
 	for _, c := range []struct {
 		name string

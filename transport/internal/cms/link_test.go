@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// A link is a model in virtual time: senders with a Window each share one
-// bottleneck (a queue with a rate and a length in bytes), behind it a delay, a
-// receiver each that acknowledges, and a way back without a queue. One seed, no
-// clock, integer arithmetic: the same on every machine. It knows packets, gaps,
-// probes and timers but no header; internal/sim has the real thing.
+// A link is a model in virtual time. Each sender has a Window; all share one bottleneck (a
+// queue with a rate and a length in bytes), behind it a delay. Each has a receiver that
+// acknowledges, and a way back without a queue. The model has one seed, no clock and
+// integer arithmetic, so its results are the same on every machine. It knows packets, gaps,
+// probes and timers but no headers; internal/sim has the full protocol.
 type link struct {
 	// The path.
 	rate   int64 // bytes per second
 	buffer int64 // bytes in the queue beyond which packets are dropped
 	delay  time.Duration
 	jitter time.Duration // uniform, added behind the queue
-	mark   int64         // bytes in the queue from which CE is set; 0: never
-	loss   int           // of 1000 packets
+	mark   int64         // bytes in the queue from which on CE is set, 0 for never
+	loss   int           // lost packets of 1000
 	cut    func(time.Duration) bool
-	nic    int64 // bytes per second each sender can send; 0: no limit
+	nic    int64 // bytes per second that each sender can send, 0 for no limit
 
 	// The receivers.
-	trigger              int64         // bytes per ACK; over 16 KiB nothing else makes an ACK
-	batch                time.Duration // one ACK per turn of so long; 0: at once
-	late                 time.Duration // every ACK
-	stallEvery, stallMax time.Duration // nothing is received meanwhile
+	trigger              int64         // bytes per ACK; above 16 KiB nothing else causes an ACK
+	batch                time.Duration // length of the turns that have one ACK each, 0 for an ACK at once
+	late                 time.Duration // delay of every ACK
+	stallEvery, stallMax time.Duration // how often and how long nothing is received
 
 	// The senders.
-	reorder int64 // later transmissions that must arrive before a gap is a loss
+	reorder int64 // later transmissions that must arrive before a gap counts as a loss
 
 	rng    *rand.Rand
 	now    time.Duration
 	events eventHeap
 	order  uint64
-	busy   time.Duration // the queue is empty from then on
+	busy   time.Duration // when the queue becomes empty
 	flows  []*flow
 	drops  int
 	worst  time.Duration // longest wait in the queue
@@ -52,8 +52,8 @@ func newLink(seed uint64) *link {
 	}
 }
 
-// hosts adds what a busy virtual machine does: the receiver turns every 20 µs
-// and loses its processor for up to 300 µs about every 2 ms.
+// hosts adds the effects of a busy virtual machine: the receiver has turns of 20 µs and
+// loses its processor for up to 300 µs about every 2 ms.
 func (l *link) hosts() *link {
 	l.batch, l.stallEvery, l.stallMax = 20*us, 2*ms, 300*us
 	return l
@@ -94,13 +94,13 @@ func (l *link) run(until time.Duration) {
 	l.now = until
 }
 
-// A flow is one sender with data without end, and its receiver.
+// A flow is one sender with endless data, and its receiver.
 type flow struct {
 	l    *link
 	w    *Window
 	size int64 // nominal bytes of a packet
 
-	next    int64 // first PSN not sent yet
+	next    int64 // the first PSN not sent yet
 	first   int64 // PSN of sent[0]
 	sent    []sent
 	resend  []int64
@@ -108,13 +108,13 @@ type flow struct {
 	bestOrd int64 // highest transmission known to have arrived
 	nicFree time.Duration
 	backoff int
-	rtoAt   time.Duration // 0: no timer
+	rtoAt   time.Duration // 0 for no timer
 	probeAt time.Duration
-	armed   bool // an event looks at the two
+	armed   bool // an event will look at the timers
 
-	got     map[int64]bool // beyond gotBase
+	got     map[int64]bool // PSNs received beyond gotBase
 	gotBase int64
-	fresh   []arrival // not yet reported
+	fresh   []arrival // arrivals that no ACK has reported
 	owed    int64     // bytes since the last ACK
 	turnAt  time.Duration
 	stallTo time.Duration
@@ -138,11 +138,11 @@ type pktState uint8
 
 const (
 	inFlight pktState = iota
-	isLost            // to be sent again
+	isLost            // lost: to be sent again
 	acked
 )
 
-// An arrival is one transmission; psn −1 is a probe.
+// An arrival is one transmission. PSN −1 is a probe.
 type arrival struct {
 	psn    int64
 	ord    int64
@@ -164,7 +164,7 @@ func (f *flow) start(at time.Duration) { f.l.at(at, f.pump) }
 func (f *flow) pump() {
 	for {
 		for len(f.resend) > 0 && (f.resend[0] < f.first || f.sent[f.resend[0]-f.first].state != isLost) {
-			f.resend = f.resend[1:] // the first copy came after all
+			f.resend = f.resend[1:] // an earlier copy arrived after all
 		}
 		if !f.w.CanSend(int(f.size)) {
 			return
@@ -188,7 +188,7 @@ func (f *flow) pump() {
 	}
 }
 
-// leave brings a packet through the sender's own interface.
+// leave sends a packet through the sender's own interface.
 func (f *flow) leave(a arrival) {
 	if f.l.nic == 0 {
 		f.l.queue(f, a)
@@ -198,8 +198,8 @@ func (f *flow) leave(a arrival) {
 	f.l.at(f.nicFree, func() { f.l.queue(f, a) })
 }
 
-// arm sets the timers as of now: a probe after three round trips of silence, a
-// timeout after the RTO.
+// arm sets the timers from now: a probe after three silent round trips, a timeout after the
+// RTO.
 func (f *flow) arm() {
 	f.rtoAt, f.probeAt = 0, 0
 	for i := range f.sent {
@@ -284,7 +284,7 @@ func (l *link) queue(f *flow, a arrival) {
 	l.at(at, func() { f.arrive(a) })
 }
 
-// arrive is a packet at the receiving host.
+// arrive brings a packet to the receiving host.
 func (f *flow) arrive(a arrival) {
 	if l := f.l; l.stallEvery > 0 {
 		if l.now >= f.nextOff {
@@ -299,7 +299,7 @@ func (f *flow) arrive(a arrival) {
 	f.take(a)
 }
 
-// take is a packet read from the socket.
+// take reads a packet from the socket.
 func (f *flow) take(a arrival) {
 	a.at = f.l.now
 	if a.psn >= f.gotBase && !f.got[a.psn] {
@@ -324,7 +324,7 @@ func (f *flow) take(a arrival) {
 	}
 }
 
-// ack sends one ACK that reports all that is fresh and names the last.
+// ack sends one ACK that reports all fresh arrivals and names the last.
 func (f *flow) ack() {
 	if len(f.fresh) == 0 || f.l.cut != nil && f.l.cut(f.l.now) {
 		return // a later ACK reports it
@@ -332,7 +332,7 @@ func (f *flow) ack() {
 	report := f.fresh
 	f.fresh, f.owed = nil, 0
 	service := f.l.now - report[len(report)-1].at
-	// Up to 5 µs of noise keep the flows out of step; the path keeps its order.
+	// Up to 5 µs of noise keep the flows out of step. ACKs stay in order.
 	f.ackAt = max(f.ackAt, f.l.now+f.l.delay+f.l.late+time.Duration(f.l.rng.IntN(5000)))
 	f.l.at(f.ackAt, func() { f.onAck(report, service) })
 }
@@ -350,7 +350,7 @@ func (f *flow) onAck(report []arrival, service time.Duration) {
 			continue
 		}
 		s := &f.sent[a.psn-f.first]
-		// UE 3.5.20.3: never sent again, or once and the copy is the one named.
+		// UE 3.5.20.3: the packet was sent once, or twice and the second copy is named.
 		if i == len(report)-1 && s.times <= 2 && a.times == s.times && s.state != acked {
 			rtt = f.l.now - s.at - service
 		}
@@ -381,18 +381,18 @@ func (f *flow) onAck(report []arrival, service time.Duration) {
 	f.arm()
 }
 
-// A result is what a link did between two moments.
+// A result is the traffic of a link between two moments.
 type result struct {
-	goodput float64   // of the rate, distinct bytes
-	share   []float64 // the same per flow
+	goodput float64   // distinct bytes, as a share of the rate
+	share   []float64 // the same for each flow
 	jain    float64
 	again   float64 // retransmissions per transmission
 	rtos    int
 	drops   int
-	worst   time.Duration // in the queue
+	worst   time.Duration // longest wait in the queue
 }
 
-// measure runs the link for warm, then for d, and reports on the second.
+// measure runs the link for warm, then for d, and returns the result of the latter.
 func (l *link) measure(warm, d time.Duration) result {
 	l.run(l.now + warm)
 	before := make([]flow, len(l.flows))

@@ -30,7 +30,7 @@ func TestPathsOneIsFree(t *testing.T) {
 }
 
 func TestPathsUseEachOncePerRound(t *testing.T) {
-	// UE 3.6.16, oblivious: each EV once before repeating, in an order that
+	// UE 3.6.16, oblivious: each EV is used once before any is used again, in an order that
 	// changes.
 	for _, n := range []int{2, 3, 8, 64, 256} {
 		p := newPaths(n, false)
@@ -59,7 +59,7 @@ func TestPathsUseEachOncePerRound(t *testing.T) {
 }
 
 func TestPathsDifferBySource(t *testing.T) {
-	// UE 3.6.16: independent per source.
+	// UE 3.6.16: the order is independent for each source.
 	var a, b Paths
 	a.Init(64, false, rand.New(rand.NewPCG(1, 1)))
 	b.Init(64, false, rand.New(rand.NewPCG(1, 2)))
@@ -75,7 +75,7 @@ func TestPathsDifferBySource(t *testing.T) {
 }
 
 func TestPathsMarkedRestsOneRTT(t *testing.T) {
-	// UE 3.6.17, path aware: not reused for an RTT.
+	// UE 3.6.17, path aware: a marked path is not used for an RTT.
 	p := newPaths(8, false)
 	p.OnMarked(ms, 3, 100*us)
 	for i := range 100 {
@@ -94,7 +94,7 @@ func TestPathsMarkedRestsOneRTT(t *testing.T) {
 }
 
 func TestPathsHalfMarkedAreAllUsed(t *testing.T) {
-	// UE 3.6.17: with half of them congested avoiding stops.
+	// UE 3.6.17: when half of the paths are congested none is avoided.
 	p := newPaths(8, false)
 	for i := range 3 {
 		p.OnMarked(ms, i, 100*us)
@@ -117,9 +117,9 @@ func TestPathsHalfMarkedAreAllUsed(t *testing.T) {
 }
 
 func TestPathsDeadOneIsFoundWithinTenRTTs(t *testing.T) {
-	// F35: one of 8 EVs dead: avoided within 10 RTTs, tried again
-	// within a second when it heals. 5 % random loss besides, so that at times
-	// half of the others rest.
+	// F35: one of 8 EVs is dead. It is avoided within 10 RTTs, and used again within a
+	// second after it heals. There is also 5 % random loss, so that at times half of the
+	// others rest.
 	const rtt = 100 * us
 	for _, loss := range []int{0, 10, 50} {
 		t.Run(fmt.Sprintf("%d ‰", loss), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestPathsDeadOneIsFoundWithinTenRTTs(t *testing.T) {
 			if share := float64(used) / float64(total); share > 0.005 {
 				t.Errorf("%.4f of the packets after 10 RTTs went the dead way", share)
 			}
-			// Healed.
+			// The path heals.
 			play(200*ms, 1200*ms, -1)
 			used, total = play(1200*ms, 1300*ms, 5) // it counts, and fails again
 			_ = total
@@ -168,7 +168,8 @@ func TestPathsDeadOneIsFoundWithinTenRTTs(t *testing.T) {
 }
 
 func TestPathsDeadOneIsTriedTwiceASecond(t *testing.T) {
-	// docs/faults.md rule 5: however long it was dead.
+	// docs/faults.md rule 5: a dead path is tried twice a second, however long it has been
+	// dead.
 	p := newPaths(8, false)
 	now := time.Second
 	for range 100 {
@@ -201,7 +202,7 @@ func TestPathsAllDeadGoesOn(t *testing.T) {
 }
 
 func TestPathsSingleKeepsItsPath(t *testing.T) {
-	// UE 3.6.16, ROD: one EV, never changed for congestion.
+	// UE 3.6.16, ROD: a single path has one EV, which congestion never changes.
 	p := newPaths(8, true)
 	at := p.Pick(0)
 	for i := range time.Duration(100) {
@@ -217,7 +218,7 @@ func TestPathsSingleKeepsItsPath(t *testing.T) {
 }
 
 func TestPathsSingleOnesDiffer(t *testing.T) {
-	// UE 3.6.16: parallel single-path CCCs hold different EVs.
+	// UE 3.6.16: CCCs with a single path each have different EVs.
 	rng := rand.New(rand.NewPCG(7, 7))
 	used := map[int]bool{}
 	for range 32 {
@@ -231,7 +232,7 @@ func TestPathsSingleOnesDiffer(t *testing.T) {
 }
 
 func TestPathsSingleLeavesDeadPath(t *testing.T) {
-	// F35 for ROD; UE 3.6.16: at most every 10 RTTs.
+	// F35 for ROD: a single path leaves a dead EV; UE 3.6.16: at most every 10 RTTs.
 	const rtt = 100 * us
 	p := newPaths(8, true)
 	at := p.Pick(0)

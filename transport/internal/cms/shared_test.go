@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew instead of comparing with it")
 
-// golden compares a table with testdata/name, so that a change of the
-// algorithm shows as a readable diff.
+// golden compares a table with testdata/name, so that a change of the algorithm shows as a
+// readable diff.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := "testdata/" + name
@@ -58,10 +58,10 @@ func TestLinkSingleFlowFills(t *testing.T) {
 }
 
 func TestLinkRandomLoss(t *testing.T) {
-	// Bars F5 and F5b of docs/perf.md: 0.95 and 0.80 of clean under 1 % and 5 % random loss;
-	// F1: half of what gets through, up to 30 %.
+	// Bars F5 and F5b of docs/perf.md: 0.95 and 0.80 of the clean rate under 1 % and 5 %
+	// random loss. F1: half of the packets that the path delivers, up to 30 % loss.
 	for _, c := range []struct {
-		loss int // of 1000
+		loss int // lost packets of 1000
 		want float64
 	}{{10, 0.95}, {50, 0.90}, {300, 0.35}} {
 		l := newLink(2)
@@ -75,7 +75,7 @@ func TestLinkRandomLoss(t *testing.T) {
 			t.Errorf("%d ‰ lost: goodput %.3f, want %.2f", c.loss, r.goodput, c.want)
 		}
 	}
-	// The same between hosts that are not always there, against their clean.
+	// The same between hosts that pause, compared with such hosts on a clean path.
 	clean := 0.0
 	for _, c := range []struct {
 		loss int
@@ -96,7 +96,7 @@ func TestLinkRandomLoss(t *testing.T) {
 }
 
 func TestLinkIsSharedEqually(t *testing.T) {
-	// F35: 64→1, Jain ≥ 0.9.
+	// F35: 64 senders share a line; Jain's index is at least 0.9.
 	for _, n := range []int{2, 4, 16, 64} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			l := newLink(3).hosts()
@@ -113,8 +113,8 @@ func TestLinkIsSharedEqually(t *testing.T) {
 }
 
 func TestLinkLateSenderGetsItsShare(t *testing.T) {
-	// A sender that comes late never saw the queue empty. It must neither
-	// starve nor starve the others (Vegas' latecomer).
+	// A sender that starts late never saw the queue empty. It must neither starve nor
+	// starve the others (the latecomer problem of Vegas).
 	for _, buffer := range []int64{256 << 10, 4 << 20} {
 		t.Run(fmt.Sprintf("%d KiB", buffer>>10), func(t *testing.T) {
 			l := newLink(4)
@@ -131,9 +131,9 @@ func TestLinkLateSenderGetsItsShare(t *testing.T) {
 }
 
 func TestLinkIncastKeepsGoing(t *testing.T) {
-	// 16 MiB at once into a queue of 128 KiB: nearly all of it is lost, and the
-	// link is full again within milliseconds. Eight packets a flow then stand
-	// against increases made for random loss, so a third is sent again.
+	// 16 MiB arrive at once at a queue of 128 KiB. Nearly all of it is lost, and the line
+	// is full again within milliseconds. Windows of eight packets then meet increases made
+	// for random loss, so a third is sent again.
 	l := newLink(5)
 	l.buffer, l.nic = 128<<10, l.rate
 	for range 16 {
@@ -153,7 +153,7 @@ func TestLinkIncastKeepsGoing(t *testing.T) {
 }
 
 func TestLinkBlackholeHeals(t *testing.T) {
-	// F8, docs/faults.md rule 5.
+	// F8, docs/faults.md rule 5: after an outage the line is full again.
 	l := newLink(6)
 	l.cut = func(now time.Duration) bool { return now > 20*ms && now < 1020*ms }
 	f := l.add(Config{})
@@ -172,7 +172,7 @@ func TestLinkBlackholeHeals(t *testing.T) {
 }
 
 func TestLinkAcksLate(t *testing.T) {
-	// F36: ACKs 200 ms late: at least 0.8 windows per RTT.
+	// F36: with ACKs 200 ms late, at least 0.8 windows arrive per RTT.
 	l := newLink(7)
 	l.late = 200 * ms
 	l.add(Config{}).start(0)
@@ -183,7 +183,7 @@ func TestLinkAcksLate(t *testing.T) {
 }
 
 func TestLinkAcksRare(t *testing.T) {
-	// F36: 1 ACK in 100 packets.
+	// F36: one ACK in 100 packets.
 	l := newLink(7)
 	l.trigger = 100 * defaultMTU
 	l.add(Config{}).start(0)
@@ -193,7 +193,7 @@ func TestLinkAcksRare(t *testing.T) {
 }
 
 func TestLinkAllMarked(t *testing.T) {
-	// F35: all CE.
+	// F35: every packet has CE.
 	for _, marks := range []bool{false, true} {
 		l := newLink(8)
 		l.mark, l.loss = 1, 10
@@ -205,7 +205,7 @@ func TestLinkAllMarked(t *testing.T) {
 }
 
 func TestLinkJitterDoesNotCollapse(t *testing.T) {
-	// F3: delays of 0 to 10 ms, packets in any order.
+	// F3: delays of 0 to 10 ms, and packets in any order.
 	l := newLink(9)
 	l.jitter, l.reorder = 10*ms, 1<<40
 	f := l.add(Config{})
@@ -216,8 +216,8 @@ func TestLinkJitterDoesNotCollapse(t *testing.T) {
 	}
 }
 
-// The tables: what the window makes of loss and of company. Columns are of the
-// link's rate.
+// The tables show the effects of loss and of other senders on the window. Columns are
+// shares of the line's rate.
 func TestLinkLossTable(t *testing.T) {
 	if invariant.On {
 		t.Skip("the table takes long with checks on; the tests above look at its corners")

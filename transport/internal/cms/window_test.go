@@ -15,8 +15,8 @@ const (
 	ms = time.Millisecond
 )
 
-// A script drives one Window in full rounds: all that is in flight is answered
-// in ACKs of 16 packets, and the window is filled again behind each.
+// A script drives one Window in full rounds: everything in flight is answered by ACKs of 16
+// packets, and each ACK is followed by filling the window.
 type script struct {
 	t   *testing.T
 	w   *Window
@@ -30,7 +30,7 @@ func newScript(t *testing.T, cfg Config) *script {
 	return &script{t: t, w: New(cfg), now: time.Second, mtu: cfg.MTU}
 }
 
-// fill sends full packets while the window is open and reports how many.
+// fill sends full packets while the window is open and returns their number.
 func (s *script) fill() (n int) {
 	for s.w.CanSend(s.mtu) {
 		s.w.OnSend(s.now, s.mtu)
@@ -40,7 +40,7 @@ func (s *script) fill() (n int) {
 }
 
 type ack struct {
-	rtt     func(i int) time.Duration // of the i-th ACK of the round
+	rtt     func(i int) time.Duration // sample of the i-th ACK of the round
 	ce      bool
 	pend    uint8
 	restore bool
@@ -70,8 +70,8 @@ func (s *script) rounds(n int, rtt time.Duration) {
 	}
 }
 
-// shrinkTo brings the window to about n bytes by random losses, which leave no
-// other trace.
+// shrinkTo shrinks the window to about n bytes by random losses, which have no other
+// effect.
 func (s *script) shrinkTo(n int) {
 	s.t.Helper()
 	s.fill()
@@ -88,7 +88,7 @@ func (s *script) shrinkTo(n int) {
 	s.w.cwnd, s.w.top = int64(n), int32(n)
 }
 
-// want checks the window to within slack bytes.
+// want checks that the window differs from n by at most slack bytes.
 func (s *script) want(n, slack int) {
 	s.t.Helper()
 	if got := s.w.Window(); got < n-slack || got > n+slack {
@@ -106,7 +106,7 @@ func TestWindowStartsAtCeiling(t *testing.T) {
 }
 
 func TestWindowGateTestsPacketSize(t *testing.T) {
-	// UE 3.6.13: a packet may leave while inflight plus its size is in cwnd.
+	// UE 3.6.13: a packet may leave if the bytes in flight plus its size are within cwnd.
 	w := New(Config{MTU: 1000, Window: 10_000})
 	for range 9 {
 		w.OnSend(0, 1000)
@@ -121,8 +121,8 @@ func TestWindowGateTestsPacketSize(t *testing.T) {
 }
 
 func TestWindowOnePacketAlwaysGoes(t *testing.T) {
-	// F35: at least one packet per RTT, also one larger than the MTU
-	// that the window was made for.
+	// F35: at least one packet leaves per RTT, even one larger than the MTU that the window
+	// was made for.
 	w := New(Config{MTU: 1132, Window: 1132})
 	if !w.CanSend(9000) {
 		t.Fatal("nothing in flight and still blocked")
@@ -140,7 +140,7 @@ func TestWindowOnePacketAlwaysGoes(t *testing.T) {
 func TestWindowAsksForACKWhenClosed(t *testing.T) {
 	// UE 3.6.13: AR when cwnd − inflight < MTU.
 	s := newScript(t, Config{MTU: 1000, Window: 100_000})
-	if !s.w.OnSend(s.now, 1000) { // UE 3.6.13: a sample before our own queue stands
+	if !s.w.OnSend(s.now, 1000) { // UE 3.6.13: a sample before our own queue builds up
 		t.Fatal("the first packet asks for no sample")
 	}
 	for range 98 {
@@ -151,7 +151,7 @@ func TestWindowAsksForACKWhenClosed(t *testing.T) {
 	if !s.w.OnSend(s.now, 1000) {
 		t.Fatal("no AR on the packet that closes the window")
 	}
-	// Small refills do not each ask; half the trigger of them does.
+	// Small refills do not ask one by one. Half a trigger of them asks.
 	asked, sent := 0, 0
 	for range 100 {
 		s.w.OnAck(s.now, 1000, 0, true, 0, false)
@@ -168,7 +168,7 @@ func TestWindowAsksForACKWhenClosed(t *testing.T) {
 }
 
 func TestWindowAsksForACKBelowTrigger(t *testing.T) {
-	// UE 3.6.13: AR while cwnd < ACK_Gen_Trigger, or the peer never answers.
+	// UE 3.6.13: AR while cwnd < ACK_Gen_Trigger, because otherwise the peer never answers.
 	w := New(Config{MTU: 1000, Window: 8000})
 	for range 8 {
 		if !w.OnSend(0, 1000) {
@@ -178,8 +178,8 @@ func TestWindowAsksForACKBelowTrigger(t *testing.T) {
 }
 
 func TestWindowProportionalIncrease(t *testing.T) {
-	// UE 3.6.13 with a = b = 1: 4 MTU per RTT at no delay, falling to 0 at the
-	// target, and eta of 0.15 MTU per adjust period.
+	// UE 3.6.13 with a = b = 1: 4 MTU per RTT without delay, falling to 0 at the target,
+	// and eta of 0.15 MTU per adjust period.
 	for _, c := range []struct {
 		name string
 		rtt  time.Duration
@@ -201,12 +201,12 @@ func TestWindowProportionalIncrease(t *testing.T) {
 }
 
 func TestWindowFastIncrease(t *testing.T) {
-	// UE 3.6.13: after one window without delay the window grows by a quarter
-	// per RTT (fi_scale 0.25·a), and stops that with the first delay.
+	// UE 3.6.13: after one window without delay the window grows by a quarter per RTT
+	// (fi_scale 0.25·a). The first delay stops that.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.shrinkTo(64 << 10)
-	s.rounds(2, 40*us) // the detector fills
+	s.rounds(2, 40*us) // until fast increase begins
 	before := s.w.Window()
 	s.rounds(1, 40*us)
 	if got := float64(s.w.Window()) / float64(before); got < 1.2 || got > 1.35 {
@@ -222,7 +222,8 @@ func TestWindowFastIncrease(t *testing.T) {
 }
 
 func TestWindowRegrowsWithinMillisecondsOfVirtualTime(t *testing.T) {
-	// docs/faults.md rule 5: from one MTU to a full MiB on an idle local path.
+	// docs/faults.md rule 5: the window grows from one MTU to a full MiB on an idle local
+	// path.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.shrinkTo(s.mtu)
@@ -236,7 +237,7 @@ func TestWindowRegrowsWithinMillisecondsOfVirtualTime(t *testing.T) {
 }
 
 func TestWindowCeilingHolds(t *testing.T) {
-	// T10: optimistic ACKs never take the window over the ceiling.
+	// T10: optimistic ACKs never raise the window above its upper bound.
 	s := newScript(t, Config{Window: 512 << 10})
 	s.rounds(1, 40*us)
 	s.w.OnLoss(s.now, 40*s.mtu, false)
@@ -266,7 +267,7 @@ func TestWindowImpossibleRTTIsNoSample(t *testing.T) {
 }
 
 func TestWindowWithoutSamplesDaresOneMTU(t *testing.T) {
-	// Every packet was sent twice or more: no ACK can be measured.
+	// Every packet was sent twice or more, so no ACK gives a sample.
 	s := newScript(t, Config{})
 	s.rounds(2, 50*us)
 	s.shrinkTo(16 << 10)
@@ -277,8 +278,8 @@ func TestWindowWithoutSamplesDaresOneMTU(t *testing.T) {
 }
 
 func TestWindowRandomLossCostsWhatItWas(t *testing.T) {
-	// UE 3.6.13 OnInferredLoss: cwnd −= n, inflight −= n, and no more: on a
-	// path without a queue the loss is random (F1).
+	// UE 3.6.13 OnInferredLoss: cwnd −= n, inflight −= n, and no more. On a path without a
+	// queue the loss is random (F1).
 	s := newScript(t, Config{})
 	s.rounds(4, 50*us)
 	s.fill()
@@ -295,7 +296,7 @@ func TestWindowRandomLossCostsWhatItWas(t *testing.T) {
 func TestWindowLossWithQueueIsCongestion(t *testing.T) {
 	s := newScript(t, Config{})
 	s.rounds(1, 40*us)
-	s.rounds(3, 140*us) // 100 µs stand in the queue
+	s.rounds(3, 140*us) // the queue delays by 100 µs
 	s.fill()
 	for range 10 {
 		s.w.OnLoss(s.now, s.mtu, false)
@@ -309,7 +310,7 @@ func TestWindowLossWithQueueIsCongestion(t *testing.T) {
 }
 
 func TestWindowLossOfLateSenderIsCongestion(t *testing.T) {
-	// One that never saw the queue empty judges as those do who did.
+	// A sender that never saw the queue empty reacts to a loss as the others do.
 	s := newScript(t, Config{})
 	s.rounds(4, 190*us)
 	s.rounds(2, 228*us)
@@ -321,8 +322,8 @@ func TestWindowLossOfLateSenderIsCongestion(t *testing.T) {
 }
 
 func TestWindowLossBelowWhatTheQueueHeldIsRandom(t *testing.T) {
-	// Hosts that come late look like a queue. What overflows is full; a queue that
-	// held a quarter more without loss was not.
+	// Hosts that answer late look like a queue. A queue that overflows is full; a queue
+	// that held a quarter more before without loss was not full.
 	s := newScript(t, Config{})
 	s.rounds(1, 40*us)
 	s.rounds(3, 160*us)
@@ -336,7 +337,7 @@ func TestWindowLossBelowWhatTheQueueHeldIsRandom(t *testing.T) {
 	if got := s.w.Window(); got < top-10*s.mtu {
 		t.Errorf("window %d of %d after a loss of ten packets", got, top)
 	}
-	// It may have become shorter: what it held is forgotten.
+	// The queue may have become shorter: its longest delay is forgotten with time.
 	s.rounds(20, 130*us)
 	s.fill()
 	top = s.w.Window()
@@ -346,7 +347,7 @@ func TestWindowLossBelowWhatTheQueueHeldIsRandom(t *testing.T) {
 }
 
 func TestWindowHeavyLossOfSmallWindowIsRandom(t *testing.T) {
-	// F1, 30 % lost: twenty packets do not overflow a queue.
+	// F1, 30 % loss: a window of twenty packets does not overflow a queue.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.shrinkTo(20 * s.mtu)
@@ -362,7 +363,8 @@ func TestWindowHeavyLossOfSmallWindowIsRandom(t *testing.T) {
 }
 
 func TestWindowHeavyLossIsCongestionWithoutDelay(t *testing.T) {
-	// A queue of a few packets shows no delay: a fifth of the round lost does.
+	// A queue of a few packets shows no delay, but the loss of a fifth of the round shows
+	// congestion.
 	s := newScript(t, Config{})
 	s.rounds(4, 40*us)
 	s.fill()
@@ -375,7 +377,7 @@ func TestWindowHeavyLossIsCongestionWithoutDelay(t *testing.T) {
 	if s.w.fastTop > int32(left+s.mtu) {
 		t.Errorf("fast increase up to %d after a loss of 20 %%", s.w.fastTop)
 	}
-	// It is free again after a time without.
+	// After a time without congestion, fast increase is free again.
 	s.rounds(cleanRounds+2, 40*us)
 	if s.w.fastTop != s.w.ceil {
 		t.Error("fast increase stays limited for ever")
@@ -383,7 +385,7 @@ func TestWindowHeavyLossIsCongestionWithoutDelay(t *testing.T) {
 }
 
 func TestWindowFloorIsOneMTU(t *testing.T) {
-	// T33, F35: storms of losses and refusals leave one packet.
+	// T33, F35: many losses and refusals leave a window of one packet.
 	s := newScript(t, Config{})
 	s.rounds(4, 50*us)
 	for range 5000 {
@@ -398,8 +400,8 @@ func TestWindowFloorIsOneMTU(t *testing.T) {
 }
 
 func TestWindowOverTargetShrinks(t *testing.T) {
-	// UE 3.6.13 multiplicative decrease on a path that does not mark: the
-	// window follows a queue that stays, to the floor if need be.
+	// UE 3.6.13, multiplicative decrease on a path that does not mark: while a queue stays
+	// the window shrinks, to one MTU in the end.
 	s := newScript(t, Config{})
 	s.rounds(3, 50*us)
 	last := s.w.Window()
@@ -408,7 +410,7 @@ func TestWindowOverTargetShrinks(t *testing.T) {
 		if s.w.Window() > last+s.mtu {
 			t.Fatalf("grew to %d at %v", s.w.Window(), rtt)
 		}
-		// Quick adapt may do more, but only over 4 targets.
+		// Quick adapt may shrink it further, but only above 4 targets.
 		if rtt < 750*us && s.w.Window() < last/2-s.mtu {
 			t.Fatalf("from %d to %d in one round at %v", last, s.w.Window(), rtt)
 		}
@@ -420,7 +422,7 @@ func TestWindowOverTargetShrinks(t *testing.T) {
 }
 
 func TestWindowShrinksOncePerTwoRounds(t *testing.T) {
-	// What was in flight when the window was cut is not held against it again.
+	// Packets that were in flight when the window was cut do not cut it again.
 	s := newScript(t, Config{})
 	s.rounds(2, 50*us)
 	s.rounds(1, 500*us)
@@ -438,7 +440,7 @@ func TestWindowShrinksOncePerTwoRounds(t *testing.T) {
 }
 
 func TestWindowCutIsAnEighthAtLeast(t *testing.T) {
-	// Near the target NSCC's decrease is nothing; shares would never even out.
+	// Near the target NSCC's decrease vanishes, and shares would never become equal.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	for range 20 {
@@ -465,7 +467,7 @@ func TestWindowAfterCutOldLossesAreNoNews(t *testing.T) {
 }
 
 func TestWindowSmallWindowsGetMoreDelay(t *testing.T) {
-	// Equal shares: of two windows that see the same queue the larger yields.
+	// Of two windows that see the same queue the larger one yields, so shares become equal.
 	big, small := newScript(t, Config{}), newScript(t, Config{})
 	small.shrinkTo(8 * small.mtu)
 	for range 6 {
@@ -481,8 +483,8 @@ func TestWindowSmallWindowsGetMoreDelay(t *testing.T) {
 }
 
 func TestWindowNoiseDoesNotShrink(t *testing.T) {
-	// A thread that loses its processor delays some packets by hundreds of
-	// microseconds, never all of a round trip.
+	// A thread that loses its processor delays some packets by hundreds of microseconds,
+	// but never all packets of a round trip.
 	s := newScript(t, Config{})
 	s.rounds(4, 60*us)
 	for i := range 200 {
@@ -497,8 +499,8 @@ func TestWindowNoiseDoesNotShrink(t *testing.T) {
 }
 
 func TestWindowStallDoesNotShrink(t *testing.T) {
-	// A receiver stands still for 20 ms once in a while (garbage, a VM that
-	// pauses): one round of large samples, then the old ones.
+	// A receiver pauses for 20 ms now and then (garbage collection, a paused VM): there is
+	// one round of large samples, then the samples are as before.
 	s := newScript(t, Config{})
 	s.rounds(4, 60*us)
 	for range 20 {
@@ -511,7 +513,7 @@ func TestWindowStallDoesNotShrink(t *testing.T) {
 }
 
 func TestWindowApplicationLimitedIsNotCongested(t *testing.T) {
-	// Sleeping peers answer late; a window that is hardly used did not cause it.
+	// Sleeping peers answer late. A window that is hardly used is not the cause.
 	s := newScript(t, Config{})
 	for range 100 {
 		s.w.OnSend(s.now, s.mtu)
@@ -522,8 +524,8 @@ func TestWindowApplicationLimitedIsNotCongested(t *testing.T) {
 }
 
 func TestWindowMarksBelowTargetHold(t *testing.T) {
-	// UE 3.6.13: M with delay below target: let load balancing act. (F35, T33:
-	// all CE.) Only eta is added.
+	// UE 3.6.13: with M and a delay below target, load balancing acts, and only eta is
+	// added (F35, T33: all CE).
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	s.shrinkTo(128 << 10)
@@ -537,7 +539,7 @@ func TestWindowMarksOverTargetShrinkToFloor(t *testing.T) {
 	// UE 3.6.13: M and delay over target: decrease, to one MTU if it lasts
 	// (F35: at least one packet per RTT).
 	s := newScript(t, Config{Marks: true})
-	for range 60 { // never a short RTT: and still no long path, it is marked
+	for range 60 { // never a short RTT, but marks: the path is not taken for long
 		s.roundWith(ack{rtt: func(int) time.Duration { return 900 * us }, ce: true})
 	}
 	if got := s.w.Window(); got > 2*s.mtu {
@@ -549,8 +551,8 @@ func TestWindowMarksOverTargetShrinkToFloor(t *testing.T) {
 }
 
 func TestWindowMarkingPathTrustsMarks(t *testing.T) {
-	// UE 3.6.13: no M and delay over target: the queue drains, fair increase
-	// of 5 MTU per RTT.
+	// UE 3.6.13: without M and with a delay above target the queue drains: fair increase of
+	// 5 MTU per RTT.
 	s := newScript(t, Config{Marks: true})
 	s.rounds(2, 60*us)
 	s.shrinkTo(256 << 10)
@@ -561,8 +563,8 @@ func TestWindowMarkingPathTrustsMarks(t *testing.T) {
 }
 
 func TestWindowQuickAdapt(t *testing.T) {
-	// UE 3.6.13: delay over 4 targets and little achieved: the window becomes
-	// what a period of base_rtt + target_qdelay delivers at that rate.
+	// UE 3.6.13: if the delay is above 4 targets and little arrived, the window becomes the
+	// bytes that a period of base_rtt + target_qdelay delivers at that rate.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	s.rounds(4, 20*ms) // 1 MiB in 20 ms: 16 KiB in 300 µs
@@ -572,7 +574,7 @@ func TestWindowQuickAdapt(t *testing.T) {
 }
 
 func TestWindowTrimmedTriggersQuickAdapt(t *testing.T) {
-	// UE 3.6.13 OnNACK: a trimmed packet counts as lost and runs quick adapt.
+	// UE 3.6.13 OnNACK: a trimmed packet counts as lost and causes quick adapt.
 	s := newScript(t, Config{})
 	s.rounds(3, 60*us)
 	s.fill()
@@ -582,11 +584,11 @@ func TestWindowTrimmedTriggersQuickAdapt(t *testing.T) {
 	}
 	s.now += 300 * us
 	s.w.OnAck(s.now, 20*s.mtu, 60*us, false, 0, false)
-	s.want(22*s.mtu, 3*s.mtu) // and what this ACK lets it grow
+	s.want(22*s.mtu, 3*s.mtu) // and the increase by this ACK
 }
 
 func TestWindowTrimmedNeedsNoDelay(t *testing.T) {
-	// UE 3.6.13: trigger_qa; the trimmed packets' delay is not seen.
+	// UE 3.6.13: trigger_qa. The delay of trimmed packets is not measured.
 	s := newScript(t, Config{})
 	s.rounds(3, 60*us)
 	s.fill()
@@ -601,8 +603,8 @@ func TestWindowTrimmedNeedsNoDelay(t *testing.T) {
 }
 
 func TestWindowTrimsTarget(t *testing.T) {
-	// UE 3.6.13: target_qdelay is 0.75 · config_base_rtt where queues are trimmed, so
-	// a queue between the two shrinks the window there only.
+	// UE 3.6.13: target_qdelay is 0.75 · config_base_rtt where queues trim, so a delay
+	// between the two targets shrinks the window only there.
 	without, with := newScript(t, Config{}), newScript(t, Config{Trims: true})
 	between := without.w.base + (without.w.target+with.w.target)/2
 	if d := 4 * with.w.target; d < 3*without.w.target-8 || d > 3*without.w.target {
@@ -619,8 +621,8 @@ func TestWindowTrimsTarget(t *testing.T) {
 }
 
 func TestWindowTrimsQuickAdaptNeedsATrim(t *testing.T) {
-	// UE 3.6.13: the threshold of delay is infinite where queues are trimmed. What
-	// delays 20 ms is no queue of these switches; the decreases see to it.
+	// UE 3.6.13: the delay threshold of quick adapt is infinite where queues trim. A delay
+	// of 20 ms does not come from queues that trim; ordinary decreases handle it.
 	s := newScript(t, Config{Trims: true})
 	s.rounds(2, 60*us)
 	s.rounds(4, 20*ms)
@@ -635,7 +637,7 @@ func TestWindowTrimsQuickAdaptNeedsATrim(t *testing.T) {
 }
 
 func TestWindowOtherNackIsNoCongestion(t *testing.T) {
-	// UE 3.6.13: other reasons leave the window alone.
+	// UE 3.6.13: NACKs for other reasons leave the window as it is.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	s.fill()
@@ -651,14 +653,14 @@ func TestWindowTimeouts(t *testing.T) {
 	s := newScript(t, Config{})
 	s.rounds(4, 60*us)
 	s.fill()
-	// The first timeout of 50 tail packets costs their bytes.
+	// The first timeout, of 50 tail packets, shrinks the window by their bytes.
 	s.now += 6 * ms
 	for range 50 {
 		s.w.OnLoss(s.now, s.mtu, true)
 		s.now += us
 	}
 	s.want(1<<20-50*s.mtu, 0)
-	// They are sent again and an ACK comes: that was all.
+	// They are sent again and an ACK comes: nothing else changes.
 	for range 50 {
 		s.w.OnSend(s.now, s.mtu)
 	}
@@ -668,11 +670,11 @@ func TestWindowTimeouts(t *testing.T) {
 	if got := s.w.Window(); got < 1<<19 {
 		t.Fatalf("window %d after single timeouts with an ACK between", got)
 	}
-	// No ACK before the next: one MTU.
+	// No ACK comes before the next timeout: the window is one MTU.
 	s.now += 12 * ms
 	s.w.OnLoss(s.now, s.mtu, true)
 	s.want(s.mtu, 0)
-	// What else was in flight changes nothing, and growth resumes.
+	// Other packets in flight change nothing, and growth resumes.
 	for s.w.InFlight() >= s.mtu {
 		s.w.OnLoss(s.now, s.mtu, true)
 	}
@@ -715,7 +717,8 @@ func TestWindowRTO(t *testing.T) {
 }
 
 func TestWindowLearnsLongPath(t *testing.T) {
-	// A path of 10 ms is no queue of ours: F36's window/RTT, after a while.
+	// A path of 10 ms is not a queue of ours. After a while the window learns that (F36:
+	// windows per RTT).
 	s := newScript(t, Config{})
 	s.rounds(150, 10*ms)
 	s.want(1<<20, 0)
@@ -734,8 +737,8 @@ func TestWindowLearnsLongPath(t *testing.T) {
 }
 
 func TestWindowPathThatWasShortIsNotLong(t *testing.T) {
-	// A queue of others that lasts must not become our base RTT, or many
-	// senders would raise each other's.
+	// A lasting queue of others must not become our base RTT, or many senders would raise
+	// each other's.
 	s := newScript(t, Config{})
 	s.rounds(2, 60*us)
 	s.shrinkTo(2 * s.mtu)
@@ -748,8 +751,7 @@ func TestWindowPathThatWasShortIsNotLong(t *testing.T) {
 }
 
 func TestWindowFarPathNeedsNoLearning(t *testing.T) {
-	// F36: ACKs 200 ms late from the start, after five timeouts that
-	// were about nothing.
+	// F36: ACKs are 200 ms late from the start, after five needless timeouts.
 	s := newScript(t, Config{})
 	s.fill()
 	for _, at := range []time.Duration{5 * ms, 15 * ms, 35 * ms, 75 * ms, 155 * ms} {
@@ -778,8 +780,8 @@ func TestWindowForgetsLeastRTT(t *testing.T) {
 }
 
 func TestWindowFlowControl(t *testing.T) {
-	// UE 3.6.13: rcv_cwnd_pend 64 takes 2048 B for 4096 B acknowledged;
-	// rc brings the window back.
+	// UE 3.6.13: rcv_cwnd_pend 64 removes 2048 bytes for 4096 bytes acknowledged; rc
+	// restores the window.
 	w := New(Config{MTU: 4096, Window: 1 << 20})
 	for range 64 {
 		w.OnSend(0, 4096)
@@ -810,8 +812,8 @@ func TestWindowFlowControl(t *testing.T) {
 }
 
 func TestWindowBoundsHoldForAnyInput(t *testing.T) {
-	// T10, T11, T33: whatever a peer reports, in whatever order, the
-	// window stays between one MTU and the ceiling and the bytes balance.
+	// T10, T11, T33: whatever a peer reports, in whatever order, the window stays between
+	// one MTU and its upper bound, and the counts of bytes agree.
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{
 			MTU:     rapid.SampledFrom([]int{1132, 4204, 8300}).Draw(t, "mtu"),
@@ -924,8 +926,7 @@ func TestWindowCacheLines(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("laid out for 64 bits")
 	}
-	// docs/decisions/0011: what sending touches lies in one cache line, what ACKs
-	// touch at rest in three.
+	// docs/decisions/0011: sending touches one cache line, ACKs without trouble touch three.
 	if got := unsafe.Offsetof(Window{}.start); got != 64 {
 		t.Errorf("the second line of a Window begins at byte %d", got)
 	}
@@ -935,14 +936,14 @@ func TestWindowCacheLines(t *testing.T) {
 }
 
 func TestOldNewsShrinkNoMore(t *testing.T) {
-	// A round without a sample is judged by the delay of the round before, as with
-	// heavy loss; but when nothing can be measured any more that delay is no queue that
-	// still stands, and the window grows by an MTU per round trip.
+	// A round without a sample uses the delay of the round before, as under heavy loss.
+	// When no samples come any more, that delay no longer shows a queue, and the window
+	// grows by an MTU per round trip.
 	s := newScript(t, Config{})
 	s.rounds(3, 100*us)
 	s.rounds(2, 800*us)
 	blind := func() {
-		s.now += 20 * ms // host and host are busy
+		s.now += 20 * ms // both hosts are busy
 		for left := s.w.InFlight(); left > 0; left = s.w.InFlight() {
 			s.w.OnAck(s.now, min(left, 16*s.mtu), 0, false, 0, false)
 		}
@@ -962,9 +963,9 @@ func TestOldNewsShrinkNoMore(t *testing.T) {
 }
 
 func TestSpuriousTimeoutIsTakenBack(t *testing.T) {
-	// F17: the peer was busy for two timeouts, which leave one MTU. When it turns out
-	// that nothing was lost, the window is what it was; not when that turns out later,
-	// nor for a loss that a gap showed.
+	// F17: the peer was busy for two timeouts, which leave one MTU. If it turns out soon
+	// that nothing was lost, the window becomes what it was. It does not if that turns out
+	// later, or for a loss that a gap showed.
 	timeouts := func() *script {
 		s := newScript(t, Config{})
 		s.rounds(3, 100*us)

@@ -12,8 +12,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A pdcState is all of a PDC and its Table that an ACK may change, and what the owner
-// and the CCC were told.
+// A pdcState is everything of a PDC and its Table that an ACK may change, and what the
+// owner and the CCC were told.
 type pdcState struct {
 	PDC  PDC
 	Sent []txPkt
@@ -31,14 +31,14 @@ func (x *pdcTest) state() pdcState {
 	}
 	p.t, p.ccc, p.tx.ring, p.tx.one = nil, nil, nil, [1]txPkt{}
 	if p.tx.lost == 0 {
-		p.tx.lostHint = 0 // has no meaning
+		p.tx.lostHint = 0 // it has no meaning now
 	}
 	return pdcState{p, sent, *x.ccc, x.news(), x.tab.Stats}
 }
 
-// ReceivePlain does to a PDC what ReceiveAckOf does, or nothing: two PDCs live the
-// same life with losses, refusals and wrong ACKs, one of them without ReceivePlain. With
-// two paths, of which it is told besides, it does not go the short way of a CACK either.
+// ReceivePlain changes a PDC as ReceiveAckOf does, or not at all. Two PDCs live the same
+// life with losses, refusals and wrong ACKs, one of them without ReceivePlain. With two
+// paths, each packet is reported by itself, so the fast path of a CACK is not used either.
 func TestPlainAckIsAnAck(t *testing.T) {
 	plain, other, calms := 0, 0, 0
 	for seed := range uint64(120) {
@@ -74,7 +74,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			case 2, 15, 16:
 				a.CACK += wire.PSN(rng.IntN(7)) - 2
 			case 3:
-				a.CACK, a.AckPSNOff = a.CACK-1, int16(1+rng.IntN(3)) // a later one is named
+				a.CACK, a.AckPSNOff = a.CACK-1, int16(1+rng.IntN(3)) // it names a later packet
 			case 4:
 				a.Flags = wire.AckFlagM
 			case 5:
@@ -94,7 +94,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 			case 11:
 				a.CCType = 1
 			case 12, 13, 14, 18, 19, 20:
-				a.CCState = 0xffff << 48 // too late to measure anything
+				a.CCState = 0xffff << 48 // the service time is unknown: no sample
 			}
 			tookPlain := false
 			for i, x := range xs {
@@ -145,7 +145,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 					xs[1].told = nil
 				}
 			}
-			// What calmUntil says runDeadlines would say, and do nothing.
+			// runDeadlines would return what calmUntil returns, and do nothing.
 			if at := xs[0].p.calmUntil(); at > xs[0].now {
 				calms++
 				if next := xs[0].p.runDeadlines(xs[0].now); next != at {
@@ -169,14 +169,14 @@ func TestPlainAckIsAnAck(t *testing.T) {
 }
 
 func TestCalmIsNotWhoHolds(t *testing.T) {
-	// A packet that was refused once goes again when its time has come, though the
+	// A packet that was refused once is sent again when its back-off ends, although the
 	// others are under way without trouble.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.advance(40 * time.Microsecond)
 	x.ack(0, 0)
 	x.push(3)
-	x.nack(wire.NackPDCModeMismatch, 2, 0) // T6: one is not believed
+	x.nack(wire.NackPDCModeMismatch, 2, 0) // T6: a single one does not count
 	due := x.p.tx.waitUntil
 	for x.now < due {
 		x.now = min(x.now+50*time.Microsecond, due)
@@ -188,7 +188,7 @@ func TestCalmIsNotWhoHolds(t *testing.T) {
 }
 
 func TestPathsOfWhatACACKPasses(t *testing.T) {
-	// The owner hears of the path of every packet.
+	// The owner learns of the path of every packet that a CACK covers.
 	x := newTable(t, func(c *Config) { c.Paths = 2 })
 	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
 	x.push(3)
@@ -200,7 +200,7 @@ func TestPathsOfWhatACACKPasses(t *testing.T) {
 
 func TestPlainAckOfAControlPacket(t *testing.T) {
 	// A target whose CLOSE_REQ was not answered is established again when the initiator
-	// goes on. That the CLOSE_REQ is answered then is no news of a message.
+	// goes on. An answer to the CLOSE_REQ then reports no message as answered.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
 	if !x.p.CanResend() {

@@ -6,7 +6,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// An ACK is a plain one if there is nothing else to say, and only then.
+// An ACK is a plain one if and only if there is nothing else to report.
 func TestAckSaysWhatThereIs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -39,7 +39,7 @@ func TestAckSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// OneAck is an ACK that is due and alone: behind it nothing is owed.
+// OneAck means one ACK that is due, and nothing owed behind it.
 func TestOneAck(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -12,8 +12,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// What a packet and its ACK cost of the PDC's state and timers, to as many peers in
-// turn, one every 2 µs, ns.
+// BenchmarkInTurn measures the cost of a packet and its ACK for the state and timers of a
+// PDC, in ns: one every 2 µs, to as many peers in turn.
 func BenchmarkInTurn(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {

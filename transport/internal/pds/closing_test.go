@@ -8,8 +8,8 @@ import (
 )
 
 func TestInitiatorCloses(t *testing.T) {
-	// UE 3.5.8: quiesce, wait for every ACK, CLOSE with a PSN of its own, free
-	// on its ACK.
+	// UE 3.5.8: the initiator quiesces, waits for every ACK, sends CLOSE with a PSN of its
+	// own, and frees the PDC when the CLOSE is acknowledged.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(-1, -1)
@@ -34,14 +34,14 @@ func TestInitiatorCloses(t *testing.T) {
 	if x.tab.Len() != 0 || x.ccc.inFlight != 0 {
 		t.Errorf("%d PDCs, %d bytes in flight", x.tab.Len(), x.ccc.inFlight)
 	}
-	// Own PDCID reuse: not within Quarantine (S-PDC-01).
+	// The PDCID is not reused within Quarantine (S-PDC-01).
 	if !x.tab.quar.hasID(x.now+3*time.Second, x.p.id) || x.tab.quar.hasID(x.now+5*time.Second, x.p.id) {
 		t.Error("the PDCID is not in quarantine for 4 s")
 	}
 }
 
 func TestLostClosingAckResolves(t *testing.T) {
-	// UE 3.5.8: the CLOSE is sent again; NACK 0E means the peer freed it.
+	// UE 3.5.8: the CLOSE is sent again; NACK 0E means that the peer has freed the PDC.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -75,8 +75,8 @@ func TestCloseWithoutAnswerEnds(t *testing.T) {
 }
 
 func TestTargetAsksForClose(t *testing.T) {
-	// UE 3.5.8: a target wants its resources back: CLOSE_REQ with a PSN of the
-	// return direction, REQ=CLOSE in ACKs; the initiator then closes.
+	// UE 3.5.8: a target that wants its resources back sends CLOSE_REQ with a PSN of the
+	// return direction, and REQ=CLOSE in ACKs. The initiator then closes.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
 	a := x.p.Resend2(x.now)
@@ -101,7 +101,7 @@ func TestTargetAsksForClose(t *testing.T) {
 	x.wantTold("gone 8")
 }
 
-// Resend2 is CanResend and Resend.
+// Resend2 is CanResend, then Resend.
 func (p *PDC) Resend2(now time.Duration) Again {
 	if !p.CanResend() {
 		panic("nothing to send")
@@ -110,7 +110,7 @@ func (p *PDC) Resend2(now time.Duration) Again {
 }
 
 func TestIdlePDCCloses(t *testing.T) {
-	// IdleClose 30 s.
+	// A PDC that is idle for IdleClose, 30 s, closes.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -138,9 +138,8 @@ func (x *pdcTest) runTo(end time.Duration) {
 }
 
 func TestTargetWaitsForAnOpenMessage(t *testing.T) {
-	// F28: a target does not ask for the close of a PDC in the middle of a message
-	// and does not end it: its initiator may have a closed window. PeerTimeout
-	// judges it (F9).
+	// F28: a target neither asks for the close of a PDC in the middle of a message nor ends
+	// it, because the window of its initiator may be closed. PeerTimeout ends it (F9).
 	x := newTarget(t)
 	x.tab.cfg.IdleClose = 100 * time.Millisecond
 	x.open[x.p.Slot] = true
@@ -151,7 +150,7 @@ func TestTargetWaitsForAnOpenMessage(t *testing.T) {
 	if x.p.state != Established {
 		t.Fatalf("the target is %v after 10 s", x.p.state)
 	}
-	// Asked before, it does not give up either.
+	// If it has asked before, it does not give up either.
 	x.p.RequestClose(x.now)
 	x.runTo(start + 39*time.Second)
 	if x.p.state != CloseRequested {
@@ -162,8 +161,8 @@ func TestTargetWaitsForAnOpenMessage(t *testing.T) {
 }
 
 func TestTargetTakesItsRequestBack(t *testing.T) {
-	// F28, UE 3.5.8: an initiator that goes on is not asked again with each ACK;
-	// when it closes after all, an unanswered CLOSE_REQ is no error.
+	// F28, UE 3.5.8: an initiator that goes on is not asked again by each ACK. When it
+	// closes after all, an unanswered CLOSE_REQ is no error.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
 	x.p.Resend2(x.now)
@@ -183,8 +182,8 @@ func TestTargetTakesItsRequestBack(t *testing.T) {
 
 func TestTargetChecksAFarewell(t *testing.T) {
 	// F27, T6: an initiator that is gone in the middle of a message says so once. The
-	// target asks; NACK 0E for its CLOSE_REQ ends the message at once. A forged
-	// farewell ends nothing: the initiator goes on and the request is taken back.
+	// target asks; NACK 0E for its CLOSE_REQ ends the message at once. A forged farewell
+	// ends nothing: the initiator goes on, and the target withdraws its request.
 	for _, forged := range []bool{false, true} {
 		x := newTarget(t)
 		x.open[x.p.Slot] = true
@@ -209,9 +208,9 @@ func TestTargetChecksAFarewell(t *testing.T) {
 }
 
 func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
-	// T9, UE 3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that
-	// the return direction cannot have must not end an initiator's PDC, whose packets
-	// nobody would fail then.
+	// T9, UE 3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that the
+	// return direction cannot have must not end an initiator's PDC, whose packets would
+	// then never fail.
 	for _, ctl := range []wire.CtlType{wire.CtlCloseReq, wire.CtlNoop} {
 		for _, off := range []int{-1, 1000} {
 			x := newInitiator(t, wire.RUD)
@@ -231,8 +230,9 @@ func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
 }
 
 func TestShutPDCAsksNowAndThen(t *testing.T) {
-	// A peer that is heard but does not answer PROBEs of a shut PDC: one each RTOMax.
-	// It is given up after PeerTimeout: what waits for the window would wait for ever.
+	// A peer is heard but does not answer the PROBEs of a shut PDC. It gets one each
+	// RTOMax, and is given up after PeerTimeout; otherwise packets that wait for the window
+	// would wait for ever.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(-1, 0, mpr(1))
@@ -266,8 +266,8 @@ func TestShutPDCAsksNowAndThen(t *testing.T) {
 }
 
 func TestCloseWaitsForTheWindow(t *testing.T) {
-	// UE 3.5.8: every packet was named, but CACK is a window behind, and the CLOSE lies
-	// beyond it. A PROBE brings CACK, and the CLOSE goes.
+	// UE 3.5.8: every packet was named by an ACK, but CACK is a window behind, so the CLOSE
+	// is beyond the window. The answer to a PROBE moves CACK, and the CLOSE is sent.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	for i := range 128 {
@@ -297,8 +297,8 @@ func TestCloseWaitsForTheWindow(t *testing.T) {
 }
 
 func TestCloseBehindAFullWindow(t *testing.T) {
-	// UE 3.5.8: a CLOSE clears everything, so it comes when guaranteed responses fill
-	// the window of the target, too: right behind the last packet, and nowhere else.
+	// UE 3.5.8: a CLOSE clears everything, so it is accepted even if guaranteed responses
+	// fill the window of the target: directly behind the last packet, and nowhere else.
 	for _, c := range []struct {
 		psn    int
 		closes bool
@@ -321,8 +321,8 @@ func TestCloseBehindAFullWindow(t *testing.T) {
 }
 
 func TestUnansweredCloseReqEndsNothing(t *testing.T) {
-	// UE 3.5.8: a target asks for CLOSE. The initiator does not answer and goes on: what
-	// it sends is taken, however long.
+	// UE 3.5.8: a target asks for CLOSE, and the initiator goes on without an answer. Its
+	// packets are accepted, however long that lasts.
 	x := newTarget(t)
 	x.p.RequestClose(x.now)
 	x.forget()
@@ -337,10 +337,10 @@ func TestUnansweredCloseReqEndsNothing(t *testing.T) {
 }
 
 func TestF32RefusedCloseReqEndsNothing(t *testing.T) {
-	// F28, F32: an initiator that has messages under way refuses the CLOSE_REQ for want of
-	// something, however long: that is no reason to end them. One that has none, and refuses
-	// it for PeerTimeout, loses the PDC.
-	// NACK 09 is of messages: what it refuses here is as good as any other refusal.
+	// F28, F32: an initiator with messages under way refuses the CLOSE_REQ for lack of
+	// something. That does not end the messages, however long it lasts. An initiator
+	// without messages that refuses it for PeerTimeout loses the PDC. NACK 09 is about
+	// messages; here it counts as any other refusal.
 	for _, c := range []struct {
 		busy, open bool
 		code       wire.NackCode

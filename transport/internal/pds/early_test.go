@@ -9,13 +9,13 @@ import (
 )
 
 func TestHoldListMatchesDumbTwin(t *testing.T) {
-	// UE 3.5.12 (ROD): early packets come in any order and go in that of their
-	// PSNs, also across 2³².
+	// UE 3.5.12 (ROD): early packets come in any order and are executed in the order of
+	// their PSNs, even across 2³².
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var h earlyList
 		var twin []wire.PSN
-		low := wire.PSN(rng.Uint32N(200) - 100) // the next to go
+		low := wire.PSN(rng.Uint32N(200) - 100) // the next to be executed
 		for range 2000 {
 			psn := low.Add(rng.IntN(100))
 			i, held := slices.BinarySearchFunc(twin, psn, func(a, b wire.PSN) int { return int(a.Sub(b)) })
@@ -47,8 +47,8 @@ func (x *pdcTest) noop(i int) {
 }
 
 func TestEarlyControlPacketOnROD(t *testing.T) {
-	// UE 3.5.11: a NOOP has a PSN of its own. On a ROD PDC it may come before its turn;
-	// what follows it goes up when what precedes it did.
+	// UE 3.5.11: a NOOP has a PSN of its own. On a ROD PDC it may come before its turn. The
+	// packets behind it are executed after those before it.
 	x := newTarget(t, rod)
 	for _, i := range []int{5, 2, 3} {
 		x.noop(i)
@@ -63,7 +63,7 @@ func TestEarlyControlPacketOnROD(t *testing.T) {
 }
 
 func TestControlPacketWithThePSNOfAnEarlyPacket(t *testing.T) {
-	// T9: a PSN belongs to the packet that is held.
+	// T9: a PSN belongs to the early packet that has it.
 	x := newTarget(t, rod)
 	x.recv(2, rod)
 	x.acks()

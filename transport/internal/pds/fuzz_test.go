@@ -9,10 +9,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// FuzzReceive gives a Table whatever a member of its domain could send, in each
-// way of establishment, and checks what must always hold: no panic, counters that
-// are those of the packets, a floor that only rises, bounds, and that no SYN opens
-// what was open before.
+// FuzzReceive gives a Table whatever a member of its domain could send, with each way to
+// establish PDCs. It checks what must always hold: no panic, counters that match the
+// packets, a floor that only rises, bounds, and that no SYN opens a PDC that was open
+// before.
 func FuzzReceive(f *testing.F) {
 	for how := range byte(3) {
 		rng := rand.New(rand.NewPCG(uint64(how), 1))

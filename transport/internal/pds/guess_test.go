@@ -8,8 +8,8 @@ import (
 )
 
 func TestT3GuessesAreTold(t *testing.T) {
-	// T3: more than 100 packets a second that name a PDC and cannot belong to it
-	// are told, once a second; what delay does to honest ones is not.
+	// T3: more than 100 packets a second that name a PDC and cannot belong to it are
+	// reported, once a second. Honest packets that are late or duplicated do not count.
 	const far = 1 << 24
 	x := newTarget(t)
 	id, far32 := x.p.ID(), x.psn(far)

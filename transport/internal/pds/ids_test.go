@@ -8,8 +8,8 @@ import (
 )
 
 func TestIDTable(t *testing.T) {
-	// T3, UE 3.5.8: PDCIDs are drawn at random, each is found, and no other is;
-	// with PDCs that come and go, until nearly all PDCIDs are in use.
+	// T3, UE 3.5.8: PDCIDs are drawn at random, and each is found and no other, while PDCs
+	// come and go, until nearly all PDCIDs are in use.
 	x := newTable(t, func(c *Config) { c.MaxPDCs, c.StartPSN = 1<<16, nil })
 	closings, most := 0, 0
 	in := make(map[uint16]*PDC)

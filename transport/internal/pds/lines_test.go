@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Bar F8: what every packet touches of a PDC lies in five cache lines, and the PDC
-// at their multiple.
+// Bar F8: the fields of a PDC that every packet touches are in five cache lines, and a PDC
+// begins at a cache line.
 func TestCacheLines(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("laid out for 64 bits")

@@ -10,8 +10,8 @@ import (
 )
 
 func TestNackReactions(t *testing.T) {
-	// UE 3.5.12.7, table of codes: what a first NACK of each code does to a
-	// packet in flight on an established PDC.
+	// UE 3.5.12.7, table of codes: the effect of a first NACK of each code on a packet in
+	// flight on an established PDC.
 	type want uint8
 	const (
 		nothing want = iota
@@ -25,8 +25,8 @@ func TestNackReactions(t *testing.T) {
 		wire.NackPktNotRcvd: again, wire.NackAckWithData: again, wire.NackRcvrInferLoss: again,
 		wire.NackExpNormal: again, wire.NackExpError: again,
 		wire.NackRcvdSESProcg: nothing, wire.NackNewStartPSN: nothing, 0x0c: nothing, 0x1b: nothing, 0xfc: nothing,
-		// Fatal ones count only when repeated (T6): the packet goes again so
-		// that an honest peer repeats them.
+		// A fatal NACK counts only if it is repeated (T6). The packet is sent again so that
+		// an honest peer repeats it.
 		wire.NackInvDPDCID: later, wire.NackPDCHdrMismatch: later, wire.NackClosing: later, wire.NackClosingInErr: later,
 		wire.NackGtdRespUnavail: later, wire.NackInvalidSyn: later, wire.NackPDCModeMismatch: later, wire.NackUnexpEvent: later,
 		wire.NackExpFatal: later,
@@ -65,8 +65,8 @@ func (p *PDC) releaseIfDue(now time.Duration) {
 }
 
 func TestFatalNackNeedsASecond(t *testing.T) {
-	// T6: a fatal NACK on an unsecured PDC counts when a second one comes at
-	// least one RTO later; two in one breath are one.
+	// T6: a fatal NACK on an unsecured PDC counts if a second one comes at least one RTO
+	// later. Two at the same time count as one.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
@@ -81,7 +81,7 @@ func TestFatalNackNeedsASecond(t *testing.T) {
 }
 
 func TestNackOutsideWindowIsIgnored(t *testing.T) {
-	// UE 3.5.12.7: one whose PSN is not outstanding is ignored; CACK never moves.
+	// UE 3.5.12.7: a NACK whose PSN is not outstanding is ignored, and CACK never moves.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
@@ -101,8 +101,8 @@ func TestNackOutsideWindowIsIgnored(t *testing.T) {
 }
 
 func TestInvalidSynStartsAgain(t *testing.T) {
-	// S-PDC-05: NACK 15 while creating means another life holds our PDCID:
-	// new PDCID, new Start_PSN, everything again.
+	// S-PDC-05: NACK 15 in state Creating means that another life has our PDCID. Everything
+	// is sent again with a new PDCID and Start_PSN.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	id := x.p.ID()
@@ -123,8 +123,8 @@ func TestInvalidSynStartsAgain(t *testing.T) {
 }
 
 func TestRODGoesBack(t *testing.T) {
-	// UE 3.5.12.7: NACK ROD_OOO names Expected_PSN in its payload; everything
-	// from there is sent again.
+	// UE 3.5.12.7: NACK ROD_OOO has Expected_PSN in its payload. All packets from that PSN
+	// on are sent again.
 	x := newInitiator(t, wire.ROD)
 	x.push(5)
 	x.ack(0, 0)
@@ -133,8 +133,8 @@ func TestRODGoesBack(t *testing.T) {
 }
 
 func TestShortTargetEndsAfterPeerTimeout(t *testing.T) {
-	// F32: back-off 1 ms doubling to RTOMax; after PeerTimeout the operation
-	// fails with the code, although the target answers.
+	// F32: the back-off doubles from 1 ms to RTOMax. After PeerTimeout the operation fails
+	// with the code, although the target answers.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	start := x.now
@@ -163,8 +163,8 @@ func TestShortTargetEndsAfterPeerTimeout(t *testing.T) {
 }
 
 func TestNacksDoNotPutOffTheRTO(t *testing.T) {
-	// docs/faults.md rule 5: what is in flight is resent after the RTO, also when
-	// NACKs for other packets come all the time.
+	// docs/faults.md rule 5: packets in flight are resent after the RTO, even if NACKs for
+	// other packets come all the time.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -186,10 +186,10 @@ func TestNacksDoNotPutOffTheRTO(t *testing.T) {
 }
 
 func TestOneAsksForARefusedMessage(t *testing.T) {
-	// F18: a target without room for a message refuses each packet of it. One of them goes
-	// again after the back-off, for all, so that a long message does not take the window
-	// from what the target has room for; another message has its own. When one is taken
-	// the others follow at once.
+	// F18: a target without room for a message refuses each packet of it. After the
+	// back-off one of them is sent again for all, so that a long message leaves the window
+	// to messages that the target has room for. Another message has its own test packet.
+	// When one is accepted the others follow at once.
 	for _, by := range []string{"ack", "sack"} {
 		t.Run(by, func(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
@@ -221,9 +221,9 @@ func TestOneAsksForARefusedMessage(t *testing.T) {
 				return
 			}
 			x.wantResend(2, 3, 4)
-			x.nack(wire.NackNoSESMsgAvail, 2, 0) // it was full again
+			x.nack(wire.NackNoSESMsgAvail, 2, 0) // the target was full again
 			x.ack(1, 4)
-			x.wantResend() // 3 will tell
+			x.wantResend() // the answer to 3 will tell
 			x.ack(1, 3)
 			x.wantResend(2)
 			x.ack(1, 5)
@@ -233,8 +233,8 @@ func TestOneAsksForARefusedMessage(t *testing.T) {
 }
 
 func TestEachAsksForWantOfABuffer(t *testing.T) {
-	// F32: a target that had no buffer for a packet says nothing of others, refusing it or
-	// taking it.
+	// F32: a target that lacked a buffer for one packet says nothing about other packets,
+	// whether it refuses or accepts that one.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -254,8 +254,8 @@ func TestEachAsksForWantOfABuffer(t *testing.T) {
 }
 
 func TestAllOfARefusedMessageIsGivenUp(t *testing.T) {
-	// F18: what is left of a message goes again when one packet of it was given up, and is
-	// given up in its turn, not one after the other with a back-off in between.
+	// F18: when one packet of a message is given up, the rest of the message is sent again
+	// at once and given up, too, not packet by packet with a back-off in between.
 	x := newInitiator(t, wire.RUD)
 	x.tab.cfg.RNRTimeout = time.Second
 	x.push(1)
@@ -279,8 +279,8 @@ func TestAllOfARefusedMessageIsGivenUp(t *testing.T) {
 }
 
 func TestTakenAfterRefusalEndsTheBackOff(t *testing.T) {
-	// F32: the back-off begins again at 1 ms, and PeerTimeout anew, when what was
-	// refused is taken: the target is short, then not, then short again.
+	// F32: when a refused packet is accepted, the next back-off begins at 1 ms and
+	// PeerTimeout runs anew: the target is short, then not, then short again.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -304,9 +304,9 @@ func TestTakenAfterRefusalEndsTheBackOff(t *testing.T) {
 }
 
 func TestTargetThatForgotIsGivenUp(t *testing.T) {
-	// F12: a ROD target in a new life, under the same PDCID, holds what comes behind
-	// packets that its former life answered. It answers all the time, so PeerTimeout
-	// does not see it.
+	// F12: a ROD target in a new life with the same PDCID keeps early packets that are
+	// behind packets which its former life answered. It answers all the time, so
+	// PeerTimeout does not end the PDC.
 	x := newInitiator(t, wire.ROD)
 	x.push(3)
 	x.ack(1, 1)
@@ -327,8 +327,9 @@ func TestTargetThatForgotIsGivenUp(t *testing.T) {
 }
 
 func TestShortageOfALostPacketEndsWithIt(t *testing.T) {
-	// F32: a NACK that is about a packet that waits to be sent again says the target is short
-	// of something now. It is not when it took the packet, however busy the PDC stays.
+	// F32: a NACK for a packet that waits to be sent again says that the target is short of
+	// something now. The shortage ends when the target accepts that packet, however busy
+	// the PDC stays.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -347,8 +348,8 @@ func TestShortageOfALostPacketEndsWithIt(t *testing.T) {
 }
 
 func TestRefusedNoopWakes(t *testing.T) {
-	// F32: a NOOP fills the gap of a packet that was given up. A peer that knows none
-	// refuses it; whoever waits for the window then goes on.
+	// F32: a NOOP fills the gap of a packet that was given up. A peer that does not know
+	// NOOP refuses it; packets that wait for the window then go on.
 	x := newInitiator(t, wire.RUD)
 	x.tab.cfg.RNRTimeout = 10 * time.Millisecond
 	x.push(1)
@@ -374,9 +375,9 @@ func TestRefusedNoopWakes(t *testing.T) {
 }
 
 func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
-	// F18, S-SEG-08: what the owner has to say instead of a packet that was given up has its
-	// PSN, and as a SYN opens the PDC as well. A target that is not ready for that either
-	// gets a NOOP after half of RNRTimeout.
+	// F18, S-SEG-08: the owner's replacement for a packet that was given up has its PSN,
+	// and as a SYN it opens the PDC, too. A target that is not ready for the replacement
+	// either gets a NOOP after half of RNRTimeout.
 	for _, taken := range []bool{true, false} {
 		x := newInitiator(t, wire.RUD)
 		x.tab.cfg.RNRTimeout = time.Second
@@ -420,7 +421,7 @@ func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 		x.wantTold("failed 0 5 NO_SES_MSG_AVAIL")
-		// F32: nor is a target waited for that never takes the NOOP.
+		// F32: a target that never accepts the NOOP is given up, too.
 		for begin := x.now; x.p.state != Closed; {
 			x.nack(wire.NackNoSESMsgAvail, 0, 0)
 			if x.now = x.tab.NextTimeout(); x.now > begin+42*time.Second {
@@ -435,9 +436,9 @@ func TestWhatGoesInThePlaceOfAPacket(t *testing.T) {
 }
 
 func TestEarlyPacketThatIsRefusedGoesAgain(t *testing.T) {
-	// UE 3.5.12.7 (ROD): the target said by a SACK that it holds packet 1, and refused it
-	// when its turn came. If it did not go again when a NACK says that it is waited for,
-	// what is refused behind it would, for ever.
+	// UE 3.5.12.7 (ROD): the target reported packet 1 by a SACK, and refused it when its
+	// turn came. It must be sent again when a NACK says that the target waits for it,
+	// otherwise all packets behind it would be refused for ever.
 	x := newInitiator(t, wire.ROD)
 	x.push(4)
 	x.ack(-1, -1, sack(0, 1))
@@ -447,9 +448,9 @@ func TestEarlyPacketThatIsRefusedGoesAgain(t *testing.T) {
 }
 
 func TestRefusedForEverIsGivenUp(t *testing.T) {
-	// F32: a target that answers, and takes a packet in none of its transmissions, is
-	// given up after PeerTimeout: when it says that the PSN is beyond its window, and
-	// when it says that the response is not ready yet.
+	// F32: a target that answers, and accepts a packet in none of its transmissions, is
+	// given up after PeerTimeout, whether it says that the PSN is beyond its window or that
+	// the response is not ready yet.
 	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
 		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
 			t.Run(fmt.Sprint(code, mode), func(t *testing.T) {
@@ -478,9 +479,10 @@ func TestRefusedForEverIsGivenUp(t *testing.T) {
 }
 
 func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
-	// F18, F32: a target takes the first packet not, for want of a receive, and the last one
-	// not, because its window shrank. Nothing moves that window while it is not ready: it is
-	// waited for. Once it is ready, and still refuses the last one, that is a shortage.
+	// F18, F32: a target refuses the first packet because there is no receive, and the last
+	// one because its window shrank. The window cannot move while the target is not ready,
+	// so it gets time. Once it is ready and still refuses the last packet, that is a
+	// shortage.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)
@@ -514,7 +516,7 @@ func TestNotReadyBehindAWindowThatShrank(t *testing.T) {
 }
 
 func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
-	// F32: the shortage ends with the packet, whichever code told of it.
+	// F32: the shortage ends with the packet, whichever code reported it.
 	for _, code := range []wire.NackCode{wire.NackPSNOORWindow, wire.NackRcvdSESProcg} {
 		x := newInitiator(t, wire.RUD)
 		x.push(1)
@@ -533,8 +535,8 @@ func TestRefusedForAWhileIsNotGivenUp(t *testing.T) {
 }
 
 func TestRefusedProbeIsNoGuess(t *testing.T) {
-	// T3: a PROBE has no PSN, so the NACK that refuses it names 0: the peer forgot the
-	// PDC, and nobody guesses. Nor does it end the PDC (T6).
+	// T3: a PROBE has no PSN, so the NACK that refuses it names PSN 0: the peer has
+	// forgotten the PDC, and nobody guesses. It does not end the PDC either (T6).
 	const start = 1 << 24
 	x := newTable(t, func(c *Config) { c.StartPSN = func() wire.PSN { return start } })
 	x.p = x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
@@ -553,8 +555,8 @@ func TestRefusedProbeIsNoGuess(t *testing.T) {
 
 func TestEarlyPacketThatIsRefusedGoesAgainSoon(t *testing.T) {
 	// UE 3.5.12.7 (ROD): the message layer of a target had no room for a packet that the
-	// target held. NACK 09 says so; the packet goes again after the back-off, not when
-	// the RTO has it asked for.
+	// target kept as early. NACK 09 says so. The packet is sent again after the back-off,
+	// and not only when the RTO asks for it.
 	x := newInitiator(t, wire.ROD)
 	x.push(3)
 	x.ack(-1, -1, sack(0, 1))
@@ -578,9 +580,9 @@ func TestLateRefusalOfWhatArrived(t *testing.T) {
 }
 
 func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
-	// docs/faults.md rule 1: whatever a peer says about a packet, for ever, its operation
-	// ends. The exception is the target that is not ready (NACK 09), which only
-	// RNRTimeout bounds (F18).
+	// docs/faults.md rule 1: whatever a peer says about a packet, for ever, the operation
+	// ends. The exception is a target that is not ready (NACK 09), which only RNRTimeout
+	// bounds (F18).
 	for _, code := range []wire.NackCode{0, wire.NackTrimmed, wire.NackTrimmedLastHop, wire.NackTrimmedAck, wire.NackRODOOO, wire.NackPktNotRcvd,
 		wire.NackAckWithData, wire.NackRcvrInferLoss, wire.NackExpNormal, wire.NackExpError, wire.NackNoSESMsgAvail} {
 		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
@@ -588,7 +590,7 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 				x := newInitiator(t, mode)
 				x.push(1)
 				x.ack(0, 0)
-				x.p.pushed(x.now, piece.Piece{Msg: 1}, 300, 0) // no question of size (F7)
+				x.p.pushed(x.now, piece.Piece{Msg: 1}, 300, 0) // small, so that F7 does not apply
 				x.forget()
 				sent := true
 				for end := x.now + 90*time.Second; x.now < end && x.p.state != Closed; {
@@ -619,8 +621,8 @@ func TestHeardButNeverAnsweredIsGivenUp(t *testing.T) {
 }
 
 func TestOwnPauseEndsNothing(t *testing.T) {
-	// F17, docs/faults.md rule 6: this side stood still for long, and the peer is heard when it
-	// goes on: the age of what was lost before says nothing.
+	// F17, docs/faults.md rule 6: this side paused for long, and the peer is heard when it
+	// goes on: the age of packets lost before does not count.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A pdcTest is one Table with one PDC, driven by a script: what goes in, and
-// what must come out in which order.
+// A pdcTest is one Table with one PDC, driven by a script: what goes in, and what must come
+// out in which order.
 type pdcTest struct {
 	t    *testing.T
 	tab  *Table
@@ -26,8 +26,8 @@ type pdcTest struct {
 	sender uint64 // Arrival.Who
 	paused bool
 
-	guesses int // how often the owner was told of guesses
-	instead int // nominal size of what goes in the place of a packet given up, 0: nothing
+	guesses int // how often guesses were reported
+	instead int // nominal size of the replacement of a packet given up, 0 for none
 }
 
 const testStart wire.PSN = 0xffff_fff0 // so that every script crosses 2^32
@@ -37,12 +37,12 @@ var (
 	otherAddr = netip.MustParseAddrPort("198.18.0.3:4793")
 )
 
-// fixedCCC is a window without an opinion.
+// fixedCCC is a window of fixed size that counts what it is told.
 type fixedCCC struct {
 	window, inFlight int
 	srtt             time.Duration
 	lost, nacked     int
-	trimmed          int // of nacked
+	trimmed          int // trimmed bytes of nacked
 	spurious         int
 	acked            int
 }
@@ -118,7 +118,7 @@ func (x *pdcTest) InboundOpen(p *PDC) bool   { return x.open[p.Slot] }
 func (x *pdcTest) Known(netip.AddrPort) bool { return false }
 func (x *pdcTest) Pending(p *PDC) bool       { return false }
 
-// heed takes the news and writes down what became of packets, paths and PDCs.
+// heed consumes the news and writes down what became of packets, paths and PDCs.
 func (x *pdcTest) heed() {
 	for n := x.tab.NextNews(); n != nil; n = x.tab.NextNews() {
 		switch n.Kind {
@@ -148,7 +148,7 @@ func (x *pdcTest) answered(msg uint32, rsp *wire.Rsp) {
 	}
 }
 
-// news is what was told since forget.
+// news is what the owner was told since forget.
 func (x *pdcTest) news() []string { x.heed(); return x.told }
 func (x *pdcTest) forget()        { x.heed(); x.told = nil }
 func (x *pdcTest) guessed() int   { x.heed(); return x.guesses }
@@ -165,7 +165,7 @@ func (x *pdcTest) wantTold(want ...string) {
 	x.told = nil
 }
 
-// in is how a packet arrives from an address.
+// in is the Arrival of a packet from an address.
 func (x *pdcTest) in(from netip.AddrPort) *Arrival {
 	return &Arrival{Now: x.now, From: from, Who: x.sender, Paused: x.paused}
 }
@@ -185,7 +185,7 @@ func (x *pdcTest) push(n int) {
 	}
 }
 
-// wantResend takes every packet that wants to go again.
+// wantResend resends every packet that may be sent again, and checks which they are.
 func (x *pdcTest) wantResend(want ...int) {
 	x.t.Helper()
 	var got []int
@@ -220,8 +220,8 @@ func mpr(n uint8) ackOpt       { return func(a *wire.Ack) { a.MPR = n } }
 func req(r wire.AckReq) ackOpt { return func(a *wire.Ack) { a.Req = r } }
 func flag(f wire.Flags) ackOpt { return func(a *wire.Ack) { a.Flags |= f } }
 
-// ack delivers an ACK_CC: cumulative up to packet cack (-1: none), naming
-// packet named with RC OK.
+// ack delivers an ACK_CC that covers the packets up to cack (-1 for none) and names packet
+// named, with RC OK.
 func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 	x.t.Helper()
 	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: x.psn(cack), AckPSNOff: int16(named - cack), SPDCID: 77, DPDCID: x.p.id, MPR: 2, SACKOff: 1}
@@ -233,7 +233,7 @@ func (x *pdcTest) ack(cack, named int, opts ...ackOpt) {
 	}
 }
 
-// plain delivers an ACK as a plain one. It reports whether it was one, for its PDC.
+// plain delivers an ACK as a plain one. It reports whether it is one that its PDC accepts.
 func (x *pdcTest) plain(from netip.AddrPort, a *wire.Ack, rsp *wire.Rsp) bool {
 	msg, ok := x.receivePlain(from, a, rsp)
 	if ok {
@@ -255,7 +255,7 @@ func (x *pdcTest) nack(code wire.NackCode, i int, payload uint32) {
 	x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: code, PSN: x.psn(i), DPDCID: x.p.id, Payload: payload})
 }
 
-// loose takes all loose packets as strings.
+// loose removes all loose packets and returns them as strings.
 func (x *pdcTest) loose() []string {
 	var out []string
 	for {
@@ -296,7 +296,7 @@ func (x *pdcTest) checkAtRest() {
 	}
 }
 
-// nextAck takes the next ACK, parsed.
+// nextAck returns the next ACK, parsed.
 func (p *PDC) nextAck(now time.Duration) (a wire.Ack, rsp *wire.Rsp) {
 	n := p.AckLen()
 	b := p.NextAck(now, nil)
@@ -313,7 +313,7 @@ func (p *PDC) nextAck(now time.Duration) (a wire.Ack, rsp *wire.Rsp) {
 	return a, rsp
 }
 
-// pushed is Push and Header, parsed.
+// pushed is Push and Header. It returns the header, parsed.
 func (p *PDC) pushed(now time.Duration, what piece.Piece, n int, path uint8) *wire.Req {
 	p.Push(now, what, n, path)
 	h, _, err := wire.ParseReq(p.Header(nil))

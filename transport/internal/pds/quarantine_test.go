@@ -7,7 +7,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// otherLife makes a request one of another life under the same PDCID.
+// otherLife turns a request into one of another life with the same PDCID.
 func otherLife(h *wire.Req) {
 	h.Flags |= wire.FlagSYN
 	h.DPDCID, h.PSNOffset = 0, 0
@@ -23,9 +23,9 @@ func (x *pdcTest) closeTarget(i int) {
 }
 
 func TestRefusedLifeStaysRefused(t *testing.T) {
-	// S-PDC-05: a SYN refused with NACK 15 belongs to messages that are sent
-	// again under another PDCID. A late copy of it is refused also when the PDC
-	// in its way is gone, or the message would be delivered twice.
+	// S-PDC-05: a SYN refused with NACK 15 belongs to messages that are sent again under
+	// another PDCID. A late copy of it is refused even when the PDC in its way is gone,
+	// otherwise the message would be delivered twice.
 	x := newTarget(t)
 	x.recv(1, otherLife)
 	x.wantLoose("NACK INVALID_SYN")
@@ -34,7 +34,7 @@ func TestRefusedLifeStaysRefused(t *testing.T) {
 	x.recv(1, otherLife)
 	x.wantTold()
 	x.wantLoose("NACK INVALID_SYN")
-	// Each late copy shows that there may be more: Quarantine from the last.
+	// Each late copy shows that there may be more, so Quarantine runs from the last one.
 	x.advance(3900 * time.Millisecond)
 	x.recv(1, otherLife)
 	x.wantLoose("NACK INVALID_SYN")
@@ -51,8 +51,8 @@ func TestRefusedLifeStaysRefused(t *testing.T) {
 }
 
 func TestClosedLifeIsNotTakenForAnother(t *testing.T) {
-	// S-PDC-05: what was executed gets NACK 0E, never NACK 15 after which its
-	// initiator would send it again, also when another life has its PDCID.
+	// S-PDC-05: packets of a life that was executed get NACK 0E and never NACK 15, after
+	// which their initiator would send them again, even if another life has its PDCID.
 	x := newTarget(t)
 	x.closeTarget(1)
 	x.recv(0, otherLife)
@@ -63,8 +63,8 @@ func TestClosedLifeIsNotTakenForAnother(t *testing.T) {
 }
 
 func TestRefusedLivesAreBounded(t *testing.T) {
-	// T1, Forged lives under a known PDCID fill a quarter of the
-	// quarantine at most. Beyond it the answer is NACK 04: come again.
+	// T1: forged lives with a known PDCID fill at most a quarter of the quarantine. Beyond
+	// it the answer is NACK 04, which means to try again.
 	x := newTarget(t)
 	for i := range 40 {
 		x.recv(1, func(h *wire.Req) { otherLife(h); h.PSN += wire.PSN(i) << 20 })
@@ -82,14 +82,14 @@ func TestRefusedLivesAreBounded(t *testing.T) {
 }
 
 func TestStartPSNStaysAwayFromTheLast(t *testing.T) {
-	// S-PSN-03: the next Start_PSN of a PDCID is ≥ 2¹⁶ away from the last PSN
+	// S-PSN-03: the next Start_PSN of a PDCID is at least 2¹⁶ away from the last PSN that
 	// it was used with.
 	for _, next := range []int{0, 7, 9, 1 << 15, -(1 << 16) + 1, 1 << 20} {
 		start := testStart
 		x := newTable(t, func(c *Config) { c.StartPSN = func() wire.PSN { return start } })
 		open := func() *PDC {
 			p := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
-			// Chance rarely gives a PDCID again; the script does.
+			// The same PDCID is rarely drawn again, so the script sets it.
 			x.tab.setID(p.id, nil)
 			p.id = 4711
 			x.tab.setID(p.id, p)
@@ -113,8 +113,8 @@ func TestStartPSNStaysAwayFromTheLast(t *testing.T) {
 }
 
 func TestPDCIDGivenUpIsQuarantined(t *testing.T) {
-	// S-PDC-01: a PDCID is not used again within Quarantine, also when its
-	// PDC goes on under another one.
+	// S-PDC-01: a PDCID is not used again within Quarantine, even if its PDC goes on under
+	// another one.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	id := x.p.ID()

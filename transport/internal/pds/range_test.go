@@ -8,8 +8,8 @@ import (
 )
 
 func TestF34PSNRangeReopens(t *testing.T) {
-	// F34, UE 3.5.8 (Limit_PSN_Range): a PDC that has used its range takes no new
-	// message, ends the one that has begun, closes, and another takes its place.
+	// F34, UE 3.5.8 (Limit_PSN_Range): a PDC that has used its range accepts no new
+	// message, ends the one that has begun, and closes. Another PDC replaces it.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		d := newDuo(t, how, func(c *Config) { c.MaxRange = 8 })
 		if how == SecureNone {
@@ -46,7 +46,7 @@ func TestF34PSNRangeReopens(t *testing.T) {
 }
 
 func TestF34RangeAcrossTheWrap(t *testing.T) {
-	// F34: the range is counted from Start_PSN, wherever that is.
+	// F34: the range is counted from Start_PSN, whatever that is.
 	for _, start := range []wire.PSN{0, 1<<31 - 4, 1<<32 - 4} {
 		d := newDuo(t, SecureNone, func(c *Config) { c.MaxRange, c.StartPSN = 8, func() wire.PSN { return start } })
 		d.i.who, d.r.who = 0, 0
@@ -62,9 +62,9 @@ func TestF34RangeAcrossTheWrap(t *testing.T) {
 }
 
 func TestF34PDCIDWrap(t *testing.T) {
-	// F34, T39: every PDCID is used once and 0 never; when all are taken, opening
-	// is refused on both sides; one that rested is used again, far from the PSNs of
-	// before.
+	// F34, T39: every PDCID is used once and 0 never. When all are in use or in quarantine,
+	// both sides refuse to open PDCs. After its quarantine a PDCID is used again, far from
+	// its earlier PSNs.
 	x := newTable(t, func(c *Config) { c.MaxPDCs, c.MaxQuarantine = 1<<17, 1<<17 })
 	var seen [1 << 16]bool
 	all := make([]*PDC, 0, 1<<16)
@@ -89,7 +89,7 @@ func TestF34PDCIDWrap(t *testing.T) {
 	x.p = p
 	x.push(3)
 	x.tab.fail(x.now, p, Reason{Why: WhyTimeout})
-	refused() // its PDCID rests
+	refused() // its PDCID is in quarantine
 	x.now += 4 * time.Second
 	q := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
 	if q == nil || q.id != p.id {
