@@ -13,16 +13,16 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// This file is all that the traces (testdata) need of the API of a FEP. What runs the
-// scripts and prints what happens is in trace_test.go and uses nothing else of it.
+// This file is the only part of the traces (testdata) that uses the API of a FEP.
+// trace_test.go runs the scripts and prints what happens.
 
 // A traceFEP is one FEP of a trace.
 type traceFEP struct {
 	f   *FEP
-	dom *tss.Domain // nil: in clear
+	dom *tss.Domain // nil means in clear
 }
 
-// traceWords are the words of the command "fep", and what each does to the Config.
+// traceWords are the words of the command "fep", with their effect on the Config.
 var traceWords = map[string]func(c *Config, v string) error{
 	"paths": func(c *Config, v string) error {
 		n, err := strconv.Atoi(v)
@@ -94,7 +94,7 @@ func traceFlag(field func(*Config) *bool) func(*Config, string) error {
 	}
 }
 
-// newTraceFEP makes a FEP. key not 0 secures it as the source ssi of a domain.
+// newTraceFEP makes a FEP. A key other than 0 secures it, as the source ssi of a domain.
 func newTraceFEP(local netip.AddrPort, src rand.Source, start func() wire.PSN, words []string, key byte, ssi uint32) (*traceFEP, error) {
 	cfg := Config{Local: local, Packets: Packets{StartPSN: start}}
 	for _, w := range words {
@@ -132,7 +132,7 @@ func (n *traceFEP) revoke(an byte) { n.dom.Revoke(an) }
 // A tracePost is an operation of a trace.
 type tracePost struct {
 	recv, tagged bool
-	to           netip.AddrPort // of a receive: the only source, if valid
+	to           netip.AddrPort // the target; of a receive the only source, if valid
 	buf          []byte
 	tag, ignore  uint64
 	data         uint64
@@ -185,8 +185,8 @@ type traceEvent struct {
 	context         string
 	recv, tagged    bool
 	ok              bool
-	why             string // and wire codes
-	buf             []byte // what was placed
+	why             string // the cause, with wire codes
+	buf             []byte // the bytes placed
 	over            int
 	tag, data       uint64
 	hasData         bool
@@ -220,8 +220,8 @@ func (n *traceFEP) event() (t traceEvent, ok bool) {
 
 func (n *traceFEP) transmit(now time.Duration, d *dgram.Datagram) bool { return n.f.Transmit(now, d) }
 
-// plain is what the i-th packet of the train that transmit filled was before it was
-// sealed, nil on a FEP in clear.
+// plain is the i-th packet of the train that transmit filled, before it was sealed; nil on
+// a FEP in clear.
 func (n *traceFEP) plain(i int) []byte {
 	if notes := n.f.Notes(); i < len(notes) {
 		return notes[i].Plain
@@ -249,7 +249,8 @@ func (n *traceFEP) forget(addr netip.AddrPort) { n.f.Forget(n.peer(addr, false))
 
 func (n *traceFEP) unreachable(now time.Duration, addr netip.AddrPort) { n.f.Unreachable(now, addr) }
 
-// refused are the counters of what was received and did nothing new, by their words.
+// refused returns the counters of received packets that had no new effect, with a word for
+// each.
 func (n *traceFEP) refused() (words []string, counts []uint64) {
 	s := n.f.Stats()
 	for r, k := range s.Drops {
@@ -258,7 +259,7 @@ func (n *traceFEP) refused() (words []string, counts []uint64) {
 	return append(words, "had it", "trimmed"), append(counts, s.RxDup, s.RxTrimmed)
 }
 
-// load is what the FEP has at rest and in progress.
+// load is the Load and other state of the FEP as text.
 func (n *traceFEP) load() string {
 	l := n.f.Load()
 	s := n.f.Stats()
@@ -272,7 +273,7 @@ func (n *traceFEP) load() string {
 	return out
 }
 
-// counters are all counters that are not 0, by their names.
+// counters are all counters that are not 0, with their names.
 func (n *traceFEP) counters() []string {
 	s := n.f.Stats()
 	var out []string

@@ -13,9 +13,9 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// forge makes a packet that no FEP sent, from and to whom its first word says, and
-// delivers it at once: forge A>B nack code=CLOSING psn=1 spdcid=A1 dpdcid=B1. A sender
-// x1, x2, … is an address without a FEP.
+// forge makes a packet that no FEP sent and delivers it at once. The first word says from
+// and to whom: forge A>B nack code=CLOSING psn=1 spdcid=A1 dpdcid=B1. A sender x1, x2, … is
+// an address without a FEP.
 func (tr *trace) forge(args []string) error {
 	from, to, _ := strings.Cut(args[0], ">")
 	src, err := tr.anybody(from)
@@ -52,7 +52,7 @@ func (tr *trace) forge(args []string) error {
 	return m.err
 }
 
-// anybody is a FEP, or an address without one.
+// anybody returns a FEP, or an address without one.
 func (tr *trace) anybody(name string) (*traceNode, error) {
 	if !strings.HasPrefix(name, "x") {
 		return tr.node(name)
@@ -71,7 +71,7 @@ func (tr *trace) anybody(name string) (*traceNode, error) {
 	return n, nil
 }
 
-// A tracePacket is a packet that is made of words.
+// A tracePacket is a packet that is made from words.
 type tracePacket struct {
 	tr       *trace
 	from, to *traceNode
@@ -86,7 +86,7 @@ func (m *tracePacket) has(name string) bool {
 	return ok
 }
 
-// num is the value of a word, 0 without it.
+// num is the value of a word, 0 if the word is missing.
 func (m *tracePacket) num(name string) int64 {
 	if !m.has(name) {
 		return 0
@@ -178,7 +178,7 @@ func (m *tracePacket) make(kind string) []byte {
 		h.Next = wire.NextRsp
 		r := wire.Rsp{Opcode: wire.RspOpcode(m.num("rsp")), RC: wire.RC(m.num("rc")), MsgID: uint16(m.num("msg")), JobID: 1, ModLen: uint32(m.num("mod_len"))}
 		b := h.Append(nil)
-		if m.has("nscc") { // as this side's own ACKs
+		if m.has("nscc") { // as in this side's own ACKs
 			b = wire.AppendPlain(nil, h.CACK, s, d, h.MPR, wire.NewNSCC(0, 1, 0), &r)
 			h.Type, b = wire.TypeAckCC, b[:wire.AckCCLen]
 		}

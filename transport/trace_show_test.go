@@ -9,11 +9,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// How the traces show a packet: the headers in the words of the specification, PSNs
-// less the Start_PSN of their PDC, PDCIDs and message ids by names in the order in which
-// they appear. What every packet of a trace has in common is left out.
+// This file prints packets of traces: the headers in the words of the specification, PSNs
+// relative to the Start_PSN of their PDC, PDCIDs and message IDs by names in the order in
+// which they appear. It leaves out what all packets of a trace have in common.
 
-// show is the text of a packet. plain is what was sealed, nil in clear.
+// show is the text of a packet. plain is the packet before it was sealed, nil in clear.
 func (tr *trace) show(p *tracePkt, plain []byte) string {
 	s := ""
 	b := p.b
@@ -80,8 +80,7 @@ func (tr *trace) startName(s wire.PSN) string {
 	return tr.names[s]
 }
 
-// psn is a PSN relative to the Start_PSN of its PDC, or to another one that it is near
-// to.
+// psn is a PSN relative to the Start_PSN of its PDC, or to another Start_PSN that is near.
 func (tr *trace) psn(psn, start wire.PSN) string {
 	if d := psn.Sub(start); d > -1<<16 && d < 1<<16 {
 		return fmt.Sprint(d)
@@ -218,7 +217,7 @@ func (tr *trace) showAck(p *tracePkt, b []byte) string {
 	return s
 }
 
-// ranges are the bits of a bitmap as numbers from base on: 2,4-7.
+// ranges prints the bits of a bitmap as numbers from base on: 2,4-7.
 func ranges(m uint64, base int) string {
 	var out []string
 	for m != 0 {
@@ -263,8 +262,8 @@ func (tr *trace) showNack(p *tracePkt, b []byte) string {
 	return s
 }
 
-// answersNoPSN reports whether a NACK of PSN 0 answers a control packet that has no PSN:
-// what was received is answered in order.
+// answersNoPSN reports whether a NACK of PSN 0 answers a control packet that has no PSN.
+// Packets are answered in the order in which they came.
 func (n *traceNode) answersNoPSN(id uint16) bool {
 	for i, p := range n.got {
 		if p.spdcid == id && (p.noPSN || p.psn == 0) {

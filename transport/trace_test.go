@@ -21,12 +21,12 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// TestTraces runs the scripts of testdata and compares what happens with what they say:
-// go test ./transport -run TestTraces. With -rewrite it writes down what happens.
+// TestTraces runs the scripts of testdata and compares what happens with their text: go
+// test ./transport -run TestTraces. With -rewrite it writes what happens to the files.
 // testdata/README.md explains the language.
 //
-// Each script runs with several Start_PSNs, some of which bring the PSNs of its PDCs
-// across 2³¹ or 2³², and each time with other PDCIDs: the traces must be the same.
+// Each script runs with several Start_PSNs, some of which make the PSNs of its PDCs cross
+// 2³¹ or 2³², and each time with other PDCIDs: the traces must be the same.
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -40,7 +40,7 @@ func TestTraces(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			for i, start := range starts {
 				if t.Failed() {
-					return // the same once more says nothing new
+					return // the second run would report the same again
 				}
 				tr := newTrace(start, uint64(i))
 				datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -51,7 +51,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// A trace is a script under way: FEPs, the network between them, one clock.
+// A trace is a script that runs: FEPs, the network between them, one clock.
 type trace struct {
 	t       *testing.T
 	now     time.Duration
@@ -63,17 +63,17 @@ type trace struct {
 	ghosts  []*traceNode // addresses without a FEP
 	delay   time.Duration
 	way     map[string]string // "A>B": "hold" or "lose"
-	all     []*tracePkt       // all packets that ever left, by number less one
-	fly     []*tracePkt       // those under way, in the order of leaving
+	all     []*tracePkt       // all packets ever sent, by number - 1
+	fly     []*tracePkt       // packets under way, in the order of sending
 	sent    []traceMsg
 	room    []byte // for trains
 	ops     int
 	brief   bool // packets are counted, not printed
 	trains  bool // trains are printed, not packets
-	pathsTo int  // packets up to this number were told of by by_path
+	pathsTo int  // number of the last packet that by_path has counted
 	flooded int  // addresses that took part in floods
 
-	// Names for numbers that are drawn.
+	// Names of random numbers.
 	ids    map[tracePDCID]string
 	starts map[tracePDCID]wire.PSN // of a PDC, by each of its PDCIDs
 	names  map[wire.PSN]string     // of Start_PSNs
@@ -105,16 +105,16 @@ type traceNode struct {
 	key   byte
 	life  int
 	src   *traceSource
-	known bool // the others' applications inserted its address
-	open  bool // its application goes on: ACKs that can wait do
-	busy  bool // something was done to it since its last turn
+	known bool // the applications of the others named its address
+	open  bool // its application goes on, so ACKs may wait
+	busy  bool // it was used since its last turn
 	ids   int
-	fine  int         // operations without a name of the script's that ended well
+	fine  int         // operations that succeeded and have no name in the script
 	what  []uint64    // see traceFEP.refused
-	got   []*tracePkt // received since it sent last
+	got   []*tracePkt // received since it last sent
 }
 
-// A tracePkt is a packet on its way, as it is now.
+// A tracePkt is a packet under way, as it is now.
 type tracePkt struct {
 	no       int
 	from, to *traceNode
@@ -124,16 +124,16 @@ type tracePkt struct {
 	train    int // number of the first packet of its train
 	seg      int
 	tos      uint8
-	path     int // the local port it left from
-	toPath   int // and the one it goes to
+	path     int // the local port that it left from
+	toPath   int // the port that it goes to
 	spdcid   uint16
 	psn      wire.PSN // as it is on the wire
 	noPSN    bool     // it has no PSN
 	what     string   // its first words
 }
 
-// A traceSource draws numbers that are far apart, and PDCIDs of which the RTO has no
-// jitter: their low byte is 128.
+// A traceSource returns numbers that are far apart, and PDCIDs whose RTO has no jitter
+// because their low byte is 128.
 type traceSource struct{ n uint64 }
 
 func (s *traceSource) Uint64() uint64 {
@@ -149,7 +149,7 @@ func newTrace(start wire.PSN, seed uint64) *trace {
 	}
 }
 
-// block runs one block of a script: a command, and more of them on the lines below.
+// block runs one block of a script: a command, and more commands on the lines below it.
 func (tr *trace) block(t *testing.T, d *datadriven.TestData, start wire.PSN) string {
 	tr.t = t
 	tr.out.Reset()
@@ -176,7 +176,7 @@ func (tr *trace) block(t *testing.T, d *datadriven.TestData, start wire.PSN) str
 	return tr.out.String()
 }
 
-// say prints a line, and before it the time if that is new.
+// say prints a line, preceded by the time if that is new.
 func (tr *trace) say(format string, args ...any) {
 	if tr.told != tr.now {
 		tr.told = tr.now
@@ -405,7 +405,7 @@ func traceKey(args []string) (an, key byte, epoch uint16, err error) {
 	return an, key, epoch, err
 }
 
-// newFEP makes FEPs: names, then words.
+// newFEP makes FEPs from names, followed by words.
 func (tr *trace) newFEP(args []string) error {
 	i := 0
 	for i < len(args) && strings.ToUpper(args[i]) == args[i] {
@@ -563,7 +563,7 @@ func (tr *trace) post(n *traceNode, args []string, recv bool) error {
 	return nil
 }
 
-// events prints what ended at a FEP.
+// events prints which operations of a FEP ended.
 func (tr *trace) events(n *traceNode) {
 	for e, ok := n.fep.event(); ok; e, ok = n.fep.event() {
 		s := e.context
@@ -611,7 +611,7 @@ func (tr *trace) events(n *traceNode) {
 	}
 }
 
-// whose is the message that bytes are the beginning of.
+// whose is the message that begins with these bytes.
 func (tr *trace) whose(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -624,7 +624,7 @@ func (tr *trace) whose(b []byte) string {
 	return " THAT NOBODY SENT"
 }
 
-// packets finds the packets that a word names: 3, 3-5 or 3,5-7 by their numbers, A>B for
+// packets returns the packets that a word names: 3, 3-5 or 3,5-7 by their numbers, A>B for
 // those under way, A>B:2-3 for some of these.
 func (tr *trace) packets(word string) (list []*tracePkt, err error) {
 	all := tr.all
@@ -655,7 +655,7 @@ func (tr *trace) packets(word string) (list []*tracePkt, err error) {
 	return list, nil
 }
 
-// land takes a packet off the network.
+// land removes a packet from the network.
 func (tr *trace) land(p *tracePkt) error {
 	i := slices.Index(tr.fly, p)
 	if i < 0 {
@@ -680,8 +680,8 @@ func (tr *trace) deliverSome(args []string) error {
 	return nil
 }
 
-// deliver hands packets to their FEPs. Those of one train that still are as they left
-// arrive as a train.
+// deliver passes packets to their FEPs. Packets of one train that are unchanged arrive as a
+// train.
 func (tr *trace) deliver(list []*tracePkt) {
 	for len(list) > 0 {
 		p := list[0]
@@ -699,7 +699,7 @@ func (tr *trace) deliver(list []*tracePkt) {
 	}
 }
 
-// exchange has everything happen that happens now.
+// exchange runs everything that happens now.
 func (tr *trace) exchange() error {
 	for range 10_000 {
 		if !tr.moment() {
@@ -740,7 +740,7 @@ func (tr *trace) moment() (some bool) {
 	return some
 }
 
-// leave has a FEP send what it may.
+// leave lets a FEP send what it may.
 func (tr *trace) leave(n *traceNode) {
 	d := dgram.Datagram{Data: tr.room}
 	defer func() { n.got = nil }()
@@ -803,13 +803,13 @@ func (tr *trace) leave(n *traceNode) {
 	}
 }
 
-// large reports whether a packet is larger than its way carries.
+// large reports whether a packet is too large for its way.
 func (tr *trace) large(p *tracePkt) bool {
 	n, err := strconv.Atoi(tr.way[p.from.name+">"+p.to.name])
 	return err == nil && len(p.b) > n
 }
 
-// quietly runs something without a line about it.
+// quietly runs do without printing.
 func (tr *trace) quietly(do func() error) error {
 	n := tr.out.Len()
 	err := do()
@@ -820,8 +820,8 @@ func (tr *trace) quietly(do func() error) error {
 	return err
 }
 
-// rounds has two FEPs send each other 64 bytes in turn, each as soon as it has heard the
-// other, and says what that made: rounds A B 1000. Neither ends its turn before it has
+// rounds lets two FEPs send each other 64 bytes in turn, each as soon as it has heard the
+// other, and prints the result: rounds A B 1000. Neither ends its turn before it has
 // answered. Further words are those of the sends.
 func (tr *trace) rounds(args []string) error {
 	a, err := tr.node(args[0])
@@ -870,7 +870,7 @@ func (tr *trace) rounds(args []string) error {
 	return err
 }
 
-// flood delivers SYN packets of many addresses without a FEP, and counts the answers:
+// flood delivers SYN packets from many addresses without a FEP, and counts the answers:
 // flood B 1000 data=10.
 func (tr *trace) flood(args []string) error {
 	n, err := strconv.Atoi(args[1])
@@ -904,7 +904,7 @@ func (tr *trace) flood(args []string) error {
 	return err
 }
 
-// sayFine says how many operations without a name of the script's ended well.
+// sayFine prints how many operations without a name in the script succeeded.
 func (tr *trace) sayFine() {
 	for _, n := range tr.nodes {
 		if n.fine > 0 {
@@ -914,8 +914,8 @@ func (tr *trace) sayFine() {
 	}
 }
 
-// byPath says how many packets left by how many paths since the last time: by_path A>B.
-// Which they are is drawn.
+// byPath prints how many packets were sent by how many paths since its last call: by_path
+// A>B. It does not name the paths, because they are drawn at random.
 func (tr *trace) byPath(args []string) error {
 	counts := map[int]int{}
 	for _, p := range tr.all[tr.pathsTo:] {
@@ -929,7 +929,7 @@ func (tr *trace) byPath(args []string) error {
 	return nil
 }
 
-// advance lets time pass until then, or until something is to be seen.
+// advance lets time pass until then, or with stop until something happens.
 func (tr *trace) advance(until time.Duration, stop bool) error {
 	n := tr.out.Len()
 	for {

@@ -11,8 +11,8 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// recv delivers request i as the peer's PDC 9 sends it and executes it when the
-// Table says so. It reports the action.
+// recv delivers request i as the peer's PDC 9 sends it, and executes it if the Table says
+// so. It returns the action.
 func (x *pdcTest) recv(i int, opts ...func(*wire.Req)) Action {
 	x.t.Helper()
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(i), ClearOff: int16(-1 - i), SPDCID: 9}
@@ -70,8 +70,8 @@ func clearTo(i int) func(*wire.Req) {
 	return func(h *wire.Req) { h.ClearOff = int16(testStart.Add(i).Sub(h.PSN)) }
 }
 
-// newTarget makes the target PDC with packet 0 and lets the initiator prove
-// itself, so that later packets come without SYN.
+// newTarget makes the target PDC with packet 0 and lets the initiator prove itself, so that
+// later packets come without SYN.
 func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
 	x := newTable(t, nil)
 	x.recv(0, opts...)
@@ -81,7 +81,7 @@ func newTarget(t *testing.T, opts ...func(*wire.Req)) *pdcTest {
 	return x
 }
 
-// acks takes all ACKs as strings.
+// acks removes all ACKs and returns them as strings.
 func (x *pdcTest) acks() []string {
 	var out []string
 	for x.p.AckOwed() {
@@ -117,8 +117,8 @@ func (x *pdcTest) wantAcks(want ...string) {
 }
 
 func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
-	// UE 3.5.8: each SYN packet carries enough to compute Start_PSN; the PDC
-	// appears with whichever arrives first.
+	// UE 3.5.8: Start_PSN can be computed from each SYN packet, so whichever arrives first
+	// makes the PDC.
 	x := newTable(t, nil)
 	x.recv(2)
 	x.recv(0)
@@ -131,8 +131,8 @@ func TestSynInAnyOrderMakesOnePDC(t *testing.T) {
 }
 
 func TestSynOfAnotherLifeIsRefused(t *testing.T) {
-	// S-PDC-05: a SYN for a known {source, SPDCID} with another Start_PSN is
-	// another life: NACK 15, never an ACK.
+	// S-PDC-05: a SYN for a known {source, SPDCID} with another Start_PSN is from another
+	// life: it gets NACK 15, never an ACK.
 	x := newTarget(t)
 	x.recv(1, func(h *wire.Req) { h.Flags |= wire.FlagSYN; h.DPDCID = 0; h.PSNOffset = 0 })
 	x.wantTold()
@@ -141,17 +141,17 @@ func TestSynOfAnotherLifeIsRefused(t *testing.T) {
 }
 
 func TestClosedLifeIsQuarantined(t *testing.T) {
-	// S-PDC-06: late packets of a closed PDC get NACK 0E, never a new PDC,
-	// until the quarantine ends; another Start_PSN may come.
+	// S-PDC-06: late packets of a closed PDC get NACK 0E and never open a PDC until the
+	// quarantine ends. Packets with another Start_PSN may open one.
 	x := newTarget(t)
 	id := x.p.ID()
 	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
 	x.wantTold("gone 8")
-	x.wantLoose("ACK cack=0 psn=1") // as the reference closes: CACK one below
+	x.wantLoose("ACK cack=0 psn=1") // CACK one below the CLOSE, as the reference provider does
 	x.p = nil
 	x.recv(0)
 	x.wantLoose("NACK INV_DPDCID")
-	// A late CLOSE is answered so that its sender knows it is done.
+	// A late CLOSE is answered, so that its sender knows that the PDC has ended.
 	x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: x.psn(1), SPDCID: 9, DPDCID: id})
 	x.wantLoose("NACK INV_DPDCID")
 	x.recv(5, func(h *wire.Req) { h.PSN += 1 << 20 })
@@ -159,7 +159,7 @@ func TestClosedLifeIsQuarantined(t *testing.T) {
 }
 
 func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
-	// UE 3.5.12: what was received before is answered, never executed again;
+	// UE 3.5.12: a packet that was received before is answered and never executed again.
 	// RETX is echoed.
 	x := newTarget(t)
 	x.recv(1, ar)
@@ -175,7 +175,7 @@ func TestDuplicatesGetTheDefaultResponse(t *testing.T) {
 }
 
 func TestOutOfWindowIsRefused(t *testing.T) {
-	// UE 3.5.12: outside [base − MP_RANGE, base + MP_RANGE).
+	// UE 3.5.12: PSNs outside [base − MP_RANGE, base + MP_RANGE) are refused.
 	x := newTarget(t)
 	x.recv(300)
 	x.wantLoose("NACK PSN_OOR_WINDOW")
@@ -185,8 +185,8 @@ func TestOutOfWindowIsRefused(t *testing.T) {
 }
 
 func TestAckTriggers(t *testing.T) {
-	// UE 3.5.12: AR, a retransmission, or 16 KiB since the last ACK, where a
-	// packet counts at least 1 KiB; else the ACK is coalesced.
+	// UE 3.5.12: AR, a retransmission, or 16 KiB since the last ACK make an ACK due, where
+	// a packet counts at least 1 KiB. Other ACKs are coalesced.
 	x := newTarget(t)
 	for i := 1; i <= 15; i++ {
 		x.recv(i)
@@ -209,8 +209,8 @@ func TestSackShowsWhatIsAboveTheHole(t *testing.T) {
 }
 
 func TestSackSweepsTheWindow(t *testing.T) {
-	// S-ACK-06: successive ACKs move the bitmap by 64 until it covered
-	// everything up to the highest PSN, then begin at CACK again.
+	// S-ACK-06: successive ACKs move the bitmap by 64 PSNs until it has covered everything
+	// up to the highest PSN, then it begins at CACK again.
 	x := newTarget(t)
 	x.recv(2)
 	x.recv(150, ar)
@@ -224,8 +224,8 @@ func TestSackSweepsTheWindow(t *testing.T) {
 }
 
 func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
-	// UE 3.5.20.1: a guaranteed response has its own ACK with REQ=CLEAR, is sent
-	// again for a duplicate, and holds CACK back until it is cleared.
+	// UE 3.5.20.1: a guaranteed response has its own ACK with REQ=CLEAR, is sent again for
+	// a duplicate, and holds back CACK until it is cleared.
 	x := newTarget(t)
 	x.recv(1, gtd)
 	x.recv(2, gtd)
@@ -244,7 +244,8 @@ func TestGuaranteedResponsesHoldTheCACK(t *testing.T) {
 }
 
 func TestLostClearIsAskedFor(t *testing.T) {
-	// T12: what is not cleared is asked for, and given up with the peer.
+	// T12: a target asks for a CLEAR that does not come, and gives the PDC up with the
+	// peer.
 	x := newTarget(t)
 	x.recv(1, gtd)
 	x.acks()
@@ -276,8 +277,8 @@ func TestClearOfUnsentIsDropped(t *testing.T) {
 }
 
 func TestRODReleasesInOrder(t *testing.T) {
-	// S-ROD-01: ROD packets reach the message layer in PSN order;
-	// early ones wait, and the SACK shows them.
+	// S-ROD-01: ROD packets reach the message layer in the order of PSN. Early ones wait,
+	// and the SACK shows them.
 	x := newTarget(t, rod)
 	x.recv(2, rod)
 	x.recv(3, rod)
@@ -289,7 +290,7 @@ func TestRODReleasesInOrder(t *testing.T) {
 }
 
 func TestRODWithoutRoomGoesBack(t *testing.T) {
-	// UE 3.5.12.7: a packet that cannot wait is refused with ROD_OOO.
+	// UE 3.5.12.7: an early packet for which there is no room is refused with ROD_OOO.
 	x := newTable(t, func(c *Config) { c.EarlyBytes = 1 })
 	x.recv(0, rod)
 	x.p.markProven()
@@ -305,7 +306,7 @@ func TestRODWithoutRoomGoesBack(t *testing.T) {
 }
 
 func TestModeMismatchIsRefused(t *testing.T) {
-	// F31: a RUD packet on a ROD PDC.
+	// F31: a RUD packet on a ROD PDC is refused.
 	x := newTarget(t, rod)
 	x.recv(1)
 	x.wantTold()
@@ -323,7 +324,8 @@ func TestUnknownPDCIsAnswered(t *testing.T) {
 }
 
 func TestAckReqAnswers(t *testing.T) {
-	// UE 3.5.16: received: its response; never received: NACK 12.
+	// UE 3.5.16: an ACK_REQ for a received PSN gets its response, for a PSN never received
+	// NACK 12.
 	x := newTarget(t)
 	x.recv(1, gtd)
 	x.acks()
@@ -348,7 +350,7 @@ func TestProbeIsAnswered(t *testing.T) {
 }
 
 func TestPendingIsReaped(t *testing.T) {
-	// UE 3.5.8: a PDC of which no packet was accepted goes after New_PDC_Time.
+	// UE 3.5.8: a PDC of which no packet was accepted ends after New_PDC_Time.
 	x := newTable(t, nil)
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: testStart, ClearOff: -1, SPDCID: 9}
 	p, v := x.tab.ReceiveReq(x.in(peerAddr), &h)
@@ -366,7 +368,8 @@ func TestPendingIsReaped(t *testing.T) {
 }
 
 func TestSynFloodIsBounded(t *testing.T) {
-	// T1, 10 pending PDCs per source here; honest PDCs stay.
+	// T1: a flood of SYNs makes at most 10 pending PDCs per source here, and honest PDCs
+	// stay.
 	x := newTarget(t)
 	honest := x.p
 	for i := range 200 {
@@ -386,7 +389,7 @@ func TestSynFloodIsBounded(t *testing.T) {
 }
 
 func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
-	// F9, F25: a message that stopped in the middle.
+	// F9, F25: a message that stopped in the middle ends after PeerTimeout.
 	x := newTarget(t)
 	x.open[x.p.Slot] = true
 	x.recv(1, ar)
@@ -402,9 +405,9 @@ func TestStoppedMessageEndsWithPeerTimeout(t *testing.T) {
 }
 
 func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
-	// docs/faults.md rule 5, F18: what was refused for want of room (NACK 09) comes
-	// before what was sent later. Else later messages take the room that comes
-	// free, refused ones fill the window, and nothing goes on on either side.
+	// docs/faults.md rule 5, F18: messages that were refused for lack of room (NACK 09)
+	// come before later ones. Otherwise later messages get the room that becomes free,
+	// refused ones fill the window, and neither side makes progress.
 	x := newTarget(t)
 	if x.p.Later(x.psn(5)) {
 		t.Error("a hole alone holds something back")
@@ -416,7 +419,7 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 			t.Errorf("packet %d is later: %v", i, got)
 		}
 	}
-	x.p.rx.clear = x.psn(8) // a former life answered them
+	x.p.rx.clear = x.psn(8) // an earlier life answered them
 	if x.p.Later(x.psn(9)) {
 		t.Error("waits for what was cleared")
 	}
@@ -437,10 +440,10 @@ func TestRefusedHoldsBackWhatIsLater(t *testing.T) {
 }
 
 func TestWhoAnswersIsNotPending(t *testing.T) {
-	// The bounds of PENDING concern PDCs that are not proved. More
-	// clients of one host than that, one message each, then a CLEAR, a PROBE or an
-	// ACK_REQ that uses our PDCID, or being one that the application named: all
-	// get in, and when they are gone nothing is counted.
+	// The bounds of PENDING concern only PDCs that are not proven. More clients of one host
+	// than the bound each send one message, then a CLEAR, a PROBE or an ACK_REQ with our
+	// PDCID, or are named by the application. All are accepted, and when they are gone the
+	// counts are 0.
 	for _, how := range []wire.CtlType{wire.CtlClear, wire.CtlProbe, wire.CtlAckReq, 99} {
 		x := newTable(t, nil)
 		for i := range 40 {
@@ -463,8 +466,8 @@ func TestWhoAnswersIsNotPending(t *testing.T) {
 }
 
 func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
-	// UE 3.5.20.3: an ACK for a ROD packet that waited here for an earlier one says
-	// so (service time beyond the field), or the congestion window shrinks for it.
+	// UE 3.5.20.3: an ACK for a ROD packet that waited here for an earlier one says so (the
+	// highest service time), otherwise the congestion window would shrink because of it.
 	x := newTarget(t, rod)
 	x.recv(2, rod, ar)
 	x.acks()
@@ -480,8 +483,8 @@ func TestWaitingForAHoleIsNoRoundTrip(t *testing.T) {
 }
 
 func TestPauseOfTheTargetIsSaid(t *testing.T) {
-	// UE 3.6.13: the time that a packet waited for its target to look is none of the
-	// path. How long that was the target does not know: beyond the field.
+	// UE 3.6.13: the time that a packet waited for its target to look is not the delay of
+	// the path. The target does not know that time, so it reports the highest service time.
 	const beyond = 0xffff
 	x := newTarget(t)
 	want := func(what string, st uint16) {
@@ -498,7 +501,7 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 	probe := func() {
 		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: 4, Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
 	}
-	next := func() { // as FEP does where a request is the next one
+	next := func() { // what a FEP does with the next request in order
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: wire.PSN(x.p.rx.win.Base()), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
 		if p := x.tab.ReceiveNext(x.in(peerAddr), (*wire.PlainReq)(h.Append(nil))); p != x.p {
 			t.Fatal("not the next one")
@@ -522,7 +525,7 @@ func TestPauseOfTheTargetIsSaid(t *testing.T) {
 }
 
 func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
-	// UE 3.5.16: each PROBE is answered, in order, with the base it asks for.
+	// UE 3.5.16: each PROBE is answered, in order, with the base that it asks for.
 	x := newTarget(t)
 	for i := range maxBurst {
 		x.tab.ReceiveCP(x.in(peerAddr), &wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: uint16(40 + i), Payload: uint32(x.psn(1)), SPDCID: 9, DPDCID: x.p.id})
@@ -535,8 +538,8 @@ func TestEveryProbeOfABurstIsAnswered(t *testing.T) {
 }
 
 func TestT39MaxPDCs(t *testing.T) {
-	// T39: MaxPDCs bounds PDCs of both kinds together. Beyond, this
-	// side opens none and others get NACK 04; secured, nothing is drawn for them.
+	// T39: MaxPDCs bounds the PDCs of both kinds together. Beyond it this side opens none
+	// and others get NACK 04; with security no Start_PSN is drawn for them.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT, SecureOneRTT} {
 		x := newTable(t, func(c *Config) { c.MaxPDCs, c.Secure = 5, how })
 		if how != SecureNone {
@@ -577,8 +580,9 @@ func TestT39MaxPDCs(t *testing.T) {
 	}
 }
 
-// ReceiveNext does to a PDC what ReceiveReq does, or nothing: two targets live the same
-// life with losses, duplicates, refusals and wrong requests, one without ReceiveNext.
+// ReceiveNext changes a PDC as ReceiveReq does, or not at all. Two targets live the same
+// life with losses, duplicates, refusals and wrong requests, one of them without
+// ReceiveNext.
 func TestNextRequestIsARequest(t *testing.T) {
 	next, other := 0, 0
 	for seed := range uint64(100) {
@@ -710,7 +714,7 @@ func TestNextRequestIsARequest(t *testing.T) {
 }
 
 func TestReapedPDCsLeaveNothing(t *testing.T) {
-	// T1: PDCs that are made and reaped without ever being proven.
+	// T1: PDCs that end without ever being proven leave nothing behind.
 	x := newTable(t, nil)
 	for i := range 2000 {
 		h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: wire.PSN(i << 16), ClearOff: -1, SPDCID: uint16(1 + i)}

@@ -12,11 +12,11 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A duo is an initiator's Table and a target's, with a wire between them that
-// remembers everything.
+// A duo is the Table of an initiator and that of a target, with a wire between them that
+// keeps every packet.
 type duo struct {
 	t    *testing.T
-	i, r *side // initiator and responder: the target
+	i, r *side // the initiator, and the responder, which is the target
 	all  []packet
 	now  time.Duration
 }
@@ -28,7 +28,7 @@ type side struct {
 	runs map[uint32]int // by Piece.Msg: how often a request was executed
 }
 
-// A packet is what one side sent, with the life that sent it.
+// A packet is a packet that one side sent, with the life that sent it.
 type packet struct {
 	req   *wire.Req
 	piece piece.Piece
@@ -70,7 +70,7 @@ func (d *duo) newSide(how Secure, addr netip.AddrPort, who uint64, change func(*
 	return &side{pdcTest: x, addr: addr, who: who, runs: map[uint32]int{}}
 }
 
-// open opens a PDC and sends n packets of message msg on.
+// open opens a PDC and sends n packets, for messages msg and following.
 func (d *duo) open(mode wire.Mode, msg, n int) *PDC {
 	p := d.i.tab.Open(d.now, 1, targetAddr, mode, d.i.ccc)
 	d.i.p = p
@@ -87,7 +87,7 @@ func (d *duo) push(p *PDC, msg, n int) (out []packet) {
 	return out
 }
 
-// sent takes everything that a side has to send.
+// sent returns everything that a side has to send.
 func (d *duo) sent(s *side) []packet {
 	var out []packet
 	add := func(p packet) { p.who, p.from = s.who, s; out = append(out, p) }
@@ -134,7 +134,7 @@ func (d *duo) sent(s *side) []packet {
 	return out
 }
 
-// deliver hands a packet to a side, which executes requests.
+// deliver gives a packet to a side, which executes requests.
 func (d *duo) deliver(s *side, k packet) {
 	from := initiatorAddr
 	if s.addr == initiatorAddr {
@@ -212,7 +212,7 @@ func (d *duo) advance(by time.Duration) {
 	d.r.tab.Advance(d.now)
 }
 
-// wantOnce checks that messages from..to were executed once each, and none else.
+// wantOnce checks that messages from to to were executed once each, and no others.
 func (d *duo) wantOnce(from, to int) {
 	d.t.Helper()
 	for m := from; m <= to; m++ {
@@ -230,7 +230,7 @@ func (d *duo) nack(who uint64, code wire.NackCode, psn wire.PSN, payload uint32)
 	d.deliver(d.i, packet{nack: &wire.Nack{Type: wire.TypeNack, Code: code, PSN: psn, DPDCID: d.i.p.id, Payload: payload}, who: who})
 }
 
-// nacks are the NACKs 0x17 among packets, and what they ask for.
+// starts returns the Start_PSNs that the NACKs 0x17 among packets ask for.
 func starts(k []packet) (out []wire.PSN) {
 	for _, p := range k {
 		if p.nack != nil && p.nack.Code == wire.NackNewStartPSN {
@@ -240,7 +240,7 @@ func starts(k []packet) (out []wire.PSN) {
 	return out
 }
 
-// syn is a request of an initiator that knows no PDCID of the target.
+// syn is a request of an initiator that does not know the PDCID of the target.
 func syn(psn wire.PSN, offset int, spdcid uint16) packet {
 	return packet{
 		req:   &wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: psn, ClearOff: int16(-1 - offset), SPDCID: spdcid, PSNOffset: uint16(offset)},
@@ -258,7 +258,7 @@ func (d *duo) closeCP(psn wire.PSN, spdcid uint16) packet {
 	return packet{cp: &wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: psn, SPDCID: spdcid, DPDCID: p.id}, who: initiatorWho}
 }
 
-// text is what a side sends, as the lines of the captures have it.
+// text is what a side sends, in the notation of the captures.
 func text(k []packet) string {
 	var out []string
 	for _, p := range k {
@@ -297,8 +297,8 @@ func (d *duo) wantSent(s *side, want ...string) {
 }
 
 func TestZeroRTTStaleCapture(t *testing.T) {
-	// refprov-tss-cluster-0rtt-stale.pcap: a second process of the initiator opens
-	// below the floor of the target.
+	// refprov-tss-cluster-0rtt-stale.pcap: a second process of the initiator opens below
+	// the floor of the target.
 	d := newDuo(t, SecureZeroRTT, func(c *Config) { c.StartPSN = func() wire.PSN { return 0x30000000 } })
 	d.deliver(d.r, syn(0x40000000, 0, 1))
 	d.wantSent(d.r, "ACK_CC cack=0x40000000")
@@ -311,15 +311,15 @@ func TestZeroRTTStaleCapture(t *testing.T) {
 	d.deliver(d.r, d.closeCP(0x40000002, 1))
 	d.wantSent(d.r, "ACK NONE ack_off=1 cack=0x40000001 expected_psn=0x40000002")
 
-	// And the initiator of it.
+	// The same capture, with a PDC that this code opens as the initiator.
 	d.open(wire.RUD, 0, 1)
 	d.nack(targetWho, wire.NackNewStartPSN, 0x30000000, 0x40000001)
 	d.wantSent(d.i, "REQ SYN clear_off=-1 psn=0x40000001 psn_offset=0")
 }
 
 func TestZeroRTTReopenCapture(t *testing.T) {
-	// refprov-tss-cluster-0rtt-reopen.pcap: each closing ACK says where the next
-	// life starts, without a round trip.
+	// refprov-tss-cluster-0rtt-reopen.pcap: each closing ACK says where the next life
+	// starts, so that no round trip is needed.
 	d := newDuo(t, SecureZeroRTT, func(c *Config) { c.StartPSN = func() wire.PSN { return 0x71da1a49 } })
 	for i, start := range []wire.PSN{0x71da1a49, 0x71da1a4a, 0x71da1a4b} {
 		p := d.open(wire.RUD, i, 1)
@@ -345,8 +345,8 @@ func TestZeroRTTReopenCapture(t *testing.T) {
 }
 
 func TestOneRTTCapture(t *testing.T) {
-	// refprov-tss-cluster-1rtt.pcap: three packets, three NACKs, three packets
-	// again; the closing ACK brings nothing.
+	// refprov-tss-cluster-1rtt.pcap: three packets, three NACKs, the three packets again.
+	// The closing ACK announces nothing.
 	d := newDuo(t, SecureOneRTT, func(c *Config) { c.StartPSN = func() wire.PSN { return 0x3806b784 } })
 	for i := range 3 {
 		d.deliver(d.r, syn(0x3806b784+wire.PSN(i), i, 1))
@@ -365,7 +365,7 @@ func TestOneRTTCapture(t *testing.T) {
 	d.deliver(d.r, d.closeCP(mint[0]+3, 1))
 	d.wantSent(d.r, fmt.Sprintf("ACK NONE ack_off=1 cack=%#x", uint32(mint[0]+2)))
 
-	// And the initiator of it, with the numbers of the capture.
+	// The same capture, with this code as the initiator and the numbers of the capture.
 	d.open(wire.RUD, 0, 3)
 	for i := range 3 {
 		d.nack(targetWho, wire.NackNewStartPSN, 0x3806b784+wire.PSN(i), 0xcbcc5a1)
@@ -377,7 +377,7 @@ func TestOneRTTCapture(t *testing.T) {
 }
 
 func TestSecureStartPSN(t *testing.T) {
-	// S-SYN-06: the first Start_PSN is random, at least 2^16 and below 2^31.
+	// S-SYN-06: the first Start_PSN is random, at least 2¹⁶ and below 2³¹.
 	d := newDuo(t, SecureZeroRTT, func(c *Config) { c.MaxPDCs = 2000 })
 	var low, high int
 	for range 1000 {
@@ -401,9 +401,9 @@ func TestSecureStartPSN(t *testing.T) {
 }
 
 func TestSecureStartPSNStaysAboveTheLast(t *testing.T) {
-	// S-PSN-03: the next Start_PSN of a PDCID is 2^16 beyond the last PSN it was
-	// used with, whatever the target expects. A target that still has the last PDC
-	// takes what is below it for late.
+	// S-PSN-03: the next Start_PSN of a PDCID is 2¹⁶ beyond the last PSN that it was used
+	// with, whatever the target expects. A target that still has the last PDC takes lower
+	// PSNs for late ones.
 	for _, expect := range []int{0, 1, -5, 1 << 15, 1<<16 + 7, 1<<16 + 8, 1 << 20} {
 		d := newDuo(t, SecureZeroRTT, nil)
 		p := d.open(wire.RUD, 0, 7)
@@ -425,8 +425,8 @@ func TestSecureStartPSNStaysAboveTheLast(t *testing.T) {
 }
 
 func TestExpectedPSNOnlyNewer(t *testing.T) {
-	// S-SYN-05: the initiator adopts an Expected_PSN that is newer than what it
-	// has, and keeps those of 4096 targets.
+	// S-SYN-05: the initiator adopts an Expected_PSN that is newer than its own, and keeps
+	// those of 4096 targets.
 	var e expectedTable
 	e.learn(targetAddr, 100)
 	for _, c := range []struct{ told, want wire.PSN }{{99, 100}, {100, 100}, {101, 101}, {wire.PSN(101).Add(-1 << 30), 101}, {1<<31 + 50, 1<<31 + 50}, {200, 1<<31 + 50}, {1<<32 - 1, 1<<32 - 1}, {3, 3}} {
@@ -449,7 +449,7 @@ func TestExpectedPSNOnlyNewer(t *testing.T) {
 }
 
 func TestClosingACKElsewhereTeachesNothing(t *testing.T) {
-	// S-SYN-05: Expected_PSN comes with the ACK of a CLOSE on a secured PDC.
+	// S-SYN-05: Expected_PSN counts only in the ACK of a CLOSE on a secured PDC.
 	for _, how := range []Secure{SecureNone, SecureZeroRTT} {
 		d := newDuo(t, how, nil)
 		if how == SecureNone {
@@ -476,8 +476,8 @@ func TestClosingACKElsewhereTeachesNothing(t *testing.T) {
 }
 
 func TestT21ReplayOfAClosedPDCOpensNothing(t *testing.T) {
-	// T21: every packet of a closed PDC, again: at once, when its quarantine is
-	// over, and later.
+	// T21: a replay of every packet of a closed PDC opens nothing: at once, when its
+	// quarantine is over, and later.
 	for how, name := range map[Secure]string{SecureZeroRTT: "0-RTT", SecureOneRTT: "1-RTT"} {
 		for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
 			t.Run(fmt.Sprint(name, mode), func(t *testing.T) {
@@ -513,7 +513,8 @@ func TestT21ReplayOfAClosedPDCOpensNothing(t *testing.T) {
 }
 
 func TestT21ReplayAcrossRestartOpensNothing(t *testing.T) {
-	// T21, 1-RTT: the key outlives the target, which forgot everything.
+	// T21, 1-RTT: a replay opens nothing although the key outlives the target, which forgot
+	// everything.
 	d := newDuo(t, SecureOneRTT, nil)
 	for i := range 3 {
 		p := d.open(wire.RUD, 10*i, 5)
@@ -539,8 +540,8 @@ func TestT21ReplayAcrossRestartOpensNothing(t *testing.T) {
 
 func TestT7NackOfStartIsRefused(t *testing.T) {
 	// T7, S-SYN-04: NACK 0x17 counts before the first ACK, for a packet that is
-	// outstanding, when it asks for something else; in clear too if the owner hands
-	// it over.
+	// outstanding, if it asks for another Start_PSN. It counts in clear, too, if the owner
+	// passes it on.
 	open := func(how Secure) *duo {
 		d := newDuo(t, how, func(c *Config) { c.StartPSN = func() wire.PSN { return 1000000 } })
 		if how == SecureNone {
@@ -607,8 +608,8 @@ func TestT7RenumberingsAreBounded(t *testing.T) {
 }
 
 func TestT7ClearRenumberingsAreBounded(t *testing.T) {
-	// T7: of those in clear, at most 8 count; the rest is dropped, and what the
-	// target says is still followed.
+	// T7: at most 8 in clear count and the others are dropped. Those of the target are
+	// still followed.
 	d := newDuo(t, SecureOneRTT, nil)
 	p := d.open(wire.RUD, 0, 1)
 	for range 20 {
@@ -627,8 +628,8 @@ func TestT7ClearRenumberingsAreBounded(t *testing.T) {
 }
 
 func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
-	// S-SYN-04: every unacknowledged packet goes again, with SYN, whatever was
-	// known of it; what counts it stays right across the wrap of the ring.
+	// S-SYN-04: every unacknowledged packet is sent again, with SYN, whatever was known of
+	// it. The counters stay right across the wrap of the ring.
 	for _, to := range []wire.PSN{1<<30 + 1, 1<<30 - 3, 70001, 0xffff_fffe, 0} {
 		d := newDuo(t, SecureZeroRTT, func(c *Config) { c.StartPSN = func() wire.PSN { return 1 << 30 } })
 		p := d.open(wire.RUD, 0, 7)
@@ -636,7 +637,7 @@ func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
 		d.advance(6 * time.Millisecond) // RTO: all are lost
 		for range 4 {
 			if p.CanResend() {
-				p.Resend(d.now, 0) // some again in flight
+				p.Resend(d.now, 0) // some are in flight again
 			}
 		}
 		d.nack(targetWho, wire.NackNoResource, at(1), 0)
@@ -669,8 +670,8 @@ func TestRenumberingTakesEveryPacketAlong(t *testing.T) {
 }
 
 func TestNothingOvertakesWhatIsRenumbered(t *testing.T) {
-	// UE 3.5.8, S-PDC-09: packets of later messages follow those of
-	// earlier ones also under the new PSNs, however small they are.
+	// UE 3.5.8, S-PDC-09: packets of later messages stay behind those of earlier ones under
+	// the new PSNs, too, however small they are.
 	for _, code := range []wire.NackCode{wire.NackNewStartPSN, wire.NackInvalidSyn} {
 		d := newDuo(t, SecureOneRTT, nil)
 		p := d.open(wire.RUD, 0, 3)
@@ -706,13 +707,13 @@ func (p *PDC) checkCounts(t *testing.T, flight int32) {
 }
 
 func TestT8BoundToOneLife(t *testing.T) {
-	// T8: no packet of another life of the peer, or of nobody, has any effect on a
-	// secured PDC, not even that the peer was heard.
+	// T8: no packet of another life of the peer, and no unauthenticated one, has an effect
+	// on a secured PDC; it does not even count as hearing the peer.
 	for _, who := range []uint64{otherWho, 0} {
 		d := newDuo(t, SecureZeroRTT, nil)
 		p := d.open(wire.RUD, 0, 2)
 		if who == 0 {
-			// Before it is bound, too.
+			// The same holds before the PDC is bound to a life.
 			d.deliver(d.i, packet{ack: &wire.Ack{Type: wire.TypeAck, CACK: p.start, SPDCID: 77, DPDCID: p.id}, who: 0})
 			d.nack(0, wire.NackInvalidSyn, p.start, 0)
 			d.nack(0, wire.NackNoPDCAvail, p.start, 0)
@@ -779,8 +780,8 @@ func TestT8BoundToOneLife(t *testing.T) {
 }
 
 func TestF12NewLifeOfThePeerEndsThePDC(t *testing.T) {
-	// F12: a target that was restarted knows nothing of the PDC. Secured, its first
-	// word is enough; nothing but that it says so counts.
+	// F12: a target that was restarted does not know the PDC. With security its first NACK
+	// that says so ends the PDC; nothing else from the new life counts.
 	for _, code := range []wire.NackCode{wire.NackInvDPDCID, wire.NackPDCHdrMismatch, wire.NackInvalidSyn} {
 		d := newDuo(t, SecureOneRTT, nil)
 		p := d.open(wire.RUD, 0, 1)
@@ -789,7 +790,7 @@ func TestF12NewLifeOfThePeerEndsThePDC(t *testing.T) {
 		d.i.forget()
 		d.nack(0, code, p.start+1, 0)
 		d.i.wantTold()
-		d.nack(otherWho, code, p.start+7, 0) // names nothing that is outstanding
+		d.nack(otherWho, code, p.start+7, 0) // names no outstanding PSN
 		d.i.wantTold()
 		d.nack(otherWho, code, p.start+1, 0)
 		d.i.wantTold(fmt.Sprintf("failed 1 3 %v", code), fmt.Sprintf("failed 2 3 %v", code), "gone 3")
@@ -797,7 +798,8 @@ func TestF12NewLifeOfThePeerEndsThePDC(t *testing.T) {
 }
 
 func TestF12SecuredTargetRestarts(t *testing.T) {
-	// F12, both sides: what was sent fails as unknown, what is posted then arrives.
+	// F12, both sides: packets sent before fail with an unknown fate, messages posted
+	// afterwards arrive.
 	d := newDuo(t, SecureOneRTT, nil)
 	p := d.open(wire.RUD, 0, 2)
 	d.exchange(d.all...)
@@ -814,9 +816,9 @@ func TestF12SecuredTargetRestarts(t *testing.T) {
 }
 
 func TestF13SecuredInitiatorRestarts(t *testing.T) {
-	// F13: our new life takes a PDCID that the old one has still open: refused,
-	// then under another. The old PDC is not touched, and a late copy of what was
-	// refused opens nothing when that is gone.
+	// F13: our new life uses a PDCID that the old one still has open. It is refused and
+	// uses another PDCID. The old PDC does not change, and a late copy of a refused packet
+	// opens nothing when the old PDC is gone.
 	for _, how := range []Secure{SecureZeroRTT, SecureOneRTT} {
 		d := newDuo(t, how, nil)
 		p := d.open(wire.RUD, 0, 1)
@@ -848,7 +850,7 @@ func TestF13SecuredInitiatorRestarts(t *testing.T) {
 }
 
 func TestT6SecuredFatalNackCountsAtOnce(t *testing.T) {
-	// T6: inside TSS the first fatal NACK counts.
+	// T6: with TSS the first fatal NACK counts.
 	d := newDuo(t, SecureZeroRTT, nil)
 	p := d.open(wire.RUD, 0, 1)
 	d.exchange(d.all...)
@@ -859,8 +861,8 @@ func TestT6SecuredFatalNackCountsAtOnce(t *testing.T) {
 }
 
 func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
-	// T21: Expected_PSN = Start_PSN + 1 when a target PDC ends in any
-	// way, and never sinks.
+	// T21: Expected_PSN is Start_PSN + 1 when the PDC of a target ends in any way, and
+	// never falls.
 	const start = 1 << 20
 	for name, end := range map[string]func(d *duo, p *PDC){
 		"orderly": func(d *duo, p *PDC) { d.deliver(d.r, d.closeCP(start+1, 9)) },
@@ -891,7 +893,7 @@ func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
 		})
 	}
 	t.Run("reaped", func(t *testing.T) {
-		// Nothing of it was executed, and yet.
+		// The floor rises although no packet was executed.
 		d := newDuo(t, SecureZeroRTT, nil)
 		p, _ := d.r.tab.ReceiveReq(&Arrival{Now: d.now, From: initiatorAddr, Who: initiatorWho}, syn(start, 0, 9).req)
 		p.SetPeer(1, true)
@@ -914,8 +916,8 @@ func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
 }
 
 func TestFloorNeverComesRound(t *testing.T) {
-	// T21: a floor that has gone half round the PSNs takes nothing from below for
-	// new; one that has used up all of them asks for a Start_PSN each time.
+	// T21: a floor that has gone half round the PSNs does not make lower PSNs look new. A
+	// floor that has used up all PSNs asks for a Start_PSN each time.
 	for _, c := range []struct {
 		start wire.PSN
 		floor uint64
@@ -954,8 +956,8 @@ func TestFloorNeverComesRound(t *testing.T) {
 }
 
 func TestOneRTTTakesOnlyWhatItDrew(t *testing.T) {
-	// S-SYN-03: another Start_PSN is refused again, whatever it is; PENDING is
-	// freed after New_PDC_Time, and what it drew is worth nothing then.
+	// S-SYN-03: any other Start_PSN is refused again. PENDING is freed after New_PDC_Time,
+	// and its Start_PSN is worth nothing then.
 	d := newDuo(t, SecureOneRTT, nil)
 	d.deliver(d.r, syn(5<<20, 0, 9))
 	m := starts(d.sent(d.r))[0]
@@ -989,8 +991,8 @@ func TestOneRTTTakesOnlyWhatItDrew(t *testing.T) {
 }
 
 func TestZeroRTTKeepsItsWord(t *testing.T) {
-	// PENDING: the Start_PSN that was asked for is taken, also when the
-	// floor has risen meanwhile; once.
+	// PENDING: the Start_PSN that was asked for is accepted once, even if the floor has
+	// risen meanwhile.
 	d := newDuo(t, SecureZeroRTT, nil)
 	d.deliver(d.r, syn(1<<20, 0, 1))
 	d.deliver(d.r, syn(2<<20, 0, 2))
@@ -1012,9 +1014,9 @@ func TestZeroRTTKeepsItsWord(t *testing.T) {
 }
 
 func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
-	// S-SYN-04: packets that left before their initiator followed a NACK 0x17 and
-	// arrive after. In 0-RTT their PSNs may be those of other packets now: an answer
-	// would be taken for one to those.
+	// S-SYN-04: packets that were sent before their initiator followed a NACK 0x17 arrive
+	// after it. In 0-RTT other packets may have their PSNs now, and an answer would be
+	// taken for one to those.
 	d := newDuo(t, SecureZeroRTT, nil)
 	d.r.tab.floor = 1<<20 + 3
 	d.deliver(d.r, syn(1<<20, 0, 9))
@@ -1023,7 +1025,7 @@ func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
 	}
 	d.deliver(d.r, syn(1<<20+3, 0, 9))
 	d.sent(d.r)
-	d.r.tab.floor += 5 // others closed theirs
+	d.r.tab.floor += 5 // other initiators closed PDCs
 	for i := range 6 {
 		d.deliver(d.r, syn(1<<20+wire.PSN(i), i, 9))
 	}
@@ -1031,7 +1033,7 @@ func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
 	if n := d.r.tab.Stats.DropStale; n != 6 {
 		t.Errorf("%d dropped", n)
 	}
-	// In 1-RTT they are far from each other, and an answer does nothing.
+	// In 1-RTT old and new PSNs are far from each other, and an answer has no effect.
 	d = newDuo(t, SecureOneRTT, nil)
 	p := d.open(wire.RUD, 0, 3)
 	for _, k := range d.all {
@@ -1053,9 +1055,9 @@ func TestLatePacketsOfBeforeAreNotAnswered(t *testing.T) {
 }
 
 func TestClosedLifeIsUnknownNotSentAgain(t *testing.T) {
-	// docs/faults.md rule 3: an initiator that saw no ACK of a PDC that the target
-	// executed and gave up must not send the same messages again. The very life is in
-	// quarantine: NACK 0E. Whatever else is below the floor: NACK 0x17.
+	// docs/faults.md rule 3: an initiator that saw no ACK of a PDC that the target executed
+	// and gave up must not send the same messages again. Packets of the life in quarantine
+	// get NACK 0E, others below the floor NACK 0x17.
 	for _, how := range []Secure{SecureZeroRTT, SecureOneRTT} {
 		d := newDuo(t, how, nil)
 		p := d.open(wire.RUD, 0, 1)
@@ -1080,8 +1082,8 @@ func TestClosedLifeIsUnknownNotSentAgain(t *testing.T) {
 }
 
 func TestT1PendingIsBounded(t *testing.T) {
-	// T1, PENDING is bounded in all and per source; the oldest of the
-	// busiest source makes room, and one that sends little keeps its place.
+	// T1: PENDING is bounded in all and per source. The oldest one of the busiest source
+	// makes room, and a source that sends little keeps its place.
 	d := newDuo(t, SecureOneRTT, func(c *Config) { c.MaxPending, c.MaxPendingPerSource = 20, 8 })
 	tab := d.r.tab
 	from := func(i int) netip.AddrPort {
@@ -1110,7 +1112,7 @@ func TestT1PendingIsBounded(t *testing.T) {
 		t.Errorf("%d pending", tab.pend.len())
 	}
 	tab.checkPending(t)
-	// 13 sources with one or more: the busiest give theirs up.
+	// There are 13 sources with one or more each: the busiest ones lose some.
 	for i := range 13 {
 		send(10+i, 1)
 		tab.checkPending(t)
@@ -1128,7 +1130,7 @@ func TestT1PendingIsBounded(t *testing.T) {
 	}
 }
 
-// checkPending checks the lists of PENDING against each other and the bounds.
+// checkPending checks the lists of PENDING against each other and against the bounds.
 func (t *Table) checkPending(tt testing.TB) {
 	tt.Helper()
 	q := &t.pend
@@ -1163,8 +1165,8 @@ func (t *Table) checkPending(tt testing.TB) {
 }
 
 func TestT27NacksOfStartAreFew(t *testing.T) {
-	// T27, T28: no more NACKs than packets, none larger than a request; a burst to
-	// one PDC takes no more than it can use, so that others get theirs.
+	// T27, T28: there are no more NACKs than packets, and none is larger than a request. A
+	// burst to one PDC gets no more of them than it can use, so that others get theirs.
 	d := newDuo(t, SecureOneRTT, nil)
 	for i := range 90 {
 		d.deliver(d.r, syn(1<<20+wire.PSN(i), i, 9))
@@ -1181,7 +1183,7 @@ func TestT27NacksOfStartAreFew(t *testing.T) {
 	if n := d.r.tab.Stats.DropRate; n != 86 {
 		t.Errorf("%d not answered", n)
 	}
-	// Nor is anything drawn when the limit of all NACKs is reached.
+	// Nothing is drawn when the limit of all NACKs is reached.
 	for i := range 300 {
 		d.deliver(d.r, syn(1<<20, 0, uint16(1000+i)))
 	}
@@ -1191,9 +1193,9 @@ func TestT27NacksOfStartAreFew(t *testing.T) {
 }
 
 func TestSecuredExactlyOnce(t *testing.T) {
-	// F1, F3, F4, T20, T21: messages over many PDCs with loss, duplicates,
-	// reordering, and an attacker who sends anything again at any time: once each,
-	// or failed, and at most once then.
+	// F1, F3, F4, T20, T21: messages over many PDCs with loss, duplicates, reordering, and
+	// an attacker who replays anything at any time are executed once each, or fail, and
+	// then are executed at most once.
 	for seed := range uint64(60) {
 		how := SecureZeroRTT
 		if seed%2 == 1 {

@@ -10,8 +10,8 @@ import (
 )
 
 func TestSynUntilFirstAck(t *testing.T) {
-	// UE 3.5.8: every request carries SYN and its offset from Start_PSN until
-	// the initiator has learned TPDCID, which is spdcid of the first ACK.
+	// UE 3.5.8: every request has SYN and its offset from Start_PSN until the initiator has
+	// learned TPDCID, which is the spdcid of the first ACK.
 	x := newInitiator(t, wire.RUD)
 	for i := range 3 {
 		h := x.p.pushed(x.now, piece.Piece{Msg: uint32(i)}, 1000, 0)
@@ -30,8 +30,8 @@ func TestSynUntilFirstAck(t *testing.T) {
 }
 
 func TestClearOffsetFollowsLeftEdge(t *testing.T) {
-	// UE 3.5.11: CLEAR_PSN is the left edge of what is not acknowledged minus
-	// one, relative to the packet's PSN.
+	// UE 3.5.11: CLEAR_PSN, relative to the packet's PSN, is one below the lowest PSN that
+	// is not acknowledged.
 	x := newInitiator(t, wire.RUD)
 	if h := x.p.pushed(x.now, piece.Piece{}, 1000, 0); h.ClearOff != -1 {
 		t.Errorf("first packet clears %d", h.ClearOff)
@@ -46,8 +46,8 @@ func TestClearOffsetFollowsLeftEdge(t *testing.T) {
 }
 
 func TestAckNamesOneAndCoversMany(t *testing.T) {
-	// UE 3.5.12, S-ACK-05: the named packet has the response the ACK carries,
-	// what the CACK passed has the default response.
+	// UE 3.5.12, S-ACK-05: the packet that an ACK names has the response in the ACK.
+	// Packets that only CACK covers have the default response.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)
 	x.ack(2, 2)
@@ -58,8 +58,8 @@ func TestAckNamesOneAndCoversMany(t *testing.T) {
 }
 
 func TestSackedIsNotComplete(t *testing.T) {
-	// UE 3.5.12: a SACKed PSN has arrived and is not sent again, but it is
-	// complete only when an ACK names it or CACK covers it.
+	// UE 3.5.12: a PSN that a SACK shows has arrived and is not sent again, but it is
+	// finished only when an ACK names it or CACK covers it.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	x.ack(-1, 2, sack(0, 1, 2))
@@ -84,7 +84,7 @@ func TestResendsOnRTOOnlyWhatIsOpen(t *testing.T) {
 }
 
 func TestRTOBacksOff(t *testing.T) {
-	// Doubling from RTOInit to RTOMax, ±10 %.
+	// The RTO doubles from RTOInit to RTOMax, ±10 %.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	last := x.now
@@ -104,12 +104,12 @@ func TestRTOBacksOff(t *testing.T) {
 }
 
 func TestLossBySackGap(t *testing.T) {
-	// UE 3.5.20.3 (fast detection): three later arrivals make a hole lost at once,
-	// without a timer.
+	// UE 3.5.20.3 (fast detection): a missing packet is lost once three later ones have
+	// arrived, without a timer.
 	x := newInitiator(t, wire.RUD)
 	x.push(5)
 	x.ack(0, 3, sack(1, 2, 3))
-	x.wantResend() // two have overtaken
+	x.wantResend() // only two have overtaken it
 	x.ack(0, 4, sack(1, 2, 3, 4))
 	x.wantResend(1)
 	if x.ccc.lost != 1000 {
@@ -118,23 +118,23 @@ func TestLossBySackGap(t *testing.T) {
 }
 
 func TestLossOfRetransmissionBySackGap(t *testing.T) {
-	// The order of transmissions counts, not of PSNs: a retransmission that was
-	// lost again is found by what was sent after it.
+	// The order of transmissions counts and not that of PSNs: a lost retransmission is
+	// found by what was sent after it.
 	x := newInitiator(t, wire.RUD)
 	x.push(5)
 	x.ack(0, 4, sack(1, 2, 3, 4))
 	x.wantResend(1)
 	x.push(2)
 	x.ack(0, 6, sack(1, 2, 3, 4, 5, 6))
-	x.wantResend() // 5 and 6 left after it, two are not enough
+	x.wantResend() // only 5 and 6 were sent after it: two are not enough
 	x.push(1)
 	x.ack(0, 7, sack(1, 2, 3, 4, 5, 6, 7))
 	x.wantResend(1)
 }
 
 func TestYoungHoleWaitsForReorderingTime(t *testing.T) {
-	// F3: few later arrivals may be reordering; after a quarter of the RTT the
-	// hole counts as lost.
+	// F3: a few later arrivals may be reordering. After a quarter of the RTT the missing
+	// packet counts as lost.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.advance(400 * time.Microsecond)
@@ -147,7 +147,7 @@ func TestYoungHoleWaitsForReorderingTime(t *testing.T) {
 }
 
 func TestHoleOutsideBitmapIsNotLost(t *testing.T) {
-	// A bitmap says nothing of PSNs it does not cover.
+	// A bitmap says nothing about PSNs that it does not cover.
 	x := newInitiator(t, wire.RUD)
 	x.push(100)
 	x.ack(0, 99, sack(90, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99))
@@ -157,8 +157,8 @@ func TestHoleOutsideBitmapIsNotLost(t *testing.T) {
 }
 
 func TestTailIsProbedBeforeRTO(t *testing.T) {
-	// UE 3.5.16: a silent tail is probed after Tail_Loss_Time, by a PROBE: what
-	// waits at a peer that is not running is not sent again.
+	// UE 3.5.16: after Tail_Loss_Time a PROBE follows a silent tail, so that packets that
+	// wait at a peer which does not run are not sent again.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -178,8 +178,8 @@ func TestTailIsProbedBeforeRTO(t *testing.T) {
 }
 
 func TestSpuriousRetransmissionWidensReordering(t *testing.T) {
-	// F3: a resend that was answered by the first transmission (RETX not
-	// echoed, too soon) shows that the path reorders more than assumed.
+	// F3: a resend that was answered by the first transmission (RETX not echoed, too soon)
+	// shows that the path reorders more than assumed.
 	x := newInitiator(t, wire.RUD)
 	x.push(5)
 	x.advance(time.Millisecond)
@@ -193,8 +193,8 @@ func TestSpuriousRetransmissionWidensReordering(t *testing.T) {
 }
 
 func TestRTTSampleNeedsCertainty(t *testing.T) {
-	// UE 3.5.20.3: a sample counts for a first transmission with RETX 0 or the
-	// first retransmission with RETX 1; service time is taken off.
+	// UE 3.5.20.3: a sample counts for a first transmission with RETX 0 or the first
+	// retransmission with RETX 1. The service time is subtracted.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 50 * time.Microsecond
@@ -202,8 +202,8 @@ func TestRTTSampleNeedsCertainty(t *testing.T) {
 	if want := 50*time.Microsecond - 12800; x.ccc.srtt != want {
 		t.Errorf("sample %v, want %v", x.ccc.srtt, want)
 	}
-	// RETX not echoed on a packet that was sent again: the first transmission
-	// was answered.
+	// RETX is not echoed on a packet that was sent again: the first transmission was
+	// answered.
 	x.ccc.srtt = 0
 	x.push(1)
 	x.advance(30 * time.Millisecond)
@@ -212,7 +212,8 @@ func TestRTTSampleNeedsCertainty(t *testing.T) {
 	if x.ccc.srtt != 30*time.Millisecond {
 		t.Errorf("sample %v", x.ccc.srtt)
 	}
-	// Sent again twice, RETX echoed: which one?
+	// The packet was sent again twice and RETX is echoed: it is not known which one was
+	// answered.
 	x.ccc.srtt = 0
 	x.push(1)
 	for range 2 {
@@ -226,7 +227,8 @@ func TestRTTSampleNeedsCertainty(t *testing.T) {
 }
 
 func TestPeerWindow(t *testing.T) {
-	// S-WIN-02: 128 PSNs until an ACK_CC says otherwise; then CACK + 128 × mpr.
+	// S-WIN-02: the window is 128 PSNs until an ACK_CC says otherwise, then CACK + 128 ×
+	// mpr.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	if x.p.CanPush(1000) {
@@ -255,8 +257,8 @@ func TestMPRZeroIsNoLimit(t *testing.T) {
 }
 
 func TestAckOfUnsentIsDropped(t *testing.T) {
-	// T9: CACK, ACK_PSN or SACK of what was never sent: the whole packet is
-	// dropped; 16 in a row end the PDC.
+	// T9: an ACK whose CACK, ACK_PSN or SACK names a PSN that was never sent is dropped as
+	// a whole. 16 in a row end the PDC.
 	for _, c := range []struct {
 		name string
 		bad  func(x *pdcTest)
@@ -268,8 +270,8 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := newInitiator(t, wire.RUD)
 			x.push(3)
-			// S-PDC-05: before the peer is known they may be meant for a
-			// former life under the same PDCID, and end nothing.
+			// S-PDC-05: before the peer's PDCID is known they may be meant for an earlier
+			// PDC with this PDCID, and end nothing.
 			for range 20 {
 				c.bad(x)
 			}
@@ -292,7 +294,7 @@ func TestAckOfUnsentIsDropped(t *testing.T) {
 }
 
 func TestAckFromElsewhereIsDropped(t *testing.T) {
-	// T6: another address, another spdcid.
+	// T6: an ACK from another address or with another spdcid is dropped.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	a := wire.Ack{Type: wire.TypeAck, Next: wire.NextRsp, CACK: x.psn(0), SPDCID: 77, DPDCID: x.p.id}
@@ -328,8 +330,8 @@ func TestGivesUpAfterPeerTimeout(t *testing.T) {
 }
 
 func TestGivesUpSoonerWithEvidence(t *testing.T) {
-	// F11: evidence starts SuspectTimeout, never kills at once; hearing from the
-	// peer ends the suspicion.
+	// F11: evidence starts SuspectTimeout and never ends a PDC at once. Hearing the peer
+	// cancels it.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.tab.Suspect(x.now, x.p)
@@ -350,8 +352,8 @@ func TestGivesUpSoonerWithEvidence(t *testing.T) {
 }
 
 func TestClearIsDeliveredPromptly(t *testing.T) {
-	// UE 3.5.20.1: after an ACK with REQ=CLEAR the CLEAR goes with the next
-	// request, or as a CLEAR command if there is none.
+	// UE 3.5.20.1: after an ACK with REQ=CLEAR, CLEAR_PSN is sent with the next request, or
+	// by a CLEAR if there is none.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(-1, 0, req(wire.ReqClear))
@@ -367,8 +369,9 @@ func TestClearIsDeliveredPromptly(t *testing.T) {
 }
 
 func TestAnyPacketGreets(t *testing.T) {
-	// UE 3.6.13: the first packet that names the target's PDCID shows it that its
-	// packets arrive here: a PROBE if there is no data, none if there is.
+	// UE 3.6.13: the first packet that names the target's PDCID shows the target that its
+	// packets arrive here. It is a PROBE if there is no data, and no extra packet if there
+	// is.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.ack(0, 0)
@@ -384,9 +387,9 @@ func TestAnyPacketGreets(t *testing.T) {
 }
 
 func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
-	// F9: all operations to a peer that is gone fail. A PDC in the middle of a
-	// message may have nothing outstanding because another one filled the window;
-	// it ends with that one. A PDC on which the peer was heard stays.
+	// F9: all operations to a peer that is gone fail. A PDC in the middle of a message may
+	// have nothing outstanding because another one filled the window; it ends with that
+	// one. A PDC on which the peer was heard stays.
 	x := newInitiator(t, wire.RUD)
 	p := x.p
 	idle := x.tab.Open(x.now, 1, peerAddr, wire.RUD, x.ccc)
@@ -420,9 +423,9 @@ func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
 }
 
 func TestLostCACKIsAskedFor(t *testing.T) {
-	// docs/faults.md rule 5: every packet was named by an ACK and the ACK that moved
-	// CACK was lost: the window of the peer is closed with nothing outstanding. A
-	// PROBE asks, again and again, until the peer is given up (F9).
+	// docs/faults.md rule 5: every packet was named by an ACK, and the ACK that moved CACK
+	// was lost, so the window of the peer is closed with nothing outstanding. A PROBE asks,
+	// again and again, until the peer is given up (F9).
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	for i := range 128 {
@@ -457,7 +460,7 @@ func TestLostCACKIsAskedFor(t *testing.T) {
 	}
 }
 
-// shrunk makes a window that shrank: what is to go again lies beyond it.
+// shrunk makes a window that shrank: the lost packets are beyond it.
 func (x *pdcTest) shrunk() {
 	x.push(1)
 	x.ack(0, 0)
@@ -469,9 +472,9 @@ func (x *pdcTest) shrunk() {
 }
 
 func TestShrunkWindowIsAskedFor(t *testing.T) {
-	// UE 3.5.12, docs/faults.md rule 5: the peer offers less than before, and all that is
-	// to go again lies beyond: nothing is in flight, and no ACK will move CACK. A PROBE
-	// asks. The peer that answers and never moves it is given up after PeerTimeout.
+	// UE 3.5.12, docs/faults.md rule 5: the peer offers less than before, and all lost
+	// packets are beyond its window: nothing is in flight, and no ACK will move CACK. A
+	// PROBE asks. A peer that answers and never moves CACK is given up after PeerTimeout.
 	for _, moves := range []bool{true, false} {
 		x := newInitiator(t, wire.RUD)
 		x.shrunk()
@@ -537,11 +540,11 @@ func TestShutPDCEndsWithItsPeer(t *testing.T) {
 }
 
 func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
-	// F12: nothing is outstanding or may leave, and the peer, in a new life, knows nothing
-	// of the PDC: it ends within 1 s after contact.
+	// F12: nothing is outstanding or may be sent, and the peer, in a new life, does not
+	// know the PDC: it ends within 1 s after contact.
 	for _, beyond := range []bool{false, true} {
 		x := newInitiator(t, wire.RUD)
-		if beyond { // what is to go again lies beyond a window that shrank
+		if beyond { // the lost packets are beyond a window that shrank
 			x.shrunk()
 			for x.p.tx.flight > 0 {
 				x.advance(time.Millisecond)
@@ -556,7 +559,7 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 			t.Fatal("not shut")
 		}
 		x.forget()
-		live := x.now + 5*time.Second // until then it answers
+		live := x.now + 5*time.Second // until then the peer answers
 		var contact time.Duration
 		reborn := newTable(t, nil)
 		for x.p.state != Closed {
@@ -597,8 +600,8 @@ func TestF12ShutPDCOfARestartedPeer(t *testing.T) {
 }
 
 func TestT6ShutPDCIsNotForged(t *testing.T) {
-	// T6: who does not know the PSNs does not end a shut PDC, however often they say that
-	// the peer does not know it. An ACK_REQ for each PROBE is all that they cause.
+	// T6: an attacker who does not know the PSNs cannot end a shut PDC, however often he
+	// says that the peer does not know it. He causes only one ACK_REQ for each PROBE.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	for i := range 128 {
@@ -632,8 +635,7 @@ func TestT6ShutPDCIsNotForged(t *testing.T) {
 	}
 }
 
-// rcvd sets how many bytes the peer had received when it made the ACK, in units of
-// 256.
+// rcvd sets the bytes that the peer had received when it made the ACK, in units of 256.
 func rcvd(n uint32) ackOpt {
 	return func(a *wire.Ack) {
 		st := wire.ParseNSCC(a.CCState)
@@ -643,9 +645,9 @@ func rcvd(n uint32) ackOpt {
 }
 
 func TestLaterACKsAreEvidence(t *testing.T) {
-	// S-LOSS-01: a retransmission that was lost again is found by what arrived that
-	// was sent after it, also when another ACK tells of that than the one whose
-	// bitmap shows the hole: rcvd_bytes says which was made later.
+	// S-LOSS-01: a lost retransmission is found by arrivals that were sent after it, even
+	// if another ACK reports them than the one whose bitmap shows the hole: rcvd_bytes says
+	// which ACK was made later.
 	for _, late := range []bool{false, true} {
 		x := newInitiator(t, wire.ROD)
 		x.push(8)
@@ -654,12 +656,12 @@ func TestLaterACKsAreEvidence(t *testing.T) {
 		x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(29))
 		x.wantResend(0)
 		x.push(60)
-		// The bitmap that tells of the new ones does not reach down to the hole.
+		// The bitmap that shows the new arrivals does not reach down to the hole.
 		x.ack(-1, -1, sack(60, 60, 61, 62, 63), rcvd(260))
 		if late {
 			x.ack(-1, -1, sack(60, 60, 61, 62, 63), rcvd(262))
 			x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(100))
-			x.wantResend() // made before: what it shows is old
+			x.wantResend() // the ACK was made before: what it shows is old
 			continue
 		}
 		x.ack(-1, -1, sack(0, 1, 2, 3, 4, 5, 6, 7), rcvd(264))
@@ -670,8 +672,8 @@ func TestLaterACKsAreEvidence(t *testing.T) {
 }
 
 func TestProbesCoverAllInFlight(t *testing.T) {
-	// UE 3.5.16: a PROBE asks for 64 PSNs; a burst of them for all that is in
-	// flight, and the last answer for what the burst did not reach.
+	// UE 3.5.16: a PROBE asks for 64 PSNs. A burst of them asks for everything in flight,
+	// and the last answer causes PROBEs for the PSNs that the burst did not reach.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -700,9 +702,9 @@ func TestProbesCoverAllInFlight(t *testing.T) {
 }
 
 func TestTimersSayNothingOfReordering(t *testing.T) {
-	// F17, F3: a peer that was off its processor answers late: the RTO has sent
-	// everything again, for nothing. That is counted, lengthens the RTO, and is no
-	// reordering: holes are found as fast as before.
+	// F17, F3: a peer that was off its processor answers late, and the RTO has needlessly
+	// sent everything again. That is counted and lengthens the RTO, but is no reordering:
+	// holes are found as fast as before.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -724,8 +726,8 @@ func TestTimersSayNothingOfReordering(t *testing.T) {
 }
 
 func TestRODIsMeasuredBehindAHole(t *testing.T) {
-	// UE 3.5.20.3: a first transmission that a SACK reports for the first time is as
-	// good a sample as one that is named; ROD names nothing behind a hole.
+	// UE 3.5.20.3: a first transmission that a SACK reports for the first time gives as
+	// good a sample as a named one. ROD names nothing behind a hole.
 	x := newInitiator(t, wire.ROD)
 	x.push(3)
 	x.now += 300 * time.Microsecond
@@ -736,8 +738,9 @@ func TestRODIsMeasuredBehindAHole(t *testing.T) {
 }
 
 func TestProbeAnswerFromElsewhere(t *testing.T) {
-	// T33: a peer that answers a PROBE with another part of the bitmap than it was asked
-	// for is not asked again and again: what the PROBEs did not cover comes next, once.
+	// T33: a peer that answers a PROBE with another part of the bitmap than the one asked
+	// for is not asked again and again: the next PROBEs ask once for the PSNs that the
+	// PROBEs did not cover.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -757,7 +760,8 @@ func TestProbeAnswerFromElsewhere(t *testing.T) {
 }
 
 func TestWhatIsCountedAsResentWasSent(t *testing.T) {
-	// A packet that was taken for lost and is answered before it goes again is none.
+	// A packet that was taken for lost and is answered before it is sent again does not
+	// count as a resend.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)
 	x.now += 100 * time.Microsecond
@@ -774,8 +778,9 @@ func TestWhatIsCountedAsResentWasSent(t *testing.T) {
 }
 
 func TestPauseIsNoRoundTrip(t *testing.T) {
-	// UE 3.6.13, F17: what waited on this side, or on the other, as its service time
-	// says, measures no path; but so long an answer may take, and the RTO waits for it.
+	// UE 3.6.13, F17: a packet that waited on this side, or on the other as its service
+	// time says, gives no sample of the path. But an answer may take that long, so the RTO
+	// waits for it.
 	const usual, pause = 100 * time.Microsecond, 20 * time.Millisecond
 	late := func(a *wire.Ack) { a.CCState = wire.NSCCState{ServiceTime: 0xffff}.Encode() }
 	for _, mode := range []wire.Mode{wire.RUD, wire.ROD} {
@@ -817,7 +822,7 @@ func TestPauseIsNoRoundTrip(t *testing.T) {
 }
 
 func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
-	// UE 3.6.13: a PROBE that waited for its target to look measures nothing.
+	// UE 3.6.13: a PROBE that waited for its target to look gives no sample.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.now += 100 * time.Microsecond
@@ -841,9 +846,9 @@ func TestProbeOfOneWhoPausesIsNoSample(t *testing.T) {
 }
 
 func TestLateIsNotLost(t *testing.T) {
-	// F17: a target that was busy longer than the RTO finds everything twice. Its ACK
-	// names what came first, and its sender tells the CCC that nothing was lost. If it
-	// names the second transmission, the first may have been lost.
+	// F17: a target that was busy for longer than the RTO gets everything twice. Its ACK
+	// names the packet that came first, and its sender tells the CCC that nothing was lost.
+	// If it names the second transmission, the first may have been lost.
 	for _, again := range []bool{false, true} {
 		x := newInitiator(t, wire.RUD)
 		x.push(1)
@@ -874,8 +879,9 @@ func TestLateIsNotLost(t *testing.T) {
 }
 
 func TestTailWithoutSampleIsProbedSoon(t *testing.T) {
-	// UE 3.5.16: where each packet is lost once no round trip is ever measured (Karn), so
-	// no back-off ends. Who hears an ACK and then nothing does not wait for RTOMax.
+	// UE 3.5.16: where each packet is lost once there is never a sample (Karn), so no
+	// back-off ends. An initiator that hears an ACK and then nothing does not wait for
+	// RTOMax.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)
 	for x.p.tx.backoff < 7 {

@@ -15,37 +15,37 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// This file is all that the traces know of the API of pds: a side turns what a script
-// says into calls, and what PDS tells into words.
+// This file is the only part of the traces that uses the API of pds: a side turns the words
+// of a script into calls, and what PDS reports into words.
 
-// A side is one Table with the simplest owner there can be.
+// A side is one Table with a very simple owner.
 type side struct {
 	w    *world
 	name string
 	life int
 	addr netip.AddrPort
-	who  uint64 // the life as an authenticated peer knows it
+	who  uint64 // Arrival.Who of this life at its peers
 	tab  *pds.Table
 	cfg  pds.Config
 	cc   *traceCC
 
-	stranger bool              // the application named none of the others
-	replies  map[uint32]reply  // what the message layer says to a message, if not OK
-	inbound  map[*pds.PDC]bool // messages of these are incomplete
-	sending  bool              // messages that are being sent have not ended
-	instead  bool              // something goes in the place of what is given up
+	stranger bool              // the application named none of the other sides
+	replies  map[uint32]reply  // the answers of the message layer that are not OK, by message
+	inbound  map[*pds.PDC]bool // PDCs with an incomplete message
+	sending  bool              // messages of this side have not ended
+	instead  bool              // a packet that is given up has a replacement
 	news     []string
-	counts   map[string]uint64 // the counters when the news were taken last
+	counts   map[string]uint64 // the counters when the news were last consumed
 }
 
-// A reply is what the message layer makes of a message.
+// A reply is the answer of the message layer to a message.
 type reply struct {
 	gtd    bool
 	rc     wire.RC
 	refuse wire.NackCode
 }
 
-// newSide makes a Table. change has the words of the table command.
+// newSide makes a Table. change has the words of the command table.
 func newSide(w *world, name string, life int, change map[string]string) (*side, error) {
 	i := int(name[0] - 'A')
 	s := &side{
@@ -121,8 +121,8 @@ func (s *side) configure(k, v string) error {
 
 func (s *side) say(f string, a ...any) { s.news = append(s.news, fmt.Sprintf(f, a...)) }
 
-// traceCC is a congestion control context that never objects unless the script says so,
-// and sums up what it is told.
+// traceCC is a congestion control context that permits everything unless the script says
+// otherwise, and sums up what it is told.
 type traceCC struct {
 	window, inFlight int
 	srtt             time.Duration
@@ -174,7 +174,7 @@ func (c *traceCC) RTO() time.Duration  { return max(5*time.Millisecond, 4*c.srtt
 func (c *traceCC) Window() int         { return c.window }
 func (c *traceCC) InFlight() int       { return c.inFlight }
 
-// take is what it was told since it was asked last.
+// take returns what it was told since the last take.
 func (c *traceCC) take() string {
 	var out []string
 	add := func(n int, what string) {
@@ -201,11 +201,11 @@ func (c *traceCC) take() string {
 	return "cc: " + strings.Join(out, ", ")
 }
 
-// What PDS tells its owner.
+// What PDS reports to its owner.
 
 func (s *side) pdc(p *pds.PDC) string { return s.w.label(s, p.ID()) }
 
-// heed takes the news of the Table and says what a reader wants to know.
+// heed consumes the news of the Table and prints what a reader wants to know.
 func (s *side) heed() {
 	for n := s.tab.NextNews(); n != nil; n = s.tab.NextNews() {
 		switch p := n.PDC; n.Kind {
@@ -270,7 +270,8 @@ func whyText(r pds.Reason) string {
 	return s
 }
 
-// drops are the counters that say what became of a packet of which nothing else is told.
+// drops are the counters that say what became of a packet about which there is no other
+// news.
 func (s *side) drops() (names []string, n []uint64) {
 	t := &s.tab.Stats
 	for _, c := range []struct {
@@ -292,7 +293,7 @@ func (s *side) drops() (names []string, n []uint64) {
 	return names, n
 }
 
-// tell takes the news.
+// tell returns the news as text and forgets it.
 func (s *side) tell() string {
 	names, n := s.drops()
 	for i, name := range names {
@@ -309,7 +310,7 @@ func (s *side) tell() string {
 	return out
 }
 
-// joined makes one piece of news of those that say the same of successive messages.
+// joined merges news that say the same of successive messages.
 func joined(news []string) []string {
 	var out []string
 	first, last, what := 0, 0, ""
@@ -340,7 +341,7 @@ func (s *side) open(now time.Duration, to *side, mode wire.Mode) (label string, 
 	return s.pdc(p), p.StartPSN(), true
 }
 
-// find is the PDC with a label, or the last one of the side.
+// find is the PDC with a label, or the latest one of the side.
 func (s *side) find(label string) *pds.PDC {
 	if label == s.name {
 		var last *pds.PDC
@@ -368,7 +369,7 @@ func (s *side) pdcs() []*pds.PDC {
 	return all
 }
 
-// push sends one packet of a message. It says why not if it may not leave.
+// push sends one packet of a message. If it may not be sent, push says why.
 func (s *side) push(now time.Duration, p *pds.PDC, msg uint32, size, path int, ar bool) (*packet, string) {
 	if !p.CanPush(size) {
 		v := p.View()
@@ -400,14 +401,14 @@ func (s *side) port(path int) netip.AddrPort {
 	return netip.AddrPortFrom(s.addr.Addr(), s.addr.Port()+uint16(path))
 }
 
-// body appends what a message layer would: here the numbers of the message.
+// body appends what a message layer would append: here the numbers of the message.
 func body(b []byte, r piece.Piece) []byte {
 	b = binary.BigEndian.AppendUint32(b, r.Msg)
 	b = append(b, byte(r.Kind))
 	return append(b, make([]byte, wire.ReqStdLen-5)...)
 }
 
-// receive hands a packet to the Table as a FEP does.
+// receive passes a packet to the Table as a FEP does.
 func (s *side) receive(now time.Duration, k *packet, how arrival) {
 	in := &pds.Arrival{Now: now, From: how.src, CE: how.ce, Paused: how.paused}
 	if s.cfg.Secure != pds.SecureNone {
@@ -531,7 +532,7 @@ func (s *side) execute(now time.Duration, p *pds.PDC, m *pds.Meta, b []byte) boo
 	return true
 }
 
-// release executes the ROD packets that waited for the one before them.
+// release executes the early ROD packets that are next in order.
 func (s *side) release(now time.Duration, p *pds.PDC) {
 	for {
 		m, _, b, ok := p.NextEarly()
@@ -541,14 +542,14 @@ func (s *side) release(now time.Duration, p *pds.PDC) {
 	}
 }
 
-// take takes everything that is to leave.
+// take returns everything that is to be sent.
 func (s *side) take(now time.Duration) []*packet {
 	var out []*packet
 	add := func(b []byte, size int, path int, dst netip.AddrPort) {
 		out = append(out, &packet{from: s, b: b, size: size, src: s.port(path), dst: dst, why: causeText(s.tab.Cause)})
 	}
 	all := s.pdcs()
-	for _, p := range all { // data first
+	for _, p := range all { // data comes first
 		if p.State() == pds.Quiesce && !s.sending && !p.Lost() {
 			s.tab.Drained(now, p)
 			s.heed()
@@ -592,7 +593,7 @@ func (s *side) take(now time.Duration) []*packet {
 	return out
 }
 
-// causeText says why a packet is sent, where a reader could wonder.
+// causeText says why a packet is sent if a reader may wonder.
 func causeText(c pds.Cause) string {
 	if n := c.Nack(); n != 0 {
 		return "refused, NACK " + n.String()
@@ -660,7 +661,7 @@ func (s *side) state(now time.Duration) []string {
 	return out
 }
 
-// The rest of what a script may ask a side.
+// The other commands of a script.
 
 func (s *side) setWindow(n int)         { s.cc.window = n }
 func (s *side) next() time.Duration     { return s.tab.NextTimeout() }

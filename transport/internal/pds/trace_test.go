@@ -17,14 +17,14 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// TestTrace plays the conversations of testdata/trace and compares what happens with
-// what is written there. testdata/trace/README.md explains the language.
+// TestTrace plays the conversations of testdata/trace and compares what happens with the text
+// there. testdata/trace/README.md explains the language.
 //
 //	go test ./transport/internal/pds -run TestTrace -args -rewrite
 //
-// writes down what happens instead. PSNs are relative to Start_PSN, so every file is
-// played with several, most of which wrap in the middle of it, and without the short
-// cuts of the code for packets that are plain: all must read the same.
+// writes what happens to the files instead. PSNs are relative to Start_PSN, so every file is
+// played with several Start_PSNs, most of which wrap in the middle of it, and also without the
+// fast paths for plain packets: all must read the same.
 func TestTrace(t *testing.T) {
 	files, err := filepath.Glob("testdata/trace/*.txt")
 	if err != nil || len(files) == 0 {
@@ -33,7 +33,7 @@ func TestTrace(t *testing.T) {
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			checkComments(t, path)
-			var first []step // what the first start made of it
+			var first []step // what happened with the first start
 			for i, v := range variants() {
 				t.Run(v.name, func(t *testing.T) {
 					t.Cleanup(func() {
@@ -46,7 +46,7 @@ func TestTrace(t *testing.T) {
 					if wrong && first == nil {
 						t.Skip("what this start makes of it is only compared with the first one")
 					}
-					if i == 0 || first == nil { // or this one alone was asked for
+					if i == 0 || first == nil { // nil if -run selects this start alone
 						datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 							out := w.must(t, d)
 							first = append(first, step{*d, out})
@@ -73,15 +73,15 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A step is a command and what it led to.
+// A step is a command and its output.
 type step struct {
 	d   datadriven.TestData
 	out string
 }
 
-// wrongAt are the traces that read differently with some Start_PSNs, which is a fault of
-// the code: what a PDC that never sent a PROBE remembers of the last one is PSN 0, and
-// where that is outstanding the first PROBE begins there and not at the first PSN that is.
+// wrongAt lists traces that read differently with some Start_PSNs, by a fault of the code:
+// a PDC that never sent a PROBE remembers PSN 0 as that of the last PROBE. If PSN 0 is
+// outstanding, its first PROBE begins there and not at the first outstanding PSN.
 var wrongAt = map[string][]wire.PSN{
 	"open.txt": {0xfffffffe, 0xffffffff},
 }
@@ -108,8 +108,8 @@ func variants() []variant {
 	return out
 }
 
-// checkComments: a trace says at its head what it shows, and of every block what that
-// is for.
+// checkComments checks that a trace says at its head what it shows, and of every block what
+// it is for.
 func checkComments(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -130,23 +130,23 @@ func checkComments(t *testing.T, path string) {
 	}
 }
 
-// worldBegin is what the clock shows when a trace begins: 0 means never to PDS.
+// worldBegin is the time when a trace begins. It is not 0, which means never to PDS.
 const worldBegin = time.Second
 
-// A world is some sides and what is under way between them.
+// A world is some sides and the packets under way between them.
 type world struct {
 	start wire.PSN
-	fast  bool // short cuts for plain packets are taken
+	fast  bool // the fast paths for plain packets are used
 	now   time.Duration
-	begin time.Duration // what the traces write as 0
-	hop   time.Duration // how long packets are under way where the script does not say
+	begin time.Duration // the time that traces write as 0
+	hop   time.Duration // how long packets are under way unless the script says otherwise
 	sides []*side
-	pkts  []*packet // all that were ever sent, by number - 1
+	pkts  []*packet // all packets ever sent, by number - 1
 
 	bases  []wire.PSN // the Start_PSNs seen
 	labels map[labelKey]string
 	ids    map[string]uint16 // PDCIDs by label
-	probes map[uint16]int    // probe_opaque in the order seen
+	probes map[uint16]int    // numbers of probe_opaque values, in the order seen
 	pushed int
 	msg    uint32
 	showCC bool
@@ -159,7 +159,7 @@ func newWorld(v variant) *world {
 	}
 }
 
-// must is run for a command that is right.
+// must is run for a command that must not fail.
 func (w *world) must(t *testing.T, d *datadriven.TestData) string {
 	out, err := w.run(d)
 	if err != nil {
@@ -173,7 +173,7 @@ type labelKey struct {
 	id   uint16
 }
 
-// A packet is what a side sent: the headers, without a trailer.
+// A packet is a packet that a side sent: the headers, without a trailer.
 type packet struct {
 	n        int
 	from     *side
@@ -182,10 +182,10 @@ type packet struct {
 	size     int // nominal bytes
 	why      string
 	underWay bool
-	at       time.Duration // when it left
+	at       time.Duration // when it was sent
 }
 
-// An arrival is how a packet arrives.
+// An arrival says how a packet arrives.
 type arrival struct {
 	src     netip.AddrPort
 	who     uint64
@@ -221,7 +221,8 @@ func (w *world) byAddr(a netip.AddrPort) *side {
 	return nil
 }
 
-// label names a PDCID of a side: the side and a number in the order they were seen.
+// label names a PDCID of a side: the name of the side and a number in the order in which
+// its PDCIDs were seen.
 func (w *world) label(s *side, id uint16) string {
 	k := labelKey{s.name, id}
 	if w.labels[k] == "" {
@@ -237,7 +238,7 @@ func (w *world) label(s *side, id uint16) string {
 	return w.labels[k]
 }
 
-// base notes a Start_PSN, if it is not near one that is known.
+// base notes a Start_PSN if it is not near a known one.
 func (w *world) base(start wire.PSN) {
 	for _, b := range w.bases {
 		if d := start.Sub(b); d > -1<<15 && d < 1<<15 {
@@ -247,7 +248,7 @@ func (w *world) base(start wire.PSN) {
 	w.bases = append(w.bases, start)
 }
 
-// rel is a PSN relative to the Start_PSN that is nearest to it.
+// rel is a PSN relative to the nearest Start_PSN.
 func (w *world) rel(psn wire.PSN) string {
 	best := 0
 	dist := func(i int) int64 { return max(int64(psn.Sub(w.bases[i])), -int64(psn.Sub(w.bases[i]))) }
@@ -266,7 +267,7 @@ func (w *world) rel(psn wire.PSN) string {
 	return fmt.Sprintf("S%d%+d", best+1, d)
 }
 
-// abs is the PSN that rel makes s of.
+// abs is the inverse of rel.
 func (w *world) abs(s string) (wire.PSN, error) {
 	if len(w.bases) == 0 {
 		w.base(w.start)
@@ -287,10 +288,11 @@ func (w *world) abs(s string) (wire.PSN, error) {
 	return w.bases[b].Add(d), err
 }
 
-// clock is a moment as the traces give it.
+// clock is a time as traces write it.
 func (w *world) clock(at time.Duration) string { return "at " + shortTime(at-w.begin) }
 
-// shortTime is a time without what timers lose and gain by being looked at in turn.
+// shortTime is a time without the fractions of a microsecond that timers gain and lose
+// because they are looked at in turn.
 func shortTime(d time.Duration) string { return d.Round(time.Microsecond).String() }
 
 func rspText(r *wire.Rsp) string {
@@ -327,7 +329,7 @@ func (a *args) int(key string, def int) (int, error) {
 	return strconv.Atoi(v)
 }
 
-// flag takes a word out.
+// flag removes a word and reports whether it was there.
 func (a *args) flag(word string) bool {
 	i := slices.Index(a.words, word)
 	if i < 0 {
@@ -406,7 +408,7 @@ func (w *world) table(a *args, out *strings.Builder) error {
 	return w.renew(name, 1, a.vals, out)
 }
 
-// restart is the end of one life of a side, which knows nothing of it afterwards.
+// restart ends one life of a side. The next one knows nothing of it.
 func (w *world) restart(a *args, out *strings.Builder) error {
 	if len(a.words) == 0 {
 		return fmt.Errorf("which side?")
@@ -462,8 +464,8 @@ func (w *world) open(a *args, out *strings.Builder) error {
 	return nil
 }
 
-// established opens a PDC with one message, of number 0 and PSN 0, and settles it. The
-// packets of that are not shown, and not counted.
+// established opens a PDC with one message, of number 0 and PSN 0, and lets it end. The
+// packets of that message are neither shown nor counted.
 func (w *world) established(a *args, out *strings.Builder) error {
 	rtt, ok := a.vals["rtt"]
 	if !ok {
@@ -559,7 +561,7 @@ func (w *world) push(a *args, out *strings.Builder) error {
 	return nil
 }
 
-// send puts packets on the way and prints them.
+// send puts packets under way and prints them.
 func (w *world) send(ks []*packet, out *strings.Builder) {
 	for _, k := range ks {
 		w.pkts = append(w.pkts, k)
@@ -572,8 +574,7 @@ func (w *world) send(ks []*packet, out *strings.Builder) {
 	}
 }
 
-// flush prints what the sides tell beyond what they were asked, and has all leave that
-// is to leave.
+// flush prints what the sides report, and lets everything leave that is to be sent.
 func (w *world) flush(out *strings.Builder) {
 	for _, s := range w.sides {
 		ks := s.take(w.now)
@@ -587,8 +588,9 @@ func (w *world) flush(out *strings.Builder) {
 	}
 }
 
-// selected are the packets that the words name: numbers and ranges of them, those to or
-// from a side; without a word all. Only those under way count unless again is set.
+// selected returns the packets that the words name: numbers and ranges of them, or those to
+// or from a side; without a word all. Packets that are no longer under way are left out
+// unless again is set.
 func (w *world) selected(a *args, again bool) ([]*packet, error) {
 	var out []*packet
 	if len(a.words) != 0 {
@@ -621,7 +623,7 @@ func (w *world) selected(a *args, again bool) ([]*packet, error) {
 				if n < 1 || n > len(w.pkts) || !again && !w.pkts[n-1].underWay {
 					return nil, fmt.Errorf("packet %d is not under way", n)
 				}
-				out = append(out, w.pkts[n-1]) // in the order that the words have
+				out = append(out, w.pkts[n-1]) // in the order of the words
 			}
 		}
 		return out, nil
@@ -683,7 +685,7 @@ func (w *world) deliver(a *args, out *strings.Builder) error {
 	return nil
 }
 
-// arrive hands a packet to the side it is for and prints what that says to it.
+// arrive passes a packet to its side and prints what the side reports.
 func (w *world) arrive(k *packet, how arrival, out *strings.Builder) {
 	s := w.byAddr(k.dst)
 	s.receive(w.now, k, how)
@@ -740,8 +742,8 @@ func (w *world) advance(a *args, out *strings.Builder) error {
 	return w.pass(w.now+d, deliver, false, out)
 }
 
-// pass lets time pass until end, or until nothing is under way: the timers do their work,
-// and what is under way arrives when it was for long enough, if it is to.
+// pass lets time pass until end, or until nothing is under way: timers run, and if deliver
+// is set packets arrive when their time has come.
 func (w *world) pass(end time.Duration, deliver, settle bool, out *strings.Builder) error {
 	for range 100000 {
 		at := never
@@ -904,11 +906,11 @@ func (w *world) do(a *args, out *strings.Builder) error {
 	return nil
 }
 
-// How packets are written.
+// The text of packets.
 
 var reqTypes = map[string]wire.Type{"RUD_REQ": wire.TypeRUDReq, "ROD_REQ": wire.TypeRODReq}
 
-// text is a packet: the PDCs, the type, the flags that are set, the fields.
+// text is a packet as text: the PDCs, the type, the flags that are set, the fields.
 func (w *world) text(k *packet) string {
 	to := w.byAddr(k.dst)
 	var f []string
@@ -1040,7 +1042,7 @@ func (w *world) text(k *packet) string {
 	return strings.Join(f, " ")
 }
 
-// probe numbers the values of probe_opaque.
+// probe is the number of a value of probe_opaque.
 func (w *world) probe(opaque uint16) int {
 	if w.probes[opaque] == 0 {
 		w.probes[opaque] = len(w.probes) + 1
@@ -1080,7 +1082,7 @@ func nackCode(name string) (wire.NackCode, error) {
 	return wire.NackCode(n), nil
 }
 
-// forge makes a packet as text writes it and delivers it at once.
+// forge makes a packet from its text and delivers it at once.
 func (w *world) forge(a *args, out *strings.Builder) error {
 	how := arrival{ce: a.flag("ce"), paused: a.flag("paused")}
 	if len(a.words) < 2 {
@@ -1105,7 +1107,7 @@ func (w *world) forge(a *args, out *strings.Builder) error {
 		if v, ok := w.ids[label]; ok {
 			return v, nil
 		}
-		// A PDCID that nobody has.
+		// A PDCID that no side has.
 		n, err := strconv.Atoi(label[1:])
 		w.ids[label] = uint16(0xf000 + n)
 		w.labels[labelKey{label[:1], uint16(0xf000 + n)}] = label
@@ -1152,7 +1154,7 @@ func (w *world) forge(a *args, out *strings.Builder) error {
 	return nil
 }
 
-// encode is the opposite of text.
+// encode is the inverse of text.
 func (w *world) encode(a *args, kind string, spdcid, dpdcid uint16) (b []byte, size int, err error) {
 	psn := func(key, def string) wire.PSN {
 		v, ok := a.vals[key]

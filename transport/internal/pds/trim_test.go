@@ -9,8 +9,7 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// trimmed delivers what a switch left of request i and reports whether it was
-// answered.
+// trimmed delivers what a switch left of request i and reports whether it was answered.
 func (x *pdcTest) trimmed(from netip.AddrPort, small bool, i int, opts ...func(*wire.Req)) bool {
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: x.psn(i), ClearOff: int16(-1 - i), SPDCID: 9, DPDCID: x.p.id}
 	for _, o := range opts {
@@ -24,8 +23,8 @@ func synOf(offset int) func(*wire.Req) {
 }
 
 func TestTrimmedIsRefused(t *testing.T) {
-	// S-TRIM-02: NACK 01 or 02 names the PSN and both PDCIDs, echoes CE, and goes
-	// back the way the packet came. Nothing else comes of it.
+	// S-TRIM-02: NACK 01 or 02 names the PSN and both PDCIDs, echoes CE, and goes back by
+	// the way that the packet came. The packet has no other effect.
 	x := newTarget(t)
 	x.recv(1)
 	x.recv(3)
@@ -34,7 +33,7 @@ func TestTrimmedIsRefused(t *testing.T) {
 	was := state()
 	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagAR, PSN: x.psn(2), ClearOff: -1, SPDCID: 9, DPDCID: x.p.id}
 	x.now += time.Millisecond
-	from := netip.AddrPortFrom(peerAddr.Addr(), 55555) // by another of its paths
+	from := netip.AddrPortFrom(peerAddr.Addr(), 55555) // by another path of the peer
 	for _, code := range []wire.NackCode{wire.NackTrimmed, wire.NackTrimmedLastHop} {
 		for _, ce := range []bool{false, true} {
 			in := x.in(from)
@@ -100,7 +99,7 @@ func TestTrimmedWithoutAnswer(t *testing.T) {
 }
 
 func TestTrimmedEarlyOrdered(t *testing.T) {
-	// ROD: what waits for an earlier packet is here.
+	// ROD: an early packet has arrived, so its trimmed copy gets no NACK.
 	x := newTarget(t, rod)
 	x.recv(2, rod)
 	if x.trimmed(peerAddr, false, 2, rod) || x.trimmed(peerAddr, false, 0, rod) {
@@ -112,7 +111,7 @@ func TestTrimmedEarlyOrdered(t *testing.T) {
 }
 
 func TestTrimmedSmallAndUnproven(t *testing.T) {
-	// T27: to who never proved to be there no NACK goes that is longer than what it
+	// T27: a source that is not proven gets no NACK that is longer than the packet that it
 	// answers.
 	x := newTable(t, nil)
 	x.recv(0)
@@ -138,7 +137,8 @@ func TestTrimmedAtInitiator(t *testing.T) {
 }
 
 func TestNackTrimmedBlamesThePath(t *testing.T) {
-	// UE 3.6.16: TRIMMED is bad news of the path, TRIMMED_LASTHOP is not, but for CE.
+	// UE 3.6.16: TRIMMED is reported as congestion of the path, TRIMMED_LASTHOP is not,
+	// unless it has CE.
 	for _, c := range []struct {
 		code wire.NackCode
 		ce   bool
@@ -162,7 +162,7 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 		x.tab.ReceiveNack(x.in(peerAddr), &n) // no news
 		x.wantTold(c.want...)
 		x.wantResend(1)
-		// UE 3.6.13: 03 is about the way back.
+		// UE 3.6.13: code 03 is about the way back.
 		if n := x.ccc.trimmed; (n == 1000) == (c.code == wire.NackTrimmedAck) || n != 0 && n != 1000 {
 			t.Errorf("%v: the window heard of %d trimmed bytes", c.code, n)
 		}
@@ -170,8 +170,8 @@ func TestNackTrimmedBlamesThePath(t *testing.T) {
 }
 
 func TestNackTrimmedAgainAndAgain(t *testing.T) {
-	// F35, all trimmed: each goes again for its NACK, at first; then one of them a round
-	// trip, and the others by the RTO.
+	// F35, every packet is trimmed: at first each is resent for its NACK, then one per
+	// round trip, and the others by the RTO.
 	x := newInitiator(t, wire.RUD)
 	x.push(4)
 	x.now += 100 * time.Microsecond
@@ -189,7 +189,7 @@ func TestNackTrimmedAgainAndAgain(t *testing.T) {
 	for range 5 {
 		round(1)
 	}
-	x.p.tx.rtt = 250 * time.Microsecond // the smoothed one: the queue is what takes time
+	x.p.tx.rtt = 250 * time.Microsecond // smoothed: the queue causes the delay
 	for range 3 {
 		round()
 		round()
@@ -203,7 +203,7 @@ func TestNackTrimmedAgainAndAgain(t *testing.T) {
 }
 
 func TestNackTrimmedIsOneResend(t *testing.T) {
-	// T33: one resend per PSN and round trip, whatever else tells of its loss.
+	// T33: one resend per PSN and round trip, whatever else reports its loss.
 	x := newInitiator(t, wire.RUD)
 	x.push(6)
 	x.now += 100 * time.Microsecond
@@ -212,21 +212,21 @@ func TestNackTrimmedIsOneResend(t *testing.T) {
 	x.nack(wire.NackTrimmed, 1, 0)
 	x.wantResend(1)
 	x.now += 50 * time.Microsecond
-	x.nack(wire.NackTrimmedLastHop, 1, 0)     // about the first one
-	x.ack(0, 5, sack(2, 2, 3, 4, 5), flag(0)) // later ones arrived
+	x.nack(wire.NackTrimmedLastHop, 1, 0)     // about the first transmission
+	x.ack(0, 5, sack(2, 2, 3, 4, 5), flag(0)) // later packets arrived
 	x.now += 20 * time.Microsecond
 	x.tab.Advance(x.now)
 	x.wantResend()
 	x.now += 40 * time.Microsecond
-	x.nack(wire.NackTrimmed, 1, 0) // now about the second
+	x.nack(wire.NackTrimmed, 1, 0) // about the second transmission
 	x.wantResend(1)
-	x.nack(wire.NackTrimmed, 3, 0) // it arrived
+	x.nack(wire.NackTrimmed, 3, 0) // packet 3 has arrived
 	x.wantResend()
 	if x.tab.Stats.RtxNack != 2 {
 		t.Errorf("%d resends for NACKs", x.tab.Stats.RtxNack)
 	}
 
-	// After the RTO has sent it again, the NACK of the first is late.
+	// After the RTO has resent it, the NACK of the first transmission is late.
 	x = newInitiator(t, wire.RUD)
 	x.push(2)
 	x.now += 100 * time.Microsecond
@@ -241,7 +241,8 @@ func TestNackTrimmedIsOneResend(t *testing.T) {
 }
 
 func TestNackTrimmedBeforeAnyAnswer(t *testing.T) {
-	// Of a SYN: who knows no round trip yet resends once, and then by the RTO.
+	// An initiator that knows no round trip yet resends a trimmed SYN once, and then by the
+	// RTO.
 	x := newInitiator(t, wire.RUD)
 	x.push(2)
 	x.nack(wire.NackTrimmed, 1, 0)
@@ -254,13 +255,13 @@ func TestNackTrimmedBeforeAnyAnswer(t *testing.T) {
 }
 
 func TestNackTrimmedPutsOffTheTimers(t *testing.T) {
-	// The path works: while NACKs come nothing is taken for lost by the RTO.
+	// The path works: while NACKs come, the RTO takes nothing for lost.
 	x := newInitiator(t, wire.RUD)
 	x.push(3)
 	x.now += 100 * time.Microsecond
 	x.ack(0, 0)
 	for range 20 {
-		x.advance(2 * time.Millisecond) // in all far beyond the RTO
+		x.advance(2 * time.Millisecond) // altogether far beyond the RTO
 		x.nack(wire.NackTrimmed, 1, 0)
 		x.wantResend(1)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// walkOwner counts what became of each packet.
+// A walkOwner counts what became of each packet.
 type walkOwner struct {
 	t    *testing.T
-	out  map[uint32]bool // Refs that are neither answered nor failed
+	out  map[uint32]bool // Piece.Msg of packets neither answered nor failed
 	open map[uint32]bool
 }
 
@@ -52,9 +52,9 @@ func (w *walkOwner) heed(tab *Table) {
 	}
 }
 
-// TestWalk gives a Table everything a peer could send, near what it expects, and
-// then nothing any more: every packet is answered or failed once, every PDC ends,
-// nothing is left, and no timer is due at once again and again.
+// TestWalk gives a Table everything that a peer could send, near what it expects, and then
+// nothing more. Every packet is answered or failed once, every PDC ends, nothing is left,
+// and no timer is due at once again and again.
 func TestWalk(t *testing.T) {
 	for seed := range 100 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { walk(t, uint64(seed)) })
@@ -97,7 +97,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 		return nil
 	}
-	// nearTx and nearRx are PSNs at or about something of the direction.
+	// nearTx and nearRx return a PSN at or near one that matters in that direction.
 	nearTx := func(p *PDC) wire.PSN {
 		switch rng.IntN(8) {
 		case 0:
@@ -249,7 +249,7 @@ func walk(t *testing.T, seed uint64) {
 	}
 	mode := func() wire.Mode { return wire.RUD + wire.Mode(rng.IntN(2)) }
 	steps := 100 + rng.IntN(1500)
-	forge := rng.IntN(3) // 0: hardly
+	forge := rng.IntN(3) // 0 means hardly any forged packets
 	for step := range steps {
 		if x.sender = whos[rng.IntN(len(whos))]; how == SecureNone {
 			x.sender = 0
@@ -389,7 +389,7 @@ func walk(t *testing.T, seed uint64) {
 			}
 			rsp := &wire.Rsp{}
 			if rng.IntN(12) == 0 {
-				// Each is named, but CACK stays: the window may shut.
+				// ACKs name each packet but CACK stays, so the window may shut.
 				a.Flags, a.SACK, a.CACK = 0, 0, p.tx.cack
 				for psn := p.tx.una; p.state != Closed && psn != p.tx.nxt; psn++ {
 					a.AckPSNOff = int16(psn.Sub(a.CACK))
@@ -479,7 +479,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 		check(step, op)
 	}
-	// Silence; or a peer that answers, and says nothing that ends anything.
+	// The peer is silent, or answers but says nothing that ends anything.
 	stubborn := wire.NackCode(0)
 	if x.sender = 0; how != SecureNone {
 		x.sender = initiatorWho
