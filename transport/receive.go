@@ -293,7 +293,7 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 
 // responded passes a result that belongs to no outstanding packet to SES. S-CPL-04: if
 // NO_RESPONSE answered the last packet of a message, the result of the message comes later,
-// in an ACK that names none of its packets.
+// in an ACK that names no outstanding packet.
 func (f *FEP) responded(p *pds.PDC, rsp *wire.Rsp) {
 	if rsp.Opcode == wire.RspResponse {
 		f.ses.Response(p.Peer, rsp)

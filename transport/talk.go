@@ -103,7 +103,7 @@ func (p *peer) ask() {
 }
 
 // turnAway asks for an ACK of the messages that asked for none, because the next message
-// uses another PDC, whose ACK does not cover them.
+// uses another PDC, whose ACKs do not cover them.
 func (p *peer) turnAway() {
 	if p.short != nil {
 		p.short.Ask()
@@ -111,7 +111,8 @@ func (p *peer) turnAway() {
 	p.askAll()
 }
 
-// goOn counts a message of the conversation, and lets lag or the pace grow.
+// goOn counts a message of the conversation. Every so many messages it lets lag grow, or
+// makes it grow faster.
 func (p *peer) goOn() {
 	t, c := &p.talk, &p.pace
 	if t.lag == lagMost && c.slow == 0 {

@@ -271,7 +271,8 @@ func (w *Window) OnAck(now time.Duration, newly int, rtt time.Duration, ce bool,
 
 // OnLoss processes n nominal bytes in flight that are taken for lost, by a timer if rto.
 // The window shrinks by n (UE 3.6.13 OnInferredLoss): after a queue overflowed, the window
-// is then what the path held. The end of the round decides whether it shrinks further.
+// is then exactly what got through. The end of the round decides whether it shrinks
+// further.
 func (w *Window) OnLoss(now time.Duration, n int, rto bool) {
 	w.leave(int64(n))
 	if rto && w.undo == 0 {

@@ -35,6 +35,8 @@ type lifeKey struct {
 	start wire.PSN
 }
 
+// A life is an ended life of a PDC and when it is forgotten. refused says that NACK 15
+// ended it.
 type life struct {
 	until   time.Duration
 	who     uint64

@@ -131,6 +131,7 @@ func (rx *rxDir) note(from netip.AddrPort, path uint8) {
 	rx.remote, rx.path = from, path
 }
 
+// noteMax raises max to psn.
 func (rx *rxDir) noteMax(psn wire.PSN) {
 	if psn.After(rx.max) {
 		rx.max = psn

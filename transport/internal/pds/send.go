@@ -291,6 +291,7 @@ func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
 // congestion window does not count: at least one packet leaves per round trip.
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
+// canResend is CanResend for a PDC with lost packets.
 func (p *PDC) canResend() bool {
 	n, _, ok := p.NextLost()
 	if !ok {
