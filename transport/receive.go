@@ -24,14 +24,15 @@ type intake struct {
 	ack   wire.Ack
 }
 
-// Receive processes a received train. It borrows d.
-func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
+// Receive processes a received train and returns the number of events, as Events does. It
+// borrows d.
+func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) (events int) {
 	f.now = now
 	if f.notes != nil {
 		f.notes.begin()
 	}
 	if f.ended {
-		return
+		return f.Events()
 	}
 	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
@@ -42,14 +43,14 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
-			return
+			return f.Events()
 		}
 	}
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
 		f.drop(DropShort) // T30
 		f.notes.dropped(d, DropShort)
-		return
+		return f.Events()
 	}
 	if f.notes != nil {
 		for rest := d.Data; len(rest) > 0; {
@@ -57,7 +58,7 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 			b, rest = d.Next(rest)
 			f.noted(d, b)
 		}
-		return
+		return f.Events()
 	}
 	seg := d.Seg
 	if seg <= 0 {
@@ -69,6 +70,7 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		rest = rest[seg:]
 	}
 	f.packet(d, rest)
+	return f.Events()
 }
 
 // source sets address, path and outer of the arrival to those of the train. It returns

@@ -100,10 +100,9 @@ func (d *Driver) turn(inline bool) bool {
 	if paused := long && !d.sleeper.watching; paused != d.told.paused {
 		d.pause(paused)
 	}
-	d.core.Receive(now, t.slab)
-	done := d.core.Events()
+	done := d.core.Receive(now, t.slab)
 	if done > 0 {
-		d.owner.Deliver(done) // this is d.deliver without a call
+		d.owner.Deliver(done)
 	}
 	if done == 0 || long {
 		done += d.drain(long, done)
@@ -130,6 +129,8 @@ func (d *Driver) finish(more bool) {
 	}
 	if more || d.unsent() {
 		d.transmit()
+	} else if !d.work.stuck {
+		return // there are no events: those of what was received are delivered
 	}
 	if d.work.stuck {
 		d.intake()
@@ -161,8 +162,10 @@ func (d *Driver) drain(long bool, done int) (n int) {
 			break
 		}
 		d.turns.heard = now
-		d.core.Receive(now, d.turns.slab)
-		n += d.deliver()
+		if events := d.core.Receive(now, d.turns.slab); events > 0 {
+			d.owner.Deliver(events)
+			n += events
+		}
 	}
 	return n
 }
