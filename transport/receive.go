@@ -24,15 +24,14 @@ type intake struct {
 	ack   wire.Ack
 }
 
-// Receive processes a received train and returns the number of events, as Events does. It
-// borrows d.
-func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) (events int) {
+// Receive processes a received train. It borrows d.
+func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	f.now = now
 	if f.notes != nil {
 		f.notes.begin()
 	}
 	if f.ended {
-		return f.Events()
+		return
 	}
 	f.rx.in.Now, f.rx.in.CE = now, d.ECN() == dgram.CE
 	f.stats.RxTrains++
@@ -43,14 +42,14 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) (events int) {
 		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
-			return f.Events()
+			return
 		}
 	}
 	if len(d.Data) == 0 {
 		f.stats.RxPackets++
 		f.drop(DropShort) // T30
 		f.notes.dropped(d, DropShort)
-		return f.Events()
+		return
 	}
 	if f.notes != nil {
 		for rest := d.Data; len(rest) > 0; {
@@ -58,7 +57,7 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) (events int) {
 			b, rest = d.Next(rest)
 			f.noted(d, b)
 		}
-		return f.Events()
+		return
 	}
 	seg := d.Seg
 	if seg <= 0 {
@@ -70,7 +69,6 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) (events int) {
 		rest = rest[seg:]
 	}
 	f.packet(d, rest)
-	return f.Events()
 }
 
 // source sets address, path and outer of the arrival to those of the train. It returns

@@ -98,10 +98,9 @@ func (ep *Endpoint) driven() (driver.Core, driver.Mover) {
 	return &tappedCore{ep.fep, t}, &tappedSocket{s, t}
 }
 
-func (c *tappedCore) Receive(now time.Duration, d *dgram.Datagram) (events int) {
-	events = c.FEP.Receive(now, d)
+func (c *tappedCore) Receive(now time.Duration, d *dgram.Datagram) {
+	c.FEP.Receive(now, d)
 	c.tap.show(false, d, c.FEP.Notes())
-	return events
 }
 
 // Transmit keeps the notes of each train, because the next train overwrites them and the

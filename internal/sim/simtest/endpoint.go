@@ -19,7 +19,7 @@ type Endpoint interface {
 	Cancel(now time.Duration, id transport.EndpointID, context any) bool
 	NextEvent() *transport.Event
 
-	Receive(now time.Duration, d *dgram.Datagram) (events int)
+	Receive(now time.Duration, d *dgram.Datagram)
 	Transmit(now time.Duration, d *dgram.Datagram) bool
 	Pending() bool
 	Flush(now time.Duration)

@@ -39,7 +39,7 @@ func FuzzReceive(f *testing.F) {
 		})
 		tab := x.tab
 		type life struct {
-			key   synKey
+			key   fepKey
 			start wire.PSN
 		}
 		open, over := map[*PDC]life{}, map[life]bool{}
@@ -81,7 +81,7 @@ func FuzzReceive(f *testing.F) {
 				}
 				h.PSNOffset = uint16(next() % 4)
 				start := wire.PSN(tab.floor) + wire.PSN(next()%8) - 2
-				if e := tab.pend.m[synKey{from, h.SPDCID}]; e != nil && next()%2 == 0 {
+				if e := tab.asked(from, h.SPDCID); e != nil && next()%2 == 0 {
 					start = e.start
 				} else if p != nil && next()%2 == 0 {
 					start = p.start
@@ -199,7 +199,7 @@ func FuzzReceive(f *testing.F) {
 				if p.initiator {
 					continue
 				}
-				l := life{synKey{p.remote, p.remoteID}, p.start}
+				l := life{tab.fepKey(p.remote, p.remoteID), p.start}
 				if _, ok := open[p]; !ok && over[l] && how != SecureNone {
 					t.Fatalf("%v was open before", p)
 				}

@@ -256,8 +256,9 @@ type Table struct {
 	free  []uint32
 	live  int
 
-	bySyn     map[synKey]*PDC
-	lastSyn   *PDC // the PDC that the latest SYN packet found
+	lives     map[lifeKey]*PDC // of targets
+	latest    map[fepKey]*PDC  // the same, whatever their Start_PSN
+	lastSyn   *PDC             // the PDC that the latest SYN packet found
 	sources   map[netip.Addr]*sourceCount
 	unknown   int // target PDCs of addresses the application never named
 	pending   int // target PDCs that are neither proven nor known
@@ -331,7 +332,8 @@ func New(cfg Config, rng *rand.Rand, owner Owner) *Table {
 	cfg.MaxRange = cmp.Or(cfg.MaxRange, maxRange)
 	t := &Table{cfg: cfg, rng: rng, owner: owner, rtoLeast: cfg.RTOInit - cfg.RTOInit/10,
 		mpr:     uint8(min(max(cfg.MPRange/128, 1), 255)),
-		bySyn:   make(map[synKey]*PDC),
+		lives:   make(map[lifeKey]*PDC),
+		latest:  make(map[fepKey]*PDC),
 		sources: make(map[netip.Addr]*sourceCount),
 	}
 	t.tailLeast = min(silenceLeast, t.rtoLeast)

@@ -322,3 +322,23 @@ func (p *PDC) pushed(now time.Duration, what piece.Piece, n int, path uint8) *wi
 	}
 	return &h
 }
+
+// opened is the PDC that an initiator at an address opened with a PDCID, or nil.
+func (t *Table) opened(from netip.AddrPort, spdcid uint16) *PDC {
+	for _, p := range t.slots {
+		if p != nil && !p.initiator && p.state != Closed && p.remote == from && p.remoteID == spdcid {
+			return p
+		}
+	}
+	return nil
+}
+
+// asked is the PENDING PDC of an initiator at an address with a PDCID, or nil.
+func (t *Table) asked(from netip.AddrPort, spdcid uint16) *pending {
+	for e := t.pend.first; e != nil; e = e.next {
+		if e.key.remote.Addr() == from.Addr() && e.key.spdcid == spdcid {
+			return e
+		}
+	}
+	return nil
+}

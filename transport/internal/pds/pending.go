@@ -7,10 +7,16 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
+// A pendKey names a PENDING PDC by its initiator and the PDCID there.
+type pendKey struct {
+	fepKey
+	who uint64
+}
+
 // A pending is a PDC in the state PENDING (UE 3.5.8): its initiator was asked for another
 // Start_PSN and has not used it yet. It has no packets.
 type pending struct {
-	key    synKey
+	key    pendKey
 	start  wire.PSN // the Start_PSN that was asked for
 	until  time.Duration
 	asked  wire.PSN      // Start_PSN of the latest packets
@@ -39,7 +45,7 @@ type sourceList struct{ first, last *pendSource }
 // the bound the oldest one of the busiest source makes room (T1), so a source that sends
 // many displaces its own. Every step takes constant time.
 type pendTable struct {
-	m           map[synKey]*pending
+	m           map[pendKey]*pending
 	sources     map[netip.Addr]*pendSource
 	first, last *pending
 	busy        []sourceList // index is the number of PENDING PDCs of a source
@@ -72,9 +78,9 @@ func (e *pending) answer(now time.Duration, start wire.PSN) bool {
 func (q *pendTable) len() int { return len(q.m) }
 
 // add makes a PENDING PDC. It removes another if a bound is reached.
-func (q *pendTable) add(until time.Duration, key synKey, start wire.PSN, max, maxPerSource int) *pending {
+func (q *pendTable) add(until time.Duration, key pendKey, start wire.PSN, max, maxPerSource int) *pending {
 	if q.m == nil {
-		q.m = make(map[synKey]*pending)
+		q.m = make(map[pendKey]*pending)
 		q.sources = make(map[netip.Addr]*pendSource)
 	}
 	s := q.sources[key.remote.Addr()]

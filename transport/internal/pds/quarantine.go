@@ -7,12 +7,31 @@ import (
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
-// A synKey identifies the PDC of a SYN packet at its target: source address and initiator's
-// PDCID (UE 3.5.8). The port is part of it because several FEPs share an IP address. SYN
-// packets leave from the main port.
-type synKey struct {
+// A lifeKey names one life of a PDC: the source address, the initiator's PDCID and the
+// Start_PSN. A SYN packet tells them all, so it names the PDC that it opens (UE 3.5.8). The
+// source port is not part of it: it is entropy, and an initiator may change it from packet to
+// packet while it opens a PDC.
+type lifeKey struct {
+	addr   netip.Addr
+	spdcid uint16
+	start  wire.PSN
+}
+
+// A fepKey names an initiator's PDCID whatever its life. Several FEPs share an IP address. In
+// clear packets the source port tells them apart, and two lives are known as such only if
+// their SYN packets came from one port. Sealed packets name their sender, so there a fepKey
+// has no port.
+type fepKey struct {
 	remote netip.AddrPort
 	spdcid uint16
+}
+
+// fepKey returns the fepKey of SYN packets from an address.
+func (t *Table) fepKey(from netip.AddrPort, spdcid uint16) fepKey {
+	if t.secured() {
+		from = netip.AddrPortFrom(from.Addr(), 0)
+	}
+	return fepKey{from, spdcid}
 }
 
 // A quarantine remembers two things for a while: the lives of PDCs that ended, so that late
@@ -27,12 +46,6 @@ type quarantine struct {
 	queue   []quarRef // nearly in order of expiry
 	head    int
 	refused int // lives that were refused
-}
-
-// A lifeKey names one life of a PDC.
-type lifeKey struct {
-	synKey
-	start wire.PSN
 }
 
 // A life is an ended life of a PDC and when it is forgotten. refused says that NACK 15
@@ -67,7 +80,7 @@ func (q *quarantine) add(now, keep time.Duration, p *PDC) {
 	if r.isLife {
 		// A life that executed nothing needs no guard: its packets may come again and open a
 		// new one.
-		r.key = lifeKey{synKey{p.remote, p.remoteID}, p.start}
+		r.key = p.life()
 		q.lives[r.key] = life{until: r.until, who: p.who}
 	}
 	q.push(now, r)

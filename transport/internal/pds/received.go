@@ -705,15 +705,15 @@ func (p *PDC) EarlyRefused(now time.Duration, code wire.NackCode) {
 func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	start := h.PSN.Add(-int(h.PSNOffset))
 	p := t.lastSyn
-	key := synKey{in.From, h.SPDCID}
-	if p == nil || p.remoteID != h.SPDCID || p.remote != in.From {
-		p = t.bySyn[key]
+	key := lifeKey{in.From.Addr(), h.SPDCID, start}
+	if p == nil || p.life() != key {
+		p = t.lives[key]
 	}
 	refuse := func(code wire.NackCode) *PDC {
 		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
 		return nil
 	}
-	if p != nil && p.start == start {
+	if p != nil {
 		if p.who != in.Who && t.foreign(p, in.Who) {
 			return nil
 		}
@@ -729,17 +729,19 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		t.Stats.DropBinding++ // T8
 		return nil
 	}
-	switch l, ok := t.quar.find(in.Now, lifeKey{key, start}); {
+	fep := t.fepKey(in.From, h.SPDCID)
+	other := t.latest[fep] // with another Start_PSN
+	switch l, ok := t.quar.find(in.Now, key); {
 	case ok && !l.refused && l.who == in.Who:
 		return refuse(wire.NackInvDPDCID) // a late packet of a life that ended
-	case secured && p != nil:
-		t.otherStart(in, h, start, p)
+	case secured && other != nil:
+		t.otherStart(in, h, start, other)
 		return nil
-	case !secured && (ok || p != nil):
+	case !secured && (ok || other != nil):
 		// This is another life with the same PDCID. Refused, its initiator will send the same
 		// messages under another PDCID. So packets of this life must open no PDC later, when
 		// the PDC or quarantine in their way is gone.
-		if !t.quar.refuse(in.Now, t.cfg.Quarantine, lifeKey{key, start}) {
+		if !t.quar.refuse(in.Now, t.cfg.Quarantine, key) {
 			t.Stats.DropLimit++
 			return refuse(wire.NackNoPDCAvail)
 		}
@@ -771,7 +773,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 	t.add(in.Now, p)
 	rx := t.getRx(p)
 	rx.note(in.From, in.Path)
-	t.bySyn[key] = p
+	t.lives[key], t.latest[fep] = p, p
 	t.lastSyn = p
 	t.sources[in.From.Addr()] = src
 	src.pdcs++
@@ -864,9 +866,13 @@ func (t *Table) packPending() {
 	t.pendQueue = q
 }
 
+// life names the life of a target's PDC.
+func (p *PDC) life() lifeKey { return lifeKey{p.remote.Addr(), p.remoteID, p.start} }
+
 // uncount removes the PDC of a target from the counts of its source.
 func (t *Table) uncount(p *PDC) {
-	delete(t.bySyn, synKey{p.remote, p.remoteID})
+	delete(t.lives, p.life())
+	delete(t.latest, t.fepKey(p.remote, p.remoteID))
 	if !p.known {
 		t.unknown--
 	}

@@ -555,7 +555,7 @@ func TestT39MaxPDCs(t *testing.T) {
 		accept := func(spdcid uint16) {
 			syn(spdcid, 1<<20)
 			if how == SecureOneRTT {
-				if e := x.tab.pend.m[synKey{peerAddr, spdcid}]; e != nil {
+				if e := x.tab.asked(peerAddr, spdcid); e != nil {
 					syn(spdcid, e.start)
 				}
 			}

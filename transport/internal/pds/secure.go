@@ -171,7 +171,7 @@ func (t *Table) otherStart(in *Arrival, h *wire.Req, start wire.PSN, p *PDC) {
 // asks for another Start_PSN.
 func (t *Table) startAgreed(in *Arrival, h *wire.Req, start wire.PSN) bool {
 	t.pend.expire(in.Now, t)
-	key := synKey{in.From, h.SPDCID}
+	key := pendKey{t.fepKey(in.From, h.SPDCID), in.Who}
 	e := t.pend.m[key]
 	zero := t.zeroRTT()
 	if e != nil && e.start == start || zero && !below(start, t.floor) {

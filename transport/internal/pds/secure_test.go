@@ -251,7 +251,7 @@ func syn(psn wire.PSN, offset int, spdcid uint16) packet {
 // closeCP is the CLOSE of the PDC that the target made for spdcid.
 func (d *duo) closeCP(psn wire.PSN, spdcid uint16) packet {
 	d.t.Helper()
-	p := d.r.tab.bySyn[synKey{initiatorAddr, spdcid}]
+	p := d.r.tab.opened(initiatorAddr, spdcid)
 	if p == nil {
 		d.t.Fatalf("no PDC of %d", spdcid)
 	}
@@ -726,7 +726,7 @@ func TestT8BoundToOneLife(t *testing.T) {
 			}
 		}
 		d.exchange(d.all...)
-		q := d.r.tab.bySyn[synKey{initiatorAddr, p.id}]
+		q := d.r.tab.opened(initiatorAddr, p.id)
 		if p.Who() != targetWho || q.Who() != initiatorWho {
 			t.Fatalf("bound to %#x and %#x", p.Who(), q.Who())
 		}
@@ -881,7 +881,7 @@ func TestFloorRisesHoweverAPDCEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDuo(t, SecureZeroRTT, nil)
 			d.deliver(d.r, syn(start, 0, 9))
-			end(d, d.r.tab.bySyn[synKey{initiatorAddr, 9}])
+			end(d, d.r.tab.opened(initiatorAddr, 9))
 			if d.r.tab.Len() != 0 || d.r.tab.floor != start+1 {
 				t.Fatalf("%d PDCs, floor %#x", d.r.tab.Len(), d.r.tab.floor)
 			}
@@ -1073,7 +1073,7 @@ func TestClosedLifeIsUnknownNotSentAgain(t *testing.T) {
 			d.deliver(d.r, d.all[0])
 		}
 		d.sent(d.r) // its ACK is lost
-		d.r.tab.fail(d.now, d.r.tab.bySyn[synKey{initiatorAddr, p.id}], Reason{Why: WhyTimeout})
+		d.r.tab.fail(d.now, d.r.tab.opened(initiatorAddr, p.id), Reason{Why: WhyTimeout})
 		d.advance(10 * time.Millisecond)
 		d.exchange()
 		d.i.wantTold("failed 0 3 INV_DPDCID", "gone 3")
@@ -1093,7 +1093,7 @@ func TestT1PendingIsBounded(t *testing.T) {
 		h := syn(1<<20, 0, uint16(spdcid)).req
 		tab.ReceiveReq(&Arrival{Now: d.now, From: from(src), Who: initiatorWho}, h)
 	}
-	has := func(src, spdcid int) bool { return tab.pend.m[synKey{from(src), uint16(spdcid)}] != nil }
+	has := func(src, spdcid int) bool { return tab.asked(from(src), uint16(spdcid)) != nil }
 	send(1, 1)
 	for i := range 50 {
 		send(2, 100+i)
@@ -1289,5 +1289,39 @@ func TestSecuredExactlyOnce(t *testing.T) {
 			t.Errorf("seed %d: %d of %d messages failed", seed, len(failed), msg)
 		}
 		d.r.tab.checkPending(t)
+	}
+}
+
+// TestSealedSYNFromSeveralPorts proves that the source port is entropy for sealed SYN packets,
+// too: all packets of a first flight are asked for the same Start_PSN, and with it they open
+// one PDC.
+func TestSealedSYNFromSeveralPorts(t *testing.T) {
+	d := newDuo(t, SecureOneRTT, nil)
+	tab := d.r.tab
+	arrive := func(path uint16, start wire.PSN, offset int) *PDC {
+		h := syn(start.Add(offset), offset, 9).req
+		from := netip.AddrPortFrom(initiatorAddr.Addr(), initiatorAddr.Port()+path)
+		p, what := tab.ReceiveReq(&Arrival{Now: d.now, From: from, Who: initiatorWho}, h)
+		if what != Deliver {
+			return nil
+		}
+		p.SetPeer(1, true)
+		p.Accept(d.now, &Meta{PSN: h.PSN, Size: 100}, &wire.Rsp{}, false)
+		return p
+	}
+	for path := range uint16(4) {
+		if arrive(path, 1<<20, int(path)) != nil {
+			t.Fatalf("path %d opened a PDC", path)
+		}
+	}
+	if n := tab.pend.len(); n != 1 {
+		t.Fatalf("%d PENDING PDCs", n)
+	}
+	given := tab.asked(initiatorAddr, 9).start
+	first := arrive(3, given, 3)
+	for path := range uint16(3) {
+		if p := arrive(path, given, int(path)); p == nil || p != first {
+			t.Errorf("path %d: %v, and the first is %v", path, p, first)
+		}
 	}
 }

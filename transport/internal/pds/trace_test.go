@@ -667,6 +667,9 @@ func (w *world) deliver(a *args, out *strings.Builder) error {
 			}
 			h.src = s.addr
 		}
+		if h.src, err = a.byPath(h.src); err != nil {
+			return err
+		}
 		switch who {
 		case "":
 		case "nobody":
@@ -683,6 +686,16 @@ func (w *world) deliver(a *args, out *strings.Builder) error {
 	}
 	w.flush(out)
 	return nil
+}
+
+// byPath is an address, with the source port that the word path asks for.
+func (a *args) byPath(src netip.AddrPort) (netip.AddrPort, error) {
+	path, ok := a.vals["path"]
+	if !ok {
+		return src, nil
+	}
+	n, err := strconv.ParseUint(path, 10, 8)
+	return netip.AddrPortFrom(src.Addr(), src.Port()+uint16(n)), err
 }
 
 // arrive passes a packet to its side and prints what the side reports.
@@ -1131,6 +1144,9 @@ func (w *world) forge(a *args, out *strings.Builder) error {
 			return err
 		}
 		how.src = s.addr
+	}
+	if how.src, err = a.byPath(how.src); err != nil {
+		return err
 	}
 	switch v := a.vals["who"]; v {
 	case "":

@@ -12,8 +12,8 @@ func (t *Table) ReceiveTrimmed(in *Arrival, h *wire.Req, code wire.NackCode, sma
 	var p *PDC
 	if h.Flags&wire.FlagSYN != 0 {
 		// A SYN packet does not name our PDCID, but two numbers that its source chose.
-		p = t.bySyn[synKey{in.From, h.SPDCID}]
-		if p == nil || p.start != h.PSN.Add(-int(h.PSNOffset)) {
+		p = t.lives[lifeKey{in.From.Addr(), h.SPDCID, h.PSN.Add(-int(h.PSNOffset))}]
+		if p == nil {
 			return false
 		}
 	} else {

@@ -303,7 +303,7 @@ func walk(t *testing.T, seed uint64) {
 				}
 				h.PSNOffset = uint16(rng.IntN(4))
 				start := wire.PSN(tab.floor) + wire.PSN(rng.IntN(8))
-				if e := tab.pend.m[synKey{from, h.SPDCID}]; e != nil {
+				if e := tab.asked(from, h.SPDCID); e != nil {
 					start = e.start
 				} else if how == SecureNone {
 					start = testStart.Add(rng.IntN(4) * 1 << 20)
@@ -544,7 +544,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 	}
 	w.heed(tab)
-	if len(w.out) != 0 || x.ccc.inFlight != 0 || tab.earlyUsed != 0 || tab.pending != 0 || tab.unknown != 0 || len(tab.sources) != 0 || len(tab.bySyn) != 0 {
-		t.Fatalf("left: %d packets, %d bytes, %d early, %d pending, %d unknown, %d sources, %d syn", len(w.out), x.ccc.inFlight, tab.earlyUsed, tab.pending, tab.unknown, len(tab.sources), len(tab.bySyn))
+	if len(w.out) != 0 || x.ccc.inFlight != 0 || tab.earlyUsed != 0 || tab.pending != 0 || tab.unknown != 0 || len(tab.sources) != 0 || len(tab.lives) != 0 {
+		t.Fatalf("left: %d packets, %d bytes, %d early, %d pending, %d unknown, %d sources, %d syn", len(w.out), x.ccc.inFlight, tab.earlyUsed, tab.pending, tab.unknown, len(tab.sources), len(tab.lives))
 	}
 }

@@ -19,7 +19,7 @@ type nop struct {
 
 func (n *nop) Post(time.Duration, *transport.Op) error              { n.queued = true; return nil }
 func (n *nop) Cancel(time.Duration, transport.EndpointID, any) bool { return false }
-func (n *nop) Receive(time.Duration, *dgram.Datagram) int           { n.event = true; return 1 }
+func (n *nop) Receive(time.Duration, *dgram.Datagram)               { n.event = true }
 func (n *nop) Paused(bool)                                          {}
 func (n *nop) Advance(time.Duration)                                {}
 func (n *nop) Pending() bool                                        { return n.queued }

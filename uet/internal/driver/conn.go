@@ -42,7 +42,7 @@ type Conn interface {
 type Core interface {
 	Post(now time.Duration, op *transport.Op) error
 	Cancel(now time.Duration, id transport.EndpointID, context any) bool
-	Receive(now time.Duration, d *dgram.Datagram) (events int)
+	Receive(now time.Duration, d *dgram.Datagram)
 	// Paused says whether trains that Receive gets from now on may have waited in the socket.
 	Paused(on bool)
 	Advance(now time.Duration)

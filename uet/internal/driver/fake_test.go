@@ -111,7 +111,7 @@ func (f *fakeCore) Cancel(_ time.Duration, _ transport.EndpointID, context any) 
 	return true
 }
 
-func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) (events int) {
+func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) {
 	f.enter()
 	if !f.quiet {
 		f.note("receive %q", d.Data)
@@ -128,7 +128,6 @@ func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) (events int) {
 	}
 	f.mu.Lock()
 	f.leave()
-	return f.Events()
 }
 
 func (f *fakeCore) Paused(on bool) {

@@ -100,9 +100,10 @@ func (d *Driver) turn(inline bool) bool {
 	if paused := long && !d.sleeper.watching; paused != d.told.paused {
 		d.pause(paused)
 	}
-	done := d.core.Receive(now, t.slab)
+	d.core.Receive(now, t.slab)
+	done := d.core.Events()
 	if done > 0 {
-		d.owner.Deliver(done)
+		d.owner.Deliver(done) // this is d.deliver without a call
 	}
 	if done == 0 || long {
 		done += d.drain(long, done)
@@ -129,8 +130,6 @@ func (d *Driver) finish(more bool) {
 	}
 	if more || d.unsent() {
 		d.transmit()
-	} else if !d.work.stuck {
-		return // there are no events: those of what was received are delivered
 	}
 	if d.work.stuck {
 		d.intake()
@@ -162,10 +161,8 @@ func (d *Driver) drain(long bool, done int) (n int) {
 			break
 		}
 		d.turns.heard = now
-		if events := d.core.Receive(now, d.turns.slab); events > 0 {
-			d.owner.Deliver(events)
-			n += events
-		}
+		d.core.Receive(now, d.turns.slab)
+		n += d.deliver()
 	}
 	return n
 }
