@@ -564,12 +564,12 @@ func TestOverrunWithoutManagement(t *testing.T) {
 	for n := 1; n > 0; n, _ = a.tx.Read(make([]cq.Entry, 64)) {
 	}
 	ok(t, a.Send(nil, toB, "late"))
-	e2 := waitErr(t, a.tx, b)
-	for e2.Context == nil { // an injected message that was on its way when b's queue overran
-		e2 = waitErr(t, a.tx, b)
+	late := waitErr(t, a.tx, b)
+	for late.Context == nil { // of an injected message that was under way when b's queue overran
+		late = waitErr(t, a.tx, b)
 	}
-	if e2.Context != "late" {
-		t.Errorf("%+v", e2)
+	if late.Context != "late" {
+		t.Errorf("%+v", late)
 	}
 }
 
