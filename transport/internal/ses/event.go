@@ -106,29 +106,43 @@ func (e *Event) data(has bool, v uint64) {
 	}
 }
 
-// A ring is a queue of events. It grows as needed and never shrinks.
+// A ring is a queue of events in a circle of places. It grows as needed and never shrinks.
 type ring struct {
-	buf     []Event // length a power of two, one more than are used
-	head, n int
+	last, next *place // that of the newest event, and of the one to read next
+	n, size    int    // events in the queue, places of the circle
+}
+
+// A place has an event and the place behind it. Pointers cost less than an index into an array.
+type place struct {
+	Event
+	behind *place
 }
 
 // add appends an Event with undefined fields, for the caller to init, and returns it. It is
 // never the one that Event returned last.
 func (r *ring) add() *Event {
-	if r.n+1 >= len(r.buf) {
+	if r.n++; r.n >= r.size {
 		r.grow()
 	}
-	e := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
-	r.n++
-	return e
+	r.last = r.last.behind
+	return &r.last.Event
 }
 
+// grow doubles the circle: the new places are behind the last event.
+//
+//go:noinline
 func (r *ring) grow() {
-	buf := make([]Event, max(16, 2*len(r.buf)))
-	for i := range r.n {
-		buf[i] = r.buf[(r.head+i)&(len(r.buf)-1)]
+	more := make([]place, max(16, r.size))
+	r.size += len(more)
+	for i := range more[1:] {
+		more[i].behind = &more[i+1]
 	}
-	r.buf, r.head = buf, 0
+	first, last := &more[0], &more[len(more)-1]
+	if r.last == nil {
+		r.next, r.last, last.behind = first, last, first
+		return
+	}
+	last.behind, r.last.behind = r.last.behind, first
 }
 
 // Events returns the number of events in the queue.
@@ -141,8 +155,8 @@ func (s *SES) Event() *Event {
 	if r.n == 0 {
 		return nil
 	}
-	e := &r.buf[r.head]
-	r.head = (r.head + 1) & (len(r.buf) - 1)
+	p := r.next
+	r.next = p.behind
 	r.n--
-	return e
+	return &p.Event
 }

@@ -336,8 +336,8 @@ func TestEventHoldsNothingOfTheLastOne(t *testing.T) {
 	run := func(old Event) (out []Event) {
 		g := newRig(t)
 		g.events.grow()
-		for i := range g.events.buf {
-			g.events.buf[i] = old
+		for p := g.events.next; p != g.events.last; p = p.behind {
+			p.Event = old
 		}
 		for _, op := range []Send{{Buf: pattern(10), Context: 1}, {Tagged: true, Buf: pattern(10), Copy: true}} {
 			h := g.send(op)
