@@ -286,7 +286,10 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
-	t := sooner(sooner(f.pds.NextTimeout(), f.todo.ackAt), sooner(f.todo.earlyAt, f.talks.restAt))
+	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
+	if f.todo.earlyAt|f.talks.restAt != 0 {
+		t = sooner(t, sooner(f.todo.earlyAt, f.talks.restAt))
+	}
 	if f.ses.Waits() {
 		t = sooner(t, f.ses.NextTimeout())
 	}

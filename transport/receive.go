@@ -18,6 +18,7 @@ import (
 type intake struct {
 	in    pds.Arrival
 	meta  pds.Meta
+	src   ses.Source // of the request that is executed
 	rsp   wire.Rsp
 	outer outer // of the train that the packet came in
 	req   wire.Req
@@ -360,7 +361,9 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 // filled.
 func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	now, m := f.now, &f.rx.meta
-	src := ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}
+	// Assigned field by field, because the compiler builds a literal on the stack.
+	src := &f.rx.src
+	src.Peer, src.PDC, src.Unproven, src.Now, src.Later, src.Behind = p.Peer, p.Slot, p.Unproven(), now, false, 0
 	if p.Later(m.PSN) {
 		src.Later, src.Behind = true, p.Behind(m.PSN)
 	}
@@ -411,7 +414,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	if !ok {
 		return false
 	}
-	res := f.ses.Request(ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}, next, body)
+	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}, next, body)
 	switch {
 	case res.Bad:
 		f.drop(DropHeader)

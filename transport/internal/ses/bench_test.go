@@ -89,7 +89,7 @@ func TestRecvAllocatesNothing(t *testing.T) {
 				b.Recv(0, op)
 			}
 			for _, p := range pkts {
-				if r := b.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, p); r.Rsp.RC != wire.RCOK && r.Rsp.RC != wire.RCNull {
+				if r := b.Request(&Source{Peer: 3, PDC: 5}, wire.NextReqStd, p); r.Rsp.RC != wire.RCOK && r.Rsp.RC != wire.RCNull {
 					t.Fatalf("%+v", r)
 				}
 			}
@@ -168,7 +168,7 @@ func BenchmarkRecvSmallExpected(b *testing.B) {
 				s.Recv(0, op)
 			}
 			for b.Loop() {
-				s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
+				s.Request(&Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
 				s.Event()
 				s.Recv(0, op)
 			}
@@ -182,7 +182,7 @@ func BenchmarkRecvSmallUnexpected(b *testing.B) {
 	pkt := packets(New(testConfig()), &Send{Tagged: true, Tag: 7, Buf: make([]byte, 64), Target: self(s)}, 1024)[0]
 	r := Op{Kind: EvTRecv, Tag: 7, Buf: make([]byte, 64), Context: benchCtx}
 	for b.Loop() {
-		s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
+		s.Request(&Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkt)
 		s.Recv(0, &r)
 		s.Event()
 	}
@@ -200,7 +200,7 @@ func BenchmarkRecvBulk(b *testing.B) {
 		if i == 0 {
 			s.Recv(0, &Op{Kind: EvTRecv, Tag: 7, Buf: dst, Context: benchCtx})
 		}
-		s.Request(Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkts[i])
+		s.Request(&Source{Peer: 3, PDC: 5}, wire.NextReqStd, pkts[i])
 		if i++; i == len(pkts) {
 			s.Event()
 			i = 0

@@ -46,7 +46,7 @@ func TestEndpointOfARequest(t *testing.T) {
 		if c.rel {
 			r.Flags |= wire.SESREL
 		}
-		if res := s.Request(Source{Peer: 1, PDC: 1}, wire.NextReqStd, r.Append(nil)); res.Rsp.RC != c.want {
+		if res := s.Request(&Source{Peer: 1, PDC: 1}, wire.NextReqStd, r.Append(nil)); res.Rsp.RC != c.want {
 			t.Errorf("job %d, pid %d, index %d: %v, want %v", c.job, c.pid, c.ri, res.Rsp.RC, c.want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestCloseEndpointDropsItsMessages(t *testing.T) {
 		}
 		for range parts {
 			p, _ := from.Peek(h, 1024)
-			if res := s.Request(Source{Peer: 2, PDC: pdc}, wire.NextReqStd, from.AppendPiece(nil, p)); res.Rsp.RC > wire.RCOK {
+			if res := s.Request(&Source{Peer: 2, PDC: pdc}, wire.NextReqStd, from.AppendPiece(nil, p)); res.Rsp.RC > wire.RCOK {
 				t.Fatal(res.Rsp.RC)
 			}
 		}

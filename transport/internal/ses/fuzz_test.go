@@ -65,7 +65,7 @@ func FuzzRequest(f *testing.F) {
 			n := min(int(binary.BigEndian.Uint16(in[2:])), len(in)-4)
 			pkt := in[4 : 4+n : 4+n]
 			in = in[4+n:]
-			r := s.Request(src, next, pkt)
+			r := s.Request(&src, next, pkt)
 			if r.Bad == (r.Reason == ReasonNone) || r.Bad && r.Nack != 0 {
 				t.Fatalf("%+v", r)
 			}

@@ -176,7 +176,7 @@ func matchingAgainstTwin(t *rapid.T) {
 		}
 	}
 	step := func(m *twinMsg, k int) {
-		res := s.Request(m.src, 3, append([]byte(nil), m.pkts[k]...))
+		res := s.Request(&m.src, 3, append([]byte(nil), m.pkts[k]...))
 		if res.Nack != 0 || res.Bad || res.Rsp.RC > 1 {
 			t.Fatalf("packet %d of message %d: %+v", k, m.id, res)
 		}
@@ -345,7 +345,7 @@ func TestEndToEnd(t *testing.T) {
 		n := 0
 		deliver := func(t *rapid.T, k int) {
 			q := flying[k]
-			res := b.Request(Source{Peer: 1, PDC: q.pdc}, 3, a.Append(nil, q.p))
+			res := b.Request(&Source{Peer: 1, PDC: q.pdc}, 3, a.Append(nil, q.p))
 			if res.Nack != 0 {
 				return // it comes again
 			}

@@ -335,7 +335,7 @@ func TestMultiRecvModel(t *testing.T) {
 				// The first packet to arrive takes the place.
 				k := rapid.IntRange(0, len(m.flying)-1).Draw(t, "first")
 				m.flying[0], m.flying[k] = m.flying[k], m.flying[0]
-				g.Request(Source{Peer: 1, PDC: next}, wire.NextReqStd, m.flying[0])
+				g.Request(&Source{Peer: 1, PDC: next}, wire.NextReqStd, m.flying[0])
 				m.flying[0] = nil
 			},
 			"packet": func(t *rapid.T) {
@@ -346,7 +346,7 @@ func TestMultiRecvModel(t *testing.T) {
 				m := msgs[i]
 				for k, p := range m.flying {
 					if p != nil {
-						g.Request(Source{Peer: 1, PDC: uint32(i + 1)}, wire.NextReqStd, p)
+						g.Request(&Source{Peer: 1, PDC: uint32(i + 1)}, wire.NextReqStd, p)
 						m.flying[k] = nil
 						break
 					}

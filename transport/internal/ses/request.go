@@ -3,7 +3,7 @@ package ses
 import "github.com/uetkit/uetkit/transport/wire"
 
 // Request executes one request packet. b is the SES header and the payload; Request borrows it.
-// The caller has removed duplicates (S-RSM-03). The packets of a message may come in any order.
+// It copies src. The caller has removed duplicates (S-RSM-03). The packets of a message may come in any order.
 // The Result is valid until the next call.
 //
 // The packets of a message are answered as follows. Usually each gets DEFAULT_RESPONSE OK. If
@@ -11,15 +11,15 @@ import "github.com/uetkit/uetkit/transport/wire"
 // packet that came first says so, and the others get DEFAULT_RESPONSE NULL. The initiator needs
 // to know it once, and each guaranteed response must be stored (S-RSP-03). After an error every
 // packet gets that error (S-RSM-07).
-func (s *SES) Request(src Source, next wire.NextHdr, b []byte) *Result {
-	s.src = src
+func (s *SES) Request(src *Source, next wire.NextHdr, b []byte) *Result {
 	r := &s.req
 	n, err := r.Parse(b)
-	switch {
-	case next != wire.NextReqStd || err != nil:
+	if next == wire.NextReqStd && err == nil && s.plain(s.to, r, len(b)) {
+		return s.whole(src, s.to, r, b[wire.ReqStdLen:][:r.ReqLen])
+	}
+	s.src = *src
+	if next != wire.NextReqStd || err != nil {
 		return s.requestOther(next, b, r)
-	case s.plain(s.to, r, len(b)):
-		return s.whole(s.to, r, b[n:n+int(r.ReqLen)])
 	}
 	return s.request(r, b[n:])
 }
@@ -70,7 +70,7 @@ func (s *SES) request(r *wire.ReqStd, data []byte) *Result {
 	}
 	data = data[:n]
 	if r.Flags&single == single {
-		return s.whole(s.to, r, data)
+		return s.whole(&s.src, s.to, r, data)
 	}
 	return s.part(s.src, r, uint32(off), data)
 }
@@ -135,18 +135,19 @@ func (s *SES) refuse(src Source, r *wire.ReqStd, rc wire.RC, n uint32) *Result {
 // whole executes a message of one packet. Unless it is kept, it needs no state but its receive.
 // If the first receive of the run accepts it into one buffer, that is done here; fit does all
 // else.
-func (s *SES) whole(to *endpoint, r *wire.ReqStd, data []byte) *Result {
+func (s *SES) whole(src *Source, to *endpoint, r *wire.ReqStd, data []byte) *Result {
 	sp, tag, k := &to.spaces[1], r.Match, EvTRecv
 	if r.Opcode != wire.OpTaggedSend {
 		sp, tag, k = &to.spaces[0], 0, EvRecv // S-FLD-05
 	}
-	rv := sp.first(tag, s.src.Peer, r.Initiator)
+	rv := sp.first(tag, src.Peer, r.Initiator)
 	if rv == nil || !rv.simple || len(data) > len(rv.buf) {
+		s.src = *src
 		return s.fit(sp, r, tag, data)
 	}
 	sp.run = rv.next // as match does
 	e := s.events.add()
-	e.init(to.id, k, rv.context, rv.flags, rv.buf, len(data), tag, PeerID(s.src.Peer), r.Initiator)
+	e.init(to.id, k, rv.context, rv.flags, rv.buf, len(data), tag, PeerID(src.Peer), r.Initiator)
 	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
 	s.arrived(e, 0)
 	copy(rv.buf, data)

@@ -190,7 +190,7 @@ func TestRequestLargestFitsTheAnswer(t *testing.T) {
 	})
 	g.want(srcA, append(last, 1, 2, 3), placed)
 	wantBytes(t, mib[len(mib)-6:], []byte{0, 1, 2, 3, 0, 0})
-	if n := allocsPerRun(func() { g.Request(srcB, wire.NextReqStd, pkt) }); n != 0 {
+	if n := allocsPerRun(func() { g.Request(&srcB, wire.NextReqStd, pkt) }); n != 0 {
 		t.Fatalf("%v allocations", n)
 	}
 	g.PDCGone(srcA.PDC, TimedOut)
@@ -221,7 +221,7 @@ func TestRequestVersion(t *testing.T) {
 		}
 		med := wire.ReqMedium{Flags: single, JobID: 5}.Append(nil)
 		med[1] |= v << 6
-		if r := g.Request(srcA, wire.NextReqMedium, med); answer(r) != "response UNCOR 0 gtd" || r.Rsp.MsgID != 0 || r.Rsp.JobID != 5 {
+		if r := g.Request(&srcA, wire.NextReqMedium, med); answer(r) != "response UNCOR 0 gtd" || r.Rsp.MsgID != 0 || r.Rsp.JobID != 5 {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -236,17 +236,17 @@ func TestRequestTooShort(t *testing.T) {
 		g.want(srcA, pkt[:n], "bad 1")
 	}
 	for n := range wire.ReqMediumLen {
-		if got := answer(g.Request(srcA, wire.NextReqMedium, pkt[:n])); got != "bad 1" {
+		if got := answer(g.Request(&srcA, wire.NextReqMedium, pkt[:n])); got != "bad 1" {
 			t.Fatal(n, got)
 		}
 	}
 	for n := range wire.ReqSmallLen {
-		if got := answer(g.Request(srcA, wire.NextReqSmall, pkt[:n])); got != "bad 1" {
+		if got := answer(g.Request(&srcA, wire.NextReqSmall, pkt[:n])); got != "bad 1" {
 			t.Fatal(n, got)
 		}
 	}
 	for _, next := range []wire.NextHdr{wire.NextNone, wire.NextRsp, wire.NextRspData, wire.NextRspDataSmall, 7, 15} {
-		if got := answer(g.Request(srcA, next, pkt)); got != "bad 2" {
+		if got := answer(g.Request(&srcA, next, pkt)); got != "bad 2" {
 			t.Fatal(next, got)
 		}
 	}
@@ -260,7 +260,7 @@ func TestRequestMedium(t *testing.T) {
 		r := wire.ReqMedium{Opcode: wire.OpTaggedSend, Flags: single | wire.SESREL | wire.SESHD, ReqLen: 5, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP,
 			RI: g.cfg.RI, Initiator: 21, Match: 7, HeaderData: 99}
 		change(&r)
-		return answer(g.Request(srcA, wire.NextReqMedium, append(r.Append(nil), body...)))
+		return answer(g.Request(&srcA, wire.NextReqMedium, append(r.Append(nil), body...)))
 	}
 	buf := make([]byte, 10)
 	g.recv(Recv{Tagged: true, Tag: 7, SourceInitiator: 21, Buf: buf})
@@ -288,12 +288,12 @@ func TestRequestMedium(t *testing.T) {
 	small := wire.ReqSmall{Opcode: wire.OpWrite, Flags: single | wire.SESREL, JobID: g.cfg.JobID, PIDonFEP: g.cfg.PIDonFEP, RI: g.cfg.RI}
 	for _, op := range []wire.Opcode{wire.OpWrite, wire.OpSend, wire.OpNoOp} {
 		small.Opcode = op
-		if got := answer(g.Request(srcA, wire.NextReqSmall, small.Append(nil))); got != "response UNSUPPORTED_OP 0 gtd" {
+		if got := answer(g.Request(&srcA, wire.NextReqSmall, small.Append(nil))); got != "response UNSUPPORTED_OP 0 gtd" {
 			t.Fatal(op, got)
 		}
 	}
 	small.Flags &^= wire.SESSOM
-	if got := answer(g.Request(srcA, wire.NextReqSmall, small.Append(nil))); got != "response OP_VIOLATION 0 gtd" {
+	if got := answer(g.Request(&srcA, wire.NextReqSmall, small.Append(nil))); got != "response OP_VIOLATION 0 gtd" {
 		t.Fatal(got)
 	}
 	g.rest()

@@ -117,7 +117,7 @@ func (g *rig) send(op Send) Handle {
 func (g *rig) deliver(src Source, pkt []byte) *Result {
 	g.t.Helper()
 	b := bytes.Clone(pkt)
-	r := g.Request(src, wire.NextReqStd, b)
+	r := g.Request(&src, wire.NextReqStd, b)
 	for i := range b {
 		b[i] = 0xa5 // borrowed: nothing of it may be kept
 	}

@@ -106,7 +106,7 @@ func (p *party) again(h handle, pc piece) []byte { return p.ses.Append(nil, pc) 
 
 // request executes a request packet. why tells what is wrong if it cannot be answered.
 func (p *party) request(s *source, next wire.NextHdr, b []byte) (rsp wire.Rsp, guaranteed bool, nack wire.NackCode, why string) {
-	r := p.ses.Request(ses.Source{Peer: s.peer, PDC: s.pdc, Later: s.later, Behind: s.behind, Unproven: s.unproven, Now: s.now}, next, b)
+	r := p.ses.Request(&ses.Source{Peer: s.peer, PDC: s.pdc, Later: s.later, Behind: s.behind, Unproven: s.unproven, Now: s.now}, next, b)
 	if r.Bad {
 		why = map[ses.Reason]string{ses.ReasonShort: "shorter than its header", ses.ReasonNextHdr: "not a request"}[r.Reason]
 	}

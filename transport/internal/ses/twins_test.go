@@ -12,8 +12,8 @@ import (
 )
 
 // longRequest is Request without the fast paths for plain messages.
-func (s *SES) longRequest(src Source, next wire.NextHdr, b []byte) *Result {
-	s.src = src
+func (s *SES) longRequest(src *Source, next wire.NextHdr, b []byte) *Result {
+	s.src = *src
 	r := &s.req
 	n, err := r.Parse(b)
 	if next != wire.NextReqStd || err != nil {
@@ -48,7 +48,7 @@ type flight struct {
 // A chronicle is what one of two twins did and saw.
 type chronicle struct {
 	*SES
-	request  func(Source, wire.NextHdr, []byte) *Result
+	request  func(*Source, wire.NextHdr, []byte) *Result
 	answered func(Handle, *wire.Rsp)
 	take     func([]byte, piece.Piece) []byte
 
@@ -272,7 +272,7 @@ func chronicled(seed uint64, long bool) []string {
 					b = b[:rng.IntN(len(b))]
 				}
 				src := Source{Peer: 1 + uint32(rng.IntN(2)), PDC: uint32(rng.IntN(3)), Later: rng.IntN(8) == 0, Unproven: rng.IntN(8) == 0, Now: now}
-				c.say("%d: %v: %+v", step, next, *c.request(src, next, b))
+				c.say("%d: %v: %+v", step, next, *c.request(&src, next, b))
 			}
 		case 17:
 			c.Advance(now)
