@@ -11,7 +11,7 @@ func (s *SES) CancelAll() {
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {
-		e.closed = true
+		e.close()
 		s.cancelInbound(e)
 		s.cancelRecvs(e)
 	}
@@ -25,6 +25,9 @@ func (s *SES) End() {
 		return
 	}
 	s.ended = true
+	for _, e := range s.endpoints {
+		e.mostSends = 0
+	}
 	s.cancelSends()
 	s.dropInbound()
 	for _, e := range s.endpoints {

@@ -68,6 +68,10 @@ type endpoint struct {
 	closed bool // CloseEndpoint was called
 	sends  int  // not ended
 	recvs  int  // not ended
+
+	// mostSends and mostRecvs are MaxSends and MaxRecvs, and 0 when none may be posted any more.
+	mostSends, mostRecvs int
+
 	spaces [2]space
 	claims []claim // unexpected messages that a peek reserved
 
@@ -117,7 +121,7 @@ func (e *endpoint) is(r *wire.ReqStd) bool {
 // Open opens an endpoint. It fails with ErrName, ErrInUse, ErrEndpoints or ErrClosed.
 func (s *SES) Open(cfg EndpointConfig) (EndpointID, error) {
 	cfg.fill()
-	e := &endpoint{EndpointConfig: cfg, id: EndpointID(len(s.endpoints))}
+	e := &endpoint{EndpointConfig: cfg, id: EndpointID(len(s.endpoints)), mostSends: cfg.MaxSends, mostRecvs: cfg.MaxRecvs}
 	switch {
 	case s.closed || s.ended:
 		return 0, ErrClosed
@@ -199,7 +203,7 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 	if e == nil || e.closed {
 		return
 	}
-	e.closed = true
+	e.close()
 	s.names.add(e, -1)
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
@@ -211,6 +215,8 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 	s.cancelRecvs(e)
 	e.spaces[0].starved, e.spaces[1].starved = false, false
 }
+
+func (e *endpoint) close() { e.closed, e.mostSends, e.mostRecvs = true, 0, 0 }
 
 // withdraw cancels a send. If a part of it has left, the send goes on as one that was given up.
 // If its success was reported, it goes on unchanged.

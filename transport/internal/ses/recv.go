@@ -34,9 +34,10 @@ type recv struct {
 func (s *SES) Recv(now time.Duration, op *Op) error {
 	e := s.endpoint(op.Endpoint)
 	switch {
-	case e == nil || e.closed:
-		return ErrClosed
-	case e.recvs >= e.MaxRecvs:
+	case e == nil || e.recvs >= e.mostRecvs:
+		if e == nil || e.closed {
+			return ErrClosed
+		}
 		return ErrFull
 	case op.Look != LookNone:
 		return s.look(now, e, op)

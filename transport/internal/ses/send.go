@@ -92,13 +92,8 @@ func handleOf(i int32, m *send) Handle { return Handle(uint32(m.serial)<<16 | ui
 func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 	n := op.Bytes()
 	e := s.endpoint(op.Endpoint)
-	switch {
-	case e == nil || e.closed || s.ended:
-		return 0, ErrClosed
-	case uint64(n) > uint64(s.cfg.MaxMessage):
-		return 0, ErrTooLong
-	case e.sends >= e.MaxSends || s.numSends >= maxSends:
-		return 0, ErrFull
+	if e == nil || e.sends >= e.mostSends || s.numSends >= maxSends || uint64(n) > uint64(s.cfg.MaxMessage) {
+		return 0, s.noSend(e, n)
 	}
 	m := e.idleSend
 	if m == nil {
@@ -139,6 +134,17 @@ func (s *SES) Send(now time.Duration, op *Op) (Handle, error) {
 		s.retain(m, op)
 	}
 	return handleOf(m.self, m), nil
+}
+
+// noSend says why an endpoint takes no message of n bytes.
+func (s *SES) noSend(e *endpoint, n int) error {
+	switch {
+	case e == nil || e.closed || s.ended:
+		return ErrClosed
+	case uint64(n) > uint64(s.cfg.MaxMessage):
+		return ErrTooLong
+	}
+	return ErrFull
 }
 
 // freshSend makes a send of an endpoint at a place that was never used.
