@@ -23,6 +23,10 @@ const (
 	// an offer every empty poll makes one, because two ends that share a processor would
 	// otherwise burn their time slices.
 	yieldShared = 1500 * time.Nanosecond
+	// pollsATurn is the number of empty polls between two turns of a leg that waits for
+	// completions and signals only. A turn costs a quarter of a poll, and what arrives
+	// meanwhile waits for it.
+	pollsATurn = 16
 )
 
 // A poller reads the completions of a leg.
@@ -46,6 +50,10 @@ func (p *poller) read(d time.Duration, rests bool) (int, error) {
 		n, err = p.end.cq.SRead(p.ents, 1, min(d, traffic.Idle))
 	} else {
 		n, err = p.end.cq.Read(p.ents)
+		for polls := 1; err == fi.EAGAIN && d >= traffic.Idle && polls < pollsATurn; polls++ {
+			p.idle()
+			n, err = p.end.cq.Read(p.ents)
+		}
 	}
 	switch err {
 	case nil:
