@@ -202,15 +202,7 @@ func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error)
 	case l.linger:
 		return Idle, l.Over.Load(), nil
 	case l.started:
-		for i := 0; i < len(done) && err == nil; i++ {
-			err = l.test.Take(&done[i])
-		}
-		if err == nil && len(l.again) > 0 {
-			err = l.recvAgain()
-		}
-		if err == nil {
-			over, err = l.test.Look(len(done))
-		}
+		over, err = l.take(done)
 	default:
 		l.started = true
 		l.begun = l.Conn.Now()
@@ -227,6 +219,21 @@ func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error)
 		l.finish()
 	}
 	return wait, over || l.linger && l.Over.Load(), err
+}
+
+// take takes completions and looks whether the test is over.
+func (l *Leg) take(done []Completion) (over bool, err error) {
+	for i := range done {
+		if err = l.test.Take(&done[i]); err != nil {
+			return false, err
+		}
+	}
+	if len(l.again) > 0 {
+		if err = l.recvAgain(); err != nil {
+			return false, err
+		}
+	}
+	return l.test.Look(len(done))
 }
 
 // Failed is called when an operation has failed. It returns the error if that ends the leg.

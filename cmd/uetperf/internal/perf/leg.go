@@ -138,8 +138,9 @@ func (l *leg) loop() error {
 
 // completed converts the n entries that the poller read.
 func (l *leg) completed(n int) []traffic.Completion {
-	for i := range n {
-		e, c := &l.p.ents[i], &l.done[i]
+	ents, done := l.p.ents[:n], l.done[:n]
+	for i := range ents {
+		e, c := &ents[i], &done[i]
 		c.Slot, c.Sent, c.Len, c.Seq = e.Context.(*traffic.Slot), e.Flags&fi.Send != 0, e.Len, -1
 		switch {
 		case l.tagged:
@@ -148,7 +149,7 @@ func (l *leg) completed(n int) []traffic.Completion {
 			c.Seq = int64(e.Data)
 		}
 	}
-	return l.done[:n]
+	return done
 }
 
 // The following methods implement traffic.Conn.
