@@ -35,11 +35,14 @@ func TestAnswersInTurn(t *testing.T) {
 	}
 }
 
-func TestRecvAfterTheEnd(t *testing.T) {
+func TestPostsAfterTheEnd(t *testing.T) {
 	g := newRig(t)
 	g.End()
 	g.recv(Recv{Context: "late"})
 	g.wantEvent(EvRecv, Cancelled, "late", 0)
+	if _, err := g.Send(0, &Op{Kind: EvSend, Buf: pattern(1), Peer: 1}); err != ErrClosed {
+		t.Errorf("a send after the end: %v", err)
+	}
 }
 
 func TestRunBehindReceivesWithoutAClass(t *testing.T) {
