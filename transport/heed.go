@@ -22,7 +22,7 @@ func (f *FEP) heedAll() {
 	for n := f.pds.NextNews(); n != nil; n = f.pds.NextNews() {
 		switch p := n.PDC; n.Kind {
 		case pds.NewsAnswered:
-			f.ses.Answered(handle(n.Piece), n.Rsp)
+			f.answered(p, handle(n.Piece), n.Rsp)
 		case pds.NewsPassed:
 			for _, msg := range n.Msgs {
 				f.ses.Answered(ses.Handle(msg), nil)
@@ -51,6 +51,14 @@ func (f *FEP) heedAll() {
 				f.cfg.Hint(Hint{Peer: f.pds.Guesser(), Reason: DropSource, Count: pds.GuessLimit + 1})
 			}
 		}
+	}
+}
+
+// answered tells SES that a piece of a message was answered on a PDC.
+func (f *FEP) answered(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
+	f.ses.Answered(h, rsp)
+	if rsp != nil && rsp.Opcode == wire.RspNone {
+		f.ses.Promised(h, p.Slot)
 	}
 }
 
@@ -240,6 +248,8 @@ func (u *owner) Known(addr netip.AddrPort) bool {
 func (u *owner) Pending(p *pds.PDC) bool {
 	return int(p.Slot) < len(u.lanes) && u.lanes[p.Slot].pdc == p && u.lanes[p.Slot].q.len() > 0
 }
+
+func (u *owner) Awaits(p *pds.PDC) bool { return u.ses.Awaits(p.Slot) }
 
 func (u *owner) InboundOpen(p *pds.PDC) bool { return u.ses.Incomplete(p.Slot) }
 

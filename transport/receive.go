@@ -153,7 +153,7 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			if msg, ok := f.pds.ReceivePlain(&f.rx.in, p, h); ok {
 				f.stats.AcksRx++
 				f.heed()
-				f.ses.Answered(ses.Handle(msg), rsp)
+				f.answered(p, ses.Handle(msg), rsp)
 				f.responded(p, rsp)
 				return
 			}

@@ -88,6 +88,11 @@ func (p *PDC) closeIdle(now time.Duration) time.Duration {
 	switch {
 	case p.initiator && t.owner.Pending(p):
 		return now + cfg.IdleClose
+	case p.initiator && t.owner.Awaits(p):
+		// The PDC is not idle: the RESPONSE of a message is to come (S-CPL-04). The ACK of a
+		// NOOP shows that the target lives, and the NOOP shows the target that this side does.
+		p.pushCtl(now, wire.CtlNoop)
+		return now + cfg.IdleClose
 	case p.initiator:
 		t.Close(now, p)
 		p.wake() // the owner answers with Drained

@@ -77,6 +77,8 @@ type Owner interface {
 	InboundOpen(p *PDC) bool
 	// Known reports whether the application inserted the address.
 	Known(addr netip.AddrPort) bool
+	// Awaits reports whether a message that was sent on the PDC waits for its RESPONSE.
+	Awaits(p *PDC) bool
 	// Pending reports whether something is queued for the PDC.
 	Pending(p *PDC) bool
 }

@@ -247,6 +247,7 @@ func (s *side) GiveUp(p *pds.PDC, r piece.Piece, code wire.NackCode) (piece.Piec
 	}
 	return piece.Piece{}, 0
 }
+func (s *side) Awaits(p *pds.PDC) bool      { return false }
 func (s *side) InboundOpen(p *pds.PDC) bool { return s.inbound[p] }
 func (s *side) Known(netip.AddrPort) bool   { return !s.stranger }
 func (s *side) Pending(*pds.PDC) bool       { return false }

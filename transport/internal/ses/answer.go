@@ -92,6 +92,40 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 	return false
 }
 
+// Promised tells that a piece of h was answered NO_RESPONSE on a PDC, on which the RESPONSE
+// will come. The message waits for it as long as the PDC lives: the target may get the
+// receive much later (S-CPL-04).
+func (s *SES) Promised(h Handle, pdc uint32) {
+	if _, m := s.lookup(h); m != nil {
+		m.promised = pdc
+	}
+}
+
+// Awaits reports whether a message waits for the RESPONSE that was promised on a PDC.
+func (s *SES) Awaits(pdc uint32) bool {
+	if s.waitResult == 0 {
+		return false
+	}
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase == phaseResult && m.promised == pdc {
+			return true
+		}
+	}
+	return false
+}
+
+// unpromise ends the messages whose RESPONSE cannot come any more, because its PDC is gone.
+func (s *SES) unpromise(pdc uint32, c Cause) {
+	if s.waitResult == 0 {
+		return
+	}
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase == phaseResult && m.promised == pdc {
+			s.stop(i, m, c, 0)
+		}
+	}
+}
+
 // Failed reports that one piece of h will never be answered; the target may have executed it
 // nevertheless. No further piece of h is sent. The event has the cause of the first failure
 // and comes when no piece is outstanding.
@@ -189,7 +223,6 @@ func (s *SES) allAnswered(i int32, m *send) {
 	}
 	if m.noResponse && !m.response {
 		m.phase = phaseResult
-		m.epoch = s.epoch
 		s.waitResult++
 		if m.early && !m.told {
 			s.sendEvent(m) // R-CMPL-02: the bytes are not needed any more
@@ -257,17 +290,4 @@ func (s *SES) freeSend(m *send) {
 		m.serial = 1
 	}
 	m.idle, m.ep.idleSend, m.buf, m.context = m.ep.idleSend, m, nil, nil
-}
-
-// sweepSends ends the messages whose promised response did not come.
-func (s *SES) sweepSends() {
-	if s.waitResult == 0 {
-		return
-	}
-	for i := range s.sends.used {
-		if m := s.sends.at(i); m.phase == phaseResult && s.expired(m.epoch) {
-			m.cause = TimedOut
-			s.endSend(m)
-		}
-	}
 }

@@ -126,22 +126,19 @@ func TestNoResponseKeepsTheMessageOpen(t *testing.T) {
 		t.Fatalf("%d %+v", g.Sends(), g.Stats)
 	}
 
-	// IdleTimeout ends a message whose promised RESPONSE never comes.
+	// A message whose promised RESPONSE does not come waits as long as the PDC lives.
 	h = g.send(Send{Buf: pattern(10), Context: "lost"})
 	drain(g.SES, h, 1024)
 	g.Answered(h, noRsp)
-	now := time.Second
-	for d := g.NextTimeout(); g.Sends() > 0; d = g.NextTimeout() {
-		if d == 0 {
-			t.Fatal("no timer")
-		}
-		now = max(now, d)
-		g.Advance(now)
+	g.Promised(h, 5)
+	if !g.Awaits(5) || g.Awaits(6) || g.NextTimeout() != 0 {
+		t.Fatalf("awaited on PDC 5: %v, on 6: %v, timer %v", g.Awaits(5), g.Awaits(6), g.NextTimeout())
 	}
-	if now < 80*time.Second || now > 102*time.Second {
-		t.Fatalf("after %v", now)
-	}
-	if e := g.wantEvent(EvSend, TimedOut, "lost", 10); !e.Unknown {
+	g.PDCGone(6, TimedOut)
+	g.Advance(time.Hour)
+	g.quiet()
+	g.PDCGone(5, TimedOut)
+	if e := g.wantEvent(EvSend, TimedOut, "lost", 10); !e.Unknown || g.Awaits(5) {
 		t.Fatalf("%+v", e)
 	}
 	g.rest()

@@ -293,6 +293,7 @@ func (s *SES) PDCGone(pdc uint32, c Cause) {
 		}
 		i = next
 	}
+	s.unpromise(pdc, c)
 }
 
 // drop ends an incomplete message and forgets it.

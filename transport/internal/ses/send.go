@@ -60,7 +60,7 @@ type send struct {
 	tries    uint16
 	retryAt  time.Duration // phaseWait: when to send again, 0: not yet set
 	notReady time.Duration // when the target became not ready
-	epoch    uint32
+	promised uint32        // phaseResult: the PDC on which the RESPONSE will come
 }
 
 // An outcome is what became of a message so far.

@@ -72,7 +72,7 @@ type Config struct {
 	// answer final.
 	RNRTimeout time.Duration
 	// IdleTimeout ends an inbound message whose PDC lives but of which nothing arrived for so
-	// long (T15), and a send whose promised response does not come. It may act up to a quarter
+	// long (T15). It may act up to a quarter
 	// late. The default is 80 s, twice the time after which a silent peer is given up; a
 	// negative value means never.
 	IdleTimeout time.Duration
@@ -291,13 +291,12 @@ func (s *SES) Advance(now time.Duration) {
 		s.sweepAt = now + step
 		s.epoch++
 		s.sweepInbound()
-		s.sweepSends()
 	}
 }
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|s.waitResult|len(s.unfenced) != 0 || s.starved || s.unstamped || s.nextRetry != 0
+	return s.open|len(s.unfenced) != 0 || s.starved || s.unstamped || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
@@ -312,7 +311,7 @@ func (s *SES) NextTimeout() time.Duration {
 			t = u
 		}
 	}
-	if (s.open > 0 || s.waitResult > 0) && s.cfg.IdleTimeout > 0 {
+	if s.open > 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {
 			t = u
 		}
