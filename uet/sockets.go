@@ -101,6 +101,9 @@ type SocketInfo struct {
 	Evidence Feature
 	// DontFragment is on if routers may not fragment packets that are too long.
 	DontFragment Feature
+	// Unsummed is on if packets with a UDP checksum of zero arrive, as conforming peers send
+	// them. Off, over IPv6, the system drops them.
+	Unsummed Feature
 	// RecvBuf and SendBuf are the socket buffers of each path.
 	RecvBuf, SendBuf Buffer
 	// Interface is the name of the network interface and MTU its longest IP packet in
@@ -125,7 +128,7 @@ type Buffer struct {
 func socketInfo(in udp.Info) SocketInfo {
 	return SocketInfo{
 		Local: in.Local, Ports: in.Ports, Method: in.Method,
-		GSO: Feature(in.GSO), GRO: Feature(in.GRO), ECN: Feature(in.ECN), Evidence: Feature(in.Evidence), DontFragment: Feature(in.DontFragment),
+		GSO: Feature(in.GSO), GRO: Feature(in.GRO), ECN: Feature(in.ECN), Evidence: Feature(in.Evidence), DontFragment: Feature(in.DontFragment), Unsummed: Feature(in.Unsummed),
 		RecvBuf: Buffer(in.RecvBuf), SendBuf: Buffer(in.SendBuf), Interface: in.Interface, MTU: in.MTU,
 	}
 }

@@ -663,3 +663,63 @@ func TestZoneUnknown(t *testing.T) {
 		t.Errorf("Send: %v, want ENODEV", err)
 	}
 }
+
+// UE 3.5.10.1 has UDP checksums of zero, and the kernel drops those over IPv6 unless the socket
+// hears them (S-PKT-05).
+func TestZeroChecksumIsHeard(t *testing.T) {
+	for _, ip := range families(t) {
+		for _, b := range backends {
+			for _, paths := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%v/%s/%d", ip, b.name, paths), func(t *testing.T) {
+					cfg := b.cfg
+					cfg.Paths = paths
+					c := open(t, ip, cfg)
+					if i := c.Info(); !i.Unsummed.On {
+						t.Errorf("Info says %+v", i.Unsummed)
+					}
+					other := open(t, ip, b.cfg)
+					for p, port := range c.Ports() {
+						to := netip.AddrPortFrom(ip, port)
+						from := unsummed(t, ip, to, []byte{byte(p), 2, 3})
+						// If it was dropped, the one with a checksum behind it comes first.
+						send(t, other, &dgram.Datagram{Data: []byte("with a checksum"), Remote: to})
+						ps, _ := receive(t, c, 1)
+						if ps[0].path != p || ps[0].remote != from || !bytes.Equal(ps[0].data, []byte{byte(p), 2, 3}) {
+							t.Fatalf("%v came first", ps[0])
+						}
+						receive(t, c, 1)
+					}
+				})
+			}
+		}
+	}
+}
+
+// unsummed sends a datagram with checksum zero to an address and returns where it came from.
+func unsummed(t *testing.T, ip netip.Addr, to netip.AddrPort, data []byte) netip.AddrPort {
+	t.Helper()
+	family, level, opt := unix.AF_INET, unix.SOL_SOCKET, unix.SO_NO_CHECK
+	if ip.Is6() {
+		family, level, opt = unix.AF_INET6, unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.SetsockoptInt(fd, level, opt, 1); err != nil {
+		t.Fatal(err)
+	}
+	var d direct
+	d.v6 = ip.Is6()
+	var name unix.RawSockaddrInet6
+	n, _ := d.encode(&name, to)
+	if _, _, e := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), 0, uintptr(unsafe.Pointer(&name)), uintptr(n)); e != 0 {
+		t.Fatal(e)
+	}
+	n = uint32(unsafe.Sizeof(name))
+	if _, _, e := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&n))); e != 0 {
+		t.Fatal(e)
+	}
+	return netip.AddrPortFrom(ip, d.decode(&name).Port())
+}

@@ -22,6 +22,8 @@ type Info struct {
 	Evidence Feature
 	// DontFragment is on if packets that exceed the MTU are not fragmented.
 	DontFragment Feature
+	// Unsummed is on if datagrams with a UDP checksum of zero arrive, over IPv6, too (S-PKT-05).
+	Unsummed Feature
 	// RecvBuf and SendBuf are the socket buffers of each path.
 	RecvBuf, SendBuf Buffer
 	// Interface is the name of the interface with the local address, MTU its largest IP packet

@@ -253,6 +253,7 @@ func (d *direct) options(fd int, cfg *Config) error {
 	if cfg.AllowFragments {
 		i.DontFragment = Feature{Why: "Config.AllowFragments"}
 	}
+	i.Unsummed = feature(hearUnsummed(uintptr(fd), d.v6))
 	i.GSO = Feature{Why: "Config.GSO off"}
 	if cfg.GSO != Off {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)

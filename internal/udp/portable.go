@@ -157,6 +157,7 @@ func (p *portable) options(s *portSock, cfg *Config) error {
 		i.RecvBuf = askBuffer(fd, true, cfg.RecvBuf)
 		i.SendBuf = askBuffer(fd, false, cfg.SendBuf)
 		i.ECN = feature(recvTOS(fd, p.v6))
+		i.Unsummed = feature(hearUnsummed(fd, p.v6))
 		frag = dontFragment(fd, p.v6, !cfg.AllowFragments)
 	})
 	if err != nil {

@@ -47,6 +47,8 @@ func dontFragment(fd uintptr, v6, df bool) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_DONTFRAG, v)
 }
 
+func hearUnsummed(_ uintptr, v6 bool) error { return unsummed4(v6) }
+
 func parseTOS(b []byte) uint8 {
 	hdr := unix.CmsgLen(0)
 	for len(b) >= hdr {

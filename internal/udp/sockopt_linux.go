@@ -48,6 +48,15 @@ func dontFragment(fd uintptr, v6, df bool) error {
 	return unix.SetsockoptInt(int(fd), level, opt, v)
 }
 
+// hearUnsummed asks for datagrams without a UDP checksum, which UE sends. The kernel drops them
+// over IPv6 unless it is asked; over IPv4 they always arrive.
+func hearUnsummed(fd uintptr, v6 bool) error {
+	if !v6 {
+		return nil
+	}
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1)
+}
+
 // parseTOS returns the traffic class among received control messages, 0 if it is not there.
 func parseTOS(oob []byte) uint8 { return control(oob).tos }
 

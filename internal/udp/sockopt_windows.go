@@ -20,6 +20,8 @@ func askBuffer(fd uintptr, recv bool, n int) Buffer {
 
 func recvTOS(uintptr, bool) error { return syscall.EWINDOWS }
 
+func hearUnsummed(_ uintptr, v6 bool) error { return unsummed4(v6) }
+
 func dontFragment(fd uintptr, v6, df bool) error {
 	const (
 		ipDontFragment = 14 // IP_DONTFRAGMENT of ws2ipdef.h
