@@ -76,7 +76,13 @@ func (l *leg) turn() {
 	}
 	done := l.done
 	l.done, l.taken = l.taken[:0], done
-	wait, over, err := l.Turn(done)
+	for i := range done {
+		if err := l.Take(&done[i]); err != nil {
+			l.s.fail(l.failed(err))
+			return
+		}
+	}
+	wait, over, err := l.Turn(len(done))
 	switch {
 	case err != nil:
 		l.s.fail(l.failed(err))

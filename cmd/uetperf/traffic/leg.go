@@ -193,16 +193,31 @@ func (l *Leg) Start() error {
 	return nil
 }
 
-// Turn takes completions and posts what can be posted then. It returns how long to wait for
-// the next turn, and whether the leg has ended. After an error the leg has ended, too.
-func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error) {
+// Take takes a completion. Before the first turn, and in a leg that lingers, there is nothing
+// to take. After an error the leg has ended.
+func (l *Leg) Take(c *Completion) error {
+	if !l.started || l.linger {
+		return nil
+	}
+	return l.test.Take(c)
+}
+
+// Turn looks whether the test is over, after n completions were taken, and posts what can be
+// posted. It returns how long to wait for the next turn, and whether the leg has ended. After
+// an error the leg has ended, too.
+func (l *Leg) Turn(n int) (wait time.Duration, over bool, err error) {
 	switch {
 	case l.Aborted.Load():
 		err = ErrAborted
 	case l.linger:
 		return Idle, l.Over.Load(), nil
 	case l.started:
-		over, err = l.take(done)
+		if len(l.again) > 0 {
+			err = l.recvAgain()
+		}
+		if err == nil {
+			over, err = l.test.Look(n)
+		}
 	default:
 		l.started = true
 		l.begun = l.Conn.Now()
@@ -219,21 +234,6 @@ func (l *Leg) Turn(done []Completion) (wait time.Duration, over bool, err error)
 		l.finish()
 	}
 	return wait, over || l.linger && l.Over.Load(), err
-}
-
-// take takes completions and looks whether the test is over.
-func (l *Leg) take(done []Completion) (over bool, err error) {
-	for i := range done {
-		if err = l.test.Take(&done[i]); err != nil {
-			return false, err
-		}
-	}
-	if len(l.again) > 0 {
-		if err = l.recvAgain(); err != nil {
-			return false, err
-		}
-	}
-	return l.test.Look(len(done))
 }
 
 // Failed is called when an operation has failed. It returns the error if that ends the leg.

@@ -40,7 +40,7 @@ type leg struct {
 	peer   fi.Addr
 	remote netip.AddrPort
 	p      poller
-	done   []traffic.Completion
+	done   traffic.Completion // the one that is taken
 	// Copies from the Spec that every message needs.
 	tagged, numbered, inject bool
 
@@ -75,9 +75,7 @@ func newLeg(s *traffic.Spec, index int, server bool, info *uet.Info, g *traffic.
 	if s.Check {
 		l.pat = pattern.New(s.Seed)
 	}
-	const batch = 128
-	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, batch)}
-	l.done = make([]traffic.Completion, batch)
+	l.p = poller{end: e, block: s.Progress == "auto", ents: make([]cq.Entry, 128)}
 	return l, nil
 }
 
@@ -120,36 +118,35 @@ func (l *leg) run() error {
 
 // loop takes turns until the leg ends.
 func (l *leg) loop() error {
-	var done []traffic.Completion
-	for {
-		wait, over, err := l.Turn(done)
+	for n := 0; ; {
+		wait, over, err := l.Turn(n)
 		if over || err != nil {
 			return err
 		}
-		n, err := l.p.read(wait, l.Rests())
-		if err != nil {
+		if n, err = l.p.read(wait, l.Rests()); err != nil {
 			if err = l.Failed(err); err != nil {
 				return err
 			}
 		}
-		done = l.completed(n)
+		for i := range l.p.ents[:n] {
+			if err := l.take(&l.p.ents[i]); err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// completed converts the n entries that the poller read.
-func (l *leg) completed(n int) []traffic.Completion {
-	ents, done := l.p.ents[:n], l.done[:n]
-	for i := range ents {
-		e, c := &ents[i], &done[i]
-		c.Slot, c.Sent, c.Len, c.Seq = e.Context.(*traffic.Slot), e.Flags&fi.Send != 0, e.Len, -1
-		switch {
-		case l.tagged:
-			c.Seq = int64(e.Tag & tagSeq)
-		case e.Flags&fi.RemoteCQData != 0:
-			c.Seq = int64(e.Data)
-		}
+// take takes an entry of the completion queue.
+func (l *leg) take(e *cq.Entry) error {
+	c := &l.done
+	c.Slot, c.Sent, c.Len, c.Seq = e.Context.(*traffic.Slot), e.Flags&fi.Send != 0, e.Len, -1
+	switch {
+	case l.tagged:
+		c.Seq = int64(e.Tag & tagSeq)
+	case e.Flags&fi.RemoteCQData != 0:
+		c.Seq = int64(e.Data)
 	}
-	return done
+	return l.Take(c)
 }
 
 // The following methods implement traffic.Conn.
