@@ -61,9 +61,10 @@ type connection struct {
 //	fi.Connected  Bytes has what the other side gave Accept; the endpoint may
 //	              send from now on
 //	an error      fi.ECONNREFUSED: rejected, with the data of Reject in ErrData,
-//	              or nobody listens. fi.ETIMEDOUT: no answer. fi.EPROTO: the two
-//	              sides do not fit, ErrData says why. fi.EKEYREJECTED: one side
-//	              does not trust the other. After Close no event comes.
+//	              or nobody listens (on Linux, where the host says so by ICMP).
+//	              fi.ETIMEDOUT: no answer. fi.EPROTO: the two sides do not fit,
+//	              ErrData says why. fi.EKEYREJECTED: one side does not trust the
+//	              other. After Close no event comes.
 //
 // Connect works once in the life of an endpoint, whatever the result (R-CM-03).
 //

@@ -14,7 +14,9 @@ import (
 
 // Dial asks a peer for a session and returns when the peer has accepted. private is cut at
 // MaxPrivate. The connection must be secure within Config.Handshake; in this time a peer that
-// is too busy is asked again. ctx bounds the time in which the peer decides about the request.
+// is too busy is asked again. Where the host says by ICMP that nobody listens, Dial fails at once
+// with fi.ECONNREFUSED (on Linux; elsewhere it times out). ctx bounds the time in which the peer
+// decides about the request.
 func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private []byte) (*Session, error) {
 	mine.Version, mine.Security = n.version, n.cfg.Security
 	if err := mine.check(); err != nil {
@@ -30,7 +32,13 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, mine Params, private
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	defer context.AfterFunc(n.ctx, func() { fail(ErrClosed) })()
-	defer n.sock.watch(to, &failure{func(no fi.Errno) { fail(&errnoError{no, "cm: " + no.Error()}) }})()
+	defer n.sock.watch(to, &failure{func(no fi.Errno) {
+		if no == fi.ECONNREFUSED {
+			fail(errNobody)
+			return
+		}
+		fail(&errnoError{no, "cm: " + no.Error()})
+	}})()
 
 	end := time.Now().Add(n.cfg.Handshake)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second/2) {

@@ -99,6 +99,8 @@ var (
 	// ErrRefused means that nobody listens there, or more requests wait than the backlog, or
 	// the peer was too busy for as long as we tried.
 	ErrRefused error = &errnoError{fi.ECONNREFUSED, "cm: refused: the peer takes no more requests"}
+	// errNobody is ErrRefused where ICMP says that nobody listens.
+	errNobody error = &errnoError{fi.ECONNREFUSED, "cm: refused: nobody listens there"}
 	// ErrClosed means that the node or session is closed.
 	ErrClosed error = &errnoError{fi.ESHUTDOWN, "cm: closed"}
 	// ErrReset means that the peer closed the connection or was restarted before it answered.

@@ -25,14 +25,16 @@ type socket struct {
 	*net.UDPConn
 
 	retries atomic.Int32 // Retries to be sent
+	batch   batch
+	watched atomic.Int32 // addresses in dialing
 
 	mu      sync.Mutex // guards the fields below
 	sized   int        // number of buffers whose size was set
-	dialing map[netip.AddrPort]map[*failure]struct{}
+	dialing map[netip.AddrPort]*dialed
 	lost    uint64 // sends that failed
 }
 
-// A failure receives the error of a send to its address.
+// A failure receives the error of a send to its address, or that nobody listens there.
 type failure struct {
 	tell func(fi.Errno)
 }
@@ -42,7 +44,7 @@ func openSocket(addr netip.AddrPort) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &socket{UDPConn: c, dialing: map[netip.AddrPort]map[*failure]struct{}{}}, nil
+	return &socket{UDPConn: c, batch: newBatch(c), dialing: map[netip.AddrPort]*dialed{}}, nil
 }
 
 // SyscallConn returns the descriptor to callers that read or write. Until both buffers are set
@@ -73,7 +75,13 @@ func (s *socket) size(set func(int) error) error {
 // WriteMsgUDP sends a packet.
 func (s *socket) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (int, int, error) {
 	s.isRetry(b)
+	if s.watched.Load() > 0 {
+		s.sent(b, to.AddrPort())
+	}
 	n, oobn, err := s.UDPConn.WriteMsgUDP(b, oob, to)
+	if s.retry(err) {
+		n, oobn, err = s.UDPConn.WriteMsgUDP(b, oob, to)
+	}
 	if s.failed(err, to) {
 		return len(b), len(oob), nil
 	}
@@ -112,28 +120,39 @@ func (s *socket) failed(err error, to net.Addr) bool {
 	s.lost++
 	switch fi.Errno(no) {
 	case fi.ENETUNREACH, fi.EHOSTUNREACH, fi.ENETDOWN, fi.EADDRNOTAVAIL, fi.EINVAL, fi.EACCES, fi.EHOSTDOWN:
-		for f := range s.dialing[addrPort(to)] {
-			f.tell(fi.Errno(no))
+		if d := s.dialing[plain(addrPort(to))]; d != nil {
+			for f := range d.dials {
+				f.tell(fi.Errno(no))
+			}
 		}
 	}
 	return true
 }
 
-// watch tells f of failing sends to an address, until the returned function is called.
+// watch tells f of failing sends to an address, and of ICMP that says that nobody listens
+// there, until the returned function is called.
 func (s *socket) watch(to netip.AddrPort, f *failure) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-	if s.dialing[to] == nil {
-		s.dialing[to] = map[*failure]struct{}{}
+	to = plain(to)
+	d := s.dialing[to]
+	if d == nil {
+		d = &dialed{dials: map[*failure]struct{}{}}
+		s.dialing[to] = d
+		if s.watched.Add(1) == 1 {
+			s.evident(true)
+		}
 	}
-	s.dialing[to][f] = struct{}{}
+	d.dials[f] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.dialing[to], f)
-		if len(s.dialing[to]) == 0 {
+		delete(d.dials, f)
+		if len(d.dials) == 0 {
 			delete(s.dialing, to)
+			if s.watched.Add(-1) == 0 {
+				s.evident(false)
+			}
 		}
 	}
 }

@@ -116,7 +116,8 @@ var House = Table{
 		},
 		{
 			Dir: "internal/cm", May: []string{"fi", "transport/wire"},
-			Foreign: []string{"github.com/quic-go/quic-go"},
+			Foreign: []string{"github.com/quic-go/quic-go", "golang.org/x/net", "golang.org/x/sys"},
+			Why:     "golang.org/x/net and x/sys to read the error queue of the socket beside QUIC",
 		},
 
 		{
