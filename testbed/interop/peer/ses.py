@@ -1,0 +1,362 @@
+"""Messages: sending, matching, unexpected ones, responses, generations.
+
+Follows UE 3.4: headers and field rules, segmentation and reassembly, matching of tagged and untagged
+messages in post order, what a target without a matching buffer may answer, generations of a resource
+index, which response is guaranteed, and what each return code asks of the initiator.
+"""
+import collections
+import hashlib
+
+from wire import *
+
+POISON = 0xA5
+RETRY = (RC_BAD_GENERATION, RC_DISABLED_GEN, RC_NO_MATCH)
+
+
+class TxMessage:
+    """A message to send."""
+
+    def __init__(self, seq, ctx, dest, opcode, payload, match, data, form, dc, mtu, initiator):
+        self.seq, self.ctx, self.dest, self.opcode = seq, ctx, dest, opcode
+        self.payload, self.match, self.data, self.form = payload, match, data, form
+        self.dc, self.mtu, self.initiator = dc, mtu, initiator
+        self.retries, self.began, self.resume = 0, None, 0.0
+
+    def start(self, now, msg_id, gen):
+        """Begins anew from byte 0 under another message id."""
+        self.msg_id, self.gen = msg_id, gen
+        self.off, self.all_sent, self.open = 0, False, 0
+        self.touched = False  # some packet was acknowledged
+        self.rc, self.rc_gen, self.list = None, 0, EXPECTED
+        self.deferred = self.answered = False
+        if self.began is None:
+            self.began = now
+
+    def segment(self):
+        """The next packet: next_hdr, SES header with payload, and whether it is the last."""
+        length = len(self.payload)
+        flags = (S_REL if self.dest.relative else 0) | (S_DC if self.dc else 0)
+        d = self.dest
+        self.open += 1
+        if self.rc is not None:
+            # Failed before all of it was sent: MSG_ERROR ends it.
+            self.all_sent = True
+            r = SesRequest(NH_STD, MSG_ERROR, flags | S_EOM | (S_SOM if self.off == 0 else 0), self.msg_id, self.gen,
+                           d.job, d.pid, d.ri, 0, self.initiator, self.match, 0, length, 0, self.off)
+            return NH_STD, r.pack(), True
+        part = self.payload[self.off:self.off + self.mtu]
+        last = self.off + len(part) >= length
+        if self.off == 0:
+            flags |= S_SOM | (S_HD if self.data is not None else 0)
+        if last:
+            flags |= S_EOM
+        form = self.form if length <= min(self.mtu, 0x3FFF) else NH_STD
+        r = SesRequest(form, self.opcode, flags, self.msg_id, self.gen, d.job, d.pid, d.ri, 0, self.initiator,
+                       self.match, self.data or 0, length, len(part), self.off)
+        self.off += len(part)
+        self.all_sent = last
+        return form, r.pack() + part, last
+
+
+class Dest:
+    """The endpoint that a message is for."""
+    __slots__ = ("ip", "port", "pid", "ri", "job", "relative")
+
+    def __init__(self, ip, port, pid=0, ri=15, job=1, relative=True):
+        self.ip, self.port, self.pid, self.ri, self.job, self.relative = ip, port, pid, ri, job, relative
+
+
+class Flow:
+    """The messages to one peer that share a PDC: RUD or ROD."""
+
+    def __init__(self, ip, port, ordered):
+        self.ip, self.port, self.ordered = ip, port, ordered
+        self.queue, self.inflight, self.failed = collections.deque(), {}, []
+        self.pdc = None
+
+    def waiting(self):
+        return bool(self.queue or self.failed)
+
+
+class Posted:
+    """A receive buffer, poisoned so that a byte nobody wrote shows."""
+
+    def __init__(self, ctx, size, tag, ignore):
+        self.ctx, self.tag, self.ignore = ctx, tag, ignore
+        self.buf = bytearray([POISON]) * size
+
+    def accepts(self, match):
+        return self.tag is None or (match ^ self.tag) & ~self.ignore & 0xFFFFFFFFFFFFFFFF == 0
+
+
+class RxMessage:
+    """A message that is coming in, or that came and has no receive."""
+
+    def __init__(self, r, pdc, key):
+        self.opcode, self.length, self.match, self.initiator = r.opcode, r.length, r.match, r.initiator
+        self.job, self.pdc, self.key, self.ip = r.job, pdc, key, pdc.ip
+        self.posted, self.buf = None, None
+        self.got, self.som, self.data = 0, False, None
+        self.rc, self.gen = None, 0
+        self.unexpected, self.psns, self.msg_id = False, [], r.msg_id
+
+    def same(self, r):
+        return (self.opcode, self.length, self.match, self.initiator, self.job) == \
+            (r.opcode, r.length, r.match, r.initiator, r.job)
+
+
+class Space:
+    """One resource index as target: posted receives, unexpected messages, generation."""
+
+    def __init__(self):
+        self.posted, self.unexpected = [], []
+        self.gen, self.disabled = 0, False
+
+
+class Ses:
+    def __init__(self, fep):
+        self.fep, self.cfg = fep, fep.cfg
+        self.seq = 0
+        self.flows = {}
+        self.gens = {}  # (ip, port, pid, ri, tagged): last known generation
+        self.spaces = {False: Space(), True: Space()}
+        self.inbound = {}  # (pdc, message id): RxMessage
+
+    # Initiator.
+
+    def send(self, now, ctx, dest, payload, ordered=False, tag=None, data=None, form=NH_STD, dc=False):
+        self.seq += 1
+        m = TxMessage(self.seq, ctx, dest, SEND if tag is None else TAGGED_SEND, payload, tag or 0, data, form, dc,
+                      self.cfg.mtu, self.cfg.initiator)
+        key = (dest.ip, dest.port, ordered)
+        if key not in self.flows:
+            self.flows[key] = Flow(*key)
+        self.flows[key].queue.append(m)
+
+    def gen_key(self, m):
+        return (m.dest.ip, m.dest.port, m.dest.pid, m.dest.ri, m.opcode == TAGGED_SEND)
+
+    def next_message(self, now, pdc):
+        """The next message that may begin on a PDC, or None."""
+        f = pdc.flow
+        if f is None or pdc.closing:
+            return None
+        if f.failed:
+            if f.ordered and (f.inflight or now < max(m.resume for m in f.failed)):
+                return None  # none may overtake those that failed (UE 3.4, generations)
+            ready = [m for m in f.failed if m.resume <= now]
+            f.failed = [m for m in f.failed if m.resume > now]
+            f.queue.extendleft(reversed(sorted(ready, key=lambda m: m.seq)))
+        if not f.queue:
+            return None
+        m = f.queue.popleft()
+        m.start(now, pdc.msg_id(), self.gens.get(self.gen_key(m), 0))
+        f.inflight[m.seq] = m
+        pdc.msgs[m.msg_id] = m
+        return m
+
+    def holds(self, pdc):
+        """Whether messages on a PDC have not ended."""
+        return bool(pdc.msgs)
+
+    def packet_done(self, now, pdc, m, psn, resp):
+        """One packet of a message is acknowledged; resp None is a default response."""
+        m.open -= 1
+        m.touched = True
+        if resp is not None:
+            self.note(m, resp)
+        self.settle(now, pdc, m)
+
+    def note(self, m, resp):
+        if resp.opcode == NO_RESPONSE:
+            m.deferred = True
+            return
+        if resp.opcode == RESPONSE:
+            m.answered = True
+        if resp.list == OVERFLOW:
+            m.list = OVERFLOW
+        if resp.rc not in (RC_NULL, RC_OK) and m.rc is None:
+            m.rc, m.rc_gen = resp.rc, resp.gen
+
+    def answered(self, now, pdc, m, resp):
+        """The RESPONSE to what was first answered NO_RESPONSE."""
+        self.note(m, resp)
+        m.answered = True
+        for psn in [p for p, w in pdc.tx.awaiting.items() if w is m]:
+            del pdc.tx.awaiting[psn]
+        self.settle(now, pdc, m)
+
+    def settle(self, now, pdc, m):
+        if not m.all_sent or m.open > 0 or pdc.msgs.get(m.msg_id) is not m:
+            return
+        if m.rc is None and m.deferred and not m.answered:
+            return
+        del pdc.msgs[m.msg_id]
+        for psn in [p for p, w in pdc.tx.awaiting.items() if w is m]:
+            del pdc.tx.awaiting[psn]
+        f = pdc.flow
+        f.inflight.pop(m.seq, None)
+        if m.rc in RETRY and now - m.began < self.cfg.give_up:
+            m.retries += 1
+            if m.rc == RC_BAD_GENERATION:
+                self.gens[self.gen_key(m)] = m.rc_gen
+                m.resume = now
+            else:
+                m.resume = now + min(0.02 * (1 << min(m.retries, 4)), 0.2) * (0.75 + self.fep.rng.random() / 2)
+            self.fep.event("retry", ctx=m.ctx, rc=m.rc)
+            f.failed.append(m)
+            return
+        self.fep.event("sent", ctx=m.ctx, ok=m.rc is None, rc=m.rc, list=m.list, retries=m.retries)
+
+    def pdc_lost(self, now, pdc, why, code, fresh):
+        """The messages of a PDC that ended in error: again by another one, or failed."""
+        f = pdc.flow
+        again = []
+        for m in sorted(pdc.msgs.values(), key=lambda m: m.seq):
+            if f is not None:
+                f.inflight.pop(m.seq, None)
+            if fresh and not m.touched and now - m.began < self.cfg.give_up:
+                again.append(m)
+            else:
+                self.fep.event("sent", ctx=m.ctx, ok=False, rc=m.rc, nack=code, why=why)
+        pdc.msgs, pdc.msg = {}, None
+        if f is not None:
+            f.queue.extendleft(reversed(again))
+
+    # Target.
+
+    def post(self, now, ctx, size, tag=None, ignore=0):
+        """Posts a receive; the oldest unexpected message that matches takes it at once."""
+        p = Posted(ctx, size, tag, ignore)
+        space = self.spaces[tag is not None]
+        if space.disabled:
+            space.disabled, space.gen = False, space.gen % 255 + 1
+            self.fep.event("enabled", gen=space.gen)
+        for m in space.unexpected:
+            if p.accepts(m.match):
+                space.unexpected.remove(m)
+                m.posted = p
+                if m.got == m.length and m.som:
+                    self.deliver(now, m)
+                return
+        space.posted.append(p)
+
+    def default(self, a):
+        """The default response to a packet that was received before: nothing is known of it."""
+        msg_id = 0
+        if a.ctl == ACK_REQ:
+            msg_id = a.hdr.payload & 0xFFFF
+        elif a.hdr.next_hdr == NH_STD:
+            msg_id = parse_ses_request(NH_STD, a.body)[0].msg_id
+        return SesResponse(DEFAULT_RESPONSE, RC_NULL, msg_id)
+
+    def refuse(self, r, rc, gen=0):
+        return SesResponse(RESPONSE, rc, r.msg_id, gen=gen, job=r.job), True, 0
+
+    def on_request(self, now, pdc, a):
+        """Takes one packet, which PDS hands over once. Returns response, guaranteed or not, NACK code."""
+        r, payload = parse_ses_request(a.hdr.next_hdr, a.body)
+        if r.flags >> 6:
+            return self.refuse(r, RC_UNCOR)
+        if r.pid != self.cfg.pid:
+            return self.refuse(r, RC_BAD_PID)
+        if r.ri != self.cfg.ri:
+            return self.refuse(r, RC_BAD_INDEX)
+        if r.job != self.cfg.job:
+            return self.refuse(r, RC_BAD_JOB_ID)
+        ok = SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length)
+        if r.opcode == NO_OP:
+            return ok, False, 0
+        key = (pdc, r.msg_id)
+        if r.opcode == MSG_ERROR:
+            m = self.inbound.pop(key, None)
+            if m is not None and m.posted is not None:
+                self.fep.event("received", ctx=m.posted.ctx, ok=False, rc=RC_INITIATOR_ERROR)
+            return ok, False, 0
+        if r.opcode not in (SEND, TAGGED_SEND) or r.form == NH_SMALL:
+            return self.refuse(r, RC_UNSUPPORTED_OP)
+        if r.form != NH_STD and not (r.som and r.eom):
+            return self.refuse(r, RC_OP_VIOLATION)
+        if len(payload) != r.pay_len or r.msg_off + r.pay_len > r.length or \
+                (r.eom and r.msg_off + r.pay_len != r.length):
+            return self.refuse(r, RC_OP_VIOLATION)
+        space = self.spaces[r.opcode == TAGGED_SEND]
+        m = self.inbound.get(key) if r.form == NH_STD else None
+        if m is not None and r.som and m.som:
+            m = None  # the id is used again
+        if m is None:
+            if space.disabled:
+                return self.refuse(r, RC_DISABLED_GEN, space.gen)
+            if r.gen != space.gen:
+                return self.refuse(r, RC_BAD_GENERATION, space.gen)
+            if r.flags & S_IE:
+                return self.refuse(r, RC_INITIATOR_ERROR)
+            m = RxMessage(r, pdc, key)
+            self.match(space, m, pdc)
+            if m.rc is None or not (r.som and r.eom):
+                self.inbound[key] = m
+        elif not m.same(r):
+            return self.refuse(r, RC_OP_VIOLATION)
+        return self.take(now, m, r, payload, a.hdr.psn)
+
+    def match(self, space, m, pdc):
+        for p in space.posted:
+            if p.accepts(m.match):
+                space.posted.remove(p)
+                m.posted, m.buf = p, p.buf
+                if m.length > len(p.buf) and self.cfg.too_long == "refuse":
+                    m.rc = RC_TOO_LONG
+                    self.fep.event("received", ctx=p.ctx, ok=False, rc=m.rc, msglen=m.length)
+                return
+        mode = self.cfg.unexpected
+        if mode in ("overflow", "late"):
+            m.unexpected, m.buf = True, bytearray([POISON]) * m.length
+            space.unexpected.append(m)
+        elif mode == "disable" or pdc.ordered:
+            m.rc, m.gen = RC_DISABLED_GEN, space.gen
+            space.disabled = True
+        else:
+            m.rc = RC_NO_MATCH
+
+    def take(self, now, m, r, payload, psn):
+        if r.som:
+            m.som = True
+            if r.flags & S_HD:
+                m.data = r.data
+        m.got += len(payload)
+        m.psns.append(psn)
+        done = m.got == m.length and m.som
+        if m.rc is not None:
+            if done:
+                self.inbound.pop(m.key, None)
+            return self.refuse(r, m.rc, m.gen)
+        part = payload[:max(0, len(m.buf) - r.msg_off)]
+        m.buf[r.msg_off:r.msg_off + len(part)] = part
+        if done:
+            self.inbound.pop(m.key, None)
+            if m.posted is not None:
+                self.deliver(now, m, m.unexpected and self.cfg.unexpected == "late")
+        if m.unexpected:
+            if self.cfg.unexpected == "late":
+                return SesResponse(NO_RESPONSE, RC_NULL, r.msg_id, job=r.job), False, 0
+            return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length, list=OVERFLOW), True, 0
+        if m.length > len(m.buf):
+            return SesResponse(RESPONSE, RC_OK, r.msg_id, job=r.job, modified=len(m.buf)), True, 0
+        return SesResponse(DEFAULT_RESPONSE, RC_OK, r.msg_id, job=r.job, modified=r.length), False, 0
+
+    def deliver(self, now, m, answer_later=False):
+        """A message is complete and has a receive."""
+        p = m.posted
+        n = min(m.length, len(p.buf))
+        if m.buf is not p.buf:
+            p.buf[:n] = m.buf[:n]
+        guard = all(b == POISON for b in p.buf[n:])
+        self.fep.event("received", ctx=p.ctx, ok=True, len=n, msglen=m.length, tag=m.match, data=m.data,
+                       initiator=m.initiator, src=m.ip, guard=guard, tagged=m.opcode == TAGGED_SEND,
+                       unexpected=m.unexpected, sha256=hashlib.sha256(p.buf[:n]).hexdigest())
+        if m.unexpected and self.cfg.unexpected == "late":
+            final = SesResponse(RESPONSE, RC_OK, m.msg_id, job=m.job, modified=n, list=OVERFLOW)
+            if answer_later:  # the NO_RESPONSE of the last packet leaves first
+                self.fep.later.append((m.pdc, m.psns, final))
+            else:
+                m.pdc.late(now, m.psns, final)
