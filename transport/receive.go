@@ -333,6 +333,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 			}
 		}
 	}
+	f.rx.in.Small = len(b) < wire.NackLen
 	p, v := f.pds.ReceiveReq(&f.rx.in, h)
 	f.heed()
 	f.stats.RxData++
@@ -467,6 +468,8 @@ func minSES(n wire.NextHdr) int {
 		return wire.ReqMediumLen
 	case wire.NextReqStd:
 		return wire.ReqStdLen
+	case wire.NextRsp:
+		return wire.RspLen
 	case wire.NextRspData:
 		return wire.RspDataLen
 	case wire.NextRspDataSmall:

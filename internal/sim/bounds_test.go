@@ -441,3 +441,88 @@ func TestF13RenumberingsAreBounded(t *testing.T) {
 	w.SetFaults(lan)
 	settle(w)
 }
+
+// T3, T6: requests whose next header does not fit, from a forger who has all numbers of a PDC
+// right but one, cause no fatal NACK of that PDC. With all numbers right one of them causes one
+// NACK 0F, and that does not end the PDC of an honest source either.
+func TestT6WrongNextHeader(t *testing.T) {
+	w := pair(t, 67, lan, hostile, smallWindow)
+	p, last := firstPDC(w)
+	wantStream(t, w, 2)
+	a, b := w.Hosts[0], w.Hosts[1]
+	op := a.Post(tsend(1, 200_000))
+	b.Post(trecv(200_000))
+	w.Run(100 * us)
+	w.Want("open", op)
+	toB := func(next wire.NextHdr, spdcid uint16, psn wire.PSN) {
+		h := wire.Req{Type: wire.TypeRUDReq, Next: next, PSN: psn, SPDCID: spdcid, DPDCID: p.Remote, ClearOff: -200}
+		w.Forge(1, a.Addr(), append(h.Append(nil), make([]byte, 48)...), true)
+	}
+	named := func() (n int) {
+		for _, k := range []*simtest.Host{a, b} {
+			n += int(k.FEP.Stats().NacksRx[wire.NackPDCHdrMismatch])
+		}
+		return n
+	}
+	for i := range 100 {
+		for _, next := range []wire.NextHdr{wire.NextNone, wire.NextRsp, wire.NextRspData, wire.NextRspDataSmall, 15} {
+			toB(next, p.ID, *last-100)               // received long ago
+			toB(next, p.ID, *last+wire.PSN(5000+i))  // beyond the window
+			toB(next, p.ID, *last+wire.PSN(1<<31-i)) // far off
+		}
+		w.Run(5 * us)
+	}
+	if n := named(); n != 0 {
+		t.Errorf("%d NACKs 0F for guessed PSNs", n)
+	}
+	toB(wire.NextRsp, p.ID, *last+1)
+	w.RunOps(time.Second, op)
+	w.Want("ok", op)
+	if n := named(); n != 1 {
+		t.Errorf("%d NACKs 0F for a PSN that is new", n)
+	}
+	wantStream(t, w, 2)
+	if a.FEP.Stats().PDCErrors+b.FEP.Stats().PDCErrors != 0 {
+		t.Error("a PDC ended in error")
+	}
+	settle(w)
+}
+
+// T27: a stranger whose request has a next header that fits no request gets one NACK, which is
+// no longer than the request. The PDC is not opened.
+func TestT27WrongNextHeader(t *testing.T) {
+	w := pair(t, 68, lan, forged)
+	victim := netip.MustParseAddrPort("10.9.9.9:4793")
+	out, answers := 0, 0
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
+		if what == sim.Sent && k.Dst == victim {
+			out += len(k.Data)
+			answers++
+		}
+	})
+	b := w.Hosts[1]
+	for _, flags := range []wire.Flags{wire.FlagSYN | wire.FlagAR, wire.FlagAR} {
+		for next := range wire.NextHdr(16) {
+			if next >= wire.NextReqSmall && next <= wire.NextReqStd {
+				continue
+			}
+			for _, body := range []int{0, 3, 4, 100} {
+				out, answers = 0, 0
+				h := wire.Req{Type: wire.TypeRUDReq, Next: next, Flags: flags, PSN: 1000, SPDCID: 9, ClearOff: -1}
+				in := append(h.Append(nil), make([]byte, body)...)
+				w.Forge(1, victim, in, true)
+				w.Run(2 * time.Second)
+				if answers > 1 || out > len(in)+wire.CRCLen {
+					t.Errorf("%v, %d bytes: answered by %d bytes in %d packets", &h, len(in)+wire.CRCLen, out, answers)
+				}
+				if answers == 0 && body == 100 {
+					t.Errorf("%v: no answer", &h)
+				}
+			}
+		}
+	}
+	if n := b.FEP.PDCs(); n != 0 {
+		t.Errorf("%d PDCs", n)
+	}
+	settle(w)
+}

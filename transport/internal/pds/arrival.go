@@ -17,6 +17,9 @@ type Arrival struct {
 	// its SYN, an initiator's PDC to the sender of its first ACK.
 	Who uint64
 
+	// Small means that the packet, a request, is shorter than a NACK.
+	Small bool
+
 	CE bool // a switch marked it (ECN congestion experienced)
 
 	// Paused means that this side did not read the network for a while. The packet may have

@@ -200,7 +200,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		p = t.Lookup(h.DPDCID)
 		if p == nil {
 			t.Stats.DropNoPDC++
-			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: h.PSN, DPDCID: h.SPDCID})
+			t.refuse(in, h, wire.NackInvDPDCID)
 			return nil, Drop
 		}
 		if in.From.Addr() != p.remote.Addr() {
@@ -211,10 +211,9 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		if p.who != in.Who && t.foreign(p, in.Who) {
 			return nil, Drop
 		}
-		if p.remoteID != h.SPDCID || p.initiator {
-			// Requests to an initiator would carry read data, which this side never asked for.
+		if p.remoteID != h.SPDCID || p.remoteID == 0 {
 			t.Stats.DropHeader++
-			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCHdrMismatch, PSN: h.PSN, DPDCID: h.SPDCID})
+			t.refuse(in, h, wire.NackPDCHdrMismatch)
 			return nil, Drop
 		}
 		if !p.proven {
@@ -223,6 +222,10 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 	}
 	if p.mode != h.Mode() {
 		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+		return nil, Drop
+	}
+	if p.initiator {
+		t.returned(in, p, h)
 		return nil, Drop
 	}
 	rx := p.rx
@@ -245,6 +248,10 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		t.unsent(in.Now, p)
 		return nil, Drop
 	}
+	if !isRequest(h.Next) {
+		t.misfit(in, p, h, !rx.win.Test(uint32(h.PSN)), wire.NackPDCHdrMismatch)
+		return nil, Drop
+	}
 	p.strikes = 0
 	p.heard(in.Now)
 	rx.note(in.From, in.Path)
@@ -263,6 +270,52 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		return p, Keep
 	}
 	return p, Deliver
+}
+
+// isRequest reports whether what follows the PDS header is a request. Packets of the forward
+// direction carry nothing else (UE 3.5.10.2, S-NACK-05).
+func isRequest(n wire.NextHdr) bool {
+	return n >= wire.NextReqSmall && n <= wire.NextReqStd
+}
+
+// returned refuses a request of the return direction. It would carry read data, which this
+// side never asks for. In the window, anything else there has a next header that does not fit.
+func (t *Table) returned(in *Arrival, p *PDC, h *wire.Req) {
+	base, fresh := p.start, true
+	if rx := p.rx; rx != nil {
+		base, fresh = wire.PSN(rx.win.Base()), !rx.win.Test(uint32(h.PSN))
+	}
+	d, n := h.PSN.Sub(base), int32(t.cfg.MPRange)
+	code := wire.NackPDCHdrMismatch
+	switch {
+	case d < -n || d >= n:
+		t.guessed(in.Now, in.From)
+		code = wire.NackPSNOORWindow
+	case d < 0:
+		fresh = false
+	case h.Next == wire.NextRspData || h.Next == wire.NextRspDataSmall:
+		code = wire.NackUnexpEvent
+	}
+	t.misfit(in, p, h, fresh, code)
+}
+
+// misfit drops a request that names its PDC rightly and cannot be meant for it. A fresh one
+// is answered by a NACK, which ends the PDC at its source. A PSN that was received before is
+// not: its source has nothing outstanding under it.
+func (t *Table) misfit(in *Arrival, p *PDC, h *wire.Req, fresh bool, code wire.NackCode) {
+	t.Stats.DropHeader++
+	if fresh {
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+	}
+}
+
+// refuse answers a request that belongs to no PDC by a NACK that names none. T27: its source
+// may be forged, so the NACK must not be longer than the request.
+func (t *Table) refuse(in *Arrival, h *wire.Req, code wire.NackCode) {
+	if in.Small {
+		return
+	}
+	t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
 }
 
 // ReceiveNext is a fast path of ReceiveReq for nearly every request: a plain one with the
@@ -710,7 +763,10 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		p = t.lives[key]
 	}
 	refuse := func(code wire.NackCode) *PDC {
-		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: code, PSN: h.PSN, DPDCID: h.SPDCID})
+		if in.Small {
+			t.Stats.DropHeader++ // SYN and no room for any SES header
+		}
+		t.refuse(in, h, code)
 		return nil
 	}
 	if p != nil {
@@ -747,7 +803,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		}
 		return refuse(wire.NackInvalidSyn)
 	}
-	if h.Next == wire.NextNone || h.Next > wire.NextReqStd {
+	if !isRequest(h.Next) {
 		return refuse(wire.NackPDCHdrMismatch)
 	}
 	src := t.sources[in.From.Addr()]

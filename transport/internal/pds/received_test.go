@@ -729,3 +729,76 @@ func TestReapedPDCsLeaveNothing(t *testing.T) {
 		t.Errorf("%d PDCs remembered, %d are pending", n, x.tab.pending)
 	}
 }
+
+// bare delivers a request to the PDC as is, from its peer.
+func (x *pdcTest) bare(h wire.Req) {
+	x.tab.ReceiveReq(x.in(peerAddr), &h)
+}
+
+func TestNextHdrMustFitTheDirection(t *testing.T) {
+	// UE 3.5.10.2: packets of the forward direction carry requests (next_hdr 1 to 3), those
+	// of the return direction read data (5, 6). Others of a PDC get NACK 0F if their PSN is
+	// in the window and new. Read data gets NACK 19, because this side asked for none.
+	const fits, mismatch, unexpected = "", "[NACK PDC_HDR_MISMATCH]", "[NACK UNEXP_EVENT]"
+	forward := [16]string{1: fits, 2: fits, 3: fits}
+	back := [16]string{5: unexpected, 6: unexpected}
+	for n := range 16 {
+		if n < 1 || n > 3 {
+			forward[n] = mismatch
+		}
+		if n != 5 && n != 6 {
+			back[n] = mismatch
+		}
+	}
+	for n := range wire.NextHdr(16) {
+		x := newTarget(t)
+		before := *x.p.rx
+		h := wire.Req{Type: wire.TypeRUDReq, Next: n, PSN: x.psn(3), ClearOff: -4, SPDCID: 9, DPDCID: x.p.id}
+		x.bare(h)
+		if got := fmt.Sprint(x.loose()); forward[n] != fits && got != forward[n] || forward[n] == fits && got != "[]" {
+			t.Errorf("next_hdr %v on the forward direction: %s, want %s", n, got, forward[n])
+		}
+		if forward[n] != fits && (x.tab.Stats.DropHeader != 1 || !reflect.DeepEqual(*x.p.rx, before)) {
+			t.Errorf("next_hdr %v: %d dropped, %+v, before %+v", n, x.tab.Stats.DropHeader, *x.p.rx, before)
+		}
+
+		y := newInitiator(t, wire.RUD)
+		y.push(1)
+		h = wire.Req{Type: wire.TypeRUDReq, Next: n, PSN: y.psn(3), ClearOff: -4, SPDCID: 77, DPDCID: y.p.id}
+		y.bare(h)
+		y.wantLoose("NACK PDC_HDR_MISMATCH") // nobody has told the target's PDCID yet
+		y.ack(0, 0)
+		y.bare(h)
+		if got := fmt.Sprint(y.loose()); got != back[n] {
+			t.Errorf("next_hdr %v on the return direction: %s, want %s", n, got, back[n])
+		}
+	}
+}
+
+func TestNextHdrOfAnotherPSN(t *testing.T) {
+	// A request with a wrong next_hdr gets no NACK 0F for its own PDC unless its PSN is in
+	// the window and new: nothing that was merely guessed, and nothing that was received.
+	x := newTarget(t)
+	x.recv(1, ar)
+	x.acks()
+	y := newInitiator(t, wire.RUD)
+	y.push(1)
+	y.ack(0, 0)
+	y.tab.ReceiveCP(y.in(peerAddr), &wire.CP{Ctl: wire.CtlNoop, Flags: wire.FlagAR, PSN: y.psn(0), SPDCID: 77, DPDCID: y.p.id})
+	y.loose()
+	for _, c := range []struct {
+		x      *pdcTest
+		spdcid uint16
+		psn    int
+		want   string
+	}{
+		{x, 9, 0, "[]"}, {x, 9, 1, "[]"}, {x, 9, 2, "[NACK PDC_HDR_MISMATCH]"}, {x, 9, 257, "[NACK PDC_HDR_MISMATCH]"},
+		{x, 9, 258, "[NACK PSN_OOR_WINDOW]"}, {x, 9, 1 << 24, "[NACK PSN_OOR_WINDOW]"}, {x, 9, -255, "[NACK PSN_OOR_WINDOW]"},
+		{y, 77, 0, "[]"}, {y, 77, -1, "[]"}, {y, 77, 1, "[NACK PDC_HDR_MISMATCH]"}, {y, 77, 256, "[NACK PDC_HDR_MISMATCH]"}, {y, 77, 257, "[NACK PSN_OOR_WINDOW]"},
+	} {
+		c.x.bare(wire.Req{Type: wire.TypeRUDReq, Next: wire.NextRsp, PSN: c.x.psn(c.psn), ClearOff: int16(-1 - min(max(c.psn, 0), 1000)), SPDCID: c.spdcid, DPDCID: c.x.p.id})
+		if got := fmt.Sprint(c.x.loose()); got != c.want {
+			t.Errorf("PDCID %d, PSN %d: %s, want %s", c.spdcid, c.psn, got, c.want)
+		}
+	}
+}
