@@ -376,10 +376,11 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 	if !cack.After(tx.mprAt) {
 		return
 	}
-	tx.mprAt = cack
-	if tx.window = 128 * int32(mpr); mpr == 0 {
-		tx.window = 1 << 30
+	n := defaultWindow * int32(max(mpr, 1)) // S-WIN-04: a peer that offers 0 has the default window
+	if tx.room.limit != 0 {
+		n = tx.wider(cack, n)
 	}
+	tx.mprAt, tx.window = cack, n
 }
 
 // acked acts on an ACK after the states of its packets are set. before is tx.una before the

@@ -75,9 +75,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		}
 		p.backOff(in.Now, k, n.Code)
 	case wire.NackPSNOORWindow:
-		// The PSN is beyond the peer's window: wait until the window moves.
-		p.short(in.Now, k, n.Code)
-		p.backOff(in.Now, k, n.Code)
+		p.beyond(in.Now, psn, k)
 	case wire.NackRODOOO:
 		// UE 3.5.12.7: go back to Expected_PSN.
 		from := wire.PSN(n.Payload)
@@ -111,6 +109,12 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.wake()
 		return
 	case wire.NackInvalidSyn, wire.NackPDCHdrMismatch:
+		if p.remoteID == 0 && n.Code == wire.NackInvalidSyn && n.SPDCID != 0 && psn.Sub(tx.cack) > 1 {
+			// UE 3.5.12.6: of a SYN, the target says so that its PSN is beyond the window. It
+			// names the PDC, so it has this life of it.
+			p.beyond(in.Now, psn, k)
+			break
+		}
 		if p.remoteID == 0 {
 			// The target has a PDC of another life under our PDCID and accepted no packet of
 			// this one. Start again under another PDCID.

@@ -216,7 +216,7 @@ type PDC struct {
 	opened        time.Duration
 	closeBy       time.Duration // CloseRequested, CloseAckWait: when closing is given up
 
-	_ [56]byte // pads to 512 bytes, which the Go heap aligns to cache lines
+	_ [32]byte // pads to 512 bytes, which the Go heap aligns to cache lines
 }
 
 // ID is the PDCID of this side, RemoteID that of the peer (0 while unknown).

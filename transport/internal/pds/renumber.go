@@ -17,6 +17,7 @@ func (p *PDC) restamp(now time.Duration, start wire.PSN) {
 	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
 	tx.cleared, tx.lostHint, tx.mprAt = start-1, tx.una, start-2
 	tx.holeAt = 0
+	tx.window, tx.room = defaultWindow, room{}
 	if n == 0 {
 		return
 	}

@@ -66,6 +66,7 @@ type txDir struct {
 	shutAt     wire.PSN      // CACK since shutSince
 	shutSince  time.Duration // since when the PDC is shut with CACK at shutAt
 	rnrAt      time.Duration // when the last NACK 09 came
+	room       room
 }
 
 func (tx *txDir) init(start wire.PSN) {
@@ -74,11 +75,14 @@ func (tx *txDir) init(start wire.PSN) {
 	tx.cack, tx.cleared = start-1, start-1
 	tx.lostHint = start
 	tx.mprAt = start - 2 // before any CACK
-	tx.window = 128      // until an ACK_CC says otherwise (S-WIN-02)
+	tx.window = defaultWindow
 	tx.reorder = minReorder
 }
 
 const (
+	// defaultWindow is the number of PSNs that a peer accepts until an ACK_CC says otherwise,
+	// and the unit of MPR (S-WIN-02).
+	defaultWindow = 128
 	// minReorder is the number of later transmissions that must have arrived before a
 	// missing packet is lost: three, as in TCP. It grows up to maxReorder as the path shows
 	// reordering (acked.go).

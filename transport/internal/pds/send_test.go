@@ -246,13 +246,157 @@ func TestPeerWindow(t *testing.T) {
 	}
 }
 
-func TestMPRZeroIsNoLimit(t *testing.T) {
+func TestMPRZeroIsTheDefaultWindow(t *testing.T) {
+	// S-WIN-04: a peer that offers 0 has the default window of 128 PSNs.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
 	x.ack(0, 0, mpr(0))
-	x.push(256) // the own window is the limit
+	x.push(128)
 	if x.p.CanPush(1000) {
-		t.Error("beyond the own window")
+		t.Error("a 129th packet may go")
+	}
+}
+
+func TestRefusedPSNsShowTheWindow(t *testing.T) {
+	// S-WIN-07: a PSN that the peer refuses as beyond its window ends the window. It is sent
+	// again when CACK has moved so far.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(40)
+	for _, i := range []int{30, 9, 20, 40} {
+		x.nack(wire.NackPSNOORWindow, i, 0)
+	}
+	if x.p.tx.window != 8 {
+		t.Errorf("window %d, want 8", x.p.tx.window)
+	}
+	if x.p.CanPush(1000) || x.p.CanResend() {
+		t.Error("something may be sent before the window moves")
+	}
+	x.ack(1, 1)
+	x.wantResend(9)
+	x.ack(8, 8)
+	x.wantResend()
+	x.ack(19, 19)
+	x.wantResend(20)
+	// The first PSN behind CACK lies in every window: its refusal waits for a while.
+	x.nack(wire.NackPSNOORWindow, 20, 0)
+	if x.p.tx.window != 8 || x.p.CanResend() {
+		t.Errorf("window %d, and a packet is to be sent again at once: %v", x.p.tx.window, x.p.CanResend())
+	}
+	x.runTo(x.now + 2*time.Millisecond)
+	x.ack(22, 22)
+	x.wantResend(30)
+}
+
+func TestShownWindowGrowsAgain(t *testing.T) {
+	// S-WIN-07: the window grows by one PSN after 32 packets that went through while it was
+	// full, then by twice as many each time, up to what MPR says. A refusal stops that, and
+	// doubles the wait.
+	x := newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	next, cack := 1, 0
+	fill := func() {
+		for x.p.CanPush(1000) {
+			x.push(1)
+			next++
+		}
+	}
+	through := func(n int) {
+		for range n {
+			fill()
+			cack++
+			x.ack(cack, cack)
+		}
+		fill()
+	}
+	window := func(want int32) {
+		t.Helper()
+		if x.p.tx.window != want {
+			t.Fatalf("window %d at CACK %d, want %d", x.p.tx.window, cack, want)
+		}
+	}
+	fill()
+	x.nack(wire.NackPSNOORWindow, 9, 0)
+	window(8)
+	x.ack(next-1, next-1)
+	cack = next - 1
+	window(9) // more than 32 packets, which were in flight
+	through(31)
+	window(9)
+	through(1)
+	window(11)
+	through(32)
+	window(15)
+	x.nack(wire.NackPSNOORWindow, cack+9, 0)
+	window(8)
+	for range 63 {
+		cack++
+		x.ack(cack, cack)
+		for x.p.CanResend() {
+			x.p.Resend(x.now, 0)
+		}
+		fill()
+	}
+	window(8)
+	through(1)
+	window(9)
+	for _, n := range []int32{11, 15, 23, 39, 71, 135} {
+		for x.p.tx.window < n {
+			through(1)
+		}
+		window(n)
+	}
+	through(512)
+	window(256)
+	if x.p.tx.room != (room{}) {
+		t.Errorf("%+v", x.p.tx.room)
+	}
+
+	// Packets that go one by one say nothing.
+	x = newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.push(9)
+	x.nack(wire.NackPSNOORWindow, 9, 0)
+	x.ack(8, 8)
+	x.wantResend(9)
+	for i := 9; i < 200; i++ {
+		x.ack(i, i)
+		x.push(1)
+	}
+	if x.p.tx.window != 9 { // the flight of 9 filled it once
+		t.Errorf("window %d, want 9", x.p.tx.window)
+	}
+}
+
+func TestSYNBeyondTheWindow(t *testing.T) {
+	// UE 3.5.12.6: a target refuses a SYN packet beyond its window by NACK 15. If the NACK
+	// names the PDC, the target has it, and may have executed earlier packets: it is not begun
+	// again under another PDCID.
+	x := newInitiator(t, wire.RUD)
+	x.push(20)
+	id := x.p.id
+	refuse := func(i int, spdcid uint16) {
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvalidSyn, PSN: x.psn(i), SPDCID: spdcid, DPDCID: id})
+	}
+	for i := 8; i < 20; i++ {
+		refuse(i, 77)
+	}
+	if x.p.id != id || x.p.tx.window != 8 {
+		t.Fatalf("PDCID %d was %d, window %d", x.p.id, id, x.p.tx.window)
+	}
+	x.ack(7, 7)
+	x.wantResend(8, 9, 10, 11, 12, 13, 14, 15)
+
+	// A NACK that names none is about another life.
+	x = newInitiator(t, wire.RUD)
+	x.push(20)
+	id = x.p.id
+	refuse(8, 0)
+	if x.p.id == id {
+		t.Error("the PDC did not begin again")
 	}
 }
 
