@@ -3,6 +3,7 @@ package uet_test
 import (
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/uetkit/uetkit/av"
@@ -50,4 +51,25 @@ func Example_whyNothingGoesOn() {
 			fmt.Println(w.String()) // send to 192.0.2.3:4793, 2s old, 0 of 300 bytes: no ACK: the peer was heard 2s ago, 9 timeouts since, …
 		}
 	}
+}
+
+// Abandon ends all that has to do with a peer that is known to be gone.
+func Example_abandon() {
+	ep := open("127.0.0.1")
+	defer ep.Close()
+	gone := ep.know("fi_addr_uet://192.0.2.1:4793") // nobody is there
+	_ = ep.TSend([]byte("hello"), gone, 1, "to it")
+
+	if err := ep.Abandon(gone); err != nil { // FI_ECANCELED for each operation to and from it
+		log.Fatal(err)
+	}
+
+	var c [1]cq.Entry
+	if _, err := ep.cq.Read(c[:]); !errors.Is(err, fi.EAVAIL) {
+		log.Fatal(err)
+	}
+	var e cq.Error
+	_, _ = ep.cq.ReadErr(&e, 0)
+	fmt.Println(e.Context, e.Err)
+	// Output: to it operation canceled
 }

@@ -20,10 +20,11 @@ func (w *World) mayFail(o *Op) bool {
 	return w.spec.MayFail || o.WrongRI || w.targetEnded(o)
 }
 
-// targetEnded reports whether the endpoint that a send is for has ever ended.
+// targetEnded reports whether the endpoint that a send is for has ever ended, or one of the
+// two hosts abandoned the other.
 func (w *World) targetEnded(o *Op) bool {
 	t := w.Hosts[o.Peer]
-	return t.everDied() || t.shut[o.To]
+	return t.everDied() || t.shut[o.To] || parted(o.Host, t)
 }
 
 // sendEnded checks the end of a send.
@@ -66,9 +67,13 @@ func (w *World) sendEnded(o *Op) {
 }
 
 // wanted checks that an operation that ended as cancelled was cancelled, or that its host
-// closed.
+// closed or abandoned the other host.
 func (w *World) wanted(o *Op) {
-	if !o.cancel && !o.Host.closing && !o.Host.shut[o.From] {
+	h := o.Host
+	if i := h.abandoning; i != Any && (o.Peer == i || o.Peer == Any && o.Event.Peer == h.peers[i]) {
+		return
+	}
+	if !o.cancel && !h.closing && !h.shut[o.From] {
 		w.Failf("%s: %v ends cancelled without a cancel", o.Host.Name(), o)
 	}
 }
@@ -324,7 +329,7 @@ func (w *World) missing(o *Op) bool {
 // that never died, or to the life that answered for it.
 func (w *World) mustArrive(o *Op) bool {
 	t := w.Hosts[o.Peer]
-	if o.Failed() || o.Open() || o.Lost || o.WrongRI || w.spec.Forged || t.shut[o.To] {
+	if o.Failed() || o.Open() || o.Lost || o.WrongRI || w.spec.Forged || t.shut[o.To] || parted(o.Host, t) {
 		return false
 	}
 	if !t.everDied() {
@@ -451,7 +456,7 @@ func (w *World) Settle(bound time.Duration) {
 	bound += w.work()
 	var slow time.Duration // the extra time that the death of a host allows
 	for _, h := range w.Hosts {
-		if h.everDied() || w.spec.MayFail {
+		if h.everDied() || w.spec.MayFail || slices.Contains(h.abandoned, true) {
 			for _, g := range w.Hosts {
 				slow = max(slow, g.Config.PeerTimeout+2*time.Second)
 			}
@@ -464,7 +469,7 @@ func (w *World) Settle(bound time.Duration) {
 	stuck := func() *Op {
 		for ; live < len(w.ops); live++ {
 			o := w.ops[live]
-			if !o.send() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || o.waiting && slow > 0 {
+			if !o.send() || !w.owed(o) || w.Hosts[o.Peer].everDied() || o.Host.everDied() || parted(o.Host, w.Hosts[o.Peer]) || o.waiting && slow > 0 {
 				continue // or it waits for room that operations to dead hosts occupy
 			}
 			return o
@@ -757,7 +762,7 @@ func (w *World) auditHost(h *Host) {
 	// A host in a later life may get late copies of half a message, and is excused.
 	if h.errRecv > 0 && !w.spec.MayFail && h.Life() == 1 {
 		for _, s := range w.ops {
-			if s.send() && s.postSeq != 0 && w.Hosts[s.Peer] == h && (s.Lost || s.Failed() || s.Host.everDied()) {
+			if s.send() && s.postSeq != 0 && w.Hosts[s.Peer] == h && (s.Lost || s.Failed() || s.Host.everDied() || parted(s.Host, h)) {
 				return
 			}
 		}

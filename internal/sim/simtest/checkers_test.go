@@ -311,6 +311,11 @@ var plantedBugs = []planted{
 		lie(w.Hosts[0]).told = func(transport.Event) []transport.Event { return nil }
 		w.Hosts[0].CloseEndpoint(0)
 	})},
+	{bug: "giving up a peer leaves a receive", says: "Abandon left", plant: at(10*ms, func(w *World) {
+		w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: 1})
+		lie(w.Hosts[0]).told = func(transport.Event) []transport.Event { return nil }
+		w.Hosts[0].Abandon(1)
+	})},
 	{bug: "a completion comes twice", says: "second event", plant: func(w *World) {
 		lie(w.Hosts[0]).told = func(e transport.Event) []transport.Event { return []transport.Event{e, e} }
 	}},

@@ -27,6 +27,7 @@ type Endpoint interface {
 	NextTimeout() time.Duration
 	Unreachable(now time.Duration, remote netip.AddrPort)
 	Quiesce(now time.Duration, id transport.PeerID)
+	Abandon(now time.Duration, id transport.PeerID)
 	Close(now time.Duration)
 	CloseEndpoint(now time.Duration, id transport.EndpointID)
 

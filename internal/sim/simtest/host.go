@@ -82,6 +82,9 @@ type Host struct {
 
 	shut map[transport.EndpointID]bool // endpoints that CloseEndpoint closed in this life
 
+	abandoned  []bool // by host: this one abandoned it, in any life
+	abandoning int    // host that Abandon runs for, or Any
+
 	onEvent   func(*Op)
 	drainLeft func() // ends Drain
 }
@@ -433,6 +436,33 @@ func (h *Host) Quiesce() {
 	h.drive(now)
 	h.timer()
 }
+
+// Abandon ends all operations to and from another host at once. Nothing of them may be open
+// afterwards.
+func (h *Host) Abandon(i int) {
+	now := h.w.Net.Now()
+	h.w.note("%s abandons %s", h.Name(), h.w.Hosts[i].Name())
+	posted := h.w.seq
+	h.FEP.Abandon(now, h.Peer(i))
+	h.abandoned[i] = true
+	was := h.busy
+	h.busy = true // no packet between Abandon and the last event
+	h.abandoning = i
+	for e := h.FEP.NextEvent(); e != nil; e = h.FEP.NextEvent() {
+		h.event(now, *e)
+	}
+	h.busy, h.abandoning = was, Any
+	for _, o := range append(h.sends, h.recvs...) {
+		if o.Open() && !o.waiting && o.Peer == i && !(o.Silent && o.send()) && o.postSeq <= posted {
+			h.w.Failf("%s: Abandon left %v without an event", h.Name(), o)
+		}
+	}
+	h.drive(now)
+	h.timer()
+}
+
+// parted reports whether one of two hosts abandoned the other.
+func parted(a, b *Host) bool { return a.abandoned[b.Index] || b.abandoned[a.Index] }
 
 // Close closes the FEP. Every operation ends now (F27), then the last packets leave. No event
 // may follow.

@@ -29,7 +29,7 @@ type Step struct {
 	N    int // its number, which stays when others are removed
 	At   time.Duration
 	Host int
-	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "pause", "resume", "newkey", "usekey", "converse", "aside"
+	Kind string // "post", "cancel", "crash", "restart", "close", "shut", "abandon", "pause", "resume", "newkey", "usekey", "converse", "aside"
 	Op   OpSpec
 	Of   int // cancel: the Step that posted the operation; aside: the conversation
 	ICMP bool
@@ -56,7 +56,7 @@ var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey",
-	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints",
+	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
 }
 
 // Generate makes the scenario of a seed.
@@ -104,6 +104,7 @@ func Generate(seed uint64) *Scenario {
 	g.secure()
 	g.trim()
 	g.endpoints()
+	g.abandon(n)
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
 }
@@ -466,6 +467,21 @@ func (g *generator) endpoints() {
 	}
 }
 
+// abandon makes hosts give others up in some scenarios. Like secure it draws from random numbers
+// of its own.
+func (g *generator) abandon(n int) {
+	sc := g.sc
+	rng := rand.New(rand.NewPCG(sc.Spec.Seed, 0x6162616e))
+	if rng.Float64() >= 0.1 {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		from := rng.IntN(n)
+		to := (from + 1 + rng.IntN(n-1)) % n
+		g.add(Step{At: time.Duration(rng.Int64N(int64(sc.Heal) + 1)), Host: from, Kind: "abandon", Op: OpSpec{Peer: to}})
+	}
+}
+
 // trim makes switches trim in some scenarios, and most of the hosts expect it. Like secure it
 // draws from random numbers of its own.
 func (g *generator) trim() {
@@ -557,6 +573,8 @@ func (sc *Scenario) Without(kind string) {
 		steps("pause", "resume")
 	case "cancel":
 		steps("cancel")
+	case "abandon":
+		steps("abandon")
 	case "icmp":
 		sc.Spec.ICMP = false
 	case "converse":
@@ -812,6 +830,10 @@ func (w *World) step(s *Step, ops map[int]*Op) {
 		h.NewKey()
 	case "usekey":
 		h.UseKey()
+	case "abandon":
+		if h.Up() && !h.Node.IsPaused() {
+			h.Abandon(s.Op.Peer)
+		}
 	case "shut":
 		if h.Up() && !h.Node.IsPaused() {
 			h.CloseEndpoint(s.Op.From)

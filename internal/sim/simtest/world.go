@@ -151,7 +151,8 @@ func NewWorld(tb TB, spec Spec) *World {
 		if hs.FlushDelay == 0 {
 			hs.FlushDelay = 20 * time.Microsecond
 		}
-		h := &Host{Index: i, w: w, spec: hs, rng: rand.New(rand.NewPCG(spec.Seed^0x686f7374, uint64(i)))}
+		h := &Host{Index: i, w: w, spec: hs, rng: rand.New(rand.NewPCG(spec.Seed^0x686f7374, uint64(i))),
+			abandoned: make([]bool, len(spec.Hosts)), abandoning: Any}
 		h.Node = w.Net.AddNode(hostName(i), nc)
 		w.Hosts = append(w.Hosts, h)
 		w.byNode[h.Node] = h

@@ -207,6 +207,38 @@ func TestTargetChecksAFarewell(t *testing.T) {
 	}
 }
 
+func TestIdleInitiatorHeedsAFarewell(t *testing.T) {
+	// T6: a single NACK 11 on a PDC with nothing outstanding may be forged. The initiator closes
+	// in order: NACK 0E for its CLOSE shows that the peer has freed the PDC, and no message has
+	// to find that out. A PDC with something outstanding goes on as before.
+	farewell := func(x *pdcTest) {
+		x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: x.p.tx.nxt - 1, SPDCID: x.p.remoteID, DPDCID: x.p.id})
+	}
+	x := newInitiator(t, wire.RUD)
+	x.push(2)
+	x.ack(0, 0)
+	farewell(x)
+	if x.p.state != Established {
+		t.Fatalf("with a packet outstanding: %v", x.p.state)
+	}
+	x = newInitiator(t, wire.RUD)
+	x.push(1)
+	x.ack(0, 0)
+	x.forget()
+	farewell(x)
+	if x.p.Usable() {
+		t.Fatalf("a new message may begin: %v", x.p.state)
+	}
+	x.tab.Drained(x.now, x.p)
+	a := x.p.Resend2(x.now)
+	if !a.IsCP || a.CP.Ctl != wire.CtlClose {
+		t.Fatalf("want CLOSE, got %v", a.CP)
+	}
+	x.advance(100 * time.Microsecond)
+	x.tab.ReceiveNack(x.in(peerAddr), &wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: a.CP.PSN, DPDCID: x.p.id})
+	x.wantTold("gone 8")
+}
+
 func TestInitiatorIsNeverReapedAsPending(t *testing.T) {
 	// T9, UE 3.5.8: PENDING is a state of targets. A CLOSE_REQ or NOOP with a PSN that the
 	// return direction cannot have must not end an initiator's PDC, whose packets would

@@ -31,8 +31,13 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 			return
 		}
 		// T6: a single NACK is checked, not believed. A peer that has freed the PDC answers
-		// a CLOSE_REQ with NACK 0E or not at all. A peer that has not closes in order.
-		p.RequestClose(in.Now)
+		// a CLOSE or CLOSE_REQ with NACK 0E or not at all. For a peer that has not, the PDC
+		// ends in order. Either way no message has to find out.
+		if p.initiator {
+			p.closeRequested(in.Now)
+		} else {
+			p.RequestClose(in.Now)
+		}
 		return
 	}
 	psn := n.PSN

@@ -434,19 +434,30 @@ func (t *Table) fail(now time.Duration, p *PDC, why Reason) {
 // Abort ends every PDC at once and sends each peer one farewell. It does not wait for
 // answers.
 func (t *Table) Abort(now time.Duration) {
-	for i := range t.slots {
-		p := t.slots[i]
-		if p == nil {
-			continue
+	for _, p := range t.slots {
+		if p != nil {
+			t.abort(now, p)
 		}
-		if p.initiator && p.Outstanding() == 0 && p.remoteID != 0 && p.tx.nxt.Sub(p.tx.cack) <= p.tx.window {
-			// UE 3.5.8: an initiator with nothing outstanding closes in order.
-			t.sendCP(p, wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: p.tx.nxt, SPDCID: p.id, DPDCID: p.remoteID})
-			t.remove(now, p, Reason{Why: WhyClosed})
-			continue
-		}
-		t.fail(now, p, Reason{Why: WhyClosed})
 	}
+}
+
+// AbortPeer is Abort for the PDCs to and from one peer.
+func (t *Table) AbortPeer(now time.Duration, peer uint32) {
+	for _, p := range t.slots {
+		if p != nil && p.Peer == peer {
+			t.abort(now, p)
+		}
+	}
+}
+
+func (t *Table) abort(now time.Duration, p *PDC) {
+	if p.initiator && p.Outstanding() == 0 && p.remoteID != 0 && p.tx.nxt.Sub(p.tx.cack) <= p.tx.window {
+		// UE 3.5.8: an initiator with nothing outstanding closes in order.
+		t.sendCP(p, wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR, PSN: p.tx.nxt, SPDCID: p.id, DPDCID: p.remoteID})
+		t.remove(now, p, Reason{Why: WhyClosed})
+		return
+	}
+	t.fail(now, p, Reason{Why: WhyClosed})
 }
 
 // NextLoose removes and returns the oldest loose packet. It reports false if there is none.

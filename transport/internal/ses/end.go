@@ -50,6 +50,65 @@ func (s *SES) cancelSends() {
 	}
 }
 
+// CancelPeer ends every operation to and from one peer with a Cancelled event: the sends to it,
+// the receives from it alone, and those that have a part of a message of it. Its unexpected
+// messages are dropped, those that a peek reserved, too. A send may have taken effect
+// (Event.Unknown) if all of its pieces were handed out and the target refused none. Calls with
+// the handles of these sends do nothing.
+func (s *SES) CancelPeer(peer uint32) {
+	for i := range s.sends.used {
+		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {
+			m.unexecuted = m.unexecuted || m.cause == Rejected || m.phase != phaseSent && m.phase != phaseResult
+			s.unwait(i, m)
+			m.cause, m.rc, m.nack = Cancelled, 0, 0
+			s.endSend(m)
+		}
+	}
+	s.unfence()
+	for b := range s.byPDC.buckets {
+		for i := s.byPDC.first(uint32(b)); i != none; {
+			next := s.byPDC.next(i)
+			if m := s.in.at(i); m.peer == peer {
+				s.drop(i, m, Cancelled)
+			}
+			i = next
+		}
+	}
+	for _, e := range s.endpoints {
+		s.dropUnexpected(e, peer)
+	}
+	for i := range s.recvs.used {
+		if r := s.recvs.at(i); r.live && r.peer == peer && r.class != boundClass {
+			s.cancelRecv(i)
+		}
+	}
+}
+
+// dropUnexpected drops the complete unexpected messages of a peer for an endpoint.
+func (s *SES) dropUnexpected(e *endpoint, peer uint32) {
+	for _, c := range e.claims {
+		if c.msg == none {
+			continue
+		}
+		if m := s.in.at(c.msg); m.peer == peer {
+			s.loseClaim(c.msg, Cancelled, 0)
+			s.uncharge(c.msg, m)
+			s.freeIn(c.msg, m)
+		}
+	}
+	for k := range e.spaces {
+		sp := &e.spaces[k]
+		for i := sp.order.first(0); i != none; {
+			next := sp.order.next(i)
+			if m := s.in.at(i); m.peer == peer {
+				s.uncharge(i, m)
+				s.freeIn(i, m)
+			}
+			i = next
+		}
+	}
+}
+
 // dropInbound ends every incomplete inbound message.
 func (s *SES) dropInbound() {
 	for b := range s.byPDC.buckets {

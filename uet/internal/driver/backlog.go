@@ -71,6 +71,24 @@ func (d *Driver) postQueued(r *request) error {
 	return err
 }
 
+// abandonQueued cancels the requests to and from a peer that have not reached the FEP.
+func (d *Driver) abandonQueued(id transport.PeerID) {
+	for i := range d.work.queues {
+		gone := d.work.queues[i].remove(func(r *request) bool {
+			if r.to == NoAddr {
+				return false
+			}
+			d.op = r.op
+			err := d.owner.Resolve(&d.op, r.to) // an error will be reported when it is posted
+			return err == nil && d.op.Peer == id
+		})
+		d.op = transport.Op{}
+		for k := range gone {
+			d.owner.Refused(&gone[k], ErrCancelled)
+		}
+	}
+}
+
 // cancelQueued cancels a request that waits for room in the FEP.
 func (d *Driver) cancelQueued(context any) bool {
 	for i := range d.work.queues {

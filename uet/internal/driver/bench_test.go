@@ -18,6 +18,7 @@ type nop struct {
 }
 
 func (n *nop) Post(time.Duration, *transport.Op) error              { n.queued = true; return nil }
+func (n *nop) Abandon(time.Duration, transport.PeerID)              {}
 func (n *nop) Cancel(time.Duration, transport.EndpointID, any) bool { return false }
 func (n *nop) Receive(time.Duration, *dgram.Datagram)               { n.event = true }
 func (n *nop) Paused(bool)                                          {}

@@ -42,6 +42,8 @@ type Conn interface {
 type Core interface {
 	Post(now time.Duration, op *transport.Op) error
 	Cancel(now time.Duration, id transport.EndpointID, context any) bool
+	// Abandon ends all operations to and from a peer, and the PDCs to and from it.
+	Abandon(now time.Duration, id transport.PeerID)
 	Receive(now time.Duration, d *dgram.Datagram)
 	// Paused says whether trains that Receive gets from now on may have waited in the socket.
 	Paused(on bool)
@@ -81,7 +83,7 @@ type Owner interface {
 	Deliver(n int)
 	// Refused reports that an operation that Post had accepted ended before it reached the
 	// FEP. err is the error of Resolve or of the FEP, or transport.ErrClosed, or ErrCancelled.
-	// It borrows op.
+	// It borrows op, whose Buf may be gone.
 	Refused(op *transport.Op, err error)
 	// Trouble reports an error of the socket that is not the fault of a peer.
 	Trouble(err error)

@@ -8,7 +8,8 @@ import (
 	"github.com/uetkit/uetkit/transport"
 )
 
-// ErrCancelled is the error that Owner.Refused gets for an operation that Cancel ended.
+// ErrCancelled is the error that Owner.Refused gets for an operation that Cancel or Abandon
+// ended.
 var ErrCancelled = errors.New("driver: cancelled")
 
 // Config has the parts that a Driver connects.
@@ -114,6 +115,30 @@ func (d *Driver) Cancel(context any) bool {
 	d.rouse()
 	d.unlock()
 	return ok
+}
+
+// Abandon ends all operations to and from the peer that to names, as transport.FEP.Abandon
+// does, and those that have not reached the FEP. Their ends are delivered when it returns. It
+// fails with an error of Owner.Resolve or with transport.ErrClosed, and does nothing then.
+func (d *Driver) Abandon(to uint64) error {
+	d.h.lock()
+	defer d.unlock()
+	if d.closed {
+		return transport.ErrClosed
+	}
+	d.h.take()
+	peer := transport.Op{Kind: transport.OpRecv}
+	err := d.owner.Resolve(&peer, to)
+	if err == nil {
+		d.quiet.on = false
+		d.core.Abandon(d.clock.tick(), peer.Peer)
+		d.abandonQueued(peer.Peer)
+	}
+	d.intake() // what others left, or what has room now
+	d.settle()
+	d.transmit()
+	d.rouse()
+	return err
 }
 
 // With runs f with the lock held. f may use the Core.

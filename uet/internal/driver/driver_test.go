@@ -642,6 +642,54 @@ func TestCancelDeliversTheEnd(t *testing.T) {
 	}
 }
 
+func TestAbandonEndsWaitingRequestsOfThePeer(t *testing.T) {
+	// What waits for room in the FEP ends with the rest of what concerns the peer, and only
+	// that: requests to others, and those that name nobody, keep their order and go on with the
+	// room that there is now.
+	r := newRig(t)
+	release := r.hold()
+	r.core.set(func() { r.core.room = 1 })
+	post := func(kind transport.OpKind, name string, to uint64) {
+		t.Helper()
+		if err := r.Post(&transport.Op{Kind: kind, Context: name, Iov: [][]byte{[]byte(name)}}, to, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, to := range []uint64{7, 5, 7, 5, 7, 7} {
+		post(transport.OpSend, fmt.Sprint("s", i, "-", to), to)
+		post(transport.OpRecv, fmt.Sprint("r", i, "-", to), to)
+	}
+	post(transport.OpRecv, "anyone's", NoAddr)
+	release()
+	r.core.takeLog()
+	if err := r.Abandon(666); err != transport.ErrNoPeer {
+		t.Errorf("of an unknown peer: %v", err)
+	}
+	if got := r.own.takeRefused(); got != nil {
+		t.Errorf("then ended: %q", got)
+	}
+	r.core.set(func() { r.core.onAbandon = func() { r.core.room = 99 } }) // of sends whose success was told
+	if err := r.Abandon(7); err != nil {
+		t.Fatal(err)
+	}
+	// r0 found room.
+	want := []string{"s0-7", "s2-7", "s4-7", "s5-7", "r2-7", "r4-7", "r5-7"}
+	for i := range want {
+		want[i] += ": " + ErrCancelled.Error()
+	}
+	if got := r.own.takeRefused(); !slices.Equal(got, want) {
+		t.Errorf("ended %q, want %q", got, want)
+	}
+	r.wantLog("abandon 7", "recv r1-5", "recv r3-5", "recv anyone's", `send s1-5 "s1-5"`, `send s3-5 "s3-5"`)
+	r.core.set(func() { r.core.onAbandon = func() { r.core.events = append(r.core.events, transport.Event{}) } })
+	if err := r.Abandon(5); err != nil || r.own.count() != 1 {
+		t.Errorf("%d events delivered when Abandon returns %v", r.own.count(), err)
+	}
+	if r.Close() != nil || r.Abandon(5) != transport.ErrClosed {
+		t.Error("after Close it is not ErrClosed")
+	}
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	r := newRig(t)
 	release := r.hold()

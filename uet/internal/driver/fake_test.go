@@ -46,7 +46,9 @@ type fakeCore struct {
 	paused   bool
 	waited   []bool // by train: whether it may have waited in the socket
 	onRecv   func() // runs inside Receive
-	closed   bool
+
+	onAbandon func() // runs inside Abandon
+	closed    bool
 }
 
 func newCore(t *testing.T) *fakeCore { return &fakeCore{t: t, room: 1 << 20} }
@@ -109,6 +111,15 @@ func (f *fakeCore) Cancel(_ time.Duration, _ transport.EndpointID, context any) 
 	f.pending = nil
 	f.events = append(f.events, transport.Event{Context: context})
 	return true
+}
+
+func (f *fakeCore) Abandon(_ time.Duration, id transport.PeerID) {
+	f.enter()
+	defer f.leave()
+	f.note("abandon %d", id)
+	if f.onAbandon != nil {
+		f.onAbandon()
+	}
 }
 
 func (f *fakeCore) Receive(_ time.Duration, d *dgram.Datagram) {

@@ -110,6 +110,26 @@ func (q *queue) cancel(context any) *transport.Op {
 	return nil
 }
 
+// remove removes the requests for which is returns true, and returns their operations without
+// their bytes. It calls is for every request, the oldest first, with the lock of the queue held.
+func (q *queue) remove(is func(*request) bool) (gone []transport.Op) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	keep := 0
+	for i := range q.n {
+		if r := q.at(i); is(r) {
+			gone = append(gone, r.op)
+			r.op = transport.Op{} // drop the references to the user's memory
+			clear(r.iov)
+			continue
+		}
+		*q.at(keep), *q.at(i) = *q.at(i), *q.at(keep) // each request keeps its buffers
+		keep++
+	}
+	q.n = keep
+	return gone
+}
+
 // each calls fn for every request, the oldest first, with the lock of the queue held.
 func (q *queue) each(fn func(*request)) {
 	q.mu.Lock()
