@@ -79,8 +79,8 @@ type Waiting struct {
 	Cause       WaitFor
 	// For is how long the cause has lasted, 0 if that is not known.
 	For time.Duration
-	// Heard is the time since the peer was last heard on the same PDC; negative means
-	// never.
+	// Heard is the time since the peer was last heard on the operation's PDC, or if that
+	// never was or there is none, on any PDC to the peer; negative means on none.
 	Heard time.Duration
 	// Timeouts counts the retransmission timeouts since the last progress. Next is the time
 	// until something is sent again, GiveUp the time until the peer is given up; 0 means
@@ -89,9 +89,13 @@ type Waiting struct {
 	Next, GiveUp time.Duration
 	// ICMP means that an ICMP message said that nobody is there.
 	ICMP bool
-	// Nack and RC are the answers of the target.
+	// Nack and RC are the answers of the target. A NACK that ends a PDC when it is repeated
+	// came once.
 	Nack wire.NackCode
 	RC   wire.RC
+	// Promised means that the target has the whole message and said that its response comes
+	// later (NO_RESPONSE).
+	Promised bool
 	// Window and InFlight are the window that is closed and what it counts: bytes of
 	// congestion control, or PSNs.
 	Window, InFlight int
@@ -157,6 +161,7 @@ type sending struct {
 	lost     int
 	arrived  int
 	refused  int
+	beyond   bool          // one of them waits because the peer's window refused it
 	nack     wire.NackCode // of a refused packet
 	notReady bool          // the target was not ready for one of them
 	first    time.Duration // when the first of them was sent first
@@ -202,9 +207,11 @@ func (d *diagnosis) findSends() {
 				s.inFlight++
 			case pds.Lost:
 				s.lost++
+				s.beyond = s.beyond || k.Nack == wire.NackPSNOORWindow
 			case pds.Refused:
 				s.refused++
 				s.nack = k.Nack
+				s.beyond = s.beyond || k.Nack == wire.NackPSNOORWindow
 			case pds.Arrived:
 				s.arrived++
 			}
@@ -236,6 +243,17 @@ func (d *diagnosis) in(t time.Duration) time.Duration {
 	return t - d.now
 }
 
+// heard is the time since a peer was last heard on any PDC, negative if on none.
+func (d *diagnosis) heard(peer uint32) time.Duration {
+	var at time.Duration
+	d.f.pds.Each(func(p *pds.PDC) {
+		if p.Peer == peer {
+			at = max(at, p.Heard())
+		}
+	})
+	return d.ago(at)
+}
+
 // send adds a send to the result.
 func (d *diagnosis) send(v *ses.SendView) {
 	w := Waiting{
@@ -246,6 +264,9 @@ func (d *diagnosis) send(v *ses.SendView) {
 		w.Kind = OpTSend
 	}
 	d.why(v, &w)
+	if w.Heard < 0 {
+		w.Heard = d.heard(v.Peer)
+	}
 	d.out = append(d.out, w)
 }
 
@@ -266,7 +287,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		w.Cause, w.RC, w.Timeouts, w.Next, w.For = WaitNotReady, v.RC, v.Tries, d.in(v.RetryAt), max(0, d.ago(v.Since))
 		return
 	case ses.StageResult:
-		w.Cause = WaitAnswer
+		w.Cause, w.Promised = WaitAnswer, true
 		return
 	}
 	switch {
@@ -280,9 +301,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	p := s.pdc
 	t := p.View()
 	w.Heard, w.Timeouts, w.Next, w.GiveUp, w.ICMP = d.ago(t.Heard), t.RTOs, d.in(t.NextSend), d.in(t.GiveUp), t.Evidence != 0
-	if t.Heard == 0 {
-		w.Heard = -1
-	}
+	w.Nack = t.Doubt
 	out := s.inFlight + s.lost + s.refused + s.arrived // packets that are not answered
 	switch {
 	case s.queue > 0 && !p.Usable() && !s.ln.started:
@@ -291,8 +310,8 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 		d.behind(s, w)
 	case s.notReady:
 		w.Cause, w.Nack, w.For = WaitNotReady, wire.NackNoSESMsgAvail, d.now-max(t.NotReady, s.first)
-	case s.refused > 0 && s.nack == wire.NackPSNOORWindow:
-		w.Cause, w.Nack, w.Window, w.InFlight = WaitPeerWindow, s.nack, t.Range, t.Ahead
+	case s.beyond:
+		w.Cause, w.Nack, w.Window, w.InFlight = WaitPeerWindow, wire.NackPSNOORWindow, t.Range, t.Ahead
 	case t.Short != 0:
 		w.Cause, w.Nack, w.For = WaitShort, t.ShortCode, d.now-t.Short
 	case s.refused > 0:
@@ -471,6 +490,9 @@ func (w *Waiting) Why() string {
 		}
 		return s + fmt.Sprintf(", for %v%s", short(w.For), w.next())
 	case WaitShort:
+		if w.Nack.Class() == wire.NackFatal {
+			return fmt.Sprintf("the peer answered %v, which ends the packet delivery context if it is repeated%s", w.Nack, w.next())
+		}
 		return fmt.Sprintf("the peer is not ready: it answers %v%s%s", w.Nack, lasts(w.For), w.next())
 	case WaitCongestion:
 		return fmt.Sprintf("the window is closed by congestion control: %d of %d bytes are in flight", w.InFlight, w.Window)
@@ -487,6 +509,9 @@ func (w *Waiting) Why() string {
 	case WaitOrder:
 		return fmt.Sprintf("it arrived, and the peer keeps it until an earlier packet arrives%s", w.next())
 	case WaitAnswer:
+		if w.Promised {
+			return "the peer acknowledged all of it, and its response, which comes apart, did not come" + w.last()
+		}
 		return fmt.Sprintf("it arrived, and its answer did not come: %s", w.silence())
 	case WaitMessage:
 		return "no message came that matches; no other waits either" + w.last()
@@ -532,9 +557,15 @@ func (w *Waiting) match() string {
 
 // silence says since when nothing was heard of the peer, and what the FEP does about it.
 func (w *Waiting) silence() string {
-	s := "nothing was ever heard of the peer"
+	s := "nothing was heard of the peer on any packet delivery context"
 	if w.Heard >= 0 {
 		s = fmt.Sprintf("the peer was heard %v ago", short(w.Heard))
+	}
+	switch {
+	case w.Nack != 0 && w.Heard >= 0:
+		s += fmt.Sprintf(", it answered %v once, which does not count alone", w.Nack)
+	case w.Nack != 0:
+		s = fmt.Sprintf("the peer answered %v once, which does not count alone, and nothing else was heard of it", w.Nack)
 	}
 	if w.ICMP {
 		s += ", and ICMP says that nobody is there"

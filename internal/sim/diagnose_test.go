@@ -412,3 +412,82 @@ func TestDiagnoseFence(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// oneway makes a world in which a short message from A to B is not answered, and returns its
+// PDC.
+func oneway(t *testing.T, seed uint64) (*simtest.World, *simtest.Op, simtest.PDC) {
+	t.Helper()
+	w := pair(t, seed, lan, hostile, mayFail)
+	warm(t, w, tsend(1, 100))
+	w.Line(1, 0).SetFaults(dark())
+	op := w.Hosts[0].Post(tsend(1, 100))
+	w.Hosts[1].Post(trecv(100))
+	w.Run(200 * us)
+	return w, op, w.PDCs(0)[0]
+}
+
+func says(t *testing.T, d transport.Waiting, has string) {
+	t.Helper()
+	if s := d.String(); !strings.Contains(s, has) || strings.Contains(s, "nothing was heard") {
+		t.Errorf("%q does not say %q", s, has)
+	}
+}
+
+// S-CPL-04: a target that answers NO_RESPONSE has acknowledged everything. Its response is to
+// come.
+func TestDiagnosePromised(t *testing.T) {
+	w, op, p := oneway(t, 920)
+	a := wire.Ack{Type: wire.TypeAckCC, Next: wire.NextRsp, CACK: wire.PSN(p.Start + uint32(p.Sent) - 1), SPDCID: p.Remote, DPDCID: p.ID, MPR: 16, SACKOff: 1}
+	forge(w, (&wire.Rsp{Opcode: wire.RspNone, RC: wire.RCOK}).Append(a.Append(nil)))
+	w.Run(10 * ms)
+	d := wantWait(t, op, transport.WaitAnswer)
+	ask(t, "promised", d.Promised, true)
+	ask(t, "done", d.Done, d.Total)
+	if d.Heard < 9*ms || d.Heard > 11*ms {
+		t.Errorf("heard %v ago", d.Heard)
+	}
+	says(t, d, "the peer acknowledged all of it")
+}
+
+// T6: a fatal NACK that came once is named, and what it does.
+func TestDiagnoseFatalNackThatCameOnce(t *testing.T) {
+	w, op, p := oneway(t, 921)
+	forge(w, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: wire.PSN(p.Start + uint32(p.Sent) - 1), SPDCID: p.Remote, DPDCID: p.ID}.Append(nil))
+	w.Run(100 * us)
+	d := wantWait(t, op, transport.WaitShort)
+	ask(t, "nack", d.Nack, wire.NackPDCModeMismatch)
+	says(t, d, "the peer answered PDC_MODE_MISMATCH, which ends")
+	w.Run(100 * ms) // it was sent again, and is not answered
+	d = wantWait(t, op, transport.WaitAck)
+	ask(t, "nack", d.Nack, wire.NackPDCModeMismatch)
+	says(t, d, "it answered PDC_MODE_MISMATCH once")
+}
+
+// Who opens a PDC and was heard on another one was not silent.
+func TestDiagnoseOpeningAnotherPDC(t *testing.T) {
+	w := pair(t, 922, lan)
+	warm(t, w, tsend(1, 100))
+	w.SetFaults(dark())
+	o := w.Hosts[0].Post(ordered(tsend(1, 100)))
+	w.Run(100 * ms)
+	d := wantWait(t, o, transport.WaitOpen)
+	if d.Heard < 99*ms || d.Heard > 101*ms {
+		t.Errorf("heard %v ago", d.Heard)
+	}
+	says(t, d, "the peer was heard")
+	w.SetFaults(lan)
+	w.Hosts[1].Post(trecv(100))
+	settle(w)
+}
+
+// S-WIN-07: a send is WaitPeerWindow when the peer refuses what lies beyond its window.
+func TestDiagnoseNarrowPeer(t *testing.T) {
+	w := pair(t, 923, lan, hostile)
+	beNarrow(w, 1, 0, 8, true)
+	w.Hosts[1].Post(trecv(1 << 20))
+	o := w.Hosts[0].Post(tsend(1, 1<<20))
+	w.RunUntil(time.Second, "a refusal", func() bool { return w.Hosts[0].FEP.Stats().NacksRx[wire.NackPSNOORWindow] > 0 })
+	d := wantWait(t, o, transport.WaitPeerWindow)
+	ask(t, "window", d.Window, 8)
+	settle(w)
+}

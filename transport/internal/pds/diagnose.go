@@ -27,6 +27,8 @@ type TxView struct {
 	NotReady, Short time.Duration
 	ShortCode       wire.NackCode
 	Evidence        time.Duration // first ICMP message since Heard
+	// Doubt is a fatal NACK that came once and counts if it is repeated (T6), 0: none.
+	Doubt wire.NackCode
 	// Hole means that a packet is missing although a later one arrived.
 	Hole bool
 	// PeerWindow means that the MP_RANGE of the peer is used up, OwnWindow that this side
@@ -44,8 +46,9 @@ func (p *PDC) View() TxView {
 		State: p.state, Answered: p.remoteID != 0, RTOs: int(tx.rtos), Probes: int(tx.probes), NotReady: tx.rnrSince, Short: tx.shortSince,
 		ShortCode: tx.shortCode, Evidence: p.evidence, Range: int(tx.window), Ahead: int(tx.nxt.Sub(tx.cack)) - 1,
 	}
-	if p.lastHeard > p.opened || v.Answered {
-		v.Heard = p.lastHeard
+	v.Heard = p.Heard()
+	if p.doubted {
+		v.Doubt = p.fatal
 	}
 	v.PeerWindow = tx.nxt.Sub(tx.cack) > tx.window
 	v.OwnWindow = tx.nxt.Sub(tx.una) >= int32(p.t.cfg.TxWindow)
@@ -60,6 +63,14 @@ func (p *PDC) View() TxView {
 		v.NextSend = tx.waitUntil
 	}
 	return v
+}
+
+// Heard is when the latest valid packet of the peer came on the PDC, 0 if none came yet.
+func (p *PDC) Heard() time.Duration {
+	if p.lastHeard > p.opened || p.remoteID != 0 {
+		return p.lastHeard
+	}
+	return 0
 }
 
 // hole reports whether a missing packet precedes one that arrived.
