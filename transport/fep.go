@@ -337,16 +337,19 @@ func (f *FEP) Apart(on bool) { f.out.apart = on }
 func (f *FEP) Queued() int { return f.todo.queued }
 
 // Unreachable gives evidence (ICMP) that remote does not answer. The evidence starts
-// SuspectTimeout; it never ends a PDC at once (F11).
+// SuspectTimeout, a third of it if it repeats and nothing was ever heard from remote; it never
+// ends a PDC at once (F11).
 func (f *FEP) Unreachable(now time.Duration, remote netip.AddrPort) {
 	f.now = now
 	id, ok := f.book.byAddr[remote]
 	if !ok {
 		return // T34: no peer has this address
 	}
+	met := f.peers[id].met
+	f.pds.Each(func(p *pds.PDC) { met = met || p.Peer == uint32(id) && p.Met() })
 	f.pds.Each(func(p *pds.PDC) {
 		if p.Peer == uint32(id) {
-			f.pds.Suspect(now, p)
+			f.pds.Suspect(now, p, !met)
 		}
 	})
 }

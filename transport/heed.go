@@ -86,6 +86,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	pr := &f.peers[id]
 	ln := &f.lanes[p.Slot]
 	pr.pdcs--
+	pr.met = pr.met || p.Met()
 	if pr.short == p {
 		pr.short, pr.talk.unasked = nil, 0
 	}

@@ -40,6 +40,7 @@ type peer struct {
 	known bool // the application named the address
 	named bool // the application has its number
 	used  bool
+	met   bool // a PDC that ended had heard it, or Met was called
 	// forgot means that the application had its number and forgot it. Operations may still
 	// have the number.
 	forgot  bool
@@ -83,6 +84,10 @@ func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
 	}
 	return id, err
 }
+
+// Met says that the application has heard the peer in another way, so that the peer may be
+// restarting where nobody answers (Unreachable).
+func (f *FEP) Met(id PeerID) { f.peers[id].met = true }
 
 // intern is Peer for an address that only the network named. Such a peer ends with its last
 // PDC.

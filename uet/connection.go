@@ -289,6 +289,7 @@ func (l *connection) learn(p cm.Params) error {
 			err = fi.EPROTO
 			return
 		}
+		f.Met(id)
 		f.LimitMTU(id, p.PayloadMTU)
 		l.to = peerEntry{gen: 1, id: id, pid: p.PIDonFEP, ri: p.RI, initiator: p.Initiator}
 	})

@@ -36,7 +36,9 @@ type Tuning struct {
 	// failure should be known sooner than an outage ends.
 	PeerTimeout time.Duration
 	// SuspectTimeout is the PeerTimeout of a peer that the network reported unreachable
-	// (fi.EHOSTUNREACH). Default 3 s. Raise it where peers restart at the same address.
+	// (fi.EHOSTUNREACH). Default 3 s. A third of it counts where nobody was ever heard and
+	// the report repeats: a closed port. Raise it where peers restart at the same address, or
+	// start later than others send to them.
 	SuspectTimeout time.Duration
 	// RNRTimeout ends a send whose target answers, but has neither a receive nor room for
 	// it. Default 0: never. Set it where a receiver that forgot to post should cause an

@@ -349,6 +349,72 @@ func TestF11EvidenceOfDeath(t *testing.T) {
 	settle(w)
 }
 
+// F11: a port where nobody was ever heard, whose host says so, ends operations within 1.2 s.
+func TestF11ClosedPort(t *testing.T) {
+	w := pair(t, 15, lan, mayFail, func(s *simtest.Spec) { s.ICMP = true })
+	a, b := w.Hosts[0], w.Hosts[1]
+	b.Crash(true)
+	ops := post(a, tsend(1, 50_000), 3)
+	ops = append(ops, post(a, tsend(1, 50), 3)...)
+	w.Run(900 * ms)
+	for _, o := range ops {
+		if !o.Open() {
+			t.Fatalf("%v ended by evidence alone after %v: %v", o, o.EndedAt-o.PostedAt, o.Cause())
+		}
+	}
+	w.RunOps(300*ms, ops...)
+	for _, o := range ops {
+		if o.Open() || o.Cause() != transport.Unreachable {
+			t.Errorf("%v: %v", o, o.Cause())
+		}
+	}
+	b.Restart()
+	settle(w)
+}
+
+// F11: a peer that was heard may be restarting. It keeps SuspectTimeout although no PDC of it
+// is left.
+func TestF11RestartTakesItsTime(t *testing.T) {
+	w := pair(t, 15, lan, mayFail, func(s *simtest.Spec) { s.ICMP = true })
+	wantStream(t, w, 4)
+	a, b := w.Hosts[0], w.Hosts[1]
+	a.Quiesce()
+	w.Run(100 * ms)
+	if n := a.FEP.PDCs(); n != 0 {
+		t.Fatalf("%d PDCs are left", n)
+	}
+	b.Crash(true)
+	ops := post(a, tsend(1, 50_000), 3)
+	w.Run(2500 * ms)
+	b.Restart()
+	post(b, trecv(50_000), 3)
+	w.RunOps(2*time.Second, ops...)
+	w.Want("ok", ops...)
+	settle(w)
+}
+
+// F11, T34: evidence against a peer of which nothing was heard yet, which lives, does nothing.
+func TestF11FalseEvidenceFromTheBeginning(t *testing.T) {
+	dark := lan
+	dark.Loss = 1
+	w := pair(t, 16, dark)
+	a := w.Hosts[0]
+	ops := post(a, tsend(1, 50_000), 3)
+	post(w.Hosts[1], trecv(50_000), 3)
+	for range 20 {
+		w.Run(20 * ms)
+		a.Unreachable(w.Now(), w.Hosts[1].Addr())
+	}
+	w.SetFaults(lan)
+	for range 30 {
+		w.Run(30 * ms)
+		a.Unreachable(w.Now(), w.Hosts[1].Addr())
+	}
+	w.RunOps(3*time.Second, ops...)
+	w.Want("ok", ops...)
+	settle(w)
+}
+
 // F11: evidence against a peer that lives, which may be forged (T34), does nothing.
 func TestF11FalseEvidence(t *testing.T) {
 	w := pair(t, 16, lan)

@@ -121,7 +121,7 @@ func TestPlainAckIsAnAck(t *testing.T) {
 						x.p.NextCtl(x.now)
 					}
 				case op == 11 && n == 0:
-					x.tab.Suspect(x.now, x.p)
+					x.tab.Suspect(x.now, x.p, false)
 				case op == 12 && step > 110:
 					x.tab.Close(x.now, x.p)
 					x.tab.Drained(x.now, x.p)

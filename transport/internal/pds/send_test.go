@@ -478,7 +478,7 @@ func TestGivesUpSoonerWithEvidence(t *testing.T) {
 	// cancels it.
 	x := newInitiator(t, wire.RUD)
 	x.push(1)
-	x.tab.Suspect(x.now, x.p)
+	x.tab.Suspect(x.now, x.p, false)
 	start := x.now
 	x.advance(2 * time.Second)
 	x.wantTold()
@@ -493,6 +493,45 @@ func TestGivesUpSoonerWithEvidence(t *testing.T) {
 		t.Errorf("gave up after %v", d)
 	}
 	x.wantTold("failed 0 2 nack 0x0", "gone 2")
+}
+
+func TestGivesUpSoonestWhereNobodyWasHeard(t *testing.T) {
+	// F11: evidence that repeats counts after a third of SuspectTimeout if nothing was ever
+	// heard from the peer. Neither one ICMP message nor a peer that answers is such a case.
+	for _, c := range []struct {
+		name          string
+		strange       []bool
+		heard         bool
+		least, before time.Duration
+	}{
+		{"twice", []bool{true, true}, false, time.Second, 1200 * time.Millisecond},
+		{"once", []bool{true}, false, 3 * time.Second, 4 * time.Second},
+		{"of a peer that was heard", []bool{false, false}, false, 3 * time.Second, 4 * time.Second},
+		{"it answers between them", []bool{true, true}, true, 3 * time.Second, 4 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newInitiator(t, wire.RUD)
+			x.push(2)
+			start := x.now
+			for i, s := range c.strange {
+				if c.heard && i == 1 {
+					x.ack(0, 0)
+				}
+				x.advance(time.Millisecond)
+				x.tab.Suspect(x.now, x.p, s)
+			}
+			for x.p.State() != Closed {
+				x.now = x.tab.NextTimeout()
+				x.tab.Advance(x.now)
+				for x.p.CanResend() {
+					x.p.Resend(x.now, 0)
+				}
+			}
+			if d := x.now - start; d < c.least || d > c.before {
+				t.Errorf("gave up after %v", d)
+			}
+		})
+	}
 }
 
 func TestClearIsDeliveredPromptly(t *testing.T) {

@@ -12,7 +12,7 @@ func (p *PDC) givenUp(now time.Duration) Reason {
 	cfg := &p.t.cfg
 	since := max(p.lastHeard, p.tx.owedSince)
 	switch {
-	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= cfg.SuspectTimeout:
+	case p.evidence != 0 && now-max(since, p.evidence-cfg.RTOMax) >= p.suspectTime():
 		return Reason{Why: WhyUnreachable}
 	case now-since >= cfg.PeerTimeout:
 		return Reason{Why: WhyTimeout}
@@ -79,7 +79,7 @@ func (t *Table) failSilent(now time.Duration, peer uint32, why Reason) {
 			continue
 		}
 		silent := now-q.lastHeard >= gone
-		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= t.cfg.SuspectTimeout {
+		if q.evidence != 0 && now-max(q.lastHeard, q.evidence-t.cfg.RTOMax) >= q.suspectTime() {
 			silent = true
 		}
 		if silent {
@@ -121,7 +121,7 @@ func (p *PDC) giveUpAt() time.Duration {
 	since := max(p.lastHeard, p.tx.owedSince)
 	at := since + cfg.PeerTimeout
 	if p.evidence != 0 {
-		at = min(at, max(since, p.evidence-cfg.RTOMax)+cfg.SuspectTimeout)
+		at = min(at, max(since, p.evidence-cfg.RTOMax)+p.suspectTime())
 	}
 	if p.tx.shortSince != 0 {
 		at = min(at, p.shortUntil())
@@ -130,8 +130,10 @@ func (p *PDC) giveUpAt() time.Duration {
 }
 
 // Suspect notes evidence that the peer's address does not answer (F11). A PDC with
-// outstanding packets then ends after SuspectTimeout unless it hears from the peer.
-func (t *Table) Suspect(now time.Duration, p *PDC) {
+// outstanding packets then ends after SuspectTimeout unless it hears from the peer, earlier if
+// the evidence repeats and strange says that nothing was ever heard from that address.
+func (t *Table) Suspect(now time.Duration, p *PDC, strange bool) {
+	p.nobody = strange && p.evidence != 0
 	if p.evidence == 0 {
 		p.evidence = now
 	}
@@ -139,6 +141,18 @@ func (t *Table) Suspect(now time.Duration, p *PDC) {
 		t.arm(p, p.giveUpAt())
 	}
 }
+
+// suspectTime is how long a peer may be silent if there is evidence that it does not answer.
+// One that was heard may be restarting. Where nobody was ever heard, probably nobody is.
+func (p *PDC) suspectTime() time.Duration {
+	if p.nobody {
+		return p.t.cfg.SuspectTimeout / 3
+	}
+	return p.t.cfg.SuspectTimeout
+}
+
+// Met reports whether a packet of the peer belonged to the PDC.
+func (p *PDC) Met() bool { return !p.initiator || p.remoteID != 0 || p.lastHeard > p.opened }
 
 // heard notes a valid packet from the peer.
 func (p *PDC) heard(now time.Duration) {

@@ -676,7 +676,7 @@ func (s *side) do(now time.Duration, verb string, p *pds.PDC) {
 	case "request-close":
 		p.RequestClose(now)
 	case "suspect":
-		s.tab.Suspect(now, p)
+		s.tab.Suspect(now, p, false)
 	case "probe":
 		p.Ask()
 	}

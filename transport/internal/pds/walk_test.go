@@ -472,7 +472,7 @@ func walk(t *testing.T, seed uint64) {
 			case 2:
 				p.RequestClose(x.now)
 			case 3:
-				tab.Suspect(x.now, p)
+				tab.Suspect(x.now, p, false)
 			case 4:
 				h := wire.Req{Type: p.reqType(), Next: wire.NextReqStd, PSN: nearRx(p), DPDCID: p.id, SPDCID: p.remoteID}
 				tab.ReceiveTrimmed(x.in(p.remote), &h, wire.NackTrimmed, false)
