@@ -212,9 +212,19 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
-		f.pds.ReceiveCP(&f.rx.in, &c)
+		if c.Flags&wire.FlagSYN != 0 && !f.maySYN(d) {
+			return
+		}
+		f.rx.in.Small = false
+		p := f.pds.ReceiveCP(&f.rx.in, &c)
 		f.heed()
-		if p := f.pds.Lookup(c.DPDCID); p != nil && p.EarlyReady() && !f.lanes[p.Slot].early {
+		if p != nil && p.Peer == 0 && !f.newSource(p) {
+			return
+		}
+		if p == nil {
+			p = f.pds.Lookup(c.DPDCID)
+		}
+		if p != nil && p.EarlyReady() && !f.lanes[p.Slot].early {
 			f.release(f.now, p) // the control packet has a PSN, after which early packets may be next
 		}
 	case wire.TypeTSS:
@@ -282,7 +292,14 @@ func (f *FEP) ackIn(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			return
 		}
 	default:
-		f.drop(DropNextHdr) // for example read data, which this side never asks for
+		if p == nil || !p.AnswersCtl(a) {
+			f.drop(DropNextHdr) // for example read data, which this side never asks for
+			return
+		}
+		// S-ACK-12: a control packet has no response, whatever else the ACK carries.
+		a.Next = wire.NextNone
+		f.pds.ReceiveAckOf(&f.rx.in, p, a, nil)
+		f.heed()
 		return
 	}
 	p = f.pds.ReceiveAckOf(&f.rx.in, p, a, rsp)
@@ -317,21 +334,8 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		f.drop(DropShort)
 		return
 	}
-	if h.Flags&wire.FlagSYN != 0 {
-		if d.Remote == f.cfg.Local {
-			// T28: a FEP may send to itself. It drops a SYN from its own address if it
-			// never used that address as a peer.
-			if !f.peers[f.book.byAddr[d.Remote]].used {
-				f.drop(DropSelf)
-				return
-			}
-		}
-		if f.cfg.KnownPeersOnly {
-			if id, ok := f.book.byAddr[d.Remote]; !ok || !f.peers[id].known {
-				f.drop(DropUnknown)
-				return
-			}
-		}
+	if h.Flags&wire.FlagSYN != 0 && !f.maySYN(d) {
+		return
 	}
 	f.rx.in.Small = len(b) < wire.NackLen
 	p, v := f.pds.ReceiveReq(&f.rx.in, h)
@@ -356,6 +360,26 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		return
 	}
 	f.execute(p, h.Next, body)
+}
+
+// maySYN reports whether a packet with SYN may come from the source of a train. If not it
+// counts the drop.
+func (f *FEP) maySYN(d *dgram.Datagram) bool {
+	if d.Remote == f.cfg.Local {
+		// T28: a FEP may send to itself. It drops a SYN from its own address if it never used
+		// that address as a peer.
+		if !f.peers[f.book.byAddr[d.Remote]].used {
+			f.drop(DropSelf)
+			return false
+		}
+	}
+	if f.cfg.KnownPeersOnly {
+		if id, ok := f.book.byAddr[d.Remote]; !ok || !f.peers[id].known {
+			f.drop(DropUnknown)
+			return false
+		}
+	}
+	return true
 }
 
 // execute passes a request to the message layer, and the response to PDS. f.rx.meta must be

@@ -548,3 +548,82 @@ func FuzzDatagrams(f *testing.F) {
 		w.Settle(90 * time.Second)
 	})
 }
+
+// S-CTL-07: NEGOTIATION is taken and acknowledged, also with SYN, as the first packet of a PDC.
+// CACK passes it, and the requests behind it are executed.
+func TestNegotiationOpensAPDC(t *testing.T) {
+	for _, rod := range []bool{false, true} {
+		w := pair(t, 110, lan, forged)
+		b := w.Hosts[1]
+		peer := netip.MustParseAddrPort("10.9.9.9:4793")
+		var cacks []wire.PSN
+		w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
+			if what != sim.Sent || k.Dst != peer {
+				return
+			}
+			if a, _, err := wire.ParseAck(k.Data); err == nil {
+				cacks = append(cacks, a.CACK)
+			}
+		})
+		req, flags := wire.TypeRUDReq, wire.FlagSYN|wire.FlagAR
+		if rod {
+			req, flags = wire.TypeRODReq, flags|wire.FlagISROD
+		}
+		q := wire.ReqStd{Opcode: wire.OpTaggedSend, Flags: wire.SESSOM | wire.SESEOM | wire.SESREL, MsgID: 1, JobID: 1, RI: 15, Initiator: 16}
+		h := wire.Req{Type: req, Next: wire.NextReqStd, Flags: wire.FlagSYN | wire.FlagAR, PSN: 1001, PSNOffset: 1, SPDCID: 9, ClearOff: -2}
+		got := b.Post(trecv(100))
+		if rod {
+			w.Forge(1, peer, q.Append(h.Append(nil)), true) // before its turn
+			w.Run(ms)
+		}
+		// UE 1.0.3: the header ends before the payload field, and a TLV of 8 bytes follows.
+		n := wire.CP{Ctl: wire.CtlNegotiation, Flags: flags, PSN: 1000, SPDCID: 9, Payload: 0x01020000}
+		w.Forge(1, peer, append(n.Append(nil), 0, 0, 0, 1), true)
+		w.Run(ms)
+		if !rod {
+			w.Forge(1, peer, q.Append(h.Append(nil)), true)
+		}
+		w.Run(ms)
+		if st := b.FEP.Stats(); b.FEP.PDCs() != 1 || got.Open() || st.NacksTx[wire.NackUnexpEvent] != 0 {
+			t.Errorf("ROD %v: %d PDCs, received %v, %d NACKs 19", rod, b.FEP.PDCs(), !got.Open(), st.NacksTx[wire.NackUnexpEvent])
+		}
+		if len(cacks) == 0 || cacks[len(cacks)-1] != 1001 {
+			t.Errorf("ROD %v: CACKs %v, want the last to be 1001", rod, cacks)
+		}
+		settle(w)
+	}
+}
+
+// S-ACK-12: the ACK of a control packet counts whatever its next_hdr says. That of a request
+// does not, if what follows is unknown.
+func TestUnknownNextHdrOnAnAck(t *testing.T) {
+	const cpAck = wire.NextHdr(9)
+	w, op, p, light := openOp(t, 111)
+	drops := w.Hosts[0].FEP.Stats().Drops[transport.DropNextHdr]
+	a := wire.Ack{Type: wire.TypeAckCC, Next: cpAck, CACK: wire.PSN(p.Start + uint32(p.Sent) - 1), SPDCID: p.Remote, DPDCID: p.ID, MPR: 16, SACKOff: 1}
+	forge(w, a.Append(nil))
+	w.Run(ms)
+	if n := w.Hosts[0].FEP.Stats().Drops[transport.DropNextHdr] - drops; n != 1 || !op.Open() {
+		t.Errorf("an ACK of a request: %d dropped, %v", n, op.State())
+	}
+	light()
+	w.RunOps(time.Second, op)
+	settle(w)
+
+	w = pair(t, 112, lan, hostile, config(func(c *transport.Config) { c.IdleClose = 5 * ms }))
+	closed := 0
+	f := lan
+	f.Filter = func(time.Duration, *sim.Packet) sim.Verdict { return sim.Verdict{Drop: closed > 0} } // the closing ACK, and NACK 0E
+	w.Line(1, 0).SetFaults(f)
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, k *sim.Packet) {
+		if c, _, err := wire.ParseCP(k.Data); err == nil && what == sim.Sent && c.Ctl == wire.CtlClose && closed == 0 {
+			closed++
+			forge(w, (&wire.Ack{Type: wire.TypeAck, Next: cpAck, CACK: c.PSN - 1, AckPSNOff: 1, SPDCID: c.DPDCID, DPDCID: c.SPDCID}).Append(nil))
+		}
+	})
+	warm(t, w, tsend(1, 100))
+	w.Run(7 * ms)
+	if n := w.Hosts[0].FEP.PDCs(); closed != 1 || n != 0 {
+		t.Errorf("%d PDCs after %d CLOSEs were acknowledged", n, closed)
+	}
+}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ACK, 12 bytes (16 with Expected_PSN), ACK_CC, 32 bytes, ACK_CCX, 40 bytes:
-// UE 3.5.10.5 to 3.5.10.7.
+// ACK, 12 bytes (16 with Expected_PSN), ACK_CC, 32 bytes, ACK_CCX, 40 bytes: UE 3.5.10.5,
+// 3.5.10.6, 3.5.10.7.
 const (
 	ackOff    = 2  // int16, ack_psn relative to cack; with P probe_opaque
 	ackCACK   = 4  // uint32

@@ -31,7 +31,46 @@ type CP struct {
 	DPDCID      uint16 // without SYN
 	PDCInfo     uint8  // with SYN, 4 bit
 	PSNOffset   uint16 // with SYN, 12 bit
-	Payload     uint32
+	Payload     uint32 // by Ctl: CPCredit, CPCreditReq, a PSN (CLEAR_CMD, CLEAR_REQ, PROBE) or 0
+}
+
+// A CPCredit is the payload of a CREDIT. Its low 8 bits are reserved.
+type CPCredit struct {
+	Credit uint32 // 256-byte units, 24 bit, cumulative
+}
+
+// Encode returns the 32 bits of the field. It panics if Credit has more than 24.
+func (c CPCredit) Encode() uint32 {
+	if c.Credit > 0xffffff {
+		panic("BUG: wire: credit out of range")
+	}
+	return c.Credit << 8
+}
+
+// ParseCPCredit decodes the payload of a CREDIT.
+func ParseCPCredit(v uint32) CPCredit { return CPCredit{v >> 8} }
+
+func (c CPCredit) String() string { return fmt.Sprintf("credit=%d", c.Credit) }
+
+// A CPCreditReq is the payload of a CREDIT_REQ. Its fields are those of a CC request.
+type CPCreditReq struct {
+	CCCID        uint8
+	CreditTarget uint32 // 256-byte units, 24 bit
+}
+
+// Encode returns the 32 bits of the field. It panics if CreditTarget has more than 24.
+func (c CPCreditReq) Encode() uint32 {
+	if c.CreditTarget > 0xffffff {
+		panic("BUG: wire: credit target out of range")
+	}
+	return uint32(c.CCCID)<<24 | c.CreditTarget
+}
+
+// ParseCPCreditReq decodes the payload of a CREDIT_REQ.
+func ParseCPCreditReq(v uint32) CPCreditReq { return CPCreditReq{uint8(v >> 24), v & 0xffffff} }
+
+func (c CPCreditReq) String() string {
+	return fmt.Sprintf("ccc_id=%d credit_target=%d", c.CCCID, c.CreditTarget)
 }
 
 // ParseCP decodes the control packet at the front of b and reports the bytes read.
@@ -95,6 +134,14 @@ func (c CP) String() string {
 		s += synString(c.PDCInfo, c.PSNOffset)
 	} else {
 		s += fmt.Sprintf(" dpdcid=%d", c.DPDCID)
+	}
+	switch c.Ctl {
+	case CtlCredit:
+		if c.Payload&0xff == 0 {
+			return s + " " + ParseCPCredit(c.Payload).String()
+		}
+	case CtlCreditReq:
+		return s + " " + ParseCPCreditReq(c.Payload).String()
 	}
 	return s + fmt.Sprintf(" payload=%#x", c.Payload)
 }

@@ -1,6 +1,9 @@
 package wire
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // cpCodec tests control packets: UE 3.5.10.8.
 var cpCodec = codec[CP]{
@@ -100,9 +103,9 @@ var cpCodec = codec[CP]{
 				00000000  # psn
 				0102      # spdcid
 				0304      # dpdcid
-				00abcdef  # payload: credit`,
-			want: CP{Ctl: CtlCredit, SPDCID: 0x102, DPDCID: 0x304, Payload: 0xabcdef},
-			text: "CTRL CREDIT - psn=0x0 spdcid=258 dpdcid=772 payload=0xabcdef",
+				abcdef00  # payload: credit in the upper 24 bits`,
+			want: CP{Ctl: CtlCredit, SPDCID: 0x102, DPDCID: 0x304, Payload: CPCredit{0xabcdef}.Encode()},
+			text: "CTRL CREDIT - psn=0x0 spdcid=258 dpdcid=772 credit=11259375",
 		},
 		{
 			name: "CREDIT_REQ", // xdp2-test_uet 4
@@ -112,12 +115,12 @@ var cpCodec = codec[CP]{
 				99887766  # psn
 				1234      # spdcid
 				0345      # pdc_info 0, psn_offset 0x345
-				65432109  # payload: target credit`,
+				65432109  # payload: ccc_id 0x65, credit_target 0x432109`,
 			want: CP{
 				Ctl: CtlCreditReq, Flags: FlagISROD | FlagRETX | FlagAR | FlagSYN, PSN: 0x99887766, SPDCID: 0x1234, PSNOffset: 0x345,
-				Payload: 0x65432109,
+				Payload: CPCreditReq{0x65, 0x432109}.Encode(),
 			},
-			text: "CTRL CREDIT_REQ ISROD+RETX+AR+SYN psn=0x99887766 spdcid=4660 psn_offset=837 payload=0x65432109",
+			text: "CTRL CREDIT_REQ ISROD+RETX+AR+SYN psn=0x99887766 spdcid=4660 psn_offset=837 ccc_id=101 credit_target=4399369",
 		},
 		{
 			name: "NEGOTIATION", // xdp2-uet_pds 16, with the payload that it lacks
@@ -155,3 +158,33 @@ var cpCodec = codec[CP]{
 
 func TestCP(t *testing.T) { cpCodec.test(t) }
 func FuzzCP(f *testing.F) { cpCodec.fuzz(f) }
+
+func TestCPCreditPayloads(t *testing.T) {
+	// UE 3.5.16: CREDIT has the credit in the upper 24 bits and 8 reserved ones, CREDIT_REQ the
+	// ccc_id in the upper 8 and the target below.
+	for _, v := range []uint32{0, 1, 0x123456, 0xffffff} {
+		if e := (CPCredit{v}).Encode(); e != v<<8 || ParseCPCredit(e|0xa5).Credit != v {
+			t.Errorf("credit %#x is %#x, read as %v", v, e, ParseCPCredit(e|0xa5))
+		}
+		for _, id := range []uint8{0, 1, 0xff} {
+			c := CPCreditReq{id, v}
+			if e := c.Encode(); e != uint32(id)<<24|v || ParseCPCreditReq(e) != c {
+				t.Errorf("%v is %#x, read as %v", c, e, ParseCPCreditReq(e))
+			}
+		}
+	}
+	// Reserved bits that are set are shown.
+	if s := (CP{Ctl: CtlCredit, Payload: 0x101}).String(); !strings.Contains(s, "payload=0x101") {
+		t.Error(s)
+	}
+	for _, f := range []func(){func() { CPCredit{1 << 24}.Encode() }, func() { CPCreditReq{0, 1 << 24}.Encode() }} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a value of 25 bits was encoded")
+				}
+			}()
+			f()
+		}()
+	}
+}

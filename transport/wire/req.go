@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// RUD/ROD request, 12 bytes, and its CC variant, 16 bytes: UE 3.5.10.3 (format),
+// RUD/ROD request, 12 bytes, and its CC variant, 16 bytes: UE 3.5.10.3, 3.5.10.4 (formats),
 // UE 3.5.11 (fields).
 const (
 	reqClearOff = 2  // int16, CLEAR_PSN relative to PSN

@@ -428,6 +428,16 @@ func (p *PDC) goesOn(now time.Duration, before wire.PSN) {
 	}
 }
 
+// AnswersCtl reports whether an ACK answers a control packet of the PDC: a PROBE, or one that
+// has a PSN and is not finished.
+func (p *PDC) AnswersCtl(a *wire.Ack) bool {
+	if a.Flags&wire.AckFlagP != 0 {
+		return true
+	}
+	psn := a.AckPSN()
+	return !psn.Before(p.tx.una) && psn.Before(p.tx.nxt) && p.tx.at(psn).ctl != 0
+}
+
 // named is the packet that an ACK names, nil if it names none from una on.
 func (p *PDC) named(a *wire.Ack, una wire.PSN) *txPkt {
 	if psn := a.AckPSN(); a.Flags&wire.AckFlagP == 0 && !psn.Before(una) {

@@ -172,22 +172,48 @@ func (p *PDC) RequestClose(now time.Duration) {
 	p.t.arm(p, p.closeBy)
 }
 
-// ReceiveCP processes a control packet.
-func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
+// ReceiveCP processes a control packet. It returns the PDC of one with SYN, which may be new,
+// and nil otherwise.
+func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) *PDC {
 	t.Stats.CPRx[c.Ctl&15]++
 	if c.Flags&wire.FlagSYN != 0 {
-		// Only NOOP and NEGOTIATION may carry SYN, and this side needs neither to open a
-		// PDC. T28: one NACK per packet.
-		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID})
-		return
+		return t.receiveSynCP(in, c)
 	}
+	t.receiveCP(in, c)
+	return nil
+}
+
+// receiveSynCP processes a control packet with SYN. Like the first request it may open the PDC
+// (S-CTL-07). Only NOOP and NEGOTIATION, which have a PSN of their own, may carry SYN.
+func (t *Table) receiveSynCP(in *Arrival, c *wire.CP) *PDC {
+	if c.Ctl != wire.CtlNoop && c.Ctl != wire.CtlNegotiation {
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, DPDCID: c.SPDCID}) // T28: one NACK per packet
+		return nil
+	}
+	h := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: c.Flags & wire.FlagSYN, PSN: c.PSN, PSNOffset: c.PSNOffset, SPDCID: c.SPDCID}
+	if c.Flags&wire.FlagISROD != 0 {
+		h.Type = wire.TypeRODReq
+	}
+	p := t.findSyn(in, &h)
+	switch {
+	case p == nil:
+	case p.mode != h.Mode():
+		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackPDCModeMismatch, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
+	default:
+		t.receivePSNCtl(in, p, c)
+	}
+	return p
+}
+
+func (t *Table) receiveCP(in *Arrival, c *wire.CP) {
 	p := t.Lookup(c.DPDCID)
 	if p == nil || in.From.Addr() != p.remote.Addr() || (p.remoteID != 0 && c.SPDCID != p.remoteID) {
 		t.Stats.DropNoPDC++
 		if p != nil {
 			t.guessed(in.Now, in.From)
 		}
-		if c.Ctl == wire.CtlClose || c.Ctl == wire.CtlAckReq || c.Ctl == wire.CtlProbe || c.Ctl == wire.CtlNoop || c.Ctl == wire.CtlCloseReq {
+		switch c.Ctl {
+		case wire.CtlClose, wire.CtlAckReq, wire.CtlProbe, wire.CtlNoop, wire.CtlCloseReq, wire.CtlNegotiation:
 			// UE 3.5.8: a CLOSE that comes after the PDC was freed gets NACK 0E, which its
 			// sender reads as success.
 			t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: c.PSN, DPDCID: c.SPDCID})
@@ -202,7 +228,7 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 		return
 	}
 	switch c.Ctl {
-	case wire.CtlCredit, wire.CtlCreditReq, wire.CtlNegotiation:
+	case wire.CtlCredit, wire.CtlCreditReq:
 		t.sendNack(in.Now, in.From, in.Path, wire.Nack{Type: wire.TypeNack, Code: wire.NackUnexpEvent, PSN: c.PSN, SPDCID: p.id, DPDCID: p.remoteID})
 		return
 	case wire.CtlClearReq:
@@ -221,7 +247,7 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 	p.markProven()
 	rx := p.rx
 	if rx == nil {
-		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop {
+		if c.Ctl != wire.CtlCloseReq && c.Ctl != wire.CtlNoop && c.Ctl != wire.CtlNegotiation {
 			t.Stats.DropStale++
 			return
 		}
@@ -248,7 +274,8 @@ func (t *Table) ReceiveCP(in *Arrival, c *wire.CP) {
 		}
 		p.heard(in.Now)
 		p.cleared(in.Now, clear)
-	case wire.CtlNoop, wire.CtlClose, wire.CtlCloseReq:
+	case wire.CtlNoop, wire.CtlClose, wire.CtlCloseReq, wire.CtlNegotiation:
+		// Of a NEGOTIATION this side makes no use: what it offers stays off.
 		t.receivePSNCtl(in, p, c)
 	}
 }

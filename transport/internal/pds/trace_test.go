@@ -1315,7 +1315,7 @@ func (w *world) encode(a *args, kind string, spdcid, dpdcid uint16) (b []byte, s
 		case wire.CtlClear, wire.CtlClearReq:
 			c.Payload = uint32(psn("clear_psn", "0"))
 		default:
-			c.PSN = psn("psn", "0")
+			c.PSN, c.PSNOffset = psn("psn", "0"), uint16(num("psn_offset", 0))
 		}
 		b = c.Append(nil)
 	default:
