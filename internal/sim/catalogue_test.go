@@ -39,6 +39,7 @@ func TestCatalogueNamesTests(t *testing.T) {
 			t.Errorf("docs/faults.md names %s, which does not exist", n)
 		}
 	}
+	choices(t, root, have)
 	// In the other direction, each number of a test is a row.
 	number := regexp.MustCompile(`^Test([FT]\d+)[A-Z]`)
 	for n := range have {
@@ -62,5 +63,61 @@ func TestCatalogueNamesTests(t *testing.T) {
 	}
 	for i := range 41 {
 		row(fmt.Sprintf("T%d", i+1))
+	}
+}
+
+// choices checks docs/protocol/choices.md: each line names a test or a trace, and what it names
+// exists, its rules too.
+func choices(t *testing.T, root string, have map[string]bool) {
+	t.Helper()
+	dir := filepath.Join(root, "docs", "protocol")
+	b, err := os.ReadFile(filepath.Join(dir, "choices.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := ""
+	for _, p := range pages {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules += string(b)
+	}
+	trace := func(name string) bool {
+		for _, d := range []string{"transport/testdata", "transport/internal/pds/testdata/trace", "transport/internal/ses/testdata"} {
+			if _, err := os.Stat(filepath.Join(root, d, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	}
+	rows := 0
+	for line := range strings.Lines(string(b)) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if len(cells) != 4 || strings.HasPrefix(line, "| question") {
+			continue
+		}
+		rows++
+		for _, r := range regexp.MustCompile(`S-[A-Z]+-\d+`).FindAllString(cells[2], -1) {
+			if !strings.Contains(rules, "\n| "+r+" | ") {
+				t.Errorf("choices.md: %s: no rule %s", cells[0], r)
+			}
+		}
+		shown := regexp.MustCompile(`Test\w+|\w+\.txt`).FindAllString(cells[3], -1)
+		if len(shown) == 0 {
+			t.Errorf("choices.md: %s: nothing shows it", cells[0])
+		}
+		for _, n := range shown {
+			if strings.HasPrefix(n, "Test") && !have[n] || !strings.HasPrefix(n, "Test") && !trace(n) {
+				t.Errorf("choices.md: %s: %s does not exist", cells[0], n)
+			}
+		}
+	}
+	if rows < 50 {
+		t.Errorf("choices.md has %d lines", rows)
 	}
 }
