@@ -95,6 +95,9 @@ func (f *FEP) Open(cfg EndpointConfig) (EndpointID, error) {
 func (f *FEP) CloseEndpoint(now time.Duration, id EndpointID) {
 	f.now = now
 	f.ses.CloseEndpoint(id)
+	for i := range f.lanes {
+		f.purge(&f.lanes[i])
+	}
 }
 
 // Config returns the configuration in force, with defaults filled in.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"sort"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/cms"
@@ -331,6 +332,21 @@ func (f *FEP) unqueue(h ses.Handle) {
 	}
 }
 
+// purge removes from a lane the messages that ended, so that the others are in the order of
+// posting.
+func (f *FEP) purge(ln *lane) {
+	n := ln.q.len()
+	for range n {
+		if h := ln.q.pop(); f.ses.Seq(h) != 0 {
+			ln.q.push(h)
+		}
+	}
+	if gone := n - ln.q.len(); gone > 0 {
+		f.todo.queued -= gone
+		f.recount(ln)
+	}
+}
+
 // requeue queues a message that left another lane, or that starts again because its target
 // refused it and may accept it now. Among the messages that have not begun it keeps the
 // order of posting: ordered messages that were posted later must not overtake it.
@@ -345,13 +361,11 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		f.ses.Abandon(h, ses.NoResource)
 		return
 	}
-	i, first := ln.q.len(), 0
+	first, seq := 0, f.ses.Seq(h)
 	if ln.started {
 		first = 1
 	}
-	for seq := f.ses.Seq(h); i > first && f.ses.Seq(ln.q.at(i-1)) > seq; {
-		i--
-	}
+	i := first + sort.Search(ln.q.len()-first, func(i int) bool { return f.ses.Seq(ln.q.at(first+i)) > seq })
 	ln.q.insert(i, h)
 	ln.bytes += n
 	f.todo.queued++

@@ -6,6 +6,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/dgram"
 	"github.com/uetkit/uetkit/transport/internal/pds"
+	"github.com/uetkit/uetkit/transport/internal/ses"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -396,8 +397,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		h := ln.q.front()
 		pc, ok := f.ses.Peek(h, int(p.mtu))
 		if !ok {
-			f.next(ln)
-			f.recount(ln)
+			f.pass(ln, h)
 			continue
 		}
 		n := int(pc.Len) + f.form.reqLen
@@ -504,15 +504,22 @@ func (f *FEP) next(ln *lane) {
 	}
 }
 
+// pass removes the lane's first message, which sends nothing: it ended, or it waits in SES for
+// ordered messages that were refused.
+func (f *FEP) pass(ln *lane, h ses.Handle) {
+	n, held := f.ses.Hold(h)
+	ln.bytes -= n
+	f.next(ln)
+	if !held {
+		f.recount(ln)
+	}
+}
+
 // recount computes anew how many bytes a lane has to send, after messages left it unsent.
 func (f *FEP) recount(ln *lane) {
 	ln.bytes = 0
 	for i := range ln.q.len() {
-		h := ln.q.at(i)
-		if next, ok := f.ses.Peek(h, 1); ok {
-			_, n, _ := f.ses.Info(h)
-			ln.bytes += n - int(next.Off)
-		}
+		ln.bytes += f.ses.Left(ln.q.at(i))
 	}
 }
 

@@ -1,7 +1,7 @@
 package ses
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"github.com/uetkit/uetkit/transport/wire"
@@ -11,6 +11,9 @@ import (
 // for and cannot keep (NO_MATCH, DISABLED_GEN), or whose resource has a new generation, which
 // the answer names (BAD_GENERATION): S-GEN-03, S-GEN-05. The whole message is then sent under
 // a new message id, after a wait that doubles each time, until RNRTimeout.
+//
+// An unordered message waits by itself: a NO_MATCH says nothing about messages with another
+// tag. Ordered messages to one resource wait together (resource.go).
 
 // Back-off of sends to a target that is not ready: from 2 ms, doubled up to
 // 128 ms, plus up to half. S-GEN-05 has 50 to 100 ms, but a receive is often posted sooner.
@@ -31,85 +34,124 @@ func (s *SES) again(m *send) bool {
 	case wire.RCNoMatch, wire.RCDisabledGen, wire.RCBadGeneration:
 		return true
 	case wire.RCUncorTrnsnt:
-		return m.tries < maxTransient
+		// The target goes on executing what was sent behind an ordered message, which would
+		// come again too late.
+		return m.tries < maxTransient && !m.ordered
 	}
 	return false
 }
 
-// retry sets the times of waiting messages that have none, and makes those that are due
-// ready.
-func (s *SES) retry(now time.Duration) {
-	s.unstamped = false
-	wake := false
-	for k := 0; k < len(s.waiting); k++ {
-		i := s.waiting[k]
-		m := s.sends.at(i)
-		if m.retryAt != 0 {
-			continue
-		}
-		if m.tries == 0 {
-			m.notReady = now
-		}
-		end := m.notReady + s.cfg.RNRTimeout
-		if s.cfg.RNRTimeout > 0 && m.tries > 0 && now >= end {
-			s.waiting = slices.Delete(s.waiting, k, k+1)
-			k--
-			m.cause, m.unexecuted = NotReady, true
-			s.endSend(m)
-			continue
-		}
-		m.retryAt = now
-		if m.rc == wire.RCBadGeneration && m.tries < maxGenTries {
-			wake = true
-		} else {
-			w := backoffMin << min(m.tries, backoffSteps)
-			m.retryAt += w + time.Duration(s.hash(m.seq, uint64(m.tries)))*(w/2)>>32
-			if s.cfg.RNRTimeout > 0 {
-				m.retryAt = max(min(m.retryAt, end), now+1) // one last time at the end
-			}
-		}
-		m.tries++
+// wait makes a refused message wait until it is sent again.
+func (s *SES) wait(m *send) {
+	m.phase, m.retryAt = phaseWait, 0
+	s.stamp(m)
+	if m.ordered {
+		s.refused(m)
+	} else if r := s.resource(m); r != nil {
+		r.addLoose(m)
 	}
-	if wake {
-		// S-GEN-04: messages that the same resource refused earlier go first.
-		var back []genKey // few
-		for _, i := range s.waiting {
-			m := s.sends.at(i)
-			if k := m.genKey(); m.rc == wire.RCBadGeneration && m.retryAt <= now && !slices.Contains(back, k) {
-				back = append(back, k)
-			}
-		}
-		for _, i := range s.waiting {
-			if m := s.sends.at(i); slices.Contains(back, m.genKey()) {
-				m.retryAt = now
-			}
-		}
-	}
-	s.nextRetry = 0
-	keep := s.waiting[:0]
-	for _, i := range s.waiting {
-		m := s.sends.at(i)
-		if m.retryAt <= now {
-			m.phase = phaseReady
-			s.ready = append(s.ready, i)
-			continue
-		}
-		if s.nextRetry == 0 || m.retryAt < s.nextRetry {
-			s.nextRetry = m.retryAt
-		}
-		keep = append(keep, i)
-	}
-	s.waiting = keep
-	slices.SortFunc(s.ready, func(a, b int32) int {
-		if s.sends.at(a).seq < s.sends.at(b).seq {
-			return -1
-		}
-		return 1
-	})
 }
 
-// Resend returns the oldest message that Advance made ready to be sent again. The caller
-// sends it from its beginning, like a new one.
+// stamp has the next Advance look at a message that waits since now.
+func (s *SES) stamp(m *send) {
+	m.fresh = true
+	s.numFresh++
+	s.fresh = append(s.fresh, m.self)
+}
+
+// backoff is the wait before the next of some tries.
+func (s *SES) backoff(m *send, tries uint16) time.Duration {
+	w := backoffMin << min(tries, backoffSteps)
+	return w + time.Duration(s.hash(m.seq, uint64(tries)))*(w/2)>>32
+}
+
+// more adds one, and stays at the highest number.
+func more(n uint16) uint16 { return max(n, n+1) }
+
+// retry does what Advance is to do for messages that wait.
+func (s *SES) retry(now time.Duration) {
+	for _, i := range s.fresh {
+		if m := s.sends.at(i); m.fresh {
+			if m.tries == 0 {
+				m.notReady = now
+			}
+			m.tries = more(m.tries)
+		}
+	}
+	for _, i := range s.fresh {
+		if m := s.sends.at(i); m.fresh {
+			m.fresh = false
+			if !m.ordered {
+				s.schedule(m, now)
+			}
+		}
+	}
+	s.fresh, s.numFresh = s.fresh[:0], 0
+	for k := 0; k < len(s.stirred); k++ { // settle may add some
+		r := s.stirred[k]
+		r.stirred = false
+		s.settle(r, now)
+	}
+	clear(s.stirred)
+	s.stirred = s.stirred[:0]
+	for len(s.waiting) > 0 && s.waiting[0].retryAt <= now {
+		s.makeReady(s.waiting[0])
+	}
+	for len(s.troubled) > 0 && s.troubled[0].key <= uint64(now) {
+		s.settle(s.troubled[0], now)
+	}
+	s.rearm()
+}
+
+// schedule sets when an unordered message goes again.
+func (s *SES) schedule(m *send, now time.Duration) {
+	end := m.notReady + s.cfg.RNRTimeout
+	switch {
+	case s.cfg.RNRTimeout > 0 && m.tries > 1 && now >= end:
+		s.unwait(m)
+		m.cause, m.unexecuted = NotReady, true
+		s.endSend(m)
+		return
+	case m.rc == wire.RCBadGeneration && m.tries <= maxGenTries:
+		s.makeReady(m)
+		if r := s.resource(m); r != nil { // what it refused earlier goes, too
+			for len(r.loose) > 0 {
+				s.makeReady(r.loose[0])
+			}
+		}
+		return
+	}
+	m.retryAt = now + s.backoff(m, m.tries-1)
+	if s.cfg.RNRTimeout > 0 {
+		m.retryAt = max(min(m.retryAt, end), now+1) // one last time at the end
+	}
+	s.waiting.push(m, uint64(m.retryAt))
+}
+
+// rearm sets when Advance has to look at waiting messages again.
+func (s *SES) rearm() {
+	t := uint64(math.MaxUint64)
+	if len(s.waiting) > 0 {
+		t = s.waiting[0].key
+	}
+	if len(s.troubled) > 0 {
+		t = min(t, s.troubled[0].key)
+	}
+	s.nextRetry = time.Duration(t + 1)
+	if s.nextRetry != 0 {
+		s.nextRetry--
+	}
+}
+
+// makeReady has Resend return a message.
+func (s *SES) makeReady(m *send) {
+	s.unwait(m)
+	m.phase = phaseReady
+	s.ready.push(m, m.seq)
+}
+
+// Resend returns the oldest message that Advance made ready to be sent again, or to be sent
+// after Hold kept it. The caller sends it from its beginning, like a new one.
 func (s *SES) Resend() (Handle, bool) {
 	if len(s.ready) == 0 {
 		return 0, false
@@ -118,68 +160,41 @@ func (s *SES) Resend() (Handle, bool) {
 }
 
 func (s *SES) resend() Handle {
-	i := s.ready[0]
-	s.ready = append(s.ready[:0], s.ready[1:]...)
-	m := s.sends.at(i)
-	// Each attempt has a message id of its own (but for S-DEF-07), so that the target does
-	// not confuse it with what it remembers of the last attempt.
-	s.freeID(m.hdr.MsgID)
-	m.hdr.MsgID = s.newID()
+	m := s.ready.pop()
 	m.phase, m.next = phaseData, 0
+	if m.cause != OK {
+		// Each attempt has a message id of its own (but for S-DEF-07), so that the target does
+		// not confuse it with what it remembers of the last attempt.
+		s.freeID(m.hdr.MsgID)
+		m.hdr.MsgID = s.newID()
+		s.Stats.Resends++
+	}
 	m.cause, m.rc, m.nack = OK, 0, 0
 	m.noResponse, m.response, m.unexecuted = false, false, false
-	s.Stats.Resends++
-	return handleOf(i, m)
+	return handleOf(m.self, m)
 }
 
 // unwait removes a message from the lists of those to be sent again.
-func (s *SES) unwait(i int32, m *send) {
+func (s *SES) unwait(m *send) {
 	switch m.phase {
 	case phaseWait:
-		s.waiting = slices.DeleteFunc(s.waiting, func(j int32) bool { return j == i })
+		if m.fresh {
+			m.fresh = false
+			if s.numFresh--; s.numFresh == 0 {
+				s.fresh = s.fresh[:0]
+			}
+		}
+		if m.res != nil {
+			s.left(m, false)
+		}
+		if !m.ordered {
+			s.waiting.remove(m)
+			s.rearm()
+		}
 	case phaseReady:
-		s.ready = slices.DeleteFunc(s.ready, func(j int32) bool { return j == i })
+		s.ready.remove(m)
 	default:
 		return
 	}
-	if len(s.waiting) == 0 {
-		s.nextRetry, s.unstamped = 0, false
-	}
 	m.phase = phaseSent
-}
-
-// A genKey names a resource of a peer whose generation is not 0.
-type genKey struct {
-	peer, job uint32
-	pid, ri   uint16
-	tagged    bool
-}
-
-func (m *send) genKey() genKey {
-	return genKey{m.peer, m.hdr.JobID, m.hdr.PIDonFEP, m.hdr.RI, m.kind.Tagged()}
-}
-
-const maxGens = 65536 // resources remembered; with more, all are forgotten and learnt again
-
-// adopt remembers the generation that a target named (S-GEN-03).
-func (s *SES) adopt(m *send, gen uint8) {
-	if s.gens == nil || s.numGens >= maxGens {
-		s.gens, s.numGens = make(map[uint32]map[genKey]uint8), 0
-	}
-	g := s.gens[m.peer]
-	if g == nil {
-		g = make(map[genKey]uint8)
-		s.gens[m.peer] = g
-	}
-	s.numGens -= len(g)
-	g[m.genKey()] = gen
-	s.numGens += len(g)
-}
-
-// Forget forgets the generations of a peer, whose number may then mean another peer.
-func (s *SES) Forget(peer uint32) {
-	if len(s.gens) != 0 {
-		s.numGens -= len(s.gens[peer])
-		delete(s.gens, peer)
-	}
 }

@@ -9,7 +9,7 @@ import (
 // Answered does not retain; nil is the default response, success (S-ACK-05: every other
 // result is guaranteed and comes in a packet of its own).
 func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
-	i, m := s.lookup(h)
+	_, m := s.lookup(h)
 	if m == nil {
 		s.Stats.Stale++
 		return
@@ -22,7 +22,7 @@ func (s *SES) Answered(h Handle, rsp *wire.Rsp) {
 		return
 	}
 	if m.odd || len(s.fences) != 0 {
-		s.allAnswered(i, m)
+		s.allAnswered(m)
 		return
 	}
 	// It is endSend for nearly every message, and costs a stream of small ones 3 % less.
@@ -84,7 +84,7 @@ func (s *SES) Response(peer uint32, rsp *wire.Rsp) bool {
 			s.waitResult--
 			m.phase = phaseSent
 			s.result(m, rsp)
-			s.allAnswered(i, m)
+			s.allAnswered(m)
 			return true
 		}
 	}
@@ -121,7 +121,7 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 	}
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase == phaseResult && m.promised == pdc {
-			s.stop(i, m, c, 0)
+			s.stop(m, c, 0)
 		}
 	}
 }
@@ -130,13 +130,13 @@ func (s *SES) unpromise(pdc uint32, c Cause) {
 // nevertheless. No further piece of h is sent. The event has the cause of the first failure
 // and comes when no piece is outstanding.
 func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
-	i, m := s.lookup(h)
+	_, m := s.lookup(h)
 	if m == nil {
 		s.Stats.Stale++
 		return
 	}
 	m.open--
-	s.stop(i, m, c, nack)
+	s.stop(m, c, nack)
 }
 
 // GiveUp gives up a piece for which the target was not ready for too long, while its PDC goes
@@ -168,25 +168,25 @@ func (s *SES) GiveUp(p piece.Piece, nack wire.NackCode) (piece.Piece, bool) {
 
 // Break ends h, of which a part was sent and no more can be.
 func (s *SES) Break(h Handle, c Cause, nack wire.NackCode) {
-	if i, m := s.lookup(h); m != nil {
-		s.stop(i, m, c, nack)
+	if _, m := s.lookup(h); m != nil {
+		s.stop(m, c, nack)
 	}
 }
 
 // Abandon ends h, of which nothing was sent in this attempt. If the target promised a result,
 // it has h, and the effect is unknown.
 func (s *SES) Abandon(h Handle, c Cause) {
-	if i, m := s.lookup(h); m != nil {
-		s.unwait(i, m)
+	if _, m := s.lookup(h); m != nil {
+		s.unwait(m)
 		if m.open == 0 && m.phase != phaseResult {
 			m.cause, m.rc = OK, 0 // forget the refusal of an earlier attempt
 			m.unexecuted = true
 		}
-		s.stop(i, m, c, 0)
+		s.stop(m, c, 0)
 	}
 }
 
-func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
+func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 	m.odd = true
 	if m.cause == OK {
 		m.cause, m.nack = c, nack
@@ -203,19 +203,19 @@ func (s *SES) stop(i int32, m *send, c Cause, nack wire.NackCode) {
 		m.phase = phaseSent
 	}
 	if m.open == 0 && m.phase == phaseSent {
-		s.allAnswered(i, m)
+		s.allAnswered(m)
 	}
 }
 
 // allAnswered decides what becomes of a message whose pieces were all handed out and answered
 // or failed: it ends, is sent again, or waits for a promised response.
-func (s *SES) allAnswered(i int32, m *send) {
+func (s *SES) allAnswered(m *send) {
+	if m.res != nil {
+		s.left(m, m.cause == OK)
+	}
 	if m.cause != OK {
 		if m.cause == Rejected && s.again(m) {
-			m.phase = phaseWait
-			m.retryAt = 0
-			s.waiting = append(s.waiting, i)
-			s.unstamped = true
+			s.wait(m)
 			return
 		}
 		s.endSend(m)
@@ -244,6 +244,9 @@ func (s *SES) endSend(m *send) {
 		if !m.silent && !m.told {
 			s.sendEvent(m)
 		}
+	}
+	if m.res != nil {
+		s.left(m, false)
 	}
 	if len(s.fences) > 0 {
 		s.passed(m)

@@ -37,7 +37,8 @@ func (s *SES) End() {
 }
 
 func (s *SES) cancelSends() {
-	s.waiting, s.ready, s.nextRetry, s.unstamped = nil, nil, 0, false
+	s.waiting, s.ready, s.troubled, s.fresh, s.stirred, s.numFresh, s.nextRetry = nil, nil, nil, nil, nil, 0, 0
+	s.resources, s.watched, s.numResources = nil, nil, 0
 	s.fences, s.unfenced = nil, nil
 	for i := range s.sends.used {
 		m := s.sends.at(i)
@@ -46,6 +47,7 @@ func (s *SES) cancelSends() {
 		}
 		m.unexecuted = m.unexecuted || m.phase != phaseSent && m.phase != phaseResult
 		m.cause, m.rc, m.nack = Cancelled, 0, 0
+		m.res, m.place, m.fresh = nil, 0, false
 		s.endSend(m)
 	}
 }
@@ -59,7 +61,7 @@ func (s *SES) CancelPeer(peer uint32) {
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.peer == peer {
 			m.unexecuted = m.unexecuted || m.cause == Rejected || m.phase != phaseSent && m.phase != phaseResult
-			s.unwait(i, m)
+			s.unwait(m)
 			m.cause, m.rc, m.nack = Cancelled, 0, 0
 			s.endSend(m)
 		}
@@ -181,7 +183,7 @@ func (s *SES) PeerGone(peer uint32, c Cause) {
 		switch {
 		case m.phase == phaseFree || m.peer != peer:
 		case m.phase == phaseResult:
-			s.stop(i, m, c, 0)
+			s.stop(m, c, 0)
 		case m.phase == phaseWait || m.phase == phaseReady || m.phase == phaseData && m.next == 0 && m.open == 0:
 			s.Abandon(handleOf(i, m), c)
 		}

@@ -207,7 +207,7 @@ func (s *SES) CloseEndpoint(id EndpointID) {
 	s.names.add(e, -1)
 	for i := range s.sends.used {
 		if m := s.sends.at(i); m.phase != phaseFree && m.ep == e {
-			s.withdraw(i, m)
+			s.withdraw(m)
 		}
 	}
 	s.unfence()
@@ -220,11 +220,11 @@ func (e *endpoint) close() { e.closed, e.mostSends, e.mostRecvs = true, 0, 0 }
 
 // withdraw cancels a send. If a part of it has left, the send goes on as one that was given up.
 // If its success was reported, it goes on unchanged.
-func (s *SES) withdraw(i int32, m *send) {
+func (s *SES) withdraw(m *send) {
 	switch {
 	case m.told:
 	case m.unbegun():
-		s.unwait(i, m)
+		s.unwait(m)
 		m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 		s.endSend(m)
 	case m.phase == phaseResult:

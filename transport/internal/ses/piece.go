@@ -9,12 +9,15 @@ import (
 
 // Peek returns the piece that AppendPiece is to hand out next, of at most mtu payload bytes. It
 // returns false if no piece is left: all were handed out, or the message was cancelled or
-// failed. mtu must be the same for all pieces of a message, and at most 16,383 (S-SEG-01).
+// failed. It returns false as well if the message waits for others: then Hold keeps it. mtu must be the same for all pieces of a message, and at most 16,383 (S-SEG-01).
 func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 	_, m := s.lookup(h)
 	switch {
 	case m == nil:
 	case m.phase == phaseData:
+		if s.numResources != 0 && m.ordered && m.next == 0 && s.gated(m) {
+			break
+		}
 		left := m.hdr.ReqLen - m.next
 		n := min(left, uint32(mtu))
 		kind := piece.Data
@@ -26,6 +29,15 @@ func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Error | piece.Last}, true
 	}
 	return piece.Piece{}, false
+}
+
+// Left returns how many bytes of a message no piece has. Of one that a MSG_ERROR will end it
+// counts them until then. It returns 0 if the message ended.
+func (s *SES) Left(h Handle) int {
+	if _, m := s.lookup(h); m != nil && (m.phase == phaseData || m.phase == phaseError) {
+		return int(m.hdr.ReqLen - m.next)
+	}
+	return 0
 }
 
 // AppendPiece hands out the piece that Peek returned: it appends the piece as Append does, and
@@ -41,7 +53,7 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	if m == nil {
 		panic("BUG: ses: a piece of a message that ended")
 	}
-	if p.Off == 0 && p.Kind == piece.Last && first && m.iov == nil && len(s.gens) == 0 {
+	if p.Off == 0 && p.Kind == piece.Last && first && m.iov == nil && s.numResources == 0 {
 		// The only piece of a message. Without this case 0.7 % more instructions (docs/perf.md,
 		// Fast paths).
 		m.next = p.Len
@@ -63,8 +75,8 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	r, flags := &m.hdr, m.wireFlags
 	if p.Off == 0 {
 		flags |= wire.SESSOM // its packet has the header data: S-FLD-06
-		if first && len(s.gens) != 0 {
-			r.Gen = s.gens[m.peer][m.genKey()] // S-GEN-03: the newest known
+		if first && s.numResources != 0 {
+			s.start(m) // S-GEN-03: the newest generation known
 		}
 	} else {
 		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)

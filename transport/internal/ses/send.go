@@ -17,6 +17,7 @@ type Handle uint32
 //	phaseData → phaseSent                         all pieces handed out
 //	phaseData → phaseError → phaseSent            refused with pieces left (S-CPL-03)
 //	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
+//	phaseData → phaseWait → phaseReady → phaseData kept by Hold before it began
 //	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
 type phase uint8
 
@@ -60,6 +61,11 @@ type send struct {
 	tries    uint16
 	retryAt  time.Duration // phaseWait: when to send again, 0: not yet set
 	notReady time.Duration // when the target became not ready
+	seat                   // in SES.waiting, SES.ready or resource.held
+	res      *resource     // in whose books it is: as out, probe, held or loose
+	loose    int32         // its index in resource.loose
+	out      bool          // counted in resource.out
+	fresh    bool          // listed in SES.fresh
 	promised uint32        // phaseResult: the PDC on which the RESPONSE will come
 }
 
@@ -296,7 +302,7 @@ func (s *SES) CancelSend(id EndpointID, ctx any) (Handle, bool) {
 	}
 	m := s.sends.at(best)
 	h := handleOf(best, m)
-	s.unwait(best, m)
+	s.unwait(m)
 	m.cause, m.rc, m.unexecuted = Cancelled, 0, true
 	s.endSend(m)
 	s.unfence()

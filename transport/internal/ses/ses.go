@@ -13,11 +13,12 @@
 // Request for each new packet.
 //
 // The files. endpoint.go: whom a request is for. Sending: op.go, send.go, piece.go (cutting),
-// answer.go (responses, and how a send ends), again.go (sending again), fence.go. Receiving:
+// answer.go (responses, and how a send ends), again.go (sending again), resource.go
+// (order behind a refusal), fence.go. Receiving:
 // request.go (checks, messages of one packet), forms.go (other headers), response.go, match.go,
 // recv.go, multi.go, look.go, inbound.go (messages of several packets), dead.go (those that
 // ended in error), unexpected.go, peers.go. Both: event.go, end.go, diagnose.go, table.go,
-// arena.go.
+// heap.go, arena.go.
 package ses
 
 import (
@@ -144,21 +145,25 @@ type SES struct {
 
 // outgoing holds the sends of all endpoints.
 type outgoing struct {
-	sends      table[send]
-	numSends   int          // sends that have not ended
-	ids        [1024]uint64 // bitmap of the message ids in use
-	lastID     uint16
-	copies     arena
-	iovs       [][][]byte // recycled slices of user slices
-	waiting    []int32    // refused sends, which Advance makes ready
-	ready      []int32    // sends to be sent again, in post order
-	unstamped  bool       // some of waiting have no retryAt
-	nextRetry  time.Duration
-	fences     []fence
-	unfenced   []Handle
-	waitResult int                         // sends that wait for a response after NO_RESPONSE
-	gens       map[uint32]map[genKey]uint8 // generations of resources, by peer
-	numGens    int                         // number of generations
+	sends        table[send]
+	numSends     int          // sends that have not ended
+	ids          [1024]uint64 // bitmap of the message ids in use
+	lastID       uint16
+	copies       arena
+	iovs         [][][]byte      // recycled slices of user slices
+	waiting      heap[*send]     // unordered sends that wait, by retryAt
+	troubled     heap[*resource] // resources that get a probe, by the time of it
+	ready        heap[*send]     // sends to be sent again, in post order
+	fresh        []int32         // sends that wait since the last Advance
+	numFresh     int             // how many of them still wait
+	stirred      []*resource     // resources that Advance is to look at
+	nextRetry    time.Duration   // the earliest time in waiting and troubled, 0: none
+	fences       []fence
+	unfenced     []Handle
+	waitResult   int                             // sends that wait for a response after NO_RESPONSE
+	resources    map[uint32]map[genKey]*resource // those that refused something, by peer
+	numResources int
+	watched      []*resource // all of them, and some that were forgotten
 }
 
 // posted holds the receives of all endpoints. Messages find them through the spaces of the
@@ -274,7 +279,7 @@ func (s *SES) Config() Config { return s.cfg }
 // and messages that stopped in the middle end.
 func (s *SES) Advance(now time.Duration) {
 	s.now = now
-	if s.unstamped || s.nextRetry != 0 && now >= s.nextRetry {
+	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry != 0 && now >= s.nextRetry {
 		s.retry(now)
 	}
 	if s.starved && now >= s.feedAt {
@@ -296,14 +301,14 @@ func (s *SES) Advance(now time.Duration) {
 
 // Waits reports whether NextTimeout may return a time.
 func (s *SES) Waits() bool {
-	return s.open|len(s.unfenced) != 0 || s.starved || s.unstamped || s.nextRetry != 0
+	return s.open|len(s.unfenced)|len(s.fresh)|len(s.stirred) != 0 || s.starved || s.nextRetry != 0
 }
 
 // NextTimeout is when Advance must be called at the latest, 0: never. A time in the past asks
 // for a call as soon as possible.
 func (s *SES) NextTimeout() time.Duration {
 	t := s.nextRetry
-	if s.unstamped || len(s.unfenced) > 0 {
+	if len(s.fresh)|len(s.stirred)|len(s.unfenced) != 0 {
 		t = max(s.now, 1)
 	}
 	if s.starved {

@@ -90,6 +90,12 @@ func (p *party) fenced(o *operation) bool {
 	return (o.fence || p.ses.Fenced(0, o.peer)) && p.ses.Fence(o.handle, o.fence)
 }
 
+// held reports whether a message of which no packet can leave is kept until resend returns it.
+func (p *party) held(h handle) bool {
+	_, ok := p.ses.Hold(h)
+	return ok
+}
+
 func (p *party) unfenced() (handle, bool) { return p.ses.Unfenced() }
 func (p *party) resend() (handle, bool)   { return p.ses.Resend() }
 

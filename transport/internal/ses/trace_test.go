@@ -231,6 +231,9 @@ func (w *world) leave(o *operation, n int) {
 	for ; n != 0; n-- {
 		pc, b, ok := o.at.leave(o.handle, o.at.mtu)
 		if !ok {
+			if o.at.held(o.handle) {
+				w.printf("%s: %s waits behind a refusal", o.at.name, o.name)
+			}
 			return
 		}
 		w.launch(&packet{from: o.at, to: o.to, op: o, handle: o.handle, piece: pc, next: wire.NextReqStd, b: b, pdc: o.pdc, ordered: o.ordered})

@@ -24,7 +24,7 @@ func (s *SES) longRequest(src *Source, next wire.NextHdr, b []byte) *Result {
 
 // longAnswered is Answered without its fast path.
 func (s *SES) longAnswered(h Handle, rsp *wire.Rsp) {
-	i, m := s.lookup(h)
+	_, m := s.lookup(h)
 	if m == nil {
 		s.Stats.Stale++
 		return
@@ -34,7 +34,7 @@ func (s *SES) longAnswered(h Handle, rsp *wire.Rsp) {
 		s.result(m, rsp)
 	}
 	if m.open == 0 && m.phase == phaseSent {
-		s.allAnswered(i, m)
+		s.allAnswered(m)
 	}
 }
 
@@ -113,7 +113,7 @@ func chronicled(seed uint64, long bool) []string {
 		case 0, 1, 2, 3: // a send
 			s := Send{Tagged: rng.IntN(2) == 0, Tag: uint64(rng.IntN(3)), Buf: pattern([]int{0, 1, 20, 32, 33, 80, 120}[rng.IntN(7)]),
 				HasData: rng.IntN(3) == 0, Data: rng.Uint64(), DeliveryComplete: rng.IntN(4) == 0, Copy: rng.IntN(5) == 0, Early: rng.IntN(3) == 0,
-				Silent: rng.IntN(6) == 0, Target: self(c.SES), Peer: 1 + uint32(rng.IntN(2)), Context: step, Flags: uint64(rng.IntN(2)), Now: now}
+				Silent: rng.IntN(6) == 0, Ordered: rng.IntN(3) == 0, Target: self(c.SES), Peer: 1 + uint32(rng.IntN(2)), Context: step, Flags: uint64(rng.IntN(2)), Now: now}
 			switch rng.IntN(6) {
 			case 0:
 				s.Buf, s.Iov = nil, [][]byte{s.Buf}
@@ -137,6 +137,8 @@ func chronicled(seed uint64, long bool) []string {
 				h := c.queue[0]
 				p, ok := c.Peek(h, mtu)
 				if !ok {
+					n, held := c.Hold(h)
+					c.say("%d: held %v %v", step, n, held)
 					c.queue = c.queue[1:]
 					continue
 				}
