@@ -8,10 +8,12 @@ import (
 	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/ses"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // The parts of Config that belong to the sublayers.
 type (
+	Encapsulation  = wire.Encapsulation // of packets in UDP
 	Messages       = ses.Config         // of semantics
 	EndpointConfig = ses.EndpointConfig // the part of Messages that each endpoint has
 	Identity       = ses.Identity       // the name of an endpoint
@@ -76,9 +78,16 @@ type Config struct {
 	// one. It costs some allocations, and a copy of each packet that a secured FEP seals or
 	// opens. Without Notes there is no cost.
 	Notes bool
-	// NoSymmetric sends every packet to the well-known port 4793 of the peer instead of the
-	// port that the peer used (S-PKT-03).
-	NoSymmetric bool
+	// Encapsulation says what a FEP is and where answers go: Symmetric or Standard (S-PKT-02,
+	// S-PKT-03). With Standard the port of Local is 4793, the one that packets arrive at;
+	// Paths[1:] are entropy values that this FEP sends with, and the address of a peer has port
+	// 4793.
+	Encapsulation Encapsulation
+	// Echo, with Standard, asks whether a packet can leave from the port ev of Local, so that an
+	// answer repeats the entropy value ev. Transmit calls it before it writes the packet, whose
+	// CRC or ICV covers the port. If it returns true, the packet's path is dgram.Echo(ev). If
+	// not, or if Echo is nil, the answer leaves from 4793 and is counted (Stats.EVsUnbound).
+	Echo func(ev uint16) bool
 
 	// Hint is called with the reason when packets of one address are dropped all the time:
 	// the two ends do not fit, or somebody guesses. Receive calls it, rarely. It must not
@@ -190,6 +199,10 @@ func (c *Config) check() error {
 		return bad("Local must be one address and port", c.Local)
 	case c.Paths[0] != c.Local.Port():
 		return bad("Paths must begin with the main port", c.Paths)
+	case c.Encapsulation > wire.Standard:
+		return bad("Encapsulation must be symmetric or standard", c.Encapsulation)
+	case c.Encapsulation == wire.Standard && c.Local.Port() != wire.Port:
+		return bad("Standard encapsulation has port 4793, not that of Local", c.Local)
 	case len(c.Paths) > 255:
 		return bad("more than 255 Paths", len(c.Paths))
 	case c.JobID > 0xffffff || c.PIDonFEP > 0xfff || c.RI > 0xfff:

@@ -11,6 +11,7 @@ type format struct {
 	crcOnly  bool              // there is no head, and the trailer is a CRC
 	trims    bool              // Config.Trimming
 	sprays   bool              // several Config.Paths
+	standard bool              // Config.Encapsulation is Standard
 	tos      [numClasses]uint8 // by class
 	head     int               // security header, in front of the PDS header
 	trailer  int               // behind the payload: CRC or ICV
@@ -27,7 +28,7 @@ func (m *format) init(cfg *Config) {
 	case !cfg.NoCRC:
 		m.trailer, m.crcOnly = wire.CRCLen, true
 	}
-	m.trims, m.sprays = cfg.Trimming, len(cfg.Paths) > 1
+	m.trims, m.sprays, m.standard = cfg.Trimming, len(cfg.Paths) > 1, cfg.Encapsulation == wire.Standard
 	m.wrap = m.head + m.trailer
 	m.overhead = 8 + 40 // UDP header, and what UE 3.6.12 adds to the transport size
 	m.ackLen = wire.AckCCLen + wire.RspLen + m.wrap

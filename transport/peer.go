@@ -75,7 +75,8 @@ type lane struct {
 
 // Peer returns the PeerID of an address, always the same one for the same address. known
 // says that the application inserted the address into its address vector (KnownPeersOnly).
-// The peer exists until Forget.
+// The peer exists until Forget. ErrNoPeer: the address cannot be sent to; with Standard
+// encapsulation, it has a port other than 4793.
 func (f *FEP) Peer(addr netip.AddrPort, known bool) (PeerID, error) {
 	id, err := f.intern(addr)
 	if err == nil {
@@ -94,6 +95,9 @@ func (f *FEP) Met(id PeerID) { f.peers[id].met = true }
 // PDC.
 func (f *FEP) intern(addr netip.AddrPort) (PeerID, error) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	if f.form.standard && addr.Port() != wire.Port {
+		return NoPeer, ErrNoPeer
+	}
 	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() || addr.Port() == 0 || addr.Addr().Is4() != f.cfg.Local.Addr().Is4() {
 		return NoPeer, ErrNoPeer
 	}

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"encoding/binary"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
@@ -81,9 +83,27 @@ func (f *FEP) source(d *dgram.Datagram) bool {
 	if d.Path < 0 || d.Path >= len(f.cfg.Paths) {
 		d.Path = 0
 	}
+	if f.form.standard {
+		d.Path = 0 // nothing arrives at another port
+	}
 	f.rx.outer.become(&d.Remote, d.Path, &d.Remote, &f.local[d.Path])
-	f.rx.in.From, f.rx.in.Path = d.Remote, uint8(d.Path)
+	f.rx.in.From, f.rx.in.Path = d.Remote, uint32(d.Path)
+	if f.form.standard {
+		// S-PDC-04: the peer is an IP address; the source port is the entropy value, which
+		// answers repeat.
+		f.rx.in.From = netip.AddrPortFrom(d.Remote.Addr(), wire.Port)
+		f.rx.in.Path = uint32(f.echo(d.Remote.Port()))
+	}
 	return true
+}
+
+// echo returns the path of answers that repeat an entropy value: the index of the port if it
+// is one of Config.Paths.
+func (f *FEP) echo(ev uint16) int {
+	if i := slices.Index(f.cfg.Paths, ev); i >= 0 {
+		return i
+	}
+	return dgram.Echo(ev)
 }
 
 // familiar is a fast path of source for a train from the peer of the PDC that its first
@@ -180,9 +200,9 @@ func (f *FEP) unwrap(d *dgram.Datagram, b []byte) []byte {
 func (f *FEP) damaged(d *dgram.Datagram, b []byte) {
 	switch {
 	case wire.Type(b[0]>>3) == wire.TypeTSS:
-		f.dropFrom(d, DropSecured)
+		f.dropFrom(DropSecured)
 	case !f.trimmed(d, b):
-		f.dropFrom(d, DropCRC)
+		f.dropFrom(DropCRC)
 	}
 }
 
@@ -212,7 +232,7 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 			f.dropInvalid(err)
 			return
 		}
-		if c.Flags&wire.FlagSYN != 0 && !f.maySYN(d) {
+		if c.Flags&wire.FlagSYN != 0 && !f.maySYN() {
 			return
 		}
 		f.rx.in.Small = false
@@ -229,7 +249,7 @@ func (f *FEP) dispatch(d *dgram.Datagram, b []byte, p *pds.PDC) {
 		}
 	case wire.TypeTSS:
 		if f.sec == nil {
-			f.dropFrom(d, DropSecured)
+			f.dropFrom(DropSecured)
 			return
 		}
 		f.drop(DropType) // sealed twice
@@ -334,7 +354,7 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 		f.drop(DropShort)
 		return
 	}
-	if h.Flags&wire.FlagSYN != 0 && !f.maySYN(d) {
+	if h.Flags&wire.FlagSYN != 0 && !f.maySYN() {
 		return
 	}
 	f.rx.in.Small = len(b) < wire.NackLen
@@ -362,19 +382,20 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 	f.execute(p, h.Next, body)
 }
 
-// maySYN reports whether a packet with SYN may come from the source of a train. If not it
+// maySYN reports whether a packet with SYN may come from the source that it has. If not it
 // counts the drop.
-func (f *FEP) maySYN(d *dgram.Datagram) bool {
-	if d.Remote == f.cfg.Local {
+func (f *FEP) maySYN() bool {
+	from := f.rx.in.From
+	if from == f.cfg.Local {
 		// T28: a FEP may send to itself. It drops a SYN from its own address if it never used
 		// that address as a peer.
-		if !f.peers[f.book.byAddr[d.Remote]].used {
+		if !f.peers[f.book.byAddr[from]].used {
 			f.drop(DropSelf)
 			return false
 		}
 	}
 	if f.cfg.KnownPeersOnly {
-		if id, ok := f.book.byAddr[d.Remote]; !ok || !f.peers[id].known {
+		if id, ok := f.book.byAddr[from]; !ok || !f.peers[id].known {
 			f.drop(DropUnknown)
 			return false
 		}

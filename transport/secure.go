@@ -58,7 +58,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 		if f.cfg.AcceptClearStart && (t == wire.TypeNack || t == wire.TypeNackCCX) {
 			return f.startInClear(d, b)
 		}
-		f.dropFrom(d, DropClear)
+		f.dropFrom(DropClear)
 		return nil
 	}
 	plain, who, why := f.sec.Open(f.now, b, f.rx.outer.aad(len(b)), d.Remote.Addr())
@@ -69,7 +69,7 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 			f.drop(DropTrimmed)
 			return nil
 		}
-		f.dropFrom(d, tssDrop(why))
+		f.dropFrom(tssDrop(why))
 		return nil
 	}
 	if len(plain) < wire.ReqLen {
@@ -87,12 +87,12 @@ func (f *FEP) openPacket(d *dgram.Datagram, b []byte) []byte {
 // other packet.
 func (f *FEP) startInClear(d *dgram.Datagram, b []byte) []byte {
 	if !wire.VerifyCRC(b, f.rx.outer.prefix.CRC(len(b))) {
-		f.dropFrom(d, DropCRC)
+		f.dropFrom(DropCRC)
 		return nil
 	}
 	n, _, err := wire.ParseNack(b[:len(b)-wire.CRCLen])
 	if err != nil || n.Code != wire.NackNewStartPSN {
-		f.dropFrom(d, DropClear)
+		f.dropFrom(DropClear)
 		return nil
 	}
 	f.rx.in.Who = 0
@@ -143,17 +143,17 @@ const (
 
 // dropFrom counts a dropped packet that may mean that the two ends do not fit: they differ
 // in CRC, key or encapsulation, or there is a NAT between them.
-func (f *FEP) dropFrom(d *dgram.Datagram, r DropReason) {
+func (f *FEP) dropFrom(r DropReason) {
 	f.drop(r)
 	now, h := f.now, &f.hint
-	if h.now.Peer != d.Remote || h.now.Reason != r || now-h.since > hintSpan {
+	if h.now.Peer != f.rx.in.From || h.now.Reason != r || now-h.since > hintSpan {
 		if h.now.Count > 0 && now-h.since <= hintSpan {
 			// The packet is of another address. Each such packet lowers the count, so that
 			// the address with the most drops stays.
 			h.now.Count--
 			return
 		}
-		h.now, h.since = Hint{Peer: d.Remote, Reason: r}, now
+		h.now, h.since = Hint{Peer: f.rx.in.From, Reason: r}, now
 	}
 	if h.now.Count++; h.now.Count == hintDrops && f.cfg.Hint != nil && (h.told == 0 || now-h.told >= hintQuiet) {
 		h.told = now

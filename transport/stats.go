@@ -67,7 +67,10 @@ type Stats struct {
 	TxData, RxData       uint64 // requests, resends included
 	RxTrimmed            uint64 // trimmed packets, those under DropTrimmed included
 	AcksTx, AcksRx       uint64
-	Drops                [NumDropReasons]uint64
+	// EVsUnbound counts answers that left from port 4793, because the port of the entropy value
+	// they should repeat could not be had (Standard encapsulation).
+	EVsUnbound uint64
+	Drops      [NumDropReasons]uint64
 	PacketCounters
 	MessageCounters
 }

@@ -20,9 +20,10 @@ type train struct {
 	open bool // the newest packet has no trailer yet, so that AR may still be set on it
 	full bool // has no room for another packet
 
-	prefix wire.Prefix // CRC prefix of its packets
-	apart  bool        // see FEP.Apart
-	outer  outer       // of the latest train that start made
+	prefix wire.Prefix    // CRC prefix of its packets
+	apart  bool           // see FEP.Apart
+	outer  outer          // of the latest train that start made
+	echo   netip.AddrPort // what src returned last for a path that is no index
 }
 
 // begin starts an empty train in d.
@@ -74,9 +75,12 @@ func (f *FEP) join(remote *netip.AddrPort, path, n, class int) []byte {
 func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 	t := &f.out
 	d := t.d
+	if path >= dgram.EchoPath {
+		path = f.leaveBy(path)
+	}
 	d.Remote, d.Path, d.Seg, d.TOS = *remote, path, n, tos
 	if !f.out.outer.of(remote, path) {
-		f.out.outer.become(remote, path, &f.local[path], remote)
+		f.out.outer.become(remote, path, f.src(path), remote)
 	}
 	t.prefix = f.out.outer.prefix
 	t.n, t.size, t.off = 1, n, 0
@@ -85,6 +89,25 @@ func (f *FEP) start(remote *netip.AddrPort, path, n int, tos uint8) []byte {
 		return f.secHeader(d.Data)
 	}
 	return d.Data
+}
+
+// leaveBy returns the path that an answer takes which is to repeat an entropy value: the main
+// path if its port cannot be had.
+func (f *FEP) leaveBy(path int) int {
+	if ev, _ := dgram.EchoOf(path); f.cfg.Echo != nil && f.cfg.Echo(ev) {
+		return path
+	}
+	f.stats.EVsUnbound++
+	return 0
+}
+
+// src is the local address that a path leaves from. It is valid until the next call.
+func (f *FEP) src(path int) *netip.AddrPort {
+	if ev, ok := dgram.EchoOf(path); ok {
+		f.out.echo = netip.AddrPortFrom(f.cfg.Local.Addr(), ev)
+		return &f.out.echo
+	}
+	return &f.local[path]
 }
 
 // startTo is start for a train of new data to the peer p, whose address is remote. On the
@@ -523,11 +546,11 @@ func (f *FEP) recount(ln *lane) {
 	}
 }
 
-// pathFor chooses the local port of the next train to a peer if there are several. Packets
-// of a PDC that the target does not know yet leave from the main port, by which the target
-// knows the source. A ROD PDC keeps to one path while that path works (UE 3.6.16).
+// pathFor chooses the local port of the next train to a peer if there are several. With
+// Symmetric encapsulation packets of a PDC that the target does not know yet leave from the
+// main port, by which the target knows the source. A ROD PDC keeps to one path while that path works (UE 3.6.16).
 func (f *FEP) pathFor(now time.Duration, p *peer, pdc *pds.PDC) int {
-	if pdc.RemoteID() == 0 {
+	if pdc.RemoteID() == 0 && !f.form.standard {
 		return 0
 	}
 	if p.paths == nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // Config holds the settings of an endpoint that libfabric has no attribute for. Set it in
@@ -16,6 +18,12 @@ type Config struct {
 	// NoCRC leaves out the checksum (CRC-32C) at the end of each packet. Default false.
 	// Both ends must agree.
 	NoCRC bool
+	// Encapsulation says what names an endpoint's FEP in the network. Default Symmetric: an IP
+	// address and a port, so that any number of processes share an address. Standard: an IP
+	// address alone, as the specification has it. Packets then go to port 4793 whatever port
+	// they come from, and the endpoint owns that port of its address: Enable of a second one on
+	// the address fails with fi.EADDRINUSE. Both ends must agree.
+	Encapsulation Encapsulation
 	// Paths is how many UDP ports the endpoint sends from, 1 to MaxPaths. Switches may use
 	// the port (entropy value) to choose among parallel lines. Default 1.
 	Paths int
@@ -50,6 +58,23 @@ type Config struct {
 	Socket Socket
 }
 
+// An Encapsulation is how packets lie in IP packets (Config.Encapsulation).
+type Encapsulation = wire.Encapsulation
+
+// The encapsulations of an endpoint.
+const (
+	Symmetric = wire.Symmetric
+	Standard  = wire.Standard
+)
+
+// port returns the port of an endpoint that asks for port asked.
+func (c *Config) port(asked uint16) uint16 {
+	if c.Encapsulation == Standard && asked == 0 {
+		return wire.Port
+	}
+	return asked
+}
+
 func (c *Config) check() error {
 	switch c.PayloadMTU {
 	case 0, 1024, 2048, 4096, 8192:
@@ -58,6 +83,9 @@ func (c *Config) check() error {
 	}
 	if c.JobID >= 1<<24 {
 		return fmt.Errorf("uet: JobID %#x is longer than 24 bits", c.JobID)
+	}
+	if c.Encapsulation > Standard {
+		return fmt.Errorf("uet: Encapsulation %v is neither symmetric nor standard", c.Encapsulation)
 	}
 	if c.Paths < 0 || c.Paths > MaxPaths {
 		return fmt.Errorf("uet: Paths %d is not 0 to %d", c.Paths, MaxPaths)

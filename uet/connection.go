@@ -271,7 +271,7 @@ func (l *connection) params() cm.Params {
 	c := ep.fep.Config()
 	return cm.Params{
 		Addr: netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()), Ports: ep.conn.Ports(), JobID: c.JobID, PIDonFEP: c.PIDonFEP, RI: c.RI, Initiator: c.Initiator,
-		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, NoSymmetric: c.NoSymmetric,
+		PayloadMTU: c.PayloadMTU, Modes: modes, NoCRC: c.NoCRC, Encapsulation: c.Encapsulation,
 	}
 }
 

@@ -925,10 +925,11 @@ func TestF30EndsThatDoNotFit(t *testing.T) {
 	for what, change := range map[string]func(*Config){
 		"JobID":         func(c *Config) { c.JobID = 7 },
 		"CRC":           func(c *Config) { c.NoCRC = true },
-		"encapsulation": func(c *Config) { c.Tuning.NoSymmetric = true },
+		"encapsulation": func(c *Config) { c.Encapsulation = Standard },
 	} {
 		info := *r.info
 		change(&info.Config)
+		info.SrcAddr.IP = ownLoopback()
 		a := r.plug(&info)
 		ok(t, a.Connect(l.at, nil))
 		_, req := l.request()

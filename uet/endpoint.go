@@ -349,7 +349,8 @@ func (ep *Endpoint) Name() (wire.Addr, error) {
 //
 // fi.ENOCQ, fi.ENOAV, fi.ENOEQ: no completion queue for a direction the endpoint has
 // the capability for; no address vector, or for FI_EP_MSG no event queue (R-EP-02).
-// fi.EADDRINUSE: the port is taken. fi.EADDRNOTAVAIL: the address is not of this host.
+// fi.EADDRINUSE: the port is taken; with Standard encapsulation an address has room for one
+// endpoint, and the error says what to do. fi.EADDRNOTAVAIL: the address is not of this host.
 // fi.EOPBADSTATE: it is enabled.
 func (ep *Endpoint) Enable() error {
 	ep.mu.Lock()
@@ -475,11 +476,15 @@ func (ep *Endpoint) open() error {
 	if err != nil {
 		return err
 	}
+	if ep.info.SrcAddr.Port = cfg.port(ep.info.SrcAddr.Port); cfg.Encapsulation == Standard && ep.info.SrcAddr.Port != wire.Port {
+		return fmt.Errorf("uet: enable: standard encapsulation has port %d, and the address has %d: %w", wire.Port, ep.info.SrcAddr.Port, fi.EINVAL)
+	}
 	conn, err := udp.Open(ep.sockets(dscp))
 	if err != nil {
-		return fmt.Errorf("uet: enable: %w: %w", err, openErrno(err))
+		return ep.unopened(err)
 	}
 	id := identity(ep.info.SrcAddr, conn.LocalAddr())
+	id.Encap = cfg.Encapsulation
 	tc := ep.engine(conn, id, dscp)
 	if cfg.Security != nil {
 		if ep.seal, err = ep.newSeal(tss.Config{Local: tc.Local.Addr()}); err != nil {
@@ -507,6 +512,17 @@ func (ep *Endpoint) open() error {
 	return nil
 }
 
+// unopened is the error of Enable for sockets that could not be opened.
+func (ep *Endpoint) unopened(err error) error {
+	e := openErrno(err)
+	if e == fi.EADDRINUSE && ep.info.Config.Encapsulation == Standard {
+		ip := ep.info.SrcAddr.IP
+		return fmt.Errorf("uet: enable: %w: standard encapsulation needs port %d of %v for itself, and it is taken: give each endpoint an address of its own (ip addr add), "+
+			"end what has the port (ss -ulpn 'sport = :%d' names it), or use symmetric encapsulation at both ends: %w", err, wire.Port, ip, wire.Port, e)
+	}
+	return fmt.Errorf("uet: enable: %w: %w", err, e)
+}
+
 // engine returns the configuration of the endpoint's FEP with name id, without its
 // security.
 func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.Config {
@@ -514,6 +530,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	tc := cfg.Tuning.fep()
 	tc.Local = conn.LocalAddr()
 	tc.Paths = conn.Ports()
+	tc.Encapsulation, tc.Echo = cfg.Encapsulation, conn.Echo
 	tc.Notes = cfg.Tap != nil
 	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
 	if tc.PayloadMTU == 0 {

@@ -142,6 +142,16 @@ func (l *netInterface) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr,
 	}
 	info := *tmpl
 	info.SrcAddr = identity(src, netip.AddrPortFrom(ip, src.Port))
+	info.SrcAddr.Encap = info.Config.Encapsulation
+	if info.Config.Encapsulation == Standard && info.Ep.Type != fi.EpMsg { // the ports of these are those of connection management
+		info.SrcAddr.Port = info.Config.port(src.Port)
+		if p := info.SrcAddr.Port; p != wire.Port {
+			return refuse("SrcAddr", p, wire.Port, "with standard encapsulation a FEP is an IP address, and its port is 4793", "leave the port out, or ask for symmetric encapsulation")
+		}
+		if p := dst.AddrPort().Port(); dst.IP.IsValid() && p != wire.Port {
+			return refuse("DestAddr", p, wire.Port, "with standard encapsulation a FEP is an IP address, and its port is 4793", "leave the port out, or ask for symmetric encapsulation")
+		}
+	}
 	info.DestAddr = dst
 	info.Domain.Name = l.name
 	if info.AddrFormat == fi.FormatSockaddr || info.AddrFormat == fi.FormatSockaddrs {

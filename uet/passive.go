@@ -176,7 +176,7 @@ func (p *PassiveEndpoint) SetBacklog(n int) error {
 //
 // fi.ENOEQ: no event queue is bound (R-CM-01). fi.EADDRINUSE: the port is taken.
 // fi.EADDRNOTAVAIL: the address is not of this host. fi.EOPBADSTATE: it listens
-// already.
+// already. fi.EINVAL: the port is the one that Standard encapsulation has for data.
 func (p *PassiveEndpoint) Listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,6 +185,9 @@ func (p *PassiveEndpoint) Listen() error {
 	}
 	if p.eq == nil {
 		return fi.ENOEQ
+	}
+	if p.info.Config.Encapsulation == Standard && p.info.SrcAddr.Port == wire.Port {
+		return fmt.Errorf("uet: listen: port %d is that of data with standard encapsulation; listen at another: %w", wire.Port, fi.EINVAL)
 	}
 	node, err := openNode(netip.AddrPortFrom(p.info.SrcAddr.IP, p.info.SrcAddr.Port), &p.info.Config, p.backlog)
 	if err != nil {

@@ -69,7 +69,7 @@ func (c *peerCache) fill(h fi.Addr, a wire.Addr, gen uint32) (*peerEntry, error)
 		gen: gen, pid: a.PIDonFEP, ri: a.RI, initiator: a.Initiator,
 		absolute: a.Flags&wire.AddrAbsolute != 0, oneMTU: a.Flags&wire.AddrMTUMessage != 0,
 	}
-	if e.err = unfit(&a); e.err == nil {
+	if e.err = unfit(&a, c.fep.Config().Encapsulation); e.err == nil {
 		e.id, e.err = c.fep.Peer(a.AddrPort(), true)
 	}
 	if e.err == nil {
@@ -96,8 +96,12 @@ func (c *peerCache) release(id transport.PeerID) {
 }
 
 // unfit returns the error of sending to an address that shares no feature with this
-// endpoint; nil if one is shared.
-func unfit(a *wire.Addr) error {
+// endpoint, whose encapsulation is own; nil if one is shared. An address that is said to be of
+// Symmetric encapsulation may be of any, as socket addresses do not say.
+func unfit(a *wire.Addr, own Encapsulation) error {
+	if a.Encap != Symmetric && a.Encap != own || own == Standard && a.AddrPort().Port() != wire.Port {
+		return fi.EOPNOTSUPP // S-PKT-02
+	}
 	const profiles = wire.CapAIBase | wire.CapAIFull | wire.CapHPC
 	if a.Flags&wire.AddrCapsValid != 0 && a.Caps&profiles == 0 {
 		return fi.EOPNOTSUPP // R-ADDR-11
@@ -167,7 +171,7 @@ func (o *owner) Known(to uint64) error {
 	if !ok || gen != uint32(to>>32) || a.IP.Unmap().Is4() != o.info.SrcAddr.IP.Unmap().Is4() {
 		return transport.ErrNoPeer
 	}
-	return unfit(&a)
+	return unfit(&a, o.info.Config.Encapsulation)
 }
 
 // Resolve names the peer in op: the destination of a send, the only source of

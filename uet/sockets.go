@@ -77,7 +77,7 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		dscp = c.Trimmable
 	}
 	return udp.Config{
-		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Consecutive: s.ConsecutivePorts,
+		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard,
 		GSO: udp.Mode(s.GSO), GRO: udp.Mode(s.GRO), GSOChanged: (*owner)(ep).offload,
 		SendBuf: ep.opts.buf(fi.OptSendBufSize, s.SendBuf), RecvBuf: ep.opts.buf(fi.OptRecvBufSize, s.RecvBuf),
 		TOS: dscp<<2 | dgram.ECT0, // another class costs a control message
@@ -154,6 +154,8 @@ type SocketStats struct {
 	SendLost     uint64 // sends lost to any other error
 	Split        uint64 // trains sent as single packets
 	Fallbacks    uint64 // times that GSO was switched off for a destination
+
+	EchoBound uint64 // ports bound to repeat entropy values of peers (Standard)
 
 	Pending      uint64 // errors of earlier packets that a call came upon
 	Evidence     uint64 // ICMP messages that were read

@@ -136,6 +136,15 @@ func (s *tappedSocket) SendBatch(ds []*dgram.Datagram) (int, error) {
 	return n, err
 }
 
+// at returns the local address of a path.
+func (t *tap) at(path int) netip.AddrPort {
+	ev, echo := dgram.EchoOf(path)
+	if !echo {
+		ev = t.ports[path]
+	}
+	return netip.AddrPortFrom(t.local, ev)
+}
+
 // show calls fn for each datagram of a train. notes, if any, has one Note per datagram.
 func (t *tap) show(sent bool, d *dgram.Datagram, notes []transport.Note) {
 	for rest, more := d.Data, true; more; more = len(rest) > 0 {
@@ -146,7 +155,7 @@ func (t *tap) show(sent bool, d *dgram.Datagram, notes []transport.Note) {
 			n, notes = notes[0], notes[1:]
 		}
 		t.seen = Tapped{
-			Sent: sent, Local: netip.AddrPortFrom(t.local, t.ports[d.Path]), Remote: d.Remote, TOS: d.TOS, Why: n.Why, Data: b, Trailer: t.trailer, Wire: b,
+			Sent: sent, Local: t.at(d.Path), Remote: d.Remote, TOS: d.TOS, Why: n.Why, Data: b, Trailer: t.trailer, Wire: b,
 		}
 		if t.sealed {
 			t.unseal(b, &n)

@@ -65,9 +65,6 @@ type Tuning struct {
 	// Default 60,000 and 4,096. Lower them where memory is short.
 	MaxPDCs, MaxPDCsPerPeer int
 
-	// NoSymmetric addresses every packet to the peer's port 4793, not to the port that the
-	// peer used. Default false. Set it for peers of other implementations that ask for it.
-	NoSymmetric bool
 	// AcceptClearStart accepts NACK 0x17 in clear while a secured PDC is being opened, at
 	// most eight times. Default false. Set it for peers that send it so, as the reference
 	// provider does. An attacker on the path can then delay or prevent the opening.
@@ -130,7 +127,7 @@ func (t *Tuning) check() error {
 func (t *Tuning) fep() transport.Config {
 	c := transport.Config{
 		BaseRTT: t.BaseRTT, Window: t.Window, Trimming: t.Trimming, Classes: transport.Classes(t.TrimClasses), RNRTimeout: t.RNRTimeout,
-		NoSymmetric: t.NoSymmetric, AcceptClearStart: t.AcceptClearStart,
+		AcceptClearStart: t.AcceptClearStart,
 	}
 	c.PeerTimeout, c.SuspectTimeout, c.IdleClose = t.PeerTimeout, t.SuspectTimeout, t.IdleClose
 	c.RTOInit, c.RTOMax = t.RTOMin, t.RTOMax

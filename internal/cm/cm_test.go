@@ -46,7 +46,7 @@ func listen(t testing.TB, n *Node, f func(*Request)) {
 func params(port uint16) Params {
 	return Params{
 		Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), port), Ports: []uint16{port, port + 1}, JobID: 0xabcdef, PIDonFEP: 7, RI: 15, Initiator: 9,
-		PayloadMTU: 4096, Modes: 1<<wire.RUD | 1<<wire.ROD, Profile: 2, NoSymmetric: true,
+		PayloadMTU: 4096, Modes: 1<<wire.RUD | 1<<wire.ROD, Profile: 2, Encapsulation: wire.Standard,
 	}
 }
 

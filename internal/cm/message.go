@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A connection's stream carries messages of
@@ -64,7 +66,7 @@ const (
 
 const (
 	flagNoCRC = 1 << iota
-	flagNoSymmetric
+	flagStandard
 )
 
 // maxText bounds the texts of a mismatch, in bytes.
@@ -164,8 +166,8 @@ func (p *Params) append(b []byte) []byte {
 	if p.NoCRC {
 		flags |= flagNoCRC
 	}
-	if p.NoSymmetric {
-		flags |= flagNoSymmetric
+	if p.Encapsulation == wire.Standard {
+		flags |= flagStandard
 	}
 	if flags != 0 {
 		b = appendTLV(b, tlvFlags, flags)
@@ -314,7 +316,9 @@ func (m *message) set(typ uint16, v []byte) bool {
 	case tlvFlags:
 		var f uint8
 		ok := u8(&f)
-		p.NoCRC, p.NoSymmetric = f&flagNoCRC != 0, f&flagNoSymmetric != 0
+		if p.NoCRC = f&flagNoCRC != 0; f&flagStandard != 0 {
+			p.Encapsulation = wire.Standard
+		}
 		return ok
 	case tlvSecurity:
 		return u8((*uint8)(&p.Security))

@@ -24,7 +24,7 @@ func messages() map[string]message {
 	return map[string]message{
 		"connect": {kind: kindConnect, version: Version, params: someParams(), private: []byte("hi")},
 		"accept v6": {kind: kindAccept, version: Version, params: Params{
-			Version: Version, Addr: netip.MustParseAddrPort("[2001:db8::1]:9"), PayloadMTU: 8192, Modes: 1 << wire.UUD, NoSymmetric: true, Security: SecPSK,
+			Version: Version, Addr: netip.MustParseAddrPort("[2001:db8::1]:9"), PayloadMTU: 8192, Modes: 1 << wire.UUD, Encapsulation: wire.Standard, Security: SecPSK,
 		}},
 		"reject":   {kind: kindReject, version: Version, private: bytes.Repeat([]byte{7}, MaxPrivate)},
 		"mismatch": {kind: kindMismatch, version: Version, differ: MismatchError{"version", "1", "2"}},

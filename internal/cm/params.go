@@ -63,7 +63,9 @@ type Params struct {
 	// Profile must be the same at both ends.
 	Profile uint32
 
-	NoCRC, NoSymmetric bool
+	NoCRC bool
+	// Encapsulation is that of data packets: Symmetric or Standard, the same at both ends.
+	Encapsulation wire.Encapsulation
 
 	// Security is that of the connection; this package sets it.
 	Security Security
@@ -118,8 +120,8 @@ func (p *Params) mismatch(theirs *Params) *MismatchError {
 		return &MismatchError{"JobID", fmt.Sprintf("%#x", p.JobID), fmt.Sprintf("%#x", theirs.JobID)}
 	case p.Security == SecOff && p.NoCRC != theirs.NoCRC: // sealed packets have no CRC
 		return &MismatchError{"CRC", onOff(!p.NoCRC), onOff(!theirs.NoCRC)}
-	case p.NoSymmetric != theirs.NoSymmetric:
-		return &MismatchError{"encapsulation", encapsulation(p.NoSymmetric), encapsulation(theirs.NoSymmetric)}
+	case p.Encapsulation != theirs.Encapsulation:
+		return &MismatchError{"encapsulation", p.Encapsulation.String(), theirs.Encapsulation.String()}
 	}
 	return nil
 }
@@ -129,13 +131,6 @@ func onOff(on bool) string {
 		return "on"
 	}
 	return "off"
-}
-
-func encapsulation(standard bool) string {
-	if standard {
-		return "standard"
-	}
-	return "symmetric"
 }
 
 func modeNames(modes uint8) string {

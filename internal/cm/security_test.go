@@ -406,7 +406,7 @@ func TestF30WhatMustFit(t *testing.T) {
 		{"JobID", func(p *Params) { p.JobID = 1 }, func(p *Params) { p.JobID = 2 }},
 		{"CRC", func(p *Params) { p.NoCRC = true }, func(p *Params) { p.NoCRC = false }},
 		{"", func(p *Params) { p.NoCRC, p.Security = true, SecPSK }, func(p *Params) { p.NoCRC, p.Security = false, SecPSK }}, // sealed packets have no CRC
-		{"encapsulation", func(p *Params) { p.NoSymmetric = true }, func(p *Params) { p.NoSymmetric = false }},
+		{"encapsulation", func(p *Params) { p.Encapsulation = wire.Standard }, func(p *Params) { p.Encapsulation = wire.Symmetric }},
 		{"", func(p *Params) { p.PayloadMTU, p.RI = 1024, 1 }, func(p *Params) { p.PayloadMTU, p.RI = 8192, 2 }},
 	} {
 		a, b := base, base

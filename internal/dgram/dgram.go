@@ -34,6 +34,16 @@ const (
 	CE     uint8 = 3
 )
 
+// EchoPath is the bit of a path that names its port by number and not by index.
+const EchoPath = 1 << 16
+
+// Echo is the path that leaves from the local port ev, whether or not it has an index. Answers
+// of Standard encapsulation repeat an entropy value by it.
+func Echo(ev uint16) int { return EchoPath | int(ev) }
+
+// EchoOf returns the port of a path that Echo returned; ok is false for an index.
+func EchoOf(path int) (ev uint16, ok bool) { return uint16(path), path&EchoPath != 0 }
+
 // A Datagram is a train of UDP datagrams to or from one remote address through one local port.
 // Each has Seg bytes; the last may be shorter. A train of one datagram has Seg >= len(Data) or
 // Seg 0.
@@ -45,8 +55,8 @@ type Datagram struct {
 	Seg int
 	// Remote is the sender of a received train, or the destination of one to be sent.
 	Remote netip.AddrPort
-	// Path is the index of the local port that received or is to send the train. It is the
-	// entropy value of its packets.
+	// Path is the index of the local port that received or is to send the train, or Echo of the
+	// port that is to send it. It is the entropy value of its packets.
 	Path int
 	// TOS is the IP traffic class octet: DSCP in the upper six bits, ECN in the lower two. In a
 	// received train DSCP is what the network made of it, and TOS is 0 if the system does not

@@ -34,7 +34,7 @@ type Packet struct {
 	Src, Dst netip.AddrPort
 	From     *Node
 	FromLife int
-	Path     int // index of the sender's port
+	Path     int // index of the sender's port, or dgram.Echo of it
 	Data     []byte
 	TOS      uint8
 	Marks    Marks

@@ -142,18 +142,23 @@ func (nd *Node) Resume() {
 // IsPaused reports whether the node is paused.
 func (nd *Node) IsPaused() bool { return nd.paused }
 
-// Send sends a train, which it borrows. Each of its datagrams takes its own way.
+// Send sends a train, which it borrows. Each of its datagrams takes its own way. It leaves from
+// the port of its path; by dgram.Echo from any port, also one that receives nothing.
 func (nd *Node) Send(d *dgram.Datagram) {
 	if nd.host == nil {
 		panic("BUG: sim: " + nd.Name + " sends though it is down")
 	}
-	if d.Path < 0 || d.Path >= len(nd.cfg.Ports) {
+	ev, echo := dgram.EchoOf(d.Path)
+	if !echo && (d.Path < 0 || d.Path >= len(nd.cfg.Ports)) {
 		panic(fmt.Sprintf("BUG: sim: %s sends on path %d of %d", nd.Name, d.Path, len(nd.cfg.Ports)))
 	}
 	if len(d.Data) == 0 || len(d.Data) > dgram.MaxTrain || d.Segments() > dgram.MaxSegments {
 		panic(fmt.Sprintf("BUG: sim: %s sends %d bytes in %d datagrams", nd.Name, len(d.Data), d.Segments()))
 	}
-	src := netip.AddrPortFrom(nd.cfg.Addr, nd.cfg.Ports[d.Path])
+	if !echo {
+		ev = nd.cfg.Ports[d.Path]
+	}
+	src := netip.AddrPortFrom(nd.cfg.Addr, ev)
 	for rest := d.Data; len(rest) > 0; {
 		var b []byte
 		b, rest = d.Next(rest)

@@ -3,6 +3,7 @@ package udp
 import (
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // MaxPaths is the most local ports of one Conn. Arbitrary, but not more than the 64 bits of the
@@ -49,6 +50,10 @@ type Config struct {
 	// range.
 	Consecutive bool
 
+	// SendOnly means that path 0 alone receives. The other paths drop what comes to them, and
+	// Echo may bind more ports to send from.
+	SendOnly bool
+
 	// GSO sends a train of several datagrams in one call (UDP_SEGMENT), GRO receives trains
 	// that the kernel put together (UDP_GRO). The portable implementation has neither.
 	GSO, GRO Mode
@@ -71,7 +76,8 @@ type Config struct {
 	// Portable uses the implementation for systems without one of their own.
 	Portable bool
 
-	readers bool // with Portable: receive as systems without batches do; for tests
+	readers bool             // with Portable: receive as systems without batches do; for tests
+	clock   func() time.Time // nil is time.Now; for tests
 }
 
 // check fills in the defaults and returns an error for the first contradiction.
@@ -94,6 +100,9 @@ func (c *Config) check() error {
 	}
 	if c.Paths == 0 {
 		c.Paths = 1
+	}
+	if c.clock == nil {
+		c.clock = time.Now
 	}
 	if c.Paths < 0 || c.Paths > MaxPaths {
 		return fmt.Errorf("udp: Config.Paths %d is not 1 to %d", c.Paths, MaxPaths)

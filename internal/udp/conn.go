@@ -20,6 +20,8 @@ type Conn struct {
 	local netip.AddrPort
 	ports []uint16
 	gate  gate
+	// sendOnly is Config.SendOnly: there may be paths of Echo.
+	sendOnly bool
 }
 
 // A Mover is the methods of a Conn that every packet uses.
@@ -39,6 +41,7 @@ type backend interface {
 	wait(deadline time.Time) error
 	waitWritable(path int, deadline time.Time) error
 	wake()
+	echo(ev uint16) bool
 	routeMTU(remote netip.Addr) (int, error)
 	info(*Info)
 	// count fetches the counters that only the system has. stats returns what is known; it may
@@ -69,7 +72,7 @@ func Open(cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp: open %v: %w", cfg.Addr, err)
 	}
-	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0])}
+	c := &Conn{io: io, ports: ports, local: netip.AddrPortFrom(cfg.Addr.Addr(), ports[0]), sendOnly: cfg.SendOnly}
 	c.gate.idle = make(chan struct{}, 1)
 	return c, nil
 }
@@ -117,6 +120,9 @@ func openRange(cfg *Config, open func(netip.AddrPort) (uint16, error)) ([]uint16
 
 // check panics on a path that does not exist.
 func (c *Conn) check(path int) {
+	if _, echo := dgram.EchoOf(path); echo && c.sendOnly {
+		return // it may be gone
+	}
 	if uint(path) >= uint(len(c.ports)) {
 		panic(fmt.Sprintf("BUG: udp: path %d of %d", path, len(c.ports)))
 	}
@@ -181,6 +187,19 @@ func (c *Conn) SendBatch(ds []*dgram.Datagram) (n int, err error) {
 	return n, err
 }
 
+// Echo reports whether trains can leave from the port ev, by the path dgram.Echo(ev). It binds the
+// port if need be, to send only, and keeps at most MaxEchoes bound: the one that was used least
+// recently makes room, if that is a while ago. Errors about what left from such a port are
+// evidence like that of any path. Echo belongs to the goroutine that sends. It needs
+// Config.SendOnly.
+func (c *Conn) Echo(ev uint16) bool {
+	if !c.sendOnly || !c.gate.enter() {
+		return false
+	}
+	defer c.gate.leave()
+	return c.io.echo(ev)
+}
+
 // Mover returns the Conn for a caller that ensures that none of these calls runs during or
 // after Close. They do not check that and are one call shorter, which saves 20 ns each.
 func (c *Conn) Mover() Mover { return c.io }
@@ -223,9 +242,13 @@ func (c *Conn) Wait(deadline time.Time) error {
 	return c.io.wait(deadline)
 }
 
-// WaitWritable is like Wait, but for room in the send buffer of a path.
+// WaitWritable is like Wait, but for room in the send buffer of a path. Paths of Echo are not
+// waited for; path 0 stands for them.
 func (c *Conn) WaitWritable(path int, deadline time.Time) error {
 	c.check(path)
+	if _, echo := dgram.EchoOf(path); echo {
+		path = 0
+	}
 	if !c.gate.enter() {
 		return net.ErrClosed
 	}

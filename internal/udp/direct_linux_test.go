@@ -723,3 +723,62 @@ func unsummed(t *testing.T, ip netip.Addr, to netip.AddrPort, data []byte) netip
 	}
 	return netip.AddrPortFrom(ip, d.decode(&name).Port())
 }
+
+// Nothing waits in a socket that nobody reads.
+func TestSendOnlyKeepsNothing(t *testing.T) {
+	a, _ := repeater(t, Config{Paths: 2})
+	if !a.Echo(20_000) {
+		t.Fatal("no port")
+	}
+	ip, c := a.LocalAddr().Addr(), open(t, lonely(), Config{})
+	socks := a.io.(*sendOnly).socks
+	for path, port := range map[int]uint16{0: a.Ports()[0], 1: a.Ports()[1], 2: 20_000} {
+		send(t, c, &dgram.Datagram{Data: []byte("x"), Remote: netip.AddrPortFrom(ip, port)})
+		if got := waiting(socks[path].fd); got != (path == 0) {
+			t.Errorf("path %d: something waits: %v", path, got)
+		}
+	}
+}
+
+// F11: evidence about what left from a port that sends only ends a Wait, and tells the port.
+func TestEvidenceOfAnEcho(t *testing.T) {
+	for _, paths := range []int{1, 2, MaxPaths} {
+		t.Run(fmt.Sprint(paths), func(t *testing.T) {
+			a, _ := repeater(t, Config{Paths: paths})
+			dead := open(t, lonely(), Config{})
+			_ = dead.Close()
+			by := []int{dgram.Echo(20_000), dgram.Echo(20_001)}
+			if paths > 1 {
+				by = append(by, paths-1)
+			}
+			for i, path := range by {
+				if ev, ok := dgram.EchoOf(path); ok && !a.Echo(ev) {
+					t.Fatal("no port")
+				}
+				d := train(dead, i, 100, 0)
+				d.Path = path
+				send(t, a, d)
+			}
+			left := slices.Clone(by)
+			var e Evidence
+			for len(left) > 0 {
+				start := time.Now()
+				if err := a.Wait(start.Add(5 * time.Second)); err != nil || time.Since(start) >= 5*time.Second {
+					t.Fatalf("Wait ended after %v: %v; no evidence of %v", time.Since(start), err, left)
+				}
+				for a.NextError(&e) {
+					i := slices.Index(left, e.Path)
+					if i < 0 || e.Remote != dead.LocalAddr() || e.Errno != unix.ECONNREFUSED {
+						t.Fatalf("evidence %+v, left %v", e, left)
+					}
+					left = slices.Delete(left, i, i+1)
+				}
+			}
+			// Nothing is left that would end a Wait.
+			start := time.Now()
+			if err := a.Wait(start.Add(20 * time.Millisecond)); err != nil || time.Since(start) < 20*time.Millisecond {
+				t.Errorf("Wait ended after %v: %v", time.Since(start), err)
+			}
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/internal/dgram"
 )
 
 // errorQueue reads the error queues of sockets (IP_RECVERR, ip(7)). It has its own buffers, so
@@ -45,6 +47,29 @@ func (q *errorQueue) read(fd int) ([]byte, syscall.Errno) {
 	return q.data[:n], 0
 }
 
+// lastBit is the bit of evidence that path 63 and all beyond it share: those of Echo.
+const lastBit = 63
+
+// evidenceOf is the bit of a path in evidence.
+func evidenceOf(path int) uint64 { return 1 << min(path, lastBit) }
+
+// quote reads an entry of the error queues of bit p of evidence. It returns its path, -1 if there
+// is no entry.
+func (d *direct) quote(p int, q *errorQueue) (path int, b []byte) {
+	end := p + 1
+	if p == lastBit {
+		end = len(d.socks)
+	}
+	d.echoing.Lock() // so that no descriptor changes
+	defer d.echoing.Unlock()
+	for ; p < end; p++ {
+		if b, errno := q.read(d.socks[p].fd); errno == 0 {
+			return p, b
+		}
+	}
+	return -1, nil
+}
+
 func (d *direct) evident() bool { return d.evidence.Load() != 0 }
 
 func (d *direct) nextError(e *Evidence) bool {
@@ -56,12 +81,15 @@ func (d *direct) nextError(e *Evidence) bool {
 		p := bits.TrailingZeros64(paths)
 		// Cleared before the look, so that what comes later sets the bit again.
 		d.evidence.And(^(uint64(1) << p))
-		b, errno := d.errq.read(d.socks[p].fd)
-		if errno != 0 {
+		p, b := d.quote(p, d.errq)
+		if p < 0 {
 			continue
 		}
-		d.evidence.Or(1 << p)
+		d.evidence.Or(evidenceOf(p))
 		*e = Evidence{Path: p, Payload: b}
+		if p >= d.paths {
+			e.Path = dgram.Echo(d.socks[p].port)
+		}
 		if d.errq.msg.Namelen != 0 {
 			e.Remote = d.decode(&d.errq.name)
 		}
@@ -125,12 +153,12 @@ func (d *direct) offender(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// discard empties the error queue of a path whose evidence nobody reads. It belongs to the
+// discard empties the error queues of a bit of evidence that nobody reads. It belongs to the
 // goroutine that waits.
-func (d *direct) discard(path int) {
-	d.evidence.And(^(uint64(1) << path))
+func (d *direct) discard(bit int) {
+	d.evidence.And(^(uint64(1) << bit))
 	for range maxErrors {
-		if _, e := d.bin.read(d.socks[path].fd); e != 0 {
+		if p, _ := d.quote(bit, d.bin); p < 0 {
 			return
 		}
 		d.thrown.Add(1)

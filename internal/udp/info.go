@@ -85,6 +85,8 @@ type Stats struct {
 	Split        uint64 // trains sent as single datagrams
 	Fallbacks    uint64 // times that GSO was switched off for a destination
 
+	EchoBound uint64 // ports that Echo bound
+
 	Pending      uint64 // errors of earlier packets that a call met
 	Evidence     uint64 // pieces of evidence that NextError returned
 	EvidenceLost uint64 // pieces dropped because nobody read them
@@ -104,7 +106,7 @@ const (
 type Evidence struct {
 	// Remote is the destination of the packet.
 	Remote netip.AddrPort
-	// Path is the local port that sent it.
+	// Path is the local port that sent it, as in a Datagram.
 	Path int
 	// Errno is the error in the system's terms: ECONNREFUSED (port closed), EHOSTUNREACH,
 	// ENETUNREACH, EMSGSIZE, …

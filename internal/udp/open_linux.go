@@ -17,11 +17,12 @@ import (
 // direct is the Linux backend. It makes its system calls on the caller's thread.
 type direct struct {
 	socks []sock
+	paths int // the sockets behind that many are Echo's
 	v6    bool
 	scope scopes
 	info0 Info // as of Open, except what mu guards
 
-	// evidence has a bit for each path whose error queue may have an entry.
+	// evidence has a bit for each path whose error queue may have an entry; see evidenceOf.
 	evidence atomic.Uint64
 
 	from *sock // the socket that Recv reads: the only one, or that which several chose
@@ -73,6 +74,8 @@ type direct struct {
 	inject func(n int) (int, syscall.Errno)
 
 	gsoChanged func(Feature) // or nil
+
+	echoing sync.Mutex // guards the descriptors of Echo's paths, which the waiting goroutine may read
 
 	mu      sync.Mutex
 	gsoNow  Feature // mu guards these three
@@ -155,19 +158,21 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 		}
 	}
 	d.gso, d.gsoNow, d.gsoChanged = i.GSO.On, i.GSO, cfg.GSOChanged
+	d.paths = len(d.socks)
+	inTurn := d.paths > 1 && !cfg.SendOnly // all are read, in turn
 	for p := range d.socks {
 		a := &d.socks[p].asks
 		a.trains, a.left, a.class, a.classLeft, a.any, a.v6 = i.GRO.On, groTry, true, classTry, true, d.v6
 		// One of several sockets is read only when it has something, so a row of datagrams
 		// tells nothing.
-		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || len(d.socks) > 1
-		a.classFixed = cfg.EveryClass || !i.ECN.On || len(d.socks) > 1
+		a.trainsFixed = !i.GRO.On || cfg.GRO != Auto || inTurn
+		a.classFixed = cfg.EveryClass || !i.ECN.On || inTurn
 	}
 
 	d.from = &d.socks[0]
 	// The descriptor that Recv and the waiters look at: the socket, or the epoll set of all.
 	item := d.socks[0].fd
-	if len(d.socks) > 1 {
+	if inTurn {
 		d.ready = make([]unix.EpollEvent, len(d.socks))
 		if d.pollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, nil, os.NewSyscallError("epoll_create1", err)
@@ -191,7 +196,11 @@ func openNative(cfg *Config) (_ backend, _ []uint16, err error) {
 	d.tx.msg.SetIovlen(1)
 	d.errq, d.bin = newErrorQueue(), newErrorQueue()
 
-	if len(d.socks) > 1 {
+	switch {
+	case cfg.SendOnly:
+		t, err := newSendOnly(d, cfg)
+		return t, ports, err
+	case inTurn:
 		return &several{d}, ports, nil
 	}
 	return d, ports, nil
@@ -346,6 +355,9 @@ func droppedBy(fd int) (uint32, bool) {
 	return info[drops], e == 0 && n == uint32(unsafe.Sizeof(info))
 }
 
+// echo has no port: only a sendOnly has.
+func (d *direct) echo(uint16) bool { return false }
+
 func (d *direct) stats() Stats {
 	s := d.st
 	s.KernelDrops, s.EvidenceLost = d.drops.Load(), d.thrown.Load()
@@ -354,6 +366,10 @@ func (d *direct) stats() Stats {
 
 func (d *direct) close() error {
 	d.count()
+	return d.closeAll()
+}
+
+func (d *direct) closeAll() error {
 	d.in.close()
 	if d.out != nil {
 		d.out.close()
@@ -363,6 +379,9 @@ func (d *direct) close() error {
 	}
 	var err error
 	for _, s := range d.socks {
+		if s.fd < 0 {
+			continue // a place of Echo that is free
+		}
 		if e := unix.Close(s.fd); e != nil && err == nil {
 			err = os.NewSyscallError("close", e)
 		}

@@ -23,6 +23,10 @@ type portable struct {
 	out   outWaiters
 	info0 Info
 
+	cfg   Config
+	paths int // the sockets behind that many are Echo's (Config.SendOnly)
+	pool  echoes
+
 	msgs []ipv4.Message // messages to be sent
 	to   netip.AddrPort // the address in addr
 	addr *net.UDPAddr
@@ -71,12 +75,8 @@ const portableBatch = 32
 
 func openPortable(cfg *Config) (_ backend, _ []uint16, err error) {
 	p := &portable{v6: cfg.Addr.Addr().Is6()}
-	network := "udp4"
-	if p.v6 {
-		network = "udp6"
-	}
 	open := func(a netip.AddrPort) (uint16, error) {
-		c, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(a))
+		c, err := net.ListenUDP(p.network(), net.UDPAddrFromAddrPort(a))
 		if err != nil {
 			return 0, mapErrno(err)
 		}
@@ -103,6 +103,7 @@ func openPortable(cfg *Config) (_ backend, _ []uint16, err error) {
 			return nil, nil, err
 		}
 	}
+	p.cfg, p.paths, p.pool.clock = *cfg, len(p.socks), cfg.clock
 	i := &p.info0
 	i.GSO = Feature{Why: "not in the portable implementation"}
 	i.GRO, i.Evidence = i.GSO, i.GSO
@@ -112,7 +113,13 @@ func openPortable(cfg *Config) (_ backend, _ []uint16, err error) {
 	for i := range p.msgs {
 		p.msgs[i].Buffers = make([][]byte, 1)
 	}
-	if inlineRecv && cfg.Paths == 1 && !cfg.readers {
+	if cfg.SendOnly {
+		for _, s := range p.socks[1:] {
+			_ = s.conn.SetReadBuffer(1) // as small as there is: nobody reads it
+		}
+		p.socks = append(p.socks, make([]portSock, MaxEchoes)...)
+	}
+	if inlineRecv && (cfg.Paths == 1 || cfg.SendOnly) && !cfg.readers {
 		i.Method = "ReadBatch, WriteBatch"
 		p.src, err = newInline(p)
 	} else {
@@ -218,7 +225,15 @@ func (p *portable) Send(g *dgram.Datagram) error {
 	if len(g.Data) == 0 {
 		return nil
 	}
-	s := &p.socks[g.Path]
+	path := g.Path
+	if ev, ok := dgram.EchoOf(path); ok {
+		i := p.pool.find(ev)
+		if i < 0 || !p.pool.bound[i] {
+			return p.st.lost(syscall.EADDRNOTAVAIL)
+		}
+		path = p.paths + i
+	}
+	s := &p.socks[path]
 	if err := p.aim(g.Remote); err != nil {
 		return p.st.lost(err.(syscall.Errno))
 	}
@@ -269,6 +284,38 @@ func (p *portable) Send(g *dgram.Datagram) error {
 	}
 	p.st.SendTrains++
 	return lost
+}
+
+func (p *portable) echo(ev uint16) bool { return p.pool.echo(ev, p.bindEcho) }
+
+// bindEcho opens the socket of a place, and closes the one that had it.
+func (p *portable) bindEcho(i int, ev uint16) bool {
+	s := &p.socks[p.paths+i]
+	if s.conn != nil {
+		_ = s.conn.Close()
+		*s = portSock{}
+	}
+	c, err := net.ListenUDP(p.network(), net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.cfg.Addr.Addr(), ev)))
+	if err != nil {
+		return false
+	}
+	n, was := portSock{conn: c}, p.info0
+	if err := p.options(&n, &p.cfg); err != nil {
+		_ = c.Close()
+		return false
+	}
+	p.info0 = was // of the paths
+	_ = c.SetReadBuffer(1)
+	*s = n
+	p.st.EchoBound++
+	return true
+}
+
+func (p *portable) network() string {
+	if p.v6 {
+		return "udp6"
+	}
+	return "udp4"
 }
 
 // aim sets the destination of the next train.
@@ -347,6 +394,9 @@ func (p *portable) routeMTU(netip.Addr) (int, error) {
 func (p *portable) close() error {
 	var first error
 	for _, s := range p.socks {
+		if s.conn == nil {
+			continue // a place of Echo that is free
+		}
 		if err := s.conn.Close(); err != nil && first == nil {
 			first = err
 		}

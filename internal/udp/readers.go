@@ -31,7 +31,11 @@ const readerSlots = 4 * dgram.MaxSegments
 func newReaders(p *portable) *readers {
 	r := &readers{note: make(chan struct{}, 1)}
 	r.room.L = &r.mu
-	for i := range p.socks {
+	n := len(p.socks)
+	if p.cfg.SendOnly {
+		n = 1
+	}
+	for i := range n {
 		r.wg.Add(1)
 		go r.read(i, p.socks[i].conn)
 	}

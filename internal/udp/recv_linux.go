@@ -146,7 +146,7 @@ func (d *direct) odd(path int, e syscall.Errno) error {
 	default:
 		// An earlier packet left it behind; reading it has removed it.
 		d.st.Pending++
-		d.evidence.Or(1 << path)
+		d.evidence.Or(evidenceOf(path))
 	}
 	return nil
 }

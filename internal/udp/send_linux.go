@@ -193,7 +193,7 @@ func (d *direct) again(path int, e syscall.Errno, repeat int) bool {
 		return true
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
 		unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EPROTO, unix.EACCES, unix.EMSGSIZE:
-		d.evidence.Or(1 << path)
+		d.evidence.Or(evidenceOf(path))
 		return repeat == 0
 	}
 	return false

@@ -17,6 +17,34 @@ import (
 // Port is the UDP port of Ultra Ethernet Transport (IANA).
 const Port = 4793
 
+// An Encapsulation is how packets lie in IP packets.
+type Encapsulation uint8
+
+// The encapsulations; the values are those of the address record.
+const (
+	// Symmetric is UDP from and to any port: a FEP is an IP address and a port, and answers go
+	// to the port that a packet came from. Any number of FEPs share an address.
+	Symmetric Encapsulation = iota
+	// Standard is UDP to port 4793, from any port: that is the entropy value, which answers
+	// repeat as their source port (UE 3.5.10.1). A FEP is an IP address.
+	Standard
+	// NativeIP is without UDP. No FEP of uetkit sends it.
+	NativeIP
+)
+
+// String returns "symmetric", "standard" or "native IP".
+func (e Encapsulation) String() string {
+	switch e {
+	case Symmetric:
+		return "symmetric"
+	case Standard:
+		return "standard"
+	case NativeIP:
+		return "native IP"
+	}
+	return fmt.Sprintf("wire.Encapsulation(%d)", uint8(e))
+}
+
 // Defaults of fields that an address does not give (R-ADDR-05).
 const (
 	DefaultRI        = 15
@@ -59,8 +87,8 @@ const (
 // It is comparable.
 type Addr struct {
 	Flags     uint8
-	MTUCode   uint8 // payload MTU: 0 unknown, 1 to 4 for 1024, 2048, 4096 and 8192
-	Encap     uint8 // 0 UDP symmetric, 1 UDP standard, 2 native IP
+	MTUCode   uint8         // payload MTU: 0 unknown, 1 to 4 for 1024, 2048, 4096 and 8192
+	Encap     Encapsulation // Symmetric also means unknown: text and socket addresses do not say
 	Caps      uint16
 	Port      uint16 // 0 means the well-known port
 	PIDonFEP  uint16 // 12 bit
@@ -141,7 +169,7 @@ func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, ip[:]...)
 	if v == 2 {
 		b = binary.BigEndian.AppendUint16(b, a.AddrPort().Port())
-		b = append(b, a.MTUCode, a.Encap, 0, 0, 0, 0)
+		b = append(b, a.MTUCode, byte(a.Encap), 0, 0, 0, 0)
 	}
 	return b, nil
 }
@@ -183,7 +211,7 @@ func ParseAddrBinary(b []byte) (Addr, int, error) {
 		a.IP = netip.AddrFrom4([4]byte(b[16:20]))
 	}
 	if n == AddrV2Len {
-		a.Port, a.MTUCode, a.Encap = binary.BigEndian.Uint16(b[32:]), b[34], b[35]
+		a.Port, a.MTUCode, a.Encap = binary.BigEndian.Uint16(b[32:]), b[34], Encapsulation(b[35])
 		if a.Port == 0 {
 			a.Port = Port
 		}

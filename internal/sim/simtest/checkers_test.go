@@ -30,6 +30,8 @@ type planted struct {
 	play  func(*World) // nil means usual
 }
 
+func inStandard(s *Spec) { s.Encapsulation = wire.Standard }
+
 var be = binary.BigEndian
 
 const ms = time.Millisecond
@@ -47,6 +49,17 @@ var plantedBugs = []planted{
 	{bug: "an empty train", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Data = d.Data[:0] })},
 	{bug: "a train to nowhere", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Remote = netip.AddrPort{} })},
 	{bug: "a train on a path that is not there", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Path = 1 })},
+	{bug: "an entropy value is repeated with Symmetric encapsulation", says: "a train of %d bytes to", plant: leaving(func(d *dgram.Datagram) { d.Path = dgram.Echo(50_000) })},
+	{bug: "a packet to another port than 4793", says: "sends to port", spec: inStandard, plant: leaving(func(d *dgram.Datagram) { d.Remote = netip.AddrPortFrom(d.Remote.Addr(), 50_000) })},
+	{bug: "an ACK by an entropy value that nobody sent", says: "answers by the entropy value", spec: inStandard, plant: func(w *World) {
+		for _, h := range w.Hosts {
+			lie(h).leaves = func(d *dgram.Datagram) {
+				if t := d.Data[0] >> 3; t == uint8(wire.TypeAck) || t == uint8(wire.TypeAckCC) {
+					d.Path = dgram.Echo(49_999)
+				}
+			}
+		}
+	}},
 	{bug: "a train of too many datagrams", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Seg = 1 })},
 	{bug: "a train of too many bytes", says: "a train of %d datagrams", plant: leaving(func(d *dgram.Datagram) { d.Data, d.Seg = append(d.Data, make([]byte, dgram.MaxTrain)...), 0 })},
 	{bug: "a train though nothing was pending", says: "with nothing pending", plant: func(w *World) { lie(w.Hosts[0]).pending = always(false) }},

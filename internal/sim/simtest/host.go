@@ -12,6 +12,7 @@ import (
 	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // FlushMode is when a host calls Flush, which sends the ACKs that wait.
@@ -80,6 +81,9 @@ type Host struct {
 	talks   []talk          // state of the exchange with each host in this life
 	fences  []*Op           // sends with a fence that no later send has passed
 
+	// evs are the source ports by which packets of each host came, in all lives.
+	evs map[*Host]map[uint16]bool
+
 	shut map[transport.EndpointID]bool // endpoints that CloseEndpoint closed in this life
 
 	abandoned  []bool // by host: this one abandoned it, in any life
@@ -110,6 +114,9 @@ func (h *Host) start() {
 	cfg.Local = h.Node.Addr()
 	cfg.Paths = h.Node.Ports()
 	cfg.NoCRC = h.w.spec.NoCRC
+	if cfg.Encapsulation = h.w.spec.Encapsulation; cfg.Echo == nil {
+		cfg.Echo = func(uint16) bool { return true }
+	}
 	life := uint64(h.Life())
 	if h.w.spec.SameRandom {
 		life = 0
@@ -258,7 +265,9 @@ func (h *Host) drive(now time.Duration) {
 
 // checkTrain checks that a socket could send a train.
 func (h *Host) checkTrain(d *dgram.Datagram) {
-	if len(d.Data) == 0 || d.Path >= len(h.Config.Paths) || !d.Remote.IsValid() {
+	_, echo := dgram.EchoOf(d.Path)
+	echo = echo && h.Config.Encapsulation == wire.Standard
+	if len(d.Data) == 0 || d.Path >= len(h.Config.Paths) && !echo || !d.Remote.IsValid() {
 		h.w.Failf("%s: Transmit gave a train of %d bytes to %v on path %d", h.Name(), len(d.Data), d.Remote, d.Path)
 	}
 	if n := d.Segments(); n > dgram.MaxSegments || len(d.Data) > dgram.MaxTrain {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // The ledger records what each side sent, what arrived and what was acknowledged. It learns
@@ -188,6 +189,15 @@ func (l *ledger) tap(now time.Duration, what sim.What, why sim.Why, p *sim.Packe
 	case sim.Taken:
 		w.trace(traceEntry{at: now, what: what, marks: p.Marks, rec: p.ID, dst: p.Dst})
 		to := w.byAddr[p.Dst]
+		if from := w.byNode[p.From]; from != nil && w.spec.Encapsulation == wire.Standard {
+			if to.evs == nil {
+				to.evs = map[*Host]map[uint16]bool{}
+			}
+			if to.evs[from] == nil {
+				to.evs[from] = map[uint16]bool{}
+			}
+			to.evs[from][p.Src.Port()] = true
+		}
 		if p.Marks&sim.Trimmed != 0 {
 			to.trimmed++
 			w.cut++
@@ -214,6 +224,10 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	if r.class == classBad || r.class == classOther {
 		w.Failf("%s sends a packet of no use: % x", h.Name(), p.Data)
 	}
+	to := w.byAddr[p.Dst]
+	if w.spec.Encapsulation == wire.Standard {
+		l.standard(r, to, p)
+	}
 	if !w.spec.NoCRC && l.eye == nil && !crcOK(p.Src, p.Dst, p.Data) {
 		w.Failf("%s sends a wrong CRC: %s", h.Name(), &r.reading)
 	}
@@ -223,7 +237,6 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 	if want := w.dscp(r); p.TOS>>2 != want {
 		w.Failf("%s sends with code point %d, not %d: %s", h.Name(), p.TOS>>2, want, &r.reading)
 	}
-	to := w.byAddr[p.Dst]
 	if to == nil {
 		return
 	}
@@ -236,6 +249,18 @@ func (l *ledger) sent(now time.Duration, r *record, p *sim.Packet) {
 		l.ack(r, to)
 	case r.class == classNack && (r.code == 1 || r.code == 2):
 		l.nackTrimmed(r, to)
+	}
+}
+
+// standard checks a packet of Standard encapsulation: it goes to 4793, and an ACK or NACK
+// repeats an entropy value that its peer has sent, or has none.
+func (l *ledger) standard(r *record, to *Host, p *sim.Packet) {
+	w, h, ev := l.w, r.from, p.Src.Port()
+	if p.Dst.Port() != wire.Port {
+		w.Failf("%s sends to port %d: %s", h.Name(), p.Dst.Port(), &r.reading)
+	}
+	if answer := r.class == classAck || r.class == classNack; answer && ev != wire.Port && !h.evs[to][ev] && !w.spec.Hostile {
+		w.Failf("%s answers by the entropy value %d, by which nothing came: %s", h.Name(), ev, &r.reading)
 	}
 }
 

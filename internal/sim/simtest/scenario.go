@@ -55,7 +55,7 @@ func (s *Step) String() string {
 var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
 	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
-	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey",
+	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard",
 	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
 }
 
@@ -105,8 +105,24 @@ func Generate(seed uint64) *Scenario {
 	g.trim()
 	g.endpoints()
 	g.abandon(n)
+	g.encapsulate()
 	slices.SortStableFunc(sc.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return sc
+}
+
+// encapsulate gives a fifth of the scenarios Standard encapsulation, half of these with hosts
+// that cannot repeat every entropy value.
+func (g *generator) encapsulate() {
+	if !g.chance(0.2) {
+		return
+	}
+	g.sc.Spec.Encapsulation = wire.Standard
+	if g.chance(0.5) {
+		return
+	}
+	for i := range g.sc.Spec.Hosts {
+		g.sc.Spec.Hosts[i].Config.Echo = func(ev uint16) bool { return ev%2 == 0 }
+	}
 }
 
 type generator struct {
@@ -650,6 +666,8 @@ func (sc *Scenario) Without(kind string) {
 	case "secure":
 		steps("newkey", "usekey")
 		sc.Spec.Secure = transport.SecureNone
+	case "standard":
+		sc.Spec.Encapsulation = wire.Symmetric
 	case "nocrc":
 		sc.Spec.NoCRC = false
 	case "shut":

@@ -19,6 +19,7 @@ import (
 	"github.com/uetkit/uetkit/internal/sim"
 	"github.com/uetkit/uetkit/internal/tss"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // TB is the part of testing.TB that a World needs.
@@ -35,6 +36,9 @@ type Spec struct {
 	Line sim.Faults
 	IPv6 bool
 	ICMP bool
+	// Encapsulation is that of all FEPs. A host's Config.Echo, if not nil, says which entropy
+	// values it can repeat; without it, all.
+	Encapsulation transport.Encapsulation
 	// NoCRC makes all FEPs send without trailer. No line may damage packets then.
 	NoCRC bool
 	// Secure, if not transport.SecureNone, gives all FEPs one key, which outlives them, and is
@@ -140,7 +144,13 @@ func NewWorld(tb TB, spec Spec) *World {
 			}
 		}
 		for len(nc.Ports) < max(hs.Paths, 1) {
-			nc.Ports = append(nc.Ports, uint16(4793+len(nc.Ports)+100*i))
+			port := uint16(wire.Port + len(nc.Ports) + 100*i)
+			if spec.Encapsulation == wire.Standard {
+				if port = wire.Port; len(nc.Ports) > 0 {
+					port = uint16(50_000 + len(nc.Ports) + 100*i)
+				}
+			}
+			nc.Ports = append(nc.Ports, port)
 		}
 		if hs.Budget == 0 {
 			hs.Budget = 64

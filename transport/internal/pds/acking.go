@@ -29,7 +29,7 @@ func (p *PDC) OneAck() bool {
 
 // AckTo is the destination of ACKs: the port and path that the latest packet came by, so
 // that the entropy value is echoed (S-PKT-03).
-func (p *PDC) AckTo() (remote *netip.AddrPort, path uint8) { return &p.rx.remote, p.rx.path }
+func (p *PDC) AckTo() (remote *netip.AddrPort, path uint32) { return &p.rx.remote, p.rx.path }
 
 // AtRest reports whether the PDC has nothing in flight, stored or due.
 func (p *PDC) AtRest() bool {

@@ -8,9 +8,11 @@ import (
 // An Arrival says where and when a packet arrived. The owner of the Table fills it for each
 // packet and lends it for the call.
 type Arrival struct {
-	Now  time.Duration
+	Now time.Duration
+	// From is the address of the sender, which its packets and their answers go to.
 	From netip.AddrPort
-	Path uint8 // index of the local port that received it
+	// Path is the path that an answer leaves by (S-PKT-03), as the owner numbers paths.
+	Path uint32
 
 	// Who is the authenticated life of the sender: any number but 0 and the highest. 0 means
 	// not authenticated, as always with SecureNone. A target's PDC belongs to the sender of

@@ -199,7 +199,6 @@ type PDC struct {
 	who       uint64        // the authenticated life of the peer that the PDC belongs to (Arrival.Who)
 	heapAt    time.Duration // when the timer heap looks at the PDC next
 
-	path         uint8 // target: the path the SYN came by
 	renumberings uint8 // NACKs 0x17 that were followed
 	// doubted means that a fatal NACK came at fatalAt. It takes effect if a second one
 	// confirms it (T6).
@@ -322,7 +321,7 @@ type Stats struct {
 // packet. B[:N] is its PDS header. Only the trailer follows.
 type Loose struct {
 	Remote netip.AddrPort
-	Path   uint8
+	Path   uint32
 	N      uint8
 	B      [16]byte
 }
@@ -426,7 +425,7 @@ func (t *Table) fail(now time.Duration, p *PDC, why Reason) {
 			if !p.initiator && p.rx != nil {
 				psn = p.rx.max
 			}
-			t.sendNack(now, p.remote, p.path, wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
+			t.sendNack(now, p.remote, 0, wire.Nack{Type: wire.TypeNack, Code: wire.NackClosingInErr, PSN: psn, SPDCID: p.id, DPDCID: p.remoteID})
 		}
 	}
 	t.failPackets(p, why)
@@ -484,7 +483,7 @@ func (t *Table) PeekLoose() *Loose {
 	return &t.loose[t.looseHead]
 }
 
-func (t *Table) pushLoose(remote netip.AddrPort, path uint8, b []byte) {
+func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) {
 	if t.loose == nil {
 		t.loose = make([]Loose, maxLoose)
 	}
@@ -498,7 +497,7 @@ func (t *Table) pushLoose(remote netip.AddrPort, path uint8, b []byte) {
 	copy(l.B[:], b)
 }
 
-func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint8, n wire.Nack) {
+func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint32, n wire.Nack) {
 	// T27, T28: NACKs that name no PDC are limited to 10,000 a second, in lots per 10 ms.
 	// Arbitrary, far above what honest peers cause.
 	if n.SPDCID == 0 {
@@ -527,5 +526,5 @@ func (t *Table) mayNack(now time.Duration) bool {
 func (t *Table) sendCP(p *PDC, c wire.CP) {
 	t.Stats.CPTx[c.Ctl]++
 	var a [32]byte
-	t.pushLoose(p.remote, p.path, c.Append(a[:0]))
+	t.pushLoose(p.remote, 0, c.Append(a[:0]))
 }

@@ -39,7 +39,7 @@ type rxDir struct {
 	nprobe uint8
 
 	remote netip.AddrPort // source of the latest packet, where ACKs go
-	path   uint8          // the path it came by
+	path   uint32         // the path they leave by
 }
 
 // An answer is the response to a packet, with what its ACK reports of the packet.
@@ -127,7 +127,7 @@ func (h *earlyList) put(k earlyPkt) {
 }
 
 // note sets the address and path that ACKs go to.
-func (rx *rxDir) note(from netip.AddrPort, path uint8) {
+func (rx *rxDir) note(from netip.AddrPort, path uint32) {
 	rx.remote, rx.path = from, path
 }
 
@@ -153,7 +153,7 @@ func (t *Table) getRx(p *PDC) *rxDir {
 	rx.win.Init(uint32(p.start), t.cfg.MPRange)
 	rx.clear, rx.max = p.start-1, p.start-1
 	rx.rodNext, rx.sackCur = p.start, p.start
-	rx.remote, rx.path = p.remote, p.path
+	rx.remote = p.remote
 	p.rx = rx
 	return rx
 }
@@ -824,7 +824,7 @@ func (t *Table) findSyn(in *Arrival, h *wire.Req) *PDC {
 		t.Stats.DropLimit++
 		return refuse(wire.NackNoPDCAvail)
 	}
-	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, path: in.Path, who: in.Who}
+	p = &PDC{t: t, id: id, remoteID: h.SPDCID, mode: h.Mode(), state: Established, start: start, remote: in.From, who: in.Who}
 	p.tx.init(start) // UE 3.5.8: the return direction starts at the same PSN
 	t.add(in.Now, p)
 	rx := t.getRx(p)

@@ -321,7 +321,7 @@ func (t *Table) ctlNominal() int { return 16 + t.cfg.Nominal }
 // Resend alone encodes it.
 func (p *PDC) pushCtl(now time.Duration, c wire.CtlType) {
 	psn := p.tx.nxt
-	p.Push(now, piece.Piece{}, p.t.ctlNominal(), p.path)
+	p.Push(now, piece.Piece{}, p.t.ctlNominal(), 0)
 	k := p.tx.at(psn)
 	k.ctl = 1 + uint8(c)
 	p.unsend(now, psn, k, CauseClose)

@@ -1,0 +1,194 @@
+package udp
+
+import (
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/uetkit/uetkit/internal/dgram"
+)
+
+// A sendOnly is a direct of which path 0 alone receives (Config.SendOnly). The socket of place i
+// of its echoes is that of path paths+i.
+type sendOnly struct {
+	*direct
+	pool  echoes
+	cfg   Config
+	watch atomic.Bool // pollFD exists: there are sockets besides that of path 0
+	seen  [16]unix.EpollEvent
+}
+
+// deaf is a filter that drops all datagrams.
+var deaf = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+
+// deafen makes a socket drop what arrives, so that nothing waits in it that nobody reads.
+func deafen(fd int) error {
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(deaf)), Filter: &deaf[0]})
+}
+
+// newSendOnly makes the rest of a direct one of which path 0 alone receives.
+func newSendOnly(d *direct, cfg *Config) (*sendOnly, error) {
+	t := &sendOnly{direct: d, cfg: *cfg, pool: echoes{clock: cfg.clock}}
+	for p := range d.socks[1:] {
+		if err := deafen(d.socks[1+p].fd); err != nil {
+			return nil, os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
+		}
+	}
+	for range MaxEchoes {
+		d.socks = append(d.socks, sock{fd: -1, path: len(d.socks)})
+	}
+	d.from = &d.socks[0]
+	if d.paths > 1 {
+		return t, t.watchErrors()
+	}
+	return t, nil
+}
+
+// watchErrors makes the epoll set that wait waits for: path 0, and the errors of the others. As
+// long as there are no others, path 0 is in no set, which is cheaper (waiter).
+func (t *sendOnly) watchErrors() error {
+	if t.pollFD >= 0 {
+		return nil
+	}
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	t.pollFD = fd
+	for p := range t.socks[:t.paths] {
+		if err := t.listen(p); err != nil {
+			return err
+		}
+	}
+	t.watch.Store(true)
+	return nil
+}
+
+// listen adds the socket of a path to the set; the system always adds EPOLLERR.
+func (t *sendOnly) listen(path int) error {
+	ev := unix.EpollEvent{Fd: int32(path)}
+	if path == 0 {
+		ev.Events = unix.EPOLLIN
+	}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(t.pollFD, unix.EPOLL_CTL_ADD, t.socks[path].fd, &ev))
+}
+
+func (t *sendOnly) echo(ev uint16) bool { return t.pool.echo(ev, t.bindEcho) }
+
+// bindEcho opens the socket of a place, and closes the one that had it.
+func (t *sendOnly) bindEcho(i int, ev uint16) bool {
+	s := &t.socks[t.paths+i]
+	if s.fd >= 0 {
+		t.echoing.Lock()
+		_ = unix.Close(s.fd)
+		s.fd = -1
+		t.echoing.Unlock()
+	}
+	n, err := t.bind(netip.AddrPortFrom(t.cfg.Addr.Addr(), ev))
+	if err != nil {
+		return false
+	}
+	was := t.info0
+	if t.options(n.fd, &t.cfg) != nil || deafen(n.fd) != nil || t.watchErrors() != nil {
+		_ = unix.Close(n.fd)
+		return false
+	}
+	t.info0 = was // of the paths
+	n.path = t.paths + i
+	t.echoing.Lock()
+	*s = n
+	t.echoing.Unlock()
+	t.st.EchoBound++
+	return t.listen(n.path) == nil
+}
+
+// path returns the index of the socket of a train, -1 if Echo bound it and it is gone.
+func (t *sendOnly) path(g *dgram.Datagram) int {
+	ev, ok := dgram.EchoOf(g.Path)
+	if !ok {
+		return g.Path
+	}
+	if i := t.pool.find(ev); i >= 0 && t.pool.bound[i] {
+		return t.paths + i
+	}
+	return -1
+}
+
+func (t *sendOnly) Send(g *dgram.Datagram) error {
+	asked := g.Path
+	if g.Path = t.path(g); g.Path < 0 {
+		g.Path = asked
+		return t.st.lost(unix.EADDRNOTAVAIL)
+	}
+	err := t.direct.Send(g)
+	g.Path = asked
+	return err
+}
+
+func (t *sendOnly) SendBatch(gs []*dgram.Datagram) (int, error) {
+	var asked [maxBatch]int
+	for done := 0; done < len(gs); {
+		part := gs[done:min(len(gs), done+maxBatch)]
+		n := 0
+		for ; n < len(part); n++ {
+			p := t.path(part[n])
+			if p < 0 {
+				break
+			}
+			asked[n], part[n].Path = part[n].Path, p
+		}
+		sent, err := t.direct.SendBatch(part[:n])
+		for i, g := range part[:n] {
+			g.Path = asked[i]
+		}
+		if done += sent; err != nil {
+			return done, err
+		}
+		if n < len(part) {
+			return done, t.st.lost(unix.EADDRNOTAVAIL)
+		}
+	}
+	return len(gs), nil
+}
+
+func (t *sendOnly) wait(deadline time.Time) error {
+	t.in.item = t.socks[0].fd
+	watch := t.watch.Load()
+	if watch {
+		t.in.item = t.pollFD
+	}
+	err := t.direct.wait(deadline)
+	if !watch {
+		if t.in.got&unix.EPOLLERR != 0 {
+			t.evidence.Or(evidenceOf(0))
+		}
+		return err
+	}
+	n, e := unix.EpollWait(t.pollFD, t.seen[:], 0)
+	if e != nil {
+		return err
+	}
+	for i := range t.seen[:n] {
+		if t.seen[i].Events&unix.EPOLLERR != 0 {
+			t.evidence.Or(evidenceOf(int(t.seen[i].Fd)))
+		}
+	}
+	return err
+}
+
+// count leaves out the sockets that are deaf.
+func (t *sendOnly) count() {
+	s := &t.socks[0]
+	if n, ok := droppedBy(s.fd); ok {
+		t.drops.Add(uint64(n - s.drops))
+		s.drops = n
+	}
+}
+
+func (t *sendOnly) close() error {
+	t.count()
+	return t.closeAll()
+}
