@@ -52,6 +52,9 @@ func (ep *Endpoint) newSeal(cfg tss.Config) (*seal, error) {
 	sec := ep.info.Config.Security
 	sec.mu.Lock()
 	cfg.MaxFrames = sec.maxFrames
+	if ep.connection == nil {
+		cfg.RekeyMask, cfg.RekeyShift = sec.rekeyMask, sec.rekeyShift
+	}
 	sec.mu.Unlock()
 	cfg.Mode, cfg.UseSSI = tss.Cluster, true
 	s := &seal{}

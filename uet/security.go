@@ -22,6 +22,7 @@ import (
 
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/cm"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A Security says how endpoints authenticate each other, and which keys seal their packets
@@ -65,6 +66,9 @@ type Security struct {
 	// A connection gets a new key when no more than rekeyBelow packets are left under its
 	// key. maxFrames is the number that a key begins with. 0 means the defaults.
 	rekeyBelow, maxFrames uint64
+
+	rekeyMask  uint64 // RekeyByTSC
+	rekeyShift uint8
 }
 
 // defaultRekeyBelow is an hour's packets at ten million a second. A key may seal 2^40.
@@ -220,6 +224,31 @@ func (s *Security) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String(
 
 // MarshalText returns what String does, so that encoders show no secret.
 func (s *Security) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// RekeyByTSC makes the key of a packet depend on its counter (TSC, 48 bits): the value
+// (TSC AND mask) >> shift goes into the derivation (S-KEY-05). Nothing on the wire says so,
+// and both ends must do the same, or they drop each other's packets. It is for the secure
+// domain of a cluster key, which endpoints without a connection use; that of a connection has
+// keys of its own. Mask 0, the default, is off. The UEC reference provider has mask 0xff00 and
+// shift 8, a new key each 256 packets. A change costs both ends a derivation, and so does a
+// forged packet its target: choose a mask that changes the key seldom.
+//
+// Call it before any endpoint uses the Security. fi.EBUSY: one does. fi.EINVAL: no cluster key,
+// or the value does not fit: mask has 48 bits, the result 32.
+func (s *Security) RekeyByTSC(mask uint64, shift uint8) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.kind != cm.SecPSK:
+		return fmt.Errorf("uet: security: rekey by TSC is for a cluster key: %w", fi.EINVAL)
+	case mask > wire.TSCMax || shift > 47 || mask>>shift > 1<<32-1:
+		return fmt.Errorf("uet: security: rekey by TSC: mask %#x, shift %d: %w", mask, shift, fi.EINVAL)
+	case len(s.users) > 0 || len(s.nodes) > 0:
+		return fmt.Errorf("uet: security: rekey by TSC: endpoints use it: %w", fi.EBUSY)
+	}
+	s.rekeyMask, s.rekeyShift = mask, shift
+	return nil
+}
 
 // Rekey gives every connection a new key, at both ends, without loss. It waits until all
 // have it, five seconds at most, and then returns fi.ETIMEDOUT. Connections that end

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/internal/cm"
@@ -771,4 +772,64 @@ func TestT36RemovedWhileNobodyIsConnected(t *testing.T) {
 		t.Errorf("a removed member: %v", e.Err)
 	}
 	quiet(t, l.evts)
+}
+
+func TestRekeyByTSCOfACluster(t *testing.T) {
+	t.Parallel()
+	// S-KEY-05: two endpoints that both change keys by the counter understand each other, over
+	// many changes. One that does not is not understood.
+	key := NewKey(1)
+	sec := func(mask uint64, shift uint8) *Security {
+		s, err := NewClusterKey(key)
+		ok(t, err)
+		ok(t, s.RekeyByTSC(mask, shift))
+		return s
+	}
+	r := newRig(t, nil)
+	on := func(s *Security) *node {
+		return (&rig{t: t, info: r.as(s), fabric: r.fabric, domain: r.domain}).node()
+	}
+	secA := sec(0xff, 0) // another key for each packet
+	a, b := on(secA), on(sec(0xff, 0))
+	toB := a.know(b)
+	b.know(a)
+	for i := range 20 {
+		text := fmt.Sprint("message ", i)
+		buf := make([]byte, len(text))
+		ok(t, b.TRecv(buf, fi.AddrUnspec, 1, 0, nil))
+		ok(t, a.TSend([]byte(text), toB, 1, nil))
+		wait(t, b.rx, a)
+		wait(t, a.tx, b)
+		if string(buf) != text {
+			t.Fatalf("%q came as %q", text, buf)
+		}
+	}
+	var st tss.Stats
+	a.drv.Do(func(time.Duration) { st = a.seal.dom.Stats() })
+	if st.Derived < 20 || st.Drops[tss.DropAuth] != 0 {
+		t.Errorf("%d derivations, %d packets that did not verify", st.Derived, st.Drops[tss.DropAuth])
+	}
+
+	c := on(sec(0, 0))
+	c.know(a)
+	ok(t, a.TSend([]byte("x"), a.know(c), 1, nil))
+	for end := time.Now().Add(10 * time.Second); st.Drops[tss.DropAuth] == 0; {
+		if time.Now().After(end) {
+			t.Fatal("who changes keys otherwise understood it")
+		}
+		_, _ = a.tx.Read(make([]cq.Entry, 1))
+		c.drv.Do(func(time.Duration) { st = c.seal.dom.Stats() })
+	}
+
+	want(t, secA.RekeyByTSC(0, 0), fi.EBUSY)
+	s, err := NewClusterKey(key)
+	ok(t, err)
+	for _, v := range []struct {
+		mask  uint64
+		shift uint8
+	}{{1 << 48, 20}, {1, 48}, {1<<33 - 1, 0}} {
+		want(t, s.RekeyByTSC(v.mask, v.shift), fi.EINVAL)
+	}
+	ca := newAuthority(t)
+	want(t, ca.member("m").RekeyByTSC(0xff00, 8), fi.EINVAL)
 }
