@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A pdcName is the argument of --pdc: a number of the summary, or an end of the PDC.
@@ -44,13 +46,16 @@ func parsePDC(s string) (*pdcName, error) {
 	return name, nil
 }
 
-// is reports whether the name is that of p.
+// is reports whether the name is that of p. An end that talks to port 4793 may have Standard
+// encapsulation: then 4793 is its port, too, which is seen when it gets an answer.
 func (n *pdcName) is(p *pdc) bool {
 	if n.n != 0 {
 		return p.n == n.n
 	}
-	for _, e := range p.ends {
-		if e.id == n.id && e.addr.Addr() == n.addr.Addr() && (n.addr.Port() == 0 || n.addr.Port() == e.addr.Port()) {
+	port := n.addr.Port()
+	for i, e := range p.ends {
+		if e.id == n.id && e.addr.Addr() == n.addr.Addr() &&
+			(port == 0 || port == e.addr.Port() || port == wire.Port && p.ends[1-i].addr.Port() == wire.Port) {
 			return true
 		}
 	}

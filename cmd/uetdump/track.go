@@ -156,6 +156,11 @@ func (t *tracker) packet(k *packet) note {
 		return note{}
 	}
 	p.last = k.at
+	if k.dst.Port() == wire.Port {
+		// With Standard encapsulation the port that an end sends from is an entropy value, and
+		// that which it is sent to is its own.
+		p.ends[1-from].addr = k.dst
+	}
 	if k.tail == trailerTrimmed {
 		return note{pdc: p, from: from} // the other end reads which PSN is missing
 	}
@@ -267,7 +272,8 @@ func (t *tracker) syn(k *packet, src endKey) *pdc {
 	h := k.msg.req
 	start := h.PSN.Add(-int(h.PSNOffset))
 	for _, p := range slices.Backward(t.ends[src]) {
-		if p.ends[0].id != h.SPDCID || p.ends[0].addr != k.src || p.ends[1].addr.Addr() != k.dst.Addr() {
+		// The source port is entropy (S-PDC-04).
+		if p.ends[0].id != h.SPDCID || p.ends[0].addr.Addr() != k.src.Addr() || p.ends[1].addr.Addr() != k.dst.Addr() {
 			continue
 		}
 		switch d := &p.dir[0]; {

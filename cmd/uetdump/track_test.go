@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,38 @@ func TestTrackSameHostSameID(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	tr.wantPDCs("127.0.0.1:1000/7 > 127.0.0.1:2000/7, open, at rest")
+}
+
+// S-PKT-02, S-PKT-03: with Standard encapsulation all goes to port 4793, and the source ports are
+// entropy values: those of a first flight, and those that ACKs repeat. It is one PDC.
+func TestTrackStandard(t *testing.T) {
+	tr := newTrail(t)
+	a, b := tr.f.pair("192.0.2.1:4793", "192.0.2.2:4793", 7)
+	to, byEnd, byPort := b.at, &pdcName{addr: a.at, id: 7}, &pdcName{addr: netip.MustParseAddrPort("192.0.2.1:50001"), id: 7}
+	from := func(p *peer, ev uint16, pkt []byte) note {
+		own := p.at
+		p.at = netip.AddrPortFrom(own.Addr(), ev)
+		n := tr.sees(p, pkt)
+		p.at = own
+		return n
+	}
+	for i, ev := range []uint16{50001, 50002, 50003} {
+		if n := from(a, ev, a.req(i, 1, 0, 8, 8, 0, -1)); n.pdc == nil || n.pdc.n != 1 || n.rel != int32(i) || !byEnd.is(n.pdc) {
+			t.Fatalf("packet %d of the first flight: %+v", i, n)
+		}
+	}
+	if n := from(b, 50002, b.ack(2, 2, 1, 0)); n.pdc == nil || n.pdc.n != 1 || n.from != 1 || n.cack != 2 {
+		t.Errorf("ACK: %+v", n)
+	}
+	a.known = true
+	if n := from(a, 50004, a.req(3, 2, 0, 8, 8, 0, 2)); n.pdc == nil || n.pdc.n != 1 || n.from != 0 || n.rel != 3 {
+		t.Errorf("a later packet: %+v", n)
+	}
+	if p := tr.pdcs[0]; !byEnd.is(p) || byPort.is(p) || p.ends[1].addr != to {
+		t.Errorf("its ends are %v", p.ends)
+	}
+	from(b, 50004, b.ack(3, 3, 2, 0))
+	tr.wantPDCs("192.0.2.1:4793/7 > 192.0.2.2:4793/57, open, at rest")
 }
 
 // UE 3.5.8, NACK 0x17: all comes again from another Start_PSN, on the same PDC; a SYN
