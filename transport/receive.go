@@ -409,7 +409,7 @@ func (f *FEP) execute(p *pds.PDC, next wire.NextHdr, body []byte) {
 	now, m := f.now, &f.rx.meta
 	// Assigned field by field, because the compiler builds a literal on the stack.
 	src := &f.rx.src
-	src.Peer, src.PDC, src.Unproven, src.Now, src.Later, src.Behind = p.Peer, p.Slot, p.Unproven(), now, false, 0
+	src.Peer, src.PDC, src.Unproven, src.Now, src.Later, src.Behind, src.Ordered = p.Peer, p.Slot, p.Unproven(), now, false, 0, p.Mode() == wire.ROD
 	if p.Later(m.PSN) {
 		src.Later, src.Behind = true, p.Behind(m.PSN)
 	}
@@ -460,7 +460,7 @@ func (f *FEP) releaseOne(now time.Duration, p *pds.PDC) bool {
 	if !ok {
 		return false
 	}
-	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Now: now}, next, body)
+	res := f.ses.Request(&ses.Source{Peer: p.Peer, PDC: p.Slot, Unproven: p.Unproven(), Ordered: true, Now: now}, next, body)
 	switch {
 	case res.Bad:
 		f.drop(DropHeader)

@@ -123,7 +123,7 @@ func (w *World) recvEnded(o *Op) {
 		}
 	case transport.Cancelled:
 		w.wanted(o)
-		if i := untouched(o.buf, soil); i >= 0 && o.cancel {
+		if i := untouched(o.buf, soil); i >= 0 && o.cancel && !h.takesBack() {
 			w.Failf("%s: byte %d of a receive that nothing matched was written: %v", h.Name(), i, o)
 		}
 	default:
@@ -138,6 +138,15 @@ func (w *World) recvEnded(o *Op) {
 	}
 	w.guarded(o, o.whole)
 	set(o.buf, spent)
+}
+
+// takesBack reports whether the host took a receive back from a message of which something had
+// come already, and was written.
+func (h *Host) takesBack() bool {
+	if h.FEP != nil && h.FEP.Stats().TakenBack > 0 {
+		h.tookBack = true
+	}
+	return h.tookBack
 }
 
 // forgotten reports whether a message was over before its target began its present life. If the
@@ -199,7 +208,7 @@ func (w *World) received(o *Op) {
 	if err := checkPattern(o.buf[:n], s.ID, 0); err != nil {
 		w.Failf("%s: %v receives %v with wrong bytes: %v", h.Name(), o, s, err)
 	}
-	if i := untouched(o.buf[n:], soil); i >= 0 {
+	if i := untouched(o.buf[n:], soil); i >= 0 && !h.takesBack() {
 		w.Failf("%s: %v receives %v and byte %d behind it was written", h.Name(), o, s, n+i)
 	}
 	d.receive = o
@@ -659,9 +668,10 @@ func (w *World) Audit() {
 
 // deliveryStage checks that a send at LevelDelivery succeeds only when the target has
 // the message (R-CMPL-07): a receive that was posted before the message was complete has
-// ended by then.
+// ended by then. A receive that was taken back may get a message that was kept before
+// (R-CMPL-19).
 func (w *World) deliveryStage(o *Op) {
-	if !o.OK() || o.Level != transport.LevelDelivery {
+	if !o.OK() || o.Level != transport.LevelDelivery || w.Hosts[o.Peer].takesBack() {
 		return
 	}
 	for _, d := range o.lives {

@@ -55,31 +55,32 @@ type Host struct {
 	Config transport.Config
 	Closed bool
 
-	w       *World
-	spec    HostSpec
-	rng     *rand.Rand
-	pool    dgram.Pool
-	peers   []transport.PeerID
-	last    time.Duration // latest turn
-	flushAt time.Duration
-	busy    bool // inside drive
-	closing bool // inside Close
-	sends   []*Op
-	recvs   []*Op
-	backlog []*Op
-	damaged int // datagrams of this life that came damaged and not trimmed
-	trimmed int // datagrams that came trimmed
-	wild    int // datagrams that came trimmed and damaged, perhaps in the header
-	dom     *tss.Domain
-	gen     uint8 // generation of the key it seals with
-	has     uint8 // generation of the newest key it opens with
-	epoch   uint16
-	refused int             // the last life to which a target said that its PDC is that of another life
-	born    []time.Duration // start of each life
-	died    []time.Duration // end of each life
-	errRecv int             // receives that ended in error in this life
-	talks   []talk          // state of the exchange with each host in this life
-	fences  []*Op           // sends with a fence that no later send has passed
+	w        *World
+	spec     HostSpec
+	rng      *rand.Rand
+	pool     dgram.Pool
+	peers    []transport.PeerID
+	last     time.Duration // latest turn
+	flushAt  time.Duration
+	busy     bool // inside drive
+	closing  bool // inside Close
+	sends    []*Op
+	recvs    []*Op
+	backlog  []*Op
+	damaged  int // datagrams of this life that came damaged and not trimmed
+	trimmed  int // datagrams that came trimmed
+	wild     int // datagrams that came trimmed and damaged, perhaps in the header
+	dom      *tss.Domain
+	gen      uint8 // generation of the key it seals with
+	has      uint8 // generation of the newest key it opens with
+	epoch    uint16
+	refused  int             // the last life to which a target said that its PDC is that of another life
+	born     []time.Duration // start of each life
+	died     []time.Duration // end of each life
+	tookBack bool            // see takesBack
+	errRecv  int             // receives that ended in error in this life
+	talks    []talk          // state of the exchange with each host in this life
+	fences   []*Op           // sends with a fence that no later send has passed
 
 	// evs are the source ports by which packets of each host came, in all lives.
 	evs map[*Host]map[uint16]bool

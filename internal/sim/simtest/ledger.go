@@ -709,7 +709,7 @@ func (d *dir) answer(i uint32) bool {
 	if s.op == nil {
 		return true
 	}
-	if k := s.off >> 10; !s.op.answered.has(k) {
+	if k := s.off >> 10; !s.op.answered.has(k) && (s.n > 0 || s.op.Len == 0) { // a MSG_ERROR carries nothing
 		s.op.answered.set(k)
 		s.op.ansBytes += int(s.n)
 	}

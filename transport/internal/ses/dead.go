@@ -36,7 +36,7 @@ func (s *SES) deadRoom(pu *peerUse) bool {
 	if pu.dead == 0 {
 		return false
 	}
-	s.forget(pu.deadHead, s.in.at(pu.deadHead))
+	s.forgetOldest(pu)
 	return true
 }
 
@@ -80,14 +80,28 @@ func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
 	pu.dead++
 	s.dead++
 	if int(pu.dead) > s.cfg.OpenPerPeer {
-		s.forget(pu.deadHead, s.in.at(pu.deadHead))
+		s.forgetOldest(pu)
 	}
+}
+
+// forgetOldest forgets the oldest dead message of a peer of which the peer heard already. takeBack
+// leaves one.
+func (s *SES) forgetOldest(pu *peerUse) {
+	i := pu.deadHead
+	for k := i; k != none; k = s.in.at(k).deadNext {
+		if !s.in.at(k).unheard {
+			i = k
+			break
+		}
+	}
+	s.forget(i, s.in.at(i))
 }
 
 // count counts the n bytes of a packet of a dead message, and forgets the message if they were
 // the last.
 func (s *SES) count(i int32, m *inmsg, r *wire.ReqStd, n uint32) {
 	m.som = m.som || r.Flags&wire.SESSOM != 0
+	m.unheard = false
 	m.got += n
 	m.epoch = s.epoch
 	if n > 0 && uint64(m.got) >= m.end {

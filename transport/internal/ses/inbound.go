@@ -33,7 +33,8 @@ type inmsg struct {
 	tab               int32         // payload in chunks: its place in SES.tabs, or none
 	block             uint32        // payload in one block, or noBlock
 	epoch             uint32        // sweep in which its last packet came
-	deadNext          int32         // inDead: the next younger dead message of the peer
+	seen              progress
+	deadNext          int32 // inDead: the next younger dead message of the peer
 	msgID             uint16
 	ep                EndpointID
 	state             inState
@@ -42,6 +43,9 @@ type inmsg struct {
 	tagged            bool
 	som, hasData      bool
 	claimed           bool // reserved by a peek: not in the lists of its space
+	aside             bool // inOpen: set aside by setAside, not in the lists of its space
+	ordered           bool // it came by a ROD PDC
+	unheard           bool // inDead: no answer said so yet
 	quiet             bool // its first packet got the special response: the others get NULL
 }
 
@@ -142,7 +146,16 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 		s.entomb(src, r, wire.RCTooLong, uint64(r.ReqLen), uint32(len(data)))
 		return s.rejected(wire.RCTooLong)
 	}
+	switch {
+	case !src.Unproven:
+		s.prove(pu)
+	case pu.kept == 0:
+		pu.unproven = true
+	}
 	if rv == none && (src.Later || !s.reserve(pu, &src, int64(r.ReqLen))) {
+		if !src.Later {
+			s.unserved(sp, tag, src.Peer, r.Initiator)
+		}
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -150,7 +163,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	m := s.in.at(i)
 	*m = inmsg{
 		tag: tag, bufOff: r.BufOff, ep: s.to.id, pdc: src.PDC, peer: src.Peer, init: r.Initiator, length: r.ReqLen,
-		began: src.Now, recv: rv, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged,
+		began: src.Now, recv: rv, user: u, tab: none, block: noBlock, msgID: r.MsgID, opcode: r.Opcode, tagged: tagged, ordered: src.Ordered,
 	}
 	pu.open++
 	s.open++
@@ -163,6 +176,9 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 		return s.special(wire.ListOverflow, r.ReqLen)
 	}
 	m.state = inBound
+	if src.Ordered {
+		s.inOrder(src.Peer, p)
+	}
 	room := p.size
 	if p.multi {
 		room -= p.off
@@ -214,6 +230,7 @@ func (s *SES) put(i int32, m *inmsg, r *wire.ReqStd, off uint32, data []byte) {
 		s.freeIn(i, m)
 	default:
 		m.state = inUnexpected
+		s.completed(i, m)
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *SES) claim(now time.Duration, e *endpoint, op *Op) {
 		i := r.self
 		s.seq++
 		r.tag, r.ignore, r.seq, r.posted, r.peer, r.init = op.Tag, op.Ignore, s.seq, now, uint32(op.Peer), op.SrcInitiator
-		r.live, r.tagged, r.simple, r.class = true, op.Kind.Tagged(), false, boundClass
+		r.live, r.tagged, r.simple, r.fixed, r.class = true, op.Kind.Tagged(), false, true, boundClass
 		r.size, r.buf, r.context, r.flags = uint64(len(op.Buf)), op.Buf, op.Context, op.Flags
 		if len(op.Iov) > 0 {
 			r.buf, r.size = nil, 0

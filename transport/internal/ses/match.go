@@ -42,6 +42,7 @@ type space struct {
 	// starved means that a message could not go into a multi-receive buffer because there was
 	// no room for its Event. Nothing is matched here until feed finds room.
 	starved bool
+	wanted  wanted
 	ep      EndpointID // the endpoint of the space
 }
 

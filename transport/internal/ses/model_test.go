@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/uetkit/uetkit/transport/internal/piece"
 	"pgregory.net/rapid"
@@ -293,14 +294,22 @@ func matchingAgainstTwin(t *rapid.T) {
 }
 
 // TestEndToEnd runs two endpoints against each other, with pieces reordered, refused and lost
-// for good. Every operation ends once, a send that reports OK was received whole, and nothing
-// is left.
+// for good, and with time that passes while receives are short. Every operation ends once, a send
+// that reports OK was received whole, messages of a PDC that keeps order are matched in order, and
+// nothing is left.
 func TestEndToEnd(t *testing.T) {
+	takenBack := uint64(0)
+	defer func() {
+		if t.Logf("%d receives were taken back", takenBack); takenBack == 0 {
+			t.Error("no receive was taken back: the test does not test")
+		}
+	}()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := testConfig()
 		cfg.UnexpectedBytes, cfg.UnexpectedShare, cfg.OpenPerPeer = 1<<18, 1, 8
-		cfg.RefuseTooLong = rapid.Bool().Draw(t, "refuse too long")
+		cfg.RefuseTooLong, cfg.IdleTimeout = rapid.Bool().Draw(t, "refuse too long"), -1
 		a, b := New(testConfig()), New(cfg)
+		now := time.Second
 		type packet struct {
 			h   Handle
 			p   piece.Piece
@@ -309,16 +318,18 @@ func TestEndToEnd(t *testing.T) {
 		type message struct {
 			body  []byte
 			pdc   uint32
+			recv  *Recv
+			begun int // number of its first packet that was executed
 			ended bool
 			cause Cause
 		}
 		var flying []packet
 		sent := map[int]*message{}
 		got := map[int]int{}
-		bufs := map[int][]byte{}
+		bufs := map[int]*Recv{}
 		handles := map[Handle]*message{}
 		var order []Handle
-		lives := uint32(0)
+		lives, executed := uint32(0), 0
 		events := func() {
 			for e := a.Event(); e != nil; e = a.Event() {
 				m := sent[e.Context.(int)]
@@ -328,14 +339,16 @@ func TestEndToEnd(t *testing.T) {
 				m.ended, m.cause = true, e.Cause
 			}
 			for e := b.Event(); e != nil; e = b.Event() {
-				buf, ok := bufs[e.Context.(int)]
+				rv, ok := bufs[e.Context.(int)]
 				if !ok {
 					t.Fatal("a receive ended twice")
 				}
+				buf := rv.Buf
 				delete(bufs, e.Context.(int))
 				if e.Cause == OK || e.Cause == Truncated && e.RC == 0 {
 					m := sent[int(e.Data)]
 					got[int(e.Data)]++
+					m.recv = rv
 					if got[int(e.Data)] > 1 || e.Len+int(e.OverLen) != len(m.body) || !slices.Equal(buf[:e.Len], m.body[:e.Len]) {
 						t.Fatalf("message %d: %+v", e.Data, *e)
 					}
@@ -345,9 +358,17 @@ func TestEndToEnd(t *testing.T) {
 		n := 0
 		deliver := func(t *rapid.T, k int) {
 			q := flying[k]
-			res := b.Request(&Source{Peer: 1, PDC: q.pdc}, 3, a.Append(nil, q.p))
+			src := Source{Peer: 1 + q.pdc%10, PDC: q.pdc, Ordered: q.pdc%10 < 2, Unproven: q.pdc%10 == 3, Now: now}
+			if src.Ordered {
+				k = slices.IndexFunc(flying, func(o packet) bool { return o.pdc == q.pdc })
+				q = flying[k]
+			}
+			res := b.Request(&src, 3, a.Append(nil, q.p))
 			if res.Nack != 0 {
 				return // it comes again
+			}
+			if executed++; handles[q.h].begun == 0 {
+				handles[q.h].begun = executed
 			}
 			if res.Bad {
 				t.Fatal("bad")
@@ -362,6 +383,9 @@ func TestEndToEnd(t *testing.T) {
 		}
 		take := func(h Handle, k int) {
 			m := handles[h]
+			if m.pdc%10 < 2 {
+				k = 1 << 20 // S-SEG-04
+			}
 			for ; k > 0; k-- {
 				p, ok := a.Next(h, 1024)
 				if !ok {
@@ -370,29 +394,42 @@ func TestEndToEnd(t *testing.T) {
 				flying = append(flying, packet{h, p, m.pdc})
 			}
 		}
+		pass := func(d time.Duration) {
+			for end := now + d; now < end; now += 5 * time.Millisecond {
+				a.Advance(now)
+				b.Advance(now)
+				for _, ok := a.Resend(); ok; _, ok = a.Resend() {
+				}
+				events()
+			}
+		}
 		post := func(size int, any bool) {
 			n++
-			bufs[n] = make([]byte, size)
-			r := Recv{Tagged: true, Tag: uint64(n % 3), Buf: bufs[n], Context: n}
+			r := &Recv{Tagged: true, Tag: uint64(n % 3), Buf: make([]byte, size), Context: n}
 			if any {
 				r.Ignore = ^uint64(0)
 			}
-			if err := b.recvOp(&r); err != nil {
+			bufs[n] = r
+			if err := b.recvOp(r); err != nil {
 				t.Fatal(err)
 			}
 			events()
 		}
+		begin := func(t *rapid.T, size int) Handle {
+			n++
+			m := &message{body: pattern(size), pdc: lives*10 + rapid.Uint32Range(0, 3).Draw(t, "pdc")}
+			h, err := a.sendOp(&Send{Tagged: true, Tag: uint64(n % 3), Buf: m.body, HasData: true, Data: uint64(n), Context: n, Target: self(b),
+				Copy: rapid.Bool().Draw(t, "copy")})
+			if err != nil {
+				t.Fatal(err, a.Sends())
+			}
+			sent[n], handles[h] = m, m
+			order = append(order, h)
+			return h
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"send": func(t *rapid.T) {
-				n++
-				m := &message{body: pattern(rapid.SampledFrom([]int{0, 100, 1024, 5000, 20_000, 100_000}).Draw(t, "len")), pdc: lives*10 + uint32(n%4)}
-				h, err := a.sendOp(&Send{Tagged: true, Tag: uint64(n % 3), Buf: m.body, HasData: true, Data: uint64(n), Context: n, Target: self(b),
-					Copy: rapid.Bool().Draw(t, "copy")})
-				if err != nil {
-					t.Fatal(err)
-				}
-				sent[n], handles[h] = m, m
-				order = append(order, h)
+				begin(t, rapid.SampledFrom([]int{0, 100, 1024, 5000, 20_000, 100_000}).Draw(t, "len"))
 			},
 			"take": func(t *rapid.T) {
 				if len(order) == 0 {
@@ -410,6 +447,26 @@ func TestEndToEnd(t *testing.T) {
 			},
 			"recv": func(t *rapid.T) {
 				post(rapid.SampledFrom([]int{0, 3000, 100_000}).Draw(t, "size"), rapid.Bool().Draw(t, "any tag"))
+			},
+			"crowd": func(t *rapid.T) {
+				// Messages that begin and do not go on, in the receives that others need.
+				for range rapid.IntRange(1, 6).Draw(t, "messages") {
+					post(100_000, true)
+					h := begin(t, 20_000)
+					take(h, 1)
+					if k := len(flying) - 1; k >= 0 && flying[k].h == h {
+						deliver(t, k)
+					}
+				}
+				for range rapid.IntRange(1, 6).Draw(t, "short ones") {
+					h := begin(t, 100)
+					take(h, 1)
+					deliver(t, len(flying)-1)
+				}
+				pass(rapid.SampledFrom([]time.Duration{0, 20 * time.Millisecond, 3 * time.Second}).Draw(t, "time"))
+			},
+			"time": func(t *rapid.T) {
+				pass(time.Duration(rapid.SampledFrom([]int{5, 20, 100, 3000}).Draw(t, "ms")) * time.Millisecond)
 			},
 			"pdc dies": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") != 0 {
@@ -441,9 +498,12 @@ func TestEndToEnd(t *testing.T) {
 			for _, h := range order {
 				take(h, 1000)
 			}
+			pass(200 * time.Millisecond)
 			before := len(flying)
 			for k := len(flying) - 1; k >= 0; k-- {
-				deliver(t, k)
+				if k < len(flying) {
+					deliver(t, k)
+				}
 			}
 			if before == len(flying) {
 				post(100_000, true)
@@ -468,9 +528,18 @@ func TestEndToEnd(t *testing.T) {
 				t.Fatalf("message %d: %v", k, m.cause)
 			}
 		}
+		for j, later := range sent { // S-MAT-04
+			for k, earlier := range sent {
+				if earlier.begun < later.begun && earlier.pdc == later.pdc && later.pdc%10 < 2 && later.recv != nil && earlier.recv != nil &&
+					(j-k)%3*int(^later.recv.Ignore&1) == 0 && earlier.recv.Context.(int) > later.recv.Context.(int) {
+					t.Fatalf("message %d got receive %v, and message %d of the same PDC the older %v", k, earlier.recv.Context, j, later.recv.Context)
+				}
+			}
+		}
 		for pdc := range lives*10 + 10 {
 			b.PDCGone(pdc, Closed)
 		}
+		takenBack += b.Stats.TakenBack
 		if len(bufs) != 0 || !a.Idle() || !b.Idle() || b.in.live()+b.peers.live()+b.store.used+b.store.reserved+a.copies.used != 0 {
 			t.Fatalf("left: %d states, %d peers, %d chunks", b.in.live(), b.peers.live(), b.store.used)
 		}

@@ -13,6 +13,7 @@ type recv struct {
 	live       bool
 	tagged     bool
 	simple     bool      // it accepts one message, into buf
+	fixed      bool      // it receives the message that a peek reserved, no other
 	self       int32     // its place in SES.recvs
 	ep         *endpoint // its endpoint, also while the place is free
 	ignore     uint64
@@ -121,7 +122,7 @@ func (s *SES) freeRecv(r *recv) {
 		s.putIov(r.iov)
 		r.iov = nil
 	}
-	r.multi, r.spent, r.cancelled = false, false, false
+	r.multi, r.spent, r.cancelled, r.fixed = false, false, false, false
 	r.off, r.refs = 0, 0
 	r.retire()
 }

@@ -146,6 +146,9 @@ func (s *SES) whole(src *Source, to *endpoint, r *wire.ReqStd, data []byte) *Res
 		return s.fit(sp, r, tag, data)
 	}
 	sp.run = rv.next // as match does
+	if src.Ordered {
+		s.inOrder(src.Peer, rv)
+	}
 	e := s.events.add()
 	e.init(to.id, k, rv.context, rv.flags, rv.buf, len(data), tag, PeerID(src.Peer), r.Initiator)
 	e.data(r.Flags&wire.SESHD != 0, r.HeaderData)
@@ -161,6 +164,9 @@ func (s *SES) fit(sp *space, r *wire.ReqStd, tag uint64, data []byte) *Result {
 	_, rv := s.match(sp, tag, s.src.Peer, r.Initiator)
 	if rv == nil {
 		return s.keep(s.src, r, tag, data)
+	}
+	if s.src.Ordered {
+		s.inOrder(s.src.Peer, rv)
 	}
 	n, room, base := uint64(len(data)), rv.size, uint64(0)
 	if rv.multi {

@@ -124,6 +124,9 @@ func (s *SES) forgetIdle() {
 // Forget forgets the resources of a peer, whose number may then mean another peer. There is no
 // message to it.
 func (s *SES) Forget(peer uint32) {
+	if int(peer) < len(s.tops) {
+		s.tops[peer] = 0
+	}
 	if s.numResources != 0 {
 		s.numResources -= len(s.resources[peer])
 		delete(s.resources, peer)

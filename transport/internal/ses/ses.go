@@ -134,6 +134,16 @@ type SES struct {
 	posted
 	incoming
 
+	relieveAt time.Duration // when to call relieve, 0: nothing waits
+	relieved  time.Duration // when it was called last
+	idle      int           // calls of it in a row that took nothing back
+	holdings  []holding     // used by relieve
+
+	// tops are the numbers of the youngest receives that ordered messages got, by peer; topSeq
+	// is the greatest of them.
+	tops   []uint64
+	topSeq uint64
+
 	epoch   uint32 // number of sweeps so far
 	sweepAt time.Duration
 
@@ -211,6 +221,7 @@ type Stats struct {
 	MsgErrorsRx     uint64
 	Bad             uint64 // requests that cannot be answered
 	Expired         uint64 // inbound messages ended by IdleTimeout
+	TakenBack       uint64 // receives taken back from messages that did not go on
 	RspForeign      uint64 // responses with another message id (S-RSP-06)
 	RspUnknown      uint64 // responses with a reserved or vendor opcode or list
 	Stale           uint64 // calls of Answered or Failed for messages that had ended
@@ -230,7 +241,9 @@ type Source struct {
 	// shows that it receives what is sent to it. All such sources together may use as much as
 	// one peer.
 	Unproven bool
-	// Now is when the request came. Only RecvView uses it.
+	// Ordered means that the PDC is a ROD one.
+	Ordered bool
+	// Now is when the request came.
 	Now time.Duration
 }
 
@@ -285,6 +298,9 @@ func (s *SES) Advance(now time.Duration) {
 	if s.starved && now >= s.feedAt {
 		s.feed(now)
 	}
+	if s.relieveAt != 0 && now >= s.relieveAt {
+		s.relieve(now)
+	}
 	if s.cfg.IdleTimeout < 0 {
 		return
 	}
@@ -315,6 +331,9 @@ func (s *SES) NextTimeout() time.Duration {
 		if u := max(s.feedAt, 1); t == 0 || u < t {
 			t = u
 		}
+	}
+	if u := s.relieveAt; u != 0 && s.open > 0 && (t == 0 || u < t) {
+		t = u
 	}
 	if s.open > 0 && s.cfg.IdleTimeout > 0 {
 		if u := max(s.sweepAt, 1); t == 0 || u < t {

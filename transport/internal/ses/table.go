@@ -123,6 +123,30 @@ func (x *index) append(i int32, h uint32) {
 	b.tail = i + 1
 }
 
+// sort moves place i, the last of its chain, before the first place of the chain of which after
+// is true.
+func (x *index) sort(i int32, after func(j int32) bool) {
+	l := x.link(i)
+	j := x.bucket(l.hash).head - 1
+	for j != i && !after(j) {
+		j = x.link(j).next
+	}
+	if j == i {
+		return
+	}
+	h := l.hash
+	x.remove(i)
+	x.n++
+	b, at := x.bucket(h), x.link(j)
+	*l = link{next: j, prev: at.prev, hash: h}
+	if at.prev == none {
+		b.head = i + 1
+	} else {
+		x.link(at.prev).next = i
+	}
+	at.prev = i
+}
+
 // remove removes place i.
 func (x *index) remove(i int32) {
 	x.n--

@@ -68,11 +68,17 @@ func (s *SES) prove(pu *peerUse) {
 // charge allocates the room of a message that reserve granted, and lists the message. zero
 // means that packets will fill it in any order.
 func (s *SES) charge(i int32, m *inmsg, zero bool) {
+	s.Stats.Unexpected++
+	s.allot(m, zero)
+	s.list(i, m)
+}
+
+// allot allocates the room of a message that reserve granted.
+func (s *SES) allot(m *inmsg, zero bool) {
 	n := int(m.length)
 	c := chargeOf(int64(n))
 	s.kept++
 	s.bytes += c
-	s.Stats.Unexpected++
 	pu := s.peers.at(m.user)
 	pu.kept++
 	pu.bytes += c
@@ -92,6 +98,10 @@ func (s *SES) charge(i int32, m *inmsg, zero bool) {
 		s.store.reserved += k
 		m.tab = s.takeTab(k)
 	}
+}
+
+// list puts an unexpected message where receives find it.
+func (s *SES) list(i int32, m *inmsg) {
 	sp := s.space(m.ep, m.tagged)
 	sp.n++
 	sp.order.add(i, 0)
@@ -114,10 +124,10 @@ func (s *SES) uncharge(i int32, m *inmsg) {
 		s.putTab(m.tab)
 		m.tab = none
 	}
-	if !m.claimed {
+	if !m.claimed && !m.aside {
 		s.unlist(i, m)
 	}
-	m.claimed = false
+	m.claimed, m.aside = false, false
 	pu := s.peers.at(m.user)
 	pu.kept--
 	pu.bytes -= c
@@ -199,6 +209,7 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
 	if s.in.live() >= s.maxState() || !s.reserve(pu, &src, int64(len(data))) {
+		s.unserved(s.space(s.to.id, r.Opcode == wire.OpTaggedSend), tag, src.Peer, r.Initiator)
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -206,13 +217,14 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 	m := s.in.at(i)
 	*m = inmsg{
 		tag: tag, ep: s.to.id, peer: src.Peer, init: r.Initiator, length: r.ReqLen, got: r.ReqLen, recv: none, user: u, tab: none, block: noBlock,
-		state: inUnexpected, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true,
+		state: inUnexpected, opcode: r.Opcode, tagged: r.Opcode == wire.OpTaggedSend, som: true, ordered: src.Ordered,
 	}
 	if r.Flags&wire.SESHD != 0 {
 		m.hasData, m.data = true, r.HeaderData
 	}
 	s.charge(i, m, false)
 	s.keepBytes(m, 0, data)
+	s.contend()
 	return s.special(wire.ListOverflow, r.ReqLen)
 }
 
@@ -220,6 +232,9 @@ func (s *SES) keep(src Source, r *wire.ReqStd, tag uint64, data []byte) *Result 
 // missing will go to the receive directly.
 func (s *SES) take(rv int32, r *recv, i int32) {
 	m := s.in.at(i)
+	if m.ordered {
+		s.inOrder(m.peer, r)
+	}
 	m.base = 0
 	if r.multi {
 		m.base = s.pack(rv, r, uint64(m.length))
