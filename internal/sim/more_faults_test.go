@@ -117,6 +117,48 @@ func TestF14OtherSource(t *testing.T) {
 	}
 }
 
+// F15: nothing moves an address. What a peer sends from a new one on its old PDCs is dropped
+// and counted, what is open to it ends as to a silent peer, and the new address is another
+// peer, to which new operations succeed at once.
+func TestF15PeerAtANewAddress(t *testing.T) {
+	w := pair(t, 210, lan, hostile, mayFail, smallWindow, config(func(c *transport.Config) { c.PeerTimeout = 4 * time.Second }), func(s *simtest.Spec) {
+		s.Hosts = append(s.Hosts, s.Hosts[1]) // who has the new address
+	})
+	a, b, c := w.Hosts[0], w.Hosts[1], w.Hosts[2]
+	wantStream(t, w, 4)
+	back := append(post(b, tsend(0, 1000), 1), post(a, trecv(1000), 1)...)
+	w.RunOps(time.Second, back...)
+	arrives := b.Post(trecv(1000))
+	post(b, trecv(200_000), 4)
+	whole := a.Post(tsend(1, 1000))
+	part := post(a, tsend(1, 200_000), 4)
+	w.Run(40 * us) // its packet is on its way
+	before := a.FEP.Stats()
+	w.Line(0, 1).SetFaults(sim.Faults{Loss: 1})
+	w.Line(1, 0).SetFaults(rewrite(lan, func(p *sim.Packet) {
+		p.Marks |= sim.Corrupted // what A gets is not what B sent
+		p.Src = c.Addr()
+		reseal(p)
+	}))
+	recv := a.Post(trecv(1000))
+	moved := b.Post(tsend(0, 1000))
+	w.Run(time.Second)
+	if after := a.FEP.Stats(); after.Drops[transport.DropSource] == before.Drops[transport.DropSource] || after.MsgsRx != before.MsgsRx || !recv.Open() {
+		t.Errorf("what came from the new address on the old PDCs had an effect, or was not counted: %v", after.Drops)
+	}
+	post(c, trecv(1000), 1)
+	next := a.Post(tsend(2, 1000))
+	w.RunOps(time.Second, next)
+	w.Want("ok", next)
+	w.RunOps(6*time.Second, append(part, whole, moved)...)
+	w.Want("timed out, unknown", whole, moved)
+	w.Want("timed out", part...)
+	w.Want("ok", arrives) // but who sent it cannot know
+	from := c.Post(tsend(0, 1000))
+	w.RunOps(time.Second, from, recv)
+	w.Want("ok", from, recv)
+}
+
 // F28: when the target asks to close a PDC, the open message ends on it, and later ones move to
 // a new PDC. Nothing fails.
 func TestF28AskedToClose(t *testing.T) {

@@ -139,3 +139,45 @@ func TestT34StrangeICMP(t *testing.T) {
 	w.Want("ok", op)
 	settle(w)
 }
+
+// T22: without security a SYN packet that was sent once and comes late opens nothing and
+// delivers nothing for Quarantine, to its last millisecond. Beyond it the target remembers
+// nothing and cannot tell: the risk that the network or somebody on it keeps a packet that
+// long stays, and this test shows that it does.
+func TestT22LateSYN(t *testing.T) {
+	w := pair(t, 322, lan, config(func(c *transport.Config) { c.IdleClose = 10 * ms }), forged)
+	a, b := w.Hosts[0], w.Hosts[1]
+	var syn [][]byte
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
+		if what == sim.Sent && p.From == a.Node && (p.Data[0]>>3 == 2 || p.Data[0]>>3 == 3) && p.Data[1]&4 != 0 {
+			syn = append(syn, append([]byte(nil), p.Data...))
+		}
+	})
+	ops := append(post(a, tsend(1, 500), 1), post(a, ordered(tsend(1, 500)), 1)...)
+	post(b, trecv(500), 2)
+	w.RunOps(time.Second, ops...)
+	if len(syn) != 2 {
+		t.Fatalf("%d packets have SYN", len(syn))
+	}
+	w.RunUntil(time.Second, "the end of the PDCs", func() bool { return b.FEP.PDCs() == 0 && a.FEP.PDCs() == 0 })
+	ended := w.Now()
+	late := func(at time.Duration) (pdcs, msgs uint64) {
+		w.Run(ended + at - w.Now())
+		before := b.FEP.Stats()
+		for _, p := range syn {
+			w.Forge(1, a.Addr(), p, false)
+		}
+		w.Run(10 * ms)
+		after := b.FEP.Stats()
+		return after.PDCAccepted - before.PDCAccepted, after.MsgsRx + after.Unexpected - before.MsgsRx - before.Unexpected
+	}
+	const quarantine = 4 * time.Second // default of Config.Packets
+	for _, at := range []time.Duration{ms, time.Second, quarantine / 2, quarantine - 50*ms} {
+		if pdcs, msgs := late(at); pdcs != 0 || msgs != 0 {
+			t.Errorf("%v after the end a SYN opened %d PDCs and delivered %d messages", at, pdcs, msgs)
+		}
+	}
+	if pdcs, msgs := late(2 * quarantine); pdcs != 2 || msgs != 2 {
+		t.Errorf("beyond Quarantine a SYN opened %d PDCs and delivered %d messages: docs/faults.md says that nothing can tell", pdcs, msgs)
+	}
+}
