@@ -627,3 +627,35 @@ func TestUnknownNextHdrOnAnAck(t *testing.T) {
 		t.Errorf("%d PDCs after %d CLOSEs were acknowledged", n, closed)
 	}
 }
+
+// S-WIN-07, T33: refusals that a forger makes up, with all numbers right, close the window to one
+// packet. It opens again when they end, on a long path too, and nothing is lost.
+func TestT33ForgedWindowRefusals(t *testing.T) {
+	for _, c := range []struct {
+		delay, most time.Duration
+	}{{50 * us, 40 * ms}, {10 * ms, 2 * time.Second}} {
+		line := lan
+		line.Delay = c.delay
+		w := pair(t, 113, line, hostile, smallWindow)
+		p, last := firstPDC(w)
+		warm(t, w, tsend(1, 20_000))
+		const size = 400_000
+		op := w.Hosts[0].Post(tsend(1, size))
+		w.Hosts[1].Post(trecv(size))
+		w.Run(5 * c.delay)
+		w.Want("open", op)
+		for range 20 {
+			for back := range wire.PSN(20) {
+				forge(w, wire.Nack{Type: wire.TypeNack, Code: wire.NackPSNOORWindow, PSN: *last - back, SPDCID: p.Remote, DPDCID: p.ID}.Append(nil))
+			}
+			w.Run(c.delay / 10)
+		}
+		from := w.Now()
+		w.RunOps(20*time.Second, op)
+		w.Want("ok", op)
+		if took := w.Now() - from; took > c.most {
+			t.Errorf("round trip %v: the rest of the message took %v", 2*c.delay, took)
+		}
+		settle(w)
+	}
+}
