@@ -77,7 +77,7 @@ func (ep *Endpoint) sockets(dscp uint8) udp.Config {
 		dscp = c.Trimmable
 	}
 	return udp.Config{
-		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard,
+		Addr: netip.AddrPortFrom(src.IP, src.Port), Paths: cfg.Paths, Consecutive: s.ConsecutivePorts, SendOnly: cfg.Encapsulation == Standard, NoChecksum: cfg.Encapsulation == Standard,
 		GSO: udp.Mode(s.GSO), GRO: udp.Mode(s.GRO), GSOChanged: (*owner)(ep).offload,
 		SendBuf: ep.opts.buf(fi.OptSendBufSize, s.SendBuf), RecvBuf: ep.opts.buf(fi.OptRecvBufSize, s.RecvBuf),
 		TOS: dscp<<2 | dgram.ECT0, // another class costs a control message

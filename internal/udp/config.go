@@ -54,6 +54,10 @@ type Config struct {
 	// Echo may bind more ports to send from.
 	SendOnly bool
 
+	// NoChecksum sends datagrams with a UDP checksum of zero where the system can do that: on
+	// Linux, but not in trains that leave whole (package comment).
+	NoChecksum bool
+
 	// GSO sends a train of several datagrams in one call (UDP_SEGMENT), GRO receives trains
 	// that the kernel put together (UDP_GRO). The portable implementation has neither.
 	GSO, GRO Mode

@@ -782,3 +782,93 @@ func TestEvidenceOfAnEcho(t *testing.T) {
 		})
 	}
 }
+
+// S-PKT-05: with NoChecksum a datagram that leaves alone has a UDP checksum of zero. A train, which
+// the kernel refuses without checksums, has them and leaves in one call; so have the next datagrams.
+func TestNoChecksumAlone(t *testing.T) {
+	for _, ip := range []netip.Addr{lonely(), loopback6} {
+		t.Run(ip.String(), func(t *testing.T) {
+			raw := sniffer(t, ip)
+			a := open(t, ip, Config{SendOnly: true, NoChecksum: true, GRO: Off})
+			needGSO(t, a)
+			b := open(t, ip, Config{})
+			one := func() bool {
+				send(t, a, train(b, 1, 10, 0))
+				return raw(a.LocalAddr().Port()) == 0
+			}
+			if !one() {
+				t.Error("a datagram alone has a checksum")
+			}
+			if !a.Echo(20_000) {
+				t.Fatal("no port")
+			}
+			d := train(b, 1, 10, 0)
+			d.Path = dgram.Echo(20_000)
+			send(t, a, d)
+			if raw(20_000) != 0 {
+				t.Error("a datagram of Echo's path has a checksum")
+			}
+			for range 2 * stickAfter { // so that the socket has a size of its own
+				before := a.Stats()
+				send(t, a, train(b, 1, 300, 100))
+				if s := a.Stats(); s.SendCalls != before.SendCalls+1 || s.Split != 0 {
+					t.Fatalf("a train took %d calls, %d were split", s.SendCalls-before.SendCalls, s.Split)
+				}
+				if raw(a.LocalAddr().Port()) == 0 {
+					t.Fatal("a train has no checksum")
+				}
+			}
+			for i := range zeroAfter + 2 {
+				if got, want := one(), i >= zeroAfter-1; got != want {
+					t.Fatalf("datagram %d after a train has a checksum of zero: %v", i+1, got)
+				}
+			}
+			n, err := a.SendBatch([]*dgram.Datagram{train(b, 1, 10, 0), train(b, 1, 300, 100)})
+			if n != 2 || err != nil || a.Stats().Split != 0 || a.Stats().SendLost != 0 {
+				t.Errorf("SendBatch = %d, %v: %+v", n, err, a.Stats())
+			}
+		})
+	}
+}
+
+// sniffer returns a function that reads the next datagram which has left from a port of an address
+// and returns its UDP checksum.
+func sniffer(t *testing.T, ip netip.Addr) func(port uint16) uint16 {
+	t.Helper()
+	var d direct
+	d.v6 = ip.Is6()
+	family := unix.AF_INET
+	if d.v6 {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		t.Skipf("a raw socket: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	var name unix.RawSockaddrInet6
+	n, _ := d.encode(&name, netip.AddrPortFrom(ip, 0))
+	if _, _, e := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(n)); e != 0 {
+		t.Fatal(e)
+	}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1<<16)
+	return func(port uint16) uint16 {
+		t.Helper()
+		for {
+			n, err := unix.Read(fd, b)
+			if err != nil {
+				t.Fatalf("nothing from port %d: %v", port, err)
+			}
+			u := b[:n]
+			if !d.v6 {
+				u = u[int(u[0]&15)*4:]
+			}
+			if binary.BigEndian.Uint16(u) == port {
+				return binary.BigEndian.Uint16(u[6:])
+			}
+		}
+	}
+}

@@ -12,6 +12,11 @@
 // (Config.EveryClass). On other systems, and with Config.Portable, a Conn does the same with
 // the batches of golang.org/x/net, only more slowly.
 //
+// With Config.SendOnly path 0 alone receives, and Echo binds further ports to send from, at most
+// MaxEchoes. With Config.NoChecksum, too, datagrams that leave alone have a UDP checksum of zero. Linux
+// refuses a train without checksums, so a socket has them from its first train on until 32
+// datagrams in a row left alone, and always where the system is another one.
+//
 // # Who may call what
 //
 // Recv, Send, SendBatch, NextError, Errors and Stats belong to one goroutine at a time. They

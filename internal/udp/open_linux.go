@@ -97,6 +97,9 @@ type sock struct {
 	run  int // number of such trains in a row
 	rest int // number of trains until the socket may have a size again, because the last one failed
 
+	unsummed bool // it sends UDP checksums of zero
+	alone    int  // datagrams that left alone in a row, with checksums
+
 	asks asks
 }
 

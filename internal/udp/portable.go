@@ -165,6 +165,9 @@ func (p *portable) options(s *portSock, cfg *Config) error {
 		i.SendBuf = askBuffer(fd, false, cfg.SendBuf)
 		i.ECN = feature(recvTOS(fd, p.v6))
 		i.Unsummed = feature(hearUnsummed(fd, p.v6))
+		if cfg.NoChecksum {
+			_ = sendUnsummed(fd, p.v6) // a checksum does no harm
+		}
 		frag = dontFragment(fd, p.v6, !cfg.AllowFragments)
 	})
 	if err != nil {

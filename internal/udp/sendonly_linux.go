@@ -37,6 +37,9 @@ func newSendOnly(d *direct, cfg *Config) (*sendOnly, error) {
 			return nil, os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
 		}
 	}
+	for p := range d.socks {
+		t.leaveOut(&d.socks[p])
+	}
 	for range MaxEchoes {
 		d.socks = append(d.socks, sock{fd: -1, path: len(d.socks)})
 	}
@@ -98,6 +101,7 @@ func (t *sendOnly) bindEcho(i int, ev uint16) bool {
 	}
 	t.info0 = was // of the paths
 	n.path = t.paths + i
+	t.leaveOut(&n)
 	t.echoing.Lock()
 	*s = n
 	t.echoing.Unlock()
@@ -117,12 +121,44 @@ func (t *sendOnly) path(g *dgram.Datagram) int {
 	return -1
 }
 
+// zeroAfter is how many datagrams in a row must leave alone before a socket that sent a train
+// leaves checksums out again. Each change is a system call. Arbitrary.
+const zeroAfter = 32
+
+// leaveOut makes a socket send UDP checksums of zero, if that is wanted.
+func (t *sendOnly) leaveOut(s *sock) {
+	s.alone = 0
+	if t.cfg.NoChecksum {
+		level, opt := sumsOption(t.v6)
+		s.unsummed = set(s.fd, level, opt, true)
+	}
+}
+
+// sums decides whether the next datagrams of a socket, which leave together, have UDP checksums:
+// the kernel refuses a train without them (EINVAL).
+func (t *sendOnly) sums(s *sock, segs int) {
+	switch {
+	case !t.cfg.NoChecksum:
+	case segs > 1 && t.gso:
+		if s.alone = 0; s.unsummed {
+			level, opt := sumsOption(t.v6)
+			s.unsummed = !set(s.fd, level, opt, false)
+		}
+	case !s.unsummed:
+		// A size of its own would make each datagram a train.
+		if s.alone++; s.alone >= zeroAfter && (s.seg == 0 || s.stick(0)) {
+			t.leaveOut(s)
+		}
+	}
+}
+
 func (t *sendOnly) Send(g *dgram.Datagram) error {
 	asked := g.Path
 	if g.Path = t.path(g); g.Path < 0 {
 		g.Path = asked
 		return t.st.lost(unix.EADDRNOTAVAIL)
 	}
+	t.sums(&t.socks[g.Path], g.Segments())
 	err := t.direct.Send(g)
 	g.Path = asked
 	return err
@@ -132,13 +168,17 @@ func (t *sendOnly) SendBatch(gs []*dgram.Datagram) (int, error) {
 	var asked [maxBatch]int
 	for done := 0; done < len(gs); {
 		part := gs[done:min(len(gs), done+maxBatch)]
-		n := 0
+		n, segs := 0, 0
 		for ; n < len(part); n++ {
 			p := t.path(part[n])
 			if p < 0 {
 				break
 			}
 			asked[n], part[n].Path = part[n].Path, p
+			segs = max(segs, part[n].Segments())
+		}
+		for _, g := range part[:n] {
+			t.sums(&t.socks[g.Path], segs)
 		}
 		sent, err := t.direct.SendBatch(part[:n])
 		for i, g := range part[:n] {

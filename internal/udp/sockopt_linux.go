@@ -57,6 +57,20 @@ func hearUnsummed(fd uintptr, v6 bool) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1)
 }
 
+// sumsOption is the socket option that leaves UDP checksums out.
+func sumsOption(v6 bool) (level, opt int) {
+	if v6 {
+		return unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX
+	}
+	return unix.SOL_SOCKET, unix.SO_NO_CHECK
+}
+
+// sendUnsummed makes a socket send UDP checksums of zero.
+func sendUnsummed(fd uintptr, v6 bool) error {
+	level, opt := sumsOption(v6)
+	return unix.SetsockoptInt(int(fd), level, opt, 1)
+}
+
 // parseTOS returns the traffic class among received control messages, 0 if it is not there.
 func parseTOS(oob []byte) uint8 { return control(oob).tos }
 
