@@ -41,6 +41,9 @@ class Config:
     close_ack: str = "at"  # CACK of the ACK of CLOSE: at its PSN, or below
     close_by: str = "cp"  # a target asks for the end by CLOSE_REQ, or by the flags of an ACK
     given_start: int = None  # the Start_PSN to give, instead of a random one
+    late_until: str = "sent"  # how long a RESPONSE after NO_RESPONSE is sent again: "sent" or "cleared"
+    lose: dict = field(default_factory=dict)  # "opcode:return code": so many ACKs with that response are lost
+    deaf: int = 0  # so many CLEAR control packets are lost
     # Initiator.
     cc_requests: bool = False  # RUD_CC_REQ and ROD_CC_REQ
     keep_syn: bool = False  # resend SYN packets as SYN packets
@@ -174,8 +177,10 @@ class Fep:
                 self.event("nack", code=hdr.code, name=NAMES.get(hdr.code, "?"), psn=hdr.psn, spdcid=hdr.spdcid,
                            dpdcid=hdr.dpdcid, payload=hdr.payload)
             else:
+                resp = parse_ses_response(NH_RSP, rest)[0] if hdr.next_hdr == NH_RSP else None
                 self.event("ack", next_hdr=hdr.next_hdr, cack=hdr.cack, psn=hdr.psn, dpdcid=hdr.dpdcid,
-                           spdcid=hdr.spdcid, port=path.local_port)
+                           spdcid=hdr.spdcid, port=path.local_port, ev_port=path.port, flags=hdr.flags,
+                           opaque=hdr.off & 0xFFFF, rc=resp.rc if resp else None)
             pdc = self.by_id.get(hdr.dpdcid)
             if pdc is None or pdc.ip != path.ip:
                 self.count("answer to no PDC")
@@ -186,6 +191,9 @@ class Fep:
                 pdc.on_nack(now, hdr)
             return
         a = Arrival(hdr, rest, path, ce, size)
+        if a.ctl == CLEAR_CMD and self.cfg.deaf > 0:
+            self.cfg.deaf -= 1
+            return
         if isinstance(hdr, Request):
             if hdr.next_hdr in (NH_SMALL, NH_MEDIUM, NH_STD):
                 parse_ses_request(hdr.next_hdr, rest)  # too short: dropped here
@@ -282,8 +290,8 @@ class Fep:
     def connect(self, now, f):
         cfg = self.cfg
         start = cfg.start_psn if cfg.start_psn is not None else self.rng.randrange(1 << 16, 1 << 31)
-        my_id = cfg.pdcid if cfg.pdcid is not None and cfg.pdcid not in self.by_id else self.new_id()
-        cfg.start_psn = None  # the next one is another
+        my_id = cfg.pdcid if cfg.pdcid is not None else self.new_id()
+        cfg.start_psn = cfg.pdcid = None  # the next ones are others
         f.pdc = Pdc(self, False, f.ordered, f.ip, f.port, my_id, 0, start, now)
         f.pdc.flow = f
         self.by_id[my_id] = f.pdc
@@ -318,7 +326,7 @@ class Fep:
         """Lets every PDC send what it may, and opens PDCs for messages that have none."""
         self.now = now
         for f in list(self.ses.flows.values()):
-            if f.waiting() and (f.pdc is None or not f.pdc.usable):
+            if f.waiting() and (f.pdc is None or not f.pdc.usable) and now >= f.not_before:
                 self.connect(now, f)
         for pdc in list(self.by_id.values()):
             pdc.pump(now)

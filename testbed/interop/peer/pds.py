@@ -78,9 +78,9 @@ class Slot:
 class Late:
     """A packet that was answered NO_RESPONSE, and the RESPONSE that follows once it is known (final).
 
-    That is sent again until the initiator clears it. It is kept even then: the CLEAR may be of other
-    responses, because for CLEAR a packet that was answered NO_RESPONSE is an acknowledged one. So who
-    asks by ACK_REQ still finds it.
+    That is sent again: until the initiator clears it (late_until "cleared"), or ten times, because the
+    CLEAR may be of other responses, as for CLEAR a packet that was answered NO_RESPONSE is an
+    acknowledged one ("sent"). It is kept even then: who asks by ACK_REQ finds it.
     """
     __slots__ = ("resp", "path", "final", "cleared", "first", "last", "tries")
     MOST = 4096
@@ -459,6 +459,9 @@ class Pdc:
             # service time not given, no penalty, bytes received, packets above the first hole
             a.cc_state = struct.pack("!HIH", 0, rcvd, min(rx.ooo(), 0xFFFE))
         self.fep.stats["acks"] += 1
+        if resp is not None and cfg.lose.get("%d:%d" % (resp.opcode, resp.rc), 0) > 0:
+            cfg.lose["%d:%d" % (resp.opcode, resp.rc)] -= 1
+            return
         self.fep.emit(self.fep.answer_path(path), a.pack() + (resp.pack() if resp is not None else b""))
 
     def ack_flags(self, a):
@@ -488,7 +491,7 @@ class Pdc:
             psn = rx.newest
         if sub(psn, rx.clear) > 0:
             rx.clear = psn
-        for p, l in list(rx.late.items()):
+        for p, l in rx.late.items() if self.cfg.late_until == "cleared" else ():
             if l.final and sub(p, psn) <= 0 and (explicit or now - l.first > 0.02):
                 l.cleared = True
         rx.advance()

@@ -35,7 +35,7 @@ class Node:
     """An endpoint with its sockets, its faults and its events."""
 
     def __init__(self, name, command, say):
-        self.name, self.say = name, say
+        self.name, self.say, self.pdcid = name, say, command.get("pdcid")
         fields = {f.name for f in dataclasses.fields(Config)}
         self.cfg = Config(**{k: v for k, v in command.items() if k in fields and k != "domain"})
         if command.get("key"):
@@ -43,7 +43,7 @@ class Node:
                                          command.get("sdi", 1), command.get("ssi"), int(command.get("an", 0)),
                                          command.get("epoch", 0), command.get("rekey_mask", 0),
                                          command.get("rekey_shift", 0), command.get("tsc", 0))
-        self.sockets = Sockets(self.cfg, command.get("checksum", False))
+        self.sockets = Sockets(self.cfg, command.get("checksum", False), command.get("need_checksum", False))
         self.watch = set(command.get("watch", ()))
         self.dump_to = None
         self.set_faults(command.get("faults", {}))
@@ -52,6 +52,7 @@ class Node:
     def start(self, now):
         """Begins a life: nothing of an earlier one is known but the address."""
         self.codes = {}
+        self.cfg.pdcid = self.pdcid
         self.fep = Fep(self.cfg, now, self.event)
         if self.dump_to:
             self.fep.dump = self.dump
@@ -171,10 +172,12 @@ class Server:
             for k, v in c.items():
                 if k == "faults":
                     n.set_faults(v)
+                elif k == "need_checksum":
+                    n.sockets.need_checksum(v)
                 elif k == "watch":
                     n.watch = set(v)
                 elif k == "dump":
-                    n.dump_to = open(v, "a")
+                    n.dump_to = open(v, "w")
                     f.dump = n.dump
                 elif k not in ("do", "id"):
                     if not hasattr(n.cfg, k):

@@ -72,7 +72,7 @@ class Flow:
     def __init__(self, ip, port, ordered):
         self.ip, self.port, self.ordered = ip, port, ordered
         self.queue, self.inflight, self.failed = collections.deque(), {}, []
-        self.pdc = None
+        self.pdc, self.refused, self.not_before = None, 0, 0.0
 
     def waiting(self):
         return bool(self.queue or self.failed)
@@ -195,6 +195,7 @@ class Ses:
         for psn in [p for p, w in pdc.tx.awaiting.items() if w is m]:
             del pdc.tx.awaiting[psn]
         f = pdc.flow
+        f.refused = 0
         f.inflight.pop(m.seq, None)
         if m.rc in RETRY and now - m.began < self.cfg.give_up:
             m.retries += 1
@@ -220,7 +221,9 @@ class Ses:
             else:
                 self.fep.event("sent", ctx=m.ctx, ok=False, rc=m.rc, nack=code, why=why)
         pdc.msgs, pdc.msg = {}, None
-        if f is not None:
+        if f is not None and again:  # not at once, and later each time
+            f.refused += 1
+            f.not_before = now + 0.002 * (1 << min(f.refused, 7))
             f.queue.extendleft(reversed(again))
 
     # Target.
@@ -350,7 +353,7 @@ class Ses:
         n = min(m.length, len(p.buf))
         if m.buf is not p.buf:
             p.buf[:n] = m.buf[:n]
-        guard = all(b == POISON for b in p.buf[n:])
+        guard = p.buf.count(POISON, n) == len(p.buf) - n
         self.fep.event("received", ctx=p.ctx, ok=True, len=n, msglen=m.length, tag=m.match, data=m.data,
                        initiator=m.initiator, src=m.ip, guard=guard, tagged=m.opcode == TAGGED_SEND,
                        unexpected=m.unexpected, sha256=hashlib.sha256(p.buf[:n]).hexdigest())

@@ -15,9 +15,9 @@ MOST_EVS = 512
 
 
 class Sockets:
-    def __init__(self, cfg, checksum=False):
+    def __init__(self, cfg, checksum=False, need=False):
         self.v6 = ":" in cfg.ip
-        self.ip, self.standard, self.checksum = cfg.ip, cfg.encap == outer.STANDARD, checksum
+        self.ip, self.standard, self.checksum, self.need = cfg.ip, cfg.encap == outer.STANDARD, checksum, need
         self.by_port = {}
         self.receive_on = []
         first = self.open(outer.PORT if self.standard else cfg.port)
@@ -35,7 +35,7 @@ class Sockets:
         s = socket.socket(socket.AF_INET6 if self.v6 else socket.AF_INET, socket.SOCK_DGRAM)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         if self.v6:
-            s.setsockopt(socket.IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)
+            s.setsockopt(socket.IPPROTO_UDP, UDP_NO_CHECK6_RX, 0 if self.need else 1)
             s.setsockopt(socket.IPPROTO_UDP, UDP_NO_CHECK6_TX, 0 if self.checksum else 1)
             s.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVTCLASS, 1)
             s.setsockopt(socket.IPPROTO_IPV6, IPV6_TCLASS, ECT0)
@@ -47,6 +47,11 @@ class Sockets:
         s.bind((self.ip, port))
         self.by_port[s.getsockname()[1]] = s
         return s
+
+    def need_checksum(self, need):
+        """Whether the system drops what comes over IPv6 with checksum zero."""
+        for s in self.by_port.values():
+            s.setsockopt(socket.IPPROTO_UDP, UDP_NO_CHECK6_RX, 0 if need else 1)
 
     def send(self, path, data):
         """Sends one datagram. False: the system had no room, or no such port; that is a loss."""
