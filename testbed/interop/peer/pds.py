@@ -380,11 +380,8 @@ class Pdc:
 
     def on_nack(self, now, n):
         tx = self.tx
-        if n.psn in tx.out:
-            s = tx.out[n.psn]
-        elif n.code in FATAL and (not tx.out or sub(n.psn, tx.left) >= 0 and sub(n.psn, tx.next) < 0):
-            s = None
-        else:
+        s = tx.out.get(n.psn)
+        if s is None:
             self.fep.count("nack of nothing outstanding")
             return
         if n.code == 0x17:

@@ -272,9 +272,19 @@ class Ses:
             return ok, False, 0
         key = (pdc, r.msg_id)
         if r.opcode == MSG_ERROR:
-            m = self.inbound.pop(key, None)
-            if m is not None and m.posted is not None:
-                self.fep.event("received", ctx=m.posted.ctx, ok=False, rc=RC_INITIATOR_ERROR)
+            # It says how much was sent: under RUD the rest of that may come after it.
+            m = self.inbound.get(key)
+            if m is None and r.msg_off > 0:
+                m = self.inbound[key] = RxMessage(r, pdc, key)
+            if m is not None:
+                if m.posted is not None and m.rc is None:
+                    self.fep.event("received", ctx=m.posted.ctx, ok=False, rc=RC_INITIATOR_ERROR)
+                for space in self.spaces.values():
+                    if m in space.unexpected:
+                        space.unexpected.remove(m)
+                m.rc, m.length = m.rc or RC_INITIATOR_ERROR, r.msg_off
+                if m.got >= m.length:
+                    del self.inbound[key]
             return ok, False, 0
         if r.opcode not in (SEND, TAGGED_SEND) or r.form == NH_SMALL:
             return self.refuse(r, RC_UNSUPPORTED_OP)
@@ -298,7 +308,7 @@ class Ses:
             self.match(space, m, pdc)
             if m.rc is None or not (r.som and r.eom):
                 self.inbound[key] = m
-        elif not m.same(r):
+        elif m.rc is None and not m.same(r):
             return self.refuse(r, RC_OP_VIOLATION)
         return self.take(now, m, r, payload, a.hdr.psn)
 
@@ -330,7 +340,7 @@ class Ses:
         m.psns.append(psn)
         done = m.got == m.length and m.som
         if m.rc is not None:
-            if done:
+            if m.got >= m.length:
                 self.inbound.pop(m.key, None)
             return self.refuse(r, m.rc, m.gen)
         part = payload[:max(0, len(m.buf) - r.msg_off)]
