@@ -197,6 +197,11 @@ var House = Table{
 			Why: "the core of the switch runs in the simulator too: one meaning of a scenario for both",
 		},
 		{
+			Dir: "testbed/interop", May: []string{"uet", "cq", "av", "fi"},
+			Foreign: []string{"github.com", "golang.org/x"},
+			Why:     "it plays the public API against another implementation, and knows nothing else of uetkit",
+		},
+		{
 			Dir: "testbed/simulated", May: []string{"testbed/...", "cmd/uetperf/record", "cmd/uetperf/traffic", "internal/units", "transport", "transport/wire", "internal/sim", "internal/sim/simtest"}, TestsMay: []string{"internal/dgram"},
 			Foreign: []string{"github.com", "golang.org/x"},
 			Why:     "it plays scenarios with FEPs on internal/sim, beside the substrates that run binaries",

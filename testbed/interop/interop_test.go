@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMain gives the tests a network of their own, where there can be one.
+func TestMain(m *testing.M) {
+	if tools() != nil {
+		os.Exit(m.Run())
+	}
+	code, ok, err := isolate()
+	if ok || code != 0 {
+		os.Exit(code)
+	}
+	alone = err
+	os.Exit(m.Run())
+}
+
+// alone says why there is no network of our own.
+var alone error
+
+// needPeer skips a test where the peer cannot run.
+func needPeer(t *testing.T) {
+	if err := tools(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// TestPeer is the peer's own: known answers, single packets, pairs in memory; and captures, where
+// there are some.
+func TestPeer(t *testing.T) {
+	needPeer(t)
+	dir := t.TempDir()
+	if err := unpack(dir); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(python, "selftest.py")
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestInterop plays each case of its own name, but those with a known fault, and some of the
+// combinations. All are played by go run ./testbed/interop.
+func TestInterop(t *testing.T) {
+	needPeer(t)
+	if alone != nil {
+		t.Skip(alone)
+	}
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	plays := slices.DeleteFunc(plan(1, 40, ""), func(p play) bool { return p.wrong != "" })
+	if err := playAll(plays, 1, 2, func(line string) { t.Log(line) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// The checks see what they are there for.
+func TestVerifySeesFaults(t *testing.T) {
+	var sent []message
+	var right []receipt
+	for n, size := range []int{10, 0, 20, 0} {
+		d := uint64(n)
+		m := message{n: n, tag: 7, data: &d, content: content(1, n, size)}
+		sent = append(sent, m)
+		right = append(right, receipt{post: n, size: size, sha256: digest(m.content), tag: 7, data: &d, clean: true})
+	}
+	if err := verify(sent, right, true, true, true); err != nil {
+		t.Fatal(err)
+	}
+	other := uint64(77)
+	for _, test := range []struct {
+		name, want string
+		change     func([]receipt) []receipt
+	}{
+		{"wrong byte", "no message", func(r []receipt) []receipt { r[0].sha256 = digest([]byte("x")); return r }},
+		{"short", "no message", func(r []receipt) []receipt { r[0].size--; return r }},
+		{"twice", "no message, or one twice", func(r []receipt) []receipt { r[2] = r[0]; r[2].post = 2; return r }},
+		{"one twice, more than there are", "no message, or one twice", func(r []receipt) []receipt { return append(r, r[0]) }},
+		{"one missing", "4 messages were sent, 3 received", func(r []receipt) []receipt { return r[:3] }},
+		{"another receive", "receive 2 has message 0", func(r []receipt) []receipt { r[0].post, r[2].post = 2, 0; return r }},
+		{"wrong tag", "no message", func(r []receipt) []receipt { r[0].tag++; return r }},
+		{"wrong data", "no message", func(r []receipt) []receipt { r[1].data = &other; return r }},
+		{"data lost", "no message", func(r []receipt) []receipt { r[1].data = nil; return r }},
+		{"written behind it", "bytes behind the message", func(r []receipt) []receipt { r[3].clean = false; return r }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := verify(sent, test.change(slices.Clone(right)), true, true, true)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, not %q", err, test.want)
+			}
+		})
+	}
+}
+
+// A seed gives the same combinations again, and all of them have different names.
+func TestCombosRepeat(t *testing.T) {
+	a, b, c := combos(5), combos(5), combos(6)
+	if !reflect.DeepEqual(a, b) {
+		t.Error("the same seed chose differently")
+	}
+	if reflect.DeepEqual(a, c) {
+		t.Error("another seed chose the same")
+	}
+	names := map[string]bool{}
+	for _, x := range a {
+		names[x.String()] = true
+	}
+	if len(a) != 480 || len(names) != len(a) {
+		t.Errorf("%d combinations with %d names", len(a), len(names))
+	}
+	if n := len(pick(a, 40, 5)); n != 40 {
+		t.Errorf("%d were picked, not 40", n)
+	}
+}
+
+// The content of messages is that which the peer makes.
+func TestContent(t *testing.T) {
+	needPeer(t)
+	dir := t.TempDir()
+	if err := unpack(dir); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(python, "-c", "import peer; print(peer.content(5, 6, 700).hex())")
+	c.Dir = dir
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%x\n", content(5, 6, 700)); string(out) != want {
+		t.Errorf("the peer makes %.40s…, we %.40s…", out, want)
+	}
+}
