@@ -68,12 +68,15 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 		f.local = append(f.local, netip.AddrPortFrom(cfg.Local.Addr(), port))
 	}
 	f.form.init(&cfg)
-	f.rx.outer.become(&f.local[0], 0, &f.local[0], &f.local[0]) // any valid value
+	f.rx.outer.become(&f.local[0], -1, &f.local[0], &f.local[0]) // any valid value, of no path
 	f.rx.in.From = f.local[0]
 	if cfg.Notes {
 		f.notes = &notes{}
 	}
 	cfg.Messages.RNRTimeout, cfg.Seed = cfg.RNRTimeout, rng.Uint64()
+	if cfg.FirstID == 0 {
+		cfg.FirstID = uint16(cfg.Seed>>24) | 1
+	}
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),

@@ -42,6 +42,11 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 	// The source is checked again only if the train did not come the same way as the one
 	// before.
 	if !f.rx.outer.of(&d.Remote, d.Path) {
+		if f.own(d) {
+			f.drop(DropSelf)
+			f.notes.dropped(d, DropSelf)
+			return
+		}
 		if !f.familiar(d) && !f.source(d) {
 			f.drop(DropSource)
 			f.notes.dropped(d, DropSource)
@@ -72,6 +77,20 @@ func (f *FEP) Receive(now time.Duration, d *dgram.Datagram) {
 		rest = rest[seg:]
 	}
 	f.packet(d, rest)
+}
+
+// own reports whether a train names this FEP as its source and cannot be of it (T28). A FEP may
+// send to itself; until it does, whatever comes from its own address is forged.
+func (f *FEP) own(d *dgram.Datagram) bool {
+	if d.Remote.Addr() != f.cfg.Local.Addr() || !f.form.standard && !slices.Contains(f.local, d.Remote) {
+		return false
+	}
+	for _, a := range f.local {
+		if f.peers[f.book.byAddr[a]].used {
+			return false
+		}
+	}
+	return true
 }
 
 // source sets address, path and outer of the arrival to those of the train. It returns
@@ -386,14 +405,6 @@ func (f *FEP) request(d *dgram.Datagram, b []byte) {
 // counts the drop.
 func (f *FEP) maySYN() bool {
 	from := f.rx.in.From
-	if from == f.cfg.Local {
-		// T28: a FEP may send to itself. It drops a SYN from its own address if it never used
-		// that address as a peer.
-		if !f.peers[f.book.byAddr[from]].used {
-			f.drop(DropSelf)
-			return false
-		}
-	}
 	if f.cfg.KnownPeersOnly {
 		if id, ok := f.book.byAddr[from]; !ok || !f.peers[id].known {
 			f.drop(DropUnknown)

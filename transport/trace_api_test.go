@@ -116,6 +116,7 @@ func newTraceFEP(local netip.AddrPort, src rand.Source, start func() wire.PSN, w
 		n.dom, cfg.TSS, cfg.Notes = d, d, true
 	}
 	var err error
+	cfg.FirstID = 1 // so that the traces show small numbers
 	n.f, err = New(cfg, rand.New(src))
 	return n, err
 }

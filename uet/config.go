@@ -33,9 +33,6 @@ type Config struct {
 	// KnownPeersOnly drops packets from addresses that are not in the address vector.
 	// Default false: messages from unknown sources are accepted.
 	KnownPeersOnly bool
-	// Seed, if not 0, makes the endpoint's random numbers repeatable: packet
-	// numbers, context ids, jitter. For tests; an attacker could guess them.
-	Seed uint64
 	// Logger gets the few events that somebody should act on, never a line per packet. It
 	// is called from a goroutine of its own without locks, so it may block and may call the
 	// endpoint. It must not call Close, which waits until all lines are written. nil

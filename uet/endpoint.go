@@ -2,7 +2,6 @@ package uet
 
 import (
 	crand "crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -72,7 +71,6 @@ type Endpoint struct {
 	fep       *transport.FEP // belongs to the driver
 	drv       *driver.Driver
 	name      wire.Addr
-	seed      uint64
 	managed   bool // FI_RM_ENABLED: each operation has its place in the CQ
 	ordered   bool
 	source    bool
@@ -493,8 +491,7 @@ func (ep *Endpoint) open() error {
 		}
 		tc.TSS, tc.OneRTT = ep.seal.dom, ep.connection == nil
 	}
-	ep.seed = cfg.Seed
-	fep, err := transport.New(tc, rng(cfg.Seed))
+	fep, err := transport.New(tc, rng())
 	if err != nil {
 		_ = conn.Close()
 		return fmt.Errorf("uet: enable: %w: %w", err, fi.EINVAL)
@@ -596,15 +593,12 @@ func (ep *Endpoint) job() uint32 {
 }
 
 // rng returns the endpoint's source of random numbers. It is of cryptographic quality,
-// because packet numbers and context ids must not be guessable (T3), unless a seed makes it
-// repeatable.
-func rng(seed uint64) *rand.Rand {
+// because packet numbers and context ids must not be guessable (T3), and no two lives of an
+// endpoint may draw the same: a peer that remembers the former one would take new packets for
+// resent ones and acknowledge what it never received (F13). So no setting makes it repeatable.
+func rng() *rand.Rand {
 	var key [32]byte
-	if seed != 0 {
-		binary.LittleEndian.PutUint64(key[:], seed)
-	} else {
-		_, _ = crand.Read(key[:]) // never fails
-	}
+	_, _ = crand.Read(key[:]) // never fails
 	return rand.New(rand.NewChaCha8(key))
 }
 

@@ -669,11 +669,11 @@ func TestConcurrentUseAndClose(t *testing.T) {
 
 func TestPathInfoSaysWhatIsThere(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, &Info{Config: Config{PayloadMTU: 2048, Paths: 3, JobID: 77, Seed: 5}})
+	r := newRig(t, &Info{Config: Config{PayloadMTU: 2048, Paths: 3, JobID: 77}})
 	a := r.node()
 	p, err := a.PathInfo()
 	ok(t, err)
-	if p.PayloadMTU != 2048 || len(p.Socket.Ports) != 3 || p.JobID != 77 || p.Seed != 5 || !p.CRC || !p.Auto || p.InjectSize != 2048 {
+	if p.PayloadMTU != 2048 || len(p.Socket.Ports) != 3 || p.JobID != 77 || !p.CRC || !p.Auto || p.InjectSize != 2048 {
 		t.Errorf("%+v", p)
 	}
 	if name, _ := a.Name(); name != p.Local || p.Socket.Ports[0] != name.Port {

@@ -106,8 +106,6 @@ type PathInfo struct {
 	JobID uint32
 	// Window is the most bytes in flight to one peer.
 	Window int
-	// Seed is as in Config; 0 means random.
-	Seed uint64
 	// Auto says that a goroutine makes progress while the application makes no calls
 	// (fi.ProgressAuto).
 	Auto bool
@@ -125,6 +123,6 @@ func (ep *Endpoint) PathInfo() (PathInfo, error) {
 	c := ep.fep.Config()
 	return PathInfo{
 		Local: ep.name, PayloadMTU: c.PayloadMTU, InjectSize: ep.info.Tx.InjectSize, CRC: !c.NoCRC && ep.seal == nil, Sealed: ep.seal != nil, JobID: c.JobID, Window: c.Window,
-		Seed: ep.info.Config.Seed, Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: socketInfo(ep.conn.Info()),
+		Auto: ep.info.Domain.DataProgress != fi.ProgressManual, Socket: socketInfo(ep.conn.Info()),
 	}, nil
 }

@@ -151,3 +151,54 @@ func TestTapBeforeSealing(t *testing.T) {
 		t.Errorf("%d packets show the message", data)
 	}
 }
+
+// F13: an endpoint that is opened anew at the same port draws other numbers: PSN, PDCID and message
+// id. With the same ones its peer, which remembers the former life, would acknowledge what it
+// never received.
+func TestF13AnotherLifeDrawsAnew(t *testing.T) {
+	var mu sync.Mutex
+	var first []byte
+	hints := &Info{}
+	hints.Config.Tap = func(p *Tapped) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Sent && first == nil && wire.Type(p.Data[0]>>3) == wire.TypeRUDReq {
+			first = slices.Clone(p.Data)
+		}
+	}
+	r := newRig(t, hints)
+	type numbers struct{ psn, pdc, msg uint32 }
+	seen := map[numbers]bool{}
+	psns, pdcs, msgs := map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}
+	const lives = 8
+	for range lives {
+		a, _, toB, _ := r.pair()
+		mu.Lock()
+		first = nil
+		mu.Unlock()
+		ok(t, a.TSend([]byte("x"), toB, 1, nil))
+		for start := time.Now(); ; {
+			_, _ = a.tx.Read(nil)
+			mu.Lock()
+			done := first != nil
+			mu.Unlock()
+			if done {
+				break
+			}
+			if time.Since(start) > patience {
+				t.Fatal("nothing is sent")
+			}
+		}
+		var h wire.Req
+		var q wire.ReqStd
+		n, err := h.Parse(first)
+		ok(t, err)
+		_, err = q.Parse(first[n:])
+		ok(t, err)
+		seen[numbers{uint32(h.PSN), uint32(h.SPDCID), uint32(q.MsgID)}] = true
+		psns[uint32(h.PSN)], pdcs[uint32(h.SPDCID)], msgs[uint32(q.MsgID)] = true, true, true
+	}
+	if len(seen) != lives || len(psns) != lives || len(pdcs) < lives-1 || len(msgs) < lives-1 {
+		t.Errorf("%d lives: %d PSNs, %d PDCIDs, %d message ids", lives, len(psns), len(pdcs), len(msgs))
+	}
+}

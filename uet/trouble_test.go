@@ -27,7 +27,7 @@ func bare(t *testing.T) (*owner, *eq.EQ, *observer.ObservedLogs) {
 	b, err := reporterOf(q, 1)
 	ok(t, err)
 	core, logs := observer.New(zap.DebugLevel)
-	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng(1))
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793")}, rng())
 	ok(t, err)
 	return &owner{eq: b, log: zap.New(core), context: "ep", fep: fep}, q, logs
 }
@@ -173,7 +173,7 @@ func TestT3GuessesReachTheQueue(t *testing.T) {
 	// the endpoint's queue.
 	o, q, logs := bare(t)
 	from := netip.MustParseAddrPort("192.0.2.66:666")
-	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793"), Hint: o.unfit}, rng(1))
+	fep, err := transport.New(transport.Config{Local: netip.MustParseAddrPort("192.0.2.1:4793"), Hint: o.unfit}, rng())
 	ok(t, err)
 	peer := netip.MustParseAddrPort("192.0.2.2:4793")
 	id, err := fep.Peer(peer, true)

@@ -96,7 +96,7 @@ func TestTuningDefaults(t *testing.T) {
 		tuned := Tuning{RTOMin: c.first, RTOMax: c.most}
 		cfg := tuned.fep()
 		cfg.Local = local
-		if _, err := transport.New(cfg, rng(1)); (err == nil) != c.fits || (tuned.check() == nil) != c.fits {
+		if _, err := transport.New(cfg, rng()); (err == nil) != c.fits || (tuned.check() == nil) != c.fits {
 			t.Errorf("%v to %v: the FEP says %v, we %v", c.first, c.most, err, tuned.check())
 		}
 	}

@@ -298,7 +298,7 @@ func (p *params) table() []flagRow {
 		{on: "doctor", name: "gso", unit: "auto|off", help: "segmentation offload auto|off", def: "auto", to: oneOf(&s.GSO, "auto", "off")},
 		{on: anyTest, name: "mtu", unit: "BYTES", help: "payload BYTES per packet: 1024, 2048, 4096, 8192", said: "what fits", to: &s.MTU},
 		{on: anyTest, name: "impair", unit: "FAULTS", help: "put a bad network in between: FAULTS like loss=1%,burst=3,reorder=1%,dup=1%,corrupt=0.1%", to: read(&c.Impair, faults), check: p.checkImpair},
-		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents, packet numbers and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
+		{on: recorded, name: "seed", unit: "N", help: "N that makes message contents and injected faults repeatable", said: "random", to: &p.seed, check: p.checkSeed},
 		{on: traffic.Ping, name: "interval", short: "i", unit: "TIME", help: "TIME between pings", def: "1s", to: read(&s.Interval, units.ParseDuration)},
 		{on: traffic.Soak, name: "interval", short: "i", unit: "TIME", help: "say how it stands every TIME", said: soakEvery.String() + "; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
 		{on: warmed, name: "interval", short: "i", unit: "TIME", help: "with -t, print what passed every TIME", said: "1s on a terminal; 0: never", to: read(&c.Interval, units.ParseDuration), check: p.checkInterval},
@@ -512,8 +512,7 @@ func (p *params) checkImpair() error {
 	return nil
 }
 
-// checkSeed draws a seed for contents and faults if none was given. It then gives endpoints
-// no seed, because predictable packet numbers are for tests only.
+// checkSeed draws a seed for contents and faults if none was given.
 func (p *params) checkSeed() error {
 	s := &p.cfg.Spec
 	switch {
@@ -522,7 +521,7 @@ func (p *params) checkSeed() error {
 	case p.seed == 0:
 		return errors.New("--seed 0 is not at least 1: leave it out for a random one")
 	default:
-		s.Seed, s.EndpointSeed = p.seed, p.seed
+		s.Seed = p.seed
 	}
 	if p.cfg.Impair != nil {
 		p.cfg.Impair.Seed = s.Seed

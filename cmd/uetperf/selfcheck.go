@@ -44,10 +44,10 @@ type step struct {
 }
 
 // steps returns all steps.
-func steps(seed, endpointSeed uint64) []step {
+func steps(seed uint64) []step {
 	base := traffic.Spec{
 		Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", Parallel: 1, Check: true, Progress: "manual", CRC: true, CC: "nscc", GSO: "auto", Seed: seed,
-		EndpointSeed: endpointSeed, PeerTimeout: 8 * time.Second,
+		PeerTimeout: 8 * time.Second,
 	}
 	lat := func(op string, size int64) step {
 		s := base
@@ -296,7 +296,7 @@ func (r *row) result() string {
 func selfCheck(ctx context.Context, cfg *Config, stdout, stderr io.Writer) error {
 	cfg.Spec = traffic.Spec{
 		Test: "selfcheck", Op: traffic.Send, EP: traffic.RDM, Sec: traffic.Off, Mode: "rud", Complete: "transmit", CC: "nscc", CRC: true, Parallel: 1, Progress: "manual", Bidir: true,
-		Seed: cfg.Spec.Seed, EndpointSeed: cfg.Spec.EndpointSeed,
+		Seed: cfg.Spec.Seed,
 	}
 	o, err := newOutcome(cfg, stdout)
 	if err != nil {
@@ -333,7 +333,7 @@ func (o *outcome) runSteps(ctx context.Context, progress io.Writer) ([]row, erro
 	}
 	defer srv.stop()
 	var rows []row
-	all := steps(o.cfg.Spec.Seed, o.cfg.Spec.EndpointSeed)
+	all := steps(o.cfg.Spec.Seed)
 	clients := map[way]*perf.Client{}
 	var secs []*uet.Security
 	defer func() {

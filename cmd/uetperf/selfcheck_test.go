@@ -29,7 +29,7 @@ func TestSelfCheck(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, &progress, &out)
 	}
 	r := recordIn(t, file)
-	want := steps(1, 0)
+	want := steps(1)
 	if !r.OK || len(r.Runs) != len(want) || r.Peer == nil || r.Path == nil {
 		t.Errorf("ok %v, %d runs, want %d", r.OK, len(r.Runs), len(want))
 	}

@@ -103,6 +103,39 @@ func TestT9SixteenInARowClose(t *testing.T) {
 	settle(w)
 }
 
+// T9: 16 in a row end a PDC that is being opened, too.
+func TestT9SixteenInARowWhileOpening(t *testing.T) {
+	dark := lan
+	dark.Loss = 1
+	w := pair(t, 101, lan, mayFail, hostile)
+	w.Line(1, 0).SetFaults(dark)
+	op := w.Hosts[0].Post(tsend(1, 100))
+	w.Hosts[1].Post(trecv(100))
+	w.Run(ms)
+	p := w.PDCs(0)[0]
+	if w.Hosts[0].FEP.Stats().AcksRx != 0 {
+		t.Fatal("it is open: the test does not test")
+	}
+	for range 15 {
+		forge(w, ackCC(p, p.Start+uint32(p.Sent)+5, 0, 1, 0))
+	}
+	w.Run(100 * us)
+	if !op.Open() {
+		t.Fatalf("%v ended after 15: %v", op, op.Cause())
+	}
+	forge(w, ackCC(p, p.Start+uint32(p.Sent)+5, 0, 1, 0))
+	w.Run(100 * us)
+	if op.Open() || op.OK() || !op.Event.Unknown {
+		t.Errorf("%v after 16: open %v, %v", op, op.Open(), op.Cause())
+	}
+	w.SetFaults(lan)
+	next := w.Hosts[0].Post(tsend(1, 100))
+	w.Hosts[1].Post(trecv(100))
+	w.RunOps(time.Second, next)
+	w.Want("ok", next)
+	settle(w)
+}
+
 // T9: a CLEAR of what was never received is dropped.
 func TestT9ClearOfUnsent(t *testing.T) {
 	w := pair(t, 102, lan, hostile)
@@ -177,6 +210,28 @@ func TestT28NoLoops(t *testing.T) {
 	w.Run(time.Second)
 	if n := a.FEP.Stats().Drops[transport.DropSelf] - drops[transport.DropSelf]; n != 1 {
 		t.Errorf("own address as source: %d drops", n)
+	}
+	settle(w)
+
+	// Whatever the type, and before anything else came.
+	w = pair(t, 104, lan, hostile)
+	a = w.Hosts[0]
+	for _, b := range [][]byte{
+		ackCC(simtest.PDC{ID: 1, Remote: 2}, 1, 0, 1, 0),
+		wire.Nack{Type: wire.TypeNack, Code: wire.NackInvDPDCID, PSN: 1, SPDCID: 1, DPDCID: 2}.Append(nil),
+		wire.CP{Ctl: wire.CtlProbe, SPDCID: 1, DPDCID: 2}.Append(nil),
+		wire.CP{Ctl: wire.CtlClose, Flags: wire.FlagAR | wire.FlagSYN, SPDCID: 1}.Append(nil),
+		q.Append(h.Append(nil)),
+		{31 << 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		{1},
+	} {
+		before := a.FEP.Stats()
+		w.Forge(0, a.Addr(), b, true)
+		w.Run(ms)
+		st := a.FEP.Stats()
+		if n := st.Drops[transport.DropSelf] - before.Drops[transport.DropSelf]; n != 1 || w.PacketsFrom(0) != 0 {
+			t.Errorf("% x from the own address: %d drops for it, %d packets sent", b[:1], n, w.PacketsFrom(0))
+		}
 	}
 	settle(w)
 }

@@ -29,7 +29,7 @@ func (c combo) run(p *peer, worker int, id string) (err error) {
 	pr, err := open(p, id, setup{
 		worker: worker, v6: c.v6, standard: c.standard, sealed: c.sealed, ordered: c.ordered, peer: peerArgs,
 		info: func(i *uet.Info) {
-			i.Config.PayloadMTU, i.Config.Paths, i.Config.Seed = c.mtu, c.paths, c.seed
+			i.Config.PayloadMTU, i.Config.Paths = c.mtu, c.paths
 		},
 	})
 	if err != nil {

@@ -112,10 +112,8 @@ type Spec struct {
 	GSO      string        `json:"gso"` // auto, on or off, at both ends
 	MTU      int           `json:"mtu,omitempty"`
 	Paths    int           `json:"paths,omitempty"`
-	// Seed determines the contents of messages. EndpointSeed, if not 0, determines the packet
-	// numbers and context ids of the endpoints.
-	Seed         uint64 `json:"seed"`
-	EndpointSeed uint64 `json:"endpoint_seed,omitempty"`
+	// Seed determines the contents of messages.
+	Seed uint64 `json:"seed"`
 	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).
 	BaseRTT time.Duration `json:"base_rtt,omitempty"`
 	// PeerTimeout is how long a peer may be silent while something is owed.

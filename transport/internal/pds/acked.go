@@ -483,13 +483,10 @@ func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 }
 
 // unsent counts a packet that acknowledges a PSN that was never sent (T9). Many in a row
-// end the PDC.
+// end the PDC, also while it opens.
 func (t *Table) unsent(now time.Duration, p *PDC) {
 	t.Stats.DropUnsent++
 	t.guessed(now, p.remote)
-	if p.remoteID == 0 {
-		return // it may be meant for an earlier PDC with this PDCID
-	}
 	p.strikes++
 	if p.strikes >= 16 {
 		t.fail(now, p, Reason{Why: WhyProtocol})

@@ -78,6 +78,9 @@ type Config struct {
 	// negative value means never.
 	IdleTimeout time.Duration
 
+	// FirstID is the id of the first message sent; 0 means 1. Ids of a FEP should not begin where
+	// those of its former life did.
+	FirstID uint16
 	// Seed makes the hash tables unpredictable for peers. Any value is valid.
 	Seed uint64
 }
@@ -251,6 +254,7 @@ type Source struct {
 func New(cfg Config) *SES {
 	cfg.Fill()
 	s := &SES{cfg: cfg, incoming: incoming{last: none}}
+	s.lastID = max(cfg.FirstID, 1) - 1
 	s.byPDC.init(1024)
 	s.byPeer.init(512)
 	s.store.init(int((cfg.UnexpectedBytes+chunkLen-1)/chunkLen) + numClasses)

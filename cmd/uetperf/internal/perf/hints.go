@@ -39,7 +39,6 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	h.Config.NoCRC = !s.CRC
 	h.Config.PayloadMTU = s.MTU
 	h.Config.Paths = s.Paths
-	h.Config.Seed = s.EndpointSeed
 	h.Config.Tuning.PeerTimeout = s.PeerTimeout
 	h.Config.Tuning.Trimming = s.Trim
 	h.Config.Tuning.BaseRTT = s.BaseRTT
