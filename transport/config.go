@@ -36,6 +36,11 @@ type Config struct {
 	// Packets are the times and bounds of packet delivery.
 	Packets
 
+	// Born is when the FEP began to be at its address, in the time of its caller: no earlier
+	// than the moment from which no packet for the address can reach another FEP. A FEP that
+	// knows it proves to peers that it never had a PDC of theirs (S-LIFE-01). 0 means not known.
+	Born time.Duration
+
 	// PayloadMTU is the most SES payload of a packet that this FEP sends: 1024, 2048, 4096
 	// or 8192 bytes (default 1024). Received packets may have any size.
 	PayloadMTU int

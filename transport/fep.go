@@ -80,7 +80,7 @@ func New(cfg Config, rng *rand.Rand) (*FEP, error) {
 	f.ses = ses.New(cfg.Messages)
 	f.pds = pds.New(pds.Config{
 		Limits: cfg.Packets, MPRange: cfg.offered(), TxWindow: cfg.MPRange, EarlyBytes: 4 << 20, Paths: len(cfg.Paths),
-		Nominal: f.form.overhead + f.form.wrap, RNRTimeout: cfg.RNRTimeout, Secure: cfg.secure(),
+		Nominal: f.form.overhead + f.form.wrap, RNRTimeout: cfg.RNRTimeout, Born: cfg.Born, Secure: cfg.secure(),
 	}, rng, (*owner)(f))
 	return f, nil
 }

@@ -32,6 +32,10 @@ func (f *FEP) heedAll() {
 		case pds.NewsOwesAck:
 			f.oweAck(p)
 		case pds.NewsFailed:
+			if n.Unrun {
+				f.unrun(p, handle(n.Piece))
+				continue
+			}
 			f.ses.Failed(handle(n.Piece), cause(n.Why), n.Why.Nack)
 		case pds.NewsGone:
 			f.gone(p, n.Why)
@@ -59,6 +63,17 @@ func (f *FEP) answered(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
 	f.ses.Answered(h, rsp)
 	if rsp != nil && rsp.Opcode == wire.RspNone {
 		f.ses.Promised(h, p.Slot)
+	}
+}
+
+// unrun takes back a piece of a message that no target executed. When the last one is back the
+// message begins anew on another PDC. If it has not left its lane, gone moves it.
+func (f *FEP) unrun(p *pds.PDC, h ses.Handle) {
+	if !f.ses.Unrun(h) {
+		return
+	}
+	if ln := &f.lanes[p.Slot]; ln.q.len() == 0 || ln.q.front() != h {
+		f.todo.moveLater = append(f.todo.moveLater, h)
 	}
 }
 
@@ -115,7 +130,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		h := q.pop()
 		f.todo.queued--
 		switch {
-		case i == 0 && started:
+		case i == 0 && started && !f.ses.Unbegun(h):
 			f.ses.Break(h, cause(why), why.Nack)
 		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource || why.Why == pds.WhyNoKey:
 			// F9: the peer is gone: all operations to it fail.

@@ -528,6 +528,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	tc.Local = conn.LocalAddr()
 	tc.Paths = conn.Ports()
 	tc.Encapsulation, tc.Echo = cfg.Encapsulation, conn.Echo
+	tc.Born = 1 // the time of the driver begins later than the socket
 	tc.Notes = cfg.Tap != nil
 	tc.PayloadMTU, tc.NoCRC, tc.KnownPeersOnly = cfg.PayloadMTU, cfg.NoCRC, cfg.KnownPeersOnly
 	if tc.PayloadMTU == 0 {

@@ -20,6 +20,11 @@ const (
 	NackCCXLen  = 32 // bytes
 )
 
+// VendorLife is the Vendor of a NACK 0E by which a uetkit target says that it never had the
+// PDC. Payload is then for how many milliseconds it has lived (S-LIFE-01). UE leaves Vendor to
+// the vendor.
+const VendorLife = 0x75
+
 var (
 	errNackLen  = &Invalid{"NACK", "length"}
 	errNackType = &Invalid{"NACK", "type"}

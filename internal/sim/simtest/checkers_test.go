@@ -205,6 +205,11 @@ var plantedBugs = []planted{
 			b[0] ^= 1 << 3
 		}
 	})},
+	{bug: "a message goes again after a life had it", says: "again on another PDC", spec: func(s *Spec) { s.Hosts[0].Lazy = 1 }, plant: at(5*ms, func(w *World) {
+		o := w.Hosts[0].Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64})
+		o.by = &dir{peer: w.Hosts[1], holder: 1}
+		o.delivery(1).allAt = w.Now()
+	})},
 	{bug: "a fence is passed", says: "by the fence of", spec: func(s *Spec) { s.Hosts[0].Lazy = 1 }, plant: at(5*ms, func(w *World) {
 		a := w.Hosts[0]
 		a.Post(OpSpec{Kind: transport.OpTSend, Peer: 1, Len: 64})

@@ -118,6 +118,7 @@ func (h *Host) start() {
 	if cfg.Encapsulation = h.w.spec.Encapsulation; cfg.Echo == nil {
 		cfg.Echo = func(uint16) bool { return true }
 	}
+	cfg.Born = h.w.Net.Now()
 	life := uint64(h.Life())
 	if h.w.spec.SameRandom {
 		life = 0

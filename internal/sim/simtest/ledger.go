@@ -60,6 +60,8 @@ type dir struct {
 	// new PSNs before it has sent all of was again.
 	renumbered bool
 	was        *dir
+	// holder is the life of the destination that has the PDC, by its first ACK; 0: none came.
+	holder int
 
 	cackRx   uint32        // PSNs covered by the highest CACK that came back
 	mpr      uint32        // the largest window that was offered
@@ -426,10 +428,27 @@ func (l *ledger) content(r *record, op *Op) {
 	if op.txPieces == 0 {
 		l.fenced(r, op)
 	}
+	if op.by != r.dir {
+		l.moved(r, op)
+		op.by = r.dir
+	}
 	if i := r.off >> 10; !op.tx.has(i) {
 		op.tx.set(i)
 		op.txPieces++
 		op.txBytes += r.n
+	}
+}
+
+// moved checks that a message goes by another PDC only if no life of the target that had the
+// former one got all of it (docs/faults.md rule 3): that life may have executed it.
+func (l *ledger) moved(r *record, op *Op) {
+	if op.by == nil || r.dir.renumbered || r.from.refused == r.from.Life() {
+		return // or the target refused the PDC with all its packets
+	}
+	for _, d := range op.lives {
+		if d.allAt != 0 && (op.by.holder == d.life || op.by.holder == 0) {
+			l.w.Failf("%s sends %v again on another PDC, although %s had all of it in life %d: %s", r.from.Name(), op, op.by.peer.Name(), d.life, &r.reading)
+		}
 	}
 }
 
@@ -632,6 +651,9 @@ func (l *ledger) ack(r *record, to *Host) {
 	}
 	r.dir = d
 	d.acker = r.spdcid
+	if d.holder == 0 {
+		d.holder = h.Life()
+	}
 	n := r.cack + 1 - d.start
 	rx := d.at(h.Life())
 	// UE 3.5.8: the CACK of a closing ACK is one below the PSN of the CLOSE. It covers what a

@@ -68,6 +68,7 @@ type Op struct {
 	data     uint64
 	init     uint32 // a receive's SrcInitiator
 	cancel   bool   // Cancel found it
+	by       *dir   // the PDC that its latest packet left on
 	tx       bitset // pieces that left, by offset / 1024
 	txBytes  int
 	txPieces int

@@ -60,6 +60,10 @@ func (t *Table) setID(id uint16, p *PDC) {
 	for len(x.pdc) == 0 || x.taken(id) {
 		x.grow()
 	}
+	if t.had == nil {
+		t.had = new([1 << 16 / 64]uint64)
+	}
+	t.had[id>>6] |= 1 << (id & 63)
 	x.pdc[id>>x.shift] = p
 }
 
@@ -73,7 +77,7 @@ func (t *Table) newID(now time.Duration) uint16 {
 	id := uint16(t.rng.Uint32())
 	for {
 		for range 1 << 16 {
-			if id != 0 && !x.taken(id) && !t.quar.hasID(now, id) {
+			if id != 0 && !x.taken(id) && !t.quar.hasID(now, id) && !t.shunned.has(now, t.cfg.Quarantine, id) {
 				return id
 			}
 			id = id*5 + 12345 // full period: every id is tried once

@@ -27,7 +27,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 	if n.Code == wire.NackClosingInErr && p.proves(n) && (tx.una == tx.nxt || !p.initiator) {
 		// The peer aborts a PDC on which nothing is outstanding.
 		if p.confirmFatal(in.Now, n.Code) {
-			t.fail(in.Now, p, Reason{WhyNack, n.Code})
+			t.fail(in.Now, p, Reason{Why: WhyNack, Nack: n.Code})
 			return
 		}
 		// T6: a single NACK is checked, not believed. A peer that has freed the PDC answers
@@ -262,21 +262,26 @@ func (p *PDC) confirmFatal(now time.Duration, code wire.NackCode) bool {
 	}
 	gap := p.t.cfg.RTOInit
 	if !p.doubted || p.fatal != code {
-		p.doubted, p.fatal, p.fatalAt = true, code, now
+		p.doubted, p.checked, p.fatal, p.fatalAt = true, false, code, now
 		return false
 	}
 	return now-p.fatalAt >= gap
 }
 
 // fatalNack ends the PDC when the NACK is confirmed. The first one resends the packet so
-// that an honest peer repeats the NACK.
+// that an honest peer repeats the NACK. Of several packets that NACK 0E refused, one is resent
+// first: that of the others no life of the target has a copy stays provable (S-LIFE-03).
 func (p *PDC) fatalNack(now time.Duration, n *wire.Nack) {
+	tx := &p.tx
+	k := tx.at(n.PSN)
+	if n.Code == wire.NackInvDPDCID && k.unknown <= k.tries {
+		k.unknown++
+	}
 	if p.confirmFatal(now, n.Code) {
-		p.t.fail(now, p, Reason{WhyNack, n.Code})
+		p.t.fail(now, p, Reason{Why: WhyNack, Nack: n.Code, Born: bornBy(now, n)})
 		return
 	}
-	tx := &p.tx
-	if k := tx.at(n.PSN); k.state == pktFlight {
+	if k.state == pktFlight {
 		tx.waitUntil = now + p.t.cfg.RTOInit + p.t.cfg.RTOInit/4
 		p.setWaiting(now, k, n.Code)
 		p.t.arm(p, tx.waitUntil)
@@ -292,7 +297,7 @@ func (p *PDC) nackShut(now time.Duration, psn wire.PSN) bool {
 	switch {
 	case psn == tx.cack+1 && tx.una == tx.nxt:
 		if p.confirmFatal(now, wire.NackInvDPDCID) {
-			p.t.fail(now, p, Reason{WhyNack, wire.NackInvDPDCID})
+			p.t.fail(now, p, Reason{Why: WhyNack, Nack: wire.NackInvDPDCID})
 		}
 	case tx.burst != 0:
 		tx.burst, tx.askOwed = 0, true // one ACK_REQ for each PROBE

@@ -18,6 +18,9 @@ type News struct {
 	Piece    piece.Piece // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp   // of NewsAnswered: the response, valid during the call; nil: the default response
 	Msgs     []uint32    // of NewsPassed: Piece.Msg of each packet
+	// Unrun, of NewsFailed, says that no life of the target has executed the whole message of
+	// Piece, or ever will: it may be sent again on another PDC (S-LIFE-03).
+	Unrun bool
 }
 
 // NewsKind says what a News is about.

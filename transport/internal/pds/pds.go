@@ -39,6 +39,9 @@ const (
 type Reason struct {
 	Why  Why
 	Nack wire.NackCode
+	// Born is when the life of the peer that does not know the PDC began at the latest, if that
+	// life proved it (S-LIFE-02); else 0.
+	Born time.Duration
 }
 
 // Config holds the constants of a Table. Every field must be set unless its zero value has a
@@ -55,6 +58,11 @@ type Config struct {
 	// RNRTimeout ends a packet whose target answers but is not ready for that long. 0
 	// disables it.
 	RNRTimeout time.Duration
+
+	// Born is when this side began to be at its address, in the time of the calls. What comes
+	// for a PDC that it never had is answered with a proof of that (S-LIFE-01). 0 means not
+	// known: no proofs.
+	Born time.Duration
 
 	// Secure is how this side establishes the PDCs that others open. A PDC that this side
 	// opens follows the choice of its target. SecureNone also means that packets are not
@@ -214,6 +222,7 @@ type PDC struct {
 	rebirths      uint8
 	startsInClear uint8 // NACKs 0x17 in clear that the PDC followed
 	nobody        bool  // with evidence: it came twice, and nothing was ever heard from the peer
+	checked       bool  // doubted: one of the packets that NACK 0E refused was sent again
 	opened        time.Duration
 	closeBy       time.Duration // CloseRequested, CloseAckWait: when closing is given up
 
@@ -272,6 +281,9 @@ type Table struct {
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: used up
 	pend     pendTable
 	expected expectedTable // Expected_PSNs that targets announced
+
+	had     *[1 << 16 / 64]uint64 // PDCIDs that this side ever had; nil before the first
+	shunned shunned
 
 	loose     []Loose // ring of answers that belong to no PDC
 	looseHead int

@@ -131,6 +131,10 @@ func (x *pdcTest) heed() {
 				x.answered(msg, nil)
 			}
 		case NewsFailed:
+			if n.Unrun {
+				x.say("taken back %d", n.Piece.Msg)
+				continue
+			}
 			x.say("failed %d %d %v", n.Piece.Msg, n.Why.Why, n.Why.Nack)
 		case NewsGone:
 			x.say("gone %d", n.Why.Why)

@@ -200,7 +200,7 @@ func (t *Table) ReceiveReq(in *Arrival, h *wire.Req) (*PDC, Action) {
 		p = t.Lookup(h.DPDCID)
 		if p == nil {
 			t.Stats.DropNoPDC++
-			t.refuse(in, h, wire.NackInvDPDCID)
+			t.refuseUnknown(in, h)
 			return nil, Drop
 		}
 		if in.From.Addr() != p.remote.Addr() {

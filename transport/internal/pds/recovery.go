@@ -113,7 +113,7 @@ func (p *PDC) probeShut(now time.Duration) time.Duration {
 	}
 	giveUp := tx.shutSince + cfg.PeerTimeout
 	if now >= giveUp {
-		p.t.fail(now, p, Reason{WhyNoResource, wire.NackPSNOORWindow})
+		p.t.fail(now, p, Reason{Why: WhyNoResource, Nack: wire.NackPSNOORWindow})
 		return never
 	}
 	at := tx.progress + min(p.tailTime()<<min(tx.probes, 16), cfg.RTOMax)
@@ -307,10 +307,17 @@ func (p *PDC) releaseWaiting(now time.Duration) {
 	tx := &p.tx
 	asked := false
 	var msg uint32 // message of the latest test packet
+	// One packet checks a NACK 0E. Without an answer the others go, too.
+	check := p.doubted && p.fatal == wire.NackInvDPDCID && !p.checked
 	for psn := tx.una; psn != tx.nxt && tx.waiting > 0; psn++ {
 		k := tx.at(psn)
 		whole := p.wholeRefused(k)
 		switch {
+		case k.state == pktWaiting && k.cause == nacked(wire.NackInvDPDCID) && check:
+			if !p.checked {
+				p.checked = true
+				tx.release(psn, k)
+			}
 		case k.state == pktWaiting && !(whole && asked && k.piece.Msg == msg):
 			tx.release(psn, k)
 		case k.state != pktFlight && k.state != pktLost:
@@ -319,6 +326,12 @@ func (p *PDC) releaseWaiting(now time.Duration) {
 		if whole {
 			asked, msg = true, k.piece.Msg
 		}
+	}
+	if p.checked && check && tx.waiting > 0 {
+		// The packet is sent again after RTOs, as any. A target sends no more than 100 such NACKs
+		// in 10 ms.
+		tx.waitUntil = now + max(4*p.t.cfg.RTOInit, 20*time.Millisecond)
+		p.t.arm(p, tx.waitUntil)
 	}
 	p.wake()
 }

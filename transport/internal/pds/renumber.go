@@ -52,7 +52,7 @@ func (p *PDC) renumber(in *Arrival, start wire.PSN) bool {
 	if in.Who == 0 {
 		p.startsInClear++
 	} else if p.renumberings++; p.renumberings > maxRenumberings {
-		p.t.fail(in.Now, p, Reason{WhyNack, wire.NackNewStartPSN})
+		p.t.fail(in.Now, p, Reason{Why: WhyNack, Nack: wire.NackNewStartPSN})
 		return false
 	}
 	p.t.Stats.Renumbered++
@@ -72,7 +72,7 @@ func (p *PDC) rebirth(now time.Duration) {
 	p.rebirths++
 	id := t.newID(now)
 	if p.rebirths > 8 || id == 0 {
-		t.fail(now, p, Reason{WhyNack, wire.NackInvalidSyn})
+		t.fail(now, p, Reason{Why: WhyNack, Nack: wire.NackInvalidSyn})
 		return
 	}
 	// Packets of the old PDCID may still be in the network: quarantine the PDCID.

@@ -43,13 +43,15 @@ type txPkt struct {
 	path   uint8
 	state  uint8 // pktFlight to pktFinished
 	// The fields below are 0 in a packet that is sent for the first time.
-	tries  uint8  // resends, saturating
-	ctl    uint8  // 1 + CtlType of a control packet that consumes a PSN, 0 for a request
-	cause  Cause  // why it is sent again
-	gap    bool   // its latest resend was because of a hole
-	nacked bool   // refused at least once, so which transmission arrived is not known
-	fresh  bool   // lost, but not yet sent under its PSN
-	hole   uint32 // when a SACK first showed its last transmission missing, in µs; 0 if none did
+	tries  uint8 // resends, saturating
+	ctl    uint8 // 1 + CtlType of a control packet that consumes a PSN, 0 for a request
+	cause  Cause // why it is sent again
+	gap    bool  // its latest resend was because of a hole
+	nacked bool  // refused at least once, so which transmission arrived is not known
+	fresh  bool  // lost, but not yet sent under its PSN
+	// unknown counts the NACKs 0E that named the packet, at most one for each transmission.
+	unknown uint8
+	hole    uint32 // when a SACK first showed its last transmission missing, in µs; 0 if none did
 }
 
 // at is the packet with a PSN, which must be from una on and below nxt.
@@ -116,7 +118,7 @@ func (p *PDC) Push(now time.Duration, what piece.Piece, n int, path uint8) {
 	// Set field by field: the compiler would build a composite literal twice.
 	k.piece.Msg, k.piece.Off, k.piece.Len, k.piece.Kind = what.Msg, what.Off, what.Len, what.Kind
 	k.first, k.sentAt, k.seq, k.size, k.path = now, now, seq, uint16(n), path
-	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.hole = pktFlight, 0, 0, 0, false, false, false, 0
+	k.state, k.tries, k.ctl, k.cause, k.gap, k.nacked, k.fresh, k.unknown, k.hole = pktFlight, 0, 0, 0, false, false, false, 0, 0
 	if tx.nxt.Sub(p.start) == t.cfg.MaxRange {
 		t.Close(now, p) // F34: a message that has begun goes on
 	}
@@ -135,7 +137,7 @@ func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 		k.cause = why
 		p.tx.queue(psn, k)
 	}
-	k.tries, k.hole, k.gap, k.nacked, k.fresh = 0, 0, false, false, true
+	k.tries, k.hole, k.gap, k.nacked, k.fresh, k.unknown = 0, 0, false, false, true, 0
 }
 
 // Resend sends the oldest lost packet again and returns it. CanResend must have returned
@@ -288,15 +290,19 @@ func (tx *txDir) count(state uint8, by int32) {
 // the packets out of flight.
 func (t *Table) failPackets(p *PDC, why Reason) {
 	tx := &p.tx
+	unrun, msg := false, uint32(0) // of the latest packet, and its message
 	for psn := tx.una; psn != tx.nxt; psn++ {
 		k := tx.at(psn)
+		if why.Born != 0 && k.ctl == 0 && (psn == tx.una || k.piece.Msg != msg) {
+			unrun, msg = p.unrun(psn, why.Born), k.piece.Msg
+		}
 		if k.state == pktFlight && p.ccc != nil {
 			p.ccc.OnGone(int(k.size))
 		}
 		if k.state != pktFinished {
 			k.state = pktFinished
 			if k.ctl == 0 {
-				t.news.put(News{Kind: NewsFailed, PDC: p, Piece: k.piece, Why: why})
+				t.news.put(News{Kind: NewsFailed, PDC: p, Piece: k.piece, Why: why, Unrun: unrun})
 			}
 		}
 	}

@@ -161,8 +161,14 @@ func (s *SES) Resend() (Handle, bool) {
 
 func (s *SES) resend() Handle {
 	m := s.ready.pop()
+	s.rewind(m, m.cause != OK)
+	return handleOf(m.self, m)
+}
+
+// rewind makes m a message of which nothing was sent. again says that it was sent before.
+func (s *SES) rewind(m *send, again bool) {
 	m.phase, m.next = phaseData, 0
-	if m.cause != OK {
+	if again {
 		// Each attempt has a message id of its own (but for S-DEF-07), so that the target does
 		// not confuse it with what it remembers of the last attempt.
 		s.freeID(m.hdr.MsgID)
@@ -171,7 +177,6 @@ func (s *SES) resend() Handle {
 	}
 	m.cause, m.rc, m.nack = OK, 0, 0
 	m.noResponse, m.response, m.unexecuted = false, false, false
-	return handleOf(m.self, m)
 }
 
 // unwait removes a message from the lists of those to be sent again.

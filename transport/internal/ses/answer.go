@@ -139,6 +139,38 @@ func (s *SES) Failed(h Handle, c Cause, nack wire.NackCode) {
 	s.stop(m, c, nack)
 }
 
+// Unrun reports that one piece of h will never be answered, on a PDC that ended before any
+// target executed the whole message. If h is still to be sent, its last outstanding piece makes
+// it one of which nothing was sent, and Unrun returns true: the caller sends it from its
+// beginning on another PDC. A message that was given up or refused ends.
+func (s *SES) Unrun(h Handle) bool {
+	_, m := s.lookup(h)
+	if m == nil {
+		s.Stats.Stale++
+		return false
+	}
+	m.open--
+	switch {
+	case m.cause != OK || m.told && !m.copied:
+		m.unexecuted = true
+		s.stop(m, Aborted, wire.NackInvDPDCID)
+		return false
+	case m.open != 0:
+		return false
+	}
+	if m.res != nil {
+		s.left(m, false)
+	}
+	s.rewind(m, true)
+	return true
+}
+
+// Unbegun reports whether no piece of h was handed out in this attempt.
+func (s *SES) Unbegun(h Handle) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.unbegun()
+}
+
 // GiveUp gives up a piece for which the target was not ready for too long, while its PDC goes
 // on. The target must end what it has of the message (S-SEG-08): GiveUp returns the MSG_ERROR
 // to send in place of the piece, which counts as handed out. If the piece was that MSG_ERROR,

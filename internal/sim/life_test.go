@@ -1,0 +1,122 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/uetkit/uetkit/internal/sim"
+	"github.com/uetkit/uetkit/internal/sim/simtest"
+	"github.com/uetkit/uetkit/transport"
+)
+
+// F12: a peer was restarted while nothing was outstanding. The first send to it, of whatever
+// length and mode, succeeds: its new life proves that it never had the PDC, and was there before
+// the message left. In clear those behind it do, too, as many as a target answers at once (100
+// packets): with security the first answer ends the PDC, and those of the others come too late.
+func TestF12FirstSendToARestartedPeer(t *testing.T) {
+	for _, secure := range []transport.Secure{transport.SecureNone, transport.SecureOneRTT} {
+		for _, s := range []simtest.OpSpec{tsend(1, 0), tsend(1, 1000), tsend(1, 20_000), ordered(tsend(1, 1000)), ordered(tsend(1, 300_000)), tsend(1, 300_000)} {
+			for _, n := range []int{1, 5} {
+				w := pair(t, 940, lan, func(sp *simtest.Spec) {
+					if sp.Secure = secure; n == 1 {
+						smallWindow(sp) // most of a long message has not left
+					}
+				})
+				if n*s.Len > 100_000 || secure != transport.SecureNone {
+					n = 1
+				}
+				a, b := w.Hosts[0], w.Hosts[1]
+				post(b, trecv(300_000), 2)
+				before := post(a, s, 2)
+				w.RunOps(time.Second, before...)
+				w.Want("ok", before...)
+				w.Run(time.Second)
+				b.Crash(false)
+				w.Run(50 * ms)
+				b.Restart()
+				w.Run(100 * ms)
+				recvs := post(b, trecv(300_000), n)
+				sends := post(a, s, n)
+				w.RunOps(time.Second, append(sends, recvs...)...)
+				w.Want("ok", append(sends, recvs...)...)
+				settle(w)
+			}
+		}
+	}
+}
+
+// F12: what may have reached the life before is not sent again, whatever was lost, and whenever
+// the peer was restarted. The ledger sees that no message goes by another PDC although a life
+// that had the first one got all of it.
+func TestF12NothingRunsTwice(t *testing.T) {
+	proved, unknown := 0, 0
+	for seed := range uint64(300) {
+		f := lan
+		f.InOrder = seed%2 == 0
+		f.Loss, f.Duplicate, f.DuplicateMax = float64(seed%4)*0.1, float64(seed%3)*0.3, 3
+		f.DuplicateLate = []time.Duration{0, 5 * ms, 40 * ms, 500 * ms}[seed%4]
+		w := pair(t, 5000+seed, f, mayFail, func(s *simtest.Spec) { s.SameRandom = seed%5 == 0 })
+		a, b := w.Hosts[0], w.Hosts[1]
+		spec := tsend(1, []int{10, 1000, 5000}[seed%3])
+		spec.Ordered = seed%7 == 0
+		post(b, trecv(5000), 40)
+		first := post(a, spec, 2)
+		w.RunOps(5*time.Second, first...)
+		w.Run(time.Duration(seed%3) * 10 * ms)
+		var ops []*simtest.Op
+		for life := range 3 {
+			// Sends shortly before, during and after the restart.
+			w.Net.After(time.Duration(seed*7%40)*200*us, func() { b.Crash(false); b.Restart(); post(b, trecv(5000), 20) })
+			for range 6 {
+				ops = append(ops, a.Post(spec))
+				w.Run(time.Duration(seed*13%30) * 100 * us)
+			}
+			w.Run(time.Duration(life*20) * ms)
+			ops = append(ops, a.Post(spec))
+			w.Run(60 * ms)
+		}
+		w.SetFaults(lan)
+		w.RunOps(50*time.Second, ops...)
+		for _, o := range ops {
+			switch {
+			case o.OK():
+				proved++
+			case o.Event.Unknown:
+				unknown++
+			}
+		}
+		settle(w)
+	}
+	if proved == 0 || unknown == 0 {
+		t.Errorf("%d sends succeeded, %d have an unknown outcome: the test does not test", proved, unknown)
+	}
+}
+
+// A target that was not restarted, and freed the PDC for reasons of its own, proves nothing: it
+// may have executed what it refuses now. Here it has, and a copy that the network made of the
+// only packet is what it refuses.
+func TestF12TheSameLifeProvesNothing(t *testing.T) {
+	w := pair(t, 941, lan, mayFail, func(s *simtest.Spec) { s.Hostile = true })
+	a, b := w.Hosts[0], w.Hosts[1]
+	wantStream(t, w, 2)
+	w.Run(time.Second)
+	dark := lan
+	dark.Loss = 1
+	w.Line(1, 0).SetFaults(dark)
+	var data []byte
+	w.Net.Tap(func(_ time.Duration, what sim.What, _ sim.Why, p *sim.Packet) {
+		if what == sim.Sent && p.From == a.Node && p.Data[0]>>3 == 2 {
+			data = append(data[:0], p.Data...)
+		}
+	})
+	r := b.Post(trecv(100))
+	s := a.Post(tsend(1, 100))
+	w.RunOps(ms, r)
+	b.Abandon(0) // it has the message, and no PDC any more
+	w.SetFaults(lan)
+	w.Forge(1, a.Addr(), data, false)
+	w.RunOps(time.Second, s)
+	w.Want("aborted, unknown", s)
+	w.Want("ok", r)
+	settle(w)
+}
