@@ -156,9 +156,13 @@ func (v *AV) grow(n int) {
 // Remove removes handles (fi_av_remove). It fails with fi.EINVAL at the first that is not in
 // use (R-AV-11); those before it are removed. It fails with fi.EBADF if the AV is closed.
 //
-// Messages from the removed addresses may still arrive. Operations under way to them go on,
-// though R-AV-23 permits that they fail. An operation that still waits for its endpoint to
-// finish another call fails with fi.EINVAL.
+// fi_av(3) leaves open what becomes of operations in progress that name a removed address.
+// Here they go on as if it were still there (R-AV-23): sends under way, and receives directed
+// at it, which get the messages of that address and of no other, even if its handle comes to
+// mean another one, until they match or are cancelled. Messages from the address may still
+// arrive, for other receives, too (R-AV-11). Only their source has no handle any more: it is
+// fi.AddrNotAvail. An operation that still waits for its endpoint to finish another call fails
+// with fi.EINVAL.
 func (v *AV) Remove(handles ...fi.Addr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -211,7 +211,12 @@ func blocked(err error) error {
 
 // SReadContext is SRead without a timeout; it fails with ctx.Err() when ctx is done.
 func (q *CQ) SReadContext(ctx context.Context, e []Entry) (int, error) {
-	return q.sread(ctx, e, nil, 1, -1)
+	return q.SReadFromContext(ctx, e, nil)
+}
+
+// SReadFromContext is SReadFrom without a timeout; it fails with ctx.Err() when ctx is done.
+func (q *CQ) SReadFromContext(ctx context.Context, e []Entry, src []fi.Addr) (int, error) {
+	return q.sread(ctx, e, src, 1, -1)
 }
 
 // sread implements all blocking reads.

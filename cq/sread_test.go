@@ -134,6 +134,42 @@ func TestSReadFromSource(t *testing.T) {
 	}
 }
 
+func TestSReadFromContext(t *testing.T) {
+	// R-CQ-67: sources come with the entries of a read that a context ends, and it ends it.
+	synctest.Test(t, func(t *testing.T) {
+		q := sleepy(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		type result struct {
+			n   int
+			err error
+			src fi.Addr
+		}
+		done := make(chan result)
+		read := func() {
+			src := []fi.Addr{7}
+			n, err := q.SReadFromContext(ctx, make([]Entry, 1), src)
+			done <- result{n, err, src[0]}
+		}
+		go read()
+		synctest.Wait()
+		w := q.Begin()
+		w.Put(&Entry{}, 5, false)
+		w.End()
+		if r := <-done; r.n != 1 || r.err != nil || r.src != 5 {
+			t.Errorf("%+v", r)
+		}
+		go read()
+		synctest.Wait()
+		cancel()
+		if r := <-done; r.n != 0 || !errors.Is(r.err, context.Canceled) || r.src != 7 {
+			t.Errorf("%+v", r)
+		}
+		if n, err := q.SReadFromContext(ctx, make([]Entry, 2), make([]fi.Addr, 1)); n != 0 || !errors.Is(err, fi.EINVAL) {
+			t.Errorf("with fewer sources than entries: %d, %v", n, err)
+		}
+	})
+}
+
 type pollOnce struct {
 	idle
 	q    *CQ

@@ -98,6 +98,10 @@ type Config struct {
 	// the two ends do not fit, or somebody guesses. Receive calls it, rarely. It must not
 	// call the FEP. nil means no hints.
 	Hint func(Hint)
+	// Lost is called when a peer is given up (TimedOut, Unreachable) from which alone a receive
+	// waits for a message. The receive stays: the peer may come back. Each PDC that ends so
+	// calls it. It must call nothing of the FEP but PeerAddr. nil means that nobody is told.
+	Lost func(PeerID, Cause)
 	// MPRange is the PSN window that this FEP offers per PDC, a power of two from 128 to
 	// 16384 (default 2048). It also limits how many PSNs the FEP has outstanding per PDC.
 	MPRange int

@@ -42,12 +42,13 @@ const (
 	WaitEarlier    // an earlier packet: later ones came
 	WaitCQ         // room in the completion queue for the message's entry
 	WaitConnection // a connection
+	WaitLost       // a message of a source that was given up, and was not heard since
 	NumWaitFor
 )
 
 var waitNames = [NumWaitFor]string{
 	"nothing", "ack", "open", "close", "pdc", "room", "not_ready", "short", "congestion", "peer_window", "own_window", "key", "behind",
-	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection",
+	"fence", "order", "answer", "message", "match", "rest", "earlier", "cq", "connection", "lost",
 }
 
 // String is what is waited for in a word. It is the same in every release.
@@ -404,8 +405,26 @@ func (d *diagnosis) recv(v *ses.RecvView) {
 		if w.Unmatched+w.OtherKind > 0 {
 			w.Cause = WaitMatch
 		}
+		if at := f.lost(v); at != 0 {
+			w.Cause, w.For = WaitLost, d.now-at
+		}
 	}
 	d.out = append(d.out, w)
+}
+
+// lost is when the only source that a receive accepts was given up, 0 if it never was, or was
+// heard since.
+func (f *FEP) lost(v *ses.RecvView) time.Duration {
+	if !v.HasSource {
+		return 0
+	}
+	at := f.peers[v.Peer].lostAt
+	f.pds.Each(func(p *pds.PDC) {
+		if p.Peer == v.Peer && p.View().Heard > at {
+			at = 0
+		}
+	})
+	return at
 }
 
 // early is the number of early packets from the sources that a receive accepts, and the
@@ -529,6 +548,8 @@ func (w *Waiting) Why() string {
 		return fmt.Sprintf("%d messages came, and the completion queue has no room: read it", w.Unmatched)
 	case WaitConnection:
 		return "there is no connection yet"
+	case WaitLost:
+		return fmt.Sprintf("its source was given up %v ago; the receive stays, as the source may come back%s", short(w.For), w.last())
 	}
 	return w.Cause.String()
 }

@@ -141,6 +141,10 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	}
 	if why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable {
 		f.failQueued(id, cause(why))
+		f.peers[id].lostAt = f.now
+		if f.cfg.Lost != nil && f.ses.Awaited(uint32(id)) {
+			f.cfg.Lost(id, cause(why))
+		}
 	}
 	if pr.data.len() > 0 {
 		f.wakePeer(id) // the window has room again: packets of this PDC no longer count

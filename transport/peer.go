@@ -35,6 +35,8 @@ type peer struct {
 	rod    *pds.PDC   // for ordered messages
 	paths  *paths     // nil if there is one path, or none was chosen yet
 
+	lostAt time.Duration // when it was last given up as silent or unreachable; 0: never
+
 	restAt time.Duration // if listed in talks.resting: until when the application may answer
 
 	pace  pace
@@ -47,7 +49,7 @@ type peer struct {
 	forgot  bool
 	lingers bool // listed in book.lingering
 
-	_ [24]byte // pads to whole cache lines
+	_ [16]byte // pads to whole cache lines
 }
 
 // A book finds peers by address and keeps the numbers for reuse.

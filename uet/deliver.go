@@ -183,11 +183,12 @@ func (o *owner) failed(b *binding, ev *transport.Event) {
 		if ev.Cause == transport.Truncated { // R-CQ-89; otherwise nothing counts (F9, R-ERR-45)
 			e.Len, e.OverLen = ev.Len, int(ev.OverLen)
 			o.describe(e, ev)
+			o.from(e, ev)
 		}
 	}
 	switch ev.Cause {
 	case transport.TimedOut, transport.Unreachable, transport.Aborted, transport.TooBig:
-		o.peerLost(ev, e)
+		o.peerLost(ev.Peer, e)
 	}
 	if ev.Multi {
 		if ev.Cause == transport.Truncated {
@@ -223,6 +224,18 @@ func (o *owner) describe(e *cq.Error, ev *transport.Event) {
 	if ev.HasData {
 		e.Flags |= fi.RemoteCQData
 		e.Data = ev.Data
+	}
+}
+
+// from names the source of a message in an error entry, as ReadFrom does for a completion. With
+// FI_SOURCE_ERR it also has the address of a source that the AV does not have.
+func (o *owner) from(e *cq.Error, ev *transport.Event) {
+	if !o.source {
+		return
+	}
+	known := false
+	if e.Source, known = o.peers.source(ev.Peer, ev.Initiator); !known && o.sourceErr {
+		e.ErrData = o.rawSource(ev)
 	}
 }
 

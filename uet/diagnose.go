@@ -101,6 +101,7 @@ const (
 	WaitEarlier    = transport.WaitEarlier    // an earlier packet; later ones came
 	WaitCQ         = transport.WaitCQ         // room in the completion queue
 	WaitConnection = transport.WaitConnection // a connection
+	WaitLost       = transport.WaitLost       // a message of a source that was given up; it may come back
 )
 
 // Diagnose returns the operations that have not ended and what each waits for, oldest

@@ -547,7 +547,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 	if ep.rxq.cq != nil && ep.managed {
 		tc.Admit = ep.rxq.q.Admit
 	}
-	tc.Hint = (*owner)(ep).unfit
+	tc.Hint, tc.Lost = (*owner)(ep).unfit, (*owner)(ep).sourceLost
 	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
 	return tc
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -416,6 +417,81 @@ func TestRemoveAndReinsert(t *testing.T) {
 	send(again, a, b, "four")
 	ok(t, a.vec.Remove(toB))
 	send(again, a, b, "five")
+}
+
+func TestRemoveKeepsDirectedReceives(t *testing.T) {
+	t.Parallel()
+	// R-AV-11, R-AV-23: a receive directed at an address that is removed goes on. It gets a
+	// message of that address, whose source then has no handle, and none of the address that has
+	// the handle now. It can be cancelled.
+	r := newRig(t, &Info{Caps: fi.Tagged | fi.DirectedRecv | fi.Source})
+	a, b := r.node(), r.node()
+	c := r.node()
+	fromB := a.know(b)
+	toA, cToA := b.know(a), c.know(a)
+	for _, ctx := range []string{"message", "cancel"} {
+		ok(t, a.TRecv(make([]byte, 8), fromB, 1, 0, ctx))
+	}
+	ok(t, a.vec.Remove(fromB))
+	if h := a.know(c); h != fromB {
+		t.Fatalf("handle %v is not used again", fromB)
+	}
+	want(t, a.TRecv(make([]byte, 8), fromB+1, 1, 0, nil), fi.EINVAL)
+	ok(t, a.TRecv(make([]byte, 8), fromB, 1, 0, "from c"))
+	ok(t, c.TSend([]byte("c"), cToA, 1, nil))
+	if e, src := wait(t, a.rx, c); e.Context != "from c" || src != fromB {
+		t.Errorf("%v got the message of the new address, from %v", e.Context, src)
+	}
+	ok(t, b.TSend([]byte("b"), toA, 1, nil))
+	if e, src := wait(t, a.rx, b); e.Context != "message" || src != fi.AddrNotAvail {
+		t.Errorf("%v got the message of the removed address, from %v", e.Context, src)
+	}
+	ok(t, a.Cancel("cancel"))
+	if e := waitErr(t, a.rx); e.Context != "cancel" || e.Err != fi.ECANCELED {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestLostSourceOfAReceive(t *testing.T) {
+	t.Parallel()
+	// F9, F12: a receive directed at a peer that is gone stays, and no operation fails: the send
+	// was told as successful when its bytes were copied. Diagnose says what the receive waits for,
+	// and one event names the peer, however many operations there are.
+	hints := &Info{Caps: fi.Tagged | fi.DirectedRecv}
+	hints.Config.Tuning.PeerTimeout = 200 * time.Millisecond
+	r := newRig(t, hints)
+	a := r.node()
+	peer := blackHole(t)
+	gone, err := a.vec.InsertString(peer.String())
+	ok(t, err)
+	for range 20 {
+		ok(t, a.TRecv(make([]byte, 10), gone, 1, 0, "stays"))
+		ok(t, a.TSendMsg(&TMsg{Iov: [][]byte{{1}}, Addr: gone, Tag: 1}, fi.Inject|fi.InjectComplete))
+		wait(t, a.tx)
+	}
+	var e eq.Error
+	for start := time.Now(); ; runtime.Gosched() {
+		_, _ = a.rx.Read(nil)
+		if e, err = a.evts.ReadErr(0); err == nil {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatal("no event")
+		}
+	}
+	addr, _, err := wire.ParseAddrBinary(e.ErrData)
+	if err != nil || e.Err != fi.ETIMEDOUT || e.Prov != ProvGaveUp || e.Fid != a.Endpoint || addr.AddrPort() != peer {
+		t.Errorf("%+v names %v", e, addr)
+	}
+	_, err = a.evts.ReadErr(0)
+	want(t, err, fi.EAGAIN)
+	if n := a.tx.Unread() + a.rx.Unread(); n != 0 {
+		t.Errorf("%d operations ended", n)
+	}
+	w := a.Diagnose()
+	if len(w) != 20 || w[0].Cause != WaitLost || w[0].Context != "stays" {
+		t.Errorf("%d operations: %+v", len(w), w)
+	}
 }
 
 func TestKnownPeersOnly(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
+	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // pattern fills a message so that messages differ from each other, and parts of one message
@@ -295,6 +296,42 @@ func TestTruncation(t *testing.T) {
 		}
 		if !bytes.Equal(buf[:60], msg[:60]) || !bytes.Equal(buf[60:], make([]byte, 40)) {
 			t.Error("the bytes placed are wrong")
+		}
+	}
+}
+
+func TestTruncationNamesItsSource(t *testing.T) {
+	t.Parallel()
+	// R-CQ-87: the error entry of a message that was too long has its source, if the endpoint
+	// reports sources. With FI_SOURCE_ERR a source that the AV does not have is in err_data.
+	for _, c := range []struct {
+		caps  fi.Caps
+		known bool
+	}{{fi.Tagged | fi.Source, true}, {fi.Tagged | fi.Source | fi.SourceErr, true}, {fi.Tagged | fi.Source, false}, {fi.Tagged | fi.Source | fi.SourceErr, false}, {fi.Tagged, true}} {
+		r := newRig(t, &Info{Caps: c.caps})
+		a, b := r.node(), r.node()
+		toB := a.know(b)
+		want := fi.AddrNotAvail
+		if c.known {
+			b.know(b) // so that the handle is not 0
+			if toA := b.know(a); c.caps&fi.Source != 0 {
+				want = toA
+			}
+		}
+		ok(t, b.TRecv(make([]byte, 60), fi.AddrUnspec, 4, 0, "short"))
+		ok(t, a.TSend(make([]byte, 100), toB, 4, nil))
+		e := waitErr(t, b.rx, a)
+		if e.Err != fi.ETRUNC || e.Source != want || e.OverLen != 40 {
+			t.Errorf("%v known %v: %+v, want source %v", c.caps, c.known, e, want)
+		}
+		if (e.ErrData != nil) != (c.caps&fi.SourceErr != 0 && !c.known) {
+			t.Errorf("%v known %v: err_data %x", c.caps, c.known, e.ErrData)
+		} else if e.ErrData != nil {
+			addr, _, err := wire.ParseAddrBinary(e.ErrData)
+			name, _ := a.Name()
+			if err != nil || addr.AddrPort() != name.AddrPort() {
+				t.Errorf("err_data names %v, %v", addr, err)
+			}
 		}
 	}
 }

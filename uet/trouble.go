@@ -56,8 +56,16 @@ const (
 	gsoQuiet = time.Minute
 )
 
-// peerLost reports a peer that operations failed to reach.
-func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
+// sourceLost reports a peer that was given up, and from which alone a receive waits for a
+// message. Only this tells of it if no operation fails.
+func (o *owner) sourceLost(id transport.PeerID, c transport.Cause) {
+	e := cq.Error{}
+	e.Err, e.Prov = errno(c, 0, 0)
+	o.peerLost(id, &e)
+}
+
+// peerLost reports a peer that operations failed to reach, or that one waits for.
+func (o *owner) peerLost(id transport.PeerID, e *cq.Error) {
 	if o.connection != nil && e.Err != fi.EMSGSIZE && e.Err != fi.ENOBUFS {
 		o.connection.lost(e.Err)
 	}
@@ -65,13 +73,13 @@ func (o *owner) peerLost(ev *transport.Event, e *cq.Error) {
 	t := &o.troubles
 	for i := range t.peers {
 		p := &t.peers[i]
-		if p.id == ev.Peer && p.err == e.Err && now.Sub(p.at) < troubleQuiet {
+		if p.id == id && p.err == e.Err && now.Sub(p.at) < troubleQuiet {
 			return
 		}
 	}
-	t.peers[t.next] = peerTrouble{ev.Peer, e.Err, now}
+	t.peers[t.next] = peerTrouble{id, e.Err, now}
 	t.next = (t.next + 1) % len(t.peers)
-	remote := o.fep.PeerAddr(ev.Peer)
+	remote := o.fep.PeerAddr(id)
 	if now.Sub(t.from) >= troubleQuiet {
 		o.log.Warn("peer lost", zap.Stringer("peer", remote), zap.String("err", e.Err.Error()),
 			zap.String("prov", ProvString(e.Prov)), zap.Int("more_before", t.silent))

@@ -88,7 +88,7 @@ func TestLostPeersDoNotFlood(t *testing.T) {
 				id, err := o.fep.Peer(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 4793), true)
 				ok(t, err)
 				for range each {
-					o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.ETIMEDOUT, Prov: ProvGaveUp})
+					o.peerLost(id, &cq.Error{Err: fi.ETIMEDOUT, Prov: ProvGaveUp})
 				}
 			}
 		}
@@ -134,7 +134,7 @@ func TestReportNamesThePeer(t *testing.T) {
 	addr := netip.MustParseAddrPort("192.0.2.9:5000")
 	id, err := o.fep.Peer(addr, true)
 	ok(t, err)
-	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EHOSTUNREACH})
+	o.peerLost(id, &cq.Error{Err: fi.EHOSTUNREACH})
 	e, err := q.ReadErr(0)
 	ok(t, err)
 	a, _, err := wire.ParseAddrBinary(e.ErrData)
@@ -143,7 +143,7 @@ func TestReportNamesThePeer(t *testing.T) {
 		t.Errorf("%+v of %v", e, a)
 	}
 	o.eq = nil
-	o.peerLost(&transport.Event{Peer: id}, &cq.Error{Err: fi.EIO}) // without an event queue nothing is reported
+	o.peerLost(id, &cq.Error{Err: fi.EIO}) // without an event queue nothing is reported
 }
 
 func TestEnableSaysOnceWhatThePathIs(t *testing.T) {

@@ -120,3 +120,42 @@ func TestF12TheSameLifeProvesNothing(t *testing.T) {
 	w.Want("ok", r)
 	settle(w)
 }
+
+// F12: a receive from a peer that was given up stays, and gets a message when the peer comes
+// back. Meanwhile a diagnosis tells it from one whose peer is merely silent, and the owner was
+// told.
+func TestF12DirectedReceiveStays(t *testing.T) {
+	var told []transport.Cause
+	w := pair(t, 942, lan, mayFail, only(0, func(c *transport.Config) {
+		c.PeerTimeout = time.Second
+		c.Lost = func(_ transport.PeerID, why transport.Cause) { told = append(told, why) }
+	}))
+	a, b := w.Hosts[0], w.Hosts[1]
+	wantStream(t, w, 2)
+	s := a.Post(tsend(1, 100))
+	w.RunOps(time.Second, s)
+	b.Crash(false)
+	s = a.Post(tsend(1, 100))
+	w.RunOps(5*time.Second, s)
+	w.Want("timed out, unknown", s)
+	if len(told) != 0 {
+		t.Errorf("told %v, and no receive waits for the peer", told)
+	}
+	any, directed := a.Post(trecv(100)), a.Post(from(1, trecv(100)))
+	wantWait(t, directed, transport.WaitLost)
+	wantWait(t, any, transport.WaitMessage)
+	s = a.Post(tsend(1, 100))
+	w.RunOps(5*time.Second, s)
+	if len(told) == 0 || told[0] != transport.TimedOut {
+		t.Errorf("told %v", told)
+	}
+	b.Restart()
+	w.Run(100 * ms)
+	w.Want("open", any, directed)
+	more := post(b, tsend(0, 100), 2)
+	w.RunOps(time.Second, append(more, any, directed)...)
+	w.Want("ok", append(more, any, directed)...)
+	again := a.Post(from(1, trecv(100)))
+	wantWait(t, again, transport.WaitMessage)
+	settle(w)
+}

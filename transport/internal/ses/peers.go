@@ -44,6 +44,16 @@ func (s *SES) Holds(peer uint32) bool {
 	return false
 }
 
+// Awaited reports whether a receive without a message accepts messages of the peer alone.
+func (s *SES) Awaited(peer uint32) bool {
+	for i := range s.recvs.used {
+		if r := s.recvs.at(i); r.live && r.peer == peer && r.class != boundClass {
+			return true
+		}
+	}
+	return false
+}
+
 // Names reports whether an operation that has not ended names the peer: a send to it, or a
 // receive from it alone.
 func (s *SES) Names(peer uint32) bool {
