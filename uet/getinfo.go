@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,6 +125,9 @@ func (l *netInterface) asked(hints *Info, why *reasons) bool {
 
 // way returns how to communicate from one address, or nil if that does not meet the hints.
 func (l *netInterface) way(tmpl, hints *Info, ip netip.Addr, src, dst wire.Addr, via netip.Addr, why *reasons) *Info {
+	if a := src.IP.Unmap(); runtime.GOOS == "linux" && a.Is4() && a.IsLoopback() && ip.Is4() && ip.IsLoopback() && !slices.Contains(l.addrs, a) {
+		ip = a // all of 127.0.0.0/8 is local there
+	}
 	refuse := func(field string, asked, have any, because, mend string) *Info {
 		why.refuseAt(l.name, field, asked, have, because, mend)
 		return nil

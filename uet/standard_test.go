@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -293,4 +294,18 @@ func hold(t *testing.T, a netip.AddrPort) func() {
 		t.Fatal(err)
 	}
 	return func() { _ = c.Close() }
+}
+
+// On Linux all of 127.0.0.0/8 is local, so that endpoints of one host can each have an address.
+func TestEveryLoopbackAddress(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("Linux only")
+	}
+	ip := ownLoopback()
+	infos, err := GetInfo(ip.String(), "", fi.Source, &Info{Config: Config{Encapsulation: Standard}})
+	ok(t, err)
+	if len(infos) != 1 || infos[0].SrcAddr.AddrPort() != netip.AddrPortFrom(ip, wire.Port) {
+		t.Errorf("GetInfo returns %d, first %v", len(infos), infos[0].SrcAddr)
+	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/internal/perf"
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
-	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // parse turns a command line into a Config. It returns nil when there is nothing to run,
@@ -211,7 +210,7 @@ func (l *line) serve() *cobra.Command {
 		Long: `serve is the other end of tests. It needs no options: clients say what to run, and
 many may do so at once, each with endpoints of its own.
 
-It listens on every IP address of the host, UDP port ` + strconv.Itoa(wire.Port) + ` and the ones behind it; the
+It listens on every IP address of the host, UDP port ` + strconv.Itoa(perf.Port) + ` and the ones behind it; the
 endpoints of tests have ports of their own. Clients name the first:
 
   ` + portTable() + `
@@ -249,9 +248,9 @@ func atMost(n int) cobra.PositionalArgs {
 func portTable() string {
 	var b []string
 	for i, s := range perf.Services() {
-		b = append(b, fmt.Sprintf("%d  %s", wire.Port+i, s))
+		b = append(b, fmt.Sprintf("%d  %s", perf.Port+i, s))
 	}
-	b = append(b, fmt.Sprintf("%d  probes", wire.Port+perf.ProbePort))
+	b = append(b, fmt.Sprintf("%d  probes", perf.Port+perf.ProbePort))
 	return strings.Join(b, "\n  ")
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/internal/assert"
 	"github.com/uetkit/uetkit/internal/units"
-	"github.com/uetkit/uetkit/transport/wire"
 )
 
 // A flagRow describes one flag. Help, defaults and refusals all come from rows.
@@ -245,7 +244,7 @@ func (p *params) table() []flagRow {
 	}
 	const elsewhere = "; - is standard output, then nothing else is written there"
 	return []flagRow{
-		{on: "serve", name: "listen", unit: "IP:PORT", help: fmt.Sprintf("IP:PORT to listen on, and the %d ports behind it; port 0 takes free ones", perf.ProbePort), said: fmt.Sprintf("every address, port %d", wire.Port), to: place{&c.Listen}},
+		{on: "serve", name: "listen", unit: "IP:PORT", help: fmt.Sprintf("IP:PORT to listen on, and the %d ports behind it; port 0 takes free ones", perf.ProbePort), said: fmt.Sprintf("every address, port %d", perf.Port), to: place{&c.Listen}},
 		{on: "keys", name: "rotate", help: "take the next of three steps to a new cluster key: made and accepted, used, the old one gone", to: &c.Rotate},
 		{on: "keys", name: "remove", unit: "NAME", help: "let the member NAME in no more", to: place{&c.Remove}},
 		{on: "info", name: "explain", help: "say why each thing that is not offered is not", to: &c.Explain},
@@ -287,6 +286,7 @@ func (p *params) table() []flagRow {
 		{on: "serve", name: "metrics", unit: "IP:PORT", help: "IP:PORT where Prometheus finds /metrics (HTTP); port 0 takes a free one", to: place{&c.Metrics}},
 		{on: anyTest, name: "cc", unit: "CONTROL", help: "congestion CONTROL: nscc", def: "nscc", to: oneOf(&s.CC, "nscc").but("rccc", "none")},
 		{on: anyTest, name: "paths", unit: "N", help: "N UDP source ports (entropy values) per endpoint", def: "1", said: drawn, to: &s.Paths, check: p.checkPaths},
+		{on: single, name: "encapsulation", unit: "HOW", help: "HOW packets are addressed: symmetric, from and to any port; standard, to port 4793, so that each end needs an address of its own", def: traffic.Symmetric, to: oneOf(&s.Encapsulation, traffic.Symmetric, traffic.Standard)},
 		{on: anyTest, name: "sec", unit: "SECURITY", help: "SECURITY of the test and of its control exchange: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS)},
 		{on: "doctor", name: "sec", unit: "SECURITY", help: "SECURITY that tests are to have: off, psk (a cluster key), or, with -e msg, tls (certificates)", def: traffic.Off, to: oneOf(&s.Sec, traffic.Off, traffic.PSK, traffic.TLS), check: p.checkDoctor},
 		{on: anyTest + " serve doctor", name: "keys", unit: "FOLDER", help: "FOLDER of keys, made by uetperf keys", to: place{&c.Keys}},
@@ -506,6 +506,8 @@ func (p *params) checkImpair() error {
 	case p.cfg.Impair == nil:
 	case s.EP != traffic.RDM || s.Sec != traffic.Off:
 		return errors.New("--impair relays packets from other addresses, which only unsecured rdm endpoints let pass: leave out -e msg and --sec")
+	case s.Encapsulation == traffic.Standard:
+		return errors.New("--impair relays from other ports than 4793: leave out --encapsulation standard")
 	case s.Paths > 1:
 		return errors.New("--impair relays one path: leave --paths out")
 	}

@@ -267,6 +267,9 @@ func newOutcome(cfg *Config, stdout io.Writer) (*outcome, error) {
 			Paths: max(1, s.Paths), Window: s.Window, Parallel: s.Parallel, Progress: s.Progress, Direction: s.Direction(),
 		},
 	}
+	if s.Encapsulation == traffic.Standard {
+		o.rec.Config.Encapsulation = s.Encapsulation
+	}
 	if cfg.Impair != nil {
 		o.rec.Config.Impair = cfg.Impair.String()
 	}

@@ -80,8 +80,10 @@ type Config struct {
 	Trimming  bool  `json:"trimming,omitempty"` // packets were offered to switches that trim
 	MTU       int   `json:"mtu,omitempty"`      // payload bytes per packet
 	Paths     int   `json:"paths"`
-	Window    int   `json:"window,omitempty"` // messages outstanding per stream
-	Parallel  int   `json:"parallel"`
+	// Encapsulation is "standard", or "" for symmetric.
+	Encapsulation string `json:"encapsulation,omitempty"`
+	Window        int    `json:"window,omitempty"` // messages outstanding per stream
+	Parallel      int    `json:"parallel"`
 	// Rate is the number of requests a second that load was to make. Arrivals is the
 	// distribution of their intended times: "constant", "poisson" or "uniform".
 	Rate     float64 `json:"rate,omitempty"`

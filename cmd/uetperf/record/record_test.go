@@ -21,6 +21,7 @@ config.churn bool
 config.complete string
 config.crc bool
 config.direction string
+config.encapsulation string
 config.ep string
 config.impair string
 config.mode string

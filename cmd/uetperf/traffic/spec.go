@@ -112,6 +112,8 @@ type Spec struct {
 	GSO      string        `json:"gso"` // auto, on or off, at both ends
 	MTU      int           `json:"mtu,omitempty"`
 	Paths    int           `json:"paths,omitempty"`
+	// Encapsulation is symmetric, also if it is "", or standard: see uet.Config.
+	Encapsulation string `json:"encapsulation,omitempty"`
 	// Seed determines the contents of messages.
 	Seed uint64 `json:"seed"`
 	// BaseRTT is config_base_rtt; 0 means the default (transport.Config).
@@ -119,6 +121,12 @@ type Spec struct {
 	// PeerTimeout is how long a peer may be silent while something is owed.
 	PeerTimeout time.Duration `json:"peer_timeout,omitempty"`
 }
+
+// The encapsulations of a test.
+const (
+	Symmetric = "symmetric"
+	Standard  = "standard"
+)
 
 // Pingpong reports whether the test makes round trips.
 func (s *Spec) Pingpong() bool { return s.Test == Ping || s.Test == Lat }
@@ -215,6 +223,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("--mtu %d is not 1024, 2048, 4096 or 8192", s.MTU)
 	case s.Paths < 0 || s.Paths > MaxPaths:
 		return fmt.Errorf("--paths %d is not 1 to %d", s.Paths, MaxPaths)
+	case s.Encapsulation != "" && s.Encapsulation != Symmetric && s.Encapsulation != Standard:
+		return fmt.Errorf("encapsulation %q is neither %s nor %s", s.Encapsulation, Symmetric, Standard)
+	case s.Encapsulation == Standard && (s.Parallel > 1 || s.Churn && s.EP == MSG):
+		return fmt.Errorf("with --encapsulation standard an address has one endpoint: leave -P out, and --churn of connections")
 	case s.BaseRTT < 0 || s.BaseRTT > time.Second:
 		return fmt.Errorf("--base-rtt %v is not 0 to 1s", s.BaseRTT)
 	case s.PeerTimeout < 0 || s.PeerTimeout > MaxSilence || s.Interval < 0:

@@ -70,7 +70,7 @@ func explain(err error, node, domain string) error {
 }
 
 // Resolve turns HOST[:PORT] into an address. HOST is a name, an IPv4 address or an IPv6
-// address, which needs brackets if a port follows. The default port is the well-known one.
+// address, which needs brackets if a port follows. The default port is Port.
 // A host that cannot be found is ErrUnreachable.
 func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
 	a, err := lookup(ctx, s)
@@ -112,7 +112,7 @@ func Bracketed(s string, err error) error {
 
 // lookup is Resolve without its check that the address can be that of a server.
 func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
-	host, port := s, uint16(wire.Port)
+	host, port := s, uint16(Port)
 	plain := s
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		plain = s[1 : len(s)-1]
@@ -152,6 +152,9 @@ func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
 // infoTo returns the best path to server that satisfies hints.
 func infoTo(server netip.AddrPort, domain string, hints *uet.Info) (*uet.Info, error) {
 	hints.Domain.Name = domain
+	if hints.Config.Encapsulation == uet.Standard && hints.Ep.Type != fi.EpMsg {
+		server = netip.AddrPortFrom(server.Addr(), wire.Port) // the port of its test endpoint
+	}
 	infos, err := uet.GetInfo(server.Addr().String(), fmt.Sprint(server.Port()), uet.NumericHost, hints)
 	if err == nil {
 		return infos[0], nil

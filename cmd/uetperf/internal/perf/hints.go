@@ -39,6 +39,9 @@ func hints(s *traffic.Spec, sec *uet.Security, handshake, idle time.Duration) *u
 	h.Config.NoCRC = !s.CRC
 	h.Config.PayloadMTU = s.MTU
 	h.Config.Paths = s.Paths
+	if s.Encapsulation == traffic.Standard {
+		h.Config.Encapsulation = uet.Standard
+	}
 	h.Config.Tuning.PeerTimeout = s.PeerTimeout
 	h.Config.Tuning.Trimming = s.Trim
 	h.Config.Tuning.BaseRTT = s.BaseRTT

@@ -10,7 +10,6 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
-	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -19,7 +18,7 @@ import (
 func (s *Server) listen() error {
 	port := s.cfg.Listen.Port()
 	if port == 0 && !s.cfg.AnyPort {
-		port = wire.Port
+		port = Port
 	}
 	if int(port)+Ports-1 > 1<<16-1 {
 		return usagef("port %d leaves no room for the %d ports of a server: take at most %d", port, Ports, 1<<16-Ports)

@@ -31,6 +31,10 @@ func Services() []string {
 	return out
 }
 
+// Port is the first port of a server if nobody says another. The one before it is that of UET: a
+// test with Standard encapsulation owns it, at both ends.
+const Port = wire.Port + 1
+
 // Ports is the number of consecutive UDP ports that a server uses.
 var Ports = len(services)
 
