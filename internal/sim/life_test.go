@@ -159,3 +159,36 @@ func TestF12DirectedReceiveStays(t *testing.T) {
 	wantWait(t, again, transport.WaitMessage)
 	settle(w)
 }
+
+// F9: when one PDC shows that the peer is gone, all operations to it end: those on other PDCs on
+// which it was silent as long, though they have waited less; those that wait behind a message on
+// a PDC that is younger than the silence; and those behind a fence. None begins to wait anew.
+func TestF9AllOperationsFail(t *testing.T) {
+	for _, fence := range []bool{false, true} {
+		w := pair(t, 943, lan, mayFail, only(0, func(c *transport.Config) { c.PeerTimeout, c.Window = time.Second, 32<<10 }))
+		a, b := w.Hosts[0], w.Hosts[1]
+		post(b, trecv(1000), 2)
+		before := []*simtest.Op{a.Post(tsend(1, 1000)), a.Post(ordered(tsend(1, 1000)))}
+		w.RunOps(time.Second, before...)
+		b.Crash(false)
+		out, unsent := []*simtest.Op{a.Post(tsend(1, 100))}, []*simtest.Op(nil)
+		if fence {
+			s := tsend(1, 100)
+			s.Fence = true
+			unsent = append(unsent, a.Post(s))
+		}
+		w.Run(700 * ms)
+		w.Want("open", append(out, unsent...)...)
+		if fence {
+			unsent = append(unsent, a.Post(tsend(1, 200)))
+		} else {
+			out = append(out, a.Post(ordered(tsend(1, 100))))
+			a.Post(tsend(1, 300_000)) // it has begun: it ends with its PDC, which is opened now
+			unsent = append(unsent, post(a, tsend(1, 300_000), 2)...)
+		}
+		w.Run(450 * ms)
+		w.Want("timed out, unknown", out...)
+		w.Want("timed out", unsent...)
+		settle(w)
+	}
+}
