@@ -35,7 +35,7 @@ func main() {
 	reps := flag.Int("reps", 5, "repetitions of each run")
 	only := flag.String("only", "", "rows to measure, by comma; empty: all")
 	nets := flag.String("net", "lo,veth", "networks, by comma: lo, veth")
-	other := flag.String("against", "", "another build of uetperf to compare with, pair by pair, instead of the bars")
+	other := flag.String("against", "", "another build of uetperf to compare with, pair by pair, instead of the bars; or its source tree: both are then linked in 15 random layouts")
 	flag.Parse()
 	if err := run(*reps, *only, *other, strings.Split(*nets, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "bars:", err)
@@ -155,10 +155,7 @@ func run(reps int, only, other string, nets []string) error {
 	}
 	defer os.RemoveAll(dir)
 	uetperf := filepath.Join(dir, "uetperf")
-	build := exec.Command("go", "build", "-o", uetperf, "./cmd/uetperf")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // a program with cgo is slower by 2 % in F10
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	if err := link(uetperf, ".", 0); err != nil {
 		return fmt.Errorf("build uetperf (run from the project's root): %w", err)
 	}
 	if out, err := exec.Command(uetperf, "keys", filepath.Join(dir, keysFolder)).CombinedOutput(); err != nil {
@@ -168,8 +165,9 @@ func run(reps int, only, other string, nets []string) error {
 	if err != nil {
 		return err
 	}
+	var rivals [][2]string
 	if other != "" {
-		if other, err = beside(dir, other); err != nil {
+		if rivals, err = rivalsIn(dir, uetperf, other); err != nil {
 			return err
 		}
 		fmt.Printf("%-4s %-5s %-64s %10s %10s %7s  %s\n", "row", "net", "what", "this", "other", "ratio", "95 % interval of its median")
@@ -187,7 +185,7 @@ func run(reps int, only, other string, nets []string) error {
 			}
 			measure := func() error { return r.measure(self, uetperf, nw, srv, cli, reps) }
 			if other != "" {
-				measure = func() error { return r.compare(uetperf, other, nw, srv, cli, reps) }
+				measure = func() error { return r.compare(rivals, nw, srv, cli, reps) }
 			}
 			if err := measure(); err != nil {
 				fmt.Printf("%-4s %-5s %-64s failed: %v\n", r.name, nw, r.what, err)
@@ -198,14 +196,44 @@ func run(reps int, only, other string, nets []string) error {
 	return nil
 }
 
-// beside makes a name for a program in dir, where its keys are.
-func beside(dir, program string) (string, error) {
-	path, err := filepath.Abs(program)
+// layouts is how many random layouts of two source trees are compared. Where the linker puts
+// a function moves a figure by up to 1 %, which the pairs of one layout do not show.
+const layouts = 15
+
+// link builds uetperf from a source tree, with its functions in an order that the seed
+// chooses; 0 means the usual one.
+func link(program, tree string, seed int) error {
+	build := exec.Command("go", "build", "-o", program, "-ldflags", fmt.Sprintf("-randlayout=%d", seed), "./cmd/uetperf")
+	build.Dir = tree
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // a program with cgo is slower by 2 % in F10
+	build.Stderr = os.Stderr
+	return build.Run()
+}
+
+// rivalsIn returns the pairs of programs to compare, all in dir, where their keys are. Other
+// is a program, or a source tree.
+func rivalsIn(dir, this, other string) ([][2]string, error) {
+	path, err := filepath.Abs(other)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	name := filepath.Join(dir, "other")
-	return name, os.Symlink(path, name)
+	if at, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !at.IsDir() {
+		name := filepath.Join(dir, "other")
+		return [][2]string{{this, name}}, os.Symlink(path, name)
+	}
+	var out [][2]string
+	for seed := 1; seed <= layouts; seed++ {
+		pair := [2]string{filepath.Join(dir, fmt.Sprintf("this%d", seed)), filepath.Join(dir, fmt.Sprintf("other%d", seed))}
+		for i, tree := range []string{".", path} {
+			if err := link(pair[i], tree, seed); err != nil {
+				return nil, fmt.Errorf("build uetperf in %s: %w", tree, err)
+			}
+		}
+		out = append(out, pair)
+	}
+	return out, nil
 }
 
 // pinned are the sides with the processors that the row asks for.
@@ -220,11 +248,11 @@ func (r row) pinned(srv, cli side) (side, side) {
 }
 
 // compare runs two builds of uetperf in pairs, each of them first in every other pair.
-func (r row) compare(this, other, nw string, srv, cli side, pairs int) error {
+func (r row) compare(rivals [][2]string, nw string, srv, cli side, pairs int) error {
 	srv, cli = r.pinned(srv, cli)
 	var a, b, q []float64
 	for i := range pairs {
-		bins := []string{this, other}
+		bins := rivals[i%len(rivals)]
 		var v [2]float64
 		for k := range bins {
 			k ^= i & 1
