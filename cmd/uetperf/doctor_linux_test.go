@@ -233,19 +233,19 @@ func TestDoctorFindsWhatIsInBetween(t *testing.T) {
 	}{
 		{"nothing", "A", "", "", 0, []string{"ok    nat ", "ok    mtu +packets of 9000 B", "ok    ecn ", "(ok|warn) +data "}},
 		{
-			"refused", "B", in, "udp dport 4794-4799 reject with icmp type admin-prohibited", 3,
-			[]string{"bad   firewall +(UDP port 4794: )?198.18.77.2 says by ICMP .*administratively prohibited", "UNREACHABLE"},
+			"refused", "B", in, "udp dport 4793-4798 reject with icmp type admin-prohibited", 3,
+			[]string{"bad   firewall +(UDP port 4793: )?198.18.77.2 says by ICMP .*administratively prohibited", "UNREACHABLE"},
 		},
-		{"control dropped", "B", in, "udp dport 4794 drop", 3, []string{"bad   firewall +UDP port 4794 of 198.18.77.2 is silent, while its port for probes"}},
-		{"all dropped", "B", in, "udp dport 4794-4799 drop", 3, []string{"bad   reach +nothing comes back from 198.18.77.2:4794"}},
-		{"probes dropped", "B", in, "udp dport 4799 drop", 1, []string{"bad   firewall +control at UDP port 4794 works, and port 4799 is silent"}},
+		{"control dropped", "B", in, "udp dport 4793 drop", 3, []string{"bad   firewall +UDP port 4793 of 198.18.77.2 is silent, while its port for probes"}},
+		{"all dropped", "B", in, "udp dport 4793-4798 drop", 3, []string{"bad   reach +nothing comes back from 198.18.77.2:4793"}},
+		{"probes dropped", "B", in, "udp dport 4798 drop", 1, []string{"bad   firewall +control at UDP port 4793 works, and port 4798 is silent"}},
 		{
-			"data dropped", "B", in, "udp dport != 4794-4799 drop", 1,
-			[]string{"bad   firewall +control at UDP port 4794 works, and data between other ports does not arrive", " +→ let UDP ports that tests take"},
+			"data dropped", "B", in, "udp dport != 4793-4798 drop", 1,
+			[]string{"bad   firewall +control at UDP port 4793 works, and data between other ports does not arrive", " +→ let UDP ports that tests take"},
 		},
 		{"black hole", "B", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass there .*black hole.*ours carry 8192 B", " +→ --mtu 2048"}},
 		{"black hole back", "A", in, "ip length > 3000 drop", 1, []string{"bad   mtu +.* packets above 2304 B do not pass back"}},
-		{"lossy", "B", in, "udp dport != 4794-4799 numgen random mod 25 0 drop", 0, []string{`warn  data +.*: the path lost [0-9]+ of [0-9]+ on the way there, `}},
+		{"lossy", "B", in, "udp dport != 4793-4798 numgen random mod 25 0 drop", 0, []string{`warn  data +.*: the path lost [0-9]+ of [0-9]+ on the way there, `}},
 		{"bleached", "A", "type filter hook output priority 0 ;", `oifname "why0" ip ecn set not-ect`, 0, []string{"ok    loopback ", "warn  ecn +ECN is bleached on the way there: sent 2, arrived 0"}},
 		{"bleached back", "B", "type filter hook output priority 0 ;", `oifname "why0" ip ecn set not-ect`, 0, []string{"warn  ecn +ECN is bleached on the way back: sent 2, arrived 0"}},
 		{

@@ -774,8 +774,8 @@ func TestServerServesMany(t *testing.T) {
 
 func TestParseListen(t *testing.T) {
 	for in, want := range map[string]netip.AddrPort{
-		"192.0.2.7:99": netip.MustParseAddrPort("192.0.2.7:99"), "192.0.2.7": netip.MustParseAddrPort("192.0.2.7:4794"),
-		"[::1]:99": netip.MustParseAddrPort("[::1]:99"), "::1": netip.MustParseAddrPort("[::1]:4794"),
+		"192.0.2.7:99": netip.MustParseAddrPort("192.0.2.7:99"), "192.0.2.7": netip.MustParseAddrPort("192.0.2.7:4793"),
+		"[::1]:99": netip.MustParseAddrPort("[::1]:99"), "::1": netip.MustParseAddrPort("[::1]:4793"),
 		"99": netip.AddrPortFrom(netip.Addr{}, 99), ":99": netip.AddrPortFrom(netip.Addr{}, 99),
 	} {
 		if got, err := parseListen(in); err != nil || got != want {

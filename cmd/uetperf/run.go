@@ -406,7 +406,11 @@ func (o *outcome) measure(ctx context.Context) error {
 		defer func() { _ = sec.Close() }()
 	}
 	rctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-	addr, err := perf.Resolve(rctx, cfg.Target)
+	port := uint16(perf.Port)
+	if cfg.Spec.Encapsulation == traffic.Standard {
+		port = perf.StandardPort
+	}
+	addr, err := perf.Resolve(rctx, cfg.Target, port)
 	cancel()
 	if err != nil {
 		return err

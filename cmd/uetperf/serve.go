@@ -134,5 +134,5 @@ func parseListen(s string) (netip.AddrPort, error) {
 	if p, err := strconv.ParseUint(strings.TrimPrefix(s, ":"), 10, 16); err == nil {
 		return netip.AddrPortFrom(netip.Addr{}, uint16(p)), nil
 	}
-	return netip.AddrPort{}, &usage{fmt.Errorf("--listen %q is not IP:PORT, such as 192.0.2.7:4794", s)}
+	return netip.AddrPort{}, &usage{fmt.Errorf("--listen %q is not IP:PORT, such as 192.0.2.7:4793", s)}
 }

@@ -29,7 +29,7 @@ var tests = []testDef{
 		long: `ping tells how long it takes to reach a host: the control exchange, the opening of
 both endpoints, the first round trip (which opens the packet delivery context
 with the data in its first packet), and round trips after it.`,
-		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4794 -n 100 -i 10ms --assert 'p99<1ms'",
+		example: "  uetperf ping 192.0.2.7\n  uetperf ping [2001:db8::7]:4793 -n 100 -i 10ms --assert 'p99<1ms'",
 		ops:     []string{traffic.Send, traffic.TSend, traffic.Inject}, counted: "round trips per size",
 	},
 	{

@@ -70,10 +70,10 @@ func explain(err error, node, domain string) error {
 }
 
 // Resolve turns HOST[:PORT] into an address. HOST is a name, an IPv4 address or an IPv6
-// address, which needs brackets if a port follows. The default port is Port.
+// address, which needs brackets if a port follows. Without one, the port is port.
 // A host that cannot be found is ErrUnreachable.
-func Resolve(ctx context.Context, s string) (netip.AddrPort, error) {
-	a, err := lookup(ctx, s)
+func Resolve(ctx context.Context, s string, port uint16) (netip.AddrPort, error) {
+	a, err := lookup(ctx, s, port)
 	if err == nil {
 		err = Bracketed(s, noPeer(a.Addr()))
 	}
@@ -111,9 +111,8 @@ func Bracketed(s string, err error) error {
 }
 
 // lookup is Resolve without its check that the address can be that of a server.
-func lookup(ctx context.Context, s string) (netip.AddrPort, error) {
-	host, port := s, uint16(Port)
-	plain := s
+func lookup(ctx context.Context, s string, port uint16) (netip.AddrPort, error) {
+	host, plain := s, s
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		plain = s[1 : len(s)-1]
 	}

@@ -56,6 +56,13 @@ func (s *Server) listen() error {
 	return nil
 }
 
+// has reports whether a port is one of the server.
+func (s *Server) has(a netip.AddrPort) bool {
+	return slices.ContainsFunc(s.ports.addrs, func(first netip.AddrPort) bool {
+		return first.Addr() == a.Addr() && first.Port() <= a.Port() && int(a.Port()) <= int(first.Port())+ProbePort
+	})
+}
+
 // otherPort suggests a place to listen on instead of a port and those behind it.
 func otherPort(node string, port uint16) string {
 	next := max(int(port)+ProbePort+1, 1024)

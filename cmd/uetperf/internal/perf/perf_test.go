@@ -691,10 +691,10 @@ func TestLinkLocal(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	for in, want := range map[string]string{
-		"127.0.0.1": "127.0.0.1:4794", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4794", "[::1]": "[::1]:4794", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4794",
+		"127.0.0.1": "127.0.0.1:4793", "127.0.0.1:99": "127.0.0.1:99", "::1": "[::1]:4793", "[::1]": "[::1]:4793", "[::1]:99": "[::1]:99", "::ffff:127.0.0.1": "127.0.0.1:4793",
 		"localhost:99": "127.0.0.1:99",
 	} {
-		if got, err := Resolve(context.Background(), in); err != nil || got.String() != want {
+		if got, err := Resolve(context.Background(), in, Port); err != nil || got.String() != want {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
@@ -702,7 +702,7 @@ func TestResolve(t *testing.T) {
 		"": ErrUsage, "h:0": ErrUsage, "h:x": ErrUsage, "a b": ErrUsage, "1:2:3": ErrUsage, "nosuch.invalid": ErrUnreachable,
 		"0.0.0.0": ErrUsage, "[::]:99": ErrUsage, "224.0.0.1": ErrUsage, "255.255.255.255": ErrUsage, "fe80::1": ErrUsage, "[::1": ErrUsage, "::1]": ErrUsage,
 	} {
-		if got, err := Resolve(context.Background(), in); !errors.Is(err, want) {
+		if got, err := Resolve(context.Background(), in, Port); !errors.Is(err, want) {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
@@ -723,7 +723,7 @@ func TestBracketed(t *testing.T) {
 	if err := Bracketed("::1:4793", nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Resolve(context.Background(), "fe80::1:4793"); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
+	if _, err := Resolve(context.Background(), "fe80::1:4793", Port); !errors.Is(err, ErrUsage) || !strings.HasSuffix(err.Error(), "; if 4793 is the port, write [fe80::1]:4793") {
 		t.Error(err)
 	}
 }

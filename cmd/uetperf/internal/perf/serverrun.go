@@ -10,6 +10,7 @@ import (
 
 	"github.com/uetkit/uetkit/cmd/uetperf/traffic"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport/wire"
 	"github.com/uetkit/uetkit/uet"
 )
 
@@ -99,6 +100,10 @@ func (ss *session) check(m *message) error {
 	}
 	if err := m.Spec.Validate(); err != nil {
 		return err
+	}
+	if ip := ss.ctl.end.local.Addr(); m.Spec.Encapsulation == traffic.Standard && ss.srv.has(netip.AddrPortFrom(ip, wire.Port)) {
+		return fmt.Errorf("a test with standard encapsulation needs port %d of %v, where this server listens: start it with --listen %v",
+			wire.Port, ip, netip.AddrPortFrom(ip, StandardPort))
 	}
 	if svc := serviceOf(m.Spec); svc != ss.ctl.svc {
 		return fmt.Errorf("a test of %v endpoints over a control channel of %v is not run", svc, ss.ctl.svc)

@@ -31,9 +31,12 @@ func Services() []string {
 	return out
 }
 
-// Port is the first port of a server if nobody says another. The one before it is that of UET: a
-// test with Standard encapsulation owns it, at both ends.
-const Port = wire.Port + 1
+// Port is the first port of a server if nobody says another. StandardPort is that of a server
+// for tests with standard encapsulation: such a test owns port 4793 of both ends.
+const (
+	Port         = wire.Port
+	StandardPort = wire.Port + 1
+)
 
 // Ports is the number of consecutive UDP ports that a server uses.
 var Ports = len(services)

@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
@@ -49,6 +50,14 @@ func TestRunStandard(t *testing.T) {
 		if _, err := c.Run(context.Background(), s, Hooks{}); err == nil || !strings.Contains(err.Error(), "one endpoint") {
 			t.Errorf("two streams: %v", err)
 		}
+	}
+	// Nor can the server have port 4793.
+	at = netip.AddrPortFrom(at.Addr().Next(), wire.Port)
+	c := dial(t, serve(t, ServerConfig{Listen: at}), ClientConfig{})
+	s := base(traffic.BW, traffic.TSend, 100)
+	s.Encapsulation = traffic.Standard
+	if _, err := c.Run(context.Background(), s, Hooks{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("start it with --listen %v:4794", at.Addr())) {
+		t.Errorf("a test with a server at port 4793: %v", err)
 	}
 	if there.Load() == 0 || elsewhere.Load() != 0 {
 		t.Errorf("%d packets went to port 4793, %d elsewhere", there.Load(), elsewhere.Load())
