@@ -27,7 +27,7 @@ func (f *FEP) Abandon(now time.Duration, id PeerID) {
 		if ln := &f.lanes[i]; ln.pdc != nil && ln.pdc.Peer == uint32(id) {
 			f.todo.queued -= ln.q.len()
 			ln.q.clear()
-			ln.started, ln.bytes = false, 0
+			ln.begun, ln.bytes = 0, 0
 		}
 	}
 	f.todo.moveLater = slices.DeleteFunc(f.todo.moveLater, func(h ses.Handle) bool { return f.ses.Seq(h) == 0 })

@@ -3,6 +3,7 @@ package transport
 import (
 	"time"
 
+	"github.com/uetkit/uetkit/transport/internal/pds"
 	"github.com/uetkit/uetkit/transport/internal/ses"
 )
 
@@ -15,10 +16,13 @@ type agenda struct {
 	queued int           // messages with pieces that were not sent
 	// moveLater are messages whose PDC ended before any of their packets was sent.
 	moveLater []ses.Handle
-	early     fifo[uint32]  // lanes of ROD PDCs with early packets that may be executed at earlyAt
-	earlyAt   time.Duration // 0 if early is empty
-	after     fifo[uint32]  // used by fillData: lanes that sent, to be queued behind those that did not
-	keyless   time.Duration // since when packets wait for a key to seal with; 0 if none does
+	early     fifo[uint32]          // lanes of ROD PDCs with early packets that may be executed at earlyAt
+	earlyAt   time.Duration         // 0 if early is empty
+	after     fifo[uint32]          // used by fillData: lanes that sent, to be queued behind those that did not
+	stopped   map[*pds.PDC]*stopped // ROD PDCs with void packets, or to whose messages their pieces came back
+	search    []PeerID              // peers whose path may carry more than the payload MTU in use
+	searchAt  time.Duration         // when to ask again, 0 if search is empty or none of the peers has a PDC
+	keyless   time.Duration         // since when packets wait for a key to seal with; 0 if none does
 }
 
 // clear forgets the queued messages, all of which end.

@@ -102,6 +102,10 @@ type Config struct {
 	// waits for a message. The receive stays: the peer may come back. Each PDC that ends so
 	// calls it. It must call nothing of the FEP but PeerAddr. nil means that nobody is told.
 	Lost func(PeerID, Cause)
+	// PathMTU is called when the payload that the path to a peer carries in one packet was
+	// found to be another. Advance calls it, rarely, or Receive. It must not call the FEP. nil
+	// means no reports.
+	PathMTU func(PathMTU)
 	// MPRange is the PSN window that this FEP offers per PDC, a power of two from 128 to
 	// 16384 (default 2048). It also limits how many PSNs the FEP has outstanding per PDC.
 	MPRange int

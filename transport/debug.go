@@ -17,7 +17,7 @@ func (f *FEP) Dump() string {
 		fmt.Fprintf(&b, "  %v", p)
 		if p.Peer != 0 && int(p.Slot) < len(f.lanes) && f.lanes[p.Slot].pdc == p {
 			ln := &f.lanes[p.Slot]
-			fmt.Fprintf(&b, ", lane: %d messages, begun %v, listed %v", ln.q.len(), ln.started, ln.data)
+			fmt.Fprintf(&b, ", lane: %d messages, begun %v, listed %v", ln.q.len(), ln.begun, ln.data)
 		}
 		b.WriteByte('\n')
 	})

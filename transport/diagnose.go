@@ -110,6 +110,9 @@ type Waiting struct {
 	// oldest messages of Unmatched.
 	Unmatched, OtherKind int
 	Tags                 []uint64
+	// Payload is what a packet to the target of a send carries, Interface what it would if the
+	// path carried as much; 0 if it does (F7).
+	Payload, Interface int
 	// Early is the number of packets that came before one that is missing.
 	Early int
 	// Full is the number of PDCIDs in quarantine, or of operations that are posted.
@@ -264,6 +267,9 @@ func (d *diagnosis) send(v *ses.SendView) {
 	if v.Tagged {
 		w.Kind = OpTSend
 	}
+	if payload, full := d.f.PayloadMTU(w.Peer); payload < full {
+		w.Payload, w.Interface = payload, full
+	}
 	d.why(v, &w)
 	if w.Heard < 0 {
 		w.Heard = d.heard(v.Peer)
@@ -305,7 +311,7 @@ func (d *diagnosis) why(v *ses.SendView, w *Waiting) {
 	w.Nack = t.Doubt
 	out := s.inFlight + s.lost + s.refused + s.arrived // packets that are not answered
 	switch {
-	case s.queue > 0 && !p.Usable() && !s.ln.started:
+	case s.queue > 0 && !p.Usable() && s.ln.begun == 0:
 		w.Cause = WaitClose
 	case s.queue > 1:
 		d.behind(s, w)
@@ -459,6 +465,9 @@ func (w *Waiting) String() string {
 		fmt.Fprintf(&b, " from %v", w.Remote)
 	}
 	fmt.Fprintf(&b, ", %v old, %d of %d bytes: %s", short(w.Age), w.Done, w.Total, w.Why())
+	if w.Interface > 0 {
+		fmt.Fprintf(&b, "; the path to %v carries %d bytes of payload in a packet, the interface %d", w.Remote, w.Payload, w.Interface)
+	}
 	return b.String()
 }
 

@@ -224,6 +224,9 @@ func (f *FEP) Advance(now time.Duration) {
 	if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
 		f.releaseMore(now)
 	}
+	if f.todo.searchAt != 0 && now >= f.todo.searchAt {
+		f.askSizes(now)
+	}
 	f.ses.Advance(now)
 	for {
 		h, ok := f.ses.Resend()
@@ -293,8 +296,8 @@ func (f *FEP) Owes() bool { return f.todo.acks.len() > 0 }
 // NextTimeout is the latest time to call Advance, 0 if there is no timer.
 func (f *FEP) NextTimeout() time.Duration {
 	t := sooner(f.pds.NextTimeout(), f.todo.ackAt)
-	if f.todo.earlyAt|f.talks.restAt != 0 {
-		t = sooner(t, sooner(f.todo.earlyAt, f.talks.restAt))
+	if f.todo.earlyAt|f.talks.restAt|f.todo.searchAt != 0 {
+		t = sooner(t, sooner(f.todo.earlyAt, sooner(f.talks.restAt, f.todo.searchAt)))
 	}
 	if f.ses.Waits() {
 		t = sooner(t, f.ses.NextTimeout())

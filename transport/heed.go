@@ -22,7 +22,11 @@ func (f *FEP) heedAll() {
 	for n := f.pds.NextNews(); n != nil; n = f.pds.NextNews() {
 		switch p := n.PDC; n.Kind {
 		case pds.NewsAnswered:
-			f.answered(p, handle(n.Piece), n.Rsp)
+			if n.Piece.Kind&(piece.Void|piece.Noop) != 0 || len(f.todo.stopped) != 0 {
+				f.voidAnswered(p, n.Piece, n.Rsp)
+			} else {
+				f.answered(p, handle(n.Piece), n.Rsp)
+			}
 		case pds.NewsPassed:
 			for _, msg := range n.Msgs {
 				f.ses.Answered(ses.Handle(msg), nil)
@@ -49,6 +53,10 @@ func (f *FEP) heedAll() {
 			f.refused(p)
 		case pds.NewsProven:
 			f.ses.Proven(p.Peer)
+		case pds.NewsTooLong:
+			f.shrink(PeerID(p.Peer))
+		case pds.NewsCarried:
+			f.carried(PeerID(p.Peer), n.Probe)
 		case pds.NewsGuessed:
 			// Many packets name PDCs that they cannot belong to.
 			if f.cfg.Hint != nil {
@@ -72,9 +80,13 @@ func (f *FEP) unrun(p *pds.PDC, h ses.Handle) {
 	if !f.ses.Unrun(h) {
 		return
 	}
-	if ln := &f.lanes[p.Slot]; ln.q.len() == 0 || ln.q.front() != h {
-		f.todo.moveLater = append(f.todo.moveLater, h)
+	ln := &f.lanes[p.Slot]
+	for i := range min(max(1, int(ln.begun)), ln.q.len()) {
+		if ln.q.at(i) == h {
+			return
+		}
 	}
+	f.todo.moveLater = append(f.todo.moveLater, h)
 }
 
 // An owner is the FEP as PDS sees it (pds.Owner).
@@ -88,6 +100,10 @@ func (u *owner) GiveUp(_ *pds.PDC, p piece.Piece, nack wire.NackCode) (piece.Pie
 		return piece.Piece{}, 0
 	}
 	return p, u.form.reqLen + u.form.overhead
+}
+
+func (u *owner) Noop(what piece.Piece) (piece.Piece, int) {
+	return u.ses.Noop(handle(what)), u.form.reqLen + u.form.overhead
 }
 
 // gone removes a PDC that ended from its peer. Messages in its lane move to another PDC if
@@ -113,15 +129,16 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 	if pr.rod == p {
 		pr.rod = nil
 	}
-	if why.Why == pds.WhyTooBig && pr.mtu > 1024 {
-		pr.mtu /= 2 // F7: new messages use half the payload MTU
+	f.dropStopped(p, why)
+	if pr.search != nil && pr.search.on {
+		f.planSearches()
 	}
 	ln.pdc = nil
 	ln.data = false
 	q := ln.q
 	ln.q = fifo[ses.Handle]{}
-	started := ln.started
-	ln.started = false
+	begun := int(ln.begun)
+	ln.begun = 0
 	ln.bytes = 0
 	if f.closed || f.ended {
 		return
@@ -130,7 +147,7 @@ func (f *FEP) gone(p *pds.PDC, why pds.Reason) {
 		h := q.pop()
 		f.todo.queued--
 		switch {
-		case i == 0 && started && !f.ses.Unbegun(h):
+		case i < begun && !f.ses.Unbegun(h):
 			f.ses.Break(h, cause(why), why.Nack)
 		case why.Why == pds.WhyTimeout || why.Why == pds.WhyUnreachable || why.Why == pds.WhyNoResource || why.Why == pds.WhyNoKey:
 			// F9: the peer is gone: all operations to it fail.
@@ -162,10 +179,7 @@ func (f *FEP) failQueued(id PeerID, c ses.Cause) {
 			return
 		}
 		ln := &f.lanes[p.Slot]
-		keep := 0
-		if ln.started {
-			keep = 1
-		}
+		keep := int(ln.begun)
 		for ln.q.len() > keep {
 			h := ln.q.at(keep)
 			ln.q.drop(keep)

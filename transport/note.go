@@ -99,7 +99,11 @@ func (f *FEP) noted(d *dgram.Datagram, b []byte) {
 }
 
 // looseCause is the Cause of a packet that belongs to no PDC's queue.
-func looseCause(b []byte) pds.Cause {
+func looseCause(l *pds.Loose) pds.Cause {
+	if l.Pad > 0 {
+		return pds.CauseProbeSize
+	}
+	b := l.B[:l.N]
 	if c, _, err := wire.ParseCP(b); err == nil {
 		if c.Ctl == wire.CtlClearReq {
 			return pds.CauseGtdAgain

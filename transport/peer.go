@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/netip"
+	"slices"
 	"sort"
 	"time"
 
@@ -49,7 +50,9 @@ type peer struct {
 	forgot  bool
 	lingers bool // listed in book.lingering
 
-	_ [16]byte // pads to whole cache lines
+	search *search // of the size that the path carries; nil if nothing was ever too long
+
+	_ [8]byte // pads to whole cache lines
 }
 
 // A book finds peers by address and keeps the numbers for reuse.
@@ -64,15 +67,15 @@ type book struct {
 type paths struct{ spray, single cms.Paths }
 
 // A lane is a PDC and the messages that wait for it. One of them, the first, may have
-// begun. A lane fills one cache line.
+// begun; after packets came back that the path does not carry, several. A lane fills one cache line.
 type lane struct {
-	pdc     *pds.PDC
-	q       fifo[ses.Handle]
-	bytes   int  // posted and not sent, for the choice of a lane
-	started bool // pieces of the first message were sent
-	data    bool // listed in peer.data
-	owing   bool // listed in peer.owing
-	early   bool // listed in agenda.early
+	pdc   *pds.PDC
+	q     fifo[ses.Handle]
+	bytes int   // posted and not sent, for the choice of a lane
+	begun int32 // the first messages, of which pieces were sent: one, or more after FEP.recut
+	data  bool  // listed in peer.data
+	owing bool  // listed in peer.owing
+	early bool  // listed in agenda.early
 }
 
 // Peer returns the PeerID of an address, always the same one for the same address. known
@@ -157,6 +160,9 @@ func (f *FEP) maybeFree(id PeerID) {
 	}
 	p.used = false
 	p.ccc = nil
+	if p.search != nil && p.search.on {
+		f.todo.search = slices.DeleteFunc(f.todo.search, func(s PeerID) bool { return s == id })
+	}
 	f.ses.Forget(uint32(id))
 	delete(f.book.byAddr, p.addr)
 	f.book.free.push(id)
@@ -265,6 +271,9 @@ func (f *FEP) open(now time.Duration, id PeerID, mode wire.Mode, ccc pds.CCC) *p
 	if pdc != nil {
 		f.adopt(pdc)
 		f.peers[id].pdcs++
+		if s := f.peers[id].search; s != nil {
+			f.resumeSearch(now, s)
+		}
 	}
 	return pdc
 }
@@ -367,10 +376,7 @@ func (f *FEP) requeue(now time.Duration, h ses.Handle) {
 		f.ses.Abandon(h, ses.NoResource)
 		return
 	}
-	first, seq := 0, f.ses.Seq(h)
-	if ln.started {
-		first = 1
-	}
+	first, seq := int(ln.begun), f.ses.Seq(h)
 	i := first + sort.Search(ln.q.len()-first, func(i int) bool { return f.ses.Seq(ln.q.at(first+i)) > seq })
 	ln.q.insert(i, h)
 	ln.bytes += n

@@ -167,5 +167,8 @@ func (f *FEP) LimitMTU(id PeerID, mtu int) {
 	if id != NoPeer && int(id) < len(f.peers) && mtu >= 1024 {
 		p := &f.peers[id]
 		p.mtu = uint16(min(int(p.mtu), mtu))
+		if p.search != nil {
+			p.search.most = min(p.search.most, uint16(mtu))
+		}
 	}
 }

@@ -307,7 +307,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	}
 	ln := &f.lanes[p.data.front()]
 	pdc := ln.pdc
-	if ln.q.len() != 1 || PeerID(pdc.Peer) != id || !pdc.Usable() || pdc.Lost() {
+	if ln.q.len() != 1 || PeerID(pdc.Peer) != id || !pdc.Usable() || pdc.Lost() || pdc.Stopped() {
 		return false
 	}
 	h := ln.q.front()
@@ -329,7 +329,7 @@ func (f *FEP) fillAlone(now time.Duration, id PeerID, p *peer) bool {
 	f.seal()
 	f.stats.TxData++
 	ln.q.clear()
-	ln.started, ln.bytes = false, 0
+	ln.begun, ln.bytes = 0, 0
 	f.todo.queued--
 	if !pdc.Usable() {
 		return false // this was the last packet of the PDC
@@ -416,7 +416,8 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		f.moveUnsent(ln)
 	}
 	same := f.goesBy(pdc.Remote(), path, classNew) // the loop does not change it
-	for ln.q.len() > 0 && (!closing || ln.started) {
+	stopped := pdc.Stopped()
+	for ln.q.len() > 0 && (!closing || ln.begun > 0) && !stopped {
 		h := ln.q.front()
 		pc, ok := f.ses.Peek(h, int(p.mtu))
 		if !ok {
@@ -431,7 +432,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if !pdc.CanPush(n + f.form.overhead) {
 			break
 		}
-		ln.started = true
+		ln.begun = max(ln.begun, 1)
 		pdc.Push(now, pc, n+f.form.overhead, uint8(path))
 		b := pdc.Header(f.join(pdc.Remote(), path, n, classNew))
 		f.joined(f.ses.AppendPiece(b, pc))
@@ -449,7 +450,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		}
 	}
 	if state == laneDry {
-		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.started) {
+		if pdc.Lost() || ln.q.len() > 0 && (!closing || ln.begun > 0) {
 			state = laneBlocked
 		}
 		// Nothing more follows: the newest packet asks for an ACK
@@ -457,7 +458,7 @@ func (f *FEP) drain(now time.Duration, p *peer, ln *lane) laneState {
 		if last >= 0 && last == f.out.off && !f.lags(now, p, pdc, whole && f.out.n == 1) {
 			f.askAck()
 		}
-		if pdc.State() == pds.Quiesce && !ln.started {
+		if pdc.State() == pds.Quiesce && ln.begun == 0 && !pdc.Voids() {
 			f.pds.Drained(now, pdc)
 			f.heed()
 			if ln.pdc != nil && pdc.CanResend() {
@@ -504,10 +505,7 @@ func (f *FEP) drainLost(now time.Duration, pdc *pds.PDC, path int) (last int, ok
 // moveUnsent moves the messages that have not begun from a PDC that closes (F28) or is
 // refused (F18) to moveLater. They use another PDC.
 func (f *FEP) moveUnsent(ln *lane) {
-	keep := 0
-	if ln.started {
-		keep = 1
-	}
+	keep := int(ln.begun)
 	for ln.q.len() > keep {
 		h := ln.q.at(keep)
 		ln.q.drop(keep)
@@ -520,7 +518,7 @@ func (f *FEP) moveUnsent(ln *lane) {
 // next removes the lane's first message, all pieces of which were sent.
 func (f *FEP) next(ln *lane) {
 	ln.q.pop()
-	ln.started = false
+	ln.begun = max(ln.begun-1, 0)
 	f.todo.queued--
 	if ln.q.len() == 0 {
 		ln.bytes = 0
@@ -612,6 +610,9 @@ func (f *FEP) drainCtl(now time.Duration, pdc *pds.PDC) bool {
 	return true
 }
 
+// padding is what follows the header of a padded PROBE.
+var padding [9 << 10]byte
+
 // fillLoose adds answers, such as NACKs, that belong to no PDC's queue.
 func (f *FEP) fillLoose() {
 	for {
@@ -619,14 +620,18 @@ func (f *FEP) fillLoose() {
 		if l == nil {
 			return
 		}
-		n := int(l.N) + f.form.wrap
-		if !f.fits(&l.Remote, int(l.Path), n, classCtl) {
+		n, class := int(l.N)+int(l.Pad)+f.form.wrap, classCtl
+		if l.Pad > 0 {
+			class = classNew // a PROBE
+		}
+		if !f.fits(&l.Remote, int(l.Path), n, class) {
 			return
 		}
 		if f.notes != nil {
-			f.pds.Cause = looseCause(l.B[:l.N])
+			f.pds.Cause = looseCause(l)
 		}
-		f.sealed(append(f.join(&l.Remote, int(l.Path), n, classCtl), l.B[:l.N]...))
+		b := append(f.join(&l.Remote, int(l.Path), n, class), l.B[:l.N]...)
+		f.sealed(append(b, padding[:l.Pad]...))
 		f.pds.NextLoose()
 	}
 }

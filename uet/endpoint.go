@@ -548,6 +548,7 @@ func (ep *Endpoint) engine(conn *udp.Conn, id wire.Addr, dscp uint8) transport.C
 		tc.Admit = ep.rxq.q.Admit
 	}
 	tc.Hint, tc.Lost = (*owner)(ep).unfit, (*owner)(ep).sourceLost
+	tc.PathMTU = (*owner)(ep).pathMTU
 	tc.RecvWindow = conn.Info().RecvBuf.Usable(tc.PayloadMTU + headerBytes)
 	return tc
 }

@@ -1,6 +1,8 @@
 package uet
 
 import (
+	"fmt"
+
 	"github.com/uetkit/uetkit/fi"
 	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
@@ -17,6 +19,10 @@ const (
 	// ProvDrop is added to a transport.DropReason: why packets of a peer are
 	// dropped.
 	ProvDrop = 0x200
+	// ProvPath is added to two sizes in KiB, in 4 bits each: the payload that the path to a
+	// peer carries in one packet, and what interface and peer would take. It comes with
+	// FI_EMSGSIZE in an event, whose data names the peer; nothing failed.
+	ProvPath = 0x300
 )
 
 // rcErrno is the errno of each SES return code that ends an operation
@@ -174,6 +180,8 @@ func ProvString(prov uint32) string {
 		return "PDS NACK " + wire.NackCode(prov-ProvNack).String()
 	case prov >= ProvDrop && prov < ProvDrop+uint32(transport.NumDropReasons):
 		return "packets of the peer are dropped: " + dropText(transport.DropReason(prov-ProvDrop))
+	case prov > ProvPath && prov < ProvPath+0x100:
+		return fmt.Sprintf("the path to the peer carries %d bytes of payload in a packet, the interface %d", prov>>4&15<<10, prov&15<<10)
 	case prov <= 0x3F:
 		return "SES return code " + wire.RC(prov).String()
 	}

@@ -114,6 +114,23 @@ func (o *owner) unfit(h transport.Hint) {
 	}
 }
 
+// pathMTU reports that the path to a peer carries less in a packet than the interface, or
+// more than it did before (F7). Anybody on the path can cause it: without room in the event
+// queue it only writes to the log. That a path carries full packets again is in the log alone.
+func (o *owner) pathMTU(m transport.PathMTU) {
+	peer, payload, full := zap.Stringer("peer", m.Peer), zap.Int("payload", m.Payload), zap.Int("interface", m.Full)
+	if m.Payload == m.Full {
+		o.log.Info("the path carries full packets again", peer, payload)
+		return
+	}
+	o.log.Warn("the path carries less in a packet than the interface", peer, payload, full)
+	if o.eq != nil {
+		e := eq.Error{Fid: (*Endpoint)(o), Err: fi.EMSGSIZE, Prov: ProvPath + uint32(m.Payload>>10<<4|m.Full>>10), Context: o.context}
+		e.ErrData, _ = wire.SockAddr(m.Peer).AppendBinary(nil)
+		o.eq.OfferErr(e)
+	}
+}
+
 // Trouble counts errors of the socket. Lost packets are sent again, as on a bad network;
 // only trouble that lasts is reported (F23).
 func (o *owner) Trouble(err error) {

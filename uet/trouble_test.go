@@ -168,6 +168,27 @@ func TestEnableSaysOnceWhatThePathIs(t *testing.T) {
 	}
 }
 
+func TestF7PathThatCarriesLessReachesTheQueue(t *testing.T) {
+	// F7: an event names the peer, the payload that its path carries, and that of the
+	// interface. That the path carries full packets again is in the log alone.
+	o, q, logs := bare(t)
+	peer := netip.MustParseAddrPort("192.0.2.66:4793")
+	o.pathMTU(transport.PathMTU{Peer: peer, Payload: 2048, Full: 8192})
+	e, err := q.ReadErr(0)
+	ok(t, err)
+	a, _, err := wire.ParseAddrBinary(e.ErrData)
+	ok(t, err)
+	if want := "the path to the peer carries 2048 bytes of payload in a packet, the interface 8192"; e.Err != fi.EMSGSIZE || ProvString(e.Prov) != want || a.AddrPort() != peer || e.Context != "ep" {
+		t.Errorf("%v (%s) of %v, context %v", &e, ProvString(e.Prov), a.AddrPort(), e.Context)
+	}
+	o.pathMTU(transport.PathMTU{Peer: peer, Payload: 8192, Full: 8192})
+	if e := events(t, q); e != nil || logs.Len() != 2 {
+		t.Errorf("events %v, %d log lines", e, logs.Len())
+	}
+	o.eq = nil
+	o.pathMTU(transport.PathMTU{Peer: peer, Payload: 1024, Full: 8192}) // nobody to tell
+}
+
 func TestT3GuessesReachTheQueue(t *testing.T) {
 	// T3: guessing the numbers of PDCs causes an event that names the source, from the FEP to
 	// the endpoint's queue.

@@ -30,8 +30,9 @@ type Faults struct {
 	// CE marks ECT datagrams at random.
 	CE float64
 	// MTU is the largest IP packet in bytes; larger ones vanish without an error (a black
-	// hole). 0 means no limit.
-	MTU int
+	// hole). 0 means no limit. Holes are the times when a line has such a limit.
+	MTU   int
+	Holes []Hole
 
 	// Loss is independent loss, Burst clustered loss. Drop lists the datagrams to drop by their
 	// number on this line (the first is 0). Blackouts are the times when nothing passes.
@@ -106,6 +107,12 @@ type Burst = badnet.Burst
 
 // A Window is the time from From until before To.
 type Window struct{ From, To time.Duration }
+
+// A Hole is a time when IP packets of more than MTU bytes vanish.
+type Hole struct {
+	Window
+	MTU int
+}
 
 // A Verdict is what a Filter decides about a datagram.
 type Verdict struct {

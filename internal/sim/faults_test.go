@@ -210,26 +210,6 @@ func TestF6TruncatedAndPadded(t *testing.T) {
 	settle(w)
 }
 
-// F7: when a path becomes an MTU black hole, open messages fail with unknown outcome within 10
-// s, and new ones use the next smaller payload MTU.
-func TestF7MTUBlackHole(t *testing.T) {
-	w := pair(t, 11, lan, mayFail, config(func(c *transport.Config) { c.PayloadMTU = 8192 }))
-	stream(w, tsend(1, 64<<10), 8, 4)
-	f := lan
-	f.MTU = 4500
-	w.SetFaults(f)
-	big := w.Hosts[0].Post(tsend(1, 64<<10))
-	post(w.Hosts[1], trecv(64<<10), 1)
-	w.RunOps(10*time.Second, big)
-	w.Want("too big, unknown", big)
-	w.Run(time.Second)
-	small := w.Hosts[0].Post(tsend(1, 64<<10))
-	post(w.Hosts[1], trecv(64<<10), 1)
-	w.RunOps(10*time.Second, small)
-	w.Want("ok", small)
-	settle(w)
-}
-
 // F8: after a blackout of 1 to 30 s, in both directions or one, everything succeeds and goes on
 // within 1 s.
 func TestF8Blackout(t *testing.T) {

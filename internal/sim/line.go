@@ -112,6 +112,12 @@ func (l *Line) enter(p *Packet) {
 		l.net.drop(p, WhyMTU)
 		return
 	}
+	for _, h := range f.Holes {
+		if l.net.now >= h.From && l.net.now < h.To && p.Len() > h.MTU {
+			l.net.drop(p, WhyMTU)
+			return
+		}
+	}
 	var extra time.Duration
 	copies := 0
 	if f.Filter != nil {

@@ -52,7 +52,7 @@ func TestSwarm(t *testing.T) {
 	n = len(list)
 	start := time.Now()
 	var next atomic.Int64
-	var bad, packets, trimmed, lagged, lagging, eighth, ops, bytes atomic.Int64
+	var bad, packets, trimmed, lagged, lagging, eighth, voided, needless, ops, bytes atomic.Int64
 	var mu sync.Mutex
 	var slowest time.Duration
 	var slow simtest.Variant
@@ -83,6 +83,12 @@ func TestSwarm(t *testing.T) {
 				if lagged.Add(int64(res.Lagged)); res.Lagged > 0 {
 					lagging.Add(1)
 				}
+				if holed := v.Scenario().Holes(); res.Void > 0 && holed {
+					voided.Add(1)
+				} else if res.Void > 0 {
+					needless.Add(1)
+					t.Logf("seed %d: %d void packets, and no path has a hole", v.Seed, res.Void)
+				}
 				if res.LagRow >= 7 {
 					eighth.Add(1)
 				}
@@ -109,6 +115,13 @@ func TestSwarm(t *testing.T) {
 	}
 	t.Logf("%d seeds in %.1f s: %d datagrams (%d trimmed), %d operations (%d asked for no ACK, in %d seeds, seven in a row in %d), %d MiB received; seed %d was the slowest with %d ms",
 		min(next.Load(), int64(n)), time.Since(start).Seconds(), packets.Load(), trimmed.Load(), ops.Load(), lagged.Load(), lagging.Load(), eighth.Load(), bytes.Load()>>20, slow.Seed, slowest.Milliseconds())
+	t.Logf("packets were too long for a path in %d seeds, and taken for too long in %d others", voided.Load(), needless.Load())
+	if most := 1 + int64(n)/500; needless.Load() > most {
+		t.Errorf("without a hole packets were taken for too long in %d seeds, want at most %d (F7)", needless.Load(), most)
+	}
+	if n >= 200 && voided.Load() == 0 {
+		t.Error("in no seed was a packet too long for a path (F7)")
+	}
 	if n >= 200 && eighth.Load() == 0 {
 		t.Error("in no seed did eight messages share an ACK (docs/decisions/0025)")
 	}

@@ -17,7 +17,8 @@ func (h *Host) everDied() bool {
 // mayFail reports whether a send may end in error. Most faults of docs/faults.md allow only
 // success.
 func (w *World) mayFail(o *Op) bool {
-	return w.spec.MayFail || o.WrongRI || w.targetEnded(o)
+	late := o.Ordered && o.Event.Cause == transport.TooBig && !o.Event.Unknown // F7: only for certain
+	return w.spec.MayFail || o.WrongRI || w.targetEnded(o) || late && w.void > 0
 }
 
 // targetEnded reports whether the endpoint that a send is for has ever ended, or one of the
@@ -107,7 +108,7 @@ func (w *World) certain(o *Op) {
 			// was under way. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
-		case d.allAt != 0 && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
+		case d.allAt != 0 && !o.voided && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
 			w.Failf("%s: %v fails for certain (%v), but all of it was given to the target", o.Host.Name(), o, o.Event.Cause)
 		}
 	}
@@ -340,6 +341,9 @@ func (w *World) mustArrive(o *Op) bool {
 	t := w.Hosts[o.Peer]
 	if o.Failed() || o.Open() || o.Lost || o.WrongRI || w.spec.Forged || t.shut[o.To] || parted(o.Host, t) {
 		return false
+	}
+	if o.voided && o.early() && o.Ordered && o.Host.Up() && o.Host.FEP.Stats().LateErrors > 0 {
+		return false // F7: it came too late for its order, which nobody is told any more
 	}
 	if !t.everDied() {
 		// Early success promises nothing if the sender died afterwards.

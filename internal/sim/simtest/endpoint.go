@@ -28,6 +28,7 @@ type Endpoint interface {
 	Unreachable(now time.Duration, remote netip.AddrPort)
 	Quiesce(now time.Duration, id transport.PeerID)
 	Abandon(now time.Duration, id transport.PeerID)
+	PayloadMTU(id transport.PeerID) (payload, full int)
 	Close(now time.Duration)
 	CloseEndpoint(now time.Duration, id transport.EndpointID)
 

@@ -25,6 +25,21 @@ func (b *bitset) set(i uint32) {
 	(*b)[i/64] |= 1 << (i % 64)
 }
 
+// add adds n bytes at off of a message to a set of its parts of 1024 bytes. It returns how many
+// of them are new, and whether the first one is.
+func (b *bitset) add(off, n uint32) (bytes int, first bool) {
+	for at := off; ; at = (at>>10 + 1) << 10 {
+		if !b.has(at >> 10) {
+			b.set(at >> 10)
+			bytes += int(min(n-(at-off), 1024-at&1023))
+			first = first || at == off
+		}
+		if (at>>10+1)<<10 >= off+n {
+			return bytes, first
+		}
+	}
+}
+
 // full reports whether 0 to n−1 are all in the set, if 0 to below−1 are known to be.
 func (b bitset) full(below, n uint32) bool {
 	for below < n {
@@ -84,6 +99,7 @@ type dir struct {
 type rxLife struct {
 	life int
 	got  bitset
+	void bitset // PSNs under which a void packet came first
 	cut  bitset // PSNs of which only the header came
 	cack uint32 // PSNs covered by the highest CACK it sent
 }
@@ -367,12 +383,12 @@ func (l *ledger) request(now time.Duration, r *record, to *Host) {
 	op := l.opOf(r, d, s)
 	r.op = op
 	if i < next {
-		isErr := r.opcode == opMsgError
-		if s.ctl != 0 || !isErr && (s.op != op || s.off != r.off || s.n != uint32(r.n)) {
+		other := r.opcode == opMsgError || r.opcode == opVoid
+		if s.ctl != 0 || !other && (s.op != op || s.off != r.off || s.n != uint32(r.n)) {
 			w.Failf("%s resends PSN %d as another packet: %s", h.Name(), r.psn, &r.reading)
 		}
 	}
-	if op == nil {
+	if op == nil || r.opcode == opVoid {
 		return
 	}
 	s.op, s.off, s.n = op, r.off, uint32(r.n)
@@ -432,10 +448,9 @@ func (l *ledger) content(r *record, op *Op) {
 		l.moved(r, op)
 		op.by = r.dir
 	}
-	if i := r.off >> 10; !op.tx.has(i) {
-		op.tx.set(i)
+	if n, first := op.tx.add(r.off, uint32(r.n)); n > 0 || first {
 		op.txPieces++
-		op.txBytes += r.n
+		op.txBytes += n
 	}
 }
 
@@ -549,6 +564,14 @@ func (l *ledger) opOf(r *record, d *dir, s *sentPSN) *Op {
 	switch {
 	case r.opcode == opMsgError:
 		return l.msgs[key]
+	case r.opcode == opVoid:
+		w.void++
+		if s.op != nil {
+			s.op.voided = true
+		}
+		return s.op
+	case r.opcode == opNoOp:
+		return nil
 	case len(r.payload) >= 8:
 		id, off := readPattern(r.payload)
 		op := w.op(id)
@@ -685,9 +708,14 @@ func (l *ledger) taken(now time.Duration, r *record, to *Host, p *sim.Packet) {
 	case r.class == classNack && (r.code == 0x0f || r.code == 0x15 || r.code == 0x16):
 		to.refused = to.Life()
 	case r.class == classData && r.dir != nil && r.dir.peer == to:
-		r.dir.at(to.Life()).got.set(r.idx)
+		if rx := r.dir.at(to.Life()); !rx.got.has(r.idx) {
+			rx.got.set(r.idx)
+			if r.opcode == opVoid {
+				rx.void.set(r.idx)
+			}
+		}
 		to.talks[r.from.Index].heard = true // also for the first time: it may have been refused before
-		if r.op != nil && r.opcode != opMsgError {
+		if r.op != nil && r.opcode != opMsgError && r.opcode != opVoid && !r.dir.at(to.Life()).void.has(r.idx) {
 			l.w.seq++
 			if r.op.arrived(now, l.w.seq, to.Life(), r) {
 				l.w.progress = now
@@ -731,9 +759,14 @@ func (d *dir) answer(i uint32) bool {
 	if s.op == nil {
 		return true
 	}
-	if k := s.off >> 10; !s.op.answered.has(k) && (s.n > 0 || s.op.Len == 0) { // a MSG_ERROR carries nothing
-		s.op.answered.set(k)
-		s.op.ansBytes += int(s.n)
+	for _, rx := range d.rx {
+		if rx.void.has(i) {
+			return true // nothing of the message was executed
+		}
+	}
+	if s.n > 0 || s.op.Len == 0 { // a MSG_ERROR carries nothing
+		n, _ := s.op.answered.add(s.off, s.n)
+		s.op.ansBytes += n
 	}
 	return true
 }
@@ -742,11 +775,11 @@ func (d *dir) answer(i uint32) bool {
 // that is new.
 func (o *Op) arrived(now time.Duration, seq uint64, life int, r *record) bool {
 	d := o.delivery(life)
-	if d.pieces.has(r.off >> 10) {
+	n, first := d.pieces.add(r.off, uint32(r.n))
+	if n == 0 && !first {
 		return false
 	}
-	d.pieces.set(r.off >> 10)
-	d.bytes += r.n
+	d.bytes += n
 	if d.bytes == o.Len {
 		d.allAt, d.allSeq = now, seq
 	}

@@ -80,6 +80,7 @@ type Op struct {
 	from     netip.AddrPort // receive: the source that its event names
 	drainer  bool
 	gaveUp   bool // a NOOP or MSG_ERROR replaced a packet
+	voided   bool // a void packet took the place of one, which the target may have refused before
 	waiting  bool // it is in its host's backlog
 	answers  bool // send: its peer was heard since the send before
 }

@@ -71,9 +71,11 @@ type reading struct {
 }
 
 const (
+	opNoOp     = 0x00
 	opSend     = 0x05
 	opTSend    = 0x09
 	opMsgError = 0x0f
+	opVoid     = 0x2f // reserved: what it stands for is too long for the path
 )
 
 const (

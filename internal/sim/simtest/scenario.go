@@ -54,7 +54,7 @@ func (s *Step) String() string {
 // tries them.
 var kinds = []string{
 	"crash", "close", "pause", "cancel", "icmp", "converse", "aside", "rounds", "think",
-	"blackout", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
+	"blackout", "hole", "loss", "burst", "drop", "path", "reorder", "reverse", "duplicate", "corrupt", "truncate", "pad", "spike", "jitter", "ce", "rate", "trim",
 	"config", "psn", "samerandom", "driver", "gro", "wake", "buffer", "paths", "mtu", "ipv6", "nocrc", "secure", "rekey", "standard",
 	"inject", "iov", "ordered", "silent", "data", "level", "wrongri", "small", "big", "shut", "endpoints", "abandon",
 }
@@ -279,6 +279,14 @@ func (g *generator) faults() sim.Faults {
 			}
 			f.Paths = append(f.Paths, p)
 		}
+	}
+	for g.chance(0.25) {
+		// Any path carries 1024 bytes of payload in a secured packet over IPv6.
+		from := g.dur(0, g.sc.Heal)
+		if g.chance(0.5) {
+			from = 0
+		}
+		f.Holes = append(f.Holes, sim.Hole{Window: sim.Window{From: sim.Start + from, To: sim.Start + from + g.dur(0, 3*time.Second)}, MTU: 1280 + r.IntN(250<<r.IntN(6))})
 	}
 	return f
 }
@@ -603,6 +611,8 @@ func (sc *Scenario) Without(kind string) {
 		talks(func(t *Talk) { t.Think = 0 })
 	case "blackout":
 		each(func(f *sim.Faults) { f.Blackouts = nil })
+	case "hole":
+		each(func(f *sim.Faults) { f.Holes = nil })
 	case "loss":
 		each(func(f *sim.Faults) { f.Loss = 0 })
 	case "burst":
@@ -754,11 +764,24 @@ type Result struct {
 	Trimmed int // datagrams that came trimmed
 	Lagged  int // messages that asked for no ACK
 	LagRow  int // the most of them in a row
+	Void    int // packets in place of others that a path does not carry (F7)
 	Ops     int
 	Bytes   int // bytes of messages received
 	Virtual time.Duration
 	Err     error // a *Violation or a panic
 	Stats   transport.Stats
+}
+
+// Holes reports whether a path has a hole at some time.
+func (sc *Scenario) Holes() bool {
+	for _, row := range sc.Lines {
+		for i := range row {
+			if len(row[i].Holes) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Run runs a scenario to its end. trace may be nil.
@@ -768,6 +791,7 @@ func Run(sc *Scenario, trace io.Writer) (res Result) {
 		if w != nil {
 			res.Hash, res.Packets, res.Ops, res.Virtual = w.Hash(), w.packets, len(w.ops), w.Net.Now()-sim.Start
 			res.Trimmed, res.Lagged, res.LagRow = w.cut, w.lagged, w.lagRow
+			res.Void = w.void
 		}
 		switch p := recover().(type) {
 		case nil:

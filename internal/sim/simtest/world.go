@@ -106,6 +106,7 @@ type World struct {
 	settling bool // conversations begin nothing new
 	lagged   int  // messages that asked for no ACK
 	lagRow   int  // the most of them in a row
+	void     int  // void packets sent
 }
 
 // A spare is a recycled buffer and the operation that had it last.

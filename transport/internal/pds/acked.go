@@ -12,6 +12,9 @@ import (
 func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	tx := &p.tx
 	newly = tx.setFinished(k)
+	if k.piece.Void() {
+		tx.voids--
+	}
 	if k.nacked {
 		// The shortage that caused the refusal is over: the next refusal begins a new one.
 		tx.waitFor, tx.shortSince = 0, 0
@@ -464,7 +467,11 @@ func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 // an answer to an earlier burst.
 func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	tx := &p.tx
-	n := tx.probeID - a.ProbeOpaque
+	if a.ProbeOpaque&sizedProbe != 0 {
+		p.t.news.put(News{Kind: NewsCarried, PDC: p, Probe: a.ProbeOpaque})
+		return 0
+	}
+	n := (tx.probeID - a.ProbeOpaque) &^ sizedProbe
 	if n >= uint16(tx.burst) {
 		return 0
 	}

@@ -39,6 +39,9 @@ const (
 	CauseGtdAgain        // ACK: of a guaranteed response, again: no CLEAR came
 	CauseBehind          // ACK: of a packet behind a guaranteed response
 	CauseAnswer          // a received packet asks for it
+	CauseTooLong         // the path does not carry it: a void packet goes in its place
+	CauseProbeSize       // PROBE: padded, to find the size that the path carries
+	CauseProbeOpen       // NO_OP: to test with a small packet whether the target is there
 	causeNack      Cause = 0x80
 )
 
@@ -76,6 +79,9 @@ var causeNames = [...]string{
 	CauseGtdAgain:  "because of a guaranteed response, again",
 	CauseBehind:    "because a guaranteed response holds CACK back",
 	CauseAnswer:    "answers what came",
+	CauseTooLong:   "takes the place of a packet that is too long for the path",
+	CauseProbeSize: "asks whether the path carries this size",
+	CauseProbeOpen: "asks with a small packet whether the target is there",
 }
 
 func (c Cause) String() string {

@@ -56,6 +56,9 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		t.Stats.DropStale++
 		return
 	}
+	if int(k.size) > t.safe {
+		tx.longSince = 0 // packets of that length arrive, or a switch that is busy cuts them
+	}
 	switch n.Code {
 	case wire.NackTrimmed, wire.NackTrimmedLastHop:
 		p.nackTrimmed(in.Now, psn, k, n)
@@ -318,6 +321,9 @@ func (p *PDC) giveUpNotReady(now time.Duration, psn wire.PSN, k *txPkt) {
 		k.ctl, n = 1+uint8(wire.CtlNoop), p.t.ctlNominal()
 	} else {
 		k.first = now - p.t.cfg.RNRTimeout/2
+	}
+	if k.piece.Void() {
+		p.tx.voids--
 	}
 	k.piece, k.size = ref, uint16(n)
 	p.accepted(psn, msg) // release the rest of the message

@@ -18,6 +18,7 @@ type News struct {
 	Piece    piece.Piece // of NewsAnswered and NewsFailed
 	Rsp      *wire.Rsp   // of NewsAnswered: the response, valid during the call; nil: the default response
 	Msgs     []uint32    // of NewsPassed: Piece.Msg of each packet
+	Probe    uint16      // of NewsCarried: the number that was given to ProbeSize
 	// Unrun, of NewsFailed, says that no life of the target has executed the whole message of
 	// Piece, or ever will: it may be sent again on another PDC (S-LIFE-03).
 	Unrun bool
@@ -58,6 +59,10 @@ const (
 	// NewsGuessed: more than GuessLimit guesses came within a second (T3). It comes once a
 	// second at most. Guesser has the source.
 	NewsGuessed
+	// NewsTooLong: the longest packets of the PDC do not arrive, while shorter ones do (F7).
+	NewsTooLong
+	// NewsCarried: the PROBE of ProbeSize with that number was answered.
+	NewsCarried
 )
 
 // PathNews is what a packet tells of the path that it took.
@@ -76,6 +81,8 @@ type Owner interface {
 	// goes on. It returns the piece that replaces the packet and its nominal size, 0 if
 	// nothing does.
 	GiveUp(p *PDC, what piece.Piece, code wire.NackCode) (instead piece.Piece, n int)
+	// Noop returns the piece of a NO_OP to the target of a piece, and its nominal size.
+	Noop(what piece.Piece) (noop piece.Piece, n int)
 	// InboundOpen reports whether messages from this PDC are incomplete.
 	InboundOpen(p *PDC) bool
 	// Known reports whether the application inserted the address.

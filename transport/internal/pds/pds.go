@@ -226,7 +226,6 @@ type PDC struct {
 	opened        time.Duration
 	closeBy       time.Duration // CloseRequested, CloseAckWait: when closing is given up
 
-	_ [32]byte // pads to 512 bytes, which the Go heap aligns to cache lines
 }
 
 // ID is the PDCID of this side, RemoteID that of the peer (0 while unknown).
@@ -251,6 +250,7 @@ type Table struct {
 	hdr wire.Req // the header that Again.Req points to
 
 	rtoLeast  time.Duration // lower bound of rto() of every PDC
+	safe      int           // nominal size of the longest packet that every path should carry
 	tailLeast time.Duration // lower bound of tailTime() of every PDC
 	mpr       uint8         // the PSN window offered, in the units of the header
 
@@ -319,6 +319,7 @@ type Counters struct {
 	Guessed                  uint64      // packets that name a PDC but cannot belong to it (T3)
 	Pending, PendingReaped   uint64      // PENDING PDCs made, and expired
 	Renumbered               uint64      // NACKs 0x17 followed
+	TooLong                  uint64      // packets taken back because the path does not carry them (F7)
 }
 
 // Stats are the Counters, and the packets that the Table dropped, by reason.
@@ -329,12 +330,13 @@ type Stats struct {
 	DropBinding                                  uint64 // sent by another life of the peer than the PDC belongs to
 }
 
-// A Loose is a packet that belongs to no PDC's queue: a NACK, or the ACK of a control
-// packet. B[:N] is its PDS header. Only the trailer follows.
+// A Loose is a packet that belongs to no PDC's queue: a NACK, the ACK of a control packet, or
+// a PROBE that is padded. B[:N] is its PDS header. Only Pad bytes and the trailer follow.
 type Loose struct {
 	Remote netip.AddrPort
 	Path   uint32
 	N      uint8
+	Pad    uint16
 	B      [16]byte
 }
 
@@ -350,6 +352,7 @@ func New(cfg Config, rng *rand.Rand, owner Owner) *Table {
 		sources: make(map[netip.Addr]*sourceCount),
 	}
 	t.tailLeast = min(silenceLeast, t.rtoLeast)
+	t.safe = safePayload + t.bare()
 	t.quar.init(cfg.MaxQuarantine)
 	return t
 }
@@ -495,18 +498,20 @@ func (t *Table) PeekLoose() *Loose {
 	return &t.loose[t.looseHead]
 }
 
-func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) {
+// pushLoose queues a packet. It returns nil if there is no room.
+func (t *Table) pushLoose(remote netip.AddrPort, path uint32, b []byte) *Loose {
 	if t.loose == nil {
 		t.loose = make([]Loose, maxLoose)
 	}
 	if t.looseLen == maxLoose {
 		t.Stats.DropRate++ // the answer is dropped; the peer asks again
-		return
+		return nil
 	}
 	l := &t.loose[(t.looseHead+t.looseLen)%maxLoose]
 	t.looseLen++
-	l.Remote, l.Path, l.N = remote, path, uint8(len(b))
+	l.Remote, l.Path, l.N, l.Pad = remote, path, uint8(len(b)), 0
 	copy(l.B[:], b)
+	return l
 }
 
 func (t *Table) sendNack(now time.Duration, remote netip.AddrPort, path uint32, n wire.Nack) {

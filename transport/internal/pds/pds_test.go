@@ -108,6 +108,10 @@ func newInitiator(t *testing.T, mode wire.Mode) *pdcTest {
 
 func (x *pdcTest) say(f string, a ...any) { x.told = append(x.told, fmt.Sprintf(f, a...)) }
 
+func (x *pdcTest) Noop(r piece.Piece) (piece.Piece, int) {
+	return piece.Piece{Msg: r.Msg, Kind: piece.Noop}, 100
+}
+
 func (x *pdcTest) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Piece, int) {
 	if x.instead != 0 && r.Kind == 0 {
 		return piece.Piece{Msg: r.Msg, Kind: 1}, x.instead

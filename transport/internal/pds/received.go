@@ -691,6 +691,9 @@ func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte)
 	t, rx := p.t, p.rx
 	if rx.isEarly(m.PSN) {
 		t.Stats.RxDup++
+		if m.Retx {
+			p.ackEarly() // its sender may not know that this side is there
+		}
 		return
 	}
 	if t.earlyUsed+len(b) > t.cfg.EarlyBytes {
@@ -704,8 +707,12 @@ func (p *PDC) KeepEarly(now time.Duration, m *Meta, next wire.NextHdr, b []byte)
 	rx.rcvdBytes += uint64(m.Size)
 	t.arm(p, now+t.cfg.PeerTimeout)
 	rx.noteMax(m.PSN)
-	// An ACK tells the sender of the gap at once.
-	if !rx.ackDue {
+	p.ackEarly()
+}
+
+// ackEarly makes an ACK due that tells the sender of the gap before an early packet at once.
+func (p *PDC) ackEarly() {
+	if rx := p.rx; !rx.ackDue {
 		rx.ackDue, rx.ackWhy = true, CauseAckEarly
 		rx.trig.has = false
 		p.oweAck()

@@ -266,11 +266,16 @@ func (p *PDC) onRTO(now time.Duration) time.Duration {
 			// full-size packets (F7).
 			tx.probeOwed, tx.burst, tx.probeFrom = true, 0, tx.una
 			p.oweAck()
-			if tx.rtos >= bigRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
-				p.t.fail(now, p, Reason{Why: WhyTooBig})
-				return never
+			if tx.rtos >= hardRTOs && tx.probeHeard != 0 && now-tx.probeHeard < 4*p.t.cfg.RTOMax && tx.at(tx.una).size > 512 {
+				if int(tx.at(tx.una).size) <= p.t.safe {
+					p.t.fail(now, p, Reason{Why: WhyTooBig})
+					return never
+				}
+				p.tell(NewsTooLong)
 			}
 		}
+	} else if tx.rtos >= 2 {
+		p.knock(now)
 	}
 	p.wake()
 	return tx.progress + p.rto()

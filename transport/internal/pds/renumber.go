@@ -16,8 +16,9 @@ func (p *PDC) restamp(now time.Duration, start wire.PSN) {
 	p.start = start
 	tx.una, tx.nxt, tx.cack = tx.una.Add(delta), tx.nxt.Add(delta), tx.cack.Add(delta)
 	tx.cleared, tx.lostHint, tx.mprAt = start-1, tx.una, start-2
-	tx.holeAt = 0
+	tx.holeAt, tx.longSince = 0, 0
 	tx.window, tx.room = defaultWindow, room{}
+	tx.first = tx.first.Add(delta)
 	if n == 0 {
 		return
 	}

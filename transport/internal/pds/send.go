@@ -67,6 +67,14 @@ type txDir struct {
 	shutSince  time.Duration // since when the PDC is shut with CACK at shutAt
 	rnrAt      time.Duration // when the last NACK 09 came
 	room       room
+
+	longSince time.Duration // toolong.go: when the packet with PSN long was sent, 0 if there is none
+	long      wire.PSN
+	first     wire.PSN // if hasFirst: the NO_OP of knock
+	pick      wire.PSN // the lost packet that NextLost found
+	voids     int32    // void packets that are not finished
+	longLost  uint8    // how often that packet was lost while shorter ones arrived, saturating
+	hasFirst  bool
 }
 
 func (tx *txDir) init(start wire.PSN) {
@@ -111,10 +119,10 @@ const (
 	soonRTT  = time.Millisecond
 	// maxBurst is the most PROBEs of a burst, and the most PROBEs that a receiver keeps.
 	maxBurst = 8
-	// bigRTOs is the number of RTOs of full-size packets, while PROBEs are answered, after
-	// which the path counts as not carrying that size (F7). With 30 % loss each way,
-	// sixteen in a row happen by chance once in 50,000.
-	bigRTOs = 16
+	// hardRTOs is the number of RTOs of packets that every path should carry, while PROBEs
+	// are answered, after which the path counts as not carrying them (F7). With 30 % loss
+	// each way, sixteen in a row happen by chance once in 50,000.
+	hardRTOs = 16
 )
 
 // Open makes a PDC to a peer, with this side as its initiator (UE 3.5.8). Nothing is sent
@@ -268,9 +276,13 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 	if tx.lost == 0 {
 		return 0, false, false
 	}
+	if tx.hasFirst && !tx.first.Before(tx.una) && tx.at(tx.first).state == pktLost && tx.first.Sub(tx.cack) <= tx.window {
+		tx.pick = tx.first
+		return int(tx.at(tx.first).size), false, true
+	}
 	for psn := tx.lostHint; psn != tx.nxt; psn++ {
 		if k := tx.at(psn); k.state == pktLost {
-			tx.lostHint = psn
+			tx.lostHint, tx.pick = psn, psn
 			// UE 3.5.12: MP_RANGE holds for resends, too.
 			if psn.Sub(tx.cack) > tx.window {
 				return 0, false, false
@@ -285,14 +297,14 @@ func (p *PDC) NextLost() (n int, isCP, ok bool) {
 func (p *PDC) Lost() bool { return p.tx.lost > 0 }
 
 // NextLostPiece is the Piece of the next packet of Resend.
-func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.lostHint).piece }
+func (p *PDC) NextLostPiece() piece.Piece { return p.tx.at(p.tx.pick).piece }
 
 // LostFresh reports whether the next packet of Resend is sent for the first time under its
 // PSN, and so without RETX. That is so after a NACK that made the PDC begin anew.
-func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.lostHint).fresh }
+func (p *PDC) LostFresh() bool { return p.tx.at(p.tx.pick).fresh }
 
-// CanResend reports whether a lost packet may leave now. If nothing is in flight the
-// congestion window does not count: at least one packet leaves per round trip.
+// CanResend reports whether a lost packet may leave now. If nothing is in flight but the NO_OP of
+// knock, the congestion window does not count: at least one packet leaves per round trip.
 func (p *PDC) CanResend() bool { return p.tx.lost != 0 && p.canResend() }
 
 // canResend is CanResend for a PDC with lost packets.
@@ -301,7 +313,7 @@ func (p *PDC) canResend() bool {
 	if !ok {
 		return false
 	}
-	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n)
+	return p.ccc == nil || p.tx.flight == 0 || p.ccc.CanSend(n) || p.tx.flight == 1 && p.knocks()
 }
 
 // ctlHeader is the control packet of a PSN that is sent now.
@@ -402,7 +414,7 @@ func (p *PDC) NextCtl(now time.Duration) (wire.CP, bool) {
 		if tx.probeFrom.After(from) && tx.probeFrom.Before(tx.nxt) {
 			from = tx.probeFrom
 		}
-		tx.probeID++
+		tx.probeID = (tx.probeID + 1) &^ sizedProbe
 		tx.burst++
 		tx.greet = false
 		// One PROBE asks for 64 PSNs.

@@ -140,11 +140,12 @@ func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	k.tries, k.hole, k.gap, k.nacked, k.fresh, k.unknown = 0, 0, false, false, true, 0
 }
 
-// Resend sends the oldest lost packet again and returns it. CanResend must have returned
+// Resend sends the lost packet that NextLost found again and returns it. CanResend must have returned
 // true.
 func (p *PDC) Resend(now time.Duration, path uint8) Again {
 	tx := &p.tx
-	psn := tx.lostHint
+	p.NextLost()
+	psn := tx.pick
 	k := tx.at(psn)
 	if k.state != pktLost {
 		panic("BUG: pds: Resend without CanResend")
@@ -183,7 +184,7 @@ func (s *Stats) resent(c Cause) {
 		s.RtxSACK++
 	case CauseTail:
 		s.RtxProbe++
-	case CauseClose: // sent for the first time
+	case CauseClose, CauseTooLong, CauseProbeOpen: // sent for the first time
 	default: // a NACK
 		s.RtxNack++
 	}
@@ -198,6 +199,9 @@ func (p *PDC) lose(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 	p.tx.flight--
 	p.tx.queue(psn, k)
 	p.leftFlight(now, k)
+	if int(k.size) > p.t.safe {
+		p.lostLong(now, psn, k)
+	}
 }
 
 // setWaiting takes a refused packet out of flight. It waits for release.
@@ -307,7 +311,7 @@ func (t *Table) failPackets(p *PDC, why Reason) {
 		}
 	}
 	tx.una = tx.nxt
-	tx.flight, tx.lost, tx.waiting, tx.arrived = 0, 0, 0, 0
+	tx.flight, tx.lost, tx.waiting, tx.arrived, tx.voids = 0, 0, 0, 0, 0
 }
 
 // leftFlight tells the congestion context, and the path choice, of a packet that left
@@ -321,7 +325,7 @@ func (p *PDC) leftFlight(now time.Duration, k *txPkt) {
 		if p.ccc != nil {
 			p.ccc.OnNack(now, n, why == nacked(wire.NackTrimmed) || why == nacked(wire.NackTrimmedLastHop))
 		}
-	case why == CauseTail, why == CauseRenumber, why == CauseClose:
+	case why == CauseTail, why == CauseRenumber, why == CauseClose, why == CauseTooLong, why == CauseProbeOpen:
 		p.gone(n) // OnSend counts it again
 	default:
 		if p.ccc != nil {

@@ -239,6 +239,10 @@ func (s *side) answered(r piece.Piece, rsp *wire.Rsp) {
 	}
 }
 
+func (s *side) Noop(r piece.Piece) (piece.Piece, int) {
+	return piece.Piece{Msg: r.Msg, Kind: piece.Noop}, 100
+}
+
 func (s *side) GiveUp(p *pds.PDC, r piece.Piece, code wire.NackCode) (piece.Piece, int) {
 	s.say("%v given up: NACK %v", refText(r), code)
 	if s.instead && r.Kind == 0 {

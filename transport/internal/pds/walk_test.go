@@ -24,6 +24,10 @@ func (w *walkOwner) end(r piece.Piece, what string) {
 	}
 	delete(w.out, r.Msg)
 }
+func (w *walkOwner) Noop(r piece.Piece) (piece.Piece, int) {
+	return piece.Piece{Msg: r.Msg, Kind: piece.Noop}, 100
+}
+
 func (w *walkOwner) GiveUp(p *PDC, r piece.Piece, code wire.NackCode) (piece.Piece, int) {
 	if r.Msg%2 == 0 && r.Kind == 0 {
 		return piece.Piece{Msg: r.Msg, Kind: 1}, 80

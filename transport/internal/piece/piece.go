@@ -14,11 +14,19 @@ type Piece struct {
 // A Kind says what a Piece carries.
 type Kind uint8
 
-// The kinds. Last is combined with Data or Error.
+// The kinds. Recut, Void and Last are combined with the others.
 const (
 	Data  Kind = 0
-	Error Kind = 1    // the message was given up: MSG_ERROR
-	Last  Kind = 0x80 // the message has no piece after this one
+	Error Kind = 1 // the message was given up: MSG_ERROR
+	// Noop carries nothing: a NO_OP, which shows the target that this side is there (F7).
+	Noop Kind = 2
+	// Recut is a part of a piece that was handed out before and is cut anew (F7).
+	Recut Kind = 0x20
+	// Void means that the piece is too long for the path. In its place, under the PSN that it
+	// used, goes a request without payload that every target refuses. The answer says whether
+	// the target had the piece before (F7).
+	Void Kind = 0x40
+	Last Kind = 0x80 // the message has no piece after this one
 )
 
 // Last reports whether the message has no piece after p.
@@ -26,3 +34,6 @@ func (p Piece) Last() bool { return p.Kind&Last != 0 }
 
 // Error reports whether p is a MSG_ERROR.
 func (p Piece) Error() bool { return p.Kind&^Last == Error }
+
+// Void reports whether another request goes in place of p.
+func (p Piece) Void() bool { return p.Kind&Void != 0 }

@@ -167,6 +167,9 @@ func (s *SES) resend() Handle {
 
 // rewind makes m a message of which nothing was sent. again says that it was sent before.
 func (s *SES) rewind(m *send, again bool) {
+	if len(s.recuts) != 0 {
+		delete(s.recuts, m.self)
+	}
 	m.phase, m.next = phaseData, 0
 	if again {
 		// Each attempt has a message id of its own (but for S-DEF-07), so that the target does

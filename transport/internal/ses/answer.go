@@ -67,8 +67,11 @@ func (s *SES) result(m *send, rsp *wire.Rsp) {
 	if m.cause == OK { // S-ERR-01: the first error wins
 		m.cause, m.rc = Rejected, rsp.RC
 	}
-	if m.phase == phaseData {
+	switch m.phase {
+	case phaseData:
 		m.phase = phaseError // S-CPL-03, S-SEG-08
+	case phaseRecut:
+		s.dropRecut(m)
 	}
 }
 
@@ -187,8 +190,11 @@ func (s *SES) GiveUp(p piece.Piece, nack wire.NackCode) (piece.Piece, bool) {
 	if m.cause == OK {
 		m.cause, m.nack = NotReady, nack
 	}
-	if m.phase == phaseData {
+	switch m.phase {
+	case phaseData:
 		m.phase, m.unexecuted = phaseError, true
+	case phaseRecut:
+		s.dropRecut(m)
 	}
 	s.Stats.MsgErrorsTx++
 	e := piece.Piece{Msg: p.Msg, Off: m.next, Kind: piece.Error | piece.Last}
@@ -227,6 +233,9 @@ func (s *SES) stop(m *send, c Cause, nack wire.NackCode) {
 		}
 	}
 	switch m.phase {
+	case phaseRecut:
+		s.dropRecut(m)
+		m.phase = phaseSent
 	case phaseData, phaseError:
 		m.unexecuted = true
 		m.phase = phaseSent
@@ -287,6 +296,9 @@ func (s *SES) endSend(m *send) {
 		s.waitResult--
 	}
 	s.freeBytes(m)
+	if len(s.recuts) != 0 {
+		delete(s.recuts, m.self)
+	}
 	s.freeSend(m)
 }
 

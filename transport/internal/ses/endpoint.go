@@ -235,8 +235,12 @@ func (s *SES) withdraw(m *send) {
 		if m.cause == OK {
 			m.cause = Cancelled
 		}
-		if m.phase == phaseData {
+		switch m.phase {
+		case phaseData:
 			m.phase, m.unexecuted = phaseError, true
+		case phaseRecut:
+			s.dropRecut(m)
+			m.phase = phaseError
 		}
 	}
 }

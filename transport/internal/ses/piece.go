@@ -9,7 +9,8 @@ import (
 
 // Peek returns the piece that AppendPiece is to hand out next, of at most mtu payload bytes. It
 // returns false if no piece is left: all were handed out, or the message was cancelled or
-// failed. It returns false as well if the message waits for others: then Hold keeps it. mtu must be the same for all pieces of a message, and at most 16,383 (S-SEG-01).
+// failed, or it waits for others: then Hold keeps it. mtu is at most 16,383, and the same for all
+// pieces of a message (S-SEG-01) unless the path turned out to carry less or more (S-MTU-03).
 func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 	_, m := s.lookup(h)
 	switch {
@@ -27,17 +28,25 @@ func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 		return piece.Piece{Msg: uint32(h), Off: m.next, Len: n, Kind: kind}, true
 	case m.phase == phaseError:
 		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Error | piece.Last}, true
+	case m.phase == phaseRecut:
+		return s.peekRecut(h, m, uint32(mtu)), true
 	}
 	return piece.Piece{}, false
 }
 
 // Left returns how many bytes of a message no piece has. Of one that a MSG_ERROR will end it
 // counts them until then. It returns 0 if the message ended.
-func (s *SES) Left(h Handle) int {
-	if _, m := s.lookup(h); m != nil && (m.phase == phaseData || m.phase == phaseError) {
-		return int(m.hdr.ReqLen - m.next)
+func (s *SES) Left(h Handle) (n int) {
+	_, m := s.lookup(h)
+	if m == nil || m.phase != phaseData && m.phase != phaseError && m.phase != phaseRecut {
+		return 0
 	}
-	return 0
+	if m.phase == phaseRecut {
+		for _, p := range s.recuts[m.self] {
+			n += int(p.Len)
+		}
+	}
+	return n + int(m.hdr.ReqLen-m.next)
 }
 
 // AppendPiece hands out the piece that Peek returned: it appends the piece as Append does, and
@@ -62,7 +71,14 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
 		return append(m.hdr.Append(b), m.buf...)
 	}
-	if first {
+	if p.Kind&(piece.Void|piece.Noop) != 0 {
+		return s.encodeEmpty(b, m, p)
+	}
+	switch {
+	case !first:
+	case p.Kind&piece.Recut != 0:
+		s.tookRecut(m, p)
+	default:
 		m.next += p.Len
 		m.open++
 		if p.Last() {
@@ -81,7 +97,7 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 	} else {
 		r.MsgOff, r.PayloadLen = p.Off, uint16(p.Len)
 	}
-	if p.Last() {
+	if p.Off+p.Len == r.ReqLen {
 		flags |= wire.SESEOM
 	}
 	r.Flags = flags

@@ -86,7 +86,7 @@ func (s *SES) watch(m *send) *resource {
 			if o.phase == phaseWait {
 				r.addLoose(o)
 			}
-		case o.phase == phaseSent || o.phase == phaseError || o.phase == phaseData && o.next != 0:
+		case o.phase == phaseSent || o.phase == phaseError || o.phase == phaseRecut || o.phase == phaseData && o.next != 0:
 			r.send(o)
 			r.using = o.hdr.Gen
 		}

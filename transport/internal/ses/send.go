@@ -19,6 +19,7 @@ type Handle uint32
 //	phaseSent → phaseWait → phaseReady → phaseData refused for now, sent again
 //	phaseData → phaseWait → phaseReady → phaseData kept by Hold before it began
 //	phaseSent → phaseResult                       NO_RESPONSE came, RESPONSE to come
+//	phaseData, phaseSent → phaseRecut → the same  pieces came back to be cut anew (F7)
 type phase uint8
 
 const (
@@ -29,6 +30,7 @@ const (
 	phaseWait
 	phaseReady
 	phaseResult
+	phaseRecut // parts of pieces are to be sent before what follows
 )
 
 // A send is one outbound message.

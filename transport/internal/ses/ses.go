@@ -27,6 +27,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/uetkit/uetkit/transport/internal/piece"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -176,7 +177,8 @@ type outgoing struct {
 	waitResult   int                             // sends that wait for a response after NO_RESPONSE
 	resources    map[uint32]map[genKey]*resource // those that refused something, by peer
 	numResources int
-	watched      []*resource // all of them, and some that were forgotten
+	watched      []*resource             // all of them, and some that were forgotten
+	recuts       map[int32][]piece.Piece // by send.self: parts to be sent again, in the order in which they came back
 }
 
 // posted holds the receives of all endpoints. Messages find them through the spaces of the

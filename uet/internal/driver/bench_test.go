@@ -44,6 +44,7 @@ func (n *nop) Sends() int                                                       
 func (n *nop) Answer() bool                                                       { return false }
 func (n *nop) Apart(bool)                                                         {}
 func (n *nop) Queued() int                                                        { return 1 }
+func (n *nop) TooLong(time.Duration, netip.AddrPort, int)                         {}
 func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}
 func (n *nop) Close(time.Duration)                                                {}
 func (n *nop) Diagnose(time.Duration) []transport.Waiting                         { return nil }

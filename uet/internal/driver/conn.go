@@ -65,6 +65,8 @@ type Core interface {
 	Queued() int
 	Apart(on bool)
 	Unreachable(now time.Duration, remote netip.AddrPort)
+	// TooLong says that the interface does not take datagrams of n bytes to remote.
+	TooLong(now time.Duration, remote netip.AddrPort, n int)
 	Close(now time.Duration)
 	Diagnose(now time.Duration) []transport.Waiting
 	DiagnoseRefused(now time.Duration, op *transport.Op) transport.Waiting

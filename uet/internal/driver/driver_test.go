@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -778,6 +779,31 @@ func TestBrokenSocketIsToldEachTime(t *testing.T) {
 		r.Poll()
 		if got := r.own.trouble; len(got) != want || got[0] != broken {
 			t.Fatalf("after %d turns the owner has heard of %v", want, got)
+		}
+	}
+}
+
+func TestF7DatagramTooLongForTheInterface(t *testing.T) {
+	// F7: the FEP learns of a datagram that the system refuses for its length at once. Other
+	// errors tell nothing of a length. The trains behind it leave.
+	for _, err := range []error{syscall.EMSGSIZE, syscall.EPERM} {
+		r := newRig(t)
+		r.conn.refuse = func(d *dgram.Datagram) error {
+			if string(d.Data) == "long" {
+				return err
+			}
+			return nil
+		}
+		r.send("long")
+		r.send("b")
+		r.Poll()
+		r.wantSent("b")
+		told := false
+		for _, l := range r.core.log {
+			told = told || strings.HasPrefix(l, "too long "+peerAddr.String()+" 4")
+		}
+		if told != (err == syscall.EMSGSIZE) {
+			t.Errorf("after %v the FEP heard %q", err, r.core.log)
 		}
 	}
 }

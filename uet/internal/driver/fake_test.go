@@ -209,6 +209,12 @@ func (f *fakeCore) Apart(on bool)              { f.enter(); defer f.leave(); f.a
 func (f *fakeCore) Owes() bool                 { f.enter(); defer f.leave(); return f.ackDue }
 func (f *fakeCore) Queued() int                { f.enter(); defer f.leave(); return len(f.queue) }
 
+func (f *fakeCore) TooLong(_ time.Duration, remote netip.AddrPort, n int) {
+	f.enter()
+	defer f.leave()
+	f.note("too long %v %d", remote, n)
+}
+
 func (f *fakeCore) Unreachable(_ time.Duration, remote netip.AddrPort) {
 	f.enter()
 	defer f.leave()
@@ -252,6 +258,7 @@ func (f *fakeCore) takeLog() []string {
 
 // fakeConn is a socket whose network is the test.
 type fakeConn struct {
+	refuse func(d *dgram.Datagram) error // the error of sending a train; nil for none
 	mu     sync.Mutex
 	in     [][]byte
 	out    [][]byte
@@ -298,6 +305,11 @@ func (c *fakeConn) SendBatch(ds []*dgram.Datagram) (int, error) {
 			return i, nil
 		}
 		c.sendOK--
+		if c.refuse != nil {
+			if err := c.refuse(d); err != nil {
+				return i, err
+			}
+		}
 		if !c.quiet {
 			c.out = append(c.out, append([]byte(nil), d.Data...))
 		}

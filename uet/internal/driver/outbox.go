@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/uetkit/uetkit/internal/dgram"
@@ -114,6 +116,9 @@ func (d *Driver) unsendable(ts []*dgram.Datagram, err error) bool {
 	}
 	// The train counts as lost in the network. The protocol sends its packets again.
 	d.stats.SendError++
+	if errors.Is(err, syscall.EMSGSIZE) {
+		d.core.TooLong(d.clock.now, ts[0].Remote, min(len(ts[0].Data), ts[0].Seg))
+	}
 	d.owner.Trouble(err)
 	return len(ts) == 1 || d.sendAll(ts[1:])
 }

@@ -332,7 +332,7 @@ func TestBlackHole(t *testing.T) {
 	wants(t, r, "reach", OK, "")
 	wants(t, r, "nat", Bad, "arrives from 127.0.0.1:")
 	wants(t, r, "ecn", Warn, "bleached on the way there: sent 2, arrived 0")
-	wants(t, r, "mtu", Bad, "packets above 2304 B do not pass there (no router says so: a black hole), and ours carry 8192 B")
+	wants(t, r, "mtu", Bad, "packets above 2304 B do not pass there (no router says so: a black hole), and ours carry 8192 B of payload, the path to 127.0.0.2 2048 B")
 	if c := r.Of("mtu"); c == nil || !strings.HasPrefix(c.Mend, "--mtu 2048, or ") {
 		t.Errorf("%+v", c)
 	}

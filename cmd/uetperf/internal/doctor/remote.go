@@ -317,7 +317,7 @@ func (f *far) mtu(ctx context.Context) {
 			v.warn("mtu", mend, "%s; ours of %d B payload still do", text, p.PayloadMTU)
 			return
 		}
-		v.bad("mtu", fmt.Sprintf("--mtu %d, or %s", f.mtuFit, mend), "%s, and ours carry %d B", text, p.PayloadMTU)
+		v.bad("mtu", fmt.Sprintf("--mtu %d, or %s", f.mtuFit, mend), "%s, and ours carry %d B of payload, the path to %v %d B", text, p.PayloadMTU, f.to.Addr(), f.mtuFit)
 	}
 }
 

@@ -1,0 +1,122 @@
+package ses
+
+import (
+	"github.com/uetkit/uetkit/transport/internal/piece"
+	"github.com/uetkit/uetkit/transport/wire"
+)
+
+// This file takes back pieces that are too long for the path, and cuts them anew (F7). PDS sends
+// a void packet in place of such a piece, under its PSN. The answer says what to do: the target
+// had the piece before, or it has not and never will.
+
+// opVoid is an opcode that the specification reserves: every target answers it by an error, which
+// is guaranteed, and does nothing else.
+const opVoid wire.Opcode = 0x2f
+
+// recutLen is the most bytes of a part that is sent again: what every path should carry, also
+// if the search for more succeeds meanwhile.
+const recutLen = 1024
+
+// encodeEmpty appends a packet that concerns no message: a void packet or a NO_OP. A void packet
+// has a message id of its own, which tells its answer from that to a piece of the message.
+func (s *SES) encodeEmpty(b []byte, m *send, p piece.Piece) []byte {
+	r := m.hdr
+	r.Opcode, r.Flags = wire.OpNoOp, m.wireFlags&wire.SESREL|single
+	if p.Void() {
+		r.Opcode = opVoid
+		r.MsgID = s.newID()
+		s.freeID(r.MsgID) // nothing waits for it
+	}
+	r.Match, r.HeaderData, r.ReqLen = 0, 0, 0
+	return r.Append(b)
+}
+
+// Noop hands out a NO_OP to the target of a message, which then waits for the answer to it.
+func (s *SES) Noop(h Handle) piece.Piece {
+	if _, m := s.lookup(h); m != nil {
+		m.open++
+		m.odd = true
+	}
+	return piece.Piece{Msg: uint32(h), Kind: piece.Noop}
+}
+
+// Voided reports whether the answer to a void packet says that it was executed, so the target
+// has not executed the piece of h for which it stands, and never will.
+func (s *SES) Voided(h Handle, rsp *wire.Rsp) bool {
+	_, m := s.lookup(h)
+	return m != nil && rsp != nil && rsp.Opcode == wire.RspResponse && rsp.RC != wire.RCOK && rsp.RC != wire.RCNull && rsp.MsgID != m.hdr.MsgID
+}
+
+// Untouched reports whether n bytes are all that was handed out of a message.
+func (s *SES) Untouched(h Handle, n uint32) bool {
+	_, m := s.lookup(h)
+	return m != nil && m.next == n
+}
+
+// Recut takes back a piece that the target has not executed. The bytes are sent again, cut to
+// recutLen, on the same PDC. Recut returns false if there is nothing to be sent,
+// because the message has failed.
+func (s *SES) Recut(h Handle, p piece.Piece) bool {
+	i, m := s.lookup(h)
+	if m == nil {
+		return false
+	}
+	m.open--
+	m.odd = true
+	if m.cause != OK {
+		m.unexecuted = true
+		switch {
+		case m.phase != phaseSent:
+		case m.cause != Rejected:
+			m.phase = phaseError // S-SEG-08: the target may have a part of it
+			return true
+		case m.open == 0:
+			s.allAnswered(m)
+		}
+		return false
+	}
+	if s.recuts == nil {
+		s.recuts = make(map[int32][]piece.Piece)
+	}
+	s.recuts[i] = append(s.recuts[i], p)
+	m.phase = phaseRecut
+	return true
+}
+
+// peekRecut is Peek for a message with parts to be sent again.
+func (s *SES) peekRecut(h Handle, m *send, mtu uint32) piece.Piece {
+	parts := s.recuts[m.self]
+	p := piece.Piece{Msg: uint32(h), Off: parts[0].Off, Len: min(parts[0].Len, mtu, recutLen), Kind: piece.Recut}
+	if len(parts) == 1 && p.Len == parts[0].Len && m.next == m.hdr.ReqLen {
+		p.Kind |= piece.Last
+	}
+	return p
+}
+
+// tookRecut notes that the piece p of peekRecut was handed out.
+func (s *SES) tookRecut(m *send, p piece.Piece) {
+	m.open++
+	parts := s.recuts[m.self]
+	if parts[0].Off += p.Len; parts[0].Len > p.Len {
+		parts[0].Len -= p.Len
+		return
+	}
+	if len(parts) > 1 {
+		s.recuts[m.self] = parts[1:]
+		return
+	}
+	delete(s.recuts, m.self)
+	if m.phase = phaseData; p.Last() {
+		m.phase = phaseSent
+	}
+}
+
+// dropRecut gives up the parts of a message that were to be sent again: the message has failed,
+// and the target cannot have all of it. A MSG_ERROR follows if other pieces were not sent yet.
+func (s *SES) dropRecut(m *send) {
+	delete(s.recuts, m.self)
+	m.unexecuted = true
+	if m.phase = phaseSent; m.next < m.hdr.ReqLen {
+		m.phase = phaseError
+	}
+}
