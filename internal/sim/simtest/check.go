@@ -108,7 +108,7 @@ func (w *World) certain(o *Op) {
 			// was under way. In clear nothing distinguishes the two (T22).
 		case d.receive != nil:
 			w.Failf("%s: %v fails for certain (%v), but %s received it in %v", o.Host.Name(), o, o.Event.Cause, w.Hosts[o.Peer].Name(), d.receive)
-		case d.allAt != 0 && !o.voided && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
+		case d.allAt != 0 && !o.voided && !o.refused && o.Event.Cause != transport.Rejected && o.Event.Cause != transport.NotReady && o.Event.Cause != transport.NoResource:
 			w.Failf("%s: %v fails for certain (%v), but all of it was given to the target", o.Host.Name(), o, o.Event.Cause)
 		}
 	}

@@ -457,8 +457,8 @@ func (l *ledger) content(r *record, op *Op) {
 // moved checks that a message goes by another PDC only if no life of the target that had the
 // former one got all of it (docs/faults.md rule 3): that life may have executed it.
 func (l *ledger) moved(r *record, op *Op) {
-	if op.by == nil || r.dir.renumbered || r.from.refused == r.from.Life() {
-		return // or the target refused the PDC with all its packets
+	if op.by == nil || op.refused || op.voided || r.dir.renumbered || r.from.refused == r.from.Life() {
+		return // or the target refused the message, or the PDC with all its packets
 	}
 	for _, d := range op.lives {
 		if d.allAt != 0 && (op.by.holder == d.life || op.by.holder == 0) {
@@ -674,6 +674,9 @@ func (l *ledger) ack(r *record, to *Host) {
 	}
 	r.dir = d
 	d.acker = r.spdcid
+	if i := r.ackPSN - d.start; r.hasRsp && r.rc > 1 && !r.probe && i < uint32(len(d.sent)) && d.sent[i].op != nil {
+		d.sent[i].op.refused = true // all of it may go again (S-GEN-05)
+	}
 	if d.holder == 0 {
 		d.holder = h.Life()
 	}

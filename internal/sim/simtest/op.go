@@ -79,6 +79,7 @@ type Op struct {
 	head     [8]byte        // receive: the first bytes it got
 	from     netip.AddrPort // receive: the source that its event names
 	drainer  bool
+	refused  bool // a target answered a packet of it with an error
 	gaveUp   bool // a NOOP or MSG_ERROR replaced a packet
 	voided   bool // a void packet took the place of one, which the target may have refused before
 	waiting  bool // it is in its host's backlog
