@@ -2,7 +2,6 @@ package transport
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -90,6 +89,6 @@ func rss(t *testing.T) int64 {
 			return n << 10
 		}
 	}
-	t.Fatal(fmt.Sprintf("no VmRSS in %s", b))
+	t.Fatalf("no VmRSS in %s", b)
 	return 0
 }

@@ -3,6 +3,7 @@ package uet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/uetkit/uetkit/cq"
 	"github.com/uetkit/uetkit/eq"
 	"github.com/uetkit/uetkit/fi"
+	"github.com/uetkit/uetkit/transport"
 	"github.com/uetkit/uetkit/transport/wire"
 )
 
@@ -665,11 +667,19 @@ func TestSignalEndsARead(t *testing.T) {
 
 func TestConcurrentUseAndClose(t *testing.T) {
 	t.Parallel()
-	// T37: races of Close and post.
-	for _, p := range []fi.Progress{fi.ProgressAuto, fi.ProgressManual} {
-		t.Run(p.String(), func(t *testing.T) {
+	// T37: races of Close and post, also while the FEPs are short of room for unexpected messages
+	// and of PDCs, so that they refuse all the time.
+	for _, c := range []struct {
+		p     fi.Progress
+		short bool
+	}{{fi.ProgressAuto, false}, {fi.ProgressManual, false}, {fi.ProgressAuto, true}, {fi.ProgressManual, true}} {
+		t.Run(fmt.Sprintf("%v short=%v", c.p, c.short), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, &Info{Domain: DomainAttr{DataProgress: p}, Tx: TxAttr{Size: 64}, Rx: RxAttr{Size: 64}})
+			info := &Info{Domain: DomainAttr{DataProgress: c.p}, Tx: TxAttr{Size: 64}, Rx: RxAttr{Size: 64}}
+			if c.short {
+				info.Config.Tuning.UnexpectedMsgs, info.Config.Tuning.UnexpectedShare, info.Config.Tuning.MaxPDCs = 2, 1, 1
+			}
+			r := newRig(t, info)
 			a, b, toB, toA := r.pair()
 			var wg sync.WaitGroup
 			use := func(n *node, to fi.Addr) {
@@ -738,6 +748,11 @@ func TestConcurrentUseAndClose(t *testing.T) {
 				if k := n.tx.Reserved() + n.rx.Reserved(); k != 0 {
 					t.Errorf("%d operations never ended", k)
 				}
+			}
+			st, su := a.Stats(), b.Stats()
+			refused, limit := st.Refused+su.Refused, st.Drops[transport.DropLimit]+su.Drops[transport.DropLimit]+st.NacksTx[wire.NackNoPDCAvail]+su.NacksTx[wire.NackNoPDCAvail]
+			if t.Logf("%d packets refused for want of room, %d for want of PDCs", refused, limit); c.short && refused+limit == 0 {
+				t.Error("nothing was refused: the test does not test")
 			}
 		})
 	}
