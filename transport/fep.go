@@ -45,6 +45,7 @@ type FEP struct {
 	rx    intake
 	talks talks
 
+	barred bool // Leave or Close was called
 	closed bool
 	ended  bool // End was called
 	stats  Stats
@@ -109,7 +110,7 @@ func (f *FEP) Config() Config { return f.cfg }
 // Post accepts an operation, or returns an error of this package. It sends nothing:
 // Transmit does.
 func (f *FEP) Post(now time.Duration, op *Op) error {
-	if f.closed {
+	if f.barred {
 		return ErrClosed
 	}
 	f.now = now
@@ -370,7 +371,7 @@ func (f *FEP) Close(now time.Duration) {
 		return
 	}
 	f.now = now
-	f.closed = true
+	f.barred, f.closed = true, true
 	f.ses.CancelAll()
 	f.pds.Abort(now)
 	f.heed()

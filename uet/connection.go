@@ -178,7 +178,7 @@ func (ep *Endpoint) Accept(data []byte) error {
 }
 
 // Shutdown ends the connection (fi_shutdown). Outstanding operations end with fi.ECANCELED
-// before it returns (R-CM-10). The peer gets fi.Shutdown; this side gets no event
+// before it returns (R-CM-10), after the wait that Close describes. The peer gets fi.Shutdown; this side gets no event
 // (R-CM-13). The peer can still receive the messages of completed sends. Nothing can be
 // posted any more.
 //
@@ -194,6 +194,7 @@ func (ep *Endpoint) Shutdown() error {
 	case !l.leave(connUp, connDown):
 		return fi.ENOTCONN
 	}
+	ep.linger()
 	err := ep.drv.Close()
 	if errors.Is(err, transport.ErrClosed) {
 		err = nil // Close was faster

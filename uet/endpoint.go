@@ -391,6 +391,9 @@ func (ep *Endpoint) enable() error {
 		ep.info, ep.opts.maxInject, ep.name = asked, inject, wire.Addr{} // not what open chose
 		return err
 	}
+	if ep.info.Domain.DataProgress == fi.ProgressManual {
+		ep.domain.manual.add(ep.drv)
+	}
 	ep.state.Store(stateEnabled)
 	ep.rebind((*dormant)(ep), ep.drv)
 	ep.logPath()
@@ -613,11 +616,15 @@ func openErrno(err error) fi.Errno {
 	return fi.EINVAL
 }
 
-// Close closes the endpoint. Outstanding operations end with fi.ECANCELED before it
-// returns, and none ends after; their buffers are the caller's again. Without resource
-// management, completions that the queue has no room for are dropped (R-EP-14). The peer of
-// an FI_EP_MSG endpoint gets fi.Shutdown; no further event comes to this side. fi.EBADF: it
-// is closed already. fi.EBUSY: aliases are open (R-EP-17).
+// Close closes the endpoint. Nothing can be posted any more, receives end at once, and messages
+// that still come are refused. Then Close waits, at most Tuning.Linger, until injected messages
+// and others whose completion was reported early are delivered, and until peers have the ACKs of
+// what was received. It does not wait for a peer that is gone, and returns at once if there is
+// nothing to wait for. Whatever has not ended by then ends with fi.ECANCELED before Close returns,
+// and nothing ends after; the buffers are the caller's again. Without resource management,
+// completions that the queue has no room for are dropped (R-EP-14). The peer of an FI_EP_MSG
+// endpoint gets fi.Shutdown; no further event comes to this side. fi.EBADF: it is closed already.
+// fi.EBUSY: aliases are open (R-EP-17).
 func (ep *Endpoint) Close() error {
 	ep.mu.Lock()
 	if ep.aliases > 0 {
@@ -635,6 +642,7 @@ func (ep *Endpoint) Close() error {
 	}
 	var err error
 	if drv != nil {
+		ep.linger()
 		if err = drv.Close(); ep.connection != nil && err == transport.ErrClosed {
 			err = nil // Shutdown did
 		}

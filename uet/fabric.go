@@ -163,6 +163,7 @@ type Domain struct {
 	cqs     limited // with parent.mu
 	cntrs   limited
 	dialers dialers
+	manual  manual
 }
 
 // maxQueues is how many completion queues, and how many counters, a domain may have open

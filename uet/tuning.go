@@ -54,6 +54,10 @@ type Tuning struct {
 	// takes a round trip under a cluster key.
 	IdleClose time.Duration
 
+	// Linger is how long Close waits at most for messages and ACKs that are on their way.
+	// Default 1 s; a negative value means not at all. Raise it where a peer may stand still for
+	// longer; do without it where nobody needs the last messages of a program.
+	Linger time.Duration
 	// UnexpectedBytes and UnexpectedMsgs limit the unexpected messages that are kept.
 	// UnexpectedShare is the part of both that one peer may use. Default 64 MiB, 65,536
 	// messages, and 1/4. Beyond that, peers wait. Raise them where senders run far ahead of

@@ -305,6 +305,13 @@ var plantedBugs = []planted{
 			w.Hosts[0].Close()
 		})(w)
 	}},
+	{bug: "Leave forgets a receive", says: "Leave left", plant: func(w *World) {
+		drops(w.Hosts[0], func(e *transport.Event) bool { return e.Cause == transport.Cancelled })
+		at(10*ms, func(w *World) {
+			w.Hosts[0].Post(OpSpec{Kind: transport.OpRecv, Peer: Any})
+			w.Hosts[0].Leave()
+		})(w)
+	}},
 
 	// Checks of events.
 	{bug: "an event of nobody", says: "a foreign context", plant: tsends(func(e *transport.Event) { e.Context = "planted" })},

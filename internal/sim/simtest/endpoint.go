@@ -29,6 +29,8 @@ type Endpoint interface {
 	Quiesce(now time.Duration, id transport.PeerID)
 	Abandon(now time.Duration, id transport.PeerID)
 	PayloadMTU(id transport.PeerID) (payload, full int)
+	Leave(now time.Duration)
+	Lingers(now, patience time.Duration) bool
 	Close(now time.Duration)
 	CloseEndpoint(now time.Duration, id transport.EndpointID)
 

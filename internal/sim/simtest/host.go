@@ -475,6 +475,35 @@ func (h *Host) Abandon(i int) {
 // parted reports whether one of two hosts abandoned the other.
 func parted(a, b *Host) bool { return a.abandoned[b.Index] || b.abandoned[a.Index] }
 
+// Leave is the first half of Close: every receive ends now, sends go on, and what comes for
+// the host's endpoints is refused.
+func (h *Host) Leave() {
+	now := h.w.Net.Now()
+	h.w.note("%s leaves", h.Name())
+	if h.shut == nil {
+		h.shut = map[transport.EndpointID]bool{}
+	}
+	for i := range len(h.spec.More) + 1 {
+		h.shut[transport.EndpointID(i)] = true
+	}
+	h.dropBacklog()
+	h.closing = true
+	h.FEP.Leave(now)
+	h.drive(now)
+	h.closing = false
+	h.timer()
+	for _, o := range h.recvs {
+		if o.Open() {
+			h.w.Failf("%s: Leave left %v without an event", h.Name(), o)
+		}
+	}
+}
+
+// Lingers reports whether there is something to wait for after Leave.
+func (h *Host) Lingers(patience time.Duration) bool {
+	return h.FEP.Lingers(h.w.Net.Now(), patience)
+}
+
 // Close closes the FEP. Every operation ends now (F27), then the last packets leave. No event
 // may follow.
 func (h *Host) Close() {

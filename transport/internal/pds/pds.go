@@ -220,9 +220,10 @@ type PDC struct {
 
 	fatalAt       time.Duration
 	rebirths      uint8
-	startsInClear uint8 // NACKs 0x17 in clear that the PDC followed
-	nobody        bool  // with evidence: it came twice, and nothing was ever heard from the peer
-	checked       bool  // doubted: one of the packets that NACK 0E refused was sent again
+	startsInClear uint8    // NACKs 0x17 in clear that the PDC followed
+	nobody        bool     // with evidence: it came twice, and nothing was ever heard from the peer
+	checked       bool     // doubted: one of the packets that NACK 0E refused was sent again
+	leftMax       wire.PSN // target: the highest PSN received when Leave asked for the close; 0 if it did not
 	opened        time.Duration
 	closeBy       time.Duration // CloseRequested, CloseAckWait: when closing is given up
 
@@ -277,6 +278,8 @@ type Table struct {
 	quar    quarantine
 	heap    []timer
 	heapPos []int32 // by Slot: index of its timer in heap, if it has one
+
+	leftAt time.Duration // when Leave was called
 
 	floor    uint64 // 0-RTT: lowest Start_PSN that opens a PDC; 2³²: used up
 	pend     pendTable

@@ -1,5 +1,7 @@
 package ses
 
+import "time"
+
 // CancelAll closes all endpoints: every operation ends with a Cancelled event, and unexpected
 // messages are dropped. Later requests are answered BAD_INDEX, later operations fail with
 // ErrClosed, and calls with earlier handles do nothing.
@@ -15,6 +17,41 @@ func (s *SES) CancelAll() {
 		s.cancelInbound(e)
 		s.cancelRecvs(e)
 	}
+}
+
+// Leave closes all endpoints for what comes: every receive ends with a Cancelled event, and
+// unexpected and incomplete messages are dropped. Later requests are answered BAD_INDEX, later
+// operations fail with ErrClosed. Sends go on.
+func (s *SES) Leave() {
+	if s.closed || s.ended {
+		return
+	}
+	for _, e := range s.endpoints {
+		e.close()
+		s.cancelInbound(e)
+		s.cancelRecvs(e)
+	}
+	s.unstarve()
+}
+
+// Undelivered reports whether a message is under way for which to(its peer) is true. A message
+// of which only the promised result is missing is not. With taken only those count that the
+// application takes for sent: they were injected, or success is never reported. With patience
+// those do not count that their target has not been ready for so long.
+func (s *SES) Undelivered(now, patience time.Duration, taken bool, to func(peer uint32) bool) bool {
+	if s.numSends == 0 {
+		return false
+	}
+	for i := range s.sends.used {
+		m := s.sends.at(i)
+		switch {
+		case m.phase == phaseFree || m.phase == phaseResult || taken && !m.copied && !m.silent:
+		case patience > 0 && m.phase == phaseWait && m.notReady != 0 && now-m.notReady >= patience:
+		case to(m.peer):
+			return true
+		}
+	}
+	return false
 }
 
 // End is CancelAll that keeps the complete unexpected messages, because they may still be

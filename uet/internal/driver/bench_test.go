@@ -45,6 +45,9 @@ func (n *nop) Answer() bool                                                     
 func (n *nop) Apart(bool)                                                         {}
 func (n *nop) Queued() int                                                        { return 1 }
 func (n *nop) TooLong(time.Duration, netip.AddrPort, int)                         {}
+func (n *nop) Leave(time.Duration)                                                {}
+func (n *nop) Lingers(time.Duration, time.Duration) bool                          { return false }
+func (n *nop) Flushed() bool                                                      { return true }
 func (n *nop) Unreachable(time.Duration, netip.AddrPort)                          {}
 func (n *nop) Close(time.Duration)                                                {}
 func (n *nop) Diagnose(time.Duration) []transport.Waiting                         { return nil }

@@ -67,6 +67,12 @@ type Core interface {
 	Unreachable(now time.Duration, remote netip.AddrPort)
 	// TooLong says that the interface does not take datagrams of n bytes to remote.
 	TooLong(now time.Duration, remote netip.AddrPort, n int)
+	// Leave is the first half of Close: receives end, sends go on.
+	Leave(now time.Duration)
+	// Lingers reports whether there is something to wait for between Leave and Close.
+	Lingers(now, patience time.Duration) bool
+	// Flushed reports whether every message that was posted is delivered or has failed.
+	Flushed() bool
 	Close(now time.Duration)
 	Diagnose(now time.Duration) []transport.Waiting
 	DiagnoseRefused(now time.Duration, op *transport.Op) transport.Waiting

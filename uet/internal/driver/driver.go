@@ -43,7 +43,9 @@ type Driver struct {
 	turns   turns
 	quiet   quiet
 	told    told
-	closed  bool
+	closed  bool          // Leave or Close was called: nothing is posted, and nobody else takes a turn
+	over    bool          // Close was called
+	left    chan struct{} // of a Leave; closed when it returns
 	stats   Stats
 	sleeper sleeper
 	poster  poster
@@ -208,7 +210,7 @@ func (d *Driver) Stats() Stats {
 // Close fails with transport.ErrClosed.
 func (d *Driver) Close() error {
 	d.h.lock()
-	if d.closed {
+	if d.over {
 		d.unlock()
 		return transport.ErrClosed
 	}
@@ -216,7 +218,7 @@ func (d *Driver) Close() error {
 	d.intake()
 	d.core.AckAll(d.clock.tick()) // tell the peers what arrived
 	d.transmit()
-	d.closed = true
+	d.closed, d.over = true, true
 	d.core.Close(d.clock.now)
 	for i := range d.work.queues {
 		d.work.queues[i].close()
@@ -227,10 +229,11 @@ func (d *Driver) Close() error {
 	d.out.unsent = nil
 	d.rest()
 	d.kick()
-	started := d.sleeper.started
 	d.unlock()
-	if started {
-		<-d.sleeper.done
+	d.stopped()
+	if d.left != nil {
+		d.conn.Wake()
+		<-d.left
 	}
 	return d.conn.Close()
 }

@@ -1225,6 +1225,95 @@ func TestWhatLastMakesRoomPostsWhatWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestLeaveDrivesTheFEPWhileItLingers(t *testing.T) {
+	// Between Leave and Close nothing is posted and nobody else takes a turn. Leave lasts as
+	// long as the FEP has something to wait for.
+	synctest.Test(t, func(t *testing.T) {
+		for _, auto := range []bool{false, true} {
+			r := bubbleRig(t, auto)
+			synctest.Wait()
+			r.core.set(func() { r.core.lingers = 3 })
+			calls := 0
+			start := time.Now()
+			r.Leave(time.Hour, func() {
+				calls++
+				if err := r.Post(&transport.Op{Kind: transport.OpSend}, 1, false); err != transport.ErrClosed {
+					t.Errorf("post: %v", err)
+				}
+				r.conn.arrive("m1")
+				if r.Poll() {
+					t.Error("somebody else takes a turn")
+				}
+			})
+			if d := time.Since(start); calls != 3 || r.own.count() != 3 || d > 3*leaveLook {
+				t.Errorf("called %d times, %d events, %v", calls, r.own.count(), d)
+			}
+			r.Leave(time.Hour, func() { t.Error("a second Leave waits") })
+			r.core.takeLog()
+			_ = r.Close()
+			r.wantLog("ack all", "close")
+		}
+	})
+}
+
+func TestLeaveHasAnEnd(t *testing.T) {
+	// Leave ends after its time, with the socket, or with a Close meanwhile, which waits for it:
+	// the Conn has no other call when it is closed.
+	for name, c := range map[string]struct {
+		end   func(*rig)
+		after time.Duration
+	}{
+		"time":   {func(*rig) {}, 100 * time.Millisecond},
+		"socket": {func(r *rig) { r.conn.fail(errors.New("gone")) }, leaveLook},
+		"close":  {func(r *rig) { _ = r.Close() }, leaveLook},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := bubbleRig(t, true)
+				synctest.Wait()
+				r.core.set(func() { r.core.lingers = 1 << 30 })
+				done := make(chan time.Duration)
+				start := time.Now()
+				go func() {
+					r.Leave(100*time.Millisecond, nil)
+					done <- time.Since(start)
+				}()
+				synctest.Wait()
+				c.end(r)
+				if d := <-done; d > c.after {
+					t.Errorf("Leave took %v", d)
+				}
+				_ = r.Close()
+			})
+		})
+	}
+}
+
+func TestFlushedSendsWhatWaits(t *testing.T) {
+	r := newRig(t)
+	r.send("a")
+	r.send("b") // waits for company
+	r.core.set(func() { r.core.ackDue = true })
+	if r.Flushed() {
+		t.Error("flushed with sends in flight")
+	}
+	r.wantSent("a", "back") // one train
+	r.core.set(func() { r.core.inflight = 0 })
+	if !r.Flushed() {
+		t.Error("not flushed")
+	}
+	r.h.lock()
+	r.send("c") // left to the holder, who does not look
+	r.h.free()
+	if r.Flushed() {
+		t.Error("flushed with a post that was left")
+	}
+	_ = r.Close()
+	if r.Flushed() {
+		t.Error("flushed after Close")
+	}
+}
+
 func TestDrainWaitsForTheHolder(t *testing.T) {
 	// A Poll that finds the lock taken does nothing. Drain handles everything there is, within
 	// its bound.

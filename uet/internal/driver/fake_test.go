@@ -33,6 +33,7 @@ type fakeCore struct {
 	quiet    bool // keep no log
 	queue    [][]byte
 	inflight int
+	lingers  int // how often Lingers is true
 	apart    bool
 	answer   bool
 	room     int         // sends and receives it accepts before ErrFull
@@ -233,6 +234,25 @@ func (f *fakeCore) DiagnoseRefused(_ time.Duration, op *transport.Op) transport.
 	defer f.leave()
 	return transport.Waiting{Context: op.Context, Cause: transport.WaitRoom}
 }
+
+func (f *fakeCore) Leave(time.Duration) {
+	f.enter()
+	defer f.leave()
+	f.note("leave")
+}
+
+// Lingers takes one of lingers.
+func (f *fakeCore) Lingers(_, patience time.Duration) bool {
+	f.enter()
+	defer f.leave()
+	if f.lingers == 0 {
+		return false
+	}
+	f.lingers--
+	return true
+}
+
+func (f *fakeCore) Flushed() bool { f.enter(); defer f.leave(); return f.inflight == 0 }
 
 func (f *fakeCore) Close(time.Duration) {
 	f.enter()
