@@ -521,7 +521,9 @@ func (p *PDC) becomeIdle(now time.Duration) {
 		tx.waitFor, tx.rnrSince, tx.shortSince, tx.holeAt = 0, 0, 0, 0
 		tx.rough = false
 	}
-	tx.probes, tx.rtos = 0, 0
+	if tx.rtos = 0; tx.shutSince == 0 || tx.shutAt != tx.cack {
+		tx.probes = 0 // otherwise the PDC is shut, and they are the questions why
+	}
 	tx.probeOwed, tx.askOwed = false, false
 	p.doubted = false
 	p.evidence = 0

@@ -621,7 +621,8 @@ func TestAllPDCsToAPeerGoneEnd(t *testing.T) {
 func TestLostCACKIsAskedFor(t *testing.T) {
 	// docs/faults.md rule 5: every packet was named by an ACK, and the ACK that moved CACK
 	// was lost, so the window of the peer is closed with nothing outstanding. A PROBE asks,
-	// again and again, until the peer is given up (F9).
+	// again and again, until the peer is given up (F9), each behind a CLEAR (S-CLR-05): the
+	// peer may wait for that.
 	x := newInitiator(t, wire.RUD)
 	x.push(128)
 	for i := range 128 {
@@ -638,6 +639,9 @@ func TestLostCACKIsAskedFor(t *testing.T) {
 				t.Fatal("no PROBE")
 			}
 			x.tab.Advance(x.now)
+		}
+		if c, ok := x.p.NextCtl(x.now); !ok || c.Ctl != wire.CtlClear || wire.PSN(c.Payload) != x.psn(127) {
+			t.Fatalf("%v instead of a CLEAR of everything", c)
 		}
 		if c, ok := x.p.NextCtl(x.now); !ok || c.Ctl != wire.CtlProbe {
 			t.Fatalf("%v instead of a PROBE", c)
