@@ -200,7 +200,11 @@ func (t *Table) ReceivePlain(in *Arrival, p *PDC, h *wire.PlainAck) (msg uint32,
 	for tx.una = una + 1; tx.una != tx.nxt && tx.at(tx.una).state == pktFinished; {
 		tx.una++ // an earlier ACK named it
 	}
-	tx.offered(una, h.MPR())
+	if tx.room.limit == 0 {
+		tx.mprAt, tx.window = una, windowOf(h.MPR())
+	} else {
+		tx.offered(una, h.MPR())
+	}
 	// The rest does what acked does.
 	p.reported(in.Now, size, rtt, false, s.CwndPend(), s.RestoreCwnd())
 	tx.progress = in.Now
@@ -379,12 +383,15 @@ func (tx *txDir) offered(cack wire.PSN, mpr uint8) {
 	if !cack.After(tx.mprAt) {
 		return
 	}
-	n := defaultWindow * int32(max(mpr, 1)) // S-WIN-04: a peer that offers 0 has the default window
+	n := windowOf(mpr)
 	if tx.room.limit != 0 {
 		n = tx.wider(cack, n)
 	}
 	tx.mprAt, tx.window = cack, n
 }
+
+// windowOf is the window that MPR says. S-WIN-04: a peer that offers 0 has the default window.
+func windowOf(mpr uint8) int32 { return defaultWindow * int32(max(mpr, 1)) }
 
 // acked acts on an ACK after the states of its packets are set. before is tx.una before the
 // ACK; newly, rtt, ce and s are those of CCC.OnAck.

@@ -13,23 +13,35 @@ import (
 // pieces of a message (S-SEG-01) unless the path turned out to carry less or more (S-MTU-03).
 func (s *SES) Peek(h Handle, mtu int) (piece.Piece, bool) {
 	_, m := s.lookup(h)
+	if m == nil || m.phase != phaseData || s.numResources != 0 && m.ordered && m.next == 0 {
+		return s.peekRare(h, m, uint32(mtu))
+	}
+	return m.peek(h, uint32(mtu)), true
+}
+
+// peek is Peek of a message of which data is left.
+func (m *send) peek(h Handle, mtu uint32) piece.Piece {
+	left := m.hdr.ReqLen - m.next
+	n := min(left, mtu)
+	kind := piece.Data
+	if n == left { // S-SEG-02: an empty message has one piece
+		kind = piece.Last
+	}
+	return piece.Piece{Msg: uint32(h), Off: m.next, Len: n, Kind: kind}
+}
+
+// peekRare is Peek of a message that waits for others, or has no data left; nil: that ended.
+func (s *SES) peekRare(h Handle, m *send, mtu uint32) (piece.Piece, bool) {
 	switch {
 	case m == nil:
 	case m.phase == phaseData:
-		if s.numResources != 0 && m.ordered && m.next == 0 && s.gated(m) {
-			break
+		if !s.gated(m) {
+			return m.peek(h, mtu), true
 		}
-		left := m.hdr.ReqLen - m.next
-		n := min(left, uint32(mtu))
-		kind := piece.Data
-		if n == left { // S-SEG-02: an empty message has one piece
-			kind = piece.Last
-		}
-		return piece.Piece{Msg: uint32(h), Off: m.next, Len: n, Kind: kind}, true
 	case m.phase == phaseError:
 		return piece.Piece{Msg: uint32(h), Off: m.next, Kind: piece.Error | piece.Last}, true
 	case m.phase == phaseRecut:
-		return s.peekRecut(h, m, uint32(mtu)), true
+		return s.peekRecut(h, m, mtu), true
 	}
 	return piece.Piece{}, false
 }

@@ -298,14 +298,8 @@ func (s *SES) Config() Config { return s.cfg }
 // and messages that stopped in the middle end.
 func (s *SES) Advance(now time.Duration) {
 	s.now = now
-	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry != 0 && now >= s.nextRetry {
-		s.retry(now)
-	}
-	if s.starved && now >= s.feedAt {
-		s.feed(now)
-	}
-	if s.relieveAt != 0 && now >= s.relieveAt {
-		s.relieve(now)
+	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry|s.relieveAt != 0 || s.starved {
+		s.advanceWaiting(now)
 	}
 	if s.cfg.IdleTimeout < 0 {
 		return
@@ -318,6 +312,20 @@ func (s *SES) Advance(now time.Duration) {
 		s.sweepAt = now + step
 		s.epoch++
 		s.sweepInbound()
+	}
+}
+
+// advanceWaiting is Advance for messages that wait to be sent again, and for those that wait for
+// a receive.
+func (s *SES) advanceWaiting(now time.Duration) {
+	if len(s.fresh)|len(s.stirred) != 0 || s.nextRetry != 0 && now >= s.nextRetry {
+		s.retry(now)
+	}
+	if s.starved && now >= s.feedAt {
+		s.feed(now)
+	}
+	if s.relieveAt != 0 && now >= s.relieveAt {
+		s.relieve(now)
 	}
 }
 
