@@ -214,19 +214,23 @@ func (f *FEP) Advance(now time.Duration) {
 	if f.todo.ackAt != 0 && now >= f.todo.ackAt {
 		f.dueAcks()
 	}
-	if f.talks.restAt != 0 && now >= f.talks.restAt {
-		f.askResting()
-	}
-	if f.todo.keyless != 0 && now-f.todo.keyless >= f.cfg.SuspectTimeout {
-		f.failKeyless(now)
+	if f.talks.restAt|f.todo.keyless != 0 {
+		if f.talks.restAt != 0 && now >= f.talks.restAt {
+			f.askResting()
+		}
+		if f.todo.keyless != 0 && now-f.todo.keyless >= f.cfg.SuspectTimeout {
+			f.failKeyless(now)
+		}
 	}
 	f.pds.Advance(now)
 	f.heed()
-	if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
-		f.releaseMore(now)
-	}
-	if f.todo.searchAt != 0 && now >= f.todo.searchAt {
-		f.askSizes(now)
+	if f.todo.earlyAt|f.todo.searchAt != 0 {
+		if f.todo.earlyAt != 0 && now >= f.todo.earlyAt {
+			f.releaseMore(now)
+		}
+		if f.todo.searchAt != 0 && now >= f.todo.searchAt {
+			f.askSizes(now)
+		}
 	}
 	f.ses.Advance(now)
 	for {

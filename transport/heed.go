@@ -68,10 +68,11 @@ func (f *FEP) heedAll() {
 
 // answered tells SES that a piece of a message was answered on a PDC.
 func (f *FEP) answered(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
-	f.ses.Answered(h, rsp)
 	if rsp != nil && rsp.Opcode == wire.RspNone {
-		f.ses.Promised(h, p.Slot)
+		f.promised(p, h, rsp)
+		return
 	}
+	f.ses.Answered(h, rsp)
 }
 
 // unrun takes back a piece of a message that no target executed. When the last one is back the
@@ -87,6 +88,14 @@ func (f *FEP) unrun(p *pds.PDC, h ses.Handle) {
 		}
 	}
 	f.todo.moveLater = append(f.todo.moveLater, h)
+}
+
+// promised is answered for a response that says that the RESPONSE comes later.
+//
+//go:noinline
+func (f *FEP) promised(p *pds.PDC, h ses.Handle, rsp *wire.Rsp) {
+	f.ses.Answered(h, rsp)
+	f.ses.Promised(h, p.Slot)
 }
 
 // An owner is the FEP as PDS sees it (pds.Owner).

@@ -192,8 +192,12 @@ func (f *FEP) packet(d *dgram.Datagram, b []byte) {
 			if msg, ok := f.pds.ReceivePlain(&f.rx.in, p, h); ok {
 				f.stats.AcksRx++
 				f.heed()
-				f.answered(p, ses.Handle(msg), rsp)
-				f.responded(p, rsp)
+				if rsp.Opcode == wire.RspDefault {
+					f.ses.Answered(ses.Handle(msg), rsp)
+				} else {
+					f.answered(p, ses.Handle(msg), rsp)
+					f.responded(p, rsp)
+				}
 				return
 			}
 		}
