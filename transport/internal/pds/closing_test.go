@@ -321,8 +321,10 @@ func TestCloseWaitsForTheWindow(t *testing.T) {
 		}
 		x.tab.Advance(x.now)
 	}
-	if c, _ := x.p.NextCtl(x.now); c.Ctl != wire.CtlProbe {
-		t.Fatalf("%v instead of a PROBE", c)
+	for _, ctl := range []wire.CtlType{wire.CtlClear, wire.CtlProbe} { // S-CLR-05
+		if c, _ := x.p.NextCtl(x.now); c.Ctl != ctl {
+			t.Fatalf("%v instead of %v", c, ctl)
+		}
 	}
 	x.ack(127, 0, mpr(1), flag(wire.AckFlagP))
 	x.wantResend(128)
