@@ -83,22 +83,20 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		m.hdr.Flags = m.wireFlags | wire.SESSOM | wire.SESEOM
 		return append(m.hdr.Append(b), m.buf...)
 	}
-	if p.Kind&(piece.Void|piece.Noop) != 0 {
-		return s.encodeEmpty(b, m, p)
-	}
 	switch {
-	case !first:
-	case p.Kind&piece.Recut != 0:
-		s.tookRecut(m, p)
-	default:
-		m.next += p.Len
-		m.open++
-		if p.Last() {
-			m.phase = phaseSent
+	case p.Kind&^piece.Last == piece.Data:
+		if first {
+			m.took(p)
 		}
-	}
-	if p.Error() {
+	case p.Kind&(piece.Void|piece.Noop) != 0:
+		return s.encodeEmpty(b, m, p)
+	case p.Error():
+		if first {
+			m.took(p)
+		}
 		return s.encodeError(b, m, p, first)
+	case first:
+		s.tookRecut(m, p)
 	}
 	r, flags := &m.hdr, m.wireFlags
 	if p.Off == 0 {
@@ -118,6 +116,15 @@ func (s *SES) encode(b []byte, p piece.Piece, first bool) []byte {
 		return gather(b, m.iov, int(p.Off), int(p.Len))
 	}
 	return append(b, m.buf[p.Off:p.Off+p.Len]...)
+}
+
+// took notes that the piece p was handed out.
+func (m *send) took(p piece.Piece) {
+	m.next += p.Len
+	m.open++
+	if p.Last() {
+		m.phase = phaseSent
+	}
 }
 
 // encodeError appends the MSG_ERROR of a message (S-MSC-02).
