@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -294,4 +295,28 @@ func TestF7PathThatCarriesTooLittle(t *testing.T) {
 	}
 	w.SetFaults(lan)
 	settle(w)
+}
+
+// F7 is not a path that loses four in five packets but the smallest, as a switch does that cuts
+// packets for a host that does not expect it: 1024 bytes of payload are lost as often as 8192.
+func TestF7ShortPacketsAreLostAlike(t *testing.T) {
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 715))
+		line := lan
+		line.Filter = func(_ time.Duration, p *sim.Packet) sim.Verdict {
+			return sim.Verdict{Drop: len(p.Data) > 100 && rng.Float64() < 0.8}
+		}
+		w := pair(t, seed, lan, full)
+		sendOne(t, w, tsend(1, 8)) // a PDC is open
+		w.Line(0, 1).SetFaults(line)
+		for range 5 {
+			sendOne(t, w, tsend(1, 8192))
+		}
+		if n := w.Hosts[0].FEP.Stats().TooLong; n > 0 {
+			t.Errorf("seed %d: %d packets taken back", seed, n)
+		}
+		wantMTU(t, w, 0, 1, 8192)
+		w.SetFaults(lan)
+		settle(w)
+	}
 }

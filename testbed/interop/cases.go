@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -92,6 +93,10 @@ var cases = []named{
 	{name: "copies and reordering without loss", run: each(
 		on(setup{peer: args{"faults": args{"dup": 0.3, "reorder": 0.3, "seed": 9}}}, exchanges(combo{dir: both, form: "std", sizes: many(60, 4000)})),
 		on(setup{ordered: true, peer: args{"faults": args{"dup": 0.3, "reorder": 0.3, "seed": 10}}}, exchanges(combo{dir: both, ordered: true, form: "std", sizes: many(60, 4000)})))},
+	{name: "a path that loses long packets", run: each(holed(setup{}, true), holed(setup{}, false),
+		holed(setup{ordered: true}, true), holed(setup{ordered: true}, false),
+		holed(setup{ordered: true, peer: args{"go_back_n": true}}, true), holed(setup{ordered: true, peer: args{"go_back_n": true}}, false),
+		holed(setup{sealed: true}, true), holed(setup{sealed: true, ordered: true}, false))},
 	{name: "8 MiB, and 300 empty messages", run: each(
 		on(setup{}, exchanges(combo{dir: both, form: "std", sizes: []int{8 << 20}})),
 		on(setup{sealed: true}, exchanges(combo{dir: both, form: "std", sizes: []int{8 << 20}})),
@@ -142,6 +147,46 @@ func exchange(pr *pair, c combo) error {
 
 func exchanges(c combo) func(*pair) error {
 	return func(pr *pair) error { return exchange(pr, c) }
+}
+
+// holed plays, on a path that carries packets of 1,024 bytes of payload and none of 4,096, from the
+// first packet on or later, messages in both directions. The peer's own packets are short enough.
+func holed(s setup, first bool) func(*peer, int, string) error {
+	hole := args{"longest": 1472}
+	s.info = func(i *uet.Info) { i.Config.PayloadMTU = 4096 }
+	a := args{"mtu": 1024}
+	maps.Copy(a, s.peer)
+	if first {
+		a["faults"] = hole
+	}
+	s.peer = a
+	sizes := []int{9000, 1, 1500, 60_000, 0, 4096}
+	if s.ordered { // what comes early behind an ordered message that is too long makes it fail (F7)
+		sizes = []int{8192, 4096, 61_440, 4096}
+	}
+	return on(s, func(pr *pair) error {
+		begun := time.Now()
+		if !first {
+			if err := exchange(pr, combo{dir: both, ordered: s.ordered, sizes: sizes}); err != nil {
+				return fmt.Errorf("before: %w", err)
+			}
+			if err := pr.do("set", args{"faults": hole}); err != nil {
+				return err
+			}
+		}
+		for i := range 2 {
+			if err := exchange(pr, combo{dir: both, ordered: s.ordered, seed: uint64(i), sizes: sizes}); err != nil {
+				return fmt.Errorf("round %d: %w", i, err)
+			}
+		}
+		if e, err := pr.stats(); err != nil || e.count("long") == 0 {
+			return fmt.Errorf("%d packets were too long: %w", e.count("long"), err)
+		}
+		if took := time.Since(begun); took > 8*time.Second {
+			return fmt.Errorf("it took %v", took)
+		}
+		return nil
+	})
 }
 
 // noneOutside also wants that uetkit sends nothing that the peer cannot track.

@@ -1,4 +1,5 @@
-"""A bad network in front of this peer: losses, copies and delays on what it sends and receives.
+"""A bad network in front of this peer: losses, copies and delays on what it sends and receives, and a
+most length of packets.
 
 Everything comes from the seed, so that a run can be repeated.
 """
@@ -7,21 +8,25 @@ import random
 
 
 class Faults:
-    def __init__(self, seed=1, loss=0.0, dup=0.0, reorder=0.0, delay=0.003):
+    def __init__(self, seed=1, loss=0.0, dup=0.0, reorder=0.0, delay=0.003, longest=0):
         """loss, dup and reorder are probabilities of a packet, delay is the most seconds that a
-        reordered packet or a copy comes late."""
+        reordered packet or a copy comes late. Packets of more than longest bytes behind the UDP
+        header do not pass, if it is not 0."""
         self.rng = random.Random(seed)
-        self.loss, self.dup, self.reorder, self.delay = loss, dup, reorder, delay
+        self.loss, self.dup, self.reorder, self.delay, self.longest = loss, dup, reorder, delay, longest
         self.held, self.order = [], 0
-        self.lost = self.copied = self.late = 0
+        self.lost = self.copied = self.late = self.long = 0
 
     def clean(self):
-        return not (self.loss or self.dup or self.reorder)
+        return not (self.loss or self.dup or self.reorder or self.longest)
 
     def put(self, now, packet):
         """Hands a packet over; returns what goes on at once, the rest comes by due."""
         if self.clean():
             return (packet,)
+        if self.longest and max(len(b) for b in packet if isinstance(b, (bytes, bytearray, memoryview))) > self.longest:
+            self.long += 1
+            return ()
         if self.rng.random() < self.loss:
             self.lost += 1
             return ()

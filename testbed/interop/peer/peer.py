@@ -60,9 +60,9 @@ class Node:
 
     def set_faults(self, f):
         self.faults_in = Faults(f.get("seed", 1), f.get("loss", 0), f.get("dup", 0), f.get("reorder", 0),
-                                f.get("delay", 0.003))
+                                f.get("delay", 0.003), f.get("longest", 0))
         self.faults_out = Faults(f.get("seed", 1) + 7919, f.get("loss", 0), f.get("dup", 0), f.get("reorder", 0),
-                                 f.get("delay", 0.003))
+                                 f.get("delay", 0.003), f.get("longest", 0))
 
     def event(self, kind, fields):
         if kind == "nack":
@@ -99,7 +99,7 @@ class Node:
     def stats(self):
         f = self.fep
         return dict(f.stats, nack_codes=self.codes, pdcs=len(f.by_id),
-                    lost=self.faults_in.lost + self.faults_out.lost,
+                    lost=self.faults_in.lost + self.faults_out.lost, long=self.faults_in.long + self.faults_out.long,
                     undelivered=sum(len(s.unexpected) for s in f.ses.spaces.values()),
                     posted=sum(len(s.posted) for s in f.ses.spaces.values()))
 

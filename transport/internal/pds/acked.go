@@ -12,10 +12,10 @@ import (
 func (p *PDC) finish(psn wire.PSN, k *txPkt, rsp *wire.Rsp) (newly int) {
 	tx := &p.tx
 	newly = tx.setFinished(k)
-	if k.piece.Void() {
-		tx.voids--
-	}
 	if k.nacked {
+		if k.piece.Void() {
+			tx.voids--
+		}
 		// The shortage that caused the refusal is over: the next refusal begins a new one.
 		tx.waitFor, tx.shortSince = 0, 0
 		if tx.waiting > 0 && k.ctl == 0 {
@@ -475,6 +475,9 @@ func (p *PDC) requested(now time.Duration, a *wire.Ack) {
 func (p *PDC) probeAnswered(now time.Duration, a *wire.Ack) time.Duration {
 	tx := &p.tx
 	if a.ProbeOpaque&sizedProbe != 0 {
+		if a.ProbeOpaque&safeProbe == safeProbe {
+			tx.safeHeard = microseconds(now)
+		}
 		p.t.news.put(News{Kind: NewsCarried, PDC: p, Probe: a.ProbeOpaque})
 		return 0
 	}

@@ -86,6 +86,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.beyond(in.Now, psn, k)
 	case wire.NackRODOOO:
 		// UE 3.5.12.7: go back to Expected_PSN.
+		p.early(in, n)
 		from := wire.PSN(n.Payload)
 		if from.Before(tx.una) || !from.Before(tx.nxt) {
 			from = psn
@@ -103,6 +104,7 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		// The packet arrived but has no response yet: ask again after the RTO. The response
 		// may never come: a ROD target may wait for an earlier packet that a former life of
 		// it has answered.
+		p.early(in, n)
 		p.short(in.Now, k, n.Code)
 	case wire.NackNewStartPSN:
 		// T7: a PDC without security ignores it. A secured PDC follows it until the target's
@@ -168,6 +170,14 @@ func (t *Table) ReceiveNack(in *Arrival, n *wire.Nack) {
 		p.giveUpNotReady(in.Now, psn, k)
 	}
 	p.wake()
+}
+
+// early learns the target's PDCID from a NACK that says that a packet of a PDC that opens came
+// before another. Such a target may send no ACK before that other packet comes (F7).
+func (p *PDC) early(in *Arrival, n *wire.Nack) {
+	if p.remoteID == 0 && n.SPDCID != 0 {
+		p.becomeEstablished(n.SPDCID, in.Who)
+	}
 }
 
 // Refused reports whether the target has no room for messages of the PDC.

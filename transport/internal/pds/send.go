@@ -73,7 +73,9 @@ type txDir struct {
 	first     wire.PSN // if hasFirst: the NO_OP of knock
 	pick      wire.PSN // the lost packet that NextLost found
 	voids     int32    // void packets that are not finished
+	safeHeard uint32   // when a PROBE as long as every path should carry was last answered, in µs; 0: never
 	longLost  uint8    // how often that packet was lost while shorter ones arrived, saturating
+	longWeak  uint8    // how often else, while PROBEs without padding were answered, saturating
 	hasFirst  bool
 }
 

@@ -138,6 +138,9 @@ func (p *PDC) unsend(now time.Duration, psn wire.PSN, k *txPkt, why Cause) {
 		p.tx.queue(psn, k)
 	}
 	k.tries, k.hole, k.gap, k.nacked, k.fresh, k.unknown = 0, 0, false, false, true, 0
+	if k.piece.Void() {
+		k.tries, k.nacked = 1, true // as Void has it
+	}
 }
 
 // Resend sends the lost packet that NextLost found again and returns it. CanResend must have returned

@@ -16,13 +16,22 @@ const (
 	safePayload = 1024
 	// A packet longer than that which was lost longLosses times and for longTime, each time
 	// while later ones arrived, is too long for the path if no packet of its length arrived in
-	// that time. With 30 % loss eight in a row happen by chance once in 15,000 to a packet that
-	// is alone in the window. A queue that has room for short packets only is empty before
+	// that time. From the loss longDoubt on, with each of which a PROBE of safePayload leaves,
+	// only those losses count since whose transmission such a PROBE was answered: a path that
+	// loses nearly all packets but the smallest, for whatever reason, would lose shorter ones,
+	// too. With 30 % loss that happens by chance once in 400,000 to a packet that is alone in the
+	// window, with 85 % once in 150. A queue that has room for short packets only is empty before
 	// longTime is over. The search for the size that the path carries soon corrects a mistake.
 	longLosses = 8
+	longDoubt  = 2
 	longTime   = 50 * time.Millisecond
-	// sizedProbe is set in the number of a PROBE that is padded.
+	// A peer that never answers a padded PROBE may ignore them. Then weakLosses are enough
+	// while PROBEs without padding are answered.
+	weakLosses = 16
+	// sizedProbe is set in the number of a PROBE that is padded. safeProbe is that of one of
+	// safePayload, in the two bits that are the number of the size.
 	sizedProbe = 1 << 15
+	safeProbe  = 3
 )
 
 // bare is the nominal size of a request without payload.
@@ -32,30 +41,37 @@ func (t *Table) bare() int { return wire.ReqLen + wire.ReqStdLen + t.cfg.Nominal
 // again because of k.cause. It follows one packet at a time, the oldest.
 func (p *PDC) lostLong(now time.Duration, psn wire.PSN, k *txPkt) {
 	tx := &p.tx
+	safe := tx.safeHeard != 0 && int32(tx.safeHeard-microseconds(k.sentAt)) > 0
 	switch k.cause {
-	case CauseSACK, CauseReorder, CauseProbe: // later ones arrived
+	case CauseSACK, CauseReorder, CauseProbe, nacked(wire.NackRODOOO): // later ones arrived
 	case CauseRTO:
-		if tx.probeHeard <= k.sentAt {
+		if tx.probeHeard <= k.sentAt && !safe {
 			return // nothing arrives at all
 		}
 	default:
 		return
 	}
 	if tx.longSince == 0 || psn.Before(tx.long) || !p.missing(tx.long) {
-		tx.long, tx.longSince, tx.longLost = psn, k.sentAt, 0
+		tx.long, tx.longSince, tx.longLost, tx.longWeak = psn, k.sentAt, 0, 0
 	}
 	if psn != tx.long {
 		return
 	}
-	if tx.longLost < 255 {
-		tx.longLost++
+	switch {
+	case safe || tx.longLost < longDoubt:
+		tx.longLost = min(tx.longLost, 254) + 1
+	default:
+		tx.longWeak = min(tx.longWeak, 254) + 1
 	}
-	if tx.longLost < longLosses || now-tx.longSince < longTime {
+	if tx.longLost >= longDoubt {
+		p.t.ProbeSize(p, safeProbe, wire.ReqLen+wire.ReqStdLen+safePayload-wire.CPLen)
+	}
+	if tx.longLost < longLosses && (tx.longWeak < weakLosses || tx.safeHeard != 0) || now-tx.longSince < longTime {
 		return
 	}
 	for q := tx.una; q != tx.nxt; q++ {
 		if o := tx.at(q); o.size >= k.size && (o.state == pktArrived || o.state == pktFinished) && o.sentAt >= tx.longSince {
-			tx.longSince, tx.longLost = now, 0
+			tx.longSince, tx.longLost, tx.longWeak = now, 0, 0
 			return
 		}
 	}
@@ -153,10 +169,13 @@ func (p *PDC) Voids() bool { return p.tx.voids != 0 }
 // what they stand for goes first.
 func (p *PDC) Stopped() bool { return p.tx.voids != 0 && p.mode == wire.ROD }
 
-// ProbeSize sends a PROBE with n bytes behind its header, on an established PDC that this side
-// opened. If it is answered NewsCarried has its number, of which ProbeSize sets the highest bit.
-// Nothing happens if it is lost.
+// ProbeSize sends a PROBE with n bytes behind its header, if the target's PDCID is known. If it is
+// answered NewsCarried has its number, of which ProbeSize sets the highest bit. The two lowest
+// are 3 if n is as much as every path should carry. Nothing happens if it is lost.
 func (t *Table) ProbeSize(p *PDC, number uint16, n int) {
+	if p.remoteID == 0 {
+		return
+	}
 	t.Stats.CPTx[wire.CtlProbe]++
 	var a [32]byte
 	b := wire.CP{Ctl: wire.CtlProbe, ProbeOpaque: number | sizedProbe, SPDCID: p.id, DPDCID: p.remoteID, Payload: uint32(p.tx.una)}.Append(a[:0])
