@@ -5,7 +5,8 @@ import "github.com/uetkit/uetkit/transport/wire"
 // This file remembers dead messages: those that ended in error. Packets of them may still be
 // under way; they get the same error and must not begin a new message (S-RSM-07). A dead
 // message is forgotten when no more bytes of it can come, when the peer has too many, or after
-// IdleTimeout. While all peers together have maxDead, a peer without a dead message gets none:
+// IdleTimeout; one that its sender has not heard of only when it hears of it or the PDC goes, since
+// its other packets would be answered OK and the sender would take it for received. While all peers together have maxDead, a peer without a dead message gets none:
 // the rest of its message looks like a new one.
 
 // maxDead bounds the dead messages of all peers.
@@ -33,11 +34,46 @@ func (s *SES) deadRoom(pu *peerUse) bool {
 	if s.dead < maxDead {
 		return true
 	}
-	if pu.dead == 0 {
+	if pu.dead <= pu.unheard {
 		return false
 	}
 	s.forgetOldest(pu)
 	return true
+}
+
+// makeRoom forgets the oldest dead message of the peer that has the most, if all peers together
+// have maxDead. It serves messages of which the sender has not heard: their senders take what
+// has no record for received.
+func (s *SES) makeRoom() {
+	if s.dead < maxDead {
+		return
+	}
+	var most *peerUse
+	for b := range s.byPeer.buckets {
+		for u := s.byPeer.first(uint32(b)); u != none; u = s.byPeer.next(u) {
+			if pu := s.peers.at(u); most == nil || pu.dead > most.dead {
+				most = pu
+			}
+		}
+	}
+	s.forgetOldest(most)
+}
+
+// buryUnheard makes a message in progress a dead one of which its sender has not heard. It is
+// remembered until the sender hears of it, or its PDC goes.
+func (s *SES) buryUnheard(i int32, m *inmsg, rc wire.RC) {
+	s.makeRoom()
+	m.unheard = true
+	s.peers.at(m.user).unheard++
+	s.bury(i, m, rc, uint64(m.length))
+}
+
+// hear notes that the sender of a dead message is told.
+func (s *SES) hear(m *inmsg) {
+	if m.unheard {
+		m.unheard = false
+		s.peers.at(m.user).unheard--
+	}
 }
 
 // entomb remembers a message that was not known before, as dead: its packets are answered rc. n
@@ -84,8 +120,8 @@ func (s *SES) enlist(i int32, m *inmsg, pu *peerUse) {
 	}
 }
 
-// forgetOldest forgets the oldest dead message of a peer of which the peer heard already. takeBack
-// leaves one.
+// forgetOldest forgets the oldest dead message of a peer, if possible one of which the peer heard
+// already.
 func (s *SES) forgetOldest(pu *peerUse) {
 	i := pu.deadHead
 	for k := i; k != none; k = s.in.at(k).deadNext {
@@ -101,7 +137,7 @@ func (s *SES) forgetOldest(pu *peerUse) {
 // the last.
 func (s *SES) count(i int32, m *inmsg, r *wire.ReqStd, n uint32) {
 	m.som = m.som || r.Flags&wire.SESSOM != 0
-	m.unheard = false
+	s.hear(m)
 	m.got += n
 	m.epoch = s.epoch
 	if n > 0 && uint64(m.got) >= m.end {
@@ -124,6 +160,7 @@ func (s *SES) forget(i int32, m *inmsg) {
 	if pu.deadTail == i {
 		pu.deadTail = prev
 	}
+	s.hear(m)
 	pu.dead--
 	s.dead--
 	s.putUser(m.user, pu)
@@ -151,6 +188,7 @@ func (s *SES) msgError(src Source, r *wire.ReqStd) *Result {
 	case m.state == inDead:
 		m.end = min(m.end, end)
 		m.epoch = s.epoch
+		s.hear(m)
 		if uint64(m.got) >= m.end {
 			s.forget(i, m)
 		}

@@ -125,7 +125,7 @@ func (s *SES) begin(src Source, r *wire.ReqStd, off uint32, data []byte) *Result
 	}
 	u := s.user(src.Peer)
 	pu := s.peers.at(u)
-	if int(pu.open) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
+	if int(pu.open+pu.unheard) >= s.cfg.OpenPerPeer || s.in.live() >= s.maxState() {
 		s.putUser(u, pu)
 		return s.nack()
 	}
@@ -336,11 +336,14 @@ func (s *SES) sweepInbound() {
 			switch {
 			case !s.expired(m.epoch):
 			case m.state == inDead:
-				s.forget(i, m)
+				if !m.unheard {
+					s.forget(i, m)
+				}
 			default:
 				s.Stats.Expired++
-				s.fail(i, m, TimedOut, wire.RCDropped)
-				next = s.byPDC.next(i) // fail may have freed an older dead message
+				s.end(m, i, TimedOut, wire.RCDropped)
+				s.buryUnheard(i, m, wire.RCDropped)
+				next = s.byPDC.next(i) // that may have freed an older dead message
 			}
 			i = next
 		}

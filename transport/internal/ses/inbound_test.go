@@ -687,6 +687,10 @@ func TestIdleTimeoutEndsWhatStopped(t *testing.T) {
 		now += 60 * time.Second
 		g.Advance(now)
 	}
+	// The ended message is remembered: its sender has not heard of it.
+	g.want(srcA, stopped[1], "response DROPPED 0 gtd")
+	g.PDCGone(srcA.PDC, Closed)
+	g.PDCGone(7, Closed)
 	g.rest()
 }
 
@@ -753,6 +757,9 @@ func TestSweepWithManyEndings(t *testing.T) {
 	for i := range 30 {
 		g.Advance(time.Duration(i+1) * time.Second)
 	}
+	for i := range 97 {
+		g.PDCGone(uint32(i), Closed)
+	}
 	g.rest()
 }
 
@@ -767,7 +774,47 @@ func TestSweepEndingPushesOutTheNext(t *testing.T) {
 		g.Advance(time.Duration(i+1) * time.Second)
 	}
 	g.wantEvent(EvRecv, TimedOut, nil, 0)
+	g.PDCGone(srcA.PDC, Closed)
 	g.rest()
+}
+
+// S-RSM-12: the rest of a message that stopped gets the error however late it comes and whatever
+// other peers make the target remember: if it began a message anew, all packets would have been
+// answered OK, and its sender would take it for received.
+func TestEndedIsToldHoweverLate(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		g := newRig(t, func(c *Config) { c.IdleTimeout = 8 * time.Second })
+		g.recv(Recv{Buf: make([]byte, 5000), Context: 1})
+		pkts := g.untagged(pattern(5000), 1024)
+		g.deliver(srcA, pkts[0])
+		for i := range 200 {
+			if g.Advance(time.Duration(1+i) * time.Second); !full || i != 5 {
+				continue
+			}
+			for k := range maxDead { // as many dead messages as fit
+				p := g.untagged(pattern(3000), 1024)
+				p[1][1] |= byte(wire.SESIE)
+				g.deliver(Source{Peer: uint32(100 + k/64), PDC: uint32(100 + k/64)}, p[1])
+			}
+			if g.dead != maxDead {
+				t.Fatalf("%d dead messages: the test does not test", g.dead)
+			}
+			for g.Stats.Expired == 0 {
+				i++
+				g.Advance(time.Duration(1+i) * time.Second)
+			}
+			break
+		}
+		g.wantEvent(EvRecv, TimedOut, 1, 0)
+		if full && g.dead != maxDead {
+			t.Fatalf("%d dead messages when it stopped: the test does not test", g.dead)
+		}
+		g.recv(Recv{Buf: make([]byte, 5000), Context: 2})
+		for _, p := range pkts[1:] {
+			g.want(srcA, p, "response DROPPED 0 gtd")
+		}
+		g.quiet()
+	}
 }
 
 func TestHolds(t *testing.T) {

@@ -6,6 +6,7 @@ package ses
 type peerUse struct {
 	peer               uint32
 	open, kept, dead   int32
+	unheard            int32 // of the dead ones: no answer said so yet
 	bytes              int64
 	deadHead, deadTail int32
 	unproven           bool // kept and bytes are also counted in SES.unproven

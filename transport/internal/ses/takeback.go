@@ -222,7 +222,7 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 	keep := !r.multi && uint64(m.length) <= r.size && s.reserve(pu, &Source{Unproven: pu.unproven}, int64(m.length))
 	if !keep {
 		// It will be sent again from its beginning, or fail.
-		if !more || !h.slow && h.holder != allUnproven || int(pu.dead) >= s.cfg.OpenPerPeer/2 || s.dead >= maxDead {
+		if !more || !h.slow && h.holder != allUnproven || s.dead >= maxDead {
 			return false
 		}
 	}
@@ -326,8 +326,7 @@ func (s *SES) sendAgain(i int32, m *inmsg) {
 	if m.ordered {
 		rc = wire.RCDropped
 	}
-	m.unheard = true
-	s.bury(i, m, rc, uint64(m.length))
+	s.buryUnheard(i, m, rc)
 }
 
 // takeBackMulti ends a message in a multi-receive buffer that is spent. If the message is the

@@ -171,6 +171,33 @@ func TestTakenBackWithoutRoom(t *testing.T) {
 	}
 }
 
+// S-RSM-12: a message that is to be sent again counts as one in progress until its sender hears of
+// it. So a peer that says nothing more has few receives, however many messages it begins.
+func TestTakenBackCountsAsOpen(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.OpenPerPeer = 8 })
+	g.Advance(ms)
+	_, pkts := g.hold(2000, several(srcA, 8)...) // they are too long for their receives
+	for k := range 8 {
+		g.want(srcB, g.tagged(uint64(k), pattern(20+k), 1024)[0], "response OK overflow "+itoa(20+k)+" gtd")
+	}
+	g.until(200 * ms)
+	if g.Stats.TakenBack != 7 {
+		t.Fatalf("%d receives were taken back", g.Stats.TakenBack)
+	}
+	more := g.long(9)
+	g.want(srcA, more[0], "nack 09")
+	for k := range 8 {
+		if g.in.at(int32(k)).state == inDead {
+			g.want(srcA, pkts[k][1], "response NO_MATCH 0 gtd")
+			break
+		}
+	}
+	g.recv(Recv{Tagged: true, Ignore: ^uint64(0), Buf: make([]byte, 2000), Context: "more"})
+	if r := g.deliver(srcA, more[0]); r.Nack != 0 {
+		t.Fatalf("NACK %v though one message less is open", r.Nack)
+	}
+}
+
 // S-MAT-04: a receive that was taken back does not get an ordered message if an earlier one of the
 // same source went to a younger receive. If that leaves its peer too much, it ends in error.
 func TestTakenBackKeepsOrder(t *testing.T) {
