@@ -225,6 +225,11 @@ func (s *SES) takeBack(now time.Duration, h *holding, over, more bool, look *int
 		if !more || !h.slow && h.holder != allUnproven || s.dead >= maxDead {
 			return false
 		}
+		// A ROD message would come behind later ones, so it fails for good. The path of an
+		// honest peer may be dark for a while (F8).
+		if m.ordered && h.holder != allUnproven {
+			return false
+		}
 	}
 	s.Stats.TakenBack++
 	rv := m.recv
