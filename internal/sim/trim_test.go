@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -343,7 +344,7 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	}
 	waits := p.Start + uint32(p.Sent) - 1 // on its way, as far as the hosts know
 	tos := transport.DefaultClasses.Trimmed << 2
-	other := w.Hosts[1].Addr() // not the one that opened it
+	other := netip.MustParseAddrPort("10.9.9.9:4793") // not the one that opened it
 	good := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, PSN: wire.PSN(waits), ClearOff: -1, SPDCID: p.ID, DPDCID: p.Remote}
 	syn := wire.Req{Type: wire.TypeRUDReq, Next: wire.NextReqStd, Flags: wire.FlagSYN, PSN: 77, ClearOff: -1, SPDCID: 4711}
 	with := func(f func(*wire.Req)) []byte {
@@ -376,7 +377,8 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 			t.Errorf("%s: answered, or %d PDCs are %d", name, pdcs, b.FEP.PDCs())
 		}
 	}
-	w.ForgeTOS(1, other, with(func(*wire.Req) {}), tos) // its own address
+	w.ForgeTOS(1, other, with(func(*wire.Req) {}), tos)
+	w.ForgeTOS(1, b.Addr(), with(func(*wire.Req) {}), tos) // its own address
 	w.ForgeTOS(1, a.Addr(), with(func(*wire.Req) {}), 0)
 	w.Run(20 * us)
 	st := b.FEP.Stats()
@@ -386,6 +388,9 @@ func TestT33ForgedTrimmedPackets(t *testing.T) {
 	short := st.Drops[transport.DropShort] - before.Drops[transport.DropShort]
 	if cut := st.Drops[transport.DropTrimmed] - before.Drops[transport.DropTrimmed]; cut+short != uint64(n+1) || short != 20 {
 		t.Errorf("of %d packets %d were dropped as trimmed, %d as short", n+1, cut, short)
+	}
+	if own := st.Drops[transport.DropSelf] - before.Drops[transport.DropSelf]; own != 1 {
+		t.Errorf("of the own address: %d dropped as such", own)
 	}
 	// With all numbers right each causes a NACK, and no more than a resend per round trip.
 	at := a.FEP.Stats()
